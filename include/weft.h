@@ -1,0 +1,451 @@
+/* weft.h -- lazy arrays that are differentiated, fused, compiled and run.
+ *
+ *   weft_array *rms_norm(weft_array *x, weft_array *gain) {
+ *     weft_array *ms = weft_mean(weft_mul(x, x), -1);
+ *     return weft_mul(weft_div(x, weft_sqrt(weft_add(ms, weft_scalar(1e-5)))), gain);
+ *   }
+ *
+ * Five rules hold everywhere and are not repeated below.
+ *
+ * 1. An array is a value: an expression, computed when somebody needs it. Only weft_update changes one.
+ * 2. What a function returns belongs to the innermost open scope of the calling thread and lives until that scope
+ *    ends. Nothing is freed by hand. A program that opens no scope works in its thread's root scope, which only grows.
+ * 3. Functions that return arrays do not fail. Given nonsense they return a bad array that carries the first cause:
+ *    bad in, bad out. Values leave through functions that return weft_status, and the compiler warns if you drop it.
+ * 4. No call aborts, exits or prints. Pointers must not be NULL unless the comment says what NULL means.
+ * 5. Any thread may use an array whose scope is open. A scope is opened and ended by one thread, innermost first.
+ *
+ * Axes count from 0, or from the end when negative. A list is a count and a pointer, and can be written in place:
+ * WEFT_DIMS(2, 3), WEFT_ARRAYS(w, b). In option structs zero means the default, as does a NULL pointer to one.
+ * weft_sugar.h lets numbers stand where arrays are expected. */
+#ifndef WEFT_H
+#define WEFT_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+#include <initializer_list>
+#include <tuple>
+extern "C" {
+#endif
+#if defined __GNUC__
+#pragma GCC visibility push(default)
+#define WEFT_MUST __attribute__((warn_unused_result))
+#else
+#define WEFT_MUST
+#endif
+
+#define WEFT_VERSION 100 /* 0.1.0 */
+int weft_version(void);  /* of the library that is running */
+
+typedef struct weft_array    weft_array;    /* an n-dimensional array, perhaps not computed yet */
+typedef struct weft_scope    weft_scope;    /* a block of memory, a program, and a transaction */
+typedef struct weft_function weft_function; /* a program kept: outputs in terms of inputs */
+typedef struct weft_loop     weft_loop;     /* a scope whose body is written once and run many times */
+typedef struct weft_file     weft_file;     /* named arrays on disk */
+
+typedef enum {
+  WEFT_OK,
+  WEFT_ERR_ARG,         /* an argument makes no sense */
+  WEFT_ERR_SHAPE,       /* sizes or axes do not fit together */
+  WEFT_ERR_DTYPE,       /* no such operation on these element types */
+  WEFT_ERR_INDEX,       /* an index read from an array is out of range */
+  WEFT_ERR_NO_VALUE,    /* a weft_input or loop variable was read: it is a name, not a value */
+  WEFT_ERR_NO_HISTORY,  /* differentiated through an array whose expression has been dropped */
+  WEFT_ERR_SCOPE,       /* an array used after its scope, a scope ended by another thread or twice */
+  WEFT_ERR_MEMORY,      /* out of memory, or beyond the limit set */
+  WEFT_ERR_FILE,        /* cannot read or write it, or it is not what it claims to be */
+  WEFT_ERR_DEVICE,      /* the driver or the device failed, or there is none */
+  WEFT_ERR_UNSUPPORTED, /* legal, but not written yet */
+  WEFT_ERR_CANCELLED,   /* stopped by the flag given to weft_cancel_when */
+  WEFT_ERR_TIMEOUT,     /* weft_wait: not ready yet */
+  WEFT_ERR_RULE,        /* a rule given to weft_custom reported failure */
+  WEFT_ERR_INTERNAL     /* a defect of weft; the message contains what a report needs */
+} weft_status;
+
+/* Element types. Mixed operands are promoted as in MLX; f16 and bf16 are computed in f32 and rounded once per node. */
+typedef enum {
+  WEFT_BOOL, WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64,
+  WEFT_F16, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_C64, WEFT_C128
+} weft_dtype;
+
+weft_dtype  weft_dtype_of(weft_array *);                 /* of a bad array: WEFT_BOOL */
+weft_dtype  weft_dtype_promote(weft_dtype, weft_dtype);  /* what weft_add of the two would give */
+size_t      weft_dtype_bytes(weft_dtype);
+const char *weft_dtype_name(weft_dtype);                 /* "f32" */
+
+/* Sizes. A size is a number, or unknown until a function is called, a loop has run or a mask is counted. */
+enum { WEFT_RANK_MAX = 32 };
+int         weft_rank(weft_array *);                     /* of a bad array: -1 */
+int64_t     weft_dim(weft_array *, int axis);            /* the number, computing it if need be; -1: bad, or none yet */
+weft_array *weft_size(weft_array *, int axis);           /* the size as a 0-d i64 array, known or not */
+
+
+/* ---- Scopes --------------------------------------------------------------------------------------------------------
+ * Arrays made inside a scope belong to it. What it is for is declared with update and fetch; closing it runs exactly
+ * that as one program, commits all of it or none, and forgets the rest:
+ *
+ *   weft_scope *step = weft_scope_open();
+ *   weft_array *g, *loss = f(w, x);
+ *   weft_grad(loss, 1, &w, &g);
+ *   weft_update(w, weft_sub(w, weft_mul(g, weft_scalar(0.1))));
+ *   weft_fetch(loss, WEFT_F32, &loss_now, sizeof loss_now);
+ *   return weft_scope_close(step);
+ *
+ * A scope ends in one of three ways: close runs its program, discard drops it, weft_compile keeps it as a function.
+ * Ending a scope discards inner ones left open, so an early return costs memory for a while and nothing else. */
+
+weft_scope *weft_scope_open(void);
+WEFT_MUST weft_status weft_scope_close(weft_scope *);       /* also reports an error in it that nobody looked at */
+WEFT_MUST weft_status weft_scope_close_async(weft_scope *); /* returns once it is started. What was fetched is there
+                                                               after weft_wait; a failure makes updated arrays bad */
+void        weft_scope_discard(weft_scope *);
+
+weft_array *weft_keep(weft_array *);                        /* moves to the scope outside, still lazy; returns it */
+void        weft_update(weft_array *outer, weft_array *value);  /* outer := value when this scope closes, not before;
+                                                               same shape and dtype; outer is of a scope further out */
+void        weft_fetch(weft_array *, weft_dtype, void *dst, size_t bytes); /* dst is filled, row by row, when this scope
+                                                               closes; dtype and bytes must be those of the array */
+
+
+/* ---- Errors --------------------------------------------------------------------------------------------------------
+ * Messages name the function as typed and show what it got: "weft_matmul: inner lengths differ: [8,3] x [4,16]".
+ * With WEFT_ABORT=1 in the environment the process stops where the error arises: for debuggers. */
+
+WEFT_MUST weft_status weft_check(weft_array *);  /* the cause if it is bad or has failed; computes nothing */
+const char *weft_message(void);                  /* for the last status but OK on this thread, until the next one */
+
+
+/* ---- Making arrays ----------------------------------------------------------------------------------------------- */
+
+weft_array *weft_scalar(double);                 /* 0-d and weak: takes the dtype of its partner, f32 without one */
+weft_array *weft_integer(int64_t);               /* weak too; with a bool or no partner i32, or i64 if it needs it */
+
+weft_array *weft_from(weft_dtype, int rank, const int64_t dims[], const void *data);  /* copies, row-major */
+weft_array *weft_full(weft_dtype, int rank, const int64_t dims[], double value);      /* never stored if not needed */
+weft_array *weft_sized(weft_dtype, int rank, weft_array *const sizes[]);  /* zeros; the sizes are 0-d integers, known
+                                                              when it is computed. Wherever `like` is asked for */
+weft_array *weft_iota(weft_array *like, int axis);  /* the index along axis, in the shape and dtype of like */
+weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturates, nan becomes 0 */
+
+
+/* ---- Element by element --------------------------------------------------------------------------------------------
+ * Operands broadcast as in NumPy; only a size that is literally 1 stretches. Integers become f32 where mathematics
+ * needs it. X(name, doc) declares weft_array *weft_name(weft_array *x). */
+
+#define WEFT_UNARY(X)                                                        \
+  X(neg,       "-x")                                                         \
+  X(abs,       "|x|; real for complex x")                                    \
+  X(sqrt,      "square root; nan below 0")                                   \
+  X(rsqrt,     "1 / square root")                                            \
+  X(exp,       "e^x")                                                        \
+  X(log,       "natural logarithm")                                          \
+  X(log1p,     "log(1 + x)")                                                 \
+  X(tanh,      "hyperbolic tangent")                                         \
+  X(sigmoid,   "1 / (1 + e^-x)")                                             \
+  X(isnan,     "x != x, bool")                                               \
+  X(not,       "bool: not x; integers: all bits")
+
+#define WEFT_BINARY(X)                                                       \
+  X(add,       "a + b")                                                      \
+  X(sub,       "a - b")                                                      \
+  X(mul,       "a b")                                                        \
+  X(div,       "a / b; integers give f32")                                   \
+  X(maximum,   "nan wins")                                                   \
+  X(minimum,   "nan wins")                                                   \
+  X(eq,        "a = b, bool")                                                \
+  X(ne,        "a != b, bool")                                               \
+  X(lt,        "a < b, bool")                                                \
+  X(le,        "a <= b, bool")                                               \
+  X(gt,        "a > b, bool")                                                \
+  X(ge,        "a >= b, bool")                                               \
+  X(and,       "of bools or of bits")                                        \
+  X(or,        "of bools or of bits")                                        \
+  X(xor,       "of bools or of bits")
+
+#define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *x);
+WEFT_UNARY(WEFT_DECLARE_)
+#undef WEFT_DECLARE_
+#define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *a, weft_array *b);
+WEFT_BINARY(WEFT_DECLARE_)
+#undef WEFT_DECLARE_
+
+weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a : b */
+weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c, rounded once */
+
+
+/* ---- Along an axis -------------------------------------------------------------------------------------------------
+ * A reduction keeps its axis, with length 1, so that the result broadcasts against x and reductions over several axes
+ * are chained without renumbering. axis = WEFT_ALL reduces every axis and gives a 0-d array. */
+
+enum { WEFT_ALL = -1000 };
+
+#define WEFT_REDUCE(X)                                                       \
+  X(sum,       "sum; order fixed, f16 and bf16 added in f32")                \
+  X(prod,      "product, likewise")                                          \
+  X(mean,      "sum / n, with n as a size, not a constant")                  \
+  X(max,       "largest; nan wins")                                          \
+  X(min,       "smallest; nan wins")                                         \
+  X(all,       "all true")                                                   \
+  X(any,       "one true")                                                   \
+  X(logsumexp, "log sum e^x")                                                \
+  X(argmax,    "i64; first nan, else first largest")                         \
+  X(argmin,    "i64, likewise")
+
+#define WEFT_ALONG(X)                                                        \
+  X(cumsum,    "y_i = sum x_0..i")                                           \
+  X(cumprod,   "product")                                                    \
+  X(cummax,    "largest so far")                                             \
+  X(cummin,    "smallest so far")                                            \
+  X(softmax,   "e^x / sum e^x")                                              \
+  X(flip,      "backwards; a view")
+
+#define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *x, int axis);
+WEFT_REDUCE(WEFT_DECLARE_)
+WEFT_ALONG(WEFT_DECLARE_)
+#undef WEFT_DECLARE_
+
+
+/* ---- Views ---------------------------------------------------------------------------------------------------------
+ * No data moves, unless a reshape cannot do without. Strides may be negative or zero. */
+
+enum { WEFT_ANY = -1, WEFT_SAME = -2 };                    /* among dims: whatever fits; the size x has on this axis */
+weft_array *weft_reshape(weft_array *, int rank, const int64_t dims[]);    /* row-major; one ANY, some SAME */
+weft_array *weft_reshape_like(weft_array *, weft_array *like);
+weft_array *weft_broadcast(weft_array *, int rank, const int64_t dims[]);  /* aligned on the right; some SAME */
+weft_array *weft_broadcast_like(weft_array *, weft_array *like);
+weft_array *weft_transpose(weft_array *, const int axes[]);                /* axis k is x's axes[k]; NULL: reversed */
+weft_array *weft_moveaxis(weft_array *, int from, int to);                 /* one axis; (-1, -2): matrix transpose */
+weft_array *weft_unsqueeze(weft_array *, int axis);                        /* a new axis of length 1 */
+weft_array *weft_squeeze(weft_array *, int axis);                          /* drops an axis of length 1 */
+
+
+/* ---- Indexing and updates ------------------------------------------------------------------------------------------
+ * Negative indices count from the end. An index out of range is an error, found before anything is written; only the
+ * bounds of weft_slice are cut to fit, as in Python. */
+
+#define WEFT_END   INT64_MAX  /* stop, going up */
+#define WEFT_BEGIN INT64_MIN  /* stop, going down */
+weft_array *weft_slice(weft_array *, int axis, int64_t start, int64_t stop, int64_t step);  /* x[start:stop:step] */
+weft_array *weft_window(weft_array *, int axis, weft_array *at, int64_t n);  /* x[at : at+n]; at: 0-d integer */
+weft_array *weft_at(weft_array *, int axis, weft_array *i);                  /* x[i]; the axis goes; i: 0-d integer */
+weft_array *weft_take(weft_array *, int n, weft_array *const index[]);       /* x[i,j,..]: integers that broadcast to a
+                                                             shape I and index the first n axes: I + the other axes */
+
+/* A new x in which the elements that `part` shows are set to, or combined with, v, which broadcasts. part is what you
+ * would read: made from x by the functions above and by views. x[2:5] += v is
+ *   weft_put(x, weft_slice(x, 0, 2, 5, 1), v, WEFT_ADD).
+ * It happens in place if x is not needed any more. Equal targets combine in order; with WEFT_SET the last one wins. */
+typedef enum { WEFT_SET, WEFT_ADD, WEFT_MUL, WEFT_MIN, WEFT_MAX } weft_how;
+weft_array *weft_put(weft_array *x, weft_array *part, weft_array *v, weft_how);
+
+weft_array *weft_concat(int axis, int n, weft_array *const[]);
+weft_array *weft_pad(weft_array *, int axis, int64_t before, int64_t after, weft_array *value);
+
+
+/* ---- Contractions --------------------------------------------------------------------------------------------------
+ * Repeatable on one machine; the only results that may differ in the last bits between machines. */
+
+weft_array *weft_matmul(weft_array *a, weft_array *b);  /* [..,m,k] x [..,k,n] -> [..,m,n]; 1-d as in NumPy */
+
+
+/* ---- Composed operations -------------------------------------------------------------------------------------------
+ * Written with the functions above and as fast as a kernel by hand. f16 and bf16 are raised to f32 inside. */
+
+weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps);  /* over the last axis; w may be NULL */
+weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps);  /* w, b may be NULL */
+
+/* ---- Transforms ----------------------------------------------------------------------------------------------------
+ * A lazy array already is a function of whatever it was computed from, so transforms take expressions, not callbacks:
+ * m results y in terms of n arrays x. They return expressions, and nest at will. J is the Jacobian of y by x. */
+
+void weft_grad(weft_array *y, int n, weft_array *const x[], weft_array *dx[]);  /* d sum(y) / dx; 0 if unrelated */
+void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_array *const x[], weft_array *dx[]);
+                                                   /* dx = J' dy, reverse mode */
+void weft_jvp(int n, weft_array *const x[], weft_array *const dx[], int m, weft_array *const y[], weft_array *dy[]);
+                                                   /* dy = J dx, forward mode */
+void weft_map(int n, weft_array *const x[], weft_array *const xs[], int m, weft_array *const y[], weft_array *ys[]);
+                                                   /* ys[r] = y with xs[r] in place of x, for every r along axis 0 */
+weft_array *weft_stop_gradient(weft_array *);      /* x, with derivative 0 */
+
+void weft_checkpoint(int n, weft_array *const x[], int m, weft_array *y[]);
+                                                   /* y is replaced: reverse mode computes it from x again */
+
+/* Own rules: y is replaced by arrays of the same value whose derivatives are what the rules say. A rule builds
+ * expressions, and returns 0 or, to report failure, anything else. It is called by weft_grad, vjp, jvp or map, on their
+ * thread, and never during evaluation. A NULL rule means the ordinary one. */
+typedef struct {
+  void *ctx;
+  int (*vjp)(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]);
+  int (*jvp)(void *ctx, weft_array *const x[], weft_array *const dx[], weft_array *dy[]);    /* dx_j NULL: 0 */
+  int (*map)(void *ctx, weft_array *const xs[], const int is_mapped[], weft_array *ys[]);    /* over axis 0 */
+  void (*release)(void *ctx);                      /* when nothing refers to the rules any more */
+} weft_rules;
+void weft_custom(int n, weft_array *const x[], int m, weft_array *y[], const weft_rules *);
+
+
+/* ---- Functions -----------------------------------------------------------------------------------------------------
+ *   weft_scope *body = weft_scope_open();
+ *   weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY, 512)), *y = model(x);
+ *   weft_function *f = weft_compile(body, 1, &x, 1, &y);
+ *   ...
+ *   weft_call(f, 1, &batch, 1, &result);
+ *
+ * A function is pure, serves any number of threads, and specialises itself to the sizes it meets. Other arrays the
+ * body uses keep the value they have now; list among the inputs what should vary, placeholder or not. */
+
+weft_array    *weft_input(weft_dtype, int rank, const int64_t dims[]);  /* a name; sizes may be ANY; NULL: all */
+weft_function *weft_compile(weft_scope *, int n, weft_array *const in[], int m, weft_array *const out[]);
+                               /* ends the scope; the function belongs to the one outside. If bad, so are its calls */
+void           weft_call(weft_function *, int n, weft_array *const in[], int m, weft_array *out[]);
+                               /* lazy, like any operation: differentiable, mappable, legal in loops and functions */
+void           weft_function_arity(weft_function *, int *n, int *m);
+
+
+/* ---- Loops ---------------------------------------------------------------------------------------------------------
+ * The body is written once, between open and close, in terms of loop variables; it runs as often as it must. For
+ * y_t = a y_{t-1} + b y_{t-2} + e_t:
+ *
+ *   weft_loop *loop = weft_loop_open(NULL);                     runs once for every e
+ *   weft_array *e_t = weft_loop_each(loop, e), *y1 = weft_loop_carry(loop, y0), *y2 = weft_loop_carry(loop, y00);
+ *   weft_array *y_t = weft_add(weft_add(weft_mul(a, y1), weft_mul(b, y2)), e_t);
+ *   weft_loop_next(loop, y1, y_t);
+ *   weft_loop_next(loop, y2, y1);
+ *   weft_array *y = weft_loop_all(loop, y_t);
+ *   weft_loop_close(loop);
+ *
+ * Arrays from outside may be used freely. A loop can be differentiated, mapped, nested; its cost to compile does not
+ * depend on the number of steps. Backwards is weft_flip before and after, an earlier element of a sequence is a slice
+ * of it, an earlier state is one more carry. */
+
+weft_loop  *weft_loop_open(weft_array *steps);               /* 0-d integer; NULL: the shortest sequence, or until */
+weft_array *weft_loop_each(weft_loop *, weft_array *xs);     /* xs[t] along axis 0; longer sequences are cut */
+weft_array *weft_loop_carry(weft_loop *, weft_array *init);  /* init at step 0, then what next says */
+void        weft_loop_next(weft_loop *, weft_array *carry, weft_array *value);  /* same shape and dtype */
+void        weft_loop_until(weft_loop *, weft_array *stop);  /* 0-d bool; the step where it is true is the last */
+weft_array *weft_loop_all(weft_loop *, weft_array *y);       /* y of every step, stacked; for use after close. Needs a
+                                                                bound: steps or a sequence */
+weft_array *weft_loop_last(weft_loop *, weft_array *carry);  /* the carry after the last step; for use after close */
+void        weft_loop_close(weft_loop *);
+
+/* ---- Evaluation ----------------------------------------------------------------------------------------------------
+ * Whatever is asked for together is planned together: prefer one call with many arrays. Work that was started and then
+ * fails makes its arrays bad, and those its scope was to update. An array that has been stored forgets its expression
+ * once no open scope can ask for it; differentiating through it then is WEFT_ERR_NO_HISTORY, never zero. */
+
+WEFT_MUST weft_status weft_read(weft_array *, weft_dtype, void *dst, size_t bytes);  /* as weft_fetch, now */
+WEFT_MUST weft_status weft_eval(int n, weft_array *const[]);        /* compute and store */
+WEFT_MUST weft_status weft_eval_async(int n, weft_array *const[]);  /* the same, but return once it is started */
+WEFT_MUST weft_status weft_wait(int n, weft_array *const[], double seconds);
+                                  /* until ready, or TIMEOUT; seconds < 0: for ever. n = 0: all this thread started */
+typedef enum { WEFT_LAZY, WEFT_RUNNING, WEFT_READY, WEFT_FAILED } weft_state;
+weft_state  weft_state_of(weft_array *, int *device);  /* never waits. device may be NULL; where, if READY */
+
+void        weft_cancel_when(const volatile int *flag);
+                                  /* what this thread starts from now on stops once *flag != 0; NULL: never. The flag
+                                     may be set by a signal handler or another thread, and must outlive the work */
+
+
+/* ---- Files ---------------------------------------------------------------------------------------------------------
+ * safetensors, gguf, npy, npz, by content when reading and by name when writing. Arrays are read when they are needed,
+ * without a copy where that is possible, and stay valid when the file object is gone or the file is written over. */
+
+weft_file  *weft_file_open(const char *path);
+int         weft_file_count(weft_file *);                   /* -1: it cannot be read, and weft_message says why */
+const char *weft_file_name(weft_file *, int i);             /* in the order of the file; NULL: no such i */
+weft_array *weft_file_get(weft_file *, const char *name);   /* NULL: the first */
+int         weft_file_meta(weft_file *, int i, const char **key, const char **value);  /* 0: no such i */
+
+WEFT_MUST weft_status weft_save(const char *path, int n, const char *const names[], weft_array *const[],
+                                const char *const meta[]);  /* key, value, .., NULL; or NULL. All of it is written, or
+                                                               the file that was there stays */
+
+
+/* ---- Devices, threads, memory --------------------------------------------------------------------------------------
+ * weft_set returns the value before, or -1 if it refuses. Bytes are those of the current device. */
+
+typedef enum {
+  WEFT_DEVICE,        /* where work started by this thread runs: 0 the CPU, 1.. GPUs */
+  WEFT_DEVICE_COUNT,  /* read only */
+  WEFT_THREADS,       /* the most CPU threads for work started by this thread */
+  WEFT_EXACT,         /* this thread: 1 keeps rewrites that change rounding out of functions too */
+  WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY */
+  WEFT_BYTES_CACHE,   /* the most to keep for reuse; set 0 to give all of it back */
+  WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only */
+  WEFT_BYTES_PEAK,    /* of USED since it was last set */
+  WEFT_NODES          /* read only: nodes alive in the process; 0 when every scope has ended */
+} weft_setting;
+int64_t     weft_get(weft_setting);
+int64_t     weft_set(weft_setting, int64_t value);
+const char *weft_device_text(int device);               /* name, memory, instruction set; NULL: no such device */
+
+
+/* ---- Looking inside ------------------------------------------------------------------------------------------------
+ * what: "value", "graph", "dot", "plan", "kernels", "asm" or "ptx", the words of the WEFT_SHOW environment variable.
+ * Texts belong to the open scope. */
+
+const char *weft_show(int n, weft_array *const[], const char *what);
+const char *weft_function_show(weft_function *, const char *what);
+
+typedef struct { int64_t peak_bytes, moved_bytes, operations; int kernels, library_calls; } weft_cost;
+WEFT_MUST weft_status weft_plan(int n, weft_array *const[], weft_cost *);  /* what weft_eval would do; runs nothing */
+
+uint64_t    weft_id(weft_array *);                        /* equal for arrays that are the same node */
+const char *weft_op(weft_array *);                        /* "add"; "input", "value" at the leaves */
+int         weft_operands(weft_array *, int max, weft_array *in[]);  /* returns how many there are */
+
+
+/* ---- For language bindings -----------------------------------------------------------------------------------------
+ * A program in C needs none of this. A binding makes each operation in a scope that it discards, owns the result for an
+ * object of its language, and calls weft_check where its users expect an exception. Callbacks come on a thread that is
+ * inside a call of weft, never on weft's own threads, and with no lock held.
+ *
+ * An owner keeps an array alive beside, and after, its scope. Disown removes one owner; it may be called by any thread,
+ * at any time, also while the process ends. */
+
+weft_array    *weft_own(weft_array *);                 /* returns its argument */
+void           weft_disown(weft_array *);              /* NULL: nothing */
+weft_function *weft_function_own(weft_function *);
+void           weft_function_disown(weft_function *);
+
+/* The same value under a new identity, in this scope: something to differentiate by, or to return from a rule. Until
+ * this scope ends, evaluation keeps the history of whatever is computed from it: the scope is the trace. */
+weft_array *weft_alias(weft_array *);
+weft_array *weft_depends(weft_array *, int n, weft_array *const on[]);  /* x, computed after all of these */
+
+/* Memory shared with others: data[sum_k i_k strides[k]], strides in elements. */
+typedef struct {
+  void *data;
+  int device;
+  weft_dtype dtype;
+  int rank;
+  const int64_t *dims, *strides;
+} weft_block;
+weft_array *weft_external(const weft_block *, void (*release)(void *ctx), void *ctx);
+                                  /* not copied; release is called once, and at once if the array is bad */
+WEFT_MUST weft_status weft_pin(weft_array *, int device, weft_block *);
+                                  /* computed, brought and kept there, and no kernel will overwrite it. Who writes to it
+                                     changes the array, and expressions of it that are not computed yet */
+void        weft_unpin(weft_array *);  /* once for every pin; the block is void then */
+
+/* Where in the user's program: nodes made by this thread carry the tag last set. */
+uint64_t    weft_origin(uint64_t tag);  /* returns the one before */
+uint64_t    weft_blame(void);           /* the tag of the node that weft_message is about; 0: none */
+
+
+/* ---- Lists in place ------------------------------------------------------------------------------------------------
+ * The count is found without evaluating the elements, which are evaluated once. */
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#define WEFT_LIST_(T, ...) \
+  (int)std::tuple_size<decltype(std::make_tuple(__VA_ARGS__))>::value, std::initializer_list<T>{__VA_ARGS__}.begin()
+#else
+#define WEFT_LIST_(T, ...) (int)(sizeof((T[]){__VA_ARGS__}) / sizeof(T)), (T[]){__VA_ARGS__}
+#endif
+#define WEFT_DIMS(...)   WEFT_LIST_(int64_t, __VA_ARGS__)      /* WEFT_DIMS(2, 3); a 0-d shape is 0, NULL */
+#define WEFT_ARRAYS(...) WEFT_LIST_(weft_array *, __VA_ARGS__)
+
+#endif

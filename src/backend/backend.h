@@ -1,0 +1,56 @@
+/* backend.h -- what a back end is: a struct of functions from kernels to running code.
+ *
+ * Back ends see kernels and addresses, never arrays, graphs or plans. Whoever launches (run/launch.c) cuts the outermost
+ * loop into parts, gives each part to a thread, and handles `private` buffers: it binds a neutral copy for a part and
+ * merges the copies in the order of docs/kir.md. So a back end runs a range of the outermost loop on bound memory, and a
+ * private store is an ordinary combining store into whatever is bound. */
+#ifndef WEFT_BACKEND_H
+#define WEFT_BACKEND_H
+#include "kernel/kir.h"
+
+enum { BACKEND_RANK = 8 }; /* axes of a buffer in a kernel; more are collapsed or refused by the scheduler */
+
+/* Stride classes, part of the key of a compiled kernel: per buffer and axis. */
+enum { STRIDE_0, STRIDE_1, STRIDE_MINUS_1, STRIDE_ANY };
+
+/* The schedule record: may be chosen freely, never changes bits. */
+struct shape_class {
+  uint8_t stride[32][BACKEND_RANK]; /* by buffer (tables and locals ignored) and axis */
+  int tile;                         /* vm: lanes a tile, 0: default */
+  int unroll;                       /* x86: 0: default */
+  bool avx2_only;                   /* x86: do not use AVX-512 */
+};
+
+struct bound {                       /* a buffer bound for a launch */
+  void *data;                        /* the element with all subscripts 0 */
+  int64_t stride[BACKEND_RANK];      /* in elements, signed */
+  bool in_register_dtype;            /* private copies: elements are of the register dtype, row-major */
+};
+
+struct launch {
+  const int64_t *sizes;              /* by position among kernel->sizes */
+  const uint64_t *args;              /* bit patterns, by position among kernel->args */
+  const struct bound *bufs;          /* by buffer index; tables and locals: ignored */
+  int64_t *checks;                   /* by site: lowest failing index seen so far, INT64_MAX if none; lowered atomically */
+  int64_t lo, hi;                    /* part of the outermost loop (kir_facts.outer); ignored if there is none */
+  const volatile int *cancel;        /* polled now and then inside long loops; NULL: never. Stops early if set */
+  uint64_t *loads;                   /* vm only: elements loaded, by buffer; NULL: not counted */
+};
+
+struct code; /* a compiled kernel, owned by its back end */
+
+struct backend {
+  const char *name;
+  bool (*available)(void);
+  /* k is verified and legalised. NULL: cannot (why: "" = out of memory, else what it lacks; the caller falls back). */
+  struct code *(*compile)(const struct kir_kernel *k, const struct shape_class *, const char **why);
+  /* Runs [lo, hi) of the outermost loop on the calling thread, from any number of threads at once.
+   * 0: done. 1: out of memory for scratch. */
+  int (*run)(const struct code *, const struct launch *);
+  void (*free)(struct code *);
+  void (*show)(const struct code *, struct text *); /* listing; may be NULL */
+};
+
+extern const struct backend backend_vm, backend_x86;
+
+#endif

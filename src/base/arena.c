@@ -1,0 +1,53 @@
+#include "base/arena.h"
+#include <stdint.h>
+#include <string.h>
+#include "base/mem.h"
+
+struct chunk { struct chunk *older; size_t used, bytes; };
+struct arena { struct chunk *newest; };
+
+enum { FIRST_BYTES = 4096, HEAD = (sizeof(struct chunk) + 15) & ~15 };
+
+struct arena *arena_new(void) { return mem_alloc(sizeof(struct arena)); }
+
+static struct chunk *chunk_for(struct arena *a, size_t bytes) {
+  struct chunk *c = a->newest;
+  if (c && c->bytes - c->used >= bytes) return c;
+  size_t size = c ? 2 * c->bytes : FIRST_BYTES;
+  while (size < bytes + HEAD) size *= 2;
+  struct chunk *n = mem_alloc(size);
+  if (!n) return NULL;
+  *n = (struct chunk){ c, HEAD, size };
+  return a->newest = n;
+}
+
+void *arena_take(struct arena *a, size_t bytes) {
+  if (bytes > SIZE_MAX / 4) return NULL;
+  bytes = (bytes + 15) & ~(size_t)15;
+  struct chunk *c = chunk_for(a, bytes);
+  if (!c) return NULL;
+  void *p = (char *)c + c->used;
+  c->used += bytes;
+  return p;
+}
+
+void *arena_grow(struct arena *a, void *old, size_t old_bytes, size_t bytes) {
+  void *p = arena_take(a, bytes);
+  if (p && old_bytes) memcpy(p, old, old_bytes);
+  return p;
+}
+
+char *arena_text(struct arena *a, const char *s) {
+  size_t n = strlen(s) + 1;
+  char *p = arena_take(a, n);
+  return p ? memcpy(p, s, n) : NULL;
+}
+
+void arena_free(struct arena *a) {
+  if (!a) return;
+  for (struct chunk *c = a->newest, *older; c; c = older) {
+    older = c->older;
+    mem_free(c);
+  }
+  mem_free(a);
+}

@@ -1,0 +1,13 @@
+/* arena.h -- memory that is taken in small pieces and given back as a whole. */
+#ifndef WEFT_ARENA_H
+#define WEFT_ARENA_H
+#include <stddef.h>
+
+struct arena;
+struct arena *arena_new(void);                     /* NULL: out of memory */
+void *arena_take(struct arena *, size_t bytes);    /* zeroed, aligned to 16; NULL: out of memory */
+void *arena_grow(struct arena *, void *old, size_t old_bytes, size_t bytes); /* a larger copy */
+char *arena_text(struct arena *, const char *);    /* a copy */
+void arena_free(struct arena *);                   /* NULL: nothing */
+
+#endif

@@ -1,0 +1,46 @@
+#include "base/mem.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic int64_t live, count, fail_at;
+static _Atomic int fail_sticky;
+
+int mem_should_fail(void) {
+  int64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
+  if (!at) return 0;
+  int64_t n = atomic_fetch_add(&count, 1) + 1;
+  return n == at || (n > at && fail_sticky);
+}
+
+void mem_fail_at(int64_t n, int sticky) {
+  atomic_store(&count, 0);
+  atomic_store(&fail_sticky, sticky);
+  atomic_store(&fail_at, n);
+}
+
+int64_t mem_count(void) { return atomic_load(&count); }
+int64_t mem_live(void) { return atomic_load(&live); }
+
+void *mem_alloc(size_t bytes) {
+  void *p = mem_should_fail() ? NULL : calloc(1, bytes ? bytes : 1);
+  if (p) atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+  return p;
+}
+
+void *mem_resize(void *p, size_t bytes) {
+  if (!p) return mem_alloc(bytes);
+  return mem_should_fail() ? NULL : realloc(p, bytes ? bytes : 1);
+}
+
+char *mem_text(const char *s) {
+  size_t n = strlen(s) + 1;
+  char *p = mem_alloc(n);
+  return p ? memcpy(p, s, n) : NULL;
+}
+
+void mem_free(void *p) {
+  if (!p) return;
+  atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+  free(p);
+}

@@ -1,0 +1,55 @@
+#include "base/text.h"
+#include <stdio.h>
+#include <string.h>
+#include "base/mem.h"
+
+static bool reserve(struct text *t, size_t more) {
+  if (t->failed) return false;
+  if (t->room - t->n > more) return true;
+  size_t room = t->room ? 2 * t->room : 128;
+  while (room - t->n <= more) room *= 2;
+  char *s = mem_resize(t->s, room);
+  if (!s) return t->failed = true, false;
+  t->s = s;
+  t->room = room;
+  return true;
+}
+
+void text_bytes(struct text *t, const char *s, size_t n) {
+  if (!reserve(t, n)) return;
+  memcpy(t->s + t->n, s, n);
+  t->n += n;
+  t->s[t->n] = 0;
+}
+
+void text_add(struct text *t, const char *s) { text_bytes(t, s, strlen(s)); }
+
+void text_addv(struct text *t, const char *format, va_list list) {
+  va_list again;
+  va_copy(again, list);
+  int n = vsnprintf(NULL, 0, format, list);
+  if (n >= 0 && reserve(t, (size_t)n)) {
+    vsnprintf(t->s + t->n, (size_t)n + 1, format, again);
+    t->n += (size_t)n;
+  }
+  va_end(again);
+}
+
+void text_addf(struct text *t, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  text_addv(t, format, list);
+  va_end(list);
+}
+
+const char *text_of(const struct text *t) { return t->s ? t->s : ""; }
+
+void text_clear(struct text *t) {
+  t->n = 0;
+  if (t->s) t->s[0] = 0;
+}
+
+void text_free(struct text *t) {
+  mem_free(t->s);
+  *t = (struct text){ 0 };
+}

@@ -1,0 +1,52 @@
+/* buffer.h -- memory of arrays, with one state machine: absent -> loading -> resident, or failed.
+ *
+ * A kernel is bound only through buffer_hold, which waits until the bytes are resident and keeps them so; a launch on
+ * memory that is not there cannot be written down. A buffer is counted by references; the last one gives the memory
+ * back to the cache (own memory), unmaps it (files) or calls the release of its owner (external memory). */
+#ifndef WEFT_BUFFER_H
+#define WEFT_BUFFER_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "weft.h"
+
+enum buffer_state { BUFFER_ABSENT, BUFFER_LOADING, BUFFER_RESIDENT, BUFFER_FAILED };
+
+struct buffer;
+struct text; /* base/text.h */
+
+struct buffer *buffer_new(size_t bytes);  /* resident, undefined content, 64-byte aligned. NULL: out of memory/budget */
+struct buffer *buffer_external(void *data, size_t bytes, void (*release)(void *ctx), void *ctx); /* NULL: no memory;
+                                             then release has not been called */
+struct buffer *buffer_retain(struct buffer *);
+void buffer_release(struct buffer *);     /* NULL: nothing. Any thread. An external release callback that would come on
+                                             one of weft's own threads is queued instead: see buffer_callbacks */
+void buffer_callbacks(void);              /* runs queued release callbacks; called by public calls, with no lock held */
+bool buffer_is_only(struct buffer *);     /* exactly one reference, own memory, not pinned: may be overwritten */
+
+/* Makes the bytes resident (starting and awaiting a load if need be) and keeps them. WEFT_OK, or why not: then
+ * *why, if not NULL, is a text that lives as long as the buffer. *data is the first byte. */
+weft_status buffer_hold(struct buffer *, void **data, const char **why);
+void buffer_drop(struct buffer *);        /* once for every successful hold */
+enum buffer_state buffer_state_of(struct buffer *); /* never waits; a mapping that was cut reads FAILED */
+void buffer_start(struct buffer *);       /* begins a background load if absent; does not wait */
+size_t buffer_bytes(struct buffer *);
+void buffer_pin(struct buffer *, bool on); /* pinned: never overwritten by donation */
+
+/* A file being read: shared by the buffers of all its arrays; closed with the last of them. */
+struct source;
+struct source *source_open(const char *path, struct text *why); /* NULL: why says what is wrong */
+void source_release(struct source *);
+int64_t source_bytes(struct source *);
+const uint8_t *source_map(struct source *);   /* private mapping of the whole file, or NULL if reading with pread */
+weft_status source_read(struct source *, int64_t offset, void *dst, size_t bytes, struct text *why); /* checked */
+struct buffer *buffer_from_source(struct source *, int64_t offset, size_t bytes); /* absent; mapped when aligned to 64
+                                             or the element, else copied by a background reader. NULL: no memory */
+
+/* The memory below all of it: a cache of blocks on huge pages, with a budget. */
+int64_t memory_used(void), memory_cached(void), memory_peak(void), memory_limit(void), memory_cache_limit(void);
+void memory_set_peak(int64_t), memory_set_limit(int64_t), memory_set_cache_limit(int64_t); /* cache 0: gives back all */
+void *memory_take(size_t bytes); /* NULL: out of memory or beyond the limit */
+void memory_give(void *, size_t bytes);
+
+#endif

@@ -1,0 +1,11 @@
+/* pool.h -- the library's own threads: started when first needed, spinning a little, then asleep; fork-safe. */
+#ifndef WEFT_POOL_H
+#define WEFT_POOL_H
+
+/* Runs part(ctx, i) once for every i in [0, n), on at most `threads` threads, the caller among them; returns when all
+ * are done. Parts are handed out in order. Any number of callers at once; a nested call runs on its caller alone. */
+void pool_run(int n, int threads, void (*part)(void *ctx, int i), void *ctx);
+int pool_threads(void); /* how many make sense here: affinity mask and cgroup quota; at least 1 */
+void pool_stop(void);   /* joins the threads (tests, leak checkers); they start again when needed */
+
+#endif
