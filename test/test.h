@@ -7,14 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-void test_add(const char *name, void (*run)(void));
+void test_add(const char *name, const char *file, void (*run)(void));
 void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void test_skip(const char *why);   /* this test cannot run here; counted as skipped */
 void test_watchdog(int seconds);   /* for the current test; the default is 60 */
 
 #define TEST(name)                                                                                   \
   static void name(void);                                                                            \
-  __attribute__((constructor)) static void add_##name(void) { test_add(#name, name); }               \
+  __attribute__((constructor)) static void add_##name(void) { test_add(#name, __FILE__, name); }     \
   static void name(void)
 #define EXPECT(ok) do { if (!(ok)) test_fail(__FILE__, __LINE__, "%s", #ok); } while (0)
 #define EXPECT_INT(a, b)                                                                             \

@@ -1,0 +1,213 @@
+/* main.c -- runs the tests, each in a process of its own: one that crashes, hangs or leaks fails alone.
+ *
+ *   weft-test [options] [text ..]    runs the tests whose name or file contains one of the texts; none: all
+ *     --list       the tests as file: name, without running them
+ *     --jobs N     that many at once; default: the processors there are
+ *     --shard I/N  every N-th test, from the I-th (1..N) on
+ *     --here       one after another in this process, for debuggers
+ *     --verbose    a line for each test, with its time
+ *
+ * The last line is exactly "N passed, N failed, N skipped". */
+#include "test.h"
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "weft.h"
+
+enum { WATCHDOG_SECONDS = 60, MAX_JOBS = 64 };
+enum result { PASSED, FAILED, SKIPPED = 77 };
+
+struct test { const char *name, *file; void (*run)(void); };
+struct job { pid_t pid; int test; double start; };
+
+static struct test *tests;
+static int n_tests;
+static const struct test *current;
+static enum result current_result;
+
+static bool verbose, here, list_only;
+static int n_jobs, shard = 1, n_shards = 1;
+static int n_passed, n_failed, n_skipped;
+
+/* Weak, so that the runner links before the library has a run time. */
+extern int64_t weft_get(weft_setting) __attribute__((weak));
+
+void test_add(const char *name, const char *file, void (*run)(void)) {
+  struct test *grown = realloc(tests, (size_t)(n_tests + 1) * sizeof *tests);
+  if (!grown) abort();
+  const char *slash = strrchr(file, '/');
+  tests = grown;
+  tests[n_tests++] = (struct test){ name, slash ? slash + 1 : file, run };
+}
+
+void test_fail(const char *file, int line, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  flockfile(stdout);
+  printf("%s:%d: %s: ", file, line, current->name);
+  vprintf(format, list);
+  putchar('\n');
+  funlockfile(stdout);
+  fflush(stdout);
+  va_end(list);
+  current_result = FAILED;
+}
+
+void test_skip(const char *why) {
+  printf("%s: skipped: %s\n", current->name, why);
+  if (current_result == PASSED) current_result = SKIPPED;
+}
+
+void test_watchdog(int seconds) { alarm((unsigned)seconds); }
+
+static void say(const char *text) {
+  if (write(STDOUT_FILENO, text, strlen(text)) < 0) _exit(FAILED);
+}
+
+static void hung(int signal) {
+  (void)signal;
+  say(current->file);
+  say(": ");
+  say(current->name);
+  say(": hung\n");
+  _exit(FAILED);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void expect_nothing_left(void) {
+  if (!weft_get) return;
+  int64_t nodes = weft_get(WEFT_NODES), bytes = weft_get(WEFT_BYTES_USED);
+  if (nodes) test_fail(current->file, 0, "%lld nodes are left", (long long)nodes);
+  if (bytes) test_fail(current->file, 0, "%lld bytes of arrays are left", (long long)bytes);
+}
+
+static enum result run_here(const struct test *t) {
+  current = t;
+  current_result = PASSED;
+  signal(SIGALRM, hung);
+  test_watchdog(WATCHDOG_SECONDS);
+  t->run();
+  expect_nothing_left();
+  alarm(0);
+  fflush(stdout);
+  return current_result;
+}
+
+static void count(const struct test *t, enum result r, double seconds) {
+  *(r == PASSED ? &n_passed : r == SKIPPED ? &n_skipped : &n_failed) += 1;
+  if (verbose)
+    printf("%7.3f s  %-7s %s: %s\n", seconds, r == PASSED ? "passed" : r == SKIPPED ? "skipped" : "FAILED", t->file, t->name);
+  fflush(stdout);
+}
+
+/* exit, not _exit: the leak checker of a sanitizer reports there, by an exit status of its own. */
+static bool start(struct job *job, int i) {
+  *job = (struct job){ .test = i, .start = now() };
+  fflush(stdout);
+  job->pid = fork();
+  if (job->pid == 0) exit(run_here(&tests[i]));
+  if (job->pid < 0) job->pid = 0;
+  return job->pid != 0;
+}
+
+static enum result verdict(const struct test *t, int status) {
+  if (WIFSIGNALED(status)) {
+    printf("%s: %s: ended by signal %d, %s\n", t->file, t->name, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    return FAILED;
+  }
+  int code = WEXITSTATUS(status);
+  if (code != PASSED && code != FAILED && code != SKIPPED) printf("%s: %s: exit status %d\n", t->file, t->name, code);
+  return code == PASSED || code == SKIPPED ? (enum result)code : FAILED;
+}
+
+static void finish_one(struct job jobs[]) {
+  int status;
+  pid_t pid = wait(&status);
+  for (int j = 0; j < n_jobs; j++) {
+    if (pid <= 0 || jobs[j].pid != pid) continue;
+    const struct test *t = &tests[jobs[j].test];
+    count(t, verdict(t, status), now() - jobs[j].start);
+    jobs[j].pid = 0;
+  }
+}
+
+static struct job *free_job(struct job jobs[]) {
+  for (int j = 0; j < n_jobs; j++)
+    if (!jobs[j].pid) return &jobs[j];
+  return NULL;
+}
+
+static bool any_running(const struct job jobs[]) {
+  for (int j = 0; j < n_jobs; j++)
+    if (jobs[j].pid) return true;
+  return false;
+}
+
+static bool wanted(const struct test *t, int n_texts, char **texts) {
+  for (int i = 0; i < n_texts; i++)
+    if (strstr(t->name, texts[i]) || strstr(t->file, texts[i])) return true;
+  return n_texts == 0;
+}
+
+static void run_or_list(struct job jobs[], int i) {
+  if (list_only) {
+    printf("%s: %s\n", tests[i].file, tests[i].name);
+    return;
+  }
+  if (here) {
+    double begin = now();
+    count(&tests[i], run_here(&tests[i]), now() - begin);
+    return;
+  }
+  while (!free_job(jobs)) finish_one(jobs);
+  if (start(free_job(jobs), i)) return;
+  printf("%s: %s: cannot fork\n", tests[i].file, tests[i].name);
+  count(&tests[i], FAILED, 0);
+}
+
+static int usage(void) {
+  fputs("usage: weft-test [--list] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n", stderr);
+  return 2;
+}
+
+/* Takes the options off the front; returns how many arguments they were, or -1. */
+static int options(int n, char **arg) {
+  int i = 0;
+  for (; i < n && !strncmp(arg[i], "--", 2); i++) {
+    const char *value = i + 1 < n ? arg[i + 1] : "";
+    if (!strcmp(arg[i], "--list")) list_only = true;
+    else if (!strcmp(arg[i], "--here")) here = true;
+    else if (!strcmp(arg[i], "--verbose")) verbose = true;
+    else if (!strcmp(arg[i], "--jobs") && sscanf(value, "%d", &n_jobs) == 1) i++;
+    else if (!strcmp(arg[i], "--shard") && sscanf(value, "%d/%d", &shard, &n_shards) == 2) i++;
+    else return -1;
+  }
+  return shard >= 1 && shard <= n_shards ? i : -1;
+}
+
+int main(int argc, char **argv) {
+  int n_options = options(argc - 1, argv + 1);
+  if (n_options < 0) return usage();
+  if (n_jobs < 1) n_jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  if (n_jobs < 1) n_jobs = 1;
+  if (n_jobs > MAX_JOBS) n_jobs = MAX_JOBS;
+
+  struct job jobs[MAX_JOBS] = { 0 };
+  int n_texts = argc - 1 - n_options, n_wanted = 0;
+  for (int i = 0; i < n_tests; i++)
+    if (wanted(&tests[i], n_texts, argv + 1 + n_options) && n_wanted++ % n_shards == shard - 1) run_or_list(jobs, i);
+  while (any_running(jobs)) finish_one(jobs);
+  if (list_only) return 0;
+  if (n_texts && !n_wanted) printf("no test is called so\n");
+  printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
+  free(tests);
+  return n_failed || (n_texts && !n_wanted);
+}
