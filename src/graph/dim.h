@@ -1,0 +1,28 @@
+/* dim.h -- a size: a number, or a polynomial in symbols (an input's size, a loop's length).
+ *
+ * A dim is an int64_t: a number if >= 0, else the handle of an interned polynomial. Equal dims are equal integers, so
+ * shapes are compared with memcmp. Infer, derivative and map rules compute with dims and never copy an extent into a
+ * constant. Nodes count the polynomials they use (dim_retain, dim_release); polynomials nobody uses go when no node with
+ * a symbolic size is left. */
+#ifndef WEFT_DIM_H
+#define WEFT_DIM_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/text.h"
+
+typedef int64_t dim;
+enum { DIM_BAD = INT64_MIN }; /* out of memory, or a product that overflows: the caller turns it into a bad array */
+
+static inline bool dim_is_known(dim d) { return d >= 0; }
+dim dim_symbol(void);               /* a new one */
+dim dim_add(dim, dim), dim_sub(dim, dim), dim_mul(dim, dim); /* known ones: overflow gives DIM_BAD; sub below 0: DIM_BAD */
+bool dim_divide(dim a, dim b, dim *quotient); /* exact division of polynomials; false: does not divide */
+void dim_retain(dim), dim_release(dim);
+void dim_print(dim, struct text *); /* 12, n1, 2*n1+1 */
+dim dim_substitute(dim, int n, const dim symbol[], const dim value[]);
+int64_t dim_value(dim, int n, const dim symbol[], const int64_t value[]); /* -1: a symbol has no value */
+
+/* Product of a shape; DIM_BAD on overflow beyond 2^60 elements. */
+dim dim_count(int rank, const dim dims[]);
+
+#endif

@@ -1,0 +1,21 @@
+/* fail.h -- errors as values. Every failure of the library is made by `fail` (the breakpoint for all of them). */
+#ifndef WEFT_FAIL_H
+#define WEFT_FAIL_H
+#include <stdbool.h>
+#include "weft.h"
+
+struct failure; /* a status, a message, the origin tag; counted, immutable but for `seen` */
+
+/* Never returns NULL: out of memory gives a static failure. Message: "weft_add: shapes [3] and [4] do not broadcast". */
+struct failure *fail(weft_status, uint64_t origin, const char *format, ...) __attribute__((format(printf, 3, 4)));
+struct failure *failure_retain(struct failure *);
+void failure_release(struct failure *);
+weft_status failure_status(const struct failure *);
+const char *failure_message(const struct failure *);
+bool failure_seen(struct failure *, bool mark); /* whether somebody has looked; marks it if asked */
+
+/* Makes it the thread's last error (weft_message, weft_blame) and returns its status. */
+weft_status failure_report(struct failure *);
+weft_status report(weft_status, const char *format, ...) __attribute__((format(printf, 2, 3))); /* fail + report + release */
+
+#endif

@@ -1,0 +1,77 @@
+/* node.h -- the graph: immutable nodes that know how they are computed, and perhaps their value.
+ *
+ * A node is what an expression is; a handle (weft_array, graph/scope.h) is a name for one. Nodes are counted by
+ * references: from nodes that use them, from handles, functions and loops. Releasing is iterative. op, dtype, dims and
+ * attr never change; `state` goes lazy -> running -> ready or failed under the graph lock; `in` is dropped (n_in = 0,
+ * history_dropped) when a ready node forgets its history.
+ *
+ * A plan works on local nodes: copies in an arena, not counted, without state; only their op, dtype, weak, dims, in and
+ * attr mean something, and `value_index` for leaves. Op rules that lower see local nodes. */
+#ifndef WEFT_NODE_H
+#define WEFT_NODE_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "graph/dim.h"
+#include "graph/fail.h"
+#include "weft.h"
+
+struct op;
+struct arena;
+struct buffer;
+
+enum node_state { NODE_LAZY, NODE_RUNNING, NODE_READY, NODE_FAILED };
+
+/* Where a ready node's elements are: data[offset + sum_k i_k stride[k]], in elements of the dtype. */
+struct value { struct buffer *buf; int64_t offset; int64_t stride[]; };
+
+struct node {
+  const struct op *op;
+  _Atomic int32_t refs;
+  uint8_t dtype, rank;
+  bool weak;               /* a number without dtype of its own: yields to its partner */
+  bool history_dropped;
+  bool is_marked;          /* asked for once already: stored if it is needed again */
+  _Atomic uint8_t state;
+  int n_in;
+  uint32_t attr_bytes;
+  uint64_t serial;         /* age: later nodes have larger ones */
+  uint64_t origin;         /* the user's tag */
+  uint64_t mark;           /* graph lock: epoch of the walk that saw it last, and its index there */
+  int slot;
+  dim *dims;               /* these three point behind the struct */
+  struct node **in;
+  void *attr;
+  struct value *value;     /* READY: not NULL, unless op is a leaf that needs none (scalar) */
+  struct failure *failure; /* FAILED, or op_bad */
+};
+
+/* Nodes come with one reference for the caller; inputs are retained. NULL: out of memory. */
+struct node *node_make(const struct op *, weft_dtype, int rank, const dim dims[], int n_in, struct node *const in[],
+                       const void *attr, size_t attr_bytes);
+struct node *node_retain(struct node *);
+void node_release(struct node *);                     /* NULL: nothing; iterative */
+int64_t node_live(void);
+void node_drop_history(struct node *);                /* ready nodes only; graph lock held */
+struct node *node_local(struct arena *, const struct op *, weft_dtype, int rank, const dim dims[], int n_in,
+                        struct node *const in[], const void *attr, size_t attr_bytes); /* a plan's own node */
+bool node_is_known(const struct node *);              /* all sizes are numbers */
+
+/* The one lock of the graph: states, values, marks. Short sections only, no callbacks inside. */
+void graph_lock(void), graph_unlock(void);
+void graph_changed(void);                             /* wakes graph_wait; lock held */
+bool graph_wait(double seconds);                      /* lock held; false: timed out; seconds < 0: for ever */
+uint64_t graph_epoch(void);                           /* a new one; lock held */
+
+/* All nodes that the targets need, inputs before users, each once; does not go below nodes for which stop() is true
+ * (they are in the list). Iterative; graph lock held (uses mark and slot: slot = index in the list). */
+struct node_list { struct node **node; int n, room; };
+bool walk(struct node_list *, int n, struct node *const targets[], bool (*stop)(const struct node *)); /* false: memory */
+void node_list_free(struct node_list *);
+
+/* A copy of the graph of n targets in which some nodes are replaced: from[i] by to[i] (same dtype and shape, unless
+ * sizes differ on purpose: then nodes above are inferred again by their op's `again`). Shares what does not depend on a
+ * replaced node. out[] come with references. NULL in out: failed, and *failure says why. Iterative. */
+bool graph_substitute(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
+                      struct node *out[], struct failure **);
+
+#endif

@@ -1,0 +1,52 @@
+/* scope.h -- handles and who owns them.
+ *
+ * A weft_array is a handle: a name for a node, in the list of the scope it was made in, with a count of owners beside
+ * (language bindings). It dies when its scope has ended and no owner is left. A scope is opened and ended by one
+ * thread; ending it discards inner ones left open. */
+#ifndef WEFT_SCOPE_H
+#define WEFT_SCOPE_H
+#include "graph/node.h"
+
+struct weft_array {
+  struct node *node;            /* never NULL; only the commit of weft_update changes it */
+  struct weft_scope *scope;     /* NULL: has ended, an owner keeps it */
+  struct weft_array *next, **link;
+  _Atomic int owners;
+  uint32_t tag;                 /* HANDLE_ALIVE, or something else once it is gone: stale handles are noticed */
+};
+
+struct update { struct weft_array *outer, *value; };
+struct fetch { struct weft_array *from; weft_dtype dtype; void *dst; size_t bytes; };
+
+struct weft_scope {
+  struct weft_scope *outside;   /* NULL: the thread's root */
+  struct weft_array *handles;
+  struct update *updates;
+  struct fetch *fetches;
+  int n_updates, n_fetches;
+  struct arena *texts;          /* what weft_show returned; made when first needed */
+  struct weft_function *functions; /* list of functions that belong to this scope */
+  struct weft_file *files;
+  struct weft_loop *loop;       /* set if it is the body of a loop */
+  bool is_trace;                /* weft_alias was called in it: evaluation keeps history while it is open */
+  uint64_t born;                /* serial when it was opened */
+  struct failure *failure;      /* first error nobody has looked at */
+  uint64_t thread;
+  uint32_t tag;
+};
+
+struct weft_scope *scope_current(void);               /* the innermost open one of this thread; its root at least. NULL: memory */
+uint64_t scope_origin(void);                          /* tag set by weft_origin on this thread */
+bool scope_trace_open(void);                          /* some thread has a trace open */
+
+/* Handles for results: they take over the reference of the node. NULL node: out of memory, a bad array. Never NULL:
+ * without memory for the handle itself it is a static bad array. */
+weft_array *array_of(struct node *);
+weft_array *array_bad(weft_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+weft_array *array_failed(struct failure *);           /* takes over the reference */
+
+/* Whether all are usable: not NULL, not stale, not bad. If one is not, *bad is the bad array to return: bad in, bad out.
+ * fn is the public name for messages: "weft_add". */
+bool arrays_ok(const char *fn, int n, weft_array *const a[], weft_array **bad);
+
+#endif

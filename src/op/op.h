@@ -1,0 +1,99 @@
+/* op.h -- what an operation is: one struct, in one file, with everything the stages need to know about it.
+ *
+ * Operations are identified by the address of their struct. No stage switches over ops; stages look at `kind` and call
+ * rules. Public functions normalise first: operands of ELEMENT nodes are cast to the dtype the row wants and broadcast to
+ * the dims of the node by explicit nodes, axes are counted from 0, slice bounds are cut. */
+#ifndef WEFT_OP_H
+#define WEFT_OP_H
+#include "graph/scope.h"
+#include "kernel/kir.h"
+
+enum op_kind {
+  OP_LEAF,     /* value, scalar, input, bad, loop variables: no inputs */
+  OP_ELEMENT,  /* inputs all have the dims of the node; lower computes one element */
+  OP_IOTA,     /* in: none (dims given); attr: struct axis_attr; the index along the axis in the dtype */
+  OP_SIZE,     /* 0-d i64: a dim as a value; attr: dim. in[0]: an array that has it, or none */
+  OP_REDUCE,   /* attr: struct axis_attr; the axis stays with size 1; fold says how */
+  OP_PREFIX,   /* attr: struct axis_attr; running combine, fold.op says how */
+  OP_VIEW,     /* moves no data; see the attrs below: reshape, broadcast, transpose, slice */
+  OP_TAKE,     /* in: x, index..; attr: struct take_attr */
+  OP_PUT,      /* in: x, v; attr: struct put_attr: x with an affine part set or combined */
+  OP_SCATTER,  /* in: x, v, index..; attr: struct scatter_attr */
+  OP_CONTRACT, /* matmul: in a[..,m,k], b[..,k,n], batch dims equal */
+  OP_CONCAT,   /* attr: struct axis_attr */
+  OP_PAD,      /* in: x, value (0-d); attr: struct pad_attr */
+  OP_IDENTITY, /* alias, stop_gradient, depends, checkpoint, custom: in[0] moved through; gone before scheduling */
+  OP_LOOP,     /* attr: struct loop_attr; several results, taken by OP_ITEM */
+  OP_CALL,     /* attr: struct call_attr; several results; expanded before scheduling */
+  OP_ITEM      /* in: a node with several results; attr: struct item_attr */
+};
+
+struct axis_attr { int axis; };
+struct transpose_attr { int axes[WEFT_RANK_MAX]; };          /* attr_bytes covers rank entries only */
+struct slice_attr { int axis; int64_t start, step; };        /* element i of the axis is x's start + i*step; start >= 0 */
+struct take_attr { int n; };                                 /* indices have one common shape I; result I + rest of x */
+struct put_attr { weft_how how; int64_t start[WEFT_RANK_MAX], step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
+                                                                stands at start + i*step on each axis of x */
+struct scatter_attr { weft_how how; int n; };                /* v has dims I + rest of x */
+struct pad_attr { int axis; int64_t before, after; };
+struct item_attr { int k; };
+struct scalar_attr { uint64_t bits; };                       /* the pattern in the node's dtype (weak: f64 or i64) */
+
+/* How a REDUCE or PREFIX combines. n = 0: by one instruction on the node's register dtype (or, for bool results, bool).
+ * n > 0: a tuple of n values. */
+struct fold {
+  enum kir_op op;
+  int n;
+  weft_dtype (*state)(const struct node *, int i);                                   /* register dtype of value i */
+  void (*lift)(struct kir_builder *, const struct node *, int x, int index, int out[]); /* one element -> a tuple; index: i64 */
+  int (*combine)(struct kir_builder *, const struct node *);                         /* makes the fn, returns it */
+  void (*from)(struct kir_builder *, const struct node *, int out[]);                /* neutral tuple */
+  int (*finish)(struct kir_builder *, const struct node *, const int state[]);       /* the result */
+};
+
+/* For derivative and map rules: handles of what the node was built from. Rules use the public API in the open scope. */
+struct rule { const struct node *node; weft_array *const *in; weft_array *out; };
+
+struct op {
+  const char *name;                /* "add"; messages say weft_add */
+  enum op_kind kind;
+  bool is_cheap;                   /* ELEMENT: may be computed twice rather than stored */
+  int (*lower)(struct kir_builder *, const struct node *, const int in[]); /* ELEMENT: register values in and out; the
+                                      caller rounds the result to a narrow dtype */
+  const struct fold *fold;         /* REDUCE, PREFIX */
+  weft_array *(*partial)(const struct rule *, int k);                    /* ELEMENT: d out / d in[k]; NULL: zero */
+  weft_array *(*vjp)(const struct rule *, int k, weft_array *dy);        /* others: cotangent of in[k]; NULL: zero */
+  weft_array *(*jvp)(const struct rule *, int k, weft_array *dx);        /* others: what in[k] contributes; NULL: zero */
+  weft_array *(*batch)(const struct rule *, const bool is_mapped[]);     /* in[k] of mapped ones have one more axis, the
+                                      first; the result has it too. ELEMENT: NULL, derived */
+  /* The node again on other inputs whose sizes may differ (substitution): a reference, or NULL and *failure. NULL rule:
+   * same dims, dtype and attr. `n` is the old node. */
+  struct node *(*again)(const struct node *n, struct node *const in[], struct failure **);
+};
+
+/* By family: element.c reduce.c view.c index.c contract.c make.c identity.c loop.c */
+extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
+    op_add, op_mul, op_sub, op_div, op_neg, op_sqrt, op_ge, op_broadcast, op_reshape, op_transpose, op_slice, op_take,
+    op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient, op_item, op_loop, op_call;
+extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */
+
+/* ---- Loops: the one form. Results: all[0..n_all), last[0..n_carry), then the executed length (0-d i64). ---------------
+ * Inputs of the node: steps (if has_steps), sequences, initial carries, constants. */
+struct loop_attr {
+  struct loop *loop; /* counted by nodes that refer to it (loop_retain, loop_release; node release knows) */
+};
+struct loop {
+  _Atomic int refs;
+  int n_seq, n_carry, n_const, n_all;
+  bool has_steps;
+  struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */
+  struct node **next;                              /* n_carry: bodies */
+  struct node **all;                               /* n_all: bodies of stacked outputs */
+  struct node *until;                              /* 0-d bool body, evaluated after the step; NULL: none */
+  dim steps;                                       /* stacked outputs have this many rows: a number or a symbol */
+};
+void loop_retain(struct loop *), loop_release(struct loop *);
+
+struct call_attr { struct weft_function *function; int n_out; };
+
+#endif
