@@ -1,28 +1,66 @@
-# Thin: every target is a line or two over meson and the scripts in tools/. `make help` lists them.
+# Thin: a target is a few lines over meson and the scripts in tools/. Variables: CC, JOBS, SECONDS (make fuzz),
+# PREFIX and DESTDIR (make install), T (make test T=text runs only the tests of the library that are called so).
 B       ?= build/release
 JOBS    ?= 2
 SECONDS ?= 60
 PREFIX  ?= /usr/local
+T       ?=
+comma   := ,
 export PATH := $(CURDIR)/build/venv/bin:$(PATH)
 
-# $(call configured,FOLDER,OPTIONS) and $(call built,FOLDER)
-configured = test -f $1/build.ninja || meson setup $1 $2
-built      = ninja -C $1 -j $(JOBS)
+# $(call make_in,FOLDER,OPTIONS): configures the folder if it is new, and builds it.
+make_in = test -f $1/build.ninja || { tools/setup --once && meson setup $1 $2; } && ninja -C $1 -j $(JOBS)
+checked = -Doptimization=1 -Db_lundef=false -Dpython=disabled
 
-help:     ## this list
+help:       ## this list
 	@sed -n 's/^\([a-z]*\): [^#]*## /\1	/p' Makefile | expand -t 12
 
-setup:    ## install what is missing (compiler, meson, ninja, python3 ..); nothing if all is there
+setup:      ## install what is missing (compiler, meson, python3 ..); nothing if all is there
 	@tools/setup
 
-build: setup    ## the library, shared and static, the tests, the examples
-	@$(call configured,$(B),--prefix $(PREFIX))
-	@$(call built,$(B))
+build:      ## the library, shared and static, its tests and examples, in build/release
+	@$(call make_in,$(B),--prefix $(PREFIX))
 
-test: build    ## all tests; the last line is the sum: N passed, N failed, N skipped
-	@$(B)/test/weft-test
+demo: build ## train a small network, show its kernels, draw what it learnt
+	@$(B)/examples/demo
 
-clean:    ## remove build/
+test: build ## all tests; the last line is their sum: N passed, N failed, N skipped
+	@$(if $(T),$(B)/test/weft-test --verbose $(T),tools/test $(B))
+
+scenes: build ## the failures weft was founded on, in C and Python, on vm and x86
+	@tools/scenes $(B) vm x86
+
+asan:       ## the tests of the library under AddressSanitizer and UBSan
+	@$(call make_in,build/asan,$(checked) -Db_sanitize=address$(comma)undefined -Dc_args=-fno-sanitize-recover=all)
+	@tools/sanitized build/asan/test/weft-test $(T)
+
+tsan:       ## the same under ThreadSanitizer
+	@$(call make_in,build/tsan,$(checked) -Db_sanitize=thread)
+	@tools/sanitized build/tsan/test/weft-test $(T)
+
+hard:       ## the same with every internal invariant asserted
+	@$(call make_in,build/hard,-Dhard=true -Db_ndebug=false -Dpython=disabled)
+	@build/hard/test/weft-test $(T)
+
+fuzz: build ## random graphs and files, SECONDS=60 for each program
+	@tools/fuzz $(B) $(SECONDS)
+
+bench: build ## how fast it is
+	@tools/bench $(B)
+
+gpu: build  ## the tests and scenes that need an NVIDIA GPU
+	@tools/gpu $(B)
+
+symbols: build ## what the libraries export and use
+	@tools/symbols $(B)
+
+layers:     ## who includes whom, against tools/layers.txt
+	@tools/layers
+
+install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and PREFIX
+	@meson configure $(B) --prefix $(PREFIX) && meson install -C $(B) $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+
+clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build test clean
+.PHONY: help setup build demo test scenes asan tsan hard fuzz bench gpu symbols layers install clean
