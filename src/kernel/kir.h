@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include "weft.h"
 
-enum { KIR_FACTORS = 4 }; /* factors of a product in an index */
+enum { KIR_FACTORS = 4, KIR_TERMS = 16 }; /* of a product in an index, of the sum */
 
 /* ---- Instructions: X(NAME, "text", class, operands, result, level) ---------------------------------------------------
  * class: which register dtypes T stands for: F f32 f64; I i32 u32 i64 u64; N = F or I; B = I or bool; A any.
@@ -64,12 +64,15 @@ enum kir_op {
 };
 
 struct kir_row { const char *name; char cls; const char *operands; char result; char level; };
-extern const struct kir_row kir_rows[]; /* by enum kir_op; KIR_CAST.. have names only */
+extern const struct kir_row kir_rows[]; /* by enum kir_op; KIR_CAST .. KIR_SET have names only */
 
 /* Register dtypes: bool i32 u32 i64 u64 f32 f64. Memory dtypes: also u8 i8 u16 i16 (-> i32), f16 bf16 (-> f32). */
 bool kir_is_register(weft_dtype);
 weft_dtype kir_register_of(weft_dtype memory); /* c64, c128 are not KIR dtypes: split by the scheduler */
 bool kir_is_float(weft_dtype);
+bool kir_is_signed(weft_dtype);                /* i8 .. i64 */
+int kir_width(weft_dtype);                     /* bytes in memory; 0: not a KIR dtype */
+const char *kir_dtype_name(weft_dtype);        /* "f32" */
 
 /* ---- The tree -------------------------------------------------------------------------------------------------------- */
 
@@ -143,12 +146,18 @@ struct kir_kernel {
   struct kir_buf *bufs;
   struct kir_fn *fns;
   struct kir_block body;
-  bool failed;             /* out of memory while building: kir_finish reports it, builders go on harmlessly */
+  bool failed;             /* out of memory while building, or a limit passed: builders go on harmlessly */
+  const char *why;         /* failed: what happened; kir_verify returns it */
+  struct kir_names *names; /* build.c and parse.c: who is called what */
+  int scope;               /* names are unique in the kernel, and in each fn: 0, or 1 + the fn being built */
+  int last_lit;            /* newest literal; literals are chained through kir_val.index */
+  int room_vals, room_bufs, room_fns, room_sizes, room_args;
 };
 
-/* ---- Building (build.c) -----------------------------------------------------------------------------------------------
+/* ---- Building (build.c; name.c, lin.c) --------------------------------------------------------------------------------
  * A builder appends to the innermost open block. All of them are total: after an allocation failure the kernel is marked
- * failed and they return value 0. Names are copied; NULL gives a temporary. */
+ * failed and they return value 0, the i64 literal 0. Names are copied and made unique, which a loop variable need not be
+ * where its loop is over; NULL gives a temporary. */
 
 struct kir_builder { struct kir_kernel *k; int depth; struct kir_block *open[64]; };
 
@@ -162,11 +171,13 @@ int kir_table(struct kir_kernel *, const char *name, weft_dtype, int n, const ui
 int kir_lit(struct kir_kernel *, weft_dtype, uint64_t bits); /* shared: equal literals are one value */
 int kir_lit_int(struct kir_kernel *, weft_dtype, int64_t);   /* the integer as a value of any register dtype */
 
+int kir_apply(struct kir_builder *, enum kir_op, int n, const int in[]); /* an instruction of the rows */
 int kir_op1(struct kir_builder *, enum kir_op, int a);
 int kir_op2(struct kir_builder *, enum kir_op, int a, int b);
 int kir_op3(struct kir_builder *, enum kir_op, int a, int b, int c);
 int kir_cast(struct kir_builder *, weft_dtype to, int a); /* a itself if nothing would change */
 int kir_bits(struct kir_builder *, weft_dtype to, int a);
+int kir_convert(struct kir_builder *, enum kir_op cast_or_bits, weft_dtype to, int a); /* a statement in any case */
 int kir_owns(struct kir_builder *, int q, int k);
 void kir_call(struct kir_builder *, int fn, int n_in, const int in[], int out[]);
 int kir_load(struct kir_builder *, int buf, const struct kir_lin at[]);
@@ -185,6 +196,7 @@ void kir_until(struct kir_builder *, int stop);
 int kir_fold(struct kir_builder *, enum kir_op, enum kir_order, int value); /* visible after its loop */
 void kir_fold_fn(struct kir_builder *, int fn, enum kir_order, int n, const int in[], const int from[], int out[]);
 int kir_prefix(struct kir_builder *, enum kir_op, int value);
+void kir_prefix_fn(struct kir_builder *, int fn, int n, const int in[], const int from[], int out[]);
 void kir_keep(struct kir_builder *, int value);
 int kir_local(struct kir_builder *, const char *name, weft_dtype, int rank, const struct kir_lin dims[]);
 int kir_fn_begin(struct kir_builder *, const char *name, int n, const weft_dtype param[], int value[]); /* opens its block */
