@@ -38,11 +38,13 @@ struct node {
   uint64_t origin;         /* the user's tag */
   uint64_t mark;           /* graph lock: epoch of the walk that saw it last, and its index there */
   int slot;
+  int n_forgotten;         /* inputs dropped under the graph lock, released when it is unlocked */
   dim *dims;               /* these three point behind the struct */
   struct node **in;
   void *attr;
   struct value *value;     /* READY: not NULL, unless op is a leaf that needs none (scalar) */
   struct failure *failure; /* FAILED, or op_bad */
+  struct node *next;       /* among those being released */
 };
 
 /* Nodes come with one reference for the caller; inputs are retained. NULL: out of memory. */
@@ -51,7 +53,7 @@ struct node *node_make(const struct op *, weft_dtype, int rank, const dim dims[]
 struct node *node_retain(struct node *);
 void node_release(struct node *);                     /* NULL: nothing; iterative */
 int64_t node_live(void);
-void node_drop_history(struct node *);                /* ready nodes only; graph lock held */
+void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */
 struct node *node_local(struct arena *, const struct op *, weft_dtype, int rank, const dim dims[], int n_in,
                         struct node *const in[], const void *attr, size_t attr_bytes); /* a plan's own node */
 bool node_is_known(const struct node *);              /* all sizes are numbers */

@@ -69,6 +69,8 @@ struct op {
   /* The node again on other inputs whose sizes may differ (substitution): a reference, or NULL and *failure. NULL rule:
    * same dims, dtype and attr. `n` is the old node. */
   struct node *(*again)(const struct node *n, struct node *const in[], struct failure **);
+  /* attr holds references (a loop, a function, rules): node_make calls hold on its copy, the end of the node drop. */
+  void (*hold)(const void *attr), (*drop)(const void *attr);
 };
 
 /* By family: element.c reduce.c view.c index.c contract.c make.c identity.c loop.c */
@@ -80,7 +82,7 @@ extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op w
 /* ---- Loops: the one form. Results: all[0..n_all), last[0..n_carry), then the executed length (0-d i64). ---------------
  * Inputs of the node: steps (if has_steps), sequences, initial carries, constants. */
 struct loop_attr {
-  struct loop *loop; /* counted by nodes that refer to it (loop_retain, loop_release; node release knows) */
+  struct loop *loop; /* counted by nodes that refer to it, through the op's hold and drop */
 };
 struct loop {
   _Atomic int refs;
