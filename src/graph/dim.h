@@ -22,6 +22,9 @@ void dim_print(dim, struct text *); /* 12, n1, 2*n1+1 */
 dim dim_substitute(dim, int n, const dim symbol[], const dim value[]);
 int64_t dim_value(dim, int n, const dim symbol[], const int64_t value[]); /* -1: a symbol has no value */
 
+/* Which symbols become what. Grows; starts with {0}. */
+struct dim_table { int n, room; dim *symbol, *value; };
+
 /* Product of a shape; DIM_BAD on overflow beyond 2^60 elements. */
 dim dim_count(int rank, const dim dims[]);
 

@@ -72,8 +72,11 @@ void node_list_free(struct node_list *);
 
 /* A copy of the graph of n targets in which some nodes are replaced: from[i] by to[i] (same dtype and shape, unless
  * sizes differ on purpose: then nodes above are inferred again by their op's `again`). Shares what does not depend on a
- * replaced node. out[] come with references. NULL in out: failed, and *failure says why. Iterative. */
+ * replaced node. out[] come with references. false: failed, and *failure says why. Iterative (graph/substitute.c). */
 bool graph_substitute(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                       struct node *out[], struct failure **);
+/* The same, and symbol[i] becomes value[i] in every size of the copy, loop bodies included. */
+bool graph_specialise(int n_from, struct node *const from[], struct node *const to[], int n_symbols, const dim symbol[],
+                      const dim value[], int n, struct node *const target[], struct node *out[], struct failure **);
 
 #endif

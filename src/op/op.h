@@ -54,6 +54,15 @@ struct fold {
 /* For derivative and map rules: handles of what the node was built from. Rules use the public API in the open scope. */
 struct rule { const struct node *node; weft_array *const *in; weft_array *out; };
 
+/* Rules of ops with several results, taken by OP_ITEM. NULL among dx, dy: zero. Failures go out as bad arrays. */
+struct many {
+  int (*count)(const struct node *);
+  weft_dtype (*type)(const struct node *, int k, int *rank, dim dims[]); /* of result k; returns its dtype */
+  void (*vjp)(const struct rule *, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]);
+  void (*jvp)(const struct rule *, weft_array *const dx[], weft_array *dy[]);
+  void (*batch)(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]);
+};
+
 struct op {
   const char *name;                /* "add"; messages say weft_add */
   enum op_kind kind;
@@ -71,16 +80,24 @@ struct op {
   struct node *(*again)(const struct node *n, struct node *const in[], struct failure **);
   /* attr holds references (a loop, a function, rules): node_make calls hold on its copy, the end of the node drop. */
   void (*hold)(const void *attr), (*drop)(const void *attr);
+  /* attr contains sizes or symbols of its own: attr (a copy to change in place) with symbols replaced by values. May add
+   * to the table: symbols that a copy of the node must have anew. false: out of memory. NULL rule: nothing to do. */
+  bool (*resize)(const struct node *n, void *attr, struct dim_table *, struct failure **);
+  const struct many *many;         /* ops with several results: loop, call, checkpoint, custom */
 };
 
 /* By family: element.c reduce.c view.c index.c contract.c make.c identity.c loop.c */
 extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
     op_add, op_mul, op_sub, op_div, op_neg, op_sqrt, op_ge, op_broadcast, op_reshape, op_transpose, op_slice, op_take,
-    op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient, op_item, op_loop, op_call;
+    op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient, op_depends, op_item, op_loop, op_call,
+    op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
 extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */
 
 /* ---- Loops: the one form. Results: all[0..n_all), last[0..n_carry), then the executed length (0-d i64). ---------------
- * Inputs of the node: steps (if has_steps), sequences, initial carries, constants. */
+ * Inputs of the node: steps (if has_steps, a 0-d integer), sequences (exactly `steps` rows each), initial carries,
+ * constants. Bodies refer to the loop's own variables, scalars and iotas only. The last n_carry of `all` are the values of
+ * the carries before each step: what a gradient needs. A result without an item is not wanted, and costs nothing
+ * (rewrite/ takes it out). The node itself is 0-d i64 and has no value of its own. */
 struct loop_attr {
   struct loop *loop; /* counted by nodes that refer to it, through the op's hold and drop */
 };
@@ -88,11 +105,15 @@ struct loop {
   _Atomic int refs;
   int n_seq, n_carry, n_const, n_all;
   bool has_steps;
+  bool is_backward;                                /* runs from the last row of sequences and stacked outputs to the first */
   struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */
   struct node **next;                              /* n_carry: bodies */
   struct node **all;                               /* n_all: bodies of stacked outputs */
   struct node *until;                              /* 0-d bool body, evaluated after the step; NULL: none */
-  dim steps;                                       /* stacked outputs have this many rows: a number or a symbol */
+  dim steps;                                       /* at most so many: a number or a symbol (bound to the value of the
+                                                      steps input). INT64_MAX: only until ends it; then n_all is 0 */
+  dim length;                                      /* rows of stacked outputs. Without until it is steps; with it, a symbol
+                                                      of this loop's own, bound to the executed length */
 };
 void loop_retain(struct loop *), loop_release(struct loop *);
 
