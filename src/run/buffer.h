@@ -22,13 +22,15 @@ struct buffer *buffer_retain(struct buffer *);
 void buffer_release(struct buffer *);     /* NULL: nothing. Any thread. An external release callback that would come on
                                              one of weft's own threads is queued instead: see buffer_callbacks */
 void buffer_callbacks(void);              /* runs queued release callbacks; called by public calls, with no lock held */
+void buffer_mark_own_thread(void);        /* this thread is weft's own: no callback may come on it */
 bool buffer_is_only(struct buffer *);     /* exactly one reference, own memory, not pinned: may be overwritten */
 
 /* Makes the bytes resident (starting and awaiting a load if need be) and keeps them. WEFT_OK, or why not: then
  * *why, if not NULL, is a text that lives as long as the buffer. *data is the first byte. */
 weft_status buffer_hold(struct buffer *, void **data, const char **why);
 void buffer_drop(struct buffer *);        /* once for every successful hold */
-enum buffer_state buffer_state_of(struct buffer *); /* never waits; a mapping that was cut reads FAILED */
+enum buffer_state buffer_state_of(struct buffer *); /* never waits; a mapping that was cut reads FAILED. Whoever has read
+                                             a held buffer asks once more before he trusts what he made of it */
 void buffer_start(struct buffer *);       /* begins a background load if absent; does not wait */
 size_t buffer_bytes(struct buffer *);
 void buffer_pin(struct buffer *, bool on); /* pinned: never overwritten by donation */
@@ -36,14 +38,20 @@ void buffer_pin(struct buffer *, bool on); /* pinned: never overwritten by donat
 /* A file being read: shared by the buffers of all its arrays; closed with the last of them. */
 struct source;
 struct source *source_open(const char *path, struct text *why); /* NULL: why says what is wrong */
+struct source *source_retain(struct source *);
 void source_release(struct source *);
-int64_t source_bytes(struct source *);
-const uint8_t *source_map(struct source *);   /* private mapping of the whole file, or NULL if reading with pread */
+const char *source_path(struct source *);
+int64_t source_bytes(struct source *);        /* when it was opened */
+uint8_t *source_map(struct source *);         /* private mapping of the whole file, or NULL if reading with pread */
 weft_status source_read(struct source *, int64_t offset, void *dst, size_t bytes, struct text *why); /* checked */
-struct buffer *buffer_from_source(struct source *, int64_t offset, size_t bytes); /* absent; mapped when aligned to 64
-                                             or the element, else copied by a background reader. NULL: no memory */
+bool source_is_cut(struct source *);          /* it is, or while somebody looked was, shorter than when it was opened */
+bool source_is_changed(struct source *);      /* its length or its time of change is another: it holds other data */
+/* Absent. Mapped when offset is a multiple of align, the alignment of an element; else copied by a background reader.
+ * NULL: no memory. */
+struct buffer *buffer_from_source(struct source *, int64_t offset, size_t bytes, size_t align);
 
-/* The memory below all of it: a cache of blocks on huge pages, with a budget. */
+/* The memory below all of it: a cache of blocks on huge pages, with a budget. The limit is the memory of the machine (or
+ * its cgroup), that of the cache a quarter of it, until set otherwise; a negative one means none. */
 int64_t memory_used(void), memory_cached(void), memory_peak(void), memory_limit(void), memory_cache_limit(void);
 void memory_set_peak(int64_t), memory_set_limit(int64_t), memory_set_cache_limit(int64_t); /* cache 0: gives back all */
 void *memory_take(size_t bytes); /* NULL: out of memory or beyond the limit */

@@ -1,0 +1,238 @@
+/* memory.c -- blocks for array data: 64-byte aligned, kept for reuse by size class, within a budget.
+ *
+ * Eight classes a doubling, so a block is at most 1/8 larger than what is asked for. Blocks of 4 MiB and more are
+ * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. A block that is
+ * given back is kept, linked into the list of its class and into one list by age; the oldest go first when the cache
+ * is beyond its limit or the budget is short. `used` counts the bytes asked for, `cached` the bytes of the blocks kept,
+ * and used + cached <= limit unless the limit was lowered below what is in use. System calls are made without the lock. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "base/mem.h"
+#include "run/buffer.h"
+#include "run/machine.h"
+
+#if defined __SANITIZE_ADDRESS__
+#define HAS_ASAN 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define HAS_ASAN 1
+#endif
+#endif
+#ifdef HAS_ASAN
+#include <sanitizer/asan_interface.h>
+#define POISON(p, n) __asan_poison_memory_region(p, n)
+#define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
+#else
+#define POISON(p, n) ((void)(p), (void)(n))
+#define UNPOISON(p, n) ((void)(p), (void)(n))
+#endif
+
+#define LARGE ((size_t)4 << 20)
+#define HUGE_PAGE ((size_t)2 << 20)
+enum { GRAIN = 64, STEPS = 8, CLASSES = 8 + 44 * STEPS }; /* 64 .. 512, then 8 a doubling up to 2^53 */
+
+struct link { struct link *before, *after; }; /* a ring with a head */
+struct block {             /* lies in the first bytes of a block that is kept */
+  struct link by_class, by_age;
+  int class;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct link kept[CLASSES], ages; /* the newest follows the head */
+static int64_t used, cached, peak, limit, cache_limit;
+
+static void join(struct link *head, struct link *l) {
+  *l = (struct link){ head, head->after };
+  head->after->before = l;
+  head->after = l;
+}
+
+static void part(struct link *l) {
+  l->before->after = l->after;
+  l->after->before = l->before;
+}
+
+static void take_lock(void) { pthread_mutex_lock(&lock); }
+static void give_lock(void) { pthread_mutex_unlock(&lock); }
+
+static void begin(void) {
+  for (int c = 0; c < CLASSES; c++) kept[c] = (struct link){ &kept[c], &kept[c] };
+  ages = (struct link){ &ages, &ages };
+  limit = machine_memory("");
+  cache_limit = limit / 4;
+  pthread_atfork(take_lock, give_lock, give_lock);
+}
+
+static void enter(void) {
+  pthread_once(&once, begin);
+  take_lock();
+}
+
+/* bytes <= 512: multiples of 64. Above, with 2^k < bytes <= 2^(k+1): multiples of 2^(k-3). */
+static int class_of(size_t bytes) {
+  if (bytes <= GRAIN * STEPS) return bytes ? (int)((bytes - 1) / GRAIN) : 0;
+  int k = 63 - __builtin_clzll(bytes - 1);
+  return STEPS * (k - 8) + (int)((bytes - 1) >> (k - 3)) - STEPS;
+}
+
+static size_t class_bytes(int c) {
+  if (c < STEPS) return (size_t)GRAIN * (size_t)(c + 1);
+  int k = c / STEPS + 8;
+  return (size_t)(c % STEPS + STEPS + 1) << (k - 3);
+}
+
+static void *map_large(size_t bytes) {
+  char *p = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return NULL;
+  size_t head = -(uintptr_t)p & (HUGE_PAGE - 1), tail = HUGE_PAGE - head;
+  if (head) munmap(p, head);
+  if (tail) munmap(p + head + bytes, tail);
+#ifdef MADV_HUGEPAGE
+  madvise(p + head, bytes, MADV_HUGEPAGE);
+#endif
+  return p + head;
+}
+
+static void *system_take(size_t bytes) { return bytes >= LARGE ? map_large(bytes) : aligned_alloc(GRAIN, bytes); }
+
+static void system_give(void *p, size_t bytes) {
+  UNPOISON(p, bytes);
+  if (bytes >= LARGE) munmap(p, bytes);
+  else free(p);
+}
+
+static struct block *at_class(struct link *l) { return (struct block *)l; }
+static struct block *at_age(struct link *l) { return (struct block *)(l - 1); }
+
+static void unlink_block(struct block *b) {
+  part(&b->by_class);
+  part(&b->by_age);
+  cached -= (int64_t)class_bytes(b->class);
+}
+
+static void keep(struct block *b, int class) {
+  b->class = class;
+  join(&kept[class], &b->by_class);
+  join(&ages, &b->by_age);
+  cached += (int64_t)class_bytes(class);
+}
+
+/* Takes the oldest blocks out of the cache until no more than `most` bytes are in it. Free the chain with give_chain,
+ * without the lock. */
+static struct block *evict(int64_t most) {
+  struct block *chain = NULL;
+  while (cached > most && ages.before != &ages) {
+    struct block *b = at_age(ages.before);
+    unlink_block(b);
+    b->by_age.after = chain ? &chain->by_age : NULL;
+    chain = b;
+  }
+  return chain;
+}
+
+static void give_chain(struct block *b) {
+  for (struct block *rest; b; b = rest) {
+    rest = b->by_age.after ? at_age(b->by_age.after) : NULL;
+    system_give(b, class_bytes(b->class));
+  }
+}
+
+static void count(int64_t bytes) {
+  used += bytes;
+  if (used > peak) peak = used;
+}
+
+static void *take_kept(int class) {
+  if (kept[class].after == &kept[class]) return NULL;
+  struct block *b = at_class(kept[class].after);
+  unlink_block(b);
+  return b;
+}
+
+/* A block from the system; if there is none, the cache is given back and the system asked once more. */
+static void *take_fresh(size_t bytes) {
+  void *p = system_take(bytes);
+  if (p) return p;
+  enter();
+  struct block *chain = evict(0);
+  give_lock();
+  give_chain(chain);
+  return system_take(bytes);
+}
+
+static void uncount(int64_t bytes, int64_t peak_before) {
+  enter();
+  used -= bytes;
+  if (peak == used + bytes) peak = peak_before > used ? peak_before : used;
+  give_lock();
+}
+
+void *memory_take(size_t bytes) {
+  if (mem_should_fail() || bytes > (size_t)1 << 52) return NULL;
+  int class = class_of(bytes);
+  size_t whole = class_bytes(class);
+  int64_t n = (int64_t)bytes;
+  enter();
+  if (n > limit - used) return give_lock(), NULL;
+  void *p = take_kept(class);
+  struct block *chain = p ? NULL : evict(limit - used - n);
+  int64_t peak_before = peak;
+  count(n);
+  give_lock();
+  give_chain(chain);
+  if (!p) p = take_fresh(whole);
+  if (!p) return uncount(n, peak_before), NULL;
+  UNPOISON(p, bytes);
+  POISON((char *)p + bytes, whole - bytes);
+  return p;
+}
+
+void memory_give(void *p, size_t bytes) {
+  if (!p) return;
+  int class = class_of(bytes);
+  size_t whole = class_bytes(class);
+  UNPOISON(p, sizeof(struct block));
+  enter();
+  used -= (int64_t)bytes;
+  keep(p, class);
+  int64_t most = limit - used < cache_limit ? limit - used : cache_limit;
+  POISON((char *)p + sizeof(struct block), whole - sizeof(struct block));
+  struct block *chain = evict(most);
+  give_lock();
+  give_chain(chain);
+}
+
+static int64_t look(const int64_t *value) {
+  enter();
+  int64_t v = *value;
+  give_lock();
+  return v;
+}
+
+int64_t memory_used(void) { return look(&used); }
+int64_t memory_cached(void) { return look(&cached); }
+int64_t memory_peak(void) { return look(&peak); }
+int64_t memory_limit(void) { return look(&limit); }
+int64_t memory_cache_limit(void) { return look(&cache_limit); }
+
+void memory_set_peak(int64_t bytes) {
+  enter();
+  peak = bytes > used ? bytes : used;
+  give_lock();
+}
+
+static void set(int64_t *value, int64_t bytes) {
+  enter();
+  *value = bytes < 0 ? INT64_MAX : bytes;
+  int64_t most = limit - used < cache_limit ? limit - used : cache_limit;
+  struct block *chain = evict(most > 0 ? most : 0);
+  give_lock();
+  give_chain(chain);
+}
+
+void memory_set_limit(int64_t bytes) { set(&limit, bytes); }
+void memory_set_cache_limit(int64_t bytes) { set(&cache_limit, bytes); }
