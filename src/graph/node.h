@@ -6,7 +6,7 @@
  * history_dropped) when a ready node forgets its history.
  *
  * A plan works on local nodes: copies in an arena, not counted, without state; only their op, dtype, weak, dims, in and
- * attr mean something, and `value_index` for leaves. Op rules that lower see local nodes. */
+ * attr mean something, and `serial`, which is the number of a leaf. Op rules that lower see local nodes. */
 #ifndef WEFT_NODE_H
 #define WEFT_NODE_H
 #include <stdatomic.h>
@@ -38,6 +38,7 @@ struct node {
   uint64_t origin;         /* the user's tag */
   uint64_t mark;           /* graph lock: epoch of the walk that saw it last, and its index there */
   int slot;
+  int n_uses;              /* local nodes: how many inputs refer to it */
   int n_forgotten;         /* inputs dropped under the graph lock, released when it is unlocked */
   dim *dims;               /* these three point behind the struct */
   struct node **in;
@@ -53,6 +54,7 @@ struct node *node_make(const struct op *, weft_dtype, int rank, const dim dims[]
 struct node *node_retain(struct node *);
 void node_release(struct node *);                     /* NULL: nothing; iterative */
 int64_t node_live(void);
+uint64_t node_serial(void);                           /* of the youngest */
 void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */
 struct node *node_local(struct arena *, const struct op *, weft_dtype, int rank, const dim dims[], int n_in,
                         struct node *const in[], const void *attr, size_t attr_bytes); /* a plan's own node */

@@ -8,10 +8,11 @@
 #include "graph/node.h"
 
 struct weft_array {
-  struct node *node;            /* never NULL; only the commit of weft_update changes it */
+  struct node *node;            /* never NULL; only array_swap changes it, so others read it through array_node */
   struct weft_scope *scope;     /* NULL: has ended, an owner keeps it */
   struct weft_array *next, **link;
-  _Atomic int owners;
+  _Atomic int owners;           /* the open scope is one */
+  _Atomic bool is_busy;         /* somebody reads or changes `node` */
   uint32_t tag;                 /* HANDLE_ALIVE, or something else once it is gone: stale handles are noticed */
 };
 
@@ -35,6 +36,8 @@ struct weft_scope {
   uint32_t tag;
 };
 
+enum { HANDLE_ALIVE = 0x57454654, SCOPE_OPEN = 0x53434f50 };
+
 struct weft_scope *scope_current(void);               /* the innermost open one of this thread; its root at least. NULL: memory */
 uint64_t scope_origin(void);                          /* tag set by weft_origin on this thread */
 bool scope_trace_open(void);                          /* some thread has a trace open */
@@ -45,8 +48,29 @@ weft_array *array_of(struct node *);
 weft_array *array_bad(weft_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 weft_array *array_failed(struct failure *);           /* takes over the reference */
 
+struct node *array_node(weft_array *);                 /* a reference to what it names now; safe beside a commit */
+struct node *array_swap(weft_array *, struct node *); /* gives it another node, whose reference it takes over; returns the
+                                                         one before, with its reference */
+
+/* Ending scopes. scope_check: whether this thread may end it now; inner ones left open are discarded. scope_end: frees
+ * what belongs to it, returns to the scope outside. */
+weft_status scope_check(const char *fn, struct weft_scope *);
+void scope_end(struct weft_scope *);
+void scope_blame(struct failure *);                   /* an error of a call that returns nothing: closing reports it.
+                                                         Takes over the reference */
+void scope_drop_handles(struct weft_scope *);
+void scope_mark_trace(struct weft_scope *);
+void scope_leave(void), handles_leave(void);          /* the thread ends */
+void loop_discard(struct weft_loop *);                /* op/loop.c: its scope ended before weft_loop_close */
+void files_end(struct weft_file *);                   /* run/: the scope of a list of files has ended */
+
 /* Whether all are usable: not NULL, not stale, not bad. If one is not, *bad is the bad array to return: bad in, bad out.
  * fn is the public name for messages: "weft_add". */
 bool arrays_ok(const char *fn, int n, weft_array *const a[], weft_array **bad);
+bool arrays_nodes(const char *fn, int n, weft_array *const a[], struct node *node[], weft_array **bad); /* the same, and
+                                                         their nodes, with references */
+struct failure *array_failure(const char *fn, int k, weft_array *); /* why the k-th argument (0: the only one) is not
+                                                         usable, with a reference; NULL: it is */
+void nodes_release(int n, struct node *const node[]);
 
 #endif

@@ -1,0 +1,23 @@
+/* caller.h -- what weft keeps for each thread that calls it. Made at the first call, gone with the thread: what is left
+ * in the thread's scopes is discarded then. */
+#ifndef WEFT_CALLER_H
+#define WEFT_CALLER_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "graph/fail.h"
+
+struct node;
+
+struct caller {
+  uint64_t id;                  /* 0: not made yet; never used twice in a process */
+  struct weft_scope *root, *current;
+  struct failure *last;         /* what weft_message is about */
+  uint64_t origin;              /* set by weft_origin */
+  struct weft_array *spare, *spare_end; /* handles to use again, the oldest first */
+  int n_spare;
+  struct node *dead;            /* nodes being released */
+  bool is_releasing;
+};
+struct caller *caller(void);
+
+#endif

@@ -1,0 +1,95 @@
+/* fail.c -- failures: a status with its text, shared by everything that became bad because of it. */
+#include "graph/fail.h"
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "base/text.h"
+#include "graph/caller.h"
+
+struct failure {
+  _Atomic int refs;
+  weft_status status;
+  uint64_t origin;
+  _Atomic bool seen;
+  bool is_static;
+  char message[];
+};
+
+static struct { struct failure failure; char text[40]; } no_memory = {
+  { .status = WEFT_ERR_MEMORY, .is_static = true }, "weft: out of memory"
+};
+
+static struct failure *make(weft_status status, uint64_t origin, const char *format, va_list list) {
+  struct text t = { 0 };
+  text_addv(&t, format, list);
+  struct failure *f = t.failed ? NULL : mem_alloc(sizeof *f + t.n + 1);
+  if (f) {
+    f->refs = 1;
+    f->status = status;
+    f->origin = origin;
+    memcpy(f->message, text_of(&t), t.n + 1);
+  }
+  text_free(&t);
+  return f ? f : &no_memory.failure;
+}
+
+/* WEFT_ABORT=1: a debugger stands where the error arises. */
+static void stop_if_asked(void) {
+  const char *wish = getenv("WEFT_ABORT");
+  if (wish && wish[0] == '1') raise(SIGABRT);
+}
+
+struct failure *fail(weft_status status, uint64_t origin, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  struct failure *f = make(status, origin, format, list);
+  va_end(list);
+  stop_if_asked();
+  return f;
+}
+
+struct failure *failure_retain(struct failure *f) {
+  if (!f->is_static) atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+  return f;
+}
+
+void failure_release(struct failure *f) {
+  if (f && !f->is_static && atomic_fetch_sub(&f->refs, 1) == 1) mem_free(f);
+}
+
+weft_status failure_status(const struct failure *f) { return f->status; }
+const char *failure_message(const struct failure *f) { return f->message; }
+bool failure_seen(struct failure *f, bool mark) { return mark ? atomic_exchange(&f->seen, true) : atomic_load(&f->seen); }
+
+weft_status failure_report(struct failure *f) {
+  struct caller *me = caller();
+  struct failure *before = me->last;
+  me->last = failure_retain(f);
+  failure_release(before);
+  failure_seen(f, true);
+  return f->status;
+}
+
+weft_status report(weft_status status, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  struct failure *f = make(status, caller()->origin, format, list);
+  va_end(list);
+  stop_if_asked();
+  failure_report(f);
+  failure_release(f);
+  return status;
+}
+
+const char *weft_message(void) {
+  struct failure *f = caller()->last;
+  return f ? f->message : "";
+}
+
+uint64_t weft_blame(void) {
+  struct failure *f = caller()->last;
+  return f ? f->origin : 0;
+}

@@ -1,0 +1,281 @@
+/* handle.c -- weft_array: a name for a node, owned by its scope and by whoever asked to.
+ *
+ * Handles are never given back to the system: a pointer to one that is gone finds its tag changed. Each thread uses its
+ * own spare ones again, the oldest first, so that a stale pointer is noticed for as long as possible. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include "base/mem.h"
+#include "base/text.h"
+#include "graph/caller.h"
+#include "graph/scope.h"
+#include "op/op.h"
+
+enum { CHUNK = 128, SPARE_MOST = 4096, HANDLE_GONE = 0x474f4e45 };
+
+struct chunk { struct chunk *older; struct weft_array handle[CHUNK]; };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct chunk *chunks;                        /* all there are, so that no leak is suspected */
+static struct weft_array *common, *common_end;      /* spare ones that no thread has */
+static int n_common;
+
+/* ---- Spare handles ---- */
+
+static void spare(struct caller *me, struct weft_array *h) {
+  h->next = NULL;
+  if (me->spare) me->spare_end->next = h;
+  else me->spare = h;
+  me->spare_end = h;
+  me->n_spare++;
+}
+
+static void give_all(struct caller *me) {
+  if (!me->spare) return;
+  pthread_mutex_lock(&lock);
+  if (common) common_end->next = me->spare;
+  else common = me->spare;
+  common_end = me->spare_end;
+  n_common += me->n_spare;
+  pthread_mutex_unlock(&lock);
+  me->spare = me->spare_end = NULL;
+  me->n_spare = 0;
+}
+
+void handles_leave(void) { give_all(caller()); }
+
+static void take_common(struct caller *me) {
+  pthread_mutex_lock(&lock);
+  me->spare = common;
+  me->spare_end = common_end;
+  me->n_spare = n_common;
+  common = common_end = NULL;
+  n_common = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+static void take_chunk(struct caller *me) {
+  struct chunk *c = mem_alloc(sizeof *c);
+  if (!c) return;
+  for (int i = 0; i < CHUNK; i++) spare(me, &c->handle[i]);
+  pthread_mutex_lock(&lock);
+  c->older = chunks;
+  chunks = c;
+  pthread_mutex_unlock(&lock);
+}
+
+static struct weft_array *take(struct caller *me) {
+  if (!me->spare) take_common(me);
+  if (!me->spare) take_chunk(me);
+  struct weft_array *h = me->spare;
+  if (!h) return NULL;
+  me->spare = h->next;
+  me->n_spare--;
+  return h;
+}
+
+/* ---- Bad arrays ---- */
+
+const struct op op_bad = { .name = "bad", .kind = OP_LEAF };
+
+/* What there is when there is no memory for more. It belongs to nobody. */
+static struct node no_memory_node = { .op = &op_bad, .refs = 1, .dtype = WEFT_BOOL };
+static struct weft_array no_memory = { .node = &no_memory_node, .owners = 1, .tag = HANDLE_ALIVE };
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_no_memory(void) { no_memory_node.failure = fail(WEFT_ERR_MEMORY, 0, "weft: out of memory"); }
+
+static weft_array *array_no_memory(void) {
+  pthread_once(&once, make_no_memory);
+  return &no_memory;
+}
+
+static void link_to(struct weft_scope *s, struct weft_array *h) {
+  h->scope = s;
+  h->next = s->handles;
+  h->link = &s->handles;
+  if (h->next) h->next->link = &h->next;
+  s->handles = h;
+}
+
+static void unlink_from(struct weft_array *h) {
+  *h->link = h->next;
+  if (h->next) h->next->link = h->link;
+}
+
+static weft_array *handle_for(struct weft_scope *s, struct node *n) {
+  struct weft_array *h = s ? take(caller()) : NULL;
+  if (!h) {
+    node_release(n);
+    return array_no_memory();
+  }
+  h->node = n;
+  atomic_store_explicit(&h->owners, 1, memory_order_relaxed);
+  h->tag = HANDLE_ALIVE;
+  link_to(s, h);
+  return h;
+}
+
+weft_array *array_of(struct node *n) {
+  return n ? handle_for(scope_current(), n) : array_failed(fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"));
+}
+
+static void note(struct weft_scope *s, struct failure *f) {
+  if (!s || failure_seen(f, false) || (s->failure && !failure_seen(s->failure, false))) return;
+  failure_release(s->failure);
+  s->failure = failure_retain(f);
+}
+
+weft_array *array_failed(struct failure *f) {
+  struct weft_scope *s = scope_current();
+  struct node *n = node_make(&op_bad, WEFT_BOOL, 0, NULL, 0, NULL, NULL, 0);
+  note(s, f);
+  if (!n) {
+    failure_release(f);
+    return array_no_memory();
+  }
+  n->failure = f;
+  return handle_for(s, n);
+}
+
+void scope_blame(struct failure *f) {
+  note(scope_current(), f);
+  failure_release(f);
+}
+
+weft_array *array_bad(weft_status status, const char *format, ...) {
+  struct text t = { 0 };
+  va_list list;
+  va_start(list, format);
+  text_addv(&t, format, list);
+  va_end(list);
+  struct failure *f = fail(t.failed ? WEFT_ERR_MEMORY : status, scope_origin(), "%s", t.failed ? "weft: out of memory" : text_of(&t));
+  text_free(&t);
+  return array_failed(f);
+}
+
+/* ---- Reading a handle ---- */
+
+static void seize(weft_array *a) {
+  while (atomic_exchange_explicit(&a->is_busy, true, memory_order_acquire)) sched_yield();
+}
+
+static void free_up(weft_array *a) { atomic_store_explicit(&a->is_busy, false, memory_order_release); }
+
+struct node *array_node(weft_array *a) {
+  seize(a);
+  struct node *n = node_retain(a->node);
+  free_up(a);
+  return n;
+}
+
+struct node *array_swap(weft_array *a, struct node *n) {
+  seize(a);
+  struct node *before = a->node;
+  a->node = n;
+  free_up(a);
+  return before;
+}
+
+static struct failure *refused(const char *fn, int k, const char *why) {
+  weft_status status = why[0] == 'i' ? WEFT_ERR_ARG : WEFT_ERR_SCOPE;
+  return k ? fail(status, scope_origin(), "%s: argument %d %s", fn, k, why)
+           : fail(status, scope_origin(), "%s: the array %s", fn, why);
+}
+
+/* The node with a reference, or NULL and why not. */
+static struct node *usable(const char *fn, int k, weft_array *a, struct failure **why) {
+  if (!a) return *why = refused(fn, k, "is NULL"), NULL;
+  if (a->tag != HANDLE_ALIVE) return *why = refused(fn, k, "is used after the end of its scope"), NULL;
+  struct node *n = array_node(a);
+  if (n->op != &op_bad && atomic_load_explicit(&n->state, memory_order_acquire) != NODE_FAILED) return n;
+  *why = failure_retain(n->failure);
+  node_release(n);
+  return NULL;
+}
+
+struct failure *array_failure(const char *fn, int k, weft_array *a) {
+  struct failure *why = NULL;
+  node_release(usable(fn, k, a, &why));
+  return why;
+}
+
+bool arrays_nodes(const char *fn, int n, weft_array *const a[], struct node *node[], weft_array **bad) {
+  struct failure *why;
+  for (int i = 0; i < n; i++) {
+    node[i] = usable(fn, n > 1 ? i + 1 : 0, a[i], &why);
+    if (node[i]) continue;
+    nodes_release(i, node);
+    *bad = array_failed(why);
+    return false;
+  }
+  return true;
+}
+
+bool arrays_ok(const char *fn, int n, weft_array *const a[], weft_array **bad) {
+  for (int i = 0; i < n; i++) {
+    struct failure *why = array_failure(fn, n > 1 ? i + 1 : 0, a[i]);
+    if (!why) continue;
+    *bad = array_failed(why);
+    return false;
+  }
+  return true;
+}
+
+void nodes_release(int n, struct node *const node[]) {
+  for (int i = 0; i < n; i++) node_release(node[i]);
+}
+
+weft_status weft_check(weft_array *a) {
+  struct failure *why = array_failure("weft_check", 0, a);
+  if (!why) return WEFT_OK;
+  weft_status status = failure_report(why);
+  failure_release(why);
+  return status;
+}
+
+/* ---- Owning ---- */
+
+static void lose_owner(weft_array *a) {
+  if (atomic_fetch_sub(&a->owners, 1) != 1) return;
+  struct caller *me = caller();
+  struct node *n = a->node;
+  a->tag = HANDLE_GONE;
+  a->node = NULL;
+  if (me->n_spare >= SPARE_MOST) give_all(me);
+  spare(me, a);
+  node_release(n);
+}
+
+static bool is_alive(weft_array *a) { return a && a != &no_memory && a->tag == HANDLE_ALIVE; }
+
+weft_array *weft_own(weft_array *a) {
+  if (is_alive(a)) atomic_fetch_add(&a->owners, 1);
+  return a;
+}
+
+/* The scope is an owner too, and not one that can be disowned. */
+void weft_disown(weft_array *a) {
+  if (is_alive(a) && (!a->scope || atomic_load(&a->owners) > 1)) lose_owner(a);
+}
+
+void scope_drop_handles(struct weft_scope *s) {
+  for (struct weft_array *h; (h = s->handles);) {
+    unlink_from(h);
+    h->scope = NULL;
+    lose_owner(h);
+  }
+}
+
+/* Into the scope outside the open one: what belongs further out already stays where it is. Bad arrays move too. */
+weft_array *weft_keep(weft_array *a) {
+  struct weft_scope *s = scope_current();
+  if (!a || a->tag != HANDLE_ALIVE) return array_failed(array_failure("weft_keep", 0, a));
+  if (!s || !s->outside || a->scope != s) return a;
+  if (s->loop)
+    return array_bad(WEFT_ERR_SCOPE, "weft_keep: an array of a loop's body has no value outside; see weft_loop_all, weft_loop_last");
+  unlink_from(a);
+  link_to(s->outside, a);
+  return a;
+}

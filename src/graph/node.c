@@ -1,0 +1,169 @@
+/* node.c -- nodes: made in one block of memory, counted, released without recursion. */
+#include "graph/node.h"
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+#include "base/arena.h"
+#include "base/mem.h"
+#include "graph/caller.h"
+#include "op/op.h"
+#include "run/buffer.h"
+
+static _Atomic int64_t live;
+static _Atomic uint64_t last_serial;
+
+int64_t node_live(void) { return atomic_load(&live); }
+uint64_t node_serial(void) { return atomic_load_explicit(&last_serial, memory_order_relaxed); }
+
+static size_t aligned(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
+
+static size_t node_bytes(int rank, int n_in, size_t attr_bytes) {
+  return aligned(sizeof(struct node)) + (size_t)rank * sizeof(dim) + (size_t)n_in * sizeof(struct node *) + aligned(attr_bytes);
+}
+
+/* attr comes first behind the struct, where it is aligned for anything. */
+static void fill(struct node *n, const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
+                 struct node *const in[], const void *attr, size_t attr_bytes) {
+  n->op = op;
+  n->dtype = (uint8_t)dtype;
+  n->rank = (uint8_t)rank;
+  n->n_in = n_in;
+  n->attr_bytes = (uint32_t)attr_bytes;
+  n->attr = (char *)n + aligned(sizeof *n);
+  n->dims = (dim *)((char *)n->attr + aligned(attr_bytes));
+  n->in = (struct node **)(n->dims + rank);
+  if (rank) memcpy(n->dims, dims, (size_t)rank * sizeof *dims);
+  if (n_in) memcpy(n->in, in, (size_t)n_in * sizeof *in);
+  if (attr_bytes) memcpy(n->attr, attr, attr_bytes);
+}
+
+struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
+                       struct node *const in[], const void *attr, size_t attr_bytes) {
+  struct node *n = mem_alloc(node_bytes(rank, n_in, attr_bytes));
+  if (!n) return NULL;
+  fill(n, op, dtype, rank, dims, n_in, in, attr, attr_bytes);
+  atomic_init(&n->refs, 1);
+  n->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
+  n->origin = caller()->origin;
+  for (int i = 0; i < rank; i++) dim_retain(n->dims[i]);
+  for (int i = 0; i < n_in; i++) node_retain(n->in[i]);
+  if (op->hold) op->hold(n->attr);
+  atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+  return n;
+}
+
+struct node *node_local(struct arena *a, const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
+                        struct node *const in[], const void *attr, size_t attr_bytes) {
+  struct node *n = arena_take(a, node_bytes(rank, n_in, attr_bytes));
+  if (n) fill(n, op, dtype, rank, dims, n_in, in, attr, attr_bytes);
+  return n;
+}
+
+struct node *node_retain(struct node *n) {
+  atomic_fetch_add_explicit(&n->refs, 1, memory_order_relaxed);
+  return n;
+}
+
+bool node_is_known(const struct node *n) {
+  for (int i = 0; i < n->rank; i++)
+    if (!dim_is_known(n->dims[i])) return false;
+  return true;
+}
+
+/* ---- Releasing ----
+ * A node without references waits in the list of the thread that dropped the last one. Whatever its end drops (inputs,
+ * buffers whose owner calls back, loop bodies) joins the list instead of nesting. */
+
+static void drop(struct caller *me, struct node *n) {
+  if (atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1) return;
+  n->next = me->dead;
+  me->dead = n;
+}
+
+static void end(struct caller *me, struct node *n) {
+  for (int i = 0; i < n->n_in; i++) drop(me, n->in[i]);
+  for (int i = 0; i < n->rank; i++) dim_release(n->dims[i]);
+  if (n->op->drop) n->op->drop(n->attr);
+  if (n->value) buffer_release(n->value->buf);
+  mem_free(n->value);
+  failure_release(n->failure);
+  mem_free(n);
+  atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+}
+
+void node_release(struct node *n) {
+  if (!n) return;
+  struct caller *me = caller();
+  drop(me, n);
+  if (me->is_releasing) return;
+  me->is_releasing = true;
+  while ((n = me->dead)) {
+    me->dead = n->next;
+    end(me, n);
+  }
+  me->is_releasing = false;
+}
+
+/* ---- History and the lock ----
+ * What is forgotten under the lock is released after it: the end of a node may call its user back. */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static uint64_t epoch;
+static struct node *forgetting;
+
+void node_drop_history(struct node *n) {
+  if (!n->n_in) return;
+  n->n_forgotten = n->n_in;
+  n->n_in = 0;
+  n->history_dropped = true;
+  node_retain(n)->next = forgetting;
+  forgetting = n;
+}
+
+static void forget(struct node *n) {
+  for (struct node *next; n; n = next) {
+    next = n->next;
+    int n_in = n->n_forgotten;
+    n->n_forgotten = 0;
+    for (int i = 0; i < n_in; i++) node_release(n->in[i]);
+    node_release(n);
+  }
+}
+
+static void make_changed(void) {
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&changed, &attr);
+  pthread_condattr_destroy(&attr);
+}
+
+void graph_lock(void) { pthread_mutex_lock(&lock); }
+
+void graph_unlock(void) {
+  struct node *n = forgetting;
+  forgetting = NULL;
+  pthread_mutex_unlock(&lock);
+  if (n) forget(n);
+}
+
+void graph_changed(void) {
+  pthread_once(&once, make_changed);
+  pthread_cond_broadcast(&changed);
+}
+
+bool graph_wait(double seconds) {
+  pthread_once(&once, make_changed);
+  if (!(seconds >= 0)) return pthread_cond_wait(&changed, &lock) == 0;
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  if (seconds > 1e9) seconds = 1e9;
+  t.tv_sec += (time_t)seconds;
+  t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+  if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+  return pthread_cond_timedwait(&changed, &lock, &t) == 0;
+}
+
+uint64_t graph_epoch(void) { return ++epoch; }

@@ -1,0 +1,94 @@
+/* shape.c -- dims in messages, and what may be asked about an array without computing it. */
+#include "graph/shape.h"
+#include <string.h>
+#include "base/mem.h"
+#include "graph/scope.h"
+#include "op/op.h"
+
+const char *dims_show(int rank, const dim dims[], struct shape_text *out) {
+  struct text t = { 0 };
+  for (int i = 0; i < rank; i++) text_add(&t, i ? "," : "["), dim_print(dims[i], &t);
+  text_add(&t, rank ? "]" : "[]");
+  size_t n = t.failed ? 0 : t.n < sizeof out->s ? t.n : sizeof out->s - 1;
+  memcpy(out->s, n ? t.s : "", n);
+  out->s[n] = 0;
+  if (t.n > n && n) memcpy(out->s + n - 3, "...", 3);
+  text_free(&t);
+  return out->s;
+}
+
+const char *shape_show(const struct node *n, struct shape_text *t) { return dims_show(n->rank, n->dims, t); }
+
+bool dims_equal(int rank_a, const dim a[], int rank_b, const dim b[]) {
+  return rank_a == rank_b && (!rank_a || !memcmp(a, b, (size_t)rank_a * sizeof *a));
+}
+
+bool shape_equal(const struct node *a, const struct node *b) { return dims_equal(a->rank, a->dims, b->rank, b->dims); }
+
+/* ---- Questions about arrays ---- */
+
+int weft_version(void) { return WEFT_VERSION; }
+
+/* The node of an array that can be asked, with a reference; NULL: bad. */
+static struct node *asked(weft_array *a) {
+  struct failure *why = array_failure("weft", 0, a);
+  if (!why) return array_node(a);
+  failure_release(why);
+  return NULL;
+}
+
+weft_dtype weft_dtype_of(weft_array *a) {
+  struct node *n = asked(a);
+  weft_dtype d = n ? (weft_dtype)n->dtype : WEFT_BOOL;
+  node_release(n);
+  return d;
+}
+
+int weft_rank(weft_array *a) {
+  struct node *n = asked(a);
+  int rank = n ? n->rank : -1;
+  node_release(n);
+  return rank;
+}
+
+int64_t weft_dim(weft_array *a, int axis) {
+  struct node *n = asked(a);
+  if (!n) return -1;
+  if (axis < 0) axis += n->rank;
+  dim d = axis >= 0 && axis < n->rank ? n->dims[axis] : -1;
+  node_release(n);
+  return dim_is_known(d) ? d : -1;
+}
+
+uint64_t weft_id(weft_array *a) {
+  struct node *n = asked(a);
+  uint64_t id = n ? n->serial : 0;
+  node_release(n);
+  return id;
+}
+
+const char *weft_op(weft_array *a) {
+  struct node *n = asked(a);
+  const char *name = n ? n->op->name : "bad";
+  node_release(n);
+  return name;
+}
+
+/* Under the lock, for evaluation may drop the history in the meantime. */
+static int operands(struct node *n, int max, struct node *in[]) {
+  graph_lock();
+  int n_in = n->n_in;
+  for (int i = 0; i < n_in && i < max; i++) in[i] = node_retain(n->in[i]);
+  graph_unlock();
+  return n_in;
+}
+
+int weft_operands(weft_array *a, int max, weft_array *in[]) {
+  struct node *n = asked(a);
+  struct node **some = n && max > 0 ? mem_alloc((size_t)max * sizeof *some) : NULL;
+  int n_in = n ? operands(n, some ? max : 0, some) : 0;
+  for (int i = 0; i < n_in && i < max; i++) in[i] = array_of(some ? some[i] : NULL);
+  mem_free(some);
+  node_release(n);
+  return n_in;
+}

@@ -1,0 +1,69 @@
+/* walk.c -- the nodes that targets need, inputs before users. */
+#include "base/mem.h"
+#include "graph/node.h"
+
+/* The stack of the search: a node and the input to look at next. */
+struct step { struct node *node; int next; };
+struct stack { struct step *step; int n, room; };
+
+static bool push(struct stack *s, struct node *n) {
+  if (s->n == s->room) {
+    int room = s->room ? 2 * s->room : 64;
+    struct step *grown = mem_resize(s->step, (size_t)room * sizeof *grown);
+    if (!grown) return false;
+    s->step = grown;
+    s->room = room;
+  }
+  s->step[s->n++] = (struct step){ n, 0 };
+  return true;
+}
+
+static bool append(struct node_list *l, struct node *n) {
+  if (l->n == l->room) {
+    int room = l->room ? 2 * l->room : 64;
+    struct node **grown = mem_resize(l->node, (size_t)room * sizeof *grown);
+    if (!grown) return false;
+    l->node = grown;
+    l->room = room;
+  }
+  n->slot = l->n;
+  l->node[l->n++] = n;
+  return true;
+}
+
+static bool search(struct node_list *l, struct stack *s, uint64_t epoch, struct node *target, bool (*stop)(const struct node *)) {
+  if (target->mark == epoch) return true;
+  target->mark = epoch;
+  bool ok = push(s, target);
+  while (ok && s->n) {
+    struct step *top = &s->step[s->n - 1];
+    struct node *n = top->node;
+    int n_in = stop && stop(n) ? 0 : n->n_in;
+    while (top->next < n_in && n->in[top->next]->mark == epoch) top->next++;
+    if (top->next < n_in) {
+      struct node *in = n->in[top->next++];
+      in->mark = epoch;
+      ok = push(s, in);
+    } else {
+      s->n--;
+      ok = append(l, n);
+    }
+  }
+  return ok;
+}
+
+bool walk(struct node_list *l, int n, struct node *const targets[], bool (*stop)(const struct node *)) {
+  struct stack s = { 0 };
+  uint64_t epoch = graph_epoch();
+  bool ok = true;
+  *l = (struct node_list){ 0 };
+  for (int i = 0; i < n && ok; i++) ok = search(l, &s, epoch, targets[i], stop);
+  mem_free(s.step);
+  if (!ok) node_list_free(l);
+  return ok;
+}
+
+void node_list_free(struct node_list *l) {
+  mem_free(l->node);
+  *l = (struct node_list){ 0 };
+}
