@@ -10,7 +10,7 @@ export PATH := $(CURDIR)/build/venv/bin:$(PATH)
 
 # $(call make_in,FOLDER,OPTIONS): configures the folder if it is new, and builds it.
 make_in = test -f $1/build.ninja || { tools/setup --once && meson setup $1 $2; } && ninja -C $1 -j $(JOBS)
-checked = -Doptimization=1 -Db_lundef=false -Dpython=disabled
+checked = -Doptimization=1 -Dpython=disabled
 
 help:       ## this list
 	@sed -n 's/^\([a-z]*\): [^#]*## /\1	/p' Makefile | expand -t 12

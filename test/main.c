@@ -32,7 +32,7 @@ static bool verbose, here, list_only;
 static int n_jobs, shard = 1, n_shards = 1;
 static int n_passed, n_failed, n_skipped;
 
-/* Weak, so that the runner links before the library has a run time. */
+/* Weak, so that the runner links without the run time. */
 extern int64_t weft_get(weft_setting) __attribute__((weak));
 
 void test_add(const char *name, const char *file, void (*run)(void)) {
@@ -207,6 +207,7 @@ int main(int argc, char **argv) {
     if (wanted(&tests[i], n_texts, argv + 1 + n_options) && n_wanted++ % n_shards == shard - 1) run_or_list(jobs, i);
   while (any_running(jobs)) finish_one(jobs);
   if (list_only) return 0;
+  if (!weft_get) printf("no weft_get in this program: what tests leave behind was not checked\n");
   if (n_texts && !n_wanted) printf("no test is called so\n");
   printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
   free(tests);
