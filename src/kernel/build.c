@@ -147,8 +147,10 @@ static void copy(int *to, int n, const int from[]) {
   if (n) memcpy(to, from, (size_t)n * sizeof *to);
 }
 
+int kir_temp(struct kir_kernel *k, weft_dtype dtype) { return value(k, KIR_RESULT, dtype, 0, 0); }
+
 static int result(struct kir_builder *b, struct kir_stmt *s, int i, weft_dtype dtype) {
-  return s->out[i] = value(b->k, KIR_RESULT, dtype, 0, 0);
+  return s->out[i] = kir_temp(b->k, dtype);
 }
 
 int kir_apply(struct kir_builder *b, enum kir_op op, int n, const int in[]) {

@@ -171,6 +171,7 @@ int kir_table(struct kir_kernel *, const char *name, weft_dtype, int n, const ui
 int kir_lit(struct kir_kernel *, weft_dtype, uint64_t bits); /* shared: equal literals are one value */
 int kir_lit_int(struct kir_kernel *, weft_dtype, int64_t);   /* the integer as a value of any register dtype */
 
+int kir_temp(struct kir_kernel *, weft_dtype);       /* a result that no statement gives yet */
 int kir_apply(struct kir_builder *, enum kir_op, int n, const int in[]); /* an instruction of the rows */
 int kir_op1(struct kir_builder *, enum kir_op, int a);
 int kir_op2(struct kir_builder *, enum kir_op, int a, int b);
