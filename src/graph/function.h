@@ -15,7 +15,18 @@ struct weft_function {
 };
 void function_retain(struct weft_function *), function_release(struct weft_function *);
 
+void plan_set_free(struct plan_set *); /* run/; NULL: nothing */
+
+/* Which symbols of the inputs become what, if the function is given these. The table grows, and is the caller's to free.
+ * false: *failure says what does not fit (fn: the public name for the message). */
+bool function_bind(struct weft_function *, const char *fn, struct node *const in[], struct dim_table *, struct failure **);
+
 /* The body on other inputs: n_out nodes with references. false: *failure says why. */
 bool function_expand(struct weft_function *, struct node *const in[], struct node *out[], struct failure **);
+
+/* The targets again without calls: the functions' bodies in their place. out[] come with references. Iterative. */
+bool expand_calls(int n, struct node *const target[], struct node *out[], struct failure **);       /* not below values */
+bool expand_calls_since(uint64_t oldest, int n, struct node *const target[], struct node *out[], struct failure **); /* not
+                                                         below nodes with a smaller serial; through values */
 
 #endif

@@ -1,0 +1,167 @@
+/* copy.c -- see copy.h.
+ *
+ * A node is copied if an operand has become another one, or if its sizes mention a symbol that became something else; all
+ * others stay as they are and are shared. Where the operands have the sizes they should have after the replacement of
+ * symbols, the copy is the node with its sizes replaced; elsewhere the op infers it again. */
+#include "graph/copy.h"
+#include <string.h>
+#include "base/mem.h"
+#include "op/op.h"
+
+bool dim_table_add(struct dim_table *t, dim symbol, dim value) {
+  if (t->n == t->room) {
+    int room = t->room ? 2 * t->room : 8;
+    dim *both = mem_alloc(2 * (size_t)room * sizeof *both);
+    if (!both) return false;
+    if (t->n) {
+      memcpy(both, t->symbol, (size_t)t->n * sizeof *both);
+      memcpy(both + room, t->value, (size_t)t->n * sizeof *both);
+    }
+    mem_free(t->symbol);
+    *t = (struct dim_table){ t->n, room, both, both + room };
+  }
+  t->symbol[t->n] = symbol;
+  t->value[t->n++] = value;
+  return true;
+}
+
+void dim_table_free(struct dim_table *t) {
+  mem_free(t->symbol);
+  *t = (struct dim_table){ 0 };
+}
+
+bool copy_fail(struct copy *c, struct failure *f) {
+  if (c->failure) failure_release(f);
+  else c->failure = f;
+  return false;
+}
+
+static bool no_memory(struct copy *c) { return copy_fail(c, fail(WEFT_ERR_MEMORY, 0, "weft: out of memory")); }
+
+static bool begun(struct copy *c, bool ok) {
+  c->now = ok ? mem_alloc((size_t)c->g.n * sizeof *c->now) : NULL;
+  return c->now ? true : no_memory(c);
+}
+
+bool copy_begin(struct copy *c, int n, struct node *const target[], int n_walls, struct node *const wall[],
+                uint64_t oldest) {
+  *c = (struct copy){ 0 };
+  return begun(c, subgraph_take(&c->g, n, target, n_walls, wall, oldest));
+}
+
+bool copy_begin_lazy(struct copy *c, int n, struct node *const target[]) {
+  *c = (struct copy){ 0 };
+  return begun(c, subgraph_take_lazy(&c->g, n, target));
+}
+
+struct node *copy_of(const struct copy *c, int i) { return c->now[i] ? c->now[i] : c->g.node[i]; }
+
+/* ---- One node ---- */
+
+static struct node *operand(const struct copy *c, int i, int k) {
+  return copy_of(c, c->g.operand[c->g.first[i] + k]);
+}
+
+static bool operands_changed(const struct copy *c, int i) {
+  for (int at = c->g.first[i]; at < c->g.first[i + 1]; at++)
+    if (c->now[c->g.operand[at]]) return true;
+  return false;
+}
+
+static bool resize(const struct copy *c, const struct node *n, dim dims[]) {
+  bool differs = false;
+  for (int k = 0; k < n->rank; k++) differs |= (dims[k] = dim_in(&c->sizes, n->dims[k])) != n->dims[k];
+  return differs;
+}
+
+/* Whether operand k is what it was but for symbols replaced. */
+static bool fits(const struct copy *c, int i, int k) {
+  const struct node *old = c->g.node[c->g.operand[c->g.first[i] + k]], *now = operand(c, i, k);
+  if (old == now) return true;
+  if (old->rank != now->rank || old->dtype != now->dtype) return false;
+  for (int d = 0; d < old->rank; d++)
+    if (dim_in(&c->sizes, old->dims[d]) != now->dims[d]) return false;
+  return true;
+}
+
+static bool all_fit(const struct copy *c, int i) {
+  for (int k = 0; k < subgraph_arity(&c->g, i); k++)
+    if (!fits(c, i, k)) return false;
+  return true;
+}
+
+static bool replace(struct copy *c, int i, struct node *n) {
+  if (!n) return no_memory(c);
+  n->weak = c->g.node[i]->weak;
+  n->origin = c->g.node[i]->origin;
+  c->now[i] = n;
+  return true;
+}
+
+static bool infer(struct copy *c, int i, struct node *const in[]) {
+  const struct node *n = c->g.node[i];
+  if (!n->op->again)
+    return copy_fail(c, fail(WEFT_ERR_INTERNAL, n->origin, "weft_%s: no rule for other sizes of its operands", n->op->name));
+  struct failure *f = NULL;
+  struct node *now = n->op->again(n, in, &f);
+  if (!now && f) return copy_fail(c, f);
+  return replace(c, i, now);
+}
+
+/* attr is a copy; where the op has a resize rule, it holds references until it is dropped here. */
+static bool remake(struct copy *c, int i, const dim dims[], struct node *const in[], void *attr, bool is_changed) {
+  const struct node *n = c->g.node[i];
+  bool has_rule = n->op->resize;
+  if (has_rule) {
+    struct failure *f = NULL;
+    if (!n->op->resize(n, in, attr, &c->sizes, is_changed, &f)) return f ? copy_fail(c, f) : no_memory(c);
+    is_changed |= memcmp(attr, n->attr, n->attr_bytes) != 0;
+  }
+  bool ok = true;
+  if (is_changed)
+    ok = replace(c, i, node_make(n->op, n->dtype, n->rank, dims, subgraph_arity(&c->g, i), in, attr, n->attr_bytes));
+  if (has_rule && n->op->drop) n->op->drop(attr);
+  return ok;
+}
+
+static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
+  const struct node *n = c->g.node[i];
+  dim dims[WEFT_RANK_MAX];
+  bool is_changed = operands_changed(c, i) | resize(c, n, dims);
+  for (int k = 0; k < subgraph_arity(&c->g, i); k++) in[k] = operand(c, i, k);
+  if (is_changed && !all_fit(c, i)) return infer(c, i, in);
+  if (n->attr_bytes) memcpy(attr, n->attr, n->attr_bytes);
+  return remake(c, i, dims, in, attr, is_changed);
+}
+
+static bool stays(const struct copy *c, int i) {
+  const struct node *n = c->g.node[i];
+  dim dims[WEFT_RANK_MAX];
+  return n->history_dropped || (!operands_changed(c, i) && !resize(c, n, dims) && !(n->op->resize && c->sizes.n));
+}
+
+bool copy_node(struct copy *c, int i) {
+  if (stays(c, i)) return true;
+  const struct node *n = c->g.node[i];
+  enum { SMALL_IN = 8, SMALL_ATTR = 64 };
+  struct node *some[SMALL_IN], **in = some;
+  uint64_t few[SMALL_ATTR / 8], *attr = few;
+  int n_in = subgraph_arity(&c->g, i);
+  if (n_in > SMALL_IN) in = mem_alloc((size_t)n_in * sizeof *in);
+  if (n->attr_bytes > SMALL_ATTR) attr = mem_alloc(n->attr_bytes);
+  bool ok = in && attr ? copy_with(c, i, in, attr) : no_memory(c);
+  if (in != some) mem_free(in);
+  if (attr != few) mem_free(attr);
+  return ok;
+}
+
+bool copy_end(struct copy *c, int n, struct node *out[], struct failure **failure) {
+  bool ok = !c->failure;
+  for (int i = 0; ok && i < n; i++) out[i] = node_retain(copy_of(c, c->g.target[i]));
+  for (int i = 0; c->now && i < c->g.n; i++) node_release(c->now[i]);
+  mem_free(c->now);
+  subgraph_free(&c->g);
+  dim_table_free(&c->sizes);
+  if (!ok) *failure = c->failure;
+  return ok;
+}

@@ -1,0 +1,28 @@
+/* copy.h -- copying a snapshot of the graph node by node: what substitution, specialisation and the expansion of calls
+ * have in common. */
+#ifndef WEFT_COPY_H
+#define WEFT_COPY_H
+#include "graph/subgraph.h"
+
+struct copy {
+  struct subgraph g;
+  struct node **now;       /* what node i has become; a reference each. NULL: still itself */
+  struct dim_table sizes;  /* symbols that have become something else */
+  struct failure *failure; /* NULL: none so far */
+};
+
+bool copy_begin(struct copy *, int n, struct node *const target[], int n_walls, struct node *const wall[], uint64_t oldest);
+bool copy_begin_lazy(struct copy *, int n, struct node *const target[]); /* subgraph_take_lazy */
+struct node *copy_of(const struct copy *, int i);  /* no reference */
+bool copy_node(struct copy *, int i);              /* its operands have been done. false: failure says why */
+bool copy_fail(struct copy *, struct failure *);   /* takes it over; returns false */
+/* The targets with references; frees everything. Passes the failure on, if there is one. */
+bool copy_end(struct copy *, int n, struct node *out[], struct failure **);
+
+bool dim_table_add(struct dim_table *, dim symbol, dim value); /* false: out of memory */
+void dim_table_free(struct dim_table *);
+static inline dim dim_in(const struct dim_table *t, dim d) {
+  return dim_is_known(d) || !t->n ? d : dim_substitute(d, t->n, t->symbol, t->value);
+}
+
+#endif

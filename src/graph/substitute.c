@@ -1,0 +1,43 @@
+/* substitute.c -- the graph again with other leaves, other sizes. */
+#include "base/mem.h"
+#include "graph/copy.h"
+
+static bool replace_walls(struct copy *c, int n, struct node *const to[]) {
+  for (int i = 0; i < n; i++) {
+    int at = c->g.wall[i];
+    if (at >= 0 && !c->now[at] && to[i] != c->g.node[at]) c->now[at] = node_retain(to[i]);
+  }
+  return true;
+}
+
+static bool is_wall(const struct copy *c, int n, int i) {
+  for (int k = 0; k < n; k++)
+    if (c->g.wall[k] == i) return true;
+  return false;
+}
+
+/* Walls have no operands in the snapshot: only those of them that were replaced by themselves need the longer look. */
+static bool copy_all(struct copy *c, int n_walls) {
+  for (int i = 0; i < c->g.n; i++) {
+    bool is_done = c->now[i] || (subgraph_arity(&c->g, i) == 0 && is_wall(c, n_walls, i));
+    if (!is_done && !copy_node(c, i)) return false;
+  }
+  return true;
+}
+
+bool graph_specialise(int n_from, struct node *const from[], struct node *const to[], int n_symbols, const dim symbol[],
+                      const dim value[], int n, struct node *const target[], struct node *out[],
+                      struct failure **failure) {
+  struct copy c;
+  bool ok = copy_begin(&c, n, target, n_from, from, n_symbols ? 0 : oldest_of(n_from, from));
+  for (int i = 0; ok && i < n_symbols; i++)
+    if (symbol[i] != value[i] && !dim_table_add(&c.sizes, symbol[i], value[i]))
+      ok = copy_fail(&c, fail(WEFT_ERR_MEMORY, 0, "weft: out of memory"));
+  if (ok) ok = replace_walls(&c, n_from, to) && copy_all(&c, n_from);
+  return copy_end(&c, n, out, failure);
+}
+
+bool graph_substitute(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
+                      struct node *out[], struct failure **failure) {
+  return graph_specialise(n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+}

@@ -1,0 +1,105 @@
+/* call.c -- a function applied: lazy, with as many results as the function has. Derivatives and maps are those of the
+ * body (transform/call.c); before scheduling, the body takes the place of the call. */
+#include "base/mem.h"
+#include "graph/copy.h"
+#include "graph/dtype.h"
+#include "graph/function.h"
+#include "graph/shape.h"
+#include "op/op.h"
+
+static void hold(const void *attr) { function_retain(((const struct call_attr *)attr)->function); }
+static void drop(const void *attr) { function_release(((const struct call_attr *)attr)->function); }
+
+const struct op op_call = { .name = "call", .kind = OP_CALL, .hold = hold, .drop = drop, .many = &call_many };
+
+/* Whether an output has a size that only the inside of the function knows, such as the length of a loop. Each call would
+ * need a symbol of its own for it, so such a function is expanded where it is called. */
+static bool has_inner_size(const struct weft_function *f, const struct dim_table *bound) {
+  for (int i = 0; i < f->n_out; i++)
+    for (int k = 0; k < f->out[i]->rank; k++) {
+      dim d = f->out[i]->dims[k];
+      if (dim_is_known(d)) continue;
+      for (int s = 0; s < bound->n; s++) d = dim_substitute(d, 1, &bound->symbol[s], &(dim){ 1 });
+      if (!dim_is_known(d)) return true;
+    }
+  return false;
+}
+
+static struct node *lazy_item(struct node *call, const struct node *out, const struct dim_table *bound, int k) {
+  dim dims[WEFT_RANK_MAX];
+  for (int d = 0; d < out->rank; d++) dims[d] = dim_in(bound, out->dims[d]);
+  return node_make(&op_item, out->dtype, out->rank, dims, 1, &call, &(struct item_attr){ k }, sizeof(struct item_attr));
+}
+
+static void call_lazily(struct weft_function *f, struct node *const in[], const struct dim_table *bound, weft_array *out[]) {
+  struct node *call = node_make(&op_call, WEFT_I64, 0, NULL, f->n_in, in, &(struct call_attr){ f, f->n_out }, sizeof(struct call_attr));
+  for (int k = 0; k < f->n_out; k++) out[k] = array_of(call ? lazy_item(call, f->out[k], bound, k) : NULL);
+  node_release(call);
+}
+
+static void fail_all(int m, weft_array *out[], struct failure *f) {
+  for (int k = 0; k < m; k++) out[k] = array_failed(failure_retain(f));
+  if (!m) scope_blame(f);
+  else failure_release(f);
+}
+
+static void call_at_once(struct weft_function *f, struct node *const in[], weft_array *out[]) {
+  struct node **made = mem_alloc((size_t)f->n_out * sizeof *made);
+  struct failure *why = NULL;
+  if (made && function_expand(f, in, made, &why))
+    for (int k = 0; k < f->n_out; k++) out[k] = array_of(made[k]);
+  else fail_all(f->n_out, out, why ? why : fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"));
+  mem_free(made);
+}
+
+/* Numbers without dtype of their own take that of the input. */
+static bool fit_dtype(const struct weft_function *f, int i, struct node **in, struct failure **why) {
+  const struct node *want = f->in[i];
+  if ((*in)->dtype == want->dtype) return true;
+  if (!(*in)->weak) {
+    *why = fail(WEFT_ERR_DTYPE, scope_origin(), "weft_call: argument %d is %s, the function wants %s", i + 1,
+                weft_dtype_name((*in)->dtype), weft_dtype_name(want->dtype));
+    return false;
+  }
+  struct node *cast = array_node(weft_cast(array_of(*in), want->dtype));
+  *in = cast;
+  if (cast->op != &op_bad) return true;
+  *why = failure_retain(cast->failure);
+  return false;
+}
+
+static void call(struct weft_function *f, struct node **in, weft_array *out[]) {
+  struct failure *why = NULL;
+  struct dim_table bound = { 0 };
+  bool ok = true;
+  for (int i = 0; ok && i < f->n_in; i++) ok = fit_dtype(f, i, &in[i], &why);
+  ok = ok && function_bind(f, "weft_call", in, &bound, &why);
+  if (!ok) fail_all(f->n_out, out, why);
+  else if (has_inner_size(f, &bound)) call_at_once(f, in, out);
+  else call_lazily(f, in, &bound, out);
+  dim_table_free(&bound);
+}
+
+static struct failure *refused(struct weft_function *f, int n, int m) {
+  if (!f) return fail(WEFT_ERR_ARG, scope_origin(), "weft_call: the function is NULL");
+  if (f->failure) return failure_retain(f->failure);
+  if (n != f->n_in || m != f->n_out)
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_call: %d arguments and %d results; the function has %d and %d", n, m,
+                f->n_in, f->n_out);
+  return NULL;
+}
+
+void weft_call(weft_function *f, int n, weft_array *const in[], int m, weft_array *out[]) {
+  struct failure *why = refused(f, n, m);
+  if (why) return fail_all(m > 0 ? m : 0, out, why);
+  struct node **node = mem_alloc((size_t)(n ? n : 1) * sizeof *node);
+  if (!node) return fail_all(m, out, fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"));
+  weft_array *bad;
+  if (arrays_nodes("weft_call", n, in, node, &bad)) {
+    call(f, node, out);
+    nodes_release(n, node);
+  } else {
+    for (int k = 0; k < m; k++) out[k] = bad;
+  }
+  mem_free(node);
+}

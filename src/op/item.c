@@ -1,0 +1,16 @@
+/* item.c -- one result of an op that has several. */
+#include "op/op.h"
+
+struct node *item_make(struct node *many, int k) {
+  dim dims[WEFT_RANK_MAX];
+  int rank;
+  weft_dtype dtype = many->op->many->type(many, k, &rank, dims);
+  return node_make(&op_item, dtype, rank, dims, 1, &many, &(struct item_attr){ k }, sizeof(struct item_attr));
+}
+
+static struct node *again(const struct node *n, struct node *const in[], struct failure **failure) {
+  (void)failure;
+  return item_make(in[0], ((const struct item_attr *)n->attr)->k);
+}
+
+const struct op op_item = { .name = "item", .kind = OP_ITEM, .again = again };

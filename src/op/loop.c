@@ -1,0 +1,383 @@
+/* loop.c -- the loop as a node: its memory, its bodies, its sizes. */
+#include "op/loop.h"
+#include <string.h>
+#include "base/mem.h"
+#include "graph/copy.h"
+#include "graph/function.h"
+#include "graph/shape.h"
+
+const struct op op_loop_var = { .name = "loop_var", .kind = OP_LEAF };
+
+struct node *loop_var(weft_dtype dtype, int rank, const dim dims[]) {
+  return node_make(&op_loop_var, dtype, rank, dims, 0, NULL, NULL, 0);
+}
+
+static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"); }
+
+/* ---- Memory ----
+ * All lists of a loop are one block: variables first, then bodies (until, which counts as one, stands beside). */
+
+static int n_vars(const struct loop *l) { return l->n_seq + l->n_carry + l->n_const; }
+static int n_bodies(const struct loop *l) { return l->n_carry + l->n_all + 1; }
+
+static struct loop *loop_new(int n_seq, int n_carry, int n_const, int n_all) {
+  struct loop *l = mem_alloc(sizeof *l);
+  if (!l) return NULL;
+  *l = (struct loop){ .refs = 1, .n_seq = n_seq, .n_carry = n_carry, .n_const = n_const, .n_all = n_all };
+  l->seq_var = mem_alloc((size_t)(n_vars(l) + n_bodies(l)) * sizeof *l->seq_var);
+  if (!l->seq_var) return mem_free(l), NULL;
+  l->carry_var = l->seq_var + n_seq;
+  l->const_var = l->carry_var + n_carry;
+  l->next = l->const_var + n_const;
+  l->all = l->next + n_carry;
+  return l;
+}
+
+static struct loop *with_sizes(struct loop *l, dim steps, bool owns_steps, dim length) {
+  l->steps = steps;
+  l->owns_steps = owns_steps;
+  l->length = length;
+  dim_retain(steps);
+  dim_retain(length);
+  return l;
+}
+
+void loop_retain(struct loop *l) { atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed); }
+
+void loop_release(struct loop *l) {
+  if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1) return;
+  nodes_release(n_vars(l) + n_bodies(l) - 1, l->seq_var);
+  node_release(l->until);
+  dim_release(l->steps);
+  dim_release(l->length);
+  mem_free(l->seq_var);
+  mem_free(l);
+}
+
+static void hold(const void *attr) { loop_retain(((const struct loop_attr *)attr)->loop); }
+static void drop(const void *attr) { loop_release(((const struct loop_attr *)attr)->loop); }
+
+static struct node *node_of(struct loop *l, int n_in, struct node *const in[]) {
+  return node_make(&op_loop, WEFT_I64, 0, NULL, n_in, in, &(struct loop_attr){ l }, sizeof(struct loop_attr));
+}
+
+/* Bodies of l on the variables of `to`, which has as many of everything. */
+static bool fill_bodies(struct loop *to, const struct loop *l, const struct dim_table *t, struct failure **failure) {
+  int n = n_bodies(l) - !l->until;
+  struct node **from = mem_alloc((size_t)n * 2 * sizeof *from), **out = from ? from + n : NULL;
+  if (!from) return *failure = no_memory(), false;
+  memcpy(from, l->next, (size_t)(n_bodies(l) - 1) * sizeof *from);
+  if (l->until) from[n - 1] = l->until;
+  bool ok = graph_specialise(n_vars(l), l->seq_var, to->seq_var, t->n, t->symbol, t->value, n, from, out, failure);
+  if (ok) {
+    memcpy(to->next, out, (size_t)(n_bodies(l) - 1) * sizeof *out);
+    if (l->until) to->until = out[n - 1];
+  }
+  mem_free(from);
+  return ok;
+}
+
+/* ---- Results ---- */
+
+int loop_count(const struct node *n) { return loop_out_length(loop_of(n)) + 1; }
+
+weft_dtype loop_type(const struct node *n, int k, int *rank, dim dims[]) {
+  const struct loop *l = loop_of(n);
+  *rank = 0;
+  if (k == loop_out_length(l)) return WEFT_I64;
+  bool is_stacked = k < l->n_all;
+  const struct node *body = is_stacked ? l->all[k] : l->carry_var[k - l->n_all];
+  *rank = body->rank + is_stacked;
+  if (is_stacked) dims[0] = l->length;
+  if (body->rank) memcpy(dims + is_stacked, body->dims, body->rank * sizeof *dims);
+  return body->dtype;
+}
+
+/* ---- Other sizes ---- */
+
+static bool mentions(const struct dim_table *t, const struct node *n) {
+  for (int k = 0; k < n->rank; k++)
+    if (dim_in(t, n->dims[k]) != n->dims[k]) return true;
+  return false;
+}
+
+/* Sizes of a body come from its variables, its scalars' broadcasts and iotas, so all of it is looked at. */
+static int body_mentions(const struct loop *l, const struct dim_table *t) {
+  if (!t->n) return 0;
+  struct subgraph g;
+  if (!subgraph_take(&g, n_bodies(l) - 1, l->next, 0, NULL, 0)) return -1;
+  int found = dim_in(t, l->steps) != l->steps;
+  for (int i = 0; !found && i < n_vars(l); i++) found = mentions(t, l->seq_var[i]);
+  for (int i = 0; !found && i < g.n; i++) found = mentions(t, g.node[i]) || (g.node[i]->op->resize && t->n);
+  subgraph_free(&g);
+  return found;
+}
+
+static bool fresh(struct dim_table *t, dim old, dim *now) {
+  if (dim_in(t, old) != old) return *now = dim_in(t, old), true;
+  *now = dim_symbol();
+  return dim_table_add(t, old, *now);
+}
+
+static bool resized_vars(struct loop *to, const struct loop *l, const struct dim_table *t) {
+  for (int i = 0; i < n_vars(l); i++) {
+    const struct node *v = l->seq_var[i];
+    dim dims[WEFT_RANK_MAX];
+    for (int k = 0; k < v->rank; k++) dims[k] = dim_in(t, v->dims[k]);
+    if (!(to->seq_var[i] = loop_var(v->dtype, v->rank, dims))) return false;
+  }
+  return true;
+}
+
+static void share_bodies(struct loop *to, const struct loop *l) {
+  for (int i = 0; i < n_vars(l) + n_bodies(l) - 1; i++) to->seq_var[i] = node_retain(l->seq_var[i]);
+  to->until = l->until ? node_retain(l->until) : NULL;
+}
+
+static struct loop *same_shape(const struct loop *l) {
+  struct loop *to = loop_new(l->n_seq, l->n_carry, l->n_const, l->n_all);
+  if (to) to->has_steps = l->has_steps, to->is_backward = l->is_backward;
+  return to;
+}
+
+/* The loop with symbols replaced. The executed length of a copy is another one, and so is the number of steps if what
+ * says it has become another node. */
+static struct loop *resized(const struct loop *l, bool is_new_steps, bool is_deep, struct dim_table *t, struct failure **failure) {
+  struct loop *to = same_shape(l);
+  if (!to) return NULL;
+  dim steps = dim_in(t, l->steps), length = dim_in(t, l->length);
+  bool ok = true;
+  if (l->owns_steps && is_new_steps) ok = fresh(t, l->steps, &steps);
+  if (ok && l->until) ok = fresh(t, l->length, &length);
+  with_sizes(to, steps, l->owns_steps, l->until ? length : steps);
+  if (ok && !is_deep) share_bodies(to, l);
+  if (ok && is_deep) ok = resized_vars(to, l, t) && fill_bodies(to, l, t, failure);
+  if (ok) return to;
+  loop_release(to);
+  return NULL;
+}
+
+static bool resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
+                   struct failure **failure) {
+  struct loop_attr *a = attr;
+  struct loop *l = a->loop;
+  int is_deep = body_mentions(l, t);
+  if (is_deep < 0) return false;
+  bool is_new_steps = l->has_steps && in[0] != n->in[0];
+  if (is_deep || (is_copied && (l->until || is_new_steps))) return (a->loop = resized(l, is_new_steps, is_deep, t, failure));
+  loop_retain(l);
+  return true;
+}
+
+/* ---- The node again on inputs of other sizes ---- */
+
+static bool vars_for(struct loop *to, const struct loop *l, struct node *const in[]) {
+  for (int i = 0; i < n_vars(l); i++) {
+    const struct node *x = in[l->has_steps + i];
+    int cut = i < l->n_seq;
+    if (!(to->seq_var[i] = loop_var(x->dtype, x->rank - cut, x->dims + cut))) return false;
+  }
+  return true;
+}
+
+static bool carries_fit(const struct loop *l, struct failure **failure) {
+  for (int i = 0; i < l->n_carry; i++) {
+    struct shape_text a, b;
+    if (shape_equal(l->carry_var[i], l->next[i]) && l->carry_var[i]->dtype == l->next[i]->dtype) continue;
+    *failure = fail(WEFT_ERR_SHAPE, l->next[i]->origin, "weft_loop_next: the carry is %s %s, the value %s %s",
+                    weft_dtype_name(l->carry_var[i]->dtype), shape_show(l->carry_var[i], &a),
+                    weft_dtype_name(l->next[i]->dtype), shape_show(l->next[i], &b));
+    return false;
+  }
+  return true;
+}
+
+static struct node *again(const struct node *n, struct node *const in[], struct failure **failure) {
+  const struct loop *l = loop_of(n);
+  struct loop *to = same_shape(l);
+  struct node *now = NULL;
+  if (to) {
+    dim steps = l->n_seq ? in[l->has_steps]->dims[0] : l->owns_steps ? dim_symbol() : l->steps;
+    with_sizes(to, steps, l->owns_steps, l->until ? dim_symbol() : steps);
+    if (vars_for(to, l, in) && fill_bodies(to, l, &(struct dim_table){ 0 }, failure) && carries_fit(to, failure))
+      now = node_of(to, n->n_in, in);
+    loop_release(to);
+  }
+  return now;
+}
+
+const struct op op_loop = { .name = "loop", .kind = OP_LOOP, .again = again, .hold = hold, .drop = drop, .resize = resize,
+                            .many = &loop_many };
+
+/* ---- Making one from parts ----
+ * A node of the bodies depends on a variable, or is invariant. Invariant nodes that dependent ones use are captured: the
+ * node becomes a constant, a variable takes its place. Scalars, iotas and views of them stay where they are, and so do
+ * broadcasts, of which only the operand is captured. */
+
+struct making {
+  const struct loop_parts *parts;
+  int n_bodies, n_vars, n_captured;
+  struct node **body;        /* next, all, carry variables to keep, until; references */
+  struct node **var;         /* sequences, then carries; borrowed */
+  struct subgraph g;
+  bool *depends, *is_free, *is_inside;
+  struct node **captured, **const_var; /* captured: borrowed from g */
+};
+
+static int n_kept(const struct loop_parts *p) { return p->n_steps == INT64_MAX ? 0 : p->n_carry; }
+
+static bool collect(struct making *m, struct failure **failure) {
+  const struct loop_parts *p = m->parts;
+  m->n_vars = p->n_seq + p->n_carry;
+  m->n_bodies = p->n_carry + p->n_all + n_kept(p) + (p->until != NULL);
+  m->var = mem_alloc((size_t)(m->n_vars + 1) * sizeof *m->var);
+  struct node **raw = mem_alloc((size_t)(m->n_bodies + 1) * sizeof *raw);
+  m->body = mem_alloc((size_t)(m->n_bodies + 1) * sizeof *m->body);
+  bool ok = m->var && raw && m->body;
+  if (ok) {
+    for (int i = 0; i < p->n_seq; i++) m->var[i] = p->seq_var[i];
+    for (int i = 0; i < p->n_carry; i++) m->var[p->n_seq + i] = p->carry_var[i];
+    int at = 0;
+    for (int i = 0; i < p->n_carry; i++) raw[at++] = p->next[i];
+    for (int i = 0; i < p->n_all; i++) raw[at++] = p->all[i];
+    for (int i = 0; i < n_kept(p); i++) raw[at++] = p->carry_var[i];
+    if (p->until) raw[at++] = p->until;
+    ok = expand_calls_since(oldest_of(m->n_vars, m->var), m->n_bodies, raw, m->body, failure);
+  }
+  mem_free(raw);
+  return ok;
+}
+
+static bool operands_all(const struct making *m, int i, const bool is[]) {
+  for (int at = m->g.first[i]; at < m->g.first[i + 1]; at++)
+    if (!is[m->g.operand[at]]) return false;
+  return true;
+}
+
+static bool operands_any(const struct making *m, int i, const bool is[]) {
+  for (int at = m->g.first[i]; at < m->g.first[i + 1]; at++)
+    if (is[m->g.operand[at]]) return true;
+  return false;
+}
+
+static bool is_free(const struct making *m, int i) {
+  const struct node *n = m->g.node[i];
+  int arity = subgraph_arity(&m->g, i);
+  if (n->op == &op_scalar || (n->op->kind == OP_IOTA && !n->n_in)) return true;
+  return n->op->kind == OP_VIEW && arity && operands_all(m, i, m->is_free);
+}
+
+static void enter(struct making *m, int i) {
+  for (int at = m->g.first[i]; at < m->g.first[i + 1]; at++) m->is_inside[m->g.operand[at]] = true;
+}
+
+static void find_captured(struct making *m) {
+  for (int i = 0; i < m->n_vars; i++)
+    if (m->g.wall[i] >= 0) m->depends[m->g.wall[i]] = true;
+  for (int i = 0; i < m->g.n; i++) {
+    m->depends[i] |= operands_any(m, i, m->depends);
+    m->is_free[i] = is_free(m, i);
+  }
+  for (int i = 0; i < m->n_bodies; i++) m->is_inside[m->g.target[i]] = true;
+  for (int i = m->g.n - 1; i >= 0; i--) {
+    if (!m->is_inside[i] || m->is_free[i]) continue;
+    bool stays = m->depends[i] || (m->g.node[i]->op == &op_broadcast && subgraph_arity(&m->g, i));
+    if (stays) enter(m, i);
+    else m->captured[m->n_captured++] = m->g.node[i];
+  }
+}
+
+static bool capture(struct making *m) {
+  if (!subgraph_take(&m->g, m->n_bodies, m->body, m->n_vars, m->var, oldest_of(m->n_vars, m->var))) return false;
+  size_t n = (size_t)m->g.n + 1;
+  m->depends = mem_alloc(3 * n);
+  m->captured = mem_alloc(2 * n * sizeof *m->captured);
+  if (!m->depends || !m->captured) return false;
+  m->is_free = m->depends + n;
+  m->is_inside = m->is_free + n;
+  m->const_var = m->captured + n;
+  find_captured(m);
+  for (int i = 0; i < m->n_captured; i++) {
+    const struct node *c = m->captured[i];
+    if (!(m->const_var[i] = loop_var(c->dtype, c->rank, c->dims))) return false;
+  }
+  return true;
+}
+
+static int n_seq_used(const struct making *m) {
+  int n = 0;
+  for (int i = 0; i < m->parts->n_seq; i++) n += m->g.wall[i] >= 0;
+  return n;
+}
+
+static bool bodies_into(struct making *m, struct loop *l, struct failure **failure) {
+  struct node **out = mem_alloc((size_t)(m->n_bodies + 1) * sizeof *out);
+  if (!out) return false;
+  bool ok = graph_substitute(m->n_captured, m->captured, m->const_var, m->n_bodies, m->body, out, failure);
+  if (ok) {
+    memcpy(l->next, out, (size_t)(l->n_carry + l->n_all) * sizeof *out);
+    if (m->parts->until) l->until = out[m->n_bodies - 1];
+  }
+  mem_free(out);
+  return ok;
+}
+
+static struct loop *assemble(struct making *m, struct failure **failure) {
+  const struct loop_parts *p = m->parts;
+  struct loop *l = loop_new(n_seq_used(m), p->n_carry, m->n_captured, p->n_all + n_kept(p));
+  if (!l) return NULL;
+  l->has_steps = p->steps != NULL;
+  l->is_backward = p->is_backward;
+  with_sizes(l, p->n_steps, p->owns_steps, p->until ? dim_symbol() : p->n_steps);
+  for (int i = 0, k = 0; i < p->n_seq; i++)
+    if (m->g.wall[i] >= 0) l->seq_var[k++] = node_retain(p->seq_var[i]);
+  for (int i = 0; i < p->n_carry; i++) l->carry_var[i] = node_retain(p->carry_var[i]);
+  for (int i = 0; i < m->n_captured; i++) l->const_var[i] = node_retain(m->const_var[i]);
+  if (bodies_into(m, l, failure)) return l;
+  loop_release(l);
+  return NULL;
+}
+
+static struct node *connect(const struct making *m, struct loop *l) {
+  const struct loop_parts *p = m->parts;
+  struct node **in = mem_alloc((size_t)(1 + n_vars(l)) * sizeof *in);
+  if (!in) return NULL;
+  int at = 0;
+  if (p->steps) in[at++] = p->steps;
+  for (int i = 0; i < p->n_seq; i++)
+    if (m->g.wall[i] >= 0) in[at++] = p->seq[i];
+  for (int i = 0; i < p->n_carry; i++) in[at++] = p->init[i];
+  for (int i = 0; i < m->n_captured; i++) in[at++] = m->captured[i];
+  struct node *n = node_of(l, at, in);
+  mem_free(in);
+  return n;
+}
+
+static bool ranks_fit(const struct making *m, struct failure **failure) {
+  for (int i = 0; i < m->n_bodies; i++) {
+    if (m->body[i]->rank < WEFT_RANK_MAX) continue;
+    *failure = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_loop_all: an array of rank %d cannot be stacked", m->body[i]->rank);
+    return false;
+  }
+  return true;
+}
+
+struct node *loop_make(const struct loop_parts *p, struct failure **failure) {
+  struct making m = { .parts = p };
+  struct node *n = NULL;
+  *failure = NULL;
+  if (collect(&m, failure) && ranks_fit(&m, failure) && capture(&m)) {
+    struct loop *l = assemble(&m, failure);
+    n = l ? connect(&m, l) : NULL;
+    loop_release(l);
+  }
+  if (!n && !*failure) *failure = no_memory();
+  if (m.const_var) nodes_release(m.n_captured, m.const_var);
+  subgraph_free(&m.g);
+  if (m.body) nodes_release(m.n_bodies, m.body);
+  mem_free(m.var);
+  mem_free(m.body);
+  mem_free(m.depends);
+  mem_free(m.captured);
+  return n;
+}

@@ -1,0 +1,37 @@
+/* loop.h -- making loops: from parts whose bodies may refer to anything, or step by step through the public calls. */
+#ifndef WEFT_LOOP_H
+#define WEFT_LOOP_H
+#include "op/op.h"
+
+/* Nothing here is counted: the maker keeps what he needs. */
+struct loop_parts {
+  struct node *steps;                        /* 0-d integer that says how many, or NULL: n_steps says it */
+  dim n_steps;                               /* all sequences have exactly so many rows; INT64_MAX: only until ends it */
+  bool owns_steps;                           /* n_steps is a symbol made for this loop, bound to the value of steps */
+  bool is_backward;
+  int n_seq, n_carry, n_all;
+  struct node *const *seq, *const *seq_var;  /* [n_steps, d..] and a variable of [d..] */
+  struct node *const *init, *const *carry_var, *const *next;
+  struct node *const *all;
+  struct node *until;                        /* NULL: none */
+};
+
+/* The loop node, with a reference. Whatever the bodies use that does not depend on a variable becomes a constant of the
+ * loop: computed once, before it. NULL: *failure says why. */
+struct node *loop_make(const struct loop_parts *, struct failure **);
+
+struct node *loop_var(weft_dtype, int rank, const dim dims[]); /* NULL: out of memory */
+static inline struct loop *loop_of(const struct node *n) { return ((const struct loop_attr *)n->attr)->loop; }
+
+int loop_count(const struct node *);   /* of results */
+weft_dtype loop_type(const struct node *, int k, int *rank, dim dims[]); /* of result k; returns its dtype */
+
+/* Where things stand among the inputs and results of a loop node. */
+static inline int loop_in_seq(const struct loop *l, int k) { return l->has_steps + k; }
+static inline int loop_in_carry(const struct loop *l, int k) { return l->has_steps + l->n_seq + k; }
+static inline int loop_in_const(const struct loop *l, int k) { return l->has_steps + l->n_seq + l->n_carry + k; }
+static inline int loop_out_last(const struct loop *l, int k) { return l->n_all + k; }
+static inline int loop_out_length(const struct loop *l) { return l->n_all + l->n_carry; }
+static inline int loop_out_kept(const struct loop *l, int k) { return l->n_all - l->n_carry + k; } /* carries before steps */
+
+#endif

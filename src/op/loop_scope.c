@@ -1,0 +1,377 @@
+/* loop_scope.c -- the public calls that write a loop: a scope with variables, closed into a loop node.
+ *
+ * Results are promised before they exist: weft_loop_all and weft_loop_last return handles of the scope outside that name
+ * a placeholder, and weft_loop_close gives them their nodes. The first error makes all of them bad. */
+#include "base/mem.h"
+#include "graph/caller.h"
+#include "graph/dtype.h"
+#include "graph/shape.h"
+#include "op/loop.h"
+
+struct each { struct node *xs, *var; };
+struct carry { struct node *init, *var, *next; };
+struct promise { weft_array *handle; struct node *body; int carry; }; /* body: of weft_loop_all; NULL: the last of carry */
+
+struct weft_loop {
+  struct weft_scope *scope;
+  struct node *steps;        /* NULL: not given */
+  struct node *until;
+  struct failure *failure;   /* the first */
+  int n_each, n_carry, n_promises;
+  struct each *each;
+  struct carry *carry;
+  struct promise *promise;
+};
+
+/* ---- Errors ---- */
+
+static void blame(struct weft_loop *l, struct failure *f) {
+  if (l && !l->failure) l->failure = failure_retain(f);
+}
+
+static weft_array *bad(struct weft_loop *l, struct failure *f) {
+  blame(l, f);
+  return array_failed(f);
+}
+
+/* For calls that return nothing. */
+static void refuse(struct weft_loop *l, struct failure *f) {
+  blame(l, f);
+  scope_blame(f);
+}
+
+/* A use of an array by the loop: its node with a reference. NULL: it is bad, and the loop is too. */
+static struct node *used(struct weft_loop *l, const char *fn, weft_array *a) {
+  struct failure *f = l ? array_failure(fn, 0, a) : fail(WEFT_ERR_ARG, scope_origin(), "%s: the loop is NULL", fn);
+  if (!f) return array_node(a);
+  refuse(l, f);
+  return NULL;
+}
+
+static weft_array *cause(struct weft_loop *l, const char *fn) {
+  return l && l->failure ? array_failed(failure_retain(l->failure)) : array_bad(WEFT_ERR_ARG, "%s: the loop is NULL", fn);
+}
+
+static struct failure *no_memory(const char *fn) { return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn); }
+
+/* ---- Lists ---- */
+
+static void *grown(void *list, int n, size_t bytes) { return mem_resize(list, (size_t)(n + 1) * bytes); }
+
+static bool add_each(struct weft_loop *l, struct node *xs, struct node *var) {
+  struct each *list = var ? grown(l->each, l->n_each, sizeof *list) : NULL;
+  if (!list) return false;
+  l->each = list;
+  list[l->n_each++] = (struct each){ node_retain(xs), node_retain(var) };
+  return true;
+}
+
+static bool add_carry(struct weft_loop *l, struct node *init, struct node *var) {
+  struct carry *list = var ? grown(l->carry, l->n_carry, sizeof *list) : NULL;
+  if (!list) return false;
+  l->carry = list;
+  list[l->n_carry++] = (struct carry){ node_retain(init), node_retain(var), NULL };
+  return true;
+}
+
+static bool add_promise(struct weft_loop *l, struct promise p) {
+  struct promise *list = grown(l->promise, l->n_promises, sizeof *list);
+  if (!list) return false;
+  l->promise = list;
+  list[l->n_promises++] = p;
+  return true;
+}
+
+static void loop_free(struct weft_loop *l) {
+  for (int i = 0; i < l->n_each; i++) node_release(l->each[i].xs), node_release(l->each[i].var);
+  for (int i = 0; i < l->n_carry; i++) node_release(l->carry[i].init), node_release(l->carry[i].var), node_release(l->carry[i].next);
+  for (int i = 0; i < l->n_promises; i++) node_release(l->promise[i].body), weft_disown(l->promise[i].handle);
+  node_release(l->steps);
+  node_release(l->until);
+  failure_release(l->failure);
+  mem_free(l->each);
+  mem_free(l->carry);
+  mem_free(l->promise);
+  mem_free(l);
+}
+
+void loop_discard(struct weft_loop *l) { loop_free(l); }
+
+/* ---- Opening, variables ---- */
+
+static void set_steps(struct weft_loop *l, weft_array *steps) {
+  struct node *n = used(l, "weft_loop_open", steps);
+  if (!n) return;
+  struct shape_text t;
+  if (n->rank || !dtype_is_integer(n->dtype))
+    refuse(l, fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_open: steps is %s %s, not an integer", weft_dtype_name(n->dtype),
+                   shape_show(n, &t)));
+  l->steps = n;
+}
+
+weft_loop *weft_loop_open(weft_array *steps) {
+  struct weft_loop *l = mem_alloc(sizeof *l);
+  struct weft_scope *s = l ? weft_scope_open() : NULL;
+  if (!s) {
+    mem_free(l);
+    report(WEFT_ERR_MEMORY, "weft_loop_open: out of memory");
+    return NULL;
+  }
+  l->scope = s;
+  s->loop = l;
+  if (steps) set_steps(l, steps);
+  return l;
+}
+
+weft_array *weft_loop_each(weft_loop *l, weft_array *xs) {
+  struct node *n = used(l, "weft_loop_each", xs);
+  if (!n) return cause(l, "weft_loop_each");
+  weft_array *out = NULL;
+  if (!n->rank) out = bad(l, fail(WEFT_ERR_SHAPE, scope_origin(), "weft_loop_each: a 0-d array has no elements to go through"));
+  struct node *var = out ? NULL : loop_var(n->dtype, n->rank - 1, n->dims + 1);
+  if (!out && !add_each(l, n, var)) out = bad(l, no_memory("weft_loop_each"));
+  if (!out) out = array_of(node_retain(var));
+  node_release(var);
+  node_release(n);
+  return out;
+}
+
+/* A number without dtype of its own starts a carry of the dtype it has alone. */
+static struct node *strong(struct node *n) {
+  if (!n->weak) return n;
+  return array_node(weft_cast(array_of(n), n->dtype));
+}
+
+weft_array *weft_loop_carry(weft_loop *l, weft_array *init) {
+  struct node *n = used(l, "weft_loop_carry", init);
+  if (!n) return cause(l, "weft_loop_carry");
+  n = strong(n);
+  struct node *var = loop_var(n->dtype, n->rank, n->dims);
+  weft_array *out = add_carry(l, n, var) ? array_of(node_retain(var)) : bad(l, no_memory("weft_loop_carry"));
+  node_release(var);
+  node_release(n);
+  return out;
+}
+
+static int carry_index(const struct weft_loop *l, const struct node *var) {
+  for (int i = 0; i < l->n_carry; i++)
+    if (l->carry[i].var == var) return i;
+  return -1;
+}
+
+static struct failure *not_next(const struct node *carry, const struct node *value, int k) {
+  struct shape_text a, b;
+  if (k < 0) return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_next: the first array is not a carry of this loop");
+  if (carry->dtype != value->dtype && !value->weak)
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_loop_next: the carry is %s, the value %s", weft_dtype_name(carry->dtype),
+                weft_dtype_name(value->dtype));
+  if (!shape_equal(carry, value))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_loop_next: the carry is %s, the value %s", shape_show(carry, &a),
+                shape_show(value, &b));
+  return NULL;
+}
+
+void weft_loop_next(weft_loop *l, weft_array *carry, weft_array *value) {
+  struct node *c = used(l, "weft_loop_next", carry), *v = c ? used(l, "weft_loop_next", value) : NULL;
+  if (v) {
+    int k = carry_index(l, c);
+    struct failure *f = not_next(c, v, k);
+    if (f) refuse(l, f);
+    else {
+      if (v->weak) v = array_node(weft_cast(array_of(v), c->dtype));
+      node_release(l->carry[k].next);
+      l->carry[k].next = node_retain(v);
+    }
+  }
+  node_release(c);
+  node_release(v);
+}
+
+void weft_loop_until(weft_loop *l, weft_array *stop) {
+  struct node *n = used(l, "weft_loop_until", stop);
+  if (!n) return;
+  struct shape_text t;
+  if (n->rank || n->dtype != WEFT_BOOL) {
+    refuse(l, fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_until: %s %s is not a 0-d bool", weft_dtype_name(n->dtype),
+                   shape_show(n, &t)));
+  } else {
+    node_release(l->until);
+    l->until = node_retain(n);
+  }
+  node_release(n);
+}
+
+/* ---- Promises ---- */
+
+static weft_array *outside_handle(struct weft_loop *l, struct node *n) {
+  struct caller *me = caller();
+  struct weft_scope *here = me->current;
+  me->current = l->scope->outside;
+  weft_array *a = array_of(n);
+  me->current = here;
+  return a;
+}
+
+static weft_array *promise(struct weft_loop *l, const char *fn, struct node *body, int carry) {
+  struct node *placeholder = loop_var(WEFT_BOOL, 0, NULL);
+  weft_array *a = placeholder ? outside_handle(l, placeholder) : bad(l, no_memory(fn));
+  if (a->node->op == &op_bad) return a;
+  if (!add_promise(l, (struct promise){ a, body ? node_retain(body) : NULL, carry })) return bad(l, no_memory(fn));
+  return weft_own(a);
+}
+
+weft_array *weft_loop_all(weft_loop *l, weft_array *y) {
+  struct node *n = used(l, "weft_loop_all", y);
+  if (!n) return cause(l, "weft_loop_all");
+  n = strong(n);
+  weft_array *a = promise(l, "weft_loop_all", n, -1);
+  node_release(n);
+  return a;
+}
+
+weft_array *weft_loop_last(weft_loop *l, weft_array *carry) {
+  struct node *n = used(l, "weft_loop_last", carry);
+  if (!n) return cause(l, "weft_loop_last");
+  int k = carry_index(l, n);
+  node_release(n);
+  if (k < 0) return bad(l, fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_last: the array is not a carry of this loop"));
+  return promise(l, "weft_loop_last", NULL, k);
+}
+
+/* ---- How many steps ---- */
+
+struct bound { struct node *steps; dim n; bool owns; }; /* steps: borrowed, or NULL if n says it all */
+
+static int64_t scalar_integer(const struct node *n) {
+  uint64_t bits = ((const struct scalar_attr *)n->attr)->bits;
+  return n->weak ? (int64_t)bits : (int64_t)dtype_decode(n->dtype, bits);
+}
+
+static bool is_length(const struct node *n) {
+  return n->op == &op_item && n->n_in && n->in[0]->op == &op_loop &&
+         ((const struct item_attr *)n->attr)->k == loop_out_length(loop_of(n->in[0]));
+}
+
+static struct bound bound_of(struct node *steps) {
+  if (steps->op == &op_scalar) return (struct bound){ NULL, scalar_integer(steps), false };
+  if (steps->op == &op_size) return (struct bound){ NULL, ((const struct size_attr *)steps->attr)->size, false };
+  if (is_length(steps)) return (struct bound){ steps, loop_of(steps->in[0])->length, false };
+  return (struct bound){ steps, dim_symbol(), true };
+}
+
+/* The shortest sequence; where sizes are not known, the smallest of them when it runs. */
+static struct bound shortest(struct weft_loop *l) {
+  struct bound b = { NULL, l->each[0].xs->dims[0], false };
+  bool is_known = true, is_same = true;
+  for (int i = 0; i < l->n_each; i++) {
+    dim d = l->each[i].xs->dims[0];
+    is_known &= dim_is_known(d);
+    is_same &= d == l->each[0].xs->dims[0];
+    if (is_known && d < b.n) b.n = d;
+  }
+  if (is_known || is_same) return b;
+  weft_array *least = NULL;
+  for (int i = 0; i < l->n_each; i++) {
+    weft_array *size = weft_size(array_of(node_retain(l->each[i].xs)), 0);
+    least = least ? weft_minimum(least, size) : size;
+  }
+  l->steps = array_node(least);
+  return (struct bound){ l->steps, dim_symbol(), true };
+}
+
+static struct failure *find_bound(struct weft_loop *l, struct bound *b) {
+  if (l->steps) *b = bound_of(l->steps);
+  else if (l->n_each) *b = shortest(l);
+  else if (l->until) *b = (struct bound){ NULL, INT64_MAX, false };
+  else return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_close: nothing ends the loop: no steps, no sequence, no until");
+  if (l->steps && l->steps->op == &op_scalar && b->n < 0)
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_open: %lld steps", (long long)b->n);
+  for (int i = 0; b->n == INT64_MAX && i < l->n_promises; i++)
+    if (l->promise[i].body)
+      return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_all: needs a bound: steps or a sequence");
+  return NULL;
+}
+
+/* xs with n rows: a node with a reference. */
+static struct node *cut(struct node *xs, dim n, struct failure **failure) {
+  if (xs->dims[0] == n) return node_retain(xs);
+  if (dim_is_known(xs->dims[0]) && dim_is_known(n) && xs->dims[0] < n) {
+    *failure = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_loop_each: the sequence has %lld rows, the loop %lld steps",
+                    (long long)xs->dims[0], (long long)n);
+    return NULL;
+  }
+  dim dims[WEFT_RANK_MAX];
+  for (int k = 0; k < xs->rank; k++) dims[k] = k ? xs->dims[k] : n;
+  struct slice_attr attr = { 0 };
+  attr.step = 1;
+  struct node *part = node_make(&op_slice, xs->dtype, xs->rank, dims, 1, &xs, &attr, sizeof attr);
+  if (!part) *failure = no_memory("weft_loop_each");
+  return part;
+}
+
+/* ---- Closing ---- */
+
+static void gather(const struct weft_loop *l, struct loop_parts *p, struct node **at) {
+  p->n_seq = l->n_each;
+  p->n_carry = l->n_carry;
+  p->seq_var = at;
+  for (int i = 0; i < l->n_each; i++) *at++ = l->each[i].var;
+  p->init = at;
+  for (int i = 0; i < l->n_carry; i++) *at++ = l->carry[i].init;
+  p->carry_var = at;
+  for (int i = 0; i < l->n_carry; i++) *at++ = l->carry[i].var;
+  p->next = at;
+  for (int i = 0; i < l->n_carry; i++) *at++ = l->carry[i].next ? l->carry[i].next : l->carry[i].var;
+  p->all = at;
+  for (int i = 0; i < l->n_promises; i++)
+    if (l->promise[i].body) *at++ = l->promise[i].body;
+  p->n_all = (int)(at - p->all);
+}
+
+/* seq: room for the sequences cut to length. */
+static struct node *make(struct weft_loop *l, struct node **seq, struct node **lists, struct failure **failure) {
+  struct bound b = { 0 };
+  if ((*failure = find_bound(l, &b))) return NULL;
+  for (int i = 0; i < l->n_each; i++)
+    if (!(seq[i] = cut(l->each[i].xs, b.n, failure))) return NULL;
+  struct loop_parts p = { .steps = b.steps, .n_steps = b.n, .owns_steps = b.owns, .until = l->until, .seq = seq };
+  gather(l, &p, lists);
+  return loop_make(&p, failure);
+}
+
+static struct node *build(struct weft_loop *l, struct failure **failure) {
+  int n_lists = l->n_each + 3 * l->n_carry + l->n_promises + 1;
+  struct node **seq = mem_alloc((size_t)(l->n_each + 1) * sizeof *seq);
+  struct node **lists = mem_alloc((size_t)n_lists * sizeof *lists);
+  struct node *loop = NULL;
+  if (seq && lists) loop = make(l, seq, lists, failure);
+  else *failure = no_memory("weft_loop_close");
+  if (seq) nodes_release(l->n_each, seq);
+  mem_free(seq);
+  mem_free(lists);
+  return loop;
+}
+
+/* In the scope outside, where the loop's own has ended. */
+static void fulfil(struct weft_loop *l, struct node *loop) {
+  int n_all = 0;
+  for (int i = 0; i < l->n_promises; i++) {
+    struct promise *p = &l->promise[i];
+    int k = p->body ? n_all++ : loop ? loop_out_last(loop_of(loop), p->carry) : 0;
+    struct node *item = loop ? item_make(loop, k) : NULL;
+    if (!item) item = array_node(array_failed(loop ? no_memory("weft_loop_close") : failure_retain(l->failure)));
+    node_release(array_swap(p->handle, item));
+  }
+}
+
+void weft_loop_close(weft_loop *l) {
+  if (!l) return scope_blame(fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_close: the loop is NULL"));
+  if (scope_check("weft_loop_close", l->scope) != WEFT_OK) return;
+  struct node *loop = l->failure ? NULL : build(l, &l->failure);
+  l->scope->loop = NULL;
+  scope_end(l->scope);
+  if (l->failure) scope_blame(failure_retain(l->failure));
+  fulfil(l, loop);
+  node_release(loop);
+  loop_free(l);
+}
