@@ -12,7 +12,7 @@ enum op_kind {
   OP_LEAF,     /* value, scalar, input, bad, loop variables: no inputs */
   OP_ELEMENT,  /* inputs all have the dims of the node; lower computes one element */
   OP_IOTA,     /* in: none (dims given); attr: struct axis_attr; the index along the axis in the dtype */
-  OP_SIZE,     /* 0-d i64: a dim as a value; attr: dim. in[0]: an array that has it, or none */
+  OP_SIZE,     /* 0-d i64: a dim as a value; in[0]: an array that has it; attr: struct size_attr */
   OP_REDUCE,   /* attr: struct axis_attr; the axis stays with size 1; fold says how */
   OP_PREFIX,   /* attr: struct axis_attr; running combine, fold.op says how */
   OP_VIEW,     /* moves no data; see the attrs below: reshape, broadcast, transpose, slice */
@@ -28,16 +28,23 @@ enum op_kind {
   OP_ITEM      /* in: a node with several results; attr: struct item_attr */
 };
 
+/* No attr has padding: equal ones are equal bytes. */
 struct axis_attr { int axis; };
 struct transpose_attr { int axes[WEFT_RANK_MAX]; };          /* attr_bytes covers rank entries only */
-struct slice_attr { int axis; int64_t start, step; };        /* element i of the axis is x's start + i*step; start >= 0 */
+struct slice_attr { int64_t axis; dim start; int64_t step; }; /* element i of the axis is x's start + i*step */
 struct take_attr { int n; };                                 /* indices have one common shape I; result I + rest of x */
-struct put_attr { weft_how how; int64_t start[WEFT_RANK_MAX], step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
+struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
                                                                 stands at start + i*step on each axis of x */
 struct scatter_attr { weft_how how; int n; };                /* v has dims I + rest of x */
-struct pad_attr { int axis; int64_t before, after; };
+struct pad_attr { int64_t axis, before, after; };
 struct item_attr { int k; };
 struct scalar_attr { uint64_t bits; };                       /* the pattern in the node's dtype (weak: f64 or i64) */
+struct size_attr { dim size; int64_t axis; };                /* in[0]'s size on that axis; -1: its number of elements */
+uint64_t scalar_bits(const struct node *, weft_dtype as);    /* of an op_scalar, weak or not, as a pattern of a dtype */
+struct buffer;
+struct node *value_node(weft_dtype, int rank, const dim dims[], struct buffer *, int64_t offset, const int64_t stride[]);
+                                                             /* a ready leaf; takes over the buffer's reference; stride
+                                                                NULL: row by row. NULL: out of memory */
 
 /* How a REDUCE or PREFIX combines. n = 0: by one instruction on the node's register dtype (or, for bool results, bool).
  * n > 0: a tuple of n values. */
@@ -80,15 +87,17 @@ struct op {
   struct node *(*again)(const struct node *n, struct node *const in[], struct failure **);
   /* attr holds references (a loop, a function, rules): node_make calls hold on its copy, the end of the node drop. */
   void (*hold)(const void *attr), (*drop)(const void *attr);
-  /* attr contains sizes or symbols of its own: attr (a copy to change in place) with symbols replaced by values. May add
-   * to the table: symbols that a copy of the node must have anew. false: out of memory. NULL rule: nothing to do. */
-  bool (*resize)(const struct node *n, void *attr, struct dim_table *, struct failure **);
+  /* attr contains sizes: brings a copy of it up to date, in place. in: the inputs of the copy. is_copied: the node will be
+   * made anew in any case; if not, attr changes only if it mentions a symbol of the table. Symbols that the copy must have
+   * anew join the table. attr then holds its references beside those of the node. false: *failure, or out of memory. */
+  bool (*resize)(const struct node *n, struct node *const in[], void *attr, struct dim_table *, bool is_copied,
+                 struct failure **);
   const struct many *many;         /* ops with several results: loop, call, checkpoint, custom */
 };
 
 /* By family: element.c reduce.c view.c index.c contract.c make.c identity.c loop.c */
 extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
-    op_add, op_mul, op_sub, op_div, op_neg, op_sqrt, op_ge, op_broadcast, op_reshape, op_transpose, op_slice, op_take,
+    op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le, op_broadcast, op_reshape, op_transpose, op_slice, op_take,
     op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient, op_depends, op_item, op_loop, op_call,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
 extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */
@@ -112,11 +121,17 @@ struct loop {
   struct node *until;                              /* 0-d bool body, evaluated after the step; NULL: none */
   dim steps;                                       /* at most so many: a number or a symbol (bound to the value of the
                                                       steps input). INT64_MAX: only until ends it; then n_all is 0 */
+  bool owns_steps;                                 /* steps is a symbol made for this loop */
   dim length;                                      /* rows of stacked outputs. Without until it is steps; with it, a symbol
                                                       of this loop's own, bound to the executed length */
 };
 void loop_retain(struct loop *), loop_release(struct loop *);
 
 struct call_attr { struct weft_function *function; int n_out; };
+
+/* Result k of an op with several (item.c). NULL: out of memory. */
+struct node *item_make(struct node *many, int k);
+
+extern const struct many loop_many, call_many, checkpoint_many, custom_many; /* transform/: they need derivatives of bodies */
 
 #endif

@@ -1,0 +1,269 @@
+/* element.c -- operations on one element at a time: a row each. A row says which operands it takes, how one element is
+ * computed in the kernel language, and its derivative by each operand. */
+#include <string.h>
+#include "op/operand.h"
+
+/* ---- Kernel code ----
+ * Bools have no arithmetic: addition is or, multiplication and; the rest follows from false < true. */
+
+static weft_dtype operand_dtype(const struct node *n) { return (weft_dtype)n->in[0]->dtype; }
+static bool on_bool(const struct node *n) { return operand_dtype(n) == WEFT_BOOL; }
+static bool on_float(const struct node *n) { return dtype_is_float(operand_dtype(n)); }
+
+int lower_number(struct kir_builder *b, weft_dtype dtype, double x) {
+  weft_dtype r = kir_register_of(dtype);
+  return kir_lit(b->k, r, dtype_encode(r, x));
+}
+
+static int one(struct kir_builder *b, const struct node *n) { return lower_number(b, operand_dtype(n), 1); }
+static int zero(struct kir_builder *b, const struct node *n) { return lower_number(b, operand_dtype(n), 0); }
+static int negated(struct kir_builder *b, int x) { return kir_op1(b, KIR_NOT, x); }
+
+#define ONE_INSTRUCTION(name, instruction)                                                        \
+  static int lower_##name(struct kir_builder *b, const struct node *n, const int in[]) {          \
+    return kir_apply(b, instruction, n->n_in, in);                                                \
+  }
+ONE_INSTRUCTION(sqrt, KIR_SQRT)
+ONE_INSTRUCTION(exp, KIR_EXP)
+ONE_INSTRUCTION(log, KIR_LOG)
+ONE_INSTRUCTION(log1p, KIR_LOG1P)
+ONE_INSTRUCTION(tanh, KIR_TANH)
+ONE_INSTRUCTION(div, KIR_DIV)
+ONE_INSTRUCTION(not, KIR_NOT)
+ONE_INSTRUCTION(and, KIR_AND)
+ONE_INSTRUCTION(or, KIR_OR)
+ONE_INSTRUCTION(xor, KIR_XOR)
+ONE_INSTRUCTION(where, KIR_SELECT)
+
+#define BOOL_OR_INSTRUCTION(name, on_bools, instruction)                                          \
+  static int lower_##name(struct kir_builder *b, const struct node *n, const int in[]) {          \
+    return kir_op2(b, on_bool(n) ? on_bools : instruction, in[0], in[1]);                         \
+  }
+BOOL_OR_INSTRUCTION(add, KIR_OR, KIR_ADD)
+BOOL_OR_INSTRUCTION(sub, KIR_XOR, KIR_SUB)
+BOOL_OR_INSTRUCTION(mul, KIR_AND, KIR_MUL)
+BOOL_OR_INSTRUCTION(maximum, KIR_OR, KIR_MAX)
+BOOL_OR_INSTRUCTION(minimum, KIR_AND, KIR_MIN)
+BOOL_OR_INSTRUCTION(ne, KIR_XOR, KIR_NE)
+
+static int lower_eq(struct kir_builder *b, const struct node *n, const int in[]) {
+  return on_bool(n) ? negated(b, kir_op2(b, KIR_XOR, in[0], in[1])) : kir_op2(b, KIR_EQ, in[0], in[1]);
+}
+
+static int lower_lt(struct kir_builder *b, const struct node *n, const int in[]) {
+  return on_bool(n) ? kir_op2(b, KIR_AND, negated(b, in[0]), in[1]) : kir_op2(b, KIR_LT, in[0], in[1]);
+}
+
+static int lower_le(struct kir_builder *b, const struct node *n, const int in[]) {
+  return on_bool(n) ? kir_op2(b, KIR_OR, negated(b, in[0]), in[1]) : kir_op2(b, KIR_LE, in[0], in[1]);
+}
+
+static int lower_neg(struct kir_builder *b, const struct node *n, const int in[]) {
+  return on_float(n) ? kir_op1(b, KIR_NEG, in[0]) : kir_op2(b, KIR_SUB, zero(b, n), in[0]);
+}
+
+static int lower_abs(struct kir_builder *b, const struct node *n, const int in[]) {
+  if (on_float(n)) return kir_op1(b, KIR_ABS, in[0]);
+  return dtype_is_signed(operand_dtype(n)) ? kir_op2(b, KIR_MAX, in[0], lower_neg(b, n, in)) : in[0];
+}
+
+static int lower_rsqrt(struct kir_builder *b, const struct node *n, const int in[]) {
+  return kir_op2(b, KIR_DIV, one(b, n), kir_op1(b, KIR_SQRT, in[0]));
+}
+
+/* e = exp(-|x|) cannot overflow: 1 / (1 + e) for x >= 0, e / (1 + e) below. */
+static int lower_sigmoid(struct kir_builder *b, const struct node *n, const int in[]) {
+  int e = kir_op1(b, KIR_EXP, kir_op1(b, KIR_NEG, kir_op1(b, KIR_ABS, in[0])));
+  int top = kir_op3(b, KIR_SELECT, kir_op2(b, KIR_LT, in[0], zero(b, n)), e, one(b, n));
+  return kir_op2(b, KIR_DIV, top, kir_op2(b, KIR_ADD, one(b, n), e));
+}
+
+static int lower_isnan(struct kir_builder *b, const struct node *n, const int in[]) {
+  return on_float(n) ? kir_op2(b, KIR_NE, in[0], in[0]) : kir_lit(b->k, WEFT_BOOL, 0);
+}
+
+/* Integers have no fma; theirs wraps and rounds nothing, so it is the same. */
+static int lower_fma(struct kir_builder *b, const struct node *n, const int in[]) {
+  if (on_float(n)) return kir_op3(b, KIR_FMA, in[0], in[1], in[2]);
+  int product = kir_op2(b, on_bool(n) ? KIR_AND : KIR_MUL, in[0], in[1]);
+  return kir_op2(b, on_bool(n) ? KIR_OR : KIR_ADD, product, in[2]);
+}
+
+static int lower_cast(struct kir_builder *b, const struct node *n, const int in[]) {
+  return kir_cast(b, (weft_dtype)n->dtype, in[0]);
+}
+
+/* ---- Derivatives ---- */
+
+#define PARTIAL(name) static weft_array *partial_##name(const struct rule *r, int k)
+#define X (r->in[0])
+#define Y (r->out)
+
+static weft_array *choice(weft_array *c, weft_array *like, double a, double b) {
+  return weft_where(c, number_like(like, a), number_like(like, b));
+}
+
+PARTIAL(neg) { return (void)r, (void)k, weft_scalar(-1); }
+PARTIAL(abs) { return (void)k, weft_sub(choice(weft_gt(X, weft_integer(0)), Y, 1, 0), choice(weft_lt(X, weft_integer(0)), Y, 1, 0)); }
+PARTIAL(sqrt) { return (void)k, weft_div(weft_scalar(0.5), Y); }
+PARTIAL(rsqrt) { return (void)k, weft_div(weft_mul(weft_scalar(-0.5), Y), X); }
+PARTIAL(exp) { return (void)k, Y; }
+PARTIAL(log) { return (void)k, weft_div(weft_scalar(1), X); }
+PARTIAL(log1p) { return (void)k, weft_div(weft_scalar(1), weft_add(weft_scalar(1), X)); }
+PARTIAL(tanh) { return (void)k, weft_sub(weft_scalar(1), weft_mul(Y, Y)); }
+PARTIAL(sigmoid) { return (void)k, weft_mul(Y, weft_sub(weft_scalar(1), Y)); }
+PARTIAL(add) { return (void)r, (void)k, weft_scalar(1); }
+PARTIAL(sub) { return (void)r, weft_scalar(k == 0 ? 1 : -1); }
+PARTIAL(mul) { return r->in[1 - k]; }
+PARTIAL(div) { return k == 0 ? weft_div(weft_scalar(1), r->in[1]) : weft_neg(weft_div(Y, r->in[1])); }
+PARTIAL(fma) { return k == 2 ? weft_scalar(1) : r->in[1 - k]; }
+
+/* Operands that are equal share: half each. */
+static weft_array *share(const struct rule *r, weft_array *wins) {
+  return weft_where(weft_eq(r->in[0], r->in[1]), number_like(Y, 0.5), choice(wins, Y, 1, 0));
+}
+PARTIAL(maximum) { return share(r, weft_gt(r->in[k], r->in[1 - k])); }
+PARTIAL(minimum) { return share(r, weft_lt(r->in[k], r->in[1 - k])); }
+
+PARTIAL(where) { return k == 0 ? NULL : choice(X, Y, k == 1, k == 2); }
+
+PARTIAL(cast) {
+  (void)k;
+  return dtype_is_float(weft_dtype_of(Y)) && dtype_is_float(weft_dtype_of(X)) ? weft_scalar(1) : NULL;
+}
+
+/* ---- The rows ---- */
+
+#define NO_PARTIAL NULL
+#define ROW(id, cheap, derivative)                                                                \
+  const struct op op_##id = { .name = #id, .kind = OP_ELEMENT, .is_cheap = cheap, .lower = lower_##id, .partial = derivative, \
+                              .again = element_again };
+#define UNARY(id, cls, cheap, derivative)                                                         \
+  ROW(id, cheap, derivative)                                                                      \
+  weft_array *weft_##id(weft_array *x) { return element("weft_" #id, &op_##id, cls, 1, &x); }
+#define BINARY(id, cls, derivative)                                                               \
+  ROW(id, true, derivative)                                                                       \
+  weft_array *weft_##id(weft_array *a, weft_array *b) {                                           \
+    return element("weft_" #id, &op_##id, cls, 2, (weft_array *[]){ a, b });                      \
+  }
+
+/* Operands of other sizes, which must still agree. */
+static struct node *element_again(const struct node *n, struct node *const in[], struct failure **why) {
+  char fn[32] = "weft_";
+  dim dims[WEFT_RANK_MAX];
+  int rank;
+  strncat(fn, n->op->name, sizeof fn - strlen(fn) - 1);
+  if ((*why = common_dims(fn, n->n_in, in, &rank, dims))) return NULL;
+  for (int i = 0; i < n->n_in; i++)
+    if (!dims_equal(in[i]->rank, in[i]->dims, rank, dims)) {
+      struct shape_text a, b;
+      *why = fail(WEFT_ERR_SHAPE, n->origin, "%s: operands of shape %s and %s", fn, shape_show(in[i], &a), dims_show(rank, dims, &b));
+      return NULL;
+    }
+  return node_make(n->op, (weft_dtype)n->dtype, rank, dims, n->n_in, in, n->attr, n->attr_bytes);
+}
+
+UNARY(neg, SIGNED, true, partial_neg)
+UNARY(abs, NUMBER, true, partial_abs)
+UNARY(sqrt, FLOAT, true, partial_sqrt)
+UNARY(rsqrt, FLOAT, true, partial_rsqrt)
+UNARY(exp, FLOAT, false, partial_exp)
+UNARY(log, FLOAT, false, partial_log)
+UNARY(log1p, FLOAT, false, partial_log1p)
+UNARY(tanh, FLOAT, false, partial_tanh)
+UNARY(sigmoid, FLOAT, false, partial_sigmoid)
+UNARY(isnan, TEST, true, NO_PARTIAL)
+UNARY(not, BITS, true, NO_PARTIAL)
+
+BINARY(add, NUMBER, partial_add)
+BINARY(sub, NUMBER, partial_sub)
+BINARY(mul, NUMBER, partial_mul)
+BINARY(div, FLOAT, partial_div)
+BINARY(maximum, NUMBER, partial_maximum)
+BINARY(minimum, NUMBER, partial_minimum)
+BINARY(eq, COMPARE, NO_PARTIAL)
+BINARY(ne, COMPARE, NO_PARTIAL)
+BINARY(lt, COMPARE, NO_PARTIAL)
+BINARY(le, COMPARE, NO_PARTIAL)
+BINARY(and, BITS, NO_PARTIAL)
+BINARY(or, BITS, NO_PARTIAL)
+BINARY(xor, BITS, NO_PARTIAL)
+
+ROW(where, true, partial_where)
+ROW(fma, true, partial_fma)
+ROW(cast, true, partial_cast)
+
+weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c) {
+  return element("weft_fma", &op_fma, NUMBER, 3, (weft_array *[]){ a, b, c });
+}
+
+/* ---- Making nodes ---- */
+
+static struct failure *types(const char *fn, enum element_class cls, weft_dtype met, weft_dtype *in, weft_dtype *out) {
+  *in = cls == FLOAT ? dtype_float(met) : met;
+  *out = cls == COMPARE || cls == TEST ? WEFT_BOOL : *in;
+  if (cls == SIGNED && met == WEFT_BOOL) return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: not of bool; see weft_not", fn);
+  if (cls == BITS && dtype_is_float(met))
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: of bools or integers, not of %s", fn, weft_dtype_name(met));
+  return NULL;
+}
+
+/* Casts and broadcasts the operands, and makes the node; takes the references. */
+static weft_array *joined(const char *fn, const struct op *op, weft_dtype out, int n, struct node *node[], const weft_dtype in[]) {
+  dim dims[WEFT_RANK_MAX];
+  int rank;
+  struct failure *why = common_dims(fn, n, node, &rank, dims);
+  if (why) return array_of_bad(why, n, node);
+  bool ok = true;
+  for (int i = 0; i < n; i++) ok &= (node[i] = node_broadcast(node_cast(node[i], in[i]), rank, dims)) != NULL;
+  struct node *y = ok ? node_make(op, out, rank, dims, n, node, NULL, 0) : NULL;
+  nodes_release(n, node);
+  return array_of(y);
+}
+
+static weft_array *element_nodes(const char *fn, const struct op *op, enum element_class cls, int n, struct node *node[]) {
+  weft_dtype met, in, out;
+  struct failure *why = common_dtype(fn, n, node, &met);
+  if (!why) why = types(fn, cls, met, &in, &out);
+  if (why) return array_of_bad(why, n, node);
+  return joined(fn, op, out, n, node, (weft_dtype[]){ in, in, in });
+}
+
+weft_array *element(const char *fn, const struct op *op, enum element_class cls, int n, weft_array *const a[]) {
+  struct node *node[3];
+  weft_array *bad;
+  return arrays_nodes(fn, n, a, node, &bad) ? element_nodes(fn, op, cls, n, node) : bad;
+}
+
+/* a > b is b < a; messages show the operands as they were given. */
+static weft_array *swapped(const char *fn, const struct op *op, weft_array *a, weft_array *b) {
+  struct node *node[2];
+  weft_array *bad;
+  dim dims[WEFT_RANK_MAX];
+  int rank;
+  if (!arrays_nodes(fn, 2, (weft_array *[]){ a, b }, node, &bad)) return bad;
+  struct failure *why = common_dims(fn, 2, node, &rank, dims);
+  if (why) return array_of_bad(why, 2, node);
+  return element_nodes(fn, op, COMPARE, 2, (struct node *[]){ node[1], node[0] });
+}
+
+weft_array *weft_gt(weft_array *a, weft_array *b) { return swapped("weft_gt", &op_lt, a, b); }
+weft_array *weft_ge(weft_array *a, weft_array *b) { return swapped("weft_ge", &op_le, a, b); }
+
+weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b) {
+  struct node *node[3];
+  weft_array *bad;
+  weft_dtype d;
+  if (!arrays_nodes("weft_where", 3, (weft_array *[]){ c, a, b }, node, &bad)) return bad;
+  struct failure *why = common_dtype("weft_where", 2, node + 1, &d);
+  if (why) return array_of_bad(why, 3, node);
+  return joined("weft_where", &op_where, d, 3, node, (weft_dtype[]){ WEFT_BOOL, d, d });
+}
+
+weft_array *weft_cast(weft_array *x, weft_dtype d) {
+  struct node *n;
+  weft_array *bad;
+  struct failure *why = dtype_check("weft_cast", d);
+  if (why) return array_failed(why);
+  return arrays_nodes("weft_cast", 1, &x, &n, &bad) ? array_of(node_cast(n, d)) : bad;
+}

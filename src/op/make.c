@@ -1,0 +1,257 @@
+/* make.c -- leaves and what is made from nothing: values, numbers, names, sizes, counters. */
+#include <limits.h>
+#include <string.h>
+#include "base/mem.h"
+#include "op/operand.h"
+#include "run/buffer.h"
+
+static dim size_in(const struct node *x, int64_t axis) { return axis < 0 ? dim_count(x->rank, x->dims) : x->dims[axis]; }
+
+static bool resize_size(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
+                        struct failure **why) {
+  (void)n, (void)t, (void)is_copied, (void)why;
+  struct size_attr *a = attr;
+  a->size = size_in(in[0], a->axis);
+  return a->size != DIM_BAD;
+}
+
+static struct node *size_again(const struct node *n, struct node *const in[], struct failure **why) {
+  (void)why;
+  const struct size_attr *a = n->attr;
+  return node_size(node_retain(in[0]), (int)a->axis, size_in(in[0], a->axis));
+}
+
+/* A mapped array has its size one axis further on; every row has the same. */
+static weft_array *batch_size(const struct rule *r, const bool is_mapped[]) {
+  (void)is_mapped;
+  const struct size_attr *a = r->node->attr;
+  weft_array *size = weft_integer(1), *x = r->in[0];
+  if (a->axis >= 0) size = weft_size(x, (int)a->axis + 1);
+  else
+    for (int k = 1; k < weft_rank(x); k++) size = weft_mul(size, weft_size(x, k));
+  struct node *n;
+  weft_array *bad;
+  if (!operands("weft_size", 1, &x, &n, &bad)) return bad;
+  weft_array *all = array_broadcast("weft_size", weft_cast(size, WEFT_I64), 1, n->dims);
+  node_release(n);
+  return all;
+}
+
+static weft_array *batch_iota(const struct rule *r, const bool is_mapped[]) {
+  (void)is_mapped;
+  return r->out;
+}
+
+const struct op op_value = { .name = "value", .kind = OP_LEAF };
+const struct op op_scalar = { .name = "scalar", .kind = OP_LEAF };
+const struct op op_input = { .name = "input", .kind = OP_LEAF };
+const struct op op_iota = { .name = "iota", .kind = OP_IOTA, .batch = batch_iota };
+const struct op op_size = { .name = "size", .kind = OP_SIZE, .batch = batch_size, .resize = resize_size, .again = size_again };
+
+/* ---- Numbers ---- */
+
+static struct node *scalar_node(weft_dtype d, uint64_t bits, bool weak) {
+  struct node *n = node_make(&op_scalar, d, 0, NULL, 0, NULL, &(struct scalar_attr){ bits }, sizeof bits);
+  if (!n) return NULL;
+  n->weak = weak;
+  atomic_store_explicit(&n->state, NODE_READY, memory_order_relaxed);
+  return n;
+}
+
+weft_array *weft_scalar(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return array_of(scalar_node(WEFT_F32, bits, true));
+}
+
+weft_array *weft_integer(int64_t x) {
+  return array_of(scalar_node(x >= INT32_MIN && x <= INT32_MAX ? WEFT_I32 : WEFT_I64, (uint64_t)x, true));
+}
+
+weft_array *weft_full(weft_dtype dtype, int rank, const int64_t dims[], double value) {
+  struct failure *why = dtype_check("weft_full", dtype);
+  if (!why) why = dims_check("weft_full", rank, dims);
+  if (why) return array_failed(why);
+  return array_of(node_broadcast(scalar_node(dtype, dtype_encode(dtype, value), false), rank, dims));
+}
+
+/* ---- Values ---- */
+
+/* A leaf whose elements lie in buf, row by row if stride is NULL; takes over the reference to buf. */
+struct node *value_node(weft_dtype dtype, int rank, const dim dims[], struct buffer *buf, int64_t offset, const int64_t stride[]) {
+  struct value *v = buf ? mem_alloc(sizeof *v + (size_t)rank * sizeof *v->stride) : NULL;
+  struct node *n = v ? node_make(&op_value, dtype, rank, dims, 0, NULL, NULL, 0) : NULL;
+  if (!n) {
+    mem_free(v);
+    buffer_release(buf);
+    return NULL;
+  }
+  v->buf = buf;
+  v->offset = offset;
+  int64_t row = 1;
+  for (int k = rank - 1; k >= 0; row *= dims[k--]) v->stride[k] = stride ? stride[k] : row;
+  n->value = v;
+  atomic_store_explicit(&n->state, NODE_READY, memory_order_release);
+  return n;
+}
+
+/* A bool is 0 or 1, whatever the byte was. */
+static void copy_in(weft_dtype dtype, void *to, const void *from, size_t bytes) {
+  if (dtype != WEFT_BOOL) memcpy(to, from, bytes);
+  else
+    for (size_t i = 0; i < bytes; i++) ((uint8_t *)to)[i] = ((const uint8_t *)from)[i] != 0;
+}
+
+static struct buffer *filled(weft_dtype dtype, const void *data, size_t bytes) {
+  struct buffer *buf = buffer_new(bytes);
+  void *to;
+  if (!buf || !bytes) return buf;
+  if (buffer_hold(buf, &to, NULL) != WEFT_OK) {
+    buffer_release(buf);
+    return NULL;
+  }
+  copy_in(dtype, to, data, bytes);
+  buffer_drop(buf);
+  return buf;
+}
+
+weft_array *weft_from(weft_dtype dtype, int rank, const int64_t dims[], const void *data) {
+  struct failure *why = dtype_check("weft_from", dtype);
+  if (!why) why = dims_check("weft_from", rank, dims);
+  if (why) return array_failed(why);
+  size_t bytes = (size_t)dim_count(rank, dims) * weft_dtype_bytes(dtype);
+  if (bytes && !data) return array_bad(WEFT_ERR_ARG, "weft_from: the data is NULL");
+  struct node *n = value_node(dtype, rank, dims, filled(dtype, data, bytes), 0, NULL);
+  if (!n) return array_bad(WEFT_ERR_MEMORY, "weft_from: no memory for %llu bytes", (unsigned long long)bytes);
+  return array_of(n);
+}
+
+/* ---- Memory of others ---- */
+
+/* The elements before and behind data[0] that strides reach. false: too far to say in bytes. */
+static bool reach(const weft_block *b, int64_t *before, int64_t *behind) {
+  *before = *behind = 0;
+  for (int k = 0; k < b->rank; k++) {
+    int64_t far;
+    if (__builtin_mul_overflow(b->dims[k] - 1, b->strides[k], &far)) return false;
+    if (__builtin_add_overflow(far < 0 ? *before : *behind, far < 0 ? -far : far, far < 0 ? before : behind)) return false;
+  }
+  return *before < INT64_MAX / 32 && *behind < INT64_MAX / 32;
+}
+
+static struct failure *block_check(const weft_block *b) {
+  if (!b) return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the block is NULL");
+  struct failure *why = dtype_check("weft_external", b->dtype);
+  if (!why) why = dims_check("weft_external", b->rank, b->dims);
+  if (why) return why;
+  if (b->rank && !b->strides) return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: strides is NULL");
+  if (b->device != 0) return fail(WEFT_ERR_DEVICE, scope_origin(), "weft_external: there is no device %d", b->device);
+  if (!b->data && dim_count(b->rank, b->dims)) return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is NULL");
+  if ((uintptr_t)b->data % weft_dtype_bytes(b->dtype))
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is not aligned for %s", weft_dtype_name(b->dtype));
+  return NULL;
+}
+
+static struct node *external_node(const weft_block *b, int64_t before, int64_t behind, void (*release)(void *), void *ctx) {
+  int64_t size = (int64_t)weft_dtype_bytes(b->dtype), n = dim_count(b->rank, b->dims) ? before + behind + 1 : 0;
+  void *data = n ? (char *)b->data - before * size : b->data;
+  struct buffer *buf = buffer_external(data, (size_t)(n * size), release, ctx);
+  if (!buf) {
+    if (release) release(ctx);
+    return NULL;
+  }
+  return value_node(b->dtype, b->rank, b->dims, buf, n ? before : 0, b->strides);
+}
+
+weft_array *weft_external(const weft_block *b, void (*release)(void *ctx), void *ctx) {
+  int64_t before, behind;
+  struct failure *why = block_check(b);
+  if (!why && !reach(b, &before, &behind)) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_external: strides that reach beyond memory");
+  if (!why) return array_of(external_node(b, before, behind, release, ctx));
+  if (release) release(ctx);
+  return array_failed(why);
+}
+
+/* ---- Names ---- */
+
+weft_array *weft_input(weft_dtype dtype, int rank, const int64_t dims[]) {
+  dim known[WEFT_RANK_MAX], d[WEFT_RANK_MAX];
+  struct failure *why = dtype_check("weft_input", dtype);
+  bool is_rank = rank >= 0 && rank <= WEFT_RANK_MAX;
+  for (int k = 0; is_rank && k < rank; k++) known[k] = !dims || dims[k] == WEFT_ANY ? 1 : dims[k];
+  if (!why) why = dims_check("weft_input", rank, known);
+  if (why) return array_failed(why);
+  for (int k = 0; k < rank; k++) d[k] = !dims || dims[k] == WEFT_ANY ? dim_symbol() : dims[k];
+  return array_of(node_make(&op_input, dtype, rank, d, 0, NULL, NULL, 0));
+}
+
+/* ---- Sizes and counters ---- */
+
+weft_array *weft_size(weft_array *x, int axis) {
+  struct node *n;
+  weft_array *bad;
+  if (!operands("weft_size", 1, &x, &n, &bad)) return bad;
+  struct failure *why = axis_check("weft_size", n, &axis);
+  if (why) return array_of_bad(why, 1, &n);
+  return array_of(node_size(n, axis, n->dims[axis]));
+}
+
+weft_array *weft_iota(weft_array *like, int axis) {
+  struct node *n, *iota;
+  weft_array *bad;
+  if (!operands("weft_iota", 1, &like, &n, &bad)) return bad;
+  struct failure *why = axis_check("weft_iota", n, &axis);
+  if (!why && n->dtype == WEFT_BOOL) why = fail(WEFT_ERR_DTYPE, scope_origin(), "weft_iota: an index is not a bool");
+  if (why) return array_of_bad(why, 1, &n);
+  iota = node_make(&op_iota, n->dtype, n->rank, n->dims, 0, NULL, &(struct axis_attr){ axis }, sizeof(struct axis_attr));
+  node_release(n);
+  return array_of(iota);
+}
+
+/* What a 0-d integer says about a size: a number, or arithmetic of sizes. DIM_BAD: neither. */
+static dim dim_of(const struct node *n, int depth) {
+  if (n->op == &op_size) return ((const struct size_attr *)n->attr)->size;
+  if (n->op == &op_scalar) {
+    int64_t x = (int64_t)scalar_bits(n, WEFT_I64);
+    return x < 0 ? DIM_BAD : x;
+  }
+  if (!depth || n->rank || !dtype_is_integer(n->dtype)) return DIM_BAD;
+  if (n->op == &op_cast && dtype_is_integer(n->in[0]->dtype)) return dim_of(n->in[0], depth - 1);
+  if (n->op != &op_add && n->op != &op_sub && n->op != &op_mul) return DIM_BAD;
+  dim a = dim_of(n->in[0], depth - 1), b = dim_of(n->in[1], depth - 1);
+  return n->op == &op_add ? dim_add(a, b) : n->op == &op_sub ? dim_sub(a, b) : dim_mul(a, b);
+}
+
+static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *out) {
+  struct shape_text s;
+  if (n->rank || !dtype_is_integer(n->dtype))
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_sized: size %d is %s %s, not a 0-d integer", k, weft_dtype_name(n->dtype), shape_show(n, &s));
+  graph_lock();
+  dim d = dim_of(n, 64);
+  graph_unlock();
+  int64_t now = 0;
+  if (d == DIM_BAD) {
+    if (weft_read(weft_cast(a, WEFT_I64), WEFT_I64, &now, sizeof now) != WEFT_OK)
+      return fail(WEFT_ERR_NO_VALUE, scope_origin(), "weft_sized: size %d: %s", k, weft_message());
+    d = now < 0 ? DIM_BAD : now;
+  }
+  if (d == DIM_BAD) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: size %d is negative: %lld", k, (long long)now);
+  *out = d;
+  return NULL;
+}
+
+/* The inputs are there for graphs that replace what the sizes come from. */
+weft_array *weft_sized(weft_dtype dtype, int rank, weft_array *const sizes[]) {
+  struct node *n[WEFT_RANK_MAX];
+  dim d[WEFT_RANK_MAX];
+  weft_array *bad;
+  struct failure *why = dtype_check("weft_sized", dtype);
+  if (!why && (rank < 0 || rank > WEFT_RANK_MAX)) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: the rank %d is not in 0..%d", rank, WEFT_RANK_MAX);
+  if (why) return array_failed(why);
+  if (!operands("weft_sized", rank, sizes, n, &bad)) return bad;
+  for (int k = 0; k < rank && !why; k++) why = size_of(sizes[k], n[k], k, &d[k]);
+  nodes_release(rank, n);
+  struct shape_text s;
+  if (!why && dim_count(rank, d) == DIM_BAD) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: %s has too many elements", dims_show(rank, d, &s));
+  return why ? array_failed(why) : array_of(node_broadcast(scalar_node(dtype, 0, false), rank, d));
+}

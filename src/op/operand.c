@@ -1,0 +1,164 @@
+/* operand.c -- see operand.h. */
+#include "op/operand.h"
+#include <string.h>
+
+weft_array *array_of_bad(struct failure *why, int n, struct node *const node[]) {
+  nodes_release(n, node);
+  return array_failed(why);
+}
+
+bool operands(const char *fn, int n, weft_array *const a[], struct node *node[], weft_array **bad) {
+  if (!arrays_nodes(fn, n, a, node, bad)) return false;
+  bool ok = true;
+  for (int i = 0; i < n; i++)
+    if (node[i]->weak) ok &= (node[i] = node_cast(node[i], node[i]->dtype)) != NULL;
+  if (ok) return true;
+  nodes_release(n, node);
+  *bad = array_of(NULL);
+  return false;
+}
+
+/* ---- Axes and sizes ---- */
+
+struct failure *axis_check(const char *fn, const struct node *n, int *axis) {
+  struct shape_text s;
+  int k = *axis < 0 ? *axis + n->rank : *axis;
+  if (k < 0 || k >= n->rank)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: there is no axis %d in %s", fn, *axis, shape_show(n, &s));
+  *axis = k;
+  return NULL;
+}
+
+struct failure *dtype_check(const char *fn, weft_dtype d) {
+  if (!dtype_is_valid(d)) return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: there is no dtype %d", fn, (int)d);
+  if (dtype_is_complex(d))
+    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "%s: arrays of %s are not written yet", fn, weft_dtype_name(d));
+  return NULL;
+}
+
+struct failure *dims_check(const char *fn, int rank, const int64_t dims[]) {
+  if (rank < 0 || rank > WEFT_RANK_MAX)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the rank %d is not in 0..%d", fn, rank, WEFT_RANK_MAX);
+  if (rank && !dims) return fail(WEFT_ERR_ARG, scope_origin(), "%s: dims is NULL", fn);
+  for (int i = 0; i < rank; i++)
+    if (dims[i] < 0) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the size %lld on axis %d is negative", fn, (long long)dims[i], i);
+  struct shape_text s;
+  if (dim_count(rank, dims) == DIM_BAD)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s has too many elements", fn, dims_show(rank, dims, &s));
+  return NULL;
+}
+
+/* ---- Dtypes ---- */
+
+static bool is_weak_float(const struct node *n) { return dtype_is_float(n->dtype); }
+static int64_t weak_integer(const struct node *n) { return (int64_t)((const struct scalar_attr *)n->attr)->bits; }
+
+static double weak_double(const struct node *n) {
+  double x;
+  memcpy(&x, n->attr, sizeof x);
+  return x;
+}
+
+uint64_t scalar_bits(const struct node *n, weft_dtype as) {
+  uint64_t bits = ((const struct scalar_attr *)n->attr)->bits;
+  if (n->weak) return is_weak_float(n) ? dtype_encode(as, weak_double(n)) : dtype_encode_integer(as, weak_integer(n));
+  if (as == n->dtype) return bits;
+  if (dtype_is_integer(n->dtype)) return dtype_encode_integer(as, n->dtype == WEFT_I64 || n->dtype == WEFT_U64 ? (int64_t)bits : (int64_t)dtype_decode(n->dtype, bits));
+  return dtype_encode(as, dtype_decode(n->dtype, bits));
+}
+
+/* The partner decides, unless it is of a lower class: 1.5 with integers gives f32, 2 with bools an integer. */
+static weft_dtype meet_weak(weft_dtype strong, const struct node *weak) {
+  bool yields = is_weak_float(weak) ? dtype_is_float(strong) : strong != WEFT_BOOL;
+  return yields ? strong : weak->dtype;
+}
+
+struct failure *common_dtype(const char *fn, int n, struct node *const node[], weft_dtype *out) {
+  weft_dtype d = WEFT_BOOL;
+  bool any = false;
+  for (int i = 0; i < n; i++)
+    if (!node[i]->weak) d = any ? weft_dtype_promote(d, node[i]->dtype) : (weft_dtype)node[i]->dtype, any = true;
+  weft_dtype strong = d;
+  for (int i = 0; i < n; i++)
+    if (node[i]->weak) d = any ? meet_weak(d, node[i]) : (weft_dtype)node[i]->dtype, any = true;
+  for (int i = 0; i < n; i++)
+    if (node[i]->weak && !is_weak_float(node[i]) && dtype_is_integer(d) && !dtype_fits(d, weak_integer(node[i])))
+      return fail(WEFT_ERR_ARG, scope_origin(), "%s: %lld does not fit %s", fn, (long long)weak_integer(node[i]), weft_dtype_name(strong));
+  *out = d;
+  return NULL;
+}
+
+struct node *node_cast(struct node *x, weft_dtype d) {
+  if (!x || (x->dtype == d && !x->weak)) return x;
+  struct node *n = x->weak ? node_make(&op_scalar, d, 0, NULL, 0, NULL, &(struct scalar_attr){ scalar_bits(x, d) }, sizeof(struct scalar_attr))
+                           : node_make(&op_cast, d, x->rank, x->dims, 1, &x, NULL, 0);
+  if (n && x->weak) atomic_store(&n->state, NODE_READY);
+  node_release(x);
+  return n;
+}
+
+/* ---- Shapes ---- */
+
+static struct failure *no_broadcast(const char *fn, int n, struct node *const node[], dim a, dim b) {
+  struct text t = { 0 };
+  struct shape_text s;
+  for (int i = 0; i < n; i++) text_addf(&t, "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", shape_show(node[i], &s));
+  text_add(&t, " do not broadcast");
+  if (!dim_is_known(a) || !dim_is_known(b)) {
+    text_add(&t, ": ");
+    dim_print(a, &t);
+    text_add(&t, " and ");
+    dim_print(b, &t);
+    text_add(&t, " may differ, and only a size that is literally 1 stretches");
+  }
+  struct failure *f = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: shapes %s", fn, text_of(&t));
+  text_free(&t);
+  return f;
+}
+
+struct failure *common_dims(const char *fn, int n, struct node *const node[], int *rank, dim dims[]) {
+  *rank = 0;
+  for (int i = 0; i < n; i++)
+    if (node[i]->rank > *rank) *rank = node[i]->rank;
+  for (int k = 0; k < *rank; k++) dims[k] = 1;
+  for (int i = 0; i < n; i++)
+    for (int k = 0, at = *rank - node[i]->rank; k < node[i]->rank; k++) {
+      dim have = dims[at + k], want = node[i]->dims[k];
+      if (want == 1 || want == have) continue;
+      if (have != 1) return no_broadcast(fn, n, node, have, want);
+      dims[at + k] = want;
+    }
+  return NULL;
+}
+
+struct node *node_broadcast(struct node *x, int rank, const dim dims[]) {
+  if (!x || dims_equal(x->rank, x->dims, rank, dims)) return x;
+  struct node *n = node_make(&op_broadcast, x->dtype, rank, dims, 1, &x, NULL, 0);
+  node_release(x);
+  return n;
+}
+
+struct node *node_reshape(struct node *x, int rank, const dim dims[]) {
+  if (!x || dims_equal(x->rank, x->dims, rank, dims)) return x;
+  struct node *n = node_make(&op_reshape, x->dtype, rank, dims, 1, &x, NULL, 0);
+  node_release(x);
+  return n;
+}
+
+struct node *node_size(struct node *x, int axis, dim size) {
+  if (!x) return NULL;
+  struct node *n = node_make(&op_size, WEFT_I64, 0, NULL, 1, &x, &(struct size_attr){ size, axis }, sizeof(struct size_attr));
+  node_release(x);
+  return n;
+}
+
+/* ---- For rules ---- */
+
+weft_array *number_like(weft_array *like, double x) { return weft_cast(weft_scalar(x), weft_dtype_of(like)); }
+
+weft_array *zeros_of(const struct node *like) {
+  uint64_t bits = 0;
+  struct node *n = node_make(&op_scalar, like->dtype, 0, NULL, 0, NULL, &bits, sizeof bits);
+  if (n) atomic_store(&n->state, NODE_READY);
+  return array_of(node_broadcast(n, like->rank, like->dims));
+}

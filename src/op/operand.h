@@ -1,0 +1,40 @@
+/* operand.h -- how public functions bring operands into the form that nodes want: one dtype, one shape, axes from 0.
+ *
+ * Functions on nodes take over the reference they are given and return one; NULL (out of memory) passes through them. */
+#ifndef WEFT_OPERAND_H
+#define WEFT_OPERAND_H
+#include "graph/dtype.h"
+#include "graph/shape.h"
+#include "op/op.h"
+
+/* The nodes of usable arrays, weak numbers turned into scalars of the dtype they have without a partner. */
+bool operands(const char *fn, int n, weft_array *const a[], struct node *node[], weft_array **bad);
+struct node *node_cast(struct node *, weft_dtype);            /* a weak number becomes a scalar of that dtype */
+struct node *node_broadcast(struct node *, int rank, const dim dims[]); /* known to fit */
+struct node *node_reshape(struct node *, int rank, const dim dims[]);   /* known to have as many elements */
+struct node *node_size(struct node *x, int axis, dim size);   /* a size as a 0-d i64; axis -1: the number of elements */
+
+/* The dtype that operands meet in, weak ones last. NULL, or why they cannot. */
+struct failure *common_dtype(const char *fn, int n, struct node *const node[], weft_dtype *);
+struct failure *common_dims(const char *fn, int n, struct node *const node[], int *rank, dim dims[]); /* by broadcasting */
+weft_dtype dtype_of_sum(weft_dtype);                          /* what sums and products of it are added in */
+struct failure *axis_check(const char *fn, const struct node *, int *axis);  /* counts it from 0 */
+struct failure *dims_check(const char *fn, int rank, const int64_t dims[]);  /* 0 <= rank <= 32, sizes, their product */
+struct failure *dtype_check(const char *fn, weft_dtype);                     /* one that arrays can have */
+
+weft_array *array_of_bad(struct failure *, int n, struct node *const node[]); /* releases the nodes */
+
+/* ELEMENT nodes: which operands a row takes and what it gives. */
+enum element_class { NUMBER, SIGNED, FLOAT, COMPARE, BITS, TEST };
+weft_array *element(const char *fn, const struct op *, enum element_class, int n, weft_array *const a[]);
+
+/* Array-level helpers of rules and composed operations; fn names the public function in messages. */
+weft_array *array_reshape(const char *fn, weft_array *, int rank, const dim dims[]);
+weft_array *array_broadcast(const char *fn, weft_array *, int rank, const dim dims[]);
+weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
+weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
+weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
+weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
+int lower_number(struct kir_builder *, weft_dtype, double);   /* a literal of the register dtype */
+
+#endif

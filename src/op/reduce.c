@@ -1,0 +1,250 @@
+/* reduce.c -- one axis folded into one element. The axis stays, with length 1. */
+#include <string.h>
+#include "op/operand.h"
+
+/* ---- Folds of tuples ---- */
+
+static weft_dtype operand_register(const struct node *n) { return kir_register_of((weft_dtype)n->in[0]->dtype); }
+
+static int lowest(struct kir_builder *b, weft_dtype d) {
+  if (dtype_is_float(d)) return kir_lit(b->k, d, dtype_encode(d, -__builtin_inf()));
+  return kir_lit(b->k, d, dtype_encode(d, dtype_is_signed(d) ? -0x1p63 : 0));
+}
+
+static int highest(struct kir_builder *b, weft_dtype d) {
+  return kir_lit(b->k, d, dtype_encode(d, dtype_is_float(d) ? __builtin_inf() : 0x1p64));
+}
+
+/* argmax: (value, index). The first nan wins, else the largest, among equals the first. */
+static weft_dtype arg_state(const struct node *n, int i) { return i ? WEFT_I64 : operand_register(n); }
+
+static void arg_lift(struct kir_builder *b, const struct node *n, int x, int index, int out[]) {
+  (void)b, (void)n;
+  out[0] = x;
+  out[1] = index;
+}
+
+static int arg_better(struct kir_builder *b, const struct node *n, bool is_max) {
+  weft_dtype d = operand_register(n);
+  int v[4], out[2];
+  int fn = kir_fn_begin(b, "better", 4, (weft_dtype[]){ d, WEFT_I64, d, WEFT_I64 }, v);
+  int av = v[0], ai = v[1], bv = v[2], bi = v[3];
+  int a_nan = kir_op2(b, KIR_NE, av, av), b_nan = kir_op2(b, KIR_NE, bv, bv);
+  int tie = kir_op2(b, KIR_OR, kir_op2(b, KIR_EQ, av, bv), kir_op2(b, KIR_AND, a_nan, b_nan));
+  int beyond = is_max ? kir_op2(b, KIR_LT, av, bv) : kir_op2(b, KIR_LT, bv, av);
+  int win = kir_op2(b, KIR_AND, kir_op1(b, KIR_NOT, a_nan), kir_op2(b, KIR_OR, b_nan, beyond));
+  int take = kir_op2(b, KIR_OR, win, kir_op2(b, KIR_AND, tie, kir_op2(b, KIR_LT, bi, ai)));
+  out[0] = kir_op3(b, KIR_SELECT, take, bv, av);
+  out[1] = kir_op3(b, KIR_SELECT, take, bi, ai);
+  kir_fn_end(b, fn, 2, out);
+  return fn;
+}
+
+static int argmax_combine(struct kir_builder *b, const struct node *n) { return arg_better(b, n, true); }
+static int argmin_combine(struct kir_builder *b, const struct node *n) { return arg_better(b, n, false); }
+
+static void argmax_from(struct kir_builder *b, const struct node *n, int out[]) {
+  out[0] = lowest(b, operand_register(n));
+  out[1] = kir_lit(b->k, WEFT_I64, INT64_MAX);
+}
+
+static void argmin_from(struct kir_builder *b, const struct node *n, int out[]) {
+  out[0] = highest(b, operand_register(n));
+  out[1] = kir_lit(b->k, WEFT_I64, INT64_MAX);
+}
+
+static int arg_finish(struct kir_builder *b, const struct node *n, const int state[]) { return (void)b, (void)n, state[1]; }
+
+/* logsumexp: (m, s) stands for s e^m. Equal maxima are not subtracted, for inf - inf is nan. */
+static weft_dtype lse_state(const struct node *n, int i) { return (void)i, operand_register(n); }
+
+static void lse_lift(struct kir_builder *b, const struct node *n, int x, int index, int out[]) {
+  (void)index;
+  out[0] = x;
+  out[1] = lower_number(b, operand_register(n), 1);
+}
+
+static int lse_scale(struct kir_builder *b, weft_dtype d, int from, int to) {
+  int e = kir_op1(b, KIR_EXP, kir_op2(b, KIR_SUB, from, to));
+  return kir_op3(b, KIR_SELECT, kir_op2(b, KIR_EQ, from, to), lower_number(b, d, 1), e);
+}
+
+static int lse_combine(struct kir_builder *b, const struct node *n) {
+  weft_dtype d = operand_register(n);
+  int v[4], out[2];
+  int fn = kir_fn_begin(b, "lse", 4, (weft_dtype[]){ d, d, d, d }, v);
+  int m = kir_op2(b, KIR_MAX, v[0], v[2]);
+  int ea = lse_scale(b, d, v[0], m), eb = lse_scale(b, d, v[2], m);
+  out[0] = m;
+  out[1] = kir_op3(b, KIR_FMA, v[1], ea, kir_op2(b, KIR_MUL, v[3], eb));
+  kir_fn_end(b, fn, 2, out);
+  return fn;
+}
+
+static void lse_from(struct kir_builder *b, const struct node *n, int out[]) {
+  out[0] = lowest(b, operand_register(n));
+  out[1] = lower_number(b, operand_register(n), 0);
+}
+
+static int lse_finish(struct kir_builder *b, const struct node *n, const int state[]) {
+  return (void)n, kir_op2(b, KIR_ADD, state[0], kir_op1(b, KIR_LOG, state[1]));
+}
+
+static const struct fold fold_add = { .op = KIR_ADD }, fold_mul = { .op = KIR_MUL }, fold_max = { .op = KIR_MAX },
+                         fold_min = { .op = KIR_MIN }, fold_and = { .op = KIR_AND }, fold_or = { .op = KIR_OR };
+static const struct fold fold_argmax = { KIR_CALL, 2, arg_state, arg_lift, argmax_combine, argmax_from, arg_finish };
+static const struct fold fold_argmin = { KIR_CALL, 2, arg_state, arg_lift, argmin_combine, argmin_from, arg_finish };
+static const struct fold fold_lse = { KIR_CALL, 2, lse_state, lse_lift, lse_combine, lse_from, lse_finish };
+
+/* ---- Derivatives ---- */
+
+#define X (r->in[0])
+#define Y (r->out)
+
+static int axis_of(const struct rule *r) { return ((const struct axis_attr *)r->node->attr)->axis; }
+
+static weft_array *sum_vjp(const struct rule *r, int k, weft_array *dy) { return (void)k, weft_broadcast_like(dy, X); }
+static weft_array *sum_jvp(const struct rule *r, int k, weft_array *dx) { return (void)k, weft_sum(dx, axis_of(r)); }
+
+/* d prod / dx_i is the product of the others: those before times those behind, so that a zero divides nothing. */
+static weft_array *before(weft_array *x, int axis) {
+  dim n = x->node->dims[axis];
+  weft_array *but_last = array_slice(x, axis, 0, n == 0 ? 0 : dim_sub(n, 1), 1);
+  return n == 0 ? x : weft_cumprod(weft_pad(but_last, axis, 1, 0, number_like(x, 1)), axis);
+}
+
+static weft_array *others(weft_array *x, int axis) {
+  return weft_mul(before(x, axis), weft_flip(before(weft_flip(x, axis), axis), axis));
+}
+
+static weft_array *prod_vjp(const struct rule *r, int k, weft_array *dy) { return (void)k, weft_mul(dy, others(X, axis_of(r))); }
+static weft_array *prod_jvp(const struct rule *r, int k, weft_array *dx) {
+  return (void)k, weft_sum(weft_mul(dx, others(X, axis_of(r))), axis_of(r));
+}
+
+/* Elements that equal the extremum share equally. */
+static weft_array *winners(const struct rule *r) { return weft_eq(X, Y); }
+static weft_array *n_winners(const struct rule *r) { return weft_sum(weft_cast(winners(r), weft_dtype_of(Y)), axis_of(r)); }
+
+static weft_array *extremum_vjp(const struct rule *r, int k, weft_array *dy) {
+  return (void)k, weft_where(winners(r), weft_div(dy, n_winners(r)), number_like(Y, 0));
+}
+static weft_array *extremum_jvp(const struct rule *r, int k, weft_array *dx) {
+  return (void)k, weft_div(weft_sum(weft_where(winners(r), dx, number_like(Y, 0)), axis_of(r)), n_winners(r));
+}
+
+/* d logsumexp / dx = softmax */
+static weft_array *lse_vjp(const struct rule *r, int k, weft_array *dy) { return (void)k, weft_mul(dy, weft_exp(weft_sub(X, Y))); }
+static weft_array *lse_jvp(const struct rule *r, int k, weft_array *dx) {
+  return (void)k, weft_sum(weft_mul(dx, weft_exp(weft_sub(X, Y))), axis_of(r));
+}
+
+/* ---- The rows ---- */
+
+weft_array *array_again(weft_array *x, const struct op *op, int axis) {
+  const struct node *n = x->node;
+  dim d[WEFT_RANK_MAX];
+  if (n->rank) memcpy(d, n->dims, n->rank * sizeof *d);
+  if (op->kind == OP_REDUCE) d[axis] = 1;
+  weft_dtype out = op->fold->finish == arg_finish ? WEFT_I64 : (weft_dtype)n->dtype;
+  return array_of(node_make(op, out, n->rank, d, 1, &x->node, &(struct axis_attr){ axis }, sizeof(struct axis_attr)));
+}
+
+static weft_array *reduce_batch(const struct rule *r, const bool is_mapped[]) {
+  (void)is_mapped;
+  return array_again(X, r->node->op, axis_of(r) + 1);
+}
+
+static struct node *reduce_again(const struct node *n, struct node *const in[], struct failure **why) {
+  (void)why;
+  dim d[WEFT_RANK_MAX];
+  memcpy(d, in[0]->dims, in[0]->rank * sizeof *d);
+  d[((const struct axis_attr *)n->attr)->axis] = 1;
+  return node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, 1, in, n->attr, n->attr_bytes);
+}
+
+#define ROW(id, how, backward, forward)                                                                          \
+  const struct op op_##id = { .name = #id, .kind = OP_REDUCE, .fold = how, .vjp = backward, .jvp = forward,      \
+                              .batch = reduce_batch, .again = reduce_again };
+ROW(sum, &fold_add, sum_vjp, sum_jvp)
+ROW(prod, &fold_mul, prod_vjp, prod_jvp)
+ROW(max, &fold_max, extremum_vjp, extremum_jvp)
+ROW(min, &fold_min, extremum_vjp, extremum_jvp)
+ROW(all, &fold_and, NULL, NULL)
+ROW(any, &fold_or, NULL, NULL)
+ROW(logsumexp, &fold_lse, lse_vjp, lse_jvp)
+ROW(argmax, &fold_argmax, NULL, NULL)
+ROW(argmin, &fold_argmin, NULL, NULL)
+
+/* ---- Making nodes ---- */
+
+static struct node *along(const struct op *op, weft_dtype out, struct node *x, int axis) {
+  dim d[WEFT_RANK_MAX];
+  if (!x) return NULL;
+  memcpy(d, x->dims, x->rank * sizeof *d);
+  d[axis] = 1;
+  struct node *y = node_make(op, out, x->rank, d, 1, &x, &(struct axis_attr){ axis }, sizeof(struct axis_attr));
+  node_release(x);
+  return y;
+}
+
+static struct failure *empty_check(const char *fn, const struct node *x, int axis) {
+  struct shape_text s;
+  bool is_empty = axis == WEFT_ALL ? dim_count(x->rank, x->dims) == 0 : x->dims[axis] == 0;
+  return is_empty ? fail(WEFT_ERR_SHAPE, scope_origin(), "%s: nothing to choose from in %s", fn, shape_show(x, &s)) : NULL;
+}
+
+/* Several axes: the last first. */
+static struct node *over_all(const struct op *op, weft_dtype d, struct node *x) {
+  for (int axis = x ? x->rank - 1 : -1; x && axis >= 0; axis--) x = along(op, d, x, axis);
+  return node_reshape(x, 0, NULL);
+}
+
+/* in: what the operand is cast to; out: what the node is. An index over all axes counts through the array, row by row. */
+static weft_array *reduce(const char *fn, const struct op *op, weft_dtype in, weft_dtype out, struct node *x, int axis, bool has_neutral) {
+  struct failure *why = axis == WEFT_ALL ? NULL : axis_check(fn, x, &axis);
+  if (!why && !has_neutral) why = empty_check(fn, x, axis);
+  if (why) return array_of_bad(why, 1, &x);
+  bool is_index = op->fold->finish == arg_finish;
+  dim count = dim_count(x->rank, x->dims);
+  x = node_cast(x, in);
+  if (axis != WEFT_ALL) return array_of(along(op, out, x, axis));
+  return array_of(over_all(op, out, is_index ? node_reshape(x, 1, &count) : x));
+}
+
+/* Sums and products of small integers and bools have 32 bits at least. */
+weft_dtype dtype_of_sum(weft_dtype d) {
+  if (d == WEFT_BOOL || (dtype_is_signed(d) && d < WEFT_I32)) return WEFT_I32;
+  return d == WEFT_U8 || d == WEFT_U16 ? WEFT_U32 : d;
+}
+
+static weft_array *reduce_array(const char *fn, const struct op *op, weft_dtype (*to)(weft_dtype), weft_array *x, int axis, bool has_neutral) {
+  struct node *n;
+  weft_array *bad;
+  if (!operands(fn, 1, &x, &n, &bad)) return bad;
+  weft_dtype in = to((weft_dtype)n->dtype), out = op->fold->finish == arg_finish ? WEFT_I64 : in;
+  return reduce(fn, op, in, out, n, axis, has_neutral);
+}
+
+static weft_dtype as_bool(weft_dtype d) { return (void)d, WEFT_BOOL; }
+static weft_dtype as_it_is(weft_dtype d) { return d; }
+static weft_dtype as_number(weft_dtype d) { return d == WEFT_BOOL ? WEFT_U8 : d; }
+
+weft_array *weft_sum(weft_array *x, int axis) { return reduce_array("weft_sum", &op_sum, dtype_of_sum, x, axis, true); }
+weft_array *weft_prod(weft_array *x, int axis) { return reduce_array("weft_prod", &op_prod, dtype_of_sum, x, axis, true); }
+weft_array *weft_all(weft_array *x, int axis) { return reduce_array("weft_all", &op_all, as_bool, x, axis, true); }
+weft_array *weft_any(weft_array *x, int axis) { return reduce_array("weft_any", &op_any, as_bool, x, axis, true); }
+weft_array *weft_argmax(weft_array *x, int axis) { return reduce_array("weft_argmax", &op_argmax, as_number, x, axis, false); }
+weft_array *weft_argmin(weft_array *x, int axis) { return reduce_array("weft_argmin", &op_argmin, as_number, x, axis, false); }
+weft_array *weft_logsumexp(weft_array *x, int axis) { return reduce_array("weft_logsumexp", &op_logsumexp, dtype_float, x, axis, true); }
+
+/* The largest of bools is whether any is true. */
+weft_array *weft_max(weft_array *x, int axis) {
+  bool is_bool = weft_dtype_of(x) == WEFT_BOOL;
+  return reduce_array("weft_max", is_bool ? &op_any : &op_max, as_it_is, x, axis, false);
+}
+
+weft_array *weft_min(weft_array *x, int axis) {
+  bool is_bool = weft_dtype_of(x) == WEFT_BOOL;
+  return reduce_array("weft_min", is_bool ? &op_all : &op_min, as_it_is, x, axis, false);
+}

@@ -1,0 +1,389 @@
+/* view.c -- the same elements under other indices: reshape, broadcast, transpose, slice. */
+#include <string.h>
+#include "op/operand.h"
+
+/* ---- Rules ----
+ * Views are linear: forward they act on tangents as on values, backward by their transpose. Mapped ones have one more
+ * axis in front. */
+
+static const struct node *in_node(const struct rule *r) { return r->in[0]->node; }
+
+static int with_first(const struct node *mapped, int rank, const dim dims[], dim out[]) {
+  out[0] = mapped->dims[0];
+  if (rank) memcpy(out + 1, dims, (size_t)rank * sizeof *dims);
+  return rank + 1;
+}
+
+static weft_array *reshape_vjp(const struct rule *r, int k, weft_array *dy) {
+  (void)k;
+  return array_reshape("weft_reshape", dy, in_node(r)->rank, in_node(r)->dims);
+}
+
+static weft_array *reshape_jvp(const struct rule *r, int k, weft_array *dx) {
+  (void)k;
+  return array_reshape("weft_reshape", dx, r->node->rank, r->node->dims);
+}
+
+static weft_array *reshape_batch(const struct rule *r, const bool is_mapped[]) {
+  (void)is_mapped;
+  dim d[WEFT_RANK_MAX + 1];
+  int rank = with_first(in_node(r), r->node->rank, r->node->dims, d);
+  return array_reshape("weft_map", r->in[0], rank, d);
+}
+
+/* The transpose of stretching is summing. */
+static weft_array *broadcast_vjp(const struct rule *r, int k, weft_array *dy) {
+  (void)k;
+  const struct node *x = in_node(r), *y = r->node;
+  for (int axis = y->rank - 1, at = y->rank - x->rank; axis >= 0; axis--)
+    if (axis < at ? y->dims[axis] != 1 : x->dims[axis - at] != y->dims[axis]) dy = weft_sum(dy, axis);
+  return array_reshape("weft_broadcast", dy, x->rank, x->dims);
+}
+
+static weft_array *broadcast_jvp(const struct rule *r, int k, weft_array *dx) {
+  (void)k;
+  return array_broadcast("weft_broadcast", dx, r->node->rank, r->node->dims);
+}
+
+static weft_array *broadcast_batch(const struct rule *r, const bool is_mapped[]) {
+  (void)is_mapped;
+  const struct node *x = in_node(r), *y = r->node;
+  dim d[WEFT_RANK_MAX + 1];
+  int rank = with_first(x, y->rank, y->dims, d), at = y->rank - (x->rank - 1);
+  dim thin[WEFT_RANK_MAX + 1];
+  for (int k = 0; k < rank; k++) thin[k] = k == 0 ? x->dims[0] : k <= at ? 1 : x->dims[k - at];
+  return array_broadcast("weft_map", array_reshape("weft_map", r->in[0], rank, thin), rank, d);
+}
+
+static weft_array *transpose_vjp(const struct rule *r, int k, weft_array *dy) {
+  (void)k;
+  const int *axes = r->node->attr;
+  int back[WEFT_RANK_MAX];
+  for (int i = 0; i < r->node->rank; i++) back[axes[i]] = i;
+  return weft_transpose(dy, back);
+}
+
+static weft_array *transpose_jvp(const struct rule *r, int k, weft_array *dx) {
+  (void)k;
+  return weft_transpose(dx, r->node->attr);
+}
+
+static weft_array *transpose_batch(const struct rule *r, const bool is_mapped[]) {
+  (void)is_mapped;
+  const int *axes = r->node->attr;
+  int further[WEFT_RANK_MAX + 1] = { 0 };
+  for (int i = 0; i < r->node->rank; i++) further[i + 1] = axes[i] + 1;
+  return weft_transpose(r->in[0], further);
+}
+
+static struct node *transpose_again(const struct node *n, struct node *const in[], struct failure **why) {
+  (void)why;
+  const int *axes = n->attr;
+  dim d[WEFT_RANK_MAX];
+  for (int k = 0; k < n->rank; k++) d[k] = in[0]->dims[axes[k]];
+  return node_make(n->op, (weft_dtype)in[0]->dtype, n->rank, d, 1, in, n->attr, n->attr_bytes);
+}
+
+static weft_array *slice_of(const struct rule *r, weft_array *x, int shift) {
+  const struct slice_attr *a = r->node->attr;
+  return array_slice(x, (int)a->axis + shift, a->start, r->node->dims[a->axis], a->step);
+}
+
+/* dx is 0 but for the part that was read. */
+static weft_array *slice_vjp(const struct rule *r, int k, weft_array *dy) {
+  (void)k;
+  weft_array *zeros = zeros_of(in_node(r));
+  return weft_put(zeros, slice_of(r, zeros, 0), dy, WEFT_SET);
+}
+
+static weft_array *slice_jvp(const struct rule *r, int k, weft_array *dx) { return (void)k, slice_of(r, dx, 0); }
+static weft_array *slice_batch(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, slice_of(r, r->in[0], 1); }
+
+/* With sizes that have become numbers, bounds that were taken on trust are checked. */
+static bool slice_fits(dim size, dim start, dim length, int64_t step) {
+  if (length == 0 || !dim_is_known(size) || !dim_is_known(start) || !dim_is_known(length)) return true;
+  __int128 last = start + (__int128)(length - 1) * step;
+  return start < size && last >= 0 && last < size;
+}
+
+static bool slice_resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied, struct failure **why) {
+  (void)is_copied;
+  struct slice_attr *a = attr;
+  struct shape_text s;
+  a->start = t->n ? dim_substitute(a->start, t->n, t->symbol, t->value) : a->start;
+  dim length = t->n ? dim_substitute(n->dims[a->axis], t->n, t->symbol, t->value) : n->dims[a->axis];
+  if (a->start != DIM_BAD && length != DIM_BAD && slice_fits(in[0]->dims[a->axis], a->start, length, a->step)) return true;
+  *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_slice: the bounds do not fit axis %d of %s", (int)a->axis, shape_show(in[0], &s));
+  return false;
+}
+
+const struct op op_reshape = { .name = "reshape", .kind = OP_VIEW, .vjp = reshape_vjp, .jvp = reshape_jvp, .batch = reshape_batch };
+const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = broadcast_vjp, .jvp = broadcast_jvp, .batch = broadcast_batch };
+const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = transpose_vjp, .jvp = transpose_jvp,
+                                 .batch = transpose_batch, .again = transpose_again };
+const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .vjp = slice_vjp, .jvp = slice_jvp, .batch = slice_batch,
+                             .resize = slice_resize };
+
+/* ---- Reshape ---- */
+
+static struct failure *reshape_misfit(const char *fn, const struct node *x, int rank, const dim dims[]) {
+  struct shape_text a, b;
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s cannot become %s: other numbers of elements", fn, shape_show(x, &a), dims_show(rank, dims, &b));
+}
+
+static weft_array *reshaped(const char *fn, struct node *x, int rank, const dim dims[]) {
+  dim a = dim_count(x->rank, x->dims), b = dim_count(rank, dims);
+  if (a != b || a == DIM_BAD) return array_of_bad(reshape_misfit(fn, x, rank, dims), 1, &x);
+  return array_of(node_reshape(x, rank, dims));
+}
+
+weft_array *array_reshape(const char *fn, weft_array *x, int rank, const dim dims[]) {
+  struct node *n;
+  weft_array *bad;
+  return operands(fn, 1, &x, &n, &bad) ? reshaped(fn, n, rank, dims) : bad;
+}
+
+/* dims of the user with SAME looked up; *any is the axis of ANY, or -1. */
+static struct failure *wished(const char *fn, const struct node *x, int at, int rank, const int64_t dims[], dim out[], int *any) {
+  dim known[WEFT_RANK_MAX];
+  *any = -1;
+  for (int k = 0; k < rank && rank <= WEFT_RANK_MAX; k++) {
+    int axis = k - at;
+    out[k] = known[k] = dims[k];
+    if (dims[k] == WEFT_SAME && (axis < 0 || axis >= x->rank))
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: WEFT_SAME on axis %d, which the array does not have", fn, k);
+    if (dims[k] == WEFT_SAME) out[k] = x->dims[axis], known[k] = 1;
+    if (dims[k] == WEFT_ANY && *any >= 0) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: more than one WEFT_ANY", fn);
+    if (dims[k] == WEFT_ANY) *any = k, out[k] = known[k] = 1;
+  }
+  return dims_check(fn, rank, known);
+}
+
+static struct failure *dims_given(const char *fn, int rank, const int64_t dims[]) {
+  if (rank < 0 || rank > WEFT_RANK_MAX)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the rank %d is not in 0..%d", fn, rank, WEFT_RANK_MAX);
+  return rank && !dims ? fail(WEFT_ERR_ARG, scope_origin(), "%s: dims is NULL", fn) : NULL;
+}
+
+weft_array *weft_reshape(weft_array *x, int rank, const int64_t dims[]) {
+  struct node *n;
+  weft_array *bad;
+  dim d[WEFT_RANK_MAX];
+  int any;
+  if (!operands("weft_reshape", 1, &x, &n, &bad)) return bad;
+  struct failure *why = dims_given("weft_reshape", rank, dims);
+  if (!why) why = wished("weft_reshape", n, 0, rank, dims, d, &any);
+  if (!why && any >= 0 && !dim_divide(dim_count(n->rank, n->dims), dim_count(rank, d), &d[any])) {
+    struct shape_text s;
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_reshape: no size fits for WEFT_ANY on axis %d of %s", any, shape_show(n, &s));
+  }
+  return why ? array_of_bad(why, 1, &n) : reshaped("weft_reshape", n, rank, d);
+}
+
+weft_array *weft_reshape_like(weft_array *x, weft_array *like) {
+  struct node *n[2];
+  weft_array *bad;
+  if (!operands("weft_reshape_like", 2, (weft_array *[]){ x, like }, n, &bad)) return bad;
+  weft_array *y = reshaped("weft_reshape_like", n[0], n[1]->rank, n[1]->dims);
+  node_release(n[1]);
+  return y;
+}
+
+weft_array *weft_unsqueeze(weft_array *x, int axis) {
+  struct node *n;
+  weft_array *bad;
+  dim d[WEFT_RANK_MAX];
+  if (!operands("weft_unsqueeze", 1, &x, &n, &bad)) return bad;
+  int rank = n->rank + 1, k = axis < 0 ? axis + rank : axis;
+  struct failure *why = NULL;
+  if (rank > WEFT_RANK_MAX) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_unsqueeze: the rank would be %d", rank);
+  else if (k < 0 || k >= rank) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_unsqueeze: no axis %d in an array of rank %d", axis, rank);
+  if (why) return array_of_bad(why, 1, &n);
+  for (int i = 0; i < rank; i++) d[i] = i == k ? 1 : n->dims[i - (i > k)];
+  return array_of(node_reshape(n, rank, d));
+}
+
+weft_array *weft_squeeze(weft_array *x, int axis) {
+  struct node *n;
+  weft_array *bad;
+  dim d[WEFT_RANK_MAX];
+  struct shape_text s;
+  if (!operands("weft_squeeze", 1, &x, &n, &bad)) return bad;
+  struct failure *why = axis_check("weft_squeeze", n, &axis);
+  if (!why && n->dims[axis] != 1) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_squeeze: axis %d of %s is not of length 1", axis, shape_show(n, &s));
+  if (why) return array_of_bad(why, 1, &n);
+  for (int i = 0; i < n->rank - 1; i++) d[i] = n->dims[i + (i >= axis)];
+  return array_of(node_reshape(n, n->rank - 1, d));
+}
+
+/* ---- Broadcast ---- */
+
+static weft_array *broadcasted(const char *fn, struct node *x, int rank, const dim dims[]) {
+  struct shape_text a, b;
+  bool fits = x->rank <= rank;
+  for (int k = 0; fits && k < x->rank; k++) fits = x->dims[k] == 1 || x->dims[k] == dims[rank - x->rank + k];
+  if (fits) return array_of(node_broadcast(x, rank, dims));
+  struct failure *why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s does not broadcast to %s", fn, shape_show(x, &a), dims_show(rank, dims, &b));
+  return array_of_bad(why, 1, &x);
+}
+
+weft_array *array_broadcast(const char *fn, weft_array *x, int rank, const dim dims[]) {
+  struct node *n;
+  weft_array *bad;
+  return operands(fn, 1, &x, &n, &bad) ? broadcasted(fn, n, rank, dims) : bad;
+}
+
+weft_array *weft_broadcast(weft_array *x, int rank, const int64_t dims[]) {
+  struct node *n;
+  weft_array *bad;
+  dim d[WEFT_RANK_MAX];
+  int any = -1;
+  if (!operands("weft_broadcast", 1, &x, &n, &bad)) return bad;
+  struct failure *why = dims_given("weft_broadcast", rank, dims);
+  if (!why) why = wished("weft_broadcast", n, rank - n->rank, rank, dims, d, &any);
+  if (!why && any >= 0) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_broadcast: WEFT_ANY says nothing here; see WEFT_SAME");
+  return why ? array_of_bad(why, 1, &n) : broadcasted("weft_broadcast", n, rank, d);
+}
+
+weft_array *weft_broadcast_like(weft_array *x, weft_array *like) {
+  struct node *n[2];
+  weft_array *bad;
+  if (!operands("weft_broadcast_like", 2, (weft_array *[]){ x, like }, n, &bad)) return bad;
+  weft_array *y = broadcasted("weft_broadcast_like", n[0], n[1]->rank, n[1]->dims);
+  node_release(n[1]);
+  return y;
+}
+
+/* ---- Transpose ---- */
+
+static bool is_identity(int rank, const int axes[]) {
+  for (int k = 0; k < rank; k++)
+    if (axes[k] != k) return false;
+  return true;
+}
+
+static weft_array *transposed(struct node *x, const int axes[]) {
+  dim d[WEFT_RANK_MAX];
+  if (is_identity(x->rank, axes)) return array_of(x);
+  for (int k = 0; k < x->rank; k++) d[k] = x->dims[axes[k]];
+  struct node *y = node_make(&op_transpose, (weft_dtype)x->dtype, x->rank, d, 1, &x, axes, x->rank * sizeof *axes);
+  node_release(x);
+  return array_of(y);
+}
+
+static struct failure *axes_check(const struct node *x, const int given[], int axes[]) {
+  uint64_t seen = 0;
+  struct shape_text s;
+  for (int k = 0; k < x->rank; k++) {
+    axes[k] = given ? given[k] : x->rank - 1 - k;
+    struct failure *why = axis_check("weft_transpose", x, &axes[k]);
+    if (why) return why;
+    if (seen >> axes[k] & 1)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_transpose: axis %d of %s is listed twice", axes[k], shape_show(x, &s));
+    seen |= (uint64_t)1 << axes[k];
+  }
+  return NULL;
+}
+
+weft_array *weft_transpose(weft_array *x, const int axes[]) {
+  struct node *n;
+  weft_array *bad;
+  int a[WEFT_RANK_MAX];
+  if (!operands("weft_transpose", 1, &x, &n, &bad)) return bad;
+  struct failure *why = axes_check(n, axes, a);
+  return why ? array_of_bad(why, 1, &n) : transposed(n, a);
+}
+
+weft_array *weft_moveaxis(weft_array *x, int from, int to) {
+  struct node *n;
+  weft_array *bad;
+  int a[WEFT_RANK_MAX];
+  if (!operands("weft_moveaxis", 1, &x, &n, &bad)) return bad;
+  struct failure *why = axis_check("weft_moveaxis", n, &from);
+  if (!why) why = axis_check("weft_moveaxis", n, &to);
+  if (why) return array_of_bad(why, 1, &n);
+  for (int k = 0, next = 0; k < n->rank; k++) {
+    if (k == to) { a[k] = from; continue; }
+    next += next == from;
+    a[k] = next++;
+  }
+  return transposed(n, a);
+}
+
+/* ---- Slice ---- */
+
+static int64_t clip(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+/* As Python: bounds are counted from the end when negative, and cut to fit. */
+static void cut(int64_t n, int64_t start, int64_t stop, int64_t step, dim *first, dim *length) {
+  int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
+  if (start < 0 && start != WEFT_BEGIN) start += n;
+  if (stop < 0 && stop != WEFT_BEGIN) stop += n;
+  start = clip(start, low, high);
+  stop = clip(stop, low, high);
+  uint64_t span = step > 0 ? (stop > start ? (uint64_t)(stop - start) : 0) : (start > stop ? (uint64_t)(start - stop) : 0);
+  uint64_t stride = step > 0 ? (uint64_t)step : -(uint64_t)step;
+  *length = (int64_t)(span / stride + (span % stride != 0));
+  *first = *length ? start : 0;
+}
+
+/* A bound of an axis whose size is a symbol; SIZE of it for the ends. */
+static dim bound(dim n, int64_t at) {
+  if (at == WEFT_END) return n;
+  if (at >= 0) return at;
+  return at == WEFT_BEGIN || at == INT64_MIN ? DIM_BAD : dim_sub(n, -at);
+}
+
+/* Of an unknown size: from a bound to a bound that surely fit if the size does, in steps that divide evenly. */
+static bool cut_symbolic(dim n, int64_t start, int64_t stop, int64_t step, dim *first, dim *length) {
+  bool is_backward = step == -1;
+  if (step != 1 && !is_backward) return false;
+  dim from = is_backward ? (start == WEFT_END ? dim_sub(n, 1) : bound(n, start)) : bound(n, start);
+  dim end = is_backward ? (stop == WEFT_BEGIN ? 0 : dim_add(bound(n, stop), 1)) : bound(n, stop);
+  *first = from;
+  *length = is_backward ? dim_sub(dim_add(from, 1), end) : dim_sub(end, from);
+  return from != DIM_BAD && *length != DIM_BAD;
+}
+
+static weft_array *slice_node(struct node *x, int axis, dim start, dim length, int64_t step) {
+  dim d[WEFT_RANK_MAX];
+  if (start == 0 && step == 1 && length == x->dims[axis]) return array_of(x);
+  if (x->rank) memcpy(d, x->dims, x->rank * sizeof *d);
+  d[axis] = length;
+  struct node *y = node_make(&op_slice, (weft_dtype)x->dtype, x->rank, d, 1, &x, &(struct slice_attr){ axis, start, step }, sizeof(struct slice_attr));
+  node_release(x);
+  return array_of(y);
+}
+
+weft_array *weft_slice(weft_array *x, int axis, int64_t start, int64_t stop, int64_t step) {
+  struct node *n;
+  weft_array *bad;
+  dim first, length;
+  struct shape_text s;
+  if (!operands("weft_slice", 1, &x, &n, &bad)) return bad;
+  struct failure *why = axis_check("weft_slice", n, &axis);
+  if (!why && step == 0) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_slice: the step is 0");
+  if (why) return array_of_bad(why, 1, &n);
+  if (dim_is_known(n->dims[axis])) cut(n->dims[axis], start, stop, step, &first, &length);
+  else if (!cut_symbolic(n->dims[axis], start, stop, step, &first, &length)) {
+    why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_slice: these bounds of axis %d of %s, whose size is not known yet", axis, shape_show(n, &s));
+    return array_of_bad(why, 1, &n);
+  }
+  return slice_node(n, axis, first, length, step);
+}
+
+weft_array *array_slice(weft_array *x, int axis, dim start, dim length, int64_t step) {
+  struct node *n;
+  weft_array *bad;
+  return operands("weft_slice", 1, &x, &n, &bad) ? slice_node(n, axis, start, length, step) : bad;
+}
+
+weft_array *weft_flip(weft_array *x, int axis) {
+  struct node *n;
+  weft_array *bad;
+  if (!operands("weft_flip", 1, &x, &n, &bad)) return bad;
+  struct failure *why = axis_check("weft_flip", n, &axis);
+  if (why) return array_of_bad(why, 1, &n);
+  dim size = n->dims[axis];
+  return slice_node(n, axis, size == 0 ? 0 : dim_sub(size, 1), size, -1);
+}
