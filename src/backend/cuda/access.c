@@ -1,0 +1,188 @@
+/* access.c -- memory: index expressions, addresses, loads, stores, and combining in place.
+ *
+ * Indices, strides and offsets are signed 64-bit throughout. Combining works on bit patterns and ends as soon as the
+ * pattern in memory would not change, so a NaN that meets a NaN ends its loop instead of feeding it; a failed exchange means
+ * that another thread has succeeded, so the loops end in any case. */
+#include "backend/cuda/printer.h"
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Indices ---------------------------------------------------------------------------------------------------------- */
+
+static const char *number(struct printer *p, int64_t n) { return ptx_number(p, WEFT_I64, (uint64_t)n); }
+
+static const char *product(struct printer *p, const struct kir_term *t) {
+  const char *r = ptx_val(p, t->val[0]);
+  for (int i = 1; i < t->n; i++) {
+    const char *next = ptx_own(p, OWN_LONG);
+    ptx_line(p, "mul.lo.s64 %s, %s, %s", next, r, ptx_val(p, t->val[i]));
+    r = next;
+  }
+  return r;
+}
+
+static const char *add_term(struct printer *p, const char *sum, const struct kir_term *t) {
+  if (!t->n && !sum) return number(p, t->coef);
+  const char *x = t->n ? product(p, t) : NULL;
+  if (!sum && t->coef == 1) return x;
+  const char *r = ptx_own(p, OWN_LONG);
+  if (!x) ptx_line(p, "add.s64 %s, %s, %s", r, sum, number(p, t->coef));
+  else if (!sum) ptx_line(p, "mul.lo.s64 %s, %s, %s", r, x, number(p, t->coef));
+  else if (t->coef == 1 || t->coef == -1) ptx_line(p, "%s.s64 %s, %s, %s", t->coef > 0 ? "add" : "sub", r, sum, x);
+  else ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", r, x, number(p, t->coef), sum);
+  return r;
+}
+
+const char *ptx_lin(struct printer *p, struct kir_lin l) {
+  const char *sum = NULL;
+  for (int i = 0; i < l.n; i++) sum = add_term(p, sum, &l.term[i]);
+  return sum ? sum : "0";
+}
+
+/* ---- Addresses -------------------------------------------------------------------------------------------------------- */
+
+const char *ptx_space(struct printer *p, int b) {
+  return p->k->bufs[b].kind == KIR_LOCAL || p->survey.bufs[b].private_op != KIR_OPS ? "" : ".global";
+}
+
+/* Bytes between neighbours along an axis: a number where the class says so, else a register. */
+const char *ptx_stride(struct printer *p, int b, int axis) {
+  int width = kir_width((weft_dtype)p->k->bufs[b].dtype);
+  bool may_move = p->survey.bufs[b].private_op != KIR_OPS; /* a private copy has strides of its own */
+  if (!may_move) switch (p->shape->stride[b][axis]) {
+    case STRIDE_0: return NULL;
+    case STRIDE_1: return number(p, width);
+    case STRIDE_MINUS_1: return number(p, -width);
+    default: break;
+  }
+  p->stride_used[b] |= (uint16_t)(1u << axis);
+  return ptx_textf(p, "%s_%d", p->base[b], axis);
+}
+
+static const char *advance(struct printer *p, const char *from, const char *index, const char *stride) {
+  if (!stride || !strcmp(index, "0")) return from;
+  const char *to = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", to, index, stride, from);
+  return to;
+}
+
+/* Tables and locals are row-major. */
+static const char *dense_address(struct printer *p, const struct kir_buf *b, const char *base, const struct kir_lin at[]) {
+  const char *sum = NULL;
+  for (int d = 0; d < b->rank; d++) {
+    const char *i = ptx_lin(p, at[d]);
+    if (sum) {
+      const char *next = ptx_own(p, OWN_LONG);
+      ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", next, sum, ptx_lin(p, b->dims[d]), i);
+      i = next;
+    }
+    sum = i;
+  }
+  return sum ? advance(p, base, sum, number(p, kir_width((weft_dtype)b->dtype))) : base;
+}
+
+const char *ptx_address(struct printer *p, int b, const struct kir_lin at[]) {
+  const struct kir_buf *buf = &p->k->bufs[b];
+  const char *r = p->base[b];
+  p->base_used[b] = true;
+  if (buf->kind == KIR_TABLE || buf->kind == KIR_LOCAL) return dense_address(p, buf, r, at);
+  for (int d = 0; d < buf->rank; d++) {
+    const char *stride = ptx_stride(p, b, d);
+    if (stride) r = advance(p, r, ptx_lin(p, at[d]), stride);
+  }
+  return r;
+}
+
+/* ---- Loads and stores ------------------------------------------------------------------------------------------------- */
+
+static const char *memory_type(weft_dtype d) {
+  switch (d) {
+  case WEFT_BOOL: case WEFT_U8: return "u8";
+  case WEFT_I8: return "s8";
+  case WEFT_U16: case WEFT_BF16: return "u16";
+  case WEFT_I16: return "s16";
+  case WEFT_F16: return "b16";
+  default: return ptx_type(d);
+  }
+}
+
+static const char *carrier(struct printer *p, weft_dtype d, const char *dst) { /* what the bytes are loaded into */
+  return d == WEFT_BOOL || d == WEFT_BF16 ? ptx_own(p, OWN_WORD) : d == WEFT_F16 ? ptx_own(p, OWN_HALF) : dst;
+}
+
+void ptx_load(struct printer *p, const char *space, weft_dtype d, const char *dst, const char *address) {
+  const char *r = carrier(p, d, dst);
+  ptx_line(p, "ld%s.%s %s, [%s]", space, memory_type(d), r, address);
+  if (d == WEFT_BOOL) ptx_line(p, "setp.ne.u32 %s, %s, 0", dst, r);
+  if (d == WEFT_BF16) ptx_line(p, "shl.b32 %s, %s, 16", dst, r);
+  if (d == WEFT_F16) ptx_line(p, "cvt.f32.f16 %s, %s", dst, r);
+}
+
+void ptx_store(struct printer *p, const char *space, weft_dtype d, const char *address, const char *src) {
+  const char *r = src;
+  if (d == WEFT_BF16) r = ptx_to_bf16(p, WEFT_F32, src);
+  if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r = ptx_own(p, OWN_WORD), src);
+  if (d == WEFT_F16) ptx_line(p, "cvt.rn.f16.f32 %s, %s", r = ptx_own(p, OWN_HALF), src);
+  ptx_line(p, "st%s.%s [%s], %s", space, memory_type(d), address, r);
+}
+
+/* ---- Combining in memory ---------------------------------------------------------------------------------------------- */
+
+/* old = what is there, until new = old o src is there, or would change nothing */
+static void swap_loop(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src) {
+  enum own kind = kir_width(d) == 8 ? OWN_LONG : OWN_WORD;
+  const char *bits = ptx_bits(d), *again = ptx_label(p, "again"), *done = ptx_label(p, "done");
+  const char *old = ptx_own(p, kind), *new = ptx_own(p, kind), *seen = ptx_own(p, kind), *same = ptx_own(p, OWN_PRED);
+  ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
+  ptx_place(p, again);
+  ptx_instruction(p, op, d, new, (const char *[]){ old, src });
+  ptx_line(p, "setp.eq.%s %s, %s, %s", bits, same, new, old);
+  ptx_line(p, "@%s bra %s", same, done);
+  ptx_line(p, "atom%s.cas.%s %s, [%s], %s, %s", space, bits, seen, address, old, new);
+  ptx_line(p, "setp.eq.%s %s, %s, %s", bits, same, seen, old);
+  ptx_line(p, "mov.%s %s, %s", bits, old, seen);
+  ptx_line(p, "@!%s bra %s", same, again);
+  ptx_place(p, done);
+}
+
+/* red.add.f32 in global memory takes denormals for 0. From |src| >= 2^-100 on neither a denormal in memory nor a
+ * denormal sum can make a difference: the one is below half an ulp of src, the other is no multiple of the ulps. */
+static void add_f32(struct printer *p, const char *space, const char *address, const char *src) {
+  const char *size = ptx_own(p, OWN_WORD), *is_tiny = ptx_own(p, OWN_PRED);
+  const char *tiny = ptx_label(p, "tiny"), *done = ptx_label(p, "done");
+  ptx_line(p, "and.b32 %s, %s, 0x7fffffff", size, src);
+  ptx_line(p, "setp.lt.u32 %s, %s, 0x0d800000", is_tiny, size);
+  ptx_line(p, "@%s bra %s", is_tiny, tiny);
+  ptx_line(p, "red%s.add.f32 [%s], %s", space, address, src);
+  ptx_line(p, "bra %s", done);
+  ptx_place(p, tiny);
+  swap_loop(p, space, KIR_ADD, WEFT_F32, address, src);
+  ptx_place(p, done);
+}
+
+/* A bool is a byte: combined inside its word, the neighbours given neutral bits. */
+static void combine_bool(struct printer *p, const char *space, enum kir_op op, const char *address, const char *src) {
+  const char *at = ptx_own(p, OWN_LONG), *low = ptx_own(p, OWN_WORD), *w = ptx_own(p, OWN_WORD);
+  ptx_line(p, "cvt.u32.u64 %s, %s", low, address);
+  ptx_line(p, "and.b32 %s, %s, 3", low, low);
+  ptx_line(p, "shl.b32 %s, %s, 3", low, low);
+  ptx_line(p, "and.b64 %s, %s, -4", at, address);
+  ptx_line(p, "selp.b32 %s, %s, %s, %s", w, op == KIR_AND ? "0" : "1", op == KIR_AND ? "1" : "0", src);
+  ptx_line(p, "shl.b32 %s, %s, %s", w, w, low);
+  if (op == KIR_AND) ptx_line(p, "not.b32 %s, %s", w, w);
+  ptx_line(p, "red%s.%s.b32 [%s], %s", space, kir_rows[op].name, at, w);
+}
+
+void ptx_combine(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src) {
+  bool is_logic = op == KIR_AND || op == KIR_OR || op == KIR_XOR, is_float = kir_is_float(d);
+  const char *unsigned_type = kir_width(d) == 8 ? "u64" : "u32";
+  if (d == WEFT_BOOL && is_logic) combine_bool(p, space, op, address, src);
+  else if (d == WEFT_BOOL) ptx_refuse(p, "a combiner it does not have for bool");
+  else if (is_logic) ptx_line(p, "red%s.%s.%s [%s], %s", space, kir_rows[op].name, ptx_bits(d), address, src);
+  else if (op == KIR_ADD && d == WEFT_F32) add_f32(p, space, address, src);
+  else if (op == KIR_ADD) ptx_line(p, "red%s.add.%s [%s], %s", space, is_float ? "f64" : unsigned_type, address, src);
+  else if ((op == KIR_MIN || op == KIR_MAX) && !is_float)
+    ptx_line(p, "red%s.%s.%s [%s], %s", space, kir_rows[op].name, ptx_type(d), address, src);
+  else if (op == KIR_MUL || op == KIR_MIN || op == KIR_MAX) swap_loop(p, space, op, d, address, src);
+  else ptx_refuse(p, "a combiner it does not have");
+}

@@ -1,0 +1,334 @@
+/* nest.c -- statements and loops.
+ *
+ * A uniform statement, one outside lane loops, is computed by every thread that passes it, which costs nothing; what it
+ * stores is stored by the first of them. In a cooperative kernel all threads of a block take the same way through uniform
+ * statements, so barriers may stand there: around each lane loop or uniform access of a buffer in which threads meet. */
+#include "backend/cuda/printer.h"
+#include <string.h>
+
+static weft_dtype dtype_of(struct printer *p, int v) { return (weft_dtype)p->k->vals[v].dtype; }
+
+static const char *thread_names[PTX_AXES] = { "lane", "row", "plane", "volume" };
+
+/* ---- Extents ----------------------------------------------------------------------------------------------------------- */
+
+struct range { const char *lo, *hi; };
+
+static const char *block_length(struct printer *p, const struct kir_stmt *blocks) {
+  return p->survey.may_reblock && blocks == p->survey.private_loop ? "$block" : ptx_lin(p, blocks->at[1]);
+}
+
+static const char *n_blocks(struct printer *p, const struct kir_stmt *s) {
+  const char *b = ptx_own(p, OWN_LONG), *n = ptx_own(p, OWN_LONG);
+  ptx_line(p, "max.s64 %s, %s, 1", b, block_length(p, s));
+  ptx_line(p, "add.s64 %s, %s, %s", n, ptx_lin(p, s->at[0]), b);
+  ptx_line(p, "sub.s64 %s, %s, 1", n, n);
+  ptx_line(p, "div.s64 %s, %s, %s", n, n, b);
+  return n;
+}
+
+static struct range block_range(struct printer *p, int q) {
+  const struct kir_stmt *blocks = survey_blocks_of(p->k, q);
+  const char *b = block_length(p, blocks), *lo = ptx_own(p, OWN_LONG), *hi = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mul.lo.s64 %s, %s, %s", lo, ptx_val(p, q), b);
+  ptx_line(p, "add.s64 %s, %s, %s", hi, lo, b);
+  ptx_line(p, "min.s64 %s, %s, %s", hi, hi, ptx_lin(p, blocks->at[0]));
+  return (struct range){ lo, hi };
+}
+
+static struct range range_of(struct printer *p, const struct kir_stmt *s) {
+  if (s->extent == KIR_BLOCK) return block_range(p, s->block_of);
+  return (struct range){ "0", s->extent == KIR_BLOCKS ? n_blocks(p, s) : ptx_lin(p, s->at[0]) };
+}
+
+/* ---- Instructions, loads, stores ---------------------------------------------------------------------------------------- */
+
+static void owns(struct printer *p, const struct kir_stmt *s) {
+  const struct kir_stmt *blocks = survey_blocks_of(p->k, s->in[0]);
+  struct range r = { "0", NULL };
+  if (blocks == p->survey.owned) r.hi = ptx_lin(p, blocks->at[0]);
+  else r = block_range(p, s->in[0]);
+  const char *from = ptx_own(p, OWN_PRED), *k = ptx_val(p, s->in[1]);
+  ptx_line(p, "setp.le.s64 %s, %s, %s", from, r.lo, k);
+  ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", ptx_val(p, s->out[0]), k, r.hi, from);
+}
+
+static void call(struct printer *p, const struct kir_stmt *s) {
+  const char *in[2 * PTX_TUPLE], *out[PTX_TUPLE];
+  if (s->n_in > 2 * PTX_TUPLE || s->n_out > PTX_TUPLE) { ptx_refuse(p, "a fn of too many values"); return; }
+  for (int i = 0; i < s->n_in; i++) in[i] = ptx_val(p, s->in[i]);
+  for (int i = 0; i < s->n_out; i++) out[i] = ptx_val(p, s->out[i]);
+  ptx_inline(p, s->fn, in, out);
+}
+
+static void instruction(struct printer *p, const struct kir_stmt *s) {
+  if (s->op == KIR_OWNS) { owns(p, s); return; }
+  if (s->op == KIR_CALL) { call(p, s); return; }
+  const char *in[3] = { 0 }, *dst = ptx_val(p, s->out[0]);
+  weft_dtype d = dtype_of(p, s->in[s->n_in - 1]);
+  bool on_bits = s->op == KIR_CAST || s->op == KIR_BITS || s->op == KIR_NEG || s->op == KIR_ABS;
+  for (int i = 0; i < s->n_in; i++) in[i] = on_bits ? ptx_in_register(p, d, s->in[i]) : ptx_val(p, s->in[i]);
+  if (s->op == KIR_CAST) ptx_cast(p, d, (weft_dtype)s->dtype, dst, in[0]);
+  else if (s->op == KIR_BITS) ptx_line(p, "mov.%s %s, %s", ptx_bits(d), dst, in[0]);
+  else ptx_instruction(p, (enum kir_op)s->op, d, dst, in);
+}
+
+static bool meets_others(struct printer *p, int buf) { return p->survey.is_cooperative && p->survey.bufs[buf].is_shared; }
+
+static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  const char *at = ptx_address(p, s->buf, s->at);
+  ptx_load(p, ptx_space(p, s->buf), (weft_dtype)p->k->bufs[s->buf].dtype, ptx_val(p, s->out[0]), at);
+  if (!w->lane && meets_others(p, s->buf)) ptx_line(p, "bar.sync 0");
+}
+
+static void store(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
+  const char *space = ptx_space(p, s->buf), *others = w->lane ? NULL : ptx_label(p, "others");
+  bool meets = !w->lane && meets_others(p, s->buf);
+  if (meets) ptx_line(p, "bar.sync 0");
+  if (others) ptx_line(p, "@!$first bra %s", others);
+  p->uses_first |= others != NULL;
+  const char *at = ptx_address(p, s->buf, s->at), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
+  if (s->op == KIR_SET) ptx_store(p, space, d, at, v);
+  else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
+  if (others) ptx_place(p, others);
+  if (meets) ptx_line(p, "bar.sync 0");
+}
+
+static void check(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  const char *pass = ptx_label(p, "pass"), *ok = ptx_val(p, s->in[0]);
+  ptx_line(p, "@%s bra %s", ok, pass);
+  ptx_line(p, "red.global.min.s64 [$checks+%d], %s", 8 * p->n_checks++, ptx_in_register(p, WEFT_I64, s->in[1]));
+  if (w->active) ptx_line(p, "and.pred %s, %s, %s", w->active, w->active, ok);
+  ptx_line(p, "bra %s", w->rest);
+  ptx_place(p, pass);
+}
+
+/* ---- Kept rows ---------------------------------------------------------------------------------------------------------- */
+
+static const char *kept_address(struct printer *p, int row, const struct kir_stmt *loop, const char *lo) {
+  const char *at = ptx_own(p, OWN_LONG), *i = ptx_val(p, loop->var);
+  if (loop->extent == KIR_BLOCK) {
+    const char *from_lo = ptx_own(p, OWN_LONG);
+    ptx_line(p, "sub.s64 %s, %s, %s", from_lo, i, lo);
+    i = from_lo;
+  }
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, $row%d", at, i, p->plan->rows[row].width, row);
+  return at;
+}
+
+static int row_of(struct printer *p, int value) {
+  for (int r = 0; r < p->plan->n_rows; r++)
+    if (p->plan->rows[r].kind == PTX_KEEP && p->plan->rows[r].of == value) return r;
+  return -1;
+}
+
+static void keep(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  for (int i = 0; i < s->n_in; i++) {
+    weft_dtype d = dtype_of(p, s->in[i]);
+    ptx_store(p, "", d, kept_address(p, row_of(p, s->in[i]), w->lane, w->lo), ptx_in_register(p, d, s->in[i]));
+  }
+}
+
+static bool keeps(const struct kir_stmt *loop, int value) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    for (int i = 0; s->kind == KIR_KEEP && i < s->n_in; i++)
+      if (s->in[i] == value) return true;
+  return false;
+}
+
+static void load_kept(struct printer *p, const struct kir_stmt *loop, const char *lo) {
+  for (int r = 0; r < p->plan->n_rows; r++) {
+    int v = p->plan->rows[r].of;
+    if (p->plan->rows[r].kind != PTX_KEEP || keeps(loop, v) || !survey_uses(&loop->body, v)) continue;
+    ptx_load(p, "", dtype_of(p, v), ptx_val(p, v), kept_address(p, r, loop, lo));
+  }
+}
+
+/* ---- Loops -------------------------------------------------------------------------------------------------------------- */
+
+struct head { const char *next, *leave, *again, *step; };
+
+/* for (var = lo + own; var < hi; var += step) */
+static struct head open_loop(struct printer *p, const struct kir_stmt *s, struct range r, int axis) {
+  struct head h = { ptx_label(p, "next"), ptx_label(p, "leave"), ptx_label(p, "loop"), "1" };
+  const char *var = ptx_val(p, s->var), *over = ptx_own(p, OWN_PRED);
+  if (axis >= 0) {
+    p->uses_thread[axis] = true;
+    h.step = ptx_textf(p, "$%ss", thread_names[axis]);
+    if (!strcmp(r.lo, "0")) ptx_line(p, "mov.s64 %s, $%s", var, thread_names[axis]);
+    else ptx_line(p, "add.s64 %s, %s, $%s", var, r.lo, thread_names[axis]);
+  } else {
+    ptx_line(p, "mov.s64 %s, %s", var, r.lo);
+  }
+  ptx_place(p, h.again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, r.hi);
+  ptx_line(p, "@%s bra %s", over, h.leave);
+  return h;
+}
+
+static void close_loop(struct printer *p, const struct kir_stmt *s, struct head h) {
+  const char *var = ptx_val(p, s->var);
+  ptx_place(p, h.next);
+  ptx_line(p, "add.s64 %s, %s, %s", var, var, h.step);
+  ptx_line(p, "bra %s", h.again);
+  ptx_place(p, h.leave);
+}
+
+static void serial_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
+  for (const struct kir_stmt *x = s->body.first; x; x = x->next) {
+    if (x->kind == KIR_CARRY) ptx_mov(p, dtype_of(p, x->out[0]), ptx_val(p, x->out[0]), ptx_val(p, x->in[0]));
+    if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_start(p, x);
+  }
+  struct head h = open_loop(p, s, range_of(p, s), -1);
+  w.rest = h.next, w.leave = h.leave, w.active = NULL;
+  ptx_block(p, &s->body, w);
+  close_loop(p, s, h);
+}
+
+/* All new values are read before any carry changes. */
+static void next(struct printer *p, const struct kir_stmt *s) {
+  const char **from = arena_take(p->arena, (size_t)(s->n_in + 1) * sizeof *from);
+  if (!from) { ptx_refuse(p, ""); return; }
+  for (int i = 0; i < s->n_in; i++) {
+    from[i] = ptx_val(p, s->in[i]);
+    for (int j = 0; j < i; j++) {
+      if (s->out[j] != s->in[i]) continue;
+      weft_dtype d = dtype_of(p, s->in[i]);
+      ptx_mov(p, d, from[i] = ptx_own(p, d == WEFT_BOOL ? OWN_PRED : kir_width(d) == 8 ? OWN_LONG : OWN_WORD), ptx_val(p, s->in[i]));
+    }
+  }
+  for (int i = 0; i < s->n_in; i++) ptx_mov(p, dtype_of(p, s->in[i]), ptx_val(p, s->out[i]), from[i]);
+}
+
+static void par_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
+  int depth = p->survey.is_cooperative ? 3 : 2;
+  if (depth > p->survey.grid_depth) depth = p->survey.grid_depth;
+  struct head h = open_loop(p, s, range_of(p, s), w.pars < depth ? PTX_ROWS + w.pars : -1);
+  w.rest = h.next, w.pars++;
+  ptx_block(p, &s->body, w);
+  close_loop(p, s, h);
+}
+
+static bool has_lane(const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if (s->kind == KIR_LANE || has_lane(&s->body)) return true;
+  return false;
+}
+
+/* The loop over updates when nobody owns their targets: a row of the grid or a thread each. */
+static void swept_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
+  bool in_rows = has_lane(&s->body);
+  struct range r = range_of(p, s);
+  struct head h = open_loop(p, s, r, in_rows ? PTX_ROWS : PTX_LANES);
+  w.rest = h.next, w.lo = r.lo;
+  if (!in_rows) w.lane = s;
+  ptx_block(p, &s->body, w);
+  close_loop(p, s, h);
+}
+
+/* ---- Lane loops --------------------------------------------------------------------------------------------------------- */
+
+static bool touches_shared(struct printer *p, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if (((s->kind == KIR_LOAD || s->kind == KIR_STORE) && meets_others(p, s->buf)) || touches_shared(p, &s->body)) return true;
+  return false;
+}
+
+static const struct kir_stmt *find_prefix(const struct kir_stmt *s) {
+  while (s && s->kind != KIR_PREFIX) s = s->next;
+  return s;
+}
+
+static void statement(struct printer *p, const struct kir_stmt *s, struct where w);
+
+/* The statements from s up to a prefix, for lanes that take part; its values go into its results, which else are empty. */
+static const struct kir_stmt *segment(struct printer *p, const struct kir_stmt *s, struct where w, bool is_first) {
+  const struct kir_stmt *prefix = find_prefix(s);
+  w.rest = ptx_label(p, "rest");
+  if (prefix) ptx_start(p, prefix);
+  ptx_line(p, "@!%s bra %s", w.active, w.rest);
+  if (is_first) load_kept(p, w.lane, w.lo);
+  for (; s != prefix; s = s->next) statement(p, s, w);
+  for (int i = 0; prefix && i < prefix->n_out; i++)
+    ptx_mov(p, dtype_of(p, prefix->in[i]), ptx_val(p, prefix->out[i]), ptx_val(p, prefix->in[i]));
+  ptx_place(p, w.rest);
+  if (!prefix) return NULL;
+  ptx_scan(p, prefix);
+  return prefix->next;
+}
+
+/* A lane loop with prefixes: all threads go through each tile of lanes together. */
+static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct range r, struct where w) {
+  const char *tile = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave");
+  for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_start(p, x);
+  w.active = ptx_own(p, OWN_PRED);
+  p->uses_thread[PTX_LANES] = true;
+  ptx_line(p, "mov.s64 %s, %s", tile, r.lo);
+  ptx_place(p, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, tile, r.hi);
+  ptx_line(p, "@%s bra %s", over, leave);
+  ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), tile);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", w.active, ptx_val(p, s->var), r.hi);
+  bool is_first = true;
+  for (const struct kir_stmt *x = s->body.first; x; is_first = false) x = segment(p, x, w, is_first);
+  ptx_line(p, "add.s64 %s, %s, $lanes", tile, tile);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+  for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_end(p, x);
+}
+
+static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
+  struct range r = range_of(p, s);
+  w.lane = s, w.lo = r.lo;
+  for (const struct kir_stmt *x = s->body.first; x; x = x->next)
+    if (x->kind == KIR_FOLD) ptx_start(p, x);
+  if (find_prefix(s->body.first)) {
+    scanned_loop(p, s, r, w);
+  } else {
+    struct head h = open_loop(p, s, r, PTX_LANES);
+    w.rest = h.next;
+    load_kept(p, s, r.lo);
+    ptx_block(p, &s->body, w);
+    close_loop(p, s, h);
+  }
+  ptx_meet(p, s);
+  if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------------------------- */
+
+static void if_region(struct printer *p, const struct kir_stmt *s, struct where w) {
+  w.rest = ptx_label(p, "endif"), w.active = NULL;
+  for (const struct kir_stmt *x = s->body.first; x; x = x->next)
+    if (x->kind == KIR_YIELD) ptx_mov(p, dtype_of(p, x->out[0]), ptx_val(p, x->out[0]), ptx_val(p, x->in[1]));
+  ptx_line(p, "@!%s bra %s", ptx_val(p, s->in[0]), w.rest);
+  ptx_block(p, &s->body, w);
+  ptx_place(p, w.rest);
+}
+
+static void statement(struct printer *p, const struct kir_stmt *s, struct where w) {
+  switch (s->kind) {
+  case KIR_OP: instruction(p, s); break;
+  case KIR_LOAD: load(p, s, &w); break;
+  case KIR_STORE: store(p, s, &w); break;
+  case KIR_PAR:
+    if (s == p->survey.owned) swept_loop(p, p->survey.swept, w);
+    else par_loop(p, s, w);
+    break;
+  case KIR_SERIAL: serial_loop(p, s, w); break;
+  case KIR_LANE: lane_loop(p, s, w); break;
+  case KIR_IF: if_region(p, s, w); break;
+  case KIR_YIELD: ptx_mov(p, dtype_of(p, s->out[0]), ptx_val(p, s->out[0]), ptx_val(p, s->in[0])); break;
+  case KIR_NEXT: next(p, s); break;
+  case KIR_UNTIL: ptx_line(p, "@%s bra %s", ptx_val(p, s->in[0]), w.leave); break;
+  case KIR_FOLD: case KIR_PREFIX: ptx_accumulate(p, s); break;
+  case KIR_KEEP: keep(p, s, &w); break;
+  case KIR_CHECK: check(p, s, &w); break;
+  default: break; /* carries are set where their loop begins, locals have their place from the start */
+  }
+}
+
+void ptx_block(struct printer *p, const struct kir_block *b, struct where w) {
+  for (const struct kir_stmt *s = b->first; s && !p->why; s = s->next) statement(p, s, w);
+}

@@ -1,0 +1,251 @@
+/* plan.c -- the part of a printed kernel that the host needs: how large a grid, and how much memory a block of threads.
+ *
+ * The numbers here decide speed only: loops are strided by the grid, rows lie in shared memory or in a scratch buffer, and
+ * copies of private outputs may be missing. */
+#include "backend/cuda/plan.h"
+#include <string.h>
+
+enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, BLOCKS_A_PROCESSOR = 4, UNKNOWN = 1024 };
+enum { GRID_X = INT32_MAX };
+
+/* ---- Making ----------------------------------------------------------------------------------------------------------- */
+
+struct maker { struct ptx_plan *plan; const struct kir_kernel *k; const struct survey *s; const char *why; };
+
+static void *take(struct maker *m, size_t n, size_t bytes) {
+  void *r = arena_take(m->plan->arena, (n + 1) * bytes);
+  if (!r) m->why = "";
+  return r;
+}
+
+static bool lin(struct maker *m, struct kir_lin l, struct ptx_lin *out) {
+  *out = (struct ptx_lin){ l.n, take(m, (size_t)l.n, sizeof *out->term) };
+  if (!out->term) return out->n = 0, false;
+  for (int i = 0; i < l.n; i++) {
+    out->term[i] = (struct ptx_term){ .coef = l.term[i].coef, .n = l.term[i].n };
+    for (int j = 0; j < l.term[i].n; j++) {
+      const struct kir_val *v = &m->k->vals[l.term[i].val[j]];
+      if (v->kind != KIR_SIZE && v->kind != KIR_ARG) return out->n = 0, false;
+      out->term[i].from[j] = v->kind == KIR_SIZE ? v->index : ~v->index;
+    }
+  }
+  return true;
+}
+
+static struct ptx_lin *dims(struct maker *m, int rank, const struct kir_lin of[]) {
+  struct ptx_lin *d = take(m, (size_t)rank, sizeof *d);
+  for (int i = 0; d && i < rank; i++)
+    if (!lin(m, of[i], &d[i]) && !m->why) m->why = "a length that is known only inside the kernel";
+  return d;
+}
+
+static struct ptx_row *add_row(struct maker *m, enum ptx_row_kind kind, int of, int width) {
+  struct ptx_plan *p = m->plan;
+  struct ptx_row *r = &p->rows[p->n_rows++];
+  *r = (struct ptx_row){ .kind = (uint8_t)kind, .width = (uint8_t)width, .of = of };
+  return r;
+}
+
+static void keep_rows(struct maker *m, const struct kir_stmt *s, const struct kir_stmt *loop) {
+  struct kir_lin length = loop->extent == KIR_BLOCK ? survey_blocks_of(m->k, loop->block_of)->at[1] : loop->at[0];
+  for (int i = 0; i < s->n_in && !m->why; i++) {
+    struct ptx_row *r = add_row(m, PTX_KEEP, s->in[i], kir_width((weft_dtype)m->k->vals[s->in[i]].dtype));
+    r->n_dims = 1;
+    r->dims = dims(m, 1, &length);
+  }
+}
+
+static void buffer_row(struct maker *m, enum ptx_row_kind kind, int b) {
+  const struct kir_buf *buf = &m->k->bufs[b];
+  struct ptx_row *r = add_row(m, kind, b, kir_width((weft_dtype)buf->dtype));
+  r->n_dims = buf->rank;
+  r->dims = dims(m, buf->rank, buf->dims);
+}
+
+static int count_kind(const struct kir_block *b, enum kir_kind kind) {
+  int n = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    n += (s->kind == kind ? 1 + s->n_in : 0) + count_kind(&s->body, kind);
+  return n;
+}
+
+static int count_loops(const struct kir_block *b) {
+  return count_kind(b, KIR_PAR) + count_kind(b, KIR_LANE) + count_kind(b, KIR_SERIAL);
+}
+
+static void extent(struct maker *m, const struct kir_stmt *s, enum ptx_axis axis) {
+  struct ptx_extent *e = &m->plan->extents[m->plan->n_extents++];
+  *e = (struct ptx_extent){ .axis = (uint8_t)axis, .in_blocks = s->extent == KIR_BLOCKS };
+  if (s->extent == KIR_BLOCK) e->is_known = lin(m, survey_blocks_of(m->k, s->block_of)->at[1], &e->n);
+  else e->is_known = lin(m, s->at[0], &e->n) && (!e->in_blocks || lin(m, s->at[1], &e->b));
+}
+
+static void walk(struct maker *m, const struct kir_block *b, const struct kir_stmt *lane, int pars) {
+  for (const struct kir_stmt *s = b->first; s && !m->why; s = s->next) {
+    bool is_swept = s == m->s->swept, is_par = s->kind == KIR_PAR && s != m->s->owned;
+    if (s->kind == KIR_KEEP) keep_rows(m, s, lane);
+    if (s->kind == KIR_LOCALS) buffer_row(m, PTX_LOCAL, s->buf);
+    if (is_par && pars < m->s->grid_depth && pars < 3) extent(m, s, PTX_ROWS + pars);
+    if (is_swept) extent(m, s, count_kind(&s->body, KIR_LANE) ? PTX_ROWS : PTX_LANES);
+    else if (s->kind == KIR_LANE) extent(m, s, PTX_LANES);
+    walk(m, &s->body, s->kind == KIR_LANE ? s : lane, pars + is_par);
+  }
+}
+
+static void bufs(struct maker *m) {
+  m->plan->bufs = take(m, (size_t)m->k->n_bufs, sizeof *m->plan->bufs);
+  for (int b = 0; m->plan->bufs && b < m->k->n_bufs && !m->why; b++) {
+    const struct kir_buf *x = &m->k->bufs[b];
+    m->plan->bufs[b] = (struct ptx_buf){ x->kind, x->dtype, x->rank, NULL };
+    if (x->kind == KIR_TABLE || x->kind == KIR_LOCAL) continue;
+    m->plan->n_params += 1 + x->rank;
+    m->plan->bufs[b].dims = dims(m, x->rank, x->dims);
+  }
+}
+
+static void copies(struct maker *m) {
+  const struct kir_stmt *p = m->s->private_loop;
+  if (!p || m->why) return;
+  for (int i = 0; i < p->n_private && !m->why; i++) buffer_row(m, PTX_COPY, p->private[i].buf);
+  m->plan->has_block = m->s->may_reblock && lin(m, p->at[0], &m->plan->block_n) && lin(m, p->at[1], &m->plan->block_b);
+  if (m->s->may_reblock && !m->plan->has_block && !m->why) m->why = "a length that is known only inside the kernel";
+}
+
+const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s) {
+  struct maker m = { plan, k, s, NULL };
+  int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + k->n_bufs, n_loops = count_loops(&k->body);
+  plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args, plan->n_checks = s->n_checks;
+  plan->is_cooperative = s->is_cooperative, plan->is_single = s->is_single;
+  plan->partial_bytes = (size_t)s->n_partials * 32 * 8;
+  plan->rows = take(&m, (size_t)n_rows, sizeof *plan->rows);
+  plan->extents = take(&m, (size_t)n_loops, sizeof *plan->extents);
+  if (!m.why) bufs(&m);
+  if (!m.why) walk(&m, &k->body, NULL, 0);
+  copies(&m);
+  plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0) + plan->has_block;
+  return m.why;
+}
+
+void ptx_plan_free(struct ptx_plan *p) {
+  arena_free(p->arena);
+  *p = (struct ptx_plan){ 0 };
+}
+
+/* ---- Using ------------------------------------------------------------------------------------------------------------ */
+
+int64_t ptx_size(const struct ptx_lin *l, const int64_t sizes[], const uint64_t args[]) {
+  uint64_t sum = 0;
+  for (int i = 0; i < l->n; i++) {
+    uint64_t x = (uint64_t)l->term[i].coef;
+    for (int j = 0; j < l->term[i].n; j++) {
+      int from = l->term[i].from[j];
+      x *= from >= 0 ? (uint64_t)sizes[from] : args[~from];
+    }
+    sum += x;
+  }
+  return (int64_t)sum;
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t parts(int64_t n, int64_t b) { return b > 0 && n > 0 ? (n - 1) / b + 1 : 0; }
+
+struct user { const struct ptx_plan *p; const struct ptx_machine *m; const int64_t *sizes; const uint64_t *args; };
+
+static int64_t trips(const struct user *u, const struct ptx_extent *e, int64_t block) {
+  if (!e->is_known) return UNKNOWN;
+  int64_t n = ptx_size(&e->n, u->sizes, u->args);
+  if (!e->in_blocks) return n;
+  return parts(n, block ? block : ptx_size(&e->b, u->sizes, u->args));
+}
+
+static int64_t longest(const struct user *u, enum ptx_axis axis, int64_t block) {
+  int64_t n = 1;
+  for (int i = 0; i < u->p->n_extents; i++)
+    if (u->p->extents[i].axis == axis) n = most(n, trips(u, &u->p->extents[i], block));
+  return n;
+}
+
+/* Bytes of a row, rounded so that the next one is aligned; -1: absurd. */
+static int64_t row_bytes(const struct user *u, const struct ptx_row *r) {
+  int64_t n = r->width;
+  for (int d = 0; d < r->n_dims; d++)
+    if (__builtin_mul_overflow(n, most(0, ptx_size(&r->dims[d], u->sizes, u->args)), &n) || n > INT64_MAX / 4) return -1;
+  return (n + 15) / 16 * 16;
+}
+
+/* Kept rows and locals first: all in shared memory, or none. */
+static bool place_rows(const struct user *u, struct ptx_shape *s, int64_t room) {
+  int64_t at = 0;
+  for (int r = 0; r < u->p->n_rows; r++) {
+    if (u->p->rows[r].kind == PTX_COPY) continue;
+    int64_t bytes = row_bytes(u, &u->p->rows[r]);
+    if (bytes < 0) return false;
+    s->row_at[r] = at;
+    at += bytes;
+  }
+  if (at <= room) s->shared_bytes = (size_t)at;
+  else s->row_bytes = (size_t)at;
+  return true;
+}
+
+/* Then copies of private outputs, as far as they fit beside. */
+static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room) {
+  for (int r = 0; r < u->p->n_rows; r++) {
+    if (u->p->rows[r].kind != PTX_COPY) continue;
+    int64_t bytes = row_bytes(u, &u->p->rows[r]);
+    bool fits = bytes >= 0 && (int64_t)s->shared_bytes + bytes <= room;
+    s->row_at[r] = fits ? (int64_t)s->shared_bytes : -1;
+    if (fits) s->shared_bytes += (size_t)bytes;
+  }
+}
+
+static int64_t power_at_least(int64_t n, int64_t limit) {
+  int64_t x = 1;
+  while (x < n && x < limit) x *= 2;
+  return x;
+}
+
+/* Threads along lanes, then along rows, so that short lanes still fill a warp. */
+static void spread(const struct user *u, struct ptx_shape *s) {
+  int64_t lanes = longest(u, PTX_LANES, 0), rows = longest(u, PTX_ROWS, 0), planes = longest(u, PTX_PLANES, 0);
+  int64_t x = power_at_least(lanes, SPREAD_THREADS), y = power_at_least(rows, SPREAD_THREADS / x);
+  s->block[0] = (unsigned)x, s->block[1] = (unsigned)y, s->block[2] = 1;
+  s->grid[0] = (unsigned)least(parts(lanes, x), GRID_X);
+  s->grid[1] = (unsigned)least(parts(rows, y), GRID_Y);
+  s->grid[2] = (unsigned)least(planes, GRID_Y);
+}
+
+static bool has_copies(const struct user *u, const struct ptx_shape *s) {
+  for (int r = 0; r < u->p->n_rows; r++)
+    if (u->p->rows[r].kind == PTX_COPY && s->row_at[r] >= 0) return true;
+  return false;
+}
+
+static void cooperate(const struct user *u, struct ptx_shape *s) {
+  int64_t lanes = longest(u, PTX_LANES, 0), rows, limit = GRID_X;
+  int64_t threads = least(ROW_THREADS, (parts(lanes, u->p->is_single ? 1 : LANES_A_THREAD) + 31) / 32 * 32);
+  if (u->p->has_block) { /* as many blocks as keep the machine busy, but no longer ones than the text has */
+    int64_t n = ptx_size(&u->p->block_n, u->sizes, u->args), b = most(1, ptx_size(&u->p->block_b, u->sizes, u->args));
+    s->block_length = least(b, most(1, parts(n, (int64_t)BLOCKS_A_PROCESSOR * u->m->n_processors)));
+  }
+  rows = longest(u, PTX_ROWS, s->block_length);
+  if (s->row_bytes || has_copies(u, s)) limit = (int64_t)BLOCKS_A_PROCESSOR * u->m->n_processors;
+  s->block[0] = (unsigned)most(32, threads), s->block[1] = s->block[2] = 1;
+  s->grid[0] = u->p->is_single ? 1 : (unsigned)least(rows, limit);
+  s->grid[1] = u->p->is_single ? 1 : (unsigned)least(longest(u, PTX_PLANES, 0), s->row_bytes ? 1 : GRID_Y);
+  s->grid[2] = u->p->is_single ? 1 : (unsigned)least(longest(u, PTX_VOLUMES, 0), s->row_bytes ? 1 : GRID_Y);
+  s->scratch_bytes = s->row_bytes * s->grid[0];
+}
+
+bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
+               struct arena *arena, struct ptx_shape *s) {
+  struct user u = { p, m, sizes, args };
+  *s = (struct ptx_shape){ .row_at = arena_take(arena, (size_t)(p->n_rows + 1) * sizeof *s->row_at) };
+  int64_t room = (int64_t)m->shared_bytes - (int64_t)p->partial_bytes;
+  if (!s->row_at || !place_rows(&u, s, room)) return false;
+  place_copies(&u, s, room);
+  if (p->is_cooperative) cooperate(&u, s);
+  else spread(&u, s);
+  return true;
+}

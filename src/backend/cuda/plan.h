@@ -1,0 +1,8 @@
+/* plan.h -- how a plan comes out of a survey. */
+#ifndef WEFT_PTX_PLAN_H
+#define WEFT_PTX_PLAN_H
+#include "backend/cuda/survey.h"
+
+const char *plan_make(struct ptx_plan *, const struct kir_kernel *, const struct survey *); /* NULL, or why not */
+
+#endif

@@ -1,0 +1,85 @@
+/* printer.h -- the state of one printing, and what the files of the PTX writer ask of each other.
+ *
+ * The body is printed first; what it turned out to use (registers, parameters, indices of the thread) is declared in
+ * front of it afterwards. Registers are called as in the kernel, %name or %1; the printer's own are $w1 (32 bits), $d1
+ * (64), $h1 (16), $p1 (predicates). */
+#ifndef WEFT_PRINTER_H
+#define WEFT_PRINTER_H
+#include "backend/cuda/survey.h"
+
+enum { PTX_TUPLE = 8 }; /* values that a fold or prefix may combine at once */
+enum own { OWN_PRED, OWN_HALF, OWN_WORD, OWN_LONG, OWN_KINDS };
+
+struct printer {
+  const struct kir_kernel *k;
+  const struct shape_class *shape;
+  const struct ptx_plan *plan;
+  struct survey survey;
+  struct arena *arena;
+  struct text body;
+  const char **reg;          /* by value: its register, or the number itself */
+  const char **base;         /* by buffer: the register of its address */
+  bool *is_used;             /* by value */
+  bool *base_used;           /* by buffer */
+  uint16_t *stride_used;     /* by buffer: a bit an axis */
+  const char *(*carry)[PTX_TUPLE]; /* by first result of a prefix over lanes: what came before this tile */
+  int n_own[OWN_KINDS], n_labels, n_checks;
+  bool uses_first, uses_bool[2], uses_thread[PTX_AXES];
+  const char *why;           /* NULL: all is well so far; "": out of memory */
+};
+
+void ptx_line(struct printer *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *ptx_textf(struct printer *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *ptx_own(struct printer *, enum own);        /* a new register of the printer's own */
+const char *ptx_label(struct printer *, const char *);  /* a new label */
+void ptx_place(struct printer *, const char *label);    /* the label, here */
+const char *ptx_val(struct printer *, int value);       /* what stands for the value in an instruction */
+void ptx_refuse(struct printer *, const char *why);     /* the first one counts */
+
+/* instruction.c: on registers. Dtypes are register dtypes; dst and in are registers, in may be numbers. */
+const char *ptx_type(weft_dtype);                       /* "f32", "s64", .. */
+const char *ptx_bits(weft_dtype);                       /* "b32", "b64" */
+const char *ptx_number(struct printer *, weft_dtype, uint64_t bits);
+void ptx_mov(struct printer *, weft_dtype, const char *dst, const char *src);
+void ptx_instruction(struct printer *, enum kir_op, weft_dtype, const char *dst, const char *const in[]);
+void ptx_cast(struct printer *, weft_dtype from, weft_dtype to, const char *dst, const char *src);
+const char *ptx_to_bf16(struct printer *, weft_dtype from, const char *src); /* the pattern, in a 32-bit register */
+const char *ptx_in_register(struct printer *, weft_dtype, int value);        /* a register even for a literal */
+uint64_t ptx_empty(enum kir_op, weft_dtype);            /* pattern of an empty fold */
+uint64_t ptx_neutral(enum kir_op, weft_dtype);          /* pattern that changes nothing, to the bit */
+
+/* access.c: memory. */
+const char *ptx_lin(struct printer *, struct kir_lin);  /* a register or a number, i64 */
+const char *ptx_address(struct printer *, int buf, const struct kir_lin at[]);
+const char *ptx_space(struct printer *, int buf);       /* ".global", or "" where it may be shared memory */
+void ptx_load(struct printer *, const char *space, weft_dtype memory, const char *dst, const char *address);
+void ptx_store(struct printer *, const char *space, weft_dtype memory, const char *address, const char *src);
+void ptx_combine(struct printer *, const char *space, enum kir_op, weft_dtype, const char *address, const char *src);
+const char *ptx_stride(struct printer *, int buf, int axis);
+
+/* reduce.c: folds and prefixes. */
+void ptx_start(struct printer *, const struct kir_stmt *fold);          /* the results are empty */
+void ptx_accumulate(struct printer *, const struct kir_stmt *fold);     /* results = results o values, in this thread */
+void ptx_inline(struct printer *, int fn, const char *const in[], const char *const out[]);
+void ptx_meet(struct printer *, const struct kir_stmt *lane_loop);      /* its folds, over all threads of the block */
+void ptx_scan_start(struct printer *, const struct kir_stmt *prefix);   /* a prefix over lanes: before its loop, */
+void ptx_scan(struct printer *, const struct kir_stmt *prefix);         /* for a tile of lanes, all threads at once, */
+void ptx_scan_end(struct printer *, const struct kir_stmt *prefix);     /* and behind the loop */
+
+/* nest.c: statements. */
+struct where {               /* where in the nest a statement stands */
+  const struct kir_stmt *lane;   /* the lane loop around it, NULL: uniform */
+  int pars;                  /* par loops around it */
+  const char *rest;          /* lanes that fail a check go here: the end of the block */
+  const char *leave;         /* behind the innermost serial loop */
+  const char *lo;            /* lane: its first index */
+  const char *active;        /* inside a scanned lane loop: which lanes take part */
+};
+void ptx_block(struct printer *, const struct kir_block *, struct where);
+
+/* copies.c: private outputs. */
+void ptx_copies_begin(struct printer *);  /* a neutral copy of each, where the launch gave it room */
+void ptx_copies_end(struct printer *);    /* combines the copies into the outputs */
+void ptx_empty_outputs(struct printer *); /* the body of the entry that comes before */
+
+#endif

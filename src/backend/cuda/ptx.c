@@ -1,0 +1,342 @@
+/* ptx.c -- the text around the statements: names, parameters, declarations, entries.
+ *
+ * Owns the names: a register is called as its value in the kernel, made unique; what the printer adds begins with $. The
+ * statements are printed first, the declarations of what they use afterwards, in front of them. */
+#include "backend/cuda/plan.h"
+#include "backend/cuda/printer.h"
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Lines, names -------------------------------------------------------------------------------------------------------- */
+
+void ptx_refuse(struct printer *p, const char *why) {
+  if (!p->why) p->why = why;
+}
+
+void ptx_line(struct printer *p, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  text_add(&p->body, "\t");
+  text_addv(&p->body, format, args);
+  text_add(&p->body, ";\n");
+  va_end(args);
+}
+
+const char *ptx_textf(struct printer *p, const char *format, ...) {
+  struct text t = { 0 };
+  va_list args;
+  va_start(args, format);
+  text_addv(&t, format, args);
+  va_end(args);
+  const char *copy = t.failed ? NULL : arena_text(p->arena, text_of(&t));
+  text_free(&t);
+  if (!copy) ptx_refuse(p, "");
+  return copy ? copy : "";
+}
+
+const char *ptx_own(struct printer *p, enum own kind) { return ptx_textf(p, "$%c%d", "phwd"[kind], p->n_own[kind]++); }
+const char *ptx_label(struct printer *p, const char *name) { return ptx_textf(p, "$%s_%d", name, ++p->n_labels); }
+
+void ptx_place(struct printer *p, const char *label) {
+  text_add(&p->body, label);
+  text_add(&p->body, ":\n");
+}
+
+const char *ptx_val(struct printer *p, int v) {
+  const struct kir_val *x = &p->k->vals[v];
+  p->is_used[v] = true;
+  if (x->kind != KIR_LIT || x->dtype != WEFT_BOOL) return p->reg[v];
+  p->uses_bool[x->bits != 0] = true;
+  return x->bits ? "$true" : "$false";
+}
+
+/* Registers that PTX itself calls so. */
+static bool is_special(const char *name) {
+  static const char *const words[] = { "tid", "ntid", "laneid", "warpid", "nwarpid", "ctaid", "nctaid", "smid", "nsmid", "gridid" };
+  static const char *const begins[] = { "clock", "pm", "lanemask", "globaltimer", "envreg", "reserved", "total_smem", "aggr_smem",
+                                        "dynamic_smem", "cluster", "is_explicit", "current_graph" };
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(name, words[i])) return true;
+  for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+    if (!strncmp(name, begins[i], strlen(begins[i]))) return true;
+  return false;
+}
+
+static bool is_stride_of(const char *name, const char *base) {
+  size_t n = strlen(base);
+  return !strncmp(name, base, n) && name[n] == '_' && name[n + 1] >= '0' && name[n + 1] <= '9';
+}
+
+static bool is_taken(struct printer *p, const char *name, int n_bufs, int n_vals) {
+  for (int b = 0; b < n_bufs; b++)
+    if (!strcmp(name, p->base[b]) || is_stride_of(name, p->base[b]) || is_stride_of(p->base[b], name)) return true;
+  for (int v = 0; v < n_vals; v++)
+    if (p->k->vals[v].kind != KIR_LIT && !strcmp(name, p->reg[v])) return true;
+  return is_special(name + 1);
+}
+
+static const char *unique(struct printer *p, const char *name, int n_bufs, int n_vals) {
+  const char *r = ptx_textf(p, "%%%s", name);
+  for (int i = 2; is_taken(p, r, n_bufs, n_vals) && !p->why; i++) r = ptx_textf(p, "%%%s__%d", name, i);
+  return r;
+}
+
+static void name_all(struct printer *p) {
+  int n_temps = 0;
+  for (int b = 0; b < p->k->n_bufs && !p->why; b++) p->base[b] = unique(p, p->k->bufs[b].name, b, 0);
+  for (int v = 0; v < p->k->n_vals && !p->why; v++) {
+    const struct kir_val *x = &p->k->vals[v];
+    if (x->kind == KIR_LIT) p->reg[v] = ptx_number(p, (weft_dtype)x->dtype, x->bits);
+    else if (x->name) p->reg[v] = unique(p, x->name, p->k->n_bufs, v);
+    else p->reg[v] = ptx_textf(p, "%%%d", ++n_temps);
+  }
+}
+
+/* ---- Parameters ---------------------------------------------------------------------------------------------------------- */
+
+static bool is_bound(const struct kir_buf *b) { return b->kind != KIR_TABLE && b->kind != KIR_LOCAL; }
+static const char *bare(const char *reg) { return reg + 1; }
+static const char *param_type(weft_dtype d) { return d == WEFT_BOOL ? "u8" : ptx_type(d); }
+
+static void param(struct text *out, const char *type, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void param(struct text *out, const char *type, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  text_addf(out, "%s\t.param .%s ", out->s && out->s[out->n - 1] == '(' ? "\n" : ",\n", type);
+  text_addv(out, format, args);
+  va_end(args);
+}
+
+static void buffer_params(struct printer *p, struct text *out, int b) {
+  const char *name = bare(p->base[b]);
+  param(out, "u64", "p_%s", name);
+  for (int d = 0; d < p->k->bufs[b].rank; d++) param(out, "s64", "p_%s_%d", name, d);
+}
+
+static void params(struct printer *p, struct text *out) {
+  const struct kir_kernel *k = p->k;
+  for (int b = 0; b < k->n_bufs; b++)
+    if (is_bound(&k->bufs[b])) buffer_params(p, out, b);
+  for (int i = 0; i < k->n_sizes; i++) param(out, "s64", "p_%s", bare(p->reg[k->sizes[i]]));
+  for (int i = 0; i < k->n_args; i++)
+    param(out, param_type((weft_dtype)k->vals[k->args[i]].dtype), "p_%s", bare(p->reg[k->args[i]]));
+  if (p->plan->n_checks) param(out, "u64", "q_checks");
+  if (p->plan->n_rows) param(out, "u64", "q_scratch");
+  if (p->plan->n_rows) param(out, "u64", "q_scratch_bytes");
+  for (int r = 0; r < p->plan->n_rows; r++) param(out, "s64", "q_row%d", r);
+  if (p->plan->has_block) param(out, "s64", "q_block");
+}
+
+/* ---- What the statements use ----------------------------------------------------------------------------------------------- */
+
+static bool in_register(const struct kir_kernel *k, int v) { return k->vals[v].kind != KIR_LIT; }
+
+static void declare_type(struct printer *p, struct text *out, const char *type) {
+  size_t column = 0;
+  for (int v = 0; v < p->k->n_vals; v++) {
+    if (!p->is_used[v] || !in_register(p->k, v) || strcmp(type, ptx_type((weft_dtype)p->k->vals[v].dtype))) continue;
+    if (column > 90) text_add(out, ";\n"), column = 0;
+    if (!column) text_addf(out, "\t.reg .%s ", type);
+    text_addf(out, "%s%s", column ? ", " : "", p->reg[v]);
+    column += strlen(p->reg[v]) + 2;
+  }
+  if (column) text_add(out, ";\n");
+}
+
+static void declare_buffer(struct printer *p, struct text *out, int b) {
+  if (!p->base_used[b]) return;
+  text_addf(out, "\t.reg .b64 %s", p->base[b]);
+  for (int d = 0; d < p->k->bufs[b].rank; d++)
+    if (p->stride_used[b] >> d & 1) text_addf(out, ", %s_%d", p->base[b], d);
+  text_add(out, ";\n");
+}
+
+static void declare_own(struct printer *p, struct text *out) {
+  static const char *const types[OWN_KINDS] = { "pred", "b16", "b32", "b64" };
+  for (int k = 0; k < OWN_KINDS; k++)
+    if (p->n_own[k]) text_addf(out, "\t.reg .%s $%c<%d>;\n", types[k], "phwd"[k], p->n_own[k]);
+}
+
+static void declare(struct printer *p, struct text *out) {
+  static const char *const types[] = { "pred", "s32", "u32", "f32", "s64", "u64", "f64" };
+  for (int b = 0; b < p->k->n_bufs; b++) declare_buffer(p, out, b);
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) declare_type(p, out, types[i]);
+  declare_own(p, out);
+}
+
+static void load_scalars(struct printer *p, struct text *out, int n, const int vals[]) {
+  for (int i = 0; i < n; i++) {
+    weft_dtype d = (weft_dtype)p->k->vals[vals[i]].dtype;
+    const char *r = p->reg[vals[i]];
+    if (!p->is_used[vals[i]]) continue;
+    if (d != WEFT_BOOL) { text_addf(out, "\tld.param.%s %s, [p_%s];\n", ptx_type(d), r, bare(r)); continue; }
+    text_addf(out, "\t{ .reg .b32 $b; ld.param.u8 $b, [p_%s]; setp.ne.u32 %s, $b, 0; }\n", bare(r), r);
+  }
+}
+
+static void load_buffer(struct printer *p, struct text *out, int b) {
+  const char *r = p->base[b];
+  const struct kir_buf *buf = &p->k->bufs[b];
+  if (!p->base_used[b] || buf->kind == KIR_LOCAL) return;
+  if (buf->kind == KIR_TABLE) { text_addf(out, "\tmov.u64 %s, t_%s;\n", r, bare(r)); return; }
+  text_addf(out, "\tld.param.u64 %s, [p_%s];\n", r, bare(r));
+  if (p->survey.bufs[b].private_op == KIR_OPS) text_addf(out, "\tcvta.to.global.u64 %s, %s;\n", r, r);
+  for (int d = 0; d < buf->rank; d++)
+    if (p->stride_used[b] >> d & 1) text_addf(out, "\tld.param.s64 %s_%d, [p_%s_%d];\n", r, d, bare(r), d);
+}
+
+/* Which index of the thread an axis is, and out of how many. */
+static void thread_index(struct printer *p, struct text *out, enum ptx_axis axis) {
+  static const char *const names[PTX_AXES] = { "lane", "row", "plane", "volume" };
+  static const char spread_over[PTX_AXES] = "xyz?", rows_over[PTX_AXES] = "?xyz";
+  bool is_thread = p->survey.is_cooperative && axis == PTX_LANES, is_block = p->survey.is_cooperative || axis >= PTX_PLANES;
+  const char *n = names[axis];
+  char c = is_thread ? 'x' : p->survey.is_cooperative ? rows_over[axis] : spread_over[axis];
+  if (is_thread || is_block) {
+    text_addf(out, "\t.reg .s64 $%s, $%ss;\n\tcvt.u64.u32 $%s, %%%s.%c;\n\tcvt.u64.u32 $%ss, %%%s.%c;\n", n, n,
+              n, is_thread ? "tid" : "ctaid", c, n, is_thread ? "ntid" : "nctaid", c);
+    return;
+  }
+  text_addf(out, "\t.reg .s64 $%s, $%ss;\n", n, n);
+  text_addf(out, "\t{ .reg .b32 $b<3>; .reg .b64 $t;\n"
+                 "\tmov.u32 $b0, %%ctaid.%c; mov.u32 $b1, %%ntid.%c; mov.u32 $b2, %%tid.%c;\n"
+                 "\tcvt.u64.u32 $t, $b2; mad.wide.u32 $%s, $b0, $b1, $t;\n"
+                 "\tmov.u32 $b0, %%nctaid.%c; mul.wide.u32 $%ss, $b0, $b1; }\n", c, c, c, n, c, n);
+}
+
+static void row_addresses(struct printer *p, struct text *out) {
+  if (!p->plan->n_rows) return;
+  text_add(out, "\t.reg .b64 $shared, $memory;\n\tmov.u64 $shared, rows;\n\tcvta.shared.u64 $shared, $shared;\n"
+                "\t{ .reg .pred $p; .reg .b32 $b; .reg .b64 $s, $n; // rows lie in shared memory, or in scratch\n"
+                "\tld.param.u64 $s, [q_scratch]; ld.param.u64 $n, [q_scratch_bytes];\n"
+                "\tsetp.eq.u64 $p, $s, 0; mov.u32 $b, %ctaid.x; cvt.u64.u32 $memory, $b;\n"
+                "\tmad.lo.u64 $s, $memory, $n, $s; selp.b64 $memory, $shared, $s, $p; }\n");
+  for (int r = 0; r < p->plan->n_rows; r++) {
+    const struct ptx_row *row = &p->plan->rows[r];
+    text_addf(out, "\t.reg .b64 $row%d;\n\tld.param.s64 $row%d, [q_row%d];\n", r, r, r);
+    if (row->kind == PTX_COPY) text_addf(out, "\t.reg .pred $in_place%d;\n\tsetp.lt.s64 $in_place%d, $row%d, 0;\n", r, r, r);
+    text_addf(out, "\tadd.s64 $row%d, $row%d, %s;\n", r, r, row->kind == PTX_COPY ? "$shared" : "$memory");
+    if (row->kind == PTX_LOCAL && p->base_used[row->of]) text_addf(out, "\tmov.u64 %s, $row%d;\n", p->base[row->of], r);
+  }
+}
+
+static void prologue(struct printer *p, struct text *out) {
+  for (int b = 0; b < p->k->n_bufs; b++) load_buffer(p, out, b);
+  load_scalars(p, out, p->k->n_sizes, p->k->sizes);
+  load_scalars(p, out, p->k->n_args, p->k->args);
+  if (p->n_checks) text_add(out, "\t.reg .b64 $checks;\n\tld.param.u64 $checks, [q_checks];\n\tcvta.to.global.u64 $checks, $checks;\n");
+  if (p->plan->has_block) text_add(out, "\t.reg .s64 $block;\n\tld.param.s64 $block, [q_block];\n");
+  if (p->uses_first) p->uses_thread[PTX_LANES] = true;
+  for (int a = 0; a < PTX_AXES; a++)
+    if (p->uses_thread[a]) thread_index(p, out, (enum ptx_axis)a);
+  if (p->uses_first) text_add(out, "\t.reg .pred $first;\n\tsetp.eq.s64 $first, $lane, 0;\n");
+  if (p->uses_bool[0]) text_add(out, "\t.reg .pred $false;\n\tmov.pred $false, 0;\n");
+  if (p->uses_bool[1]) text_add(out, "\t.reg .pred $true;\n\tmov.pred $true, 1;\n");
+}
+
+/* ---- Entries --------------------------------------------------------------------------------------------------------------- */
+
+static void main_body(struct printer *p) {
+  ptx_copies_begin(p);
+  ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
+  ptx_place(p, "$done");
+  ptx_copies_end(p);
+}
+
+static bool printer_begin(struct printer *p) {
+  size_t n_vals = (size_t)p->k->n_vals + 1, n_bufs = (size_t)p->k->n_bufs + 1;
+  p->reg = arena_take(p->arena, n_vals * sizeof *p->reg);
+  p->base = arena_take(p->arena, n_bufs * sizeof *p->base);
+  p->is_used = arena_take(p->arena, n_vals * sizeof *p->is_used);
+  p->base_used = arena_take(p->arena, n_bufs * sizeof *p->base_used);
+  p->stride_used = arena_take(p->arena, n_bufs * sizeof *p->stride_used);
+  p->carry = arena_take(p->arena, n_vals * sizeof *p->carry);
+  if (!p->reg || !p->base || !p->is_used || !p->base_used || !p->stride_used || !p->carry) return ptx_refuse(p, ""), false;
+  name_all(p);
+  return !p->why;
+}
+
+static void entry(struct printer *p, struct text *out, const char *name, void (*body)(struct printer *), bool has_rows) {
+  if (!printer_begin(p)) return;
+  body(p);
+  text_addf(out, ".visible .entry %s(", name);
+  params(p, out);
+  text_addf(out, ")\n.maxntid %d\n{\n", p->survey.is_cooperative ? 512 : 256);
+  declare(p, out);
+  prologue(p, out);
+  if (has_rows) row_addresses(p, out);
+  text_add(out, text_of(&p->body));
+  text_add(out, "\tret;\n}\n");
+  if (p->body.failed) ptx_refuse(p, "");
+  text_free(&p->body);
+}
+
+static void comment(const struct kir_kernel *k, struct text *out) {
+  struct text t = { 0 };
+  kir_print(k, &t);
+  for (const char *s = text_of(&t), *end; *s; s = *end ? end + 1 : end) {
+    end = strchr(s, '\n');
+    if (!end) end = s + strlen(s);
+    text_add(out, "// ");
+    text_bytes(out, s, (size_t)(end - s));
+    text_add(out, "\n");
+  }
+  if (t.failed) out->failed = true;
+  text_free(&t);
+}
+
+static void tables(const struct printer *p, struct text *out) {
+  for (int b = 0; b < p->k->n_bufs; b++) {
+    const struct kir_buf *t = &p->k->bufs[b];
+    int width = t->kind == KIR_TABLE ? kir_width((weft_dtype)t->dtype) : 0;
+    if (!width) continue;
+    text_addf(out, ".global .align 8 .%s t_%s[%d] = {", width == 8 ? "b64" : width == 4 ? "b32" : "b8", bare(p->base[b]), t->n_data);
+    for (int i = 0; i < t->n_data; i++) text_addf(out, "%s%s0x%" PRIx64, i ? "," : "", i % 8 ? " " : "\n\t", t->data[i]);
+    text_add(out, " };\n");
+  }
+}
+
+static void heading(struct printer *p, struct text *out) {
+  comment(p->k, out);
+  text_add(out, "\n.version 7.0\n.target sm_80\n.address_size 64\n\n");
+  if (p->plan->partial_bytes) text_addf(out, ".shared .align 8 .b8 partials[%zu];\n", p->plan->partial_bytes);
+  if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
+  if (printer_begin(p)) tables(p, out);
+}
+
+static bool has_private_out(const struct kir_kernel *k, const struct survey *s) {
+  for (int b = 0; b < k->n_bufs; b++)
+    if (s->bufs[b].private_op != KIR_OPS && k->bufs[b].kind == KIR_OUT) return true;
+  return false;
+}
+
+/* The same state of printing, at its beginning. */
+static struct printer again(const struct printer *p) {
+  return (struct printer){ .k = p->k, .shape = p->shape, .plan = p->plan, .survey = p->survey, .arena = p->arena, .why = p->why };
+}
+
+static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan) {
+  plan->entry = ptx_textf(p, "weft_%s", p->k->name);
+  plan->init = has_private_out(p->k, &p->survey) ? ptx_textf(p, "weft_%s_empty", p->k->name) : NULL;
+  heading(p, out);
+  struct printer main = again(p), init;
+  if (!main.why) entry(&main, out, plan->entry, main_body, true);
+  init = again(&main);
+  init.survey.is_cooperative = false; /* any number of threads, which never meet */
+  if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
+  p->why = init.why;
+}
+
+bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, struct ptx_plan *plan,
+               const char **why) {
+  *plan = (struct ptx_plan){ .arena = arena_new() };
+  struct printer p = { .k = k, .shape = shape, .plan = plan, .arena = plan->arena };
+  if (!plan->arena) return *why = "", false;
+  if (!survey_make(&p.survey, k, p.arena)) p.why = p.survey.why;
+  if (!p.why) p.why = plan_make(plan, k, &p.survey);
+  if (!p.why) print_all(&p, out, plan);
+  if (!p.why && out->failed) p.why = "";
+  if (!p.why) return true;
+  ptx_plan_free(plan);
+  return *why = p.why, false;
+}

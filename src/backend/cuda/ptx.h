@@ -1,0 +1,73 @@
+/* ptx.h -- a kernel as PTX text, and the plan by which whoever launches it chooses the grid.
+ *
+ * Two ways to spread a kernel over threads, chosen from its text (survey.h):
+ *   spread: a thread a lane, par loops along the rows of the grid; nothing passes between threads;
+ *   cooperative: a block of threads an iteration of the outer par loops; lanes are strided over its threads, folds meet
+ *   by shuffles and shared memory, kept rows and locals lie in shared memory or, if too long, in a scratch buffer.
+ * Every loop is strided by the size of the grid, so any grid is correct and the plan only makes it fast.
+ *
+ * Elementwise results, carried loops, max, min and integers have the bits of the vm. Sums and products of floats have
+ * their own order; those that meet in memory (combining stores, private) have none at all. */
+#ifndef WEFT_PTX_H
+#define WEFT_PTX_H
+#include "backend/backend.h"
+#include "base/arena.h"
+#include "base/text.h"
+
+/* A size that the host can compute: a sum of products of sizes (from >= 0) and i64 args (~from). */
+struct ptx_term { int64_t coef; int n, from[KIR_FACTORS]; };
+struct ptx_lin { int n; struct ptx_term *term; };
+
+enum ptx_axis { PTX_LANES, PTX_ROWS, PTX_PLANES, PTX_VOLUMES, PTX_AXES };
+
+struct ptx_extent {        /* trips of one loop along an axis of the grid: n, or ceil(n / b) */
+  uint8_t axis;
+  bool is_known, in_blocks;
+  struct ptx_lin n, b;
+};
+
+enum ptx_row_kind { PTX_KEEP, PTX_LOCAL, PTX_COPY };
+struct ptx_row {           /* memory of one block of threads: a kept row, a local, or the copy of a private output */
+  uint8_t kind, width;     /* width: bytes an element */
+  int of;                  /* a value (keep) or a buffer */
+  int n_dims;
+  struct ptx_lin *dims;
+};
+
+struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
+
+/* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
+ * bytes; sizes; args; then, where the plan has them, the address of the check slots; the scratch buffer (0: rows lie in
+ * shared memory) and the bytes a block has of it; the offset of every row (a copy: -1, combine in place); the length
+ * of a block of the private loop. */
+struct ptx_plan {
+  struct arena *arena;
+  const char *entry, *init; /* init: NULL, or an entry to launch before, which empties private outputs */
+  bool is_cooperative, is_single; /* single: one block of threads */
+  int n_bufs, n_sizes, n_args, n_checks, n_extents, n_rows, n_params;
+  struct ptx_buf *bufs;
+  struct ptx_extent *extents;
+  struct ptx_row *rows;
+  bool has_block;           /* the length of private blocks may be chosen */
+  struct ptx_lin block_n, block_b;
+  size_t partial_bytes;     /* static shared memory */
+};
+
+struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may have */ };
+
+/* The sizes of one launch. */
+struct ptx_shape {
+  unsigned grid[3], block[3];
+  size_t shared_bytes, scratch_bytes, row_bytes; /* scratch in all, and a block's part of it */
+  int64_t *row_at;          /* by row; in the arena given */
+  int64_t block_length;
+};
+
+/* k is verified and legalised. False: cannot, and why says what is missing ("": out of memory). */
+bool ptx_print(const struct kir_kernel *k, const struct shape_class *, struct text *out, struct ptx_plan *, const char **why);
+void ptx_plan_free(struct ptx_plan *);
+int64_t ptx_size(const struct ptx_lin *, const int64_t sizes[], const uint64_t args[]);
+bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+               struct arena *, struct ptx_shape *); /* false: out of memory */
+
+#endif

@@ -1,0 +1,215 @@
+/* run.c -- kernels on the GPU, seen as a back end whose memory is the host's.
+ *
+ * A launch uploads the bytes that its buffers span, runs, and downloads the pieces that were stored into. Buffers whose
+ * spans overlap share one piece of device memory, so aliasing means the same as on the host. */
+#include "backend/cuda/cuda.h"
+#include <string.h>
+#include "base/mem.h"
+
+struct code {
+  struct cuda_module *module;
+  struct cuda_entry *main, *init;
+  struct ptx_plan plan;
+  struct text ptx;
+};
+
+/* ---- Compiling ---------------------------------------------------------------------------------------------------------- */
+
+static void code_free(struct code *c) {
+  if (!c) return;
+  cuda_unload(c->module);
+  ptx_plan_free(&c->plan);
+  text_free(&c->ptx);
+  mem_free(c);
+}
+
+static int load(struct code *c) {
+  int s = cuda_load(text_of(&c->ptx), &c->module);
+  if (!s) s = cuda_find(c->module, c->plan.entry, &c->main);
+  if (!s && c->plan.init) s = cuda_find(c->module, c->plan.init, &c->init);
+  return s;
+}
+
+static struct code *compile(const struct kir_kernel *k, const struct shape_class *shape, const char **why) {
+  struct code *c = mem_alloc(sizeof *c);
+  if (!c) return *why = "", NULL;
+  if (!ptx_print(k, shape, &c->ptx, &c->plan, why)) return code_free(c), NULL;
+  int s = load(c);
+  if (!s) return c;
+  *why = s == CUDA_NO_MEMORY ? "" : cuda_message();
+  return code_free(c), NULL;
+}
+
+static void show(const struct code *c, struct text *out) { text_add(out, text_of(&c->ptx)); }
+
+/* ---- Memory of a launch ------------------------------------------------------------------------------------------------- */
+
+enum { ALIGN = 16 }; /* addresses on the device are those on the host, modulo this */
+
+struct piece { uintptr_t lo, hi; uint64_t at; bool is_stored; }; /* host bytes [lo, hi), and where lo is on the device */
+
+struct session {
+  const struct code *c;
+  const struct launch *l;
+  struct arena *arena;
+  struct piece *pieces;
+  int n_pieces;
+  struct ptx_shape shape;
+  uint64_t checks, scratch;
+  uint64_t *params;
+  int n_params;
+};
+
+static bool is_bound(const struct ptx_buf *b) { return b->kind != KIR_TABLE && b->kind != KIR_LOCAL; }
+
+/* The host bytes that a buffer spans; false: none. */
+static bool span(const struct session *s, int i, struct piece *out) {
+  const struct ptx_buf *b = &s->c->plan.bufs[i];
+  const struct bound *x = &s->l->bufs[i];
+  int64_t low = 0, high = 0, width = kir_width((weft_dtype)b->dtype);
+  for (int d = 0; d < b->rank; d++) {
+    int64_t n = ptx_size(&b->dims[d], s->l->sizes, s->l->args);
+    if (n <= 0) return false;
+    *(x->stride[d] < 0 ? &low : &high) += (n - 1) * x->stride[d];
+  }
+  uintptr_t base = (uintptr_t)x->data;
+  *out = (struct piece){ base + (uintptr_t)(low * width), base + (uintptr_t)((high + 1) * width), 0, b->kind != KIR_IN };
+  return true;
+}
+
+/* Adds bytes, melting them with every piece they overlap. */
+static void add_piece(struct session *s, struct piece p) {
+  for (int i = 0; i < s->n_pieces;) {
+    struct piece *q = &s->pieces[i];
+    if (q->hi <= p.lo || p.hi <= q->lo) { i++; continue; }
+    if (q->lo < p.lo) p.lo = q->lo;
+    if (q->hi > p.hi) p.hi = q->hi;
+    p.is_stored |= q->is_stored;
+    *q = s->pieces[--s->n_pieces];
+    i = 0;
+  }
+  s->pieces[s->n_pieces++] = p;
+}
+
+static size_t bytes_of(const struct piece *p) { return (size_t)(p->hi - p->lo); }
+
+static int upload(struct session *s) {
+  for (int i = 0; i < s->n_pieces; i++) {
+    struct piece *p = &s->pieces[i];
+    int r = cuda_take(bytes_of(p) + ALIGN, &p->at);
+    if (r) return r;
+    p->at += p->lo % ALIGN;
+    if ((r = cuda_upload(p->at, (const void *)p->lo, bytes_of(p)))) return r;
+  }
+  return CUDA_OK;
+}
+
+static int download(const struct session *s) {
+  int r = CUDA_OK;
+  for (int i = 0; i < s->n_pieces && !r; i++)
+    if (s->pieces[i].is_stored) r = cuda_download((void *)s->pieces[i].lo, s->pieces[i].at, bytes_of(&s->pieces[i]));
+  return r;
+}
+
+static void give_pieces(struct session *s) {
+  for (int i = 0; i < s->n_pieces; i++)
+    if (s->pieces[i].at) cuda_give(s->pieces[i].at - s->pieces[i].lo % ALIGN, bytes_of(&s->pieces[i]) + ALIGN);
+}
+
+/* ---- Checks, parameters --------------------------------------------------------------------------------------------------- */
+
+static int start_checks(struct session *s) {
+  int n = s->c->plan.n_checks;
+  int64_t *none = arena_take(s->arena, (size_t)(n + 1) * sizeof *none);
+  if (!n) return CUDA_OK;
+  if (!none) return CUDA_NO_MEMORY;
+  for (int i = 0; i < n; i++) none[i] = INT64_MAX;
+  int r = cuda_take((size_t)n * sizeof *none, &s->checks);
+  return r ? r : cuda_upload(s->checks, none, (size_t)n * sizeof *none);
+}
+
+static void lower(int64_t *slot, int64_t to) {
+  int64_t now = __atomic_load_n(slot, __ATOMIC_RELAXED);
+  while (to < now && !__atomic_compare_exchange_n(slot, &now, to, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+}
+
+static int end_checks(struct session *s) {
+  int n = s->c->plan.n_checks;
+  int64_t *found = arena_take(s->arena, (size_t)(n + 1) * sizeof *found);
+  if (!n) return CUDA_OK;
+  if (!found) return CUDA_NO_MEMORY;
+  int r = cuda_download(found, s->checks, (size_t)n * sizeof *found);
+  for (int i = 0; i < n && !r; i++) lower(&s->l->checks[i], found[i]);
+  return r;
+}
+
+static void param(struct session *s, uint64_t x) { s->params[s->n_params++] = x; }
+
+static void buffer_params(struct session *s, int i) {
+  const struct ptx_buf *b = &s->c->plan.bufs[i];
+  struct piece own;
+  uint64_t at = 0;
+  bool is_there = span(s, i, &own);
+  for (int k = 0; k < s->n_pieces && is_there; k++)
+    if (s->pieces[k].lo <= own.lo && own.hi <= s->pieces[k].hi) at = s->pieces[k].at - s->pieces[k].lo + (uintptr_t)s->l->bufs[i].data;
+  param(s, at);
+  for (int d = 0; d < b->rank; d++) param(s, (uint64_t)s->l->bufs[i].stride[d] * (uint64_t)kir_width((weft_dtype)b->dtype));
+}
+
+/* In the order that ptx.h states. */
+static void fill_params(struct session *s) {
+  const struct ptx_plan *p = &s->c->plan;
+  for (int b = 0; b < p->n_bufs; b++)
+    if (is_bound(&p->bufs[b])) buffer_params(s, b);
+  for (int i = 0; i < p->n_sizes; i++) param(s, (uint64_t)s->l->sizes[i]);
+  for (int i = 0; i < p->n_args; i++) param(s, s->l->args[i]);
+  if (p->n_checks) param(s, s->checks);
+  if (p->n_rows) param(s, s->scratch), param(s, s->shape.row_bytes);
+  for (int r = 0; r < p->n_rows; r++) param(s, (uint64_t)s->shape.row_at[r]);
+  if (p->has_block) param(s, (uint64_t)s->shape.block_length);
+}
+
+/* ---- Running ------------------------------------------------------------------------------------------------------------ */
+
+static int prepare(struct session *s) {
+  const struct ptx_plan *p = &s->c->plan;
+  struct ptx_machine m = cuda_machine();
+  struct piece piece;
+  s->pieces = arena_take(s->arena, (size_t)(p->n_bufs + 1) * sizeof *s->pieces);
+  s->params = arena_take(s->arena, (size_t)(p->n_params + 1) * sizeof *s->params);
+  if (!s->pieces || !s->params || !ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
+  for (int b = 0; b < p->n_bufs; b++)
+    if (is_bound(&p->bufs[b]) && span(s, b, &piece)) add_piece(s, piece);
+  int r = upload(s);
+  if (!r) r = start_checks(s);
+  if (!r && s->shape.scratch_bytes) r = cuda_take(s->shape.scratch_bytes, &s->scratch);
+  return r;
+}
+
+static int launch(struct session *s, double *ms) {
+  static const unsigned fill_grid[3] = { 256, 1, 1 }, fill_block[3] = { 256, 1, 1 };
+  struct cuda_launch l[2];
+  int n = 0;
+  if (s->c->init) l[n++] = (struct cuda_launch){ s->c->init, fill_grid, fill_block, 0 };
+  l[n++] = (struct cuda_launch){ s->c->main, s->shape.grid, s->shape.block, s->shape.shared_bytes };
+  fill_params(s);
+  return cuda_launch(n, l, s->n_params, s->params, ms);
+}
+
+int cuda_run(const struct code *c, const struct launch *l, double *ms) {
+  struct session s = { .c = c, .l = l, .arena = arena_new() };
+  if (!s.arena) return CUDA_NO_MEMORY;
+  int r = prepare(&s);
+  if (!r) r = launch(&s, ms);
+  if (!r) r = end_checks(&s);
+  if (!r) r = download(&s);
+  give_pieces(&s);
+  cuda_give(s.checks, (size_t)c->plan.n_checks * sizeof(int64_t));
+  cuda_give(s.scratch, s.shape.scratch_bytes);
+  arena_free(s.arena);
+  return r;
+}
+
+static int run(const struct code *c, const struct launch *l) { return cuda_run(c, l, NULL); }
+
+const struct backend backend_cuda = { "cuda", cuda_available, compile, run, code_free, show };

@@ -1,0 +1,293 @@
+/* survey.c -- decides how a kernel is spread over threads: which values and buffers pass from one thread to another.
+ *
+ * Iterations of par loops are independent by the rules of the language, so only lanes matter here. Two accesses of one
+ * buffer conflict when they may be of one place in different threads, at least one of them stores, and their order
+ * counts. */
+#include "backend/cuda/survey.h"
+#include <string.h>
+
+struct site {                    /* an access */
+  const struct kir_stmt *s, *lane;
+  bool in_serial;                /* in a serial loop around the lane loop */
+  struct site *next;
+};
+
+struct walk { struct survey *s; struct arena *arena; struct site *sites; };
+struct around { const struct kir_stmt *lane; bool in_serial; int pars; };
+
+static bool is_loop(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE; }
+
+static void refuse(struct survey *s, const char *why) {
+  if (!s->why) s->why = why;
+}
+
+bool survey_mentions(struct kir_lin l, int v) {
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++)
+      if (l.term[i].val[j] == v) return true;
+  return false;
+}
+
+static bool reads(const struct kir_stmt *s, int v) {
+  for (int i = 0; i < s->n_in; i++)
+    if (s->in[i] == v) return true;
+  for (int i = 0; i < s->n_from; i++)
+    if (s->from[i] == v) return true;
+  for (int i = 0; i < s->n_at; i++)
+    if (survey_mentions(s->at[i], v)) return true;
+  return false;
+}
+
+bool survey_uses(const struct kir_block *b, int v) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if (reads(s, v) || survey_uses(&s->body, v)) return true;
+  return false;
+}
+
+static const struct kir_stmt *find_loop(const struct kir_block *b, int axis) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    const struct kir_stmt *found = is_loop(s) && s->var == axis ? s : find_loop(&s->body, axis);
+    if (found) return found;
+  }
+  return NULL;
+}
+
+const struct kir_stmt *survey_blocks_of(const struct kir_kernel *k, int axis) { return find_loop(&k->body, axis); }
+
+/* ---- Conflicts ------------------------------------------------------------------------------------------------------ */
+
+static bool same_extent(const struct kir_stmt *a, const struct kir_stmt *b) {
+  if (a == b) return true;
+  if (a->extent != b->extent || a->n_at != b->n_at) return false;
+  for (int i = 0; i < a->n_at; i++)
+    if (!kir_lin_equal(a->at[i], b->at[i])) return false;
+  return a->extent != KIR_BLOCK || a->block_of == b->block_of;
+}
+
+static bool is_exactly(struct kir_lin l, int v) {
+  return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == v;
+}
+
+/* Some subscript is the lane itself in both, so that a place belongs to one thread. */
+static bool same_owner(const struct site *a, const struct site *b) {
+  if (!a->lane || !b->lane || !same_extent(a->lane, b->lane)) return false;
+  for (int d = 0; d < a->s->n_at; d++)
+    if (is_exactly(a->s->at[d], a->lane->var) && is_exactly(b->s->at[d], b->lane->var)) return true;
+  return false;
+}
+
+struct sum { int n; struct kir_term term[3 * KIR_TERMS]; };
+
+static bool same_factors(const struct kir_term *a, const struct kir_term *b) {
+  return a->n == b->n && !memcmp(a->val, b->val, (size_t)a->n * sizeof *a->val);
+}
+
+/* to += by l, but for the term that is the value `but` alone */
+static void sum_add(struct sum *to, struct kir_lin l, int64_t by, int but) {
+  for (int i = 0; i < l.n; i++) {
+    const struct kir_term *t = &l.term[i];
+    int j = 0;
+    if (t->n == 1 && t->val[0] == but) continue;
+    while (j < to->n && !same_factors(&to->term[j], t)) j++;
+    if (j == to->n) to->term[to->n++] = *t, to->term[j].coef = 0;
+    to->term[j].coef = (int64_t)((uint64_t)to->term[j].coef + (uint64_t)by * (uint64_t)t->coef);
+  }
+}
+
+static bool is_size(const struct kir_kernel *k, int v) { return k->vals[v].kind == KIR_SIZE; }
+
+static bool not_negative(const struct kir_kernel *k, const struct sum *x) {
+  for (int i = 0; i < x->n; i++) {
+    if (x->term[i].coef < 0) return false;
+    for (int j = 0; x->term[i].coef && j < x->term[i].n; j++)
+      if (!is_size(k, x->term[i].val[j])) return false;
+  }
+  return true;
+}
+
+/* l = rest + lane, once */
+static bool rises(struct kir_lin l, int lane) {
+  int n = 0;
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++)
+      if (l.term[i].val[j] == lane) n += l.term[i].n == 1 && l.term[i].coef == 1 ? 1 : 2;
+  return n == 1;
+}
+
+/* Along some axis the lanes of a end before those of b begin: rest_a + n_a <= rest_b, as the parts of a concatenation. */
+static bool before(const struct kir_kernel *k, const struct site *a, const struct site *b) {
+  if (!a->lane || !b->lane || a->lane->extent != KIR_N || b->lane->extent != KIR_N) return false;
+  for (int d = 0; d < a->s->n_at; d++) {
+    if (!rises(a->s->at[d], a->lane->var) || !rises(b->s->at[d], b->lane->var)) continue;
+    struct sum gap = { 0 };
+    sum_add(&gap, b->s->at[d], 1, b->lane->var);
+    sum_add(&gap, a->s->at[d], -1, a->lane->var);
+    sum_add(&gap, a->lane->at[0], -1, -1);
+    if (not_negative(k, &gap)) return true;
+  }
+  return false;
+}
+
+static bool stores(const struct site *x) { return x->s->kind == KIR_STORE; }
+
+static bool conflict(const struct kir_kernel *k, const struct site *a, const struct site *b) {
+  if (a->s->buf != b->s->buf || (!stores(a) && !stores(b))) return false;
+  if (stores(a) && stores(b) && a->s->op == b->s->op && a->s->op != KIR_SET) return false;
+  if (!a->lane && !b->lane) return !stores(a) || !stores(b); /* one thread stores for all, in order */
+  if (a->lane == b->lane && !a->in_serial) return false;
+  return !same_owner(a, b) && !before(k, a, b) && !before(k, b, a);
+}
+
+static void find_conflicts(struct walk *w) {
+  for (const struct site *a = w->sites; a; a = a->next)
+    for (const struct site *b = a; b; b = b->next)
+      if (conflict(w->s->k, a, b)) w->s->bufs[a->s->buf].is_shared = true;
+}
+
+/* ---- The walk ------------------------------------------------------------------------------------------------------- */
+
+static void access(struct walk *w, const struct kir_stmt *s, struct around a) {
+  struct site *x = arena_take(w->arena, sizeof *x);
+  if (!x) { refuse(w->s, ""); return; }
+  *x = (struct site){ s, a.lane, a.in_serial, w->sites };
+  w->sites = x;
+  struct survey_buf *b = &w->s->bufs[s->buf];
+  *(s->kind == KIR_STORE ? &b->is_stored : &b->is_loaded) = true;
+  if (s->kind != KIR_STORE || s->op != KIR_SET || !a.lane) return;
+  for (int d = 0; d < s->n_at; d++)
+    if (survey_mentions(s->at[d], a.lane->var)) return;
+  refuse(w->s, "a plain store through a loaded index: which of several lanes is last");
+}
+
+static void private(struct walk *w, const struct kir_stmt *s, struct around a) {
+  if (!s->n_private) return;
+  if (a.pars) refuse(w->s, "private on an inner par loop");
+  if (w->s->private_loop) refuse(w->s, "two private loops");
+  w->s->private_loop = s;
+  for (int i = 0; i < s->n_private; i++) {
+    const struct kir_buf *b = &w->s->k->bufs[s->private[i].buf];
+    w->s->bufs[s->private[i].buf].private_op = s->private[i].op;
+    if (!kir_is_register((weft_dtype)b->dtype)) refuse(w->s, "private copies of a narrow dtype");
+    if (s->private[i].op == KIR_CALL) refuse(w->s, "private with a fn");
+  }
+}
+
+static void visit(struct walk *w, const struct kir_block *b, struct around a);
+
+static void lane_loop(struct walk *w, const struct kir_stmt *s, struct around a) {
+  int folded = 0, scanned = 0;
+  w->s->has_lane = true;
+  for (const struct kir_stmt *x = s->body.first; x; x = x->next) {
+    if (x->kind == KIR_FOLD) folded += x->n_out;
+    if (x->kind == KIR_PREFIX && x->n_out > scanned) scanned = x->n_out;
+    if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX || x->kind == KIR_KEEP) w->s->is_cooperative = true;
+  }
+  if (folded < scanned) folded = scanned;
+  if (w->s->n_partials < folded) w->s->n_partials = folded;
+  a.lane = s;
+  visit(w, &s->body, a);
+}
+
+static void statement(struct walk *w, const struct kir_stmt *s, struct around a) {
+  switch (s->kind) {
+  case KIR_LOAD: case KIR_STORE: access(w, s, a); break;
+  case KIR_CHECK: w->s->n_checks++; break;
+  case KIR_LOCALS: w->s->is_cooperative = true; break;
+  case KIR_LANE: lane_loop(w, s, a); break;
+  case KIR_IF: visit(w, &s->body, a); break;
+  case KIR_SERIAL: visit(w, &s->body, (struct around){ a.lane, a.in_serial || !a.lane, a.pars }); break;
+  case KIR_PAR:
+    private(w, s, a);
+    visit(w, &s->body, (struct around){ a.lane, a.in_serial, a.pars + 1 });
+    break;
+  case KIR_OP:
+    if (s->op < KIR_CAST && kir_rows[s->op].level == 'E') refuse(w->s, "an instruction that the legaliser left");
+    break;
+  default: break;
+  }
+}
+
+static void visit(struct walk *w, const struct kir_block *b, struct around a) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) statement(w, s, a);
+}
+
+/* ---- Owners --------------------------------------------------------------------------------------------------------- */
+
+/* The block axis q is read by owns(q, k) alone, and under it everything combines. */
+static bool only_owns(const struct kir_block *b, int q) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    bool owns = s->kind == KIR_OP && s->op == KIR_OWNS && s->in[1] != q;
+    if (!owns && reads(s, q)) return false;
+    if (s->kind == KIR_STORE && s->op == KIR_SET) return false;
+    if (is_loop(s) && s->extent == KIR_BLOCK && s->block_of == q) return false;
+    if (!only_owns(&s->body, q)) return false;
+  }
+  return true;
+}
+
+static bool is_order_free(const struct kir_stmt *loop) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    if (s->kind == KIR_CARRY || s->kind == KIR_NEXT || s->kind == KIR_UNTIL || s->kind == KIR_FOLD || s->kind == KIR_PREFIX ||
+        s->kind == KIR_KEEP || s->kind == KIR_SERIAL)
+      return false;
+  return true;
+}
+
+/* par q in blocks(S, B) { serial i in N { .. if owns(q, k) { store y[k] add = .. } } }: where combining in memory is to
+ * be had, every update goes to its place at once and nobody owns anything. */
+static void find_owners(struct survey *s) {
+  const struct kir_stmt *par = s->k->body.last;
+  if (!par || par->kind != KIR_PAR || par->extent != KIR_BLOCKS || par->n_private) return;
+  const struct kir_stmt *loop = par->body.first;
+  if (!loop || loop->next || (loop->kind != KIR_SERIAL && loop->kind != KIR_LANE)) return;
+  if (!is_order_free(loop) || !only_owns(&par->body, par->var)) return;
+  for (int b = 0; b < s->k->n_bufs; b++)
+    if (s->bufs[b].is_stored && (s->bufs[b].is_loaded || s->k->bufs[b].kind == KIR_LOCAL)) return;
+  for (const struct kir_stmt *x = s->k->body.first; x != par; x = x->next)
+    if (x->kind == KIR_STORE || is_loop(x)) return;
+  s->owned = par;
+  s->swept = loop;
+}
+
+/* ---- The decision ---------------------------------------------------------------------------------------------------- */
+
+/* Par loops that the grid may run: each alone among statements that any number of threads may repeat. */
+static int perfect_depth(const struct kir_block *b) {
+  const struct kir_stmt *par = NULL;
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    if (s->kind == KIR_PAR ? par != NULL : s->kind != KIR_OP && s->kind != KIR_LOAD && s->kind != KIR_CHECK && s->kind != KIR_LOCALS) return 0;
+    if (s->kind == KIR_PAR) par = s;
+  }
+  return par ? 1 + perfect_depth(&par->body) : 0;
+}
+
+static void find_blocks(struct survey *s) {
+  const struct kir_stmt *p = s->private_loop;
+  if (p) s->may_reblock = p->extent == KIR_BLOCKS && !survey_uses(&p->body, p->var);
+}
+
+static void decide(struct walk *w) {
+  struct survey *s = w->s;
+  find_conflicts(w);
+  find_owners(s);
+  find_blocks(s);
+  for (int b = 0; b < s->k->n_bufs && !s->owned; b++) {
+    if (!s->has_lane) s->bufs[b].is_shared = false;
+    if (s->bufs[b].is_shared) s->is_cooperative = true;
+  }
+  s->has_private = s->private_loop != NULL;
+  s->is_cooperative |= s->has_private;
+  s->grid_depth = perfect_depth(&s->k->body);
+  s->is_single = s->is_cooperative && !s->grid_depth;
+  if (s->has_private && s->is_single) refuse(s, "a private loop that is not alone in its kernel");
+}
+
+bool survey_make(struct survey *s, const struct kir_kernel *k, struct arena *arena) {
+  *s = (struct survey){ .k = k, .bufs = arena_take(arena, (size_t)(k->n_bufs + 1) * sizeof *s->bufs) };
+  struct walk w = { s, arena, NULL };
+  if (!s->bufs) return s->why = "", false;
+  for (int b = 0; b < k->n_bufs; b++) s->bufs[b].private_op = KIR_OPS;
+  visit(&w, &k->body, (struct around){ 0 });
+  if (!s->why) decide(&w);
+  return !s->why;
+}

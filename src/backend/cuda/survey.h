@@ -1,0 +1,32 @@
+/* survey.h -- what a kernel needs from the threads that run it, read off its text before any of it is printed. */
+#ifndef WEFT_SURVEY_H
+#define WEFT_SURVEY_H
+#include "backend/cuda/ptx.h"
+
+struct survey_buf {
+  bool is_loaded, is_stored;
+  bool is_shared;                /* accesses of different threads meet in it, in an order that counts: needs barriers */
+  uint8_t private_op;            /* KIR_OPS: not private */
+};
+
+struct survey {
+  const struct kir_kernel *k;
+  bool is_cooperative, is_single;
+  bool has_lane, has_private;
+  int grid_depth;                /* outer par loops that the grid may run */
+  struct survey_buf *bufs;
+  int n_checks, n_partials;      /* folded values that cross a block of threads, at most, in one lane loop */
+  const struct kir_stmt *owned;  /* a par loop over owners that becomes combining in memory: it vanishes ... */
+  const struct kir_stmt *swept;  /* ... and this loop inside it, over the updates, is spread over threads */
+  const struct kir_stmt *private_loop;
+  bool may_reblock;              /* the length of its blocks is nobody else's concern */
+  const char *why;
+};
+
+/* False: cannot, s->why says what is missing ("": out of memory). */
+bool survey_make(struct survey *, const struct kir_kernel *, struct arena *);
+bool survey_uses(const struct kir_block *, int value);  /* is the value read in there? */
+bool survey_mentions(struct kir_lin, int value);
+const struct kir_stmt *survey_blocks_of(const struct kir_kernel *, int axis); /* the loop over blocks with this variable */
+
+#endif
