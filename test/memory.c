@@ -7,6 +7,13 @@
 #include "run/buffer.h"
 #include "test.h"
 
+/* ThreadSanitizer does not follow a fork of a process with several threads. */
+#ifdef __SANITIZE_THREAD__
+#define FORKS_AMONG_THREADS (test_skip("not under ThreadSanitizer"), false)
+#else
+#define FORKS_AMONG_THREADS true
+#endif
+
 static const size_t sizes[] = { 0, 1, 63, 64, 65, 511, 512, 513, 576, 577, 1000, 4096, 65537, 1 << 20, (4 << 20) - 1,
                                 4 << 20, (4 << 20) + 1, 9999999, 64 << 20 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -134,19 +141,37 @@ static void *churn(void *seed) {
   return NULL;
 }
 
-TEST(four_threads_take_and_give_and_nothing_is_lost) {
-  pthread_t t[4];
+static void start_churning(pthread_t t[4]) {
   memory_set_cache_limit(8 << 20);
   for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, churn, (void *)(uintptr_t)(i + 1));
-  for (int i = 0; i < 10; i++) {
-    pid_t pid = fork();
-    if (!pid) _exit(churn((void *)9) == NULL ? 0 : 1);
-    int status = -1;
-    waitpid(pid, &status, 0);
-    EXPECT_INT(status, 0);
-  }
+}
+
+static void end_churning(pthread_t t[4]) {
   for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
   EXPECT_INT(memory_used(), 0);
   EXPECT(memory_cached() <= 8 << 20);
   memory_set_cache_limit(0);
+}
+
+TEST(four_threads_take_and_give_and_nothing_is_lost) {
+  pthread_t t[4];
+  start_churning(t);
+  end_churning(t);
+}
+
+TEST(a_child_forked_amid_allocations_can_allocate) {
+  if (!FORKS_AMONG_THREADS) return;
+  pthread_t t[4];
+  start_churning(t);
+  for (int i = 0; i < 10; i++) {
+    pid_t pid = fork();
+    if (!pid) {
+      test_watchdog(20);
+      _exit(churn((void *)9) == NULL ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    EXPECT_INT(status, 0);
+  }
+  end_churning(t);
 }

@@ -296,7 +296,7 @@ static weft_status settle(struct buffer *b) {
     int state = atomic_load_explicit(&b->state, memory_order_acquire);
     if (state == BUFFER_FAILED) return WEFT_ERR_FILE;
     if (state == BUFFER_RESIDENT) {
-      if (b->kind != MAPPED || !source_is_cut(b->source)) return WEFT_OK;
+      if (b->kind != MAPPED || !source_was_cut(b->source)) return WEFT_OK;
       fail_cut(b);
     } else if (state == BUFFER_ABSENT ? claim(b) : reader_withdraw(&b->errand)) {
       weft_status status = do_load(b);

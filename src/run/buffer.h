@@ -29,8 +29,9 @@ bool buffer_is_only(struct buffer *);     /* exactly one reference, own memory, 
  * *why, if not NULL, is a text that lives as long as the buffer. *data is the first byte. */
 weft_status buffer_hold(struct buffer *, void **data, const char **why);
 void buffer_drop(struct buffer *);        /* once for every successful hold */
-enum buffer_state buffer_state_of(struct buffer *); /* never waits; a mapping that was cut reads FAILED. Whoever has read
-                                             a held buffer asks once more before he trusts what he made of it */
+/* Never waits. A mapping whose file has been cut reads FAILED, held or not: its lost bytes read as zeros, so whoever has
+ * computed from a held buffer asks here before the result is trusted. (For a mapping: a system call.) */
+enum buffer_state buffer_state_of(struct buffer *);
 void buffer_start(struct buffer *);       /* begins a background load if absent; does not wait */
 size_t buffer_bytes(struct buffer *);
 void buffer_pin(struct buffer *, bool on); /* pinned: never overwritten by donation */
@@ -44,7 +45,8 @@ const char *source_path(struct source *);
 int64_t source_bytes(struct source *);        /* when it was opened */
 uint8_t *source_map(struct source *);         /* private mapping of the whole file, or NULL if reading with pread */
 weft_status source_read(struct source *, int64_t offset, void *dst, size_t bytes, struct text *why); /* checked */
-bool source_is_cut(struct source *);          /* it is, or while somebody looked was, shorter than when it was opened */
+bool source_was_cut(struct source *);         /* somebody has found bytes missing that were there when it was opened */
+bool source_is_cut(struct source *);          /* the same, looking at the file now (a system call) */
 bool source_is_changed(struct source *);      /* its length or its time of change is another: it holds other data */
 /* Absent. Mapped when offset is a multiple of align, the alignment of an element; else copied by a background reader.
  * NULL: no memory. */

@@ -96,6 +96,8 @@ const char *source_path(struct source *s) { return s->path; }
 int64_t source_bytes(struct source *s) { return s->bytes; }
 uint8_t *source_map(struct source *s) { return s->map; }
 
+bool source_was_cut(struct source *s) { return atomic_load(&s->cut); }
+
 bool source_is_cut(struct source *s) {
   struct stat st;
   if (atomic_load(&s->cut)) return true;
