@@ -154,6 +154,13 @@ struct node *node_size(struct node *x, int axis, dim size) {
 
 /* ---- For rules ---- */
 
+struct node *array_good_node(weft_array *a) {
+  struct node *n = array_node(a);
+  if (n->op != &op_bad) return n;
+  node_release(n);
+  return NULL;
+}
+
 weft_array *number_like(weft_array *like, double x) { return weft_cast(weft_scalar(x), weft_dtype_of(like)); }
 
 weft_array *zeros_of(const struct node *like) {

@@ -31,9 +31,11 @@ weft_array *element(const char *fn, const struct op *, enum element_class, int n
 /* Array-level helpers of rules and composed operations; fn names the public function in messages. */
 weft_array *array_reshape(const char *fn, weft_array *, int rank, const dim dims[]);
 weft_array *array_broadcast(const char *fn, weft_array *, int rank, const dim dims[]);
+struct node *array_good_node(weft_array *);                   /* a reference; NULL: it is bad */
 weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
+bool slice_fits(dim size, dim start, dim length, int64_t step); /* as far as they are known */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
 int lower_number(struct kir_builder *, weft_dtype, double);   /* a literal of the register dtype */
 

@@ -100,7 +100,7 @@ static weft_array *slice_jvp(const struct rule *r, int k, weft_array *dx) { retu
 static weft_array *slice_batch(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, slice_of(r, r->in[0], 1); }
 
 /* With sizes that have become numbers, bounds that were taken on trust are checked. */
-static bool slice_fits(dim size, dim start, dim length, int64_t step) {
+bool slice_fits(dim size, dim start, dim length, int64_t step) {
   if (length == 0 || !dim_is_known(size) || !dim_is_known(start) || !dim_is_known(length)) return true;
   __int128 last = start + (__int128)(length - 1) * step;
   return start < size && last >= 0 && last < size;
@@ -347,6 +347,7 @@ static bool cut_symbolic(dim n, int64_t start, int64_t stop, int64_t step, dim *
 
 static weft_array *slice_node(struct node *x, int axis, dim start, dim length, int64_t step) {
   dim d[WEFT_RANK_MAX];
+  if (length == 0 || length == 1) step = 1;
   if (start == 0 && step == 1 && length == x->dims[axis]) return array_of(x);
   if (x->rank) memcpy(d, x->dims, x->rank * sizeof *d);
   d[axis] = length;

@@ -1,0 +1,97 @@
+/* contract.c -- matrix products. [..,m,k] x [..,k,n] -> [..,m,n]; batch dims of the node are equal in both operands. */
+#include <string.h>
+#include "op/operand.h"
+
+/* ---- Rules ---- */
+
+static weft_array *turned(weft_array *x) { return weft_moveaxis(x, -1, -2); }
+
+/* y = a b:  da = dy b',  db = a' dy */
+static weft_array *matmul_vjp(const struct rule *r, int k, weft_array *dy) {
+  return k == 0 ? weft_matmul(dy, turned(r->in[1])) : weft_matmul(turned(r->in[0]), dy);
+}
+
+static weft_array *matmul_jvp(const struct rule *r, int k, weft_array *dx) {
+  return k == 0 ? weft_matmul(dx, r->in[1]) : weft_matmul(r->in[0], dx);
+}
+
+/* An operand that is not mapped broadcasts, for its batch dims stand on the right of the new axis. */
+static weft_array *matmul_batch(const struct rule *r, const bool is_mapped[]) {
+  (void)is_mapped;
+  return weft_matmul(r->in[0], r->in[1]);
+}
+
+static struct node *matmul_again(const struct node *n, struct node *const in[], struct failure **why) {
+  (void)why;
+  dim d[WEFT_RANK_MAX];
+  int rank = in[0]->rank;
+  memcpy(d, in[0]->dims, (size_t)rank * sizeof *d);
+  d[rank - 1] = in[1]->dims[in[1]->rank - 1];
+  return node_make(n->op, (weft_dtype)n->dtype, rank, d, 2, in, NULL, 0);
+}
+
+const struct op op_matmul = { .name = "matmul", .kind = OP_CONTRACT, .vjp = matmul_vjp, .jvp = matmul_jvp, .batch = matmul_batch,
+                              .again = matmul_again };
+
+/* ---- Making nodes ---- */
+
+static struct failure *fits(struct node *const n[2]) {
+  struct shape_text a, b;
+  for (int i = 0; i < 2; i++)
+    if (n[i]->rank == 0)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: a 0-d operand: %s x %s", shape_show(n[0], &a), shape_show(n[1], &b));
+  dim left = n[0]->dims[n[0]->rank - 1], right = n[1]->dims[n[1]->rank > 1 ? n[1]->rank - 2 : 0];
+  if (left == right) return NULL;
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: inner lengths differ: %s x %s", shape_show(n[0], &a), shape_show(n[1], &b));
+}
+
+/* The batch part of the shape that both broadcast to. */
+static struct failure *batch_dims(struct node *const n[2], int *rank, dim dims[]) {
+  struct shape_text a, b;
+  int ra = n[0]->rank - 2, rb = n[1]->rank - 2;
+  *rank = ra > rb ? ra : rb;
+  for (int k = 0; k < *rank; k++) {
+    dim x = k < *rank - ra ? 1 : n[0]->dims[k - (*rank - ra)], y = k < *rank - rb ? 1 : n[1]->dims[k - (*rank - rb)];
+    if (x != y && x != 1 && y != 1)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: batches do not broadcast: %s x %s", shape_show(n[0], &a), shape_show(n[1], &b));
+    dims[k] = x == 1 ? y : x;
+  }
+  return NULL;
+}
+
+static struct node *with_batch(struct node *x, int n_batch, dim dims[]) {
+  if (!x) return NULL;
+  memcpy(dims + n_batch, x->dims + x->rank - 2, 2 * sizeof *dims);
+  return node_broadcast(x, n_batch + 2, dims);
+}
+
+static weft_array *product(struct node *n[2], weft_dtype dtype) {
+  dim d[WEFT_RANK_MAX];
+  int n_batch;
+  struct failure *why = batch_dims(n, &n_batch, d);
+  if (why) return array_of_bad(why, 2, n);
+  dim rows = n[0]->dims[n[0]->rank - 2], columns = n[1]->dims[n[1]->rank - 1];
+  for (int i = 0; i < 2; i++) n[i] = with_batch(node_cast(n[i], dtype), n_batch, d);
+  d[n_batch] = rows;
+  d[n_batch + 1] = columns;
+  struct node *y = n[0] && n[1] ? node_make(&op_matmul, dtype, n_batch + 2, d, 2, n, NULL, 0) : NULL;
+  nodes_release(2, n);
+  return array_of(y);
+}
+
+/* Integers are multiplied as f32; see weft_cast for more. */
+weft_array *weft_matmul(weft_array *a, weft_array *b) {
+  struct node *n[2];
+  weft_array *bad;
+  if (!operands("weft_matmul", 2, (weft_array *[]){ a, b }, n, &bad)) return bad;
+  struct failure *why = fits(n);
+  if (why) return array_of_bad(why, 2, n);
+  bool is_row = n[0]->rank == 1, is_column = n[1]->rank == 1;
+  weft_dtype dtype = dtype_float(weft_dtype_promote((weft_dtype)n[0]->dtype, (weft_dtype)n[1]->dtype));
+  if (is_row) n[0] = node_reshape(n[0], 2, (dim[]){ 1, n[0]->dims[0] });
+  if (is_column) n[1] = node_reshape(n[1], 2, (dim[]){ n[1]->dims[0], 1 });
+  if (!n[0] || !n[1]) return nodes_release(2, n), array_of(NULL);
+  weft_array *y = product(n, dtype);
+  if (is_column) y = weft_squeeze(y, -1);
+  return is_row ? weft_squeeze(y, is_column ? -1 : -2) : y;
+}

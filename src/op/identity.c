@@ -1,0 +1,69 @@
+/* identity.c -- nodes that pass their first operand on: a new name, a wall for derivatives, an order of events. They are
+ * gone before anything is scheduled. */
+#include "base/mem.h"
+#include "op/operand.h"
+
+static weft_array *pass_vjp(const struct rule *r, int k, weft_array *dy) { return (void)r, k == 0 ? dy : NULL; }
+static weft_array *pass_batch(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, r->in[0]; }
+static weft_array *stop_batch(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, weft_stop_gradient(r->in[0]); }
+
+/* All of the operands are to be computed before; a mapped one among them makes every row wait for all of it. */
+static weft_array *depends_batch(const struct rule *r, const bool is_mapped[]) {
+  weft_array *y = weft_depends(r->in[0], r->node->n_in - 1, r->in + 1);
+  if (is_mapped[0]) return y;
+  for (int k = 1; k < r->node->n_in; k++)
+    if (is_mapped[k]) {
+      dim d[WEFT_RANK_MAX + 1] = { r->in[k]->node->dims[0] };
+      for (int i = 0; i < r->node->rank; i++) d[i + 1] = r->node->dims[i];
+      return array_broadcast("weft_map", y, r->node->rank + 1, d);
+    }
+  return y;
+}
+
+static struct node *pass_again(const struct node *n, struct node *const in[], struct failure **why) {
+  (void)why;
+  return node_make(n->op, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n->n_in, in, n->attr, n->attr_bytes);
+}
+
+const struct op op_alias = { .name = "alias", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = pass_vjp, .batch = pass_batch, .again = pass_again };
+const struct op op_stop_gradient = { .name = "stop_gradient", .kind = OP_IDENTITY, .batch = stop_batch, .again = pass_again };
+const struct op op_depends = { .name = "depends", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = pass_vjp, .batch = depends_batch, .again = pass_again };
+
+static weft_array *passed(const char *fn, const struct op *op, weft_array *x) {
+  struct node *n;
+  weft_array *bad;
+  if (!operands(fn, 1, &x, &n, &bad)) return bad;
+  struct node *y = node_make(op, (weft_dtype)n->dtype, n->rank, n->dims, 1, &n, NULL, 0);
+  node_release(n);
+  return array_of(y);
+}
+
+weft_array *weft_stop_gradient(weft_array *x) { return passed("weft_stop_gradient", &op_stop_gradient, x); }
+
+weft_array *weft_alias(weft_array *x) {
+  struct weft_scope *s = scope_current();
+  if (s) scope_mark_trace(s);
+  return passed("weft_alias", &op_alias, x);
+}
+
+weft_array *weft_depends(weft_array *x, int n, weft_array *const on[]) {
+  weft_array *bad;
+  if (n < 0 || (n && !on)) return array_bad(WEFT_ERR_ARG, "weft_depends: on %d arrays", n);
+  size_t m = (size_t)n + 1;
+  weft_array **all = mem_alloc(m * sizeof *all);
+  struct node **node = mem_alloc(m * sizeof *node);
+  weft_array *y = all && node ? NULL : array_of(NULL);
+  if (!y) {
+    all[0] = x;
+    for (int i = 0; i < n; i++) all[i + 1] = on[i];
+    if (operands("weft_depends", n + 1, all, node, &bad)) {
+      y = array_of(node_make(&op_depends, (weft_dtype)node[0]->dtype, node[0]->rank, node[0]->dims, n + 1, node, NULL, 0));
+      nodes_release(n + 1, node);
+    } else {
+      y = bad;
+    }
+  }
+  mem_free(all);
+  mem_free(node);
+  return y;
+}

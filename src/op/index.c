@@ -1,0 +1,184 @@
+/* index.c -- reading elements at indices that are themselves arrays. Bounds are checked when it runs. */
+#include <string.h>
+#include "base/mem.h"
+#include "op/index.h"
+
+/* ---- Rules of take ---- */
+
+static int n_index(const struct rule *r) { return r->node->n_in - 1; }
+
+static weft_array *take_vjp(const struct rule *r, int k, weft_array *dy) {
+  return k ? NULL : array_scatter(zeros_of(r->in[0]->node), dy, n_index(r), r->in + 1, WEFT_ADD);
+}
+
+static weft_array *take_jvp(const struct rule *r, int k, weft_array *dx) {
+  return k ? NULL : weft_take(dx, n_index(r), r->in + 1);
+}
+
+static bool any_mapped(int n, const bool is_mapped[]) {
+  for (int k = 0; k < n; k++)
+    if (is_mapped[k]) return true;
+  return false;
+}
+
+weft_array *array_spread(weft_array *x, dim rows) {
+  dim d[WEFT_RANK_MAX + 1] = { rows };
+  const struct node *n = x->node;
+  if (n->rank) memcpy(d + 1, n->dims, n->rank * sizeof *d);
+  return array_broadcast("weft_map", x, n->rank + 1, d);
+}
+
+/* 0 1 2 .. rows-1 in the shape [rows,1,..,1], to stand beside indices of that rank. */
+static weft_array *row_index(dim rows, int rank) {
+  dim d[WEFT_RANK_MAX + 1] = { rows };
+  for (int k = 1; k < rank; k++) d[k] = 1;
+  struct node like = { .dtype = WEFT_I64, .rank = 1, .dims = &rows };
+  return array_reshape("weft_map", weft_iota(zeros_of(&like), 0), rank, d);
+}
+
+/* Indices of every row, with the row itself in front. */
+void array_row_indices(dim rows, int n, weft_array *const index[], const bool is_mapped[], weft_array *out[]) {
+  int rank = 0;
+  for (int k = 0; k < n; k++) {
+    out[k + 1] = is_mapped[k] ? index[k] : weft_unsqueeze(index[k], 0);
+    rank = weft_rank(out[k + 1]);
+  }
+  out[0] = row_index(rows, rank);
+}
+
+/* Only x is mapped: its rows stand behind the indexed axes and come to the front again. */
+static weft_array *take_rows(const struct rule *r) {
+  int n = n_index(r), rank_of_index = weft_rank(r->in[1]);
+  return weft_moveaxis(weft_take(weft_moveaxis(r->in[0], 0, n), n, r->in + 1), rank_of_index, 0);
+}
+
+static weft_array *take_batch(const struct rule *r, const bool is_mapped[]) {
+  int n = n_index(r);
+  weft_array *index[WEFT_RANK_MAX + 1];
+  if (!any_mapped(n, is_mapped + 1)) return take_rows(r);
+  if (!is_mapped[0]) return weft_take(r->in[0], n, r->in + 1);
+  array_row_indices(r->in[0]->node->dims[0], n, r->in + 1, is_mapped + 1, index);
+  return weft_take(r->in[0], n + 1, index);
+}
+
+static struct node *take_node(struct node *x, int n, struct node *const index[]) {
+  dim d[2 * WEFT_RANK_MAX];
+  struct node *in[WEFT_RANK_MAX + 1] = { x };
+  int rank = index[0]->rank, rest = x->rank - n;
+  if (rank) memcpy(d, index[0]->dims, (size_t)rank * sizeof *d);
+  if (rest) memcpy(d + rank, x->dims + n, (size_t)rest * sizeof *d);
+  memcpy(in + 1, index, (size_t)n * sizeof *in);
+  return node_make(&op_take, (weft_dtype)x->dtype, rank + rest, d, n + 1, in, &(struct take_attr){ n }, sizeof(struct take_attr));
+}
+
+static struct node *take_again(const struct node *n, struct node *const in[], struct failure **why) {
+  (void)why;
+  return take_node(in[0], n->n_in - 1, in + 1);
+}
+
+const struct op op_take = { .name = "take", .kind = OP_TAKE, .vjp = take_vjp, .jvp = take_jvp, .batch = take_batch, .again = take_again };
+
+/* ---- Making nodes ---- */
+
+static struct failure *index_check(const char *fn, const struct node *i, int k) {
+  if (dtype_is_integer((weft_dtype)i->dtype)) return NULL;
+  return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: index %d is %s, not an integer", fn, k, weft_dtype_name(i->dtype));
+}
+
+/* As i64; what is beyond it stays out of range. */
+static struct node *as_i64(struct node *i) {
+  if (!i || i->dtype != WEFT_U64) return node_cast(i, WEFT_I64);
+  return array_good_node(weft_cast(weft_minimum(array_of(i), weft_integer(INT64_MAX)), WEFT_I64));
+}
+
+struct failure *indices_join(const char *fn, int n, struct node *index[]) {
+  dim d[WEFT_RANK_MAX];
+  int rank;
+  struct failure *why = NULL;
+  for (int k = 0; k < n && !why; k++) why = index_check(fn, index[k], k);
+  if (!why) why = common_dims(fn, n, index, &rank, d);
+  for (int k = 0; k < n && !why; k++)
+    if (!(index[k] = node_broadcast(as_i64(index[k]), rank, d))) why = fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn);
+  return why;
+}
+
+static struct failure *take_check(const struct node *x, int n, const struct node *index) {
+  struct shape_text s;
+  if (n > x->rank) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_take: %d indices into %s", n, shape_show(x, &s));
+  if (index->rank + x->rank - n > WEFT_RANK_MAX) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_take: the rank would be %d", index->rank + x->rank - n);
+  return NULL;
+}
+
+weft_array *weft_take(weft_array *x, int n, weft_array *const index[]) {
+  struct node *node[WEFT_RANK_MAX + 2];
+  weft_array *all[WEFT_RANK_MAX + 2] = { x }, *bad;
+  if (n < 1 || n > WEFT_RANK_MAX || !index) return array_bad(WEFT_ERR_ARG, "weft_take: with %d indices", n);
+  memcpy(all + 1, index, (size_t)n * sizeof *all);
+  if (!operands("weft_take", n + 1, all, node, &bad)) return bad;
+  struct failure *why = indices_join("weft_take", n, node + 1);
+  if (!why) why = take_check(node[0], n, node[1]);
+  if (why) return array_of_bad(why, n + 1, node);
+  struct node *y = take_node(node[0], n, node + 1);
+  nodes_release(n + 1, node);
+  return array_of(y);
+}
+
+/* A 0-d integer that is a number already: then the index is a view. */
+static bool known_integer(weft_array *i, int64_t *value) {
+  struct node *n = array_node(i);
+  bool is_known = n->op == &op_scalar && dtype_is_integer((weft_dtype)n->dtype) && n->dtype != WEFT_U64;
+  if (is_known) *value = (int64_t)scalar_bits(n, WEFT_I64);
+  node_release(n);
+  return is_known;
+}
+
+static struct failure *place_check(const char *fn, weft_array *x, int *axis, weft_array *at) {
+  struct node *n = array_node(x), *i = array_node(at);
+  struct shape_text s;
+  struct failure *why = axis_check(fn, n, axis);
+  if (!why) why = index_check(fn, i, 0);
+  if (!why && i->rank) why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the index is %s, not 0-d", fn, shape_show(i, &s));
+  node_release(n);
+  node_release(i);
+  return why;
+}
+
+/* Turns [i, i+length) into a slice, if it is known to fit. */
+static weft_array *known_window(const char *fn, weft_array *x, int axis, int64_t i, int64_t length) {
+  struct node *n = array_node(x);
+  dim size = n->dims[axis], start = i >= 0 ? i : i == INT64_MIN ? DIM_BAD : dim_sub(size, -i);
+  struct shape_text s;
+  bool fits = start != DIM_BAD && (!dim_is_known(size) || (start <= size && length <= size - start));
+  struct failure *why = fits ? NULL : fail(WEFT_ERR_INDEX, scope_origin(), "%s: %lld elements at index %lld of axis %d do not lie in %s", fn, (long long)length, (long long)i, axis, shape_show(n, &s));
+  node_release(n);
+  return why ? array_failed(why) : array_slice(x, axis, start, length, 1);
+}
+
+weft_array *weft_at(weft_array *x, int axis, weft_array *i) {
+  weft_array *bad;
+  int64_t known;
+  if (!arrays_ok("weft_at", 2, (weft_array *[]){ x, i }, &bad)) return bad;
+  struct failure *why = place_check("weft_at", x, &axis, i);
+  if (why) return array_failed(why);
+  if (known_integer(i, &known)) return weft_squeeze(known_window("weft_at", x, axis, known, 1), axis);
+  return weft_take(weft_moveaxis(x, axis, 0), 1, &i);
+}
+
+/* The start counted from the front. One before the beginning becomes one behind the end: it must not wrap. */
+static weft_array *from_front(weft_array *at, weft_array *size) {
+  weft_array *i = weft_cast(at, WEFT_I64), *shifted = weft_add(i, size), *zero = weft_integer(0);
+  return weft_where(weft_lt(i, zero), weft_where(weft_lt(shifted, zero), size, shifted), i);
+}
+
+weft_array *weft_window(weft_array *x, int axis, weft_array *at, int64_t n) {
+  weft_array *bad;
+  int64_t known;
+  if (!arrays_ok("weft_window", 2, (weft_array *[]){ x, at }, &bad)) return bad;
+  struct failure *why = place_check("weft_window", x, &axis, at);
+  if (!why && n < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_window: the length %lld is negative", (long long)n);
+  if (why) return array_failed(why);
+  if (known_integer(at, &known)) return known_window("weft_window", x, axis, known, n);
+  weft_array *steps = weft_iota(weft_full(WEFT_I64, 1, &n, 0), 0);
+  weft_array *index = weft_add(from_front(at, weft_size(x, axis)), steps);
+  return weft_moveaxis(weft_take(weft_moveaxis(x, axis, 0), 1, &index), 0, axis);
+}

@@ -1,0 +1,15 @@
+/* index.h -- what reading by index (index.c) and writing (put.c) share. */
+#ifndef WEFT_INDEX_H
+#define WEFT_INDEX_H
+#include "op/operand.h"
+
+/* Integers brought to i64 and one shape. NULL, or why not; the nodes stay the caller's to release. */
+struct failure *indices_join(const char *fn, int n, struct node *index[]);
+
+/* x with v, of dims I + rest of x, combined at the indices, which have the shape I. */
+weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const index[], weft_how);
+
+weft_array *array_spread(weft_array *x, dim rows); /* the same in every row */
+void array_row_indices(dim rows, int n, weft_array *const index[], const bool is_mapped[], weft_array *out[]); /* n + 1 */
+
+#endif
