@@ -51,7 +51,7 @@ struct exp_constants {
   double half_magic;       /* the same with half the bias */
   double ln2_high, ln2_low; /* n * ln2_high is exact */
   int fraction, n_q;
-  double q[10];
+  double q[11];
 };
 
 /* magic carries twice the exponent's bias: the low bits of t hold n + 2 bias, whose halves are the biased exponents of
@@ -60,9 +60,9 @@ static const struct exp_constants exp_f32 = {
   -104, 89, 0x1.8p23 + 254, 0x1.8p23 + 127, 0x1.62e4p-1, 0x1.7f7d1cp-20, 23, 5,
   { 0x1.6d127ep-10, 0x1.120ce4p-7, 0x1.555518p-5, 0x1.5554dcp-3, 0.5 } };
 static const struct exp_constants exp_f64 = {
-  -746, 710, 0x1.8p52 + 2046, 0x1.8p52 + 1023, 0x1.62e42fefa3p-1, 0x1.3de6af278ece6p-42, 52, 10,
-  { 0x1.af39e5ac082a8p-26, 0x1.289286301b0dep-22, 0x1.71de0d2924871p-19, 0x1.a019b83494791p-16, 0x1.a01a01a7e6841p-13,
-    0x1.6c16c178c3c40p-10, 0x1.1111111110987p-7, 0x1.5555555553cd3p-5, 0x1.5555555555556p-3, 0.5 } };
+  -746, 710, 0x1.8p52 + 2046, 0x1.8p52 + 1023, 0x1.62e42fefa3p-1, 0x1.3de6af278ece6p-42, 52, 11,
+  { 0x1.1f7340dbc337ep-29, 0x1.af4e554377204p-26, 0x1.27e4db46cddd1p-22, 0x1.71de01fdbf9cap-19, 0x1.a01a01a6e1e2ap-16,
+    0x1.a01a01abf85abp-13, 0x1.6c16c16c162c3p-10, 0x1.11111111100bep-7, 0x1.5555555555556p-5, 0x1.5555555555557p-3, 0.5 } };
 
 static const struct exp_constants *constants(struct here h) { return h.f == WEFT_F32 ? &exp_f32 : &exp_f64; }
 
@@ -91,7 +91,8 @@ static int expand_exp(struct here h, int x) {
   return mul(h, mul(h, r, scale_of(h, half)), scale_of(h, sub(h, n, half)));
 }
 
-/* ---- tanh |x| = e / (e + 2) with e = e^(2|x|) - 1 = 2^n p + (2^n - 1), p = f + f^2 q(f) -------------------------------- */
+/* ---- tanh |x| = e / (e + 2) with e = e^(2|x|) - 1 = 2^n p + (2^n - 1), p = f + f^2 q(f) --------------------------------
+ * Where e is small, h - h r with h = e / 2 and r = e / (e + 2) is closer: the rounding of e + 2 counts little. */
 
 static int expand_tanh(struct here h, int x) {
   const struct exp_constants *c = constants(h);
@@ -100,7 +101,9 @@ static int expand_tanh(struct here h, int x) {
   int p = muladd(h, mul(h, f, f), polynomial(h, f, c->n_q, c->q), f);
   int s = scale_of(h, as_bits(h, t));
   int e = muladd(h, s, p, sub(h, s, number(h, 1)));
-  int r = quotient(h, e, add(h, e, number(h, 2)));
+  int r = quotient(h, e, add(h, e, number(h, 2))), half = mul(h, e, number(h, 0.5));
+  int close = muladd(h, kir_op1(h.b, KIR_NEG, half), r, half);
+  r = either(h, op(h, KIR_LT, e, number(h, 0.75)), close, r);
   uint64_t sign = h.f == WEFT_F32 ? UINT64_C(1) << 31 : UINT64_C(1) << 63;
   return as_float(h, op(h, KIR_OR, as_bits(h, r), op(h, KIR_AND, as_bits(h, x), integer(h, sign))));
 }
@@ -115,14 +118,14 @@ static int at_the_ends(struct here h, int x, int r) {
   return either(h, op(h, KIR_EQ, x, zero), number(h, -INFINITY), r);
 }
 
-struct split { int k, m, exponent; }; /* k as a float; m; the bits of 2^k without its bias */
+struct split { int k, m, one_m; }; /* k as a float; m; 1 + m */
 
 /* x > 0, scaled if it is a denormal: 2/3 <= 1 + m < 4/3 in f32, sqrt(1/2) <= 1 + m < sqrt(2) in f64 */
 static struct split split(struct here h, int x, int k_of_scale) {
   bool is_narrow = h.f == WEFT_F32;
   int bits = as_bits(h, x), least = integer(h, is_narrow ? 0x3f2aaaab : 0x3fe6a09e667f3bcd);
   int exponent = op(h, KIR_AND, sub(h, bits, least), integer(h, is_narrow ? 0xff800000 : 0xfff0000000000000));
-  int m = sub(h, as_float(h, sub(h, bits, exponent)), number(h, 1)), k;
+  int one_m = as_float(h, sub(h, bits, exponent)), k;
   if (is_narrow) {
     k = muladd(h, kir_cast(h.b, WEFT_F32, kir_bits(h.b, WEFT_I32, exponent)), number(h, 0x1p-23), k_of_scale);
   } else { /* k + 1023 in the low bits of 2^52; no machine converts vectors of 64-bit integers quickly */
@@ -130,7 +133,7 @@ static struct split split(struct here h, int x, int k_of_scale) {
     int wide = as_float(h, op(h, KIR_OR, biased, integer(h, 0x4330000000000000)));
     k = sub(h, wide, k_of_scale);
   }
-  return (struct split){ k, m, exponent };
+  return (struct split){ k, sub(h, one_m, number(h, 1)), one_m };
 }
 
 /* log(1 + m) + k ln 2 */
@@ -144,7 +147,7 @@ static int sum_f32(struct here h, int m, int k) {
   return muladd(h, k, number(h, 0.693147182f), r);
 }
 
-/* With s = m / (2 + m), log(1 + m) = 2 s + s R(s^2) = m - (m^2/2 - s (m^2/2 + R)); c is what m lacks, times 1 + m.
+/* With s = m / (2 + m), log(1 + m) = 2 s + s R(s^2) = m - (m^2/2 - s (m^2/2 + R)); c is added to the sum.
  * k ln2_high is exact, and everything small is added up before it. */
 static int sum_f64(struct here h, int m, int k, int c) {
   static const double r_of[] = { 0x1.2b9f7fb3de73fp-3, 0x1.39f8963ccbdc2p-3, 0x1.7462e17b4cdd0p-3, 0x1.c71c6247410e3p-3,
@@ -166,18 +169,13 @@ static int expand_log(struct here h, int x) {
   return at_the_ends(h, x, is_narrow ? sum_f32(h, p.m, p.k) : sum_f64(h, p.m, p.k, 0));
 }
 
-/* ---- log1p: u = 1 + x loses c = x - (u - 1), which is put back after the reduction of u ------------------------------- */
+/* ---- log1p: u = 1 + x loses x - (u - 1); that over u is put back after the reduction of u ----------------------------- */
 
 static int expand_log1p(struct here h, int x) {
   bool is_narrow = h.f == WEFT_F32;
-  int one = number(h, 1), u = add(h, x, one), c = sub(h, x, sub(h, u, one)), r;
+  int one = number(h, 1), u = add(h, x, one), lost = sub(h, x, sub(h, u, one)), c = quotient(h, lost, u);
   struct split p = split(h, u, number(h, is_narrow ? 0 : 0x1p52 + 1023));
-  if (is_narrow) { /* c 2^-k joins m */
-    int down = as_float(h, sub(h, integer(h, 0x3f800000), p.exponent));
-    r = sum_f32(h, muladd(h, c, down, p.m), p.k);
-  } else {
-    r = sum_f64(h, p.m, p.k, quotient(h, c, u));
-  }
+  int r = is_narrow ? sum_f32(h, muladd(h, c, p.one_m, p.m), p.k) : sum_f64(h, p.m, p.k, c);
   r = at_the_ends(h, u, r);
   return either(h, op(h, KIR_EQ, x, number(h, 0)), x, r); /* -0 stays */
 }

@@ -1,0 +1,198 @@
+/* The expansions of exp, log, log1p and tanh against libm in long double, by an evaluator of straight lines that knows
+ * nothing of any back end. */
+#include "kernels.h"
+#include <math.h>
+
+/* ---- Straight-line KIR, one value at a time --------------------------------------------------------------------------- */
+
+static float f32_of(uint64_t b) { uint32_t n = (uint32_t)b; float f; memcpy(&f, &n, 4); return f; }
+static double f64_of(uint64_t b) { double d; memcpy(&d, &b, 8); return d; }
+static uint64_t of_f32(float f) { uint32_t n; memcpy(&n, &f, 4); return n; }
+static uint64_t of_f64(double d) { uint64_t n; memcpy(&n, &d, 8); return n; }
+
+static double largest(double x, double y, bool is_max) { /* NaN wins, -0 < +0 */
+  if (x != x || y != y) return NAN;
+  if (x == 0 && y == 0) return (signbit(x) != 0) == is_max ? y : x;
+  return (x < y) == is_max ? y : x;
+}
+
+static uint64_t unknown(int op, const char *dtype) {
+  static bool was_told;
+  if (!was_told) test_fail(__FILE__, __LINE__, "no %s on %s here", kir_rows[op].name, dtype);
+  was_told = true;
+  return 0;
+}
+
+static uint64_t on_f32(int op, const uint64_t in[]) {
+  float x = f32_of(in[0]), y = f32_of(in[1]), z = f32_of(in[2]);
+  switch (op) {
+  case KIR_ADD: return of_f32(x + y);
+  case KIR_SUB: return of_f32(x - y);
+  case KIR_MUL: return of_f32(x * y);
+  case KIR_DIV: return of_f32(x / y);
+  case KIR_FMA: return of_f32(fmaf(x, y, z));
+  case KIR_ABS: return in[0] & 0x7fffffff;
+  case KIR_NEG: return in[0] ^ 0x80000000;
+  case KIR_MIN: return of_f32((float)largest(x, y, false));
+  case KIR_MAX: return of_f32((float)largest(x, y, true));
+  case KIR_LT: return x < y;
+  case KIR_EQ: return x == y;
+  }
+  return unknown(op, "f32");
+}
+
+static uint64_t on_f64(int op, const uint64_t in[]) {
+  double x = f64_of(in[0]), y = f64_of(in[1]), z = f64_of(in[2]);
+  switch (op) {
+  case KIR_ADD: return of_f64(x + y);
+  case KIR_SUB: return of_f64(x - y);
+  case KIR_MUL: return of_f64(x * y);
+  case KIR_DIV: return of_f64(x / y);
+  case KIR_FMA: return of_f64(fma(x, y, z));
+  case KIR_ABS: return in[0] & INT64_MAX;
+  case KIR_NEG: return in[0] ^ UINT64_C(1) << 63;
+  case KIR_MIN: return of_f64(largest(x, y, false));
+  case KIR_MAX: return of_f64(largest(x, y, true));
+  case KIR_LT: return x < y;
+  case KIR_EQ: return x == y;
+  }
+  return unknown(op, "f64");
+}
+
+static uint64_t on_unsigned(int op, int bits, const uint64_t in[]) {
+  uint64_t x = in[0], y = in[1], mask = bits == 64 ? UINT64_MAX : 0xffffffff;
+  switch (op) {
+  case KIR_ADD: return (x + y) & mask;
+  case KIR_SUB: return (x - y) & mask;
+  case KIR_AND: return x & y;
+  case KIR_OR: return x | y;
+  case KIR_SHL: return y < (uint64_t)bits ? x << y & mask : 0;
+  case KIR_SHR: return y < (uint64_t)bits ? x >> y : 0;
+  }
+  return unknown(op, "unsigned");
+}
+
+static uint64_t step(const struct kir_kernel *k, const struct kir_stmt *s, const uint64_t in[3]) {
+  int from = k->vals[s->in[0]].dtype;
+  if (s->op == KIR_BITS) return in[0];
+  if (s->op == KIR_SELECT) return in[0] ? in[1] : in[2];
+  if (s->op == KIR_CAST && s->dtype == WEFT_F32 && from == WEFT_I32) return of_f32((float)(int32_t)in[0]);
+  if (from == WEFT_F32) return on_f32(s->op, in);
+  if (from == WEFT_F64) return on_f64(s->op, in);
+  return on_unsigned(s->op, from == WEFT_U64 ? 64 : 32, in);
+}
+
+/* A kernel of args and instructions whose first store is the result. */
+static uint64_t evaluate(const struct kir_kernel *k, uint64_t v[], uint64_t x) {
+  v[k->args[0]] = x;
+  for (const struct kir_stmt *s = k->body.first; s; s = s->next) {
+    uint64_t in[3] = { 0 };
+    for (int i = 0; i < s->n_in; i++) in[i] = v[s->in[i]];
+    if (s->kind == KIR_STORE) return in[0];
+    v[s->out[0]] = step(k, s, in);
+  }
+  return 0;
+}
+
+/* ---- Sweeps ------------------------------------------------------------------------------------------------------------ */
+
+enum { VALS_MAX = 256 };
+struct sweep { const char *name; weft_dtype dtype; long double (*exact)(long double); double ulp; int instructions; };
+
+static struct kir_kernel *expanded(const struct sweep *w, uint64_t v[VALS_MAX]) {
+  char source[200];
+  struct text why = { 0 };
+  struct kir_kernel *k = NULL;
+  const char *d = kir_dtype_name(w->dtype);
+  snprintf(source, sizeof source, "kernel m { arg x:%s out y:%s[] store y[] = %s(x) }", d, d, w->name);
+  EXPECT_INT(kir_parse(source, &k, 1, &why), 1);
+  EXPECT(kir_legalise(k));
+  EXPECT(!kir_verify(k));
+  EXPECT(k->n_vals <= VALS_MAX);
+  for (int i = 0; i < k->n_vals; i++) v[i] = k->vals[i].bits;
+  text_free(&why);
+  return k;
+}
+
+/* The distance of got from the exact value, in units of the last place of a result of that size. */
+static double error_in_ulp(const struct sweep *w, long double want, uint64_t got) {
+  int digits = w->dtype == WEFT_F32 ? 24 : 53, least = w->dtype == WEFT_F32 ? -149 : -1074, e;
+  long double g = w->dtype == WEFT_F32 ? (long double)f32_of(got) : (long double)f64_of(got);
+  long double rounded = w->dtype == WEFT_F32 ? (long double)(float)want : (long double)(double)want;
+  if (rounded != rounded) return g != g ? 0 : INFINITY;
+  if (isinf(rounded) || rounded == 0) return g == rounded && signbit(g) == signbit(rounded) ? 0 : isinf(g) || isinf(rounded) ? INFINITY : fabs((double)(g / ldexpl(1, least)));
+  if (isinf(g) || g != g) return INFINITY;
+  frexpl(want, &e);
+  int unit = e - digits > least ? e - digits : least;
+  return (double)(fabsl(g - want) / ldexpl(1, unit));
+}
+
+struct worst { double ulp; uint64_t x; };
+
+static void try(const struct sweep *w, const struct kir_kernel *k, uint64_t v[], uint64_t x, struct worst *worst) {
+  long double at = w->dtype == WEFT_F32 ? (long double)f32_of(x) : (long double)f64_of(x);
+  uint64_t got = evaluate(k, v, x);
+  double e = error_in_ulp(w, w->exact(at), got);
+  if (e > worst->ulp) *worst = (struct worst){ e, x };
+}
+
+static const double specials[] = { 0.0, -0.0, 1, -1, 2, 0.5, -0.5, 1.5, 10, -10, 20, 100, -100, 88.72283, 88.7228394, -87.33654, -103.97, -104,
+  709.782712893384, 709.7827128933841, -708.39641853226, -745.13321910194, -745.2, 1e10, -1e10, 1e300, -1e300, 1e38, 3.4028234e38,
+  1.17549435e-38, 1e-40, -1e-40, 1e-45, -1e-45, 2.2250738585072014e-308, 1e-310, 5e-324, -5e-324, 0.70710678, 1.41421356, 0.66666667,
+  1.33333333, 0x1p-24, -0x1p-24, 0x1p-25, 0x1p-53, -0x1p-53, -0.99999994, -0.9999999999999999, 0x1.fffffep-1, 0x1.000002p0,
+  0x1.fffffffffffffp-1, 0x1.0000000000001p0, 0.3465736, 0.34657359, 0.6931472, 0.69314718055994531, 9.01, 19.06, 22 };
+
+static void try_specials(const struct sweep *w, const struct kir_kernel *k, uint64_t v[], struct worst *worst) {
+  uint64_t quiet = w->dtype == WEFT_F32 ? 0x7fc00000 : 0x7ff8000000000000, sign = w->dtype == WEFT_F32 ? 0x80000000 : UINT64_C(1) << 63;
+  for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
+    try(w, k, v, w->dtype == WEFT_F32 ? of_f32((float)specials[i]) : of_f64(specials[i]), worst);
+  for (int s = 0; s < 2; s++) try(w, k, v, w->dtype == WEFT_F32 ? of_f32(s ? -INFINITY : INFINITY) : of_f64(s ? -INFINITY : INFINITY), worst);
+  for (int bit = 0; bit < (w->dtype == WEFT_F32 ? 22 : 51); bit++) /* NaNs of many payloads, of both signs */
+    for (int s = 0; s < 2; s++) {
+      uint64_t nan = (quiet | UINT64_C(1) << bit | (s ? sign : 0));
+      uint64_t got = evaluate(k, v, nan);
+      if (w->dtype == WEFT_F32 ? f32_of(got) == f32_of(got) : f64_of(got) == f64_of(got))
+        test_fail(__FILE__, __LINE__, "%s of NaN %llx is a number", w->name, (unsigned long long)nan);
+    }
+}
+
+static uint64_t random_bits(uint64_t *state) {
+  *state += 0x9E3779B97F4A7C15u;
+  uint64_t z = *state;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+static void sweep(const struct sweep *w) {
+  uint64_t v[VALS_MAX], state = 42;
+  struct kir_kernel *k = expanded(w, v);
+  struct worst worst = { 0, 0 };
+  int n = 0;
+  try_specials(w, k, v, &worst);
+  if (w->dtype == WEFT_F32)
+    for (uint64_t x = 0; x < UINT64_C(1) << 32; x += 9973) try(w, k, v, x, &worst);
+  else
+    for (int i = 0; i < 300000; i++) {
+      uint64_t r = random_bits(&state);
+      double near = ((double)(r >> 11) * 0x1p-53 - 0.5) * (i % 3 ? 40 : 1500); /* where something happens */
+      try(w, k, v, i % 4 ? of_f64(near) : r, &worst);
+      if (i % 4 == 3) try(w, k, v, of_f64(1 + ldexp(near, -(int)(r & 63))), &worst); /* round 1 */
+      if (i % 4 == 2) try(w, k, v, of_f64(ldexp(near, -(int)(r & 63))), &worst);     /* round 0 */
+    }
+  for (const struct kir_stmt *s = k->body.first; s; s = s->next) n += s->kind == KIR_OP && s->op != KIR_BITS;
+  if (!(worst.ulp <= w->ulp))
+    test_fail(__FILE__, __LINE__, "%s.%s: %.3f ulp at %llx", w->name, kir_dtype_name(w->dtype), worst.ulp, (unsigned long long)worst.x);
+  if (n > w->instructions) test_fail(__FILE__, __LINE__, "%s.%s: %d instructions", w->name, kir_dtype_name(w->dtype), n);
+  if (getenv("KIR_MATH_SHOW")) printf("%s.%s: %.3f ulp at %llx, %d instructions\n", w->name, kir_dtype_name(w->dtype), worst.ulp, (unsigned long long)worst.x, n);
+  kir_free(k);
+}
+
+TEST(exp_of_f32_is_within_an_ulp) { sweep(&(struct sweep){ "exp", WEFT_F32, expl, 1.0, 18 }); }
+TEST(log_of_f32_is_within_an_ulp) { sweep(&(struct sweep){ "log", WEFT_F32, logl, 1.0, 27 }); }
+TEST(log1p_of_f32_is_within_two_ulp) { sweep(&(struct sweep){ "log1p", WEFT_F32, log1pl, 2.0, 30 }); }
+TEST(tanh_of_f32_is_within_two_ulp) { sweep(&(struct sweep){ "tanh", WEFT_F32, tanhl, 2.0, 25 }); }
+TEST(exp_of_f64_is_within_an_ulp) { sweep(&(struct sweep){ "exp", WEFT_F64, expl, 1.0, 24 }); }
+TEST(log_of_f64_is_within_an_ulp) { sweep(&(struct sweep){ "log", WEFT_F64, logl, 1.0, 36 }); }
+TEST(log1p_of_f64_is_within_an_ulp) { sweep(&(struct sweep){ "log1p", WEFT_F64, log1pl, 1.0, 39 }); }
+TEST(tanh_of_f64_is_within_two_ulp) { sweep(&(struct sweep){ "tanh", WEFT_F64, tanhl, 2.0, 31 }); }
