@@ -79,7 +79,8 @@ const struct kir_private *frame_private(const struct frame *f, int buf) {
 
 /* ---- Axes and what is fixed ------------------------------------------------------------------------------------------- */
 
-bool axis_moves(const struct accesses *a, int v) {
+/* v is an axis whose iterations may run at the same time. */
+static bool axis_moves(const struct accesses *a, int v) {
   const struct kir_stmt *l = a->of[v].loop;
   return l && (l->kind != KIR_SERIAL || l->extent == KIR_BLOCK);
 }
@@ -95,7 +96,7 @@ static bool is_fixed(const struct accesses *a, const struct kir_stmt *loop, int 
 
 static bool same_axis(const struct accesses *, int, int);
 
-bool same_extent(const struct accesses *a, const struct kir_stmt *x, const struct kir_stmt *y) {
+static bool same_extent(const struct accesses *a, const struct kir_stmt *x, const struct kir_stmt *y) {
   if (x->extent != y->extent) return false;
   if (x->extent == KIR_BLOCK) return same_axis(a, x->block_of, y->block_of);
   return kir_lin_equal(x->at[0], y->at[0]) && (x->extent == KIR_N || kir_lin_equal(x->at[1], y->at[1]));
@@ -193,7 +194,8 @@ static bool covers_by(const struct accesses *a, const struct kir_lin *l, const s
   return found && (n == 1 || is_mixed_radix(a, n, d));
 }
 
-bool covers(const struct accesses *a, const struct access *x, const struct kir_stmt *loop) {
+/* Some subscript differs between any two iterations of the loop, whatever else happens. */
+static bool covers(const struct accesses *a, const struct access *x, const struct kir_stmt *loop) {
   for (int i = 0; i < x->s->n_at; i++)
     if (covers_by(a, &x->s->at[i], loop)) return true;
   return false;

@@ -34,11 +34,6 @@ void accesses_free(struct accesses *);
 
 const struct kir_stmt *frame_lane(const struct frame *);                   /* the lane loop around, NULL: none */
 const struct kir_private *frame_private(const struct frame *, int buf);    /* how buf is private here, NULL: not */
-bool axis_moves(const struct accesses *, int v);  /* v is an axis whose iterations may run at the same time */
-bool same_extent(const struct accesses *, const struct kir_stmt *, const struct kir_stmt *);
-
-/* Some subscript differs between any two iterations of the loop, whatever else happens. */
-bool covers(const struct accesses *, const struct access *, const struct kir_stmt *loop);
 
 /* Why the accesses of the kernel may race; NULL: they cannot. The text belongs to the accesses. */
 const char *accesses_race(struct accesses *);
