@@ -12,6 +12,16 @@ struct node *loop_var(weft_dtype dtype, int rank, const dim dims[]) {
   return node_make(&op_loop_var, dtype, rank, dims, 0, NULL, NULL, 0);
 }
 
+struct node *loop_cut(struct node *xs, dim n) {
+  if (xs->dims[0] == n) return node_retain(xs);
+  dim dims[WEFT_RANK_MAX];
+  for (int k = 0; k < xs->rank; k++) dims[k] = k ? xs->dims[k] : n;
+  struct slice_attr attr;
+  memset(&attr, 0, sizeof attr); /* attrs are compared as bytes */
+  attr.step = 1;
+  return node_make(&op_slice, (weft_dtype)xs->dtype, xs->rank, dims, 1, &xs, &attr, sizeof attr);
+}
+
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"); }
 
 /* ---- Memory ----

@@ -23,6 +23,7 @@ struct node *loop_make(const struct loop_parts *, struct failure **);
 struct node *loop_var(weft_dtype, int rank, const dim dims[]); /* NULL: out of memory */
 static inline struct loop *loop_of(const struct node *n) { return ((const struct loop_attr *)n->attr)->loop; }
 
+struct node *loop_cut(struct node *xs, dim n);                 /* its first n rows, with a reference; NULL: out of memory */
 int loop_count(const struct node *);   /* of results */
 weft_dtype loop_type(const struct node *, int k, int *rank, dim dims[]); /* of result k; returns its dtype */
 

@@ -294,17 +294,12 @@ static struct failure *find_bound(struct weft_loop *l, struct bound *b) {
 
 /* xs with n rows: a node with a reference. */
 static struct node *cut(struct node *xs, dim n, struct failure **failure) {
-  if (xs->dims[0] == n) return node_retain(xs);
   if (dim_is_known(xs->dims[0]) && dim_is_known(n) && xs->dims[0] < n) {
     *failure = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_loop_each: the sequence has %lld rows, the loop %lld steps",
                     (long long)xs->dims[0], (long long)n);
     return NULL;
   }
-  dim dims[WEFT_RANK_MAX];
-  for (int k = 0; k < xs->rank; k++) dims[k] = k ? xs->dims[k] : n;
-  struct slice_attr attr = { 0 };
-  attr.step = 1;
-  struct node *part = node_make(&op_slice, xs->dtype, xs->rank, dims, 1, &xs, &attr, sizeof attr);
+  struct node *part = loop_cut(xs, n);
   if (!part) *failure = no_memory("weft_loop_each");
   return part;
 }

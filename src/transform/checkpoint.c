@@ -1,0 +1,166 @@
+/* checkpoint.c -- a region of the graph whose insides reverse mode computes again instead of keeping them.
+ *
+ * The node passes the y of the region on. Its inputs are y, then x, then whatever else the region uses that does not
+ * depend on x, so that derivatives by these are found as well. The gradient is taken of a copy of the region whose x
+ * stand behind barriers: identities that merging of common expressions does not see through. */
+#include "base/mem.h"
+#include "op/operand.h"
+#include "transform/transform.h"
+
+struct checkpoint_attr { int n_y, n_x; };
+
+static const struct checkpoint_attr *attr_of(const struct node *n) { return n->attr; }
+static int count(const struct node *n) { return attr_of(n)->n_y; }
+
+static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
+  const struct node *y = n->in[k];
+  *rank = y->rank;
+  for (int d = 0; d < y->rank; d++) dims[d] = y->dims[d];
+  return (weft_dtype)y->dtype;
+}
+
+static weft_array *pass_barrier(const struct rule *r, int k, weft_array *d) { return (void)r, k ? NULL : d; }
+
+static weft_array *batch_barrier(const struct rule *r, const bool is_mapped[]) {
+  return is_mapped[0] ? r->in[0] : array_bad(WEFT_ERR_INTERNAL, "weft_map: a barrier whose value is not mapped");
+}
+
+static struct node *again_barrier(const struct node *n, struct node *const in[], struct failure **why) {
+  (void)why;
+  return node_make(n->op, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n->n_in, in, NULL, 0);
+}
+
+/* in: a value, then what must have been computed before. */
+const struct op op_barrier = { .name = "barrier", .kind = OP_IDENTITY, .vjp = pass_barrier, .jvp = pass_barrier,
+                               .batch = batch_barrier, .again = again_barrier };
+
+/* ---- Rules ---- */
+
+static struct node *barrier(struct node *x, int n, weft_array *const after[]) {
+  struct node **in = node_list_new(n + 1);
+  if (!in) return NULL;
+  int n_in = 1;
+  in[0] = x;
+  for (int k = 0; k < n; k++)
+    if (after[k]) in[n_in++] = after[k]->node;
+  struct node *b = node_make(&op_barrier, (weft_dtype)x->dtype, x->rank, x->dims, n_in, in, NULL, 0);
+  mem_free(in);
+  return b;
+}
+
+struct region { int n_y, n_x, n_in; struct node **in, **fresh, **dx, **seeds; }; /* in borrowed; fresh: y again, then x */
+
+static bool region_open(struct region *g, const struct rule *r, weft_array *const dy[], struct failure **why) {
+  const struct checkpoint_attr *a = attr_of(r->node);
+  *g = (struct region){ .n_y = a->n_y, .n_x = a->n_x, .n_in = r->node->n_in };
+  g->in = node_list_new(g->n_in);
+  g->fresh = node_list_new(g->n_in);
+  g->dx = node_list_new(g->n_in);
+  g->seeds = node_list_new(g->n_y);
+  if (!g->in || !g->fresh || !g->dx || !g->seeds) return false;
+  for (int k = 0; k < g->n_in; k++) g->in[k] = r->in[k]->node;
+  for (int k = 0; k < g->n_y; k++) g->seeds[k] = dy[k] ? dy[k]->node : NULL;
+  for (int k = g->n_y; k < g->n_in; k++) {
+    bool is_x = k < g->n_y + g->n_x;
+    if (!(g->fresh[k] = is_x ? barrier(g->in[k], g->n_y, dy) : node_retain(g->in[k]))) return false;
+  }
+  return graph_substitute(g->n_x, g->in + g->n_y, g->fresh + g->n_y, g->n_y, g->in, g->fresh, why);
+}
+
+static void region_close(struct region *g) {
+  mem_free(g->in);
+  mem_free(g->seeds);
+  node_list_drop(g->n_in, g->fresh);
+  node_list_drop(g->n_in, g->dx);
+}
+
+static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  (void)is_wanted;
+  struct region g;
+  struct failure *why = NULL;
+  int n_y = attr_of(r->node)->n_y;
+  bool ok = region_open(&g, r, dy, &why) &&
+            pull(n_y, g.fresh, g.seeds, g.n_in - n_y, g.fresh + n_y, true, g.dx + n_y, NULL, &why);
+  for (int k = 0; ok && k < g.n_in; k++) dx[k] = g.dx[k] ? handle_of(g.dx[k]) : NULL;
+  if (!ok) all_bad(r->node->n_in, dx, why ? why : no_memory());
+  region_close(&g);
+}
+
+static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  for (int k = 0; k < count(r->node); k++) dy[k] = dx[k];
+}
+
+/* The same region with more axes: y and x are mapped alike. */
+static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]) {
+  struct node **in = node_list_new(r->node->n_in), *n = NULL;
+  for (int k = 0; in && k < r->node->n_in; k++) in[k] = r->in[k]->node;
+  if (in) n = node_make(&op_checkpoint, WEFT_I64, 0, NULL, r->node->n_in, in, r->node->attr, r->node->attr_bytes);
+  for (int k = 0; k < count(r->node); k++) {
+    ys[k] = array_of(n ? item_make(n, k) : NULL);
+    is_mapped_out[k] = is_mapped[k];
+  }
+  node_release(n);
+  mem_free(in);
+}
+
+const struct many checkpoint_many = { count, type, vjp, jvp, batch };
+const struct op op_checkpoint = { .name = "checkpoint", .kind = OP_IDENTITY, .many = &checkpoint_many };
+
+/* ---- The public call ---- */
+
+/* Marks, in a snapshot of y with walls x, the nodes that do not depend on x but are used by one that does. */
+static void find_edge(const struct subgraph *g, int n_x, bool depends[], bool is_edge[]) {
+  for (int j = 0; j < n_x; j++)
+    if (g->wall[j] >= 0) depends[g->wall[j]] = true;
+  for (int i = 0; i < g->n; i++)
+    for (int at = g->first[i]; at < g->first[i + 1]; at++) depends[i] |= depends[g->operand[at]];
+  for (int i = 0; i < g->n; i++)
+    for (int at = g->first[i]; depends[i] && at < g->first[i + 1]; at++) is_edge[g->operand[at]] |= !depends[g->operand[at]];
+}
+
+/* y, x and the edge, borrowed. NULL: out of memory. */
+static struct node **inputs(const struct subgraph *g, int m, struct node *const y[], int n, struct node *const x[], int *n_in) {
+  bool *depends = mem_alloc(2 * (size_t)g->n + 1), *is_edge = depends ? depends + g->n : NULL;
+  struct node **in = node_list_new(m + n + g->n);
+  if (depends && in) {
+    find_edge(g, n, depends, is_edge);
+    int at = 0;
+    for (int k = 0; k < m; k++) in[at++] = y[k];
+    for (int k = 0; k < n; k++) in[at++] = x[k];
+    for (int i = 0; i < g->n; i++)
+      if (is_edge[i] && is_differentiable(g->node[i]) && g->node[i]->op != &op_scalar) in[at++] = g->node[i];
+    *n_in = at;
+  }
+  mem_free(depends);
+  if (depends) return in;
+  mem_free(in);
+  return NULL;
+}
+
+static struct node *checkpoint(int n, struct node *const x[], int m, struct node *const y[]) {
+  struct subgraph g;
+  if (!subgraph_take(&g, m, y, n, x, oldest_of(n, x))) return NULL;
+  int n_in = 0;
+  struct node **in = inputs(&g, m, y, n, x, &n_in), *c = NULL;
+  struct checkpoint_attr attr = { m, n };
+  if (in) c = node_make(&op_checkpoint, WEFT_I64, 0, NULL, n_in, in, &attr, sizeof attr);
+  mem_free(in);
+  subgraph_free(&g);
+  return c;
+}
+
+void weft_checkpoint(int n, weft_array *const x[], int m, weft_array *y[]) {
+  struct node **list = node_list_new(n + m);
+  weft_array *bad = NULL;
+  if (!list) return all_bad(m, y, no_memory());
+  bool has_x = operands("weft_checkpoint", n, x, list, &bad), has_y = has_x && operands("weft_checkpoint", m, y, list + n, &bad);
+  if (has_y) {
+    struct node *c = checkpoint(n, list, m, list + n);
+    for (int k = 0; k < m; k++) y[k] = array_of(c ? item_make(c, k) : NULL);
+    node_release(c);
+  }
+  for (int k = 0; bad && k < m; k++) y[k] = bad;
+  nodes_release(has_x ? n : 0, list);
+  nodes_release(has_y ? m : 0, list + n);
+  mem_free(list);
+}

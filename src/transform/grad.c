@@ -1,0 +1,279 @@
+/* grad.c -- reverse mode: cotangents flow from y down to x, each node visited once, after all of its users. */
+#include "base/mem.h"
+#include "graph/shape.h"
+#include "op/operand.h"
+#include "transform/transform.h"
+
+struct reverse {
+  struct subgraph g;
+  struct node **cotangent;        /* of node i; a reference. NULL: zero so far */
+  struct node ***results;         /* nodes with several results: the cotangent of each. NULL: all zero */
+  bool *is_asked, *depends;       /* is an x; is one or is computed from one, in floats */
+  uint64_t oldest, dropped;
+  const struct node *dropped_node;
+  struct failure *failure;
+};
+
+static bool failed(struct reverse *r, struct failure *f) {
+  if (r->failure) failure_release(f);
+  else r->failure = f;
+  return false;
+}
+
+static struct node *operand(const struct reverse *r, int i, int k) { return r->g.node[r->g.operand[r->g.first[i] + k]]; }
+
+/* ---- What depends on x ---- */
+
+static bool has_rule(const struct op *op) { return op->partial || op->vjp || op->many || op->kind == OP_ITEM; }
+
+static bool flows(const struct reverse *r, int i) {
+  const struct node *n = r->g.node[i];
+  if (!n->op->many && !is_differentiable(n)) return false;
+  if (n->history_dropped) return n->serial > r->oldest;
+  if (!has_rule(n->op)) return false;
+  for (int at = r->g.first[i]; at < r->g.first[i + 1]; at++)
+    if (r->depends[r->g.operand[at]]) return true;
+  return false;
+}
+
+static void mark(struct reverse *r, int m, int n) {
+  for (int j = 0; j < n; j++) r->is_asked[r->g.target[m + j]] = true;
+  for (int i = 0; i < r->g.n; i++) r->depends[i] = r->is_asked[i] || flows(r, i);
+}
+
+/* ---- One node ---- */
+
+static bool give(struct reverse *r, int i, int k, weft_array *d) {
+  int j = r->g.operand[r->g.first[i] + k];
+  struct failure *f = NULL;
+  return accumulate(&r->cotangent[j], d, r->g.node[j], &f) ? true : failed(r, f);
+}
+
+static bool takes(const struct reverse *r, int i, int k) {
+  return r->depends[r->g.operand[r->g.first[i] + k]] && is_differentiable(operand(r, i, k));
+}
+
+static bool apply_one(struct reverse *r, int i, struct applied *a) {
+  const struct op *op = r->g.node[i]->op;
+  weft_array *dy = handle_of(r->cotangent[i]);
+  a->rule.out = handle_of(r->g.node[i]);
+  for (int k = 0; k < a->n_in; k++) {
+    if (!takes(r, i, k)) continue;
+    weft_array *d = op->vjp ? op->vjp(&a->rule, k, dy) : op->partial ? times(dy, op->partial(&a->rule, k)) : NULL;
+    if (d && !give(r, i, k, d)) return false;
+  }
+  return true;
+}
+
+static bool apply_many(struct reverse *r, int i, struct applied *a) {
+  const struct many *many = r->g.node[i]->op->many;
+  int n_out = many->count(r->g.node[i]);
+  weft_array **d = mem_alloc((size_t)(n_out + a->n_in + 1) * sizeof *d), **dx = d ? d + n_out : NULL;
+  bool *is_wanted = mem_alloc((size_t)a->n_in + 1), ok = d && is_wanted;
+  if (!ok) failed(r, no_memory());
+  for (int k = 0; ok && k < n_out; k++) d[k] = r->results[i][k] ? handle_of(r->results[i][k]) : NULL;
+  for (int k = 0; ok && k < a->n_in; k++) is_wanted[k] = takes(r, i, k);
+  if (ok) many->vjp(&a->rule, is_wanted, d, dx);
+  for (int k = 0; ok && k < a->n_in; k++)
+    if (is_wanted[k] && dx[k]) ok = give(r, i, k, dx[k]);
+  mem_free(d);
+  mem_free(is_wanted);
+  return ok;
+}
+
+static bool apply(struct reverse *r, int i) {
+  struct applied a;
+  int n_in = subgraph_arity(&r->g, i);
+  struct node *few[RULE_SMALL], **in = n_in > RULE_SMALL ? mem_alloc((size_t)n_in * sizeof *in) : few;
+  for (int k = 0; in && k < n_in; k++) in[k] = operand(r, i, k);
+  bool ok = in && rule_open(&a, r->g.node[i], n_in, in);
+  if (in != few) mem_free(in);
+  if (!ok) return failed(r, no_memory());
+  ok = r->g.node[i]->op->many ? apply_many(r, i, &a) : apply_one(r, i, &a);
+  rule_close(&a);
+  return ok;
+}
+
+/* A cotangent of one result joins those of its producer. */
+static bool hand_over(struct reverse *r, int i) {
+  int p = r->g.operand[r->g.first[i]], k = ((const struct item_attr *)r->g.node[i]->attr)->k;
+  const struct node *producer = r->g.node[p];
+  if (!r->results[p]) r->results[p] = node_list_new(producer->op->many->count(producer));
+  if (!r->results[p]) return failed(r, no_memory());
+  struct weft_scope *s = weft_scope_open();
+  if (!s) return failed(r, no_memory());
+  struct failure *f = NULL;
+  bool ok = accumulate(&r->results[p][k], handle_of(r->cotangent[i]), r->g.node[i], &f) || failed(r, f);
+  weft_scope_discard(s);
+  return ok;
+}
+
+static void meet_dropped(struct reverse *r, const struct node *n) {
+  if (n->serial <= r->dropped) return;
+  r->dropped = n->serial;
+  r->dropped_node = n;
+}
+
+static bool visit(struct reverse *r, int i) {
+  const struct node *n = r->g.node[i];
+  if (!r->depends[i] || !(n->op->many ? r->results[i] != NULL : r->cotangent[i] != NULL)) return true;
+  if (n->history_dropped && !r->is_asked[i]) return meet_dropped(r, n), true;
+  if (!subgraph_arity(&r->g, i)) return true;
+  return n->op == &op_item ? hand_over(r, i) : apply(r, i);
+}
+
+/* What a node has received is not needed once it has been passed on. */
+static void forget(struct reverse *r, int i) {
+  if (!r->is_asked[i]) {
+    node_release(r->cotangent[i]);
+    r->cotangent[i] = NULL;
+  }
+  if (r->results[i]) {
+    node_list_drop(r->g.node[i]->op->many->count(r->g.node[i]), r->results[i]);
+    r->results[i] = NULL;
+  }
+}
+
+/* ---- All of it ---- */
+
+static bool seed(struct reverse *r, int m, struct node *const dy[]) {
+  struct weft_scope *s = weft_scope_open();
+  bool ok = s ? true : failed(r, no_memory());
+  for (int j = 0; ok && j < m; j++) {
+    int i = r->g.target[j];
+    struct failure *f = NULL;
+    if (dy[j] && r->depends[i]) ok = accumulate(&r->cotangent[i], handle_of(dy[j]), r->g.node[i], &f) || failed(r, f);
+  }
+  if (s) weft_scope_discard(s);
+  return ok;
+}
+
+static bool prepare(struct reverse *r, int m, struct node *const y[], int n, struct node *const x[], bool is_wall) {
+  struct node **targets = node_list_new(m + n);
+  if (!targets) return failed(r, no_memory());
+  for (int j = 0; j < m; j++) targets[j] = y[j];
+  for (int j = 0; j < n; j++) targets[m + j] = x[j];
+  r->oldest = oldest_of(n, x);
+  bool ok = subgraph_take(&r->g, m + n, targets, is_wall ? n : 0, x, r->oldest);
+  mem_free(targets);
+  if (ok) {
+    r->cotangent = node_list_new(r->g.n);
+    r->results = mem_alloc((size_t)r->g.n * sizeof *r->results);
+    r->is_asked = mem_alloc((size_t)r->g.n);
+    r->depends = mem_alloc((size_t)r->g.n);
+    ok = r->cotangent && r->results && r->is_asked && r->depends;
+  }
+  return ok ? true : failed(r, no_memory());
+}
+
+static void finish(struct reverse *r) {
+  for (int i = 0; r->cotangent && r->results && r->is_asked && i < r->g.n; i++) {
+    r->is_asked[i] = false;
+    forget(r, i);
+  }
+  mem_free(r->cotangent);
+  mem_free(r->results);
+  mem_free(r->is_asked);
+  mem_free(r->depends);
+  subgraph_free(&r->g);
+}
+
+static bool run(struct reverse *r, int m, struct node *const dy[], int n, struct node *dx[]) {
+  mark(r, m, n);
+  if (!seed(r, m, dy)) return false;
+  for (int i = r->g.n - 1; i >= 0; i--) {
+    if (!visit(r, i)) return false;
+    forget(r, i);
+  }
+  for (int j = 0; j < n; j++) {
+    struct node *d = r->cotangent[r->g.target[m + j]];
+    dx[j] = d ? node_retain(d) : NULL;
+  }
+  return true;
+}
+
+bool pull(int m, struct node *const y[], struct node *const dy[], int n, struct node *const x[], bool is_wall,
+          struct node *dx[], uint64_t *dropped, struct failure **failure) {
+  for (int j = 0; j < n; j++) dx[j] = NULL;
+  if (!n) return true;
+  struct reverse r = { 0 };
+  if (prepare(&r, m, y, n, x, is_wall)) run(&r, m, dy, n, dx);
+  if (dropped) *dropped = r.dropped;
+  else if (r.dropped_node && !r.failure) {
+    failed(&r, no_history("weft_vjp", r.dropped_node));
+    for (int j = 0; j < n; j++) node_release(dx[j]), dx[j] = NULL;
+  }
+  finish(&r);
+  *failure = r.failure;
+  return !r.failure;
+}
+
+/* ---- The public calls ---- */
+
+static struct failure *not_seed(const char *fn, const struct node *y, const struct node *dy) {
+  struct shape_text a, b;
+  if (!is_differentiable(y))
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: y is %s, and only floats can be differentiated", fn, weft_dtype_name(y->dtype));
+  if (!shape_equal(y, dy)) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: y is %s, dy %s", fn, shape_show(y, &a), shape_show(dy, &b));
+  if (!dy->weak && !is_differentiable(dy)) return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: dy is %s", fn, weft_dtype_name(dy->dtype));
+  return NULL;
+}
+
+/* A number leaves no trace in what is made from it: each use is a new scalar of the partner's dtype. */
+static struct failure *not_variable(const char *fn, int n, struct node *const x[]) {
+  for (int j = 0; j < n; j++)
+    if (x[j]->weak && x[j]->op == &op_scalar)
+      return fail(WEFT_ERR_ARG, scope_origin(), "%s: x %d is a number, which no expression remembers; use weft_cast or weft_full", fn, j + 1);
+  return NULL;
+}
+
+static void give_out(const char *fn, int n, struct node *const x[], struct node *const dx[], uint64_t dropped, weft_array *out[]) {
+  for (int j = 0; j < n; j++) {
+    if (x[j]->serial < dropped) out[j] = array_failed(no_history(fn, x[j]));
+    else out[j] = dx[j] ? handle_of(dx[j]) : zeros_of(x[j]);
+  }
+}
+
+static void reverse_mode(const char *fn, int m, struct node *const y[], struct node *const dy[], int n, struct node *const x[],
+                         weft_array *out[]) {
+  struct failure *why = not_variable(fn, n, x);
+  for (int j = 0; !why && j < m; j++) why = not_seed(fn, y[j], dy[j]);
+  uint64_t dropped = 0;
+  struct node **dx = why ? NULL : node_list_new(n);
+  if (!why && !dx) why = no_memory();
+  if (!why && pull(m, y, dy, n, x, false, dx, &dropped, &why)) give_out(fn, n, x, dx, dropped, out);
+  node_list_drop(n, dx);
+  if (why) all_bad(n, out, why);
+}
+
+void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_array *const x[], weft_array *dx[]) {
+  struct node **list = node_list_new(2 * m + n);
+  weft_array *bad = NULL;
+  if (!list) return all_bad(n, dx, no_memory());
+  bool has_y = arrays_nodes("weft_vjp", m, y, list, &bad);
+  bool has_dy = has_y && arrays_nodes("weft_vjp", m, dy, list + m, &bad);
+  bool has_x = has_dy && arrays_nodes("weft_vjp", n, x, list + 2 * m, &bad);
+  if (has_x) reverse_mode("weft_vjp", m, list, list + m, n, list + 2 * m, dx);
+  for (int j = 0; bad && j < n; j++) dx[j] = bad;
+  nodes_release(has_y ? m : 0, list);
+  nodes_release(has_dy ? m : 0, list + m);
+  nodes_release(has_x ? n : 0, list + 2 * m);
+  mem_free(list);
+}
+
+void weft_grad(weft_array *y, int n, weft_array *const x[], weft_array *dx[]) {
+  struct node *node, **list = node_list_new(n);
+  weft_array *bad = NULL;
+  if (!list) return all_bad(n, dx, no_memory());
+  bool has_y = arrays_nodes("weft_grad", 1, &y, &node, &bad), has_x = has_y && arrays_nodes("weft_grad", n, x, list, &bad);
+  if (has_x) {
+    struct node *one = array_node(array_broadcast("weft_grad", number_like(y, 1), node->rank, node->dims));
+    if (one->op == &op_bad) all_bad(n, dx, failure_retain(one->failure));
+    else reverse_mode("weft_grad", 1, &node, &one, n, list, dx);
+    node_release(one);
+  }
+  for (int j = 0; bad && j < n; j++) dx[j] = bad;
+  nodes_release(has_y, &node);
+  nodes_release(has_x ? n : 0, list);
+  mem_free(list);
+}

@@ -1,0 +1,193 @@
+/* jvp.c -- forward mode: tangents flow from x up to y, each node visited once, after its operands. An x that depends on
+ * another one is a variable of its own here: its tangent is the one given. */
+#include "base/mem.h"
+#include "graph/shape.h"
+#include "op/operand.h"
+#include "transform/transform.h"
+
+struct forward {
+  struct subgraph g;
+  struct node **tangent;   /* of node i; a reference. NULL: zero */
+  struct node ***results;  /* nodes with several results: the tangent of each. NULL: all zero */
+  bool *is_given;
+  struct failure *failure;
+};
+
+static bool failed(struct forward *f, struct failure *why) {
+  if (f->failure) failure_release(why);
+  else f->failure = why;
+  return false;
+}
+
+static int operand(const struct forward *f, int i, int k) { return f->g.operand[f->g.first[i] + k]; }
+
+static bool moves(const struct forward *f, int i) {
+  for (int k = 0; k < subgraph_arity(&f->g, i); k++) {
+    int j = operand(f, i, k);
+    if (f->tangent[j] || f->results[j]) return true;
+  }
+  return false;
+}
+
+static bool apply_one(struct forward *f, int i, struct applied *a) {
+  const struct op *op = f->g.node[i]->op;
+  a->rule.out = handle_of(f->g.node[i]);
+  for (int k = 0; k < a->n_in; k++) {
+    struct node *t = f->tangent[operand(f, i, k)];
+    if (!t) continue;
+    weft_array *dx = handle_of(t);
+    weft_array *d = op->jvp ? op->jvp(&a->rule, k, dx) : op->partial ? times(dx, op->partial(&a->rule, k)) : NULL;
+    struct failure *why = NULL;
+    if (!accumulate(&f->tangent[i], d, f->g.node[i], &why)) return failed(f, why);
+  }
+  return true;
+}
+
+static bool keep_results(struct forward *f, int i, int n_out, weft_array *const dy[]) {
+  f->results[i] = node_list_new(n_out);
+  if (!f->results[i]) return failed(f, no_memory());
+  for (int k = 0; k < n_out; k++) {
+    struct failure *why = NULL;
+    if (dy[k] && !(f->results[i][k] = result_of(dy[k], &why))) return failed(f, why);
+  }
+  return true;
+}
+
+static bool apply_many(struct forward *f, int i, struct applied *a) {
+  const struct many *many = f->g.node[i]->op->many;
+  int n_out = many->count(f->g.node[i]);
+  weft_array **dy = mem_alloc((size_t)(n_out + a->n_in + 1) * sizeof *dy), **dx = dy ? dy + n_out : NULL;
+  if (!dy) return failed(f, no_memory());
+  for (int k = 0; k < a->n_in; k++) {
+    struct node *t = f->tangent[operand(f, i, k)];
+    dx[k] = t ? handle_of(t) : NULL;
+  }
+  many->jvp(&a->rule, dx, dy);
+  bool ok = keep_results(f, i, n_out, dy);
+  mem_free(dy);
+  return ok;
+}
+
+static bool apply(struct forward *f, int i) {
+  struct applied a;
+  int n_in = subgraph_arity(&f->g, i);
+  struct node **in = node_list_new(n_in);
+  for (int k = 0; in && k < n_in; k++) in[k] = f->g.node[operand(f, i, k)];
+  bool ok = in && rule_open(&a, f->g.node[i], n_in, in);
+  mem_free(in);
+  if (!ok) return failed(f, no_memory());
+  ok = f->g.node[i]->op->many ? apply_many(f, i, &a) : apply_one(f, i, &a);
+  rule_close(&a);
+  return ok;
+}
+
+static void take_item(struct forward *f, int i) {
+  struct node **results = f->results[operand(f, i, 0)];
+  struct node *t = results ? results[((const struct item_attr *)f->g.node[i]->attr)->k] : NULL;
+  f->tangent[i] = t ? node_retain(t) : NULL;
+}
+
+static bool visit(struct forward *f, int i, uint64_t oldest) {
+  const struct node *n = f->g.node[i];
+  if (f->is_given[i]) return true;
+  if (n->history_dropped && n->serial > oldest && is_differentiable(n)) return failed(f, no_history("weft_jvp", n));
+  if (!moves(f, i) || !(n->op->many || is_differentiable(n))) return true;
+  if (n->op == &op_item) return take_item(f, i), true;
+  return apply(f, i);
+}
+
+static bool prepare(struct forward *f, int n, struct node *const x[], struct node *const dx[], int m, struct node *const y[]) {
+  bool ok = subgraph_take(&f->g, m, y, n, x, oldest_of(n, x));
+  if (ok) {
+    f->tangent = node_list_new(f->g.n);
+    f->results = mem_alloc((size_t)f->g.n * sizeof *f->results);
+    f->is_given = mem_alloc((size_t)f->g.n + 1);
+    ok = f->tangent && f->results && f->is_given;
+  }
+  if (!ok) return failed(f, no_memory());
+  for (int j = 0; j < n; j++) {
+    int i = f->g.wall[j];
+    if (i < 0) continue;
+    f->is_given[i] = true;
+    if (dx[j] && !f->tangent[i]) f->tangent[i] = node_retain(dx[j]);
+  }
+  return true;
+}
+
+static void finish(struct forward *f) {
+  for (int i = 0; f->results && i < f->g.n; i++)
+    if (f->results[i]) node_list_drop(f->g.node[i]->op->many->count(f->g.node[i]), f->results[i]);
+  node_list_drop(f->g.n, f->tangent);
+  mem_free(f->results);
+  mem_free(f->is_given);
+  subgraph_free(&f->g);
+}
+
+bool push(int n, struct node *const x[], struct node *const dx[], int m, struct node *const y[], struct node *dy[],
+          struct failure **failure) {
+  for (int j = 0; j < m; j++) dy[j] = NULL;
+  if (!n || !m) return true;
+  struct forward f = { 0 };
+  bool ok = prepare(&f, n, x, dx, m, y);
+  uint64_t oldest = oldest_of(n, x);
+  for (int i = 0; ok && i < f.g.n; i++) ok = visit(&f, i, oldest);
+  for (int j = 0; ok && j < m; j++) {
+    struct node *t = f.tangent[f.g.target[j]];
+    dy[j] = t ? node_retain(t) : NULL;
+  }
+  finish(&f);
+  *failure = f.failure;
+  return ok;
+}
+
+/* ---- The public call ---- */
+
+static struct failure *not_tangent(const struct node *x, const struct node *dx, int j) {
+  struct shape_text a, b;
+  if (x->weak && x->op == &op_scalar)
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_jvp: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
+  if (!shape_equal(x, dx))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_jvp: x %d is %s, dx %s", j + 1, shape_show(x, &a), shape_show(dx, &b));
+  return NULL;
+}
+
+/* Tangents in the dtype of their x; integers have none. */
+static bool fit_tangents(int n, struct node *const x[], struct node *dx[], struct failure **why) {
+  for (int j = 0; j < n; j++) {
+    if ((*why = not_tangent(x[j], dx[j], j))) return false;
+    if (x[j]->dtype == dx[j]->dtype && !dx[j]->weak) continue;
+    struct node *cast = result_of(weft_cast(handle_of(dx[j]), (weft_dtype)x[j]->dtype), why);
+    if (!cast) return false;
+    node_release(dx[j]);
+    dx[j] = cast;
+  }
+  return true;
+}
+
+
+static void forward_mode(int n, struct node *const x[], struct node *dx[], int m, struct node *const y[], weft_array *out[]) {
+  struct failure *why = NULL;
+  struct node **dy = node_list_new(m), **given = node_list_new(n);
+  bool ok = dy && given && fit_tangents(n, x, dx, &why);
+  for (int j = 0; ok && j < n; j++) given[j] = is_differentiable(x[j]) ? dx[j] : NULL;
+  if (ok && push(n, x, given, m, y, dy, &why))
+    for (int j = 0; j < m; j++) out[j] = dy[j] ? handle_of(dy[j]) : zeros_of(y[j]);
+  else all_bad(m, out, why ? why : no_memory());
+  node_list_drop(m, dy);
+  mem_free(given);
+}
+
+void weft_jvp(int n, weft_array *const x[], weft_array *const dx[], int m, weft_array *const y[], weft_array *dy[]) {
+  struct node **list = node_list_new(2 * n + m);
+  weft_array *bad = NULL;
+  if (!list) return all_bad(m, dy, no_memory());
+  bool has_x = arrays_nodes("weft_jvp", n, x, list, &bad);
+  bool has_dx = has_x && arrays_nodes("weft_jvp", n, dx, list + n, &bad);
+  bool has_y = has_dx && arrays_nodes("weft_jvp", m, y, list + 2 * n, &bad);
+  if (has_y) forward_mode(n, list, list + n, m, list + 2 * n, dy);
+  for (int j = 0; bad && j < m; j++) dy[j] = bad;
+  nodes_release(has_x ? n : 0, list);
+  nodes_release(has_dx ? n : 0, list + n);
+  nodes_release(has_y ? m : 0, list + 2 * n);
+  mem_free(list);
+}

@@ -1,0 +1,309 @@
+/* loop.c -- derivatives of loops: loops again.
+ *
+ * Reverse mode. For c' = next(s, c, k), a = all(s, c, k) the cotangents of one step are those of its body:
+ *   (ds, dc, dk) = J(s, c, k)' (dc', da)
+ * so the reverse loop runs through the rows backward, carries dc, reads s, the carries kept by the forward loop and da, gives
+ * ds of every step, and sums dk in carries of its own. The body is computed again from s and c.
+ *
+ * Forward mode. The loop with the tangents of its carries as carries beside them; where until ends the loop, a loop of
+ * the tangents alone over the carries kept and the rows executed, so that stacked outputs have the same length. */
+#include "base/mem.h"
+#include "op/operand.h"
+#include "transform/loop.h"
+
+static struct node *seq_of(const struct rule *r, const struct loop *l, int k) { return r->in[loop_in_seq(l, k)]->node; }
+static struct node *init_of(const struct rule *r, const struct loop *l, int k) { return r->in[loop_in_carry(l, k)]->node; }
+static struct node *const_of(const struct rule *r, const struct loop *l, int k) { return r->in[loop_in_const(l, k)]->node; }
+
+/* The loop node itself: items of it are what was kept. */
+static struct node *self(const struct rule *r) { return (struct node *)r->node; }
+
+/* A loop over the rows that r's loop has gone through: its sequences, and the carries it kept, as sequences. */
+static bool draft_replay(struct draft *d, const struct rule *r) {
+  const struct loop *l = loop_of(r->node);
+  if (!draft_same_steps(d, self(r))) return false;
+  for (int k = 0; k < l->n_seq; k++)
+    if (!nodes_add(&d->seq, loop_cut(seq_of(r, l, k), l->length)) || !nodes_add(&d->seq_var, node_retain(l->seq_var[k]))) return false;
+  for (int k = 0; k < l->n_carry; k++)
+    if (!nodes_add(&d->seq, item_make(self(r), loop_out_kept(l, k))) || !nodes_add(&d->seq_var, node_retain(l->carry_var[k]))) return false;
+  return true;
+}
+
+/* ---- Reverse ---- */
+
+struct reversal {
+  const struct rule *r;
+  const struct loop *l;
+  struct draft d;
+  struct node **body;                  /* of the loop, on its constants */
+  struct nodes y, seed;                /* what is pulled back: next of floats, all that have a cotangent */
+  struct nodes x;                      /* sequence variables, carry variables, constants */
+  struct node **dx;                    /* of x */
+  int *carry_at, *const_at, *seq_at;   /* which carry or stacked output of the reverse loop; -1: none */
+};
+
+static bool add_x(struct reversal *v) {
+  const struct loop *l = v->l;
+  bool ok = true;
+  for (int k = 0; ok && k < l->n_seq; k++) ok = nodes_add(&v->x, node_retain(l->seq_var[k]));
+  for (int k = 0; ok && k < l->n_carry; k++) ok = nodes_add(&v->x, node_retain(l->carry_var[k]));
+  for (int k = 0; ok && k < l->n_const; k++) ok = nodes_add(&v->x, node_retain(const_of(v->r, l, k)));
+  return ok;
+}
+
+/* Carries of the reverse loop: the cotangents of the carries that are floats. */
+static bool add_carries(struct reversal *v, weft_array *const dy[]) {
+  const struct loop *l = v->l;
+  for (int k = 0; k < l->n_carry; k++) {
+    v->carry_at[k] = -1;
+    if (!is_differentiable(l->carry_var[k])) continue;
+    v->carry_at[k] = v->d.init.n;
+    weft_array *last = dy[loop_out_last(l, k)];
+    struct node *var = var_like(l->carry_var[k]);
+    bool ok = last ? nodes_add(&v->d.init, node_retain(last->node)) : nodes_add_zeros(&v->d.init, l->carry_var[k]);
+    ok = ok && nodes_add(&v->d.carry_var, var) && nodes_add(&v->y, node_retain(v->body[k])) && nodes_add(&v->seed, node_retain(var));
+    if (!ok) return false;
+  }
+  return true;
+}
+
+static bool add_stacked(struct reversal *v, weft_array *const dy[]) {
+  const struct loop *l = v->l;
+  for (int k = 0; k < l->n_all; k++) {
+    if (!dy[k]) continue;
+    struct node *body = v->body[l->n_carry + k], *var = var_like(body);
+    bool ok = nodes_add(&v->d.seq, node_retain(dy[k]->node)) && nodes_add(&v->d.seq_var, var) &&
+              nodes_add(&v->y, node_retain(body)) && nodes_add(&v->seed, node_retain(var));
+    if (!ok) return false;
+  }
+  return true;
+}
+
+static bool add_nexts(struct reversal *v) {
+  const struct loop *l = v->l;
+  for (int k = 0; k < l->n_carry; k++) {
+    if (v->carry_at[k] < 0) continue;
+    struct node *d = v->dx[l->n_seq + k];
+    if (!(d ? nodes_add(&v->d.next, node_retain(d)) : nodes_add_zeros(&v->d.next, l->carry_var[k]))) return false;
+  }
+  return true;
+}
+
+static bool add_sums(struct reversal *v, const bool is_wanted[], struct failure **why) {
+  const struct loop *l = v->l;
+  for (int k = 0; k < l->n_const; k++) {
+    struct node *d = v->dx[l->n_seq + l->n_carry + k], *like = const_of(v->r, l, k);
+    v->const_at[k] = -1;
+    if (!d || !is_wanted[loop_in_const(l, k)]) continue;
+    v->const_at[k] = v->d.init.n;
+    struct node *var = var_like(like);
+    if (!nodes_add_zeros(&v->d.init, like) || !nodes_add(&v->d.carry_var, var)) return false;
+    struct node *sum = result_of(weft_add(handle_of(var), handle_of(d)), why);
+    if (!nodes_add(&v->d.next, sum)) return false;
+  }
+  return true;
+}
+
+static bool add_outputs(struct reversal *v, const bool is_wanted[]) {
+  for (int k = 0; k < v->l->n_seq; k++) {
+    v->seq_at[k] = -1;
+    if (!v->dx[k] || !is_wanted[loop_in_seq(v->l, k)]) continue;
+    v->seq_at[k] = v->d.all.n;
+    if (!nodes_add(&v->d.all, node_retain(v->dx[k]))) return false;
+  }
+  return true;
+}
+
+static bool reversal_open(struct reversal *v, struct failure **why) {
+  const struct loop *l = v->l;
+  struct node **constant = node_list_new(l->n_const);
+  for (int k = 0; constant && k < l->n_const; k++) constant[k] = const_of(v->r, l, k);
+  v->body = constant ? bodies_of(l, constant, why) : NULL;
+  mem_free(constant);
+  v->carry_at = mem_alloc((size_t)(l->n_carry + l->n_const + l->n_seq + 1) * sizeof(int));
+  v->dx = node_list_new(l->n_seq + l->n_carry + l->n_const);
+  if (!v->body || !v->carry_at || !v->dx) return false;
+  v->const_at = v->carry_at + l->n_carry;
+  v->seq_at = v->const_at + l->n_const;
+  v->d.parts.is_backward = !l->is_backward;
+  return draft_replay(&v->d, v->r) && add_x(v);
+}
+
+static void reversal_close(struct reversal *v) {
+  node_list_drop(n_bodies_of(v->l), v->body);
+  node_list_drop(v->l->n_seq + v->l->n_carry + v->l->n_const, v->dx);
+  nodes_free(&v->y);
+  nodes_free(&v->seed);
+  nodes_free(&v->x);
+  draft_free(&v->d);
+  mem_free(v->carry_at);
+}
+
+/* A sequence that was cut receives zeros behind the cut: the derivative of the slice. */
+static weft_array *uncut(const struct rule *r, int k, weft_array *ds, dim length) {
+  struct node *seq = r->in[k]->node, *part = loop_cut(seq, length);
+  if (!part || part == seq) return node_release(part), ds;
+  weft_array *out = part->op->vjp(&(struct rule){ part, &r->in[k], array_of(part) }, 0, ds);
+  return out;
+}
+
+static void give_out(struct reversal *v, struct node *back, weft_array *dx[]) {
+  const struct loop *l = v->l;
+  for (int k = 0; k < l->n_seq; k++)
+    if (v->seq_at[k] >= 0) dx[loop_in_seq(l, k)] = uncut(v->r, loop_in_seq(l, k), array_of(item_of(back, v->seq_at[k])), l->length);
+  for (int k = 0; k < l->n_carry; k++)
+    if (v->carry_at[k] >= 0) dx[loop_in_carry(l, k)] = array_of(item_of(back, loop_out_last(loop_of(back), v->carry_at[k])));
+  for (int k = 0; k < l->n_const; k++)
+    if (v->const_at[k] >= 0) dx[loop_in_const(l, k)] = array_of(item_of(back, loop_out_last(loop_of(back), v->const_at[k])));
+}
+
+static struct node *reverse(struct reversal *v, const bool is_wanted[], weft_array *const dy[], struct failure **why) {
+  bool ok = reversal_open(v, why) && add_carries(v, dy) && add_stacked(v, dy) &&
+            pull(v->y.n, v->y.node, v->seed.node, v->x.n, v->x.node, true, v->dx, NULL, why) && add_nexts(v) &&
+            add_sums(v, is_wanted, why) && add_outputs(v, is_wanted);
+  return ok ? draft_make(&v->d, why) : NULL;
+}
+
+static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  struct reversal v = { .r = r, .l = loop_of(r->node) };
+  struct failure *why = NULL;
+  if (v.l->steps == INT64_MAX)
+    return all_bad(r->node->n_in, dx, fail(WEFT_ERR_UNSUPPORTED, r->node->origin,
+                                           "weft_vjp: a loop that only until ends keeps no steps to go back; give it a bound"));
+  struct node *back = reverse(&v, is_wanted, dy, &why);
+  if (back) give_out(&v, back, dx);
+  else all_bad(r->node->n_in, dx, why ? why : no_memory());
+  node_release(back);
+  reversal_close(&v);
+}
+
+/* ---- Forward ---- */
+
+struct advance {
+  const struct rule *r;
+  const struct loop *l;
+  weft_array *const *dx;
+  struct draft d;
+  struct node **body, **dbody;       /* dbody: tangents of next and all; NULL: zero */
+  struct node **x, **tangent;        /* variables and constants, and their tangents; references in tangent only */
+  bool *is_live;                     /* carries that have a tangent */
+};
+
+static bool is_replayed(const struct loop *l) { return l->until && l->steps != INT64_MAX; }
+
+static bool fresh_tangents(struct advance *a) {
+  const struct loop *l = a->l;
+  for (int k = 0; k < l->n_seq; k++)
+    if (a->dx[loop_in_seq(l, k)] && !a->tangent[k] && !(a->tangent[k] = var_like(l->seq_var[k]))) return false;
+  for (int k = 0; k < l->n_carry; k++)
+    if (a->is_live[k] && !a->tangent[l->n_seq + k] && !(a->tangent[l->n_seq + k] = var_like(l->carry_var[k]))) return false;
+  for (int k = 0; k < l->n_const; k++) {
+    weft_array *d = a->dx[loop_in_const(l, k)];
+    struct node **t = &a->tangent[l->n_seq + l->n_carry + k];
+    if (d && !*t) *t = node_retain(d->node);
+  }
+  return true;
+}
+
+/* The tangents of one step. A carry whose next has a tangent must have one too: tried until none is found. */
+static bool differentiate(struct advance *a, struct failure **why) {
+  const struct loop *l = a->l;
+  int n_x = l->n_seq + l->n_carry + l->n_const, n_y = l->n_carry + l->n_all;
+  for (bool is_settled = false; !is_settled;) {
+    nodes_release(n_y, a->dbody);
+    for (int k = 0; k < n_y; k++) a->dbody[k] = NULL;
+    if (!fresh_tangents(a) || !push(n_x, a->x, a->tangent, n_y, a->body, a->dbody, why)) return false;
+    is_settled = true;
+    for (int k = 0; k < l->n_carry; k++) {
+      if (!a->dbody[k] || a->is_live[k]) continue;
+      a->is_live[k] = true;
+      is_settled = false;
+    }
+  }
+  return true;
+}
+
+static bool add_primal(struct advance *a) {
+  const struct loop *l = a->l;
+  if (is_replayed(l)) return draft_replay(&a->d, a->r);
+  a->d.parts.n_steps = l->steps;
+  a->d.parts.owns_steps = l->owns_steps;
+  a->d.parts.steps = l->has_steps ? a->r->in[0]->node : NULL;
+  a->d.parts.until = l->until ? a->body[l->n_carry + l->n_all] : NULL;
+  for (int k = 0; k < l->n_seq; k++)
+    if (!draft_seq(&a->d, seq_of(a->r, l, k), l->seq_var[k])) return false;
+  for (int k = 0; k < l->n_carry; k++)
+    if (!draft_carry(&a->d, init_of(a->r, l, k), l->carry_var[k], a->body[k])) return false;
+  return true;
+}
+
+static bool add_tangents(struct advance *a) {
+  const struct loop *l = a->l;
+  for (int k = 0; k < l->n_seq; k++) {
+    weft_array *d = a->dx[loop_in_seq(l, k)];
+    if (!d) continue;
+    struct node *seq = is_replayed(l) ? loop_cut(d->node, l->length) : node_retain(d->node);
+    if (!nodes_add(&a->d.seq, seq) || !nodes_add(&a->d.seq_var, node_retain(a->tangent[k]))) return false;
+  }
+  for (int k = 0; k < l->n_carry; k++) {
+    if (!a->is_live[k]) continue;
+    weft_array *d = a->dx[loop_in_carry(l, k)];
+    struct node *next = a->dbody[k];
+    bool ok = d ? nodes_add(&a->d.init, node_retain(d->node)) : nodes_add_zeros(&a->d.init, l->carry_var[k]);
+    ok = ok && nodes_add(&a->d.carry_var, node_retain(a->tangent[l->n_seq + k])) &&
+         (next ? nodes_add(&a->d.next, node_retain(next)) : nodes_add_zeros(&a->d.next, l->carry_var[k]));
+    if (!ok) return false;
+  }
+  for (int k = 0; k < l->n_all; k++) {
+    struct node *d = a->dbody[l->n_carry + k];
+    if (d && !nodes_add(&a->d.all, node_retain(d))) return false;
+  }
+  return true;
+}
+
+static bool advance_open(struct advance *a, struct failure **why) {
+  const struct loop *l = a->l;
+  int n_x = l->n_seq + l->n_carry + l->n_const;
+  a->x = node_list_new(n_x);
+  a->tangent = node_list_new(n_x);
+  a->dbody = node_list_new(l->n_carry + l->n_all);
+  a->is_live = mem_alloc((size_t)l->n_carry + 1);
+  if (!a->x || !a->tangent || !a->dbody || !a->is_live) return false;
+  for (int k = 0; k < n_x; k++) a->x[k] = k < l->n_seq + l->n_carry ? l->seq_var[k] : const_of(a->r, l, k - l->n_seq - l->n_carry);
+  for (int k = 0; k < l->n_carry; k++) a->is_live[k] = a->dx[loop_in_carry(l, k)];
+  a->body = bodies_of(l, a->x + l->n_seq + l->n_carry, why);
+  a->d.parts.is_backward = l->is_backward;
+  return a->body;
+}
+
+static void advance_close(struct advance *a) {
+  const struct loop *l = a->l;
+  mem_free(a->x);
+  mem_free(a->is_live);
+  node_list_drop(l->n_seq + l->n_carry + l->n_const, a->tangent);
+  node_list_drop(l->n_carry + l->n_all, a->dbody);
+  node_list_drop(n_bodies_of(l), a->body);
+  draft_free(&a->d);
+}
+
+static void hand_out(const struct advance *a, struct node *made, weft_array *dy[]) {
+  const struct loop *l = a->l;
+  int n_primal = is_replayed(l) ? 0 : l->n_carry;
+  for (int k = 0, at = 0; k < l->n_all; k++)
+    if (a->dbody[l->n_carry + k]) dy[k] = array_of(item_of(made, at++));
+  for (int k = 0, at = 0; k < l->n_carry; k++)
+    if (a->is_live[k]) dy[loop_out_last(l, k)] = array_of(item_of(made, loop_out_last(loop_of(made), n_primal + at++)));
+}
+
+static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  struct advance a = { .r = r, .l = loop_of(r->node), .dx = dx };
+  struct failure *why = NULL;
+  bool ok = advance_open(&a, &why) && differentiate(&a, &why) && add_primal(&a) && add_tangents(&a);
+  struct node *made = ok ? draft_make(&a.d, &why) : NULL;
+  if (made) hand_out(&a, made, dy);
+  else all_bad(loop_count(r->node), dy, why ? why : no_memory());
+  node_release(made);
+  advance_close(&a);
+}
+
+const struct many loop_many = { loop_count, loop_type, vjp, jvp, loop_batch };

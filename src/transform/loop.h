@@ -1,0 +1,36 @@
+/* loop.h -- what the derivatives and the map of loops share. */
+#ifndef WEFT_TRANSFORM_LOOP_H
+#define WEFT_TRANSFORM_LOOP_H
+#include "op/loop.h"
+#include "transform/transform.h"
+
+/* Lists of nodes in the making of a loop. Each holds references to all it contains. */
+struct nodes { struct node **node; int n, room; };
+bool nodes_add(struct nodes *, struct node *);       /* takes over the reference; NULL, or no memory: false */
+bool nodes_add_zeros(struct nodes *, const struct node *like);
+void nodes_free(struct nodes *);
+
+/* A loop in the making: lists for loop_parts. */
+struct draft {
+  struct nodes seq, seq_var, init, carry_var, next, all;
+  struct loop_parts parts;           /* steps, n_steps, owns_steps, is_backward, until: borrowed */
+  struct node *length;               /* reference: the item that says how many steps were executed; NULL: not needed */
+};
+bool draft_seq(struct draft *, struct node *seq, struct node *var);    /* both stay the caller's */
+bool draft_carry(struct draft *, struct node *init, struct node *var, struct node *next);
+struct node *draft_make(struct draft *, struct failure **);            /* the loop node */
+void draft_free(struct draft *);
+/* Steps of another loop over the rows that n, a loop on these inputs, has executed. */
+bool draft_same_steps(struct draft *, struct node *n);
+
+/* The bodies of a loop in terms of its variables and these nodes for its constants: next, all, then until if there is
+ * one. References; NULL: *failure. */
+struct node **bodies_of(const struct loop *, struct node *const constant[], struct failure **);
+int n_bodies_of(const struct loop *);
+
+struct node *var_like(const struct node *);
+struct node *item_of(struct node *loop, int k);      /* as item_make; NULL loop: NULL */
+
+void loop_batch(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]);
+
+#endif

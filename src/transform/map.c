@@ -1,0 +1,235 @@
+/* map.c -- y for every row of xs: each node that depends on a mapped x gets one more axis, its first. Nodes that do not are
+ * shared as they are. Elementwise nodes need no rule: their operands are broadcast along the new axis. */
+#include <string.h>
+#include "base/mem.h"
+#include "graph/shape.h"
+#include "op/operand.h"
+#include "transform/transform.h"
+
+struct mapping {
+  struct subgraph g;
+  dim rows;
+  struct node **mapped;    /* node i with the new axis; a reference. NULL: not mapped */
+  struct node ***results;  /* nodes with several results: each of them mapped, or NULL */
+  bool *is_given;
+  struct failure *failure;
+};
+
+static bool failed(struct mapping *m, struct failure *why) {
+  if (m->failure) failure_release(why);
+  else m->failure = why;
+  return false;
+}
+
+static int operand(const struct mapping *m, int i, int k) { return m->g.operand[m->g.first[i] + k]; }
+
+static bool moves(const struct mapping *m, int i) {
+  for (int k = 0; k < subgraph_arity(&m->g, i); k++) {
+    int j = operand(m, i, k);
+    if (m->mapped[j] || m->results[j]) return true;
+  }
+  return false;
+}
+
+/* ---- One node ---- */
+
+static void more_dims(const struct mapping *m, const struct node *n, dim dims[]) {
+  dims[0] = m->rows;
+  if (n->rank) memcpy(dims + 1, n->dims, n->rank * sizeof *dims);
+}
+
+static bool apply_element(struct mapping *m, int i) {
+  struct node *n = m->g.node[i], *in[8];
+  dim dims[WEFT_RANK_MAX];
+  int n_in = subgraph_arity(&m->g, i);
+  if (n_in > 8) return failed(m, fail(WEFT_ERR_INTERNAL, n->origin, "weft_map: %s has %d operands", n->op->name, n_in));
+  more_dims(m, n, dims);
+  bool ok = true;
+  for (int k = 0; k < n_in; k++) {
+    int j = operand(m, i, k);
+    in[k] = m->mapped[j] ? node_retain(m->mapped[j]) : node_broadcast(node_retain(m->g.node[j]), n->rank + 1, dims);
+    ok &= in[k] != NULL;
+  }
+  m->mapped[i] = ok ? node_make(n->op, (weft_dtype)n->dtype, n->rank + 1, dims, n_in, in, n->attr, n->attr_bytes) : NULL;
+  nodes_release(n_in, in);
+  return m->mapped[i] ? true : failed(m, no_memory());
+}
+
+static bool has_expected_shape(struct mapping *m, const struct node *n, const struct node *now) {
+  dim dims[WEFT_RANK_MAX];
+  struct shape_text a, b;
+  more_dims(m, n, dims);
+  if (dims_equal(now->rank, now->dims, n->rank + 1, dims)) return true;
+  return failed(m, fail(WEFT_ERR_INTERNAL, n->origin, "weft_map: %s gave %s, not %s", n->op->name, shape_show(now, &a),
+                        dims_show(n->rank + 1, dims, &b)));
+}
+
+static bool apply_one(struct mapping *m, int i, struct applied *a, const bool is_mapped[]) {
+  struct node *n = m->g.node[i];
+  struct failure *why = NULL;
+  if (!n->op->batch) return failed(m, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_map: no rule for weft_%s", n->op->name));
+  a->rule.out = handle_of(n);
+  m->mapped[i] = result_of(n->op->batch(&a->rule, is_mapped), &why);
+  return m->mapped[i] ? has_expected_shape(m, n, m->mapped[i]) : failed(m, why);
+}
+
+/* A bad result is kept too: it matters only if somebody uses it. */
+static void keep_results(struct mapping *m, int i, int n_out, weft_array *const ys[], const bool is_mapped_out[]) {
+  for (int k = 0; k < n_out; k++)
+    if (ys[k] && is_mapped_out[k]) m->results[i][k] = array_node(ys[k]);
+}
+
+static bool apply_many(struct mapping *m, int i, struct applied *a, const bool is_mapped[]) {
+  const struct many *many = m->g.node[i]->op->many;
+  int n_out = many->count(m->g.node[i]);
+  weft_array **ys = mem_alloc((size_t)(n_out + 1) * sizeof *ys);
+  bool *is_mapped_out = mem_alloc((size_t)n_out + 1);
+  m->results[i] = node_list_new(n_out);
+  bool ok = ys && is_mapped_out && m->results[i] ? true : failed(m, no_memory());
+  if (ok) {
+    many->batch(&a->rule, is_mapped, ys, is_mapped_out);
+    keep_results(m, i, n_out, ys, is_mapped_out);
+  }
+  mem_free(ys);
+  mem_free(is_mapped_out);
+  return ok;
+}
+
+static bool apply_rule(struct mapping *m, int i) {
+  struct applied a;
+  int n_in = subgraph_arity(&m->g, i);
+  struct node **in = node_list_new(n_in);
+  bool *is_mapped = mem_alloc((size_t)n_in + 1), ok = in && is_mapped;
+  for (int k = 0; ok && k < n_in; k++) {
+    int j = operand(m, i, k);
+    is_mapped[k] = m->mapped[j];
+    in[k] = m->mapped[j] ? m->mapped[j] : m->g.node[j];
+  }
+  ok = ok && rule_open(&a, m->g.node[i], n_in, in);
+  mem_free(in);
+  if (!ok) failed(m, no_memory());
+  else {
+    ok = m->g.node[i]->op->many ? apply_many(m, i, &a, is_mapped) : apply_one(m, i, &a, is_mapped);
+    rule_close(&a);
+  }
+  mem_free(is_mapped);
+  return ok;
+}
+
+static bool take_item(struct mapping *m, int i) {
+  struct node **results = m->results[operand(m, i, 0)];
+  struct node *y = results ? results[((const struct item_attr *)m->g.node[i]->attr)->k] : NULL;
+  if (y && y->op == &op_bad) return failed(m, failure_retain(y->failure));
+  m->mapped[i] = y ? node_retain(y) : NULL;
+  return true;
+}
+
+/* A size is the same in every row. */
+static bool visit(struct mapping *m, int i, uint64_t oldest) {
+  const struct node *n = m->g.node[i];
+  if (m->is_given[i]) return true;
+  if (n->history_dropped && n->serial > oldest) return failed(m, no_history("weft_map", n));
+  if (n->op->kind == OP_SIZE || !moves(m, i)) return true;
+  if (n->op == &op_item) return take_item(m, i);
+  if (n->rank == WEFT_RANK_MAX) return failed(m, fail(WEFT_ERR_SHAPE, n->origin, "weft_map: %s has rank %d already", n->op->name, n->rank));
+  return n->op->kind == OP_ELEMENT ? apply_element(m, i) : apply_rule(m, i);
+}
+
+/* ---- All of it ---- */
+
+static bool prepare(struct mapping *m, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[]) {
+  bool ok = subgraph_take(&m->g, n_y, y, n, x, oldest_of(n, x));
+  if (ok) {
+    m->mapped = node_list_new(m->g.n);
+    m->results = mem_alloc((size_t)m->g.n * sizeof *m->results);
+    m->is_given = mem_alloc((size_t)m->g.n + 1);
+    ok = m->mapped && m->results && m->is_given;
+  }
+  if (!ok) return failed(m, no_memory());
+  for (int j = 0; j < n; j++) {
+    int i = m->g.wall[j];
+    if (i < 0) continue;
+    m->is_given[i] = true;
+    if (xs[j] && !m->mapped[i]) m->mapped[i] = node_retain(xs[j]);
+  }
+  return true;
+}
+
+static void finish(struct mapping *m) {
+  for (int i = 0; m->results && i < m->g.n; i++)
+    if (m->results[i]) node_list_drop(m->g.node[i]->op->many->count(m->g.node[i]), m->results[i]);
+  node_list_drop(m->g.n, m->mapped);
+  mem_free(m->results);
+  mem_free(m->is_given);
+  subgraph_free(&m->g);
+}
+
+bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
+            struct node *ys[], struct failure **failure) {
+  for (int j = 0; j < n_y; j++) ys[j] = NULL;
+  if (!n || !n_y) return true;
+  struct mapping m = { .rows = rows };
+  bool ok = prepare(&m, n, x, xs, n_y, y);
+  uint64_t oldest = oldest_of(n, x);
+  for (int i = 0; ok && i < m.g.n; i++) ok = visit(&m, i, oldest);
+  for (int j = 0; ok && j < n_y; j++) {
+    struct node *now = m.mapped[m.g.target[j]];
+    ys[j] = now ? node_retain(now) : NULL;
+  }
+  finish(&m);
+  *failure = m.failure;
+  return ok;
+}
+
+/* ---- The public call ---- */
+
+static struct failure *not_rows(const struct node *x, const struct node *xs, dim rows, int j) {
+  struct shape_text a, b;
+  if (x->weak && x->op == &op_scalar)
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_map: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
+  if (x->dtype != xs->dtype)
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_map: x %d is %s, xs %s", j + 1, weft_dtype_name(x->dtype), weft_dtype_name(xs->dtype));
+  if (xs->rank != x->rank + 1 || !dims_equal(x->rank, x->dims, xs->rank - 1, xs->dims + 1))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: x %d is %s, so xs must be that with one axis in front, not %s", j + 1,
+                shape_show(x, &a), shape_show(xs, &b));
+  if (xs->dims[0] != rows)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: xs %d is %s, but the first has other rows", j + 1, shape_show(xs, &b));
+  return NULL;
+}
+
+static weft_array *in_every_row(struct node *y, dim rows) {
+  dim dims[WEFT_RANK_MAX];
+  if (y->rank == WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "weft_map: y has rank %d already", y->rank);
+  dims[0] = rows;
+  if (y->rank) memcpy(dims + 1, y->dims, y->rank * sizeof *dims);
+  return array_of(node_broadcast(node_retain(y), y->rank + 1, dims));
+}
+
+static void map_all(int n, struct node *const x[], struct node *const xs[], int m, struct node *const y[], weft_array *out[]) {
+  struct failure *why = NULL;
+  if (n && !xs[0]->rank) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: xs 1 is 0-d and has no rows");
+  if (!n && m) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_map: nothing to map over");
+  dim rows = n && !why ? xs[0]->dims[0] : 0;
+  for (int j = 0; !why && j < n; j++) why = not_rows(x[j], xs[j], rows, j);
+  struct node **ys = node_list_new(m);
+  if (!why && !ys) why = no_memory();
+  if (!why && spread(rows, n, x, xs, m, y, ys, &why))
+    for (int j = 0; j < m; j++) out[j] = ys[j] ? handle_of(ys[j]) : in_every_row(y[j], rows);
+  if (why) all_bad(m, out, why);
+  node_list_drop(m, ys);
+}
+
+void weft_map(int n, weft_array *const x[], weft_array *const xs[], int m, weft_array *const y[], weft_array *ys[]) {
+  struct node **list = node_list_new(2 * n + m);
+  weft_array *bad = NULL;
+  if (!list) return all_bad(m, ys, no_memory());
+  bool has_x = arrays_nodes("weft_map", n, x, list, &bad);
+  bool has_xs = has_x && arrays_nodes("weft_map", n, xs, list + n, &bad);
+  bool has_y = has_xs && arrays_nodes("weft_map", m, y, list + 2 * n, &bad);
+  if (has_y) map_all(n, list, list + n, m, list + 2 * n, ys);
+  for (int j = 0; bad && j < m; j++) ys[j] = bad;
+  nodes_release(has_x ? n : 0, list);
+  nodes_release(has_xs ? n : 0, list + n);
+  nodes_release(has_y ? m : 0, list + 2 * n);
+  mem_free(list);
+}

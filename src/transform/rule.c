@@ -1,0 +1,91 @@
+/* rule.c -- applying the rules of ops. Rules speak the public API, so they need handles, and a scope that collects what
+ * they make on the way; what a transform keeps of it is nodes. */
+#include "base/mem.h"
+#include "graph/caller.h"
+#include "op/operand.h"
+#include "transform/transform.h"
+
+struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"); }
+
+struct failure *no_history(const char *fn, const struct node *n) {
+  struct shape_text t;
+  return fail(WEFT_ERR_NO_HISTORY, n->origin, "%s: the expression of %s %s (%s) was dropped when it was evaluated", fn,
+              weft_dtype_name(n->dtype), shape_show(n, &t), n->op->name);
+}
+
+weft_array *handle_of(struct node *n) { return array_of(node_retain(n)); }
+
+bool rule_open(struct applied *a, const struct node *n, int n_in, struct node *const in[]) {
+  *a = (struct applied){ .origin = caller()->origin, .n_in = n_in };
+  a->in = n_in > RULE_SMALL ? mem_alloc((size_t)n_in * sizeof *a->in) : a->small;
+  a->scope = a->in ? weft_scope_open() : NULL;
+  if (!a->scope) {
+    if (a->in != a->small) mem_free(a->in);
+    return false;
+  }
+  caller()->origin = n->origin;
+  for (int k = 0; k < n_in; k++) a->in[k] = handle_of(in[k]);
+  a->rule = (struct rule){ n, a->in, NULL };
+  return true;
+}
+
+void rule_close(struct applied *a) {
+  caller()->origin = a->origin;
+  weft_scope_discard(a->scope);
+  if (a->in != a->small) mem_free(a->in);
+}
+
+static bool is_literal(weft_array *a, double value) {
+  const struct node *n = a->node;
+  if (n->op != &op_scalar) return false;
+  return dtype_decode(WEFT_F64, scalar_bits(n, WEFT_F64)) == value;
+}
+
+weft_array *times(weft_array *d, weft_array *partial) {
+  if (!d || !partial) return NULL;
+  if (is_literal(partial, 1)) return d;
+  if (is_literal(partial, -1)) return weft_neg(d);
+  return weft_mul(d, partial);
+}
+
+bool is_differentiable(const struct node *n) { return dtype_is_float((weft_dtype)n->dtype); }
+
+struct node *result_of(weft_array *a, struct failure **failure) {
+  struct node *n = array_node(a);
+  if (n->op != &op_bad) return n;
+  *failure = failure_retain(n->failure);
+  node_release(n);
+  return NULL;
+}
+
+static bool has_shape_of(weft_array *d, const struct node *like, struct failure **failure) {
+  struct shape_text a, b;
+  if (d->node->op == &op_bad || shape_equal(d->node, like)) return true;
+  *failure = fail(WEFT_ERR_INTERNAL, like->origin, "weft: the derivative of %s has the shape %s, not %s", like->op->name,
+                  shape_show(d->node, &a), shape_show(like, &b));
+  return false;
+}
+
+bool accumulate(struct node **sum, weft_array *d, const struct node *like, struct failure **failure) {
+  if (!d) return true;
+  if (!has_shape_of(d, like, failure)) return false;
+  if (d->node->dtype != like->dtype || d->node->weak) d = weft_cast(d, (weft_dtype)like->dtype);
+  if (*sum) d = weft_add(handle_of(*sum), d);
+  struct node *now = result_of(d, failure);
+  if (!now) return false;
+  node_release(*sum);
+  *sum = now;
+  return true;
+}
+
+struct node **node_list_new(int n) { return mem_alloc((size_t)(n > 0 ? n : 1) * sizeof(struct node *)); }
+
+void node_list_drop(int n, struct node **list) {
+  if (list) nodes_release(n, list);
+  mem_free(list);
+}
+
+void all_bad(int n, weft_array *out[], struct failure *f) {
+  for (int i = 0; i < n; i++) out[i] = array_failed(failure_retain(f));
+  failure_release(f);
+}

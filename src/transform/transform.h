@@ -1,0 +1,52 @@
+/* transform.h -- derivatives and maps on nodes: what the public calls and the rules of loops, calls and checkpoints share.
+ *
+ * All of them take expressions y in terms of arrays x and give nodes with references; NULL stands for zero, or for "not
+ * mapped". They walk a snapshot once, without recursion. false: *failure says why, and there is nothing to release. */
+#ifndef WEFT_TRANSFORM_H
+#define WEFT_TRANSFORM_H
+#include "graph/subgraph.h"
+#include "op/op.h"
+
+/* dx = J' dy. is_wall: paths end at x, so that a derivative by one x does not go through another one. dropped: if not
+ * NULL, receives the serial of the youngest node reached whose history is gone; if NULL, meeting one is a failure. */
+bool pull(int m, struct node *const y[], struct node *const dy[], int n, struct node *const x[], bool is_wall,
+          struct node *dx[], uint64_t *dropped, struct failure **);
+/* dy = J dx. */
+bool push(int n, struct node *const x[], struct node *const dx[], int m, struct node *const y[], struct node *dy[],
+          struct failure **);
+/* ys = y for every row of xs, with `rows` rows. xs[j] NULL: x[j] is not mapped. */
+bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], int m, struct node *const y[],
+            struct node *ys[], struct failure **);
+
+/* ---- Applying the rule of one node: handles in a scope of their own ---- */
+
+enum { RULE_SMALL = 6 };
+struct applied {
+  struct rule rule;
+  struct weft_scope *scope;
+  uint64_t origin;               /* the thread's own, put back at the end */
+  int n_in;
+  weft_array **in, *small[RULE_SMALL];
+};
+/* in: the nodes that stand for the operands. false: out of memory. */
+bool rule_open(struct applied *, const struct node *, int n_in, struct node *const in[]);
+void rule_close(struct applied *);
+
+struct failure *no_memory(void);
+struct failure *no_history(const char *fn, const struct node *);
+weft_array *handle_of(struct node *);                /* of a node that stays the caller's */
+weft_array *times(weft_array *d, weft_array *partial); /* NULL: zero; nothing is multiplied by a literal 1 */
+bool is_differentiable(const struct node *);         /* a float */
+/* Adds d to *sum (NULL: zero), in the dtype of `like`. false: *failure. */
+bool accumulate(struct node **sum, weft_array *d, const struct node *like, struct failure **);
+/* The node of a result with a reference; NULL: it is bad, *failure says why. */
+struct node *result_of(weft_array *, struct failure **);
+
+/* Lists of nodes that start as NULL; NULL: out of memory. */
+struct node **node_list_new(int n);
+void node_list_drop(int n, struct node **);          /* releases and frees; NULL: nothing */
+
+/* Public calls: the nodes of arrays that may be differentiated or mapped by, in one list. */
+void all_bad(int n, weft_array *out[], struct failure *); /* takes over the reference */
+
+#endif
