@@ -4,7 +4,7 @@
  *   spread: a thread a lane, par loops along the rows of the grid; nothing passes between threads;
  *   cooperative: a block of threads an iteration of the outer par loops; lanes are strided over its threads, folds meet
  *   by shuffles and shared memory, kept rows and locals lie in shared memory or, if too long, in a scratch buffer.
- * Every loop is strided by the size of the grid, so any grid is correct and the plan only makes it fast.
+ * Every loop is strided by the size of the grid along its axis, so the plan decides speed, not results.
  *
  * Elementwise results, carried loops, max, min and integers have the bits of the vm. Sums and products of floats have
  * their own order; those that meet in memory (combining stores, private) have none at all. */

@@ -1,0 +1,379 @@
+/* ptx.c -- what the PTX writer prints: which kernels, texts that stay as they are, and that ptxas takes all of it. */
+#include <stdlib.h>
+#include <unistd.h>
+#include "backend/cuda/ptx.h"
+#include "base/mem.h"
+#include "kernels.h"
+#include "test.h"
+
+/* Products under contention: the stored pattern decides when an update is done, so that NaN ends the loop. */
+static const char scatter_prod[] =
+  "kernel scatter_prod {\n"
+  "  size N, S\n"
+  "  in idx:i64[N], v:f32[N]\n"
+  "  inout y:f32[S]\n"
+  "  par q in blocks(N, 4096) private y mul {\n"
+  "    lane i in block q { k = load idx[i]; check and(le(0, k), lt(k, S)) at i; store y[k] mul = load v[i] }\n"
+  "  }\n"
+  "}\n";
+
+/* Last axes contiguous, all others any. */
+static struct shape_class usual_shape(const struct kir_kernel *k) {
+  struct shape_class s;
+  memset(&s, 0, sizeof s);
+  memset(s.stride, STRIDE_ANY, sizeof s.stride);
+  for (int b = 0; b < k->n_bufs; b++)
+    if (k->bufs[b].rank) s.stride[b][k->bufs[b].rank - 1] = STRIDE_1;
+  return s;
+}
+
+static bool is_ready(struct kir_kernel *k) {
+  const char *wrong = kir_verify(k);
+  if (wrong) test_fail(__FILE__, __LINE__, "%s: %s", k->name, wrong);
+  return !wrong && kir_legalise(k);
+}
+
+static bool print(struct kir_kernel *k, struct text *out, struct ptx_plan *plan, const char **why) {
+  struct shape_class shape = usual_shape(k);
+  return is_ready(k) && ptx_print(k, &shape, out, plan, why);
+}
+
+static struct kir_kernel *parse_one(const char *text) {
+  struct kir_kernel *k = NULL;
+  struct text why = { 0 };
+  int n = kir_parse(text, &k, 1, &why);
+  if (n != 1) test_fail(__FILE__, __LINE__, "%s: %s", text, text_of(&why));
+  text_free(&why);
+  return n == 1 ? k : NULL;
+}
+
+/* ---- Which kernels ------------------------------------------------------------------------------------------------------ */
+
+static const struct { const char *name, *why; } refused[] = {
+  { "scatter_private_bf16", "private copies of a narrow dtype" },
+};
+
+static const char *refusal(const char *name) {
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    if (!strcmp(refused[i].name, name)) return refused[i].why;
+  return NULL;
+}
+
+static void expect_printed(struct kir_kernel *k) {
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  const char *why = "nothing", *want = refusal(k->name);
+  bool is_printed = print(k, &out, &plan, &why);
+  if (is_printed && want) test_fail(__FILE__, __LINE__, "%s is printed, though it should not", k->name);
+  if (!is_printed && !want) test_fail(__FILE__, __LINE__, "%s is not printed: %s", k->name, why);
+  if (!is_printed && want) EXPECT_TEXT(why, want);
+  if (is_printed) ptx_plan_free(&plan);
+  text_free(&out);
+}
+
+TEST(ptx_of_every_kernel_but_the_listed_ones_is_printed) {
+  struct kir_kernel *all[TEST_KERNELS_MAX];
+  int n = test_kernels(all);
+  EXPECT(n >= 59);
+  for (int i = 0; i < n; i++) {
+    expect_printed(all[i]);
+    kir_free(all[i]);
+  }
+}
+
+TEST(ptx_refuses_a_plain_store_where_the_last_lane_must_win) {
+  struct kir_kernel *k = parse_one("kernel last { size N, S in idx:i64[N], v:f32[N] inout y:f32[S]\n"
+                                   "  lane i in N { k = load idx[i] store y[k] = load v[i] } }");
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  const char *why = "";
+  if (!k) return;
+  EXPECT(!print(k, &out, &plan, &why));
+  EXPECT_TEXT(why, "a plain store through a loaded index: which of several lanes is last");
+  text_free(&out);
+  kir_free(k);
+}
+
+static void expect_exact_words(struct kir_kernel *k) {
+  static const char *const never[] = { ".ftz", ".approx", "ex2.", "lg2.", "tanh.", "mad.rn", "e+", "nan,", "inf," };
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  const char *why = "";
+  if (!print(k, &out, &plan, &why)) return;
+  const char *code = strstr(text_of(&out), ".version");
+  for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+    if (code && strstr(code, never[i])) test_fail(__FILE__, __LINE__, "%s: %s", k->name, never[i]);
+  ptx_plan_free(&plan);
+  text_free(&out);
+}
+
+TEST(ptx_flushes_approximates_and_contracts_nothing) {
+  struct kir_kernel *all[TEST_KERNELS_MAX];
+  int n = test_kernels(all);
+  for (int i = 0; i < n; i++) {
+    expect_exact_words(all[i]);
+    kir_free(all[i]);
+  }
+}
+
+/* ---- ptxas -------------------------------------------------------------------------------------------------------------- */
+
+static bool has_ptxas(void) { return !system("ptxas --version >/dev/null 2>&1"); }
+
+struct folder { char path[64]; int n; };
+
+static bool folder_open(struct folder *f) {
+  strcpy(f->path, "/tmp/weft-ptx-XXXXXX");
+  f->n = 0;
+  return mkdtemp(f->path) != NULL;
+}
+
+static void folder_add(struct folder *f, struct kir_kernel *k) {
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  const char *why = "";
+  char path[128];
+  snprintf(path, sizeof path, "%s/%03d_%.40s.ptx", f->path, f->n++, k->name);
+  if (!print(k, &out, &plan, &why)) {
+    if (!refusal(k->name)) test_fail(__FILE__, __LINE__, "%s: %s", k->name, why);
+    text_free(&out);
+    return;
+  }
+  FILE *file = fopen(path, "w");
+  if (file) fputs(text_of(&out), file);
+  if (file) fclose(file);
+  ptx_plan_free(&plan);
+  text_free(&out);
+}
+
+/* Assembles all files of the folder, says what ptxas says, and removes it. */
+static void folder_assemble(const struct folder *f) {
+  char command[400];
+  snprintf(command, sizeof command,
+           "cd %s && s=0; for f in *.ptx; do ptxas -arch=sm_90 $f -o out.cubin 2>err || { echo $f; head -3 err; s=1; }; done; "
+           "rm -r %s; exit $s", f->path, f->path);
+  EXPECT_INT(system(command), 0);
+}
+
+TEST(ptx_of_every_kernel_is_assembled) {
+  struct kir_kernel *all[TEST_KERNELS_MAX];
+  struct folder f;
+  int n = test_kernels(all);
+  bool is_here = has_ptxas();
+  if (!is_here) test_skip("there is no ptxas");
+  is_here = is_here && folder_open(&f);
+  for (int i = 0; i < n; i++) {
+    if (is_here) folder_add(&f, all[i]);
+    kir_free(all[i]);
+  }
+  if (is_here) folder_assemble(&f);
+}
+
+static const char *const registers[] = { "bool", "i32", "u32", "i64", "u64", "f32", "f64" };
+static const char *const memories[] = { "bool", "u8", "i8", "u16", "i16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64" };
+enum { REGISTERS = sizeof registers / sizeof *registers, MEMORIES = sizeof memories / sizeof *memories };
+
+static bool is_of_class(char cls, const char *dtype) {
+  bool is_float = dtype[0] == 'f', is_bool = dtype[0] == 'b';
+  switch (cls) {
+  case 'F': return is_float;
+  case 'I': return !is_float && !is_bool;
+  case 'N': return !is_bool;
+  case 'B': return !is_float;
+  default: return true;
+  }
+}
+
+static void add_text(struct folder *f, struct text *t) {
+  struct kir_kernel *k = parse_one(text_of(t));
+  if (k) folder_add(f, k);
+  kir_free(k);
+  text_free(t);
+}
+
+/* y = op(a, b, c), all dtypes in one kernel */
+static void add_instruction(struct folder *f, const struct kir_row *row) {
+  struct text t = { 0 }, body = { 0 };
+  text_addf(&t, "kernel %s_all { size N ", row->name);
+  for (int d = 0; d < REGISTERS; d++) {
+    const char *dtype = registers[d];
+    if (!is_of_class(row->cls, dtype)) continue;
+    text_addf(&body, "  store y_%s[i] = %s(", dtype, row->name);
+    for (int i = 0; row->operands[i]; i++) {
+      text_addf(&t, "in %c_%s:%s[N] ", 'a' + i, dtype, row->operands[i] == 'b' ? "bool" : dtype);
+      text_addf(&body, "%sload %c_%s[i]", i ? ", " : "", 'a' + i, dtype);
+    }
+    text_addf(&t, "out y_%s:%s[N] ", dtype, row->result == 'b' ? "bool" : dtype);
+    text_add(&body, ")\n");
+  }
+  text_addf(&t, "\nlane i in N {\n%s} }", text_of(&body));
+  text_free(&body);
+  add_text(f, &t);
+}
+
+static void add_casts(struct folder *f, const char *from) {
+  struct text t = { 0 };
+  text_addf(&t, "kernel casts_of_%s { size N in a:%s[N] ", from, from);
+  for (int m = 0; m < MEMORIES; m++) text_addf(&t, "out y_%s:%s[N] ", memories[m], memories[m]);
+  text_add(&t, "\nlane i in N {\n  v = load a[i]\n");
+  for (int m = 0; m < MEMORIES; m++) text_addf(&t, "  store y_%s[i] = cast.%s(v)\n", memories[m], memories[m]);
+  text_add(&t, "} }");
+  add_text(f, &t);
+}
+
+/* Scattered, private, folded and running: one kernel each. */
+static void add_combiner(struct folder *f, const char *op, const char *d) {
+  struct text t = { 0 };
+  text_addf(&t, "kernel scatter_%s_%s { size N, S in idx:i64[N], v:%s[N] inout y:%s[S]\n"
+                "  lane i in N { k = load idx[i] store y[k] %s = load v[i] } }", op, d, d, d, op);
+  add_text(f, &t);
+  text_addf(&t, "kernel private_%s_%s { size N, S in idx:i64[N], v:%s[N] out y:%s[S]\n"
+                "  par q in blocks(N, 64) private y %s { lane i in block q {\n"
+                "    k = load idx[i] store y[k] %s = load v[i] } } }", op, d, d, d, op, op);
+  add_text(f, &t);
+  text_addf(&t, "kernel fold_%s_%s { size R, C in x:%s[R,C] out y:%s[R], z:%s[R,C]\n"
+                "  par r in R { lane c in C { a = load x[r,c] s = fold %s(a) p = prefix %s(a) store z[r,c] = p }\n"
+                "    store y[r] = s } }", op, d, d, d, d, op, op);
+  add_text(f, &t);
+}
+
+TEST(ptx_of_every_instruction_and_cast_on_every_dtype_is_assembled) {
+  struct folder f;
+  if (!has_ptxas()) { test_skip("there is no ptxas"); return; }
+  if (!folder_open(&f)) return;
+  for (int op = 0; op < KIR_CAST; op++) add_instruction(&f, &kir_rows[op]);
+  for (int m = 0; m < MEMORIES; m++) add_casts(&f, memories[m]);
+  folder_assemble(&f);
+}
+
+TEST(ptx_of_every_combiner_on_every_dtype_is_assembled) {
+  static const char *const combiners[] = { "add", "mul", "min", "max", "and", "or", "xor" };
+  struct folder f;
+  if (!has_ptxas()) { test_skip("there is no ptxas"); return; }
+  if (!folder_open(&f)) return;
+  for (int c = 0; c < 7; c++)
+    for (int d = 0; d < REGISTERS; d++)
+      if (is_of_class(c < 4 ? 'N' : 'B', registers[d])) add_combiner(&f, combiners[c], registers[d]);
+  folder_assemble(&f);
+}
+
+/* ---- Golden texts ------------------------------------------------------------------------------------------------------- */
+
+static void compare_golden(const char *name, const char *text) {
+  char path[1024], *want = calloc(1, 1 << 18);
+  snprintf(path, sizeof path, TEST_FOLDER "/golden/%s.ptx", name);
+  const char *mode = getenv("WEFT_GOLDEN");
+  bool writes = mode && !strcmp(mode, "write");
+  FILE *f = fopen(path, writes ? "w" : "r");
+  if (f && writes) fputs(text, f);
+  size_t n = f && !writes ? fread(want, 1, (1 << 18) - 1, f) : 0;
+  if (f) fclose(f);
+  if (!writes && (strlen(text) != n || memcmp(text, want, n)))
+    test_fail(__FILE__, __LINE__, "%s differs from what is printed; WEFT_GOLDEN=write replaces it", path);
+  free(want);
+}
+
+static void expect_golden(struct kir_kernel *k) {
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  const char *why = "";
+  if (!k) return;
+  bool is_printed = print(k, &out, &plan, &why);
+  EXPECT(is_printed);
+  if (is_printed) compare_golden(k->name, text_of(&out));
+  if (is_printed) ptx_plan_free(&plan);
+  text_free(&out);
+  kir_free(k);
+}
+
+TEST(ptx_of_softmax_is_the_golden_one) { expect_golden(test_kernel("softmax")); }
+TEST(ptx_of_layer_norm_is_the_golden_one) { expect_golden(test_kernel("layer_norm")); }
+TEST(ptx_of_a_nan_constant_is_the_golden_one) { expect_golden(test_kernel("where_const")); }
+TEST(ptx_of_a_scatter_of_products_is_the_golden_one) { expect_golden(parse_one(scatter_prod)); }
+
+/* ---- Launches ----------------------------------------------------------------------------------------------------------- */
+
+static const struct ptx_machine h200 = { 132, 227 << 10 };
+
+static struct ptx_shape shape_of(struct kir_kernel *k, const int64_t sizes[], struct arena *a) {
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  struct ptx_shape s = { 0 };
+  const char *why = "";
+  uint64_t args[8] = { 0 };
+  if (print(k, &out, &plan, &why)) {
+    EXPECT(ptx_shape(&plan, &h200, sizes, args, a, &s));
+    ptx_plan_free(&plan);
+  } else {
+    test_fail(__FILE__, __LINE__, "%s: %s", k->name, why);
+  }
+  text_free(&out);
+  return s;
+}
+
+TEST(ptx_rows_lie_in_shared_memory_until_they_are_too_long) {
+  struct arena *a = arena_new();
+  struct kir_kernel *k = test_kernel("softmax"), *again = test_kernel("softmax");
+  struct ptx_shape fits = shape_of(k, (int64_t[]){ 8192, 4096 }, a), long_one = shape_of(again, (int64_t[]){ 8192, 1 << 20 }, a);
+  EXPECT_INT(fits.shared_bytes, 2 * 4096 * 4);
+  EXPECT_INT(fits.scratch_bytes, 0);
+  EXPECT_INT(fits.grid[0], 8192);
+  EXPECT_INT(long_one.shared_bytes, 0);
+  EXPECT_INT(long_one.row_bytes, 2 * 4 << 20);
+  EXPECT_INT(long_one.scratch_bytes, long_one.row_bytes * long_one.grid[0]);
+  kir_free(k);
+  kir_free(again);
+  arena_free(a);
+}
+
+TEST(ptx_copies_of_private_outputs_are_left_out_where_they_do_not_fit) {
+  struct arena *a = arena_new();
+  struct kir_kernel *k = parse_one(scatter_prod), *again = parse_one(scatter_prod);
+  struct ptx_shape few = shape_of(k, (int64_t[]){ 1 << 24, 1024 }, a), many = shape_of(again, (int64_t[]){ 1 << 24, 1 << 20 }, a);
+  EXPECT_INT(few.row_at[0], 0);
+  EXPECT_INT(few.shared_bytes, 4096);
+  EXPECT(few.grid[0] <= 4 * 132);
+  EXPECT_INT(many.row_at[0], -1);
+  EXPECT_INT(many.shared_bytes, 0);
+  kir_free(k);
+  kir_free(again);
+  arena_free(a);
+}
+
+TEST(ptx_grids_of_empty_and_of_huge_kernels_are_legal) {
+  struct arena *a = arena_new();
+  static const int64_t rows[] = { 0, 1, 3, 70000, INT64_C(1) << 33 };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int axis = 0; axis < 2; axis++) {
+      struct kir_kernel *k = test_kernel("muladd");
+      struct ptx_shape s = shape_of(k, (int64_t[]){ axis ? 5 : rows[i], axis ? rows[i] : 5 }, a);
+      EXPECT(s.grid[0] >= 1 && s.grid[1] >= 1 && s.grid[1] <= 65535 && s.grid[2] == 1);
+      EXPECT(s.block[0] * s.block[1] >= 1 && s.block[0] * s.block[1] <= 256);
+      kir_free(k);
+    }
+  arena_free(a);
+}
+
+/* ---- Out of memory ------------------------------------------------------------------------------------------------------ */
+
+TEST(ptx_printing_survives_every_failed_allocation) {
+  struct kir_kernel *k = test_kernel("layer_norm_grad");
+  struct shape_class shape = usual_shape(k);
+  bool done = false;
+  EXPECT(is_ready(k));
+  for (int64_t n = 1; !done && n < 100000; n += 1 + n / 16) {
+    struct text out = { 0 };
+    struct ptx_plan plan;
+    const char *why = "nothing";
+    int64_t live = mem_live();
+    mem_fail_at(n, 0);
+    done = ptx_print(k, &shape, &out, &plan, &why);
+    mem_fail_at(0, 0);
+    if (done) ptx_plan_free(&plan);
+    else EXPECT_TEXT(why, "");
+    text_free(&out);
+    EXPECT_INT(mem_live(), live);
+  }
+  EXPECT(done);
+  kir_free(k);
+}
