@@ -19,17 +19,28 @@ struct listing {
   struct entry *entry;
   char **meta;            /* key, value, key, value */
 };
+struct entry *listing_add(struct listing *);  /* a new entry at the end, all zero; NULL: out of memory */
+bool listing_add_meta(struct listing *, const char *key, const char *value); /* false: out of memory */
 void listing_free(struct listing *);
+
+/* Sets the strides and bytes that follow from dtype, rank and dims. false: more than 2^63 bytes, and this without regard
+ * to sizes of 0, so that strides never overflow. */
+bool entry_measure(struct entry *, bool is_column_major);
 
 struct format {
   const char *name, *suffix;
   bool (*matches)(const uint8_t *head, size_t n);   /* by content: the first 64 bytes */
   weft_status (*list)(struct source *, struct listing *, struct text *why);
-  /* Writes arrays given as contiguous row-major bytes. names may be NULL for a format of one array. */
+  /* Writes arrays given as contiguous row-major bytes. names may be NULL for a format of one array; meta ends with NULL,
+   * or is NULL. why is to say what is wrong, without the path. */
   weft_status (*write)(int fd, int n, const char *const names[], const struct entry entries[], const void *const data[],
                        const char *const meta[], struct text *why);
 };
-extern const struct format *const formats[]; /* ends with NULL: safetensors, npy */
+extern const struct format format_safetensors, format_npy;
+extern const struct format *const formats[]; /* all of them; ends with NULL */
+
+/* Writes all of it, for `write` above. */
+weft_status format_put(int fd, const void *data, size_t bytes, struct text *why);
 
 /* Opens, recognises and lists. */
 weft_status format_open(const char *path, struct source **, struct listing *, struct text *why);
