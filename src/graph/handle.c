@@ -178,16 +178,15 @@ struct node *array_swap(weft_array *a, struct node *n) {
   return before;
 }
 
-static struct failure *refused(const char *fn, int k, const char *why) {
-  weft_status status = why[0] == 'i' ? WEFT_ERR_ARG : WEFT_ERR_SCOPE;
+static struct failure *refused(weft_status status, const char *fn, int k, const char *why) {
   return k ? fail(status, scope_origin(), "%s: argument %d %s", fn, k, why)
            : fail(status, scope_origin(), "%s: the array %s", fn, why);
 }
 
 /* The node with a reference, or NULL and why not. */
 static struct node *usable(const char *fn, int k, weft_array *a, struct failure **why) {
-  if (!a) return *why = refused(fn, k, "is NULL"), NULL;
-  if (a->tag != HANDLE_ALIVE) return *why = refused(fn, k, "is used after the end of its scope"), NULL;
+  if (!a) return *why = refused(WEFT_ERR_ARG, fn, k, "is NULL"), NULL;
+  if (a->tag != HANDLE_ALIVE) return *why = refused(WEFT_ERR_SCOPE, fn, k, "is used after the end of its scope"), NULL;
   struct node *n = array_node(a);
   if (n->op != &op_bad && atomic_load_explicit(&n->state, memory_order_acquire) != NODE_FAILED) return n;
   *why = failure_retain(n->failure);

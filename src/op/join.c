@@ -62,8 +62,7 @@ static struct failure *concat_dims(int axis, int n, struct node *const node[], d
       return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_concat: %s and %s do not fit beside axis %d", shape_show(node[0], &a), shape_show(node[i], &b), axis);
     d[axis] = dim_add(d[axis], node[i]->dims[axis]);
   }
-  if (dim_count(node[0]->rank, d) == DIM_BAD) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_concat: too many elements");
-  return NULL;
+  return count_check("weft_concat", node[0]->rank, d);
 }
 
 static weft_array *concat(int axis, int n, struct node *node[]) {
@@ -141,10 +140,10 @@ static struct failure *pad_check(struct node *const n[2], int *axis, int64_t bef
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_pad: %lld before and %lld after; see weft_slice", (long long)before, (long long)after);
   if (n[1]->rank) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_pad: the value is %s, not 0-d", shape_show(n[1], &s));
   memcpy(d, n[0]->dims, n[0]->rank * sizeof *d);
-  if (!__builtin_add_overflow(before, after, &more)) d[*axis] = dim_add(d[*axis], more);
-  else d[*axis] = DIM_BAD;
-  if (d[*axis] == DIM_BAD || dim_count(n[0]->rank, d) == DIM_BAD) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_pad: too many elements");
-  return NULL;
+  if (__builtin_add_overflow(before, after, &more))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_pad: %lld before and %lld after are too many", (long long)before, (long long)after);
+  d[*axis] = dim_add(d[*axis], more);
+  return count_check("weft_pad", n[0]->rank, d);
 }
 
 weft_array *weft_pad(weft_array *x, int axis, int64_t before, int64_t after, weft_array *value) {

@@ -251,7 +251,6 @@ weft_array *weft_sized(weft_dtype dtype, int rank, weft_array *const sizes[]) {
   if (!operands("weft_sized", rank, sizes, n, &bad)) return bad;
   for (int k = 0; k < rank && !why; k++) why = size_of(sizes[k], n[k], k, &d[k]);
   nodes_release(rank, n);
-  struct shape_text s;
-  if (!why && dim_count(rank, d) == DIM_BAD) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: %s has too many elements", dims_show(rank, d, &s));
+  if (!why) why = count_check("weft_sized", rank, d);
   return why ? array_failed(why) : array_of(node_broadcast(scalar_node(dtype, 0, false), rank, d));
 }

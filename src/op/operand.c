@@ -42,10 +42,17 @@ struct failure *dims_check(const char *fn, int rank, const int64_t dims[]) {
   if (rank && !dims) return fail(WEFT_ERR_ARG, scope_origin(), "%s: dims is NULL", fn);
   for (int i = 0; i < rank; i++)
     if (dims[i] < 0) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the size %lld on axis %d is negative", fn, (long long)dims[i], i);
+  return count_check(fn, rank, dims);
+}
+
+/* Products of symbols fail for want of memory, or of terms; those of numbers because they overflow. */
+struct failure *count_check(const char *fn, int rank, const dim dims[]) {
   struct shape_text s;
-  if (dim_count(rank, dims) == DIM_BAD)
-    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s has too many elements", fn, dims_show(rank, dims, &s));
-  return NULL;
+  bool is_known = true;
+  if (dim_count(rank, dims) != DIM_BAD) return NULL;
+  for (int k = 0; k < rank; k++) is_known &= dim_is_known(dims[k]);
+  if (!is_known) return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: no room for the number of elements", fn);
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s has too many elements", fn, dims_show(rank, dims, &s));
 }
 
 /* ---- Dtypes ---- */

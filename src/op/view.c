@@ -132,9 +132,11 @@ static struct failure *reshape_misfit(const char *fn, const struct node *x, int 
 }
 
 static weft_array *reshaped(const char *fn, struct node *x, int rank, const dim dims[]) {
-  dim a = dim_count(x->rank, x->dims), b = dim_count(rank, dims);
-  if (a != b || a == DIM_BAD) return array_of_bad(reshape_misfit(fn, x, rank, dims), 1, &x);
-  return array_of(node_reshape(x, rank, dims));
+  if (dims_equal(x->rank, x->dims, rank, dims)) return array_of(x);
+  struct failure *why = count_check(fn, x->rank, x->dims);
+  if (!why) why = count_check(fn, rank, dims);
+  if (!why && dim_count(x->rank, x->dims) != dim_count(rank, dims)) why = reshape_misfit(fn, x, rank, dims);
+  return why ? array_of_bad(why, 1, &x) : array_of(node_reshape(x, rank, dims));
 }
 
 weft_array *array_reshape(const char *fn, weft_array *x, int rank, const dim dims[]) {
