@@ -80,6 +80,7 @@ static const char softmax[] =
 static struct kir_kernel *build_softmax(void) {
   struct kir_kernel *k = kir_new("softmax");
   struct kir_builder b;
+  if (!k) return NULL;
   kir_begin(&b, k);
   struct kir_lin R = kir_lin_val(k, kir_size(k, "R")), C = kir_lin_val(k, kir_size(k, "C"));
   int x = kir_buf(k, "x", KIR_IN, WEFT_F32, 2, (struct kir_lin[]){ R, C });
@@ -113,6 +114,28 @@ TEST(a_built_kernel_prints_as_if_written_by_hand) {
   EXPECT(!kir_verify(k));
   mem_free(s);
   kir_free(k);
+}
+
+TEST(building_goes_on_harmlessly_when_memory_runs_out) {
+  for (int sticky = 0; sticky < 2; sticky++)
+    for (int n = 1, done = 0; !done; n++) {
+      struct text t = { 0 };
+      mem_fail_at(n, sticky);
+      struct kir_kernel *k = build_softmax();
+      bool was_hit = mem_count() >= n;
+      mem_fail_at(0, 0);
+      if (k && was_hit) {
+        EXPECT(k->failed);
+        EXPECT_TEXT(kir_verify(k), "out of memory");
+        EXPECT(!kir_legalise(k));
+        kir_print(k, &t);
+        EXPECT(t.failed);
+      }
+      done = !was_hit;
+      EXPECT(!done || (k && !k->failed));
+      kir_free(k);
+      text_free(&t);
+    }
 }
 
 TEST(every_statement_has_its_text) {

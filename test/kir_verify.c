@@ -264,6 +264,25 @@ TEST(checks_and_lane_loops_are_counted) {
   kir_free(k);
 }
 
+TEST(combiners_know_where_to_start) {
+  EXPECT_INT(kir_empty(KIR_ADD, WEFT_F32), 0);
+  EXPECT_INT(kir_neutral(KIR_ADD, WEFT_F32), 0x80000000);
+  EXPECT_INT(kir_neutral(KIR_ADD, WEFT_F64), INT64_MIN);
+  EXPECT_INT(kir_neutral(KIR_ADD, WEFT_I64), 0);
+  EXPECT_INT(kir_neutral(KIR_MUL, WEFT_F64), 0x3ff0000000000000);
+  EXPECT_INT(kir_neutral(KIR_MUL, WEFT_U32), 1);
+  EXPECT_INT(kir_empty(KIR_MAX, WEFT_F32), 0xff800000);
+  EXPECT_INT(kir_empty(KIR_MIN, WEFT_F64), 0x7ff0000000000000);
+  EXPECT_INT(kir_empty(KIR_MAX, WEFT_I32), 0x80000000);
+  EXPECT_INT(kir_empty(KIR_MIN, WEFT_I64), INT64_MAX);
+  EXPECT_INT(kir_empty(KIR_MAX, WEFT_U64), 0);
+  EXPECT_INT(kir_empty(KIR_MIN, WEFT_U32), 0xffffffff);
+  EXPECT_INT(kir_empty(KIR_AND, WEFT_BOOL), 1);
+  EXPECT_INT(kir_empty(KIR_AND, WEFT_I32), 0xffffffff);
+  EXPECT_INT(kir_empty(KIR_OR, WEFT_BOOL), 0);
+  EXPECT(!kir_is_combiner(KIR_SUB) && !kir_is_combiner(KIR_SET) && kir_is_combiner(KIR_XOR));
+}
+
 TEST(running_out_of_memory_anywhere_leaves_a_reason) {
   const char *source = "kernel s { size R, C in x:f32[R,C] out y:f32[R,C] fn f(a:f32, b:f32) -> f32 { return max(a, b) } "
                        "par r in R { lane c in C { a = load x[r,c] keep a m = fold f(a) from 0fff800000 } "

@@ -66,6 +66,11 @@ enum kir_op {
 struct kir_row { const char *name; char cls; const char *operands; char result; char level; };
 extern const struct kir_row kir_rows[]; /* by enum kir_op; KIR_CAST .. KIR_SET have names only */
 
+/* Combiners: add mul min max and or xor. Patterns of a register dtype, zero-extended. */
+bool kir_is_combiner(int op);
+uint64_t kir_empty(enum kir_op, weft_dtype);   /* where a fold starts, and what an empty one is: add: +0 */
+uint64_t kir_neutral(enum kir_op, weft_dtype); /* e with e o x = x to the bit: add of floats: -0 */
+
 /* Register dtypes: bool i32 u32 i64 u64 f32 f64. Memory dtypes: also u8 i8 u16 i16 (-> i32), f16 bf16 (-> f32). */
 bool kir_is_register(weft_dtype);
 weft_dtype kir_register_of(weft_dtype memory); /* c64, c128 are not KIR dtypes: split by the scheduler */
@@ -215,7 +220,7 @@ bool kir_lin_equal(struct kir_lin, struct kir_lin);
 /* ---- Text (print.c, parse.c), meaning (verify.c), expansion (math.c) ------------------------------------------------- */
 
 struct text; /* base/text.h */
-void kir_print(const struct kir_kernel *, struct text *);
+void kir_print(const struct kir_kernel *, struct text *); /* of a failed kernel: the text fails */
 int kir_parse(const char *text, struct kir_kernel **out, int max, struct text *why); /* number of kernels; -1: why */
 
 /* NULL if the kernel is well formed, else a text in the kernel's arena that says what is wrong. */

@@ -141,6 +141,6 @@ bool kir_legalise(struct kir_kernel *k) {
     if (needs_work(&k->fns[i].body)) legalise_block(&l, &k->fns[i].body);
     renew(&l, k->fns[i].n_result, k->fns[i].result);
   }
-  if (needs_work(&k->body)) legalise_block(&l, &k->body);
+  if (!k->failed && needs_work(&k->body)) legalise_block(&l, &k->body);
   return !k->failed;
 }

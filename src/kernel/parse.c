@@ -225,10 +225,11 @@ static uint64_t take_literal(struct parser *p, weft_dtype *dtype) {
 }
 
 static struct kir_lin factor(struct parser *p) {
-  weft_dtype dtype;
+  weft_dtype dtype = WEFT_I64;
   if (p->tok.kind == T_NAME) return kir_lin_val(p->k, value_named(p, take_name(p, "a name")));
   if (p->tok.kind != T_NUMBER) expected(p, "an index");
   int64_t x = p->is_bad ? 0 : (int64_t)integer(p, false, &dtype);
+  if (dtype != WEFT_I64) bad(p, "a number in an index is i64");
   advance(p);
   return kir_lin_const(p->k, x);
 }

@@ -353,7 +353,7 @@ static void put_kernel(struct printer *p) {
 void kir_print(const struct kir_kernel *k, struct text *to) {
   int few[FEW_VALS];
   bool is_large = k->n_vals > FEW_VALS;
-  int *number = is_large ? mem_alloc((size_t)k->n_vals * sizeof *number) : few;
+  int *number = k->failed ? NULL : is_large ? mem_alloc((size_t)k->n_vals * sizeof *number) : few;
   if (!number) {
     to->failed = true;
     return;

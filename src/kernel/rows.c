@@ -1,4 +1,4 @@
-/* rows.c -- the instructions as data, and the dtypes a kernel knows. */
+/* rows.c -- the instructions as data, what combiners start from, and the dtypes a kernel knows. */
 #include "kernel/kir.h"
 
 const struct kir_row kir_rows[] = {
@@ -26,3 +26,36 @@ bool kir_is_float(weft_dtype d) { return d == WEFT_F32 || d == WEFT_F64 || d == 
 bool kir_is_signed(weft_dtype d) { return d >= WEFT_I8 && d <= WEFT_I64; }
 int kir_width(weft_dtype d) { return dtypes[d].bytes; }
 const char *kir_dtype_name(weft_dtype d) { return dtypes[d].name; }
+
+bool kir_is_combiner(int op) {
+  return op == KIR_ADD || op == KIR_MUL || op == KIR_MIN || op == KIR_MAX || op == KIR_AND || op == KIR_OR || op == KIR_XOR;
+}
+
+static uint64_t sign_bit(weft_dtype d) { return UINT64_C(1) << (8 * kir_width(d) - 1); }
+static uint64_t all_bits(weft_dtype d) { return d == WEFT_BOOL ? 1 : sign_bit(d) | (sign_bit(d) - 1); }
+
+static uint64_t one(weft_dtype d) { return d == WEFT_F32 ? 0x3f800000 : d == WEFT_F64 ? 0x3ff0000000000000 : 1; }
+
+static uint64_t least(weft_dtype d) { /* -inf, or the least integer */
+  if (kir_is_float(d)) return d == WEFT_F32 ? 0xff800000 : 0xfff0000000000000;
+  return kir_is_signed(d) ? sign_bit(d) : 0;
+}
+
+static uint64_t greatest(weft_dtype d) {
+  if (kir_is_float(d)) return least(d) ^ sign_bit(d);
+  return kir_is_signed(d) ? sign_bit(d) - 1 : all_bits(d);
+}
+
+uint64_t kir_empty(enum kir_op op, weft_dtype d) {
+  switch ((int)op) {
+  case KIR_MUL: return one(d);
+  case KIR_MIN: return greatest(d);
+  case KIR_MAX: return least(d);
+  case KIR_AND: return all_bits(d);
+  }
+  return 0;
+}
+
+uint64_t kir_neutral(enum kir_op op, weft_dtype d) {
+  return op == KIR_ADD && kir_is_float(d) ? sign_bit(d) : kir_empty(op, d);
+}

@@ -267,10 +267,6 @@ static bool verify_load(struct verifier *v, const struct block *b, const struct 
   return x && define_here(v, b, s->out[0], kir_register_of((weft_dtype)x->dtype));
 }
 
-static bool is_combiner(int op) {
-  return op == KIR_ADD || op == KIR_MUL || op == KIR_MIN || op == KIR_MAX || op == KIR_AND || op == KIR_OR || op == KIR_XOR;
-}
-
 static const struct kir_private *private_here(const struct block *b, int buf) {
   for (; b; b = b->up)
     for (int i = 0; b->s && i < b->s->n_private; i++)
@@ -281,7 +277,7 @@ static const struct kir_private *private_here(const struct block *b, int buf) {
 static bool verify_store_mode(struct verifier *v, const struct block *b, const struct kir_stmt *s, const struct kir_buf *x) {
   const struct kir_private *p = private_here(b, s->buf);
   weft_dtype dtype = kir_register_of((weft_dtype)x->dtype), result;
-  if (s->op != KIR_SET && !is_combiner(s->op)) return refuse(v, "%s: no store mode %s", x->name, kir_rows[s->op].name);
+  if (s->op != KIR_SET && !kir_is_combiner(s->op)) return refuse(v, "%s: no store mode %s", x->name, kir_rows[s->op].name);
   if (s->op != KIR_SET && !row_fits(v, (enum kir_op)s->op, 2, (int[]){ s->in[0], s->in[0] }, &result)) return false;
   if (p) return p->op == s->op || refuse(v, "%s is private %s", x->name, kir_rows[p->op].name);
   return s->op == KIR_SET || dtype == (weft_dtype)x->dtype ||
@@ -322,7 +318,7 @@ static bool combines(struct verifier *v, const struct kir_stmt *s) {
     for (int i = 0; same && i < s->n_in; i++) same = dtype_of(v, f->result[i]) == dtype_of(v, s->in[i]);
     return same || refuse(v, "%s does not give back what it combines", f->name);
   }
-  if (s->n_in != 1 || !is_combiner(s->op)) return refuse(v, "%s does not combine", kir_rows[s->op].name);
+  if (s->n_in != 1 || !kir_is_combiner(s->op)) return refuse(v, "%s does not combine", kir_rows[s->op].name);
   return row_fits(v, (enum kir_op)s->op, 2, (int[]){ s->in[0], s->in[0] }, &result);
 }
 
@@ -402,7 +398,7 @@ static bool verify_private(struct verifier *v, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_private; i++) {
     const struct kir_buf *x = &v->k->bufs[s->private[i].buf];
     if (s->kind != KIR_PAR || (x->kind != KIR_OUT && x->kind != KIR_INOUT)) return refuse(v, "private %s: an output of a par loop", x->name);
-    if (!is_combiner(s->private[i].op)) return refuse(v, "private %s: %s has no neutral element", x->name, kir_rows[s->private[i].op].name);
+    if (!kir_is_combiner(s->private[i].op)) return refuse(v, "private %s: %s has no neutral element", x->name, kir_rows[s->private[i].op].name);
   }
   return true;
 }
