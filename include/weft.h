@@ -62,7 +62,8 @@ typedef enum {
   WEFT_ERR_INTERNAL     /* a defect of weft; the message contains what a report needs */
 } weft_status;
 
-/* Element types. Mixed operands are promoted as in MLX; f16 and bf16 are computed in f32 and rounded once per node. */
+/* Element types. Mixed operands are promoted as in MLX; f16 and bf16 are computed in f32 and rounded once per node. The
+ * complex ones have a name and a width so far; an array of them is WEFT_ERR_UNSUPPORTED. */
 typedef enum {
   WEFT_BOOL, WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64,
   WEFT_F16, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_C64, WEFT_C128
@@ -94,13 +95,14 @@ weft_array *weft_size(weft_array *, int axis);           /* the size as a 0-d i6
  * A scope ends in one of three ways: close runs its program, discard drops it, weft_compile keeps it as a function.
  * Ending a scope discards inner ones left open, so an early return costs memory for a while and nothing else. */
 
-weft_scope *weft_scope_open(void);
+weft_scope *weft_scope_open(void);                          /* NULL: out of memory; closing NULL says so again */
 WEFT_MUST weft_status weft_scope_close(weft_scope *);       /* also reports an error in it that nobody looked at */
 WEFT_MUST weft_status weft_scope_close_async(weft_scope *); /* returns once it is started. What was fetched is there
                                                                after weft_wait; a failure makes updated arrays bad */
 void        weft_scope_discard(weft_scope *);
 
-weft_array *weft_keep(weft_array *);                        /* moves to the scope outside, still lazy; returns it */
+weft_array *weft_keep(weft_array *);                        /* moves from this scope to the one outside, still lazy;
+                                                               returns it. What is further out already stays there */
 void        weft_update(weft_array *outer, weft_array *value);  /* outer := value when this scope closes, not before;
                                                                same shape and dtype; outer is of a scope further out */
 void        weft_fetch(weft_array *, weft_dtype, void *dst, size_t bytes); /* dst is filled, row by row, when this scope
@@ -117,8 +119,10 @@ const char *weft_message(void);                  /* for the last status but OK o
 
 /* ---- Making arrays ----------------------------------------------------------------------------------------------- */
 
-weft_array *weft_scalar(double);                 /* 0-d and weak: takes the dtype of its partner, f32 without one */
-weft_array *weft_integer(int64_t);               /* weak too; with a bool or no partner i32, or i64 if it needs it */
+/* Numbers are 0-d and weak: they take the dtype of their partner. A nan keeps its sign and as much of its payload, from
+ * the top, as that dtype has room for. */
+weft_array *weft_scalar(double);                 /* with integers, bools or no partner: f32 */
+weft_array *weft_integer(int64_t);               /* with bools or no partner: i32, or i64 if it needs it */
 
 weft_array *weft_from(weft_dtype, int rank, const int64_t dims[], const void *data);  /* copies, row-major */
 weft_array *weft_full(weft_dtype, int rank, const int64_t dims[], double value);      /* never stored if not needed */
@@ -134,7 +138,7 @@ weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturate
 
 #define WEFT_UNARY(X)                                                        \
   X(neg,       "-x")                                                         \
-  X(abs,       "|x|; real for complex x")                                    \
+  X(abs,       "|x|; of the lowest integer: itself")                         \
   X(sqrt,      "square root; nan below 0")                                   \
   X(rsqrt,     "1 / square root")                                            \
   X(exp,       "e^x")                                                        \
@@ -150,8 +154,8 @@ weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturate
   X(sub,       "a - b")                                                      \
   X(mul,       "a b")                                                        \
   X(div,       "a / b; integers give f32")                                   \
-  X(maximum,   "nan wins")                                                   \
-  X(minimum,   "nan wins")                                                   \
+  X(maximum,   "nan wins; a tie shares its derivative")                      \
+  X(minimum,   "nan wins; likewise")                                         \
   X(eq,        "a = b, bool")                                                \
   X(ne,        "a != b, bool")                                               \
   X(lt,        "a < b, bool")                                                \
@@ -175,7 +179,8 @@ weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c
 
 /* ---- Along an axis -------------------------------------------------------------------------------------------------
  * A reduction keeps its axis, with length 1, so that the result broadcasts against x and reductions over several axes
- * are chained without renumbering. axis = WEFT_ALL reduces every axis and gives a 0-d array. */
+ * are chained without renumbering. axis = WEFT_ALL reduces every axis, the last first, and gives a 0-d array. Sums and
+ * products of bools and of integers below 32 bits have 32. */
 
 enum { WEFT_ALL = -1000 };
 
@@ -183,12 +188,12 @@ enum { WEFT_ALL = -1000 };
   X(sum,       "sum; order fixed, f16 and bf16 added in f32")                \
   X(prod,      "product, likewise")                                          \
   X(mean,      "sum / n, with n as a size, not a constant")                  \
-  X(max,       "largest; nan wins")                                          \
-  X(min,       "smallest; nan wins")                                         \
+  X(max,       "largest; nan wins; ties share the derivative")               \
+  X(min,       "smallest, likewise")                                         \
   X(all,       "all true")                                                   \
   X(any,       "one true")                                                   \
   X(logsumexp, "log sum e^x")                                                \
-  X(argmax,    "i64; first nan, else first largest")                         \
+  X(argmax,    "i64; first nan, else first largest; ALL: counted row by row") \
   X(argmin,    "i64, likewise")
 
 #define WEFT_ALONG(X)                                                        \
@@ -221,7 +226,8 @@ weft_array *weft_squeeze(weft_array *, int axis);                          /* dr
 
 /* ---- Indexing and updates ------------------------------------------------------------------------------------------
  * Negative indices count from the end. An index out of range is an error, found before anything is written; only the
- * bounds of weft_slice are cut to fit, as in Python. */
+ * bounds of weft_slice are cut to fit, as in Python (of a size that is not known yet: steps of 1 or -1, and bounds that
+ * turn out not to fit are an error). */
 
 #define WEFT_END   INT64_MAX  /* stop, going up */
 #define WEFT_BEGIN INT64_MIN  /* stop, going down */
@@ -234,7 +240,8 @@ weft_array *weft_take(weft_array *, int n, weft_array *const index[]);       /* 
 /* A new x in which the elements that `part` shows are set to, or combined with, v, which broadcasts. part is what you
  * would read: made from x by the functions above and by views. x[2:5] += v is
  *   weft_put(x, weft_slice(x, 0, 2, 5, 1), v, WEFT_ADD).
- * It happens in place if x is not needed any more. Equal targets combine in order; with WEFT_SET the last one wins. */
+ * It happens in place if x is not needed any more. v is cast to the dtype of x. Equal targets combine in order; with
+ * WEFT_SET the last one wins. */
 typedef enum { WEFT_SET, WEFT_ADD, WEFT_MUL, WEFT_MIN, WEFT_MAX } weft_how;
 weft_array *weft_put(weft_array *x, weft_array *part, weft_array *v, weft_how);
 
@@ -245,7 +252,8 @@ weft_array *weft_pad(weft_array *, int axis, int64_t before, int64_t after, weft
 /* ---- Contractions --------------------------------------------------------------------------------------------------
  * Repeatable on one machine; the only results that may differ in the last bits between machines. */
 
-weft_array *weft_matmul(weft_array *a, weft_array *b);  /* [..,m,k] x [..,k,n] -> [..,m,n]; 1-d as in NumPy */
+weft_array *weft_matmul(weft_array *a, weft_array *b);  /* [..,m,k] x [..,k,n] -> [..,m,n]; 1-d as in NumPy; integers
+                                                           are multiplied as f32 */
 
 
 /* ---- Composed operations -------------------------------------------------------------------------------------------
@@ -372,7 +380,9 @@ typedef enum {
   WEFT_BYTES_CACHE,   /* the most to keep for reuse; set 0 to give all of it back */
   WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only */
   WEFT_BYTES_PEAK,    /* of USED since it was last set */
-  WEFT_NODES          /* read only: nodes alive in the process; 0 when every scope has ended */
+  WEFT_NODES,         /* read only: nodes alive in the process; 0 when every scope has ended */
+  WEFT_KERNELS,       /* read only: kernels compiled since the process started */
+  WEFT_KERNELS_VM     /* read only: those of them that the encoder left to the vm */
 } weft_setting;
 int64_t     weft_get(weft_setting);
 int64_t     weft_set(weft_setting, int64_t value);

@@ -1,0 +1,2 @@
+/* The public headers as C11. */
+#include "header_use.h"
