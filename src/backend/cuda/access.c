@@ -128,11 +128,40 @@ void ptx_store(struct printer *p, const char *space, weft_dtype d, const char *a
 
 /* ---- Combining in memory ---------------------------------------------------------------------------------------------- */
 
+/* The lanes of a warp that go to one place combine first: what remains is one exchange a warp and place. Jumps to done in
+ * all of them but one, which goes on with the total. */
+static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d, const char *address, const char *src,
+                                const char *done) {
+  const char *group = ptx_own(p, OWN_WORD), *rest = ptx_own(p, OWN_WORD), *first = ptx_own(p, OWN_WORD), *lane = ptx_own(p, OWN_WORD);
+  const char *bit = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED), *total = ptx_own(p, kir_width(d) == 8 ? OWN_LONG : OWN_WORD);
+  const char *more = ptx_label(p, "more"), *all = ptx_label(p, "all");
+  ptx_line(p, "activemask.b32 %s", group);
+  ptx_line(p, "match.any.sync.b64 %s, %s, %s", group, address, group);
+  ptx_line(p, "bfind.u32 %s, %s", first, group);
+  ptx_line(p, "mov.%s %s, %s", ptx_bits(d), total, ptx_shuffle(p, d, "idx", src, first, group));
+  ptx_line(p, "shl.b32 %s, 1, %s", bit, first);
+  ptx_line(p, "xor.b32 %s, %s, %s", rest, group, bit);
+  ptx_place(p, more);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, rest);
+  ptx_line(p, "@%s bra %s", is, all);
+  ptx_line(p, "bfind.u32 %s, %s", lane, rest);
+  ptx_instruction(p, op, d, total, (const char *[]){ total, ptx_shuffle(p, d, "idx", src, lane, group) });
+  ptx_line(p, "shl.b32 %s, 1, %s", bit, lane);
+  ptx_line(p, "xor.b32 %s, %s, %s", rest, rest, bit);
+  ptx_line(p, "bra %s", more);
+  ptx_place(p, all);
+  ptx_line(p, "mov.u32 %s, %%laneid", lane);
+  ptx_line(p, "setp.ne.u32 %s, %s, %s", is, lane, first);
+  ptx_line(p, "@%s bra %s", is, done);
+  return total;
+}
+
 /* old = what is there, until new = old o src is there, or would change nothing */
 static void swap_loop(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src) {
   enum own kind = kir_width(d) == 8 ? OWN_LONG : OWN_WORD;
   const char *bits = ptx_bits(d), *again = ptx_label(p, "again"), *done = ptx_label(p, "done");
   const char *old = ptx_own(p, kind), *new = ptx_own(p, kind), *seen = ptx_own(p, kind), *same = ptx_own(p, OWN_PRED);
+  src = combine_warp(p, op, d, address, src, done);
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
   ptx_place(p, again);
   ptx_instruction(p, op, d, new, (const char *[]){ old, src });
@@ -183,6 +212,6 @@ void ptx_combine(struct printer *p, const char *space, enum kir_op op, weft_dtyp
   else if (op == KIR_ADD) ptx_line(p, "red%s.add.%s [%s], %s", space, is_float ? "f64" : unsigned_type, address, src);
   else if ((op == KIR_MIN || op == KIR_MAX) && !is_float)
     ptx_line(p, "red%s.%s.%s [%s], %s", space, kir_rows[op].name, ptx_type(d), address, src);
-  else if (op == KIR_MUL || op == KIR_MIN || op == KIR_MAX) swap_loop(p, space, op, d, address, src);
+  else if (op == KIR_MUL || op == KIR_MIN || op == KIR_MAX) p->is_contended |= op == KIR_MUL, swap_loop(p, space, op, d, address, src);
   else ptx_refuse(p, "a combiner it does not have");
 }

@@ -214,6 +214,10 @@ static void spread(const struct user *u, struct ptx_shape *s) {
   s->grid[0] = (unsigned)least(parts(lanes, x), GRID_X);
   s->grid[1] = (unsigned)least(parts(rows, y), GRID_Y);
   s->grid[2] = (unsigned)least(planes, GRID_Y);
+  if (!u->p->is_contended) return;
+  s->grid[0] = (unsigned)least(s->grid[0], u->m->n_processors);
+  s->grid[1] = (unsigned)least(s->grid[1], most(1, u->m->n_processors / s->grid[0]));
+  s->grid[2] = 1;
 }
 
 static bool has_copies(const struct user *u, const struct ptx_shape *s) {

@@ -24,7 +24,7 @@ struct printer {
   uint16_t *stride_used;     /* by buffer: a bit an axis */
   const char *(*carry)[PTX_TUPLE]; /* by first result of a prefix over lanes: what came before this tile */
   int n_own[OWN_KINDS], n_labels, n_checks;
-  bool uses_first, uses_bool[2], uses_thread[PTX_AXES];
+  bool uses_first, is_contended, uses_bool[2], uses_thread[PTX_AXES];
   const char *why;           /* NULL: all is well so far; "": out of memory */
 };
 
@@ -61,6 +61,8 @@ const char *ptx_stride(struct printer *, int buf, int axis);
 void ptx_start(struct printer *, const struct kir_stmt *fold);          /* the results are empty */
 void ptx_accumulate(struct printer *, const struct kir_stmt *fold);     /* results = results o values, in this thread */
 void ptx_inline(struct printer *, int fn, const char *const in[], const char *const out[]);
+/* how: "down", "up" or "idx"; by: a distance or a lane; among: the mask of the lanes that take part */
+const char *ptx_shuffle(struct printer *, weft_dtype, const char *how, const char *src, const char *by, const char *among);
 void ptx_meet(struct printer *, const struct kir_stmt *lane_loop);      /* its folds, over all threads of the block */
 void ptx_scan_start(struct printer *, const struct kir_stmt *prefix);   /* a prefix over lanes: before its loop, */
 void ptx_scan(struct printer *, const struct kir_stmt *prefix);         /* for a tile of lanes, all threads at once, */

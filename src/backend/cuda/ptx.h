@@ -48,6 +48,7 @@ struct ptx_plan {
   struct ptx_buf *bufs;
   struct ptx_extent *extents;
   struct ptx_row *rows;
+  bool is_contended;        /* threads may compete for one place with exchanges: each one that fails costs the others time */
   bool has_block;           /* the length of private blocks may be chosen */
   struct ptx_lin block_n, block_b;
   size_t partial_bytes;     /* static shared memory */

@@ -61,24 +61,27 @@ void ptx_accumulate(struct printer *p, const struct kir_stmt *s) {
 
 /* ---- Between threads --------------------------------------------------------------------------------------------------- */
 
-/* how: "down", "up" or "idx"; by: a distance or a lane */
-static const char *shuffle(struct printer *p, weft_dtype d, const char *how, const char *src, const char *by) {
+const char *ptx_shuffle(struct printer *p, weft_dtype d, const char *how, const char *src, const char *by, const char *among) {
   const char *clamp = how[0] == 'u' ? "0" : "31", *r = own(p, d);
   if (d == WEFT_BOOL) {
     const char *w = ptx_own(p, OWN_WORD);
     ptx_line(p, "selp.u32 %s, 1, 0, %s", w, src);
-    ptx_line(p, "shfl.sync.%s.b32 %s, %s, %s, %s, -1", how, w, w, by, clamp);
+    ptx_line(p, "shfl.sync.%s.b32 %s, %s, %s, %s, %s", how, w, w, by, clamp, among);
     ptx_line(p, "setp.ne.u32 %s, %s, 0", r, w);
   } else if (kir_width(d) == 8) {
     const char *low = ptx_own(p, OWN_WORD), *high = ptx_own(p, OWN_WORD);
     ptx_line(p, "mov.b64 {%s, %s}, %s", low, high, src);
-    ptx_line(p, "shfl.sync.%s.b32 %s, %s, %s, %s, -1", how, low, low, by, clamp);
-    ptx_line(p, "shfl.sync.%s.b32 %s, %s, %s, %s, -1", how, high, high, by, clamp);
+    ptx_line(p, "shfl.sync.%s.b32 %s, %s, %s, %s, %s", how, low, low, by, clamp, among);
+    ptx_line(p, "shfl.sync.%s.b32 %s, %s, %s, %s, %s", how, high, high, by, clamp, among);
     ptx_line(p, "mov.b64 %s, {%s, %s}", r, low, high);
   } else {
-    ptx_line(p, "shfl.sync.%s.b32 %s, %s, %s, %s, -1", how, r, src, by, clamp);
+    ptx_line(p, "shfl.sync.%s.b32 %s, %s, %s, %s, %s", how, r, src, by, clamp, among);
   }
   return r;
+}
+
+static const char *shuffle(struct printer *p, weft_dtype d, const char *how, const char *src, const char *by) {
+  return ptx_shuffle(p, d, how, src, by, "-1");
 }
 
 struct thread { const char *lane, *warp, *n_warps, *partial; }; /* partial: address of this warp's place */
