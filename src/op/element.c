@@ -118,14 +118,19 @@ PARTIAL(mul) { return r->in[1 - k]; }
 PARTIAL(div) { return k == 0 ? weft_div(weft_scalar(1), r->in[1]) : weft_neg(weft_div(Y, r->in[1])); }
 PARTIAL(fma) { return k == 2 ? weft_scalar(1) : r->in[1 - k]; }
 
-/* Operands that are equal share: half each. */
-static weft_array *share(const struct rule *r, weft_array *wins) {
-  return weft_where(weft_eq(r->in[0], r->in[1]), number_like(Y, 0.5), choice(wins, Y, 1, 0));
+/* Choices pass derivatives on or drop them, for 0 times inf is not 0; forward and backward are the same. Operands of
+ * maximum and minimum that are equal share: half each. */
+static weft_array *share(const struct rule *r, weft_array *wins, weft_array *d) {
+  weft_array *half = weft_mul(d, weft_scalar(0.5)), *zero = number_like(d, 0);
+  return weft_where(weft_eq(r->in[0], r->in[1]), half, weft_where(wins, d, zero));
 }
-PARTIAL(maximum) { return share(r, weft_gt(r->in[k], r->in[1 - k])); }
-PARTIAL(minimum) { return share(r, weft_lt(r->in[k], r->in[1 - k])); }
+static weft_array *move_maximum(const struct rule *r, int k, weft_array *d) { return share(r, weft_gt(r->in[k], r->in[1 - k]), d); }
+static weft_array *move_minimum(const struct rule *r, int k, weft_array *d) { return share(r, weft_lt(r->in[k], r->in[1 - k]), d); }
 
-PARTIAL(where) { return k == 0 ? NULL : choice(X, Y, k == 1, k == 2); }
+static weft_array *move_where(const struct rule *r, int k, weft_array *d) {
+  weft_array *zero = number_like(d, 0);
+  return k == 0 ? NULL : k == 1 ? weft_where(X, d, zero) : weft_where(X, zero, d);
+}
 
 PARTIAL(cast) {
   (void)k;
@@ -134,9 +139,11 @@ PARTIAL(cast) {
 
 /* ---- The rows ---- */
 
-#define NO_PARTIAL NULL
+#define DERIVATIVE(id) .partial = partial_##id
+#define MOVES(id) .vjp = move_##id, .jvp = move_##id
+#define NONE(id) .partial = NULL
 #define ROW(id, cheap, derivative)                                                                \
-  const struct op op_##id = { .name = #id, .kind = OP_ELEMENT, .is_cheap = cheap, .lower = lower_##id, .partial = derivative, \
+  const struct op op_##id = { .name = #id, .kind = OP_ELEMENT, .is_cheap = cheap, .lower = lower_##id, derivative(id), \
                               .again = element_again };
 #define UNARY(id, cls, cheap, derivative)                                                         \
   ROW(id, cheap, derivative)                                                                      \
@@ -163,35 +170,35 @@ static struct node *element_again(const struct node *n, struct node *const in[],
   return node_make(n->op, (weft_dtype)n->dtype, rank, dims, n->n_in, in, n->attr, n->attr_bytes);
 }
 
-UNARY(neg, SIGNED, true, partial_neg)
-UNARY(abs, NUMBER, true, partial_abs)
-UNARY(sqrt, FLOAT, true, partial_sqrt)
-UNARY(rsqrt, FLOAT, true, partial_rsqrt)
-UNARY(exp, FLOAT, false, partial_exp)
-UNARY(log, FLOAT, false, partial_log)
-UNARY(log1p, FLOAT, false, partial_log1p)
-UNARY(tanh, FLOAT, false, partial_tanh)
-UNARY(sigmoid, FLOAT, false, partial_sigmoid)
-UNARY(isnan, TEST, true, NO_PARTIAL)
-UNARY(not, BITS, true, NO_PARTIAL)
+UNARY(neg, SIGNED, true, DERIVATIVE)
+UNARY(abs, NUMBER, true, DERIVATIVE)
+UNARY(sqrt, FLOAT, true, DERIVATIVE)
+UNARY(rsqrt, FLOAT, true, DERIVATIVE)
+UNARY(exp, FLOAT, false, DERIVATIVE)
+UNARY(log, FLOAT, false, DERIVATIVE)
+UNARY(log1p, FLOAT, false, DERIVATIVE)
+UNARY(tanh, FLOAT, false, DERIVATIVE)
+UNARY(sigmoid, FLOAT, false, DERIVATIVE)
+UNARY(isnan, TEST, true, NONE)
+UNARY(not, BITS, true, NONE)
 
-BINARY(add, NUMBER, partial_add)
-BINARY(sub, NUMBER, partial_sub)
-BINARY(mul, NUMBER, partial_mul)
-BINARY(div, FLOAT, partial_div)
-BINARY(maximum, NUMBER, partial_maximum)
-BINARY(minimum, NUMBER, partial_minimum)
-BINARY(eq, COMPARE, NO_PARTIAL)
-BINARY(ne, COMPARE, NO_PARTIAL)
-BINARY(lt, COMPARE, NO_PARTIAL)
-BINARY(le, COMPARE, NO_PARTIAL)
-BINARY(and, BITS, NO_PARTIAL)
-BINARY(or, BITS, NO_PARTIAL)
-BINARY(xor, BITS, NO_PARTIAL)
+BINARY(add, NUMBER, DERIVATIVE)
+BINARY(sub, NUMBER, DERIVATIVE)
+BINARY(mul, NUMBER, DERIVATIVE)
+BINARY(div, FLOAT, DERIVATIVE)
+BINARY(maximum, NUMBER, MOVES)
+BINARY(minimum, NUMBER, MOVES)
+BINARY(eq, COMPARE, NONE)
+BINARY(ne, COMPARE, NONE)
+BINARY(lt, COMPARE, NONE)
+BINARY(le, COMPARE, NONE)
+BINARY(and, BITS, NONE)
+BINARY(or, BITS, NONE)
+BINARY(xor, BITS, NONE)
 
-ROW(where, true, partial_where)
-ROW(fma, true, partial_fma)
-ROW(cast, true, partial_cast)
+ROW(where, true, MOVES)
+ROW(fma, true, DERIVATIVE)
+ROW(cast, true, DERIVATIVE)
 
 weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c) {
   return element("weft_fma", &op_fma, NUMBER, 3, (weft_array *[]){ a, b, c });

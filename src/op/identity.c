@@ -9,9 +9,9 @@ static weft_array *stop_batch(const struct rule *r, const bool is_mapped[]) { re
 
 /* All of the operands are to be computed before; a mapped one among them makes every row wait for all of it. */
 static weft_array *depends_batch(const struct rule *r, const bool is_mapped[]) {
-  weft_array *y = weft_depends(r->in[0], r->node->n_in - 1, r->in + 1);
+  weft_array *y = weft_depends(r->in[0], r->n_in - 1, r->in + 1);
   if (is_mapped[0]) return y;
-  for (int k = 1; k < r->node->n_in; k++)
+  for (int k = 1; k < r->n_in; k++)
     if (is_mapped[k]) {
       dim d[WEFT_RANK_MAX + 1] = { r->in[k]->node->dims[0] };
       for (int i = 0; i < r->node->rank; i++) d[i + 1] = r->node->dims[i];

@@ -25,13 +25,13 @@ static weft_array *concat_jvp(const struct rule *r, int k, weft_array *dx) {
 
 /* What is not mapped is the same in every row. */
 static const struct node *first_mapped(const struct rule *r, const bool is_mapped[]) {
-  for (int k = 0; k < r->node->n_in; k++)
+  for (int k = 0; k < r->n_in; k++)
     if (is_mapped[k]) return r->in[k]->node;
   return r->in[0]->node;
 }
 
 static weft_array *concat_batch(const struct rule *r, const bool is_mapped[]) {
-  int n = r->node->n_in;
+  int n = r->n_in;
   weft_array **x = mem_alloc((size_t)n * sizeof *x);
   if (!x) return array_of(NULL);
   for (int k = 0; k < n; k++) x[k] = is_mapped[k] ? r->in[k] : array_spread(r->in[k], first_mapped(r, is_mapped)->dims[0]);

@@ -59,7 +59,7 @@ struct fold {
 };
 
 /* For derivative and map rules: handles of what the node was built from. Rules use the public API in the open scope. */
-struct rule { const struct node *node; weft_array *const *in; weft_array *out; };
+struct rule { const struct node *node; weft_array *const *in; weft_array *out; int n_in; }; /* node's own list may be gone */
 
 /* Rules of ops with several results, taken by OP_ITEM. NULL among dx, dy: zero. Failures go out as bad arrays. */
 struct many {

@@ -58,11 +58,11 @@ weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const
 
 static weft_array *place(const struct rule *r, weft_array *x, weft_array *v, weft_how how) {
   v = weft_broadcast_like(v, r->in[1]);
-  return r->node->op == &op_put ? array_put(x, v, r->node->attr, how) : array_scatter(x, v, r->node->n_in - 2, r->in + 2, how);
+  return r->node->op == &op_put ? array_put(x, v, r->node->attr, how) : array_scatter(x, v, r->n_in - 2, r->in + 2, how);
 }
 
 static weft_array *part(const struct rule *r, weft_array *x) {
-  if (r->node->op == &op_scatter) return weft_take(x, r->node->n_in - 2, r->in + 2);
+  if (r->node->op == &op_scatter) return weft_take(x, r->n_in - 2, r->in + 2);
   const struct put_attr *a = r->node->attr;
   const dim *length = r->in[1]->node->dims;
   for (int k = 0; k < r->node->rank; k++) x = array_slice(x, k, a->start[k], length[k], a->step[k]);
@@ -131,7 +131,7 @@ static weft_array *put_jvp(const struct rule *r, int k, weft_array *dx) {
 /* ---- Mapping ---- */
 
 static dim rows_of(const struct rule *r, const bool is_mapped[]) {
-  for (int k = 0; k < r->node->n_in; k++)
+  for (int k = 0; k < r->n_in; k++)
     if (is_mapped[k]) return r->in[k]->node->dims[0];
   return 1;
 }
@@ -148,7 +148,7 @@ static weft_array *put_batch(const struct rule *r, const bool is_mapped[]) {
 
 static weft_array *scatter_batch(const struct rule *r, const bool is_mapped[]) {
   dim rows = rows_of(r, is_mapped);
-  int n = r->node->n_in - 2;
+  int n = r->n_in - 2;
   weft_array *index[WEFT_RANK_MAX + 1];
   weft_array *x = is_mapped[0] ? X : array_spread(X, rows), *v = is_mapped[1] ? V : array_spread(V, rows);
   array_row_indices(rows, n, r->in + 2, is_mapped + 2, index);

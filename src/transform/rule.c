@@ -25,7 +25,7 @@ bool rule_open(struct applied *a, const struct node *n, int n_in, struct node *c
   }
   caller()->origin = n->origin;
   for (int k = 0; k < n_in; k++) a->in[k] = handle_of(in[k]);
-  a->rule = (struct rule){ n, a->in, NULL };
+  a->rule = (struct rule){ n, a->in, NULL, n_in };
   return true;
 }
 
