@@ -190,6 +190,64 @@ TEST(private_and_narrow_outputs_combine_as_they_may) {
   EXPECT_REFUSED(list);
 }
 
+/* ---- Trees that no text can give ---------------------------------------------------------------------------------------- */
+
+static struct kir_kernel *whole(void) {
+  struct kir_kernel *k = NULL;
+  struct text why = { 0 };
+  kir_parse("kernel whole { size N table t:f32[1] = 0f00000000 in x:f32[N] out y:f32[N] "
+            "fn f(a:f32, b:f32) -> f32 { return max(a, b) } fn g(a:f32, b:f32) -> f32 { c = f(a, b) return c } "
+            "par q in blocks(N, 128) { local h:f32[N] "
+            "  lane i in block q { a = load x[i] b = f(a, a) c = cast.f32(b) s = fold g(c) from 0fff800000 p = prefix add(c) store y[i] = c } } }",
+            &k, 1, &why);
+  EXPECT_TEXT(text_of(&why), "");
+  EXPECT(k && !kir_verify(k));
+  text_free(&why);
+  return k;
+}
+
+static struct kir_stmt *first(struct kir_block *block, int kind) {
+  for (struct kir_stmt *s = block->first; s; s = s->next) {
+    struct kir_stmt *inside = s->kind == kind ? s : first(&s->body, kind);
+    if (inside) return inside;
+  }
+  return NULL;
+}
+
+static void then_says(struct kir_kernel *k, const char *why) {
+  const char *said = kir_verify(k);
+  if (!said || !strstr(said, why)) test_fail(__FILE__, __LINE__, "\"%s\", not \"%s\"", said ? said : "", why);
+  kir_free(k);
+}
+
+TEST(malformed_trees_are_refused_not_trusted) {
+  struct kir_kernel *k = whole();
+  first(&k->body, KIR_LOAD)->out[0] = 0, then_says(k, "gives no value");
+  k = whole(), first(&k->body, KIR_OP)->out[0] = first(&k->body, KIR_LOAD)->out[0], then_says(k, "a defined twice");
+  k = whole(), k->vals[first(&k->body, KIR_LOAD)->out[0]].dtype = WEFT_F64, then_says(k, "a is f64, not f32");
+  k = whole(), first(&k->body, KIR_OP)->in[0] = 1000000, then_says(k, "no such value");
+  k = whole(), first(&k->body, KIR_OP)->op = KIR_SET, then_says(k, "set does not combine");
+  k = whole(), first(&k->body, KIR_OP)->op = KIR_NEG, then_says(k, "neg: takes 1 operands");
+  k = whole(), first(&k->fns[1].body, KIR_OP)->fn = 1, then_says(k, "not defined yet");
+  k = whole(), first(&k->body, KIR_OP)->n_out = 0, then_says(k, "f gives 1 values");
+  k = whole(), first(&k->body, KIR_OP)->next->n_in = 0, then_says(k, "cast needs a dtype");
+  k = whole(), first(&k->body, KIR_LOAD)->buf = 99, then_says(k, "no such buffer");
+  k = whole(), first(&k->body, KIR_LOAD)->n_at = 0, then_says(k, "x has 1 axes, not 0");
+  k = whole(), first(&k->body, KIR_FOLD)->n_from = 0, then_says(k, "g: needs its neutral values");
+  k = whole(), first(&k->body, KIR_FOLD)->n_out = 0, then_says(k, "as many values as it takes");
+  k = whole(), first(&k->body, KIR_PREFIX)->order = KIR_ROW, then_says(k, "prefix has one order");
+  k = whole(), first(&k->body, KIR_PAR)->kind = KIR_SERIAL, then_says(k, "only par goes over blocks");
+  k = whole(), first(&k->body, KIR_LANE)->var = k->sizes[0], then_says(k, "a variable of its own");
+  k = whole(), first(&k->body, KIR_LANE)->var = first(&k->body, KIR_PAR)->var, then_says(k, "a variable of its own");
+  k = whole(), first(&k->body, KIR_STORE)->kind = KIR_KINDS, then_says(k, "no such statement");
+  k = whole(), k->fns[0].n_result = 0, then_says(k, "f gives nothing");
+  k = whole(), k->bufs[1].dtype = WEFT_C64, then_says(k, "x: c64 is no dtype of a kernel");
+  k = whole(), k->bufs[0].dtype = WEFT_BF16, then_says(k, "t: tables hold register dtypes");
+  k = whole();
+  struct kir_stmt *local = first(&k->body, KIR_LOCALS), again = *local;
+  again.next = local->next, local->next = &again, then_says(k, "h defined twice");
+}
+
 TEST(every_kernel_is_accepted_and_still_is_when_legal) {
   struct kir_kernel *k[TEST_KERNELS_MAX];
   int n = test_kernels(k);
