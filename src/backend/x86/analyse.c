@@ -1,0 +1,345 @@
+/* analyse.c -- one walk over the kernel: where each value lives and whether it crosses a loop, which loops there are,
+ * and how the address of each load and store moves with them. Refuses what the encoder cannot do. */
+#include "backend/x86/gen.h"
+
+struct walk { struct gen *g; int loop, region, depth; };
+
+static int loop_lane(const struct gen *g, int loop) { return loop < 0 ? -1 : g->loops[loop].lane; }
+
+static uint8_t domain_of(int dtype, bool lane) {
+  if (dtype == WEFT_BOOL) return BOOL;
+  return (dtype == WEFT_I64 || dtype == WEFT_U64) && !lane ? SCALAR : VECTOR;
+}
+
+static void note_width(struct gen *g, const struct value *v) {
+  if (v->domain == VECTOR && dtype_bytes(v->dtype) == 8) g->wide = true;
+}
+
+static void define_at(struct walk *w, int val, bool lane) {
+  struct value *v = &w->g->vals[val];
+  v->lane = lane;
+  v->domain = domain_of(v->dtype, lane);
+  v->region = w->region;
+  v->loop = w->loop;
+  note_width(w->g, v);
+}
+
+static void use(struct walk *w, int val) {
+  struct gen *g = w->g;
+  struct value *v = &g->vals[val];
+  v->is_operand = true;
+  if (g->k->vals[val].kind == KIR_LIT) return;
+  note_width(g, v);
+  int lane = loop_lane(g, w->loop);
+  if (v->row >= 0 && loop_lane(g, v->loop) != lane) {
+    if (v->row < 64 && lane >= 0) g->loops[lane].rows |= (uint64_t)1 << v->row;
+    return;
+  }
+  if (v->region != w->region) v->crosses = true;
+}
+
+/* ---- Addresses -------------------------------------------------------------------------------------------------------- */
+
+int stride_class(const struct gen *g, int buf, int axis) {
+  if (g->is_private[buf]) return axis == g->k->bufs[buf].rank - 1 ? STRIDE_1 : STRIDE_ANY;
+  return g->shape->stride[buf][axis];
+}
+
+static int times(const struct kir_term *t, int val) {
+  int n = 0;
+  for (int i = 0; i < t->n; i++) n += t->val[i] == val;
+  return n;
+}
+
+/* How the address moves with the lanes: +1 or -1 element exactly, or by something known at run time. */
+static enum lane_class lane_class(struct gen *g, const struct kir_stmt *s, int var) {
+  int n = 0, sign = 0;
+  bool in_text = false;
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++) {
+      const struct kir_term *t = &s->at[d].term[i];
+      if (!times(t, var)) continue;
+      if (times(t, var) > 1) return gen_cannot(g, "a subscript that is not linear in the lane"), LANE_ANY;
+      in_text = true;
+      int cls = stride_class(g, s->buf, d);
+      if (cls == STRIDE_0) continue;
+      bool is_one = t->n == 1 && (t->coef == 1 || t->coef == -1) && cls != STRIDE_ANY;
+      n++;
+      sign = is_one ? (int)t->coef * (cls == STRIDE_1 ? 1 : -1) : 0;
+    }
+  if (!n) return in_text ? LANE_ZERO : LANE_NONE;
+  return n > 1 || !sign ? LANE_ANY : sign > 0 ? LANE_UNIT : LANE_BACK;
+}
+
+/* The innermost loop whose variable is in the address. OWNER_USE if the address takes a value born inside that loop, or
+ * is not linear in it: then it is computed where it is used. */
+static int find_owner(struct walk *w, const struct kir_stmt *s, bool lane_is_flat) {
+  struct gen *g = w->g;
+  int owner = OWNER_START;
+  bool is_linear = true;
+  for (int l = w->loop; l >= 0 && owner < 0; l = g->loops[l].parent) {
+    if (g->loops[l].stmt->kind == KIR_LANE && lane_is_flat) continue;
+    for (int d = 0; d < s->n_at; d++)
+      for (int i = 0; i < s->at[d].n; i++) {
+        int n = times(&s->at[d].term[i], g->loops[l].stmt->var);
+        if (n) owner = l;
+        if (n > 1) is_linear = false;
+      }
+  }
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++) {
+        int val = s->at[d].term[i].val[j];
+        const struct value *v = &g->vals[val];
+        if (g->k->vals[val].kind == KIR_AXIS) continue;
+        if (v->lane) gen_cannot(g, "an index loaded by a lane");
+        if (v->loop >= owner) return OWNER_USE;
+      }
+  return is_linear ? owner : OWNER_USE;
+}
+
+static void use_subscripts(struct walk *w, const struct kir_lin *at, int n) {
+  struct gen *g = w->g;
+  for (int d = 0; d < n; d++)
+    for (int i = 0; i < at[d].n; i++)
+      for (int j = 0; j < at[d].term[i].n; j++) {
+        struct value *v = &g->vals[at[d].term[i].val[j]];
+        if (v->domain == SCALAR && v->home < 0) v->crosses = true;
+      }
+}
+
+static bool same_subscripts(const struct kir_stmt *a, const struct kir_stmt *b) {
+  if (a->buf != b->buf) return false;
+  for (int d = 0; d < a->n_at; d++)
+    if (!kir_lin_equal(a->at[d], b->at[d])) return false;
+  return true;
+}
+
+/* An earlier access that always has the same address. Only the latest few are asked: this stays linear. */
+static int find_same(const struct gen *g, const struct access *a) {
+  for (int i = g->n_accesses - 1; i >= 0 && i >= g->n_accesses - 16; i--) {
+    const struct access *b = &g->accesses[i];
+    if (b->lane == a->lane && b->owner == a->owner && same_subscripts(a->stmt, b->stmt)) return i;
+  }
+  return -1;
+}
+
+static void take_slots(struct gen *g, struct access *a) {
+  a->pointer = slot_scalar(g);
+  a->entry = slot_scalar(g);
+  a->step = a->owner >= 0 ? slot_scalar(g) : -1;
+  a->lane_step = a->cls == LANE_ANY ? slot_scalar(g) : -1;
+}
+
+static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_flat) {
+  struct gen *g = w->g;
+  const struct kir_buf *b = &g->k->bufs[s->buf];
+  int lane = loop_lane(g, w->loop), bytes = g->is_private[s->buf] ? dtype_bytes(kir_register_of(b->dtype)) : dtype_bytes(b->dtype);
+  if (b->kind == KIR_TABLE) gen_cannot(g, "a table");
+  if (b->kind == KIR_LOCAL) gen_cannot(g, "a local array");
+  if (b->rank > BACKEND_RANK) gen_cannot(g, "more axes than a bound buffer has");
+  struct access a = { .stmt = s, .lane = lane, .reg = -1, .narrow = bytes < 4, .element = __builtin_ctz((unsigned)bytes) };
+  a.cls = lane < 0 ? LANE_NONE : lane_class(g, s, g->loops[lane].stmt->var);
+  a.owner = find_owner(w, s, lane_is_flat);
+  use_subscripts(w, s->at, s->n_at);
+  int i = find_same(g, &a);
+  if (i < 0 && gen_grow(g, (void **)&g->accesses, &g->access_room, g->n_accesses + 1, sizeof a)) {
+    take_slots(g, &a);
+    i = g->n_accesses++;
+    a.next = a.owner >= 0 ? g->loops[a.owner].accesses : -1;
+    if (a.owner >= 0) g->loops[a.owner].accesses = i;
+    g->accesses[i] = a;
+  }
+  if (gen_grow(g, (void **)&g->access_of, &g->memory_room, g->n_memory + 1, sizeof(int))) g->access_of[g->n_memory++] = i;
+}
+
+/* ---- Statements ------------------------------------------------------------------------------------------------------- */
+
+static void walk_block(struct walk *w, const struct kir_block *b);
+
+static bool has_loop(const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if (s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE) return true;
+  return false;
+}
+
+static void on_op(struct walk *w, const struct kir_stmt *s) {
+  bool lane = false;
+  for (int i = 0; i < s->n_in; i++) {
+    use(w, s->in[i]);
+    lane |= w->g->vals[s->in[i]].lane;
+  }
+  if (s->op == KIR_CALL || s->op == KIR_OWNS) gen_cannot(w->g, s->op == KIR_CALL ? "a call" : "owns");
+  define_at(w, s->out[0], lane);
+}
+
+static void on_load(struct walk *w, const struct kir_stmt *s) {
+  int lane = loop_lane(w->g, w->loop);
+  add_access(w, s, lane >= 0 && w->g->loops[lane].is_flat);
+  bool moves = false;
+  for (int d = 0; d < s->n_at; d++) moves |= lane >= 0 && lin_has(&s->at[d], w->g->loops[lane].stmt->var);
+  define_at(w, s->out[0], moves);
+}
+
+static void on_store(struct walk *w, const struct kir_stmt *s) {
+  int lane = loop_lane(w->g, w->loop);
+  if (s->op != KIR_SET && dtype_bytes(w->g->k->bufs[s->buf].dtype) < 4 && !w->g->is_private[s->buf])
+    gen_cannot(w->g, "a combining store to a narrow dtype");
+  use(w, s->in[0]);
+  add_access(w, s, lane >= 0 && w->g->loops[lane].is_flat);
+  int i = w->g->n_memory ? w->g->access_of[w->g->n_memory - 1] : -1;
+  if (lane >= 0 && i >= 0 && (w->g->accesses[i].cls == LANE_NONE || w->g->accesses[i].cls == LANE_ZERO))
+    gen_cannot(w->g, "a store to one place from all lanes");
+}
+
+static void on_fold(struct walk *w, const struct kir_stmt *s) {
+  struct gen *g = w->g;
+  struct loop *l = &g->loops[w->loop];
+  bool in_lane = l->stmt->kind == KIR_LANE;
+  if (s->n_in != 1 || s->op == KIR_CALL || s->n_from) { gen_cannot(g, "a fold with a fn"); return; }
+  use(w, s->in[0]);
+  int dtype = g->vals[s->out[0]].dtype;
+  if (dtype == WEFT_BOOL) gen_cannot(g, "a fold of bools");
+  if (in_lane ? s->order == KIR_COL : s->order == KIR_ROW) gen_cannot(g, "a fold across its loop");
+  if (l->n_folds == MAX_FOLDS) gen_cannot(g, "too many folds in a loop");
+  else l->fold[l->n_folds++] = s;
+  fold_start(s->op, dtype, &g->why);
+  if (in_lane && (dtype == WEFT_I64 || dtype == WEFT_U64)) gen_cannot(g, "a fold of 64-bit integers along lanes");
+  define_at(w, s->out[0], !in_lane && l->lane >= 0);
+  if (g->vals[s->out[0]].domain == SCALAR) gen_cannot(g, "a fold of 64-bit integers");
+  g->vals[s->out[0]].crosses = true;
+}
+
+static void on_keep(struct walk *w, const struct kir_stmt *s) {
+  struct gen *g = w->g;
+  for (int i = 0; i < s->n_in; i++) {
+    struct value *v = &g->vals[s->in[i]];
+    if (v->domain == BOOL) gen_cannot(g, "a kept bool");
+    if (!v->lane) {
+      v->crosses = true;
+      continue;
+    }
+    if (v->row >= 0 || !gen_grow(g, (void **)&g->rows, &g->row_room, g->n_rows + 1, sizeof *g->rows)) continue;
+    g->rows[g->n_rows] = (struct row){ s->in[i], w->loop, lane_bytes(v->dtype), slot_scalar(g) };
+    if (g->n_rows < 64) g->loops[w->g->loops[w->loop].lane].rows |= (uint64_t)1 << g->n_rows;
+    v->row = g->n_rows++;
+  }
+}
+
+static void on_loop(struct walk *w, const struct kir_stmt *s) {
+  struct gen *g = w->g;
+  if (w->depth == MAX_DEPTH) { gen_cannot(g, "too many nested loops"); return; }
+  if (!gen_grow(g, (void **)&g->loops, &g->loop_room, g->n_loops + 1, sizeof *g->loops)) return;
+  int id = g->n_loops++, lane = loop_lane(g, w->loop);
+  struct loop *l = &g->loops[id];
+  *l = (struct loop){ .stmt = s, .parent = w->loop, .depth = w->depth, .accesses = -1, .first_memory = g->n_memory, .access_first = g->n_accesses,
+    .has_inner = has_loop(&s->body), .is_outer = s == g->outer, .in_lane = lane >= 0, .lane = s->kind == KIR_LANE ? id : lane };
+  l->is_flat = s->kind == KIR_LANE && !l->has_inner;
+  int32_t *slots[] = { &l->var, &l->last, &l->extent, &l->block, &l->count, &l->j, &l->limit };
+  for (int i = 0; i < 7; i++) *slots[i] = slot_scalar(g);
+  if (w->loop >= 0) g->loops[w->loop].has_inner = true;
+  if (s->extent != KIR_BLOCK) use_subscripts(w, s->at, s->extent == KIR_BLOCKS ? 2 : 1);
+  struct value *v = &g->vals[s->var];
+  *v = (struct value){ .dtype = WEFT_I64, .row = -1, .pin = -1, .want = -1, .loop = id, .home = l->var, .region = -1 };
+  if (s->kind == KIR_LANE) {
+    v->domain = VECTOR;
+    v->lane = true;
+    v->home = -1;
+  }
+  struct walk in = { g, id, ++g->n_regions, w->depth + 1 };
+  walk_block(&in, &s->body);
+  g->loops[id].end = g->n_loops;
+  g->loops[id].access_end = g->n_accesses;
+  w->region = ++g->n_regions;
+}
+
+static void on_carry(struct walk *w, const struct kir_stmt *s) {
+  struct gen *g = w->g;
+  int init = s->in[0];
+  define_at(w, s->out[0], loop_lane(g, w->loop) >= 0);
+  struct value *v = &g->vals[s->out[0]];
+  v->is_carry = v->crosses = true;
+  if (g->k->vals[init].kind != KIR_LIT) g->vals[init].crosses = true;
+  note_width(g, &g->vals[init]);
+}
+
+static void on_until(struct walk *w, const struct kir_stmt *s) {
+  if (loop_lane(w->g, w->loop) >= 0) gen_cannot(w->g, "until inside lanes");
+  if (w->g->loops[w->loop].n_folds) gen_cannot(w->g, "until in a loop with folds");
+  use(w, s->in[0]);
+}
+
+static void walk_block(struct walk *w, const struct kir_block *b) {
+  struct gen *g = w->g;
+  for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory; s = s->next) switch (s->kind) {
+    case KIR_OP: on_op(w, s); break;
+    case KIR_LOAD: on_load(w, s); break;
+    case KIR_STORE: on_store(w, s); break;
+    case KIR_PAR: case KIR_SERIAL: case KIR_LANE: on_loop(w, s); break;
+    case KIR_FOLD: on_fold(w, s); break;
+    case KIR_CARRY: on_carry(w, s); break;
+    case KIR_NEXT: for (int i = 0; i < s->n_in; i++) use(w, s->in[i]); break;
+    case KIR_UNTIL: on_until(w, s); break;
+    case KIR_KEEP: on_keep(w, s); break;
+    case KIR_IF: case KIR_YIELD: gen_cannot(g, "an if region"); break;
+    case KIR_PREFIX: gen_cannot(g, "a prefix"); break;
+    case KIR_LOCALS: gen_cannot(g, "a local array"); break;
+    default: gen_cannot(g, "a check"); break;
+    }
+}
+
+/* ---- The frame -------------------------------------------------------------------------------------------------------- */
+
+static void note_private(struct gen *g, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    if (s->kind != KIR_PAR) continue;
+    for (int i = 0; i < s->n_private; i++) g->is_private[s->private[i].buf] = true;
+    note_private(g, &s->body);
+  }
+}
+
+static void place_inputs(struct gen *g) {
+  const struct kir_kernel *k = g->k;
+  g->frame = FRAME_VALUES + 8 * (k->n_sizes + k->n_args);
+  for (int b = 0; b < k->n_bufs; b++) {
+    g->data_at[b] = g->frame;
+    g->frame += 8 + 8 * k->bufs[b].rank;
+  }
+  for (int v = 0; v < k->n_vals; v++) {
+    const struct kir_val *kv = &k->vals[v];
+    struct value *x = &g->vals[v];
+    *x = (struct value){ .dtype = kv->dtype, .row = -1, .home = -1, .pin = -1, .want = -1, .loop = -2, .region = -1 };
+    x->domain = domain_of(kv->dtype, false);
+    if (x->domain != SCALAR) continue;
+    if (kv->kind == KIR_SIZE) x->home = FRAME_VALUES + 8 * kv->index;
+    if (kv->kind == KIR_ARG) x->home = FRAME_VALUES + 8 * (k->n_sizes + kv->index);
+  }
+}
+
+/* Values that cross get their homes once it is known which do; a lane value has one a copy. */
+static void place_homes(struct gen *g) {
+  for (int i = 0; i < g->k->n_vals; i++) {
+    struct value *v = &g->vals[i];
+    int kind = g->k->vals[i].kind;
+    if (v->home >= 0 || kind == KIR_LIT) continue;
+    if (kind == KIR_AXIS && v->is_operand) v->crosses = true;
+    if (v->domain == SCALAR) v->home = slot_scalar(g);
+    else if (v->crosses || (kind == KIR_ARG && v->is_operand)) v->home = slot_vector(g, v->lane ? COPIES : 1);
+  }
+}
+
+void analyse(struct gen *g) {
+  if (g->k->n_bufs > 32) { gen_cannot(g, "more than 32 buffers"); return; }
+  if (g->k->n_sizes + g->k->n_args > 1024) { gen_cannot(g, "more than 1024 sizes and args"); return; }
+  note_private(g, &g->k->body);
+  place_inputs(g);
+  struct walk w = { g, -1, ++g->n_regions, 0 };
+  walk_block(&w, &g->k->body);
+  if (g->why || g->no_memory) return;
+  bool evex = g->e.evex;
+  g->lanes = g->vector_bytes / (g->wide ? 8 : 4);
+  g->n_vregs = evex ? 32 : 16;
+  place_homes(g);
+  g->tail_buffer = slot_vector(g, 2);
+  g->scratch = slot_scalar(g);
+}

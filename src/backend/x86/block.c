@@ -1,0 +1,223 @@
+/* block.c -- runs of statements between loops. Each statement is emitted once for every copy of the lanes before the
+ * next one is, so that the copies run side by side. */
+#include "backend/x86/gen.h"
+
+static bool is_loop(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE; }
+
+static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD || s->kind == KIR_STORE; }
+
+/* ---- Next uses -------------------------------------------------------------------------------------------------------- */
+
+static int collect(struct gen *g, const struct kir_stmt *s) {
+  int n = 0;
+  for (; s && !is_loop(s); s = s->next) {
+    if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
+    g->steps[n++] = (struct step){ .s = s, .access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1 };
+  }
+  return n;
+}
+
+static bool has_operands(const struct kir_stmt *s) { return s->kind != KIR_CARRY && s->kind != KIR_KEEP; }
+static bool has_result(const struct kir_stmt *s) { return s->kind == KIR_OP || s->kind == KIR_LOAD; }
+
+static void set_next(struct gen *g, int val, int32_t at) {
+  for (int c = 0; c < (g->vals[val].lane ? g->copies : 1); c++) g->next[val * COPIES + c] = at;
+}
+
+/* From the back: where each operand and result is used next within the run. */
+static void find_next_uses(struct gen *g, int n) {
+  for (int i = n - 1; i >= 0; i--) {
+    struct step *t = &g->steps[i];
+    const struct kir_stmt *s = t->s;
+    t->next_out = has_result(s) ? g->upcoming[s->out[0]] : NEVER;
+    if (!has_operands(s)) continue;
+    for (int j = 0; j < s->n_in && j < 3; j++) t->next_in[j] = g->upcoming[s->in[j]];
+    for (int j = 0; j < s->n_in; j++) g->upcoming[s->in[j]] = i;
+  }
+  for (int i = 0; i < n; i++)
+    for (int j = 0; has_operands(g->steps[i].s) && j < g->steps[i].s->n_in; j++) {
+      int val = g->steps[i].s->in[j];
+      if (g->upcoming[val] == NEVER) continue;
+      set_next(g, val, g->upcoming[val]);
+      g->upcoming[val] = NEVER;
+    }
+}
+
+static bool uses(const struct kir_stmt *s, int val) {
+  for (int i = 0; has_operands(s) && i < s->n_in; i++)
+    if (s->in[i] == val) return true;
+  return false;
+}
+
+/* A carry that nobody reads after its next value is computed lends its register to that value. */
+static void lend_carries(struct gen *g, int n, const struct kir_stmt *next, bool on) {
+  for (int i = 0; i < next->n_in; i++) {
+    int carry = next->out[i], val = next->in[i], at = n - 1;
+    struct value *v = &g->vals[val];
+    if (!on) {
+      v->want = -1;
+      continue;
+    }
+    if (g->vals[carry].pin < 0 || v->want >= 0 || v->is_carry || v->crosses) continue;
+    if (v->region != g->vals[carry].region || v->lane != g->vals[carry].lane) continue;
+    while (at >= 0 && !(has_result(g->steps[at].s) && g->steps[at].s->out[0] == val)) {
+      if (uses(g->steps[at].s, carry)) at = -1;
+      else at--;
+    }
+    if (at >= 0) v->want = g->vals[carry].pin;
+  }
+}
+
+/* ---- next ------------------------------------------------------------------------------------------------------------- */
+
+static void store_home(struct gen *g, int dtype, int reg, struct rm m) {
+  if (reg >= MASK_BASE) vec(enc(g), I_KMOV_TO, 16, reg - MASK_BASE, 0, m);
+  else vec(enc(g), I_MOVUPS_TO, width_of(g, dtype), reg, 0, m);
+}
+
+static void assign_scalar(struct gen *g, int carry, int val, int32_t saved) {
+  if (saved >= 0) gpr(enc(g), G_MOV, RAX, in_frame(saved));
+  else scalar_load(g, RAX, val);
+  gpr(enc(g), G_STORE, RAX, in_frame(g->vals[carry].home));
+}
+
+/* carry = val, or what was saved of it. */
+static void assign_carry(struct gen *g, int carry, int val, int32_t saved) {
+  struct value *c = &g->vals[carry];
+  if (c->domain == SCALAR) { assign_scalar(g, carry, val, saved); return; }
+  for (int u = 0; u < (c->lane ? g->copies : 1); u++) {
+    if (saved < 0 && c->pin >= 0 && g->where[id_of(g, val, u)] == c->pin + u) continue;
+    bool is_mask = c->domain == BOOL && g->e.evex;
+    int r = saved < 0 ? in_reg(g, val, u) : take_register(g, is_mask);
+    struct rm old = in_frame(saved + u * g->vector_bytes);
+    if (saved >= 0 && is_mask) vec(enc(g), I_KMOV, 16, r - MASK_BASE, 0, old);
+    else if (saved >= 0) vec(enc(g), I_MOVUPS, width_of(g, c->dtype), r, 0, old);
+    if (c->pin >= 0) move_vector(g, width_of(g, c->dtype), c->pin + u, r);
+    else store_home(g, c->dtype, r, home_of(g, carry, u));
+    g->locked = 0;
+  }
+}
+
+static int32_t save_carry(struct gen *g, int carry) {
+  struct value *c = &g->vals[carry];
+  int32_t at = c->domain == SCALAR ? slot_scalar(g) : slot_vector(g, COPIES);
+  if (c->domain == SCALAR) {
+    scalar_load(g, RAX, carry);
+    gpr(enc(g), G_STORE, RAX, in_frame(at));
+  }
+  for (int u = 0; c->domain != SCALAR && u < (c->lane ? g->copies : 1); u++) {
+    store_home(g, c->dtype, in_reg(g, carry, u), in_frame(at + u * g->vector_bytes));
+    g->locked = 0;
+  }
+  return at;
+}
+
+/* All carries change at once: those first that no other pending one reads; in a cycle one is saved before it changes. */
+static void emit_next(struct gen *g, const struct kir_stmt *s) {
+  bool done[MAX_NEXTS] = { false };
+  int32_t saved[MAX_NEXTS];
+  if (s->n_in > MAX_NEXTS) { gen_cannot(g, "too many carries in a loop"); return; }
+  for (int i = 0; i < MAX_NEXTS; i++) saved[i] = -1;
+  for (int left = s->n_in; left;) {
+    int at = -1, stuck = -1;
+    for (int i = 0; i < s->n_in && at < 0; i++) {
+      bool is_read = false;
+      for (int j = 0; j < s->n_in; j++) is_read |= !done[j] && j != i && s->in[j] == s->out[i] && saved[i] < 0;
+      if (!done[i] && !is_read) at = i;
+      if (!done[i] && stuck < 0) stuck = i;
+    }
+    if (at < 0) {
+      saved[stuck] = save_carry(g, s->out[stuck]);
+      continue;
+    }
+    int32_t from = -1;
+    for (int j = 0; j < s->n_in; j++)
+      if (s->out[j] == s->in[at]) from = saved[j];
+    if (s->in[at] != s->out[at]) assign_carry(g, s->out[at], s->in[at], from);
+    done[at] = true;
+    left--;
+  }
+}
+
+static void emit_until(struct gen *g, const struct kir_stmt *s) {
+  bool_test(g, in_reg(g, s->in[0], 0));
+  release(g);
+  jump_if(enc(g), CC_NE, g->leave);
+}
+
+/* ---- Statements ------------------------------------------------------------------------------------------------------- */
+
+static void mark(struct gen *g, const struct kir_stmt *s) {
+  if (!gen_grow(g, (void **)&g->marks, &g->mark_room, g->n_marks + 1, sizeof *g->marks)) return;
+  g->marks[g->n_marks++] = (struct mark){ (uint32_t)g->e.n, s };
+}
+
+static void emit_copy(struct gen *g, const struct step *t) {
+  const struct kir_stmt *s = t->s;
+  struct access *a = t->access >= 0 ? &g->accesses[t->access] : NULL;
+  switch (s->kind) {
+  case KIR_OP: if (!scalar_op(g, s)) vector_op(g, s); break;
+  case KIR_LOAD: load_op(g, s, a); break;
+  case KIR_STORE: store_op(g, s, a); break;
+  case KIR_FOLD: fold_step(g, s); break;
+  case KIR_NEXT: emit_next(g, s); break;
+  case KIR_UNTIL: emit_until(g, s); break;
+  default: break;
+  }
+  g->locked = g->temps = 0;
+}
+
+static bool is_dead(const struct gen *g, const struct step *t) {
+  if (!has_result(t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_KEEP;
+  const struct value *v = &g->vals[t->s->out[0]];
+  return t->next_out == NEVER && !v->crosses && v->row < 0 && v->domain != SCALAR;
+}
+
+static int copies_of(const struct gen *g, const struct kir_stmt *s) {
+  if (has_result(s)) return g->vals[s->out[0]].lane ? g->copies : 1;
+  if (s->kind == KIR_STORE || s->kind == KIR_FOLD) return g->copies;
+  return 1;
+}
+
+static void emit_step(struct gen *g, int at) {
+  const struct step *t = &g->steps[at];
+  if (is_dead(g, t)) return;
+  mark(g, t->s);
+  g->now = t;
+  g->now_at = at;
+  g->now_copies = copies_of(g, t->s);
+  for (int c = 0; c < g->now_copies && !g->why && !g->no_memory; c++) {
+    g->now_copy = c;
+    g->want = has_result(t->s) && g->vals[t->s->out[0]].want >= 0 ? g->vals[t->s->out[0]].want + c : -1;
+    emit_copy(g, t);
+  }
+}
+
+static void emit_run(struct gen *g, const struct kir_stmt *first) {
+  int n = collect(g, first);
+  const struct kir_stmt *next = NULL;
+  for (int i = 0; i < n; i++)
+    if (g->steps[i].s->kind == KIR_NEXT) next = g->steps[i].s;
+  registers_clear(g);
+  find_next_uses(g, n);
+  if (next) lend_carries(g, n, next, true);
+  for (int i = 0; i < n && !g->why && !g->no_memory; i++) emit_step(g, i);
+  if (next) {
+    for (int i = 0; i < next->n_in; i++)
+      for (int c = 0; g->vals[next->in[i]].want >= 0 && c < g->copies; c++) g->where[id_of(g, next->in[i], c)] = -1;
+    lend_carries(g, n, next, false);
+  }
+  registers_clear(g);
+}
+
+void emit_block(struct gen *g, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory;) {
+    if (is_loop(s)) {
+      emit_loop(g, s);
+      s = s->next;
+    } else {
+      emit_run(g, s);
+      while (s && !is_loop(s)) s = s->next;
+    }
+  }
+}

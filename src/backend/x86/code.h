@@ -1,0 +1,36 @@
+/* code.h -- a compiled kernel: executable pages, and what a launch must put into the frame. */
+#ifndef WEFT_X86_CODE_H
+#define WEFT_X86_CODE_H
+#include "backend/x86/gen.h"
+
+struct code_buffer { int32_t at; int rank, bytes; };         /* address at `at`, strides in bytes behind it */
+struct code_row { int32_t pointer; int bytes; int first, n; bool is_outer; }; /* terms of its length */
+struct code_term { int64_t coef; int n, at[KIR_FACTORS]; };  /* factors: offsets in the frame */
+
+struct code_mark {           /* a statement, for the listing */
+  uint32_t at;
+  uint8_t kind, op, dtype;
+  int out, in[3], buf;
+};
+
+struct code {
+  struct arena *arena;
+  uint8_t *pages;
+  size_t n_code, pool_at, total;
+  int frame_bytes, n_sizes, n_values, n_bufs, n_rows;
+  struct code_buffer *bufs;
+  struct code_row *rows;
+  struct code_term *terms;
+  bool is_avx512;
+  int lanes;
+  const char *name;
+  int n_marks, n_names;
+  struct code_mark *marks;
+  const char **names;        /* by value; NULL: a temporary */
+  const char **buf_names;
+};
+
+void code_list(const struct code *, struct text *);
+void code_note_marks(struct code *, const struct gen *); /* copies what the listing will need */
+
+#endif

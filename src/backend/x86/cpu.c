@@ -1,0 +1,41 @@
+#include "backend/x86/cpu.h"
+#include <stdint.h>
+#if defined __x86_64__
+#include <cpuid.h>
+
+enum { FEATURES_KNOWN = 1, HAS_AVX2 = 2, HAS_AVX512 = 4 };
+
+static uint64_t saved_by_system(void) { /* XCR0 */
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (uint64_t)high << 32 | low;
+}
+
+static bool all(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
+
+static int ask(void) {
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+  const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
+  if (!all(c, fma | osxsave | avx | f16c)) return 0;
+  uint64_t saved = saved_by_system();
+  if ((saved & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+  const uint32_t avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
+  if (!all(b, avx2)) return 0;
+  return HAS_AVX2 | (all(b, f | dq | bw | vl) && (saved & 0xE6) == 0xE6 ? HAS_AVX512 : 0);
+}
+
+/* Every thread that asks gets the same answer, so a race writes the same word. */
+static int features(void) {
+  static int known;
+  int f = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (!f) __atomic_store_n(&known, f = FEATURES_KNOWN | ask(), __ATOMIC_RELAXED);
+  return f;
+}
+
+bool cpu_has_avx2(void) { return features() & HAS_AVX2; }
+bool cpu_has_avx512(void) { return features() & HAS_AVX512; }
+#else
+bool cpu_has_avx2(void) { return false; }
+bool cpu_has_avx512(void) { return false; }
+#endif

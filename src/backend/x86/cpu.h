@@ -1,0 +1,9 @@
+/* cpu.h -- what this machine can run, asked once. */
+#ifndef WEFT_X86_CPU_H
+#define WEFT_X86_CPU_H
+#include <stdbool.h>
+
+bool cpu_has_avx2(void);   /* AVX2, FMA, F16C and BMI, and a system that saves their registers */
+bool cpu_has_avx512(void); /* F, BW, DQ, VL besides */
+
+#endif

@@ -1,0 +1,217 @@
+/* gen.h -- the state of one compilation: what is known of the kernel's values, memory accesses and loops, where things
+ * live in the frame, and which register holds what.
+ *
+ * A kernel becomes one function of one argument, the frame: a block of memory that holds everything the code needs
+ * (part, sizes, args, buffer addresses and strides in bytes, rows) and every slot it uses. RBX points to it.
+ *
+ * A value lives in one of three domains. Scalar: i64 and u64 that are the same in all lanes, in 8-byte slots, computed
+ * in general registers. Vector: all else, G lanes in one register; a value that is the same in all lanes fills them all.
+ * Bool: a vector of masks of 32 bits (AVX2), a mask register (AVX-512). G is chosen once a kernel, so that the widest
+ * lane value fills a register; narrower ones then fill a part of one.
+ *
+ * A lane loop is emitted three times: U interleaved copies of G lanes, one copy, and one copy under a mask. */
+#ifndef WEFT_X86_GEN_H
+#define WEFT_X86_GEN_H
+#include "backend/backend.h"
+#include "backend/x86/encode.h"
+#include "base/arena.h"
+
+enum {
+  COPIES = 8,          /* most copies of a lane body */
+  VECTORS = 32, MASKS = 8, REGISTERS = VECTORS + MASKS,
+  MASK_BASE = VECTORS, /* register number of k0 in the allocator */
+  TAIL_K = 7,          /* k7: lanes that are there, in a masked body */
+  TAIL_V = 15,         /* ymm15: the same for AVX2, 32 bits a lane */
+  NEVER = 1 << 30,     /* position of the next use of a value that has none */
+  ROW_BLOCK = 4096, COL_BLOCK = 128, LANES = 32, LEVELS = 40, /* 2^40 blocks are more than memory holds */
+  MAX_FOLDS = 8, MAX_DEPTH = 16, MAX_NEXTS = 16
+};
+
+/* The head of the frame; what follows depends on the kernel. */
+enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_VALUES = 24 };
+
+enum domain { SCALAR, VECTOR, BOOL };
+struct value {
+  uint8_t domain, dtype;
+  bool lane;         /* differs between lanes: a register a copy */
+  bool crosses;      /* used outside the run of statements that defines it: stored to its home when defined */
+  bool is_operand;   /* axes: used as a value, not only in subscripts */
+  bool is_carry;
+  int region, loop;  /* where it is defined; -2: always there */
+  int32_t home;      /* frame offset, -1: none */
+  int row;           /* kept row, -1: none */
+  int pin;           /* carries: first register, -1: in its home */
+  int want;          /* register of the carry it is the next value of, -1: none */
+  int32_t pool;      /* literals: offset in the pool + 1, 0: not there yet */
+};
+
+enum lane_class { LANE_NONE, LANE_UNIT, LANE_BACK, LANE_ANY, LANE_ZERO };
+enum { OWNER_START = -1, OWNER_USE = -2 };
+struct access {
+  const struct kir_stmt *stmt;
+  int owner;             /* loop at whose entry the address is computed and along which it steps */
+  int lane;              /* enclosing lane loop, -1: none */
+  enum lane_class cls;
+  int element;           /* log2 of bytes */
+  bool narrow;           /* stored in fewer bits than the register dtype */
+  int32_t pointer, step, lane_step, entry; /* slots */
+  int8_t reg;            /* general register that holds it inside an innermost loop, -1: none */
+  int next;              /* of the same owner */
+};
+
+struct loop {
+  const struct kir_stmt *stmt;
+  int parent, depth, end;  /* end: first loop behind its body, in preorder */
+  int lane;                /* the lane loop it is or stands in, -1: none */
+  bool has_inner, is_outer, in_lane, is_flat; /* flat: a lane loop without loops inside */
+  int accesses;            /* owned, a list */
+  int first_memory;        /* first load or store in it, in text order */
+  int access_first, access_end; /* lane loops: the accesses inside */
+  uint64_t rows;           /* lane loops: kept rows read or written */
+  int32_t var, last, extent, block, count, j, limit; /* slots */
+  int n_folds;
+  const struct kir_stmt *fold[MAX_FOLDS];
+  int32_t acc[MAX_FOLDS], counter;
+  int acc_pin[MAX_FOLDS];  /* first register, -1: in memory */
+};
+
+struct row { int value, loop, bytes; int32_t pointer; }; /* a kept row: its slot, its extent is loop's */
+
+struct mark { uint32_t at; const struct kir_stmt *stmt; }; /* for the listing */
+
+/* One statement of a run with the positions of the next uses of what it reads and writes. */
+struct step { const struct kir_stmt *s; int access; int32_t next_in[3], next_out; };
+
+struct gen {
+  struct encoder e;
+  const struct kir_kernel *k;
+  const struct shape_class *shape;
+  struct arena *arena;
+  const char *why;           /* set: cannot */
+  bool no_memory;
+  const struct kir_stmt *outer;
+
+  int lanes, vector_bytes;   /* G; bytes of a vector slot */
+  int n_vregs;
+  bool wide;                 /* a vector value has 64-bit elements */
+
+  struct value *vals;
+  struct access *accesses;
+  int n_accesses, access_room;
+  int *access_of;            /* by load or store in text order */
+  int n_memory, memory_room;
+  struct loop *loops;
+  int n_loops, loop_room;
+  struct row *rows;
+  int n_rows, row_room;
+  int n_regions;
+
+  int32_t frame, scalar_at, scalar_end;
+  bool is_private[32];
+  int32_t *data_at;          /* by buffer: slot of its address; strides in bytes follow */
+  int32_t *spare;            /* free vector slots */
+  int n_spare, spare_room;
+  int32_t tail_buffer, scratch; /* a vector slot for element-wise copies; 8 bytes for moves between domains */
+
+  /* Emission */
+  int loop_cursor, memory_cursor;
+  int copies;                /* of the body being emitted */
+  bool masked;
+  int lane_loop;             /* being emitted, -1: none */
+  int loop;                  /* innermost being emitted, -1: none */
+  int leave;                 /* label behind the serial loop being emitted */
+  int finish;                /* label of the epilogue */
+  uint64_t pinned, locked, temps;
+  int32_t holder[REGISTERS]; /* value * COPIES + copy, or -1 */
+  int8_t *where;             /* by value * COPIES + copy: register or -1 */
+  int32_t *spill, *next;
+  int32_t *upcoming;         /* by value */
+  struct step *steps;
+  int step_room;
+  const struct step *now;    /* statement being emitted */
+  int now_copy, now_copies, now_at;
+  int want;                  /* register its result should go to, -1: any */
+  int8_t *row_reg;           /* by row: general register, -1: none */
+  struct mark *marks;
+  int n_marks, mark_room;
+};
+
+static inline struct encoder *enc(struct gen *g) { return &g->e; }
+static inline int id_of(const struct gen *g, int val, int copy) { return val * COPIES + (g->vals[val].lane ? copy : 0); }
+
+/* gen.c */
+void gen_cannot(struct gen *, const char *why);
+bool gen_grow(struct gen *, void **array, int *room, int n, size_t size);
+int dtype_bytes(int dtype);     /* of an element in memory */
+int lane_bytes(int dtype);      /* of an element in a vector register: 4 or 8 */
+int width_of(const struct gen *, int dtype); /* bytes of a vector of it */
+int32_t slot_scalar(struct gen *);
+int32_t slot_vector(struct gen *, int n);
+int32_t slot_spare(struct gen *);
+void slot_release(struct gen *, int32_t);
+static inline struct rm in_frame(int32_t at) { return rm_at(RBX, at); }
+
+/* analyse.c */
+void analyse(struct gen *);
+int stride_class(const struct gen *, int buf, int axis);
+
+/* registers.c */
+void registers_clear(struct gen *);
+int take_register(struct gen *, bool mask);
+int temp(struct gen *);                        /* a vector register until the statement ends */
+int temp_mask(struct gen *);
+int in_reg(struct gen *, int val, int copy);   /* a register that holds the value; locked until `release` */
+struct rm in_rm(struct gen *, int val, int copy); /* register or memory: to be used by the very next instruction */
+bool is_dying(struct gen *, int operand);      /* operand of the current statement, in a register nobody needs later */
+void release(struct gen *);                    /* operands of the current statement are read */
+int out_reg(struct gen *);                     /* for the result; may be the register of a released operand */
+int fresh_reg(struct gen *);                   /* for the result; unlike any operand */
+void define(struct gen *, int reg);            /* the current statement's result is there */
+void define_value(struct gen *, int val, int copy, int reg);
+void move_vector(struct gen *, int bytes, int dst, int src);
+struct rm home_of(struct gen *, int val, int copy);
+void pin(struct gen *, int reg);
+void unpin(struct gen *, int reg);
+
+/* scalar.c */
+void scalar_load(struct gen *, int reg, int val);
+void lin_eval(struct gen *, int reg, const struct kir_lin *);
+bool scalar_op(struct gen *, const struct kir_stmt *); /* false: no operand or result is scalar */
+void address_eval(struct gen *, const struct access *, int skip); /* RDX = the address; terms with value skip left out */
+void address_step(struct gen *, const struct access *, int val);  /* RDX = bytes the address moves when val grows by 1 */
+bool lin_has(const struct kir_lin *, int val);
+void bool_test(struct gen *, int reg);          /* flags: zero if lane 0 is false */
+
+/* vector.c */
+void vector_op(struct gen *, const struct kir_stmt *);
+void cast_f32_to_bf16(struct gen *, int dst, int a, int to); /* dst is not a; the value rounded, as f32 */
+void combine(struct gen *, int op, int dtype, int bytes, int dst, int a, struct rm b); /* dst = op(a, b) */
+uint64_t fold_start(int op, int dtype, const char **why);
+void blend_tail(struct gen *, int dtype, int dst, int src); /* dst = src where the tail mask is set */
+void extend_mask(struct gen *, int dst);        /* AVX2: the tail mask with 64 bits a lane */
+
+/* memory.c */
+void load_op(struct gen *, const struct kir_stmt *, struct access *);
+void store_op(struct gen *, const struct kir_stmt *, struct access *);
+void axis_value(struct gen *, int loop, int copy); /* the lane axis as a value */
+
+/* fold.c: accumulators, their tree, and the counter of blocks */
+void fold_step(struct gen *, const struct kir_stmt *);
+void folds_place(struct gen *, struct loop *);        /* slots */
+void folds_start(struct gen *, struct loop *);        /* all accumulators at the start value, where they are now */
+void folds_to_memory(struct gen *, struct loop *);
+void folds_from_memory(struct gen *, struct loop *);
+void folds_tree(struct gen *, struct loop *);         /* lane loops: 32 accumulators to one value, in memory */
+void folds_push(struct gen *, struct loop *);         /* one block is done, another follows */
+void folds_total(struct gen *, struct loop *);        /* the last block is done: the results */
+int folds_copies(const struct gen *, const struct loop *); /* accumulator vectors of a fold */
+
+/* loops.c */
+void emit_kernel(struct gen *);
+void emit_loop(struct gen *, const struct kir_stmt *);
+int pin_run(struct gen *, int n, int leave_free);     /* n registers in a row, pinned; -1: not enough */
+
+/* block.c: runs of statements between loops */
+void emit_block(struct gen *, const struct kir_block *);
+
+#endif

@@ -1,0 +1,577 @@
+/* loops.c -- the loops of a kernel. Outside lanes: counters and addresses in the frame. A lane loop without loops inside
+ * keeps j in R9, its end in R10, the last start of a full body in R11, and addresses in the general registers that are
+ * left. A serial loop inside lanes keeps its carries in vector registers and steps its addresses. */
+#include "backend/x86/gen.h"
+
+static const uint8_t pointer_pool[] = { RSI, RDI, R8, R12, R13, R14, R15, RBP };
+enum { POINTERS = sizeof pointer_pool };
+
+/* ---- Extents and addresses -------------------------------------------------------------------------------------------- */
+
+static bool may_start_late(const struct loop *l) { return l->is_outer || l->stmt->extent == KIR_BLOCK; }
+
+/* RAX = ceil(n / b) with n in RAX, b in RCX > 0. */
+static void divide_up(struct gen *g) {
+  static const uint8_t cqo[] = { 0x48, 0x99 };
+  gpr(enc(g), G_LEA, RAX, rm_index(RAX, RCX, 0, -1));
+  code_bytes(enc(g), cqo, 2);
+  gpr_unary(enc(g), 7, RCX);
+}
+
+static void block_bounds(struct gen *g, const struct loop *l) { /* q*b and min(n, q*b + b) */
+  struct encoder *e = enc(g);
+  const struct loop *q = &g->loops[g->vals[l->stmt->block_of].loop];
+  gpr(e, G_MOV, RAX, in_frame(q->var));
+  gpr(e, G_IMUL, RAX, in_frame(q->block));
+  gpr(e, G_STORE, RAX, in_frame(l->var));
+  gpr(e, G_ADD, RAX, in_frame(q->block));
+  gpr(e, G_MOV, RCX, in_frame(q->extent));
+  gpr(e, G_CMP, RAX, rm_reg(RCX));
+  gpr(e, G_CMOV | CC_G, RAX, rm_reg(RCX));
+  gpr(e, G_STORE, RAX, in_frame(l->last));
+}
+
+/* var = first, last = one behind the last. */
+static void loop_bounds(struct gen *g, const struct loop *l) {
+  struct encoder *e = enc(g);
+  const struct kir_stmt *s = l->stmt;
+  if (s->extent == KIR_BLOCK) { block_bounds(g, l); return; }
+  lin_eval(g, RDX, &s->at[0]);
+  if (s->extent == KIR_BLOCKS) {
+    gpr(e, G_STORE, RDX, in_frame(l->extent));
+    lin_eval(g, RCX, &s->at[1]);
+    gpr(e, G_STORE, RCX, in_frame(l->block));
+    gpr(e, G_MOV, RAX, rm_reg(RDX));
+    divide_up(g);
+    gpr(e, G_MOV, RDX, rm_reg(RAX));
+  }
+  gpr_const(e, RAX, 0);
+  if (l->is_outer) {
+    gpr(e, G_MOV, RAX, in_frame(FRAME_LO));
+    gpr(e, G_MOV, RDX, in_frame(FRAME_HI));
+  }
+  gpr(e, G_STORE, RAX, in_frame(l->var));
+  gpr(e, G_STORE, RDX, in_frame(l->last));
+}
+
+/* Does the distance the address moves with val depend on sizes and args alone? Then it is computed once. */
+static bool step_is_fixed(const struct gen *g, const struct access *a, int val) {
+  const struct kir_stmt *s = a->stmt;
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++) {
+      const struct kir_term *t = &s->at[d].term[i];
+      bool has = false, fixed = true;
+      for (int j = 0; j < t->n; j++) {
+        has |= t->val[j] == val;
+        fixed &= t->val[j] == val || g->vals[t->val[j]].loop == -2;
+      }
+      if (has && !fixed) return false;
+    }
+  return true;
+}
+
+static void eval_step(struct gen *g, const struct access *a, int val, int32_t slot) {
+  address_step(g, a, val);
+  gpr(enc(g), G_STORE, RDX, in_frame(slot));
+}
+
+static void eval_pointer(struct gen *g, const struct access *a, int skip) {
+  address_eval(g, a, skip);
+  gpr(enc(g), G_STORE, RDX, in_frame(a->pointer));
+}
+
+static int flat_axis(const struct gen *g, const struct access *a) { /* the lane variable if it is left out of the pointer */
+  return a->lane >= 0 && g->loops[a->lane].is_flat ? g->loops[a->lane].stmt->var : -1;
+}
+
+static void enter_accesses(struct gen *g, const struct loop *l) {
+  for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
+    const struct access *a = &g->accesses[i];
+    eval_pointer(g, a, flat_axis(g, a));
+    if (!step_is_fixed(g, a, l->stmt->var)) eval_step(g, a, l->stmt->var, a->step);
+  }
+}
+
+static void step_accesses(struct gen *g, const struct loop *l) {
+  struct encoder *e = enc(g);
+  for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
+    const struct access *a = &g->accesses[i];
+    if (a->reg >= 0) {
+      gpr(e, G_ADD, a->reg, in_frame(a->step));
+    } else {
+      gpr(e, G_MOV, RAX, in_frame(a->step));
+      gpr(e, G_ADD_TO, RAX, in_frame(a->pointer));
+    }
+  }
+}
+
+/* ---- Registers that last ---------------------------------------------------------------------------------------------- */
+
+int pin_run(struct gen *g, int n, int leave_free) {
+  int total = g->n_vregs - (g->masked && !g->e.evex), in_use = __builtin_popcountll(g->pinned & 0xFFFFFFFFu);
+  if (total - in_use - n < leave_free) return -1;
+  for (int first = 0, r = 0; r < total; r++) {
+    if (g->pinned >> r & 1) first = r + 1;
+    else if (r - first + 1 == n) {
+      for (int i = first; i <= r; i++) pin(g, i);
+      return first;
+    }
+  }
+  return -1;
+}
+
+static int free_wanted(const struct gen *g) { return g->e.evex ? 10 : 6; }
+
+/* ---- Serial and par loops --------------------------------------------------------------------------------------------- */
+
+static int carry_copies(const struct gen *g, const struct value *c) { return c->lane ? g->copies : 1; }
+
+static void enter_carry(struct gen *g, const struct kir_stmt *s) {
+  struct encoder *e = enc(g);
+  struct value *c = &g->vals[s->out[0]];
+  if (c->domain == SCALAR) {
+    scalar_load(g, RAX, s->in[0]);
+    gpr(e, G_STORE, RAX, in_frame(c->home));
+    return;
+  }
+  int n = carry_copies(g, c);
+  registers_clear(g); /* what is pinned next must not be a cached copy of something else */
+  c->pin = c->lane && c->domain == VECTOR ? pin_run(g, n, free_wanted(g)) : -1;
+  for (int u = 0; u < n; u++) {
+    int r = in_reg(g, s->in[0], u);
+    if (c->pin >= 0) {
+      move_vector(g, width_of(g, c->dtype), c->pin + u, r);
+      g->where[id_of(g, s->out[0], u)] = (int8_t)(c->pin + u);
+      g->holder[c->pin + u] = id_of(g, s->out[0], u);
+    } else if (r >= MASK_BASE) {
+      vec(e, I_KMOV_TO, 16, r - MASK_BASE, 0, home_of(g, s->out[0], u));
+    } else {
+      vec(e, I_MOVUPS_TO, width_of(g, c->dtype), r, 0, home_of(g, s->out[0], u));
+    }
+    g->locked = 0;
+  }
+}
+
+static void leave_carry(struct gen *g, const struct kir_stmt *s) {
+  struct value *c = &g->vals[s->out[0]];
+  for (int u = 0; c->pin >= 0 && u < carry_copies(g, c); u++) {
+    int r = c->pin + u;
+    vec(enc(g), I_MOVUPS_TO, width_of(g, c->dtype), r, 0, home_of(g, s->out[0], u));
+    g->where[id_of(g, s->out[0], u)] = -1;
+    g->holder[r] = -1;
+    unpin(g, r);
+  }
+  c->pin = -1;
+}
+
+static void each_carry(struct gen *g, const struct loop *l, void (*act)(struct gen *, const struct kir_stmt *)) {
+  registers_clear(g);
+  for (const struct kir_stmt *s = l->stmt->body.first; s && s->kind == KIR_CARRY; s = s->next) act(g, s);
+  registers_clear(g);
+}
+
+static void pin_folds(struct gen *g, struct loop *l) {
+  for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = l->in_lane ? pin_run(g, folds_copies(g, l), free_wanted(g)) : -1;
+}
+
+static void unpin_folds(struct gen *g, struct loop *l) {
+  for (int f = 0; f < l->n_folds; f++) {
+    for (int i = 0; l->acc_pin[f] >= 0 && i < folds_copies(g, l); i++) unpin(g, l->acc_pin[f] + i);
+    l->acc_pin[f] = -1;
+  }
+}
+
+/* The loop may keep its counter and addresses in general registers: nothing inside needs them. */
+static bool is_innermost(const struct loop *l) { return l->in_lane && !l->has_inner; }
+
+static void take_pointers(struct gen *g, const struct loop *l) {
+  int n = 0;
+  for (int i = l->accesses; i >= 0 && n < POINTERS; i = g->accesses[i].next) {
+    g->accesses[i].reg = (int8_t)pointer_pool[n++];
+    gpr(enc(g), G_MOV, g->accesses[i].reg, in_frame(g->accesses[i].pointer));
+  }
+}
+
+static void drop_pointers(struct gen *g, const struct loop *l) {
+  for (int i = l->accesses; i >= 0; i = g->accesses[i].next) g->accesses[i].reg = -1;
+}
+
+static void poll_cancel(struct gen *g) {
+  struct encoder *e = enc(g);
+  int go = label_new(e);
+  static const uint8_t cmp_rax_0[] = { 0x83, 0x38, 0 };
+  gpr(e, G_MOV, RAX, in_frame(FRAME_CANCEL));
+  gpr(e, G_TEST, RAX, rm_reg(RAX));
+  jump_if(e, CC_E, go);
+  code_bytes(e, cmp_rax_0, 3);
+  jump_if(e, CC_NE, g->finish);
+  label_here(e, go);
+}
+
+static void body_of(struct gen *g, int id) {
+  struct loop *l = &g->loops[id];
+  int outer = g->loop;
+  g->loop = id;
+  g->loop_cursor = id + 1;
+  g->memory_cursor = l->first_memory;
+  emit_block(g, &l->stmt->body);
+  g->loop = outer;
+}
+
+/* One pass from var to limit; the limit is in R11 or its slot. */
+static void iterate(struct gen *g, int id) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  bool fast = is_innermost(l);
+  int again = label_new(e);
+  if (fast) {
+    gpr(e, G_MOV, R10, in_frame(l->var));
+    gpr(e, G_MOV, R11, in_frame(l->limit));
+    code_align(e, 32);
+  }
+  label_here(e, again);
+  if (l->parent < 0 && !fast) poll_cancel(g);
+  if (fast && g->vals[l->stmt->var].is_operand) gpr(e, G_STORE, R10, in_frame(l->var));
+  body_of(g, id);
+  step_accesses(g, l);
+  if (fast) {
+    gpr_imm(e, A_ADD, rm_reg(R10), 1);
+    gpr(e, G_CMP, R10, rm_reg(R11));
+  } else {
+    gpr(e, G_MOV, RAX, in_frame(l->var));
+    gpr_imm(e, A_ADD, rm_reg(RAX), 1);
+    gpr(e, G_STORE, RAX, in_frame(l->var));
+    gpr(e, G_CMP, RAX, in_frame(l->limit));
+  }
+  jump_if(e, CC_L, again);
+  if (fast) gpr(e, G_STORE, R10, in_frame(l->var));
+}
+
+/* limit = min(var + block, last) */
+static void next_limit(struct gen *g, const struct loop *l, int block) {
+  struct encoder *e = enc(g);
+  gpr(e, G_MOV, RAX, in_frame(l->last));
+  if (block) {
+    gpr(e, G_MOV, RCX, in_frame(l->var));
+    gpr_imm(e, A_ADD, rm_reg(RCX), block);
+    gpr(e, G_CMP, RAX, rm_reg(RCX));
+    gpr(e, G_CMOV | CC_G, RAX, rm_reg(RCX));
+  }
+  gpr(e, G_STORE, RAX, in_frame(l->limit));
+}
+
+/* In blocks of 128 if anything is folded, else in one. */
+static void run_blocks(struct gen *g, int id) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  int block = label_new(e), total = label_new(e);
+  if (l->n_folds) gpr_store_imm(e, in_frame(l->count), 0);
+  label_here(e, block);
+  next_limit(g, l, l->n_folds ? COL_BLOCK : 0);
+  folds_start(g, l);
+  iterate(g, id);
+  if (!l->n_folds) return;
+  folds_to_memory(g, l);
+  gpr(e, G_MOV, RAX, in_frame(l->var));
+  gpr(e, G_CMP, RAX, in_frame(l->last));
+  jump_if(e, CC_GE, total);
+  folds_push(g, l);
+  jump_to(e, block);
+  label_here(e, total);
+  folds_total(g, l);
+}
+
+static void emit_serial(struct gen *g, int id) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  int leave = label_new(e), go = label_new(e), outer_leave = g->leave;
+  g->leave = leave;
+  loop_bounds(g, l);
+  each_carry(g, l, enter_carry);
+  pin_folds(g, l);
+  gpr(e, G_MOV, RAX, in_frame(l->var));
+  gpr(e, G_CMP, RAX, in_frame(l->last));
+  jump_if(e, CC_L, go);
+  if (l->n_folds) {
+    folds_start(g, l);
+    folds_to_memory(g, l);
+  }
+  jump_to(e, leave);
+  label_here(e, go);
+  enter_accesses(g, l);
+  if (is_innermost(l)) take_pointers(g, l);
+  run_blocks(g, id);
+  drop_pointers(g, l);
+  label_here(e, leave);
+  unpin_folds(g, l);
+  each_carry(g, l, leave_carry);
+  g->leave = outer_leave;
+}
+
+/* ---- Lane loops ------------------------------------------------------------------------------------------------------- */
+
+static void enter_lane_access(struct gen *g, struct loop *l, struct access *a, int *n) {
+  struct encoder *e = enc(g);
+  if (a->owner == OWNER_USE) address_eval(g, a, l->stmt->var);
+  else gpr(e, G_MOV, RDX, in_frame(a->pointer));
+  if (may_start_late(l) && a->cls != LANE_NONE && a->cls != LANE_ZERO) {
+    gpr(e, G_MOV, RAX, in_frame(l->var));
+    if (a->cls == LANE_ANY) gpr(e, G_IMUL, RAX, in_frame(a->lane_step));
+    else gpr_mul_imm(e, RAX, rm_reg(RAX), (a->cls == LANE_UNIT ? 1 : -1) * (1 << a->element));
+    gpr(e, G_ADD, RDX, rm_reg(RAX));
+  }
+  if (*n < POINTERS) gpr(e, G_MOV, a->reg = (int8_t)pointer_pool[(*n)++], rm_reg(RDX));
+  else gpr(e, G_STORE, RDX, in_frame(a->entry));
+}
+
+static void enter_lanes(struct gen *g, struct loop *l) {
+  int n = 0;
+  for (int i = l->access_first; i < l->access_end; i++) {
+    struct access *a = &g->accesses[i];
+    if (a->cls == LANE_ANY && !step_is_fixed(g, a, l->stmt->var)) eval_step(g, a, l->stmt->var, a->lane_step);
+    if (l->is_flat) enter_lane_access(g, l, a, &n);
+  }
+  for (int r = 0; l->is_flat && r < g->n_rows && r < 64; r++)
+    if (l->rows >> r & 1 && n < POINTERS)
+      gpr(enc(g), G_MOV, g->row_reg[r] = (int8_t)pointer_pool[n++], in_frame(g->rows[r].pointer));
+}
+
+static void leave_lanes(struct gen *g, struct loop *l) {
+  for (int i = l->access_first; i < l->access_end; i++) g->accesses[i].reg = -1;
+  for (int r = 0; r < g->n_rows; r++) g->row_reg[r] = -1;
+}
+
+/* With loops inside, j and what depends on it is in the frame while the body runs. */
+static void enter_group(struct gen *g, const struct loop *l) {
+  struct encoder *e = enc(g);
+  if (l->is_flat) return;
+  gpr(e, G_STORE, R9, in_frame(l->j));
+  gpr(e, G_STORE, R10, in_frame(l->limit));
+  gpr(e, G_MOV, RAX, in_frame(l->block));
+  gpr(e, G_ADD, RAX, rm_reg(R9));
+  gpr(e, G_STORE, RAX, in_frame(l->var));
+  poll_cancel(g);
+  for (int i = l->accesses; i >= 0; i = g->accesses[i].next) eval_pointer(g, &g->accesses[i], -1);
+}
+
+static void leave_group(struct gen *g, const struct loop *l) {
+  if (l->is_flat) return;
+  gpr(enc(g), G_MOV, R9, in_frame(l->j));
+  gpr(enc(g), G_MOV, R10, in_frame(l->limit));
+}
+
+static void lane_body(struct gen *g, int id, int copies, bool masked) {
+  struct loop *l = &g->loops[id];
+  g->copies = copies;
+  g->masked = masked;
+  enter_group(g, l);
+  registers_clear(g);
+  for (int c = 0; g->vals[l->stmt->var].is_operand && c < copies; c++) axis_value(g, id, c);
+  body_of(g, id);
+  leave_group(g, l);
+  g->copies = 1;
+  g->masked = false;
+}
+
+static void full_bodies(struct gen *g, int id, int copies) {
+  struct encoder *e = enc(g);
+  int again = label_new(e), done = label_new(e), step = copies * g->lanes;
+  gpr(e, G_LEA, R11, rm_at(R10, -step));
+  gpr(e, G_CMP, R9, rm_reg(R11));
+  jump_if(e, CC_G, done);
+  code_align(e, 32);
+  label_here(e, again);
+  lane_body(g, id, copies, false);
+  gpr_imm(e, A_ADD, rm_reg(R9), step);
+  if (!g->loops[id].is_flat) gpr(e, G_LEA, R11, rm_at(R10, -step));
+  gpr(e, G_CMP, R9, rm_reg(R11));
+  jump_if(e, CC_LE, again);
+  label_here(e, done);
+}
+
+static void set_tail_mask(struct gen *g) {
+  struct encoder *e = enc(g);
+  static const int32_t window[16] = { -1, -1, -1, -1, -1, -1, -1, -1 };
+  gpr(e, G_MOV, RCX, rm_reg(R10));
+  gpr(e, G_SUB, RCX, rm_reg(R9));
+  if (e->evex) { /* (1 << left) - 1 */
+    static const uint8_t shl_rax_cl[] = { 0x48, 0xD3, 0xE0 };
+    gpr_const(e, RAX, 1);
+    code_bytes(e, shl_rax_cl, 3);
+    gpr_imm(e, A_SUB, rm_reg(RAX), 1);
+    vec(e, I_KMOV_FROM_GPR, 16, TAIL_K, 0, rm_reg(RAX));
+    return;
+  }
+  gpr_unary(e, 3, RCX);
+  gpr(e, G_LEA, RAX, pool_vector(e, window, 64));
+  vec(e, I_MOVUPS, 32, TAIL_V, 0, rm_index(RAX, RCX, 2, 32));
+}
+
+static void tail_body(struct gen *g, int id) {
+  struct encoder *e = enc(g);
+  int done = label_new(e);
+  gpr(e, G_CMP, R9, rm_reg(R10));
+  jump_if(e, CC_GE, done);
+  set_tail_mask(g);
+  lane_body(g, id, 1, true);
+  gpr(e, G_MOV, R9, rm_reg(R10));
+  label_here(e, done);
+}
+
+/* ---- How many copies -------------------------------------------------------------------------------------------------- */
+
+static int count_carried(const struct gen *g, int id) { /* most vectors a copy carries at once in the serial loops inside */
+  int n = 0;
+  for (int i = id + 1; i < g->loops[id].end; i++) {
+    for (const struct kir_stmt *s = g->loops[i].stmt->body.first; s && s->kind == KIR_CARRY; s = s->next) n++;
+    n += g->loops[i].n_folds;
+  }
+  return n;
+}
+
+static int choose_copies(const struct gen *g, int id) {
+  const struct loop *l = &g->loops[id];
+  int per_fold = LANES / g->lanes, wanted = g->shape->unroll;
+  if (wanted) return wanted >= 8 ? 8 : wanted >= 4 ? 4 : wanted >= 2 ? 2 : 1;
+  if (l->is_flat) return l->n_folds && per_fold > 4 ? per_fold : 4;
+  int carried = count_carried(g, id), room = g->n_vregs - free_wanted(g) - 2;
+  if (carried == 1) return 8;
+  return !carried || 4 * carried <= room ? 4 : 2 * carried <= room ? 2 : 1;
+}
+
+static void pin_row_folds(struct gen *g, struct loop *l, int copies) {
+  int n = folds_copies(g, l);
+  bool fits = l->is_flat && copies % n == 0 && l->n_folds * n <= (g->e.evex ? 16 : 8);
+  for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = fits ? pin_run(g, n, 6) : -1;
+}
+
+/* The bodies from R9 to R10, and with folds the 32 accumulators of each brought together. */
+static void lane_range(struct gen *g, int id, int copies) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  int gather = label_new(e), pins[MAX_FOLDS];
+  bool in_registers = l->n_folds && l->acc_pin[0] >= 0;
+  if (copies > 1) full_bodies(g, id, copies);
+  if (in_registers) {
+    gpr(e, G_CMP, R9, rm_reg(R10));
+    jump_if(e, CC_GE, gather);
+    folds_to_memory(g, l);
+    for (int f = 0; f < l->n_folds; f++) {
+      pins[f] = l->acc_pin[f];
+      l->acc_pin[f] = -1;
+    }
+  }
+  full_bodies(g, id, 1);
+  tail_body(g, id);
+  if (in_registers) {
+    for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = pins[f];
+    folds_from_memory(g, l);
+    label_here(e, gather);
+  }
+  if (l->n_folds) folds_tree(g, l);
+}
+
+static void folded_lanes(struct gen *g, int id, int copies) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  int block = label_new(e), total = label_new(e);
+  gpr_store_imm(e, in_frame(l->count), 0);
+  pin_row_folds(g, l, copies);
+  label_here(e, block);
+  gpr(e, G_MOV, R10, in_frame(l->extent));
+  gpr(e, G_LEA, RAX, rm_at(R9, ROW_BLOCK));
+  gpr(e, G_CMP, R10, rm_reg(RAX));
+  gpr(e, G_CMOV | CC_G, R10, rm_reg(RAX));
+  folds_start(g, l);
+  lane_range(g, id, copies);
+  gpr(e, G_CMP, R9, in_frame(l->extent));
+  jump_if(e, CC_GE, total);
+  folds_push(g, l);
+  jump_to(e, block);
+  label_here(e, total);
+  folds_total(g, l);
+  unpin_folds(g, l);
+}
+
+static void emit_lane(struct gen *g, int id) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  int copies = choose_copies(g, id);
+  loop_bounds(g, l);
+  gpr(e, G_MOV, RDX, in_frame(l->last));
+  gpr(e, G_MOV, RAX, in_frame(l->var));
+  gpr(e, G_STORE, RAX, in_frame(l->block));
+  gpr(e, G_SUB, RDX, rm_reg(RAX));
+  gpr(e, G_STORE, RDX, in_frame(l->extent));
+  g->lane_loop = id;
+  enter_lanes(g, l);
+  gpr_const(e, R9, 0);
+  if (l->n_folds) folded_lanes(g, id, copies);
+  else {
+    gpr(e, G_MOV, R10, in_frame(l->extent));
+    lane_range(g, id, copies);
+  }
+  leave_lanes(g, l);
+  g->lane_loop = -1;
+}
+
+void emit_loop(struct gen *g, const struct kir_stmt *s) {
+  int id = g->loop_cursor;
+  if (!gen_grow(g, (void **)&g->marks, &g->mark_room, g->n_marks + 1, sizeof *g->marks)) return;
+  g->marks[g->n_marks++] = (struct mark){ (uint32_t)g->e.n, s };
+  if (s->kind == KIR_LANE) emit_lane(g, id);
+  else emit_serial(g, id);
+  g->loop_cursor = g->loops[id].end;
+}
+
+/* ---- The function ----------------------------------------------------------------------------------------------------- */
+
+static void broadcast_arg(struct gen *g, int val) {
+  struct encoder *e = enc(g);
+  const struct value *v = &g->vals[val];
+  struct rm m = in_frame(FRAME_VALUES + 8 * (g->k->n_sizes + g->k->vals[val].index));
+  if (v->domain == BOOL) {
+    gpr(e, G_MOV, RAX, m);
+    gpr_unary(e, 3, RAX);
+    gpr(e, G_STORE, RAX, in_frame(g->scratch));
+    m = in_frame(g->scratch);
+  }
+  vec(e, lane_bytes(v->dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS, width_of(g, v->dtype), 0, 0, m);
+  vec(e, I_MOVUPS_TO, width_of(g, v->dtype), 0, 0, in_frame(v->home));
+}
+
+static void prologue(struct gen *g) {
+  struct encoder *e = enc(g);
+  static const uint8_t saved[] = { RBX, RBP, R12, R13, R14, R15 };
+  for (int i = 0; i < 6; i++) gpr_push(e, saved[i]);
+  gpr(e, G_MOV, RBX, rm_reg(RDI));
+  for (int i = 0; i < g->k->n_args; i++) {
+    int val = g->k->args[i];
+    if (g->vals[val].domain != SCALAR && g->vals[val].home >= 0) broadcast_arg(g, val);
+  }
+  for (int i = 0; i < g->n_accesses; i++) {
+    const struct access *a = &g->accesses[i];
+    int owner_var = a->owner >= 0 ? g->loops[a->owner].stmt->var : -1, lane_var = a->lane >= 0 ? g->loops[a->lane].stmt->var : -1;
+    if (a->owner == OWNER_START) eval_pointer(g, a, flat_axis(g, a));
+    if (owner_var >= 0 && owner_var != lane_var && step_is_fixed(g, a, owner_var)) eval_step(g, a, owner_var, a->step);
+    if (a->cls == LANE_ANY && step_is_fixed(g, a, lane_var)) eval_step(g, a, lane_var, a->lane_step);
+  }
+}
+
+static void epilogue(struct gen *g) {
+  struct encoder *e = enc(g);
+  static const uint8_t saved[] = { R15, R14, R13, R12, RBP, RBX }, ret[] = { 0xC3 };
+  label_here(e, g->finish);
+  vec(e, I_ZEROUPPER, 16, 0, 0, rm_reg(0));
+  for (int i = 0; i < 6; i++) gpr_pop(e, saved[i]);
+  code_bytes(e, ret, 1);
+}
+
+void emit_kernel(struct gen *g) {
+  g->finish = label_new(enc(g));
+  g->lane_loop = g->loop = -1;
+  g->copies = 1;
+  prologue(g);
+  emit_block(g, &g->k->body);
+  epilogue(g);
+}

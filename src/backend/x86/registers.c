@@ -1,0 +1,223 @@
+/* registers.c -- which register holds what while a run of statements is emitted. When none is free, the value whose
+ * next use is farthest goes (Belady); it is stored only if no copy of it is in memory yet. At the end of a run nothing
+ * is kept: what later code needs was stored to its home when it was defined. */
+#include "backend/x86/gen.h"
+
+static uint64_t class_mask(const struct gen *g, bool mask) {
+  if (mask) return (uint64_t)0x7E << MASK_BASE; /* k1 .. k6 */
+  uint64_t all = g->n_vregs == 32 ? 0xFFFFFFFFu : 0xFFFFu;
+  return g->masked && !g->e.evex ? all & ~(1u << TAIL_V) : all;
+}
+
+static bool in_mask_register(const struct gen *g, int val) { return g->e.evex && g->vals[val].domain == BOOL; }
+
+void registers_clear(struct gen *g) {
+  for (int r = 0; r < REGISTERS; r++) {
+    if (g->holder[r] < 0 || g->pinned >> r & 1) continue;
+    g->where[g->holder[r]] = -1;
+    g->holder[r] = -1;
+  }
+  g->locked = g->temps = 0;
+}
+
+void pin(struct gen *g, int reg) { g->pinned |= (uint64_t)1 << reg; }
+void unpin(struct gen *g, int reg) { g->pinned &= ~((uint64_t)1 << reg); }
+
+static void forget(struct gen *g, int reg) {
+  if (g->holder[reg] >= 0) g->where[g->holder[reg]] = -1;
+  g->holder[reg] = -1;
+}
+
+void move_vector(struct gen *g, int bytes, int dst, int src) {
+  if (dst != src) vec(enc(g), I_MOVUPS, bytes, dst, 0, rm_reg(src));
+}
+
+struct rm home_of(struct gen *g, int val, int copy) {
+  return in_frame(g->vals[val].home + (g->vals[val].lane ? copy * g->vector_bytes : 0));
+}
+
+static struct rm literal(struct gen *g, int val) {
+  struct value *v = &g->vals[val];
+  uint64_t bits = g->k->vals[val].bits;
+  if (v->domain == BOOL) return pool_scalar(enc(g), 4, bits ? 0xFFFFFFFFu : 0);
+  if (!v->pool) v->pool = pool_scalar(enc(g), lane_bytes(v->dtype), bits).disp + 1;
+  return (struct rm){ .kind = RM_POOL, .reg = -1, .base = -1, .index = -1, .disp = v->pool - 1, .broadcast = g->e.evex };
+}
+
+static struct rm kept(struct gen *g, int val, int copy) {
+  struct row *r = &g->rows[g->vals[val].row];
+  int base = g->row_reg[g->vals[val].row], scale = r->bytes == 8 ? 3 : 2;
+  if (base < 0) gpr(enc(g), G_MOV, base = RAX, in_frame(r->pointer));
+  if (!g->loops[g->lane_loop].is_flat) gpr(enc(g), G_MOV, R9, in_frame(g->loops[g->lane_loop].j));
+  return rm_index(base, R9, scale, copy * g->lanes * r->bytes);
+}
+
+static bool comes_from_row(const struct gen *g, int val) {
+  const struct value *v = &g->vals[val];
+  return v->row >= 0 && g->loops[v->loop].lane != g->lane_loop;
+}
+
+/* Where the value is in memory. */
+static struct rm in_memory(struct gen *g, int val, int copy) {
+  struct value *v = &g->vals[val];
+  if (g->k->vals[val].kind == KIR_LIT) return literal(g, val);
+  if (comes_from_row(g, val)) return kept(g, val, copy);
+  if (v->domain == SCALAR) {
+    struct rm m = in_frame(v->home);
+    m.broadcast = true;
+    return m;
+  }
+  return v->home >= 0 ? home_of(g, val, copy) : in_frame(g->spill[id_of(g, val, copy)]);
+}
+
+static bool has_memory(const struct gen *g, int val, int id) {
+  const struct value *v = &g->vals[val];
+  return g->k->vals[val].kind == KIR_LIT || v->domain == SCALAR || v->home >= 0 || comes_from_row(g, val) || g->spill[id] >= 0;
+}
+
+static void store_register(struct gen *g, int dtype, int reg, struct rm m) {
+  if (reg >= MASK_BASE) vec(enc(g), I_KMOV_TO, 16, reg - MASK_BASE, 0, m);
+  else vec(enc(g), I_MOVUPS_TO, width_of(g, dtype), reg, 0, m);
+}
+
+static void fill_mask(struct gen *g, int val, int reg, struct rm m) {
+  struct encoder *e = enc(g);
+  if (g->k->vals[val].kind != KIR_LIT) { vec(e, I_KMOV, 16, reg - MASK_BASE, 0, m); return; }
+  gpr_const(e, RAX, g->k->vals[val].bits ? -1 : 0);
+  vec(e, I_KMOV_FROM_GPR, 16, reg - MASK_BASE, 0, rm_reg(RAX));
+}
+
+static void fill_register(struct gen *g, int val, int reg, struct rm m) {
+  int dtype = g->vals[val].dtype;
+  bool is_64 = lane_bytes(dtype) == 8;
+  if (reg >= MASK_BASE) { fill_mask(g, val, reg, m); return; }
+  if (m.kind != RM_REG && m.broadcast) {
+    m.broadcast = false;
+    vec(enc(g), is_64 ? I_PBROADCASTQ : I_BROADCASTSS, width_of(g, dtype), reg, 0, m);
+  } else {
+    vec(enc(g), I_MOVUPS, width_of(g, dtype), reg, 0, m);
+  }
+}
+
+static void evict(struct gen *g, int reg) {
+  int id = g->holder[reg], val = id / COPIES;
+  if (!has_memory(g, val, id)) {
+    g->spill[id] = slot_spare(g);
+    store_register(g, g->vals[val].dtype, reg, in_frame(g->spill[id]));
+  }
+  forget(g, reg);
+}
+
+int take_register(struct gen *g, bool mask) {
+  uint64_t open = class_mask(g, mask) & ~(g->pinned | g->locked | g->temps);
+  int victim = -1;
+  for (uint64_t m = open; m; m &= m - 1) {
+    int r = __builtin_ctzll(m);
+    if (g->holder[r] < 0) return r;
+    if (victim < 0 || g->next[g->holder[r]] > g->next[g->holder[victim]]) victim = r;
+  }
+  if (victim < 0) {
+    gen_cannot(g, "too many registers in one statement");
+    return mask ? MASK_BASE + 1 : 0;
+  }
+  evict(g, victim);
+  return victim;
+}
+
+static int lock_temp(struct gen *g, int reg) {
+  g->temps |= (uint64_t)1 << reg;
+  return reg;
+}
+int temp(struct gen *g) { return lock_temp(g, take_register(g, false)); }
+int temp_mask(struct gen *g) { return lock_temp(g, take_register(g, true)) - MASK_BASE; }
+
+int in_reg(struct gen *g, int val, int copy) {
+  int id = id_of(g, val, copy), reg = g->where[id];
+  if (reg < 0) {
+    reg = take_register(g, in_mask_register(g, val));
+    fill_register(g, val, reg, in_memory(g, val, copy));
+    g->where[id] = (int8_t)reg;
+    g->holder[reg] = id;
+  }
+  g->locked |= (uint64_t)1 << reg;
+  return reg;
+}
+
+struct rm in_rm(struct gen *g, int val, int copy) {
+  int id = id_of(g, val, copy);
+  if (g->where[id] >= 0) {
+    g->locked |= (uint64_t)1 << g->where[id];
+    return rm_reg(g->where[id]);
+  }
+  bool is_scalar = g->vals[val].domain == SCALAR && g->k->vals[val].kind != KIR_LIT;
+  if (in_mask_register(g, val) || (is_scalar && !g->e.evex)) return rm_reg(in_reg(g, val, copy));
+  return in_memory(g, val, copy);
+}
+
+/* ---- The current statement -------------------------------------------------------------------------------------------- */
+
+static bool is_last_copy(const struct gen *g, int val) { return g->vals[val].lane || g->now_copy == g->now_copies - 1; }
+
+static bool ends_here(const struct gen *g, int operand) {
+  int val = g->now->s->in[operand];
+  if (!is_last_copy(g, val)) return false;
+  for (int i = 0; i < g->now->s->n_in && i < 3; i++)
+    if (g->now->s->in[i] == val && g->now->next_in[i] < NEVER) return false;
+  return true;
+}
+
+bool is_dying(struct gen *g, int operand) {
+  int reg = g->where[id_of(g, g->now->s->in[operand], g->now_copy)];
+  if (reg < 0) return false;
+  if (g->pinned >> reg & 1) return reg == g->want;
+  return ends_here(g, operand) && (g->want < 0 || reg == g->want);
+}
+
+static void drop(struct gen *g, int id) {
+  int reg = g->where[id];
+  if (reg >= 0 && !(g->pinned >> reg & 1)) forget(g, reg);
+  if (g->spill[id] >= 0) {
+    slot_release(g, g->spill[id]);
+    g->spill[id] = -1;
+  }
+}
+
+void release(struct gen *g) {
+  const struct kir_stmt *s = g->now->s;
+  for (int i = 0; i < s->n_in && i < 3; i++) {
+    int id = id_of(g, s->in[i], g->now_copy);
+    g->next[id] = is_last_copy(g, s->in[i]) ? g->now->next_in[i] : g->now_at;
+    if (ends_here(g, i)) drop(g, id);
+  }
+  g->locked = 0;
+}
+
+int out_reg(struct gen *g) {
+  if (g->want >= 0) return g->want;
+  return take_register(g, in_mask_register(g, g->now->s->out[0]));
+}
+
+/* Beyond the reach of `want`: the caller writes it before it has read all operands. */
+int fresh_reg(struct gen *g) { return take_register(g, in_mask_register(g, g->now->s->out[0])); }
+
+static void store_row(struct gen *g, int val, int copy, int reg) {
+  if (g->vals[val].row < 0 || comes_from_row(g, val)) return;
+  vec(enc(g), I_MOVUPS_TO, width_of(g, g->vals[val].dtype), reg, 0, kept(g, val, copy));
+}
+
+void define_value(struct gen *g, int val, int copy, int reg) {
+  int id = id_of(g, val, copy);
+  if (!(g->pinned >> reg & 1)) g->holder[reg] = id;
+  g->where[id] = (int8_t)reg;
+  struct value *v = &g->vals[val];
+  if (v->crosses && v->home >= 0) store_register(g, v->dtype, reg, home_of(g, val, copy));
+  store_row(g, val, copy, reg);
+}
+
+void define(struct gen *g, int reg) {
+  int val = g->now->s->out[0], id = id_of(g, val, g->now_copy);
+  g->next[id] = g->now->next_out;
+  define_value(g, val, g->now_copy, reg);
+  g->locked = g->temps = 0;
+  if (g->now->next_out == NEVER && !(g->pinned >> reg & 1)) forget(g, reg);
+}

@@ -1,0 +1,469 @@
+/* x86_kernels.c -- machine code against the vm: equal bits for every kernel the encoder takes, on both instruction sets,
+ * for all stride classes, awkward sizes, special values and cuts of the outermost loop. Buffers end or begin at pages
+ * that must not be touched, so a lane too many is a crash. */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "backend/backend.h"
+#include "base/mem.h"
+#include "kernels.h"
+
+enum { PAGE = 4096, MAX_BUFS = 16 };
+enum layout { ROW_MAJOR, LAST_REVERSED, LAST_SPREAD, ALL_REVERSED, COLUMN_MAJOR, LAYOUTS };
+
+static uint64_t seed = 88172645463325252u;
+static uint64_t random_bits(void) {
+  seed ^= seed << 13;
+  seed ^= seed >> 7;
+  return seed ^= seed << 17;
+}
+
+/* ---- Buffers ---------------------------------------------------------------------------------------------------------- */
+
+struct memory {
+  char *map;
+  size_t map_bytes;
+  char *first;               /* lowest byte of the buffer */
+  size_t bytes;
+  struct bound bound;
+};
+
+static int element_bytes(weft_dtype d) {
+  switch (d) {
+  case WEFT_BOOL: case WEFT_U8: case WEFT_I8: return 1;
+  case WEFT_U16: case WEFT_I16: case WEFT_F16: case WEFT_BF16: return 2;
+  case WEFT_U32: case WEFT_I32: case WEFT_F32: return 4;
+  default: return 8;
+  }
+}
+
+static int64_t lin_value(const struct kir_kernel *k, struct kir_lin l, const int64_t *sizes) {
+  int64_t sum = 0;
+  for (int i = 0; i < l.n; i++) {
+    int64_t p = l.term[i].coef;
+    for (int j = 0; j < l.term[i].n; j++) p *= sizes[k->vals[l.term[i].val[j]].index];
+    sum += p;
+  }
+  return sum;
+}
+
+static void choose_strides(enum layout layout, int rank, const int64_t *dims, int64_t *stride) {
+  int64_t step = 1;
+  for (int i = 0; i < rank; i++) {
+    int d = layout == COLUMN_MAJOR ? i : rank - 1 - i;
+    if (layout == LAST_SPREAD && d == rank - 1) step *= 3;
+    bool back = layout == ALL_REVERSED || (layout == LAST_REVERSED && d == rank - 1);
+    stride[d] = back ? -step : step;
+    step *= dims[d] > 0 ? dims[d] : 1;
+  }
+}
+
+/* A buffer between two pages without access, flush with one of them. */
+static struct memory memory_new(const struct kir_kernel *k, int buf, const int64_t *sizes, enum layout layout, bool at_end) {
+  const struct kir_buf *b = &k->bufs[buf];
+  struct memory m = { 0 };
+  int64_t dims[BACKEND_RANK], low = 0, high = 0;
+  bool is_empty = false;
+  for (int d = 0; d < b->rank; d++) is_empty |= (dims[d] = lin_value(k, b->dims[d], sizes)) <= 0;
+  choose_strides(layout, b->rank, dims, m.bound.stride);
+  for (int d = 0; d < b->rank && !is_empty; d++) {
+    int64_t reach = (dims[d] - 1) * m.bound.stride[d];
+    low += reach < 0 ? reach : 0;
+    high += reach > 0 ? reach : 0;
+  }
+  int size = element_bytes(b->dtype);
+  m.bytes = is_empty ? 0 : (size_t)(high - low + 1) * (size_t)size;
+  size_t inside = (m.bytes + PAGE - 1) / PAGE * PAGE;
+  m.map_bytes = inside + 2 * PAGE;
+  m.map = mmap(NULL, m.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(m.map, PAGE, PROT_NONE);
+  mprotect(m.map + PAGE + inside, PAGE, PROT_NONE);
+  m.first = at_end ? m.map + PAGE + inside - m.bytes : m.map + PAGE;
+  m.bound.data = m.first - low * size;
+  return m;
+}
+
+static void memory_free(struct memory *m) { munmap(m->map, m->map_bytes); }
+
+static const uint32_t special_floats[] = { 0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 1, 0x80000001,
+  0x007FFFFF, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x4F000000, 0xCF000000, 0x4F800000, 0x42B17218, 0xC2CFF1B5, 0x3F000000, 0x4EFFFFFF };
+enum { SPECIALS = sizeof special_floats / sizeof *special_floats };
+
+static uint32_t float_bits(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  return u;
+}
+static float random_float(void) { return ((float)(random_bits() % 20001) - 10000) * 0.0007f; }
+
+static uint64_t random_value(weft_dtype dtype, bool specials) {
+  bool special = specials && random_bits() % 8 == 0;
+  uint32_t f = special ? special_floats[random_bits() % SPECIALS] : float_bits(random_float());
+  double wide;
+  float narrow;
+  uint64_t bits;
+  switch (dtype) {
+  case WEFT_BOOL: return random_bits() & 1;
+  case WEFT_F32: return f;
+  case WEFT_BF16: return f >> 16;
+  case WEFT_F16: return random_bits() & 0xFFFF;
+  case WEFT_F64:
+    memcpy(&narrow, &f, 4);
+    wide = narrow;
+    memcpy(&bits, &wide, 8);
+    return special && random_bits() % 4 == 0 ? random_bits() : bits;
+  default: return special ? (random_bits() % 3 ? (uint64_t)1 << (random_bits() % 64) : UINT64_MAX) : random_bits() % 2001 - 1000;
+  }
+}
+
+static void memory_fill(struct memory *m, weft_dtype dtype, bool specials) {
+  int size = element_bytes(dtype);
+  for (size_t i = 0; i < m->bytes; i += (size_t)size) {
+    uint64_t v = random_value(dtype, specials);
+    memcpy(m->first + i, &v, (size_t)size);
+  }
+}
+
+static bool is_nan(weft_dtype dtype, uint64_t v) {
+  switch (dtype) {
+  case WEFT_F32: return (v & 0x7FFFFFFF) > 0x7F800000;
+  case WEFT_F64: return (v & INT64_MAX) > (uint64_t)0x7FF << 52;
+  case WEFT_BF16: return (v & 0x7FFF) > 0x7F80;
+  case WEFT_F16: return (v & 0x7FFF) > 0x7C00;
+  default: return false;
+  }
+}
+
+/* Element at which the two differ, or -1. NaN equals NaN: arithmetic may choose its payload. */
+static int64_t memory_difference(const struct memory *a, const struct memory *b, weft_dtype dtype) {
+  size_t size = (size_t)element_bytes(dtype);
+  for (size_t i = 0; i < a->bytes; i += size) {
+    uint64_t x = 0, y = 0;
+    memcpy(&x, a->first + i, size);
+    memcpy(&y, b->first + i, size);
+    if (x != y && !(is_nan(dtype, x) && is_nan(dtype, y))) return (int64_t)(i / size);
+  }
+  return -1;
+}
+
+/* ---- Both back ends on one problem ------------------------------------------------------------------------------------ */
+
+struct problem {
+  const struct kir_kernel *k;
+  int64_t sizes[8];
+  uint64_t args[16];
+  enum layout layout;
+  bool specials, avx2_only, at_end;
+  int unroll;
+};
+
+static int64_t outer_extent(const struct problem *p, const struct kir_facts *f) {
+  if (!f->outer) return 0;
+  int64_t n = lin_value(p->k, f->outer->at[0], p->sizes);
+  if (f->outer->extent == KIR_BLOCKS) {
+    int64_t b = lin_value(p->k, f->outer->at[1], p->sizes);
+    n = (n + b - 1) / b;
+  }
+  return n < 0 ? 0 : n;
+}
+
+static bool is_private(const struct kir_facts *f, int buf) {
+  for (int i = 0; f->is_private && i < f->outer->n_private; i++)
+    if (f->outer->private[i].buf == buf) return true;
+  return false;
+}
+
+static uint8_t class_of(int64_t stride) { return stride == 0 ? STRIDE_0 : stride == 1 ? STRIDE_1 : stride == -1 ? STRIDE_MINUS_1 : STRIDE_ANY; }
+
+static int run_part(const struct backend *b, const struct code *c, const struct problem *p, const struct memory *m, int64_t lo, int64_t hi) {
+  struct bound bufs[MAX_BUFS];
+  int64_t checks[8];
+  for (int i = 0; i < p->k->n_bufs; i++) bufs[i] = m[i].bound;
+  for (int i = 0; i < 8; i++) checks[i] = INT64_MAX;
+  struct launch l = { .sizes = p->sizes, .args = p->args, .bufs = bufs, .checks = checks, .lo = lo, .hi = hi };
+  return b->run(c, &l);
+}
+
+/* x86 runs a divisible loop in three parts, the last first. */
+static void run_in_parts(const struct code *c, const struct problem *p, const struct kir_facts *f, const struct memory *m) {
+  int64_t n = outer_extent(p, f), a = n / 3, b = n - n / 4;
+  if (!f->divisible || n < 3) {
+    EXPECT_INT(run_part(&backend_x86, c, p, m, 0, n), 0);
+    return;
+  }
+  EXPECT_INT(run_part(&backend_x86, c, p, m, b, n), 0);
+  EXPECT_INT(run_part(&backend_x86, c, p, m, 0, a), 0);
+  EXPECT_INT(run_part(&backend_x86, c, p, m, a, b), 0);
+}
+
+static void report(const struct problem *p, int buf, int64_t at) {
+  char text[256];
+  int n = 0;
+  for (int i = 0; i < p->k->n_sizes && n < 200; i++) n += snprintf(text + n, sizeof text - (size_t)n, " %lld", (long long)p->sizes[i]);
+  test_fail(__FILE__, __LINE__, "%s on %s: %s differs at element %lld; sizes%s, layout %d, specials %d, unroll %d", p->k->name,
+            p->avx2_only ? "AVX2" : "AVX-512", p->k->bufs[buf].name, (long long)at, text, p->layout, p->specials, p->unroll);
+}
+
+static void compare(const struct problem *p, struct memory *vm, struct memory *x86) {
+  for (int i = 0; i < p->k->n_bufs; i++) {
+    int64_t at = memory_difference(&vm[i], &x86[i], p->k->bufs[i].dtype);
+    if (at >= 0) report(p, i, at);
+  }
+}
+
+static struct shape_class class_for(const struct problem *p, const struct memory *m) {
+  struct shape_class s = { .avx2_only = p->avx2_only, .unroll = p->unroll };
+  for (int i = 0; i < p->k->n_bufs; i++)
+    for (int d = 0; d < p->k->bufs[i].rank; d++) s.stride[i][d] = class_of(m[i].bound.stride[d]);
+  return s;
+}
+
+/* Private buffers are row-major copies; here both back ends add to one copy that starts at random values. */
+static void fill_both(const struct problem *p, const struct kir_facts *f, struct memory *vm, struct memory *x86) {
+  for (int i = 0; i < p->k->n_bufs; i++) {
+    enum layout layout = is_private(f, i) ? ROW_MAJOR : p->layout;
+    vm[i] = memory_new(p->k, i, p->sizes, layout, p->at_end ^ (i & 1));
+    x86[i] = memory_new(p->k, i, p->sizes, layout, p->at_end ^ (i & 1));
+    memory_fill(&vm[i], p->k->bufs[i].dtype, p->specials);
+    memcpy(x86[i].first, vm[i].first, vm[i].bytes);
+    vm[i].bound.in_register_dtype = x86[i].bound.in_register_dtype = is_private(f, i);
+  }
+}
+
+/* False: the encoder does not take it. */
+static bool same_bits(const struct problem *p) {
+  struct memory vm[MAX_BUFS], x86[MAX_BUFS];
+  struct kir_facts f = kir_facts(p->k);
+  const char *why = NULL;
+  fill_both(p, &f, vm, x86);
+  struct shape_class s = class_for(p, vm);
+  struct code *machine = backend_x86.compile(p->k, &s, &why);
+  struct code *oracle = machine ? backend_vm.compile(p->k, &s, &why) : NULL;
+  if (machine && !oracle) test_fail(__FILE__, __LINE__, "%s: the vm: %s", p->k->name, why);
+  if (machine && oracle) {
+    EXPECT_INT(run_part(&backend_vm, oracle, p, vm, 0, outer_extent(p, &f)), 0);
+    run_in_parts(machine, p, &f, x86);
+    compare(p, vm, x86);
+  }
+  backend_x86.free(machine);
+  if (oracle) backend_vm.free(oracle);
+  for (int i = 0; i < p->k->n_bufs; i++) {
+    memory_free(&vm[i]);
+    memory_free(&x86[i]);
+  }
+  return machine != NULL;
+}
+
+static void random_args(struct problem *p) {
+  for (int i = 0; i < p->k->n_args; i++) {
+    weft_dtype d = p->k->vals[p->k->args[i]].dtype;
+    p->args[i] = d == WEFT_I64 ? 1 : random_value(d, p->specials);
+  }
+}
+
+static const int64_t lengths[] = { 0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 4096, 4097, 13000 };
+enum { N_LENGTHS = sizeof lengths / sizeof *lengths };
+
+/* One size runs through all lengths while the others are small; 300 rows cross a block of 128. */
+static bool all_lengths(struct problem *p, int long_axis) {
+  static const int64_t small[] = { 3, 1, 0, 2, 5, 300, 129 };
+  for (int i = 0; i < N_LENGTHS; i++) {
+    for (int s = 0; s < p->k->n_sizes; s++) p->sizes[s] = small[(i + s) % (lengths[i] > 200 ? 5 : 7)];
+    p->sizes[long_axis] = lengths[i];
+    p->at_end = i & 1;
+    random_args(p);
+    if (!same_bits(p)) return false;
+  }
+  return true;
+}
+
+static bool has_machine(void) {
+  if (backend_x86.available()) return true;
+  test_skip("no AVX2 here");
+  return false;
+}
+
+static bool is_any_of(const char *name, const char *const *names) {
+  for (; *names; names++)
+    if (!strcmp(name, *names)) return true;
+  return false;
+}
+
+/* Sizes of these are tied to each other or to data. */
+static const char *const tied[] = { "slice_update", "cumsum_totals", "cumsum_apply", "pad_consumer", NULL };
+
+static void sweep(struct kir_kernel *k, bool avx2_only) {
+  for (int layout = 0; layout < LAYOUTS; layout++)
+    for (int axis = 0; axis < k->n_sizes; axis++) {
+      struct problem p = { .k = k, .layout = (enum layout)layout, .avx2_only = avx2_only, .specials = layout & 1 };
+      if (!all_lengths(&p, axis)) return;
+    }
+}
+
+static void sweep_all(bool avx2_only) {
+  struct kir_kernel *all[TEST_KERNELS_MAX];
+  test_watchdog(300);
+  int n = test_kernels(all);
+  for (int i = 0; i < n; i++) {
+    EXPECT(kir_legalise(all[i]));
+    if (!is_any_of(all[i]->name, tied)) sweep(all[i], avx2_only);
+    kir_free(all[i]);
+  }
+}
+
+TEST(kernels_on_avx2_give_the_bits_of_the_vm) {
+  if (has_machine()) sweep_all(true);
+}
+
+TEST(kernels_on_the_best_instructions_here_give_the_bits_of_the_vm) {
+  if (has_machine()) sweep_all(false);
+}
+
+/* ---- What must be encodable ------------------------------------------------------------------------------------------- */
+
+static const char *const required[] = { "muladd", "where_const", "reversed_write", "transposed_add", "bf16_muladd", "complex_mul",
+  "concat", "epilogue", "merge_axes", "split_axes", "permute3", "softmax", "softmax_reload", "softmax_inplace", "log_softmax_grad",
+  "layer_norm", "layer_norm_grad", "row_sum", "col_sum", "col_sum_tall", "sum_axes_0_2", "full_sum", "full_sum_par", "cumsum_offsets",
+  "ar2", "ar2_history", "ar2_grad", "kalman", "scan_until", "slice_update", NULL };
+
+static struct code *compile_for(const struct kir_kernel *k, bool avx2_only, const char **why) {
+  struct shape_class s = { .avx2_only = avx2_only };
+  for (int i = 0; i < 32; i++)
+    for (int d = 0; d < BACKEND_RANK; d++) s.stride[i][d] = i < k->n_bufs && d == k->bufs[i].rank - 1 ? STRIDE_1 : STRIDE_ANY;
+  return backend_x86.compile(k, &s, why);
+}
+
+TEST(the_kernels_the_encoder_must_take_are_taken) {
+  if (!has_machine()) return;
+  for (const char *const *name = required; *name; name++)
+    for (int avx2 = 0; avx2 < 2; avx2++) {
+      struct kir_kernel *k = test_kernel(*name);
+      if (!k) continue;
+      const char *why = NULL;
+      EXPECT(kir_legalise(k));
+      struct code *c = compile_for(k, avx2, &why);
+      if (!c) test_fail(__FILE__, __LINE__, "%s: cannot: %s", *name, why);
+      backend_x86.free(c);
+      kir_free(k);
+    }
+}
+
+TEST(a_kernel_the_encoder_refuses_comes_with_a_reason) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("take");
+  const char *why = NULL;
+  EXPECT(k && kir_legalise(k));
+  EXPECT(!compile_for(k, false, &why));
+  EXPECT(why && *why);
+  kir_free(k);
+}
+
+TEST(slice_update_stores_with_any_step) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("slice_update");
+  EXPECT(k && kir_legalise(k));
+  for (int i = 0; i < 2 * N_LENGTHS; i++) {
+    int64_t m = lengths[i / 2];
+    struct problem p = { .k = k, .layout = (enum layout)(i % LAYOUTS), .avx2_only = i & 1, .sizes = { 3 * m + 5, m } };
+    p.args[0] = (uint64_t)(i % 3 ? 2 : 3 * m + 2);
+    p.args[1] = (uint64_t)(int64_t)(i % 3 ? 2 : -3);
+    EXPECT(same_bits(&p));
+  }
+  kir_free(k);
+}
+
+/* ---- Random programs -------------------------------------------------------------------------------------------------- */
+
+static const enum kir_op float_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_FMA, KIR_DIV, KIR_SQRT, KIR_MIN, KIR_MAX, KIR_NEG, KIR_ABS,
+  KIR_FLOOR, KIR_CEIL, KIR_TRUNC, KIR_RINT };
+static const enum kir_op int_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_MIN, KIR_MAX, KIR_AND, KIR_OR, KIR_XOR, KIR_NOT, KIR_SHL, KIR_SHR, KIR_MULHI };
+static const enum kir_op compare_ops[] = { KIR_EQ, KIR_NE, KIR_LT, KIR_LE };
+static const enum kir_op bool_ops[] = { KIR_AND, KIR_OR, KIR_XOR, KIR_NOT };
+
+#define PICK(a) (a)[random_bits() % (sizeof(a) / sizeof *(a))]
+
+struct pool { int val[4][256], n[4]; }; /* by kind: float, int, uint, bool */
+enum { POOL_F, POOL_I, POOL_U, POOL_B };
+static const weft_dtype pool_dtypes[2][4] = { { WEFT_F32, WEFT_I32, WEFT_U32, WEFT_BOOL }, { WEFT_F64, WEFT_I64, WEFT_U64, WEFT_BOOL } };
+
+static int draw(struct kir_kernel *k, struct pool *p, int kind, weft_dtype dtype) {
+  if (kind != POOL_B && random_bits() % 6 == 0) {
+    uint64_t bits = random_value(dtype, true);
+    return kir_lit(k, dtype, dtype == WEFT_I32 || dtype == WEFT_U32 ? bits & UINT32_MAX : bits);
+  }
+  return p->val[kind][random_bits() % (uint64_t)p->n[kind]];
+}
+
+static void give(struct pool *p, int kind, int val) {
+  if (p->n[kind] < 256) p->val[kind][p->n[kind]++] = val;
+}
+
+static int arity(enum kir_op op) { return (int)strlen(kir_rows[op].operands); }
+
+static int random_op(struct kir_builder *b, struct pool *p, enum kir_op op, int kind, weft_dtype d) {
+  int in[3];
+  for (int i = 0; i < arity(op); i++) in[i] = draw(b->k, p, kind, d);
+  return arity(op) == 1 ? kir_op1(b, op, in[0]) : arity(op) == 2 ? kir_op2(b, op, in[0], in[1]) : kir_op3(b, op, in[0], in[1], in[2]);
+}
+
+static void random_statement(struct kir_builder *b, struct pool *p, bool wide) {
+  const weft_dtype *d = pool_dtypes[wide];
+  int kind = (int)(random_bits() % 3);
+  switch (random_bits() % (wide ? 5 : 8)) {
+  case 0: case 1: give(p, POOL_F, random_op(b, p, PICK(float_ops), POOL_F, d[POOL_F])); break;
+  case 2:
+    kind = POOL_I + (int)(random_bits() & 1);
+    give(p, kind, random_op(b, p, wide ? KIR_ADD : PICK(int_ops), kind, d[kind]));
+    break;
+  case 3: give(p, POOL_B, random_op(b, p, PICK(compare_ops), kind, d[kind])); break;
+  case 4: give(p, kind, kir_op3(b, KIR_SELECT, draw(b->k, p, POOL_B, WEFT_BOOL), draw(b->k, p, kind, d[kind]), draw(b->k, p, kind, d[kind]))); break;
+  case 5: give(p, POOL_B, random_op(b, p, PICK(bool_ops), POOL_B, WEFT_BOOL)); break;
+  case 6: {
+    int to = (int)(random_bits() % 4), from = (int)(random_bits() % 4);
+    give(p, to, kir_cast(b, d[to], draw(b->k, p, from, d[from])));
+    break;
+  }
+  default: give(p, POOL_I, kir_bits(b, WEFT_I32, draw(b->k, p, POOL_F, WEFT_F32))); break;
+  }
+}
+
+/* in f, i, u and bool arrays, a random body, out all of its last values */
+static struct kir_kernel *random_kernel(int statements, bool wide) {
+  struct kir_kernel *k = kir_new("random");
+  struct kir_builder b;
+  struct pool p = { 0 };
+  const weft_dtype *d = pool_dtypes[wide];
+  static const char *const names[] = { "f", "i", "u", "b", "of", "oi", "ou", "ob" };
+  int buf[8];
+  struct kir_lin n = kir_lin_val(k, kir_size(k, "N"));
+  for (int i = 0; i < 8; i++) buf[i] = kir_buf(k, names[i], i < 4 ? KIR_IN : KIR_OUT, d[i & 3], 1, &n);
+  kir_begin(&b, k);
+  struct kir_lin at = kir_lin_val(k, kir_loop(&b, KIR_LANE, "j", n));
+  for (int i = 0; i < 4; i++) give(&p, i, kir_load(&b, buf[i], &at));
+  for (int i = 0; i < statements; i++) random_statement(&b, &p, wide);
+  for (int i = 0; i < 4; i++) kir_store(&b, buf[4 + i], &at, KIR_SET, p.val[i][p.n[i] - 1]);
+  kir_end(&b);
+  return k;
+}
+
+static void random_programs(bool wide) {
+  int taken = 0;
+  for (int i = 0; i < 400; i++) {
+    struct kir_kernel *k = random_kernel(4 + i % 60, wide);
+    struct problem p = { .k = k, .layout = (enum layout)(i % LAYOUTS), .specials = true, .sizes = { (int64_t)(random_bits() % 150) } };
+    for (int avx2 = 0; avx2 < 2; avx2++) {
+      p.avx2_only = avx2;
+      p.unroll = i % 3 ? 0 : 1 << i % 4;
+      taken += same_bits(&p);
+    }
+    kir_free(k);
+  }
+  EXPECT(taken > 400);
+}
+
+TEST(random_programs_of_32_bits_give_the_bits_of_the_vm) {
+  if (has_machine()) random_programs(false);
+}
+
+TEST(random_programs_of_64_bits_give_the_bits_of_the_vm) {
+  if (has_machine()) random_programs(true);
+}
