@@ -1,0 +1,19 @@
+/* tile_avx2.c -- the tile loops for x86-64 with AVX2 and FMA. */
+typedef int tile_avx2_is_x86_only;
+#ifdef __x86_64__
+#include <stdint.h>
+#include <string.h>
+#include "kernel/kir.h"
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC optimize("O3", "no-math-errno", "no-trapping-math")
+#pragma GCC target("avx2,fma")
+#endif
+#define NUM_HAS_FMA
+#define TILE_TABLE tile_avx2
+#include "backend/vm/tile_loops.h"
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+#endif
