@@ -31,7 +31,7 @@ const char *ptx_textf(struct printer *p, const char *format, ...) {
   const char *copy = t.failed ? NULL : arena_text(p->arena, text_of(&t));
   text_free(&t);
   if (!copy) ptx_refuse(p, "");
-  return copy ? copy : "";
+  return copy ? copy : "%?"; /* never printed; long enough for all who look at it */
 }
 
 const char *ptx_own(struct printer *p, enum own kind) { return ptx_textf(p, "$%c%d", "phwd"[kind], p->n_own[kind]++); }
