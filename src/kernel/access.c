@@ -136,7 +136,8 @@ struct digit { int axis; struct kir_term weight; }; /* weight * axis in a sum */
 
 /* The axes of l, each with its weight, if l is a sum of fixed values and of weighted axes. 0: it is not. A serial loop
  * around the loop in question stands still; one inside it is one more axis. */
-static int digits(const struct accesses *a, const struct kir_stmt *loop, const struct kir_lin *l, struct digit d[KIR_TERMS]) {
+static int digits(const struct accesses *a, const struct kir_stmt *loop, const struct kir_lin *l,
+                  struct digit d[KIR_TERMS]) {
   int n = 0;
   for (int i = 0; i < l->n; i++) {
     struct digit x = { -1, { l->term[i].coef, 0, { 0 } } };
@@ -265,7 +266,8 @@ static uint64_t size_of(__int128 x) { return (uint64_t)(x < 0 ? -x : x); }
 
 /* x - y is never 0: the gcd of its coefficients does not divide its constant. What is not fixed may differ on the two
  * sides and does not cancel. */
-static bool never_equal(const struct accesses *a, const struct kir_stmt *loop, const struct kir_lin *x, const struct kir_lin *y) {
+static bool never_equal(const struct accesses *a, const struct kir_stmt *loop, const struct kir_lin *x,
+                        const struct kir_lin *y) {
   __int128 c = 0;
   uint64_t g = 0;
   for (int side = 0; side < 2; side++) {
@@ -280,7 +282,8 @@ static bool never_equal(const struct accesses *a, const struct kir_stmt *loop, c
   return g ? size_of(c) % g != 0 : c != 0;
 }
 
-static bool are_apart(const struct accesses *a, const struct kir_stmt *loop, const struct access *x, const struct access *y) {
+static bool are_apart(const struct accesses *a, const struct kir_stmt *loop, const struct access *x,
+                      const struct access *y) {
   for (int i = 0; i < x->s->n_at; i++)
     if (never_equal(a, loop, &x->s->at[i], &y->s->at[i])) return true;
   return false;
@@ -297,7 +300,8 @@ static bool is_plain(const struct accesses *a, const struct kir_stmt *loop, cons
   return true;
 }
 
-static bool have_one_owner(const struct accesses *a, const struct kir_stmt *loop, const struct access *x, const struct access *y) {
+static bool have_one_owner(const struct accesses *a, const struct kir_stmt *loop, const struct access *x,
+                           const struct access *y) {
   for (int i = 0; i < x->s->n_at; i++) {
     bool moves = false;
     const struct kir_lin *l = &x->s->at[i], *m = &y->s->at[i];
@@ -355,7 +359,8 @@ static const char *store_alone(struct accesses *a, const struct access *x) {
 }
 
 /* Both stores are in this par loop, and tell its iterations apart by the same subscript. */
-static bool share_owner(const struct accesses *a, const struct access *x, const struct access *y, const struct kir_stmt *par) {
+static bool share_owner(const struct accesses *a, const struct access *x, const struct access *y,
+                        const struct kir_stmt *par) {
   if (is_owned(a, x, par) && is_owned(a, y, par)) return true;
   for (int i = 0; i < x->s->n_at; i++)
     if (covers_by(a, &x->s->at[i], par) && same_lin(a, &x->s->at[i], &y->s->at[i])) return true;

@@ -341,7 +341,8 @@ void kir_next(struct kir_builder *b, int n, const int carry[], const int v[]) {
   copy(s->in, n, v);
 }
 
-static struct kir_stmt *combine(struct kir_builder *b, enum kir_kind kind, enum kir_op op, int n, const int in[], int n_from) {
+static struct kir_stmt *combine(struct kir_builder *b, enum kir_kind kind, enum kir_op op, int n, const int in[],
+                                int n_from) {
   struct kir_stmt *s = append(b, kind, n, n, n_from, 0);
   if (!s) return NULL;
   s->op = (uint8_t)op;

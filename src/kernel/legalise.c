@@ -99,7 +99,10 @@ static void inline_call(struct legaliser *l, const struct kir_stmt *call) {
     struct kir_stmt *c = copy_of(l, s);
     if (!c) return;
     renew_operands(l, c);
-    for (int i = 0; i < c->n_out; i++) replace(l, s->out[i], c->out[i] = kir_temp(l->b.k, (weft_dtype)l->b.k->vals[s->out[i]].dtype));
+    for (int i = 0; i < c->n_out; i++) {
+      c->out[i] = kir_temp(l->b.k, (weft_dtype)l->b.k->vals[s->out[i]].dtype);
+      replace(l, s->out[i], c->out[i]);
+    }
     append(l, c);
   }
   for (int i = 0; i < f->n_result; i++) stand_in(l, call->out[i], now(l, f->result[i]));
@@ -107,10 +110,13 @@ static void inline_call(struct legaliser *l, const struct kir_stmt *call) {
 
 static void legalise_block(struct legaliser *l, struct kir_block *block);
 
+static bool is_call(const struct kir_stmt *s) { return s->kind == KIR_OP && s->op == KIR_CALL; }
+static bool is_math(const struct kir_stmt *s) { return s->kind == KIR_OP && kir_rows[s->op].level == 'E'; }
+
 static void legalise(struct legaliser *l, struct kir_stmt *s) {
   renew_operands(l, s);
-  if (s->kind == KIR_OP && s->op == KIR_CALL) inline_call(l, s);
-  else if (s->kind == KIR_OP && kir_rows[s->op].level == 'E') stand_in(l, s->out[0], math_expand(&l->b, (enum kir_op)s->op, s->in[0]));
+  if (is_call(s)) inline_call(l, s);
+  else if (is_math(s)) stand_in(l, s->out[0], math_expand(&l->b, (enum kir_op)s->op, s->in[0]));
   else append(l, s);
   if (s->body.first) legalise_block(l, &s->body);
 }
@@ -129,7 +135,7 @@ static void legalise_block(struct legaliser *l, struct kir_block *block) {
 
 static bool needs_work(const struct kir_block *block) {
   for (const struct kir_stmt *s = block->first; s; s = s->next) {
-    if (s->kind == KIR_OP && (s->op == KIR_CALL || kir_rows[s->op].level == 'E')) return true;
+    if (is_call(s) || is_math(s)) return true;
     if (s->body.first && needs_work(&s->body)) return true;
   }
   return false;

@@ -162,7 +162,8 @@ static int sum_f64(struct here h, int m, int k, int c) {
 
 static int expand_log(struct here h, int x) {
   bool is_narrow = h.f == WEFT_F32;
-  double up = is_narrow ? 0x1p23 : 0x1p54, k_plain = is_narrow ? 0 : 0x1p52 + 1023, k_up = is_narrow ? -23 : 0x1p52 + 1023 + 54;
+  double up = is_narrow ? 0x1p23 : 0x1p54, k_plain = is_narrow ? 0 : 0x1p52 + 1023;
+  double k_up = is_narrow ? -23 : k_plain + 54;
   int is_tiny = op(h, KIR_LT, x, number(h, is_narrow ? 0x1p-126 : 0x1p-1022));
   int scaled = either(h, is_tiny, mul(h, x, number(h, up)), x);
   struct split p = split(h, scaled, either(h, is_tiny, number(h, k_up), number(h, k_plain)));

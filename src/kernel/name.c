@@ -56,9 +56,9 @@ const char *name_put(struct kir_kernel *k, const char *s, size_t n, enum name_ki
 }
 
 bool name_is_reserved(const char *s, size_t n) {
-  static const char *const words[] = { "kernel", "size", "arg", "in", "out", "inout", "table", "fn", "par", "serial", "lane",
-    "if", "else", "yield", "carry", "next", "until", "keep", "local", "check", "at", "fold", "prefix", "from", "load", "store",
-    "blocks", "block", "private", "return", "true", "false", "set" };
+  static const char *const words[] = { "kernel", "size", "arg", "in", "out", "inout", "table", "fn", "par", "serial",
+    "lane", "if", "else", "yield", "carry", "next", "until", "keep", "local", "check", "at", "fold", "prefix", "from", "load",
+    "store", "blocks", "block", "private", "return", "true", "false", "set" };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (words[i][0] == s[0] && !strncmp(words[i], s, n) && !words[i][n]) return true;
   for (int i = 0; i < KIR_OPS; i++)

@@ -177,14 +177,18 @@ static enum kir_op op_named(struct parser *p, struct token t, int *fn) {
 
 /* ---- Numbers and indices -------------------------------------------------------------------------------------------- */
 
-static int digit_of(char c) { return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99; }
+static unsigned digit_of(char c) {
+  if (is_digit(c)) return (unsigned)(c - '0');
+  if (c >= 'a' && c <= 'f') return (unsigned)(c - 'a' + 10);
+  return c >= 'A' && c <= 'F' ? (unsigned)(c - 'A' + 10) : 99;
+}
 
 /* All n characters as a number; false: they are not one, or it does not fit 64 bits. */
 static bool number_in(const char *s, size_t n, unsigned base, uint64_t *x) {
   *x = 0;
   for (size_t i = 0; i < n; i++) {
-    unsigned d = (unsigned)digit_of(s[i]);
-    if (d >= base || __builtin_mul_overflow(*x, (uint64_t)base, x) || __builtin_add_overflow(*x, (uint64_t)d, x)) return false;
+    unsigned d = digit_of(s[i]);
+    if (d >= base || __builtin_mul_overflow(*x, base, x) || __builtin_add_overflow(*x, d, x)) return false;
   }
   return n > 0;
 }
@@ -205,9 +209,11 @@ static uint64_t integer(struct parser *p, bool is_negative, weft_dtype *dtype) {
   uint64_t x = 0;
   *dtype = colon ? dtype_named(p, colon + 1, p->tok.n - n - 1) : WEFT_I64;
   if (p->is_bad) return 0;
-  if (kir_is_float(*dtype) || *dtype == WEFT_BOOL || !kir_is_register(*dtype)) bad(p, "a literal cannot be of dtype %s", kir_dtype_name(*dtype));
+  const char *name = kir_dtype_name(*dtype);
+  bool is_integer = kir_is_register(*dtype) && !kir_is_float(*dtype) && *dtype != WEFT_BOOL;
+  if (!is_integer) bad(p, "a literal cannot be of dtype %s", name);
   else if (!whole_number(p->tok.s, n, &x)) expected(p, "a number");
-  else if (!fits(*dtype, x, is_negative)) bad(p, "%.*s does not fit %s", (int)(n < 40 ? n : 40), p->tok.s, kir_dtype_name(*dtype));
+  else if (!fits(*dtype, x, is_negative)) bad(p, "%.*s does not fit %s", (int)(n < 40 ? n : 40), p->tok.s, name);
   return is_negative ? -x : x;
 }
 
@@ -472,13 +478,16 @@ static void assign_load(struct parser *p, struct token name) {
 static int fold(struct parser *p, enum kir_kind kind, enum kir_order order, int out[LIST_MAX]) {
   int in[LIST_MAX], from[LIST_MAX], fn = 0;
   struct token name = p->tok;
-  int op = (int)op_named(p, take_name(p, "a combiner"), &fn), n = bracketed(p, in), n_from = accept(p, "from") ? operands(p, from) : 0;
+  int op = (int)op_named(p, take_name(p, "a combiner"), &fn), n = bracketed(p, in);
+  int n_from = accept(p, "from") ? operands(p, from) : 0;
   if (op == KIR_CALL && n_from != n) bad(p, "%.*s: needs its neutral values", (int)name.n, name.s);
-  if (op != KIR_CALL && (n != 1 || n_from)) bad(p, "%.*s: combines 1 value, and knows where to start", (int)name.n, name.s);
+  if (op != KIR_CALL && (n != 1 || n_from))
+    bad(p, "%.*s: combines 1 value, and knows where to start", (int)name.n, name.s);
   if (p->is_bad) return 0;
-  if (op != KIR_CALL) out[0] = kind == KIR_FOLD ? kir_fold(&p->b, (enum kir_op)op, order, in[0]) : kir_prefix(&p->b, (enum kir_op)op, in[0]);
-  else if (kind == KIR_FOLD) kir_fold_fn(&p->b, fn, order, n, in, from, out);
-  else kir_prefix_fn(&p->b, fn, n, in, from, out);
+  if (op == KIR_CALL && kind == KIR_FOLD) kir_fold_fn(&p->b, fn, order, n, in, from, out);
+  else if (op == KIR_CALL) kir_prefix_fn(&p->b, fn, n, in, from, out);
+  else if (kind == KIR_FOLD) out[0] = kir_fold(&p->b, (enum kir_op)op, order, in[0]);
+  else out[0] = kir_prefix(&p->b, (enum kir_op)op, in[0]);
   return n;
 }
 

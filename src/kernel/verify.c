@@ -44,7 +44,14 @@ static const char *const kind_name[KIR_KINDS] = {
 };
 
 static const char *place_name(enum place p) {
-  return p == IN_KERNEL ? "kernel" : p == IN_PAR ? "par" : p == IN_SERIAL ? "serial" : p == IN_LANE ? "lane" : p == IN_IF ? "if" : "fn";
+  switch ((int)p) {
+  case IN_KERNEL: return "kernel";
+  case IN_PAR: return "par";
+  case IN_SERIAL: return "serial";
+  case IN_LANE: return "lane";
+  case IN_IF: return "if";
+  }
+  return "fn";
 }
 
 static enum place place_of(const struct kir_stmt *s) {
@@ -289,7 +296,8 @@ static bool verify_store(struct verifier *v, const struct block *b, const struct
   if (!x || !see(v, s->in[0])) return false;
   weft_dtype dtype = kir_register_of((weft_dtype)x->dtype);
   if (x->kind == KIR_IN || x->kind == KIR_TABLE) return refuse(v, "%s is read only", x->name);
-  if (dtype_of(v, s->in[0]) != dtype) return refuse(v, "%s: stores %s, not %s", x->name, kir_dtype_name(dtype), dtype_name(v, s->in[0]));
+  if (dtype_of(v, s->in[0]) != dtype)
+    return refuse(v, "%s: stores %s, not %s", x->name, kir_dtype_name(dtype), dtype_name(v, s->in[0]));
   if (x->kind == KIR_LOCAL && v->local_pars[s->buf] != 1 + b->n_pars)
     return refuse(v, "%s: a local of outside is stored to by a par loop", x->name);
   return verify_store_mode(v, b, s, x);
@@ -297,7 +305,8 @@ static bool verify_store(struct verifier *v, const struct block *b, const struct
 
 static bool verify_local(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
   const struct kir_buf *x = &v->k->bufs[s->buf];
-  if (x->kind != KIR_LOCAL || !kir_is_register((weft_dtype)x->dtype)) return refuse(v, "%s: local arrays hold register dtypes", x->name);
+  if (x->kind != KIR_LOCAL || !kir_is_register((weft_dtype)x->dtype))
+    return refuse(v, "%s: local arrays hold register dtypes", x->name);
   if (v->local_pars[s->buf]) return refuse(v, "%s defined twice", x->name);
   v->local_pars[s->buf] = 1 + b->n_pars;
   v->shown[v->n_shown++] = -1 - s->buf;
@@ -323,11 +332,12 @@ static bool combines(struct verifier *v, const struct kir_stmt *s) {
 }
 
 static bool verify_from(struct verifier *v, const struct kir_stmt *s) {
-  int want = s->op == KIR_CALL ? s->n_in : 0;
-  if (s->n_from != want) return refuse(v, "%s: needs its neutral values", s->op == KIR_CALL ? v->k->fns[s->fn].name : kir_rows[s->op].name);
+  const char *name = s->op == KIR_CALL ? v->k->fns[s->fn].name : kir_rows[s->op].name;
+  if (s->n_from != (s->op == KIR_CALL ? s->n_in : 0)) return refuse(v, "%s: needs its neutral values", name);
   for (int i = 0; i < s->n_from; i++) {
     if (!see(v, s->from[i])) return false;
-    if (dtype_of(v, s->from[i]) != dtype_of(v, s->in[i])) return refuse(v, "%s: its neutral values have another dtype", v->k->fns[s->fn].name);
+    if (dtype_of(v, s->from[i]) != dtype_of(v, s->in[i]))
+      return refuse(v, "%s: its neutral values have another dtype", name);
   }
   return true;
 }
@@ -397,8 +407,10 @@ static bool verify_extent(struct verifier *v, const struct kir_stmt *s) {
 static bool verify_private(struct verifier *v, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_private; i++) {
     const struct kir_buf *x = &v->k->bufs[s->private[i].buf];
-    if (s->kind != KIR_PAR || (x->kind != KIR_OUT && x->kind != KIR_INOUT)) return refuse(v, "private %s: an output of a par loop", x->name);
-    if (!kir_is_combiner(s->private[i].op)) return refuse(v, "private %s: %s has no neutral element", x->name, kir_rows[s->private[i].op].name);
+    const char *by = kir_rows[s->private[i].op].name;
+    if (s->kind != KIR_PAR || (x->kind != KIR_OUT && x->kind != KIR_INOUT))
+      return refuse(v, "private %s: an output of a par loop", x->name);
+    if (!kir_is_combiner(s->private[i].op)) return refuse(v, "private %s: %s has no neutral element", x->name, by);
   }
   return true;
 }
@@ -424,14 +436,15 @@ static void show_kept(struct verifier *v, const struct kir_stmt *s) {
 }
 
 static bool verify_loop(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
-  struct block inner = { b, s, place_of(s), place_of(s), s->kind == KIR_LANE ? s : b->lane, b->n_pars + (s->kind == KIR_PAR) };
-  if (s->var <= 0 || v->k->vals[s->var].kind != KIR_AXIS || v->of[s->var].is_defined) return refuse(v, "a loop needs a variable of its own");
+  const struct kir_stmt *lane = s->kind == KIR_LANE ? s : b->lane;
+  struct block inner = { b, s, place_of(s), place_of(s), lane, b->n_pars + (s->kind == KIR_PAR) };
+  if (s->var <= 0 || v->k->vals[s->var].kind != KIR_AXIS || v->of[s->var].is_defined)
+    return refuse(v, "a loop needs a variable of its own");
   if (!verify_extent(v, s) || !verify_private(v, s)) return false;
   int shown = v->n_shown, n_kept = v->n_kept;
   v->of[s->var].is_defined = true;
   v->of[s->var].loop = s;
-  show(v, s->var, s->kind == KIR_LANE || b->lane);
-  v->of[s->var].varies = s->kind == KIR_LANE; /* a serial loop in a lane counts alike in all lanes */
+  show(v, s->var, s->kind == KIR_LANE); /* a serial loop in a lane counts alike in all lanes */
   if (s->kind == KIR_LANE) show_kept(v, s);
   if (!verify_block(v, &inner, &s->body)) return false;
   hide(v, shown);
@@ -513,11 +526,13 @@ static bool verify_fn(struct verifier *v, int fn) {
 static bool verify_head(struct verifier *v) {
   const struct kir_kernel *k = v->k;
   for (int i = 0; i < k->n_vals; i++)
-    if (!kir_is_register((weft_dtype)k->vals[i].dtype)) return refuse(v, "%s: %s is no dtype of a value", name_of(v, i), dtype_name(v, i));
+    if (!kir_is_register((weft_dtype)k->vals[i].dtype))
+      return refuse(v, "%s: %s is no dtype of a value", name_of(v, i), dtype_name(v, i));
   for (int i = 0; i < k->n_bufs; i++) {
     const struct kir_buf *b = &k->bufs[i];
-    if (!kir_width((weft_dtype)b->dtype)) return refuse(v, "%s: %s is no dtype of a kernel", b->name, kir_dtype_name((weft_dtype)b->dtype));
-    if (b->kind == KIR_TABLE && !kir_is_register((weft_dtype)b->dtype)) return refuse(v, "%s: tables hold register dtypes", b->name);
+    weft_dtype d = (weft_dtype)b->dtype;
+    if (!kir_width(d)) return refuse(v, "%s: %s is no dtype of a kernel", b->name, kir_dtype_name(d));
+    if (b->kind == KIR_TABLE && !kir_is_register(d)) return refuse(v, "%s: tables hold register dtypes", b->name);
     if (!dims_are_sizes(v, b)) return false;
   }
   return true;
@@ -537,7 +552,8 @@ static void verify_kernel(struct verifier *v) {
 
 static int count_kept(const struct kir_block *block) {
   int n = 0;
-  for (const struct kir_stmt *s = block->first; s; s = s->next) n += (s->kind == KIR_KEEP ? s->n_in : 0) + count_kept(&s->body);
+  for (const struct kir_stmt *s = block->first; s; s = s->next)
+    n += (s->kind == KIR_KEEP ? s->n_in : 0) + count_kept(&s->body);
   return n;
 }
 
