@@ -1,0 +1,221 @@
+/* array.c -- the type weft.array: making, naming and freeing objects, their properties, and the table of all methods. */
+#include "core.h"
+#include <string.h>
+
+PyObject *array_wrap(weft_array *a) {
+  weft_status s = weft_check(a);
+  if (s) return raise_status(s);
+  struct array *self = PyObject_New(struct array, &array_type);
+  if (!self) return NULL;
+  self->handle = weft_own(a);
+  self->weak_references = NULL;
+  return (PyObject *)self;
+}
+
+int array_assign(PyObject *self, weft_array *a) {
+  weft_status s = weft_check(a);
+  if (s) return raise_status(s), -1;
+  weft_array *old = array_handle(self);
+  array_handle(self) = weft_own(a);
+  weft_disown(old);
+  return 0;
+}
+
+PyObject *array_from(PyObject *o) {
+  if (array_check(o)) return Py_NewRef(o);
+  weft_scope *s = op_begin();
+  return op_end(s, convert_array(o, NULL, 0));
+}
+
+PyObject *array_list(int n, weft_array *const a[]) {
+  PyObject *list = PyList_New(n);
+  for (int i = 0; list && i < n; i++) {
+    PyObject *item = array_wrap(a[i]);
+    if (item) PyList_SET_ITEM(list, i, item);
+    else Py_CLEAR(list);
+  }
+  return list;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = { "", "dtype", NULL };
+  PyObject *o, *dtype = Py_None;
+  weft_dtype wanted;
+  (void)type;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:array", names, &o, &dtype)) return NULL;
+  if (dtype != Py_None && dtype_parse(dtype, &wanted)) return NULL;
+  weft_scope *s = op_begin();
+  return op_end(s, convert_array(o, dtype == Py_None ? NULL : &wanted, 0));
+}
+
+static void destroy(PyObject *self) { /* any thread, also while the interpreter ends */
+  if (((struct array *)self)->weak_references) PyObject_ClearWeakRefs(self);
+  weft_disown(array_handle(self));
+  Py_TYPE(self)->tp_free(self);
+}
+
+/* ---- Properties ---- */
+
+static PyObject *get_shape(PyObject *self, void *closure) {
+  int rank;
+  int64_t dims[WEFT_RANK_MAX];
+  (void)closure;
+  if (convert_dims(self, &rank, dims)) return NULL;
+  PyObject *shape = PyTuple_New(rank);
+  for (int i = 0; shape && i < rank; i++) {
+    PyObject *dim = PyLong_FromLongLong(dims[i]);
+    if (dim) PyTuple_SET_ITEM(shape, i, dim);
+    else Py_CLEAR(shape);
+  }
+  return shape;
+}
+
+static int64_t count(PyObject *self) { /* -1: an exception is set */
+  int rank;
+  int64_t dims[WEFT_RANK_MAX], n = 1;
+  if (convert_dims(self, &rank, dims)) return -1;
+  for (int i = 0; i < rank; i++) n *= dims[i];
+  return n;
+}
+
+static PyObject *get_size(PyObject *self, void *closure) {
+  int64_t n = count(self);
+  (void)closure;
+  return n < 0 ? NULL : PyLong_FromLongLong(n);
+}
+
+static PyObject *get_nbytes(PyObject *self, void *closure) {
+  int64_t n = count(self);
+  (void)closure;
+  return n < 0 ? NULL : PyLong_FromLongLong(n * (int64_t)weft_dtype_bytes(weft_dtype_of(array_handle(self))));
+}
+
+static PyObject *get_itemsize(PyObject *self, void *closure) {
+  (void)closure;
+  return PyLong_FromSize_t(weft_dtype_bytes(weft_dtype_of(array_handle(self))));
+}
+
+static PyObject *get_ndim(PyObject *self, void *closure) { (void)closure; return PyLong_FromLong(weft_rank(array_handle(self))); }
+static PyObject *get_dtype(PyObject *self, void *closure) { (void)closure; return Py_NewRef(dtype_object(weft_dtype_of(array_handle(self)))); }
+
+static PyObject *get_transposed(PyObject *self, void *closure) {
+  (void)closure;
+  weft_scope *s = op_begin();
+  return op_end(s, weft_transpose(array_handle(self), NULL));
+}
+
+/* Where NumPy's operators meet an array, they leave the work to it. */
+static PyObject *get_priority(PyObject *self, void *closure) { (void)self, (void)closure; return PyFloat_FromDouble(1000); }
+
+/* What is written in Python: attributes of weft._text and weft._at, found once. */
+static PyObject *in_python(const char *module, const char *name) {
+  PyObject *m = PyImport_ImportModule(module), *f = m ? PyObject_GetAttrString(m, name) : NULL;
+  Py_XDECREF(m);
+  return f;
+}
+
+static PyObject *call_in_python(const char *module, const char *name, PyObject *self) {
+  PyObject *f = in_python(module, name), *r = f ? PyObject_CallFunctionObjArgs(f, self, NULL) : NULL;
+  Py_XDECREF(f);
+  return r;
+}
+
+static PyObject *get_at(PyObject *self, void *closure) { (void)closure; return call_in_python("weft._at", "At", self); }
+static PyObject *represent(PyObject *self) { return call_in_python("weft._text", "represent", self); }
+
+static PyGetSetDef properties[] = {
+  { "shape", get_shape, NULL, "the sizes of the axes", NULL },
+  { "ndim", get_ndim, NULL, "the number of axes", NULL },
+  { "size", get_size, NULL, "the number of elements", NULL },
+  { "nbytes", get_nbytes, NULL, "bytes of all elements", NULL },
+  { "itemsize", get_itemsize, NULL, "bytes of one element", NULL },
+  { "dtype", get_dtype, NULL, "the type of the elements", NULL },
+  { "T", get_transposed, NULL, "with the axes reversed", NULL },
+  { "at", get_at, NULL, "x.at[i].add(v) and its like: a new array in which equal targets combine", NULL },
+  { "__array_priority__", get_priority, NULL, NULL, NULL },
+  { 0 },
+};
+
+/* ---- As a sequence ---- */
+
+static Py_ssize_t length(PyObject *self) {
+  int rank;
+  int64_t dims[WEFT_RANK_MAX];
+  if (convert_dims(self, &rank, dims)) return -1;
+  if (!rank) return PyErr_SetString(PyExc_TypeError, "a 0-d array has no len()"), -1;
+  return (Py_ssize_t)dims[0];
+}
+
+static PyObject *item(PyObject *self, Py_ssize_t i) {
+  PyObject *index = PyLong_FromSsize_t(i), *r = index ? index_get(self, index) : NULL;
+  Py_XDECREF(index);
+  return r;
+}
+
+static PyObject *iterate(PyObject *self) {
+  if (weft_rank(array_handle(self)) > 0) return PySeqIter_New(self);
+  return PyErr_Format(PyExc_TypeError, "a 0-d array cannot be iterated over");
+}
+
+static PyMappingMethods mapping = { .mp_length = length, .mp_subscript = index_get, .mp_ass_subscript = index_set };
+static PySequenceMethods sequence = { .sq_length = length, .sq_item = item };
+
+/* ---- The type ---- */
+
+PyTypeObject array_type = {
+  PyVarObject_HEAD_INIT(NULL, 0)
+  .tp_name = "weft.array",
+  .tp_basicsize = sizeof(struct array),
+  .tp_flags = Py_TPFLAGS_DEFAULT,
+  .tp_doc = "array(value, dtype=None): an n-dimensional array, computed when somebody needs its values. Made of numbers, "
+            "nested lists, NumPy arrays and whatever has the buffer protocol; the memory is copied (asarray shares it).",
+  .tp_new = make,
+  .tp_dealloc = destroy,
+  .tp_repr = represent,
+  .tp_weaklistoffset = offsetof(struct array, weak_references),
+  .tp_as_number = &element_numbers,
+  .tp_as_mapping = &mapping,
+  .tp_as_sequence = &sequence,
+  .tp_as_buffer = &value_buffer,
+  .tp_richcompare = element_compare,
+  .tp_iter = iterate,
+  .tp_getset = properties,
+};
+
+/* The methods of all families in one table, which the type wants. */
+static int gather_methods(void) {
+  static PyMethodDef all[128];
+  PyMethodDef *const families[] = { element_methods, axis_methods, shape_methods, value_methods, dlpack_methods };
+  size_t n = 0;
+  for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+    for (PyMethodDef *m = families[f]; m->ml_name; m++) {
+      if (n + 1 >= sizeof all / sizeof *all) return PyErr_SetString(PyExc_SystemError, "too many methods"), -1;
+      all[n++] = *m;
+    }
+  array_type.tp_methods = all;
+  return 0;
+}
+
+static int add_functions(PyObject *module) {
+  PyMethodDef *const families[] = { origin_functions, convert_functions, evaluate_functions, index_functions, element_functions,
+                                    axis_functions, shape_functions, make_functions, trace_functions, file_functions,
+                                    dlpack_functions };
+  for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+    if (PyModule_AddFunctions(module, families[f])) return -1;
+  return 0;
+}
+
+static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, .m_name = "weft._core", .m_size = -1,
+                                         .m_doc = "The C part of weft; the package weft is what to import." };
+
+PyMODINIT_FUNC PyInit__core(void) {
+  array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity, although == compares elements */
+  if (gather_methods() || PyType_Ready(&array_type)) return NULL;
+  PyObject *module = PyModule_Create(&definition);
+  if (!module) return NULL;
+  if (!PyObject_SetAttrString(module, "array", (PyObject *)&array_type) && !dtype_add_all(module) && !add_functions(module) &&
+      !trace_add_types(module))
+    return module;
+  Py_DECREF(module);
+  return NULL;
+}

@@ -1,0 +1,353 @@
+/* convert.c -- numbers, nested lists, and whatever shows its memory (buffer protocol, __array_interface__), as arrays of
+ * the open scope. Lists and numbers have no dtype of their own: bool, int32 (int64 if need be), float32, complex64. What
+ * comes with a dtype keeps it. Memory is copied unless the caller says that it may be shared. */
+#include "core.h"
+#include <string.h>
+
+/* ---- Numbers ---- */
+
+enum kind { KIND_BOOL, KIND_INTEGER, KIND_LARGE, KIND_FLOAT, KIND_COMPLEX, N_KINDS };
+static const weft_dtype kind_dtype[N_KINDS] = { WEFT_BOOL, WEFT_I32, WEFT_I64, WEFT_F32, WEFT_C64 };
+
+/* The kind of a Python number; -1: it is none. No exception is set. */
+static int kind_of(PyObject *o) {
+  if (PyBool_Check(o)) return KIND_BOOL;
+  if (PyLong_Check(o)) {
+    int overflow;
+    long long i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    return !overflow && i >= INT32_MIN && i <= INT32_MAX ? KIND_INTEGER : KIND_LARGE;
+  }
+  return PyFloat_Check(o) ? KIND_FLOAT : PyComplex_Check(o) ? KIND_COMPLEX : -1;
+}
+
+/* Writes one number of any kind up to `kind` to place i of a block of elements of that kind. */
+static int write_number(void *block, size_t i, int kind, PyObject *o) {
+  if (kind == KIND_BOOL) return ((uint8_t *)block)[i] = o == Py_True, 0;
+  if (kind == KIND_FLOAT) return ((float *)block)[i] = (float)PyFloat_AsDouble(o), PyErr_Occurred() ? -1 : 0;
+  if (kind == KIND_COMPLEX) {
+    Py_complex c = PyComplex_AsCComplex(o);
+    ((float *)block)[2 * i] = (float)c.real, ((float *)block)[2 * i + 1] = (float)c.imag;
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  long long v = PyLong_AsLongLong(o);
+  if (kind == KIND_INTEGER) ((int32_t *)block)[i] = (int32_t)v;
+  else ((int64_t *)block)[i] = v;
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* float32 would lose what a float64 array is meant to keep, and integers above int64 are legal in uint64. */
+static weft_array *number_as(PyObject *o, weft_dtype wanted) {
+  if (wanted == WEFT_F64) {
+    double v = PyFloat_AsDouble(o);
+    return v == -1 && PyErr_Occurred() ? NULL : weft_from(WEFT_F64, 0, NULL, &v);
+  }
+  if (wanted == WEFT_U64 && PyLong_Check(o)) {
+    uint64_t v = PyLong_AsUnsignedLongLong(o);
+    return v == (uint64_t)-1 && PyErr_Occurred() ? NULL : weft_from(WEFT_U64, 0, NULL, &v);
+  }
+  double v[2];
+  int kind = kind_of(o);
+  if (write_number(v, 0, kind, o)) return NULL;
+  weft_array *a = weft_from(kind_dtype[kind], 0, NULL, v);
+  return wanted == kind_dtype[kind] ? a : weft_cast(a, wanted);
+}
+
+static weft_array *weak_number(PyObject *o, int kind) {
+  if (kind == KIND_FLOAT) return weft_scalar(PyFloat_AS_DOUBLE(o));
+  if (kind == KIND_BOOL || kind == KIND_COMPLEX) return number_as(o, kind_dtype[kind]);
+  int overflow;
+  long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+  return overflow ? number_as(o, WEFT_U64) : weft_integer(v);
+}
+
+/* ---- Nested lists ---- */
+
+static int is_list(PyObject *o) { return PyList_Check(o) || PyTuple_Check(o); }
+
+/* A list of numbers, and whether something in it is an array. */
+struct nest { int rank, kind, has_arrays; int64_t dims[WEFT_RANK_MAX]; };
+
+static int nest_scan(struct nest *n, PyObject *o, int depth) {
+  if (!is_list(o)) {
+    int kind = kind_of(o);
+    if (kind < 0) n->has_arrays = 1;
+    else if (kind > n->kind) n->kind = kind;
+    if (!n->has_arrays && depth != n->rank) {
+      PyErr_SetString(PyExc_ValueError, "array: nested lists differ in depth");
+      return -1;
+    }
+    return 0;
+  }
+  Py_ssize_t size = PySequence_Fast_GET_SIZE(o);
+  if (depth >= n->rank || n->dims[depth] != size) {
+    PyErr_SetString(PyExc_ValueError, "array: nested lists differ in length");
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < size && !n->has_arrays; i++)
+    if (nest_scan(n, PySequence_Fast_GET_ITEM(o, i), depth + 1)) return -1;
+  return 0;
+}
+
+/* Rank and sizes as the first elements say. */
+static int nest_measure(struct nest *n, PyObject *o) {
+  while (is_list(o)) {
+    if (n->rank == WEFT_RANK_MAX) return PyErr_SetString(PyExc_ValueError, "array: lists are nested too deep"), -1;
+    n->dims[n->rank] = PySequence_Fast_GET_SIZE(o);
+    if (!n->dims[n->rank++]) break;
+    o = PySequence_Fast_GET_ITEM(o, 0);
+  }
+  return 0;
+}
+
+static int nest_write(void *block, size_t *at, int as_double, int kind, PyObject *o) {
+  if (is_list(o)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+      if (nest_write(block, at, as_double, kind, PySequence_Fast_GET_ITEM(o, i))) return -1;
+    return 0;
+  }
+  if (!as_double) return write_number(block, (*at)++, kind, o);
+  ((double *)block)[(*at)++] = PyFloat_AsDouble(o);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+static weft_array *nest_numbers(const struct nest *n, PyObject *o, const weft_dtype *wanted) {
+  int kind = n->kind < 0 ? KIND_FLOAT : n->kind, as_double = wanted && *wanted == WEFT_F64 && kind != KIND_COMPLEX;
+  weft_dtype dtype = as_double ? WEFT_F64 : kind_dtype[kind];
+  size_t count = 1, at = 0;
+  for (int i = 0; i < n->rank; i++) count *= (size_t)n->dims[i];
+  void *block = PyMem_Calloc(count ? count : 1, weft_dtype_bytes(dtype));
+  if (!block) return (weft_array *)PyErr_NoMemory();
+  weft_array *a = nest_write(block, &at, as_double, kind, o) ? NULL : weft_from(dtype, n->rank, n->dims, block);
+  PyMem_Free(block);
+  return a && wanted && *wanted != dtype ? weft_cast(a, *wanted) : a;
+}
+
+/* A list with arrays in it: the elements, one above the other. */
+static weft_array *nest_arrays(PyObject *o, const weft_dtype *wanted) {
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  weft_array **part = PyMem_Malloc((size_t)n * sizeof *part), *a = NULL;
+  if (!part) return (weft_array *)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < n; i++) {
+    a = convert_array(PySequence_Fast_GET_ITEM(o, i), wanted, 0);
+    if (!a) break;
+    part[i] = weft_unsqueeze(a, 0);
+  }
+  if (a) a = weft_concat(0, (int)n, part);
+  PyMem_Free(part);
+  return a;
+}
+
+static weft_array *from_list(PyObject *o, const weft_dtype *wanted) {
+  struct nest n = { .kind = -1 };
+  if (Py_EnterRecursiveCall(" in weft.array")) return NULL;
+  weft_array *a = NULL;
+  if (!nest_measure(&n, o) && !nest_scan(&n, o, 0)) a = n.has_arrays ? nest_arrays(o, wanted) : nest_numbers(&n, o, wanted);
+  Py_LeaveRecursiveCall();
+  return a;
+}
+
+/* ---- Memory of others ---- */
+
+/* What weft calls when it needs the memory no more: on a thread inside a call of weft, with or without the GIL. */
+static void release_buffer(void *ctx) {
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyBuffer_Release(ctx);
+  PyMem_Free(ctx);
+  PyGILState_Release(gil);
+}
+
+static int is_aligned(const Py_buffer *b) {
+  if ((uintptr_t)b->buf % (size_t)b->itemsize) return 0;
+  for (int i = 0; i < b->ndim; i++)
+    if (b->strides[i] % b->itemsize) return 0;
+  return 1;
+}
+
+/* Takes over the buffer, which was allocated with PyMem_Malloc. */
+static weft_array *share(Py_buffer *b, weft_dtype dtype) {
+  int64_t dims[WEFT_RANK_MAX], strides[WEFT_RANK_MAX];
+  for (int i = 0; i < b->ndim; i++) dims[i] = b->shape[i], strides[i] = b->strides[i] / b->itemsize;
+  weft_block block = { b->buf, 0, dtype, b->ndim, dims, strides };
+  return weft_external(&block, release_buffer, b);
+}
+
+static weft_array *copy(Py_buffer *b, weft_dtype dtype) {
+  int64_t dims[WEFT_RANK_MAX];
+  for (int i = 0; i < b->ndim; i++) dims[i] = b->shape[i];
+  if (PyBuffer_IsContiguous(b, 'C')) return weft_from(dtype, b->ndim, dims, b->buf);
+  void *rows = PyMem_Malloc(b->len ? (size_t)b->len : 1);
+  if (!rows) return (weft_array *)PyErr_NoMemory();
+  weft_array *a = PyBuffer_ToContiguous(rows, b, b->len, 'C') ? NULL : weft_from(dtype, b->ndim, dims, rows);
+  PyMem_Free(rows);
+  return a;
+}
+
+/* From an object with the buffer protocol; `as`, if not NULL, is what its elements really are. */
+static weft_array *from_buffer(PyObject *o, const weft_dtype *as, int may_share) {
+  weft_dtype dtype;
+  weft_array *a = NULL;
+  Py_buffer *b = PyMem_Calloc(1, sizeof *b);
+  if (!b) return (weft_array *)PyErr_NoMemory();
+  if (PyObject_GetBuffer(o, b, PyBUF_FULL_RO)) return PyMem_Free(b), NULL;
+  if (as) dtype = *as;
+  else if (!dtype_of_format(b->format, b->itemsize, &dtype)) {
+    PyErr_Format(PyExc_TypeError, "array: weft has no elements of the format '%s'", b->format);
+    goto end;
+  }
+  if (b->ndim > WEFT_RANK_MAX) PyErr_Format(PyExc_ValueError, "array: %d axes are too many", b->ndim);
+  else if (may_share && !b->suboffsets && is_aligned(b)) return share(b, dtype);
+  else a = copy(b, dtype);
+end:
+  PyBuffer_Release(b);
+  PyMem_Free(b);
+  return a;
+}
+
+/* An object without the buffer protocol, or one NumPy shows no format for: bfloat16 is read as the uint16 it is stored in. */
+static weft_array *from_interface(PyObject *o, int may_share) {
+  weft_dtype dtype = WEFT_BF16;
+  PyObject *type = PyObject_GetAttrString(o, "dtype"), *bits = NULL;
+  int is_bfloat16 = type && !dtype_parse(type, &dtype) && dtype == WEFT_BF16;
+  Py_XDECREF(type);
+  PyErr_Clear();
+  if (is_bfloat16) bits = PyObject_CallMethod(o, "view", "s", "uint16");
+  else bits = PyObject_CallMethod(o, "__array__", NULL);
+  weft_array *a = NULL;
+  if (bits && bits != o) a = from_buffer(bits, is_bfloat16 ? &dtype : NULL, may_share);
+  Py_XDECREF(bits);
+  return a;
+}
+
+/* An object that only has __array_interface__: NumPy, which defines it, reads it. */
+static weft_array *from_numpy(PyObject *o, int may_share) {
+  PyObject *numpy = PyImport_ImportModule("numpy");
+  PyObject *view = numpy ? PyObject_CallMethod(numpy, "asarray", "O", o) : NULL;
+  weft_array *a = view ? from_buffer(view, NULL, may_share) : NULL;
+  Py_XDECREF(view);
+  Py_XDECREF(numpy);
+  return a;
+}
+
+static weft_array *from_memory(PyObject *o, int may_share) {
+  if (PyObject_CheckBuffer(o)) {
+    weft_array *a = from_buffer(o, NULL, may_share);
+    if (a || PyErr_ExceptionMatches(PyExc_MemoryError) || !PyObject_HasAttrString(o, "dtype")) return a;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    a = from_interface(o, may_share);
+    if (a) Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+    else PyErr_Restore(type, value, trace);
+    return a;
+  }
+  return PyObject_HasAttrString(o, "__array__") ? from_interface(o, may_share) : from_numpy(o, may_share);
+}
+
+static int has_memory(PyObject *o) {
+  if (PyBytes_Check(o) || PyByteArray_Check(o) || PyType_Check(o)) return 0;
+  return PyObject_CheckBuffer(o) || PyObject_HasAttrString(o, "__array_interface__") || PyObject_HasAttrString(o, "__array__");
+}
+
+/* ---- All together ---- */
+
+int convert_is_possible(PyObject *o) { return array_check(o) || kind_of(o) >= 0 || is_list(o) || has_memory(o); }
+
+weft_array *convert_array(PyObject *o, const weft_dtype *wanted, int may_share) {
+  int kind = kind_of(o);
+  weft_array *a;
+  if (kind >= 0) return number_as(o, wanted ? *wanted : kind_dtype[kind]);
+  if (is_list(o)) return from_list(o, wanted);
+  if (array_check(o)) a = array_handle(o);
+  else if (has_memory(o)) a = from_memory(o, may_share);
+  else return PyErr_Format(PyExc_TypeError, "an array cannot be made of a %.200s", Py_TYPE(o)->tp_name), NULL;
+  return a && wanted && weft_dtype_of(a) != *wanted ? weft_cast(a, *wanted) : a;
+}
+
+weft_array *convert_operand(PyObject *o) {
+  if (array_check(o)) return array_handle(o);
+  int kind = kind_of(o);
+  return kind >= 0 ? weak_number(o, kind) : convert_array(o, NULL, 0);
+}
+
+static int dim_parse(PyObject *o, int64_t *dim) {
+  PyObject *i = PyNumber_Index(o);
+  if (!i) return -1;
+  *dim = PyLong_AsLongLong(i);
+  Py_DECREF(i);
+  return *dim == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+int convert_shape(PyObject *o, int *rank, int64_t dims[]) {
+  if (PyIndex_Check(o)) return *rank = 1, dim_parse(o, dims);
+  PyObject *list = PySequence_Fast(o, "a shape is a number or a sequence of numbers");
+  if (!list) return -1;
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
+  int wrong = n > WEFT_RANK_MAX;
+  if (wrong) PyErr_Format(PyExc_ValueError, "%zd axes are too many", n);
+  for (Py_ssize_t i = 0; !wrong && i < n; i++) wrong = dim_parse(PySequence_Fast_GET_ITEM(list, i), &dims[i]);
+  *rank = (int)n;
+  Py_DECREF(list);
+  return wrong ? -1 : 0;
+}
+
+int convert_dims(PyObject *array, int *rank, int64_t dims[]) {
+  weft_array *a = array_handle(array);
+  *rank = weft_rank(a);
+  for (int i = 0; i < *rank; i++) {
+    dims[i] = weft_dim(a, i);
+    if (dims[i] >= 0) continue;
+    weft_status s = weft_check(a);
+    if (s) return raise_status(s), -1;
+    PyErr_Format(PyExc_ValueError, "the size of axis %d is not known yet", i);
+    return -1;
+  }
+  return 0;
+}
+
+/* Numbers and the like first: making arrays of them may run Python, which may give an object another array. */
+static PyObject *all_arrays(PyObject *sequence) {
+  PyObject *list = PySequence_List(sequence);
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+    PyObject *array = array_from(PyList_GET_ITEM(list, i));
+    if (!array || PyList_SetItem(list, i, array)) Py_CLEAR(list);
+  }
+  return list;
+}
+
+int list_take(struct list *l, PyObject *sequence) {
+  PyObject *list = all_arrays(sequence);
+  *l = (struct list){ 0 };
+  if (!list) return -1;
+  Py_ssize_t n = PyList_GET_SIZE(list);
+  l->array = PyMem_Malloc((size_t)(n ? n : 1) * sizeof *l->array);
+  if (!l->array) PyErr_NoMemory();
+  for (; l->array && l->n < n; l->n++) l->array[l->n] = weft_own(array_handle(PyList_GET_ITEM(list, l->n)));
+  Py_DECREF(list);
+  return l->array ? 0 : -1;
+}
+
+void list_drop(struct list *l) {
+  for (int i = 0; i < l->n; i++) weft_disown(l->array[i]);
+  PyMem_Free(l->array);
+}
+
+/* ---- asarray ---- */
+
+static PyObject *asarray(PyObject *module, PyObject *args, PyObject *kwargs) {
+  static char *names[] = { "", "dtype", "copy", NULL };
+  PyObject *o, *dtype = Py_None, *copied = Py_None;
+  weft_dtype wanted;
+  (void)module;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO", names, &o, &dtype, &copied)) return NULL;
+  if (dtype != Py_None && dtype_parse(dtype, &wanted)) return NULL;
+  if (array_check(o) && (dtype == Py_None || weft_dtype_of(array_handle(o)) == wanted)) return Py_NewRef(o);
+  weft_scope *s = op_begin();
+  return op_end(s, convert_array(o, dtype == Py_None ? NULL : &wanted, copied == Py_None || !PyObject_IsTrue(copied)));
+}
+
+PyMethodDef convert_functions[] = {
+  { "asarray", (PyCFunction)(void (*)(void))asarray, METH_VARARGS | METH_KEYWORDS,
+    "asarray(a, dtype=None, copy=None): an array of a. Memory of NumPy arrays and the like is shared, not copied, unless "
+    "copy is true: who writes to it then changes the array, and what is computed from it later." },
+  { 0 },
+};

@@ -1,0 +1,108 @@
+/* core.h -- what the files of the extension share.
+ *
+ * Every operation runs between op_begin and op_end: a scope of weft that is discarded, so that temporaries go and only
+ * what a Python object owns stays. Functions that return PyObject * or weft_array * give NULL with an exception set;
+ * those that return int give -1. A weft_array * is borrowed: it lives as long as the open scope or its owner. */
+#ifndef WEFT_PYTHON_CORE_H
+#define WEFT_PYTHON_CORE_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <weft.h>
+
+#if PY_VERSION_HEX < 0x030A0000
+static inline PyObject *Py_NewRef(PyObject *o) { Py_INCREF(o); return o; }
+#endif
+
+/* A Python array is a name for a weft array it owns. Mutation gives it another one: whoever holds the object sees that,
+ * arrays computed from it before do not. */
+struct array {
+  PyObject_HEAD
+  weft_array *handle;
+  PyObject *weak_references;
+};
+extern PyTypeObject array_type;
+#define array_check(o)  PyObject_TypeCheck(o, &array_type)
+#define array_handle(o) (((struct array *)(o))->handle)
+
+PyObject *array_wrap(weft_array *);                  /* a new object that owns it, or the exception it deserves */
+int array_assign(PyObject *self, weft_array *);      /* self names this one from now on */
+PyObject *array_from(PyObject *);                    /* the object itself if it is an array, else one made of it */
+PyObject *array_list(int n, weft_array *const[]);    /* a list of new objects */
+
+/* op.c: the frame of every operation. */
+weft_scope *op_begin(void);                          /* also notes the user's line */
+PyObject *op_end(weft_scope *, weft_array *result);  /* wraps the result; NULL passes through */
+
+/* origin.c: lines of the user's program, as tags of nodes. */
+void origin_mark(void);
+PyObject *origin_text(uint64_t tag);                 /* "file.py:12", or None */
+extern PyMethodDef origin_functions[];
+
+/* error.c */
+PyObject *raise_status(weft_status);                 /* always NULL */
+
+/* dtype.c */
+extern PyTypeObject dtype_type;
+PyObject *dtype_object(weft_dtype);                  /* a borrowed reference; one object for each dtype */
+int dtype_parse(PyObject *, weft_dtype *);           /* weft.float32, "float32", a NumPy dtype, or float, int, bool */
+int dtype_of_format(const char *format, Py_ssize_t itemsize, weft_dtype *); /* of the buffer protocol; 0: none */
+const char *dtype_format(weft_dtype);                /* NULL: the buffer protocol has none for it */
+const char *dtype_text(weft_dtype);                  /* "float32" */
+int dtype_add_all(PyObject *module);
+
+/* convert.c: Python objects to arrays of the open scope. */
+weft_array *convert_operand(PyObject *);             /* numbers are weak */
+weft_array *convert_array(PyObject *, const weft_dtype *wanted, int may_share); /* wanted NULL: what it is */
+int convert_is_possible(PyObject *);
+int convert_shape(PyObject *, int *rank, int64_t dims[]);
+int convert_dims(PyObject *array, int *rank, int64_t dims[]); /* of an array: every size is a number */
+/* A list of arrays, owned, so that whatever Python does meanwhile they stay. */
+struct list { int n; weft_array **array; };
+int list_take(struct list *, PyObject *sequence);    /* on failure there is nothing to drop */
+void list_drop(struct list *);
+
+extern PyMethodDef convert_functions[];
+
+/* value.c: arrays to Python objects. */
+extern PyMethodDef value_methods[];
+extern PyBufferProcs value_buffer;
+PyObject *value_item(PyObject *);
+extern PyMethodDef dlpack_methods[], dlpack_functions[];
+
+/* evaluate.c */
+int evaluate(int n, weft_array *const[]);            /* waits without the GIL; Ctrl-C stops it. Owned by the caller */
+int evaluate_into(weft_array *, void *values, size_t bytes); /* the same, then reads. Owns the array meanwhile */
+extern PyMethodDef evaluate_functions[];
+
+/* index.c */
+PyObject *index_get(PyObject *self, PyObject *index);
+int index_set(PyObject *self, PyObject *index, PyObject *value);
+extern PyMethodDef index_functions[];
+
+/* Families of operations: methods of arrays, and functions of the module. */
+extern PyMethodDef element_methods[], element_functions[];
+extern PyNumberMethods element_numbers;
+PyObject *element_compare(PyObject *, PyObject *, int op);
+extern PyMethodDef axis_methods[], axis_functions[];
+extern PyMethodDef shape_methods[], shape_functions[];
+extern PyMethodDef make_functions[];
+extern PyMethodDef trace_functions[];
+extern PyMethodDef file_functions[];
+int trace_add_types(PyObject *module);
+
+/* A function of the module that is a method of its first argument. */
+typedef PyObject *(*method)(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *op_on_first(method, PyObject *args, PyObject *kwargs);
+#define AS_FUNCTION(name) \
+  static PyObject *function_##name(PyObject *module, PyObject *args, PyObject *kwargs) { \
+    (void)module; \
+    return op_on_first(method_##name, args, kwargs); \
+  }
+#define METHOD_ROW(name, doc)   { #name, (PyCFunction)(void (*)(void))method_##name, METH_VARARGS | METH_KEYWORDS, doc }
+#define FUNCTION_ROW(name, doc) { #name, (PyCFunction)(void (*)(void))function_##name, METH_VARARGS | METH_KEYWORDS, doc }
+
+/* Axes counted from 0. */
+int axis_parse(PyObject *, int rank, int *axis);                    /* one number */
+int axes_parse(PyObject *, int rank, int *n, int axes[]);           /* a number or several, ascending, all different */
+
+#endif

@@ -1,0 +1,123 @@
+/* dtype.c -- element types as objects: weft.float32 and its like, one object each, alive as long as the module. */
+#include "core.h"
+#include <string.h>
+
+/* Name, character of the struct module (the buffer protocol's format), NumPy's kind. */
+static const struct row { const char *name, *format; } rows[] = {
+  [WEFT_BOOL] = { "bool", "?" },
+  [WEFT_U8] = { "uint8", "B" },   [WEFT_U16] = { "uint16", "H" }, [WEFT_U32] = { "uint32", "I" }, [WEFT_U64] = { "uint64", "Q" },
+  [WEFT_I8] = { "int8", "b" },    [WEFT_I16] = { "int16", "h" },  [WEFT_I32] = { "int32", "i" },  [WEFT_I64] = { "int64", "q" },
+  [WEFT_F16] = { "float16", "e" }, [WEFT_F32] = { "float32", "f" }, [WEFT_F64] = { "float64", "d" },
+  [WEFT_BF16] = { "bfloat16", NULL },
+  [WEFT_C64] = { "complex64", "Zf" }, [WEFT_C128] = { "complex128", "Zd" },
+};
+enum { N_DTYPES = sizeof rows / sizeof rows[0] };
+
+struct dtype {
+  PyObject_HEAD
+  weft_dtype value;
+};
+static PyObject *objects[N_DTYPES];
+
+PyObject *dtype_object(weft_dtype d) { return objects[d]; }
+const char *dtype_format(weft_dtype d) { return rows[d].format; }
+const char *dtype_text(weft_dtype d) { return rows[d].name; }
+
+static weft_dtype value(PyObject *o) { return ((struct dtype *)o)->value; }
+
+static PyObject *represent(PyObject *self) {
+  return PyUnicode_FromFormat("weft.%s%s", rows[value(self)].name, value(self) == WEFT_BOOL ? "_" : "");
+}
+
+static PyObject *get_name(PyObject *self, void *closure) { (void)closure; return PyUnicode_FromString(rows[value(self)].name); }
+static PyObject *get_size(PyObject *self, void *closure) { (void)closure; return PyLong_FromSize_t(weft_dtype_bytes(value(self))); }
+
+static PyObject *reduce(PyObject *self, PyObject *unused) {
+  (void)unused;
+  return PyUnicode_FromFormat("%s%s", rows[value(self)].name, value(self) == WEFT_BOOL ? "_" : "");
+}
+
+static PyGetSetDef properties[] = {
+  { "name", get_name, NULL, "\"float32\"", NULL },
+  { "size", get_size, NULL, "bytes of an element", NULL },
+  { "itemsize", get_size, NULL, "bytes of an element", NULL },
+  { 0 },
+};
+static PyMethodDef methods[] = {
+  { "__reduce__", reduce, METH_NOARGS, "The name of the global it is." },
+  { 0 },
+};
+
+PyTypeObject dtype_type = {
+  PyVarObject_HEAD_INIT(NULL, 0)
+  .tp_name = "weft.Dtype",
+  .tp_basicsize = sizeof(struct dtype),
+  .tp_flags = Py_TPFLAGS_DEFAULT,
+  .tp_doc = "The type of an array's elements.",
+  .tp_repr = represent,
+  .tp_getset = properties,
+  .tp_methods = methods,
+};
+
+static int by_name(const char *name, weft_dtype *d) {
+  for (int i = 0; i < N_DTYPES; i++)
+    if (!strcmp(rows[i].name, name)) return *d = (weft_dtype)i, 1;
+  return !strcmp(name, "bool_") ? (*d = WEFT_BOOL, 1) : 0;
+}
+
+/* The dtype that an object's .name or a NumPy scalar type's __name__ says. */
+static int by_attribute(PyObject *o, const char *attribute, weft_dtype *d) {
+  PyObject *name = PyObject_GetAttrString(o, attribute);
+  const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  int found = text && by_name(text, d);
+  Py_XDECREF(name);
+  PyErr_Clear();
+  return found;
+}
+
+int dtype_parse(PyObject *o, weft_dtype *d) {
+  if (Py_TYPE(o) == &dtype_type) return *d = value(o), 0;
+  if (o == (PyObject *)&PyFloat_Type) return *d = WEFT_F32, 0;
+  if (o == (PyObject *)&PyLong_Type) return *d = WEFT_I32, 0;
+  if (o == (PyObject *)&PyBool_Type) return *d = WEFT_BOOL, 0;
+  if (PyUnicode_Check(o)) {
+    const char *text = PyUnicode_AsUTF8(o);
+    if (text && by_name(text, d)) return 0;
+  } else if (by_attribute(o, PyType_Check(o) ? "__name__" : "name", d)) {
+    return 0;
+  }
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%R is not a dtype of weft", o);
+  return -1;
+}
+
+/* Sizes decide among integers: 'l' is four or eight bytes. */
+int dtype_of_format(const char *f, Py_ssize_t size, weft_dtype *d) {
+  if (!f) f = "B";
+  if (*f == '@' || *f == '=' || *f == '<' || (*f == '|' && size == 1)) f++;
+  const char *integers = strchr("bhilqn", *f), *naturals = strchr("BHILQN", *f);
+  if (!*f || (f[1] && strcmp(f, "Zf") && strcmp(f, "Zd"))) return 0;
+  if (integers || naturals) {
+    int power = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : -1;
+    return power >= 0 && (*d = (weft_dtype)((integers ? WEFT_I8 : WEFT_U8) + power), 1);
+  }
+  for (int i = 0; i < N_DTYPES; i++)
+    if (rows[i].format && !strcmp(rows[i].format, f)) return *d = (weft_dtype)i, 1;
+  return 0;
+}
+
+static int add(PyObject *module, int i) {
+  struct dtype *d = PyObject_New(struct dtype, &dtype_type);
+  char name[32];
+  if (!d) return -1;
+  d->value = (weft_dtype)i;
+  objects[i] = (PyObject *)d;
+  PyOS_snprintf(name, sizeof name, "%s%s", rows[i].name, i == WEFT_BOOL ? "_" : "");
+  return PyObject_SetAttrString(module, name, (PyObject *)d);
+}
+
+int dtype_add_all(PyObject *module) {
+  if (PyType_Ready(&dtype_type) || PyObject_SetAttrString(module, "Dtype", (PyObject *)&dtype_type)) return -1;
+  for (int i = 0; i < N_DTYPES; i++)
+    if (add(module, i)) return -1;
+  return 0;
+}

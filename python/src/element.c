@@ -1,0 +1,206 @@
+/* element.c -- operations element by element: operators, methods and functions from tables of names. */
+#include "core.h"
+
+typedef weft_array *(*unary)(weft_array *);
+typedef weft_array *(*binary)(weft_array *, weft_array *);
+
+static PyObject *apply_unary(unary op, PyObject *x) {
+  weft_scope *s = op_begin();
+  weft_array *a = convert_operand(x);
+  return op_end(s, a ? op(a) : NULL);
+}
+
+/* What is no array comes first: converting it may run Python, which may give an array object another array. */
+static int convert_all(int n, PyObject *const o[], weft_array *a[]) {
+  for (int i = 0; i < n; i++)
+    if (!array_check(o[i]) && !(a[i] = convert_operand(o[i]))) return 0;
+  for (int i = 0; i < n; i++)
+    if (array_check(o[i])) a[i] = array_handle(o[i]);
+  return 1;
+}
+
+static PyObject *apply_binary(binary op, PyObject *x, PyObject *y) {
+  weft_array *a[2];
+  weft_scope *s = op_begin();
+  return op_end(s, convert_all(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
+}
+
+/* ---- Compositions ---- */
+
+static weft_array *square(weft_array *x) { return weft_mul(x, x); }
+static weft_array *reciprocal(weft_array *x) { return weft_div(weft_integer(1), x); }
+static weft_array *logical_not(weft_array *x) { return weft_not(weft_cast(x, WEFT_BOOL)); }
+static weft_array *logical_and(weft_array *a, weft_array *b) { return weft_and(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL)); }
+static weft_array *logical_or(weft_array *a, weft_array *b) { return weft_or(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL)); }
+static weft_array *logical_xor(weft_array *a, weft_array *b) { return weft_xor(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL)); }
+static weft_array *positive(weft_array *x) { return x; }
+
+/* x^n as products, by squaring; x^-n is 1 / x^n. */
+static weft_array *power(weft_array *x, long n) {
+  if (n == 0) return weft_broadcast_like(weft_cast(weft_integer(1), weft_dtype_of(x)), x);
+  weft_array *y = NULL;
+  for (unsigned long rest = n < 0 ? -(unsigned long)n : (unsigned long)n;; x = weft_mul(x, x)) {
+    if (rest & 1) y = y ? weft_mul(y, x) : x;
+    if (!(rest >>= 1)) break;
+  }
+  return n < 0 ? reciprocal(y) : y;
+}
+
+/* ---- Functions and methods ---- */
+
+#define UNARY(X) \
+  X(negative, weft_neg, "-a") \
+  X(positive, positive, "+a") \
+  X(abs, weft_abs, "|a|") \
+  X(square, square, "a a") \
+  X(sqrt, weft_sqrt, "the square root; nan below 0") \
+  X(rsqrt, weft_rsqrt, "1 / the square root") \
+  X(reciprocal, reciprocal, "1 / a") \
+  X(exp, weft_exp, "e^a") \
+  X(log, weft_log, "the natural logarithm") \
+  X(log1p, weft_log1p, "log(1 + a)") \
+  X(tanh, weft_tanh, "the hyperbolic tangent") \
+  X(sigmoid, weft_sigmoid, "1 / (1 + e^-a)") \
+  X(isnan, weft_isnan, "where a is nan") \
+  X(logical_not, logical_not, "where a is 0") \
+  X(bitwise_invert, weft_not, "all bits the other way") \
+  X(stop_gradient, weft_stop_gradient, "a, with derivative 0")
+
+#define BINARY(X) \
+  X(add, weft_add, "a + b") \
+  X(subtract, weft_sub, "a - b") \
+  X(multiply, weft_mul, "a b") \
+  X(divide, weft_div, "a / b; integers give float32") \
+  X(maximum, weft_maximum, "the larger; nan wins") \
+  X(minimum, weft_minimum, "the smaller; nan wins") \
+  X(equal, weft_eq, "a == b") \
+  X(not_equal, weft_ne, "a != b") \
+  X(less, weft_lt, "a < b") \
+  X(less_equal, weft_le, "a <= b") \
+  X(greater, weft_gt, "a > b") \
+  X(greater_equal, weft_ge, "a >= b") \
+  X(logical_and, logical_and, "where both are not 0") \
+  X(logical_or, logical_or, "where one is not 0") \
+  X(logical_xor, logical_xor, "where exactly one is not 0") \
+  X(bitwise_and, weft_and, "of bools or of bits") \
+  X(bitwise_or, weft_or, "of bools or of bits") \
+  X(bitwise_xor, weft_xor, "of bools or of bits") \
+  X(matmul, weft_matmul, "the matrix product, 1-d as in NumPy")
+
+#define DEFINE(name, op, doc) \
+  static PyObject *unary_##name(PyObject *module, PyObject *x) { (void)module; return apply_unary(op, x); }
+UNARY(DEFINE)
+#undef DEFINE
+
+static int two(PyObject *args, PyObject **x, PyObject **y) { return PyArg_UnpackTuple(args, "a function of two arrays", 2, 2, x, y); }
+#define DEFINE(name, op, doc) \
+  static PyObject *binary_##name(PyObject *module, PyObject *args) { \
+    PyObject *x, *y; \
+    (void)module; \
+    return two(args, &x, &y) ? apply_binary(op, x, y) : NULL; \
+  }
+BINARY(DEFINE)
+#undef DEFINE
+
+static PyObject *apply_ternary(weft_array *(*op)(weft_array *, weft_array *, weft_array *), PyObject *args) {
+  PyObject *o[3];
+  weft_array *a[3];
+  if (!PyArg_UnpackTuple(args, "a function of three arrays", 3, 3, &o[0], &o[1], &o[2])) return NULL;
+  weft_scope *s = op_begin();
+  return op_end(s, convert_all(3, o, a) ? op(a[0], a[1], a[2]) : NULL);
+}
+static PyObject *where(PyObject *module, PyObject *args) { (void)module; return apply_ternary(weft_where, args); }
+static PyObject *fma_(PyObject *module, PyObject *args) { (void)module; return apply_ternary(weft_fma, args); }
+
+PyMethodDef element_functions[] = {
+#define ROW(name, op, doc) { #name, unary_##name, METH_O, #name "(a): " doc },
+  UNARY(ROW)
+#undef ROW
+#define ROW(name, op, doc) { #name, binary_##name, METH_VARARGS, #name "(a, b): " doc },
+  BINARY(ROW)
+#undef ROW
+  { "where", where, METH_VARARGS, "where(condition, a, b): a where the condition holds, else b" },
+  { "fma", fma_, METH_VARARGS, "fma(a, b, c): a b + c, rounded once" },
+  { 0 },
+};
+
+#define METHODS(X) \
+  X(abs) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(tanh) X(sigmoid)
+#define DEFINE(name) static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
+METHODS(DEFINE)
+#undef DEFINE
+PyMethodDef element_methods[] = {
+#define ROW(name) { #name, self_##name, METH_NOARGS, "The function of this name." },
+  METHODS(ROW)
+#undef ROW
+  { 0 },
+};
+
+/* ---- Operators ---- */
+
+static PyObject *operate(binary op, PyObject *x, PyObject *y) {
+  if (!convert_is_possible(x) || !convert_is_possible(y)) Py_RETURN_NOTIMPLEMENTED;
+  return apply_binary(op, x, y);
+}
+
+/* x += y is x = x + y inside the object: all who hold it see the sum. */
+static PyObject *operate_inplace(binary op, PyObject *x, PyObject *y) {
+  if (!convert_is_possible(y)) Py_RETURN_NOTIMPLEMENTED;
+  weft_scope *s = op_begin();
+  weft_array *b = convert_operand(y);
+  int failed = !b || array_assign(x, op(array_handle(x), b));
+  weft_scope_discard(s);
+  return failed ? NULL : Py_NewRef(x);
+}
+
+#define OPERATORS(X) \
+  X(add, weft_add) X(subtract, weft_sub) X(multiply, weft_mul) X(true_divide, weft_div) X(and, weft_and) X(or, weft_or) \
+  X(xor, weft_xor) X(matrix_multiply, weft_matmul)
+#define DEFINE(name, op) \
+  static PyObject *slot_##name(PyObject *x, PyObject *y) { return operate(op, x, y); } \
+  static PyObject *inplace_##name(PyObject *x, PyObject *y) { return operate_inplace(op, x, y); }
+OPERATORS(DEFINE)
+#undef DEFINE
+
+static PyObject *slot_negative(PyObject *x) { return apply_unary(weft_neg, x); }
+static PyObject *slot_positive(PyObject *x) { return Py_NewRef(x); }
+static PyObject *slot_absolute(PyObject *x) { return apply_unary(weft_abs, x); }
+static PyObject *slot_invert(PyObject *x) { return apply_unary(weft_not, x); }
+
+/* Powers that are products: x ** n for an integer n. */
+static PyObject *slot_power(PyObject *x, PyObject *y, PyObject *modulus) {
+  if (!array_check(x) || !PyLong_Check(y) || modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  long n = PyLong_AsLong(y);
+  if (n == -1 && PyErr_Occurred()) return NULL;
+  weft_scope *s = op_begin();
+  return op_end(s, power(array_handle(x), n));
+}
+
+static int slot_bool(PyObject *self) {
+  PyObject *value = value_item(self);
+  int truth = value ? PyObject_IsTrue(value) : -1;
+  Py_XDECREF(value);
+  return truth;
+}
+
+static PyObject *number_by(PyObject *(*convert)(PyObject *), PyObject *self) {
+  PyObject *value = value_item(self), *number = value ? convert(value) : NULL;
+  Py_XDECREF(value);
+  return number;
+}
+static PyObject *slot_int(PyObject *self) { return number_by(PyNumber_Long, self); }
+static PyObject *slot_float(PyObject *self) { return number_by(PyNumber_Float, self); }
+
+PyNumberMethods element_numbers = {
+#define ROW(name, op) .nb_##name = slot_##name, .nb_inplace_##name = inplace_##name,
+  OPERATORS(ROW)
+#undef ROW
+  .nb_negative = slot_negative, .nb_positive = slot_positive, .nb_absolute = slot_absolute, .nb_invert = slot_invert,
+  .nb_power = slot_power, .nb_bool = slot_bool, .nb_int = slot_int, .nb_float = slot_float,
+};
+
+PyObject *element_compare(PyObject *x, PyObject *y, int op) {
+  static const binary ops[] = { [Py_LT] = weft_lt, [Py_LE] = weft_le, [Py_EQ] = weft_eq, [Py_NE] = weft_ne,
+                                [Py_GT] = weft_gt, [Py_GE] = weft_ge };
+  return operate(ops[op], x, y);
+}

@@ -1,0 +1,162 @@
+/* evaluate.c -- computing and waiting. The GIL is released while weft works; the thread that waits comes back twenty times
+ * a second to run signal handlers, and an exception of theirs (Ctrl-C) stops the work. */
+#include "core.h"
+#include <string.h>
+
+static const double look_again_s = 0.05;
+
+/* Nothing left to do: 1; something failed: -1, with the exception; else 0. */
+static int is_done(int n, weft_array *const a[]) {
+  int done = 1;
+  for (int i = 0; i < n; i++) {
+    weft_state state = weft_state_of(a[i], NULL);
+    weft_status s = state == WEFT_FAILED ? weft_check(a[i]) : WEFT_OK;
+    if (s) return raise_status(s), -1;
+    done &= state == WEFT_READY;
+  }
+  return done;
+}
+
+static weft_status wait(int n, weft_array *const a[], double seconds) {
+  weft_status s;
+  Py_BEGIN_ALLOW_THREADS
+  s = weft_wait(n, a, seconds);
+  Py_END_ALLOW_THREADS
+  return s;
+}
+
+static weft_status start(int n, weft_array *const a[]) {
+  weft_status s;
+  Py_BEGIN_ALLOW_THREADS
+  s = weft_eval_async(n, a);
+  Py_END_ALLOW_THREADS
+  return s;
+}
+
+int evaluate(int n, weft_array *const a[]) {
+  volatile int stop = 0; /* outlives the work: this returns when it has ended */
+  int done = is_done(n, a);
+  if (done) return done < 0 ? -1 : 0;
+  weft_cancel_when(&stop);
+  weft_status s = start(n, a);
+  if (!s) s = wait(n, a, look_again_s);
+  while (s == WEFT_ERR_TIMEOUT) {
+    if (!stop && PyErr_CheckSignals()) stop = 1;
+    s = wait(n, a, look_again_s);
+  }
+  weft_cancel_when(NULL);
+  if (s) raise_status(s);
+  return s || PyErr_Occurred() ? -1 : 0;
+}
+
+int evaluate_into(weft_array *a, void *values, size_t bytes) {
+  weft_own(a);
+  int failed = evaluate(1, &a);
+  weft_status s = failed ? WEFT_OK : weft_read(a, weft_dtype_of(a), values, bytes);
+  if (s) raise_status(s), failed = -1;
+  weft_disown(a);
+  return failed;
+}
+
+static PyObject *eval_list(PyObject *module, PyObject *arrays) {
+  struct list l;
+  (void)module;
+  if (list_take(&l, arrays)) return NULL;
+  int failed = evaluate(l.n, l.array);
+  list_drop(&l);
+  if (failed) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *async_eval_list(PyObject *module, PyObject *arrays) {
+  struct list l;
+  (void)module;
+  if (list_take(&l, arrays)) return NULL;
+  weft_status s = start(l.n, l.array);
+  list_drop(&l);
+  if (s) return raise_status(s);
+  Py_RETURN_NONE;
+}
+
+/* Waits in slices, so that signals come through. */
+static weft_status wait_long(struct list *l, double seconds) {
+  weft_status s = WEFT_ERR_TIMEOUT;
+  for (double left = seconds; s == WEFT_ERR_TIMEOUT && (seconds < 0 || left >= 0); left -= look_again_s) {
+    s = wait(l->n, l->array, seconds >= 0 && left < look_again_s ? left : look_again_s);
+    if (PyErr_CheckSignals()) break;
+  }
+  return s;
+}
+
+static PyObject *wait_list(PyObject *module, PyObject *args) {
+  PyObject *arrays;
+  double seconds;
+  struct list l;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "Od", &arrays, &seconds) || list_take(&l, arrays)) return NULL;
+  weft_status s = l.n ? wait_long(&l, seconds) : WEFT_OK;
+  list_drop(&l);
+  if (PyErr_Occurred()) return NULL;
+  if (s && s != WEFT_ERR_TIMEOUT) return raise_status(s);
+  return PyBool_FromLong(s == WEFT_OK);
+}
+
+static PyObject *state(PyObject *module, PyObject *o) {
+  static const char *const names[] = { [WEFT_LAZY] = "lazy", [WEFT_RUNNING] = "running", [WEFT_READY] = "ready", [WEFT_FAILED] = "failed" };
+  (void)module;
+  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "state: an array is expected");
+  return PyUnicode_FromString(names[weft_state_of(array_handle(o), NULL)]);
+}
+
+/* ---- Settings, and looking inside ---- */
+
+static PyObject *get(PyObject *module, PyObject *setting) {
+  long s = PyLong_AsLong(setting);
+  (void)module;
+  return s == -1 && PyErr_Occurred() ? NULL : PyLong_FromLongLong(weft_get((weft_setting)s));
+}
+
+static PyObject *set(PyObject *module, PyObject *args) {
+  int setting;
+  long long value;
+  (void)module;
+  return PyArg_ParseTuple(args, "iL", &setting, &value) ? PyLong_FromLongLong(weft_set((weft_setting)setting, value)) : NULL;
+}
+
+static PyObject *show(PyObject *module, PyObject *args) {
+  PyObject *arrays, *text = NULL;
+  const char *what;
+  struct list l;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "Os", &arrays, &what) || list_take(&l, arrays)) return NULL;
+  weft_scope *s = op_begin();
+  const char *shown = weft_show(l.n, l.array, what);
+  text = shown ? PyUnicode_DecodeUTF8(shown, (Py_ssize_t)strlen(shown), "replace") : raise_status(WEFT_ERR_ARG);
+  weft_scope_discard(s);
+  list_drop(&l);
+  return text;
+}
+
+static PyObject *plan(PyObject *module, PyObject *arrays) {
+  struct list l;
+  weft_cost c;
+  (void)module;
+  if (list_take(&l, arrays)) return NULL;
+  weft_status s = weft_plan(l.n, l.array, &c);
+  list_drop(&l);
+  if (s) return raise_status(s);
+  return Py_BuildValue("{sLsLsLsisi}", "peak_bytes", (long long)c.peak_bytes, "moved_bytes", (long long)c.moved_bytes, "operations",
+                       (long long)c.operations, "kernels", c.kernels, "library_calls", c.library_calls);
+}
+
+PyMethodDef evaluate_functions[] = {
+  { "eval", eval_list, METH_O, "eval(arrays): computes and stores them" },
+  { "async_eval", async_eval_list, METH_O, "async_eval(arrays): starts computing them" },
+  { "wait", wait_list, METH_VARARGS, "wait(arrays, seconds): whether they are ready; below 0, for ever" },
+  { "state", state, METH_O, "state(array): 'lazy', 'running', 'ready' or 'failed'; never waits" },
+  { "get", get, METH_O, "get(setting): see weft_get" },
+  { "set", set, METH_VARARGS, "set(setting, value): the value before, or -1 if it is refused" },
+  { "show", show, METH_VARARGS, "show(arrays, what): 'value', 'graph', 'dot', 'plan', 'kernels', 'asm' or 'ptx' as text" },
+  { "plan", plan, METH_O, "plan(arrays): what eval would do, as a dict; runs nothing" },
+  { 0 },
+};

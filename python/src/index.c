@@ -1,0 +1,303 @@
+/* index.c -- x[...] read and written, as in NumPy: integers, slices, None, Ellipsis, integer arrays, boolean masks.
+ *
+ * Reading makes a view, or a gather from one; writing is reading plus weft_put, so there is one interpretation of an index.
+ * A mask is turned into the integers where it is true, for which its values must be known; only when a whole mask is set
+ * to something that broadcasts is that not needed. */
+#include "core.h"
+#include <string.h>
+
+enum what { INTEGER, SLICE, NEW, FILL, ARRAY };
+struct item {
+  enum what what;
+  Py_ssize_t start, stop, step; /* INTEGER: start */
+  weft_array *array;            /* ARRAY: integers */
+};
+struct index {
+  int n, n_arrays, n_axes, has_fill; /* n_axes: of x, that the items stand for */
+  struct item item[2 * WEFT_RANK_MAX + 1];
+};
+
+static int too_many(void) { return PyErr_SetString(PyExc_IndexError, "there are too many indices"), -1; }
+
+static int push(struct index *x, struct item item) {
+  if (x->n == 2 * WEFT_RANK_MAX) return too_many();
+  x->item[x->n++] = item;
+  x->n_axes += item.what == INTEGER || item.what == SLICE || item.what == ARRAY;
+  x->n_arrays += item.what == ARRAY;
+  return 0;
+}
+
+/* ---- Masks ---- */
+
+/* The values of a mask; PyMem_Free them. */
+static uint8_t *mask_read(weft_array *mask, int rank, int64_t dims[], size_t *n) {
+  *n = 1;
+  for (int i = 0; i < rank; i++) {
+    dims[i] = weft_dim(mask, i);
+    if (dims[i] < 0) return PyErr_SetString(PyExc_ValueError, "a mask whose size is not known yet cannot be an index"), NULL;
+    *n *= (size_t)dims[i];
+  }
+  uint8_t *bits = PyMem_Malloc(*n ? *n : 1);
+  if (!bits) return (uint8_t *)PyErr_NoMemory();
+  if (!evaluate_into(mask, bits, *n)) return bits;
+  PyMem_Free(bits);
+  return NULL;
+}
+
+/* The coordinates along one axis of the places where a mask is true. */
+static weft_array *mask_axis(const uint8_t *bits, size_t n, size_t count, int64_t stride, int64_t dim, int64_t *where) {
+  size_t k = 0;
+  for (size_t i = 0; i < n; i++)
+    if (bits[i]) where[k++] = (int64_t)i / stride % dim;
+  return weft_from(WEFT_I64, 1, (int64_t[]){ (int64_t)count }, where);
+}
+
+/* A mask over r axes of x is r integer arrays. */
+static int push_mask(struct index *x, weft_array *array, weft_array *mask) {
+  int rank = weft_rank(mask);
+  int64_t dims[WEFT_RANK_MAX], stride = 1;
+  size_t n, count = 0;
+  if (!rank) return PyErr_SetString(PyExc_IndexError, "a single bool is not an index"), -1;
+  uint8_t *bits = mask_read(mask, rank, dims, &n);
+  if (!bits) return -1;
+  for (size_t i = 0; i < n; i++) count += bits[i] != 0;
+  int64_t *where = PyMem_Malloc((count ? count : 1) * sizeof *where);
+  int wrong = where ? 0 : (PyErr_NoMemory(), -1);
+  for (int i = 0; i < rank; i++) stride *= dims[i];
+  for (int i = 0; i < rank && !wrong; i++) {
+    int axis = x->n_axes;
+    if (!x->has_fill && (axis >= weft_rank(array) || weft_dim(array, axis) != dims[i])) {
+      PyErr_Format(PyExc_IndexError, "a mask of %lld does not fit axis %d", (long long)dims[i], axis);
+      wrong = -1;
+      break;
+    }
+    stride = dims[i] ? stride / dims[i] : 1;
+    wrong = push(x, (struct item){ .what = ARRAY, .array = mask_axis(bits, n, count, stride ? stride : 1, dims[i] ? dims[i] : 1, where) });
+  }
+  PyMem_Free(where);
+  PyMem_Free(bits);
+  return wrong;
+}
+
+/* ---- From Python ---- */
+
+static int push_array(struct index *x, weft_array *array, PyObject *o) {
+  weft_array *i = convert_array(o, NULL, 0);
+  if (!i) return -1;
+  weft_status s = weft_check(i);
+  if (s) return raise_status(s), -1;
+  weft_dtype d = weft_dtype_of(i);
+  if (d == WEFT_BOOL) return push_mask(x, array, i);
+  if (d > WEFT_I64 && PyList_Check(o) && !PyList_GET_SIZE(o)) i = weft_cast(i, d = WEFT_I32); /* x[[]] */
+  if (d > WEFT_I64) return PyErr_Format(PyExc_IndexError, "indices are integers or bools, not %s", dtype_text(d)), -1;
+  return push(x, (struct item){ .what = ARRAY, .array = i });
+}
+
+static int push_item(struct index *x, weft_array *array, PyObject *o) {
+  if (o == Py_None) return push(x, (struct item){ .what = NEW });
+  if (o == Py_Ellipsis) {
+    if (x->has_fill++) return PyErr_SetString(PyExc_IndexError, "an index has one '...' at most"), -1;
+    return push(x, (struct item){ .what = FILL });
+  }
+  if (PySlice_Check(o)) {
+    struct item i = { .what = SLICE };
+    return PySlice_Unpack(o, &i.start, &i.stop, &i.step) ? -1 : push(x, i);
+  }
+  if (PyBool_Check(o)) return PyErr_SetString(PyExc_IndexError, "a single bool is not an index"), -1;
+  if (PyIndex_Check(o) && !array_check(o) && !PyObject_CheckBuffer(o)) { /* an ndarray has __index__ too */
+    struct item i = { .what = INTEGER, .start = PyNumber_AsSsize_t(o, PyExc_IndexError) };
+    return i.start == -1 && PyErr_Occurred() ? -1 : push(x, i);
+  }
+  if (array_check(o) || PyList_Check(o) || convert_is_possible(o)) return push_array(x, array, o);
+  PyErr_Format(PyExc_TypeError, "a %.200s is not an index", Py_TYPE(o)->tp_name);
+  return -1;
+}
+
+/* Without '...', the axes not named come last. */
+static int parse(struct index *x, weft_array *array, PyObject *o) {
+  Py_ssize_t n = PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : 1;
+  *x = (struct index){ 0 };
+  for (Py_ssize_t i = 0; i < n; i++)
+    if (push_item(x, array, PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : o)) return -1;
+  if (!x->has_fill) x->item[x->n++] = (struct item){ .what = FILL };
+  return x->n_axes > weft_rank(array) ? too_many() : 0;
+}
+
+/* ---- Reading ---- */
+
+static int in_range(weft_array *a, int axis, Py_ssize_t *i) {
+  int64_t dim = weft_dim(a, axis);
+  if (dim < 0) return 1; /* not known yet: found when it is computed */
+  if (*i < -dim || *i >= dim) {
+    PyErr_Format(PyExc_IndexError, "the index %zd is out of range for axis %d of length %lld", *i, axis, (long long)dim);
+    return 0;
+  }
+  if (*i < 0) *i += (Py_ssize_t)dim;
+  return 1;
+}
+
+static weft_array *at(weft_array *a, int axis, Py_ssize_t i) {
+  if (i < 0) return weft_at(a, axis, weft_integer(i));
+  return weft_squeeze(weft_slice(a, axis, i, i + 1, 1), axis);
+}
+
+/* Python's bounds are those of weft: PY_SSIZE_T_MAX is WEFT_END, PY_SSIZE_T_MIN is WEFT_BEGIN. */
+static weft_array *slice(weft_array *a, int axis, const struct item *i) {
+  if (i->start == 0 && i->stop == PY_SSIZE_T_MAX && i->step == 1) return a;
+  return weft_slice(a, axis, i->start, i->stop, i->step);
+}
+
+/* Where the arrays of an index stand in the view that the other items make. */
+struct gather { int n, axis[WEFT_RANK_MAX], is_together; weft_array *index[WEFT_RANK_MAX]; };
+
+static void gather_add(struct gather *g, int axis, weft_array *index, int follows) {
+  if (g->n) g->is_together &= follows;
+  g->axis[g->n] = axis;
+  g->index[g->n++] = index;
+}
+
+/* Everything but the arrays. An integer among arrays counts as one, as in NumPy. */
+static weft_array *view(weft_array *a, const struct index *x, struct gather *g) {
+  int axis = 0, last = -2, rank = weft_rank(a);
+  *g = (struct gather){ .is_together = 1 };
+  for (int i = 0; i < x->n; i++) {
+    struct item item = x->item[i];
+    if (item.what == INTEGER && !in_range(a, axis, &item.start)) return NULL;
+    if (item.what == ARRAY || (item.what == INTEGER && x->n_arrays)) {
+      gather_add(g, axis++, item.what == ARRAY ? item.array : weft_integer(item.start), last == i - 1);
+      last = i;
+    } else if (item.what == INTEGER) {
+      a = at(a, axis, item.start);
+    } else if (item.what == NEW) {
+      a = weft_unsqueeze(a, axis++);
+    } else if (item.what == SLICE) {
+      a = slice(a, axis, &item), axis++;
+    } else {
+      axis += rank - x->n_axes;
+    }
+  }
+  return a;
+}
+
+/* The axes of the arrays come first, then one take, then the result's axes go where the arrays were if they stood
+ * together. */
+static weft_array *gather(weft_array *a, const struct gather *g) {
+  int rank = weft_rank(a), order[2 * WEFT_RANK_MAX], n = 0, n_index = 0;
+  for (int i = 0; i < g->n; i++) order[n++] = g->axis[i];
+  for (int i = 0, k = 0; i < rank; i++)
+    if (k < g->n && g->axis[k] == i) k++;
+    else order[n++] = i;
+  for (int i = 0; i < g->n; i++)
+    if (weft_rank(g->index[i]) > n_index) n_index = weft_rank(g->index[i]);
+  a = weft_take(weft_transpose(a, order), g->n, g->index);
+  if (!g->is_together || !g->axis[0] || weft_rank(a) != rank - g->n + n_index) return a;
+  n = 0;
+  for (int i = 0; i < g->axis[0]; i++) order[n++] = n_index + i;
+  for (int i = 0; i < n_index; i++) order[n++] = i;
+  for (int i = n; i < rank - g->n + n_index; i++) order[i] = i;
+  return weft_transpose(a, order);
+}
+
+static weft_array *get(weft_array *a, PyObject *o) {
+  struct index x;
+  struct gather g;
+  if (parse(&x, a, o)) return NULL;
+  if (weft_rank(a) - x.n_axes + x.n > WEFT_RANK_MAX + 1) return too_many(), NULL;
+  weft_array *v = view(a, &x, &g);
+  return v && g.n ? gather(v, &g) : v;
+}
+
+PyObject *index_get(PyObject *self, PyObject *index) {
+  weft_scope *s = op_begin();
+  weft_array *a = weft_own(array_handle(self)); /* an index may run Python */
+  PyObject *result = op_end(s, get(a, index));
+  weft_disown(a);
+  return result;
+}
+
+/* ---- Writing ---- */
+
+/* Leading axes of length 1 that the target has not are dropped, as in NumPy. */
+static weft_array *fit(weft_array *v, int rank) {
+  while (weft_rank(v) > rank && weft_dim(v, 0) == 1) v = weft_squeeze(v, 0);
+  return v;
+}
+
+static weft_array *combine(weft_array *x, weft_array *v, weft_how how) {
+  switch (how) {
+    case WEFT_ADD: return weft_add(x, v);
+    case WEFT_MUL: return weft_mul(x, v);
+    case WEFT_MIN: return weft_minimum(x, v);
+    case WEFT_MAX: return weft_maximum(x, v);
+    default: return v;
+  }
+}
+
+/* The one mask that an index consists of, or NULL without an exception. */
+static PyObject *only_mask(PyObject *index) {
+  PyObject *o = PyTuple_Check(index) && PyTuple_GET_SIZE(index) == 1 ? PyTuple_GET_ITEM(index, 0) : index;
+  return array_check(o) && weft_dtype_of(array_handle(o)) == WEFT_BOOL ? o : NULL;
+}
+
+/* where(mask, v, x), if the mask is over the first axes of x and v broadcasts against the others; else NULL. */
+static weft_array *put_where(weft_array *x, weft_array *mask, weft_array *v, weft_how how) {
+  int rank = weft_rank(mask), rest = weft_rank(x) - rank;
+  if (!rank || rest < 0 || weft_rank(v) > rest) return NULL;
+  for (int i = 0; i < rank; i++)
+    if (weft_dim(mask, i) != weft_dim(x, i)) return NULL;
+  for (int i = 0; i < rest; i++) mask = weft_unsqueeze(mask, rank);
+  return weft_where(mask, combine(x, v, how), x);
+}
+
+static weft_array *put(weft_array *x, PyObject *index, PyObject *value, weft_how how) {
+  weft_array *v = convert_operand(value);
+  if (!v) return NULL;
+  v = weft_cast(v, weft_dtype_of(x));
+  PyObject *mask = only_mask(index);
+  weft_array *masked = mask ? put_where(x, array_handle(mask), v, how) : NULL;
+  if (masked) return masked;
+  weft_array *part = get(x, index);
+  return part ? weft_put(x, part, fit(v, weft_rank(part)), how) : NULL;
+}
+
+int index_set(PyObject *self, PyObject *index, PyObject *value) {
+  if (!value) return PyErr_SetString(PyExc_TypeError, "elements of an array cannot be deleted"), -1;
+  weft_scope *s = op_begin();
+  weft_array *old = weft_own(array_handle(self)), *a = put(old, index, value, WEFT_SET);
+  weft_disown(old);
+  int failed = !a || array_assign(self, a);
+  weft_scope_discard(s);
+  return failed ? -1 : 0;
+}
+
+static PyObject *put_function(PyObject *module, PyObject *args) {
+  PyObject *o, *index, *value;
+  int how;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!OOi", &array_type, &o, &index, &value, &how)) return NULL;
+  weft_scope *s = op_begin();
+  weft_array *x = weft_own(array_handle(o));
+  PyObject *result = op_end(s, put(x, index, value, (weft_how)how));
+  weft_disown(x);
+  return result;
+}
+
+/* take(a, indices, axis): integers of any shape in the place of an axis. */
+static PyObject *take(PyObject *module, PyObject *args) {
+  PyObject *o, *index, *axis;
+  int k;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!OO", &array_type, &o, &index, &axis)) return NULL;
+  if (axis_parse(axis, weft_rank(array_handle(o)), &k)) return NULL;
+  weft_scope *s = op_begin();
+  weft_array *i = convert_array(index, NULL, 0);
+  struct gather g = { 1, { k }, 1, { i } };
+  return op_end(s, i ? gather(array_handle(o), &g) : NULL);
+}
+
+PyMethodDef index_functions[] = {
+  { "put", put_function, METH_VARARGS, "put(x, index, value, how): a new x, with x[index] set (0), added to (1), multiplied (2), "
+                                       "the minimum (3) or maximum (4) taken" },
+  { "take_axis", take, METH_VARARGS, "take_axis(x, indices, axis)" },
+  { 0 },
+};

@@ -1,0 +1,81 @@
+/* make.c -- arrays out of nothing: constants, ranges; and the norms, which take options. */
+#include "core.h"
+
+static PyObject *full(PyObject *module, PyObject *args) {
+  PyObject *shape, *value, *dtype;
+  int rank;
+  int64_t dims[WEFT_RANK_MAX];
+  weft_dtype d;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OOO", &shape, &value, &dtype) || convert_shape(shape, &rank, dims)) return NULL;
+  if (dtype != Py_None && dtype_parse(dtype, &d)) return NULL;
+  for (int i = 0; i < rank; i++)
+    if (dims[i] < 0) return PyErr_Format(PyExc_ValueError, "the size %lld of axis %d is negative", (long long)dims[i], i);
+  weft_scope *s = op_begin();
+  weft_array *v = convert_array(value, dtype == Py_None ? NULL : &d, 0);
+  return op_end(s, v ? weft_broadcast(v, rank, dims) : NULL);
+}
+
+/* start + step i for n values of i, in dtype; in between float64 or int64. */
+static PyObject *range(PyObject *module, PyObject *args) {
+  PyObject *start, *step, *dtype;
+  long long n;
+  weft_dtype d;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OOLO", &start, &step, &n, &dtype) || dtype_parse(dtype, &d)) return NULL;
+  weft_dtype wide = PyFloat_Check(start) || PyFloat_Check(step) ? WEFT_F64 : WEFT_I64;
+  weft_scope *s = op_begin();
+  weft_array *a = convert_array(start, &wide, 0), *b = a ? convert_array(step, &wide, 0) : NULL;
+  if (!b) return op_end(s, NULL);
+  weft_array *i = weft_iota(weft_full(wide, 1, (int64_t[]){ n }, 0), 0);
+  return op_end(s, weft_cast(weft_add(weft_mul(i, b), a), d));
+}
+
+static weft_array *optional(PyObject *o, int *failed) {
+  if (o == Py_None) return NULL;
+  weft_array *a = convert_operand(o);
+  *failed |= !a;
+  return a;
+}
+
+static PyObject *rms_norm(PyObject *module, PyObject *args, PyObject *kwargs) {
+  static char *names[] = { "x", "weight", "eps", NULL };
+  PyObject *x, *weight = Py_None;
+  double eps = 1e-5;
+  int failed = 0;
+  (void)module;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Od", names, &x, &weight, &eps)) return NULL;
+  weft_scope *s = op_begin();
+  weft_array *a = convert_operand(x), *w = a ? optional(weight, &failed) : NULL;
+  return op_end(s, a && !failed ? weft_rms_norm(a, w, eps) : NULL);
+}
+
+static PyObject *layer_norm(PyObject *module, PyObject *args, PyObject *kwargs) {
+  static char *names[] = { "x", "weight", "bias", "eps", NULL };
+  PyObject *x, *weight = Py_None, *bias = Py_None;
+  double eps = 1e-5;
+  int failed = 0;
+  (void)module;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOd", names, &x, &weight, &bias, &eps)) return NULL;
+  weft_scope *s = op_begin();
+  weft_array *a = convert_operand(x), *w = a ? optional(weight, &failed) : NULL, *b = a && !failed ? optional(bias, &failed) : NULL;
+  return op_end(s, a && !failed ? weft_layer_norm(a, w, b, eps) : NULL);
+}
+
+static PyObject *promote(PyObject *module, PyObject *args) {
+  PyObject *a, *b;
+  weft_dtype x, y;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OO", &a, &b) || dtype_parse(a, &x) || dtype_parse(b, &y)) return NULL;
+  return Py_NewRef(dtype_object(weft_dtype_promote(x, y)));
+}
+
+PyMethodDef make_functions[] = {
+  { "full", full, METH_VARARGS, "full(shape, value, dtype or None)" },
+  { "range", range, METH_VARARGS, "range(start, step, n, dtype)" },
+  { "rms_norm", (PyCFunction)(void (*)(void))rms_norm, METH_VARARGS | METH_KEYWORDS, "rms_norm(x, weight=None, eps=1e-5): over the last axis" },
+  { "layer_norm", (PyCFunction)(void (*)(void))layer_norm, METH_VARARGS | METH_KEYWORDS,
+    "layer_norm(x, weight=None, bias=None, eps=1e-5): over the last axis" },
+  { "promote", promote, METH_VARARGS, "promote(dtype, dtype): the dtype two arrays meet in" },
+  { 0 },
+};

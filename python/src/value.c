@@ -1,0 +1,190 @@
+/* value.c -- arrays as Python objects: numbers, lists, and memory that others look at without a copy. */
+#include "core.h"
+#include <string.h>
+
+/* ---- Numbers and lists ---- */
+
+static float bits_to_float(uint32_t u) {
+  float f;
+  memcpy(&f, &u, sizeof f);
+  return f;
+}
+
+static double half_to_double(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, rest = h & 1023;
+  if (exponent == 31) return bits_to_float(sign | 0x7F800000 | rest << 13);
+  if (exponent) return bits_to_float(sign | (exponent + 112) << 23 | rest << 13);
+  return (sign ? -1.0 : 1.0) * rest / 16777216; /* 2^-24 */
+}
+
+#define AT(type) (((const type *)block)[i])
+static PyObject *element(weft_dtype d, const void *block, size_t i) {
+  switch (d) {
+    case WEFT_BOOL: return PyBool_FromLong(AT(uint8_t));
+    case WEFT_U8: return PyLong_FromLong(AT(uint8_t));
+    case WEFT_U16: return PyLong_FromLong(AT(uint16_t));
+    case WEFT_U32: return PyLong_FromUnsignedLong(AT(uint32_t));
+    case WEFT_U64: return PyLong_FromUnsignedLongLong(AT(uint64_t));
+    case WEFT_I8: return PyLong_FromLong(AT(int8_t));
+    case WEFT_I16: return PyLong_FromLong(AT(int16_t));
+    case WEFT_I32: return PyLong_FromLong(AT(int32_t));
+    case WEFT_I64: return PyLong_FromLongLong(AT(int64_t));
+    case WEFT_F16: return PyFloat_FromDouble(half_to_double(AT(uint16_t)));
+    case WEFT_F32: return PyFloat_FromDouble(AT(float));
+    case WEFT_F64: return PyFloat_FromDouble(AT(double));
+    case WEFT_BF16: return PyFloat_FromDouble(bits_to_float((uint32_t)AT(uint16_t) << 16));
+    case WEFT_C64: return PyComplex_FromDoubles(((const float *)block)[2 * i], ((const float *)block)[2 * i + 1]);
+    case WEFT_C128: return PyComplex_FromDoubles(((const double *)block)[2 * i], ((const double *)block)[2 * i + 1]);
+  }
+  return PyErr_Format(PyExc_SystemError, "there is no dtype %d", (int)d);
+}
+#undef AT
+
+static PyObject *nested(weft_dtype d, const void *block, int rank, const int64_t dims[], size_t *at) {
+  if (!rank) return element(d, block, (*at)++);
+  PyObject *list = PyList_New((Py_ssize_t)dims[0]);
+  for (int64_t i = 0; list && i < dims[0]; i++) {
+    PyObject *item = nested(d, block, rank - 1, dims + 1, at);
+    if (item) PyList_SET_ITEM(list, (Py_ssize_t)i, item);
+    else Py_CLEAR(list);
+  }
+  return list;
+}
+
+static PyObject *tolist(PyObject *self, PyObject *unused) {
+  weft_array *a = array_handle(self);
+  weft_dtype d = weft_dtype_of(a);
+  int rank;
+  int64_t dims[WEFT_RANK_MAX];
+  size_t n = 1, at = 0;
+  (void)unused;
+  if (convert_dims(self, &rank, dims)) return NULL;
+  for (int i = 0; i < rank; i++) n *= (size_t)dims[i];
+  void *block = PyMem_Malloc(n ? n * weft_dtype_bytes(d) : 1);
+  if (!block) return PyErr_NoMemory();
+  PyObject *list = evaluate_into(a, block, n * weft_dtype_bytes(d)) ? NULL : nested(d, block, rank, dims, &at);
+  PyMem_Free(block);
+  return list;
+}
+
+PyObject *value_item(PyObject *self) {
+  weft_array *a = array_handle(self);
+  weft_dtype d = weft_dtype_of(a);
+  int rank;
+  int64_t dims[WEFT_RANK_MAX], n = 1;
+  double room[2];
+  if (convert_dims(self, &rank, dims)) return NULL;
+  for (int i = 0; i < rank; i++) n *= dims[i];
+  if (n != 1) return PyErr_Format(PyExc_ValueError, "an array of %lld elements is not one number", (long long)n);
+  return evaluate_into(a, room, weft_dtype_bytes(d)) ? NULL : element(d, room, 0);
+}
+
+static PyObject *item(PyObject *self, PyObject *unused) { (void)unused; return value_item(self); }
+
+/* ---- Memory ---- */
+
+/* What a view of the buffer protocol needs: it shows the array that the object named when it was made. */
+struct shown {
+  weft_array *array;
+  Py_ssize_t dims[WEFT_RANK_MAX], strides[WEFT_RANK_MAX];
+};
+
+static int has_rows(const weft_block *b) { /* row by row, without gaps */
+  int64_t stride = 1;
+  for (int i = b->rank; i-- > 0; stride *= b->dims[i])
+    if (b->dims[i] > 1 && b->strides[i] != stride) return 0;
+  return 1;
+}
+
+static int refuse(const char *why) { return PyErr_SetString(PyExc_BufferError, why), -1; }
+
+static int fill(Py_buffer *out, struct shown *shown, const weft_block *b, int flags) {
+  Py_ssize_t size = (Py_ssize_t)weft_dtype_bytes(b->dtype), n = size;
+  if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !has_rows(b)) return refuse("the array has strides");
+  for (int i = 0; i < b->rank; i++) {
+    shown->dims[i] = (Py_ssize_t)b->dims[i];
+    shown->strides[i] = (Py_ssize_t)b->strides[i] * size;
+    n *= shown->dims[i];
+  }
+  *out = (Py_buffer){ .buf = b->data, .len = n, .itemsize = size, .ndim = b->rank, .readonly = 1, .internal = shown,
+                      .format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)dtype_format(b->dtype) : NULL,
+                      .shape = flags & PyBUF_ND ? shown->dims : NULL,
+                      .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? shown->strides : NULL };
+  return 0;
+}
+
+/* Computes and pins; the array is owned and pinned until unshow. */
+static int pin(weft_array *a, weft_block *b) {
+  weft_own(a);
+  weft_status s = evaluate(1, &a) ? WEFT_ERR_CANCELLED : weft_pin(a, 0, b);
+  if (!s) return 0;
+  raise_status(s);
+  weft_disown(a);
+  return -1;
+}
+
+static int show(PyObject *self, Py_buffer *out, int flags) {
+  weft_array *a = array_handle(self);
+  weft_block b;
+  out->obj = NULL;
+  if (flags & PyBUF_WRITABLE) return refuse("arrays are values: their memory is read-only");
+  if (!dtype_format(weft_dtype_of(a))) return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
+  struct shown *shown = PyMem_Malloc(sizeof *shown);
+  if (!shown) return PyErr_NoMemory(), -1;
+  shown->array = a;
+  if (pin(a, &b)) return PyMem_Free(shown), -1;
+  if (fill(out, shown, &b, flags)) {
+    weft_unpin(a);
+    weft_disown(a);
+    PyMem_Free(shown);
+    return -1;
+  }
+  out->obj = Py_NewRef(self);
+  return 0;
+}
+
+static void unshow(PyObject *self, Py_buffer *out) {
+  struct shown *shown = out->internal;
+  (void)self;
+  weft_unpin(shown->array);
+  weft_disown(shown->array);
+  PyMem_Free(shown);
+}
+PyBufferProcs value_buffer = { show, unshow };
+
+/* numpy.asarray(memory, dtype, copy); bfloat16, which NumPy has not, as float32. */
+static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
+  static char *names[] = { "dtype", "copy", NULL };
+  PyObject *dtype = Py_None, *copy = Py_None, *memory, *numpy, *array = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", names, &dtype, &copy)) return NULL;
+  PyObject *source = Py_NewRef(self);
+  if (weft_dtype_of(array_handle(self)) == WEFT_BF16) {
+    Py_DECREF(source);
+    weft_scope *s = op_begin();
+    source = op_end(s, weft_cast(array_handle(self), WEFT_F32));
+  }
+  numpy = source ? PyImport_ImportModule("numpy") : NULL;
+  memory = numpy ? PyMemoryView_FromObject(source) : NULL;
+  if (memory && copy == Py_True) array = PyObject_CallMethod(numpy, "array", "OO", memory, dtype);
+  else if (memory) array = PyObject_CallMethod(numpy, "asarray", "OO", memory, dtype);
+  Py_XDECREF(memory);
+  Py_XDECREF(numpy);
+  Py_XDECREF(source);
+  return array;
+}
+
+/* As weft._text.rebuild(list, shape, dtype). */
+static PyObject *reduce(PyObject *self, PyObject *unused) {
+  (void)unused;
+  PyObject *text = PyImport_ImportModule("weft._text"), *parts = text ? PyObject_CallMethod(text, "reduce", "O", self) : NULL;
+  Py_XDECREF(text);
+  return parts;
+}
+
+PyMethodDef value_methods[] = {
+  { "item", item, METH_NOARGS, "item(): the one element as a number" },
+  { "tolist", tolist, METH_NOARGS, "tolist(): the elements as nested lists" },
+  { "__array__", (PyCFunction)(void (*)(void))to_numpy, METH_VARARGS | METH_KEYWORDS, "A NumPy array that shows the memory." },
+  { "__reduce__", reduce, METH_NOARGS, "How to pickle it: by value." },
+  { 0 },
+};

@@ -1,0 +1,41 @@
+"""x.at[index]: updates that combine with what is there, and with each other where targets are equal."""
+from . import _core
+
+_SET, _ADD, _MULTIPLY, _MINIMUM, _MAXIMUM = range(5)
+
+
+class At:
+    def __init__(self, x):
+        self._x = x
+
+    def __getitem__(self, index):
+        return Updates(self._x, index)
+
+
+class Updates:
+    def __init__(self, x, index):
+        self._x, self._index = x, index
+
+    def _put(self, value, how):
+        return _core.put(self._x, self._index, value, how)
+
+    def set(self, value):
+        return self._put(value, _SET)
+
+    def add(self, value):
+        return self._put(value, _ADD)
+
+    def subtract(self, value):
+        return self._put(_core.negative(value), _ADD)
+
+    def multiply(self, value):
+        return self._put(value, _MULTIPLY)
+
+    def divide(self, value):
+        return self._put(_core.reciprocal(value), _MULTIPLY)
+
+    def minimum(self, value):
+        return self._put(value, _MINIMUM)
+
+    def maximum(self, value):
+        return self._put(value, _MAXIMUM)

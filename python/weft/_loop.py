@@ -1,0 +1,51 @@
+"""Loops as values: the body is traced once, whatever the number of steps."""
+from . import _core
+from ._transform import _with_arrays
+from ._tree import flatten, unflatten
+
+
+def scan(f, init, xs=None, length=None, reverse=False):
+    """carry, ys for `carry, y = f(carry, x)` over the rows x of xs: (the last carry, all y, stacked).
+
+    init, xs and y may be trees; xs may be None if length, the number of steps, is given."""
+    carries, carry_structure = flatten(_with_arrays(init))
+    rows, row_structure = flatten(_with_arrays(xs))
+    if not rows and length is None:
+        raise ValueError("scan: the number of steps is missing")
+    if reverse:
+        rows = [_core.flip(row, 0) for row in rows]
+    with _core.Scope():
+        loop = _core.Loop(None if length is None else length)
+        x = [loop.each(row) for row in rows]
+        c = [loop.carry(carry) for carry in carries]
+        carry, y = f(unflatten(carry_structure, c), unflatten(row_structure, x))
+        _step(loop, c, carry, carry_structure)
+        outs, out_structure = flatten(_with_arrays(y))
+        ys, last = [loop.all(out) for out in outs], [loop.last(name) for name in c]
+        loop.close()
+        if reverse:
+            ys = [_core.flip(out, 0) for out in ys]
+        return unflatten(carry_structure, last), unflatten(out_structure, ys)
+
+
+def while_loop(cond, body, init):
+    """The first of init, body(init), body(body(init)), .. for which cond is false."""
+    carries, structure = flatten(_with_arrays(init))
+    with _core.Scope():
+        begins = cond(unflatten(structure, carries))
+        loop = _core.Loop(_core.where(begins, _core.full((), 2**62, _core.int64), _core.full((), 0, _core.int64)))
+        c = [loop.carry(carry) for carry in carries]
+        carry = body(unflatten(structure, c))
+        _step(loop, c, carry, structure)
+        loop.until(_core.logical_not(cond(carry)))
+        last = [loop.last(name) for name in c]
+        loop.close()
+        return unflatten(structure, last)
+
+
+def _step(loop, names, carry, structure):
+    values, found = flatten(_with_arrays(carry))
+    if found != structure:
+        raise ValueError("the carry that the body returns has another structure than the one it gets")
+    for name, value in zip(names, values):
+        loop.next(name, value)

@@ -1,0 +1,96 @@
+"""Evaluation, memory and devices."""
+from . import _core
+from ._tree import arrays
+
+_DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES = range(10)
+
+
+def eval(*trees):
+    """Computes all arrays in the trees, together, and stores them. Ctrl-C stops it."""
+    _core.eval(arrays(trees))
+
+
+def async_eval(*trees):
+    """Starts computing all arrays in the trees. A failure shows when one of them is next looked at."""
+    _core.async_eval(arrays(trees))
+
+
+def wait(*trees, timeout=None):
+    """Waits until the arrays in the trees are computed; False if that takes longer than timeout seconds."""
+    return _core.wait(arrays(trees), -1.0 if timeout is None else float(timeout))
+
+
+def show(*trees, what="graph"):
+    """The arrays as text: what is "value", "graph", "dot", "plan", "kernels", "asm" or "ptx"."""
+    return _core.show(arrays(trees), what)
+
+
+def plan(*trees):
+    """What eval would do, as a dict: kernels, peak_bytes, .. Runs nothing."""
+    return _core.plan(arrays(trees))
+
+
+def _set(setting, value):
+    before = _core.set(setting, value)
+    if before == -1:
+        raise ValueError(f"weft refuses the value {value}")
+    return before
+
+
+def device_count():
+    """How many devices there are, the CPU included."""
+    return _core.get(_DEVICE_COUNT)
+
+
+def set_device(device):
+    """Where this thread's work runs: 0 is the CPU. Returns the device before."""
+    return _set(_DEVICE, device)
+
+
+def set_threads(n):
+    """The most CPU threads for this thread's work. Returns the number before."""
+    return _set(_THREADS, n)
+
+
+def set_exact(exact):
+    """Keeps rewrites that change rounding out of compiled functions of this thread. Returns what was set before."""
+    return bool(_set(_EXACT, int(exact)))
+
+
+def get_active_memory():
+    """Bytes in use."""
+    return _core.get(_USED)
+
+
+def get_peak_memory():
+    """The most bytes in use since reset_peak_memory."""
+    return _core.get(_PEAK)
+
+
+def reset_peak_memory():
+    _set(_PEAK, _core.get(_USED))
+
+
+def get_cache_memory():
+    """Bytes kept for reuse."""
+    return _core.get(_CACHED)
+
+
+def set_memory_limit(n):
+    """Beyond n bytes evaluation raises MemoryError. Returns the limit before."""
+    return _core.set(_LIMIT, n)
+
+
+def set_cache_limit(n):
+    """The most bytes to keep for reuse. Returns the limit before."""
+    return _core.set(_CACHE, n)
+
+
+def clear_cache():
+    """Gives the memory kept for reuse back."""
+    _core.set(_CACHE, _core.set(_CACHE, 0))
+
+
+def live_nodes():
+    """How many nodes of expressions exist; 0 when no array does."""
+    return _core.get(_NODES)

@@ -1,0 +1,311 @@
+"""Transforms of Python functions of arrays: run the function on names, then transform the expression that came out."""
+import functools
+
+from . import _core
+from ._core import array
+from ._tree import arrays, flatten, spread, unflatten
+
+
+def _is_number(x):
+    return isinstance(x, (int, float)) and not isinstance(x, bool)
+
+
+def _with_arrays(tree):
+    """The tree with numbers and NumPy arrays as arrays, so that they can be varied."""
+    if _is_number(tree) or hasattr(tree, "__array_interface__"):
+        return array(tree)
+    if isinstance(tree, dict):
+        return {key: _with_arrays(item) for key, item in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        items = [_with_arrays(item) for item in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+    return tree
+
+
+# ---- Derivatives
+
+
+def _argnums(argnums, argnames):
+    if argnums is None:
+        argnums = () if argnames else (0,)
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    if any(n < 0 for n in numbers) or len(set(numbers)) != len(numbers):
+        raise ValueError(f"argnums must be different and not negative: {argnums}")
+    return numbers, names
+
+
+def _loss(value):
+    """The scalar to differentiate: the value, or the first of a tuple."""
+    scalar = value[0] if isinstance(value, (tuple, list)) and value else value
+    if not isinstance(scalar, array):
+        raise ValueError(f"a function to differentiate returns an array, not {type(scalar).__name__}")
+    if scalar.ndim:
+        raise ValueError(f"a function to differentiate returns a scalar, not an array of shape {scalar.shape}")
+    return scalar
+
+
+def value_and_grad(fun, argnums=None, argnames=()):
+    """A function that returns fun's value and its gradient by the arguments named (the first by default).
+
+    fun returns a scalar, or a tuple whose first item is one. The gradient has the structure of the argument; several
+    argnums give a tuple, argnames a pair of positional gradients and a dict."""
+    numbers, names = _argnums(argnums, argnames)
+
+    @functools.wraps(fun)
+    def transformed(*args, **kwargs):
+        if numbers and max(numbers) >= len(args):
+            raise ValueError(f"there is no argument {max(numbers)} among {len(args)}")
+        wanted = ([_with_arrays(args[n]) for n in numbers], {name: _with_arrays(kwargs[name]) for name in names})
+        leaves, structure = flatten(wanted)
+        for leaf in leaves:
+            if not leaf.dtype.name.startswith(("float", "bfloat")):
+                raise ValueError(f"cannot differentiate by an array of {leaf.dtype.name}")
+        with _core.Scope():
+            inputs = [_core.alias(leaf) for leaf in leaves]
+            positional, named = unflatten(structure, inputs)
+            args = list(args)
+            for n, value in zip(numbers, positional):
+                args[n] = value
+            value = fun(*args, **{**kwargs, **named})
+            loss = _loss(value)
+            gradients = unflatten(structure, _core.vjp([loss], [_core.full((), 1, loss.dtype)], inputs))
+        return value, _as_asked(gradients, numbers, names)
+
+    return transformed
+
+
+def _as_asked(gradients, numbers, names):
+    positional = gradients[0][0] if len(numbers) == 1 else tuple(gradients[0])
+    if not names:
+        return positional
+    return (positional if numbers else None), gradients[1]
+
+
+def grad(fun, argnums=None, argnames=()):
+    """A function that returns the gradient of fun by the arguments named (the first by default)."""
+    both = value_and_grad(fun, argnums, argnames)
+
+    @functools.wraps(fun)
+    def transformed(*args, **kwargs):
+        return both(*args, **kwargs)[1]
+
+    return transformed
+
+
+def _list(result):
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def vjp(fun, primals, cotangents):
+    """(fun's outputs, the products of the cotangents with its Jacobian), as lists."""
+    with _core.Scope():
+        inputs = [_core.alias(x) for x in arrays(_with_arrays(list(primals)))]
+        outputs = _list(fun(*inputs))
+        return outputs, _core.vjp(outputs, _cast_like(cotangents, outputs), inputs)
+
+
+def jvp(fun, primals, tangents):
+    """(fun's outputs, the products of its Jacobian with the tangents), as lists."""
+    with _core.Scope():
+        inputs = [_core.alias(x) for x in arrays(_with_arrays(list(primals)))]
+        outputs = _list(fun(*inputs))
+        return outputs, _core.jvp(inputs, _cast_like(tangents, inputs), outputs)
+
+
+def _cast_like(values, likes):
+    if len(values) != len(likes):
+        raise ValueError(f"{len(values)} values for {len(likes)} arrays")
+    return [v if isinstance(v, array) else array(v, dtype=like.dtype) for v, like in zip(values, likes)]
+
+
+# ---- Map
+
+
+def vmap(fun, in_axes=0, out_axes=0):
+    """fun over an axis of its arguments. in_axes and out_axes are numbers, or trees of them; None is not mapped."""
+
+    @functools.wraps(fun)
+    def mapped(*args):
+        args = _with_arrays(args)
+        leaves, structure = flatten(args)
+        axes = spread(in_axes if isinstance(in_axes, (tuple, list)) else in_axes, args)
+        if all(axis is None for axis in axes):
+            raise ValueError("vmap: no argument is mapped")
+        rows = [None if axis is None else _core.moveaxis(leaf, axis, 0) for leaf, axis in zip(leaves, axes)]
+        _check_lengths(rows)
+        with _core.Scope():
+            names = [leaf if row is None else _core.input(row, 1) for leaf, row in zip(leaves, rows)]
+            result, result_structure = flatten(_with_arrays(fun(*unflatten(structure, names))))
+            pairs = [(name, row) for name, row in zip(names, rows) if row is not None]
+            results = _core.map([name for name, _ in pairs], [row for _, row in pairs], result)
+            tree = unflatten(result_structure, results)
+            out = [r if axis is None else _core.moveaxis(r, 0, axis) for r, axis in zip(results, spread(out_axes, tree))]
+        return unflatten(result_structure, out)
+
+    return mapped
+
+
+def _check_lengths(rows):
+    lengths = {len(row) for row in rows if row is not None}
+    if len(lengths) > 1:
+        raise ValueError(f"vmap: the mapped axes differ in length: {sorted(lengths)}")
+
+
+# ---- Compiled functions
+
+
+class _Compiled:
+    """One trace: a function of weft, and the structure of what the Python function returned."""
+
+    def __init__(self, function, structure):
+        self.function, self.structure = function, structure
+
+
+def _trace(fun, leaves, structure, state, outputs):
+    """Runs fun on names in place of the arrays. Those of the state get names while it runs, and come back after it."""
+    saved = [leaf.copy() for leaf in state]
+    with _core.Scope():
+        with _core.Scope() as body:
+            names = [_core.input(leaf, 0) for leaf in leaves + state]
+            try:
+                for leaf, name in zip(state, names[len(leaves):]):
+                    _core.become(leaf, name)
+                args, kwargs = unflatten(structure, names)
+                result, result_structure = flatten(fun(*args, **kwargs))
+                results = [_core.alias(y) for y in result + arrays(outputs)]
+            finally:
+                for leaf, value in zip(state, saved):
+                    _core.become(leaf, value)
+            return _Compiled(body.compile(names, results), result_structure)
+
+
+def compile(fun, inputs=None, outputs=None):
+    """fun as one program, traced once for every set of shapes, dtypes and other arguments.
+
+    Arrays that fun uses but does not receive are constants with the value they have when it is traced. inputs and outputs are
+    trees of arrays that fun reads and changes besides its arguments: state that varies."""
+    traces = {}
+
+    @functools.wraps(fun)
+    def compiled(*args, **kwargs):
+        leaves, structure = flatten((_with_memory(args), _with_memory(kwargs)))
+        state = _distinct(arrays(inputs))
+        key = (structure, tuple((leaf.dtype, leaf.shape) for leaf in leaves + state))
+        trace = traces.get(key)
+        if trace is None:
+            trace = traces[key] = _trace(fun, leaves, structure, state, outputs)
+        results = trace.function(leaves + state)
+        changed = arrays(outputs)
+        split = len(results) - len(changed)
+        for leaf, value in zip(changed, results[split:]):
+            _core.become(leaf, value)
+        return unflatten(trace.structure, results[:split])
+
+    return compiled
+
+
+def _with_memory(tree):
+    """NumPy arrays as arrays; numbers stay what they are, constants."""
+    if type(tree) is array:
+        return tree
+    if isinstance(tree, dict):
+        return {key: _with_memory(item) for key, item in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        items = [_with_memory(item) for item in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+    return array(tree) if hasattr(tree, "__array_interface__") else tree
+
+
+def _distinct(leaves):
+    """The same object twice is one input."""
+    return list({id(leaf): leaf for leaf in leaves}.values())
+
+
+# ---- Own rules
+
+
+def checkpoint(fun):
+    """fun, whose inside is computed again by reverse mode instead of kept."""
+
+    @functools.wraps(fun)
+    def checkpointed(*args, **kwargs):
+        leaves, structure = flatten((args, kwargs))
+        with _core.Scope():
+            inputs = [_core.alias(leaf) for leaf in leaves]
+            args, kwargs = unflatten(structure, inputs)
+            result, result_structure = flatten(fun(*args, **kwargs))
+            return unflatten(result_structure, _core.checkpoint(inputs, result))
+
+    return checkpointed
+
+
+class custom_function:
+    """A function with derivatives of its own:
+
+        @weft.custom_function
+        def f(x, y): ...
+
+        @f.vjp
+        def f_vjp(primals, cotangents, outputs): ...
+
+    Rules are vjp(primals, cotangents, outputs), jvp(primals, tangents) and vmap(inputs, axes) -> (outputs, axes). A single
+    primal or output is passed as it is, several as a tuple. Arrays that the function captures are constants."""
+
+    def __init__(self, fun):
+        functools.update_wrapper(self, fun)
+        self._fun = fun
+        self._vjp = self._jvp = self._vmap = None
+
+    def vjp(self, rule):
+        self._vjp = rule
+        return self
+
+    def jvp(self, rule):
+        self._jvp = rule
+        return self
+
+    def vmap(self, rule):
+        self._vmap = rule
+        return self
+
+    def __call__(self, *args):
+        leaves, structure = flatten(_with_arrays(args))
+        with _core.Scope():
+            inputs = [_core.alias(leaf) for leaf in leaves]
+            result, result_structure = flatten(self._fun(*unflatten(structure, inputs)))
+            rules = _Rules(self, structure, result_structure)
+            results = _core.custom(inputs, result, self._vjp and rules.vjp, self._jvp and rules.jvp, self._vmap and rules.vmap)
+        return unflatten(result_structure, results)
+
+
+class _Rules:
+    """The rules of one call, between flat lists and the structure of its arguments and results."""
+
+    def __init__(self, owner, inputs, outputs):
+        self.owner, self.inputs, self.outputs = owner, inputs, outputs
+
+    def primals(self, leaves):
+        args = unflatten(self.inputs, leaves)
+        return args[0] if len(args) == 1 else args
+
+    def vjp(self, x, y, dy):
+        gradients = self.owner._vjp(self.primals(x), unflatten(self.outputs, dy), unflatten(self.outputs, y))
+        return _like(gradients, x)
+
+    def jvp(self, x, dx):
+        tangents = self.owner._jvp(self.primals(x), self.primals(dx))
+        return arrays(_with_arrays(tangents))
+
+    def vmap(self, xs, is_mapped):
+        axes = self.primals([0 if mapped else None for mapped in is_mapped])
+        outputs, out_axes = self.owner._vmap(self.primals(xs), axes)
+        return [_core.moveaxis(y, axis, 0) for y, axis in zip(arrays(outputs), spread(out_axes, outputs))]
+
+
+def _like(gradients, x):
+    """What a vjp rule returned, one array of the right shape and dtype for each input."""
+    out = arrays(_with_arrays(gradients))
+    if len(out) != len(x):
+        raise ValueError(f"a vjp rule returned {len(out)} gradients for {len(x)} inputs")
+    return [_core.broadcast_to(g.astype(like.dtype), like.shape) for g, like in zip(out, x)]
