@@ -152,7 +152,11 @@ TEST(external_memory_is_released_once_with_the_last_reference) {
   EXPECT_INT(n, 1);
   buffer_callbacks();
   EXPECT_INT(n, 1);
-  buffer_release(buffer_external(there, sizeof there, NULL, NULL));
+  b = buffer_external(NULL, 0, NULL, NULL);
+  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT(data != NULL);
+  buffer_drop(b);
+  buffer_release(b);
   EXPECT_INT(mem_live(), 0);
 }
 
@@ -575,6 +579,28 @@ TEST(eight_threads_hold_what_readers_are_still_bringing) {
   }
   EXPECT_INT(atomic_load(&n_wrong), 0);
   done(s);
+}
+
+TEST(a_cut_while_readers_are_reading_is_an_error_or_came_too_late) {
+  for (int r = 0; r < 30; r++) {
+    strcpy(path, "/tmp/weft-buffer-XXXXXX");
+    struct source *s = open_source();
+    share(s);
+    for (int i = 0; i < PAGES; i++) buffer_start(shared[i]);
+    for (int k = 0; k < r * 20; k++) __asm__ volatile("");
+    cut_file(PAGE);
+    for (int i = 0; i < PAGES; i++) {
+      void *data = NULL;
+      const char *why = NULL;
+      weft_status status = buffer_hold(shared[i], &data, &why);
+      bool is_right = status == WEFT_OK && matches(data, i * PAGE + i % 2, PAGE - 1);
+      EXPECT(is_right || buffer_state_of(shared[i]) == BUFFER_FAILED);
+      EXPECT(status == WEFT_OK || (status == WEFT_ERR_FILE && strstr(why, path)));
+      if (status == WEFT_OK) buffer_drop(shared[i]);
+    }
+    drop_shared();
+    done(s);
+  }
 }
 
 TEST(what_nobody_wants_any_more_need_not_be_read) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/text.h"
+#include "run/guard.h"
 #include "run/reader.h"
 
 enum kind { OWN, EXTERNAL, MAPPED, COPIED }; /* the last two: from a file, in its mapping or in memory of ours */
@@ -66,7 +67,7 @@ struct buffer *buffer_new(size_t bytes) {
 struct buffer *buffer_external(void *data, size_t bytes, void (*release)(void *ctx), void *ctx) {
   struct buffer *b = make(EXTERNAL, bytes, BUFFER_RESIDENT);
   if (!b) return NULL;
-  b->data = data;
+  b->data = data ? data : nothing;
   b->release = release;
   b->ctx = ctx;
   return b;
@@ -244,7 +245,10 @@ static void after_fork(void) {
   }
 }
 
+/* Handlers run in the child in the order of registration: what after_fork above uses must be ready by then. */
 static void watch_forks(void) {
+  (void)memory_used(); /* its first use registers */
+  guard_watch_forks();
   reader_watch_forks();
   pthread_atfork(take_lock, give_lock, after_fork);
 }

@@ -108,6 +108,11 @@ static void take_lock(void) { pthread_mutex_lock(&lock); }
 static void give_lock(void) { pthread_mutex_unlock(&lock); }
 static void watch_forks(void) { pthread_atfork(take_lock, give_lock, give_lock); }
 
+void guard_watch_forks(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+}
+
 static int free_slot(void) {
   for (int i = 0; i < SLOTS; i++)
     if (!is_used[i]) return i;
@@ -115,8 +120,7 @@ static int free_slot(void) {
 }
 
 int guard_add(void *start, size_t bytes, atomic_int *cut) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, watch_forks);
+  guard_watch_forks();
   take_lock();
   install();
   int i = is_installed ? free_slot() : -1;
