@@ -132,8 +132,8 @@ void ptx_store(struct printer *p, const char *space, weft_dtype d, const char *a
  * all of them but one, which goes on with the total. */
 static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d, const char *address, const char *src,
                                 const char *done) {
-  const char *group = ptx_own(p, OWN_WORD), *rest = ptx_own(p, OWN_WORD), *first = ptx_own(p, OWN_WORD), *lane = ptx_own(p, OWN_WORD);
-  const char *bit = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED), *total = ptx_own(p, kir_width(d) == 8 ? OWN_LONG : OWN_WORD);
+  const char *group = ptx_own(p, OWN_WORD), *rest = ptx_own(p, OWN_WORD), *first = ptx_own(p, OWN_WORD);
+  const char *lane = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED), *total = ptx_own_of(p, d);
   const char *more = ptx_label(p, "more"), *all = ptx_label(p, "all");
   ptx_line(p, "activemask.b32 %s", group);
   ptx_line(p, "match.any.sync.b64 %s, %s, %s", group, address, group);
@@ -158,9 +158,8 @@ static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d,
 
 /* old = what is there, until new = old o src is there, or would change nothing */
 static void swap_loop(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src) {
-  enum own kind = kir_width(d) == 8 ? OWN_LONG : OWN_WORD;
   const char *bits = ptx_bits(d), *again = ptx_label(p, "again"), *done = ptx_label(p, "done");
-  const char *old = ptx_own(p, kind), *new = ptx_own(p, kind), *seen = ptx_own(p, kind), *same = ptx_own(p, OWN_PRED);
+  const char *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d), *same = ptx_own(p, OWN_PRED);
   src = combine_warp(p, op, d, address, src, done);
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
   ptx_place(p, again);
@@ -205,6 +204,7 @@ static void combine_bool(struct printer *p, const char *space, enum kir_op op, c
 void ptx_combine(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src) {
   bool is_logic = op == KIR_AND || op == KIR_OR || op == KIR_XOR, is_float = kir_is_float(d);
   const char *unsigned_type = kir_width(d) == 8 ? "u64" : "u32";
+  if (op == KIR_MUL) p->is_contended = true; /* min and max soon find nothing to change */
   if (d == WEFT_BOOL && is_logic) combine_bool(p, space, op, address, src);
   else if (d == WEFT_BOOL) ptx_refuse(p, "a combiner it does not have for bool");
   else if (is_logic) ptx_line(p, "red%s.%s.%s [%s], %s", space, kir_rows[op].name, ptx_bits(d), address, src);
@@ -212,6 +212,6 @@ void ptx_combine(struct printer *p, const char *space, enum kir_op op, weft_dtyp
   else if (op == KIR_ADD) ptx_line(p, "red%s.add.%s [%s], %s", space, is_float ? "f64" : unsigned_type, address, src);
   else if ((op == KIR_MIN || op == KIR_MAX) && !is_float)
     ptx_line(p, "red%s.%s.%s [%s], %s", space, kir_rows[op].name, ptx_type(d), address, src);
-  else if (op == KIR_MUL || op == KIR_MIN || op == KIR_MAX) p->is_contended |= op == KIR_MUL, swap_loop(p, space, op, d, address, src);
+  else if (op == KIR_MUL || op == KIR_MIN || op == KIR_MAX) swap_loop(p, space, op, d, address, src);
   else ptx_refuse(p, "a combiner it does not have");
 }

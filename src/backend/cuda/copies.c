@@ -9,12 +9,8 @@
 static const struct kir_buf *buf_of(struct printer *p, int b) { return &p->k->bufs[b]; }
 static weft_dtype dtype_of(struct printer *p, int b) { return (weft_dtype)buf_of(p, b)->dtype; }
 
-static const char *own(struct printer *p, weft_dtype d) {
-  return ptx_own(p, d == WEFT_BOOL ? OWN_PRED : kir_width(d) == 8 ? OWN_LONG : OWN_WORD);
-}
-
 static const char *in_own(struct printer *p, weft_dtype d, uint64_t bits) {
-  const char *r = own(p, d);
+  const char *r = ptx_own_of(p, d);
   ptx_mov(p, d, r, ptx_number(p, d, bits));
   return r;
 }
@@ -110,7 +106,7 @@ static void end(struct printer *p, int row) {
   int b = p->plan->rows[row].of;
   weft_dtype d = dtype_of(p, b);
   enum kir_op op = (enum kir_op)p->survey.bufs[b].private_op;
-  const char *in_place = ptx_label(p, "in_place"), *v = own(p, d);
+  const char *in_place = ptx_label(p, "in_place"), *v = ptx_own_of(p, d);
   ptx_line(p, "@$in_place%d bra %s", row, in_place);
   struct sweep s = open_sweep(p, b);
   ptx_load(p, "", d, v, copy_address(p, b, row, s.e));

@@ -17,7 +17,7 @@ const char *ptx_type(weft_dtype d) { return types[d].type; }
 const char *ptx_bits(weft_dtype d) { return types[d].bits; }
 
 static bool is_wide(weft_dtype d) { return kir_width(d) == 8; }
-static const char *own(struct printer *p, weft_dtype d) {
+const char *ptx_own_of(struct printer *p, weft_dtype d) {
   return ptx_own(p, d == WEFT_BOOL ? OWN_PRED : is_wide(d) ? OWN_LONG : OWN_WORD);
 }
 
@@ -39,7 +39,7 @@ void ptx_mov(struct printer *p, weft_dtype d, const char *dst, const char *src) 
 const char *ptx_in_register(struct printer *p, weft_dtype d, int v) {
   const char *src = ptx_val(p, v);
   if (p->k->vals[v].kind != KIR_LIT) return src;
-  const char *r = own(p, d);
+  const char *r = ptx_own_of(p, d);
   ptx_mov(p, d, r, src);
   return r;
 }
@@ -144,7 +144,7 @@ static void select(struct printer *p, weft_dtype d, const char *dst, const char 
 /* x/0 = 0, x%0 = x, MIN/-1 = MIN, x%-1 = 0: divides by 1 instead, and mends. */
 static void divide(struct printer *p, enum kir_op op, weft_dtype d, const char *dst, const char *const in[]) {
   const char *t = ptx_type(d), *bits = ptx_bits(d);
-  const char *is_zero = ptx_own(p, OWN_PRED), *by = own(p, d), *q = own(p, d);
+  const char *is_zero = ptx_own(p, OWN_PRED), *by = ptx_own_of(p, d), *q = ptx_own_of(p, d);
   ptx_line(p, "setp.eq.%s %s, %s, 0", t, is_zero, in[1]);
   ptx_line(p, "selp.%s %s, 1, %s, %s", bits, by, in[1], is_zero);
   const char *is_minus = NULL;
@@ -155,7 +155,7 @@ static void divide(struct printer *p, enum kir_op op, weft_dtype d, const char *
   }
   ptx_line(p, "%s.%s %s, %s, %s", op == KIR_IDIV ? "div" : "rem", t, q, in[0], by);
   if (is_minus && op == KIR_IDIV) {
-    const char *back = own(p, d);
+    const char *back = ptx_own_of(p, d);
     ptx_line(p, "sub.%s %s, 0, %s", t, back, in[0]);
     ptx_line(p, "selp.%s %s, %s, %s, %s", bits, q, back, q, is_minus);
   }
@@ -259,7 +259,7 @@ static const struct { int32_t low, high; } narrow[] = {
 /* Saturates; NaN becomes 0. */
 static void float_to_integer(struct printer *p, weft_dtype from, weft_dtype to, const char *dst, const char *src) {
   weft_dtype reg = kir_register_of(to);
-  const char *is_number = ptx_own(p, OWN_PRED), *r = own(p, reg);
+  const char *is_number = ptx_own(p, OWN_PRED), *r = ptx_own_of(p, reg);
   ptx_line(p, "setp.num.%s %s, %s, %s", ptx_type(from), is_number, src, src);
   ptx_line(p, "cvt.rzi.%s.%s %s, %s", ptx_type(reg), ptx_type(from), r, src);
   if (reg != to) {

@@ -195,7 +195,7 @@ static void next(struct printer *p, const struct kir_stmt *s) {
     for (int j = 0; j < i; j++) {
       if (s->out[j] != s->in[i]) continue;
       weft_dtype d = dtype_of(p, s->in[i]);
-      ptx_mov(p, d, from[i] = ptx_own(p, d == WEFT_BOOL ? OWN_PRED : kir_width(d) == 8 ? OWN_LONG : OWN_WORD), ptx_val(p, s->in[i]));
+      ptx_mov(p, d, from[i] = ptx_own_of(p, d), ptx_val(p, s->in[i]));
     }
   }
   for (int i = 0; i < s->n_in; i++) ptx_mov(p, dtype_of(p, s->in[i]), ptx_val(p, s->out[i]), from[i]);

@@ -31,6 +31,7 @@ struct printer {
 void ptx_line(struct printer *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *ptx_textf(struct printer *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *ptx_own(struct printer *, enum own);        /* a new register of the printer's own */
+const char *ptx_own_of(struct printer *, weft_dtype);   /* the same, for a value of the dtype */
 const char *ptx_label(struct printer *, const char *);  /* a new label */
 void ptx_place(struct printer *, const char *label);    /* the label, here */
 const char *ptx_val(struct printer *, int value);       /* what stands for the value in an instruction */

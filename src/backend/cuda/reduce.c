@@ -8,10 +8,6 @@
 enum { SLOT = 32 * 8 }; /* bytes of `partials` for one value: a place a warp */
 
 static weft_dtype dtype_of(struct printer *p, int v) { return (weft_dtype)p->k->vals[v].dtype; }
-static const char *own(struct printer *p, weft_dtype d) {
-  return ptx_own(p, d == WEFT_BOOL ? OWN_PRED : kir_width(d) == 8 ? OWN_LONG : OWN_WORD);
-}
-
 void ptx_inline(struct printer *p, int fn, const char *const in[], const char *const out[]) {
   const struct kir_fn *f = &p->k->fns[fn];
   for (int i = 0; i < f->n_param; i++) ptx_mov(p, dtype_of(p, f->param[i]), ptx_val(p, f->param[i]), in[i]);
@@ -62,7 +58,7 @@ void ptx_accumulate(struct printer *p, const struct kir_stmt *s) {
 /* ---- Between threads --------------------------------------------------------------------------------------------------- */
 
 const char *ptx_shuffle(struct printer *p, weft_dtype d, const char *how, const char *src, const char *by, const char *among) {
-  const char *clamp = how[0] == 'u' ? "0" : "31", *r = own(p, d);
+  const char *clamp = how[0] == 'u' ? "0" : "31", *r = ptx_own_of(p, d);
   if (d == WEFT_BOOL) {
     const char *w = ptx_own(p, OWN_WORD);
     ptx_line(p, "selp.u32 %s, 1, 0, %s", w, src);
@@ -185,7 +181,7 @@ void ptx_meet(struct printer *p, const struct kir_stmt *loop) {
 void ptx_scan_start(struct printer *p, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_out && fits(p, s); i++) {
     weft_dtype d = dtype_of(p, s->out[i]);
-    ptx_mov(p, d, p->carry[s->out[0]][i] = own(p, d), start(p, s, i));
+    ptx_mov(p, d, p->carry[s->out[0]][i] = ptx_own_of(p, d), start(p, s, i));
   }
 }
 
@@ -195,7 +191,7 @@ void ptx_scan_end(struct printer *p, const struct kir_stmt *s) {
 }
 
 static void fresh(struct printer *p, const struct kir_stmt *s, const char *r[PTX_TUPLE]) {
-  for (int i = 0; i < s->n_out; i++) r[i] = own(p, dtype_of(p, s->out[i]));
+  for (int i = 0; i < s->n_out; i++) r[i] = ptx_own_of(p, dtype_of(p, s->out[i]));
 }
 
 /* to = if ? from : to */
