@@ -24,18 +24,26 @@ static void set_next(struct gen *g, int val, int32_t at) {
   for (int c = 0; c < (g->vals[val].lane ? g->copies : 1); c++) g->next[val * COPIES + c] = at;
 }
 
+/* Nobody will read its result: it is left out, and does not use its operands. */
+static bool is_dead(const struct gen *g, const struct step *t) {
+  if (!has_result(t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_KEEP;
+  const struct value *v = &g->vals[t->s->out[0]];
+  return t->next_out == NEVER && !v->crosses && v->row < 0 && v->domain != SCALAR;
+}
+
 /* From the back: where each operand and result is used next within the run. */
 static void find_next_uses(struct gen *g, int n) {
   for (int i = n - 1; i >= 0; i--) {
     struct step *t = &g->steps[i];
     const struct kir_stmt *s = t->s;
     t->next_out = has_result(s) ? g->upcoming[s->out[0]] : NEVER;
-    if (!has_operands(s)) continue;
+    t->is_dead = is_dead(g, t);
+    if (t->is_dead) continue;
     for (int j = 0; j < s->n_in && j < 3; j++) t->next_in[j] = g->upcoming[s->in[j]];
     for (int j = 0; j < s->n_in; j++) g->upcoming[s->in[j]] = i;
   }
   for (int i = 0; i < n; i++)
-    for (int j = 0; has_operands(g->steps[i].s) && j < g->steps[i].s->n_in; j++) {
+    for (int j = 0; !g->steps[i].is_dead && j < g->steps[i].s->n_in; j++) {
       int val = g->steps[i].s->in[j];
       if (g->upcoming[val] == NEVER) continue;
       set_next(g, val, g->upcoming[val]);
@@ -164,13 +172,7 @@ static void emit_copy(struct gen *g, const struct step *t) {
   case KIR_UNTIL: emit_until(g, s); break;
   default: break;
   }
-  g->locked = g->temps = 0;
-}
-
-static bool is_dead(const struct gen *g, const struct step *t) {
-  if (!has_result(t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_KEEP;
-  const struct value *v = &g->vals[t->s->out[0]];
-  return t->next_out == NEVER && !v->crosses && v->row < 0 && v->domain != SCALAR;
+  statement_end(g);
 }
 
 static int copies_of(const struct gen *g, const struct kir_stmt *s) {
@@ -181,7 +183,7 @@ static int copies_of(const struct gen *g, const struct kir_stmt *s) {
 
 static void emit_step(struct gen *g, int at) {
   const struct step *t = &g->steps[at];
-  if (is_dead(g, t)) return;
+  if (t->is_dead) return;
   mark(g, t->s);
   g->now = t;
   g->now_at = at;

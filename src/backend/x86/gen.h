@@ -80,7 +80,7 @@ struct row { int value, loop, bytes; int32_t pointer; }; /* a kept row: its slot
 struct mark { uint32_t at; const struct kir_stmt *stmt; }; /* for the listing */
 
 /* One statement of a run with the positions of the next uses of what it reads and writes. */
-struct step { const struct kir_stmt *s; int access; int32_t next_in[3], next_out; };
+struct step { const struct kir_stmt *s; int access; bool is_dead; int32_t next_in[3], next_out; };
 
 struct gen {
   struct encoder e;
@@ -125,12 +125,16 @@ struct gen {
   int32_t holder[REGISTERS]; /* value * COPIES + copy, or -1 */
   int8_t *where;             /* by value * COPIES + copy: register or -1 */
   int32_t *spill, *next;
+  int *spilled;              /* what has a spill slot, or had one, in this run */
+  int n_spilled, spilled_room;
   int32_t *upcoming;         /* by value */
   struct step *steps;
   int step_room;
   const struct step *now;    /* statement being emitted */
   int now_copy, now_copies, now_at;
   int want;                  /* register its result should go to, -1: any */
+  int32_t freed[4];          /* slots it read for the last time: free once it is emitted */
+  int n_freed;
   int8_t *row_reg;           /* by row: general register, -1: none */
   struct mark *marks;
   int n_marks, mark_room;
@@ -166,6 +170,7 @@ bool is_dying(struct gen *, int operand);      /* operand of the current stateme
 void release(struct gen *);                    /* operands of the current statement are read */
 int out_reg(struct gen *);                     /* for the result; may be the register of a released operand */
 int fresh_reg(struct gen *);                   /* for the result; unlike any operand */
+void statement_end(struct gen *);               /* gives back what only the current statement needed */
 void define(struct gen *, int reg);            /* the current statement's result is there */
 void define_value(struct gen *, int val, int copy, int reg);
 void move_vector(struct gen *, int bytes, int dst, int src);

@@ -11,7 +11,17 @@ static uint64_t class_mask(const struct gen *g, bool mask) {
 
 static bool in_mask_register(const struct gen *g, int val) { return g->e.evex && g->vals[val].domain == BOOL; }
 
+static void forget_spills(struct gen *g) {
+  while (g->n_spilled) {
+    int id = g->spilled[--g->n_spilled];
+    if (g->spill[id] < 0) continue;
+    slot_release(g, g->spill[id]);
+    g->spill[id] = -1;
+  }
+}
+
 void registers_clear(struct gen *g) {
+  forget_spills(g);
   for (int r = 0; r < REGISTERS; r++) {
     if (g->holder[r] < 0 || g->pinned >> r & 1) continue;
     g->where[g->holder[r]] = -1;
@@ -103,6 +113,7 @@ static void evict(struct gen *g, int reg) {
   int id = g->holder[reg], val = id / COPIES;
   if (!has_memory(g, val, id)) {
     g->spill[id] = slot_spare(g);
+    if (gen_grow(g, (void **)&g->spilled, &g->spilled_room, g->n_spilled + 1, sizeof(int))) g->spilled[g->n_spilled++] = id;
     store_register(g, g->vals[val].dtype, reg, in_frame(g->spill[id]));
   }
   forget(g, reg);
@@ -177,7 +188,7 @@ static void drop(struct gen *g, int id) {
   int reg = g->where[id];
   if (reg >= 0 && !(g->pinned >> reg & 1)) forget(g, reg);
   if (g->spill[id] >= 0) {
-    slot_release(g, g->spill[id]);
+    g->freed[g->n_freed++] = g->spill[id]; /* the instruction may still read it there */
     g->spill[id] = -1;
   }
 }
@@ -190,6 +201,11 @@ void release(struct gen *g) {
     if (ends_here(g, i)) drop(g, id);
   }
   g->locked = 0;
+}
+
+void statement_end(struct gen *g) {
+  while (g->n_freed) slot_release(g, g->freed[--g->n_freed]);
+  g->locked = g->temps = 0;
 }
 
 int out_reg(struct gen *g) {

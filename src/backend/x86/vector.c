@@ -107,8 +107,9 @@ static void fused(struct gen *g, const struct kir_stmt *s, int dtype) {
   int ix = x == s->in[0] ? 0 : 1, iy = 1 - ix;
   bool over_n = is_dying(g, 2) && n != x && n != y, over_x = is_dying(g, ix) && x != y && x != n, over_y = is_dying(g, iy) && x != y && y != n;
   if (over_n) {
-    int rx = in_reg(g, x, c), d = g->where[id_of(g, n, c)];
+    int d = g->where[id_of(g, n, c)];
     g->locked |= (uint64_t)1 << d;
+    int rx = in_reg(g, x, c);
     struct rm ry = in_rm(g, y, c);
     release(g);
     vec(enc(g), (enum insn)(I_FMA231PS + wide), bytes, d, rx, ry);
