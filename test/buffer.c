@@ -224,6 +224,17 @@ TEST(unaligned_data_is_copied_into_aligned_memory) {
   done(s);
 }
 
+TEST(bools_of_a_file_are_0_or_1_whatever_its_bytes) {
+  struct source *s = open_source();
+  struct buffer *b = buffer_of_bools(s, 0, 1000);
+  void *data = NULL;
+  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  for (int i = 0; i < 1000; i++) EXPECT_INT(((uint8_t *)data)[i], pattern(i) != 0);
+  buffer_drop(b);
+  buffer_release(b);
+  done(s);
+}
+
 TEST(no_bytes_of_a_file_are_resident_at_once) {
   struct source *s = open_source();
   struct buffer *b = buffer_from_source(s, BYTES, 0, 8);

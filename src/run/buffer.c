@@ -23,6 +23,7 @@ struct buffer {
   _Atomic uint64_t counts;
   atomic_int state, pins;
   enum kind kind;
+  bool is_bool;
   void *data;
   size_t bytes;
   struct source *source;
@@ -147,11 +148,18 @@ static void fault_in(uint8_t *p, size_t bytes) {
   (void)*(volatile uint8_t *)(p + bytes - 1);
 }
 
+static void make_bools(uint8_t *p, size_t n) {
+  for (size_t i = 0; i < n; i++) p[i] = p[i] != 0;
+}
+
 static weft_status copy_in(struct buffer *b, struct text *why) {
   b->data = memory_take(b->bytes);
   if (!b->data) return WEFT_ERR_MEMORY;
   weft_status status = source_read(b->source, b->offset, b->data, b->bytes, why);
-  if (status == WEFT_OK) return WEFT_OK;
+  if (status == WEFT_OK) {
+    if (b->is_bool) make_bools(b->data, b->bytes);
+    return WEFT_OK;
+  }
   memory_give(b->data, b->bytes);
   b->data = NULL;
   return status;
@@ -253,16 +261,25 @@ static void watch_forks(void) {
   pthread_atfork(take_lock, give_lock, after_fork);
 }
 
-struct buffer *buffer_from_source(struct source *s, int64_t offset, size_t bytes, size_t align) {
+static struct buffer *from_source(struct source *s, int64_t offset, size_t bytes, bool is_mapped) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
-  bool is_mapped = bytes && source_map(s) && offset % (int64_t)(align ? align : 1) == 0;
   struct buffer *b = make(is_mapped ? MAPPED : COPIED, bytes, bytes ? BUFFER_ABSENT : BUFFER_RESIDENT);
   if (!b) return NULL;
   b->errand.run = run_errand;
   b->source = source_retain(s);
   b->offset = offset;
   b->data = is_mapped ? source_map(s) + offset : bytes ? NULL : nothing;
+  return b;
+}
+
+struct buffer *buffer_from_source(struct source *s, int64_t offset, size_t bytes, size_t align) {
+  return from_source(s, offset, bytes, bytes && source_map(s) && offset % (int64_t)(align ? align : 1) == 0);
+}
+
+struct buffer *buffer_of_bools(struct source *s, int64_t offset, size_t bytes) {
+  struct buffer *b = from_source(s, offset, bytes, false);
+  if (b) b->is_bool = true;
   return b;
 }
 

@@ -51,6 +51,8 @@ bool source_is_changed(struct source *);      /* its length or its time of chang
 /* Absent. Mapped when offset is a multiple of align, the alignment of an element; else copied by a background reader.
  * NULL: no memory. */
 struct buffer *buffer_from_source(struct source *, int64_t offset, size_t bytes, size_t align);
+/* The same for bools: copied, and each byte that is not 0 becomes 1, as kernels expect. */
+struct buffer *buffer_of_bools(struct source *, int64_t offset, size_t bytes);
 
 /* The memory below all of it: a cache of blocks on huge pages, with a budget. The limit is the memory of the machine (or
  * its cgroup), that of the cache a quarter of it, until set otherwise; a negative one means none. */
