@@ -12,7 +12,7 @@
 #include "graph/scope.h"
 #include "op/op.h"
 
-enum { CHUNK = 128, SPARE_MOST = 4096, HANDLE_GONE = 0x474f4e45 };
+enum { CHUNK = 128, SPARE_MOST = 4096, HANDLE_GONE = 0x474f4e45, HELD_BY_SCOPE = 1 << 30 };
 
 struct chunk { struct chunk *older; struct weft_array handle[CHUNK]; };
 
@@ -81,7 +81,7 @@ const struct op op_bad = { .name = "bad", .kind = OP_LEAF };
 
 /* What there is when there is no memory for more. It belongs to nobody. */
 static struct node no_memory_node = { .op = &op_bad, .refs = 1, .dtype = WEFT_BOOL };
-static struct weft_array no_memory = { .node = &no_memory_node, .owners = 1, .tag = HANDLE_ALIVE };
+static struct weft_array no_memory = { .node = &no_memory_node, .owners = HELD_BY_SCOPE, .tag = HANDLE_ALIVE };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_no_memory(void) { no_memory_node.failure = fail(WEFT_ERR_MEMORY, 0, "weft: out of memory"); }
@@ -111,7 +111,7 @@ static weft_array *handle_for(struct weft_scope *s, struct node *n) {
     return array_no_memory();
   }
   h->node = n;
-  atomic_store_explicit(&h->owners, 1, memory_order_relaxed);
+  atomic_store_explicit(&h->owners, HELD_BY_SCOPE, memory_order_relaxed);
   h->tag = HANDLE_ALIVE;
   link_to(s, h);
   return h;
@@ -236,8 +236,7 @@ weft_status weft_check(weft_array *a) {
 
 /* ---- Owning ---- */
 
-static void lose_owner(weft_array *a) {
-  if (atomic_fetch_sub(&a->owners, 1) != 1) return;
+static void end(weft_array *a) {
   struct caller *me = caller();
   struct node *n = a->node;
   a->tag = HANDLE_GONE;
@@ -254,16 +253,22 @@ weft_array *weft_own(weft_array *a) {
   return a;
 }
 
-/* The scope is an owner too, and not one that can be disowned. */
+/* Once too often is ignored while the scope is open: what it holds is not the caller's to give up. */
 void weft_disown(weft_array *a) {
-  if (is_alive(a) && (!a->scope || atomic_load(&a->owners) > 1)) lose_owner(a);
+  if (!is_alive(a)) return;
+  int now = atomic_load(&a->owners);
+  while (now & ~HELD_BY_SCOPE)
+    if (atomic_compare_exchange_weak(&a->owners, &now, now - 1)) {
+      if (now == 1) end(a);
+      return;
+    }
 }
 
 void scope_drop_handles(struct weft_scope *s) {
   for (struct weft_array *h; (h = s->handles);) {
     unlink_from(h);
     h->scope = NULL;
-    lose_owner(h);
+    if (atomic_fetch_sub(&h->owners, HELD_BY_SCOPE) == HELD_BY_SCOPE) end(h);
   }
 }
 

@@ -11,7 +11,7 @@ struct weft_array {
   struct node *node;            /* never NULL; only array_swap changes it, so others read it through array_node */
   struct weft_scope *scope;     /* NULL: has ended, an owner keeps it */
   struct weft_array *next, **link;
-  _Atomic int owners;           /* the open scope is one */
+  _Atomic int owners;           /* and a bit while the scope is open (handle.c) */
   _Atomic bool is_busy;         /* somebody reads or changes `node` */
   uint32_t tag;                 /* HANDLE_ALIVE, or something else once it is gone: stale handles are noticed */
 };
