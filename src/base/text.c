@@ -1,5 +1,6 @@
 #include "base/text.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
 
@@ -40,6 +41,22 @@ void text_addf(struct text *t, const char *format, ...) {
   va_start(list, format);
   text_addv(t, format, list);
   va_end(list);
+}
+
+/* The decimal point is a point in every locale. */
+void text_number(struct text *t, double x, int digits) {
+  char s[48];
+  if (x != x || x - x != 0) { /* nan, infinities */
+    text_add(t, x != x ? "nan" : x > 0 ? "inf" : "-inf");
+    return;
+  }
+  for (int n = 1; n <= digits; n++) {
+    snprintf(s, sizeof s, "%.*g", n, x);
+    double back = strtod(s, NULL);
+    if (back == x || (digits < 17 && (float)back == (float)x)) break;
+  }
+  for (char *p = s; *p; p++) if (*p == ',') *p = '.';
+  text_add(t, s);
 }
 
 const char *text_of(const struct text *t) { return t->s ? t->s : ""; }

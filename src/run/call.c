@@ -1,0 +1,206 @@
+/* call.c -- calls of functions: planned once for each combination of sizes, strides and wanted results. */
+#include <pthread.h>
+#include <string.h>
+#include "base/hash.h"
+#include "base/mem.h"
+#include "graph/function.h"
+#include "run/buffer.h"
+#include "run/eval.h"
+#include "run/key.h"
+
+struct entry {
+  struct entry *next;
+  void *key;
+  size_t bytes;
+  uint64_t hash;
+  struct plan *plan;
+  int n_leaves;
+  int *input;               /* by leaf: which input it is, or -1: captured */
+  struct node **captured;   /* by leaf */
+};
+struct plan_set { pthread_mutex_t lock; struct entry *entry; int n; };
+
+enum { MOST = 256 };
+
+static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_call: out of memory"); }
+
+static void entry_free(struct entry *e) {
+  for (int i = 0; e->captured && i < e->n_leaves; i++) node_release(e->captured[i]);
+  plan_release(e->plan);
+  mem_free(e->key);
+  mem_free(e->input);
+  mem_free(e->captured);
+  mem_free(e);
+}
+
+void plan_set_free(struct plan_set *s) {
+  if (!s) return;
+  for (struct entry *e = s->entry, *next; e; e = next) {
+    next = e->next;
+    entry_free(e);
+  }
+  pthread_mutex_destroy(&s->lock);
+  mem_free(s);
+}
+
+static struct plan_set *set_of(struct weft_function *f) {
+  struct plan_set *s = atomic_load(&f->plans), *none = NULL;
+  if (s) return s;
+  if (!(s = mem_alloc(sizeof *s))) return NULL;
+  pthread_mutex_init(&s->lock, NULL);
+  if (atomic_compare_exchange_strong(&f->plans, &none, s)) return s;
+  plan_set_free(s);
+  return none;
+}
+
+/* ---- inputs ---- */
+
+/* The same value under an identity of its own: a leaf. Numbers become memory, so that another number is no other plan. */
+static struct node *leaf_of(const struct node *n) {
+  if (n->op != &op_scalar)
+    return value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
+  size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
+  struct buffer *b = buffer_new(size);
+  uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
+  void *data;
+  if (!b) return NULL;
+  buffer_hold(b, &data, NULL);
+  memcpy(data, &bits, size);
+  buffer_drop(b);
+  return value_node((weft_dtype)n->dtype, 0, NULL, b, 0, NULL);
+}
+
+static void signature(struct key *k, int n_in, struct node *const in[], int n, struct node *const item[]) {
+  key_clear(k);
+  for (int i = 0; i < n; i++) key_int(k, ((const struct item_attr *)item[i]->attr)->k);
+  key_int(k, -1);
+  for (int i = 0; i < n_in; i++) {
+    key_add(k, in[i]->dims, sizeof *in[i]->dims * in[i]->rank);
+    if (in[i]->op != &op_scalar) key_add(k, in[i]->value->stride, sizeof(int64_t) * in[i]->rank);
+  }
+}
+
+/* ---- planning ---- */
+
+static bool depends(const struct node *n, const bool *yes) {
+  for (int k = 0; k < n->n_in; k++) if (yes[n->in[k]->slot]) return true;
+  return false;
+}
+
+/* Lazy values the body uses and no input changes are computed now, once. */
+static struct failure *settle(struct weft_function *f) {
+  struct node_list l;
+  struct failure *failure = NULL;
+  graph_lock();
+  if (!walk(&l, f->n_out, f->out, NULL)) return graph_unlock(), no_memory();
+  bool *yes = mem_alloc((size_t)l.n + 1);
+  struct node **todo = mem_alloc(sizeof *todo * (size_t)(l.n + 1));
+  int n = 0;
+  for (int i = 0; yes && i < l.n; i++) {
+    for (int k = 0; k < f->n_in; k++) yes[i] |= f->in[k] == l.node[i];
+    yes[i] |= depends(l.node[i], yes);
+  }
+  for (int i = 0; yes && todo && i < l.n; i++) {
+    if (!yes[i] || l.node[i]->op->kind == OP_LOOP) continue;
+    for (int k = 0; k < l.node[i]->n_in; k++) {
+      struct node *c = l.node[i]->in[k];
+      bool is_known = !yes[c->slot] && c->op->kind != OP_LEAF && c->op->kind != OP_VIEW && c->op->kind != OP_IOTA &&
+                      c->op->kind != OP_SIZE && node_is_known(c) && atomic_load(&c->state) == NODE_LAZY;
+      if (is_known) todo[n++] = node_retain(c), yes[c->slot] = true;
+    }
+  }
+  node_list_free(&l);
+  graph_unlock();
+  if (!yes || !todo) failure = no_memory();
+  else if (n) eval_nodes(n, todo, &(struct eval_options){ .only_targets = true }, &failure);
+  nodes_release(n, todo);
+  mem_free(yes);
+  mem_free(todo);
+  return failure;
+}
+
+static struct failure *plan_call(struct weft_function *f, struct node *const leaf[], int n, struct node *const item[], struct entry *e) {
+  struct failure *failure = settle(f);
+  if (failure) return failure;
+  struct node **out = mem_alloc(sizeof *out * (size_t)(f->n_out + n + 1)), **target = out ? out + f->n_out : NULL;
+  if (!out) return no_memory();
+  if (!function_expand(f, leaf, out, &failure)) return mem_free(out), failure;
+  for (int i = 0; i < n; i++) target[i] = out[((const struct item_attr *)item[i]->attr)->k];
+  e->plan = eval_plan_leaves(n, target, !f->exact, &e->n_leaves, &e->captured, &failure);
+  nodes_release(f->n_out, out);
+  mem_free(out);
+  if (!e->plan) return failure;
+  e->input = mem_alloc(sizeof *e->input * (size_t)(e->n_leaves + 1));
+  if (!e->input) return no_memory();
+  for (int i = 0; i < e->n_leaves; i++) {
+    e->input[i] = -1;
+    for (int k = 0; k < f->n_in; k++) if (e->captured[i] == leaf[k]) e->input[i] = k;
+    if (e->input[i] < 0) continue;
+    node_release(e->captured[i]); /* an input: another one the next time */
+    e->captured[i] = NULL;
+  }
+  return NULL;
+}
+
+static struct entry *find(struct plan_set *s, const struct key *k, uint64_t hash) {
+  for (struct entry *e = s->entry; e; e = e->next)
+    if (e->hash == hash && e->bytes == k->n && !memcmp(e->key, k->bytes, k->n)) return e;
+  return NULL;
+}
+
+/* Entries are never taken out while the function lives, so that they can be used without the lock. */
+static struct failure *entry_get(struct weft_function *f, struct node *const leaf[], int n, struct node *const item[],
+                                 const struct key *k, struct entry **out, bool *is_kept) {
+  struct plan_set *s = set_of(f);
+  uint64_t hash = hash_bytes(k->bytes, k->n);
+  if (!s || k->failed) return no_memory();
+  pthread_mutex_lock(&s->lock);
+  *out = find(s, k, hash);
+  pthread_mutex_unlock(&s->lock);
+  *is_kept = true;
+  if (*out) return NULL;
+  struct entry *e = mem_alloc(sizeof *e);
+  if (!e || !(e->key = mem_alloc(k->n + 1))) return mem_free(e), no_memory();
+  memcpy(e->key, k->bytes, k->n);
+  e->bytes = k->n;
+  e->hash = hash;
+  struct failure *failure = plan_call(f, leaf, n, item, e);
+  if (failure) return entry_free(e), failure;
+  pthread_mutex_lock(&s->lock);
+  *is_kept = s->n < MOST;
+  if (*is_kept) e->next = s->entry, s->entry = e, s->n++;
+  pthread_mutex_unlock(&s->lock);
+  *out = e;
+  return NULL;
+}
+
+/* ---- running ---- */
+
+static struct failure *run_entry(const struct entry *e, int n, struct node *const item[], struct node *const leaf[]) {
+  struct node *few[32], **all = e->n_leaves <= 32 ? few : mem_alloc(sizeof *all * (size_t)e->n_leaves);
+  if (!all) return no_memory();
+  for (int i = 0; i < e->n_leaves; i++) all[i] = e->input[i] >= 0 ? leaf[e->input[i]] : e->captured[i];
+  struct failure *f = eval_claimed(n, item, e->plan, e->n_leaves, all);
+  if (all != few) mem_free(all);
+  return f;
+}
+
+struct failure *eval_call(int n, struct node *const item[]) {
+  static _Thread_local struct key key;
+  struct node *call = item[0]->in[0], **leaf;
+  struct weft_function *f = ((const struct call_attr *)call->attr)->function;
+  struct failure *failure = NULL;
+  struct entry *e;
+  bool is_kept = true;
+  if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
+  if (!(leaf = mem_alloc(sizeof *leaf * (size_t)(f->n_in + 1)))) return no_memory();
+  bool ok = true;
+  for (int i = 0; i < f->n_in; i++) ok &= (leaf[i] = leaf_of(call->in[i])) != NULL;
+  signature(&key, f->n_in, leaf, n, item);
+  failure = ok ? entry_get(f, leaf, n, item, &key, &e, &is_kept) : no_memory();
+  if (!failure) failure = run_entry(e, n, item, leaf);
+  if (!failure && !is_kept) entry_free(e);
+  nodes_release(f->n_in, leaf);
+  mem_free(leaf);
+  return failure;
+}

@@ -1,0 +1,138 @@
+#include "run/compiled.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+enum { BUCKETS = 1024, MOST = 4096 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct compiled *bucket[BUCKETS];
+static int n_kept;
+static _Atomic int64_t n_compiled, n_fallbacks;
+static _Atomic int choice; /* 0: not asked yet; else enum below */
+enum { ASK, BEST, VM_ONLY, AVX2_ONLY };
+
+int64_t compiled_count(void) { return atomic_load(&n_compiled); }
+int64_t compiled_fallbacks(void) { return atomic_load(&n_fallbacks); }
+
+void compiled_use(const char *name) {
+  atomic_store(&choice, !name || !strcmp(name, "x86") ? BEST : !strcmp(name, "avx2") ? AVX2_ONLY : VM_ONLY);
+}
+
+static int chosen(void) {
+  int c = atomic_load_explicit(&choice, memory_order_relaxed);
+  if (c != ASK) return c;
+  const char *jit = getenv("WEFT_JIT");
+  compiled_use(jit && !strcmp(jit, "0") ? "vm" : jit && !strcmp(jit, "avx2") ? "avx2" : NULL);
+  return atomic_load(&choice);
+}
+
+static void destroy(struct compiled *c) {
+  if (c->code) c->backend->free(c->code);
+  kir_free(c->kernel);
+  mem_free(c->text);
+  mem_free(c);
+}
+
+void compiled_release(struct compiled *c) {
+  if (c && atomic_fetch_sub(&c->refs, 1) == 1) destroy(c);
+}
+
+/* Forgets kernels that only the table knows; lock held. */
+static void sweep(void) {
+  for (int i = 0; i < BUCKETS; i++)
+    for (struct compiled **at = &bucket[i], *c; (c = *at);) {
+      if (atomic_load(&c->refs) > 1) { at = &c->next; continue; }
+      *at = c->next;
+      n_kept--;
+      compiled_release(c);
+    }
+}
+
+void compiled_drop_all(void) {
+  pthread_mutex_lock(&lock);
+  sweep();
+  pthread_mutex_unlock(&lock);
+}
+
+static struct compiled *find(const char *text, const struct shape_class *shape, uint64_t hash) {
+  for (struct compiled *c = bucket[hash % BUCKETS]; c; c = c->next)
+    if (c->hash == hash && !strcmp(c->text, text) && !memcmp(&c->shape, shape, sizeof *shape)) {
+      atomic_fetch_add(&c->refs, 1);
+      return c;
+    }
+  return NULL;
+}
+
+/* The encoder where there is one and it can, else the vm. */
+static const char *compile(struct compiled *c, int how) {
+  const char *why = "";
+  if (how != VM_ONLY && backend_x86.available()) {
+    c->backend = &backend_x86;
+    c->code = backend_x86.compile(c->kernel, &c->shape, &why);
+    if (c->code) return NULL;
+    atomic_fetch_add(&n_fallbacks, 1);
+  }
+  c->backend = &backend_vm;
+  c->code = backend_vm.compile(c->kernel, &c->shape, &why);
+  return c->code ? NULL : why;
+}
+
+static struct failure *build(struct compiled *c, int how) {
+  const char *wrong = kir_verify(c->kernel);
+  if (wrong) return fail(WEFT_ERR_INTERNAL, 0, "weft: a kernel is not well formed: %s\n%s", wrong, c->text);
+  if (!kir_legalise(c->kernel)) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
+  wrong = compile(c, how);
+  if (wrong && *wrong) return fail(WEFT_ERR_INTERNAL, 0, "weft: a kernel cannot be compiled: %s\n%s", wrong, c->text);
+  if (wrong) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
+  c->facts = kir_facts(c->kernel);
+  atomic_fetch_add(&n_compiled, 1);
+  return NULL;
+}
+
+static struct compiled *keep(struct compiled *c) {
+  pthread_mutex_lock(&lock);
+  struct compiled *other = find(c->text, &c->shape, c->hash); /* somebody was faster */
+  if (!other) {
+    if (n_kept >= MOST) sweep();
+    c->next = bucket[c->hash % BUCKETS];
+    bucket[c->hash % BUCKETS] = c;
+    n_kept++;
+    atomic_store(&c->refs, 2);
+  }
+  pthread_mutex_unlock(&lock);
+  if (!other) return c;
+  destroy(c);
+  return other;
+}
+
+struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *given, struct failure **failure) {
+  struct text t = { 0 };
+  struct shape_class shape = *given;
+  int how = chosen();
+  shape.avx2_only = how == AVX2_ONLY;
+  kir_print(k, &t);
+  uint64_t hash = hash_mix(hash_mix(hash_bytes(text_of(&t), t.n), hash_bytes(&shape, sizeof shape)), (uint64_t)how);
+  pthread_mutex_lock(&lock);
+  struct compiled *c = t.failed ? NULL : find(text_of(&t), &shape, hash);
+  pthread_mutex_unlock(&lock);
+  if (c) {
+    text_free(&t);
+    kir_free(k);
+    return c;
+  }
+  c = t.failed ? NULL : mem_alloc(sizeof *c);
+  if (!c) {
+    text_free(&t);
+    kir_free(k);
+    *failure = fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
+    return NULL;
+  }
+  *c = (struct compiled){ .kernel = k, .text = t.s, .shape = shape, .hash = hash, .refs = 1 };
+  if ((*failure = build(c, how))) return destroy(c), NULL;
+  return keep(c);
+}

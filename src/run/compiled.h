@@ -1,0 +1,30 @@
+/* compiled.h -- kernels that have been compiled, found again by their text and the classes of their strides. */
+#ifndef WEFT_COMPILED_H
+#define WEFT_COMPILED_H
+#include "backend/backend.h"
+#include "graph/fail.h"
+
+struct compiled {
+  const struct backend *backend;
+  struct code *code;
+  struct kir_kernel *kernel;   /* legalised */
+  struct kir_facts facts;
+  char *text;                  /* as it was written */
+  struct shape_class shape;
+  uint64_t hash;
+  _Atomic int refs;            /* the table is one */
+  struct compiled *next;
+};
+
+/* Takes the kernel over. NULL: *failure says why. */
+struct compiled *compiled_get(struct kir_kernel *, const struct shape_class *, struct failure **);
+void compiled_release(struct compiled *);
+void compiled_drop_all(void);            /* forgets what nobody uses (tests) */
+
+/* Since the process started: kernels compiled, and those the encoder left to the vm. */
+int64_t compiled_count(void), compiled_fallbacks(void);
+
+/* For tests and the user's way out: "vm", "x86", "avx2"; NULL: what is best here. Read from WEFT_JIT at the first use. */
+void compiled_use(const char *backend);
+
+#endif

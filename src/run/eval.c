@@ -1,0 +1,474 @@
+#include "run/eval.h"
+#include <alloca.h>
+#include <stdatomic.h>
+#include <string.h>
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "graph/dtype.h"
+#include "graph/shape.h"
+#include "run/buffer.h"
+#include "run/key.h"
+#include "run/pool.h"
+
+struct eval_settings *eval_settings(void) {
+  static _Thread_local struct eval_settings s;
+  return &s;
+}
+
+/* An evaluation under way. */
+struct eval {
+  struct job job;                 /* first: in the background it is one */
+  int n, n_leaves;
+  struct node **target;           /* with references */
+  bool *forgets;
+  struct node **leaf;             /* in the order of the plan, with references */
+  struct plan *plan;
+  struct eval_settings settings;
+  bool in_background;
+};
+
+static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory"); }
+
+static enum node_state state_of(const struct node *n) { return atomic_load_explicit(&n->state, memory_order_acquire); }
+static bool has_value(const struct node *n) { return state_of(n) == NODE_READY || n->op == &op_scalar || n->op == &op_value; }
+static bool stops(const struct node *n) { return has_value(n) || n->op->kind == OP_LEAF; }
+
+/* ---- what is in the way of a plan ---- */
+
+static struct failure *unusable(const struct node *n) {
+  struct shape_text t;
+  if (n->op == &op_bad || state_of(n) == NODE_FAILED) return failure_retain(n->failure);
+  if (n->op == &op_input) return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a weft_input %s %s is a name, not a value: call the function", weft_dtype_name(n->dtype), shape_show(n, &t));
+  if (n->op == &op_loop_var) return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a loop variable %s %s has no value outside its loop", weft_dtype_name(n->dtype), shape_show(n, &t));
+  if (n->dtype >= WEFT_C64) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: %s is not computed yet", n->op->name, weft_dtype_name(n->dtype));
+  return NULL;
+}
+
+enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED };
+
+/* Looks through the list: a node that fails, one somebody else is computing, a call, a size only a loop can tell. */
+static enum obstacle look(const struct node_list *l, struct failure **failure, struct node **which) {
+  enum obstacle found = CLEAR;
+  for (int i = 0; i < l->n; i++) {
+    struct node *n = l->node[i];
+    if ((*failure = unusable(n))) return BLOCKED;
+    if (found == CLEAR && state_of(n) == NODE_RUNNING) found = WAITS;
+    else if (found == CLEAR && n->op->kind == OP_CALL && !has_value(n)) found = CALLS, *which = n;
+    else if (found == CLEAR && !node_is_known(n) && n->op->kind == OP_ITEM && !has_value(n)) found = UNSIZED, *which = n;
+  }
+  return found;
+}
+
+/* ---- values somebody will want again ---- */
+
+static bool is_heavy(const struct node *n) {
+  switch (n->op->kind) {
+    case OP_REDUCE: case OP_PREFIX: case OP_CONTRACT: case OP_SCATTER: case OP_ITEM: return true;
+    default: return false;
+  }
+}
+
+/* Whether somebody outside the graph holds node i, so that it is worth storing: heavy ones now, others the second time. */
+static bool is_wanted(struct node *n, int uses) {
+  if (stops(n) || n->op->kind == OP_VIEW || n->op->kind == OP_LOOP || n->op->kind == OP_CALL || n->op->kind == OP_IOTA) return false;
+  if (atomic_load(&n->refs) <= uses) return false;
+  bool now = is_heavy(n) || n->is_marked;
+  n->is_marked = true;
+  return now;
+}
+
+/* Adds such nodes to the targets. Lock held. */
+static bool add_held(struct eval *e, const struct node_list *l) {
+  int *uses = mem_alloc(sizeof *uses * (size_t)(l->n + 1)), *wanted = mem_alloc(sizeof *wanted * (size_t)(l->n + 1)), n = 0;
+  bool ok = uses && wanted;
+  for (int i = 0; ok && i < l->n; i++)
+    for (int k = 0; k < (stops(l->node[i]) ? 0 : l->node[i]->n_in); k++) uses[l->node[i]->in[k]->slot]++;
+  for (int i = 0; ok && i < e->n; i++) uses[e->target[i]->slot] = INT32_MAX;
+  for (int i = 0; ok && i < l->n; i++) if (is_wanted(l->node[i], uses[i])) wanted[n++] = i;
+  struct node **more = ok && n ? mem_resize(e->target, sizeof *more * (size_t)(e->n + n)) : e->target;
+  if (more) e->target = more;
+  bool *forgets = ok && n ? mem_resize(e->forgets, (size_t)(e->n + n)) : e->forgets;
+  if (forgets) e->forgets = forgets;
+  ok = ok && more && forgets;
+  for (int i = 0; ok && i < n; i++) {
+    e->forgets[e->n] = false;
+    e->target[e->n++] = node_retain(l->node[wanted[i]]);
+  }
+  mem_free(uses);
+  mem_free(wanted);
+  return ok;
+}
+
+/* ---- the program ---- */
+
+static struct node *local_of(struct program *g, struct node *const made[], const struct node *n, int *n_leaves) {
+  bool leaf = has_value(n);
+  struct node *in[64], **ins = n->n_in <= 64 ? in : arena_take(g->arena, sizeof *ins * (size_t)n->n_in);
+  int n_in = leaf || n->op->kind == OP_SIZE ? 0 : n->n_in;
+  if (!ins) return NULL;
+  for (int k = 0; k < n_in; k++) ins[k] = made[n->in[k]->slot];
+  const struct op *op = !leaf ? n->op : n->op == &op_scalar ? &op_scalar : &op_value;
+  struct node *x = node_local(g->arena, op, (weft_dtype)n->dtype, n->rank, n->dims, n_in, ins, n->attr, op == &op_value ? 0 : n->attr_bytes);
+  if (!x) return NULL;
+  x->origin = n->origin;
+  x->weak = n->weak;
+  if (leaf) {
+    if (op == &op_value) {
+      struct place *p = &g->leaf_place[*n_leaves];
+      p->offset = n->value->offset;
+      memcpy(p->stride, n->value->stride, sizeof *p->stride * n->rank);
+      x->value = n->value; /* scalar folding may look at it */
+    }
+    x->serial = (uint64_t)(*n_leaves)++;
+  }
+  return x;
+}
+
+/* Local copies of the list; graph lock held. */
+static bool make_program(struct program *g, const struct node_list *l, int n_leaves, int n, struct node *const target[], bool stable) {
+  *g = (struct program){ .arena = arena_new(), .n_targets = n, .n_leaves = n_leaves, .stable = stable };
+  if (!g->arena) return false;
+  g->list.node = arena_take(g->arena, sizeof *g->list.node * (size_t)(l->n + 1));
+  g->target = arena_take(g->arena, sizeof *g->target * (size_t)(n + 1));
+  g->leaf_place = arena_take(g->arena, sizeof *g->leaf_place * (size_t)(n_leaves + 1));
+  g->may_donate = arena_take(g->arena, (size_t)(n_leaves + 1));
+  bool ok = g->list.node && g->target && g->leaf_place && g->may_donate;
+  int leaves = 0;
+  for (int i = 0; ok && i < l->n; i++) {
+    struct node *x = local_of(g, g->list.node, l->node[i], &leaves);
+    ok = x != NULL;
+    if (x) x->slot = i;
+    g->list.node[g->list.n++] = x;
+  }
+  for (int i = 0; ok && i < n; i++) g->target[i] = g->list.node[target[i]->slot];
+  g->list.room = g->list.n;
+  if (!ok) arena_free(g->arena);
+  return ok;
+}
+
+static bool take_leaves(struct eval *e, const struct node_list *l) {
+  int n = 0;
+  for (int i = 0; i < l->n; i++) n += has_value(l->node[i]);
+  e->leaf = mem_alloc(sizeof *e->leaf * (size_t)(n + 1));
+  if (!e->leaf) return false;
+  for (int i = 0; i < l->n; i++)
+    if (has_value(l->node[i])) e->leaf[e->n_leaves++] = node_retain(l->node[i]);
+  return true;
+}
+
+/* Finds or makes the plan. Lock held on entry and on return; not while a plan is made. */
+static struct failure *find_plan(struct eval *e, const struct node_list *l, bool stable) {
+  static _Thread_local struct key key;
+  struct failure *failure = NULL;
+  key_clear(&key);
+  key_int(&key, stable);
+  key_graph(&key, l, e->n, e->target);
+  if (key.failed) return no_memory();
+  uint64_t hash = hash_bytes(key.bytes, key.n);
+  e->plan = plan_find(key.bytes, key.n, hash);
+  if (e->plan) return NULL;
+  struct program g;
+  if (!make_program(&g, l, e->n_leaves, e->n, e->target, stable)) return no_memory();
+  graph_unlock();
+  e->plan = plan_for(&g, &failure);
+  if (e->plan) plan_keep(e->plan, key.bytes, key.n, hash);
+  graph_lock();
+  return failure;
+}
+
+/* ---- results ---- */
+
+uint64_t register_bits(weft_dtype t, uint64_t b) {
+  switch (t) {
+    case WEFT_BF16: return (b & 0xffff) << 16;
+    case WEFT_I8: return (uint32_t)(int32_t)(int8_t)b;
+    case WEFT_I16: return (uint32_t)(int32_t)(int16_t)b;
+    case WEFT_U8: return (uint8_t)b;
+    case WEFT_U16: return (uint16_t)b;
+    case WEFT_F16: return dtype_encode(WEFT_F32, dtype_decode(WEFT_F16, b & 0xffff));
+    default: return b;
+  }
+}
+
+static struct value *value_new(int rank, struct buffer *buf) {
+  struct value *v = mem_alloc(sizeof *v + sizeof *v->stride * (size_t)rank);
+  if (v) v->buf = buf;
+  return v;
+}
+
+/* A target that is a number, as memory of one element that every index reads. */
+static struct value *scalar_value(const struct eval *e, const struct node *n, int leaf) {
+  uint64_t bits = scalar_bits(e->leaf[leaf], (weft_dtype)n->dtype);
+  size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
+  struct buffer *b = buffer_new(size);
+  struct value *v = b ? value_new(n->rank, b) : NULL;
+  void *data;
+  if (!v) return buffer_release(b), NULL;
+  buffer_hold(b, &data, NULL);
+  memcpy(data, &bits, size);
+  buffer_drop(b);
+  return v;
+}
+
+static struct value *value_at(const struct eval *e, const struct run *r, int i) {
+  const struct output *o = &e->plan->schedule->output[i];
+  const struct node *n = e->target[i];
+  if (o->scalar >= 0) return scalar_value(e, n, o->scalar);
+  const struct store *s = &e->plan->schedule->store[o->place.store];
+  struct value *v = value_new(n->rank, s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
+  if (!v) return NULL;
+  buffer_retain(v->buf);
+  v->offset = o->place.offset;
+  memcpy(v->stride, o->place.stride, sizeof *v->stride * n->rank);
+  return v;
+}
+
+static void free_values(int n, struct value *v[]) {
+  for (int i = 0; i < n; i++) {
+    if (v[i]) buffer_release(v[i]->buf);
+    mem_free(v[i]);
+  }
+}
+
+/* All targets get their values, or none. */
+static struct failure *publish(struct eval *e, struct run *r) {
+  struct value **v = mem_alloc(sizeof *v * (size_t)(e->n + 1));
+  bool ok = v != NULL;
+  for (int i = 0; ok && i < e->n; i++) ok = (v[i] = value_at(e, r, i)) != NULL;
+  if (!ok) {
+    if (v) free_values(e->n, v);
+    mem_free(v);
+    return no_memory();
+  }
+  graph_lock();
+  for (int i = 0; i < e->n; i++) {
+    struct node *n = e->target[i];
+    if (state_of(n) == NODE_READY) continue; /* the same node twice */
+    n->value = v[i];
+    v[i] = NULL;
+    atomic_store_explicit(&n->state, NODE_READY, memory_order_release);
+    if (e->forgets[i] && !scope_trace_open()) node_drop_history(n);
+  }
+  graph_changed();
+  graph_unlock();
+  free_values(e->n, v);
+  mem_free(v);
+  return NULL;
+}
+
+static void give_up(struct eval *e, struct failure *f) {
+  graph_lock();
+  for (int i = 0; i < e->n; i++) {
+    struct node *n = e->target[i];
+    if (state_of(n) != NODE_RUNNING) continue;
+    if (e->in_background && !n->failure) n->failure = failure_retain(f);
+    atomic_store_explicit(&n->state, e->in_background ? NODE_FAILED : NODE_LAZY, memory_order_release);
+  }
+  graph_changed();
+  graph_unlock();
+}
+
+static void eval_free(struct eval *e) {
+  for (int i = 0; i < e->n; i++) node_release(e->target[i]);
+  for (int i = 0; i < e->n_leaves; i++) node_release(e->leaf[i]);
+  plan_release(e->plan);
+  mem_free(e->target);
+  mem_free(e->forgets);
+  mem_free(e->leaf);
+}
+
+static struct failure *run(struct eval *e) {
+  int n_stores = e->plan->schedule->n_stores;
+  struct leaf few[32], *leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
+  struct buffer *some[32], **out = n_stores <= 32 ? some : mem_alloc(sizeof *out * (size_t)n_stores);
+  struct failure *f = leaf && out ? NULL : no_memory();
+  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = e->settings.threads ? e->settings.threads : pool_threads(), .out = out };
+  if (!f) {
+    memset(out, 0, sizeof *out * (size_t)n_stores);
+    for (int i = 0; i < e->n_leaves; i++) {
+      struct node *n = e->leaf[i];
+      leaf[i] = n->op == &op_scalar ? (struct leaf){ NULL, register_bits((weft_dtype)n->dtype, scalar_bits(n, (weft_dtype)n->dtype)) }
+                                    : (struct leaf){ n->value->buf, 0 };
+    }
+    if (plan_run(e->plan, &r, &f) == WEFT_OK) f = publish(e, &r);
+    for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
+  }
+  if (f) give_up(e, f);
+  if (leaf != few) mem_free(leaf);
+  if (out != some) mem_free(out);
+  return f;
+}
+
+static void run_job(struct job *j) {
+  struct eval *e = (struct eval *)j;
+  failure_release(run(e));
+  eval_free(e);
+  mem_free(e);
+}
+
+/* ---- the way there ---- */
+
+static bool begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
+  *e = (struct eval){ .n = n, .settings = *eval_settings(), .in_background = o->in_background };
+  e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
+  e->forgets = mem_alloc((size_t)n + 1);
+  if (!e->target || !e->forgets) {
+    mem_free(e->target);
+    mem_free(e->forgets);
+    return false;
+  }
+  for (int i = 0; i < n; i++) {
+    e->target[i] = node_retain(target[i]);
+    e->forgets[i] = o->forgets && o->forgets[i];
+  }
+  return true;
+}
+
+/* Leaves out what is there already. */
+static void drop_ready(struct eval *e) {
+  int n = 0;
+  for (int i = 0; i < e->n; i++) {
+    if (state_of(e->target[i]) == NODE_READY) { node_release(e->target[i]); continue; }
+    e->forgets[n] = e->forgets[i];
+    e->target[n++] = e->target[i];
+  }
+  e->n = n;
+}
+
+/* The results of a call or loop that the list wants, with references. -1: out of memory. */
+static int items_of(const struct node_list *l, const struct node *many, struct node ***item) {
+  int n = 0;
+  for (int i = 0; i < l->n; i++) n += l->node[i]->op->kind == OP_ITEM && !has_value(l->node[i]) && l->node[i]->in[0] == many;
+  if (!(*item = mem_alloc(sizeof **item * (size_t)(n + 1)))) return -1;
+  n = 0;
+  for (int i = 0; i < l->n; i++)
+    if (l->node[i]->op->kind == OP_ITEM && !has_value(l->node[i]) && l->node[i]->in[0] == many) (*item)[n++] = node_retain(l->node[i]);
+  return n;
+}
+
+/* Up to the point where a plan can run: e->plan is set and the targets are claimed, or nothing is left to do. */
+static struct failure *approach(struct eval *e, const struct eval_options *o) {
+  struct failure *f = NULL;
+  for (;;) {
+    struct node_list l;
+    struct node *which = NULL;
+    graph_lock();
+    drop_ready(e);
+    if (!e->n) return graph_unlock(), NULL;
+    if (!walk(&l, e->n, e->target, stops)) return graph_unlock(), no_memory();
+    enum obstacle in_the_way = look(&l, &f, &which);
+    if (in_the_way == CLEAR) {
+      bool ok = (o->only_targets || add_held(e, &l)) && take_leaves(e, &l);
+      f = ok ? find_plan(e, &l, false) : no_memory();
+      /* while a plan was made somebody may have computed or claimed a target: then once more */
+      bool again = false;
+      for (int i = 0; !f && i < e->n; i++) again |= state_of(e->target[i]) != NODE_LAZY;
+      for (int i = 0; !f && !again && i < e->n; i++) atomic_store_explicit(&e->target[i]->state, NODE_RUNNING, memory_order_release);
+      node_list_free(&l);
+      graph_unlock();
+      if (!again) return f;
+      for (int i = 0; i < e->n_leaves; i++) node_release(e->leaf[i]);
+      mem_free(e->leaf);
+      plan_release(e->plan);
+      e->leaf = NULL, e->n_leaves = 0, e->plan = NULL;
+      continue;
+    }
+    if (in_the_way == WAITS) graph_wait(-1);
+    struct node **item = NULL;
+    int n_items = in_the_way == CALLS || in_the_way == UNSIZED ? items_of(&l, which, &item) : 0;
+    node_list_free(&l);
+    graph_unlock();
+    if (n_items < 0) return no_memory();
+    if (in_the_way == CALLS) f = eval_call(n_items, item);
+    if (in_the_way == UNSIZED) f = fail(WEFT_ERR_UNSUPPORTED, which->origin, "weft_loop_all: a loop with until inside a larger graph");
+    nodes_release(n_items, item);
+    mem_free(item);
+    if (f) return f;
+  }
+}
+
+weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
+  struct eval *e, here;
+  bool there = true;
+  *failure = NULL;
+  for (int i = 0; i < n; i++) there &= state_of(target[i]) == NODE_READY;
+  if (there) return WEFT_OK;
+  e = o->in_background ? mem_alloc(sizeof *e) : &here;
+  if (!e || !begin(e, n, target, o)) {
+    if (e != &here) mem_free(e);
+    *failure = no_memory();
+    return WEFT_ERR_MEMORY;
+  }
+  *failure = approach(e, o);
+  if (!*failure && e->plan) {
+    e->job.run = run_job;
+    if (o->in_background && job_start(&e->job)) return WEFT_OK;
+    e->in_background = false;
+    *failure = run(e);
+  }
+  eval_free(e);
+  if (e != &here) mem_free(e);
+  return *failure ? failure_status(*failure) : WEFT_OK;
+}
+
+/* Claims the items, unless somebody has; then runs a plan whose leaves are known. */
+struct failure *eval_claimed(int n, struct node *const item[], struct plan *plan, int n_leaves, struct node *const leaf[]) {
+  struct eval e;
+  struct failure *f = NULL;
+  if (!begin(&e, n, item, &(struct eval_options){ .only_targets = true })) return no_memory();
+  e.leaf = mem_alloc(sizeof *e.leaf * (size_t)(n_leaves + 1));
+  if (!e.leaf) return eval_free(&e), no_memory();
+  for (int i = 0; i < n_leaves; i++) e.leaf[e.n_leaves++] = node_retain(leaf[i]);
+  plan_retain(e.plan = plan);
+  bool free_to_go = true;
+  graph_lock();
+  for (int i = 0; i < n; i++) free_to_go &= state_of(item[i]) == NODE_LAZY;
+  for (int i = 0; free_to_go && i < n; i++) atomic_store_explicit(&item[i]->state, NODE_RUNNING, memory_order_release);
+  graph_unlock();
+  if (free_to_go) f = run(&e);
+  eval_free(&e);
+  return f;
+}
+
+/* The plan of a graph whose leaves are ready, and those leaves, with references, in the order the plan knows them. */
+struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, int *n_leaves, struct node ***leaf, struct failure **failure) {
+  struct eval e;
+  struct eval_options o = { .only_targets = true };
+  struct node_list l;
+  struct node *which;
+  struct plan *p = NULL;
+  *failure = NULL;
+  if (!begin(&e, n, target, &o)) return *failure = no_memory(), NULL;
+  graph_lock();
+  if (!walk(&l, e.n, e.target, stops)) *failure = no_memory();
+  else {
+    enum obstacle what = look(&l, failure, &which);
+    if (what == CLEAR && take_leaves(&e, &l)) *failure = find_plan(&e, &l, stable);
+    else if (!*failure) *failure = fail(WEFT_ERR_UNSUPPORTED, 0, "weft_plan: a part must be computed before the rest can be planned");
+    node_list_free(&l);
+  }
+  graph_unlock();
+  if (e.plan) {
+    plan_retain(p = e.plan);
+    if (leaf) *leaf = e.leaf, *n_leaves = e.n_leaves, e.leaf = NULL, e.n_leaves = 0;
+  }
+  eval_free(&e);
+  return p;
+}
+
+weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **failure) {
+  weft_status status = WEFT_OK;
+  *failure = NULL;
+  graph_lock();
+  for (int i = 0; i < n && !status; i++) {
+    while (state_of(target[i]) == NODE_RUNNING)
+      if (!graph_wait(seconds)) { status = WEFT_ERR_TIMEOUT; break; }
+    if (!status && state_of(target[i]) == NODE_FAILED) {
+      *failure = failure_retain(target[i]->failure);
+      status = failure_status(*failure);
+    }
+  }
+  graph_unlock();
+  return status;
+}

@@ -1,0 +1,251 @@
+/* evaluate.c -- the public calls that compute: eval, read, wait, pin, and the close of a scope. */
+#include <string.h>
+#include "base/mem.h"
+#include "graph/shape.h"
+#include "run/buffer.h"
+#include "run/eval.h"
+
+/* ---- moving elements to the user ---- */
+
+struct odometer { int rank; int64_t at[WEFT_RANK_MAX]; };
+
+static bool advance(struct odometer *o, const dim dims[], int rank, const int64_t stride[], int64_t *offset) {
+  for (int k = rank - 1; k >= 0; k--) {
+    *offset += stride[k];
+    if (++o->at[k] < dims[k]) return true;
+    *offset -= stride[k] * dims[k];
+    o->at[k] = 0;
+  }
+  return false;
+}
+
+static void copy_strided(uint8_t *dst, const uint8_t *src, size_t size, int rank, const dim dims[], const int64_t stride[]) {
+  int64_t row = rank ? dims[rank - 1] : 1, step = rank ? stride[rank - 1] : 1, offset = 0;
+  struct odometer o = { 0 };
+  do {
+    const uint8_t *from = src + offset * (int64_t)size;
+    if (step == 1) memcpy(dst, from, size * (size_t)row);
+    else
+      for (int64_t i = 0; i < row; i++) memcpy(dst + (size_t)i * size, from + i * step * (int64_t)size, size);
+    dst += size * (size_t)row;
+  } while (rank && advance(&o, dims, rank - 1, stride, &offset));
+}
+
+weft_status value_copy(const struct node *n, void *dst, struct failure **failure) {
+  size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
+  const char *why = NULL;
+  void *data;
+  if (n->op == &op_scalar) {
+    uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
+    memcpy(dst, &bits, size);
+    return WEFT_OK;
+  }
+  for (int k = 0; k < n->rank; k++) if (!n->dims[k]) return WEFT_OK;
+  weft_status status = buffer_hold(n->value->buf, &data, &why);
+  if (status) return *failure = fail(status, n->origin, "weft_read: %s", why ? why : "the value cannot be read"), status;
+  copy_strided(dst, (const uint8_t *)data + n->value->offset * (int64_t)size, size, n->rank, n->dims, n->value->stride);
+  bool cut = buffer_state_of(n->value->buf) == BUFFER_FAILED;
+  buffer_drop(n->value->buf);
+  if (!cut) return WEFT_OK;
+  *failure = fail(WEFT_ERR_FILE, n->origin, "weft_read: the file was cut while it was read");
+  return WEFT_ERR_FILE;
+}
+
+/* ---- eval ---- */
+
+static weft_status finish(weft_status status, struct failure *f) {
+  if (f) {
+    failure_report(f);
+    failure_release(f);
+  }
+  buffer_callbacks();
+  return status;
+}
+
+static weft_status look_at(const char *fn, int n, weft_array *const a[], struct node *node[]) {
+  weft_array *bad;
+  if (arrays_nodes(fn, n, a, node, &bad)) return WEFT_OK;
+  return weft_check(bad);
+}
+
+static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool in_background) {
+  struct node *few[16], **node = n <= 16 ? few : mem_alloc(sizeof *node * (size_t)n);
+  bool some[16], *forgets = n <= 16 ? some : mem_alloc((size_t)n);
+  struct failure *f = NULL;
+  weft_status status = n < 0 || (n && !a) ? report(WEFT_ERR_ARG, "%s: no arrays", fn)
+                     : node && forgets ? look_at(fn, n, a, node) : report(WEFT_ERR_MEMORY, "%s: out of memory", fn);
+  if (status == WEFT_OK) {
+    for (int i = 0; i < n; i++) forgets[i] = !a[i]->scope;
+    status = eval_nodes(n, node, &(struct eval_options){ .in_background = in_background, .forgets = forgets }, &f);
+    nodes_release(n, node);
+  }
+  if (node != few) mem_free(node);
+  if (forgets != some) mem_free(forgets);
+  return finish(status, f);
+}
+
+weft_status weft_eval(int n, weft_array *const a[]) { return evaluate("weft_eval", n, a, false); }
+weft_status weft_eval_async(int n, weft_array *const a[]) { return evaluate("weft_eval_async", n, a, true); }
+
+weft_status weft_wait(int n, weft_array *const a[], double seconds) {
+  struct failure *f = NULL;
+  if (n == 0) { job_stop(); return finish(WEFT_OK, NULL); }
+  struct node **node = mem_alloc(sizeof *node * (size_t)n);
+  if (!node) return report(WEFT_ERR_MEMORY, "weft_wait: out of memory");
+  weft_status status = look_at("weft_wait", n, a, node);
+  if (status == WEFT_OK) {
+    status = eval_wait(n, node, seconds, &f);
+    nodes_release(n, node);
+    if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
+  }
+  mem_free(node);
+  return finish(status, f);
+}
+
+static struct failure *misread(const struct node *n, weft_dtype dtype, const void *dst, size_t bytes) {
+  dim count = dim_count(n->rank, n->dims);
+  if (n->dtype != dtype) return fail(WEFT_ERR_DTYPE, n->origin, "weft_read: the array is %s, not %s", weft_dtype_name((weft_dtype)n->dtype), weft_dtype_name(dtype));
+  if (dim_is_known(count) && (uint64_t)count * weft_dtype_bytes(dtype) != bytes)
+    return fail(WEFT_ERR_ARG, n->origin, "weft_read: the array has %llu bytes, the destination %llu",
+                (unsigned long long)count * weft_dtype_bytes(dtype), (unsigned long long)bytes);
+  if (!dst && bytes) return fail(WEFT_ERR_ARG, n->origin, "weft_read: the destination is NULL");
+  return NULL;
+}
+
+weft_status weft_read(weft_array *a, weft_dtype dtype, void *dst, size_t bytes) {
+  struct node *n;
+  struct failure *f;
+  weft_status status = look_at("weft_read", 1, &a, &n);
+  if (status) return status;
+  bool forgets = !a->scope;
+  status = eval_nodes(1, &n, &(struct eval_options){ .forgets = &forgets }, &f);
+  if (status == WEFT_OK && (f = misread(n, dtype, dst, bytes))) status = failure_status(f);
+  if (status == WEFT_OK) status = value_copy(n, dst, &f);
+  node_release(n);
+  return finish(status, f);
+}
+
+weft_state weft_state_of(weft_array *a, int *device) {
+  struct node *n;
+  weft_array *bad;
+  weft_state s = WEFT_FAILED;
+  if (device) *device = 0;
+  if (!arrays_nodes("weft_state_of", 1, &a, &n, &bad)) return s;
+  switch (atomic_load(&n->state)) {
+    case NODE_RUNNING: s = WEFT_RUNNING; break;
+    case NODE_READY: s = WEFT_READY; break;
+    case NODE_FAILED: s = WEFT_FAILED; break;
+    default: s = n->op == &op_scalar ? WEFT_READY : WEFT_LAZY;
+  }
+  if (s == WEFT_READY && n->value) {
+    enum buffer_state b = buffer_state_of(n->value->buf);
+    s = b == BUFFER_FAILED ? WEFT_FAILED : b == BUFFER_LOADING ? WEFT_RUNNING : b == BUFFER_ABSENT ? WEFT_LAZY : s;
+  }
+  node_release(n);
+  return s;
+}
+
+void weft_cancel_when(const volatile int *flag) { eval_settings()->cancel = flag; }
+
+/* ---- pins ---- */
+
+weft_status weft_pin(weft_array *a, int device, weft_block *out) {
+  struct node *n;
+  struct failure *f = NULL;
+  const char *why = NULL;
+  void *data;
+  if (!out) return report(WEFT_ERR_ARG, "weft_pin: the block is NULL");
+  if (device) return report(WEFT_ERR_DEVICE, "weft_pin: there is no device %d", device);
+  weft_status status = look_at("weft_pin", 1, &a, &n);
+  if (status) return status;
+  status = eval_nodes(1, &n, &(struct eval_options){ 0 }, &f);
+  if (status == WEFT_OK && n->op == &op_scalar) status = failure_status(f = fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_pin: a number has no memory; weft_read gives it"));
+  if (status == WEFT_OK && (status = buffer_hold(n->value->buf, &data, &why))) f = fail(status, n->origin, "weft_pin: %s", why ? why : "the value cannot be read");
+  if (status == WEFT_OK) {
+    buffer_pin(n->value->buf, true);
+    *out = (weft_block){ (uint8_t *)data + n->value->offset * (int64_t)weft_dtype_bytes((weft_dtype)n->dtype), 0, (weft_dtype)n->dtype, n->rank, n->dims, n->value->stride };
+    weft_own(a);
+    return finish(status, NULL); /* the reference of n is kept until unpin */
+  }
+  node_release(n);
+  return finish(status, f);
+}
+
+void weft_unpin(weft_array *a) {
+  struct node *n;
+  weft_array *bad;
+  if (!arrays_nodes("weft_unpin", 1, &a, &n, &bad)) return;
+  if (n->value) {
+    buffer_pin(n->value->buf, false);
+    buffer_drop(n->value->buf);
+    node_release(n); /* the one weft_pin kept */
+    weft_disown(a);
+  }
+  node_release(n);
+  buffer_callbacks();
+}
+
+/* ---- closing a scope ---- */
+
+static struct failure *unseen(struct weft_scope *s) {
+  return s->failure && !failure_seen(s->failure, false) ? failure_retain(s->failure) : NULL;
+}
+
+/* A leaf with the value of a ready node: an update has no history. */
+static struct node *leaf_of(struct node *n) {
+  if (n->op == &op_scalar || n->op == &op_value) return node_retain(n);
+  return value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
+}
+
+static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_scope_close: out of memory"); }
+
+/* Everything that can fail comes first; then all of it happens. */
+static struct failure *commit(struct weft_scope *s, struct node *const node[]) {
+  struct node **leaf = mem_alloc(sizeof *leaf * (size_t)(s->n_updates + 1));
+  struct failure *f = leaf ? NULL : no_memory();
+  int n = 0;
+  for (; !f && n < s->n_updates; n++)
+    if (!(leaf[n] = leaf_of(node[n]))) f = no_memory();
+  for (int i = 0; !f && i < s->n_fetches; i++) value_copy(node[s->n_updates + i], s->fetches[i].dst, &f);
+  for (int i = 0; i < n; i++) node_release(f ? leaf[i] : array_swap(s->updates[i].outer, leaf[i]));
+  mem_free(leaf);
+  return f;
+}
+
+static struct failure *misfetch(const struct weft_scope *s, struct node *const node[]) {
+  for (int i = 0; i < s->n_fetches; i++) {
+    const struct node *n = node[s->n_updates + i];
+    dim count = dim_count(n->rank, n->dims);
+    if ((uint64_t)count * weft_dtype_bytes((weft_dtype)n->dtype) != s->fetches[i].bytes)
+      return fail(WEFT_ERR_ARG, n->origin, "weft_fetch: the array has %llu bytes, the destination %llu",
+                  (unsigned long long)count * weft_dtype_bytes((weft_dtype)n->dtype), (unsigned long long)s->fetches[i].bytes);
+  }
+  return NULL;
+}
+
+static weft_status close_scope(const char *fn, weft_scope *s, bool in_background) {
+  weft_status status = scope_check(fn, s);
+  if (status) return status;
+  int n = s->n_updates + s->n_fetches;
+  struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
+  weft_array **a = mem_alloc(sizeof *a * (size_t)(n + 1)), *bad;
+  struct failure *f = node && a ? unseen(s) : no_memory();
+  for (int i = 0; !f && i < s->n_updates; i++) a[i] = s->updates[i].value;
+  for (int i = 0; !f && i < s->n_fetches; i++) a[s->n_updates + i] = s->fetches[i].from;
+  if (!f && !arrays_nodes(fn, n, a, node, &bad)) f = array_failure(fn, 0, bad);
+  else if (!f) {
+    eval_nodes(n, node, &(struct eval_options){ .only_targets = true }, &f);
+    if (!f) f = misfetch(s, node);
+    if (!f) f = commit(s, node);
+    nodes_release(n, node);
+  }
+  (void)in_background;
+  mem_free(node);
+  mem_free(a);
+  status = f ? failure_status(f) : WEFT_OK;
+  scope_end(s);
+  return finish(status, f);
+}
+
+weft_status weft_scope_close(weft_scope *s) { return close_scope("weft_scope_close", s, false); }
+weft_status weft_scope_close_async(weft_scope *s) { return close_scope("weft_scope_close_async", s, true); }

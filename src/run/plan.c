@@ -1,0 +1,262 @@
+#include "run/plan.h"
+#include <alloca.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "base/mem.h"
+#include "rewrite/rewrite.h"
+#include "run/buffer.h"
+#include "run/launch.h"
+#include "run/replay.h"
+#include "run/show.h"
+
+/* ---- making ---- */
+
+static bool fusing(void) { /* WEFT_FUSE=0: one op a kernel, a way to find whose fault it is */
+  static _Atomic int known;
+  int k = atomic_load_explicit(&known, memory_order_relaxed);
+  if (!k) {
+    const char *s = getenv("WEFT_FUSE");
+    k = s && !strcmp(s, "0") ? 2 : 1;
+    atomic_store(&known, k);
+  }
+  return k == 1;
+}
+
+static void destroy(struct plan *p) {
+  for (int i = 0; p->schedule && i < p->schedule->n_steps; i++) {
+    if (p->code) compiled_release(p->code[i]);
+    if (p->body) plan_release(p->body[i]);
+    kir_free(p->schedule->step[i].kernel); /* NULL once compiled */
+  }
+  mem_free(p->code);
+  mem_free(p->body);
+  mem_free(p->key);
+  arena_free(p->arena);
+  mem_free(p);
+}
+
+void plan_retain(struct plan *p) { atomic_fetch_add(&p->refs, 1); }
+void plan_release(struct plan *p) {
+  if (p && atomic_fetch_sub(&p->refs, 1) == 1) destroy(p);
+}
+
+/* A schedule whose kernels are compiled; takes over the kernels. */
+struct plan *plan_of(struct arena *arena, struct schedule *s, struct failure **failure) {
+  struct plan *p = mem_alloc(sizeof *p);
+  if (!p) {
+    for (int i = 0; i < s->n_steps; i++) kir_free(s->step[i].kernel);
+    arena_free(arena);
+    return NULL;
+  }
+  *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .n_leaves = s->n_leaves };
+  p->code = mem_alloc(sizeof *p->code * (size_t)(s->n_steps + 1));
+  p->body = mem_alloc(sizeof *p->body * (size_t)(s->n_steps + 1));
+  if (!p->code || !p->body) return destroy(p), NULL;
+  for (int i = 0; i < s->n_steps; i++) {
+    struct step *step = &s->step[i];
+    if (step->replay) p->body[i] = plan_of(NULL, step->replay->body, failure);
+    else {
+      p->code[i] = compiled_get(step->kernel, &step->shape, failure);
+      step->kernel = NULL;
+    }
+    if (!p->code[i] && !p->body[i]) return destroy(p), NULL;
+  }
+  return p;
+}
+
+struct plan *plan_for(struct program *g, struct failure **failure) {
+  *failure = NULL;
+  struct schedule *s = NULL;
+  if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->stable))
+    s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place, g->may_donate, fusing(), failure);
+  struct plan *p = s ? plan_of(g->arena, s, failure) : NULL;
+  if (!s) arena_free(g->arena);
+  if (!p && !*failure) *failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while planning");
+  if (p) plan_show_if_asked(p);
+  return p;
+}
+
+/* ---- the table ---- */
+
+enum { BUCKETS = 1024, MOST = 2048 };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct plan *bucket[BUCKETS];
+static int n_plans;
+static uint64_t clock_now;
+
+struct plan *plan_find(const void *key, size_t bytes, uint64_t hash) {
+  pthread_mutex_lock(&lock);
+  struct plan *p = bucket[hash % BUCKETS];
+  while (p && (p->hash != hash || p->key_bytes != bytes || memcmp(p->key, key, bytes))) p = p->next;
+  if (p) {
+    plan_retain(p);
+    p->used = ++clock_now;
+  }
+  pthread_mutex_unlock(&lock);
+  return p;
+}
+
+/* Forgets plans not used since `before`; lock held. The list of them, to be released without the lock. */
+static struct plan *forget(uint64_t before) {
+  struct plan *gone = NULL;
+  for (int i = 0; i < BUCKETS; i++)
+    for (struct plan **at = &bucket[i], *p; (p = *at);) {
+      if (p->used >= before) { at = &p->next; continue; }
+      *at = p->next;
+      p->next = gone;
+      gone = p;
+      n_plans--;
+    }
+  return gone;
+}
+
+static void release_list(struct plan *p) {
+  for (struct plan *next; p; p = next) {
+    next = p->next;
+    plan_release(p);
+  }
+}
+
+void plan_drop_all(void) {
+  pthread_mutex_lock(&lock);
+  struct plan *gone = forget(UINT64_MAX);
+  pthread_mutex_unlock(&lock);
+  release_list(gone);
+}
+
+void plan_keep(struct plan *p, const void *key, size_t bytes, uint64_t hash) {
+  void *copy = mem_alloc(bytes);
+  if (!copy) return; /* it will be made again */
+  memcpy(copy, key, bytes);
+  pthread_mutex_lock(&lock);
+  struct plan *gone = n_plans >= MOST ? forget(clock_now > MOST / 2 ? clock_now - MOST / 2 : 0) : NULL;
+  p->key = copy, p->key_bytes = bytes, p->hash = hash, p->used = ++clock_now;
+  p->next = bucket[hash % BUCKETS];
+  bucket[hash % BUCKETS] = p;
+  n_plans++;
+  plan_retain(p);
+  pthread_mutex_unlock(&lock);
+  release_list(gone);
+}
+
+/* ---- running ---- */
+
+static struct failure *index_failure(const struct site *t, int64_t at) {
+  return fail(WEFT_ERR_INDEX, t->origin, "%s: index number %lld is out of range for an axis of %lld", t->text, (long long)at, (long long)t->bound);
+}
+
+/* One kernel on memory that starts at base[store]. */
+static struct failure *run_kernel(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  const struct step *s = &p->schedule->step[i];
+  const struct compiled *c = p->code[i];
+  const struct kir_kernel *k = c->kernel;
+  struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
+  uint64_t *args = alloca(sizeof *args * (size_t)(k->n_args + 1));
+  int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
+  for (int j = 0; j < k->n_bufs; j++) {
+    if (k->bufs[j].kind > KIR_INOUT) continue;
+    const struct binding *b = &s->bufs[j];
+    bound[j].data = base[b->store] + b->offset * (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
+    memcpy(bound[j].stride, b->stride, sizeof b->stride);
+    bound[j].in_register_dtype = false;
+  }
+  for (int j = 0; j < k->n_args; j++) args[j] = s->args[j].leaf >= 0 ? r->leaf[s->args[j].leaf].bits : s->args[j].bits;
+  for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
+  struct launch l = { .sizes = s->sizes, .args = args, .bufs = bound, .checks = checks, .cancel = r->cancel,
+                      .loads = r->loads ? r->loads[i] : NULL };
+  int how = launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
+  if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
+  if (how == 2 || (r->cancel && *r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return index_failure(&s->site[j], checks[j]);
+  return NULL;
+}
+
+struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const base[]) {
+  for (int i = 0; i < p->schedule->n_steps; i++) {
+    struct failure *f = p->code[i] ? run_kernel(p, i, r, base) : replay_run(p->body[i], p->schedule->step[i].replay, r, base);
+    if (f) return f;
+  }
+  return NULL;
+}
+
+static struct failure *hold_leaves(const struct plan *p, const struct run *r, uint8_t *base[], int *held) {
+  const struct schedule *s = p->schedule;
+  for (*held = 0; *held < s->n_stores; ++*held) {
+    int leaf = s->store[*held].leaf;
+    const char *why = NULL;
+    void *data = NULL;
+    if (leaf < 0) continue;
+    weft_status status = buffer_hold(r->leaf[leaf].buf, &data, &why);
+    if (status) return fail(status, 0, "weft_eval: %s", why ? why : "a value cannot be read");
+    base[*held] = data;
+  }
+  return NULL;
+}
+
+static void drop_leaves(const struct plan *p, const struct run *r, int held) {
+  for (int i = 0; i < held; i++)
+    if (p->schedule->store[i].leaf >= 0) buffer_drop(r->leaf[p->schedule->store[i].leaf].buf);
+}
+
+static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t *base[], uint8_t **block) {
+  const struct schedule *s = p->schedule;
+  struct failure *none = NULL;
+  *block = s->block_bytes ? memory_take((size_t)s->block_bytes) : NULL;
+  if (s->block_bytes && !*block) goto no_memory;
+  for (int i = 0; i < s->n_stores; i++) {
+    const struct store *t = &s->store[i];
+    if (t->leaf >= 0) continue;
+    if (!t->is_output) { base[i] = *block + t->offset; continue; }
+    void *data;
+    if (!(r->out[i] = buffer_new((size_t)t->bytes))) goto no_memory;
+    buffer_hold(r->out[i], &data, NULL);
+    buffer_drop(r->out[i]); /* own memory stays where it is */
+    base[i] = data;
+  }
+  return none;
+no_memory:
+  return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: %lld bytes are needed at the same time", (long long)plan_peak(p));
+}
+
+/* Mapped files that were cut while the kernels ran: what was computed from them is not to be trusted. */
+static struct failure *look_again(const struct plan *p, const struct run *r) {
+  for (int i = 0; i < p->schedule->n_stores; i++) {
+    int leaf = p->schedule->store[i].leaf;
+    const char *why = NULL;
+    void *data;
+    if (leaf < 0 || buffer_state_of(r->leaf[leaf].buf) != BUFFER_FAILED) continue;
+    weft_status status = buffer_hold(r->leaf[leaf].buf, &data, &why);
+    if (!status) buffer_drop(r->leaf[leaf].buf);
+    return fail(WEFT_ERR_FILE, 0, "weft_eval: %s", why ? why : "a file was cut while it was read");
+  }
+  return NULL;
+}
+
+weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
+  const struct schedule *s = p->schedule;
+  uint8_t *few[64], **base = s->n_stores <= 64 ? few : mem_alloc(sizeof *base * (size_t)s->n_stores), *block = NULL;
+  int held = 0;
+  *failure = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  if (!*failure) *failure = take_memory(p, r, base, &block);
+  if (!*failure) *failure = plan_steps(p, r, base);
+  if (!*failure) *failure = look_again(p, r);
+  drop_leaves(p, r, held);
+  if (block) memory_give(block, (size_t)s->block_bytes);
+  if (base != few) mem_free(base);
+  if (!*failure) return WEFT_OK;
+  for (int i = 0; i < s->n_stores; i++) {
+    buffer_release(r->out[i]);
+    r->out[i] = NULL;
+  }
+  return failure_status(*failure);
+}
+
+int64_t plan_peak(const struct plan *p) {
+  int64_t n = p->schedule->block_bytes;
+  for (int i = 0; i < p->schedule->n_stores; i++)
+    if (p->schedule->store[i].is_output) n += p->schedule->store[i].bytes;
+  return n;
+}

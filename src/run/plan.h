@@ -1,0 +1,54 @@
+/* plan.h -- a schedule with its kernels compiled: what to run, found again by the exact structure of the graph. */
+#ifndef WEFT_PLAN_H
+#define WEFT_PLAN_H
+#include "run/compiled.h"
+#include "schedule/schedule.h"
+
+struct plan {
+  _Atomic int refs;              /* the table is one */
+  struct arena *arena;
+  struct schedule *schedule;
+  struct compiled **code;        /* by step; NULL: a replay */
+  struct plan **body;            /* by step; a replay's */
+  uint64_t hash;
+  size_t key_bytes;
+  void *key;
+  struct plan *next;
+  int n_leaves;
+  uint64_t used;                 /* when it was last found */
+};
+
+/* The graph as a plan wants it: local nodes in order, leaves numbered in `serial`. It lives in `arena`, which the plan
+ * takes over. */
+struct program {
+  struct arena *arena;
+  struct node_list list;
+  int n_targets, n_leaves;
+  struct node **target;
+  struct place *leaf_place;
+  bool *may_donate;
+  bool stable;                   /* rewrites that change rounding are allowed */
+};
+
+/* Takes over program->arena in any case. NULL: *failure says why. */
+struct plan *plan_for(struct program *, struct failure **);
+void plan_retain(struct plan *), plan_release(struct plan *);
+
+/* The table of plans. */
+struct plan *plan_find(const void *key, size_t bytes, uint64_t hash); /* with a reference, or NULL */
+void plan_keep(struct plan *, const void *key, size_t bytes, uint64_t hash);
+void plan_drop_all(void);
+
+/* What a run is given and gives. */
+struct leaf { struct buffer *buf; uint64_t bits; };      /* bits: a scalar's pattern in its register dtype */
+struct run {
+  const struct leaf *leaf;
+  const volatile int *cancel;
+  int threads;
+  struct buffer **out;           /* by store: buffers of output stores, with references; others NULL. n_stores entries */
+  uint64_t **loads;              /* vm: by step, by buffer; NULL: not counted */
+};
+weft_status plan_run(struct plan *, struct run *, struct failure **);
+int64_t plan_peak(const struct plan *); /* bytes allocated at the same time */
+
+#endif

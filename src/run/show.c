@@ -1,0 +1,223 @@
+/* show.c -- looking inside: graphs, plans and kernels as text. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/arena.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "graph/dtype.h"
+#include "graph/function.h"
+#include "graph/shape.h"
+#include "run/eval.h"
+#include "run/show.h"
+
+/* ---- graphs ---- */
+
+static bool stops(const struct node *n) { return n->op->kind == OP_LEAF || atomic_load(&n->state) == NODE_READY; }
+
+static void name(const struct node *n, struct text *t) {
+  if (n->op == &op_scalar) text_addf(t, "#%llx:%s", (unsigned long long)scalar_bits(n, (weft_dtype)n->dtype), weft_dtype_name((weft_dtype)n->dtype));
+  else text_addf(t, "%%%d", n->slot);
+}
+
+static void graph_line(const struct node *n, struct text *t) {
+  struct shape_text s;
+  if (n->op == &op_scalar) return;
+  text_addf(t, "%%%d = %s(", n->slot, stops(n) && n->op->kind != OP_LEAF ? "value" : n->op->name);
+  for (int k = 0; k < (stops(n) ? 0 : n->n_in); k++) {
+    if (k) text_add(t, ", ");
+    name(n->in[k], t);
+  }
+  text_addf(t, ") : %s%s\n", weft_dtype_name((weft_dtype)n->dtype), shape_show(n, &s));
+}
+
+static void dot_line(const struct node *n, struct text *t) {
+  struct shape_text s;
+  text_addf(t, "  n%d [label=\"%s\\n%s%s\"];\n", n->slot, n->op->name, weft_dtype_name((weft_dtype)n->dtype), shape_show(n, &s));
+  for (int k = 0; k < (stops(n) ? 0 : n->n_in); k++) text_addf(t, "  n%d -> n%d;\n", n->in[k]->slot, n->slot);
+}
+
+static struct failure *show_graph(int n, struct node *const target[], bool as_dot, struct text *t) {
+  struct node_list l;
+  graph_lock();
+  if (!walk(&l, n, target, stops)) return graph_unlock(), fail(WEFT_ERR_MEMORY, 0, "weft_show: out of memory");
+  if (as_dot) text_add(t, "digraph weft {\n");
+  for (int i = 0; i < l.n; i++) (as_dot ? dot_line : graph_line)(l.node[i], t);
+  if (as_dot) text_add(t, "}\n");
+  node_list_free(&l);
+  graph_unlock();
+  return NULL;
+}
+
+/* ---- plans ---- */
+
+static void show_store(const struct schedule *s, int i, struct text *t) {
+  const struct store *x = &s->store[i];
+  if (x->leaf >= 0) text_addf(t, "leaf%d", x->leaf);
+  else if (x->is_output) text_addf(t, "out%d", i);
+  else text_addf(t, "tmp@%lld", (long long)x->offset);
+}
+
+static void show_step(const struct plan *p, int i, struct text *t) {
+  const struct step *s = &p->schedule->step[i];
+  if (!p->code[i]) {
+    text_addf(t, "%d: loop, step by step:\n", i);
+    plan_show(p->body[i], "plan", t);
+    return;
+  }
+  const struct kir_kernel *k = p->code[i]->kernel;
+  text_addf(t, "%d: %s on %s(", i, k->name, p->code[i]->backend->name);
+  for (int j = 0; j < k->n_sizes; j++) text_addf(t, "%s%s=%lld", j ? ", " : "", k->vals[k->sizes[j]].name, (long long)s->sizes[j]);
+  for (int j = 0; j < k->n_bufs; j++) {
+    if (k->bufs[j].kind > KIR_INOUT) continue;
+    text_addf(t, ", %s=", k->bufs[j].name);
+    show_store(p->schedule, s->bufs[j].store, t);
+  }
+  text_add(t, ")\n");
+}
+
+void plan_show(const struct plan *p, const char *what, struct text *t) {
+  bool is_plan = !strcmp(what, "plan");
+  if (is_plan) text_addf(t, "%d steps, %lld bytes at the same time\n", p->schedule->n_steps, (long long)plan_peak(p));
+  for (int i = 0; i < p->schedule->n_steps; i++) {
+    const struct compiled *c = p->code[i];
+    if (is_plan) show_step(p, i, t);
+    else if (!c) plan_show(p->body[i], what, t);
+    else if (!strcmp(what, "asm")) {
+      if (c->backend->show) c->backend->show(c->code, t);
+    } else text_add(t, c->text);
+  }
+}
+
+/* WEFT_SHOW=kernels,plan: written to standard error when a plan is made. */
+void plan_show_if_asked(const struct plan *p) {
+  const char *words = getenv("WEFT_SHOW");
+  static const char *const known[] = { "plan", "kernels", "asm" };
+  struct text t = { 0 };
+  if (!words || !*words) return;
+  for (int i = 0; i < 3; i++) if (strstr(words, known[i])) plan_show(p, known[i], &t);
+  for (size_t at = 0; at < t.n;) {
+    ssize_t n = write(2, t.s + at, t.n - at);
+    if (n <= 0) break;
+    at += (size_t)n;
+  }
+  text_free(&t);
+}
+
+/* ---- values ---- */
+
+static void show_number(weft_dtype d, const uint8_t *p, struct text *t) {
+  uint64_t bits = 0;
+  memcpy(&bits, p, weft_dtype_bytes(d));
+  if (dtype_is_float(d)) text_number(t, dtype_decode(d, bits), d == WEFT_F64 ? 17 : 9);
+  else if (d == WEFT_BOOL) text_add(t, bits ? "true" : "false");
+  else if (dtype_is_signed(d)) text_addf(t, "%lld", (long long)(int64_t)(bits << (64 - 8 * weft_dtype_bytes(d))) >> (64 - 8 * weft_dtype_bytes(d)));
+  else text_addf(t, "%llu", (unsigned long long)bits);
+}
+
+static void show_elements(const struct node *n, const uint8_t **p, int axis, struct text *t) {
+  if (axis == n->rank) {
+    show_number((weft_dtype)n->dtype, *p, t);
+    *p += weft_dtype_bytes((weft_dtype)n->dtype);
+    return;
+  }
+  text_add(t, "[");
+  for (int64_t i = 0; i < n->dims[axis]; i++) {
+    if (i) text_add(t, axis == n->rank - 1 ? ", " : ",\n ");
+    show_elements(n, p, axis + 1, t);
+  }
+  text_add(t, "]");
+}
+
+static struct failure *show_value(struct node *n, struct text *t) {
+  struct failure *f = NULL;
+  if (eval_nodes(1, &n, &(struct eval_options){ 0 }, &f)) return f;
+  dim count = dim_count(n->rank, n->dims);
+  if (!dim_is_known(count)) return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_show: the size is not known");
+  if (count > 1000000) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_show: %lld elements are too many to show", (long long)count);
+  size_t bytes = (size_t)count * weft_dtype_bytes((weft_dtype)n->dtype);
+  uint8_t *data = mem_alloc(bytes);
+  const uint8_t *p = data;
+  if (!data) return fail(WEFT_ERR_MEMORY, n->origin, "weft_show: out of memory");
+  if (value_copy(n, data, &f) == WEFT_OK) show_elements(n, &p, 0, t);
+  text_add(t, "\n");
+  mem_free(data);
+  return f;
+}
+
+/* ---- the public calls ---- */
+
+static const char *kept(struct text *t, struct failure *f) {
+  struct weft_scope *s = scope_current();
+  const char *out = "";
+  if (!f && t->failed) f = fail(WEFT_ERR_MEMORY, 0, "weft_show: out of memory");
+  if (!f && s && !s->texts) s->texts = arena_new();
+  if (!f && s && s->texts) out = arena_text(s->texts, text_of(t));
+  else if (f && s) {
+    failure_report(f);
+    if (s->texts || (s->texts = arena_new())) out = arena_text(s->texts, failure_message(f));
+  }
+  failure_release(f);
+  text_free(t);
+  return out ? out : "";
+}
+
+static struct failure *show_nodes(int n, struct node *const node[], const char *what, bool stable, struct text *t) {
+  struct failure *f = NULL;
+  if (!strcmp(what, "graph") || !strcmp(what, "dot")) return show_graph(n, node, what[0] == 'd', t);
+  if (!strcmp(what, "value")) {
+    for (int i = 0; !f && i < n; i++) f = show_value(node[i], t);
+    return f;
+  }
+  if (strcmp(what, "plan") && strcmp(what, "kernels") && strcmp(what, "asm"))
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm", what);
+  struct plan *p = eval_plan_leaves(n, node, stable, NULL, NULL, &f);
+  if (p) plan_show(p, what, t);
+  plan_release(p);
+  return f;
+}
+
+const char *weft_show(int n, weft_array *const a[], const char *what) {
+  struct text t = { 0 };
+  struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
+  struct failure *f = node && what && n >= 0 ? NULL : fail(WEFT_ERR_ARG, scope_origin(), "weft_show: nothing to show");
+  weft_array *bad;
+  if (!f && !arrays_nodes("weft_show", n, a, node, &bad)) f = array_failure("weft_show", 0, bad);
+  else if (!f) {
+    f = show_nodes(n, node, what, false, &t);
+    nodes_release(n, node);
+  }
+  mem_free(node);
+  return kept(&t, f);
+}
+
+const char *weft_function_show(weft_function *g, const char *what) {
+  struct text t = { 0 };
+  struct failure *f = !g || !what ? fail(WEFT_ERR_ARG, scope_origin(), "weft_function_show: nothing to show") : g->failure ? failure_retain(g->failure) : NULL;
+  if (!f) f = show_graph(g->n_out, g->out, !strcmp(what, "dot"), &t);
+  return kept(&t, f);
+}
+
+weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {
+  struct failure *f = NULL;
+  struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
+  weft_array *bad;
+  if (!out || !node) return mem_free(node), report(WEFT_ERR_ARG, "weft_plan: the cost is NULL");
+  *out = (weft_cost){ 0 };
+  if (!arrays_nodes("weft_plan", n, a, node, &bad)) f = array_failure("weft_plan", 0, bad);
+  else {
+    struct plan *p = eval_plan_leaves(n, node, false, NULL, NULL, &f);
+    if (p) *out = (weft_cost){ plan_peak(p), p->schedule->moved_bytes, p->schedule->operations, p->schedule->n_steps, 0 };
+    plan_release(p);
+    nodes_release(n, node);
+  }
+  mem_free(node);
+  weft_status status = f ? failure_report(f) : WEFT_OK;
+  failure_release(f);
+  return status;
+}
+
+const char *weft_device_text(int device) {
+  static const char text[] = "cpu";
+  return device == 0 ? text : NULL;
+}

@@ -1,0 +1,46 @@
+/* copy.c -- from one place to another, element by element. */
+#include "schedule/work.h"
+
+struct walked { int n; int64_t extent[WEFT_RANK_MAX], from[WEFT_RANK_MAX], to[WEFT_RANK_MAX]; };
+
+/* Axes without those of length 1, neighbours merged where both sides walk through them as through one. */
+static void walk_axes(int rank, const dim dims[], const struct place *from, const struct place *to, struct walked *x) {
+  x->n = 0;
+  for (int k = 0; k < rank; k++) {
+    if (dims[k] == 1) continue;
+    int i = x->n - 1;
+    if (i >= 0 && x->from[i] == from->stride[k] * dims[k] && x->to[i] == to->stride[k] * dims[k]) x->extent[i] *= dims[k];
+    else i = x->n++, x->extent[i] = dims[k];
+    x->from[i] = from->stride[k];
+    x->to[i] = to->stride[k];
+  }
+}
+
+bool step_copy(struct work *w, weft_dtype dtype, int rank, const dim dims[], const struct place *from, const struct place *to) {
+  struct walked x;
+  struct kir_lin size[WEFT_RANK_MAX], at[WEFT_RANK_MAX], read[WEFT_RANK_MAX], read_dims[WEFT_RANK_MAX];
+  struct binding bind[2] = { { .store = from->store, .offset = from->offset }, { .store = to->store, .offset = to->offset } };
+  int n_read = 0;
+  walk_axes(rank, dims, from, to, &x);
+  if (x.n > AXES) return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, 0, "weft_eval: a copy over more than %d axes", AXES));
+  struct kir_kernel *k = kir_new("copy");
+  if (!k) return !(w->no_memory = true);
+  for (int i = 0; i < x.n; i++) {
+    char name[] = { (char)('A' + i), 0 };
+    size[i] = kir_lin_val(k, kir_size(k, name));
+    bind[1].stride[i] = x.to[i];
+    if (x.from[i]) bind[0].stride[n_read] = x.from[i], read_dims[n_read++] = size[i];
+  }
+  struct kir_builder b;
+  int in = kir_buf(k, "x", KIR_IN, dtype, n_read, read_dims), out = kir_buf(k, "y", KIR_OUT, dtype, x.n, size);
+  kir_begin(&b, k);
+  n_read = 0;
+  for (int i = 0; i < x.n; i++) {
+    char name[] = { (char)('a' + i), 0 };
+    at[i] = kir_lin_val(k, kir_loop(&b, i == x.n - 1 ? KIR_LANE : KIR_PAR, name, size[i]));
+    if (x.from[i]) read[n_read++] = at[i];
+  }
+  kir_store(&b, out, at, KIR_SET, kir_load(&b, in, read));
+  for (int i = 0; i < x.n; i++) kir_end(&b);
+  return step_fill(w, k, x.n, x.extent, 0, NULL, 2, bind, 0, NULL);
+}

@@ -1,0 +1,834 @@
+/* emit.c -- writes the kernel of a group.
+ *
+ * The nest, from outside in: par loops; a loop over the column axis if row folds end in column folds; in column form the
+ * lane loop; then the inner loops, one a phase. A value's phase is the number of folds along the longest path to it; the
+ * results of the folds of phase p are values of phase p + 1. Values that vary along the inner axis are computed in the
+ * inner loop of the first phase that needs them and kept for later ones (rows) or computed again (columns, or rows too
+ * long to keep); all others stand between the inner loops. */
+#include <string.h>
+#include "schedule/work.h"
+
+enum {
+  KEEP_LIMIT = 16384,   /* longer rows are loaded and computed again */
+  SPLIT_LIMIT = 32768,  /* longer 1-d folds are cut into blocks for threads */
+  COLUMN_BLOCK = 128, ROW_BLOCK = 4096,
+  MOST_OPERANDS = 4, MOST_ACCESSES = 40, MOST_BUFFERS = 60
+};
+
+/* Something read from memory: a place, with a stride for each axis of the group. */
+struct access {
+  int store;
+  int64_t offset, stride[AXES];
+  weft_dtype dtype;
+  int n_index;                            /* axes indexed by values (take), shifted (pad) or contracted (matmul) */
+  int64_t index_stride[AXES], index_size[AXES];
+  int index_val[AXES];                    /* those sizes, as values of the kernel */
+  int buf, value;                         /* value -1: not loaded in the open blocks */
+  bool is_inner, is_kept, need, need_mid, is_loaded_once;
+};
+
+enum from { FROM_PART, FROM_ACCESS, FROM_SCALAR };
+struct source { enum from from; int i; };
+
+struct part {                             /* an item of the group, being emitted */
+  struct item *item;
+  struct node *node;
+  struct source in[MOST_OPERANDS];
+  int value;                              /* -1: not computed in the open blocks */
+  int phase, fold_phase;                  /* of the value; of the inner loop a fold runs in */
+  bool is_inner, is_kept, need, need_mid, is_stored_already;
+  int result[4];                          /* folds: before finishing */
+  int buf;                                /* stored: its kernel buffer */
+  int fn;                                 /* tuple folds: the fn that combines */
+  int size;                               /* sizes: the value, 0: none yet */
+};
+
+struct emit {
+  struct work *w;
+  struct group *g;
+  struct kir_builder b;
+  struct kir_kernel *k;
+  enum group_form form;
+  int inner;                              /* axis of the inner loops, or -1 */
+  int lane;                               /* column form: the lane axis beside, or -1 */
+  int column;                             /* rows form: axis of folds that end here, or -1 */
+  bool is_private, is_split;              /* column folds through private copies; a 1-d fold cut into blocks */
+  int live[AXES], n_live;                 /* axes left after merging, outermost first */
+  int64_t extent[AXES];
+  int size[AXES], var[AXES];              /* as values */
+  int block_var;                          /* is_split: the variable of the blocks */
+  struct access access[MOST_ACCESSES];
+  struct part *part;
+  struct { int leaf, value; weft_dtype dtype; } scalar[MOST_ACCESSES];
+  struct argument arg[MOST_ACCESSES];
+  struct binding bind[MOST_BUFFERS];
+  int64_t sizes[MOST_BUFFERS];
+  struct site site[MOST_ACCESSES];
+  int n_access, n_parts, n_phases, n_scalars, n_bufs, n_sizes, n_sites;
+};
+
+/* ---- operands ---- */
+
+static bool reject(struct emit *e, const struct node *n, const char *why) {
+  return work_fail(e->w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: %s", n->op->name, why));
+}
+
+static int part_of(struct emit *e, int slot) {
+  for (int i = 0; i < e->n_parts; i++) if (e->part[i].node->slot == slot) return i;
+  return -1;
+}
+
+static bool same_access(const struct access *a, const struct access *b) {
+  return a->store == b->store && a->offset == b->offset && a->dtype == b->dtype && a->n_index == b->n_index &&
+         !memcmp(a->index_stride, b->index_stride, sizeof a->index_stride) &&
+         !memcmp(a->index_size, b->index_size, sizeof a->index_size) && !memcmp(a->stride, b->stride, sizeof a->stride);
+}
+
+static int access_add(struct emit *e, const struct access *a) {
+  for (int i = 0; i < e->n_access && !a->n_index; i++) if (same_access(&e->access[i], a)) return i;
+  if (e->n_access == MOST_ACCESSES) return -1;
+  e->access[e->n_access] = *a;
+  return e->n_access++;
+}
+
+/* The operand stands in memory: strides of its axes become strides of the group's. axis_of[k] < 0: axis k is indexed. */
+enum { BY_INDEX = -2 };
+static int access_of(struct emit *e, const struct node *x, const int axis_of[]) {
+  struct place p;
+  struct access a = { .value = -1, .dtype = (weft_dtype)x->dtype, .buf = -1 };
+  if (!place_of(e->w, x, &p)) return -1;
+  a.store = p.store;
+  a.offset = p.offset;
+  for (int k = 0; k < x->rank; k++) {
+    if (axis_of[k] == BY_INDEX) {
+      if (a.n_index == AXES) return -1;
+      a.index_stride[a.n_index] = p.stride[k];
+      a.index_size[a.n_index++] = x->dims[k];
+    } else if (x->dims[k] != 1 && axis_of[k] >= 0) a.stride[axis_of[k]] += p.stride[k];
+  }
+  return access_add(e, &a);
+}
+
+const struct node *scalar_of(const struct node *x) {
+  while (x->op == &op_broadcast || (x->op == &op_reshape && node_count(x) == 1)) x = x->in[0];
+  return x->op == &op_scalar ? x : NULL;
+}
+
+/* Axes of the group for the axes of operand k of n. */
+static void operand_axes(const struct node *n, int k, const int8_t ax[], int of[]) {
+  const struct node *x = n->in[k];
+  for (int j = 0; j < x->rank; j++) of[j] = ax[j];
+  if (n->op->kind == OP_TAKE && k == 0) {
+    int lead = ((const struct take_attr *)n->attr)->n, shared = n->rank - (x->rank - lead);
+    for (int j = 0; j < x->rank; j++) of[j] = j < lead ? BY_INDEX : ax[shared + j - lead];
+  }
+  if (n->op->kind == OP_PAD && k == 0) of[((const struct pad_attr *)n->attr)->axis] = BY_INDEX;
+  if (n->op->kind == OP_CONTRACT) of[x->rank - (k == 0 ? 1 : 2)] = BY_INDEX;
+}
+
+static bool find_operand(struct emit *e, struct part *p, int k) {
+  struct node *n = p->node, *x = n->in[k];
+  int of[WEFT_RANK_MAX], q = part_of(e, edge_of(x).base->slot);
+  if (q >= 0) return p->in[k] = (struct source){ FROM_PART, q }, true;
+  if (scalar_of(x)) return p->in[k] = (struct source){ FROM_SCALAR, 0 }, true;
+  operand_axes(n, k, p->item->ax, of);
+  p->in[k] = (struct source){ FROM_ACCESS, access_of(e, x, of) };
+  return p->in[k].i >= 0 || reject(e, n, "reads from too many places in one kernel");
+}
+
+static bool is_fold(const struct part *p) { return p->node->op->kind == OP_REDUCE; }
+static int own_axis(const struct part *p) { return ((const struct axis_attr *)p->node->attr)->axis; }
+static int folded(const struct part *p) { /* axis of the group; -1: length 1 */
+  return p->node->in[0]->dims[own_axis(p)] == 1 ? -1 : p->item->ax[own_axis(p)];
+}
+static bool runs_inside(const struct emit *e, const struct part *p) { return is_fold(p) && folded(p) >= 0 && folded(p) == e->inner; }
+static bool is_sink(const struct emit *e, const struct part *p) { return is_fold(p) && folded(p) >= 0 && folded(p) != e->inner; }
+
+static void sort_ints(int *v, int n) { /* insertion: nearly sorted already */
+  for (int i = 1; i < n; i++)
+    for (int j = i; j > 0 && v[j] < v[j - 1]; j--) {
+      int t = v[j];
+      v[j] = v[j - 1], v[j - 1] = t;
+    }
+}
+
+static bool collect(struct emit *e) {
+  struct group *g = e->g;
+  e->part = work_take(e->w, sizeof *e->part * (size_t)(g->n_items + 1));
+  if (!e->part) return false;
+  sort_ints(g->item, g->n_items);
+  for (int i = 0; i < g->n_items; i++) {
+    struct item *x = &e->w->item[g->item[i]];
+    e->part[e->n_parts++] = (struct part){ .item = x, .node = x->node, .value = -1, .buf = -1 };
+  }
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    if (p->node->n_in > MOST_OPERANDS) return reject(e, p->node, "more than 3 index arrays");
+    for (int k = 0; k < p->node->n_in; k++) if (!find_operand(e, p, k)) return false;
+  }
+  return true;
+}
+
+/* ---- form, phases, axes ---- */
+
+static void choose_form(struct emit *e) {
+  struct group *g = e->g;
+  int last = g->n_axes - 1;
+  e->form = !g->has_row && g->column >= 0 ? FORM_COLUMNS : FORM_ROWS;
+  e->lane = e->column = -1;
+  if (e->form == FORM_COLUMNS) {
+    e->inner = g->column;
+    for (int a = 0; a <= last; a++) if (a != g->column) e->lane = a;
+  } else {
+    e->inner = g->lane >= 0 ? g->lane : last;
+    e->column = g->column;
+    if (g->lane < 0 && last >= 0 && g->extent[last] < 16) /* short lanes: run along a longer axis */
+      for (int a = 0; a <= last; a++) if (g->extent[a] > 4 * g->extent[e->inner]) e->inner = a;
+    e->is_private = e->column >= 0 && g->n_axes == 2;
+  }
+  memcpy(e->extent, g->extent, sizeof e->extent);
+  for (int a = 0; a <= last; a++) e->live[e->n_live++] = a;
+}
+
+/* The axis of the group an axis of the node moves along; -1: length 1. */
+static int axis_at(const struct part *p, int64_t k) { return p->node->dims[k] == 1 ? -1 : p->item->ax[k]; }
+
+static bool varies(struct emit *e, struct part *p) {
+  struct node *n = p->node;
+  if (e->inner < 0 || is_fold(p)) return false;
+  if ((n->op->kind == OP_PREFIX || n->op->kind == OP_IOTA) && axis_at(p, own_axis(p)) == e->inner) return true;
+  if (n->op->kind == OP_PAD && axis_at(p, ((const struct pad_attr *)n->attr)->axis) == e->inner) return true;
+  for (int k = 0; k < n->n_in; k++) {
+    if (p->in[k].from == FROM_ACCESS && e->access[p->in[k].i].is_inner) return true;
+    if (p->in[k].from == FROM_PART && e->part[p->in[k].i].is_inner) return true;
+  }
+  return false;
+}
+
+static void find_phases(struct emit *e) {
+  e->n_phases = 1;
+  for (int i = 0; i < e->n_access; i++) e->access[i].is_inner = e->inner >= 0 && e->access[i].stride[e->inner] != 0;
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    for (int k = 0; k < p->node->n_in; k++)
+      if (p->in[k].from == FROM_PART && e->part[p->in[k].i].phase > p->phase) p->phase = e->part[p->in[k].i].phase;
+    p->fold_phase = p->phase;
+    p->is_inner = varies(e, p);
+    if (runs_inside(e, p)) p->phase++;
+    if (p->phase >= e->n_phases) e->n_phases = p->phase + 1;
+  }
+}
+
+/* Strides of a stored value, by axis of the group. */
+static void stored_strides(const struct part *p, int64_t stride[]) {
+  memset(stride, 0, sizeof *stride * AXES);
+  for (int k = 0; k < p->node->rank; k++)
+    if (p->item->ax[k] >= 0 && p->node->dims[k] != 1) stride[(int)p->item->ax[k]] = p->item->place.stride[k];
+}
+
+/* Neighbouring axes a, b become one where everything walks through both as through one. */
+static bool mergeable(struct emit *e, int a, int b) {
+  int64_t s[AXES], n = e->extent[b];
+  if (e->g->pinned[a] || e->g->pinned[b] || a == e->column || b == e->column || a == e->lane || a == e->inner) return false;
+  for (int i = 0; i < e->n_access; i++) if (e->access[i].stride[a] != e->access[i].stride[b] * n) return false;
+  for (int i = 0; i < e->n_parts; i++)
+    if (e->part[i].item->is_stored && (stored_strides(&e->part[i], s), s[a] != s[b] * n)) return false;
+  return true;
+}
+
+static void merge_axes(struct emit *e) {
+  for (int i = e->n_live - 2; i >= 0; i--) {
+    int a = e->live[i], b = e->live[i + 1];
+    if (!mergeable(e, a, b)) continue;
+    e->extent[b] *= e->extent[a];
+    for (int j = i; j + 1 < e->n_live; j++) e->live[j] = e->live[j + 1];
+    e->n_live--;
+  }
+}
+
+/* A fold of one long row, stored and nothing else: blocks for threads, combined in the order of the plain fold. */
+static bool splits(struct emit *e) {
+  if (e->n_live != 1 || !e->g->has_row || e->extent[e->inner] <= SPLIT_LIMIT) return false;
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    if (p->node->op->kind == OP_PREFIX || (is_fold(p) && (p->node->op->fold->n || !p->item->is_stored))) return false;
+    if (p->phase > 0 && !is_fold(p)) return false;
+  }
+  return true;
+}
+
+/* ---- the kernel's header ---- */
+
+static struct kir_lin lin(struct emit *e, int value) { return kir_lin_val(e->k, value); }
+
+static int add_size(struct emit *e, const char *name, int64_t n) {
+  e->sizes[e->n_sizes++] = n;
+  return kir_size(e->k, name);
+}
+
+static const char *const axis_names[][AXES] = { { "N" }, { "R", "C" }, { "A", "B", "C" }, { "A", "B", "C", "D" },
+  { "A", "B", "C", "D", "E" }, { "A", "B", "C", "D", "E", "F" }, { "A", "B", "C", "D", "E", "F", "G" },
+  { "A", "B", "C", "D", "E", "F", "G", "H" } };
+static const char *const var_names[][AXES] = { { "i" }, { "r", "c" }, { "a", "b", "c" }, { "a", "b", "c", "d" },
+  { "a", "b", "c", "d", "e" }, { "a", "b", "c", "d", "e", "f" }, { "a", "b", "c", "d", "e", "f", "g" },
+  { "a", "b", "c", "d", "e", "f", "g", "h" } };
+
+static const char *var_name(struct emit *e, int axis) {
+  for (int i = 0; i < e->n_live; i++) if (e->live[i] == axis) return var_names[e->n_live - 1][i];
+  return "i";
+}
+
+static uint8_t stride_class(int64_t s) {
+  return s == 0 ? STRIDE_0 : s == 1 ? STRIDE_1 : s == -1 ? STRIDE_MINUS_1 : STRIDE_ANY;
+}
+
+static int add_buffer(struct emit *e, enum kir_buf_kind kind, weft_dtype dtype, int store, int64_t offset, int rank,
+                      const struct kir_lin dims[], const int64_t stride[]) {
+  char name[16] = { kind == KIR_IN ? 'x' : 'y' };
+  int of_kind = 0;
+  if (e->n_bufs == MOST_BUFFERS || e->n_bufs >= (int)(sizeof((struct shape_class *)0)->stride / sizeof((struct shape_class *)0)->stride[0])) return -1;
+  for (int i = 0; i < e->n_bufs; i++) of_kind += (e->k->bufs[i].kind == KIR_IN) == (kind == KIR_IN);
+  if (of_kind >= 10) name[1] = (char)('0' + of_kind / 10), name[2] = (char)('0' + of_kind % 10);
+  else name[1] = (char)('0' + of_kind);
+  struct binding *b = &e->bind[e->n_bufs];
+  *b = (struct binding){ .store = store, .offset = offset };
+  for (int i = 0; i < rank; i++) b->stride[i] = stride[i];
+  e->n_bufs++;
+  return kir_buf(e->k, name, kind, dtype, rank, dims);
+}
+
+/* Indexed axes first, then the axes it moves along. */
+static bool declare_access(struct emit *e, struct access *a) {
+  struct kir_lin dims[2 * AXES];
+  int64_t stride[2 * AXES];
+  char name[8] = { 'V', '0' };
+  int rank = 0;
+  for (int j = 0; j < a->n_index; j++) {
+    name[1] = (char)('0' + e->n_sizes % 10);
+    if (e->n_sizes >= 10) name[1] = (char)('a' + e->n_sizes - 10);
+    a->index_val[j] = add_size(e, name, a->index_size[j]);
+    dims[rank] = lin(e, a->index_val[j]);
+    stride[rank++] = a->index_stride[j];
+  }
+  for (int i = 0; i < e->n_live; i++) {
+    int x = e->live[i];
+    if (!a->stride[x]) continue;
+    dims[rank] = lin(e, e->size[x]);
+    stride[rank++] = a->stride[x];
+  }
+  if (rank > AXES) return false;
+  a->buf = add_buffer(e, KIR_IN, a->dtype, a->store, a->offset, rank, dims, stride);
+  return a->buf >= 0;
+}
+
+static int subscripts(struct emit *e, const int64_t stride[], struct kir_lin at[]) {
+  int n = 0;
+  for (int i = 0; i < e->n_live; i++)
+    if (stride[e->live[i]]) at[n++] = lin(e, e->var[e->live[i]]);
+  return n;
+}
+
+static bool declare_stored(struct emit *e, struct part *p) {
+  struct kir_lin dims[AXES];
+  int64_t s[AXES], stride[AXES];
+  int rank = 0;
+  stored_strides(p, s);
+  for (int i = 0; i < e->n_live; i++) {
+    int x = e->live[i];
+    if (!s[x]) continue;
+    dims[rank] = lin(e, e->size[x]);
+    stride[rank++] = s[x];
+  }
+  p->buf = add_buffer(e, KIR_OUT, (weft_dtype)p->node->dtype, p->item->place.store, p->item->place.offset, rank, dims, stride);
+  return p->buf >= 0;
+}
+
+static void kernel_name(struct emit *e, char name[48]) {
+  int n = 0;
+  const char *last = "";
+  for (int i = 0; i < e->n_parts; i++) {
+    const char *s = e->part[i].node->op->name;
+    if (!strcmp(s, last) || n + (int)strlen(s) + 1 > 40) continue;
+    last = s;
+    if (n) name[n++] = '_';
+    for (; *s; s++) name[n++] = *s;
+  }
+  name[n] = 0;
+}
+
+static bool declare(struct emit *e) {
+  char name[48];
+  kernel_name(e, name);
+  e->k = kir_new(name);
+  if (!e->k) return !(e->w->no_memory = true);
+  for (int i = 0; i < e->n_live; i++) e->size[e->live[i]] = add_size(e, axis_names[e->n_live - 1][i], e->extent[e->live[i]]);
+  for (int i = 0; i < e->n_access; i++)
+    if (!declare_access(e, &e->access[i])) return reject(e, e->part[0].node, "too many buffers in one kernel");
+  for (int i = 0; i < e->n_parts; i++)
+    if (e->part[i].item->is_stored && !declare_stored(e, &e->part[i])) return reject(e, e->part[0].node, "too many buffers in one kernel");
+  kir_begin(&e->b, e->k);
+  return true;
+}
+
+/* ---- values ---- */
+
+static int scalar_value(struct emit *e, const struct node *x) {
+  const struct node *s = scalar_of(x);
+  int leaf = (int)s->serial; /* -1: made by a rewrite, its pattern is the argument */
+  weft_dtype t = kir_register_of((weft_dtype)x->dtype);
+  uint64_t bits = leaf < 0 ? scalar_bits(s, t) : 0;
+  for (int i = 0; i < e->n_scalars; i++)
+    if (e->scalar[i].leaf == leaf && e->scalar[i].dtype == t && e->arg[i].bits == bits) return e->scalar[i].value;
+  if (e->n_scalars == MOST_ACCESSES) return 0;
+  char name[8] = { 's', (char)('0' + e->n_scalars / 10), (char)('0' + e->n_scalars % 10) };
+  if (e->n_scalars < 10) name[1] = (char)('0' + e->n_scalars), name[2] = 0;
+  int v = kir_arg(e->k, name, t);
+  e->arg[e->n_scalars] = (struct argument){ leaf, bits };
+  e->scalar[e->n_scalars].leaf = leaf;
+  e->scalar[e->n_scalars].dtype = t;
+  e->scalar[e->n_scalars++].value = v;
+  return v;
+}
+
+static int load(struct emit *e, struct access *a) {
+  struct kir_lin at[2 * AXES];
+  subscripts(e, a->stride, at);
+  return kir_load(&e->b, a->buf, at);
+}
+
+static int in_value(struct emit *e, struct part *p, int k) {
+  struct source s = p->in[k];
+  if (s.from == FROM_SCALAR) return scalar_value(e, p->node->in[k]);
+  if (s.from == FROM_PART) return e->part[s.i].value;
+  struct access *a = &e->access[s.i];
+  if (a->value < 0) a->value = load(e, a);
+  return a->value;
+}
+
+static int axis_value(struct emit *e, int axis) { return axis < 0 ? kir_lit_int(e->k, WEFT_I64, 0) : e->var[axis]; }
+
+/* x[i, j, .. rest]: negative indices count from the end, others must be in range. */
+static int emit_take(struct emit *e, struct part *p) {
+  struct node *n = p->node;
+  struct access *a = &e->access[p->in[0].i];
+  struct kir_lin at[2 * AXES];
+  int zero = kir_lit_int(e->k, WEFT_I64, 0), where = axis_value(e, n->rank > n->in[0]->rank - a->n_index ? axis_at(p, 0) : -1);
+  for (int j = 0; j < a->n_index; j++) {
+    int i = kir_cast(&e->b, WEFT_I64, in_value(e, p, j + 1)), size = a->index_val[j];
+    i = kir_op3(&e->b, KIR_SELECT, kir_op2(&e->b, KIR_LT, i, zero), kir_op2(&e->b, KIR_ADD, i, size), i);
+    int ok = kir_op2(&e->b, KIR_AND, kir_op2(&e->b, KIR_LE, zero, i), kir_op2(&e->b, KIR_LT, i, size));
+    kir_check(&e->b, ok, where);
+    e->site[e->n_sites++] = (struct site){ "weft_take", n->origin, a->index_size[j] };
+    at[j] = lin(e, i);
+  }
+  subscripts(e, a->stride, at + a->n_index);
+  return kir_load(&e->b, a->buf, at);
+}
+
+/* The element where there is one, else the value: the load happens under the condition. */
+static int emit_pad(struct emit *e, struct part *p) {
+  const struct pad_attr *t = p->node->attr;
+  struct access *a = &e->access[p->in[0].i];
+  struct kir_lin at[2 * AXES];
+  char name[] = { 'l', 'o', (char)('0' + e->n_sizes % 10), 0 };
+  int lo = add_size(e, name, t->before), i = axis_value(e, axis_at(p, t->axis)), fill = in_value(e, p, 1);
+  int inside = kir_op2(&e->b, KIR_LT, kir_op2(&e->b, KIR_SUB, i, lo), a->index_val[0]);
+  kir_if(&e->b, kir_op2(&e->b, KIR_AND, kir_op2(&e->b, KIR_LE, lo, i), inside));
+  at[0] = kir_lin_sub(e->k, lin(e, i), lin(e, lo));
+  subscripts(e, a->stride, at + 1);
+  int v = kir_load(&e->b, a->buf, at), r = kir_yield(&e->b, v, fill);
+  kir_end(&e->b);
+  return r;
+}
+
+/* sum_k a[..,k] b[k,..] in order of k: one fma a step. */
+static int emit_contract(struct emit *e, struct part *p) {
+  struct access *a = &e->access[p->in[0].i], *b = &e->access[p->in[1].i];
+  struct kir_lin at[2 * AXES], bt[2 * AXES];
+  weft_dtype t = kir_register_of((weft_dtype)p->node->dtype);
+  int k = kir_loop(&e->b, KIR_SERIAL, "k", lin(e, a->index_val[0]));
+  int sum = kir_carry(&e->b, "u", kir_lit(e->k, t, 0));
+  at[0] = bt[0] = lin(e, k);
+  subscripts(e, a->stride, at + 1);
+  subscripts(e, b->stride, bt + 1);
+  int x = kir_load(&e->b, a->buf, at), y = kir_load(&e->b, b->buf, bt), next;
+  if (t == WEFT_BOOL) next = kir_op2(&e->b, KIR_OR, sum, kir_op2(&e->b, KIR_AND, x, y));
+  else next = kir_is_float(t) ? kir_op3(&e->b, KIR_FMA, x, y, sum) : kir_op2(&e->b, KIR_ADD, sum, kir_op2(&e->b, KIR_MUL, x, y));
+  kir_next(&e->b, 1, &sum, &next);
+  kir_end(&e->b);
+  return sum;
+}
+
+/* A fold over an axis of length 1: the start combined with the element, as a loop would. */
+static int fold_one(struct emit *e, struct part *p) {
+  const struct fold *f = p->node->op->fold;
+  int x = in_value(e, p, 0), all[8], from[4], out[4];
+  if (!f->n) {
+    weft_dtype t = kir_register_of((weft_dtype)p->node->dtype);
+    return f->op == KIR_ADD && kir_is_float(t) ? kir_op2(&e->b, KIR_ADD, kir_lit(e->k, t, 0), x) : x;
+  }
+  f->from(&e->b, p->node, from);
+  f->lift(&e->b, p->node, x, kir_lit_int(e->k, WEFT_I64, 0), out);
+  for (int i = 0; i < f->n; i++) all[i] = from[i], all[f->n + i] = out[i];
+  kir_call(&e->b, f->combine(&e->b, p->node), 2 * f->n, all, out);
+  return f->finish(&e->b, p->node, out);
+}
+
+/* Sizes are arguments: a new length is no new kernel. */
+static int size_value(struct emit *e, const struct part *p) {
+  const struct size_attr *a = p->node->attr;
+  for (const struct part *q = e->part; q < p; q++)
+    if (q->node->op->kind == OP_SIZE && q->size && ((const struct size_attr *)q->node->attr)->size == a->size) return q->size;
+  char name[] = { 'n', (char)('a' + e->n_sizes % 26), 0 };
+  return add_size(e, name, a->size);
+}
+
+static int compute(struct emit *e, struct part *p) {
+  struct node *n = p->node;
+  int in[MOST_OPERANDS];
+  switch (n->op->kind) {
+    case OP_TAKE: return emit_take(e, p);
+    case OP_PAD: return emit_pad(e, p);
+    case OP_CONTRACT: return emit_contract(e, p);
+    case OP_IOTA: return kir_cast(&e->b, (weft_dtype)n->dtype, axis_value(e, axis_at(p, own_axis(p))));
+    case OP_SIZE: return p->size = size_value(e, p);
+    case OP_REDUCE: return fold_one(e, p);
+    case OP_PREFIX:
+      if (axis_at(p, own_axis(p)) < 0) return in_value(e, p, 0);
+      return kir_prefix(&e->b, n->op->fold->op, in_value(e, p, 0));
+    default: break;
+  }
+  for (int k = 0; k < n->n_in; k++) in[k] = in_value(e, p, k);
+  return n->op->lower(&e->b, n, in);
+}
+
+static bool same_source(struct emit *e, const struct part *p, const struct part *q, int k) {
+  struct source a = p->in[k], b = q->in[k];
+  if (a.from != b.from || p->node->in[k]->dtype != q->node->in[k]->dtype) return false;
+  if (a.from == FROM_SCALAR) return scalar_of(p->node->in[k])->serial == scalar_of(q->node->in[k])->serial;
+  return a.i == b.i || (a.from == FROM_PART && e->part[a.i].value == e->part[b.i].value);
+}
+
+/* The same instruction on the same values, computed in the same block. */
+static int computed_already(struct emit *e, struct part *p) {
+  if (p->node->op->kind != OP_ELEMENT) return -1;
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *q = &e->part[i];
+    if (q == p || q->value < 0 || q->is_inner != p->is_inner || q->node->op != p->node->op || q->node->dtype != p->node->dtype ||
+        q->node->attr_bytes != p->node->attr_bytes || memcmp(q->node->attr, p->node->attr, p->node->attr_bytes)) continue;
+    bool same = true;
+    for (int k = 0; k < p->node->n_in && same; k++) same = same_source(e, p, q, k);
+    if (same) return q->value;
+  }
+  return -1;
+}
+
+static void evaluate(struct emit *e, struct part *p) {
+  p->value = computed_already(e, p);
+  if (p->value < 0) p->value = kir_cast(&e->b, (weft_dtype)p->node->dtype, compute(e, p));
+}
+
+static bool is_ready(const struct part *p) { return p->value >= 0; }
+
+static void store(struct emit *e, struct part *p, int op, int value) {
+  struct kir_lin at[AXES];
+  int64_t s[AXES];
+  stored_strides(p, s);
+  subscripts(e, s, at);
+  kir_store(&e->b, p->buf, at, op, value);
+  p->is_stored_already = true;
+}
+
+/* ---- what a phase needs ---- */
+
+static bool stores_inside(const struct emit *e, const struct part *p) {
+  int64_t s[AXES];
+  if (!p->item->is_stored || is_fold(p) || e->inner < 0) return false;
+  stored_strides(p, s);
+  return s[e->inner] != 0;
+}
+
+static bool keeps(const struct emit *e) { return e->form == FORM_ROWS && e->extent[e->inner] <= KEEP_LIMIT; }
+
+static void need_operands(struct emit *e, struct part *p) {
+  for (int k = 0; k < p->node->n_in; k++) {
+    if (p->in[k].from == FROM_PART) {
+      struct part *q = &e->part[p->in[k].i];
+      *(q->is_inner ? &q->need : &q->need_mid) = true;
+    } else if (p->in[k].from == FROM_ACCESS) {
+      struct access *a = &e->access[p->in[k].i];
+      if (!a->n_index) *(a->is_inner ? &a->need : &a->need_mid) = true;
+    }
+  }
+}
+
+/* Whether part p has something to do in the inner loop of phase f. */
+static bool is_root(const struct emit *e, const struct part *p, int f) {
+  if (runs_inside(e, p)) return p->fold_phase == f;
+  if (is_sink(e, p)) return p->fold_phase == f && e->part[p->in[0].i].is_inner && p->in[0].from == FROM_PART;
+  return stores_inside(e, p) && p->phase == f;
+}
+static bool sinks_access(const struct emit *e, const struct part *p, int f) { /* a fold straight from memory */
+  return is_sink(e, p) && p->in[0].from == FROM_ACCESS && p->fold_phase == f && e->access[p->in[0].i].is_inner;
+}
+
+/* Marks what the inner loop of phase f computes. false: nothing to do there. */
+static bool need_phase(struct emit *e, int f, const bool had_part[], const bool had_access[]) {
+  bool any = false;
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    if (!is_root(e, p, f) && !sinks_access(e, p, f)) continue;
+    any = true;
+    if (is_fold(p)) need_operands(e, p);
+    else if (p->is_inner) p->need = true;
+    else p->need_mid = true;
+  }
+  for (int i = e->n_parts - 1; i >= 0; i--) {
+    struct part *p = &e->part[i];
+    if (p->need && !(had_part[i] && keeps(e))) need_operands(e, p);
+  }
+  (void)had_access;
+  return any;
+}
+
+/* Which values of one phase a later one uses again: those are kept. */
+static bool find_kept(struct emit *e) {
+  bool *had_part = work_take(e->w, (size_t)e->n_parts), *had_access = work_take(e->w, MOST_ACCESSES);
+  if (!had_part || !had_access) return false;
+  for (int f = 0; f < e->n_phases; f++) {
+    need_phase(e, f, had_part, had_access);
+    for (int i = 0; i < e->n_parts; i++) {
+      struct part *p = &e->part[i];
+      if (p->need && had_part[i] && keeps(e)) p->is_kept = true;
+      had_part[i] |= p->need;
+      p->need = p->need_mid = false;
+    }
+    for (int i = 0; i < e->n_access; i++) {
+      struct access *a = &e->access[i];
+      if (a->need && had_access[i] && keeps(e)) a->is_kept = true;
+      had_access[i] |= a->need;
+      a->need = a->need_mid = false;
+    }
+  }
+  return true;
+}
+
+/* ---- the nest ---- */
+
+static void open_axis(struct emit *e, enum kir_kind kind, int axis) {
+  e->var[axis] = kir_loop(&e->b, kind, var_name(e, axis), lin(e, e->size[axis]));
+}
+
+static void fold_inside(struct emit *e, struct part *p) {
+  const struct fold *f = p->node->op->fold;
+  int x = in_value(e, p, 0), in[4], from[4];
+  if (!f->n) {
+    p->result[0] = kir_fold(&e->b, f->op, KIR_PLAIN, x);
+    return;
+  }
+  f->lift(&e->b, p->node, x, e->var[e->inner], in);
+  f->from(&e->b, p->node, from);
+  kir_fold_fn(&e->b, p->fn, KIR_PLAIN, f->n, in, from, p->result);
+}
+
+/* One inner loop: what phase f computes, folds, keeps and stores. */
+static void inner_loop(struct emit *e, int f, const bool had_part[], const bool had_access[]) {
+  enum kir_kind kind = e->form == FORM_ROWS ? KIR_LANE : KIR_SERIAL;
+  if (e->is_split) e->var[e->inner] = kir_loop_block(&e->b, kind, var_name(e, e->inner), e->block_var);
+  else open_axis(e, kind, e->inner);
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    if (p->need && !is_ready(p)) evaluate(e, p);
+    if (is_root(e, p, f) || sinks_access(e, p, f)) {
+      if (runs_inside(e, p)) fold_inside(e, p);
+      else if (is_sink(e, p)) store(e, p, p->node->op->fold->op, in_value(e, p, 0));
+      else store(e, p, KIR_SET, p->value);
+    }
+  }
+  for (int i = 0; i < e->n_access; i++)
+    if (e->access[i].is_kept && e->access[i].value >= 0 && !had_access[i]) kir_keep(&e->b, e->access[i].value);
+  for (int i = 0; i < e->n_parts; i++)
+    if (e->part[i].is_kept && is_ready(&e->part[i]) && !had_part[i]) kir_keep(&e->b, e->part[i].value);
+  kir_end(&e->b);
+}
+
+static void forget_inner(struct emit *e) { /* what was not kept is gone with its loop */
+  for (int i = 0; i < e->n_parts; i++) if (e->part[i].is_inner && !e->part[i].is_kept) e->part[i].value = -1;
+  for (int i = 0; i < e->n_access; i++) if (e->access[i].is_inner && !e->access[i].is_kept) e->access[i].value = -1;
+}
+
+/* Values between the loops of phases f - 1 and f. */
+static void between(struct emit *e, int f, bool is_end) {
+  for (int i = 0; i < e->n_parts; i++) { /* everything of this phase that does not vary and is wanted now or stored */
+    struct part *p = &e->part[i];
+    if (p->is_inner || p->phase != f || runs_inside(e, p) || is_sink(e, p)) continue;
+    if (p->item->is_stored && !stores_inside(e, p)) p->need_mid = true;
+  }
+  for (int i = e->n_parts - 1; i >= 0; i--) {
+    struct part *p = &e->part[i];
+    if (p->need_mid && !p->is_inner && !is_ready(p) && !runs_inside(e, p) && !is_sink(e, p)) need_operands(e, p);
+  }
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    if (p->phase > f || p->is_inner) continue;
+    if (runs_inside(e, p) && p->phase == f && !is_ready(p) && !e->is_split) {
+      const struct fold *fold = p->node->op->fold;
+      int v = fold->n ? fold->finish(&e->b, p->node, p->result) : p->result[0];
+      p->value = kir_cast(&e->b, (weft_dtype)p->node->dtype, v);
+    } else if (p->need_mid && !is_ready(p) && !is_fold(p)) evaluate(e, p);
+    else if (is_fold(p) && folded(p) < 0 && !is_ready(p) && (p->need_mid || p->item->is_stored)) evaluate(e, p);
+    if (p->item->is_stored && !p->is_stored_already && is_ready(p) && !stores_inside(e, p) && !is_sink(e, p)) store(e, p, KIR_SET, p->value);
+  }
+  (void)is_end;
+}
+
+/* Column folds of values that stand between the loops: private stores, or folds of the loop over the column axis. */
+static void sink_values(struct emit *e, int f) {
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    if (!is_sink(e, p) || p->fold_phase != f || is_root(e, p, f) || sinks_access(e, p, f)) continue;
+    int v = in_value(e, p, 0);
+    if (e->is_private) store(e, p, p->node->op->fold->op, v);
+    else p->result[0] = kir_fold(&e->b, p->node->op->fold->op, KIR_PLAIN, v);
+  }
+}
+
+static bool phases(struct emit *e) {
+  bool *had_part = work_take(e->w, (size_t)e->n_parts), *had_access = work_take(e->w, MOST_ACCESSES);
+  if (!had_part || !had_access) return false;
+  for (int f = 0; f < e->n_phases; f++) {
+    bool any = need_phase(e, f, had_part, had_access);
+    for (int i = 0; i < e->n_parts; i++) { /* column folds of this phase want their operand */
+      struct part *p = &e->part[i];
+      if (is_sink(e, p) && p->fold_phase == f && !is_root(e, p, f) && !sinks_access(e, p, f)) need_operands(e, p);
+    }
+    for (int i = 0; i < e->n_access; i++) /* loads that do not vary stand before the loop */
+      if (e->access[i].need_mid && e->access[i].value < 0 && !e->access[i].is_inner) e->access[i].value = load(e, &e->access[i]);
+    between(e, f, false);
+    sink_values(e, f);
+    if (any) inner_loop(e, f, had_part, had_access);
+    for (int i = 0; i < e->n_parts; i++) had_part[i] |= e->part[i].need;
+    for (int i = 0; i < e->n_access; i++) had_access[i] |= e->access[i].need;
+    forget_inner(e);
+    for (int i = 0; i < e->n_parts; i++) e->part[i].need = e->part[i].need_mid = false;
+    for (int i = 0; i < e->n_access; i++) e->access[i].need = e->access[i].need_mid = false;
+  }
+  return true;
+}
+
+static void make_fns(struct emit *e) {
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    if (is_fold(p) && p->node->op->fold->n) p->fn = p->node->op->fold->combine(&e->b, p->node);
+  }
+}
+
+static bool nest(struct emit *e) {
+  int opened = 0;
+  make_fns(e);
+  if (e->is_split) {
+    e->block_var = kir_loop_blocks(&e->b, "q", lin(e, e->size[e->inner]), kir_lin_const(e->k, ROW_BLOCK));
+    opened++;
+    for (int i = 0; i < e->n_parts; i++) if (is_fold(&e->part[i])) kir_private(&e->b, e->part[i].buf, e->part[i].node->op->fold->op);
+  }
+  for (int i = 0; i < e->n_live; i++) {
+    int a = e->live[i];
+    if (a == e->inner || a == e->lane || a == e->column) continue;
+    open_axis(e, KIR_PAR, a);
+    opened++;
+  }
+  if (e->column >= 0 && e->is_private) {
+    int q = kir_loop_blocks(&e->b, "q", lin(e, e->size[e->column]), kir_lin_const(e->k, COLUMN_BLOCK));
+    for (int i = 0; i < e->n_parts; i++) if (is_sink(e, &e->part[i])) kir_private(&e->b, e->part[i].buf, e->part[i].node->op->fold->op);
+    e->var[e->column] = kir_loop_block(&e->b, KIR_SERIAL, var_name(e, e->column), q);
+    opened += 2;
+  } else if (e->column >= 0) {
+    open_axis(e, KIR_SERIAL, e->column);
+    opened++;
+  }
+  if (e->lane >= 0) {
+    open_axis(e, KIR_LANE, e->lane);
+    opened++;
+  }
+  if (!phases(e)) return false;
+  if (e->is_split)
+    for (int i = 0; i < e->n_parts; i++) if (is_fold(&e->part[i])) store(e, &e->part[i], e->part[i].node->op->fold->op, e->part[i].result[0]);
+  if (e->column >= 0 && !e->is_private) {
+    kir_end(&e->b);
+    opened--;
+    for (int i = 0; i < e->n_parts; i++)
+      if (is_sink(e, &e->part[i])) store(e, &e->part[i], KIR_SET, kir_cast(&e->b, (weft_dtype)e->part[i].node->dtype, e->part[i].result[0]));
+  }
+  while (opened--) kir_end(&e->b);
+  return true;
+}
+
+/* ---- the step ---- */
+
+static int64_t walked(const struct emit *e, const int64_t stride[]) {
+  int64_t n = 1;
+  for (int i = 0; i < e->n_live; i++) if (stride[e->live[i]]) n *= e->extent[e->live[i]];
+  return n;
+}
+
+static void account(struct emit *e) {
+  int64_t s[AXES], points = 1;
+  for (int i = 0; i < e->n_access; i++)
+    e->w->out->moved_bytes += walked(e, e->access[i].stride) * (int64_t)weft_dtype_bytes(e->access[i].dtype);
+  for (int i = 0; i < e->n_parts; i++)
+    if (e->part[i].item->is_stored) {
+      stored_strides(&e->part[i], s);
+      e->w->out->moved_bytes += walked(e, s) * (int64_t)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype);
+    }
+  for (int i = 0; i < e->n_live; i++) points *= e->extent[e->live[i]];
+  e->w->out->operations += points * e->n_parts;
+}
+
+struct step *step_new(struct work *w) {
+  struct schedule *s = w->out;
+  if (s->n_steps == w->room_steps) {
+    int room = w->room_steps ? 2 * w->room_steps : 32;
+    struct step *more = arena_grow(w->arena, s->step, sizeof *more * (size_t)s->n_steps, sizeof *more * (size_t)room);
+    if (!more) return w->no_memory = true, NULL;
+    s->step = more;
+    w->room_steps = room;
+  }
+  s->step[s->n_steps] = (struct step){ 0 };
+  return &s->step[s->n_steps++];
+}
+
+static void *copy_of(struct work *w, const void *p, size_t bytes) {
+  void *q = work_take(w, bytes);
+  return q && bytes ? memcpy(q, p, bytes) : q;
+}
+
+bool step_fill(struct work *w, struct kir_kernel *k, int n_sizes, const int64_t sizes[], int n_args,
+               const struct argument args[], int n_bufs, const struct binding bind[], int n_sites, const struct site site[]) {
+  struct step *s = step_new(w);
+  if (!s || k->failed) return kir_free(k), !(w->no_memory = true);
+  s->kernel = k;
+  s->n_sites = n_sites;
+  s->sizes = copy_of(w, sizes, sizeof *sizes * (size_t)n_sizes);
+  s->args = copy_of(w, args, sizeof *args * (size_t)n_args);
+  s->bufs = copy_of(w, bind, sizeof *bind * (size_t)n_bufs);
+  s->site = copy_of(w, site, sizeof *site * (size_t)n_sites);
+  for (int i = 0; i < n_bufs; i++)
+    for (int j = 0; j < AXES; j++) s->shape.stride[i][j] = stride_class(bind[i].stride[j]);
+  return !w->no_memory;
+}
+
+bool step_group(struct work *w, struct group *g) {
+  struct emit *e = work_take(w, sizeof *e);
+  if (!e) return false;
+  e->w = w;
+  e->g = g;
+  if (!collect(e)) return false;
+  choose_form(e);
+  find_phases(e);
+  merge_axes(e);
+  e->is_split = splits(e);
+  if (!find_kept(e) || !declare(e)) return false;
+  if (!nest(e)) return kir_free(e->k), false;
+  account(e);
+  return step_fill(w, e->k, e->n_sizes, e->sizes, e->n_scalars, e->arg, e->n_bufs, e->bind, e->n_sites, e->site);
+}

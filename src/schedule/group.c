@@ -1,0 +1,500 @@
+/* group.c -- which nodes share a kernel.
+ *
+ * Nodes are taken in order; each joins the group of a value it uses if the iteration spaces agree axis by axis, the
+ * group can still be written as one kernel, and no path leaves the group and comes back. Groups have levels: a group
+ * reads stored values only of groups with smaller levels, so the last condition is a comparison of two numbers.
+ *
+ * A group can be written as one kernel (emit.c) if
+ *   rows:    its folds run over the lane axis (any number, results used again at will), and folds over at most one
+ *            other axis end in it: their results are used by other groups only; or
+ *   columns: all its folds run over one axis that is not the last; lanes run beside. */
+#include <string.h>
+#include "schedule/work.h"
+
+enum { MOST_NODES = 64, MOST_BASES = 14 };
+
+/* ---- edges: an operand, seen through views that keep axes apart ---- */
+
+static bool through(const struct node *v, int8_t map[]) { /* map: axis of v -> axis of the operand; becomes that of v->in[0] */
+  const struct node *x = v->in[0];
+  int8_t m[WEFT_RANK_MAX];
+  memset(m, -1, sizeof m);
+  if (v->op == &op_transpose) {
+    const struct transpose_attr *t = v->attr;
+    for (int k = 0; k < v->rank; k++) m[t->axes[k]] = map[k];
+  } else if (v->op == &op_broadcast) {
+    for (int k = 0; k < x->rank; k++) m[k] = map[k + v->rank - x->rank];
+  } else if (v->op == &op_reshape) {
+    int i = 0, o = 0;
+    for (;;) {
+      while (i < x->rank && x->dims[i] == 1) i++;
+      while (o < v->rank && v->dims[o] == 1) o++;
+      if (i == x->rank || o == v->rank) break;
+      if (x->dims[i] != v->dims[o]) return false;
+      m[i++] = map[o++];
+    }
+    if (i != x->rank || o != v->rank) return false;
+    if (x->rank == v->rank) /* same axes: ones keep their place too */
+      for (int k = 0; k < x->rank; k++) if (x->dims[k] == 1 && v->dims[k] == 1) m[k] = map[k];
+  } else {
+    const struct slice_attr *s = v->attr;
+    if (s->start || s->step != 1 || v->dims[s->axis] != x->dims[s->axis]) return false;
+    memcpy(m, map, sizeof m);
+  }
+  memcpy(map, m, sizeof m);
+  return true;
+}
+
+struct edge edge_of(const struct node *x) {
+  struct edge e = { .aligned = true };
+  for (int k = 0; k < WEFT_RANK_MAX; k++) e.map[k] = (int8_t)k;
+  while (x->op->kind == OP_VIEW) {
+    if (e.aligned) e.aligned = through(x, e.map);
+    x = x->in[0];
+  }
+  e.base = (struct node *)x;
+  return e;
+}
+
+/* ---- groups ---- */
+
+static struct group *group_new(struct work *w, int *index) {
+  if (w->n_groups == w->room_groups) {
+    int room = w->room_groups ? 2 * w->room_groups : 64;
+    struct group *more = arena_grow(w->arena, w->group, sizeof *more * (size_t)w->n_groups, sizeof *more * (size_t)room);
+    if (!more) return w->no_memory = true, NULL;
+    w->group = more;
+    w->room_groups = room;
+  }
+  struct group *g = &w->group[w->n_groups];
+  *g = (struct group){ .lane = -1, .column = -1 };
+  *index = w->n_groups++;
+  return g;
+}
+
+static bool group_add(struct work *w, struct group *g, int slot) {
+  if (g->n_items == g->room) {
+    int room = g->room ? 2 * g->room : 8;
+    int *more = arena_grow(w->arena, g->item, sizeof *more * (size_t)g->n_items, sizeof *more * (size_t)room);
+    if (!more) return !(w->no_memory = true);
+    g->item = more;
+    g->room = room;
+  }
+  g->item[g->n_items++] = slot;
+  return true;
+}
+
+static bool group_reads(struct group *g, int slot) {
+  for (int i = 0; i < g->n_bases; i++) if (g->base[i] == slot) return true;
+  if (g->n_bases == MOST_BASES) return false;
+  g->base[g->n_bases++] = slot;
+  return true;
+}
+
+/* The space a node iterates over: its own dims, or those of what it folds. */
+static const struct node *space(const struct node *n) {
+  return n->op->kind == OP_REDUCE || n->op->kind == OP_PREFIX ? n->in[0] : n;
+}
+static int fold_axis(const struct node *n) { /* -1: none, or of length 1 */
+  if (n->op->kind != OP_REDUCE && n->op->kind != OP_PREFIX) return -1;
+  int axis = ((const struct axis_attr *)n->attr)->axis;
+  return n->in[0]->dims[axis] == 1 ? -1 : axis;
+}
+static bool is_row(const struct node *n) { return fold_axis(n) == space(n)->rank - 1; }
+
+/* Operands that must stand in memory: read by index, not element by element. */
+bool needs_memory(const struct node *n, int k) {
+  switch (n->op->kind) {
+    case OP_ELEMENT: case OP_REDUCE: case OP_PREFIX: return false;
+    case OP_TAKE: return k == 0;
+    case OP_PAD: return k == 0;
+    default: return true;
+  }
+}
+
+static bool joins_groups(const struct node *n) {
+  switch (n->op->kind) {
+    case OP_ELEMENT: return !n->is_marked;
+    case OP_REDUCE: case OP_TAKE: case OP_PAD: return true;
+    case OP_PREFIX: return !prefix_is_long(n);
+    default: return false;
+  }
+}
+
+/* Axes of operand k that correspond to axes of the node's space. */
+static int operand_axis(const struct node *n, int k, int axis) {
+  if (n->op->kind == OP_TAKE) return axis; /* indices: I comes first */
+  if (n->op->kind == OP_PAD) return -1;
+  (void)k;
+  return axis;
+}
+
+/* What a candidate group says about the axes of n: -1 unknown. false: it contradicts itself. */
+static bool axes_from(struct work *w, const struct node *n, int group, int8_t ax[]) {
+  const struct node *sp = space(n);
+  for (int k = 0; k < n->n_in; k++) {
+    if (needs_memory(n, k)) continue;
+    struct edge e = edge_of(n->in[k]);
+    struct item *b = &w->item[e.base->slot];
+    const int8_t *from = b->group == group ? b->ax : b->group < 0 && b->seen_group == group ? b->seen_ax : NULL;
+    if (!from || !e.aligned) continue;
+    int base_rank = b->group == group ? space(e.base)->rank : e.base->rank;
+    for (int j = 0; j < base_rank; j++) {
+      if (from[j] < 0 || e.map[j] < 0) continue;
+      int a = operand_axis(n, k, e.map[j]);
+      if (a < 0) continue;
+      if (sp->dims[a] == 1 && (e.base->dims[j] != 1 || ax[a] >= 0)) continue; /* length 1: remembers what it was folded from */
+      if (sp->dims[a] != 1 && sp->dims[a] != w->group[group].extent[from[j]]) continue; /* stretched to something else */
+      if (ax[a] >= 0 && ax[a] != from[j]) return false;
+      ax[a] = from[j];
+    }
+  }
+  return true;
+}
+
+static bool distinct(const struct node *sp, const int8_t ax[]) {
+  unsigned seen = 0;
+  for (int k = 0; k < sp->rank; k++) {
+    if (ax[k] < 0) continue;
+    if (seen >> ax[k] & 1) return false;
+    seen |= 1u << ax[k];
+  }
+  return true;
+}
+
+static bool complete(const struct node *sp, const int8_t ax[]) {
+  for (int k = 0; k < sp->rank; k++) if (ax[k] < 0 && sp->dims[k] != 1) return false;
+  return true;
+}
+
+/* Whether n, with these axes, uses the result of a column fold of the group; back: with the folded axis again. */
+static bool uses_column(struct work *w, const struct node *n, int group) {
+  for (int k = 0; k < n->n_in; k++) {
+    struct item *b = &w->item[edge_of(n->in[k]).base->slot];
+    if (b->group == group && b->after_column) return true;
+  }
+  return false;
+}
+
+static bool writable(const struct group *g) {
+  if (!g->has_row) return !(g->has_contract && g->column >= 0);
+  if (g->column < 0) return true;
+  if (g->column_used || g->column == g->lane) return false;
+  return g->n_axes == 2 || (!g->column_wide && g->lane == g->n_axes - 1);
+}
+
+/* The group with n in it, if that can be written. */
+static bool with_node(struct work *w, const struct node *n, int group, const int8_t ax[], struct group *out) {
+  *out = w->group[group];
+  int axis = fold_axis(n), a = axis < 0 ? -1 : ax[axis];
+  bool after = uses_column(w, n, group);
+  out->column_used |= after;
+  if (a >= 0 && is_row(n)) {
+    if (out->lane >= 0 && out->lane != a) return false;
+    out->lane = a;
+    out->has_row = true;
+  } else if (a >= 0) {
+    if (out->column >= 0 && out->column != a) return false;
+    out->column = a;
+    if (n->op->kind == OP_PREFIX || n->op->fold->n) out->column_used = true; /* needs the column form */
+    for (int k = 0; k < space(n)->rank; k++) /* a value for each lane */
+      if (ax[k] >= 0 && space(n)->dims[k] != 1 && ax[k] == (out->lane >= 0 ? out->lane : out->n_axes - 1)) out->column_wide = true;
+  }
+  return out->n_items < MOST_NODES && writable(out);
+}
+
+static bool may_raise(const struct group *g, int level) { return g->level >= level || !g->has_readers; }
+
+/* The level a group must have at least if n is in it, given that it stores what n reads from other groups. */
+static int level_needed(struct work *w, const struct node *n, int group) {
+  int level = 0;
+  for (int k = 0; k < n->n_in; k++) {
+    struct item *b = &w->item[edge_of(n->in[k]).base->slot];
+    if (b->group == group) continue;
+    int l = b->group >= 0 ? w->group[b->group].level + 1 : b->ready_level;
+    if (l > level) level = l;
+  }
+  return level;
+}
+
+static bool all_ins_readable(struct work *w, const struct node *n, struct group *g) {
+  struct group trial = *g;
+  for (int k = 0; k < n->n_in; k++) {
+    struct node *b = edge_of(n->in[k]).base;
+    if (b->op == &op_scalar || (w->item[b->slot].group >= 0 && &w->group[w->item[b->slot].group] == g)) continue;
+    if (!group_reads(&trial, b->slot)) return false;
+  }
+  memcpy(g->base, trial.base, sizeof g->base);
+  g->n_bases = trial.n_bases;
+  return true;
+}
+
+/* ---- merging two groups that meet in a node ---- */
+
+/* Axis a of h cannot be axis b of g: h runs lanes along it, g along another. */
+static bool clash(const struct group *g, int b, const struct group *h, int a) { return h->lane == a && g->lane >= 0 && g->lane != b; }
+
+static bool axis_lists_meet(const struct group *g, const struct group *h, const struct node *sp, const int8_t ga[],
+                            const int8_t ha[], int8_t to[]) {
+  unsigned used = 0;
+  memset(to, -1, AXES);
+  for (int k = 0; k < sp->rank; k++) {
+    if (ga[k] < 0 || ha[k] < 0) continue;
+    to[ha[k]] = ga[k];
+    used |= 1u << ga[k];
+  }
+  for (int a = 0; a < h->n_axes; a++) { /* an axis n has lost: the folded ones of both, if alike */
+    if (to[a] >= 0) continue;
+    for (int b = 0; b < g->n_axes && to[a] < 0; b++)
+      if (!(used >> b & 1) && g->extent[b] == h->extent[a] && !clash(g, b, h, a) && !clash(h, a, g, b)) to[a] = (int8_t)b;
+    if (to[a] < 0) return false;
+    used |= 1u << to[a];
+  }
+  return g->n_axes == h->n_axes;
+}
+
+static bool merge(struct work *w, int into, int from, const struct node *sp, const int8_t ga[], const int8_t ha[]) {
+  struct group *g = &w->group[into], *h = &w->group[from], both = *g;
+  int8_t to[AXES];
+  if (g->is_alone || h->is_alone || !axis_lists_meet(g, h, sp, ga, ha, to)) return false;
+  int level = g->level > h->level ? g->level : h->level;
+  if (!may_raise(g, level) || !may_raise(h, level) || g->n_items + h->n_items > MOST_NODES) return false;
+  if (h->lane >= 0) {
+    if (g->lane >= 0 && g->lane != to[h->lane]) return false;
+    both.lane = to[h->lane];
+  }
+  if (h->column >= 0) {
+    if (g->column >= 0 && g->column != to[h->column]) return false;
+    both.column = to[h->column];
+  }
+  both.has_row |= h->has_row;
+  both.column_used |= h->column_used;
+  both.column_wide |= h->column_wide;
+  both.has_contract |= h->has_contract;
+  both.has_readers |= h->has_readers;
+  both.level = level;
+  if (!writable(&both)) return false;
+  for (int i = 0; i < h->n_bases; i++) if (!group_reads(&both, h->base[i])) return false;
+  int *items = work_take(w, sizeof *items * (size_t)(g->n_items + h->n_items));
+  if (!items) return false;
+  int i = 0, j = 0, n = 0; /* keep the order of the graph */
+  while (i < g->n_items || j < h->n_items)
+    items[n++] = j == h->n_items || (i < g->n_items && g->item[i] < h->item[j]) ? g->item[i++] : h->item[j++];
+  for (j = 0; j < h->n_items; j++) {
+    struct item *x = &w->item[h->item[j]];
+    x->group = into;
+    for (int k = 0; k < WEFT_RANK_MAX; k++) if (x->ax[k] >= 0) x->ax[k] = to[x->ax[k]];
+  }
+  for (j = 0; j < h->n_bases; j++) {
+    struct item *x = &w->item[h->base[j]];
+    if (x->seen_group != from) continue;
+    x->seen_group = into;
+    for (int k = 0; k < WEFT_RANK_MAX; k++) if (x->seen_ax[k] >= 0) x->seen_ax[k] = to[x->seen_ax[k]];
+  }
+  for (int a = 0; a < h->n_axes; a++) both.pinned[to[a]] |= h->pinned[a];
+  *g = both;
+  g->item = items;
+  g->n_items = g->room = n;
+  h->is_dead = true;
+  return true;
+}
+
+/* ---- one node ---- */
+
+static void remember_leaf_axes(struct work *w, const struct node *n, int group, const int8_t ax[]) {
+  for (int k = 0; k < n->n_in; k++) {
+    if (needs_memory(n, k)) continue;
+    struct edge e = edge_of(n->in[k]);
+    struct item *b = &w->item[e.base->slot];
+    if (b->group >= 0 || !e.aligned || e.base->op == &op_scalar) continue;
+    b->seen_group = group;
+    for (int j = 0; j < e.base->rank; j++)
+      b->seen_ax[j] = e.map[j] >= 0 && e.base->dims[j] != 1 ? ax[(int)e.map[j]] : -1;
+  }
+}
+
+static void pin_axes(struct group *g, const struct node *n, const int8_t ax[]) {
+  int axis = n->op->kind == OP_PAD ? ((const struct pad_attr *)n->attr)->axis : fold_axis(n);
+  if (axis >= 0 && ax[axis] >= 0 && space(n)->dims[axis] != 1) g->pinned[(int)ax[axis]] = true;
+  if (n->op->kind == OP_IOTA) {
+    axis = ((const struct axis_attr *)n->attr)->axis;
+    if (ax[axis] >= 0) g->pinned[(int)ax[axis]] = true;
+  }
+  if (n->op->kind == OP_TAKE)
+    for (int k = 0; k < n->rank; k++) if (ax[k] >= 0 && n->dims[k] != 1) g->pinned[(int)ax[k]] = true;
+}
+
+static bool in_memory(struct work *, struct node *);
+static bool start_group(struct work *, struct node *);
+
+/* Floating, and not in a group yet. */
+static bool is_open(struct work *w, const struct node *n) { return n->is_floating && w->item[n->slot].group < 0; }
+
+static bool enter(struct work *w, struct node *n, int group, const int8_t ax[]) {
+  struct item *x = &w->item[n->slot];
+  struct group *g = &w->group[group];
+  int level = level_needed(w, n, group);
+  if (level > g->level) g->level = level;
+  bool after = uses_column(w, n, group);
+  x->group = group;
+  memcpy(x->ax, ax, sizeof x->ax);
+  int axis = fold_axis(n);
+  x->after_column = after || (axis >= 0 && n->op->kind == OP_REDUCE && !is_row(n) && ax[axis] >= 0);
+  pin_axes(g, n, ax);
+  remember_leaf_axes(w, n, group, ax);
+  for (int k = 0; k < n->n_in; k++) { /* what other groups computed is read from memory */
+    struct edge e = edge_of(n->in[k]);
+    if (is_open(w, e.base) && e.aligned && !needs_memory(n, k)) {
+      int8_t of[WEFT_RANK_MAX];
+      memset(of, -1, sizeof of);
+      for (int j = 0; j < e.base->rank; j++)
+        if (e.map[j] >= 0 && e.base->dims[j] != 1) of[j] = ax[(int)e.map[j]];
+      if (!enter(w, e.base, group, of)) return false;
+    } else if (w->item[e.base->slot].group != group && !in_memory(w, e.base)) return false;
+  }
+  return group_add(w, &w->group[group], n->slot);
+}
+
+/* Somebody reads the value from memory. */
+static bool in_memory(struct work *w, struct node *b) {
+  struct item *x = &w->item[b->slot];
+  if (is_open(w, b) && !start_group(w, b)) return false;
+  if (x->group < 0) return true; /* a leaf, or a step of its own */
+  x->is_stored = true;
+  w->group[x->group].has_readers = true;
+  return true;
+}
+
+/* The last group that holds (or reads) something n uses, in order of preference: computed ones first. */
+static int candidates(struct work *w, const struct node *n, int out[], int max) {
+  int m = 0;
+  for (int pass = 0; pass < 2 && (pass == 0 || m == 0); pass++)
+    for (int k = 0; k < n->n_in; k++) {
+      if (needs_memory(n, k)) continue;
+      struct edge e = edge_of(n->in[k]);
+      struct item *b = &w->item[e.base->slot];
+      int g = !e.aligned ? -1 : pass == 0 ? b->group : b->group < 0 ? b->seen_group : -1;
+      if (g < 0 || w->group[g].is_alone || w->group[g].is_dead) continue;
+      bool known = false;
+      for (int i = 0; i < m; i++) known |= out[i] == g;
+      if (!known && m < max) out[m++] = g;
+    }
+  for (int i = 1; i < m; i++) /* higher levels first */
+    for (int j = i; j > 0 && w->group[out[j]].level > w->group[out[j - 1]].level; j--) {
+      int t = out[j];
+      out[j] = out[j - 1], out[j - 1] = t;
+    }
+  return m;
+}
+
+/* Reads a value of the group otherwise than element by element: it cannot share its kernel. */
+static bool reads_across(struct work *w, const struct node *n, int group) {
+  for (int k = 0; k < n->n_in; k++) {
+    struct edge e = edge_of(n->in[k]);
+    if (w->item[e.base->slot].group == group && (!e.aligned || needs_memory(n, k))) return true;
+  }
+  return false;
+}
+
+static bool try_join(struct work *w, struct node *n, int group) {
+  int8_t ax[WEFT_RANK_MAX];
+  struct group trial;
+  const struct node *sp = space(n);
+  memset(ax, -1, sizeof ax);
+  if (reads_across(w, n, group) || !axes_from(w, n, group, ax) || !distinct(sp, ax) || !complete(sp, ax)) return false;
+  for (int k = 0; k < n->n_in; k++) { /* every value of the group must be wanted at the very axes it has */
+    struct edge e = edge_of(n->in[k]);
+    struct item *b = &w->item[e.base->slot];
+    if (b->group != group) continue;
+    for (int j = 0; j < e.base->rank; j++)
+      if (e.base->dims[j] != 1 && (e.map[j] < 0 || ax[(int)e.map[j]] != b->ax[j])) return false;
+  }
+  if (!with_node(w, n, group, ax, &trial)) return false;
+  int level = level_needed(w, n, group);
+  if (!may_raise(&w->group[group], level)) return false;
+  if (!all_ins_readable(w, n, &w->group[group])) return false;
+  memcpy(trial.base, w->group[group].base, sizeof trial.base);
+  trial.n_bases = w->group[group].n_bases;
+  w->group[group] = trial;
+  return enter(w, n, group, ax);
+}
+
+static bool merge_candidates(struct work *w, const struct node *n, int m, int c[]) {
+  bool merged = false;
+  for (int i = 1; i < m; i++) {
+    int8_t a[WEFT_RANK_MAX], b[WEFT_RANK_MAX];
+    memset(a, -1, sizeof a), memset(b, -1, sizeof b);
+    if (reads_across(w, n, c[0]) || reads_across(w, n, c[i])) continue;
+    if (!axes_from(w, n, c[0], a) || !axes_from(w, n, c[i], b)) continue;
+    if (merge(w, c[0], c[i], space(n), a, b)) merged = true;
+    if (w->no_memory) return false;
+  }
+  return merged;
+}
+
+static bool start_group(struct work *w, struct node *n) {
+  int index;
+  struct group *g = group_new(w, &index);
+  if (!g) return false;
+  const struct node *sp = space(n);
+  int8_t ax[WEFT_RANK_MAX];
+  memset(ax, -1, sizeof ax);
+  for (int k = 0; k < sp->rank; k++) {
+    if (sp->dims[k] == 1) continue;
+    if (g->n_axes == AXES) return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: more than %d axes longer than 1", n->op->name, AXES));
+    g->extent[g->n_axes] = sp->dims[k];
+    ax[k] = (int8_t)g->n_axes++;
+  }
+  g->is_alone = n->is_marked || !w->fuse || !(joins_groups(n) || n->op->kind == OP_CONTRACT);
+  g->has_contract = n->op->kind == OP_CONTRACT;
+  struct group trial;
+  if (with_node(w, n, index, ax, &trial)) w->group[index] = trial;
+  all_ins_readable(w, n, &w->group[index]);
+  return enter(w, n, index, ax);
+}
+
+static bool is_own_step(const struct node *n) {
+  switch (n->op->kind) {
+    case OP_PUT: case OP_SCATTER: case OP_CONCAT: case OP_LOOP: case OP_ITEM: return true;
+    case OP_PREFIX: return prefix_is_long(n);
+    default: return false;
+  }
+}
+
+static bool place_node(struct work *w, struct node *n) {
+  struct item *x = &w->item[n->slot];
+  if (n->op->kind == OP_VIEW || n->op->kind == OP_LEAF || n->is_floating) return true;
+  if (is_own_step(n)) {
+    for (int k = 0; k < n->n_in; k++) if (!in_memory(w, edge_of(n->in[k]).base)) return false;
+    x->is_stored = true;
+    x->ready_level = level_needed(w, n, -1) + 1;
+    return true;
+  }
+  if (w->fuse && joins_groups(n)) {
+    int c[8], m = candidates(w, n, c, 8);
+    if (m > 1 && merge_candidates(w, n, m, c)) m = candidates(w, n, c, 8);
+    for (int i = 0; i < m; i++) {
+      if (try_join(w, n, c[i])) return true;
+      if (w->no_memory || w->failure) return false;
+    }
+  }
+  return start_group(w, n);
+}
+
+bool group_nodes(struct work *w) {
+  for (int i = 0; i < w->list->n; i++) {
+    struct item *x = &w->item[i];
+    x->node = w->list->node[i];
+    x->group = x->seen_group = x->into = -1;
+    x->place.store = -1;
+    memset(x->ax, -1, sizeof x->ax);
+  }
+  for (int t = 0; t < w->n_targets; t++) {
+    struct node *b = edge_of(w->target[t]).base;
+    struct item *x = &w->item[b->slot];
+    if (b->op != &op_value && b->op != &op_scalar) x->is_target = x->is_stored = true;
+  }
+  for (int i = 0; i < w->list->n; i++)
+    if (!place_node(w, w->list->node[i])) return false;
+  return true;
+}

@@ -1,0 +1,98 @@
+/* memory.c -- which values share memory: liveness from step to step, then a place in one block for each. */
+#include <string.h>
+#include "schedule/work.h"
+
+enum { ALIGN = 64 };
+
+static void touch(struct schedule *s, int store, int step) {
+  if (store < 0) return;
+  struct store *t = &s->store[store];
+  if (t->first < 0) t->first = step;
+  t->last = step;
+}
+
+static void find_lives(struct schedule *s) {
+  for (int i = 0; i < s->n_steps; i++) {
+    struct step *p = &s->step[i];
+    struct replay *r = p->replay;
+    for (int j = 0; !r && j < p->kernel->n_bufs; j++)
+      if (p->kernel->bufs[j].kind <= KIR_INOUT) touch(s, p->bufs[j].store, i);
+    if (!r) continue;
+    for (int j = 0; j < r->n_seq + r->n_carry + r->n_const; j++) touch(s, r->in[j].store, i);
+    for (int j = 0; j < r->n_all; j++) touch(s, r->all[j].store, i);
+    for (int j = 0; j < r->n_carry; j++) touch(s, r->last[j].store, i);
+    touch(s, r->length.store, i);
+    touch(s, r->steps_in, i);
+  }
+}
+
+/* Free ranges of the block, sorted by offset, neighbours joined. */
+struct range { int64_t at, bytes; };
+struct ranges { struct range *r; int n, room; int64_t top; };
+
+static int64_t take(struct ranges *f, int64_t bytes) {
+  int best = -1;
+  for (int i = 0; i < f->n; i++)
+    if (f->r[i].bytes >= bytes && (best < 0 || f->r[i].bytes < f->r[best].bytes)) best = i;
+  if (best < 0) { /* grow, from a free range at the top if there is one */
+    if (f->n && f->r[f->n - 1].at + f->r[f->n - 1].bytes == f->top) {
+      int64_t at = f->r[--f->n].at;
+      f->top = at + bytes;
+      return at;
+    }
+    f->top += bytes;
+    return f->top - bytes;
+  }
+  int64_t at = f->r[best].at;
+  f->r[best].at += bytes;
+  f->r[best].bytes -= bytes;
+  if (!f->r[best].bytes) memmove(&f->r[best], &f->r[best + 1], sizeof *f->r * (size_t)(--f->n - best));
+  return at;
+}
+
+static bool give(struct work *w, struct ranges *f, int64_t at, int64_t bytes) {
+  if (f->n == f->room) {
+    int room = f->room ? 2 * f->room : 32;
+    struct range *r = arena_grow(w->arena, f->r, sizeof *r * (size_t)f->n, sizeof *r * (size_t)room);
+    if (!r) return !(w->no_memory = true);
+    f->r = r, f->room = room;
+  }
+  int i = f->n;
+  while (i > 0 && f->r[i - 1].at > at) i--;
+  memmove(&f->r[i + 1], &f->r[i], sizeof *f->r * (size_t)(f->n++ - i));
+  f->r[i] = (struct range){ at, bytes };
+  if (i + 1 < f->n && at + bytes == f->r[i + 1].at) {
+    f->r[i].bytes += f->r[i + 1].bytes;
+    memmove(&f->r[i + 1], &f->r[i + 2], sizeof *f->r * (size_t)(--f->n - i - 1));
+  }
+  if (i > 0 && f->r[i - 1].at + f->r[i - 1].bytes == at) {
+    f->r[i - 1].bytes += f->r[i].bytes;
+    memmove(&f->r[i], &f->r[i + 1], sizeof *f->r * (size_t)(--f->n - i));
+  }
+  return true;
+}
+
+static int64_t padded(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+bool memory_plan(struct work *w) {
+  struct schedule *s = w->out;
+  struct ranges f = { 0 };
+  find_lives(s);
+  int *by_first = work_take(w, sizeof(int) * (size_t)(s->n_steps + 1)), *by_last = work_take(w, sizeof(int) * (size_t)(s->n_steps + 1));
+  int *next_first = work_take(w, sizeof(int) * (size_t)(s->n_stores + 1)), *next_last = work_take(w, sizeof(int) * (size_t)(s->n_stores + 1));
+  if (w->no_memory) return false;
+  for (int i = 0; i < s->n_steps; i++) by_first[i] = by_last[i] = -1;
+  for (int i = 0; i < s->n_stores; i++) {
+    struct store *t = &s->store[i];
+    if (t->leaf >= 0 || t->is_output || t->first < 0) continue;
+    next_first[i] = by_first[t->first], by_first[t->first] = i;
+    next_last[i] = by_last[t->last], by_last[t->last] = i;
+  }
+  for (int i = 0; i < s->n_steps; i++) {
+    for (int j = by_first[i]; j >= 0; j = next_first[j]) s->store[j].offset = take(&f, padded(s->store[j].bytes));
+    for (int j = by_last[i]; j >= 0; j = next_last[j])
+      if (s->store[j].bytes && !give(w, &f, s->store[j].offset, padded(s->store[j].bytes))) return false;
+  }
+  s->block_bytes = f.top;
+  return true;
+}

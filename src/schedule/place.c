@@ -1,0 +1,99 @@
+/* place.c -- where values stand in memory. Views are arithmetic on strides; only a reshape that no strides can express
+ * needs the elements moved. */
+#include "schedule/work.h"
+#include <string.h>
+
+int64_t node_count(const struct node *n) {
+  int64_t count = 1;
+  for (int k = 0; k < n->rank; k++) count *= n->dims[k];
+  return count;
+}
+
+int store_new(struct work *w, int64_t bytes) {
+  struct schedule *s = w->out;
+  if (s->n_stores == w->room_stores) {
+    int room = w->room_stores ? 2 * w->room_stores : 32;
+    struct store *more = arena_grow(w->arena, s->store, sizeof *more * (size_t)s->n_stores, sizeof *more * (size_t)room);
+    if (!more) return w->no_memory = true, -1;
+    s->store = more;
+    w->room_stores = room;
+  }
+  s->store[s->n_stores] = (struct store){ .leaf = -1, .bytes = bytes, .donor = -1, .first = -1, .last = -1 };
+  return s->n_stores++;
+}
+
+void place_dense(const struct node *n, int store, struct place *p) {
+  int64_t stride = 1;
+  *p = (struct place){ .store = store };
+  for (int k = n->rank - 1; k >= 0; k--) {
+    p->stride[k] = stride;
+    stride *= n->dims[k];
+  }
+}
+
+/* A row-major walk over `in` as a walk over `out`: groups of axes with equal products are split or merged. */
+static bool reshape(const struct node *in, const struct node *out, const struct place *p, struct place *q) {
+  int64_t dims[WEFT_RANK_MAX], stride[WEFT_RANK_MAX];
+  int n = 0;
+  for (int k = 0; k < in->rank; k++)
+    if (in->dims[k] != 1) dims[n] = in->dims[k], stride[n++] = p->stride[k];
+  int i = 0, o = 0;
+  while (o < out->rank) {
+    if (i >= n) {
+      q->stride[o++] = 0; /* only ones are left */
+      continue;
+    }
+    int i0 = i, o0 = o;
+    int64_t a = dims[i++], b = out->dims[o++];
+    while (a != b) {
+      if (a < b) { if (i >= n) return false; a *= dims[i++]; }
+      else { if (o >= out->rank) return false; b *= out->dims[o++]; }
+    }
+    while (o < out->rank && out->dims[o] == 1 && i >= n) o++;
+    for (int k = i0; k + 1 < i; k++)
+      if (stride[k] != stride[k + 1] * dims[k + 1]) return false;
+    int64_t s = stride[i - 1];
+    for (int k = o - 1; k >= o0; k--) {
+      q->stride[k] = s;
+      s *= out->dims[k];
+    }
+  }
+  return i == n;
+}
+
+bool place_view(const struct node *v, const struct place *in, struct place *out) {
+  const struct node *x = v->in[0];
+  *out = (struct place){ .store = in->store, .offset = in->offset };
+  if (v->op == &op_transpose) {
+    const struct transpose_attr *t = v->attr;
+    for (int k = 0; k < v->rank; k++) out->stride[k] = in->stride[t->axes[k]];
+  } else if (v->op == &op_broadcast) {
+    int d = v->rank - x->rank;
+    for (int k = 0; k < x->rank; k++) out->stride[k + d] = x->dims[k] == 1 ? 0 : in->stride[k];
+  } else if (v->op == &op_slice) {
+    const struct slice_attr *s = v->attr;
+    memcpy(out->stride, in->stride, sizeof out->stride);
+    if (node_count(v)) out->offset += s->start * in->stride[s->axis];
+    out->stride[s->axis] *= s->step;
+  } else { /* reshape */
+    if (!node_count(v)) return true; /* no element, no address */
+    return reshape(x, v, in, out);
+  }
+  return true;
+}
+
+bool place_of(struct work *w, const struct node *n, struct place *p) {
+  const struct node *chain[64];
+  int depth = 0;
+  while (n->op->kind == OP_VIEW && !w->item[n->slot].is_stored) {
+    if (depth == 64) return false;
+    chain[depth++] = n;
+    n = n->in[0];
+  }
+  *p = w->item[n->slot].place;
+  while (depth--) {
+    struct place in = *p;
+    if (!place_view(chain[depth], &in, p)) return false;
+  }
+  return p->store >= 0;
+}

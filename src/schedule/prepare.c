@@ -1,0 +1,328 @@
+/* prepare.c -- makes a graph easier to schedule without changing a bit of its results.
+ *
+ * Afterwards: slices and reshapes of a computed value that nobody else uses have moved below it, to its operands; an
+ * update that combines is an update that sets; every reshape can be expressed by strides, because what it reads was
+ * copied where it could not; scatters combine in a register dtype. */
+#include <string.h>
+#include "schedule/work.h"
+
+static struct node *local(struct work *w, const struct op *op, weft_dtype t, int rank, const dim dims[], int n,
+                          struct node *const in[], const void *attr, size_t bytes) {
+  struct node *x = node_local(w->arena, op, t, rank, dims, n, in, attr, bytes);
+  if (x) x->slot = -1;
+  else w->no_memory = true;
+  return x;
+}
+
+static struct node *cast_to(struct work *w, struct node *x, weft_dtype t) {
+  return local(w, &op_cast, t, x->rank, x->dims, 1, &x, NULL, 0);
+}
+
+/* ---- the order of nodes, after some were added or replaced ---- */
+
+struct stack { struct node **node; int *next; int n, room; };
+
+static bool push(struct work *w, struct stack *s, struct node *x) {
+  if (s->n == s->room) {
+    int room = s->room ? 2 * s->room : 256;
+    struct node **node = arena_grow(w->arena, s->node, sizeof *node * (size_t)s->n, sizeof *node * (size_t)room);
+    int *next = arena_grow(w->arena, s->next, sizeof *next * (size_t)s->n, sizeof *next * (size_t)room);
+    if (!node || !next) return !(w->no_memory = true);
+    s->node = node, s->next = next, s->room = room;
+  }
+  s->node[s->n] = x;
+  s->next[s->n++] = 0;
+  return true;
+}
+
+static bool append(struct work *w, struct node *x) {
+  struct node_list *l = w->list;
+  if (l->n == l->room) {
+    int room = l->room ? 2 * l->room : 256;
+    struct node **node = arena_grow(w->arena, l->node, sizeof *node * (size_t)l->n, sizeof *node * (size_t)room);
+    if (!node) return !(w->no_memory = true);
+    l->node = node, l->room = room;
+  }
+  x->slot = l->n;
+  l->node[l->n++] = x;
+  return true;
+}
+
+enum { UNSEEN = -1, OPEN = -2 };
+
+/* Lists what the targets need, inputs before users. */
+static bool order(struct work *w) {
+  struct stack s = { 0 };
+  for (int i = 0; i < w->list->n; i++) w->list->node[i]->slot = UNSEEN;
+  *w->list = (struct node_list){ 0 };
+  for (int t = 0; t < w->n_targets; t++) {
+    if (w->target[t]->slot >= 0) continue;
+    if (!push(w, &s, w->target[t])) return false;
+    while (s.n) {
+      struct node *x = s.node[s.n - 1];
+      if (x->slot >= 0) { s.n--; continue; }
+      x->slot = OPEN;
+      bool deeper = false;
+      while (s.next[s.n - 1] < x->n_in) {
+        struct node *in = x->in[s.next[s.n - 1]++];
+        if (in->slot >= 0) continue;
+        if (!push(w, &s, in)) return false;
+        deeper = true;
+        break;
+      }
+      if (deeper) continue;
+      s.n--;
+      if (!append(w, x)) return false;
+    }
+  }
+  return true;
+}
+
+static void count_uses(struct work *w) {
+  for (int i = 0; i < w->list->n; i++) w->list->node[i]->n_uses = 0;
+  for (int i = 0; i < w->list->n; i++)
+    for (int k = 0; k < w->list->node[i]->n_in; k++) w->list->node[i]->in[k]->n_uses++;
+  for (int t = 0; t < w->n_targets; t++) w->target[t]->n_uses++;
+}
+
+/* ---- updates ---- */
+
+static const struct op *combiner(weft_how how, weft_dtype t) {
+  bool b = t == WEFT_BOOL;
+  switch (how) {
+    case WEFT_ADD: return b ? &op_or : &op_add;
+    case WEFT_MUL: return b ? &op_and : &op_mul;
+    case WEFT_MIN: return b ? &op_and : &op_minimum;
+    case WEFT_MAX: return b ? &op_or : &op_maximum;
+    default: return NULL;
+  }
+}
+
+/* put(x, v, how) = put(x, how(part of x, v), set): the elements of an affine part are apart. */
+static bool put_sets(struct work *w, struct node *n) {
+  struct put_attr *a = n->attr;
+  if (a->how == WEFT_SET) return true;
+  struct node *part = n->in[0], *v = n->in[1];
+  for (int k = 0; k < n->rank && part; k++) {
+    dim dims[WEFT_RANK_MAX];
+    memcpy(dims, part->dims, sizeof *dims * (size_t)part->rank);
+    if (a->start[k] == 0 && a->step[k] == 1 && dims[k] == v->dims[k]) continue;
+    dims[k] = v->dims[k];
+    struct slice_attr s = { k, a->start[k], a->step[k] };
+    part = local(w, &op_slice, (weft_dtype)part->dtype, part->rank, dims, 1, &part, &s, sizeof s);
+  }
+  struct node *both[] = { part, v };
+  struct node *sum = part ? local(w, combiner((weft_how)a->how, (weft_dtype)n->dtype), (weft_dtype)n->dtype, v->rank, v->dims, 2, both, NULL, 0) : NULL;
+  if (!sum) return false;
+  n->in[1] = sum;
+  a->how = WEFT_SET;
+  return true;
+}
+
+/* A scatter that combines in bf16 would round at every update: it happens in the register dtype, rounded once. */
+static bool scatter_wide(struct work *w, struct node *n) {
+  struct scatter_attr *a = n->attr;
+  weft_dtype wide = kir_register_of(n->dtype);
+  if (a->how == WEFT_SET || wide == n->dtype) return true;
+  struct node *in[WEFT_RANK_MAX + 2];
+  memcpy(in, n->in, sizeof *in * (size_t)n->n_in);
+  in[0] = cast_to(w, n->in[0], wide);
+  in[1] = cast_to(w, n->in[1], wide);
+  struct node *s = in[0] && in[1] ? local(w, &op_scatter, wide, n->rank, n->dims, n->n_in, in, a, n->attr_bytes) : NULL;
+  if (!s) return false;
+  n->op = &op_cast;
+  n->n_in = 1;
+  n->in[0] = s;
+  return true;
+}
+
+/* ---- views ---- */
+
+static bool is_scalar(const struct node *x) {
+  while (x->op == &op_broadcast) x = x->in[0];
+  return x->op == &op_scalar;
+}
+
+static const struct node *scalar_below(const struct node *x) {
+  while (x->op == &op_broadcast) x = x->in[0];
+  return x;
+}
+
+static bool moves_elements(const struct node *v) { return v->op == &op_slice || v->op == &op_reshape; }
+
+/* Reshape that only adds or drops axes of length 1. */
+static bool only_ones(const struct node *v) {
+  int i = 0, o = 0;
+  const struct node *x = v->in[0];
+  for (;;) {
+    while (i < x->rank && x->dims[i] == 1) i++;
+    while (o < v->rank && v->dims[o] == 1) o++;
+    if (i == x->rank || o == v->rank) return i == x->rank && o == v->rank;
+    if (x->dims[i++] != v->dims[o++]) return false;
+  }
+}
+
+/* view(f(a, b)) = f(view(a), view(b)), if nobody else needs f(a, b). The view node becomes the f node. */
+static bool sink(struct work *w, struct node *v, struct stack *todo) {
+  struct node *e = v->in[0], *in[3];
+  if (e->op->kind != OP_ELEMENT || e->n_uses != 1 || e->n_in > 3) return true;
+  if (v->op == &op_reshape && only_ones(v)) return true;
+  for (int k = 0; k < e->n_in; k++) {
+    struct node *x = e->in[k];
+    if (is_scalar(x)) {
+      struct node *s = (struct node *)scalar_below(x);
+      in[k] = local(w, &op_broadcast, x->dtype, v->rank, v->dims, 1, &s, NULL, 0);
+    } else {
+      in[k] = local(w, v->op, x->dtype, v->rank, v->dims, 1, &x, v->attr, v->attr_bytes);
+      if (in[k] && !push(w, todo, in[k])) return false;
+    }
+    if (!in[k]) return false;
+    in[k]->n_uses = 1;
+  }
+  struct node *f = local(w, e->op, e->dtype, v->rank, v->dims, e->n_in, in, e->attr, e->attr_bytes);
+  if (!f) return false;
+  f->origin = e->origin, f->n_uses = v->n_uses, f->slot = v->slot;
+  *v = *f;
+  return true;
+}
+
+static bool sink_views(struct work *w) {
+  struct stack todo = { 0 };
+  for (int i = 0; i < w->list->n; i++) {
+    if (moves_elements(w->list->node[i]) && !push(w, &todo, w->list->node[i])) return false;
+    while (todo.n)
+      if (!sink(w, todo.node[--todo.n], &todo)) return false;
+  }
+  return true;
+}
+
+/* reshape(broadcast(scalar)) is a broadcast of the scalar. */
+static void reshape_of_scalar(struct node *v) {
+  if (!moves_elements(v) || !is_scalar(v->in[0])) return;
+  v->in[0] = (struct node *)scalar_below(v->in[0]);
+  v->op = &op_broadcast;
+}
+
+/* Copies what a reshape reads if no strides can express it. Places are tried as if every computed value were dense. */
+static bool copy_for_reshapes(struct work *w) {
+  int n = w->list->n;
+  struct place *p = work_take(w, sizeof *p * (size_t)n);
+  if (!p) return false;
+  for (int i = 0; i < n; i++) {
+    struct node *x = w->list->node[i];
+    if (x->op == &op_value) p[i] = w->leaf_place[x->serial];
+    else if (x->op->kind != OP_VIEW) place_dense(x, 0, &p[i]);
+    else if (!place_view(x, &p[x->in[0]->slot], &p[i])) {
+      struct node *copy = cast_to(w, x->in[0], (weft_dtype)x->in[0]->dtype);
+      if (!copy) return false;
+      copy->is_marked = true; /* a copy for its own sake: keeps its place, see group.c */
+      x->in[0] = copy;
+      place_dense(x, 0, &p[i]);
+    }
+  }
+  return true;
+}
+
+/* A scalar that must stand in memory is written there. */
+static bool store_scalars(struct work *w) {
+  for (int i = 0, n = w->list->n; i < n; i++) {
+    struct node *x = w->list->node[i];
+    if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF) continue;
+    for (int k = 0; k < x->n_in; k++) {
+      if (!needs_memory(x, k) || !is_scalar(x->in[k])) continue;
+      struct node *copy = cast_to(w, x->in[k], (weft_dtype)x->in[k]->dtype);
+      if (!copy) return false;
+      copy->is_marked = true;
+      x->in[k] = copy;
+    }
+  }
+  return true;
+}
+
+/* ---- floating nodes: cheap, without a stream of their own; each user gets one of its own ---- */
+
+enum { FLOAT_DEPTH = 6 };
+
+/* How deep a floating expression would be; 0: it does not float. depth: of nodes before it. */
+static int float_depth(struct work *w, const struct node *n, const int depth[]) {
+  for (int t = 0; t < w->n_targets; t++) if (w->target[t] == n) return 0;
+  if (n->op->kind == OP_IOTA || n->op->kind == OP_SIZE) return 1;
+  if (n->op->kind != OP_ELEMENT || !n->op->is_cheap || n->is_marked) return 0;
+  int streams = 0, deepest = 0;
+  for (int k = 0; k < n->n_in; k++) {
+    const struct node *x = n->in[k];
+    if (is_scalar(x)) continue;
+    while (x->op->kind == OP_VIEW) x = x->in[0];
+    if (x->op == &op_value) streams++;
+    else if (depth[x->slot] && x->op->kind != OP_IOTA) deepest = depth[x->slot] > deepest ? depth[x->slot] : deepest;
+    else return 0;
+  }
+  if (streams > 1 || (streams && n->n_uses < 2) || deepest + 1 > FLOAT_DEPTH) return 0;
+  return deepest + 1;
+}
+
+/* A copy of the views from x down, on top of a copy of their base and of what floats below that. */
+static struct node *copy_chain(struct work *w, struct node *x, const int depth[], struct node **base) {
+  struct node *c = local(w, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, x->in, x->attr, x->attr_bytes), *top = c, *below;
+  if (c) c->origin = x->origin, c->n_uses = 1;
+  while (c && c->op->kind == OP_VIEW) {
+    x = c->in[0];
+    c = c->in[0] = local(w, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, x->in, x->attr, x->attr_bytes);
+    if (c) c->origin = x->origin, c->n_uses = 1;
+  }
+  for (int k = 0; c && k < c->n_in; k++) { /* at most FLOAT_DEPTH deep */
+    struct node *y = c->in[k];
+    while (y->op->kind == OP_VIEW) y = y->in[0];
+    if (is_scalar(c->in[k]) || y->slot < 0 || !depth[y->slot]) continue;
+    if (!(c->in[k] = copy_chain(w, c->in[k], depth, &below))) return NULL;
+    below->is_floating = true;
+  }
+  *base = c;
+  return c ? top : NULL;
+}
+
+static bool float_nodes(struct work *w) {
+  int n = w->list->n;
+  bool *taken = work_take(w, (size_t)n);
+  int *depth = work_take(w, sizeof *depth * (size_t)n);
+  if (!taken || !depth) return false;
+  for (int i = 0; i < n; i++) depth[i] = float_depth(w, w->list->node[i], depth);
+  for (int i = 0; i < n; i++) {
+    struct node *x = w->list->node[i];
+    if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF) continue;
+    for (int k = 0; k < x->n_in; k++) {
+      struct node *base = x->in[k];
+      while (base->op->kind == OP_VIEW) base = base->in[0];
+      if (base->slot < 0 || !depth[base->slot]) continue;
+      if (!taken[base->slot]) taken[base->slot] = true;
+      else if (!(x->in[k] = copy_chain(w, x->in[k], depth, &base))) return false;
+      base->is_floating = !needs_memory(x, k);
+    }
+  }
+  for (int t = 0; t < w->n_targets; t++) { /* what a target shows through views is stored */
+    struct node *base = w->target[t];
+    while (base->op->kind == OP_VIEW) base = base->in[0];
+    base->is_floating = false;
+  }
+  return true;
+}
+
+bool prepare(struct work *w) {
+  if (!order(w)) return false;
+  for (int i = 0, n = w->list->n; i < n; i++) {
+    struct node *x = w->list->node[i];
+    reshape_of_scalar(x);
+    if (x->op == &op_put && !put_sets(w, x)) return false;
+    if (x->op == &op_scatter && !scatter_wide(w, x)) return false;
+  }
+  if (!order(w)) return false;
+  if (w->fuse) {
+    count_uses(w);
+    if (!sink_views(w) || !order(w)) return false;
+  }
+  if (!copy_for_reshapes(w) || !store_scalars(w) || !order(w)) return false;
+  count_uses(w);
+  if (w->fuse && (!float_nodes(w) || !order(w))) return false;
+  count_uses(w);
+  return true;
+}

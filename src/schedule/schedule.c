@@ -1,0 +1,207 @@
+/* schedule.c -- the order of the work: prepare, group, place, emit level by level, plan memory. */
+#include "schedule/schedule.h"
+#include <string.h>
+#include "schedule/work.h"
+
+void *work_take(struct work *w, size_t bytes) {
+  void *p = arena_take(w->arena, bytes);
+  if (!p) w->no_memory = true;
+  return p;
+}
+
+bool work_fail(struct work *w, struct failure *f) {
+  if (w->failure) failure_release(f);
+  else w->failure = f;
+  return false;
+}
+
+/* ---- places ---- */
+
+static bool place_leaf(struct work *w, struct item *x) {
+  int leaf = (int)x->node->serial;
+  if (w->leaf_store[leaf] < 0) {
+    int s = store_new(w, 0);
+    if (s < 0) return false;
+    w->out->store[s].leaf = leaf;
+    w->leaf_store[leaf] = s;
+  }
+  x->place = w->leaf_place[leaf];
+  x->place.store = w->leaf_store[leaf];
+  return true;
+}
+
+/* The value of `x` is stored straight into part of another's place: nobody else wants it. */
+static bool may_stand_in(struct work *w, const struct node *x) {
+  const struct item *i = &w->item[x->slot];
+  return x->op->kind != OP_VIEW && x->op->kind != OP_LEAF && x->n_uses == 1 && !i->is_target && i->is_stored &&
+         i->place.store < 0 && (i->group >= 0 || x->op == &op_concat);
+}
+
+static void stand_in_concat(struct work *w, const struct node *n) {
+  const struct place *p = &w->item[n->slot].place;
+  int axis = ((const struct axis_attr *)n->attr)->axis;
+  int64_t at = 0;
+  for (int k = 0; k < n->n_in; k++) {
+    struct item *x = &w->item[n->in[k]->slot];
+    if (may_stand_in(w, n->in[k])) {
+      x->place = *p;
+      x->place.offset += at * p->stride[axis];
+      x->into = n->slot;
+    }
+    at += n->in[k]->dims[axis];
+  }
+}
+
+void put_place(const struct node *n, const struct place *whole, struct place *part) {
+  const struct put_attr *a = n->attr;
+  *part = *whole;
+  for (int k = 0; k < n->rank; k++) {
+    if (node_count(n->in[1])) part->offset += a->start[k] * whole->stride[k];
+    part->stride[k] *= a->step[k];
+  }
+}
+
+/* v goes straight into the copy of x, if x is there before the kernel of v runs. */
+static void stand_in_put(struct work *w, const struct node *n) {
+  struct item *v = &w->item[n->in[1]->slot], *x = &w->item[edge_of(n->in[0]).base->slot];
+  if (!may_stand_in(w, n->in[1]) || v->group < 0) return;
+  int ready = x->group >= 0 ? w->group[x->group].level + 1 : x->ready_level;
+  if (ready > w->group[v->group].level) return;
+  put_place(n, &w->item[n->slot].place, &v->place);
+  v->into = n->slot;
+}
+
+static bool place_all(struct work *w) {
+  for (int i = w->list->n - 1; i >= 0; i--) {
+    struct item *x = &w->item[i];
+    if (x->node->op == &op_value && !place_leaf(w, x)) return false;
+    if (x->node->op->kind == OP_LEAF || !x->is_stored || x->node->op->kind == OP_LOOP) continue;
+    if (x->place.store < 0) {
+      int s = store_new(w, node_count(x->node) * (int64_t)weft_dtype_bytes((weft_dtype)x->node->dtype));
+      if (s < 0) return false;
+      place_dense(x->node, s, &x->place);
+    }
+    if (x->node->op == &op_concat) stand_in_concat(w, x->node);
+    if (x->node->op == &op_put) stand_in_put(w, x->node);
+  }
+  for (int t = 0; t < w->n_targets; t++) {
+    struct item *x = &w->item[edge_of(w->target[t]).base->slot];
+    if (x->place.store >= 0 && w->out->store[x->place.store].leaf < 0) w->out->store[x->place.store].is_output = true;
+  }
+  return true;
+}
+
+/* ---- steps ---- */
+
+static bool copy_operand(struct work *w, const struct node *x, const struct place *to) {
+  struct place from;
+  if (!place_of(w, x, &from)) return work_fail(w, fail(WEFT_ERR_INTERNAL, x->origin, "weft_eval: %s has no place", x->op->name));
+  return step_copy(w, (weft_dtype)x->dtype, x->rank, x->dims, &from, to);
+}
+
+static bool emit_concat(struct work *w, struct node *n) {
+  struct place to = w->item[n->slot].place;
+  int axis = ((const struct axis_attr *)n->attr)->axis;
+  for (int k = 0; k < n->n_in; k++) {
+    if (w->item[n->in[k]->slot].into != n->slot && !copy_operand(w, n->in[k], &to)) return false;
+    to.offset += n->in[k]->dims[axis] * to.stride[axis];
+  }
+  return true;
+}
+
+static bool emit_put(struct work *w, struct node *n) {
+  struct place part;
+  if (w->item[n->in[1]->slot].into == n->slot) return true; /* the kernel of v has written it */
+  put_place(n, &w->item[n->slot].place, &part);
+  return copy_operand(w, n->in[0], &w->item[n->slot].place) && copy_operand(w, n->in[1], &part);
+}
+
+static bool emit_own(struct work *w, struct node *n) {
+  switch (n->op->kind) {
+    case OP_CONCAT: return emit_concat(w, n);
+    case OP_PUT: return emit_put(w, n);
+    case OP_SCATTER: return copy_operand(w, n->in[0], &w->item[n->slot].place) && step_scatter(w, n);
+    case OP_PREFIX: return step_long_prefix(w, n);
+    case OP_LOOP: return step_loop(w, n);
+    case OP_ITEM: return true; /* the loop has stored it */
+    default: return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: cannot be scheduled", n->op->name));
+  }
+}
+
+/* Values of the group that stand in an updated array: what they are put into must be there first. */
+static bool before_group(struct work *w, struct group *g) {
+  for (int i = 0; i < g->n_items; i++) {
+    struct item *x = &w->item[g->item[i]];
+    struct node *n = x->into >= 0 ? w->list->node[x->into] : NULL;
+    if (n && n->op == &op_put && !copy_operand(w, n->in[0], &w->item[n->slot].place)) return false;
+  }
+  return true;
+}
+
+struct unit { int level, group; struct node *node; int next; };
+
+/* Groups and steps of their own in the order of their levels. */
+static bool emit_all(struct work *w) {
+  int n = 0, room = w->n_groups + w->list->n, top = 0;
+  struct unit *u = work_take(w, sizeof *u * (size_t)(room + 1));
+  if (!u) return false;
+  for (int g = 0; g < w->n_groups; g++)
+    if (!w->group[g].is_dead) u[n++] = (struct unit){ w->group[g].level, g, NULL, -1 };
+  for (int i = 0; i < w->list->n; i++)
+    if (w->item[i].group < 0 && w->item[i].is_stored && w->item[i].ready_level)
+      u[n++] = (struct unit){ w->item[i].ready_level - 1, -1, w->list->node[i], -1 };
+  for (int i = 0; i < n; i++) if (u[i].level > top) top = u[i].level;
+  int *first = work_take(w, sizeof *first * (size_t)(top + 1)), *last = work_take(w, sizeof *last * (size_t)(top + 1));
+  if (!first || !last) return false;
+  for (int l = 0; l <= top; l++) first[l] = last[l] = -1;
+  for (int i = 0; i < n; i++) {
+    if (last[u[i].level] >= 0) u[last[u[i].level]].next = i;
+    else first[u[i].level] = i;
+    last[u[i].level] = i;
+  }
+  for (int l = 0; l <= top; l++)
+    for (int i = first[l]; i >= 0; i = u[i].next) {
+      bool ok = u[i].node ? emit_own(w, u[i].node) : before_group(w, &w->group[u[i].group]) && step_group(w, &w->group[u[i].group]);
+      if (!ok) return false;
+    }
+  return true;
+}
+
+static bool find_outputs(struct work *w) {
+  for (int t = 0; t < w->n_targets; t++) {
+    const struct node *s = scalar_of(w->target[t]);
+    w->out->output[t].scalar = s ? (int)s->serial : -1;
+    if (!s && !place_of(w, w->target[t], &w->out->output[t].place))
+      return work_fail(w, fail(WEFT_ERR_INTERNAL, w->target[t]->origin, "weft_eval: %s has no place", w->target[t]->op->name));
+  }
+  return true;
+}
+
+static bool make(struct work *w) {
+  struct schedule *s = w->out = work_take(w, sizeof *s);
+  w->leaf_store = work_take(w, sizeof *w->leaf_store * (size_t)(w->n_leaves + 1));
+  if (!s || !w->leaf_store || !prepare(w)) return false;
+  for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
+  w->item = work_take(w, sizeof *w->item * (size_t)(w->list->n + 1));
+  s->output = work_take(w, sizeof *s->output * (size_t)(w->n_targets + 1));
+  s->n_leaves = w->n_leaves;
+  s->n_targets = w->n_targets;
+  if (w->no_memory) return false;
+  return group_nodes(w) && place_all(w) && emit_all(w) && find_outputs(w) && memory_plan(w);
+}
+
+struct schedule *schedule_make(struct arena *arena, struct node_list *list, int n_targets, struct node *const target[],
+                               int n_leaves, const struct place leaf_place[], const bool may_donate[], bool fuse,
+                               struct failure **failure) {
+  struct work *w = arena_take(arena, sizeof *w);
+  struct node **t = arena_take(arena, sizeof *t * (size_t)(n_targets + 1));
+  *failure = NULL;
+  if (!w || !t) return NULL;
+  memcpy(t, target, sizeof *t * (size_t)n_targets);
+  *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
+                      .leaf_place = leaf_place, .may_donate = may_donate, .fuse = fuse };
+  if (make(w)) return w->out;
+  for (int i = 0; w->out && i < w->out->n_steps; i++) kir_free(w->out->step[i].kernel);
+  *failure = w->failure;
+  return NULL;
+}

@@ -1,0 +1,76 @@
+/* schedule.h -- from a graph of local nodes to a list of kernels on bound memory.
+ *
+ * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
+ * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, scatter.c, prefix.c and loop.c those
+ * of their ops, memory.c which values may share memory. What comes out (struct schedule) refers to no nodes: a plan
+ * keeps it, binds leaves to it and runs it as often as it likes. */
+#ifndef WEFT_SCHEDULE_H
+#define WEFT_SCHEDULE_H
+#include "backend/backend.h"
+#include "base/arena.h"
+#include "op/op.h"
+
+enum { AXES = BACKEND_RANK };
+
+/* Memory that steps read or write: a leaf of the graph, or allocated by the plan. */
+struct store {
+  int leaf;          /* index among the leaves, or -1: allocated by the plan */
+  int64_t bytes;     /* of an allocated one */
+  int64_t offset;    /* allocated and no output: its place in the plan's block of memory */
+  bool is_output;    /* becomes the buffer of targets: allocated on its own */
+  int donor;         /* a leaf's store whose memory this one takes over, or -1 */
+  int first, last;   /* steps between which it is alive */
+};
+
+/* Where an array stands: element i at offset + sum i_k stride[k] of a store, in elements. store -1: nowhere. */
+struct place { int store; int64_t offset; int64_t stride[WEFT_RANK_MAX]; };
+
+struct binding { int store; int64_t offset; int64_t stride[AXES]; }; /* of one kernel buffer, in elements */
+struct argument { int leaf; uint64_t bits; };                        /* a scalar leaf's pattern, or (leaf -1) bits */
+
+struct site { const char *text; uint64_t origin; int64_t bound; };   /* of a check: what failed, whose, the size */
+
+struct step {
+  struct kir_kernel *kernel;     /* verified and legalised by whoever compiles it; lives in its own arena */
+  struct shape_class shape;
+  int n_sites;
+  int64_t *sizes;
+  struct argument *args;
+  struct binding *bufs;
+  struct site *site;
+  struct replay *replay;         /* not NULL: no kernel, a loop run step by step */
+};
+
+struct output { struct place place; int scalar; }; /* of a target; scalar >= 0: it is that scalar leaf, broadcast */
+
+struct schedule {
+  int n_steps, n_stores, n_leaves, n_targets;
+  struct step *step;
+  struct store *store;
+  struct output *output;         /* by target */
+  int64_t block_bytes;           /* allocated stores that are no outputs, together */
+  int64_t moved_bytes;           /* read and written by the kernels if nothing stays in a cache */
+  int64_t operations;
+};
+
+/* A loop that is run step by step on the schedule of its body. Leaves of the body: sequences, carries, constants. */
+struct replay {
+  struct schedule *body;
+  int n_seq, n_carry, n_const, n_all;
+  bool has_until;
+  int64_t steps;                 /* capacity */
+  int steps_in;                  /* store that holds the steps as i64, or -1: `steps` is the number */
+  struct binding *in;            /* sequences (stride[0]: from step to step), initial carries, constants */
+  int64_t *in_bytes;             /* of one element of a sequence, a carry */
+  struct binding *all, *last;    /* outputs: stacked (stride[0] from step to step), final carries; store -1: not wanted */
+  struct binding length;
+  int *in_scalar;                /* an input that is a scalar leaf, or -1 */
+};
+
+/* list: rewritten local nodes, inputs before users; leaves have their number in `serial`, and stand at leaf_place.
+ * may_donate[leaf]: nobody else will read it. fuse false: one op a kernel. NULL: *failure says why (the caller's). */
+struct schedule *schedule_make(struct arena *, struct node_list *list, int n_targets, struct node *const target[],
+                               int n_leaves, const struct place leaf_place[], const bool may_donate[], bool fuse,
+                               struct failure **);
+
+#endif

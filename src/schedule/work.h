@@ -1,0 +1,96 @@
+/* work.h -- what the files of schedule/ share while one schedule is made. All of it lives in the schedule's arena. */
+#ifndef WEFT_SCHEDULE_WORK_H
+#define WEFT_SCHEDULE_WORK_H
+#include "schedule/schedule.h"
+
+struct item {                 /* what is known about a node; by node->slot */
+  struct node *node;
+  int uses;
+  bool is_target;
+  bool is_stored;             /* has a place of its own */
+  int group;                  /* -1: none */
+  int8_t ax[WEFT_RANK_MAX];   /* axis of the group for each axis of its space; -1: size 1 */
+  int phase;
+  bool after_column;          /* comes from a column fold of its group */
+  int ready_level;            /* steps of their own: groups that read it are above this */
+  struct place place;
+  int into;                   /* stored straight into the place of this node's (concat, put) result, or -1 */
+  int seen_group;             /* leaves: the last group that reads it as seen_ax says, or -1 */
+  int8_t seen_ax[WEFT_RANK_MAX];
+};
+
+enum group_form { FORM_ROWS, FORM_COLUMNS }; /* phases in lane loops; phases in serial loops inside a lane loop */
+
+struct group {
+  int level;                  /* larger than that of every group it reads from */
+  bool has_readers;           /* another group reads a stored value of it */
+  bool is_dead;               /* merged into another */
+  bool is_alone;              /* nothing may join */
+  int n_axes;
+  int64_t extent[AXES];
+  bool pinned[AXES];          /* the index itself is used: never merged with a neighbour */
+  int lane;                   /* fixed by a row fold or row prefix, else -1 */
+  bool has_row;
+  int column;                 /* axis of column folds, or -1 */
+  bool column_used;           /* a node of the group needs the result of a column fold */
+  bool column_wide;           /* a column fold has a value for each lane */
+  bool has_contract;
+  int n_items, room;
+  int *item;                  /* in order */
+  int n_bases, base[16];      /* what it reads: slots */
+};
+
+struct work {
+  struct arena *arena;
+  struct node_list *list;
+  int n_targets;
+  struct node **target;
+  struct item *item;
+  int n_leaves;
+  const struct place *leaf_place;
+  const bool *may_donate;
+  bool fuse, no_memory;
+  struct group *group;
+  int n_groups, room_groups;
+  struct schedule *out;
+  int room_steps, room_stores;
+  struct failure *failure;
+  int *leaf_store;            /* by leaf: its store, or -1 */
+};
+
+void *work_take(struct work *, size_t bytes); /* NULL: marks no_memory */
+bool work_fail(struct work *, struct failure *); /* keeps the first; false */
+
+/* prepare.c */
+bool prepare(struct work *);
+
+/* place.c: memory of values */
+int store_new(struct work *, int64_t bytes);
+bool place_view(const struct node *view, const struct place *in, struct place *out); /* false: a reshape needs a copy */
+bool place_of(struct work *, const struct node *, struct place *);                   /* of a leaf, stored node, or view of one */
+bool place_copied(struct work *, struct node *); /* what stands behind a view that cannot be a view: see is_stored */
+void place_dense(const struct node *, int store, struct place *);
+int64_t node_count(const struct node *);
+
+/* group.c */
+struct edge { struct node *base; bool aligned; int8_t map[WEFT_RANK_MAX]; }; /* axis of the base -> axis of the operand */
+struct edge edge_of(const struct node *operand);
+bool group_nodes(struct work *);
+
+/* emit.c, scatter.c, loop.c, prefix.c: append steps */
+struct step *step_new(struct work *);
+bool step_fill(struct work *, struct kir_kernel *, int n_sizes, const int64_t sizes[], int n_args, const struct argument[],
+               int n_bufs, const struct binding[], int n_sites, const struct site[]); /* takes the kernel over */
+const struct node *scalar_of(const struct node *); /* the scalar leaf a value is a broadcast of, or NULL */
+bool step_group(struct work *, struct group *);
+bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const struct place *from, const struct place *to);
+bool step_scatter(struct work *, struct node *);
+bool step_long_prefix(struct work *, struct node *);
+bool step_loop(struct work *, struct node *);
+bool prefix_is_long(const struct node *);
+bool needs_memory(const struct node *, int k); /* operand k is read by index, not element by element */
+
+/* memory.c */
+bool memory_plan(struct work *);
+
+#endif
