@@ -1,0 +1,193 @@
+/* functions.c -- programs kept: sizes bound at the call, calls inside graphs, functions and loops, errors that name sizes. */
+#include <math.h>
+#include "graph/function.h"
+#include "op/op.h"
+#include "values.h"
+
+/* x -> (x * x + 1, sum of it) for a vector of any size. */
+static weft_function *square_and_sum(void) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y = weft_add(weft_mul(x, x), weft_scalar(1));
+  return weft_compile(s, 1, &x, 2, (weft_array *[]){ y, weft_sum(y, WEFT_ALL) });
+}
+
+TEST(a_function_serves_any_size_and_its_results_have_known_sizes) {
+  weft_scope *s = weft_scope_open();
+  weft_function *f = square_and_sum();
+  int n, m;
+  weft_function_arity(f, &n, &m);
+  EXPECT_INT(n, 1);
+  EXPECT_INT(m, 2);
+  for (int size = 1; size < 5; size++) {
+    double x[] = { 1, 2, 3, 4 }, want = 0;
+    weft_array *in = f64s(size, x), *out[2];
+    weft_call(f, 1, &in, 2, out);
+    EXPECT_INT(weft_dim(out[0], 0), size);
+    EXPECT_TEXT(weft_op(out[0]), "item");
+    for (int i = 0; i < size; i++) want += x[i] * x[i] + 1;
+    EXPECT_NEAR(one_f64(out[1]), want, 1e-13);
+  }
+  weft_scope_discard(s);
+}
+
+TEST(captured_arrays_keep_the_value_they_had) {
+  weft_scope *outer = weft_scope_open();
+  weft_array *w = f64s(2, (double[]){ 2, 3 }), *y;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(2));
+  y = weft_mul(x, w);
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  s = weft_scope_open();
+  weft_update(w, weft_mul(w, weft_scalar(10)));
+  EXPECT_OK(weft_scope_close(s));
+  EXPECT_F64(w, 20, 30);
+  weft_array *one = f64s(2, (double[]){ 1, 1 });
+  weft_call(f, 1, &one, 1, &y);
+  EXPECT_F64(y, 2, 3);
+  weft_scope_discard(outer);
+}
+
+TEST(any_array_may_be_an_input) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(2, (double[]){ 1, 2 }), *h = weft_mul(x, x), *y = weft_add(weft_exp(h), x);
+  weft_function *f = weft_compile(s, 1, &h, 1, &y);
+  weft_array *zero = f64s(2, (double[]){ 0, 0 });
+  weft_call(f, 1, &zero, 1, &y);
+  EXPECT_F64(y, 2, 3);
+  weft_scope_discard(outer);
+}
+
+TEST(sizes_that_disagree_are_named_by_their_symbol) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *a = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, 2)), *b = weft_input(WEFT_F64, WEFT_DIMS(2, WEFT_ANY)), *y = weft_matmul(a, b);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ a, b }, 1, &y);
+  weft_array *x = weft_full(WEFT_F64, WEFT_DIMS(3, 4), 1), *out;
+  weft_call(f, 2, (weft_array *[]){ x, x }, 1, &out);
+  EXPECT_INT(weft_check(out), WEFT_ERR_SHAPE);
+  EXPECT(strstr(weft_message(), "argument 1") && strstr(weft_message(), "[3,4]"));
+  weft_array *v = weft_full(WEFT_F32, WEFT_DIMS(3, 2), 1);
+  weft_call(f, 2, (weft_array *[]){ v, x }, 1, &out);
+  EXPECT_INT(weft_check(out), WEFT_ERR_DTYPE);
+  weft_call(f, 1, &x, 1, &out);
+  EXPECT_INT(weft_check(out), WEFT_ERR_ARG);
+  weft_scope_discard(outer);
+}
+
+TEST(one_symbol_twice_must_be_one_size) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *a = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *b = weft_mul(a, a), *y = weft_add(a, b);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ a, b }, 1, &y);
+  weft_array *three = weft_full(WEFT_F64, WEFT_DIMS(3), 1), *four = weft_full(WEFT_F64, WEFT_DIMS(4), 1), *out;
+  weft_call(f, 2, (weft_array *[]){ three, four }, 1, &out);
+  EXPECT_INT(weft_check(out), WEFT_ERR_SHAPE);
+  EXPECT(strstr(weft_message(), "the size [n"));
+  EXPECT(strstr(weft_message(), "argument 2"));
+  weft_scope_discard(outer);
+}
+
+TEST(a_scope_with_updates_or_fetches_is_no_function) {
+  weft_scope *outer = weft_scope_open();
+  weft_array *w = f64_of(1), *out;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, 0, NULL), *y = weft_mul(x, w);
+  weft_update(w, weft_add(w, weft_scalar(1)));
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  weft_call(f, 1, &w, 1, &out);
+  EXPECT_INT(weft_check(out), WEFT_ERR_SCOPE);
+  weft_scope_discard(outer);
+}
+
+TEST(an_error_in_the_body_makes_the_function_and_its_calls_bad) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(3)), *y = weft_add(x, weft_full(WEFT_F64, WEFT_DIMS(4), 1)), *out;
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  weft_array *in = weft_full(WEFT_F64, WEFT_DIMS(3), 1);
+  weft_call(f, 1, &in, 1, &out);
+  EXPECT_INT(weft_check(out), WEFT_ERR_SHAPE);
+  weft_scope_discard(outer);
+}
+
+TEST(functions_outlive_their_scope_while_owned_or_called) {
+  weft_scope *outer = weft_scope_open();
+  weft_function *f = weft_function_own(square_and_sum());
+  weft_scope_discard(outer);
+  outer = weft_scope_open();
+  weft_array *x = f64s(2, (double[]){ 1, 2 }), *out[2];
+  weft_call(f, 1, &x, 2, out);
+  weft_function_disown(f);
+  EXPECT_F64(out[0], 2, 5);
+  weft_scope_discard(outer);
+}
+
+/* ---- Calls are operations ---- */
+
+static weft_array *called(weft_array *x) {
+  weft_scope *s = weft_scope_open();
+  weft_array *p = weft_input(WEFT_F64, WEFT_DIMS(3)), *q = weft_input(WEFT_F64, WEFT_DIMS(3));
+  weft_array *y = weft_mul(weft_tanh(p), weft_exp(weft_mul(q, weft_scalar(0.5)))), *out[2];
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ p, q }, 2, (weft_array *[]){ y, weft_sum(y, 0) });
+  weft_call(f, 2, (weft_array *[]){ x, weft_mul(x, x) }, 2, out);
+  return weft_mul(out[0], out[1]);
+}
+
+static weft_array *called_twice(weft_array *x) { return called(called(x)); }
+
+TEST(derivatives_and_maps_of_calls_are_those_of_the_body) {
+  double x[] = { 0.3, -0.7, 1.2 };
+  check_function("called", called, 3, x);
+  check_function("called_twice", called_twice, 3, x);
+}
+
+TEST(functions_call_functions) {
+  weft_scope *outer = weft_scope_open();
+  weft_function *f = square_and_sum();
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y[2], *z[2];
+  weft_call(f, 1, &x, 2, y);
+  weft_call(f, 1, &y[0], 2, z);
+  weft_function *g = weft_compile(s, 1, &x, 1, &z[1]);
+  EXPECT_INT(g->out[0]->op->kind != OP_ITEM, 1);
+  weft_array *in = f64s(2, (double[]){ 1, 2 }), *out;
+  weft_call(g, 1, &in, 1, &out);
+  EXPECT_F64(out, 5 + 26);
+  weft_scope_discard(outer);
+}
+
+TEST(calls_are_expanded_once_each_and_share_what_does_not_depend_on_them) {
+  weft_scope *outer = weft_scope_open();
+  weft_function *f = square_and_sum();
+  weft_array *x = f64s(2, (double[]){ 1, 2 }), *a[2], *b[2];
+  weft_call(f, 1, &x, 2, a);
+  weft_call(f, 1, &a[0], 2, b);
+  struct node *target[2] = { weft_add(b[1], a[1])->node, x->node }, *out[2];
+  struct failure *why = NULL;
+  EXPECT(expand_calls(2, target, out, &why));
+  struct node_list l = { 0 };
+  graph_lock();
+  EXPECT(walk(&l, 1, out, NULL));
+  graph_unlock();
+  for (int i = 0; i < l.n; i++) EXPECT(l.node[i]->op != &op_call && l.node[i]->op != &op_item);
+  EXPECT(out[1] == x->node);
+  node_list_free(&l);
+  nodes_release(2, out);
+  weft_scope_discard(outer);
+}
+
+TEST(a_long_chain_of_calls_is_expanded_without_recursion) {
+  test_watchdog(120);
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, 0, NULL), *y = weft_mul(x, x);
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  y = f64_of(1);
+  for (int i = 0; i < 100000; i++) weft_call(f, 1, &y, 1, &y);
+  struct node *out;
+  struct failure *why = NULL;
+  EXPECT(expand_calls(1, &y->node, &out, &why));
+  node_release(out);
+  weft_scope_discard(outer);
+}

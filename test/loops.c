@@ -1,0 +1,402 @@
+/* loops.c -- loops as values: what they compute, what they refuse, their derivatives and maps against unrolled graphs. */
+#include <math.h>
+#include "op/loop.h"
+#include "values.h"
+
+static struct node *loop_below(weft_array *item) { return item->node->in[0]; }
+
+/* ---- Structure ---- */
+
+TEST(a_loop_is_one_node_whose_size_does_not_depend_on_the_steps) {
+  for (int64_t steps = 10; steps <= 1000000; steps *= 100000) {
+    weft_scope *s = weft_scope_open();
+    weft_loop *loop = weft_loop_open(weft_integer(steps));
+    weft_array *c = weft_loop_carry(loop, f64_of(1));
+    weft_loop_next(loop, c, weft_mul(c, weft_scalar(0.5)));
+    weft_array *all = weft_loop_all(loop, c), *last = weft_loop_last(loop, c);
+    weft_loop_close(loop);
+    EXPECT_INT(weft_check(all), WEFT_OK);
+    EXPECT_INT(weft_dim(all, 0), steps);
+    EXPECT_INT(weft_rank(last), 0);
+    EXPECT(loop_below(all) == loop_below(last) && loop_below(all)->op == &op_loop);
+    EXPECT_INT(loop_of(loop_below(all))->n_carry, 1);
+    EXPECT_INT(loop_of(loop_below(all))->has_steps, 0);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(what_does_not_depend_on_loop_variables_is_computed_before_the_loop) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = f64s(3, (double[]){ 1, 2, 3 }), *b = f64s(3, (double[]){ 4, 5, 6 });
+  weft_loop *loop = weft_loop_open(weft_integer(4));
+  weft_array *c = weft_loop_carry(loop, a);
+  weft_array *invariant = weft_exp(weft_mul(a, weft_tanh(b)));
+  weft_loop_next(loop, c, weft_add(weft_mul(c, invariant), weft_mul(invariant, weft_scalar(2))));
+  weft_array *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  const struct loop *l = loop_of(loop_below(last));
+  EXPECT_INT(l->n_const, 2);
+  EXPECT_INT(l->const_var[0]->rank, 1);
+  weft_scope_discard(s);
+}
+
+TEST(numbers_and_broadcasts_stay_inside_the_body) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = f64s(3, (double[]){ 1, 2, 3 });
+  weft_loop *loop = weft_loop_open(weft_integer(4));
+  weft_array *c = weft_loop_carry(loop, weft_full(WEFT_F64, WEFT_DIMS(5, 3), 0));
+  weft_loop_next(loop, c, weft_add(weft_mul(c, weft_scalar(0.5)), w));
+  weft_array *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  const struct loop *l = loop_of(loop_below(last));
+  EXPECT_INT(l->n_const, 1);
+  EXPECT_INT(l->const_var[0]->rank, 1);
+  weft_scope_discard(s);
+}
+
+TEST(the_shortest_sequence_gives_the_steps_and_longer_ones_are_cut) {
+  weft_scope *s = weft_scope_open();
+  double x[] = { 1, 2, 3, 4, 5 };
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *a = weft_loop_each(loop, f64s(5, x)), *b = weft_loop_each(loop, f64s(3, x));
+  weft_array *all = weft_loop_all(loop, weft_mul(a, b));
+  weft_loop_close(loop);
+  EXPECT_INT(weft_dim(all, 0), 3);
+  EXPECT_F64(all, 1, 4, 9);
+  weft_scope_discard(s);
+}
+
+/* ---- Refusals ---- */
+
+static weft_status closed_with(void (*body)(weft_loop *, weft_array *), weft_array *steps) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(steps);
+  weft_array *c = weft_loop_carry(loop, f64s(2, (double[]){ 1, 2 }));
+  weft_array *last = weft_loop_last(loop, c);
+  body(loop, c);
+  weft_loop_close(loop);
+  weft_status status = weft_check(last);
+  weft_scope_discard(s);
+  return status;
+}
+
+static void other_shape(weft_loop *l, weft_array *c) { weft_loop_next(l, c, weft_sum(c, WEFT_ALL)); }
+static void other_dtype(weft_loop *l, weft_array *c) { weft_loop_next(l, c, weft_cast(c, WEFT_F32)); }
+static void not_a_carry(weft_loop *l, weft_array *c) { weft_loop_next(l, weft_mul(c, c), c); }
+static void no_bool(weft_loop *l, weft_array *c) { weft_loop_until(l, weft_sum(c, WEFT_ALL)); }
+static void short_sequence(weft_loop *l, weft_array *c) { weft_loop_next(l, c, weft_mul(c, weft_loop_each(l, f64s(2, (double[]){ 1, 2 })))); }
+static void nothing(weft_loop *l, weft_array *c) { (void)l, (void)c; }
+
+TEST(a_loop_that_makes_no_sense_is_refused_when_it_is_built) {
+  EXPECT_INT(closed_with(other_shape, weft_integer(3)), WEFT_ERR_SHAPE);
+  EXPECT_INT(closed_with(other_dtype, weft_integer(3)), WEFT_ERR_DTYPE);
+  EXPECT_INT(closed_with(not_a_carry, weft_integer(3)), WEFT_ERR_ARG);
+  EXPECT_INT(closed_with(no_bool, weft_integer(3)), WEFT_ERR_ARG);
+  EXPECT_INT(closed_with(short_sequence, weft_integer(3)), WEFT_ERR_SHAPE);
+  EXPECT_INT(closed_with(nothing, weft_integer(-1)), WEFT_ERR_ARG);
+  EXPECT_INT(closed_with(nothing, weft_scalar(2.5)), WEFT_ERR_ARG);
+  EXPECT_INT(closed_with(nothing, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(closed_with(nothing, weft_integer(3)), WEFT_OK);
+}
+
+TEST(stacked_outputs_need_a_bound) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(loop, f64_of(1)), *twice = weft_mul(c, weft_scalar(2));
+  weft_loop_next(loop, c, twice);
+  weft_loop_until(loop, weft_gt(twice, weft_scalar(100)));
+  weft_array *all = weft_loop_all(loop, c);
+  weft_loop_close(loop);
+  EXPECT_INT(weft_check(all), WEFT_ERR_ARG);
+  weft_scope_discard(s);
+}
+
+TEST(a_loop_left_open_is_discarded_with_the_scope_around_it) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(loop, f64_of(1)), *last = weft_loop_last(loop, c);
+  (void)last;
+  weft_scope_discard(s);
+}
+
+/* ---- Values ---- */
+
+TEST(a_recurrence_with_two_taps_is_the_one_written_down) {
+  enum { T = 6 };
+  double e[T] = { 1, -1, 0.5, 2, 0, 1 }, want[T], y1 = 0.1, y2 = -0.2;
+  for (int t = 0; t < T; t++) {
+    want[t] = (0.6 * y1 + 0.3 * y2) + e[t];
+    y2 = y1;
+    y1 = want[t];
+  }
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *e_t = weft_loop_each(loop, f64s(T, e)), *a = weft_loop_carry(loop, f64_of(0.1)), *b = weft_loop_carry(loop, f64_of(-0.2));
+  weft_array *y = weft_add(weft_add(weft_mul(weft_scalar(0.6), a), weft_mul(weft_scalar(0.3), b)), e_t);
+  weft_loop_next(loop, a, y);
+  weft_loop_next(loop, b, a);
+  weft_array *all = weft_loop_all(loop, y);
+  weft_loop_close(loop);
+  EXPECT_F64(all, want[0], want[1], want[2], want[3], want[4], want[5]);
+  weft_scope_discard(s);
+}
+
+TEST(zero_steps_leave_the_carries_as_they_were) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(weft_integer(0));
+  weft_array *c = weft_loop_carry(loop, f64_of(7));
+  weft_loop_next(loop, c, weft_mul(c, c));
+  weft_array *all = weft_loop_all(loop, c), *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  EXPECT_INT(weft_dim(all, 0), 0);
+  EXPECT_F64(last, 7);
+  weft_scope_discard(s);
+}
+
+TEST(steps_may_be_known_only_when_the_loop_runs) {
+  weft_scope *s = weft_scope_open();
+  weft_array *n = weft_add(i64_of(2), i64_of(3));
+  weft_loop *loop = weft_loop_open(n);
+  weft_array *c = weft_loop_carry(loop, f64_of(1));
+  weft_loop_next(loop, c, weft_mul(c, weft_scalar(2)));
+  weft_array *all = weft_loop_all(loop, c), *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  EXPECT_F64(last, 32);
+  EXPECT_F64(all, 1, 2, 4, 8, 16);
+  weft_scope_discard(s);
+}
+
+TEST(until_ends_a_loop_after_the_step_where_it_is_true) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(weft_integer(50));
+  weft_array *c = weft_loop_carry(loop, f64_of(1)), *next = weft_mul(c, weft_scalar(2));
+  weft_loop_next(loop, c, next);
+  weft_loop_until(loop, weft_gt(next, weft_scalar(10)));
+  weft_array *all = weft_loop_all(loop, next), *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  EXPECT_F64(last, 16);
+  EXPECT_INT(weft_dim(all, 0), 4);
+  EXPECT_F64(all, 2, 4, 8, 16);
+  weft_scope_discard(s);
+}
+
+TEST(a_loop_without_bound_runs_until_it_is_told_to_stop) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(loop, f64_of(1)), *next = weft_mul(c, weft_scalar(3));
+  weft_loop_next(loop, c, next);
+  weft_loop_until(loop, weft_gt(next, weft_scalar(1000)));
+  weft_array *last = weft_loop_last(loop, c), *x = f64_of(1), *d;
+  weft_loop_close(loop);
+  EXPECT_F64(last, 2187);
+  (void)x, (void)d;
+  weft_scope_discard(s);
+}
+
+TEST(loops_nest) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *outer = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(outer, f64_of(1));
+  weft_loop *inner = weft_loop_open(weft_integer(4));
+  weft_array *d = weft_loop_carry(inner, c);
+  weft_loop_next(inner, d, weft_add(d, weft_mul(c, weft_scalar(0.5))));
+  weft_array *sum = weft_loop_last(inner, d);
+  weft_loop_close(inner);
+  weft_loop_next(outer, c, sum);
+  weft_array *last = weft_loop_last(outer, c);
+  weft_loop_close(outer);
+  EXPECT_F64(last, 27);
+  weft_scope_discard(s);
+}
+
+/* ---- Derivatives and maps ---- */
+
+static weft_array *recurrence(weft_array *x) { /* two carries, a sequence, a constant */
+  weft_array *a = weft_mul(weft_slice(x, 0, 0, 1, 1), weft_scalar(0.5)), *y0 = weft_slice(x, 0, 1, 2, 1);
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(loop, weft_reshape(x, WEFT_DIMS(6, 1)));
+  weft_array *y1 = weft_loop_carry(loop, y0), *y2 = weft_loop_carry(loop, weft_mul(y0, y0));
+  weft_array *y = weft_add(weft_tanh(weft_add(weft_mul(a, y1), weft_mul(y2, weft_scalar(0.3)))), e);
+  weft_loop_next(loop, y1, y);
+  weft_loop_next(loop, y2, y1);
+  weft_array *all = weft_loop_all(loop, weft_mul(y, a)), *last = weft_loop_last(loop, y1);
+  weft_loop_close(loop);
+  return weft_mul(all, last);
+}
+
+static weft_array *recurrence_unrolled(weft_array *x) {
+  weft_array *a = weft_mul(weft_slice(x, 0, 0, 1, 1), weft_scalar(0.5)), *y1 = weft_slice(x, 0, 1, 2, 1), *y2 = weft_mul(y1, y1), *all[6];
+  for (int t = 0; t < 6; t++) {
+    weft_array *y = weft_add(weft_tanh(weft_add(weft_mul(a, y1), weft_mul(y2, weft_scalar(0.3)))), weft_slice(x, 0, t, t + 1, 1));
+    all[t] = weft_mul(y, a);
+    y2 = y1;
+    y1 = y;
+  }
+  return weft_mul(weft_reshape(weft_concat(0, 6, all), WEFT_DIMS(6, 1)), y1);
+}
+
+static weft_array *matrices(weft_array *x) { /* a body with a contraction */
+  weft_array *w = weft_tanh(weft_reshape(weft_slice(x, 0, 0, 4, 1), WEFT_DIMS(2, 2))), *h0 = weft_slice(x, 0, 4, 6, 1);
+  weft_loop *loop = weft_loop_open(weft_integer(3));
+  weft_array *h = weft_loop_carry(loop, h0);
+  weft_loop_next(loop, h, weft_tanh(weft_matmul(w, h)));
+  weft_array *all = weft_loop_all(loop, h), *last = weft_loop_last(loop, h);
+  weft_loop_close(loop);
+  return weft_add(weft_sum(all, 0), last);
+}
+
+static weft_array *stopping(weft_array *x) { /* until, and a stacked output */
+  weft_loop *loop = weft_loop_open(weft_integer(20));
+  weft_array *c = weft_loop_carry(loop, x), *n = weft_loop_carry(loop, weft_integer(0)), *next = weft_mul(c, weft_scalar(1.1));
+  weft_loop_next(loop, c, next);
+  weft_loop_next(loop, n, weft_add(n, weft_integer(1)));
+  weft_loop_until(loop, weft_gt(n, weft_integer(3)));
+  weft_array *all = weft_loop_all(loop, weft_mul(next, next)), *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  return weft_add(weft_sum(all, 0), last);
+}
+
+static weft_array *nested(weft_array *x) {
+  weft_loop *outer = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(outer, x);
+  weft_loop *inner = weft_loop_open(weft_integer(3));
+  weft_array *d = weft_loop_carry(inner, weft_mul(c, weft_scalar(0.5)));
+  weft_loop_next(inner, d, weft_tanh(weft_add(d, c)));
+  weft_array *sum = weft_loop_last(inner, d);
+  weft_loop_close(inner);
+  weft_loop_next(outer, c, weft_mul(sum, x));
+  weft_array *last = weft_loop_last(outer, c);
+  weft_loop_close(outer);
+  return last;
+}
+
+static const double POINT[] = { 0.3, -0.7, 1.2, 0.9, -0.4, 0.6 };
+
+TEST(a_loop_computes_what_the_unrolled_graph_computes_bit_for_bit) {
+  double a[6], b[6];
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(6, POINT);
+  if (read_f64(recurrence(x), 6, a) && read_f64(recurrence_unrolled(x), 6, b)) EXPECT(!memcmp(a, b, sizeof a));
+  weft_scope_discard(s);
+}
+
+TEST(derivatives_and_maps_of_a_recurrence_agree_with_differences) { check_function("recurrence", recurrence, 6, POINT); }
+TEST(derivatives_and_maps_of_a_loop_with_contractions_agree_with_differences) { check_function("matrices", matrices, 6, POINT); }
+TEST(derivatives_and_maps_of_a_loop_that_until_ends_agree_with_differences) { check_function("stopping", stopping, 6, POINT); }
+TEST(derivatives_and_maps_of_nested_loops_agree_with_differences) { check_function("nested", nested, 2, POINT); }
+
+/* The loops that transforms make, written out step by step, are right whatever runs them. */
+static void check_written_out(const char *name, array_function f, int n) {
+  reads_unrolled = true;
+  check_function(name, f, n, POINT);
+  reads_unrolled = false;
+}
+TEST(transforms_of_a_recurrence_written_out_agree_with_differences) { check_written_out("recurrence", recurrence, 6); }
+TEST(transforms_of_a_loop_with_contractions_written_out_agree_with_differences) { check_written_out("matrices", matrices, 6); }
+TEST(transforms_of_a_loop_that_until_ends_written_out_agree_with_differences) { check_written_out("stopping", stopping, 6); }
+TEST(transforms_of_nested_loops_written_out_agree_with_differences) { check_written_out("nested", nested, 2); }
+
+TEST(the_reverse_of_a_loop_is_a_backward_loop_over_the_same_carries) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(6, POINT), *y = weft_sum(recurrence(x), WEFT_ALL), *d;
+  weft_grad(y, 1, &x, &d);
+  struct node_list l = { 0 };
+  graph_lock();
+  walk(&l, 1, &d->node, NULL);
+  graph_unlock();
+  int forward = 0, backward = 0;
+  for (int i = 0; i < l.n; i++)
+    if (l.node[i]->op == &op_loop) *(loop_of(l.node[i])->is_backward ? &backward : &forward) += 1;
+  EXPECT_INT(forward, 1);
+  EXPECT_INT(backward, 1);
+  node_list_free(&l);
+  weft_scope_discard(s);
+}
+
+TEST(rows_of_a_map_stop_when_each_of_them_is_told_to) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, 0, NULL), *xs = f64s(3, (double[]){ 1, 3, 700 }), *ys;
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(loop, x), *next = weft_mul(c, weft_scalar(2));
+  weft_loop_next(loop, c, next);
+  weft_loop_until(loop, weft_gt(next, weft_scalar(20)));
+  weft_array *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  weft_map(1, &x, &xs, 1, &last, &ys);
+  EXPECT_F64(ys, 32, 24, 1400);
+  weft_scope_discard(s);
+}
+
+TEST(the_gradient_of_a_loop_without_bound_is_refused_and_its_tangent_is_not) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(1.5), *d;
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(loop, x), *next = weft_mul(c, weft_scalar(2));
+  weft_loop_next(loop, c, next);
+  weft_loop_until(loop, weft_gt(next, weft_scalar(20)));
+  weft_array *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  weft_grad(last, 1, &x, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_UNSUPPORTED);
+  weft_array *one = f64_of(1);
+  weft_jvp(1, &x, &one, 1, &last, &d);
+  EXPECT_F64(d, 16);
+  weft_scope_discard(s);
+}
+
+TEST(loops_inside_functions_have_their_sizes_from_the_call) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, WEFT_ANY));
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *row = weft_loop_each(loop, x), *c = weft_loop_carry(loop, weft_mul(row, weft_scalar(0)));
+  (void)c;
+  weft_loop_close(loop);
+  weft_scope_discard(s);
+  s = weft_scope_open();
+  x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, WEFT_ANY));
+  weft_array *zero = weft_mul(weft_squeeze(weft_sum(x, 0), 0), weft_scalar(0));
+  loop = weft_loop_open(NULL);
+  row = weft_loop_each(loop, x);
+  c = weft_loop_carry(loop, zero);
+  weft_loop_next(loop, c, weft_add(c, row));
+  weft_array *y[2] = { weft_loop_all(loop, weft_add(c, row)), weft_loop_last(loop, c) }, *out[2];
+  weft_loop_close(loop);
+  weft_function *f = weft_compile(s, 1, &x, 2, y);
+  weft_array *in = weft_from(WEFT_F64, WEFT_DIMS(3, 2), POINT);
+  weft_call(f, 1, &in, 2, out);
+  EXPECT_INT(weft_dim(out[0], 0), 3);
+  EXPECT_INT(weft_dim(out[0], 1), 2);
+  EXPECT_F64(out[1], 0.3 + 1.2 - 0.4, -0.7 + 0.9 + 0.6);
+  weft_scope_discard(outer);
+}
+
+TEST(a_function_called_in_a_loop_is_part_of_its_body) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y = weft_mul(x, weft_scalar(3));
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  weft_loop *loop = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(loop, f64s(2, (double[]){ 1, 2 }));
+  weft_call(f, 1, &c, 1, &y);
+  weft_loop_next(loop, c, y);
+  weft_array *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  EXPECT_F64(last, 27, 54);
+  weft_scope_discard(outer);
+}
+
+TEST(a_loop_in_a_loop_body_reads_the_variables_around_it) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *outer = weft_loop_open(NULL);
+  weft_array *row = weft_loop_each(outer, weft_from(WEFT_F64, WEFT_DIMS(2, 3), POINT));
+  weft_loop *inner = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(inner, row), *c = weft_loop_carry(inner, f64_of(0));
+  weft_loop_next(inner, c, weft_add(weft_mul(c, weft_scalar(2)), e));
+  weft_array *last = weft_loop_last(inner, c);
+  weft_loop_close(inner);
+  weft_array *all = weft_loop_all(outer, last);
+  weft_loop_close(outer);
+  EXPECT_F64(all, 4 * 0.3 - 2 * 0.7 + 1.2, 4 * 0.9 - 2 * 0.4 + 0.6);
+  weft_scope_discard(s);
+}

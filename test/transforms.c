@@ -1,0 +1,299 @@
+/* transforms.c -- derivatives and maps: against differences, against each other, nested, and where they must refuse. */
+#include <math.h>
+#include "graph/scope.h"
+#include "values.h"
+
+static const double POINT[] = { 0.3, -0.7, 1.2, 0.9, -0.4, 0.6 };
+
+/* ---- Functions of six numbers ---- */
+
+static weft_array *smooth(weft_array *x) { return weft_tanh(weft_mul(x, weft_exp(weft_sub(weft_scalar(0.5), weft_mul(x, x))))); }
+static weft_array *rms(weft_array *x) {
+  return weft_div(x, weft_sqrt(weft_add(weft_mean(weft_mul(x, x), -1), weft_scalar(1e-5))));
+}
+static weft_array *matrix(weft_array *x) {
+  weft_array *m = weft_reshape(x, WEFT_DIMS(2, 3));
+  return weft_matmul(m, weft_transpose(weft_sigmoid(m), NULL));
+}
+static weft_array *views(weft_array *x) {
+  weft_array *back = weft_flip(x, 0), *part = weft_slice(x, 0, 1, 6, 2);
+  return weft_concat(0, WEFT_ARRAYS(weft_mul(x, back), weft_mul(part, part)));
+}
+static weft_array *branches(weft_array *x) {
+  return weft_where(weft_gt(x, weft_scalar(0)), weft_log(weft_add(weft_abs(x), weft_scalar(1))), weft_mul(x, weft_maximum(x, weft_scalar(-0.5))));
+}
+static weft_array *folds(weft_array *x) {
+  weft_array *m = weft_reshape(x, WEFT_DIMS(2, 3));
+  return weft_add(weft_logsumexp(m, 0), weft_mul(weft_softmax(m, 1), weft_cumsum(m, 0)));
+}
+static weft_array *many_uses(weft_array *x) {
+  weft_array *y = x;
+  for (int i = 0; i < 12; i++) y = weft_sub(weft_mul(y, weft_scalar(0.5)), weft_mul(y, weft_mul(x, weft_scalar(0.1))));
+  return y;
+}
+static weft_array *picked(weft_array *x) {
+  int64_t at[] = { 4, 0, 4, 2 };
+  weft_array *i = weft_from(WEFT_I64, WEFT_DIMS(4), at);
+  return weft_mul(weft_take(x, 1, &i), weft_scalar(3));
+}
+static weft_array *replaced(weft_array *x) {
+  weft_array *y = weft_put(x, weft_slice(x, 0, 0, 3, 1), weft_mul(weft_slice(x, 0, 3, 6, 1), weft_scalar(2)), WEFT_SET);
+  return weft_mul(y, y);
+}
+static weft_array *saved(weft_array *x) {
+  weft_array *w = weft_mul(x, weft_scalar(0.7)), *y[2] = { weft_tanh(weft_mul(x, x)), weft_exp(weft_mul(w, x)) };
+  weft_checkpoint(1, &x, 2, y);
+  return weft_mul(y[0], y[1]);
+}
+static weft_array *half_saved(weft_array *x) { /* the region uses w, which depends on x but is not listed */
+  weft_array *w = weft_sigmoid(x), *a = weft_mul(x, weft_scalar(2)), *y = weft_mul(weft_tanh(a), w);
+  weft_checkpoint(1, &a, 1, &y);
+  return y;
+}
+
+#define CHECK(f) check_function(#f, f, 6, POINT)
+TEST(derivatives_and_maps_of_elementwise_functions_agree_with_differences) { CHECK(smooth); CHECK(branches); }
+TEST(derivatives_and_maps_of_norms_and_folds_agree_with_differences) { CHECK(rms); CHECK(folds); }
+TEST(derivatives_and_maps_of_contractions_agree_with_differences) { CHECK(matrix); }
+TEST(derivatives_and_maps_of_views_agree_with_differences) { CHECK(views); }
+TEST(derivatives_and_maps_of_indexing_agree_with_differences) { CHECK(picked); CHECK(replaced); }
+TEST(a_node_used_many_times_collects_all_its_cotangents) { CHECK(many_uses); }
+TEST(a_checkpoint_changes_no_derivative) { CHECK(saved); CHECK(half_saved); }
+
+/* ---- Structure ---- */
+
+static int n_nodes(weft_array *a) {
+  struct node_list l = { 0 };
+  struct node *n = a->node;
+  graph_lock();
+  walk(&l, 1, &n, NULL);
+  graph_unlock();
+  int count = l.n;
+  node_list_free(&l);
+  return count;
+}
+
+TEST(the_gradient_of_a_sum_of_products_multiplies_nothing_by_one) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(6, POINT), *w = f64s(6, POINT), *dx;
+  weft_array *y = weft_sum(weft_add(weft_mul(w, x), x), WEFT_ALL);
+  weft_grad(y, 1, &x, &dx);
+  EXPECT(n_nodes(dx) < 12);
+  weft_scope_discard(s);
+}
+
+TEST(an_unrelated_x_has_zeros_of_its_shape) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(6, POINT), *other = weft_from(WEFT_F64, WEFT_DIMS(1, 2), POINT), *i = i64_of(3);
+  weft_array *y = weft_sum(weft_mul(x, x), WEFT_ALL), *d[3];
+  weft_grad(y, WEFT_ARRAYS(other, x, i), d);
+  EXPECT_INT(weft_rank(d[0]), 2);
+  EXPECT_INT(weft_dim(d[0], 1), 2);
+  EXPECT_F64(d[0], 0, 0);
+  EXPECT_F64(d[1], 0.6, -1.4, 2.4, 1.8, -0.8, 1.2);
+  EXPECT_INT(weft_dtype_of(d[2]), WEFT_I64);
+  weft_scope_discard(s);
+}
+
+TEST(stop_gradient_and_integers_pass_no_derivative) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(6, POINT), *dx;
+  weft_array *y = weft_mul(weft_stop_gradient(x), weft_add(x, weft_cast(weft_cast(x, WEFT_I64), WEFT_F64)));
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &dx);
+  EXPECT_F64(dx, 0.3, -0.7, 1.2, 0.9, -0.4, 0.6);
+  weft_scope_discard(s);
+}
+
+TEST(aliases_of_one_array_are_differentiated_apart) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(3), *a = weft_alias(x), *b = weft_alias(x), *d[2];
+  weft_grad(weft_mul(weft_mul(a, a), b), WEFT_ARRAYS(a, b), d);
+  EXPECT_F64(d[0], 18);
+  EXPECT_F64(d[1], 9);
+  weft_scope_discard(s);
+}
+
+TEST(the_gradient_by_an_inner_node_and_by_its_argument_are_total) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(2), *h = weft_mul(x, x), *d[2];
+  weft_grad(weft_mul(h, x), WEFT_ARRAYS(x, h), d);
+  EXPECT_F64(d[0], 12);
+  EXPECT_F64(d[1], 2);
+  weft_scope_discard(s);
+}
+
+TEST(third_derivatives_are_derivatives_of_second_ones) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(0.5), *y = weft_exp(weft_mul(x, weft_scalar(2))), *d = y;
+  for (int i = 0; i < 3; i++) weft_grad(d, 1, &x, &d);
+  EXPECT_NEAR(one_f64(d), 8 * exp(1), 1e-12);
+  weft_scope_discard(s);
+}
+
+TEST(a_hessian_is_the_map_of_a_gradient_of_a_gradient) {
+  weft_scope *s = weft_scope_open();
+  double p[] = { 0.5, -0.25 }, unit[] = { 1, 0, 0, 1 }, h[4];
+  weft_array *x = f64s(2, p), *a = weft_slice(x, 0, 0, 1, 1), *b = weft_slice(x, 0, 1, 2, 1), *g, *hv, *hessian;
+  weft_grad(weft_mul(weft_mul(a, a), weft_exp(b)), 1, &x, &g);
+  weft_array *v = weft_input(WEFT_F64, WEFT_DIMS(2)), *eye = weft_from(WEFT_F64, WEFT_DIMS(2, 2), unit);
+  weft_vjp(1, &g, &v, 1, &x, &hv);
+  weft_map(1, &v, &eye, 1, &hv, &hessian);
+  double e = exp(-0.25);
+  if (read_f64(hessian, 4, h)) {
+    EXPECT_NEAR(h[0], 2 * e, 1e-12);
+    EXPECT_NEAR(h[1], e, 1e-12);
+    EXPECT_NEAR(h[2], e, 1e-12);
+    EXPECT_NEAR(h[3], 0.25 * e, 1e-12);
+  }
+  weft_scope_discard(s);
+}
+
+TEST(what_does_not_depend_on_a_mapped_x_is_shared) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(2, POINT), *xs = weft_from(WEFT_F64, WEFT_DIMS(3, 2), POINT), *w = weft_exp(f64s(2, POINT));
+  weft_array *y[2] = { weft_mul(x, w), w }, *ys[2];
+  weft_map(1, &x, &xs, 2, y, ys);
+  EXPECT_INT(weft_dim(ys[0], 0), 3);
+  EXPECT_INT(weft_rank(ys[1]), 2);
+  EXPECT_INT(weft_dim(ys[1], 0), 3);
+  EXPECT_INT(n_nodes(ys[1]), n_nodes(w) + 1);
+  weft_scope_discard(s);
+}
+
+TEST(a_chain_of_a_million_ops_differentiates_in_linear_time) {
+  test_watchdog(120);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(1), *c = weft_cast(weft_scalar(1), WEFT_F64), *y = x, *dx;
+  for (int i = 0; i < 1000000; i++) y = weft_mul(y, c);
+  weft_grad(y, 1, &x, &dx);
+  EXPECT_INT(weft_check(dx), WEFT_OK);
+  EXPECT_INT(n_nodes(dx) > 0, 1);
+  weft_scope_discard(s);
+}
+
+/* ---- Refusals ---- */
+
+TEST(differentiating_what_is_no_float_is_refused) {
+  weft_scope *s = weft_scope_open();
+  weft_array *i = i64_of(3), *d;
+  weft_grad(weft_mul(i, i), 1, &i, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_DTYPE);
+  weft_array *x = f64s(6, POINT), *seed = f64_of(1), *y = weft_mul(x, x);
+  weft_vjp(1, &y, &seed, 1, &x, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_SHAPE);
+  weft_scope_discard(s);
+}
+
+TEST(a_number_is_no_variable) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_scalar(3), *d;
+  weft_grad(weft_mul(x, f64_of(2)), 1, &x, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_ARG);
+  weft_scope_discard(s);
+}
+
+TEST(mapping_over_rows_that_do_not_fit_is_refused) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(6, POINT), *y = weft_mul(x, x), *ys, *rows = weft_from(WEFT_F64, WEFT_DIMS(2, 3), POINT);
+  weft_map(1, &x, &rows, 1, &y, &ys);
+  EXPECT_INT(weft_check(ys), WEFT_ERR_SHAPE);
+  weft_scope_discard(s);
+}
+
+TEST(bad_arrays_stay_bad_through_transforms) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(6, POINT), *y = weft_add(x, f64s(4, POINT)), *d;
+  weft_grad(y, 1, &x, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_SHAPE);
+  weft_jvp(1, &x, &x, 1, &y, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_SHAPE);
+  weft_map(1, &x, &x, 1, &y, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_SHAPE);
+  weft_scope_discard(s);
+}
+
+/* ---- Own rules ---- */
+
+struct counts { int vjp, jvp, map, release; };
+
+static int twice_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
+  (void)y;
+  ((struct counts *)ctx)->vjp++;
+  dx[0] = weft_mul(weft_mul(x[0], dy[0]), weft_scalar(10));
+  return 0;
+}
+static int twice_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], weft_array *dy[]) {
+  ((struct counts *)ctx)->jvp++;
+  dy[0] = weft_mul(weft_mul(x[0], dx[0]), weft_scalar(10));
+  return 0;
+}
+static int failing_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
+  (void)ctx, (void)x, (void)y, (void)dy, (void)dx;
+  return 7;
+}
+static void count_release(void *ctx) { ((struct counts *)ctx)->release++; }
+
+TEST(own_rules_replace_the_ordinary_ones_and_are_released_once) {
+  struct counts c = { 0 };
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(2, POINT), *y = weft_mul(x, x), *d, *u = f64s(2, (double[]){ 1, 1 });
+  weft_custom(1, &x, 1, &y, &(weft_rules){ &c, twice_vjp, twice_jvp, NULL, count_release });
+  EXPECT_F64(y, 0.09, 0.49);
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &d);
+  EXPECT_F64(d, 3, -7);
+  weft_jvp(1, &x, &u, 1, &y, &d);
+  EXPECT_F64(d, 3, -7);
+  EXPECT_INT(c.vjp, 1);
+  EXPECT_INT(c.jvp, 1);
+  EXPECT_INT(c.release, 0);
+  weft_scope_discard(s);
+  EXPECT_INT(c.release, 1);
+}
+
+TEST(own_derivative_rules_hold_for_every_row_of_a_map) {
+  struct counts c = { 0 };
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(2, POINT), *y = weft_mul(x, x), *xs = weft_from(WEFT_F64, WEFT_DIMS(3, 2), POINT), *ys, *d;
+  weft_custom(1, &x, 1, &y, &(weft_rules){ &c, twice_vjp, twice_jvp, NULL, count_release });
+  weft_map(1, &x, &xs, 1, &y, &ys);
+  EXPECT_F64(ys, 0.09, 0.49, 1.44, 0.81, 0.16, 0.36);
+  weft_grad(weft_sum(ys, WEFT_ALL), 1, &xs, &d);
+  EXPECT_F64(d, 3, -7, 12, 9, -4, 6);
+  weft_jvp(1, &xs, &xs, 1, &ys, &d);
+  EXPECT_F64(d, 0.9, 4.9, 14.4, 8.1, 1.6, 3.6);
+  weft_scope_discard(s);
+  EXPECT_INT(c.release, 1);
+}
+
+TEST(a_rule_that_fails_makes_the_derivative_bad) {
+  struct counts c = { 0 };
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(2, POINT), *y = weft_mul(x, x), *d;
+  weft_custom(1, &x, 1, &y, &(weft_rules){ &c, failing_vjp, NULL, NULL, count_release });
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_RULE);
+  weft_scope_discard(s);
+  EXPECT_INT(c.release, 1);
+}
+
+TEST(a_gradient_through_history_that_was_dropped_is_refused_and_never_zero) {
+  weft_scope *outer = weft_scope_open();
+  weft_array *x = weft_own(f64s(2, POINT)), *y;
+  weft_scope *s = weft_scope_open();
+  y = weft_own(weft_exp(weft_mul(x, x)));
+  weft_scope_discard(s);
+  EXPECT_OK(weft_eval(1, &y));
+  weft_scope_discard(outer);
+  outer = weft_scope_open();
+  weft_array *d;
+  weft_grad(weft_sum(weft_mul(y, y), WEFT_ALL), 1, &x, &d);
+  weft_status status = weft_check(d);
+  EXPECT(status == WEFT_ERR_NO_HISTORY || status == WEFT_OK);
+  if (status == WEFT_OK) { /* the expression is still there: then the value is right */
+    double e0 = 0.3 * 0.3, e1 = 0.7 * 0.7;
+    EXPECT_F64(d, 4 * 0.3 * exp(2 * e0), -4 * 0.7 * exp(2 * e1));
+  }
+  weft_scope_discard(outer);
+  weft_disown(x);
+  weft_disown(y);
+}

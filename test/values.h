@@ -1,0 +1,57 @@
+/* values.h -- reading arrays in tests, and functions of arrays checked against differences. */
+#ifndef WEFT_TEST_VALUES_H
+#define WEFT_TEST_VALUES_H
+#include <stdlib.h>
+#include "test.h"
+#include "weft.h"
+
+static inline weft_array *f64s(int n, const double *x) { return weft_from(WEFT_F64, WEFT_DIMS(n), x); }
+static inline weft_array *f64_of(double x) { return weft_from(WEFT_F64, 0, NULL, &x); }
+static inline weft_array *i64_of(int64_t x) { return weft_from(WEFT_I64, 0, NULL, &x); }
+
+weft_array *unrolled(weft_array *); /* the same without loops (unroll.c) */
+extern bool reads_unrolled;          /* whether read_f64 evaluates loops written out */
+
+static inline bool read_f64(weft_array *a, int n, double *out) {
+  for (int i = 0; i < n; i++) out[i] = -12345;
+  if (reads_unrolled && weft_rank(a) >= 0) a = unrolled(a);
+  int status = (int)weft_read(a, WEFT_F64, out, (size_t)n * sizeof *out);
+  if (status) test_fail(__FILE__, __LINE__, "status %d: %s", status, weft_message());
+  return !status;
+}
+
+static inline double one_f64(weft_array *a) {
+  double x = 0;
+  read_f64(a, 1, &x);
+  return x;
+}
+
+static inline bool near(double a, double b, double tolerance) {
+  double size = 1 + (a < 0 ? -a : a);
+  double d = a - b;
+  return d <= tolerance * size && -d <= tolerance * size;
+}
+
+#define EXPECT_NEAR(a, b, tolerance)                                                                 \
+  do {                                                                                               \
+    double a_ = (a), b_ = (b);                                                                       \
+    if (!near(a_, b_, tolerance)) test_fail(__FILE__, __LINE__, "%s is %.17g, not %.17g", #a, a_, b_); \
+  } while (0)
+
+#define EXPECT_F64(a, ...)                                                                           \
+  do {                                                                                               \
+    double want_[] = { __VA_ARGS__ }, got_[sizeof want_ / sizeof *want_];                            \
+    int n_ = (int)(sizeof want_ / sizeof *want_);                                                    \
+    if (read_f64(a, n_, got_))                                                                       \
+      for (int i_ = 0; i_ < n_; i_++)                                                                \
+        if (!near(want_[i_], got_[i_], 1e-12))                                                       \
+          test_fail(__FILE__, __LINE__, "%s[%d] is %.17g, not %.17g", #a, i_, got_[i_], want_[i_]);  \
+  } while (0)
+
+/* A function of one f64 [n] array, whatever its result. */
+typedef weft_array *(*array_function)(weft_array *x);
+
+/* Gradient, jvp, their agreement, map over rows and second derivatives of f at x against central differences. */
+void check_function(const char *name, array_function f, int n, const double x[]);
+
+#endif
