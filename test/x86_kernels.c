@@ -263,10 +263,12 @@ static void random_args(struct problem *p) {
 static const int64_t lengths[] = { 0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 4096, 4097, 13000 };
 enum { N_LENGTHS = sizeof lengths / sizeof *lengths };
 
-/* One size runs through all lengths while the others are small; 300 rows cross a block of 128. */
+/* One size runs through all lengths while the others are small; 300 rows cross a block of 128. A length over 100 is
+ * tried with one layout. */
 static bool all_lengths(struct problem *p, int long_axis) {
   static const int64_t small[] = { 3, 1, 0, 2, 5, 300, 129 };
   for (int i = 0; i < N_LENGTHS; i++) {
+    if (lengths[i] > 100 && (i + long_axis) % LAYOUTS != (int)p->layout) continue;
     for (int s = 0; s < p->k->n_sizes; s++) p->sizes[s] = small[(i + s) % (lengths[i] > 200 ? 5 : 7)];
     p->sizes[long_axis] = lengths[i];
     p->at_end = i & 1;
@@ -376,6 +378,7 @@ TEST(slice_update_stores_with_any_step) {
 static const enum kir_op float_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_FMA, KIR_DIV, KIR_SQRT, KIR_MIN, KIR_MAX, KIR_NEG, KIR_ABS,
   KIR_FLOOR, KIR_CEIL, KIR_TRUNC, KIR_RINT };
 static const enum kir_op int_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_MIN, KIR_MAX, KIR_AND, KIR_OR, KIR_XOR, KIR_NOT, KIR_SHL, KIR_SHR, KIR_MULHI };
+static const enum kir_op wide_ops[] = { KIR_ADD, KIR_SUB, KIR_AND, KIR_OR, KIR_XOR, KIR_NOT, KIR_SHL };
 static const enum kir_op compare_ops[] = { KIR_EQ, KIR_NE, KIR_LT, KIR_LE };
 static const enum kir_op bool_ops[] = { KIR_AND, KIR_OR, KIR_XOR, KIR_NOT };
 
@@ -412,7 +415,7 @@ static void random_statement(struct kir_builder *b, struct pool *p, bool wide) {
   case 0: case 1: give(p, POOL_F, random_op(b, p, PICK(float_ops), POOL_F, d[POOL_F])); break;
   case 2:
     kind = POOL_I + (int)(random_bits() & 1);
-    give(p, kind, random_op(b, p, wide ? KIR_ADD : PICK(int_ops), kind, d[kind]));
+    give(p, kind, random_op(b, p, wide ? PICK(wide_ops) : PICK(int_ops), kind, d[kind]));
     break;
   case 3: give(p, POOL_B, random_op(b, p, PICK(compare_ops), kind, d[kind])); break;
   case 4: give(p, kind, kir_op3(b, KIR_SELECT, draw(b->k, p, POOL_B, WEFT_BOOL), draw(b->k, p, kind, d[kind]), draw(b->k, p, kind, d[kind]))); break;
@@ -422,7 +425,11 @@ static void random_statement(struct kir_builder *b, struct pool *p, bool wide) {
     give(p, to, kir_cast(b, d[to], draw(b->k, p, from, d[from])));
     break;
   }
-  default: give(p, POOL_I, kir_bits(b, WEFT_I32, draw(b->k, p, POOL_F, WEFT_F32))); break;
+  default: { /* the pattern of a NaN that arithmetic made is unspecified */
+    int x = draw(b->k, p, POOL_F, WEFT_F32);
+    give(p, POOL_I, kir_bits(b, WEFT_I32, kir_op3(b, KIR_SELECT, kir_op2(b, KIR_EQ, x, x), x, kir_lit(b->k, WEFT_F32, 0))));
+    break;
+  }
   }
 }
 
@@ -466,4 +473,93 @@ TEST(random_programs_of_32_bits_give_the_bits_of_the_vm) {
 
 TEST(random_programs_of_64_bits_give_the_bits_of_the_vm) {
   if (has_machine()) random_programs(true);
+}
+
+/* ---- The host's state ------------------------------------------------------------------------------------------------- */
+
+#if defined __x86_64__
+TEST(a_host_that_flushes_denormals_gets_the_same_bits_and_its_mode_back) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("muladd");
+  const uint32_t tiny = 0x00000400, one = 0x3F800000, zero = 0;
+  uint32_t a[40], b[40], c[40], y[40];
+  for (int i = 0; i < 40; i++) a[i] = tiny, b[i] = one, c[i] = zero, y[i] = 7;
+  struct bound bufs[4] = { { a, { 40, 1 }, false }, { b, { 40, 1 }, false }, { c, { 40, 1 }, false }, { y, { 40, 1 }, false } };
+  int64_t sizes[] = { 1, 40 };
+  struct launch l = { .sizes = sizes, .bufs = bufs, .lo = 0, .hi = 1 };
+  const char *why;
+  EXPECT(k && kir_legalise(k));
+  struct code *code = compile_for(k, false, &why);
+  unsigned before = __builtin_ia32_stmxcsr(), flush = before | 0x8040;
+  __builtin_ia32_ldmxcsr(flush);
+  int status = backend_x86.run(code, &l);
+  unsigned after = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(before);
+  EXPECT_INT(status, 0);
+  EXPECT_INT(after, flush);
+  for (int i = 0; i < 40; i++) EXPECT_INT(y[i], tiny);
+  backend_x86.free(code);
+  kir_free(k);
+}
+#endif
+
+TEST(a_cancelled_kernel_stops_at_the_next_outer_iteration) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("softmax");
+  static float x[64 * 8], y[64 * 8];
+  struct bound bufs[2] = { { x, { 8, 1 }, false }, { y, { 8, 1 }, false } };
+  int64_t sizes[] = { 64, 8 };
+  volatile int cancel = 1;
+  struct launch l = { .sizes = sizes, .bufs = bufs, .lo = 0, .hi = 64, .cancel = &cancel };
+  const char *why;
+  EXPECT(k && kir_legalise(k));
+  struct code *code = compile_for(k, false, &why);
+  EXPECT_INT(backend_x86.run(code, &l), 0);
+  EXPECT(y[63 * 8] == 0);
+  cancel = 0;
+  EXPECT_INT(backend_x86.run(code, &l), 0);
+  EXPECT(y[63 * 8] == 0.125f);
+  backend_x86.free(code);
+  kir_free(k);
+}
+
+/* ---- Memory, listing -------------------------------------------------------------------------------------------------- */
+
+TEST(every_failed_allocation_of_a_compilation_is_reported_and_leaves_nothing) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("layer_norm_grad");
+  const char *why = NULL;
+  EXPECT(k && kir_legalise(k));
+  int64_t live = mem_live();
+  struct code *c = NULL;
+  for (int64_t n = 1; !c && n < 10000; n++) {
+    mem_fail_at(n, 0);
+    c = compile_for(k, false, &why);
+    mem_fail_at(0, 0);
+    if (!c) EXPECT_TEXT(why, "");
+    if (!c) EXPECT_INT(mem_live(), live);
+  }
+  EXPECT(c != NULL);
+  backend_x86.free(c);
+  EXPECT_INT(mem_live(), live);
+  kir_free(k);
+}
+
+TEST(a_listing_names_every_instruction_and_statement) {
+  if (!has_machine()) return;
+  for (int avx2 = 0; avx2 < 2; avx2++)
+    for (const char *const *name = required; *name; name++) {
+      struct kir_kernel *k = test_kernel(*name);
+      struct text t = { 0 };
+      const char *why;
+      EXPECT(k && kir_legalise(k));
+      struct code *c = compile_for(k, avx2, &why);
+      backend_x86.show(c, &t);
+      EXPECT(!strstr(text_of(&t), "? "));
+      EXPECT(strstr(text_of(&t), "ret\n"));
+      if (!strcmp(*name, "softmax")) EXPECT(strstr(text_of(&t), "; m = fold max(a)"));
+      text_free(&t);
+      backend_x86.free(c);
+      kir_free(k);
+    }
 }
