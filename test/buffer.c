@@ -88,8 +88,6 @@ static void (*bus_handler(void))(int) {
   return now.sa_handler;
 }
 
-/* ---- Own and external memory ---- */
-
 TEST(an_own_buffer_is_resident_and_may_be_overwritten_by_its_only_holder) {
   struct buffer *b = buffer_new(1000);
   void *data = NULL;
@@ -183,8 +181,6 @@ TEST(a_release_on_a_thread_of_our_own_waits_for_a_thread_of_the_user) {
   for (int i = 0; i < 3; i++) EXPECT_INT(order[i], 10 + i);
   EXPECT_INT(mem_live(), 0);
 }
-
-/* ---- From files ---- */
 
 TEST(a_mapped_buffer_is_absent_until_it_is_needed) {
   struct source *s = open_source();
@@ -315,8 +311,6 @@ TEST(an_empty_file_opens_and_has_nothing) {
   done(s);
 }
 
-/* ---- Files that change under us ---- */
-
 static void cut_file(int64_t bytes) { EXPECT_INT(truncate(path, bytes), 0); }
 
 TEST(a_file_cut_before_it_is_loaded_is_an_error) {
@@ -431,8 +425,6 @@ TEST(a_file_replaced_by_renaming_stays_what_it_was) {
   buffer_release(b);
   done(s);
 }
-
-/* ---- The handler ---- */
 
 static sigjmp_buf back;
 static volatile sig_atomic_t n_plain, n_info;
@@ -555,8 +547,6 @@ TEST(more_files_than_can_be_guarded_are_read_with_pread) {
   text_free(&why);
   done(NULL);
 }
-
-/* ---- Many at once, forks, lack of memory ---- */
 
 static struct buffer *shared[PAGES];
 static atomic_int n_wrong;

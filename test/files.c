@@ -51,8 +51,6 @@ static void expect_refused(const char *what, weft_status expected, const char *s
   text_free(&why);
 }
 
-/* ---- Safetensors that are wrong ---- */
-
 static void write_safetensors(uint64_t length, const char *header, size_t data_bytes) {
   struct text t = { 0 };
   for (int i = 0; i < 8; i++) text_bytes(&t, (char[]){ (char)(length >> 8 * i) }, 1);
@@ -280,8 +278,6 @@ TEST(a_hundred_thousand_arrays_are_listed_in_good_time) {
   leave_folder();
 }
 
-/* ---- NPY that are wrong ---- */
-
 static void write_npy(int major, int64_t length, const char *dict, size_t data_bytes) {
   struct text t = { 0 };
   int64_t n = length < 0 ? (int64_t)strlen(dict) : length;
@@ -408,8 +404,6 @@ TEST(other_files_are_recognised_as_others) {
   expect_refused("missing", WEFT_ERR_FILE, "No such file");
   leave_folder();
 }
-
-/* ---- There and back ---- */
 
 static const weft_dtype all_dtypes[] = { WEFT_BOOL, WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64, WEFT_I8, WEFT_I16, WEFT_I32,
                                          WEFT_I64, WEFT_F16, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_C64 };

@@ -187,8 +187,6 @@ TEST(weft_threads_says_how_many) {
   EXPECT(pool_threads() >= 1);
 }
 
-/* ---- The limits of cgroups, in a folder that looks like a machine ---- */
-
 static char root[64];
 
 static void put(const char *path, const char *content) {

@@ -15,8 +15,6 @@
 
 const struct format *const formats[] = { &format_safetensors, &format_npy, NULL };
 
-/* ---- Listings ---- */
-
 /* Room for one more of n things of the given size; doubles at powers of 2. */
 static void *grow(void *old, int n, size_t size) {
   return n & (n - 1) ? old : mem_resize(old, (n ? 2 * (size_t)n : 1) * size);
@@ -63,8 +61,6 @@ bool entry_measure(struct entry *e, bool is_column_major) {
   return true;
 }
 
-/* ---- Opening ---- */
-
 enum { HEAD = 64 };
 
 static bool ends_with(const char *s, const char *suffix) {
@@ -83,7 +79,8 @@ static const char *guess(const uint8_t *head, size_t n) {
   static const struct { const char *magic, *what; } rows[] = {
     { "PK\003\004", "a zip archive (NPZ, PyTorch)" }, { "GGUF", "GGUF" }, { "\x89HDF\r\n", "HDF5" },
     { "\x80\002", "a Python pickle, which is never read" }, { "\x80\003", "a Python pickle, which is never read" },
-    { "\x80\004", "a Python pickle, which is never read" }, { "version https://git-lfs", "a Git LFS pointer, not the file itself" },
+    { "\x80\004", "a Python pickle, which is never read" },
+    { "version https://git-lfs", "a Git LFS pointer, not the file itself" },
   };
   if (!n) return "empty";
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -119,8 +116,6 @@ weft_status format_open(const char *path, struct source **out, struct listing *l
   source_release(s);
   return status;
 }
-
-/* ---- Saving ---- */
 
 static weft_status say_errno(struct text *why, const char *what, int error) {
   char room[128];

@@ -46,8 +46,6 @@ bool json_end(struct json *j) {
   return !j->status && (j->at == j->end || json_fail(j, "expected the end of the header"));
 }
 
-/* ---- UTF-8 ---- */
-
 /* Bytes of the character s begins with, 0 if it is none: overlong, a surrogate, beyond U+10FFFF, or cut. */
 static size_t utf8_length(const unsigned char *s, size_t n) {
   if (s[0] < 0x80) return 1;
@@ -74,8 +72,6 @@ static void add_character(struct text *out, uint32_t c) {
   s[0] = (char)(lead[n] | c);
   text_bytes(out, s, n);
 }
-
-/* ---- Strings ---- */
 
 static bool hex4(struct json *j, uint32_t *out) {
   *out = 0;
@@ -141,8 +137,6 @@ bool json_string(struct json *j, struct text *out) {
 bool json_key(struct json *j, struct text *out) {
   return json_string(j, out) && (accept(j, ':') || json_fail(j, "expected :"));
 }
-
-/* ---- Numbers and other values ---- */
 
 static bool digits(struct json *j) {
   const char *first = j->at;

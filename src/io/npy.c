@@ -19,8 +19,6 @@ enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static bool matches(const uint8_t *head, size_t n) { return n >= MAGIC_BYTES && !memcmp(head, magic, MAGIC_BYTES); }
 
-/* ---- The dictionary ---- */
-
 struct dict {
   const char *path, *start, *at, *end;
   int64_t offset;            /* of start in the file, for messages */
@@ -126,7 +124,10 @@ static bool read_member(struct dict *d, struct entry *e, bool *is_column_major, 
   char key[32];
   if (!short_text(d, key)) return false;
   if (!accept(d, ':')) return bad(d, "expected :");
-  int bit = !strcmp(key, "descr") ? HAS_DESCR : !strcmp(key, "fortran_order") ? HAS_ORDER : !strcmp(key, "shape") ? HAS_SHAPE : 0;
+  int bit = !strcmp(key, "descr")           ? HAS_DESCR
+            : !strcmp(key, "fortran_order") ? HAS_ORDER
+            : !strcmp(key, "shape")         ? HAS_SHAPE
+                                            : 0;
   if (!bit) return bad(d, "a key other than descr, fortran_order and shape");
   if (*has & bit) return bad(d, "a key twice");
   *has |= bit;
@@ -145,8 +146,6 @@ static bool read_dict(struct dict *d, struct entry *e, bool *is_column_major) {
   return d->at == d->end || bad(d, "something after the dictionary");
 }
 
-/* ---- Reading ---- */
-
 /* Magic, version, and the place and length of the dictionary. */
 static weft_status read_preamble(struct source *s, int64_t *start, size_t *n, struct text *why) {
   uint8_t head[12] = { 0 };
@@ -158,7 +157,8 @@ static weft_status read_preamble(struct source *s, int64_t *start, size_t *n, st
   const char *path = source_path(s);
   if (!matches(head, sizeof head) || bytes < *start) text_addf(why, "%s: not an NPY file: it does not begin as one", path);
   else if (head[6] < 1 || head[6] > 3 || head[7]) text_addf(why, "%s: NPY version %d.%d is unknown", path, head[6], head[7]);
-  else if (*n > (uint64_t)(bytes - *start)) text_addf(why, "%s: a header of %zu bytes in a file of %lld", path, *n, (long long)bytes);
+  else if (*n > (uint64_t)(bytes - *start))
+    text_addf(why, "%s: a header of %zu bytes in a file of %lld", path, *n, (long long)bytes);
   else if (*n > HEADER_MOST) text_addf(why, "%s: a header of %zu bytes, of at most %d", path, *n, HEADER_MOST);
   else return WEFT_OK;
   return WEFT_ERR_FILE;
@@ -194,8 +194,6 @@ static weft_status list(struct source *s, struct listing *l, struct text *why) {
   mem_free(header);
   return status;
 }
-
-/* ---- Writing ---- */
 
 static void put_dict(struct text *t, const struct entry *e) {
   const char *code = "";

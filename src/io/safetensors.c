@@ -29,8 +29,6 @@ static bool matches(const uint8_t *head, size_t n) {
   return n > LENGTH_BYTES && head[LENGTH_BYTES] == '{' && length_in(head) <= HEADER_MOST;
 }
 
-/* ---- Reading ---- */
-
 struct reading {
   struct json json;
   struct listing *listing;
@@ -153,15 +151,14 @@ static bool read_header(struct reading *r) {
   return json_end(j);
 }
 
-/* ---- What holds for all arrays together ---- */
-
 static int by_name(const void *a, const void *b) {
   return strcmp((*(const struct entry *const *)a)->name, (*(const struct entry *const *)b)->name);
 }
 
 static int by_place(const void *a, const void *b) {
   const struct entry *x = *(const struct entry *const *)a, *y = *(const struct entry *const *)b;
-  return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset) : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -225,7 +222,12 @@ static size_t header_bytes(struct source *s, struct text *why) {
 static weft_status read_with(struct source *s, char *header, size_t n, struct listing *l, struct text *why) {
   if (source_read(s, LENGTH_BYTES, header, n, why)) return WEFT_ERR_FILE;
   int64_t start = LENGTH_BYTES + (int64_t)n;
-  struct reading r = { { source_path(s), header, header, header + n, WEFT_OK, why }, l, start, source_bytes(s) - start, false, { 0 } };
+  struct reading r = {
+    .json = { source_path(s), header, header, header + n, WEFT_OK, why },
+    .listing = l,
+    .data_start = start,
+    .data_bytes = source_bytes(s) - start,
+  };
   if (header[0] != '{') json_fail(&r.json, "the header does not begin with {");
   else if (read_header(&r) && check_entries(&r)) check_meta(&r);
   text_free(&r.word);
@@ -241,8 +243,6 @@ static weft_status list(struct source *s, struct listing *l, struct text *why) {
   mem_free(header);
   return status;
 }
-
-/* ---- Writing ---- */
 
 static const char *name_of(weft_dtype dtype) {
   for (int i = 0; i < DTYPES; i++)
@@ -284,12 +284,11 @@ static weft_status check_meta_texts(const char *const meta[], struct text *why) 
 }
 
 /* The data is ordered by falling element size, so that without holes every array is aligned to its element. */
-static int place(int n, const struct entry entries[], int order[]) {
+static void place(int n, const struct entry entries[], int order[]) {
   int k = 0;
   for (size_t size = 16; size; size /= 2)
     for (int i = 0; i < n; i++)
       if (weft_dtype_bytes(entries[i].dtype) == size) order[k++] = i;
-  return k;
 }
 
 static void put_entry(struct text *t, const char *name, const struct entry *e, int64_t at) {
@@ -325,6 +324,12 @@ static void put_header(struct text *t, int n, const char *const names[], const s
   for (int i = 0; i < LENGTH_BYTES && !t->failed; i++) t->s[i] = (char)((t->n - LENGTH_BYTES) >> 8 * i & 0xFF);
 }
 
+static weft_status put_text(int fd, const struct text *header, struct text *why) {
+  if (header->failed) return text_add(why, "out of memory"), WEFT_ERR_MEMORY;
+  if (header->n > HEADER_MOST + LENGTH_BYTES) return text_add(why, "a header of more than 100 MB"), WEFT_ERR_ARG;
+  return format_put(fd, header->s, header->n, why);
+}
+
 static weft_status put_all(int fd, int n, const char *const names[], const struct entry entries[], const void *const data[],
                            const char *const meta[], int order[], int64_t at[], struct text *why) {
   int64_t end = 0;
@@ -335,9 +340,7 @@ static weft_status put_all(int fd, int n, const char *const names[], const struc
   }
   struct text header = { 0 };
   put_header(&header, n, names, entries, at, meta);
-  weft_status status = header.failed                         ? (text_add(why, "out of memory"), WEFT_ERR_MEMORY)
-                       : header.n > HEADER_MOST + LENGTH_BYTES ? (text_add(why, "a header of more than 100 MB"), WEFT_ERR_ARG)
-                                                               : format_put(fd, header.s, header.n, why);
+  weft_status status = put_text(fd, &header, why);
   text_free(&header);
   for (int k = 0; k < n && !status; k++) status = format_put(fd, data[order[k]], (size_t)entries[order[k]].bytes, why);
   return status;

@@ -127,8 +127,6 @@ bool buffer_is_only(struct buffer *b) {
   return one && b->kind == OWN && !atomic_load(&b->pins);
 }
 
-/* ---- Loading ---- */
-
 static const char no_memory[] = "out of memory while reading a file";
 
 static void say_cut(struct buffer *b, struct text *why) {
