@@ -1,4 +1,4 @@
-/* errors.c -- what bad input gets: a bad array or a status, and a message that names the function and shows what it got. */
+/* errors.c -- what bad input gets: a bad array or a status, and a message that names the function and shows the input. */
 #include "test.h"
 #include "op/op.h"
 #include "weft.h"
@@ -17,20 +17,25 @@ TEST(shapes_that_do_not_fit_are_shown) {
   weft_array *x = F32(8, 3);
   EXPECT_BAD(weft_add(x, F32(4)), WEFT_ERR_SHAPE, "weft_add: shapes [8,3] and [4] do not broadcast");
   EXPECT_BAD(weft_gt(x, F32(4)), WEFT_ERR_SHAPE, "weft_gt: shapes [8,3] and [4] do not broadcast");
-  EXPECT_BAD(weft_where(x, F32(8, 1), F32(2)), WEFT_ERR_SHAPE, "weft_where: shapes [8,3], [8,1] and [2] do not broadcast");
+  EXPECT_BAD(weft_where(x, F32(8, 1), F32(2)), WEFT_ERR_SHAPE,
+             "weft_where: shapes [8,3], [8,1] and [2] do not broadcast");
   EXPECT_BAD(weft_matmul(x, F32(4, 16)), WEFT_ERR_SHAPE, "weft_matmul: inner lengths differ: [8,3] x [4,16]");
-  EXPECT_BAD(weft_matmul(F32(2, 8, 3), F32(5, 3, 1)), WEFT_ERR_SHAPE, "weft_matmul: batches do not broadcast: [2,8,3] x [5,3,1]");
+  EXPECT_BAD(weft_matmul(F32(2, 8, 3), F32(5, 3, 1)), WEFT_ERR_SHAPE,
+             "weft_matmul: batches do not broadcast: [2,8,3] x [5,3,1]");
   EXPECT_BAD(weft_matmul(x, weft_scalar(1)), WEFT_ERR_SHAPE, "weft_matmul: a 0-d operand: [8,3] x []");
   EXPECT_BAD(weft_sum(x, 2), WEFT_ERR_SHAPE, "weft_sum: there is no axis 2 in [8,3]");
   EXPECT_BAD(weft_mean(x, -3), WEFT_ERR_SHAPE, "weft_mean: there is no axis -3 in [8,3]");
   EXPECT_BAD(weft_cumsum(x, WEFT_ALL), WEFT_ERR_SHAPE, "weft_cumsum: there is no axis -1000 in [8,3]");
-  EXPECT_BAD(weft_reshape(x, WEFT_DIMS(5, 5)), WEFT_ERR_SHAPE, "weft_reshape: [8,3] cannot become [5,5]: other numbers of elements");
-  EXPECT_BAD(weft_reshape(x, WEFT_DIMS(5, WEFT_ANY)), WEFT_ERR_SHAPE, "weft_reshape: no size fits for WEFT_ANY on axis 1 of [8,3]");
+  EXPECT_BAD(weft_reshape(x, WEFT_DIMS(5, 5)), WEFT_ERR_SHAPE,
+             "weft_reshape: [8,3] cannot become [5,5]: other numbers of elements");
+  EXPECT_BAD(weft_reshape(x, WEFT_DIMS(5, WEFT_ANY)), WEFT_ERR_SHAPE,
+             "weft_reshape: no size fits for WEFT_ANY on axis 1 of [8,3]");
   EXPECT_BAD(weft_reshape(x, WEFT_DIMS(WEFT_ANY, WEFT_ANY)), WEFT_ERR_SHAPE, "weft_reshape: more than one WEFT_ANY");
   EXPECT_BAD(weft_broadcast(x, WEFT_DIMS(8, 4)), WEFT_ERR_SHAPE, "weft_broadcast: [8,3] does not broadcast to [8,4]");
   EXPECT_BAD(weft_transpose(x, (int[]){ 1, 1 }), WEFT_ERR_SHAPE, "weft_transpose: axis 1 of [8,3] is listed twice");
   EXPECT_BAD(weft_squeeze(x, 1), WEFT_ERR_SHAPE, "weft_squeeze: axis 1 of [8,3] is not of length 1");
-  EXPECT_BAD(weft_concat(0, WEFT_ARRAYS(x, F32(8, 4))), WEFT_ERR_SHAPE, "weft_concat: [8,3] and [8,4] do not fit beside axis 0");
+  EXPECT_BAD(weft_concat(0, WEFT_ARRAYS(x, F32(8, 4))), WEFT_ERR_SHAPE,
+             "weft_concat: [8,3] and [8,4] do not fit beside axis 0");
   EXPECT_BAD(weft_put(x, weft_slice(x, 0, 0, 2, 1), F32(4, 3), WEFT_SET), WEFT_ERR_SHAPE,
              "weft_put: [4,3] does not broadcast to the part, [2,3]");
   EXPECT_BAD(weft_max(F32(3, 0), 1), WEFT_ERR_SHAPE, "weft_max: nothing to choose from in [3,0]");
@@ -59,8 +64,10 @@ TEST(sizes_that_make_no_sense_are_refused) {
   weft_scope *s = weft_scope_open();
   float x = 1;
   EXPECT_BAD(weft_from(WEFT_F32, WEFT_DIMS(3, -2), &x), WEFT_ERR_SHAPE, "weft_from: the size -2 on axis 1 is negative");
-  EXPECT_BAD(weft_full(WEFT_F32, WEFT_DIMS(INT64_MAX, 2), 0), WEFT_ERR_SHAPE, "weft_full: [9223372036854775807,2] has too many elements");
-  EXPECT_BAD(weft_full(WEFT_F32, WEFT_DIMS(INT64_MIN), 0), WEFT_ERR_SHAPE, "weft_full: the size -9223372036854775808 on axis 0 is negative");
+  EXPECT_BAD(weft_full(WEFT_F32, WEFT_DIMS(INT64_MAX, 2), 0), WEFT_ERR_SHAPE,
+             "weft_full: [9223372036854775807,2] has too many elements");
+  EXPECT_BAD(weft_full(WEFT_F32, WEFT_DIMS(INT64_MIN), 0), WEFT_ERR_SHAPE,
+             "weft_full: the size -9223372036854775808 on axis 0 is negative");
   EXPECT_BAD(weft_full(WEFT_F32, 33, NULL, 0), WEFT_ERR_SHAPE, "weft_full: the rank 33 is not in 0..32");
   EXPECT_BAD(weft_full(WEFT_F32, -1, NULL, 0), WEFT_ERR_SHAPE, "weft_full: the rank -1 is not in 0..32");
   EXPECT_BAD(weft_input(WEFT_F32, WEFT_DIMS(4, -7)), WEFT_ERR_SHAPE, "weft_input: the size -7 on axis 1 is negative");
@@ -69,7 +76,8 @@ TEST(sizes_that_make_no_sense_are_refused) {
   EXPECT_BAD(weft_reshape(F32(4), 99, (int64_t[]){ 1 }), WEFT_ERR_SHAPE, "weft_reshape: the rank 99 is not in 0..32");
   EXPECT_BAD(weft_pad(F32(4), 0, INT64_MAX, INT64_MAX, weft_scalar(0)), WEFT_ERR_SHAPE,
              "weft_pad: 9223372036854775807 before and 9223372036854775807 after are too many");
-  EXPECT_BAD(weft_pad(F32(4), 0, -1, 0, weft_scalar(0)), WEFT_ERR_ARG, "weft_pad: -1 before and 0 after; see weft_slice");
+  EXPECT_BAD(weft_pad(F32(4), 0, -1, 0, weft_scalar(0)), WEFT_ERR_ARG,
+             "weft_pad: -1 before and 0 after; see weft_slice");
   EXPECT_BAD(weft_window(F32(4), 0, weft_integer(0), -1), WEFT_ERR_ARG, "weft_window: the length -1 is negative");
   EXPECT_BAD(weft_slice(F32(4), 0, 0, 4, 0), WEFT_ERR_ARG, "weft_slice: the step is 0");
   weft_scope_discard(s);
@@ -77,13 +85,17 @@ TEST(sizes_that_make_no_sense_are_refused) {
 
 TEST(indices_that_are_known_to_be_out_of_range_are_refused_at_once) {
   weft_scope *s = weft_scope_open();
-  EXPECT_BAD(weft_at(F32(4, 2), 0, weft_integer(4)), WEFT_ERR_INDEX, "weft_at: 1 elements at index 4 of axis 0 do not lie in [4,2]");
-  EXPECT_BAD(weft_at(F32(4, 2), 0, weft_integer(-5)), WEFT_ERR_INDEX, "weft_at: 1 elements at index -5 of axis 0 do not lie in [4,2]");
+  EXPECT_BAD(weft_at(F32(4, 2), 0, weft_integer(4)), WEFT_ERR_INDEX,
+             "weft_at: 1 elements at index 4 of axis 0 do not lie in [4,2]");
+  EXPECT_BAD(weft_at(F32(4, 2), 0, weft_integer(-5)), WEFT_ERR_INDEX,
+             "weft_at: 1 elements at index -5 of axis 0 do not lie in [4,2]");
   EXPECT_BAD(weft_at(F32(4), 0, weft_integer(INT64_MIN)), WEFT_ERR_INDEX,
              "weft_at: 1 elements at index -9223372036854775808 of axis 0 do not lie in [4]");
-  EXPECT_BAD(weft_window(F32(4), 0, weft_integer(2), 3), WEFT_ERR_INDEX, "weft_window: 3 elements at index 2 of axis 0 do not lie in [4]");
+  EXPECT_BAD(weft_window(F32(4), 0, weft_integer(2), 3), WEFT_ERR_INDEX,
+             "weft_window: 3 elements at index 2 of axis 0 do not lie in [4]");
   EXPECT_BAD(weft_at(F32(4), 0, F32(2)), WEFT_ERR_DTYPE, "weft_at: index 0 is f32, not an integer");
-  EXPECT_BAD(weft_take(F32(4), WEFT_ARRAYS(weft_integer(0), weft_integer(1))), WEFT_ERR_SHAPE, "weft_take: 2 indices into [4]");
+  EXPECT_BAD(weft_take(F32(4), WEFT_ARRAYS(weft_integer(0), weft_integer(1))), WEFT_ERR_SHAPE,
+             "weft_take: 2 indices into [4]");
   weft_scope_discard(s);
 }
 

@@ -147,7 +147,8 @@ TEST(any_thread_builds_on_an_array_whose_scope_is_open) {
   weft_array *a = ones(8);
   pthread_t t[4];
   for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, build_on, a);
-  for (int i = 0; i < 200; i++) node_release(array_swap(a, node_make(&op_input, WEFT_F32, 1, (dim[]){ 8 }, 0, NULL, NULL, 0)));
+  for (int i = 0; i < 200; i++)
+    node_release(array_swap(a, node_make(&op_input, WEFT_F32, 1, (dim[]){ 8 }, 0, NULL, NULL, 0)));
   for (int i = 0; i < 4; i++) {
     void *wrong;
     pthread_join(t[i], &wrong);

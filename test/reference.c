@@ -78,7 +78,10 @@ static bool element(const struct node *n, const double x[], double *y) {
   else if (IS("xor")) *y = (double)(a ^ b);
   else if (IS("where")) *y = x[0] != 0 ? x[1] : x[2];
   else if (IS("fma")) *y = fma(x[0], x[1], x[2]);
-  else if (IS("cast")) *y = dtype_is_integer((weft_dtype)n->dtype) && dtype_is_float(in) ? dtype_decode((weft_dtype)n->dtype, dtype_encode((weft_dtype)n->dtype, x[0])) : x[0];
+  else if (IS("cast"))
+    *y = dtype_is_integer((weft_dtype)n->dtype) && dtype_is_float(in)
+             ? dtype_decode((weft_dtype)n->dtype, dtype_encode((weft_dtype)n->dtype, x[0]))
+             : x[0];
   else return false;
   return true;
 }
@@ -164,7 +167,8 @@ static void view(const struct node *n, const double *x, double *y) {
 }
 
 /* Where in x the element i of I + rest lies. -1: out of range. */
-static int64_t indexed(const struct node *x, const struct node *part, int n, struct node *const index_node[], double *const index[], int64_t i) {
+static int64_t indexed(const struct node *x, const struct node *part, int n, struct node *const index_node[],
+                       double *const index[], int64_t i) {
   int64_t where[WEFT_RANK_MAX], from[WEFT_RANK_MAX];
   const struct node *I = index_node[0];
   at(part, i, where);
@@ -188,7 +192,11 @@ static bool take(const struct node *n, double *const in[], double *y) {
 }
 
 static double combined(weft_how how, double a, double b) {
-  return how == WEFT_SET ? b : how == WEFT_ADD ? a + b : how == WEFT_MUL ? a * b : how == WEFT_MIN ? smaller(a, b) : larger(a, b);
+  return how == WEFT_SET   ? b
+         : how == WEFT_ADD ? a + b
+         : how == WEFT_MUL ? a * b
+         : how == WEFT_MIN ? smaller(a, b)
+                           : larger(a, b);
 }
 
 static bool put(const struct node *n, double *const in[], double *y) {
@@ -274,7 +282,8 @@ static double **loop(struct machine *m, const struct node *n, double *const in[]
   int n_target = l->n_all + l->n_carry + (l->until != NULL), n_var = l->n_seq + l->n_carry + l->n_const;
   int64_t steps = l->has_steps ? (int64_t)in[0][0] : l->steps, done = 0;
   double *const *seq = in + l->has_steps, *const *init = seq + l->n_seq, *const *constant = init + l->n_carry;
-  double **out = calloc((size_t)(l->n_all + l->n_carry + 1), sizeof *out), **carry = calloc((size_t)l->n_carry + 1, sizeof *carry);
+  double **out = calloc((size_t)(l->n_all + l->n_carry + 1), sizeof *out),
+         **carry = calloc((size_t)l->n_carry + 1, sizeof *carry);
   struct node **target = calloc((size_t)n_target + 1, sizeof *target);
   struct machine inner = { .given = calloc((size_t)n_var + 1, sizeof *inner.given) };
   for (int k = 0; k < l->n_all; k++) target[k] = l->all[k], out[k] = room(steps * count(l->all[k]));
@@ -287,12 +296,14 @@ static double **loop(struct machine *m, const struct node *n, double *const in[]
   for (int64_t t = 0, is_over = 0; t < steps && !is_over; t++, done++) {
     int64_t at_row = l->is_backward ? steps - 1 - t : t;
     inner.n_given = 0;
-    for (int k = 0; k < l->n_seq; k++) inner.given[inner.n_given++] = (struct place){ l->seq_var[k], seq[k] + at_row * count(l->seq_var[k]) };
+    for (int k = 0; k < l->n_seq; k++)
+      inner.given[inner.n_given++] = (struct place){ l->seq_var[k], seq[k] + at_row * count(l->seq_var[k]) };
     for (int k = 0; k < l->n_carry; k++) inner.given[inner.n_given++] = (struct place){ l->carry_var[k], carry[k] };
     for (int k = 0; k < l->n_const; k++) inner.given[inner.n_given++] = (struct place){ l->const_var[k], constant[k] };
     double **y = evaluate(&inner, n_target, target);
     if (!y) { m->failed = true; break; }
-    for (int k = 0; k < l->n_all; k++) memcpy(out[k] + at_row * count(l->all[k]), y[k], (size_t)count(l->all[k]) * sizeof(double));
+    for (int k = 0; k < l->n_all; k++)
+      memcpy(out[k] + at_row * count(l->all[k]), y[k], (size_t)count(l->all[k]) * sizeof(double));
     for (int k = 0; k < l->n_carry; k++) memcpy(carry[k], y[l->n_all + k], (size_t)count(l->next[k]) * sizeof(double));
     is_over = l->until && y[n_target - 1][0] != 0;
     for (int k = 0; k < n_target; k++) free(y[k]);
@@ -322,7 +333,8 @@ static bool compute(struct machine *m, const struct node *n, double *const in[],
   case OP_IDENTITY: return memcpy(y, in[0], (size_t)count(n) * sizeof *y), true;
   case OP_IOTA: {
     int64_t index[WEFT_RANK_MAX];
-    for (int64_t i = 0; i < count(n); i++) at(n, i, index), y[i] = (double)index[((const struct axis_attr *)n->attr)->axis];
+    for (int64_t i = 0; i < count(n); i++)
+      at(n, i, index), y[i] = (double)index[((const struct axis_attr *)n->attr)->axis];
     return true;
   }
   default: return (void)m, false;
@@ -350,7 +362,9 @@ static bool visit(struct machine *m, const struct node *n, struct values *all, s
     v->n_out = 1;
     v->out[0] = room(count(n));
     if (data) memcpy(v->out[0], data, (size_t)count(n) * sizeof(double));
-    else if (n->op->kind == OP_ITEM) memcpy(v->out[0], all[n->in[0]->slot].out[((const struct item_attr *)n->attr)->k], (size_t)count(n) * sizeof(double));
+    else if (n->op->kind == OP_ITEM)
+      memcpy(v->out[0], all[n->in[0]->slot].out[((const struct item_attr *)n->attr)->k],
+             (size_t)count(n) * sizeof(double));
     else ok = compute(m, n, in, v->out[0]);
     for (int64_t i = 0; i < count(n); i++) v->out[0][i] = rounded((weft_dtype)n->dtype, v->out[0][i]);
   }

@@ -64,7 +64,8 @@ F(f_strides) { return weft_slice(weft_slice(x[0], 1, WEFT_END, WEFT_BEGIN, -2), 
 F(f_at) { return weft_at(x[0], 1, weft_integer(-2)); }
 F(f_take) { weft_array *i = indices(WEFT_I32, 4, (int64_t[]){ 0, 2, -1, 0 }); return weft_take(x[0], 1, &i); }
 F(f_take_two) {
-  weft_array *i = weft_unsqueeze(indices(WEFT_I64, 2, (int64_t[]){ 0, 2 }), 1), *j = indices(WEFT_U8, 3, (int64_t[]){ 3, 3, 1 });
+  weft_array *i = weft_unsqueeze(indices(WEFT_I64, 2, (int64_t[]){ 0, 2 }), 1),
+             *j = indices(WEFT_U8, 3, (int64_t[]){ 3, 3, 1 });
   return weft_take(x[0], 2, (weft_array *[]){ i, j });
 }
 F(f_take_by_x) {
@@ -75,7 +76,9 @@ F(f_take_of_mapped) {
   weft_array *i = weft_argmax(x[0], 1);
   return weft_take(weft_mul(x[0], x[0]), 1, &i);
 }
-F(f_window) { return weft_window(x[0], 1, weft_add(weft_sum(weft_argmax(x[1], WEFT_ALL), WEFT_ALL), weft_integer(-20)), 2); }
+F(f_window) {
+  return weft_window(x[0], 1, weft_add(weft_sum(weft_argmax(x[1], WEFT_ALL), WEFT_ALL), weft_integer(-20)), 2);
+}
 static weft_array *put_part(weft_array *const x[], weft_how how) {
   weft_array *y = weft_mul(x[0], x[0]);
   return weft_put(y, weft_moveaxis(weft_slice(y, 1, 3, 0, -2), 0, 1), x[1], how);
@@ -94,7 +97,10 @@ F(f_scatter_add) { return scatter(x, WEFT_ADD); }
 F(f_scatter_mul) { return scatter(x, WEFT_MUL); }
 F(f_scatter_min) { return scatter(x, WEFT_MIN); }
 F(f_scatter_max) { return scatter(x, WEFT_MAX); }
-F(f_scatter_zeros) { return scatter((weft_array *[]){ x[0], weft_where(weft_lt(x[1], weft_scalar(0)), weft_sub(x[1], x[1]), x[1]) }, WEFT_MUL); }
+F(f_scatter_zeros) {
+  return scatter((weft_array *[]){ x[0], weft_where(weft_lt(x[1], weft_scalar(0)), weft_sub(x[1], x[1]), x[1]) },
+                 WEFT_MUL);
+}
 F(f_scatter_any) {
   weft_array *i = indices(WEFT_I64, 4, (int64_t[]){ 1, 0, -2, 1 }), *t = weft_take(weft_slice(x[0], 1, 0, 4, 2), 1, &i);
   return weft_put(x[0], weft_slice(t, 0, 1, 4, 1), x[1], WEFT_ADD);
@@ -116,31 +122,77 @@ F(f_size) { return weft_mul(x[0], weft_cast(weft_mul(weft_size(x[0], 0), weft_si
 #define ONE { { 2, { 3, 4 } } }
 #define TWO { { 2, { 3, 4 } }, { 2, { 3, 4 } } }
 static const struct rule_case cases[] = {
-  { "neg", f_neg, 1, ONE }, { "abs", f_abs, 1, ONE }, { "sqrt", f_sqrt, 1, ONE, true }, { "rsqrt", f_rsqrt, 1, ONE, true },
-  { "exp", f_exp, 1, ONE }, { "log", f_log, 1, ONE, true }, { "log1p", f_log1p, 1, ONE, true }, { "tanh", f_tanh, 1, ONE },
-  { "sigmoid", f_sigmoid, 1, ONE }, { "add", f_add, 2, { { 2, { 3, 4 } }, { 1, { 4 } } } }, { "sub", f_sub, 2, { { 2, { 3, 1 } }, { 2, { 3, 4 } } } },
-  { "mul", f_mul, 2, { { 2, { 3, 4 } }, { 2, { 1, 4 } } } }, { "div", f_div, 2, TWO, true }, { "maximum", f_maximum, 2, TWO },
-  { "minimum", f_minimum, 2, TWO }, { "where", f_where, 2, TWO }, { "fma", f_fma, 3, { { 2, { 3, 4 } }, { 1, { 4 } }, { 0, { 0 } } } },
-  { "sum", f_sum, 1, ONE }, { "sum_all", f_sum_all, 1, ONE }, { "prod", f_prod, 1, ONE }, { "prod_zero", f_prod_zero, 1, ONE },
-  { "mean", f_mean, 1, ONE }, { "mean_all", f_mean_all, 1, ONE }, { "max", f_max, 1, ONE }, { "min", f_min, 1, ONE },
-  { "max_all", f_max_all, 1, ONE }, { "logsumexp", f_logsumexp, 1, ONE }, { "softmax", f_softmax, 1, ONE }, { "argmax", f_argmax, 1, ONE },
-  { "cumsum", f_cumsum, 1, ONE }, { "cumprod", f_cumprod, 1, ONE }, { "cumprod_zero", f_cumprod_zero, 1, ONE },
-  { "cummax", f_cummax, 1, ONE }, { "cummin", f_cummin, 1, ONE }, { "reshape", f_reshape, 1, ONE }, { "broadcast", f_broadcast, 1, ONE },
-  { "stretch", f_stretch, 1, ONE }, { "transpose", f_transpose, 1, { { 3, { 2, 3, 4 } } } }, { "slice", f_slice, 1, ONE },
-  { "reverse", f_reverse, 1, ONE }, { "strides", f_strides, 1, ONE }, { "at", f_at, 1, ONE }, { "take", f_take, 1, ONE },
-  { "take_two", f_take_two, 1, { { 3, { 3, 4, 2 } } } }, { "take_by_x", f_take_by_x, 2, { { 2, { 3, 4 } }, { 2, { 5, 2 } } } },
-  { "take_of_mapped", f_take_of_mapped, 1, { { 2, { 4, 3 } } } }, { "window", f_window, 2, { { 2, { 2, 40 } }, { 1, { 5 } } } },
-  { "put_set", f_put_set, 2, { { 2, { 3, 4 } }, { 2, { 2, 3 } } } }, { "put_add", f_put_add, 2, { { 2, { 3, 4 } }, { 2, { 2, 3 } } } },
-  { "put_mul", f_put_mul, 2, { { 2, { 3, 4 } }, { 1, { 3 } } } }, { "put_min", f_put_min, 2, { { 2, { 3, 4 } }, { 2, { 2, 3 } } } },
-  { "put_max", f_put_max, 2, { { 2, { 3, 4 } }, { 2, { 2, 3 } } } }, { "scatter_set", f_scatter_set, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
-  { "scatter_add", f_scatter_add, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } }, { "scatter_mul", f_scatter_mul, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
-  { "scatter_min", f_scatter_min, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } }, { "scatter_max", f_scatter_max, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
-  { "scatter_zeros", f_scatter_zeros, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } }, { "scatter_any", f_scatter_any, 2, { { 2, { 3, 4 } }, { 2, { 3, 2 } } } },
-  { "scatter_axis", f_scatter_axis, 2, { { 2, { 3, 4 } }, { 2, { 3, 2 } } } }, { "concat", f_concat, 2, TWO }, { "pad", f_pad, 2, TWO },
-  { "matmul", f_matmul, 2, { { 2, { 3, 4 } }, { 2, { 4, 2 } } } }, { "matmul_1", f_matmul, 2, { { 1, { 4 } }, { 2, { 4, 2 } } } },
-  { "matmul_11", f_matmul, 2, { { 1, { 4 } }, { 1, { 4 } } } }, { "matmul_batch", f_matmul_batch, 2, { { 2, { 3, 4 } }, { 2, { 3, 4 } } } },
-  { "rms_norm", f_rms_norm, 2, { { 2, { 3, 4 } }, { 1, { 4 } } } }, { "layer_norm", f_layer_norm, 2, { { 2, { 3, 4 } }, { 1, { 4 } } } },
-  { "alias", f_alias, 1, ONE }, { "depends", f_depends, 2, TWO }, { "size", f_size, 1, ONE },
+  { "neg", f_neg, 1, ONE },
+  { "abs", f_abs, 1, ONE },
+  { "sqrt", f_sqrt, 1, ONE, true },
+  { "rsqrt", f_rsqrt, 1, ONE, true },
+  { "exp", f_exp, 1, ONE },
+  { "log", f_log, 1, ONE, true },
+  { "log1p", f_log1p, 1, ONE, true },
+  { "tanh", f_tanh, 1, ONE },
+  { "sigmoid", f_sigmoid, 1, ONE },
+  { "add", f_add, 2, { { 2, { 3, 4 } }, { 1, { 4 } } } },
+  { "sub", f_sub, 2, { { 2, { 3, 1 } }, { 2, { 3, 4 } } } },
+  { "mul", f_mul, 2, { { 2, { 3, 4 } }, { 2, { 1, 4 } } } },
+  { "div", f_div, 2, TWO, true },
+  { "maximum", f_maximum, 2, TWO },
+  { "minimum", f_minimum, 2, TWO },
+  { "where", f_where, 2, TWO },
+  { "fma", f_fma, 3, { { 2, { 3, 4 } }, { 1, { 4 } }, { 0, { 0 } } } },
+  { "sum", f_sum, 1, ONE },
+  { "sum_all", f_sum_all, 1, ONE },
+  { "prod", f_prod, 1, ONE },
+  { "prod_zero", f_prod_zero, 1, ONE },
+  { "mean", f_mean, 1, ONE },
+  { "mean_all", f_mean_all, 1, ONE },
+  { "max", f_max, 1, ONE },
+  { "min", f_min, 1, ONE },
+  { "max_all", f_max_all, 1, ONE },
+  { "logsumexp", f_logsumexp, 1, ONE },
+  { "softmax", f_softmax, 1, ONE },
+  { "argmax", f_argmax, 1, ONE },
+  { "cumsum", f_cumsum, 1, ONE },
+  { "cumprod", f_cumprod, 1, ONE },
+  { "cumprod_zero", f_cumprod_zero, 1, ONE },
+  { "cummax", f_cummax, 1, ONE },
+  { "cummin", f_cummin, 1, ONE },
+  { "reshape", f_reshape, 1, ONE },
+  { "broadcast", f_broadcast, 1, ONE },
+  { "stretch", f_stretch, 1, ONE },
+  { "transpose", f_transpose, 1, { { 3, { 2, 3, 4 } } } },
+  { "slice", f_slice, 1, ONE },
+  { "reverse", f_reverse, 1, ONE },
+  { "strides", f_strides, 1, ONE },
+  { "at", f_at, 1, ONE },
+  { "take", f_take, 1, ONE },
+  { "take_two", f_take_two, 1, { { 3, { 3, 4, 2 } } } },
+  { "take_by_x", f_take_by_x, 2, { { 2, { 3, 4 } }, { 2, { 5, 2 } } } },
+  { "take_of_mapped", f_take_of_mapped, 1, { { 2, { 4, 3 } } } },
+  { "window", f_window, 2, { { 2, { 2, 40 } }, { 1, { 5 } } } },
+  { "put_set", f_put_set, 2, { { 2, { 3, 4 } }, { 2, { 2, 3 } } } },
+  { "put_add", f_put_add, 2, { { 2, { 3, 4 } }, { 2, { 2, 3 } } } },
+  { "put_mul", f_put_mul, 2, { { 2, { 3, 4 } }, { 1, { 3 } } } },
+  { "put_min", f_put_min, 2, { { 2, { 3, 4 } }, { 2, { 2, 3 } } } },
+  { "put_max", f_put_max, 2, { { 2, { 3, 4 } }, { 2, { 2, 3 } } } },
+  { "scatter_set", f_scatter_set, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
+  { "scatter_add", f_scatter_add, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
+  { "scatter_mul", f_scatter_mul, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
+  { "scatter_min", f_scatter_min, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
+  { "scatter_max", f_scatter_max, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
+  { "scatter_zeros", f_scatter_zeros, 2, { { 2, { 3, 2 } }, { 2, { 4, 2 } } } },
+  { "scatter_any", f_scatter_any, 2, { { 2, { 3, 4 } }, { 2, { 3, 2 } } } },
+  { "scatter_axis", f_scatter_axis, 2, { { 2, { 3, 4 } }, { 2, { 3, 2 } } } },
+  { "concat", f_concat, 2, TWO },
+  { "pad", f_pad, 2, TWO },
+  { "matmul", f_matmul, 2, { { 2, { 3, 4 } }, { 2, { 4, 2 } } } },
+  { "matmul_1", f_matmul, 2, { { 1, { 4 } }, { 2, { 4, 2 } } } },
+  { "matmul_11", f_matmul, 2, { { 1, { 4 } }, { 1, { 4 } } } },
+  { "matmul_batch", f_matmul_batch, 2, { { 2, { 3, 4 } }, { 2, { 3, 4 } } } },
+  { "rms_norm", f_rms_norm, 2, { { 2, { 3, 4 } }, { 1, { 4 } } } },
+  { "layer_norm", f_layer_norm, 2, { { 2, { 3, 4 } }, { 1, { 4 } } } },
+  { "alias", f_alias, 1, ONE },
+  { "depends", f_depends, 2, TWO },
+  { "size", f_size, 1, ONE },
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -202,7 +254,8 @@ static double *shifted(struct trial *t, double h) {
 static double *evaluated(struct trial *t, weft_array *a, const double *v) {
   struct binding b[2 * MOST + 1];
   int n = 0;
-  for (int k = 0; k < t->c->n; k++) b[n++] = (struct binding){ t->x[k], t->at[k] }, b[n++] = (struct binding){ t->dx[k], t->u[k] };
+  for (int k = 0; k < t->c->n; k++)
+    b[n++] = (struct binding){ t->x[k], t->at[k] }, b[n++] = (struct binding){ t->dx[k], t->u[k] };
   if (v) b[n++] = (struct binding){ t->dy, v };
   double *y = reference(a, n, b);
   if (!y) test_fail(__FILE__, __LINE__, "%s: %s", t->c->name, weft_check(a) ? weft_message() : "cannot be evaluated");
@@ -223,7 +276,8 @@ TEST(forward_derivatives_are_differences) {
     double h = 1e-6, *ju = forward(&t), *up = shifted(&t, h), *down = shifted(&t, -h);
     for (int64_t j = 0; up && down && j < elements(t.y); j++)
       if (!near(ju[j], (up[j] - down[j]) / (2 * h), 1e-6))
-        test_fail(__FILE__, __LINE__, "%s: element %lld: %g, by differences %g", cases[i].name, (long long)j, ju[j], (up[j] - down[j]) / (2 * h));
+        test_fail(__FILE__, __LINE__, "%s: element %lld: %g, by differences %g", cases[i].name, (long long)j, ju[j],
+                  (up[j] - down[j]) / (2 * h));
     EXPECT(up && down);
     free(ju), free(up), free(down);
     trial_close(&t);
@@ -245,7 +299,8 @@ TEST(backward_derivatives_are_the_transpose_of_forward_ones) {
       free(jv);
     }
     double left = dot(elements(t.y), v, ju);
-    if (!near(left, right, 1e-12)) test_fail(__FILE__, __LINE__, "%s: <v, Ju> = %.17g, <J'v, u> = %.17g", cases[i].name, left, right);
+    if (!near(left, right, 1e-12))
+      test_fail(__FILE__, __LINE__, "%s: <v, Ju> = %.17g, <J'v, u> = %.17g", cases[i].name, left, right);
     free(v), free(ju);
     trial_close(&t);
     weft_scope_discard(s);
@@ -274,14 +329,18 @@ static void map_one(const struct rule_case *c, int mask) {
   }
   weft_map(m, mapped, xs, 1, &t.y, &ys);
   double *got = reference(ys, n, b);
-  if (!got) test_fail(__FILE__, __LINE__, "%s, mask %d: %s", c->name, mask, weft_check(ys) ? weft_message() : "cannot be evaluated");
+  if (!got)
+    test_fail(__FILE__, __LINE__, "%s, mask %d: %s", c->name, mask,
+              weft_check(ys) ? weft_message() : "cannot be evaluated");
   for (int r = 0; got && r < ROWS; r++) {
     struct binding one[MOST];
-    for (int k = 0; k < c->n; k++) one[k] = (struct binding){ t.x[k], rows[k] ? rows[k] + r * elements(t.x[k]) : t.at[k] };
+    for (int k = 0; k < c->n; k++)
+      one[k] = (struct binding){ t.x[k], rows[k] ? rows[k] + r * elements(t.x[k]) : t.at[k] };
     double *want = reference(t.y, c->n, one);
     for (int64_t j = 0; want && j < elements(t.y); j++)
       if (!near(got[r * elements(t.y) + j], want[j], 1e-13)) {
-        test_fail(__FILE__, __LINE__, "%s, mask %d, row %d: %g, alone %g", c->name, mask, r, got[r * elements(t.y) + j], want[j]);
+        test_fail(__FILE__, __LINE__, "%s, mask %d, row %d: %g, alone %g", c->name, mask, r, got[r * elements(t.y) + j],
+                  want[j]);
         break;
       }
     free(want);

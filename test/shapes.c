@@ -54,7 +54,9 @@ TEST(promotion_is_that_of_mlx) {
   }
 }
 
-static weft_dtype with(weft_dtype d, weft_array *number) { return weft_dtype_of(weft_add(weft_input(d, WEFT_DIMS(2)), number)); }
+static weft_dtype with(weft_dtype d, weft_array *number) {
+  return weft_dtype_of(weft_add(weft_input(d, WEFT_DIMS(2)), number));
+}
 
 TEST(numbers_take_the_dtype_of_their_partner) {
   weft_scope *s = weft_scope_open();
@@ -80,7 +82,8 @@ TEST(numbers_take_the_dtype_of_their_partner) {
 
 TEST(result_dtypes_follow_the_class_of_the_operation) {
   weft_scope *s = weft_scope_open();
-  weft_array *i = weft_input(WEFT_I16, WEFT_DIMS(4)), *b = weft_input(WEFT_BOOL, WEFT_DIMS(4)), *h = weft_input(WEFT_BF16, WEFT_DIMS(4));
+  weft_array *i = weft_input(WEFT_I16, WEFT_DIMS(4)), *b = weft_input(WEFT_BOOL, WEFT_DIMS(4)),
+             *h = weft_input(WEFT_BF16, WEFT_DIMS(4));
   EXPECT_INT(weft_dtype_of(weft_div(i, i)), WEFT_F32);
   EXPECT_INT(weft_dtype_of(weft_exp(b)), WEFT_F32);
   EXPECT_INT(weft_dtype_of(weft_exp(h)), WEFT_BF16);
@@ -141,7 +144,8 @@ TEST(views_infer_their_shapes_also_of_unknown_sizes) {
   EXPECT_TEXT(shape(weft_unsqueeze(x, -1)), "[2,3,4,1]");
   EXPECT_TEXT(shape(weft_squeeze(weft_unsqueeze(x, 1), 1)), "[2,3,4]");
   EXPECT_TEXT(shape(weft_broadcast(F32(3, 1), WEFT_DIMS(2, WEFT_SAME, 5))), "[2,3,5]");
-  weft_array *split = weft_reshape(u, WEFT_DIMS(WEFT_SAME, WEFT_SAME, 3, 4)), *back = weft_reshape(split, WEFT_DIMS(WEFT_SAME, WEFT_SAME, WEFT_ANY));
+  weft_array *split = weft_reshape(u, WEFT_DIMS(WEFT_SAME, WEFT_SAME, 3, 4)),
+             *back = weft_reshape(split, WEFT_DIMS(WEFT_SAME, WEFT_SAME, WEFT_ANY));
   EXPECT_TEXT(shape(back), shape_show(u->node, &a));
   weft_array *flat = weft_reshape(u, WEFT_DIMS(WEFT_ANY, 6));
   EXPECT_OK(weft_check(flat));
@@ -151,10 +155,14 @@ TEST(views_infer_their_shapes_also_of_unknown_sizes) {
 }
 
 TEST(slices_are_cut_as_in_python) {
-  static const struct { int64_t start, stop, step, n, first; } rows[] = {
-    { 0, WEFT_END, 1, 10, 0 }, { 2, 5, 1, 3, 2 },          { -3, WEFT_END, 1, 3, 7 },     { 0, -1, 3, 3, 0 },
-    { 5, 2, 1, 0, 0 },         { 100, 200, 1, 0, 0 },      { -100, 3, 1, 3, 0 },          { WEFT_END, WEFT_BEGIN, -1, 10, 9 },
-    { 8, 2, -2, 3, 8 },        { -1, WEFT_BEGIN, -4, 3, 9 }, { 3, -100, -1, 4, 3 },       { 4, 5, INT64_MIN, 0, 0 },
+  static const struct { int64_t start, stop, step, n, first;
+  } rows[] = {
+    { 0, WEFT_END, 1, 10, 0 }, { 2, 5, 1, 3, 2 },
+    { -3, WEFT_END, 1, 3, 7 }, { 0, -1, 3, 3, 0 },
+    { 5, 2, 1, 0, 0 },         { 100, 200, 1, 0, 0 },
+    { -100, 3, 1, 3, 0 },      { WEFT_END, WEFT_BEGIN, -1, 10, 9 },
+    { 8, 2, -2, 3, 8 },        { -1, WEFT_BEGIN, -4, 3, 9 },
+    { 3, -100, -1, 4, 3 },     { 4, 5, INT64_MIN, 0, 0 },
     { 9, 0, INT64_MAX, 0, 0 }, { 1, WEFT_END, INT64_MAX, 1, 1 },
   };
   weft_scope *s = weft_scope_open();
@@ -173,7 +181,8 @@ TEST(slices_are_cut_as_in_python) {
 
 TEST(indexing_infers_the_shape_of_the_indices_and_the_rest) {
   weft_scope *s = weft_scope_open();
-  weft_array *x = F32(5, 6, 7), *i = weft_input(WEFT_I32, WEFT_DIMS(3, 1)), *j = weft_input(WEFT_U8, WEFT_DIMS(2)), *k = weft_input(WEFT_I64, 0, NULL);
+  weft_array *x = F32(5, 6, 7), *i = weft_input(WEFT_I32, WEFT_DIMS(3, 1)), *j = weft_input(WEFT_U8, WEFT_DIMS(2)),
+             *k = weft_input(WEFT_I64, 0, NULL);
   EXPECT_TEXT(shape(weft_take(x, 1, &j)), "[2,6,7]");
   EXPECT_TEXT(shape(weft_take(x, WEFT_ARRAYS(i, j))), "[3,2,7]");
   EXPECT_TEXT(shape(weft_at(x, 1, weft_integer(-1))), "[5,7]");
@@ -200,7 +209,8 @@ TEST(a_put_finds_its_way_from_the_part_to_x) {
   EXPECT_TEXT(weft_op(weft_put(x, weft_take(x, 1, &i), zero, WEFT_MAX)), "scatter");
   EXPECT_TEXT(weft_op(weft_put(x, weft_take(weft_moveaxis(x, 1, 0), 1, &i), zero, WEFT_MAX)), "transpose");
   EXPECT_TEXT(weft_op(weft_put(x, weft_slice(weft_take(x, 1, &i), 0, 0, 2, 1), zero, WEFT_SET)), "reshape");
-  EXPECT_TEXT(shape(weft_put(x, weft_broadcast(weft_slice(x, 0, 0, 1, 1), WEFT_DIMS(2, 5, 6)), zero, WEFT_ADD)), "[4,5,6]");
+  EXPECT_TEXT(shape(weft_put(x, weft_broadcast(weft_slice(x, 0, 0, 1, 1), WEFT_DIMS(2, 5, 6)), zero, WEFT_ADD)),
+              "[4,5,6]");
   EXPECT_INT(weft_check(weft_put(x, weft_exp(x), zero, WEFT_SET)), WEFT_ERR_ARG);
   EXPECT_TEXT(weft_message(), "weft_put: the part was not made from x by views and indexing");
   weft_scope_discard(s);

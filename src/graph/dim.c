@@ -25,7 +25,7 @@ static _Atomic int64_t n_symbols = 1;
 
 dim dim_symbol(void) { return -(2 * atomic_fetch_add(&n_symbols, 1) + 1); }
 
-static bool is_symbol(dim d) { return d < 0 && d != DIM_BAD && (d & 1); }
+bool dim_is_symbol(dim d) { return d < 0 && d != DIM_BAD && (d & 1); }
 
 /* ---- Polynomials on the stack ---- */
 
@@ -59,7 +59,8 @@ static bool multiply_terms(const struct term *a, const struct term *b, struct te
   *out = (struct term){ .degree = a->degree + b->degree };
   if (out->degree > DEGREE || __builtin_mul_overflow(a->coef, b->coef, &out->coef)) return false;
   for (int i = 0, j = 0, k = 0; k < out->degree; k++)
-    out->symbol[k] = j == b->degree || (i < a->degree && a->symbol[i] <= b->symbol[j]) ? a->symbol[i++] : b->symbol[j++];
+    out->symbol[k] = j == b->degree || (i < a->degree && a->symbol[i] <= b->symbol[j]) ? a->symbol[i++]
+                                                                                       : b->symbol[j++];
   return true;
 }
 
@@ -90,7 +91,7 @@ static struct poly number(int64_t x) { return (struct poly){ .n = x != 0, .term 
 static struct poly poly_of(dim d) {
   if (d >= 0) return number(d);
   struct poly p = { .failed = d == DIM_BAD };
-  if (is_symbol(d)) {
+  if (dim_is_symbol(d)) {
     p.n = 1;
     p.term[0] = (struct term){ .coef = 1, .symbol = { d }, .degree = 1 };
   } else if (!p.failed) {
@@ -127,7 +128,8 @@ static bool reserve(void) {
 static dim find_or_add(const struct poly *p) {
   uint64_t hash = hash_bytes(p->term, (size_t)p->n * sizeof *p->term);
   for (int64_t k = 0; k < n_entries; k++)
-    if (entries[k]->hash == hash && entries[k]->n == p->n && !memcmp(entries[k]->term, p->term, (size_t)p->n * sizeof *p->term))
+    if (entries[k]->hash == hash && entries[k]->n == p->n &&
+        !memcmp(entries[k]->term, p->term, (size_t)p->n * sizeof *p->term))
       return -(2 * (first + k) + 2);
   struct entry *e = reserve() ? entry_new(p, hash) : NULL;
   if (!e) return DIM_BAD;

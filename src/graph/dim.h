@@ -15,6 +15,7 @@ enum { DIM_BAD = INT64_MIN }; /* out of memory, or a product that overflows: the
 
 static inline bool dim_is_known(dim d) { return d >= 0; }
 dim dim_symbol(void);               /* a new one */
+bool dim_is_symbol(dim);            /* a symbol alone */
 dim dim_add(dim, dim), dim_sub(dim, dim), dim_mul(dim, dim); /* known ones: overflow gives DIM_BAD; sub below 0: DIM_BAD */
 bool dim_divide(dim a, dim b, dim *quotient); /* exact division of polynomials; false: does not divide */
 void dim_retain(dim), dim_release(dim);

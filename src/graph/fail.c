@@ -62,7 +62,9 @@ void failure_release(struct failure *f) {
 
 weft_status failure_status(const struct failure *f) { return f->status; }
 const char *failure_message(const struct failure *f) { return f->message; }
-bool failure_seen(struct failure *f, bool mark) { return mark ? atomic_exchange(&f->seen, true) : atomic_load(&f->seen); }
+bool failure_seen(struct failure *f, bool mark) {
+  return mark ? atomic_exchange(&f->seen, true) : atomic_load(&f->seen);
+}
 
 weft_status failure_report(struct failure *f) {
   struct caller *me = caller();

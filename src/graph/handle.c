@@ -118,7 +118,8 @@ static weft_array *handle_for(struct weft_scope *s, struct node *n) {
 }
 
 weft_array *array_of(struct node *n) {
-  return n ? handle_for(scope_current(), n) : array_failed(fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"));
+  return n ? handle_for(scope_current(), n)
+           : array_failed(fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"));
 }
 
 static void note(struct weft_scope *s, struct failure *f) {
@@ -150,7 +151,8 @@ weft_array *array_bad(weft_status status, const char *format, ...) {
   va_start(list, format);
   text_addv(&t, format, list);
   va_end(list);
-  struct failure *f = fail(t.failed ? WEFT_ERR_MEMORY : status, scope_origin(), "%s", t.failed ? "weft: out of memory" : text_of(&t));
+  struct failure *f = fail(t.failed ? WEFT_ERR_MEMORY : status, scope_origin(), "%s",
+                           t.failed ? "weft: out of memory" : text_of(&t));
   text_free(&t);
   return array_failed(f);
 }
@@ -278,7 +280,8 @@ weft_array *weft_keep(weft_array *a) {
   if (!a || a->tag != HANDLE_ALIVE) return array_failed(array_failure("weft_keep", 0, a));
   if (!s || !s->outside || a->scope != s) return a;
   if (s->loop)
-    return array_bad(WEFT_ERR_SCOPE, "weft_keep: an array of a loop's body has no value outside; see weft_loop_all, weft_loop_last");
+    return array_bad(WEFT_ERR_SCOPE,
+                     "weft_keep: an array of a loop's body has no value outside; see weft_loop_all, weft_loop_last");
   unlink_from(a);
   link_to(s->outside, a);
   return a;

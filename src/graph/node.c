@@ -18,7 +18,8 @@ uint64_t node_serial(void) { return atomic_load_explicit(&last_serial, memory_or
 static size_t aligned(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
 static size_t node_bytes(int rank, int n_in, size_t attr_bytes) {
-  return aligned(sizeof(struct node)) + (size_t)rank * sizeof(dim) + (size_t)n_in * sizeof(struct node *) + aligned(attr_bytes);
+  return aligned(sizeof(struct node)) + (size_t)rank * sizeof(dim) + (size_t)n_in * sizeof(struct node *) +
+         aligned(attr_bytes);
 }
 
 /* attr comes first behind the struct, where it is aligned for anything. */

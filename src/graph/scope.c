@@ -129,14 +129,18 @@ static struct failure *cannot_declare(const char *fn, const struct weft_scope *s
   return NULL;
 }
 
-static struct failure *cannot_update(struct weft_scope *s, weft_array *outer, const struct node *o, const struct node *v) {
+static struct failure *cannot_update(struct weft_scope *s, weft_array *outer, const struct node *o,
+                                     const struct node *v) {
   struct shape_text a, b;
   if (outer->scope == s)
-    return fail(WEFT_ERR_SCOPE, scope_origin(), "weft_update: the array is of the scope that would end; it must be of one further out");
+    return fail(WEFT_ERR_SCOPE, scope_origin(),
+                "weft_update: the array is of the scope that would end; it must be of one further out");
   if (!v->weak && o->dtype != v->dtype)
-    return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_update: the array is %s, the value %s", weft_dtype_name(o->dtype), weft_dtype_name(v->dtype));
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_update: the array is %s, the value %s", weft_dtype_name(o->dtype),
+                weft_dtype_name(v->dtype));
   if (!shape_equal(o, v))
-    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_update: the array is %s, the value %s", shape_show(o, &a), shape_show(v, &b));
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_update: the array is %s, the value %s", shape_show(o, &a),
+                shape_show(v, &b));
   return NULL;
 }
 
@@ -171,7 +175,8 @@ void weft_update(weft_array *outer, weft_array *value) {
 static struct failure *cannot_fetch(const struct node *n, weft_dtype dtype, const void *dst, size_t bytes) {
   dim count = dim_count(n->rank, n->dims);
   if (n->dtype != dtype)
-    return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_fetch: the array is %s, not %s", weft_dtype_name(n->dtype), weft_dtype_name(dtype));
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_fetch: the array is %s, not %s", weft_dtype_name(n->dtype),
+                weft_dtype_name(dtype));
   if (dim_is_known(count) && (uint64_t)count * weft_dtype_bytes(dtype) != bytes)
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_fetch: the array has %llu bytes, the destination %llu",
                 (unsigned long long)count * weft_dtype_bytes(dtype), (unsigned long long)bytes);
@@ -197,7 +202,8 @@ void weft_fetch(weft_array *a, weft_dtype dtype, void *dst, size_t bytes) {
   if (!arrays_nodes("weft_fetch", 1, &a, &n, &bad)) return;
   why = cannot_fetch(n, dtype, dst, bytes);
   node_release(n);
-  if (!why && !add_fetch(s, (struct fetch){ a, dtype, dst, bytes })) why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_fetch: out of memory");
+  if (!why && !add_fetch(s, (struct fetch){ a, dtype, dst, bytes }))
+    why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_fetch: out of memory");
   if (why) scope_blame(why);
 }
 

@@ -31,7 +31,8 @@ static bool append(struct node_list *l, struct node *n) {
   return true;
 }
 
-static bool search(struct node_list *l, struct stack *s, uint64_t epoch, struct node *target, bool (*stop)(const struct node *)) {
+static bool search(struct node_list *l, struct stack *s, uint64_t epoch, struct node *target,
+                   bool (*stop)(const struct node *)) {
   if (target->mark == epoch) return true;
   target->mark = epoch;
   bool ok = push(s, target);

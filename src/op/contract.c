@@ -30,8 +30,8 @@ static struct node *matmul_again(const struct node *n, struct node *const in[], 
   return node_make(n->op, (weft_dtype)n->dtype, rank, d, 2, in, NULL, 0);
 }
 
-const struct op op_matmul = { .name = "matmul", .kind = OP_CONTRACT, .vjp = matmul_vjp, .jvp = matmul_jvp, .batch = matmul_batch,
-                              .again = matmul_again };
+const struct op op_matmul = { .name = "matmul", .kind = OP_CONTRACT, .vjp = matmul_vjp, .jvp = matmul_jvp,
+                              .batch = matmul_batch, .again = matmul_again };
 
 /* ---- Making nodes ---- */
 
@@ -39,10 +39,12 @@ static struct failure *fits(struct node *const n[2]) {
   struct shape_text a, b;
   for (int i = 0; i < 2; i++)
     if (n[i]->rank == 0)
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: a 0-d operand: %s x %s", shape_show(n[0], &a), shape_show(n[1], &b));
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: a 0-d operand: %s x %s", shape_show(n[0], &a),
+                  shape_show(n[1], &b));
   dim left = n[0]->dims[n[0]->rank - 1], right = n[1]->dims[n[1]->rank > 1 ? n[1]->rank - 2 : 0];
   if (left == right) return NULL;
-  return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: inner lengths differ: %s x %s", shape_show(n[0], &a), shape_show(n[1], &b));
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: inner lengths differ: %s x %s", shape_show(n[0], &a),
+              shape_show(n[1], &b));
 }
 
 /* The batch part of the shape that both broadcast to. */
@@ -53,7 +55,8 @@ static struct failure *batch_dims(struct node *const n[2], int *rank, dim dims[]
   for (int k = 0; k < *rank; k++) {
     dim x = k < *rank - ra ? 1 : n[0]->dims[k - (*rank - ra)], y = k < *rank - rb ? 1 : n[1]->dims[k - (*rank - rb)];
     if (x != y && x != 1 && y != 1)
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: batches do not broadcast: %s x %s", shape_show(n[0], &a), shape_show(n[1], &b));
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: batches do not broadcast: %s x %s",
+                  shape_show(n[0], &a), shape_show(n[1], &b));
     dims[k] = x == 1 ? y : x;
   }
   return NULL;

@@ -104,7 +104,9 @@ static weft_array *choice(weft_array *c, weft_array *like, double a, double b) {
 }
 
 PARTIAL(neg) { return (void)r, (void)k, weft_scalar(-1); }
-PARTIAL(abs) { return (void)k, weft_sub(choice(weft_gt(X, weft_integer(0)), Y, 1, 0), choice(weft_lt(X, weft_integer(0)), Y, 1, 0)); }
+PARTIAL(abs) {
+  return (void)k, weft_sub(choice(weft_gt(X, weft_integer(0)), Y, 1, 0), choice(weft_lt(X, weft_integer(0)), Y, 1, 0));
+}
 PARTIAL(sqrt) { return (void)k, weft_div(weft_scalar(0.5), Y); }
 PARTIAL(rsqrt) { return (void)k, weft_div(weft_mul(weft_scalar(-0.5), Y), X); }
 PARTIAL(exp) { return (void)k, Y; }
@@ -124,8 +126,12 @@ static weft_array *share(const struct rule *r, weft_array *wins, weft_array *d) 
   weft_array *half = weft_mul(d, weft_scalar(0.5)), *zero = number_like(d, 0);
   return weft_where(weft_eq(r->in[0], r->in[1]), half, weft_where(wins, d, zero));
 }
-static weft_array *move_maximum(const struct rule *r, int k, weft_array *d) { return share(r, weft_gt(r->in[k], r->in[1 - k]), d); }
-static weft_array *move_minimum(const struct rule *r, int k, weft_array *d) { return share(r, weft_lt(r->in[k], r->in[1 - k]), d); }
+static weft_array *move_maximum(const struct rule *r, int k, weft_array *d) {
+  return share(r, weft_gt(r->in[k], r->in[1 - k]), d);
+}
+static weft_array *move_minimum(const struct rule *r, int k, weft_array *d) {
+  return share(r, weft_lt(r->in[k], r->in[1 - k]), d);
+}
 
 static weft_array *move_where(const struct rule *r, int k, weft_array *d) {
   weft_array *zero = number_like(d, 0);
@@ -164,7 +170,8 @@ static struct node *element_again(const struct node *n, struct node *const in[],
   for (int i = 0; i < n->n_in; i++)
     if (!dims_equal(in[i]->rank, in[i]->dims, rank, dims)) {
       struct shape_text a, b;
-      *why = fail(WEFT_ERR_SHAPE, n->origin, "%s: operands of shape %s and %s", fn, shape_show(in[i], &a), dims_show(rank, dims, &b));
+      *why = fail(WEFT_ERR_SHAPE, n->origin, "%s: operands of shape %s and %s", fn, shape_show(in[i], &a),
+                  dims_show(rank, dims, &b));
       return NULL;
     }
   return node_make(n->op, (weft_dtype)n->dtype, rank, dims, n->n_in, in, n->attr, n->attr_bytes);
@@ -209,14 +216,16 @@ weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c) {
 static struct failure *types(const char *fn, enum element_class cls, weft_dtype met, weft_dtype *in, weft_dtype *out) {
   *in = cls == FLOAT ? dtype_float(met) : met;
   *out = cls == COMPARE || cls == TEST ? WEFT_BOOL : *in;
-  if (cls == SIGNED && met == WEFT_BOOL) return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: not of bool; see weft_not", fn);
+  if (cls == SIGNED && met == WEFT_BOOL)
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: not of bool; see weft_not", fn);
   if (cls == BITS && dtype_is_float(met))
     return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: of bools or integers, not of %s", fn, weft_dtype_name(met));
   return NULL;
 }
 
 /* Casts and broadcasts the operands, and makes the node; takes the references. */
-static weft_array *joined(const char *fn, const struct op *op, weft_dtype out, int n, struct node *node[], const weft_dtype in[]) {
+static weft_array *joined(const char *fn, const struct op *op, weft_dtype out, int n, struct node *node[],
+                          const weft_dtype in[]) {
   dim dims[WEFT_RANK_MAX];
   int rank;
   struct failure *why = common_dims(fn, n, node, &rank, dims);
@@ -228,7 +237,8 @@ static weft_array *joined(const char *fn, const struct op *op, weft_dtype out, i
   return array_of(y);
 }
 
-static weft_array *element_nodes(const char *fn, const struct op *op, enum element_class cls, int n, struct node *node[]) {
+static weft_array *element_nodes(const char *fn, const struct op *op, enum element_class cls, int n,
+                                 struct node *node[]) {
   weft_dtype met, in, out;
   struct failure *why = common_dtype(fn, n, node, &met);
   if (!why) why = types(fn, cls, met, &in, &out);

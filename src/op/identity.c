@@ -5,7 +5,9 @@
 
 static weft_array *pass_vjp(const struct rule *r, int k, weft_array *dy) { return (void)r, k == 0 ? dy : NULL; }
 static weft_array *pass_batch(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, r->in[0]; }
-static weft_array *stop_batch(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, weft_stop_gradient(r->in[0]); }
+static weft_array *stop_batch(const struct rule *r, const bool is_mapped[]) {
+  return (void)is_mapped, weft_stop_gradient(r->in[0]);
+}
 
 /* All of the operands are to be computed before; a mapped one among them makes every row wait for all of it. */
 static weft_array *depends_batch(const struct rule *r, const bool is_mapped[]) {
@@ -25,9 +27,12 @@ static struct node *pass_again(const struct node *n, struct node *const in[], st
   return node_make(n->op, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n->n_in, in, n->attr, n->attr_bytes);
 }
 
-const struct op op_alias = { .name = "alias", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = pass_vjp, .batch = pass_batch, .again = pass_again };
-const struct op op_stop_gradient = { .name = "stop_gradient", .kind = OP_IDENTITY, .batch = stop_batch, .again = pass_again };
-const struct op op_depends = { .name = "depends", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = pass_vjp, .batch = depends_batch, .again = pass_again };
+const struct op op_alias = { .name = "alias", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = pass_vjp,
+                             .batch = pass_batch, .again = pass_again };
+const struct op op_stop_gradient = { .name = "stop_gradient", .kind = OP_IDENTITY, .batch = stop_batch,
+                                     .again = pass_again };
+const struct op op_depends = { .name = "depends", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = pass_vjp,
+                               .batch = depends_batch, .again = pass_again };
 
 static weft_array *passed(const char *fn, const struct op *op, weft_array *x) {
   struct node *n;
@@ -57,7 +62,8 @@ weft_array *weft_depends(weft_array *x, int n, weft_array *const on[]) {
     all[0] = x;
     for (int i = 0; i < n; i++) all[i + 1] = on[i];
     if (operands("weft_depends", n + 1, all, node, &bad)) {
-      y = array_of(node_make(&op_depends, (weft_dtype)node[0]->dtype, node[0]->rank, node[0]->dims, n + 1, node, NULL, 0));
+      y = array_of(
+          node_make(&op_depends, (weft_dtype)node[0]->dtype, node[0]->rank, node[0]->dims, n + 1, node, NULL, 0));
       nodes_release(n + 1, node);
     } else {
       y = bad;

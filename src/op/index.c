@@ -68,7 +68,8 @@ static struct node *take_node(struct node *x, int n, struct node *const index[])
   if (rank) memcpy(d, index[0]->dims, (size_t)rank * sizeof *d);
   if (rest) memcpy(d + rank, x->dims + n, (size_t)rest * sizeof *d);
   memcpy(in + 1, index, (size_t)n * sizeof *in);
-  return node_make(&op_take, (weft_dtype)x->dtype, rank + rest, d, n + 1, in, &(struct take_attr){ n }, sizeof(struct take_attr));
+  return node_make(&op_take, (weft_dtype)x->dtype, rank + rest, d, n + 1, in, &(struct take_attr){ n },
+                   sizeof(struct take_attr));
 }
 
 static struct node *take_again(const struct node *n, struct node *const in[], struct failure **why) {
@@ -76,7 +77,8 @@ static struct node *take_again(const struct node *n, struct node *const in[], st
   return take_node(in[0], n->n_in - 1, in + 1);
 }
 
-const struct op op_take = { .name = "take", .kind = OP_TAKE, .vjp = take_vjp, .jvp = take_jvp, .batch = take_batch, .again = take_again };
+const struct op op_take = { .name = "take", .kind = OP_TAKE, .vjp = take_vjp, .jvp = take_jvp, .batch = take_batch,
+                            .again = take_again };
 
 /* ---- Making nodes ---- */
 
@@ -98,14 +100,16 @@ struct failure *indices_join(const char *fn, int n, struct node *index[]) {
   for (int k = 0; k < n && !why; k++) why = index_check(fn, index[k], k);
   if (!why) why = common_dims(fn, n, index, &rank, d);
   for (int k = 0; k < n && !why; k++)
-    if (!(index[k] = node_broadcast(as_i64(index[k]), rank, d))) why = fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn);
+    if (!(index[k] = node_broadcast(as_i64(index[k]), rank, d)))
+      why = fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn);
   return why;
 }
 
 static struct failure *take_check(const struct node *x, int n, const struct node *index) {
   struct shape_text s;
   if (n > x->rank) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_take: %d indices into %s", n, shape_show(x, &s));
-  if (index->rank + x->rank - n > WEFT_RANK_MAX) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_take: the rank would be %d", index->rank + x->rank - n);
+  if (index->rank + x->rank - n > WEFT_RANK_MAX)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_take: the rank would be %d", index->rank + x->rank - n);
   return NULL;
 }
 
@@ -137,7 +141,8 @@ static struct failure *place_check(const char *fn, weft_array *x, int *axis, wef
   struct shape_text s;
   struct failure *why = axis_check(fn, n, axis);
   if (!why) why = index_check(fn, i, 0);
-  if (!why && i->rank) why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the index is %s, not 0-d", fn, shape_show(i, &s));
+  if (!why && i->rank)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the index is %s, not 0-d", fn, shape_show(i, &s));
   node_release(n);
   node_release(i);
   return why;
@@ -149,7 +154,10 @@ static weft_array *known_window(const char *fn, weft_array *x, int axis, int64_t
   dim size = n->dims[axis], start = i >= 0 ? i : i == INT64_MIN ? DIM_BAD : dim_sub(size, -i);
   struct shape_text s;
   bool fits = start != DIM_BAD && (!dim_is_known(size) || (start <= size && length <= size - start));
-  struct failure *why = fits ? NULL : fail(WEFT_ERR_INDEX, scope_origin(), "%s: %lld elements at index %lld of axis %d do not lie in %s", fn, (long long)length, (long long)i, axis, shape_show(n, &s));
+  struct failure *why = fits ? NULL
+                             : fail(WEFT_ERR_INDEX, scope_origin(),
+                                    "%s: %lld elements at index %lld of axis %d do not lie in %s", fn,
+                                    (long long)length, (long long)i, axis, shape_show(n, &s));
   node_release(n);
   return why ? array_failed(why) : array_slice(x, axis, start, length, 1);
 }

@@ -34,7 +34,8 @@ static weft_array *concat_batch(const struct rule *r, const bool is_mapped[]) {
   int n = r->n_in;
   weft_array **x = mem_alloc((size_t)n * sizeof *x);
   if (!x) return array_of(NULL);
-  for (int k = 0; k < n; k++) x[k] = is_mapped[k] ? r->in[k] : array_spread(r->in[k], first_mapped(r, is_mapped)->dims[0]);
+  for (int k = 0; k < n; k++)
+    x[k] = is_mapped[k] ? r->in[k] : array_spread(r->in[k], first_mapped(r, is_mapped)->dims[0]);
   weft_array *y = weft_concat(axis_of(r) + 1, n, x);
   mem_free(x);
   return y;
@@ -46,11 +47,13 @@ static struct node *concat_again(const struct node *n, struct node *const in[], 
   int axis = ((const struct axis_attr *)n->attr)->axis;
   memcpy(d, in[0]->dims, in[0]->rank * sizeof *d);
   for (int i = 1; i < n->n_in; i++) d[axis] = dim_add(d[axis], in[i]->dims[axis]);
-  return d[axis] == DIM_BAD ? NULL : node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, n->n_in, in, n->attr, n->attr_bytes);
+  return d[axis] == DIM_BAD
+             ? NULL
+             : node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, n->n_in, in, n->attr, n->attr_bytes);
 }
 
-const struct op op_concat = { .name = "concat", .kind = OP_CONCAT, .vjp = concat_vjp, .jvp = concat_jvp, .batch = concat_batch,
-                              .again = concat_again };
+const struct op op_concat = { .name = "concat", .kind = OP_CONCAT, .vjp = concat_vjp, .jvp = concat_jvp,
+                              .batch = concat_batch, .again = concat_again };
 
 static struct failure *concat_dims(int axis, int n, struct node *const node[], dim d[]) {
   struct shape_text a, b;
@@ -59,7 +62,8 @@ static struct failure *concat_dims(int axis, int n, struct node *const node[], d
     bool fits = node[i]->rank == node[0]->rank;
     for (int k = 0; fits && k < node[0]->rank; k++) fits = k == axis || node[i]->dims[k] == d[k];
     if (!fits)
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_concat: %s and %s do not fit beside axis %d", shape_show(node[0], &a), shape_show(node[i], &b), axis);
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_concat: %s and %s do not fit beside axis %d",
+                  shape_show(node[0], &a), shape_show(node[i], &b), axis);
     d[axis] = dim_add(d[axis], node[i]->dims[axis]);
   }
   return count_check("weft_concat", node[0]->rank, d);
@@ -75,7 +79,8 @@ static weft_array *concat(int axis, int n, struct node *node[]) {
   int rank = node[0]->rank;
   bool ok = true;
   for (int i = 0; i < n; i++) ok &= (node[i] = node_cast(node[i], dtype)) != NULL;
-  struct node *y = ok ? node_make(&op_concat, dtype, rank, d, n, node, &(struct axis_attr){ axis }, sizeof(struct axis_attr)) : NULL;
+  struct node *y =
+      ok ? node_make(&op_concat, dtype, rank, d, n, node, &(struct axis_attr){ axis }, sizeof(struct axis_attr)) : NULL;
   nodes_release(n, node);
   return array_of(y);
 }
@@ -126,10 +131,12 @@ static struct node *pad_again(const struct node *n, struct node *const in[], str
   dim d[WEFT_RANK_MAX];
   memcpy(d, in[0]->dims, in[0]->rank * sizeof *d);
   d[a->axis] = dim_add(d[a->axis], a->before + a->after);
-  return d[a->axis] == DIM_BAD ? NULL : node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, 2, in, n->attr, n->attr_bytes);
+  return d[a->axis] == DIM_BAD ? NULL
+                               : node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, 2, in, n->attr, n->attr_bytes);
 }
 
-const struct op op_pad = { .name = "pad", .kind = OP_PAD, .vjp = pad_vjp, .jvp = pad_jvp, .batch = pad_batch, .again = pad_again };
+const struct op op_pad = { .name = "pad", .kind = OP_PAD, .vjp = pad_vjp, .jvp = pad_jvp, .batch = pad_batch,
+                           .again = pad_again };
 
 static struct failure *pad_check(struct node *const n[2], int *axis, int64_t before, int64_t after, dim d[]) {
   struct shape_text s;
@@ -137,11 +144,14 @@ static struct failure *pad_check(struct node *const n[2], int *axis, int64_t bef
   struct failure *why = axis_check("weft_pad", n[0], axis);
   if (why) return why;
   if (before < 0 || after < 0)
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_pad: %lld before and %lld after; see weft_slice", (long long)before, (long long)after);
-  if (n[1]->rank) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_pad: the value is %s, not 0-d", shape_show(n[1], &s));
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_pad: %lld before and %lld after; see weft_slice", (long long)before,
+                (long long)after);
+  if (n[1]->rank)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_pad: the value is %s, not 0-d", shape_show(n[1], &s));
   memcpy(d, n[0]->dims, n[0]->rank * sizeof *d);
   if (__builtin_add_overflow(before, after, &more))
-    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_pad: %lld before and %lld after are too many", (long long)before, (long long)after);
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_pad: %lld before and %lld after are too many", (long long)before,
+                (long long)after);
   d[*axis] = dim_add(d[*axis], more);
   return count_check("weft_pad", n[0]->rank, d);
 }
@@ -157,7 +167,9 @@ weft_array *weft_pad(weft_array *x, int axis, int64_t before, int64_t after, wef
   if (why) return array_of_bad(why, 2, n);
   int rank = n[0]->rank;
   for (int i = 0; i < 2; i++) n[i] = node_cast(n[i], dtype);
-  struct node *y = n[0] && n[1] ? node_make(&op_pad, dtype, rank, d, 2, n, &(struct pad_attr){ axis, before, after }, sizeof(struct pad_attr)) : NULL;
+  struct node *y = n[0] && n[1] ? node_make(&op_pad, dtype, rank, d, 2, n, &(struct pad_attr){ axis, before, after },
+                                            sizeof(struct pad_attr))
+                                : NULL;
   nodes_release(2, n);
   return array_of(y);
 }

@@ -5,7 +5,9 @@
 #include "op/operand.h"
 #include "run/buffer.h"
 
-static dim size_in(const struct node *x, int64_t axis) { return axis < 0 ? dim_count(x->rank, x->dims) : x->dims[axis]; }
+static dim size_in(const struct node *x, int64_t axis) {
+  return axis < 0 ? dim_count(x->rank, x->dims) : x->dims[axis];
+}
 
 static bool resize_size(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
                         struct failure **why) {
@@ -46,7 +48,8 @@ const struct op op_value = { .name = "value", .kind = OP_LEAF };
 const struct op op_scalar = { .name = "scalar", .kind = OP_LEAF };
 const struct op op_input = { .name = "input", .kind = OP_LEAF };
 const struct op op_iota = { .name = "iota", .kind = OP_IOTA, .batch = batch_iota };
-const struct op op_size = { .name = "size", .kind = OP_SIZE, .batch = batch_size, .resize = resize_size, .again = size_again };
+const struct op op_size = { .name = "size", .kind = OP_SIZE, .batch = batch_size, .resize = resize_size,
+                            .again = size_again };
 
 /* ---- Numbers ---- */
 
@@ -78,7 +81,8 @@ weft_array *weft_full(weft_dtype dtype, int rank, const int64_t dims[], double v
 /* ---- Values ---- */
 
 /* A leaf whose elements lie in buf, row by row if stride is NULL; takes over the reference to buf. */
-struct node *value_node(weft_dtype dtype, int rank, const dim dims[], struct buffer *buf, int64_t offset, const int64_t stride[]) {
+struct node *value_node(weft_dtype dtype, int rank, const dim dims[], struct buffer *buf, int64_t offset,
+                        const int64_t stride[]) {
   struct value *v = buf ? mem_alloc(sizeof *v + (size_t)rank * sizeof *v->stride) : NULL;
   struct node *n = v ? node_make(&op_value, dtype, rank, dims, 0, NULL, NULL, 0) : NULL;
   if (!n) {
@@ -134,7 +138,8 @@ static bool reach(const weft_block *b, int64_t *before, int64_t *behind) {
   for (int k = 0; k < b->rank; k++) {
     int64_t far;
     if (__builtin_mul_overflow(b->dims[k] - 1, b->strides[k], &far)) return false;
-    if (__builtin_add_overflow(far < 0 ? *before : *behind, far < 0 ? -far : far, far < 0 ? before : behind)) return false;
+    if (__builtin_add_overflow(far < 0 ? *before : *behind, far < 0 ? -far : far, far < 0 ? before : behind))
+      return false;
   }
   return *before < INT64_MAX / 32 && *behind < INT64_MAX / 32;
 }
@@ -146,13 +151,16 @@ static struct failure *block_check(const weft_block *b) {
   if (why) return why;
   if (b->rank && !b->strides) return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: strides is NULL");
   if (b->device != 0) return fail(WEFT_ERR_DEVICE, scope_origin(), "weft_external: there is no device %d", b->device);
-  if (!b->data && dim_count(b->rank, b->dims)) return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is NULL");
+  if (!b->data && dim_count(b->rank, b->dims))
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is NULL");
   if ((uintptr_t)b->data % weft_dtype_bytes(b->dtype))
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is not aligned for %s", weft_dtype_name(b->dtype));
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is not aligned for %s",
+                weft_dtype_name(b->dtype));
   return NULL;
 }
 
-static struct node *external_node(const weft_block *b, int64_t before, int64_t behind, void (*release)(void *), void *ctx) {
+static struct node *external_node(const weft_block *b, int64_t before, int64_t behind, void (*release)(void *),
+                                  void *ctx) {
   int64_t size = (int64_t)weft_dtype_bytes(b->dtype), n = dim_count(b->rank, b->dims) ? before + behind + 1 : 0;
   void *data = n ? (char *)b->data - before * size : b->data;
   struct buffer *buf = buffer_external(data, (size_t)(n * size), release, ctx);
@@ -166,7 +174,8 @@ static struct node *external_node(const weft_block *b, int64_t before, int64_t b
 weft_array *weft_external(const weft_block *b, void (*release)(void *ctx), void *ctx) {
   int64_t before, behind;
   struct failure *why = block_check(b);
-  if (!why && !reach(b, &before, &behind)) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_external: strides that reach beyond memory");
+  if (!why && !reach(b, &before, &behind))
+    why = fail(WEFT_ERR_ARG, scope_origin(), "weft_external: strides that reach beyond memory");
   if (!why) return array_of(external_node(b, before, behind, release, ctx));
   if (release) release(ctx);
   return array_failed(why);
@@ -203,7 +212,8 @@ weft_array *weft_iota(weft_array *like, int axis) {
   struct failure *why = axis_check("weft_iota", n, &axis);
   if (!why && n->dtype == WEFT_BOOL) why = fail(WEFT_ERR_DTYPE, scope_origin(), "weft_iota: an index is not a bool");
   if (why) return array_of_bad(why, 1, &n);
-  iota = node_make(&op_iota, n->dtype, n->rank, n->dims, 0, NULL, &(struct axis_attr){ axis }, sizeof(struct axis_attr));
+  iota = node_make(&op_iota, n->dtype, n->rank, n->dims, 0, NULL, &(struct axis_attr){ axis },
+                   sizeof(struct axis_attr));
   node_release(n);
   return array_of(iota);
 }
@@ -215,7 +225,7 @@ static dim dim_of(const struct node *n, int depth) {
     int64_t x = (int64_t)scalar_bits(n, WEFT_I64);
     return x < 0 ? DIM_BAD : x;
   }
-  if (!depth || n->rank || !dtype_is_integer(n->dtype)) return DIM_BAD;
+  if (!depth || n->rank || !n->n_in || !dtype_is_integer(n->dtype)) return DIM_BAD;
   if (n->op == &op_cast && dtype_is_integer(n->in[0]->dtype)) return dim_of(n->in[0], depth - 1);
   if (n->op != &op_add && n->op != &op_sub && n->op != &op_mul) return DIM_BAD;
   dim a = dim_of(n->in[0], depth - 1), b = dim_of(n->in[1], depth - 1);
@@ -225,7 +235,8 @@ static dim dim_of(const struct node *n, int depth) {
 static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *out) {
   struct shape_text s;
   if (n->rank || !dtype_is_integer(n->dtype))
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_sized: size %d is %s %s, not a 0-d integer", k, weft_dtype_name(n->dtype), shape_show(n, &s));
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_sized: size %d is %s %s, not a 0-d integer", k,
+                weft_dtype_name(n->dtype), shape_show(n, &s));
   graph_lock();
   dim d = dim_of(n, 64);
   graph_unlock();
@@ -235,7 +246,8 @@ static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *
       return fail(WEFT_ERR_NO_VALUE, scope_origin(), "weft_sized: size %d: %s", k, weft_message());
     d = now < 0 ? DIM_BAD : now;
   }
-  if (d == DIM_BAD) return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: size %d is negative: %lld", k, (long long)now);
+  if (d == DIM_BAD)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: size %d is negative: %lld", k, (long long)now);
   *out = d;
   return NULL;
 }
@@ -246,7 +258,8 @@ weft_array *weft_sized(weft_dtype dtype, int rank, weft_array *const sizes[]) {
   dim d[WEFT_RANK_MAX];
   weft_array *bad;
   struct failure *why = dtype_check("weft_sized", dtype);
-  if (!why && (rank < 0 || rank > WEFT_RANK_MAX)) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: the rank %d is not in 0..%d", rank, WEFT_RANK_MAX);
+  if (!why && (rank < 0 || rank > WEFT_RANK_MAX))
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: the rank %d is not in 0..%d", rank, WEFT_RANK_MAX);
   if (why) return array_failed(why);
   if (!operands("weft_sized", rank, sizes, n, &bad)) return bad;
   for (int k = 0; k < rank && !why; k++) why = size_of(sizes[k], n[k], k, &d[k]);

@@ -59,7 +59,7 @@ struct fold {
 };
 
 /* For derivative and map rules: handles of what the node was built from. Rules use the public API in the open scope. */
-struct rule { const struct node *node; weft_array *const *in; weft_array *out; int n_in; }; /* node's own list may be gone */
+struct rule { const struct node *node; weft_array *const *in; weft_array *out; int n_in; }; /* the node's n_in may be 0 */
 
 /* Rules of ops with several results, taken by OP_ITEM. NULL among dx, dy: zero. Failures go out as bad arrays. */
 struct many {
@@ -97,7 +97,8 @@ struct op {
 
 /* By family: element.c reduce.c view.c index.c contract.c make.c identity.c loop.c */
 extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
-    op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le, op_broadcast, op_reshape, op_transpose, op_slice, op_take,
+    op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
+    op_broadcast, op_reshape, op_transpose, op_slice, op_take,
     op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient, op_depends, op_item, op_loop, op_call,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
 extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */

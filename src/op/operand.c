@@ -41,7 +41,9 @@ struct failure *dims_check(const char *fn, int rank, const int64_t dims[]) {
     return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the rank %d is not in 0..%d", fn, rank, WEFT_RANK_MAX);
   if (rank && !dims) return fail(WEFT_ERR_ARG, scope_origin(), "%s: dims is NULL", fn);
   for (int i = 0; i < rank; i++)
-    if (dims[i] < 0) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the size %lld on axis %d is negative", fn, (long long)dims[i], i);
+    if (dims[i] < 0)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the size %lld on axis %d is negative", fn, (long long)dims[i],
+                  i);
   return count_check(fn, rank, dims);
 }
 
@@ -70,7 +72,9 @@ uint64_t scalar_bits(const struct node *n, weft_dtype as) {
   uint64_t bits = ((const struct scalar_attr *)n->attr)->bits;
   if (n->weak) return is_weak_float(n) ? dtype_encode(as, weak_double(n)) : dtype_encode_integer(as, weak_integer(n));
   if (as == n->dtype) return bits;
-  if (dtype_is_integer(n->dtype)) return dtype_encode_integer(as, n->dtype == WEFT_I64 || n->dtype == WEFT_U64 ? (int64_t)bits : (int64_t)dtype_decode(n->dtype, bits));
+  if (dtype_is_integer(n->dtype))
+    return dtype_encode_integer(
+        as, n->dtype == WEFT_I64 || n->dtype == WEFT_U64 ? (int64_t)bits : (int64_t)dtype_decode(n->dtype, bits));
   return dtype_encode(as, dtype_decode(n->dtype, bits));
 }
 
@@ -90,14 +94,16 @@ struct failure *common_dtype(const char *fn, int n, struct node *const node[], w
     if (node[i]->weak) d = any ? meet_weak(d, node[i]) : (weft_dtype)node[i]->dtype, any = true;
   for (int i = 0; i < n; i++)
     if (node[i]->weak && !is_weak_float(node[i]) && dtype_is_integer(d) && !dtype_fits(d, weak_integer(node[i])))
-      return fail(WEFT_ERR_ARG, scope_origin(), "%s: %lld does not fit %s", fn, (long long)weak_integer(node[i]), weft_dtype_name(strong));
+      return fail(WEFT_ERR_ARG, scope_origin(), "%s: %lld does not fit %s", fn, (long long)weak_integer(node[i]),
+                  weft_dtype_name(strong));
   *out = d;
   return NULL;
 }
 
 struct node *node_cast(struct node *x, weft_dtype d) {
   if (!x || (x->dtype == d && !x->weak)) return x;
-  struct node *n = x->weak ? node_make(&op_scalar, d, 0, NULL, 0, NULL, &(struct scalar_attr){ scalar_bits(x, d) }, sizeof(struct scalar_attr))
+  struct node *n = x->weak ? node_make(&op_scalar, d, 0, NULL, 0, NULL, &(struct scalar_attr){ scalar_bits(x, d) },
+                                       sizeof(struct scalar_attr))
                            : node_make(&op_cast, d, x->rank, x->dims, 1, &x, NULL, 0);
   if (n && x->weak) atomic_store(&n->state, NODE_READY);
   node_release(x);
@@ -154,7 +160,8 @@ struct node *node_reshape(struct node *x, int rank, const dim dims[]) {
 
 struct node *node_size(struct node *x, int axis, dim size) {
   if (!x) return NULL;
-  struct node *n = node_make(&op_size, WEFT_I64, 0, NULL, 1, &x, &(struct size_attr){ size, axis }, sizeof(struct size_attr));
+  struct node *n = node_make(&op_size, WEFT_I64, 0, NULL, 1, &x, &(struct size_attr){ size, axis },
+                             sizeof(struct size_attr));
   node_release(x);
   return n;
 }

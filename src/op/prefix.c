@@ -10,7 +10,8 @@ static int axis_of(const struct rule *r) { return ((const struct axis_attr *)r->
 /* h_i = a_i + c_i h_(i-1) along an axis, h before the first being 0. A bool c keeps h or drops it. */
 static weft_array *linear_scan(weft_array *c, weft_array *a, int axis) {
   weft_loop *loop = weft_loop_open(NULL);
-  weft_array *c_i = weft_loop_each(loop, weft_moveaxis(c, axis, 0)), *a_i = weft_loop_each(loop, weft_moveaxis(a, axis, 0));
+  weft_array *c_i = weft_loop_each(loop, weft_moveaxis(c, axis, 0)),
+             *a_i = weft_loop_each(loop, weft_moveaxis(a, axis, 0));
   weft_array *h = weft_loop_carry(loop, weft_broadcast_like(number_like(a, 0), a_i));
   bool keeps = weft_dtype_of(c) == WEFT_BOOL;
   weft_array *next = weft_add(a_i, keeps ? weft_where(c_i, h, number_like(a, 0)) : weft_mul(c_i, h));
@@ -36,7 +37,9 @@ static weft_array *product_before(weft_array *y, int axis) {
   return array_slice(padded, axis, 0, y->node->dims[axis], 1);
 }
 
-static weft_array *cumsum_jvp(const struct rule *r, int k, weft_array *dx) { return (void)k, weft_cumsum(dx, axis_of(r)); }
+static weft_array *cumsum_jvp(const struct rule *r, int k, weft_array *dx) {
+  return (void)k, weft_cumsum(dx, axis_of(r));
+}
 static weft_array *cumsum_vjp(const struct rule *r, int k, weft_array *dy) {
   int axis = axis_of(r);
   return (void)k, weft_flip(weft_cumsum(weft_flip(dy, axis), axis), axis);
@@ -52,7 +55,7 @@ static weft_array *cumprod_vjp(const struct rule *r, int k, weft_array *dy) {
   return (void)k, weft_mul(product_before(r->out, axis), backward_scan(X, dy, axis));
 }
 
-/* Where y still is what it was one step before, it is not x's doing; the first of equal elements is the one that counts. */
+/* Where y still is what it was one step before, it is not x's doing: the first of equal elements counts. */
 static weft_array *is_old(const struct rule *r) {
   int axis = axis_of(r);
   weft_array *head = weft_slice(r->out, axis, 0, 1, 1), *rest = weft_slice(r->out, axis, 1, WEFT_END, 1);
@@ -92,7 +95,8 @@ static weft_array *prefix(const char *fn, const struct op *op, weft_dtype (*to)(
   if (why) return array_of_bad(why, 1, &n);
   n = node_cast(n, to((weft_dtype)n->dtype));
   if (!n) return array_of(NULL);
-  struct node *y = node_make(op, (weft_dtype)n->dtype, n->rank, n->dims, 1, &n, &(struct axis_attr){ axis }, sizeof(struct axis_attr));
+  struct node *y = node_make(op, (weft_dtype)n->dtype, n->rank, n->dims, 1, &n, &(struct axis_attr){ axis },
+                             sizeof(struct axis_attr));
   node_release(n);
   return array_of(y);
 }
@@ -112,5 +116,9 @@ ROW(cummin, &fold_min, extremum_vjp, extremum_jvp)
 
 weft_array *weft_cumsum(weft_array *x, int axis) { return prefix("weft_cumsum", &op_cumsum, dtype_of_sum, x, axis); }
 weft_array *weft_cumprod(weft_array *x, int axis) { return prefix("weft_cumprod", &op_cumprod, dtype_of_sum, x, axis); }
-weft_array *weft_cummax(weft_array *x, int axis) { return back_to(weft_dtype_of(x), prefix("weft_cummax", &op_cummax, as_number, x, axis)); }
-weft_array *weft_cummin(weft_array *x, int axis) { return back_to(weft_dtype_of(x), prefix("weft_cummin", &op_cummin, as_number, x, axis)); }
+weft_array *weft_cummax(weft_array *x, int axis) {
+  return back_to(weft_dtype_of(x), prefix("weft_cummax", &op_cummax, as_number, x, axis));
+}
+weft_array *weft_cummin(weft_array *x, int axis) {
+  return back_to(weft_dtype_of(x), prefix("weft_cummin", &op_cummin, as_number, x, axis));
+}

@@ -2,7 +2,8 @@
  * for parts that are found by index.
  *
  * Derivatives of both are one set of rules, in terms of two movements: `part` reads from an array like x what the node
- * writes, `place` writes it. y depends linearly on dx and dv with a coefficient for each element: y' = cx dx + place(cv dv). */
+ * writes, `place` writes it. y depends linearly on dx and dv, with a coefficient for each element:
+ * y' = cx dx + place(cv dv). */
 #include <string.h>
 #include "base/mem.h"
 #include "op/index.h"
@@ -10,7 +11,8 @@
 /* ---- The two movements ---- */
 
 static weft_how how_of(const struct node *n) {
-  return n->op == &op_put ? (weft_how)((const struct put_attr *)n->attr)->how : ((const struct scatter_attr *)n->attr)->how;
+  return n->op == &op_put ? (weft_how)((const struct put_attr *)n->attr)->how
+                          : ((const struct scatter_attr *)n->attr)->how;
 }
 
 static struct node *put_node(struct node *x, struct node *v, const struct put_attr *a) {
@@ -30,7 +32,8 @@ static weft_array *array_put(weft_array *x, weft_array *v, const struct put_attr
 }
 
 static struct node *scatter_node(int n, struct node *const in[], weft_how how) {
-  return node_make(&op_scatter, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n + 2, in, &(struct scatter_attr){ how, n }, sizeof(struct scatter_attr));
+  return node_make(&op_scatter, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n + 2, in,
+                   &(struct scatter_attr){ how, n }, sizeof(struct scatter_attr));
 }
 
 static struct failure *scatter_join(int n, struct node *in[]) {
@@ -58,7 +61,8 @@ weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const
 
 static weft_array *place(const struct rule *r, weft_array *x, weft_array *v, weft_how how) {
   v = weft_broadcast_like(v, r->in[1]);
-  return r->node->op == &op_put ? array_put(x, v, r->node->attr, how) : array_scatter(x, v, r->n_in - 2, r->in + 2, how);
+  return r->node->op == &op_put ? array_put(x, v, r->node->attr, how)
+                                : array_scatter(x, v, r->n_in - 2, r->in + 2, how);
 }
 
 static weft_array *part(const struct rule *r, weft_array *x) {
@@ -162,7 +166,8 @@ static struct node *put_again(const struct node *n, struct node *const in[], str
   return node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, in[0]->dims, n->n_in, in, n->attr, n->attr_bytes);
 }
 
-static bool put_resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied, struct failure **why) {
+static bool put_resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
+                       struct failure **why) {
   (void)is_copied;
   struct put_attr *a = attr;
   struct shape_text x, v;
@@ -171,45 +176,70 @@ static bool put_resize(const struct node *n, struct node *const in[], void *attr
     if (t->n) a->start[k] = dim_substitute(a->start[k], t->n, t->symbol, t->value);
     fits &= a->start[k] != DIM_BAD && slice_fits(in[0]->dims[k], a->start[k], in[1]->dims[k], a->step[k]);
   }
-  if (!fits) *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_put: the part %s does not lie in %s", shape_show(in[1], &v), shape_show(in[0], &x));
+  if (!fits)
+    *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_put: the part %s does not lie in %s", shape_show(in[1], &v),
+                shape_show(in[0], &x));
   return fits;
 }
 
-const struct op op_put = { .name = "put", .kind = OP_PUT, .vjp = put_vjp, .jvp = put_jvp, .batch = put_batch, .again = put_again,
-                           .resize = put_resize };
-const struct op op_scatter = { .name = "scatter", .kind = OP_SCATTER, .vjp = put_vjp, .jvp = put_jvp, .batch = scatter_batch,
-                               .again = put_again };
+const struct op op_put = { .name = "put", .kind = OP_PUT, .vjp = put_vjp, .jvp = put_jvp, .batch = put_batch,
+                           .again = put_again, .resize = put_resize };
+const struct op op_scatter = { .name = "scatter", .kind = OP_SCATTER, .vjp = put_vjp, .jvp = put_jvp,
+                               .batch = scatter_batch, .again = put_again };
 
 /* ---- From the part back to x ----
- * The chain of nodes between: chain[0] was made from x, chain[n-1] is the part. */
+ * The chain of nodes between: node[0] was made from x, node[n-1] is the part. Its own references to the indices of takes,
+ * because evaluation on another thread may make the nodes forget theirs. */
 
-struct chain { struct node **node; int n; };
+struct chain { int n, n_index; struct node **node, **index; int *first; }; /* indices of node i: from index[first[i]] on */
 
 static void chain_free(struct chain *c) {
   nodes_release(c->n, c->node);
+  nodes_release(c->n_index, c->index);
   mem_free(c->node);
+  mem_free(c->index);
+  mem_free(c->first);
 }
 
 static bool leads_on(const struct node *n) {
   return n->n_in && (n->op->kind == OP_VIEW || n->op->kind == OP_TAKE || n->op->kind == OP_IDENTITY);
 }
 
-static int chain_length(const struct node *x, const struct node *p) {
-  int n = 0;
-  for (; p != x; p = p->in[0], n++)
-    if (!leads_on(p)) return -1;
-  return n;
+static int n_indices(const struct node *n) { return n->op->kind == OP_TAKE ? n->n_in - 1 : 0; }
+
+/* false: the way does not end at x. */
+static bool chain_measure(const struct node *x, const struct node *p, int *n, int *n_index) {
+  for (*n = *n_index = 0; p != x; p = p->in[0], ++*n) {
+    if (!leads_on(p)) return false;
+    *n_index += n_indices(p);
+  }
+  return true;
+}
+
+static bool chain_fill(struct chain *c, struct node *p, int n, int n_index) {
+  c->node = mem_alloc((size_t)n * sizeof *c->node);
+  c->index = mem_alloc((size_t)n_index * sizeof *c->index);
+  c->first = mem_alloc((size_t)n * sizeof *c->first);
+  if (!c->node || !c->index || !c->first) return false;
+  for (int i = n - 1, at = n_index; i >= 0; i--, p = p->in[0]) {
+    c->node[i] = node_retain(p);
+    c->first[i] = at -= n_indices(p);
+    for (int k = 0; k < n_indices(p); k++) c->index[at + k] = node_retain(p->in[k + 1]);
+  }
+  c->n = n;
+  c->n_index = n_index;
+  return true;
 }
 
 static struct failure *chain_of(struct node *x, struct node *p, struct chain *c) {
+  int n, n_index;
+  *c = (struct chain){ 0 };
   graph_lock();
-  int n = chain_length(x, p);
-  c->node = n < 0 ? NULL : mem_alloc(((size_t)n + 1) * sizeof *c->node);
-  c->n = c->node ? n : 0;
-  for (int i = c->n - 1; i >= 0; i--, p = p->in[0]) c->node[i] = node_retain(p);
+  bool ends_at_x = chain_measure(x, p, &n, &n_index), ok = ends_at_x && chain_fill(c, p, n, n_index);
   graph_unlock();
-  if (c->node) return NULL;
-  if (n >= 0) return fail(WEFT_ERR_MEMORY, scope_origin(), "weft_put: out of memory");
+  if (ok) return NULL;
+  chain_free(c);
+  if (ends_at_x) return fail(WEFT_ERR_MEMORY, scope_origin(), "weft_put: out of memory");
   return fail(WEFT_ERR_ARG, scope_origin(), "weft_put: the part was not made from x by views and indexing");
 }
 
@@ -317,11 +347,11 @@ static const struct node *before(const struct chain *c, const struct node *x, in
 
 /* Views before the take are done to x and undone behind; those behind it are undone on v. */
 static weft_array *scatter_one(struct node *x, const struct chain *c, int at, weft_array *v, weft_how how) {
-  struct node *t = c->node[at];
-  weft_array *index[WEFT_RANK_MAX], *base = array_of(node_retain(t->in[0]));
+  int n = ((const struct take_attr *)c->node[at]->attr)->n;
+  weft_array *index[WEFT_RANK_MAX], *base = array_of(node_retain(at ? c->node[at - 1] : x));
   for (int i = c->n - 1; i > at; i--) v = undo(before(c, x, i), c->node[i], v);
-  for (int k = 1; k < t->n_in; k++) index[k - 1] = array_of(node_retain(t->in[k]));
-  weft_array *y = array_scatter(base, v, t->n_in - 1, index, how);
+  for (int k = 0; k < n; k++) index[k] = array_of(node_retain(c->index[c->first[at] + k]));
+  weft_array *y = array_scatter(base, v, n, index, how);
   for (int i = at - 1; i >= 0; i--) y = undo(before(c, x, i), c->node[i], y);
   return y;
 }
@@ -332,9 +362,10 @@ static struct node *chain_on(struct node *base, const struct chain *c) {
   for (int i = 0; i < c->n && base; i++) {
     const struct node *n = c->node[i];
     if (n->op->kind == OP_IDENTITY) continue;
-    memcpy(in, n->in, (size_t)n->n_in * sizeof *in);
+    int n_index = n->op == &op_take ? ((const struct take_attr *)n->attr)->n : 0;
     in[0] = base;
-    struct node *next = node_make(n->op, WEFT_I64, n->rank, n->dims, n->n_in, in, n->attr, n->attr_bytes);
+    for (int k = 0; k < n_index; k++) in[k + 1] = c->index[c->first[i] + k];
+    struct node *next = node_make(n->op, WEFT_I64, n->rank, n->dims, n_index + 1, in, n->attr, n->attr_bytes);
     node_release(base);
     base = next;
   }
@@ -355,16 +386,19 @@ static weft_array *scatter_any(struct node *x, const struct chain *c, weft_array
 /* v as an array of the part's shape and x's dtype; takes over v. */
 static weft_array *prepared(const struct node *x, const struct node *p, struct node *v) {
   struct shape_text a, b;
-  struct failure *why = common_dtype("weft_put", 2, (struct node *[]){ (struct node *)x, v }, &(weft_dtype){ WEFT_BOOL });
+  struct failure *why = common_dtype("weft_put", 2, (struct node *[]){ (struct node *)x, v },
+                                     &(weft_dtype){ WEFT_BOOL });
   bool fits = v->rank <= p->rank;
   for (int k = 0; fits && k < v->rank; k++) fits = v->dims[k] == 1 || v->dims[k] == p->dims[p->rank - v->rank + k];
-  if (!why && !fits) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_put: %s does not broadcast to the part, %s", shape_show(v, &a), shape_show(p, &b));
+  if (!why && !fits)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_put: %s does not broadcast to the part, %s", shape_show(v, &a),
+               shape_show(p, &b));
   if (why) return array_of_bad(why, 1, &v);
   return array_of(node_broadcast(node_cast(v, (weft_dtype)x->dtype), p->rank, p->dims));
 }
 
 static weft_array *put(struct node *x, struct node *p, weft_array *v, weft_how how) {
-  struct chain c = { 0 };
+  struct chain c;
   struct affine a;
   struct failure *why = chain_of(x, p, &c);
   if (why) return array_failed(why);

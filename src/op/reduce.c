@@ -53,7 +53,9 @@ static void argmin_from(struct kir_builder *b, const struct node *n, int out[]) 
   out[1] = kir_lit(b->k, WEFT_I64, INT64_MAX);
 }
 
-static int arg_finish(struct kir_builder *b, const struct node *n, const int state[]) { return (void)b, (void)n, state[1]; }
+static int arg_finish(struct kir_builder *b, const struct node *n, const int state[]) {
+  return (void)b, (void)n, state[1];
+}
 
 /* logsumexp: (m, s) stands for s e^m. Equal maxima are not subtracted, for inf - inf is nan. */
 static weft_dtype lse_state(const struct node *n, int i) { return (void)i, operand_register(n); }
@@ -117,14 +119,18 @@ static weft_array *others(weft_array *x, int axis) {
   return weft_mul(before(x, axis), weft_flip(before(weft_flip(x, axis), axis), axis));
 }
 
-static weft_array *prod_vjp(const struct rule *r, int k, weft_array *dy) { return (void)k, weft_mul(dy, others(X, axis_of(r))); }
+static weft_array *prod_vjp(const struct rule *r, int k, weft_array *dy) {
+  return (void)k, weft_mul(dy, others(X, axis_of(r)));
+}
 static weft_array *prod_jvp(const struct rule *r, int k, weft_array *dx) {
   return (void)k, weft_sum(weft_mul(dx, others(X, axis_of(r))), axis_of(r));
 }
 
 /* Elements that equal the extremum share equally. */
 static weft_array *winners(const struct rule *r) { return weft_eq(X, Y); }
-static weft_array *n_winners(const struct rule *r) { return weft_sum(weft_cast(winners(r), weft_dtype_of(Y)), axis_of(r)); }
+static weft_array *n_winners(const struct rule *r) {
+  return weft_sum(weft_cast(winners(r), weft_dtype_of(Y)), axis_of(r));
+}
 
 static weft_array *extremum_vjp(const struct rule *r, int k, weft_array *dy) {
   return (void)k, weft_where(winners(r), weft_div(dy, n_winners(r)), number_like(Y, 0));
@@ -134,7 +140,9 @@ static weft_array *extremum_jvp(const struct rule *r, int k, weft_array *dx) {
 }
 
 /* d logsumexp / dx = softmax */
-static weft_array *lse_vjp(const struct rule *r, int k, weft_array *dy) { return (void)k, weft_mul(dy, weft_exp(weft_sub(X, Y))); }
+static weft_array *lse_vjp(const struct rule *r, int k, weft_array *dy) {
+  return (void)k, weft_mul(dy, weft_exp(weft_sub(X, Y)));
+}
 static weft_array *lse_jvp(const struct rule *r, int k, weft_array *dx) {
   return (void)k, weft_sum(weft_mul(dx, weft_exp(weft_sub(X, Y))), axis_of(r));
 }
@@ -191,7 +199,8 @@ static struct node *along(const struct op *op, weft_dtype out, struct node *x, i
 static struct failure *empty_check(const char *fn, const struct node *x, int axis) {
   struct shape_text s;
   bool is_empty = axis == WEFT_ALL ? dim_count(x->rank, x->dims) == 0 : x->dims[axis] == 0;
-  return is_empty ? fail(WEFT_ERR_SHAPE, scope_origin(), "%s: nothing to choose from in %s", fn, shape_show(x, &s)) : NULL;
+  return is_empty ? fail(WEFT_ERR_SHAPE, scope_origin(), "%s: nothing to choose from in %s", fn, shape_show(x, &s))
+                  : NULL;
 }
 
 /* Several axes: the last first. */
@@ -200,8 +209,9 @@ static struct node *over_all(const struct op *op, weft_dtype d, struct node *x) 
   return node_reshape(x, 0, NULL);
 }
 
-/* in: what the operand is cast to; out: what the node is. An index over all axes counts through the array, row by row. */
-static weft_array *reduce(const char *fn, const struct op *op, weft_dtype in, weft_dtype out, struct node *x, int axis, bool has_neutral) {
+/* in: what the operand is cast to; out: what the node is. An index over all axes counts row by row. */
+static weft_array *reduce(const char *fn, const struct op *op, weft_dtype in, weft_dtype out, struct node *x, int axis,
+                          bool has_neutral) {
   struct failure *why = axis == WEFT_ALL ? NULL : axis_check(fn, x, &axis);
   if (!why && !has_neutral) why = empty_check(fn, x, axis);
   if (why) return array_of_bad(why, 1, &x);
@@ -218,7 +228,8 @@ weft_dtype dtype_of_sum(weft_dtype d) {
   return d == WEFT_U8 || d == WEFT_U16 ? WEFT_U32 : d;
 }
 
-static weft_array *reduce_array(const char *fn, const struct op *op, weft_dtype (*to)(weft_dtype), weft_array *x, int axis, bool has_neutral) {
+static weft_array *reduce_array(const char *fn, const struct op *op, weft_dtype (*to)(weft_dtype), weft_array *x,
+                                int axis, bool has_neutral) {
   struct node *n;
   weft_array *bad;
   if (!operands(fn, 1, &x, &n, &bad)) return bad;
@@ -231,12 +242,20 @@ static weft_dtype as_it_is(weft_dtype d) { return d; }
 static weft_dtype as_number(weft_dtype d) { return d == WEFT_BOOL ? WEFT_U8 : d; }
 
 weft_array *weft_sum(weft_array *x, int axis) { return reduce_array("weft_sum", &op_sum, dtype_of_sum, x, axis, true); }
-weft_array *weft_prod(weft_array *x, int axis) { return reduce_array("weft_prod", &op_prod, dtype_of_sum, x, axis, true); }
+weft_array *weft_prod(weft_array *x, int axis) {
+  return reduce_array("weft_prod", &op_prod, dtype_of_sum, x, axis, true);
+}
 weft_array *weft_all(weft_array *x, int axis) { return reduce_array("weft_all", &op_all, as_bool, x, axis, true); }
 weft_array *weft_any(weft_array *x, int axis) { return reduce_array("weft_any", &op_any, as_bool, x, axis, true); }
-weft_array *weft_argmax(weft_array *x, int axis) { return reduce_array("weft_argmax", &op_argmax, as_number, x, axis, false); }
-weft_array *weft_argmin(weft_array *x, int axis) { return reduce_array("weft_argmin", &op_argmin, as_number, x, axis, false); }
-weft_array *weft_logsumexp(weft_array *x, int axis) { return reduce_array("weft_logsumexp", &op_logsumexp, dtype_float, x, axis, true); }
+weft_array *weft_argmax(weft_array *x, int axis) {
+  return reduce_array("weft_argmax", &op_argmax, as_number, x, axis, false);
+}
+weft_array *weft_argmin(weft_array *x, int axis) {
+  return reduce_array("weft_argmin", &op_argmin, as_number, x, axis, false);
+}
+weft_array *weft_logsumexp(weft_array *x, int axis) {
+  return reduce_array("weft_logsumexp", &op_logsumexp, dtype_float, x, axis, true);
+}
 
 /* The largest of bools is whether any is true. */
 weft_array *weft_max(weft_array *x, int axis) {

@@ -97,7 +97,9 @@ static weft_array *slice_vjp(const struct rule *r, int k, weft_array *dy) {
 }
 
 static weft_array *slice_jvp(const struct rule *r, int k, weft_array *dx) { return (void)k, slice_of(r, dx, 0); }
-static weft_array *slice_batch(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, slice_of(r, r->in[0], 1); }
+static weft_array *slice_batch(const struct rule *r, const bool is_mapped[]) {
+  return (void)is_mapped, slice_of(r, r->in[0], 1);
+}
 
 /* With sizes that have become numbers, bounds that were taken on trust are checked. */
 bool slice_fits(dim size, dim start, dim length, int64_t step) {
@@ -106,29 +108,35 @@ bool slice_fits(dim size, dim start, dim length, int64_t step) {
   return start < size && last >= 0 && last < size;
 }
 
-static bool slice_resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied, struct failure **why) {
+static bool slice_resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
+                         struct failure **why) {
   (void)is_copied;
   struct slice_attr *a = attr;
   struct shape_text s;
   a->start = t->n ? dim_substitute(a->start, t->n, t->symbol, t->value) : a->start;
   dim length = t->n ? dim_substitute(n->dims[a->axis], t->n, t->symbol, t->value) : n->dims[a->axis];
-  if (a->start != DIM_BAD && length != DIM_BAD && slice_fits(in[0]->dims[a->axis], a->start, length, a->step)) return true;
-  *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_slice: the bounds do not fit axis %d of %s", (int)a->axis, shape_show(in[0], &s));
+  if (a->start != DIM_BAD && length != DIM_BAD && slice_fits(in[0]->dims[a->axis], a->start, length, a->step))
+    return true;
+  *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_slice: the bounds do not fit axis %d of %s", (int)a->axis,
+              shape_show(in[0], &s));
   return false;
 }
 
-const struct op op_reshape = { .name = "reshape", .kind = OP_VIEW, .vjp = reshape_vjp, .jvp = reshape_jvp, .batch = reshape_batch };
-const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = broadcast_vjp, .jvp = broadcast_jvp, .batch = broadcast_batch };
+const struct op op_reshape = { .name = "reshape", .kind = OP_VIEW, .vjp = reshape_vjp, .jvp = reshape_jvp,
+                               .batch = reshape_batch };
+const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = broadcast_vjp, .jvp = broadcast_jvp,
+                                 .batch = broadcast_batch };
 const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = transpose_vjp, .jvp = transpose_jvp,
                                  .batch = transpose_batch, .again = transpose_again };
-const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .vjp = slice_vjp, .jvp = slice_jvp, .batch = slice_batch,
-                             .resize = slice_resize };
+const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .vjp = slice_vjp, .jvp = slice_jvp,
+                             .batch = slice_batch, .resize = slice_resize };
 
 /* ---- Reshape ---- */
 
 static struct failure *reshape_misfit(const char *fn, const struct node *x, int rank, const dim dims[]) {
   struct shape_text a, b;
-  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s cannot become %s: other numbers of elements", fn, shape_show(x, &a), dims_show(rank, dims, &b));
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s cannot become %s: other numbers of elements", fn,
+              shape_show(x, &a), dims_show(rank, dims, &b));
 }
 
 static weft_array *reshaped(const char *fn, struct node *x, int rank, const dim dims[]) {
@@ -146,7 +154,8 @@ weft_array *array_reshape(const char *fn, weft_array *x, int rank, const dim dim
 }
 
 /* dims of the user with SAME looked up; *any is the axis of ANY, or -1. */
-static struct failure *wished(const char *fn, const struct node *x, int at, int rank, const int64_t dims[], dim out[], int *any) {
+static struct failure *wished(const char *fn, const struct node *x, int at, int rank, const int64_t dims[], dim out[],
+                              int *any) {
   dim known[WEFT_RANK_MAX];
   *any = -1;
   for (int k = 0; k < rank && rank <= WEFT_RANK_MAX; k++) {
@@ -177,7 +186,8 @@ weft_array *weft_reshape(weft_array *x, int rank, const int64_t dims[]) {
   if (!why) why = wished("weft_reshape", n, 0, rank, dims, d, &any);
   if (!why && any >= 0 && !dim_divide(dim_count(n->rank, n->dims), dim_count(rank, d), &d[any])) {
     struct shape_text s;
-    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_reshape: no size fits for WEFT_ANY on axis %d of %s", any, shape_show(n, &s));
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_reshape: no size fits for WEFT_ANY on axis %d of %s", any,
+               shape_show(n, &s));
   }
   return why ? array_of_bad(why, 1, &n) : reshaped("weft_reshape", n, rank, d);
 }
@@ -199,7 +209,8 @@ weft_array *weft_unsqueeze(weft_array *x, int axis) {
   int rank = n->rank + 1, k = axis < 0 ? axis + rank : axis;
   struct failure *why = NULL;
   if (rank > WEFT_RANK_MAX) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_unsqueeze: the rank would be %d", rank);
-  else if (k < 0 || k >= rank) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_unsqueeze: no axis %d in an array of rank %d", axis, rank);
+  else if (k < 0 || k >= rank)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_unsqueeze: no axis %d in an array of rank %d", axis, rank);
   if (why) return array_of_bad(why, 1, &n);
   for (int i = 0; i < rank; i++) d[i] = i == k ? 1 : n->dims[i - (i > k)];
   return array_of(node_reshape(n, rank, d));
@@ -212,7 +223,9 @@ weft_array *weft_squeeze(weft_array *x, int axis) {
   struct shape_text s;
   if (!operands("weft_squeeze", 1, &x, &n, &bad)) return bad;
   struct failure *why = axis_check("weft_squeeze", n, &axis);
-  if (!why && n->dims[axis] != 1) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_squeeze: axis %d of %s is not of length 1", axis, shape_show(n, &s));
+  if (!why && n->dims[axis] != 1)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_squeeze: axis %d of %s is not of length 1", axis,
+               shape_show(n, &s));
   if (why) return array_of_bad(why, 1, &n);
   for (int i = 0; i < n->rank - 1; i++) d[i] = n->dims[i + (i >= axis)];
   return array_of(node_reshape(n, n->rank - 1, d));
@@ -225,7 +238,8 @@ static weft_array *broadcasted(const char *fn, struct node *x, int rank, const d
   bool fits = x->rank <= rank;
   for (int k = 0; fits && k < x->rank; k++) fits = x->dims[k] == 1 || x->dims[k] == dims[rank - x->rank + k];
   if (fits) return array_of(node_broadcast(x, rank, dims));
-  struct failure *why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s does not broadcast to %s", fn, shape_show(x, &a), dims_show(rank, dims, &b));
+  struct failure *why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s does not broadcast to %s", fn, shape_show(x, &a),
+                             dims_show(rank, dims, &b));
   return array_of_bad(why, 1, &x);
 }
 
@@ -243,7 +257,8 @@ weft_array *weft_broadcast(weft_array *x, int rank, const int64_t dims[]) {
   if (!operands("weft_broadcast", 1, &x, &n, &bad)) return bad;
   struct failure *why = dims_given("weft_broadcast", rank, dims);
   if (!why) why = wished("weft_broadcast", n, rank - n->rank, rank, dims, d, &any);
-  if (!why && any >= 0) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_broadcast: WEFT_ANY says nothing here; see WEFT_SAME");
+  if (!why && any >= 0)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_broadcast: WEFT_ANY says nothing here; see WEFT_SAME");
   return why ? array_of_bad(why, 1, &n) : broadcasted("weft_broadcast", n, rank, d);
 }
 
@@ -281,7 +296,8 @@ static struct failure *axes_check(const struct node *x, const int given[], int a
     struct failure *why = axis_check("weft_transpose", x, &axes[k]);
     if (why) return why;
     if (seen >> axes[k] & 1)
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_transpose: axis %d of %s is listed twice", axes[k], shape_show(x, &s));
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_transpose: axis %d of %s is listed twice", axes[k],
+                  shape_show(x, &s));
     seen |= (uint64_t)1 << axes[k];
   }
   return NULL;
@@ -323,7 +339,8 @@ static void cut(int64_t n, int64_t start, int64_t stop, int64_t step, dim *first
   if (stop < 0 && stop != WEFT_BEGIN) stop += n;
   start = clip(start, low, high);
   stop = clip(stop, low, high);
-  uint64_t span = step > 0 ? (stop > start ? (uint64_t)(stop - start) : 0) : (start > stop ? (uint64_t)(start - stop) : 0);
+  uint64_t span = step > 0 ? (stop > start ? (uint64_t)(stop - start) : 0)
+                           : (start > stop ? (uint64_t)(start - stop) : 0);
   uint64_t stride = step > 0 ? (uint64_t)step : -(uint64_t)step;
   *length = (int64_t)(span / stride + (span % stride != 0));
   *first = *length ? start : 0;
@@ -353,7 +370,8 @@ static weft_array *slice_node(struct node *x, int axis, dim start, dim length, i
   if (start == 0 && step == 1 && length == x->dims[axis]) return array_of(x);
   if (x->rank) memcpy(d, x->dims, x->rank * sizeof *d);
   d[axis] = length;
-  struct node *y = node_make(&op_slice, (weft_dtype)x->dtype, x->rank, d, 1, &x, &(struct slice_attr){ axis, start, step }, sizeof(struct slice_attr));
+  struct node *y = node_make(&op_slice, (weft_dtype)x->dtype, x->rank, d, 1, &x,
+                             &(struct slice_attr){ axis, start, step }, sizeof(struct slice_attr));
   node_release(x);
   return array_of(y);
 }
@@ -369,7 +387,8 @@ weft_array *weft_slice(weft_array *x, int axis, int64_t start, int64_t stop, int
   if (why) return array_of_bad(why, 1, &n);
   if (dim_is_known(n->dims[axis])) cut(n->dims[axis], start, stop, step, &first, &length);
   else if (!cut_symbolic(n->dims[axis], start, stop, step, &first, &length)) {
-    why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_slice: these bounds of axis %d of %s, whose size is not known yet", axis, shape_show(n, &s));
+    why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(),
+               "weft_slice: these bounds of axis %d of %s, whose size is not known yet", axis, shape_show(n, &s));
     return array_of_bad(why, 1, &n);
   }
   return slice_node(n, axis, first, length, step);
