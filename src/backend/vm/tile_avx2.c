@@ -7,7 +7,7 @@ typedef int tile_avx2_is_x86_only;
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else
-#pragma GCC optimize("O3", "no-math-errno", "no-trapping-math")
+#pragma GCC optimize("O2", "tree-vectorize", "vect-cost-model=dynamic", "no-math-errno", "no-trapping-math")
 #pragma GCC target("avx2,fma")
 #endif
 #define NUM_HAS_FMA
