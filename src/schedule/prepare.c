@@ -273,7 +273,7 @@ static struct node *copy_chain(struct work *w, struct node *x, const int depth[]
   for (int k = 0; c && k < c->n_in; k++) { /* at most FLOAT_DEPTH deep */
     struct node *y = c->in[k];
     while (y->op->kind == OP_VIEW) y = y->in[0];
-    if (is_scalar(c->in[k]) || y->slot < 0 || !depth[y->slot]) continue;
+    if (is_scalar(c->in[k]) || (y->slot >= 0 && !depth[y->slot])) continue; /* slot < 0: a copy made here */
     if (!(c->in[k] = copy_chain(w, c->in[k], depth, &below))) return NULL;
     below->is_floating = true;
   }
