@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+import weft
+from test_transforms import FUNCTIONS
+
+
+def bits(a):
+    return np.array(a).view(np.uint8).tolist()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiled_is_eager_bit_for_bit(name, rng):
+    f = FUNCTIONS[name]
+    for dtype in [np.float32, np.float64]:
+        x = weft.array(rng.standard_normal((3, 4)).astype(dtype))
+        assert bits(weft.compile(f)(x)) == bits(f(x))
+        assert bits(weft.compile(weft.grad(f))(x)) == bits(weft.grad(f)(x))
+
+
+def test_a_function_is_traced_once_for_every_set_of_shapes_dtypes_and_constants():
+    traced = []
+
+    @weft.compile
+    def f(x, k=1):
+        traced.append(k)
+        return x * k
+
+    for _ in range(3):
+        assert f(weft.array([1.0, 2.0])).tolist() == [1, 2]
+    assert len(traced) == 1
+    f(weft.array([1.0]))
+    f(weft.array([1, 2]))
+    assert len(traced) == 3
+    for k in [2, 2.0, True, 0.0, -0.0, 2]:
+        f(weft.array([1.0, 2.0]), k=k)
+    assert len(traced) == 8
+    f(weft.array([1.0, 2.0]), float("nan"))
+    f(weft.array([1.0, 2.0]), float("nan"))
+    assert len(traced) == 9
+
+
+def test_numpy_arguments_are_arrays():
+    f = weft.compile(lambda x: x + 1)
+    assert f(np.array([1.0, 2.0], dtype=np.float32)).tolist() == [2, 3]
+    assert f(np.array([5.0, 6.0], dtype=np.float32)).tolist() == [6, 7]
+
+
+def test_captured_arrays_are_constants_of_the_first_trace():
+    c = weft.array([10.0])
+    f = weft.compile(lambda x: x + c)
+    assert f(weft.array([1.0])).tolist() == [11]
+    c += 5
+    assert f(weft.array([1.0])).tolist() == [11]
+
+
+def test_results_may_be_trees_and_other_things():
+    f = weft.compile(lambda x: {"y": (x, x * 2), "n": 3, "none": None})
+    for _ in range(2):
+        r = f(weft.array([1.0]))
+        assert r["y"][0].tolist() == [1] and r["y"][1].tolist() == [2] and r["n"] == 3 and r["none"] is None
+
+
+def test_a_name_has_no_value_while_tracing():
+    for wrong in [lambda x: x if x > 0 else -x, lambda x: float(x), lambda x: np.array(x), lambda x: x.tolist(), lambda x: weft.eval(x)]:
+        with pytest.raises(ValueError):
+            weft.compile(wrong)(weft.array(1.0))
+
+
+def test_state_is_read_and_changed():
+    state = {"w": weft.array([1.0, 2.0]), "n": weft.array(0)}
+
+    def step(x):
+        state["w"] = state["w"] - 0.5 * x
+        state["n"] += 1
+        return state["w"].sum()
+
+    compiled = weft.compile(step, inputs=state, outputs=state)
+    x = weft.array([1.0, 1.0])
+    assert compiled(x).item() == 2
+    assert compiled(x).item() == 1
+    assert state["w"].tolist() == [0, 1] and state["n"].item() == 2
+
+
+def test_compiled_functions_are_differentiated_mapped_and_nested():
+    f = weft.compile(lambda x: weft.exp(x) * x)
+    assert weft.grad(f)(1.0).item() == pytest.approx(2 * np.e, rel=1e-6)
+    x = weft.array([[0.5, 1.0], [1.5, 2.0]])
+    np.testing.assert_allclose(np.array(weft.vmap(f)(x)), np.array(f(x)), rtol=1e-6)
+    g = weft.compile(lambda y: f(y).sum() + weft.grad(lambda z: f(z).sum())(y).sum())
+    assert np.isfinite(g(x).item())
+
+
+def test_training_step_compiles_with_its_gradient(rng):
+    x = rng.standard_normal((64, 3)).astype(np.float32)
+    w_true = np.array([1.0, -2.0, 0.5], dtype=np.float32)
+    data, target = weft.array(x), weft.array(x @ w_true)
+
+    @weft.compile
+    def step(w, rate):
+        g = weft.grad(lambda v: ((data @ v - target) ** 2).mean())(w)
+        return w - rate * g
+
+    w = weft.zeros(3)
+    for _ in range(200):
+        w = step(w, 0.1)
+        weft.eval(w)
+    np.testing.assert_allclose(np.array(w), w_true, atol=1e-3)
+
+
+def test_reversed_reads_compile():
+    x = weft.arange(7).astype(weft.float32)
+    assert weft.compile(lambda a: 2 * a[::-1])(x).tolist() == [12, 10, 8, 6, 4, 2, 0]

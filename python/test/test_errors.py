@@ -1,0 +1,84 @@
+import inspect
+
+import numpy as np
+import pytest
+import weft
+
+
+def here():
+    return f"test_errors.py:{inspect.currentframe().f_back.f_lineno}"
+
+
+def test_an_error_names_the_function_the_shapes_and_the_line():
+    a, b = weft.zeros((8, 3)), weft.zeros((4, 16))
+    with pytest.raises(ValueError, match=r"weft_matmul: .*\[8,3\] x \[4,16\]") as caught:
+        a @ b
+    assert f"test_errors.py:{caught.traceback[0].lineno + 1}" in str(caught.value)
+
+
+def test_an_error_of_evaluation_names_the_line_that_built_it():
+    a = weft.arange(3)
+    line, b = here(), a[weft.array([5])]
+    c = b + 1
+    with pytest.raises(IndexError) as caught:
+        weft.eval(c)
+    assert line in str(caught.value)
+
+
+def test_a_line_inside_a_transform_is_the_users():
+    with pytest.raises(ValueError) as caught:
+        weft.grad(lambda x: (x + weft.zeros(3)).sum())(weft.zeros(2))
+    assert "test_errors.py:" in str(caught.value) and "_transform.py" not in str(caught.value)
+    with pytest.raises(ValueError) as caught:
+        weft.tile(weft.zeros(2), (2, 2)) + weft.zeros(3)
+    assert "test_errors.py:" in str(caught.value)
+
+
+def test_kinds_of_errors():
+    with pytest.raises(ValueError):
+        weft.zeros(2) + weft.zeros(3)
+    with pytest.raises(TypeError):
+        weft.zeros(2) & weft.zeros(2)
+    with pytest.raises(IndexError):
+        weft.zeros(2)[2]
+    with pytest.raises(OSError):
+        weft.load("/nonexistent/file.safetensors")
+    with pytest.raises((MemoryError, ValueError)):
+        weft.eval(weft.zeros((2**20, 2**20, 2**10)) + weft.arange(2**10))
+    assert (weft.array(1) + 1).item() == 2
+
+
+def test_out_of_memory_is_survived():
+    used = weft.get_active_memory()
+    before = weft.set_memory_limit(used + 2**20)
+    try:
+        with pytest.raises(MemoryError):
+            weft.eval(weft.arange(2**20).astype(weft.float32) * 2)
+        assert (weft.arange(4) * 2).tolist() == [0, 2, 4, 6]
+    finally:
+        weft.set_memory_limit(before)
+    assert (weft.arange(2**20).astype(weft.float32) * 2)[-1].item() == 2 * (2**20 - 1)
+
+
+def test_a_failed_operation_leaves_its_operands_alone():
+    a = weft.array([1.0, 2.0])
+    with pytest.raises(ValueError):
+        a += weft.zeros(3)
+    with pytest.raises(ValueError):
+        a[0] = weft.zeros(3)
+    assert a.tolist() == [1, 2]
+
+
+def test_unknown_arguments_are_refused():
+    for wrong in [lambda: weft.array([1], kind=1), lambda: weft.sum(), lambda: weft.sum([1], 0, False, 3), lambda: weft.add(1),
+                  lambda: weft.exp(1, 2), lambda: weft.array([1]).reshape(shape=1)]:
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_weft_never_prints(capfd):
+    with pytest.raises(ValueError):
+        weft.zeros(2) + weft.zeros(3)
+    np.array(weft.zeros(3))
+    out, err = capfd.readouterr()
+    assert out == "" and err == ""

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+import weft
+
+
+def test_scan_is_the_recurrence(rng):
+    e = rng.standard_normal(50).astype(np.float32)
+
+    def step(carry, x):
+        y1, y2 = carry
+        y = 0.5 * y1 - 0.3 * y2 + x
+        return (y, y1), y
+
+    (last, _), ys = weft.scan(step, (weft.array(0.0), weft.array(0.0)), weft.array(e))
+    expected, y1, y2 = [], np.float32(0), np.float32(0)
+    for x in e:
+        y1, y2 = np.float32(np.float32(np.float32(0.5) * y1) - np.float32(np.float32(0.3) * y2)) + x, y1
+        expected.append(y1)
+    assert ys.shape == (50,)
+    np.testing.assert_allclose(np.array(ys), expected, rtol=1e-6)
+    assert last.item() == ys[-1].item()
+
+
+def test_scan_takes_trees_a_length_and_runs_backwards():
+    carry, ys = weft.scan(lambda c, _: ({"n": c["n"] + 1}, c["n"] * c["n"]), {"n": weft.array(0)}, length=4)
+    assert carry["n"].item() == 4 and ys.tolist() == [0, 1, 4, 9]
+    _, ys = weft.scan(lambda c, x: (c + x["a"], c), weft.array(0.0), {"a": weft.array([1.0, 2.0, 3.0])}, reverse=True)
+    assert ys.tolist() == [5, 3, 0]
+    carry, ys = weft.scan(lambda c, x: (c + x, c), weft.array(1.0), weft.zeros(0))
+    assert carry.item() == 1 and ys.shape == (0,)
+
+
+def test_scan_is_differentiated_and_mapped(rng):
+    x = rng.standard_normal((6, 3))
+
+    def f(a):
+        carry, ys = weft.scan(lambda c, row: (weft.tanh(c * row + 0.5), c), weft.ones(3, dtype=weft.float64), a)
+        return (carry * ys.sum(axis=0)).sum()
+
+    def plain(a):
+        c, total = weft.ones(3, dtype=weft.float64), weft.zeros(3, dtype=weft.float64)
+        for t in range(6):
+            total, c = total + c, weft.tanh(c * a[t] + 0.5)
+        return (c * total).sum()
+
+    np.testing.assert_allclose(f(weft.array(x)).item(), plain(weft.array(x)).item(), rtol=1e-12)
+    np.testing.assert_allclose(np.array(weft.grad(f)(weft.array(x))), np.array(weft.grad(plain)(weft.array(x))), rtol=1e-10)
+    xs = rng.standard_normal((4, 6, 3))
+    np.testing.assert_allclose(np.array(weft.vmap(f)(weft.array(xs))), [f(weft.array(r)).item() for r in xs], rtol=1e-12)
+    np.testing.assert_allclose(weft.compile(f)(weft.array(x)).item(), f(weft.array(x)).item(), rtol=1e-14)
+
+
+def test_while_loop_tests_first():
+    assert weft.while_loop(lambda s: s < 100.0, lambda s: s * 2, weft.array(1.0)).item() == 128
+    assert weft.while_loop(lambda s: s < 100.0, lambda s: s * 2, weft.array(500.0)).item() == 500
+    n, total = weft.while_loop(lambda s: s[0] > 0, lambda s: (s[0] - 1, s[1] + s[0]), (weft.array(10), weft.array(0)))
+    assert n.item() == 0 and total.item() == 55
+
+
+def test_wrong_bodies_are_refused():
+    xs = weft.array([1.0, 2.0])
+    with pytest.raises(ValueError):
+        weft.scan(lambda c, x: ((c, c), x), weft.array(0.0), xs)
+    with pytest.raises(ValueError):
+        weft.scan(lambda c, x: (weft.zeros(3), x), weft.array(0.0), xs)[0].item()
+    with pytest.raises(ValueError):
+        weft.scan(lambda c, x: (c, x), weft.array(0.0))
+    with pytest.raises(ValueError):
+        weft.scan(lambda c, x: (c + float(x), x), weft.array(0.0), xs)
+    with pytest.raises(KeyError):
+        weft.scan(lambda c, x: {}[c], weft.array(0.0), xs)
+    assert (xs + 1).tolist() == [2, 3]
