@@ -1,5 +1,6 @@
 /* transforms.c -- derivatives and maps: against differences, against each other, nested, and where they must refuse. */
 #include <math.h>
+#include "base/mem.h"
 #include "graph/scope.h"
 #include "values.h"
 
@@ -296,4 +297,64 @@ TEST(a_gradient_through_history_that_was_dropped_is_refused_and_never_zero) {
   weft_scope_discard(outer);
   weft_disown(x);
   weft_disown(y);
+}
+
+/* ---- Out of memory ---- */
+
+static weft_array *loops_and_calls(weft_array *x) {
+  weft_scope *body = weft_scope_open();
+  weft_array *p = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *q = weft_mul(weft_tanh(p), p);
+  weft_function *f = weft_compile(body, 1, &p, 1, &q);
+  weft_array *y = x;
+  weft_call(f, 1, &x, 1, &y);
+  weft_loop *loop = weft_loop_open(weft_integer(3));
+  if (!loop) return weft_scalar(0);
+  weft_array *c = weft_loop_carry(loop, y);
+  weft_call(f, 1, &c, 1, &q);
+  weft_loop_next(loop, c, weft_mul(q, x));
+  weft_array *all = weft_loop_all(loop, q), *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  y = weft_add(weft_sum(all, 0), last);
+  weft_checkpoint(1, &x, 1, &y);
+  weft_custom(1, &x, 1, &y, &(weft_rules){ 0 });
+  return y;
+}
+
+/* Builds what all of the above build; evaluates nothing. */
+static void build_everything(void) {
+  weft_scope *s = weft_scope_open();
+  if (!s) return;
+  weft_array *x = weft_full(WEFT_F64, WEFT_DIMS(4), 0.5), *xs = weft_full(WEFT_F64, WEFT_DIMS(3, 4), 0.5);
+  x = weft_exp(x);
+  weft_array *y = loops_and_calls(x), *d, *t, *rows;
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &d);
+  weft_jvp(1, &x, &x, 1, &d, &t);
+  weft_map(1, &x, &xs, 1, &d, &rows);
+  weft_scope_discard(s);
+}
+
+TEST(every_allocation_may_fail_while_graphs_are_transformed) {
+  test_watchdog(300);
+  build_everything();
+  int64_t blocks = mem_live();
+  for (int sticky = 0; sticky < 2; sticky++) {
+    int64_t step = sticky ? 7 : 1;
+    for (int64_t at = 1;; at += step) {
+      mem_fail_at(at, sticky);
+      build_everything();
+      int64_t made = mem_count();
+      mem_fail_at(0, 0);
+      int64_t left = weft_get(WEFT_NODES), more = mem_live() - blocks;
+      if (left || more > 4) { /* the last message, and what stands for a function without memory, are kept */
+        test_fail(__FILE__, __LINE__, "%lld nodes and %lld blocks are left when allocation %lld fails%s", (long long)left,
+                  (long long)more, (long long)at, sticky ? " and all after it" : "");
+        return;
+      }
+      if (made < at) break;
+    }
+  }
+  weft_scope *s = weft_scope_open();
+  double x[] = { 1, 2 };
+  EXPECT_F64(weft_mul(f64s(2, x), f64s(2, x)), 1, 4);
+  weft_scope_discard(s);
 }

@@ -216,7 +216,8 @@ static weft_array *promise(struct weft_loop *l, const char *fn, struct node *bod
   struct node *placeholder = loop_var(WEFT_BOOL, 0, NULL);
   weft_array *a = placeholder ? outside_handle(l, placeholder) : bad(l, no_memory(fn));
   if (a->node->op == &op_bad) return a;
-  if (!add_promise(l, (struct promise){ a, body ? node_retain(body) : NULL, carry })) return bad(l, no_memory(fn));
+  if (!add_promise(l, (struct promise){ a, body, carry })) return bad(l, no_memory(fn));
+  if (body) node_retain(body);
   return weft_own(a);
 }
 

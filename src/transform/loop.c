@@ -60,8 +60,9 @@ static bool add_carries(struct reversal *v, weft_array *const dy[]) {
     v->carry_at[k] = v->d.init.n;
     weft_array *last = dy[loop_out_last(l, k)];
     struct node *var = var_like(l->carry_var[k]);
-    bool ok = last ? nodes_add(&v->d.init, node_retain(last->node)) : nodes_add_zeros(&v->d.init, l->carry_var[k]);
-    ok = ok && nodes_add(&v->d.carry_var, var) && nodes_add(&v->y, node_retain(v->body[k])) && nodes_add(&v->seed, node_retain(var));
+    bool ok = nodes_add(&v->d.carry_var, var) &&
+              (last ? nodes_add(&v->d.init, node_retain(last->node)) : nodes_add_zeros(&v->d.init, l->carry_var[k]));
+    ok = ok && nodes_add(&v->y, node_retain(v->body[k])) && nodes_add(&v->seed, node_retain(var));
     if (!ok) return false;
   }
   return true;
@@ -72,7 +73,7 @@ static bool add_stacked(struct reversal *v, weft_array *const dy[]) {
   for (int k = 0; k < l->n_all; k++) {
     if (!dy[k]) continue;
     struct node *body = v->body[l->n_carry + k], *var = var_like(body);
-    bool ok = nodes_add(&v->d.seq, node_retain(dy[k]->node)) && nodes_add(&v->d.seq_var, var) &&
+    bool ok = nodes_add(&v->d.seq_var, var) && nodes_add(&v->d.seq, node_retain(dy[k]->node)) &&
               nodes_add(&v->y, node_retain(body)) && nodes_add(&v->seed, node_retain(var));
     if (!ok) return false;
   }
@@ -97,7 +98,7 @@ static bool add_sums(struct reversal *v, const bool is_wanted[], struct failure 
     if (!d || !is_wanted[loop_in_const(l, k)]) continue;
     v->const_at[k] = v->d.init.n;
     struct node *var = var_like(like);
-    if (!nodes_add_zeros(&v->d.init, like) || !nodes_add(&v->d.carry_var, var)) return false;
+    if (!nodes_add(&v->d.carry_var, var) || !nodes_add_zeros(&v->d.init, like)) return false;
     struct node *sum = result_of(weft_add(handle_of(var), handle_of(d)), why);
     if (!nodes_add(&v->d.next, sum)) return false;
   }
