@@ -112,3 +112,15 @@ double dtype_decode(weft_dtype d, uint64_t b) {
   if (dtype_is_integer(d)) return (double)b;
   return d == WEFT_F64 ? double_of(b) : decode_narrow(format_of(d), b);
 }
+
+uint64_t dtype_widen(weft_dtype t, uint64_t b) {
+  switch (t) {
+    case WEFT_BF16: return (b & 0xffff) << 16;
+    case WEFT_I8: return (uint32_t)(int32_t)(int8_t)b;
+    case WEFT_I16: return (uint32_t)(int32_t)(int16_t)b;
+    case WEFT_U8: return (uint8_t)b;
+    case WEFT_U16: return (uint16_t)b;
+    case WEFT_F16: return dtype_encode(WEFT_F32, dtype_decode(WEFT_F16, b & 0xffff));
+    default: return b;
+  }
+}

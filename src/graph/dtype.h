@@ -21,6 +21,7 @@ bool dtype_fits(weft_dtype, int64_t); /* whether the integer is a value of an in
  * zero, saturating, nan gives 0. To bool: not equal to 0. */
 uint64_t dtype_encode(weft_dtype, double);
 uint64_t dtype_encode_integer(weft_dtype, int64_t); /* to integers: wraps */
+uint64_t dtype_widen(weft_dtype, uint64_t bits);     /* the pattern in the register dtype that holds it: f32, i32 .. */
 double dtype_decode(weft_dtype, uint64_t bits);     /* i64 and u64: the nearest double */
 
 #endif

@@ -179,18 +179,6 @@ static struct failure *find_plan(struct eval *e, const struct node_list *l, bool
 
 /* ---- results ---- */
 
-uint64_t register_bits(weft_dtype t, uint64_t b) {
-  switch (t) {
-    case WEFT_BF16: return (b & 0xffff) << 16;
-    case WEFT_I8: return (uint32_t)(int32_t)(int8_t)b;
-    case WEFT_I16: return (uint32_t)(int32_t)(int16_t)b;
-    case WEFT_U8: return (uint8_t)b;
-    case WEFT_U16: return (uint16_t)b;
-    case WEFT_F16: return dtype_encode(WEFT_F32, dtype_decode(WEFT_F16, b & 0xffff));
-    default: return b;
-  }
-}
-
 static struct value *value_new(int rank, struct buffer *buf) {
   struct value *v = mem_alloc(sizeof *v + sizeof *v->stride * (size_t)rank);
   if (v) v->buf = buf;
@@ -288,7 +276,7 @@ static struct failure *run(struct eval *e) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
     for (int i = 0; i < e->n_leaves; i++) {
       struct node *n = e->leaf[i];
-      leaf[i] = n->op == &op_scalar ? (struct leaf){ NULL, register_bits((weft_dtype)n->dtype, scalar_bits(n, (weft_dtype)n->dtype)) }
+      leaf[i] = n->op == &op_scalar ? (struct leaf){ NULL, dtype_widen((weft_dtype)n->dtype, scalar_bits(n, (weft_dtype)n->dtype)) }
                                     : (struct leaf){ n->value->buf, 0 };
     }
     if (plan_run(e->plan, &r, &f) == WEFT_OK) f = publish(e, &r);

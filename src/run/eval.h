@@ -17,7 +17,6 @@ weft_status eval_wait(int n, struct node *const target[], double seconds, struct
 
 /* Copies a ready node's elements, row by row. */
 weft_status value_copy(const struct node *, void *dst, struct failure **);
-uint64_t register_bits(weft_dtype memory, uint64_t bits); /* a pattern as its register dtype has it */
 
 /* This thread's settings. */
 struct eval_settings { const volatile int *cancel; int threads; bool exact; };

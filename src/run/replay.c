@@ -1,6 +1,65 @@
 #include "run/replay.h"
+#include <alloca.h>
+#include <string.h>
+#include "base/mem.h"
+
+/* The memory of the body's stores for one step: leaves and outputs move, its own block stays. */
+struct frame {
+  const struct plan *body;
+  const struct replay *l;
+  uint8_t *const *outside;   /* by store of the schedule around */
+  uint8_t **base;            /* by store of the body */
+  struct leaf *leaf;
+};
+
+static uint8_t *at(const struct frame *f, const struct binding *b, int64_t size, int64_t step) {
+  return f->outside[b->store] + (b->offset + step * b->stride[0]) * size;
+}
+
+static void bind(struct frame *f, int64_t step, uint8_t *stop) {
+  const struct replay *l = f->l;
+  const struct schedule *s = f->body->schedule;
+  int side = (int)(step & 1);
+  for (int i = 0; i < s->n_stores; i++) {
+    int k = s->store[i].leaf, carry = k - l->n_seq;
+    if (k < 0) f->base[i] = s->store[i].is_output ? NULL : f->outside[l->body_block] + s->store[i].offset;
+    else if (carry >= 0 && carry < l->n_carry) f->base[i] = f->outside[l->ping[2 * carry + side]];
+    else f->base[i] = at(f, &l->in[k], l->leaf_size[k], k < l->n_seq ? step : 0);
+  }
+  for (int i = 0; i < s->n_targets; i++) {
+    uint8_t **base = &f->base[s->output[i].place.store];
+    if (i < l->n_carry) *base = f->outside[l->ping[2 * i + !side]];
+    else if (i < l->n_carry + l->n_all) *base = at(f, &l->all[i - l->n_carry], l->all_size[i - l->n_carry], step);
+    else *base = stop;
+  }
+}
+
+static struct failure *steps(struct frame *f, struct run *r, int64_t *n) {
+  uint8_t *stop = f->outside[f->l->spare];
+  struct run inside = { .cancel = r->cancel, .threads = r->threads, .leaf = f->leaf };
+  for (*n = 0; *n < f->l->steps;) {
+    bind(f, *n, stop);
+    struct failure *why = plan_steps(f->body, &inside, f->base);
+    if (why) {
+      struct failure *named = fail(failure_status(why), 0, "%s (step %lld of the loop)", failure_message(why), (long long)*n);
+      failure_release(why);
+      return named;
+    }
+    ++*n;
+    if (f->l->has_until && *stop) break;
+  }
+  return NULL;
+}
 
 struct failure *replay_run(struct plan *body, const struct replay *l, struct run *r, uint8_t *const base[]) {
-  (void)body, (void)l, (void)r, (void)base;
-  return fail(WEFT_ERR_UNSUPPORTED, 0, "weft_loop: this body cannot be run yet");
+  struct frame f = { body, l, base, mem_alloc(sizeof *f.base * (size_t)(body->schedule->n_stores + 1)), NULL };
+  int64_t n = 0;
+  f.leaf = mem_alloc(sizeof *f.leaf * (size_t)(body->n_leaves + 1));
+  struct failure *why = f.base && f.leaf ? steps(&f, r, &n) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  for (int k = 0; !why && k < l->n_carry; k++)
+    if (l->last[k].store >= 0) memcpy(base[l->last[k].store] + l->last[k].offset * l->leaf_size[l->n_seq + k], base[l->ping[2 * k + (n & 1)]], (size_t)l->carry_bytes[k]);
+  if (!why && l->length.store >= 0) memcpy(base[l->length.store] + l->length.offset * 8, &n, sizeof n);
+  mem_free(f.base);
+  mem_free(f.leaf);
+  return why;
 }

@@ -6,6 +6,7 @@
  * inner loop of the first phase that needs them and kept for later ones (rows) or computed again (columns, or rows too
  * long to keep); all others stand between the inner loops. */
 #include <string.h>
+#include "graph/dtype.h"
 #include "schedule/work.h"
 
 enum {
@@ -59,7 +60,7 @@ struct emit {
   int block_var;                          /* is_split: the variable of the blocks */
   struct access access[MOST_ACCESSES];
   struct part *part;
-  struct { int leaf, value; weft_dtype dtype; } scalar[MOST_ACCESSES];
+  struct { int value; weft_dtype dtype; } scalar[MOST_ACCESSES];
   struct argument arg[MOST_ACCESSES];
   struct binding bind[MOST_BUFFERS];
   int64_t sizes[MOST_BUFFERS];
@@ -136,13 +137,14 @@ static bool find_operand(struct emit *e, struct part *p, int k) {
   return p->in[k].i >= 0 || reject(e, n, "reads from too many places in one kernel");
 }
 
-static bool is_fold(const struct part *p) { return p->node->op->kind == OP_REDUCE; }
 static int own_axis(const struct part *p) { return ((const struct axis_attr *)p->node->attr)->axis; }
 static int folded(const struct part *p) { /* axis of the group; -1: length 1 */
   return p->node->in[0]->dims[own_axis(p)] == 1 ? -1 : p->item->ax[own_axis(p)];
 }
-static bool runs_inside(const struct emit *e, const struct part *p) { return is_fold(p) && folded(p) >= 0 && folded(p) == e->inner; }
-static bool is_sink(const struct emit *e, const struct part *p) { return is_fold(p) && folded(p) >= 0 && folded(p) != e->inner; }
+/* A fold over an axis of length 1 is none: it varies with its operand, element by element. */
+static bool is_fold(const struct part *p) { return p->node->op->kind == OP_REDUCE && folded(p) >= 0; }
+static bool runs_inside(const struct emit *e, const struct part *p) { return is_fold(p) && folded(p) == e->inner; }
+static bool is_sink(const struct emit *e, const struct part *p) { return is_fold(p) && folded(p) != e->inner; }
 
 static void sort_ints(int *v, int n) { /* insertion: nearly sorted already */
   for (int i = 1; i < n; i++)
@@ -372,19 +374,22 @@ static bool declare(struct emit *e) {
 
 /* ---- values ---- */
 
+/* A leaf's pattern is bound when the plan runs; that of a number a rewrite made, or of a loop's body, is part of it. */
+struct argument scalar_argument(const struct node *s) {
+  if (s->serial != MADE_SCALAR) return (struct argument){ (int)s->serial, 0 };
+  return (struct argument){ -1, dtype_widen((weft_dtype)s->dtype, scalar_bits(s, (weft_dtype)s->dtype)) };
+}
+
 static int scalar_value(struct emit *e, const struct node *x) {
-  const struct node *s = scalar_of(x);
-  int leaf = (int)s->serial; /* -1: made by a rewrite, its pattern is the argument */
+  struct argument arg = scalar_argument(scalar_of(x));
   weft_dtype t = kir_register_of((weft_dtype)x->dtype);
-  uint64_t bits = leaf < 0 ? scalar_bits(s, t) : 0;
   for (int i = 0; i < e->n_scalars; i++)
-    if (e->scalar[i].leaf == leaf && e->scalar[i].dtype == t && e->arg[i].bits == bits) return e->scalar[i].value;
+    if (e->arg[i].leaf == arg.leaf && e->arg[i].bits == arg.bits && e->scalar[i].dtype == t) return e->scalar[i].value;
   if (e->n_scalars == MOST_ACCESSES) return 0;
   char name[8] = { 's', (char)('0' + e->n_scalars / 10), (char)('0' + e->n_scalars % 10) };
   if (e->n_scalars < 10) name[1] = (char)('0' + e->n_scalars), name[2] = 0;
   int v = kir_arg(e->k, name, t);
-  e->arg[e->n_scalars] = (struct argument){ leaf, bits };
-  e->scalar[e->n_scalars].leaf = leaf;
+  e->arg[e->n_scalars] = arg;
   e->scalar[e->n_scalars].dtype = t;
   e->scalar[e->n_scalars++].value = v;
   return v;
@@ -505,7 +510,7 @@ static int compute(struct emit *e, struct part *p) {
 static bool same_source(struct emit *e, const struct part *p, const struct part *q, int k) {
   struct source a = p->in[k], b = q->in[k];
   if (a.from != b.from || p->node->in[k]->dtype != q->node->in[k]->dtype) return false;
-  if (a.from == FROM_SCALAR) return scalar_of(p->node->in[k])->serial == scalar_of(q->node->in[k])->serial;
+  if (a.from == FROM_SCALAR) return scalar_value(e, p->node->in[k]) == scalar_value(e, q->node->in[k]);
   return a.i == b.i || (a.from == FROM_PART && e->part[a.i].value == e->part[b.i].value);
 }
 
@@ -676,7 +681,6 @@ static void between(struct emit *e, int f, bool is_end) {
       int v = fold->n ? fold->finish(&e->b, p->node, p->result) : p->result[0];
       p->value = kir_cast(&e->b, (weft_dtype)p->node->dtype, v);
     } else if (p->need_mid && !is_ready(p) && !is_fold(p)) evaluate(e, p);
-    else if (is_fold(p) && folded(p) < 0 && !is_ready(p) && (p->need_mid || p->item->is_stored)) evaluate(e, p);
     if (p->item->is_stored && !p->is_stored_already && is_ready(p) && !stores_inside(e, p) && !is_sink(e, p)) store(e, p, KIR_SET, p->value);
   }
   (void)is_end;

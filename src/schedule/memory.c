@@ -21,8 +21,10 @@ static void find_lives(struct schedule *s) {
     for (int j = 0; j < r->n_seq + r->n_carry + r->n_const; j++) touch(s, r->in[j].store, i);
     for (int j = 0; j < r->n_all; j++) touch(s, r->all[j].store, i);
     for (int j = 0; j < r->n_carry; j++) touch(s, r->last[j].store, i);
+    for (int j = 0; j < 2 * r->n_carry; j++) touch(s, r->ping[j], i);
     touch(s, r->length.store, i);
-    touch(s, r->steps_in, i);
+    touch(s, r->body_block, i);
+    touch(s, r->spare, i);
   }
 }
 

@@ -239,6 +239,19 @@ static bool store_scalars(struct work *w) {
   return true;
 }
 
+/* So is a target that is a number no leaf knows. */
+static bool store_made_targets(struct work *w) {
+  for (int t = 0; t < w->n_targets; t++) {
+    const struct node *s = scalar_of(w->target[t]);
+    if (!s || s->serial != MADE_SCALAR) continue;
+    struct node *copy = cast_to(w, w->target[t], (weft_dtype)w->target[t]->dtype);
+    if (!copy) return false;
+    copy->is_marked = true;
+    w->target[t] = copy;
+  }
+  return true;
+}
+
 /* ---- floating nodes: cheap, without a stream of their own; each user gets one of its own ---- */
 
 enum { FLOAT_DEPTH = 6 };
@@ -320,7 +333,7 @@ bool prepare(struct work *w) {
     count_uses(w);
     if (!sink_views(w) || !order(w)) return false;
   }
-  if (!copy_for_reshapes(w) || !store_scalars(w) || !order(w)) return false;
+  if (!copy_for_reshapes(w) || !store_scalars(w) || !store_made_targets(w) || !order(w)) return false;
   count_uses(w);
   if (w->fuse && (!float_nodes(w) || !order(w))) return false;
   count_uses(w);

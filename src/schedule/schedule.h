@@ -53,19 +53,24 @@ struct schedule {
   int64_t operations;
 };
 
-/* A loop that is run step by step on the schedule of its body. Leaves of the body: sequences, carries, constants. */
+/* A loop that is run step by step on the schedule of its body. Leaves of the body: sequences, carries, constants;
+ * targets: next carries, stacked outputs, until. Carries go to and fro between two stores each, which begin with the
+ * initial value in the first. */
 struct replay {
   struct schedule *body;
   int n_seq, n_carry, n_const, n_all;
   bool has_until;
-  int64_t steps;                 /* capacity */
-  int steps_in;                  /* store that holds the steps as i64, or -1: `steps` is the number */
-  struct binding *in;            /* sequences (stride[0]: from step to step), initial carries, constants */
-  int64_t *in_bytes;             /* of one element of a sequence, a carry */
-  struct binding *all, *last;    /* outputs: stacked (stride[0] from step to step), final carries; store -1: not wanted */
-  struct binding length;
-  int *in_scalar;                /* an input that is a scalar leaf, or -1 */
+  int64_t steps;                 /* at most */
+  struct binding *in;            /* by leaf; stride[0] of sequences: from step to step */
+  int64_t *leaf_size, *all_size; /* bytes of an element */
+  int64_t *carry_bytes;
+  struct binding *all, *last;    /* stacked outputs (stride[0] from step to step), final carries; store -1: not wanted */
+  struct binding length;         /* store -1: not wanted */
+  int *ping;                     /* two stores a carry */
+  int body_block, spare;         /* memory of the body's own; of until */
 };
+
+#define MADE_SCALAR UINT64_MAX /* `serial` of a scalar that is no leaf of the graph: its pattern is part of the plan */
 
 /* list: rewritten local nodes, inputs before users; leaves have their number in `serial`, and stand at leaf_place.
  * may_donate[leaf]: nobody else will read it. fuse false: one op a kernel. NULL: *failure says why (the caller's). */

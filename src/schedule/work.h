@@ -81,6 +81,7 @@ bool group_nodes(struct work *);
 struct step *step_new(struct work *);
 bool step_fill(struct work *, struct kir_kernel *, int n_sizes, const int64_t sizes[], int n_args, const struct argument[],
                int n_bufs, const struct binding[], int n_sites, const struct site[]); /* takes the kernel over */
+struct argument scalar_argument(const struct node *scalar); /* what a kernel is given for it */
 const struct node *scalar_of(const struct node *); /* the scalar leaf a value is a broadcast of, or NULL */
 bool step_group(struct work *, struct group *);
 bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const struct place *from, const struct place *to);
