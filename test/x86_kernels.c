@@ -269,8 +269,10 @@ static bool all_lengths(struct problem *p, int long_axis) {
   static const int64_t small[] = { 3, 1, 0, 2, 5, 300, 129 };
   for (int i = 0; i < N_LENGTHS; i++) {
     if (lengths[i] > 100 && (i + long_axis) % LAYOUTS != (int)p->layout) continue;
-    for (int s = 0; s < p->k->n_sizes; s++) p->sizes[s] = small[(i + s) % (lengths[i] > 200 ? 5 : 7)];
+    bool is_large = lengths[i] > 20 || p->k->n_sizes > 2;
+    for (int s = 0; s < p->k->n_sizes; s++) p->sizes[s] = small[(i + s) % (is_large ? 5 : 7)];
     p->sizes[long_axis] = lengths[i];
+    if (long_axis == 0 && i == 3) p->sizes[p->k->n_sizes - 1] = 300;
     p->at_end = i & 1;
     random_args(p);
     if (!same_bits(p)) return false;
@@ -320,19 +322,107 @@ TEST(kernels_on_the_best_instructions_here_give_the_bits_of_the_vm) {
   if (has_machine()) sweep_all(false);
 }
 
-/* ---- What must be encodable ------------------------------------------------------------------------------------------- */
-
-static const char *const required[] = { "muladd", "where_const", "reversed_write", "transposed_add", "bf16_muladd", "complex_mul",
-  "concat", "epilogue", "merge_axes", "split_axes", "permute3", "softmax", "softmax_reload", "softmax_inplace", "log_softmax_grad",
-  "layer_norm", "layer_norm_grad", "row_sum", "col_sum", "col_sum_tall", "sum_axes_0_2", "full_sum", "full_sum_par", "cumsum_offsets",
-  "ar2", "ar2_history", "ar2_grad", "kalman", "scan_until", "slice_update", NULL };
-
 static struct code *compile_for(const struct kir_kernel *k, bool avx2_only, const char **why) {
   struct shape_class s = { .avx2_only = avx2_only };
   for (int i = 0; i < 32; i++)
     for (int d = 0; d < BACKEND_RANK; d++) s.stride[i][d] = i < k->n_bufs && d == k->bufs[i].rank - 1 ? STRIDE_1 : STRIDE_ANY;
   return backend_x86.compile(k, &s, why);
 }
+
+/* ---- Nests and dtypes beyond the kernels of test/kernels --------------------------------------------------------------- */
+
+static const char nests[] =
+  "kernel softmax64 { size R, C in x:f64[R,C] out y:f64[R,C] par r in R {\n"
+  "  lane c in C { a = load x[r,c]; keep a; m = fold max(a) } lane c in C { e = exp(sub(a, m)); keep e; s = fold add(e) }\n"
+  "  lane c in C { store y[r,c] = div(e, s) } } }\n"
+  "kernel norm64_32 { size R, C in x:f32[R,C], w:f64[C] out y:f64[R,C], z:f32[R,C] par r in R {\n"
+  "  lane c in C { a = cast.f64(load x[r,c]); b = load x[r,c]; keep a, b; m = fold add(a); n = fold max(b); k = fold min(b) }\n"
+  "  d = sub(n, k)\n"
+  "  lane c in C { store y[r,c] = mul(sub(a, m), load w[c]); store z[r,c] = mul(b, d) } } }\n"
+  "kernel col_sum64 { size R, C in x:f64[R,C] out y:f64[C], z:f64[C] lane c in C {\n"
+  "  serial r in R { v = load x[r,c]; s = fold add(v); m = fold mul(v) } store y[c] = s store z[c] = m } }\n"
+  "kernel int_folds { size R, C in x:i32[R,C], u:u32[R,C] out s:i32[R], m:i32[R], n:i32[R], p:u32[R], q:u32[R], o:i32[R]\n"
+  "  par r in R { lane c in C { a = load x[r,c]; b = load u[r,c]; v = fold add(a); w = fold max(a); k = fold min(a)\n"
+  "      f = fold max(b); g = fold mul(b); h = fold or(a) }\n"
+  "    store s[r] = v store m[r] = w store n[r] = k store p[r] = f store q[r] = g store o[r] = h } }\n"
+  "kernel many_folds { size R, C in x:f32[R,C] out y:f32[R,C] par r in R {\n"
+  "  lane c in C { a = load x[r,c]; keep a; s = fold add(a); t = fold mul(a); m = fold max(a); n = fold min(a); q = fold add(mul(a, a)); p = fold max(mul(a, a)) }\n"
+  "  lane c in C { store y[r,c] = add(add(fma(a, s, t), sub(m, n)), mul(q, p)) } } }\n"
+  "kernel narrow { size N in a:u8[N], b:i8[N], c:u16[N], d:i16[N], e:f16[N], f:bf16[N], g:bool[N]\n"
+  "  out p:u8[N], q:i8[N], r:u16[N], s:i16[N], t:f16[N], u:bf16[N], v:bool[N] lane i in N {\n"
+  "  k = load g[i]; x = add(load a[i], load b[i]); w = mul(load c[i], load d[i]); z = mul(load e[i], load f[i])\n"
+  "  store p[i] = cast.u8(x) store q[i] = cast.i8(w) store r[i] = cast.u16(select(k, x, w)) store s[i] = cast.i16(cast.f32(w))\n"
+  "  store t[i] = cast.f16(z) store u[i] = cast.bf16(add(z, cast.f32(x))) store v[i] = or(not(k), lt(x, w)) } }\n"
+  "kernel narrow_rows { size R, C in x:bf16[R,C], k:bool[R], b:u8[R] out y:bf16[R,C], s:bf16[R], h:f16[R], o:bool[R], g:u8[R] par r in R {\n"
+  "  p = load k[r]; i = load b[r]\n"
+  "  lane c in C { a = load x[r,c]; keep a; m = fold add(a) }\n"
+  "  store s[r] = m store h[r] = select(p, m, neg(m)) store o[r] = and(p, lt(m, 0f00000000)) store g[r] = cast.u8(add(i, i))\n"
+  "  lane c in C { store y[r,c] = mul(a, select(p, m, cast.f32(i))) } } }\n"
+  "kernel fold_of_carried { size R, N, T in x:f32[T,N], w:f32[R,N] out y:f32[R,N], z:f32[R] par r in R {\n"
+  "  lane j in N { b = load w[r,j]; serial t in T { carry u = b; next u = fma(load x[t,j], b, u) } keep u, b; s = fold add(u); m = fold max(u) }\n"
+  "  store z[r] = add(s, m)\n"
+  "  lane j in N { serial t in T { carry v = u; next v = add(mul(v, b), s) } store y[r,j] = v } } }\n"
+  "kernel deep_carry { size N, T, S arg p:f32 in x:f32[N,T] out y:f32[N], k:i32[N], o:bool[N] lane j in N {\n"
+  "  serial t in T { carry a = p; carry n = 0:i32; carry b = true; v = load x[j,t]\n"
+  "    serial s in S { carry c = a; carry d = v; carry e = p; next c = d, d = e, e = c }\n"
+  "    next a = add(c, d), n = add(n, cast.i32(lt(a, c))), b = xor(b, lt(e, v)) }\n"
+  "  store y[j] = a store k[j] = n store o[j] = b } }\n"
+  "kernel uniform_carry { size R, C, T in x:f32[T,C] out y:f32[T,C], k:i64[T], z:f32[] \n"
+  "  serial t in T { carry a = 0f3f800000; carry b = 0f40000000; carry i = 3; carry h = false\n"
+  "    lane c in C { v = load x[t,c]; s = fold add(v); store y[t,c] = add(mul(v, a), select(h, b, v)) }\n"
+  "    store k[t] = max(min(i, 40), sub(t, 2)); q = fold add(s)\n"
+  "    next a = b, b = mul(s, a), i = add(mul(i, 3), xor(t, and(i, 7))), h = lt(s, a) } store z[] = add(q, a) }\n"
+  "kernel index_values { size R, C in x:f64[R,C] out y:f64[R,C], k:i64[R,C], u:u32[R,C], f:f32[R,C]\n"
+  "  par r in R { n = mul(r, C); lane c in C { i = add(n, c); store k[r,c] = i store u[r,c] = cast.u32(c)\n"
+  "    store f[r,c] = cast.f32(r) store y[r,c] = select(lt(i, 20), load x[r,c], cast.f64(cast.i32(i))) } } }\n"
+  "kernel combine_any { size R, C in x:f32[R,C] inout y:f32[R,C], m:f32[R,C], z:i32[R] par r in R {\n"
+  "  lane c in C { v = load x[r,c]; store y[r,c] add = v store m[r,c] max = v; k = fold add(cast.i32(v)) } store z[r] add = k } }\n"
+  "kernel four_axes { size A, B, C, D in x:f32[A,B,C,D], y:f32[D,C,B,A] out z:f32[C,A,D,B]\n"
+  "  par a in A { par b in B { par c in C { lane d in D { store z[c,a,d,b] = add(load x[a,b,c,d], load y[d,c,b,a]) } } } } }\n"
+  "kernel matmul { size M, N, K in a:f32[M,K], b:f32[K,N] out y:f32[M,N]\n"
+  "  par i in M { lane j in N { serial k in K { carry u = 0f00000000; next u = fma(load a[i,k], load b[k,j], u) } store y[i,j] = u } } }\n"
+  "kernel indexed_rows { size R, C, K in k:i64[K], x:f32[R,C] out y:f32[R,C]\n"
+  "  par r in R { lane c in C { store y[r,c] = load x[R-1-r,C-1-c] } } }\n"
+  "kernel bool_args { size N arg p:bool, q:i32, h:f64 in x:f32[N], y:f64[N] out z:f32[N], w:f64[N]\n"
+  "  lane i in N { store z[i] = select(p, load x[i], cast.f32(q)) store w[i] = select(p, h, load y[i]) } }\n"
+  "kernel lone_block { size N in x:f32[N] out y:f32[N], s:f32[N] par q in blocks(N, 100) {\n"
+  "  lane i in block q { a = load x[i]; keep a; m = fold max(a) } lane i in block q { store y[i] = sub(a, m) }\n"
+  "  serial j in block q { store s[j] = mul(m, load x[j]) } } }\n";
+
+static void sweep_nests(bool avx2_only) {
+  struct kir_kernel *k[32];
+  struct text why = { 0 };
+  int n = kir_parse(nests, k, 32, &why);
+  if (n < 0) test_fail(__FILE__, __LINE__, "%s", text_of(&why));
+  for (int i = 0; i < n; i++) {
+    const char *wrong = kir_verify(k[i]), *cannot = "";
+    if (wrong) test_fail(__FILE__, __LINE__, "%s: %s", k[i]->name, wrong);
+    EXPECT(kir_legalise(k[i]));
+    struct code *c = compile_for(k[i], avx2_only, &cannot);
+    if (!c) test_fail(__FILE__, __LINE__, "%s: cannot: %s", k[i]->name, cannot);
+    backend_x86.free(c);
+    if (!wrong) sweep(k[i], avx2_only);
+    kir_free(k[i]);
+  }
+  text_free(&why);
+}
+
+TEST(nests_and_dtypes_on_avx2_give_the_bits_of_the_vm) {
+  test_watchdog(300);
+  if (has_machine()) sweep_nests(true);
+}
+
+TEST(nests_and_dtypes_on_the_best_instructions_here_give_the_bits_of_the_vm) {
+  test_watchdog(300);
+  if (has_machine()) sweep_nests(false);
+}
+
+/* ---- What must be encodable ------------------------------------------------------------------------------------------- */
+
+static const char *const required[] = { "muladd", "where_const", "reversed_write", "transposed_add", "bf16_muladd", "complex_mul",
+  "concat", "epilogue", "merge_axes", "split_axes", "permute3", "softmax", "softmax_reload", "softmax_inplace", "log_softmax_grad",
+  "layer_norm", "layer_norm_grad", "row_sum", "col_sum", "col_sum_tall", "sum_axes_0_2", "full_sum", "full_sum_par", "cumsum_offsets",
+  "ar2", "ar2_history", "ar2_grad", "kalman", "scan_until", "slice_update", NULL };
 
 TEST(the_kernels_the_encoder_must_take_are_taken) {
   if (!has_machine()) return;

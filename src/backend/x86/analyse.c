@@ -207,7 +207,7 @@ static void on_fold(struct walk *w, const struct kir_stmt *s) {
   if (in_lane && (dtype == WEFT_I64 || dtype == WEFT_U64)) gen_cannot(g, "a fold of 64-bit integers along lanes");
   define_at(w, s->out[0], !in_lane && l->lane >= 0);
   if (g->vals[s->out[0]].domain == SCALAR) gen_cannot(g, "a fold of 64-bit integers");
-  g->vals[s->out[0]].crosses = true;
+  g->vals[s->out[0]].crosses = g->vals[s->out[0]].of_loop = true;
 }
 
 static void on_keep(struct walk *w, const struct kir_stmt *s) {
@@ -258,7 +258,7 @@ static void on_carry(struct walk *w, const struct kir_stmt *s) {
   int init = s->in[0];
   define_at(w, s->out[0], loop_lane(g, w->loop) >= 0);
   struct value *v = &g->vals[s->out[0]];
-  v->is_carry = v->crosses = true;
+  v->of_loop = v->crosses = true;
   if (g->k->vals[init].kind != KIR_LIT) g->vals[init].crosses = true;
   note_width(g, &g->vals[init]);
 }

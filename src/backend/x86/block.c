@@ -26,7 +26,7 @@ static void set_next(struct gen *g, int val, int32_t at) {
 
 /* Nobody will read its result: it is left out, and does not use its operands. */
 static bool is_dead(const struct gen *g, const struct step *t) {
-  if (!has_result(t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_KEEP;
+  if (!has_result(t->s)) return t->s->kind == KIR_CARRY;
   const struct value *v = &g->vals[t->s->out[0]];
   return t->next_out == NEVER && !v->crosses && v->row < 0 && v->domain != SCALAR;
 }
@@ -38,12 +38,12 @@ static void find_next_uses(struct gen *g, int n) {
     const struct kir_stmt *s = t->s;
     t->next_out = has_result(s) ? g->upcoming[s->out[0]] : NEVER;
     t->is_dead = is_dead(g, t);
-    if (t->is_dead) continue;
+    if (t->is_dead || !has_operands(s)) continue;
     for (int j = 0; j < s->n_in && j < 3; j++) t->next_in[j] = g->upcoming[s->in[j]];
     for (int j = 0; j < s->n_in; j++) g->upcoming[s->in[j]] = i;
   }
   for (int i = 0; i < n; i++)
-    for (int j = 0; !g->steps[i].is_dead && j < g->steps[i].s->n_in; j++) {
+    for (int j = 0; !g->steps[i].is_dead && has_operands(g->steps[i].s) && j < g->steps[i].s->n_in; j++) {
       int val = g->steps[i].s->in[j];
       if (g->upcoming[val] == NEVER) continue;
       set_next(g, val, g->upcoming[val]);
@@ -66,7 +66,7 @@ static void lend_carries(struct gen *g, int n, const struct kir_stmt *next, bool
       v->want = -1;
       continue;
     }
-    if (g->vals[carry].pin < 0 || v->want >= 0 || v->is_carry || v->crosses) continue;
+    if (g->vals[carry].pin < 0 || v->want >= 0 || v->of_loop || v->crosses) continue;
     if (v->region != g->vals[carry].region || v->lane != g->vals[carry].lane) continue;
     while (at >= 0 && !(has_result(g->steps[at].s) && g->steps[at].s->out[0] == val)) {
       if (uses(g->steps[at].s, carry)) at = -1;
@@ -147,6 +147,12 @@ static void emit_next(struct gen *g, const struct kir_stmt *s) {
   }
 }
 
+/* Other values are stored to their rows when they are defined. */
+static void emit_keep(struct gen *g, const struct kir_stmt *s) {
+  for (int i = 0; i < s->n_in; i++)
+    if (g->vals[s->in[i]].of_loop && g->vals[s->in[i]].lane) keep_value(g, s->in[i]);
+}
+
 static void emit_until(struct gen *g, const struct kir_stmt *s) {
   bool_test(g, in_reg(g, s->in[0], 0));
   release(g);
@@ -169,6 +175,7 @@ static void emit_copy(struct gen *g, const struct step *t) {
   case KIR_STORE: store_op(g, s, a); break;
   case KIR_FOLD: fold_step(g, s); break;
   case KIR_NEXT: emit_next(g, s); break;
+  case KIR_KEEP: emit_keep(g, s); break;
   case KIR_UNTIL: emit_until(g, s); break;
   default: break;
   }

@@ -14,7 +14,7 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
 /* X(ID, name, map, pp, w, opcode, flags). map 1: 0F, 2: 0F38, 3: 0F3A. pp 0: none, 1: 66, 2: F3, 3: F2. A row for 32-bit
  * elements is followed by its row for 64-bit elements where both exist, so that ID + 1 is the wider one. */
 #define X86_ROWS(X)                                                                              \
-  X(MOVUPS, "vmovups", 1, 0, 0, 0x10, NO_BC) X(MOVUPD, "vmovupd", 1, 1, 1, 0x10, NO_BC)          \
+  X(MOVUPS, "vmovups", 1, 0, 0, 0x10, NO_BC | TWO) X(MOVUPD, "vmovupd", 1, 1, 1, 0x10, NO_BC | TWO) \
   X(MOVUPS_TO, "vmovups", 1, 0, 0, 0x11, NO_BC | TO) X(MOVUPD_TO, "vmovupd", 1, 1, 1, 0x11, NO_BC | TO) \
   X(MASKMOVPS, "vmaskmovps", 2, 1, 0, 0x2C, VEX) X(MASKMOVPD, "vmaskmovpd", 2, 1, 0, 0x2D, VEX)  \
   X(MASKMOVPS_TO, "vmaskmovps", 2, 1, 0, 0x2E, VEX | TO) X(MASKMOVPD_TO, "vmaskmovpd", 2, 1, 0, 0x2F, VEX | TO) \

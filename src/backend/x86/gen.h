@@ -36,7 +36,7 @@ struct value {
   bool lane;         /* differs between lanes: a register a copy */
   bool crosses;      /* used outside the run of statements that defines it: stored to its home when defined */
   bool is_operand;   /* axes: used as a value, not only in subscripts */
-  bool is_carry;
+  bool of_loop;     /* or a fold's result: defined by a loop, not by a statement of a run */
   int region, loop;  /* where it is defined; -2: always there */
   int32_t home;      /* frame offset, -1: none */
   int row;           /* kept row, -1: none */
@@ -173,6 +173,7 @@ int fresh_reg(struct gen *);                   /* for the result; unlike any ope
 void statement_end(struct gen *);               /* gives back what only the current statement needed */
 void define(struct gen *, int reg);            /* the current statement's result is there */
 void define_value(struct gen *, int val, int copy, int reg);
+void keep_value(struct gen *, int val);          /* stores all copies to the value's row */
 void move_vector(struct gen *, int bytes, int dst, int src);
 struct rm home_of(struct gen *, int val, int copy);
 void pin(struct gen *, int reg);

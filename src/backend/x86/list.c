@@ -151,7 +151,13 @@ static void put_vector_insn(struct text *t, struct decoded *d, int opcode, int r
   if (to) put_vector(t, d->bytes, d->reg, kd, false);
   else if (d->mod == 3) put_vector(t, d->bytes, d->rm, ks, r->flags & X86_GS);
   else put_memory(t, d);
-  if (r->flags & X86_IMM) text_addf(t, ", %d", *d->p++);
+  if (!(r->flags & X86_IMM)) return;
+  if (r->map == 3 && (opcode == 0x4A || opcode == 0x4B)) { /* a register in the immediate */
+    text_add(t, ", ");
+    put_vector(t, d->bytes, *d->p++ >> 4, false, false);
+  } else {
+    text_addf(t, ", %d", *d->p++);
+  }
 }
 
 static void put_vex(struct text *t, struct decoded *d) {

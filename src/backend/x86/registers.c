@@ -221,6 +221,13 @@ static void store_row(struct gen *g, int val, int copy, int reg) {
   vec(enc(g), I_MOVUPS_TO, width_of(g, g->vals[val].dtype), reg, 0, kept(g, val, copy));
 }
 
+void keep_value(struct gen *g, int val) {
+  for (int c = 0; c < g->copies; c++) {
+    store_row(g, val, c, in_reg(g, val, c));
+    g->locked = 0;
+  }
+}
+
 void define_value(struct gen *g, int val, int copy, int reg) {
   int id = id_of(g, val, copy);
   if (!(g->pinned >> reg & 1)) g->holder[reg] = id;

@@ -13,12 +13,14 @@ static void *filled(struct arena *a, size_t n, int byte) {
   return p ? memset(p, byte, n) : NULL;
 }
 
+static const struct shape_class any_shape = { .stride = { [0 ... 31] = { [0 ... BACKEND_RANK - 1] = STRIDE_ANY } } };
+
 static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct shape_class *shape) {
   size_t n = (size_t)k->n_vals, copies = n * COPIES;
   g->k = k;
-  g->shape = shape;
+  g->shape = shape ? shape : &any_shape;
   g->outer = kir_facts(k).outer;
-  g->e.evex = cpu_has_avx512() && !shape->avx2_only;
+  g->e.evex = cpu_has_avx512() && !g->shape->avx2_only;
   g->vector_bytes = g->e.evex ? 64 : 32;
   if (!(g->arena = arena_new())) return false;
   g->vals = arena_take(g->arena, n * sizeof *g->vals);
