@@ -191,3 +191,60 @@ TEST(a_long_chain_of_calls_is_expanded_without_recursion) {
   node_release(out);
   weft_scope_discard(outer);
 }
+
+/* ---- Substitution ---- */
+
+static struct node *substituted(weft_array *y, weft_array *from, weft_array *to, struct failure **why) {
+  struct node *out = NULL;
+  return graph_substitute(1, &from->node, &to->node, 1, &y->node, &out, why) ? out : NULL;
+}
+
+TEST(substitution_shares_what_does_not_depend_on_the_replaced_node) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = weft_exp(weft_full(WEFT_F64, WEFT_DIMS(2), 3)), *x = f64s(2, (double[]){ 1, 2 }), *z = f64s(2, (double[]){ 5, 6 });
+  weft_array *y = weft_add(weft_mul(x, w), w);
+  struct failure *why = NULL;
+  struct node *out = substituted(y, x, z, &why);
+  EXPECT(out && out->in[1] == w->node && out->in[0]->in[1] == w->node && out->in[0]->in[0] == z->node);
+  EXPECT_F64(array_of(out), 6 * exp(3), 7 * exp(3));
+  out = substituted(w, x, z, &why);
+  EXPECT(out == w->node);
+  node_release(out);
+  weft_scope_discard(s);
+}
+
+TEST(substitution_by_another_size_infers_the_rest_again) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(3, (double[]){ 1, 2, 3 }), *longer = f64s(5, (double[]){ 1, 2, 3, 4, 5 });
+  weft_array *y = weft_sum(weft_mul(x, x), 0);
+  struct failure *why = NULL;
+  struct node *out = substituted(y, x, longer, &why);
+  EXPECT(out != NULL);
+  if (out) EXPECT_F64(array_of(out), 55);
+  weft_array *fixed = weft_add(x, f64s(3, (double[]){ 1, 1, 1 }));
+  EXPECT(!substituted(fixed, x, longer, &why));
+  EXPECT_INT(failure_status(why), WEFT_ERR_SHAPE);
+  failure_release(why);
+  weft_scope_discard(s);
+}
+
+TEST(two_calls_of_one_function_have_lengths_of_their_own) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, 0, NULL);
+  weft_loop *loop = weft_loop_open(weft_integer(100));
+  weft_array *c = weft_loop_carry(loop, x), *next = weft_mul(c, weft_scalar(2));
+  weft_loop_next(loop, c, next);
+  weft_loop_until(loop, weft_gt(next, weft_scalar(10)));
+  weft_array *all = weft_loop_all(loop, next), *out[2];
+  weft_loop_close(loop);
+  weft_function *f = weft_compile(s, 1, &x, 1, &all);
+  weft_array *one = f64_of(1), *four = f64_of(4);
+  weft_call(f, 1, &one, 1, &out[0]);
+  weft_call(f, 1, &four, 1, &out[1]);
+  EXPECT(out[0]->node->dims[0] < 0 && out[1]->node->dims[0] < 0);
+  EXPECT(out[0]->node->dims[0] != out[1]->node->dims[0]);
+  EXPECT_F64(out[0], 2, 4, 8, 16);
+  EXPECT_F64(out[1], 8, 16);
+  weft_scope_discard(outer);
+}

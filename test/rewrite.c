@@ -2,6 +2,7 @@
  * common expressions, numbers and loops made smaller. */
 #include <math.h>
 #include "base/arena.h"
+#include "base/mem.h"
 #include "graph/dtype.h"
 #include "op/loop.h"
 #include "rewrite/rewrite.h"
@@ -413,5 +414,24 @@ TEST(rewriting_a_million_nodes_is_linear_and_iterative) {
   rewritten(&l, true, 1, &y);
   EXPECT(l.list.n > 500000);
   local_close(&l);
+  weft_scope_discard(s);
+}
+
+TEST(rewriting_without_memory_fails_and_nothing_else) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4)), *y = weft_exp(weft_concat(0, WEFT_ARRAYS(x, weft_mul(x, weft_scalar(1)))));
+  weft_array *k = weft_div(weft_full(WEFT_F32, WEFT_DIMS(4), 1), weft_full(WEFT_F32, WEFT_DIMS(4), 3));
+  for (int i = 0; i < 200; i++) y = weft_add(weft_neg(weft_neg(y)), weft_scalar(i));
+  weft_array *both[] = { y, weft_mul(k, x) };
+  bool ok = false;
+  for (int64_t at = 1; !ok && at < 1000; at++) {
+    struct local l;
+    local_open(&l, 2, both);
+    mem_fail_at(at, 1);
+    ok = rewrite(l.arena, &l.list, l.n, l.target, true);
+    mem_fail_at(0, 0);
+    local_close(&l);
+  }
+  EXPECT(ok);
   weft_scope_discard(s);
 }

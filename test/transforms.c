@@ -213,6 +213,18 @@ TEST(bad_arrays_stay_bad_through_transforms) {
   weft_scope_discard(s);
 }
 
+TEST(a_jacobian_through_a_checkpoint_is_a_map_of_its_vjp) {
+  weft_scope *s = weft_scope_open();
+  double p[] = { 0.5, -0.25 }, unit[] = { 1, 0, 0, 1 };
+  weft_array *x = f64s(2, p), *y = weft_exp(weft_mul(x, x)), *row, *jacobian;
+  weft_checkpoint(1, &x, 1, &y);
+  weft_array *v = weft_input(WEFT_F64, WEFT_DIMS(2)), *eye = weft_from(WEFT_F64, WEFT_DIMS(2, 2), unit);
+  weft_vjp(1, &y, &v, 1, &x, &row);
+  weft_map(1, &v, &eye, 1, &row, &jacobian);
+  EXPECT_F64(jacobian, exp(0.25), 0, 0, -0.5 * exp(0.0625));
+  weft_scope_discard(s);
+}
+
 /* ---- Own rules ---- */
 
 struct counts { int vjp, jvp, map, release; };

@@ -19,34 +19,20 @@ static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
   return (weft_dtype)y->dtype;
 }
 
-static weft_array *pass_barrier(const struct rule *r, int k, weft_array *d) { return (void)r, k ? NULL : d; }
+/* ---- Barriers ---- */
 
-static weft_array *batch_barrier(const struct rule *r, const bool is_mapped[]) {
-  return is_mapped[0] ? r->in[0] : array_bad(WEFT_ERR_INTERNAL, "weft_map: a barrier whose value is not mapped");
+static struct node *barrier(struct node *x) {
+  return node_make(&op_barrier, (weft_dtype)x->dtype, x->rank, x->dims, 1, &x, NULL, 0);
 }
 
-static struct node *again_barrier(const struct node *n, struct node *const in[], struct failure **why) {
-  (void)why;
-  return node_make(n->op, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n->n_in, in, NULL, 0);
-}
+static weft_array *pass(const struct rule *r, int k, weft_array *d) { return (void)r, (void)k, d; }
+static weft_array *batch_barrier(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, array_of(barrier(r->in[0]->node)); }
+static struct node *again_barrier(const struct node *n, struct node *const in[], struct failure **why) { return (void)n, (void)why, barrier(in[0]); }
 
-/* in: a value, then what must have been computed before. */
-const struct op op_barrier = { .name = "barrier", .kind = OP_IDENTITY, .vjp = pass_barrier, .jvp = pass_barrier,
-                               .batch = batch_barrier, .again = again_barrier };
+const struct op op_barrier = { .name = "barrier", .kind = OP_IDENTITY, .vjp = pass, .jvp = pass, .batch = batch_barrier,
+                               .again = again_barrier };
 
 /* ---- Rules ---- */
-
-static struct node *barrier(struct node *x, int n, weft_array *const after[]) {
-  struct node **in = node_list_new(n + 1);
-  if (!in) return NULL;
-  int n_in = 1;
-  in[0] = x;
-  for (int k = 0; k < n; k++)
-    if (after[k]) in[n_in++] = after[k]->node;
-  struct node *b = node_make(&op_barrier, (weft_dtype)x->dtype, x->rank, x->dims, n_in, in, NULL, 0);
-  mem_free(in);
-  return b;
-}
 
 struct region { int n_y, n_x, n_in; struct node **in, **fresh, **dx, **seeds; }; /* in borrowed; fresh: y again, then x */
 
@@ -62,7 +48,7 @@ static bool region_open(struct region *g, const struct rule *r, weft_array *cons
   for (int k = 0; k < g->n_y; k++) g->seeds[k] = dy[k] ? dy[k]->node : NULL;
   for (int k = g->n_y; k < g->n_in; k++) {
     bool is_x = k < g->n_y + g->n_x;
-    if (!(g->fresh[k] = is_x ? barrier(g->in[k], g->n_y, dy) : node_retain(g->in[k]))) return false;
+    if (!(g->fresh[k] = is_x ? barrier(g->in[k]) : node_retain(g->in[k]))) return false;
   }
   return graph_substitute(g->n_x, g->in + g->n_y, g->fresh + g->n_y, g->n_y, g->in, g->fresh, why);
 }

@@ -9,8 +9,8 @@ struct reverse {
   struct node **cotangent;        /* of node i; a reference. NULL: zero so far */
   struct node ***results;         /* nodes with several results: the cotangent of each. NULL: all zero */
   bool *is_asked, *depends;       /* is an x; is one or is computed from one, in floats */
-  uint64_t oldest, dropped;
-  const struct node *dropped_node;
+  uint64_t oldest;
+  const struct node *dropped;     /* the youngest met; NULL: none */
   struct failure *failure;
 };
 
@@ -109,9 +109,7 @@ static bool hand_over(struct reverse *r, int i) {
 }
 
 static void meet_dropped(struct reverse *r, const struct node *n) {
-  if (n->serial <= r->dropped) return;
-  r->dropped = n->serial;
-  r->dropped_node = n;
+  if (!r->dropped || n->serial > r->dropped->serial) r->dropped = n;
 }
 
 static bool visit(struct reverse *r, int i) {
@@ -193,16 +191,17 @@ static bool run(struct reverse *r, int m, struct node *const dy[], int n, struct
 }
 
 bool pull(int m, struct node *const y[], struct node *const dy[], int n, struct node *const x[], bool is_wall,
-          struct node *dx[], uint64_t *dropped, struct failure **failure) {
+          struct node *dx[], struct dropped *dropped, struct failure **failure) {
   for (int j = 0; j < n; j++) dx[j] = NULL;
   if (!n) return true;
   struct reverse r = { 0 };
   if (prepare(&r, m, y, n, x, is_wall)) run(&r, m, dy, n, dx);
-  if (dropped) *dropped = r.dropped;
-  else if (r.dropped_node && !r.failure) {
-    failed(&r, no_history("weft_vjp", r.dropped_node));
-    for (int j = 0; j < n; j++) node_release(dx[j]), dx[j] = NULL;
+  if (r.dropped && !r.failure) {
+    struct failure *why = no_history("weft_vjp", r.dropped);
+    if (dropped) *dropped = (struct dropped){ r.dropped->serial, why };
+    else failed(&r, why);
   }
+  for (int j = 0; r.failure && j < n; j++) node_release(dx[j]), dx[j] = NULL;
   finish(&r);
   *failure = r.failure;
   return !r.failure;
@@ -227,9 +226,9 @@ static struct failure *not_variable(const char *fn, int n, struct node *const x[
   return NULL;
 }
 
-static void give_out(const char *fn, int n, struct node *const x[], struct node *const dx[], uint64_t dropped, weft_array *out[]) {
+static void give_out(int n, struct node *const x[], struct node *const dx[], const struct dropped *dropped, weft_array *out[]) {
   for (int j = 0; j < n; j++) {
-    if (x[j]->serial < dropped) out[j] = array_failed(no_history(fn, x[j]));
+    if (x[j]->serial < dropped->serial) out[j] = array_failed(failure_retain(dropped->why));
     else out[j] = dx[j] ? handle_of(dx[j]) : zeros_of(x[j]);
   }
 }
@@ -238,11 +237,12 @@ static void reverse_mode(const char *fn, int m, struct node *const y[], struct n
                          weft_array *out[]) {
   struct failure *why = not_variable(fn, n, x);
   for (int j = 0; !why && j < m; j++) why = not_seed(fn, y[j], dy[j]);
-  uint64_t dropped = 0;
+  struct dropped dropped = { 0 };
   struct node **dx = why ? NULL : node_list_new(n);
   if (!why && !dx) why = no_memory();
-  if (!why && pull(m, y, dy, n, x, false, dx, &dropped, &why)) give_out(fn, n, x, dx, dropped, out);
+  if (!why && pull(m, y, dy, n, x, false, dx, &dropped, &why)) give_out(n, x, dx, &dropped, out);
   node_list_drop(n, dx);
+  failure_release(dropped.why);
   if (why) all_bad(n, out, why);
 }
 

@@ -7,10 +7,13 @@
 #include "graph/subgraph.h"
 #include "op/op.h"
 
-/* dx = J' dy. is_wall: paths end at x, so that a derivative by one x does not go through another one. dropped: if not
- * NULL, receives the serial of the youngest node reached whose history is gone; if NULL, meeting one is a failure. */
+/* The youngest node met whose history is gone: what is older than it has no derivative that could be trusted. */
+struct dropped { uint64_t serial; struct failure *why; }; /* 0, NULL: none */
+
+/* dx = J' dy. is_wall: paths end at x, so that a derivative by one x does not go through another one. dropped NULL:
+ * meeting a node without history is a failure. */
 bool pull(int m, struct node *const y[], struct node *const dy[], int n, struct node *const x[], bool is_wall,
-          struct node *dx[], uint64_t *dropped, struct failure **);
+          struct node *dx[], struct dropped *, struct failure **);
 /* dy = J dx. */
 bool push(int n, struct node *const x[], struct node *const dx[], int m, struct node *const y[], struct node *dy[],
           struct failure **);
