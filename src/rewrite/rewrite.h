@@ -6,10 +6,11 @@
 #define WEFT_REWRITE_H
 #include "graph/node.h"
 
+#define SCALAR_OF_PLAN UINT64_MAX /* the serial of scalars made here: no leaf, the pattern in attr is the value */
+
 /* list: local nodes, inputs before users, the targets among them. Replaces target[i] where a rule says so and leaves in
  * list exactly the nodes the targets still need, again in order. Leaves (op->kind OP_LEAF) are kept as they are.
  * Constant folding goes through the vm's arithmetic only (kernel/ evaluator), never libm. false: out of memory. */
-enum { SCALAR_OF_PLAN = INT32_MAX }; /* the serial of scalars made here: no leaf, the pattern in attr is the value */
 bool rewrite(struct arena *, struct node_list *list, int n, struct node *target[], bool stable);
 
 #endif
