@@ -88,6 +88,7 @@ static void short_sequence(weft_loop *l, weft_array *c) { weft_loop_next(l, c, w
 static void nothing(weft_loop *l, weft_array *c) { (void)l, (void)c; }
 
 TEST(a_loop_that_makes_no_sense_is_refused_when_it_is_built) {
+  weft_scope *s = weft_scope_open();
   EXPECT_INT(closed_with(other_shape, weft_integer(3)), WEFT_ERR_SHAPE);
   EXPECT_INT(closed_with(other_dtype, weft_integer(3)), WEFT_ERR_DTYPE);
   EXPECT_INT(closed_with(not_a_carry, weft_integer(3)), WEFT_ERR_ARG);
@@ -97,6 +98,7 @@ TEST(a_loop_that_makes_no_sense_is_refused_when_it_is_built) {
   EXPECT_INT(closed_with(nothing, weft_scalar(2.5)), WEFT_ERR_ARG);
   EXPECT_INT(closed_with(nothing, NULL), WEFT_ERR_ARG);
   EXPECT_INT(closed_with(nothing, weft_integer(3)), WEFT_OK);
+  weft_scope_discard(s);
 }
 
 TEST(stacked_outputs_need_a_bound) {
