@@ -156,7 +156,39 @@ void dim_retain(dim d) {
   pthread_mutex_unlock(&lock);
 }
 
+/* Symbols whose number is known by now: the length of a loop that has run. They go with the entries. */
+static struct dim_table bound;
+
+bool dim_bind(dim symbol, int64_t value) {
+  pthread_mutex_lock(&lock);
+  if (bound.n == bound.room) {
+    int more = bound.room ? 2 * bound.room : 16;
+    dim *s = mem_resize(bound.symbol, (size_t)more * sizeof *s), *v = s ? mem_resize(bound.value, (size_t)more * sizeof *v) : NULL;
+    if (s) bound.symbol = s;
+    if (v) bound.value = v, bound.room = more;
+  }
+  bool ok = bound.n < bound.room;
+  if (ok) bound.symbol[bound.n] = symbol, bound.value[bound.n++] = value;
+  pthread_mutex_unlock(&lock);
+  return ok;
+}
+
+dim dim_resolve(dim d) {
+  if (dim_is_known(d) || d == DIM_BAD) return d;
+  for (int i = 0;; i++) {
+    pthread_mutex_lock(&lock);
+    bool more = i < bound.n;
+    dim symbol = more ? bound.symbol[i] : 0, value = more ? bound.value[i] : 0;
+    pthread_mutex_unlock(&lock);
+    if (!more || dim_is_known(d)) return d;
+    d = dim_substitute(d, 1, &symbol, &value);
+  }
+}
+
 static void forget_entries(void) {
+  mem_free(bound.symbol);
+  mem_free(bound.value);
+  bound = (struct dim_table){ 0 };
   for (int64_t k = 0; k < n_entries; k++) mem_free(entries[k]);
   mem_free(entries);
   first += n_entries;

@@ -26,6 +26,10 @@ int64_t dim_value(dim, int n, const dim symbol[], const int64_t value[]); /* -1:
 /* Which symbols become what. Grows; starts with {0}. */
 struct dim_table { int n, room; dim *symbol, *value; };
 
+/* The number of a symbol, once something that has run tells it; and a dim with what is known so far. */
+bool dim_bind(dim symbol, int64_t value); /* false: out of memory */
+dim dim_resolve(dim);
+
 /* Product of a shape; DIM_BAD on overflow beyond 2^60 elements. */
 dim dim_count(int rank, const dim dims[]);
 

@@ -47,6 +47,23 @@ static struct failure *unusable(const struct node *n) {
 
 enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED };
 
+/* A result of a loop whose number of steps, or executed length, is not known yet. */
+static bool is_unsized(const struct node *item) {
+  const struct node *n = item->in[0];
+  return n->op->kind == OP_LOOP && (!dim_is_known(dim_resolve(((const struct loop_attr *)n->attr)->loop->steps)) || !node_is_known(item));
+}
+
+/* Sizes that have become known since the nodes were made; lock held. */
+static void settle_sizes(const struct node_list *l) {
+  for (int i = 0; i < l->n; i++)
+    for (int k = 0; k < l->node[i]->rank; k++) {
+      dim d = l->node[i]->dims[k], now = dim_resolve(d);
+      if (now == d || !dim_is_known(now)) continue;
+      l->node[i]->dims[k] = now;
+      dim_release(d);
+    }
+}
+
 /* Looks through the list: a node that fails, one somebody else is computing, a call, a size only a loop can tell. */
 static enum obstacle look(const struct node_list *l, struct failure **failure, struct node **which) {
   enum obstacle found = CLEAR;
@@ -55,7 +72,7 @@ static enum obstacle look(const struct node_list *l, struct failure **failure, s
     if ((*failure = unusable(n))) return BLOCKED;
     if (found == CLEAR && state_of(n) == NODE_RUNNING) found = WAITS;
     else if (found == CLEAR && n->op->kind == OP_CALL && !has_value(n)) found = CALLS, *which = n;
-    else if (found == CLEAR && !node_is_known(n) && n->op->kind == OP_ITEM && !has_value(n)) found = UNSIZED, *which = n;
+    else if (found == CLEAR && n->op->kind == OP_ITEM && !has_value(n) && is_unsized(n)) found = UNSIZED, *which = n->in[0];
   }
   return found;
 }
@@ -111,6 +128,7 @@ static struct node *local_of(struct program *g, struct node *const made[], const
   const struct op *op = !leaf ? n->op : n->op == &op_scalar ? &op_scalar : &op_value;
   struct node *x = node_local(g->arena, op, (weft_dtype)n->dtype, n->rank, n->dims, n_in, ins, n->attr, op == &op_value ? 0 : n->attr_bytes);
   if (!x) return NULL;
+  if (n->op->kind == OP_ITEM && n->rank && !dim_is_known(n->dims[0])) x->dims[0] = dim_resolve(((const struct loop_attr *)n->in[0]->attr)->loop->steps);
   x->origin = n->origin;
   x->weak = n->weak;
   if (leaf) {
@@ -297,6 +315,8 @@ static void run_job(struct job *j) {
 
 /* ---- the way there ---- */
 
+static struct failure *size_loop(int n, struct node *const item[]);
+
 static bool begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
   *e = (struct eval){ .n = n, .settings = *eval_settings(), .in_background = o->in_background };
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
@@ -345,6 +365,7 @@ static struct failure *approach(struct eval *e, const struct eval_options *o) {
     drop_ready(e);
     if (!e->n) return graph_unlock(), NULL;
     if (!walk(&l, e->n, e->target, stops)) return graph_unlock(), no_memory();
+    settle_sizes(&l);
     enum obstacle in_the_way = look(&l, &f, &which);
     if (in_the_way == CLEAR) {
       bool ok = (o->only_targets || add_held(e, &l)) && take_leaves(e, &l);
@@ -369,7 +390,7 @@ static struct failure *approach(struct eval *e, const struct eval_options *o) {
     graph_unlock();
     if (n_items < 0) return no_memory();
     if (in_the_way == CALLS) f = eval_call(n_items, item);
-    if (in_the_way == UNSIZED) f = fail(WEFT_ERR_UNSUPPORTED, which->origin, "weft_loop_all: a loop with until inside a larger graph");
+    if (in_the_way == UNSIZED) f = size_loop(n_items, item);
     nodes_release(n_items, item);
     mem_free(item);
     if (f) return f;
@@ -398,6 +419,81 @@ weft_status eval_nodes(int n, struct node *const target[], const struct eval_opt
   eval_free(e);
   if (e != &here) mem_free(e);
   return *failure ? failure_status(*failure) : WEFT_OK;
+}
+
+/* ---- loops whose sizes only a run can tell ---- */
+
+/* Items of one loop, evaluated with its capacity for a length (make_program knows). What they need must be clear. */
+static struct failure *eval_unsized(int n, struct node *const target[]) {
+  struct eval e;
+  struct node_list l;
+  struct failure *f = NULL;
+  struct node *loop = target[0]->in[0];
+  if (loop->n_in && eval_nodes(loop->n_in, loop->in, &(struct eval_options){ .only_targets = true }, &f)) return f;
+  if (!begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return no_memory();
+  graph_lock();
+  bool go = true;
+  if (!walk(&l, e.n, e.target, stops)) f = no_memory();
+  else {
+    f = take_leaves(&e, &l) ? find_plan(&e, &l, false) : no_memory();
+    for (int i = 0; i < n; i++) go &= state_of(target[i]) == NODE_LAZY;
+    for (int i = 0; !f && go && i < n; i++) atomic_store_explicit(&target[i]->state, NODE_RUNNING, memory_order_release);
+    node_list_free(&l);
+  }
+  graph_unlock();
+  if (!f && go) f = run(&e);
+  eval_free(&e);
+  return f;
+}
+
+static struct failure *read_integer(struct node *n, int64_t *out) {
+  struct failure *f = NULL;
+  union { int64_t i64; int32_t i32; int16_t i16; int8_t i8; uint64_t u64; uint32_t u32; uint16_t u16; uint8_t u8; } v = { 0 };
+  if (eval_nodes(1, &n, &(struct eval_options){ .only_targets = true }, &f) || value_copy(n, &v, &f)) return f;
+  switch (n->dtype) {
+    case WEFT_I64: *out = v.i64; break;
+    case WEFT_I32: *out = v.i32; break;
+    case WEFT_I16: *out = v.i16; break;
+    case WEFT_I8: *out = v.i8; break;
+    case WEFT_U64: *out = v.u64 > INT64_MAX ? INT64_MAX : (int64_t)v.u64; break;
+    case WEFT_U32: *out = v.u32; break;
+    case WEFT_U16: *out = v.u16; break;
+    default: *out = v.u8;
+  }
+  return NULL;
+}
+
+/* Runs the loop for its items, with memory for the most steps there can be, and binds its length to those it took. */
+static struct failure *run_unsized(struct loop *l, struct node *loop, int n, struct node *const item[]) {
+  struct node **target = mem_alloc(sizeof *target * (size_t)(n + 1)), *length = item_make(loop, l->n_all + l->n_carry);
+  struct failure *f = target && length ? NULL : no_memory();
+  int64_t taken;
+  if (!f) {
+    memcpy(target, item, sizeof *target * (size_t)n);
+    target[n] = length;
+    f = eval_unsized(n + 1, target);
+  }
+  if (!f) f = read_integer(length, &taken);
+  if (!f && !dim_bind(l->length, taken)) f = no_memory();
+  if (!f) {
+    graph_lock();
+    settle_sizes(&(struct node_list){ .node = target, .n = n });
+    graph_unlock();
+  }
+  node_release(length);
+  mem_free(target);
+  return f;
+}
+
+static struct failure *size_loop(int n, struct node *const item[]) {
+  struct node *loop = item[0]->in[0];
+  struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
+  int64_t steps;
+  if (dim_is_known(dim_resolve(l->steps))) return run_unsized(l, loop, n, item);
+  struct failure *f = read_integer(loop->in[0], &steps);
+  if (f) return f;
+  if (steps < 0) return fail(WEFT_ERR_ARG, loop->origin, "weft_loop_open: %lld steps", (long long)steps);
+  return dim_bind(l->steps, steps) ? NULL : no_memory();
 }
 
 /* Claims the items, unless somebody has; then runs a plan whose leaves are known. */

@@ -65,7 +65,7 @@ static void loop_body(struct key *k, const struct loop *l) {
   int n = 0, most = l->n_carry + l->n_all + 1;
   struct node **target = mem_alloc(sizeof *target * (size_t)most);
   key_int(k, l->n_seq), key_int(k, l->n_carry), key_int(k, l->n_const), key_int(k, l->n_all);
-  key_int(k, l->has_steps), key_int(k, l->is_backward), key_int(k, l->steps == l->length ? l->steps : -1), key_int(k, !!l->until);
+  key_int(k, l->has_steps), key_int(k, l->is_backward), key_int(k, dim_resolve(l->steps)), key_int(k, !!l->until);
   if (!target) { k->failed = true; return; }
   for (int i = 0; i < l->n_carry; i++) target[n++] = l->next[i];
   for (int i = 0; i < l->n_all; i++) if (l->all[i]) target[n++] = l->all[i];

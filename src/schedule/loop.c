@@ -130,7 +130,7 @@ static bool replay(struct body *b) {
   if (!r->body) return f ? work_fail(w, f) : !(w->no_memory = true);
   r->n_seq = l->n_seq, r->n_carry = l->n_carry, r->n_const = l->n_const, r->n_all = l->n_all;
   r->has_until = l->until != NULL;
-  r->steps = l->steps;
+  r->steps = b->steps;
   r->in = work_take(w, sizeof *r->in * (size_t)(m + 1));
   r->carry_bytes = work_take(w, sizeof *r->carry_bytes * (size_t)(l->n_carry + 1));
   r->all = work_take(w, sizeof *r->all * (size_t)(l->n_all + 1));
@@ -142,13 +142,13 @@ static bool replay(struct body *b) {
   for (int k = 0; k < m; k++) {
     r->in[k] = binding_of(&b->in[k], k < l->n_seq ? b->in[k].stride[0] : 0);
     r->leaf_size[k] = (int64_t)weft_dtype_bytes((weft_dtype)b->in_node[k]->dtype);
-    if (k < l->n_seq && l->is_backward) r->in[k].offset += (l->steps - 1) * r->in[k].stride[0], r->in[k].stride[0] *= -1;
+    if (k < l->n_seq && l->is_backward) r->in[k].offset += (b->steps - 1) * r->in[k].stride[0], r->in[k].stride[0] *= -1;
   }
   for (int k = 0; k < l->n_all; k++) {
     struct binding *a = &r->all[k];
     *a = binding_of(b->all[k], b->all[k] ? b->all[k]->stride[0] : 0);
     r->all_size[k] = (int64_t)weft_dtype_bytes((weft_dtype)l->all[k]->dtype);
-    if (a->store >= 0 && l->is_backward) a->offset += (l->steps - 1) * a->stride[0], a->stride[0] *= -1;
+    if (a->store >= 0 && l->is_backward) a->offset += (b->steps - 1) * a->stride[0], a->stride[0] *= -1;
   }
   for (int k = 0; k < l->n_carry; k++) {
     const struct node *x = b->in_node[l->n_seq + k];
@@ -182,7 +182,8 @@ bool step_loop(struct work *w, struct node *n) {
   b->w = w;
   b->node = n;
   b->loop = ((const struct loop_attr *)n->attr)->loop;
-  if (!dim_is_known(b->loop->steps)) return work_fail(w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_loop: the number of steps is not known"));
+  b->steps = dim_resolve(b->loop->steps);
+  if (!dim_is_known(b->steps)) return work_fail(w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_loop: the number of steps is not known"));
   if (!take_body(b) || !find_places(b)) return false;
   for (int i = 0; i < b->list.n; i++)
     if (!is_scheduled(b->list.node[i]) && b->list.node[i]->op->kind != OP_LOOP)

@@ -7,6 +7,7 @@ struct body {
   struct work *w;
   struct node *node;             /* the op_loop node */
   struct loop *loop;
+  int64_t steps;                 /* at most */
   struct node_list list;         /* local nodes; variables are op_value leaves, serial: seq.., carry.., const.. */
   struct node **target;          /* next.., all.., until */
   int n_targets;

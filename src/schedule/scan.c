@@ -111,7 +111,7 @@ static int read_stream(struct scanning *s, const struct node *x) {
   if (!place_of(&s->inner, x, &p)) return -2;
   bool is_seq = v < b->loop->n_seq;
   int64_t time = is_seq ? b->in[v].stride[0] : 0, offset = 0;
-  if (is_seq && b->loop->is_backward) offset = (b->loop->steps - 1) * time, time = -time;
+  if (is_seq && b->loop->is_backward) offset = (b->steps - 1) * time, time = -time;
   return add_stream(s, &p, x, 0, time, offset);
 }
 
@@ -122,7 +122,7 @@ static int write_stream(struct scanning *s, const struct place *p, const struct 
   if (is_stacked) {
     time = p->stride[0];
     memmove(at.stride, at.stride + 1, sizeof *at.stride * (WEFT_RANK_MAX - 1));
-    if (s->b->loop->is_backward) offset = (s->b->loop->steps - 1) * time, time = -time;
+    if (s->b->loop->is_backward) offset = (s->b->steps - 1) * time, time = -time;
   }
   return add_stream(s, &at, body, 0, time, offset);
 }
@@ -330,7 +330,7 @@ bool scan(struct body *b, bool *done) {
   declare_all(s);
   kir_begin(&s->kb, s->k);
   nest(s);
-  int64_t sizes[AXES + 1] = { b->loop->steps };
+  int64_t sizes[AXES + 1] = { b->steps };
   for (int i = 0; i < s->n_live; i++) sizes[i + 1] = s->extent[s->live[i]];
   *done = true;
   return step_fill(b->w, s->k, s->n_live + 1, sizes, s->n_args, s->arg, s->n_bufs, s->bind, 0, NULL);
