@@ -12,7 +12,7 @@ static bool is_row(const struct loop *l) { return l->stmt->kind == KIR_LANE; }
 static int fold_dtype(const struct gen *g, const struct loop *l, int f) { return g->vals[l->fold[f]->out[0]].dtype; }
 
 int folds_copies(const struct gen *g, const struct loop *l) {
-  return is_row(l) ? LANES / g->lanes : l->in_lane ? g->copies : 1;
+  return l->in_one ? 1 : is_row(l) ? LANES / g->lanes : l->in_lane ? g->copies : 1;
 }
 
 static struct rm acc_at(const struct gen *g, const struct loop *l, int f, int i) {
@@ -88,8 +88,10 @@ void fold_step(struct gen *g, const struct kir_stmt *s) {
   int f = 0, copy = is_row(l) ? g->now_copy % (LANES / g->lanes) : g->now_copy;
   while (l->fold[f] != s) f++;
   if (l->acc_pin[f] >= 0) {
-    int dtype = fold_dtype(g, l, f), acc = l->acc_pin[f] + copy;
-    combine(g, s->op, dtype, width_of(g, dtype), acc, acc, rm_reg(in_reg(g, s->in[0], g->now_copy)));
+    int dtype = fold_dtype(g, l, f), acc = l->acc_pin[f] + copy, v = in_reg(g, s->in[0], g->now_copy);
+    int sum = g->masked && is_row(l) ? temp(g) : acc;
+    combine(g, s->op, dtype, width_of(g, dtype), sum, acc, rm_reg(v));
+    if (sum != acc) blend_tail(g, dtype, acc, sum);
   } else {
     step_in_memory(g, l, f, is_row(l) ? row_acc(g, l, f) : acc_at(g, l, f, copy));
   }
@@ -206,6 +208,18 @@ static void broadcast_results(struct gen *g, struct loop *l) {
     vec(e, I_MOVUPS_TO, width_of(g, dtype), r, 0, home_of(g, val, 0));
   }
   g->temps = 0;
+}
+
+/* Accumulators that no element reached hold the start value, which changes nothing: the tree over them is skipped. */
+void folds_of_one(struct gen *g, struct loop *l) {
+  struct encoder *e = enc(g);
+  for (int f = 0; f < l->n_folds; f++) {
+    int dtype = fold_dtype(g, l, f), r = l->acc_pin[f], bytes = width_of(g, dtype);
+    tree(g, l->fold[f]->op, dtype, r, 1);
+    vec(e, lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS, bytes, r, 0, rm_reg(r));
+    vec(e, I_MOVUPS_TO, bytes, r, 0, home_of(g, l->fold[f]->out[0], 0));
+    g->temps = 0;
+  }
 }
 
 void folds_total(struct gen *g, struct loop *l) {

@@ -73,6 +73,7 @@ struct loop {
   const struct kir_stmt *fold[MAX_FOLDS];
   int32_t acc[MAX_FOLDS], counter;
   int acc_pin[MAX_FOLDS];  /* first register, -1: in memory */
+  bool in_one;             /* the row being emitted fits one vector: one accumulator a fold */
 };
 
 struct row { int value, loop, bytes; int32_t pointer; }; /* a kept row: its slot, its extent is loop's */
@@ -210,6 +211,7 @@ void folds_from_memory(struct gen *, struct loop *);
 void folds_tree(struct gen *, struct loop *);         /* lane loops: 32 accumulators to one value, in memory */
 void folds_push(struct gen *, struct loop *);         /* one block is done, another follows */
 void folds_total(struct gen *, struct loop *);        /* the last block is done: the results */
+void folds_of_one(struct gen *, struct loop *);       /* rows of one vector: the results, from registers */
 int folds_copies(const struct gen *, const struct loop *); /* accumulator vectors of a fold */
 
 /* loops.c */

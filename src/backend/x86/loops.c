@@ -471,10 +471,33 @@ static void lane_range(struct gen *g, int id, int copies) {
   if (l->n_folds) folds_tree(g, l);
 }
 
+/* A row that fits one vector: one masked body, no counter, no accumulators in memory. Jumps to done; longer rows fall
+ * through. */
+static void short_row(struct gen *g, int id, int done) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  int other = label_new(e);
+  gpr(e, G_MOV, R10, in_frame(l->extent));
+  gpr(e, G_LEA, RAX, rm_at(R10, -1));
+  gpr_imm(e, A_CMP, rm_reg(RAX), g->lanes - 1);
+  jump_if(e, CC_A, other); /* none, too: no lane may be touched */
+  set_tail_mask(g);
+  l->in_one = g->masked = true;
+  for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = pin_run(g, 1, 0);
+  folds_start(g, l);
+  lane_body(g, id, 1, true);
+  folds_of_one(g, l);
+  unpin_folds(g, l);
+  l->in_one = false;
+  jump_to(e, done);
+  label_here(e, other);
+}
+
 static void folded_lanes(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
-  int block = label_new(e), total = label_new(e);
+  int block = label_new(e), total = label_new(e), done = label_new(e);
+  if (l->is_flat && l->n_folds <= 4) short_row(g, id, done);
   gpr_store_imm(e, in_frame(l->count), 0);
   pin_row_folds(g, l, copies);
   label_here(e, block);
@@ -491,18 +514,39 @@ static void folded_lanes(struct gen *g, int id, int copies) {
   label_here(e, total);
   folds_total(g, l);
   unpin_folds(g, l);
+  label_here(e, done);
+}
+
+/* extent = lanes; block and, for flat loops, var = the first. Where the extent is a size or an arg, its slot is used. */
+static void lane_bounds(struct gen *g, struct loop *l) {
+  struct encoder *e = enc(g);
+  const struct kir_lin *n = &l->stmt->at[0];
+  if (may_start_late(l)) {
+    loop_bounds(g, l);
+    gpr(e, G_MOV, RDX, in_frame(l->last));
+    gpr(e, G_MOV, RAX, in_frame(l->var));
+    gpr(e, G_STORE, RAX, in_frame(l->block));
+    gpr(e, G_SUB, RDX, rm_reg(RAX));
+    gpr(e, G_STORE, RDX, in_frame(l->extent));
+    return;
+  }
+  if (!l->is_flat || g->vals[l->stmt->var].is_operand) {
+    gpr_store_imm(e, in_frame(l->block), 0);
+    gpr_store_imm(e, in_frame(l->var), 0);
+  }
+  if (n->n == 1 && n->term[0].n == 1 && n->term[0].coef == 1 && g->vals[n->term[0].val[0]].loop == -2) {
+    l->extent = g->vals[n->term[0].val[0]].home;
+    return;
+  }
+  lin_eval(g, RDX, n);
+  gpr(e, G_STORE, RDX, in_frame(l->extent));
 }
 
 static void emit_lane(struct gen *g, int id) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
   int copies = choose_copies(g, id);
-  loop_bounds(g, l);
-  gpr(e, G_MOV, RDX, in_frame(l->last));
-  gpr(e, G_MOV, RAX, in_frame(l->var));
-  gpr(e, G_STORE, RAX, in_frame(l->block));
-  gpr(e, G_SUB, RDX, rm_reg(RAX));
-  gpr(e, G_STORE, RDX, in_frame(l->extent));
+  lane_bounds(g, l);
   g->lane_loop = id;
   enter_lanes(g, l);
   gpr_const(e, R9, 0);
