@@ -22,7 +22,7 @@ build:      ## the library, shared and static, its tests and examples, in build/
 	@$(call make_in,$(B),--prefix $(PREFIX))
 
 demo: build ## train a small network, show its kernels, draw what it learnt
-	@$(B)/examples/demo
+	@$(B)/examples/demo $(B)/demo.svg
 
 test: build ## all tests; the last line is their sum: N passed, N failed, N skipped
 	@$(if $(T),$(B)/test/weft-test --verbose $(T),tools/test $(B))
