@@ -37,6 +37,7 @@ static double rounded(weft_dtype d, double x) {
   if (d == WEFT_BOOL) return x != 0;
   if (d == WEFT_F64) return x;
   if (dtype_is_float(d)) return dtype_decode(d, dtype_encode(d, x));
+  if (fabs(x) >= 0x1p63) return dtype_decode(d, dtype_encode(d, x));
   int bits = 8 * (int)weft_dtype_bytes(d);
   uint64_t pattern = x < 0 ? (uint64_t)(int64_t)x : (uint64_t)x;
   return dtype_decode(d, bits == 64 ? pattern : pattern & ((1ull << bits) - 1));
@@ -138,7 +139,7 @@ static void along(const struct node *n, const double *x, double *y) {
     if (n->op->kind == OP_REDUCE) y[i] = fold(n->op->name, length, row);
     double so_far = 0;
     for (int64_t j = 0; n->op->kind == OP_PREFIX && j < length; j++)
-      y[base + j * stride[axis]] = so_far = rounded((weft_dtype)n->dtype, run(n->op->name, j, so_far, row[j]));
+      y[base + j * stride[axis]] = so_far = run(n->op->name, j, so_far, row[j]);
   }
   free(row);
 }

@@ -358,3 +358,44 @@ TEST(a_map_is_the_function_of_every_row) {
       weft_scope_discard(s);
     }
 }
+
+/* ---- The library itself ---- */
+
+static weft_array *value_of(const struct rule_case *c, int k, weft_dtype d) {
+  weft_array *shape = weft_input(WEFT_F64, c->shape[k].rank, c->shape[k].dims);
+  double *x = random_like(shape, c->is_positive);
+  weft_array *a = weft_cast(weft_from(WEFT_F64, c->shape[k].rank, c->shape[k].dims, x), d);
+  free(x);
+  return a;
+}
+
+static void compare(const char *name, weft_array *y, double tolerance) {
+  double *want = reference(y, 0, NULL), *got = calloc((size_t)elements(y) + 1, sizeof *got);
+  EXPECT(want);
+  weft_status status = weft_read(weft_cast(y, WEFT_F64), WEFT_F64, got, (size_t)elements(y) * sizeof *got);
+  if (status) test_fail(__FILE__, __LINE__, "%s: %s", name, weft_message());
+  for (int64_t i = 0; want && !status && i < elements(y); i++)
+    if (!near(got[i], want[i], tolerance)) {
+      test_fail(__FILE__, __LINE__, "%s: element %lld is %.17g, by the reference %.17g", name, (long long)i, got[i], want[i]);
+      break;
+    }
+  free(want), free(got);
+}
+
+static void compute(const struct rule_case *c, weft_dtype d, double tolerance) {
+  weft_array *x[MOST], *dx[MOST];
+  for (int k = 0; k < c->n; k++) x[k] = value_of(c, k, d);
+  weft_array *y = c->f(x);
+  compare(c->name, y, tolerance);
+  weft_grad(y, c->n, x, dx);
+  for (int k = 0; k < c->n; k++) compare(c->name, dx[k], tolerance);
+}
+
+TEST(values_and_gradients_are_those_of_the_reference) {
+  for (int i = 0; i < N_CASES; i++)
+    for (int k = 0; k < 2; k++) {
+      weft_scope *s = weft_scope_open();
+      compute(&cases[i], k ? WEFT_F32 : WEFT_F64, k ? 2e-5 : 1e-12);
+      weft_scope_discard(s);
+    }
+}

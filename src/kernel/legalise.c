@@ -10,10 +10,10 @@
 
 struct legaliser {
   struct kir_builder b;
-  int *to, room; /* by value: what replaces it; 0: nothing does */
+  int *to, room; /* by value: 1 + what replaces it; 0: nothing does (value 0 is the literal 0) */
 };
 
-static int now(const struct legaliser *l, int v) { return v < l->room && l->to[v] ? l->to[v] : v; }
+static int now(const struct legaliser *l, int v) { return v < l->room && l->to[v] ? l->to[v] - 1 : v; }
 
 static void replace(struct legaliser *l, int v, int by) {
   struct kir_kernel *k = l->b.k;
@@ -27,7 +27,7 @@ static void replace(struct legaliser *l, int v, int by) {
     l->to = to;
     l->room = room;
   }
-  l->to[v] = by;
+  l->to[v] = by + 1;
 }
 
 /* ---- Operands ------------------------------------------------------------------------------------------------------- */
