@@ -10,7 +10,7 @@
 
 /* list: local nodes, inputs before users, the targets among them. Replaces target[i] where a rule says so and leaves in
  * list exactly the nodes the targets still need, again in order. Leaves (op->kind OP_LEAF) are kept as they are.
- * Constant folding goes through the vm's arithmetic only (kernel/ evaluator), never libm. false: out of memory. */
+ * Numbers are folded by the lowering of their op, run on the vm, never by libm. false: out of memory. */
 bool rewrite(struct arena *, struct node_list *list, int n, struct node *target[], bool stable);
 
 #endif
