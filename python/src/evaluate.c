@@ -1,9 +1,10 @@
-/* evaluate.c -- computing and waiting. The GIL is released while weft works; the thread that waits comes back twenty times
- * a second to run signal handlers, and an exception of theirs (Ctrl-C) stops the work. */
+/* evaluate.c -- computing and waiting. The GIL is released while weft works. On the main thread, where Python runs signal
+ * handlers, Ctrl-C stops the work; what it was to compute is lazy again and can be asked for once more. */
 #include "core.h"
+#include <signal.h>
 #include <string.h>
 
-static const double look_again_s = 0.05;
+static const double look_again_s = 0.05; /* how often a wait lets signal handlers run */
 
 /* Nothing left to do: 1; something failed: -1, with the exception; else 0. */
 static int is_done(int n, weft_array *const a[]) {
@@ -33,20 +34,72 @@ static weft_status start(int n, weft_array *const a[]) {
   return s;
 }
 
+/* ---- Ctrl-C ---- */
+
+static volatile int interrupted;                /* the flag of the main thread's work */
+static PyOS_sighandler_t before;                /* Python's own handler, which notes the signal */
+static int depth;                               /* a release callback may run Python, which may evaluate */
+
+static void on_interrupt(int signal_number) {
+  interrupted = 1;
+  before(signal_number);
+}
+
+static int is_main_thread(void) {
+  static unsigned long main_thread;
+  if (!main_thread) {
+    PyObject *threading = PyImport_ImportModule("threading"), *main = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
+    PyObject *ident = main ? PyObject_GetAttrString(main, "ident") : NULL;
+    main_thread = ident ? PyLong_AsUnsignedLong(ident) : 0;
+    Py_XDECREF(ident);
+    Py_XDECREF(main);
+    Py_XDECREF(threading);
+    PyErr_Clear();
+  }
+  return main_thread == PyThread_get_thread_ident();
+}
+
+/* Only where Python handles the signal: a host that ignores it, or dies of it, keeps that. */
+static int watch_begin(void) {
+  if (depth || !is_main_thread()) return 0;
+  before = PyOS_getsig(SIGINT);
+  if (before == SIG_DFL || before == SIG_IGN || before == SIG_ERR) return 0;
+  depth++;
+  interrupted = 0;
+  PyOS_setsig(SIGINT, on_interrupt);
+  weft_cancel_when(&interrupted);
+  return 1;
+}
+
+static void watch_end(int watching) {
+  if (!watching) return;
+  weft_cancel_when(NULL);
+  PyOS_setsig(SIGINT, before);
+  depth--;
+}
+
+/* ---- Evaluation ---- */
+
+/* What runs already cannot be stopped from here, but need not be waited for. */
+static int wait_for_running(int n, weft_array *const a[]) {
+  for (int i = 0; i < n; i++)
+    while (weft_state_of(a[i], NULL) == WEFT_RUNNING)
+      if (wait(1, &a[i], look_again_s) == WEFT_ERR_TIMEOUT && PyErr_CheckSignals()) return -1;
+  return 0;
+}
+
 int evaluate(int n, weft_array *const a[]) {
-  volatile int stop = 0; /* outlives the work: this returns when it has ended */
+  weft_status s;
   int done = is_done(n, a);
   if (done) return done < 0 ? -1 : 0;
-  weft_cancel_when(&stop);
-  weft_status s = start(n, a);
-  if (!s) s = wait(n, a, look_again_s);
-  while (s == WEFT_ERR_TIMEOUT) {
-    if (!stop && PyErr_CheckSignals()) stop = 1;
-    s = wait(n, a, look_again_s);
-  }
-  weft_cancel_when(NULL);
-  if (s) raise_status(s);
-  return s || PyErr_Occurred() ? -1 : 0;
+  if (wait_for_running(n, a)) return -1;
+  int watching = watch_begin();
+  Py_BEGIN_ALLOW_THREADS
+  s = weft_eval(n, a);
+  Py_END_ALLOW_THREADS
+  watch_end(watching);
+  if (PyErr_CheckSignals()) return -1;
+  return s ? (raise_status(s), -1) : 0;
 }
 
 int evaluate_into(weft_array *a, void *values, size_t bytes) {

@@ -1,10 +1,9 @@
 """Every test leaves nothing behind: no node of an expression, no byte of an array."""
 import gc
 
+import numpy as np
 import pytest
-
-np = pytest.importorskip("numpy")
-weft = pytest.importorskip("weft")
+import weft
 
 
 @pytest.fixture(autouse=True)

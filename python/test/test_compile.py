@@ -5,7 +5,7 @@ from test_transforms import FUNCTIONS
 
 
 def bits(a):
-    return np.array(a).view(np.uint8).tolist()
+    return np.array(a).tobytes()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -1,6 +1,6 @@
 """Loops as values: the body is traced once, whatever the number of steps."""
 from . import _core
-from ._transform import _with_arrays
+from ._transform import with_arrays
 from ._tree import flatten, unflatten
 
 
@@ -8,8 +8,8 @@ def scan(f, init, xs=None, length=None, reverse=False):
     """carry, ys for `carry, y = f(carry, x)` over the rows x of xs: (the last carry, all y, stacked).
 
     init, xs and y may be trees; xs may be None if length, the number of steps, is given."""
-    carries, carry_structure = flatten(_with_arrays(init))
-    rows, row_structure = flatten(_with_arrays(xs))
+    carries, carry_structure = flatten(with_arrays(init))
+    rows, row_structure = flatten(with_arrays(xs))
     if not rows and length is None:
         raise ValueError("scan: the number of steps is missing")
     if reverse:
@@ -20,7 +20,7 @@ def scan(f, init, xs=None, length=None, reverse=False):
         c = [loop.carry(carry) for carry in carries]
         carry, y = f(unflatten(carry_structure, c), unflatten(row_structure, x))
         _step(loop, c, carry, carry_structure)
-        outs, out_structure = flatten(_with_arrays(y))
+        outs, out_structure = flatten(with_arrays(y))
         ys, last = [loop.all(out) for out in outs], [loop.last(name) for name in c]
         loop.close()
         if reverse:
@@ -30,7 +30,7 @@ def scan(f, init, xs=None, length=None, reverse=False):
 
 def while_loop(cond, body, init):
     """The first of init, body(init), body(body(init)), .. for which cond is false."""
-    carries, structure = flatten(_with_arrays(init))
+    carries, structure = flatten(with_arrays(init))
     with _core.Scope():
         begins = cond(unflatten(structure, carries))
         loop = _core.Loop(_core.where(begins, _core.full((), 2**62, _core.int64), _core.full((), 0, _core.int64)))
@@ -44,7 +44,7 @@ def while_loop(cond, body, init):
 
 
 def _step(loop, names, carry, structure):
-    values, found = flatten(_with_arrays(carry))
+    values, found = flatten(with_arrays(carry))
     if found != structure:
         raise ValueError("the carry that the body returns has another structure than the one it gets")
     for name, value in zip(names, values):

@@ -3,23 +3,21 @@ import functools
 
 from . import _core
 from ._core import array
-from ._tree import arrays, flatten, spread, unflatten
+from ._tree import arrays, convert, flatten, spread, unflatten
 
 
-def _is_number(x):
-    return isinstance(x, (int, float)) and not isinstance(x, bool)
-
-
-def _with_arrays(tree):
+def with_arrays(tree):
     """The tree with numbers and NumPy arrays as arrays, so that they can be varied."""
-    if _is_number(tree) or hasattr(tree, "__array_interface__"):
-        return array(tree)
-    if isinstance(tree, dict):
-        return {key: _with_arrays(item) for key, item in tree.items()}
-    if isinstance(tree, (tuple, list)):
-        items = [_with_arrays(item) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    return tree
+    return convert(tree, _number_or_memory)
+
+
+def _number_or_memory(x):
+    is_number = isinstance(x, (int, float)) and not isinstance(x, bool)
+    return array(x) if is_number else _memory(x)
+
+
+def _memory(x):
+    return array(x) if type(x) is not array and hasattr(x, "__array_interface__") else x
 
 
 # ---- Derivatives
@@ -56,7 +54,7 @@ def value_and_grad(fun, argnums=None, argnames=()):
     def transformed(*args, **kwargs):
         if numbers and max(numbers) >= len(args):
             raise ValueError(f"there is no argument {max(numbers)} among {len(args)}")
-        wanted = ([_with_arrays(args[n]) for n in numbers], {name: _with_arrays(kwargs[name]) for name in names})
+        wanted = ([with_arrays(args[n]) for n in numbers], {name: with_arrays(kwargs[name]) for name in names})
         leaves, structure = flatten(wanted)
         for leaf in leaves:
             if not leaf.dtype.name.startswith(("float", "bfloat")):
@@ -100,7 +98,7 @@ def _list(result):
 def vjp(fun, primals, cotangents):
     """(fun's outputs, the products of the cotangents with its Jacobian), as lists."""
     with _core.Scope():
-        inputs = [_core.alias(x) for x in arrays(_with_arrays(list(primals)))]
+        inputs = [_core.alias(x) for x in arrays(with_arrays(list(primals)))]
         outputs = _list(fun(*inputs))
         return outputs, _core.vjp(outputs, _cast_like(cotangents, outputs), inputs)
 
@@ -108,7 +106,7 @@ def vjp(fun, primals, cotangents):
 def jvp(fun, primals, tangents):
     """(fun's outputs, the products of its Jacobian with the tangents), as lists."""
     with _core.Scope():
-        inputs = [_core.alias(x) for x in arrays(_with_arrays(list(primals)))]
+        inputs = [_core.alias(x) for x in arrays(with_arrays(list(primals)))]
         outputs = _list(fun(*inputs))
         return outputs, _core.jvp(inputs, _cast_like(tangents, inputs), outputs)
 
@@ -127,16 +125,16 @@ def vmap(fun, in_axes=0, out_axes=0):
 
     @functools.wraps(fun)
     def mapped(*args):
-        args = _with_arrays(args)
+        args = with_arrays(args)
         leaves, structure = flatten(args)
-        axes = spread(in_axes if isinstance(in_axes, (tuple, list)) else in_axes, args)
+        axes = spread(in_axes, args)
         if all(axis is None for axis in axes):
             raise ValueError("vmap: no argument is mapped")
         rows = [None if axis is None else _core.moveaxis(leaf, axis, 0) for leaf, axis in zip(leaves, axes)]
         _check_lengths(rows)
         with _core.Scope():
             names = [leaf if row is None else _core.input(row, 1) for leaf, row in zip(leaves, rows)]
-            result, result_structure = flatten(_with_arrays(fun(*unflatten(structure, names))))
+            result, result_structure = flatten(with_arrays(fun(*unflatten(structure, names))))
             pairs = [(name, row) for name, row in zip(names, rows) if row is not None]
             results = _core.map([name for name, _ in pairs], [row for _, row in pairs], result)
             tree = unflatten(result_structure, results)
@@ -189,7 +187,7 @@ def compile(fun, inputs=None, outputs=None):
 
     @functools.wraps(fun)
     def compiled(*args, **kwargs):
-        leaves, structure = flatten((_with_memory(args), _with_memory(kwargs)))
+        leaves, structure = flatten(convert((args, kwargs), _memory))
         state = _distinct(arrays(inputs))
         key = (structure, tuple((leaf.dtype, leaf.shape) for leaf in leaves + state))
         trace = traces.get(key)
@@ -203,18 +201,6 @@ def compile(fun, inputs=None, outputs=None):
         return unflatten(trace.structure, results[:split])
 
     return compiled
-
-
-def _with_memory(tree):
-    """NumPy arrays as arrays; numbers stay what they are, constants."""
-    if type(tree) is array:
-        return tree
-    if isinstance(tree, dict):
-        return {key: _with_memory(item) for key, item in tree.items()}
-    if isinstance(tree, (tuple, list)):
-        items = [_with_memory(item) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    return array(tree) if hasattr(tree, "__array_interface__") else tree
 
 
 def _distinct(leaves):
@@ -270,7 +256,7 @@ class custom_function:
         return self
 
     def __call__(self, *args):
-        leaves, structure = flatten(_with_arrays(args))
+        leaves, structure = flatten(with_arrays(args))
         with _core.Scope():
             inputs = [_core.alias(leaf) for leaf in leaves]
             result, result_structure = flatten(self._fun(*unflatten(structure, inputs)))
@@ -295,7 +281,7 @@ class _Rules:
 
     def jvp(self, x, dx):
         tangents = self.owner._jvp(self.primals(x), self.primals(dx))
-        return arrays(_with_arrays(tangents))
+        return arrays(with_arrays(tangents))
 
     def vmap(self, xs, is_mapped):
         axes = self.primals([0 if mapped else None for mapped in is_mapped])
@@ -305,7 +291,7 @@ class _Rules:
 
 def _like(gradients, x):
     """What a vjp rule returned, one array of the right shape and dtype for each input."""
-    out = arrays(_with_arrays(gradients))
+    out = arrays(with_arrays(gradients))
     if len(out) != len(x):
         raise ValueError(f"a vjp rule returned {len(out)} gradients for {len(x)} inputs")
     return [_core.broadcast_to(g.astype(like.dtype), like.shape) for g, like in zip(out, x)]

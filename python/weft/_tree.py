@@ -57,8 +57,10 @@ def _unflatten(structure, leaves):
     if isinstance(structure, _Constant):
         return structure.value
     kind, keys, items = structure[0], structure[1], [_unflatten(item, leaves) for item in structure[2:]]
-    if keys is not None:
-        return _dict(kind, keys, items)
+    return _sequence(kind, items) if keys is None else _dict(kind, keys, items)
+
+
+def _sequence(kind, items):
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
@@ -66,6 +68,15 @@ def _dict(kind, keys, items):
     result = {} if kind is dict else kind()
     result.update(zip(keys, items))
     return result
+
+
+def convert(tree, leaf):
+    """The tree with leaf(x) for everything in it that is no container."""
+    if isinstance(tree, dict):
+        return _dict(type(tree), tree, [convert(item, leaf) for item in tree.values()])
+    if isinstance(tree, (tuple, list)):
+        return _sequence(type(tree), [convert(item, leaf) for item in tree])
+    return leaf(tree)
 
 
 def arrays(*trees):
