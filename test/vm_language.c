@@ -191,6 +191,87 @@ TEST(vm_uniform_and_reinterpreted_values_can_be_kept) {
   case_close(&c);
 }
 
+TEST(vm_column_folds_combine_in_index_order_with_the_older_on_the_left) {
+  static const char *const body[] = { /* x -> a x + b composes: associative, exactly neutral at (1, 0), not commutative */
+    "par r in R { lane c in C { u, v = fold.col then(load a[r,c], load b[r,c]) from 1, 0 } store y[r] = v store z[r] = u }",
+    "lane r in R { serial c in C { u, v = fold then(load a[r,c], load b[r,c]) from 1, 0 } store y[r] = v store z[r] = u }"};
+  for (int k = 0; k < 2; k++) {
+    char text[500];
+    snprintf(text, sizeof text, "kernel k { size R, C in a:i64[R,C], b:i64[R,C] out y:i64[R], z:i64[R]"
+             " fn then(pa:i64, pb:i64, qa:i64, qb:i64) -> i64, i64 { return mul(pa, qa), add(mul(pb, qa), qb) } %s }", body[k]);
+    struct vm_case c = of(text, SIZES(3, 900));
+    uint64_t *a = case_in(&c, "a"), *b = case_in(&c, "b"), *y = case_want(&c, "y"), *z = case_want(&c, "z");
+    for (int i = 0; i < 2700; i++) a[i] = ((uint64_t *)case_want(&c, "a"))[i] = a[i] * 2 + 3;
+    for (int r = 0; r < 3; r++) {
+      y[r] = 0, z[r] = 1;
+      for (int j = r * 900; j < (r + 1) * 900; j++) z[r] *= a[j], y[r] = y[r] * a[j] + b[j];
+    }
+    case_check(&c, 0);
+    case_close(&c);
+  }
+}
+
+TEST(vm_blocks_that_all_lanes_of_a_tile_sat_out_still_have_their_place_in_the_counter) {
+  struct vm_case c = of("kernel k { size N, T in x:f32[T,N] out y:f32[N] lane j in N { serial t in T { v = load x[t,j]"
+                        " check le(0f00000000, v) at t s = fold add(v) } store y[j] = s } }", SIZES(70, 600));
+  case_calm(&c);
+  float *x = case_in(&c, "x"), *y = case_want(&c, "y");
+  for (int t = 0; t < 600; t++)
+    for (int j = 0; j < 70; j++) {
+      float v = fabsf(x[t * 70 + j]);
+      x[t * 70 + j] = ((float *)case_want(&c, "x"))[t * 70 + j] = t / 128 == 1 && j < 64 ? -1 : v;
+    }
+  c.check[0] = 128;
+  for (int j = 0; j < 70; j++) {
+    float b[5] = {0};
+    for (int t = 0; t < 600; t++)
+      if (x[t * 70 + j] >= 0) b[t / 128] += x[t * 70 + j];
+    y[j] = ((b[0] + b[1]) + (b[2] + b[3])) + b[4];
+  }
+  case_check(&c, 0);
+  case_close(&c);
+}
+
+/* ---- Carried values -------------------------------------------------------------------------------------------------- */
+
+TEST(vm_carried_values_that_pass_each_other_on_keep_the_old_ones_readable) {
+  struct vm_case c = of("kernel k { size N, T in x:f32[T,N] out y:f32[T,N], z:f32[N] lane j in N { serial t in T {"
+                        " carry a = 0f00000000 carry b = 0f3f800000 carry d = 0f40000000 carry e = 0f40400000"
+                        " w = add(mul(a, 0f3f000000), load x[t,j]) u = sub(w, b) v = add(u, d) store y[t,j] = add(v, e)"
+                        " next a = w, b = a, d = e, e = d } store z[j] = add(sub(a, b), mul(d, e)) } }", SIZES(600, 9));
+  case_calm(&c);
+  float *x = case_in(&c, "x"), *y = case_want(&c, "y"), *z = case_want(&c, "z");
+  for (int j = 0; j < 600; j++) {
+    float a = 0, b = 1, d = 2, e = 3;
+    for (int t = 0; t < 9; t++) {
+      float w = a * 0.5f + x[t * 600 + j], swap = d;
+      y[t * 600 + j] = ((w - b) + d) + e;
+      b = a, a = w, d = e, e = swap;
+    }
+    z[j] = (a - b) + d * e;
+  }
+  case_check(&c, 0);
+  case_close(&c);
+}
+
+TEST(vm_values_from_before_a_loop_last_until_its_final_step) {
+  struct vm_case c = of("kernel k { size N, T in x:f32[N] out y:f32[N] lane j in N { a = load x[j] b = mul(a, a) d = add(b, a) serial t in T {"
+                        " carry s = 0f3f800000 u = mul(s, b) v = add(u, d) w = mul(v, 0f3f000000) z = sub(w, u) r = mul(z, 0f3e800000)"
+                        " next s = add(r, w) } store y[j] = s } }", SIZES(600, 5));
+  case_calm(&c);
+  float *x = case_in(&c, "x"), *y = case_want(&c, "y");
+  for (int j = 0; j < 600; j++) {
+    float b = x[j] * x[j], d = b + x[j];
+    y[j] = 1;
+    for (int t = 0; t < 5; t++) {
+      float u = y[j] * b, w = (u + d) * 0.5f;
+      y[j] = (w - u) * 0.25f + w;
+    }
+  }
+  case_check(&c, 0);
+  case_close(&c);
+}
+
 /* ---- Memory ---------------------------------------------------------------------------------------------------------- */
 
 TEST(vm_a_loaded_value_is_not_changed_by_a_store_into_donated_memory) {
@@ -289,6 +370,16 @@ TEST(vm_scatters_of_every_mode_act_as_if_one_after_the_other) {
       case_check(&c, 0);
       case_close(&c);
     }
+}
+
+TEST(vm_slots_that_no_update_touches_keep_their_bits) {
+  struct vm_case c = case_open("scatter_private", SIZES(2, 9), 1);
+  set_in(&c, "idx", (int64_t[]){8, 3}, 16);
+  set_in(&c, "v", (float[]){1, -0.0f}, 8);
+  set_in(&c, "y", (float[]){NAN, INFINITY, -INFINITY, -0.0f, -0.0f, 1e-45f, 3e38f, 0, 1.5f}, 36);
+  ((float *)case_want(&c, "y"))[8] = 2.5f;
+  case_check(&c, 0);
+  case_close(&c);
 }
 
 /* ---- The machine ----------------------------------------------------------------------------------------------------- */

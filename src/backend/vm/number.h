@@ -30,12 +30,12 @@ static inline double num_bits_f64(uint64_t u) { double x; memcpy(&x, &u, sizeof 
   static inline T num_min_##F(T a, T b) {                                                           \
     T r = b < a ? b : a, equal = num_bits_##F((U)(num_##F##_bits(a) | num_##F##_bits(b)));          \
     r = a == b ? equal : r;                                                                         \
-    return (a != a) | (b != b) ? a + b : r;                                                         \
+    return ((a != a) | (b != b)) ? a + b : r;                                                         \
   }                                                                                                 \
   static inline T num_max_##F(T a, T b) {                                                           \
     T r = a < b ? b : a, equal = num_bits_##F((U)(num_##F##_bits(a) & num_##F##_bits(b)));          \
     r = a == b ? equal : r;                                                                         \
-    return (a != a) | (b != b) ? a + b : r;                                                         \
+    return ((a != a) | (b != b)) ? a + b : r;                                                         \
   }
 NUM_MIN_MAX(f32, float, uint32_t)
 NUM_MIN_MAX(f64, double, uint64_t)
@@ -67,7 +67,7 @@ static inline float num_soft_fma_f32(float a, float b, float c) {
   uint64_t u = num_f64_bits(s);
   int is_finite = (u & 0x7ff0000000000000u) != 0x7ff0000000000000u, inexact = (e < 0) | (e > 0);
   uint64_t odd = (e > 0) == (s > 0) ? u + 1 : u - 1;
-  return (float)num_bits_f64(is_finite & inexact & !(u & 1) ? odd : u);
+  return (float)num_bits_f64((is_finite & inexact & !(u & 1)) ? odd : u);
 }
 
 struct num_parts { uint64_t m; int e; int sign; }; /* m * 2^e, m in [2^52, 2^53), of a finite number that is not 0 */
@@ -152,7 +152,7 @@ static inline float num_odd_from_f64(double x) {
   float s = (float)x;
   double back = s;
   uint32_t u = num_f32_bits(s), odd = num_abs_f64(back) > num_abs_f64(x) ? u - 1 : u + 1;
-  return num_bits_f32((x == x) & (back != x) & !(u & 1) ? odd : u);
+  return num_bits_f32(((x == x) & (back != x) & !(u & 1)) ? odd : u);
 }
 static inline double num_odd_from_u64(uint64_t x) {
   return x >> 53 ? (double)(x >> 11 | ((x & 2047) != 0)) * 2048.0 : (double)x;

@@ -431,25 +431,33 @@ static void stmt_until(struct translator *t, const struct kir_stmt *s, struct pl
   p->mask = go;
 }
 
-/* All at once: a source that another entry overwrites is saved first, unless pointers rotate (slots.c). */
-static void stmt_next(struct translator *t, const struct kir_stmt *s, struct place p) {
-  int from[64], save[64], n = s->n_out;
-  if (n > 64) { refuse(t, "more than 64 carried values"); return; }
-  for (int i = 0; i < n; i++) {
-    int c = use(t, s->out[i]);
-    from[i] = use(t, s->in[i]), save[i] = -1;
-    if (!is_one(t, c)) from[i] = as_tile(t, from[i]);
-    for (int j = 0; j < n; j++)
-      if (j != i && from[i] == use(t, s->out[j]) && save[i] < 0)
-        save[i] = reg_new(t, is_one(t, c) ? VM_ONE : VM_OWN, t->c->regs[c].width);
-  }
-  struct vm_lin lin = {t->c->n_list, n};
-  for (int i = 0; i < n; i++) {
-    list_add(t, use(t, s->out[i])), list_add(t, from[i]), list_add(t, save[i]);
+/* The carried values of one kind, all at once: a source that another entry overwrites is saved first, unless pointers
+ * rotate (slots.c). */
+static void next_entries(struct translator *t, const struct kir_stmt *s, struct place p, const int *from, bool ones) {
+  struct vm_lin lin = {t->c->n_list, 0};
+  for (int i = 0; i < s->n_out; i++) {
+    int c = use(t, s->out[i]), save = -1;
+    if (is_one(t, c) != ones) continue;
+    for (int j = 0; j < s->n_out && save < 0; j++)
+      if (j != i && from[i] == use(t, s->out[j])) save = reg_new(t, ones ? VM_ONE : VM_OWN, t->c->regs[c].width);
+    list_add(t, c), list_add(t, from[i]), list_add(t, save);
     list_add(t, -1); /* slots.c may need room for two pairs */
+    lin.n++;
   }
+  if (!lin.n) return;
   struct vm_step *step = emit(t, VM_NEXT);
   step->lin = lin, step->mask = p.mask != p.entry ? p.mask : -1, step->access = p.loop;
+}
+
+static void stmt_next(struct translator *t, const struct kir_stmt *s, struct place p) {
+  int from[64];
+  if (s->n_out > 64) { refuse(t, "more than 64 carried values"); return; }
+  for (int i = 0; i < s->n_out; i++) {
+    from[i] = use(t, s->in[i]);
+    if (!is_one(t, use(t, s->out[i]))) from[i] = as_tile(t, from[i]);
+  }
+  next_entries(t, s, p, from, false);
+  next_entries(t, s, p, from, true);
 }
 
 /* ---- Loops ----------------------------------------------------------------------------------------------------------- */
