@@ -13,6 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct compiled *bucket[BUCKETS];
 static int n_kept;
 static _Atomic int64_t n_compiled, n_fallbacks;
+static _Atomic int tile; /* of the vm, for tests; 0: its own */
 static _Atomic int choice; /* 0: not asked yet; else enum below */
 enum { ASK, BEST, VM_ONLY, AVX2_ONLY };
 
@@ -22,6 +23,8 @@ int64_t compiled_fallbacks(void) { return atomic_load(&n_fallbacks); }
 void compiled_use(const char *name) {
   atomic_store(&choice, !name || !strcmp(name, "x86") ? BEST : !strcmp(name, "avx2") ? AVX2_ONLY : VM_ONLY);
 }
+
+void compiled_use_tile(int lanes) { atomic_store(&tile, lanes); }
 
 static int chosen(void) {
   int c = atomic_load_explicit(&choice, memory_order_relaxed);
@@ -115,6 +118,7 @@ struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *gi
   struct shape_class shape = *given;
   int how = chosen();
   shape.avx2_only = how == AVX2_ONLY;
+  if (atomic_load(&tile)) shape.tile = atomic_load(&tile);
   kir_print(k, &t);
   uint64_t hash = hash_mix(hash_mix(hash_bytes(text_of(&t), t.n), hash_bytes(&shape, sizeof shape)), (uint64_t)how);
   pthread_mutex_lock(&lock);

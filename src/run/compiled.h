@@ -26,5 +26,6 @@ int64_t compiled_count(void), compiled_fallbacks(void);
 
 /* For tests and the user's way out: "vm", "x86", "avx2"; NULL: what is best here. Read from WEFT_JIT at the first use. */
 void compiled_use(const char *backend);
+void compiled_use_tile(int lanes);       /* for tests: of the vm, in kernels compiled from now on; 0: its own choice */
 
 #endif

@@ -14,15 +14,16 @@
 
 /* ---- making ---- */
 
+static _Atomic int fuses; /* 0: not asked yet; 1: yes; 2: no */
+
+void plan_use_fusing(bool is_wanted) { atomic_store(&fuses, is_wanted ? 1 : 2); }
+
 static bool fusing(void) { /* WEFT_FUSE=0: one op a kernel, a way to find whose fault it is */
-  static _Atomic int known;
-  int k = atomic_load_explicit(&known, memory_order_relaxed);
-  if (!k) {
-    const char *s = getenv("WEFT_FUSE");
-    k = s && !strcmp(s, "0") ? 2 : 1;
-    atomic_store(&known, k);
-  }
-  return k == 1;
+  int k = atomic_load_explicit(&fuses, memory_order_relaxed);
+  if (k) return k == 1;
+  const char *s = getenv("WEFT_FUSE");
+  plan_use_fusing(!s || strcmp(s, "0"));
+  return fusing();
 }
 
 static void destroy(struct plan *p) {

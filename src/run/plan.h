@@ -38,6 +38,7 @@ void plan_retain(struct plan *), plan_release(struct plan *);
 struct plan *plan_find(const void *key, size_t bytes, uint64_t hash); /* with a reference, or NULL */
 void plan_keep(struct plan *, const void *key, size_t bytes, uint64_t hash);
 void plan_drop_all(void);
+void plan_use_fusing(bool); /* for tests: false: one op a kernel, in plans made from now on */
 
 /* What a run is given and gives. */
 struct leaf { struct buffer *buf; uint64_t bits; };      /* bits: a scalar's pattern in its register dtype */
