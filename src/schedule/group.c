@@ -210,7 +210,7 @@ static int level_needed(struct work *w, const struct node *n, int group) {
   int level = 0;
   for (int k = 0; k < n->n_in; k++) {
     struct item *b = &w->item[edge_of(n->in[k]).base->slot];
-    if (b->group == group) continue;
+    if (group >= 0 && b->group == group) continue;
     int l = b->group >= 0 ? w->group[b->group].level + 1 : b->ready_level;
     if (l > level) level = l;
   }
