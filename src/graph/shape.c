@@ -19,8 +19,12 @@ const char *dims_show(int rank, const dim dims[], struct shape_text *out) {
 
 const char *shape_show(const struct node *n, struct shape_text *t) { return dims_show(n->rank, n->dims, t); }
 
+/* A symbol and the number it has been bound to since are the same size. */
 bool dims_equal(int rank_a, const dim a[], int rank_b, const dim b[]) {
-  return rank_a == rank_b && (!rank_a || !memcmp(a, b, (size_t)rank_a * sizeof *a));
+  if (rank_a != rank_b) return false;
+  for (int k = 0; k < rank_a; k++)
+    if (a[k] != b[k] && dim_resolve(a[k]) != dim_resolve(b[k])) return false;
+  return true;
 }
 
 bool shape_equal(const struct node *a, const struct node *b) { return dims_equal(a->rank, a->dims, b->rank, b->dims); }
@@ -51,11 +55,14 @@ int weft_rank(weft_array *a) {
   return rank;
 }
 
+/* A size that only a loop can tell is known once the loop has run. */
 int64_t weft_dim(weft_array *a, int axis) {
   struct node *n = asked(a);
   if (!n) return -1;
   if (axis < 0) axis += n->rank;
-  dim d = axis >= 0 && axis < n->rank ? n->dims[axis] : -1;
+  bool is_axis = axis >= 0 && axis < n->rank;
+  dim d = is_axis ? dim_resolve(n->dims[axis]) : -1;
+  if (is_axis && !dim_is_known(d) && weft_eval(1, &a) == WEFT_OK) d = dim_resolve(n->dims[axis]);
   node_release(n);
   return dim_is_known(d) ? d : -1;
 }

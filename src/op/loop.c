@@ -13,7 +13,7 @@ struct node *loop_var(weft_dtype dtype, int rank, const dim dims[]) {
 }
 
 struct node *loop_cut(struct node *xs, dim n) {
-  if (xs->dims[0] == n) return node_retain(xs);
+  if (dim_resolve(xs->dims[0]) == dim_resolve(n)) return node_retain(xs);
   dim dims[WEFT_RANK_MAX];
   for (int k = 0; k < xs->rank; k++) dims[k] = k ? xs->dims[k] : n;
   struct slice_attr attr;
@@ -98,7 +98,7 @@ weft_dtype loop_type(const struct node *n, int k, int *rank, dim dims[]) {
   bool is_stacked = k < l->n_all;
   const struct node *body = is_stacked ? l->all[k] : l->carry_var[k - l->n_all];
   *rank = body->rank + is_stacked;
-  if (is_stacked) dims[0] = l->length;
+  if (is_stacked) dims[0] = dim_resolve(l->length);
   if (body->rank) memcpy(dims + is_stacked, body->dims, body->rank * sizeof *dims);
   return body->dtype;
 }

@@ -136,7 +136,7 @@ struct failure *common_dims(const char *fn, int n, struct node *const node[], in
   for (int k = 0; k < *rank; k++) dims[k] = 1;
   for (int i = 0; i < n; i++)
     for (int k = 0, at = *rank - node[i]->rank; k < node[i]->rank; k++) {
-      dim have = dims[at + k], want = node[i]->dims[k];
+      dim have = dims[at + k], want = dim_resolve(node[i]->dims[k]);
       if (want == 1 || want == have) continue;
       if (have != 1) return no_broadcast(fn, n, node, have, want);
       dims[at + k] = want;

@@ -41,7 +41,7 @@ bool draft_carry(struct draft *d, struct node *init, struct node *var, struct no
 
 bool draft_same_steps(struct draft *d, struct node *n) {
   const struct loop *l = loop_of(n);
-  d->parts.n_steps = l->length;
+  d->parts.n_steps = dim_resolve(l->length);
   if (l->until) {
     d->parts.steps = d->length = item_make(n, loop_out_length(l));
     return d->length;
