@@ -32,7 +32,11 @@ static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_e
 
 static enum node_state state_of(const struct node *n) { return atomic_load_explicit(&n->state, memory_order_acquire); }
 static bool has_value(const struct node *n) { return state_of(n) == NODE_READY || n->op == &op_scalar || n->op == &op_value; }
-static bool stops(const struct node *n) { return has_value(n) || n->op->kind == OP_LEAF; }
+/* A size that is known needs no array: it may be that of a name, mapped over or called with another array since. */
+static bool is_known_size(const struct node *n) {
+  return n->op->kind == OP_SIZE && dim_is_known(dim_resolve(((const struct size_attr *)n->attr)->size));
+}
+static bool stops(const struct node *n) { return has_value(n) || n->op->kind == OP_LEAF || is_known_size(n); }
 
 /* ---- what is in the way of a plan ---- */
 

@@ -42,7 +42,7 @@ static void loop_body(struct key *, const struct loop *);
 
 static void inner(struct key *k, const struct node *n) {
   head(k, n->op, n);
-  for (int i = 0; i < n->n_in; i++) {
+  for (int i = 0; i < (n->op->kind == OP_SIZE ? 0 : n->n_in); i++) { /* the attribute says the size */
     int slot = n->in[i]->slot;
     key_add(k, &slot, sizeof slot);
   }
