@@ -88,10 +88,8 @@ static int wait_for_running(int n, weft_array *const a[]) {
   return 0;
 }
 
-int evaluate(int n, weft_array *const a[]) {
+static int compute(int n, weft_array *const a[]) {
   weft_status s;
-  int done = is_done(n, a);
-  if (done) return done < 0 ? -1 : 0;
   if (wait_for_running(n, a)) return -1;
   int watching = watch_begin();
   Py_BEGIN_ALLOW_THREADS
@@ -102,11 +100,21 @@ int evaluate(int n, weft_array *const a[]) {
   return s ? (raise_status(s), -1) : 0;
 }
 
+int evaluate(int n, weft_array *const a[]) {
+  weft_scope *scope = weft_scope_open(); /* what weft makes while it looks at arrays goes with it */
+  int done = is_done(n, a);
+  if (!done) done = compute(n, a) ? -1 : 1;
+  weft_scope_discard(scope);
+  return done < 0 ? -1 : 0;
+}
+
 int evaluate_into(weft_array *a, void *values, size_t bytes) {
   weft_own(a);
   int failed = evaluate(1, &a);
+  weft_scope *scope = weft_scope_open();
   weft_status s = failed ? WEFT_OK : weft_read(a, weft_dtype_of(a), values, bytes);
   if (s) raise_status(s), failed = -1;
+  weft_scope_discard(scope);
   weft_disown(a);
   return failed;
 }
@@ -125,9 +133,12 @@ static PyObject *async_eval_list(PyObject *module, PyObject *arrays) {
   struct list l;
   (void)module;
   if (list_take(&l, arrays)) return NULL;
+  weft_scope *scope = weft_scope_open();
   weft_status s = start(l.n, l.array);
+  if (s) raise_status(s);
+  weft_scope_discard(scope);
   list_drop(&l);
-  if (s) return raise_status(s);
+  if (s) return NULL;
   Py_RETURN_NONE;
 }
 
@@ -147,18 +158,22 @@ static PyObject *wait_list(PyObject *module, PyObject *args) {
   struct list l;
   (void)module;
   if (!PyArg_ParseTuple(args, "Od", &arrays, &seconds) || list_take(&l, arrays)) return NULL;
+  weft_scope *scope = weft_scope_open();
   weft_status s = l.n ? wait_long(&l, seconds) : WEFT_OK;
+  if (s && s != WEFT_ERR_TIMEOUT) raise_status(s);
+  weft_scope_discard(scope);
   list_drop(&l);
-  if (PyErr_Occurred()) return NULL;
-  if (s && s != WEFT_ERR_TIMEOUT) return raise_status(s);
-  return PyBool_FromLong(s == WEFT_OK);
+  return PyErr_Occurred() ? NULL : PyBool_FromLong(s == WEFT_OK);
 }
 
 static PyObject *state(PyObject *module, PyObject *o) {
   static const char *const names[] = { [WEFT_LAZY] = "lazy", [WEFT_RUNNING] = "running", [WEFT_READY] = "ready", [WEFT_FAILED] = "failed" };
   (void)module;
   if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "state: an array is expected");
-  return PyUnicode_FromString(names[weft_state_of(array_handle(o), NULL)]);
+  weft_scope *scope = weft_scope_open();
+  weft_state s = weft_state_of(array_handle(o), NULL);
+  weft_scope_discard(scope);
+  return PyUnicode_FromString(names[s]);
 }
 
 /* ---- Settings, and looking inside ---- */
@@ -195,9 +210,12 @@ static PyObject *plan(PyObject *module, PyObject *arrays) {
   weft_cost c;
   (void)module;
   if (list_take(&l, arrays)) return NULL;
+  weft_scope *scope = op_begin();
   weft_status s = weft_plan(l.n, l.array, &c);
+  if (s) raise_status(s);
+  weft_scope_discard(scope);
   list_drop(&l);
-  if (s) return raise_status(s);
+  if (s) return NULL;
   return Py_BuildValue("{sLsLsLsisi}", "peak_bytes", (long long)c.peak_bytes, "moved_bytes", (long long)c.moved_bytes, "operations",
                        (long long)c.operations, "kernels", c.kernels, "library_calls", c.library_calls);
 }

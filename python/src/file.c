@@ -61,10 +61,12 @@ static PyObject *save(PyObject *module, PyObject *args) {
   if (list_take(&l, list)) return Py_DECREF(path), NULL;
   if (PyList_GET_SIZE(names) != l.n) PyErr_SetString(PyExc_ValueError, "save: each array has one name");
   else if ((name = strings(names, l.n)) && (pairs = strings(meta, PyList_GET_SIZE(meta))) && !evaluate(l.n, l.array)) {
+    weft_scope *scope = weft_scope_open();
     Py_BEGIN_ALLOW_THREADS
     s = weft_save(PyBytes_AS_STRING(path), l.n, name, l.array, PyList_GET_SIZE(meta) ? pairs : NULL);
     Py_END_ALLOW_THREADS
     if (s) raise_status(s);
+    weft_scope_discard(scope);
   }
   PyMem_Free(pairs);
   PyMem_Free(name);
