@@ -299,6 +299,17 @@ TEST(views_of_views_are_one_view) {
   weft_scope_discard(s);
 }
 
+TEST(a_view_of_a_number_is_a_broadcast_of_it) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(2, 3)), *k = weft_full(WEFT_F32, WEFT_DIMS(3, 4), 7);
+  weft_array *y = weft_mul(x, weft_transpose(weft_slice(k, 1, 1, 3, 1), NULL));
+  struct local l;
+  rewritten(&l, false, 1, &y);
+  EXPECT(l.target[0]->in[1]->op == &op_broadcast && l.target[0]->in[1]->in[0]->op == &op_scalar);
+  local_close(&l);
+  weft_scope_discard(s);
+}
+
 TEST(a_cast_through_a_wider_dtype_is_no_detour) {
   weft_scope *s = weft_scope_open();
   weft_array *x = weft_input(WEFT_BF16, WEFT_DIMS(4)), *i = weft_input(WEFT_I64, WEFT_DIMS(4));

@@ -87,7 +87,15 @@ static struct node *flat(struct rewriting *w, struct node *n) {
   return x->op == n->op ? over(w, n->op, n, x->in[0], NULL, 0) : n;
 }
 
+/* Whatever a view shows of a number is the number. */
+static struct node *of_number(struct rewriting *w, struct node *n, const struct node *scalar) {
+  struct node *s = (struct node *)scalar;
+  return n->rank ? made(w, &op_broadcast, n, n->rank, n->dims, (weft_dtype)n->dtype, 1, &s, NULL, 0) : s;
+}
+
 struct node *rewrite_view(struct rewriting *w, struct node *n) {
+  const struct node *scalar = n->op == &op_broadcast ? NULL : scalar_below(n->in[0]);
+  if (scalar) return of_number(w, n, scalar);
   if (n->op == &op_transpose) return transpose(w, n);
   if (n->op == &op_slice) return slice(w, n);
   return n->op == &op_reshape || n->op == &op_broadcast ? flat(w, n) : n;
