@@ -329,6 +329,7 @@ bool prepare(struct work *w) {
     if (x->op == &op_scatter && !scatter_wide(w, x)) return false;
   }
   if (!order(w)) return false;
+  for (int i = 0; i < w->list->n; i++) reshape_of_scalar(w->list->node[i]); /* those that updates brought */
   if (w->fuse) {
     count_uses(w);
     if (!sink_views(w) || !order(w)) return false;
