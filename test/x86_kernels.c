@@ -385,6 +385,7 @@ static const char nests[] =
   "  par r in R { lane c in C { store y[r,c] = load x[R-1-r,C-1-c] } } }\n"
   "kernel bool_args { size N arg p:bool, q:i32, h:f64 in x:f32[N], y:f64[N] out z:f32[N], w:f64[N]\n"
   "  lane i in N { store z[i] = select(p, load x[i], cast.f32(q)) store w[i] = select(p, h, load y[i]) } }\n"
+  "kernel uniform_64 { size N in x:i32[] out y:i64[N]  %1 = load x[] %2 = cast.i64(%1) lane i in N { store y[i] = %2 } }\n"
   "kernel lone_block { size N in x:f32[N] out y:f32[N], s:f32[N] par q in blocks(N, 100) {\n"
   "  lane i in block q { a = load x[i]; keep a; m = fold max(a) } lane i in block q { store y[i] = sub(a, m) }\n"
   "  serial j in block q { store s[j] = mul(m, load x[j]) } } }\n";
