@@ -221,17 +221,17 @@ const struct op op_loop = { .name = "loop", .kind = OP_LOOP, .again = again, .ho
 
 /* ---- Making one from parts ----
  * A node of the bodies depends on a variable, or is invariant. Invariant nodes that dependent ones use are captured: the
- * node becomes a constant, a variable takes its place. Scalars, iotas and views of them stay where they are, and so do
- * broadcasts, of which only the operand is captured. */
+ * node becomes a constant, a variable takes its place. Scalars, iotas and views of them are copied into the body, and so
+ * are broadcasts, of which only the operand is captured. A body shares no node with the graph around it. */
 
 struct making {
   const struct loop_parts *parts;
-  int n_bodies, n_vars, n_captured;
+  int n_bodies, n_vars, n_captured, n_leaves;
   struct node **body;        /* next, all, carry variables to keep, until; references */
   struct node **var;         /* sequences, then carries; borrowed */
   struct subgraph g;
   bool *depends, *is_free, *is_inside;
-  struct node **captured, **const_var; /* captured: borrowed from g */
+  struct node **captured, **const_var; /* captured: borrowed from g. Scalars and iotas, and copies of them, behind */
 };
 
 static int n_kept(const struct loop_parts *p) { return p->n_steps == INT64_MAX ? 0 : p->n_carry; }
@@ -290,11 +290,22 @@ static void find_captured(struct making *m) {
   }
   for (int i = 0; i < m->n_bodies; i++) m->is_inside[m->g.target[i]] = true;
   for (int i = m->g.n - 1; i >= 0; i--) {
-    if (!m->is_inside[i] || m->is_free[i]) continue;
-    bool stays = m->depends[i] || (m->g.node[i]->op == &op_broadcast && subgraph_arity(&m->g, i));
+    if (!m->is_inside[i]) continue;
+    bool has_operands = subgraph_arity(&m->g, i);
+    bool stays = m->depends[i] || m->is_free[i] || (m->g.node[i]->op == &op_broadcast && has_operands);
     if (stays) enter(m, i);
     else m->captured[m->n_captured++] = m->g.node[i];
   }
+  for (int i = 0; i < m->g.n; i++)
+    if (m->is_inside[i] && m->is_free[i] && !subgraph_arity(&m->g, i)) m->captured[m->n_captured + m->n_leaves++] = m->g.node[i];
+}
+
+static struct node *copy_of_leaf(const struct node *n) {
+  struct node *c = node_make(n->op, (weft_dtype)n->dtype, n->rank, n->dims, 0, NULL, n->attr, n->attr_bytes);
+  if (!c) return NULL;
+  c->weak = n->weak;
+  atomic_store(&c->state, n->op == &op_scalar ? NODE_READY : NODE_LAZY);
+  return c;
 }
 
 static bool capture(struct making *m) {
@@ -311,6 +322,8 @@ static bool capture(struct making *m) {
     const struct node *c = m->captured[i];
     if (!(m->const_var[i] = loop_var(c->dtype, c->rank, c->dims))) return false;
   }
+  for (int i = m->n_captured; i < m->n_captured + m->n_leaves; i++)
+    if (!(m->const_var[i] = copy_of_leaf(m->captured[i]))) return false;
   return true;
 }
 
@@ -323,7 +336,7 @@ static int n_seq_used(const struct making *m) {
 static bool bodies_into(struct making *m, struct loop *l, struct failure **failure) {
   struct node **out = mem_alloc((size_t)(m->n_bodies + 1) * sizeof *out);
   if (!out) return false;
-  bool ok = graph_substitute(m->n_captured, m->captured, m->const_var, m->n_bodies, m->body, out, failure);
+  bool ok = graph_substitute(m->n_captured + m->n_leaves, m->captured, m->const_var, m->n_bodies, m->body, out, failure);
   if (ok) {
     memcpy(l->next, out, (size_t)(l->n_carry + l->n_all) * sizeof *out);
     if (m->parts->until) l->until = out[m->n_bodies - 1];
@@ -382,7 +395,7 @@ struct node *loop_make(const struct loop_parts *p, struct failure **failure) {
     loop_release(l);
   }
   if (!n && !*failure) *failure = no_memory();
-  if (m.const_var) nodes_release(m.n_captured, m.const_var);
+  if (m.const_var) nodes_release(m.n_captured + m.n_leaves, m.const_var);
   subgraph_free(&m.g);
   if (m.body) nodes_release(m.n_bodies, m.body);
   mem_free(m.var);

@@ -105,9 +105,9 @@ extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op w
 
 /* ---- Loops: the one form. Results: all[0..n_all), last[0..n_carry), then the executed length (0-d i64). ---------------
  * Inputs of the node: steps (if has_steps, a 0-d integer), sequences (exactly `steps` rows each), initial carries,
- * constants. Bodies refer to the loop's own variables, scalars and iotas only. The last n_carry of `all` are the values of
- * the carries before each step: what a gradient needs. A result without an item is not wanted, and costs nothing
- * (rewrite/ takes it out). The node itself is 0-d i64 and has no value of its own. */
+ * constants. Bodies refer to the loop's own variables, scalars and iotas only, and share no node with the graph around.
+ * The last n_carry of `all` are the values of the carries before each step: what a gradient needs. A result without an item
+ * is not wanted, and costs nothing (rewrite/ takes it out). The node itself is 0-d i64 and has no value of its own. */
 struct loop_attr {
   struct loop *loop; /* counted by nodes that refer to it, through the op's hold and drop */
 };
