@@ -272,6 +272,18 @@ static weft_array *nested(weft_array *x) {
   return last;
 }
 
+static weft_array *dressed(weft_array *x) { /* what is gone before anything is scheduled, inside a body */
+  weft_loop *loop = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(loop, x), *y = weft_tanh(weft_mul(weft_alias(c), x));
+  weft_checkpoint(1, &c, 1, &y);
+  y = weft_add(y, weft_mul(weft_stop_gradient(weft_mul(c, weft_scalar(0))), c));
+  weft_custom(1, &c, 1, &y, &(weft_rules){ 0 });
+  weft_loop_next(loop, c, weft_depends(y, 1, &c));
+  weft_array *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  return last;
+}
+
 static const double POINT[] = { 0.3, -0.7, 1.2, 0.9, -0.4, 0.6 };
 
 TEST(a_loop_computes_what_the_unrolled_graph_computes_bit_for_bit) {
@@ -286,6 +298,8 @@ TEST(derivatives_and_maps_of_a_recurrence_agree_with_differences) { check_functi
 TEST(derivatives_and_maps_of_a_loop_with_contractions_agree_with_differences) { check_function("matrices", matrices, 6, POINT); }
 TEST(derivatives_and_maps_of_a_loop_that_until_ends_agree_with_differences) { check_function("stopping", stopping, 6, POINT); }
 TEST(derivatives_and_maps_of_nested_loops_agree_with_differences) { check_function("nested", nested, 2, POINT); }
+
+TEST(aliases_checkpoints_and_own_rules_inside_a_body_are_computed_and_differentiated) { check_function("dressed", dressed, 3, POINT); }
 
 /* The loops that transforms make, written out step by step, are right whatever runs them. */
 static void check_written_out(const char *name, array_function f, int n) {

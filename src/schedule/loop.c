@@ -3,6 +3,7 @@
 #include "schedule/loop.h"
 #include <string.h>
 #include "graph/subgraph.h"
+#include "rewrite/rewrite.h"
 
 /* ---- the body as local nodes ---- */
 
@@ -58,7 +59,7 @@ static bool take_body(struct body *b) {
   b->list.room = b->list.n;
   for (int i = 0; ok && i < n; i++) b->target[i] = b->list.node[g.target[i]];
   subgraph_free(&g);
-  return ok;
+  return ok && (rewrite(w->arena, &b->list, n, b->target, false) || !(w->no_memory = true));
 }
 
 /* ---- inputs and outputs ---- */
