@@ -27,7 +27,7 @@ void place_dense(const struct node *n, int store, struct place *p) {
   *p = (struct place){ .store = store };
   for (int k = n->rank - 1; k >= 0; k--) {
     p->stride[k] = stride;
-    stride *= n->dims[k];
+    if (n->dims[k]) stride *= n->dims[k]; /* 0 would say that the axis stands still */
   }
 }
 
