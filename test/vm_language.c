@@ -254,6 +254,25 @@ TEST(vm_carried_values_that_pass_each_other_on_keep_the_old_ones_readable) {
   case_close(&c);
 }
 
+TEST(vm_many_carried_values_rotate_beside_a_kept_row) {
+  char text[3000];
+  int n = snprintf(text, sizeof text, "kernel k { size N, T in x:f32[N] out y:f32[N] lane j in N { a = load x[j] keep a serial t in T {");
+  for (int i = 0; i < 16; i++) n += snprintf(text + n, sizeof text - (size_t)n, " carry c%d = a", i);
+  for (int i = 0; i < 16; i++) n += snprintf(text + n, sizeof text - (size_t)n, " n%d = add(c%d, a)", i, (i + 1) % 16);
+  n += snprintf(text + n, sizeof text - (size_t)n, " next c0 = n0");
+  for (int i = 1; i < 16; i++) n += snprintf(text + n, sizeof text - (size_t)n, ", c%d = n%d", i, i);
+  snprintf(text + n, sizeof text - (size_t)n, " } b = add(c0, c15) keep b } lane j in N { store y[j] = add(a, b) } }");
+  struct vm_case c = of(text, SIZES(600, 3));
+  case_calm(&c);
+  float *x = case_in(&c, "x"), *y = case_want(&c, "y");
+  for (int j = 0; j < 600; j++) {
+    float s = ((x[j] + x[j]) + x[j]) + x[j];
+    y[j] = x[j] + (s + s);
+  }
+  case_check(&c, 0);
+  case_close(&c);
+}
+
 TEST(vm_values_from_before_a_loop_last_until_its_final_step) {
   struct vm_case c = of("kernel k { size N, T in x:f32[N] out y:f32[N] lane j in N { a = load x[j] b = mul(a, a) d = add(b, a) serial t in T {"
                         " carry s = 0f3f800000 u = mul(s, b) v = add(u, d) w = mul(v, 0f3f000000) z = sub(w, u) r = mul(z, 0f3e800000)"

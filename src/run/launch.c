@@ -19,7 +19,7 @@ struct run {
   int failed;               /* atomic: some part ran out of memory */
 };
 
-static bool is_cancelled(const struct launch *l) { return l->cancel && *l->cancel; }
+static bool is_cancelled(const struct launch *l) { return l->cancel && __atomic_load_n(l->cancel, __ATOMIC_RELAXED); }
 
 /* ---- Extents --------------------------------------------------------------------------------------------------------- */
 
@@ -106,7 +106,7 @@ static int run_divided(struct run *r, int threads) {
  * Every iteration q starts from neutral copies. Copies merge as a binary counter over q, older on the left; aligned
  * groups of 2^k iterations are nodes of that tree, so a thread merges a group for itself and the bits are the same. */
 
-enum { MAX_PRIVATE = 16, LEVELS = 64 };
+enum { MAX_PRIVATE = 32, LEVELS = 64 };
 
 struct copies {
   struct run r;

@@ -96,8 +96,12 @@ void vm_load(struct vm_frame *f, const struct vm_step *step) {
 void vm_load_one(struct vm_frame *f, const struct vm_step *step) {
   const struct vm_access *a = &f->c->access[step->access];
   const struct vm_bound *b = &f->bound[step->access];
+  const char *p = address(f, a, b);
+  char *out = f->ptr[step->out];
   count(f, a, 1);
-  f->tiles->load[b->dtype][1](f->ptr[step->out], address(f, a, b), 0, 1);
+  if (b->is_same && b->width == 4) *(raw_4 *)out = *(const raw_4 *)p;
+  else if (b->is_same && b->width == 8) *(raw_8 *)out = *(const raw_8 *)p;
+  else f->tiles->load[b->dtype][1](out, p, 0, 1);
 }
 
 /* ---- Stores ---------------------------------------------------------------------------------------------------------- */
@@ -143,7 +147,10 @@ void vm_store_one(struct vm_frame *f, const struct vm_step *step) {
   const struct vm_access *a = &f->c->access[step->access];
   const struct vm_bound *b = &f->bound[step->access];
   struct spread s = {.p = address(f, a, b)};
-  if (step->op != KIR_SET) combine(f, step, a, b, &s, NULL, 1);
+  if (step->op != KIR_SET && b->is_same) f->tiles->op[step->op][tile_reg(a->reg_dtype)][0](s.p, s.p, f->ptr[step->in[0]], NULL, 1);
+  else if (step->op != KIR_SET) combine(f, step, a, b, &s, NULL, 1);
+  else if (b->is_same && b->width == 4) *(raw_4 *)s.p = *(const raw_4 *)f->ptr[step->in[0]];
+  else if (b->is_same && b->width == 8) *(raw_8 *)s.p = *(const raw_8 *)f->ptr[step->in[0]];
   else f->tiles->store[b->dtype][1](s.p, 0, f->ptr[step->in[0]], 1);
 }
 

@@ -9,7 +9,7 @@ static int64_t on(const uint8_t *m, int64_t n) {
   for (; i + 8 <= n; i += 8) {
     uint64_t word;
     memcpy(&word, m + i, 8);
-    count += __builtin_popcountll(word);
+    count += (int64_t)(word * 0x0101010101010101u >> 56); /* the sum of its bytes */
   }
   for (; i < n; i++) count += m[i];
   return count;
@@ -139,8 +139,8 @@ static void next(struct vm_frame *f, const struct vm_step *s) {
 static void within(struct vm_frame *f, const struct vm_step *s) {
   const struct vm_loop *l = &f->c->loops[s->access];
   int64_t n = vm_lin_value(f, l->n), b = vm_lin_value(f, l->b), lo = vm_i64(f, l->var) * b, hi = b < n - lo ? lo + b : n;
-  bool one = f->c->regs[s->out].kind == VM_ONE;
-  f->tiles->within(f->ptr[s->out], f->ptr[s->in[0]], &lo, &hi, one ? 1 : f->n);
+  if (f->c->regs[s->out].kind != VM_ONE) f->tiles->within(f->ptr[s->out], f->ptr[s->in[0]], &lo, &hi, f->n);
+  else *(uint8_t *)f->ptr[s->out] = lo <= vm_i64(f, s->in[0]) && vm_i64(f, s->in[0]) < hi;
 }
 
 static void iota(struct vm_frame *f, int out) {
@@ -148,7 +148,9 @@ static void iota(struct vm_frame *f, int out) {
   for (int64_t i = 0; i < f->n; i++) o[i] = f->at + i;
 }
 
-static bool cancelled(const struct vm_frame *f) { return f->launch->cancel && *f->launch->cancel; }
+static bool cancelled(const struct vm_frame *f) {
+  return f->launch->cancel && __atomic_load_n(f->launch->cancel, __ATOMIC_RELAXED);
+}
 
 void vm_exec(struct vm_frame *f, int first) {
   const struct vm_step *steps = f->c->steps;

@@ -16,8 +16,10 @@ typedef int64_t num_i64 __attribute__((may_alias));
 typedef uint64_t num_u64 __attribute__((may_alias));
 typedef float num_f32 __attribute__((may_alias));
 typedef double num_f64 __attribute__((may_alias));
+#ifdef __SIZEOF_INT128__
 __extension__ typedef __int128 num_i128;
 __extension__ typedef unsigned __int128 num_u128;
+#endif
 
 static inline uint32_t num_f32_bits(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
 static inline uint64_t num_f64_bits(double x) { uint64_t u; memcpy(&u, &x, sizeof u); return u; }
@@ -70,6 +72,7 @@ static inline float num_soft_fma_f32(float a, float b, float c) {
   return (float)num_bits_f64((is_finite & inexact & !(u & 1)) ? odd : u);
 }
 
+#ifdef __SIZEOF_INT128__
 struct num_parts { uint64_t m; int e; int sign; }; /* m * 2^e, m in [2^52, 2^53), of a finite number that is not 0 */
 static inline struct num_parts num_split(double x) {
   uint64_t u = num_f64_bits(x);
@@ -112,6 +115,9 @@ static inline double num_soft_fma_f64(double x, double y, double z) {
   double r = (double)k * num_two_to(lowest / 2) * num_two_to(lowest - lowest / 2);
   return sign ? -r : r;
 }
+#else
+static inline double num_soft_fma_f64(double x, double y, double z) { return __builtin_fma(x, y, z); } /* libm's is exact */
+#endif
 
 #if defined(NUM_HAS_FMA) || defined(__FMA__) || defined(__aarch64__)
 static inline float num_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -227,8 +233,17 @@ NUM_INTEGER(u64, uint64_t, num_odd_from_u64)
 
 static inline int32_t num_mulhi_i32(int32_t a, int32_t b) { return (int32_t)((int64_t)a * b >> 32); }
 static inline uint32_t num_mulhi_u32(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
-static inline int64_t num_mulhi_i64(int64_t a, int64_t b) { return (int64_t)((num_i128)a * b >> 64); }
+#ifdef __SIZEOF_INT128__
 static inline uint64_t num_mulhi_u64(uint64_t a, uint64_t b) { return (uint64_t)((num_u128)a * b >> 64); }
+#else
+static inline uint64_t num_mulhi_u64(uint64_t a, uint64_t b) {
+  uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32, middle = ah * bl + (al * bl >> 32);
+  return ah * bh + (middle >> 32) + ((al * bh + (uint32_t)middle) >> 32);
+}
+#endif
+static inline int64_t num_mulhi_i64(int64_t a, int64_t b) { /* a negative operand counts 2^64 too much of the other */
+  return (int64_t)(num_mulhi_u64((uint64_t)a, (uint64_t)b) - (a < 0 ? (uint64_t)b : 0) - (b < 0 ? (uint64_t)a : 0));
+}
 
 /* x / 0 = 0, x % 0 = x, MIN / -1 = MIN. */
 #define NUM_DIVIDE_SIGNED(I, T, U)                                                                  \

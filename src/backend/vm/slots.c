@@ -29,7 +29,7 @@ static void visit(const struct code *c, int step, visitor *see, void *ctx) {
       see(ctx, c->access[s->access].sum, step);
       break;
     case VM_NEXT:
-      for (int i = 0; i < 4 * s->lin.n; i++) see(ctx, c->list[s->lin.first + i], step);
+      for (int i = 0; i < (s->by_ref ? 2 : 4) * s->lin.n; i++) see(ctx, c->list[s->lin.first + i], step);
       break;
     case VM_FOLD_OPEN: case VM_FOLD: case VM_FOLD_CLOSE: visit_fold(c, s, see, ctx, step); break;
     case VM_END: see(ctx, c->loops[s->access].live, step); break;

@@ -2,31 +2,16 @@
  *
  * What it arranges besides: the part of an address that does not change in a loop is computed before it; an operation
  * whose only use is a dense store writes into the output; uniform operands stay one value. */
-#include "backend/vm/program.h"
+#include "backend/vm/translate.h"
 #include "base/mem.h"
 #include <string.h>
-
-struct pending { int addr; uint64_t done; }; /* an access still to come: what of its address is already summed */
-
-struct translator {
-  struct code *c;
-  const struct kir_kernel *k;
-  const uint8_t *varying, *kept;
-  int *reg, *row;             /* by value: its register, -1: not defined (yet, or any more); inside lanes, its kept row */
-  int *loop_of, *uses;        /* by value */
-  struct pending *pending;
-  int next_access, n_sites, lane, lane_var;
-  int last_value;             /* the value that the step emitted last defines, or -1 */
-  const struct kir_stmt *outer;
-  const char *why;            /* NULL so far; "": out of memory */
-};
 
 /* Where statements stand: the mask of lanes that run, what it was when the loop body began, where the block ends. */
 struct place { int mask, entry, end, loop, depth; };
 
-/* ---- Growing lists: after a failure the last element is written over and the translation is given up at its end. ---- */
+/* ---- Growing lists --------------------------------------------------------------------------------------------------- */
 
-static int add(struct translator *t, void *list, int *n, int *room, size_t bytes) {
+int translator_add(struct translator *t, void *list, int *n, int *room, size_t bytes) {
   void **at = list;
   if (*n == *room) {
     void *more = mem_resize(*at, bytes * (size_t)(*room ? 2 * *room : 32));
@@ -37,26 +22,25 @@ static int add(struct translator *t, void *list, int *n, int *room, size_t bytes
   memset((char *)*at + bytes * (size_t)*n, 0, bytes);
   return (*n)++;
 }
-#define ADD(t, what) add(t, &(t)->c->what, &(t)->c->n_##what, &(t)->c->room_##what, sizeof *(t)->c->what)
 
-static void refuse(struct translator *t, const char *why) { if (!t->why) t->why = why; }
+void translator_refuse(struct translator *t, const char *why) { if (!t->why) t->why = why; }
 static weft_dtype dtype_of(const struct translator *t, int val) { return t->k->vals[val].dtype; }
 static int width_of(const struct translator *t, int val) { return tile_width(dtype_of(t, val)); }
 
-static int reg_new(struct translator *t, int kind, int width) {
+int translator_reg(struct translator *t, int kind, int width) {
   int r = ADD(t, regs);
   t->c->regs[r] = (struct vm_reg){.kind = (uint8_t)kind, .width = (uint8_t)width, .loop = t->lane};
   if (kind == VM_ONE) t->c->regs[r].slot = t->c->n_ones++;
   return r;
 }
 static int reg_const(struct translator *t, weft_dtype d, uint64_t bits) {
-  int r = reg_new(t, VM_ONE, tile_width(d));
+  int r = translator_reg(t, VM_ONE, tile_width(d));
   t->c->regs[r].bits = bits;
   return r;
 }
-static bool is_one(const struct translator *t, int reg) { return t->c->regs[reg].kind == VM_ONE; }
+bool translator_is_one(const struct translator *t, int reg) { return t->c->regs[reg].kind == VM_ONE; }
 
-static struct vm_step *emit(struct translator *t, int code) {
+struct vm_step *translator_emit(struct translator *t, int code) {
   int i = ADD(t, steps);
   t->last_value = -1;
   t->c->steps[i] = (struct vm_step){.code = (uint8_t)code, .out = -1, .in = {-1, -1, -1}, .mask = -1, .access = -1, .jump = -1};
@@ -77,27 +61,35 @@ static int list_add(struct translator *t, int value) {
 
 /* ---- Values ---------------------------------------------------------------------------------------------------------- */
 
-/* The register that holds a value here, or -1. */
-static int find(const struct translator *t, int val) {
+bool translator_is_fixed(const struct translator *t, int val) {
+  int kind = t->k->vals[val].kind;
+  return kind == KIR_LIT || kind == KIR_SIZE || kind == KIR_ARG;
+}
+
+int translator_find(const struct translator *t, int val) {
   return t->lane >= 0 && t->row[val] >= 0 ? t->row[val] : t->reg[val];
 }
-static int use(struct translator *t, int val) {
-  int r = find(t, val);
-  if (r < 0) refuse(t, "a value is used where it is not defined");
+int translator_use(struct translator *t, int val) {
+  int r = translator_find(t, val);
+  if (r < 0) translator_refuse(t, "a value is used where it is not defined");
   return r < 0 ? 0 : r;
+}
+
+/* Is it known only inside the kernel? */
+static bool moves(const struct translator *t, struct vm_lin lin) {
+  for (int i = 0; i < lin.n; i++)
+    if (t->c->terms[lin.first + i].n_moving) return true;
+  return false;
 }
 
 static void check_length(struct translator *t) { /* of a row kept in the lane loop we are in */
   const struct vm_loop *l = &t->c->loops[t->lane], *of = l->of >= 0 ? &t->c->loops[l->of] : l;
-  struct vm_lin lins[2] = {of->n, of->b};
-  for (int i = 0; i < 2; i++)
-    for (int j = 0; j < lins[i].n; j++)
-      if (t->c->terms[lins[i].first + j].n_moving) refuse(t, "a kept row whose length is known only inside the kernel");
+  if (moves(t, of->n) || moves(t, of->b)) translator_refuse(t, "a kept row whose length is known only inside the kernel");
 }
 
 static int define(struct translator *t, int val, int tile_kind) {
   bool is_tile = t->varying[val];
-  int r = reg_new(t, !is_tile ? VM_ONE : t->kept[val] ? VM_ROW : tile_kind, width_of(t, val));
+  int r = translator_reg(t, !is_tile ? VM_ONE : t->kept[val] ? VM_ROW : tile_kind, width_of(t, val));
   if (t->c->regs[r].kind == VM_ROW) t->row[val] = r, check_length(t);
   return t->reg[val] = r;
 }
@@ -105,152 +97,66 @@ static int define(struct translator *t, int val, int tile_kind) {
 /* out = a, whatever each of them is. */
 static void copy(struct translator *t, int out, int a) {
   int width = t->c->regs[out].width;
-  bool splat = is_one(t, a) && !is_one(t, out);
-  struct vm_step *s = emit(t, is_one(t, out) ? VM_OP_ONE : VM_OP);
+  bool splat = translator_is_one(t, a) && !translator_is_one(t, out);
+  struct vm_step *s = translator_emit(t, translator_is_one(t, out) ? VM_OP_ONE : VM_OP);
   s->out = out, s->in[0] = a, s->run = splat ? t->c->tiles->splat[width] : t->c->tiles->move[width];
 }
 
 static int as_tile(struct translator *t, int reg) {
-  if (!is_one(t, reg)) return reg;
-  int tile = reg_new(t, VM_OWN, t->c->regs[reg].width);
+  if (!translator_is_one(t, reg)) return reg;
+  int tile = translator_reg(t, VM_OWN, t->c->regs[reg].width);
   copy(t, tile, reg);
   return tile;
-}
-
-/* ---- Indices --------------------------------------------------------------------------------------------------------- */
-
-static bool is_fixed(const struct translator *t, int val) {
-  int kind = t->k->vals[val].kind;
-  return kind == KIR_LIT || kind == KIR_SIZE || kind == KIR_ARG;
-}
-
-enum term_class { TERM_BASE, TERM_OWN, TERM_LANE, TERM_GATHER, TERM_UNKNOWN };
-static enum term_class classify(const struct translator *t, const struct kir_term *term) {
-  enum term_class c = TERM_BASE;
-  for (int i = 0; i < term->n; i++) {
-    int v = term->val[i];
-    if (v == t->lane_var && t->lane >= 0) c = TERM_LANE;
-    else if (find(t, v) < 0) return TERM_UNKNOWN;
-    else if (!is_one(t, find(t, v))) return TERM_GATHER;
-    else if (!is_fixed(t, v) && c == TERM_BASE) c = TERM_OWN;
-  }
-  return c;
-}
-
-static void term_add(struct translator *t, const struct kir_term *from, int buf, int axis) {
-  int i = ADD(t, terms);
-  struct vm_term term = {.coef = from->coef, .buf = buf, .axis = (int8_t)axis, .tile = -1};
-  for (int pass = 0, n = 0; pass < 2; pass++)
-    for (int f = 0; f < from->n; f++) {
-      int v = from->val[f];
-      if (v == t->lane_var && t->lane >= 0) continue;
-      if (!is_one(t, use(t, v))) { term.tile = use(t, v); continue; }
-      if (is_fixed(t, v) != (pass == 0)) continue;
-      term.reg[n++] = use(t, v);
-      if (pass == 0) term.n_fixed++; else term.n_moving++;
-    }
-  t->c->terms[i] = term;
-}
-
-static struct vm_lin extent_terms(struct translator *t, struct kir_lin lin) {
-  struct vm_lin r = {t->c->n_terms, lin.n};
-  for (int i = 0; i < lin.n; i++) term_add(t, &lin.term[i], -1, -1);
-  return r;
-}
-
-/* The terms of one class of a statement's subscripts, but those already summed. */
-static struct vm_lin access_terms(struct translator *t, const struct kir_stmt *s, enum term_class want, uint64_t done) {
-  struct vm_lin r = {t->c->n_terms, 0};
-  for (int a = 0, bit = 0; a < s->n_at; a++)
-    for (int i = 0; i < s->at[a].n; i++, bit++) {
-      if (bit < 64 && done >> bit & 1) continue;
-      if (classify(t, &s->at[a].term[i]) == want) term_add(t, &s->at[a].term[i], s->buf, a), r.n++;
-    }
-  return r;
-}
-
-static int access_new(struct translator *t, const struct kir_stmt *s, struct pending pending) {
-  int i = ADD(t, access);
-  struct vm_access a = {.buf = s->buf, .addr = pending.addr, .sum = -1};
-  a.reg_dtype = (uint8_t)kir_register_of(t->k->bufs[s->buf].dtype);
-  a.base = access_terms(t, s, TERM_BASE, pending.done);
-  a.own = access_terms(t, s, TERM_OWN, pending.done);
-  a.lane = access_terms(t, s, TERM_LANE, pending.done);
-  a.gather = access_terms(t, s, TERM_GATHER, pending.done);
-  a.is_lane = a.lane.n || a.gather.n;
-  if (a.gather.n > 1) a.sum = reg_new(t, VM_OWN, 8);
-  t->c->access[i] = a;
-  return i;
-}
-
-/* Before a loop opens: sums the terms of accesses inside it that are known by now. `at` counts accesses in text order. */
-static void hoist(struct translator *t, struct kir_block b, int *at, int depth) {
-  if (depth > VM_DEPTH) return;
-  for (const struct kir_stmt *s = b.first; s; s = s->next) {
-    hoist(t, s->body, at, depth + 1);
-    if (s->kind != KIR_LOAD && s->kind != KIR_STORE) continue;
-    struct pending *p = &t->pending[(*at)++];
-    struct vm_lin lin = {t->c->n_terms, 0};
-    for (int a = 0, bit = 0; a < s->n_at; a++)
-      for (int i = 0; i < s->at[a].n && bit < 64; i++, bit++)
-        if (!(p->done >> bit & 1) && classify(t, &s->at[a].term[i]) == TERM_OWN)
-          term_add(t, &s->at[a].term[i], s->buf, a), lin.n++, p->done |= 1ull << bit;
-    if (!lin.n) continue;
-    int out = reg_new(t, VM_ONE, 8);
-    struct vm_step *step = emit(t, VM_ADDR);
-    step->out = out, step->in[0] = p->addr, step->lin = lin;
-    p->addr = out;
-  }
 }
 
 /* ---- Instructions ---------------------------------------------------------------------------------------------------- */
 
 static void step_op(struct translator *t, int out, tile_op *run, tile_op *run_one, const int *in, int n) {
   bool any_tile = false;
-  for (int i = 0; i < n; i++) any_tile |= !is_one(t, in[i]);
+  for (int i = 0; i < n; i++) any_tile |= !translator_is_one(t, in[i]);
   int target = out;
-  if (!any_tile && !is_one(t, out)) target = reg_new(t, VM_ONE, t->c->regs[out].width);
-  struct vm_step *s = emit(t, any_tile ? VM_OP : VM_OP_ONE);
+  if (!any_tile && !translator_is_one(t, out)) target = translator_reg(t, VM_ONE, t->c->regs[out].width);
+  struct vm_step *s = translator_emit(t, any_tile ? VM_OP : VM_OP_ONE);
   s->out = target, s->run = any_tile ? run : run_one;
   for (int i = 0; i < n; i++) s->in[i] = in[i];
-  if (!s->run) refuse(t, "an instruction has no such dtype here");
+  if (!s->run) translator_refuse(t, "an instruction has no such dtype here");
   if (target != out) copy(t, out, target);
 }
 
 static void op_row(struct translator *t, const struct kir_stmt *s) {
   weft_dtype d = dtype_of(t, s->in[s->op == KIR_SELECT ? 1 : 0]);
   int in[3], shape = 0;
-  for (int i = 0; i < s->n_in; i++) in[i] = use(t, s->in[i]);
+  for (int i = 0; i < s->n_in; i++) in[i] = translator_use(t, s->in[i]);
   if (s->op == KIR_SELECT && t->varying[s->out[0]]) in[0] = as_tile(t, in[0]);
-  for (int i = 0; i < s->n_in; i++) shape |= !is_one(t, in[i]) << i;
+  for (int i = 0; i < s->n_in; i++) shape |= !translator_is_one(t, in[i]) << i;
   tile_op *const *row = t->c->tiles->op[s->op][tile_reg(d)];
   step_op(t, define(t, s->out[0], VM_OWN), row[shape], row[0], in, s->n_in);
 }
 
 static void op_cast(struct translator *t, const struct kir_stmt *s) {
   tile_op *const *row = t->c->tiles->cast[tile_reg(dtype_of(t, s->in[0]))][s->dtype];
-  int in = use(t, s->in[0]);
+  int in = translator_use(t, s->in[0]);
   step_op(t, define(t, s->out[0], VM_OWN), row[1], row[0], &in, 1);
 }
 
 /* The same pattern under another name: no step at all, unless it is kept. */
 static void op_alias(struct translator *t, const struct kir_stmt *s) {
-  int in = use(t, s->in[0]);
+  int in = translator_use(t, s->in[0]);
   if (t->kept[s->out[0]]) copy(t, define(t, s->out[0], VM_OWN), in);
   else t->reg[s->out[0]] = in;
 }
 
 static void op_owns(struct translator *t, const struct kir_stmt *s) {
-  int in = use(t, s->in[1]), loop = t->loop_of[s->in[0]];
+  int in = translator_use(t, s->in[1]), loop = t->loop_of[s->in[0]];
   int out = define(t, s->out[0], VM_OWN);
-  if (!is_one(t, out)) in = as_tile(t, in);
-  struct vm_step *step = emit(t, VM_WITHIN);
+  if (!translator_is_one(t, out)) in = as_tile(t, in);
+  struct vm_step *step = translator_emit(t, VM_WITHIN);
   step->out = out, step->in[0] = in, step->access = loop;
 }
 
 static void stmt_op(struct translator *t, const struct kir_stmt *s) {
   bool is_copy = s->op == KIR_CAST && s->dtype == dtype_of(t, s->in[0]);
-  if (s->op == KIR_CALL) refuse(t, "a call that is not inlined");
+  if (s->op == KIR_CALL) translator_refuse(t, "a call that is not inlined");
   else if (s->op == KIR_BITS || is_copy) op_alias(t, s);
   else if (s->op == KIR_CAST) op_cast(t, s);
   else if (s->op == KIR_OWNS) op_owns(t, s);
@@ -264,10 +170,10 @@ static void stmt_op(struct translator *t, const struct kir_stmt *s) {
 /* ---- Memory ---------------------------------------------------------------------------------------------------------- */
 
 static void stmt_load(struct translator *t, const struct kir_stmt *s, struct place p, struct pending pending) {
-  int a = access_new(t, s, pending), out = define(t, s->out[0], VM_REF), target = out;
+  int a = address_access(t, s, pending), out = define(t, s->out[0], VM_REF), target = out;
   bool is_lane = t->c->access[a].is_lane;
-  if (!is_lane && !is_one(t, out)) target = reg_new(t, VM_ONE, t->c->regs[out].width);
-  struct vm_step *step = emit(t, is_lane ? VM_LOAD : VM_LOAD_ONE);
+  if (!is_lane && !translator_is_one(t, out)) target = translator_reg(t, VM_ONE, t->c->regs[out].width);
+  struct vm_step *step = translator_emit(t, is_lane ? VM_LOAD : VM_LOAD_ONE);
   step->out = target, step->access = a, step->mask = p.mask;
   if (target != out) copy(t, out, target);
 }
@@ -286,20 +192,20 @@ static bool merge_store(struct translator *t, const struct kir_stmt *s, struct p
 
 static void stmt_store(struct translator *t, const struct kir_stmt *s, struct place p) {
   int last_value = t->last_value;
-  int a = access_new(t, s, t->pending[t->next_access++]);
+  int a = address_access(t, s, t->pending[t->next_access++]);
   t->last_value = last_value;
   if (t->lane >= 0 && merge_store(t, s, p, a)) return;
-  int value = use(t, s->in[0]);
+  int value = translator_use(t, s->in[0]);
   if (t->lane >= 0) value = as_tile(t, value);
-  struct vm_step *step = emit(t, t->lane >= 0 ? VM_STORE : VM_STORE_ONE);
+  struct vm_step *step = translator_emit(t, t->lane >= 0 ? VM_STORE : VM_STORE_ONE);
   step->in[0] = value, step->access = a, step->mask = p.mask, step->op = s->op;
-  if (s->op != KIR_SET && !order_has(s->op, t->c->access[a].reg_dtype)) refuse(t, "a store combines by an instruction that is no combiner");
+  if (s->op != KIR_SET && !order_has(s->op, t->c->access[a].reg_dtype)) translator_refuse(t, "a store combines by an instruction that is no combiner");
 }
 
 /* ---- Folds ----------------------------------------------------------------------------------------------------------- */
 
 static void fold_open(struct translator *t, const struct kir_stmt *s, int loop, bool in_lane) {
-  if (s->n_in > VM_PARTS) { refuse(t, "a fold of more than 8 values"); return; }
+  if (s->n_in > VM_PARTS) { translator_refuse(t, "a fold of more than 8 values"); return; }
   int i = ADD(t, folds);
   struct vm_fold f = {.op = s->op, .fn = -1, .n_parts = s->n_in, .loop = loop, .is_prefix = s->kind == KIR_PREFIX};
   f.in_lane = in_lane;
@@ -308,13 +214,13 @@ static void fold_open(struct translator *t, const struct kir_stmt *s, int loop, 
   for (int p = 0; p < s->n_in; p++) {
     weft_dtype d = dtype_of(t, s->in[p]);
     f.dtype[p] = (uint8_t)d, f.scratch[p] = -1;
-    f.start[p] = s->n_from ? use(t, s->from[p])
+    f.start[p] = s->n_from ? translator_use(t, s->from[p])
                            : reg_const(t, d, f.is_prefix ? order_neutral(s->op, d) : order_empty(s->op, d));
   }
   if (s->op == KIR_CALL) f.fn = s->fn;
-  else if (!order_has(s->op, f.dtype[0])) refuse(t, "a fold combines by an instruction that is no combiner");
+  else if (!order_has(s->op, f.dtype[0])) translator_refuse(t, "a fold combines by an instruction that is no combiner");
   t->c->folds[i] = f;
-  emit(t, VM_FOLD_OPEN)->access = i;
+  translator_emit(t, VM_FOLD_OPEN)->access = i;
 }
 
 /* The folds of the body of a loop are numbered in text order from `first` on. */
@@ -327,15 +233,15 @@ static void stmt_fold(struct translator *t, const struct kir_stmt *s, struct pla
   if (t->why) return;
   int in[VM_PARTS], out[VM_PARTS], scratch[VM_PARTS];
   bool wants_tile = t->c->folds[index].in_lane || t->c->folds[index].is_tile;
-  for (int i = 0; i < s->n_in; i++) in[i] = wants_tile ? as_tile(t, use(t, s->in[i])) : use(t, s->in[i]);
+  for (int i = 0; i < s->n_in; i++) in[i] = wants_tile ? as_tile(t, translator_use(t, s->in[i])) : translator_use(t, s->in[i]);
   for (int i = 0; i < s->n_in; i++) {
     out[i] = scratch[i] = -1;
     if (s->kind == KIR_PREFIX) out[i] = define(t, s->out[i], VM_OWN);
-    if (p.mask != p.entry && wants_tile) scratch[i] = reg_new(t, VM_OWN, width_of(t, s->in[i]));
+    if (p.mask != p.entry && wants_tile) scratch[i] = translator_reg(t, VM_OWN, width_of(t, s->in[i]));
   }
   struct vm_fold *f = &t->c->folds[index];
   for (int i = 0; i < s->n_in; i++) f->in[i] = in[i], f->out[i] = out[i], f->scratch[i] = scratch[i];
-  struct vm_step *step = emit(t, VM_FOLD);
+  struct vm_step *step = translator_emit(t, VM_FOLD);
   step->access = index, step->mask = p.mask != p.entry ? p.mask : -1;
 }
 
@@ -344,11 +250,11 @@ static void folds_close(struct translator *t, struct kir_block b, int index) {
     if (s->kind != KIR_FOLD && s->kind != KIR_PREFIX) continue;
     struct vm_fold *f = &t->c->folds[index];
     for (int i = 0; i < s->n_out; i++) {
-      int r = reg_new(t, !f->is_tile ? VM_ONE : t->kept[s->out[i]] ? VM_ROW : VM_OWN, width_of(t, s->out[i]));
+      int r = translator_reg(t, !f->is_tile ? VM_ONE : t->kept[s->out[i]] ? VM_ROW : VM_OWN, width_of(t, s->out[i]));
       t->reg[s->out[i]] = r, f->last[i] = r;
       if (t->c->regs[r].kind == VM_ROW) t->row[s->out[i]] = r, check_length(t);
     }
-    emit(t, VM_FOLD_CLOSE)->access = index++;
+    translator_emit(t, VM_FOLD_CLOSE)->access = index++;
   }
 }
 
@@ -368,30 +274,30 @@ static void yields_define(struct translator *t, struct kir_block b) {
 }
 static void yields_else(struct translator *t, struct kir_block b) {
   for (const struct kir_stmt *s = b.first; s; s = s->next)
-    if (s->kind == KIR_YIELD) copy(t, use(t, s->out[0]), use(t, s->in[1]));
+    if (s->kind == KIR_YIELD) copy(t, translator_use(t, s->out[0]), translator_use(t, s->in[1]));
 }
 
 /* Skipped regions land on a pad that gives yields their other value; a region with a check gives it beforehand, since it
  * may be left anywhere. */
 static void stmt_if(struct translator *t, const struct kir_stmt *s, struct place p) {
-  int cond = use(t, s->in[0]), end = label_new(t), pad = end;
+  int cond = translator_use(t, s->in[0]), end = label_new(t), pad = end;
   bool has_yield = has_kind(s->body, KIR_YIELD), has_check = has_kind(s->body, KIR_CHECK);
   yields_define(t, s->body);
   if (has_yield && has_check) yields_else(t, s->body);
   else if (has_yield) pad = label_new(t);
   struct place inner = p;
   inner.depth++, inner.end = end, inner.entry = p.mask;
-  if (is_one(t, cond)) {
-    struct vm_step *step = emit(t, VM_UNLESS);
+  if (translator_is_one(t, cond)) {
+    struct vm_step *step = translator_emit(t, VM_UNLESS);
     step->in[0] = cond, step->jump = pad;
   } else {
-    int mask = reg_new(t, VM_OWN, 1);
-    struct vm_step *step = emit(t, VM_MASK);
+    int mask = translator_reg(t, VM_OWN, 1);
+    struct vm_step *step = translator_emit(t, VM_MASK);
     step->out = inner.mask = mask, step->in[0] = cond, step->mask = p.mask, step->jump = pad;
   }
   block(t, s->body, inner, 0);
   if (pad != end) {
-    emit(t, VM_JUMP)->jump = end;
+    translator_emit(t, VM_JUMP)->jump = end;
     label_here(t, pad);
     yields_else(t, s->body);
   }
@@ -399,34 +305,34 @@ static void stmt_if(struct translator *t, const struct kir_stmt *s, struct place
 }
 
 static void stmt_yield(struct translator *t, const struct kir_stmt *s, struct place p) {
-  int out = use(t, s->out[0]);
-  if (p.mask == p.entry || is_one(t, out)) { copy(t, out, use(t, s->in[0])); return; }
-  int in[3] = {p.mask, use(t, s->in[0]), use(t, s->in[1])}, shape = 1;
-  for (int i = 1; i < 3; i++) shape |= !is_one(t, in[i]) << i;
+  int out = translator_use(t, s->out[0]);
+  if (p.mask == p.entry || translator_is_one(t, out)) { copy(t, out, translator_use(t, s->in[0])); return; }
+  int in[3] = {p.mask, translator_use(t, s->in[0]), translator_use(t, s->in[1])}, shape = 1;
+  for (int i = 1; i < 3; i++) shape |= !translator_is_one(t, in[i]) << i;
   tile_op *run = t->c->tiles->op[KIR_SELECT][tile_reg(dtype_of(t, s->out[0]))][shape];
   step_op(t, out, run, run, in, 3);
 }
 
 static void stmt_check(struct translator *t, const struct kir_stmt *s, struct place *p) {
-  int ok = use(t, s->in[0]), at = use(t, s->in[1]);
-  bool one = is_one(t, ok) && is_one(t, at);
+  int ok = translator_use(t, s->in[0]), at = translator_use(t, s->in[1]);
+  bool one = translator_is_one(t, ok) && translator_is_one(t, at);
   if (!one) ok = as_tile(t, ok), at = as_tile(t, at);
-  int mask = one ? -1 : reg_new(t, VM_OWN, 1);
-  struct vm_step *step = emit(t, one ? VM_CHECK_ONE : VM_CHECK);
+  int mask = one ? -1 : translator_reg(t, VM_OWN, 1);
+  struct vm_step *step = translator_emit(t, one ? VM_CHECK_ONE : VM_CHECK);
   step->in[0] = ok, step->in[1] = at, step->mask = p->mask, step->out = mask, step->access = t->n_sites++, step->jump = p->end;
   if (!one) p->mask = mask;
 }
 
 static void stmt_until(struct translator *t, const struct kir_stmt *s, struct place *p) {
-  int stop = use(t, s->in[0]), live = t->c->loops[p->loop].live;
+  int stop = translator_use(t, s->in[0]), live = t->c->loops[p->loop].live;
   if (live < 0) {
-    struct vm_step *step = emit(t, VM_UNTIL_ONE);
+    struct vm_step *step = translator_emit(t, VM_UNTIL_ONE);
     step->in[0] = stop, step->jump = p->end, step->access = p->loop;
     return;
   }
   stop = as_tile(t, stop);
-  int go = reg_new(t, VM_OWN, 1);
-  struct vm_step *step = emit(t, VM_UNTIL);
+  int go = translator_reg(t, VM_OWN, 1);
+  struct vm_step *step = translator_emit(t, VM_UNTIL);
   step->in[0] = stop, step->in[1] = live, step->mask = p->mask, step->out = go, step->jump = p->end;
   p->mask = go;
 }
@@ -436,25 +342,25 @@ static void stmt_until(struct translator *t, const struct kir_stmt *s, struct pl
 static void next_entries(struct translator *t, const struct kir_stmt *s, struct place p, const int *from, bool ones) {
   struct vm_lin lin = {t->c->n_list, 0};
   for (int i = 0; i < s->n_out; i++) {
-    int c = use(t, s->out[i]), save = -1;
-    if (is_one(t, c) != ones) continue;
+    int c = translator_use(t, s->out[i]), save = -1;
+    if (translator_is_one(t, c) != ones) continue;
     for (int j = 0; j < s->n_out && save < 0; j++)
-      if (j != i && from[i] == use(t, s->out[j])) save = reg_new(t, ones ? VM_ONE : VM_OWN, t->c->regs[c].width);
+      if (j != i && from[i] == translator_use(t, s->out[j])) save = translator_reg(t, ones ? VM_ONE : VM_OWN, t->c->regs[c].width);
     list_add(t, c), list_add(t, from[i]), list_add(t, save);
     list_add(t, -1); /* slots.c may need room for two pairs */
     lin.n++;
   }
   if (!lin.n) return;
-  struct vm_step *step = emit(t, VM_NEXT);
+  struct vm_step *step = translator_emit(t, VM_NEXT);
   step->lin = lin, step->mask = p.mask != p.entry ? p.mask : -1, step->access = p.loop;
 }
 
 static void stmt_next(struct translator *t, const struct kir_stmt *s, struct place p) {
   int from[64];
-  if (s->n_out > 64) { refuse(t, "more than 64 carried values"); return; }
+  if (s->n_out > 64) { translator_refuse(t, "more than 64 carried values"); return; }
   for (int i = 0; i < s->n_out; i++) {
-    from[i] = use(t, s->in[i]);
-    if (!is_one(t, use(t, s->out[i]))) from[i] = as_tile(t, from[i]);
+    from[i] = translator_use(t, s->in[i]);
+    if (!translator_is_one(t, translator_use(t, s->out[i]))) from[i] = as_tile(t, from[i]);
   }
   next_entries(t, s, p, from, false);
   next_entries(t, s, p, from, true);
@@ -472,54 +378,62 @@ static bool mentions(struct kir_block b, int val, int depth) { /* as an operand,
   return false;
 }
 
+/* The launcher makes and merges the copies, so it must see the loop and count its iterations. */
+static void check_private(struct translator *t, const struct kir_stmt *s, const struct vm_loop *l) {
+  if (!s->n_private) return;
+  if (s != t->facts.outer) translator_refuse(t, "private on a par that is not the outermost loop");
+  if (!t->facts.is_private) translator_refuse(t, "private beside statements that act");
+  if (moves(t, l->n) || moves(t, l->b)) translator_refuse(t, "private blocks whose number is known only inside the kernel");
+}
+
 static int loop_new(struct translator *t, const struct kir_stmt *s) {
   int i = ADD(t, loops);
-  struct vm_loop l = {.kind = s->kind, .extent = s->extent, .is_outer = s == t->outer, .of = -1, .live = -1};
+  struct vm_loop l = {.kind = s->kind, .extent = s->extent, .is_outer = s == t->facts.outer, .of = -1, .live = -1};
   if (s->extent == KIR_BLOCK) l.of = t->loop_of[s->block_of];
-  else l.n = extent_terms(t, s->at[0]);
-  if (s->extent == KIR_BLOCKS) l.b = extent_terms(t, s->at[1]);
+  else l.n = address_extent(t, s->at[0]);
+  if (s->extent == KIR_BLOCKS) l.b = address_extent(t, s->at[1]);
   t->loop_of[s->var] = i;
   t->c->loops[i] = l;
+  check_private(t, s, &l);
   return i;
 }
 
 static void carries(struct translator *t, struct kir_block b) {
   for (const struct kir_stmt *s = b.first; s; s = s->next)
-    if (s->kind == KIR_CARRY) { int init = use(t, s->in[0]); copy(t, define(t, s->out[0], VM_OWN), init); }
+    if (s->kind == KIR_CARRY) { int init = translator_use(t, s->in[0]); copy(t, define(t, s->out[0], VM_OWN), init); }
 }
 
 static void stmt_loop(struct translator *t, const struct kir_stmt *s, struct place p) {
   bool is_lane = s->kind == KIR_LANE;
-  if (s->n_private && s != t->outer) refuse(t, "private on a par that is not the outermost loop");
   int at = t->next_access, loop = loop_new(t, s), end = label_new(t), outer_lane = t->lane, outer_var = t->lane_var;
-  hoist(t, s->body, &at, p.depth);
+  address_hoist(t, s->body, &at, p.depth);
   carries(t, s->body);
   int fold = t->c->n_folds;
   folds_open(t, s->body, loop, is_lane);
   struct place inner = {.mask = p.mask, .end = end, .loop = loop, .depth = p.depth + 1};
   if (s->kind == KIR_SERIAL && t->lane >= 0 && vm_leaves_by_lane(t->varying, s->body)) {
-    inner.mask = t->c->loops[loop].live = reg_new(t, VM_OWN, 1);
-    struct vm_step *step = emit(t, VM_ONES);
+    inner.mask = t->c->loops[loop].live = translator_reg(t, VM_OWN, 1);
+    struct vm_step *step = translator_emit(t, VM_ONES);
     step->out = inner.mask, step->mask = p.mask;
   }
   inner.entry = p.mask;
   if (is_lane) t->lane = loop, t->lane_var = s->var;
-  else t->reg[s->var] = t->c->loops[loop].var = reg_new(t, VM_ONE, 8);
+  else t->reg[s->var] = t->c->loops[loop].var = translator_reg(t, VM_ONE, 8);
   t->c->loops[loop].begin = t->c->n_steps;
-  struct vm_step *begin = emit(t, is_lane ? VM_LANE : VM_BEGIN);
+  struct vm_step *begin = translator_emit(t, is_lane ? VM_LANE : VM_BEGIN);
   begin->access = loop;
-  if (is_lane && mentions(s->body, s->var, p.depth)) emit(t, VM_IOTA)->out = define(t, s->var, VM_OWN);
+  if (is_lane && mentions(s->body, s->var, p.depth)) translator_emit(t, VM_IOTA)->out = define(t, s->var, VM_OWN);
   block(t, s->body, inner, fold);
   label_here(t, end);
   t->c->loops[loop].end = t->c->n_steps;
-  emit(t, VM_END)->access = loop;
+  translator_emit(t, VM_END)->access = loop;
   t->lane = outer_lane, t->lane_var = outer_var;
   t->reg[s->var] = -1;
   folds_close(t, s->body, fold);
 }
 
 static void block(struct translator *t, struct kir_block b, struct place p, int fold) {
-  if (p.depth > VM_DEPTH) { refuse(t, "loops nest too deep"); return; }
+  if (p.depth > VM_DEPTH) { translator_refuse(t, "loops nest too deep"); return; }
   for (const struct kir_stmt *s = b.first; s && !t->why; s = s->next) switch (s->kind) {
     case KIR_OP: stmt_op(t, s); break;
     case KIR_LOAD: stmt_load(t, s, p, t->pending[t->next_access++]); break;
@@ -541,26 +455,26 @@ static void fn_body(struct translator *t, const struct kir_fn *f) {
   for (const struct kir_stmt *s = f->body.first; s && !t->why; s = s->next) {
     if (s->kind == KIR_OP) stmt_op(t, s);
     else if (s->kind == KIR_LOAD) stmt_load(t, s, (struct place){.mask = -1}, (struct pending){-1, 0});
-    else refuse(t, "a statement that may not stand in a fn");
+    else translator_refuse(t, "a statement that may not stand in a fn");
   }
 }
 
 static int fold_fn(struct translator *t, int fn) {
   const struct kir_fn *f = &t->k->fns[fn];
   struct vm_fn r = {.begin = t->c->n_steps, .n_param = f->n_param, .n_result = f->n_result};
-  if (f->n_param > 2 * VM_PARTS || f->n_result > VM_PARTS) { refuse(t, "a fold of more than 8 values"); return -1; }
-  for (int i = 0; i < f->n_param; i++) r.param[i] = t->reg[f->param[i]] = reg_new(t, VM_REF, width_of(t, f->param[i]));
+  if (f->n_param > 2 * VM_PARTS || f->n_result > VM_PARTS) { translator_refuse(t, "a fold of more than 8 values"); return -1; }
+  for (int i = 0; i < f->n_param; i++) r.param[i] = t->reg[f->param[i]] = translator_reg(t, VM_REF, width_of(t, f->param[i]));
   fn_body(t, f);
   for (int i = 0; i < f->n_result && !t->why; i++) {
-    int own = r.result[i] = use(t, f->result[i]);
+    int own = r.result[i] = translator_use(t, f->result[i]);
     for (int j = 0; j < i; j++) if (r.result[j] == own) own = -1;
     if (own >= 0 && t->c->regs[own].kind == VM_OWN) continue;
-    own = reg_new(t, VM_OWN, width_of(t, f->result[i]));
+    own = translator_reg(t, VM_OWN, width_of(t, f->result[i]));
     copy(t, own, r.result[i]);
     r.result[i] = own;
   }
   r.end = t->c->n_steps;
-  emit(t, VM_STOP);
+  translator_emit(t, VM_STOP);
   int i = ADD(t, fns);
   if (!t->why) t->c->fns[i] = r;
   return i;
@@ -573,7 +487,7 @@ static void folds_fn(struct translator *t) {
   for (int i = 0; i < t->c->n_folds && !t->why; i++) {
     struct vm_fold *f = &t->c->folds[i];
     if (f->op != KIR_CALL) continue;
-    if (f->fn >= n) { refuse(t, "more than 64 fns"); return; }
+    if (f->fn >= n) { translator_refuse(t, "more than 64 fns"); return; }
     if (made[f->fn] < 0) made[f->fn] = fold_fn(t, f->fn);
     t->c->folds[i].fn = made[t->c->folds[i].fn];
   }
@@ -599,7 +513,7 @@ static void fixed_values(struct translator *t) {
   const struct kir_kernel *k = t->k;
   for (int v = 0; v < k->n_vals; v++) {
     t->reg[v] = t->row[v] = t->loop_of[v] = -1;
-    if (!is_fixed(t, v)) continue;
+    if (!translator_is_fixed(t, v)) continue;
     t->reg[v] = reg_const(t, dtype_of(t, v), k->vals[v].kind == KIR_LIT ? k->vals[v].bits : 0);
   }
   for (int i = 0; i < k->n_sizes; i++) t->c->size_reg[i] = t->reg[k->sizes[i]];
@@ -619,13 +533,12 @@ static void buffers(struct translator *t) {
     const struct kir_buf *from = &t->k->bufs[i];
     struct vm_buf *b = &t->c->bufs[i];
     b->kind = from->kind, b->dtype = from->dtype, b->rank = from->rank;
-    if (from->rank > BACKEND_RANK) { refuse(t, "a buffer of rank above 8"); return; }
+    if (from->rank > BACKEND_RANK) { translator_refuse(t, "a buffer of rank above 8"); return; }
     if (from->kind == KIR_TABLE) table(t, b, from);
     if (from->kind != KIR_LOCAL) continue;
     for (int a = 0; a < from->rank; a++) {
-      b->dims[a] = extent_terms(t, from->dims[a]);
-      for (int j = 0; j < b->dims[a].n && !t->why; j++)
-        if (t->c->terms[b->dims[a].first + j].n_moving) refuse(t, "a local whose size is known only inside the kernel");
+      b->dims[a] = address_extent(t, from->dims[a]);
+      if (moves(t, b->dims[a])) translator_refuse(t, "a local whose size is known only inside the kernel");
     }
   }
 }
@@ -674,7 +587,7 @@ static void whole(struct translator *t) {
   int end = label_new(t);
   if (!t->why) block(t, t->k->body, (struct place){.mask = -1, .entry = -1, .end = end, .loop = -1}, 0);
   label_here(t, end);
-  emit(t, VM_STOP);
+  translator_emit(t, VM_STOP);
   folds_fn(t);
   if (!t->why && !ones(t)) t->why = "";
   if (!t->why) labels(t->c);
@@ -682,7 +595,7 @@ static void whole(struct translator *t) {
 
 const char *vm_translate(struct code *c, const struct kir_kernel *k, const uint8_t *varying, const uint8_t *kept) {
   struct translator t = {.c = c, .k = k, .varying = varying, .kept = kept, .lane = -1, .lane_var = -1, .last_value = -1};
-  t.outer = kir_facts(k).outer;
+  t.facts = kir_facts(k);
   if (take(&t)) whole(&t);
   else t.why = "";
   mem_free(t.reg), mem_free(t.row), mem_free(t.loop_of), mem_free(t.uses), mem_free(t.pending);
