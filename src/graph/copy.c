@@ -137,7 +137,7 @@ static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
 static bool stays(const struct copy *c, int i) {
   const struct node *n = c->g.node[i];
   dim dims[WEFT_RANK_MAX];
-  return n->history_dropped || (!operands_changed(c, i) && !resize(c, n, dims) && !(n->op->resize && c->sizes.n));
+  return subgraph_is_dropped(&c->g, i) || (!operands_changed(c, i) && !resize(c, n, dims) && !(n->op->resize && c->sizes.n));
 }
 
 bool copy_node(struct copy *c, int i) {

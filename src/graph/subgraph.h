@@ -23,6 +23,11 @@ bool subgraph_take_lazy(struct subgraph *, int n, struct node *const target[]); 
 void subgraph_free(struct subgraph *);
 static inline int subgraph_arity(const struct subgraph *g, int i) { return g->first[i + 1] - g->first[i]; }
 
+/* Whether its history was gone when the snapshot was taken; what is dropped since then is still here. */
+static inline bool subgraph_is_dropped(const struct subgraph *g, int i) {
+  return !subgraph_arity(g, i) && g->node[i]->history_dropped;
+}
+
 /* The smallest serial; UINT64_MAX for none. */
 uint64_t oldest_of(int n, struct node *const node[]);
 

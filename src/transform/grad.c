@@ -29,7 +29,8 @@ static bool has_rule(const struct op *op) { return op->partial || op->vjp || op-
 static bool flows(const struct reverse *r, int i) {
   const struct node *n = r->g.node[i];
   if (!n->op->many && !is_differentiable(n)) return false;
-  if (n->history_dropped) return n->serial > r->oldest;
+  if (n->serial <= r->oldest) return false;
+  if (subgraph_is_dropped(&r->g, i)) return true;
   if (!has_rule(n->op)) return false;
   for (int at = r->g.first[i]; at < r->g.first[i + 1]; at++)
     if (r->depends[r->g.operand[at]]) return true;
@@ -115,7 +116,7 @@ static void meet_dropped(struct reverse *r, const struct node *n) {
 static bool visit(struct reverse *r, int i) {
   const struct node *n = r->g.node[i];
   if (!r->depends[i] || !(n->op->many ? r->results[i] != NULL : r->cotangent[i] != NULL)) return true;
-  if (n->history_dropped && !r->is_asked[i]) return meet_dropped(r, n), true;
+  if (!r->is_asked[i] && subgraph_is_dropped(&r->g, i)) return meet_dropped(r, n), true;
   if (!subgraph_arity(&r->g, i)) return true;
   return n->op == &op_item ? hand_over(r, i) : apply(r, i);
 }

@@ -90,7 +90,7 @@ static void take_item(struct forward *f, int i) {
 static bool visit(struct forward *f, int i, uint64_t oldest) {
   const struct node *n = f->g.node[i];
   if (f->is_given[i]) return true;
-  if (n->history_dropped && n->serial > oldest && is_differentiable(n)) return failed(f, no_history("weft_jvp", n));
+  if (n->serial > oldest && subgraph_is_dropped(&f->g, i) && is_differentiable(n)) return failed(f, no_history("weft_jvp", n));
   if (!moves(f, i) || !(n->op->many || is_differentiable(n))) return true;
   if (n->op == &op_item) return take_item(f, i), true;
   return apply(f, i);

@@ -128,7 +128,7 @@ static bool take_item(struct mapping *m, int i) {
 static bool visit(struct mapping *m, int i, uint64_t oldest) {
   const struct node *n = m->g.node[i];
   if (m->is_given[i]) return true;
-  if (n->history_dropped && n->serial > oldest) return failed(m, no_history("weft_map", n));
+  if (n->serial > oldest && subgraph_is_dropped(&m->g, i)) return failed(m, no_history("weft_map", n));
   if (n->op->kind == OP_SIZE || !moves(m, i)) return true;
   if (n->op == &op_item) return take_item(m, i);
   if (n->rank == WEFT_RANK_MAX) return failed(m, fail(WEFT_ERR_SHAPE, n->origin, "weft_map: %s has rank %d already", n->op->name, n->rank));
