@@ -1,5 +1,6 @@
 /* transforms.c -- derivatives and maps: against differences, against each other, nested, and where they must refuse. */
 #include <math.h>
+#include <pthread.h>
 #include "base/mem.h"
 #include "graph/scope.h"
 #include "values.h"
@@ -309,6 +310,37 @@ TEST(a_gradient_through_history_that_was_dropped_is_refused_and_never_zero) {
   weft_scope_discard(outer);
   weft_disown(x);
   weft_disown(y);
+}
+
+/* ---- Threads ---- */
+
+struct shared { weft_array *x, *y; _Atomic int wrong; };
+
+static void *transform_again_and_again(void *arg) {
+  struct shared *s = arg;
+  for (int i = 0; i < 30; i++) {
+    weft_scope *scope = weft_scope_open();
+    weft_array *d, *t, *rows, *xs = weft_full(WEFT_F64, WEFT_DIMS(2, 2), 0.5);
+    double got[2] = { 0, 0 };
+    weft_grad(s->y, 1, &s->x, &d);
+    weft_jvp(1, &s->x, &s->x, 1, &d, &t);
+    weft_map(1, &s->x, &xs, 1, &d, &rows);
+    if (weft_check(t) || weft_check(rows) || weft_read(d, WEFT_F64, got, sizeof got)) s->wrong++;
+    for (int k = 0; k < 2; k++) s->wrong += !near(2 * POINT[k] * exp(POINT[k] * POINT[k]), got[k], 1e-12);
+    weft_scope_discard(scope);
+  }
+  return NULL;
+}
+
+TEST(threads_transform_and_evaluate_one_graph_at_the_same_time) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(2, POINT);
+  struct shared all = { .x = x, .y = weft_exp(weft_mul(x, x)) };
+  pthread_t thread[4];
+  for (int i = 0; i < 4; i++) EXPECT_INT(pthread_create(&thread[i], NULL, transform_again_and_again, &all), 0);
+  for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+  EXPECT_INT(all.wrong, 0);
+  weft_scope_discard(s);
 }
 
 /* ---- Out of memory ---- */
