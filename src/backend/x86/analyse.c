@@ -41,7 +41,8 @@ static void use(struct walk *w, int val) {
 /* ---- Addresses -------------------------------------------------------------------------------------------------------- */
 
 int stride_class(const struct gen *g, int buf, int axis) {
-  if (g->is_private[buf]) return axis == g->k->bufs[buf].rank - 1 ? STRIDE_1 : STRIDE_ANY;
+  const struct kir_buf *b = &g->k->bufs[buf];
+  if (g->is_private[buf] || b->kind == KIR_LOCAL) return axis == b->rank - 1 ? STRIDE_1 : STRIDE_ANY;
   return g->shape->stride[buf][axis];
 }
 
@@ -136,7 +137,6 @@ static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_fl
   const struct kir_buf *b = &g->k->bufs[s->buf];
   int lane = loop_lane(g, w->loop), bytes = g->is_private[s->buf] ? dtype_bytes(kir_register_of(b->dtype)) : dtype_bytes(b->dtype);
   if (b->kind == KIR_TABLE) gen_cannot(g, "a table");
-  if (b->kind == KIR_LOCAL) gen_cannot(g, "a local array");
   if (b->rank > BACKEND_RANK) gen_cannot(g, "more axes than a bound buffer has");
   struct access a = { .stmt = s, .lane = lane, .reg = -1, .narrow = bytes < 4, .element = __builtin_ctz((unsigned)bytes) };
   a.cls = lane < 0 ? LANE_NONE : lane_class(g, s, g->loops[lane].stmt->var);
@@ -169,7 +169,8 @@ static void on_op(struct walk *w, const struct kir_stmt *s) {
     use(w, s->in[i]);
     lane |= w->g->vals[s->in[i]].lane;
   }
-  if (s->op == KIR_CALL || s->op == KIR_OWNS) gen_cannot(w->g, s->op == KIR_CALL ? "a call" : "owns");
+  if (s->op == KIR_CALL) gen_cannot(w->g, "a call");
+  if (s->op == KIR_OWNS && lane) gen_cannot(w->g, "owns of a lane");
   define_at(w, s->out[0], lane);
 }
 
@@ -270,6 +271,33 @@ static void on_until(struct walk *w, const struct kir_stmt *s) {
   use(w, s->in[0]);
 }
 
+/* Outside lanes only: there an if is a branch, and a failed check skips the rest of its block. */
+static bool is_uniform(struct walk *w, const char *why) {
+  if (loop_lane(w->g, w->loop) >= 0) gen_cannot(w->g, why);
+  return !w->g->why;
+}
+
+static void on_if(struct walk *w, const struct kir_stmt *s) {
+  if (!is_uniform(w, "an if region inside lanes")) return;
+  if (w->g->k->vals[s->in[0]].kind != KIR_LIT) w->g->vals[s->in[0]].crosses = true;
+  w->region = ++w->g->n_regions;
+  walk_block(w, &s->body);
+  w->region = ++w->g->n_regions;
+}
+
+static void on_yield(struct walk *w, const struct kir_stmt *s) {
+  use(w, s->in[0]);
+  define_at(w, s->out[0], false);
+  if (w->g->k->vals[s->in[1]].kind != KIR_LIT) w->g->vals[s->in[1]].crosses = true;
+  w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
+}
+
+static void on_check(struct walk *w, const struct kir_stmt *s) {
+  if (!is_uniform(w, "a check inside lanes")) return;
+  use(w, s->in[0]);
+  use(w, s->in[1]);
+}
+
 static void walk_block(struct walk *w, const struct kir_block *b) {
   struct gen *g = w->g;
   for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory; s = s->next) switch (s->kind) {
@@ -282,10 +310,11 @@ static void walk_block(struct walk *w, const struct kir_block *b) {
     case KIR_NEXT: for (int i = 0; i < s->n_in; i++) use(w, s->in[i]); break;
     case KIR_UNTIL: on_until(w, s); break;
     case KIR_KEEP: on_keep(w, s); break;
-    case KIR_IF: case KIR_YIELD: gen_cannot(g, "an if region"); break;
+    case KIR_IF: on_if(w, s); break;
+    case KIR_YIELD: on_yield(w, s); break;
     case KIR_PREFIX: gen_cannot(g, "a prefix"); break;
-    case KIR_LOCALS: gen_cannot(g, "a local array"); break;
-    default: gen_cannot(g, "a check"); break;
+    case KIR_CHECK: on_check(w, s); break;
+    default: break;
     }
 }
 

@@ -2,7 +2,8 @@
  * next one is, so that the copies run side by side. */
 #include "backend/x86/gen.h"
 
-static bool is_loop(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE; }
+/* Ends a run: a loop, or a branch. */
+static bool ends_run(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || s->kind == KIR_IF; }
 
 static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD || s->kind == KIR_STORE; }
 
@@ -10,7 +11,7 @@ static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD 
 
 static int collect(struct gen *g, const struct kir_stmt *s) {
   int n = 0;
-  for (; s && !is_loop(s); s = s->next) {
+  for (; s && !ends_run(s); s = s->next) {
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     g->steps[n++] = (struct step){ .s = s, .access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1 };
   }
@@ -26,7 +27,7 @@ static void set_next(struct gen *g, int val, int32_t at) {
 
 /* Nobody will read its result: it is left out, and does not use its operands. */
 static bool is_dead(const struct gen *g, const struct step *t) {
-  if (!has_result(t->s)) return t->s->kind == KIR_CARRY;
+  if (!has_result(t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_LOCALS;
   const struct value *v = &g->vals[t->s->out[0]];
   return t->next_out == NEVER && !v->crosses && v->row < 0 && v->domain != SCALAR;
 }
@@ -159,6 +160,51 @@ static void emit_until(struct gen *g, const struct kir_stmt *s) {
   jump_if(enc(g), CC_NE, g->leave);
 }
 
+/* The home of an if region's value: set to the other value before the region, to its own inside. */
+static void set_yield(struct gen *g, const struct kir_stmt *s, int val) {
+  struct value *v = &g->vals[s->out[0]];
+  if (v->domain == SCALAR) {
+    scalar_load(g, RAX, val);
+    gpr(enc(g), G_STORE, RAX, in_frame(v->home));
+  } else {
+    store_home(g, v->dtype, in_reg(g, val, 0), home_of(g, s->out[0], 0));
+  }
+  g->locked = 0;
+}
+
+static void emit_if(struct gen *g, const struct kir_stmt *s) {
+  int skip = label_new(enc(g));
+  registers_clear(g);
+  for (const struct kir_stmt *y = s->body.first; y; y = y->next)
+    if (y->kind == KIR_YIELD) set_yield(g, y, y->in[1]);
+  bool_test(g, in_reg(g, s->in[0], 0));
+  registers_clear(g);
+  jump_if(enc(g), CC_E, skip);
+  emit_block(g, &s->body);
+  label_here(enc(g), skip);
+}
+
+/* If false: the slot of the site becomes the least index seen by any thread, and the rest of the block is skipped. */
+static void emit_check(struct gen *g, const struct kir_stmt *s) {
+  struct encoder *e = enc(g);
+  int ok = label_new(e), again = label_new(e), site = g->check_cursor++;
+  static const uint8_t lock_cmpxchg_rcx_rdx[] = { 0xF0, 0x48, 0x0F, 0xB1, 0x11 };
+  bool_test(g, in_reg(g, s->in[0], 0));
+  jump_if(e, CC_NE, ok);
+  scalar_load(g, RDX, s->in[1]);
+  gpr(e, G_MOV, RCX, in_frame(FRAME_CHECKS));
+  gpr_imm(e, A_ADD, rm_reg(RCX), 8 * site);
+  gpr(e, G_MOV, RAX, rm_at(RCX, 0));
+  label_here(e, again);
+  gpr(e, G_CMP, RDX, rm_reg(RAX));
+  jump_if(e, CC_GE, g->rest);
+  code_bytes(e, lock_cmpxchg_rcx_rdx, 5);
+  jump_if(e, CC_NE, again);
+  jump_to(e, g->rest);
+  label_here(e, ok);
+  release(g);
+}
+
 /* ---- Statements ------------------------------------------------------------------------------------------------------- */
 
 static void mark(struct gen *g, const struct kir_stmt *s) {
@@ -176,6 +222,8 @@ static void emit_copy(struct gen *g, const struct step *t) {
   case KIR_FOLD: fold_step(g, s); break;
   case KIR_NEXT: emit_next(g, s); break;
   case KIR_KEEP: emit_keep(g, s); break;
+  case KIR_YIELD: set_yield(g, s, s->in[0]); break;
+  case KIR_CHECK: emit_check(g, s); break;
   case KIR_UNTIL: emit_until(g, s); break;
   default: break;
   }
@@ -220,13 +268,20 @@ static void emit_run(struct gen *g, const struct kir_stmt *first) {
 }
 
 void emit_block(struct gen *g, const struct kir_block *b) {
+  int outer = g->rest;
+  g->rest = label_new(enc(g));
   for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory;) {
-    if (is_loop(s)) {
+    if (s->kind == KIR_IF) {
+      emit_if(g, s);
+      s = s->next;
+    } else if (ends_run(s)) {
       emit_loop(g, s);
       s = s->next;
     } else {
       emit_run(g, s);
-      while (s && !is_loop(s)) s = s->next;
+      while (s && !ends_run(s)) s = s->next;
     }
   }
+  label_here(enc(g), g->rest);
+  g->rest = outer;
 }

@@ -3,8 +3,9 @@
 #define WEFT_X86_CODE_H
 #include "backend/x86/gen.h"
 
-struct code_buffer { int32_t at; int rank, bytes; };         /* address at `at`, strides in bytes behind it */
+struct code_buffer { int32_t at; int rank, bytes; bool is_bound; }; /* address at `at`, strides in bytes behind it */
 struct code_row { int32_t pointer; int bytes; int first, n; bool is_outer; }; /* terms of its length */
+struct code_local { int32_t at; int bytes, rank; int first[BACKEND_RANK], n[BACKEND_RANK]; }; /* terms of its dims */
 struct code_term { int64_t coef; int n, at[KIR_FACTORS]; };  /* factors: offsets in the frame */
 
 struct code_mark {           /* a statement, for the listing */
@@ -17,9 +18,10 @@ struct code {
   struct arena *arena;
   uint8_t *pages;
   size_t n_code, pool_at, total;
-  int frame_bytes, n_sizes, n_values, n_bufs, n_rows;
+  int frame_bytes, n_sizes, n_values, n_bufs, n_rows, n_locals, n_terms;
   struct code_buffer *bufs;
   struct code_row *rows;
+  struct code_local *locals;
   struct code_term *terms;
   bool is_avx512;
   int lanes;

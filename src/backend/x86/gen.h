@@ -28,7 +28,7 @@ enum {
 };
 
 /* The head of the frame; what follows depends on the kernel. */
-enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_VALUES = 24 };
+enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_CHECKS = 24, FRAME_VALUES = 32 };
 
 enum domain { SCALAR, VECTOR, BOOL };
 struct value {
@@ -115,13 +115,14 @@ struct gen {
   int32_t tail_buffer, scratch; /* a vector slot for element-wise copies; 8 bytes for moves between domains */
 
   /* Emission */
-  int loop_cursor, memory_cursor;
+  int loop_cursor, memory_cursor, check_cursor;
   int copies;                /* of the body being emitted */
   bool masked;
   int lane_loop;             /* being emitted, -1: none */
   int loop;                  /* innermost being emitted, -1: none */
   int leave;                 /* label behind the serial loop being emitted */
   int finish;                /* label of the epilogue */
+  int rest;                  /* label at the end of the block being emitted */
   uint64_t pinned, locked, temps;
   int32_t holder[REGISTERS]; /* value * COPIES + copy, or -1 */
   int8_t *where;             /* by value * COPIES + copy: register or -1 */

@@ -222,6 +222,7 @@ static void put_two_byte(struct text *t, struct decoded *d, int rex, const uint8
   if (opcode == 0xAF) put_scalar_operands(t, d, "imul", false);
   else if (opcode == 0xB6 || opcode == 0xB7) put_scalar_operands(t, d, "movzx", false);
   else if (opcode == 0x1F) text_add(t, "nop");
+  else if (opcode == 0xB1) put_scalar_operands(t, d, "lock cmpxchg", true);
   else if (opcode >= 0x90 && opcode < 0xA0) {
     memcpy(name, "set", 4);
     strcat(name, conditions[opcode & 15]);
@@ -280,7 +281,7 @@ static void put_one_byte(struct text *t, struct decoded *d, int rex, const uint8
 
 static void put_scalar_insn(struct text *t, struct decoded *d, const uint8_t *start) {
   int rex = 0;
-  if (*d->p == 0x66) d->p++;
+  if (*d->p == 0x66 || *d->p == 0xF0) d->p++;
   if ((*d->p & 0xF0) == 0x40) rex = *d->p++;
   if (*d->p == 0x0F) {
     d->p++;

@@ -228,10 +228,31 @@ static void arithmetic(struct gen *g, const struct kir_stmt *s, bool is_signed) 
   scalar_store(g, s->out[0], RAX);
 }
 
+/* q*b <= k < min(n, q*b + b) */
+static void owns(struct gen *g, const struct kir_stmt *s) {
+  struct encoder *e = enc(g);
+  const struct loop *q = &g->loops[g->vals[s->in[0]].loop];
+  scalar_load(g, RDX, s->in[1]);
+  gpr(e, G_MOV, RCX, in_frame(q->var));
+  gpr(e, G_IMUL, RCX, in_frame(q->block));
+  gpr(e, G_MOV, RAX, rm_reg(RCX));
+  gpr(e, G_ADD, RAX, in_frame(q->block));
+  gpr(e, G_CMP, RAX, in_frame(q->extent));
+  gpr(e, G_CMOV | CC_G, RAX, in_frame(q->extent));
+  gpr(e, G_CMP, RDX, rm_reg(RAX));
+  gpr_setcc(e, CC_L, RAX);
+  gpr(e, G_STORE, RAX, in_frame(g->scratch));
+  gpr(e, G_CMP, RDX, rm_reg(RCX));
+  gpr_setcc(e, CC_GE, RAX);
+  gpr(e, G_AND, RAX, in_frame(g->scratch));
+  bool_from_eax(g);
+}
+
 bool scalar_op(struct gen *g, const struct kir_stmt *s) {
   int out = s->out[0], first = s->in[0];
   bool is_signed = g->vals[s->in[s->n_in - 1]].dtype == WEFT_I64;
   if (g->vals[out].lane) return false;
+  if (s->op == KIR_OWNS) return owns(g, s), true;
   if (s->op == KIR_SELECT) {
     if (!is_scalar(g, out)) return false;
     select_scalar(g, s);

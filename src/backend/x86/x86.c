@@ -42,7 +42,7 @@ static bool place_folds(struct gen *g) {
 
 static int factor_slot(struct gen *g, int val) {
   const struct kir_val *v = &g->k->vals[val];
-  if (v->kind != KIR_SIZE && v->kind != KIR_ARG) gen_cannot(g, "a kept row whose length is not known at the launch");
+  if (v->kind != KIR_SIZE && v->kind != KIR_ARG) gen_cannot(g, "a row or local array whose length is not known at the launch");
   return FRAME_VALUES + 8 * (v->index + (v->kind == KIR_ARG ? g->k->n_sizes : 0));
 }
 
@@ -52,20 +52,52 @@ static const struct kir_lin *row_length(const struct gen *g, const struct row *r
   return s->extent == KIR_BLOCK ? &g->loops[g->vals[s->block_of].loop].stmt->at[1] : &s->at[0];
 }
 
-static bool note_rows(struct gen *g, struct code *c) {
-  int n_terms = 0;
-  for (int i = 0; i < g->n_rows; i++) n_terms += row_length(g, &g->rows[i])->n;
-  c->rows = arena_take(c->arena, (size_t)(g->n_rows + 1) * sizeof *c->rows);
-  c->terms = arena_take(c->arena, (size_t)(n_terms + 1) * sizeof *c->terms);
-  if (!c->rows || !c->terms) return false;
-  for (int i = 0, at = 0; i < g->n_rows; i++) {
-    const struct kir_lin *l = row_length(g, &g->rows[i]);
-    c->rows[c->n_rows++] = (struct code_row){ g->rows[i].pointer, g->rows[i].bytes, at, l->n, g->loops[g->rows[i].loop].is_outer };
-    for (int t = 0; t < l->n; t++, at++) {
-      c->terms[at] = (struct code_term){ .coef = l->term[t].coef, .n = l->term[t].n };
-      for (int f = 0; f < l->term[t].n; f++) c->terms[at].at[f] = factor_slot(g, l->term[t].val[f]);
-    }
+/* Copies a length that the launch will evaluate; returns where its terms begin. */
+static int note_length(struct gen *g, struct code *c, const struct kir_lin *l) {
+  int first = c->n_terms;
+  for (int t = 0; t < l->n; t++) {
+    struct code_term *to = &c->terms[c->n_terms++];
+    *to = (struct code_term){ .coef = l->term[t].coef, .n = l->term[t].n };
+    for (int f = 0; f < l->term[t].n; f++) to->at[f] = factor_slot(g, l->term[t].val[f]);
   }
+  return first;
+}
+
+static int count_terms(const struct gen *g, int *n_locals) {
+  int n = 0;
+  for (int i = 0; i < g->n_rows; i++) n += row_length(g, &g->rows[i])->n;
+  for (int b = 0; b < g->k->n_bufs; b++) {
+    if (g->k->bufs[b].kind != KIR_LOCAL) continue;
+    ++*n_locals;
+    for (int d = 0; d < g->k->bufs[b].rank; d++) n += g->k->bufs[b].dims[d].n;
+  }
+  return n;
+}
+
+static void note_local(struct gen *g, struct code *c, int buf) {
+  const struct kir_buf *b = &g->k->bufs[buf];
+  struct code_local *l = &c->locals[c->n_locals++];
+  *l = (struct code_local){ .at = g->data_at[buf], .bytes = dtype_bytes(b->dtype), .rank = b->rank };
+  for (int d = 0; d < b->rank; d++) {
+    l->first[d] = note_length(g, c, &b->dims[d]);
+    l->n[d] = b->dims[d].n;
+  }
+}
+
+/* What a launch takes scratch memory for: kept rows and local arrays. */
+static bool note_scratch(struct gen *g, struct code *c) {
+  int n_locals = 0, n_terms = count_terms(g, &n_locals);
+  c->rows = arena_take(c->arena, (size_t)(g->n_rows + 1) * sizeof *c->rows);
+  c->locals = arena_take(c->arena, (size_t)(n_locals + 1) * sizeof *c->locals);
+  c->terms = arena_take(c->arena, (size_t)(n_terms + 1) * sizeof *c->terms);
+  if (!c->rows || !c->locals || !c->terms) return false;
+  for (int i = 0; i < g->n_rows; i++) {
+    const struct row *r = &g->rows[i];
+    const struct kir_lin *l = row_length(g, r);
+    c->rows[c->n_rows++] = (struct code_row){ r->pointer, r->bytes, note_length(g, c, l), l->n, g->loops[r->loop].is_outer };
+  }
+  for (int b = 0; b < g->k->n_bufs; b++)
+    if (g->k->bufs[b].kind == KIR_LOCAL) note_local(g, c, b);
   return true;
 }
 
@@ -75,7 +107,8 @@ static bool note_buffers(struct gen *g, struct code *c) {
   if (!c->bufs) return false;
   for (int b = 0; b < k->n_bufs; b++) {
     int dtype = g->is_private[b] ? (int)kir_register_of(k->bufs[b].dtype) : k->bufs[b].dtype;
-    c->bufs[c->n_bufs++] = (struct code_buffer){ g->data_at[b], k->bufs[b].rank, dtype_bytes(dtype) };
+    bool is_bound = k->bufs[b].kind != KIR_LOCAL && k->bufs[b].kind != KIR_TABLE;
+    c->bufs[c->n_bufs++] = (struct code_buffer){ g->data_at[b], k->bufs[b].rank, dtype_bytes(dtype), is_bound };
   }
   return true;
 }
@@ -88,7 +121,7 @@ static void x86_free(struct code *c) {
 }
 
 static bool fill_code(struct gen *g, struct code *c) {
-  if (!(c->arena = arena_new()) || !note_buffers(g, c) || !note_rows(g, c) || g->why) return false;
+  if (!(c->arena = arena_new()) || !note_buffers(g, c) || !note_scratch(g, c) || g->why) return false;
   c->n_sizes = g->k->n_sizes;
   c->n_values = g->k->n_sizes + g->k->n_args;
   c->frame_bytes = (g->frame + 63) & ~63;
@@ -138,11 +171,13 @@ static void set_word(uint8_t *frame, int at, int64_t v) { memcpy(frame + at, &v,
 static void fill_frame(const struct code *c, const struct launch *l, uint8_t *frame) {
   set_word(frame, FRAME_LO, l->lo);
   set_word(frame, FRAME_HI, l->hi);
+  set_word(frame, FRAME_CHECKS, (int64_t)(intptr_t)l->checks);
   set_word(frame, FRAME_CANCEL, (int64_t)(intptr_t)l->cancel);
   for (int i = 0; i < c->n_values; i++)
     set_word(frame, FRAME_VALUES + 8 * i, i < c->n_sizes ? l->sizes[i] : (int64_t)l->args[i - c->n_sizes]);
   for (int b = 0; b < c->n_bufs; b++) {
     const struct code_buffer *s = &c->bufs[b];
+    if (!s->is_bound) continue;
     set_word(frame, s->at, (int64_t)(intptr_t)l->bufs[b].data);
     for (int d = 0; d < s->rank; d++) set_word(frame, s->at + 8 + 8 * d, l->bufs[b].stride[d] * s->bytes);
   }
@@ -151,22 +186,39 @@ static void fill_frame(const struct code *c, const struct launch *l, uint8_t *fr
 /* The last vector of a row is written whole. */
 enum { ROW_SLACK = 64, STACK_FRAME = 24 << 10 };
 
-static size_t row_bytes(const struct code *c, const struct code_row *r, const struct launch *l, const uint8_t *values) {
-  int64_t n = 0;
-  for (int t = r->first; t < r->first + r->n; t++) {
+static int64_t length(const struct code *c, int first, int n, const uint8_t *values) {
+  int64_t sum = 0;
+  for (int t = first; t < first + n; t++) {
     int64_t product = c->terms[t].coef;
     for (int f = 0; f < c->terms[t].n; f++) product *= word_at(values, c->terms[t].at[f]);
-    n += product;
+    sum += product;
   }
-  if (r->is_outer) n = l->hi - l->lo;
-  return n <= 0 ? ROW_SLACK : (((size_t)n * (size_t)r->bytes + 63) & ~(size_t)63) + ROW_SLACK;
+  return sum < 0 ? 0 : sum;
 }
 
-static size_t place_rows(const struct code *c, const struct launch *l, uint8_t *frame, bool set) {
+static size_t scratch_bytes(int64_t n, int element) { return (((size_t)n * (size_t)element + 63) & ~(size_t)63) + ROW_SLACK; }
+
+/* Row-major strides of a local array; its bytes. */
+static size_t shape_local(const struct code *c, const struct code_local *l, uint8_t *frame, bool set) {
+  int64_t n = 1;
+  for (int d = l->rank - 1; d >= 0; d--) {
+    if (set) set_word(frame, l->at + 8 + 8 * d, n * l->bytes);
+    n *= length(c, l->first[d], l->n[d], frame);
+  }
+  return scratch_bytes(n, l->bytes);
+}
+
+/* Puts rows and local arrays behind the frame; the bytes of all. */
+static size_t place_scratch(const struct code *c, const struct launch *l, uint8_t *frame, bool set) {
   size_t at = (size_t)c->frame_bytes;
   for (int i = 0; i < c->n_rows; i++) {
-    if (set) set_word(frame, c->rows[i].pointer, (int64_t)(intptr_t)(frame + at));
-    at += row_bytes(c, &c->rows[i], l, frame);
+    const struct code_row *r = &c->rows[i];
+    if (set) set_word(frame, r->pointer, (int64_t)(intptr_t)(frame + at));
+    at += scratch_bytes(r->is_outer ? l->hi - l->lo : length(c, r->first, r->n, frame), r->bytes);
+  }
+  for (int i = 0; i < c->n_locals; i++) {
+    if (set) set_word(frame, c->locals[i].at, (int64_t)(intptr_t)(frame + at));
+    at += shape_local(c, &c->locals[i], frame, set);
   }
   return at;
 }
@@ -189,7 +241,7 @@ static int run_on_heap(const struct code *c, const struct launch *l, size_t byte
   uint8_t *frame = memory_take(bytes); /* 64-byte aligned */
   if (!frame) return 1;
   fill_frame(c, l, frame);
-  place_rows(c, l, frame, true);
+  place_scratch(c, l, frame, true);
   call(c, frame);
   memory_give(frame, bytes);
   return 0;
@@ -198,9 +250,9 @@ static int run_on_heap(const struct code *c, const struct launch *l, size_t byte
 static int x86_run(const struct code *c, const struct launch *l) {
   _Alignas(64) uint8_t frame[STACK_FRAME];
   fill_frame(c, l, frame);
-  size_t bytes = place_rows(c, l, frame, false);
+  size_t bytes = place_scratch(c, l, frame, false);
   if (bytes > sizeof frame) return run_on_heap(c, l, bytes);
-  place_rows(c, l, frame, true);
+  place_scratch(c, l, frame, true);
   call(c, frame);
   return 0;
 }
