@@ -1,0 +1,663 @@
+#include "every_plain.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/backend.h"
+
+int64_t plain_off;
+
+/* ---- numbers ---- */
+
+bool plain_is_float(weft_dtype t) { return t == WEFT_F16 || t == WEFT_BF16 || t == WEFT_F32 || t == WEFT_F64; }
+static bool is_signed(weft_dtype t) { return t >= WEFT_I8 && t <= WEFT_I64; }
+static int bits_of(weft_dtype t) { return 8 * (int)weft_dtype_bytes(t); }
+
+/* The nearest number with so many bits of mantissa, ties to even; beyond the largest: inf. */
+static long double nearest(long double x, int mantissa, int lowest, long double largest) {
+  if (x == 0 || isnan(x) || isinf(x)) return x;
+  int e = ilogbl(x);
+  if (e < lowest) e = lowest;
+  long double ulp = ldexpl(1, e - mantissa + 1), y = rintl(x / ulp) * ulp;
+  return fabsl(y) > largest ? copysignl(INFINITY, x) : copysignl(y, x);
+}
+
+static uint16_t half_bits(long double x, int mantissa, int bias) { /* bits behind the point: mantissa */
+  int lowest = 1 - bias, top = (1 << (15 - mantissa)) - 1;
+  long double largest = ldexpl(2 - ldexpl(1, -mantissa), top - 1 - bias), y = nearest(x, mantissa + 1, lowest, largest);
+  uint16_t sign = signbit(x) ? 0x8000 : 0;
+  if (isnan(x)) return (uint16_t)(sign | top << mantissa | 1 << (mantissa - 1));
+  if (isinf(y)) return (uint16_t)(sign | top << mantissa);
+  int e = y == 0 ? lowest - 1 : ilogbl(y);
+  if (e < lowest) return (uint16_t)(sign | (int)ldexpl(fabsl(y), mantissa - lowest));
+  return (uint16_t)(sign | (e + bias) << mantissa | ((int)ldexpl(fabsl(y), mantissa - e) - (1 << mantissa)));
+}
+
+static double half_value(uint16_t b, int mantissa, int bias) {
+  int e = b >> mantissa & ((1 << (15 - mantissa)) - 1), m = b & ((1 << mantissa) - 1), top = (1 << (15 - mantissa)) - 1;
+  double x = e == top ? (m ? NAN : INFINITY) : e ? ldexp(m + (1 << mantissa), e - bias - mantissa) : ldexp(m, 1 - bias - mantissa);
+  return b & 0x8000 ? -x : x;
+}
+
+double plain_f(const struct plain *p, int64_t i) {
+  const uint8_t *at = p->data + i * (int64_t)weft_dtype_bytes(p->dtype);
+  float f;
+  double d;
+  uint16_t h;
+  switch (p->dtype) {
+    case WEFT_F16: memcpy(&h, at, 2); return half_value(h, 10, 15);
+    case WEFT_BF16: memcpy(&h, at, 2); return half_value(h, 7, 127);
+    case WEFT_F32: memcpy(&f, at, 4); return (double)f;
+    case WEFT_F64: memcpy(&d, at, 8); return d;
+    default: return (double)plain_i(p, i);
+  }
+}
+
+int64_t plain_i(const struct plain *p, int64_t i) {
+  int size = (int)weft_dtype_bytes(p->dtype), rest = 64 - 8 * size;
+  uint64_t u = 0;
+  memcpy(&u, p->data + i * size, (size_t)size);
+  return is_signed(p->dtype) ? (int64_t)(u << rest) >> rest : (int64_t)u;
+}
+
+void plain_set_i(struct plain *p, int64_t i, int64_t x) {
+  int size = (int)weft_dtype_bytes(p->dtype);
+  if (p->dtype == WEFT_BOOL) x = x != 0;
+  memcpy(p->data + i * size, &x, (size_t)size);
+}
+
+static int64_t saturated(weft_dtype t, long double x) {
+  int bits = bits_of(t) - is_signed(t);
+  long double top = ldexpl(1, bits), low = is_signed(t) ? -top : 0;
+  if (isnan(x)) return 0;
+  x = truncl(x);
+  if (x <= low) return is_signed(t) ? (int64_t)(UINT64_MAX << bits) : 0;
+  if (x >= top) return bits == 64 ? -1 : (int64_t)(((uint64_t)1 << bits) - 1);
+  return x < 0 ? (int64_t)x : (int64_t)(uint64_t)x;
+}
+
+void plain_set_f(struct plain *p, int64_t i, long double x) {
+  uint8_t *at = p->data + i * (int64_t)weft_dtype_bytes(p->dtype);
+  float f = (float)x;
+  double d = (double)x;
+  uint16_t h;
+  switch (p->dtype) {
+    case WEFT_F16: h = half_bits(x, 10, 15); memcpy(at, &h, 2); return;
+    case WEFT_BF16: h = half_bits(x, 7, 127); memcpy(at, &h, 2); return;
+    case WEFT_F32: memcpy(at, &f, 4); return;
+    case WEFT_F64: memcpy(at, &d, 8); return;
+    case WEFT_BOOL: plain_set_i(p, i, x != 0); return;
+    default: plain_set_i(p, i, saturated(p->dtype, x)); return;
+  }
+}
+
+/* ---- arrays ---- */
+
+struct plain plain_new(weft_dtype t, int rank, const int64_t dims[]) {
+  struct plain p = { .dtype = t, .rank = rank, .count = 1 };
+  for (int k = 0; k < rank; k++) p.count *= p.dims[k] = dims[k];
+  p.data = calloc((size_t)p.count + 1, weft_dtype_bytes(t));
+  if (!p.data) abort();
+  return p;
+}
+
+void plain_free(struct plain *p) {
+  free(p->data);
+  p->data = NULL;
+}
+
+void plain_index(const struct plain *p, int64_t i, int64_t index[]) {
+  for (int k = p->rank - 1; k >= 0; k--) index[k] = i % p->dims[k], i /= p->dims[k];
+}
+
+int64_t plain_at(const struct plain *p, const int64_t index[]) {
+  int64_t i = 0;
+  for (int k = 0; k < p->rank; k++) i = i * p->dims[k] + index[k];
+  return i;
+}
+
+static void copy_element(struct plain *to, int64_t i, const struct plain *from, int64_t j) {
+  size_t size = weft_dtype_bytes(to->dtype);
+  memcpy(to->data + (size_t)i * size, from->data + (size_t)j * size, size);
+}
+
+int64_t plain_differs(const struct plain *a, const void *b) {
+  struct plain other = *a;
+  other.data = (uint8_t *)(uintptr_t)b;
+  size_t size = weft_dtype_bytes(a->dtype);
+  if (!memcmp(a->data, b, (size_t)a->count * size)) return -1;
+  for (int64_t i = 0; i < a->count; i++) {
+    if (!memcmp(a->data + (size_t)i * size, other.data + (size_t)i * size, size)) continue;
+    if (plain_is_float(a->dtype) && isnan(plain_f(a, i)) && isnan(plain_f(&other, i))) continue;
+    return i;
+  }
+  return -1;
+}
+
+const char *plain_text(const struct plain *p, int64_t i) {
+  static char text[2][64];
+  static int turn;
+  char *s = text[turn = !turn];
+  uint64_t bits = 0;
+  memcpy(&bits, p->data + i * (int64_t)weft_dtype_bytes(p->dtype), weft_dtype_bytes(p->dtype));
+  if (plain_is_float(p->dtype)) snprintf(s, 64, "%.17g (%llx)", plain_f(p, i), (unsigned long long)bits);
+  else snprintf(s, 64, "%lld", (long long)plain_i(p, i));
+  return s;
+}
+
+struct plain plain_cast(const struct plain *x, weft_dtype t) {
+  struct plain y = plain_new(t, x->rank, x->dims);
+  for (int64_t i = 0; i < x->count; i++) {
+    if (x->dtype == t) copy_element(&y, i, x, i);
+    else if (plain_is_float(x->dtype)) plain_set_f(&y, i, plain_f(x, i));
+    else if (!plain_is_float(t)) plain_set_i(&y, i, plain_i(x, i));
+    else plain_set_f(&y, i, x->dtype == WEFT_U64 ? (long double)(uint64_t)plain_i(x, i) : (long double)plain_i(x, i));
+  }
+  return y;
+}
+
+struct plain plain_broadcast(const struct plain *x, int rank, const int64_t dims[]) {
+  struct plain y = plain_new(x->dtype, rank, dims);
+  int64_t at[PLAIN_RANK], from[PLAIN_RANK];
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    for (int k = 0; k < x->rank; k++) from[k] = x->dims[k] == 1 ? 0 : at[rank - x->rank + k];
+    copy_element(&y, i, x, plain_at(x, from));
+  }
+  return y;
+}
+
+bool plain_common(int n, const struct plain *const x[], int *rank, int64_t dims[]) {
+  *rank = 0;
+  for (int j = 0; j < n; j++) if (x[j]->rank > *rank) *rank = x[j]->rank;
+  for (int k = 0; k < *rank; k++) {
+    dims[k] = 1;
+    for (int j = 0; j < n; j++) {
+      int64_t d = k < *rank - x[j]->rank ? 1 : x[j]->dims[k - (*rank - x[j]->rank)];
+      if (dims[k] != d && dims[k] != 1 && d != 1) return false;
+      if (d != 1) dims[k] = d;
+    }
+  }
+  return true;
+}
+
+/* ---- exp, log, log1p, tanh: the expansions of the kernel language, checked ---- */
+
+static const char *const functions[] = { "exp", "log", "log1p", "tanh" };
+static struct { struct kir_kernel *kernel; struct code *code; } made[4][2];
+
+static struct code *math_code(int f, weft_dtype t) {
+  char text[256];
+  struct shape_class shape = { .stride = { { STRIDE_1 }, { STRIDE_1 } } };
+  const char *why, *d = weft_dtype_name(t);
+  struct kir_kernel *k = NULL;
+  int wide = t == WEFT_F64;
+  if (made[f][wide].code) return made[f][wide].code;
+  snprintf(text, sizeof text, "kernel m { size N in x:%s[N] out y:%s[N] lane i in N { a = load x[i] b = %s(a) store y[i] = b } }",
+           d, d, functions[f]);
+  if (kir_parse(text, &k, 1, NULL) != 1 || kir_verify(k) || !kir_legalise(k)) abort();
+  made[f][wide].kernel = k;
+  return made[f][wide].code = backend_vm.compile(k, &shape, &why);
+}
+
+void plain_end(void) {
+  for (int f = 0; f < 8; f++) {
+    if (made[f / 2][f % 2].code) backend_vm.free(made[f / 2][f % 2].code);
+    kir_free(made[f / 2][f % 2].kernel);
+    made[f / 2][f % 2].code = NULL, made[f / 2][f % 2].kernel = NULL;
+  }
+}
+
+static double libm(const char *op, double x) {
+  return !strcmp(op, "exp") ? exp(x) : !strcmp(op, "log") ? log(x) : !strcmp(op, "log1p") ? log1p(x) : tanh(x);
+}
+
+static bool is_near(weft_dtype t, double a, double b) {
+  if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
+  if (a == b) return true;
+  if (isinf(a) || isinf(b)) return t == WEFT_F32 && fabs(isinf(a) ? b : a) > 0x1.fffff0p127;
+  double ulp = t == WEFT_F32 ? (double)(nextafterf(fabsf((float)b), INFINITY) - fabsf((float)b)) : nextafter(fabs(b), INFINITY) - fabs(b);
+  return fabs(a - b) <= 4 * ulp;
+}
+
+static struct plain math(const char *op, const struct plain *x) { /* f32 or f64 */
+  struct plain y = plain_new(x->dtype, x->rank, x->dims);
+  int f = 0;
+  while (strcmp(functions[f], op)) f++;
+  struct code *code = math_code(f, x->dtype);
+  struct bound buf[2] = { { .data = x->data, .stride = { 1 } }, { .data = y.data, .stride = { 1 } } };
+  struct launch l = { .sizes = &x->count, .bufs = buf, .lo = 0, .hi = x->count };
+  if (!code || backend_vm.run(code, &l)) abort();
+  for (int64_t i = 0; i < x->count; i++) plain_off += !is_near(x->dtype, plain_f(&y, i), libm(op, plain_f(x, i)));
+  return y;
+}
+
+/* ---- one element ---- */
+
+#define IS(name) !strcmp(op, name)
+
+static double larger(double a, double b) {
+  if (isnan(a) || isnan(b)) return NAN;
+  return a == b ? (signbit(a) ? b : a) : a > b ? a : b;
+}
+static double smaller(double a, double b) { return -larger(-a, -b); }
+
+static double in_f64(const char *op, const double x[]) {
+  if (IS("neg")) return -x[0];
+  if (IS("abs")) return fabs(x[0]);
+  if (IS("sqrt")) return sqrt(x[0]);
+  if (IS("rsqrt")) return 1 / sqrt(x[0]);
+  if (IS("add")) return x[0] + x[1];
+  if (IS("sub")) return x[0] - x[1];
+  if (IS("mul")) return x[0] * x[1];
+  if (IS("div")) return x[0] / x[1];
+  if (IS("maximum")) return larger(x[0], x[1]);
+  if (IS("minimum")) return smaller(x[0], x[1]);
+  if (IS("fma")) return fma(x[0], x[1], x[2]);
+  abort();
+}
+
+static float in_f32(const char *op, const double x[]) {
+  float a = (float)x[0], b = (float)x[1], c = (float)x[2];
+  if (IS("sqrt")) return sqrtf(a);
+  if (IS("rsqrt")) return 1 / sqrtf(a);
+  if (IS("add")) return a + b;
+  if (IS("sub")) return a - b;
+  if (IS("mul")) return a * b;
+  if (IS("div")) return a / b;
+  if (IS("fma")) return fmaf(a, b, c);
+  return (float)in_f64(op, x);
+}
+
+static int compare_i(weft_dtype t, int64_t a, int64_t b) {
+  if (is_signed(t)) return (a > b) - (a < b);
+  return ((uint64_t)a > (uint64_t)b) - ((uint64_t)a < (uint64_t)b);
+}
+
+static int64_t on_bools(const char *op, const int64_t x[]) {
+  if (IS("add") || IS("or") || IS("maximum")) return x[0] | x[1];
+  if (IS("mul") || IS("and") || IS("minimum")) return x[0] & x[1];
+  if (IS("sub") || IS("xor")) return x[0] ^ x[1];
+  if (IS("not")) return !x[0];
+  if (IS("abs")) return x[0];
+  if (IS("fma")) return (x[0] & x[1]) | x[2];
+  abort();
+}
+
+static int64_t on_integers(const char *op, weft_dtype t, const int64_t x[]) {
+  uint64_t a = (uint64_t)x[0], b = (uint64_t)x[1], c = (uint64_t)x[2];
+  if (t == WEFT_BOOL) return on_bools(op, x);
+  if (IS("neg")) return (int64_t)(0 - a);
+  if (IS("abs")) return is_signed(t) && x[0] < 0 ? (int64_t)(0 - a) : x[0];
+  if (IS("not")) return ~x[0];
+  if (IS("add")) return (int64_t)(a + b);
+  if (IS("sub")) return (int64_t)(a - b);
+  if (IS("mul")) return (int64_t)(a * b);
+  if (IS("maximum")) return compare_i(t, x[0], x[1]) >= 0 ? x[0] : x[1];
+  if (IS("minimum")) return compare_i(t, x[0], x[1]) <= 0 ? x[0] : x[1];
+  if (IS("and")) return x[0] & x[1];
+  if (IS("or")) return x[0] | x[1];
+  if (IS("xor")) return x[0] ^ x[1];
+  if (IS("fma")) return (int64_t)(a * b + c);
+  abort();
+}
+
+static bool is_comparison(const char *op) { return IS("eq") || IS("ne") || IS("lt") || IS("le") || IS("gt") || IS("ge"); }
+
+static bool compared(const char *op, const struct plain *a, const struct plain *b, int64_t i) {
+  bool is_float = plain_is_float(a->dtype);
+  double x = is_float ? plain_f(a, i) : 0, y = is_float ? plain_f(b, i) : 0;
+  int c = is_float ? (x > y) - (x < y) : compare_i(a->dtype, plain_i(a, i), plain_i(b, i));
+  if (isnan(x) || isnan(y)) return IS("ne");
+  return IS("eq") ? c == 0 : IS("ne") ? c != 0 : IS("lt") ? c < 0 : IS("le") ? c <= 0 : IS("gt") ? c > 0 : c >= 0;
+}
+
+/* e = exp(-|x|); 1 / (1 + e), or e / (1 + e) below 0 */
+static struct plain sigmoid(const struct plain *x) {
+  struct plain m = plain_new(x->dtype, x->rank, x->dims);
+  for (int64_t i = 0; i < x->count; i++) plain_set_f(&m, i, -fabs(plain_f(x, i)));
+  struct plain e = math("exp", &m);
+  for (int64_t i = 0; i < x->count; i++) {
+    double u = plain_f(&e, i), top = plain_f(x, i) < 0 ? u : 1;
+    plain_set_f(&m, i, x->dtype == WEFT_F64 ? top / (1 + u) : (double)((float)top / (1 + (float)u)));
+  }
+  plain_free(&e);
+  return m;
+}
+
+static struct plain function_of(const char *op, weft_dtype out, const struct plain *x) {
+  struct plain wide = plain_cast(x, x->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32);
+  struct plain y = IS("sigmoid") ? sigmoid(&wide) : math(op, &wide), z = plain_cast(&y, out);
+  plain_free(&wide);
+  plain_free(&y);
+  return z;
+}
+
+static struct plain same_shape(const char *op, weft_dtype out, int n, const struct plain *const x[]) {
+  const struct plain *a = x[0];
+  if (IS("exp") || IS("log") || IS("log1p") || IS("tanh") || IS("sigmoid")) return function_of(op, out, a);
+  struct plain y = plain_new(out, a->rank, a->dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    double f[3] = { 0 };
+    int64_t g[3] = { 0 };
+    for (int k = 0; k < n; k++) plain_is_float(x[k]->dtype) ? (f[k] = plain_f(x[k], i)) : (double)(g[k] = plain_i(x[k], i));
+    if (IS("where")) copy_element(&y, i, g[0] ? x[1] : x[2], i);
+    else if (IS("isnan")) plain_set_i(&y, i, isnan(f[0]));
+    else if (is_comparison(op)) plain_set_i(&y, i, compared(op, x[0], x[1], i));
+    else if (!plain_is_float(a->dtype)) plain_set_i(&y, i, on_integers(op, a->dtype, g));
+    else plain_set_f(&y, i, a->dtype == WEFT_F64 ? in_f64(op, f) : (double)in_f32(op, f));
+  }
+  return y;
+}
+
+struct plain plain_element(const char *op, weft_dtype out, int n, const struct plain *const x[]) {
+  int64_t dims[PLAIN_RANK];
+  int rank;
+  struct plain wide[3], *at[3], y;
+  if (!plain_common(n, x, &rank, dims)) abort();
+  weft_dtype met = n == 3 && IS("where") ? out : is_comparison(op) ? weft_dtype_promote(x[0]->dtype, x[1]->dtype) : IS("isnan") ? x[0]->dtype : out;
+  for (int k = 0; k < n; k++) {
+    struct plain c = plain_cast(x[k], IS("where") && k == 0 ? WEFT_BOOL : met);
+    wide[k] = plain_broadcast(&c, rank, dims);
+    at[k] = &wide[k];
+    plain_free(&c);
+  }
+  y = same_shape(op, out, n, (const struct plain *const *)at);
+  for (int k = 0; k < n; k++) plain_free(&wide[k]);
+  return y;
+}
+
+/* ---- folds: docs/kir.md, section 6 ---- */
+
+struct state { double f, s; int64_t i; }; /* a number, or (largest, sum) of logsumexp, or (value, index) of argmax */
+struct folding { const char *op; weft_dtype dtype; bool is_float; };
+
+static double expanded(const char *op, weft_dtype t, double v) {
+  struct plain x = plain_new(t == WEFT_F64 ? WEFT_F64 : WEFT_F32, 0, NULL);
+  plain_set_f(&x, 0, v);
+  struct plain y = math(op, &x);
+  double r = plain_f(&y, 0);
+  plain_free(&x);
+  plain_free(&y);
+  return r;
+}
+
+static double scale(const struct folding *g, double from, double to) {
+  if (from == to) return 1;
+  return expanded("exp", g->dtype, g->dtype == WEFT_F64 ? from - to : (double)((float)from - (float)to));
+}
+
+static struct state combine(const struct folding *g, struct state a, struct state b) {
+  const char *op = g->op;
+  double f[3] = { a.f, b.f };
+  int64_t i[3] = { a.i, b.i };
+  if (IS("logsumexp")) {
+    double m = larger(a.f, b.f), ea = scale(g, a.f, m), eb = scale(g, b.f, m);
+    if (g->dtype == WEFT_F64) return (struct state){ m, fma(a.s, ea, b.s * eb), 0 };
+    return (struct state){ m, (double)fmaf((float)a.s, (float)ea, (float)b.s * (float)eb), 0 };
+  }
+  const char *as = IS("sum") ? "add" : IS("prod") ? "mul" : IS("max") ? "maximum" : IS("min") ? "minimum" : IS("all") ? "and" : "or";
+  if (!g->is_float) return (struct state){ 0, 0, on_integers(as, g->dtype, i) };
+  return (struct state){ g->dtype == WEFT_F64 ? in_f64(as, f) : (double)in_f32(as, f), 0, 0 };
+}
+
+static struct state start_of(const struct folding *g) {
+  const char *op = g->op;
+  int bits = bits_of(g->dtype) - is_signed(g->dtype);
+  uint64_t top = bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1;
+  struct state s = { 0, 0, 0 };
+  if (IS("prod") || IS("all")) s.f = 1, s.i = 1;
+  if (IS("max") || IS("logsumexp")) s.f = -INFINITY, s.i = is_signed(g->dtype) ? (int64_t)~top : 0;
+  if (IS("min")) s.f = INFINITY, s.i = (int64_t)top;
+  return s;
+}
+
+struct counter { struct state value[64]; int rank[64], n; };
+
+static void push(const struct folding *g, struct counter *c, struct state s) {
+  c->value[c->n] = s, c->rank[c->n++] = 0;
+  for (; c->n > 1 && c->rank[c->n - 1] == c->rank[c->n - 2]; c->n--) {
+    c->value[c->n - 2] = combine(g, c->value[c->n - 2], c->value[c->n - 1]);
+    c->rank[c->n - 2]++;
+  }
+}
+
+static struct state counted(const struct folding *g, struct counter *c) {
+  if (!c->n) return start_of(g);
+  while (c->n > 1) c->value[c->n - 2] = combine(g, c->value[c->n - 2], c->value[c->n - 1]), c->n--;
+  return c->value[0];
+}
+
+static struct state fold_row(const struct folding *g, int64_t n, const struct state x[]) {
+  struct counter c = { .n = 0 };
+  for (int64_t b = 0; b < n; b += 4096) {
+    struct state a[32];
+    for (int l = 0; l < 32; l++) a[l] = start_of(g);
+    for (int64_t j = b; j < n && j < b + 4096; j++) a[j % 32] = combine(g, a[j % 32], x[j]);
+    for (int w = 16; w; w /= 2)
+      for (int l = 0; l < w; l++) a[l] = combine(g, a[l], a[l + w]);
+    push(g, &c, a[0]);
+  }
+  return counted(g, &c);
+}
+
+static struct state fold_column(const struct folding *g, int64_t n, const struct state x[]) {
+  struct counter c = { .n = 0 };
+  for (int64_t b = 0; b < n; b += 128) {
+    struct state a = start_of(g);
+    for (int64_t j = b; j < n && j < b + 128; j++) a = combine(g, a, x[j]);
+    push(g, &c, a);
+  }
+  return counted(g, &c);
+}
+
+/* The first nan, else the first that no other beats. */
+static int64_t best(bool is_float, bool is_max, weft_dtype t, int64_t n, const struct state x[]) {
+  int64_t at = 0;
+  for (int64_t j = 1; j < n; j++) {
+    if (is_float && isnan(x[at].f)) return at;
+    bool wins = is_float ? isnan(x[j].f) || (is_max ? x[j].f > x[at].f : x[j].f < x[at].f)
+                         : is_max ? compare_i(t, x[j].i, x[at].i) > 0 : compare_i(t, x[j].i, x[at].i) < 0;
+    if (wins) at = j;
+  }
+  return at;
+}
+
+static struct state *line_of(const struct plain *x, int64_t base, int axis) {
+  int64_t stride = 1, n = x->dims[axis];
+  struct state *s = calloc((size_t)n + 1, sizeof *s);
+  for (int k = axis + 1; k < x->rank; k++) stride *= x->dims[k];
+  for (int64_t j = 0; j < n; j++) {
+    if (plain_is_float(x->dtype)) s[j] = (struct state){ plain_f(x, base + j * stride), 1, 0 };
+    else s[j].i = plain_i(x, base + j * stride);
+  }
+  return s;
+}
+
+static void set_state(struct plain *y, int64_t i, const struct state *s) {
+  if (plain_is_float(y->dtype)) plain_set_f(y, i, s->f);
+  else plain_set_i(y, i, s->i);
+}
+
+struct plain plain_reduce(const char *op, weft_dtype out, const struct plain *given, int axis) {
+  bool is_arg = IS("argmax") || IS("argmin");
+  weft_dtype met = is_arg ? given->dtype : out;
+  struct plain x = plain_cast(given, met);
+  struct folding g = { op, met == WEFT_F16 || met == WEFT_BF16 ? WEFT_F32 : met, plain_is_float(met) };
+  int64_t dims[PLAIN_RANK], at[PLAIN_RANK];
+  memcpy(dims, x.dims, sizeof dims);
+  dims[axis] = 1;
+  struct plain y = plain_new(out, x.rank, dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    struct state *s = line_of(&x, plain_at(&x, at), axis), r;
+    if (is_arg) plain_set_i(&y, i, best(g.is_float, IS("argmax"), met, x.dims[axis], s));
+    else {
+      r = axis == x.rank - 1 ? fold_row(&g, x.dims[axis], s) : fold_column(&g, x.dims[axis], s);
+      if (IS("logsumexp")) {
+        double l = expanded("log", g.dtype, r.s);
+        r.f = g.dtype == WEFT_F64 ? r.f + l : (double)((float)r.f + (float)l);
+      }
+      set_state(&y, i, &r);
+    }
+    free(s);
+  }
+  plain_free(&x);
+  return y;
+}
+
+/* In order inside blocks of 4096, the first standing alone; blocks chained in order. */
+struct plain plain_prefix(const char *op, weft_dtype out, const struct plain *given, int axis) {
+  weft_dtype met = out;
+  struct plain x = plain_cast(given, met), y = plain_new(out, x.rank, x.dims);
+  struct folding g = { IS("cumsum") ? "sum" : IS("cumprod") ? "prod" : IS("cummax") ? "max" : "min",
+                       met == WEFT_F16 || met == WEFT_BF16 ? WEFT_F32 : met, plain_is_float(met) };
+  int64_t at[PLAIN_RANK], stride = 1, n = x.dims[axis];
+  for (int k = axis + 1; k < x.rank; k++) stride *= x.dims[k];
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    if (at[axis]) continue;
+    struct state *s = line_of(&x, i, axis), before = { 0 }, inside = { 0 };
+    for (int64_t j = 0; j < n; j++) {
+      if (j && j % 4096 == 0) before = j == 4096 ? inside : combine(&g, before, inside);
+      inside = j % 4096 ? combine(&g, inside, s[j]) : s[j];
+      struct state r = j < 4096 ? inside : combine(&g, before, inside);
+      set_state(&y, i + j * stride, &r);
+    }
+    free(s);
+  }
+  plain_free(&x);
+  return y;
+}
+
+/* ---- moving ---- */
+
+struct plain plain_reshape(const struct plain *x, int rank, const int64_t dims[]) {
+  struct plain y = plain_new(x->dtype, rank, dims);
+  memcpy(y.data, x->data, (size_t)x->count * weft_dtype_bytes(x->dtype));
+  return y;
+}
+
+struct plain plain_transpose(const struct plain *x, const int axes[]) {
+  int64_t dims[PLAIN_RANK], at[PLAIN_RANK], from[PLAIN_RANK];
+  for (int k = 0; k < x->rank; k++) dims[k] = x->dims[axes[k]];
+  struct plain y = plain_new(x->dtype, x->rank, dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    for (int k = 0; k < x->rank; k++) from[axes[k]] = at[k];
+    copy_element(&y, i, x, plain_at(x, from));
+  }
+  return y;
+}
+
+struct plain plain_slice(const struct plain *x, int axis, int64_t start, int64_t length, int64_t step) {
+  int64_t dims[PLAIN_RANK], at[PLAIN_RANK];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[axis] = length;
+  struct plain y = plain_new(x->dtype, x->rank, dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    at[axis] = start + at[axis] * step;
+    copy_element(&y, i, x, plain_at(x, at));
+  }
+  return y;
+}
+
+struct plain plain_take(const struct plain *x, int n, const struct plain *const index[]) {
+  int64_t dims[2 * PLAIN_RANK], at[PLAIN_RANK], from[PLAIN_RANK];
+  int r = index[0]->rank;
+  for (int k = 0; k < r; k++) dims[k] = index[0]->dims[k];
+  for (int k = n; k < x->rank; k++) dims[r + k - n] = x->dims[k];
+  struct plain y = plain_new(x->dtype, r + x->rank - n, dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    for (int k = 0; k < n; k++) {
+      int64_t j = plain_i(index[k], plain_at(index[k], at));
+      from[k] = j < 0 ? j + x->dims[k] : j;
+    }
+    for (int k = n; k < x->rank; k++) from[k] = at[r + k - n];
+    copy_element(&y, i, x, plain_at(x, from));
+  }
+  return y;
+}
+
+/* Rounded to x's dtype once, after the last update. */
+struct plain plain_put(const struct plain *x, const struct plain *number, const struct plain *v, weft_how how) {
+  static const char *const ops[] = { "", "sum", "prod", "min", "max" };
+  weft_dtype wide = x->dtype == WEFT_F16 || x->dtype == WEFT_BF16 ? WEFT_F32 : x->dtype;
+  struct folding g = { wide == WEFT_BOOL && how != WEFT_SET ? (how == WEFT_ADD || how == WEFT_MAX ? "any" : "all") : ops[how], wide, plain_is_float(wide) };
+  struct plain y = plain_cast(x, x->dtype), all = plain_cast(x, wide), part = plain_cast(v, wide);
+  for (int64_t i = 0; i < v->count; i++) {
+    int64_t j = plain_i(number, i);
+    if (how == WEFT_SET) { copy_element(&y, j, v, i); continue; }
+    struct state a = { plain_f(&all, j), 0, g.is_float ? 0 : plain_i(&all, j) }, b = { plain_f(&part, i), 0, g.is_float ? 0 : plain_i(&part, i) };
+    a = combine(&g, a, b);
+    set_state(&all, j, &a);
+    struct plain one = { .dtype = wide, .rank = 0, .count = 1, .data = all.data + j * (int64_t)weft_dtype_bytes(wide) };
+    struct plain rounded = plain_cast(&one, x->dtype);
+    copy_element(&y, j, &rounded, 0);
+    plain_free(&rounded);
+  }
+  plain_free(&all);
+  plain_free(&part);
+  return y;
+}
+
+struct plain plain_concat(int axis, int n, const struct plain *const x[]) {
+  int64_t dims[PLAIN_RANK], at[PLAIN_RANK], start = 0;
+  memcpy(dims, x[0]->dims, sizeof dims);
+  for (int k = 1; k < n; k++) dims[axis] += x[k]->dims[axis];
+  struct plain y = plain_new(x[0]->dtype, x[0]->rank, dims);
+  for (int k = 0; k < n; start += x[k++]->dims[axis])
+    for (int64_t i = 0; i < x[k]->count; i++) {
+      plain_index(x[k], i, at);
+      at[axis] += start;
+      copy_element(&y, plain_at(&y, at), x[k], i);
+    }
+  return y;
+}
+
+struct plain plain_pad(const struct plain *x, int axis, int64_t before, int64_t after, const struct plain *value) {
+  int64_t dims[PLAIN_RANK], at[PLAIN_RANK];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[axis] += before + after;
+  struct plain y = plain_new(x->dtype, x->rank, dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    at[axis] -= before;
+    bool is_inside = at[axis] >= 0 && at[axis] < x->dims[axis];
+    copy_element(&y, i, is_inside ? x : value, is_inside ? plain_at(x, at) : 0);
+  }
+  return y;
+}
+
+struct plain plain_matmul(const struct plain *a, const struct plain *b, weft_dtype out) {
+  int64_t dims[PLAIN_RANK], at[PLAIN_RANK], bt[PLAIN_RANK];
+  int r = a->rank;
+  memcpy(dims, a->dims, sizeof dims);
+  dims[r - 1] = b->dims[r - 1];
+  struct plain y = plain_new(out, r, dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    double s = 0;
+    plain_index(&y, i, at);
+    memcpy(bt, at, sizeof bt);
+    for (int64_t k = 0; k < a->dims[r - 1]; k++) {
+      at[r - 1] = bt[r - 2] = k;
+      double u = plain_f(a, plain_at(a, at)), v = plain_f(b, plain_at(b, bt));
+      s = out == WEFT_F64 ? fma(u, v, s) : (double)fmaf((float)u, (float)v, (float)s);
+    }
+    plain_set_f(&y, i, s);
+  }
+  return y;
+}
+
+struct plain plain_iota(weft_dtype t, int rank, const int64_t dims[], int axis) {
+  struct plain y = plain_new(t, rank, dims);
+  int64_t at[PLAIN_RANK];
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    if (plain_is_float(t)) plain_set_f(&y, i, at[axis]);
+    else plain_set_i(&y, i, at[axis]);
+  }
+  return y;
+}

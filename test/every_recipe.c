@@ -1,0 +1,857 @@
+#include "every_recipe.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "run/compiled.h"
+#include "run/plan.h"
+
+/* ---- chance ---- */
+
+static uint32_t any(struct recipe *p, uint32_t below) {
+  p->state = p->state * 6364136223846793005u + 1442695040888963407u;
+  uint64_t x = p->state ^ p->state >> 29;
+  return (uint32_t)((x * 0xbf58476d1ce4e5b9u >> 33) % (below ? below : 1));
+}
+static bool once_in(struct recipe *p, uint32_t n) { return any(p, n) == 0; }
+
+static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16,
+                                     WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64 };
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+
+static double any_number(struct recipe *p, bool special) {
+  static const double odd[] = { NAN, INFINITY, -INFINITY, -0.0, 0x1p-149, -0x1p-140, 0x1p-1074, 1e38, -1e38, 65504, 1e300, 0.0 };
+  if (special && once_in(p, 6)) return odd[any(p, COUNT(odd))];
+  if (once_in(p, 3)) return (double)(int)any(p, 9) - 4;
+  return ((double)any(p, 1u << 24) / (1 << 23) - 1) * (once_in(p, 4) ? 30 : 2);
+}
+
+static int64_t any_integer(struct recipe *p, bool special) {
+  static const int64_t odd[] = { INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, -1, 255, 128, -128, 65535, -32768 };
+  return special && once_in(p, 6) ? odd[any(p, COUNT(odd))] : (int64_t)any(p, 19) - 9;
+}
+
+/* ---- making steps ---- */
+
+enum { LEAF, SCALAR, INTEGER, ELEMENT, CAST, REDUCE, REDUCE_ALL, PREFIX, RESHAPE, BROADCAST, TRANSPOSE, SLICE, FLIP, TAKE, AT,
+       WINDOW, PUT_SLICE, PUT_TAKE, CONCAT, PAD, MATMUL, IOTA, MEAN, SOFTMAX };
+
+static struct recipe_step *add(struct recipe *p, int kind, const char *op) {
+  struct recipe_step *s = &p->step[p->n++];
+  *s = (struct recipe_step){ .kind = kind, .op = op };
+  return s;
+}
+
+static struct plain *value(struct recipe *p, int i) { return &p->step[i].value; }
+static bool is_room(const struct recipe *p, int n) { return p->n + n <= RECIPE_STEPS; }
+
+static int64_t any_size(struct recipe *p) {
+  static const int sizes[] = { 0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 40 };
+  return sizes[any(p, COUNT(sizes))];
+}
+
+static int any_shape(struct recipe *p, int64_t dims[]) {
+  int rank = (int)any(p, 5);
+  int64_t count;
+  do {
+    count = 1;
+    for (int k = 0; k < rank; k++) count *= dims[k] = any_size(p);
+  } while (count > 3000);
+  if (p->has_long && rank && once_in(p, 3)) {
+    static const int longs[] = { 130, 300, 600, 4095, 4097, 5000, 9000, 16500, 33000, 70000 };
+    int k = (int)any(p, (uint32_t)rank);
+    int64_t n = longs[any(p, COUNT(longs))], rest = 1;
+    for (int j = 0; j < rank; j++) {
+      if (j != k && dims[j] > 3) dims[j] = 3;
+      if (j != k) rest *= dims[j];
+    }
+    dims[k] = n * rest > 80000 ? 300 : n;
+  }
+  return rank;
+}
+
+/* Elements somewhere in memory: axes in any order, backwards, apart, or on top of each other. */
+static void lay_out(struct recipe *p, struct recipe_step *s) {
+  struct plain *x = &s->value;
+  int order[PLAIN_RANK];
+  int64_t room = 1, far = 1, size = (int64_t)weft_dtype_bytes(x->dtype);
+  bool is_plain = once_in(p, 2), overlaps = once_in(p, 12);
+  for (int k = 0; k < x->rank; k++) order[k] = k;
+  for (int k = x->rank - 1; !is_plain && k > 0; k--) {
+    int j = (int)any(p, (uint32_t)k + 1), t = order[k];
+    order[k] = order[j], order[j] = t;
+  }
+  for (int i = x->rank - 1; i >= 0; i--) {
+    int k = order[i];
+    int64_t n = x->dims[k] ? x->dims[k] : 1, step = room;
+    if (!is_plain && once_in(p, 8)) step *= 2;
+    if (!is_plain && once_in(p, 6)) step = 0;                 /* broadcast */
+    if (overlaps && step > 1 && once_in(p, 2)) step = 1;      /* windows */
+    s->stride[k] = step;
+    if (step && room < step * n) room = step * n;
+    far += step * (n - 1);
+    if (!is_plain && step && once_in(p, 3)) s->offset += step * (n - 1), s->stride[k] = -step;
+  }
+  if (!is_plain && once_in(p, 3)) s->offset += 3, far += 3;
+  room = far;
+  s->memory = calloc((size_t)room + 8, (size_t)size);
+  if (!s->memory) abort();
+  struct plain all = { .dtype = x->dtype, .data = s->memory };
+  bool special = once_in(p, 3);
+  for (int64_t i = 0; i < room; i++) {
+    if (plain_is_float(x->dtype)) plain_set_f(&all, i, any_number(p, special));
+    else plain_set_i(&all, i, x->dtype == WEFT_BOOL ? (int64_t)any(p, 2) : any_integer(p, special));
+  }
+  for (int64_t i = 0; i < x->count; i++) {
+    int64_t at[PLAIN_RANK], from = s->offset;
+    plain_index(x, i, at);
+    for (int k = 0; k < x->rank; k++) from += at[k] * s->stride[k];
+    memcpy(x->data + i * size, (char *)s->memory + from * size, (size_t)size);
+  }
+}
+
+static int leaf(struct recipe *p, weft_dtype t, int rank, const int64_t dims[]) {
+  struct recipe_step *s = add(p, LEAF, "leaf");
+  s->value = plain_new(t, rank, dims);
+  lay_out(p, s);
+  return p->n - 1;
+}
+
+static int any_leaf(struct recipe *p) {
+  int64_t dims[PLAIN_RANK];
+  int rank = any_shape(p, dims);
+  return leaf(p, dtypes[any(p, COUNT(dtypes))], rank, dims);
+}
+
+/* A number: weak, it takes the dtype of its partner, which the caller says. */
+static int number(struct recipe *p, weft_dtype t) {
+  if (t == WEFT_BOOL) return leaf(p, t, 0, NULL); /* beside bools an integer is an i32 */
+  bool is_float = plain_is_float(t);
+  struct recipe_step *s = add(p, is_float ? SCALAR : INTEGER, "scalar");
+  static const double usual[] = { 0, 1, -1, 2, 0.5, -0.0, NAN };
+  s->number = is_float ? (once_in(p, 2) ? usual[any(p, 7)] : any_number(p, true)) : (double)any(p, 5);
+  s->value = plain_new(t, 0, NULL);
+  if (is_float) plain_set_f(&s->value, 0, s->number);
+  else plain_set_i(&s->value, 0, (int64_t)s->number);
+  return p->n - 1;
+}
+
+static bool is_weak(struct recipe *p, int i) { return p->step[i].kind == SCALAR || p->step[i].kind == INTEGER; }
+
+static int pick(struct recipe *p) { /* the newer, the likelier; never a number */
+  for (int tries = 0; tries < 20; tries++) {
+    int back = (int)(any(p, 4) ? any(p, 4) : any(p, (uint32_t)p->n)), i = p->n - 1 - back;
+    if (i >= 0 && !is_weak(p, i)) return i;
+  }
+  return 0;
+}
+
+static bool fits(struct recipe *p, int a, int b) {
+  int rank;
+  int64_t dims[PLAIN_RANK], count = 1;
+  if (!plain_common(2, (const struct plain *[]){ value(p, a), value(p, b) }, &rank, dims)) return false;
+  for (int k = 0; k < rank; k++) count *= dims[k];
+  return count <= 90000;
+}
+
+/* Something that broadcasts with step a: another step, a number, or a new leaf with some axes of length 1 or missing. */
+static int partner(struct recipe *p, int a, weft_dtype t) {
+  for (int tries = 0; tries < 6; tries++) {
+    int b = pick(p);
+    if (fits(p, a, b)) return b;
+  }
+  if (once_in(p, 2)) return number(p, t);
+  const struct plain *x = value(p, a);
+  int skip = (int)any(p, (uint32_t)x->rank + 1), rank = once_in(p, 2) ? x->rank : x->rank - skip;
+  int64_t dims[PLAIN_RANK];
+  for (int k = 0; k < rank; k++) dims[k] = once_in(p, 3) ? 1 : x->dims[x->rank - rank + k];
+  return leaf(p, once_in(p, 2) ? t : dtypes[any(p, COUNT(dtypes))], rank, dims);
+}
+
+static weft_dtype float_of(weft_dtype t) { return plain_is_float(t) ? t : WEFT_F32; }
+
+static void made(struct recipe *p, int kind, const char *op, int n, const int in[], struct plain v) {
+  struct recipe_step *s = add(p, kind, op);
+  s->n_in = n;
+  for (int k = 0; k < n; k++) s->in[k] = in[k];
+  s->value = v;
+}
+
+static void unary(struct recipe *p) {
+  static const char *const names[] = { "neg", "abs", "sqrt", "rsqrt", "exp", "log", "log1p", "tanh", "sigmoid", "isnan", "not" };
+  int a = pick(p), k = (int)any(p, COUNT(names));
+  weft_dtype t = value(p, a)->dtype, out = k >= 2 && k <= 8 ? float_of(t) : k == 9 ? WEFT_BOOL : t;
+  if ((k == 0 && t == WEFT_BOOL) || (k == 10 && plain_is_float(t))) k = 1;
+  const struct plain *in[] = { value(p, a) };
+  made(p, ELEMENT, names[k], 1, &a, plain_element(names[k], out, 1, in));
+}
+
+static weft_dtype promoted(struct recipe *p, int a, int b) { /* a weak one takes the other's */
+  weft_dtype ta = value(p, a)->dtype, tb = value(p, b)->dtype;
+  return is_weak(p, b) ? ta : is_weak(p, a) ? tb : weft_dtype_promote(ta, tb);
+}
+
+static void binary(struct recipe *p) {
+  static const char *const names[] = { "add", "sub", "mul", "div", "maximum", "minimum", "add", "mul", "sub",
+                                       "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor" };
+  int a = pick(p), k = (int)any(p, COUNT(names));
+  int in[2] = { a, partner(p, a, value(p, a)->dtype) };
+  if (once_in(p, 3)) { int t = in[0]; in[0] = in[1], in[1] = t; }
+  weft_dtype met = promoted(p, in[0], in[1]);
+  if (k >= 15 && plain_is_float(met)) k = 0;
+  weft_dtype out = k >= 9 && k <= 14 ? WEFT_BOOL : k == 3 ? float_of(met) : met;
+  const struct plain *x[] = { value(p, in[0]), value(p, in[1]) };
+  made(p, ELEMENT, names[k], 2, in, plain_element(names[k], out, 2, x));
+}
+
+static void ternary(struct recipe *p) {
+  bool is_where = any(p, 2);
+  int a = pick(p), b = partner(p, a, value(p, a)->dtype), rank;
+  int64_t dims[PLAIN_RANK];
+  weft_dtype met = promoted(p, a, b);
+  if (!fits(p, a, b) || !plain_common(2, (const struct plain *[]){ value(p, a), value(p, b) }, &rank, dims)) return;
+  int in[3];
+  if (is_where) {
+    in[0] = leaf(p, WEFT_BOOL, rank, dims), in[1] = a, in[2] = b;
+  } else {
+    in[0] = a, in[1] = b, in[2] = leaf(p, met, rank, dims);
+  }
+  const struct plain *x[] = { value(p, in[0]), value(p, in[1]), value(p, in[2]) };
+  const char *op = is_where ? "where" : "fma";
+  made(p, ELEMENT, op, 3, in, plain_element(op, met, 3, x));
+}
+
+static void cast(struct recipe *p) {
+  int a = pick(p);
+  weft_dtype t = dtypes[any(p, COUNT(dtypes))];
+  made(p, CAST, "cast", 1, &a, plain_cast(value(p, a), t));
+}
+
+static weft_dtype sum_of(weft_dtype t) {
+  if (t == WEFT_BOOL || t == WEFT_I8 || t == WEFT_I16) return WEFT_I32;
+  return t == WEFT_U8 || t == WEFT_U16 ? WEFT_U32 : t;
+}
+
+static weft_dtype reduced(const char *op, weft_dtype t) {
+  if (!strcmp(op, "sum") || !strcmp(op, "prod")) return sum_of(t);
+  if (!strncmp(op, "arg", 3)) return WEFT_I64;
+  return !strcmp(op, "all") || !strcmp(op, "any") ? WEFT_BOOL : !strcmp(op, "logsumexp") ? float_of(t) : t;
+}
+
+static bool has_neutral(const char *op) { return strcmp(op, "max") && strcmp(op, "min") && strncmp(op, "arg", 3); }
+
+static void reduce(struct recipe *p) {
+  static const char *const names[] = { "sum", "sum", "sum", "prod", "max", "min", "all", "any", "logsumexp", "argmax", "argmin" };
+  int a = pick(p), k = (int)any(p, COUNT(names));
+  const struct plain *x = value(p, a);
+  bool is_all = once_in(p, 6), is_arg = k >= 9;
+  weft_dtype out = reduced(names[k], x->dtype);
+  if (!x->rank || (!strcmp(names[k], "logsumexp") && x->count > 3000)) return;
+  int axis = (int)any(p, (uint32_t)x->rank);
+  if (!has_neutral(names[k]) && (is_all ? x->count == 0 : x->dims[axis] == 0)) return;
+  if (!is_all) {
+    struct plain y = plain_reduce(names[k], out, x, axis);
+    made(p, REDUCE, names[k], 1, &a, y);
+    p->step[p->n - 1].p[0] = axis;
+    return;
+  }
+  struct plain y = is_arg ? plain_reshape(x, 1, &x->count) : plain_cast(x, x->dtype);
+  for (int d = y.rank - 1; d >= 0; d--) {
+    struct plain z = plain_reduce(names[k], out, &y, d);
+    plain_free(&y);
+    y = z;
+  }
+  struct plain r = plain_reshape(&y, 0, NULL);
+  plain_free(&y);
+  made(p, REDUCE_ALL, names[k], 1, &a, r);
+}
+
+/* sum(x, axis) / n, in f32 if narrow */
+static void mean(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  if (!x->rank) return;
+  int axis = (int)any(p, (uint32_t)x->rank);
+  weft_dtype out = float_of(x->dtype), wide = out == WEFT_F64 ? out : WEFT_F32;
+  struct plain w = plain_cast(x, wide), s = plain_reduce("sum", wide, &w, axis), n = plain_new(wide, 0, NULL);
+  plain_set_f(&n, 0, x->dims[axis]);
+  struct plain q = plain_element("div", wide, 2, (const struct plain *[]){ &s, &n });
+  made(p, MEAN, "mean", 1, &a, plain_cast(&q, out));
+  p->step[p->n - 1].p[0] = axis;
+  plain_free(&w), plain_free(&s), plain_free(&n), plain_free(&q);
+}
+
+static void softmax(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  if (!x->rank) return;
+  int axis = (int)any(p, (uint32_t)x->rank);
+  weft_dtype out = float_of(x->dtype), wide = out == WEFT_F64 ? out : WEFT_F32;
+  if (x->dims[axis] == 0) return;
+  struct plain w = plain_cast(x, wide), m = plain_reduce("max", wide, &w, axis);
+  struct plain d = plain_element("sub", wide, 2, (const struct plain *[]){ &w, &m }), e = plain_element("exp", wide, 1, (const struct plain *[]){ &d });
+  struct plain s = plain_reduce("sum", wide, &e, axis), q = plain_element("div", wide, 2, (const struct plain *[]){ &e, &s });
+  made(p, SOFTMAX, "softmax", 1, &a, plain_cast(&q, out));
+  p->step[p->n - 1].p[0] = axis;
+  plain_free(&w), plain_free(&m), plain_free(&d), plain_free(&e), plain_free(&s), plain_free(&q);
+}
+
+static void prefix(struct recipe *p) {
+  static const char *const names[] = { "cumsum", "cumsum", "cumprod", "cummax", "cummin" };
+  int a = pick(p), k = (int)any(p, COUNT(names));
+  const struct plain *x = value(p, a);
+  if (!x->rank) return;
+  int axis = (int)any(p, (uint32_t)x->rank);
+  made(p, PREFIX, names[k], 1, &a, plain_prefix(names[k], k < 3 ? sum_of(x->dtype) : x->dtype, x, axis));
+  p->step[p->n - 1].p[0] = axis;
+}
+
+static void reshape(struct recipe *p) {
+  int a = pick(p), rank = 0;
+  const struct plain *x = value(p, a);
+  int64_t dims[PLAIN_RANK], rest = x->count;
+  if (once_in(p, 3)) { /* an axis of length 1 comes or goes */
+    int at = (int)any(p, (uint32_t)x->rank + 1);
+    for (int k = 0; k < x->rank; k++) {
+      if (k == at && rank < PLAIN_RANK - 1) dims[rank++] = 1;
+      if (x->dims[k] != 1 || any(p, 2)) dims[rank++] = x->dims[k];
+    }
+  } else if (rest == 0) dims[rank++] = 0;
+  else {
+    while (rest > 1 && rank < 4) {
+      int64_t d = 1 + any(p, (uint32_t)(rest > 64 ? 64 : rest));
+      if (rest % d || (d == 1 && any(p, 4))) continue;
+      dims[rank++] = d;
+      rest /= d;
+    }
+    if (rest > 1) dims[rank++] = rest;
+  }
+  if (rank > 5) return;
+  made(p, RESHAPE, "reshape", 1, &a, plain_reshape(x, rank, dims));
+}
+
+static void broadcast(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  int more = (int)any(p, 3), rank = x->rank + more;
+  int64_t dims[PLAIN_RANK], count = 1;
+  if (rank > 5) return;
+  for (int k = 0; k < rank; k++) {
+    int64_t d = k < more ? 1 : x->dims[k - more];
+    count *= dims[k] = d == 1 ? any_size(p) : d;
+  }
+  if (count > 20000) return;
+  made(p, BROADCAST, "broadcast", 1, &a, plain_broadcast(x, rank, dims));
+}
+
+static void transpose(struct recipe *p) {
+  int a = pick(p), axes[PLAIN_RANK];
+  const struct plain *x = value(p, a);
+  for (int k = 0; k < x->rank; k++) axes[k] = k;
+  for (int k = x->rank - 1; k > 0; k--) {
+    int j = (int)any(p, (uint32_t)k + 1), t = axes[k];
+    axes[k] = axes[j], axes[j] = t;
+  }
+  made(p, TRANSPOSE, "transpose", 1, &a, plain_transpose(x, axes));
+  for (int k = 0; k < value(p, a)->rank; k++) p->step[p->n - 1].p[k] = axes[k];
+}
+
+/* First, length and step of what Python's start:stop:step means, start and stop being in range. */
+static bool any_bounds(struct recipe *p, int64_t n, int64_t *start, int64_t *stop, int64_t *length, int64_t *step) {
+  static const int steps[] = { 1, 1, 1, -1, -1, 2, -2, 3, -3 };
+  if (n == 0) return false;
+  *step = steps[any(p, COUNT(steps))];
+  *start = any(p, (uint32_t)n);
+  int64_t most = *step > 0 ? (n - 1 - *start) / *step + 1 : *start / -*step + 1;
+  *length = once_in(p, 3) ? most : (int64_t)any(p, (uint32_t)most + 1);
+  *stop = *start + *length * *step;
+  if (*step < 0 && *stop < 0) *stop = WEFT_BEGIN;
+  if (*step > 0 && *stop > n) *stop = WEFT_END;
+  return true;
+}
+
+static void slice(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  int64_t start, stop, length, step;
+  if (!x->rank) return;
+  int axis = (int)any(p, (uint32_t)x->rank);
+  if (once_in(p, 3)) {
+    int64_t n = x->dims[axis];
+    made(p, FLIP, "flip", 1, &a, plain_slice(x, axis, n - 1, n, -1));
+    p->step[p->n - 1].p[0] = axis;
+    return;
+  }
+  if (!any_bounds(p, x->dims[axis], &start, &stop, &length, &step)) return;
+  made(p, SLICE, "slice", 1, &a, plain_slice(x, axis, start, length, step));
+  int64_t params[] = { axis, start, stop, step };
+  memcpy(p->step[p->n - 1].p, params, sizeof params);
+}
+
+/* A leaf of indices into an axis of n elements, from the end too. */
+static int indices(struct recipe *p, int rank, const int64_t dims[], int64_t n) {
+  static const weft_dtype kinds[] = { WEFT_I64, WEFT_I32, WEFT_I64, WEFT_U8, WEFT_I8 };
+  weft_dtype t = kinds[any(p, COUNT(kinds))];
+  int i = leaf(p, n > 127 ? WEFT_I32 : t, rank, dims);
+  struct recipe_step *s = &p->step[i];
+  struct plain *x = &s->value;
+  for (int64_t j = 0; j < x->count; j++) {
+    int64_t at[PLAIN_RANK], to = s->offset, v = any(p, (uint32_t)n);
+    if (x->dtype != WEFT_U8 && once_in(p, 3)) v -= n;
+    plain_index(x, j, at);
+    for (int k = 0; k < x->rank; k++) to += at[k] * s->stride[k];
+    struct plain all = { .dtype = x->dtype, .data = s->memory };
+    plain_set_i(&all, to, v);
+  }
+  for (int64_t j = 0; j < x->count; j++) { /* again: elements may overlap */
+    int64_t at[PLAIN_RANK], from = s->offset;
+    struct plain all = { .dtype = x->dtype, .data = s->memory };
+    plain_index(x, j, at);
+    for (int k = 0; k < x->rank; k++) from += at[k] * s->stride[k];
+    plain_set_i(x, j, plain_i(&all, from));
+  }
+  return i;
+}
+
+static bool any_indices(struct recipe *p, int a, int *n, int in[], struct plain *y) {
+  const struct plain *x = value(p, a);
+  int64_t dims[PLAIN_RANK], count = 1;
+  int rank = (int)any(p, 3);
+  if (!x->rank) return false;
+  *n = 1 + (int)any(p, x->rank > 1 && once_in(p, 3) ? 2 : 1);
+  for (int k = 0; k < rank; k++) count *= dims[k] = any_size(p);
+  for (int k = 0; k < *n; k++) if (x->dims[k] == 0) return false;
+  for (int k = *n; k < x->rank; k++) count *= x->dims[k];
+  if (count > 20000 || rank + x->rank - *n > 5) return false;
+  const struct plain *index[2];
+  in[0] = a;
+  for (int k = 0; k < *n; k++) in[k + 1] = indices(p, rank, dims, value(p, a)->dims[k]);
+  for (int k = 0; k < *n; k++) index[k] = value(p, in[k + 1]);
+  *y = plain_take(value(p, a), *n, index);
+  return true;
+}
+
+static void take(struct recipe *p) {
+  int a = pick(p), n, in[3];
+  struct plain y;
+  if (any_indices(p, a, &n, in, &y)) made(p, TAKE, "take", n + 1, in, y);
+}
+
+static void window(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  if (!x->rank) return;
+  int axis = (int)any(p, (uint32_t)x->rank);
+  int64_t n = x->dims[axis];
+  if (n == 0) return;
+  bool is_at = once_in(p, 2);
+  int64_t length = is_at ? 1 : any(p, (uint32_t)n + 1), at = any(p, (uint32_t)(n - length + 1));
+  int i = leaf(p, once_in(p, 2) ? WEFT_I32 : WEFT_I64, 0, NULL);
+  int64_t written = length && once_in(p, 2) ? at - n : at;
+  struct plain all = { .dtype = value(p, i)->dtype, .data = p->step[i].memory };
+  plain_set_i(&all, p->step[i].offset, written);
+  plain_set_i(value(p, i), 0, written);
+  struct plain w = plain_slice(value(p, a), axis, at, length, 1);
+  if (is_at) {
+    int64_t dims[PLAIN_RANK];
+    int rank = 0;
+    for (int k = 0; k < w.rank; k++) if (k != axis) dims[rank++] = w.dims[k];
+    struct plain y = plain_reshape(&w, rank, dims);
+    plain_free(&w);
+    w = y;
+  }
+  made(p, is_at ? AT : WINDOW, is_at ? "at" : "window", 2, (int[]){ a, i }, w);
+  p->step[p->n - 1].p[0] = axis;
+  p->step[p->n - 1].p[1] = length;
+}
+
+/* v for a part: a leaf, or a step that has the very shape; cast and broadcast here. */
+static int update_for(struct recipe *p, const struct plain *part, weft_dtype t, struct plain *wide) {
+  int v = -1;
+  for (int i = p->n - 1; i >= 0 && v < 0; i--) {
+    const struct plain *x = value(p, i);
+    bool fit = !is_weak(p, i) && x->rank == part->rank;
+    for (int k = 0; fit && k < x->rank; k++) fit = x->dims[k] == part->dims[k] || x->dims[k] == 1;
+    if (fit && any(p, 3)) v = i;
+  }
+  if (v < 0) v = once_in(p, 4) ? number(p, t) : leaf(p, once_in(p, 2) ? t : dtypes[any(p, COUNT(dtypes))], part->rank, part->dims);
+  struct plain c = plain_cast(value(p, v), t);
+  *wide = plain_broadcast(&c, part->rank, part->dims);
+  plain_free(&c);
+  return v;
+}
+
+static struct plain numbers_of(const struct plain *x) {
+  struct plain n = plain_new(WEFT_I64, x->rank, x->dims);
+  for (int64_t i = 0; i < n.count; i++) plain_set_i(&n, i, i);
+  return n;
+}
+
+/* x[start:stop:step on some axes] how= v */
+static void put_slice(struct recipe *p) {
+  int a = pick(p);
+  if (!value(p, a)->rank || value(p, a)->count == 0) return;
+  weft_how how = (weft_how)any(p, 5);
+  struct plain part = numbers_of(value(p, a)), wide;
+  int64_t params[RECIPE_PARAMS] = { how };
+  int n = 1 + (int)any(p, 2), filled = 0;
+  for (int j = 0; j < n; j++) {
+    int axis = (int)any(p, (uint32_t)part.rank);
+    int64_t start, stop, length, step;
+    if (!any_bounds(p, part.dims[axis], &start, &stop, &length, &step)) break;
+    struct plain q = plain_slice(&part, axis, start, length, step);
+    plain_free(&part);
+    part = q;
+    params[2 + 4 * filled] = axis, params[3 + 4 * filled] = start, params[4 + 4 * filled] = stop, params[5 + 4 * filled] = step;
+    filled++;
+  }
+  params[1] = filled;
+  int v = update_for(p, &part, value(p, a)->dtype, &wide);
+  made(p, PUT_SLICE, "put", 2, (int[]){ a, v }, plain_put(value(p, a), &part, &wide, how));
+  memcpy(p->step[p->n - 1].p, params, sizeof params);
+  plain_free(&part);
+  plain_free(&wide);
+}
+
+static void put_take(struct recipe *p) {
+  int a = pick(p), n, in[4];
+  struct plain unused, part, wide;
+  weft_how how = (weft_how)any(p, 5);
+  if (!any_indices(p, a, &n, in, &unused)) return;
+  plain_free(&unused);
+  struct plain all = numbers_of(value(p, a));
+  const struct plain *index[2] = { value(p, in[1]), n > 1 ? value(p, in[2]) : NULL };
+  part = plain_take(&all, n, index);
+  plain_free(&all);
+  int v = update_for(p, &part, value(p, a)->dtype, &wide), order[4] = { a, v, in[1], in[2] };
+  if (n < 2) order[3] = 0;
+  if (part.count > 4096) { plain_free(&part), plain_free(&wide); return; }
+  made(p, PUT_TAKE, "put", n + 2, order, plain_put(value(p, a), &part, &wide, how));
+  p->step[p->n - 1].p[0] = how;
+  plain_free(&part);
+  plain_free(&wide);
+}
+
+static void concat(struct recipe *p) {
+  int a = pick(p), n = 1 + (int)any(p, 3), in[4] = { a };
+  if (!value(p, a)->rank) return;
+  int axis = (int)any(p, (uint32_t)value(p, a)->rank);
+  for (int k = 1; k < n; k++) {
+    int b = pick(p);
+    const struct plain *x = value(p, a), *y = value(p, b);
+    bool fit = y->rank == x->rank && y->dtype == x->dtype;
+    for (int j = 0; fit && j < x->rank; j++) fit = j == axis || x->dims[j] == y->dims[j];
+    if (!fit) {
+      int64_t dims[PLAIN_RANK];
+      memcpy(dims, x->dims, sizeof dims);
+      dims[axis] = any_size(p);
+      b = leaf(p, x->dtype, x->rank, dims);
+    }
+    in[k] = b;
+  }
+  const struct plain *x[4];
+  for (int k = 0; k < n; k++) x[k] = value(p, in[k]);
+  made(p, CONCAT, "concat", n, in, plain_concat(axis, n, x));
+  p->step[p->n - 1].p[0] = axis;
+}
+
+static void pad(struct recipe *p) {
+  int a = pick(p);
+  if (!value(p, a)->rank) return;
+  int axis = (int)any(p, (uint32_t)value(p, a)->rank), v = once_in(p, 3) ? leaf(p, value(p, a)->dtype, 0, NULL) : number(p, value(p, a)->dtype);
+  int64_t before = any(p, 4), after = any(p, 4);
+  made(p, PAD, "pad", 2, (int[]){ a, v }, plain_pad(value(p, a), axis, before, after, value(p, v)));
+  int64_t params[] = { axis, before, after };
+  memcpy(p->step[p->n - 1].p, params, sizeof params);
+}
+
+/* Numbers of 8 bits, so that no order of the sum makes a difference. */
+static int small(struct recipe *p, int a, weft_dtype t) {
+  made(p, CAST, "cast", 1, &a, plain_cast(value(p, a), WEFT_I8));
+  int i = p->n - 1;
+  made(p, CAST, "cast", 1, &i, plain_cast(value(p, i), t));
+  return p->n - 1;
+}
+
+static void matmul(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  if (x->rank < 2 || x->count > 3000 || x->dims[x->rank - 1] > 60 || !is_room(p, 6)) return;
+  int64_t dims[PLAIN_RANK];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[x->rank - 2] = x->dims[x->rank - 1];
+  dims[x->rank - 1] = any_size(p);
+  weft_dtype t = once_in(p, 3) ? WEFT_F64 : WEFT_F32;
+  int b = leaf(p, once_in(p, 2) ? t : WEFT_I8, value(p, a)->rank, dims), in[2] = { small(p, a, t), 0 };
+  in[1] = small(p, b, t);
+  made(p, MATMUL, "matmul", 2, in, plain_matmul(value(p, in[0]), value(p, in[1]), t));
+}
+
+static void iota(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  if (!x->rank || x->dtype == WEFT_BOOL) return;
+  int axis = (int)any(p, (uint32_t)x->rank);
+  made(p, IOTA, "iota", 1, &a, plain_iota(x->dtype, x->rank, x->dims, axis));
+  p->step[p->n - 1].p[0] = axis;
+}
+
+void recipe_make(struct recipe *p, uint64_t seed) {
+  static void (*const kinds[])(struct recipe *) = { unary, unary, unary, binary, binary, binary, binary, binary, ternary, cast,
+    reduce, reduce, reduce, mean, softmax, prefix, reshape, broadcast, transpose, slice, slice, take, window, put_slice, put_take,
+    concat, pad, matmul, iota };
+  *p = (struct recipe){ .state = seed * 0x9e3779b97f4a7c15u + 1 };
+  for (int i = 0; i < 4; i++) any(p, 2);
+  p->has_long = once_in(p, 25);
+  any_leaf(p);
+  if (any(p, 2)) any_leaf(p);
+  int wanted = 3 + (int)any(p, once_in(p, 4) ? 40 : 14), tries = 0;
+  for (int n = 0; n < wanted && tries < 400 && is_room(p, 8); tries++) {
+    int before = p->n;
+    kinds[any(p, COUNT(kinds))](p);
+    if (p->n > before && value(p, p->n - 1)->rank <= 6) n++;
+    if (once_in(p, 12) && is_room(p, 8)) any_leaf(p);
+  }
+}
+
+void recipe_free(struct recipe *p) {
+  for (int i = 0; i < p->n; i++) {
+    plain_free(&p->step[i].value);
+    free(p->step[i].memory);
+  }
+}
+
+bool recipe_is_leaf(const struct recipe *p, int i) { return p->step[i].kind == LEAF; }
+
+/* ---- building ---- */
+
+static void nothing(void *ctx) { (void)ctx; }
+
+static weft_array *build_leaf(const struct recipe_step *s) {
+  size_t size = weft_dtype_bytes(s->value.dtype);
+  weft_block b = { (char *)s->memory + (size_t)s->offset * size, 0, s->value.dtype, s->value.rank, s->value.dims, s->stride };
+  return weft_external(&b, nothing, NULL);
+}
+
+static weft_array *element(const char *op, weft_array *const in[]) {
+#define ROW(name, doc) if (IS(#name)) return weft_##name(in[0]);
+#define IS(name) !strcmp(op, name)
+  WEFT_UNARY(ROW)
+#undef ROW
+#define ROW(name, doc) if (IS(#name)) return weft_##name(in[0], in[1]);
+  WEFT_BINARY(ROW)
+#undef ROW
+  return IS("where") ? weft_where(in[0], in[1], in[2]) : weft_fma(in[0], in[1], in[2]);
+}
+
+static weft_array *along(const char *op, weft_array *x, int axis) {
+#define ROW(name, doc) if (IS(#name)) return weft_##name(x, axis);
+  WEFT_REDUCE(ROW)
+  WEFT_ALONG(ROW)
+#undef ROW
+#undef IS
+  return NULL;
+}
+
+static weft_array *sliced(weft_array *x, const int64_t p[]) { return weft_slice(x, (int)p[0], p[1], p[2], p[3]); }
+
+static weft_array *build_put(const struct recipe_step *s, weft_array *const in[]) {
+  weft_array *part = in[0];
+  if (s->kind == PUT_TAKE) part = weft_take(in[0], s->n_in - 2, in + 2);
+  else
+    for (int k = 0; k < s->p[1]; k++) part = sliced(part, s->p + 2 + 4 * k);
+  return weft_put(in[0], part, in[1], (weft_how)s->p[0]);
+}
+
+static weft_array *build_step(const struct recipe_step *s, weft_array *const in[]) {
+  int axes[PLAIN_RANK], axis = (int)s->p[0];
+  for (int k = 0; k < PLAIN_RANK; k++) axes[k] = (int)s->p[k];
+  switch (s->kind) {
+    case LEAF: return build_leaf(s);
+    case SCALAR: return weft_scalar(s->number);
+    case INTEGER: return weft_integer((int64_t)s->number);
+    case ELEMENT: return element(s->op, in);
+    case CAST: return weft_cast(in[0], s->value.dtype);
+    case REDUCE: case PREFIX: case MEAN: case SOFTMAX: case FLIP: return along(s->op, in[0], axis);
+    case REDUCE_ALL: return along(s->op, in[0], WEFT_ALL);
+    case RESHAPE: return weft_reshape(in[0], s->value.rank, s->value.dims);
+    case BROADCAST: return weft_broadcast(in[0], s->value.rank, s->value.dims);
+    case TRANSPOSE: return weft_transpose(in[0], axes);
+    case SLICE: return sliced(in[0], s->p);
+    case TAKE: return weft_take(in[0], s->n_in - 1, in + 1);
+    case AT: return weft_at(in[0], axis, in[1]);
+    case WINDOW: return weft_window(in[0], axis, in[1], s->p[1]);
+    case PUT_SLICE: case PUT_TAKE: return build_put(s, in);
+    case CONCAT: return weft_concat(axis, s->n_in, in);
+    case PAD: return weft_pad(in[0], axis, s->p[1], s->p[2], in[1]);
+    case MATMUL: return weft_matmul(in[0], in[1]);
+    default: return weft_iota(in[0], axis);
+  }
+}
+
+static bool has_form(weft_array *a, const struct recipe_step *s, int i) {
+  const struct plain *v = &s->value;
+  if (weft_check(a)) return printf("step %d, %s: %s\n", i, s->op, weft_message()), false;
+  if (s->kind == SCALAR || s->kind == INTEGER) return true;
+  bool ok = weft_rank(a) == v->rank && weft_dtype_of(a) == v->dtype;
+  for (int k = 0; ok && k < v->rank; k++) ok = weft_dim(a, k) == v->dims[k];
+  if (!ok) printf("step %d, %s: has another shape or dtype: rank %d, %s\n", i, s->op, weft_rank(a), weft_dtype_name(weft_dtype_of(a)));
+  return ok;
+}
+
+bool recipe_build(const struct recipe *p, weft_array *out[]) {
+  for (int i = 0; i < p->n; i++) {
+    const struct recipe_step *s = &p->step[i];
+    weft_array *in[4];
+    for (int k = 0; k < s->n_in; k++) in[k] = out[s->in[k]];
+    out[i] = build_step(s, in);
+    if (!has_form(out[i], s, i)) return false;
+  }
+  return true;
+}
+
+/* ---- ways of evaluation ---- */
+
+const struct way ways[] = {
+  { "fused, x86", "x86", true, 1 },
+  { "fused, vm", "vm", true, 1 },
+  { "one op a kernel, vm", "vm", false, 1 },
+  { "one op a kernel, x86", "x86", false, 1 },
+  { "fused, avx2, 3 threads", "avx2", true, 3 },
+};
+const int n_ways = COUNT(ways);
+
+void way_take(const struct way *w) {
+  plan_drop_all();
+  compiled_drop_all();
+  plan_use_fusing(w->fuse);
+  compiled_use(w->backend);
+  weft_set(WEFT_THREADS, w->threads);
+}
+
+void way_leave(void) { way_take(&(struct way){ "", NULL, true, 0 }); }
+
+/* ---- checking ---- */
+
+static int n_targets(struct recipe *p, int target[4]) { /* the last, and perhaps some others */
+  int n = 0;
+  struct recipe chance = { .state = p->state };
+  target[n++] = p->n - 1;
+  for (int k = 0; k < 3; k++) {
+    int i = (int)any(&chance, (uint32_t)p->n);
+    if (once_in(&chance, 2) && !is_weak(p, i)) target[n++] = i;
+  }
+  if (is_weak(p, target[0])) target[0] = 0;
+  return n;
+}
+
+/* Values of some steps, the way taken. false: it failed, or they are others; said if loud. */
+static bool right(struct recipe *p, const struct way *w, int n, const int target[], bool is_loud) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *all[RECIPE_STEPS], *want[4];
+  bool ok = recipe_build(p, all);
+  for (int k = 0; ok && k < n; k++) want[k] = all[target[k]];
+  const char *kernels = ok && is_loud ? weft_show(n, want, "kernels") : "", *graph = ok && is_loud ? weft_show(n, want, "graph") : "";
+  if (ok && weft_eval(n, want)) {
+    if (is_loud) printf("%s: %s\n", w->name, weft_message());
+    ok = false;
+  }
+  for (int k = 0; ok && k < n; k++) {
+    struct plain *v = value(p, target[k]), got = plain_new(v->dtype, v->rank, v->dims);
+    if (weft_read(want[k], v->dtype, got.data, (size_t)v->count * weft_dtype_bytes(v->dtype))) {
+      if (is_loud) printf("%s: reading step %d: %s\n", w->name, target[k], weft_message());
+      ok = false;
+    } else {
+      int64_t at = plain_differs(v, got.data);
+      ok = at < 0;
+      if (!ok && is_loud)
+        printf("%s: step %d, %s: element %lld of %lld is %s, not %s\n", w->name, target[k], p->step[target[k]].op, (long long)at,
+               (long long)v->count, plain_text(&got, at), plain_text(v, at));
+    }
+    plain_free(&got);
+  }
+  if (!ok && is_loud) printf("%s%s", graph, kernels);
+  weft_scope_discard(scope);
+  return ok;
+}
+
+/* The first step that is wrong by itself, if there is one, is the shorter story. */
+static void blame(struct recipe *p, const struct way *w, int n, const int target[]) {
+  for (int i = 0; i < p->n; i++) {
+    if (is_weak(p, i) || right(p, w, 1, &i, false)) continue;
+    right(p, w, 1, &i, true);
+    return;
+  }
+  right(p, w, n, target, true);
+}
+
+bool recipe_check(uint64_t seed) {
+  struct recipe *p = malloc(sizeof *p);
+  int target[4], n;
+  bool ok = true;
+  if (!p) abort();
+  recipe_make(p, seed);
+  n = n_targets(p, target);
+  for (int k = 0; ok && k < n_ways; k++) {
+    way_take(&ways[k]);
+    ok = right(p, &ways[k], n, target, false);
+    if (!ok) blame(p, &ways[k], n, target);
+  }
+  way_leave();
+  recipe_free(p);
+  free(p);
+  return ok;
+}
+
+/* The gradient of the sum of a float step by all float leaves; how many there are. */
+static int gradients(struct recipe *p, weft_array *const all[], weft_array *dx[]) {
+  int n = 0, y = -1;
+  weft_array *x[RECIPE_STEPS];
+  for (int i = p->n - 1; i >= 0 && y < 0; i--)
+    if (!is_weak(p, i) && plain_is_float(value(p, i)->dtype) && p->step[i].kind != LEAF) y = i;
+  for (int i = 0; i < p->n && n < 8; i++)
+    if (p->step[i].kind == LEAF && plain_is_float(value(p, i)->dtype)) x[n++] = all[i];
+  if (y < 0 || !n) return 0;
+  weft_grad(all[y], n, x, dx);
+  return n;
+}
+
+bool recipe_check_gradient(uint64_t seed) {
+  struct recipe *p = malloc(sizeof *p);
+  if (!p) abort();
+  recipe_make(p, seed);
+  struct plain first[8] = { 0 };
+  int n = 0;
+  bool ok = true;
+  for (int k = 0; ok && k < n_ways; k++) {
+    way_take(&ways[k]);
+    weft_scope *scope = weft_scope_open();
+    weft_array *all[RECIPE_STEPS], *dx[8];
+    ok = recipe_build(p, all);
+    n = ok ? gradients(p, all, dx) : 0;
+    weft_status s = n ? weft_eval(n, dx) : WEFT_OK;
+    if (s == WEFT_ERR_UNSUPPORTED) { weft_scope_discard(scope); break; }
+    if (s) ok = false, printf("gradient, %s: %s\n", ways[k].name, weft_message());
+    for (int j = 0; ok && j < n; j++) {
+      int64_t dims[PLAIN_RANK];
+      for (int d = 0; d < weft_rank(dx[j]); d++) dims[d] = weft_dim(dx[j], d);
+      struct plain got = plain_new(weft_dtype_of(dx[j]), weft_rank(dx[j]), dims);
+      ok = weft_read(dx[j], got.dtype, got.data, (size_t)got.count * weft_dtype_bytes(got.dtype)) == WEFT_OK;
+      if (!ok) printf("gradient, %s: %s\n", ways[k].name, weft_message());
+      int64_t at = ok && k ? plain_differs(&first[j], got.data) : -1;
+      if (at >= 0) {
+        printf("gradient, %s: element %lld by leaf %d is %s, in the first way %s\n", ways[k].name, (long long)at, j, plain_text(&got, at), plain_text(&first[j], at));
+        ok = false;
+      }
+      if (k || !ok) plain_free(&got);
+      else first[j] = got;
+    }
+    if (!ok) printf("%s%s", weft_show(n, dx, "graph"), k ? weft_show(n, dx, "kernels") : "");
+    weft_scope_discard(scope);
+  }
+  for (int j = 0; j < 8; j++) plain_free(&first[j]);
+  way_leave();
+  recipe_free(p);
+  free(p);
+  return ok;
+}
