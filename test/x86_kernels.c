@@ -17,7 +17,7 @@ static uint64_t random_bits(void) {
   return seed ^= seed << 17;
 }
 
-/* ---- Buffers ---------------------------------------------------------------------------------------------------------- */
+/* ---- Buffers ---- */
 
 struct memory {
   char *map;
@@ -147,7 +147,7 @@ static int64_t memory_difference(const struct memory *a, const struct memory *b,
   return -1;
 }
 
-/* ---- Both back ends on one problem ------------------------------------------------------------------------------------ */
+/* ---- Both back ends on one problem ---- */
 
 struct problem {
   const struct kir_kernel *k;
@@ -335,7 +335,7 @@ static struct code *compile_for(const struct kir_kernel *k, bool avx2_only, cons
   return backend_x86.compile(k, &s, why);
 }
 
-/* ---- Nests and dtypes beyond the kernels of test/kernels --------------------------------------------------------------- */
+/* ---- Nests and dtypes beyond the kernels of test/kernels ---- */
 
 static const char nests[] =
   "kernel softmax64 { size R, C in x:f64[R,C] out y:f64[R,C] par r in R {\n"
@@ -432,7 +432,7 @@ TEST(nests_and_dtypes_on_the_best_instructions_here_give_the_bits_of_the_vm) {
   if (has_machine()) sweep_nests(false);
 }
 
-/* ---- What must be encodable ------------------------------------------------------------------------------------------- */
+/* ---- What must be encodable ---- */
 
 static const char *const required[] = { "muladd", "where_const", "reversed_write", "transposed_add", "bf16_muladd", "complex_mul",
   "concat", "epilogue", "merge_axes", "split_axes", "permute3", "softmax", "softmax_reload", "softmax_inplace", "log_softmax_grad",
@@ -479,7 +479,7 @@ TEST(slice_update_stores_with_any_step) {
   kir_free(k);
 }
 
-/* ---- Random programs -------------------------------------------------------------------------------------------------- */
+/* ---- Random programs ---- */
 
 static const enum kir_op float_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_FMA, KIR_DIV, KIR_SQRT, KIR_MIN, KIR_MAX, KIR_NEG, KIR_ABS,
   KIR_FLOOR, KIR_CEIL, KIR_TRUNC, KIR_RINT };
@@ -581,7 +581,7 @@ TEST(random_programs_of_64_bits_give_the_bits_of_the_vm) {
   if (has_machine()) random_programs(true);
 }
 
-/* ---- The host's state ------------------------------------------------------------------------------------------------- */
+/* ---- The host's state ---- */
 
 #if defined __x86_64__
 TEST(a_host_that_flushes_denormals_gets_the_same_bits_and_its_mode_back) {
@@ -629,7 +629,7 @@ TEST(a_cancelled_kernel_stops_at_the_next_outer_iteration) {
   kir_free(k);
 }
 
-/* ---- Memory, listing -------------------------------------------------------------------------------------------------- */
+/* ---- Memory, listing ---- */
 
 TEST(every_failed_allocation_of_a_compilation_is_reported_and_leaves_nothing) {
   if (!has_machine()) return;

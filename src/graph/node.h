@@ -31,6 +31,7 @@ struct node {
   bool weak;               /* a number without dtype of its own: yields to its partner */
   bool history_dropped;
   bool is_marked;          /* asked for once already: stored if it is needed again */
+  bool is_floating;        /* local nodes: computed in the kernel of its only user */
   _Atomic uint8_t state;
   int n_in;
   uint32_t attr_bytes;

@@ -138,7 +138,6 @@ static struct node *local_of(struct program *g, struct node *const made[], const
   if (leaf) {
     if (op == &op_value) {
       struct place *p = &g->leaf_place[*n_leaves];
-      p->offset = n->value->offset;
       memcpy(p->stride, n->value->stride, sizeof *p->stride * n->rank);
       x->value = n->value; /* scalar folding may look at it */
     }
@@ -229,7 +228,7 @@ static struct value *value_at(const struct eval *e, const struct run *r, int i) 
   struct value *v = value_new(n->rank, s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
   if (!v) return NULL;
   buffer_retain(v->buf);
-  v->offset = o->place.offset;
+  v->offset = o->place.offset + (s->leaf >= 0 ? e->leaf[s->leaf]->value->offset : 0);
   memcpy(v->stride, o->place.stride, sizeof *v->stride * n->rank);
   return v;
 }
@@ -298,8 +297,8 @@ static struct failure *run(struct eval *e) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
     for (int i = 0; i < e->n_leaves; i++) {
       struct node *n = e->leaf[i];
-      leaf[i] = n->op == &op_scalar ? (struct leaf){ NULL, dtype_widen((weft_dtype)n->dtype, scalar_bits(n, (weft_dtype)n->dtype)) }
-                                    : (struct leaf){ n->value->buf, 0 };
+      leaf[i] = n->op == &op_scalar ? (struct leaf){ .bits = dtype_widen((weft_dtype)n->dtype, scalar_bits(n, (weft_dtype)n->dtype)) }
+                                    : (struct leaf){ .buf = n->value->buf, .offset = n->value->offset * (int64_t)weft_dtype_bytes((weft_dtype)n->dtype) };
     }
     if (plan_run(e->plan, &r, &f) == WEFT_OK) f = publish(e, &r);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);

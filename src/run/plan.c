@@ -192,7 +192,7 @@ static struct failure *hold_leaves(const struct plan *p, const struct run *r, ui
     if (leaf < 0) continue;
     weft_status status = buffer_hold(r->leaf[leaf].buf, &data, &why);
     if (status) return fail(status, 0, "weft_eval: %s", why ? why : "a value cannot be read");
-    base[*held] = data;
+    base[*held] = (uint8_t *)data + r->leaf[leaf].offset;
   }
   return NULL;
 }

@@ -41,7 +41,8 @@ void plan_drop_all(void);
 void plan_use_fusing(bool); /* for tests: false: one op a kernel, in plans made from now on */
 
 /* What a run is given and gives. */
-struct leaf { struct buffer *buf; uint64_t bits; };      /* bits: a scalar's pattern in its register dtype */
+struct leaf { struct buffer *buf; int64_t offset; uint64_t bits; }; /* offset in bytes; bits: a scalar's pattern in its
+                                                                     register dtype */
 struct run {
   const struct leaf *leaf;
   const volatile int *cancel;

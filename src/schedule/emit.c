@@ -111,7 +111,7 @@ static int access_of(struct emit *e, const struct node *x, const int axis_of[]) 
 }
 
 const struct node *scalar_of(const struct node *x) {
-  while (x->op == &op_broadcast || (x->op == &op_reshape && node_count(x) == 1)) x = x->in[0];
+  while (x->op->kind == OP_VIEW) x = x->in[0];
   return x->op == &op_scalar ? x : NULL;
 }
 
@@ -173,6 +173,15 @@ static bool collect(struct emit *e) {
 
 /* ---- form, phases, axes ---- */
 
+static void stored_strides(const struct part *p, int64_t stride[]);
+
+static bool all_move(struct emit *e, int axis) { /* all that is stored differs along it */
+  int64_t s[AXES];
+  for (int i = 0; i < e->n_parts; i++)
+    if (e->part[i].item->is_stored && (stored_strides(&e->part[i], s), !s[axis])) return false;
+  return true;
+}
+
 static void choose_form(struct emit *e) {
   struct group *g = e->g;
   int last = g->n_axes - 1;
@@ -184,7 +193,7 @@ static void choose_form(struct emit *e) {
   } else {
     e->inner = g->lane >= 0 ? g->lane : last;
     e->column = g->column;
-    if (g->lane < 0 && last >= 0 && g->extent[last] < 16) /* short lanes: run along a longer axis */
+    if (g->lane < 0 && last >= 0 && g->extent[last] < 16 && all_move(e, last)) /* short lanes: run along a longer axis */
       for (int a = 0; a <= last; a++) if (g->extent[a] > 4 * g->extent[e->inner]) e->inner = a;
     e->is_private = e->column >= 0 && g->n_axes == 2;
   }

@@ -203,15 +203,51 @@ static bool with_node(struct work *w, const struct node *n, int group, const int
   return out->n_items < MOST_NODES && writable(out);
 }
 
+/* Whether the kernel of g can store n: it must move along every axis whose iterations may run at once, or be told apart. */
+static bool can_store(const struct group *g, const struct node *n, const int8_t ax[]) {
+  bool is_columns = !g->has_row && g->column >= 0;
+  int inner = is_columns ? g->column : g->lane >= 0 ? g->lane : g->n_axes - 1, axis = fold_axis(n);
+  bool is_sink = !is_columns && axis >= 0 && ax[axis] == g->column;
+  unsigned moves = 0;
+  for (int k = 0; k < n->rank; k++) if (ax[k] >= 0 && n->dims[k] != 1) moves |= 1u << ax[k];
+  for (int a = 0; a < g->n_axes; a++)
+    if (!(moves >> a & 1) && a != inner && !(is_sink && a == g->column)) return false;
+  return true;
+}
+
+/* The same of all that is in `from`, once its axes a have become to[a] (NULL: stay). */
+static bool can_store_all(struct work *w, const struct group *g, const struct group *from, const int8_t to[]) {
+  for (int i = 0; i < from->n_items; i++) {
+    const struct item *x = &w->item[from->item[i]];
+    int8_t ax[WEFT_RANK_MAX];
+    if (x->node->is_floating) continue;
+    for (int k = 0; k < WEFT_RANK_MAX; k++) ax[k] = x->ax[k] < 0 || !to ? x->ax[k] : to[x->ax[k]];
+    if (!can_store(g, x->node, ax)) return false;
+  }
+  return true;
+}
+
+static bool has_same_form(const struct group *a, const struct group *b) {
+  return a->has_row == b->has_row && a->lane == b->lane && a->column == b->column;
+}
+
 static bool may_raise(const struct group *g, int level) { return g->level >= level || !g->has_readers; }
+
+/* Floating, and not in a group yet. */
+static bool is_open(struct work *w, const struct node *n) { return n->is_floating && w->item[n->slot].group < 0; }
 
 /* The level a group must have at least if n is in it, given that it stores what n reads from other groups. */
 static int level_needed(struct work *w, const struct node *n, int group) {
   int level = 0;
   for (int k = 0; k < n->n_in; k++) {
-    struct item *b = &w->item[edge_of(n->in[k]).base->slot];
+    struct edge e = edge_of(n->in[k]);
+    struct item *b = &w->item[e.base->slot];
     if (group >= 0 && b->group == group) continue;
     int l = b->group >= 0 ? w->group[b->group].level + 1 : b->ready_level;
+    if (is_open(w, e.base)) { /* joins the group, or is computed by one of its own; at most FLOAT_DEPTH deep */
+      bool joins = e.aligned && !needs_memory(n, k);
+      l = level_needed(w, e.base, joins ? group : -1) + !joins;
+    }
     if (l > level) level = l;
   }
   return level;
@@ -273,7 +309,7 @@ static bool merge(struct work *w, int into, int from, const struct node *sp, con
   both.has_contract |= h->has_contract;
   both.has_readers |= h->has_readers;
   both.level = level;
-  if (!writable(&both)) return false;
+  if (!writable(&both) || !can_store_all(w, &both, g, NULL) || !can_store_all(w, &both, h, to)) return false;
   for (int i = 0; i < h->n_bases; i++) if (!group_reads(&both, h->base[i])) return false;
   int *items = work_take(w, sizeof *items * (size_t)(g->n_items + h->n_items));
   if (!items) return false;
@@ -326,9 +362,6 @@ static void pin_axes(struct group *g, const struct node *n, const int8_t ax[]) {
 
 static bool in_memory(struct work *, struct node *);
 static bool start_group(struct work *, struct node *);
-
-/* Floating, and not in a group yet. */
-static bool is_open(struct work *w, const struct node *n) { return n->is_floating && w->item[n->slot].group < 0; }
 
 static bool enter(struct work *w, struct node *n, int group, const int8_t ax[]) {
   struct item *x = &w->item[n->slot];
@@ -409,7 +442,8 @@ static bool try_join(struct work *w, struct node *n, int group) {
     for (int j = 0; j < e.base->rank; j++)
       if (e.base->dims[j] != 1 && (e.map[j] < 0 || ax[(int)e.map[j]] != b->ax[j])) return false;
   }
-  if (!with_node(w, n, group, ax, &trial)) return false;
+  if (!with_node(w, n, group, ax, &trial) || !can_store(&trial, n, ax)) return false;
+  if (!has_same_form(&trial, &w->group[group]) && !can_store_all(w, &trial, &trial, NULL)) return false;
   int level = level_needed(w, n, group);
   if (!may_raise(&w->group[group], level)) return false;
   if (!all_ins_readable(w, n, &w->group[group])) return false;
@@ -464,6 +498,10 @@ static bool is_own_step(const struct node *n) {
 static bool place_node(struct work *w, struct node *n) {
   struct item *x = &w->item[n->slot];
   if (n->op->kind == OP_VIEW || n->op->kind == OP_LEAF || n->is_floating) return true;
+  for (int k = 0; k < n->n_in; k++) { /* what cannot float into the kernel of n stands in memory before it */
+    struct edge e = edge_of(n->in[k]);
+    if (is_open(w, e.base) && (!e.aligned || needs_memory(n, k)) && !in_memory(w, e.base)) return false;
+  }
   if (is_own_step(n)) {
     for (int k = 0; k < n->n_in; k++) if (!in_memory(w, edge_of(n->in[k]).base)) return false;
     x->is_stored = true;

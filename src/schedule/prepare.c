@@ -138,15 +138,7 @@ static bool scatter_wide(struct work *w, struct node *n) {
 
 /* ---- views ---- */
 
-static bool is_scalar(const struct node *x) {
-  while (x->op == &op_broadcast) x = x->in[0];
-  return x->op == &op_scalar;
-}
-
-static const struct node *scalar_below(const struct node *x) {
-  while (x->op == &op_broadcast) x = x->in[0];
-  return x;
-}
+static bool is_scalar(const struct node *x) { return scalar_of(x) != NULL; }
 
 static bool moves_elements(const struct node *v) { return v->op == &op_slice || v->op == &op_reshape; }
 
@@ -170,7 +162,7 @@ static bool sink(struct work *w, struct node *v, struct stack *todo) {
   for (int k = 0; k < e->n_in; k++) {
     struct node *x = e->in[k];
     if (is_scalar(x)) {
-      struct node *s = (struct node *)scalar_below(x);
+      struct node *s = (struct node *)scalar_of(x);
       in[k] = local(w, &op_broadcast, x->dtype, v->rank, v->dims, 1, &s, NULL, 0);
     } else {
       in[k] = local(w, v->op, x->dtype, v->rank, v->dims, 1, &x, v->attr, v->attr_bytes);
@@ -181,7 +173,7 @@ static bool sink(struct work *w, struct node *v, struct stack *todo) {
   }
   struct node *f = local(w, e->op, e->dtype, v->rank, v->dims, e->n_in, in, e->attr, e->attr_bytes);
   if (!f) return false;
-  f->origin = e->origin, f->n_uses = v->n_uses, f->slot = v->slot;
+  f->origin = e->origin, f->n_uses = v->n_uses, f->slot = v->slot, f->is_floating = e->is_floating;
   *v = *f;
   return true;
 }
@@ -199,7 +191,7 @@ static bool sink_views(struct work *w) {
 /* reshape(broadcast(scalar)) is a broadcast of the scalar. */
 static void reshape_of_scalar(struct node *v) {
   if (!moves_elements(v) || !is_scalar(v->in[0])) return;
-  v->in[0] = (struct node *)scalar_below(v->in[0]);
+  v->in[0] = (struct node *)scalar_of(v->in[0]);
   v->op = &op_broadcast;
 }
 
@@ -336,7 +328,11 @@ bool prepare(struct work *w) {
   }
   if (!copy_for_reshapes(w) || !store_scalars(w) || !store_made_targets(w) || !order(w)) return false;
   count_uses(w);
-  if (w->fuse && (!float_nodes(w) || !order(w))) return false;
+  if (w->fuse) {
+    if (!float_nodes(w) || !order(w)) return false;
+    count_uses(w);
+    if (!sink_views(w) || !order(w)) return false;
+  }
   count_uses(w);
   return true;
 }

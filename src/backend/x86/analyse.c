@@ -38,7 +38,7 @@ static void use(struct walk *w, int val) {
   if (v->region != w->region) v->crosses = true;
 }
 
-/* ---- Addresses -------------------------------------------------------------------------------------------------------- */
+/* ---- Addresses ---- */
 
 int stride_class(const struct gen *g, int buf, int axis) {
   const struct kir_buf *b = &g->k->bufs[buf];
@@ -135,10 +135,13 @@ static void take_slots(struct gen *g, struct access *a) {
 static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_flat) {
   struct gen *g = w->g;
   const struct kir_buf *b = &g->k->bufs[s->buf];
-  int lane = loop_lane(g, w->loop), bytes = g->is_private[s->buf] ? dtype_bytes(kir_register_of(b->dtype)) : dtype_bytes(b->dtype);
+  int lane = loop_lane(g, w->loop),
+      bytes = g->is_private[s->buf] ? dtype_bytes(kir_register_of(b->dtype)) : dtype_bytes(b->dtype);
   if (b->kind == KIR_TABLE) gen_cannot(g, "a table");
   if (b->rank > BACKEND_RANK) gen_cannot(g, "more axes than a bound buffer has");
-  struct access a = { .stmt = s, .lane = lane, .reg = -1, .narrow = bytes < 4, .element = __builtin_ctz((unsigned)bytes) };
+  struct access a = {
+    .stmt = s, .lane = lane, .reg = -1, .narrow = bytes < 4, .element = __builtin_ctz((unsigned)bytes)
+  };
   a.cls = lane < 0 ? LANE_NONE : lane_class(g, s, g->loops[lane].stmt->var);
   a.owner = find_owner(w, s, lane_is_flat);
   use_subscripts(w, s->at, s->n_at);
@@ -150,10 +153,11 @@ static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_fl
     if (a.owner >= 0) g->loops[a.owner].accesses = i;
     g->accesses[i] = a;
   }
-  if (gen_grow(g, (void **)&g->access_of, &g->memory_room, g->n_memory + 1, sizeof(int))) g->access_of[g->n_memory++] = i;
+  if (gen_grow(g, (void **)&g->access_of, &g->memory_room, g->n_memory + 1, sizeof(int)))
+    g->access_of[g->n_memory++] = i;
 }
 
-/* ---- Statements ------------------------------------------------------------------------------------------------------- */
+/* ---- Statements ---- */
 
 static void walk_block(struct walk *w, const struct kir_block *b);
 
@@ -234,8 +238,16 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
   if (!gen_grow(g, (void **)&g->loops, &g->loop_room, g->n_loops + 1, sizeof *g->loops)) return;
   int id = g->n_loops++, lane = loop_lane(g, w->loop);
   struct loop *l = &g->loops[id];
-  *l = (struct loop){ .stmt = s, .parent = w->loop, .depth = w->depth, .accesses = -1, .first_memory = g->n_memory, .access_first = g->n_accesses,
-    .has_inner = has_loop(&s->body), .is_outer = s == g->outer, .in_lane = lane >= 0, .lane = s->kind == KIR_LANE ? id : lane };
+  *l = (struct loop){ .stmt = s,
+                      .parent = w->loop,
+                      .depth = w->depth,
+                      .accesses = -1,
+                      .first_memory = g->n_memory,
+                      .access_first = g->n_accesses,
+                      .has_inner = has_loop(&s->body),
+                      .is_outer = s == g->outer,
+                      .in_lane = lane >= 0,
+                      .lane = s->kind == KIR_LANE ? id : lane };
   l->is_flat = s->kind == KIR_LANE && !l->has_inner;
   int32_t *slots[] = { &l->var, &l->last, &l->extent, &l->block, &l->count, &l->j, &l->limit };
   for (int i = 0; i < 7; i++) *slots[i] = slot_scalar(g);
@@ -318,7 +330,7 @@ static void walk_block(struct walk *w, const struct kir_block *b) {
     }
 }
 
-/* ---- The frame -------------------------------------------------------------------------------------------------------- */
+/* ---- The frame ---- */
 
 static void note_private(struct gen *g, const struct kir_block *b) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {

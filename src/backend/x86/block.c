@@ -3,11 +3,13 @@
 #include "backend/x86/gen.h"
 
 /* Ends a run: a loop, or a branch. */
-static bool ends_run(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || s->kind == KIR_IF; }
+static bool ends_run(const struct kir_stmt *s) {
+  return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || s->kind == KIR_IF;
+}
 
 static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD || s->kind == KIR_STORE; }
 
-/* ---- Next uses -------------------------------------------------------------------------------------------------------- */
+/* ---- Next uses ---- */
 
 static int collect(struct gen *g, const struct kir_stmt *s) {
   int n = 0;
@@ -77,7 +79,7 @@ static void lend_carries(struct gen *g, int n, const struct kir_stmt *next, bool
   }
 }
 
-/* ---- next ------------------------------------------------------------------------------------------------------------- */
+/* ---- next ---- */
 
 static void store_home(struct gen *g, int dtype, int reg, struct rm m) {
   if (reg >= MASK_BASE) vec(enc(g), I_KMOV_TO, 16, reg - MASK_BASE, 0, m);
@@ -121,7 +123,8 @@ static int32_t save_carry(struct gen *g, int carry) {
   return at;
 }
 
-/* All carries change at once: those first that no other pending one reads; in a cycle one is saved before it changes. */
+/* All carries change at once: those first that no other pending one reads. In a cycle one is saved before it
+ * changes. */
 static void emit_next(struct gen *g, const struct kir_stmt *s) {
   bool done[MAX_NEXTS] = { false };
   int32_t saved[MAX_NEXTS];
@@ -205,7 +208,7 @@ static void emit_check(struct gen *g, const struct kir_stmt *s) {
   release(g);
 }
 
-/* ---- Statements ------------------------------------------------------------------------------------------------------- */
+/* ---- Statements ---- */
 
 static void mark(struct gen *g, const struct kir_stmt *s) {
   if (!gen_grow(g, (void **)&g->marks, &g->mark_room, g->n_marks + 1, sizeof *g->marks)) return;

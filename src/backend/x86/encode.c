@@ -29,7 +29,9 @@ struct rm rm_at(int base, int32_t disp) {
   return (struct rm){ .kind = RM_MEM, .reg = -1, .base = (int8_t)base, .index = -1, .disp = disp };
 }
 struct rm rm_index(int base, int index, int scale, int32_t disp) {
-  return (struct rm){ .kind = RM_MEM, .reg = -1, .base = (int8_t)base, .index = (int8_t)index, .scale = (uint8_t)scale, .disp = disp };
+  return (struct rm){
+    .kind = RM_MEM, .reg = -1, .base = (int8_t)base, .index = (int8_t)index, .scale = (uint8_t)scale, .disp = disp
+  };
 }
 
 void encoder_free(struct encoder *e) {
@@ -77,8 +79,14 @@ void code_bytes(struct encoder *e, const void *p, int n) {
 }
 
 void code_align(struct encoder *e, int to) {
-  static const uint8_t nops[][8] = { { 0x90 }, { 0x66, 0x90 }, { 0x0F, 0x1F, 0 }, { 0x0F, 0x1F, 0x40, 0 }, { 0x0F, 0x1F, 0x44, 0, 0 },
-    { 0x66, 0x0F, 0x1F, 0x44, 0, 0 }, { 0x0F, 0x1F, 0x80, 0, 0, 0, 0 }, { 0x0F, 0x1F, 0x84, 0, 0, 0, 0, 0 } };
+  static const uint8_t nops[][8] = { { 0x90 },
+                                     { 0x66, 0x90 },
+                                     { 0x0F, 0x1F, 0 },
+                                     { 0x0F, 0x1F, 0x40, 0 },
+                                     { 0x0F, 0x1F, 0x44, 0, 0 },
+                                     { 0x66, 0x0F, 0x1F, 0x44, 0, 0 },
+                                     { 0x0F, 0x1F, 0x80, 0, 0, 0, 0 },
+                                     { 0x0F, 0x1F, 0x84, 0, 0, 0, 0, 0 } };
   int n = (int)(-e->n & (size_t)(to - 1));
   for (int k; n; n -= k) {
     k = n < 8 ? n : 8;
@@ -86,10 +94,11 @@ void code_align(struct encoder *e, int to) {
   }
 }
 
-/* ---- Constants -------------------------------------------------------------------------------------------------------- */
+/* ---- Constants ---- */
 
 static struct rm pool_rm(uint32_t at, bool broadcast) {
-  return (struct rm){ .kind = RM_POOL, .reg = -1, .base = -1, .index = -1, .disp = (int32_t)at, .broadcast = broadcast };
+  return (
+      struct rm){ .kind = RM_POOL, .reg = -1, .base = -1, .index = -1, .disp = (int32_t)at, .broadcast = broadcast };
 }
 
 /* The pool is searched at the alignment of the constant: kernels have tens of constants, not thousands. */
@@ -104,7 +113,9 @@ static uint32_t pool_add(struct encoder *e, const void *data, size_t n) {
   return (uint32_t)at;
 }
 
-struct rm pool_vector(struct encoder *e, const void *data, int bytes) { return pool_rm(pool_add(e, data, (size_t)bytes), false); }
+struct rm pool_vector(struct encoder *e, const void *data, int bytes) {
+  return pool_rm(pool_add(e, data, (size_t)bytes), false);
+}
 
 struct rm pool_scalar(struct encoder *e, int element_bytes, uint64_t bits) {
   uint8_t row[32];
@@ -112,7 +123,7 @@ struct rm pool_scalar(struct encoder *e, int element_bytes, uint64_t bits) {
   return e->evex ? pool_rm(pool_add(e, row, (size_t)element_bytes), true) : pool_rm(pool_add(e, row, 32), false);
 }
 
-/* ---- Operands --------------------------------------------------------------------------------------------------------- */
+/* ---- Operands ---- */
 
 static void put_pool(struct encoder *e, int reg, uint32_t at, int tail) {
   put(e, (reg & 7) << 3 | 5);
@@ -137,7 +148,7 @@ static void put_operand(struct encoder *e, int reg, struct rm m, bool may_disp8,
   else put_memory(e, reg, m, may_disp8);
 }
 
-/* ---- Vector instructions ---------------------------------------------------------------------------------------------- */
+/* ---- Vector instructions ---- */
 
 static int high(int reg, int bit) { return reg >= 0 ? reg >> bit & 1 : 0; }
 
@@ -155,7 +166,8 @@ static void put_vex(struct encoder *e, const struct insn_row *r, int bytes, int 
   put(e, r->opcode);
 }
 
-static void put_evex(struct encoder *e, const struct insn_row *r, int bytes, int k, bool zero, int reg, int src, struct rm m) {
+static void put_evex(struct encoder *e, const struct insn_row *r, int bytes, int k, bool zero, int reg, int src,
+                     struct rm m) {
   int X = m.kind == RM_REG ? high(m.reg, 4) : m.kind == RM_MEM ? high(m.index, 3) : 0;
   int B = high(m.kind == RM_REG ? m.reg : m.base, 3), length = bytes == 64 ? 2 : bytes == 32 ? 1 : 0;
   put(e, 0x62);
@@ -184,7 +196,7 @@ void vec_imm(struct encoder *e, enum insn insn, int bytes, int dst, int src, str
   vec_mask(e, insn, bytes, 0, false, dst, src, m, imm);
 }
 
-/* ---- Scalar instructions ---------------------------------------------------------------------------------------------- */
+/* ---- Scalar instructions ---- */
 
 static void put_rex(struct encoder *e, int w, int reg, struct rm m, bool force) {
   int x = high(m.kind == RM_MEM ? m.index : -1, 3), b = high(m.kind == RM_REG ? m.reg : m.base, 3);
@@ -281,7 +293,7 @@ void gpr_setcc(struct encoder *e, enum cc cc, int reg) {
   scalar(e, 0, 0x0FB6, reg, rm_reg(reg), 0);
 }
 
-/* ---- Jumps ------------------------------------------------------------------------------------------------------------ */
+/* ---- Jumps ---- */
 
 int label_new(struct encoder *e) {
   if (!room_for(e, (void **)&e->labels, &e->label_room, e->n_labels + 1, sizeof *e->labels)) return 0;

@@ -2,9 +2,9 @@
  * tree 16, 8, 4, 2, 1, every 4096 elements. Along a serial loop: 128 in order. Either way blocks then combine like a
  * binary counter, older ones on the left.
  *
- * A fold's accumulators are vectors: 32/G of them along lanes, one a copy of the lane body along a serial loop. They are
- * in registers while the hot loop runs and in the frame between. A level of the counter has room for one block's result
- * of every fold of the loop. */
+ * A fold's accumulators are vectors: 32/G of them along lanes, one a copy of the lane body along a serial loop. They
+ * are in registers while the hot loop runs and in the frame between. A level of the counter has room for one block's
+ * result of every fold of the loop. */
 #include "backend/x86/gen.h"
 
 static bool is_row(const struct loop *l) { return l->stmt->kind == KIR_LANE; }
@@ -37,7 +37,12 @@ void folds_start(struct gen *g, struct loop *l) {
     start.broadcast = false;
     for (int i = 0; i < folds_copies(g, l); i++) {
       bool pinned = l->acc_pin[f] >= 0;
-      if (pinned || !i) vec(e, !broadcast ? I_MOVUPS : lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS, bytes, pinned ? r + i : r, 0, start);
+      if (pinned || !i)
+        vec(e,
+            !broadcast               ? I_MOVUPS
+            : lane_bytes(dtype) == 8 ? I_BROADCASTSD
+                                     : I_BROADCASTSS,
+            bytes, pinned ? r + i : r, 0, start);
       if (!pinned) vec(e, I_MOVUPS_TO, bytes, r, 0, acc_at(g, l, f, i));
     }
   }
@@ -52,7 +57,7 @@ static void move_all(struct gen *g, struct loop *l, enum insn insn) {
 void folds_to_memory(struct gen *g, struct loop *l) { move_all(g, l, I_MOVUPS_TO); }
 void folds_from_memory(struct gen *g, struct loop *l) { move_all(g, l, I_MOVUPS); }
 
-/* ---- One element ------------------------------------------------------------------------------------------------------ */
+/* ---- One element ---- */
 
 /* The accumulator of the current copy of lanes: known now if the body starts at a multiple of 32, else found by j. */
 static struct rm row_acc(struct gen *g, const struct loop *l, int f) {
@@ -99,7 +104,7 @@ void fold_step(struct gen *g, const struct kir_stmt *s) {
   g->temps = 0;
 }
 
-/* ---- The tree --------------------------------------------------------------------------------------------------------- */
+/* ---- The tree ---- */
 
 /* t = the upper half of the first `bytes` bytes of r. */
 static void upper_half(struct gen *g, int bytes, int t, int r) {
@@ -136,7 +141,7 @@ void folds_tree(struct gen *g, struct loop *l) {
   }
 }
 
-/* ---- The counter ------------------------------------------------------------------------------------------------------ */
+/* ---- The counter ---- */
 
 static int block_vectors(const struct gen *g, const struct loop *l) { return is_row(l) ? 1 : folds_copies(g, l); }
 

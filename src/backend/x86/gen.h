@@ -5,9 +5,9 @@
  * (part, sizes, args, buffer addresses and strides in bytes, rows) and every slot it uses. RBX points to it.
  *
  * A value lives in one of three domains. Scalar: i64 and u64 that are the same in all lanes, in 8-byte slots, computed
- * in general registers. Vector: all else, G lanes in one register; a value that is the same in all lanes fills them all.
- * Bool: a vector of masks of 32 bits (AVX2), a mask register (AVX-512). G is chosen once a kernel, so that the widest
- * lane value fills a register; narrower ones then fill a part of one.
+ * in general registers. Vector: all else, G lanes in one register; a value that is the same in all lanes fills them
+ * all. Bool: a vector of masks of 32 bits (AVX2), a mask register (AVX-512). G is chosen once a kernel, so that the
+ * widest lane value fills a register; narrower ones then fill a part of one.
  *
  * A lane loop is emitted three times: U interleaved copies of G lanes, one copy, and one copy under a mask. */
 #ifndef WEFT_X86_GEN_H
@@ -143,7 +143,9 @@ struct gen {
 };
 
 static inline struct encoder *enc(struct gen *g) { return &g->e; }
-static inline int id_of(const struct gen *g, int val, int copy) { return val * COPIES + (g->vals[val].lane ? copy : 0); }
+static inline int id_of(const struct gen *g, int val, int copy) {
+  return val * COPIES + (g->vals[val].lane ? copy : 0);
+}
 
 /* gen.c */
 void gen_cannot(struct gen *, const char *why);
@@ -185,8 +187,8 @@ void unpin(struct gen *, int reg);
 void scalar_load(struct gen *, int reg, int val);
 void lin_eval(struct gen *, int reg, const struct kir_lin *);
 bool scalar_op(struct gen *, const struct kir_stmt *); /* false: no operand or result is scalar */
-void address_eval(struct gen *, const struct access *, int skip); /* RDX = the address; terms with value skip left out */
-void address_step(struct gen *, const struct access *, int val);  /* RDX = bytes the address moves when val grows by 1 */
+void address_eval(struct gen *, const struct access *, int skip); /* RDX = the address, without terms of value skip */
+void address_step(struct gen *, const struct access *, int val);  /* RDX = bytes it moves when val grows by 1 */
 bool lin_has(const struct kir_lin *, int val);
 void bool_test(struct gen *, int reg);          /* flags: zero if lane 0 is false */
 

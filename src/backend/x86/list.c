@@ -4,7 +4,7 @@
 #include "backend/x86/code.h"
 #include "base/text.h"
 
-/* ---- What the listing keeps of the kernel ----------------------------------------------------------------------------- */
+/* ---- What the listing keeps of the kernel ---- */
 
 void code_note_marks(struct code *c, const struct gen *g) {
   const struct kir_kernel *k = g->k;
@@ -20,13 +20,14 @@ void code_note_marks(struct code *c, const struct gen *g) {
     const struct kir_stmt *s = g->marks[i].stmt;
     bool is_loop = s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE;
     struct code_mark *m = &c->marks[i];
-    *m = (struct code_mark){ g->marks[i].at, s->kind, s->op, s->dtype, is_loop ? s->var : s->n_out ? s->out[0] : -1, { -1, -1, -1 }, s->buf };
+    *m = (struct code_mark){ g->marks[i].at, s->kind, s->op, s->dtype, is_loop ? s->var : s->n_out ? s->out[0] : -1,
+                             { -1, -1, -1 }, s->buf };
     for (int j = 0; j < s->n_in && j < 3; j++) m->in[j] = s->in[j];
   }
   c->n_marks = g->n_marks;
 }
 
-/* ---- Statements ------------------------------------------------------------------------------------------------------- */
+/* ---- Statements ---- */
 
 static void put_name(const struct code *c, struct text *t, int val) {
   if (val < 0) return;
@@ -42,7 +43,9 @@ static void put_operands(const struct code *c, struct text *t, const struct code
 }
 
 static void put_statement(const struct code *c, struct text *t, const struct code_mark *m) {
-  static const char *const words[KIR_KINDS] = { [KIR_PAR] = "par ", [KIR_SERIAL] = "serial ", [KIR_LANE] = "lane ", [KIR_NEXT] = "next ", [KIR_UNTIL] = "until " };
+  static const char *const words[KIR_KINDS] = {
+    [KIR_PAR] = "par ", [KIR_SERIAL] = "serial ", [KIR_LANE] = "lane ", [KIR_NEXT] = "next ", [KIR_UNTIL] = "until "
+  };
   text_add(t, "      ; ");
   if (m->kind == KIR_STORE) {
     text_addf(t, "store %s = ", c->buf_names[m->buf]);
@@ -62,7 +65,7 @@ static void put_statement(const struct code *c, struct text *t, const struct cod
   text_add(t, "\n");
 }
 
-/* ---- Instructions ----------------------------------------------------------------------------------------------------- */
+/* ---- Instructions ---- */
 
 struct decoded {
   const uint8_t *p;         /* next byte */
@@ -72,7 +75,8 @@ struct decoded {
   int32_t disp;
 };
 
-static const char *const gpr_names[] = { "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15" };
+static const char *const gpr_names[] = { "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+                                         "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15" };
 
 static int32_t take32(struct decoded *d) {
   int32_t v;
@@ -122,7 +126,9 @@ static const struct insn_row *find_row(const struct decoded *d, int opcode) {
   for (int i = 0; i < X86_INSNS; i++) {
     const struct insn_row *r = &x86_rows[i];
     bool w_matters = d->evex || (r->w && !(r->flags & X86_VW0));
-    if (r->map != d->map || r->pp != d->pp || r->opcode != opcode || (d->evex ? r->flags & X86_VEX : r->flags & X86_EVEX)) continue;
+    if (r->map != d->map || r->pp != d->pp || r->opcode != opcode ||
+        (d->evex ? r->flags & X86_VEX : r->flags & X86_EVEX))
+      continue;
     if (w_matters && r->w != d->w) continue;
     return r;
   }
@@ -208,7 +214,8 @@ static void put_one_operand(struct text *t, const struct decoded *d, const char 
   else put_memory(t, d);
 }
 
-static const char *const conditions[] = { "o", "no", "b", "ae", "e", "ne", "be", "a", "s", "ns", "p", "np", "l", "ge", "le", "g" };
+static const char *const conditions[] = { "o", "no", "b", "ae", "e", "ne", "be", "a",
+                                          "s", "ns", "p", "np", "l", "ge", "le", "g" };
 
 static void put_two_byte(struct text *t, struct decoded *d, int rex, const uint8_t *start) {
   int opcode = *d->p++, r = rex >> 2 & 1, x = rex >> 1 & 1, b = rex & 1;
@@ -238,8 +245,14 @@ static void put_one_byte(struct text *t, struct decoded *d, int rex, const uint8
   static const char *const unary[] = { "test", "", "not", "neg", "mul", "imul", "div", "idiv" };
   static const char *const shift[] = { "", "", "", "", "shl", "shr", "", "sar" };
   int opcode = *d->p++, r = rex >> 2 & 1, x = rex >> 1 & 1, b = rex & 1;
-  if (opcode >= 0x50 && opcode < 0x60) { text_addf(t, "%s %s", opcode < 0x58 ? "push" : "pop", gpr_names[(opcode & 7) | b << 3]); return; }
-  if (opcode == 0xC3 || opcode == 0x90 || opcode == 0x99) { text_add(t, opcode == 0xC3 ? "ret" : opcode == 0x90 ? "nop" : "cqo"); return; }
+  if (opcode >= 0x50 && opcode < 0x60) {
+    text_addf(t, "%s %s", opcode < 0x58 ? "push" : "pop", gpr_names[(opcode & 7) | b << 3]);
+    return;
+  }
+  if (opcode == 0xC3 || opcode == 0x90 || opcode == 0x99) {
+    text_add(t, opcode == 0xC3 ? "ret" : opcode == 0x90 ? "nop" : "cqo");
+    return;
+  }
   if (opcode == 0xA8) { text_addf(t, "test al, %d", *d->p++); return; }
   if (opcode >= 0x70 && opcode < 0x80) {
     int to = (int8_t)*d->p++;
@@ -294,7 +307,8 @@ static void put_scalar_insn(struct text *t, struct decoded *d, const uint8_t *st
 void code_list(const struct code *c, struct text *t) {
   const uint8_t *p = c->pages, *end = c->pages + c->n_code;
   struct text line = { 0 };
-  text_addf(t, "; kernel %s, %s, %d lanes, %zu bytes of code, frame %d\n", c->name ? c->name : "", c->is_avx512 ? "AVX-512" : "AVX2", c->lanes, c->n_code, c->frame_bytes);
+  text_addf(t, "; kernel %s, %s, %d lanes, %zu bytes of code, frame %d\n", c->name ? c->name : "",
+            c->is_avx512 ? "AVX-512" : "AVX2", c->lanes, c->n_code, c->frame_bytes);
   for (int m = 0; p < end;) {
     for (; m < c->n_marks && c->marks[m].at <= (uint32_t)(p - c->pages); m++) put_statement(c, t, &c->marks[m]);
     struct decoded d = { .p = p };

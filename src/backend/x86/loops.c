@@ -1,12 +1,12 @@
-/* loops.c -- the loops of a kernel. Outside lanes: counters and addresses in the frame. A lane loop without loops inside
- * keeps j in R9, its end in R10, the last start of a full body in R11, and addresses in the general registers that are
- * left. A serial loop inside lanes keeps its carries in vector registers and steps its addresses. */
+/* loops.c -- the loops of a kernel. Outside lanes: counters and addresses in the frame. A lane loop without loops
+ * inside keeps j in R9, its end in R10, the last start of a full body in R11, and addresses in the general registers
+ * that are left. A serial loop inside lanes keeps its carries in vector registers and steps its addresses. */
 #include "backend/x86/gen.h"
 
 static const uint8_t pointer_pool[] = { RSI, RDI, R8, R12, R13, R14, R15, RBP };
 enum { POINTERS = sizeof pointer_pool };
 
-/* ---- Extents and addresses -------------------------------------------------------------------------------------------- */
+/* ---- Extents and addresses ---- */
 
 static bool may_start_late(const struct loop *l) { return l->is_outer || l->stmt->extent == KIR_BLOCK; }
 
@@ -80,7 +80,8 @@ static void eval_pointer(struct gen *g, const struct access *a, int skip) {
   gpr(enc(g), G_STORE, RDX, in_frame(a->pointer));
 }
 
-static int flat_axis(const struct gen *g, const struct access *a) { /* the lane variable if it is left out of the pointer */
+/* The lane variable if it is left out of the pointer. */
+static int flat_axis(const struct gen *g, const struct access *a) {
   return a->lane >= 0 && g->loops[a->lane].is_flat ? g->loops[a->lane].stmt->var : -1;
 }
 
@@ -105,7 +106,7 @@ static void step_accesses(struct gen *g, const struct loop *l) {
   }
 }
 
-/* ---- Registers that last ---------------------------------------------------------------------------------------------- */
+/* ---- Registers that last ---- */
 
 int pin_run(struct gen *g, int n, int leave_free) {
   int total = g->n_vregs - (g->masked && !g->e.evex), in_use = __builtin_popcountll(g->pinned & 0xFFFFFFFFu);
@@ -122,7 +123,7 @@ int pin_run(struct gen *g, int n, int leave_free) {
 
 static int free_wanted(const struct gen *g) { return g->e.evex ? 10 : 6; }
 
-/* ---- Serial and par loops --------------------------------------------------------------------------------------------- */
+/* ---- Serial and par loops ---- */
 
 static int carry_copies(const struct gen *g, const struct value *c) { return c->lane ? g->copies : 1; }
 
@@ -308,7 +309,7 @@ static void emit_serial(struct gen *g, int id) {
   g->leave = outer_leave;
 }
 
-/* ---- Lane loops ------------------------------------------------------------------------------------------------------- */
+/* ---- Lane loops ---- */
 
 static void enter_lane_access(struct gen *g, struct loop *l, struct access *a, int *n) {
   struct encoder *e = enc(g);
@@ -418,9 +419,10 @@ static void tail_body(struct gen *g, int id) {
   label_here(e, done);
 }
 
-/* ---- How many copies -------------------------------------------------------------------------------------------------- */
+/* ---- How many copies ---- */
 
-static int count_carried(const struct gen *g, int id) { /* most vectors a copy carries at once in the serial loops inside */
+/* Vectors a copy of the lanes carries in the serial loops inside. */
+static int count_carried(const struct gen *g, int id) {
   int n = 0;
   for (int i = id + 1; i < g->loops[id].end; i++) {
     for (const struct kir_stmt *s = g->loops[i].stmt->body.first; s && s->kind == KIR_CARRY; s = s->next) n++;
@@ -517,7 +519,7 @@ static void folded_lanes(struct gen *g, int id, int copies) {
   label_here(e, done);
 }
 
-/* extent = lanes; block and, for flat loops, var = the first. Where the extent is a size or an arg, its slot is used. */
+/* extent = lanes; block and, for flat loops, var = the first. An extent that is a size or an arg is used where it is. */
 static void lane_bounds(struct gen *g, struct loop *l) {
   struct encoder *e = enc(g);
   const struct kir_lin *n = &l->stmt->at[0];
@@ -568,7 +570,7 @@ void emit_loop(struct gen *g, const struct kir_stmt *s) {
   g->loop_cursor = g->loops[id].end;
 }
 
-/* ---- The function ----------------------------------------------------------------------------------------------------- */
+/* ---- The function ---- */
 
 static void broadcast_arg(struct gen *g, int val) {
   struct encoder *e = enc(g);
@@ -595,7 +597,8 @@ static void prologue(struct gen *g) {
   }
   for (int i = 0; i < g->n_accesses; i++) {
     const struct access *a = &g->accesses[i];
-    int owner_var = a->owner >= 0 ? g->loops[a->owner].stmt->var : -1, lane_var = a->lane >= 0 ? g->loops[a->lane].stmt->var : -1;
+    int owner_var = a->owner >= 0 ? g->loops[a->owner].stmt->var : -1,
+        lane_var = a->lane >= 0 ? g->loops[a->lane].stmt->var : -1;
     if (a->owner == OWNER_START) eval_pointer(g, a, flat_axis(g, a));
     if (owner_var >= 0 && owner_var != lane_var && step_is_fixed(g, a, owner_var)) eval_step(g, a, owner_var, a->step);
     if (a->cls == LANE_ANY && step_is_fixed(g, a, lane_var)) eval_step(g, a, lane_var, a->lane_step);

@@ -42,7 +42,7 @@ static void strided_at(struct gen *g, struct access *a, int copy) {
   }
 }
 
-/* ---- Element by element ----------------------------------------------------------------------------------------------- */
+/* ---- Element by element ---- */
 
 static void lanes_left(struct gen *g) { /* RAX = lanes of this copy that are there */
   struct encoder *e = enc(g);
@@ -76,7 +76,7 @@ static void copy_elements(struct gen *g, struct access *a, int copy, bool to_mem
   gpr_pop(e, RSI);
 }
 
-/* ---- Between memory and a register ------------------------------------------------------------------------------------ */
+/* ---- Between memory and a register ---- */
 
 static void widen(struct gen *g, int dtype, int d, struct rm m) {
   struct encoder *e = enc(g);
@@ -153,7 +153,7 @@ static void store_to(struct gen *g, int dtype, int reg, struct rm m) {
   else vec(enc(g), I_MOVUPS_TO, width_of(g, dtype), reg, 0, m);
 }
 
-/* ---- Whole vectors under a mask --------------------------------------------------------------------------------------- */
+/* ---- Whole vectors under a mask ---- */
 
 static void masked_move(struct gen *g, int dtype, bool to_memory, int reg, struct rm m) {
   struct encoder *e = enc(g);
@@ -166,7 +166,7 @@ static void masked_move(struct gen *g, int dtype, bool to_memory, int reg, struc
   vec(e, (enum insn)((to_memory ? I_MASKMOVPS_TO : I_MASKMOVPS) + wide), bytes, reg, mask, m);
 }
 
-/* ---- Backwards and strided -------------------------------------------------------------------------------------------- */
+/* ---- Backwards and strided ---- */
 
 static void reverse(struct gen *g, int dtype, int d) {
   struct encoder *e = enc(g);
@@ -220,7 +220,7 @@ static void store_strided(struct gen *g, struct access *a, int copy, int reg) {
   }
 }
 
-/* ---- One element ------------------------------------------------------------------------------------------------------ */
+/* ---- One element ---- */
 
 static void load_one(struct gen *g, int dtype, int d, struct rm m) {
   struct encoder *e = enc(g);
@@ -247,7 +247,7 @@ static void store_one(struct gen *g, struct access *a, int dtype, int reg) {
   gpr_move(e, size, true, RAX, rm_at(p, 0));
 }
 
-/* ---- Statements ------------------------------------------------------------------------------------------------------- */
+/* ---- Statements ---- */
 
 static bool is_one(const struct access *a) { return a->cls == LANE_NONE || a->cls == LANE_ZERO; }
 

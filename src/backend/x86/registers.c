@@ -51,7 +51,8 @@ static struct rm literal(struct gen *g, int val) {
   uint64_t bits = g->k->vals[val].bits;
   if (v->domain == BOOL) return pool_scalar(enc(g), 4, bits ? 0xFFFFFFFFu : 0);
   if (!v->pool) v->pool = pool_scalar(enc(g), lane_bytes(v->dtype), bits).disp + 1;
-  return (struct rm){ .kind = RM_POOL, .reg = -1, .base = -1, .index = -1, .disp = v->pool - 1, .broadcast = g->e.evex };
+  return (
+      struct rm){ .kind = RM_POOL, .reg = -1, .base = -1, .index = -1, .disp = v->pool - 1, .broadcast = g->e.evex };
 }
 
 static struct rm kept(struct gen *g, int val, int copy) {
@@ -82,7 +83,8 @@ static struct rm in_memory(struct gen *g, int val, int copy) {
 
 static bool has_memory(const struct gen *g, int val, int id) {
   const struct value *v = &g->vals[val];
-  return g->k->vals[val].kind == KIR_LIT || v->domain == SCALAR || v->home >= 0 || comes_from_row(g, val) || g->spill[id] >= 0;
+  return g->k->vals[val].kind == KIR_LIT || v->domain == SCALAR || v->home >= 0 || comes_from_row(g, val) ||
+         g->spill[id] >= 0;
 }
 
 static void store_register(struct gen *g, int dtype, int reg, struct rm m) {
@@ -113,7 +115,8 @@ static void evict(struct gen *g, int reg) {
   int id = g->holder[reg], val = id / COPIES;
   if (!has_memory(g, val, id)) {
     g->spill[id] = slot_spare(g);
-    if (gen_grow(g, (void **)&g->spilled, &g->spilled_room, g->n_spilled + 1, sizeof(int))) g->spilled[g->n_spilled++] = id;
+    if (gen_grow(g, (void **)&g->spilled, &g->spilled_room, g->n_spilled + 1, sizeof(int)))
+      g->spilled[g->n_spilled++] = id;
     store_register(g, g->vals[val].dtype, reg, in_frame(g->spill[id]));
   }
   forget(g, reg);
@@ -165,7 +168,7 @@ struct rm in_rm(struct gen *g, int val, int copy) {
   return in_memory(g, val, copy);
 }
 
-/* ---- The current statement -------------------------------------------------------------------------------------------- */
+/* ---- The current statement ---- */
 
 static bool is_last_copy(const struct gen *g, int val) { return g->vals[val].lane || g->now_copy == g->now_copies - 1; }
 

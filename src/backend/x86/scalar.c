@@ -13,7 +13,7 @@ void scalar_load(struct gen *g, int reg, int val) {
 
 static void scalar_store(struct gen *g, int val, int reg) { gpr(enc(g), G_STORE, reg, in_frame(g->vals[val].home)); }
 
-/* ---- Subscripts and addresses ----------------------------------------------------------------------------------------- */
+/* ---- Subscripts and addresses ---- */
 
 bool lin_has(const struct kir_lin *l, int val) {
   for (int i = 0; i < l->n; i++)
@@ -80,7 +80,8 @@ static void add_axis(struct gen *g, const struct access *a, int axis) {
 
 static void address_sum(struct gen *g, const struct access *a, int only, int skip) {
   for (int d = 0; d < a->stmt->n_at; d++)
-    if (stride_class(g, a->stmt->buf, d) != STRIDE_0 && sum_eval(g, RDX, &a->stmt->at[d], only, skip)) add_axis(g, a, d);
+    if (stride_class(g, a->stmt->buf, d) != STRIDE_0 && sum_eval(g, RDX, &a->stmt->at[d], only, skip))
+      add_axis(g, a, d);
   gpr(enc(g), G_MOV, RDX, rm_reg(RCX));
 }
 
@@ -94,7 +95,7 @@ void address_step(struct gen *g, const struct access *a, int val) {
   address_sum(g, a, val, -1);
 }
 
-/* ---- Between the domains ---------------------------------------------------------------------------------------------- */
+/* ---- Between the domains ---- */
 
 /* The bool in EAX (0 or 1) to all lanes. */
 static void bool_from_eax(struct gen *g) {
@@ -167,7 +168,7 @@ static void from_vector(struct gen *g, const struct kir_stmt *s) {
   scalar_store(g, s->out[0], RAX);
 }
 
-/* ---- Instructions ----------------------------------------------------------------------------------------------------- */
+/* ---- Instructions ---- */
 
 static bool is_scalar(const struct gen *g, int val) { return g->vals[val].domain == SCALAR; }
 
@@ -179,7 +180,8 @@ static void choose(struct gen *g, enum cc cc) {
 /* Counts from 64 on give 0, or the sign: the count is clamped to 63 and for the other two the result replaced. */
 static void shift(struct gen *g, const struct kir_stmt *s, bool is_signed) {
   struct encoder *e = enc(g);
-  static const uint8_t shl_cl[] = { 0x48, 0xD3, 0xE0 }, shr_cl[] = { 0x48, 0xD3, 0xE8 }, sar_cl[] = { 0x48, 0xD3, 0xF8 };
+  static const uint8_t shl_cl[] = { 0x48, 0xD3, 0xE0 }, shr_cl[] = { 0x48, 0xD3, 0xE8 },
+                       sar_cl[] = { 0x48, 0xD3, 0xF8 };
   bool is_arithmetic = s->op == KIR_SHR && is_signed;
   gpr_const(e, RDX, is_arithmetic ? 63 : 0);
   gpr_imm(e, A_CMP, rm_reg(RCX), 63);
@@ -190,7 +192,11 @@ static void shift(struct gen *g, const struct kir_stmt *s, bool is_signed) {
 
 static void compare(struct gen *g, const struct kir_stmt *s, bool is_signed) {
   gpr(enc(g), G_CMP, RAX, rm_reg(RCX));
-  compare_to_bool(g, s->op == KIR_EQ ? CC_E : s->op == KIR_NE ? CC_NE : s->op == KIR_LT ? (is_signed ? CC_L : CC_B) : is_signed ? CC_LE : CC_BE);
+  compare_to_bool(g, s->op == KIR_EQ   ? CC_E
+                     : s->op == KIR_NE ? CC_NE
+                     : s->op == KIR_LT ? (is_signed ? CC_L : CC_B)
+                     : is_signed       ? CC_LE
+                                       : CC_BE);
 }
 
 static void select_scalar(struct gen *g, const struct kir_stmt *s) {

@@ -1,9 +1,25 @@
-/* vector.c -- the kernel's instructions on vectors and masks. A table says which machine instruction does it for floats,
- * signed and unsigned integers; what takes more than one instruction is a function below. Rows name the instruction for
- * 32-bit elements; the one for 64 bits follows it in encode.h. */
+/* vector.c -- the kernel's instructions on vectors and masks. A table says which machine instruction does it for
+ * floats, signed and unsigned integers; what takes more than one instruction is a function below. Rows name the
+ * instruction for 32-bit elements; the one for 64 bits follows it in encode.h. */
 #include "backend/x86/gen.h"
 
-enum form { F_NONE, F_BINARY, F_COMMUTES, F_UNARY, F_ROUND, F_COMPARE, F_MINMAX, F_LOGIC, F_NOT, F_SIGN, F_FMA, F_SELECT, F_MULHI, F_CAST, F_BITS };
+enum form {
+  F_NONE,
+  F_BINARY,
+  F_COMMUTES,
+  F_UNARY,
+  F_ROUND,
+  F_COMPARE,
+  F_MINMAX,
+  F_LOGIC,
+  F_NOT,
+  F_SIGN,
+  F_FMA,
+  F_SELECT,
+  F_MULHI,
+  F_CAST,
+  F_BITS
+};
 enum kind { FLOAT, SIGNED, UNSIGNED };
 struct rule { uint8_t form, imm; int16_t insn; };
 
@@ -41,7 +57,9 @@ static const struct rule rules[KIR_OPS][3] = {
 };
 
 static enum kind kind_of(int dtype) {
-  return kir_is_float((weft_dtype)dtype) ? FLOAT : dtype == WEFT_U32 || dtype == WEFT_U64 || dtype == WEFT_BOOL ? UNSIGNED : SIGNED;
+  return kir_is_float((weft_dtype)dtype)                                ? FLOAT
+         : dtype == WEFT_U32 || dtype == WEFT_U64 || dtype == WEFT_BOOL ? UNSIGNED
+                                                                        : SIGNED;
 }
 
 /* The row for this element width; refuses rows that only AVX-512 has. */
@@ -51,7 +69,9 @@ static enum insn pick(struct gen *g, int insn, int dtype) {
   return (enum insn)insn;
 }
 
-static struct rm constant(struct gen *g, int dtype, uint64_t bits) { return pool_scalar(enc(g), lane_bytes(dtype), bits); }
+static struct rm constant(struct gen *g, int dtype, uint64_t bits) {
+  return pool_scalar(enc(g), lane_bytes(dtype), bits);
+}
 static uint64_t sign_bit(int dtype) { return lane_bytes(dtype) == 8 ? (uint64_t)1 << 63 : 1u << 31; }
 static uint64_t all_ones(int dtype) { return lane_bytes(dtype) == 8 ? UINT64_MAX : UINT32_MAX; }
 
@@ -64,7 +84,7 @@ static struct rm operand(struct gen *g, enum insn insn, int val) {
 
 static bool held(const struct gen *g, int val, int copy) { return g->where[id_of(g, val, copy)] >= 0; }
 
-/* ---- One instruction -------------------------------------------------------------------------------------------------- */
+/* ---- One instruction ---- */
 
 static void binary(struct gen *g, enum insn insn, int dtype, int a, int b, bool commutes) {
   int c = g->now_copy;
@@ -99,13 +119,15 @@ static void with_constant(struct gen *g, enum insn insn, int dtype, int a, uint6
 
 /* a*b + c: the form whose destination is an operand nobody needs any more; memory for at most one of the others. */
 static void fused(struct gen *g, const struct kir_stmt *s, int dtype) {
-  int c = g->now_copy, n = s->in[2], x = s->in[0], y = s->in[1], wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype);
+  int c = g->now_copy, n = s->in[2], x = s->in[0], y = s->in[1], wide = lane_bytes(dtype) == 8,
+      bytes = width_of(g, dtype);
   if (!held(g, x, c) && held(g, y, c)) {
     x = s->in[1];
     y = s->in[0];
   }
   int ix = x == s->in[0] ? 0 : 1, iy = 1 - ix;
-  bool over_n = is_dying(g, 2) && n != x && n != y, over_x = is_dying(g, ix) && x != y && x != n, over_y = is_dying(g, iy) && x != y && y != n;
+  bool over_n = is_dying(g, 2) && n != x && n != y, over_x = is_dying(g, ix) && x != y && x != n,
+       over_y = is_dying(g, iy) && x != y && y != n;
   if (over_n) {
     int d = g->where[id_of(g, n, c)];
     g->locked |= (uint64_t)1 << d;
@@ -139,10 +161,10 @@ static void fused(struct gen *g, const struct kir_stmt *s, int dtype) {
   }
 }
 
-/* ---- min and max: NaN wins, -0 < +0 ----------------------------------------------------------------------------------- */
+/* ---- min and max: NaN wins, -0 < +0 ---- */
 
-/* One of a and b, chosen by the sign of a, becomes the second operand: the machine returns that one if the two are equal
- * (so it must be the right zero) or unordered (so only a NaN in the first must be put back). */
+/* One of a and b, chosen by the sign of a, becomes the second operand: the machine returns that one if the two are
+ * equal (so it must be the right zero) or unordered (so only a NaN in the first must be put back). */
 static void minmax_avx2(struct gen *g, bool is_max, int dtype, int bytes, int dst, int a, int b) {
   struct encoder *e = enc(g);
   int wide = lane_bytes(dtype) == 8, x = temp(g), y = temp(g);
@@ -173,7 +195,8 @@ static void minmax(struct gen *g, bool is_max, int dtype, int bytes, int dst, in
 static bool minmax_literal(struct gen *g, const struct kir_stmt *s, bool is_max, int dtype) {
   int i = g->k->vals[s->in[1]].kind == KIR_LIT ? 1 : 0, lit = s->in[i], x = s->in[1 - i], wide = lane_bytes(dtype) == 8;
   if (g->k->vals[lit].kind != KIR_LIT) return false;
-  uint64_t bits = g->k->vals[lit].bits, magnitude = bits & ~sign_bit(dtype), inf = wide ? (uint64_t)0x7FF << 52 : 0x7F800000u;
+  uint64_t bits = g->k->vals[lit].bits, magnitude = bits & ~sign_bit(dtype),
+           inf = wide ? (uint64_t)0x7FF << 52 : 0x7F800000u;
   bool is_plus_zero = !bits, is_minus_zero = !magnitude && bits;
   if (magnitude > inf || (is_minus_zero && !is_max)) return false;
   int r = in_reg(g, lit, g->now_copy), bytes = width_of(g, dtype);
@@ -181,7 +204,8 @@ static bool minmax_literal(struct gen *g, const struct kir_stmt *s, bool is_max,
   release(g);
   int d = out_reg(g);
   vec(enc(g), (enum insn)((is_max ? I_MAXPS : I_MINPS) + wide), bytes, d, r, m);
-  if (is_plus_zero && is_max) vec(enc(g), (enum insn)(I_ADDPS + wide), bytes, d, d, constant(g, dtype, 0)); /* -0 + 0 = +0 */
+  if (is_plus_zero && is_max)
+    vec(enc(g), (enum insn)(I_ADDPS + wide), bytes, d, d, constant(g, dtype, 0)); /* -0 + 0 = +0 */
   define(g, d);
   return true;
 }
@@ -195,7 +219,7 @@ static void minmax_op(struct gen *g, const struct kir_stmt *s, bool is_max, int 
   define(g, d);
 }
 
-/* ---- Compare, select, bools ------------------------------------------------------------------------------------------- */
+/* ---- Compare, select, bools ---- */
 
 /* AVX2: masks of 64 bits become masks of 32. */
 static void narrow_mask(struct gen *g, int dtype, int reg) {
@@ -205,7 +229,9 @@ static void narrow_mask(struct gen *g, int dtype, int reg) {
   vec_imm(enc(g), I_SHUFPS, 16, reg, reg, rm_reg(t), 0x88);
 }
 
-static void invert(struct gen *g, int bytes, int reg) { vec(enc(g), I_PXOR, bytes, reg, reg, constant(g, WEFT_I32, UINT32_MAX)); }
+static void invert(struct gen *g, int bytes, int reg) {
+  vec(enc(g), I_PXOR, bytes, reg, reg, constant(g, WEFT_I32, UINT32_MAX));
+}
 
 /* imm 0 eq, 1 lt, 2 le, 4 ne. Only eq and signed gt exist; unsigned ones flip the sign bits first. */
 static void compare_int_avx2(struct gen *g, int imm, int dtype, int d, int a, int b) {
@@ -292,7 +318,8 @@ static void select_op(struct gen *g, const struct kir_stmt *s, int dtype) {
 }
 
 static void mask_logic(struct gen *g, const struct kir_stmt *s) {
-  int a = in_reg(g, s->in[0], g->now_copy) - MASK_BASE, b = s->n_in > 1 ? in_reg(g, s->in[1], g->now_copy) - MASK_BASE : 0;
+  int a = in_reg(g, s->in[0], g->now_copy) - MASK_BASE,
+      b = s->n_in > 1 ? in_reg(g, s->in[1], g->now_copy) - MASK_BASE : 0;
   release(g);
   int d = out_reg(g);
   if (s->op == KIR_NOT) vec(enc(g), I_KNOT, 16, d - MASK_BASE, 0, rm_reg(a));
@@ -300,7 +327,7 @@ static void mask_logic(struct gen *g, const struct kir_stmt *s) {
   define(g, d);
 }
 
-/* ---- Casts ------------------------------------------------------------------------------------------------------------ */
+/* ---- Casts ---- */
 
 /* Each takes a register with the value and leaves the result in d, which is none of the operands. */
 typedef void cast_fn(struct gen *, int d, int a, int to);
@@ -389,13 +416,18 @@ static void cast_f32_to_f16(struct gen *g, int d, int a, int to) {
 static void wrap_i32(struct gen *g, int d, int a, int to) {
   struct encoder *e = enc(g);
   int bytes = width_of(g, WEFT_I32), shift = to == WEFT_I8 ? 24 : 16;
-  if (to == WEFT_U8 || to == WEFT_U16) { vec(e, I_PAND, bytes, d, a, constant(g, WEFT_I32, to == WEFT_U8 ? 0xFF : 0xFFFF)); return; }
+  if (to == WEFT_U8 || to == WEFT_U16) {
+    vec(e, I_PAND, bytes, d, a, constant(g, WEFT_I32, to == WEFT_U8 ? 0xFF : 0xFFFF));
+    return;
+  }
   vec_imm(e, I_PSHIFTD, bytes, 6, d, rm_reg(a), shift);
   vec_imm(e, I_PSHIFTD, bytes, 4, d, rm_reg(d), shift);
 }
 
 static void cast_f32_to_narrow(struct gen *g, int d, int a, int to) {
-  static const struct { int dtype, low, high; } limits[] = { { WEFT_U8, 0, 255 }, { WEFT_I8, -128, 127 }, { WEFT_U16, 0, 65535 }, { WEFT_I16, -32768, 32767 } };
+  static const struct {
+    int dtype, low, high;
+  } limits[] = { { WEFT_U8, 0, 255 }, { WEFT_I8, -128, 127 }, { WEFT_U16, 0, 65535 }, { WEFT_I16, -32768, 32767 } };
   int bytes = width_of(g, WEFT_I32);
   cast_f32_to_i32(g, d, a, to);
   for (int i = 0; i < 4; i++)
@@ -419,7 +451,8 @@ static void cast_f64_to_i32(struct gen *g, int d, int a, int to) {
     vec_imm(e, I_CMPPD, wide, d, a, rm_reg(a), CMP_ORD);
     vec(e, I_PAND, wide, t, t, rm_reg(d));
   }
-  vec(e, I_MINPD, wide, t, t, constant(g, WEFT_F64, 0x41DFFFFFFFC00000)); /* 2^31 - 1; below MIN the machine gives MIN */
+  vec(e, I_MINPD, wide, t, t,
+      constant(g, WEFT_F64, 0x41DFFFFFFFC00000)); /* 2^31 - 1; below MIN the machine gives MIN */
   vec(e, I_CVTTPD2DQ, wide, d, 0, rm_reg(t));
 }
 
@@ -432,21 +465,40 @@ static void truncate_64(struct gen *g, int d, int a, int to) {
 }
 
 /* Casts of one instruction: bytes are those of the wider side. */
-static const struct { uint8_t from, to; int16_t insn; bool evex; } plain_casts[] = {
-  { WEFT_I32, WEFT_F32, I_CVTDQ2PS, false }, { WEFT_I32, WEFT_F64, I_CVTDQ2PD, false }, { WEFT_F32, WEFT_F64, I_CVTPS2PD, false },
-  { WEFT_F64, WEFT_F32, I_CVTPD2PS, false }, { WEFT_I32, WEFT_I64, I_PMOVSXDQ, false }, { WEFT_I32, WEFT_U64, I_PMOVSXDQ, false },
-  { WEFT_U32, WEFT_I64, I_PMOVZXDQ, false }, { WEFT_U32, WEFT_U64, I_PMOVZXDQ, false }, { WEFT_U32, WEFT_F64, I_CVTUDQ2PD, true },
-  { WEFT_I64, WEFT_F32, I_CVTQQ2PS, true }, { WEFT_I64, WEFT_F64, I_CVTQQ2PD, true }, { WEFT_U64, WEFT_F32, I_CVTUQQ2PS, true },
+static const struct { uint8_t from, to; int16_t insn; bool evex;
+} plain_casts[] = {
+  { WEFT_I32, WEFT_F32, I_CVTDQ2PS, false }, { WEFT_I32, WEFT_F64, I_CVTDQ2PD, false },
+  { WEFT_F32, WEFT_F64, I_CVTPS2PD, false }, { WEFT_F64, WEFT_F32, I_CVTPD2PS, false },
+  { WEFT_I32, WEFT_I64, I_PMOVSXDQ, false }, { WEFT_I32, WEFT_U64, I_PMOVSXDQ, false },
+  { WEFT_U32, WEFT_I64, I_PMOVZXDQ, false }, { WEFT_U32, WEFT_U64, I_PMOVZXDQ, false },
+  { WEFT_U32, WEFT_F64, I_CVTUDQ2PD, true }, { WEFT_I64, WEFT_F32, I_CVTQQ2PS, true },
+  { WEFT_I64, WEFT_F64, I_CVTQQ2PD, true },  { WEFT_U64, WEFT_F32, I_CVTUQQ2PS, true },
   { WEFT_U64, WEFT_F64, I_CVTUQQ2PD, true },
 };
-static const struct { uint8_t from, to; cast_fn *fn; } long_casts[] = {
-  { WEFT_F32, WEFT_I32, cast_f32_to_i32 }, { WEFT_F32, WEFT_U32, cast_f32_to_u32 }, { WEFT_U32, WEFT_F32, cast_u32_to_f32 },
-  { WEFT_F32, WEFT_BF16, cast_f32_to_bf16 }, { WEFT_F32, WEFT_F16, cast_f32_to_f16 }, { WEFT_F32, WEFT_U8, cast_f32_to_narrow },
-  { WEFT_F32, WEFT_I8, cast_f32_to_narrow }, { WEFT_F32, WEFT_U16, cast_f32_to_narrow }, { WEFT_F32, WEFT_I16, cast_f32_to_narrow },
-  { WEFT_I32, WEFT_U8, wrap_i32 }, { WEFT_I32, WEFT_I8, wrap_i32 }, { WEFT_I32, WEFT_U16, wrap_i32 }, { WEFT_I32, WEFT_I16, wrap_i32 },
-  { WEFT_U32, WEFT_U8, wrap_i32 }, { WEFT_U32, WEFT_I8, wrap_i32 }, { WEFT_U32, WEFT_U16, wrap_i32 }, { WEFT_U32, WEFT_I16, wrap_i32 },
-  { WEFT_F64, WEFT_I32, cast_f64_to_i32 }, { WEFT_I64, WEFT_I32, truncate_64 }, { WEFT_I64, WEFT_U32, truncate_64 },
-  { WEFT_U64, WEFT_I32, truncate_64 }, { WEFT_U64, WEFT_U32, truncate_64 },
+static const struct { uint8_t from, to; cast_fn *fn;
+} long_casts[] = {
+  { WEFT_F32, WEFT_I32, cast_f32_to_i32 },
+  { WEFT_F32, WEFT_U32, cast_f32_to_u32 },
+  { WEFT_U32, WEFT_F32, cast_u32_to_f32 },
+  { WEFT_F32, WEFT_BF16, cast_f32_to_bf16 },
+  { WEFT_F32, WEFT_F16, cast_f32_to_f16 },
+  { WEFT_F32, WEFT_U8, cast_f32_to_narrow },
+  { WEFT_F32, WEFT_I8, cast_f32_to_narrow },
+  { WEFT_F32, WEFT_U16, cast_f32_to_narrow },
+  { WEFT_F32, WEFT_I16, cast_f32_to_narrow },
+  { WEFT_I32, WEFT_U8, wrap_i32 },
+  { WEFT_I32, WEFT_I8, wrap_i32 },
+  { WEFT_I32, WEFT_U16, wrap_i32 },
+  { WEFT_I32, WEFT_I16, wrap_i32 },
+  { WEFT_U32, WEFT_U8, wrap_i32 },
+  { WEFT_U32, WEFT_I8, wrap_i32 },
+  { WEFT_U32, WEFT_U16, wrap_i32 },
+  { WEFT_U32, WEFT_I16, wrap_i32 },
+  { WEFT_F64, WEFT_I32, cast_f64_to_i32 },
+  { WEFT_I64, WEFT_I32, truncate_64 },
+  { WEFT_I64, WEFT_U32, truncate_64 },
+  { WEFT_U64, WEFT_I32, truncate_64 },
+  { WEFT_U64, WEFT_U32, truncate_64 },
 };
 
 static void move_op(struct gen *g, int a) {
@@ -466,7 +518,8 @@ static void move_op(struct gen *g, int a) {
 
 static void cast_to_bool(struct gen *g, int a, int from) {
   struct encoder *e = enc(g);
-  int x = in_reg(g, a, g->now_copy), bytes = width_of(g, from), wide = lane_bytes(from) == 8, d = fresh_reg(g), zero = temp(g);
+  int x = in_reg(g, a, g->now_copy), bytes = width_of(g, from), wide = lane_bytes(from) == 8, d = fresh_reg(g),
+      zero = temp(g);
   g->temps |= (uint64_t)1 << d;
   vec(e, I_PXOR, bytes, zero, zero, rm_reg(zero));
   if (e->evex) {
@@ -502,8 +555,9 @@ static void cast_from_bool(struct gen *g, int a, int to) {
 
 static void cast_op(struct gen *g, const struct kir_stmt *s) {
   int a = s->in[0], from = g->vals[a].dtype, to = s->dtype;
-  bool same_bits = from == to || ((int)kir_register_of((weft_dtype)to) == to && kind_of(from) != FLOAT && kind_of(to) != FLOAT &&
-                                  to != WEFT_BOOL && from != WEFT_BOOL && lane_bytes(from) == lane_bytes(to));
+  bool same_bits =
+      from == to || ((int)kir_register_of((weft_dtype)to) == to && kind_of(from) != FLOAT && kind_of(to) != FLOAT &&
+                     to != WEFT_BOOL && from != WEFT_BOOL && lane_bytes(from) == lane_bytes(to));
   if (same_bits) { move_op(g, a); return; }
   if (to == WEFT_BOOL) { cast_to_bool(g, a, from); return; }
   if (from == WEFT_BOOL) { cast_from_bool(g, a, to); return; }
@@ -528,7 +582,8 @@ static void cast_op(struct gen *g, const struct kir_stmt *s) {
 static void mulhi(struct gen *g, const struct kir_stmt *s, enum insn insn, int dtype) {
   struct encoder *e = enc(g);
   if (lane_bytes(dtype) == 8) { gen_cannot(g, "mulhi of 64 bits"); return; }
-  int a = in_reg(g, s->in[0], g->now_copy), b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g), bytes = width_of(g, dtype);
+  int a = in_reg(g, s->in[0], g->now_copy), b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g),
+      bytes = width_of(g, dtype);
   g->temps |= (uint64_t)1 << d;
   int x = temp(g), y = temp(g);
   vec_imm(e, I_PSHIFTQ, bytes, 2, x, rm_reg(a), 32);
@@ -544,7 +599,7 @@ static void mulhi(struct gen *g, const struct kir_stmt *s, enum insn insn, int d
   define(g, d);
 }
 
-/* ---- The table at work ------------------------------------------------------------------------------------------------ */
+/* ---- The table at work ---- */
 
 void vector_op(struct gen *g, const struct kir_stmt *s) {
   int in = s->in[s->n_in - 1], dtype = g->vals[in].dtype;
@@ -556,7 +611,9 @@ void vector_op(struct gen *g, const struct kir_stmt *s) {
   case F_UNARY: unary(g, pick(g, r->insn, dtype), dtype, s->in[0], 0); break;
   case F_ROUND: unary(g, pick(g, r->insn, dtype), dtype, s->in[0], r->imm); break;
   case F_NOT: with_constant(g, pick(g, r->insn, dtype), dtype, s->in[0], all_ones(dtype)); break;
-  case F_SIGN: with_constant(g, pick(g, r->insn, dtype), dtype, s->in[0], r->imm ? ~sign_bit(dtype) : sign_bit(dtype)); break;
+  case F_SIGN:
+    with_constant(g, pick(g, r->insn, dtype), dtype, s->in[0], r->imm ? ~sign_bit(dtype) : sign_bit(dtype));
+    break;
   case F_COMPARE: compare(g, s, r->imm, dtype); break;
   case F_MINMAX: minmax_op(g, s, r->imm, dtype); break;
   case F_FMA: fused(g, s, dtype); break;

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "run/buffer.h"
 
-/* ---- Compiling -------------------------------------------------------------------------------------------------------- */
+/* ---- Compiling ---- */
 
 static void *filled(struct arena *a, size_t n, int byte) {
   void *p = arena_take(a, n ? n : 1);
@@ -42,7 +42,8 @@ static bool place_folds(struct gen *g) {
 
 static int factor_slot(struct gen *g, int val) {
   const struct kir_val *v = &g->k->vals[val];
-  if (v->kind != KIR_SIZE && v->kind != KIR_ARG) gen_cannot(g, "a row or local array whose length is not known at the launch");
+  if (v->kind != KIR_SIZE && v->kind != KIR_ARG)
+    gen_cannot(g, "a row or local array whose length is not known at the launch");
   return FRAME_VALUES + 8 * (v->index + (v->kind == KIR_ARG ? g->k->n_sizes : 0));
 }
 
@@ -94,7 +95,8 @@ static bool note_scratch(struct gen *g, struct code *c) {
   for (int i = 0; i < g->n_rows; i++) {
     const struct row *r = &g->rows[i];
     const struct kir_lin *l = row_length(g, r);
-    c->rows[c->n_rows++] = (struct code_row){ r->pointer, r->bytes, note_length(g, c, l), l->n, g->loops[r->loop].is_outer };
+    c->rows[c->n_rows++] =
+        (struct code_row){ r->pointer, r->bytes, note_length(g, c, l), l->n, g->loops[r->loop].is_outer };
   }
   for (int b = 0; b < g->k->n_bufs; b++)
     if (g->k->bufs[b].kind == KIR_LOCAL) note_local(g, c, b);
@@ -159,7 +161,7 @@ static struct code *x86_compile(const struct kir_kernel *k, const struct shape_c
   return c;
 }
 
-/* ---- Running ---------------------------------------------------------------------------------------------------------- */
+/* ---- Running ---- */
 
 static int64_t word_at(const uint8_t *frame, int at) {
   int64_t v;
@@ -196,7 +198,9 @@ static int64_t length(const struct code *c, int first, int n, const uint8_t *val
   return sum < 0 ? 0 : sum;
 }
 
-static size_t scratch_bytes(int64_t n, int element) { return (((size_t)n * (size_t)element + 63) & ~(size_t)63) + ROW_SLACK; }
+static size_t scratch_bytes(int64_t n, int element) {
+  return (((size_t)n * (size_t)element + 63) & ~(size_t)63) + ROW_SLACK;
+}
 
 /* Row-major strides of a local array; its bytes. */
 static size_t shape_local(const struct code *c, const struct code_local *l, uint8_t *frame, bool set) {
