@@ -301,6 +301,49 @@ TEST(derivatives_and_maps_of_nested_loops_agree_with_differences) { check_functi
 
 TEST(aliases_checkpoints_and_own_rules_inside_a_body_are_computed_and_differentiated) { check_function("dressed", dressed, 3, POINT); }
 
+static weft_array *powers(weft_array *x, weft_array *steps) {
+  weft_loop *loop = weft_loop_open(steps);
+  weft_array *c = weft_loop_carry(loop, x);
+  weft_loop_next(loop, c, weft_mul(c, x));
+  weft_array *all = weft_loop_all(loop, c), *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  return weft_add(weft_sum(all, WEFT_ALL), last);
+}
+
+TEST(the_gradient_of_no_steps_is_that_of_the_initial_carry) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(3), *y = powers(x, weft_integer(0)), *d;
+  weft_grad(y, 1, &x, &d);
+  EXPECT_F64(y, 3);
+  EXPECT_F64(d, 1);
+  weft_scope_discard(s);
+}
+
+TEST(a_loop_whose_steps_are_computed_is_differentiated_and_mapped) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(2), *y = powers(x, weft_add(i64_of(1), i64_of(1))), *d, *t, *one = f64_of(1), *rows = f64s(2, (double[]){ 1, 3 }), *ys;
+  weft_grad(y, 1, &x, &d);
+  weft_jvp(1, &x, &one, 1, &y, &t);
+  weft_map(1, &x, &rows, 1, &d, &ys);
+  EXPECT_F64(y, 2 + 4 + 8); /* x + x^2 + x^3 */
+  EXPECT_F64(d, 1 + 4 + 12);
+  EXPECT_F64(t, 1 + 4 + 12);
+  EXPECT_F64(ys, 1 + 2 + 3, 1 + 6 + 27);
+  weft_scope_discard(s);
+}
+
+TEST(a_gradient_taken_after_the_loop_has_run_is_the_same) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(2, POINT), *before, *after, *y = stopping(x);
+  weft_array *z = weft_alias(x), *w = stopping(z);
+  weft_grad(y, 1, &x, &before);
+  EXPECT_OK(weft_eval(1, &w));
+  weft_grad(weft_sum(w, WEFT_ALL), 1, &z, &after);
+  double a[2], b[2];
+  if (read_f64(before, 2, a) && read_f64(after, 2, b)) EXPECT(!memcmp(a, b, sizeof a));
+  weft_scope_discard(s);
+}
+
 /* The loops that transforms make, written out step by step, are right whatever runs them. */
 static void check_written_out(const char *name, array_function f, int n) {
   reads_unrolled = true;
