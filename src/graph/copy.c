@@ -127,7 +127,7 @@ static bool remake(struct copy *c, int i, const dim dims[], struct node *const i
 static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
   const struct node *n = c->g.node[i];
   dim dims[WEFT_RANK_MAX];
-  bool is_changed = operands_changed(c, i) | resize(c, n, dims);
+  bool is_resized = resize(c, n, dims), is_changed = operands_changed(c, i) || is_resized;
   for (int k = 0; k < subgraph_arity(&c->g, i); k++) in[k] = operand(c, i, k);
   if (is_changed && !all_fit(c, i)) return infer(c, i, in);
   if (n->attr_bytes) memcpy(attr, n->attr, n->attr_bytes);
