@@ -447,6 +447,19 @@ TEST(vm_says_what_it_cannot_translate) {
   kir_free(k);
 }
 
+TEST(vm_lists_its_program) {
+  struct kir_kernel *k = parsed("kernel k { size N in x:f32[N] out y:f32[N] lane i in N { store y[i] = neg(load x[i]) } }");
+  const char *why;
+  struct text t = {0};
+  if (!k) return;
+  struct code *code = backend_vm.compile(k, NULL, &why);
+  backend_vm.show(code, &t);
+  EXPECT_TEXT(text_of(&t), "   0  lane       #0\n   1  load       m0.4 #0 in place\n   2  op store   m0.4 = m0.4 #1\n"
+                           "   3  end        #0\n   4  stop      \n");
+  text_free(&t);
+  backend_vm.free(code), kir_free(k);
+}
+
 TEST(vm_survives_every_failed_allocation_of_a_compilation) {
   struct kir_kernel *k = parsed("kernel k { size R, C in x:f32[R,C] out y:f32[R,C] par r in R { lane c in C { a = load x[r,c] keep a m = fold max(a) }"
                                 " lane c in C { store y[r,c] = exp(sub(a, m)) } } }");

@@ -86,7 +86,7 @@ struct vm_step {
   int out, in[3], mask;
   int access;         /* LOAD, STORE, OP_STORE; loops and folds: their index; CHECK: its site */
   int jump;           /* a label while translating, then a step */
-  struct vm_lin lin;  /* ADDR. NEXT: entries of code->list, (to, from, saved or -1, unused), or pairs (to, from) if pointers rotate */
+  struct vm_lin lin;  /* ADDR. NEXT: in code->list, entries (to, from, saved or -1, unused), or pairs (to, from) to rotate */
   tile_op *run;
 };
 

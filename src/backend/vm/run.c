@@ -138,14 +138,25 @@ static size_t local_bytes(const struct vm_frame *f, const struct vm_buf *b) {
   return (size_t)n;
 }
 
+static bool is_in_row(const struct vm_reg *r, int row) { return r->kind == VM_ROW && r->slot == row; }
+
+/* As long as the longest loop that keeps something in it. */
+static char *row_take(const struct vm_frame *f, struct room *r, int row) {
+  int64_t longest = 0;
+  for (int g = 0; g < f->c->n_regs; g++) {
+    int64_t n = is_in_row(&f->c->regs[g], row) ? most(f, &f->c->loops[f->c->regs[g].loop]) : 0;
+    if (n > longest) longest = n;
+  }
+  if (longest <= INT64_MAX / 64) return take(r, (size_t)longest * f->c->row_width[row]);
+  r->taken = SIZE_MAX / 4;
+  return NULL;
+}
+
 static void rows(struct vm_frame *f, struct room *r) {
   for (int i = 0; i < f->c->n_rows; i++) {
-    int64_t longest = 0, n;
+    char *row = row_take(f, r, i);
     for (int g = 0; g < f->c->n_regs; g++)
-      if (f->c->regs[g].kind == VM_ROW && f->c->regs[g].slot == i && (n = most(f, &f->c->loops[f->c->regs[g].loop])) > longest) longest = n;
-    char *row = longest > INT64_MAX / 64 ? (r->taken = SIZE_MAX / 4, NULL) : take(r, (size_t)longest * f->c->row_width[i]);
-    for (int g = 0; g < f->c->n_regs; g++)
-      if (f->c->regs[g].kind == VM_ROW && f->c->regs[g].slot == i) f->home[g] = row;
+      if (is_in_row(&f->c->regs[g], i)) f->home[g] = row;
   }
 }
 

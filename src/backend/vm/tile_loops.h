@@ -208,7 +208,9 @@ MEMS(MEMORY)
 #define ROW3(OP, op, D, d)                                                                            \
   [KIR_##OP][TILE_##D] = {op##_##d##_0, op##_##d##_1, op##_##d##_2, op##_##d##_3,                     \
                           op##_##d##_4, op##_##d##_5, op##_##d##_6, op##_##d##_7},
-#define ROW_SELECT(D, w) [KIR_SELECT][TILE_##D] = {select_##w##_0, select_##w##_1, 0, select_##w##_3, 0, select_##w##_5, 0, select_##w##_7},
+#define ROW_SELECT(D, w)                                                                              \
+  [KIR_SELECT][TILE_##D] = {[0] = select_##w##_0, [1] = select_##w##_1, [3] = select_##w##_3,         \
+                            [5] = select_##w##_5, [7] = select_##w##_7},
 #define OF_FLOATS(ROW, OP, op) ROW(OP, op, F32, f32) ROW(OP, op, F64, f64)
 #define OF_INTEGERS(ROW, OP, op) ROW(OP, op, I32, i32) ROW(OP, op, U32, u32) ROW(OP, op, I64, i64) ROW(OP, op, U64, u64)
 #define OF_NUMBERS(ROW, OP, op) OF_FLOATS(ROW, OP, op) OF_INTEGERS(ROW, OP, op)

@@ -199,7 +199,8 @@ static void stmt_store(struct translator *t, const struct kir_stmt *s, struct pl
   if (t->lane >= 0) value = as_tile(t, value);
   struct vm_step *step = translator_emit(t, t->lane >= 0 ? VM_STORE : VM_STORE_ONE);
   step->in[0] = value, step->access = a, step->mask = p.mask, step->op = s->op;
-  if (s->op != KIR_SET && !order_has(s->op, t->c->access[a].reg_dtype)) translator_refuse(t, "a store combines by an instruction that is no combiner");
+  if (s->op != KIR_SET && !order_has(s->op, t->c->access[a].reg_dtype))
+    translator_refuse(t, "a store combines by an instruction that is no combiner");
 }
 
 /* ---- Folds ----------------------------------------------------------------------------------------------------------- */

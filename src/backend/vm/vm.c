@@ -43,7 +43,8 @@ static const char *const names[VM_CODES] = {
   [VM_WITHIN] = "within", [VM_LOAD] = "load", [VM_LOAD_ONE] = "load one", [VM_STORE] = "store", [VM_STORE_ONE] = "store one",
   [VM_OP_STORE] = "op store", [VM_BEGIN] = "begin", [VM_LANE] = "lane", [VM_END] = "end", [VM_JUMP] = "jump",
   [VM_UNLESS] = "unless", [VM_MASK] = "mask", [VM_CHECK] = "check", [VM_CHECK_ONE] = "check one", [VM_UNTIL] = "until",
-  [VM_UNTIL_ONE] = "until one", [VM_NEXT] = "next", [VM_FOLD_OPEN] = "fold open", [VM_FOLD] = "fold", [VM_FOLD_CLOSE] = "fold close"};
+  [VM_UNTIL_ONE] = "until one", [VM_NEXT] = "next", [VM_FOLD_OPEN] = "fold open", [VM_FOLD] = "fold",
+  [VM_FOLD_CLOSE] = "fold close"};
 
 static void show_reg(const struct code *c, int r, const char *before, struct text *t) {
   static const char kinds[] = {[VM_ONE] = 's', [VM_OWN] = 't', [VM_REF] = 'm', [VM_ROW] = 'r'};
