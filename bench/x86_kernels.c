@@ -67,7 +67,9 @@ static void make_buffers(const struct kir_kernel *k, const int64_t *sizes, struc
   }
 }
 
-static int by_value(const void *a, const void *b) { return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b; }
+static int by_value(const void *a, const void *b) {
+  return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b;
+}
 
 static double median(double *v, int n) {
   qsort(v, (size_t)n, sizeof *v, by_value);
@@ -127,12 +129,15 @@ static void measure(struct kir_kernel *k, const int64_t *sizes, double elements,
 }
 
 int main(int argc, char **argv) {
-  static const struct { const char *name; int64_t sizes[3]; } cases[] = {
-    { "muladd", { 4096, 4096, 0 } }, { "muladd", { 1, 4096, 0 } }, { "gelu", { 1024, 1024, 0 } }, { "gelu", { 1, 4096, 0 } },
-    { "softmax", { 4096, 1024, 0 } }, { "softmax", { 16, 1024, 0 } }, { "softmax", { 1024, 8, 0 } }, { "softmax", { 1024, 16, 0 } },
-    { "softmax", { 1024, 64, 0 } }, { "rms_norm", { 4096, 1024, 0 } }, { "rms_norm", { 64, 1024, 0 } }, { "rms_norm", { 1024, 8, 0 } },
-    { "rms_norm", { 1024, 16, 0 } }, { "rms_norm", { 1024, 64, 0 } }, { "transposed", { 1024, 1024, 0 } }, { "col_sum", { 1024, 1024, 0 } },
-    { "matmul", { 64, 64, 64 } }, { "matmul", { 256, 256, 256 } } };
+  static const struct { const char *name; int64_t sizes[3];
+  } cases[] = {
+    { "muladd", { 4096, 4096, 0 } },   { "muladd", { 1, 4096, 0 } },     { "gelu", { 1024, 1024, 0 } },
+    { "gelu", { 1, 4096, 0 } },        { "softmax", { 4096, 1024, 0 } }, { "softmax", { 16, 1024, 0 } },
+    { "softmax", { 1024, 8, 0 } },     { "softmax", { 1024, 16, 0 } },   { "softmax", { 1024, 64, 0 } },
+    { "rms_norm", { 4096, 1024, 0 } }, { "rms_norm", { 64, 1024, 0 } },  { "rms_norm", { 1024, 8, 0 } },
+    { "rms_norm", { 1024, 16, 0 } },   { "rms_norm", { 1024, 64, 0 } },  { "transposed", { 1024, 1024, 0 } },
+    { "col_sum", { 1024, 1024, 0 } },  { "matmul", { 64, 64, 64 } },     { "matmul", { 256, 256, 256 } }
+  };
   int rounds = argc > 1 ? atoi(argv[1]) : 15;
   struct kir_kernel *k[MAX_KERNELS];
   struct text why = { 0 };
@@ -143,7 +148,8 @@ int main(int argc, char **argv) {
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
     for (int i = 0; i < n; i++) {
       if (strcmp(k[i]->name, cases[c].name)) continue;
-      double elements = (double)(cases[c].sizes[0] * cases[c].sizes[1]) * (k[i]->n_sizes > 2 ? (double)cases[c].sizes[2] : 1);
+      double elements =
+          (double)(cases[c].sizes[0] * cases[c].sizes[1]) * (k[i]->n_sizes > 2 ? (double)cases[c].sizes[2] : 1);
       measure(k[i], cases[c].sizes, elements, rounds < 1 ? 1 : rounds);
     }
   for (int i = 0; i < n; i++) kir_free(k[i]);

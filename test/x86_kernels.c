@@ -1,6 +1,6 @@
-/* x86_kernels.c -- machine code against the vm: equal bits for every kernel the encoder takes, on both instruction sets,
- * for all stride classes, awkward sizes, special values and cuts of the outermost loop. Buffers end or begin at pages
- * that must not be touched, so a lane too many is a crash. */
+/* x86_kernels.c -- machine code against the vm: equal bits for every kernel the encoder takes, on both instruction
+ * sets, for all stride classes, awkward sizes, special values and cuts of the outermost loop. Buffers end or begin at
+ * pages that must not be touched, so a lane too many is a crash. */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "backend/backend.h"
@@ -59,7 +59,8 @@ static void choose_strides(enum layout layout, int rank, const int64_t *dims, in
 }
 
 /* A buffer between two pages without access, flush with one of them. */
-static struct memory memory_new(const struct kir_kernel *k, int buf, const int64_t *sizes, enum layout layout, bool at_end) {
+static struct memory memory_new(const struct kir_kernel *k, int buf, const int64_t *sizes, enum layout layout,
+                                bool at_end) {
   const struct kir_buf *b = &k->bufs[buf];
   struct memory m = { 0 };
   int64_t dims[BACKEND_RANK], low = 0, high = 0;
@@ -85,8 +86,10 @@ static struct memory memory_new(const struct kir_kernel *k, int buf, const int64
 
 static void memory_free(struct memory *m) { munmap(m->map, m->map_bytes); }
 
-static const uint32_t special_floats[] = { 0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 1, 0x80000001,
-  0x007FFFFF, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x4F000000, 0xCF000000, 0x4F800000, 0x42B17218, 0xC2CFF1B5, 0x3F000000, 0x4EFFFFFF };
+static const uint32_t special_floats[] = { 0,          0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000,
+                                           0xFFC12345, 1,          0x80000001, 0x007FFFFF, 0x3F800000,
+                                           0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x4F000000, 0xCF000000,
+                                           0x4F800000, 0x42B17218, 0xC2CFF1B5, 0x3F000000, 0x4EFFFFFF };
 enum { SPECIALS = sizeof special_floats / sizeof *special_floats };
 
 static uint32_t float_bits(float f) {
@@ -113,7 +116,9 @@ static uint64_t random_value(weft_dtype dtype, bool specials) {
     wide = narrow;
     memcpy(&bits, &wide, 8);
     return special && random_bits() % 4 == 0 ? random_bits() : bits;
-  default: return special ? (random_bits() % 3 ? (uint64_t)1 << (random_bits() % 64) : UINT64_MAX) : random_bits() % 2001 - 1000;
+  default:
+    return special ? (random_bits() % 3 ? (uint64_t)1 << (random_bits() % 64) : UINT64_MAX)
+                   : random_bits() % 2001 - 1000;
   }
 }
 
@@ -174,9 +179,12 @@ static bool is_private(const struct kir_facts *f, int buf) {
   return false;
 }
 
-static uint8_t class_of(int64_t stride) { return stride == 0 ? STRIDE_0 : stride == 1 ? STRIDE_1 : stride == -1 ? STRIDE_MINUS_1 : STRIDE_ANY; }
+static uint8_t class_of(int64_t stride) {
+  return stride == 0 ? STRIDE_0 : stride == 1 ? STRIDE_1 : stride == -1 ? STRIDE_MINUS_1 : STRIDE_ANY;
+}
 
-static int run_part(const struct backend *b, const struct code *c, const struct problem *p, struct memory *m, int64_t lo, int64_t hi) {
+static int run_part(const struct backend *b, const struct code *c, const struct problem *p, struct memory *m,
+                    int64_t lo, int64_t hi) {
   struct bound bufs[MAX_BUFS];
   for (int i = 0; i < p->k->n_bufs; i++) bufs[i] = m[i].bound;
   struct launch l = { .sizes = p->sizes, .args = p->args, .bufs = bufs, .checks = m[0].checks, .lo = lo, .hi = hi };
@@ -198,9 +206,11 @@ static void run_in_parts(const struct code *c, const struct problem *p, const st
 static void report(const struct problem *p, int buf, int64_t at) {
   char text[256];
   int n = 0;
-  for (int i = 0; i < p->k->n_sizes && n < 200; i++) n += snprintf(text + n, sizeof text - (size_t)n, " %lld", (long long)p->sizes[i]);
-  test_fail(__FILE__, __LINE__, "%s on %s: %s differs at element %lld; sizes%s, layout %d, specials %d, unroll %d", p->k->name,
-            p->avx2_only ? "AVX2" : "AVX-512", p->k->bufs[buf].name, (long long)at, text, p->layout, p->specials, p->unroll);
+  for (int i = 0; i < p->k->n_sizes && n < 200; i++)
+    n += snprintf(text + n, sizeof text - (size_t)n, " %lld", (long long)p->sizes[i]);
+  test_fail(__FILE__, __LINE__, "%s on %s: %s differs at element %lld; sizes%s, layout %d, specials %d, unroll %d",
+            p->k->name, p->avx2_only ? "AVX2" : "AVX-512", p->k->bufs[buf].name, (long long)at, text, p->layout,
+            p->specials, p->unroll);
 }
 
 static void compare(const struct problem *p, struct memory *vm, struct memory *x86) {
@@ -270,8 +280,10 @@ static bool is_any_of(const char *name, const char *const *names) {
 
 /* Sizes of these are tied to each other or to data. */
 static const char *const tied[] = { "slice_update", "cumsum_totals", "cumsum_apply", "pad_consumer", NULL };
-static const char *const in_blocks[] = { "scatter_owned", "scatter_rows", "scatter_owned_bf16", NULL }; /* the last size is b > 0 */
-static const char *const costly[] = { "scatter_owned", "scatter_rows", "scatter_owned_bf16", "rnn", NULL }; /* work grows as the square */
+static const char *const in_blocks[] = { "scatter_owned", "scatter_rows", "scatter_owned_bf16",
+                                         NULL }; /* the last size is b > 0 */
+static const char *const costly[] = { "scatter_owned", "scatter_rows", "scatter_owned_bf16", "rnn",
+                                      NULL }; /* work grows as the square */
 
 static const int64_t lengths[] = { 0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 4096, 4097, 13000 };
 enum { N_LENGTHS = sizeof lengths / sizeof *lengths };
@@ -331,7 +343,8 @@ TEST(kernels_on_the_best_instructions_here_give_the_bits_of_the_vm) {
 static struct code *compile_for(const struct kir_kernel *k, bool avx2_only, const char **why) {
   struct shape_class s = { .avx2_only = avx2_only };
   for (int i = 0; i < 32; i++)
-    for (int d = 0; d < BACKEND_RANK; d++) s.stride[i][d] = i < k->n_bufs && d == k->bufs[i].rank - 1 ? STRIDE_1 : STRIDE_ANY;
+    for (int d = 0; d < BACKEND_RANK; d++)
+      s.stride[i][d] = i < k->n_bufs && d == k->bufs[i].rank - 1 ? STRIDE_1 : STRIDE_ANY;
   return backend_x86.compile(k, &s, why);
 }
 
@@ -391,6 +404,8 @@ static const char nests[] =
   "  par r in R { lane c in C { store y[r,c] = load x[R-1-r,C-1-c] } } }\n"
   "kernel bool_args { size N arg p:bool, q:i32, h:f64 in x:f32[N], y:f64[N] out z:f32[N], w:f64[N]\n"
   "  lane i in N { store z[i] = select(p, load x[i], cast.f32(q)) store w[i] = select(p, h, load y[i]) } }\n"
+  "kernel literal_64 { size N in x:f32[N] out y:f32[N] lane i in N {\n"
+  "  store y[i] = select(lt(0d3ff0000000000000, 0d4000000000000000), add(load x[i], cast.f32(0d3ff8000000000000)), load x[i]) } }\n"
   "kernel uniform_64 { size N in x:i32[] out y:i64[N]  %1 = load x[] %2 = cast.i64(%1) lane i in N { store y[i] = %2 } }\n"
   "kernel branches { size R, C in k:i64[R], x:f32[R,C], p:f32[R] out y:f32[R,C], z:f32[R], n:i64[R] par r in R {\n"
   "  i = load k[r]; a = load p[r]; c0 = lt(a, 0f00000000)\n"
@@ -434,11 +449,42 @@ TEST(nests_and_dtypes_on_the_best_instructions_here_give_the_bits_of_the_vm) {
 
 /* ---- What must be encodable ---- */
 
-static const char *const required[] = { "muladd", "where_const", "reversed_write", "transposed_add", "bf16_muladd", "complex_mul",
-  "concat", "epilogue", "merge_axes", "split_axes", "permute3", "softmax", "softmax_reload", "softmax_inplace", "log_softmax_grad",
-  "layer_norm", "layer_norm_grad", "row_sum", "col_sum", "col_sum_tall", "sum_axes_0_2", "full_sum", "full_sum_par", "cumsum_offsets",
-  "ar2", "ar2_history", "ar2_grad", "kalman", "scan_until", "slice_update",
-  "embedding", "scatter_owned", "scatter_rows", "scatter_owned_bf16", "rnn", NULL };
+static const char *const required[] = { "muladd",
+                                        "where_const",
+                                        "reversed_write",
+                                        "transposed_add",
+                                        "bf16_muladd",
+                                        "complex_mul",
+                                        "concat",
+                                        "epilogue",
+                                        "merge_axes",
+                                        "split_axes",
+                                        "permute3",
+                                        "softmax",
+                                        "softmax_reload",
+                                        "softmax_inplace",
+                                        "log_softmax_grad",
+                                        "layer_norm",
+                                        "layer_norm_grad",
+                                        "row_sum",
+                                        "col_sum",
+                                        "col_sum_tall",
+                                        "sum_axes_0_2",
+                                        "full_sum",
+                                        "full_sum_par",
+                                        "cumsum_offsets",
+                                        "ar2",
+                                        "ar2_history",
+                                        "ar2_grad",
+                                        "kalman",
+                                        "scan_until",
+                                        "slice_update",
+                                        "embedding",
+                                        "scatter_owned",
+                                        "scatter_rows",
+                                        "scatter_owned_bf16",
+                                        "rnn",
+                                        NULL };
 
 TEST(the_kernels_the_encoder_must_take_are_taken) {
   if (!has_machine()) return;
@@ -481,9 +527,10 @@ TEST(slice_update_stores_with_any_step) {
 
 /* ---- Random programs ---- */
 
-static const enum kir_op float_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_FMA, KIR_DIV, KIR_SQRT, KIR_MIN, KIR_MAX, KIR_NEG, KIR_ABS,
-  KIR_FLOOR, KIR_CEIL, KIR_TRUNC, KIR_RINT };
-static const enum kir_op int_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_MIN, KIR_MAX, KIR_AND, KIR_OR, KIR_XOR, KIR_NOT, KIR_SHL, KIR_SHR, KIR_MULHI };
+static const enum kir_op float_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_FMA,   KIR_DIV,  KIR_SQRT,  KIR_MIN,
+                                         KIR_MAX, KIR_NEG, KIR_ABS, KIR_FLOOR, KIR_CEIL, KIR_TRUNC, KIR_RINT };
+static const enum kir_op int_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_MIN, KIR_MAX, KIR_AND,
+                                       KIR_OR,  KIR_XOR, KIR_NOT, KIR_SHL, KIR_SHR, KIR_MULHI };
 static const enum kir_op wide_ops[] = { KIR_ADD, KIR_SUB, KIR_AND, KIR_OR, KIR_XOR, KIR_NOT, KIR_SHL };
 static const enum kir_op compare_ops[] = { KIR_EQ, KIR_NE, KIR_LT, KIR_LE };
 static const enum kir_op bool_ops[] = { KIR_AND, KIR_OR, KIR_XOR, KIR_NOT };
@@ -492,7 +539,8 @@ static const enum kir_op bool_ops[] = { KIR_AND, KIR_OR, KIR_XOR, KIR_NOT };
 
 struct pool { int val[4][256], n[4]; }; /* by kind: float, int, uint, bool */
 enum { POOL_F, POOL_I, POOL_U, POOL_B };
-static const weft_dtype pool_dtypes[2][4] = { { WEFT_F32, WEFT_I32, WEFT_U32, WEFT_BOOL }, { WEFT_F64, WEFT_I64, WEFT_U64, WEFT_BOOL } };
+static const weft_dtype pool_dtypes[2][4] = { { WEFT_F32, WEFT_I32, WEFT_U32, WEFT_BOOL },
+                                              { WEFT_F64, WEFT_I64, WEFT_U64, WEFT_BOOL } };
 
 static int draw(struct kir_kernel *k, struct pool *p, int kind, weft_dtype dtype) {
   if (kind != POOL_B && random_bits() % 6 == 0) {
@@ -511,7 +559,9 @@ static int arity(enum kir_op op) { return (int)strlen(kir_rows[op].operands); }
 static int random_op(struct kir_builder *b, struct pool *p, enum kir_op op, int kind, weft_dtype d) {
   int in[3];
   for (int i = 0; i < arity(op); i++) in[i] = draw(b->k, p, kind, d);
-  return arity(op) == 1 ? kir_op1(b, op, in[0]) : arity(op) == 2 ? kir_op2(b, op, in[0], in[1]) : kir_op3(b, op, in[0], in[1], in[2]);
+  return arity(op) == 1   ? kir_op1(b, op, in[0])
+         : arity(op) == 2 ? kir_op2(b, op, in[0], in[1])
+                          : kir_op3(b, op, in[0], in[1], in[2]);
 }
 
 static void random_statement(struct kir_builder *b, struct pool *p, bool wide) {
@@ -524,7 +574,11 @@ static void random_statement(struct kir_builder *b, struct pool *p, bool wide) {
     give(p, kind, random_op(b, p, wide ? PICK(wide_ops) : PICK(int_ops), kind, d[kind]));
     break;
   case 3: give(p, POOL_B, random_op(b, p, PICK(compare_ops), kind, d[kind])); break;
-  case 4: give(p, kind, kir_op3(b, KIR_SELECT, draw(b->k, p, POOL_B, WEFT_BOOL), draw(b->k, p, kind, d[kind]), draw(b->k, p, kind, d[kind]))); break;
+  case 4:
+    give(p, kind,
+         kir_op3(b, KIR_SELECT, draw(b->k, p, POOL_B, WEFT_BOOL), draw(b->k, p, kind, d[kind]),
+                 draw(b->k, p, kind, d[kind])));
+    break;
   case 5: give(p, POOL_B, random_op(b, p, PICK(bool_ops), POOL_B, WEFT_BOOL)); break;
   case 6: {
     int to = (int)(random_bits() % 4), from = (int)(random_bits() % 4);
@@ -533,7 +587,8 @@ static void random_statement(struct kir_builder *b, struct pool *p, bool wide) {
   }
   default: { /* the pattern of a NaN that arithmetic made is unspecified */
     int x = draw(b->k, p, POOL_F, WEFT_F32);
-    give(p, POOL_I, kir_bits(b, WEFT_I32, kir_op3(b, KIR_SELECT, kir_op2(b, KIR_EQ, x, x), x, kir_lit(b->k, WEFT_F32, 0))));
+    give(p, POOL_I,
+         kir_bits(b, WEFT_I32, kir_op3(b, KIR_SELECT, kir_op2(b, KIR_EQ, x, x), x, kir_lit(b->k, WEFT_F32, 0))));
     break;
   }
   }
@@ -562,7 +617,9 @@ static void random_programs(bool wide) {
   int taken = 0;
   for (int i = 0; i < 400; i++) {
     struct kir_kernel *k = random_kernel(4 + i % 60, wide);
-    struct problem p = { .k = k, .layout = (enum layout)(i % LAYOUTS), .specials = true, .sizes = { (int64_t)(random_bits() % 150) } };
+    struct problem p = {
+      .k = k, .layout = (enum layout)(i % LAYOUTS), .specials = true, .sizes = { (int64_t)(random_bits() % 150) }
+    };
     for (int avx2 = 0; avx2 < 2; avx2++) {
       p.avx2_only = avx2;
       p.unroll = i % 3 ? 0 : 1 << i % 4;
@@ -590,7 +647,9 @@ TEST(a_host_that_flushes_denormals_gets_the_same_bits_and_its_mode_back) {
   const uint32_t tiny = 0x00000400, one = 0x3F800000, zero = 0;
   uint32_t a[40], b[40], c[40], y[40];
   for (int i = 0; i < 40; i++) a[i] = tiny, b[i] = one, c[i] = zero, y[i] = 7;
-  struct bound bufs[4] = { { a, { 40, 1 }, false }, { b, { 40, 1 }, false }, { c, { 40, 1 }, false }, { y, { 40, 1 }, false } };
+  struct bound bufs[4] = {
+    { a, { 40, 1 }, false }, { b, { 40, 1 }, false }, { c, { 40, 1 }, false }, { y, { 40, 1 }, false }
+  };
   int64_t sizes[] = { 1, 40 };
   struct launch l = { .sizes = sizes, .bufs = bufs, .lo = 0, .hi = 1 };
   const char *why;

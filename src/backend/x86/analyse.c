@@ -28,8 +28,8 @@ static void use(struct walk *w, int val) {
   struct gen *g = w->g;
   struct value *v = &g->vals[val];
   v->is_operand = true;
-  if (g->k->vals[val].kind == KIR_LIT) return;
   note_width(g, v);
+  if (g->k->vals[val].kind == KIR_LIT) return;
   int lane = loop_lane(g, w->loop);
   if (v->row >= 0 && loop_lane(g, v->loop) != lane) {
     if (v->row < 64 && lane >= 0) g->loops[lane].rows |= (uint64_t)1 << v->row;
@@ -238,16 +238,13 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
   if (!gen_grow(g, (void **)&g->loops, &g->loop_room, g->n_loops + 1, sizeof *g->loops)) return;
   int id = g->n_loops++, lane = loop_lane(g, w->loop);
   struct loop *l = &g->loops[id];
-  *l = (struct loop){ .stmt = s,
-                      .parent = w->loop,
-                      .depth = w->depth,
-                      .accesses = -1,
-                      .first_memory = g->n_memory,
-                      .access_first = g->n_accesses,
-                      .has_inner = has_loop(&s->body),
-                      .is_outer = s == g->outer,
-                      .in_lane = lane >= 0,
-                      .lane = s->kind == KIR_LANE ? id : lane };
+  *l = (struct loop){ .stmt = s, .parent = w->loop, .depth = w->depth, .lane = s->kind == KIR_LANE ? id : lane };
+  l->accesses = -1;
+  l->first_memory = g->n_memory;
+  l->access_first = g->n_accesses;
+  l->has_inner = has_loop(&s->body);
+  l->is_outer = s == g->outer;
+  l->in_lane = lane >= 0;
   l->is_flat = s->kind == KIR_LANE && !l->has_inner;
   int32_t *slots[] = { &l->var, &l->last, &l->extent, &l->block, &l->count, &l->j, &l->limit };
   for (int i = 0; i < 7; i++) *slots[i] = slot_scalar(g);

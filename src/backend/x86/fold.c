@@ -28,23 +28,22 @@ void folds_place(struct gen *g, struct loop *l) {
   if (l->n_folds) l->counter = slot_vector(g, LEVELS * l->n_folds * vectors);
 }
 
+static void fill_start(struct gen *g, const struct loop *l, int f, int reg) {
+  int dtype = fold_dtype(g, l, f);
+  struct rm start = pool_scalar(enc(g), lane_bytes(dtype), fold_start(l->fold[f]->op, dtype, &g->why));
+  enum insn insn = !start.broadcast ? I_MOVUPS : lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS;
+  start.broadcast = false;
+  vec(enc(g), insn, width_of(g, dtype), reg, 0, start);
+}
+
 void folds_start(struct gen *g, struct loop *l) {
-  struct encoder *e = enc(g);
   for (int f = 0; f < l->n_folds; f++) {
-    int dtype = fold_dtype(g, l, f), bytes = width_of(g, dtype), r = l->acc_pin[f] >= 0 ? l->acc_pin[f] : temp(g);
-    struct rm start = pool_scalar(e, lane_bytes(dtype), fold_start(l->fold[f]->op, dtype, &g->why));
-    bool broadcast = start.broadcast;
-    start.broadcast = false;
-    for (int i = 0; i < folds_copies(g, l); i++) {
-      bool pinned = l->acc_pin[f] >= 0;
-      if (pinned || !i)
-        vec(e,
-            !broadcast               ? I_MOVUPS
-            : lane_bytes(dtype) == 8 ? I_BROADCASTSD
-                                     : I_BROADCASTSS,
-            bytes, pinned ? r + i : r, 0, start);
-      if (!pinned) vec(e, I_MOVUPS_TO, bytes, r, 0, acc_at(g, l, f, i));
-    }
+    bool is_pinned = l->acc_pin[f] >= 0;
+    int r = is_pinned ? l->acc_pin[f] : temp(g);
+    fill_start(g, l, f, r);
+    for (int i = 0; i < folds_copies(g, l); i++)
+      if (!is_pinned) vec(enc(g), I_MOVUPS_TO, width_of(g, fold_dtype(g, l, f)), r, 0, acc_at(g, l, f, i));
+      else if (i) fill_start(g, l, f, r + i);
   }
   g->temps = 0;
 }

@@ -216,8 +216,8 @@ int out_reg(struct gen *g) {
   return take_register(g, in_mask_register(g, g->now->s->out[0]));
 }
 
-/* Beyond the reach of `want`: the caller writes it before it has read all operands. */
-int fresh_reg(struct gen *g) { return take_register(g, in_mask_register(g, g->now->s->out[0])); }
+/* Beyond the reach of `want`, and no temporary either: the caller writes it before it has read all operands. */
+int fresh_reg(struct gen *g) { return lock_temp(g, take_register(g, in_mask_register(g, g->now->s->out[0]))); }
 
 static void store_row(struct gen *g, int val, int copy, int reg) {
   if (g->vals[val].row < 0 || comes_from_row(g, val)) return;

@@ -4,21 +4,8 @@
 #include "backend/x86/gen.h"
 
 enum form {
-  F_NONE,
-  F_BINARY,
-  F_COMMUTES,
-  F_UNARY,
-  F_ROUND,
-  F_COMPARE,
-  F_MINMAX,
-  F_LOGIC,
-  F_NOT,
-  F_SIGN,
-  F_FMA,
-  F_SELECT,
-  F_MULHI,
-  F_CAST,
-  F_BITS
+  F_NONE, F_BINARY, F_COMMUTES, F_UNARY, F_ROUND, F_COMPARE, F_MINMAX, F_LOGIC, F_NOT, F_SIGN, F_FMA, F_SELECT, F_MULHI,
+  F_CAST, F_BITS
 };
 enum kind { FLOAT, SIGNED, UNSIGNED };
 struct rule { uint8_t form, imm; int16_t insn; };
@@ -57,9 +44,8 @@ static const struct rule rules[KIR_OPS][3] = {
 };
 
 static enum kind kind_of(int dtype) {
-  return kir_is_float((weft_dtype)dtype)                                ? FLOAT
-         : dtype == WEFT_U32 || dtype == WEFT_U64 || dtype == WEFT_BOOL ? UNSIGNED
-                                                                        : SIGNED;
+  if (kir_is_float((weft_dtype)dtype)) return FLOAT;
+  return dtype == WEFT_U32 || dtype == WEFT_U64 || dtype == WEFT_BOOL ? UNSIGNED : SIGNED;
 }
 
 /* The row for this element width; refuses rows that only AVX-512 has. */
@@ -213,7 +199,6 @@ static bool minmax_literal(struct gen *g, const struct kir_stmt *s, bool is_max,
 static void minmax_op(struct gen *g, const struct kir_stmt *s, bool is_max, int dtype) {
   if (minmax_literal(g, s, is_max, dtype)) return;
   int a = in_reg(g, s->in[0], g->now_copy), b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g);
-  g->temps |= (uint64_t)1 << d;
   minmax(g, is_max, dtype, width_of(g, dtype), d, a, b);
   release(g);
   define(g, d);
@@ -275,7 +260,6 @@ static void compare(struct gen *g, const struct kir_stmt *s, int imm, int dtype)
     return;
   }
   int b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g);
-  g->temps |= (uint64_t)1 << d;
   if (kind == FLOAT) {
     vec_imm(e, I_CMPPD, bytes, d, a, rm_reg(b), imm);
     narrow_mask(g, dtype, d);
@@ -291,7 +275,6 @@ static void select_masks(struct gen *g, const struct kir_stmt *s) { /* (c & a) |
   int k[3], d = 0, t = 0;
   for (int i = 0; i < 3; i++) k[i] = in_reg(g, s->in[i], g->now_copy) - MASK_BASE;
   d = fresh_reg(g);
-  g->temps |= (uint64_t)1 << d;
   t = temp_mask(g);
   vec(e, I_KANDN, 32, t, k[0], rm_reg(k[2]));
   vec(e, I_KAND, 32, d - MASK_BASE, k[0], rm_reg(k[1]));
@@ -425,9 +408,8 @@ static void wrap_i32(struct gen *g, int d, int a, int to) {
 }
 
 static void cast_f32_to_narrow(struct gen *g, int d, int a, int to) {
-  static const struct {
-    int dtype, low, high;
-  } limits[] = { { WEFT_U8, 0, 255 }, { WEFT_I8, -128, 127 }, { WEFT_U16, 0, 65535 }, { WEFT_I16, -32768, 32767 } };
+  static const struct { int dtype, low, high; } limits[] = {
+    { WEFT_U8, 0, 255 }, { WEFT_I8, -128, 127 }, { WEFT_U16, 0, 65535 }, { WEFT_I16, -32768, 32767 } };
   int bytes = width_of(g, WEFT_I32);
   cast_f32_to_i32(g, d, a, to);
   for (int i = 0; i < 4; i++)
@@ -465,8 +447,8 @@ static void truncate_64(struct gen *g, int d, int a, int to) {
 }
 
 /* Casts of one instruction: bytes are those of the wider side. */
-static const struct { uint8_t from, to; int16_t insn; bool evex;
-} plain_casts[] = {
+struct plain_cast { uint8_t from, to; int16_t insn; bool evex; };
+static const struct plain_cast plain_casts[] = {
   { WEFT_I32, WEFT_F32, I_CVTDQ2PS, false }, { WEFT_I32, WEFT_F64, I_CVTDQ2PD, false },
   { WEFT_F32, WEFT_F64, I_CVTPS2PD, false }, { WEFT_F64, WEFT_F32, I_CVTPD2PS, false },
   { WEFT_I32, WEFT_I64, I_PMOVSXDQ, false }, { WEFT_I32, WEFT_U64, I_PMOVSXDQ, false },
@@ -475,8 +457,8 @@ static const struct { uint8_t from, to; int16_t insn; bool evex;
   { WEFT_I64, WEFT_F64, I_CVTQQ2PD, true },  { WEFT_U64, WEFT_F32, I_CVTUQQ2PS, true },
   { WEFT_U64, WEFT_F64, I_CVTUQQ2PD, true },
 };
-static const struct { uint8_t from, to; cast_fn *fn;
-} long_casts[] = {
+struct long_cast { uint8_t from, to; cast_fn *fn; };
+static const struct long_cast long_casts[] = {
   { WEFT_F32, WEFT_I32, cast_f32_to_i32 },
   { WEFT_F32, WEFT_U32, cast_f32_to_u32 },
   { WEFT_U32, WEFT_F32, cast_u32_to_f32 },
@@ -520,7 +502,6 @@ static void cast_to_bool(struct gen *g, int a, int from) {
   struct encoder *e = enc(g);
   int x = in_reg(g, a, g->now_copy), bytes = width_of(g, from), wide = lane_bytes(from) == 8, d = fresh_reg(g),
       zero = temp(g);
-  g->temps |= (uint64_t)1 << d;
   vec(e, I_PXOR, bytes, zero, zero, rm_reg(zero));
   if (e->evex) {
     enum insn insn = kind_of(from) == FLOAT ? I_CMPPS : I_PCMPD;
@@ -569,8 +550,7 @@ static void cast_op(struct gen *g, const struct kir_stmt *s) {
   for (size_t i = 0; i < sizeof long_casts / sizeof *long_casts; i++)
     if (long_casts[i].from == from && long_casts[i].to == to) {
       int x = in_reg(g, a, g->now_copy), d = fresh_reg(g);
-      g->temps |= (uint64_t)1 << d;
-      long_casts[i].fn(g, d, x, to);
+          long_casts[i].fn(g, d, x, to);
       release(g);
       define(g, d);
       return;
@@ -584,7 +564,6 @@ static void mulhi(struct gen *g, const struct kir_stmt *s, enum insn insn, int d
   if (lane_bytes(dtype) == 8) { gen_cannot(g, "mulhi of 64 bits"); return; }
   int a = in_reg(g, s->in[0], g->now_copy), b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g),
       bytes = width_of(g, dtype);
-  g->temps |= (uint64_t)1 << d;
   int x = temp(g), y = temp(g);
   vec_imm(e, I_PSHIFTQ, bytes, 2, x, rm_reg(a), 32);
   vec_imm(e, I_PSHIFTQ, bytes, 2, y, rm_reg(b), 32);
