@@ -9,14 +9,14 @@
 #define EXPECT_ALL_WAYS(make, type, weft_type, ...)                                                  \
   for (int w_ = 0; w_ < n_ways; w_++) {                                                              \
     type want_[] = { __VA_ARGS__ }, got_[sizeof want_ / sizeof *want_] = { 0 };                      \
-    weft_scope *s_ = weft_scope_open();                                                              \
+    weft_scope *scope_ = weft_scope_open();                                                           \
     way_take(&ways[w_]);                                                                             \
     EXPECT_OK(weft_read(make(), weft_type, got_, sizeof got_));                                      \
     for (int i_ = 0; i_ < (int)(sizeof want_ / sizeof *want_); i_++)                                 \
       if (memcmp(&got_[i_], &want_[i_], sizeof *want_) && !(got_[i_] != got_[i_] && want_[i_] != want_[i_])) \
         test_fail(__FILE__, __LINE__, "%s, %s: element %d is %.17g, not %.17g", #make, ways[w_].name, i_, \
                   (double)got_[i_], (double)want_[i_]);                                              \
-    weft_scope_discard(s_);                                                                          \
+    weft_scope_discard(scope_);                                                                       \
     way_leave();                                                                                     \
   }
 

@@ -198,7 +198,7 @@ static int gather_methods(void) {
 
 static int add_functions(PyObject *module) {
   PyMethodDef *const families[] = { origin_functions, convert_functions, evaluate_functions, index_functions, element_functions,
-                                    axis_functions, shape_functions, make_functions, trace_functions, file_functions,
+                                    axis_functions, shape_functions, make_functions, trace_functions, tree_functions, file_functions,
                                     dlpack_functions };
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     if (PyModule_AddFunctions(module, families[f])) return -1;
@@ -208,6 +208,7 @@ static int add_functions(PyObject *module) {
 static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, .m_name = "weft._core", .m_size = -1,
                                          .m_doc = "The C part of weft; the package weft is what to import." };
 
+PyMODINIT_FUNC PyInit__core(void); /* found by name */
 PyMODINIT_FUNC PyInit__core(void) {
   array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity, although == compares elements */
   if (gather_methods() || PyType_Ready(&array_type)) return NULL;

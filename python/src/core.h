@@ -11,6 +11,7 @@
 
 #if PY_VERSION_HEX < 0x030A0000
 static inline PyObject *Py_NewRef(PyObject *o) { Py_INCREF(o); return o; }
+static inline PyObject *Py_XNewRef(PyObject *o) { Py_XINCREF(o); return o; }
 #endif
 
 /* A Python array is a name for a weft array it owns. Mutation gives it another one: whoever holds the object sees that,
@@ -86,7 +87,7 @@ PyObject *element_compare(PyObject *, PyObject *, int op);
 extern PyMethodDef axis_methods[], axis_functions[];
 extern PyMethodDef shape_methods[], shape_functions[];
 extern PyMethodDef make_functions[];
-extern PyMethodDef trace_functions[];
+extern PyMethodDef trace_functions[], tree_functions[];
 extern PyMethodDef file_functions[];
 int trace_add_types(PyObject *module);
 

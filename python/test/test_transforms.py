@@ -1,3 +1,5 @@
+import collections
+
 import numpy as np
 import pytest
 import weft
@@ -100,6 +102,23 @@ def test_arguments_and_results_are_trees():
     (value, aux), g = weft.value_and_grad(f)(params, weft.array([3.0, 4.0]), scale=2.0)
     assert value.item() == 24 and aux["aux"].tolist() == [3, 4]
     assert g["w"].tolist() == [6, 8] and g["layers"][0].tolist() == [2, 2] and g["layers"][1:] == ["name", None]
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+def test_trees_keep_their_types():
+    tree = Pair(weft.array([1.0]), collections.OrderedDict(b=[weft.array([2.0])], a=(3, "x", weft.array([4.0]))))
+    g = weft.grad(lambda t: (t.first * t.second["b"][0] * t.second["a"][2]).sum())(tree)
+    assert type(g) is Pair and type(g.second) is collections.OrderedDict and list(g.second) == ["b", "a"]
+    assert g.first.tolist() == [8] and g.second["b"][0].tolist() == [4] and g.second["a"][1] == "x"
+    deep = weft.array([1.0])
+    for _ in range(100000):
+        deep = [deep]
+    with pytest.raises(RecursionError):
+        weft.eval(deep)
+    while isinstance(deep, list):
+        deep = deep[0]
 
 
 def test_argnums_and_argnames():

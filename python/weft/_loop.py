@@ -1,15 +1,14 @@
 """Loops as values: the body is traced once, whatever the number of steps."""
 from . import _core
-from ._transform import with_arrays
-from ._tree import flatten, unflatten
+from ._tree import flatten_numbers, own, unflatten
 
 
 def scan(f, init, xs=None, length=None, reverse=False):
     """carry, ys for `carry, y = f(carry, x)` over the rows x of xs: (the last carry, all y, stacked).
 
     init, xs and y may be trees; xs may be None if length, the number of steps, is given."""
-    carries, carry_structure = flatten(with_arrays(init))
-    rows, row_structure = flatten(with_arrays(xs))
+    carries, carry_structure = flatten_numbers(init)
+    rows, row_structure = flatten_numbers(xs)
     if not rows and length is None:
         raise ValueError("scan: the number of steps is missing")
     if reverse:
@@ -18,9 +17,9 @@ def scan(f, init, xs=None, length=None, reverse=False):
         loop = _core.Loop(None if length is None else length)
         x = [loop.each(row) for row in rows]
         c = [loop.carry(carry) for carry in carries]
-        carry, y = f(unflatten(carry_structure, c), unflatten(row_structure, x))
+        carry, y = f(own(carry_structure, c), own(row_structure, x))
         _step(loop, c, carry, carry_structure)
-        outs, out_structure = flatten(with_arrays(y))
+        outs, out_structure = flatten_numbers(y)
         ys, last = [loop.all(out) for out in outs], [loop.last(name) for name in c]
         loop.close()
         if reverse:
@@ -30,12 +29,12 @@ def scan(f, init, xs=None, length=None, reverse=False):
 
 def while_loop(cond, body, init):
     """The first of init, body(init), body(body(init)), .. for which cond is false."""
-    carries, structure = flatten(with_arrays(init))
+    carries, structure = flatten_numbers(init)
     with _core.Scope():
-        begins = cond(unflatten(structure, carries))
+        begins = cond(own(structure, carries))
         loop = _core.Loop(_core.where(begins, _core.full((), 2**62, _core.int64), _core.full((), 0, _core.int64)))
         c = [loop.carry(carry) for carry in carries]
-        carry = body(unflatten(structure, c))
+        carry = body(own(structure, c))
         _step(loop, c, carry, structure)
         loop.until(_core.logical_not(cond(carry)))
         last = [loop.last(name) for name in c]
@@ -44,7 +43,7 @@ def while_loop(cond, body, init):
 
 
 def _step(loop, names, carry, structure):
-    values, found = flatten(with_arrays(carry))
+    values, found = flatten_numbers(carry)
     if found != structure:
         raise ValueError("the carry that the body returns has another structure than the one it gets")
     for name, value in zip(names, values):

@@ -3,21 +3,7 @@ import functools
 
 from . import _core
 from ._core import array
-from ._tree import arrays, convert, flatten, spread, unflatten
-
-
-def with_arrays(tree):
-    """The tree with numbers and NumPy arrays as arrays, so that they can be varied."""
-    return convert(tree, _number_or_memory)
-
-
-def _number_or_memory(x):
-    is_number = isinstance(x, (int, float)) and not isinstance(x, bool)
-    return array(x) if is_number else _memory(x)
-
-
-def _memory(x):
-    return array(x) if type(x) is not array and hasattr(x, "__array_interface__") else x
+from ._tree import arrays, flatten, flatten_memory, flatten_numbers, own, spread, unflatten
 
 
 # ---- Derivatives
@@ -54,14 +40,13 @@ def value_and_grad(fun, argnums=None, argnames=()):
     def transformed(*args, **kwargs):
         if numbers and max(numbers) >= len(args):
             raise ValueError(f"there is no argument {max(numbers)} among {len(args)}")
-        wanted = ([with_arrays(args[n]) for n in numbers], {name: with_arrays(kwargs[name]) for name in names})
-        leaves, structure = flatten(wanted)
+        leaves, structure = flatten_numbers(([args[n] for n in numbers], {name: kwargs[name] for name in names}))
         for leaf in leaves:
             if not leaf.dtype.name.startswith(("float", "bfloat")):
                 raise ValueError(f"cannot differentiate by an array of {leaf.dtype.name}")
         with _core.Scope():
             inputs = [_core.alias(leaf) for leaf in leaves]
-            positional, named = unflatten(structure, inputs)
+            positional, named = own(structure, inputs)
             args = list(args)
             for n, value in zip(numbers, positional):
                 args[n] = value
@@ -98,16 +83,16 @@ def _list(result):
 def vjp(fun, primals, cotangents):
     """(fun's outputs, the products of the cotangents with its Jacobian), as lists."""
     with _core.Scope():
-        inputs = [_core.alias(x) for x in arrays(with_arrays(list(primals)))]
-        outputs = _list(fun(*inputs))
+        inputs = [_core.alias(x) for x in flatten_numbers(primals)[0]]
+        outputs = _list(fun(*[x.copy() for x in inputs]))
         return outputs, _core.vjp(outputs, _cast_like(cotangents, outputs), inputs)
 
 
 def jvp(fun, primals, tangents):
     """(fun's outputs, the products of its Jacobian with the tangents), as lists."""
     with _core.Scope():
-        inputs = [_core.alias(x) for x in arrays(with_arrays(list(primals)))]
-        outputs = _list(fun(*inputs))
+        inputs = [_core.alias(x) for x in flatten_numbers(primals)[0]]
+        outputs = _list(fun(*[x.copy() for x in inputs]))
         return outputs, _core.jvp(inputs, _cast_like(tangents, inputs), outputs)
 
 
@@ -125,16 +110,15 @@ def vmap(fun, in_axes=0, out_axes=0):
 
     @functools.wraps(fun)
     def mapped(*args):
-        args = with_arrays(args)
-        leaves, structure = flatten(args)
-        axes = spread(in_axes, args)
+        leaves, structure = flatten_numbers(args)
+        axes = spread(in_axes, unflatten(structure, leaves))
         if all(axis is None for axis in axes):
             raise ValueError("vmap: no argument is mapped")
         rows = [None if axis is None else _core.moveaxis(leaf, axis, 0) for leaf, axis in zip(leaves, axes)]
         _check_lengths(rows)
         with _core.Scope():
             names = [leaf if row is None else _core.input(row, 1) for leaf, row in zip(leaves, rows)]
-            result, result_structure = flatten(with_arrays(fun(*unflatten(structure, names))))
+            result, result_structure = flatten_numbers(fun(*own(structure, names)))
             pairs = [(name, row) for name, row in zip(names, rows) if row is not None]
             results = _core.map([name for name, _ in pairs], [row for _, row in pairs], result)
             tree = unflatten(result_structure, results)
@@ -169,7 +153,7 @@ def _trace(fun, leaves, structure, state, outputs):
             try:
                 for leaf, name in zip(state, names[len(leaves):]):
                     _core.become(leaf, name)
-                args, kwargs = unflatten(structure, names)
+                args, kwargs = own(structure, names)
                 result, result_structure = flatten(fun(*args, **kwargs))
                 results = [_core.alias(y) for y in result + arrays(outputs)]
             finally:
@@ -187,18 +171,19 @@ def compile(fun, inputs=None, outputs=None):
 
     @functools.wraps(fun)
     def compiled(*args, **kwargs):
-        leaves, structure = flatten(convert((args, kwargs), _memory))
-        state = _distinct(arrays(inputs))
-        key = (structure, tuple((leaf.dtype, leaf.shape) for leaf in leaves + state))
+        leaves, structure = flatten_memory((args, kwargs))
+        state = [] if inputs is None else _distinct(arrays(inputs))
+        values = leaves + state
+        key = (structure, len(leaves), _core.signature(values))
         trace = traces.get(key)
         if trace is None:
             trace = traces[key] = _trace(fun, leaves, structure, state, outputs)
-        results = trace.function(leaves + state)
-        changed = arrays(outputs)
-        split = len(results) - len(changed)
-        for leaf, value in zip(changed, results[split:]):
-            _core.become(leaf, value)
-        return unflatten(trace.structure, results[:split])
+        results = trace.function(values)
+        if outputs is not None:
+            changed = arrays(outputs)
+            for leaf, value in zip(changed, results[len(results) - len(changed):]):
+                _core.become(leaf, value)
+        return unflatten(trace.structure, results)
 
     return compiled
 
@@ -219,7 +204,7 @@ def checkpoint(fun):
         leaves, structure = flatten((args, kwargs))
         with _core.Scope():
             inputs = [_core.alias(leaf) for leaf in leaves]
-            args, kwargs = unflatten(structure, inputs)
+            args, kwargs = own(structure, inputs)
             result, result_structure = flatten(fun(*args, **kwargs))
             return unflatten(result_structure, _core.checkpoint(inputs, result))
 
@@ -256,10 +241,10 @@ class custom_function:
         return self
 
     def __call__(self, *args):
-        leaves, structure = flatten(with_arrays(args))
+        leaves, structure = flatten_numbers(args)
         with _core.Scope():
             inputs = [_core.alias(leaf) for leaf in leaves]
-            result, result_structure = flatten(self._fun(*unflatten(structure, inputs)))
+            result, result_structure = flatten(self._fun(*own(structure, inputs)))
             rules = _Rules(self, structure, result_structure)
             results = _core.custom(inputs, result, self._vjp and rules.vjp, self._jvp and rules.jvp, self._vmap and rules.vmap)
         return unflatten(result_structure, results)
@@ -281,7 +266,7 @@ class _Rules:
 
     def jvp(self, x, dx):
         tangents = self.owner._jvp(self.primals(x), self.primals(dx))
-        return arrays(with_arrays(tangents))
+        return flatten_numbers(tangents)[0]
 
     def vmap(self, xs, is_mapped):
         axes = self.primals([0 if mapped else None for mapped in is_mapped])
@@ -291,7 +276,7 @@ class _Rules:
 
 def _like(gradients, x):
     """What a vjp rule returned, one array of the right shape and dtype for each input."""
-    out = arrays(with_arrays(gradients))
+    out = flatten_numbers(gradients)[0]
     if len(out) != len(x):
         raise ValueError(f"a vjp rule returned {len(out)} gradients for {len(x)} inputs")
     return [_core.broadcast_to(g.astype(like.dtype), like.shape) for g, like in zip(out, x)]

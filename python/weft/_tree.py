@@ -3,12 +3,12 @@
 flatten gives the arrays in order and the structure: a hashable value that is equal for trees that differ in their arrays
 alone. Whatever is no container and no array is part of the structure.
 """
-from ._core import array
+from ._core import array, flatten_tree
 
 _LEAF = "leaf"
 
 
-class _Constant:
+class Constant:
     """A value in a structure: equal only to one of the same type and text, so that 0, 0.0, -0.0 and False differ."""
 
     __slots__ = ("value", "key")
@@ -23,27 +23,32 @@ class _Constant:
             self.key = (type(value), id(value))  # alive as long as the structure, which holds it
 
     def __eq__(self, other):
-        return isinstance(other, _Constant) and self.key == other.key
+        return isinstance(other, Constant) and self.key == other.key
 
     def __hash__(self):
         return hash(self.key)
 
 
 def flatten(tree):
-    leaves = []
-    return leaves, _flatten(tree, leaves)
+    return flatten_tree(tree, Constant)
 
 
-def _flatten(tree, leaves):
-    kind = type(tree)
-    if kind is array:
-        leaves.append(tree)
-        return _LEAF
-    if isinstance(tree, (tuple, list)):
-        return (kind, None) + tuple(_flatten(item, leaves) for item in tree)
-    if isinstance(tree, dict):
-        return (kind, tuple(tree)) + tuple(_flatten(item, leaves) for item in tree.values())
-    return _Constant(tree)
+def flatten_memory(tree):
+    """As flatten, with NumPy arrays as arrays; numbers are constants."""
+    return flatten_tree(tree, _memory)
+
+
+def flatten_numbers(tree):
+    """As flatten, with numbers and NumPy arrays as arrays, so that they can be varied."""
+    return flatten_tree(tree, _number_or_memory)
+
+
+def _memory(x):
+    return array(x) if hasattr(x, "__array_interface__") else Constant(x)
+
+
+def _number_or_memory(x):
+    return array(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else _memory(x)
 
 
 def unflatten(structure, leaves):
@@ -51,10 +56,15 @@ def unflatten(structure, leaves):
     return _unflatten(structure, iter(leaves))
 
 
+def own(structure, leaves):
+    """The tree for a function to work on: names of its own, so that x[i] = v in it leaves ours alone."""
+    return unflatten(structure, [leaf.copy() for leaf in leaves])
+
+
 def _unflatten(structure, leaves):
-    if structure is _LEAF:
+    if structure == _LEAF:
         return next(leaves)
-    if isinstance(structure, _Constant):
+    if isinstance(structure, Constant):
         return structure.value
     kind, keys, items = structure[0], structure[1], [_unflatten(item, leaves) for item in structure[2:]]
     return _sequence(kind, items) if keys is None else _dict(kind, keys, items)
@@ -68,15 +78,6 @@ def _dict(kind, keys, items):
     result = {} if kind is dict else kind()
     result.update(zip(keys, items))
     return result
-
-
-def convert(tree, leaf):
-    """The tree with leaf(x) for everything in it that is no container."""
-    if isinstance(tree, dict):
-        return _dict(type(tree), tree, [convert(item, leaf) for item in tree.values()])
-    if isinstance(tree, (tuple, list)):
-        return _sequence(type(tree), [convert(item, leaf) for item in tree])
-    return leaf(tree)
 
 
 def arrays(*trees):

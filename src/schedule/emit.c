@@ -74,6 +74,8 @@ static bool reject(struct emit *e, const struct node *n, const char *why) {
   return work_fail(e->w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: %s", n->op->name, why));
 }
 
+static bool crowded(struct emit *e) { return e->w->is_crowded = true, false; }
+
 static int part_of(struct emit *e, int slot) {
   for (int i = 0; i < e->n_parts; i++) if (e->part[i].node->slot == slot) return i;
   return -1;
@@ -134,7 +136,10 @@ static bool find_operand(struct emit *e, struct part *p, int k) {
   if (scalar_of(x)) return p->in[k] = (struct source){ FROM_SCALAR, 0 }, true;
   operand_axes(n, k, p->item->ax, of);
   p->in[k] = (struct source){ FROM_ACCESS, access_of(e, x, of) };
-  return p->in[k].i >= 0 || reject(e, n, "reads from too many places in one kernel");
+  if (p->in[k].i >= 0) return true;
+  struct place nowhere;
+  if (!place_of(e->w, x, &nowhere)) return work_fail(e->w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_eval: operand %d of %s (%s of %s) has no place", k, n->op->name, x->op->name, edge_of(x).base->op->name));
+  return crowded(e);
 }
 
 static int own_axis(const struct part *p) { return ((const struct axis_attr *)p->node->attr)->axis; }
@@ -374,9 +379,9 @@ static bool declare(struct emit *e) {
   if (!e->k) return !(e->w->no_memory = true);
   for (int i = 0; i < e->n_live; i++) e->size[e->live[i]] = add_size(e, axis_names[e->n_live - 1][i], e->extent[e->live[i]]);
   for (int i = 0; i < e->n_access; i++)
-    if (!declare_access(e, &e->access[i])) return reject(e, e->part[0].node, "too many buffers in one kernel");
+    if (!declare_access(e, &e->access[i])) return crowded(e);
   for (int i = 0; i < e->n_parts; i++)
-    if (e->part[i].item->is_stored && !declare_stored(e, &e->part[i])) return reject(e, e->part[0].node, "too many buffers in one kernel");
+    if (e->part[i].item->is_stored && !declare_stored(e, &e->part[i])) return crowded(e);
   kir_begin(&e->b, e->k);
   return true;
 }
@@ -840,7 +845,8 @@ bool step_group(struct work *w, struct group *g) {
   find_phases(e);
   merge_axes(e);
   e->is_split = splits(e);
-  if (!find_kept(e) || !declare(e)) return false;
+  if (!find_kept(e)) return false;
+  if (!declare(e)) return kir_free(e->k), false;
   if (!nest(e)) return kir_free(e->k), false;
   account(e);
   return step_fill(w, e->k, e->n_sizes, e->sizes, e->n_scalars, e->arg, e->n_bufs, e->bind, e->n_sites, e->site);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include "schedule/work.h"
 
-enum { MOST_NODES = 64, MOST_BASES = 14 };
+enum { MOST_BASES = 14 };
 
 /* ---- edges: an operand, seen through views that keep axes apart ---- */
 
@@ -200,7 +200,7 @@ static bool with_node(struct work *w, const struct node *n, int group, const int
     for (int k = 0; k < space(n)->rank; k++) /* a value for each lane */
       if (ax[k] >= 0 && space(n)->dims[k] != 1 && ax[k] == (out->lane >= 0 ? out->lane : out->n_axes - 1)) out->column_wide = true;
   }
-  return out->n_items < MOST_NODES && writable(out);
+  return out->n_items < w->most_nodes && writable(out);
 }
 
 /* Whether the kernel of g can store n: it must move along every axis whose iterations may run at once, or be told apart. */
@@ -294,7 +294,7 @@ static bool merge(struct work *w, int into, int from, const struct node *sp, con
   int8_t to[AXES];
   if (g->is_alone || h->is_alone || !axis_lists_meet(g, h, sp, ga, ha, to)) return false;
   int level = g->level > h->level ? g->level : h->level;
-  if (!may_raise(g, level) || !may_raise(h, level) || g->n_items + h->n_items > MOST_NODES) return false;
+  if (!may_raise(g, level) || !may_raise(h, level) || g->n_items + h->n_items > w->most_nodes) return false;
   if (h->lane >= 0) {
     if (g->lane >= 0 && g->lane != to[h->lane]) return false;
     both.lane = to[h->lane];
@@ -520,9 +520,10 @@ static bool place_node(struct work *w, struct node *n) {
 }
 
 bool group_nodes(struct work *w) {
+  w->n_groups = 0;
   for (int i = 0; i < w->list->n; i++) {
     struct item *x = &w->item[i];
-    x->node = w->list->node[i];
+    *x = (struct item){ .node = w->list->node[i] };
     x->group = x->seen_group = x->into = -1;
     x->place.store = -1;
     memset(x->ax, -1, sizeof x->ax);

@@ -157,7 +157,7 @@ static bool only_ones(const struct node *v) {
 /* view(f(a, b)) = f(view(a), view(b)), if nobody else needs f(a, b). The view node becomes the f node. */
 static bool sink(struct work *w, struct node *v, struct stack *todo) {
   struct node *e = v->in[0], *in[3];
-  if (e->op->kind != OP_ELEMENT || e->n_uses != 1 || e->n_in > 3) return true;
+  if (e->op->kind != OP_ELEMENT || e->n_uses != 1 || e->n_in > 3 || e->is_marked) return true;
   if (v->op == &op_reshape && only_ones(v)) return true;
   for (int k = 0; k < e->n_in; k++) {
     struct node *x = e->in[k];

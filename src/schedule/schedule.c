@@ -177,17 +177,39 @@ static bool find_outputs(struct work *w) {
   return true;
 }
 
+static void drop_steps(struct work *w) {
+  for (int i = 0; w->out && i < w->out->n_steps; i++) {
+    struct step *s = &w->out->step[i];
+    if (s->kernel) kir_free(s->kernel);
+    for (int j = 0; s->replay && j < s->replay->body->n_steps; j++) kir_free(s->replay->body->step[j].kernel);
+  }
+  if (w->out) w->out->n_steps = 0;
+}
+
+/* Groups as large as kernels allow; if one would need too many buffers, smaller ones. */
+static bool fit(struct work *w) {
+  for (w->most_nodes = 64; w->most_nodes; w->most_nodes /= 4) {
+    w->is_crowded = false;
+    w->out->n_stores = 0;
+    w->out->moved_bytes = w->out->operations = 0;
+    for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
+    if (group_nodes(w) && place_all(w) && emit_all(w)) return true;
+    if (!w->is_crowded) return false;
+    drop_steps(w);
+  }
+  return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, 0, "weft_eval: an operation reads and writes too many arrays for one kernel"));
+}
+
 static bool make(struct work *w) {
   struct schedule *s = w->out = work_take(w, sizeof *s);
   w->leaf_store = work_take(w, sizeof *w->leaf_store * (size_t)(w->n_leaves + 1));
   if (!s || !w->leaf_store || !prepare(w)) return false;
-  for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
   w->item = work_take(w, sizeof *w->item * (size_t)(w->list->n + 1));
   s->output = work_take(w, sizeof *s->output * (size_t)(w->n_targets + 1));
   s->n_leaves = w->n_leaves;
   s->n_targets = w->n_targets;
   if (w->no_memory) return false;
-  return group_nodes(w) && place_all(w) && emit_all(w) && find_outputs(w) && memory_plan(w);
+  return fit(w) && find_outputs(w) && memory_plan(w);
 }
 
 struct schedule *schedule_make(struct arena *arena, struct node_list *list, int n_targets, struct node *const target[],
@@ -201,7 +223,7 @@ struct schedule *schedule_make(struct arena *arena, struct node_list *list, int 
   *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
                       .leaf_place = leaf_place, .may_donate = may_donate, .fuse = fuse };
   if (make(w)) return w->out;
-  for (int i = 0; w->out && i < w->out->n_steps; i++) kir_free(w->out->step[i].kernel);
+  drop_steps(w);
   *failure = w->failure;
   return NULL;
 }

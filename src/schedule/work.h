@@ -50,6 +50,8 @@ struct work {
   const struct place *leaf_place;
   const bool *may_donate;
   bool fuse, no_memory;
+  int most_nodes;             /* in a group */
+  bool is_crowded;            /* a kernel would need too many buffers: smaller groups are tried */
   struct group *group;
   int n_groups, room_groups;
   struct schedule *out;
