@@ -127,7 +127,7 @@ TEST(null_is_noticed_and_told_which_argument_it_was) {
   weft_update(NULL, x);
   weft_fetch(NULL, WEFT_F32, NULL, 0);
   weft_scope_discard(NULL);
-  EXPECT_TEXT(weft_message(), "weft_scope_discard: the scope is NULL");
+  EXPECT_TEXT(weft_message(), "weft_scope_discard: the scope is NULL: there was no memory for it");
   weft_scope_discard(s);
 }
 

@@ -100,7 +100,7 @@ static bool is_open_here(struct weft_scope *s) {
 }
 
 weft_status scope_check(const char *fn, struct weft_scope *s) {
-  if (!s) return report(WEFT_ERR_ARG, "%s: the scope is NULL", fn);
+  if (!s) return report(WEFT_ERR_MEMORY, "%s: the scope is NULL: there was no memory for it", fn);
   if (s->tag != SCOPE_OPEN) return report(WEFT_ERR_SCOPE, "%s: the scope has ended already", fn);
   if (!is_open_here(s)) return report(WEFT_ERR_SCOPE, "%s: the scope was opened by another thread", fn);
   while (caller()->current != s) scope_end(caller()->current);

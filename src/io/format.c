@@ -108,7 +108,7 @@ weft_status format_open(const char *path, struct source **out, struct listing *l
   *l = (struct listing){ 0 };
   *out = NULL;
   struct source *s = source_open(path, why);
-  if (!s) return WEFT_ERR_FILE;
+  if (!s) return errno == ENOMEM ? WEFT_ERR_MEMORY : WEFT_ERR_FILE;
   const struct format *f = recognise(s, why, &status);
   if (f) status = f->list(s, l, why);
   if (status == WEFT_OK) return *out = s, WEFT_OK;

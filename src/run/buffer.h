@@ -38,7 +38,7 @@ void buffer_pin(struct buffer *, bool on); /* pinned: never overwritten by donat
 
 /* A file being read: shared by the buffers of all its arrays; closed with the last of them. */
 struct source;
-struct source *source_open(const char *path, struct text *why); /* NULL: why says what is wrong */
+struct source *source_open(const char *path, struct text *why); /* NULL: why says what is wrong; errno: ENOMEM if memory is */
 struct source *source_retain(struct source *);
 void source_release(struct source *);
 const char *source_path(struct source *);

@@ -59,12 +59,14 @@ static int open_file(const char *path, struct stat *st, struct text *why) {
 
 struct source *source_open(const char *path, struct text *why) {
   struct stat st;
+  errno = 0;
   int fd = open_file(path, &st, why);
   if (fd < 0) return NULL;
   struct source *s = mem_alloc(sizeof *s + strlen(path) + 1);
   if (!s) {
     text_addf(why, "%s: out of memory", path);
     close(fd);
+    errno = ENOMEM;
     return NULL;
   }
   atomic_init(&s->refs, 1);
