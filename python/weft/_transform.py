@@ -3,7 +3,7 @@ import functools
 
 from . import _core
 from ._core import array
-from ._tree import arrays, flatten, flatten_memory, flatten_numbers, own, spread, unflatten
+from ._tree import arrays, flatten, flatten_floats, flatten_memory, flatten_numbers, own, spread, unflatten
 
 
 # ---- Derivatives
@@ -40,7 +40,9 @@ def value_and_grad(fun, argnums=None, argnames=()):
     def transformed(*args, **kwargs):
         if numbers and max(numbers) >= len(args):
             raise ValueError(f"there is no argument {max(numbers)} among {len(args)}")
-        leaves, structure = flatten_numbers(([args[n] for n in numbers], {name: kwargs[name] for name in names}))
+        leaves, structure = flatten_floats(([args[n] for n in numbers], {name: kwargs[name] for name in names}))
+        if not leaves:
+            raise ValueError("there is no array to differentiate by")
         for leaf in leaves:
             if not leaf.dtype.name.startswith(("float", "bfloat")):
                 raise ValueError(f"cannot differentiate by an array of {leaf.dtype.name}")

@@ -43,12 +43,21 @@ def flatten_numbers(tree):
     return flatten_tree(tree, _number_or_memory)
 
 
+def flatten_floats(tree):
+    """As flatten, with floats and NumPy arrays as arrays: what can be differentiated by."""
+    return flatten_tree(tree, _float_or_memory)
+
+
 def _memory(x):
     return array(x) if hasattr(x, "__array_interface__") else Constant(x)
 
 
 def _number_or_memory(x):
     return array(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else _memory(x)
+
+
+def _float_or_memory(x):
+    return array(x) if isinstance(x, float) else _memory(x)
 
 
 def unflatten(structure, leaves):

@@ -1,0 +1,98 @@
+/* tree.c -- trees of tuples, lists and dicts, taken apart: the arrays in order, and the structure, a value that is equal for
+ * trees that differ in their arrays alone. A structure is "leaf" for an array, (type, keys or None, structure, ..) for a
+ * container, and what the caller makes of anything else. */
+#include "core.h"
+
+static PyObject *leaf_mark(void) {
+  static PyObject *mark;
+  if (!mark) mark = PyUnicode_InternFromString("leaf");
+  return mark;
+}
+
+static PyObject *take_leaf(PyObject *array, PyObject *leaves) {
+  return PyList_Append(leaves, array) ? NULL : Py_XNewRef(leaf_mark());
+}
+
+/* What is no container: an array if `other` makes one of it. */
+static PyObject *take_other(PyObject *o, PyObject *leaves, PyObject *other) {
+  PyObject *made = PyObject_CallFunctionObjArgs(other, o, NULL);
+  if (!made || !array_check(made)) return made;
+  PyObject *mark = take_leaf(made, leaves);
+  Py_DECREF(made);
+  return mark;
+}
+
+static PyObject *take_apart(PyObject *tree, PyObject *leaves, PyObject *other);
+
+/* (type, keys, structures of the items ..); takes over the reference to keys. */
+static PyObject *container(PyObject *tree, PyObject *keys, PyObject *items, PyObject *leaves, PyObject *other) {
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
+  PyObject *structure = keys ? PyTuple_New(n + 2) : NULL;
+  if (!structure) return Py_XDECREF(keys), NULL;
+  PyTuple_SET_ITEM(structure, 0, Py_NewRef((PyObject *)Py_TYPE(tree)));
+  PyTuple_SET_ITEM(structure, 1, keys);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *part = i < PySequence_Fast_GET_SIZE(items) ? take_apart(PySequence_Fast_GET_ITEM(items, i), leaves, other)
+                                                         : PyErr_Format(PyExc_RuntimeError, "a list changed while it was read");
+    if (!part) return Py_DECREF(structure), NULL;
+    PyTuple_SET_ITEM(structure, i + 2, part);
+  }
+  return structure;
+}
+
+static PyObject *take_dict(PyObject *dict, PyObject *leaves, PyObject *other) {
+  PyObject *names = PyDict_Keys(dict), *keys = names ? PyList_AsTuple(names) : NULL, *items = keys ? PyDict_Values(dict) : NULL;
+  PyObject *structure = items ? container(dict, keys, items, leaves, other) : (Py_XDECREF(keys), NULL);
+  Py_XDECREF(items);
+  Py_XDECREF(names);
+  return structure;
+}
+
+static PyObject *take_apart(PyObject *tree, PyObject *leaves, PyObject *other) {
+  if (array_check(tree)) return take_leaf(tree, leaves);
+  if (!PyTuple_Check(tree) && !PyList_Check(tree) && !PyDict_Check(tree)) return take_other(tree, leaves, other);
+  if (Py_EnterRecursiveCall(" in a tree of arrays")) return NULL;
+  PyObject *structure = PyDict_Check(tree) ? take_dict(tree, leaves, other) : container(tree, Py_NewRef(Py_None), tree, leaves, other);
+  Py_LeaveRecursiveCall();
+  return structure;
+}
+
+static PyObject *flatten(PyObject *module, PyObject *args) {
+  PyObject *tree, *other;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OO", &tree, &other)) return NULL;
+  PyObject *leaves = PyList_New(0), *structure = leaves ? take_apart(tree, leaves, other) : NULL;
+  if (structure) return Py_BuildValue("NN", leaves, structure);
+  Py_XDECREF(leaves);
+  return NULL;
+}
+
+/* Dtype, rank and sizes of every array, as bytes: what a compiled function is chosen by. */
+static PyObject *signature(PyObject *module, PyObject *list) {
+  int64_t small[64], *out = small, dims[WEFT_RANK_MAX];
+  (void)module;
+  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "signature: a list of arrays is expected");
+  Py_ssize_t n = PyList_GET_SIZE(list), at = 0;
+  if (n > 64 / (WEFT_RANK_MAX + 1)) out = PyMem_Malloc((size_t)n * (WEFT_RANK_MAX + 1) * sizeof *out);
+  if (!out) return PyErr_NoMemory();
+  PyObject *bytes = NULL;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *a = PyList_GET_ITEM(list, i);
+    int rank;
+    if (!array_check(a)) { PyErr_SetString(PyExc_TypeError, "signature: a list of arrays is expected"); goto end; }
+    if (convert_dims(a, &rank, dims)) goto end;
+    out[at++] = (int64_t)weft_dtype_of(array_handle(a)) << 8 | rank;
+    for (int k = 0; k < rank; k++) out[at++] = dims[k];
+  }
+  bytes = PyBytes_FromStringAndSize((char *)out, at * (Py_ssize_t)sizeof *out);
+end:
+  if (out != small) PyMem_Free(out);
+  return bytes;
+}
+
+PyMethodDef tree_functions[] = {
+  { "flatten_tree", flatten, METH_VARARGS, "flatten_tree(tree, other): ([arrays], structure); other(x) makes an array or a part of the "
+                                           "structure of whatever is no container" },
+  { "signature", signature, METH_O, "signature([arrays]): their dtypes and sizes as bytes" },
+  { 0 },
+};
