@@ -70,3 +70,21 @@ def test_wrong_bodies_are_refused():
     with pytest.raises(KeyError):
         weft.scan(lambda c, x: {}[c], weft.array(0.0), xs)
     assert (xs + 1).tolist() == [2, 3]
+
+
+def test_a_body_may_change_what_it_gets_in_place():
+    def step(c, x):
+        y = c * 1
+        c += x
+        x *= 2
+        return c, y + x
+
+    carry, ys = weft.scan(step, weft.array(0.0), weft.array([1.0, 2.0, 3.0]))
+    assert carry.item() == 6 and ys.tolist() == [2, 5, 9]
+
+    def twice(s):
+        s *= 2
+        return s
+
+    start = weft.array(1.0)
+    assert weft.while_loop(lambda s: s < 100.0, twice, start).item() == 128 and start.item() == 1

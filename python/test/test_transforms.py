@@ -226,6 +226,18 @@ def test_vjp_and_jvp_take_and_give_lists():
     assert [o.item() for o in outs] == [6] and [t.item() for t in tangents] == [23]
 
 
+def test_products_with_the_jacobian_of_a_function_that_changes_its_argument_in_place():
+    def f(x):
+        x += 1
+        x *= x
+        return x
+
+    a = weft.array(2.0)
+    assert weft.vjp(f, [a], [weft.array(1.0)])[1][0].item() == 6
+    assert weft.jvp(f, [a], [weft.array(1.0)])[1][0].item() == 6
+    assert a.item() == 2
+
+
 def test_checkpoint_changes_nothing_but_what_is_kept():
     def f(x):
         return weft.tanh(weft.exp(x) * x).sum()
