@@ -223,7 +223,8 @@ struct text; /* base/text.h */
 void kir_print(const struct kir_kernel *, struct text *); /* of a failed kernel: the text fails */
 int kir_parse(const char *text, struct kir_kernel **out, int max, struct text *why); /* number of kernels; -1: why */
 
-/* NULL if the kernel is well formed, else a text in the kernel's arena that says what is wrong. */
+/* NULL if the kernel is well formed, else a text in the kernel's arena that says what is wrong. Without memory to find
+ * out the kernel has failed. */
 const char *kir_verify(struct kir_kernel *);
 
 /* Replaces level-E instructions and calls of fns (but for fold and prefix combiners) by straight-line core

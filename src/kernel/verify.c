@@ -569,10 +569,18 @@ static bool set_up(struct verifier *v) {
   return v->of && v->local_pars && v->shown && v->kept;
 }
 
+static void no_memory(struct verifier *v) {
+  v->k->failed = true;
+  v->why = v->k->why = "out of memory";
+}
+
 static void verify_accesses(struct verifier *v) {
   struct accesses a;
-  const char *why = accesses_find(&a, v->k) ? accesses_race(&a) : "out of memory";
-  if (why) refuse(v, "%s", why);
+  if (!accesses_find(&a, v->k)) no_memory(v);
+  else {
+    const char *why = accesses_race(&a);
+    if (why) refuse(v, "%s", why);
+  }
   accesses_free(&a);
 }
 
@@ -580,7 +588,7 @@ const char *kir_verify(struct kir_kernel *k) {
   struct verifier v = { .k = k };
   if (k->failed) return k->why;
   if (set_up(&v)) verify_kernel(&v);
-  else v.why = "out of memory";
+  else no_memory(&v);
   arena_free(v.arena);
   if (!v.why) verify_accesses(&v);
   return v.why;

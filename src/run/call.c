@@ -196,7 +196,7 @@ struct failure *eval_call(int n, struct node *const item[]) {
   if (!(leaf = mem_alloc(sizeof *leaf * (size_t)(f->n_in + 1)))) return no_memory();
   bool ok = true;
   for (int i = 0; i < f->n_in; i++) ok &= (leaf[i] = leaf_of(call->in[i])) != NULL;
-  signature(&key, f->n_in, leaf, n, item);
+  if (ok) signature(&key, f->n_in, leaf, n, item);
   failure = ok ? entry_get(f, leaf, n, item, &key, &e, &is_kept) : no_memory();
   if (!failure) failure = run_entry(e, n, item, leaf);
   if (!failure && !is_kept) entry_free(e);

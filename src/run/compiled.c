@@ -87,6 +87,7 @@ static const char *compile(struct compiled *c, int how) {
 
 static struct failure *build(struct compiled *c, int how) {
   const char *wrong = kir_verify(c->kernel);
+  if (c->kernel->failed) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
   if (wrong) return fail(WEFT_ERR_INTERNAL, 0, "weft: a kernel is not well formed: %s\n%s", wrong, c->text);
   if (!kir_legalise(c->kernel)) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
   wrong = compile(c, how);

@@ -531,7 +531,7 @@ struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, i
   if (!walk(&l, e.n, e.target, stops)) *failure = no_memory();
   else {
     enum obstacle what = look(&l, failure, &which);
-    if (what == CLEAR && take_leaves(&e, &l)) *failure = find_plan(&e, &l, stable);
+    if (what == CLEAR) *failure = take_leaves(&e, &l) ? find_plan(&e, &l, stable) : no_memory();
     else if (!*failure) *failure = fail(WEFT_ERR_UNSUPPORTED, 0, "weft_plan: a part must be computed before the rest can be planned");
     node_list_free(&l);
   }

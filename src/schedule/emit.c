@@ -303,7 +303,7 @@ static int add_buffer(struct emit *e, enum kir_buf_kind kind, weft_dtype dtype, 
   char name[16] = { kind == KIR_IN ? 'x' : 'y' };
   int of_kind = 0;
   if (e->n_bufs == MOST_BUFFERS || e->n_bufs >= (int)(sizeof((struct shape_class *)0)->stride / sizeof((struct shape_class *)0)->stride[0])) return -1;
-  for (int i = 0; i < e->n_bufs; i++) of_kind += (e->k->bufs[i].kind == KIR_IN) == (kind == KIR_IN);
+  for (int i = 0; i < e->k->n_bufs; i++) of_kind += (e->k->bufs[i].kind == KIR_IN) == (kind == KIR_IN);
   if (of_kind >= 10) name[1] = (char)('0' + of_kind / 10), name[2] = (char)('0' + of_kind % 10);
   else name[1] = (char)('0' + of_kind);
   struct binding *b = &e->bind[e->n_bufs];
