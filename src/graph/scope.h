@@ -62,7 +62,7 @@ void scope_drop_handles(struct weft_scope *);
 void scope_mark_trace(struct weft_scope *);
 void scope_leave(void), handles_leave(void);          /* the thread ends */
 void loop_discard(struct weft_loop *);                /* op/loop.c: its scope ended before weft_loop_close */
-void files_end(struct weft_file *);                   /* run/: the scope of a list of files has ended */
+void files_end(struct weft_file *);                   /* io/: the scope of a list of files has ended */
 
 /* Whether all are usable: not NULL, not stale, not bad. If one is not, *bad is the bad array to return: bad in, bad out.
  * fn is the public name for messages: "weft_add". */
