@@ -88,15 +88,19 @@ static int wait_for_running(int n, weft_array *const a[]) {
   return 0;
 }
 
+/* A handler that does not raise wants the work to go on. */
 static int compute(int n, weft_array *const a[]) {
   weft_status s;
+  int watching;
   if (wait_for_running(n, a)) return -1;
-  int watching = watch_begin();
-  Py_BEGIN_ALLOW_THREADS
-  s = weft_eval(n, a);
-  Py_END_ALLOW_THREADS
-  watch_end(watching);
-  if (PyErr_CheckSignals()) return -1;
+  do {
+    watching = watch_begin();
+    Py_BEGIN_ALLOW_THREADS
+    s = weft_eval(n, a);
+    Py_END_ALLOW_THREADS
+    watch_end(watching);
+    if (PyErr_CheckSignals()) return -1;
+  } while (s == WEFT_ERR_CANCELLED && watching);
   return s ? (raise_status(s), -1) : 0;
 }
 

@@ -110,3 +110,16 @@ def test_training_step_compiles_with_its_gradient(rng):
 def test_reversed_reads_compile():
     x = weft.arange(7).astype(weft.float32)
     assert weft.compile(lambda a: 2 * a[::-1])(x).tolist() == [12, 10, 8, 6, 4, 2, 0]
+
+
+def test_exact_keeps_rewrites_that_change_rounding_out(rng):
+    def f(x):
+        return (x / weft.sqrt(weft.square(weft.sqrt((x * x).mean())) + 1e-5)).sum()
+
+    before = weft.set_exact(True)
+    try:
+        for _ in range(20):
+            x = weft.array(rng.standard_normal((8, 16)).astype(np.float32))
+            assert bits(weft.compile(weft.grad(f))(x)) == bits(weft.grad(f)(x))
+    finally:
+        weft.set_exact(before)

@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -141,6 +142,22 @@ def test_ctrl_c_stops_a_long_evaluation():
     finally:
         child.kill()
     assert out == "stopped True lazy 2\n"
+
+
+def test_a_handler_that_does_not_raise_lets_the_evaluation_go_on():
+    hits = []
+    a = weft.eye(300)
+    for _ in range(100):
+        a = weft.tanh(a @ a)
+    before = signal.signal(signal.SIGINT, lambda *_: hits.append(1))
+    try:
+        timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        weft.eval(a)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert hits == [1] and weft.state(a) == "ready"
 
 
 def test_other_threads_run_while_one_waits():
