@@ -404,6 +404,11 @@ static const char nests[] =
   "  par r in R { lane c in C { store y[r,c] = load x[R-1-r,C-1-c] } } }\n"
   "kernel bool_args { size N arg p:bool, q:i32, h:f64 in x:f32[N], y:f64[N] out z:f32[N], w:f64[N]\n"
   "  lane i in N { store z[i] = select(p, load x[i], cast.f32(q)) store w[i] = select(p, h, load y[i]) } }\n"
+  "kernel take_rows { size R, C, V in x:f32[V,C], k:i64[R] out y:f32[R,C], z:f32[R] par r in R { i = load k[r]; lane c in C {\n"
+  "  n = select(lt(i, 0), add(i, V), i); check and(le(0, n), lt(n, V)) at r\n"
+  "  v = exp(load x[n,c]); store y[r,c] = v; s = fold add(v) } store z[r] = s } }\n"
+  "kernel shifted { size R, C in x:f32[R+3,C], w:f32[R] out y:f32[R,C] par r in R { lane c in C {\n"
+  "  i = add(r, 2); b = mul(load w[r], load w[R-1-r]); store y[r,c] = fma(load x[i,c], b, load x[i+1,c]) } } }\n"
   "kernel literal_64 { size N in x:f32[N] out y:f32[N] lane i in N {\n"
   "  store y[i] = select(lt(0d3ff0000000000000, 0d4000000000000000), add(load x[i], cast.f32(0d3ff8000000000000)), load x[i]) } }\n"
   "kernel uniform_64 { size N in x:i32[] out y:i64[N]  %1 = load x[] %2 = cast.i64(%1) lane i in N { store y[i] = %2 } }\n"
@@ -508,6 +513,21 @@ TEST(a_kernel_the_encoder_refuses_comes_with_a_reason) {
   EXPECT(k && kir_legalise(k));
   EXPECT(!compile_for(k, false, &why));
   EXPECT(why && *why);
+  kir_free(k);
+}
+
+/* The store happens in lanes that the check then sends to rest, so the check cannot be decided before the loop. */
+TEST(a_check_after_a_store_in_lanes_is_left_to_the_vm) {
+  static const char text[] = "kernel late { size R, C in k:i64[R] inout y:f32[R,C], z:f32[R,C] par r in R { i = load k[r]; lane c in C {\n"
+                             "  store y[r,c] = 0f3f800000; check le(0, i) at r; store z[r,c] = 0f3f800000 } } }";
+  if (!has_machine()) return;
+  struct kir_kernel *k = NULL;
+  struct text t = { 0 };
+  const char *why = NULL;
+  EXPECT_INT(kir_parse(text, &k, 1, &t), 1);
+  EXPECT(kir_legalise(k) && !compile_for(k, false, &why));
+  EXPECT_TEXT(why, "a check inside lanes");
+  text_free(&t);
   kir_free(k);
 }
 

@@ -167,15 +167,46 @@ static bool has_loop(const struct kir_block *b) {
   return false;
 }
 
+/* The lane loop whose statements that do not depend on the lane are computed before it, or NULL. */
+static struct loop *hoisting_loop(struct walk *w) {
+  struct loop *l = w->loop >= 0 ? &w->g->loops[w->loop] : NULL;
+  return l && l->is_flat ? l : NULL;
+}
+
+static bool is_before_loop(struct walk *w, int val) {
+  const struct value *v = &w->g->vals[val];
+  return !v->lane && (v->hoisted || v->loop != w->loop);
+}
+
+static bool all_before_loop(struct walk *w, const struct kir_stmt *s) {
+  bool all = true;
+  for (int i = 0; i < s->n_in; i++) all &= is_before_loop(w, s->in[i]);
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++) all &= is_before_loop(w, s->at[d].term[i].val[j]);
+  return all;
+}
+
+/* As if the statement stood before the lane loop. */
+static struct walk hoist(struct walk *w, struct loop *l) {
+  l->n_hoisted++;
+  return (struct walk){ w->g, l->parent, l->hoist_region, w->depth };
+}
+
 static void on_op(struct walk *w, const struct kir_stmt *s) {
+  struct loop *l = hoisting_loop(w);
+  struct walk before, *at = w;
   bool lane = false;
-  for (int i = 0; i < s->n_in; i++) {
-    use(w, s->in[i]);
-    lane |= w->g->vals[s->in[i]].lane;
+  for (int i = 0; i < s->n_in; i++) lane |= w->g->vals[s->in[i]].lane;
+  if (l && all_before_loop(w, s)) {
+    before = hoist(w, l);
+    at = &before;
+    w->g->vals[s->out[0]].hoisted = true;
   }
+  for (int i = 0; i < s->n_in; i++) use(at, s->in[i]);
   if (s->op == KIR_CALL) gen_cannot(w->g, "a call");
   if (s->op == KIR_OWNS && lane) gen_cannot(w->g, "owns of a lane");
-  define_at(w, s->out[0], lane);
+  define_at(at, s->out[0], lane);
 }
 
 static void on_load(struct walk *w, const struct kir_stmt *s) {
@@ -183,11 +214,19 @@ static void on_load(struct walk *w, const struct kir_stmt *s) {
   add_access(w, s, lane >= 0 && w->g->loops[lane].is_flat);
   bool moves = false;
   for (int d = 0; d < s->n_at; d++) moves |= lane >= 0 && lin_has(&s->at[d], w->g->loops[lane].stmt->var);
-  define_at(w, s->out[0], moves);
+  struct loop *l = hoisting_loop(w);
+  if (l && w->g->k->bufs[s->buf].kind == KIR_IN && all_before_loop(w, s)) {
+    struct walk before = hoist(w, l);
+    w->g->vals[s->out[0]].hoisted = true;
+    define_at(&before, s->out[0], false);
+  } else {
+    define_at(w, s->out[0], moves);
+  }
 }
 
 static void on_store(struct walk *w, const struct kir_stmt *s) {
   int lane = loop_lane(w->g, w->loop);
+  if (lane >= 0) w->g->loops[lane].has_effects = true;
   if (s->op != KIR_SET && dtype_bytes(w->g->k->bufs[s->buf].dtype) < 4 && !w->g->is_private[s->buf])
     gen_cannot(w->g, "a combining store to a narrow dtype");
   use(w, s->in[0]);
@@ -204,6 +243,7 @@ static void on_fold(struct walk *w, const struct kir_stmt *s) {
   bool in_lane = l->stmt->kind == KIR_LANE;
   if (s->n_in != 1 || s->op == KIR_CALL || s->n_from) { gen_cannot(g, "a fold with a fn"); return; }
   use(w, s->in[0]);
+  l->has_effects = true;
   int dtype = g->vals[s->out[0]].dtype;
   if (dtype == WEFT_BOOL) gen_cannot(g, "a fold of bools");
   if (in_lane ? s->order == KIR_COL : s->order == KIR_ROW) gen_cannot(g, "a fold across its loop");
@@ -218,6 +258,7 @@ static void on_fold(struct walk *w, const struct kir_stmt *s) {
 
 static void on_keep(struct walk *w, const struct kir_stmt *s) {
   struct gen *g = w->g;
+  g->loops[w->loop].has_effects = true;
   for (int i = 0; i < s->n_in; i++) {
     struct value *v = &g->vals[s->in[i]];
     if (v->domain == BOOL) gen_cannot(g, "a kept bool");
@@ -257,6 +298,7 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
     v->lane = true;
     v->home = -1;
   }
+  l->hoist_region = ++g->n_regions;
   struct walk in = { g, id, ++g->n_regions, w->depth + 1 };
   walk_block(&in, &s->body);
   g->loops[id].end = g->n_loops;
@@ -301,10 +343,19 @@ static void on_yield(struct walk *w, const struct kir_stmt *s) {
   w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
 }
 
+/* Inside lanes a check that all share, and that nothing precedes that could be seen, decides for the whole loop. */
 static void on_check(struct walk *w, const struct kir_stmt *s) {
-  if (!is_uniform(w, "a check inside lanes")) return;
-  use(w, s->in[0]);
-  use(w, s->in[1]);
+  struct loop *l = hoisting_loop(w);
+  struct walk before, *at = w;
+  if (l && !l->has_effects && all_before_loop(w, s)) {
+    before = hoist(w, l);
+    at = &before;
+    l->has_check = true;
+  } else if (!is_uniform(w, "a check inside lanes")) {
+    return;
+  }
+  use(at, s->in[0]);
+  use(at, s->in[1]);
 }
 
 static void walk_block(struct walk *w, const struct kir_block *b) {

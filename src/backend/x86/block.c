@@ -11,11 +11,18 @@ static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD 
 
 /* ---- Next uses ---- */
 
-static int collect(struct gen *g, const struct kir_stmt *s) {
+static bool is_hoisted(const struct gen *g, const struct kir_stmt *s) {
+  if (s->kind == KIR_CHECK) return g->loop >= 0 && g->loops[g->loop].is_flat;
+  return (s->kind == KIR_OP || s->kind == KIR_LOAD) && g->vals[s->out[0]].hoisted;
+}
+
+static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
   int n = 0;
   for (; s && !ends_run(s); s = s->next) {
+    int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
+    if (is_hoisted(g, s) != hoisted) continue;
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
-    g->steps[n++] = (struct step){ .s = s, .access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1 };
+    g->steps[n++] = (struct step){ .s = s, .access = access };
   }
   return n;
 }
@@ -253,8 +260,8 @@ static void emit_step(struct gen *g, int at) {
   }
 }
 
-static void emit_run(struct gen *g, const struct kir_stmt *first) {
-  int n = collect(g, first);
+static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) {
+  int n = collect(g, first, hoisted);
   const struct kir_stmt *next = NULL;
   for (int i = 0; i < n; i++)
     if (g->steps[i].s->kind == KIR_NEXT) next = g->steps[i].s;
@@ -281,10 +288,31 @@ void emit_block(struct gen *g, const struct kir_block *b) {
       emit_loop(g, s);
       s = s->next;
     } else {
-      emit_run(g, s);
+      emit_run(g, s, false);
       while (s && !ends_run(s)) s = s->next;
     }
   }
   label_here(enc(g), g->rest);
   g->rest = outer;
+}
+
+void emit_hoisted(struct gen *g, struct loop *l) {
+  struct encoder *e = enc(g);
+  int outer = g->loop, rest = g->rest, done = label_new(e), fail = label_new(e);
+  if (!l->n_hoisted) return;
+  g->loop = (int)(l - g->loops);
+  g->rest = fail;
+  g->memory_cursor = l->first_memory;
+  gpr(e, G_MOV, RAX, in_frame(l->extent)); /* without lanes nothing is loaded or checked */
+  gpr(e, G_TEST, RAX, rm_reg(RAX));
+  jump_if(e, CC_LE, done);
+  emit_run(g, l->stmt->body.first, true);
+  if (l->has_check) {
+    jump_to(e, done);
+    label_here(e, fail);
+    gpr_store_imm(e, in_frame(l->extent), 0);
+  }
+  label_here(e, done);
+  g->loop = outer;
+  g->rest = rest;
 }

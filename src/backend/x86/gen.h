@@ -36,7 +36,8 @@ struct value {
   bool lane;         /* differs between lanes: a register a copy */
   bool crosses;      /* used outside the run of statements that defines it: stored to its home when defined */
   bool is_operand;   /* axes: used as a value, not only in subscripts */
-  bool of_loop;     /* or a fold's result: defined by a loop, not by a statement of a run */
+  bool hoisted;      /* of a lane loop, the same in all its lanes: computed before it */
+  bool of_loop;      /* or a fold's result: defined by a loop, not by a statement of a run */
   int region, loop;  /* where it is defined; -2: always there */
   int32_t home;      /* frame offset, -1: none */
   int row;           /* kept row, -1: none */
@@ -68,6 +69,8 @@ struct loop {
   int first_memory;        /* first load or store in it, in text order */
   int access_first, access_end; /* lane loops: the accesses inside */
   uint64_t rows;           /* lane loops: kept rows read or written */
+  int hoist_region, n_hoisted; /* flat lane loops: what is computed before */
+  bool has_effects, has_check; /* flat lane loops: a store, fold or keep was seen; a check is among the hoisted */
   int32_t var, last, extent, block, count, j, limit; /* slots */
   int n_folds;
   const struct kir_stmt *fold[MAX_FOLDS];
@@ -224,5 +227,6 @@ int pin_run(struct gen *, int n, int leave_free);     /* n registers in a row, p
 
 /* block.c: runs of statements between loops */
 void emit_block(struct gen *, const struct kir_block *);
+void emit_hoisted(struct gen *, struct loop *);       /* what a flat lane loop computes once; extent = 0 if a check fails */
 
 #endif

@@ -536,7 +536,7 @@ static void lane_bounds(struct gen *g, struct loop *l) {
     gpr_store_imm(e, in_frame(l->block), 0);
     gpr_store_imm(e, in_frame(l->var), 0);
   }
-  if (n->n == 1 && n->term[0].n == 1 && n->term[0].coef == 1 && g->vals[n->term[0].val[0]].loop == -2) {
+  if (!l->has_check && n->n == 1 && n->term[0].n == 1 && n->term[0].coef == 1 && g->vals[n->term[0].val[0]].loop == -2) {
     l->extent = g->vals[n->term[0].val[0]].home;
     return;
   }
@@ -549,6 +549,7 @@ static void emit_lane(struct gen *g, int id) {
   struct loop *l = &g->loops[id];
   int copies = choose_copies(g, id);
   lane_bounds(g, l);
+  emit_hoisted(g, l);
   g->lane_loop = id;
   enter_lanes(g, l);
   gpr_const(e, R9, 0);
