@@ -1,0 +1,297 @@
+/* calls.c -- what weft itself costs, beside the arithmetic: a tiny call, a node, a plan found or made, a kernel compiled,
+ * a very long chain, and how many kernels many sizes, starts and numbers need.
+ *
+ *   calls [rounds]
+ *
+ * Times are the best of many short rounds, so that whatever else the machine does is left out. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include "backend/backend.h"
+#include "base/text.h"
+#include "run/compiled.h"
+#include "run/plan.h"
+#include "weft.h"
+
+static int rounds = 200;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void must(weft_status s) {
+  if (s == WEFT_OK) return;
+  fprintf(stderr, "%s\n", weft_message());
+  exit(1);
+}
+
+static double least(double a, double b) { return a < b ? a : b; }
+
+static void row(const char *what, double value, const char *unit, const char *target) {
+  printf("  %-66s %9.1f %-8s %s\n", what, value, unit, target);
+  fflush(stdout);
+}
+
+/* ---- a tiny call ---- */
+
+static weft_function *increment(void) {
+  weft_scope *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *y = weft_add(x, weft_scalar(1));
+  return weft_compile(body, 1, &x, 1, &y);
+}
+
+enum { CALLS = 100 };
+
+/* ns of a call in a scope of its own, its result read (or only stored). */
+static double tiny_call(weft_function *f, weft_array *x, int reads) {
+  float out[8];
+  double start = now();
+  for (int i = 0; i < CALLS; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y;
+    weft_call(f, 1, &x, 1, &y);
+    must(reads ? weft_read(y, WEFT_F32, out, sizeof out) : weft_eval(1, &y));
+    weft_scope_discard(s);
+  }
+  return (now() - start) / CALLS;
+}
+
+/* The same without a function: the graph is made, its plan found, and run. */
+static double tiny_graph(weft_array *x) {
+  float out[8];
+  double start = now();
+  for (int i = 0; i < CALLS; i++) {
+    weft_scope *s = weft_scope_open();
+    must(weft_read(weft_add(x, weft_scalar(1)), WEFT_F32, out, sizeof out));
+    weft_scope_discard(s);
+  }
+  return (now() - start) / CALLS;
+}
+
+static void time_tiny_calls(void) {
+  float data[8] = { 0 };
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(8), data);
+  weft_function *f = increment();
+  double eval = 1e18, read = 1e18, graph = 1e18;
+  for (int r = 0; r < rounds; r++) {
+    eval = least(eval, tiny_call(f, x, 0));
+    read = least(read, tiny_call(f, x, 1));
+    graph = least(graph, tiny_graph(x));
+  }
+  row("x + 1 on 8 elements, compiled function: scope, call, read", read, "ns", "< 1000");
+  row("the same, evaluated and not read", eval, "ns", "< 1000");
+  row("the same as a graph of its own: scope, two nodes, plan found, read", graph, "ns", "");
+  weft_scope_discard(s);
+}
+
+/* ---- nodes and plans ---- */
+
+enum { OPS = 200, WIDTH = 16 };
+
+/* A chain of OPS operations; bit i % 32 of `pattern` chooses the i-th. */
+static weft_array *chain(weft_array *x, weft_array *a, int n, uint32_t pattern) {
+  weft_array *y = x;
+  for (int i = 0; i < n; i++) y = pattern >> (i % 32) & 1 ? weft_add(y, a) : weft_mul(y, a);
+  return y;
+}
+
+struct cost { double build, eval, free; };
+
+static struct cost chain_cost(int width, uint32_t pattern) {
+  static float data[4 * WIDTH * 1024];
+  struct cost c;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(width), data), *a = weft_from(WEFT_F32, WEFT_DIMS(width), data);
+  double start = now();
+  weft_array *y = chain(x, a, OPS, pattern);
+  double built = now();
+  must(weft_eval(1, &y));
+  double done = now();
+  weft_scope_discard(s);
+  c.build = (built - start) / OPS, c.eval = (done - built) / OPS, c.free = (now() - done) / OPS;
+  return c;
+}
+
+static struct cost best_of(struct cost a, struct cost b) {
+  return (struct cost){ least(a.build, b.build), least(a.eval, b.eval), least(a.free, b.free) };
+}
+
+static void time_nodes(void) {
+  struct cost hit = { 1e18, 1e18, 1e18 }, size = hit, text = hit;
+  for (int r = 0; r < rounds; r++) {
+    hit = best_of(hit, chain_cost(WIDTH, 0x5a5a5a5a));
+    size = best_of(size, chain_cost(WIDTH + 1 + r, 0x5a5a5a5a));
+    text = best_of(text, chain_cost(WIDTH, 0x9e3779b9u * (uint32_t)(r + 1)));
+  }
+  row("a node: to build", hit.build, "ns", "");
+  row("a node: to free", hit.free, "ns", "");
+  row("chain of 200 on 16, plan found: evaluation a node", hit.eval, "ns/node", "< 1000");
+  row("  plan made, kernel found (another length)", size.eval, "ns/node", "");
+  row("  plan made, kernel compiled (another chain)", text.eval, "ns/node", "");
+}
+
+/* ---- never seen before ---- */
+
+static weft_array *make_softmax(weft_array *x, weft_array *w) { return (void)w, weft_softmax(x, -1); }
+static weft_array *make_norm(weft_array *x, weft_array *w) { return weft_layer_norm(x, w, w, 1e-5); }
+static weft_array *make_sum(weft_array *x, weft_array *w) { return (void)w, weft_sum(x, 0); }
+static weft_array *make_increment(weft_array *x, weft_array *w) { return (void)w, weft_add(x, weft_scalar(1)); }
+static weft_array *make_norm_grad(weft_array *x, weft_array *w) {
+  weft_array *dx, *y = weft_layer_norm(x, w, w, 1e-5);
+  weft_grad(weft_mul(y, y), 1, &x, &dx);
+  return dx;
+}
+static weft_array *make_scan(weft_array *x, weft_array *w) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *h = weft_loop_carry(l, w), *next = weft_tanh(weft_fma(h, w, e));
+  weft_loop_next(l, h, next);
+  weft_array *all = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return all;
+}
+
+struct sample { const char *name; weft_array *(*make)(weft_array *x, weft_array *w); };
+
+/* us to verify, expand and encode the kernels of a text, together; their number. */
+static double compile_all(const char *source, int *n) {
+  struct kir_kernel *k[16];
+  struct text why = { 0 };
+  const struct backend *b = backend_x86.available() ? &backend_x86 : &backend_vm;
+  double spent = 0;
+  *n = kir_parse(source, k, 16, &why);
+  text_free(&why);
+  for (int i = 0; i < *n; i++) {
+    struct shape_class shape = { 0 };
+    const char *refusal;
+    for (int j = 0; j < k[i]->n_bufs; j++)
+      for (int d = 0; d < k[i]->bufs[j].rank; d++) shape.stride[j][d] = d == k[i]->bufs[j].rank - 1 ? STRIDE_1 : STRIDE_ANY;
+    double start = now();
+    kir_verify(k[i]);
+    kir_legalise(k[i]);
+    struct code *c = b->compile(k[i], &shape, &refusal);
+    const struct backend *by = b;
+    if (!c) c = (by = &backend_vm)->compile(k[i], &shape, &refusal);
+    spent += now() - start;
+    if (c) by->free(c);
+    kir_free(k[i]);
+  }
+  return spent / 1e3;
+}
+
+/* us from the first node to the stored result of a program nobody has seen. */
+static double first_result(const struct sample *p, int *n_kernels) {
+  static float data[64 * 64];
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(64, 64), data), *w = weft_from(WEFT_F32, WEFT_DIMS(64), data);
+  plan_drop_all();
+  compiled_drop_all();
+  int64_t before = weft_get(WEFT_KERNELS);
+  double start = now();
+  weft_array *y = p->make(x, w);
+  must(weft_eval(1, &y));
+  double spent = now() - start;
+  *n_kernels = (int)(weft_get(WEFT_KERNELS) - before);
+  weft_scope_discard(s);
+  return spent / 1e3;
+}
+
+static double compile_time(const struct sample *p) {
+  static float data[64 * 64];
+  int n;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(64, 64), data), *w = weft_from(WEFT_F32, WEFT_DIMS(64), data);
+  weft_array *y = p->make(x, w);
+  double spent = compile_all(weft_show(1, &y, "kernels"), &n);
+  weft_scope_discard(s);
+  return n > 0 ? spent / n : -1;
+}
+
+static void time_first_results(void) {
+  static const struct sample samples[] = { { "x + 1", make_increment },      { "sum over rows", make_sum },
+                                           { "softmax", make_softmax },      { "layer_norm", make_norm },
+                                           { "its gradient", make_norm_grad }, { "scan with tanh", make_scan } };
+  printf("\n  never seen before, on [64,64]     kernels   first result us   compiling us/kernel\n");
+  for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+    double first = 1e18, compiling = 1e18;
+    int n = 0;
+    for (int r = 0; r < rounds / 10 + 1; r++) {
+      first = least(first, first_result(&samples[i], &n));
+      compiling = least(compiling, compile_time(&samples[i]));
+    }
+    printf("  %-32s %8d %17.0f %21.1f\n", samples[i].name, n, first, compiling);
+    fflush(stdout);
+  }
+  printf("\n");
+}
+
+/* ---- a million operations ---- */
+
+static void time_long_chain(int n) {
+  float data[4] = { 0.5f, 1, 1.5f, 2 }, scale[4] = { 1, 1, 1, 1 };
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(4), data), *a = weft_from(WEFT_F32, WEFT_DIMS(4), scale), *dx;
+  double t[5] = { now() };
+  weft_array *y = chain(x, a, n, 0x55555555);
+  t[1] = now();
+  weft_grad(y, 1, &x, &dx);
+  t[2] = now();
+  must(weft_eval(2, (weft_array *[]){ y, dx }));
+  t[3] = now();
+  weft_scope_discard(s);
+  t[4] = now();
+  plan_drop_all();
+  compiled_drop_all();
+  const char *part[] = { "build", "differentiate", "evaluate both, plan and compile", "free" };
+  printf("  a chain of %d operations\n", n);
+  for (int i = 0; i < 4; i++) {
+    char what[80];
+    snprintf(what, sizeof what, "  %s", part[i]);
+    row(what, (t[i + 1] - t[i]) / 1e6, "ms", "");
+  }
+}
+
+/* ---- how many kernels ---- */
+
+static void count_kernels(void) {
+  static float data[2000];
+  int64_t before = weft_get(WEFT_KERNELS);
+  for (int i = 1; i <= 500; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(i + 100), data), *y = weft_exp(weft_mul(x, x));
+    must(weft_eval(1, &y));
+    weft_scope_discard(s);
+  }
+  row("500 lengths", (double)(weft_get(WEFT_KERNELS) - before), "kernels", "1");
+  before = weft_get(WEFT_KERNELS);
+  for (int i = 0; i < 500; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(2000), data), *part = weft_slice(x, 0, i, i + 300, 1);
+    weft_array *y = weft_put(x, part, weft_tanh(part), WEFT_SET);
+    must(weft_eval(1, &y));
+    weft_scope_discard(s);
+  }
+  row("500 starts of a slice that is read and set", (double)(weft_get(WEFT_KERNELS) - before), "kernels", "1");
+  before = weft_get(WEFT_KERNELS);
+  for (int i = 0; i < 500; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(300), data), *y = weft_mul(weft_sigmoid(x), weft_scalar(3 + 0.37 * i));
+    must(weft_eval(1, &y));
+    weft_scope_discard(s);
+  }
+  row("500 numbers", (double)(weft_get(WEFT_KERNELS) - before), "kernels", "1");
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && (rounds = atoi(argv[1])) < 1) rounds = 1;
+  weft_set(WEFT_THREADS, 1);
+  time_tiny_calls();
+  time_nodes();
+  time_first_results();
+  time_long_chain(1000000);
+  printf("\n");
+  count_kernels();
+  return 0;
+}
