@@ -3,6 +3,9 @@
  * pages that must not be touched, so a lane too many is a crash. */
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "backend/backend.h"
 #include "base/mem.h"
 #include "kernels.h"
@@ -727,6 +730,27 @@ TEST(every_failed_allocation_of_a_compilation_is_reported_and_leaves_nothing) {
   EXPECT(c != NULL);
   backend_x86.free(c);
   EXPECT_INT(mem_live(), live);
+  kir_free(k);
+}
+
+/* In a child: what is forbidden stays forbidden. 0: refused with the reason, 1: not, 2: this kernel cannot forbid it. */
+static int forbid_code_and_compile(const struct kir_kernel *k) {
+  enum { SET_MDWE = 65, REFUSE_EXEC_GAIN = 1 };
+  const char *why = NULL;
+  if (prctl(SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0)) return 2;
+  return compile_for(k, false, &why) || strcmp(why, "executable memory on this system");
+}
+
+TEST(a_system_that_forbids_new_code_gets_a_reason_and_not_an_out_of_memory) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("muladd");
+  int status = 0;
+  EXPECT(k && kir_legalise(k));
+  pid_t child = fork();
+  if (!child) _exit(forbid_code_and_compile(k));
+  EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) test_skip("this kernel cannot forbid code");
+  else EXPECT_INT(WEXITSTATUS(status), 0);
   kir_free(k);
 }
 

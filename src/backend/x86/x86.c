@@ -133,7 +133,9 @@ static bool fill_code(struct gen *g, struct code *c) {
   c->pool_at = encoder_pool_at(&g->e);
   c->total = c->pool_at + g->e.n_pool;
   code_note_marks(c, g);
-  c->pages = pages_new(g->e.code, g->e.n, g->e.pool, c->pool_at, g->e.n_pool);
+  bool is_forbidden;
+  c->pages = pages_new(g->e.code, g->e.n, g->e.pool, c->pool_at, g->e.n_pool, &is_forbidden);
+  if (is_forbidden) gen_cannot(g, "executable memory on this system");
   return c->pages != NULL;
 }
 
