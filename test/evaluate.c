@@ -28,6 +28,37 @@ TEST(a_64_bit_value_that_is_the_same_in_a_row_fills_the_row) {
   EXPECT_ALL_WAYS(bool_rows, int64_t, WEFT_I64, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1);
 }
 
+static weft_array *through_a_float(void) {
+  weft_array *x = weft_from(WEFT_I8, WEFT_DIMS(3), (int8_t[]){ -24, 0, 100 });
+  return weft_cast(weft_cast(x, WEFT_F64), WEFT_U64);
+}
+TEST(a_cast_through_a_float_saturates) { EXPECT_ALL_WAYS(through_a_float, uint64_t, WEFT_U64, 0, 0, 100); }
+
+static weft_array *empty_and_full(void) {
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(3, 0, 2), 1);
+  return weft_sum(weft_abs(x), 1);
+}
+TEST(a_sum_over_an_empty_axis_is_zero) { EXPECT_ALL_WAYS(empty_and_full, float, WEFT_F32, 0, 0, 0, 0, 0, 0); }
+
+static weft_array *turned_count(void) { /* the index stands in memory before the kernel that reads it in another shape */
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(2, 3), (float[]){ 0, 5, 0, 5, 0, 5 });
+  return weft_cast(weft_reshape(weft_le(weft_iota(x, 1), x), WEFT_DIMS(3, 2)), WEFT_F32);
+}
+TEST(a_reshaped_count_is_there_before_it_is_read) { EXPECT_ALL_WAYS(turned_count, float, WEFT_F32, 1, 1, 0, 1, 0, 1); }
+
+static weft_array *least_put(void) {
+  weft_array *x = weft_cast(weft_from(WEFT_I64, WEFT_DIMS(4), (int64_t[]){ 5, 6, 7, 8 }), WEFT_I16);
+  return weft_put(x, weft_slice(x, 0, 2, 0, -1), weft_from(WEFT_I16, WEFT_DIMS(2), (int16_t[]){ -3, 9 }), WEFT_MIN);
+}
+TEST(an_update_of_a_computed_array_reads_it_after_it_was_computed) { EXPECT_ALL_WAYS(least_put, int16_t, WEFT_I16, 5, 6, -3, 8); }
+
+static weft_array *beside_a_sum(void) { /* log1p has no axis of the sum: it may not be stored by its kernel */
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(3), (float[]){ 0, 0, 0 }), *wide = weft_broadcast(x, WEFT_DIMS(5, 2, 3));
+  weft_array *i = weft_from(WEFT_I32, 0, NULL, (int32_t[]){ 1 }), *log = weft_log1p(x);
+  return weft_maximum(weft_mean(wide, 0), weft_take(log, 1, &i));
+}
+TEST(a_value_without_the_axes_of_a_kernel_is_stored_elsewhere) { EXPECT_ALL_WAYS(beside_a_sum, float, WEFT_F32, 0, 0, 0, 0, 0, 0); }
+
 TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   time_t end = time(NULL) + 3;
   uint64_t seed = 1;

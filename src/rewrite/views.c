@@ -1,5 +1,6 @@
 /* views.c -- casts of casts, views of views, and nodes that change nothing. All exact. */
 #include <string.h>
+#include "graph/dtype.h"
 #include "graph/shape.h"
 #include "rewrite/work.h"
 
@@ -28,11 +29,17 @@ static bool is_within(weft_dtype a, weft_dtype b) {
   return within[a] >> b & 1;
 }
 
+/* From floats to integers casts saturate, between integers they wrap: a float between two integers is seen. */
+static bool is_seen(weft_dtype from, weft_dtype between, weft_dtype to) {
+  return dtype_is_integer(from) && dtype_is_float(between) && dtype_is_integer(to) && !is_within(from, to);
+}
+
 /* A cast to a wider dtype keeps the value, so the next cast sees the same number without it. */
 struct node *rewrite_cast(struct rewriting *w, struct node *n) {
   struct node *x = n->in[0];
   if (x->dtype == n->dtype) return x;
   if (x->op != &op_cast || !is_within((weft_dtype)x->in[0]->dtype, (weft_dtype)x->dtype)) return n;
+  if (is_seen((weft_dtype)x->in[0]->dtype, (weft_dtype)x->dtype, (weft_dtype)n->dtype)) return n;
   if (x->in[0]->dtype == n->dtype) return x->in[0];
   return made(w, &op_cast, n, n->rank, n->dims, (weft_dtype)n->dtype, 1, &x->in[0], NULL, 0);
 }
