@@ -191,5 +191,6 @@ bool step_loop(struct work *w, struct node *n) {
       return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_loop: %s inside a loop", b->list.node[i]->op->name));
   bool done = false;
   if (w->fuse && !scan(b, &done)) return false;
+  if (w->fuse && !done && !scan_rows(b, &done)) return false;
   return done || replay(b);
 }

@@ -18,5 +18,7 @@ struct body {
 
 /* One kernel, lanes beside the time loop, if every value of the body has one shape. *done: it was. false: failed. */
 bool scan(struct body *, bool *done);
+/* One kernel, a row of the batch at a time, if the body only contracts its rows with constant matrices (rows.c). */
+bool scan_rows(struct body *, bool *done);
 
 #endif
