@@ -1,4 +1,4 @@
-/* array.c -- the type weft.array: making, naming and freeing objects, their properties, and the table of all methods. */
+/* array.c -- the type weft.array: making, naming and freeing objects, their properties, the table of methods. */
 #include "core.h"
 #include <string.h>
 
@@ -95,8 +95,14 @@ static PyObject *get_itemsize(PyObject *self, void *closure) {
   return PyLong_FromSize_t(weft_dtype_bytes(weft_dtype_of(array_handle(self))));
 }
 
-static PyObject *get_ndim(PyObject *self, void *closure) { (void)closure; return PyLong_FromLong(weft_rank(array_handle(self))); }
-static PyObject *get_dtype(PyObject *self, void *closure) { (void)closure; return Py_NewRef(dtype_object(weft_dtype_of(array_handle(self)))); }
+static PyObject *get_ndim(PyObject *self, void *closure) {
+  (void)closure;
+  return PyLong_FromLong(weft_rank(array_handle(self)));
+}
+static PyObject *get_dtype(PyObject *self, void *closure) {
+  (void)closure;
+  return Py_NewRef(dtype_object(weft_dtype_of(array_handle(self))));
+}
 
 static PyObject *get_transposed(PyObject *self, void *closure) {
   (void)closure;
@@ -105,7 +111,10 @@ static PyObject *get_transposed(PyObject *self, void *closure) {
 }
 
 /* Where NumPy's operators meet an array, they leave the work to it. */
-static PyObject *get_priority(PyObject *self, void *closure) { (void)self, (void)closure; return PyFloat_FromDouble(1000); }
+static PyObject *get_priority(PyObject *self, void *closure) {
+  (void)self, (void)closure;
+  return PyFloat_FromDouble(1000);
+}
 
 /* What is written in Python: attributes of weft._text and weft._at, found once. */
 static PyObject *in_python(const char *module, const char *name) {
@@ -167,8 +176,9 @@ PyTypeObject array_type = {
   .tp_name = "weft.array",
   .tp_basicsize = sizeof(struct array),
   .tp_flags = Py_TPFLAGS_DEFAULT,
-  .tp_doc = "array(value, dtype=None): an n-dimensional array, computed when somebody needs its values. Made of numbers, "
-            "nested lists, NumPy arrays and whatever has the buffer protocol; the memory is copied (asarray shares it).",
+  .tp_doc =
+      "array(value, dtype=None): an n-dimensional array, computed when somebody needs its values. Made of numbers, "
+      "nested lists, NumPy arrays and whatever has the buffer protocol; the memory is copied (asarray shares it).",
   .tp_new = make,
   .tp_dealloc = destroy,
   .tp_repr = represent,
@@ -197,9 +207,9 @@ static int gather_methods(void) {
 }
 
 static int add_functions(PyObject *module) {
-  PyMethodDef *const families[] = { origin_functions, convert_functions, evaluate_functions, index_functions, element_functions,
-                                    axis_functions, shape_functions, make_functions, trace_functions, tree_functions, file_functions,
-                                    dlpack_functions };
+  PyMethodDef *const families[] = { origin_functions,  convert_functions, evaluate_functions, index_functions,
+                                    element_functions, axis_functions,    shape_functions,    make_functions,
+                                    trace_functions,   tree_functions,    file_functions,     dlpack_functions };
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     if (PyModule_AddFunctions(module, families[f])) return -1;
   return 0;
@@ -214,8 +224,8 @@ PyMODINIT_FUNC PyInit__core(void) {
   if (gather_methods() || PyType_Ready(&array_type)) return NULL;
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
-  if (!PyObject_SetAttrString(module, "array", (PyObject *)&array_type) && !dtype_add_all(module) && !add_functions(module) &&
-      !trace_add_types(module))
+  if (!PyObject_SetAttrString(module, "array", (PyObject *)&array_type) && !dtype_add_all(module) &&
+      !add_functions(module) && !trace_add_types(module))
     return module;
   Py_DECREF(module);
   return NULL;

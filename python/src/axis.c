@@ -1,4 +1,4 @@
-/* axis.c -- reductions and running folds. Those of weft keep the axis they reduce; here it goes unless keepdims is true. */
+/* axis.c -- reductions and running folds. Those of weft keep the axis they reduce; here it goes unless keepdims. */
 #include "core.h"
 
 typedef weft_array *(*along)(weft_array *, int axis);
@@ -29,7 +29,8 @@ int axes_parse(PyObject *o, int rank, int *n, int axes[]) {
   if (!list) return -1;
   Py_ssize_t count = PySequence_Fast_GET_SIZE(list);
   int wrong = count > WEFT_RANK_MAX ? (PyErr_Format(PyExc_ValueError, "%zd axes are too many", count), 1) : 0;
-  for (Py_ssize_t i = 0; !wrong && i < count; i++) wrong = axis_parse(PySequence_Fast_GET_ITEM(list, i), rank, &axes[i]) != 0;
+  for (Py_ssize_t i = 0; !wrong && i < count; i++)
+    wrong = axis_parse(PySequence_Fast_GET_ITEM(list, i), rank, &axes[i]) != 0;
   Py_DECREF(list);
   if (wrong) return -1;
   *n = (int)count;
@@ -108,7 +109,9 @@ static PyObject *running(along op, PyObject *self, PyObject *args, PyObject *kwa
   X(cummin, weft_cummin, "the smallest so far")
 
 #define DEFINE(name, op, doc) \
-  static PyObject *method_##name(PyObject *self, PyObject *args, PyObject *kwargs) { return running(op, self, args, kwargs); } \
+  static PyObject *method_##name(PyObject *self, PyObject *args, PyObject *kwargs) { \
+    return running(op, self, args, kwargs); \
+  } \
   AS_FUNCTION(name)
 RUNNING(DEFINE)
 #undef DEFINE

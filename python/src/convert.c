@@ -1,6 +1,6 @@
-/* convert.c -- numbers, nested lists, and whatever shows its memory (buffer protocol, __array_interface__), as arrays of
- * the open scope. Lists and numbers have no dtype of their own: bool, int32 (int64 if need be), float32, complex64. What
- * comes with a dtype keeps it. Memory is copied unless the caller says that it may be shared. */
+/* convert.c -- numbers, nested lists, and whatever shows its memory (buffer protocol, __array_interface__), as arrays
+ * of the open scope. Lists and numbers have no dtype of their own: bool, int32 (int64 if need be), float32, complex64.
+ * What comes with a dtype keeps it. Memory is copied unless the caller says that it may be shared. */
 #include "core.h"
 #include <string.h>
 
@@ -123,17 +123,20 @@ static weft_array *nest_numbers(const struct nest *n, PyObject *o, const weft_dt
 }
 
 /* A list with arrays in it: the elements, one above the other. */
-static weft_array *nest_arrays(PyObject *o, const weft_dtype *wanted) {
-  Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+static weft_array *nest_arrays(PyObject *list, const weft_dtype *wanted) {
+  PyObject *o = PySequence_Tuple(list); /* converting may run Python, which may change the list */
+  if (!o) return NULL;
+  Py_ssize_t n = PyTuple_GET_SIZE(o);
   weft_array **part = PyMem_Malloc((size_t)n * sizeof *part), *a = NULL;
-  if (!part) return (weft_array *)PyErr_NoMemory();
-  for (Py_ssize_t i = 0; i < n; i++) {
-    a = convert_array(PySequence_Fast_GET_ITEM(o, i), wanted, 0);
+  if (!part) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; part && i < n; i++) {
+    a = convert_array(PyTuple_GET_ITEM(o, i), wanted, 0);
     if (!a) break;
     part[i] = weft_unsqueeze(a, 0);
   }
   if (a) a = weft_concat(0, (int)n, part);
   PyMem_Free(part);
+  Py_DECREF(o);
   return a;
 }
 
@@ -141,7 +144,8 @@ static weft_array *from_list(PyObject *o, const weft_dtype *wanted) {
   struct nest n = { .kind = -1 };
   if (Py_EnterRecursiveCall(" in weft.array")) return NULL;
   weft_array *a = NULL;
-  if (!nest_measure(&n, o) && !nest_scan(&n, o, 0)) a = n.has_arrays ? nest_arrays(o, wanted) : nest_numbers(&n, o, wanted);
+  if (!nest_measure(&n, o) && !nest_scan(&n, o, 0))
+    a = n.has_arrays ? nest_arrays(o, wanted) : nest_numbers(&n, o, wanted);
   Py_LeaveRecursiveCall();
   return a;
 }
@@ -204,7 +208,7 @@ end:
   return a;
 }
 
-/* An object without the buffer protocol, or one NumPy shows no format for: bfloat16 is read as the uint16 it is stored in. */
+/* An object without the buffer protocol, or without a format for it: bfloat16 is read as the uint16 it is stored in. */
 static weft_array *from_interface(PyObject *o, int may_share) {
   weft_dtype dtype = WEFT_BF16;
   PyObject *type = PyObject_GetAttrString(o, "dtype"), *bits = NULL;
@@ -245,7 +249,8 @@ static weft_array *from_memory(PyObject *o, int may_share) {
 
 static int has_memory(PyObject *o) {
   if (PyBytes_Check(o) || PyByteArray_Check(o) || PyType_Check(o)) return 0;
-  return PyObject_CheckBuffer(o) || PyObject_HasAttrString(o, "__array_interface__") || PyObject_HasAttrString(o, "__array__");
+  return PyObject_CheckBuffer(o) || PyObject_HasAttrString(o, "__array_interface__") ||
+         PyObject_HasAttrString(o, "__array__");
 }
 
 /* ---- All together ---- */
@@ -346,8 +351,8 @@ static PyObject *asarray(PyObject *module, PyObject *args, PyObject *kwargs) {
 }
 
 PyMethodDef convert_functions[] = {
-  { "asarray", (PyCFunction)(void (*)(void))asarray, METH_VARARGS | METH_KEYWORDS,
-    "asarray(a, dtype=None, copy=None): an array of a. Memory of NumPy arrays and the like is shared, not copied, unless "
+  { "asarray", WITH_KEYWORDS(asarray),
+    "asarray(a, dtype=None, copy=None): an array of a. Memory of NumPy arrays and the like is shared, unless "
     "copy is true: who writes to it then changes the array, and what is computed from it later." },
   { 0 },
 };

@@ -99,8 +99,9 @@ PyObject *op_on_first(method, PyObject *args, PyObject *kwargs);
     (void)module; \
     return op_on_first(method_##name, args, kwargs); \
   }
-#define METHOD_ROW(name, doc)   { #name, (PyCFunction)(void (*)(void))method_##name, METH_VARARGS | METH_KEYWORDS, doc }
-#define FUNCTION_ROW(name, doc) { #name, (PyCFunction)(void (*)(void))function_##name, METH_VARARGS | METH_KEYWORDS, doc }
+#define WITH_KEYWORDS(f) (PyCFunction)(void (*)(void))f, METH_VARARGS | METH_KEYWORDS
+#define METHOD_ROW(name, doc)   { #name, WITH_KEYWORDS(method_##name), doc }
+#define FUNCTION_ROW(name, doc) { #name, WITH_KEYWORDS(function_##name), doc }
 
 /* Axes counted from 0. */
 int axis_parse(PyObject *, int rank, int *axis);                    /* one number */

@@ -19,10 +19,10 @@ struct dl_managed {
 enum { DL_CPU = 1, DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6 };
 
 static const struct dl_dtype types[] = {
-  [WEFT_BOOL] = { DL_BOOL, 8, 1 },
-  [WEFT_U8] = { DL_UINT, 8, 1 }, [WEFT_U16] = { DL_UINT, 16, 1 }, [WEFT_U32] = { DL_UINT, 32, 1 }, [WEFT_U64] = { DL_UINT, 64, 1 },
-  [WEFT_I8] = { DL_INT, 8, 1 },  [WEFT_I16] = { DL_INT, 16, 1 },  [WEFT_I32] = { DL_INT, 32, 1 },  [WEFT_I64] = { DL_INT, 64, 1 },
-  [WEFT_F16] = { DL_FLOAT, 16, 1 }, [WEFT_F32] = { DL_FLOAT, 32, 1 }, [WEFT_F64] = { DL_FLOAT, 64, 1 },
+  [WEFT_BOOL] = { DL_BOOL, 8, 1 },    [WEFT_U8] = { DL_UINT, 8, 1 },      [WEFT_U16] = { DL_UINT, 16, 1 },
+  [WEFT_U32] = { DL_UINT, 32, 1 },    [WEFT_U64] = { DL_UINT, 64, 1 },    [WEFT_I8] = { DL_INT, 8, 1 },
+  [WEFT_I16] = { DL_INT, 16, 1 },     [WEFT_I32] = { DL_INT, 32, 1 },     [WEFT_I64] = { DL_INT, 64, 1 },
+  [WEFT_F16] = { DL_FLOAT, 16, 1 },   [WEFT_F32] = { DL_FLOAT, 32, 1 },   [WEFT_F64] = { DL_FLOAT, 64, 1 },
   [WEFT_BF16] = { DL_BFLOAT, 16, 1 }, [WEFT_C64] = { DL_COMPLEX, 64, 1 }, [WEFT_C128] = { DL_COMPLEX, 128, 1 },
 };
 
@@ -74,10 +74,13 @@ static PyObject *export(PyObject *self, PyObject *args, PyObject *kwargs) {
   return capsule;
 }
 
-static PyObject *device(PyObject *self, PyObject *unused) { (void)self, (void)unused; return Py_BuildValue("ii", DL_CPU, 0); }
+static PyObject *device(PyObject *self, PyObject *unused) {
+  (void)self, (void)unused;
+  return Py_BuildValue("ii", DL_CPU, 0);
+}
 
 PyMethodDef dlpack_methods[] = {
-  { "__dlpack__", (PyCFunction)(void (*)(void))export, METH_VARARGS | METH_KEYWORDS, "A DLPack capsule that shows the memory." },
+  { "__dlpack__", WITH_KEYWORDS(export), "A DLPack capsule that shows the memory." },
   { "__dlpack_device__", device, METH_NOARGS, "(1, 0): the CPU." },
   { 0 },
 };
@@ -102,8 +105,10 @@ static weft_array *share(struct dl_managed *m) {
   const struct dl_tensor *t = &m->tensor;
   int64_t rows[WEFT_RANK_MAX], stride = 1;
   weft_block b = { (char *)t->data + t->byte_offset, 0, WEFT_BOOL, t->ndim, t->shape, t->strides };
-  if (t->device.type != DL_CPU) return PyErr_Format(PyExc_BufferError, "from_dlpack: the memory is not the CPU's"), NULL;
-  if (t->ndim > WEFT_RANK_MAX) return PyErr_Format(PyExc_ValueError, "from_dlpack: %d axes are too many", (int)t->ndim), NULL;
+  if (t->device.type != DL_CPU)
+    return PyErr_Format(PyExc_BufferError, "from_dlpack: the memory is not the CPU's"), NULL;
+  if (t->ndim > WEFT_RANK_MAX)
+    return PyErr_Format(PyExc_ValueError, "from_dlpack: %d axes are too many", (int)t->ndim), NULL;
   if (!dtype_of(t->dtype, &b.dtype)) return PyErr_Format(PyExc_TypeError, "from_dlpack: weft has no such dtype"), NULL;
   if (!t->strides) {
     for (int i = t->ndim; i-- > 0; stride *= t->shape[i]) rows[i] = stride;

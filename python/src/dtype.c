@@ -4,12 +4,11 @@
 
 /* Name, character of the struct module (the buffer protocol's format), NumPy's kind. */
 static const struct row { const char *name, *format; } rows[] = {
-  [WEFT_BOOL] = { "bool", "?" },
-  [WEFT_U8] = { "uint8", "B" },   [WEFT_U16] = { "uint16", "H" }, [WEFT_U32] = { "uint32", "I" }, [WEFT_U64] = { "uint64", "Q" },
-  [WEFT_I8] = { "int8", "b" },    [WEFT_I16] = { "int16", "h" },  [WEFT_I32] = { "int32", "i" },  [WEFT_I64] = { "int64", "q" },
-  [WEFT_F16] = { "float16", "e" }, [WEFT_F32] = { "float32", "f" }, [WEFT_F64] = { "float64", "d" },
-  [WEFT_BF16] = { "bfloat16", NULL },
-  [WEFT_C64] = { "complex64", "Zf" }, [WEFT_C128] = { "complex128", "Zd" },
+  [WEFT_BOOL] = { "bool", "?" },      [WEFT_U8] = { "uint8", "B" },       [WEFT_U16] = { "uint16", "H" },
+  [WEFT_U32] = { "uint32", "I" },     [WEFT_U64] = { "uint64", "Q" },     [WEFT_I8] = { "int8", "b" },
+  [WEFT_I16] = { "int16", "h" },      [WEFT_I32] = { "int32", "i" },      [WEFT_I64] = { "int64", "q" },
+  [WEFT_F16] = { "float16", "e" },    [WEFT_F32] = { "float32", "f" },    [WEFT_F64] = { "float64", "d" },
+  [WEFT_BF16] = { "bfloat16", NULL }, [WEFT_C64] = { "complex64", "Zf" }, [WEFT_C128] = { "complex128", "Zd" },
 };
 enum { N_DTYPES = sizeof rows / sizeof rows[0] };
 
@@ -29,8 +28,14 @@ static PyObject *represent(PyObject *self) {
   return PyUnicode_FromFormat("weft.%s%s", rows[value(self)].name, value(self) == WEFT_BOOL ? "_" : "");
 }
 
-static PyObject *get_name(PyObject *self, void *closure) { (void)closure; return PyUnicode_FromString(rows[value(self)].name); }
-static PyObject *get_size(PyObject *self, void *closure) { (void)closure; return PyLong_FromSize_t(weft_dtype_bytes(value(self))); }
+static PyObject *get_name(PyObject *self, void *closure) {
+  (void)closure;
+  return PyUnicode_FromString(rows[value(self)].name);
+}
+static PyObject *get_size(PyObject *self, void *closure) {
+  (void)closure;
+  return PyLong_FromSize_t(weft_dtype_bytes(value(self)));
+}
 
 static PyObject *reduce(PyObject *self, PyObject *unused) {
   (void)unused;

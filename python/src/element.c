@@ -30,9 +30,15 @@ static PyObject *apply_binary(binary op, PyObject *x, PyObject *y) {
 static weft_array *square(weft_array *x) { return weft_mul(x, x); }
 static weft_array *reciprocal(weft_array *x) { return weft_div(weft_integer(1), x); }
 static weft_array *logical_not(weft_array *x) { return weft_not(weft_cast(x, WEFT_BOOL)); }
-static weft_array *logical_and(weft_array *a, weft_array *b) { return weft_and(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL)); }
-static weft_array *logical_or(weft_array *a, weft_array *b) { return weft_or(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL)); }
-static weft_array *logical_xor(weft_array *a, weft_array *b) { return weft_xor(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL)); }
+static weft_array *logical_and(weft_array *a, weft_array *b) {
+  return weft_and(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL));
+}
+static weft_array *logical_or(weft_array *a, weft_array *b) {
+  return weft_or(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL));
+}
+static weft_array *logical_xor(weft_array *a, weft_array *b) {
+  return weft_xor(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL));
+}
 static weft_array *positive(weft_array *x) { return x; }
 
 /* x^n as products, by squaring; x^-n is 1 / x^n. */
@@ -92,7 +98,9 @@ static weft_array *power(weft_array *x, long n) {
 UNARY(DEFINE)
 #undef DEFINE
 
-static int two(PyObject *args, PyObject **x, PyObject **y) { return PyArg_UnpackTuple(args, "a function of two arrays", 2, 2, x, y); }
+static int two(PyObject *args, PyObject **x, PyObject **y) {
+  return PyArg_UnpackTuple(args, "a function of two arrays", 2, 2, x, y);
+}
 #define DEFINE(name, op, doc) \
   static PyObject *binary_##name(PyObject *module, PyObject *args) { \
     PyObject *x, *y; \
@@ -126,7 +134,8 @@ PyMethodDef element_functions[] = {
 
 #define METHODS(X) \
   X(abs) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(tanh) X(sigmoid)
-#define DEFINE(name) static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
+#define DEFINE(name) \
+  static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
 METHODS(DEFINE)
 #undef DEFINE
 PyMethodDef element_methods[] = {
@@ -154,8 +163,8 @@ static PyObject *operate_inplace(binary op, PyObject *x, PyObject *y) {
 }
 
 #define OPERATORS(X) \
-  X(add, weft_add) X(subtract, weft_sub) X(multiply, weft_mul) X(true_divide, weft_div) X(and, weft_and) X(or, weft_or) \
-  X(xor, weft_xor) X(matrix_multiply, weft_matmul)
+  X(add, weft_add) X(subtract, weft_sub) X(multiply, weft_mul) X(true_divide, weft_div) \
+  X(matrix_multiply, weft_matmul) X(and, weft_and) X(or, weft_or) X(xor, weft_xor)
 #define DEFINE(name, op) \
   static PyObject *slot_##name(PyObject *x, PyObject *y) { return operate(op, x, y); } \
   static PyObject *inplace_##name(PyObject *x, PyObject *y) { return operate_inplace(op, x, y); }

@@ -1,5 +1,5 @@
-/* evaluate.c -- computing and waiting. The GIL is released while weft works. On the main thread, where Python runs signal
- * handlers, Ctrl-C stops the work; what it was to compute is lazy again and can be asked for once more. */
+/* evaluate.c -- computing and waiting. The GIL is released while weft works. On the main thread, where Python runs
+ * signal handlers, Ctrl-C stops the work; what it was to compute is lazy again and can be asked for once more. */
 #include "core.h"
 #include <signal.h>
 #include <string.h>
@@ -48,7 +48,8 @@ static void on_interrupt(int signal_number) {
 static int is_main_thread(void) {
   static unsigned long main_thread;
   if (!main_thread) {
-    PyObject *threading = PyImport_ImportModule("threading"), *main = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
+    PyObject *threading = PyImport_ImportModule("threading"),
+             *main = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
     PyObject *ident = main ? PyObject_GetAttrString(main, "ident") : NULL;
     main_thread = ident ? PyLong_AsUnsignedLong(ident) : 0;
     Py_XDECREF(ident);
@@ -171,7 +172,9 @@ static PyObject *wait_list(PyObject *module, PyObject *args) {
 }
 
 static PyObject *state(PyObject *module, PyObject *o) {
-  static const char *const names[] = { [WEFT_LAZY] = "lazy", [WEFT_RUNNING] = "running", [WEFT_READY] = "ready", [WEFT_FAILED] = "failed" };
+  static const char *const names[] = {
+    [WEFT_LAZY] = "lazy", [WEFT_RUNNING] = "running", [WEFT_READY] = "ready", [WEFT_FAILED] = "failed"
+  };
   (void)module;
   if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "state: an array is expected");
   weft_scope *scope = weft_scope_open();
@@ -192,7 +195,8 @@ static PyObject *set(PyObject *module, PyObject *args) {
   int setting;
   long long value;
   (void)module;
-  return PyArg_ParseTuple(args, "iL", &setting, &value) ? PyLong_FromLongLong(weft_set((weft_setting)setting, value)) : NULL;
+  return PyArg_ParseTuple(args, "iL", &setting, &value) ? PyLong_FromLongLong(weft_set((weft_setting)setting, value))
+                                                        : NULL;
 }
 
 static PyObject *show(PyObject *module, PyObject *args) {
@@ -220,8 +224,8 @@ static PyObject *plan(PyObject *module, PyObject *arrays) {
   weft_scope_discard(scope);
   list_drop(&l);
   if (s) return NULL;
-  return Py_BuildValue("{sLsLsLsisi}", "peak_bytes", (long long)c.peak_bytes, "moved_bytes", (long long)c.moved_bytes, "operations",
-                       (long long)c.operations, "kernels", c.kernels, "library_calls", c.library_calls);
+  return Py_BuildValue("{sLsLsLsisi}", "peak_bytes", (long long)c.peak_bytes, "moved_bytes", (long long)c.moved_bytes,
+                       "operations", (long long)c.operations, "kernels", c.kernels, "library_calls", c.library_calls);
 }
 
 PyMethodDef evaluate_functions[] = {
@@ -231,7 +235,8 @@ PyMethodDef evaluate_functions[] = {
   { "state", state, METH_O, "state(array): 'lazy', 'running', 'ready' or 'failed'; never waits" },
   { "get", get, METH_O, "get(setting): see weft_get" },
   { "set", set, METH_VARARGS, "set(setting, value): the value before, or -1 if it is refused" },
-  { "show", show, METH_VARARGS, "show(arrays, what): 'value', 'graph', 'dot', 'plan', 'kernels', 'asm' or 'ptx' as text" },
+  { "show", show, METH_VARARGS,
+    "show(arrays, what): 'value', 'graph', 'dot', 'plan', 'kernels', 'asm' or 'ptx' as text" },
   { "plan", plan, METH_O, "plan(arrays): what eval would do, as a dict; runs nothing" },
   { 0 },
 };

@@ -57,7 +57,8 @@ static PyObject *save(PyObject *module, PyObject *args) {
   struct list l;
   weft_status s = WEFT_OK;
   (void)module;
-  if (!PyArg_ParseTuple(args, "O&O!OO!", PyUnicode_FSConverter, &path, &PyList_Type, &names, &list, &PyList_Type, &meta)) return NULL;
+  static PyTypeObject *const lists = &PyList_Type;
+  if (!PyArg_ParseTuple(args, "O&O!OO!", PyUnicode_FSConverter, &path, lists, &names, &list, lists, &meta)) return NULL;
   if (list_take(&l, list)) return Py_DECREF(path), NULL;
   if (PyList_GET_SIZE(names) != l.n) PyErr_SetString(PyExc_ValueError, "save: each array has one name");
   else if ((name = strings(names, l.n)) && (pairs = strings(meta, PyList_GET_SIZE(meta))) && !evaluate(l.n, l.array)) {

@@ -1,8 +1,8 @@
 /* index.c -- x[...] read and written, as in NumPy: integers, slices, None, Ellipsis, integer arrays, boolean masks.
  *
- * Reading makes a view, or a gather from one; writing is reading plus weft_put, so there is one interpretation of an index.
- * A mask is turned into the integers where it is true, for which its values must be known; only when a whole mask is set
- * to something that broadcasts is that not needed. */
+ * Reading makes a view, or a gather from one; writing is reading plus weft_put, so there is one interpretation of an
+ * index. A mask is turned into the integers where it is true, for which its values must be known; only when a whole
+ * mask is set to something that broadcasts is that not needed. */
 #include "core.h"
 #include <string.h>
 
@@ -34,7 +34,8 @@ static uint8_t *mask_read(weft_array *mask, int rank, int64_t dims[], size_t *n)
   *n = 1;
   for (int i = 0; i < rank; i++) {
     dims[i] = weft_dim(mask, i);
-    if (dims[i] < 0) return PyErr_SetString(PyExc_ValueError, "a mask whose size is not known yet cannot be an index"), NULL;
+    if (dims[i] < 0)
+      return PyErr_SetString(PyExc_ValueError, "a mask whose size is not known yet cannot be an index"), NULL;
     *n *= (size_t)dims[i];
   }
   uint8_t *bits = PyMem_Malloc(*n ? *n : 1);
@@ -72,7 +73,8 @@ static int push_mask(struct index *x, weft_array *array, weft_array *mask) {
       break;
     }
     stride = dims[i] ? stride / dims[i] : 1;
-    wrong = push(x, (struct item){ .what = ARRAY, .array = mask_axis(bits, n, count, stride ? stride : 1, dims[i] ? dims[i] : 1, where) });
+    weft_array *at = mask_axis(bits, n, count, stride ? stride : 1, dims[i] ? dims[i] : 1, where);
+    wrong = push(x, (struct item){ .what = ARRAY, .array = at });
   }
   PyMem_Free(where);
   PyMem_Free(bits);
@@ -129,7 +131,7 @@ static int in_range(weft_array *a, int axis, Py_ssize_t *i) {
   int64_t dim = weft_dim(a, axis);
   if (dim < 0) return 1; /* not known yet: found when it is computed */
   if (*i < -dim || *i >= dim) {
-    PyErr_Format(PyExc_IndexError, "the index %zd is out of range for axis %d of length %lld", *i, axis, (long long)dim);
+    PyErr_Format(PyExc_IndexError, "the index %zd is out of range for axis %d of %lld", *i, axis, (long long)dim);
     return 0;
   }
   if (*i < 0) *i += (Py_ssize_t)dim;
@@ -296,8 +298,9 @@ static PyObject *take(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef index_functions[] = {
-  { "put", put_function, METH_VARARGS, "put(x, index, value, how): a new x, with x[index] set (0), added to (1), multiplied (2), "
-                                       "the minimum (3) or maximum (4) taken" },
+  { "put", put_function, METH_VARARGS,
+    "put(x, index, value, how): a new x, with x[index] set (0), added to (1), multiplied (2), "
+    "the minimum (3) or maximum (4) taken" },
   { "take_axis", take, METH_VARARGS, "take_axis(x, indices, axis)" },
   { 0 },
 };

@@ -10,7 +10,8 @@ static PyObject *full(PyObject *module, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OOO", &shape, &value, &dtype) || convert_shape(shape, &rank, dims)) return NULL;
   if (dtype != Py_None && dtype_parse(dtype, &d)) return NULL;
   for (int i = 0; i < rank; i++)
-    if (dims[i] < 0) return PyErr_Format(PyExc_ValueError, "the size %lld of axis %d is negative", (long long)dims[i], i);
+    if (dims[i] < 0)
+      return PyErr_Format(PyExc_ValueError, "the size %lld of axis %d is negative", (long long)dims[i], i);
   weft_scope *s = op_begin();
   weft_array *v = convert_array(value, dtype == Py_None ? NULL : &d, 0);
   return op_end(s, v ? weft_broadcast(v, rank, dims) : NULL);
@@ -58,7 +59,8 @@ static PyObject *layer_norm(PyObject *module, PyObject *args, PyObject *kwargs) 
   (void)module;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOd", names, &x, &weight, &bias, &eps)) return NULL;
   weft_scope *s = op_begin();
-  weft_array *a = convert_operand(x), *w = a ? optional(weight, &failed) : NULL, *b = a && !failed ? optional(bias, &failed) : NULL;
+  weft_array *a = convert_operand(x), *w = a ? optional(weight, &failed) : NULL,
+             *b = a && !failed ? optional(bias, &failed) : NULL;
   return op_end(s, a && !failed ? weft_layer_norm(a, w, b, eps) : NULL);
 }
 
@@ -73,8 +75,8 @@ static PyObject *promote(PyObject *module, PyObject *args) {
 PyMethodDef make_functions[] = {
   { "full", full, METH_VARARGS, "full(shape, value, dtype or None)" },
   { "range", range, METH_VARARGS, "range(start, step, n, dtype)" },
-  { "rms_norm", (PyCFunction)(void (*)(void))rms_norm, METH_VARARGS | METH_KEYWORDS, "rms_norm(x, weight=None, eps=1e-5): over the last axis" },
-  { "layer_norm", (PyCFunction)(void (*)(void))layer_norm, METH_VARARGS | METH_KEYWORDS,
+  { "rms_norm", WITH_KEYWORDS(rms_norm), "rms_norm(x, weight=None, eps=1e-5): over the last axis" },
+  { "layer_norm", WITH_KEYWORDS(layer_norm),
     "layer_norm(x, weight=None, bias=None, eps=1e-5): over the last axis" },
   { "promote", promote, METH_VARARGS, "promote(dtype, dtype): the dtype two arrays meet in" },
   { 0 },

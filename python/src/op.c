@@ -1,4 +1,4 @@
-/* op.c -- the frame of every operation: the user's line is noted, a scope opened, the result owned, the scope dropped. */
+/* op.c -- the frame of every operation: the user's line is noted, a scope opened, the result owned, the scope ended. */
 #include "core.h"
 
 weft_scope *op_begin(void) {

@@ -1,6 +1,6 @@
 /* origin.c -- the lines of the user's program that nodes come from. A tag is an index into a table of (file, line);
- * frames of this package are passed over, so that the tag is the line that called it. The table only grows, by one entry
- * for each line that ever built a node. Guarded by the GIL. */
+ * frames of this package are passed over, so that the tag is the line that called it. The table only grows, by one
+ * entry for each line that ever built a node. Guarded by the GIL. */
 #include "core.h"
 #if PY_VERSION_HEX < 0x030B0000
 #include <frameobject.h>

@@ -28,7 +28,8 @@ static PyObject *method_broadcast_to(PyObject *self, PyObject *args, PyObject *k
   int64_t dims[WEFT_RANK_MAX];
   if (no_keywords(kwargs) || convert_shape(one_or_all(args), &rank, dims)) return NULL;
   for (int i = 0; i < rank; i++)
-    if (dims[i] < 0) return PyErr_Format(PyExc_ValueError, "broadcast_to: the size %lld is negative", (long long)dims[i]);
+    if (dims[i] < 0)
+      return PyErr_Format(PyExc_ValueError, "broadcast_to: the size %lld is negative", (long long)dims[i]);
   weft_scope *s = op_begin();
   return op_end(s, weft_broadcast(array_handle(self), rank, dims));
 }
@@ -187,8 +188,14 @@ static PyObject *join(PyObject *args, PyObject *kwargs, int is_new) {
   list_drop(&l);
   return result;
 }
-static PyObject *concatenate(PyObject *module, PyObject *args, PyObject *kwargs) { (void)module; return join(args, kwargs, 0); }
-static PyObject *stack(PyObject *module, PyObject *args, PyObject *kwargs) { (void)module; return join(args, kwargs, 1); }
+static PyObject *concatenate(PyObject *module, PyObject *args, PyObject *kwargs) {
+  (void)module;
+  return join(args, kwargs, 0);
+}
+static PyObject *stack(PyObject *module, PyObject *args, PyObject *kwargs) {
+  (void)module;
+  return join(args, kwargs, 1);
+}
 
 static PyObject *pad_axis(PyObject *module, PyObject *args) {
   PyObject *o, *value;
@@ -218,8 +225,8 @@ PyMethodDef shape_methods[] = {
   BOTH(ROW)
 #undef ROW
   METHOD_ROW(copy, "copy(): another name of the same value"),
-  { "__copy__", (PyCFunction)(void (*)(void))method_copy, METH_VARARGS | METH_KEYWORDS, "copy()" },
-  { "__deepcopy__", (PyCFunction)(void (*)(void))method_copy, METH_VARARGS | METH_KEYWORDS, "copy()" },
+  { "__copy__", WITH_KEYWORDS(method_copy), "copy()" },
+  { "__deepcopy__", WITH_KEYWORDS(method_copy), "copy()" },
   { 0 },
 };
 
@@ -227,8 +234,8 @@ PyMethodDef shape_functions[] = {
 #define ROW(name, doc) FUNCTION_ROW(name, doc),
   BOTH(ROW)
 #undef ROW
-  { "concatenate", (PyCFunction)(void (*)(void))concatenate, METH_VARARGS | METH_KEYWORDS, "concatenate(arrays, axis=0)" },
-  { "stack", (PyCFunction)(void (*)(void))stack, METH_VARARGS | METH_KEYWORDS, "stack(arrays, axis=0): along a new axis" },
+  { "concatenate", WITH_KEYWORDS(concatenate), "concatenate(arrays, axis=0)" },
+  { "stack", WITH_KEYWORDS(stack), "stack(arrays, axis=0): along a new axis" },
   { "pad_axis", pad_axis, METH_VARARGS, "pad_axis(a, axis, before, after, value)" },
   { 0 },
 };

@@ -1,5 +1,5 @@
-/* trace.c -- what the transforms of the package are made of, on flat lists of arrays: scopes, aliases and inputs to trace
- * a Python function with, the transforms of expressions, compiled functions, loops, rules written in Python. */
+/* trace.c -- what the transforms of the package are made of, on flat lists of arrays: scopes, aliases and inputs to
+ * trace a Python function with, the transforms of expressions, compiled functions, loops, rules written in Python. */
 #include "core.h"
 #include <string.h>
 
@@ -286,7 +286,8 @@ static PyObject *custom(PyObject *module, PyObject *args) {
   PyObject *inputs, *outputs, *rule[3], *results = NULL;
   struct list x, y;
   (void)module;
-  if (!PyArg_ParseTuple(args, "OOOOO", &inputs, &outputs, &rule[0], &rule[1], &rule[2]) || list_take(&x, inputs)) return NULL;
+  if (!PyArg_ParseTuple(args, "OOOOO", &inputs, &outputs, &rule[0], &rule[1], &rule[2]) || list_take(&x, inputs))
+    return NULL;
   if (list_take(&y, outputs)) return list_drop(&x), NULL;
   struct rules *r = PyMem_Malloc(sizeof *r);
   weft_array **out = r ? PyMem_Malloc((size_t)(y.n + 1) * sizeof *out) : NULL;
@@ -295,8 +296,9 @@ static PyObject *custom(PyObject *module, PyObject *args) {
     *r = (struct rules){ Py_NewRef(rule[0]), Py_NewRef(rule[1]), Py_NewRef(rule[2]), x.n, y.n };
     memcpy(out, y.array, (size_t)y.n * sizeof *out);
     weft_scope *s = op_begin();
-    weft_custom(x.n, x.array, y.n, out, &(weft_rules){ r, rule[0] == Py_None ? NULL : rule_vjp, rule[1] == Py_None ? NULL : rule_jvp,
-                                                       rule[2] == Py_None ? NULL : rule_map, rules_release });
+    weft_custom(x.n, x.array, y.n, out,
+                &(weft_rules){ r, rule[0] == Py_None ? NULL : rule_vjp, rule[1] == Py_None ? NULL : rule_jvp,
+                               rule[2] == Py_None ? NULL : rule_map, rules_release });
     results = array_list(y.n, out);
     weft_scope_discard(s);
     PyMem_Free(out);

@@ -1,6 +1,6 @@
-/* tree.c -- trees of tuples, lists and dicts, taken apart: the arrays in order, and the structure, a value that is equal for
- * trees that differ in their arrays alone. A structure is "leaf" for an array, (type, keys or None, structure, ..) for a
- * container, and what the caller makes of anything else. */
+/* tree.c -- trees of tuples, lists and dicts, taken apart: the arrays in order, and the structure, a value that is
+ * equal for trees that differ in their arrays alone. A structure is "leaf" for an array, (type, keys or None,
+ * structure, ..) for a container, and what the caller makes of anything else. */
 #include "core.h"
 
 static PyObject *leaf_mark(void) {
@@ -32,8 +32,9 @@ static PyObject *container(PyObject *tree, PyObject *keys, PyObject *items, PyOb
   PyTuple_SET_ITEM(structure, 0, Py_NewRef((PyObject *)Py_TYPE(tree)));
   PyTuple_SET_ITEM(structure, 1, keys);
   for (Py_ssize_t i = 0; i < n; i++) {
-    PyObject *part = i < PySequence_Fast_GET_SIZE(items) ? take_apart(PySequence_Fast_GET_ITEM(items, i), leaves, other)
-                                                         : PyErr_Format(PyExc_RuntimeError, "a list changed while it was read");
+    PyObject *item = Py_XNewRef(i < PySequence_Fast_GET_SIZE(items) ? PySequence_Fast_GET_ITEM(items, i) : NULL);
+    PyObject *part = item ? take_apart(item, leaves, other) : PyErr_Format(PyExc_RuntimeError, "a list changed meanwhile");
+    Py_XDECREF(item);
     if (!part) return Py_DECREF(structure), NULL;
     PyTuple_SET_ITEM(structure, i + 2, part);
   }
@@ -41,7 +42,8 @@ static PyObject *container(PyObject *tree, PyObject *keys, PyObject *items, PyOb
 }
 
 static PyObject *take_dict(PyObject *dict, PyObject *leaves, PyObject *other) {
-  PyObject *names = PyDict_Keys(dict), *keys = names ? PyList_AsTuple(names) : NULL, *items = keys ? PyDict_Values(dict) : NULL;
+  PyObject *names = PyDict_Keys(dict), *keys = names ? PyList_AsTuple(names) : NULL,
+           *items = keys ? PyDict_Values(dict) : NULL;
   PyObject *structure = items ? container(dict, keys, items, leaves, other) : (Py_XDECREF(keys), NULL);
   Py_XDECREF(items);
   Py_XDECREF(names);
@@ -52,7 +54,8 @@ static PyObject *take_apart(PyObject *tree, PyObject *leaves, PyObject *other) {
   if (array_check(tree)) return take_leaf(tree, leaves);
   if (!PyTuple_Check(tree) && !PyList_Check(tree) && !PyDict_Check(tree)) return take_other(tree, leaves, other);
   if (Py_EnterRecursiveCall(" in a tree of arrays")) return NULL;
-  PyObject *structure = PyDict_Check(tree) ? take_dict(tree, leaves, other) : container(tree, Py_NewRef(Py_None), tree, leaves, other);
+  PyObject *structure =
+      PyDict_Check(tree) ? take_dict(tree, leaves, other) : container(tree, Py_NewRef(Py_None), tree, leaves, other);
   Py_LeaveRecursiveCall();
   return structure;
 }
@@ -91,8 +94,9 @@ end:
 }
 
 PyMethodDef tree_functions[] = {
-  { "flatten_tree", flatten, METH_VARARGS, "flatten_tree(tree, other): ([arrays], structure); other(x) makes an array or a part of the "
-                                           "structure of whatever is no container" },
+  { "flatten_tree", flatten, METH_VARARGS,
+    "flatten_tree(tree, other): ([arrays], structure); other(x) makes an array or a part of the "
+    "structure of whatever is no container" },
   { "signature", signature, METH_O, "signature([arrays]): their dtypes and sizes as bytes" },
   { 0 },
 };

@@ -176,7 +176,8 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
 /* As weft._text.rebuild(list, shape, dtype). */
 static PyObject *reduce(PyObject *self, PyObject *unused) {
   (void)unused;
-  PyObject *text = PyImport_ImportModule("weft._text"), *parts = text ? PyObject_CallMethod(text, "reduce", "O", self) : NULL;
+  PyObject *text = PyImport_ImportModule("weft._text"),
+           *parts = text ? PyObject_CallMethod(text, "reduce", "O", self) : NULL;
   Py_XDECREF(text);
   return parts;
 }
@@ -184,7 +185,7 @@ static PyObject *reduce(PyObject *self, PyObject *unused) {
 PyMethodDef value_methods[] = {
   { "item", item, METH_NOARGS, "item(): the one element as a number" },
   { "tolist", tolist, METH_NOARGS, "tolist(): the elements as nested lists" },
-  { "__array__", (PyCFunction)(void (*)(void))to_numpy, METH_VARARGS | METH_KEYWORDS, "A NumPy array that shows the memory." },
+  { "__array__", WITH_KEYWORDS(to_numpy), "A NumPy array that shows the memory." },
   { "__reduce__", reduce, METH_NOARGS, "How to pickle it: by value." },
   { 0 },
 };

@@ -39,7 +39,7 @@ def ones_like(a, dtype=None):
 
 
 def arange(start, stop=None, step=None, dtype=None):
-    """start, start + step, .. below stop; arange(stop) starts at 0. Of integers int32, or int64 if need be; else float32."""
+    """start, start + step, .. below stop; arange(stop) starts at 0. Integers give int32 or int64, else float32."""
     if stop is None:
         start, stop = 0, start
     step = 1 if step is None else step

@@ -25,5 +25,6 @@ def save(path, a):
 def save_safetensors(path, arrays, metadata=None):
     """Writes a dict of arrays; the suffix .safetensors is added if it is missing."""
     path = os.fspath(path)
+    path = path if path.endswith(".safetensors") else path + ".safetensors"
     pairs = [str(text) for item in (metadata or {}).items() for text in item]
-    _core.save(path if path.endswith(".safetensors") else path + ".safetensors", list(arrays), list(arrays.values()), pairs)
+    _core.save(path, list(arrays), list(arrays.values()), pairs)

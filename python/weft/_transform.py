@@ -124,7 +124,8 @@ def vmap(fun, in_axes=0, out_axes=0):
             pairs = [(name, row) for name, row in zip(names, rows) if row is not None]
             results = _core.map([name for name, _ in pairs], [row for _, row in pairs], result)
             tree = unflatten(result_structure, results)
-            out = [r if axis is None else _core.moveaxis(r, 0, axis) for r, axis in zip(results, spread(out_axes, tree))]
+            places = zip(results, spread(out_axes, tree))
+            out = [r if axis is None else _core.moveaxis(r, 0, axis) for r, axis in places]
         return unflatten(result_structure, out)
 
     return mapped
@@ -167,8 +168,8 @@ def _trace(fun, leaves, structure, state, outputs):
 def compile(fun, inputs=None, outputs=None):
     """fun as one program, traced once for every set of shapes, dtypes and other arguments.
 
-    Arrays that fun uses but does not receive are constants with the value they have when it is traced. inputs and outputs are
-    trees of arrays that fun reads and changes besides its arguments: state that varies."""
+    Arrays that fun uses but does not receive are constants with the value they have when it is traced. inputs and
+    outputs are trees of arrays that fun reads and changes besides its arguments: state that varies."""
     traces = {}
 
     @functools.wraps(fun)
@@ -222,8 +223,8 @@ class custom_function:
         @f.vjp
         def f_vjp(primals, cotangents, outputs): ...
 
-    Rules are vjp(primals, cotangents, outputs), jvp(primals, tangents) and vmap(inputs, axes) -> (outputs, axes). A single
-    primal or output is passed as it is, several as a tuple. Arrays that the function captures are constants."""
+    Rules are vjp(primals, cotangents, outputs), jvp(primals, tangents) and vmap(inputs, axes) -> (outputs, axes). A
+    single primal or output is passed as it is, several as a tuple. Arrays that the function captures are constants."""
 
     def __init__(self, fun):
         functools.update_wrapper(self, fun)
@@ -248,7 +249,8 @@ class custom_function:
             inputs = [_core.alias(leaf) for leaf in leaves]
             result, result_structure = flatten(self._fun(*own(structure, inputs)))
             rules = _Rules(self, structure, result_structure)
-            results = _core.custom(inputs, result, self._vjp and rules.vjp, self._jvp and rules.jvp, self._vmap and rules.vmap)
+            vjp, jvp, vmap = self._vjp and rules.vjp, self._jvp and rules.jvp, self._vmap and rules.vmap
+            results = _core.custom(inputs, result, vjp, jvp, vmap)
         return unflatten(result_structure, results)
 
 

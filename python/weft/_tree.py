@@ -1,7 +1,7 @@
 """Trees of tuples, lists and dicts with arrays in them.
 
-flatten gives the arrays in order and the structure: a hashable value that is equal for trees that differ in their arrays
-alone. Whatever is no container and no array is part of the structure.
+flatten gives the arrays in order and the structure: a hashable value that is equal for trees that differ in their
+arrays alone. Whatever is no container and no array is part of the structure.
 """
 from ._core import array, flatten_tree
 
