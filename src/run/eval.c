@@ -91,22 +91,22 @@ static bool is_heavy(const struct node *n) {
 }
 
 /* Whether somebody outside the graph holds node i, so that it is worth storing: heavy ones now, others the second time. */
-static bool is_wanted(struct node *n, int uses) {
+static bool is_wanted(struct node *n, int uses, bool only_looks) {
   if (stops(n) || n->op->kind == OP_VIEW || n->op->kind == OP_LOOP || n->op->kind == OP_CALL || n->op->kind == OP_IOTA) return false;
   if (atomic_load(&n->refs) <= uses) return false;
   bool now = is_heavy(n) || n->is_marked;
-  n->is_marked = true;
+  if (!only_looks) n->is_marked = true;
   return now;
 }
 
 /* Adds such nodes to the targets. Lock held. */
-static bool add_held(struct eval *e, const struct node_list *l) {
+static bool add_held(struct eval *e, const struct node_list *l, bool only_looks) {
   int *uses = mem_alloc(sizeof *uses * (size_t)(l->n + 1)), *wanted = mem_alloc(sizeof *wanted * (size_t)(l->n + 1)), n = 0;
   bool ok = uses && wanted;
   for (int i = 0; ok && i < l->n; i++)
     for (int k = 0; k < (stops(l->node[i]) ? 0 : l->node[i]->n_in); k++) uses[l->node[i]->in[k]->slot]++;
   for (int i = 0; ok && i < e->n; i++) uses[e->target[i]->slot] = INT32_MAX;
-  for (int i = 0; ok && i < l->n; i++) if (is_wanted(l->node[i], uses[i])) wanted[n++] = i;
+  for (int i = 0; ok && i < l->n; i++) if (is_wanted(l->node[i], uses[i], only_looks)) wanted[n++] = i;
   struct node **more = ok && n ? mem_resize(e->target, sizeof *more * (size_t)(e->n + n)) : e->target;
   if (more) e->target = more;
   bool *forgets = ok && n ? mem_resize(e->forgets, (size_t)(e->n + n)) : e->forgets;
@@ -371,7 +371,7 @@ static struct failure *approach(struct eval *e, const struct eval_options *o) {
     settle_sizes(&l);
     enum obstacle in_the_way = look(&l, &f, &which);
     if (in_the_way == CLEAR) {
-      bool ok = (o->only_targets || add_held(e, &l)) && take_leaves(e, &l);
+      bool ok = (o->only_targets || add_held(e, &l, false)) && take_leaves(e, &l);
       f = ok ? find_plan(e, &l, false) : no_memory();
       /* while a plan was made somebody may have computed or claimed a target: then once more */
       bool again = false;
@@ -519,7 +519,8 @@ struct failure *eval_claimed(int n, struct node *const item[], struct plan *plan
 }
 
 /* The plan of a graph whose leaves are ready, and those leaves, with references, in the order the plan knows them. */
-struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, int *n_leaves, struct node ***leaf, struct failure **failure) {
+struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, bool with_held, int *n_leaves, struct node ***leaf,
+                              struct failure **failure) {
   struct eval e;
   struct eval_options o = { .only_targets = true };
   struct node_list l;
@@ -531,7 +532,7 @@ struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, i
   if (!walk(&l, e.n, e.target, stops)) *failure = no_memory();
   else {
     enum obstacle what = look(&l, failure, &which);
-    if (what == CLEAR) *failure = take_leaves(&e, &l) ? find_plan(&e, &l, stable) : no_memory();
+    if (what == CLEAR) *failure = (!with_held || add_held(&e, &l, true)) && take_leaves(&e, &l) ? find_plan(&e, &l, stable) : no_memory();
     else if (!*failure) *failure = fail(WEFT_ERR_UNSUPPORTED, 0, "weft_plan: a part must be computed before the rest can be planned");
     node_list_free(&l);
   }

@@ -27,8 +27,9 @@ struct job { void (*run)(struct job *); struct job *next; };
 bool job_start(struct job *);       /* false: no thread to be had; nothing happened */
 void job_stop(void);                /* waits until none is left and ends the thread */
 
-/* The plan of a graph whose leaves are ready; leaf not NULL: those, with references, in the order the plan knows. */
-struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, int *n_leaves, struct node ***leaf,
+/* The plan of a graph whose leaves are ready; leaf not NULL: those, with references, in the order the plan knows.
+ * with_held: as weft_eval would, storing also what somebody holds and would have to compute again. */
+struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, bool with_held, int *n_leaves, struct node ***leaf,
                               struct failure **);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. */
 struct failure *eval_claimed(int n, struct node *const item[], struct plan *, int n_leaves, struct node *const leaf[]);

@@ -171,6 +171,8 @@ static void uncount(int64_t bytes, int64_t peak_before) {
   give_lock();
 }
 
+size_t memory_whole(size_t bytes) { return class_bytes(class_of(bytes)); }
+
 void *memory_take(size_t bytes) {
   if (mem_should_fail() || bytes > (size_t)1 << 52) return NULL;
   int class = class_of(bytes);

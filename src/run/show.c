@@ -171,7 +171,7 @@ static struct failure *show_nodes(int n, struct node *const node[], const char *
   }
   if (strcmp(what, "plan") && strcmp(what, "kernels") && strcmp(what, "asm"))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm", what);
-  struct plan *p = eval_plan_leaves(n, node, stable, NULL, NULL, &f);
+  struct plan *p = eval_plan_leaves(n, node, stable, false, NULL, NULL, &f);
   if (p) plan_show(p, what, t);
   plan_release(p);
   return f;
@@ -206,7 +206,7 @@ weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {
   *out = (weft_cost){ 0 };
   if (!arrays_nodes("weft_plan", n, a, node, &bad)) f = array_failure("weft_plan", 0, bad);
   else {
-    struct plan *p = eval_plan_leaves(n, node, false, NULL, NULL, &f);
+    struct plan *p = eval_plan_leaves(n, node, false, true, NULL, NULL, &f);
     if (p) *out = (weft_cost){ plan_peak(p), p->schedule->moved_bytes, p->schedule->operations, p->schedule->n_steps, 0 };
     plan_release(p);
     nodes_release(n, node);
