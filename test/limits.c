@@ -1,0 +1,241 @@
+/* limits.c -- what must not grow: kernels with sizes and numbers, memory beyond what the plan says, the stack with the depth
+ * of a graph; and that the number of threads shows in no result. */
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+#include "every_recipe.h"
+#include "run/compiled.h"
+#include "run/plan.h"
+#include "test.h"
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- one kernel for many sizes ---- */
+
+static weft_array *ramp(int64_t n) {
+  float *x = malloc((size_t)n * sizeof *x + 1);
+  for (int64_t i = 0; i < n; i++) x[i] = (float)(i % 13) - 6;
+  weft_array *a = weft_from(WEFT_F32, 1, &n, x);
+  free(x);
+  return a;
+}
+
+static float sum_of_exp(int64_t n) { /* what the next two compute, by hand */
+  float s = 0;
+  for (int64_t i = 0; i < n; i++) s += expf((float)(i % 13) - 6);
+  return s;
+}
+
+TEST(five_hundred_lengths_are_one_kernel) {
+  int64_t before = 0;
+  for (int64_t n = 17; n < 517; n++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y = weft_mul(weft_exp(ramp(n)), weft_scalar(2));
+    float *out = malloc((size_t)n * sizeof *out);
+    EXPECT_OK(weft_read(y, WEFT_F32, out, (size_t)n * sizeof *out));
+    if (fabsf(out[n - 1] - 2 * expf((float)((n - 1) % 13) - 6)) > 1e-4f * out[n - 1]) test_fail(__FILE__, __LINE__, "length %lld is wrong", (long long)n);
+    free(out);
+    weft_scope_discard(s);
+    if (n == 17) before = weft_get(WEFT_KERNELS);
+  }
+  EXPECT_INT(weft_get(WEFT_KERNELS), before);
+}
+
+TEST(five_hundred_lengths_of_a_sum_are_one_kernel) {
+  int64_t before = 0;
+  for (int64_t n = 17; n < 517; n++) {
+    weft_scope *s = weft_scope_open();
+    float got = 0, want = sum_of_exp(n);
+    EXPECT_OK(weft_read(weft_sum(weft_exp(ramp(n)), WEFT_ALL), WEFT_F32, &got, sizeof got));
+    EXPECT(fabsf(got - want) < 1e-4f * want);
+    weft_scope_discard(s);
+    if (n == 17) before = weft_get(WEFT_KERNELS);
+  }
+  EXPECT_INT(weft_get(WEFT_KERNELS), before);
+}
+
+TEST(five_hundred_slice_starts_are_one_kernel) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ramp(600);
+  int64_t before = 0;
+  for (int64_t i = 1; i <= 500; i++) {
+    weft_scope *inner = weft_scope_open();
+    float got[50];
+    EXPECT_OK(weft_read(weft_tanh(weft_slice(x, 0, i, i + 50, 1)), WEFT_F32, got, sizeof got));
+    EXPECT(fabsf(got[49] - tanhf((float)((i + 49) % 13) - 6)) < 1e-5f);
+    weft_scope_discard(inner);
+    if (i == 1) before = weft_get(WEFT_KERNELS);
+  }
+  EXPECT_INT(weft_get(WEFT_KERNELS), before);
+  weft_scope_discard(s);
+}
+
+TEST(five_hundred_numbers_are_one_kernel) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ramp(50);
+  int64_t before = 0;
+  for (int i = 0; i < 500; i++) {
+    weft_scope *inner = weft_scope_open();
+    float got[50], c = 1.5f + 0.25f * (float)i; /* not 0, 1, -1, 2: rewrites look at those */
+    EXPECT_OK(weft_read(weft_exp(weft_div(x, weft_scalar((double)c))), WEFT_F32, got, sizeof got));
+    EXPECT(fabsf(got[1] - expf(-5 / c)) < 1e-5f);
+    weft_scope_discard(inner);
+    if (i == 3) before = weft_get(WEFT_KERNELS);
+  }
+  EXPECT_INT(weft_get(WEFT_KERNELS), before);
+  weft_scope_discard(s);
+}
+
+/* ---- memory ---- */
+
+typedef weft_array *(*maker)(weft_array *x);
+
+static weft_array *chain(weft_array *x) { return weft_tanh(weft_matmul(weft_tanh(weft_matmul(x, x)), weft_exp(x))); }
+static weft_array *norm_gradient(weft_array *x) {
+  weft_array *y = weft_layer_norm(weft_matmul(x, x), NULL, NULL, 1e-5), *dx;
+  weft_grad(weft_mul(y, y), 1, &x, &dx);
+  return dx;
+}
+static weft_array *scattered(weft_array *x) {
+  weft_array *i = weft_cast(weft_abs(weft_slice(x, 1, 0, 1, 1)), WEFT_I32), *flat = weft_reshape(i, WEFT_DIMS(WEFT_ANY));
+  weft_array *z = weft_put(x, weft_take(x, 1, &flat), weft_mul(x, weft_scalar(0.5)), WEFT_ADD);
+  return weft_add(weft_cumsum(z, 0), weft_sum(z, 0));
+}
+static weft_array *joined(weft_array *x) { return weft_softmax(weft_concat(0, WEFT_ARRAYS(weft_exp(x), weft_cumsum(x, 1), weft_flip(x, 0))), 0); }
+
+static void expect_peak(const char *name, maker f) {
+  enum { N = 400 };
+  weft_scope *s = weft_scope_open();
+  float *data = malloc(N * N * sizeof *data);
+  for (int i = 0; i < N * N; i++) data[i] = (float)(i % 17) * 0.01f;
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(N, N), data), *y = f(x);
+  free(data);
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  int64_t used = weft_get(WEFT_BYTES_USED);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  EXPECT_OK(weft_eval(1, &y));
+  int64_t measured = weft_get(WEFT_BYTES_PEAK) - used;
+  if (measured > cost.peak_bytes || (double)cost.peak_bytes > 1.1 * (double)measured)
+    test_fail(__FILE__, __LINE__, "%s: %lld bytes predicted, %lld measured", name, (long long)cost.peak_bytes, (long long)measured);
+  weft_scope_discard(s);
+}
+
+TEST(the_peak_is_predicted_to_a_tenth) {
+  expect_peak("chain", chain);
+  expect_peak("norm_gradient", norm_gradient);
+  expect_peak("scattered", scattered);
+  expect_peak("joined", joined);
+}
+
+TEST(beyond_the_limit_is_an_error_and_work_goes_on) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ramp(1 << 20), *y = weft_exp(x), *z = weft_exp(weft_slice(x, 0, 0, 10, 1));
+  int64_t limit = weft_set(WEFT_BYTES_LIMIT, weft_get(WEFT_BYTES_USED) + 1000000);
+  float got[10];
+  weft_set(WEFT_BYTES_CACHE, 0);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_MEMORY);
+  EXPECT_OK(weft_read(z, WEFT_F32, got, sizeof got));
+  weft_set(WEFT_BYTES_LIMIT, limit);
+  EXPECT_OK(weft_eval(1, &y));
+  weft_scope_discard(s);
+}
+
+/* ---- depth ---- */
+
+TEST(a_chain_of_a_million_ops_is_built_differentiated_evaluated_and_freed) {
+  enum { OPS = 1000000 };
+  test_watchdog(120);
+  double t0 = now();
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(2), (double[]){ 1, 0.5 }), *y = x, *dx;
+  weft_array *half = weft_from(WEFT_F64, 0, NULL, &(double){ 0.5 });
+  for (int i = 0; i < OPS / 2; i++) y = weft_add(weft_mul(y, half), x); /* tends to 2 x */
+  double t1 = now(), got[2], d[2];
+  weft_grad(y, 1, &x, &dx);
+  double t2 = now();
+  EXPECT_OK(weft_eval(2, (weft_array *[]){ y, dx }));
+  double t3 = now();
+  EXPECT_OK(weft_read(y, WEFT_F64, got, sizeof got));
+  EXPECT_OK(weft_read(dx, WEFT_F64, d, sizeof d));
+  EXPECT(fabs(got[0] - 2) < 1e-12 && fabs(got[1] - 1) < 1e-12);
+  EXPECT(fabs(d[0] - 2) < 1e-12 && fabs(d[1] - 2) < 1e-12);
+  weft_scope_discard(s);
+  plan_drop_all();
+  printf("a chain of %d ops: built in %.2f s, differentiated in %.2f s, evaluated in %.2f s, freed in %.2f s\n", OPS, t1 - t0, t2 - t1, t3 - t2, now() - t3);
+}
+
+/* ---- more than 2^31 elements ---- */
+
+TEST(three_thousand_million_elements_of_one_are_indexed_and_reduced) {
+  enum { ROWS = 60000, COLUMNS = 50000 };
+  weft_scope *s = weft_scope_open();
+  static const uint8_t one = 7;
+  weft_array *x = weft_broadcast(weft_from(WEFT_U8, 0, NULL, &one), WEFT_DIMS(ROWS, COLUMNS)); /* stride 0 */
+  weft_array *i = weft_from(WEFT_I64, WEFT_DIMS(2), (int64_t[]){ -1, ROWS - 1 }), *rows = weft_take(x, 1, &i);
+  uint64_t sum = 0;
+  EXPECT_OK(weft_read(weft_sum(weft_cast(rows, WEFT_U64), WEFT_ALL), WEFT_U64, &sum, sizeof sum));
+  EXPECT_INT(sum, 7 * 2 * (int64_t)COLUMNS);
+  uint8_t corner[4] = { 0 };
+  weft_array *end = weft_slice(weft_slice(x, 0, -1, -3, -1), 1, COLUMNS - 2, WEFT_END, 1);
+  EXPECT_OK(weft_read(weft_add(end, weft_integer(1)), WEFT_U8, corner, sizeof corner));
+  for (int k = 0; k < 4; k++) EXPECT_INT(corner[k], 8);
+  weft_array *flat = weft_reshape(x, WEFT_DIMS(WEFT_ANY));
+  EXPECT_INT(weft_dim(flat, 0), (int64_t)ROWS * COLUMNS);
+  weft_array *far = weft_from(WEFT_I64, WEFT_DIMS(1), (int64_t[]){ (int64_t)ROWS * COLUMNS - 1 }), *last = weft_take(flat, 1, &far);
+  EXPECT_OK(weft_read(last, WEFT_U8, corner, 1));
+  EXPECT_INT(corner[0], 7);
+  far = weft_from(WEFT_I64, WEFT_DIMS(1), (int64_t[]){ (int64_t)ROWS * COLUMNS });
+  last = weft_take(flat, 1, &far);
+  EXPECT_INT(weft_eval(1, &last), WEFT_ERR_INDEX);
+  weft_scope_discard(s);
+}
+
+/* ---- threads ---- */
+
+static weft_array *threaded(int k) {
+  weft_array *x = ramp(120000), *m = weft_reshape(x, WEFT_DIMS(300, 400));
+  weft_array *i = weft_cast(weft_mul(weft_abs(x), weft_scalar(3)), WEFT_I32), *zeros = weft_full(WEFT_F32, WEFT_DIMS(30), 0);
+  weft_array *y, *w = weft_exp(weft_mul(weft_slice(m, 0, 0, 1, 1), weft_scalar(0.1)));
+  switch (k) {
+    case 0: return weft_softmax(m, -1);
+    case 1: return weft_sum(weft_exp(x), WEFT_ALL);
+    case 2: return weft_sum(weft_exp(m), 0);
+    case 3: return weft_cumsum(weft_exp(x), 0);
+    case 4: return weft_put(zeros, weft_take(zeros, 1, &i), weft_exp(x), WEFT_ADD);
+    case 5: return weft_matmul(m, weft_transpose(m, NULL));
+    case 6: return weft_logsumexp(m, 0);
+    default: break;
+  }
+  weft_array *norm = weft_layer_norm(m, weft_squeeze(w, 0), NULL, 1e-5);
+  weft_grad(weft_mul(norm, norm), 1, &w, &y);
+  return y;
+}
+
+TEST(results_are_the_same_with_1_2_3_and_8_threads) {
+  static const int threads[] = { 1, 2, 3, 8 };
+  int64_t before = weft_get(WEFT_THREADS);
+  for (int k = 0; k < 8; k++) {
+    struct plain want = { 0 };
+    for (int t = 0; t < 4; t++) {
+      weft_scope *s = weft_scope_open();
+      weft_set(WEFT_THREADS, threads[t]);
+      weft_array *y = threaded(k);
+      int64_t dims[PLAIN_RANK];
+      for (int d = 0; d < weft_rank(y); d++) dims[d] = weft_dim(y, d);
+      struct plain got = plain_new(weft_dtype_of(y), weft_rank(y), dims);
+      EXPECT_OK(weft_read(y, got.dtype, got.data, (size_t)got.count * weft_dtype_bytes(got.dtype)));
+      int64_t at = t ? plain_differs(&want, got.data) : -1;
+      if (at >= 0) test_fail(__FILE__, __LINE__, "program %d, %d threads: element %lld is %s, not %s", k, threads[t], (long long)at, plain_text(&got, at), plain_text(&want, at));
+      if (t) plain_free(&got);
+      else want = got;
+      weft_scope_discard(s);
+    }
+    plain_free(&want);
+  }
+  weft_set(WEFT_THREADS, before);
+}
