@@ -74,6 +74,37 @@ static bool give(struct work *w, struct ranges *f, int64_t at, int64_t bytes) {
   return true;
 }
 
+/* ---- donation ---- */
+
+/* No other buffer of the step stands in the same store. */
+static bool touches_once(const struct step *p, int buf) {
+  for (int j = 0; j < p->kernel->n_bufs; j++)
+    if (j != buf && p->kernel->bufs[j].kind <= KIR_INOUT && p->bufs[j].store == p->bufs[buf].store) return false;
+  return true;
+}
+
+static bool is_temporary(const struct store *s) { return s->leaf < 0 && !s->is_output; }
+
+static bool same_place(const struct binding *a, const struct binding *b) {
+  return a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
+}
+
+/* A store that dies in step i and that the kernel reads just where it writes store `to`, or -1. */
+static int donor(const struct schedule *s, int i, int to, const bool gives[]) {
+  const struct step *p = &s->step[i];
+  const struct kir_kernel *k = p->kernel;
+  for (int o = 0; !p->replay && o < k->n_bufs; o++) {
+    if (k->bufs[o].kind != KIR_OUT || p->bufs[o].store != to) continue;
+    for (int d = 0; d < k->n_bufs; d++) {
+      const struct store *from = &s->store[p->bufs[d].store];
+      if (k->bufs[d].kind == KIR_IN && is_temporary(from) && from->last == i && from->bytes == s->store[to].bytes &&
+          !gives[p->bufs[d].store] && same_place(&p->bufs[d], &p->bufs[o]) && kir_may_donate(k, d, o) && touches_once(p, d) && touches_once(p, o))
+        return p->bufs[d].store;
+    }
+  }
+  return -1;
+}
+
 static int64_t padded(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 bool memory_plan(struct work *w) {
@@ -82,6 +113,7 @@ bool memory_plan(struct work *w) {
   find_lives(s);
   int *by_first = work_take(w, sizeof(int) * (size_t)(s->n_steps + 1)), *by_last = work_take(w, sizeof(int) * (size_t)(s->n_steps + 1));
   int *next_first = work_take(w, sizeof(int) * (size_t)(s->n_stores + 1)), *next_last = work_take(w, sizeof(int) * (size_t)(s->n_stores + 1));
+  bool *gives = work_take(w, (size_t)s->n_stores + 1); /* its memory has gone over to another */
   if (w->no_memory) return false;
   for (int i = 0; i < s->n_steps; i++) by_first[i] = by_last[i] = -1;
   for (int i = 0; i < s->n_stores; i++) {
@@ -91,9 +123,13 @@ bool memory_plan(struct work *w) {
     next_last[i] = by_last[t->last], by_last[t->last] = i;
   }
   for (int i = 0; i < s->n_steps; i++) {
-    for (int j = by_first[i]; j >= 0; j = next_first[j]) s->store[j].offset = take(&f, padded(s->store[j].bytes));
+    for (int j = by_first[i]; j >= 0; j = next_first[j]) {
+      int from = donor(s, i, j, gives);
+      if (from >= 0) gives[from] = true;
+      s->store[j].offset = from >= 0 ? s->store[from].offset : take(&f, padded(s->store[j].bytes));
+    }
     for (int j = by_last[i]; j >= 0; j = next_last[j])
-      if (s->store[j].bytes && !give(w, &f, s->store[j].offset, padded(s->store[j].bytes))) return false;
+      if (s->store[j].bytes && !gives[j] && !give(w, &f, s->store[j].offset, padded(s->store[j].bytes))) return false;
   }
   s->block_bytes = f.top;
   return true;
