@@ -1,12 +1,32 @@
 #include "run/key.h"
+#include <pthread.h>
 #include <string.h>
 #include "base/mem.h"
 #include "op/op.h"
 
-void key_clear(struct key *k) { k->n = 0, k->failed = false; }
-void key_free(struct key *k) {
-  mem_free(k->bytes);
-  *k = (struct key){ 0 };
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t keys; /* of a thread: the first of the keys it has used */
+static bool has_keys;
+
+static void leave(void *first) {
+  for (struct key *k = first, *next; k; k = next) {
+    next = k->next;
+    mem_free(k->bytes);
+    *k = (struct key){ 0 };
+  }
+}
+static void watch_threads(void) { has_keys = pthread_key_create(&keys, leave) == 0; }
+
+static void list(struct key *k) {
+  pthread_once(&once, watch_threads);
+  if (!has_keys) return;
+  k->next = pthread_getspecific(keys);
+  if (!pthread_setspecific(keys, k)) k->is_listed = true;
+}
+
+void key_clear(struct key *k) {
+  k->n = 0, k->failed = false;
+  if (!k->is_listed) list(k);
 }
 
 void key_add(struct key *k, const void *p, size_t n) {

@@ -3,9 +3,8 @@
 #define WEFT_KEY_H
 #include "graph/node.h"
 
-struct key { uint8_t *bytes; size_t n, room; bool failed; };
-void key_clear(struct key *);
-void key_free(struct key *);
+struct key { uint8_t *bytes; size_t n, room; bool failed, is_listed; struct key *next; };
+void key_clear(struct key *);  /* of a thread-local key, which is freed when its thread ends */
 void key_add(struct key *, const void *, size_t);
 void key_int(struct key *, int64_t);
 
