@@ -259,6 +259,10 @@ static int index_of(dim d, int n, const dim list[]) {
 
 dim dim_substitute(dim d, int n, const dim symbol[], const dim value[]) {
   if (d >= 0 || d == DIM_BAD) return d;
+  if (dim_is_symbol(d)) {
+    int k = index_of(d, n, symbol);
+    return k < 0 ? d : value[k];
+  }
   struct poly p = poly_of(d), sum = { .failed = p.failed };
   for (int i = 0; i < p.n; i++) {
     struct poly t = number(p.term[i].coef);
