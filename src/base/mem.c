@@ -22,8 +22,14 @@ void mem_fail_at(int64_t n, int sticky) {
 int64_t mem_count(void) { return atomic_load(&count); }
 int64_t mem_live(void) { return atomic_load(&live); }
 
+/* malloc has a cache of small blocks for each thread; calloc of most versions of glibc does not look there. */
+static void *zeroed(size_t bytes) {
+  void *p = bytes <= 1024 ? malloc(bytes ? bytes : 1) : calloc(1, bytes);
+  return p && bytes <= 1024 ? memset(p, 0, bytes) : p;
+}
+
 void *mem_alloc(size_t bytes) {
-  void *p = mem_should_fail() ? NULL : calloc(1, bytes ? bytes : 1);
+  void *p = mem_should_fail() ? NULL : zeroed(bytes);
   if (p) atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
   return p;
 }
