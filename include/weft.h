@@ -372,7 +372,8 @@ WEFT_MUST weft_status weft_save(const char *path, int n, const char *const names
  * weft_set returns the value before, or -1 if it refuses. Bytes are those of the current device. */
 
 typedef enum {
-  WEFT_DEVICE,        /* where work started by this thread runs: 0 the CPU, 1.. GPUs */
+  WEFT_DEVICE,        /* where work started by this thread runs: 0 the CPU, 1.. GPUs. At first the environment variable
+                         WEFT_DEVICE, where there is such a device, else 0 */
   WEFT_DEVICE_COUNT,  /* read only */
   WEFT_THREADS,       /* the most CPU threads for work started by this thread */
   WEFT_EXACT,         /* this thread: 1 keeps rewrites that change rounding out of functions too */

@@ -53,4 +53,28 @@ struct backend {
 
 extern const struct backend backend_vm, backend_x86;
 
+/* A device with memory of its own. Its addresses are numbers to everybody else. Every call waits until the device is done
+ * and may come from any thread; all but the first three ask for a device that is there. */
+enum { DEVICE_OK, DEVICE_NO_MEMORY, DEVICE_CANNOT, DEVICE_FAILED };
+
+struct device_bytes { int64_t used, peak, cached, total; };
+
+struct device {
+  const struct backend *backend;         /* what its kernels are of; asking whether it is available looks for the device */
+  const char *(*text)(void);             /* name, memory, instruction set; NULL: there is none */
+  bool (*print)(const struct kir_kernel *, const struct shape_class *, struct text *, const char **why); /* its code */
+  const char *(*message)(void);          /* what the last failure on this thread was */
+  int (*compile)(const struct kir_kernel *, const struct shape_class *, struct code **, const char **why); /* CANNOT: why */
+  int (*take)(size_t bytes, uint64_t *at);
+  void (*give)(uint64_t at, size_t bytes); /* 0: nothing */
+  int (*upload)(uint64_t to, const void *from, size_t bytes);
+  int (*download)(void *to, uint64_t from, size_t bytes);
+  int (*run)(const struct code *, const struct launch *); /* a whole kernel on its memory: bound addresses are its own */
+  struct device_bytes (*bytes)(void);
+  void (*set_peak)(int64_t);
+  void (*trim)(void);                    /* gives cached memory back */
+};
+
+extern const struct device device_cuda;
+
 #endif

@@ -120,6 +120,7 @@ struct buffer *buffer_retain(struct buffer *b) { return take(b, REF), b; }
 void buffer_release(struct buffer *b) { if (b) give(b, REF); }
 void buffer_drop(struct buffer *b) { give(b, HOLD); }
 size_t buffer_bytes(struct buffer *b) { return b->bytes; }
+bool buffer_is_mapped(struct buffer *b) { return b->kind == MAPPED; }
 void buffer_pin(struct buffer *b, bool on) { atomic_fetch_add(&b->pins, on ? 1 : -1); }
 
 bool buffer_is_only(struct buffer *b) {

@@ -34,6 +34,7 @@ void buffer_drop(struct buffer *);        /* once for every successful hold */
 enum buffer_state buffer_state_of(struct buffer *);
 void buffer_start(struct buffer *);       /* begins a background load if absent; does not wait */
 size_t buffer_bytes(struct buffer *);
+bool buffer_is_mapped(struct buffer *);   /* its bytes are pages of a file */
 void buffer_pin(struct buffer *, bool on); /* pinned: never overwritten by donation */
 
 /* A file being read: shared by the buffers of all its arrays; closed with the last of them. */

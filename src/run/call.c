@@ -72,6 +72,7 @@ static struct node *leaf_of(const struct node *n) {
 
 static void signature(struct key *k, int n_in, struct node *const in[], int n, struct node *const item[]) {
   key_clear(k);
+  key_int(k, eval_settings()->device);
   for (int i = 0; i < n; i++) key_int(k, ((const struct item_attr *)item[i]->attr)->k);
   key_int(k, -1);
   for (int i = 0; i < n_in; i++) {

@@ -62,13 +62,24 @@ void compiled_drop_all(void) {
   pthread_mutex_unlock(&lock);
 }
 
-static struct compiled *find(const char *text, const struct shape_class *shape, uint64_t hash) {
+static struct compiled *find(const char *text, const struct shape_class *shape, const struct device *device, uint64_t hash) {
   for (struct compiled *c = bucket[hash % BUCKETS]; c; c = c->next)
-    if (c->hash == hash && !strcmp(c->text, text) && !memcmp(&c->shape, shape, sizeof *shape)) {
+    if (c->hash == hash && c->device == device && !strcmp(c->text, text) && !memcmp(&c->shape, shape, sizeof *shape)) {
       atomic_fetch_add(&c->refs, 1);
       return c;
     }
   return NULL;
+}
+
+/* For the device; where its printer cannot, it is left to the host. */
+static struct failure *compile_there(struct compiled *c) {
+  const char *why = "";
+  switch (c->device->compile(c->kernel, &c->shape, &c->code, &why)) {
+    case DEVICE_OK: c->backend = c->device->backend, c->is_on_device = true; return NULL;
+    case DEVICE_CANNOT: atomic_fetch_add(&n_fallbacks, 1); return NULL;
+    case DEVICE_NO_MEMORY: return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
+    default: return fail(WEFT_ERR_DEVICE, 0, "weft: a kernel cannot be compiled: %s\n%s", c->device->message(), c->text);
+  }
 }
 
 /* The encoder where there is one and it can, else the vm. */
@@ -78,7 +89,7 @@ static const char *compile(struct compiled *c, int how) {
     c->backend = &backend_x86;
     c->code = backend_x86.compile(c->kernel, &c->shape, &why);
     if (c->code) return NULL;
-    atomic_fetch_add(&n_fallbacks, 1);
+    if (!c->device) atomic_fetch_add(&n_fallbacks, 1);
   }
   c->backend = &backend_vm;
   c->code = backend_vm.compile(c->kernel, &c->shape, &why);
@@ -90,7 +101,9 @@ static struct failure *build(struct compiled *c, int how) {
   if (c->kernel->failed) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
   if (wrong) return fail(WEFT_ERR_INTERNAL, 0, "weft: a kernel is not well formed: %s\n%s", wrong, c->text);
   if (!kir_legalise(c->kernel)) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
-  wrong = compile(c, how);
+  struct failure *failed = c->device ? compile_there(c) : NULL;
+  if (failed) return failed;
+  wrong = c->code ? NULL : compile(c, how);
   if (wrong && *wrong) return fail(WEFT_ERR_INTERNAL, 0, "weft: a kernel cannot be compiled: %s\n%s", wrong, c->text);
   if (wrong) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
   c->facts = kir_facts(c->kernel);
@@ -100,7 +113,7 @@ static struct failure *build(struct compiled *c, int how) {
 
 static struct compiled *keep(struct compiled *c) {
   pthread_mutex_lock(&lock);
-  struct compiled *other = find(c->text, &c->shape, c->hash); /* somebody was faster */
+  struct compiled *other = find(c->text, &c->shape, c->device, c->hash); /* somebody was faster */
   if (!other) {
     if (n_kept >= MOST) sweep();
     c->next = bucket[c->hash % BUCKETS];
@@ -114,7 +127,7 @@ static struct compiled *keep(struct compiled *c) {
   return other;
 }
 
-struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *given, struct failure **failure) {
+struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *given, const struct device *device, struct failure **failure) {
   struct text t = { 0 };
   struct shape_class shape = *given;
   int how = chosen();
@@ -123,7 +136,7 @@ struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *gi
   kir_print(k, &t);
   uint64_t hash = hash_mix(hash_mix(hash_bytes(text_of(&t), t.n), hash_bytes(&shape, sizeof shape)), (uint64_t)how);
   pthread_mutex_lock(&lock);
-  struct compiled *c = t.failed ? NULL : find(text_of(&t), &shape, hash);
+  struct compiled *c = t.failed ? NULL : find(text_of(&t), &shape, device, hash);
   pthread_mutex_unlock(&lock);
   if (c) {
     text_free(&t);
@@ -137,7 +150,7 @@ struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *gi
     *failure = fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
     return NULL;
   }
-  *c = (struct compiled){ .kernel = k, .text = t.s, .shape = shape, .hash = hash, .refs = 1 };
+  *c = (struct compiled){ .kernel = k, .text = t.s, .shape = shape, .device = device, .hash = hash, .refs = 1 };
   if ((*failure = build(c, how))) return destroy(c), NULL;
   return keep(c);
 }

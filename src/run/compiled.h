@@ -1,4 +1,5 @@
-/* compiled.h -- kernels that have been compiled, found again by their text and the classes of their strides. */
+/* compiled.h -- kernels that have been compiled, found again by their text, the classes of their strides, and the device
+ * they were wanted for. */
 #ifndef WEFT_COMPILED_H
 #define WEFT_COMPILED_H
 #include "backend/backend.h"
@@ -11,17 +12,19 @@ struct compiled {
   struct kir_facts facts;
   char *text;                  /* as it was written */
   struct shape_class shape;
+  const struct device *device; /* NULL: wanted for the host */
+  bool is_on_device;           /* it is the device's code; else its printer refused, and it runs on the host */
   uint64_t hash;
   _Atomic int refs;            /* the table is one */
   struct compiled *next;
 };
 
-/* Takes the kernel over. NULL: *failure says why. */
-struct compiled *compiled_get(struct kir_kernel *, const struct shape_class *, struct failure **);
+/* Takes the kernel over. device: NULL for the host. NULL: *failure says why. */
+struct compiled *compiled_get(struct kir_kernel *, const struct shape_class *, const struct device *, struct failure **);
 void compiled_release(struct compiled *);
 void compiled_drop_all(void);            /* forgets what nobody uses (tests) */
 
-/* Since the process started: kernels compiled, and those the encoder left to the vm. */
+/* Since the process started: kernels compiled, and those the encoder left to the vm or the device's printer to the host. */
 int64_t compiled_count(void), compiled_fallbacks(void);
 
 /* For tests and the user's way out: "vm", "x86", "avx2"; NULL: what is best here. Read from WEFT_JIT at the first use. */

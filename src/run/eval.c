@@ -8,11 +8,13 @@
 #include "graph/dtype.h"
 #include "graph/shape.h"
 #include "run/buffer.h"
+#include "run/device.h"
 #include "run/key.h"
 #include "run/pool.h"
 
 struct eval_settings *eval_settings(void) {
   static _Thread_local struct eval_settings s;
+  if (!s.is_known) s.is_known = true, s.device = device_default();
   return &s;
 }
 
@@ -184,13 +186,17 @@ static struct failure *find_plan(struct eval *e, const struct node_list *l, bool
   struct failure *failure = NULL;
   key_clear(&key);
   key_int(&key, stable);
+  key_int(&key, e->settings.device);
   key_graph(&key, l, e->n, e->target);
   if (key.failed) return no_memory();
   uint64_t hash = hash_bytes(key.bytes, key.n);
   e->plan = plan_find(key.bytes, key.n, hash);
   if (e->plan) return NULL;
+  const struct device *device = device_numbered(e->settings.device);
   struct program g;
+  if (e->settings.device && !device) return fail(WEFT_ERR_DEVICE, 0, "weft_eval: device %d is not there: a child of a process that uses it has none", e->settings.device);
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, stable)) return no_memory();
+  g.device = device;
   graph_unlock();
   e->plan = plan_for(&g, &failure);
   if (e->plan) plan_keep(e->plan, key.bytes, key.n, hash);

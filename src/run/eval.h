@@ -19,7 +19,7 @@ weft_status eval_wait(int n, struct node *const target[], double seconds, struct
 weft_status value_copy(const struct node *, void *dst, struct failure **);
 
 /* This thread's settings. */
-struct eval_settings { const volatile int *cancel; int threads; bool exact; };
+struct eval_settings { const volatile int *cancel; int threads, device; bool exact, is_known; };
 struct eval_settings *eval_settings(void);
 
 /* Jobs in the background, one after the other, on a thread of weft's own (async.c). */

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "graph/shape.h"
 #include "run/buffer.h"
+#include "run/device.h"
 #include "run/eval.h"
 
 /* ---- moving elements to the user ---- */
@@ -155,6 +156,7 @@ weft_status weft_pin(weft_array *a, int device, weft_block *out) {
   const char *why = NULL;
   void *data;
   if (!out) return report(WEFT_ERR_ARG, "weft_pin: the block is NULL");
+  if (device_numbered(device)) return report(WEFT_ERR_UNSUPPORTED, "weft_pin: values are kept in the memory of the host, device 0");
   if (device) return report(WEFT_ERR_DEVICE, "weft_pin: there is no device %d", device);
   weft_status status = look_at("weft_pin", 1, &a, &n);
   if (status) return status;

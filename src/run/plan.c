@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "rewrite/rewrite.h"
 #include "run/buffer.h"
+#include "run/device.h"
 #include "run/launch.h"
 #include "run/replay.h"
 #include "run/show.h"
@@ -44,26 +45,27 @@ void plan_release(struct plan *p) {
   if (p && atomic_fetch_sub(&p->refs, 1) == 1) destroy(p);
 }
 
-/* A schedule whose kernels are compiled; takes over the kernels. */
-struct plan *plan_of(struct arena *arena, struct schedule *s, struct failure **failure) {
+/* A schedule whose kernels are compiled; takes over the kernels. Bodies of loops run on the host. */
+struct plan *plan_of(struct arena *arena, struct schedule *s, const struct device *device, struct failure **failure) {
   struct plan *p = mem_alloc(sizeof *p);
   if (!p) {
     for (int i = 0; i < s->n_steps; i++) kir_free(s->step[i].kernel);
     arena_free(arena);
     return NULL;
   }
-  *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .n_leaves = s->n_leaves };
+  *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .device = device, .uses_host = !device, .n_leaves = s->n_leaves };
   p->code = mem_alloc(sizeof *p->code * (size_t)(s->n_steps + 1));
   p->body = mem_alloc(sizeof *p->body * (size_t)(s->n_steps + 1));
   if (!p->code || !p->body) return destroy(p), NULL;
   for (int i = 0; i < s->n_steps; i++) {
     struct step *step = &s->step[i];
-    if (step->replay) p->body[i] = plan_of(NULL, step->replay->body, failure);
+    if (step->replay) p->body[i] = plan_of(NULL, step->replay->body, NULL, failure);
     else {
-      p->code[i] = compiled_get(step->kernel, &step->shape, failure);
+      p->code[i] = compiled_get(step->kernel, &step->shape, device, failure);
       step->kernel = NULL;
     }
     if (!p->code[i] && !p->body[i]) return destroy(p), NULL;
+    p->uses_host |= !p->code[i] || !p->code[i]->is_on_device;
   }
   return p;
 }
@@ -73,7 +75,7 @@ struct plan *plan_for(struct program *g, struct failure **failure) {
   struct schedule *s = NULL;
   if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->stable))
     s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place, g->may_donate, fusing(), failure);
-  struct plan *p = s ? plan_of(g->arena, s, failure) : NULL;
+  struct plan *p = s ? plan_of(g->arena, s, g->device, failure) : NULL;
   if (!s) arena_free(g->arena);
   if (!p && !*failure) *failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while planning");
   if (p) plan_show_if_asked(p);
@@ -168,19 +170,22 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
   for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
   struct launch l = { .sizes = s->sizes, .args = args, .bufs = bound, .checks = checks, .cancel = r->cancel,
                       .loads = r->loads ? r->loads[i] : NULL };
-  int how = launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
+  int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
+  if (c->is_on_device && how) return device_failure(p->device, how);
   if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
   if (how == 2 || (r->cancel && *r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return index_failure(&s->site[j], checks[j]);
   return NULL;
 }
 
+struct failure *plan_step(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  return p->code[i] ? run_kernel(p, i, r, base) : replay_run(p->body[i], p->schedule->step[i].replay, r, base);
+}
+
 struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const base[]) {
-  for (int i = 0; i < p->schedule->n_steps; i++) {
-    struct failure *f = p->code[i] ? run_kernel(p, i, r, base) : replay_run(p->body[i], p->schedule->step[i].replay, r, base);
-    if (f) return f;
-  }
-  return NULL;
+  struct failure *f = NULL;
+  for (int i = 0; !f && i < p->schedule->n_steps; i++) f = plan_step(p, i, r, base);
+  return f;
 }
 
 static struct failure *hold_leaves(const struct plan *p, const struct run *r, uint8_t *base[], int *held) {
@@ -205,12 +210,13 @@ static void drop_leaves(const struct plan *p, const struct run *r, int held) {
 static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t *base[], uint8_t **block) {
   const struct schedule *s = p->schedule;
   struct failure *none = NULL;
-  *block = s->block_bytes ? memory_take((size_t)s->block_bytes) : NULL;
-  if (s->block_bytes && !*block) goto no_memory;
+  bool has_block = s->block_bytes && p->uses_host;
+  *block = has_block ? memory_take((size_t)s->block_bytes) : NULL;
+  if (has_block && !*block) goto no_memory;
   for (int i = 0; i < s->n_stores; i++) {
     const struct store *t = &s->store[i];
     if (t->leaf >= 0) continue;
-    if (!t->is_output) { base[i] = *block + t->offset; continue; }
+    if (!t->is_output) { base[i] = *block ? *block + t->offset : NULL; continue; }
     void *data;
     if (!(r->out[i] = buffer_new((size_t)t->bytes))) goto no_memory;
     buffer_hold(r->out[i], &data, NULL);
@@ -242,7 +248,7 @@ weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
   int held = 0;
   *failure = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   if (!*failure) *failure = take_memory(p, r, base, &block);
-  if (!*failure) *failure = plan_steps(p, r, base);
+  if (!*failure) *failure = p->device ? device_steps(p, r, base) : plan_steps(p, r, base);
   if (!*failure) *failure = look_again(p, r);
   drop_leaves(p, r, held);
   if (block) memory_give(block, (size_t)s->block_bytes);

@@ -8,6 +8,8 @@ struct plan {
   _Atomic int refs;              /* the table is one */
   struct arena *arena;
   struct schedule *schedule;
+  const struct device *device;   /* where it runs; NULL: on the host */
+  bool uses_host;                /* some of its steps need memory on the host for what they make */
   struct compiled **code;        /* by step; NULL: a replay */
   struct plan **body;            /* by step; a replay's */
   uint64_t hash;
@@ -28,6 +30,7 @@ struct program {
   struct place *leaf_place;
   bool *may_donate;
   bool stable;                   /* rewrites that change rounding are allowed */
+  const struct device *device;   /* where it is to run; NULL: on the host */
 };
 
 /* Takes over program->arena in any case. NULL: *failure says why. */

@@ -1,13 +1,29 @@
 /* settings.c -- weft_get, weft_set, and what the machine is. */
 #include "graph/node.h"
 #include "run/buffer.h"
+#include "run/device.h"
 #include "run/eval.h"
 #include "run/pool.h"
 
-int64_t weft_get(weft_setting s) {
+/* Of a device: its memory is the limit, and the cache keeps what fits. */
+static int64_t bytes_there(const struct device *d, weft_setting s) {
+  struct device_bytes b = d->bytes();
   switch (s) {
-    case WEFT_DEVICE: return 0;
-    case WEFT_DEVICE_COUNT: return 1;
+    case WEFT_BYTES_USED: return b.used;
+    case WEFT_BYTES_CACHED: return b.cached;
+    case WEFT_BYTES_PEAK: return b.peak;
+    default: return b.total;
+  }
+}
+
+static bool is_about_bytes(weft_setting s) { return s >= WEFT_BYTES_LIMIT && s <= WEFT_BYTES_PEAK; }
+
+int64_t weft_get(weft_setting s) {
+  const struct device *there = is_about_bytes(s) ? device_numbered(eval_settings()->device) : NULL;
+  if (there) return bytes_there(there, s);
+  switch (s) {
+    case WEFT_DEVICE: return eval_settings()->device;
+    case WEFT_DEVICE_COUNT: return device_count();
     case WEFT_THREADS: return eval_settings()->threads ? eval_settings()->threads : pool_threads();
     case WEFT_EXACT: return eval_settings()->exact;
     case WEFT_BYTES_LIMIT: return memory_limit();
@@ -22,10 +38,21 @@ int64_t weft_get(weft_setting s) {
   return -1;
 }
 
+static int64_t set_there(const struct device *d, weft_setting s, int64_t v, int64_t before) {
+  if (s == WEFT_BYTES_PEAK) return d->set_peak(v), before;
+  if (s == WEFT_BYTES_CACHE && v == 0) return d->trim(), before;
+  return -1;
+}
+
 int64_t weft_set(weft_setting s, int64_t v) {
   int64_t before = weft_get(s);
+  const struct device *there = is_about_bytes(s) ? device_numbered(eval_settings()->device) : NULL;
+  if (there) return set_there(there, s, v, before);
   switch (s) {
-    case WEFT_DEVICE: return v == 0 ? before : -1;
+    case WEFT_DEVICE:
+      if (v < 0 || v >= device_count()) return -1;
+      eval_settings()->device = (int)v;
+      return before;
     case WEFT_THREADS:
       if (v < 1 || v > 1024) return -1;
       eval_settings()->threads = (int)v;

@@ -8,6 +8,7 @@
 #include "graph/dtype.h"
 #include "graph/function.h"
 #include "graph/shape.h"
+#include "run/device.h"
 #include "run/eval.h"
 #include "run/show.h"
 
@@ -76,6 +77,12 @@ static void show_step(const struct plan *p, int i, struct text *t) {
   text_add(t, ")\n");
 }
 
+/* What the GPU's printer makes of a kernel, whether there is a GPU or not. */
+static void show_ptx(const struct compiled *c, struct text *t) {
+  const char *why = "";
+  if (!device_cuda.print(c->kernel, &c->shape, t, &why)) text_addf(t, "// %s: no PTX: %s\n", c->kernel->name, *why ? why : "out of memory");
+}
+
 void plan_show(const struct plan *p, const char *what, struct text *t) {
   bool is_plan = !strcmp(what, "plan");
   if (is_plan) text_addf(t, "%d steps, %lld bytes at the same time\n", p->schedule->n_steps, (long long)plan_peak(p));
@@ -85,17 +92,18 @@ void plan_show(const struct plan *p, const char *what, struct text *t) {
     else if (!c) plan_show(p->body[i], what, t);
     else if (!strcmp(what, "asm")) {
       if (c->backend->show) c->backend->show(c->code, t);
-    } else text_add(t, c->text);
+    } else if (!strcmp(what, "ptx")) show_ptx(c, t);
+    else text_add(t, c->text);
   }
 }
 
 /* WEFT_SHOW=kernels,plan: written to standard error when a plan is made. */
 void plan_show_if_asked(const struct plan *p) {
   const char *words = getenv("WEFT_SHOW");
-  static const char *const known[] = { "plan", "kernels", "asm" };
+  static const char *const known[] = { "plan", "kernels", "asm", "ptx" };
   struct text t = { 0 };
   if (!words || !*words) return;
-  for (int i = 0; i < 3; i++) if (strstr(words, known[i])) plan_show(p, known[i], &t);
+  for (int i = 0; i < 4; i++) if (strstr(words, known[i])) plan_show(p, known[i], &t);
   for (size_t at = 0; at < t.n;) {
     ssize_t n = write(2, t.s + at, t.n - at);
     if (n <= 0) break;
@@ -169,8 +177,8 @@ static struct failure *show_nodes(int n, struct node *const node[], const char *
     for (int i = 0; !f && i < n; i++) f = show_value(node[i], t);
     return f;
   }
-  if (strcmp(what, "plan") && strcmp(what, "kernels") && strcmp(what, "asm"))
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm", what);
+  if (strcmp(what, "plan") && strcmp(what, "kernels") && strcmp(what, "asm") && strcmp(what, "ptx"))
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm, ptx", what);
   struct plan *p = eval_plan_leaves(n, node, stable, false, NULL, NULL, &f);
   if (p) plan_show(p, what, t);
   plan_release(p);
@@ -219,5 +227,6 @@ weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {
 
 const char *weft_device_text(int device) {
   static const char text[] = "cpu";
-  return device == 0 ? text : NULL;
+  const struct device *d = device_numbered(device);
+  return device == 0 ? text : d ? d->text() : NULL;
 }

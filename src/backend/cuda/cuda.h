@@ -1,17 +1,21 @@
 /* cuda.h -- an NVIDIA GPU through its driver alone: libcuda is loaded when first asked for, nothing is needed to build.
  *
- * Without a driver or a device of compute capability 8.0 cuda_available() is false and every other call fails with a text.
- * All calls wait until the device is done. Any thread may call. */
+ * Without a driver or a device of compute capability 8.0 cuda_available() is false and every other call fails with a text;
+ * so it is in a child of the process that has found the device. The first device that the driver shows is the one. All
+ * calls wait until the device is done. Any thread may call. */
 #ifndef WEFT_CUDA_H
 #define WEFT_CUDA_H
 #include "backend/backend.h"
 #include "backend/cuda/ptx.h"
 
-enum { CUDA_OK = 0, CUDA_NO_MEMORY = 1, CUDA_FAILED = 3 }; /* as what struct backend's run returns */
+enum { CUDA_OK = DEVICE_OK, CUDA_NO_MEMORY = DEVICE_NO_MEMORY, CUDA_FAILED = DEVICE_FAILED };
 
 bool cuda_available(void);
 const char *cuda_message(void);                       /* what the last failure on this thread was */
+const char *cuda_text(void);                          /* NULL: there is none */
 struct ptx_machine cuda_machine(void);
+struct device_bytes cuda_bytes(void);
+void cuda_set_peak(int64_t);
 
 int cuda_take(size_t bytes, uint64_t *at);            /* device memory, aligned to 256 */
 void cuda_give(uint64_t at, size_t bytes);            /* 0: nothing */

@@ -5,7 +5,9 @@
 #include "backend/cuda/cuda.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/mem.h"
 
 typedef int result;
@@ -16,6 +18,8 @@ typedef void *handle;
   X(cuInit, init, (unsigned))                                                                                         \
   X(cuDeviceGetCount, count, (int *))                                                                                 \
   X(cuDeviceGet, device, (int *, int))                                                                                \
+  X(cuDeviceGetName, name, (char *, int, int))                                                                        \
+  X(cuDeviceTotalMem_v2, total, (size_t *, int))                                                                      \
   X(cuDeviceGetAttribute, attribute, (int *, int, int))                                                               \
   X(cuDevicePrimaryCtxRetain, retain, (handle *, int))                                                                \
   X(cuCtxSetCurrent, set_current, (handle))                                                                           \
@@ -38,7 +42,7 @@ typedef void *handle;
 
 enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6 };
-enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, SHARED_BYTES = 97 };
+enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, SHARED_BYTES = 97 };
 enum { FUNCTION_SHARED_BYTES = 8 };
 
 static struct {
@@ -47,8 +51,16 @@ static struct {
 #undef MEMBER_
 } cu;
 
-static struct { pthread_once_t once; bool is_there; handle context; struct ptx_machine machine; const char *why; } gpu = {
-  .once = PTHREAD_ONCE_INIT };
+static struct {
+  pthread_once_t once;
+  bool is_there;
+  pid_t owner;               /* the process that found it: its children have no context */
+  handle context;
+  struct ptx_machine machine;
+  size_t bytes;
+  char text[200];
+  const char *why;
+} gpu = { .once = PTHREAD_ONCE_INIT };
 static _Thread_local char message[400];
 
 /* ---- Finding it --------------------------------------------------------------------------------------------------------- */
@@ -81,24 +93,43 @@ static bool resolve(void) {
   return true;
 }
 
+static void describe(int device, int major, int minor) {
+  struct text t = { 0 };
+  char name[100] = "a CUDA device";
+  cu.name(name, sizeof name, device);
+  text_addf(&t, ", %d MiB, compute capability %d.%d", (int)(gpu.bytes >> 20), major, minor);
+  join(gpu.text, sizeof gpu.text, (const char *[]){ name, text_of(&t) }, 2);
+  text_free(&t);
+}
+
 static bool open_device(void) {
-  int n = 0, device = 0, processors = 0, shared = 0, major = 0;
+  int n = 0, device = 0, processors = 0, shared = 0, major = 0, minor = 0;
   if (cu.init(0) || cu.count(&n) || n < 1 || cu.device(&device, 0)) return missing("there is no device");
   if (cu.attribute(&processors, PROCESSORS, device) || cu.attribute(&shared, SHARED_BYTES, device) ||
-      cu.attribute(&major, CAPABILITY_MAJOR, device))
+      cu.attribute(&major, CAPABILITY_MAJOR, device) || cu.attribute(&minor, CAPABILITY_MINOR, device) ||
+      cu.total(&gpu.bytes, device))
     return missing("the device does not say what it is");
   if (major < 8) return missing("the device is older than compute capability 8.0");
   if (cu.retain(&gpu.context, device)) return missing("the device has no context to give");
   gpu.machine = (struct ptx_machine){ processors, (size_t)shared };
+  describe(device, major, minor);
   return true;
 }
 
-static void find_device(void) { gpu.is_there = resolve() && open_device(); }
-
-bool cuda_available(void) {
-  pthread_once(&gpu.once, find_device);
-  return gpu.is_there;
+static void find_device(void) {
+  gpu.is_there = resolve() && open_device();
+  gpu.owner = getpid();
 }
+
+/* Why there is no device for this process; NULL: there is one. */
+static const char *absence(void) {
+  pthread_once(&gpu.once, find_device);
+  if (!gpu.is_there) return gpu.why;
+  return gpu.owner == getpid() ? NULL : "the device belongs to the process that this one was forked from";
+}
+
+bool cuda_available(void) { return !absence(); }
+const char *cuda_text(void) { return absence() ? NULL : gpu.text; }
 
 struct ptx_machine cuda_machine(void) {
   return cuda_available() ? gpu.machine : (struct ptx_machine){ 1, 48 << 10 };
@@ -116,7 +147,8 @@ static int status(result r, const char *doing) {
 
 /* The context becomes the calling thread's. */
 static int enter(const char *doing) {
-  if (!cuda_available()) return say(doing, gpu.why), CUDA_FAILED;
+  const char *why = absence();
+  if (why) return say(doing, why), CUDA_FAILED;
   return status(cu.set_current(gpu.context), doing);
 }
 
@@ -125,6 +157,19 @@ static int enter(const char *doing) {
 enum { CACHED = 64 };
 static struct { pthread_mutex_t lock; int n; struct { uint64_t at; size_t bytes; } block[CACHED]; } cache = {
   .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static _Atomic int64_t used, peak, cached;
+
+static void count(int64_t bytes) {
+  int64_t now = atomic_fetch_add(&used, bytes) + bytes, most = atomic_load(&peak);
+  while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) {}
+}
+
+struct device_bytes cuda_bytes(void) {
+  return (struct device_bytes){ atomic_load(&used), atomic_load(&peak), atomic_load(&cached), absence() ? 0 : (int64_t)gpu.bytes };
+}
+
+void cuda_set_peak(int64_t bytes) { atomic_store(&peak, bytes); }
 
 static size_t rounded(size_t bytes) {
   size_t unit = bytes > (1 << 20) ? 1 << 20 : 4096;
@@ -138,6 +183,7 @@ static uint64_t from_cache(size_t bytes) {
     if (cache.block[i].bytes != bytes) continue;
     at = cache.block[i].at;
     cache.block[i] = cache.block[--cache.n];
+    cached -= (int64_t)bytes;
   }
   pthread_mutex_unlock(&cache.lock);
   return at;
@@ -146,7 +192,7 @@ static uint64_t from_cache(size_t bytes) {
 static bool to_cache(uint64_t at, size_t bytes) {
   pthread_mutex_lock(&cache.lock);
   bool has_room = cache.n < CACHED;
-  if (has_room) cache.block[cache.n].at = at, cache.block[cache.n++].bytes = bytes;
+  if (has_room) cache.block[cache.n].at = at, cache.block[cache.n++].bytes = bytes, cached += (int64_t)bytes;
   pthread_mutex_unlock(&cache.lock);
   return has_room;
 }
@@ -155,7 +201,17 @@ void cuda_trim(void) {
   if (!cuda_available() || cu.set_current(gpu.context)) return;
   pthread_mutex_lock(&cache.lock);
   while (cache.n) cu.free(cache.block[--cache.n].at);
+  cached = 0;
   pthread_mutex_unlock(&cache.lock);
+}
+
+/* From the cache, from the driver, or from the driver once the cache is given back. */
+static int take(size_t bytes, uint64_t *at) {
+  if ((*at = from_cache(bytes))) return CUDA_OK;
+  int s = status(cu.alloc(at, bytes), "taking memory");
+  if (s != CUDA_NO_MEMORY) return s;
+  cuda_trim();
+  return status(cu.alloc(at, bytes), "taking memory");
 }
 
 int cuda_take(size_t bytes, uint64_t *at) {
@@ -163,14 +219,14 @@ int cuda_take(size_t bytes, uint64_t *at) {
   *at = 0;
   if (s) return s;
   if (mem_should_fail() || bytes > SIZE_MAX / 2) return say("taking memory", "out of memory"), CUDA_NO_MEMORY;
-  if ((*at = from_cache(rounded(bytes)))) return CUDA_OK;
-  s = status(cu.alloc(at, rounded(bytes)), "taking memory");
-  if (s != CUDA_NO_MEMORY) return s;
-  cuda_trim();
-  return status(cu.alloc(at, rounded(bytes)), "taking memory");
+  s = take(rounded(bytes), at);
+  if (s) *at = 0;
+  else count((int64_t)rounded(bytes));
+  return s;
 }
 
 void cuda_give(uint64_t at, size_t bytes) {
+  if (at) count(-(int64_t)rounded(bytes));
   if (at && !to_cache(at, rounded(bytes)) && !cu.set_current(gpu.context)) cu.free(at);
 }
 

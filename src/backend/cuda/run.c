@@ -1,7 +1,7 @@
-/* run.c -- kernels on the GPU, seen as a back end whose memory is the host's.
+/* run.c -- kernels on the GPU: on memory of the device, and seen as a back end whose memory is the host's.
  *
- * A launch uploads the bytes that its buffers span, runs, and downloads the pieces that were stored into. Buffers whose
- * spans overlap share one piece of device memory, so aliasing means the same as on the host. */
+ * A launch on host memory uploads the bytes that its buffers span, runs, and downloads the pieces that were stored into.
+ * Buffers whose spans overlap share one piece of device memory, so aliasing means the same as on the host. */
 #include "backend/cuda/cuda.h"
 #include <string.h>
 #include "base/mem.h"
@@ -30,14 +30,29 @@ static int load(struct code *c) {
   return s;
 }
 
-static struct code *compile(const struct kir_kernel *k, const struct shape_class *shape, const char **why) {
+static int make(const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
   struct code *c = mem_alloc(sizeof *c);
-  if (!c) return *why = "", NULL;
-  if (!ptx_print(k, shape, &c->ptx, &c->plan, why)) return code_free(c), NULL;
+  if (!c) return CUDA_NO_MEMORY;
+  if (!ptx_print(k, shape, &c->ptx, &c->plan, why)) return code_free(c), **why ? DEVICE_CANNOT : CUDA_NO_MEMORY;
   int s = load(c);
-  if (!s) return c;
-  *why = s == CUDA_NO_MEMORY ? "" : cuda_message();
-  return code_free(c), NULL;
+  if (s) return code_free(c), s;
+  *out = c;
+  return CUDA_OK;
+}
+
+static struct code *compile(const struct kir_kernel *k, const struct shape_class *shape, const char **why) {
+  struct code *c = NULL;
+  int s = make(k, shape, &c, why);
+  if (s == CUDA_NO_MEMORY) *why = "";
+  if (s == CUDA_FAILED) *why = cuda_message();
+  return c;
+}
+
+static bool print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, const char **why) {
+  struct ptx_plan plan = { 0 };
+  bool ok = ptx_print(k, shape, out, &plan, why);
+  if (ok) ptx_plan_free(&plan);
+  return ok;
 }
 
 static void show(const struct code *c, struct text *out) { text_add(out, text_of(&c->ptx)); }
@@ -51,6 +66,7 @@ struct piece { uintptr_t lo, hi; uint64_t at; bool is_stored; }; /* host bytes [
 struct session {
   const struct code *c;
   const struct launch *l;
+  bool is_there;             /* the addresses of the launch are those of the device */
   struct arena *arena;
   struct piece *pieces;
   int n_pieces;
@@ -145,14 +161,18 @@ static int end_checks(struct session *s) {
 
 static void param(struct session *s, uint64_t x) { s->params[s->n_params++] = x; }
 
+static uint64_t address(const struct session *s, int i) {
+  uintptr_t data = (uintptr_t)s->l->bufs[i].data;
+  struct piece own;
+  if (s->is_there || !span(s, i, &own)) return data;
+  for (int k = 0; k < s->n_pieces; k++)
+    if (s->pieces[k].lo <= own.lo && own.hi <= s->pieces[k].hi) return s->pieces[k].at - s->pieces[k].lo + data;
+  return 0;
+}
+
 static void buffer_params(struct session *s, int i) {
   const struct ptx_buf *b = &s->c->plan.bufs[i];
-  struct piece own;
-  uint64_t at = 0;
-  bool is_there = span(s, i, &own);
-  for (int k = 0; k < s->n_pieces && is_there; k++)
-    if (s->pieces[k].lo <= own.lo && own.hi <= s->pieces[k].hi) at = s->pieces[k].at - s->pieces[k].lo + (uintptr_t)s->l->bufs[i].data;
-  param(s, at);
+  param(s, address(s, i));
   for (int d = 0; d < b->rank; d++) param(s, (uint64_t)s->l->bufs[i].stride[d] * (uint64_t)kir_width((weft_dtype)b->dtype));
 }
 
@@ -174,14 +194,9 @@ static void fill_params(struct session *s) {
 static int prepare(struct session *s) {
   const struct ptx_plan *p = &s->c->plan;
   struct ptx_machine m = cuda_machine();
-  struct piece piece;
-  s->pieces = arena_take(s->arena, (size_t)(p->n_bufs + 1) * sizeof *s->pieces);
   s->params = arena_take(s->arena, (size_t)(p->n_params + 1) * sizeof *s->params);
-  if (!s->pieces || !s->params || !ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
-  for (int b = 0; b < p->n_bufs; b++)
-    if (is_bound(&p->bufs[b]) && span(s, b, &piece)) add_piece(s, piece);
-  int r = upload(s);
-  if (!r) r = start_checks(s);
+  if (!s->params || !ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
+  int r = start_checks(s);
   if (!r && s->shape.scratch_bytes) r = cuda_take(s->shape.scratch_bytes, &s->scratch);
   return r;
 }
@@ -196,16 +211,41 @@ static int launch(struct session *s, double *ms) {
   return cuda_launch(n, l, s->n_params, s->params, ms);
 }
 
+/* All but moving the memory. */
+static int run_there(struct session *s, double *ms) {
+  int r = prepare(s);
+  if (!r) r = launch(s, ms);
+  if (!r) r = end_checks(s);
+  cuda_give(s->checks, (size_t)s->c->plan.n_checks * sizeof(int64_t));
+  cuda_give(s->scratch, s->shape.scratch_bytes);
+  return r;
+}
+
+static int bring(struct session *s) {
+  const struct ptx_plan *p = &s->c->plan;
+  struct piece piece;
+  s->pieces = arena_take(s->arena, (size_t)(p->n_bufs + 1) * sizeof *s->pieces);
+  if (!s->pieces) return CUDA_NO_MEMORY;
+  for (int b = 0; b < p->n_bufs; b++)
+    if (is_bound(&p->bufs[b]) && span(s, b, &piece)) add_piece(s, piece);
+  return upload(s);
+}
+
 int cuda_run(const struct code *c, const struct launch *l, double *ms) {
   struct session s = { .c = c, .l = l, .arena = arena_new() };
   if (!s.arena) return CUDA_NO_MEMORY;
-  int r = prepare(&s);
-  if (!r) r = launch(&s, ms);
-  if (!r) r = end_checks(&s);
+  int r = bring(&s);
+  if (!r) r = run_there(&s, ms);
   if (!r) r = download(&s);
   give_pieces(&s);
-  cuda_give(s.checks, (size_t)c->plan.n_checks * sizeof(int64_t));
-  cuda_give(s.scratch, s.shape.scratch_bytes);
+  arena_free(s.arena);
+  return r;
+}
+
+static int run_resident(const struct code *c, const struct launch *l) {
+  struct session s = { .c = c, .l = l, .is_there = true, .arena = arena_new() };
+  if (!s.arena) return CUDA_NO_MEMORY;
+  int r = run_there(&s, NULL);
   arena_free(s.arena);
   return r;
 }
@@ -213,3 +253,5 @@ int cuda_run(const struct code *c, const struct launch *l, double *ms) {
 static int run(const struct code *c, const struct launch *l) { return cuda_run(c, l, NULL); }
 
 const struct backend backend_cuda = { "cuda", cuda_available, compile, run, code_free, show };
+const struct device device_cuda = { &backend_cuda, cuda_text, print, cuda_message, make, cuda_take, cuda_give, cuda_upload,
+                                    cuda_download, run_resident, cuda_bytes, cuda_set_peak, cuda_trim };
