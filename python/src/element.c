@@ -6,7 +6,7 @@ typedef weft_array *(*binary)(weft_array *, weft_array *);
 
 static PyObject *apply_unary(unary op, PyObject *x) {
   weft_scope *s = op_begin();
-  weft_array *a = convert_operand(x);
+  weft_array *a = convert_array(x, NULL, 0); /* a number has no partner to take a dtype from */
   return op_end(s, a ? op(a) : NULL);
 }
 

@@ -33,7 +33,7 @@ static PyObject *container(PyObject *tree, PyObject *keys, PyObject *items, PyOb
   PyTuple_SET_ITEM(structure, 1, keys);
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *item = Py_XNewRef(i < PySequence_Fast_GET_SIZE(items) ? PySequence_Fast_GET_ITEM(items, i) : NULL);
-    PyObject *part = item ? take_apart(item, leaves, other) : PyErr_Format(PyExc_RuntimeError, "a list changed meanwhile");
+    PyObject *part = item ? take_apart(item, leaves, other) : PyErr_Format(PyExc_RuntimeError, "the list changed");
     Py_XDECREF(item);
     if (!part) return Py_DECREF(structure), NULL;
     PyTuple_SET_ITEM(structure, i + 2, part);

@@ -153,6 +153,9 @@ def test_functions_without_a_numpy_name(rng):
     np.testing.assert_allclose(np.array(weft.sigmoid(a)), 1 / (1 + np.exp(-x)), rtol=3e-7)
     assert weft.exp(weft.array([0])).dtype is weft.float32
     assert weft.sqrt(4).item() == 2
+    for number in [weft.positive(2.5), weft.stop_gradient(2.5), weft.maximum(1.5, 2.5), weft.where(True, 2.5, 0)]:
+        assert np.asarray(number).dtype == np.float32 and np.asarray(number) == 2.5
+        assert (number + weft.array([1], dtype=weft.bfloat16)).dtype is weft.float32
 
 
 def test_bfloat16_computes_in_float32_and_rounds_once():
