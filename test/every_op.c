@@ -1,0 +1,420 @@
+/* every_op.c -- every operation, on every dtype and every way its operands may lie in memory, in every way of evaluation:
+ * the bits of plain C (every_plain.h). One table of public calls; an op of op_table without a row fails the test. */
+#include <math.h>
+#include <stdlib.h>
+#include "every_recipe.h"
+#include "op/op.h"
+#include "test.h"
+#include "values.h"
+
+/* ---- operands ---- */
+
+enum layout { DENSE, BACKWARDS, ALL_BACKWARDS, TURNED, STANDING, STRIDED, SHIFTED, OVERLAPPING, LAYOUTS };
+static const char *const layout_names[] = { "dense", "reversed along the last axis", "reversed along all axes", "transposed",
+                                            "broadcast", "strided", "at an offset", "overlapping" };
+enum fill { USUAL, SPECIAL, SMALL };
+
+struct operand { struct plain value; void *memory; int64_t offset, stride[PLAIN_RANK]; };
+
+static uint32_t state;
+static uint32_t any(uint32_t below) {
+  state = state * 1664525u + 1013904223u;
+  return (state >> 8) % below;
+}
+
+static void fill(struct plain *p, int64_t n, enum fill how) {
+  static const double odd[] = { NAN, INFINITY, -INFINITY, -0.0, 0.0, 0x1p-149, -0x1p-1074, 0x1p-24, 3e38, -1e308, 1, -1 };
+  static const int64_t odd_integer[] = { INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, -1, 0, 1, 127, -128, 255, 65535, -32768 };
+  for (int64_t i = 0; i < n; i++) {
+    if (p->dtype == WEFT_BOOL) plain_set_i(p, i, any(2));
+    else if (how == SMALL && plain_is_float(p->dtype)) plain_set_f(p, i, (double)any(9) - 4);
+    else if (plain_is_float(p->dtype)) plain_set_f(p, i, how == SPECIAL && any(2) ? odd[any(12)] : (double)any(1u << 20) / (1 << 18) - 1.5);
+    else plain_set_i(p, i, how == SPECIAL ? odd_integer[any(12)] : (int64_t)any(12) - 5);
+  }
+}
+
+static void lay_out(struct operand *x, weft_dtype t, int rank, const int64_t dims[], enum layout how, enum fill what) {
+  int64_t step = how == STRIDED ? 2 : 1, far = 1;
+  *x = (struct operand){ .value = plain_new(t, rank, dims) };
+  for (int i = rank - 1; i >= 0; i--) {
+    int k = how == TURNED ? rank - 1 - i : i;
+    int64_t n = dims[k] ? dims[k] : 1;
+    x->stride[k] = how == STANDING && k == 0 ? 0 : how == OVERLAPPING ? 1 : step;
+    far += x->stride[k] * (n - 1);
+    step *= how == STRIDED ? n + 1 : n;
+    if (how == ALL_BACKWARDS || (how == BACKWARDS && k == rank - 1)) x->offset += x->stride[k] * (n - 1), x->stride[k] *= -1;
+  }
+  if (how == SHIFTED) x->offset = 3, far += 3;
+  x->memory = calloc((size_t)far, weft_dtype_bytes(t));
+  struct plain all = { .dtype = t, .data = x->memory };
+  fill(&all, far, what);
+  for (int64_t i = 0; i < x->value.count; i++) {
+    int64_t at[PLAIN_RANK], from = x->offset, size = (int64_t)weft_dtype_bytes(t);
+    plain_index(&x->value, i, at);
+    for (int k = 0; k < rank; k++) from += at[k] * x->stride[k];
+    memcpy(x->value.data + i * size, (char *)x->memory + from * size, (size_t)size);
+  }
+}
+
+static void operand_free(struct operand *x) {
+  plain_free(&x->value);
+  free(x->memory);
+}
+
+static void nothing(void *ctx) { (void)ctx; }
+static weft_array *array_on(const struct operand *x) {
+  size_t size = weft_dtype_bytes(x->value.dtype);
+  weft_block b = { (char *)x->memory + (size_t)x->offset * size, 0, x->value.dtype, x->value.rank, x->value.dims, x->stride };
+  return weft_external(&b, nothing, NULL);
+}
+
+/* ---- the calls ---- */
+
+struct call {
+  const char *op, *name;   /* of the node it makes; of the public function */
+  int n_in;
+  char on;                 /* a: all dtypes; n: no bools; b: no floats; f: floats; m: floats, small numbers */
+  char axes;               /* 1: once for every axis; 0: once, any shape */
+  weft_array *(*make)(weft_array *const x[], int axis);
+  struct plain (*plain)(const struct call *, const struct plain *const x[], int axis, weft_dtype out);
+};
+
+static struct plain by_element(const struct call *c, const struct plain *const x[], int axis, weft_dtype out) {
+  return (void)axis, plain_element(c->name, out, c->n_in, x);
+}
+static struct plain by_reduce(const struct call *c, const struct plain *const x[], int axis, weft_dtype out) {
+  return plain_reduce(c->name, out, x[0], axis);
+}
+static struct plain by_prefix(const struct call *c, const struct plain *const x[], int axis, weft_dtype out) {
+  return plain_prefix(c->name, out, x[0], axis);
+}
+static struct plain same(const struct call *c, const struct plain *const x[], int axis, weft_dtype out) {
+  return (void)c, (void)axis, plain_cast(x[0], out);
+}
+
+#define MAKE(name, expression)                                                                    \
+  __attribute__((unused)) static weft_array *make_##name(weft_array *const x[], int axis) { return (void)axis, (expression); }
+#define PLAIN(name) \
+  static struct plain plain_##name(const struct call *c, const struct plain *const x[], int axis, weft_dtype out)
+#define ROW(name, doc) MAKE(name, weft_##name(x[0]))
+WEFT_UNARY(ROW)
+#undef ROW
+#define ROW(name, doc) MAKE(name, weft_##name(x[0], x[1]))
+WEFT_BINARY(ROW)
+#undef ROW
+#define ROW(name, doc) MAKE(name, weft_##name(x[0], axis))
+WEFT_REDUCE(ROW)
+WEFT_ALONG(ROW)
+#undef ROW
+MAKE(where, weft_where(x[0], x[1], x[2]))
+MAKE(fma, weft_fma(x[0], x[1], x[2]))
+MAKE(to_bf16, weft_cast(x[0], WEFT_BF16))
+MAKE(to_i16, weft_cast(x[0], WEFT_I16))
+MAKE(to_f64, weft_cast(x[0], WEFT_F64))
+MAKE(to_bool, weft_cast(x[0], WEFT_BOOL))
+MAKE(iota, weft_iota(x[0], axis))
+MAKE(size, weft_size(x[0], axis))
+MAKE(flat, weft_reshape(x[0], WEFT_DIMS(1, WEFT_ANY)))
+MAKE(turn, weft_transpose(x[0], NULL))
+MAKE(odd, weft_slice(x[0], axis, 1, WEFT_END, 2))
+MAKE(alias, weft_alias(x[0]))
+MAKE(stop, weft_stop_gradient(x[0]))
+MAKE(depend, weft_depends(x[0], 1, x + 1))
+MAKE(pad, weft_pad(x[0], axis, 2, 1, weft_at(weft_reshape(weft_concat(0, WEFT_ARRAYS(weft_reshape(x[1], WEFT_DIMS(WEFT_ANY)), weft_full(weft_dtype_of(x[0]), WEFT_DIMS(1), 1))), WEFT_DIMS(WEFT_ANY)), 0, weft_integer(0))))
+MAKE(concat, weft_concat(axis, WEFT_ARRAYS(x[0], x[1], weft_flip(x[0], axis))))
+MAKE(matmul, weft_matmul(x[0], weft_moveaxis(x[1], -1, -2)))
+
+static weft_array *more_rows(weft_array *x) {
+  int64_t dims[PLAIN_RANK] = { 2 };
+  for (int k = 0; k < weft_rank(x); k++) dims[k + 1] = WEFT_SAME;
+  return weft_broadcast(x, weft_rank(x) + 1, dims);
+}
+MAKE(broadcast, more_rows(x[0]))
+
+/* Elements -1, 0 and -2 of the first axis, the first twice. */
+static weft_array *places(void) { return weft_from(WEFT_I32, WEFT_DIMS(4), (int32_t[]){ -1, 0, -2, -1 }); }
+static weft_array *some(weft_array *x) {
+  weft_array *i = places();
+  return weft_take(x, 1, &i);
+}
+MAKE(take, some(x[0]))
+#define PUTS(how)                                                                                                        \
+  MAKE(put_##how, weft_put(x[0], weft_slice(x[0], axis, -1, WEFT_BEGIN, -2), weft_slice(x[1], axis, -1, WEFT_BEGIN, -2), how)) \
+  MAKE(scatter_##how, weft_put(x[0], some(x[0]), some(x[1]), how))
+PUTS(WEFT_SET)
+PUTS(WEFT_ADD)
+PUTS(WEFT_MUL)
+PUTS(WEFT_MIN)
+PUTS(WEFT_MAX)
+
+PLAIN(iota_) { return (void)c, plain_iota(out, x[0]->rank, x[0]->dims, axis); }
+PLAIN(size) {
+  struct plain y = plain_new(out, 0, NULL);
+  plain_set_i(&y, 0, x[0]->dims[axis]);
+  return (void)c, y;
+}
+PLAIN(flat) { return (void)c, (void)axis, (void)out, plain_reshape(x[0], 2, (int64_t[]){ 1, x[0]->count }); }
+PLAIN(turn) {
+  int axes[PLAIN_RANK];
+  for (int k = 0; k < x[0]->rank; k++) axes[k] = x[0]->rank - 1 - k;
+  return (void)c, (void)axis, (void)out, plain_transpose(x[0], axes);
+}
+PLAIN(odd) { return (void)c, (void)out, plain_slice(x[0], axis, 1, x[0]->dims[axis] / 2, 2); }
+PLAIN(flip) { return (void)c, (void)out, plain_slice(x[0], axis, x[0]->dims[axis] - 1, x[0]->dims[axis], -1); }
+PLAIN(broadcast_) {
+  int64_t dims[PLAIN_RANK] = { 2 };
+  for (int k = 0; k < x[0]->rank; k++) dims[k + 1] = x[0]->dims[k];
+  return (void)c, (void)axis, (void)out, plain_broadcast(x[0], x[0]->rank + 1, dims);
+}
+PLAIN(pad_) {
+  struct plain v = plain_new(out, 0, NULL);
+  if (!x[1]->count) plain_is_float(out) ? plain_set_f(&v, 0, 1) : plain_set_i(&v, 0, 1);
+  else memcpy(v.data, x[1]->data, weft_dtype_bytes(out));
+  struct plain y = plain_pad(x[0], axis, 2, 1, &v);
+  plain_free(&v);
+  return (void)c, y;
+}
+PLAIN(concat_) {
+  struct plain f = plain_flip(c, x, axis, out), y = plain_concat(axis, 3, (const struct plain *[]){ x[0], x[1], &f });
+  plain_free(&f);
+  return y;
+}
+PLAIN(matmul_) {
+  int axes[PLAIN_RANK];
+  for (int k = 0; k < x[1]->rank; k++) axes[k] = k;
+  axes[x[1]->rank - 1] = x[1]->rank - 2, axes[x[1]->rank - 2] = x[1]->rank - 1;
+  struct plain b = plain_transpose(x[1], axes), y = plain_matmul(x[0], &b, out);
+  plain_free(&b);
+  return (void)c, (void)axis, y;
+}
+
+static struct plain taken(const struct plain *x) {
+  struct plain i = plain_new(WEFT_I32, 1, (int64_t[]){ 4 });
+  for (int k = 0; k < 4; k++) plain_set_i(&i, k, (int[]){ -1, 0, -2, -1 }[k]);
+  struct plain y = plain_take(x, 1, (const struct plain *[]){ &i });
+  plain_free(&i);
+  return y;
+}
+PLAIN(take_) { return (void)c, (void)axis, (void)out, taken(x[0]); }
+
+static weft_how how_of(const struct call *c) {
+  return strstr(c->name, "set") ? WEFT_SET : strstr(c->name, "add") ? WEFT_ADD : strstr(c->name, "mul") ? WEFT_MUL : strstr(c->name, "min") ? WEFT_MIN : WEFT_MAX;
+}
+static struct plain numbers_of(const struct plain *x) {
+  struct plain n = plain_new(WEFT_I64, x->rank, x->dims);
+  for (int64_t i = 0; i < n.count; i++) plain_set_i(&n, i, i);
+  return n;
+}
+static struct plain stepped(const struct plain *x, int axis) { return plain_slice(x, axis, x->dims[axis] - 1, (x->dims[axis] + 1) / 2, -2); }
+PLAIN(put_) {
+  struct plain all = numbers_of(x[0]), at = stepped(&all, axis), v = stepped(x[1], axis), y = plain_put(x[0], &at, &v, how_of(c));
+  plain_free(&all), plain_free(&at), plain_free(&v);
+  return (void)out, y;
+}
+PLAIN(scatter) {
+  struct plain all = numbers_of(x[0]), at = taken(&all), v = taken(x[1]), y = plain_put(x[0], &at, &v, how_of(c));
+  plain_free(&all), plain_free(&at), plain_free(&v);
+  return (void)axis, (void)out, y;
+}
+
+static const struct call calls[] = {
+#define E(n, on, name) { #name, #name, n, on, 0, make_##name, by_element },
+  E(1, 'n', neg) E(1, 'a', abs) E(1, 'a', sqrt) E(1, 'a', rsqrt) E(1, 'a', exp) E(1, 'a', log) E(1, 'a', log1p) E(1, 'a', tanh)
+  E(1, 'a', sigmoid) E(1, 'a', isnan) E(1, 'b', not)
+  E(2, 'a', add) E(2, 'a', sub) E(2, 'a', mul) E(2, 'a', div) E(2, 'a', maximum) E(2, 'a', minimum) E(2, 'a', eq) E(2, 'a', ne)
+  E(2, 'a', lt) E(2, 'a', le) E(2, 'b', and) E(2, 'b', or) E(2, 'b', xor) E(3, 'a', where) E(3, 'a', fma)
+#undef E
+  { "lt", "gt", 2, 'a', 0, make_gt, by_element }, { "le", "ge", 2, 'a', 0, make_ge, by_element },
+  { "cast", "cast to bf16", 1, 'a', 0, make_to_bf16, same }, { "cast", "cast to i16", 1, 'a', 0, make_to_i16, same },
+  { "cast", "cast to f64", 1, 'a', 0, make_to_f64, same }, { "cast", "cast to bool", 1, 'a', 0, make_to_bool, same },
+#define R(name) { #name, #name, 1, 'a', 1, make_##name, by_reduce },
+  R(sum) R(prod) R(max) R(min) R(all) R(any) R(logsumexp) R(argmax) R(argmin)
+#undef R
+#define P(name) { #name, #name, 1, 'a', 1, make_##name, by_prefix },
+  P(cumsum) P(cumprod) P(cummax) P(cummin)
+#undef P
+  { "iota", "iota", 1, 'n', 1, make_iota, plain_iota_ }, { "size", "size", 1, 'a', 1, make_size, plain_size },
+  { "reshape", "reshape", 1, 'a', 0, make_flat, plain_flat }, { "transpose", "transpose", 1, 'a', 0, make_turn, plain_turn },
+  { "slice", "slice", 1, 'a', 1, make_odd, plain_odd }, { "slice", "flip", 1, 'a', 1, make_flip, plain_flip },
+  { "broadcast", "broadcast", 1, 'a', 0, make_broadcast, plain_broadcast_ },
+  { "take", "take", 1, 'a', 2, make_take, plain_take_ },
+  { "put", "put set", 2, 'a', 3, make_put_WEFT_SET, plain_put_ }, { "scatter", "scatter set", 2, 'a', 2, make_scatter_WEFT_SET, plain_scatter },
+  { "put", "put add", 2, 'a', 3, make_put_WEFT_ADD, plain_put_ }, { "scatter", "scatter add", 2, 'a', 2, make_scatter_WEFT_ADD, plain_scatter },
+  { "put", "put mul", 2, 'a', 3, make_put_WEFT_MUL, plain_put_ }, { "scatter", "scatter mul", 2, 'a', 2, make_scatter_WEFT_MUL, plain_scatter },
+  { "put", "put min", 2, 'a', 3, make_put_WEFT_MIN, plain_put_ }, { "scatter", "scatter min", 2, 'a', 2, make_scatter_WEFT_MIN, plain_scatter },
+  { "put", "put max", 2, 'a', 3, make_put_WEFT_MAX, plain_put_ }, { "scatter", "scatter max", 2, 'a', 2, make_scatter_WEFT_MAX, plain_scatter },
+  { "concat", "concat", 2, 'a', 1, make_concat, plain_concat_ }, { "pad", "pad", 2, 'a', 1, make_pad, plain_pad_ },
+  { "matmul", "matmul", 2, 'm', 4, make_matmul, plain_matmul_ },
+  { "alias", "alias", 1, 'a', 0, make_alias, same }, { "stop_gradient", "stop_gradient", 1, 'a', 0, make_stop, same },
+  { "depends", "depends", 2, 'a', 0, make_depend, same },
+};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+/* Leaves and ops with bodies: made by other tests (errors, transforms, functions, loops). */
+static const char *const elsewhere[] = { "value", "scalar", "input", "bad", "loop_var", "barrier", "checkpoint", "custom", "loop", "call", "item" };
+
+TEST(every_op_has_a_row) {
+  for (const struct op *const *op = op_table; *op; op++) {
+    bool found = false;
+    for (int i = 0; i < CALLS; i++) found |= !strcmp(calls[i].op, (*op)->name);
+    for (int i = 0; i < (int)(sizeof elsewhere / sizeof *elsewhere); i++) found |= !strcmp(elsewhere[i], (*op)->name);
+    if (!found) test_fail(__FILE__, __LINE__, "%s has no row in test/every_op.c", (*op)->name);
+  }
+}
+
+/* ---- checking ---- */
+
+static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16, WEFT_U8 };
+static const struct { int rank; int64_t dims[3]; } shapes[] = {
+  { 2, { 3, 5 } }, { 0, { 0 } }, { 1, { 1 } }, { 2, { 0, 4 } }, { 3, { 2, 0, 3 } }, { 3, { 2, 3, 4 } }, { 1, { 45 } }, { 2, { 19, 33 } }, { 2, { 1, 7 } }, { 2, { 150, 3 } }
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static bool takes(const struct call *c, weft_dtype t) {
+  bool is_float = plain_is_float(t);
+  return c->on == 'n' ? t != WEFT_BOOL : c->on == 'b' ? !is_float : c->on == 'm' ? is_float : true;
+}
+
+static bool has_neutral(const struct call *c) {
+  return strcmp(c->name, "max") && strcmp(c->name, "min") && strncmp(c->name, "arg", 3);
+}
+
+/* Whether the call makes sense along this axis of this shape. */
+static bool fits(const struct call *c, int shape, int axis) {
+  int rank = shapes[shape].rank;
+  const int64_t *dims = shapes[shape].dims;
+  if (c->plain == by_reduce && dims[axis] == 0 && !has_neutral(c)) return false;
+  if (c->axes == 2) return rank > 0 && dims[0] > 1; /* elements -1, 0, -2 */
+  if (c->axes == 4) return rank >= 2;
+  return c->axes == 0 || rank > 0;
+}
+
+static void check_one(const struct call *c, weft_dtype t, enum layout how, enum fill what, int shape, int axis, const char *way) {
+  struct operand in[3];
+  weft_array *x[3];
+  const struct plain *px[3];
+  weft_scope *s = weft_scope_open();
+  for (int k = 0; k < c->n_in; k++) {
+    bool is_condition = !strcmp(c->op, "where") && k == 0;
+    lay_out(&in[k], is_condition ? WEFT_BOOL : t, shapes[shape].rank, shapes[shape].dims, k == 1 && how == TURNED ? DENSE : how, c->on == 'm' ? SMALL : what);
+    x[k] = array_on(&in[k]);
+    px[k] = &in[k].value;
+  }
+  weft_array *y = c->make(x, axis);
+  if (weft_check(y)) test_fail(__FILE__, __LINE__, "weft_%s of %s: %s", c->name, weft_dtype_name(t), weft_message());
+  else {
+    struct plain want = c->plain(c, px, axis, weft_dtype_of(y)), got = plain_new(want.dtype, want.rank, want.dims);
+    bool ok = weft_rank(y) == want.rank && !weft_read(y, want.dtype, got.data, (size_t)want.count * weft_dtype_bytes(want.dtype));
+    int64_t at = ok ? plain_differs(&want, got.data) : -1;
+    if (!ok || at >= 0)
+      test_fail(__FILE__, __LINE__, "weft_%s of %s, %s, rank %d shape %d axis %d, %s: %s%s%s", c->name, weft_dtype_name(t), layout_names[how],
+                shapes[shape].rank, shape, axis, way, ok ? plain_text(&got, at) : weft_message(), ok ? ", not " : "", ok ? plain_text(&want, at) : "");
+    plain_free(&want);
+    plain_free(&got);
+  }
+  weft_scope_discard(s);
+  for (int k = 0; k < c->n_in; k++) operand_free(&in[k]);
+}
+
+static void check_call(const struct call *c, weft_dtype t, enum layout how, enum fill what, const char *way) {
+  for (int shape = 0; shape < SHAPES; shape++) {
+    int n_axes = (c->axes == 1 || c->axes == 3) && shapes[shape].rank ? shapes[shape].rank : 1;
+    for (int axis = 0; axis < n_axes; axis++)
+      if (fits(c, shape, axis)) check_one(c, t, how, what, shape, axis, way);
+  }
+}
+
+static void check_way(int way) {
+  test_watchdog(120);
+  way_take(&ways[way]);
+  state = 1;
+  for (int i = 0; i < CALLS; i++)
+    for (int d = 0; d < (int)(sizeof dtypes / sizeof *dtypes); d++) {
+      if (!takes(&calls[i], dtypes[d])) continue;
+      for (int how = 0; how < LAYOUTS; how++) check_call(&calls[i], dtypes[d], (enum layout)how, USUAL, ways[way].name);
+      check_call(&calls[i], dtypes[d], DENSE, SPECIAL, ways[way].name);
+    }
+  EXPECT_INT(plain_off, 0);
+  plain_end();
+  way_leave();
+}
+
+TEST(every_op_on_every_dtype_and_layout_fused_on_x86) { check_way(0); }
+TEST(every_op_on_every_dtype_and_layout_fused_on_the_vm) { check_way(1); }
+TEST(every_op_on_every_dtype_and_layout_alone_on_the_vm) { check_way(2); }
+TEST(every_op_on_every_dtype_and_layout_alone_on_x86) { check_way(3); }
+TEST(every_op_on_every_dtype_and_layout_on_avx2_and_three_threads) { check_way(4); }
+
+TEST(every_row_makes_the_op_it_says) {
+  for (int i = 0; i < CALLS; i++) {
+    struct operand in[3];
+    weft_array *x[3];
+    weft_scope *s = weft_scope_open();
+    weft_dtype t = calls[i].on == 'b' ? WEFT_I32 : WEFT_F32;
+    for (int k = 0; k < 3; k++) {
+      lay_out(&in[k], t, 2, (int64_t[]){ 3, 5 }, DENSE, USUAL);
+      x[k] = array_on(&in[k]);
+    }
+    EXPECT_TEXT(weft_op(calls[i].make(x, 0)), calls[i].op);
+    weft_scope_discard(s);
+    for (int k = 0; k < 3; k++) operand_free(&in[k]);
+  }
+}
+
+/* ---- derivatives and maps, evaluated for real: jvp and vjp against differences, <v, Ju> = <J'v, u>, map against rows, and
+ * the same of the gradient ---- */
+
+enum { N = 6 };
+static const double above_0[N] = { 0.7, 1.3, 0.4, 2.1, 0.9, 1.7 }, any_sign[N] = { 0.7, -1.3, 0.4, 2.1, -0.9, 1.7 };
+static weft_array *matrix(weft_array *x) { return weft_reshape(x, WEFT_DIMS(2, 3)); }
+static weft_array *front(weft_array *x) { return weft_slice(x, 0, 0, 3, 1); }
+static weft_array *back(weft_array *x) { return weft_slice(x, 0, 5, 2, -1); }
+
+#define D(name, expression) static weft_array *d_##name(weft_array *x) { return (expression); }
+D(neg, weft_neg(x)) D(abs, weft_abs(x)) D(sqrt, weft_sqrt(x)) D(rsqrt, weft_rsqrt(x)) D(exp, weft_exp(x)) D(log, weft_log(x))
+D(log1p, weft_log1p(x)) D(tanh, weft_tanh(x)) D(sigmoid, weft_sigmoid(x))
+D(add, weft_add(front(x), back(x))) D(sub, weft_sub(front(x), back(x))) D(mul, weft_mul(front(x), back(x)))
+D(div, weft_div(front(x), back(x))) D(maximum, weft_maximum(front(x), back(x))) D(minimum, weft_minimum(front(x), back(x)))
+D(where, weft_where(weft_gt(x, weft_scalar(0.8)), weft_mul(x, x), weft_exp(x)))
+D(fma, weft_fma(front(x), back(x), front(x))) D(cast, weft_cast(weft_mul(x, x), WEFT_F64))
+D(sum, weft_mul(weft_sum(matrix(x), 0), weft_sum(matrix(x), 0))) D(row_sum, weft_exp(weft_sum(matrix(x), 1)))
+D(prod, weft_prod(matrix(x), 0)) D(max, weft_max(matrix(x), 1)) D(min, weft_min(matrix(x), 0))
+D(logsumexp, weft_logsumexp(matrix(x), 1)) D(column_logsumexp, weft_logsumexp(matrix(x), 0)) D(mean, weft_mean(weft_mul(x, x), 0))
+D(softmax, weft_softmax(matrix(x), 1)) D(cumsum, weft_exp(weft_cumsum(matrix(x), 1)))
+D(cumprod, weft_cumprod(matrix(x), 1)) D(cummax, weft_cummax(matrix(x), 1)) D(cummin, weft_cummin(matrix(x), 1))
+D(reshape, weft_exp(weft_reshape(matrix(x), WEFT_DIMS(3, 2)))) D(broadcast, weft_exp(weft_broadcast(x, WEFT_DIMS(2, N))))
+D(transpose, weft_exp(weft_transpose(matrix(x), NULL))) D(slice, weft_exp(weft_slice(x, 0, 4, 0, -2)))
+D(take, weft_exp(some(matrix(x)))) D(concat, weft_exp(weft_concat(0, WEFT_ARRAYS(x, back(x)))))
+D(pad, weft_exp(weft_pad(x, 0, 1, 2, weft_sum(x, WEFT_ALL)))) D(matmul, weft_matmul(matrix(x), weft_transpose(matrix(x), NULL)))
+D(put_set, weft_exp(weft_put(x, front(x), weft_mul(back(x), back(x)), WEFT_SET))) D(put_add, weft_put(x, front(x), weft_exp(back(x)), WEFT_ADD))
+D(put_mul, weft_put(x, front(x), weft_exp(back(x)), WEFT_MUL)) D(put_min, weft_put(x, front(x), back(x), WEFT_MIN))
+D(put_max, weft_put(x, front(x), back(x), WEFT_MAX))
+D(scatter_add, weft_put(x, some(x), weft_exp(weft_slice(x, 0, 0, 4, 1)), WEFT_ADD))
+D(scatter_set, weft_put(x, some(x), weft_exp(weft_slice(x, 0, 0, 4, 1)), WEFT_SET))
+D(scatter_mul, weft_put(x, some(x), weft_exp(weft_slice(x, 0, 0, 4, 1)), WEFT_MUL))
+D(scatter_max, weft_put(x, some(x), weft_mul(weft_slice(x, 0, 0, 4, 1), weft_scalar(1.5)), WEFT_MAX))
+D(scatter_min, weft_put(x, some(x), weft_mul(weft_slice(x, 0, 0, 4, 1), weft_scalar(1.5)), WEFT_MIN))
+D(rms_norm, weft_rms_norm(matrix(x), front(x), 1e-5)) D(layer_norm, weft_layer_norm(matrix(x), front(x), back(x), 1e-5))
+
+static const struct { const char *name; array_function f; const double *x; bool has_loop; } derivatives[] = {
+#define S(name) { #name, d_##name, any_sign, false },
+#define A(name) { #name, d_##name, above_0, false },
+#define L(name) { #name, d_##name, above_0, true },
+  S(neg) S(abs) A(sqrt) A(rsqrt) S(exp) A(log) A(log1p) S(tanh) S(sigmoid) S(add) S(sub) S(mul) S(div) S(maximum) S(minimum)
+  S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum)
+  S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
+  S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
+  S(rms_norm) S(layer_norm) L(cumprod) L(cummax) L(cummin)
+};
+enum { DERIVATIVES = sizeof derivatives / sizeof *derivatives };
+
+static void check_derivatives(int way, int first) {
+  test_watchdog(120);
+  way_take(&ways[way]);
+  for (int i = first; i < DERIVATIVES; i += 2) check_function(derivatives[i].name, derivatives[i].f, N, derivatives[i].x);
+  way_leave();
+}
+
+TEST(derivatives_and_maps_of_every_op_are_right_on_x86) { check_derivatives(0, 0), check_derivatives(0, 1); }
+TEST(derivatives_and_maps_of_every_op_are_right_on_the_vm) { check_derivatives(1, 0), check_derivatives(1, 1); }
+TEST(derivatives_and_maps_of_every_op_are_right_one_op_a_kernel) { check_derivatives(3, 0), check_derivatives(3, 1); }
