@@ -836,8 +836,9 @@ bool step_fill(struct work *w, struct kir_kernel *k, int n_sizes, const int64_t 
 }
 
 bool step_group(struct work *w, struct group *g) {
-  struct emit *e = work_take(w, sizeof *e);
+  struct emit *e = w->emit ? w->emit : (w->emit = work_take(w, sizeof *e)); /* one for all groups: it is large */
   if (!e) return false;
+  memset(e, 0, sizeof *e);
   e->w = w;
   e->g = g;
   if (!collect(e)) return false;

@@ -195,6 +195,33 @@ static void reshape_of_scalar(struct node *v) {
   v->op = &op_broadcast;
 }
 
+/* A slice of the indices along an axis is start + step i, without the indices it leaves out. */
+static bool slice_of_iota(struct work *w, struct node *v) {
+  const struct node *x = v->op == &op_slice ? v->in[0] : NULL;
+  if (!x || x->op->kind != OP_IOTA) return true;
+  const struct slice_attr *s = v->attr;
+  struct axis_attr axis = *(const struct axis_attr *)x->attr;
+  bool along = s->axis == axis.axis;
+  struct node *i = local(w, &op_iota, along ? WEFT_I64 : (weft_dtype)v->dtype, v->rank, v->dims, 0, NULL, &axis, sizeof axis);
+  if (!i) return false;
+  if (!along) return i->slot = v->slot, *v = *i, true;
+  int64_t number[2] = { s->step, s->start };
+  const struct op *op[2] = { &op_mul, &op_add };
+  for (int k = 0; k < 2 && i; k++) {
+    struct scalar_attr bits = { (uint64_t)number[k] };
+    struct node *in[2] = { i, local(w, &op_scalar, WEFT_I64, 0, NULL, 0, NULL, &bits, sizeof bits) };
+    if (!in[1]) return false;
+    in[1]->serial = MADE_SCALAR;
+    in[1] = local(w, &op_broadcast, WEFT_I64, v->rank, v->dims, 1, &in[1], NULL, 0);
+    i = in[1] ? local(w, op[k], WEFT_I64, v->rank, v->dims, 2, in, NULL, 0) : NULL;
+  }
+  struct node *c = i ? cast_to(w, i, (weft_dtype)v->dtype) : NULL;
+  if (!c) return false;
+  c->slot = v->slot;
+  *v = *c;
+  return true;
+}
+
 /* Copies what a reshape reads if no strides can express it. Places are tried as if every computed value were dense. */
 static bool copy_for_reshapes(struct work *w) {
   int n = w->list->n;
@@ -317,6 +344,7 @@ bool prepare(struct work *w) {
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
     reshape_of_scalar(x);
+    if (!slice_of_iota(w, x)) return false;
     if (x->op == &op_put && !put_sets(w, x)) return false;
     if (x->op == &op_scatter && !scatter_wide(w, x)) return false;
   }

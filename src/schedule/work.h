@@ -58,6 +58,7 @@ struct work {
   int room_steps, room_stores;
   struct failure *failure;
   int *leaf_store;            /* by leaf: its store, or -1 */
+  struct emit *emit;          /* emit.c's */
 };
 
 void *work_take(struct work *, size_t bytes); /* NULL: marks no_memory */
