@@ -1,6 +1,8 @@
 /* scene_bugs.c -- what the demo and the scenes have found, reduced. */
 #include <math.h>
+#include <pthread.h>
 #include <weft.h>
+#include "base/mem.h"
 #include "test.h"
 
 enum { ROWS = 40, COLUMNS = 9 };
@@ -58,4 +60,26 @@ TEST(gradients_asked_for_together_are_those_asked_for_alone) {
     EXPECT(!memcmp(a, b, bytes));
   }
   weft_scope_discard(scope);
+}
+
+static void *evaluate_and_end(void *unused) {
+  weft_scope *scope = weft_scope_open(), *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *y = weft_exp(x);
+  weft_function *f = weft_compile(body, 1, &x, 1, &y);
+  weft_array *in = ramp(WEFT_DIMS(COLUMNS), 1), *out;
+  weft_call(f, 1, &in, 1, &out);
+  EXPECT_OK(weft_eval(WEFT_ARRAYS(out, weft_tanh(in))));
+  weft_scope_discard(scope);
+  return unused;
+}
+
+TEST(a_thread_that_has_evaluated_leaves_nothing) {
+  int64_t live = 0;
+  for (int i = 0; i < 4; i++) {
+    pthread_t thread;
+    EXPECT_INT(pthread_create(&thread, NULL, evaluate_and_end, NULL), 0);
+    pthread_join(thread, NULL);
+    if (i == 1) live = mem_live(); /* plans stay */
+  }
+  EXPECT_INT(mem_live(), live);
 }
