@@ -59,6 +59,20 @@ static weft_array *beside_a_sum(void) { /* log1p has no axis of the sum: it may 
 }
 TEST(a_value_without_the_axes_of_a_kernel_is_stored_elsewhere) { EXPECT_ALL_WAYS(beside_a_sum, float, WEFT_F32, 0, 0, 0, 0, 0, 0); }
 
+static void nothing(void *ctx) { (void)ctx; }
+static weft_array *of_nowhere(void) { /* no elements, at address NULL, all of them at the same place */
+  weft_block b = { NULL, 0, WEFT_F32, 2, (int64_t[]){ 2, 0 }, (int64_t[]){ 0, 0 } };
+  weft_array *x = weft_external(&b, nothing, NULL);
+  return weft_sum(weft_exp(x), 1);
+}
+TEST(an_empty_array_is_not_read) { EXPECT_ALL_WAYS(of_nowhere, float, WEFT_F32, 0, 0); }
+
+static weft_array *any_and_sum(void) { /* row sums, and whether any is not 0: a bool in private copies */
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(2, 3), (float[]){ 0, 0, 0, 1, 2, 3 }), *s = weft_sum(x, 1);
+  return weft_add(s, weft_cast(weft_any(weft_cast(s, WEFT_BOOL), 0), WEFT_F32));
+}
+TEST(bools_are_combined_over_rows) { EXPECT_ALL_WAYS(any_and_sum, float, WEFT_F32, 1, 7); }
+
 TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   time_t end = time(NULL) + 3;
   uint64_t seed = 1;

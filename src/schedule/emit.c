@@ -100,6 +100,7 @@ static int access_of(struct emit *e, const struct node *x, const int axis_of[]) 
   struct place p;
   struct access a = { .value = -1, .dtype = (weft_dtype)x->dtype, .buf = -1 };
   if (!place_of(e->w, x, &p)) return -1;
+  bool is_empty = !node_count(x); /* then it is read inside the loop that does not run, even if it stands still */
   a.store = p.store;
   a.offset = p.offset;
   for (int k = 0; k < x->rank; k++) {
@@ -107,7 +108,7 @@ static int access_of(struct emit *e, const struct node *x, const int axis_of[]) 
       if (a.n_index == AXES) return -1;
       a.index_stride[a.n_index] = p.stride[k];
       a.index_size[a.n_index++] = x->dims[k];
-    } else if (x->dims[k] != 1 && axis_of[k] >= 0) a.stride[axis_of[k]] += p.stride[k];
+    } else if (x->dims[k] != 1 && axis_of[k] >= 0) a.stride[axis_of[k]] += p.stride[k] || !is_empty ? p.stride[k] : 1;
   }
   return access_add(e, &a);
 }

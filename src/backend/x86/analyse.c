@@ -229,6 +229,7 @@ static void on_store(struct walk *w, const struct kir_stmt *s) {
   if (lane >= 0) w->g->loops[lane].has_effects = true;
   if (s->op != KIR_SET && dtype_bytes(w->g->k->bufs[s->buf].dtype) < 4 && !w->g->is_private[s->buf])
     gen_cannot(w->g, "a combining store to a narrow dtype");
+  if (s->op != KIR_SET && w->g->vals[s->in[0]].dtype == WEFT_BOOL) gen_cannot(w->g, "a combining store of bools");
   use(w, s->in[0]);
   if (lane >= 0 && dtype_bytes(w->g->vals[s->in[0]].dtype) == 8) w->g->wide = true; /* a scalar fills vectors too */
   add_access(w, s, lane >= 0 && w->g->loops[lane].is_flat);
