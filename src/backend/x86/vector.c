@@ -606,6 +606,7 @@ void vector_op(struct gen *g, const struct kir_stmt *s) {
 
 void combine(struct gen *g, int op, int dtype, int bytes, int dst, int a, struct rm b) {
   const struct rule *r = &rules[op][kind_of(dtype)];
+  if (dtype == WEFT_BOOL && g->e.evex) { gen_cannot(g, "a combining store of bools"); return; } /* they are in masks */
   if (r->form != F_MINMAX) { vec(enc(g), pick(g, r->insn, dtype), bytes, dst, a, b); return; }
   uint64_t before = g->temps;
   g->temps |= (uint64_t)1 << a | (uint64_t)1 << dst | (b.kind == RM_REG ? (uint64_t)1 << b.reg : 0);
