@@ -1,5 +1,5 @@
-/* nan_constants.c -- NaN and other special numbers as constants of fused kernels and of loops: every one arrives with the
- * bits it has. And the gradients of RMSNorm and LayerNorm, where sqr(sqrt z) becomes where(z >= 0, z, nan). */
+/* nan_constants.c -- NaN and other special numbers as constants of fused kernels and of loops: every one arrives with its
+ * bits. And the gradients of RMSNorm and LayerNorm, where sqr(sqrt z) becomes where(z >= 0, z, nan). */
 #include <math.h>
 #include <sys/mman.h>
 #include "scene.h"
@@ -24,7 +24,8 @@ static const struct { const char *name; uint64_t bits[4]; } numbers[] = {
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 enum form { SCALAR, RANK_0, RANK_1, RANK_2, ARRAY, READ_ONLY, REVERSED, BROADCAST, FORMS };
-static const char *const form_names[] = { "number", "0-d", "[1]", "[1,1]", "array", "read-only", "reversed", "broadcast" };
+static const char *const form_names[] = { "number", "0-d", "[1]", "[1,1]", "array", "read-only", "reversed",
+                                          "broadcast" };
 static int n_constants;
 
 static uint64_t element(const struct type *t, const void *at, int i) {
@@ -39,11 +40,12 @@ static void set_element(const struct type *t, void *at, int i, uint64_t bits) {
 /* The same number as a double, a nan with its payload at the top. */
 static double widened(const struct type *t, uint64_t bits) {
   int top = t->exponent_bits + t->mantissa_bits;
-  uint64_t mantissa = bits & ((1ull << t->mantissa_bits) - 1), exponent = bits >> t->mantissa_bits & ((1ull << t->exponent_bits) - 1);
+  uint64_t most = (1ull << t->exponent_bits) - 1, exponent = bits >> t->mantissa_bits & most;
+  uint64_t mantissa = bits & ((1ull << t->mantissa_bits) - 1);
   uint64_t wide = (bits >> top) << 63 | 0x7ffull << 52 | mantissa << (52 - t->mantissa_bits);
   double value;
   memcpy(&value, &wide, sizeof value);
-  if (exponent == (1ull << t->exponent_bits) - 1) return value;
+  if (exponent == most) return value;
   int bias = (1 << (t->exponent_bits - 1)) - 1, power = (exponent ? (int)exponent : 1) - bias - t->mantissa_bits;
   value = ldexp((double)(mantissa | (uint64_t)(exponent != 0) << t->mantissa_bits), power);
   return bits >> top ? -value : value;
@@ -69,8 +71,8 @@ static const void *protected(const struct type *t, const void *data) {
 }
 static void nothing(void *ctx) { (void)ctx; }
 
-static weft_array *foreign(const struct type *t, const void *first, int rank, const int64_t dims[], const int64_t strides[]) {
-  weft_block block = { (void *)first, 0, t->dtype, rank, dims, strides };
+static weft_array *foreign(const struct type *t, const void *first, const int64_t dims[2], const int64_t strides[2]) {
+  weft_block block = { (void *)first, 0, t->dtype, 2, dims, strides };
   return weft_external(&block, nothing, NULL);
 }
 
@@ -86,12 +88,12 @@ static weft_array *constant(int type, int k, enum form form, bool is_gpu) {
     case RANK_1: return weft_from(t->dtype, 1, ones, data);
     case RANK_2: return weft_from(t->dtype, 2, ones, data);
     case ARRAY: return weft_from(t->dtype, 2, cells, data);
-    case READ_ONLY: /* the element types of the host's memory only */
+    case READ_ONLY: /* memory of the host */
       if (is_gpu) return weft_from(t->dtype, 2, cells, data);
-      return foreign(t, protected(t, data), 2, cells, (int64_t[]){ COLUMNS, 1 });
+      return foreign(t, protected(t, data), cells, (int64_t[]){ COLUMNS, 1 });
     case REVERSED:
       if (is_gpu) return weft_flip(weft_flip(weft_from(t->dtype, 2, cells, data), 0), 1);
-      return foreign(t, (const char *)protected(t, data) + (CELLS - 1) * t->bytes, 2, cells, (int64_t[]){ -COLUMNS, -1 });
+      return foreign(t, (const char *)protected(t, data) + (CELLS - 1) * t->bytes, cells, (int64_t[]){ -COLUMNS, -1 });
     default: return weft_broadcast(weft_from(t->dtype, 1, ones, data), 2, cells);
   }
 }
@@ -116,8 +118,9 @@ static void expect_choice(int type, int k, enum form form, const char *x, weft_a
   if (!scene_ok(weft_read(y, t->dtype, got, (size_t)(CELLS * t->bytes)), where)) return;
   for (int i = 0; i < CELLS; i++) {
     uint64_t right = i % 2 ? element(t, x, i) : constant_at(type, k, form, i), is = element(t, got, i);
-    scene_expect(agrees(t, is, right, form == SCALAR), "%s %s as %s, %s: element %d is %llx, not %llx", weft_dtype_name(t->dtype), numbers[k].name,
-                 form_names[form], where, i, (unsigned long long)is, (unsigned long long)right);
+    scene_expect(agrees(t, is, right, form == SCALAR), "%s %s as %s, %s: element %d is %llx, not %llx",
+                 weft_dtype_name(t->dtype), numbers[k].name, form_names[form], where, i, (unsigned long long)is,
+                 (unsigned long long)right);
   }
 }
 
@@ -135,9 +138,9 @@ static void use_constant(int type, int k, enum form form, bool is_gpu) {
   weft_call(f, 1, &x, 1, &y);
   expect_choice(type, k, form, data, y, "in a function");
 
-  weft_array *rows = form >= ARRAY ? c : NULL;
   weft_loop *loop = weft_loop_open(NULL);
-  weft_array *x_t = weft_loop_each(loop, x), *c_t = rows ? weft_loop_each(loop, rows) : form == RANK_2 ? weft_squeeze(c, 0) : c;
+  weft_array *x_t = weft_loop_each(loop, x), *c_t = form >= ARRAY ? weft_loop_each(loop, c) : c;
+  if (form == RANK_2) c_t = weft_squeeze(c, 0);
   y = weft_loop_all(loop, weft_where(weft_gt(x_t, zero), c_t, x_t));
   weft_loop_close(loop);
   expect_choice(type, k, form, data, y, "in a loop");
@@ -152,8 +155,8 @@ static void expect_moved(int type, weft_array *y, const int from[], int n, const
   if (!scene_ok(weft_read(y, t->dtype, got, (size_t)(n * t->bytes)), how)) return;
   for (int i = 0; i < n; i++) {
     uint64_t right = numbers[from[i]].bits[type], is = element(t, got, i);
-    scene_expect(agrees(t, is, right, false), "%s, %s of %s: %llx became %llx", how, weft_dtype_name(t->dtype), numbers[from[i]].name,
-                 (unsigned long long)right, (unsigned long long)is);
+    scene_expect(agrees(t, is, right, false), "%s, %s of %s: %llx became %llx", how, weft_dtype_name(t->dtype),
+                 numbers[from[i]].name, (unsigned long long)right, (unsigned long long)is);
   }
 }
 
@@ -164,11 +167,13 @@ static void moves(int type) {
   int same[2 * NUMBERS], back[NUMBERS], shuffled[NUMBERS], turned[NUMBERS];
   for (int i = 0; i < NUMBERS; i++) {
     set_element(t, data, i, numbers[i].bits[type]);
-    same[i] = same[NUMBERS + i] = i, back[i] = NUMBERS - 1 - i, shuffled[i] = (int)(order[i] = i * 7 % NUMBERS), turned[i] = i % 2 * 5 + i / 2;
+    same[i] = same[NUMBERS + i] = i, back[i] = NUMBERS - 1 - i, turned[i] = i % 2 * 5 + i / 2;
+    shuffled[i] = (int)(order[i] = i * 7 % NUMBERS);
   }
   weft_scope *scope = weft_scope_open();
   weft_array *x = weft_from(t->dtype, WEFT_DIMS(NUMBERS), data), *at = weft_from(WEFT_I64, WEFT_DIMS(NUMBERS), order);
-  weft_array *yes = weft_eq(at, at), *grid = weft_reshape(x, 2, five), *zeros = weft_full(t->dtype, WEFT_DIMS(NUMBERS), 0);
+  weft_array *yes = weft_eq(at, at), *zeros = weft_full(t->dtype, WEFT_DIMS(NUMBERS), 0);
+  weft_array *grid = weft_reshape(x, 2, five), *framed = weft_pad(weft_unsqueeze(x, 0), 0, 1, 1, weft_scalar(0));
   expect_moved(type, x, same, NUMBERS, "read");
   expect_moved(type, weft_concat(0, WEFT_ARRAYS(x, x)), same, 2 * NUMBERS, "concat");
   expect_moved(type, weft_where(yes, x, zeros), same, NUMBERS, "where");
@@ -176,7 +181,7 @@ static void moves(int type) {
   expect_moved(type, weft_slice(x, 0, -1, WEFT_BEGIN, -1), back, NUMBERS, "slice");
   expect_moved(type, weft_reshape(weft_moveaxis(grid, 0, 1), WEFT_DIMS(NUMBERS)), turned, NUMBERS, "reshape");
   expect_moved(type, weft_put(zeros, weft_flip(zeros, 0), x, WEFT_SET), back, NUMBERS, "put");
-  expect_moved(type, weft_squeeze(weft_slice(weft_pad(weft_unsqueeze(x, 0), 0, 1, 1, weft_scalar(0)), 0, 1, 2, 1), 0), same, NUMBERS, "pad");
+  expect_moved(type, weft_slice(framed, 0, 1, 2, 1), same, NUMBERS, "pad");
   expect_moved(type, weft_slice(weft_broadcast(x, WEFT_DIMS(2, NUMBERS)), 0, 0, 1, 1), same, NUMBERS, "broadcast");
   weft_scope_discard(scope);
 }
@@ -227,7 +232,8 @@ static void square_of_root(int type) {
   weft_scope *scope = weft_scope_open();
   weft_array *zs = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(6), z), types[type].dtype), *y;
   weft_scope *body = weft_scope_open();
-  weft_array *in = weft_input(types[type].dtype, WEFT_DIMS(WEFT_ANY)), *root = weft_sqrt(in), *out = weft_mul(root, root);
+  weft_array *in = weft_input(types[type].dtype, WEFT_DIMS(WEFT_ANY)), *root = weft_sqrt(in);
+  weft_array *out = weft_mul(root, root);
   weft_function *f = weft_compile(body, 1, &in, 1, &out);
   weft_call(f, 1, &zs, 1, &y);
   if (scene_ok(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, got, sizeof got), "sqr(sqrt z)"))

@@ -37,8 +37,8 @@ def scatter(name, how, n):
     weft.eval(y)
     times.append(1e3 * (time.monotonic() - begin))
     signal.alarm(0)
-    got = np.asarray(y.astype(weft.float64))
-    scene.expect(np.array_equal(got, right.astype(float), equal_nan=True), f"{how} of {name}, {n} updates: {got}, not {right}")
+    got, right = np.asarray(y.astype(weft.float64)), right.astype(float)
+    scene.expect(np.array_equal(got, right, equal_nan=True), f"{how} of {name}, {n} updates: {got}, not {right}")
 
 
 for name in ["float32"] if scene.backend == "gpu" else FLOATS + ["int32", "int64", "uint8", "bool_"]:
