@@ -727,6 +727,7 @@ void way_take(const struct way *w) {
   plan_use_fusing(w->fuse);
   compiled_use(w->backend);
   weft_set(WEFT_THREADS, w->threads);
+  weft_set(WEFT_DEVICE, w->device);
 }
 
 void way_leave(void) { way_take(&(struct way){ "", NULL, true, 0 }); }
@@ -745,8 +746,28 @@ static int n_targets(struct recipe *p, int target[4]) { /* the last, and perhaps
   return n;
 }
 
-/* Values of some steps, the way taken. false: it failed, or they are others; said if loud. */
-static bool right(struct recipe *p, const struct way *w, int n, const int target[], bool is_loud) {
+static bool is_any_of(const char *op, const char *const names[]) {
+  for (int k = 0; names[k]; k++) if (!strcmp(op, names[k])) return true;
+  return false;
+}
+
+/* Its result depends on the order in which floats are combined. */
+static bool has_order(const struct recipe_step *s) {
+  static const char *const ops[] = { "sum", "prod", "logsumexp", "mean", "softmax", "cumsum", "cumprod", "matmul", NULL };
+  bool combines = s->kind == PUT_TAKE && (s->p[0] == WEFT_ADD || s->p[0] == WEFT_MUL);
+  return plain_is_float(s->value.dtype) && (combines || is_any_of(s->op, ops));
+}
+
+/* Which steps depend on no order. */
+static void find_free(const struct recipe *p, bool free_of_order[]) {
+  for (int i = 0; i < p->n; i++) {
+    free_of_order[i] = !has_order(&p->step[i]);
+    for (int k = 0; k < p->step[i].n_in; k++) free_of_order[i] &= free_of_order[p->step[i].in[k]];
+  }
+}
+
+/* Values of some steps, the way taken. false: it failed, or they are others (those compared: NULL for all); said if loud. */
+static bool right(struct recipe *p, const struct way *w, int n, const int target[], const bool compared[], bool is_loud) {
   weft_scope *scope = weft_scope_open();
   weft_array *all[RECIPE_STEPS], *want[4];
   bool ok = recipe_build(p, all);
@@ -762,7 +783,7 @@ static bool right(struct recipe *p, const struct way *w, int n, const int target
       if (is_loud) printf("%s: reading step %d: %s\n", w->name, target[k], weft_message());
       ok = false;
     } else {
-      int64_t at = plain_differs(v, got.data);
+      int64_t at = compared && !compared[target[k]] ? -1 : plain_differs(v, got.data);
       ok = at < 0;
       if (!ok && is_loud)
         printf("%s: step %d, %s: element %lld of %lld is %s, not %s\n", w->name, target[k], p->step[target[k]].op, (long long)at,
@@ -776,13 +797,13 @@ static bool right(struct recipe *p, const struct way *w, int n, const int target
 }
 
 /* The first step that is wrong by itself, if there is one, is the shorter story. */
-static void blame(struct recipe *p, const struct way *w, int n, const int target[]) {
+static void blame(struct recipe *p, const struct way *w, int n, const int target[], const bool compared[]) {
   for (int i = 0; i < p->n; i++) {
-    if (is_weak(p, i) || right(p, w, 1, &i, false)) continue;
-    right(p, w, 1, &i, true);
+    if (is_weak(p, i) || right(p, w, 1, &i, compared, false)) continue;
+    right(p, w, 1, &i, compared, true);
     return;
   }
-  right(p, w, n, target, true);
+  right(p, w, n, target, compared, true);
 }
 
 bool recipe_check(uint64_t seed) {
@@ -794,9 +815,26 @@ bool recipe_check(uint64_t seed) {
   n = n_targets(p, target);
   for (int k = 0; ok && k < n_ways; k++) {
     way_take(&ways[k]);
-    ok = right(p, &ways[k], n, target, false);
-    if (!ok) blame(p, &ways[k], n, target);
+    ok = right(p, &ways[k], n, target, NULL, false);
+    if (!ok) blame(p, &ways[k], n, target, NULL);
   }
+  way_leave();
+  recipe_free(p);
+  free(p);
+  return ok;
+}
+
+bool recipe_check_way(uint64_t seed, const struct way *w, bool any_order) {
+  struct recipe *p = malloc(sizeof *p);
+  bool compared[RECIPE_STEPS];
+  int target[4], n;
+  if (!p) abort();
+  recipe_make(p, seed);
+  n = n_targets(p, target);
+  find_free(p, compared);
+  way_take(w);
+  bool ok = right(p, w, n, target, any_order ? compared : NULL, false);
+  if (!ok) blame(p, w, n, target, any_order ? compared : NULL);
   way_leave();
   recipe_free(p);
   free(p);

@@ -29,8 +29,8 @@ void recipe_free(struct recipe *);
 bool recipe_build(const struct recipe *, weft_array *out[]); /* out[i]: of step i; false: one is bad or ill shaped, and said so */
 bool recipe_is_leaf(const struct recipe *, int i);
 
-/* How to evaluate: fused or one op a kernel, by which back end, on how many threads. */
-struct way { const char *name, *backend; bool fuse; int threads; };
+/* How to evaluate: fused or one op a kernel, by which back end, on how many threads, on which device. */
+struct way { const char *name, *backend; bool fuse; int threads, device; };
 extern const struct way ways[];
 extern const int n_ways;
 void way_take(const struct way *);      /* from now on; forgets plans and kernels */
@@ -38,6 +38,8 @@ void way_leave(void);
 
 /* Values of all ways are those of the program; gradients are the same in all ways. Prints what is wrong. */
 bool recipe_check(uint64_t seed);
+bool recipe_check_way(uint64_t seed, const struct way *, bool any_order); /* any_order: what sums or multiplies floats need
+                                                                            not have the same bits, only a value */
 bool recipe_check_gradient(uint64_t seed);
 
 #endif

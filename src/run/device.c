@@ -59,6 +59,9 @@ static int64_t bytes_before(const struct tour *t, int i) { return is_leaf(t, i) 
 /* .. and all in all. */
 static size_t bytes_of(const struct tour *t, int i) { return is_leaf(t, i) ? buffer_bytes(buffer_of(t, i)) : (size_t)store_of(t, i)->bytes; }
 
+/* An element more: a kernel may load that of an empty array and not use it. */
+static size_t room_for(size_t bytes) { return bytes + 16; }
+
 static void note(struct tour *t, int how) {
   if (how && !t->failure) t->failure = device_failure(t->d, how);
 }
@@ -74,10 +77,10 @@ static void take(struct tour *t, int i) {
   const struct store *s = store_of(t, i);
   struct stay *y = &t->stay[i];
   uint64_t at = 0;
-  if (y->at || !bytes_of(t, i)) return;
+  if (y->at) return;
   if (s->leaf < 0 && !s->is_output) at = t->block + (uint64_t)s->offset;
   else {
-    note(t, t->d->take(bytes_of(t, i), &at));
+    note(t, t->d->take(room_for(bytes_of(t, i)), &at));
     y->has_memory = at != 0;
   }
   if (at) y->at = (uint8_t *)(uintptr_t)(at + (uint64_t)bytes_before(t, i));
@@ -85,7 +88,7 @@ static void take(struct tour *t, int i) {
 
 static void give(struct tour *t, int i) {
   struct stay *y = &t->stay[i];
-  if (y->has_memory) t->d->give((uint64_t)(uintptr_t)y->at - (uint64_t)bytes_before(t, i), bytes_of(t, i));
+  if (y->has_memory) t->d->give((uint64_t)(uintptr_t)y->at - (uint64_t)bytes_before(t, i), room_for(bytes_of(t, i)));
 }
 
 /* ---- moving ---- */
@@ -177,11 +180,11 @@ static void run_step(struct tour *t, int i) {
 static void run_steps(struct tour *t) {
   const struct schedule *s = t->p->schedule;
   for (int i = 0; i < s->n_stores; i++) t->stay[i].on_host = s->store[i].leaf >= 0;
-  if (s->block_bytes) note(t, t->d->take((size_t)s->block_bytes, &t->block));
+  note(t, t->d->take(room_for((size_t)s->block_bytes), &t->block));
   for (int i = 0; !t->failure && i < s->n_steps; i++) run_step(t, i);
   for (int i = 0; !t->failure && i < s->n_stores; i++) if (s->store[i].is_output) take_home(t, i);
   for (int i = 0; i < s->n_stores; i++) give(t, i);
-  t->d->give(t->block, (size_t)s->block_bytes);
+  t->d->give(t->block, room_for((size_t)s->block_bytes));
 }
 
 struct failure *device_steps(const struct plan *p, struct run *r, uint8_t *const base[]) {

@@ -1,0 +1,313 @@
+/* device.c -- plans on a device, without one: a device that is the vm, with memory of its own that nobody else can touch.
+ *
+ * WEFT_TEST_DEVICE=1 makes it device 1 for all tests: with WEFT_DEVICE=1 they run there. */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "every_recipe.h"
+#include "run/buffer.h"
+#include "run/device.h"
+#include "run/launch.h"
+#include "test.h"
+
+/* ---- the device ---- */
+
+#define FAR (UINT64_C(1) << 62) /* added to its addresses: whoever uses one on the host crashes */
+
+struct code { struct code *vm; const struct kir_kernel *k; struct kir_facts facts; };
+
+static _Atomic int64_t n_bytes, n_uploads, n_downloads, n_runs, n_asked;
+static _Atomic int refuses;     /* one kernel in so many; 0: none */
+static _Atomic int takes_left, runs_left; /* before it fails; negative: for ever */
+static const volatile int *cancel_after_run;
+
+static void device_reset(void) {
+  n_uploads = n_downloads = n_runs = n_asked = 0;
+  refuses = 0;
+  takes_left = runs_left = -1;
+  cancel_after_run = NULL;
+}
+
+static bool is_there(void) { return true; }
+static const char *text(void) { return "a device of the tests"; }
+static const char *message(void) { return "test: it was asked to fail"; }
+static bool is_over(_Atomic int *left) { return *left >= 0 && (*left)-- == 0; }
+
+static int compile(const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
+  int one_in = refuses;
+  if (one_in && n_asked++ % one_in == 0) return *why = "it is its turn", DEVICE_CANNOT;
+  struct code *c = calloc(1, sizeof *c);
+  *c = (struct code){ backend_vm.compile(k, shape, why), k, kir_facts(k) };
+  if (c->vm) return *out = c, DEVICE_OK;
+  free(c);
+  return DEVICE_NO_MEMORY;
+}
+
+static void code_free(struct code *c) {
+  backend_vm.free(c->vm);
+  free(c);
+}
+
+static int take(size_t bytes, uint64_t *at) {
+  uint8_t *p = is_over(&takes_left) ? NULL : malloc(bytes + 1);
+  if (!p) return DEVICE_NO_MEMORY;
+  memset(p, 0xa5, bytes); /* what was not brought is not there by chance */
+  n_bytes += (int64_t)bytes;
+  *at = (uint64_t)(uintptr_t)p + FAR;
+  return DEVICE_OK;
+}
+
+static void give(uint64_t at, size_t bytes) {
+  if (!at) return;
+  n_bytes -= (int64_t)bytes;
+  free((void *)(uintptr_t)(at - FAR));
+}
+
+static int upload(uint64_t to, const void *from, size_t bytes) {
+  n_uploads++;
+  memcpy((void *)(uintptr_t)(to - FAR), from, bytes);
+  return DEVICE_OK;
+}
+
+static int download(void *to, uint64_t from, size_t bytes) {
+  n_downloads++;
+  if (bytes) memcpy(to, (const void *)(uintptr_t)(from - FAR), bytes);
+  return DEVICE_OK;
+}
+
+static int run(const struct code *c, const struct launch *given) {
+  struct bound *bufs = calloc((size_t)c->k->n_bufs + 1, sizeof *bufs);
+  struct launch l = *given;
+  if (is_over(&runs_left)) return free(bufs), DEVICE_FAILED;
+  for (int b = 0; b < c->k->n_bufs; b++) {
+    if (c->k->bufs[b].kind > KIR_INOUT) continue;
+    bufs[b] = l.bufs[b];
+    bufs[b].data = (void *)((uintptr_t)bufs[b].data - FAR);
+  }
+  l.bufs = bufs;
+  l.cancel = NULL;
+  int how = launch_run(&backend_vm, c->vm, c->k, &c->facts, &l, 2);
+  free(bufs);
+  n_runs++;
+  if (cancel_after_run) *(volatile int *)(uintptr_t)cancel_after_run = 1;
+  return how ? DEVICE_NO_MEMORY : DEVICE_OK;
+}
+
+static bool print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, const char **why) {
+  (void)k, (void)shape, (void)out;
+  return *why = "it has no text", false;
+}
+
+static struct device_bytes bytes(void) { return (struct device_bytes){ n_bytes, n_bytes, 0, INT64_C(1) << 40 }; }
+static void set_peak(int64_t to) { (void)to; }
+static void trim(void) {}
+
+static const struct backend backend_test = { .name = "test", .available = is_there, .free = code_free };
+static const struct device device_test = { &backend_test, text, print, message, compile, take, give, upload, download, run,
+                                           bytes, set_peak, trim };
+
+__attribute__((constructor)) static void use_for_all(void) {
+  device_reset();
+  if (getenv("WEFT_TEST_DEVICE")) device_use(&device_test);
+}
+
+static const struct way on_device = { "on a device", "x86", true, 2, 1 };
+
+static void begin(void) {
+  device_use(&device_test);
+  device_reset();
+  way_take(&on_device);
+}
+
+static void end(void) {
+  way_leave();
+  EXPECT_INT(n_bytes, 0);
+  device_reset();
+  device_use(getenv("WEFT_TEST_DEVICE") ? &device_test : NULL);
+}
+
+/* ---- values ---- */
+
+static void try_recipes(int one_in) {
+  test_watchdog(120);
+  device_use(&device_test);
+  device_reset();
+  refuses = one_in;
+  for (uint64_t seed = 1; seed <= 200; seed++)
+    if (!recipe_check_way(seed, &on_device, false)) test_fail(__FILE__, __LINE__, "seed %d", (int)seed);
+  EXPECT(one_in == 1 || n_runs > 200);
+  end();
+}
+
+TEST(random_programs_on_a_device_have_the_bits_of_the_host) { try_recipes(0); }
+TEST(random_programs_half_on_a_device_have_the_bits_of_the_host) { try_recipes(2); }
+TEST(random_programs_that_a_device_refuses_have_the_bits_of_the_host) { try_recipes(1); }
+
+enum { N = 100000 }; /* a cumulative sum of so many is three kernels */
+
+static weft_array *ramp(void) {
+  static float x[N];
+  for (int i = 0; i < N; i++) x[i] = (float)i / N;
+  return weft_from(WEFT_F32, WEFT_DIMS(N), x);
+}
+
+TEST(a_run_uploads_a_buffer_once_and_downloads_outputs_alone) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  static float got[N];
+  weft_array *x = ramp(), *y = weft_cumsum(weft_add(weft_mul(x, weft_flip(x, 0)), weft_slice(x, 0, 0, 1, 1)), 0);
+  weft_fetch(weft_div(y, weft_sum(y, 0)), WEFT_F32, got, sizeof got);
+  EXPECT_OK(weft_scope_close(s));
+  EXPECT(n_runs >= 4);
+  EXPECT_INT(n_uploads, 1);
+  EXPECT_INT(n_downloads, 1);
+  EXPECT(got[N - 1] > got[0]);
+  end();
+}
+
+/* A loop whose body is run step by step, between kernels of the device. */
+TEST(loops_run_on_the_host_between_kernels_of_the_device) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  float m[64 * 64], got = 0, want = 0;
+  for (int i = 0; i < 64 * 64; i++) m[i] = (float)(i % 7) / 64;
+  for (int on = 0; on < 2; on++) {
+    weft_set(WEFT_DEVICE, on);
+    weft_array *w = weft_exp(weft_neg(weft_from(WEFT_F32, WEFT_DIMS(64, 64), m)));
+    weft_loop *loop = weft_loop_open(weft_integer(5));
+    weft_array *h = weft_loop_carry(loop, weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01));
+    weft_loop_next(loop, h, weft_tanh(weft_matmul(weft_softmax(h, -1), w)));
+    weft_array *all = weft_loop_all(loop, h);
+    weft_loop_close(loop);
+    weft_array *y = weft_sum(weft_mul(all, all), WEFT_ALL);
+    EXPECT(strstr(weft_show(1, &y, "plan"), "step by step"));
+    EXPECT_OK(weft_read(y, WEFT_F32, on ? &got : &want, sizeof got));
+  }
+  EXPECT(n_runs > 0);
+  EXPECT(got == want);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(a_function_has_a_plan_for_each_device) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  weft_array *in = weft_mul(ramp(), weft_scalar(0.5)), *out;
+  weft_scope *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *y = weft_sum(weft_exp(x), 0);
+  weft_function *f = weft_compile(body, 1, &x, 1, &y);
+  float got[4];
+  for (int i = 0; i < 4; i++) {
+    int64_t before = n_runs;
+    weft_set(WEFT_DEVICE, i % 2);
+    weft_call(f, 1, &in, 1, &out);
+    EXPECT_OK(weft_read(out, WEFT_F32, &got[i], sizeof got[i]));
+    EXPECT(i % 2 ? n_runs > before : n_runs == before);
+    EXPECT(got[i] == got[0]);
+  }
+  weft_scope_discard(s);
+  end();
+}
+
+/* ---- failures ---- */
+
+static weft_array *chain(void) {
+  weft_array *x = weft_cumsum(ramp(), 0);
+  return weft_sum(weft_div(x, weft_sum(x, WEFT_ALL)), WEFT_ALL);
+}
+
+static void expect_works(void) {
+  weft_scope *s = weft_scope_open();
+  float got = 0;
+  EXPECT_OK(weft_read(chain(), WEFT_F32, &got, sizeof got));
+  EXPECT(fabsf(got - 1) < 1e-3f);
+  weft_scope_discard(s);
+}
+
+TEST(want_of_device_memory_is_a_status_and_the_next_run_works) {
+  begin();
+  for (int left = 0;; left++) {
+    weft_scope *s = weft_scope_open();
+    float got;
+    takes_left = left;
+    weft_status status = weft_read(chain(), WEFT_F32, &got, sizeof got);
+    takes_left = -1;
+    if (status) {
+      EXPECT_INT(status, WEFT_ERR_MEMORY);
+      EXPECT_TEXT(weft_message(), "weft_eval: out of memory on the device (test)");
+    }
+    weft_scope_discard(s);
+    EXPECT_INT(n_bytes, 0);
+    if (!status) { EXPECT(left > 1); break; }
+  }
+  expect_works();
+  end();
+}
+
+TEST(a_device_that_fails_says_so_and_leaves_the_graph_as_it_was) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  weft_array *y = chain();
+  float got;
+  runs_left = 1;
+  EXPECT_INT(weft_read(y, WEFT_F32, &got, sizeof got), WEFT_ERR_DEVICE);
+  EXPECT_TEXT(weft_message(), "weft_eval: test: it was asked to fail");
+  runs_left = -1;
+  EXPECT_OK(weft_read(y, WEFT_F32, &got, sizeof got));
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(a_run_on_a_device_is_cancelled_between_kernels) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  static volatile int flag;
+  weft_array *y = chain();
+  float got;
+  flag = 0;
+  weft_cancel_when(&flag);
+  cancel_after_run = &flag;
+  EXPECT_INT(weft_read(y, WEFT_F32, &got, sizeof got), WEFT_ERR_CANCELLED);
+  EXPECT_INT(n_runs, 1);
+  cancel_after_run = NULL;
+  flag = 0;
+  EXPECT_OK(weft_read(y, WEFT_F32, &got, sizeof got));
+  weft_cancel_when(NULL);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(an_index_out_of_range_is_found_on_a_device) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  int32_t at[] = { 0, 5, N, 3 };
+  weft_array *i = weft_from(WEFT_I32, WEFT_DIMS(4), at), *y = weft_take(ramp(), 1, &i);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+  EXPECT_TEXT(weft_message(), "weft_take: index number 2 is out of range for an axis of 100000");
+  weft_scope_discard(s);
+  end();
+}
+
+/* ---- settings ---- */
+
+static void *device_of_thread(void *unused) { return (void)unused, (void *)(intptr_t)weft_get(WEFT_DEVICE); }
+
+TEST(the_device_is_chosen_by_each_thread) {
+  begin();
+  pthread_t other;
+  void *there = NULL;
+  EXPECT_INT(weft_get(WEFT_DEVICE), 1);
+  EXPECT_INT(weft_get(WEFT_DEVICE_COUNT), 2);
+  EXPECT_TEXT(weft_device_text(1), "a device of the tests");
+  EXPECT(weft_device_text(2) == NULL && weft_device_text(-1) == NULL);
+  EXPECT_INT(weft_set(WEFT_DEVICE, 2), -1);
+  EXPECT_INT(weft_set(WEFT_DEVICE, -1), -1);
+  EXPECT_INT(weft_get(WEFT_BYTES_LIMIT), INT64_C(1) << 40);
+  EXPECT_INT(pthread_create(&other, NULL, device_of_thread, NULL), 0);
+  pthread_join(other, &there);
+  EXPECT_INT((intptr_t)there, device_default());
+  EXPECT_INT(weft_set(WEFT_DEVICE, 0), 1);
+  end();
+}
