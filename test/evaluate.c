@@ -73,6 +73,12 @@ static weft_array *any_and_sum(void) { /* row sums, and whether any is not 0: a 
 }
 TEST(bools_are_combined_over_rows) { EXPECT_ALL_WAYS(any_and_sum, float, WEFT_F32, 1, 7); }
 
+static weft_array *sum_in_another_shape(void) { /* no strides say reshape(transpose(x)): it is copied, twice used or not */
+  weft_array *x = weft_transpose(weft_from(WEFT_F32, WEFT_DIMS(2, 3), (float[]){ 1, 2, 3, 4, 5, 6 }), NULL), *y = weft_cast(x, WEFT_F64);
+  return weft_reshape(weft_add(y, y), WEFT_DIMS(2, 3));
+}
+TEST(a_reshape_that_moves_elements_finds_them) { EXPECT_ALL_WAYS(sum_in_another_shape, double, WEFT_F64, 2, 8, 4, 10, 6, 12); }
+
 TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   time_t end = time(NULL) + 3;
   uint64_t seed = 1;

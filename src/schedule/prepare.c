@@ -359,7 +359,7 @@ bool prepare(struct work *w) {
   if (w->fuse) {
     if (!float_nodes(w) || !order(w)) return false;
     count_uses(w);
-    if (!sink_views(w) || !order(w)) return false;
+    if (!sink_views(w) || !order(w) || !copy_for_reshapes(w) || !order(w)) return false;
   }
   count_uses(w);
   return true;
