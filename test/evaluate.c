@@ -79,6 +79,13 @@ static weft_array *sum_in_another_shape(void) { /* no strides say reshape(transp
 }
 TEST(a_reshape_that_moves_elements_finds_them) { EXPECT_ALL_WAYS(sum_in_another_shape, double, WEFT_F64, 2, 8, 4, 10, 6, 12); }
 
+static weft_array *sums_of_two_lengths(void) {
+  weft_array *a = weft_full(WEFT_F32, WEFT_DIMS(7), 1), *b = weft_from(WEFT_F32, WEFT_DIMS(3), (float[]){ 5, 6, 7 });
+  a = weft_exp(weft_sub(weft_from(WEFT_F32, WEFT_DIMS(7), (float[]){ 1, 1, 1, 1, 1, 1, 1 }), a));
+  return weft_minimum(weft_mean(a, 0), weft_sum(b, 0));
+}
+TEST(sums_over_axes_of_two_lengths_do_not_share_a_loop) { EXPECT_ALL_WAYS(sums_of_two_lengths, float, WEFT_F32, 1); }
+
 TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   time_t end = time(NULL) + 3;
   uint64_t seed = 1;

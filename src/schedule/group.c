@@ -276,6 +276,7 @@ static bool axis_lists_meet(const struct group *g, const struct group *h, const 
   memset(to, -1, AXES);
   for (int k = 0; k < sp->rank; k++) {
     if (ga[k] < 0 || ha[k] < 0) continue;
+    if (g->extent[ga[k]] != h->extent[ha[k]]) return false; /* folded from axes of other lengths */
     to[ha[k]] = ga[k];
     used |= 1u << ga[k];
   }
