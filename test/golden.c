@@ -97,6 +97,67 @@ static int scatter_rows(weft_array *y[]) {
   return y[0] = weft_put(x, weft_take(x, 1, &i), v, WEFT_ADD), 1;
 }
 
+/* y_t = p y_{t-1} + q y_{t-2} + e_t */
+static int scan_taps(weft_array *y[]) {
+  weft_array *e = numbers(WEFT_DIMS(40, 70), 1), *p = numbers(0, NULL, 2), *q = numbers(0, NULL, 3);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e_t = weft_loop_each(l, e), *y1 = weft_loop_carry(l, numbers(WEFT_DIMS(70), 4)), *y2 = weft_loop_carry(l, numbers(WEFT_DIMS(70), 5));
+  weft_array *y_t = weft_fma(weft_broadcast_like(p, y1), y1, weft_fma(weft_broadcast_like(q, y1), y2, e_t));
+  weft_loop_next(l, y1, weft_mul(y_t, weft_scalar(0.25)));
+  weft_loop_next(l, y2, y1);
+  y[0] = weft_loop_all(l, y_t);
+  weft_loop_close(l);
+  return 1;
+}
+
+/* s_t = s_{t-1} + x_t^2 until it passes 100: the sums, and the last of them */
+static int scan_until(weft_array *y[]) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x = weft_loop_each(l, numbers(WEFT_DIMS(200), 1)), *sum = weft_loop_carry(l, numbers(0, NULL, 2));
+  weft_array *next = weft_add(sum, weft_mul(x, x));
+  weft_loop_next(l, sum, next);
+  weft_loop_until(l, weft_gt(next, weft_scalar(100)));
+  y[0] = weft_loop_last(l, sum);
+  weft_loop_close(l);
+  return 1;
+}
+
+/* h_t = tanh(x_t + h_{t-1} w) */
+static int rnn(weft_array *y[]) {
+  weft_array *x = numbers(WEFT_DIMS(12, 5, 33), 1), *w = weft_mul(numbers(WEFT_DIMS(33, 33), 2), weft_scalar(0.1));
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x_t = weft_loop_each(l, x), *h = weft_loop_carry(l, numbers(WEFT_DIMS(5, 33), 3));
+  weft_array *next = weft_tanh(weft_add(x_t, weft_matmul(h, w)));
+  weft_loop_next(l, h, next);
+  y[0] = weft_loop_all(l, next);
+  y[1] = weft_loop_last(l, h);
+  weft_loop_close(l);
+  return 2;
+}
+
+/* A filter of position and speed for each of 70 series: states, and the log likelihood's sum of squares. */
+static int kalman(weft_array *y[]) {
+  int64_t n = 70;
+  weft_array *z = numbers(WEFT_DIMS(30, n), 1), *dt = weft_scalar(0.1), *zero = weft_full(WEFT_F32, 1, &n, 0), *one = weft_full(WEFT_F32, 1, &n, 1);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *z_t = weft_loop_each(l, z), *x0 = weft_loop_carry(l, zero), *x1 = weft_loop_carry(l, zero), *p00 = weft_loop_carry(l, one);
+  weft_array *p01 = weft_loop_carry(l, zero), *p11 = weft_loop_carry(l, one), *ll = weft_loop_carry(l, zero);
+  weft_array *a = weft_add(x0, weft_mul(x1, dt)), *s01 = weft_add(p01, weft_mul(p11, dt)), *s11 = weft_add(p11, weft_scalar(0.02));
+  weft_array *s00 = weft_add(weft_add(p00, weft_mul(weft_add(p01, s01), dt)), weft_scalar(0.01));
+  weft_array *f = weft_add(s00, weft_scalar(0.5)), *e = weft_sub(z_t, a), *k0 = weft_div(s00, f), *k1 = weft_div(s01, f);
+  weft_array *m0 = weft_add(a, weft_mul(k0, e)), *m1 = weft_add(x1, weft_mul(k1, e));
+  weft_loop_next(l, x0, m0);
+  weft_loop_next(l, x1, m1);
+  weft_loop_next(l, p00, weft_sub(s00, weft_mul(k0, s00)));
+  weft_loop_next(l, p01, weft_sub(s01, weft_mul(k0, s01)));
+  weft_loop_next(l, p11, weft_sub(s11, weft_mul(k1, s01)));
+  weft_loop_next(l, ll, weft_add(ll, weft_add(weft_log(f), weft_div(weft_mul(e, e), f))));
+  y[0] = weft_loop_all(l, m0);
+  y[1] = weft_loop_last(l, ll);
+  weft_loop_close(l);
+  return 2;
+}
+
 /* ---- texts ---- */
 
 static char *text_file(const char *name, const char *mode, FILE **f) {
@@ -192,6 +253,11 @@ TEST(scatter_max_is_this_kernel) { expect_golden("scatter_max", scatter_max); }
 TEST(scatter_of_many_updates_into_few_slots_is_this_kernel) { expect_golden("scatter_add_private", scatter_add_private); }
 TEST(scatter_of_many_updates_into_many_slots_is_this_kernel) { expect_golden("scatter_add_owned", scatter_add_owned); }
 TEST(scatter_of_rows_is_this_kernel) { expect_golden("scatter_rows", scatter_rows); }
+
+TEST(scan_with_taps_is_this_kernel) { expect_golden("scan_taps", scan_taps); }
+TEST(scan_with_until_is_this_kernel) { expect_golden("scan_until", scan_until); }
+TEST(rnn_is_this_kernel) { expect_golden("rnn", rnn); }
+TEST(kalman_is_this_kernel) { expect_golden("kalman", kalman); }
 
 TEST(argmax_takes_the_first_nan_else_the_first_largest) {
   weft_scope *s = weft_scope_open();

@@ -44,3 +44,20 @@ bool step_copy(struct work *w, weft_dtype dtype, int rank, const dim dims[], con
   for (int i = 0; i < x.n; i++) kir_end(&b);
   return step_fill(w, k, x.n, x.extent, 0, NULL, 2, bind, 0, NULL);
 }
+
+/* A dense array of one number. */
+bool step_number(struct work *w, const struct node *scalar, weft_dtype dtype, int64_t n, int store) {
+  struct kir_builder b;
+  struct kir_kernel *k = kir_new("fill");
+  if (!k) return !(w->no_memory = true);
+  int v = kir_arg(k, "s", kir_register_of(dtype));
+  struct kir_lin size = kir_lin_val(k, kir_size(k, "N"));
+  int out = kir_buf(k, "y", KIR_OUT, dtype, 1, &size);
+  kir_begin(&b, k);
+  struct kir_lin at = kir_lin_val(k, kir_loop(&b, KIR_LANE, "i", size));
+  kir_store(&b, out, &at, KIR_SET, v);
+  kir_end(&b);
+  struct argument arg = scalar_argument(scalar);
+  struct binding bind = { store, 0, { 1 } };
+  return step_fill(w, k, 1, &n, 1, &arg, 1, &bind, 0, NULL);
+}

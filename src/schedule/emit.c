@@ -561,12 +561,14 @@ static void store(struct emit *e, struct part *p, int op, int value) {
 
 /* ---- what a phase needs ---- */
 
-static bool stores_inside(const struct emit *e, const struct part *p) {
+static bool moves_inside(const struct emit *e, const struct part *p) { /* where it is stored; its value may stand still */
   int64_t s[AXES];
-  if (!p->item->is_stored || is_fold(p) || e->inner < 0) return false;
+  if (!p->item->is_stored || e->inner < 0) return false;
   stored_strides(p, s);
   return s[e->inner] != 0;
 }
+
+static bool stores_inside(const struct emit *e, const struct part *p) { return !is_fold(p) && moves_inside(e, p); }
 
 static bool keeps(const struct emit *e) { return e->form == FORM_ROWS && e->extent[e->inner] <= KEEP_LIMIT; }
 
@@ -585,11 +587,11 @@ static void need_operands(struct emit *e, struct part *p) {
 /* Whether part p has something to do in the inner loop of phase f. */
 static bool is_root(const struct emit *e, const struct part *p, int f) {
   if (runs_inside(e, p)) return p->fold_phase == f;
-  if (is_sink(e, p)) return p->fold_phase == f && e->part[p->in[0].i].is_inner && p->in[0].from == FROM_PART;
+  if (is_sink(e, p)) return p->fold_phase == f && p->in[0].from != FROM_ACCESS && moves_inside(e, p);
   return stores_inside(e, p) && p->phase == f;
 }
 static bool sinks_access(const struct emit *e, const struct part *p, int f) { /* a fold straight from memory */
-  return is_sink(e, p) && p->in[0].from == FROM_ACCESS && p->fold_phase == f && e->access[p->in[0].i].is_inner;
+  return is_sink(e, p) && p->in[0].from == FROM_ACCESS && p->fold_phase == f && moves_inside(e, p);
 }
 
 /* Marks what the inner loop of phase f computes. false: nothing to do there. */

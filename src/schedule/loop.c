@@ -75,7 +75,8 @@ static bool find_places(struct body *b) {
   if (w->no_memory) return false;
   for (int k = 0; k < m; k++) {
     b->in_node[k] = b->node->in[l->has_steps + k];
-    if (!place_of(w, b->in_node[k], &b->in[k])) return work_fail(w, fail(WEFT_ERR_INTERNAL, b->node->origin, "weft_loop: an input has no place"));
+    if (scalar_of(b->in_node[k])) b->in[k].store = -1;
+    else if (!place_of(w, b->in_node[k], &b->in[k])) return work_fail(w, fail(WEFT_ERR_INTERNAL, b->node->origin, "weft_loop: an input has no place"));
   }
   for (int k = 0; k < l->n_all; k++) b->all[k] = NULL;
   for (int k = 0; k < l->n_carry; k++) b->last[k] = NULL;
@@ -113,13 +114,24 @@ static struct binding binding_of(const struct place *p, int64_t row) {
   return p ? (struct binding){ p->store, p->offset, { row } } : (struct binding){ .store = -1 };
 }
 
+/* Inputs that are numbers, in memory. */
+static bool store_numbers(struct body *b) {
+  for (int k = 0; k < n_vars(b->loop); k++) {
+    struct node *x = b->in_node[k];
+    if (b->in[k].store >= 0) continue;
+    place_dense(x, store_new(b->w, node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype)), &b->in[k]);
+    if (b->w->no_memory || !step_number(b->w, scalar_of(x), (weft_dtype)x->dtype, node_count(x), b->in[k].store)) return false;
+  }
+  return true;
+}
+
 static bool replay(struct body *b) {
   struct work *w = b->w;
   const struct loop *l = b->loop;
   int m = n_vars(l);
   struct place *leaf = work_take(w, sizeof *leaf * (size_t)(m + 1));
   struct replay *r = work_take(w, sizeof *r);
-  if (!leaf || !r || !separate_targets(b)) return false;
+  if (!leaf || !r || !separate_targets(b) || !store_numbers(b)) return false;
   for (int k = 0; k < m; k++) { /* one element of a sequence; carries are dense */
     const struct node *x = b->in_node[k];
     int skip = k < l->n_seq;

@@ -246,7 +246,7 @@ static bool copy_for_reshapes(struct work *w) {
 static bool store_scalars(struct work *w) {
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
-    if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF) continue;
+    if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF || x->op->kind == OP_LOOP) continue; /* loops: see loop.c */
     for (int k = 0; k < x->n_in; k++) {
       if (!needs_memory(x, k) || !is_scalar(x->in[k])) continue;
       struct node *copy = cast_to(w, x->in[k], (weft_dtype)x->in[k]->dtype);

@@ -54,6 +54,13 @@ static bool is_const(const struct body *b, const struct node *x) {
   return x->op == &op_value && (int)x->serial >= b->loop->n_seq + b->loop->n_carry;
 }
 
+/* The number that an operand is, or NULL. */
+static const struct node *number_below(const struct body *b, const struct node *x) {
+  const struct node *base = edge_of(x).base;
+  if (scalar_of(x)) return scalar_of(x);
+  return base->op == &op_value && !is_carry(b, base) ? scalar_of(b->in_node[base->serial]) : NULL;
+}
+
 static bool row_of(const struct body *b, const struct node *x, const struct node *shape) { /* carries: as they are */
   return !is_carry(b, edge_of(x).base) || (x->op == &op_value && same_lead(x, shape));
 }
@@ -72,7 +79,7 @@ static bool fits(const struct body *b, const struct node *shape) {
     }
     if (n->op->kind != OP_CONTRACT) continue;
     const struct node *w = n->in[1], *x = n->in[0];
-    if (!is_const(b, edge_of(w).base) || w->rank != 2 || x->rank != 2 || last_dim(x) > LONGEST || n->rank != 2) return false;
+    if (!is_const(b, edge_of(w).base) || number_below(b, w) || w->rank != 2 || x->rank != 2 || last_dim(x) > LONGEST || n->rank != 2) return false;
     if (edge_of(x).base->op->kind == OP_LEAF && !is_carry(b, edge_of(x).base)) return false;
     contracts = true;
   }
@@ -145,7 +152,7 @@ static int read_stream(struct rows *r, const struct node *x, bool is_matrix) {
 
 static bool in_memory(const struct body *b, const struct node *x) {
   const struct node *base = edge_of(x).base;
-  return base->op == &op_value && !is_carry(b, base);
+  return base->op == &op_value && !is_carry(b, base) && !number_below(b, x);
 }
 
 static bool find_streams(struct rows *r) {
@@ -170,7 +177,8 @@ static bool find_streams(struct rows *r) {
   }
   for (int i = 0; i < b->n_targets; i++) if (in_memory(b, b->target[i]) && read_stream(r, b->target[i], false) < 0) return false;
   for (int k = 0; k < l->n_carry; k++) {
-    if ((r->init[k] = add_stream(r, b->in_node[l->n_seq + k], &b->in[l->n_seq + k], 0, 0, false)) < 0) return false;
+    r->init[k] = -1;
+    if (!scalar_of(b->in_node[l->n_seq + k]) && (r->init[k] = add_stream(r, b->in_node[l->n_seq + k], &b->in[l->n_seq + k], 0, 0, false)) < 0) return false;
     r->last[k] = b->last[k] ? add_stream(r, b->target[k], b->last[k], 0, 0, false) : -1;
   }
   for (int k = 0; k < l->n_all; k++) {
@@ -219,7 +227,7 @@ static void at(struct rows *r, const struct stream *s, int inner, int lane, stru
 }
 
 static int number(struct rows *r, const struct node *x) {
-  struct argument a = scalar_argument(scalar_of(x));
+  struct argument a = scalar_argument(x);
   weft_dtype t = kir_register_of((weft_dtype)x->dtype);
   for (int i = 0; i < r->n_args; i++)
     if (r->arg[i].leaf == a.leaf && r->arg[i].bits == a.bits && r->arg_dtype[i] == t) return r->arg_value[i];
@@ -238,7 +246,7 @@ static int carry_load(struct rows *r, int k, int lane) {
 
 static int value_of(struct rows *r, const struct node *x) {
   const struct node *base = edge_of(x).base;
-  if (scalar_of(x)) return number(r, x);
+  if (number_below(r->b, x)) return number(r, number_below(r->b, x));
   if (is_carry(r->b, base)) return carry_load(r, (int)base->serial - r->b->loop->n_seq, r->j);
   if (base->op != &op_value) return r->value[base->slot];
   struct stream *s = &r->stream[read_stream(r, x, false)];
@@ -371,8 +379,10 @@ static void copy_carry(struct rows *r, int k, bool is_last) {
   if (is_last) store_row(r, r->last[k], carry_load(r, k, r->j));
   else {
     struct kir_lin ix[AXES + 2], to[] = { kir_lin_const(r->k, 0), lin(r, r->j) };
-    at(r, &r->stream[r->init[k]], 0, r->j, ix);
-    kir_store(&r->kb, r->carry_local[k], to, KIR_SET, kir_load(&r->kb, r->stream[r->init[k]].buf, ix));
+    int v = 0;
+    if (r->init[k] < 0) v = number(r, scalar_of(r->b->in_node[r->b->loop->n_seq + k]));
+    else at(r, &r->stream[r->init[k]], 0, r->j, ix), v = kir_load(&r->kb, r->stream[r->init[k]].buf, ix);
+    kir_store(&r->kb, r->carry_local[k], to, KIR_SET, v);
   }
   kir_end(&r->kb);
 }

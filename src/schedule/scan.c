@@ -62,6 +62,13 @@ static bool is_var(const struct body *b, const struct node *n, int first, int co
   return n->op == &op_value && (int)n->serial >= first && (int)n->serial < first + count;
 }
 
+/* The number that an input is, or NULL. */
+static const struct node *number_below(const struct body *b, const struct node *x) {
+  const struct node *base = edge_of(x).base;
+  if (scalar_of(x)) return scalar_of(x);
+  return base->op == &op_value ? scalar_of(b->in_node[base->serial]) : NULL;
+}
+
 static bool fits(struct body *b, const struct node **shape) {
   const struct loop *l = b->loop;
   if (l->n_carry > 16 || l->n_all > 16) return false;
@@ -152,15 +159,15 @@ static bool find_streams(struct scanning *s) {
     if (x->op->kind == OP_VIEW || x->op->kind == OP_LEAF) continue;
     for (int k = 0; k < x->n_in && ok; k++) {
       const struct node *base = edge_of(x->in[k]).base;
-      if (base->op != &op_value || is_var(b, base, l->n_seq, l->n_carry)) continue;
+      if (base->op != &op_value || is_var(b, base, l->n_seq, l->n_carry) || number_below(b, x->in[k])) continue;
       ok = (s->stream_of[x->in[k]->slot] = read_stream(s, x->in[k])) != -2;
     }
   }
   for (int i = 0; i < b->n_targets && ok; i++) {
     const struct node *base = edge_of(b->target[i]).base;
-    if (base->op == &op_value && !is_var(b, base, l->n_seq, l->n_carry)) ok = (s->stream_of[b->target[i]->slot] = read_stream(s, b->target[i])) != -2;
+    if (base->op == &op_value && !is_var(b, base, l->n_seq, l->n_carry) && !number_below(b, b->target[i])) ok = (s->stream_of[b->target[i]->slot] = read_stream(s, b->target[i])) != -2;
   }
-  for (int k = 0; k < l->n_carry && ok; k++) ok = (s->init[k] = add_stream(s, &b->in[l->n_seq + k], b->in_node[l->n_seq + k], 0, 0, 0)) != -2;
+  for (int k = 0; k < l->n_carry && ok; k++) ok = (s->init[k] = scalar_of(b->in_node[l->n_seq + k]) ? -1 : add_stream(s, &b->in[l->n_seq + k], b->in_node[l->n_seq + k], 0, 0, 0)) != -2;
   for (int k = 0; k < l->n_all && ok; k++) ok = (s->all[k] = write_stream(s, b->all[k], b->target[l->n_carry + k], true)) != -2;
   for (int k = 0; k < l->n_carry && ok; k++) ok = (s->last[k] = write_stream(s, b->last[k], b->target[k], false)) != -2;
   return ok;
@@ -225,7 +232,7 @@ static void store(struct scanning *s, int stream, int value) {
 }
 
 static int number(struct scanning *s, const struct node *x) {
-  struct argument a = scalar_argument(scalar_of(x));
+  struct argument a = scalar_argument(x);
   weft_dtype t = kir_register_of((weft_dtype)x->dtype);
   for (int i = 0; i < s->n_args; i++)
     if (s->arg[i].leaf == a.leaf && s->arg[i].bits == a.bits && s->arg_dtype[i] == t) return s->arg_value[i];
@@ -239,8 +246,8 @@ static int number(struct scanning *s, const struct node *x) {
 static int value_of(struct scanning *s, const struct node *x, const int carry[]) {
   const struct loop *l = s->b->loop;
   const struct node *base = edge_of(x).base;
-  if (scalar_of(x)) return number(s, x);
   if (is_var(s->b, base, l->n_seq, l->n_carry)) return carry[(int)base->serial - l->n_seq];
+  if (number_below(s->b, x)) return number(s, number_below(s->b, x));
   if (base->op == &op_value) return load(s, &s->stream[s->stream_of[x->slot]]);
   return s->value[base->slot];
 }
@@ -292,7 +299,7 @@ static void nest(struct scanning *s) {
   int init[MOST], carry[MOST + 1], next[MOST + 1], n = l->n_carry;
   for (int i = 0; i < s->n_live; i++)
     s->var[s->live[i]] = kir_loop(&s->kb, i == s->n_live - 1 ? KIR_LANE : KIR_PAR, s->n_live == 1 ? "i" : names[i], lin(s, s->size[s->live[i]]));
-  for (int k = 0; k < l->n_carry; k++) init[k] = load(s, &s->stream[s->init[k]]);
+  for (int k = 0; k < l->n_carry; k++) init[k] = s->init[k] < 0 ? number(s, scalar_of(s->b->in_node[l->n_seq + k])) : load(s, &s->stream[s->init[k]]);
   for (int i = 0; i < s->n_streams; i++) s->stream[i].value = -1;
   s->t = kir_loop(&s->kb, KIR_SERIAL, "t", lin(s, s->size_t_));
   for (int k = 0; k < l->n_carry; k++) carry[k] = kir_carry(&s->kb, NULL, init[k]);
@@ -313,8 +320,6 @@ bool scan(struct body *b, bool *done) {
   const struct node *shape;
   struct scanning *s = work_take(b->w, sizeof *s);
   if (!s) return false;
-  struct work trial = { .arena = b->w->arena, .list = &b->list, .n_targets = b->n_targets, .target = b->target };
-  (void)trial;
   if (!fits(b, &shape) || (b->length && (node_count(shape) != 1 || is_carry_free(b->loop)))) return true;
   s->b = b;
   s->shape = shape;

@@ -89,6 +89,7 @@ struct argument scalar_argument(const struct node *scalar); /* what a kernel is 
 const struct node *scalar_of(const struct node *); /* the scalar leaf a value is a broadcast of, or NULL */
 bool step_group(struct work *, struct group *);
 bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const struct place *from, const struct place *to);
+bool step_number(struct work *, const struct node *scalar, weft_dtype, int64_t n, int store); /* n times */
 bool step_scatter(struct work *, struct node *);
 bool step_long_prefix(struct work *, struct node *);
 bool step_loop(struct work *, struct node *);
