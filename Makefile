@@ -48,7 +48,7 @@ fuzz: build ## random graphs and files, SECONDS=60 for each program
 bench: build ## how fast it is
 	@tools/bench $(B)
 
-gpu: build  ## the tests and scenes that need an NVIDIA GPU
+gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none it says so and succeeds
 	@tools/gpu $(B)
 
 symbols: build ## what the libraries export and use

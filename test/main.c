@@ -34,6 +34,7 @@ static int n_passed, n_failed, n_skipped;
 
 /* Weak, so that the runner links without the run time. */
 extern int64_t weft_get(weft_setting) __attribute__((weak));
+extern int64_t weft_set(weft_setting, int64_t) __attribute__((weak));
 
 void test_add(const char *name, const char *file, void (*run)(void)) {
   struct test *grown = realloc(tests, (size_t)(n_tests + 1) * sizeof *tests);
@@ -83,10 +84,13 @@ static double now(void) {
 }
 
 static void expect_nothing_left(void) {
-  if (!weft_get) return;
-  int64_t nodes = weft_get(WEFT_NODES), bytes = weft_get(WEFT_BYTES_USED);
+  if (!weft_get || !weft_set) return;
+  int64_t nodes = weft_get(WEFT_NODES), there = weft_get(WEFT_BYTES_USED), bytes;
+  weft_set(WEFT_DEVICE, 0);
+  bytes = weft_get(WEFT_BYTES_USED);
   if (nodes) test_fail(current->file, 0, "%lld nodes are left", (long long)nodes);
   if (bytes) test_fail(current->file, 0, "%lld bytes of arrays are left", (long long)bytes);
+  if (there && !bytes) test_fail(current->file, 0, "%lld bytes are left on the device", (long long)there);
 }
 
 static enum result run_here(const struct test *t) {

@@ -1,0 +1,425 @@
+/* gpu_plans.c -- programs on the GPU against the same programs on the host: the same bits, or close where floats are
+ * summed. Run by make gpu, which shows the time of each; skipped where there is no device. The kernels that graphs become
+ * are also assembled by ptxas, where that is. */
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "backend/cuda/ptx.h"
+#include "every_recipe.h"
+#include "test.h"
+
+static bool has_gpu(void) {
+  if (device_cuda.backend->available()) return true;
+  test_skip("there is no device");
+  return false;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- data ---- */
+
+static weft_array *numbers(int rank, const int64_t dims[], uint32_t seed) {
+  struct plain p = plain_new(WEFT_F32, rank, dims);
+  float *x = (float *)(void *)p.data;
+  for (int64_t i = 0; i < p.count; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    x[i] = ((float)(seed >> 8) / (1 << 23) - 1) * 3;
+  }
+  weft_array *a = weft_from(WEFT_F32, rank, dims, p.data);
+  plain_free(&p);
+  return a;
+}
+
+static weft_array *indices(int64_t n, int64_t below, uint32_t seed) {
+  struct plain p = plain_new(WEFT_I32, 1, &n);
+  for (int64_t i = 0; i < n; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    ((int32_t *)(void *)p.data)[i] = (int32_t)((seed >> 8) % (2 * below)) - (int32_t)below;
+  }
+  weft_array *a = weft_from(WEFT_I32, 1, &n, p.data);
+  plain_free(&p);
+  return a;
+}
+
+/* ---- programs ---- */
+
+enum { MOST = 3 };
+
+static int chain(weft_array *y[]) {
+  weft_array *x = numbers(WEFT_DIMS(4096, 1024), 1);
+  return y[0] = weft_mul(weft_tanh(weft_mul(x, weft_scalar(0.7))), weft_exp(weft_neg(weft_mul(x, x)))), 1;
+}
+static int doubles(weft_array *y[]) { return y[0] = weft_exp(weft_tanh(weft_cast(numbers(WEFT_DIMS(1000, 100), 1), WEFT_F64))), 1; }
+static int halves(weft_array *y[]) {
+  weft_array *x = numbers(WEFT_DIMS(1000, 101), 1);
+  y[0] = weft_exp(weft_mul(weft_cast(x, WEFT_BF16), weft_scalar(0.3)));
+  y[1] = weft_exp(weft_mul(weft_cast(x, WEFT_F16), weft_scalar(0.3)));
+  return 2;
+}
+static int integers(weft_array *y[]) {
+  weft_array *i = indices(100000, 1000, 3);
+  y[0] = weft_sum(i, 0), y[1] = weft_cumsum(weft_mul(i, i), 0), y[2] = weft_max(weft_cast(i, WEFT_U8), 0);
+  return 3;
+}
+static int reversed(weft_array *y[]) {
+  weft_array *x = numbers(WEFT_DIMS(300, 1001), 1);
+  y[0] = weft_mul(weft_flip(weft_flip(x, 0), 1), weft_scalar(2));
+  y[1] = weft_add(weft_slice(x, 1, WEFT_END, WEFT_BEGIN, -3), weft_scalar(1));
+  return 2;
+}
+static int transposed(weft_array *y[]) { return y[0] = weft_exp(weft_transpose(numbers(WEFT_DIMS(500, 333), 1), NULL)), 1; }
+static int largest(weft_array *y[]) {
+  weft_array *x = numbers(WEFT_DIMS(300, 1000), 1);
+  y[0] = weft_max(x, 1), y[1] = weft_argmax(x, 0), y[2] = weft_cummax(x, 1);
+  return 3;
+}
+static int joined(weft_array *y[]) {
+  weft_array *a = weft_tanh(numbers(WEFT_DIMS(70, 20), 1)), *b = numbers(WEFT_DIMS(70, 30), 2);
+  y[0] = weft_exp(weft_concat(1, WEFT_ARRAYS(a, b))), y[1] = weft_exp(weft_pad(b, 1, 2, 3, weft_scalar(-1)));
+  return 2;
+}
+static int gathered(weft_array *y[]) {
+  weft_array *i = indices(5000, 90, 2);
+  return y[0] = weft_exp(weft_take(numbers(WEFT_DIMS(90, 160), 1), 1, &i)), 1;
+}
+static int put(weft_array *y[], weft_how how, bool as_integers) {
+  weft_array *x = numbers(WEFT_DIMS(200), 1), *i = indices(100000, 200, 2), *v = numbers(WEFT_DIMS(100000), 3);
+  if (as_integers) x = weft_cast(x, WEFT_I32), v = weft_cast(v, WEFT_I32);
+  return y[0] = weft_put(x, weft_take(x, 1, &i), v, how), 1;
+}
+static int put_set(weft_array *y[]) { return put(y, WEFT_SET, false); }
+static int put_add(weft_array *y[]) { return put(y, WEFT_ADD, false); }
+static int put_max(weft_array *y[]) { return put(y, WEFT_MAX, false); }
+static int put_integers(weft_array *y[]) { return put(y, WEFT_ADD, true); }
+static int softmax(weft_array *y[]) { return y[0] = weft_softmax(numbers(WEFT_DIMS(2000, 1500), 1), -1), 1; }
+static int layer_norm_gradient(weft_array *y[]) {
+  weft_array *x[] = { numbers(WEFT_DIMS(3000, 700), 1), numbers(WEFT_DIMS(700), 2), numbers(WEFT_DIMS(700), 3) };
+  weft_array *norm = weft_layer_norm(x[0], x[1], x[2], 1e-5), *dy = numbers(WEFT_DIMS(3000, 700), 4);
+  weft_vjp(1, &norm, &dy, 3, x, y);
+  return 3;
+}
+static int sums(weft_array *y[]) {
+  weft_array *x = numbers(WEFT_DIMS(1500, 400), 1);
+  y[0] = weft_sum(x, 0), y[1] = weft_logsumexp(x, 1), y[2] = weft_mean(x, WEFT_ALL);
+  return 3;
+}
+static int cumulative(weft_array *y[]) { return y[0] = weft_cumsum(numbers(WEFT_DIMS(100000), 1), 0), 1; }
+static int product(weft_array *y[]) {
+  return y[0] = weft_tanh(weft_matmul(numbers(WEFT_DIMS(300, 200), 1), numbers(WEFT_DIMS(200, 150), 2))), 1;
+}
+static int narrow_sum(weft_array *y[]) { return y[0] = weft_sum(weft_cast(numbers(WEFT_DIMS(1000, 30), 1), WEFT_BF16), WEFT_ALL), 1; }
+
+/* y_t = 0.5 y_(t-1) - 0.3 y_(t-2) + e_t in many lanes: one kernel. */
+static int scan(weft_array *y[]) {
+  weft_array *e = numbers(WEFT_DIMS(200, 1000), 1), *zero = weft_full(WEFT_F32, WEFT_DIMS(1000), 0);
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *e_t = weft_loop_each(loop, e), *y1 = weft_loop_carry(loop, zero), *y2 = weft_loop_carry(loop, zero);
+  weft_array *y_t = weft_add(weft_sub(weft_mul(y1, weft_scalar(0.5)), weft_mul(y2, weft_scalar(0.3))), e_t);
+  weft_loop_next(loop, y1, y_t);
+  weft_loop_next(loop, y2, y1);
+  y[0] = weft_loop_all(loop, y_t), y[1] = weft_loop_last(loop, y1);
+  weft_loop_close(loop);
+  return 2;
+}
+static int until(weft_array *y[]) {
+  weft_loop *loop = weft_loop_open(weft_integer(1000));
+  weft_array *c = weft_loop_carry(loop, weft_full(WEFT_F32, 0, NULL, 1)), *next = weft_mul(c, weft_scalar(1.1));
+  weft_loop_next(loop, c, next);
+  weft_loop_until(loop, weft_lt(weft_scalar(50), next));
+  y[0] = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  return 1;
+}
+static int recurrent(weft_array *y[]) {
+  weft_array *w = weft_mul(numbers(WEFT_DIMS(64, 64), 1), weft_scalar(0.05)), *x = numbers(WEFT_DIMS(20, 8, 64), 2);
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *x_t = weft_loop_each(loop, x), *h = weft_loop_carry(loop, weft_full(WEFT_F32, WEFT_DIMS(8, 64), 0));
+  weft_loop_next(loop, h, weft_tanh(weft_add(weft_matmul(h, w), x_t)));
+  weft_array *last = weft_loop_last(loop, h);
+  weft_loop_close(loop);
+  return y[0] = weft_exp(last), 1;
+}
+static int empty(weft_array *y[]) {
+  weft_array *x = weft_slice(numbers(WEFT_DIMS(10, 5), 1), 0, 3, 3, 1);
+  y[0] = weft_exp(x), y[1] = weft_sum(x, 0), y[2] = weft_sum(x, WEFT_ALL);
+  return 3;
+}
+static int one(weft_array *y[]) { return y[0] = weft_exp(numbers(0, NULL, 5)), 1; }
+
+/* close: how far floats may be off, 0: same bits. */
+static const struct { const char *name; int (*make)(weft_array *y[]); double close; } programs[] = {
+  { "an elementwise chain", chain, 0 }, { "f64", doubles, 0 }, { "bf16 and f16", halves, 0 }, { "integers", integers, 0 },
+  { "reversed and strided reads", reversed, 0 }, { "transposed reads", transposed, 0 }, { "max, argmax, cummax", largest, 0 },
+  { "concat and pad", joined, 0 }, { "checked gather", gathered, 0 }, { "scatter set", put_set, 0 },
+  { "scatter add", put_add, 1e-3 }, { "scatter max", put_max, 0 }, { "scatter add, i32", put_integers, 0 },
+  { "softmax", softmax, 1e-5 }, { "layer norm gradient", layer_norm_gradient, 1e-3 }, { "sum, logsumexp, mean", sums, 1e-3 },
+  { "cumulative sum", cumulative, 1e-2 }, { "matmul and tanh", product, 1e-4 }, { "sum of bf16", narrow_sum, 0.05 },
+  { "scan", scan, 0 }, { "until", until, 0 }, { "recurrent network", recurrent, 1e-4 }, { "empty", empty, 0 }, { "0-d", one, 0 },
+};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+/* Reads the results; the time of an evaluation whose plan is known. */
+static double run(int p, int device, struct plain out[MOST]) {
+  double seconds = 0;
+  weft_set(WEFT_DEVICE, device);
+  for (int again = 0; again < 2; again++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y[MOST];
+    int n = programs[p].make(y);
+    double begin = now();
+    EXPECT_OK(weft_eval(n, y));
+    seconds = now() - begin;
+    for (int i = 0; again && i < n; i++) {
+      int64_t dims[PLAIN_RANK];
+      for (int k = 0; k < weft_rank(y[i]); k++) dims[k] = weft_dim(y[i], k);
+      out[i] = plain_new(weft_dtype_of(y[i]), weft_rank(y[i]), dims);
+      EXPECT_OK(weft_read(y[i], out[i].dtype, out[i].data, (size_t)out[i].count * weft_dtype_bytes(out[i].dtype)));
+    }
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  return seconds;
+}
+
+static int64_t first_apart(const struct plain *want, const struct plain *got, double close) {
+  if (!close || !plain_is_float(want->dtype)) return plain_differs(want, got->data);
+  for (int64_t i = 0; i < want->count; i++)
+    if (!(fabs(plain_f(want, i) - plain_f(got, i)) <= close * fmax(1, fabs(plain_f(want, i))))) return i;
+  return -1;
+}
+
+static void compare(int p, const struct plain want[MOST], const struct plain got[MOST]) {
+  for (int i = 0; i < MOST; i++) {
+    if (!want[i].data || !got[i].data) continue;
+    int64_t at = first_apart(&want[i], &got[i], programs[p].close);
+    if (at >= 0)
+      test_fail(__FILE__, __LINE__, "%s: result %d, element %lld is %s, not %s", programs[p].name, i, (long long)at,
+                plain_text(&got[i], at), plain_text(&want[i], at));
+  }
+}
+
+TEST(cuda_programs_give_what_the_host_gives) {
+  test_watchdog(200);
+  for (int p = 0; has_gpu() && p < PROGRAMS; p++) {
+    struct plain want[MOST] = { 0 }, got[MOST] = { 0 };
+    double host = run(p, 0, want);
+    int64_t kernels = weft_get(WEFT_KERNELS), refused = weft_get(WEFT_KERNELS_VM);
+    double gpu = run(p, 1, got);
+    compare(p, want, got);
+    printf("%9.3f ms  %s, transfers included; on the host %.3f ms (kernels: %d, left to the host: %d)\n", 1e3 * gpu, programs[p].name,
+           1e3 * host, (int)(weft_get(WEFT_KERNELS) - kernels), (int)(weft_get(WEFT_KERNELS_VM) - refused));
+    for (int i = 0; i < MOST; i++) plain_free(&want[i]), plain_free(&got[i]);
+  }
+}
+
+static const struct way on_gpu = { "on the GPU", "x86", true, 2, 1 }, one_op_a_kernel = { "on the GPU, one op a kernel", "x86", false, 2, 1 };
+
+TEST(cuda_runs_random_programs_with_the_bits_of_the_host) {
+  test_watchdog(200);
+  double begin = now();
+  if (!has_gpu()) return;
+  for (uint64_t seed = 1; seed <= 60; seed++)
+    if (!recipe_check_way(seed, seed % 4 ? &on_gpu : &one_op_a_kernel, true)) test_fail(__FILE__, __LINE__, "seed %d", (int)seed);
+  printf("%9.3f ms  60 random programs\n", 1e3 * (now() - begin));
+}
+
+/* ---- failures ---- */
+
+TEST(cuda_finds_indices_out_of_range_and_goes_on) {
+  if (!has_gpu()) return;
+  int32_t at[] = { 0, 1, -3, 2, 7 };
+  weft_set(WEFT_DEVICE, 1);
+  for (int k = 0; k < 2; k++) {
+    weft_scope *s = weft_scope_open();
+    at[4] = k ? 1 : 7;
+    weft_array *x = numbers(WEFT_DIMS(3, 4), 1), *i = weft_from(WEFT_I32, WEFT_DIMS(5), at), *y = weft_take(x, 1, &i);
+    EXPECT_INT(weft_eval(1, &y), k ? WEFT_OK : WEFT_ERR_INDEX);
+    if (!k) EXPECT_TEXT(weft_message(), "weft_take: index number 4 is out of range for an axis of 3");
+    weft_scope_discard(s);
+  }
+}
+
+TEST(cuda_out_of_memory_is_a_status_and_the_next_program_runs) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  float got = 0;
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *like = weft_broadcast(numbers(WEFT_DIMS(1), 1), 1, (int64_t[]){ INT64_C(100000000000) });
+  weft_fetch(weft_sum(weft_flip(weft_cumsum(like, 0), 0), WEFT_ALL), WEFT_F32, &got, sizeof got);
+  EXPECT_INT(weft_scope_close(s), WEFT_ERR_MEMORY);
+  s = weft_scope_open();
+  EXPECT_OK(weft_read(weft_add(numbers(0, NULL, 1), weft_scalar(1)), WEFT_F32, &got, sizeof got));
+  weft_scope_discard(s);
+  EXPECT_INT(weft_get(WEFT_BYTES_USED), 0);
+}
+
+TEST(cuda_stops_when_cancelled) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  static volatile int flag = 1;
+  weft_array *y[MOST];
+  weft_set(WEFT_DEVICE, 1);
+  cumulative(y);
+  weft_cancel_when(&flag);
+  EXPECT_INT(weft_eval(1, y), WEFT_ERR_CANCELLED);
+  weft_cancel_when(NULL);
+  EXPECT_OK(weft_eval(1, y));
+  weft_scope_discard(s);
+}
+
+/* In a child of a process that uses the device: an error with a text, no crash. */
+TEST(cuda_in_a_forked_child_is_an_error) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = numbers(WEFT_DIMS(10), 1), *y = weft_exp(x);
+  int status = 1;
+  weft_set(WEFT_DEVICE, 1);
+  EXPECT_OK(weft_eval(1, &y));
+  pid_t child = fork();
+  if (child == 0) {
+    weft_array *same = weft_exp(weft_mul(x, weft_scalar(2))), *known = weft_exp(numbers(WEFT_DIMS(10), 2));
+    bool ok = weft_eval(1, &same) == WEFT_ERR_DEVICE && weft_eval(1, &known) == WEFT_ERR_DEVICE;
+    ok = ok && weft_set(WEFT_DEVICE, 1) == -1 && weft_set(WEFT_DEVICE, 0) == 1 && weft_eval(1, &same) == WEFT_OK;
+    _exit(!ok);
+  }
+  EXPECT(child > 0 && waitpid(child, &status, 0) == child);
+  EXPECT_INT(status, 0);
+  weft_scope_discard(s);
+}
+
+/* ---- threads, files, settings ---- */
+
+static void *evaluate_often(void *arg) {
+  weft_set(WEFT_DEVICE, 1);
+  for (int k = 0; k < 20; k++) {
+    weft_scope *s = weft_scope_open();
+    float got = -1;
+    weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(1000 + k), (double)(k + 1));
+    weft_array *y = weft_sum(weft_mul(weft_add(x, numbers(WEFT_DIMS(1), 0)), weft_scalar(0)), WEFT_ALL);
+    if (weft_eval_async(1, &y) || weft_read(y, WEFT_F32, &got, sizeof got) || got != 0) *(int *)arg += 1;
+    weft_scope_discard(s);
+  }
+  return NULL;
+}
+
+TEST(cuda_serves_threads_and_the_background) {
+  pthread_t thread[4];
+  int wrong[4] = { 0 };
+  if (!has_gpu()) return;
+  for (int i = 0; i < 4; i++) EXPECT_INT(pthread_create(&thread[i], NULL, evaluate_often, &wrong[i]), 0);
+  for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+  for (int i = 0; i < 4; i++) EXPECT_INT(wrong[i], 0);
+}
+
+TEST(cuda_reads_mapped_files) {
+  if (!has_gpu()) return;
+  char path[] = "/tmp/weft-gpu-XXXXXX.safetensors";
+  weft_scope *s = weft_scope_open();
+  int64_t dims[] = { 3000, 1000 };
+  struct plain want = plain_new(WEFT_F32, 2, dims), got = plain_new(WEFT_F32, 2, dims);
+  EXPECT(close(mkstemps(path, 12)) == 0);
+  weft_array *x = numbers(2, dims, 9), *y;
+  EXPECT_OK(weft_save(path, 1, (const char *[]){ "w" }, &x, NULL));
+  EXPECT_OK(weft_read(weft_exp(x), WEFT_F32, want.data, (size_t)want.count * 4));
+  weft_set(WEFT_DEVICE, 1);
+  y = weft_exp(weft_file_get(weft_file_open(path), "w"));
+  EXPECT_OK(weft_eval_async(1, &y));
+  EXPECT_OK(weft_read(y, WEFT_F32, got.data, (size_t)got.count * 4));
+  EXPECT_INT(plain_differs(&want, got.data), -1);
+  weft_scope_discard(s);
+  unlink(path);
+  plain_free(&want);
+  plain_free(&got);
+}
+
+TEST(cuda_device_says_what_it_is) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  weft_array *y[MOST];
+  printf("%s\n", weft_device_text(1));
+  EXPECT_INT(weft_set(WEFT_DEVICE, 1), 0);
+  EXPECT_INT(weft_get(WEFT_DEVICE), 1);
+  EXPECT(weft_get(WEFT_BYTES_LIMIT) > 1 << 30);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  softmax(y);
+  EXPECT_OK(weft_eval(1, y));
+  EXPECT(weft_get(WEFT_BYTES_PEAK) >= 2 * 2000 * 1500 * 4);
+  EXPECT_INT(weft_get(WEFT_BYTES_USED), 0);
+  EXPECT(weft_get(WEFT_BYTES_CACHED) > 0);
+  EXPECT(weft_set(WEFT_BYTES_CACHE, 0) >= 0);
+  EXPECT_INT(weft_get(WEFT_BYTES_CACHED), 0);
+  weft_scope_discard(s);
+}
+
+/* ---- without a device: what the scheduler writes is printed, and ptxas takes it ---- */
+
+struct folder { char path[64]; int n_kernels, n_refused; };
+
+static void refuse(struct folder *f, const struct kir_kernel *k, const char *why) {
+  static const char *const known[] = { "private copies of a narrow dtype", "a plain store through a loaded index: which of several lanes is last" };
+  f->n_refused++;
+  if (strcmp(why, known[0]) && strcmp(why, known[1])) test_fail(__FILE__, __LINE__, "%s: %s", k->name, why);
+}
+
+static void add_kernel(struct folder *f, struct kir_kernel *k) {
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  struct shape_class shape;
+  const char *why = "";
+  char path[128];
+  memset(&shape, 0, sizeof shape);
+  memset(shape.stride, STRIDE_ANY, sizeof shape.stride);
+  snprintf(path, sizeof path, "%s/%03d_%.40s.ptx", f->path, f->n_kernels++, k->name);
+  if (kir_verify(k) || !kir_legalise(k)) test_fail(__FILE__, __LINE__, "%s is not well formed", k->name);
+  else if (!ptx_print(k, &shape, &out, &plan, &why)) refuse(f, k, why);
+  else {
+    FILE *file = fopen(path, "w");
+    EXPECT(file && fputs(text_of(&out), file) >= 0 && !fclose(file));
+    ptx_plan_free(&plan);
+  }
+  text_free(&out);
+  kir_free(k);
+}
+
+static void add_program(struct folder *f, int p) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y[MOST];
+  struct kir_kernel *k[32];
+  struct text why = { 0 };
+  int n = kir_parse(weft_show(programs[p].make(y), y, "kernels"), k, 32, &why);
+  if (n < 1) test_fail(__FILE__, __LINE__, "%s: %s", programs[p].name, text_of(&why));
+  for (int i = 0; i < n; i++) add_kernel(f, k[i]);
+  text_free(&why);
+  weft_scope_discard(s);
+}
+
+TEST(ptx_of_scheduled_programs_is_assembled) {
+  struct folder f = { .path = "/tmp/weft-ptx-XXXXXX" };
+  char command[400];
+  test_watchdog(120);
+  if (system("ptxas --version >/dev/null 2>&1")) { test_skip("there is no ptxas"); return; }
+  EXPECT(mkdtemp(f.path) != NULL);
+  for (int p = 0; p < PROGRAMS; p++)
+    if (programs[p].make != until) add_program(&f, p); /* its size must be computed first */
+  snprintf(command, sizeof command, "cd %s && for f in *.ptx; do ptxas -arch=sm_90 $f -o out.cubin 2>err || { echo $f; head -3 err; }; "
+           "done >log; head -12 log; ! test -s log; s=$?; rm -r %s; exit $s", f.path, f.path);
+  EXPECT_INT(system(command), 0);
+  printf("%d kernels of %d programs: %d refused, the others taken by ptxas\n", f.n_kernels, PROGRAMS - 1, f.n_refused);
+}
+
+TEST(ptx_is_shown_with_and_without_a_device) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y[MOST];
+  softmax(y);
+  EXPECT(strstr(weft_show(1, y, "ptx"), ".visible .entry"));
+  put_set(y);
+  EXPECT(strstr(weft_show(1, y, "ptx"), "no PTX: a plain store through a loaded index"));
+  weft_scope_discard(s);
+}
