@@ -86,6 +86,12 @@ static weft_array *sums_of_two_lengths(void) {
 }
 TEST(sums_over_axes_of_two_lengths_do_not_share_a_loop) { EXPECT_ALL_WAYS(sums_of_two_lengths, float, WEFT_F32, 1); }
 
+static weft_array *column_of_the_same(void) { /* a row of equal values is folded over the columns, each for itself */
+  weft_array *x = weft_broadcast(weft_from(WEFT_F32, WEFT_DIMS(2, 1), (float[]){ 3, 5 }), WEFT_DIMS(2, 2));
+  return weft_max(weft_softmax(x, 1), 0);
+}
+TEST(equal_values_of_a_row_are_folded_for_each_column) { EXPECT_ALL_WAYS(column_of_the_same, float, WEFT_F32, 0.5f, 0.5f); }
+
 TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   time_t end = time(NULL) + 3;
   uint64_t seed = 1;
