@@ -13,6 +13,7 @@ static _Atomic uint64_t last_id;
 static void leave(void *c) {
   struct caller *me = c;
   scope_leave();
+  jobs_leave();
   handles_leave();
   failure_release(me->last);
   *me = (struct caller){ 0 };

@@ -2,8 +2,10 @@
  *
  * A node is what an expression is; a handle (weft_array, graph/scope.h) is a name for one. Nodes are counted by
  * references: from nodes that use them, from handles, functions and loops. Releasing is iterative. op, dtype, dims and
- * attr never change; `state` goes lazy -> running -> ready or failed under the graph lock; `in` is dropped (n_in = 0,
- * history_dropped) when a ready node forgets its history.
+ * attr never change; `state` goes lazy (-> queued) -> running -> ready or failed under the graph lock, and back to lazy
+ * when the work is given up; `in` is dropped (n_in = 0, history_dropped) when a ready node forgets its history. What is
+ * queued some job will compute: others wait for it, a job that needs it earlier computes it. What is running somebody
+ * computes at this moment, or will without waiting for anything younger.
  *
  * A plan works on local nodes: copies in an arena, not counted, without state; only their op, dtype, weak, dims, in and
  * attr mean something, and `serial`, which is the number of a leaf. Op rules that lower see local nodes. */
@@ -19,7 +21,7 @@ struct op;
 struct arena;
 struct buffer;
 
-enum node_state { NODE_LAZY, NODE_RUNNING, NODE_READY, NODE_FAILED };
+enum node_state { NODE_LAZY, NODE_QUEUED, NODE_RUNNING, NODE_READY, NODE_FAILED };
 
 /* Where a ready node's elements are: data[offset + sum_k i_k stride[k]], in elements of the dtype. */
 struct value { struct buffer *buf; int64_t offset; int64_t stride[]; };

@@ -60,7 +60,7 @@ void scope_blame(struct failure *);                   /* an error of a call that
                                                          Takes over the reference */
 void scope_drop_handles(struct weft_scope *);
 void scope_mark_trace(struct weft_scope *);
-void scope_leave(void), handles_leave(void);          /* the thread ends */
+void scope_leave(void), handles_leave(void), jobs_leave(void); /* the thread ends */
 void loop_discard(struct weft_loop *);                /* op/loop.c: its scope ended before weft_loop_close */
 void files_end(struct weft_file *);                   /* io/: the scope of a list of files has ended */
 

@@ -1,76 +1,228 @@
 /* async.c -- what runs in the background: one job after the other, on a thread that is started with the first and ends
- * when it has had nothing to do for a while. */
+ * when it has had nothing to do for a while.
+ *
+ * A job that fails stays here, first come first served, until the thread that started it looks or ends. In a child after
+ * fork the thread is gone; the jobs are not, and start again when somebody waits for one. */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <time.h>
+#include "base/mem.h"
+#include "graph/caller.h"
 #include "run/buffer.h"
 #include "run/eval.h"
 #include "run/thread.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct job *first, *last;
-static bool is_alive, is_busy;
+static pthread_cond_t changed;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct job *first, *last, *failed;  /* through `next` */
+static struct job *running, *ending;       /* the one at work; the one whose parts are being released */
+static bool is_alive;
+static _Thread_local bool is_here;
 
 enum { IDLE_SECONDS = 2 };
 
-/* The next job, or NULL after a while without one; lock held. */
-static struct job *next_job(void) {
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += IDLE_SECONDS;
-  while (!first)
-    if (pthread_cond_timedwait(&changed, &lock, &until)) break;
-  struct job *j = first;
+bool job_is_here(void) { return is_here; }
+
+/* ---- The queue; lock held ---- */
+
+static struct timespec after(double seconds) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  if (seconds > 1e9) seconds = 1e9;
+  t.tv_sec += (time_t)seconds;
+  t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+  if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+  return t;
+}
+
+static void put(struct job *j) {
+  j->next = NULL;
+  if (first) last->next = j;
+  else first = j;
+  last = j;
+}
+
+static struct job *take(void) {
+  struct job *j = running = first;
   if (j) first = j->next;
   return j;
+}
+
+/* The next one, or NULL after a while without. */
+static struct job *next_job(void) {
+  struct timespec until = after(IDLE_SECONDS);
+  while (!first)
+    if (pthread_cond_timedwait(&changed, &lock, &until)) break;
+  return take();
+}
+
+static bool is_of(const struct job *list, uint64_t thread) {
+  for (; list; list = list->next) if (list->thread == thread) return true;
+  return false;
+}
+
+static bool is_pending(uint64_t thread) {
+  return (ending && ending->thread == thread) || (running && running->thread == thread) || is_of(first, thread);
+}
+
+/* Keeps the first failure of each thread that nobody has seen. */
+static bool keep(struct job *j) {
+  if (!j->failure || !j->thread || failure_seen(j->failure, false) || is_of(failed, j->thread)) return false;
+  struct job **at = &failed;
+  while (*at) at = &(*at)->next;
+  j->next = NULL;
+  *at = j;
+  return true;
+}
+
+/* ---- Running ---- */
+
+static void drop(struct job *j) {
+  failure_release(j->failure);
+  mem_free(j);
+}
+
+static void perform(struct job *j) {
+  struct eval_settings *mine = eval_settings(), before = *mine;
+  *mine = j->settings;
+  is_here = true;
+  j->failure = j->run(j);
+  is_here = false;
+  *mine = before;
+}
+
+/* The job `running`, to its end. Lock held on entry and on return. */
+static void run_it(void) {
+  struct job *j = running;
+  pthread_mutex_unlock(&lock);
+  perform(j);
+  pthread_mutex_lock(&lock);
+  ending = j;
+  running = NULL;
+  pthread_mutex_unlock(&lock);
+  j->end(j);
+  pthread_mutex_lock(&lock);
+  ending = NULL;
+  if (!keep(j)) drop(j);
+  pthread_cond_broadcast(&changed);
 }
 
 static void *live(void *unused) {
   buffer_mark_own_thread();
   pthread_mutex_lock(&lock);
-  for (struct job *j; (j = next_job());) {
-    is_busy = true;
-    pthread_mutex_unlock(&lock);
-    j->run(j);
-    pthread_mutex_lock(&lock);
-    is_busy = false;
-    pthread_cond_broadcast(&changed);
-  }
+  while (next_job()) run_it();
   is_alive = false;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
   return unused;
 }
 
-static void after_fork(void) { /* the child has no such thread, and what it was doing is its parent's */
-  pthread_mutex_init(&lock, NULL);
-  pthread_cond_init(&changed, NULL);
-  first = last = NULL;
-  is_alive = is_busy = false;
+/* ---- Forks ---- */
+
+static void make_changed(void) {
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&changed, &attr);
+  pthread_condattr_destroy(&attr);
 }
+
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void in_parent(void) { pthread_mutex_unlock(&lock); }
-static void watch_forks(void) { pthread_atfork(before_fork, in_parent, after_fork); }
 
-bool job_start(struct job *j) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, watch_forks);
-  j->next = NULL;
-  pthread_mutex_lock(&lock);
-  bool ok = is_alive || (is_alive = thread_start(NULL, live, NULL));
-  if (ok) {
-    if (first) last->next = j;
-    else first = j;
-    last = j;
-    pthread_cond_broadcast(&changed);
+static void in_child(void) {
+  make_changed();
+  is_alive = false;
+  ending = NULL;
+  if (running) {
+    running->next = first;
+    if (!first) last = running;
+    first = running;
   }
+  running = NULL;
   pthread_mutex_unlock(&lock);
-  return ok;
 }
 
-void job_stop(void) {
+static void get_ready(void) {
+  make_changed();
+  pthread_atfork(before_fork, in_parent, in_child);
+}
+
+/* ---- For others ---- */
+
+/* Without a thread the jobs run here. Lock held, but not while they do. */
+static void go_on(void) {
+  if (!first || is_alive || (is_alive = thread_start(NULL, live, NULL))) return;
+  is_alive = true;
+  while (take()) run_it();
+  is_alive = false;
+}
+
+void job_start(struct job *j) {
+  pthread_once(&once, get_ready);
+  j->settings = *eval_settings();
+  j->thread = caller()->id;
   pthread_mutex_lock(&lock);
-  while (first || is_busy) pthread_cond_wait(&changed, &lock);
+  put(j);
+  pthread_cond_broadcast(&changed);
+  go_on();
+  pthread_mutex_unlock(&lock);
+}
+
+bool job_is_stuck(void) {
+  pthread_mutex_lock(&lock);
+  bool yes = first && !is_alive;
+  pthread_mutex_unlock(&lock);
+  return yes;
+}
+
+void job_resume(void) {
+  pthread_mutex_lock(&lock);
+  go_on();
+  pthread_mutex_unlock(&lock);
+}
+
+bool job_wait(double seconds) {
+  struct timespec until = after(seconds >= 0 ? seconds : 0);
+  uint64_t me = caller()->id;
+  bool in_time = true;
+  pthread_once(&once, get_ready);
+  pthread_mutex_lock(&lock);
+  go_on();
+  while (in_time && is_pending(me))
+    if (!(seconds >= 0)) pthread_cond_wait(&changed, &lock);
+    else in_time = pthread_cond_timedwait(&changed, &lock, &until) == 0;
+  in_time = !is_pending(me);
+  pthread_mutex_unlock(&lock);
+  return in_time;
+}
+
+/* The failed job of this thread, out of the list. */
+static struct job *take_failed(void) {
+  struct job **at = &failed, *j;
+  uint64_t me = caller()->id;
+  pthread_mutex_lock(&lock);
+  while ((j = *at) && j->thread != me) at = &j->next;
+  if (j) *at = j->next;
+  pthread_mutex_unlock(&lock);
+  return j;
+}
+
+struct failure *job_failure(void) {
+  struct job *j = take_failed();
+  if (!j) return NULL;
+  struct failure *f = failure_seen(j->failure, false) ? NULL : failure_retain(j->failure);
+  drop(j);
+  return f;
+}
+
+/* Nobody will look: its jobs go on without a master. */
+void jobs_leave(void) {
+  uint64_t me = caller()->id;
+  failure_release(job_failure());
+  pthread_mutex_lock(&lock);
+  for (struct job *j = first; j; j = j->next) if (j->thread == me) j->thread = 0;
+  if (running && running->thread == me) running->thread = 0;
+  if (ending && ending->thread == me) ending->thread = 0;
   pthread_mutex_unlock(&lock);
 }

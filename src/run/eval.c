@@ -2,6 +2,7 @@
 #include <alloca.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -21,19 +22,26 @@ struct eval_settings *eval_settings(void) {
 /* An evaluation under way. */
 struct eval {
   struct job job;                 /* first: in the background it is one */
-  int n, n_leaves;
+  int n, n_leaves, n_asked;       /* targets; those of them that were asked for come first */
   struct node **target;           /* with references */
   bool *forgets;
   struct node **leaf;             /* in the order of the plan, with references */
   struct plan *plan;
   struct eval_settings settings;
-  bool in_background;
+  bool in_background, only_targets;
+  struct eval *older, **link;     /* among those under way: graph lock */
 };
 
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory"); }
 
 static enum node_state state_of(const struct node *n) { return atomic_load_explicit(&n->state, memory_order_acquire); }
-static bool has_value(const struct node *n) { return state_of(n) == NODE_READY || n->op == &op_scalar || n->op == &op_value; }
+static void set_state(struct node *n, enum node_state s) { atomic_store_explicit(&n->state, s, memory_order_release); }
+static bool has_value(const struct node *n) { return state_of(n) == NODE_READY || n->op == &op_scalar; }
+/* Nobody computes it, nor will before this thread is done. */
+static bool is_free(const struct node *n) {
+  enum node_state s = state_of(n);
+  return s == NODE_LAZY || (s == NODE_QUEUED && job_is_here());
+}
 /* A size that is known needs no array: it may be that of a name, mapped over or called with another array since. */
 static bool is_known_size(const struct node *n) {
   return n->op->kind == OP_SIZE && dim_is_known(dim_resolve(((const struct size_attr *)n->attr)->size));
@@ -76,7 +84,7 @@ static enum obstacle look(const struct node_list *l, struct failure **failure, s
   for (int i = 0; i < l->n; i++) {
     struct node *n = l->node[i];
     if ((*failure = unusable(n))) return BLOCKED;
-    if (found == CLEAR && state_of(n) == NODE_RUNNING) found = WAITS;
+    if (found == CLEAR && !has_value(n) && !is_free(n)) found = WAITS;
     else if (found == CLEAR && n->op->kind == OP_CALL && !has_value(n)) found = CALLS, *which = n;
     else if (found == CLEAR && n->op->kind == OP_ITEM && !has_value(n) && is_unsized(n)) found = UNSIZED, *which = n->in[0];
   }
@@ -246,6 +254,35 @@ static void free_values(int n, struct value *v[]) {
   }
 }
 
+/* ---- evaluations under way: who has claimed what ---- */
+
+static struct eval *under_way; /* graph lock */
+
+static void leave(struct eval *e) {
+  if (!e->link) return;
+  *e->link = e->older;
+  if (e->older) e->older->link = e->link;
+  e->link = NULL;
+}
+
+/* Claims the targets for this evaluation, all or none; lock held. */
+static bool claim(struct eval *e) {
+  for (int i = 0; i < e->n; i++) if (!is_free(e->target[i])) return false;
+  for (int i = 0; i < e->n; i++) set_state(e->target[i], NODE_RUNNING);
+  e->older = under_way;
+  e->link = &under_way;
+  if (e->older) e->older->link = &e->older;
+  under_way = e;
+  return true;
+}
+
+/* In a child nobody computes them any more; what a job was to compute it will, as the child goes on with it. */
+void eval_after_fork(void) {
+  for (struct eval *e; (e = under_way); leave(e))
+    for (int i = 0; i < e->n; i++)
+      if (state_of(e->target[i]) == NODE_RUNNING) set_state(e->target[i], e->in_background && i < e->n_asked ? NODE_QUEUED : NODE_LAZY);
+}
+
 /* All targets get their values, or none. */
 static struct failure *publish(struct eval *e, struct run *r) {
   struct value **v = mem_alloc(sizeof *v * (size_t)(e->n + 1));
@@ -262,9 +299,10 @@ static struct failure *publish(struct eval *e, struct run *r) {
     if (state_of(n) == NODE_READY) continue; /* the same node twice */
     n->value = v[i];
     v[i] = NULL;
-    atomic_store_explicit(&n->state, NODE_READY, memory_order_release);
+    set_state(n, NODE_READY);
     if (e->forgets[i] && !scope_trace_open()) node_drop_history(n);
   }
+  leave(e);
   graph_changed();
   graph_unlock();
   free_values(e->n, v);
@@ -272,25 +310,34 @@ static struct failure *publish(struct eval *e, struct run *r) {
   return NULL;
 }
 
+/* What was asked for in the background fails, unless it was cancelled; everything else is lazy again. */
 static void give_up(struct eval *e, struct failure *f) {
+  bool fails = e->in_background && failure_status(f) != WEFT_ERR_CANCELLED;
+  if (!e->link && !e->in_background) return;
   graph_lock();
   for (int i = 0; i < e->n; i++) {
     struct node *n = e->target[i];
-    if (state_of(n) != NODE_RUNNING) continue;
-    if (e->in_background && !n->failure) n->failure = failure_retain(f);
-    atomic_store_explicit(&n->state, e->in_background ? NODE_FAILED : NODE_LAZY, memory_order_release);
+    if (state_of(n) != (e->link ? NODE_RUNNING : NODE_QUEUED)) continue;
+    if (fails && i < e->n_asked) n->failure = failure_retain(f);
+    set_state(n, fails && i < e->n_asked ? NODE_FAILED : NODE_LAZY);
   }
+  leave(e);
   graph_changed();
   graph_unlock();
 }
 
-static void eval_free(struct eval *e) {
-  for (int i = 0; i < e->n; i++) node_release(e->target[i]);
-  for (int i = 0; i < e->n_leaves; i++) node_release(e->leaf[i]);
+static void drop_plan(struct eval *e) {
+  nodes_release(e->n_leaves, e->leaf);
+  mem_free(e->leaf);
   plan_release(e->plan);
+  e->leaf = NULL, e->n_leaves = 0, e->plan = NULL;
+}
+
+static void eval_free(struct eval *e) {
+  drop_plan(e);
+  nodes_release(e->n, e->target);
   mem_free(e->target);
   mem_free(e->forgets);
-  mem_free(e->leaf);
 }
 
 static struct failure *run(struct eval *e) {
@@ -315,19 +362,12 @@ static struct failure *run(struct eval *e) {
   return f;
 }
 
-static void run_job(struct job *j) {
-  struct eval *e = (struct eval *)j;
-  failure_release(run(e));
-  eval_free(e);
-  mem_free(e);
-}
-
 /* ---- the way there ---- */
 
 static struct failure *size_loop(int n, struct node *const item[]);
 
 static bool begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
-  *e = (struct eval){ .n = n, .settings = *eval_settings(), .in_background = o->in_background };
+  *e = (struct eval){ .n = n, .n_asked = n, .settings = *eval_settings(), .in_background = o->in_background, .only_targets = o->only_targets };
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
   e->forgets = mem_alloc((size_t)n + 1);
   if (!e->target || !e->forgets) {
@@ -344,13 +384,15 @@ static bool begin(struct eval *e, int n, struct node *const target[], const stru
 
 /* Leaves out what is there already. */
 static void drop_ready(struct eval *e) {
-  int n = 0;
+  int n = 0, asked = 0;
   for (int i = 0; i < e->n; i++) {
     if (state_of(e->target[i]) == NODE_READY) { node_release(e->target[i]); continue; }
     e->forgets[n] = e->forgets[i];
     e->target[n++] = e->target[i];
+    asked += i < e->n_asked;
   }
   e->n = n;
+  e->n_asked = asked;
 }
 
 /* The results of a call or loop that the list wants, with references. -1: out of memory. */
@@ -364,8 +406,23 @@ static int items_of(const struct node_list *l, const struct node *many, struct n
   return n;
 }
 
+/* Whether jobs lay idle, and have been made to go on; lock held, but not meanwhile. */
+static bool resumed(void) {
+  if (!job_is_stuck()) return false;
+  graph_unlock();
+  job_resume();
+  graph_lock();
+  return true;
+}
+
+/* Until somebody has computed, failed or given up something; lock held. */
+static struct failure *await_change(const struct eval_settings *s) {
+  if (!resumed()) graph_wait(s->cancel ? 0.02 : -1);
+  return s->cancel && *s->cancel ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
+}
+
 /* Up to the point where a plan can run: e->plan is set and the targets are claimed, or nothing is left to do. */
-static struct failure *approach(struct eval *e, const struct eval_options *o) {
+static struct failure *approach(struct eval *e) {
   struct failure *f = NULL;
   for (;;) {
     struct node_list l;
@@ -377,22 +434,17 @@ static struct failure *approach(struct eval *e, const struct eval_options *o) {
     settle_sizes(&l);
     enum obstacle in_the_way = look(&l, &f, &which);
     if (in_the_way == CLEAR) {
-      bool ok = (o->only_targets || add_held(e, &l, false)) && take_leaves(e, &l);
+      bool ok = (e->only_targets || add_held(e, &l, false)) && take_leaves(e, &l);
       f = ok ? find_plan(e, &l, false) : no_memory();
       /* while a plan was made somebody may have computed or claimed a target: then once more */
-      bool again = false;
-      for (int i = 0; !f && i < e->n; i++) again |= state_of(e->target[i]) != NODE_LAZY;
-      for (int i = 0; !f && !again && i < e->n; i++) atomic_store_explicit(&e->target[i]->state, NODE_RUNNING, memory_order_release);
+      bool again = !f && !claim(e);
       node_list_free(&l);
       graph_unlock();
       if (!again) return f;
-      for (int i = 0; i < e->n_leaves; i++) node_release(e->leaf[i]);
-      mem_free(e->leaf);
-      plan_release(e->plan);
-      e->leaf = NULL, e->n_leaves = 0, e->plan = NULL;
+      drop_plan(e);
       continue;
     }
-    if (in_the_way == WAITS) graph_wait(-1);
+    if (in_the_way == WAITS) f = await_change(&e->settings);
     struct node **item = NULL;
     int n_items = in_the_way == CALLS || in_the_way == UNSIZED ? items_of(&l, which, &item) : 0;
     node_list_free(&l);
@@ -406,27 +458,63 @@ static struct failure *approach(struct eval *e, const struct eval_options *o) {
   }
 }
 
+static struct failure *compute(struct eval *e) {
+  drop_plan(e); /* there is one if a child of fork begins a job again */
+  struct failure *f = approach(e);
+  if (f) give_up(e, f);
+  else if (e->plan) f = run(e);
+  return f;
+}
+
+static struct failure *run_job(struct job *j) { return compute((struct eval *)j); }
+
+static void end_job(struct job *j) { eval_free((struct eval *)j); }
+
+/* What can be seen to fail does so at once, and nothing has happened. Lock held. */
+static struct failure *look_ahead(int n, struct node *const target[]) {
+  struct node_list l;
+  struct node *which;
+  struct failure *f = NULL;
+  if (!walk(&l, n, target, stops)) return no_memory();
+  (void)look(&l, &f, &which);
+  node_list_free(&l);
+  return f;
+}
+
+struct failure *eval_look(int n, struct node *const target[]) {
+  graph_lock();
+  struct failure *f = look_ahead(n, target);
+  graph_unlock();
+  return f;
+}
+
+static struct failure *start(int n, struct node *const target[], const struct eval_options *o) {
+  struct eval *e = mem_alloc(sizeof *e);
+  if (!e || !begin(e, n, target, o)) return mem_free(e), no_memory();
+  graph_lock();
+  struct failure *f = look_ahead(n, target);
+  for (int i = 0; !f && i < n; i++) if (state_of(target[i]) == NODE_LAZY) set_state(target[i], NODE_QUEUED);
+  graph_unlock();
+  e->job.run = run_job;
+  e->job.end = end_job;
+  if (!f) return job_start(&e->job), NULL;
+  eval_free(e);
+  mem_free(e);
+  return f;
+}
+
 weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
-  struct eval *e, here;
+  struct eval e;
   bool there = true;
   *failure = NULL;
   for (int i = 0; i < n; i++) there &= state_of(target[i]) == NODE_READY;
   if (there) return WEFT_OK;
-  e = o->in_background ? mem_alloc(sizeof *e) : &here;
-  if (!e || !begin(e, n, target, o)) {
-    if (e != &here) mem_free(e);
-    *failure = no_memory();
-    return WEFT_ERR_MEMORY;
+  if (o->in_background) *failure = start(n, target, o);
+  else if (!begin(&e, n, target, o)) *failure = no_memory();
+  else {
+    *failure = compute(&e);
+    eval_free(&e);
   }
-  *failure = approach(e, o);
-  if (!*failure && e->plan) {
-    e->job.run = run_job;
-    if (o->in_background && job_start(&e->job)) return WEFT_OK;
-    e->in_background = false;
-    *failure = run(e);
-  }
-  eval_free(e);
-  if (e != &here) mem_free(e);
   return *failure ? failure_status(*failure) : WEFT_OK;
 }
 
@@ -441,16 +529,15 @@ static struct failure *eval_unsized(int n, struct node *const target[]) {
   if (loop->n_in && eval_nodes(loop->n_in, loop->in, &(struct eval_options){ .only_targets = true }, &f)) return f;
   if (!begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return no_memory();
   graph_lock();
-  bool go = true;
+  bool go = false;
   if (!walk(&l, e.n, e.target, stops)) f = no_memory();
   else {
     f = take_leaves(&e, &l) ? find_plan(&e, &l, false) : no_memory();
-    for (int i = 0; i < n; i++) go &= state_of(target[i]) == NODE_LAZY;
-    for (int i = 0; !f && go && i < n; i++) atomic_store_explicit(&target[i]->state, NODE_RUNNING, memory_order_release);
+    go = !f && claim(&e);
     node_list_free(&l);
   }
   graph_unlock();
-  if (!f && go) f = run(&e);
+  if (go) f = run(&e);
   eval_free(&e);
   return f;
 }
@@ -514,12 +601,10 @@ struct failure *eval_claimed(int n, struct node *const item[], struct plan *plan
   if (!e.leaf) return eval_free(&e), no_memory();
   for (int i = 0; i < n_leaves; i++) e.leaf[e.n_leaves++] = node_retain(leaf[i]);
   plan_retain(e.plan = plan);
-  bool free_to_go = true;
   graph_lock();
-  for (int i = 0; i < n; i++) free_to_go &= state_of(item[i]) == NODE_LAZY;
-  for (int i = 0; free_to_go && i < n; i++) atomic_store_explicit(&item[i]->state, NODE_RUNNING, memory_order_release);
+  bool is_ours = claim(&e);
   graph_unlock();
-  if (free_to_go) f = run(&e);
+  if (is_ours) f = run(&e);
   eval_free(&e);
   return f;
 }
@@ -551,13 +636,28 @@ struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, b
   return p;
 }
 
+static bool is_awaited(const struct node *n) { return state_of(n) == NODE_QUEUED || state_of(n) == NODE_RUNNING; }
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Of so many seconds that end then; below 0: for ever. */
+static double left(double seconds, double end) {
+  double s = seconds >= 0 ? end - now() : -1;
+  return seconds >= 0 && s < 0 ? 0 : s;
+}
+
 weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **failure) {
   weft_status status = WEFT_OK;
+  double end = now() + seconds;
   *failure = NULL;
   graph_lock();
   for (int i = 0; i < n && !status; i++) {
-    while (state_of(target[i]) == NODE_RUNNING)
-      if (!graph_wait(seconds)) { status = WEFT_ERR_TIMEOUT; break; }
+    while (!status && is_awaited(target[i]))
+      if (!resumed() && !graph_wait(left(seconds, end)) && is_awaited(target[i])) status = WEFT_ERR_TIMEOUT;
     if (!status && state_of(target[i]) == NODE_FAILED) {
       *failure = failure_retain(target[i]->failure);
       status = failure_status(*failure);

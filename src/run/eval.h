@@ -1,7 +1,7 @@
 /* eval.h -- evaluation: from nodes that somebody wants to values.
  *
  * One path for everything: a walk, a key, a plan (found or made), a run. Ready nodes are leaves. What fails leaves the
- * graph as it was; what was started in the background and fails makes its nodes failed. */
+ * graph as it was; what was started in the background and fails makes its nodes failed, unless it was cancelled. */
 #ifndef WEFT_EVAL_H
 #define WEFT_EVAL_H
 #include "graph/scope.h"
@@ -13,7 +13,9 @@ struct eval_options {
   const bool *forgets;      /* by target: its history may go once it has a value; NULL: none */
 };
 weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *, struct failure **);
-weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **); /* TIMEOUT has no failure */
+/* Until none of them is queued or running. TIMEOUT has no failure. */
+weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **);
+struct failure *eval_look(int n, struct node *const target[]); /* why they cannot be computed, as far as one can see now */
 
 /* Copies a ready node's elements, row by row. */
 weft_status value_copy(const struct node *, void *dst, struct failure **);
@@ -23,9 +25,20 @@ struct eval_settings { const volatile int *cancel; int threads, device; bool exa
 struct eval_settings *eval_settings(void);
 
 /* Jobs in the background, one after the other, on a thread of weft's own (async.c). */
-struct job { void (*run)(struct job *); struct job *next; };
-bool job_start(struct job *);       /* false: no thread to be had; nothing happened */
-void job_stop(void);                /* waits until none is left and ends the thread */
+struct job {
+  struct failure *(*run)(struct job *); /* with the settings of the thread that started it; why it failed */
+  void (*end)(struct job *);            /* releases what it holds; its own block, from mem_alloc, goes afterwards */
+  struct eval_settings settings;
+  uint64_t thread;                      /* the caller that started it; 0: it has ended */
+  struct failure *failure;
+  struct job *next;
+};
+void job_start(struct job *);           /* takes it over. If no thread is to be had it runs here and now */
+bool job_is_here(void);                 /* this thread is running one */
+bool job_wait(double seconds);          /* until none that this thread started is left; false: timed out */
+struct failure *job_failure(void);      /* of the first job of this thread that failed unnoticed; with a reference, or NULL */
+bool job_is_stuck(void);                /* after a fork: there are jobs, and nobody who does them */
+void job_resume(void);                  /* they go on, if need be here and now; graph lock not held */
 
 /* The plan of a graph whose leaves are ready; leaf not NULL: those, with references, in the order the plan knows.
  * with_held: as weft_eval would, storing also what somebody holds and would have to compute again. */
@@ -34,5 +47,6 @@ struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, b
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. */
 struct failure *eval_claimed(int n, struct node *const item[], struct plan *, int n_leaves, struct node *const leaf[]);
 struct failure *eval_call(int n, struct node *const item[]); /* call.c: items of one call */
+void eval_after_fork(void);             /* in the child, graph lock held: what others were computing nobody does */
 
 #endif

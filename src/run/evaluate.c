@@ -1,4 +1,4 @@
-/* evaluate.c -- the public calls that compute: eval, read, wait, pin, and the close of a scope. */
+/* evaluate.c -- the public calls that compute: eval, read, wait, pin. */
 #include <string.h>
 #include "base/mem.h"
 #include "graph/shape.h"
@@ -88,16 +88,30 @@ static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool i
 weft_status weft_eval(int n, weft_array *const a[]) { return evaluate("weft_eval", n, a, false); }
 weft_status weft_eval_async(int n, weft_array *const a[]) { return evaluate("weft_eval_async", n, a, true); }
 
+static weft_status wait_for_all(double seconds) {
+  if (!job_wait(seconds)) return report(WEFT_ERR_TIMEOUT, "weft_wait: not ready yet");
+  struct failure *f = job_failure();
+  return finish(f ? failure_status(f) : WEFT_OK, f);
+}
+
+static bool some_lazy(int n, struct node *const node[]) {
+  for (int i = 0; i < n; i++) if (atomic_load(&node[i]->state) == NODE_LAZY) return true;
+  return false;
+}
+
+/* What has been cancelled is lazy again: then it is this thread's last failure that says why nothing has come. */
 weft_status weft_wait(int n, weft_array *const a[], double seconds) {
   struct failure *f = NULL;
-  if (n == 0) { job_stop(); return finish(WEFT_OK, NULL); }
+  if (n == 0) return wait_for_all(seconds);
+  if (n < 0 || !a) return report(WEFT_ERR_ARG, "weft_wait: no arrays");
   struct node **node = mem_alloc(sizeof *node * (size_t)n);
   if (!node) return report(WEFT_ERR_MEMORY, "weft_wait: out of memory");
   weft_status status = look_at("weft_wait", n, a, node);
   if (status == WEFT_OK) {
     status = eval_wait(n, node, seconds, &f);
-    nodes_release(n, node);
     if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
+    if (status == WEFT_OK && some_lazy(n, node) && (f = job_failure())) status = failure_status(f);
+    nodes_release(n, node);
   }
   mem_free(node);
   return finish(status, f);
@@ -133,7 +147,7 @@ weft_state weft_state_of(weft_array *a, int *device) {
   if (device) *device = 0;
   if (!arrays_nodes("weft_state_of", 1, &a, &n, &bad)) return s;
   switch (atomic_load(&n->state)) {
-    case NODE_RUNNING: s = WEFT_RUNNING; break;
+    case NODE_QUEUED: case NODE_RUNNING: s = WEFT_RUNNING; break;
     case NODE_READY: s = WEFT_READY; break;
     case NODE_FAILED: s = WEFT_FAILED; break;
     default: s = n->op == &op_scalar ? WEFT_READY : WEFT_LAZY;
@@ -186,68 +200,3 @@ void weft_unpin(weft_array *a) {
   node_release(n);
   buffer_callbacks();
 }
-
-/* ---- closing a scope ---- */
-
-static struct failure *unseen(struct weft_scope *s) {
-  return s->failure && !failure_seen(s->failure, false) ? failure_retain(s->failure) : NULL;
-}
-
-/* A leaf with the value of a ready node: an update has no history. */
-static struct node *leaf_of(struct node *n) {
-  if (n->op == &op_scalar || n->op == &op_value) return node_retain(n);
-  return value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
-}
-
-static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_scope_close: out of memory"); }
-
-/* Everything that can fail comes first; then all of it happens. */
-static struct failure *commit(struct weft_scope *s, struct node *const node[]) {
-  struct node **leaf = mem_alloc(sizeof *leaf * (size_t)(s->n_updates + 1));
-  struct failure *f = leaf ? NULL : no_memory();
-  int n = 0;
-  for (; !f && n < s->n_updates; n++)
-    if (!(leaf[n] = leaf_of(node[n]))) f = no_memory();
-  for (int i = 0; !f && i < s->n_fetches; i++) value_copy(node[s->n_updates + i], s->fetches[i].dst, &f);
-  for (int i = 0; i < n; i++) node_release(f ? leaf[i] : array_swap(s->updates[i].outer, leaf[i]));
-  mem_free(leaf);
-  return f;
-}
-
-static struct failure *misfetch(const struct weft_scope *s, struct node *const node[]) {
-  for (int i = 0; i < s->n_fetches; i++) {
-    const struct node *n = node[s->n_updates + i];
-    dim count = dim_count(n->rank, n->dims);
-    if ((uint64_t)count * weft_dtype_bytes((weft_dtype)n->dtype) != s->fetches[i].bytes)
-      return fail(WEFT_ERR_ARG, n->origin, "weft_fetch: the array has %llu bytes, the destination %llu",
-                  (unsigned long long)count * weft_dtype_bytes((weft_dtype)n->dtype), (unsigned long long)s->fetches[i].bytes);
-  }
-  return NULL;
-}
-
-static weft_status close_scope(const char *fn, weft_scope *s, bool in_background) {
-  weft_status status = scope_check(fn, s);
-  if (status) return status;
-  int n = s->n_updates + s->n_fetches;
-  struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
-  weft_array **a = mem_alloc(sizeof *a * (size_t)(n + 1)), *bad;
-  struct failure *f = node && a ? unseen(s) : no_memory();
-  for (int i = 0; !f && i < s->n_updates; i++) a[i] = s->updates[i].value;
-  for (int i = 0; !f && i < s->n_fetches; i++) a[s->n_updates + i] = s->fetches[i].from;
-  if (!f && !arrays_nodes(fn, n, a, node, &bad)) f = array_failure(fn, 0, bad);
-  else if (!f) {
-    eval_nodes(n, node, &(struct eval_options){ .only_targets = true }, &f);
-    if (!f) f = misfetch(s, node);
-    if (!f) f = commit(s, node);
-    nodes_release(n, node);
-  }
-  (void)in_background;
-  mem_free(node);
-  mem_free(a);
-  status = f ? failure_status(f) : WEFT_OK;
-  scope_end(s);
-  return finish(status, f);
-}
-
-weft_status weft_scope_close(weft_scope *s) { return close_scope("weft_scope_close", s, false); }
-weft_status weft_scope_close_async(weft_scope *s) { return close_scope("weft_scope_close_async", s, true); }

@@ -1,0 +1,229 @@
+/* async.c -- what is started without waiting: promises, their order, their failures, and who hears of them. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "test.h"
+#include "weft.h"
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static weft_array *number(float x) { return weft_from(WEFT_F32, WEFT_DIMS(1), &x); }
+
+static float read_one(weft_array *a) {
+  float x = -1;
+  EXPECT_OK(weft_read(a, WEFT_F32, &x, sizeof x));
+  return x;
+}
+
+/* x + 1 through a loop of n steps, each of them a kernel: takes a while. */
+static weft_array *slow(weft_array *x, int64_t n) {
+  weft_loop *l = weft_loop_open(weft_integer(n));
+  weft_array *c = weft_loop_carry(l, weft_add(weft_sum(x, 0), weft_scalar(1)));
+  weft_loop_next(l, c, weft_mul(c, weft_scalar(1)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+
+TEST(a_close_without_waiting_returns_before_the_work_is_done) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1);
+  float got = 0;
+  weft_scope *step = weft_scope_open();
+  weft_array *y = slow(w, 30000000);
+  weft_update(w, y);
+  weft_fetch(y, WEFT_F32, &got, sizeof got);
+  double begin = seconds();
+  EXPECT_OK(weft_scope_close_async(step));
+  EXPECT(seconds() - begin < 0.02);
+  EXPECT_INT(weft_state_of(w, NULL), WEFT_RUNNING);
+  EXPECT_INT(weft_wait(1, &w, 0), WEFT_ERR_TIMEOUT);
+  EXPECT_INT(weft_wait(0, NULL, 0), WEFT_ERR_TIMEOUT);
+  EXPECT_OK(weft_check(w));
+  weft_array *later = weft_add(w, w); /* can be built at once */
+  EXPECT_OK(weft_wait(1, &w, -1));
+  EXPECT(got == 2);
+  EXPECT_INT(weft_state_of(w, NULL), WEFT_READY);
+  EXPECT(read_one(later) == 4);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
+TEST(updates_that_are_not_waited_for_happen_in_order) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(0);
+  float seen[200];
+  for (int i = 0; i < 200; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_array *next = weft_add(weft_mul(w, weft_scalar(0.5)), number((float)i));
+    weft_update(w, next);
+    weft_fetch(next, WEFT_F32, &seen[i], sizeof seen[i]);
+    EXPECT_OK(weft_scope_close_async(step));
+  }
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  float want = 0;
+  for (int i = 0; i < 200; i++) {
+    want = want * 0.5f + (float)i;
+    if (seen[i] != want) test_fail(__FILE__, __LINE__, "step %d: %g, not %g", i, seen[i], want);
+  }
+  EXPECT(read_one(w) == want);
+  weft_scope_discard(s);
+}
+
+/* Index 7 of 4, known only when it runs. */
+static weft_array *out_of_range(weft_array *x) {
+  int64_t seven = 7;
+  weft_array *four = weft_broadcast(x, WEFT_DIMS(4)), *i = weft_from(WEFT_I64, WEFT_DIMS(1), &seven);
+  return weft_take(four, 1, &i);
+}
+
+TEST(a_failure_nobody_waits_for_makes_all_updated_arrays_bad) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1), *v = number(2), *other = number(3);
+  float got = 77;
+  weft_scope *step = weft_scope_open();
+  weft_update(w, out_of_range(w));
+  weft_update(v, weft_add(v, v));
+  weft_fetch(weft_add(other, other), WEFT_F32, &got, sizeof got);
+  EXPECT_OK(weft_scope_close_async(step));
+  EXPECT_INT(weft_wait(1, &w, -1), WEFT_ERR_INDEX);
+  EXPECT_INT(weft_check(w), WEFT_ERR_INDEX);
+  EXPECT_INT(weft_check(v), WEFT_ERR_INDEX);
+  EXPECT_INT(weft_check(weft_add(v, other)), WEFT_ERR_INDEX);
+  EXPECT_INT(weft_state_of(v, NULL), WEFT_FAILED);
+  EXPECT(got == 77);
+  EXPECT_OK(weft_wait(0, NULL, -1)); /* it has been seen */
+  EXPECT(read_one(other) == 3);
+  weft_scope_discard(s);
+}
+
+TEST(a_fetch_that_fails_in_the_background_is_heard_of_when_all_is_awaited) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1);
+  float got;
+  for (int i = 0; i < 2; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_fetch(out_of_range(w), WEFT_F32, &got, sizeof got);
+    EXPECT_OK(weft_scope_close_async(step));
+  }
+  EXPECT_INT(weft_wait(0, NULL, -1), WEFT_ERR_INDEX);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
+TEST(what_a_failed_update_feeds_fails_with_the_first_cause) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1), *v = number(2);
+  weft_scope *one = weft_scope_open();
+  weft_update(w, weft_add(slow(w, 1000000), out_of_range(w)));
+  EXPECT_OK(weft_scope_close_async(one));
+  weft_scope *two = weft_scope_open();
+  weft_update(v, weft_add(v, w));
+  weft_status status = weft_scope_close_async(two); /* the failure may be there by now */
+  EXPECT(status == WEFT_OK || status == WEFT_ERR_INDEX);
+  EXPECT_INT(weft_wait(1, &w, -1), WEFT_ERR_INDEX);
+  if (status == WEFT_OK) EXPECT_INT(weft_wait(1, &v, -1), WEFT_ERR_INDEX);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
+TEST(what_can_be_seen_to_fail_is_not_started) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1), *name = weft_input(WEFT_F32, WEFT_DIMS(1)), *y = weft_add(w, name);
+  weft_scope *step = weft_scope_open();
+  weft_update(w, weft_add(w, name));
+  EXPECT_INT(weft_scope_close_async(step), WEFT_ERR_NO_VALUE);
+  EXPECT(read_one(w) == 1);
+  EXPECT_INT(weft_eval_async(1, &y), WEFT_ERR_NO_VALUE);
+  EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
+  weft_scope_discard(s);
+}
+
+TEST(a_number_can_be_promised) {
+  weft_scope *s = weft_scope_open();
+  float one = 1;
+  weft_array *w = weft_from(WEFT_F32, 0, NULL, &one);
+  weft_scope *step = weft_scope_open();
+  weft_update(w, weft_scalar(5));
+  EXPECT_OK(weft_scope_close_async(step));
+  EXPECT(read_one(w) == 5);
+  weft_array *g;
+  weft_grad(weft_mul(w, w), 1, &w, &g); /* an update is a leaf, awaited or not */
+  EXPECT(read_one(g) == 10);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
+TEST(an_evaluation_in_the_background_may_need_what_is_queued_behind_it) {
+  weft_scope *s = weft_scope_open();
+  weft_array *first = slow(number(1), 3000000), *b = weft_exp(number(0)), *a = weft_add(weft_sum(b, 0), weft_scalar(1));
+  EXPECT_OK(weft_eval_async(1, &first)); /* keeps the thread busy */
+  EXPECT_OK(weft_eval_async(1, &a));
+  EXPECT_OK(weft_eval_async(1, &b));
+  EXPECT_INT(weft_state_of(b, NULL), WEFT_RUNNING);
+  EXPECT(read_one(weft_add(b, b)) == 2);
+  EXPECT_OK(weft_wait(2, (weft_array *[]){ a, b }, -1));
+  EXPECT(read_one(a) == 2);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
+TEST(evaluations_in_the_background_build_on_each_other) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = number(0);
+  for (int i = 0; i < 300; i++) {
+    x = weft_add(weft_sum(x, 0), number(1));
+    EXPECT_OK(weft_eval_async(1, &x));
+  }
+  EXPECT(read_one(x) == 300);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
+static void *starts_and_leaves(void *w) {
+  weft_scope *step = weft_scope_open();
+  float *got = malloc(sizeof *got); /* never read again, never freed while the job may write to it */
+  weft_fetch(out_of_range(w), WEFT_F32, got, sizeof *got);
+  EXPECT_OK(weft_scope_close_async(step));
+  return got;
+}
+
+TEST(a_thread_may_end_before_its_jobs_and_their_failures) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1), *y;
+  pthread_t t;
+  void *got;
+  pthread_create(&t, NULL, starts_and_leaves, w);
+  pthread_join(t, &got);
+  y = weft_add(w, w);
+  EXPECT_OK(weft_eval_async(1, &y)); /* comes after it */
+  EXPECT_OK(weft_wait(0, NULL, -1)); /* and hears nothing of another's failure */
+  free(got);
+  weft_scope_discard(s);
+}
+
+TEST(want_of_memory_while_closing_without_waiting_is_an_error_and_nothing_else) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = number(1);
+  int64_t n = 1, made = n;
+  for (; n <= made; n++) {
+    weft_scope *step = weft_scope_open();
+    weft_update(w, weft_add(w, number(1)));
+    mem_fail_at(n, 0);
+    weft_status status = weft_scope_close_async(step);
+    if (!status) status = weft_wait(0, NULL, -1);
+    made = mem_count();
+    mem_fail_at(0, 0);
+    EXPECT(status == WEFT_OK || status == WEFT_ERR_MEMORY);
+    if (weft_check(w)) w = number(1);
+  }
+  EXPECT(n > 10);
+  EXPECT(read_one(w) >= 1);
+  weft_scope_discard(s);
+}
