@@ -118,6 +118,13 @@ static bool lies_inside(struct source *s, int64_t offset, size_t bytes) {
   return offset >= 0 && offset <= s->bytes && bytes <= (uint64_t)(s->bytes - offset);
 }
 
+static weft_status say_cut(struct source *s, int64_t end, struct text *why) {
+  atomic_store(&s->cut, 1);
+  text_addf(why, "%s: the file was cut: it ends at %lld, and had %lld bytes when it was opened", s->path, (long long)end,
+            (long long)s->bytes);
+  return WEFT_ERR_FILE;
+}
+
 weft_status source_read(struct source *s, int64_t offset, void *dst, size_t bytes, struct text *why) {
   if (!lies_inside(s, offset, bytes)) {
     text_addf(why, "%s: %zu bytes at %lld lie beyond its end at %lld", s->path, bytes, (long long)offset,
@@ -130,13 +137,9 @@ weft_status source_read(struct source *s, int64_t offset, void *dst, size_t byte
     ssize_t n = pread(s->fd, (char *)dst + done, want, offset + (int64_t)done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return say_errno(why, s->path, "cannot read it", errno), WEFT_ERR_FILE;
-    if (n == 0) {
-      atomic_store(&s->cut, 1);
-      text_addf(why, "%s: the file was cut: it ends at %lld, and had %lld bytes when it was opened", s->path,
-                (long long)offset + (long long)done, (long long)s->bytes);
-      return WEFT_ERR_FILE;
-    }
+    if (n == 0) return say_cut(s, offset + (int64_t)done, why);
     done += (size_t)n;
   }
-  return WEFT_OK;
+  struct stat st; /* a read that meets a cut may be given zeros; the size changes before the contents do */
+  return !fstat(s->fd, &st) && st.st_size < s->bytes ? say_cut(s, st.st_size, why) : WEFT_OK;
 }
