@@ -230,6 +230,21 @@ TEST(cuda_runs_random_programs_with_the_bits_of_the_host) {
   printf("%9.3f ms  60 random programs\n", 1e3 * (now() - begin));
 }
 
+TEST(cuda_counts_beyond_2_to_the_31) {
+  if (!has_gpu()) return;
+  const int64_t n = INT64_C(3000000000);
+  weft_scope *s = weft_scope_open();
+  weft_array *i = weft_iota(weft_broadcast(weft_from(WEFT_I64, WEFT_DIMS(1), &n), 1, &n), 0);
+  int64_t sum = 0;
+  uint32_t bytes = 0;
+  weft_set(WEFT_DEVICE, 1);
+  weft_fetch(weft_sum(i, WEFT_ALL), WEFT_I64, &sum, sizeof sum);
+  weft_fetch(weft_sum(weft_cummax(weft_cast(i, WEFT_U8), 0), WEFT_ALL), WEFT_U32, &bytes, sizeof bytes); /* through memory */
+  EXPECT_OK(weft_scope_close(s));
+  EXPECT_INT(sum, n / 2 * (n - 1));
+  EXPECT_INT(bytes, (uint32_t)(255 * 254 / 2 + 255 * (n - 255)));
+}
+
 /* ---- failures ---- */
 
 TEST(cuda_finds_indices_out_of_range_and_goes_on) {
