@@ -395,6 +395,7 @@ static int indices(struct recipe *p, int rank, const int64_t dims[], int64_t n) 
   int i = leaf(p, n > 127 ? WEFT_I32 : t, rank, dims);
   struct recipe_step *s = &p->step[i];
   struct plain *x = &s->value;
+  s->is_index = true;
   for (int64_t j = 0; j < x->count; j++) {
     int64_t at[PLAIN_RANK], to = s->offset, v = any(p, (uint32_t)n);
     if (x->dtype != WEFT_U8 && once_in(p, 3)) v -= n;
@@ -448,6 +449,7 @@ static void window(struct recipe *p) {
   int64_t length = is_at ? 1 : any(p, (uint32_t)n + 1), at = any(p, (uint32_t)(n - length + 1));
   int i = leaf(p, once_in(p, 2) ? WEFT_I32 : WEFT_I64, 0, NULL);
   int64_t written = length && once_in(p, 2) ? at - n : at;
+  p->step[i].is_index = true;
   struct plain all = { .dtype = value(p, i)->dtype, .data = p->step[i].memory };
   plain_set_i(&all, p->step[i].offset, written);
   plain_set_i(value(p, i), 0, written);
@@ -699,16 +701,19 @@ static bool has_form(weft_array *a, const struct recipe_step *s, int i) {
   return ok;
 }
 
-bool recipe_build(const struct recipe *p, weft_array *out[]) {
+/* leaf[i] not NULL: in place of step i. */
+static bool build_on(const struct recipe *p, weft_array *const leaf[], weft_array *out[]) {
   for (int i = 0; i < p->n; i++) {
     const struct recipe_step *s = &p->step[i];
     weft_array *in[4];
     for (int k = 0; k < s->n_in; k++) in[k] = out[s->in[k]];
-    out[i] = build_step(s, in);
+    out[i] = leaf && leaf[i] ? leaf[i] : build_step(s, in);
     if (!has_form(out[i], s, i)) return false;
   }
   return true;
 }
+
+bool recipe_build(const struct recipe *p, weft_array *out[]) { return build_on(p, NULL, out); }
 
 /* ---- ways of evaluation ---- */
 
@@ -888,6 +893,159 @@ bool recipe_check_gradient(uint64_t seed) {
     weft_scope_discard(scope);
   }
   for (int j = 0; j < 8; j++) plain_free(&first[j]);
+  way_leave();
+  recipe_free(p);
+  free(p);
+  return ok;
+}
+
+/* ---- the same program as a function, as updates, and mapped ---- */
+
+static bool reads_as(weft_array *a, const struct plain *want, const char *what, int step) {
+  struct plain got = plain_new(want->dtype, want->rank, want->dims);
+  bool ok = !weft_read(a, want->dtype, got.data, (size_t)want->count * weft_dtype_bytes(want->dtype));
+  if (!ok) printf("%s: step %d: %s\n", what, step, weft_message());
+  int64_t at = ok ? plain_differs(want, got.data) : -1;
+  if (at >= 0)
+    printf("%s: step %d: element %lld of %lld is %s, not %s\n", what, step, (long long)at, (long long)want->count, plain_text(&got, at), plain_text(want, at));
+  plain_free(&got);
+  return ok && at < 0;
+}
+
+static weft_array *dense_leaf(const struct plain *x) { return weft_from(x->dtype, x->rank, x->dims, x->data); }
+
+static bool as_function(struct recipe *p, int n, const int target[]) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *given[RECIPE_STEPS], *input[RECIPE_STEPS] = { 0 }, *in[RECIPE_STEPS], *all[RECIPE_STEPS], *out[4], *result[4];
+  int n_in = 0;
+  for (int i = 0; i < p->n; i++) if (p->step[i].kind == LEAF) given[n_in++] = build_leaf(&p->step[i]);
+  weft_set(WEFT_EXACT, 1);
+  weft_scope *body = weft_scope_open();
+  n_in = 0;
+  for (int i = 0; i < p->n; i++) if (p->step[i].kind == LEAF) in[n_in++] = input[i] = weft_input(value(p, i)->dtype, value(p, i)->rank, value(p, i)->dims);
+  bool ok = build_on(p, input, all);
+  for (int k = 0; ok && k < n; k++) out[k] = all[target[k]];
+  weft_function *f = weft_compile(body, n_in, in, ok ? n : 0, out);
+  for (int times = 0; ok && times < 2; times++) { /* planned, and found again */
+    weft_call(f, n_in, given, n, result);
+    for (int k = 0; ok && k < n; k++) ok = reads_as(result[k], value(p, target[k]), "as a function", target[k]);
+  }
+  weft_set(WEFT_EXACT, 0);
+  weft_scope_discard(scope);
+  return ok;
+}
+
+static bool same_form(const struct plain *a, const struct plain *b) {
+  bool same = a->rank == b->rank && a->dtype == b->dtype;
+  for (int k = 0; same && k < a->rank; k++) same = a->dims[k] == b->dims[k];
+  return same;
+}
+
+/* Leaves become the last step of their form, all at once: what is read and written must not get into each other's way. */
+static bool as_updates(struct recipe *p) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *given[RECIPE_STEPS] = { 0 }, *all[RECIPE_STEPS];
+  int becomes[RECIPE_STEPS], last = p->n - 1;
+  for (int i = 0; i < p->n; i++) if (p->step[i].kind == LEAF) given[i] = dense_leaf(value(p, i));
+  weft_scope *step = weft_scope_open();
+  bool ok = build_on(p, given, all);
+  for (int i = 0; ok && i < p->n; i++) {
+    becomes[i] = i;
+    if (!given[i]) continue;
+    for (int j = i + 1; j < p->n; j++) if (!is_weak(p, j) && same_form(value(p, i), value(p, j))) becomes[i] = j;
+    if (becomes[i] != i) weft_update(given[i], all[becomes[i]]);
+  }
+  struct plain seen = plain_new(value(p, last)->dtype, value(p, last)->rank, value(p, last)->dims);
+  bool fetches = ok && !is_weak(p, last) && !given[last];
+  if (fetches) weft_fetch(all[last], seen.dtype, seen.data, (size_t)seen.count * weft_dtype_bytes(seen.dtype));
+  if (ok && weft_scope_close(step)) ok = false, printf("as updates: %s\n", weft_message());
+  if (ok && fetches && plain_differs(value(p, last), seen.data) >= 0) ok = false, printf("as updates: what was fetched is wrong\n");
+  for (int i = 0; ok && i < p->n; i++) if (given[i]) ok = reads_as(given[i], value(p, becomes[i]), "as updates", i);
+  plain_free(&seen);
+  weft_scope_discard(scope);
+  return ok;
+}
+
+enum { ROWS = 3 };
+
+/* Row r of a mapped leaf: its elements, turned round by r. */
+static struct plain row_of(const struct plain *x, int r) {
+  struct plain y = plain_new(x->dtype, x->rank, x->dims);
+  for (int64_t i = 0; i < x->count; i++) memcpy(y.data + i * (int64_t)weft_dtype_bytes(x->dtype), x->data + (i + 7 * r) % x->count * (int64_t)weft_dtype_bytes(x->dtype), weft_dtype_bytes(x->dtype));
+  return y;
+}
+
+static weft_array *rows_of(const struct plain *x) {
+  int64_t dims[PLAIN_RANK + 1] = { ROWS };
+  for (int k = 0; k < x->rank; k++) dims[k + 1] = x->dims[k];
+  size_t bytes = (size_t)x->count * weft_dtype_bytes(x->dtype);
+  uint8_t *data = malloc(ROWS * bytes + 1);
+  for (int r = 0; r < ROWS; r++) {
+    struct plain y = row_of(x, r);
+    memcpy(data + (size_t)r * bytes, y.data, bytes);
+    plain_free(&y);
+  }
+  weft_array *a = weft_from(x->dtype, x->rank + 1, dims, data);
+  free(data);
+  return a;
+}
+
+/* The results for row r alone. */
+static bool by_row(struct recipe *p, const bool is_mapped[], int r, int n, const int target[], struct plain out[]) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *given[RECIPE_STEPS] = { 0 }, *all[RECIPE_STEPS];
+  for (int i = 0; i < p->n; i++) {
+    if (!is_mapped[i]) continue;
+    struct plain y = row_of(value(p, i), r);
+    given[i] = dense_leaf(&y);
+    plain_free(&y);
+  }
+  bool ok = build_on(p, given, all);
+  for (int k = 0; ok && k < n; k++) {
+    const struct plain *v = value(p, target[k]);
+    out[k] = plain_new(v->dtype, v->rank, v->dims);
+    ok = !weft_read(all[target[k]], v->dtype, out[k].data, (size_t)v->count * weft_dtype_bytes(v->dtype));
+    if (!ok) printf("a row alone: %s\n", weft_message());
+  }
+  weft_scope_discard(scope);
+  return ok;
+}
+
+static bool as_map(struct recipe *p, int n, const int target[]) {
+  bool is_mapped[RECIPE_STEPS] = { false }, ok = true;
+  struct plain want[ROWS][4] = { 0 };
+  weft_array *given[RECIPE_STEPS] = { 0 }, *all[RECIPE_STEPS], *x[RECIPE_STEPS], *xs[RECIPE_STEPS], *y[4], *ys[4];
+  int m = 0;
+  for (int i = 0; i < p->n; i++)
+    is_mapped[i] = p->step[i].kind == LEAF && !p->step[i].is_index && p->step[i].value.count && once_in(p, 2);
+  for (int r = 0; ok && r < ROWS; r++) ok = by_row(p, is_mapped, r, n, target, want[r]);
+  weft_scope *scope = weft_scope_open();
+  for (int i = 0; i < p->n; i++)
+    if (is_mapped[i]) x[m] = given[i] = dense_leaf(value(p, i)), xs[m++] = rows_of(value(p, i));
+  ok = ok && build_on(p, given, all);
+  for (int k = 0; ok && k < n; k++) y[k] = all[target[k]];
+  if (ok && m) weft_map(m, x, xs, n, y, ys);
+  for (int k = 0; ok && m && k < n; k++)
+    for (int r = 0; ok && r < ROWS; r++) ok = reads_as(weft_at(ys[k], 0, weft_integer(r)), &want[r][k], "mapped", target[k]);
+  if (!ok && m) printf("%s", weft_show(n, ys, "graph"));
+  weft_scope_discard(scope);
+  for (int r = 0; r < ROWS; r++)
+    for (int k = 0; k < 4; k++) plain_free(&want[r][k]);
+  return ok;
+}
+
+bool recipe_check_forms(uint64_t seed) {
+  struct recipe *p = malloc(sizeof *p);
+  int target[4], n;
+  bool ok = true;
+  if (!p) abort();
+  recipe_make(p, seed);
+  n = n_targets(p, target);
+  for (int k = 0; ok && k < 2; k++) { /* fused, x86 and vm */
+    way_take(&ways[k]);
+    ok = as_function(p, n, target) && as_updates(p) && as_map(p, n, target);
+    if (!ok) printf("%s\n", ways[k].name);
+  }
   way_leave();
   recipe_free(p);
   free(p);

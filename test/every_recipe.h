@@ -14,6 +14,7 @@ struct recipe_step {
   double number;                        /* of scalars */
   struct plain value;
   void *memory;                         /* of leaves: what they are views of */
+  bool is_index;
   int64_t offset, stride[PLAIN_RANK];
 };
 
@@ -41,5 +42,6 @@ bool recipe_check(uint64_t seed);
 bool recipe_check_way(uint64_t seed, const struct way *, bool any_order); /* any_order: what sums or multiplies floats need
                                                                             not have the same bits, only a value */
 bool recipe_check_gradient(uint64_t seed);
+bool recipe_check_forms(uint64_t seed); /* as a function, as updates of its leaves, and mapped over rows: the same values */
 
 #endif
