@@ -63,10 +63,17 @@ static weft_status finish(weft_status status, struct failure *f) {
   return status;
 }
 
+/* The nodes with references, or the status of the first array that is not usable. Makes no array. */
 static weft_status look_at(const char *fn, int n, weft_array *const a[], struct node *node[]) {
-  weft_array *bad;
-  if (arrays_nodes(fn, n, a, node, &bad)) return WEFT_OK;
-  return weft_check(bad);
+  for (int i = 0; i < n; i++) {
+    struct failure *f = array_failure(fn, n > 1 ? i + 1 : 0, a[i]);
+    if (!f) { node[i] = array_node(a[i]); continue; }
+    nodes_release(i, node);
+    weft_status status = failure_report(f);
+    failure_release(f);
+    return status;
+  }
+  return WEFT_OK;
 }
 
 static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool in_background) {
@@ -142,10 +149,9 @@ weft_status weft_read(weft_array *a, weft_dtype dtype, void *dst, size_t bytes) 
 
 weft_state weft_state_of(weft_array *a, int *device) {
   struct node *n;
-  weft_array *bad;
   weft_state s = WEFT_FAILED;
   if (device) *device = 0;
-  if (!arrays_nodes("weft_state_of", 1, &a, &n, &bad)) return s;
+  if (look_at("weft_state_of", 1, &a, &n)) return s;
   switch (atomic_load(&n->state)) {
     case NODE_QUEUED: case NODE_RUNNING: s = WEFT_RUNNING; break;
     case NODE_READY: s = WEFT_READY; break;
