@@ -239,3 +239,113 @@ TEST(results_are_the_same_with_1_2_3_and_8_threads) {
   }
   weft_set(WEFT_THREADS, before);
 }
+
+/* ---- many operands ---- */
+
+static weft_array *ones(int64_t n) {
+  float *x = malloc((size_t)n * sizeof *x);
+  for (int64_t i = 0; i < n; i++) x[i] = 1;
+  weft_array *a = weft_from(WEFT_F32, 1, &n, x);
+  free(x);
+  return a;
+}
+
+static void expect_every(weft_array *a, float want, int line) {
+  int n = (int)weft_dim(a, 0);
+  float *got = malloc((size_t)n * sizeof *got + 1);
+  int status = (int)weft_read(a, WEFT_F32, got, (size_t)n * sizeof *got);
+  if (status) test_fail(__FILE__, line, "status %d: %.200s", status, weft_message());
+  for (int i = 0; !status && i < n; i++)
+    if (got[i] != want) test_fail(__FILE__, line, "element %d is %g, not %g", i, (double)got[i], (double)want), status = 1;
+  free(got);
+}
+#define EXPECT_EVERY(a, want) expect_every(a, want, __LINE__)
+
+TEST(kernels_are_split_where_they_would_read_too_much) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ones(400), *head = weft_slice(x, 0, 0, 100, 1), *part = weft_slice(x, 0, 0, 40, 1);
+  weft_array *slices = head, *leaves = head, *takes = head, *pads = head, *sizes = head, *i = weft_cast(weft_iota(head, 0), WEFT_I32);
+  for (int k = 1; k < 60; k++) {
+    weft_array *at = weft_add(i, weft_integer(k)), *n = weft_size(weft_slice(x, 0, 0, k + 5, 1), 0);
+    slices = weft_add(slices, weft_slice(x, 0, k, k + 100, 1));
+    leaves = weft_add(leaves, ones(100));
+    takes = weft_add(takes, weft_take(x, 1, &at));
+    pads = weft_add(pads, weft_pad(part, 0, k, 60 - k, weft_scalar(1)));
+    sizes = weft_add(sizes, weft_div(weft_cast(n, WEFT_F32), weft_scalar(k + 5)));
+  }
+  EXPECT_EVERY(slices, 60);
+  EXPECT_EVERY(leaves, 60);
+  EXPECT_EVERY(takes, 60);
+  EXPECT_EVERY(pads, 60);
+  EXPECT_EVERY(sizes, 60);
+  weft_scope_discard(s);
+}
+
+TEST(a_kernel_takes_any_number_of_numbers) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ones(100);
+  float want = 1;
+  for (int k = 0; k < 200; k++) {
+    float a = 0.5f + (float)k * 0x1p-20f, b = 0.5f + (float)k * 0x1p-19f;
+    x = weft_add(weft_mul(x, weft_scalar((double)a)), weft_scalar((double)b));
+    want = want * a + b;
+  }
+  EXPECT_EVERY(x, want);
+  weft_scope_discard(s);
+}
+
+TEST(a_view_of_a_view_of_three_hundred_views_is_a_view) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(4), (float[]){ 1, 2, 3, 4 });
+  float got[4], want[4] = { 1, 2, 3, 4 };
+  for (int k = 0; k < 101; k++) {
+    x = weft_reshape(weft_transpose(weft_flip(weft_reshape(x, WEFT_DIMS(2, 2)), 0), NULL), WEFT_DIMS(4));
+    float next[4] = { want[2], want[0], want[3], want[1] }; /* rows swapped, then transposed */
+    memcpy(want, next, sizeof want);
+  }
+  EXPECT_OK(weft_read(x, WEFT_F32, got, sizeof got));
+  for (int k = 0; k < 4; k++) EXPECT(got[k] == want[k]);
+  EXPECT_OK(weft_read(weft_mul(x, weft_scalar(1.5)), WEFT_F32, got, sizeof got));
+  for (int k = 0; k < 4; k++) EXPECT(got[k] == 1.5f * want[k]);
+  weft_scope_discard(s);
+}
+
+TEST(two_hundred_results_and_joined_arrays_are_computed) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ones(8), *y[200];
+  for (int k = 0; k < 200; k++) y[k] = weft_div(weft_mul(weft_add(x, weft_scalar(k)), ones(8)), weft_scalar(k + 1));
+  weft_array *all = weft_concat(0, 200, y);
+  EXPECT_EVERY(weft_add(all, weft_scalar(1)), 2);
+  EXPECT_OK(weft_eval(200, y));
+  EXPECT_EVERY(y[199], 1);
+  weft_scope_discard(s);
+}
+
+TEST(eight_indices_are_taken_and_put) {
+  weft_scope *s = weft_scope_open();
+  int64_t dims[8];
+  float x[256], got[256];
+  weft_array *i[8];
+  for (int k = 0; k < 8; k++) dims[k] = 2, i[k] = weft_from(WEFT_I32, WEFT_DIMS(2), (int32_t[]){ k % 2, -1 });
+  for (int k = 0; k < 256; k++) x[k] = (float)k;
+  weft_array *a = weft_from(WEFT_F32, 8, dims, x), *part = weft_take(a, 8, i);
+  EXPECT_OK(weft_read(part, WEFT_F32, got, 8));
+  EXPECT(got[0] == 0x55 && got[1] == 255);
+  EXPECT_OK(weft_read(weft_put(a, part, weft_scalar(1000), WEFT_ADD), WEFT_F32, got, sizeof got));
+  EXPECT(got[0x55] == 1000 + 0x55 && got[255] == 1255 && got[1] == 1);
+  weft_scope_discard(s);
+}
+
+TEST(more_than_eight_axes_that_do_not_merge_are_refused_in_words) {
+  weft_scope *s = weft_scope_open();
+  int64_t dims[12];
+  int axes[12];
+  static float x[4096];
+  for (int k = 0; k < 12; k++) dims[k] = 2, axes[k] = k * 5 % 12;
+  for (int k = 0; k < 4096; k++) x[k] = (float)k;
+  weft_array *a = weft_from(WEFT_F32, 12, dims, x), *z = weft_exp(weft_transpose(a, axes));
+  weft_status status = weft_eval(1, &z);
+  if (status) EXPECT_INT(status, WEFT_ERR_UNSUPPORTED);
+  if (status) EXPECT_TEXT(weft_message(), "weft_exp: more than 8 axes longer than 1");
+  weft_scope_discard(s);
+}

@@ -13,7 +13,7 @@ enum {
   KEEP_LIMIT = 16384,   /* longer rows are loaded and computed again */
   SPLIT_LIMIT = 32768,  /* longer 1-d folds are cut into blocks for threads */
   COLUMN_BLOCK = 128, ROW_BLOCK = 4096,
-  MOST_OPERANDS = 4, MOST_ACCESSES = 40, MOST_BUFFERS = 60
+  MOST_OPERANDS = 9, MOST_ACCESSES = 40, MOST_BUFFERS = 60, MOST_NUMBERS = 90
 };
 
 /* Something read from memory: a place, with a stride for each axis of the group. */
@@ -60,8 +60,8 @@ struct emit {
   int block_var;                          /* is_split: the variable of the blocks */
   struct access access[MOST_ACCESSES];
   struct part *part;
-  struct { int value; weft_dtype dtype; } scalar[MOST_ACCESSES];
-  struct argument arg[MOST_ACCESSES];
+  struct { int value; weft_dtype dtype; } scalar[MOST_NUMBERS];
+  struct argument arg[MOST_NUMBERS];
   struct binding bind[MOST_BUFFERS];
   int64_t sizes[MOST_BUFFERS];
   struct site site[MOST_ACCESSES];
@@ -171,7 +171,7 @@ static bool collect(struct emit *e) {
   }
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
-    if (p->node->n_in > MOST_OPERANDS) return reject(e, p->node, "more than 3 index arrays");
+    if (p->node->n_in > MOST_OPERANDS) return reject(e, p->node, "more than 8 index arrays");
     for (int k = 0; k < p->node->n_in; k++) if (!find_operand(e, p, k)) return false;
   }
   return true;
@@ -279,6 +279,7 @@ static bool splits(struct emit *e) {
 static struct kir_lin lin(struct emit *e, int value) { return kir_lin_val(e->k, value); }
 
 static int add_size(struct emit *e, const char *name, int64_t n) {
+  if (e->n_sizes == MOST_BUFFERS) return crowded(e), e->size[e->live[0]];
   e->sizes[e->n_sizes++] = n;
   return kir_size(e->k, name);
 }
@@ -400,7 +401,7 @@ static int scalar_value(struct emit *e, const struct node *x) {
   weft_dtype t = kir_register_of((weft_dtype)x->dtype);
   for (int i = 0; i < e->n_scalars; i++)
     if (e->arg[i].leaf == arg.leaf && e->arg[i].bits == arg.bits && e->scalar[i].dtype == t) return e->scalar[i].value;
-  if (e->n_scalars == MOST_ACCESSES) return 0;
+  if (e->n_scalars == MOST_NUMBERS) return crowded(e), kir_lit(e->k, t, 0); /* what is written will be thrown away */
   char name[8] = { 's', (char)('0' + e->n_scalars / 10), (char)('0' + e->n_scalars % 10) };
   if (e->n_scalars < 10) name[1] = (char)('0' + e->n_scalars), name[2] = 0;
   int v = kir_arg(e->k, name, t);
@@ -438,6 +439,7 @@ static int emit_take(struct emit *e, struct part *p) {
     i = kir_op3(&e->b, KIR_SELECT, kir_op2(&e->b, KIR_LT, i, zero), kir_op2(&e->b, KIR_ADD, i, size), i);
     int ok = kir_op2(&e->b, KIR_AND, kir_op2(&e->b, KIR_LE, zero, i), kir_op2(&e->b, KIR_LT, i, size));
     kir_check(&e->b, ok, where);
+    if (e->n_sites == MOST_ACCESSES) crowded(e), e->n_sites = 0;
     e->site[e->n_sites++] = (struct site){ "weft_take", n->origin, a->index_size[j] };
     at[j] = lin(e, i);
   }
@@ -851,7 +853,7 @@ bool step_group(struct work *w, struct group *g) {
   e->is_split = splits(e);
   if (!find_kept(e)) return false;
   if (!declare(e)) return kir_free(e->k), false;
-  if (!nest(e)) return kir_free(e->k), false;
+  if (!nest(e) || w->is_crowded) return kir_free(e->k), false;
   account(e);
   return step_fill(w, e->k, e->n_sizes, e->sizes, e->n_scalars, e->arg, e->n_bufs, e->bind, e->n_sites, e->site);
 }

@@ -83,13 +83,11 @@ bool place_view(const struct node *v, const struct place *in, struct place *out)
 }
 
 bool place_of(struct work *w, const struct node *n, struct place *p) {
-  const struct node *chain[64];
+  const struct node *few[64], **chain = few;
   int depth = 0;
-  while (n->op->kind == OP_VIEW && !w->item[n->slot].is_stored) {
-    if (depth == 64) return false;
-    chain[depth++] = n;
-    n = n->in[0];
-  }
+  for (const struct node *x = n; x->op->kind == OP_VIEW && !w->item[x->slot].is_stored; x = x->in[0]) depth++;
+  if (depth > 64 && !(chain = work_take(w, sizeof *chain * (size_t)depth))) return false;
+  for (int i = 0; i < depth; i++, n = n->in[0]) chain[i] = n;
   *p = w->item[n->slot].place;
   while (depth--) {
     struct place in = *p;
