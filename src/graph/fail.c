@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/hard.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "graph/caller.h"
@@ -44,6 +45,7 @@ static void stop_if_asked(void) {
 
 struct failure *fail(weft_status status, uint64_t origin, const char *format, ...) {
   va_list list;
+  INVARIANT(status != WEFT_ERR_INTERNAL); /* a defect of ours */
   va_start(list, format);
   struct failure *f = make(status, origin, format, list);
   va_end(list);

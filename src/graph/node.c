@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/arena.h"
+#include "base/hard.h"
 #include "base/mem.h"
 #include "graph/caller.h"
 #include "op/op.h"
@@ -76,6 +77,7 @@ bool node_is_known(const struct node *n) {
  * buffers whose owner calls back, loop bodies) joins the list instead of nesting. */
 
 static void drop(struct caller *me, struct node *n) {
+  INVARIANT(atomic_load(&n->refs) > 0);
   if (atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1) return;
   n->next = me->dead;
   me->dead = n;

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/hard.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -42,6 +43,7 @@ static void destroy(struct compiled *c) {
 }
 
 void compiled_release(struct compiled *c) {
+  INVARIANT(!c || atomic_load(&c->refs) > 0);
   if (c && atomic_fetch_sub(&c->refs, 1) == 1) destroy(c);
 }
 

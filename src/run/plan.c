@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/hard.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "rewrite/rewrite.h"
@@ -42,6 +43,7 @@ static void destroy(struct plan *p) {
 
 void plan_retain(struct plan *p) { atomic_fetch_add(&p->refs, 1); }
 void plan_release(struct plan *p) {
+  INVARIANT(!p || atomic_load(&p->refs) > 0);
   if (p && atomic_fetch_sub(&p->refs, 1) == 1) destroy(p);
 }
 

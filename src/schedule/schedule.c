@@ -1,6 +1,7 @@
 /* schedule.c -- the order of the work: prepare, group, place, emit level by level, plan memory. */
 #include "schedule/schedule.h"
 #include <string.h>
+#include "base/hard.h"
 #include "schedule/work.h"
 
 void *work_take(struct work *w, size_t bytes) {
@@ -209,7 +210,11 @@ static bool make(struct work *w) {
   s->n_leaves = w->n_leaves;
   s->n_targets = w->n_targets;
   if (w->no_memory) return false;
-  return fit(w) && find_outputs(w) && memory_plan(w);
+  if (!fit(w) || !find_outputs(w) || !memory_plan(w)) return false;
+#ifdef WEFT_HARD
+  schedule_check(w);
+#endif
+  return true;
 }
 
 struct schedule *schedule_make(struct arena *arena, struct node_list *list, int n_targets, struct node *const target[],

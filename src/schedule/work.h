@@ -96,6 +96,9 @@ bool step_loop(struct work *, struct node *);
 bool prefix_is_long(const struct node *);
 bool needs_memory(const struct node *, int k); /* operand k is read by index, not element by element */
 
+/* check.c: in the hard build */
+void schedule_check(const struct work *);
+
 /* memory.c */
 bool memory_plan(struct work *);
 
