@@ -92,6 +92,16 @@ static weft_array *column_of_the_same(void) { /* a row of equal values is folded
 }
 TEST(equal_values_of_a_row_are_folded_for_each_column) { EXPECT_ALL_WAYS(column_of_the_same, float, WEFT_F32, 0.5f, 0.5f); }
 
+static weft_array *turned_round(void) {
+  weft_scope *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(2, WEFT_ANY)), *y = weft_sum(weft_flip(x, 1), 1), *out;
+  weft_function *f = weft_compile(body, 1, &x, 1, &y);
+  weft_array *nothing_at_all = weft_full(WEFT_F32, WEFT_DIMS(2, 0), 1);
+  weft_call(f, 1, &nothing_at_all, 1, &out);
+  return out;
+}
+TEST(an_axis_of_unknown_size_that_is_empty_is_turned_round) { EXPECT_ALL_WAYS(turned_round, float, WEFT_F32, 0, 0); }
+
 TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   time_t end = time(NULL) + 3;
   uint64_t seed = 1;

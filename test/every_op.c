@@ -325,7 +325,7 @@ static void check_call(const struct call *c, weft_dtype t, enum layout how, enum
 }
 
 static void check_way(int way) {
-  test_watchdog(120);
+  test_watchdog(300);
   way_take(&ways[way]);
   state = 1;
   for (int i = 0; i < CALLS; i++)
@@ -409,7 +409,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
 enum { DERIVATIVES = sizeof derivatives / sizeof *derivatives };
 
 static void check_derivatives(int way, int first) {
-  test_watchdog(120);
+  test_watchdog(300);
   way_take(&ways[way]);
   for (int i = first; i < DERIVATIVES; i += 2) check_function(derivatives[i].name, derivatives[i].f, N, derivatives[i].x);
   way_leave();

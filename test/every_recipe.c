@@ -935,6 +935,43 @@ static bool as_function(struct recipe *p, int n, const int target[]) {
   return ok;
 }
 
+/* With some sizes left open: whatever can be said about such arrays has the same values. How many steps could be said. */
+static int build_open(struct recipe *p, weft_array *const leaf[], weft_array *out[]) {
+  for (int i = 0; i < p->n; i++) {
+    const struct recipe_step *s = &p->step[i];
+    weft_array *in[4];
+    for (int k = 0; k < s->n_in; k++) in[k] = out[s->in[k]];
+    out[i] = leaf[i] ? leaf[i] : build_step(s, in);
+    if (weft_check(out[i])) return i;
+  }
+  return p->n;
+}
+
+static bool as_open_function(struct recipe *p) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *given[RECIPE_STEPS], *input[RECIPE_STEPS] = { 0 }, *in[RECIPE_STEPS], *all[RECIPE_STEPS], *result;
+  int n_in = 0;
+  weft_set(WEFT_EXACT, 1);
+  for (int i = 0; i < p->n; i++) if (p->step[i].kind == LEAF) given[n_in++] = build_leaf(&p->step[i]);
+  weft_scope *body = weft_scope_open();
+  n_in = 0;
+  for (int i = 0; i < p->n; i++) {
+    if (p->step[i].kind != LEAF) continue;
+    int64_t dims[PLAIN_RANK];
+    for (int k = 0; k < value(p, i)->rank; k++) dims[k] = n_in == 0 && any(p, 2) ? WEFT_ANY : value(p, i)->dims[k];
+    in[n_in++] = input[i] = weft_input(value(p, i)->dtype, value(p, i)->rank, dims);
+  }
+  int n = build_open(p, input, all), last = n - 1;
+  while (last > 0 && is_weak(p, last)) last--;
+  weft_function *f = weft_compile(body, n_in, in, n > 0 ? 1 : 0, &all[last > 0 ? last : 0]);
+  weft_call(f, n_in, given, 1, &result);
+  weft_status status = weft_eval(1, &result);
+  bool ok = status == WEFT_ERR_UNSUPPORTED || reads_as(result, value(p, last), "with open sizes", last);
+  weft_set(WEFT_EXACT, 0);
+  weft_scope_discard(scope);
+  return ok;
+}
+
 static bool same_form(const struct plain *a, const struct plain *b) {
   bool same = a->rank == b->rank && a->dtype == b->dtype;
   for (int k = 0; same && k < a->rank; k++) same = a->dims[k] == b->dims[k];
@@ -1043,7 +1080,7 @@ bool recipe_check_forms(uint64_t seed) {
   n = n_targets(p, target);
   for (int k = 0; ok && k < 2; k++) { /* fused, x86 and vm */
     way_take(&ways[k]);
-    ok = as_function(p, n, target) && as_updates(p) && as_map(p, n, target);
+    ok = as_function(p, n, target) && as_open_function(p) && as_updates(p) && as_map(p, n, target);
     if (!ok) printf("%s\n", ways[k].name);
   }
   way_leave();

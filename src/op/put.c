@@ -174,6 +174,7 @@ static bool put_resize(const struct node *n, struct node *const in[], void *attr
   bool fits = true;
   for (int k = 0; k < n->rank; k++) {
     if (t->n) a->start[k] = dim_substitute(a->start[k], t->n, t->symbol, t->value);
+    if (in[1]->dims[k] == 0) a->start[k] = 0;
     fits &= a->start[k] != DIM_BAD && slice_fits(in[0]->dims[k], a->start[k], in[1]->dims[k], a->step[k]);
   }
   if (!fits)

@@ -115,6 +115,7 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
   struct shape_text s;
   a->start = t->n ? dim_substitute(a->start, t->n, t->symbol, t->value) : a->start;
   dim length = t->n ? dim_substitute(n->dims[a->axis], t->n, t->symbol, t->value) : n->dims[a->axis];
+  if (length == 0) a->start = 0; /* what was the last element is none now */
   if (a->start != DIM_BAD && length != DIM_BAD && slice_fits(in[0]->dims[a->axis], a->start, length, a->step))
     return true;
   *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_slice: the bounds do not fit axis %d of %s", (int)a->axis,
