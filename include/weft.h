@@ -354,7 +354,7 @@ void        weft_cancel_when(const volatile int *flag);
 
 
 /* ---- Files ---------------------------------------------------------------------------------------------------------
- * safetensors, gguf, npy, npz, by content when reading and by name when writing. Arrays are read when they are needed,
+ * safetensors and npy, by content when reading and by name when writing. Arrays are read when they are needed,
  * without a copy where that is possible, and stay valid when the file object is gone or the file is written over. */
 
 weft_file  *weft_file_open(const char *path);
