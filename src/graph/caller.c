@@ -19,7 +19,10 @@ static void leave(void *c) {
   *me = (struct caller){ 0 };
 }
 
-static void make_key(void) { has_key = pthread_key_create(&key, leave) == 0; }
+static void make_key(void) {
+  has_key = pthread_key_create(&key, leave) == 0;
+  forks_watch();
+}
 
 /* Without a key the thread's last arrays are not freed when it ends; nothing else is lost. */
 static __attribute__((noinline)) struct caller *enter(void) {

@@ -17,7 +17,7 @@ struct poly { int n; bool failed; struct term term[TERMS]; };      /* terms desc
 
 struct entry { uint64_t hash; int n; struct term term[]; };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t dim_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct entry **entries;  /* entry k is entries[k - first] */
 static int64_t first = 1, n_entries, room;
 static int64_t n_retained;      /* by nodes: entries go when it reaches 0 */
@@ -95,11 +95,11 @@ static struct poly poly_of(dim d) {
     p.n = 1;
     p.term[0] = (struct term){ .coef = 1, .symbol = { d }, .degree = 1 };
   } else if (!p.failed) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&dim_mutex);
     int64_t k = -(d + 2) / 2 - first;
     p.failed = k < 0 || k >= n_entries;
     if (!p.failed) memcpy(p.term, entries[k]->term, (size_t)(p.n = entries[k]->n) * sizeof *p.term);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&dim_mutex);
   }
   return p;
 }
@@ -143,24 +143,24 @@ static dim intern(const struct poly *p) {
   const struct term *t = p->term;
   if (p->n == 1 && t->degree == 0) return t->coef < 0 ? DIM_BAD : t->coef;
   if (p->n == 1 && t->degree == 1 && t->coef == 1) return t->symbol[0];
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&dim_mutex);
   dim d = find_or_add(p);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&dim_mutex);
   return d;
 }
 
 void dim_retain(dim d) {
   if (dim_is_known(d)) return;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&dim_mutex);
   n_retained++;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&dim_mutex);
 }
 
 /* Symbols whose number is known by now: the length of a loop that has run. They go with the entries. */
 static struct dim_table bound;
 
 bool dim_bind(dim symbol, int64_t value) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&dim_mutex);
   if (bound.n == bound.room) {
     int more = bound.room ? 2 * bound.room : 16;
     dim *s = mem_resize(bound.symbol, (size_t)more * sizeof *s), *v = s ? mem_resize(bound.value, (size_t)more * sizeof *v) : NULL;
@@ -169,17 +169,17 @@ bool dim_bind(dim symbol, int64_t value) {
   }
   bool ok = bound.n < bound.room;
   if (ok) bound.symbol[bound.n] = symbol, bound.value[bound.n++] = value;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&dim_mutex);
   return ok;
 }
 
 dim dim_resolve(dim d) {
   if (dim_is_known(d) || d == DIM_BAD) return d;
   for (int i = 0;; i++) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&dim_mutex);
     bool more = i < bound.n;
     dim symbol = more ? bound.symbol[i] : 0, value = more ? bound.value[i] : 0;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&dim_mutex);
     if (!more || dim_is_known(d)) return d;
     d = dim_substitute(d, 1, &symbol, &value);
   }
@@ -198,9 +198,9 @@ static void forget_entries(void) {
 
 void dim_release(dim d) {
   if (dim_is_known(d)) return;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&dim_mutex);
   if (--n_retained == 0) forget_entries();
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&dim_mutex);
 }
 
 /* ---- Arithmetic ---- */

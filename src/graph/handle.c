@@ -16,7 +16,7 @@ enum { CHUNK = 128, SPARE_MOST = 4096, HANDLE_GONE = 0x474f4e45, HELD_BY_SCOPE =
 
 struct chunk { struct chunk *older; struct weft_array handle[CHUNK]; };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t handle_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct chunk *chunks;                        /* all there are, so that no leak is suspected */
 static struct weft_array *common, *common_end;      /* spare ones that no thread has */
 static int n_common;
@@ -33,12 +33,12 @@ static void spare(struct caller *me, struct weft_array *h) {
 
 static void give_all(struct caller *me) {
   if (!me->spare) return;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&handle_mutex);
   if (common) common_end->next = me->spare;
   else common = me->spare;
   common_end = me->spare_end;
   n_common += me->n_spare;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&handle_mutex);
   me->spare = me->spare_end = NULL;
   me->n_spare = 0;
 }
@@ -46,23 +46,23 @@ static void give_all(struct caller *me) {
 void handles_leave(void) { give_all(caller()); }
 
 static void take_common(struct caller *me) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&handle_mutex);
   me->spare = common;
   me->spare_end = common_end;
   me->n_spare = n_common;
   common = common_end = NULL;
   n_common = 0;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&handle_mutex);
 }
 
 static void take_chunk(struct caller *me) {
   struct chunk *c = mem_alloc(sizeof *c);
   if (!c) return;
   for (int i = 0; i < CHUNK; i++) spare(me, &c->handle[i]);
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&handle_mutex);
   c->older = chunks;
   chunks = c;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&handle_mutex);
 }
 
 static struct weft_array *take(struct caller *me) {
@@ -159,11 +159,16 @@ weft_array *array_bad(weft_status status, const char *format, ...) {
 
 /* ---- Reading a handle ---- */
 
+static uint32_t generation = 1; /* of this process: a child has another than its parent */
+
+void handles_after_fork(void) { generation++; }
+
+/* What a thread of the parent held at the fork nobody holds. */
 static void seize(weft_array *a) {
-  while (atomic_exchange_explicit(&a->is_busy, true, memory_order_acquire)) sched_yield();
+  while (atomic_exchange_explicit(&a->held_by, generation, memory_order_acquire) == generation) sched_yield();
 }
 
-static void free_up(weft_array *a) { atomic_store_explicit(&a->is_busy, false, memory_order_release); }
+static void free_up(weft_array *a) { atomic_store_explicit(&a->held_by, 0, memory_order_release); }
 
 struct node *array_node(weft_array *a) {
   seize(a);

@@ -110,7 +110,7 @@ void node_release(struct node *n) {
 /* ---- History and the lock ----
  * What is forgotten under the lock is released after it: the end of a node may call its user back. */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t graph_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t epoch;
@@ -143,12 +143,14 @@ static void make_changed(void) {
   pthread_condattr_destroy(&attr);
 }
 
-void graph_lock(void) { pthread_mutex_lock(&lock); }
+void graph_after_fork(void) { make_changed(); }
+
+void graph_lock(void) { pthread_mutex_lock(&graph_mutex); }
 
 void graph_unlock(void) {
   struct node *n = forgetting;
   forgetting = NULL;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&graph_mutex);
   if (n) forget(n);
 }
 
@@ -159,14 +161,14 @@ void graph_changed(void) {
 
 bool graph_wait(double seconds) {
   pthread_once(&once, make_changed);
-  if (!(seconds >= 0)) return pthread_cond_wait(&changed, &lock) == 0;
+  if (!(seconds >= 0)) return pthread_cond_wait(&changed, &graph_mutex) == 0;
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   if (seconds > 1e9) seconds = 1e9;
   t.tv_sec += (time_t)seconds;
   t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
   if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
-  return pthread_cond_timedwait(&changed, &lock, &t) == 0;
+  return pthread_cond_timedwait(&changed, &graph_mutex, &t) == 0;
 }
 
 uint64_t graph_epoch(void) { return ++epoch; }

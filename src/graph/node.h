@@ -67,6 +67,7 @@ bool node_is_known(const struct node *);              /* all sizes are numbers *
 void graph_lock(void), graph_unlock(void);
 void graph_changed(void);                             /* wakes graph_wait; lock held */
 bool graph_wait(double seconds);                      /* lock held; false: timed out; seconds < 0: for ever */
+void graph_after_fork(void);                          /* in the child, lock held: nobody waits any more */
 uint64_t graph_epoch(void);                           /* a new one; lock held */
 
 /* All nodes that the targets need, inputs before users, each once; does not go below nodes for which stop() is true

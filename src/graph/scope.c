@@ -14,7 +14,7 @@
 
 enum { SCOPE_ENDED = 0x454e4445 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t scope_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct weft_scope *spare, *spare_end; /* through `outside`, the oldest first */
 static _Atomic int n_traces;
 
@@ -22,20 +22,20 @@ bool scope_trace_open(void) { return atomic_load(&n_traces) > 0; }
 uint64_t scope_origin(void) { return caller()->origin; }
 
 static struct weft_scope *take(void) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&scope_mutex);
   struct weft_scope *s = spare;
   if (s) spare = s->outside;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&scope_mutex);
   return s ? s : mem_alloc(sizeof *s);
 }
 
 static void give(struct weft_scope *s) {
   *s = (struct weft_scope){ .tag = SCOPE_ENDED };
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&scope_mutex);
   if (spare) spare_end->outside = s;
   else spare = s;
   spare_end = s;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&scope_mutex);
 }
 
 static struct weft_scope *open_in(struct caller *me, struct weft_scope *outside) {

@@ -12,7 +12,7 @@ struct weft_array {
   struct weft_scope *scope;     /* NULL: has ended, an owner keeps it */
   struct weft_array *next, **link;
   _Atomic int owners;           /* and a bit while the scope is open (handle.c) */
-  _Atomic bool is_busy;         /* somebody reads or changes `node` */
+  _Atomic uint32_t held_by;     /* not 0: somebody of that process (handle.c) reads or changes `node` */
   uint32_t tag;                 /* HANDLE_ALIVE, or something else once it is gone: stale handles are noticed */
 };
 
@@ -61,6 +61,8 @@ void scope_blame(struct failure *);                   /* an error of a call that
 void scope_drop_handles(struct weft_scope *);
 void scope_mark_trace(struct weft_scope *);
 void scope_leave(void), handles_leave(void), jobs_leave(void); /* the thread ends */
+void forks_watch(void);                               /* run/: at the first call */
+void handles_after_fork(void);                        /* in the child */
 void loop_discard(struct weft_loop *);                /* op/loop.c: its scope ended before weft_loop_close */
 void files_end(struct weft_file *);                   /* io/: the scope of a list of files has ended */
 

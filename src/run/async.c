@@ -13,7 +13,6 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct job *first, *last, *failed;  /* through `next` */
 static struct job *running, *ending;       /* the one at work; the one whose parts are being released */
 static bool is_alive;
@@ -143,7 +142,7 @@ static void in_child(void) {
   pthread_mutex_unlock(&lock);
 }
 
-static void get_ready(void) {
+void jobs_watch_forks(void) {
   make_changed();
   pthread_atfork(before_fork, in_parent, in_child);
 }
@@ -159,7 +158,6 @@ static void go_on(void) {
 }
 
 void job_start(struct job *j) {
-  pthread_once(&once, get_ready);
   j->settings = *eval_settings();
   j->thread = caller()->id;
   pthread_mutex_lock(&lock);
@@ -183,10 +181,9 @@ void job_resume(void) {
 }
 
 bool job_wait(double seconds) {
-  struct timespec until = after(seconds >= 0 ? seconds : 0);
   uint64_t me = caller()->id;
+  struct timespec until = after(seconds >= 0 ? seconds : 0);
   bool in_time = true;
-  pthread_once(&once, get_ready);
   pthread_mutex_lock(&lock);
   go_on();
   while (in_time && is_pending(me))

@@ -18,7 +18,9 @@ struct entry {
   int *input;               /* by leaf: which input it is, or -1: captured */
   struct node **captured;   /* by leaf */
 };
-struct plan_set { pthread_mutex_t lock; struct entry *entry; int n; };
+struct plan_set { struct entry *entry; int n; };
+
+pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER; /* of all sets: held for moments */
 
 enum { MOST = 256 };
 
@@ -39,7 +41,6 @@ void plan_set_free(struct plan_set *s) {
     next = e->next;
     entry_free(e);
   }
-  pthread_mutex_destroy(&s->lock);
   mem_free(s);
 }
 
@@ -47,7 +48,6 @@ static struct plan_set *set_of(struct weft_function *f) {
   struct plan_set *s = atomic_load(&f->plans), *none = NULL;
   if (s) return s;
   if (!(s = mem_alloc(sizeof *s))) return NULL;
-  pthread_mutex_init(&s->lock, NULL);
   if (atomic_compare_exchange_strong(&f->plans, &none, s)) return s;
   plan_set_free(s);
   return none;
@@ -155,9 +155,9 @@ static struct failure *entry_get(struct weft_function *f, struct node *const lea
   struct plan_set *s = set_of(f);
   uint64_t hash = hash_bytes(k->bytes, k->n);
   if (!s || k->failed) return no_memory();
-  pthread_mutex_lock(&s->lock);
+  pthread_mutex_lock(&call_mutex);
   *out = find(s, k, hash);
-  pthread_mutex_unlock(&s->lock);
+  pthread_mutex_unlock(&call_mutex);
   *is_kept = true;
   if (*out) return NULL;
   struct entry *e = mem_alloc(sizeof *e);
@@ -167,10 +167,10 @@ static struct failure *entry_get(struct weft_function *f, struct node *const lea
   e->hash = hash;
   struct failure *failure = plan_call(f, leaf, n, item, e);
   if (failure) return entry_free(e), failure;
-  pthread_mutex_lock(&s->lock);
+  pthread_mutex_lock(&call_mutex);
   *is_kept = s->n < MOST;
   if (*is_kept) e->next = s->entry, s->entry = e, s->n++;
-  pthread_mutex_unlock(&s->lock);
+  pthread_mutex_unlock(&call_mutex);
   *out = e;
   return NULL;
 }

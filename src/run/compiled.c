@@ -10,7 +10,7 @@
 
 enum { BUCKETS = 1024, MOST = 4096 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t compiled_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct compiled *bucket[BUCKETS];
 static int n_kept;
 static _Atomic int64_t n_compiled, n_fallbacks;
@@ -59,9 +59,9 @@ static void sweep(void) {
 }
 
 void compiled_drop_all(void) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&compiled_mutex);
   sweep();
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&compiled_mutex);
 }
 
 static struct compiled *find(const char *text, const struct shape_class *shape, const struct device *device, uint64_t hash) {
@@ -114,7 +114,7 @@ static struct failure *build(struct compiled *c, int how) {
 }
 
 static struct compiled *keep(struct compiled *c) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&compiled_mutex);
   struct compiled *other = find(c->text, &c->shape, c->device, c->hash); /* somebody was faster */
   if (!other) {
     if (n_kept >= MOST) sweep();
@@ -123,7 +123,7 @@ static struct compiled *keep(struct compiled *c) {
     n_kept++;
     atomic_store(&c->refs, 2);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&compiled_mutex);
   if (!other) return c;
   destroy(c);
   return other;
@@ -137,9 +137,9 @@ struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *gi
   if (atomic_load(&tile)) shape.tile = atomic_load(&tile);
   kir_print(k, &t);
   uint64_t hash = hash_mix(hash_mix(hash_bytes(text_of(&t), t.n), hash_bytes(&shape, sizeof shape)), (uint64_t)how);
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&compiled_mutex);
   struct compiled *c = t.failed ? NULL : find(text_of(&t), &shape, device, hash);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&compiled_mutex);
   if (c) {
     text_free(&t);
     kir_free(k);

@@ -656,12 +656,12 @@ weft_status eval_wait(int n, struct node *const target[], double seconds, struct
   *failure = NULL;
   graph_lock();
   for (int i = 0; i < n && !status; i++) {
+    bool is_started = is_awaited(target[i]);
     while (!status && is_awaited(target[i]))
       if (!resumed() && !graph_wait(left(seconds, end)) && is_awaited(target[i])) status = WEFT_ERR_TIMEOUT;
-    if (!status && state_of(target[i]) == NODE_FAILED) {
-      *failure = failure_retain(target[i]->failure);
-      status = failure_status(*failure);
-    }
+    if (!status && state_of(target[i]) == NODE_FAILED) *failure = failure_retain(target[i]->failure);
+    if (!status && is_started && state_of(target[i]) == NODE_LAZY) *failure = fail(WEFT_ERR_CANCELLED, target[i]->origin, "weft_wait: whoever computed it gave up");
+    if (*failure) status = failure_status(*failure);
   }
   graph_unlock();
   return status;

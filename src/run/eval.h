@@ -34,6 +34,7 @@ struct job {
   struct job *next;
 };
 void job_start(struct job *);           /* takes it over. If no thread is to be had it runs here and now */
+void jobs_watch_forks(void);            /* before any other call of these */
 bool job_is_here(void);                 /* this thread is running one */
 bool job_wait(double seconds);          /* until none that this thread started is left; false: timed out */
 struct failure *job_failure(void);      /* of the first job of this thread that failed unnoticed; with a reference, or NULL */

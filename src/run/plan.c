@@ -87,20 +87,20 @@ struct plan *plan_for(struct program *g, struct failure **failure) {
 /* ---- the table ---- */
 
 enum { BUCKETS = 1024, MOST = 2048 };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t plan_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct plan *bucket[BUCKETS];
 static int n_plans;
 static uint64_t clock_now;
 
 struct plan *plan_find(const void *key, size_t bytes, uint64_t hash) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&plan_mutex);
   struct plan *p = bucket[hash % BUCKETS];
   while (p && (p->hash != hash || p->key_bytes != bytes || memcmp(p->key, key, bytes))) p = p->next;
   if (p) {
     plan_retain(p);
     p->used = ++clock_now;
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&plan_mutex);
   return p;
 }
 
@@ -126,9 +126,9 @@ static void release_list(struct plan *p) {
 }
 
 void plan_drop_all(void) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&plan_mutex);
   struct plan *gone = forget(UINT64_MAX);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&plan_mutex);
   release_list(gone);
 }
 
@@ -136,14 +136,14 @@ void plan_keep(struct plan *p, const void *key, size_t bytes, uint64_t hash) {
   void *copy = mem_alloc(bytes);
   if (!copy) return; /* it will be made again */
   memcpy(copy, key, bytes);
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&plan_mutex);
   struct plan *gone = n_plans >= MOST ? forget(clock_now > MOST / 2 ? clock_now - MOST / 2 : 0) : NULL;
   p->key = copy, p->key_bytes = bytes, p->hash = hash, p->used = ++clock_now;
   p->next = bucket[hash % BUCKETS];
   bucket[hash % BUCKETS] = p;
   n_plans++;
   plan_retain(p);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&plan_mutex);
   release_list(gone);
 }
 

@@ -1,0 +1,33 @@
+/* fork.c -- the locks a fork must not catch half-way, in the order in which they are taken, and what a child forgets.
+ *
+ * Whoever holds one of them may take those further down, and those of memory, readers and jobs, which watch forks for
+ * themselves. In the child the other threads are gone: what they were computing is lazy again. */
+#include <pthread.h>
+#include "graph/scope.h"
+#include "run/eval.h"
+
+extern pthread_mutex_t graph_mutex, call_mutex, plan_mutex, compiled_mutex, scope_mutex, handle_mutex, dim_mutex;
+static pthread_mutex_t *const locks[] = { &graph_mutex, &call_mutex, &plan_mutex, &compiled_mutex, &scope_mutex, &handle_mutex, &dim_mutex };
+
+enum { N = sizeof locks / sizeof *locks };
+
+static void before(void) {
+  for (int i = 0; i < N; i++) pthread_mutex_lock(locks[i]);
+}
+
+static void after(void) {
+  for (int i = N; i-- > 0;) pthread_mutex_unlock(locks[i]);
+}
+
+static void in_child(void) {
+  graph_after_fork();
+  handles_after_fork();
+  eval_after_fork();
+  after();
+}
+
+/* What is registered first is locked last. */
+void forks_watch(void) {
+  jobs_watch_forks();
+  pthread_atfork(before, after, in_child);
+}

@@ -1,0 +1,235 @@
+/* cancel.c -- a flag stops whatever runs, soon, and nothing is lost: what was asked for is lazy again. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+#include "run/compiled.h"
+#include "run/plan.h"
+#include "test.h"
+#include "weft.h"
+
+enum { PATIENCE_MS = 100 };
+
+/* Processor time of all threads, so that a busy machine does no harm. */
+static double cpu_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static volatile int flag;
+static _Atomic double set_at;
+
+static void *sets_the_flag(void *after_us) {
+  usleep(*(useconds_t *)after_us);
+  set_at = cpu_ms();
+  flag = 1;
+  return NULL;
+}
+
+/* Evaluates it and stops it after a moment; it must not have ended by itself. */
+static void expect_stopped(const char *what, weft_array *a) {
+  pthread_t t;
+  useconds_t after = 15000;
+  flag = 0;
+  weft_cancel_when(&flag);
+  pthread_create(&t, NULL, sets_the_flag, &after);
+  weft_status status = weft_eval(1, &a);
+  double late = cpu_ms() - set_at;
+  pthread_join(t, NULL);
+  weft_cancel_when(NULL);
+  if (status != WEFT_ERR_CANCELLED) test_fail(__FILE__, __LINE__, "%s: status %d: %s", what, status, weft_message());
+  else if (late > PATIENCE_MS * (double)weft_get(WEFT_THREADS))
+    test_fail(__FILE__, __LINE__, "%s: went on for %.0f ms of processor time", what, late);
+  EXPECT_OK(weft_check(a));
+  EXPECT_INT(weft_state_of(a, NULL), WEFT_LAZY);
+}
+
+#define ON_BOTH(make)                                     \
+  for (int k_ = 0; k_ < 2; k_++) {                        \
+    weft_scope *scope_ = weft_scope_open();                \
+    compiled_use(k_ ? "x86" : "vm");                      \
+    expect_stopped(k_ ? #make " on x86" : #make " on the vm", make()); \
+    compiled_use(NULL);                                   \
+    weft_scope_discard(scope_);                            \
+  }
+
+static weft_array *huge(int rank, const int64_t dims[]) { return weft_iota(weft_full(WEFT_F32, rank, dims, 0), rank - 1); }
+
+static weft_array *sum_of_one_long_row(void) { return weft_sum(weft_exp(huge(WEFT_DIMS(INT64_C(1) << 40))), 0); }
+static weft_array *sum_of_many_rows(void) { return weft_sum(weft_sum(huge(WEFT_DIMS(INT64_C(1) << 24, 1000)), 1), 0); }
+static weft_array *sum_of_columns(void) { return weft_sum(weft_exp(huge(WEFT_DIMS(INT64_C(1) << 30, 50))), 0); }
+static weft_array *argmax_of_one_long_row(void) { return weft_argmax(huge(WEFT_DIMS(INT64_C(1) << 40)), 0); }
+TEST(a_long_kernel_is_stopped) {
+  ON_BOTH(sum_of_one_long_row);
+  ON_BOTH(sum_of_many_rows);
+  ON_BOTH(sum_of_columns);
+  ON_BOTH(argmax_of_one_long_row);
+}
+
+/* 10^9 steps; the body is small enough to be a kernel with the loop inside. */
+static weft_array *scan(void) {
+  weft_loop *l = weft_loop_open(weft_integer(1000000000));
+  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(8), 1));
+  weft_loop_next(l, c, weft_tanh(weft_mul(c, weft_scalar(0.999))));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *wide_scan(void) {
+  weft_loop *l = weft_loop_open(weft_integer(1000000000));
+  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(100000), 1));
+  weft_loop_next(l, c, weft_add(weft_mul(c, weft_scalar(0.999)), weft_scalar(1)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *row_scan(void) {
+  weft_loop *l = weft_loop_open(weft_integer(1000000000));
+  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(16), 1));
+  weft_loop_next(l, c, weft_softmax(weft_mul(c, weft_scalar(1.01)), 0));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *endless(void) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, 0, NULL, 1));
+  weft_loop_next(l, c, weft_mul(c, weft_scalar(0.5)));
+  weft_loop_until(l, weft_lt(c, weft_scalar(-1)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+TEST(a_loop_of_a_billion_steps_is_stopped) {
+  ON_BOTH(scan);
+  ON_BOTH(wide_scan);
+  ON_BOTH(row_scan);
+}
+TEST(a_loop_that_would_never_end_is_stopped) { ON_BOTH(endless); }
+
+static weft_array *replayed(int64_t n) {
+  weft_loop *l = weft_loop_open(weft_integer(1000000000));
+  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(n, n), 1));
+  weft_loop_next(l, c, weft_tanh(weft_matmul(c, weft_matmul(c, c))));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *replay_of_small_steps(void) { return replayed(4); }
+static weft_array *replay_of_large_steps(void) { return replayed(300); }
+TEST(a_loop_that_is_replayed_is_stopped) {
+  ON_BOTH(replay_of_small_steps);
+  ON_BOTH(replay_of_large_steps);
+}
+
+static weft_array *product(void) {
+  weft_array *a = huge(WEFT_DIMS(3000, 20000)), *b = huge(WEFT_DIMS(20000, 3000));
+  return weft_matmul(a, b);
+}
+TEST(a_matrix_product_is_stopped) { ON_BOTH(product); }
+
+static weft_array *running_sum(void) { return weft_sum(weft_cumsum(huge(WEFT_DIMS(30, INT64_C(1) << 22)), 1), WEFT_ALL); }
+static weft_array *histogram(void) {
+  int64_t n = 60000000;
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(64), 0), *i = weft_iota(weft_full(WEFT_I64, WEFT_DIMS(n), 0), 0);
+  weft_array *slot = weft_and(i, weft_integer(63));
+  return weft_put(x, weft_take(x, 1, &slot), weft_full(WEFT_F32, WEFT_DIMS(n), 1), WEFT_ADD);
+}
+static weft_array *large_scatter(void) {
+  int64_t n = 60000000;
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(1 << 22), 0), *i = weft_iota(weft_full(WEFT_I64, WEFT_DIMS(n), 0), 0);
+  weft_array *slot = weft_and(weft_mul(i, weft_integer(7919)), weft_integer((1 << 22) - 1));
+  return weft_put(x, weft_take(x, 1, &slot), weft_full(WEFT_F32, WEFT_DIMS(n), 1), WEFT_MAX);
+}
+TEST(prefixes_and_scatters_are_stopped) {
+  ON_BOTH(running_sum);
+  ON_BOTH(histogram);
+  ON_BOTH(large_scatter);
+}
+
+static weft_array *chain(void) {
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(1 << 19), 1);
+  for (int i = 0; i < 1500; i++) x = weft_exp(weft_mul(x, weft_scalar(1e-3)));
+  return x;
+}
+TEST(many_small_kernels_are_stopped) {
+  plan_use_fusing(false);
+  ON_BOTH(chain);
+  plan_use_fusing(true);
+}
+
+static weft_array *counting(int64_t n) {
+  weft_loop *l = weft_loop_open(weft_integer(n));
+  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F64, 0, NULL, 0));
+  weft_loop_next(l, c, weft_add(c, weft_scalar(1)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+
+TEST(what_was_stopped_can_be_computed_later) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = counting(20000000);
+  double got = 0;
+  flag = 1;
+  weft_cancel_when(&flag);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_CANCELLED);
+  EXPECT_TEXT(weft_message(), "weft_eval: cancelled");
+  EXPECT_INT(weft_read(y, WEFT_F64, &got, sizeof got), WEFT_ERR_CANCELLED);
+  weft_cancel_when(NULL);
+  EXPECT_OK(weft_read(y, WEFT_F64, &got, sizeof got));
+  EXPECT(got == 20000000);
+  weft_scope_discard(s);
+}
+
+TEST(a_scope_that_is_stopped_changes_nothing) {
+  weft_scope *s = weft_scope_open();
+  double one = 1, got = 0, fetched = 7;
+  weft_array *w = weft_from(WEFT_F64, 0, NULL, &one);
+  flag = 1;
+  weft_cancel_when(&flag);
+  weft_scope *step = weft_scope_open();
+  weft_array *y = weft_add(w, counting(1000));
+  weft_update(w, y);
+  weft_fetch(y, WEFT_F64, &fetched, sizeof fetched);
+  EXPECT_INT(weft_scope_close(step), WEFT_ERR_CANCELLED);
+  weft_cancel_when(NULL);
+  EXPECT_OK(weft_read(w, WEFT_F64, &got, sizeof got));
+  EXPECT(got == 1 && fetched == 7);
+  weft_scope_discard(s);
+}
+
+TEST(what_is_stopped_in_the_background_is_lazy_again_and_says_so) {
+  weft_scope *s = weft_scope_open();
+  double got = 0;
+  weft_array *y = counting(1000000000), *z = counting(1000);
+  flag = 0;
+  weft_cancel_when(&flag);
+  EXPECT_OK(weft_eval_async(1, &y));
+  EXPECT_OK(weft_eval_async(1, &z));
+  weft_cancel_when(NULL);
+  EXPECT_INT(weft_wait(1, &y, 0.05), WEFT_ERR_TIMEOUT);
+  flag = 1;
+  EXPECT_INT(weft_wait(1, &y, -1), WEFT_ERR_CANCELLED);
+  EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
+  weft_status status = weft_wait(0, NULL, -1);
+  EXPECT(status == WEFT_OK || status == WEFT_ERR_CANCELLED);
+  EXPECT_OK(weft_read(z, WEFT_F64, &got, sizeof got));
+  EXPECT(got == 1000);
+  weft_scope_discard(s);
+}
+
+TEST(what_is_stopped_while_it_waits_for_another_thread_gives_up_waiting) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = counting(1000000000), *z = weft_add(y, y);
+  static volatile int other;
+  other = 0;
+  weft_cancel_when(&other);
+  EXPECT_OK(weft_eval_async(1, &y));
+  expect_stopped("waiting", z);
+  EXPECT_INT(weft_state_of(y, NULL), WEFT_RUNNING);
+  other = 1;
+  EXPECT_INT(weft_wait(0, NULL, -1), WEFT_ERR_CANCELLED);
+  weft_scope_discard(s);
+}

@@ -1,0 +1,239 @@
+/* threads.c -- any thread may use any array; threads come and go, also by fork. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "test.h"
+#include "weft.h"
+
+enum { THREADS = 8 };
+
+#ifdef __SANITIZE_THREAD__
+enum { ROUNDS = 40 };
+#else
+enum { ROUNDS = 150 };
+#endif
+
+static void run_threads(void *(*live)(void *), void *arg, size_t size) {
+  pthread_t t[THREADS];
+  for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, live, (char *)arg + (size_t)i * size);
+  for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+}
+
+static weft_array *floats(int64_t n, float first) {
+  float x[64];
+  for (int64_t i = 0; i < n; i++) x[i] = first + (float)i;
+  return weft_from(WEFT_F32, WEFT_DIMS(n), x);
+}
+
+static float sum_of(weft_array *a) {
+  float x = -1;
+  EXPECT_OK(weft_read(weft_sum(a, WEFT_ALL), WEFT_F32, &x, sizeof x));
+  return x;
+}
+
+struct guest { weft_array **shared; int n; float want; };
+
+/* The same lazy nodes for all, in another order for each, and own ones beside them. */
+static void *evaluates(void *arg) {
+  struct guest *g = arg;
+  unsigned seed = (unsigned)(uintptr_t)arg;
+  for (int r = 0; r < ROUNDS; r++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = g->shared[rand_r(&seed) % (unsigned)g->n], *own = weft_add(floats(16, (float)r), x);
+    float got = sum_of(own), want = 16 * (float)r + 120 + g->want;
+    if (got != want) test_fail(__FILE__, __LINE__, "round %d: %g, not %g", r, got, want);
+    weft_array *some[] = { g->shared[rand_r(&seed) % (unsigned)g->n], own, x };
+    if (r % 3 == 0) EXPECT_OK(weft_eval_async(3, some));
+    if (r % 3 == 1) EXPECT_OK(weft_eval(3, some));
+    (void)weft_state_of(some[0], NULL);
+    if (r % 5 == 0) EXPECT_OK(weft_wait(3, some, 30));
+    if (r % 7 == 0) EXPECT_OK(weft_wait(0, NULL, 30));
+    weft_scope_discard(s);
+  }
+  EXPECT_OK(weft_wait(0, NULL, 30));
+  return NULL;
+}
+
+TEST(eight_threads_evaluate_shared_and_own_graphs) {
+  weft_scope *s = weft_scope_open();
+  enum { N = 40 };
+  weft_array *shared[N], *x = floats(16, 0); /* sums to 120, and every shared one to that */
+  for (int i = 0; i < N; i++) shared[i] = i % 2 ? weft_flip(weft_add(weft_mul(x, weft_scalar(1)), weft_scalar(0)), 0)
+                                                : weft_reshape(weft_cumsum(weft_add(x, weft_full(WEFT_F32, WEFT_DIMS(1), 0)), 0), WEFT_DIMS(16));
+  for (int i = 0; i < N; i += 2) shared[i] = weft_add(x, weft_mul(shared[i], weft_scalar(0)));
+  struct guest g[THREADS];
+  for (int i = 0; i < THREADS; i++) g[i] = (struct guest){ shared, N, 120 };
+  run_threads(evaluates, g, sizeof *g);
+  weft_scope_discard(s);
+}
+
+/* One thread commits updates, the others build on the array and read it: they see some commit, never a half. */
+struct page { weft_array *w; _Atomic bool *is_over; };
+
+static void *builds(void *arg) {
+  struct page *p = arg;
+  float last = 0;
+  while (!*p->is_over) {
+    weft_scope *s = weft_scope_open();
+    float x[64];
+    weft_status status = weft_read(weft_add(p->w, weft_scalar(0)), WEFT_F32, x, sizeof x);
+    if (status) test_fail(__FILE__, __LINE__, "%s", weft_message());
+    for (int i = 1; i < 64; i++) if (x[i] != x[0]) test_fail(__FILE__, __LINE__, "%g beside %g", x[0], x[i]);
+    if (x[0] < last) test_fail(__FILE__, __LINE__, "%g after %g", x[0], last);
+    last = x[0];
+    weft_scope_discard(s);
+  }
+  return NULL;
+}
+
+static void commit_beside_readers(bool waits) {
+  weft_scope *s = weft_scope_open();
+  _Atomic bool is_over = false;
+  float zeros[64] = { 0 };
+  weft_array *w = weft_from(WEFT_F32, WEFT_DIMS(64), zeros);
+  struct page p = { w, &is_over };
+  pthread_t t[3];
+  for (int i = 0; i < 3; i++) pthread_create(&t[i], NULL, builds, &p);
+  for (int r = 0; r < ROUNDS; r++) {
+    weft_scope *step = weft_scope_open();
+    weft_update(w, weft_add(w, weft_scalar(1)));
+    EXPECT_OK(waits ? weft_scope_close(step) : weft_scope_close_async(step));
+  }
+  EXPECT_OK(weft_wait(1, &w, 30));
+  is_over = true;
+  for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+  EXPECT(sum_of(w) == 64 * ROUNDS);
+  EXPECT_OK(weft_wait(0, NULL, 30));
+  weft_scope_discard(s);
+}
+TEST(threads_build_on_an_array_while_another_commits_it) { commit_beside_readers(true); }
+TEST(threads_build_on_an_array_while_another_commits_it_without_waiting) { commit_beside_readers(false); }
+
+static void *leaves_scopes_open(void *shared) {
+  for (int k = 0; k < 3; k++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_exp(weft_add(shared, floats(16, 1)));
+    weft_update(shared, x);
+    if (k == 1) (void)weft_loop_open(weft_integer(3));
+    if (k == 2) EXPECT_OK(weft_eval_async(1, &x));
+    EXPECT(s != NULL);
+  }
+  return NULL;
+}
+TEST(a_thread_may_end_with_scopes_and_loops_open) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = floats(16, 0), *many[THREADS];
+  for (int i = 0; i < THREADS; i++) many[i] = x;
+  pthread_t t[THREADS];
+  for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, leaves_scopes_open, many[i]);
+  for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+  EXPECT(sum_of(x) == 120);
+  weft_array *y = weft_add(x, x);
+  EXPECT_OK(weft_eval_async(1, &y)); /* after all that they started */
+  EXPECT_OK(weft_wait(0, NULL, 30));
+  weft_scope_discard(s);
+}
+
+/* ---- fork ---- */
+
+static int outcome(pid_t child) {
+  int status = -1;
+  EXPECT(child > 0);
+  EXPECT_INT(waitpid(child, &status, 0), child);
+  if (!WIFEXITED(status)) test_fail(__FILE__, __LINE__, "the child was ended by signal %d", WTERMSIG(status));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* In the child: 0 if arrays old and new, small and large, are computed, and waiting ends. */
+static int works(weft_array *old, float want) {
+  alarm(20);
+  float x = -1;
+  weft_scope *s = weft_scope_open();
+  if (weft_read(weft_sum(old, WEFT_ALL), WEFT_F32, &x, sizeof x) || x != want) return 1;
+  weft_array *large = weft_sum(weft_full(WEFT_F32, WEFT_DIMS(1 << 22), 1), 0), *y = weft_add(old, old);
+  if (weft_read(large, WEFT_F32, &x, sizeof x) || x != 1 << 22) return 2;
+  if (weft_eval_async(1, &y) || weft_wait(0, NULL, 20)) return 3;
+  weft_scope *step = weft_scope_open();
+  weft_update(old, weft_add(old, weft_scalar(1)));
+  if (weft_scope_close_async(step) || weft_wait(1, &old, 20)) return 4;
+  weft_scope_discard(s);
+  return 0;
+}
+
+TEST(a_child_after_use_computes) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = floats(16, 0), *y = weft_exp(x);
+  EXPECT(sum_of(weft_full(WEFT_F32, WEFT_DIMS(1 << 20), 1)) == 1 << 20);
+  EXPECT_OK(weft_eval_async(1, &y));
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  pid_t child = fork();
+  if (!child) _exit(works(x, 120));
+  EXPECT_INT(outcome(child), 0);
+  EXPECT(sum_of(x) == 120);
+  weft_scope_discard(s);
+}
+
+static void *keeps_busy(void *arg) {
+  struct page *p = arg;
+  unsigned seed = 1;
+  while (!*p->is_over) {
+    weft_scope *s = weft_scope_open();
+    int64_t n = 1 + rand_r(&seed) % 50;
+    weft_array *y = weft_add(weft_sum(weft_exp(weft_full(WEFT_F32, WEFT_DIMS(n, 100), 1)), 1), weft_scalar((double)n));
+    (void)!weft_eval(1, &y);
+    weft_array *z = weft_add(p->w, weft_scalar(1));
+    (void)!weft_eval_async(1, &z);
+    weft_scope_discard(s);
+  }
+  (void)!weft_wait(0, NULL, -1);
+  return NULL;
+}
+
+TEST(a_child_computes_whatever_other_threads_were_doing_at_the_fork) {
+  weft_scope *s = weft_scope_open();
+  _Atomic bool is_over = false;
+  weft_array *x = floats(16, 0);
+  struct page p = { x, &is_over };
+  pthread_t t[3];
+  for (int i = 0; i < 3; i++) pthread_create(&t[i], NULL, keeps_busy, &p);
+  for (int k = 0; k < 25; k++) {
+    usleep(3000);
+    pid_t child = fork();
+    if (!child) _exit(works(x, 120));
+    int code = outcome(child);
+    if (code) { test_fail(__FILE__, __LINE__, "child %d: %d", k, code); break; }
+  }
+  is_over = true;
+  for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+  weft_scope_discard(s);
+}
+
+TEST(a_child_goes_on_with_what_was_started_in_the_background) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = floats(16, 0);
+  weft_loop *l = weft_loop_open(weft_integer(30000000));
+  weft_array *c = weft_loop_carry(l, w);
+  weft_loop_next(l, c, weft_mul(c, weft_scalar(1)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  EXPECT_OK(weft_eval_async(1, &y));
+  weft_scope *step = weft_scope_open();
+  weft_update(w, weft_add(w, weft_scalar(1)));
+  EXPECT_OK(weft_scope_close_async(step));
+  usleep(20000);
+  pid_t child = fork();
+  if (!child) {
+    alarm(20);
+    float got = 0;
+    if (weft_read(weft_sum(w, 0), WEFT_F32, &got, sizeof got) || got != 136) _exit(1);
+    if (weft_read(weft_sum(y, 0), WEFT_F32, &got, sizeof got) || got != 120) _exit(2);
+    _exit(weft_wait(0, NULL, -1) ? 3 : 0);
+  }
+  EXPECT_INT(outcome(child), 0);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  EXPECT(sum_of(w) == 136);
+  weft_scope_discard(s);
+}
