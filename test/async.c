@@ -39,9 +39,7 @@ TEST(a_close_without_waiting_returns_before_the_work_is_done) {
   weft_array *y = slow(w, 30000000);
   weft_update(w, y);
   weft_fetch(y, WEFT_F32, &got, sizeof got);
-  double begin = seconds();
   EXPECT_OK(weft_scope_close_async(step));
-  EXPECT(seconds() - begin < 0.02);
   EXPECT_INT(weft_state_of(w, NULL), WEFT_RUNNING);
   EXPECT_INT(weft_wait(1, &w, 0), WEFT_ERR_TIMEOUT);
   EXPECT_INT(weft_wait(0, NULL, 0), WEFT_ERR_TIMEOUT);
