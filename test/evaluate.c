@@ -102,6 +102,20 @@ static weft_array *turned_round(void) {
 }
 TEST(an_axis_of_unknown_size_that_is_empty_is_turned_round) { EXPECT_ALL_WAYS(turned_round, float, WEFT_F32, 0, 0); }
 
+static weft_array *same_index(void) { /* read once, outside the loop, and checked there */
+  weft_array *i = weft_broadcast(weft_from(WEFT_I64, 0, NULL, (int64_t[]){ -2 }), WEFT_DIMS(3)), *x = weft_from(WEFT_F32, WEFT_DIMS(2), (float[]){ 4, 5 });
+  return weft_add(weft_take(x, 1, &i), weft_cast(weft_sum(weft_cumsum(i, 0), 0), WEFT_F32));
+}
+TEST(an_index_that_is_the_same_everywhere_is_checked) {
+  EXPECT_ALL_WAYS(same_index, float, WEFT_F32, -8, -8, -8);
+  weft_scope *s = weft_scope_open();
+  weft_array *i = weft_broadcast(weft_from(WEFT_I64, 0, NULL, (int64_t[]){ 2 }), WEFT_DIMS(3)), *x = weft_full(WEFT_F32, WEFT_DIMS(2), 1);
+  weft_array *y = weft_exp(weft_take(x, 1, &i));
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+  EXPECT_TEXT(weft_message(), "weft_take: index number 0 is out of range for an axis of 2");
+  weft_scope_discard(s);
+}
+
 TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   time_t end = time(NULL) + 3;
   uint64_t seed = 1;

@@ -433,7 +433,9 @@ static int emit_take(struct emit *e, struct part *p) {
   struct node *n = p->node;
   struct access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];
-  int zero = kir_lit_int(e->k, WEFT_I64, 0), where = axis_value(e, n->rank > n->in[0]->rank - a->n_index ? axis_at(p, 0) : -1);
+  int first = n->rank > n->in[0]->rank - a->n_index ? axis_at(p, 0) : -1;
+  if (first == e->inner && !p->is_inner) first = -1; /* all indices along it are the same, the first of them is number 0 */
+  int zero = kir_lit_int(e->k, WEFT_I64, 0), where = axis_value(e, first);
   for (int j = 0; j < a->n_index; j++) {
     int i = kir_cast(&e->b, WEFT_I64, in_value(e, p, j + 1)), size = a->index_val[j];
     i = kir_op3(&e->b, KIR_SELECT, kir_op2(&e->b, KIR_LT, i, zero), kir_op2(&e->b, KIR_ADD, i, size), i);
