@@ -63,7 +63,7 @@ static uint64_t encode_narrow(struct format f, double x) {
   uint64_t b = bits_of(x), sign = b >> 63 << (f.exponent_bits + f.mantissa_bits), m = b & (((uint64_t)1 << 52) - 1);
   uint64_t top = ((uint64_t)1 << f.exponent_bits) - 1, infinity = top << f.mantissa_bits;
   int e = (int)(b >> 52 & 2047), drop = 52 - f.mantissa_bits, bias = (int)(top >> 1), to = e - 1023 + bias;
-  if (e == 2047 && m) return sign | infinity | (uint64_t)1 << (f.mantissa_bits - 1) | m >> drop;
+  if (e == 2047 && m) return sign | infinity | (m >> drop ? m >> drop : (uint64_t)1 << (f.mantissa_bits - 1));
   if (e == 2047 || to >= (int)top) return sign | infinity;
   if (e == 0) return sign;
   if (to <= 0) return sign | rounded(m | (uint64_t)1 << 52, drop + 1 - to);

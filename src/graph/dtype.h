@@ -17,8 +17,8 @@ static inline weft_dtype dtype_float(weft_dtype d) { return dtype_is_float(d) ||
 bool dtype_fits(weft_dtype, int64_t); /* whether the integer is a value of an integer dtype */
 
 /* The pattern of a number in a dtype, zero-extended. Floats are rounded once, to nearest even; a nan keeps its sign and
- * the top bits of its payload, and becomes quiet unless the dtype is f64, which keeps all of it. To integers: towards
- * zero, saturating, nan gives 0. To bool: not equal to 0. */
+ * the top bits of its payload, and becomes quiet only if none of those is set. To integers: towards zero, saturating, nan
+ * gives 0. To bool: not equal to 0. */
 uint64_t dtype_encode(weft_dtype, double);
 uint64_t dtype_encode_integer(weft_dtype, int64_t); /* to integers: wraps */
 uint64_t dtype_widen(weft_dtype, uint64_t bits);     /* the pattern in the register dtype that holds it: f32, i32 .. */
