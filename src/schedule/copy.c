@@ -1,4 +1,5 @@
 /* copy.c -- from one place to another, element by element. */
+#include "graph/dtype.h"
 #include "schedule/work.h"
 
 struct walked { int n; int64_t extent[WEFT_RANK_MAX], from[WEFT_RANK_MAX], to[WEFT_RANK_MAX]; };
@@ -21,6 +22,7 @@ bool step_copy(struct work *w, weft_dtype dtype, int rank, const dim dims[], con
   struct kir_lin size[WEFT_RANK_MAX], at[WEFT_RANK_MAX], read[WEFT_RANK_MAX], read_dims[WEFT_RANK_MAX];
   struct binding bind[2] = { { .store = from->store, .offset = from->offset }, { .store = to->store, .offset = to->offset } };
   int n_read = 0;
+  if (dtype_is_narrow_float(dtype)) dtype = WEFT_U16; /* a pattern like any other: nothing to convert */
   walk_axes(rank, dims, from, to, &x);
   if (x.n > AXES) return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, 0, "weft_eval: a copy over more than %d axes", AXES));
   struct kir_kernel *k = kir_new("copy");
