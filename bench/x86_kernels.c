@@ -12,6 +12,14 @@
 static const char source[] =
   "kernel muladd { size R, C in a:f32[R,C], b:f32[R,C], c:f32[R,C] out y:f32[R,C]\n"
   "  par i in R { lane j in C { store y[i,j] = add(mul(load a[i,j], load b[i,j]), load c[i,j]) } } }\n"
+  "kernel add_bf16 { size R, C in a:bf16[R,C], b:bf16[R,C] out y:bf16[R,C]\n"
+  "  par i in R { lane j in C { store y[i,j] = add(load a[i,j], load b[i,j]) } } }\n"
+  "kernel add_f16 { size R, C in a:f16[R,C], b:f16[R,C] out y:f16[R,C]\n"
+  "  par i in R { lane j in C { store y[i,j] = add(load a[i,j], load b[i,j]) } } }\n"
+  "kernel abs_bf16 { size R, C in a:bf16[R,C] out y:bf16[R,C]\n"
+  "  par i in R { lane j in C { store y[i,j] = abs(load a[i,j]) } } }\n"
+  "kernel abs_f16 { size R, C in a:f16[R,C] out y:f16[R,C]\n"
+  "  par i in R { lane j in C { store y[i,j] = abs(load a[i,j]) } } }\n"
   "kernel gelu { size R, C in x:f32[R,C] out y:f32[R,C]\n"
   "  par i in R { lane j in C {\n"
   "    x0 = load x[i,j]; u = mul(0f3f4c422a, fma(mul(mul(x0, x0), x0), 0f3d372713, x0))\n"
@@ -63,7 +71,11 @@ static void make_buffers(const struct kir_kernel *k, const int64_t *sizes, struc
       n *= lin_value(k, k->bufs[b].dims[d], sizes);
     }
     float *p = bufs[b].data = aligned_alloc(2 << 20, ((size_t)n * 4 + (2 << 20)) >> 21 << 21);
-    for (int64_t i = 0; i < n; i++) p[i] = (float)(i % 37) * 0.05f - 0.9f;
+    uint16_t *half = bufs[b].data;
+    if (kir_width(k->bufs[b].dtype) == 4)
+      for (int64_t i = 0; i < n; i++) p[i] = (float)(i % 37) * 0.05f - 0.9f;
+    else
+      for (int64_t i = 0; i < n; i++) half[i] = (uint16_t)(0x3c00 + i % 37);
   }
 }
 
@@ -132,6 +144,8 @@ int main(int argc, char **argv) {
   static const struct { const char *name; int64_t sizes[3];
   } cases[] = {
     { "muladd", { 4096, 4096, 0 } },   { "muladd", { 1, 4096, 0 } },     { "gelu", { 1024, 1024, 0 } },
+    { "add_bf16", { 4096, 4096, 0 } }, { "add_bf16", { 1, 4096, 0 } },   { "add_f16", { 4096, 4096, 0 } },
+    { "add_f16", { 1, 4096, 0 } },     { "abs_bf16", { 1, 4096, 0 } },   { "abs_f16", { 1, 4096, 0 } },
     { "gelu", { 1, 4096, 0 } },        { "softmax", { 4096, 1024, 0 } }, { "softmax", { 16, 1024, 0 } },
     { "softmax", { 1024, 8, 0 } },     { "softmax", { 1024, 16, 0 } },   { "softmax", { 1024, 64, 0 } },
     { "rms_norm", { 4096, 1024, 0 } }, { "rms_norm", { 64, 1024, 0 } },  { "rms_norm", { 1024, 8, 0 } },

@@ -407,6 +407,26 @@ static void place_inputs(struct gen *g) {
   }
 }
 
+static bool is_arithmetic(const struct kir_stmt *s) {
+  if (s->kind != KIR_OP) return s->kind == KIR_FOLD;
+  return s->op != KIR_SELECT && s->op != KIR_NEG && s->op != KIR_ABS && s->op != KIR_BITS && s->op != KIR_CAST;
+}
+
+static bool all_quiet(const struct gen *g, const struct kir_stmt *s) {
+  bool all = s->kind == KIR_OP && s->op != KIR_BITS;
+  for (int i = 0; i < s->n_in; i++) all &= g->vals[s->in[i]].is_quiet;
+  return all;
+}
+
+static void note_moves(struct gen *g, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    bool is_made = is_arithmetic(s), is_quiet = is_made || all_quiet(g, s);
+    for (int i = 0; i < s->n_in; i++) g->vals[s->in[i]].moves |= !is_made;
+    for (int i = 0; i < s->n_out && s->kind != KIR_NEXT; i++) g->vals[s->out[i]].is_quiet = is_quiet;
+    note_moves(g, &s->body);
+  }
+}
+
 /* Values that cross get their homes once it is known which do; a lane value has one a copy. */
 static void place_homes(struct gen *g) {
   for (int i = 0; i < g->k->n_vals; i++) {
@@ -424,6 +444,7 @@ void analyse(struct gen *g) {
   if (g->k->n_sizes + g->k->n_args > 1024) { gen_cannot(g, "more than 1024 sizes and args"); return; }
   note_private(g, &g->k->body);
   place_inputs(g);
+  note_moves(g, &g->k->body);
   struct walk w = { g, -1, ++g->n_regions, 0 };
   walk_block(&w, &g->k->body);
   if (g->why || g->no_memory) return;

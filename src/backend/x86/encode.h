@@ -39,6 +39,7 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(PXOR, "vpxor", 1, 1, 0, 0xEF, 0) X(PXORQ, "vpxor", 1, 1, 1, 0xEF, 0)                         \
   X(PADDD, "vpaddd", 1, 1, 0, 0xFE, 0) X(PADDQ, "vpaddq", 1, 1, 1, 0xD4, 0)                      \
   X(PSUBD, "vpsubd", 1, 1, 0, 0xFA, 0) X(PSUBQ, "vpsubq", 1, 1, 1, 0xFB, 0)                      \
+  X(PSUBW, "vpsubw", 1, 1, 0, 0xF9, NO_BC)                                                       \
   X(PMULLD, "vpmulld", 2, 1, 0, 0x40, 0) X(PMULLQ, "vpmullq", 2, 1, 1, 0x40, EVEX)               \
   X(PMULUDQ, "vpmuludq", 1, 1, 1, 0xF4, 0) X(PMULDQ, "vpmuldq", 2, 1, 1, 0x28, 0)                \
   X(PMINSD, "vpminsd", 2, 1, 0, 0x39, 0) X(PMINSQ, "vpminsq", 2, 1, 1, 0x39, EVEX)               \
@@ -86,6 +87,7 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(PUNPCKLDQ, "vpunpckldq", 1, 1, 0, 0x62, 0) X(SHUFPS, "vshufps", 1, 0, 0, 0xC6, IMM)          \
   X(PBLENDD, "vpblendd", 3, 1, 0, 0x02, IMM | VEX)                                               \
   X(PTESTMD, "vptestmd", 2, 1, 0, 0x27, EVEX | KD) X(PTESTMQ, "vptestmq", 2, 1, 1, 0x27, EVEX | KD) \
+  X(PTESTNMD, "vptestnmd", 2, 2, 0, 0x27, EVEX | KD) X(FPCLASSPS, "vfpclassps", 3, 1, 0, 0x66, EVEX | KD | IMM | TWO) \
   X(PMOVM2D, "vpmovm2d", 2, 2, 0, 0x38, EVEX | NO_BC | TWO | KS) X(PMOVD2M, "vpmovd2m", 2, 2, 0, 0x39, EVEX | NO_BC | TWO | KD) \
   X(MOVMSKPS, "vmovmskps", 1, 0, 0, 0x50, VEX | TWO | GD)                                        \
   X(KMOV, "kmovw", 1, 0, 0, 0x90, VEX | TWO | KD | KS) X(KMOV_TO, "kmovw", 1, 0, 0, 0x91, VEX | TO | KD) \

@@ -30,6 +30,8 @@ enum {
 /* The head of the frame; what follows depends on the kernel. */
 enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_CHECKS = 24, FRAME_VALUES = 32 };
 
+enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD = 7, CMP_GE = 29 }; /* quiet */
+
 enum domain { SCALAR, VECTOR, BOOL };
 struct value {
   uint8_t domain, dtype;
@@ -37,6 +39,8 @@ struct value {
   bool crosses;      /* used outside the run of statements that defines it: stored to its home when defined */
   bool is_operand;   /* axes: used as a value, not only in subscripts */
   bool hoisted;      /* of a lane loop, the same in all its lanes: computed before it */
+  bool moves;        /* goes on as it is: stored, selected, kept, carried .. */
+  bool is_quiet;     /* made by arithmetic: no signalling NaN */
   bool of_loop;      /* or a fold's result: defined by a loop, not by a statement of a run */
   int region, loop;  /* where it is defined; -2: always there */
   int32_t home;      /* frame offset, -1: none */
@@ -197,11 +201,18 @@ void bool_test(struct gen *, int reg);          /* flags: zero if lane 0 is fals
 
 /* vector.c */
 void vector_op(struct gen *, const struct kir_stmt *);
-void cast_f32_to_bf16(struct gen *, int dst, int a, int to); /* dst is not a; the value rounded, as f32 */
 void combine(struct gen *, int op, int dtype, int bytes, int dst, int a, struct rm b); /* dst = op(a, b) */
 uint64_t fold_start(int op, int dtype, const char **why);
 void blend_tail(struct gen *, int dtype, int dst, int src); /* dst = src where the tail mask is set */
 void extend_mask(struct gen *, int dst);        /* AVX2: the tail mask with 64 bits a lane */
+
+/* half.c: f16 and bf16; dst is not a. Words: one in the low half of each lane (bf16), or side by side (f16) */
+void bf16_widen(struct gen *, int dst, struct rm);
+void bf16_narrow(struct gen *, int dst, int a, bool exact);
+void f16_widen(struct gen *, int dst, struct rm, bool exact);
+void f16_narrow(struct gen *, int dst, int a, bool exact);
+void cast_f32_to_bf16(struct gen *, int dst, int a, int to); /* the value rounded, as f32 */
+void cast_f32_to_f16(struct gen *, int dst, int a, int to);
 
 /* memory.c */
 void load_op(struct gen *, const struct kir_stmt *, struct access *);

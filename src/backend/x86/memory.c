@@ -86,11 +86,8 @@ static void widen(struct gen *g, int dtype, int d, struct rm m) {
   case WEFT_I8: vec(e, I_PMOVSXBD, bytes, d, 0, m); break;
   case WEFT_U16: vec(e, I_PMOVZXWD, bytes, d, 0, m); break;
   case WEFT_I16: vec(e, I_PMOVSXWD, bytes, d, 0, m); break;
-  case WEFT_F16: vec(e, I_CVTPH2PS, bytes, d, 0, m); break;
-  case WEFT_BF16:
-    vec(e, I_PMOVZXWD, bytes, d, 0, m);
-    vec_imm(e, I_PSHIFTD, bytes, 6, d, rm_reg(d), 16);
-    break;
+  case WEFT_F16: f16_widen(g, d, m, g->vals[g->now->s->out[0]].moves); break;
+  case WEFT_BF16: bf16_widen(g, d, m); break;
   default: vec(e, I_MOVUPS, width_of(g, dtype), d, 0, m); break;
   }
 }
@@ -121,29 +118,38 @@ static void lanes_of_bool(struct gen *g, int t, int reg) {
   vec_mask(e, I_BROADCASTSS, bytes, reg - MASK_BASE, true, t, 0, one, 0);
 }
 
+/* The first `bytes` of a register, 4 or 8 or a whole one. */
+static void store_first(struct gen *g, int bytes, int reg, struct rm m) {
+  vec(enc(g), bytes >= 16 ? I_MOVUPS_TO : bytes == 8 ? I_MOVQ_TO : I_MOVD_TO, bytes > 16 ? bytes : 16, reg, 0, m);
+}
+
 /* AVX2: the low bytes or words of 4 or 8 lanes, packed. t holds the lanes and is overwritten. */
 static void pack_avx2(struct gen *g, int element_bytes, int t, struct rm m) {
   struct encoder *e = enc(g);
-  int h = temp(g), bytes = width_of(g, WEFT_I32), total = g->lanes * element_bytes;
+  int h = temp(g), bytes = width_of(g, WEFT_I32);
   vec(e, I_PAND, bytes, t, t, pool_scalar(e, 4, element_bytes == 1 ? 0xFF : 0xFFFF));
   if (g->lanes == 8) vec_imm(e, I_EXTRACTI128, 32, t, 0, rm_reg(h), 1);
   vec(e, I_PACKUSDW, 16, t, t, rm_reg(g->lanes == 8 ? h : t));
   if (element_bytes == 1) vec(e, I_PACKUSWB, 16, t, t, rm_reg(t));
-  vec(e, total == 16 ? I_MOVUPS_TO : total == 8 ? I_MOVQ_TO : I_MOVD_TO, 16, t, 0, m);
+  store_first(g, g->lanes * element_bytes, t, m);
+}
+
+static void store_f16(struct gen *g, int reg, struct rm m, bool exact) {
+  if (!exact) { vec_imm(enc(g), I_CVTPS2PH, width_of(g, WEFT_F32), reg, 0, m, 0); return; }
+  int t = temp(g);
+  f16_narrow(g, t, reg, true);
+  store_first(g, 2 * g->lanes, t, m);
 }
 
 static void store_narrow(struct gen *g, int dtype, int reg, struct rm m) {
   struct encoder *e = enc(g);
   int bytes = width_of(g, WEFT_I32);
-  if (dtype == WEFT_F16) { vec_imm(e, I_CVTPS2PH, bytes, reg, 0, m, 0); return; }
+  bool exact = !g->vals[g->now->s->in[0]].is_quiet;
+  if (dtype == WEFT_F16) { store_f16(g, reg, m, exact); return; }
   int t = temp(g), size = dtype_bytes(dtype);
   if (dtype == WEFT_BOOL) lanes_of_bool(g, t, reg);
-  else if (dtype == WEFT_BF16) {
-    cast_f32_to_bf16(g, t, reg, WEFT_BF16);
-    vec_imm(e, I_PSHIFTD, bytes, 2, t, rm_reg(t), 16);
-  } else {
-    move_vector(g, bytes, t, reg);
-  }
+  else if (dtype == WEFT_BF16) bf16_narrow(g, t, reg, exact);
+  else move_vector(g, bytes, t, reg);
   if (e->evex) vec(e, size == 1 ? I_PMOVDB : I_PMOVDW, bytes, t, 0, m);
   else pack_avx2(g, size, t, m);
 }

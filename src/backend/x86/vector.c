@@ -10,8 +10,6 @@ enum form {
 enum kind { FLOAT, SIGNED, UNSIGNED };
 struct rule { uint8_t form, imm; int16_t insn; };
 
-enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD = 7, CMP_GE = 29 }; /* quiet */
-
 static const struct rule rules[KIR_OPS][3] = {
   [KIR_ADD] = { { F_COMMUTES, 0, I_ADDPS }, { F_COMMUTES, 0, I_PADDD }, { F_COMMUTES, 0, I_PADDD } },
   [KIR_SUB] = { { F_BINARY, 0, I_SUBPS }, { F_BINARY, 0, I_PSUBD }, { F_BINARY, 0, I_PSUBD } },
@@ -366,34 +364,6 @@ static void cast_u32_to_f32(struct gen *g, int d, int a, int to) {
   vec(e, I_PAND, bytes, d, a, constant(g, WEFT_U32, 0xFFFF));
   vec(e, I_CVTDQ2PS, bytes, d, 0, rm_reg(d));
   vec(e, I_ADDPS, bytes, d, d, rm_reg(t));
-}
-
-void cast_f32_to_bf16(struct gen *g, int d, int a, int to) {
-  struct encoder *e = enc(g);
-  int bytes = width_of(g, WEFT_F32), t = temp(g);
-  (void)to;
-  vec_imm(e, I_PSHIFTD, bytes, 2, t, rm_reg(a), 16);
-  vec(e, I_PAND, bytes, t, t, constant(g, WEFT_U32, 1));
-  vec(e, I_PADDD, bytes, t, t, constant(g, WEFT_U32, 0x7FFF));
-  vec(e, I_PADDD, bytes, t, t, rm_reg(a));
-  vec(e, I_POR, bytes, d, a, constant(g, WEFT_U32, 0x400000));            /* NaN: made quiet, payload cut */
-  if (e->evex) {
-    int k = temp_mask(g);
-    vec_imm(e, I_CMPPS, bytes, k, a, rm_reg(a), CMP_UNORD);
-    vec_mask(e, I_BLENDMPS, bytes, k, false, d, t, rm_reg(d), 0);
-  } else {
-    int nan = temp(g);
-    vec_imm(e, I_CMPPS, bytes, nan, a, rm_reg(a), CMP_UNORD);
-    vec_imm(e, I_BLENDVPS, bytes, d, t, rm_reg(d), nan << 4);
-  }
-  vec(e, I_PAND, bytes, d, d, constant(g, WEFT_U32, 0xFFFF0000));
-}
-
-static void cast_f32_to_f16(struct gen *g, int d, int a, int to) {
-  int bytes = width_of(g, WEFT_F32);
-  (void)to;
-  vec_imm(enc(g), I_CVTPS2PH, bytes, a, 0, rm_reg(d), 0);
-  vec(enc(g), I_CVTPH2PS, bytes, d, 0, rm_reg(d));
 }
 
 static void wrap_i32(struct gen *g, int d, int a, int to) {
