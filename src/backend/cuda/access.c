@@ -115,14 +115,14 @@ void ptx_load(struct printer *p, const char *space, weft_dtype d, const char *ds
   ptx_line(p, "ld%s.%s %s, [%s]", space, memory_type(d), r, address);
   if (d == WEFT_BOOL) ptx_line(p, "setp.ne.u32 %s, %s, 0", dst, r);
   if (d == WEFT_BF16) ptx_line(p, "shl.b32 %s, %s, 16", dst, r);
-  if (d == WEFT_F16) ptx_line(p, "cvt.f32.f16 %s, %s", dst, r);
+  if (d == WEFT_F16) ptx_from_f16(p, dst, r);
 }
 
 void ptx_store(struct printer *p, const char *space, weft_dtype d, const char *address, const char *src) {
   const char *r = src;
   if (d == WEFT_BF16) r = ptx_to_bf16(p, WEFT_F32, src);
   if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r = ptx_own(p, OWN_WORD), src);
-  if (d == WEFT_F16) ptx_line(p, "cvt.rn.f16.f32 %s, %s", r = ptx_own(p, OWN_HALF), src);
+  if (d == WEFT_F16) r = ptx_to_f16(p, WEFT_F32, src);
   ptx_line(p, "st%s.%s [%s], %s", space, memory_type(d), address, r);
 }
 

@@ -209,6 +209,14 @@ static const char *bool_as_word(struct printer *p, const char *src) {
   return w;
 }
 
+/* The pattern of a NaN becomes quiet if it has none of the payload bits. */
+static void quiet_if_empty(struct printer *p, const char *pattern, unsigned payload, unsigned quiet) {
+  const char *rest = ptx_own(p, OWN_WORD), *is_empty = ptx_own(p, OWN_PRED);
+  ptx_line(p, "and.b32 %s, %s, 0x%x", rest, pattern, payload);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is_empty, rest);
+  ptx_line(p, "@%s or.b32 %s, %s, 0x%x", is_empty, pattern, pattern, quiet);
+}
+
 /* Nearest even on the pattern; NaN stays NaN and keeps what fits of its payload. */
 const char *ptx_to_bf16(struct printer *p, weft_dtype from, const char *src) {
   const char *u = src;
@@ -218,7 +226,7 @@ const char *ptx_to_bf16(struct printer *p, weft_dtype from, const char *src) {
   const char *r = ptx_own(p, OWN_WORD), *lsb = ptx_own(p, OWN_WORD), *nan = ptx_own(p, OWN_WORD), *is_nan = ptx_own(p, OWN_PRED);
   ptx_line(p, "shr.b32 %s, %s, 16", nan, u);
   ptx_line(p, "and.b32 %s, %s, 1", lsb, nan);
-  ptx_line(p, "or.b32 %s, %s, 0x40", nan, nan);
+  quiet_if_empty(p, nan, 0x7f, 0x40);
   ptx_line(p, "add.u32 %s, %s, 0x7fff", lsb, lsb);
   ptx_line(p, "mov.b32 %s, %s", r, u);
   ptx_line(p, "add.u32 %s, %s, %s", r, r, lsb);
@@ -233,11 +241,41 @@ static void cast_to_bf16(struct printer *p, weft_dtype from, const char *dst, co
   ptx_line(p, "shl.b32 %s, %s, 16", dst, r);
 }
 
-static void cast_to_f16(struct printer *p, weft_dtype from, const char *dst, const char *src) {
-  const char *h = ptx_own(p, OWN_HALF);
+/* r = the f16 of the f32 u where that is a NaN: the machine would forget sign and payload. */
+static void nan_to_f16(struct printer *p, const char *r, const char *u) {
+  const char *w = ptx_own(p, OWN_WORD), *sign = ptx_own(p, OWN_WORD), *nan = ptx_own(p, OWN_HALF), *is_nan = ptx_own(p, OWN_PRED);
+  ptx_line(p, "shr.b32 %s, %s, 13", w, u);
+  ptx_line(p, "and.b32 %s, %s, 0x7fff", w, w);
+  quiet_if_empty(p, w, 0x3ff, 0x200);
+  ptx_line(p, "shr.b32 %s, %s, 16", sign, u);
+  ptx_line(p, "and.b32 %s, %s, 0x8000", sign, sign);
+  ptx_line(p, "or.b32 %s, %s, %s", w, w, sign);
+  ptx_line(p, "cvt.u16.u32 %s, %s", nan, w);
+  ptx_line(p, "setp.nan.f32 %s, %s, %s", is_nan, u, u);
+  ptx_line(p, "selp.b16 %s, %s, %s, %s", r, nan, r, is_nan);
+}
+
+const char *ptx_to_f16(struct printer *p, weft_dtype from, const char *src) {
+  const char *r = ptx_own(p, OWN_HALF);
   if (from == WEFT_BOOL) { src = bool_as_word(p, src); from = WEFT_U32; }
-  ptx_line(p, "cvt.rn.f16.%s %s, %s", ptx_type(from), h, src);
-  ptx_line(p, "cvt.f32.f16 %s, %s", dst, h);
+  ptx_line(p, "cvt.rn.f16.%s %s, %s", ptx_type(from), r, src);
+  if (from == WEFT_F32) nan_to_f16(p, r, src);
+  return r;
+}
+
+/* Of a NaN the pattern is shifted into place: its exponent has ones to fill the wider one with. */
+void ptx_from_f16(struct printer *p, const char *dst, const char *src) {
+  const char *nan = ptx_own(p, OWN_WORD), *is_nan = ptx_own(p, OWN_PRED);
+  ptx_line(p, "cvt.s32.s16 %s, %s", nan, src);
+  ptx_line(p, "shl.b32 %s, %s, 13", nan, nan);
+  ptx_line(p, "or.b32 %s, %s, 0x70000000", nan, nan);
+  ptx_line(p, "cvt.f32.f16 %s, %s", dst, src);
+  ptx_line(p, "setp.nan.f32 %s, %s, %s", is_nan, dst, dst);
+  ptx_line(p, "selp.b32 %s, %s, %s, %s", dst, nan, dst, is_nan);
+}
+
+static void cast_to_f16(struct printer *p, weft_dtype from, const char *dst, const char *src) {
+  ptx_from_f16(p, dst, ptx_to_f16(p, from, src));
 }
 
 static void cast_to_bool(struct printer *p, weft_dtype from, const char *dst, const char *src) {

@@ -45,6 +45,8 @@ void ptx_mov(struct printer *, weft_dtype, const char *dst, const char *src);
 void ptx_instruction(struct printer *, enum kir_op, weft_dtype, const char *dst, const char *const in[]);
 void ptx_cast(struct printer *, weft_dtype from, weft_dtype to, const char *dst, const char *src);
 const char *ptx_to_bf16(struct printer *, weft_dtype from, const char *src); /* the pattern, in a 32-bit register */
+const char *ptx_to_f16(struct printer *, weft_dtype from, const char *src);  /* the pattern, in a 16-bit register */
+void ptx_from_f16(struct printer *, const char *dst, const char *src);       /* the f32 of such a pattern */
 const char *ptx_in_register(struct printer *, weft_dtype, int value);        /* a register even for a literal */
 uint64_t ptx_empty(enum kir_op, weft_dtype);            /* pattern of an empty fold */
 uint64_t ptx_neutral(enum kir_op, weft_dtype);          /* pattern that changes nothing, to the bit */
