@@ -5,11 +5,11 @@ import scene
 
 np, weft = scene.start("a NaN is printed into the text of a kernel, which then does not compile")
 
-TYPES = {  # dtype: the bits of nan, three other nans, inf, -inf, -0, two denormals, 1/3
-    "float16": (np.uint16, [0x7E00, 0x7E01, 0xFE55, 0x7FFF, 0x7C00, 0xFC00, 0x8000, 1, 0x83FF, 0x3555]),
-    "float32": (np.uint32, [0x7FC00000, 0x7FC00001, 0xFFD23456, 0x7FFFFFFF, 0x7F800000, 0xFF800000, 0x80000000, 1,
+TYPES = {  # dtype: the bits of nan, three other nans (the last one signals), inf, -inf, -0, two denormals, 1/3
+    "float16": (np.uint16, [0x7E00, 0x7E01, 0xFE55, 0x7D00, 0x7C00, 0xFC00, 0x8000, 1, 0x83FF, 0x3555]),
+    "float32": (np.uint32, [0x7FC00000, 0x7FC00001, 0xFFD23456, 0x7FA00000, 0x7F800000, 0xFF800000, 0x80000000, 1,
                             0x807FFFFF, 0x3EAAAAAB]),
-    "float64": (np.uint64, [0x7FF8 << 48, (0x7FF8 << 48) + 1, 0xFFFABCDEF0123456, 0x7FFF << 48, 0x7FF0 << 48,
+    "float64": (np.uint64, [0x7FF8 << 48, (0x7FF8 << 48) + 1, 0xFFFABCDEF0123456, 0x7FF4 << 48, 0x7FF0 << 48,
                             0xFFF0 << 48, 1 << 63, 1, 0x800FFFFFFFFFFFFF, 0x3FD5555555555555]),
 }
 ROWS, COLUMNS = 3, 11
