@@ -1,17 +1,9 @@
 /* async.c -- what is started without waiting: promises, their order, their failures, and who hears of them. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 #include "base/mem.h"
 #include "test.h"
 #include "weft.h"
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static weft_array *number(float x) { return weft_from(WEFT_F32, WEFT_DIMS(1), &x); }
 

@@ -23,7 +23,7 @@ static _Atomic double set_at;
 static void *sets_the_flag(void *after_us) {
   usleep(*(useconds_t *)after_us);
   set_at = cpu_ms();
-  flag = 1;
+  __atomic_store_n(&flag, 1, __ATOMIC_RELAXED);
   return NULL;
 }
 
@@ -31,7 +31,7 @@ static void *sets_the_flag(void *after_us) {
 static void expect_stopped(const char *what, weft_array *a) {
   pthread_t t;
   useconds_t after = 15000;
-  flag = 0;
+  __atomic_store_n(&flag, 0, __ATOMIC_RELAXED);
   weft_cancel_when(&flag);
   pthread_create(&t, NULL, sets_the_flag, &after);
   weft_status status = weft_eval(1, &a);
@@ -172,7 +172,7 @@ TEST(what_was_stopped_can_be_computed_later) {
   weft_scope *s = weft_scope_open();
   weft_array *y = counting(20000000);
   double got = 0;
-  flag = 1;
+  __atomic_store_n(&flag, 1, __ATOMIC_RELAXED);
   weft_cancel_when(&flag);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_CANCELLED);
   EXPECT_TEXT(weft_message(), "weft_eval: cancelled");
@@ -187,7 +187,7 @@ TEST(a_scope_that_is_stopped_changes_nothing) {
   weft_scope *s = weft_scope_open();
   double one = 1, got = 0, fetched = 7;
   weft_array *w = weft_from(WEFT_F64, 0, NULL, &one);
-  flag = 1;
+  __atomic_store_n(&flag, 1, __ATOMIC_RELAXED);
   weft_cancel_when(&flag);
   weft_scope *step = weft_scope_open();
   weft_array *y = weft_add(w, counting(1000));
@@ -204,13 +204,13 @@ TEST(what_is_stopped_in_the_background_is_lazy_again_and_says_so) {
   weft_scope *s = weft_scope_open();
   double got = 0;
   weft_array *y = counting(1000000000), *z = counting(1000);
-  flag = 0;
+  __atomic_store_n(&flag, 0, __ATOMIC_RELAXED);
   weft_cancel_when(&flag);
   EXPECT_OK(weft_eval_async(1, &y));
   EXPECT_OK(weft_eval_async(1, &z));
   weft_cancel_when(NULL);
   EXPECT_INT(weft_wait(1, &y, 0.05), WEFT_ERR_TIMEOUT);
-  flag = 1;
+  __atomic_store_n(&flag, 1, __ATOMIC_RELAXED);
   EXPECT_INT(weft_wait(1, &y, -1), WEFT_ERR_CANCELLED);
   EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
   weft_status status = weft_wait(0, NULL, -1);
@@ -224,12 +224,12 @@ TEST(what_is_stopped_while_it_waits_for_another_thread_gives_up_waiting) {
   weft_scope *s = weft_scope_open();
   weft_array *y = counting(1000000000), *z = weft_add(y, y);
   static volatile int other;
-  other = 0;
+  __atomic_store_n(&other, 0, __ATOMIC_RELAXED);
   weft_cancel_when(&other);
   EXPECT_OK(weft_eval_async(1, &y));
   expect_stopped("waiting", z);
   EXPECT_INT(weft_state_of(y, NULL), WEFT_RUNNING);
-  other = 1;
+  __atomic_store_n(&other, 1, __ATOMIC_RELAXED);
   EXPECT_INT(weft_wait(0, NULL, -1), WEFT_ERR_CANCELLED);
   weft_scope_discard(s);
 }

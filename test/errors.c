@@ -168,3 +168,228 @@ TEST(strides_that_leave_the_address_space_are_refused) {
   EXPECT_BAD(weft_external(&b, NULL, NULL), WEFT_ERR_ARG, "weft_external: the data is not aligned for f32");
   weft_scope_discard(s);
 }
+
+/* ---- The calls that compute, look or name: NULL, stale, bad, of another scope ---- */
+
+static weft_array *stale_array(void) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = weft_full(WEFT_F32, WEFT_DIMS(3), 1);
+  weft_scope_discard(s);
+  return a;
+}
+
+static void refuse_everything(weft_array *a, weft_status status) {
+  float x[3];
+  weft_block block;
+  weft_cost cost;
+  weft_array *out[2] = { NULL, NULL };
+  EXPECT_INT(weft_check(a), status);
+  EXPECT_INT(weft_eval(1, &a), status);
+  EXPECT_INT(weft_eval_async(1, &a), status);
+  EXPECT_INT(weft_wait(1, &a, 0), status);
+  EXPECT_INT(weft_read(a, WEFT_F32, x, sizeof x), status);
+  EXPECT_INT(weft_pin(a, 0, &block), status);
+  EXPECT_INT(weft_plan(1, &a, &cost), status);
+  EXPECT_INT(weft_save("/tmp/weft-never-written.npy", 1, NULL, &a, NULL), status);
+  EXPECT_INT(weft_state_of(a, NULL), WEFT_FAILED);
+  EXPECT_INT(weft_rank(a), -1);
+  EXPECT_INT(weft_dim(a, 0), -1);
+  EXPECT_INT(weft_check(weft_size(a, 0)), status);
+  EXPECT_TEXT(weft_show(1, &a, "value"), weft_message());
+  EXPECT_TEXT(weft_show(1, &a, "plan"), weft_message());
+  EXPECT_INT(weft_check(weft_alias(a)), status);
+  EXPECT_INT(weft_check(weft_depends(a, 1, &a)), status);
+  EXPECT_INT(weft_check(weft_stop_gradient(a)), status);
+  EXPECT_INT(weft_operands(a, 1, out), 0);
+  (void)weft_id(a);
+  weft_unpin(a);
+  weft_grad(a, 1, &a, out);
+  EXPECT_INT(weft_check(out[0]), status);
+  weft_jvp(1, &a, &a, 1, &a, out);
+  EXPECT_INT(weft_check(out[0]), status);
+  weft_map(1, &a, &a, 1, &a, out);
+  EXPECT_INT(weft_check(out[0]), status);
+  out[0] = a;
+  weft_checkpoint(1, &a, 1, out);
+  EXPECT_INT(weft_check(out[0]), status);
+  weft_scope *s = weft_scope_open();
+  weft_update(a, a);
+  weft_fetch(a, WEFT_F32, x, sizeof x);
+  weft_status closed = weft_scope_close(s);
+  EXPECT(closed == status || closed == WEFT_OK); /* OK: it has been looked at before */
+}
+
+TEST(no_call_takes_an_array_that_is_none) {
+  weft_scope *s = weft_scope_open();
+  refuse_everything(NULL, WEFT_ERR_ARG);
+  refuse_everything(stale_array(), WEFT_ERR_SCOPE);
+  refuse_everything(weft_add(F32(2), F32(3)), WEFT_ERR_SHAPE);
+  weft_scope_discard(s);
+}
+
+TEST(lists_that_are_none_are_refused) {
+  weft_scope *s = weft_scope_open();
+  weft_cost cost;
+  weft_array *x = F32(3), *out[1];
+  EXPECT_INT(weft_eval(2, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(weft_eval(-1, &x), WEFT_ERR_ARG);
+  EXPECT_INT(weft_eval_async(2, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(weft_wait(2, NULL, 0), WEFT_ERR_ARG);
+  EXPECT_INT(weft_wait(-3, &x, 0), WEFT_ERR_ARG);
+  EXPECT_INT(weft_plan(2, NULL, &cost), WEFT_ERR_ARG);
+  EXPECT_INT(weft_plan(-7, &x, &cost), WEFT_ERR_ARG);
+  EXPECT_INT(weft_plan(1, &x, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(weft_save(NULL, 1, NULL, &x, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(weft_save("/tmp/weft-never-written.npy", 1, NULL, NULL, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(weft_save("/tmp/weft-never-written.npy", -1, NULL, &x, NULL), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_show(1, NULL, "graph"), weft_message());
+  EXPECT_TEXT(weft_show(-2, &x, "graph"), "weft_show: nothing to show");
+  EXPECT_TEXT(weft_show(1, &x, NULL), "weft_show: nothing to show");
+  EXPECT_TEXT(weft_show(1, &x, "colour"), "weft_show: \"colour\" is none of value, graph, dot, plan, kernels, asm, ptx");
+  EXPECT_BAD(weft_depends(x, 1, NULL), WEFT_ERR_ARG, weft_message());
+  EXPECT_INT(weft_operands(x, 1, NULL), 0);
+  weft_grad(x, 1, NULL, out);
+  weft_grad(x, -1, &x, out);
+  weft_call(NULL, 1, &x, 1, out);
+  EXPECT_INT(weft_check(out[0]), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_function_show(NULL, "graph"), "weft_function_show: nothing to show");
+  int n = 7, m = 7;
+  weft_function_arity(NULL, &n, &m);
+  EXPECT_INT(n, 0);
+  weft_function_disown(NULL);
+  EXPECT(weft_function_own(NULL) == NULL);
+  weft_disown(NULL);
+  weft_scope_discard(s);
+}
+
+TEST(a_file_that_is_none_is_refused) {
+  weft_scope *s = weft_scope_open();
+  const char *key, *value;
+  weft_file *f[] = { NULL, weft_file_open(NULL), weft_file_open("/nowhere/at/all.npy") };
+  for (int i = 0; i < 3; i++) {
+    weft_status status = i < 2 ? WEFT_ERR_ARG : WEFT_ERR_FILE;
+    EXPECT_INT(weft_file_count(f[i]), -1);
+    EXPECT(weft_file_name(f[i], 0) == NULL);
+    EXPECT_INT(weft_file_meta(f[i], 0, &key, &value), 0);
+    EXPECT_INT(weft_check(weft_file_get(f[i], NULL)), status);
+    EXPECT_INT(weft_check(weft_file_get(f[i], "w")), status);
+  }
+  weft_scope_discard(s);
+}
+
+TEST(settings_that_make_no_sense_are_refused) {
+  EXPECT_INT(weft_get((weft_setting)99), -1);
+  EXPECT_INT(weft_set((weft_setting)-1, 1), -1);
+  EXPECT_INT(weft_set(WEFT_DEVICE, 1000), -1);
+  EXPECT_INT(weft_set(WEFT_DEVICE, -1), -1);
+  EXPECT_INT(weft_set(WEFT_THREADS, 0), -1);
+  EXPECT_INT(weft_set(WEFT_THREADS, INT64_MAX), -1);
+  EXPECT_INT(weft_set(WEFT_NODES, 0), -1);
+  EXPECT(weft_device_text(-1) == NULL);
+  EXPECT(weft_device_text(1000) == NULL);
+}
+
+TEST(loops_misused_are_bad_arrays) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(3), 1);
+  EXPECT_INT(weft_check(weft_loop_each(NULL, x)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_loop_carry(NULL, x)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_loop_all(NULL, x)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_loop_last(NULL, x)), WEFT_ERR_ARG);
+  weft_loop_next(NULL, x, x);
+  weft_loop_until(NULL, x);
+  weft_loop_close(NULL);
+  weft_loop *l = weft_loop_open(x);
+  weft_array *y = weft_loop_last(l, weft_loop_carry(l, x));
+  weft_loop_close(l);
+  EXPECT(weft_check(y) != WEFT_OK); /* steps of 3 numbers */
+  l = weft_loop_open(weft_integer(-5));
+  y = weft_loop_last(l, weft_loop_carry(l, x));
+  weft_loop_close(l);
+  EXPECT(weft_eval(1, &y) != WEFT_OK);
+  l = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, x, x);
+  weft_loop_next(l, NULL, c);
+  weft_loop_until(l, x);
+  EXPECT(weft_check(weft_loop_each(l, NULL)) != WEFT_OK);
+  weft_loop_close(l);
+  weft_scope_discard(s);
+}
+
+TEST(an_unpin_without_a_pin_does_nothing) {
+  weft_scope *s = weft_scope_open();
+  weft_block block;
+  float one[3] = { 1, 1, 1 };
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(3), one), *same = weft_alias(x);
+  EXPECT_OK(weft_eval(1, &x));
+  for (int i = 0; i < 3; i++) weft_unpin(x);
+  EXPECT_OK(weft_pin(x, 0, &block));
+  for (int i = 0; i < 3; i++) weft_unpin(same);
+  EXPECT_INT(weft_check(x), WEFT_OK);
+  EXPECT(((float *)block.data)[2] == 1);
+  weft_scope *step = weft_scope_open(); /* what is pinned stays, whatever the array is now */
+  weft_update(x, weft_add(x, x));
+  EXPECT_OK(weft_scope_close(step));
+  EXPECT(((float *)block.data)[2] == 1);
+  for (int i = 0; i < 3; i++) weft_unpin(x);
+  EXPECT_INT(weft_pin(x, 7, &block), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_pin(x, -1, &block), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_pin(x, 0, NULL), WEFT_ERR_ARG);
+  EXPECT_INT(weft_pin(weft_scalar(1), 0, &block), WEFT_ERR_UNSUPPORTED);
+  weft_scope_discard(s);
+}
+
+TEST(reading_with_the_wrong_type_or_length_is_refused) {
+  weft_scope *s = weft_scope_open();
+  float x[3];
+  weft_array *a = weft_full(WEFT_F32, WEFT_DIMS(3), 1);
+  EXPECT_INT(weft_read(a, (weft_dtype)99, x, sizeof x), WEFT_ERR_DTYPE);
+  EXPECT_INT(weft_read(a, WEFT_F64, x, sizeof x), WEFT_ERR_DTYPE);
+  EXPECT_INT(weft_read(a, WEFT_F32, x, 4), WEFT_ERR_ARG);
+  EXPECT_INT(weft_read(a, WEFT_F32, x, SIZE_MAX), WEFT_ERR_ARG);
+  EXPECT_INT(weft_read(a, WEFT_F32, NULL, sizeof x), WEFT_ERR_ARG);
+  EXPECT_OK(weft_read(weft_full(WEFT_F32, WEFT_DIMS(0), 1), WEFT_F32, NULL, 0));
+  weft_scope_discard(s);
+}
+
+/* ---- Too large ---- */
+
+TEST(what_does_not_fit_into_memory_is_an_error_and_the_next_thing_works) {
+  weft_scope *s = weft_scope_open();
+  int64_t n = INT64_C(1) << 60;
+  weft_array *x = weft_full(WEFT_BOOL, WEFT_DIMS(n), 1), *i = weft_iota(weft_full(WEFT_I64, WEFT_DIMS(n), 0), 0);
+  weft_array *many[] = { weft_not(x), weft_add(i, i), weft_cumsum(i, 0), weft_flip(weft_cast(i, WEFT_U8), 0),
+                         weft_matmul(weft_full(WEFT_F32, WEFT_DIMS(1 << 30, 1), 1), weft_full(WEFT_F32, WEFT_DIMS(1, 1 << 30), 1)),
+                         weft_concat(0, WEFT_ARRAYS(i, i)), weft_pad(i, 0, 1, 1, weft_integer(0)), weft_mul(weft_reshape(i, WEFT_DIMS(1 << 30, 1 << 30)), i) };
+  for (int k = 0; k < (int)(sizeof many / sizeof *many); k++) {
+    weft_status status = weft_eval(1, &many[k]);
+    if (status != WEFT_ERR_MEMORY && status != WEFT_ERR_SHAPE)
+      test_fail(__FILE__, __LINE__, "case %d: status %d: %s", k, status, weft_message());
+    EXPECT_INT(weft_eval_async(1, &many[k]), weft_check(many[k]));
+    EXPECT(weft_wait(1, &many[k], -1) != WEFT_OK);
+  }
+  (void)!weft_wait(0, NULL, -1);
+  float y = 0;
+  EXPECT_OK(weft_read(weft_add(weft_scalar(1), weft_scalar(2)), WEFT_F32, &y, 4));
+  EXPECT(y == 3);
+  weft_scope_discard(s);
+}
+
+TEST(beyond_the_limit_is_an_error_and_below_it_works) {
+  weft_scope *s = weft_scope_open();
+  int64_t before = weft_set(WEFT_BYTES_LIMIT, 1 << 20);
+  float y[4];
+  weft_array *large = weft_exp(weft_full(WEFT_F32, WEFT_DIMS(1 << 20), 0)), *small = weft_exp(weft_full(WEFT_F32, WEFT_DIMS(4), 0));
+  EXPECT_INT(weft_eval(1, &large), WEFT_ERR_MEMORY);
+  EXPECT_OK(weft_check(large));
+  EXPECT_INT(weft_check(weft_from(WEFT_U8, WEFT_DIMS(2 << 20), large)), WEFT_ERR_MEMORY);
+  EXPECT_OK(weft_read(small, WEFT_F32, y, sizeof y));
+  EXPECT(y[3] == 1);
+  weft_set(WEFT_BYTES_LIMIT, 0);
+  weft_array *next = weft_add(small, small);
+  EXPECT_INT(weft_eval(1, &next), WEFT_ERR_MEMORY);
+  weft_set(WEFT_BYTES_LIMIT, before);
+  EXPECT_OK(weft_eval(WEFT_ARRAYS(large, next)));
+  weft_scope_discard(s);
+}

@@ -207,8 +207,16 @@ struct failure *array_failure(const char *fn, int k, weft_array *a) {
   return why;
 }
 
+/* A list of arrays that is none. */
+static bool no_list(const char *fn, int n, weft_array *const a[], weft_array **bad) {
+  if (n >= 0 && (!n || a)) return false;
+  *bad = array_failed(fail(WEFT_ERR_ARG, scope_origin(), n < 0 ? "%s: %d arrays" : "%s: the list of %d arrays is NULL", fn, n));
+  return true;
+}
+
 bool arrays_nodes(const char *fn, int n, weft_array *const a[], struct node *node[], weft_array **bad) {
   struct failure *why;
+  if (no_list(fn, n, a, bad)) return false;
   for (int i = 0; i < n; i++) {
     node[i] = usable(fn, n > 1 ? i + 1 : 0, a[i], &why);
     if (node[i]) continue;
@@ -220,6 +228,7 @@ bool arrays_nodes(const char *fn, int n, weft_array *const a[], struct node *nod
 }
 
 bool arrays_ok(const char *fn, int n, weft_array *const a[], weft_array **bad) {
+  if (no_list(fn, n, a, bad)) return false;
   for (int i = 0; i < n; i++) {
     struct failure *why = array_failure(fn, n > 1 ? i + 1 : 0, a[i]);
     if (!why) continue;

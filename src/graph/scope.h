@@ -13,6 +13,7 @@ struct weft_array {
   struct weft_array *next, **link;
   _Atomic int owners;           /* and a bit while the scope is open (handle.c) */
   _Atomic uint32_t held_by;     /* not 0: somebody of that process (handle.c) reads or changes `node` */
+  struct pin *pins;             /* run/pin.c */
   uint32_t tag;                 /* HANDLE_ALIVE, or something else once it is gone: stale handles are noticed */
 };
 

@@ -418,7 +418,7 @@ static bool resumed(void) {
 /* Until somebody has computed, failed or given up something; lock held. */
 static struct failure *await_change(const struct eval_settings *s) {
   if (!resumed()) graph_wait(s->cancel ? 0.02 : -1);
-  return s->cancel && *s->cancel ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
+  return s->cancel && __atomic_load_n(s->cancel, __ATOMIC_RELAXED) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
 }
 
 /* Up to the point where a plan can run: e->plan is set and the targets are claimed, or nothing is left to do. */

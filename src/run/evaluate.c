@@ -1,4 +1,4 @@
-/* evaluate.c -- the public calls that compute: eval, read, wait, pin. */
+/* evaluate.c -- the public calls that compute: eval, read, wait. */
 #include <string.h>
 #include "base/mem.h"
 #include "graph/shape.h"
@@ -167,42 +167,3 @@ weft_state weft_state_of(weft_array *a, int *device) {
 }
 
 void weft_cancel_when(const volatile int *flag) { eval_settings()->cancel = flag; }
-
-/* ---- pins ---- */
-
-weft_status weft_pin(weft_array *a, int device, weft_block *out) {
-  struct node *n;
-  struct failure *f = NULL;
-  const char *why = NULL;
-  void *data;
-  if (!out) return report(WEFT_ERR_ARG, "weft_pin: the block is NULL");
-  if (device_numbered(device)) return report(WEFT_ERR_UNSUPPORTED, "weft_pin: values are kept in the memory of the host, device 0");
-  if (device) return report(WEFT_ERR_DEVICE, "weft_pin: there is no device %d", device);
-  weft_status status = look_at("weft_pin", 1, &a, &n);
-  if (status) return status;
-  status = eval_nodes(1, &n, &(struct eval_options){ 0 }, &f);
-  if (status == WEFT_OK && n->op == &op_scalar) status = failure_status(f = fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_pin: a number has no memory; weft_read gives it"));
-  if (status == WEFT_OK && (status = buffer_hold(n->value->buf, &data, &why))) f = fail(status, n->origin, "weft_pin: %s", why ? why : "the value cannot be read");
-  if (status == WEFT_OK) {
-    buffer_pin(n->value->buf, true);
-    *out = (weft_block){ (uint8_t *)data + n->value->offset * (int64_t)weft_dtype_bytes((weft_dtype)n->dtype), 0, (weft_dtype)n->dtype, n->rank, n->dims, n->value->stride };
-    weft_own(a);
-    return finish(status, NULL); /* the reference of n is kept until unpin */
-  }
-  node_release(n);
-  return finish(status, f);
-}
-
-void weft_unpin(weft_array *a) {
-  struct node *n;
-  weft_array *bad;
-  if (!arrays_nodes("weft_unpin", 1, &a, &n, &bad)) return;
-  if (n->value) {
-    buffer_pin(n->value->buf, false);
-    buffer_drop(n->value->buf);
-    node_release(n); /* the one weft_pin kept */
-    weft_disown(a);
-  }
-  node_release(n);
-  buffer_callbacks();
-}

@@ -7,6 +7,8 @@
 #include "base/hard.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "graph/shape.h"
+#include "op/op.h"
 #include "rewrite/rewrite.h"
 #include "run/buffer.h"
 #include "run/device.h"
@@ -72,10 +74,25 @@ struct plan *plan_of(struct arena *arena, struct schedule *s, const struct devic
   return p;
 }
 
+enum { MOST_BITS = 48 }; /* of a number of elements: nobody would wait for more */
+
+/* What no memory holds and no lifetime computes; so sizes in bytes do not overflow further on. */
+static struct failure *too_large(const struct node_list *l) {
+  for (int i = 0; i < l->n; i++) {
+    const struct node *n = l->node[i];
+    struct shape_text t;
+    int64_t count = n->op->kind == OP_VIEW || n->op->kind == OP_LEAF ? 0 : 1;
+    for (int k = 0; k < n->rank && count <= INT64_C(1) << MOST_BITS; k++)
+      if (__builtin_mul_overflow(count, n->dims[k], &count)) count = INT64_MAX;
+    if (count > INT64_C(1) << MOST_BITS) return fail(WEFT_ERR_MEMORY, n->origin, "weft_%s: %s has too many elements to be computed", n->op->name, shape_show(n, &t));
+  }
+  return NULL;
+}
+
 struct plan *plan_for(struct program *g, struct failure **failure) {
   *failure = NULL;
   struct schedule *s = NULL;
-  if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->stable))
+  if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->stable) && !(*failure = too_large(&g->list)))
     s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place, g->may_donate, fusing(), failure);
   struct plan *p = s ? plan_of(g->arena, s, g->device, failure) : NULL;
   if (!s) arena_free(g->arena);
@@ -175,7 +192,7 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
   int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
   if (c->is_on_device && how) return device_failure(p->device, how);
   if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
-  if (how == 2 || (r->cancel && *r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  if (how == 2 || (r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED))) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return index_failure(&s->site[j], checks[j]);
   return NULL;
 }

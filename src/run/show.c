@@ -187,8 +187,9 @@ static struct failure *show_nodes(int n, struct node *const node[], const char *
 
 const char *weft_show(int n, weft_array *const a[], const char *what) {
   struct text t = { 0 };
-  struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
-  struct failure *f = node && what && n >= 0 ? NULL : fail(WEFT_ERR_ARG, scope_origin(), "weft_show: nothing to show");
+  struct node **node = n >= 0 ? mem_alloc(sizeof *node * (size_t)(n + 1)) : NULL;
+  struct failure *f = n < 0 || !what ? fail(WEFT_ERR_ARG, scope_origin(), "weft_show: nothing to show")
+                    : node ? NULL : fail(WEFT_ERR_MEMORY, scope_origin(), "weft_show: out of memory");
   weft_array *bad;
   if (!f && !arrays_nodes("weft_show", n, a, node, &bad)) f = array_failure("weft_show", 0, bad);
   else if (!f) {
@@ -208,9 +209,11 @@ const char *weft_function_show(weft_function *g, const char *what) {
 
 weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {
   struct failure *f = NULL;
-  struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
   weft_array *bad;
-  if (!out || !node) return mem_free(node), report(WEFT_ERR_ARG, "weft_plan: the cost is NULL");
+  if (!out) return report(WEFT_ERR_ARG, "weft_plan: the cost is NULL");
+  if (n < 0) return report(WEFT_ERR_ARG, "weft_plan: %d arrays", n);
+  struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
+  if (!node) return report(WEFT_ERR_MEMORY, "weft_plan: out of memory");
   *out = (weft_cost){ 0 };
   if (!arrays_nodes("weft_plan", n, a, node, &bad)) f = array_failure("weft_plan", 0, bad);
   else {

@@ -790,23 +790,33 @@ static bool nest(struct emit *e) {
 
 /* ---- the step ---- */
 
+/* Costs stop at the largest number there is. */
+static int64_t times(int64_t a, int64_t b) {
+  int64_t n;
+  return __builtin_mul_overflow(a, b, &n) ? INT64_MAX : n;
+}
+
+static void add_cost(int64_t *sum, int64_t a, int64_t b) {
+  if (__builtin_add_overflow(*sum, times(a, b), sum)) *sum = INT64_MAX;
+}
+
 static int64_t walked(const struct emit *e, const int64_t stride[]) {
   int64_t n = 1;
-  for (int i = 0; i < e->n_live; i++) if (stride[e->live[i]]) n *= e->extent[e->live[i]];
+  for (int i = 0; i < e->n_live; i++) if (stride[e->live[i]]) n = times(n, e->extent[e->live[i]]);
   return n;
 }
 
 static void account(struct emit *e) {
   int64_t s[AXES], points = 1;
   for (int i = 0; i < e->n_access; i++)
-    e->w->out->moved_bytes += walked(e, e->access[i].stride) * (int64_t)weft_dtype_bytes(e->access[i].dtype);
+    add_cost(&e->w->out->moved_bytes, walked(e, e->access[i].stride), (int64_t)weft_dtype_bytes(e->access[i].dtype));
   for (int i = 0; i < e->n_parts; i++)
     if (e->part[i].item->is_stored) {
       stored_strides(&e->part[i], s);
-      e->w->out->moved_bytes += walked(e, s) * (int64_t)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype);
+      add_cost(&e->w->out->moved_bytes, walked(e, s), (int64_t)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype));
     }
-  for (int i = 0; i < e->n_live; i++) points *= e->extent[e->live[i]];
-  e->w->out->operations += points * e->n_parts;
+  for (int i = 0; i < e->n_live; i++) points = times(points, e->extent[e->live[i]]);
+  add_cost(&e->w->out->operations, points, e->n_parts);
 }
 
 struct step *step_new(struct work *w) {
