@@ -187,6 +187,7 @@ static void *keeps_busy(void *arg) {
     (void)!weft_eval(1, &y);
     weft_array *z = weft_add(p->w, weft_scalar(1));
     (void)!weft_eval_async(1, &z);
+    (void)!weft_wait(1, &z, -1); /* what is started without waiting piles up */
     weft_scope_discard(s);
   }
   (void)!weft_wait(0, NULL, -1);
