@@ -116,8 +116,10 @@ def test_shared_memory_is_released_from_other_threads():
     run_all(work)
 
 
+# Whoever starts the tests in the background has them ignore the signal.
 SLOW = """
-import sys, time, weft
+import signal, sys, time, weft
+signal.signal(signal.SIGINT, signal.default_int_handler)
 a = weft.eye(400)
 for k in range(3000):
     a = weft.tanh(a @ a) * 0.5
