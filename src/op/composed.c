@@ -53,13 +53,21 @@ static weft_array *last_axis_bad(const char *fn, weft_array *x, weft_array *w) {
   return weft_rank(x) < 1 ? array_bad(WEFT_ERR_SHAPE, "%s: a 0-d array has no last axis", fn) : NULL;
 }
 
+/* A weight or a bias, raised, as long as x. */
+static weft_array *beside(const char *fn, weft_array *w, weft_array *x) {
+  struct node *n = array_node(x);
+  weft_array *y = array_broadcast(fn, raised(w), n->rank, n->dims);
+  node_release(n);
+  return y;
+}
+
 weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps) {
   weft_array *bad = last_axis_bad("weft_rms_norm", x, w);
   if (bad) return bad;
   weft_array *a = raised(x);
   weft_array *ms = weft_mean(weft_mul(a, a), -1);
   weft_array *y = weft_mul(a, weft_rsqrt(weft_add(ms, weft_scalar(eps))));
-  return lowered(w ? weft_mul(y, raised(w)) : y, x);
+  return lowered(w ? weft_mul(y, beside("weft_rms_norm", w, x)) : y, x);
 }
 
 weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps) {
@@ -68,7 +76,7 @@ weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double 
   if (bad) return bad;
   weft_array *a = raised(x), *d = weft_sub(a, weft_mean(a, -1));
   weft_array *y = weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), -1), weft_scalar(eps))));
-  if (w) y = weft_mul(y, raised(w));
-  if (b) y = weft_add(y, raised(b));
+  if (w) y = weft_mul(y, beside("weft_layer_norm", w, x));
+  if (b) y = weft_add(y, beside("weft_layer_norm", b, x));
   return lowered(y, x);
 }

@@ -61,20 +61,20 @@ static weft_array *take_batch(const struct rule *r, const bool is_mapped[]) {
   return weft_take(r->in[0], n + 1, index);
 }
 
-static struct node *take_node(struct node *x, int n, struct node *const index[]) {
+static struct node *take_node(struct node *x, int n, struct node *const index[], int by) {
   dim d[2 * WEFT_RANK_MAX];
   struct node *in[WEFT_RANK_MAX + 1] = { x };
   int rank = index[0]->rank, rest = x->rank - n;
   if (rank) memcpy(d, index[0]->dims, (size_t)rank * sizeof *d);
   if (rest) memcpy(d + rank, x->dims + n, (size_t)rest * sizeof *d);
   memcpy(in + 1, index, (size_t)n * sizeof *in);
-  return node_make(&op_take, (weft_dtype)x->dtype, rank + rest, d, n + 1, in, &(struct take_attr){ n },
+  return node_make(&op_take, (weft_dtype)x->dtype, rank + rest, d, n + 1, in, &(struct take_attr){ n, by },
                    sizeof(struct take_attr));
 }
 
 static struct node *take_again(const struct node *n, struct node *const in[], struct failure **why) {
   (void)why;
-  return take_node(in[0], n->n_in - 1, in + 1);
+  return take_node(in[0], n->n_in - 1, in + 1, (int)((const struct take_attr *)n->attr)->by);
 }
 
 const struct op op_take = { .name = "take", .kind = OP_TAKE, .vjp = take_vjp, .jvp = take_jvp, .batch = take_batch,
@@ -113,19 +113,22 @@ static struct failure *take_check(const struct node *x, int n, const struct node
   return NULL;
 }
 
-weft_array *weft_take(weft_array *x, int n, weft_array *const index[]) {
+static weft_array *take(weft_array *x, int n, weft_array *const index[], int by) {
   struct node *node[WEFT_RANK_MAX + 2];
   weft_array *all[WEFT_RANK_MAX + 2] = { x }, *bad;
-  if (n < 1 || n > WEFT_RANK_MAX || !index) return array_bad(WEFT_ERR_ARG, "weft_take: with %d indices", n);
+  if (n < 1 || n > WEFT_RANK_MAX) return array_bad(WEFT_ERR_ARG, "weft_take: with %d indices", n);
+  if (!index) return array_bad(WEFT_ERR_ARG, "weft_take: the list of %d indices is NULL", n);
   memcpy(all + 1, index, (size_t)n * sizeof *all);
   if (!operands("weft_take", n + 1, all, node, &bad)) return bad;
   struct failure *why = indices_join("weft_take", n, node + 1);
   if (!why) why = take_check(node[0], n, node[1]);
   if (why) return array_of_bad(why, n + 1, node);
-  struct node *y = take_node(node[0], n, node + 1);
+  struct node *y = take_node(node[0], n, node + 1, by);
   nodes_release(n + 1, node);
   return array_of(y);
 }
+
+weft_array *weft_take(weft_array *x, int n, weft_array *const index[]) { return take(x, n, index, BY_TAKE); }
 
 /* A 0-d integer that is a number already: then the index is a view. */
 static bool known_integer(weft_array *i, int64_t *value) {
@@ -148,16 +151,19 @@ static struct failure *place_check(const char *fn, weft_array *x, int *axis, wef
   return why;
 }
 
-/* Turns [i, i+length) into a slice, if it is known to fit. */
-static weft_array *known_window(const char *fn, weft_array *x, int axis, int64_t i, int64_t length) {
+/* Turns [i, i+length) into a slice, if it is known to fit. is_one: of weft_at. */
+static weft_array *known_window(bool is_one, weft_array *x, int axis, int64_t i, int64_t length) {
   struct node *n = array_node(x);
   dim size = n->dims[axis], start = i >= 0 ? i : i == INT64_MIN ? DIM_BAD : dim_sub(size, -i);
   struct shape_text s;
   bool fits = start != DIM_BAD && (!dim_is_known(size) || (start <= size && length <= size - start));
-  struct failure *why = fits ? NULL
-                             : fail(WEFT_ERR_INDEX, scope_origin(),
-                                    "%s: %lld elements at index %lld of axis %d do not lie in %s", fn,
-                                    (long long)length, (long long)i, axis, shape_show(n, &s));
+  struct failure *why = NULL;
+  if (!fits && is_one)
+    why = fail(WEFT_ERR_INDEX, scope_origin(), "weft_at: index %lld is out of range for axis %d of %s", (long long)i, axis,
+               shape_show(n, &s));
+  else if (!fits)
+    why = fail(WEFT_ERR_INDEX, scope_origin(), "weft_window: %lld elements at index %lld of axis %d do not lie in %s",
+               (long long)length, (long long)i, axis, shape_show(n, &s));
   node_release(n);
   return why ? array_failed(why) : array_slice(x, axis, start, length, 1);
 }
@@ -168,8 +174,8 @@ weft_array *weft_at(weft_array *x, int axis, weft_array *i) {
   if (!arrays_ok("weft_at", 2, (weft_array *[]){ x, i }, &bad)) return bad;
   struct failure *why = place_check("weft_at", x, &axis, i);
   if (why) return array_failed(why);
-  if (known_integer(i, &known)) return weft_squeeze(known_window("weft_at", x, axis, known, 1), axis);
-  return weft_take(weft_moveaxis(x, axis, 0), 1, &i);
+  if (known_integer(i, &known)) return weft_squeeze(known_window(true, x, axis, known, 1), axis);
+  return take(weft_moveaxis(x, axis, 0), 1, &i, BY_AT);
 }
 
 /* The start counted from the front. One before the beginning becomes one behind the end: it must not wrap. */
@@ -185,8 +191,8 @@ weft_array *weft_window(weft_array *x, int axis, weft_array *at, int64_t n) {
   struct failure *why = place_check("weft_window", x, &axis, at);
   if (!why && n < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_window: the length %lld is negative", (long long)n);
   if (why) return array_failed(why);
-  if (known_integer(at, &known)) return known_window("weft_window", x, axis, known, n);
+  if (known_integer(at, &known)) return known_window(false, x, axis, known, n);
   weft_array *steps = weft_iota(weft_full(WEFT_I64, 1, &n, 0), 0);
   weft_array *index = weft_add(from_front(at, weft_size(x, axis)), steps);
-  return weft_moveaxis(weft_take(weft_moveaxis(x, axis, 0), 1, &index), 0, axis);
+  return weft_moveaxis(take(weft_moveaxis(x, axis, 0), 1, &index, BY_WINDOW), 0, axis);
 }

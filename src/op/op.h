@@ -32,7 +32,8 @@ enum op_kind {
 struct axis_attr { int axis; };
 struct transpose_attr { int axes[WEFT_RANK_MAX]; };          /* attr_bytes covers rank entries only */
 struct slice_attr { int64_t axis; dim start; int64_t step; }; /* element i of the axis is x's start + i*step */
-struct take_attr { int n; };                                 /* indices have one common shape I; result I + rest of x */
+struct take_attr { int n; enum { BY_TAKE, BY_AT, BY_WINDOW } by; }; /* indices have one common shape I; result I + rest of x;
+                                                                by: what the user called, for messages */
 struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
                                                                 stands at start + i*step on each axis of x */
 struct scatter_attr { weft_how how; int n; };                /* v has dims I + rest of x */

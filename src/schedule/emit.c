@@ -430,6 +430,7 @@ static int axis_value(struct emit *e, int axis) { return axis < 0 ? kir_lit_int(
 
 /* x[i, j, .. rest]: negative indices count from the end, others must be in range. */
 static int emit_take(struct emit *e, struct part *p) {
+  static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window" };
   struct node *n = p->node;
   struct access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];
@@ -442,7 +443,7 @@ static int emit_take(struct emit *e, struct part *p) {
     int ok = kir_op2(&e->b, KIR_AND, kir_op2(&e->b, KIR_LE, zero, i), kir_op2(&e->b, KIR_LT, i, size));
     kir_check(&e->b, ok, where);
     if (e->n_sites == MOST_ACCESSES) crowded(e), e->n_sites = 0;
-    e->site[e->n_sites++] = (struct site){ "weft_take", n->origin, a->index_size[j] };
+    e->site[e->n_sites++] = (struct site){ typed[((const struct take_attr *)n->attr)->by], n->origin, a->index_size[j] };
     at[j] = lin(e, i);
   }
   subscripts(e, a->stride, at + a->n_index);
