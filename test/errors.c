@@ -41,6 +41,9 @@ TEST(shapes_that_do_not_fit_are_shown) {
   EXPECT_BAD(weft_max(F32(3, 0), 1), WEFT_ERR_SHAPE, "weft_max: nothing to choose from in [3,0]");
   EXPECT_BAD(weft_argmax(F32(0), WEFT_ALL), WEFT_ERR_SHAPE, "weft_argmax: nothing to choose from in [0]");
   EXPECT_BAD(weft_rms_norm(weft_scalar(1), NULL, 1e-5), WEFT_ERR_SHAPE, "weft_rms_norm: a 0-d array has no last axis");
+  EXPECT_BAD(weft_rms_norm(x, F32(4), 1e-5), WEFT_ERR_SHAPE, "weft_rms_norm: [4] does not broadcast to [8,3]");
+  EXPECT_BAD(weft_layer_norm(x, NULL, F32(2, 8, 3), 1e-5), WEFT_ERR_SHAPE,
+             "weft_layer_norm: [2,8,3] does not broadcast to [8,3]");
   EXPECT_BAD(weft_pad(x, 0, 1, 1, F32(2)), WEFT_ERR_SHAPE, "weft_pad: the value is [2], not 0-d");
   weft_scope_discard(s);
 }
@@ -86,11 +89,11 @@ TEST(sizes_that_make_no_sense_are_refused) {
 TEST(indices_that_are_known_to_be_out_of_range_are_refused_at_once) {
   weft_scope *s = weft_scope_open();
   EXPECT_BAD(weft_at(F32(4, 2), 0, weft_integer(4)), WEFT_ERR_INDEX,
-             "weft_at: 1 elements at index 4 of axis 0 do not lie in [4,2]");
+             "weft_at: index 4 is out of range for axis 0 of [4,2]");
   EXPECT_BAD(weft_at(F32(4, 2), 0, weft_integer(-5)), WEFT_ERR_INDEX,
-             "weft_at: 1 elements at index -5 of axis 0 do not lie in [4,2]");
+             "weft_at: index -5 is out of range for axis 0 of [4,2]");
   EXPECT_BAD(weft_at(F32(4), 0, weft_integer(INT64_MIN)), WEFT_ERR_INDEX,
-             "weft_at: 1 elements at index -9223372036854775808 of axis 0 do not lie in [4]");
+             "weft_at: index -9223372036854775808 is out of range for axis 0 of [4]");
   EXPECT_BAD(weft_window(F32(4), 0, weft_integer(2), 3), WEFT_ERR_INDEX,
              "weft_window: 3 elements at index 2 of axis 0 do not lie in [4]");
   EXPECT_BAD(weft_at(F32(4), 0, F32(2)), WEFT_ERR_DTYPE, "weft_at: index 0 is f32, not an integer");
@@ -107,7 +110,9 @@ TEST(null_is_noticed_and_told_which_argument_it_was) {
   EXPECT_BAD(weft_where(NULL, x, x), WEFT_ERR_ARG, "weft_where: argument 1 is NULL");
   EXPECT_BAD(weft_concat(0, 2, (weft_array *[]){ x, NULL }), WEFT_ERR_ARG, "weft_concat: argument 2 is NULL");
   EXPECT_BAD(weft_concat(0, 0, NULL), WEFT_ERR_ARG, "weft_concat: of 0 arrays");
-  EXPECT_BAD(weft_concat(0, 2, NULL), WEFT_ERR_ARG, "weft_concat: of 2 arrays");
+  EXPECT_BAD(weft_concat(0, 2, NULL), WEFT_ERR_ARG, "weft_concat: the list of 2 arrays is NULL");
+  EXPECT_BAD(weft_take(x, 1, NULL), WEFT_ERR_ARG, "weft_take: the list of 1 indices is NULL");
+  EXPECT_BAD(weft_sized(WEFT_F32, 1, NULL), WEFT_ERR_ARG, "weft_sized: the list of 1 arrays is NULL");
   EXPECT_BAD(weft_take(x, 0, NULL), WEFT_ERR_ARG, "weft_take: with 0 indices");
   EXPECT_BAD(weft_from(WEFT_F32, WEFT_DIMS(3), NULL), WEFT_ERR_ARG, "weft_from: the data is NULL");
   EXPECT_OK(weft_check(weft_from(WEFT_F32, WEFT_DIMS(0), NULL)));
@@ -128,6 +133,110 @@ TEST(null_is_noticed_and_told_which_argument_it_was) {
   weft_fetch(NULL, WEFT_F32, NULL, 0);
   weft_scope_discard(NULL);
   EXPECT_TEXT(weft_message(), "weft_scope_discard: the scope is NULL: there was no memory for it");
+  weft_scope_discard(s);
+}
+
+/* Calls with several results, given lists that are not there: results are bad where there is a place for them. */
+TEST(lists_that_are_null_or_of_negative_length_are_noticed) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(3), 2), *y = weft_exp(x), *out;
+  weft_rules none = { 0 };
+  weft_cost cost;
+  weft_grad(y, 1, NULL, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_grad: the list of 1 arrays is NULL");
+  weft_vjp(1, NULL, &y, 1, &x, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_vjp: the list of 1 arrays is NULL");
+  weft_vjp(1, &y, NULL, 1, &x, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_vjp: the list of 1 arrays is NULL");
+  weft_vjp(-2, &y, &y, 1, &x, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_vjp: -2 arrays");
+  weft_jvp(1, &x, NULL, 1, &y, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_jvp: the list of 1 arrays is NULL");
+  weft_jvp(1, &x, &x, 1, NULL, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_jvp: the list of 1 arrays is NULL");
+  weft_map(1, NULL, &x, 1, &y, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_map: the list of 1 arrays is NULL");
+  weft_map(-1, &x, &x, 1, &y, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_map: -1 arrays");
+  out = y;
+  weft_checkpoint(1, NULL, 1, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_checkpoint: the list of 1 arrays is NULL");
+  out = y;
+  weft_custom(1, NULL, 1, &out, &none);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_custom: the list of 1 arrays is NULL");
+  EXPECT_INT(weft_plan(1, NULL, &cost), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_show(1, NULL, "graph"), "weft_show: the list of 1 arrays is NULL");
+  EXPECT_INT(weft_operands(y, 1, NULL), 1);
+  weft_scope_discard(s);
+}
+
+TEST(without_a_place_for_results_the_scope_is_told) {
+  weft_scope *outer = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(3), 2);
+  for (int k = 0; k < 6; k++) {
+    weft_scope *s = weft_scope_open();
+    if (k == 0) weft_grad(x, 1, &x, NULL);
+    if (k == 1) weft_vjp(1, &x, &x, 1, &x, NULL);
+    if (k == 2) weft_jvp(1, &x, &x, 1, &x, NULL);
+    if (k == 3) weft_map(1, &x, &x, 1, &x, NULL);
+    if (k == 4) weft_checkpoint(1, &x, 1, NULL);
+    if (k == 5) weft_custom(1, &x, -1, &x, NULL);
+    EXPECT_INT(weft_scope_close(s), WEFT_ERR_ARG);
+  }
+  weft_scope_discard(outer);
+}
+
+TEST(functions_take_and_give_lists_that_are_there) {
+  weft_scope *outer = weft_scope_open(), *s = weft_scope_open(), *body = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(3), 2), *out;
+  weft_call(weft_compile(body, 1, NULL, 1, &x), 1, &x, 1, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_compile: the list of 1 arrays is NULL");
+  body = weft_scope_open();
+  weft_array *in = F32(3), *y = weft_exp(in);
+  weft_function *f = weft_compile(body, 1, &in, 1, &y);
+  weft_call(f, 1, NULL, 1, &out);
+  EXPECT_BAD(out, WEFT_ERR_ARG, "weft_call: the list of 1 arrays is NULL");
+  weft_call(f, 1, &x, 1, NULL);
+  EXPECT_INT(weft_scope_close(s), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_call: the list for 1 results is NULL");
+  weft_call(f, 1, &x, 1, &out);
+  EXPECT_BAD(out, WEFT_ERR_SCOPE, "weft_call: the function is used after the end of its scope");
+  weft_function_disown(f);
+  int n = -1;
+  weft_function_arity(f, &n, NULL);
+  EXPECT_INT(n, 0);
+  weft_scope_discard(outer);
+}
+
+TEST(a_loop_that_was_closed_and_a_file_whose_scope_has_ended_are_noticed) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(3), 2);
+  weft_loop *loop = weft_loop_open(weft_integer(2));
+  weft_loop_close(loop);
+  weft_loop_close(loop);
+  EXPECT_BAD(weft_loop_carry(loop, x), WEFT_ERR_SCOPE, "weft_loop_carry: the loop has been closed");
+  EXPECT_BAD(weft_loop_each(loop, x), WEFT_ERR_SCOPE, "weft_loop_each: the loop has been closed");
+  EXPECT_BAD(weft_loop_all(loop, x), WEFT_ERR_SCOPE, "weft_loop_all: the loop has been closed");
+  EXPECT_BAD(weft_loop_last(loop, x), WEFT_ERR_SCOPE, "weft_loop_last: the loop has been closed");
+  weft_loop_next(loop, x, x);
+  weft_loop_until(loop, x);
+  weft_file *file = weft_file_open("/dev/null/x.npy");
+  EXPECT_INT(weft_scope_close(s), WEFT_ERR_SCOPE);
+  EXPECT_INT(weft_file_count(file), -1);
+  EXPECT_TEXT(weft_message(), "weft_file_count: the file is used after the end of its scope");
+}
+
+TEST(an_index_out_of_range_names_the_function_that_was_called) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(4, 2), 1), *i = weft_from(WEFT_I32, 0, NULL, &(int32_t){ 4 });
+  weft_array *bad[] = { weft_at(x, 0, i), weft_window(x, 0, i, 1), weft_take(x, 1, &i) };
+  const char *says[] = { "weft_at: index number 0 is out of range for an axis of 4",
+                         "weft_window: index number 0 is out of range for an axis of 4",
+                         "weft_take: index number 0 is out of range for an axis of 4" };
+  for (int k = 0; k < 3; k++) {
+    EXPECT_INT(weft_eval(1, &bad[k]), WEFT_ERR_INDEX);
+    EXPECT_TEXT(weft_message(), says[k]);
+  }
   weft_scope_discard(s);
 }
 
@@ -252,7 +361,7 @@ TEST(lists_that_are_none_are_refused) {
   weft_grad(x, -1, &x, out);
   weft_call(NULL, 1, &x, 1, out);
   EXPECT_INT(weft_check(out[0]), WEFT_ERR_ARG);
-  EXPECT_TEXT(weft_function_show(NULL, "graph"), "weft_function_show: nothing to show");
+  EXPECT_TEXT(weft_function_show(NULL, "graph"), "weft_function_show: the function is NULL");
   int n = 7, m = 7;
   weft_function_arity(NULL, &n, &m);
   EXPECT_INT(n, 0);

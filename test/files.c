@@ -524,6 +524,7 @@ TEST(what_cannot_be_saved_leaves_the_old_file_and_nothing_else) {
     { "a.bin", { "x", "y" }, { 0 }, WEFT_F32, WEFT_ERR_ARG, "must end in .safetensors" },
     { "a.safetensors", { "x", "x" }, { 0 }, WEFT_F32, WEFT_ERR_ARG, "two of this name" },
     { "a.safetensors", { "x", "__metadata__" }, { 0 }, WEFT_F32, WEFT_ERR_ARG, "format's own" },
+    { "a.safetensors", { "x", NULL }, { 0 }, WEFT_F32, WEFT_ERR_ARG, "the name of array 1 is NULL" },
     { "a.safetensors", { "x", "\xff" }, { 0 }, WEFT_F32, WEFT_ERR_ARG, "not UTF-8" },
     { "a.safetensors", { "x", "y" }, { "k", "\xff" }, WEFT_F32, WEFT_ERR_ARG, "not UTF-8" },
     { "a.safetensors", { "x", "y" }, { "k" }, WEFT_F32, WEFT_ERR_ARG, "no value" },

@@ -1,11 +1,14 @@
 /* function.c -- functions: made from a scope, counted, applied to other inputs. */
 #include "graph/function.h"
 #include "base/mem.h"
+#include "base/spare.h"
 #include "graph/copy.h"
 #include "graph/shape.h"
 #include "op/op.h"
 
 void function_retain(struct weft_function *f) { atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed); }
+
+static struct spare spares;
 
 void function_release(struct weft_function *f) {
   if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
@@ -15,7 +18,13 @@ void function_release(struct weft_function *f) {
   mem_free(f->in);
   mem_free(f->out);
   failure_release(f->failure);
-  mem_free(f);
+  spare_give(&spares, f, sizeof *f);
+}
+
+struct failure *function_ended(const char *fn, const struct weft_function *f) {
+  if (!f) return fail(WEFT_ERR_ARG, scope_origin(), "%s: the function is NULL", fn);
+  if (atomic_load(&f->refs) > 0) return NULL;
+  return fail(WEFT_ERR_SCOPE, scope_origin(), "%s: the function is used after the end of its scope", fn);
 }
 
 /* ---- Making ---- */
@@ -74,7 +83,7 @@ static void fill(struct weft_function *f, int n, weft_array *const in[], int m, 
 
 weft_function *weft_compile(weft_scope *s, int n, weft_array *const in[], int m, weft_array *const out[]) {
   weft_status status = scope_check("weft_compile", s);
-  struct weft_function *f = mem_alloc(sizeof *f);
+  struct weft_function *f = spare_take(&spares, sizeof *f);
   if (!f) {
     if (status == WEFT_OK) scope_end(s);
     return no_memory_function();
@@ -99,12 +108,12 @@ void weft_function_arity(weft_function *f, int *n, int *m) {
 }
 
 weft_function *weft_function_own(weft_function *f) {
-  if (f && f != &no_memory) function_retain(f);
+  if (f && f != &no_memory && atomic_load(&f->refs) > 0) function_retain(f);
   return f;
 }
 
 void weft_function_disown(weft_function *f) {
-  if (f && f != &no_memory) function_release(f);
+  if (f && f != &no_memory && atomic_load(&f->refs) > 0) function_release(f);
 }
 
 /* ---- Sizes ---- */

@@ -4,9 +4,9 @@
 #include "graph/scope.h"
 
 struct weft_function {
-  _Atomic int refs;             /* the scope it belongs to, owners, call nodes */
-  struct weft_scope *scope;     /* NULL: ended */
   struct weft_function *next;   /* in the list of its scope */
+  _Atomic int refs;             /* the scope it belongs to, owners, call nodes; 0: it has ended, and is only a place */
+  struct weft_scope *scope;     /* NULL: ended */
   int n_in, n_out;
   struct node **in, **out;      /* in: leaves or any node the user listed; out: expressions of them */
   struct failure *failure;      /* bad: so are its calls */
@@ -14,6 +14,7 @@ struct weft_function {
   _Atomic(struct plan_set *) plans; /* run/: what has been planned for which sizes */
 };
 void function_retain(struct weft_function *), function_release(struct weft_function *);
+struct failure *function_ended(const char *fn, const struct weft_function *); /* why it cannot be used at all; NULL: it can */
 
 void plan_set_free(struct plan_set *); /* run/; NULL: nothing */
 

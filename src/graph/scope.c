@@ -3,43 +3,23 @@
  * Like handles, scopes are never given back to the system, so that ending one twice is noticed. Closing, which runs the
  * program, is run/'s business; the end itself is here. */
 #include "graph/scope.h"
-#include <pthread.h>
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/spare.h"
 #include "graph/caller.h"
 #include "graph/function.h"
 #include "graph/shape.h"
 #include "op/op.h"
 #include "run/buffer.h"
 
-enum { SCOPE_ENDED = 0x454e4445 };
-
-pthread_mutex_t scope_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct weft_scope *spare, *spare_end; /* through `outside`, the oldest first */
+static struct spare spares;
 static _Atomic int n_traces;
 
 bool scope_trace_open(void) { return atomic_load(&n_traces) > 0; }
 uint64_t scope_origin(void) { return caller()->origin; }
 
-static struct weft_scope *take(void) {
-  pthread_mutex_lock(&scope_mutex);
-  struct weft_scope *s = spare;
-  if (s) spare = s->outside;
-  pthread_mutex_unlock(&scope_mutex);
-  return s ? s : mem_alloc(sizeof *s);
-}
-
-static void give(struct weft_scope *s) {
-  *s = (struct weft_scope){ .tag = SCOPE_ENDED };
-  pthread_mutex_lock(&scope_mutex);
-  if (spare) spare_end->outside = s;
-  else spare = s;
-  spare_end = s;
-  pthread_mutex_unlock(&scope_mutex);
-}
-
 static struct weft_scope *open_in(struct caller *me, struct weft_scope *outside) {
-  struct weft_scope *s = take();
+  struct weft_scope *s = spare_take(&spares, sizeof *s);
   if (!s) return NULL;
   *s = (struct weft_scope){ .outside = outside, .born = node_serial(), .thread = me->id, .tag = SCOPE_OPEN };
   return me->current = s;
@@ -89,7 +69,7 @@ void scope_end(struct weft_scope *s) {
   arena_free(s->texts);
   failure_release(s->failure);
   if (s->is_trace) atomic_fetch_sub(&n_traces, 1);
-  give(s);
+  spare_give(&spares, s, sizeof *s);
   buffer_callbacks();
 }
 

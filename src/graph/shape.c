@@ -92,6 +92,7 @@ static int operands(struct node *n, int max, struct node *in[]) {
 
 int weft_operands(weft_array *a, int max, weft_array *in[]) {
   struct node *n = asked(a);
+  if (!in) max = 0;
   struct node **some = n && max > 0 ? mem_alloc((size_t)max * sizeof *some) : NULL;
   int n_in = n ? operands(n, some ? max : 0, some) : 0;
   for (int i = 0; i < n_in && i < max; i++) in[i] = array_of(some ? some[i] : NULL);

@@ -1,6 +1,7 @@
 /* file.c -- files of named arrays: opened without reading, read when somebody needs them. */
 #include <string.h>
 #include "base/mem.h"
+#include "base/spare.h"
 #include "base/text.h"
 #include "graph/scope.h"
 #include "io/format.h"
@@ -14,13 +15,15 @@ struct weft_file {
   struct failure *failure;
 };
 
+static struct spare spares; /* one that has ended has neither source nor failure */
+
 void files_end(struct weft_file *f) {
   for (struct weft_file *next; f; f = next) {
     next = f->next;
     listing_free(&f->listing);
     source_release(f->source);
     failure_release(f->failure);
-    mem_free(f);
+    spare_give(&spares, f, sizeof *f);
   }
 }
 
@@ -29,6 +32,8 @@ static struct weft_file no_memory_file; /* belongs to nobody; its failure is NUL
 static struct failure *failed(const struct weft_file *f, const char *fn) {
   if (!f) return fail(WEFT_ERR_ARG, scope_origin(), "%s: the file is NULL", fn);
   if (f == &no_memory_file) return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn);
+  if (!f->failure && !f->source)
+    return fail(WEFT_ERR_SCOPE, scope_origin(), "%s: the file is used after the end of its scope", fn);
   return f->failure ? failure_retain(f->failure) : NULL;
 }
 
@@ -39,7 +44,7 @@ static void say(struct failure *f) {
 
 weft_file *weft_file_open(const char *path) {
   struct weft_scope *s = scope_current();
-  struct weft_file *f = s ? mem_alloc(sizeof *f) : NULL;
+  struct weft_file *f = s ? spare_take(&spares, sizeof *f) : NULL;
   struct text why = { 0 };
   if (!f) return &no_memory_file;
   weft_status status = path ? format_open(path, &f->source, &f->listing, &why) : WEFT_ERR_ARG;

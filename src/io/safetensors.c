@@ -261,7 +261,8 @@ static weft_status check_names(int n, const char *const names[], const struct en
   weft_status status = WEFT_OK;
   for (int i = 0; i < n && !status; i++) {
     sorted[i] = names[i];
-    if (!json_is_utf8(names[i], strlen(names[i]))) status = refuse(why, WEFT_ERR_ARG, names[i], "its name is not UTF-8");
+    if (!names[i]) status = (text_addf(why, "the name of array %d is NULL", i), WEFT_ERR_ARG);
+    else if (!json_is_utf8(names[i], strlen(names[i]))) status = refuse(why, WEFT_ERR_ARG, names[i], "its name is not UTF-8");
     else if (!strcmp(names[i], "__metadata__")) status = refuse(why, WEFT_ERR_ARG, names[i], "this name is the format's own");
     else if (!name_of(entries[i].dtype)) status = refuse(why, WEFT_ERR_UNSUPPORTED, names[i], "safetensors has no such dtype");
   }

@@ -80,8 +80,10 @@ static void call(struct weft_function *f, struct node **in, weft_array *out[]) {
   dim_table_free(&bound);
 }
 
-static struct failure *refused(struct weft_function *f, int n, int m) {
-  if (!f) return fail(WEFT_ERR_ARG, scope_origin(), "weft_call: the function is NULL");
+static struct failure *refused(struct weft_function *f, int n, int m, weft_array *out[]) {
+  struct failure *ended = function_ended("weft_call", f);
+  if (ended) return ended;
+  if (m > 0 && !out) return fail(WEFT_ERR_ARG, scope_origin(), "weft_call: the list for %d results is NULL", m);
   if (f->failure) return failure_retain(f->failure);
   if (n != f->n_in || m != f->n_out)
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_call: %d arguments and %d results; the function has %d and %d", n, m,
@@ -90,8 +92,8 @@ static struct failure *refused(struct weft_function *f, int n, int m) {
 }
 
 void weft_call(weft_function *f, int n, weft_array *const in[], int m, weft_array *out[]) {
-  struct failure *why = refused(f, n, m);
-  if (why) return fail_all(m > 0 ? m : 0, out, why);
+  struct failure *why = refused(f, n, m, out);
+  if (why) return fail_all(m > 0 && out ? m : 0, out, why);
   struct node **node = mem_alloc((size_t)(n ? n : 1) * sizeof *node);
   if (!node) return fail_all(m, out, fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"));
   weft_array *bad;

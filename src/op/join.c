@@ -87,7 +87,8 @@ static weft_array *concat(int axis, int n, struct node *node[]) {
 
 weft_array *weft_concat(int axis, int n, weft_array *const x[]) {
   weft_array *bad;
-  if (n < 1 || !x) return array_bad(WEFT_ERR_ARG, "weft_concat: of %d arrays", n);
+  if (n < 1) return array_bad(WEFT_ERR_ARG, "weft_concat: of %d arrays", n);
+  if (!x) return array_bad(WEFT_ERR_ARG, "weft_concat: the list of %d arrays is NULL", n);
   struct node **node = mem_alloc((size_t)n * sizeof *node);
   if (!node) return array_of(NULL);
   weft_array *y = operands("weft_concat", n, x, node, &bad) ? concat(axis, n, node) : bad;

@@ -3,6 +3,7 @@
  * Results are promised before they exist: weft_loop_all and weft_loop_last return handles of the scope outside that name
  * a placeholder, and weft_loop_close gives them their nodes. The first error makes all of them bad. */
 #include "base/mem.h"
+#include "base/spare.h"
 #include "graph/caller.h"
 #include "graph/dtype.h"
 #include "graph/shape.h"
@@ -13,7 +14,8 @@ struct carry { struct node *init, *var, *next; };
 struct promise { weft_array *handle; struct node *body; int carry; }; /* body: of weft_loop_all; NULL: the last of carry */
 
 struct weft_loop {
-  struct weft_scope *scope;
+  void *next_spare;
+  struct weft_scope *scope;  /* NULL: it has been closed or discarded */
   struct node *steps;        /* NULL: not given */
   struct node *until;
   struct failure *failure;   /* the first */
@@ -25,8 +27,10 @@ struct weft_loop {
 
 /* ---- Errors ---- */
 
+static struct spare spares;
+
 static void blame(struct weft_loop *l, struct failure *f) {
-  if (l && !l->failure) l->failure = failure_retain(f);
+  if (l && l->scope && !l->failure) l->failure = failure_retain(f);
 }
 
 static weft_array *bad(struct weft_loop *l, struct failure *f) {
@@ -40,16 +44,22 @@ static void refuse(struct weft_loop *l, struct failure *f) {
   scope_blame(f);
 }
 
+static struct failure *not_open(const struct weft_loop *l, const char *fn) {
+  if (!l) return fail(WEFT_ERR_ARG, scope_origin(), "%s: the loop is NULL", fn);
+  return l->scope ? NULL : fail(WEFT_ERR_SCOPE, scope_origin(), "%s: the loop has been closed", fn);
+}
+
 /* A use of an array by the loop: its node with a reference. NULL: it is bad, and the loop is too. */
 static struct node *used(struct weft_loop *l, const char *fn, weft_array *a) {
-  struct failure *f = l ? array_failure(fn, 0, a) : fail(WEFT_ERR_ARG, scope_origin(), "%s: the loop is NULL", fn);
+  struct failure *f = not_open(l, fn);
+  if (!f) f = array_failure(fn, 0, a);
   if (!f) return array_node(a);
   refuse(l, f);
   return NULL;
 }
 
 static weft_array *cause(struct weft_loop *l, const char *fn) {
-  return l && l->failure ? array_failed(failure_retain(l->failure)) : array_bad(WEFT_ERR_ARG, "%s: the loop is NULL", fn);
+  return l && l->failure ? array_failed(failure_retain(l->failure)) : array_failed(not_open(l, fn));
 }
 
 static struct failure *no_memory(const char *fn) { return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn); }
@@ -92,7 +102,7 @@ static void loop_free(struct weft_loop *l) {
   mem_free(l->each);
   mem_free(l->carry);
   mem_free(l->promise);
-  mem_free(l);
+  spare_give(&spares, l, sizeof *l);
 }
 
 void loop_discard(struct weft_loop *l) { loop_free(l); }
@@ -110,10 +120,10 @@ static void set_steps(struct weft_loop *l, weft_array *steps) {
 }
 
 weft_loop *weft_loop_open(weft_array *steps) {
-  struct weft_loop *l = mem_alloc(sizeof *l);
+  struct weft_loop *l = spare_take(&spares, sizeof *l);
   struct weft_scope *s = l ? weft_scope_open() : NULL;
   if (!s) {
-    mem_free(l);
+    if (l) spare_give(&spares, l, sizeof *l);
     report(WEFT_ERR_MEMORY, "weft_loop_open: out of memory");
     return NULL;
   }
@@ -361,7 +371,8 @@ static void fulfil(struct weft_loop *l, struct node *loop) {
 }
 
 void weft_loop_close(weft_loop *l) {
-  if (!l) return scope_blame(fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_close: the loop is NULL"));
+  struct failure *ended = not_open(l, "weft_loop_close");
+  if (ended) return scope_blame(ended);
   if (scope_check("weft_loop_close", l->scope) != WEFT_OK) return;
   struct node *loop = l->failure ? NULL : build(l, &l->failure);
   l->scope->loop = NULL;

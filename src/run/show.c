@@ -202,7 +202,8 @@ const char *weft_show(int n, weft_array *const a[], const char *what) {
 
 const char *weft_function_show(weft_function *g, const char *what) {
   struct text t = { 0 };
-  struct failure *f = !g || !what ? fail(WEFT_ERR_ARG, scope_origin(), "weft_function_show: nothing to show") : g->failure ? failure_retain(g->failure) : NULL;
+  struct failure *f = !what ? fail(WEFT_ERR_ARG, scope_origin(), "weft_function_show: nothing to show") : function_ended("weft_function_show", g);
+  if (!f && g->failure) f = failure_retain(g->failure);
   if (!f) f = show_graph(g->n_out, g->out, !strcmp(what, "dot"), &t);
   return kept(&t, f);
 }

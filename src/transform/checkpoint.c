@@ -136,6 +136,7 @@ static struct node *checkpoint(int n, struct node *const x[], int m, struct node
 }
 
 void weft_checkpoint(int n, weft_array *const x[], int m, weft_array *y[]) {
+  if (!has_place("weft_checkpoint", n, m, y)) return;
   struct node **list = node_list_new(n + m);
   weft_array *bad = NULL;
   if (!list) return all_bad(m, y, no_memory());

@@ -258,6 +258,7 @@ const struct op op_custom = { .name = "custom", .kind = OP_IDENTITY, .hold = hol
 
 void weft_custom(int n, weft_array *const x[], int m, weft_array *y[], const weft_rules *rules) {
   struct custom *c = custom_new(rules ? rules : &(weft_rules){ 0 });
+  if (!has_place("weft_custom", n, m, y)) return custom_release(c);
   struct node **list = node_list_new(m + n), *made = NULL;
   weft_array *bad = NULL;
   bool ok = c && list, has_y = ok && operands("weft_custom", m, y, list, &bad), has_x = has_y && operands("weft_custom", n, x, list + m, &bad);

@@ -248,6 +248,7 @@ static void reverse_mode(const char *fn, int m, struct node *const y[], struct n
 }
 
 void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_array *const x[], weft_array *dx[]) {
+  if (!has_place("weft_vjp", m, n, dx)) return;
   struct node **list = node_list_new(2 * m + n);
   weft_array *bad = NULL;
   if (!list) return all_bad(n, dx, no_memory());
@@ -263,6 +264,7 @@ void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_
 }
 
 void weft_grad(weft_array *y, int n, weft_array *const x[], weft_array *dx[]) {
+  if (!has_place("weft_grad", 1, n, dx)) return;
   struct node *node, **list = node_list_new(n);
   weft_array *bad = NULL;
   if (!list) return all_bad(n, dx, no_memory());

@@ -178,6 +178,7 @@ static void forward_mode(int n, struct node *const x[], struct node *dx[], int m
 }
 
 void weft_jvp(int n, weft_array *const x[], weft_array *const dx[], int m, weft_array *const y[], weft_array *dy[]) {
+  if (!has_place("weft_jvp", n, m, dy)) return;
   struct node **list = node_list_new(2 * n + m);
   weft_array *bad = NULL;
   if (!list) return all_bad(m, dy, no_memory());

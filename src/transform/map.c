@@ -220,6 +220,7 @@ static void map_all(int n, struct node *const x[], struct node *const xs[], int 
 }
 
 void weft_map(int n, weft_array *const x[], weft_array *const xs[], int m, weft_array *const y[], weft_array *ys[]) {
+  if (!has_place("weft_map", n, m, ys)) return;
   struct node **list = node_list_new(2 * n + m);
   weft_array *bad = NULL;
   if (!list) return all_bad(m, ys, no_memory());

@@ -89,3 +89,13 @@ void all_bad(int n, weft_array *out[], struct failure *f) {
   for (int i = 0; i < n; i++) out[i] = array_failed(failure_retain(f));
   failure_release(f);
 }
+
+bool has_place(const char *fn, int m, int n, weft_array *out[]) {
+  if (m >= 0 && n >= 0 && (out || !n)) return true;
+  struct failure *f = m < 0 || n < 0
+                          ? fail(WEFT_ERR_ARG, scope_origin(), "%s: %d arrays", fn, m < 0 ? m : n)
+                          : fail(WEFT_ERR_ARG, scope_origin(), "%s: the list for %d results is NULL", fn, n);
+  if (out && n > 0) all_bad(n, out, f);
+  else scope_blame(f);
+  return false;
+}

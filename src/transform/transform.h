@@ -49,7 +49,9 @@ struct node *result_of(weft_array *, struct failure **);
 struct node **node_list_new(int n);
 void node_list_drop(int n, struct node **);          /* releases and frees; NULL: nothing */
 
-/* Public calls: the nodes of arrays that may be differentiated or mapped by, in one list. */
+/* Public calls: m arrays are given and n wanted. false: the counts make no sense, or there is nowhere to put the results;
+ * they are bad where they can be, else the open scope is told. */
+bool has_place(const char *fn, int m, int n, weft_array *out[]);
 void all_bad(int n, weft_array *out[], struct failure *); /* takes over the reference */
 
 #endif
