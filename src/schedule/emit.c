@@ -6,14 +6,13 @@
  * inner loop of the first phase that needs them and kept for later ones (rows) or computed again (columns, or rows too
  * long to keep); all others stand between the inner loops. */
 #include <string.h>
-#include "graph/dtype.h"
-#include "schedule/work.h"
+#include "schedule/draft.h"
 
 enum {
   KEEP_LIMIT = 16384,   /* longer rows are loaded and computed again */
   SPLIT_LIMIT = 32768,  /* longer 1-d folds are cut into blocks for threads */
   COLUMN_BLOCK = 128, ROW_BLOCK = 4096,
-  MOST_OPERANDS = 9, MOST_ACCESSES = 40, MOST_BUFFERS = 60, MOST_NUMBERS = 90
+  MOST_OPERANDS = 9, MOST_ACCESSES = 40
 };
 
 /* Something read from memory: a place, with a stride for each axis of the group. */
@@ -25,7 +24,7 @@ struct access {
   int64_t index_stride[AXES], index_size[AXES];
   int index_val[AXES];                    /* those sizes, as values of the kernel */
   int buf, value;                         /* value -1: not loaded in the open blocks */
-  bool is_inner, is_kept, need, need_mid, is_loaded_once;
+  bool is_inner, is_kept, need, need_mid;
 };
 
 enum from { FROM_PART, FROM_ACCESS, FROM_SCALAR };
@@ -47,25 +46,17 @@ struct part {                             /* an item of the group, being emitted
 struct emit {
   struct work *w;
   struct group *g;
-  struct kir_builder b;
-  struct kir_kernel *k;
+  struct draft d;
   enum group_form form;
   int inner;                              /* axis of the inner loops, or -1 */
   int lane;                               /* column form: the lane axis beside, or -1 */
   int column;                             /* rows form: axis of folds that end here, or -1 */
   bool is_private, is_split;              /* column folds through private copies; a 1-d fold cut into blocks */
-  int live[AXES], n_live;                 /* axes left after merging, outermost first */
-  int64_t extent[AXES];
-  int size[AXES], var[AXES];              /* as values */
+  struct axes axes;
   int block_var;                          /* is_split: the variable of the blocks */
   struct access access[MOST_ACCESSES];
   struct part *part;
-  struct { int value; weft_dtype dtype; } scalar[MOST_NUMBERS];
-  struct argument arg[MOST_NUMBERS];
-  struct binding bind[MOST_BUFFERS];
-  int64_t sizes[MOST_BUFFERS];
-  struct site site[MOST_ACCESSES];
-  int n_access, n_parts, n_phases, n_scalars, n_bufs, n_sizes, n_sites;
+  int n_access, n_parts, n_phases;
 };
 
 /* ---- operands ---- */
@@ -89,23 +80,24 @@ static bool same_access(const struct access *a, const struct access *b) {
 
 static int access_add(struct emit *e, const struct access *a) {
   for (int i = 0; i < e->n_access && !a->n_index; i++) if (same_access(&e->access[i], a)) return i;
-  if (e->n_access == MOST_ACCESSES) return -1;
+  if (e->n_access == MOST_ACCESSES) return crowded(e), -1;
   e->access[e->n_access] = *a;
   return e->n_access++;
 }
 
-/* The operand stands in memory: strides of its axes become strides of the group's. axis_of[k] < 0: axis k is indexed. */
+/* The operand stands in memory: strides of its axes become strides of the group's, but for those read by index. -1: it
+ * has no place, or there are too many. */
 enum { BY_INDEX = -2 };
 static int access_of(struct emit *e, const struct node *x, const int axis_of[]) {
   struct place p;
   struct access a = { .value = -1, .dtype = (weft_dtype)x->dtype, .buf = -1 };
-  if (!place_of(e->w, x, &p)) return -1;
+  if (!place_needed(e->w, x, &p)) return -1;
   bool is_empty = !node_count(x); /* then it is read inside the loop that does not run, even if it stands still */
   a.store = p.store;
   a.offset = p.offset;
   for (int k = 0; k < x->rank; k++) {
     if (axis_of[k] == BY_INDEX) {
-      if (a.n_index == AXES) return -1;
+      if (a.n_index == AXES) return crowded(e), -1;
       a.index_stride[a.n_index] = p.stride[k];
       a.index_size[a.n_index++] = x->dims[k];
     } else if (x->dims[k] != 1 && axis_of[k] >= 0) a.stride[axis_of[k]] += p.stride[k] || !is_empty ? p.stride[k] : 1;
@@ -137,10 +129,7 @@ static bool find_operand(struct emit *e, struct part *p, int k) {
   if (scalar_of(x)) return p->in[k] = (struct source){ FROM_SCALAR, 0 }, true;
   operand_axes(n, k, p->item->ax, of);
   p->in[k] = (struct source){ FROM_ACCESS, access_of(e, x, of) };
-  if (p->in[k].i >= 0) return true;
-  struct place nowhere;
-  if (!place_of(e->w, x, &nowhere)) return work_fail(e->w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_eval: operand %d of %s (%s of %s) has no place", k, n->op->name, x->op->name, edge_of(x).base->op->name));
-  return crowded(e);
+  return p->in[k].i >= 0;
 }
 
 static int own_axis(const struct part *p) { return ((const struct axis_attr *)p->node->attr)->axis; }
@@ -203,8 +192,8 @@ static void choose_form(struct emit *e) {
       for (int a = 0; a <= last; a++) if (g->extent[a] > 4 * g->extent[e->inner]) e->inner = a;
     e->is_private = e->column >= 0 && g->n_axes == 2;
   }
-  memcpy(e->extent, g->extent, sizeof e->extent);
-  for (int a = 0; a <= last; a++) e->live[e->n_live++] = a;
+  memcpy(e->axes.extent, g->extent, sizeof e->axes.extent);
+  for (int a = 0; a <= last; a++) e->axes.live[e->axes.n_live++] = a;
 }
 
 /* The axis of the group an axis of the node moves along; -1: length 1. */
@@ -243,29 +232,21 @@ static void stored_strides(const struct part *p, int64_t stride[]) {
     if (p->item->ax[k] >= 0 && p->node->dims[k] != 1) stride[(int)p->item->ax[k]] = p->item->place.stride[k];
 }
 
-/* Neighbouring axes a, b become one where everything walks through both as through one. */
-static bool mergeable(struct emit *e, int a, int b) {
-  int64_t s[AXES], n = e->extent[b];
-  if (e->g->pinned[a] || e->g->pinned[b] || a == e->column || b == e->column || a == e->lane || a == e->inner) return false;
+/* Everything walks through the neighbours a, b as through one axis. */
+static bool may_merge(void *emit, int a, int b) {
+  struct emit *e = emit;
+  int64_t s[AXES], n = e->axes.extent[b];
+  bool is_special = a == e->column || b == e->column || a == e->lane || a == e->inner;
+  if (e->g->pinned[a] || e->g->pinned[b] || is_special) return false;
   for (int i = 0; i < e->n_access; i++) if (e->access[i].stride[a] != e->access[i].stride[b] * n) return false;
   for (int i = 0; i < e->n_parts; i++)
     if (e->part[i].item->is_stored && (stored_strides(&e->part[i], s), s[a] != s[b] * n)) return false;
   return true;
 }
 
-static void merge_axes(struct emit *e) {
-  for (int i = e->n_live - 2; i >= 0; i--) {
-    int a = e->live[i], b = e->live[i + 1];
-    if (!mergeable(e, a, b)) continue;
-    e->extent[b] *= e->extent[a];
-    for (int j = i; j + 1 < e->n_live; j++) e->live[j] = e->live[j + 1];
-    e->n_live--;
-  }
-}
-
 /* A fold of one long row, stored and nothing else: blocks for threads, combined in the order of the plain fold. */
 static bool splits(struct emit *e) {
-  if (e->n_live != 1 || !e->g->has_row || e->extent[e->inner] <= SPLIT_LIMIT) return false;
+  if (e->axes.n_live != 1 || !e->g->has_row || e->axes.extent[e->inner] <= SPLIT_LIMIT) return false;
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
     if (p->node->op->kind == OP_PREFIX || (is_fold(p) && (p->node->op->fold->n || !p->item->is_stored))) return false;
@@ -276,13 +257,7 @@ static bool splits(struct emit *e) {
 
 /* ---- the kernel's header ---- */
 
-static struct kir_lin lin(struct emit *e, int value) { return kir_lin_val(e->k, value); }
-
-static int add_size(struct emit *e, const char *name, int64_t n) {
-  if (e->n_sizes == MOST_BUFFERS) return crowded(e), e->size[e->live[0]];
-  e->sizes[e->n_sizes++] = n;
-  return kir_size(e->k, name);
-}
+static struct kir_lin lin(struct emit *e, int value) { return draft_lin(&e->d, value); }
 
 static const char *const axis_names[][AXES] = { { "N" }, { "R", "C" }, { "A", "B", "C" }, { "A", "B", "C", "D" },
   { "A", "B", "C", "D", "E" }, { "A", "B", "C", "D", "E", "F" }, { "A", "B", "C", "D", "E", "F", "G" },
@@ -292,73 +267,28 @@ static const char *const var_names[][AXES] = { { "i" }, { "r", "c" }, { "a", "b"
   { "a", "b", "c", "d", "e", "f", "g", "h" } };
 
 static const char *var_name(struct emit *e, int axis) {
-  for (int i = 0; i < e->n_live; i++) if (e->live[i] == axis) return var_names[e->n_live - 1][i];
+  const struct axes *x = &e->axes;
+  for (int i = 0; i < x->n_live; i++) if (x->live[i] == axis) return var_names[x->n_live - 1][i];
   return "i";
 }
 
-static uint8_t stride_class(int64_t s) {
-  return s == 0 ? STRIDE_0 : s == 1 ? STRIDE_1 : s == -1 ? STRIDE_MINUS_1 : STRIDE_ANY;
-}
-
-static int add_buffer(struct emit *e, enum kir_buf_kind kind, weft_dtype dtype, int store, int64_t offset, int rank,
-                      const struct kir_lin dims[], const int64_t stride[]) {
-  char name[16] = { kind == KIR_IN ? 'x' : 'y' };
-  int of_kind = 0;
-  if (e->n_bufs == MOST_BUFFERS || e->n_bufs >= (int)(sizeof((struct shape_class *)0)->stride / sizeof((struct shape_class *)0)->stride[0])) return -1;
-  for (int i = 0; i < e->k->n_bufs; i++) of_kind += (e->k->bufs[i].kind == KIR_IN) == (kind == KIR_IN);
-  if (of_kind >= 10) name[1] = (char)('0' + of_kind / 10), name[2] = (char)('0' + of_kind % 10);
-  else name[1] = (char)('0' + of_kind);
-  struct binding *b = &e->bind[e->n_bufs];
-  *b = (struct binding){ .store = store, .offset = offset };
-  for (int i = 0; i < rank; i++) b->stride[i] = stride[i];
-  e->n_bufs++;
-  return kir_buf(e->k, name, kind, dtype, rank, dims);
-}
-
 /* Indexed axes first, then the axes it moves along. */
-static bool declare_access(struct emit *e, struct access *a) {
-  struct kir_lin dims[2 * AXES];
-  int64_t stride[2 * AXES];
-  char name[8] = { 'V', '0' };
-  int rank = 0;
+static void declare_access(struct emit *e, struct access *a) {
+  struct reach r = { .store = a->store, .offset = a->offset };
   for (int j = 0; j < a->n_index; j++) {
-    name[1] = (char)('0' + e->n_sizes % 10);
-    if (e->n_sizes >= 10) name[1] = (char)('a' + e->n_sizes - 10);
-    a->index_val[j] = add_size(e, name, a->index_size[j]);
-    dims[rank] = lin(e, a->index_val[j]);
-    stride[rank++] = a->index_stride[j];
+    a->index_val[j] = draft_sized(&e->d, "V", e->d.n_sizes, a->index_size[j]);
+    reach_along(&r, lin(e, a->index_val[j]), a->index_stride[j]);
   }
-  for (int i = 0; i < e->n_live; i++) {
-    int x = e->live[i];
-    if (!a->stride[x]) continue;
-    dims[rank] = lin(e, e->size[x]);
-    stride[rank++] = a->stride[x];
-  }
-  if (rank > AXES) return false;
-  a->buf = add_buffer(e, KIR_IN, a->dtype, a->store, a->offset, rank, dims, stride);
-  return a->buf >= 0;
+  axes_reach(&e->axes, &e->d, a->stride, &r);
+  a->buf = draft_buffer(&e->d, NULL, KIR_IN, a->dtype, &r);
 }
 
-static int subscripts(struct emit *e, const int64_t stride[], struct kir_lin at[]) {
-  int n = 0;
-  for (int i = 0; i < e->n_live; i++)
-    if (stride[e->live[i]]) at[n++] = lin(e, e->var[e->live[i]]);
-  return n;
-}
-
-static bool declare_stored(struct emit *e, struct part *p) {
-  struct kir_lin dims[AXES];
-  int64_t s[AXES], stride[AXES];
-  int rank = 0;
-  stored_strides(p, s);
-  for (int i = 0; i < e->n_live; i++) {
-    int x = e->live[i];
-    if (!s[x]) continue;
-    dims[rank] = lin(e, e->size[x]);
-    stride[rank++] = s[x];
-  }
-  p->buf = add_buffer(e, KIR_OUT, (weft_dtype)p->node->dtype, p->item->place.store, p->item->place.offset, rank, dims, stride);
-  return p->buf >= 0;
+static void declare_stored(struct emit *e, struct part *p) {
+  struct reach r = { .store = p->item->place.store, .offset = p->item->place.offset };
+  int64_t stride[AXES];
+  stored_strides(p, stride);
+  axes_reach(&e->axes, &e->d, stride, &r);
+  p->buf = draft_buffer(&e->d, NULL, KIR_OUT, (weft_dtype)p->node->dtype, &r);
 }
 
 static void kernel_name(struct emit *e, char name[48]) {
@@ -375,46 +305,29 @@ static void kernel_name(struct emit *e, char name[48]) {
 }
 
 static bool declare(struct emit *e) {
+  struct axes *x = &e->axes;
   char name[48];
   kernel_name(e, name);
-  e->k = kir_new(name);
-  if (!e->k) return !(e->w->no_memory = true);
-  for (int i = 0; i < e->n_live; i++) e->size[e->live[i]] = add_size(e, axis_names[e->n_live - 1][i], e->extent[e->live[i]]);
-  for (int i = 0; i < e->n_access; i++)
-    if (!declare_access(e, &e->access[i])) return crowded(e);
-  for (int i = 0; i < e->n_parts; i++)
-    if (e->part[i].item->is_stored && !declare_stored(e, &e->part[i])) return crowded(e);
-  kir_begin(&e->b, e->k);
+  if (!draft_begin(&e->d, e->w, name)) return false;
+  for (int i = 0; i < x->n_live; i++)
+    x->size[x->live[i]] = draft_size(&e->d, axis_names[x->n_live - 1][i], x->extent[x->live[i]]);
+  for (int i = 0; i < e->n_access; i++) declare_access(e, &e->access[i]);
+  for (int i = 0; i < e->n_parts; i++) if (e->part[i].item->is_stored) declare_stored(e, &e->part[i]);
   return true;
 }
 
 /* ---- values ---- */
 
-/* A leaf's pattern is bound when the plan runs; that of a number a rewrite made, or of a loop's body, is part of it. */
-struct argument scalar_argument(const struct node *s) {
-  if (s->serial != MADE_SCALAR) return (struct argument){ (int)s->serial, 0 };
-  return (struct argument){ -1, dtype_widen((weft_dtype)s->dtype, scalar_bits(s, (weft_dtype)s->dtype)) };
-}
+static int scalar_value(struct emit *e, const struct node *x) { return draft_number(&e->d, scalar_of(x)); }
 
-static int scalar_value(struct emit *e, const struct node *x) {
-  struct argument arg = scalar_argument(scalar_of(x));
-  weft_dtype t = kir_register_of((weft_dtype)x->dtype);
-  for (int i = 0; i < e->n_scalars; i++)
-    if (e->arg[i].leaf == arg.leaf && e->arg[i].bits == arg.bits && e->scalar[i].dtype == t) return e->scalar[i].value;
-  if (e->n_scalars == MOST_NUMBERS) return crowded(e), kir_lit(e->k, t, 0); /* what is written will be thrown away */
-  char name[8] = { 's', (char)('0' + e->n_scalars / 10), (char)('0' + e->n_scalars % 10) };
-  if (e->n_scalars < 10) name[1] = (char)('0' + e->n_scalars), name[2] = 0;
-  int v = kir_arg(e->k, name, t);
-  e->arg[e->n_scalars] = arg;
-  e->scalar[e->n_scalars].dtype = t;
-  e->scalar[e->n_scalars++].value = v;
-  return v;
+static void subscripts(struct emit *e, const int64_t stride[], int rank, struct kir_lin at[]) {
+  axes_subscripts(&e->axes, &e->d, stride, rank, at);
 }
 
 static int load(struct emit *e, struct access *a) {
   struct kir_lin at[2 * AXES];
-  subscripts(e, a->stride, at);
-  return kir_load(&e->b, a->buf, at);
+  subscripts(e, a->stride, 0, at);
+  return kir_load(&e->d.b, a->buf, at);
 }
 
 static int in_value(struct emit *e, struct part *p, int k) {
@@ -426,28 +339,25 @@ static int in_value(struct emit *e, struct part *p, int k) {
   return a->value;
 }
 
-static int axis_value(struct emit *e, int axis) { return axis < 0 ? kir_lit_int(e->k, WEFT_I64, 0) : e->var[axis]; }
+static int axis_value(struct emit *e, int axis) { return axis < 0 ? kir_lit_int(e->d.k, WEFT_I64, 0) : e->axes.var[axis]; }
 
 /* x[i, j, .. rest]: negative indices count from the end, others must be in range. */
 static int emit_take(struct emit *e, struct part *p) {
-  static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window" };
   struct node *n = p->node;
   struct access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];
   int first = n->rank > n->in[0]->rank - a->n_index ? axis_at(p, 0) : -1;
   if (first == e->inner && !p->is_inner) first = -1; /* all indices along it are the same, the first of them is number 0 */
-  int zero = kir_lit_int(e->k, WEFT_I64, 0), where = axis_value(e, first);
+  int zero = kir_lit_int(e->d.k, WEFT_I64, 0), where = axis_value(e, first);
   for (int j = 0; j < a->n_index; j++) {
-    int i = kir_cast(&e->b, WEFT_I64, in_value(e, p, j + 1)), size = a->index_val[j];
-    i = kir_op3(&e->b, KIR_SELECT, kir_op2(&e->b, KIR_LT, i, zero), kir_op2(&e->b, KIR_ADD, i, size), i);
-    int ok = kir_op2(&e->b, KIR_AND, kir_op2(&e->b, KIR_LE, zero, i), kir_op2(&e->b, KIR_LT, i, size));
-    kir_check(&e->b, ok, where);
-    if (e->n_sites == MOST_ACCESSES) crowded(e), e->n_sites = 0;
-    e->site[e->n_sites++] = (struct site){ typed[((const struct take_attr *)n->attr)->by], n->origin, a->index_size[j] };
+    int i = kir_cast(&e->d.b, WEFT_I64, in_value(e, p, j + 1)), size = a->index_val[j];
+    i = kir_op3(&e->d.b, KIR_SELECT, kir_op2(&e->d.b, KIR_LT, i, zero), kir_op2(&e->d.b, KIR_ADD, i, size), i);
+    int ok = kir_op2(&e->d.b, KIR_AND, kir_op2(&e->d.b, KIR_LE, zero, i), kir_op2(&e->d.b, KIR_LT, i, size));
+    draft_check(&e->d, ok, where, (struct site){ "weft_take", n->origin, a->index_size[j] });
     at[j] = lin(e, i);
   }
-  subscripts(e, a->stride, at + a->n_index);
-  return kir_load(&e->b, a->buf, at);
+  subscripts(e, a->stride, a->n_index, at);
+  return kir_load(&e->d.b, a->buf, at);
 }
 
 /* The element where there is one, else the value: the load happens under the condition. */
@@ -455,14 +365,13 @@ static int emit_pad(struct emit *e, struct part *p) {
   const struct pad_attr *t = p->node->attr;
   struct access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];
-  char name[] = { 'l', 'o', (char)('0' + e->n_sizes % 10), 0 };
-  int lo = add_size(e, name, t->before), i = axis_value(e, axis_at(p, t->axis)), fill = in_value(e, p, 1);
-  int inside = kir_op2(&e->b, KIR_LT, kir_op2(&e->b, KIR_SUB, i, lo), a->index_val[0]);
-  kir_if(&e->b, kir_op2(&e->b, KIR_AND, kir_op2(&e->b, KIR_LE, lo, i), inside));
-  at[0] = kir_lin_sub(e->k, lin(e, i), lin(e, lo));
-  subscripts(e, a->stride, at + 1);
-  int v = kir_load(&e->b, a->buf, at), r = kir_yield(&e->b, v, fill);
-  kir_end(&e->b);
+  int lo = draft_sized(&e->d, "lo", e->d.n_sizes, t->before), i = axis_value(e, axis_at(p, t->axis)), fill = in_value(e, p, 1);
+  int inside = kir_op2(&e->d.b, KIR_LT, kir_op2(&e->d.b, KIR_SUB, i, lo), a->index_val[0]);
+  kir_if(&e->d.b, kir_op2(&e->d.b, KIR_AND, kir_op2(&e->d.b, KIR_LE, lo, i), inside));
+  at[0] = kir_lin_sub(e->d.k, lin(e, i), lin(e, lo));
+  subscripts(e, a->stride, 1, at);
+  int v = kir_load(&e->d.b, a->buf, at), r = kir_yield(&e->d.b, v, fill);
+  kir_end(&e->d.b);
   return r;
 }
 
@@ -471,16 +380,16 @@ static int emit_contract(struct emit *e, struct part *p) {
   struct access *a = &e->access[p->in[0].i], *b = &e->access[p->in[1].i];
   struct kir_lin at[2 * AXES], bt[2 * AXES];
   weft_dtype t = kir_register_of((weft_dtype)p->node->dtype);
-  int k = kir_loop(&e->b, KIR_SERIAL, "k", lin(e, a->index_val[0]));
-  int sum = kir_carry(&e->b, "u", kir_lit(e->k, t, 0));
+  int k = kir_loop(&e->d.b, KIR_SERIAL, "k", lin(e, a->index_val[0]));
+  int sum = kir_carry(&e->d.b, "u", kir_lit(e->d.k, t, 0));
   at[0] = bt[0] = lin(e, k);
-  subscripts(e, a->stride, at + 1);
-  subscripts(e, b->stride, bt + 1);
-  int x = kir_load(&e->b, a->buf, at), y = kir_load(&e->b, b->buf, bt), next;
-  if (t == WEFT_BOOL) next = kir_op2(&e->b, KIR_OR, sum, kir_op2(&e->b, KIR_AND, x, y));
-  else next = kir_is_float(t) ? kir_op3(&e->b, KIR_FMA, x, y, sum) : kir_op2(&e->b, KIR_ADD, sum, kir_op2(&e->b, KIR_MUL, x, y));
-  kir_next(&e->b, 1, &sum, &next);
-  kir_end(&e->b);
+  subscripts(e, a->stride, 1, at);
+  subscripts(e, b->stride, 1, bt);
+  int x = kir_load(&e->d.b, a->buf, at), y = kir_load(&e->d.b, b->buf, bt), next;
+  if (t == WEFT_BOOL) next = kir_op2(&e->d.b, KIR_OR, sum, kir_op2(&e->d.b, KIR_AND, x, y));
+  else next = kir_is_float(t) ? kir_op3(&e->d.b, KIR_FMA, x, y, sum) : kir_op2(&e->d.b, KIR_ADD, sum, kir_op2(&e->d.b, KIR_MUL, x, y));
+  kir_next(&e->d.b, 1, &sum, &next);
+  kir_end(&e->d.b);
   return sum;
 }
 
@@ -490,13 +399,13 @@ static int fold_one(struct emit *e, struct part *p) {
   int x = in_value(e, p, 0), all[8], from[4], out[4];
   if (!f->n) {
     weft_dtype t = kir_register_of((weft_dtype)p->node->dtype);
-    return f->op == KIR_ADD && kir_is_float(t) ? kir_op2(&e->b, KIR_ADD, kir_lit(e->k, t, 0), x) : x;
+    return f->op == KIR_ADD && kir_is_float(t) ? kir_op2(&e->d.b, KIR_ADD, kir_lit(e->d.k, t, 0), x) : x;
   }
-  f->from(&e->b, p->node, from);
-  f->lift(&e->b, p->node, x, kir_lit_int(e->k, WEFT_I64, 0), out);
+  f->from(&e->d.b, p->node, from);
+  f->lift(&e->d.b, p->node, x, kir_lit_int(e->d.k, WEFT_I64, 0), out);
   for (int i = 0; i < f->n; i++) all[i] = from[i], all[f->n + i] = out[i];
-  kir_call(&e->b, f->combine(&e->b, p->node), 2 * f->n, all, out);
-  return f->finish(&e->b, p->node, out);
+  kir_call(&e->d.b, f->combine(&e->d.b, p->node), 2 * f->n, all, out);
+  return f->finish(&e->d.b, p->node, out);
 }
 
 /* Sizes are arguments: a new length is no new kernel. */
@@ -504,8 +413,7 @@ static int size_value(struct emit *e, const struct part *p) {
   const struct size_attr *a = p->node->attr;
   for (const struct part *q = e->part; q < p; q++)
     if (q->node->op->kind == OP_SIZE && q->size && ((const struct size_attr *)q->node->attr)->size == a->size) return q->size;
-  char name[] = { 'n', (char)('a' + e->n_sizes % 26), 0 };
-  return add_size(e, name, a->size);
+  return draft_sized(&e->d, "n", e->d.n_sizes, a->size);
 }
 
 static int compute(struct emit *e, struct part *p) {
@@ -515,16 +423,16 @@ static int compute(struct emit *e, struct part *p) {
     case OP_TAKE: return emit_take(e, p);
     case OP_PAD: return emit_pad(e, p);
     case OP_CONTRACT: return emit_contract(e, p);
-    case OP_IOTA: return kir_cast(&e->b, (weft_dtype)n->dtype, axis_value(e, axis_at(p, own_axis(p))));
+    case OP_IOTA: return kir_cast(&e->d.b, (weft_dtype)n->dtype, axis_value(e, axis_at(p, own_axis(p))));
     case OP_SIZE: return p->size = size_value(e, p);
     case OP_REDUCE: return fold_one(e, p);
     case OP_PREFIX:
       if (axis_at(p, own_axis(p)) < 0) return in_value(e, p, 0);
-      return kir_prefix(&e->b, n->op->fold->op, in_value(e, p, 0));
+      return kir_prefix(&e->d.b, n->op->fold->op, in_value(e, p, 0));
     default: break;
   }
   for (int k = 0; k < n->n_in; k++) in[k] = in_value(e, p, k);
-  return n->op->lower(&e->b, n, in);
+  return n->op->lower(&e->d.b, n, in);
 }
 
 static bool same_source(struct emit *e, const struct part *p, const struct part *q, int k) {
@@ -550,7 +458,7 @@ static int computed_already(struct emit *e, struct part *p) {
 
 static void evaluate(struct emit *e, struct part *p) {
   p->value = computed_already(e, p);
-  if (p->value < 0) p->value = kir_cast(&e->b, (weft_dtype)p->node->dtype, compute(e, p));
+  if (p->value < 0) p->value = kir_cast(&e->d.b, (weft_dtype)p->node->dtype, compute(e, p));
 }
 
 static bool is_ready(const struct part *p) { return p->value >= 0; }
@@ -559,8 +467,8 @@ static void store(struct emit *e, struct part *p, int op, int value) {
   struct kir_lin at[AXES];
   int64_t s[AXES];
   stored_strides(p, s);
-  subscripts(e, s, at);
-  kir_store(&e->b, p->buf, at, op, value);
+  subscripts(e, s, 0, at);
+  kir_store(&e->d.b, p->buf, at, op, value);
   p->is_stored_already = true;
 }
 
@@ -575,7 +483,7 @@ static bool moves_inside(const struct emit *e, const struct part *p) { /* where 
 
 static bool stores_inside(const struct emit *e, const struct part *p) { return !is_fold(p) && moves_inside(e, p); }
 
-static bool keeps(const struct emit *e) { return e->form == FORM_ROWS && e->extent[e->inner] <= KEEP_LIMIT; }
+static bool keeps(const struct emit *e) { return e->form == FORM_ROWS && e->axes.extent[e->inner] <= KEEP_LIMIT; }
 
 static void need_operands(struct emit *e, struct part *p) {
   for (int k = 0; k < p->node->n_in; k++) {
@@ -600,7 +508,7 @@ static bool sinks_access(const struct emit *e, const struct part *p, int f) { /*
 }
 
 /* Marks what the inner loop of phase f computes. false: nothing to do there. */
-static bool need_phase(struct emit *e, int f, const bool had_part[], const bool had_access[]) {
+static bool need_phase(struct emit *e, int f, const bool had_part[]) {
   bool any = false;
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
@@ -614,7 +522,6 @@ static bool need_phase(struct emit *e, int f, const bool had_part[], const bool 
     struct part *p = &e->part[i];
     if (p->need && !(had_part[i] && keeps(e))) need_operands(e, p);
   }
-  (void)had_access;
   return any;
 }
 
@@ -623,7 +530,7 @@ static bool find_kept(struct emit *e) {
   bool *had_part = work_take(e->w, (size_t)e->n_parts), *had_access = work_take(e->w, MOST_ACCESSES);
   if (!had_part || !had_access) return false;
   for (int f = 0; f < e->n_phases; f++) {
-    need_phase(e, f, had_part, had_access);
+    need_phase(e, f, had_part);
     for (int i = 0; i < e->n_parts; i++) {
       struct part *p = &e->part[i];
       if (p->need && had_part[i] && keeps(e)) p->is_kept = true;
@@ -643,25 +550,25 @@ static bool find_kept(struct emit *e) {
 /* ---- the nest ---- */
 
 static void open_axis(struct emit *e, enum kir_kind kind, int axis) {
-  e->var[axis] = kir_loop(&e->b, kind, var_name(e, axis), lin(e, e->size[axis]));
+  e->axes.var[axis] = kir_loop(&e->d.b, kind, var_name(e, axis), lin(e, e->axes.size[axis]));
 }
 
 static void fold_inside(struct emit *e, struct part *p) {
   const struct fold *f = p->node->op->fold;
   int x = in_value(e, p, 0), in[4], from[4];
   if (!f->n) {
-    p->result[0] = kir_fold(&e->b, f->op, KIR_PLAIN, x);
+    p->result[0] = kir_fold(&e->d.b, f->op, KIR_PLAIN, x);
     return;
   }
-  f->lift(&e->b, p->node, x, e->var[e->inner], in);
-  f->from(&e->b, p->node, from);
-  kir_fold_fn(&e->b, p->fn, KIR_PLAIN, f->n, in, from, p->result);
+  f->lift(&e->d.b, p->node, x, e->axes.var[e->inner], in);
+  f->from(&e->d.b, p->node, from);
+  kir_fold_fn(&e->d.b, p->fn, KIR_PLAIN, f->n, in, from, p->result);
 }
 
 /* One inner loop: what phase f computes, folds, keeps and stores. */
 static void inner_loop(struct emit *e, int f, const bool had_part[], const bool had_access[]) {
   enum kir_kind kind = e->form == FORM_ROWS ? KIR_LANE : KIR_SERIAL;
-  if (e->is_split) e->var[e->inner] = kir_loop_block(&e->b, kind, var_name(e, e->inner), e->block_var);
+  if (e->is_split) e->axes.var[e->inner] = kir_loop_block(&e->d.b, kind, var_name(e, e->inner), e->block_var);
   else open_axis(e, kind, e->inner);
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
@@ -673,10 +580,10 @@ static void inner_loop(struct emit *e, int f, const bool had_part[], const bool 
     }
   }
   for (int i = 0; i < e->n_access; i++)
-    if (e->access[i].is_kept && e->access[i].value >= 0 && !had_access[i]) kir_keep(&e->b, e->access[i].value);
+    if (e->access[i].is_kept && e->access[i].value >= 0 && !had_access[i]) kir_keep(&e->d.b, e->access[i].value);
   for (int i = 0; i < e->n_parts; i++)
-    if (e->part[i].is_kept && is_ready(&e->part[i]) && !had_part[i]) kir_keep(&e->b, e->part[i].value);
-  kir_end(&e->b);
+    if (e->part[i].is_kept && is_ready(&e->part[i]) && !had_part[i]) kir_keep(&e->d.b, e->part[i].value);
+  kir_end(&e->d.b);
 }
 
 static void forget_inner(struct emit *e) { /* what was not kept is gone with its loop */
@@ -685,7 +592,7 @@ static void forget_inner(struct emit *e) { /* what was not kept is gone with its
 }
 
 /* Values between the loops of phases f - 1 and f. */
-static void between(struct emit *e, int f, bool is_end) {
+static void between(struct emit *e, int f) {
   for (int i = 0; i < e->n_parts; i++) { /* everything of this phase that does not vary and is wanted now or stored */
     struct part *p = &e->part[i];
     if (p->is_inner || p->phase != f || runs_inside(e, p) || is_sink(e, p)) continue;
@@ -700,12 +607,11 @@ static void between(struct emit *e, int f, bool is_end) {
     if (p->phase > f || p->is_inner) continue;
     if (runs_inside(e, p) && p->phase == f && !is_ready(p) && !e->is_split) {
       const struct fold *fold = p->node->op->fold;
-      int v = fold->n ? fold->finish(&e->b, p->node, p->result) : p->result[0];
-      p->value = kir_cast(&e->b, (weft_dtype)p->node->dtype, v);
+      int v = fold->n ? fold->finish(&e->d.b, p->node, p->result) : p->result[0];
+      p->value = kir_cast(&e->d.b, (weft_dtype)p->node->dtype, v);
     } else if (p->need_mid && !is_ready(p) && !is_fold(p)) evaluate(e, p);
     if (p->item->is_stored && !p->is_stored_already && is_ready(p) && !stores_inside(e, p) && !is_sink(e, p)) store(e, p, KIR_SET, p->value);
   }
-  (void)is_end;
 }
 
 /* Column folds of values that stand between the loops: private stores, or folds of the loop over the column axis. */
@@ -715,7 +621,7 @@ static void sink_values(struct emit *e, int f) {
     if (!is_sink(e, p) || p->fold_phase != f || is_root(e, p, f) || sinks_access(e, p, f)) continue;
     int v = in_value(e, p, 0);
     if (e->is_private) store(e, p, p->node->op->fold->op, v);
-    else p->result[0] = kir_fold(&e->b, p->node->op->fold->op, KIR_PLAIN, v);
+    else p->result[0] = kir_fold(&e->d.b, p->node->op->fold->op, KIR_PLAIN, v);
   }
 }
 
@@ -723,14 +629,14 @@ static bool phases(struct emit *e) {
   bool *had_part = work_take(e->w, (size_t)e->n_parts), *had_access = work_take(e->w, MOST_ACCESSES);
   if (!had_part || !had_access) return false;
   for (int f = 0; f < e->n_phases; f++) {
-    bool any = need_phase(e, f, had_part, had_access);
+    bool any = need_phase(e, f, had_part);
     for (int i = 0; i < e->n_parts; i++) { /* column folds of this phase want their operand */
       struct part *p = &e->part[i];
       if (is_sink(e, p) && p->fold_phase == f && !is_root(e, p, f) && !sinks_access(e, p, f)) need_operands(e, p);
     }
     for (int i = 0; i < e->n_access; i++) /* loads that do not vary stand before the loop */
       if (e->access[i].need_mid && e->access[i].value < 0 && !e->access[i].is_inner) e->access[i].value = load(e, &e->access[i]);
-    between(e, f, false);
+    between(e, f);
     sink_values(e, f);
     if (any) inner_loop(e, f, had_part, had_access);
     for (int i = 0; i < e->n_parts; i++) had_part[i] |= e->part[i].need;
@@ -745,7 +651,7 @@ static bool phases(struct emit *e) {
 static void make_fns(struct emit *e) {
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
-    if (is_fold(p) && p->node->op->fold->n) p->fn = p->node->op->fold->combine(&e->b, p->node);
+    if (is_fold(p) && p->node->op->fold->n) p->fn = p->node->op->fold->combine(&e->d.b, p->node);
   }
 }
 
@@ -753,20 +659,20 @@ static bool nest(struct emit *e) {
   int opened = 0;
   make_fns(e);
   if (e->is_split) {
-    e->block_var = kir_loop_blocks(&e->b, "q", lin(e, e->size[e->inner]), kir_lin_const(e->k, ROW_BLOCK));
+    e->block_var = kir_loop_blocks(&e->d.b, "q", lin(e, e->axes.size[e->inner]), kir_lin_const(e->d.k, ROW_BLOCK));
     opened++;
-    for (int i = 0; i < e->n_parts; i++) if (is_fold(&e->part[i])) kir_private(&e->b, e->part[i].buf, e->part[i].node->op->fold->op);
+    for (int i = 0; i < e->n_parts; i++) if (is_fold(&e->part[i])) kir_private(&e->d.b, e->part[i].buf, e->part[i].node->op->fold->op);
   }
-  for (int i = 0; i < e->n_live; i++) {
-    int a = e->live[i];
+  for (int i = 0; i < e->axes.n_live; i++) {
+    int a = e->axes.live[i];
     if (a == e->inner || a == e->lane || a == e->column) continue;
     open_axis(e, KIR_PAR, a);
     opened++;
   }
   if (e->column >= 0 && e->is_private) {
-    int q = kir_loop_blocks(&e->b, "q", lin(e, e->size[e->column]), kir_lin_const(e->k, COLUMN_BLOCK));
-    for (int i = 0; i < e->n_parts; i++) if (is_sink(e, &e->part[i])) kir_private(&e->b, e->part[i].buf, e->part[i].node->op->fold->op);
-    e->var[e->column] = kir_loop_block(&e->b, KIR_SERIAL, var_name(e, e->column), q);
+    int q = kir_loop_blocks(&e->d.b, "q", lin(e, e->axes.size[e->column]), kir_lin_const(e->d.k, COLUMN_BLOCK));
+    for (int i = 0; i < e->n_parts; i++) if (is_sink(e, &e->part[i])) kir_private(&e->d.b, e->part[i].buf, e->part[i].node->op->fold->op);
+    e->axes.var[e->column] = kir_loop_block(&e->d.b, KIR_SERIAL, var_name(e, e->column), q);
     opened += 2;
   } else if (e->column >= 0) {
     open_axis(e, KIR_SERIAL, e->column);
@@ -780,12 +686,12 @@ static bool nest(struct emit *e) {
   if (e->is_split)
     for (int i = 0; i < e->n_parts; i++) if (is_fold(&e->part[i])) store(e, &e->part[i], e->part[i].node->op->fold->op, e->part[i].result[0]);
   if (e->column >= 0 && !e->is_private) {
-    kir_end(&e->b);
+    kir_end(&e->d.b);
     opened--;
     for (int i = 0; i < e->n_parts; i++)
-      if (is_sink(e, &e->part[i])) store(e, &e->part[i], KIR_SET, kir_cast(&e->b, (weft_dtype)e->part[i].node->dtype, e->part[i].result[0]));
+      if (is_sink(e, &e->part[i])) store(e, &e->part[i], KIR_SET, kir_cast(&e->d.b, (weft_dtype)e->part[i].node->dtype, e->part[i].result[0]));
   }
-  while (opened--) kir_end(&e->b);
+  while (opened--) kir_end(&e->d.b);
   return true;
 }
 
@@ -803,7 +709,7 @@ static void add_cost(int64_t *sum, int64_t a, int64_t b) {
 
 static int64_t walked(const struct emit *e, const int64_t stride[]) {
   int64_t n = 1;
-  for (int i = 0; i < e->n_live; i++) if (stride[e->live[i]]) n = times(n, e->extent[e->live[i]]);
+  for (int i = 0; i < e->axes.n_live; i++) if (stride[e->axes.live[i]]) n = times(n, e->axes.extent[e->axes.live[i]]);
   return n;
 }
 
@@ -816,41 +722,8 @@ static void account(struct emit *e) {
       stored_strides(&e->part[i], s);
       add_cost(&e->w->out->moved_bytes, walked(e, s), (int64_t)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype));
     }
-  for (int i = 0; i < e->n_live; i++) points = times(points, e->extent[e->live[i]]);
+  for (int i = 0; i < e->axes.n_live; i++) points = times(points, e->axes.extent[e->axes.live[i]]);
   add_cost(&e->w->out->operations, points, e->n_parts);
-}
-
-struct step *step_new(struct work *w) {
-  struct schedule *s = w->out;
-  if (s->n_steps == w->room_steps) {
-    int room = w->room_steps ? 2 * w->room_steps : 32;
-    struct step *more = arena_grow(w->arena, s->step, sizeof *more * (size_t)s->n_steps, sizeof *more * (size_t)room);
-    if (!more) return w->no_memory = true, NULL;
-    s->step = more;
-    w->room_steps = room;
-  }
-  s->step[s->n_steps] = (struct step){ 0 };
-  return &s->step[s->n_steps++];
-}
-
-static void *copy_of(struct work *w, const void *p, size_t bytes) {
-  void *q = work_take(w, bytes);
-  return q && bytes ? memcpy(q, p, bytes) : q;
-}
-
-bool step_fill(struct work *w, struct kir_kernel *k, int n_sizes, const int64_t sizes[], int n_args,
-               const struct argument args[], int n_bufs, const struct binding bind[], int n_sites, const struct site site[]) {
-  struct step *s = step_new(w);
-  if (!s || k->failed) return kir_free(k), !(w->no_memory = true);
-  s->kernel = k;
-  s->n_sites = n_sites;
-  s->sizes = copy_of(w, sizes, sizeof *sizes * (size_t)n_sizes);
-  s->args = copy_of(w, args, sizeof *args * (size_t)n_args);
-  s->bufs = copy_of(w, bind, sizeof *bind * (size_t)n_bufs);
-  s->site = copy_of(w, site, sizeof *site * (size_t)n_sites);
-  for (int i = 0; i < n_bufs; i++)
-    for (int j = 0; j < AXES; j++) s->shape.stride[i][j] = stride_class(bind[i].stride[j]);
-  return !w->no_memory;
 }
 
 bool step_group(struct work *w, struct group *g) {
@@ -862,11 +735,10 @@ bool step_group(struct work *w, struct group *g) {
   if (!collect(e)) return false;
   choose_form(e);
   find_phases(e);
-  merge_axes(e);
+  axes_merge(&e->axes, may_merge, e);
   e->is_split = splits(e);
-  if (!find_kept(e)) return false;
-  if (!declare(e)) return kir_free(e->k), false;
-  if (!nest(e) || w->is_crowded) return kir_free(e->k), false;
+  if (!find_kept(e) || !declare(e)) return false;
+  if (!nest(e)) return draft_drop(&e->d), false;
   account(e);
-  return step_fill(w, e->k, e->n_sizes, e->sizes, e->n_scalars, e->arg, e->n_bufs, e->bind, e->n_sites, e->site);
+  return draft_end(&e->d);
 }

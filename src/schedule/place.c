@@ -95,3 +95,9 @@ bool place_of(struct work *w, const struct node *n, struct place *p) {
   }
   return p->store >= 0;
 }
+
+bool place_needed(struct work *w, const struct node *n, struct place *p) {
+  if (place_of(w, n, p)) return true;
+  if (w->no_memory) return false;
+  return work_fail(w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_eval: %s of %s has no place", n->op->name, edge_of(n).base->op->name));
+}

@@ -4,40 +4,34 @@
  * rows, the one of this step and the one of the next; a computed row that is contracted is a local array too. Inside a
  * step there is one lane loop a phase and length: what a contraction reads is complete in an earlier phase. */
 #include <string.h>
-#include "schedule/loop.h"
+#include "schedule/body.h"
+#include "schedule/draft.h"
 
-enum { MOST = 40, LONGEST = 1024 };
+enum { MOST_RESULTS = 8, LONGEST = 1024 };
 
 struct stream {                     /* something in memory: strides of time, of the batch axes, of the lanes */
   int store, buf;
   int64_t offset, time, lead[AXES], lane, inner; /* inner: of the contracted axis */
-  int64_t length;                   /* of the lane axis; 0: it does not move */
-  int64_t inner_length;
+  int64_t length, inner_length;     /* of the lane axis, 0: it does not move; of a matrix's contracted axis, else 0 */
   weft_dtype dtype;
+  bool is_written;
 };
 
 struct rows {
   struct body *b;
-  struct work inside;               /* places of views in the body */
-  int n_lead;
-  int64_t lead[AXES];               /* sizes of the batch axes that are not 1 */
+  struct axes lead;                 /* batch axes that are not 1 */
   int *phase, *value, *local;       /* by slot */
   int n_phases;
-  struct stream stream[MOST];
+  struct stream stream[DRAFT_BUFFERS];
   int n_streams;
-  int64_t length[MOST];             /* different lane lengths, and their sizes */
-  int length_size[MOST], n_lengths;
-  int carry_local[MOST], init[MOST], all[MOST], last[MOST];
-  struct kir_kernel *k;
-  struct kir_builder kb;
-  int size_t_, lead_size[AXES], var[AXES], t, p, flip, j;
-  struct binding bind[MOST];
-  struct argument arg[MOST];
-  int arg_value[MOST];
-  weft_dtype arg_dtype[MOST];
-  int64_t sizes[MOST];
-  int n_sizes, n_args, n_bufs;
+  int64_t length[DRAFT_SIZES];      /* different lane lengths, and their sizes */
+  int length_size[DRAFT_SIZES], n_lengths;
+  int carry_local[MOST_RESULTS], init[MOST_RESULTS], all[MOST_RESULTS], last[MOST_RESULTS]; /* streams; -1: none */
+  struct draft d;
+  int size_t_, t, p, j;             /* time, the row of carries that is this step's, the lane */
 };
+
+static bool is_computed(const struct node *n) { return n->op->kind == OP_ELEMENT || n->op->kind == OP_CONTRACT; }
 
 /* ---- whether the body allows it ---- */
 
@@ -47,22 +41,24 @@ static bool same_lead(const struct node *a, const struct node *b) {
   return a->rank == b->rank && a->rank && !memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)(a->rank - 1));
 }
 
-static bool is_carry(const struct body *b, const struct node *x) {
-  return x->op == &op_value && (int)x->serial >= b->loop->n_seq && (int)x->serial < b->loop->n_seq + b->loop->n_carry;
-}
-static bool is_const(const struct body *b, const struct node *x) {
-  return x->op == &op_value && (int)x->serial >= b->loop->n_seq + b->loop->n_carry;
+/* A row that can stand in a local array. */
+static bool is_row(const struct node *n, const struct node *shape) {
+  return same_lead(n, shape) && last_dim(n) > 0 && last_dim(n) <= LONGEST;
 }
 
-/* The number that an operand is, or NULL. */
-static const struct node *number_below(const struct body *b, const struct node *x) {
+/* Carries and computed rows are used as they are, not through views. */
+static bool is_plain(const struct body *b, const struct node *x, const struct node *shape) {
   const struct node *base = edge_of(x).base;
-  if (scalar_of(x)) return scalar_of(x);
-  return base->op == &op_value && !is_carry(b, base) ? scalar_of(b->in_node[base->serial]) : NULL;
+  if (base->op->kind == OP_LEAF && !body_is_carry(b, base)) return true;
+  return x == base && same_lead(x, shape);
 }
 
-static bool row_of(const struct body *b, const struct node *x, const struct node *shape) { /* carries: as they are */
-  return !is_carry(b, edge_of(x).base) || (x->op == &op_value && same_lead(x, shape));
+/* [b, k] x [k, j], the rows carried or computed, the matrix constant. */
+static bool contracts_rows(const struct body *b, const struct node *n) {
+  const struct node *x = n->in[0], *w = n->in[1], *base = edge_of(x).base;
+  if (n->rank != 2 || x->rank != 2 || w->rank != 2 || last_dim(x) == 0 || last_dim(x) > LONGEST) return false;
+  if (base->op->kind == OP_LEAF && !body_is_carry(b, base)) return false;
+  return body_is_constant(b, edge_of(w).base) && !body_number(b, w);
 }
 
 static bool fits(const struct body *b, const struct node *shape) {
@@ -70,36 +66,26 @@ static bool fits(const struct body *b, const struct node *shape) {
   for (int i = 0; i < b->list.n; i++) {
     const struct node *n = b->list.node[i];
     if (n->op->kind == OP_LEAF || n->op->kind == OP_VIEW) continue;
-    if ((n->op->kind != OP_ELEMENT && n->op->kind != OP_CONTRACT) || !same_lead(n, shape) || last_dim(n) > LONGEST || n->n_in > 3) return false;
-    for (int k = 0; k < n->n_in; k++) {
-      const struct node *base = edge_of(n->in[k]).base;
-      if (!row_of(b, n->in[k], shape)) return false;
-      bool is_computed = base->op->kind != OP_LEAF;
-      if (is_computed && (n->in[k] != base || !same_lead(base, shape))) return false; /* no views of computed rows */
-    }
+    if (!is_computed(n) || !is_row(n, shape) || n->n_in > 3) return false;
+    for (int k = 0; k < n->n_in; k++) if (!is_plain(b, n->in[k], shape)) return false;
     if (n->op->kind != OP_CONTRACT) continue;
-    const struct node *w = n->in[1], *x = n->in[0];
-    if (!is_const(b, edge_of(w).base) || number_below(b, w) || w->rank != 2 || x->rank != 2 || last_dim(x) > LONGEST || n->rank != 2) return false;
-    if (edge_of(x).base->op->kind == OP_LEAF && !is_carry(b, edge_of(x).base)) return false;
+    if (!contracts_rows(b, n)) return false;
     contracts = true;
   }
   return contracts;
 }
 
-static bool all_rows(const struct body *b, const struct node *shape) {
+static bool has_rows(const struct body *b, const struct node *shape) {
   const struct loop *l = b->loop;
-  if (!l->n_carry || l->until || b->length || l->n_carry > 8 || l->n_all > 8 || shape->rank < 1) return false;
-  for (int k = 0; k < l->n_carry; k++) if (!same_lead(b->in_node[l->n_seq + k], shape)) return false;
-  for (int k = 0; k < b->n_targets; k++) {
-    const struct node *x = b->target[k], *base = edge_of(x).base;
-    if (!same_lead(x, shape) || !row_of(b, x, shape) || (base->op->kind != OP_LEAF && x != base)) return false;
-  }
+  if (l->until || b->length || l->n_carry > MOST_RESULTS || l->n_all > MOST_RESULTS || shape->rank < 1) return false;
+  for (int k = 0; k < l->n_carry; k++) if (!is_row(b->in_node[l->n_seq + k], shape)) return false;
+  for (int k = 0; k < b->n_targets; k++) if (!is_row(b->target[k], shape) || !is_plain(b, b->target[k], shape)) return false;
   return true;
 }
 
 /* ---- phases ---- */
 
-static int phase_of(struct rows *r, const struct node *x) {
+static int phase_of(const struct rows *r, const struct node *x) {
   const struct node *base = edge_of(x).base;
   return base->op->kind == OP_LEAF ? 0 : r->phase[base->slot];
 }
@@ -107,335 +93,319 @@ static int phase_of(struct rows *r, const struct node *x) {
 static void find_phases(struct rows *r) {
   r->n_phases = 1;
   for (int i = 0; i < r->b->list.n; i++) {
-    struct node *n = r->b->list.node[i];
+    const struct node *n = r->b->list.node[i];
     r->value[i] = r->local[i] = -1;
-    if (n->op->kind != OP_ELEMENT && n->op->kind != OP_CONTRACT) continue;
+    if (!is_computed(n)) continue;
     for (int k = 0; k < n->n_in; k++) if (phase_of(r, n->in[k]) > r->phase[i]) r->phase[i] = phase_of(r, n->in[k]);
-    if (n->op->kind == OP_CONTRACT && !is_carry(r->b, n->in[0])) r->phase[i] = phase_of(r, n->in[0]) + 1;
+    if (n->op->kind == OP_CONTRACT && !body_is_carry(r->b, n->in[0])) r->phase[i] = phase_of(r, n->in[0]) + 1;
     if (r->phase[i] >= r->n_phases) r->n_phases = r->phase[i] + 1;
   }
 }
 
-/* ---- streams ---- */
+/* ---- streams; NONE: too many ---- */
 
-static int add_stream(struct rows *r, const struct node *x, const struct place *p, int64_t time, int64_t offset, bool is_matrix) {
-  struct stream s = { .store = p->store, .offset = p->offset + offset, .time = time, .dtype = (weft_dtype)x->dtype };
-  if (r->n_streams == MOST) return -1;
-  if (is_matrix) {
-    s.inner = p->stride[0], s.inner_length = x->dims[0];
-    s.lane = p->stride[1], s.length = x->dims[1];
-  } else {
-    int a = 0;
-    for (int k = 0; k < x->rank - 1; k++) if (x->dims[k] != 1) s.lead[a++] = p->stride[k];
-    if (x->rank && last_dim(x) != 1) s.lane = p->stride[x->rank - 1], s.length = last_dim(x);
-  }
-  for (int i = 0; i < r->n_streams; i++) {
-    struct stream *o = &r->stream[i];
-    if (o->store == s.store && o->offset == s.offset && o->time == s.time && o->lane == s.lane && o->inner == s.inner && o->length == s.length &&
-        o->inner_length == s.inner_length && o->dtype == s.dtype && !memcmp(o->lead, s.lead, sizeof s.lead)) return i;
-  }
+enum { NONE = -2 };
+
+static bool same_stream(const struct stream *a, const struct stream *b) {
+  return a->store == b->store && a->offset == b->offset && a->dtype == b->dtype && a->is_written == b->is_written &&
+         a->time == b->time && a->lane == b->lane && a->inner == b->inner && a->length == b->length &&
+         a->inner_length == b->inner_length && !memcmp(a->lead, b->lead, sizeof a->lead);
+}
+
+static int add_stream(struct rows *r, struct stream s) {
+  for (int i = 0; i < r->n_streams; i++) if (same_stream(&r->stream[i], &s)) return i;
+  if (r->n_streams == DRAFT_BUFFERS) return NONE;
   r->stream[r->n_streams] = s;
   return r->n_streams++;
 }
 
-/* The stream of an operand in memory, or -1. */
+static struct stream stream_of(const struct node *x, const struct moving *m, bool is_written) {
+  return (struct stream){ .store = m->at.store, .offset = m->at.offset, .time = m->time, .dtype = (weft_dtype)x->dtype,
+                          .is_written = is_written };
+}
+
+/* Axes are aligned on the right with those of the loop's rows. What is written moves along its lanes even if it is one. */
+static int add_rows(struct rows *r, const struct node *x, const struct moving *m, bool is_written) {
+  struct stream s = stream_of(x, m, is_written);
+  const struct node *shape = r->b->in_node[r->b->loop->n_seq];
+  for (int k = 0, axis = 0; k < shape->rank - 1; k++) {
+    int j = k - (shape->rank - x->rank);
+    if (shape->dims[k] == 1) continue;
+    if (j >= 0 && x->dims[j] != 1) s.lead[axis] = m->at.stride[j];
+    axis++;
+  }
+  if (x->rank && (is_written || last_dim(x) != 1)) s.lane = m->at.stride[x->rank - 1], s.length = last_dim(x);
+  return add_stream(r, s);
+}
+
+static int add_matrix(struct rows *r, const struct node *x, const struct moving *m) {
+  struct stream s = stream_of(x, m, false);
+  s.inner = m->at.stride[0], s.inner_length = x->dims[0];
+  s.lane = m->at.stride[1], s.length = x->dims[1];
+  return add_stream(r, s);
+}
+
+/* The stream of an operand that the body reads. It is looked for again when it is loaded, and found. */
 static int read_stream(struct rows *r, const struct node *x, bool is_matrix) {
-  struct body *b = r->b;
-  struct place p;
-  int v = (int)edge_of(x).base->serial;
-  if (!place_of(&r->inside, x, &p)) return -1;
-  bool is_seq = v < b->loop->n_seq;
-  int64_t time = is_seq ? b->in[v].stride[0] : 0, offset = 0;
-  if (is_seq && b->loop->is_backward) offset = (b->steps - 1) * time, time = -time;
-  return add_stream(r, x, &p, time, offset, is_matrix);
+  struct moving m;
+  if (!body_place(r->b, x, &m)) return NONE;
+  return is_matrix ? add_matrix(r, x, &m) : add_rows(r, x, &m, false);
 }
 
-static bool in_memory(const struct body *b, const struct node *x) {
-  const struct node *base = edge_of(x).base;
-  return base->op == &op_value && !is_carry(b, base) && !number_below(b, x);
+static bool find_reads(struct rows *r) {
+  const struct body *b = r->b;
+  for (int i = 0; i < b->list.n; i++) {
+    const struct node *n = b->list.node[i];
+    bool contracts = n->op->kind == OP_CONTRACT;
+    for (int k = 0; is_computed(n) && k < n->n_in; k++)
+      if (body_reads(b, n->in[k]) && read_stream(r, n->in[k], contracts) == NONE) return false;
+  }
+  for (int i = 0; i < b->n_targets; i++)
+    if (body_reads(b, b->target[i]) && read_stream(r, b->target[i], false) == NONE) return false;
+  return true;
 }
 
-static bool find_streams(struct rows *r) {
-  struct body *b = r->b;
+static bool find_results(struct rows *r) {
+  const struct body *b = r->b;
   const struct loop *l = b->loop;
-  r->inside = (struct work){ .arena = b->w->arena, .list = &b->list };
-  r->inside.item = work_take(b->w, sizeof *r->inside.item * (size_t)(b->list.n + 1));
-  if (!r->inside.item) return false;
-  for (int i = 0; i < b->list.n; i++) {
-    struct node *x = b->list.node[i];
-    struct place *p = &r->inside.item[i].place;
-    p->store = -1;
-    if (x->op != &op_value) continue;
-    *p = b->in[x->serial];
-    if ((int)x->serial < l->n_seq) memmove(p->stride, p->stride + 1, sizeof *p->stride * (WEFT_RANK_MAX - 1));
-  }
-  for (int i = 0; i < b->list.n; i++) {
-    struct node *n = b->list.node[i];
-    if (n->op->kind != OP_ELEMENT && n->op->kind != OP_CONTRACT) continue;
-    for (int k = 0; k < n->n_in; k++)
-      if (in_memory(b, n->in[k]) && (n->op->kind == OP_CONTRACT) <= (k == 1) && read_stream(r, n->in[k], n->op->kind == OP_CONTRACT) < 0) return false;
-  }
-  for (int i = 0; i < b->n_targets; i++) if (in_memory(b, b->target[i]) && read_stream(r, b->target[i], false) < 0) return false;
   for (int k = 0; k < l->n_carry; k++) {
-    r->init[k] = -1;
-    if (!scalar_of(b->in_node[l->n_seq + k]) && (r->init[k] = add_stream(r, b->in_node[l->n_seq + k], &b->in[l->n_seq + k], 0, 0, false)) < 0) return false;
-    r->last[k] = b->last[k] ? add_stream(r, b->target[k], b->last[k], 0, 0, false) : -1;
+    const struct node *x = b->in_node[l->n_seq + k];
+    struct moving from = { b->in[l->n_seq + k], 0 }, to = b->last[k] ? (struct moving){ *b->last[k], 0 } : (struct moving){ 0 };
+    r->init[k] = scalar_of(x) ? -1 : add_rows(r, x, &from, false);
+    r->last[k] = b->last[k] ? add_rows(r, b->target[k], &to, true) : -1;
+    if (r->init[k] == NONE || r->last[k] == NONE) return false;
   }
   for (int k = 0; k < l->n_all; k++) {
-    r->all[k] = -1;
-    if (!b->all[k]) continue;
-    struct place p = *b->all[k];
-    int64_t time = p.stride[0], offset = 0;
-    memmove(p.stride, p.stride + 1, sizeof *p.stride * (WEFT_RANK_MAX - 1));
-    if (l->is_backward) offset = (b->steps - 1) * time, time = -time;
-    if ((r->all[k] = add_stream(r, b->target[l->n_carry + k], &p, time, offset, false)) < 0) return false;
+    struct moving to = b->all[k] ? body_stack(b, b->all[k]) : (struct moving){ 0 };
+    r->all[k] = b->all[k] ? add_rows(r, b->target[l->n_carry + k], &to, true) : -1;
+    if (r->all[k] == NONE) return false;
   }
-  return r->n_streams < 28;
+  return true;
 }
 
 /* ---- the kernel ---- */
 
-static struct kir_lin lin(struct rows *r, int v) { return kir_lin_val(r->k, v); }
-
-static int add_size(struct rows *r, const char *name, int64_t n) {
-  r->sizes[r->n_sizes++] = n;
-  return kir_size(r->k, name);
-}
+static struct kir_lin lin(struct rows *r, int v) { return draft_lin(&r->d, v); }
 
 static int size_of_length(struct rows *r, int64_t n) {
   for (int i = 0; i < r->n_lengths; i++) if (r->length[i] == n) return r->length_size[i];
-  char name[] = { 'H', r->n_lengths ? (char)('0' + r->n_lengths) : 0, 0 };
+  int size = r->n_lengths ? draft_sized(&r->d, "H", r->n_lengths, n) : draft_size(&r->d, "H", n);
+  if (r->n_lengths == DRAFT_SIZES) return size; /* the draft is full */
   r->length[r->n_lengths] = n;
-  return r->length_size[r->n_lengths++] = add_size(r, name, n);
+  return r->length_size[r->n_lengths++] = size;
 }
 
-static int dims_of(struct rows *r, const struct stream *s, struct kir_lin dims[], int64_t stride[]) {
+static bool has_lanes(const struct stream *s) { return s->length && (s->lane || s->inner_length); }
+
+static struct reach reach_of(struct rows *r, const struct stream *s) {
+  struct reach x = { .store = s->store, .offset = s->offset };
+  if (s->time) reach_along(&x, lin(r, r->size_t_), s->time);
+  axes_reach(&r->lead, &r->d, s->lead, &x);
+  if (s->inner_length) reach_along(&x, lin(r, size_of_length(r, s->inner_length)), s->inner);
+  if (has_lanes(s)) reach_along(&x, lin(r, size_of_length(r, s->length)), s->lane);
+  return x;
+}
+
+/* inner: of a matrix, the row. */
+static void subscripts(struct rows *r, const struct stream *s, int inner, struct kir_lin at[]) {
   int n = 0;
-  if (s->time) dims[n] = lin(r, r->size_t_), stride[n++] = s->time;
-  for (int a = 0; a < r->n_lead; a++) if (s->lead[a]) dims[n] = lin(r, r->lead_size[a]), stride[n++] = s->lead[a];
-  if (s->inner_length) dims[n] = lin(r, size_of_length(r, s->inner_length)), stride[n++] = s->inner;
-  if (s->length && (s->lane || s->inner_length)) dims[n] = lin(r, size_of_length(r, s->length)), stride[n++] = s->lane;
-  return n;
+  if (s->time) at[n++] = lin(r, r->t);
+  n = axes_subscripts(&r->lead, &r->d, s->lead, n, at);
+  if (s->inner_length) at[n++] = lin(r, inner);
+  if (has_lanes(s)) at[n++] = lin(r, r->j);
 }
 
-static void at(struct rows *r, const struct stream *s, int inner, int lane, struct kir_lin ix[]) {
-  int n = 0;
-  if (s->time) ix[n++] = lin(r, r->t);
-  for (int a = 0; a < r->n_lead; a++) if (s->lead[a]) ix[n++] = lin(r, r->var[a]);
-  if (s->inner_length) ix[n++] = lin(r, inner);
-  if (s->length && (s->lane || s->inner_length)) ix[n++] = lin(r, lane);
+static int load(struct rows *r, int stream, int inner) {
+  struct kir_lin at[2 * AXES];
+  subscripts(r, &r->stream[stream], inner, at);
+  return kir_load(&r->d.b, r->stream[stream].buf, at);
 }
 
-static int number(struct rows *r, const struct node *x) {
-  struct argument a = scalar_argument(x);
-  weft_dtype t = kir_register_of((weft_dtype)x->dtype);
-  for (int i = 0; i < r->n_args; i++)
-    if (r->arg[i].leaf == a.leaf && r->arg[i].bits == a.bits && r->arg_dtype[i] == t) return r->arg_value[i];
-  if (r->n_args == MOST) return 0;
-  char name[] = { 's', (char)('0' + r->n_args % 10), r->n_args >= 10 ? (char)('0' + r->n_args / 10) : 0, 0 };
-  r->arg[r->n_args] = a;
-  r->arg_dtype[r->n_args] = t;
-  return r->arg_value[r->n_args++] = kir_arg(r->k, name, t);
+static void store(struct rows *r, int stream, int value) {
+  struct kir_lin at[2 * AXES];
+  subscripts(r, &r->stream[stream], 0, at);
+  kir_store(&r->d.b, r->stream[stream].buf, at, KIR_SET, value);
 }
 
-/* A row of a carry: of this step (p) or the next (1 - p). */
-static int carry_load(struct rows *r, int k, int lane) {
-  struct kir_lin ix[] = { lin(r, r->p), lin(r, lane) };
-  return kir_load(&r->kb, r->carry_local[k], ix);
+/* Element `lane` of the carry that x is, in the row of this step. */
+static int carry_load(struct rows *r, const struct node *x, int lane) {
+  struct kir_lin at[] = { lin(r, r->p), lin(r, lane) };
+  return kir_load(&r->d.b, r->carry_local[(int)x->serial - r->b->loop->n_seq], at);
 }
 
 static int value_of(struct rows *r, const struct node *x) {
-  const struct node *base = edge_of(x).base;
-  if (number_below(r->b, x)) return number(r, number_below(r->b, x));
-  if (is_carry(r->b, base)) return carry_load(r, (int)base->serial - r->b->loop->n_seq, r->j);
-  if (base->op != &op_value) return r->value[base->slot];
-  struct stream *s = &r->stream[read_stream(r, x, false)];
-  struct kir_lin ix[AXES + 2];
-  at(r, s, 0, r->j, ix);
-  return kir_load(&r->kb, s->buf, ix);
+  const struct node *base = edge_of(x).base, *number = body_number(r->b, x);
+  if (number) return draft_number(&r->d, number);
+  if (body_is_carry(r->b, base)) return carry_load(r, base, r->j);
+  return base->op == &op_value ? load(r, read_stream(r, x, false), 0) : r->value[base->slot];
 }
 
 /* u_j = sum_k row[k] w[k,j] */
 static int contract(struct rows *r, const struct node *n) {
-  const struct node *x = n->in[0], *base = edge_of(x).base;
-  struct stream *w = &r->stream[read_stream(r, n->in[1], true)];
+  struct kir_builder *b = &r->d.b;
+  const struct node *x = n->in[0];
   weft_dtype t = kir_register_of((weft_dtype)n->dtype);
-  struct kir_lin ix[AXES + 2];
-  int k = kir_loop(&r->kb, KIR_SERIAL, "k", lin(r, size_of_length(r, last_dim(x)))), row, next;
-  int u = kir_carry(&r->kb, NULL, kir_lit(r->k, t, 0));
-  if (is_carry(r->b, base)) row = carry_load(r, (int)base->serial - r->b->loop->n_seq, k);
-  else ix[0] = lin(r, k), row = kir_load(&r->kb, r->local[base->slot], ix);
-  at(r, w, k, r->j, ix);
-  int m = kir_load(&r->kb, w->buf, ix);
-  next = kir_is_float(t) ? kir_op3(&r->kb, KIR_FMA, row, m, u) : kir_op2(&r->kb, KIR_ADD, u, kir_op2(&r->kb, KIR_MUL, row, m));
-  kir_next(&r->kb, 1, &u, &next);
-  kir_end(&r->kb);
+  int k = kir_loop(b, KIR_SERIAL, "k", lin(r, size_of_length(r, last_dim(x)))), u = kir_carry(b, NULL, kir_lit(r->d.k, t, 0));
+  struct kir_lin at = lin(r, k);
+  int row = body_is_carry(r->b, x) ? carry_load(r, x, k) : kir_load(b, r->local[x->slot], &at);
+  int m = load(r, read_stream(r, n->in[1], true), k);
+  int next = kir_is_float(t) ? kir_op3(b, KIR_FMA, row, m, u) : kir_op2(b, KIR_ADD, u, kir_op2(b, KIR_MUL, row, m));
+  kir_next(b, 1, &u, &next);
+  kir_end(b);
   return u;
 }
 
-static void compute(struct rows *r, struct node *n) {
-  int in[3] = { 0 }, v;
-  if (n->op->kind == OP_CONTRACT) v = contract(r, n);
-  else {
-    for (int k = 0; k < n->n_in; k++) in[k] = value_of(r, n->in[k]);
-    v = n->op->lower(&r->kb, n, in);
-  }
-  r->value[n->slot] = kir_cast(&r->kb, (weft_dtype)n->dtype, v);
+static int compute(struct rows *r, struct node *n) {
+  int in[3] = { 0 };
+  if (n->op->kind == OP_CONTRACT) return contract(r, n);
+  for (int k = 0; k < n->n_in; k++) in[k] = value_of(r, n->in[k]);
+  return n->op->lower(&r->d.b, n, in);
 }
 
-static bool used_later(struct rows *r, const struct node *n, int phase) {
+static bool used_later(struct rows *r, const struct node *n) {
   for (int i = n->slot + 1; i < r->b->list.n; i++) {
-    struct node *u = r->b->list.node[i];
-    if (u->op->kind != OP_ELEMENT || r->phase[i] <= phase) continue;
+    const struct node *u = r->b->list.node[i];
+    if (u->op->kind != OP_ELEMENT || r->phase[i] <= r->phase[n->slot]) continue;
     for (int k = 0; k < u->n_in; k++) if (edge_of(u->in[k]).base == n) return true;
   }
   return false;
 }
 
-static void store_row(struct rows *r, int stream, int value) {
-  struct kir_lin ix[AXES + 2];
-  if (stream < 0) return;
-  at(r, &r->stream[stream], 0, r->j, ix);
-  kir_store(&r->kb, r->stream[stream].buf, ix, KIR_SET, value);
+/* A lane loop is that of one phase and one length. */
+struct turn { int phase; int64_t length; };
+
+static bool is_due(const struct rows *r, const struct node *x, struct turn t) {
+  return phase_of(r, x) == t.phase && last_dim(x) == t.length;
 }
 
-/* The lane loop of one phase and length. */
-static void lane_loop(struct rows *r, int phase, int64_t length) {
-  struct body *b = r->b;
-  const struct loop *l = b->loop;
-  bool any = false;
-  for (int i = 0; i < b->list.n; i++) any |= (b->list.node[i]->op->kind == OP_ELEMENT || b->list.node[i]->op->kind == OP_CONTRACT) && r->phase[i] == phase && last_dim(b->list.node[i]) == length;
-  for (int k = 0; k < l->n_carry + l->n_all; k++) any |= phase_of(r, b->target[k]) == phase && last_dim(b->target[k]) == length;
-  if (!any) return;
-  r->j = kir_loop(&r->kb, KIR_LANE, "j", lin(r, size_of_length(r, length)));
-  for (int i = 0; i < b->list.n; i++) {
-    struct node *n = b->list.node[i];
-    if ((n->op->kind != OP_ELEMENT && n->op->kind != OP_CONTRACT) || r->phase[i] != phase || last_dim(n) != length) continue;
-    compute(r, n);
-    if (r->local[i] >= 0) {
-      struct kir_lin ix = lin(r, r->j);
-      kir_store(&r->kb, r->local[i], &ix, KIR_SET, r->value[i]);
-    }
-    if (used_later(r, n, phase)) kir_keep(&r->kb, r->value[i]);
-  }
-  for (int k = 0; k < l->n_carry; k++) {
-    if (phase_of(r, b->target[k]) != phase || last_dim(b->target[k]) != length) continue;
-    struct kir_lin ix[] = { kir_lin_sub(r->k, kir_lin_const(r->k, 1), lin(r, r->p)), lin(r, r->j) };
-    kir_store(&r->kb, r->carry_local[k], ix, KIR_SET, value_of(r, b->target[k]));
-  }
-  for (int k = 0; k < l->n_all; k++)
-    if (phase_of(r, b->target[l->n_carry + k]) == phase && last_dim(b->target[l->n_carry + k]) == length && r->all[k] >= 0)
-      store_row(r, r->all[k], value_of(r, b->target[l->n_carry + k]));
-  kir_end(&r->kb);
+static bool has_work(const struct rows *r, struct turn t) {
+  const struct body *b = r->b;
+  for (int i = 0; i < b->list.n; i++) if (is_computed(b->list.node[i]) && is_due(r, b->list.node[i], t)) return true;
+  for (int k = 0; k < b->n_targets; k++) if (is_due(r, b->target[k], t)) return true;
+  return false;
 }
 
-static void declare(struct rows *r) {
-  struct body *b = r->b;
-  const struct loop *l = b->loop;
-  static const char *const names[] = { "B", "B1", "B2", "B3", "B4", "B5", "B6", "B7" };
-  bool written[MOST] = { 0 };
-  int ins = 0, outs = 0;
-  r->size_t_ = add_size(r, "T", b->steps);
-  for (int a = 0; a < r->n_lead; a++) r->lead_size[a] = add_size(r, names[a], r->lead[a]);
-  for (int k = 0; k < l->n_carry; k++) {
-    size_of_length(r, last_dim(b->target[k]));
-    if (r->last[k] >= 0) written[r->last[k]] = true;
-  }
-  for (int k = 0; k < l->n_all; k++) if (r->all[k] >= 0) written[r->all[k]] = true;
-  for (int i = 0; i < r->n_streams; i++) {
-    struct stream *s = &r->stream[i];
-    struct kir_lin dims[AXES + 2];
-    int n = written[i] ? outs++ : ins++;
-    char name[] = { written[i] ? 'y' : 'x', (char)('0' + n % 10), n >= 10 ? (char)('0' + n / 10) : 0, 0 };
-    struct binding *x = &r->bind[r->n_bufs++];
-    *x = (struct binding){ .store = s->store, .offset = s->offset };
-    int rank = dims_of(r, s, dims, x->stride);
-    s->buf = kir_buf(r->k, name, written[i] ? KIR_OUT : KIR_IN, s->dtype, rank, dims);
-  }
-}
-
-static void open_locals(struct rows *r) {
-  struct body *b = r->b;
-  const struct loop *l = b->loop;
-  for (int k = 0; k < l->n_carry; k++) {
-    const struct node *x = b->target[k];
-    char name[] = { 'h', (char)('0' + k), 0 };
-    struct kir_lin dims[] = { kir_lin_const(r->k, 2), lin(r, size_of_length(r, last_dim(x))) };
-    r->carry_local[k] = kir_local(&r->kb, name, kir_register_of((weft_dtype)x->dtype), 2, dims);
-  }
-  for (int i = 0; i < b->list.n; i++) {
-    struct node *n = b->list.node[i];
-    if (n->op->kind != OP_CONTRACT || is_carry(b, n->in[0]) || edge_of(n->in[0]).base->op->kind == OP_LEAF) continue;
-    const struct node *x = n->in[0];
-    struct kir_lin dims = lin(r, size_of_length(r, last_dim(x)));
-    if (r->local[x->slot] < 0) r->local[x->slot] = kir_local(&r->kb, "row", kir_register_of((weft_dtype)x->dtype), 1, &dims);
-  }
-}
-
-static void copy_carry(struct rows *r, int k, bool is_last) {
-  int64_t length = last_dim(r->b->target[k]);
-  if (is_last && r->last[k] < 0) return;
-  r->j = kir_loop(&r->kb, KIR_LANE, "j", lin(r, size_of_length(r, length)));
-  if (is_last) store_row(r, r->last[k], carry_load(r, k, r->j));
-  else {
-    struct kir_lin ix[AXES + 2], to[] = { kir_lin_const(r->k, 0), lin(r, r->j) };
-    int v = 0;
-    if (r->init[k] < 0) v = number(r, scalar_of(r->b->in_node[r->b->loop->n_seq + k]));
-    else at(r, &r->stream[r->init[k]], 0, r->j, ix), v = kir_load(&r->kb, r->stream[r->init[k]].buf, ix);
-    kir_store(&r->kb, r->carry_local[k], to, KIR_SET, v);
-  }
-  kir_end(&r->kb);
-}
-
-static void nest(struct rows *r) {
-  const struct loop *l = r->b->loop;
-  static const char *const names[] = { "b", "b1", "b2", "b3", "b4", "b5", "b6", "b7" };
-  for (int a = 0; a < r->n_lead; a++) r->var[a] = kir_loop(&r->kb, KIR_PAR, names[a], lin(r, r->lead_size[a]));
-  open_locals(r);
-  for (int k = 0; k < l->n_carry; k++) copy_carry(r, k, false);
-  r->t = kir_loop(&r->kb, KIR_SERIAL, "t", lin(r, r->size_t_));
-  r->p = kir_carry(&r->kb, "p", kir_lit_int(r->k, WEFT_I64, 0));
-  for (int f = 0; f < r->n_phases; f++)
-    for (int i = 0, n = r->n_lengths; i < n; i++) lane_loop(r, f, r->length[i]);
-  int other = kir_op2(&r->kb, KIR_SUB, kir_lit_int(r->k, WEFT_I64, 1), r->p);
-  kir_next(&r->kb, 1, &r->p, &other);
-  kir_end(&r->kb);
-  for (int k = 0; k < l->n_carry; k++) copy_carry(r, k, true);
-  for (int a = 0; a < r->n_lead; a++) kir_end(&r->kb);
-}
-
-/* Lane lengths of everything the body computes. */
-static void find_lengths(struct rows *r) {
+static void compute_rows(struct rows *r, struct turn t) {
+  struct kir_lin at = lin(r, r->j);
   for (int i = 0; i < r->b->list.n; i++) {
     struct node *n = r->b->list.node[i];
-    if (n->op->kind == OP_ELEMENT || n->op->kind == OP_CONTRACT) size_of_length(r, last_dim(n));
+    if (!is_computed(n) || !is_due(r, n, t)) continue;
+    r->value[i] = kir_cast(&r->d.b, (weft_dtype)n->dtype, compute(r, n));
+    if (r->local[i] >= 0) kir_store(&r->d.b, r->local[i], &at, KIR_SET, r->value[i]);
+    if (used_later(r, n)) kir_keep(&r->d.b, r->value[i]);
+  }
+}
+
+static void lane_loop(struct rows *r, struct turn t) {
+  struct node *const *target = r->b->target;
+  const struct loop *l = r->b->loop;
+  if (!has_work(r, t)) return;
+  r->j = kir_loop(&r->d.b, KIR_LANE, "j", lin(r, size_of_length(r, t.length)));
+  compute_rows(r, t);
+  for (int k = 0; k < l->n_carry; k++) {
+    struct kir_lin at[] = { kir_lin_sub(r->d.k, kir_lin_const(r->d.k, 1), lin(r, r->p)), lin(r, r->j) };
+    if (is_due(r, target[k], t)) kir_store(&r->d.b, r->carry_local[k], at, KIR_SET, value_of(r, target[k]));
+  }
+  for (int k = 0; k < l->n_all; k++)
+    if (r->all[k] >= 0 && is_due(r, target[l->n_carry + k], t)) store(r, r->all[k], value_of(r, target[l->n_carry + k]));
+  kir_end(&r->d.b);
+}
+
+/* Sizes in the order T, B.., H of the carries, of the streams, and of everything else that is computed. */
+static void declare(struct rows *r) {
+  static const char *const names[] = { "B", "B1", "B2", "B3", "B4", "B5", "B6", "B7" };
+  const struct body *b = r->b;
+  r->size_t_ = draft_size(&r->d, "T", b->steps);
+  for (int a = 0; a < r->lead.n_live; a++) r->lead.size[a] = draft_size(&r->d, names[a], r->lead.extent[a]);
+  for (int k = 0; k < b->loop->n_carry; k++) size_of_length(r, last_dim(b->target[k]));
+  for (int i = 0; i < r->n_streams; i++) {
+    struct stream *s = &r->stream[i];
+    struct reach x = reach_of(r, s);
+    s->buf = draft_buffer(&r->d, NULL, s->is_written ? KIR_OUT : KIR_IN, s->dtype, &x);
+  }
+  for (int i = 0; i < b->list.n; i++) {
+    const struct node *n = b->list.node[i];
+    if (is_computed(n)) size_of_length(r, last_dim(n));
     if (n->op->kind == OP_CONTRACT) size_of_length(r, last_dim(n->in[0]));
   }
 }
 
-bool scan_rows(struct body *b, bool *done) {
-  const struct loop *l = b->loop;
-  const struct node *shape = l->n_carry ? b->in_node[l->n_seq] : NULL;
-  if (!shape || !all_rows(b, shape) || !fits(b, shape)) return true;
-  struct rows *r = work_take(b->w, sizeof *r);
-  if (!r) return false;
-  r->b = b;
+static void open_locals(struct rows *r) {
+  const struct body *b = r->b;
+  for (int k = 0; k < b->loop->n_carry; k++) {
+    const struct node *x = b->target[k];
+    struct kir_lin dims[] = { kir_lin_const(r->d.k, 2), lin(r, size_of_length(r, last_dim(x))) };
+    char name[] = { 'h', (char)('0' + k), 0 };
+    r->carry_local[k] = kir_local(&r->d.b, name, kir_register_of((weft_dtype)x->dtype), 2, dims);
+  }
+  for (int i = 0; i < b->list.n; i++) {
+    const struct node *n = b->list.node[i], *x = n->op->kind == OP_CONTRACT ? n->in[0] : NULL;
+    if (!x || body_is_carry(b, x) || r->local[x->slot] >= 0) continue;
+    struct kir_lin dims = lin(r, size_of_length(r, last_dim(x)));
+    r->local[x->slot] = kir_local(&r->d.b, "row", kir_register_of((weft_dtype)x->dtype), 1, &dims);
+  }
+}
+
+static int open_lanes(struct rows *r, int carry) {
+  return r->j = kir_loop(&r->d.b, KIR_LANE, "j", lin(r, size_of_length(r, last_dim(r->b->target[carry]))));
+}
+
+static void begin_carry(struct rows *r, int k) {
+  struct kir_lin at[] = { kir_lin_const(r->d.k, 0), lin(r, open_lanes(r, k)) };
+  const struct node *number = scalar_of(r->b->in_node[r->b->loop->n_seq + k]);
+  kir_store(&r->d.b, r->carry_local[k], at, KIR_SET, number ? draft_number(&r->d, number) : load(r, r->init[k], 0));
+  kir_end(&r->d.b);
+}
+
+static void end_carry(struct rows *r, int k) {
+  if (r->last[k] < 0) return;
+  struct kir_lin at[] = { lin(r, r->p), lin(r, open_lanes(r, k)) };
+  store(r, r->last[k], kir_load(&r->d.b, r->carry_local[k], at));
+  kir_end(&r->d.b);
+}
+
+static void nest(struct rows *r) {
+  static const char *const names[] = { "b", "b1", "b2", "b3", "b4", "b5", "b6", "b7" };
+  struct kir_builder *b = &r->d.b;
+  int n_carry = r->b->loop->n_carry;
+  for (int a = 0; a < r->lead.n_live; a++) r->lead.var[a] = kir_loop(b, KIR_PAR, names[a], lin(r, r->lead.size[a]));
+  open_locals(r);
+  for (int k = 0; k < n_carry; k++) begin_carry(r, k);
+  r->t = kir_loop(b, KIR_SERIAL, "t", lin(r, r->size_t_));
+  r->p = kir_carry(b, "p", kir_lit_int(r->d.k, WEFT_I64, 0));
+  for (int f = 0; f < r->n_phases; f++)
+    for (int i = 0; i < r->n_lengths; i++) lane_loop(r, (struct turn){ f, r->length[i] });
+  int other = kir_op2(b, KIR_SUB, kir_lit_int(r->d.k, WEFT_I64, 1), r->p);
+  kir_next(b, 1, &r->p, &other);
+  kir_end(b);
+  for (int k = 0; k < n_carry; k++) end_carry(r, k);
+  for (int a = 0; a < r->lead.n_live; a++) kir_end(b);
+}
+
+static bool find_lead(struct rows *r, const struct node *shape) { /* time and two axes of a matrix are more */
   for (int k = 0; k < shape->rank - 1; k++) {
     if (shape->dims[k] == 1) continue;
-    if (r->n_lead == AXES - 3) return true;
-    r->lead[r->n_lead++] = shape->dims[k];
+    if (r->lead.n_live == AXES - 3) return false;
+    r->lead.live[r->lead.n_live] = r->lead.n_live;
+    r->lead.extent[r->lead.n_live++] = shape->dims[k];
   }
-  r->phase = work_take(b->w, sizeof(int) * (size_t)(b->list.n + 1));
-  r->value = work_take(b->w, sizeof(int) * (size_t)(b->list.n + 1));
-  r->local = work_take(b->w, sizeof(int) * (size_t)(b->list.n + 1));
-  if (b->w->no_memory) return false;
+  return true;
+}
+
+bool scan_rows(struct body *b, bool *done) {
+  const struct node *shape = b->loop->n_carry ? b->in_node[b->loop->n_seq] : NULL;
+  if (!shape || !has_rows(b, shape) || !fits(b, shape)) return true;
+  struct rows *r = work_take(b->w, sizeof *r);
+  int *by_slot = work_take(b->w, sizeof *by_slot * (size_t)(3 * b->list.n + 1));
+  if (!r || !by_slot) return false;
+  r->b = b;
+  r->phase = by_slot, r->value = by_slot + b->list.n, r->local = by_slot + 2 * b->list.n;
   find_phases(r);
-  if (!find_streams(r)) return !b->w->no_memory;
-  if (!(r->k = kir_new("scan_rows"))) return !(b->w->no_memory = true);
+  if (!find_lead(r, shape) || !find_reads(r) || !find_results(r)) return !b->w->no_memory;
+  if (!draft_begin(&r->d, b->w, "scan_rows")) return false;
   declare(r);
-  find_lengths(r);
-  kir_begin(&r->kb, r->k);
   nest(r);
+  if (r->d.is_full) return draft_drop(&r->d), true; /* too much for one kernel */
   *done = true;
-  return step_fill(b->w, r->k, r->n_sizes, r->sizes, r->n_args, r->arg, r->n_bufs, r->bind, 0, NULL);
+  return draft_end(&r->d);
 }

@@ -96,8 +96,7 @@ static bool place_all(struct work *w) {
 
 static bool copy_operand(struct work *w, const struct node *x, const struct place *to) {
   struct place from;
-  if (!place_of(w, x, &from)) return work_fail(w, fail(WEFT_ERR_INTERNAL, x->origin, "weft_eval: %s has no place", x->op->name));
-  return step_copy(w, (weft_dtype)x->dtype, x->rank, x->dims, &from, to);
+  return place_needed(w, x, &from) && step_copy(w, (weft_dtype)x->dtype, x->rank, x->dims, &from, to);
 }
 
 static bool emit_concat(struct work *w, struct node *n) {
@@ -162,8 +161,8 @@ static bool emit_all(struct work *w) {
   }
   for (int l = 0; l <= top; l++)
     for (int i = first[l]; i >= 0; i = u[i].next) {
-      bool ok = u[i].node ? emit_own(w, u[i].node) : before_group(w, &w->group[u[i].group]) && step_group(w, &w->group[u[i].group]);
-      if (!ok) return false;
+      struct group *g = u[i].node ? NULL : &w->group[u[i].group];
+      if (!(g ? before_group(w, g) && step_group(w, g) : emit_own(w, u[i].node))) return false;
     }
   return true;
 }
@@ -172,19 +171,17 @@ static bool find_outputs(struct work *w) {
   for (int t = 0; t < w->n_targets; t++) {
     const struct node *s = scalar_of(w->target[t]);
     w->out->output[t].scalar = s ? (int)s->serial : -1;
-    if (!s && !place_of(w, w->target[t], &w->out->output[t].place))
-      return work_fail(w, fail(WEFT_ERR_INTERNAL, w->target[t]->origin, "weft_eval: %s has no place", w->target[t]->op->name));
+    if (!s && !place_needed(w, w->target[t], &w->out->output[t].place)) return false;
   }
   return true;
 }
 
-static void drop_steps(struct work *w) {
-  for (int i = 0; w->out && i < w->out->n_steps; i++) {
-    struct step *s = &w->out->step[i];
-    if (s->kernel) kir_free(s->kernel);
-    for (int j = 0; s->replay && j < s->replay->body->n_steps; j++) kir_free(s->replay->body->step[j].kernel);
+void schedule_drop_kernels(struct schedule *s) {
+  for (int i = 0; s && i < s->n_steps; i++) {
+    kir_free(s->step[i].kernel);
+    s->step[i].kernel = NULL;
+    if (s->step[i].replay) schedule_drop_kernels(s->step[i].replay->body);
   }
-  if (w->out) w->out->n_steps = 0;
 }
 
 /* Groups as large as kernels allow; if one would need too many buffers, smaller ones. */
@@ -196,7 +193,8 @@ static bool fit(struct work *w) {
     for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
     if (group_nodes(w) && place_all(w) && emit_all(w)) return true;
     if (!w->is_crowded) return false;
-    drop_steps(w);
+    schedule_drop_kernels(w->out);
+    w->out->n_steps = 0;
   }
   return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, 0, "weft_eval: an operation reads and writes too many arrays for one kernel"));
 }
@@ -228,7 +226,7 @@ struct schedule *schedule_make(struct arena *arena, struct node_list *list, int 
   *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
                       .leaf_place = leaf_place, .may_donate = may_donate, .fuse = fuse };
   if (make(w)) return w->out;
-  drop_steps(w);
+  schedule_drop_kernels(w->out);
   *failure = w->failure;
   return NULL;
 }

@@ -1,8 +1,8 @@
 /* schedule.h -- from a graph of local nodes to a list of kernels on bound memory.
  *
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
- * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, scatter.c, prefix.c and loop.c those
- * of their ops, memory.c which values may share memory. What comes out (struct schedule) refers to no nodes: a plan
+ * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, copy.c, scatter.c, prefix.c and loop.c
+ * (with body.c, scan.c, rows.c) those of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule) refers to no nodes: a plan
  * keeps it, binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
@@ -77,5 +77,6 @@ struct replay {
 struct schedule *schedule_make(struct arena *, struct node_list *list, int n_targets, struct node *const target[],
                                int n_leaves, const struct place leaf_place[], const bool may_donate[], bool fuse,
                                struct failure **);
+void schedule_drop_kernels(struct schedule *); /* of its steps, those in bodies of loops too; NULL: nothing */
 
 #endif

@@ -71,7 +71,7 @@ bool prepare(struct work *);
 int store_new(struct work *, int64_t bytes);
 bool place_view(const struct node *view, const struct place *in, struct place *out); /* false: a reshape needs a copy */
 bool place_of(struct work *, const struct node *, struct place *);                   /* of a leaf, stored node, or view of one */
-bool place_copied(struct work *, struct node *); /* what stands behind a view that cannot be a view: see is_stored */
+bool place_needed(struct work *, const struct node *, struct place *);               /* the same, or the work fails */
 void put_place(const struct node *put, const struct place *whole, struct place *part); /* where the part of a put is */
 void place_dense(const struct node *, int store, struct place *);
 int64_t node_count(const struct node *);
@@ -81,11 +81,10 @@ struct edge { struct node *base; bool aligned; int8_t map[WEFT_RANK_MAX]; }; /* 
 struct edge edge_of(const struct node *operand);
 bool group_nodes(struct work *);
 
-/* emit.c, scatter.c, loop.c, prefix.c: append steps */
-struct step *step_new(struct work *);
-bool step_fill(struct work *, struct kir_kernel *, int n_sizes, const int64_t sizes[], int n_args, const struct argument[],
-               int n_bufs, const struct binding[], int n_sites, const struct site[]); /* takes the kernel over */
-struct argument scalar_argument(const struct node *scalar); /* what a kernel is given for it */
+/* draft.c */
+struct step *step_new(struct work *); /* NULL: out of memory */
+
+/* emit.c, copy.c, scatter.c, loop.c, prefix.c: append steps */
 const struct node *scalar_of(const struct node *); /* the scalar leaf a value is a broadcast of, or NULL */
 bool step_group(struct work *, struct group *);
 bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const struct place *from, const struct place *to);

@@ -1,0 +1,159 @@
+#include "schedule/body.h"
+#include <string.h>
+#include "graph/subgraph.h"
+#include "rewrite/rewrite.h"
+
+/* ---- the body as local nodes ---- */
+
+int body_variables(const struct loop *l) { return l->n_seq + l->n_carry + l->n_const; }
+static int n_bodies(const struct loop *l) { return l->n_carry + l->n_all + !!l->until; }
+
+static struct node *var_of(const struct loop *l, int k) {
+  if (k < l->n_seq) return l->seq_var[k];
+  return k < l->n_seq + l->n_carry ? l->carry_var[k - l->n_seq] : l->const_var[k - l->n_seq - l->n_carry];
+}
+
+/* Variables become leaves numbered as the inputs of the loop are; numbers become leaves with their pattern beside. */
+static struct node *local_of(struct body *b, const struct subgraph *g, int i, struct node *const made[]) {
+  struct work *w = b->w;
+  const struct node *n = g->node[i];
+  int n_in = n->op->kind == OP_SIZE ? 0 : subgraph_arity(g, i);
+  struct node **in = work_take(w, sizeof *in * (size_t)(n_in + 1));
+  if (!in) return NULL;
+  for (int k = 0; k < n_in; k++) in[k] = made[g->operand[g->first[i] + k]];
+  const struct op *op = n->op == &op_loop_var ? &op_value : n->op;
+  struct node *x = node_local(w->arena, op, (weft_dtype)n->dtype, n->rank, n->dims, n_in, in, n->attr, n->attr_bytes);
+  if (!x) return w->no_memory = true, NULL;
+  x->origin = n->origin;
+  x->slot = i;
+  if (n->op == &op_scalar) x->serial = MADE_SCALAR;
+  for (int k = 0; n->op == &op_loop_var && k < body_variables(b->loop); k++)
+    if (var_of(b->loop, k) == n) x->serial = (uint64_t)k;
+  return x;
+}
+
+static bool take_nodes(struct body *b) {
+  struct loop *l = b->loop;
+  struct work *w = b->w;
+  struct subgraph g;
+  int n = n_bodies(l), m = body_variables(l);
+  struct node **target = work_take(w, sizeof *target * (size_t)(n + 1)), **wall = work_take(w, sizeof *wall * (size_t)(m + 1));
+  if (!target || !wall) return false;
+  for (int k = 0; k < l->n_carry; k++) target[k] = l->next[k];
+  for (int k = 0; k < l->n_all; k++) target[l->n_carry + k] = l->all[k];
+  if (l->until) target[n - 1] = l->until;
+  for (int k = 0; k < m; k++) wall[k] = var_of(l, k);
+  if (!subgraph_take(&g, n, target, m, wall, 0)) return !(w->no_memory = true);
+  b->list.node = work_take(w, sizeof *b->list.node * (size_t)(g.n + 1));
+  b->target = work_take(w, sizeof *b->target * (size_t)(n + 1));
+  b->n_targets = n;
+  bool ok = b->list.node && b->target;
+  for (int i = 0; ok && i < g.n; i++) {
+    ok = (b->list.node[i] = local_of(b, &g, i, b->list.node)) != NULL;
+    b->list.n++;
+  }
+  b->list.room = b->list.n;
+  for (int i = 0; ok && i < n; i++) b->target[i] = b->list.node[g.target[i]];
+  subgraph_free(&g);
+  return ok && (rewrite(w->arena, &b->list, n, b->target, false) || !(w->no_memory = true));
+}
+
+/* ---- inputs and outputs ---- */
+
+static void find_results(struct body *b) {
+  const struct loop *l = b->loop;
+  for (int i = 0; i < b->w->list->n; i++) {
+    const struct node *n = b->w->list->node[i];
+    if (n->op->kind != OP_ITEM || n->in[0] != b->node) continue;
+    int k = ((const struct item_attr *)n->attr)->k;
+    const struct place *p = &b->w->item[i].place;
+    if (k < l->n_all) b->all[k] = p;
+    else if (k < l->n_all + l->n_carry) b->last[k - l->n_all] = p;
+    else b->length = p;
+  }
+}
+
+static bool find_places(struct body *b) {
+  struct work *w = b->w;
+  const struct loop *l = b->loop;
+  int m = body_variables(l);
+  b->in = work_take(w, sizeof *b->in * (size_t)(m + 1));
+  b->in_node = work_take(w, sizeof *b->in_node * (size_t)(m + 1));
+  b->all = work_take(w, sizeof *b->all * (size_t)(l->n_all + 1));
+  b->last = work_take(w, sizeof *b->last * (size_t)(l->n_carry + 1));
+  if (w->no_memory) return false;
+  for (int k = 0; k < m; k++) {
+    b->in_node[k] = b->node->in[l->has_steps + k];
+    if (scalar_of(b->in_node[k])) b->in[k].store = -1;
+    else if (!place_needed(w, b->in_node[k], &b->in[k])) return false;
+  }
+  find_results(b);
+  return true;
+}
+
+/* The axes of one element of a sequence. */
+static void drop_time(struct place *p) { memmove(p->stride, p->stride + 1, sizeof *p->stride * (WEFT_RANK_MAX - 1)); }
+
+static bool look_inside(struct body *b) {
+  b->inside = (struct work){ .arena = b->w->arena, .list = &b->list };
+  b->inside.item = work_take(b->w, sizeof *b->inside.item * (size_t)(b->list.n + 1));
+  for (int i = 0; b->inside.item && i < b->list.n; i++) {
+    const struct node *x = b->list.node[i];
+    struct place *p = &b->inside.item[i].place;
+    p->store = -1;
+    if (x->op != &op_value) continue;
+    *p = b->in[x->serial];
+    if ((int)x->serial < b->loop->n_seq) drop_time(p);
+  }
+  return b->inside.item != NULL;
+}
+
+bool body_take(struct body *b, struct work *w, struct node *n) {
+  *b = (struct body){ .w = w, .node = n, .loop = ((const struct loop_attr *)n->attr)->loop };
+  b->steps = dim_resolve(b->loop->steps);
+  if (!dim_is_known(b->steps))
+    return work_fail(w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_loop: the number of steps is not known"));
+  return take_nodes(b) && find_places(b) && look_inside(b);
+}
+
+/* ---- questions ---- */
+
+static bool is_variable(const struct node *x, int first, int n) {
+  return x->op == &op_value && (int)x->serial >= first && (int)x->serial < first + n;
+}
+bool body_is_carry(const struct body *b, const struct node *x) { return is_variable(x, b->loop->n_seq, b->loop->n_carry); }
+bool body_is_constant(const struct body *b, const struct node *x) {
+  return is_variable(x, b->loop->n_seq + b->loop->n_carry, b->loop->n_const);
+}
+
+const struct node *body_number(const struct body *b, const struct node *x) {
+  const struct node *base = edge_of(x).base;
+  if (base->op == &op_scalar) return base;
+  return base->op == &op_value && !body_is_carry(b, base) ? scalar_of(b->in_node[base->serial]) : NULL;
+}
+
+bool body_reads(const struct body *b, const struct node *x) {
+  const struct node *base = edge_of(x).base;
+  return base->op == &op_value && !body_is_carry(b, base) && !body_number(b, x);
+}
+
+/* A backward loop begins at the last element. */
+static struct moving from_first_step(const struct body *b, struct place at, int64_t time) {
+  if (!b->loop->is_backward) return (struct moving){ at, time };
+  if (b->steps) at.offset += (b->steps - 1) * time;
+  return (struct moving){ at, -time };
+}
+
+bool body_place(struct body *b, const struct node *x, struct moving *out) {
+  const struct node *base = edge_of(x).base;
+  struct place p;
+  if (!place_of(&b->inside, x, &p)) return b->w->no_memory |= b->inside.no_memory, false;
+  *out = is_variable(base, 0, b->loop->n_seq) ? from_first_step(b, p, b->in[base->serial].stride[0]) : (struct moving){ p, 0 };
+  return true;
+}
+
+struct moving body_stack(const struct body *b, const struct place *stacked) {
+  struct place p = *stacked;
+  drop_time(&p);
+  return from_first_step(b, p, stacked->stride[0]);
+}

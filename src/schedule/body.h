@@ -1,0 +1,39 @@
+/* body.h -- the body of a loop while it is scheduled: its nodes brought into the plan's arena, and where everything it
+ * reads and gives stands outside. */
+#ifndef WEFT_SCHEDULE_BODY_H
+#define WEFT_SCHEDULE_BODY_H
+#include "schedule/work.h"
+
+struct body {
+  struct work *w;
+  struct node *node;             /* the op_loop node */
+  struct loop *loop;
+  int64_t steps;                 /* at most */
+  struct node_list list;         /* local nodes; variables are op_value leaves, serial: seq.., carry.., const.. */
+  struct node **target;          /* next.., all.., until */
+  int n_targets;
+  struct node **in_node;         /* by variable: the node outside, and where it stands; store -1: a number */
+  struct place *in;
+  const struct place **all, **last, *length; /* where results go; NULL: nobody wants it */
+  struct work inside;            /* knows where the variables stand in the first step, so that place_of finds views of them */
+};
+
+bool body_take(struct body *, struct work *, struct node *loop); /* false: failed */
+int body_variables(const struct loop *);
+
+bool body_is_carry(const struct body *, const struct node *);
+bool body_is_constant(const struct body *, const struct node *);
+const struct node *body_number(const struct body *, const struct node *); /* the number that an operand is, or NULL */
+bool body_reads(const struct body *, const struct node *); /* a view of a sequence's element or of a constant, no number */
+
+/* Something that stands at `at` in the first step that is run, and `time` elements further in each next one. */
+struct moving { struct place at; int64_t time; };
+bool body_place(struct body *, const struct node *, struct moving *); /* of what body_reads; false: it has none */
+struct moving body_stack(const struct body *, const struct place *stacked);
+
+/* One kernel, lanes beside the time loop, if every value of the body has one shape. *done: it was. false: failed. */
+bool scan(struct body *, bool *done);
+/* One kernel, a row of the batch at a time, if the body only contracts its rows with constant matrices (rows.c). */
+bool scan_rows(struct body *, bool *done);
+
+#endif

@@ -1,0 +1,164 @@
+#include "schedule/draft.h"
+#include <string.h>
+#include "graph/dtype.h"
+
+/* ---- steps ---- */
+
+struct step *step_new(struct work *w) {
+  struct schedule *s = w->out;
+  if (s->n_steps == w->room_steps) {
+    int room = w->room_steps ? 2 * w->room_steps : 32;
+    struct step *more = arena_grow(w->arena, s->step, sizeof *more * (size_t)s->n_steps, sizeof *more * (size_t)room);
+    if (!more) return w->no_memory = true, NULL;
+    s->step = more;
+    w->room_steps = room;
+  }
+  s->step[s->n_steps] = (struct step){ 0 };
+  return &s->step[s->n_steps++];
+}
+
+static void *copy_of(struct work *w, const void *p, size_t bytes) {
+  void *q = work_take(w, bytes);
+  return q && bytes ? memcpy(q, p, bytes) : q;
+}
+
+static uint8_t stride_class(int64_t s) {
+  return s == 0 ? STRIDE_0 : s == 1 ? STRIDE_1 : s == -1 ? STRIDE_MINUS_1 : STRIDE_ANY;
+}
+
+static void fill(struct step *s, struct draft *d) {
+  s->n_sites = d->n_sites;
+  s->sizes = copy_of(d->w, d->sizes, sizeof *d->sizes * (size_t)d->n_sizes);
+  s->args = copy_of(d->w, d->arg, sizeof *d->arg * (size_t)d->n_args);
+  s->bufs = copy_of(d->w, d->bind, sizeof *d->bind * (size_t)d->n_bufs);
+  s->site = copy_of(d->w, d->site, sizeof *d->site * (size_t)d->n_sites);
+  for (int i = 0; i < d->n_bufs; i++)
+    for (int j = 0; j < AXES; j++) s->shape.stride[i][j] = stride_class(d->bind[i].stride[j]);
+}
+
+/* ---- drafts ---- */
+
+bool draft_begin(struct draft *d, struct work *w, const char *name) {
+  d->w = w;
+  d->n_sizes = d->n_args = d->n_bufs = d->n_sites = 0;
+  d->is_full = false;
+  if (!(d->k = kir_new(name))) return !(w->no_memory = true);
+  kir_begin(&d->b, d->k);
+  return true;
+}
+
+void draft_drop(struct draft *d) {
+  kir_free(d->k);
+  d->k = NULL;
+}
+
+bool draft_end(struct draft *d) {
+  struct work *w = d->w;
+  struct step *s = d->is_full || d->k->failed ? NULL : step_new(w);
+  if (d->is_full) w->is_crowded = true;
+  else if (!s) w->no_memory = true;
+  if (!s) return draft_drop(d), false;
+  s->kernel = d->k; /* the step's, even if there is no memory for the rest of it */
+  fill(s, d);
+  return !w->no_memory;
+}
+
+struct kir_lin draft_lin(struct draft *d, int value) { return kir_lin_val(d->k, value); }
+
+/* Whether there is room for one more. */
+static bool fits(struct draft *d, int n, int most) { return n < most || !(d->is_full = true); }
+
+int draft_size(struct draft *d, const char *name, int64_t n) {
+  if (!fits(d, d->n_sizes, DRAFT_SIZES)) return kir_lit_int(d->k, WEFT_I64, n);
+  d->sizes[d->n_sizes++] = n;
+  return kir_size(d->k, name);
+}
+
+/* name, then a number below a thousand. */
+static void numbered(char out[8], const char *name, int number) {
+  int n = 0;
+  for (; n < 4 && name[n]; n++) out[n] = name[n];
+  for (int unit = number >= 100 ? 100 : number >= 10 ? 10 : 1; unit; unit /= 10) out[n++] = (char)('0' + number / unit % 10);
+  out[n] = 0;
+}
+
+int draft_sized(struct draft *d, const char *name, int number, int64_t n) {
+  char full[8];
+  numbered(full, name, number);
+  return draft_size(d, full, n);
+}
+
+/* A leaf's pattern is bound when the plan runs; that of a number a rewrite made, or of a loop's body, is part of it. */
+static struct argument argument_of(const struct node *scalar) {
+  if (scalar->serial != MADE_SCALAR) return (struct argument){ (int)scalar->serial, 0 };
+  weft_dtype t = (weft_dtype)scalar->dtype;
+  return (struct argument){ -1, dtype_widen(t, scalar_bits(scalar, t)) };
+}
+
+int draft_number(struct draft *d, const struct node *scalar) {
+  struct argument a = argument_of(scalar);
+  weft_dtype t = kir_register_of((weft_dtype)scalar->dtype);
+  for (int i = 0; i < d->n_args && !d->k->failed; i++)
+    if (d->arg[i].leaf == a.leaf && d->arg[i].bits == a.bits && d->k->vals[d->k->args[i]].dtype == t) return d->k->args[i];
+  if (!fits(d, d->n_args, DRAFT_NUMBERS)) return kir_lit(d->k, t, 0);
+  char name[8];
+  numbered(name, "s", d->n_args);
+  d->arg[d->n_args++] = a;
+  return kir_arg(d->k, name, t);
+}
+
+void draft_check(struct draft *d, int ok, int at, struct site site) {
+  if (!fits(d, d->n_sites, DRAFT_SITES)) return;
+  d->site[d->n_sites++] = site;
+  kir_check(&d->b, ok, at);
+}
+
+static int count_alike(const struct kir_kernel *k, enum kir_buf_kind kind) {
+  int n = 0;
+  for (int i = 0; i < k->n_bufs; i++) n += (k->bufs[i].kind == KIR_IN) == (kind == KIR_IN);
+  return n;
+}
+
+void reach_along(struct reach *r, struct kir_lin size, int64_t stride) {
+  r->dims[r->rank] = size;
+  r->stride[r->rank++] = stride;
+}
+
+int draft_buffer(struct draft *d, const char *name, enum kir_buf_kind kind, weft_dtype dtype, const struct reach *r) {
+  char made[8];
+  if (r->rank > AXES || !fits(d, d->n_bufs, DRAFT_BUFFERS)) {
+    d->is_full = true; /* a buffer all the same, bound to nothing: whoever reads it finds its rank and dtype */
+    return kir_buf(d->k, "none", kind, dtype, r->rank, r->dims);
+  }
+  struct binding *b = &d->bind[d->n_bufs++];
+  *b = (struct binding){ .store = r->store, .offset = r->offset };
+  memcpy(b->stride, r->stride, sizeof *b->stride * (size_t)r->rank);
+  if (!name) numbered(made, kind == KIR_IN ? "x" : "y", count_alike(d->k, kind));
+  return kir_buf(d->k, name ? name : made, kind, dtype, r->rank, r->dims);
+}
+
+/* ---- axes ---- */
+
+void axes_merge(struct axes *x, bool (*may_merge)(void *of, int a, int b), void *of) {
+  for (int i = x->n_live - 2; i >= 0; i--) {
+    int a = x->live[i], b = x->live[i + 1];
+    if (!may_merge(of, a, b)) continue;
+    x->extent[b] *= x->extent[a];
+    for (int j = i; j + 1 < x->n_live; j++) x->live[j] = x->live[j + 1];
+    x->n_live--;
+  }
+}
+
+int axes_reach(const struct axes *x, struct draft *d, const int64_t stride[], struct reach *r) {
+  for (int i = 0; i < x->n_live; i++) {
+    int a = x->live[i];
+    if (stride[a]) reach_along(r, draft_lin(d, x->size[a]), stride[a]);
+  }
+  return r->rank;
+}
+
+int axes_subscripts(const struct axes *x, struct draft *d, const int64_t stride[], int rank, struct kir_lin at[]) {
+  for (int i = 0; i < x->n_live; i++)
+    if (stride[x->live[i]]) at[rank++] = draft_lin(d, x->var[x->live[i]]);
+  return rank;
+}
