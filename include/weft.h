@@ -379,7 +379,8 @@ typedef enum {
   WEFT_EXACT,         /* this thread: 1 keeps rewrites that change rounding out of functions too */
   WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY */
   WEFT_BYTES_CACHE,   /* the most to keep for reuse; set 0 to give all of it back */
-  WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only */
+  WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only. Arrays and temporaries; not the few rows a thread that a kernel
+                         works on */
   WEFT_BYTES_PEAK,    /* of USED since it was last set */
   WEFT_NODES,         /* read only: nodes alive in the process; 0 when every scope has ended */
   WEFT_KERNELS,       /* read only: kernels compiled since the process started */

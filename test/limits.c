@@ -107,6 +107,28 @@ static weft_array *scattered(weft_array *x) {
 }
 static weft_array *joined(weft_array *x) { return weft_softmax(weft_concat(0, WEFT_ARRAYS(weft_exp(x), weft_cumsum(x, 1), weft_flip(x, 0))), 0); }
 
+static weft_array *column_sum(weft_array *x) { return weft_sum(weft_exp(x), 0); }
+static weft_array *whole_sum(weft_array *x) { return weft_sum(x, WEFT_ALL); }
+static weft_array *largest(weft_array *x) { return weft_argmax(weft_reshape(x, WEFT_DIMS(WEFT_ANY)), 0); }
+static weft_array *histogram(weft_array *x) {
+  weft_array *i = weft_cast(weft_reshape(weft_mul(x, weft_scalar(100)), WEFT_DIMS(WEFT_ANY)), WEFT_I32), *z = weft_full(WEFT_F32, WEFT_DIMS(17), 0);
+  return weft_put(z, weft_take(z, 1, &i), weft_scalar(1), WEFT_ADD);
+}
+static weft_array *weight_gradient(weft_array *x) {
+  weft_array *w = weft_slice(x, 0, 0, 1, 1), *y = weft_layer_norm(x, w, NULL, 1e-5), *dw;
+  weft_grad(weft_mul(y, y), 1, &w, &dw);
+  return dw;
+}
+static weft_array *replayed(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, weft_slice(x, 0, 0, 1, 1));
+  weft_array *next = weft_tanh(weft_add(weft_matmul(c, x), weft_cumsum(e, 0)));
+  weft_loop_next(l, c, next);
+  weft_array *all = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return all;
+}
+
 static void expect_peak(const char *name, maker f) {
   enum { N = 400 };
   weft_scope *s = weft_scope_open();
@@ -130,6 +152,12 @@ TEST(the_peak_is_predicted_to_a_tenth) {
   expect_peak("norm_gradient", norm_gradient);
   expect_peak("scattered", scattered);
   expect_peak("joined", joined);
+  expect_peak("column_sum", column_sum);
+  expect_peak("whole_sum", whole_sum);
+  expect_peak("largest", largest);
+  expect_peak("histogram", histogram);
+  expect_peak("weight_gradient", weight_gradient);
+  expect_peak("replayed", replayed);
 }
 
 TEST(beyond_the_limit_is_an_error_and_work_goes_on) {

@@ -61,6 +61,9 @@ int64_t memory_used(void), memory_cached(void), memory_peak(void), memory_limit(
 void memory_set_peak(int64_t), memory_set_limit(int64_t), memory_set_cache_limit(int64_t); /* cache 0: gives back all */
 void *memory_take(size_t bytes); /* NULL: out of memory or beyond the limit */
 void memory_give(void *, size_t bytes);
-size_t memory_whole(size_t bytes); /* what that takes of it */
+/* The same for scratch of a kernel while it runs, a few rows a thread: it is not counted as used, so that what is used and
+ * its peak are arrays and temporaries, which a plan predicts. */
+void *memory_borrow(size_t bytes);
+void memory_return(void *, size_t bytes);
 
 #endif

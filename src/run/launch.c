@@ -201,11 +201,11 @@ static void group_part(void *ctx, int i) {
   struct copies *c = ctx;
   int64_t lo = i * c->group, hi = c->r.n - lo < c->group ? c->r.n : lo + c->group;
   size_t bytes = group_bytes(c);
-  char *room = __atomic_load_n(&c->r.failed, __ATOMIC_RELAXED) ? NULL : memory_take(bytes);
+  char *room = __atomic_load_n(&c->r.failed, __ATOMIC_RELAXED) ? NULL : memory_borrow(bytes);
   uint64_t mode = float_mode_enter();
   if (!room || group(c, lo, hi, c->totals + c->bytes * (size_t)i, room)) __atomic_store_n(&c->r.failed, 1, __ATOMIC_RELAXED);
   float_mode_leave(mode);
-  if (room) memory_give(room, bytes);
+  if (room) memory_return(room, bytes);
 }
 
 /* Onto what is there (inout) or the empty value (out), element by element of the buffer's own strides. */
@@ -247,7 +247,7 @@ static int run_private(const struct run *r, int threads) {
   for (int64_t most = parts(r, threads); (r->n - 1) / c.group >= most; c.group *= 2) {}
   c.n_groups = r->n ? (r->n - 1) / c.group + 1 : 0;
   size_t bytes = c.bytes * (size_t)(c.n_groups ? c.n_groups : 1);
-  if (!(c.totals = memory_take(bytes))) return 1;
+  if (!(c.totals = memory_borrow(bytes))) return 1;
   pool_run((int)c.n_groups, threads, group_part, &c);
   uint64_t mode = float_mode_enter();
   if (!c.n_groups) neutral(&c, c.totals);
@@ -255,7 +255,7 @@ static int run_private(const struct run *r, int threads) {
   const char *sum = c.n_groups ? total(&c, &merged) : c.totals;
   for (int i = 0; i < c.n && !c.r.failed && !is_cancelled(r->launch); i++) merge(&c, i, sum);
   float_mode_leave(mode);
-  memory_give(c.totals, bytes);
+  memory_return(c.totals, bytes);
   return c.r.failed;
 }
 

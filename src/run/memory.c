@@ -171,9 +171,8 @@ static void uncount(int64_t bytes, int64_t peak_before) {
   give_lock();
 }
 
-size_t memory_whole(size_t bytes) { return class_bytes(class_of(bytes)); }
-
-void *memory_take(size_t bytes) {
+/* `counted` of the bytes are used from now on: all, or none. */
+static void *take(size_t bytes, int64_t counted) {
   if (mem_should_fail() || bytes > (size_t)1 << 52) return NULL;
   int class = class_of(bytes);
   size_t whole = class_bytes(class);
@@ -183,23 +182,26 @@ void *memory_take(size_t bytes) {
   void *p = take_kept(class);
   struct block *chain = p ? NULL : evict(limit - used - n);
   int64_t peak_before = peak;
-  count(n);
+  count(counted);
   give_lock();
   give_chain(chain);
   if (!p) p = take_fresh(whole);
-  if (!p) return uncount(n, peak_before), NULL;
+  if (!p) return uncount(counted, peak_before), NULL;
   UNPOISON(p, bytes);
   POISON((char *)p + bytes, whole - bytes);
   return p;
 }
 
-void memory_give(void *p, size_t bytes) {
+void *memory_take(size_t bytes) { return take(bytes, (int64_t)bytes); }
+void *memory_borrow(size_t bytes) { return take(bytes, 0); }
+
+static void give(void *p, size_t bytes, int64_t counted) {
   if (!p) return;
   int class = class_of(bytes);
   size_t whole = class_bytes(class);
   UNPOISON(p, sizeof(struct block));
   enter();
-  used -= (int64_t)bytes;
+  used -= counted;
   keep(p, class);
   int64_t most = limit - used < cache_limit ? limit - used : cache_limit;
   POISON((char *)p + sizeof(struct block), whole - sizeof(struct block));
@@ -207,6 +209,9 @@ void memory_give(void *p, size_t bytes) {
   give_lock();
   give_chain(chain);
 }
+
+void memory_give(void *p, size_t bytes) { give(p, bytes, (int64_t)bytes); }
+void memory_return(void *p, size_t bytes) { give(p, bytes, 0); }
 
 static int64_t look(const int64_t *value) {
   enter();

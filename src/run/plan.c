@@ -281,8 +281,8 @@ weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
 }
 
 int64_t plan_peak(const struct plan *p) {
-  int64_t n = p->schedule->block_bytes ? (int64_t)memory_whole((size_t)p->schedule->block_bytes) : 0;
+  int64_t n = (int64_t)p->schedule->block_bytes;
   for (int i = 0; i < p->schedule->n_stores; i++)
-    if (p->schedule->store[i].is_output) n += (int64_t)memory_whole((size_t)p->schedule->store[i].bytes);
+    if (p->schedule->store[i].is_output) n += (int64_t)p->schedule->store[i].bytes;
   return n;
 }

@@ -214,18 +214,18 @@ static int bind_and_run(struct vm_frame *f, struct room *room, uint64_t *ones) {
   values(f, ones);
   terms(f);
   f->lanes = lanes(f);
-  if (c->n_bufs > 16 && !(local = list = memory_take(sizeof(char *) * (size_t)c->n_bufs))) return 1;
+  if (c->n_bufs > 16 && !(local = list = memory_borrow(sizeof(char *) * (size_t)c->n_bufs))) return 1;
   struct room r = {room->at, room->end, 0};
   scratch(f, &r, local);
-  if (r.taken >= SIZE_MAX / 4 || (r.at == r.end && !(more = memory_take(bytes = r.taken + LINE)))) {
-    memory_give(list, list ? sizeof(char *) * (size_t)c->n_bufs : 0);
+  if (r.taken >= SIZE_MAX / 4 || (r.at == r.end && !(more = memory_borrow(bytes = r.taken + LINE)))) {
+    memory_return(list, list ? sizeof(char *) * (size_t)c->n_bufs : 0);
     return 1;
   }
   if (more) r = (struct room){more, (char *)more + bytes, 0}, scratch(f, &r, local);
   for (int i = 0; i < c->n_access; i++) bind(f, i, local);
   vm_exec(f, 0);
-  if (more) memory_give(more, bytes);
-  if (list) memory_give(list, sizeof(char *) * (size_t)c->n_bufs);
+  if (more) memory_return(more, bytes);
+  if (list) memory_return(list, sizeof(char *) * (size_t)c->n_bufs);
   return 0;
 }
 
@@ -237,9 +237,9 @@ int vm_run(const struct code *c, const struct launch *launch) {
   void *large = NULL;
   size_t bytes = tables_bytes(c) + LINE;
   int failed = 1;
-  if (bytes > ON_STACK - LINE && (large = memory_take(bytes))) room = (struct room){large, (char *)large + bytes, 0};
+  if (bytes > ON_STACK - LINE && (large = memory_borrow(bytes))) room = (struct room){large, (char *)large + bytes, 0};
   if ((bytes <= ON_STACK - LINE || large) && tables(&f, &room, &ones)) failed = bind_and_run(&f, &room, ones);
-  if (large) memory_give(large, bytes);
+  if (large) memory_return(large, bytes);
   float_mode_leave(mode);
   return failed;
 }

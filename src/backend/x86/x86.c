@@ -244,12 +244,12 @@ static void call(const struct code *c, uint8_t *frame) { (void)c, (void)frame; }
 #endif
 
 static int run_on_heap(const struct code *c, const struct launch *l, size_t bytes) {
-  uint8_t *frame = memory_take(bytes); /* 64-byte aligned */
+  uint8_t *frame = memory_borrow(bytes); /* 64-byte aligned */
   if (!frame) return 1;
   fill_frame(c, l, frame);
   place_scratch(c, l, frame, true);
   call(c, frame);
-  memory_give(frame, bytes);
+  memory_return(frame, bytes);
   return 0;
 }
 
