@@ -343,6 +343,7 @@ static int axis_value(struct emit *e, int axis) { return axis < 0 ? kir_lit_int(
 
 /* x[i, j, .. rest]: negative indices count from the end, others must be in range. */
 static int emit_take(struct emit *e, struct part *p) {
+  static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window" };
   struct node *n = p->node;
   struct access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];
@@ -353,7 +354,7 @@ static int emit_take(struct emit *e, struct part *p) {
     int i = kir_cast(&e->d.b, WEFT_I64, in_value(e, p, j + 1)), size = a->index_val[j];
     i = kir_op3(&e->d.b, KIR_SELECT, kir_op2(&e->d.b, KIR_LT, i, zero), kir_op2(&e->d.b, KIR_ADD, i, size), i);
     int ok = kir_op2(&e->d.b, KIR_AND, kir_op2(&e->d.b, KIR_LE, zero, i), kir_op2(&e->d.b, KIR_LT, i, size));
-    draft_check(&e->d, ok, where, (struct site){ "weft_take", n->origin, a->index_size[j] });
+    draft_check(&e->d, ok, where, (struct site){ typed[((const struct take_attr *)n->attr)->by], n->origin, a->index_size[j] });
     at[j] = lin(e, i);
   }
   subscripts(e, a->stride, a->n_index, at);
