@@ -12,6 +12,7 @@
 #include "rewrite/rewrite.h"
 #include "run/buffer.h"
 #include "run/device.h"
+#include "run/eval.h"
 #include "run/launch.h"
 #include "run/replay.h"
 #include "run/show.h"
@@ -49,6 +50,11 @@ void plan_release(struct plan *p) {
   if (p && atomic_fetch_sub(&p->refs, 1) == 1) destroy(p);
 }
 
+static struct failure *stopped(void) {
+  const volatile int *flag = eval_settings()->cancel;
+  return flag && __atomic_load_n(flag, __ATOMIC_RELAXED) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
+}
+
 /* A schedule whose kernels are compiled; takes over the kernels. Bodies of loops run on the host. */
 struct plan *plan_of(struct arena *arena, struct schedule *s, const struct device *device, struct failure **failure) {
   struct plan *p = mem_alloc(sizeof *p);
@@ -63,6 +69,7 @@ struct plan *plan_of(struct arena *arena, struct schedule *s, const struct devic
   if (!p->code || !p->body) return destroy(p), NULL;
   for (int i = 0; i < s->n_steps; i++) {
     struct step *step = &s->step[i];
+    if ((*failure = stopped())) return destroy(p), NULL;
     if (step->replay) p->body[i] = plan_of(NULL, step->replay->body, NULL, failure);
     else {
       p->code[i] = compiled_get(step->kernel, &step->shape, device, failure);
