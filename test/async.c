@@ -135,6 +135,42 @@ TEST(what_can_be_seen_to_fail_is_not_started) {
   weft_scope_discard(s);
 }
 
+/* Each builds on what the other has promised, as soon as it can see it. */
+static void *promises_and_builds(void *pair) {
+  weft_array **w = pair;
+  for (int i = 0; i < 300; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_array *y = weft_add(w[0], w[1]);
+    weft_update(w[i % 2], weft_mul(y, weft_scalar(0.25)));
+    EXPECT_OK(weft_scope_close_async(step));
+  }
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  return NULL;
+}
+
+TEST(threads_build_on_the_promises_of_each_other) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w[2] = { number(1), number(2) };
+  pthread_t t[4];
+  for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, promises_and_builds, w);
+  for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+  EXPECT_OK(weft_eval(2, w));
+  weft_scope_discard(s);
+}
+
+TEST(what_is_started_faster_than_it_can_be_done_is_done_all_the_same) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = number(1);
+  for (int i = 0; i < 5000; i++) {
+    weft_scope *inner = weft_scope_open();
+    weft_array *y = weft_add(x, weft_full(WEFT_F32, WEFT_DIMS(1), i));
+    EXPECT_OK(weft_eval_async(1, &y));
+    weft_scope_discard(inner);
+  }
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(s);
+}
+
 TEST(a_number_can_be_promised) {
   weft_scope *s = weft_scope_open();
   float one = 1;

@@ -15,10 +15,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static struct job *first, *last, *failed;  /* through `next` */
 static struct job *running, *ending;       /* the one at work; the one whose parts are being released */
+static uint64_t n_started, n_ended;        /* jobs end in the order in which they were started */
 static bool is_alive;
 static _Thread_local bool is_here;
+static _Thread_local uint64_t last_started; /* n_started after this thread's last one */
 
-enum { IDLE_SECONDS = 2 };
+enum { IDLE_SECONDS = 2, MOST = 1024 };    /* who starts more waits until there are fewer: each holds memory */
 
 bool job_is_here(void) { return is_here; }
 
@@ -60,10 +62,6 @@ static bool is_of(const struct job *list, uint64_t thread) {
   return false;
 }
 
-static bool is_pending(uint64_t thread) {
-  return (ending && ending->thread == thread) || (running && running->thread == thread) || is_of(first, thread);
-}
-
 /* Keeps the first failure of each thread that nobody has seen. */
 static bool keep(struct job *j) {
   if (!j->failure || !j->thread || failure_seen(j->failure, false) || is_of(failed, j->thread)) return false;
@@ -102,6 +100,7 @@ static void run_it(void) {
   j->end(j);
   pthread_mutex_lock(&lock);
   ending = NULL;
+  n_ended++;
   if (!keep(j)) drop(j);
   pthread_cond_broadcast(&changed);
 }
@@ -132,6 +131,7 @@ static void in_parent(void) { pthread_mutex_unlock(&lock); }
 static void in_child(void) {
   make_changed();
   is_alive = false;
+  if (ending) n_ended++; /* it was over */
   ending = NULL;
   if (running) {
     running->next = first;
@@ -161,7 +161,9 @@ void job_start(struct job *j) {
   j->settings = *eval_settings();
   j->thread = caller()->id;
   pthread_mutex_lock(&lock);
+  while (n_started - n_ended >= MOST && is_alive && !is_here) pthread_cond_wait(&changed, &lock);
   put(j);
+  last_started = ++n_started;
   pthread_cond_broadcast(&changed);
   go_on();
   pthread_mutex_unlock(&lock);
@@ -181,15 +183,14 @@ void job_resume(void) {
 }
 
 bool job_wait(double seconds) {
-  uint64_t me = caller()->id;
   struct timespec until = after(seconds >= 0 ? seconds : 0);
   bool in_time = true;
   pthread_mutex_lock(&lock);
   go_on();
-  while (in_time && is_pending(me))
+  while (in_time && n_ended < last_started)
     if (!(seconds >= 0)) pthread_cond_wait(&changed, &lock);
     else in_time = pthread_cond_timedwait(&changed, &lock, &until) == 0;
-  in_time = !is_pending(me);
+  in_time = n_ended >= last_started;
   pthread_mutex_unlock(&lock);
   return in_time;
 }

@@ -204,21 +204,30 @@ static struct failure *start(struct closing *c, const char *fn, struct weft_scop
   return f ? f : promise_all(c);
 }
 
+static struct node **copy_of(struct node *const node[], int n) {
+  struct node **copy = mem_alloc(sizeof *copy * (size_t)(n + 1));
+  for (int i = 0; copy && i < n; i++) copy[i] = node_retain(node[i]);
+  return copy;
+}
+
 weft_status weft_scope_close_async(weft_scope *s) {
   const char *fn = "weft_scope_close_async";
   weft_status status = scope_check(fn, s);
   if (status) return status;
   struct closing *c = mem_alloc(sizeof *c);
   struct failure *f = c ? start(c, fn, s) : no_memory();
-  for (int i = 0; !f && i < c->n_updates; i++) node_release(array_swap(s->updates[i].outer, node_retain(c->promise[i])));
-  scope_end(s);
+  struct node **promise = f ? NULL : copy_of(c->promise, c->n_updates);
+  if (!f && !promise) f = no_memory();
   if (!f) {
     c->job.run = run_job;
     c->job.end = end_job;
-    job_start(&c->job);
+    job_start(&c->job); /* before anybody can see a promise: whoever builds on one comes later */
+    for (int i = 0; i < s->n_updates; i++) node_release(array_swap(s->updates[i].outer, promise[i]));
   } else if (c) {
     free_parts(c);
     mem_free(c);
   }
+  mem_free(promise);
+  scope_end(s);
   return report_all(f);
 }
