@@ -163,8 +163,7 @@ static bool make_program(struct program *g, const struct node_list *l, int n_lea
   g->list.node = arena_take(g->arena, sizeof *g->list.node * (size_t)(l->n + 1));
   g->target = arena_take(g->arena, sizeof *g->target * (size_t)(n + 1));
   g->leaf_place = arena_take(g->arena, sizeof *g->leaf_place * (size_t)(n_leaves + 1));
-  g->may_donate = arena_take(g->arena, (size_t)(n_leaves + 1));
-  bool ok = g->list.node && g->target && g->leaf_place && g->may_donate;
+  bool ok = g->list.node && g->target && g->leaf_place;
   int leaves = 0;
   for (int i = 0; ok && i < l->n; i++) {
     struct node *x = local_of(g, g->list.node, l->node[i], &leaves);
@@ -313,9 +312,8 @@ static struct failure *publish(struct eval *e, struct run *r) {
 /* What was asked for in the background fails, unless it was cancelled; everything else is lazy again. */
 static void give_up(struct eval *e, struct failure *f) {
   bool fails = e->in_background && failure_status(f) != WEFT_ERR_CANCELLED;
-  if (!e->link && !e->in_background) return;
-  graph_lock();
-  for (int i = 0; i < e->n; i++) {
+  graph_lock(); /* neighbours change e->link when they leave */
+  for (int i = 0; (e->link || e->in_background) && i < e->n; i++) {
     struct node *n = e->target[i];
     if (state_of(n) != (e->link ? NODE_RUNNING : NODE_QUEUED)) continue;
     if (fails && i < e->n_asked) n->failure = failure_retain(f);

@@ -80,6 +80,14 @@ void key_graph(struct key *k, const struct node_list *list, int n, struct node *
   }
 }
 
+/* Which variable of the loop it is: sequences first, then carries, then constants. -1: one of a loop around. */
+static int variable(const struct loop *l, const struct node *v) {
+  for (int j = 0; j < l->n_seq; j++) if (l->seq_var[j] == v) return j;
+  for (int j = 0; j < l->n_carry; j++) if (l->carry_var[j] == v) return l->n_seq + j;
+  for (int j = 0; j < l->n_const; j++) if (l->const_var[j] == v) return l->n_seq + l->n_carry + j;
+  return -1;
+}
+
 /* A body by structure: its variables count as leaves, in the order of the walk. */
 static void loop_body(struct key *k, const struct loop *l) {
   struct node_list list = { 0 };
@@ -97,9 +105,7 @@ static void loop_body(struct key *k, const struct loop *l) {
     for (int i = 0; i < list.n; i++) { /* which variable is which */
       struct node *v = list.node[i];
       if (v->op != &op_loop_var) continue;
-      for (int j = 0; j < l->n_seq; j++) if (l->seq_var[j] == v) key_int(k, v->slot), key_int(k, j);
-      for (int j = 0; j < l->n_carry; j++) if (l->carry_var[j] == v) key_int(k, v->slot), key_int(k, 1000 + j);
-      for (int j = 0; j < l->n_const; j++) if (l->const_var[j] == v) key_int(k, v->slot), key_int(k, 2000 + j);
+      key_int(k, v->slot), key_int(k, variable(l, v));
     }
     key_graph(k, &list, n, target);
   }

@@ -35,8 +35,8 @@ static void destroy(struct plan *p) {
   for (int i = 0; p->schedule && i < p->schedule->n_steps; i++) {
     if (p->code) compiled_release(p->code[i]);
     if (p->body) plan_release(p->body[i]);
-    kir_free(p->schedule->step[i].kernel); /* NULL once compiled */
   }
+  schedule_drop_kernels(p->schedule); /* those that were not compiled */
   mem_free(p->code);
   mem_free(p->body);
   mem_free(p->key);
@@ -59,11 +59,11 @@ static struct failure *stopped(void) {
 struct plan *plan_of(struct arena *arena, struct schedule *s, const struct device *device, struct failure **failure) {
   struct plan *p = mem_alloc(sizeof *p);
   if (!p) {
-    for (int i = 0; i < s->n_steps; i++) kir_free(s->step[i].kernel);
+    schedule_drop_kernels(s);
     arena_free(arena);
     return NULL;
   }
-  *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .device = device, .uses_host = !device, .n_leaves = s->n_leaves };
+  *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .device = device, .uses_host = !device };
   p->code = mem_alloc(sizeof *p->code * (size_t)(s->n_steps + 1));
   p->body = mem_alloc(sizeof *p->body * (size_t)(s->n_steps + 1));
   if (!p->code || !p->body) return destroy(p), NULL;
@@ -100,7 +100,7 @@ struct plan *plan_for(struct program *g, struct failure **failure) {
   *failure = NULL;
   struct schedule *s = NULL;
   if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->stable) && !(*failure = too_large(&g->list)))
-    s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place, g->may_donate, fusing(), failure);
+    s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place, fusing(), failure);
   struct plan *p = s ? plan_of(g->arena, s, g->device, failure) : NULL;
   if (!s) arena_free(g->arena);
   if (!p && !*failure) *failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while planning");

@@ -16,7 +16,6 @@ struct plan {
   size_t key_bytes;
   void *key;
   struct plan *next;
-  int n_leaves;
   uint64_t used;                 /* when it was last found */
 };
 
@@ -28,7 +27,6 @@ struct program {
   int n_targets, n_leaves;
   struct node **target;
   struct place *leaf_place;
-  bool *may_donate;
   bool stable;                   /* rewrites that change rounding are allowed */
   const struct device *device;   /* where it is to run; NULL: on the host */
 };

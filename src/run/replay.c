@@ -54,7 +54,7 @@ static struct failure *steps(struct frame *f, struct run *r, int64_t *n) {
 struct failure *replay_run(struct plan *body, const struct replay *l, struct run *r, uint8_t *const base[]) {
   struct frame f = { body, l, base, mem_alloc(sizeof *f.base * (size_t)(body->schedule->n_stores + 1)), NULL };
   int64_t n = 0;
-  f.leaf = mem_alloc(sizeof *f.leaf * (size_t)(body->n_leaves + 1));
+  f.leaf = mem_alloc(sizeof *f.leaf * (size_t)(body->schedule->n_leaves + 1));
   struct failure *why = f.base && f.leaf ? steps(&f, r, &n) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   for (int k = 0; !why && k < l->n_carry; k++)
     if (l->last[k].store >= 0) memcpy(base[l->last[k].store] + l->last[k].offset * l->leaf_size[l->n_seq + k], base[l->ping[2 * k + (n & 1)]], (size_t)l->carry_bytes[k]);

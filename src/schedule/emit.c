@@ -27,6 +27,8 @@ struct access {
   bool is_inner, is_kept, need, need_mid;
 };
 
+enum form { FORM_ROWS, FORM_COLUMNS };     /* phases in lane loops; in serial loops inside a lane loop */
+
 enum from { FROM_PART, FROM_ACCESS, FROM_SCALAR };
 struct source { enum from from; int i; };
 
@@ -47,7 +49,7 @@ struct emit {
   struct work *w;
   struct group *g;
   struct draft d;
-  enum group_form form;
+  enum form form;
   int inner;                              /* axis of the inner loops, or -1 */
   int lane;                               /* column form: the lane axis beside, or -1 */
   int column;                             /* rows form: axis of folds that end here, or -1 */
@@ -388,7 +390,8 @@ static int emit_contract(struct emit *e, struct part *p) {
   subscripts(e, b->stride, 1, bt);
   int x = kir_load(&e->d.b, a->buf, at), y = kir_load(&e->d.b, b->buf, bt), next;
   if (t == WEFT_BOOL) next = kir_op2(&e->d.b, KIR_OR, sum, kir_op2(&e->d.b, KIR_AND, x, y));
-  else next = kir_is_float(t) ? kir_op3(&e->d.b, KIR_FMA, x, y, sum) : kir_op2(&e->d.b, KIR_ADD, sum, kir_op2(&e->d.b, KIR_MUL, x, y));
+  else if (kir_is_float(t)) next = kir_op3(&e->d.b, KIR_FMA, x, y, sum);
+  else next = kir_op2(&e->d.b, KIR_ADD, sum, kir_op2(&e->d.b, KIR_MUL, x, y));
   kir_next(&e->d.b, 1, &sum, &next);
   kir_end(&e->d.b);
   return sum;
@@ -550,6 +553,9 @@ static bool find_kept(struct emit *e) {
 
 /* ---- the nest ---- */
 
+/* Of a fold that is no tuple. */
+static enum kir_op combiner(const struct part *p) { return p->node->op->fold->op; }
+
 static void open_axis(struct emit *e, enum kir_kind kind, int axis) {
   e->axes.var[axis] = kir_loop(&e->d.b, kind, var_name(e, axis), lin(e, e->axes.size[axis]));
 }
@@ -576,7 +582,7 @@ static void inner_loop(struct emit *e, int f, const bool had_part[], const bool 
     if (p->need && !is_ready(p)) evaluate(e, p);
     if (is_root(e, p, f) || sinks_access(e, p, f)) {
       if (runs_inside(e, p)) fold_inside(e, p);
-      else if (is_sink(e, p)) store(e, p, p->node->op->fold->op, in_value(e, p, 0));
+      else if (is_sink(e, p)) store(e, p, combiner(p), in_value(e, p, 0));
       else store(e, p, KIR_SET, p->value);
     }
   }
@@ -592,26 +598,35 @@ static void forget_inner(struct emit *e) { /* what was not kept is gone with its
   for (int i = 0; i < e->n_access; i++) if (e->access[i].is_inner && !e->access[i].is_kept) e->access[i].value = -1;
 }
 
-/* Values between the loops of phases f - 1 and f. */
+/* Whether p is a plain value that stands between the inner loops. */
+static bool stands_between(const struct emit *e, const struct part *p) {
+  return !p->is_inner && !runs_inside(e, p) && !is_sink(e, p);
+}
+
+/* The value of a fold, once its loop is over. */
+static int finished(struct emit *e, struct part *p) {
+  const struct fold *f = p->node->op->fold;
+  int v = f->n ? f->finish(&e->d.b, p->node, p->result) : p->result[0];
+  return kir_cast(&e->d.b, (weft_dtype)p->node->dtype, v);
+}
+
+/* Values between the loops of phases f - 1 and f: results of folds, and what is wanted now or stored. */
 static void between(struct emit *e, int f) {
-  for (int i = 0; i < e->n_parts; i++) { /* everything of this phase that does not vary and is wanted now or stored */
+  for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
-    if (p->is_inner || p->phase != f || runs_inside(e, p) || is_sink(e, p)) continue;
-    if (p->item->is_stored && !stores_inside(e, p)) p->need_mid = true;
+    if (stands_between(e, p) && p->phase == f && p->item->is_stored && !stores_inside(e, p)) p->need_mid = true;
   }
   for (int i = e->n_parts - 1; i >= 0; i--) {
     struct part *p = &e->part[i];
-    if (p->need_mid && !p->is_inner && !is_ready(p) && !runs_inside(e, p) && !is_sink(e, p)) need_operands(e, p);
+    if (p->need_mid && stands_between(e, p) && !is_ready(p)) need_operands(e, p);
   }
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
     if (p->phase > f || p->is_inner) continue;
-    if (runs_inside(e, p) && p->phase == f && !is_ready(p) && !e->is_split) {
-      const struct fold *fold = p->node->op->fold;
-      int v = fold->n ? fold->finish(&e->d.b, p->node, p->result) : p->result[0];
-      p->value = kir_cast(&e->d.b, (weft_dtype)p->node->dtype, v);
-    } else if (p->need_mid && !is_ready(p) && !is_fold(p)) evaluate(e, p);
-    if (p->item->is_stored && !p->is_stored_already && is_ready(p) && !stores_inside(e, p) && !is_sink(e, p)) store(e, p, KIR_SET, p->value);
+    if (runs_inside(e, p) && p->phase == f && !is_ready(p) && !e->is_split) p->value = finished(e, p);
+    else if (p->need_mid && !is_ready(p) && !is_fold(p)) evaluate(e, p);
+    bool is_due = p->item->is_stored && !p->is_stored_already && is_ready(p);
+    if (is_due && !stores_inside(e, p) && !is_sink(e, p)) store(e, p, KIR_SET, p->value);
   }
 }
 
@@ -621,8 +636,8 @@ static void sink_values(struct emit *e, int f) {
     struct part *p = &e->part[i];
     if (!is_sink(e, p) || p->fold_phase != f || is_root(e, p, f) || sinks_access(e, p, f)) continue;
     int v = in_value(e, p, 0);
-    if (e->is_private) store(e, p, p->node->op->fold->op, v);
-    else p->result[0] = kir_fold(&e->d.b, p->node->op->fold->op, KIR_PLAIN, v);
+    if (e->is_private) store(e, p, combiner(p), v);
+    else p->result[0] = kir_fold(&e->d.b, combiner(p), KIR_PLAIN, v);
   }
 }
 
@@ -656,41 +671,44 @@ static void make_fns(struct emit *e) {
   }
 }
 
-static bool nest(struct emit *e) {
-  int opened = 0;
-  make_fns(e);
-  if (e->is_split) {
-    e->block_var = kir_loop_blocks(&e->d.b, "q", lin(e, e->axes.size[e->inner]), kir_lin_const(e->d.k, ROW_BLOCK));
-    opened++;
-    for (int i = 0; i < e->n_parts; i++) if (is_fold(&e->part[i])) kir_private(&e->d.b, e->part[i].buf, e->part[i].node->op->fold->op);
+/* Blocks of an axis, each with copies of what is folded over it; merged in order. */
+static int open_blocks(struct emit *e, int axis, int width) {
+  int q = kir_loop_blocks(&e->d.b, "q", lin(e, e->axes.size[axis]), kir_lin_const(e->d.k, width));
+  for (int i = 0; i < e->n_parts; i++) {
+    struct part *p = &e->part[i];
+    if (e->is_split ? is_fold(p) : is_sink(e, p)) kir_private(&e->d.b, p->buf, combiner(p));
   }
+  return q;
+}
+
+/* Opens the loops around the phases; how many. */
+static int open_loops(struct emit *e) {
+  int opened = 0;
+  if (e->is_split) e->block_var = open_blocks(e, e->inner, ROW_BLOCK), opened++;
   for (int i = 0; i < e->axes.n_live; i++) {
     int a = e->axes.live[i];
-    if (a == e->inner || a == e->lane || a == e->column) continue;
-    open_axis(e, KIR_PAR, a);
-    opened++;
+    if (a != e->inner && a != e->lane && a != e->column) open_axis(e, KIR_PAR, a), opened++;
   }
   if (e->column >= 0 && e->is_private) {
-    int q = kir_loop_blocks(&e->d.b, "q", lin(e, e->axes.size[e->column]), kir_lin_const(e->d.k, COLUMN_BLOCK));
-    for (int i = 0; i < e->n_parts; i++) if (is_sink(e, &e->part[i])) kir_private(&e->d.b, e->part[i].buf, e->part[i].node->op->fold->op);
+    int q = open_blocks(e, e->column, COLUMN_BLOCK);
     e->axes.var[e->column] = kir_loop_block(&e->d.b, KIR_SERIAL, var_name(e, e->column), q);
     opened += 2;
-  } else if (e->column >= 0) {
-    open_axis(e, KIR_SERIAL, e->column);
-    opened++;
-  }
-  if (e->lane >= 0) {
-    open_axis(e, KIR_LANE, e->lane);
-    opened++;
-  }
+  } else if (e->column >= 0) open_axis(e, KIR_SERIAL, e->column), opened++;
+  if (e->lane >= 0) open_axis(e, KIR_LANE, e->lane), opened++;
+  return opened;
+}
+
+static bool nest(struct emit *e) {
+  make_fns(e);
+  int opened = open_loops(e);
   if (!phases(e)) return false;
-  if (e->is_split)
-    for (int i = 0; i < e->n_parts; i++) if (is_fold(&e->part[i])) store(e, &e->part[i], e->part[i].node->op->fold->op, e->part[i].result[0]);
+  for (int i = 0; e->is_split && i < e->n_parts; i++) /* into the copies of the block */
+    if (is_fold(&e->part[i])) store(e, &e->part[i], combiner(&e->part[i]), e->part[i].result[0]);
   if (e->column >= 0 && !e->is_private) {
     kir_end(&e->d.b);
     opened--;
     for (int i = 0; i < e->n_parts; i++)
-      if (is_sink(e, &e->part[i])) store(e, &e->part[i], KIR_SET, kir_cast(&e->d.b, (weft_dtype)e->part[i].node->dtype, e->part[i].result[0]));
+      if (is_sink(e, &e->part[i])) store(e, &e->part[i], KIR_SET, finished(e, &e->part[i]));
   }
   while (opened--) kir_end(&e->d.b);
   return true;

@@ -121,19 +121,12 @@ static bool joins_groups(const struct node *n) {
   }
 }
 
-/* Axes of operand k that correspond to axes of the node's space. */
-static int operand_axis(const struct node *n, int k, int axis) {
-  if (n->op->kind == OP_TAKE) return axis; /* indices: I comes first */
-  if (n->op->kind == OP_PAD) return -1;
-  (void)k;
-  return axis;
-}
-
-/* What a candidate group says about the axes of n: -1 unknown. false: it contradicts itself. */
+/* What a candidate group says about the axes of n: -1 unknown. false: it contradicts itself. The axes of an operand that
+ * is read element by element are those of the node, but for the number that pads. */
 static bool axes_from(struct work *w, const struct node *n, int group, int8_t ax[]) {
   const struct node *sp = space(n);
   for (int k = 0; k < n->n_in; k++) {
-    if (needs_memory(n, k)) continue;
+    if (needs_memory(n, k) || n->op->kind == OP_PAD) continue;
     struct edge e = edge_of(n->in[k]);
     struct item *b = &w->item[e.base->slot];
     const int8_t *from = b->group == group ? b->ax : b->group < 0 && b->seen_group == group ? b->seen_ax : NULL;
@@ -141,8 +134,7 @@ static bool axes_from(struct work *w, const struct node *n, int group, int8_t ax
     int base_rank = b->group == group ? space(e.base)->rank : e.base->rank;
     for (int j = 0; j < base_rank; j++) {
       if (from[j] < 0 || e.map[j] < 0) continue;
-      int a = operand_axis(n, k, e.map[j]);
-      if (a < 0) continue;
+      int a = e.map[j];
       if (sp->dims[a] == 1 && (e.base->dims[j] != 1 || ax[a] >= 0)) continue; /* length 1: remembers what it was folded from */
       if (sp->dims[a] != 1 && sp->dims[a] != w->group[group].extent[from[j]]) continue; /* stretched to something else */
       if (ax[a] >= 0 && ax[a] != from[j]) return false;
@@ -167,7 +159,7 @@ static bool complete(const struct node *sp, const int8_t ax[]) {
   return true;
 }
 
-/* Whether n, with these axes, uses the result of a column fold of the group; back: with the folded axis again. */
+/* Whether n uses the result of a column fold of the group. */
 static bool uses_column(struct work *w, const struct node *n, int group) {
   for (int k = 0; k < n->n_in; k++) {
     struct item *b = &w->item[edge_of(n->in[k]).base->slot];
@@ -197,8 +189,9 @@ static bool with_node(struct work *w, const struct node *n, int group, const int
     if (out->column >= 0 && out->column != a) return false;
     out->column = a;
     if (n->op->kind == OP_PREFIX || n->op->fold->n) out->column_used = true; /* needs the column form */
+    int lane = out->lane >= 0 ? out->lane : out->n_axes - 1;
     for (int k = 0; k < space(n)->rank; k++) /* a value for each lane */
-      if (ax[k] >= 0 && space(n)->dims[k] != 1 && ax[k] == (out->lane >= 0 ? out->lane : out->n_axes - 1)) out->column_wide = true;
+      if (ax[k] >= 0 && space(n)->dims[k] != 1 && ax[k] == lane) out->column_wide = true;
   }
   return out->n_items < w->most_nodes && writable(out);
 }
@@ -268,7 +261,9 @@ static bool all_ins_readable(struct work *w, const struct node *n, struct group 
 /* ---- merging two groups that meet in a node ---- */
 
 /* Axis a of h cannot be axis b of g: h runs lanes along it, g along another. */
-static bool clash(const struct group *g, int b, const struct group *h, int a) { return h->lane == a && g->lane >= 0 && g->lane != b; }
+static bool clash(const struct group *g, int b, const struct group *h, int a) {
+  return h->lane == a && g->lane >= 0 && g->lane != b;
+}
 
 static bool axis_lists_meet(const struct group *g, const struct group *h, const struct node *sp, const int8_t ga[],
                             const int8_t ha[], int8_t to[]) {
@@ -290,48 +285,45 @@ static bool axis_lists_meet(const struct group *g, const struct group *h, const 
   return g->n_axes == h->n_axes;
 }
 
+/* g with h in it, whose axes a become to[a], if that can be written and no path leaves it and comes back. */
+static bool both_of(struct work *w, const struct group *g, const struct group *h, const int8_t to[], struct group *both) {
+  *both = *g;
+  both->level = g->level > h->level ? g->level : h->level;
+  if (!may_raise(g, both->level) || !may_raise(h, both->level) || g->n_items + h->n_items > w->most_nodes) return false;
+  if (h->lane >= 0) both->lane = to[h->lane];
+  if (h->column >= 0) both->column = to[h->column];
+  if ((g->lane >= 0 && g->lane != both->lane) || (g->column >= 0 && g->column != both->column)) return false;
+  both->has_row |= h->has_row;
+  both->column_used |= h->column_used;
+  both->column_wide |= h->column_wide;
+  both->has_contract |= h->has_contract;
+  both->has_readers |= h->has_readers;
+  for (int a = 0; a < h->n_axes; a++) both->pinned[to[a]] |= h->pinned[a];
+  for (int i = 0; i < h->n_bases; i++) if (!group_reads(both, h->base[i])) return false;
+  return writable(both) && can_store_all(w, both, g, NULL) && can_store_all(w, both, h, to);
+}
+
+static void rename_axes(int8_t ax[], const int8_t to[]) {
+  for (int k = 0; k < WEFT_RANK_MAX; k++) if (ax[k] >= 0) ax[k] = to[ax[k]];
+}
+
 static bool merge(struct work *w, int into, int from, const struct node *sp, const int8_t ga[], const int8_t ha[]) {
-  struct group *g = &w->group[into], *h = &w->group[from], both = *g;
+  struct group *g = &w->group[into], *h = &w->group[from], both;
   int8_t to[AXES];
-  if (g->is_alone || h->is_alone || !axis_lists_meet(g, h, sp, ga, ha, to)) return false;
-  int level = g->level > h->level ? g->level : h->level;
-  if (!may_raise(g, level) || !may_raise(h, level) || g->n_items + h->n_items > w->most_nodes) return false;
-  if (h->lane >= 0) {
-    if (g->lane >= 0 && g->lane != to[h->lane]) return false;
-    both.lane = to[h->lane];
-  }
-  if (h->column >= 0) {
-    if (g->column >= 0 && g->column != to[h->column]) return false;
-    both.column = to[h->column];
-  }
-  both.has_row |= h->has_row;
-  both.column_used |= h->column_used;
-  both.column_wide |= h->column_wide;
-  both.has_contract |= h->has_contract;
-  both.has_readers |= h->has_readers;
-  both.level = level;
-  if (!writable(&both) || !can_store_all(w, &both, g, NULL) || !can_store_all(w, &both, h, to)) return false;
-  for (int i = 0; i < h->n_bases; i++) if (!group_reads(&both, h->base[i])) return false;
-  int *items = work_take(w, sizeof *items * (size_t)(g->n_items + h->n_items));
-  if (!items) return false;
-  int i = 0, j = 0, n = 0; /* keep the order of the graph */
-  while (i < g->n_items || j < h->n_items)
-    items[n++] = j == h->n_items || (i < g->n_items && g->item[i] < h->item[j]) ? g->item[i++] : h->item[j++];
-  for (j = 0; j < h->n_items; j++) {
-    struct item *x = &w->item[h->item[j]];
+  if (g->is_alone || h->is_alone || !axis_lists_meet(g, h, sp, ga, ha, to) || !both_of(w, g, h, to, &both)) return false;
+  for (int i = 0; i < h->n_items; i++) if (!group_add(w, &both, h->item[i])) return false;
+  for (int i = 0; i < h->n_items; i++) {
+    struct item *x = &w->item[h->item[i]];
     x->group = into;
-    for (int k = 0; k < WEFT_RANK_MAX; k++) if (x->ax[k] >= 0) x->ax[k] = to[x->ax[k]];
+    rename_axes(x->ax, to);
   }
-  for (j = 0; j < h->n_bases; j++) {
-    struct item *x = &w->item[h->base[j]];
+  for (int i = 0; i < h->n_bases; i++) {
+    struct item *x = &w->item[h->base[i]];
     if (x->seen_group != from) continue;
     x->seen_group = into;
-    for (int k = 0; k < WEFT_RANK_MAX; k++) if (x->seen_ax[k] >= 0) x->seen_ax[k] = to[x->seen_ax[k]];
+    rename_axes(x->seen_ax, to);
   }
-  for (int a = 0; a < h->n_axes; a++) both.pinned[to[a]] |= h->pinned[a];
   *g = both;
-  g->item = items;
-  g->n_items = g->room = n;
   h->is_dead = true;
   return true;
 }
@@ -399,7 +391,7 @@ static bool in_memory(struct work *w, struct node *b) {
   return true;
 }
 
-/* The last group that holds (or reads) something n uses, in order of preference: computed ones first. */
+/* Groups that n might join, best first: those that hold something it uses, or else those that read what it reads. */
 static int candidates(struct work *w, const struct node *n, int out[], int max) {
   int m = 0;
   for (int pass = 0; pass < 2 && (pass == 0 || m == 0); pass++)
@@ -476,7 +468,10 @@ static bool start_group(struct work *w, struct node *n) {
   memset(ax, -1, sizeof ax);
   for (int k = 0; k < sp->rank; k++) {
     if (sp->dims[k] == 1) continue;
-    if (g->n_axes == AXES) return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: more than %d axes longer than 1", n->op->name, AXES));
+    if (g->n_axes == AXES) {
+      const char *why = "weft_%s: more than %d axes longer than 1";
+      return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, why, n->op->name, AXES));
+    }
     g->extent[g->n_axes] = sp->dims[k];
     ax[k] = (int8_t)g->n_axes++;
   }

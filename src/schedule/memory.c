@@ -96,10 +96,11 @@ static int donor(const struct schedule *s, int i, int to, const bool gives[]) {
   for (int o = 0; !p->replay && o < k->n_bufs; o++) {
     if (k->bufs[o].kind != KIR_OUT || p->bufs[o].store != to) continue;
     for (int d = 0; d < k->n_bufs; d++) {
+      if (k->bufs[d].kind != KIR_IN) continue;
       const struct store *from = &s->store[p->bufs[d].store];
-      if (k->bufs[d].kind == KIR_IN && is_temporary(from) && from->last == i && from->bytes == s->store[to].bytes &&
-          !gives[p->bufs[d].store] && same_place(&p->bufs[d], &p->bufs[o]) && kir_may_donate(k, d, o) && touches_once(p, d) && touches_once(p, o))
-        return p->bufs[d].store;
+      bool is_free = is_temporary(from) && from->last == i && !gives[p->bufs[d].store];
+      if (is_free && from->bytes == s->store[to].bytes && same_place(&p->bufs[d], &p->bufs[o]) && touches_once(p, d) &&
+          touches_once(p, o) && kir_may_donate(k, d, o)) return p->bufs[d].store;
     }
   }
   return -1;
@@ -107,18 +108,20 @@ static int donor(const struct schedule *s, int i, int to, const bool gives[]) {
 
 static int64_t padded(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
+static int *ints(struct work *w, int n) { return work_take(w, sizeof(int) * (size_t)(n + 1)); }
+
 bool memory_plan(struct work *w) {
   struct schedule *s = w->out;
   struct ranges f = { 0 };
   find_lives(s);
-  int *by_first = work_take(w, sizeof(int) * (size_t)(s->n_steps + 1)), *by_last = work_take(w, sizeof(int) * (size_t)(s->n_steps + 1));
-  int *next_first = work_take(w, sizeof(int) * (size_t)(s->n_stores + 1)), *next_last = work_take(w, sizeof(int) * (size_t)(s->n_stores + 1));
+  int *by_first = ints(w, s->n_steps), *by_last = ints(w, s->n_steps); /* by step: the first store that begins, ends there */
+  int *next_first = ints(w, s->n_stores), *next_last = ints(w, s->n_stores);
   bool *gives = work_take(w, (size_t)s->n_stores + 1); /* its memory has gone over to another */
   if (w->no_memory) return false;
   for (int i = 0; i < s->n_steps; i++) by_first[i] = by_last[i] = -1;
   for (int i = 0; i < s->n_stores; i++) {
     struct store *t = &s->store[i];
-    if (t->leaf >= 0 || t->is_output || t->first < 0) continue;
+    if (!is_temporary(t) || t->first < 0) continue;
     next_first[i] = by_first[t->first], by_first[t->first] = i;
     next_last[i] = by_last[t->last], by_last[t->last] = i;
   }

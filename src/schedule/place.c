@@ -18,7 +18,7 @@ int store_new(struct work *w, int64_t bytes) {
     s->store = more;
     w->room_stores = room;
   }
-  s->store[s->n_stores] = (struct store){ .leaf = -1, .bytes = bytes, .donor = -1, .first = -1, .last = -1 };
+  s->store[s->n_stores] = (struct store){ .leaf = -1, .bytes = bytes, .first = -1, .last = -1 };
   return s->n_stores++;
 }
 
@@ -98,6 +98,6 @@ bool place_of(struct work *w, const struct node *n, struct place *p) {
 
 bool place_needed(struct work *w, const struct node *n, struct place *p) {
   if (place_of(w, n, p)) return true;
-  if (w->no_memory) return false;
-  return work_fail(w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_eval: %s of %s has no place", n->op->name, edge_of(n).base->op->name));
+  const char *view = n->op->name, *of = edge_of(n).base->op->name;
+  return !w->no_memory && work_fail(w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_eval: %s of %s has no place", view, of));
 }

@@ -112,7 +112,8 @@ static bool put_sets(struct work *w, struct node *n) {
     part = local(w, &op_slice, (weft_dtype)part->dtype, part->rank, dims, 1, &part, &s, sizeof s);
   }
   struct node *both[] = { part, v };
-  struct node *sum = part ? local(w, combiner((weft_how)a->how, (weft_dtype)n->dtype), (weft_dtype)n->dtype, v->rank, v->dims, 2, both, NULL, 0) : NULL;
+  weft_dtype t = (weft_dtype)n->dtype;
+  struct node *sum = part ? local(w, combiner((weft_how)a->how, t), t, v->rank, v->dims, 2, both, NULL, 0) : NULL;
   if (!sum) return false;
   n->in[1] = sum;
   a->how = WEFT_SET;
@@ -293,15 +294,16 @@ static int float_depth(struct work *w, const struct node *n, const int depth[]) 
   return deepest + 1;
 }
 
+static struct node *copy_of(struct work *w, const struct node *x) { /* with one user */
+  struct node *c = local(w, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, x->in, x->attr, x->attr_bytes);
+  if (c) c->origin = x->origin, c->n_uses = 1;
+  return c;
+}
+
 /* A copy of the views from x down, on top of a copy of their base and of what floats below that. */
 static struct node *copy_chain(struct work *w, struct node *x, const int depth[], struct node **base) {
-  struct node *c = local(w, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, x->in, x->attr, x->attr_bytes), *top = c, *below;
-  if (c) c->origin = x->origin, c->n_uses = 1;
-  while (c && c->op->kind == OP_VIEW) {
-    x = c->in[0];
-    c = c->in[0] = local(w, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, x->in, x->attr, x->attr_bytes);
-    if (c) c->origin = x->origin, c->n_uses = 1;
-  }
+  struct node *c = copy_of(w, x), *top = c, *below;
+  while (c && c->op->kind == OP_VIEW) c = c->in[0] = copy_of(w, c->in[0]);
   for (int k = 0; c && k < c->n_in; k++) { /* at most FLOAT_DEPTH deep */
     struct node *y = c->in[k];
     while (y->op->kind == OP_VIEW) y = y->in[0];

@@ -18,7 +18,6 @@ struct store {
   int64_t bytes;     /* of an allocated one */
   int64_t offset;    /* allocated and no output: its place in the plan's block of memory */
   bool is_output;    /* becomes the buffer of targets: allocated on its own */
-  int donor;         /* a leaf's store whose memory this one takes over, or -1 */
   int first, last;   /* steps between which it is alive */
 };
 
@@ -73,10 +72,9 @@ struct replay {
 #define MADE_SCALAR UINT64_MAX /* `serial` of a scalar that is no leaf of the graph: its pattern is part of the plan */
 
 /* list: rewritten local nodes, inputs before users; leaves have their number in `serial`, and stand at leaf_place.
- * may_donate[leaf]: nobody else will read it. fuse false: one op a kernel. NULL: *failure says why (the caller's). */
+ * fuse false: one op a kernel. NULL: *failure says why (the caller's), or there is no memory. */
 struct schedule *schedule_make(struct arena *, struct node_list *list, int n_targets, struct node *const target[],
-                               int n_leaves, const struct place leaf_place[], const bool may_donate[], bool fuse,
-                               struct failure **);
+                               int n_leaves, const struct place leaf_place[], bool fuse, struct failure **);
 void schedule_drop_kernels(struct schedule *); /* of its steps, those in bodies of loops too; NULL: nothing */
 
 #endif

@@ -5,12 +5,10 @@
 
 struct item {                 /* what is known about a node; by node->slot */
   struct node *node;
-  int uses;
   bool is_target;
   bool is_stored;             /* has a place of its own */
   int group;                  /* -1: none */
   int8_t ax[WEFT_RANK_MAX];   /* axis of the group for each axis of its space; -1: size 1 */
-  int phase;
   bool after_column;          /* comes from a column fold of its group */
   int ready_level;            /* steps of their own: groups that read it are above this */
   struct place place;
@@ -18,8 +16,6 @@ struct item {                 /* what is known about a node; by node->slot */
   int seen_group;             /* leaves: the last group that reads it as seen_ax says, or -1 */
   int8_t seen_ax[WEFT_RANK_MAX];
 };
-
-enum group_form { FORM_ROWS, FORM_COLUMNS }; /* phases in lane loops; phases in serial loops inside a lane loop */
 
 struct group {
   int level;                  /* larger than that of every group it reads from */
@@ -36,7 +32,7 @@ struct group {
   bool column_wide;           /* a column fold has a value for each lane */
   bool has_contract;
   int n_items, room;
-  int *item;                  /* in order */
+  int *item;                  /* slots; emit.c puts them in order */
   int n_bases, base[16];      /* what it reads: slots */
 };
 
@@ -48,7 +44,6 @@ struct work {
   struct item *item;
   int n_leaves;
   const struct place *leaf_place;
-  const bool *may_donate;
   bool fuse, no_memory;
   int most_nodes;             /* in a group */
   bool is_crowded;            /* a kernel would need too many buffers: smaller groups are tried */
