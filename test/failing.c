@@ -136,3 +136,52 @@ static void sweep(int sticky) {
 
 TEST(every_allocation_of_a_training_step_may_fail_once) { sweep(0); }
 TEST(every_allocation_of_a_training_step_may_fail_and_all_after_it) { sweep(1); }
+
+/* ---- loops that are run step by step, one inside the other ---- */
+
+/* d <- d / 2 + sum d, twice for each c <- d + sum c */
+static weft_status loop_in_loop(float got[3]) {
+  weft_scope *s = weft_scope_open();
+  weft_array *start = weft_from(WEFT_F32, WEFT_DIMS(3), (float[]){ 1, 2, 3 });
+  weft_loop *outer = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(outer, weft_exp(weft_mul(start, weft_scalar(0))));
+  weft_loop *inner = weft_loop_open(weft_integer(2));
+  weft_array *d = weft_loop_carry(inner, c);
+  weft_loop_next(inner, d, weft_add(weft_mul(d, weft_scalar(0.5)), weft_sum(d, WEFT_ALL)));
+  weft_array *last = weft_loop_last(inner, d);
+  weft_loop_close(inner);
+  weft_loop_next(outer, c, weft_add(last, weft_sum(c, WEFT_ALL)));
+  weft_array *end = weft_loop_last(outer, c);
+  weft_loop_close(outer);
+  weft_status status = weft_read(weft_add(end, start), WEFT_F32, got, 3 * sizeof *got);
+  weft_scope_discard(s);
+  return status;
+}
+
+static bool fail_loop(int64_t n, int sticky, const float want[3]) {
+  float got[3];
+  forget();
+  int64_t live = mem_live();
+  mem_fail_at(n, sticky);
+  weft_status status = loop_in_loop(got);
+  int64_t made = mem_count();
+  char said[256];
+  snprintf(said, sizeof said, "%s", weft_message());
+  mem_fail_at(0, 0);
+  forget();
+  if (status && status != WEFT_ERR_MEMORY) test_fail(__FILE__, __LINE__, "allocation %lld: status %d: %s", (long long)n, (int)status, said);
+  if (!status && memcmp(got, want, sizeof got)) test_fail(__FILE__, __LINE__, "allocation %lld: wrong result", (long long)n);
+  if (mem_live() != live) test_fail(__FILE__, __LINE__, "allocation %lld: %lld blocks are left", (long long)n, (long long)(mem_live() - live));
+  return made >= n;
+}
+
+TEST(every_allocation_of_a_loop_inside_a_loop_may_fail) {
+  float want[3];
+  test_watchdog(120);
+  int64_t threads = weft_set(WEFT_THREADS, 1);
+  warm();
+  for (int i = 0; i < 2; i++) EXPECT_OK(loop_in_loop(want));
+  for (int sticky = 0; sticky < 2; sticky++)
+    for (int64_t n = 1; fail_loop(n, sticky, want); n++) {}
+  weft_set(WEFT_THREADS, threads);
+}

@@ -113,6 +113,19 @@ TEST(stacked_outputs_need_a_bound) {
   weft_scope_discard(s);
 }
 
+TEST(results_of_a_bad_variable_tell_why_after_the_loop) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(weft_integer(3));
+  weft_array *e = weft_loop_each(loop, f64_of(1)), *c = weft_loop_carry(loop, e);
+  weft_loop_next(loop, c, weft_add(c, e));
+  weft_array *all = weft_loop_all(loop, e), *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  EXPECT_INT(weft_check(all), WEFT_ERR_SHAPE);
+  EXPECT_INT(weft_check(last), WEFT_ERR_SHAPE);
+  EXPECT_TEXT(weft_message(), "weft_loop_each: a 0-d array has no elements to go through");
+  weft_scope_discard(s);
+}
+
 TEST(a_loop_left_open_is_discarded_with_the_scope_around_it) {
   weft_scope *s = weft_scope_open();
   weft_loop *loop = weft_loop_open(weft_integer(3));

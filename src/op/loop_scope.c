@@ -58,8 +58,9 @@ static struct node *used(struct weft_loop *l, const char *fn, weft_array *a) {
   return NULL;
 }
 
-static weft_array *cause(struct weft_loop *l, const char *fn) {
-  return l && l->failure ? array_failed(failure_retain(l->failure)) : array_failed(not_open(l, fn));
+/* Why nothing could be used; with a reference. */
+static struct failure *cause(struct weft_loop *l, const char *fn) {
+  return l && l->failure ? failure_retain(l->failure) : not_open(l, fn);
 }
 
 static struct failure *no_memory(const char *fn) { return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn); }
@@ -135,7 +136,7 @@ weft_loop *weft_loop_open(weft_array *steps) {
 
 weft_array *weft_loop_each(weft_loop *l, weft_array *xs) {
   struct node *n = used(l, "weft_loop_each", xs);
-  if (!n) return cause(l, "weft_loop_each");
+  if (!n) return array_failed(cause(l, "weft_loop_each"));
   weft_array *out = NULL;
   if (!n->rank) out = bad(l, fail(WEFT_ERR_SHAPE, scope_origin(), "weft_loop_each: a 0-d array has no elements to go through"));
   struct node *var = out ? NULL : loop_var(n->dtype, n->rank - 1, n->dims + 1);
@@ -154,7 +155,7 @@ static struct node *strong(struct node *n) {
 
 weft_array *weft_loop_carry(weft_loop *l, weft_array *init) {
   struct node *n = used(l, "weft_loop_carry", init);
-  if (!n) return cause(l, "weft_loop_carry");
+  if (!n) return array_failed(cause(l, "weft_loop_carry"));
   n = strong(n);
   struct node *var = loop_var(n->dtype, n->rank, n->dims);
   weft_array *out = add_carry(l, n, var) ? array_of(node_retain(var)) : bad(l, no_memory("weft_loop_carry"));
@@ -213,27 +214,40 @@ void weft_loop_until(weft_loop *l, weft_array *stop) {
 
 /* ---- Promises ---- */
 
+/* Results belong to the scope outside, bad ones too. Makes it the current one; returns the one that was. */
+static struct weft_scope *step_outside(const struct weft_loop *l) {
+  struct weft_scope *here = caller()->current;
+  if (l && l->scope) caller()->current = l->scope->outside;
+  return here;
+}
+
 static weft_array *outside_handle(struct weft_loop *l, struct node *n) {
-  struct caller *me = caller();
-  struct weft_scope *here = me->current;
-  me->current = l->scope->outside;
+  struct weft_scope *here = step_outside(l);
   weft_array *a = array_of(n);
-  me->current = here;
+  caller()->current = here;
+  return a;
+}
+
+static weft_array *bad_result(struct weft_loop *l, struct failure *f) {
+  blame(l, f);
+  struct weft_scope *here = step_outside(l);
+  weft_array *a = array_failed(f);
+  caller()->current = here;
   return a;
 }
 
 static weft_array *promise(struct weft_loop *l, const char *fn, struct node *body, int carry) {
   struct node *placeholder = loop_var(WEFT_BOOL, 0, NULL);
-  weft_array *a = placeholder ? outside_handle(l, placeholder) : bad(l, no_memory(fn));
+  weft_array *a = placeholder ? outside_handle(l, placeholder) : bad_result(l, no_memory(fn));
   if (a->node->op == &op_bad) return a;
-  if (!add_promise(l, (struct promise){ a, body, carry })) return bad(l, no_memory(fn));
+  if (!add_promise(l, (struct promise){ a, body, carry })) return bad_result(l, no_memory(fn));
   if (body) node_retain(body);
   return weft_own(a);
 }
 
 weft_array *weft_loop_all(weft_loop *l, weft_array *y) {
   struct node *n = used(l, "weft_loop_all", y);
-  if (!n) return cause(l, "weft_loop_all");
+  if (!n) return bad_result(l, cause(l, "weft_loop_all"));
   n = strong(n);
   weft_array *a = promise(l, "weft_loop_all", n, -1);
   node_release(n);
@@ -242,10 +256,10 @@ weft_array *weft_loop_all(weft_loop *l, weft_array *y) {
 
 weft_array *weft_loop_last(weft_loop *l, weft_array *carry) {
   struct node *n = used(l, "weft_loop_last", carry);
-  if (!n) return cause(l, "weft_loop_last");
+  if (!n) return bad_result(l, cause(l, "weft_loop_last"));
   int k = carry_index(l, n);
   node_release(n);
-  if (k < 0) return bad(l, fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_last: the array is not a carry of this loop"));
+  if (k < 0) return bad_result(l, fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_last: the array is not a carry of this loop"));
   return promise(l, "weft_loop_last", NULL, k);
 }
 
