@@ -129,7 +129,8 @@ static struct compiled *keep(struct compiled *c) {
   return other;
 }
 
-struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *given, const struct device *device, struct failure **failure) {
+struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *given, const struct device *device,
+                              struct failure **failure) {
   struct text t = { 0 };
   struct shape_class shape = *given;
   int how = chosen();

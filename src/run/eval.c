@@ -52,10 +52,16 @@ static bool stops(const struct node *n) { return has_value(n) || n->op->kind == 
 
 static struct failure *unusable(const struct node *n) {
   struct shape_text t;
+  const char *dtype = weft_dtype_name((weft_dtype)n->dtype);
   if (n->op == &op_bad || state_of(n) == NODE_FAILED) return failure_retain(n->failure);
-  if (n->op == &op_input) return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a weft_input %s %s is a name, not a value: call the function", weft_dtype_name(n->dtype), shape_show(n, &t));
-  if (n->op == &op_loop_var) return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a loop variable %s %s has no value outside its loop", weft_dtype_name(n->dtype), shape_show(n, &t));
-  if (n->dtype >= WEFT_C64) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: %s is not computed yet", n->op->name, weft_dtype_name(n->dtype));
+  if (n->op == &op_input)
+    return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a weft_input %s %s is a name, not a value: call the function", dtype,
+                shape_show(n, &t));
+  if (n->op == &op_loop_var)
+    return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a loop variable %s %s has no value outside its loop", dtype,
+                shape_show(n, &t));
+  if (n->dtype >= WEFT_C64)
+    return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: %s is not computed yet", n->op->name, dtype);
   return NULL;
 }
 
@@ -133,6 +139,11 @@ static bool add_held(struct eval *e, const struct node_list *l, bool only_looks)
 
 /* ---- the program ---- */
 
+/* Results of a loop that has not run yet have room for the most steps there can be. */
+static dim most_steps(const struct node *item) {
+  return dim_resolve(((const struct loop_attr *)item->in[0]->attr)->loop->steps);
+}
+
 static struct node *local_of(struct program *g, struct node *const made[], const struct node *n, int *n_leaves) {
   bool leaf = has_value(n);
   struct node *in[64], **ins = n->n_in <= 64 ? in : arena_take(g->arena, sizeof *ins * (size_t)n->n_in);
@@ -140,9 +151,10 @@ static struct node *local_of(struct program *g, struct node *const made[], const
   if (!ins) return NULL;
   for (int k = 0; k < n_in; k++) ins[k] = made[n->in[k]->slot];
   const struct op *op = !leaf ? n->op : n->op == &op_scalar ? &op_scalar : &op_value;
-  struct node *x = node_local(g->arena, op, (weft_dtype)n->dtype, n->rank, n->dims, n_in, ins, n->attr, op == &op_value ? 0 : n->attr_bytes);
+  size_t attr_bytes = op == &op_value ? 0 : n->attr_bytes;
+  struct node *x = node_local(g->arena, op, (weft_dtype)n->dtype, n->rank, n->dims, n_in, ins, n->attr, attr_bytes);
   if (!x) return NULL;
-  if (n->op->kind == OP_ITEM && n->rank && !dim_is_known(n->dims[0])) x->dims[0] = dim_resolve(((const struct loop_attr *)n->in[0]->attr)->loop->steps);
+  if (n->op->kind == OP_ITEM && n->rank && !dim_is_known(n->dims[0])) x->dims[0] = most_steps(n);
   x->origin = n->origin;
   x->weak = n->weak;
   if (leaf) {
@@ -201,7 +213,9 @@ static struct failure *find_plan(struct eval *e, const struct node_list *l, bool
   if (e->plan) return NULL;
   const struct device *device = device_numbered(e->settings.device);
   struct program g;
-  if (e->settings.device && !device) return fail(WEFT_ERR_DEVICE, 0, "weft_eval: device %d is not there: a child of a process that uses it has none", e->settings.device);
+  if (e->settings.device && !device)
+    return fail(WEFT_ERR_DEVICE, 0, "weft_eval: device %d is not there: a child of a process that uses it has none",
+                e->settings.device);
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, stable)) return no_memory();
   g.device = device;
   graph_unlock();
@@ -338,19 +352,22 @@ static void eval_free(struct eval *e) {
   mem_free(e->forgets);
 }
 
+static struct leaf leaf_of(const struct node *n) {
+  weft_dtype t = (weft_dtype)n->dtype;
+  if (n->op == &op_scalar) return (struct leaf){ .bits = dtype_widen(t, scalar_bits(n, t)) };
+  return (struct leaf){ .buf = n->value->buf, .offset = n->value->offset * (int64_t)weft_dtype_bytes(t) };
+}
+
 static struct failure *run(struct eval *e) {
   int n_stores = e->plan->schedule->n_stores;
   struct leaf few[32], *leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
   struct buffer *some[32], **out = n_stores <= 32 ? some : mem_alloc(sizeof *out * (size_t)n_stores);
   struct failure *f = leaf && out ? NULL : no_memory();
-  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = e->settings.threads ? e->settings.threads : pool_threads(), .out = out };
+  int threads = e->settings.threads ? e->settings.threads : pool_threads();
+  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .out = out };
   if (!f) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
-    for (int i = 0; i < e->n_leaves; i++) {
-      struct node *n = e->leaf[i];
-      leaf[i] = n->op == &op_scalar ? (struct leaf){ .bits = dtype_widen((weft_dtype)n->dtype, scalar_bits(n, (weft_dtype)n->dtype)) }
-                                    : (struct leaf){ .buf = n->value->buf, .offset = n->value->offset * (int64_t)weft_dtype_bytes((weft_dtype)n->dtype) };
-    }
+    for (int i = 0; i < e->n_leaves; i++) leaf[i] = leaf_of(e->leaf[i]);
     if (plan_run(e->plan, &r, &f) == WEFT_OK) f = publish(e, &r);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
   }
@@ -365,7 +382,8 @@ static struct failure *run(struct eval *e) {
 static struct failure *size_loop(int n, struct node *const item[]);
 
 static bool begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
-  *e = (struct eval){ .n = n, .n_asked = n, .settings = *eval_settings(), .in_background = o->in_background, .only_targets = o->only_targets };
+  *e = (struct eval){ .n = n, .n_asked = n, .settings = *eval_settings(), .in_background = o->in_background,
+                      .only_targets = o->only_targets };
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
   e->forgets = mem_alloc((size_t)n + 1);
   if (!e->target || !e->forgets) {
@@ -393,14 +411,17 @@ static void drop_ready(struct eval *e) {
   e->n_asked = asked;
 }
 
+static bool is_item_of(const struct node *n, const struct node *many) {
+  return n->op->kind == OP_ITEM && !has_value(n) && n->in[0] == many;
+}
+
 /* The results of a call or loop that the list wants, with references. -1: out of memory. */
 static int items_of(const struct node_list *l, const struct node *many, struct node ***item) {
   int n = 0;
-  for (int i = 0; i < l->n; i++) n += l->node[i]->op->kind == OP_ITEM && !has_value(l->node[i]) && l->node[i]->in[0] == many;
+  for (int i = 0; i < l->n; i++) n += is_item_of(l->node[i], many);
   if (!(*item = mem_alloc(sizeof **item * (size_t)(n + 1)))) return -1;
   n = 0;
-  for (int i = 0; i < l->n; i++)
-    if (l->node[i]->op->kind == OP_ITEM && !has_value(l->node[i]) && l->node[i]->in[0] == many) (*item)[n++] = node_retain(l->node[i]);
+  for (int i = 0; i < l->n; i++) if (is_item_of(l->node[i], many)) (*item)[n++] = node_retain(l->node[i]);
   return n;
 }
 
@@ -658,7 +679,8 @@ weft_status eval_wait(int n, struct node *const target[], double seconds, struct
     while (!status && is_awaited(target[i]))
       if (!resumed() && !graph_wait(left(seconds, end)) && is_awaited(target[i])) status = WEFT_ERR_TIMEOUT;
     if (!status && state_of(target[i]) == NODE_FAILED) *failure = failure_retain(target[i]->failure);
-    if (!status && is_started && state_of(target[i]) == NODE_LAZY) *failure = fail(WEFT_ERR_CANCELLED, target[i]->origin, "weft_wait: whoever computed it gave up");
+    if (!status && is_started && state_of(target[i]) == NODE_LAZY)
+      *failure = fail(WEFT_ERR_CANCELLED, target[i]->origin, "weft_wait: whoever computed it gave up");
     if (*failure) status = failure_status(*failure);
   }
   graph_unlock();

@@ -8,7 +8,7 @@
 
 /* ---- moving elements to the user ---- */
 
-struct odometer { int rank; int64_t at[WEFT_RANK_MAX]; };
+struct odometer { int64_t at[WEFT_RANK_MAX]; };
 
 static bool advance(struct odometer *o, const dim dims[], int rank, const int64_t stride[], int64_t *offset) {
   for (int k = rank - 1; k >= 0; k--) {
@@ -126,7 +126,9 @@ weft_status weft_wait(int n, weft_array *const a[], double seconds) {
 
 static struct failure *misread(const struct node *n, weft_dtype dtype, const void *dst, size_t bytes) {
   dim count = dim_count(n->rank, n->dims);
-  if (n->dtype != dtype) return fail(WEFT_ERR_DTYPE, n->origin, "weft_read: the array is %s, not %s", weft_dtype_name((weft_dtype)n->dtype), weft_dtype_name(dtype));
+  if (n->dtype != dtype)
+    return fail(WEFT_ERR_DTYPE, n->origin, "weft_read: the array is %s, not %s", weft_dtype_name((weft_dtype)n->dtype),
+                weft_dtype_name(dtype));
   if (dim_is_known(count) && (uint64_t)count * weft_dtype_bytes(dtype) != bytes)
     return fail(WEFT_ERR_ARG, n->origin, "weft_read: the array has %llu bytes, the destination %llu",
                 (unsigned long long)count * weft_dtype_bytes(dtype), (unsigned long long)bytes);

@@ -174,7 +174,8 @@ void plan_keep(struct plan *p, const void *key, size_t bytes, uint64_t hash) {
 /* ---- running ---- */
 
 static struct failure *index_failure(const struct site *t, int64_t at) {
-  return fail(WEFT_ERR_INDEX, t->origin, "%s: index number %lld is out of range for an axis of %lld", t->text, (long long)at, (long long)t->bound);
+  return fail(WEFT_ERR_INDEX, t->origin, "%s: index number %lld is out of range for an axis of %lld", t->text, (long long)at,
+              (long long)t->bound);
 }
 
 /* One kernel on memory that starts at base[store]. */
@@ -235,7 +236,6 @@ static void drop_leaves(const struct plan *p, const struct run *r, int held) {
 
 static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t *base[], uint8_t **block) {
   const struct schedule *s = p->schedule;
-  struct failure *none = NULL;
   bool has_block = s->block_bytes && p->uses_host;
   *block = has_block ? memory_take((size_t)s->block_bytes) : NULL;
   if (has_block && !*block) goto no_memory;
@@ -249,7 +249,7 @@ static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t 
     buffer_drop(r->out[i]); /* own memory stays where it is */
     base[i] = data;
   }
-  return none;
+  return NULL;
 no_memory:
   return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: %lld bytes are needed at the same time", (long long)plan_peak(p));
 }

@@ -57,7 +57,8 @@ struct failure *replay_run(struct plan *body, const struct replay *l, struct run
   f.leaf = mem_alloc(sizeof *f.leaf * (size_t)(body->schedule->n_leaves + 1));
   struct failure *why = f.base && f.leaf ? steps(&f, r, &n) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
   for (int k = 0; !why && k < l->n_carry; k++)
-    if (l->last[k].store >= 0) memcpy(base[l->last[k].store] + l->last[k].offset * l->leaf_size[l->n_seq + k], base[l->ping[2 * k + (n & 1)]], (size_t)l->carry_bytes[k]);
+    if (l->last[k].store >= 0)
+      memcpy(at(&f, &l->last[k], l->leaf_size[l->n_seq + k], 0), base[l->ping[2 * k + (n & 1)]], (size_t)l->carry_bytes[k]);
   if (!why && l->length.store >= 0) memcpy(base[l->length.store] + l->length.offset * 8, &n, sizeof n);
   mem_free(f.base);
   mem_free(f.leaf);

@@ -17,7 +17,8 @@
 static bool stops(const struct node *n) { return n->op->kind == OP_LEAF || atomic_load(&n->state) == NODE_READY; }
 
 static void name(const struct node *n, struct text *t) {
-  if (n->op == &op_scalar) text_addf(t, "#%llx:%s", (unsigned long long)scalar_bits(n, (weft_dtype)n->dtype), weft_dtype_name((weft_dtype)n->dtype));
+  weft_dtype d = (weft_dtype)n->dtype;
+  if (n->op == &op_scalar) text_addf(t, "#%llx:%s", (unsigned long long)scalar_bits(n, d), weft_dtype_name(d));
   else text_addf(t, "%%%d", n->slot);
 }
 
@@ -116,10 +117,11 @@ void plan_show_if_asked(const struct plan *p) {
 
 static void show_number(weft_dtype d, const uint8_t *p, struct text *t) {
   uint64_t bits = 0;
+  size_t above = 64 - 8 * weft_dtype_bytes(d); /* bits that the number does not have */
   memcpy(&bits, p, weft_dtype_bytes(d));
   if (dtype_is_float(d)) text_number(t, dtype_decode(d, bits), d == WEFT_F64 ? 17 : 9);
   else if (d == WEFT_BOOL) text_add(t, bits ? "true" : "false");
-  else if (dtype_is_signed(d)) text_addf(t, "%lld", (long long)(int64_t)(bits << (64 - 8 * weft_dtype_bytes(d))) >> (64 - 8 * weft_dtype_bytes(d)));
+  else if (dtype_is_signed(d)) text_addf(t, "%lld", (long long)(int64_t)(bits << above) >> above);
   else text_addf(t, "%llu", (unsigned long long)bits);
 }
 
