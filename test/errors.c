@@ -394,6 +394,7 @@ TEST(settings_that_make_no_sense_are_refused) {
   EXPECT_INT(weft_set(WEFT_THREADS, 0), -1);
   EXPECT_INT(weft_set(WEFT_THREADS, INT64_MAX), -1);
   EXPECT_INT(weft_set(WEFT_NODES, 0), -1);
+  EXPECT(!strncmp(weft_device_text(0), "CPU, ", 5) && strstr(weft_device_text(0), "MiB"));
   EXPECT(weft_device_text(-1) == NULL);
   EXPECT(weft_device_text(1000) == NULL);
 }

@@ -1,4 +1,5 @@
 /* show.c -- looking inside: graphs, plans and kernels as text. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include "graph/shape.h"
 #include "run/device.h"
 #include "run/eval.h"
+#include "run/machine.h"
+#include "run/pool.h"
 #include "run/show.h"
 
 /* ---- graphs ---- */
@@ -231,8 +234,27 @@ weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {
   return status;
 }
 
+static char cpu_text[96];
+
+/* Instruction sets by name where the compiler can ask the processor. */
+static void describe_cpu(void) {
+  const char *set = "any instruction set";
+#if defined __x86_64__
+  set = __builtin_cpu_supports("avx512f") ? "AVX-512" : __builtin_cpu_supports("avx2") ? "AVX2" : "x86-64";
+#elif defined __aarch64__
+  set = "aarch64";
+#endif
+  struct text t = { 0 };
+  text_addf(&t, "CPU, %d threads, %lld MiB, %s", pool_threads(), (long long)(machine_memory("") >> 20), set);
+  size_t n = t.n < sizeof cpu_text - 1 ? t.n : sizeof cpu_text - 1;
+  memcpy(cpu_text, text_of(&t), n);
+  text_free(&t);
+}
+
 const char *weft_device_text(int device) {
-  static const char text[] = "cpu";
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   const struct device *d = device_numbered(device);
-  return device == 0 ? text : d ? d->text() : NULL;
+  if (device) return d ? d->text() : NULL;
+  pthread_once(&once, describe_cpu);
+  return cpu_text;
 }
