@@ -47,6 +47,7 @@ static void check_buffer(const struct schedule *s, const struct step *p, int i) 
   }
   INVARIANT(x->store >= 0 && x->store < s->n_stores);
   if (s->store[x->store].leaf >= 0) return; /* leaves are as large as their arrays */
+  if (!s->store[x->store].bytes) return;    /* an empty array: its kernel has nothing to do there */
   INVARIANT(low >= 0 && (high + 1) * (int64_t)weft_dtype_bytes((weft_dtype)b->dtype) <= s->store[x->store].bytes);
 }
 
