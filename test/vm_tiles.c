@@ -279,14 +279,14 @@ TEST(vm_neutral_values_are_neutral_to_the_bit_and_empty_ones_start_folds) {
   for (int op = 0; op <= KIR_XOR; op++)
     for (int d = 0; d < REGS; d++) {
       if (!order_has(op, regs[d])) continue;
-      uint64_t e = order_neutral(op, regs[d]);
+      uint64_t e = kir_neutral(op, regs[d]);
       for (int i = 0; i < 60; i++) {
         uint64_t x = bits_of(regs[d], i), left = expected(op, regs[d], (uint64_t[]){e, x, 0}), right = expected(op, regs[d], (uint64_t[]){x, e, 0});
         EXPECT(case_same(regs[d], &left, &x));
         EXPECT(case_same(regs[d], &right, &x));
       }
       uint64_t zero = op == KIR_ADD ? 0 : e;
-      EXPECT_INT(order_empty(op, regs[d]), zero);
+      EXPECT_INT(kir_empty(op, regs[d]), zero);
     }
 }
 
@@ -301,7 +301,7 @@ TEST(vm_folds_over_lanes_use_accumulator_j_mod_32) {
           int w = tile_width(regs[d]);
           char v[200 * 8], acc[32 * 8], row[200 * 8];
           uint64_t want[32], run = 0;
-          for (int l = 0; l < 32; l++) want[l] = order_empty(op, regs[d]), order_put(acc + l * w, regs[d], want[l]);
+          for (int l = 0; l < 32; l++) want[l] = kir_empty(op, regs[d]), order_put(acc + l * w, regs[d], want[l]);
           int m = 200 - first;
           for (int k = 0; k < m; k++) {
             uint64_t x = bits_of(regs[d], regs[d] == WEFT_F32 || regs[d] == WEFT_F64 ? 3 + k % 30 : k);

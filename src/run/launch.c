@@ -124,7 +124,7 @@ static weft_dtype dtype_of(const struct copies *c, int i) {
 static void neutral(const struct copies *c, char *copy) {
   for (int i = 0; i < c->n; i++) {
     weft_dtype d = dtype_of(c, i);
-    order_fill(copy + c->offset[i], d, order_neutral(c->r.outer->private[i].op, d), c->elements[i]);
+    order_fill(copy + c->offset[i], d, kir_neutral(c->r.outer->private[i].op, d), c->elements[i]);
   }
 }
 

@@ -49,49 +49,6 @@ static const struct order_row rows[KIR_XOR + 1][TILE_REGS] = {
 const struct order_row *order_of(int op, weft_dtype d) { return &rows[op][tile_reg(d)]; }
 bool order_has(int op, weft_dtype d) { return op <= KIR_XOR && rows[op][tile_reg(d)].fold; }
 
-static uint64_t one(weft_dtype d) {
-  return d == WEFT_F32 ? num_f32_bits(1.0f) : d == WEFT_F64 ? num_f64_bits(1.0) : 1;
-}
-static uint64_t lowest(weft_dtype d) {
-  switch (d) {
-    case WEFT_F32: return num_f32_bits(-__builtin_inff());
-    case WEFT_F64: return num_f64_bits(-__builtin_inf());
-    case WEFT_I32: return 0x80000000u;
-    case WEFT_I64: return 0x8000000000000000u;
-    default: return 0;
-  }
-}
-static uint64_t highest(weft_dtype d) {
-  switch (d) {
-    case WEFT_F32: return num_f32_bits(__builtin_inff());
-    case WEFT_F64: return num_f64_bits(__builtin_inf());
-    case WEFT_I32: return INT32_MAX;
-    case WEFT_I64: return INT64_MAX;
-    case WEFT_U32: return UINT32_MAX;
-    case WEFT_U64: return UINT64_MAX;
-    default: return 1;
-  }
-}
-static uint64_t all_bits(weft_dtype d) {
-  return d == WEFT_BOOL ? 1 : tile_width(d) == 4 ? UINT32_MAX : UINT64_MAX;
-}
-
-uint64_t order_empty(int op, weft_dtype d) {
-  switch (op) {
-    case KIR_MUL: return one(d);
-    case KIR_MAX: return lowest(d);
-    case KIR_MIN: return highest(d);
-    case KIR_AND: return all_bits(d);
-    default: return 0; /* add, or, xor */
-  }
-}
-
-uint64_t order_neutral(int op, weft_dtype d) {
-  if (op == KIR_ADD && d == WEFT_F32) return 0x80000000u;
-  if (op == KIR_ADD && d == WEFT_F64) return 0x8000000000000000u;
-  return order_empty(op, d);
-}
-
 void order_put(void *at, weft_dtype d, uint64_t bits) {
   switch (tile_width(d)) {
     case 1: *(uint8_t *)at = (uint8_t)bits; break;
@@ -118,7 +75,7 @@ void order_merge(int op, weft_dtype memory, char *p, int64_t stride, const void 
   const char *more = total;
   for (int64_t m; n > 0; n -= m, p += m * stride, more += m * tile_width(d)) {
     m = n < PIECE ? n : PIECE;
-    if (from_empty) order_fill(old, d, order_empty(op, d), m);
+    if (from_empty) order_fill(old, d, kir_empty(op, d), m);
     else t->load[memory][1](old, p, stride, m);
     order_combine(op, d, old, old, more, m);
     t->store[memory][1](p, stride, old, m);

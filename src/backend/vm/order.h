@@ -15,8 +15,6 @@ struct order_row { order_fold *fold; order_run *run; order_meet *meet; };
 const struct order_row *order_of(int op, weft_dtype); /* of a combiner and register dtype */
 
 bool order_has(int op, weft_dtype);            /* is it a combiner of this register dtype? */
-uint64_t order_empty(int op, weft_dtype);      /* bits of the fold of nothing, where folds start */
-uint64_t order_neutral(int op, weft_dtype);    /* bits of e with e o x = x to the bit: -0.0 for float add */
 void order_put(void *at, weft_dtype, uint64_t bits); /* one value of a register dtype */
 
 /* For private copies: register dtype, dense. */

@@ -216,7 +216,7 @@ static void fold_open(struct translator *t, const struct kir_stmt *s, int loop, 
     weft_dtype d = dtype_of(t, s->in[p]);
     f.dtype[p] = (uint8_t)d, f.scratch[p] = -1;
     f.start[p] = s->n_from ? translator_use(t, s->from[p])
-                           : reg_const(t, d, f.is_prefix ? order_neutral(s->op, d) : order_empty(s->op, d));
+                           : reg_const(t, d, f.is_prefix ? kir_neutral(s->op, d) : kir_empty(s->op, d));
   }
   if (s->op == KIR_CALL) f.fn = s->fn;
   else if (!order_has(s->op, f.dtype[0])) translator_refuse(t, "a fold combines by an instruction that is no combiner");
