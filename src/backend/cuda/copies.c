@@ -88,7 +88,7 @@ static void begin(struct printer *p, int row) {
   ptx_line(p, "@$in_place%d bra %s", row, in_place);
   move_to_copy(p, b, row);
   struct sweep s = open_sweep(p, b);
-  uint64_t neutral = ptx_neutral((enum kir_op)p->survey.bufs[b].private_op, dtype_of(p, b));
+  uint64_t neutral = kir_neutral((enum kir_op)p->survey.bufs[b].private_op, dtype_of(p, b));
   ptx_store(p, "", dtype_of(p, b), copy_address(p, b, row, s.e), in_own(p, dtype_of(p, b), neutral));
   close_sweep(p, s);
   ptx_place(p, in_place);
@@ -110,7 +110,7 @@ static void end(struct printer *p, int row) {
   ptx_line(p, "@$in_place%d bra %s", row, in_place);
   struct sweep s = open_sweep(p, b);
   ptx_load(p, "", d, v, copy_address(p, b, row, s.e));
-  skip_neutral(p, d, ptx_neutral(op, d), v, s.next);
+  skip_neutral(p, d, kir_neutral(op, d), v, s.next);
   ptx_combine(p, ".global", op, d, place_of(p, b, s.e), v);
   close_sweep(p, s);
   ptx_place(p, in_place);
@@ -133,7 +133,7 @@ void ptx_empty_outputs(struct printer *p) {
     uint8_t op = p->survey.bufs[b].private_op;
     if (op == KIR_OPS || buf_of(p, b)->kind != KIR_OUT) continue;
     struct sweep s = open_sweep(p, b);
-    const char *v = in_own(p, dtype_of(p, b), ptx_empty((enum kir_op)op, dtype_of(p, b)));
+    const char *v = in_own(p, dtype_of(p, b), kir_empty((enum kir_op)op, dtype_of(p, b)));
     ptx_store(p, ".global", dtype_of(p, b), place_of(p, b, s.e), v);
     close_sweep(p, s);
   }

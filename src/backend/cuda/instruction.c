@@ -50,32 +50,7 @@ static uint64_t infinity(weft_dtype d, bool negative) {
   return d == WEFT_F32 ? (negative ? 0xff800000u : 0x7f800000u) : negative ? 0xfff0000000000000u : 0x7ff0000000000000u;
 }
 
-static uint64_t least(weft_dtype d) {
-  return kir_is_float(d) ? infinity(d, true) : d == WEFT_I32 ? 0x80000000u : d == WEFT_I64 ? UINT64_C(1) << 63 : 0;
-}
-
-static uint64_t ones(weft_dtype d) { return d == WEFT_BOOL ? 1 : is_wide(d) ? UINT64_MAX : UINT32_MAX; }
-
-static uint64_t greatest(weft_dtype d) {
-  return kir_is_float(d) ? infinity(d, false) : d == WEFT_I32 ? INT32_MAX : d == WEFT_I64 ? INT64_MAX : ones(d);
-}
-
 static uint64_t one(weft_dtype d) { return d == WEFT_F32 ? 0x3f800000u : d == WEFT_F64 ? 0x3ff0000000000000u : 1; }
-
-uint64_t ptx_empty(enum kir_op op, weft_dtype d) {
-  switch (op) {
-  case KIR_MUL: return one(d);
-  case KIR_MAX: return least(d);
-  case KIR_MIN: return greatest(d);
-  case KIR_AND: return ones(d);
-  default: return 0;
-  }
-}
-
-uint64_t ptx_neutral(enum kir_op op, weft_dtype d) {
-  if (op == KIR_ADD && kir_is_float(d)) return d == WEFT_F32 ? 0x80000000u : UINT64_C(1) << 63; /* -0 */
-  return ptx_empty(op, d);
-}
 
 /* ---- Instructions whose PTX is one line ------------------------------------------------------------------------------- */
 

@@ -48,8 +48,6 @@ const char *ptx_to_bf16(struct printer *, weft_dtype from, const char *src); /* 
 const char *ptx_to_f16(struct printer *, weft_dtype from, const char *src);  /* the pattern, in a 16-bit register */
 void ptx_from_f16(struct printer *, const char *dst, const char *src);       /* the f32 of such a pattern */
 const char *ptx_in_register(struct printer *, weft_dtype, int value);        /* a register even for a literal */
-uint64_t ptx_empty(enum kir_op, weft_dtype);            /* pattern of an empty fold */
-uint64_t ptx_neutral(enum kir_op, weft_dtype);          /* pattern that changes nothing, to the bit */
 
 /* access.c: memory. */
 const char *ptx_lin(struct printer *, struct kir_lin);  /* a register or a number, i64 */

@@ -37,7 +37,7 @@ static const char *start(struct printer *p, const struct kir_stmt *s, int i) {
   weft_dtype d = dtype_of(p, s->out[i]);
   if (s->n_from) return ptx_val(p, s->from[i]);
   enum kir_op op = (enum kir_op)s->op;
-  uint64_t bits = s->kind == KIR_PREFIX ? ptx_neutral(op, d) : ptx_empty(op, d);
+  uint64_t bits = s->kind == KIR_PREFIX ? kir_neutral(op, d) : kir_empty(op, d);
   if (d != WEFT_BOOL) return ptx_number(p, d, bits);
   p->uses_bool[bits != 0] = true;
   return bits ? "$true" : "$false";
