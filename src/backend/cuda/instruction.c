@@ -44,12 +44,6 @@ const char *ptx_in_register(struct printer *p, weft_dtype d, int v) {
   return r;
 }
 
-/* ---- Combiners ------------------------------------------------------------------------------------------------------- */
-
-static uint64_t infinity(weft_dtype d, bool negative) {
-  return d == WEFT_F32 ? (negative ? 0xff800000u : 0x7f800000u) : negative ? 0xfff0000000000000u : 0x7ff0000000000000u;
-}
-
 static uint64_t one(weft_dtype d) { return d == WEFT_F32 ? 0x3f800000u : d == WEFT_F64 ? 0x3ff0000000000000u : 1; }
 
 /* ---- Instructions whose PTX is one line ------------------------------------------------------------------------------- */
