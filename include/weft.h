@@ -147,7 +147,10 @@ weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturate
   X(tanh,      "hyperbolic tangent")                                         \
   X(sigmoid,   "1 / (1 + e^-x)")                                             \
   X(isnan,     "x != x, bool")                                               \
-  X(not,       "bool: not x; integers: all bits")
+  X(not,       "bool: not x; integers: all bits")                            \
+  X(real,      "the real part; of a real x: x")                              \
+  X(imag,      "the imaginary part; of a real x: 0")                         \
+  X(conj,      "the conjugate; of a real x: x")
 
 #define WEFT_BINARY(X)                                                       \
   X(add,       "a + b")                                                      \
@@ -173,6 +176,7 @@ WEFT_UNARY(WEFT_DECLARE_)
 WEFT_BINARY(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
 
+weft_array *weft_complex(weft_array *re, weft_array *im);             /* re + i im, of reals; of two numbers: a weak number */
 weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a : b */
 weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c, rounded once */
 

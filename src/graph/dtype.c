@@ -31,6 +31,7 @@ static int rank_of(weft_dtype d) { return dtype_is_complex(d) ? 3 : dtype_is_flo
 weft_dtype weft_dtype_promote(weft_dtype a, weft_dtype b) {
   if (!dtype_is_valid(a) || !dtype_is_valid(b)) return WEFT_BOOL;
   int ra = rank_of(a), rb = rank_of(b);
+  if (ra == 3 || rb == 3) return wider(dtype_complex(a), dtype_complex(b)); /* f64 with c64 is c128: nothing is lost */
   if (ra != rb) return ra > rb ? a : b;
   if (ra == 2) return floats(a, b);
   if (ra == 1 && dtype_is_signed(a) != dtype_is_signed(b))

@@ -9,10 +9,16 @@ static inline bool dtype_is_float(weft_dtype d) { return d >= WEFT_F16 && d <= W
 static inline bool dtype_is_integer(weft_dtype d) { return d >= WEFT_U8 && d <= WEFT_I64; }
 static inline bool dtype_is_signed(weft_dtype d) { return d >= WEFT_I8 && d <= WEFT_I64; }
 static inline bool dtype_is_complex(weft_dtype d) { return d >= WEFT_C64; }
+static inline bool dtype_is_inexact(weft_dtype d) { return d >= WEFT_F16; } /* float or complex: has derivatives */
 static inline bool dtype_is_narrow_float(weft_dtype d) { return d == WEFT_F16 || d == WEFT_BF16; }
 
 /* What mathematics is done in: a float stays, anything else becomes f32. */
 static inline weft_dtype dtype_float(weft_dtype d) { return dtype_is_float(d) || dtype_is_complex(d) ? d : WEFT_F32; }
+
+/* What the real and the imaginary part are stored in; of any other dtype: itself. */
+static inline weft_dtype dtype_part(weft_dtype d) { return d == WEFT_C64 ? WEFT_F32 : d == WEFT_C128 ? WEFT_F64 : d; }
+/* The complex dtype that numbers of d become. */
+static inline weft_dtype dtype_complex(weft_dtype d) { return d == WEFT_F64 || d == WEFT_C128 ? WEFT_C128 : WEFT_C64; }
 
 bool dtype_fits(weft_dtype, int64_t); /* whether the integer is a value of an integer dtype */
 

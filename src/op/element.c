@@ -1,7 +1,7 @@
 /* element.c -- operations on one element at a time: a row each. A row says which operands it takes, how one element is
  * computed in the kernel language, and its derivative by each operand. */
 #include <string.h>
-#include "op/operand.h"
+#include "op/complex.h"
 
 /* ---- Kernel code ----
  * Bools have no arithmetic: addition is or, multiplication and; the rest follows from false < true. */
@@ -104,9 +104,17 @@ static weft_array *choice(weft_array *c, weft_array *like, double a, double b) {
 }
 
 PARTIAL(neg) { return (void)r, (void)k, weft_scalar(-1); }
-PARTIAL(abs) {
-  return (void)k, weft_sub(choice(weft_gt(X, weft_integer(0)), Y, 1, 0), choice(weft_lt(X, weft_integer(0)), Y, 1, 0));
+
+/* d |x| = Re(conj(u) dx), with u = x / |x|, the sign of a real x. */
+static weft_array *sign_of(const struct rule *r) {
+  if (dtype_is_complex(weft_dtype_of(X))) return weft_conj(complex_unit(X, Y));
+  return weft_sub(choice(weft_gt(X, weft_integer(0)), Y, 1, 0), choice(weft_lt(X, weft_integer(0)), Y, 1, 0));
 }
+static weft_array *back_abs(const struct rule *r, int k, weft_array *dy) { return (void)k, weft_mul(dy, sign_of(r)); }
+static weft_array *forth_abs(const struct rule *r, int k, weft_array *dx) {
+  return (void)k, weft_real(weft_mul(dx, sign_of(r)));
+}
+
 PARTIAL(sqrt) { return (void)k, weft_div(weft_scalar(0.5), Y); }
 PARTIAL(rsqrt) { return (void)k, weft_div(weft_mul(weft_scalar(-0.5), Y), X); }
 PARTIAL(exp) { return (void)k, Y; }
@@ -140,7 +148,7 @@ static weft_array *move_where(const struct rule *r, int k, weft_array *d) {
 
 PARTIAL(cast) {
   (void)k;
-  return dtype_is_float(weft_dtype_of(Y)) && dtype_is_float(weft_dtype_of(X)) ? weft_scalar(1) : NULL;
+  return dtype_is_inexact(weft_dtype_of(Y)) && dtype_is_inexact(weft_dtype_of(X)) ? weft_scalar(1) : NULL;
 }
 
 /* ---- The rows ---- */
@@ -148,6 +156,11 @@ PARTIAL(cast) {
 #define DERIVATIVE(id) .partial = partial_##id
 #define MOVES(id) .vjp = move_##id, .jvp = move_##id
 #define NONE(id) .partial = NULL
+/* Rows that take complex numbers too; a holomorphic one has the derivative of the real one. */
+#define HOLOMORPHIC(id) .partial = partial_##id, .parts = parts_##id
+#define MOVES_PARTS(id) .vjp = move_##id, .jvp = move_##id, .parts = parts_##id
+#define TESTS_PARTS(id) .parts = parts_##id
+#define TURNS_PARTS(id) .vjp = back_##id, .jvp = forth_##id, .parts = parts_##id
 #define ROW(id, cheap, derivative)                                                                \
   const struct op op_##id = { .name = #id, .kind = OP_ELEMENT, .is_cheap = cheap, .lower = lower_##id, derivative(id), \
                               .again = element_again };
@@ -161,7 +174,7 @@ PARTIAL(cast) {
   }
 
 /* Operands of other sizes, which must still agree. */
-static struct node *element_again(const struct node *n, struct node *const in[], struct failure **why) {
+struct node *element_again(const struct node *n, struct node *const in[], struct failure **why) {
   char fn[32] = "weft_";
   dim dims[WEFT_RANK_MAX];
   int rank;
@@ -177,8 +190,8 @@ static struct node *element_again(const struct node *n, struct node *const in[],
   return node_make(n->op, (weft_dtype)n->dtype, rank, dims, n->n_in, in, n->attr, n->attr_bytes);
 }
 
-UNARY(neg, SIGNED, true, DERIVATIVE)
-UNARY(abs, NUMBER, true, DERIVATIVE)
+UNARY(neg, SIGNED, true, HOLOMORPHIC)
+UNARY(abs, PART, true, TURNS_PARTS)
 UNARY(sqrt, FLOAT, true, DERIVATIVE)
 UNARY(rsqrt, FLOAT, true, DERIVATIVE)
 UNARY(exp, FLOAT, false, DERIVATIVE)
@@ -186,26 +199,26 @@ UNARY(log, FLOAT, false, DERIVATIVE)
 UNARY(log1p, FLOAT, false, DERIVATIVE)
 UNARY(tanh, FLOAT, false, DERIVATIVE)
 UNARY(sigmoid, FLOAT, false, DERIVATIVE)
-UNARY(isnan, TEST, true, NONE)
+UNARY(isnan, TEST, true, TESTS_PARTS)
 UNARY(not, BITS, true, NONE)
 
-BINARY(add, NUMBER, DERIVATIVE)
-BINARY(sub, NUMBER, DERIVATIVE)
-BINARY(mul, NUMBER, DERIVATIVE)
-BINARY(div, FLOAT, DERIVATIVE)
+BINARY(add, NUMBER, HOLOMORPHIC)
+BINARY(sub, NUMBER, HOLOMORPHIC)
+BINARY(mul, NUMBER, HOLOMORPHIC)
+BINARY(div, FLOAT, HOLOMORPHIC)
 BINARY(maximum, NUMBER, MOVES)
 BINARY(minimum, NUMBER, MOVES)
-BINARY(eq, COMPARE, NONE)
-BINARY(ne, COMPARE, NONE)
+BINARY(eq, COMPARE, TESTS_PARTS)
+BINARY(ne, COMPARE, TESTS_PARTS)
 BINARY(lt, COMPARE, NONE)
 BINARY(le, COMPARE, NONE)
 BINARY(and, BITS, NONE)
 BINARY(or, BITS, NONE)
 BINARY(xor, BITS, NONE)
 
-ROW(where, true, MOVES)
-ROW(fma, true, DERIVATIVE)
-ROW(cast, true, DERIVATIVE)
+ROW(where, true, MOVES_PARTS)
+ROW(fma, true, HOLOMORPHIC)
+ROW(cast, true, HOLOMORPHIC)
 
 weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c) {
   return element("weft_fma", &op_fma, NUMBER, 3, (weft_array *[]){ a, b, c });
@@ -213,9 +226,15 @@ weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c) {
 
 /* ---- Making nodes ---- */
 
-static struct failure *types(const char *fn, enum element_class cls, weft_dtype met, weft_dtype *in, weft_dtype *out) {
-  *in = cls == FLOAT ? dtype_float(met) : met;
-  *out = cls == COMPARE || cls == TEST ? WEFT_BOOL : *in;
+struct failure *not_of(const char *fn, weft_dtype d) {
+  return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: not of %s", fn, weft_dtype_name(d));
+}
+
+static struct failure *types(const char *fn, const struct op *op, enum element_class cls, weft_dtype met, weft_dtype *in,
+                             weft_dtype *out) {
+  *in = cls == FLOAT ? dtype_float(met) : cls == PAIR ? dtype_part(dtype_complex(met)) : met;
+  *out = cls == COMPARE || cls == TEST ? WEFT_BOOL : cls == PART ? dtype_part(met) : cls == PAIR ? dtype_complex(met) : *in;
+  if (dtype_is_complex(met) && (!op->parts || cls == PAIR)) return not_of(fn, met);
   if (cls == SIGNED && met == WEFT_BOOL)
     return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: not of bool; see weft_not", fn);
   if (cls == BITS && dtype_is_float(met))
@@ -241,7 +260,7 @@ static weft_array *element_nodes(const char *fn, const struct op *op, enum eleme
                                  struct node *node[]) {
   weft_dtype met, in, out;
   struct failure *why = common_dtype(fn, n, node, &met);
-  if (!why) why = types(fn, cls, met, &in, &out);
+  if (!why) why = types(fn, op, cls, met, &in, &out);
   if (why) return array_of_bad(why, n, node);
   return joined(fn, op, out, n, node, (weft_dtype[]){ in, in, in });
 }

@@ -53,14 +53,6 @@ const struct op op_size = { .name = "size", .kind = OP_SIZE, .batch = batch_size
 
 /* ---- Numbers ---- */
 
-static struct node *scalar_node(weft_dtype d, uint64_t bits, bool weak) {
-  struct node *n = node_make(&op_scalar, d, 0, NULL, 0, NULL, &(struct scalar_attr){ bits }, sizeof bits);
-  if (!n) return NULL;
-  n->weak = weak;
-  atomic_store_explicit(&n->state, NODE_READY, memory_order_relaxed);
-  return n;
-}
-
 weft_array *weft_scalar(double x) {
   uint64_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -75,7 +67,7 @@ weft_array *weft_full(weft_dtype dtype, int rank, const int64_t dims[], double v
   struct failure *why = dtype_check("weft_full", dtype);
   if (!why) why = dims_check("weft_full", rank, dims);
   if (why) return array_failed(why);
-  return array_of(node_broadcast(scalar_node(dtype, dtype_encode(dtype, value), false), rank, dims));
+  return array_of(node_broadcast(number_node(dtype, value, 0), rank, dims));
 }
 
 /* ---- Values ---- */

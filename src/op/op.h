@@ -21,6 +21,7 @@ enum op_kind {
   OP_SCATTER,  /* in: x, v, index..; attr: struct scatter_attr */
   OP_CONTRACT, /* matmul: in a[..,m,k], b[..,k,n], batch dims equal */
   OP_CONCAT,   /* attr: struct axis_attr */
+  OP_PAIR,     /* in: re, im; one complex array of them. In plans only: see struct parts */
   OP_PAD,      /* in: x, value (0-d); attr: struct pad_attr */
   OP_IDENTITY, /* alias, stop_gradient, depends, checkpoint, custom: in[0] moved through; gone before scheduling */
   OP_LOOP,     /* attr: struct loop_attr; several results, taken by OP_ITEM */
@@ -39,7 +40,10 @@ struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_
 struct scatter_attr { weft_how how; int n; };                /* v has dims I + rest of x */
 struct pad_attr { int64_t axis, before, after; };
 struct item_attr { int k; };
+struct part_attr { int64_t part; };                          /* 0: real, 1: imaginary */
+struct complex_attr { double re, im; };                      /* of a weak op_complex: the number itself */
 struct scalar_attr { uint64_t bits; };                       /* the pattern in the node's dtype (weak: f64 or i64) */
+#define SCALAR_OF_PLAN UINT64_MAX /* the serial of a local scalar that is no leaf: the pattern in attr is the value */
 struct size_attr { dim size; int64_t axis; };                /* in[0]'s size on that axis; -1: its number of elements */
 uint64_t scalar_bits(const struct node *, weft_dtype as);    /* of an op_scalar, weak or not, as a pattern of a dtype */
 struct buffer;
@@ -71,6 +75,16 @@ struct many {
   void (*batch)(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]);
 };
 
+/* Before a graph is rewritten, complex nodes are replaced by two real ones (rewrite/complex.c): no kernel knows complex
+ * numbers. A complex leaf is seen through two views (op_part), a complex result is stored part by part (op_pair). */
+struct parts { struct node *re, *im; };   /* im NULL: a real value */
+struct splitting {
+  struct arena *arena;
+  struct node_list list;                  /* what is made, inputs before users */
+  const struct node *like;                /* the node that is being split: nodes made by a rule have its dims and origin */
+  bool no_memory;
+};
+
 struct op {
   const char *name;                /* "add"; messages say weft_add */
   enum op_kind kind;
@@ -78,6 +92,8 @@ struct op {
   int (*lower)(struct kir_builder *, const struct node *, const int in[]); /* ELEMENT: register values in and out; the
                                       caller rounds the result to a narrow dtype */
   const struct fold *fold;         /* REDUCE, PREFIX */
+  struct parts (*parts)(struct splitting *, const struct node *, const struct parts in[]); /* ELEMENT: with complex
+                                      operands or result; NULL: it takes none */
   weft_array *(*partial)(const struct rule *, int k);                    /* ELEMENT: d out / d in[k]; NULL: zero */
   weft_array *(*vjp)(const struct rule *, int k, weft_array *dy);        /* others: cotangent of in[k]; NULL: zero */
   weft_array *(*jvp)(const struct rule *, int k, weft_array *dx);        /* others: what in[k] contributes; NULL: zero */
@@ -100,7 +116,7 @@ struct op {
 extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
     op_broadcast, op_reshape, op_transpose, op_slice, op_take,
-    op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient, op_depends, op_item, op_loop, op_call,
+    op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient, op_depends, op_item, op_loop, op_call,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
 extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */
 

@@ -31,8 +31,6 @@ struct failure *axis_check(const char *fn, const struct node *n, int *axis) {
 
 struct failure *dtype_check(const char *fn, weft_dtype d) {
   if (!dtype_is_valid(d)) return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: there is no dtype %d", fn, (int)d);
-  if (dtype_is_complex(d))
-    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "%s: arrays of %s are not written yet", fn, weft_dtype_name(d));
   return NULL;
 }
 
@@ -60,6 +58,7 @@ struct failure *count_check(const char *fn, int rank, const dim dims[]) {
 /* ---- Dtypes ---- */
 
 static bool is_weak_float(const struct node *n) { return dtype_is_float(n->dtype); }
+static bool is_weak_complex(const struct node *n) { return dtype_is_complex(n->dtype); }
 static int64_t weak_integer(const struct node *n) { return (int64_t)((const struct scalar_attr *)n->attr)->bits; }
 
 static double weak_double(const struct node *n) {
@@ -80,6 +79,8 @@ uint64_t scalar_bits(const struct node *n, weft_dtype as) {
 
 /* The partner decides, unless it is of a lower class: 1.5 with integers gives f32, 2 with bools an integer. */
 static weft_dtype meet_weak(weft_dtype strong, const struct node *weak) {
+  if (is_weak_complex(weak)) return dtype_complex(strong);
+  if (dtype_is_complex(strong)) return strong;
   bool yields = is_weak_float(weak) ? dtype_is_float(strong) : strong != WEFT_BOOL;
   return yields ? strong : weak->dtype;
 }
@@ -93,19 +94,42 @@ struct failure *common_dtype(const char *fn, int n, struct node *const node[], w
   for (int i = 0; i < n; i++)
     if (node[i]->weak) d = any ? meet_weak(d, node[i]) : (weft_dtype)node[i]->dtype, any = true;
   for (int i = 0; i < n; i++)
-    if (node[i]->weak && !is_weak_float(node[i]) && dtype_is_integer(d) && !dtype_fits(d, weak_integer(node[i])))
+    if (node[i]->weak && dtype_is_integer(node[i]->dtype) && dtype_is_integer(d) && !dtype_fits(d, weak_integer(node[i])))
       return fail(WEFT_ERR_ARG, scope_origin(), "%s: %lld does not fit %s", fn, (long long)weak_integer(node[i]),
                   weft_dtype_name(strong));
   *out = d;
   return NULL;
 }
 
+struct node *scalar_node(weft_dtype d, uint64_t bits, bool weak) {
+  struct node *n = node_make(&op_scalar, d, 0, NULL, 0, NULL, &(struct scalar_attr){ bits }, sizeof bits);
+  if (!n) return NULL;
+  n->weak = weak;
+  atomic_store_explicit(&n->state, NODE_READY, memory_order_relaxed);
+  return n;
+}
+
+/* No scalar is complex: a complex number is made of two. */
+struct node *number_node(weft_dtype d, double re, double im) {
+  if (!dtype_is_complex(d)) return scalar_node(d, dtype_encode(d, re), false);
+  weft_dtype part = dtype_part(d);
+  struct node *in[] = { scalar_node(part, dtype_encode(part, re), false), scalar_node(part, dtype_encode(part, im), false) };
+  struct node *n = in[0] && in[1] ? node_make(&op_complex, d, 0, NULL, 2, in, NULL, 0) : NULL;
+  nodes_release(2, in);
+  return n;
+}
+
+/* A weak number in a dtype. */
+static struct node *number_as(const struct node *x, weft_dtype d) {
+  const struct complex_attr *c = x->attr;
+  if (is_weak_complex(x)) return d == WEFT_BOOL ? scalar_node(d, c->re != 0 || c->im != 0, false) : number_node(d, c->re, c->im);
+  if (!dtype_is_complex(d)) return scalar_node(d, scalar_bits(x, d), false);
+  return number_node(d, is_weak_float(x) ? weak_double(x) : (double)weak_integer(x), 0);
+}
+
 struct node *node_cast(struct node *x, weft_dtype d) {
   if (!x || (x->dtype == d && !x->weak)) return x;
-  struct node *n = x->weak ? node_make(&op_scalar, d, 0, NULL, 0, NULL, &(struct scalar_attr){ scalar_bits(x, d) },
-                                       sizeof(struct scalar_attr))
-                           : node_make(&op_cast, d, x->rank, x->dims, 1, &x, NULL, 0);
-  if (n && x->weak) atomic_store(&n->state, NODE_READY);
+  struct node *n = x->weak ? number_as(x, d) : node_make(&op_cast, d, x->rank, x->dims, 1, &x, NULL, 0);
   node_release(x);
   return n;
 }
@@ -178,8 +202,5 @@ struct node *array_good_node(weft_array *a) {
 weft_array *number_like(weft_array *like, double x) { return weft_cast(weft_scalar(x), weft_dtype_of(like)); }
 
 weft_array *zeros_of(const struct node *like) {
-  uint64_t bits = 0;
-  struct node *n = node_make(&op_scalar, like->dtype, 0, NULL, 0, NULL, &bits, sizeof bits);
-  if (n) atomic_store(&n->state, NODE_READY);
-  return array_of(node_broadcast(n, like->rank, like->dims));
+  return array_of(node_broadcast(number_node(like->dtype, 0, 0), like->rank, like->dims));
 }

@@ -10,6 +10,8 @@
 /* The nodes of usable arrays, weak numbers turned into scalars of the dtype they have without a partner. */
 bool operands(const char *fn, int n, weft_array *const a[], struct node *node[], weft_array **bad);
 struct node *node_cast(struct node *, weft_dtype);            /* a weak number becomes a scalar of that dtype */
+struct node *scalar_node(weft_dtype, uint64_t bits, bool weak); /* not complex */
+struct node *number_node(weft_dtype, double re, double im);   /* 0-d, of any dtype; im: of the complex ones */
 struct node *node_broadcast(struct node *, int rank, const dim dims[]); /* known to fit */
 struct node *node_reshape(struct node *, int rank, const dim dims[]);   /* known to have as many elements */
 struct node *node_size(struct node *x, int axis, dim size);   /* a size as a 0-d i64; axis -1: the number of elements */
@@ -26,7 +28,9 @@ struct failure *dtype_check(const char *fn, weft_dtype);                     /* 
 weft_array *array_of_bad(struct failure *, int n, struct node *const node[]); /* releases the nodes */
 
 /* ELEMENT nodes: which operands a row takes and what it gives. */
-enum element_class { NUMBER, SIGNED, FLOAT, COMPARE, BITS, TEST };
+enum element_class { NUMBER, SIGNED, FLOAT, COMPARE, BITS, TEST, PART, PAIR }; /* PART: complex to real, PAIR: the other way */
+struct node *element_again(const struct node *, struct node *const in[], struct failure **);
+struct failure *not_of(const char *fn, weft_dtype);           /* a dtype that fn does not take */
 weft_array *element(const char *fn, const struct op *, enum element_class, int n, weft_array *const a[]);
 
 /* Array-level helpers of rules and composed operations; fn names the public function in messages. */

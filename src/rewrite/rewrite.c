@@ -164,6 +164,7 @@ static int forget_slots(struct rewriting *w, const struct node_list *list, struc
 
 bool rewrite(struct arena *arena, struct node_list *list, int n, struct node *target[], bool stable) {
   struct rewriting w = { .arena = arena, .stable = stable };
+  if (!split_complex(arena, list, n, target)) return false;
   struct node **now = arena_take(arena, (size_t)(list->n + 1) * sizeof *now);
   bool *is_target = arena_take(arena, (size_t)list->n + 1);
   if (!now || !is_target) return false;

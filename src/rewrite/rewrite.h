@@ -6,8 +6,6 @@
 #define WEFT_REWRITE_H
 #include "graph/node.h"
 
-#define SCALAR_OF_PLAN UINT64_MAX /* the serial of scalars made here: no leaf, the pattern in attr is the value */
-
 /* list: local nodes, inputs before users, the targets among them. Replaces target[i] where a rule says so and leaves in
  * list exactly the nodes the targets still need, again in order. Leaves (op->kind OP_LEAF) are kept as they are.
  * Numbers are folded by the lowering of their op, run on the vm, never by libm. false: out of memory. */

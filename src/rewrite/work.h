@@ -32,4 +32,7 @@ struct node *rewrite_identity(struct rewriting *, struct node *);
 /* Loops without the results nobody takes, and without what only these needed (loop.c). */
 bool shrink_loops(struct rewriting *, int n, struct node *const node[]);
 
+/* Complex nodes become pairs of real ones (complex.c); nothing happens where there are none. */
+bool split_complex(struct arena *, struct node_list *list, int n, struct node *target[]);
+
 #endif

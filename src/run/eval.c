@@ -60,8 +60,6 @@ static struct failure *unusable(const struct node *n) {
   if (n->op == &op_loop_var)
     return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a loop variable %s %s has no value outside its loop", dtype,
                 shape_show(n, &t));
-  if (n->dtype >= WEFT_C64)
-    return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: %s is not computed yet", n->op->name, dtype);
   return NULL;
 }
 
@@ -247,6 +245,11 @@ static struct value *scalar_value(const struct eval *e, const struct node *n, in
   return v;
 }
 
+/* Where a leaf begins, in elements of a target that shows it: parts of a complex number are half as long. */
+static int64_t offset_as(const struct node *leaf, weft_dtype d) {
+  return leaf->value->offset * (int64_t)(weft_dtype_bytes((weft_dtype)leaf->dtype) / weft_dtype_bytes(d));
+}
+
 static struct value *value_at(const struct eval *e, const struct run *r, int i) {
   const struct output *o = &e->plan->schedule->output[i];
   const struct node *n = e->target[i];
@@ -255,7 +258,7 @@ static struct value *value_at(const struct eval *e, const struct run *r, int i) 
   struct value *v = value_new(n->rank, s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
   if (!v) return NULL;
   buffer_retain(v->buf);
-  v->offset = o->place.offset + (s->leaf >= 0 ? e->leaf[s->leaf]->value->offset : 0);
+  v->offset = o->place.offset + (s->leaf >= 0 ? offset_as(e->leaf[s->leaf], (weft_dtype)n->dtype) : 0);
   memcpy(v->stride, o->place.stride, sizeof *v->stride * n->rank);
   return v;
 }

@@ -36,6 +36,8 @@ static bool through(const struct node *v, int8_t map[]) { /* map: axis of v -> a
     if (i != x->rank || o != v->rank) return false;
     if (x->rank == v->rank) /* same axes: ones keep their place too */
       for (int k = 0; k < x->rank; k++) if (x->dims[k] == 1 && v->dims[k] == 1) m[k] = map[k];
+  } else if (v->op == &op_part) {
+    return true;
   } else {
     const struct slice_attr *s = v->attr;
     if (s->start || s->step != 1 || v->dims[s->axis] != x->dims[s->axis]) return false;
@@ -485,7 +487,7 @@ static bool start_group(struct work *w, struct node *n) {
 
 static bool is_own_step(const struct node *n) {
   switch (n->op->kind) {
-    case OP_PUT: case OP_SCATTER: case OP_CONCAT: case OP_LOOP: case OP_ITEM: return true;
+    case OP_PUT: case OP_SCATTER: case OP_CONCAT: case OP_PAIR: case OP_LOOP: case OP_ITEM: return true;
     case OP_PREFIX: return prefix_is_long(n);
     default: return false;
   }

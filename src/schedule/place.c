@@ -61,6 +61,11 @@ static bool reshape(const struct node *in, const struct node *out, const struct 
   return i == n;
 }
 
+void place_part(const struct place *whole, int rank, int part, struct place *out) {
+  *out = (struct place){ .store = whole->store, .offset = 2 * whole->offset + part };
+  for (int k = 0; k < rank; k++) out->stride[k] = 2 * whole->stride[k];
+}
+
 bool place_view(const struct node *v, const struct place *in, struct place *out) {
   const struct node *x = v->in[0];
   *out = (struct place){ .store = in->store, .offset = in->offset };
@@ -75,6 +80,8 @@ bool place_view(const struct node *v, const struct place *in, struct place *out)
     memcpy(out->stride, in->stride, sizeof out->stride);
     if (node_count(v)) out->offset += s->start * in->stride[s->axis];
     out->stride[s->axis] *= s->step;
+  } else if (v->op == &op_part) {
+    place_part(in, v->rank, (int)((const struct part_attr *)v->attr)->part, out);
   } else { /* reshape */
     if (!node_count(v)) return true; /* no element, no address */
     return reshape(x, v, in, out);

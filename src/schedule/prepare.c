@@ -4,6 +4,7 @@
  * update that combines is an update that sets; every reshape can be expressed by strides, because what it reads was
  * copied where it could not; scatters combine in a register dtype. */
 #include <string.h>
+#include "graph/dtype.h"
 #include "schedule/work.h"
 
 static struct node *local(struct work *w, const struct op *op, weft_dtype t, int rank, const dim dims[], int n,
@@ -223,6 +224,18 @@ static bool slice_of_iota(struct work *w, struct node *v) {
   return true;
 }
 
+/* x in memory of its own. */
+static struct node *copied(struct work *w, struct node *x) {
+  weft_dtype t = (weft_dtype)x->dtype;
+  if (!dtype_is_complex(t)) return cast_to(w, x, t);
+  struct node *part[2];
+  for (int64_t k = 0; k < 2; k++) {
+    part[k] = local(w, &op_part, dtype_part(t), x->rank, x->dims, 1, &x, &(struct part_attr){ k }, sizeof(struct part_attr));
+    if (!part[k] || !(part[k] = cast_to(w, part[k], dtype_part(t)))) return NULL;
+  }
+  return local(w, &op_pair, t, x->rank, x->dims, 2, part, NULL, 0);
+}
+
 /* Copies what a reshape reads if no strides can express it. Places are tried as if every computed value were dense. */
 static bool copy_for_reshapes(struct work *w) {
   int n = w->list->n;
@@ -233,7 +246,7 @@ static bool copy_for_reshapes(struct work *w) {
     if (x->op == &op_value) p[i] = w->leaf_place[x->serial];
     else if (x->op->kind != OP_VIEW) place_dense(x, 0, &p[i]);
     else if (!place_view(x, &p[x->in[0]->slot], &p[i])) {
-      struct node *copy = cast_to(w, x->in[0], (weft_dtype)x->in[0]->dtype);
+      struct node *copy = copied(w, x->in[0]);
       if (!copy) return false;
       copy->is_marked = true; /* a copy for its own sake: keeps its place, see group.c */
       x->in[0] = copy;

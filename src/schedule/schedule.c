@@ -53,6 +53,15 @@ static void stand_in_concat(struct work *w, const struct node *n) {
   }
 }
 
+static void stand_in_pair(struct work *w, const struct node *n) {
+  for (int k = 0; k < 2; k++) {
+    struct item *x = &w->item[n->in[k]->slot];
+    if (!may_stand_in(w, n->in[k])) continue;
+    place_part(&w->item[n->slot].place, n->rank, k, &x->place);
+    x->into = n->slot;
+  }
+}
+
 void put_place(const struct node *n, const struct place *whole, struct place *part) {
   const struct put_attr *a = n->attr;
   *part = *whole;
@@ -83,6 +92,7 @@ static bool place_all(struct work *w) {
       place_dense(x->node, s, &x->place);
     }
     if (x->node->op == &op_concat) stand_in_concat(w, x->node);
+    if (x->node->op == &op_pair) stand_in_pair(w, x->node);
     if (x->node->op == &op_put) stand_in_put(w, x->node);
   }
   for (int t = 0; t < w->n_targets; t++) {
@@ -109,6 +119,15 @@ static bool emit_concat(struct work *w, struct node *n) {
   return true;
 }
 
+static bool emit_pair(struct work *w, struct node *n) {
+  for (int k = 0; k < 2; k++) {
+    struct place to;
+    place_part(&w->item[n->slot].place, n->rank, k, &to);
+    if (w->item[n->in[k]->slot].into != n->slot && !copy_operand(w, n->in[k], &to)) return false;
+  }
+  return true;
+}
+
 static bool emit_put(struct work *w, struct node *n) {
   struct place part;
   if (w->item[n->in[1]->slot].into == n->slot) return true; /* the kernel of v has written it */
@@ -119,6 +138,7 @@ static bool emit_put(struct work *w, struct node *n) {
 static bool emit_own(struct work *w, struct node *n) {
   switch (n->op->kind) {
     case OP_CONCAT: return emit_concat(w, n);
+    case OP_PAIR: return emit_pair(w, n);
     case OP_PUT: return emit_put(w, n);
     case OP_SCATTER: return copy_operand(w, n->in[0], &w->item[n->slot].place) && step_scatter(w, n);
     case OP_PREFIX: return step_long_prefix(w, n);

@@ -67,6 +67,7 @@ int store_new(struct work *, int64_t bytes);
 bool place_view(const struct node *view, const struct place *in, struct place *out); /* false: a reshape needs a copy */
 bool place_of(struct work *, const struct node *, struct place *);                   /* of a leaf, stored node, or view of one */
 bool place_needed(struct work *, const struct node *, struct place *);               /* the same, or the work fails */
+void place_part(const struct place *whole, int rank, int part, struct place *out);   /* of a complex array, in reals */
 void put_place(const struct node *put, const struct place *whole, struct place *part); /* where the part of a put is */
 void place_dense(const struct node *, int store, struct place *);
 int64_t node_count(const struct node *);

@@ -222,7 +222,7 @@ static struct failure *not_seed(const char *fn, const struct node *y, const stru
 /* A number leaves no trace in what is made from it: each use is a new scalar of the partner's dtype. */
 static struct failure *not_variable(const char *fn, int n, struct node *const x[]) {
   for (int j = 0; j < n; j++)
-    if (x[j]->weak && x[j]->op == &op_scalar)
+    if (x[j]->weak)
       return fail(WEFT_ERR_ARG, scope_origin(), "%s: x %d is a number, which no expression remembers; use weft_cast or weft_full", fn, j + 1);
   return NULL;
 }

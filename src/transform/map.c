@@ -185,7 +185,7 @@ bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], in
 
 static struct failure *not_rows(const struct node *x, const struct node *xs, dim rows, int j) {
   struct shape_text a, b;
-  if (x->weak && x->op == &op_scalar)
+  if (x->weak)
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_map: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
   if (x->dtype != xs->dtype)
     return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_map: x %d is %s, xs %s", j + 1, weft_dtype_name(x->dtype), weft_dtype_name(xs->dtype));

@@ -48,7 +48,7 @@ weft_array *times(weft_array *d, weft_array *partial) {
   return weft_mul(d, partial);
 }
 
-bool is_differentiable(const struct node *n) { return dtype_is_float((weft_dtype)n->dtype); }
+bool is_differentiable(const struct node *n) { return dtype_is_inexact((weft_dtype)n->dtype); }
 
 struct node *result_of(weft_array *a, struct failure **failure) {
   struct node *n = array_node(a);

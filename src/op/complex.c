@@ -1,0 +1,181 @@
+/* complex.c -- complex numbers: what makes them, what takes them apart, and how rows compute them part by part.
+ *
+ * Products and quotients are the plain formulas of mathematics: an inf or nan in one part may reach the other, and no
+ * infinity is recovered afterwards. Quotients and absolute values do not overflow on the way. Derivatives pair without
+ * conjugates: Re(w J v) = Re((J' w) v), so a holomorphic row has one derivative for both directions, and the gradient of
+ * a real y by x = a + ib is dy/da - i dy/db. */
+#include "op/complex.h"
+#include "base/arena.h"
+
+/* ---- Writing rules ---- */
+
+struct node *split_add(struct splitting *s, struct node *n) {
+  struct node_list *l = &s->list;
+  if (!n) return s->no_memory = true, NULL;
+  if (l->n == l->room) {
+    int room = l->room ? 2 * l->room : 256;
+    struct node **more = arena_grow(s->arena, l->node, sizeof *more * (size_t)l->n, sizeof *more * (size_t)room);
+    if (!more) return s->no_memory = true, NULL;
+    l->node = more, l->room = room;
+  }
+  return l->node[l->n++] = n;
+}
+
+static struct node *shaped(struct splitting *s, const struct op *op, weft_dtype d, int rank, int n, struct node *const in[],
+                           const void *attr, size_t bytes) {
+  for (int k = 0; k < n; k++)
+    if (!in[k]) return NULL;
+  struct node *x = node_local(s->arena, op, d, rank, s->like->dims, n, in, attr, bytes);
+  if (x) x->origin = s->like->origin;
+  return split_add(s, x);
+}
+
+struct node *split_node(struct splitting *s, const struct op *op, weft_dtype d, int n, struct node *const in[]) {
+  return shaped(s, op, d, s->like->rank, n, in, NULL, 0);
+}
+
+struct node *split_number(struct splitting *s, weft_dtype d, double x) {
+  struct node *n = shaped(s, &op_scalar, d, 0, 0, NULL, &(struct scalar_attr){ dtype_encode(d, x) }, sizeof(struct scalar_attr));
+  if (n) n->serial = SCALAR_OF_PLAN;
+  return n && s->like->rank ? split_node(s, &op_broadcast, d, 1, &n) : n;
+}
+
+#define NODE(dtype, op, ...) \
+  split_node(s, &op_##op, dtype, sizeof((struct node *[]){ __VA_ARGS__ }) / sizeof(struct node *), (struct node *[]){ __VA_ARGS__ })
+#define REAL(op, ...) NODE(dtype_part((weft_dtype)n->in[n->n_in - 1]->dtype), op, __VA_ARGS__) /* in the dtype of a part */
+#define BOOL(op, ...) NODE(WEFT_BOOL, op, __VA_ARGS__)
+#define NUMBER(x) split_number(s, dtype_part((weft_dtype)n->in[n->n_in - 1]->dtype), x)
+#define RULE(name) struct parts parts_##name(struct splitting *s, const struct node *n, const struct parts in[])
+
+extern const struct op op_abs, op_eq, op_ne, op_lt, op_isnan;
+
+/* ---- Rows ---- */
+
+RULE(neg) { return (struct parts){ REAL(neg, in[0].re), REAL(neg, in[0].im) }; }
+RULE(add) { return (struct parts){ REAL(add, in[0].re, in[1].re), REAL(add, in[0].im, in[1].im) }; }
+RULE(sub) { return (struct parts){ REAL(sub, in[0].re, in[1].re), REAL(sub, in[0].im, in[1].im) }; }
+
+RULE(where) {
+  return (struct parts){ REAL(where, in[0].re, in[1].re, in[2].re), REAL(where, in[0].re, in[1].im, in[2].im) };
+}
+
+/* (a + ib)(c + id) = ac - bd + i(ad + bc), each product rounded: z conj(z) is real. */
+RULE(mul) {
+  struct node *a = in[0].re, *b = in[0].im, *c = in[1].re, *d = in[1].im;
+  return (struct parts){ REAL(sub, REAL(mul, a, c), REAL(mul, b, d)), REAL(add, REAL(mul, a, d), REAL(mul, b, c)) };
+}
+
+RULE(fma) {
+  struct parts product = parts_mul(s, n, in);
+  return (struct parts){ REAL(add, product.re, in[2].re), REAL(add, product.im, in[2].im) };
+}
+
+/* (a + ib) / (c + id) by the ratio r of the smaller part of the divisor to the larger, so that c c + d d is not formed.
+ * If |d| <= |c|: r = d/c and the quotient is ((a + br) + i(b - ar)) / (c + dr); else the parts change places. */
+RULE(div) {
+  struct node *a = in[0].re, *b = in[0].im, *c = in[1].re, *d = in[1].im;
+  struct node *in_order = BOOL(le, REAL(abs, d), REAL(abs, c));
+  struct node *large = REAL(where, in_order, c, d), *small = REAL(where, in_order, d, c);
+  struct node *x = REAL(where, in_order, a, b), *y = REAL(where, in_order, b, a);
+  struct node *zero = NUMBER(0), *r = REAL(where, BOOL(eq, large, zero), zero, REAL(div, small, large));
+  struct node *by = REAL(add, large, REAL(mul, small, r)), *im = REAL(sub, y, REAL(mul, x, r));
+  return (struct parts){ REAL(div, REAL(add, x, REAL(mul, y, r)), by),
+                         REAL(div, REAL(where, in_order, im, REAL(neg, im)), by) };
+}
+
+/* |a + ib| = m sqrt(1 + (l/m)^2), with m the larger and l the smaller of |a| and |b|. An infinite part wins over nan. */
+RULE(abs) {
+  struct node *a = REAL(abs, in[0].re), *b = REAL(abs, in[0].im), *infinity = NUMBER(__builtin_inf()), *zero = NUMBER(0);
+  struct node *m = REAL(maximum, a, b), *r = REAL(div, REAL(minimum, a, b), m);
+  struct node *y = REAL(mul, m, REAL(sqrt, REAL(add, NUMBER(1), REAL(mul, r, r))));
+  struct node *is_infinite = BOOL(or, BOOL(eq, a, infinity), BOOL(eq, b, infinity));
+  return (struct parts){ REAL(where, is_infinite, infinity, REAL(where, BOOL(eq, m, zero), zero, y)), NULL };
+}
+
+RULE(isnan) { return (void)n, (struct parts){ BOOL(or, BOOL(isnan, in[0].re), BOOL(isnan, in[0].im)), NULL }; }
+RULE(eq) { return (void)n, (struct parts){ BOOL(and, BOOL(eq, in[0].re, in[1].re), BOOL(eq, in[0].im, in[1].im)), NULL }; }
+RULE(ne) { return (void)n, (struct parts){ BOOL(or, BOOL(ne, in[0].re, in[1].re), BOOL(ne, in[0].im, in[1].im)), NULL }; }
+
+/* To real: the real part. To bool: whether it is not 0. */
+RULE(cast) {
+  weft_dtype to = dtype_part((weft_dtype)n->dtype);
+  struct node *re = NODE(to, cast, in[0].re);
+  if (n->dtype == WEFT_BOOL) return (struct parts){ BOOL(or, re, NODE(to, cast, in[0].im)), NULL };
+  if (!dtype_is_complex(n->dtype)) return (struct parts){ re, NULL };
+  return (struct parts){ re, in[0].im ? NODE(to, cast, in[0].im) : split_number(s, to, 0) };
+}
+
+static RULE(complex) { return (void)s, (void)n, (struct parts){ in[0].re, in[1].re }; }
+static RULE(real) { return (void)s, (void)n, (struct parts){ in[0].re, NULL }; }
+static RULE(imag) { return (void)s, (void)n, (struct parts){ in[0].im, NULL }; }
+static RULE(conj) { return (struct parts){ in[0].re, REAL(neg, in[0].im) }; }
+
+/* ---- Making and taking apart: what they are of real numbers ---- */
+
+static int lower_same(struct kir_builder *b, const struct node *n, const int in[]) { return (void)b, (void)n, in[0]; }
+static int lower_nothing(struct kir_builder *b, const struct node *n, const int in[]) {
+  return (void)in, n->dtype == WEFT_BOOL ? kir_lit(b->k, WEFT_BOOL, 0) : lower_number(b, (weft_dtype)n->dtype, 0);
+}
+
+/* ---- Derivatives ---- */
+
+static weft_array *zero_like(weft_array *x) { return number_like(x, 0); }
+
+static weft_array *back_real(const struct rule *r, int k, weft_array *dy) {
+  return (void)k, weft_cast(dy, weft_dtype_of(r->in[0]));
+}
+static weft_array *forth_real(const struct rule *r, int k, weft_array *dx) { return (void)r, (void)k, weft_real(dx); }
+static weft_array *back_imag(const struct rule *r, int k, weft_array *dy) {
+  return (void)k, dtype_is_complex(weft_dtype_of(r->in[0])) ? weft_complex(zero_like(dy), weft_neg(dy)) : NULL;
+}
+static weft_array *forth_imag(const struct rule *r, int k, weft_array *dx) { return (void)r, (void)k, weft_imag(dx); }
+static weft_array *conjugated(const struct rule *r, int k, weft_array *d) { return (void)r, (void)k, weft_conj(d); }
+static weft_array *back_complex(const struct rule *r, int k, weft_array *dy) {
+  return (void)r, k == 0 ? weft_real(dy) : weft_neg(weft_imag(dy));
+}
+static weft_array *forth_complex(const struct rule *r, int k, weft_array *dx) {
+  return (void)r, k == 0 ? weft_complex(dx, zero_like(dx)) : weft_complex(zero_like(dx), dx);
+}
+
+weft_array *complex_unit(weft_array *z, weft_array *abs_z) {
+  weft_array *by = weft_where(weft_eq(abs_z, zero_like(abs_z)), number_like(abs_z, 1), abs_z);
+  return weft_complex(weft_div(weft_real(z), by), weft_div(weft_imag(z), by));
+}
+
+/* ---- The ops ---- */
+
+#define ROW(id, how, back, forth)                                                                                     \
+  const struct op op_##id = { .name = #id, .kind = OP_ELEMENT, .is_cheap = true, .lower = how, .vjp = back,           \
+                              .jvp = forth, .parts = parts_##id, .again = element_again };
+extern const struct op op_real, op_imag, op_conj;
+ROW(real, lower_same, back_real, forth_real)
+ROW(imag, lower_nothing, back_imag, forth_imag)
+ROW(conj, lower_same, conjugated, conjugated)
+ROW(complex, NULL, back_complex, forth_complex)
+
+const struct op op_part = { .name = "part", .kind = OP_VIEW }, op_pair = { .name = "pair", .kind = OP_PAIR };
+
+weft_array *weft_real(weft_array *x) { return element("weft_real", &op_real, PART, 1, &x); }
+weft_array *weft_imag(weft_array *x) { return element("weft_imag", &op_imag, PART, 1, &x); }
+weft_array *weft_conj(weft_array *x) { return element("weft_conj", &op_conj, NUMBER, 1, &x); }
+
+/* Two numbers make a number, which remembers both to the last bit. */
+static bool is_number(weft_array *a) { return a && a->node->weak && !dtype_is_complex(a->node->dtype); }
+
+static double value_of(weft_array *a) { return dtype_decode(WEFT_F64, scalar_bits(a->node, WEFT_F64)); }
+
+static weft_array *number(double re, double im) {
+  struct complex_attr both = { re, im };
+  struct node *in[] = { scalar_node(WEFT_F32, dtype_encode(WEFT_F32, re), false),
+                        scalar_node(WEFT_F32, dtype_encode(WEFT_F32, im), false) };
+  struct node *n = in[0] && in[1] ? node_make(&op_complex, WEFT_C64, 0, NULL, 2, in, &both, sizeof both) : NULL;
+  nodes_release(2, in);
+  if (n) n->weak = true;
+  return array_of(n);
+}
+
+weft_array *weft_complex(weft_array *re, weft_array *im) {
+  weft_array *in[] = { re, im }, *bad;
+  if (!arrays_ok("weft_complex", 2, in, &bad)) return bad;
+  return is_number(re) && is_number(im) ? number(value_of(re), value_of(im)) : element("weft_complex", &op_complex, PAIR, 2, in);
+}
