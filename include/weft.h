@@ -62,8 +62,9 @@ typedef enum {
   WEFT_ERR_INTERNAL     /* a defect of weft; the message contains what a report needs */
 } weft_status;
 
-/* Element types. Mixed operands are promoted as in MLX; f16 and bf16 are computed in f32 and rounded once per node. The
- * complex ones have a name and a width so far; an array of them is WEFT_ERR_UNSUPPORTED. */
+/* Element types. Mixed operands are promoted as in MLX, and f64 with c64 gives c128; f16 and bf16 are computed in f32 and
+ * rounded once per node. A complex number is its real part and then its imaginary one. Complex numbers have no order:
+ * what compares, chooses or rounds does not take them. */
 typedef enum {
   WEFT_BOOL, WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64,
   WEFT_F16, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_C64, WEFT_C128
@@ -123,22 +124,24 @@ const char *weft_message(void);                  /* for the last status but OK o
  * the top, as that dtype has room for. */
 weft_array *weft_scalar(double);                 /* with integers, bools or no partner: f32 */
 weft_array *weft_integer(int64_t);               /* with bools or no partner: i32, or i64 if it needs it */
+weft_array *weft_complex(weft_array *re, weft_array *im);  /* re + i im. Of two numbers: a number, c128 with f64, else c64 */
 
 weft_array *weft_from(weft_dtype, int rank, const int64_t dims[], const void *data);  /* copies, row-major */
 weft_array *weft_full(weft_dtype, int rank, const int64_t dims[], double value);      /* never stored if not needed */
 weft_array *weft_sized(weft_dtype, int rank, weft_array *const sizes[]);  /* zeros; the sizes are 0-d integers, known
                                                               when it is computed. Wherever `like` is asked for */
 weft_array *weft_iota(weft_array *like, int axis);  /* the index along axis, in the shape and dtype of like */
-weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturates, nan becomes 0 */
+weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturates, nan becomes 0; complex to real: the real
+                                                       part, to bool: whether it is not 0 */
 
 
 /* ---- Element by element --------------------------------------------------------------------------------------------
  * Operands broadcast as in NumPy; only a size that is literally 1 stretches. Integers become f32 where mathematics
- * needs it. X(name, doc) declares weft_array *weft_name(weft_array *x). */
+ * needs it. Complex products are the plain formula: nan and inf spread as its arithmetic says. X(name, doc) declares weft_array *weft_name(weft_array *x). */
 
 #define WEFT_UNARY(X)                                                        \
   X(neg,       "-x")                                                         \
-  X(abs,       "|x|; of the lowest integer: itself")                         \
+  X(abs,       "|x|; of the lowest integer: itself; of complex numbers: real") \
   X(sqrt,      "square root; nan below 0")                                   \
   X(rsqrt,     "1 / square root")                                            \
   X(exp,       "e^x")                                                        \
@@ -176,9 +179,8 @@ WEFT_UNARY(WEFT_DECLARE_)
 WEFT_BINARY(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
 
-weft_array *weft_complex(weft_array *re, weft_array *im);             /* re + i im, of reals; of two numbers: a weak number */
 weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a : b */
-weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c, rounded once */
+weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c, rounded once; complex: by mul, add */
 
 
 /* ---- Along an axis -------------------------------------------------------------------------------------------------
@@ -268,7 +270,11 @@ weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double 
 
 /* ---- Transforms ----------------------------------------------------------------------------------------------------
  * A lazy array already is a function of whatever it was computed from, so transforms take expressions, not callbacks:
- * m results y in terms of n arrays x. They return expressions, and nest at will. J is the Jacobian of y by x. */
+ * m results y in terms of n arrays x. They return expressions, and nest at will. J is the Jacobian of y by x.
+ *
+ * Complex arrays: J is the linear map of their real and imaginary parts, and J' its transpose without conjugates,
+ * Re sum(dy (J dx)) = Re sum((J' dy) dx). So the gradient of f(z) is f'(z) where there is one, and the gradient of a real y
+ * by x = a + ib is dy/da - i dy/db, as in MLX and JAX: to descend, step against its conjugate. */
 
 void weft_grad(weft_array *y, int n, weft_array *const x[], weft_array *dx[]);  /* d sum(y) / dx; 0 if unrelated */
 void weft_vjp(int m, weft_array *const y[], weft_array *const dy[], int n, weft_array *const x[], weft_array *dx[]);

@@ -58,7 +58,6 @@ TEST(dtypes_without_such_an_operation_are_named) {
   EXPECT_BAD(weft_take(x, 1, &b), WEFT_ERR_DTYPE, "weft_take: index 0 is bool, not an integer");
   EXPECT_BAD(weft_iota(b, 0), WEFT_ERR_DTYPE, "weft_iota: an index is not a bool");
   EXPECT_BAD(weft_cast(x, (weft_dtype)77), WEFT_ERR_DTYPE, "weft_cast: there is no dtype 77");
-  EXPECT_BAD(weft_cast(x, WEFT_C64), WEFT_ERR_UNSUPPORTED, "weft_cast: arrays of c64 are not written yet");
   EXPECT_BAD(weft_from((weft_dtype)-1, 0, NULL, "x"), WEFT_ERR_DTYPE, "weft_from: there is no dtype -1");
   weft_scope_discard(s);
 }

@@ -153,6 +153,7 @@ PLAIN(size) {
   plain_set_i(&y, 0, x[0]->dims[axis]);
   return (void)c, y;
 }
+PLAIN(nothing) { return (void)c, (void)axis, plain_new(out, x[0]->rank, x[0]->dims); }
 PLAIN(flat) { return (void)c, (void)axis, (void)out, plain_reshape(x[0], 2, (int64_t[]){ 1, x[0]->count }); }
 PLAIN(turn) {
   int axes[PLAIN_RANK];
@@ -225,6 +226,8 @@ static const struct call calls[] = {
   E(2, 'a', lt) E(2, 'a', le) E(2, 'b', and) E(2, 'b', or) E(2, 'b', xor) E(3, 'a', where) E(3, 'a', fma)
 #undef E
   { "lt", "gt", 2, 'a', 0, make_gt, by_element }, { "le", "ge", 2, 'a', 0, make_ge, by_element },
+  { "real", "real", 1, 'a', 0, make_real, same }, { "conj", "conj", 1, 'a', 0, make_conj, same },
+  { "imag", "imag", 1, 'a', 0, make_imag, plain_nothing },
   { "cast", "cast to bf16", 1, 'a', 0, make_to_bf16, same }, { "cast", "cast to i16", 1, 'a', 0, make_to_i16, same },
   { "cast", "cast to f64", 1, 'a', 0, make_to_f64, same }, { "cast", "cast to bool", 1, 'a', 0, make_to_bool, same },
 #define R(name) { #name, #name, 1, 'a', 1, make_##name, by_reduce },
@@ -250,8 +253,9 @@ static const struct call calls[] = {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* Leaves and ops with bodies: made by other tests (errors, transforms, functions, loops). */
-static const char *const elsewhere[] = { "value", "scalar", "input", "bad", "loop_var", "barrier", "checkpoint", "custom", "loop", "call", "item" };
+/* Leaves, ops with bodies and what complex numbers are made of: in other tests (errors, transforms, functions, loops,
+ * complex). */
+static const char *const elsewhere[] = { "complex", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "barrier", "checkpoint", "custom", "loop", "call", "item" };
 
 TEST(every_op_has_a_row) {
   for (const struct op *const *op = op_table; *op; op++) {

@@ -63,6 +63,8 @@ static bool element(const struct node *n, const double x[], double *y) {
   else if (IS("tanh")) *y = tanh(x[0]);
   else if (IS("sigmoid")) *y = x[0] < 0 ? exp(x[0]) / (1 + exp(x[0])) : 1 / (1 + exp(-x[0]));
   else if (IS("isnan")) *y = x[0] != x[0];
+  else if (IS("real") || IS("conj")) *y = x[0]; /* of real numbers; complex ones: complex.c */
+  else if (IS("imag")) *y = 0;
   else if (IS("not")) *y = in == WEFT_BOOL ? !x[0] : (double)~a;
   else if (IS("add")) *y = x[0] + x[1];
   else if (IS("sub")) *y = in == WEFT_BOOL ? (x[0] != x[1]) : x[0] - x[1];

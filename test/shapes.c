@@ -40,17 +40,52 @@ TEST(the_same_symbol_fits_itself_and_no_other) {
   weft_scope_discard(s);
 }
 
+/* Row and column by the order of weft_dtype. MLX has no c128: there f64 with c64 gives c64, here nothing is lost. */
 TEST(promotion_is_that_of_mlx) {
-  static const struct { weft_dtype a, b, y; } rows[] = {
-    { WEFT_BOOL, WEFT_BOOL, WEFT_BOOL }, { WEFT_BOOL, WEFT_U8, WEFT_U8 },   { WEFT_U8, WEFT_I8, WEFT_I16 },
-    { WEFT_U16, WEFT_I8, WEFT_I32 },     { WEFT_U32, WEFT_I16, WEFT_I64 },  { WEFT_U32, WEFT_I64, WEFT_I64 },
-    { WEFT_U64, WEFT_I8, WEFT_F32 },     { WEFT_U64, WEFT_U8, WEFT_U64 },   { WEFT_I64, WEFT_F16, WEFT_F16 },
-    { WEFT_F16, WEFT_BF16, WEFT_F32 },   { WEFT_BF16, WEFT_F64, WEFT_F64 }, { WEFT_BF16, WEFT_I64, WEFT_BF16 },
-    { WEFT_F64, WEFT_C64, WEFT_C64 },    { WEFT_C64, WEFT_C128, WEFT_C128 },
+  enum { B, U8, U16, U32, U64, I8, I16, I32, I64, F16, F32, F64, BF, C64, C128, N };
+  static const uint8_t table[N][N] = {
+    /*        bool  u8    u16   u32   u64   i8    i16   i32   i64   f16   f32   f64   bf16  c64   c128 */
+    [B]    = { B,    U8,   U16,  U32,  U64,  I8,   I16,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [U8]   = { U8,   U8,   U16,  U32,  U64,  I16,  I16,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [U16]  = { U16,  U16,  U16,  U32,  U64,  I32,  I32,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [U32]  = { U32,  U32,  U32,  U32,  U64,  I64,  I64,  I64,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [U64]  = { U64,  U64,  U64,  U64,  U64,  F32,  F32,  F32,  F32,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [I8]   = { I8,   I16,  I32,  I64,  F32,  I8,   I16,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [I16]  = { I16,  I16,  I32,  I64,  F32,  I16,  I16,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [I32]  = { I32,  I32,  I32,  I64,  F32,  I32,  I32,  I32,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [I64]  = { I64,  I64,  I64,  I64,  F32,  I64,  I64,  I64,  I64,  F16,  F32,  F64,  BF,   C64,  C128 },
+    [F16]  = { F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F16,  F32,  F64,  F32,  C64,  C128 },
+    [F32]  = { F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F32,  F64,  F32,  C64,  C128 },
+    [F64]  = { F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  F64,  C128, C128 },
+    [BF]   = { BF,   BF,   BF,   BF,   BF,   BF,   BF,   BF,   BF,   F32,  F32,  F64,  BF,   C64,  C128 },
+    [C64]  = { C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C64,  C128, C64,  C64,  C128 },
+    [C128] = { C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128, C128 },
   };
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    EXPECT_INT(weft_dtype_promote(rows[i].a, rows[i].b), rows[i].y);
-    EXPECT_INT(weft_dtype_promote(rows[i].b, rows[i].a), rows[i].y);
+  for (int a = 0; a < N; a++)
+    for (int b = 0; b < N; b++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *x = weft_full((weft_dtype)a, WEFT_DIMS(2), 1), *y = weft_full((weft_dtype)b, WEFT_DIMS(2), 1);
+      if ((int)weft_dtype_promote((weft_dtype)a, (weft_dtype)b) != table[a][b])
+        test_fail(__FILE__, __LINE__, "%s with %s gives %s", weft_dtype_name((weft_dtype)a), weft_dtype_name((weft_dtype)b),
+                  weft_dtype_name(weft_dtype_promote((weft_dtype)a, (weft_dtype)b)));
+      EXPECT_INT(weft_dtype_of(weft_mul(x, y)), table[a][b]);
+      EXPECT_INT(weft_dtype_of(weft_where(x, y, x)), table[a][b]);
+      EXPECT_INT(weft_dtype_of(weft_concat(0, WEFT_ARRAYS(x, y))), table[a][b]);
+      weft_scope_discard(s);
+    }
+}
+
+/* 2, 2.5 and 1i take the dtype of their partner, unless it is of a lower class. */
+TEST(numbers_of_every_kind_meet_every_dtype) {
+  for (int d = WEFT_BOOL; d <= WEFT_C128; d++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_full((weft_dtype)d, WEFT_DIMS(2), 1), *i = weft_complex(weft_scalar(0), weft_integer(1));
+    EXPECT_INT(weft_dtype_of(weft_mul(x, weft_integer(2))), d == WEFT_BOOL ? WEFT_I32 : d);
+    EXPECT_INT(weft_dtype_of(weft_mul(weft_scalar(2.5), x)), d < WEFT_F16 ? WEFT_F32 : d);
+    EXPECT_INT(weft_dtype_of(weft_mul(x, i)), d == WEFT_F64 || d == WEFT_C128 ? WEFT_C128 : WEFT_C64);
+    EXPECT_INT(weft_dtype_of(weft_mul(i, weft_scalar(2.5))), WEFT_C64);
+    EXPECT_INT(weft_dtype_of(weft_where(x, i, x)), d == WEFT_F64 || d == WEFT_C128 ? WEFT_C128 : WEFT_C64);
+    weft_scope_discard(s);
   }
 }
 

@@ -110,6 +110,17 @@ static PyObject *get_transposed(PyObject *self, void *closure) {
   return op_end(s, weft_transpose(array_handle(self), NULL));
 }
 
+static PyObject *get_real(PyObject *self, void *closure) {
+  (void)closure;
+  weft_scope *s = op_begin();
+  return op_end(s, weft_real(array_handle(self)));
+}
+static PyObject *get_imag(PyObject *self, void *closure) {
+  (void)closure;
+  weft_scope *s = op_begin();
+  return op_end(s, weft_imag(array_handle(self)));
+}
+
 /* Where NumPy's operators meet an array, they leave the work to it. */
 static PyObject *get_priority(PyObject *self, void *closure) {
   (void)self, (void)closure;
@@ -140,6 +151,8 @@ static PyGetSetDef properties[] = {
   { "itemsize", get_itemsize, NULL, "bytes of one element", NULL },
   { "dtype", get_dtype, NULL, "the type of the elements", NULL },
   { "T", get_transposed, NULL, "with the axes reversed", NULL },
+  { "real", get_real, NULL, "the real part", NULL },
+  { "imag", get_imag, NULL, "the imaginary part; of real numbers 0", NULL },
   { "at", get_at, NULL, "x.at[i].add(v) and its like: a new array in which equal targets combine", NULL },
   { "__array_priority__", get_priority, NULL, NULL, NULL },
   { 0 },

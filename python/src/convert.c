@@ -35,11 +35,23 @@ static int write_number(void *block, size_t i, int kind, PyObject *o) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* float32 would lose what a float64 array is meant to keep, and integers above int64 are legal in uint64. */
+/* Whether numbers of a kind are doubles on the way to a dtype: float32 would lose what it is meant to keep. */
+static int in_doubles(weft_dtype wanted, int kind) {
+  return wanted == WEFT_C128 || (wanted == WEFT_F64 && kind != KIND_COMPLEX);
+}
+
+static int write_double(double *block, size_t i, weft_dtype wanted, PyObject *o) {
+  if (wanted != WEFT_C128) return block[i] = PyFloat_AsDouble(o), PyErr_Occurred() ? -1 : 0;
+  Py_complex c = PyComplex_AsCComplex(o);
+  block[2 * i] = c.real, block[2 * i + 1] = c.imag;
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Integers above int64 are legal in uint64. */
 static weft_array *number_as(PyObject *o, weft_dtype wanted) {
-  if (wanted == WEFT_F64) {
-    double v = PyFloat_AsDouble(o);
-    return v == -1 && PyErr_Occurred() ? NULL : weft_from(WEFT_F64, 0, NULL, &v);
+  if (in_doubles(wanted, kind_of(o))) {
+    double v[2];
+    return write_double(v, 0, wanted, o) ? NULL : weft_from(wanted, 0, NULL, v);
   }
   if (wanted == WEFT_U64 && PyLong_Check(o)) {
     uint64_t v = PyLong_AsUnsignedLongLong(o);
@@ -54,7 +66,11 @@ static weft_array *number_as(PyObject *o, weft_dtype wanted) {
 
 static weft_array *weak_number(PyObject *o, int kind) {
   if (kind == KIND_FLOAT) return weft_scalar(PyFloat_AS_DOUBLE(o));
-  if (kind == KIND_BOOL || kind == KIND_COMPLEX) return number_as(o, kind_dtype[kind]);
+  if (kind == KIND_COMPLEX) {
+    Py_complex c = PyComplex_AsCComplex(o);
+    return weft_complex(weft_scalar(c.real), weft_scalar(c.imag));
+  }
+  if (kind == KIND_BOOL) return number_as(o, kind_dtype[kind]);
   int overflow;
   long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
   return overflow ? number_as(o, WEFT_U64) : weft_integer(v);
@@ -99,25 +115,24 @@ static int nest_measure(struct nest *n, PyObject *o) {
   return 0;
 }
 
-static int nest_write(void *block, size_t *at, int as_double, int kind, PyObject *o) {
+/* wanted: what doubles are written for; NULL: numbers of the kind. */
+static int nest_write(void *block, size_t *at, const weft_dtype *wanted, int kind, PyObject *o) {
   if (is_list(o)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-      if (nest_write(block, at, as_double, kind, PySequence_Fast_GET_ITEM(o, i))) return -1;
+      if (nest_write(block, at, wanted, kind, PySequence_Fast_GET_ITEM(o, i))) return -1;
     return 0;
   }
-  if (!as_double) return write_number(block, (*at)++, kind, o);
-  ((double *)block)[(*at)++] = PyFloat_AsDouble(o);
-  return PyErr_Occurred() ? -1 : 0;
+  return wanted ? write_double(block, (*at)++, *wanted, o) : write_number(block, (*at)++, kind, o);
 }
 
 static weft_array *nest_numbers(const struct nest *n, PyObject *o, const weft_dtype *wanted) {
-  int kind = n->kind < 0 ? KIND_FLOAT : n->kind, as_double = wanted && *wanted == WEFT_F64 && kind != KIND_COMPLEX;
-  weft_dtype dtype = as_double ? WEFT_F64 : kind_dtype[kind];
+  int kind = n->kind < 0 ? KIND_FLOAT : n->kind, as_double = wanted && in_doubles(*wanted, kind);
+  weft_dtype dtype = as_double ? *wanted : kind_dtype[kind];
   size_t count = 1, at = 0;
   for (int i = 0; i < n->rank; i++) count *= (size_t)n->dims[i];
   void *block = PyMem_Calloc(count ? count : 1, weft_dtype_bytes(dtype));
   if (!block) return (weft_array *)PyErr_NoMemory();
-  weft_array *a = nest_write(block, &at, as_double, kind, o) ? NULL : weft_from(dtype, n->rank, n->dims, block);
+  weft_array *a = nest_write(block, &at, as_double ? wanted : NULL, kind, o) ? NULL : weft_from(dtype, n->rank, n->dims, block);
   PyMem_Free(block);
   return a && wanted && *wanted != dtype ? weft_cast(a, *wanted) : a;
 }

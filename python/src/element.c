@@ -68,6 +68,9 @@ static weft_array *power(weft_array *x, long n) {
   X(tanh, weft_tanh, "the hyperbolic tangent") \
   X(sigmoid, weft_sigmoid, "1 / (1 + e^-a)") \
   X(isnan, weft_isnan, "where a is nan") \
+  X(real, weft_real, "the real part") \
+  X(imag, weft_imag, "the imaginary part; of real numbers 0") \
+  X(conj, weft_conj, "the complex conjugate") \
   X(logical_not, logical_not, "where a is 0") \
   X(bitwise_invert, weft_not, "all bits the other way") \
   X(stop_gradient, weft_stop_gradient, "a, with derivative 0")
@@ -91,6 +94,7 @@ static weft_array *power(weft_array *x, long n) {
   X(bitwise_and, weft_and, "of bools or of bits") \
   X(bitwise_or, weft_or, "of bools or of bits") \
   X(bitwise_xor, weft_xor, "of bools or of bits") \
+  X(complex, weft_complex, "a + 1j b, of real numbers") \
   X(matmul, weft_matmul, "the matrix product, 1-d as in NumPy")
 
 #define DEFINE(name, op, doc) \
@@ -133,7 +137,7 @@ PyMethodDef element_functions[] = {
 };
 
 #define METHODS(X) \
-  X(abs) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(tanh) X(sigmoid)
+  X(abs) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(tanh) X(sigmoid) X(conj)
 #define DEFINE(name) \
   static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
 METHODS(DEFINE)

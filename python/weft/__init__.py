@@ -20,13 +20,13 @@ from ._composed import (
     tril, triu, var, zeros, zeros_like)
 from ._core import (
     Dtype, abs, add, all, any, argmax, argmin, array, asarray, astype, bfloat16, bitwise_and, bitwise_invert,
-    bitwise_or, bitwise_xor, bool_, broadcast_to, complex64, complex128, concatenate, cummax, cummin, cumprod,
-    cumsum, depends, divide, equal, exp, expand_dims, flatten, flip, float16, float32, float64, fma, from_dlpack,
-    greater, greater_equal, int8, int16, int32, int64, isnan, layer_norm, less, less_equal, log, log1p, logical_and,
-    logical_not, logical_or, logical_xor, logsumexp, matmul, max, maximum, mean, min, minimum, moveaxis, multiply,
-    negative, not_equal, positive, prod, reciprocal, reshape, rms_norm, rsqrt, sigmoid, softmax, sqrt, square,
-    squeeze, stack, state, stop_gradient, subtract, sum, swapaxes, tanh, transpose, uint8, uint16, uint32, uint64,
-    where)
+    bitwise_or, bitwise_xor, bool_, broadcast_to, complex, complex64, complex128, concatenate, conj, cummax, cummin,
+    cumprod, cumsum, depends, divide, equal, exp, expand_dims, flatten, flip, float16, float32, float64, fma,
+    from_dlpack, greater, greater_equal, imag, int8, int16, int32, int64, isnan, layer_norm, less, less_equal, log,
+    log1p, logical_and, logical_not, logical_or, logical_xor, logsumexp, matmul, max, maximum, mean, min, minimum,
+    moveaxis, multiply, negative, not_equal, positive, prod, real, reciprocal, reshape, rms_norm, rsqrt, sigmoid,
+    softmax, sqrt, square, squeeze, stack, state, stop_gradient, subtract, sum, swapaxes, tanh, transpose, uint8,
+    uint16, uint32, uint64, where)
 from ._file import load, save, save_safetensors
 from ._loop import scan, while_loop
 from ._run import (

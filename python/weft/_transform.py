@@ -44,7 +44,7 @@ def value_and_grad(fun, argnums=None, argnames=()):
         if not leaves:
             raise ValueError("there is no array to differentiate by")
         for leaf in leaves:
-            if not leaf.dtype.name.startswith(("float", "bfloat")):
+            if not leaf.dtype.name.startswith(("float", "bfloat", "complex")):
                 raise ValueError(f"cannot differentiate by an array of {leaf.dtype.name}")
         with _core.Scope():
             inputs = [_core.alias(leaf) for leaf in leaves]

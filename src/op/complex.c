@@ -6,6 +6,7 @@
  * a real y by x = a + ib is dy/da - i dy/db. */
 #include "op/complex.h"
 #include "base/arena.h"
+#include "op/index.h"
 
 /* ---- Writing rules ---- */
 
@@ -178,4 +179,63 @@ weft_array *weft_complex(weft_array *re, weft_array *im) {
   weft_array *in[] = { re, im }, *bad;
   if (!arrays_ok("weft_complex", 2, in, &bad)) return bad;
   return is_number(re) && is_number(im) ? number(value_of(re), value_of(im)) : element("weft_complex", &op_complex, PAIR, 2, in);
+}
+
+/* ---- Products of many ---- */
+
+/* y_i = x_i y_(i-1) along axis 0, y before the first being 1. */
+static void products(weft_array *x, weft_array **all, weft_array **last) {
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *x_i = weft_loop_each(loop, x), *y = weft_loop_carry(loop, weft_broadcast_like(number_like(x, 1), x_i));
+  weft_array *next = weft_mul(y, x_i);
+  weft_loop_next(loop, y, next);
+  *all = weft_loop_all(loop, next);
+  *last = weft_loop_last(loop, y);
+  weft_loop_close(loop);
+}
+
+static struct failure *axis_wrong(const char *fn, weft_array *x, int *axis) {
+  struct node *n = array_node(x);
+  struct failure *why = axis_check(fn, n, axis);
+  node_release(n);
+  return why;
+}
+
+static weft_array *prod_along(weft_array *x, int axis) {
+  weft_array *all, *last;
+  products(weft_moveaxis(x, axis, 0), &all, &last);
+  return weft_unsqueeze(last, axis);
+}
+
+weft_array *complex_prod(weft_array *x, int axis) {
+  if (axis == WEFT_ALL) {
+    for (int k = weft_rank(x) - 1; k >= 0; k--) x = prod_along(x, k);
+    return weft_reshape(x, 0, NULL);
+  }
+  struct failure *why = axis_wrong("weft_prod", x, &axis);
+  return why ? array_failed(why) : prod_along(x, axis);
+}
+
+weft_array *complex_cumprod(weft_array *x, int axis) {
+  struct failure *why = axis_wrong("weft_cumprod", x, &axis);
+  weft_array *all, *last;
+  if (why) return array_failed(why);
+  products(weft_moveaxis(x, axis, 0), &all, &last);
+  return weft_moveaxis(all, 0, axis);
+}
+
+/* One update after the other. index: of one shape I; v: of dims I + rest of x. */
+weft_array *complex_scatter_mul(weft_array *x, weft_array *v, int n, weft_array *const index[]) {
+  weft_array *at[WEFT_RANK_MAX];
+  const struct node *i = index[0]->node;
+  dim flat[WEFT_RANK_MAX + 1] = { dim_count(i->rank, i->dims) };
+  int rest = v->node->rank - i->rank;
+  for (int k = 0; k < rest; k++) flat[k + 1] = v->node->dims[i->rank + k];
+  weft_loop *loop = weft_loop_open(NULL);
+  for (int k = 0; k < n; k++) at[k] = weft_loop_each(loop, array_reshape("weft_put", index[k], 1, flat));
+  weft_array *v_i = weft_loop_each(loop, array_reshape("weft_put", v, rest + 1, flat)), *y = weft_loop_carry(loop, x);
+  weft_loop_next(loop, y, array_scatter(y, weft_mul(weft_take(y, n, at), v_i), n, at, WEFT_SET));
+  y = weft_loop_last(loop, y);
+  weft_loop_close(loop);
+  return y;
 }

@@ -12,6 +12,10 @@ typedef struct parts parts_rule(struct splitting *, const struct node *, const s
 parts_rule parts_neg, parts_abs, parts_isnan, parts_add, parts_sub, parts_mul, parts_div, parts_eq, parts_ne, parts_where,
     parts_fma, parts_cast;
 
+/* A fold combines one number at a time: products of pairs are loops. */
+weft_array *complex_prod(weft_array *x, int axis), *complex_cumprod(weft_array *x, int axis);
+weft_array *complex_scatter_mul(weft_array *x, weft_array *v, int n, weft_array *const index[]);
+
 weft_array *complex_unit(weft_array *z, weft_array *abs_z); /* z / |z|; 0 at 0 */
 
 #endif

@@ -13,6 +13,14 @@ static weft_array *lowered(weft_array *y, weft_array *x) { return weft_cast(y, d
 /* Bad in, bad out, named after the function that was called. */
 static bool is_usable(const char *fn, weft_array *x, weft_array **bad) { return arrays_ok(fn, 1, &x, bad); }
 
+/* Of what has an order: no complex numbers. */
+static bool is_ordered(const char *fn, weft_array *x, weft_array **bad) {
+  if (!is_usable(fn, x, bad)) return false;
+  bool ok = !dtype_is_complex(weft_dtype_of(x));
+  if (!ok) *bad = array_failed(not_of(fn, weft_dtype_of(x)));
+  return ok;
+}
+
 static weft_array *count(weft_array *x, int axis) {
   struct node *n = array_node(x);
   return array_of(axis == WEFT_ALL ? node_size(n, -1, dim_count(n->rank, n->dims)) : node_size(n, axis, n->dims[axis]));
@@ -37,7 +45,7 @@ weft_array *weft_mean(weft_array *x, int axis) {
 /* e^(x - max) / sum: the largest exponent is 0. A row of -inf gives nan, as 0 / 0 should. */
 weft_array *weft_softmax(weft_array *x, int axis) {
   weft_array *bad;
-  if (!is_usable("weft_softmax", x, &bad)) return bad;
+  if (!is_ordered("weft_softmax", x, &bad)) return bad;
   if (axis == WEFT_ALL) return array_bad(WEFT_ERR_SHAPE, "weft_softmax: along one axis, not all");
   struct failure *why = axis_wrong("weft_softmax", x, &axis);
   if (why) return array_failed(why);
@@ -49,7 +57,7 @@ weft_array *weft_softmax(weft_array *x, int axis) {
 
 static weft_array *last_axis_bad(const char *fn, weft_array *x, weft_array *w) {
   weft_array *bad;
-  if (!is_usable(fn, x, &bad) || (w && !is_usable(fn, w, &bad))) return bad;
+  if (!is_ordered(fn, x, &bad) || (w && !is_ordered(fn, w, &bad))) return bad;
   return weft_rank(x) < 1 ? array_bad(WEFT_ERR_SHAPE, "%s: a 0-d array has no last axis", fn) : NULL;
 }
 
@@ -72,7 +80,7 @@ weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps) {
 
 weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps) {
   weft_array *bad = last_axis_bad("weft_layer_norm", x, w);
-  if (!bad && b) is_usable("weft_layer_norm", b, &bad);
+  if (!bad && b) is_ordered("weft_layer_norm", b, &bad);
   if (bad) return bad;
   weft_array *a = raised(x), *d = weft_sub(a, weft_mean(a, -1));
   weft_array *y = weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), -1), weft_scalar(eps))));

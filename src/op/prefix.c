@@ -1,5 +1,5 @@
 /* prefix.c -- running sums, products, extrema along an axis. */
-#include "op/operand.h"
+#include "op/complex.h"
 
 #define X (r->in[0])
 
@@ -92,6 +92,7 @@ static weft_array *prefix(const char *fn, const struct op *op, weft_dtype (*to)(
   weft_array *bad;
   if (!operands(fn, 1, &x, &n, &bad)) return bad;
   struct failure *why = axis_check(fn, n, &axis);
+  if (!why && dtype_is_complex(n->dtype) && op->fold->op != KIR_ADD) why = not_of(fn, n->dtype);
   if (why) return array_of_bad(why, 1, &n);
   n = node_cast(n, to((weft_dtype)n->dtype));
   if (!n) return array_of(NULL);
@@ -115,7 +116,9 @@ ROW(cummax, &fold_max, extremum_vjp, extremum_jvp)
 ROW(cummin, &fold_min, extremum_vjp, extremum_jvp)
 
 weft_array *weft_cumsum(weft_array *x, int axis) { return prefix("weft_cumsum", &op_cumsum, dtype_of_sum, x, axis); }
-weft_array *weft_cumprod(weft_array *x, int axis) { return prefix("weft_cumprod", &op_cumprod, dtype_of_sum, x, axis); }
+weft_array *weft_cumprod(weft_array *x, int axis) {
+  return dtype_is_complex(weft_dtype_of(x)) ? complex_cumprod(x, axis) : prefix("weft_cumprod", &op_cumprod, dtype_of_sum, x, axis);
+}
 weft_array *weft_cummax(weft_array *x, int axis) {
   return back_to(weft_dtype_of(x), prefix("weft_cummax", &op_cummax, as_number, x, axis));
 }

@@ -6,6 +6,7 @@
  * y' = cx dx + place(cv dv). */
 #include <string.h>
 #include "base/mem.h"
+#include "op/complex.h"
 #include "op/index.h"
 
 /* ---- The two movements ---- */
@@ -54,6 +55,10 @@ weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const
   if (!operands("weft_put", n + 2, all, in, &bad)) return bad;
   struct failure *why = scatter_join(n, in);
   if (why) return array_of_bad(why, n + 2, in);
+  if (dtype_is_complex(in[0]->dtype) && how == WEFT_MUL) {
+    for (int k = 0; k < n + 2; k++) all[k] = array_of(in[k]);
+    return complex_scatter_mul(all[0], all[1], n, all + 2);
+  }
   struct node *y = scatter_node(n, in, how);
   nodes_release(n + 2, in);
   return array_of(y);
@@ -404,7 +409,10 @@ static weft_array *put(struct node *x, struct node *p, weft_array *v, weft_how h
   struct failure *why = chain_of(x, p, &c);
   if (why) return array_failed(why);
   int at = only_take(&c);
-  weft_array *y = affine_of(&a, x, &c) ? array_put(array_of(node_retain(x)), as_x_lies(v, &a, x->rank), &a.at, how)
+  bool is_affine = affine_of(&a, x, &c);
+  if (is_affine && dtype_is_complex(x->dtype) && how == WEFT_MUL) /* its elements are apart */
+    v = weft_mul(array_of(node_retain(p)), v), how = WEFT_SET;
+  weft_array *y = is_affine ? array_put(array_of(node_retain(x)), as_x_lies(v, &a, x->rank), &a.at, how)
                   : at >= 0            ? scatter_one(x, &c, at, v, how)
                                        : scatter_any(x, &c, v, how);
   chain_free(&c);
@@ -416,7 +424,8 @@ weft_array *weft_put(weft_array *x, weft_array *part_of_x, weft_array *v, weft_h
   weft_array *bad;
   if ((unsigned)how > WEFT_MAX) return array_bad(WEFT_ERR_ARG, "weft_put: there is no way %d to combine", (int)how);
   if (!arrays_nodes("weft_put", 3, (weft_array *[]){ x, part_of_x, v }, n, &bad)) return bad;
-  weft_array *value = prepared(n[0], n[1], n[2]);
+  bool is_complex = dtype_is_complex(n[0]->dtype), is_ordered = how == WEFT_MIN || how == WEFT_MAX;
+  weft_array *value = is_complex && is_ordered ? array_of_bad(not_of("weft_put", n[0]->dtype), 1, n + 2) : prepared(n[0], n[1], n[2]);
   weft_array *y = arrays_ok("weft_put", 1, &value, &bad) ? put(n[0], n[1], value, how) : bad;
   nodes_release(2, n);
   return y;

@@ -1,6 +1,6 @@
 /* reduce.c -- one axis folded into one element. The axis stays, with length 1. */
 #include <string.h>
-#include "op/operand.h"
+#include "op/complex.h"
 
 /* ---- Folds of tuples ---- */
 
@@ -228,21 +228,24 @@ weft_dtype dtype_of_sum(weft_dtype d) {
   return d == WEFT_U8 || d == WEFT_U16 ? WEFT_U32 : d;
 }
 
+static weft_dtype as_bool(weft_dtype d) { return (void)d, WEFT_BOOL; }
+
 static weft_array *reduce_array(const char *fn, const struct op *op, weft_dtype (*to)(weft_dtype), weft_array *x,
                                 int axis, bool has_neutral) {
   struct node *n;
   weft_array *bad;
   if (!operands(fn, 1, &x, &n, &bad)) return bad;
+  if (dtype_is_complex(n->dtype) && op != &op_sum && to != as_bool) return array_of_bad(not_of(fn, n->dtype), 1, &n);
   weft_dtype in = to((weft_dtype)n->dtype), out = op->fold->finish == arg_finish ? WEFT_I64 : in;
   return reduce(fn, op, in, out, n, axis, has_neutral);
 }
 
-static weft_dtype as_bool(weft_dtype d) { return (void)d, WEFT_BOOL; }
 static weft_dtype as_it_is(weft_dtype d) { return d; }
 static weft_dtype as_number(weft_dtype d) { return d == WEFT_BOOL ? WEFT_U8 : d; }
 
 weft_array *weft_sum(weft_array *x, int axis) { return reduce_array("weft_sum", &op_sum, dtype_of_sum, x, axis, true); }
 weft_array *weft_prod(weft_array *x, int axis) {
+  if (dtype_is_complex(weft_dtype_of(x))) return complex_prod(x, axis);
   return reduce_array("weft_prod", &op_prod, dtype_of_sum, x, axis, true);
 }
 weft_array *weft_all(weft_array *x, int axis) { return reduce_array("weft_all", &op_all, as_bool, x, axis, true); }
