@@ -1,26 +1,32 @@
 /* walk.c -- the nodes that targets need, inputs before users. */
+#include <string.h>
 #include "base/mem.h"
 #include "graph/node.h"
 
 /* The stack of the search: a node and the input to look at next. */
 struct step { struct node *node; int next; };
-struct stack { struct step *step; int n, room; };
+enum { FEW = 64 };
+struct stack { struct step *step; int n, room; struct step few[FEW]; };
+
+static bool grow(struct stack *s) {
+  bool is_first = s->step == s->few;
+  struct step *grown = mem_resize(is_first ? NULL : s->step, 2 * (size_t)s->room * sizeof *grown);
+  if (!grown) return false;
+  if (is_first) memcpy(grown, s->few, sizeof s->few);
+  s->step = grown;
+  s->room *= 2;
+  return true;
+}
 
 static bool push(struct stack *s, struct node *n) {
-  if (s->n == s->room) {
-    int room = s->room ? 2 * s->room : 64;
-    struct step *grown = mem_resize(s->step, (size_t)room * sizeof *grown);
-    if (!grown) return false;
-    s->step = grown;
-    s->room = room;
-  }
+  if (s->n == s->room && !grow(s)) return false;
   s->step[s->n++] = (struct step){ n, 0 };
   return true;
 }
 
 static bool append(struct node_list *l, struct node *n) {
   if (l->n == l->room) {
-    int room = l->room ? 2 * l->room : 64;
+    int room = l->room ? 2 * l->room : 16;
     struct node **grown = mem_resize(l->node, (size_t)room * sizeof *grown);
     if (!grown) return false;
     l->node = grown;
@@ -54,12 +60,13 @@ static bool search(struct node_list *l, struct stack *s, uint64_t epoch, struct 
 }
 
 bool walk(struct node_list *l, int n, struct node *const targets[], bool (*stop)(const struct node *)) {
-  struct stack s = { 0 };
+  struct stack s;
+  s.step = s.few, s.n = 0, s.room = FEW;
   uint64_t epoch = graph_epoch();
   bool ok = true;
   *l = (struct node_list){ 0 };
   for (int i = 0; i < n && ok; i++) ok = search(l, &s, epoch, targets[i], stop);
-  mem_free(s.step);
+  if (s.step != s.few) mem_free(s.step);
   if (!ok) node_list_free(l);
   return ok;
 }

@@ -94,7 +94,7 @@ static struct failure *refused(struct weft_function *f, int n, int m, weft_array
 void weft_call(weft_function *f, int n, weft_array *const in[], int m, weft_array *out[]) {
   struct failure *why = refused(f, n, m, out);
   if (why) return fail_all(m > 0 && out ? m : 0, out, why);
-  struct node **node = mem_alloc((size_t)(n ? n : 1) * sizeof *node);
+  struct node *few[16], **node = n <= 16 ? few : mem_alloc((size_t)n * sizeof *node);
   if (!node) return fail_all(m, out, fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"));
   weft_array *bad;
   if (arrays_nodes("weft_call", n, in, node, &bad)) {
@@ -103,5 +103,5 @@ void weft_call(weft_function *f, int n, weft_array *const in[], int m, weft_arra
   } else {
     for (int k = 0; k < m; k++) out[k] = bad;
   }
-  mem_free(node);
+  if (node != few) mem_free(node);
 }

@@ -18,9 +18,9 @@ struct entry {
   int *input;               /* by leaf: which input it is, or -1: captured */
   struct node **captured;   /* by leaf */
 };
-struct plan_set { struct entry *entry; int n; };
+struct plan_set { _Atomic(struct entry *) entry; int n; }; /* read without the lock: entries only join, at the front */
 
-pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER; /* of all sets: held for moments */
+pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER; /* of all sets: held while an entry joins */
 
 enum { MOST = 256 };
 
@@ -37,7 +37,7 @@ static void entry_free(struct entry *e) {
 
 void plan_set_free(struct plan_set *s) {
   if (!s) return;
-  for (struct entry *e = s->entry, *next; e; e = next) {
+  for (struct entry *e = atomic_load(&s->entry), *next; e; e = next) {
     next = e->next;
     entry_free(e);
   }
@@ -55,10 +55,8 @@ static struct plan_set *set_of(struct weft_function *f) {
 
 /* ---- inputs ---- */
 
-/* The same value under an identity of its own: a leaf. Numbers become memory, so that another number is no other plan. */
-static struct node *leaf_of(const struct node *n) {
-  if (n->op != &op_scalar)
-    return value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
+/* A number as memory, so that another number is no other plan. */
+static struct node *number_leaf(const struct node *n) {
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
   struct buffer *b = buffer_new(size);
   uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
@@ -68,6 +66,15 @@ static struct node *leaf_of(const struct node *n) {
   memcpy(data, &bits, size);
   buffer_drop(b);
   return value_node((weft_dtype)n->dtype, 0, NULL, b, 0, NULL);
+}
+
+/* To run on: the node itself, with a reference, if it is memory. */
+static struct node *leaf_of(struct node *n) { return n->op == &op_scalar ? number_leaf(n) : node_retain(n); }
+
+/* To plan with: the same value under an identity of its own, as an argument may be given twice. */
+static struct node *alias_of(struct node *n) {
+  if (n->op == &op_scalar) return number_leaf(n);
+  return value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
 }
 
 static void signature(struct key *k, int n_in, struct node *const in[], int n, struct node *const item[]) {
@@ -144,64 +151,88 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
 }
 
 static struct entry *find(struct plan_set *s, const struct key *k, uint64_t hash) {
-  for (struct entry *e = s->entry; e; e = e->next)
+  for (struct entry *e = atomic_load_explicit(&s->entry, memory_order_acquire); e; e = e->next)
     if (e->hash == hash && e->bytes == k->n && !memcmp(e->key, k->bytes, k->n)) return e;
   return NULL;
 }
 
-/* Entries are never taken out while the function lives, so that they can be used without the lock. */
-static struct failure *entry_get(struct weft_function *f, struct node *const leaf[], int n, struct node *const item[],
-                                 const struct key *k, struct entry **out, bool *is_kept) {
-  struct plan_set *s = set_of(f);
-  uint64_t hash = hash_bytes(k->bytes, k->n);
-  if (!s || k->failed) return no_memory();
-  pthread_mutex_lock(&call_mutex);
-  *out = find(s, k, hash);
-  pthread_mutex_unlock(&call_mutex);
-  *is_kept = true;
-  if (*out) return NULL;
+static struct failure *plan_entry(struct weft_function *f, struct node *const in[], int n, struct node *const item[],
+                                  const struct key *k, uint64_t hash, struct entry **out) {
   struct entry *e = mem_alloc(sizeof *e);
-  if (!e || !(e->key = mem_alloc(k->n + 1))) return mem_free(e), no_memory();
-  memcpy(e->key, k->bytes, k->n);
-  e->bytes = k->n;
-  e->hash = hash;
-  struct failure *failure = plan_call(f, leaf, n, item, e);
-  if (failure) return entry_free(e), failure;
+  struct node **alias = mem_alloc(sizeof *alias * (size_t)(f->n_in + 1));
+  bool ok = e && alias && (e->key = mem_alloc(k->n + 1));
+  for (int i = 0; ok && i < f->n_in; i++) ok = (alias[i] = alias_of(in[i])) != NULL;
+  if (ok) memcpy(e->key, k->bytes, k->n), e->bytes = k->n, e->hash = hash;
+  struct failure *failure = ok ? plan_call(f, alias, n, item, e) : no_memory();
+  if (alias) nodes_release(f->n_in, alias);
+  mem_free(alias);
+  if (failure && e) entry_free(e);
+  *out = failure ? NULL : e;
+  return failure;
+}
+
+/* Entries are never taken out while the function lives, so that they can be used without the lock. False: no room. */
+static bool keep(struct plan_set *s, struct entry *e) {
   pthread_mutex_lock(&call_mutex);
-  *is_kept = s->n < MOST;
-  if (*is_kept) e->next = s->entry, s->entry = e, s->n++;
+  bool has_room = s->n < MOST;
+  if (has_room) {
+    e->next = atomic_load_explicit(&s->entry, memory_order_relaxed), s->n++;
+    atomic_store_explicit(&s->entry, e, memory_order_release);
+  }
   pthread_mutex_unlock(&call_mutex);
-  *out = e;
-  return NULL;
+  return has_room;
 }
 
 /* ---- running ---- */
 
-static struct failure *run_entry(const struct entry *e, int n, struct node *const item[], struct node *const leaf[]) {
-  struct node *few[32], **all = e->n_leaves <= 32 ? few : mem_alloc(sizeof *all * (size_t)e->n_leaves);
-  if (!all) return no_memory();
-  for (int i = 0; i < e->n_leaves; i++) all[i] = e->input[i] >= 0 ? leaf[e->input[i]] : e->captured[i];
-  struct failure *f = eval_claimed(n, item, e->plan, e->n_leaves, all);
-  if (all != few) mem_free(all);
+static struct failure *run_entry(const struct entry *e, int n, struct node *item[], struct node *const in[]) {
+  struct node *few[32], **leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
+  bool ok = leaf != NULL;
+  int made = 0;
+  for (; ok && made < e->n_leaves; made += ok)
+    ok = (leaf[made] = e->input[made] >= 0 ? leaf_of(in[e->input[made]]) : node_retain(e->captured[made])) != NULL;
+  struct failure *f = ok ? eval_claimed(n, item, e->plan, e->n_leaves, leaf) : no_memory();
+  nodes_release(made, leaf);
+  if (leaf != few) mem_free(leaf);
   return f;
 }
 
-struct failure *eval_call(int n, struct node *const item[]) {
+struct failure *eval_call(int n, struct node *item[]) {
   static _Thread_local struct key key;
-  struct node *call = item[0]->in[0], **leaf;
+  struct node *call = item[0]->in[0];
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;
-  struct entry *e;
-  bool is_kept = true;
   if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
-  if (!(leaf = mem_alloc(sizeof *leaf * (size_t)(f->n_in + 1)))) return no_memory();
-  bool ok = true;
-  for (int i = 0; i < f->n_in; i++) ok &= (leaf[i] = leaf_of(call->in[i])) != NULL;
-  if (ok) signature(&key, f->n_in, leaf, n, item);
-  failure = ok ? entry_get(f, leaf, n, item, &key, &e, &is_kept) : no_memory();
-  if (!failure) failure = run_entry(e, n, item, leaf);
-  if (!failure && !is_kept) entry_free(e);
-  nodes_release(f->n_in, leaf);
-  mem_free(leaf);
+  struct plan_set *s = set_of(f);
+  signature(&key, f->n_in, call->in, n, item);
+  if (!s || key.failed) return no_memory();
+  uint64_t hash = hash_bytes(key.bytes, key.n);
+  struct entry *e = find(s, &key, hash);
+  if (e) return run_entry(e, n, item, call->in);
+  failure = plan_entry(f, call->in, n, item, &key, hash, &e);
+  if (failure) return failure;
+  bool is_kept = keep(s, e);
+  failure = run_entry(e, n, item, call->in);
+  if (!is_kept) entry_free(e);
   return failure;
+}
+
+/* Whether the targets are results of one call and nothing else is in the way. */
+static bool is_ready_call(int n, struct node *const target[]) {
+  const struct node *call = n && target[0]->op->kind == OP_ITEM && target[0]->n_in ? target[0]->in[0] : NULL;
+  if (!call || call->op->kind != OP_CALL) return false;
+  for (int i = 0; i < n; i++)
+    if (target[i]->op->kind != OP_ITEM || !target[i]->n_in || target[i]->in[0] != call || !node_is_known(target[i]) ||
+        atomic_load(&target[i]->state) != NODE_LAZY)
+      return false;
+  for (int i = 0; i < call->n_in; i++)
+    if (call->in[i]->op != &op_scalar && atomic_load(&call->in[i]->state) != NODE_READY) return false;
+  return true;
+}
+
+struct failure *eval_ready_call(int n, struct node *target[]) {
+  graph_lock();
+  bool is_one = is_ready_call(n, target);
+  graph_unlock();
+  return is_one ? eval_call(n, target) : NULL;
 }

@@ -615,19 +615,16 @@ static struct failure *size_loop(int n, struct node *const item[]) {
 }
 
 /* Claims the items, unless somebody has; then runs a plan whose leaves are known. */
-struct failure *eval_claimed(int n, struct node *const item[], struct plan *plan, int n_leaves, struct node *const leaf[]) {
-  struct eval e;
-  struct failure *f = NULL;
-  if (!begin(&e, n, item, &(struct eval_options){ .only_targets = true })) return no_memory();
-  e.leaf = mem_alloc(sizeof *e.leaf * (size_t)(n_leaves + 1));
-  if (!e.leaf) return eval_free(&e), no_memory();
-  for (int i = 0; i < n_leaves; i++) e.leaf[e.n_leaves++] = node_retain(leaf[i]);
-  plan_retain(e.plan = plan);
+struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int n_leaves, struct node *leaf[]) {
+  bool few[64] = { 0 }, *forgets = n <= 64 ? few : mem_alloc((size_t)n);
+  struct eval e = { .n = n, .n_asked = n, .target = item, .forgets = forgets, .n_leaves = n_leaves, .leaf = leaf, .plan = plan,
+                    .settings = *eval_settings(), .only_targets = true };
+  if (!forgets) return no_memory();
   graph_lock();
   bool is_ours = claim(&e);
   graph_unlock();
-  if (is_ours) f = run(&e);
-  eval_free(&e);
+  struct failure *f = is_ours ? run(&e) : NULL;
+  if (forgets != few) mem_free(forgets);
   return f;
 }
 

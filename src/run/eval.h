@@ -45,9 +45,13 @@ void job_resume(void);                  /* they go on, if need be here and now; 
  * with_held: as weft_eval would, storing also what somebody holds and would have to compute again. */
 struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, bool with_held, int *n_leaves, struct node ***leaf,
                               struct failure **);
-/* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. */
-struct failure *eval_claimed(int n, struct node *const item[], struct plan *, int n_leaves, struct node *const leaf[]);
-struct failure *eval_call(int n, struct node *const item[]); /* call.c: items of one call */
+/* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
+ * the caller meanwhile. */
+struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[]);
+struct failure *eval_call(int n, struct node *item[]); /* call.c: items of one call */
+/* A short cut: if the targets are the items of one call whose arguments have their values they are computed without a walk;
+ * else nothing happens. Either way eval_nodes does what is left. */
+struct failure *eval_ready_call(int n, struct node *target[]);
 void eval_after_fork(void);             /* in the child, graph lock held: what others were computing nobody does */
 
 #endif

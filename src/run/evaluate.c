@@ -76,6 +76,11 @@ static weft_status look_at(const char *fn, int n, weft_array *const a[], struct 
   return WEFT_OK;
 }
 
+static weft_status compute(int n, struct node *node[], const struct eval_options *o, struct failure **failure) {
+  *failure = o->in_background ? NULL : eval_ready_call(n, node);
+  return *failure ? failure_status(*failure) : eval_nodes(n, node, o, failure);
+}
+
 static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool in_background) {
   struct node *few[16], **node = n <= 16 ? few : mem_alloc(sizeof *node * (size_t)n);
   bool some[16], *forgets = n <= 16 ? some : mem_alloc((size_t)n);
@@ -84,7 +89,7 @@ static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool i
                      : node && forgets ? look_at(fn, n, a, node) : report(WEFT_ERR_MEMORY, "%s: out of memory", fn);
   if (status == WEFT_OK) {
     for (int i = 0; i < n; i++) forgets[i] = !a[i]->scope;
-    status = eval_nodes(n, node, &(struct eval_options){ .in_background = in_background, .forgets = forgets }, &f);
+    status = compute(n, node, &(struct eval_options){ .in_background = in_background, .forgets = forgets }, &f);
     nodes_release(n, node);
   }
   if (node != few) mem_free(node);
@@ -142,7 +147,7 @@ weft_status weft_read(weft_array *a, weft_dtype dtype, void *dst, size_t bytes) 
   weft_status status = look_at("weft_read", 1, &a, &n);
   if (status) return status;
   bool forgets = !a->scope;
-  status = eval_nodes(1, &n, &(struct eval_options){ .forgets = &forgets }, &f);
+  status = compute(1, &n, &(struct eval_options){ .forgets = &forgets }, &f);
   if (status == WEFT_OK && (f = misread(n, dtype, dst, bytes))) status = failure_status(f);
   if (status == WEFT_OK) status = value_copy(n, dst, &f);
   node_release(n);
