@@ -24,6 +24,9 @@ build:      ## the library, shared and static, its tests and examples, in build/
 demo: build ## train a small network, show its kernels, draw what it learnt
 	@$(B)/examples/demo $(B)/demo.svg
 
+examples: build ## run all of examples/; each draws a picture, in build/release/examples
+	@tools/examples $(B)
+
 test: build ## all tests; the last line is their sum: N passed, N failed, N skipped
 	@$(if $(T),$(B)/test/weft-test --verbose $(T),tools/test $(B))
 
@@ -63,4 +66,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo test scenes asan tsan hard fuzz bench gpu symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan hard fuzz bench gpu symbols layers install clean
