@@ -75,7 +75,8 @@ weft_dtype  weft_dtype_promote(weft_dtype, weft_dtype);  /* what weft_add of the
 size_t      weft_dtype_bytes(weft_dtype);
 const char *weft_dtype_name(weft_dtype);                 /* "f32" */
 
-/* Sizes. A size is a number, or unknown until a function is called, a loop has run or a mask is counted. */
+/* Sizes. A size is a number, or unknown until a function is called, a loop has run or a mask is counted. Sizes that meet
+ * in an operation while one is unknown are taken to be equal; where they turn out to differ, that is WEFT_ERR_SHAPE. */
 enum { WEFT_RANK_MAX = 32 };
 int         weft_rank(weft_array *);                     /* of a bad array: -1 */
 int64_t     weft_dim(weft_array *, int axis);            /* the number, computing it if need be; -1: bad, or none yet */

@@ -1,5 +1,6 @@
 /* functions.c -- programs kept: sizes bound at the call, calls inside graphs, functions and loops, errors that name sizes. */
 #include <math.h>
+#include <string.h>
 #include "graph/function.h"
 #include "op/op.h"
 #include "values.h"
@@ -86,6 +87,37 @@ TEST(one_symbol_twice_must_be_one_size) {
   EXPECT(strstr(weft_message(), "the size [n"));
   EXPECT(strstr(weft_message(), "argument 2"));
   weft_scope_discard(outer);
+}
+
+/* x, y, w -> (x + y) w, with three sizes that nobody declared equal. */
+static weft_function *of_three_sizes(void) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY));
+  weft_array *w = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *z = weft_matmul(weft_add(x, y), w), *g[3];
+  weft_grad(z, 3, (weft_array *[]){ x, y, w }, g);
+  return weft_compile(s, 3, (weft_array *[]){ x, y, w }, 4, (weft_array *[]){ z, g[0], g[1], g[2] });
+}
+
+TEST(sizes_that_met_while_unknown_are_checked_at_the_call) {
+  weft_scope *s = weft_scope_open();
+  weft_function *f = of_three_sizes();
+  double v[] = { 1, 2, 3, 4 }, got[3];
+  weft_array *out[4], *in[3] = { f64s(3, v), f64s(3, v), f64s(3, v) };
+  weft_call(f, 3, in, 4, out);
+  EXPECT_NEAR(one_f64(out[0]), 28, 0);
+  EXPECT_OK(weft_read(out[2], WEFT_F64, got, sizeof got));
+  EXPECT(got[0] == 1 && got[1] == 2 && got[2] == 3);
+  EXPECT_OK(weft_read(out[3], WEFT_F64, got, sizeof got));
+  EXPECT(got[0] == 2 && got[1] == 4 && got[2] == 6);
+  for (int k = 0; k < 3; k++)
+    for (int n = 1; n <= 4; n += 3) { /* a size that is 1 by chance does not stretch */
+      weft_array *bad[3] = { in[0], in[1], in[2] };
+      bad[k] = f64s(n, v);
+      weft_call(f, 3, bad, 4, out);
+      EXPECT_INT(weft_eval(1, out), WEFT_ERR_SHAPE);
+      EXPECT(strstr(weft_message(), "taken to be equal differ"));
+    }
+  weft_scope_discard(s);
 }
 
 TEST(a_scope_with_updates_or_fetches_is_no_function) {

@@ -29,6 +29,9 @@ weft_status header_scopes(weft_array *w, float *loss_out) {
     weft_update(w, weft_sub(w, weft_mul(g, 0.1)));
     weft_fetch_to(loss, loss_out);
   }
+  int64_t few[8], table[2][8];
+  if (!status) status = weft_read_to(w, &few);
+  if (!status) status = weft_read_to(w, &table[1]);
   return status != WEFT_OK ? status : weft_read_to(w, loss_out);
 }
 

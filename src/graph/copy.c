@@ -95,7 +95,8 @@ static bool replace(struct copy *c, int i, struct node *n) {
   n->weak = c->g.node[i]->weak;
   n->origin = c->g.node[i]->origin;
   c->now[i] = n;
-  return true;
+  struct failure *f = n->op->agree ? n->op->agree(n) : NULL;
+  return f ? copy_fail(c, f) : true;
 }
 
 static bool infer(struct copy *c, int i, struct node *const in[]) {

@@ -223,6 +223,14 @@ dim dim_sub(dim a, dim b) {
   return intern(&p);
 }
 
+bool dim_differs(dim a, dim b) {
+  if (a == b || a == DIM_BAD || b == DIM_BAD) return false;
+  if (a >= 0 && b >= 0) return true;
+  struct poly p = poly_of(a), q = poly_of(b);
+  add_scaled(&p, &q, &minus_one);
+  return !p.failed && p.n == 1 && p.term[0].degree == 0;
+}
+
 static struct poly product(const struct poly *a, const struct poly *b) {
   struct poly p = { .failed = a->failed || b->failed };
   for (int i = 0; i < a->n; i++) add_scaled(&p, b, &a->term[i]);

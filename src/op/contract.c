@@ -42,7 +42,7 @@ static struct failure *fits(struct node *const n[2]) {
       return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: a 0-d operand: %s x %s", shape_show(n[0], &a),
                   shape_show(n[1], &b));
   dim left = n[0]->dims[n[0]->rank - 1], right = n[1]->dims[n[1]->rank > 1 ? n[1]->rank - 2 : 0];
-  if (left == right) return NULL;
+  if (!dim_differs(left, right)) return NULL;
   return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: inner lengths differ: %s x %s", shape_show(n[0], &a),
               shape_show(n[1], &b));
 }
@@ -82,6 +82,14 @@ static weft_array *product(struct node *n[2], weft_dtype dtype) {
   return array_of(y);
 }
 
+/* b with the inner length of a, which it was taken to equal. */
+static struct node *with_inner(struct node *b, dim length) {
+  dim d[WEFT_RANK_MAX];
+  memcpy(d, b->dims, (size_t)b->rank * sizeof *d);
+  d[b->rank - 2] = length;
+  return node_reshape(b, b->rank, d);
+}
+
 /* Integers are multiplied as f32; see weft_cast for more. */
 weft_array *weft_matmul(weft_array *a, weft_array *b) {
   struct node *n[2];
@@ -93,6 +101,7 @@ weft_array *weft_matmul(weft_array *a, weft_array *b) {
   weft_dtype dtype = dtype_float(weft_dtype_promote((weft_dtype)n[0]->dtype, (weft_dtype)n[1]->dtype));
   if (is_row) n[0] = node_reshape(n[0], 2, (dim[]){ 1, n[0]->dims[0] });
   if (is_column) n[1] = node_reshape(n[1], 2, (dim[]){ n[1]->dims[0], 1 });
+  if (n[0] && n[1]) n[1] = with_inner(n[1], n[0]->dims[n[0]->rank - 1]);
   if (!n[0] || !n[1]) return nodes_release(2, n), array_of(NULL);
   weft_array *y = product(n, dtype);
   if (is_column) y = weft_squeeze(y, -1);

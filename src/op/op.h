@@ -109,6 +109,8 @@ struct op {
    * anew join the table. attr then holds its references beside those of the node. false: *failure, or out of memory. */
   bool (*resize)(const struct node *n, struct node *const in[], void *attr, struct dim_table *, bool is_copied,
                  struct failure **);
+  /* Sizes were taken to be equal while they were unknown: a failure once they turn out to differ, else NULL. */
+  struct failure *(*agree)(const struct node *);
   const struct many *many;         /* ops with several results: loop, call, checkpoint, custom */
 };
 

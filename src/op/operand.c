@@ -136,23 +136,16 @@ struct node *node_cast(struct node *x, weft_dtype d) {
 
 /* ---- Shapes ---- */
 
-static struct failure *no_broadcast(const char *fn, int n, struct node *const node[], dim a, dim b) {
+static struct failure *no_broadcast(const char *fn, int n, struct node *const node[]) {
   struct text t = { 0 };
   struct shape_text s;
   for (int i = 0; i < n; i++) text_addf(&t, "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", shape_show(node[i], &s));
-  text_add(&t, " do not broadcast");
-  if (!dim_is_known(a) || !dim_is_known(b)) {
-    text_add(&t, ": ");
-    dim_print(a, &t);
-    text_add(&t, " and ");
-    dim_print(b, &t);
-    text_add(&t, " may differ, and only a size that is literally 1 stretches");
-  }
-  struct failure *f = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: shapes %s", fn, text_of(&t));
+  struct failure *f = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: shapes %s do not broadcast", fn, text_of(&t));
   text_free(&t);
   return f;
 }
 
+/* Sizes that may be equal are taken to be; the number, if one of them is one, is what they are. */
 struct failure *common_dims(const char *fn, int n, struct node *const node[], int *rank, dim dims[]) {
   *rank = 0;
   for (int i = 0; i < n; i++)
@@ -162,14 +155,22 @@ struct failure *common_dims(const char *fn, int n, struct node *const node[], in
     for (int k = 0, at = *rank - node[i]->rank; k < node[i]->rank; k++) {
       dim have = dims[at + k], want = dim_resolve(node[i]->dims[k]);
       if (want == 1 || want == have) continue;
-      if (have != 1) return no_broadcast(fn, n, node, have, want);
-      dims[at + k] = want;
+      if (have != 1 && dim_differs(have, want)) return no_broadcast(fn, n, node);
+      if (have == 1 || dim_is_known(want)) dims[at + k] = want;
     }
   return NULL;
 }
 
+/* x with its sizes replaced by those they were taken to equal: a reshape, which fails if they turn out to differ. */
+static struct node *agreed(struct node *x, int rank, const dim dims[]) {
+  dim d[WEFT_RANK_MAX];
+  for (int k = 0; k < x->rank; k++) d[k] = dim_resolve(x->dims[k]) == 1 ? 1 : dims[rank - x->rank + k];
+  return node_reshape(x, x->rank, d);
+}
+
 struct node *node_broadcast(struct node *x, int rank, const dim dims[]) {
   if (!x || dims_equal(x->rank, x->dims, rank, dims)) return x;
+  if (!(x = agreed(x, rank, dims)) || dims_equal(x->rank, x->dims, rank, dims)) return x;
   struct node *n = node_make(&op_broadcast, x->dtype, rank, dims, 1, &x, NULL, 0);
   node_release(x);
   return n;

@@ -14,6 +14,10 @@ static int with_first(const struct node *mapped, int rank, const dim dims[], dim
   return rank + 1;
 }
 
+static bool counts_differ(const struct node *x, int rank, const dim dims[]) {
+  return dim_differs(dim_resolve(dim_count(x->rank, x->dims)), dim_resolve(dim_count(rank, dims)));
+}
+
 static weft_array *reshape_vjp(const struct rule *r, int k, weft_array *dy) {
   (void)k;
   return array_reshape("weft_reshape", dy, in_node(r)->rank, in_node(r)->dims);
@@ -123,8 +127,15 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
   return false;
 }
 
+static struct failure *reshape_agree(const struct node *n) {
+  struct shape_text a, b;
+  if (!counts_differ(n->in[0], n->rank, n->dims)) return NULL;
+  return fail(WEFT_ERR_SHAPE, n->origin, "weft_reshape: sizes that were taken to be equal differ: %s and %s",
+              shape_show(n->in[0], &a), dims_show(n->rank, n->dims, &b));
+}
+
 const struct op op_reshape = { .name = "reshape", .kind = OP_VIEW, .vjp = reshape_vjp, .jvp = reshape_jvp,
-                               .batch = reshape_batch };
+                               .batch = reshape_batch, .agree = reshape_agree };
 const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = broadcast_vjp, .jvp = broadcast_jvp,
                                  .batch = broadcast_batch };
 const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = transpose_vjp, .jvp = transpose_jvp,
@@ -144,7 +155,7 @@ static weft_array *reshaped(const char *fn, struct node *x, int rank, const dim 
   if (dims_equal(x->rank, x->dims, rank, dims)) return array_of(x);
   struct failure *why = count_check(fn, x->rank, x->dims);
   if (!why) why = count_check(fn, rank, dims);
-  if (!why && dim_count(x->rank, x->dims) != dim_count(rank, dims)) why = reshape_misfit(fn, x, rank, dims);
+  if (!why && counts_differ(x, rank, dims)) why = reshape_misfit(fn, x, rank, dims);
   return why ? array_of_bad(why, 1, &x) : array_of(node_reshape(x, rank, dims));
 }
 

@@ -60,7 +60,7 @@ static struct failure *unusable(const struct node *n) {
   if (n->op == &op_loop_var)
     return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a loop variable %s %s has no value outside its loop", dtype,
                 shape_show(n, &t));
-  return NULL;
+  return n->op->agree && n->n_in ? n->op->agree(n) : NULL;
 }
 
 enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED };
