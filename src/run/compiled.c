@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "backend/contract.h"
 #include "base/hard.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -33,6 +34,12 @@ static int chosen(void) {
   const char *jit = getenv("WEFT_JIT");
   compiled_use(jit && !strcmp(jit, "0") ? "vm" : jit && !strcmp(jit, "avx2") ? "avx2" : NULL);
   return atomic_load(&choice);
+}
+
+const struct contractor *compiled_contractor(void) {
+  int how = chosen();
+  if (how == BEST && contractor_avx512.available()) return &contractor_avx512;
+  return how != VM_ONLY && contractor_avx2.available() ? &contractor_avx2 : &contractor_vm;
 }
 
 static void destroy(struct compiled *c) {

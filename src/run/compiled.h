@@ -27,6 +27,9 @@ void compiled_drop_all(void);            /* forgets what nobody uses (tests) */
 /* Since the process started: kernels compiled, and those the encoder left to the vm or the device's printer to the host. */
 int64_t compiled_count(void), compiled_fallbacks(void);
 
+struct contractor;
+const struct contractor *compiled_contractor(void); /* what multiplies matrices where kernels are compiled now */
+
 /* For tests and the user's way out: "vm", "x86", "avx2"; NULL: what is best here. Read from WEFT_JIT at the first use. */
 void compiled_use(const char *backend);
 void compiled_use_tile(int lanes);       /* for tests: of the vm, in kernels compiled from now on; 0: its own choice */

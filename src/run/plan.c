@@ -11,6 +11,7 @@
 #include "op/op.h"
 #include "rewrite/rewrite.h"
 #include "run/buffer.h"
+#include "run/contract.h"
 #include "run/device.h"
 #include "run/eval.h"
 #include "run/launch.h"
@@ -71,11 +72,11 @@ struct plan *plan_of(struct arena *arena, struct schedule *s, const struct devic
     struct step *step = &s->step[i];
     if ((*failure = stopped())) return destroy(p), NULL;
     if (step->replay) p->body[i] = plan_of(NULL, step->replay->body, NULL, failure);
-    else {
+    else if (step->kernel) {
       p->code[i] = compiled_get(step->kernel, &step->shape, device, failure);
       step->kernel = NULL;
     }
-    if (!p->code[i] && !p->body[i]) return destroy(p), NULL;
+    if (!p->code[i] && !p->body[i] && (!step->contraction || *failure)) return destroy(p), NULL;
     p->uses_host |= !p->code[i] || !p->code[i]->is_on_device;
   }
   return p;
@@ -100,7 +101,7 @@ struct plan *plan_for(struct program *g, struct failure **failure) {
   *failure = NULL;
   struct schedule *s = NULL;
   if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->stable) && !(*failure = too_large(&g->list)))
-    s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place, fusing(), failure);
+    s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place, fusing(), !g->device, failure);
   struct plan *p = s ? plan_of(g->arena, s, g->device, failure) : NULL;
   if (!s) arena_free(g->arena);
   if (!p && !*failure) *failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while planning");
@@ -178,6 +179,21 @@ static struct failure *index_failure(const struct site *t, int64_t at) {
               (long long)t->bound);
 }
 
+struct failure *step_index_failure(const struct step *s, int site, int64_t at) { return index_failure(&s->site[site], at); }
+
+void step_bind(const struct step *s, const struct kir_kernel *k, const struct run *r, uint8_t *const base[],
+               struct bound bound[], uint64_t args[]) {
+  for (int j = 0; j < k->n_bufs; j++) {
+    if (k->bufs[j].kind > KIR_INOUT) continue;
+    const struct binding *b = &s->bufs[j];
+    int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
+    bound[j].data = b->store >= 0 ? base[b->store] + b->offset * size : NULL;
+    memcpy(bound[j].stride, b->stride, sizeof b->stride);
+    bound[j].in_register_dtype = false;
+  }
+  for (int j = 0; j < k->n_args; j++) args[j] = s->args[j].leaf >= 0 ? r->leaf[s->args[j].leaf].bits : s->args[j].bits;
+}
+
 /* One kernel on memory that starts at base[store]. */
 static struct failure *run_kernel(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
   const struct step *s = &p->schedule->step[i];
@@ -186,14 +202,7 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
   struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
   uint64_t *args = alloca(sizeof *args * (size_t)(k->n_args + 1));
   int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
-  for (int j = 0; j < k->n_bufs; j++) {
-    if (k->bufs[j].kind > KIR_INOUT) continue;
-    const struct binding *b = &s->bufs[j];
-    bound[j].data = base[b->store] + b->offset * (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
-    memcpy(bound[j].stride, b->stride, sizeof b->stride);
-    bound[j].in_register_dtype = false;
-  }
-  for (int j = 0; j < k->n_args; j++) args[j] = s->args[j].leaf >= 0 ? r->leaf[s->args[j].leaf].bits : s->args[j].bits;
+  step_bind(s, k, r, base, bound, args);
   for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
   struct launch l = { .sizes = s->sizes, .args = args, .bufs = bound, .checks = checks, .cancel = r->cancel,
                       .loads = r->loads ? r->loads[i] : NULL };
@@ -206,6 +215,7 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
 }
 
 struct failure *plan_step(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  if (p->schedule->step[i].contraction) return contract_run(p, i, r, base);
   return p->code[i] ? run_kernel(p, i, r, base) : replay_run(p->body[i], p->schedule->step[i].replay, r, base);
 }
 

@@ -10,7 +10,7 @@ struct plan {
   struct schedule *schedule;
   const struct device *device;   /* where it runs; NULL: on the host */
   bool uses_host;                /* some of its steps need memory on the host for what they make */
-  struct compiled **code;        /* by step; NULL: a replay */
+  struct compiled **code;        /* by step; NULL: a replay, or a contraction that no kernel goes on with */
   struct plan **body;            /* by step; a replay's */
   uint64_t hash;
   size_t key_bytes;
@@ -52,6 +52,10 @@ struct run {
   uint64_t **loads;              /* vm: by step, by buffer; NULL: not counted */
 };
 weft_status plan_run(struct plan *, struct run *, struct failure **);
+/* What a step's kernel is given in a run: memory (NULL where it stands nowhere) and numbers. */
+void step_bind(const struct step *, const struct kir_kernel *, const struct run *, uint8_t *const base[], struct bound[],
+               uint64_t args[]);
+struct failure *step_index_failure(const struct step *, int site, int64_t at); /* a check failed at this index */
 int64_t plan_peak(const struct plan *); /* bytes allocated at the same time */
 
 #endif

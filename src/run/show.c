@@ -63,8 +63,25 @@ static void show_store(const struct schedule *s, int i, struct text *t) {
   else text_addf(t, "tmp@%lld", (long long)x->offset);
 }
 
+static void show_contraction(const struct schedule *s, const struct contraction *c, struct text *t) {
+  text_addf(t, "product(%s", weft_dtype_name(c->dtype));
+  for (int i = 0; i < c->n_batch; i++) text_addf(t, ", batch=%lld", (long long)c->batch[i]);
+  text_addf(t, ", M=%lld, N=%lld, K=%lld, a=", (long long)c->m, (long long)c->n, (long long)c->k);
+  show_store(s, c->a.store, t);
+  text_add(t, ", b=");
+  show_store(s, c->b.store, t);
+  if (c->y.store >= 0) text_add(t, ", y="), show_store(s, c->y.store, t);
+  text_add(t, ")");
+}
+
 static void show_step(const struct plan *p, int i, struct text *t) {
   const struct step *s = &p->schedule->step[i];
+  if (s->contraction) {
+    text_addf(t, "%d: ", i);
+    show_contraction(p->schedule, s->contraction, t);
+    text_add(t, p->code[i] ? ", cell by cell:\n  " : "\n");
+    if (!p->code[i]) return;
+  }
   if (!p->code[i]) {
     text_addf(t, "%d: loop, step by step:\n", i);
     plan_show(p->body[i], "plan", t);
@@ -76,7 +93,8 @@ static void show_step(const struct plan *p, int i, struct text *t) {
   for (int j = 0; j < k->n_bufs; j++) {
     if (k->bufs[j].kind > KIR_INOUT) continue;
     text_addf(t, ", %s=", k->bufs[j].name);
-    show_store(p->schedule, s->bufs[j].store, t);
+    if (s->bufs[j].store < 0) text_add(t, "cell");
+    else show_store(p->schedule, s->bufs[j].store, t);
   }
   text_add(t, ")\n");
 }
@@ -93,7 +111,8 @@ void plan_show(const struct plan *p, const char *what, struct text *t) {
   for (int i = 0; i < p->schedule->n_steps; i++) {
     const struct compiled *c = p->code[i];
     if (is_plan) show_step(p, i, t);
-    else if (!c) plan_show(p->body[i], what, t);
+    else if (!c && p->body[i]) plan_show(p->body[i], what, t);
+    else if (!c) continue;
     else if (!strcmp(what, "asm")) {
       if (c->backend->show) c->backend->show(c->code, t);
     } else if (!strcmp(what, "ptx")) show_ptx(c, t);

@@ -45,6 +45,7 @@ static void check_buffer(const struct schedule *s, const struct step *p, int i) 
     if (n == 0) return; /* no element */
     *(x->stride[k] < 0 ? &low : &high) += (n - 1) * x->stride[k];
   }
+  if (p->contraction && i == p->contraction->cell) return; /* it stands nowhere */
   INVARIANT(x->store >= 0 && x->store < s->n_stores);
   if (s->store[x->store].leaf >= 0) return; /* leaves are as large as their arrays */
   if (!s->store[x->store].bytes) return;    /* an empty array: its kernel has nothing to do there */
@@ -56,7 +57,7 @@ void schedule_check(const struct work *w) {
   check_levels(w);
   check_memory(s);
   for (int i = 0; i < s->n_steps; i++)
-    for (int k = 0; !s->step[i].replay && k < s->step[i].kernel->n_bufs; k++)
+    for (int k = 0; s->step[i].kernel && k < s->step[i].kernel->n_bufs; k++)
       if (s->step[i].kernel->bufs[k].kind <= KIR_INOUT) check_buffer(s, &s->step[i], k);
 }
 #endif

@@ -6,6 +6,7 @@
  * inner loop of the first phase that needs them and kept for later ones (rows) or computed again (columns, or rows too
  * long to keep); all others stand between the inner loops. */
 #include <string.h>
+#include "backend/contract.h"
 #include "schedule/draft.h"
 
 enum {
@@ -35,6 +36,7 @@ struct source { enum from from; int i; };
 struct part {                             /* an item of the group, being emitted */
   struct item *item;
   struct node *node;
+  int n_in;
   struct source in[MOST_OPERANDS];
   int value;                              /* -1: not computed in the open blocks */
   int phase, fold_phase;                  /* of the value; of the inner loop a fold runs in */
@@ -59,6 +61,9 @@ struct emit {
   struct access access[MOST_ACCESSES];
   struct part *part;
   int n_access, n_parts, n_phases;
+  int first[AXES];                        /* of a product: the size where a cell begins, as a value; -1: none yet */
+  struct contraction *product;            /* by patches; its value is loaded, from a cell */
+  int cell;                               /* that access */
 };
 
 /* ---- operands ---- */
@@ -151,6 +156,16 @@ static void sort_ints(int *v, int n) { /* insertion: nearly sorted already */
     }
 }
 
+/* The value of a product by patches is loaded from a cell of it, whose rows or columns are neighbours. */
+static void read_cell(struct emit *e, struct part *p) {
+  struct access a = { .store = -1, .value = -1, .dtype = kir_register_of((weft_dtype)p->node->dtype), .buf = -1 };
+  const struct contraction *c = e->product;
+  if (c->row_axis >= 0) a.stride[c->row_axis] = c->is_turned ? 1 : 2; /* 2: any */
+  if (c->column_axis >= 0) a.stride[c->column_axis] = c->is_turned ? 2 : 1;
+  p->n_in = 1;
+  p->in[0] = (struct source){ FROM_ACCESS, e->cell = access_add(e, &a) };
+}
+
 static bool collect(struct emit *e) {
   struct group *g = e->g;
   e->part = work_take(e->w, sizeof *e->part * (size_t)(g->n_items + 1));
@@ -158,12 +173,13 @@ static bool collect(struct emit *e) {
   sort_ints(g->item, g->n_items);
   for (int i = 0; i < g->n_items; i++) {
     struct item *x = &e->w->item[g->item[i]];
-    e->part[e->n_parts++] = (struct part){ .item = x, .node = x->node, .value = -1, .buf = -1 };
+    e->part[e->n_parts++] = (struct part){ .item = x, .node = x->node, .n_in = x->node->n_in, .value = -1, .buf = -1 };
   }
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
     if (p->node->n_in > MOST_OPERANDS) return reject(e, p->node, "more than 8 index arrays");
-    for (int k = 0; k < p->node->n_in; k++) if (!find_operand(e, p, k)) return false;
+    if (p->node == e->g->product) read_cell(e, p);
+    else for (int k = 0; k < p->n_in; k++) if (!find_operand(e, p, k)) return false;
   }
   return true;
 }
@@ -206,7 +222,7 @@ static bool varies(struct emit *e, struct part *p) {
   if (e->inner < 0 || is_fold(p)) return false;
   if ((n->op->kind == OP_PREFIX || n->op->kind == OP_IOTA) && axis_at(p, own_axis(p)) == e->inner) return true;
   if (n->op->kind == OP_PAD && axis_at(p, ((const struct pad_attr *)n->attr)->axis) == e->inner) return true;
-  for (int k = 0; k < n->n_in; k++) {
+  for (int k = 0; k < p->n_in; k++) {
     if (p->in[k].from == FROM_ACCESS && e->access[p->in[k].i].is_inner) return true;
     if (p->in[k].from == FROM_PART && e->part[p->in[k].i].is_inner) return true;
   }
@@ -218,7 +234,7 @@ static void find_phases(struct emit *e) {
   for (int i = 0; i < e->n_access; i++) e->access[i].is_inner = e->inner >= 0 && e->access[i].stride[e->inner] != 0;
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
-    for (int k = 0; k < p->node->n_in; k++)
+    for (int k = 0; k < p->n_in; k++)
       if (p->in[k].from == FROM_PART && e->part[p->in[k].i].phase > p->phase) p->phase = e->part[p->in[k].i].phase;
     p->fold_phase = p->phase;
     p->is_inner = varies(e, p);
@@ -341,7 +357,16 @@ static int in_value(struct emit *e, struct part *p, int k) {
   return a->value;
 }
 
-static int axis_value(struct emit *e, int axis) { return axis < 0 ? kir_lit_int(e->d.k, WEFT_I64, 0) : e->axes.var[axis]; }
+/* The index along an axis: of a cell of a product, from where the cell begins. */
+static int axis_value(struct emit *e, int axis) {
+  if (axis < 0) return kir_lit_int(e->d.k, WEFT_I64, 0);
+  if (!e->product) return e->axes.var[axis];
+  if (e->first[axis] < 0) {
+    e->product->start[axis] = e->d.n_sizes;
+    e->first[axis] = draft_sized(&e->d, "at", axis, 0);
+  }
+  return kir_op2(&e->d.b, KIR_ADD, e->axes.var[axis], e->first[axis]);
+}
 
 /* x[i, j, .. rest]: negative indices count from the end, others must be in range. */
 static int emit_take(struct emit *e, struct part *p) {
@@ -378,14 +403,14 @@ static int emit_pad(struct emit *e, struct part *p) {
   return r;
 }
 
-/* sum_k a[..,k] b[k,..] in order of k: one fma a step. */
-static int emit_contract(struct emit *e, struct part *p) {
+/* sum_k a[..,k] b[k,..] over n products from `from` on, in order of k: one fma a step. */
+static int sum_of_products(struct emit *e, struct part *p, struct kir_lin from, struct kir_lin n) {
   struct access *a = &e->access[p->in[0].i], *b = &e->access[p->in[1].i];
   struct kir_lin at[2 * AXES], bt[2 * AXES];
   weft_dtype t = kir_register_of((weft_dtype)p->node->dtype);
-  int k = kir_loop(&e->d.b, KIR_SERIAL, "k", lin(e, a->index_val[0]));
+  int k = kir_loop(&e->d.b, KIR_SERIAL, "k", n);
   int sum = kir_carry(&e->d.b, "u", kir_lit(e->d.k, t, 0));
-  at[0] = bt[0] = lin(e, k);
+  at[0] = bt[0] = kir_lin_add(e->d.k, from, lin(e, k));
   subscripts(e, a->stride, 1, at);
   subscripts(e, b->stride, 1, bt);
   int x = kir_load(&e->d.b, a->buf, at), y = kir_load(&e->d.b, b->buf, bt), next;
@@ -395,6 +420,29 @@ static int emit_contract(struct emit *e, struct part *p) {
   kir_next(&e->d.b, 1, &sum, &next);
   kir_end(&e->d.b);
   return sum;
+}
+
+static int add_values(struct emit *e, weft_dtype t, int a, int b) {
+  return kir_op2(&e->d.b, t == WEFT_BOOL ? KIR_OR : KIR_ADD, a, b);
+}
+
+/* Long sums in blocks, each from 0, added in order (backend/contract.h): the first, those between, the last. */
+static int emit_contract(struct emit *e, struct part *p) {
+  struct access *a = &e->access[p->in[0].i];
+  struct kir_lin zero = kir_lin_const(e->d.k, 0), block = kir_lin_const(e->d.k, CONTRACT_BLOCK);
+  weft_dtype t = kir_register_of((weft_dtype)p->node->dtype);
+  int64_t n = a->index_size[0], between = (n - 1) / CONTRACT_BLOCK - 1;
+  if (n <= CONTRACT_BLOCK) return sum_of_products(e, p, zero, lin(e, a->index_val[0]));
+  int q_size = draft_sized(&e->d, "Q", e->d.n_sizes, between);
+  int rest = draft_sized(&e->d, "R", e->d.n_sizes, n - (between + 1) * CONTRACT_BLOCK);
+  int first = sum_of_products(e, p, zero, block);
+  int q = kir_loop(&e->d.b, KIR_SERIAL, "q", lin(e, q_size)), sum = kir_carry(&e->d.b, "v", first);
+  struct kir_lin from = kir_lin_add(e->d.k, block, kir_lin_scale(e->d.k, lin(e, q), CONTRACT_BLOCK));
+  int next = add_values(e, t, sum, sum_of_products(e, p, from, block));
+  kir_next(&e->d.b, 1, &sum, &next);
+  kir_end(&e->d.b);
+  from = kir_lin_add(e->d.k, block, kir_lin_scale(e->d.k, lin(e, q_size), CONTRACT_BLOCK));
+  return add_values(e, t, sum, sum_of_products(e, p, from, lin(e, rest)));
 }
 
 /* A fold over an axis of length 1: the start combined with the element, as a loop would. */
@@ -426,7 +474,7 @@ static int compute(struct emit *e, struct part *p) {
   switch (n->op->kind) {
     case OP_TAKE: return emit_take(e, p);
     case OP_PAD: return emit_pad(e, p);
-    case OP_CONTRACT: return emit_contract(e, p);
+    case OP_CONTRACT: return e->product ? in_value(e, p, 0) : emit_contract(e, p);
     case OP_IOTA: return kir_cast(&e->d.b, (weft_dtype)n->dtype, axis_value(e, axis_at(p, own_axis(p))));
     case OP_SIZE: return p->size = size_value(e, p);
     case OP_REDUCE: return fold_one(e, p);
@@ -490,7 +538,7 @@ static bool stores_inside(const struct emit *e, const struct part *p) { return !
 static bool keeps(const struct emit *e) { return e->form == FORM_ROWS && e->axes.extent[e->inner] <= KEEP_LIMIT; }
 
 static void need_operands(struct emit *e, struct part *p) {
-  for (int k = 0; k < p->node->n_in; k++) {
+  for (int k = 0; k < p->n_in; k++) {
     if (p->in[k].from == FROM_PART) {
       struct part *q = &e->part[p->in[k].i];
       *(q->is_inner ? &q->need : &q->need_mid) = true;
@@ -751,6 +799,12 @@ bool step_group(struct work *w, struct group *g) {
   memset(e, 0, sizeof *e);
   e->w = w;
   e->g = g;
+  memset(e->first, -1, sizeof e->first);
+  if (g->product) {
+    const struct item *x = &w->item[g->product->slot];
+    if (!(e->product = contraction_of(w, g->product))) return false;
+    if (g->n_items == 1 && contraction_fits(e->product, x)) return step_contract(w, e->product, x);
+  }
   if (!collect(e)) return false;
   choose_form(e);
   find_phases(e);
@@ -759,5 +813,10 @@ bool step_group(struct work *w, struct group *g) {
   if (!find_kept(e) || !declare(e)) return false;
   if (!nest(e)) return draft_drop(&e->d), false;
   account(e);
-  return draft_end(&e->d);
+  if (!draft_end(&e->d)) return false;
+  if (e->product) {
+    e->product->cell = e->access[e->cell].buf;
+    w->out->step[w->out->n_steps - 1].contraction = e->product;
+  }
+  return true;
 }

@@ -171,6 +171,7 @@ static bool uses_column(struct work *w, const struct node *n, int group) {
 }
 
 static bool writable(const struct group *g) {
+  if (g->product && (g->has_row || g->column >= 0)) return false;
   if (!g->has_row) return !(g->has_contract && g->column >= 0);
   if (g->column < 0) return true;
   if (g->column_used || g->column == g->lane) return false;
@@ -298,7 +299,9 @@ static bool both_of(struct work *w, const struct group *g, const struct group *h
   both->has_row |= h->has_row;
   both->column_used |= h->column_used;
   both->column_wide |= h->column_wide;
+  if (g->product && h->product) return false;
   both->has_contract |= h->has_contract;
+  if (h->product) both->product = h->product;
   both->has_readers |= h->has_readers;
   for (int a = 0; a < h->n_axes; a++) both->pinned[to[a]] |= h->pinned[a];
   for (int i = 0; i < h->n_bases; i++) if (!group_reads(both, h->base[i])) return false;
@@ -479,6 +482,10 @@ static bool start_group(struct work *w, struct node *n) {
   }
   g->is_alone = n->is_marked || !w->fuse || !(joins_groups(n) || n->op->kind == OP_CONTRACT);
   g->has_contract = n->op->kind == OP_CONTRACT;
+  if (g->has_contract && contract_is_by_patches(w, n)) {
+    g->product = n;
+    for (int a = 0; a < g->n_axes; a++) g->pinned[a] = true;
+  }
   struct group trial;
   if (with_node(w, n, index, ax, &trial)) w->group[index] = trial;
   all_ins_readable(w, n, &w->group[index]);

@@ -15,8 +15,13 @@ static void find_lives(struct schedule *s) {
   for (int i = 0; i < s->n_steps; i++) {
     struct step *p = &s->step[i];
     struct replay *r = p->replay;
-    for (int j = 0; !r && j < p->kernel->n_bufs; j++)
+    for (int j = 0; !r && p->kernel && j < p->kernel->n_bufs; j++)
       if (p->kernel->bufs[j].kind <= KIR_INOUT) touch(s, p->bufs[j].store, i);
+    if (p->contraction) {
+      touch(s, p->contraction->a.store, i);
+      touch(s, p->contraction->b.store, i);
+      touch(s, p->contraction->y.store, i);
+    }
     if (!r) continue;
     for (int j = 0; j < r->n_seq + r->n_carry + r->n_const; j++) touch(s, r->in[j].store, i);
     for (int j = 0; j < r->n_all; j++) touch(s, r->all[j].store, i);
@@ -78,6 +83,8 @@ static bool give(struct work *w, struct ranges *f, int64_t at, int64_t bytes) {
 
 /* No other buffer of the step stands in the same store. */
 static bool touches_once(const struct step *p, int buf) {
+  const struct contraction *c = p->contraction;
+  if (c && (c->a.store == p->bufs[buf].store || c->b.store == p->bufs[buf].store)) return false;
   for (int j = 0; j < p->kernel->n_bufs; j++)
     if (j != buf && p->kernel->bufs[j].kind <= KIR_INOUT && p->bufs[j].store == p->bufs[buf].store) return false;
   return true;
@@ -93,10 +100,10 @@ static bool same_place(const struct binding *a, const struct binding *b) {
 static int donor(const struct schedule *s, int i, int to, const bool gives[]) {
   const struct step *p = &s->step[i];
   const struct kir_kernel *k = p->kernel;
-  for (int o = 0; !p->replay && o < k->n_bufs; o++) {
+  for (int o = 0; k && o < k->n_bufs; o++) {
     if (k->bufs[o].kind != KIR_OUT || p->bufs[o].store != to) continue;
     for (int d = 0; d < k->n_bufs; d++) {
-      if (k->bufs[d].kind != KIR_IN) continue;
+      if (k->bufs[d].kind != KIR_IN || p->bufs[d].store < 0) continue;
       const struct store *from = &s->store[p->bufs[d].store];
       bool is_free = is_temporary(from) && from->last == i && !gives[p->bufs[d].store];
       if (is_free && from->bytes == s->store[to].bytes && same_place(&p->bufs[d], &p->bufs[o]) && touches_once(p, d) &&

@@ -4,10 +4,11 @@
  * rows, the one of this step and the one of the next; a computed row that is contracted is a local array too. Inside a
  * step there is one lane loop a phase and length: what a contraction reads is complete in an earlier phase. */
 #include <string.h>
+#include "backend/contract.h"
 #include "schedule/body.h"
 #include "schedule/draft.h"
 
-enum { MOST_RESULTS = 8, LONGEST = 1024 };
+enum { MOST_RESULTS = 8, LONGEST = 1024 }; /* of a row */
 
 struct stream {                     /* something in memory: strides of time, of the batch axes, of the lanes */
   int store, buf;
@@ -56,7 +57,7 @@ static bool is_plain(const struct body *b, const struct node *x, const struct no
 /* [b, k] x [k, j], the rows carried or computed, the matrix constant. */
 static bool contracts_rows(const struct body *b, const struct node *n) {
   const struct node *x = n->in[0], *w = n->in[1], *base = edge_of(x).base;
-  if (n->rank != 2 || x->rank != 2 || w->rank != 2 || last_dim(x) == 0 || last_dim(x) > LONGEST) return false;
+  if (n->rank != 2 || x->rank != 2 || w->rank != 2 || last_dim(x) == 0 || last_dim(x) > CONTRACT_BLOCK) return false;
   if (base->op->kind == OP_LEAF && !body_is_carry(b, base)) return false;
   return body_is_constant(b, edge_of(w).base) && !body_number(b, w);
 }

@@ -236,14 +236,15 @@ static bool make(struct work *w) {
 }
 
 struct schedule *schedule_make(struct arena *arena, struct node_list *list, int n_targets, struct node *const target[],
-                               int n_leaves, const struct place leaf_place[], bool fuse, struct failure **failure) {
+                               int n_leaves, const struct place leaf_place[], bool fuse, bool by_patches,
+                               struct failure **failure) {
   struct work *w = arena_take(arena, sizeof *w);
   struct node **t = arena_take(arena, sizeof *t * (size_t)(n_targets + 1));
   *failure = NULL;
   if (!w || !t) return NULL;
   memcpy(t, target, sizeof *t * (size_t)n_targets);
   *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
-                      .leaf_place = leaf_place, .fuse = fuse };
+                      .leaf_place = leaf_place, .fuse = fuse, .by_patches = by_patches };
   if (make(w)) return w->out;
   schedule_drop_kernels(w->out);
   *failure = w->failure;

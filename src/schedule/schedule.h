@@ -1,7 +1,7 @@
 /* schedule.h -- from a graph of local nodes to a list of kernels on bound memory.
  *
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
- * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, copy.c, scatter.c, prefix.c and loop.c
+ * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c products of matrices, copy.c, scatter.c, prefix.c and loop.c
  * (with body.c, scan.c, rows.c) those of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule) refers to no nodes: a plan
  * keeps it, binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
@@ -29,6 +29,21 @@ struct argument { int leaf; uint64_t bits; };                        /* a scalar
 
 struct site { const char *text; uint64_t origin; int64_t bound; };   /* of a check: what failed, whose, the size */
 
+/* A product of matrices that is no kernel in KIR: y[..,i,j] = sum over k of a[..,i,k] b[..,k,j], by patches of a back end
+ * (backend/contract.h). If the step has a kernel, that goes on with y: it runs over one cell of it after the other, and y
+ * as a whole stands nowhere. */
+struct contraction {
+  weft_dtype dtype;              /* of a and b; sums are of its register dtype */
+  bool is_turned;                /* y' = b' a' is computed: few columns */
+  int n_batch;
+  int64_t batch[AXES], m, n, k;
+  struct binding a, b, y;        /* strides: of the batch axes, then of the matrix. y.store -1: for the kernel only */
+  /* Of the kernel: the first n_axes of its sizes are the extents of batch axes, rows, columns, without those that are 1. */
+  int n_axes, row_axis, column_axis; /* -1: length 1 */
+  int cell;                      /* the buffer that is y */
+  int start[AXES];               /* by axis: the size that is the index where a cell begins; -1: not asked for */
+};
+
 struct step {
   struct kir_kernel *kernel;     /* verified and legalised by whoever compiles it; lives in its own arena */
   struct shape_class shape;
@@ -38,6 +53,7 @@ struct step {
   struct binding *bufs;
   struct site *site;
   struct replay *replay;         /* not NULL: no kernel, a loop run step by step */
+  struct contraction *contraction; /* not NULL: a product, and the kernel, if any, goes on with it */
 };
 
 struct output { struct place place; int scalar; }; /* of a target; scalar >= 0: it is that scalar leaf, broadcast */
@@ -72,9 +88,10 @@ struct replay {
 #define MADE_SCALAR UINT64_MAX /* `serial` of a scalar that is no leaf of the graph: its pattern is part of the plan */
 
 /* list: rewritten local nodes, inputs before users; leaves have their number in `serial`, and stand at leaf_place.
- * fuse false: one op a kernel. NULL: *failure says why (the caller's), or there is no memory. */
+ * fuse false: one op a kernel. by_patches false: products of matrices are kernels in KIR too. NULL: *failure says why (the caller's), or there is no memory. */
 struct schedule *schedule_make(struct arena *, struct node_list *list, int n_targets, struct node *const target[],
-                               int n_leaves, const struct place leaf_place[], bool fuse, struct failure **);
+                               int n_leaves, const struct place leaf_place[], bool fuse, bool by_patches,
+                               struct failure **);
 void schedule_drop_kernels(struct schedule *); /* of its steps, those in bodies of loops too; NULL: nothing */
 
 #endif

@@ -31,6 +31,7 @@ struct group {
   bool column_used;           /* a node of the group needs the result of a column fold */
   bool column_wide;           /* a column fold has a value for each lane */
   bool has_contract;
+  struct node *product;       /* a contraction by patches: the others go on with it, element by element */
   int n_items, room;
   int *item;                  /* slots; emit.c puts them in order */
   int n_bases, base[16];      /* what it reads: slots */
@@ -44,7 +45,7 @@ struct work {
   struct item *item;
   int n_leaves;
   const struct place *leaf_place;
-  bool fuse, no_memory;
+  bool fuse, by_patches, no_memory;
   int most_nodes;             /* in a group */
   bool is_crowded;            /* a kernel would need too many buffers: smaller groups are tried */
   struct group *group;
@@ -76,6 +77,12 @@ int64_t node_count(const struct node *);
 struct edge { struct node *base; bool aligned; int8_t map[WEFT_RANK_MAX]; }; /* axis of the base -> axis of the operand */
 struct edge edge_of(const struct node *operand);
 bool group_nodes(struct work *);
+
+/* contract.c */
+bool contract_is_by_patches(const struct work *, const struct node *);
+struct contraction *contraction_of(struct work *, const struct node *);                /* NULL: the work fails */
+bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
+bool step_contract(struct work *, struct contraction *, const struct item *);
 
 /* draft.c */
 struct step *step_new(struct work *); /* NULL: out of memory */

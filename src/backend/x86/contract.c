@@ -1,0 +1,202 @@
+/* contract.c -- patches of products for AVX2 and AVX-512, written by the encoder when first wanted and kept.
+ *
+ * A patch holds rows x vectors accumulators. A step of k loads a row of b, then broadcasts each a[i,k] and adds to the
+ * accumulators of its row. Rows of a and c are reached from three addresses by multiples of the stride, so operands of
+ * any layout are read where they are. */
+#include "backend/contract.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include "backend/x86/cpu.h"
+#include "backend/x86/encode.h"
+#include "backend/x86/pages.h"
+
+enum { ROWS_AVX2 = 6, ROWS_AVX512 = 14 };
+
+struct shape { bool evex, is_wide, is_masked; int rows, vectors; };
+
+struct writer {
+  struct encoder e;
+  struct shape s;
+  int bytes;   /* of a vector */
+};
+
+/* ---- rows of a and c ---- */
+
+enum { ROW_0 = RAX, ROW_5 = RCX, ROW_10 = RDX, STRIDE = RSI, STRIDE_3 = R8, STEP = R9, B = R10, B_STEP = R11, LEFT = RBX, PATCH = RDI };
+
+static struct rm row_at(int row, int disp) {
+  static const struct { uint8_t base; int8_t index; uint8_t scale; } of[] = {
+    { ROW_0, -1, 0 }, { ROW_0, STRIDE, 0 }, { ROW_0, STRIDE, 1 }, { ROW_0, STRIDE_3, 0 }, { ROW_0, STRIDE, 2 },
+    { ROW_5, -1, 0 }, { ROW_0, STRIDE_3, 1 }, { ROW_5, STRIDE, 1 }, { ROW_0, STRIDE, 3 }, { ROW_5, STRIDE, 2 },
+    { ROW_10, -1, 0 }, { ROW_5, STRIDE_3, 1 }, { ROW_0, STRIDE_3, 2 }, { ROW_5, STRIDE, 3 } };
+  return rm_index(of[row].base, of[row].index, of[row].scale, disp);
+}
+
+#define FIELD(name) rm_at(PATCH, (int32_t)offsetof(struct patch, name))
+
+static void set_rows(struct writer *w, struct rm base, struct rm stride) {
+  gpr(&w->e, G_MOV, ROW_0, base);
+  gpr(&w->e, G_MOV, STRIDE, stride);
+  gpr(&w->e, G_LEA, STRIDE_3, rm_index(STRIDE, STRIDE, 1, 0));
+  if (w->s.rows <= 5) return;
+  gpr(&w->e, G_LEA, ROW_5, rm_index(STRIDE, STRIDE, 2, 0));
+  gpr(&w->e, G_ADD, ROW_5, rm_reg(ROW_0));
+  if (w->s.rows <= 10) return;
+  gpr(&w->e, G_LEA, ROW_10, rm_index(ROW_5, STRIDE, 2, 0));
+  gpr(&w->e, G_ADD, ROW_10, rm_reg(STRIDE));
+}
+
+/* ---- vectors ---- */
+
+static int sum_of(const struct writer *w, int row, int vector) { return row * w->s.vectors + vector; }
+static int b_of(const struct writer *w, int vector) { return w->s.rows * w->s.vectors + vector; }
+static int a_of(const struct writer *w) { return b_of(w, w->s.vectors); }
+static int mask_of(const struct writer *w) { return a_of(w) + 1; } /* VEX; EVEX has k1 */
+
+static bool is_cut(const struct writer *w, int vector) { return w->s.is_masked && vector == w->s.vectors - 1; }
+
+static void load(struct writer *w, int reg, int vector, struct rm at) {
+  enum insn move = I_MOVUPS + w->s.is_wide;
+  if (!is_cut(w, vector)) vec(&w->e, move, w->bytes, reg, 0, at);
+  else if (w->s.evex) vec_mask(&w->e, move, w->bytes, 1, true, reg, 0, at, 0);
+  else vec(&w->e, I_MASKMOVPS + w->s.is_wide, w->bytes, reg, mask_of(w), at);
+}
+
+static void store(struct writer *w, int reg, int vector, struct rm at) {
+  enum insn move = I_MOVUPS_TO + w->s.is_wide;
+  if (!is_cut(w, vector)) vec(&w->e, move, w->bytes, reg, 0, at);
+  else if (w->s.evex) vec_mask(&w->e, move, w->bytes, 1, false, reg, 0, at, 0);
+  else vec(&w->e, I_MASKMOVPS_TO + w->s.is_wide, w->bytes, reg, mask_of(w), at);
+}
+
+/* Lanes whose bit is set in the patch's mask. */
+static void make_mask(struct writer *w) {
+  static const uint32_t narrow[] = { 1, 2, 4, 8, 16, 32, 64, 128 };
+  static const uint64_t wide[] = { 1, 2, 4, 8 };
+  if (!w->s.is_masked) return;
+  if (w->s.evex) {
+    vec(&w->e, I_KMOV, 16, 1, 0, FIELD(mask));
+    return;
+  }
+  int m = mask_of(w), bits = b_of(w, 0);
+  vec(&w->e, I_PBROADCASTD + w->s.is_wide, 32, m, 0, FIELD(mask));
+  vec(&w->e, I_MOVUPS, 32, bits, 0, pool_vector(&w->e, w->s.is_wide ? (const void *)wide : narrow, 32));
+  vec(&w->e, I_PAND, 32, m, m, rm_reg(bits));
+  vec(&w->e, I_PCMPEQD + w->s.is_wide, 32, m, m, rm_reg(bits));
+}
+
+/* ---- the code ---- */
+
+static void step(struct writer *w) {
+  bool in_place = w->s.rows == 1; /* each vector of b is used once */
+  for (int v = 0; !in_place && v < w->s.vectors; v++) load(w, b_of(w, v), v, rm_at(B, v * w->bytes));
+  for (int r = 0; r < w->s.rows; r++) {
+    vec(&w->e, I_BROADCASTSS + w->s.is_wide, w->bytes, a_of(w), 0, row_at(r, 0));
+    for (int v = 0; v < w->s.vectors; v++) {
+      struct rm b = rm_reg(b_of(w, v));
+      if (in_place && is_cut(w, v)) load(w, b_of(w, v), v, rm_at(B, v * w->bytes));
+      else if (in_place) b = rm_at(B, v * w->bytes);
+      vec(&w->e, I_FMA231PS + w->s.is_wide, w->bytes, sum_of(w, r, v), a_of(w), b);
+    }
+  }
+  gpr(&w->e, G_ADD, ROW_0, rm_reg(STEP));
+  if (w->s.rows > 5) gpr(&w->e, G_ADD, ROW_5, rm_reg(STEP));
+  if (w->s.rows > 10) gpr(&w->e, G_ADD, ROW_10, rm_reg(STEP));
+  gpr(&w->e, G_ADD, B, rm_reg(B_STEP));
+}
+
+static void sum_over_k(struct writer *w) {
+  int again = label_new(&w->e), done = label_new(&w->e);
+  set_rows(w, FIELD(a), FIELD(a_row));
+  gpr(&w->e, G_MOV, STEP, FIELD(a_k));
+  gpr(&w->e, G_MOV, B, FIELD(b));
+  gpr(&w->e, G_MOV, B_STEP, FIELD(b_k));
+  for (int i = 0; i < w->s.rows * w->s.vectors; i++) vec(&w->e, I_PXOR, w->bytes, i, i, rm_reg(i));
+  gpr(&w->e, G_MOV, LEFT, FIELD(k));
+  gpr(&w->e, G_TEST, LEFT, rm_reg(LEFT));
+  jump_if(&w->e, CC_E, done);
+  code_align(&w->e, 32);
+  label_here(&w->e, again);
+  step(w);
+  gpr_imm(&w->e, A_SUB, rm_reg(LEFT), 1);
+  jump_if(&w->e, CC_NE, again);
+  label_here(&w->e, done);
+}
+
+static void each_sum(struct writer *w, void (*f)(struct writer *, int row, int vector)) {
+  for (int r = 0; r < w->s.rows; r++)
+    for (int v = 0; v < w->s.vectors; v++) f(w, r, v);
+}
+
+static void add_c(struct writer *w, int r, int v) {
+  load(w, a_of(w), v, row_at(r, v * w->bytes));
+  vec(&w->e, I_ADDPS + w->s.is_wide, w->bytes, sum_of(w, r, v), a_of(w), rm_reg(sum_of(w, r, v)));
+}
+
+static void store_c(struct writer *w, int r, int v) { store(w, sum_of(w, r, v), v, row_at(r, v * w->bytes)); }
+
+static void write_patch(struct writer *w) {
+  int fresh = label_new(&w->e);
+  gpr_push(&w->e, LEFT);
+  make_mask(w);
+  sum_over_k(w);
+  set_rows(w, FIELD(c), FIELD(c_row));
+  gpr(&w->e, G_MOV, LEFT, FIELD(adds));
+  gpr(&w->e, G_TEST, LEFT, rm_reg(LEFT));
+  jump_if(&w->e, CC_E, fresh);
+  each_sum(w, add_c);
+  label_here(&w->e, fresh);
+  each_sum(w, store_c);
+  gpr_pop(&w->e, LEFT);
+  vec(&w->e, I_ZEROUPPER, 16, 0, 0, rm_reg(0));
+  code_bytes(&w->e, (uint8_t[]){ 0xC3 }, 1);
+}
+
+static patch_code *compile(struct shape s, bool *is_forbidden) {
+  struct writer w = { .e = { .evex = s.evex }, .s = s, .bytes = s.evex ? 64 : 32 };
+  write_patch(&w);
+  void *code = encoder_finish(&w.e) ? pages_new(w.e.code, w.e.n, w.e.pool, encoder_pool_at(&w.e), w.e.n_pool, is_forbidden) : NULL;
+  encoder_free(&w.e);
+  return (patch_code *)code;
+}
+
+/* ---- those that were wanted ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(patch_code *) known[2][2][ROWS_AVX512 + 1][PATCH_VECTORS + 1][2];
+
+static patch_code *find(struct shape s, bool *is_forbidden) {
+  _Atomic(patch_code *) *at = &known[s.evex][s.is_wide][s.rows][s.vectors][s.is_masked];
+  *is_forbidden = false;
+  patch_code *code = atomic_load_explicit(at, memory_order_acquire);
+  if (code) return code;
+  pthread_mutex_lock(&lock);
+  if (!(code = atomic_load(at)) && (code = compile(s, is_forbidden))) atomic_store(at, code);
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+static int lanes(weft_dtype t, int bytes) { return t == WEFT_F32 ? bytes / 4 : t == WEFT_F64 ? bytes / 8 : 0; }
+
+static int lanes_avx2(weft_dtype t) { return lanes(t, 32); }
+static int lanes_avx512(weft_dtype t) { return lanes(t, 64); }
+static int rows_avx2(void) { return ROWS_AVX2; }
+static int rows_avx512(void) { return ROWS_AVX512; }
+
+/* Of 16 registers one is for a, one for the mask; of 32 one for a. */
+static int at_most(int vectors) { return vectors < PATCH_VECTORS ? vectors : PATCH_VECTORS; }
+static int vectors_avx2(int rows) { return at_most(14 / (rows + 1)); }
+static int vectors_avx512(int rows) { return at_most(31 / (rows + 1)); }
+
+static patch_code *code_avx2(weft_dtype t, int rows, int vectors, bool is_masked, bool *is_forbidden) {
+  return find((struct shape){ false, t == WEFT_F64, is_masked, rows, vectors }, is_forbidden);
+}
+static patch_code *code_avx512(weft_dtype t, int rows, int vectors, bool is_masked, bool *is_forbidden) {
+  return find((struct shape){ true, t == WEFT_F64, is_masked, rows, vectors }, is_forbidden);
+}
+
+static void pack(const struct panel *p) { contractor_vm.pack(p); }
+
+const struct contractor contractor_avx2 = { "avx2", cpu_has_avx2, lanes_avx2, rows_avx2, vectors_avx2, code_avx2, pack };
+const struct contractor contractor_avx512 = { "avx512", cpu_has_avx512, lanes_avx512, rows_avx512, vectors_avx512, code_avx512, pack };

@@ -1,0 +1,350 @@
+#include "run/contract.h"
+#include <alloca.h>
+#include <string.h>
+#include "backend/contract.h"
+#include "backend/float_mode.h"
+#include "run/buffer.h"
+#include "run/launch.h"
+#include "run/pool.h"
+
+enum {
+  SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are */
+  HELD_BYTES = 4 << 20,     /* of a block of columns of b over all of k */
+  GRAIN = 1 << 19,          /* products; less is not worth a thread */
+  CELLS = 4,                /* tasks a thread: slow ones even out */
+  ALIGN = 64
+};
+
+struct matrix { uint8_t *at; int64_t row, column; int64_t batch[AXES]; }; /* strides in bytes */
+
+/* One contraction that is run. If it is turned, the rows here are the columns there: c' = b' a'. */
+struct product {
+  const struct contraction *c;
+  const struct contractor *unit;
+  weft_dtype reg;               /* dtype of sums, and of what is packed */
+  int size, from_size;          /* bytes of an element, of one of an operand in memory */
+  int64_t m, n, k;
+  struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
+  int64_t n_parts;              /* rows go in parts, one patch high; */
+  int64_t part_rows, n_higher;  /* the first n_higher of them have one row more */
+  int vectors, width;           /* of a patch; its columns */
+  bool packs_a, packs_b;
+  int64_t held;                 /* rows of b that are packed at once */
+  int64_t cell_parts, cell_columns, n_row_cells, n_column_cells, n_cells, n_tasks;
+  patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
+  size_t a_bytes, b_bytes, cell_bytes;
+  /* the kernel that goes on */
+  const struct compiled *next;
+  const struct step *step;
+  const struct bound *bound;
+  const uint64_t *args;
+  int64_t *checks;
+  const volatile int *cancel;
+  int failed;                   /* atomic: out of memory for scratch */
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t divide_up(int64_t a, int64_t b) { return a ? (a - 1) / b + 1 : 0; }
+static int64_t up(int64_t a, int64_t to) { return divide_up(a, to) * to; }
+static size_t padded(int64_t bytes) { return (size_t)up(bytes, ALIGN); }
+
+/* ---- choosing ---- */
+
+static int64_t first_row(const struct product *p, int64_t part) { return part * p->part_rows + least(part, p->n_higher); }
+static int rows_of(const struct product *p, int64_t part) { return (int)(p->part_rows + (part < p->n_higher)); }
+
+static void choose_patch(struct product *p) {
+  int lanes = p->unit->lanes(p->reg);
+  p->n_parts = divide_up(p->m, p->unit->rows());
+  p->part_rows = p->m / p->n_parts;
+  p->n_higher = p->m % p->n_parts;
+  p->vectors = (int)least(p->unit->vectors((int)p->part_rows + (p->n_higher > 0)), divide_up(p->n, lanes));
+  p->width = p->vectors * lanes;
+}
+
+static bool is_small(const struct product *p) {
+  return p->m <= SMALL_BYTES / p->size / (p->k + 1) && p->n <= SMALL_BYTES / p->size / (p->k + 1);
+}
+
+static void choose_cells(struct product *p) {
+  bool is_narrow = p->reg != p->c->dtype, small = is_small(p), few = p->n_parts <= 2;
+  int64_t most = few ? 128 : 512;
+  p->packs_b = is_narrow || !small || p->b.column != p->size;
+  p->packs_a = is_narrow || (!small && !few);
+  p->cell_parts = small ? 1 : 8;
+  p->cell_columns = least(up(p->n, p->width), up(most, p->width));
+  p->held = p->k;
+  if (p->packs_b && p->k > HELD_BYTES / p->size / p->cell_columns) p->held = least(p->k, CONTRACT_BLOCK), p->cell_parts = 32;
+  p->n_row_cells = divide_up(p->n_parts, p->cell_parts);
+  p->n_column_cells = divide_up(p->n, p->cell_columns);
+  p->n_cells = p->n_row_cells * p->n_column_cells;
+  for (int i = 0; i < p->c->n_batch; i++) p->n_cells *= p->c->batch[i];
+}
+
+static void choose_tasks(struct product *p, int threads) {
+  double grains = (double)p->m * (double)p->n * (double)(p->k + 1) / GRAIN;
+  for (int i = 0; i < p->c->n_batch; i++) grains *= (double)p->c->batch[i];
+  int64_t most = threads > 1 ? (int64_t)threads * CELLS : 1;
+  p->n_tasks = least(p->n_cells, grains < 2 ? 1 : grains > (double)most ? most : (int64_t)grains);
+}
+
+static void measure_scratch(struct product *p) {
+  int64_t rows = p->cell_parts * (p->part_rows + (p->n_higher > 0));
+  p->a_bytes = p->packs_a ? padded(rows * least(p->k, CONTRACT_BLOCK) * p->size) : 0;
+  p->b_bytes = p->packs_b ? padded(p->held * p->cell_columns * p->size) : 0;
+  p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_columns * p->size);
+}
+
+/* Code for the four patches there can be. 1: out of memory; 2: nobody may make code. */
+static int find_code(struct product *p) {
+  int lanes = p->unit->lanes(p->reg), rest = (int)(p->n % p->width), edge = rest ? rest : p->width;
+  for (int higher = 0; higher < 2; higher++)
+    for (int is_edge = 0; is_edge < 2; is_edge++) {
+      int rows = (int)p->part_rows + higher, columns = is_edge ? edge : p->width;
+      bool is_used = higher ? p->n_higher > 0 : p->n_higher < p->n_parts, is_forbidden;
+      if (!is_used) continue;
+      p->code[higher][is_edge] = p->unit->code(p->reg, rows, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
+      if (!p->code[higher][is_edge]) return is_forbidden ? 2 : 1;
+    }
+  return 0;
+}
+
+static int choose(struct product *p, int threads) {
+  choose_patch(p);
+  int how = find_code(p);
+  if (how) return how;
+  choose_cells(p);
+  choose_tasks(p, threads);
+  measure_scratch(p);
+  return 0;
+}
+
+/* ---- multiplying ---- */
+
+struct cell {
+  int64_t batch[AXES];
+  int64_t part, parts, row, rows, column, columns; /* of the product: first, how many */
+};
+
+struct worker {
+  const struct product *p;
+  uint8_t *a, *b, *y;           /* scratch */
+  int64_t b_batch, b_column, b_k; /* what of b is packed; batch -1: nothing */
+  struct cell cell;
+  int64_t batch;                /* of the cell, as one number */
+};
+
+static const uint8_t *corner(const struct worker *w, const struct matrix *x, int64_t row, int64_t column) {
+  const uint8_t *at = x->at + row * x->row + column * x->column;
+  for (int i = 0; i < w->p->c->n_batch; i++) at += w->cell.batch[i] * x->batch[i];
+  return at;
+}
+
+static void find_cell(struct worker *w, int64_t i) {
+  const struct product *p = w->p;
+  struct cell *c = &w->cell;
+  c->part = i % p->n_row_cells * p->cell_parts, i /= p->n_row_cells;
+  c->column = i % p->n_column_cells * p->cell_columns, i /= p->n_column_cells;
+  w->batch = i;
+  for (int k = p->c->n_batch - 1; k >= 0; k--) c->batch[k] = i % p->c->batch[k], i /= p->c->batch[k];
+  c->parts = least(p->cell_parts, p->n_parts - c->part);
+  c->row = first_row(p, c->part);
+  c->rows = first_row(p, c->part + c->parts) - c->row;
+  c->columns = least(p->cell_columns, p->n - c->column);
+}
+
+/* Columns of the strip that begins at column j of the cell. */
+static int64_t strip(const struct worker *w, int64_t j) { return least(w->p->width, w->cell.columns - j); }
+
+static void pack_b(struct worker *w, int64_t k) {
+  const struct product *p = w->p;
+  int64_t from = p->held < p->k ? k : 0;
+  if (w->b_batch == w->batch && w->b_column == w->cell.column && w->b_k == from) return;
+  w->b_batch = w->batch, w->b_column = w->cell.column, w->b_k = from;
+  for (int64_t j = 0; j < w->cell.columns; j += p->width)
+    p->unit->pack(&(struct panel){ corner(w, &p->b, from, w->cell.column + j), w->b + j * p->held * p->size, p->b.row,
+                                   p->b.column, least(p->held, p->k - from), strip(w, j), p->width, p->c->dtype });
+}
+
+static void pack_a(struct worker *w, int64_t k, int64_t n) {
+  const struct product *p = w->p;
+  for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++)
+    p->unit->pack(&(struct panel){ corner(w, &p->a, first_row(p, i), k), w->a + (first_row(p, i) - w->cell.row) * n * p->size,
+                                   p->a.column, p->a.row, n, rows_of(p, i), rows_of(p, i), p->c->dtype });
+}
+
+/* The patches of a cell over n products from k on. */
+static void multiply(struct worker *w, int64_t k, int64_t n) {
+  const struct product *p = w->p;
+  struct patch t = { .k = n, .adds = k > 0 };
+  int lanes = p->unit->lanes(p->reg);
+  int64_t row_bytes = p->cell_columns * p->size;
+  for (int64_t j = 0; j < w->cell.columns; j += p->width) {
+    t.columns = strip(w, j);
+    t.mask = ~UINT64_C(0) >> (63 - (t.columns - 1) % lanes);
+    t.b = p->packs_b ? w->b + j * p->held * p->size + (k - w->b_k) * p->width * p->size : corner(w, &p->b, k, w->cell.column + j);
+    t.b_k = p->packs_b ? p->width * p->size : p->b.row;
+    for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++) {
+      int64_t row = first_row(p, i), down = row - w->cell.row;
+      t.rows = rows_of(p, i);
+      t.a = p->packs_a ? w->a + down * n * p->size : corner(w, &p->a, row, k);
+      t.a_row = p->packs_a ? p->size : p->a.row;
+      t.a_k = p->packs_a ? t.rows * p->size : p->a.column;
+      t.c = p->y.at ? (uint8_t *)corner(w, &p->y, row, w->cell.column + j) : w->y + down * row_bytes + j * p->size;
+      t.c_row = p->y.at ? p->y.row : row_bytes;
+      p->code[i < p->n_higher][t.columns < p->width](&t);
+    }
+  }
+}
+
+static bool is_cancelled(const struct product *p) { return p->cancel && __atomic_load_n(p->cancel, __ATOMIC_RELAXED); }
+
+/* ---- the kernel that goes on with a cell ---- */
+
+/* Which axis of the kernel a dim of a buffer is; -1: none of the product's. */
+static int axis_of(const struct product *p, const struct kir_lin *d) {
+  const struct kir_kernel *k = p->next->kernel;
+  if (d->n != 1 || d->term[0].n != 1 || k->vals[d->term[0].val[0]].kind != KIR_SIZE) return -1;
+  int i = k->vals[d->term[0].val[0]].index;
+  return i < p->c->n_axes ? i : -1;
+}
+
+/* By axis of the kernel: where the cell begins, and its extent. */
+static void cell_axes(const struct worker *w, int64_t from[], int64_t extent[]) {
+  const struct contraction *c = w->p->c;
+  const struct cell *x = &w->cell;
+  for (int i = 0; i < c->n_batch; i++) from[i] = x->batch[i], extent[i] = 1;
+  int row = c->is_turned ? c->column_axis : c->row_axis, column = c->is_turned ? c->row_axis : c->column_axis;
+  if (row >= 0) from[row] = x->row, extent[row] = x->rows;
+  if (column >= 0) from[column] = x->column, extent[column] = x->columns;
+}
+
+static void bind_cell(const struct worker *w, const int64_t from[], struct bound bound[]) {
+  const struct product *p = w->p;
+  const struct kir_kernel *k = p->next->kernel;
+  int64_t row_stride = p->cell_columns;
+  for (int j = 0; j < k->n_bufs; j++) {
+    if (k->bufs[j].kind > KIR_INOUT) continue;
+    bound[j] = p->bound[j];
+    int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
+    if (j == p->c->cell) bound[j].data = w->y;
+    for (int d = 0; d < k->bufs[j].rank; d++) {
+      int axis = axis_of(p, &k->bufs[j].dims[d]);
+      if (j == p->c->cell) bound[j].stride[d] = (axis == p->c->row_axis) == p->c->is_turned ? 1 : row_stride;
+      else if (axis >= 0) bound[j].data = (uint8_t *)bound[j].data + from[axis] * bound[j].stride[d] * size;
+    }
+  }
+}
+
+static int go_on(const struct worker *w) {
+  const struct product *p = w->p;
+  const struct kir_kernel *k = p->next->kernel;
+  struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
+  int64_t *sizes = alloca(sizeof *sizes * (size_t)(k->n_sizes + 1)), from[AXES], extent[AXES];
+  memcpy(sizes, p->step->sizes, sizeof *sizes * (size_t)k->n_sizes);
+  cell_axes(w, from, extent);
+  for (int i = 0; i < p->c->n_axes; i++) {
+    sizes[i] = extent[i];
+    if (p->c->start[i] >= 0) sizes[p->c->start[i]] = from[i];
+  }
+  bind_cell(w, from, bound);
+  struct launch l = { .sizes = sizes, .args = p->args, .bufs = bound, .checks = p->checks, .cancel = p->cancel };
+  return launch_run(p->next->backend, p->next->code, k, &p->next->facts, &l, 1);
+}
+
+/* ---- cells and tasks ---- */
+
+static int run_cell(struct worker *w, int64_t i) {
+  const struct product *p = w->p;
+  int64_t k = 0;
+  find_cell(w, i);
+  do {
+    int64_t n = least(p->k - k, CONTRACT_BLOCK);
+    if (p->packs_b) pack_b(w, k);
+    if (p->packs_a) pack_a(w, k, n);
+    multiply(w, k, n);
+    k += n;
+  } while (k < p->k && !is_cancelled(p));
+  return p->next && !is_cancelled(p) ? go_on(w) == 1 : 0;
+}
+
+static void task(void *ctx, int i) {
+  struct product *p = ctx;
+  size_t bytes = p->a_bytes + p->b_bytes + p->cell_bytes;
+  uint8_t *room = bytes ? memory_borrow(bytes) : NULL;
+  struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .y = room + p->a_bytes + p->b_bytes, .b_batch = -1 };
+  int64_t each = p->n_cells / p->n_tasks, more = p->n_cells % p->n_tasks, lo = i * each + least(i, more);
+  bool failed = bytes && !room;
+  uint64_t mode = float_mode_enter();
+  for (int64_t c = lo; c < lo + each + (i < more) && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
+  float_mode_leave(mode);
+  if (room) memory_return(room, bytes);
+  if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- the step ---- */
+
+static struct matrix matrix_of(const struct contraction *c, const struct binding *b, int size, uint8_t *const base[]) {
+  struct matrix x = { .row = b->stride[c->n_batch] * size, .column = b->stride[c->n_batch + 1] * size };
+  if (b->store >= 0) x.at = base[b->store] + b->offset * size;
+  for (int i = 0; i < c->n_batch; i++) x.batch[i] = b->stride[i] * size;
+  return x;
+}
+
+static void swap(int64_t *a, int64_t *b) {
+  int64_t t = *a;
+  *a = *b, *b = t;
+}
+
+static void turn(struct product *p) {
+  struct matrix a = p->a;
+  p->a = p->b, p->b = a;
+  swap(&p->a.row, &p->a.column);
+  swap(&p->b.row, &p->b.column);
+  swap(&p->y.row, &p->y.column);
+  swap(&p->m, &p->n);
+}
+
+static struct product product_of(const struct contraction *c, uint8_t *const base[]) {
+  struct product p = { .c = c, .reg = kir_register_of(c->dtype), .m = c->m, .n = c->n, .k = c->k };
+  p.size = kir_width(p.reg);
+  p.from_size = kir_width(c->dtype);
+  p.a = matrix_of(c, &c->a, p.from_size, base);
+  p.b = matrix_of(c, &c->b, p.from_size, base);
+  p.y = matrix_of(c, &c->y, p.size, base);
+  if (c->is_turned) turn(&p);
+  return p;
+}
+
+static bool is_empty(const struct contraction *c) {
+  for (int i = 0; i < c->n_batch; i++) if (!c->batch[i]) return true;
+  return !c->m || !c->n;
+}
+
+static struct failure *outcome(const struct product *p) {
+  const struct step *s = p->step;
+  if (p->failed) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
+  if (is_cancelled(p)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  for (int j = 0; j < s->n_sites; j++)
+    if (p->checks[j] != INT64_MAX) return step_index_failure(s, j, p->checks[j]);
+  return NULL;
+}
+
+struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
+  const struct step *s = &plan->schedule->step[i];
+  const struct compiled *next = plan->code[i];
+  if (is_empty(s->contraction)) return NULL;
+  struct product p = product_of(s->contraction, base);
+  struct bound *bound = alloca(sizeof *bound * (size_t)(next ? next->kernel->n_bufs + 1 : 1));
+  uint64_t *args = alloca(sizeof *args * (size_t)(next ? next->kernel->n_args + 1 : 1));
+  int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
+  for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
+  if (next) step_bind(s, next->kernel, r, base, bound, args);
+  p.step = s, p.next = next, p.bound = bound, p.args = args, p.checks = checks, p.cancel = r->cancel;
+  p.unit = compiled_contractor();
+  int how = choose(&p, r->threads);
+  if (how == 2) p.unit = &contractor_vm, how = choose(&p, r->threads);
+  if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
+  pool_run((int)p.n_tasks, r->threads, task, &p);
+  return outcome(&p);
+}

@@ -1,0 +1,85 @@
+/* contract.c -- products of matrices by patches of a back end: which, on what memory, and how they are turned. */
+#include <string.h>
+#include "schedule/work.h"
+
+enum {
+  LEAST_PRODUCTS = 512, /* smaller ones are kernels in KIR */
+  FEW_COLUMNS = 16      /* less than a vector: rows become the columns */
+};
+
+static int64_t rows(const struct node *n) { return n->dims[n->rank - 2]; }
+static int64_t columns(const struct node *n) { return n->dims[n->rank - 1]; }
+static int64_t inner(const struct node *n) { return n->in[0]->dims[n->rank - 1]; }
+
+static int batch_axes(const struct node *n) {
+  int axes = 0;
+  for (int k = 0; k < n->rank - 2; k++) axes += n->dims[k] != 1;
+  return axes;
+}
+
+bool contract_is_by_patches(const struct work *w, const struct node *n) {
+  weft_dtype t = kir_register_of((weft_dtype)n->dtype);
+  if (!w->by_patches || (t != WEFT_F32 && t != WEFT_F64) || batch_axes(n) > AXES - 2) return false;
+  return (double)node_count(n) * (double)inner(n) >= LEAST_PRODUCTS;
+}
+
+static struct binding binding_of(const struct node *n, const struct place *p) {
+  struct binding b = { .store = p->store, .offset = p->offset };
+  int axis = 0;
+  for (int k = 0; k < n->rank; k++) {
+    bool is_one = n->dims[k] == 1;
+    if (k < n->rank - 2 && is_one) continue;
+    b.stride[axis++] = is_one ? 0 : p->stride[k];
+  }
+  return b;
+}
+
+/* Costs stop at the largest number there is. */
+static void add(int64_t *sum, double cost) {
+  *sum = cost < (double)(INT64_MAX - *sum) ? *sum + (int64_t)cost : INT64_MAX;
+}
+
+/* Each operand read once. */
+static void account(struct schedule *s, const struct contraction *c) {
+  double batch = 1, size = (double)weft_dtype_bytes(c->dtype);
+  for (int i = 0; i < c->n_batch; i++) batch *= (double)c->batch[i];
+  add(&s->operations, 2 * batch * (double)c->m * (double)c->n * (double)c->k);
+  add(&s->moved_bytes, batch * size * (double)c->k * ((double)c->m + (double)c->n));
+}
+
+static void name_axes(const struct node *n, struct contraction *c) {
+  for (int k = 0; k < n->rank - 2; k++) if (n->dims[k] != 1) c->batch[c->n_batch++] = n->dims[k];
+  c->n_axes = c->n_batch;
+  c->row_axis = c->m == 1 ? -1 : c->n_axes++;
+  c->column_axis = c->n == 1 ? -1 : c->n_axes++;
+  memset(c->start, -1, sizeof c->start);
+}
+
+struct contraction *contraction_of(struct work *w, const struct node *n) {
+  struct contraction *c = work_take(w, sizeof *c);
+  struct place a, b;
+  if (!c || !place_needed(w, n->in[0], &a) || !place_needed(w, n->in[1], &b)) return NULL;
+  *c = (struct contraction){ .dtype = (weft_dtype)n->dtype, .m = rows(n), .n = columns(n), .k = inner(n) };
+  c->is_turned = c->n < FEW_COLUMNS && c->m > c->n;
+  name_axes(n, c);
+  c->a = binding_of(n->in[0], &a);
+  c->b = binding_of(n->in[1], &b);
+  c->y.store = c->cell = -1;
+  account(w->out, c);
+  return c;
+}
+
+bool contraction_fits(const struct contraction *c, const struct item *x) {
+  const struct node *n = x->node;
+  int across = n->rank - (c->is_turned ? 2 : 1);
+  return kir_is_register((weft_dtype)n->dtype) && (n->dims[across] == 1 || x->place.stride[across] == 1);
+}
+
+bool step_contract(struct work *w, struct contraction *c, const struct item *x) {
+  struct step *s = step_new(w);
+  if (!s) return false;
+  c->y = binding_of(x->node, &x->place);
+  s->contraction = c;
+  add(&w->out->moved_bytes, (double)node_count(x->node) * (double)weft_dtype_bytes((weft_dtype)x->node->dtype));
+  return true;
+}

@@ -1,0 +1,361 @@
+/* contract.c -- products of matrices against a plain triple loop in the order that backend/contract.h promises, to the bit:
+ * every size, layout and dtype, on the vm, AVX2 and AVX-512, fused or not, on any number of threads. */
+#include "backend/contract.h"
+#include <math.h>
+#include <stdlib.h>
+#include "run/compiled.h"
+#include "run/plan.h"
+#include "test.h"
+#include "values.h"
+#include "weft.h"
+
+static void use_backend(const char *name) {
+  plan_drop_all();
+  compiled_drop_all();
+  compiled_use(name);
+}
+
+#define EACH_BACKEND(name)                                                                            \
+  for (const char *const *b_ = (const char *const[]){ "vm", "avx2", "x86", NULL }, *name = *b_;       \
+       name ? use_backend(name), true : (use_backend(NULL), false); name = *++b_)
+
+/* ---- numbers ---- */
+
+static uint32_t seed;
+static uint32_t next_bits(void) { return seed = seed * 1664525u + 1013904223u; }
+
+/* A number that the dtype has. */
+static double number(weft_dtype t) {
+  double x = (double)(int32_t)(next_bits() ^ next_bits() >> 16) / 2147483648.0;
+  if (t == WEFT_F64) return x;
+  int keep = t == WEFT_F32 ? 24 : t == WEFT_F16 ? 11 : 8;
+  int e;
+  double f = frexp(x, &e);
+  e = e < -6 ? -6 : e;
+  return ldexp(trunc(ldexp(f, keep)), e - keep);
+}
+
+/* x rounded to the dtype; numbers of ordinary size. */
+static double rounded(weft_dtype t, double x) {
+  int e, keep = t == WEFT_F16 ? 11 : 8;
+  if (t == WEFT_F64 || t == WEFT_F32 || x == 0 || !isfinite(x)) return x;
+  double f = frexp(x, &e);
+  if (t == WEFT_F16 && e < -13) keep = 11 + e + 13;
+  return ldexp(nearbyint(ldexp(f, keep)), e - keep);
+}
+
+/* The value as it was computed, then as f64. */
+static weft_status read_wide(weft_array *y, double *out, size_t bytes) {
+  weft_status status = weft_eval(1, &y);
+  return status ? status : weft_read(weft_cast(y, WEFT_F64), WEFT_F64, out, bytes);
+}
+
+/* ---- layouts ---- */
+
+enum layout { PLAIN, TRANSPOSED, REVERSED, STRIDED, OFFSET, STILL, LAYOUTS };
+static const char *const layout_names[] = { "plain", "transposed", "reversed", "strided", "offset", "broadcast" };
+
+static weft_array *flipped(weft_array *x, int axis) { return weft_slice(x, axis, -1, INT64_MIN, -1); }
+
+/* The matrix x[r,c] as a view of memory with this layout. */
+static weft_array *laid_out(weft_dtype t, enum layout how, int64_t r, int64_t c, const double *x) {
+  int64_t rows = how == TRANSPOSED ? c : how == OFFSET ? r + 3 : how == STILL ? 1 : r;
+  int64_t columns = how == TRANSPOSED ? r : how == STRIDED ? 3 * c + 2 : how == OFFSET ? c + 5 : c;
+  double *m = calloc((size_t)(rows * columns + 1), sizeof *m);
+  for (int64_t i = 0; m && i < r; i++)
+    for (int64_t j = 0; j < c; j++) {
+      int64_t at = how == TRANSPOSED ? j * r + i : how == REVERSED ? (r - 1 - i) * c + c - 1 - j
+                 : how == STRIDED ? i * columns + 3 * j + 1 : how == OFFSET ? (i + 2) * columns + j + 4 : how == STILL ? j : i * c + j;
+      m[at] = x[i * c + j];
+    }
+  weft_array *y = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(rows, columns), m), t);
+  free(m);
+  if (weft_eval(1, &y)) return y; /* so that the view is one of memory */
+  switch (how) {
+    case TRANSPOSED: return weft_transpose(y, NULL);
+    case REVERSED: return flipped(flipped(y, 0), 1);
+    case STRIDED: return weft_slice(y, 1, 1, 3 * c + 1, 3);
+    case OFFSET: return weft_slice(weft_slice(y, 0, 2, r + 2, 1), 1, 4, c + 4, 1);
+    case STILL: return weft_broadcast(y, WEFT_DIMS(r, c));
+    default: return y;
+  }
+}
+
+/* ---- what is right ---- */
+
+static double right(weft_dtype t, int64_t n, const double *a, const double *b, int64_t step) {
+  double sum = 0;
+  for (int64_t k = 0; k < n;) {
+    double block = 0;
+    for (int64_t end = k + CONTRACT_BLOCK < n ? k + CONTRACT_BLOCK : n; k < end; k++)
+      block = t == WEFT_F64 ? fma(a[k], b[k * step], block) : (double)fmaf((float)a[k], (float)b[k * step], (float)block);
+    sum = k <= CONTRACT_BLOCK ? block : t == WEFT_F64 ? sum + block : (double)((float)sum + (float)block);
+  }
+  return rounded(t, sum);
+}
+
+static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+struct product { weft_dtype t; int64_t m, n, k; enum layout la, lb; double *a, *b, *want, *got; };
+
+static void fill(struct product *p) {
+  p->a = malloc(sizeof *p->a * (size_t)(p->m * p->k + 1)), p->b = malloc(sizeof *p->b * (size_t)(p->k * p->n + 1));
+  p->want = malloc(sizeof *p->want * (size_t)(p->m * p->n + 1)), p->got = malloc(sizeof *p->got * (size_t)(p->m * p->n + 1));
+  for (int64_t i = 0; i < p->m * p->k; i++) p->a[i] = p->la == STILL && i >= p->k ? p->a[i % p->k] : number(p->t);
+  for (int64_t i = 0; i < p->k * p->n; i++) p->b[i] = p->lb == STILL && i >= p->n ? p->b[i % p->n] : number(p->t);
+  for (int64_t i = 0; i < p->m; i++)
+    for (int64_t j = 0; j < p->n; j++) p->want[i * p->n + j] = right(p->t, p->k, p->a + i * p->k, p->b + j, p->n);
+}
+
+static void drop(struct product *p) { free(p->a), free(p->b), free(p->want), free(p->got); }
+
+static void expect_product(struct product *p, const char *backend, weft_array *y) {
+  weft_status status = read_wide(y, p->got, sizeof *p->got * (size_t)(p->m * p->n));
+  for (int64_t i = 0; !status && i < p->m * p->n; i++)
+    if (!same(p->got[i], p->want[i])) {
+      test_fail(__FILE__, __LINE__, "%s [%d,%d] %s x [%d,%d] %s on %s: element %d is %.17g, not %.17g", weft_dtype_name(p->t),
+                (int)p->m, (int)p->k, layout_names[p->la], (int)p->k, (int)p->n, layout_names[p->lb], backend, (int)i, p->got[i], p->want[i]);
+      return;
+    }
+  if (status) test_fail(__FILE__, __LINE__, "[%d,%d,%d] on %s: %s", (int)p->m, (int)p->n, (int)p->k, backend, weft_message());
+}
+
+static void multiply(struct product *p, const char *backend) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = laid_out(p->t, p->la, p->m, p->k, p->a), *b = laid_out(p->t, p->lb, p->k, p->n, p->b);
+  expect_product(p, backend, weft_matmul(a, b));
+  weft_scope_discard(s);
+}
+
+static const int sizes[] = { 0, 1, 2, 3, 5, 8, 13, 16, 17, 31, 33, 64, 100, 257 };
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* All triples of sizes below a limit; layouts and dtypes take turns, so that each pair of them meets many sizes. */
+static void every_size(const char *backend, int limit, const weft_dtype *types, int n_types, int turn) {
+  for (int i = 0; i < SIZES; i++)
+    for (int j = 0; j < SIZES; j++)
+      for (int k = 0; k < SIZES; k++, turn++) {
+        if (sizes[i] > limit || sizes[j] > limit || sizes[k] > limit) continue;
+        struct product p = { types[turn % n_types], sizes[i], sizes[j], sizes[k], (enum layout)(turn / 2 % LAYOUTS),
+                             (enum layout)(turn / 13 % LAYOUTS), NULL, NULL, NULL, NULL };
+        fill(&p);
+        multiply(&p, backend);
+        drop(&p);
+      }
+}
+
+static const weft_dtype floats[] = { WEFT_F32, WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16 };
+
+TEST(products_of_every_size_and_layout_are_right_to_the_bit) {
+  test_watchdog(200);
+  use_backend("x86");
+  every_size("x86", 257, floats, 5, 0);
+  use_backend("avx2");
+  every_size("avx2", 100, floats, 5, 3);
+  use_backend("vm");
+  every_size("vm", 64, floats, 5, 1);
+  use_backend(NULL);
+}
+
+TEST(products_in_every_pair_of_layouts_are_right_to_the_bit) {
+  static const int shape[][3] = { { 40, 50, 60 }, { 1, 300, 700 }, { 300, 1, 700 }, { 150, 3, 520 }, { 3, 150, 520 }, { 600, 530, 30 }, { 70, 90, 1100 } };
+  test_watchdog(200);
+  EACH_BACKEND(backend)
+    for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+      for (int a = 0; a < LAYOUTS; a++)
+        for (int b = 0; b < LAYOUTS; b++) {
+          struct product p = { floats[(s + (size_t)a) % 5], shape[s][0], shape[s][1], shape[s][2], (enum layout)a, (enum layout)b, NULL, NULL, NULL, NULL };
+          if ((a + b + (int)s) % 3 && *backend != 'x') continue;
+          fill(&p);
+          multiply(&p, backend);
+          drop(&p);
+        }
+}
+
+TEST(large_products_are_right_to_the_bit) {
+  static const int shape[][3] = { { 700, 600, 800 }, { 200, 1100, 3000 }, { 9, 500, 4100 }, { 513, 7, 2000 } };
+  test_watchdog(200);
+  EACH_BACKEND(backend)
+    for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+      if (*backend == 'v' && s == 1) continue;
+      struct product p = { WEFT_F32, shape[s][0], shape[s][1], shape[s][2], (enum layout)(s % 4), (enum layout)((s + 1) % 4), NULL, NULL, NULL, NULL };
+      fill(&p);
+      multiply(&p, backend);
+      drop(&p);
+    }
+}
+
+/* ---- batches ---- */
+
+TEST(a_batch_of_products_has_the_bits_of_each_alone) {
+  weft_scope *scope = weft_scope_open();
+  enum { B = 3, C = 2, M = 21, K = 33, N = 18 };
+  static double a[B * M * K], b[C * K * N], y[B * C * M * N];
+  for (int i = 0; i < B * M * K; i++) a[i] = number(WEFT_F32);
+  for (int i = 0; i < C * K * N; i++) b[i] = number(WEFT_F32);
+  EACH_BACKEND(backend) {
+    weft_array *x = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(B, 1, M, K), a), WEFT_F32);
+    weft_array *w = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(C, K, N), b), WEFT_F32);
+    EXPECT_OK(read_wide(weft_matmul(x, w), y, sizeof y));
+    for (int i = 0, bad = 0; i < B * C * M * N && !bad; i++) {
+      int which = i / (M * N), row = i / N % M, column = i % N;
+      double want = right(WEFT_F32, K, a + (which / C * M + row) * K, b + which % C * K * N + column, N);
+      if ((bad = y[i] != want)) test_fail(__FILE__, __LINE__, "element %d on %s is %.17g, not %.17g", i, backend, y[i], want);
+    }
+  }
+  weft_scope_discard(scope);
+}
+
+TEST(a_mapped_product_has_the_bits_of_each_alone) {
+  weft_scope *scope = weft_scope_open();
+  enum { B = 4, M = 17, K = 40 };
+  static double a[M * K], v[B * K], ys[B * M];
+  for (int i = 0; i < M * K; i++) a[i] = number(WEFT_F32);
+  for (int i = 0; i < B * K; i++) v[i] = number(WEFT_F32);
+  weft_array *m = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(M, K), a), WEFT_F32), *all;
+  weft_array *vs = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(B, K), v), WEFT_F32);
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(K)), *y = weft_matmul(m, x);
+  weft_map(1, &x, &vs, 1, &y, &all);
+  EXPECT_OK(read_wide(all, ys, sizeof ys));
+  for (int i = 0; i < B * M; i++)
+    EXPECT(ys[i] == right(WEFT_F32, K, a + i % M * K, v + i / M * K, 1));
+  weft_scope_discard(scope);
+}
+
+/* ---- numbers that are none ---- */
+
+TEST(nothing_is_skipped_because_it_is_zero) {
+  weft_scope *scope = weft_scope_open();
+  enum { N = 20 };
+  static double a[N * N], b[N * N], y[N * N];
+  EACH_BACKEND(backend) {
+    memset(a, 0, sizeof a), memset(b, 0, sizeof b);
+    b[3 * N + 5] = INFINITY, b[4 * N + 6] = NAN, a[7 * N + 1] = 1, b[1 * N + 8] = -INFINITY;
+    weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(N, N), a), *w = weft_from(WEFT_F64, WEFT_DIMS(N, N), b);
+    EXPECT_OK(read_wide(weft_matmul(x, w), y, sizeof y));
+    for (int i = 0; i < N * N; i++) {
+      int row = i / N, column = i % N;
+      bool is_nan = column == 5 || column == 6 || (column == 8 && row != 7);
+      if (is_nan != (bool)isnan(y[i])) test_fail(__FILE__, __LINE__, "element %d on %s is %g", i, backend, y[i]);
+    }
+    EXPECT(y[7 * N + 8] == -INFINITY);
+  }
+  weft_scope_discard(scope);
+}
+
+TEST(a_product_over_nothing_is_zero) {
+  weft_scope *scope = weft_scope_open();
+  EACH_BACKEND(backend) {
+    double y[6] = { 1, 2, 3, 4, 5, 6 };
+    (void)backend;
+    EXPECT_OK(read_wide(weft_matmul(weft_full(WEFT_F32, WEFT_DIMS(2, 0), 1), weft_full(WEFT_F32, WEFT_DIMS(0, 3), 1)), y, sizeof y));
+    for (int i = 0; i < 6; i++) EXPECT(y[i] == 0 && !signbit(y[i]));
+  }
+  weft_scope_discard(scope);
+}
+
+/* ---- what follows a product ---- */
+
+/* gelu-like of a x + bias, with a residual, a mask by index and a taken row. */
+static weft_array *layer(weft_array *x, weft_array *w, weft_array *bias, weft_array *rest, weft_array *at) {
+  weft_array *h = weft_add(weft_matmul(x, w), bias), *g = weft_mul(h, weft_tanh(weft_mul(h, weft_scalar(0.5))));
+  weft_array *column = weft_iota(g, 1), *row = weft_iota(g, 0);
+  weft_array *masked = weft_where(weft_le(column, row), g, weft_scalar(-1));
+  return weft_add(weft_add(masked, rest), weft_take(bias, 1, &at));
+}
+
+static void make_layer(weft_dtype t, int64_t m, int64_t n, int64_t k, weft_array *out[2]) {
+  seed = 7;
+  double *x = malloc(sizeof *x * (size_t)(m * k)), *w = malloc(sizeof *w * (size_t)(n * k)), *r = malloc(sizeof *r * (size_t)(m * n));
+  int64_t *at = malloc(sizeof *at * (size_t)n);
+  for (int64_t i = 0; i < m * k; i++) x[i] = number(t);
+  for (int64_t i = 0; i < n * k; i++) w[i] = number(t);
+  for (int64_t i = 0; i < m * n; i++) r[i] = number(t);
+  for (int64_t i = 0; i < n; i++) at[i] = (i * 7 + 3) % n;
+  weft_array *a = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(m, k), x), t), *b = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(n, k), w), t);
+  weft_array *rest = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(m, n), r), t), *bias = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(n), r), t);
+  weft_array *dx;
+  out[0] = layer(a, weft_transpose(b, NULL), bias, rest, weft_from(WEFT_I64, WEFT_DIMS(n), at));
+  weft_grad(weft_sum(out[0], WEFT_ALL), 1, &a, &dx);
+  out[1] = dx;
+  free(x), free(w), free(r), free(at);
+}
+
+static double *layer_bits(weft_dtype t, int64_t m, int64_t n, int64_t k) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y[2];
+  double *bits = malloc(sizeof *bits * (size_t)(m * (n + k)));
+  make_layer(t, m, n, k, y);
+  EXPECT_OK(read_wide(y[0], bits, sizeof *bits * (size_t)(m * n)));
+  EXPECT_OK(read_wide(y[1], bits + m * n, sizeof *bits * (size_t)(m * k)));
+  weft_scope_discard(s);
+  return bits;
+}
+
+static const int layers[][3] = { { 40, 70, 30 }, { 230, 1100, 90 }, { 1, 900, 600 }, { 700, 1, 40 }, { 600, 5, 700 } };
+enum { N_LAYERS = sizeof layers / sizeof *layers };
+
+TEST(what_follows_a_product_has_the_bits_of_one_op_at_a_time) {
+  test_watchdog(120);
+  for (int l = 0; l < N_LAYERS; l++)
+    for (int d = 0; d < 3; d++) {
+      weft_dtype t = (weft_dtype[]){ WEFT_F32, WEFT_F64, WEFT_BF16 }[d];
+      int64_t m = layers[l][0], n = layers[l][1], k = layers[l][2];
+      use_backend("vm");
+      plan_use_fusing(false);
+      double *want = layer_bits(t, m, n, k);
+      plan_use_fusing(true);
+      EACH_BACKEND(backend) {
+        double *got = layer_bits(t, m, n, k);
+        if (memcmp(got, want, sizeof *got * (size_t)(m * (n + k))))
+          test_fail(__FILE__, __LINE__, "%s [%d,%d,%d] on %s", weft_dtype_name(t), (int)m, (int)n, (int)k, backend);
+        free(got);
+      }
+      free(want);
+    }
+}
+
+TEST(products_have_the_same_bits_on_any_number_of_threads) {
+  int64_t before = weft_get(WEFT_THREADS);
+  for (int l = 0; l < N_LAYERS; l++) {
+    int64_t m = layers[l][0], n = layers[l][1], k = layers[l][2];
+    weft_set(WEFT_THREADS, 1);
+    double *one = layer_bits(WEFT_F32, m, n, k);
+    for (int threads = 2; threads < 4; threads++) {
+      weft_set(WEFT_THREADS, threads);
+      double *many = layer_bits(WEFT_F32, m, n, k);
+      EXPECT(!memcmp(one, many, sizeof *one * (size_t)(m * (n + k))));
+      free(many);
+    }
+    free(one);
+  }
+  weft_set(WEFT_THREADS, before);
+}
+
+TEST(a_product_is_one_step_with_what_follows_it) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(64, 32), 1), *w = weft_full(WEFT_F32, WEFT_DIMS(48, 32), 2), *b = weft_full(WEFT_F32, WEFT_DIMS(48), 3);
+  weft_array *in[] = { x, w, b };
+  EXPECT_OK(weft_eval(3, in));
+  weft_array *y = weft_tanh(weft_add(weft_matmul(x, weft_transpose(w, NULL)), b));
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  EXPECT_INT(cost.kernels, 1);
+  EXPECT_INT(cost.peak_bytes, 2 * 64 * 48 * 4); /* the scope holds the product too */
+  EXPECT(strstr(weft_show(1, &y, "plan"), "product(f32, M=64, N=48, K=32"));
+  weft_scope_discard(scope);
+}
+
+TEST(the_error_of_a_product_stays_below_what_is_promised) {
+  weft_scope *scope = weft_scope_open();
+  enum { K = 20000 };
+  static double a[K], b[K];
+  double exact = 0, size = 0;
+  for (int i = 0; i < K; i++) a[i] = number(WEFT_F32) + 1, b[i] = number(WEFT_F32) + 1, a[i] = (float)a[i], b[i] = (float)b[i];
+  for (int i = 0; i < K; i++) exact += a[i] * b[i], size += fabs(a[i] * b[i]);
+  weft_array *x = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(1, K), a), WEFT_F32), *y = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(K, 1), b), WEFT_F32);
+  double got, blocks = ceil((double)K / CONTRACT_BLOCK);
+  EXPECT_OK(read_wide(weft_matmul(x, y), &got, sizeof got));
+  EXPECT(fabs(got - exact) <= (CONTRACT_BLOCK + blocks) * ldexp(size, -24));
+  weft_scope_discard(scope);
+}
