@@ -16,7 +16,7 @@
  * 5. Any thread may use an array whose scope is open. A scope is opened and ended by one thread, innermost first.
  *
  * Axes count from 0, or from the end when negative. A list is a count and a pointer, and can be written in place:
- * WEFT_DIMS(2, 3), WEFT_ARRAYS(w, b). In option structs zero means the default, as does a NULL pointer to one.
+ * WEFT_DIMS(2, 3), WEFT_AXES(0, -1), WEFT_ARRAYS(w, b). In option structs zero means the default, as does a NULL pointer to one.
  * weft_sugar.h lets numbers stand where arrays are expected. */
 #ifndef WEFT_H
 #define WEFT_H
@@ -129,11 +129,17 @@ weft_array *weft_complex(weft_array *re, weft_array *im);  /* re + i im. Of two 
 
 weft_array *weft_from(weft_dtype, int rank, const int64_t dims[], const void *data);  /* copies, row-major */
 weft_array *weft_full(weft_dtype, int rank, const int64_t dims[], double value);      /* never stored if not needed */
+weft_array *weft_full_like(weft_array *like, double value);                           /* in its shape and dtype */
 weft_array *weft_sized(weft_dtype, int rank, weft_array *const sizes[]);  /* zeros; the sizes are 0-d integers, known
                                                               when it is computed. Wherever `like` is asked for */
 weft_array *weft_iota(weft_array *like, int axis);  /* the index along axis, in the shape and dtype of like */
 weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturates, nan becomes 0; complex to real: the real
                                                        part, to bool: whether it is not 0 */
+weft_array *weft_arange(weft_dtype, double start, double stop, double step);  /* start + i step, before stop; f64 or i64
+                                                              inside, integers in steps of (start + step) - start */
+weft_array *weft_linspace(weft_dtype, double start, double stop, int64_t n);  /* n values; the last is stop */
+weft_array *weft_eye(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where column = row + k; else 0 */
+weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where column <= row + k; else 0 */
 
 
 /* ---- Element by element --------------------------------------------------------------------------------------------
@@ -182,6 +188,7 @@ WEFT_BINARY(WEFT_DECLARE_)
 
 weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a : b */
 weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c, rounded once; complex: by mul, add */
+weft_array *weft_clip(weft_array *x, weft_array *low, weft_array *high);  /* minimum(maximum(x, low), high); NULL: none */
 
 
 /* ---- Along an axis -------------------------------------------------------------------------------------------------
@@ -209,12 +216,17 @@ enum { WEFT_ALL = -1000 };
   X(cummax,    "largest so far")                                             \
   X(cummin,    "smallest so far")                                            \
   X(softmax,   "e^x / sum e^x")                                              \
+  X(log_softmax, "its logarithm")                                            \
   X(flip,      "backwards; a view")
 
 #define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *x, int axis);
 WEFT_REDUCE(WEFT_DECLARE_)
 WEFT_ALONG(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
+
+/* Over several axes as over one that runs through their elements, row by row: weft_over(weft_mean, x, WEFT_AXES(0, -1)).
+ * Any function of this kind will do; sums are taken over the last axis first, as those over all axes. */
+weft_array *weft_over(weft_array *reduce(weft_array *x, int axis), weft_array *x, int n, const int axes[]);
 
 
 /* ---- Views ---------------------------------------------------------------------------------------------------------
@@ -229,6 +241,10 @@ weft_array *weft_transpose(weft_array *, const int axes[]);                /* ax
 weft_array *weft_moveaxis(weft_array *, int from, int to);                 /* one axis; (-1, -2): matrix transpose */
 weft_array *weft_unsqueeze(weft_array *, int axis);                        /* a new axis of length 1 */
 weft_array *weft_squeeze(weft_array *, int axis);                          /* drops an axis of length 1 */
+weft_array *weft_flatten(weft_array *, int first, int last);               /* these axes and those between become one */
+weft_array *weft_as_strided(weft_array *, int rank, const int64_t dims[], const int64_t strides[], int64_t offset);
+                                          /* y[i,j,..] = e[offset + i strides[0] + j strides[1] + ..], e being the elements
+                                             of x row by row; they may be shown many times */
 
 
 /* ---- Indexing and updates ------------------------------------------------------------------------------------------
@@ -243,6 +259,8 @@ weft_array *weft_window(weft_array *, int axis, weft_array *at, int64_t n);  /* 
 weft_array *weft_at(weft_array *, int axis, weft_array *i);                  /* x[i]; the axis goes; i: 0-d integer */
 weft_array *weft_take(weft_array *, int n, weft_array *const index[]);       /* x[i,j,..]: integers that broadcast to a
                                                              shape I and index the first n axes: I + the other axes */
+weft_array *weft_take_along(weft_array *, int axis, weft_array *i);          /* x[..,i[..,k,..],..]; the other axes broadcast */
+weft_array *weft_diagonal(weft_array *, int64_t k, int axis1, int axis2);    /* x[i, i+k]; the two axes go, i is the last */
 
 /* A new x in which the elements that `part` shows are set to, or combined with, v, which broadcasts. part is what you
  * would read: made from x by the functions above and by views. x[2:5] += v is
@@ -253,7 +271,15 @@ typedef enum { WEFT_SET, WEFT_ADD, WEFT_MUL, WEFT_MIN, WEFT_MAX } weft_how;
 weft_array *weft_put(weft_array *x, weft_array *part, weft_array *v, weft_how);
 
 weft_array *weft_concat(int axis, int n, weft_array *const[]);
+weft_array *weft_stack(int axis, int n, weft_array *const[]);                /* along a new axis */
+void        weft_split(weft_array *, int axis, int n, weft_array *parts[]);  /* n views of equal length; see weft_slice */
 weft_array *weft_pad(weft_array *, int axis, int64_t before, int64_t after, weft_array *value);
+weft_array *weft_repeat(weft_array *, int axis, int64_t n);                  /* every element n times */
+weft_array *weft_tile(weft_array *, int rank, const int64_t times[]);        /* all of it, so often along each axis */
+weft_array *weft_roll(weft_array *, int axis, int64_t shift);                /* what leaves at the end comes in again */
+weft_array *weft_diag(weft_array *, int64_t k);        /* 1-d: a matrix with x on diagonal k; 2-d: that diagonal */
+weft_array *weft_tril(weft_array *, int64_t k);        /* the last two axes: x on and below diagonal k, else 0 */
+weft_array *weft_triu(weft_array *, int64_t k);        /* x on and above it, else 0 */
 
 
 /* ---- Contractions --------------------------------------------------------------------------------------------------
@@ -269,6 +295,19 @@ weft_array *weft_matmul(weft_array *a, weft_array *b);  /* [..,m,k] x [..,k,n] -
 
 weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps);  /* over the last axis; w may be NULL */
 weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps);  /* w, b may be NULL */
+weft_array *weft_var(weft_array *, int axis, int64_t ddof);  /* sum (x - mean)^2 / (n - ddof); the axis stays */
+weft_array *weft_std(weft_array *, int axis, int64_t ddof);  /* its square root */
+
+#define WEFT_ACTIVATION(X)                                                   \
+  X(relu,        "x above 0, else 0; derivative 0 at 0")                     \
+  X(silu,        "x sigmoid(x)")                                             \
+  X(gelu_approx, "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))")            \
+  X(softplus,    "log(1 + e^x)")
+
+#define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *x);
+WEFT_ACTIVATION(WEFT_DECLARE_)
+#undef WEFT_DECLARE_
+
 
 /* ---- Transforms ----------------------------------------------------------------------------------------------------
  * A lazy array already is a function of whatever it was computed from, so transforms take expressions, not callbacks:
@@ -470,6 +509,7 @@ uint64_t    weft_blame(void);           /* the tag of the node that weft_message
 #define WEFT_LIST_(T, ...) (int)(sizeof((T[]){__VA_ARGS__}) / sizeof(T)), (T[]){__VA_ARGS__}
 #endif
 #define WEFT_DIMS(...)   WEFT_LIST_(int64_t, __VA_ARGS__)      /* WEFT_DIMS(2, 3); a 0-d shape is 0, NULL */
+#define WEFT_AXES(...)   WEFT_LIST_(int, __VA_ARGS__)
 #define WEFT_ARRAYS(...) WEFT_LIST_(weft_array *, __VA_ARGS__)
 
 #endif

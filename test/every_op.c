@@ -74,7 +74,8 @@ struct call {
   const char *op, *name;   /* of the node it makes; of the public function */
   int n_in;
   char on;                 /* a: all dtypes; n: no bools; b: no floats; f: floats; m: floats, small numbers */
-  char axes;               /* 1: once for every axis; 0: once, any shape */
+  char axes;               /* 0: once, any shape; 1, 3: for every axis; 2: two rows at least; 4: matrices; 5: axes that are
+                              not empty; 6: vectors */
   weft_array *(*make)(weft_array *const x[], int axis);
   struct plain (*plain)(const struct call *, const struct plain *const x[], int axis, weft_dtype out);
 };
@@ -105,6 +106,9 @@ WEFT_BINARY(ROW)
 #define ROW(name, doc) MAKE(name, weft_##name(x[0], axis))
 WEFT_REDUCE(ROW)
 WEFT_ALONG(ROW)
+#undef ROW
+#define ROW(name, doc) MAKE(name, weft_##name(x[0]))
+WEFT_ACTIVATION(ROW)
 #undef ROW
 MAKE(where, weft_where(x[0], x[1], x[2]))
 MAKE(fma, weft_fma(x[0], x[1], x[2]))
@@ -218,6 +222,208 @@ PLAIN(scatter) {
   return (void)axis, (void)out, y;
 }
 
+/* ---- elements elsewhere: each of the result is one of the operand, or 0 ---- */
+
+static int64_t size_of(weft_array *x) {
+  int64_t n = 1;
+  for (int k = 0; k < weft_rank(x); k++) n *= weft_dim(x, k);
+  return n;
+}
+
+typedef int64_t source(const struct plain *x, int axis, const int64_t at[]); /* the number of an element; -1: 0 */
+static struct plain moved(const struct plain *x, int rank, const int64_t dims[], source *from, int axis) {
+  struct plain y = plain_new(x->dtype, rank, dims);
+  size_t size = weft_dtype_bytes(x->dtype);
+  for (int64_t i = 0; i < y.count; i++) {
+    int64_t at[PLAIN_RANK];
+    plain_index(&y, i, at);
+    int64_t k = from(x, axis, at);
+    if (k >= 0) memcpy(y.data + (size_t)i * size, x->data + (size_t)k * size, size);
+  }
+  return y;
+}
+
+/* Windows of three, the last first. */
+static weft_array *windows(weft_array *x) {
+  int64_t n = size_of(x);
+  return weft_as_strided(x, WEFT_DIMS(n < 3 ? 0 : n - 2, 3), (int64_t[]){ -1, 1 }, n - 3);
+}
+MAKE(windows, windows(x[0]))
+static int64_t from_window(const struct plain *x, int axis, const int64_t at[]) { return (void)axis, x->count - 3 - at[0] + at[1]; }
+PLAIN(windows) {
+  return (void)c, (void)out, moved(x[0], 2, (int64_t[]){ x[0]->count < 3 ? 0 : x[0]->count - 2, 3 }, from_window, axis);
+}
+
+/* The last and the first along an axis, for every place beside it. */
+static weft_array *ends(weft_array *x, int axis) {
+  int64_t dims[PLAIN_RANK];
+  for (int k = 0; k < weft_rank(x); k++) dims[k] = k == axis ? 2 : 1;
+  return weft_take_along(x, axis, weft_from(WEFT_I8, weft_rank(x), dims, (int8_t[]){ -1, 0 }));
+}
+MAKE(ends, ends(x[0], axis))
+static int64_t from_end(const struct plain *x, int axis, const int64_t at[]) {
+  int64_t i[PLAIN_RANK];
+  memcpy(i, at, sizeof i);
+  i[axis] = at[axis] ? 0 : x->dims[axis] - 1;
+  return plain_at(x, i);
+}
+static struct plain along_becomes(const struct plain *x, int axis, int64_t n, source *from) {
+  int64_t dims[PLAIN_RANK];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[axis] = n;
+  return moved(x, x->rank, dims, from, axis);
+}
+PLAIN(ends) { return (void)c, (void)out, along_becomes(x[0], axis, 2, from_end); }
+
+MAKE(repeat, weft_repeat(x[0], axis, 3))
+MAKE(roll, weft_roll(x[0], axis, -2))
+MAKE(tile, weft_tile(x[0], WEFT_DIMS(2, 2)))
+static int64_t with(const struct plain *x, int axis, const int64_t at[], int64_t i) {
+  int64_t index[PLAIN_RANK];
+  memcpy(index, at, sizeof index);
+  index[axis] = i;
+  return plain_at(x, index);
+}
+static int64_t from_third(const struct plain *x, int axis, const int64_t at[]) { return with(x, axis, at, at[axis] / 3); }
+static int64_t from_rolled(const struct plain *x, int axis, const int64_t at[]) { return with(x, axis, at, (at[axis] + 2) % x->dims[axis]); }
+static int64_t from_tile(const struct plain *x, int axis, const int64_t at[]) {
+  int more = x->rank < 2 ? 2 - x->rank : 0;
+  int64_t i[PLAIN_RANK];
+  for (int k = 0; k < x->rank; k++) i[k] = at[k + more] % x->dims[k];
+  return (void)axis, plain_at(x, i);
+}
+PLAIN(repeat) { return (void)c, (void)out, along_becomes(x[0], axis, 3 * x[0]->dims[axis], from_third); }
+PLAIN(roll) { return (void)c, (void)out, along_becomes(x[0], axis, x[0]->dims[axis], from_rolled); }
+PLAIN(tile) {
+  int more = x[0]->rank < 2 ? 2 - x[0]->rank : 0, rank = x[0]->rank + more;
+  int64_t dims[PLAIN_RANK];
+  for (int k = 0; k < rank; k++) dims[k] = (k < more ? 1 : x[0]->dims[k - more]) * (k >= rank - 2 ? 2 : 1);
+  return (void)c, (void)out, moved(x[0], rank, dims, from_tile, axis);
+}
+
+MAKE(tril, weft_tril(x[0], 1))
+MAKE(triu, weft_triu(x[0], -1))
+MAKE(diagonal, weft_diagonal(x[0], 1, 0, -1))
+MAKE(diag, weft_diag(x[0], -1))
+static int64_t from_lower(const struct plain *x, int axis, const int64_t at[]) {
+  return (void)axis, at[x->rank - 1] <= at[x->rank - 2] + 1 ? plain_at(x, at) : -1;
+}
+static int64_t from_upper(const struct plain *x, int axis, const int64_t at[]) {
+  return (void)axis, at[x->rank - 1] >= at[x->rank - 2] - 1 ? plain_at(x, at) : -1;
+}
+static int64_t from_diagonal(const struct plain *x, int axis, const int64_t at[]) {
+  int64_t i[PLAIN_RANK] = { at[x->rank - 2] };
+  for (int k = 1; k < x->rank - 1; k++) i[k] = at[k - 1];
+  i[x->rank - 1] = at[x->rank - 2] + 1;
+  return (void)axis, plain_at(x, i);
+}
+static int64_t from_vector(const struct plain *x, int axis, const int64_t at[]) { return (void)x, (void)axis, at[1] == at[0] - 1 ? at[1] : -1; }
+PLAIN(tril) { return (void)c, (void)out, moved(x[0], x[0]->rank, x[0]->dims, from_lower, axis); }
+PLAIN(triu) { return (void)c, (void)out, moved(x[0], x[0]->rank, x[0]->dims, from_upper, axis); }
+PLAIN(diagonal) {
+  int64_t dims[PLAIN_RANK], n = x[0]->dims[0], m = x[0]->dims[x[0]->rank - 1] - 1;
+  for (int k = 1; k < x[0]->rank - 1; k++) dims[k - 1] = x[0]->dims[k];
+  dims[x[0]->rank - 2] = n < m ? n : m < 0 ? 0 : m;
+  return (void)c, (void)out, moved(x[0], x[0]->rank - 1, dims, from_diagonal, axis);
+}
+PLAIN(diag) {
+  int64_t n = x[0]->dims[0] + 1;
+  return (void)c, (void)out, moved(x[0], 2, (int64_t[]){ n, n }, from_vector, axis);
+}
+
+static weft_array *halves(weft_array *x, int axis) { /* the second half before the first */
+  weft_array *part[2], *both = weft_concat(axis, WEFT_ARRAYS(x, weft_flip(x, axis)));
+  weft_split(both, axis, 2, part);
+  return weft_concat(axis, WEFT_ARRAYS(part[1], part[0]));
+}
+MAKE(split, halves(x[0], axis))
+PLAIN(split) {
+  struct plain f = plain_flip(c, x, axis, out), y = plain_concat(axis, 2, (const struct plain *[]){ &f, x[0] });
+  plain_free(&f);
+  return y;
+}
+MAKE(stack, weft_stack(axis + 1, WEFT_ARRAYS(x[0], x[1])))
+PLAIN(stack) {
+  int64_t dims[PLAIN_RANK];
+  for (int k = 0; k <= x[0]->rank; k++) dims[k] = k == axis + 1 ? 1 : x[0]->dims[k - (k > axis + 1)];
+  struct plain a = plain_reshape(x[0], x[0]->rank + 1, dims), b = plain_reshape(x[1], x[0]->rank + 1, dims);
+  struct plain y = plain_concat(axis + 1, 2, (const struct plain *[]){ &a, &b });
+  plain_free(&a), plain_free(&b);
+  return (void)c, (void)out, y;
+}
+MAKE(flatten, weft_flatten(x[0], 0, axis))
+PLAIN(flatten) {
+  int64_t dims[PLAIN_RANK] = { 1 };
+  for (int k = 0; k < x[0]->rank; k++) k <= axis ? (dims[0] *= x[0]->dims[k]) : (dims[k - axis] = x[0]->dims[k]);
+  return (void)c, (void)out, plain_reshape(x[0], x[0]->rank - axis, dims);
+}
+
+/* ---- operations written with others: the same in plain C, in f32 at least ---- */
+
+static struct plain held[24]; /* what an expression made on the way */
+static int n_held;
+static const struct plain *hold(struct plain p) { return held[n_held] = p, &held[n_held++]; }
+static struct plain released(const struct plain *y, weft_dtype out) {
+  struct plain last = plain_cast(y, out);
+  while (n_held) plain_free(&held[--n_held]);
+  return last;
+}
+static weft_dtype wide_of(weft_dtype out) { return out == WEFT_F64 ? out : WEFT_F32; }
+static const struct plain *wide(const struct plain *x, weft_dtype out) { return hold(plain_cast(x, wide_of(out))); }
+static const struct plain *number(const struct plain *like, double v) {
+  struct plain n = plain_new(like->dtype, 0, NULL);
+  plain_is_float(n.dtype) ? plain_set_f(&n, 0, v) : plain_set_i(&n, 0, (int64_t)v);
+  return hold(n);
+}
+static const struct plain *one(const char *op, const struct plain *a) { return hold(plain_element(op, a->dtype, 1, &a)); }
+static const struct plain *two(const char *op, const struct plain *a, const struct plain *b) {
+  return hold(plain_element(op, a->dtype, 2, (const struct plain *[]){ a, b }));
+}
+static const struct plain *whether(const char *op, const struct plain *a, const struct plain *b) {
+  return hold(plain_element(op, WEFT_BOOL, 2, (const struct plain *[]){ a, b }));
+}
+static const struct plain *choose(const struct plain *c, const struct plain *a, const struct plain *b) {
+  return hold(plain_element("where", a->dtype, 3, (const struct plain *[]){ c, a, b }));
+}
+static const struct plain *fold(const char *op, const struct plain *a, int axis) { return hold(plain_reduce(op, a->dtype, a, axis)); }
+
+PLAIN(relu) {
+  const struct plain *zero = number(x[0], 0);
+  return (void)c, (void)axis, released(choose(whether("le", x[0], zero), zero, x[0]), out);
+}
+PLAIN(silu) {
+  const struct plain *a = wide(x[0], out);
+  return (void)c, (void)axis, released(two("mul", a, one("sigmoid", a)), out);
+}
+PLAIN(gelu_approx) {
+  const struct plain *a = wide(x[0], out), *cubic = two("mul", two("mul", two("mul", a, a), a), number(a, 0.044715));
+  const struct plain *bend = one("tanh", two("mul", two("add", a, cubic), number(a, 0.79788456080286535588)));
+  return (void)c, (void)axis, released(two("mul", two("mul", a, number(a, 0.5)), two("add", bend, number(a, 1))), out);
+}
+PLAIN(softplus) {
+  const struct plain *a = wide(x[0], out), *zero = number(a, 0), *is_above = whether("gt", a, zero);
+  const struct plain *e = one("exp", one("neg", choose(is_above, a, one("neg", a))));
+  return (void)c, (void)axis, released(two("add", choose(is_above, a, zero), one("log1p", e)), out);
+}
+PLAIN(log_softmax) {
+  const struct plain *a = wide(x[0], out);
+  if (!x[0]->dims[axis]) return released(a, out);
+  const struct plain *d = two("sub", a, fold("max", a, axis));
+  return (void)c, released(two("sub", d, one("log", fold("sum", one("exp", d), axis))), out);
+}
+static struct plain variance(const struct plain *x, int axis, weft_dtype out, double ddof, bool is_root) {
+  const struct plain *a = wide(x, out), *n = number(a, (double)x->dims[axis]);
+  const struct plain *d = two("sub", a, two("div", fold("sum", a, axis), n));
+  const struct plain *v = two("div", fold("sum", two("mul", d, d), axis), number(a, fmax(0, (double)x->dims[axis] - ddof)));
+  return released(is_root ? one("sqrt", v) : v, out);
+}
+MAKE(var, weft_var(x[0], axis, 0))
+MAKE(std, weft_std(x[0], axis, 1))
+PLAIN(var) { return (void)c, variance(x[0], axis, out, 0, false); }
+PLAIN(std) { return (void)c, variance(x[0], axis, out, 1, true); }
+MAKE(clip, weft_clip(x[0], x[1], x[2]))
+PLAIN(clip) { return (void)c, (void)axis, (void)out, released(two("minimum", two("maximum", x[0], x[1]), x[2]), out); }
+
 static const struct call calls[] = {
 #define E(n, on, name) { #name, #name, n, on, 0, make_##name, by_element },
   E(1, 'n', neg) E(1, 'a', abs) E(1, 'a', sqrt) E(1, 'a', rsqrt) E(1, 'a', exp) E(1, 'a', log) E(1, 'a', log1p) E(1, 'a', tanh)
@@ -248,6 +454,17 @@ static const struct call calls[] = {
   { "put", "put max", 2, 'a', 3, make_put_WEFT_MAX, plain_put_ }, { "scatter", "scatter max", 2, 'a', 2, make_scatter_WEFT_MAX, plain_scatter },
   { "concat", "concat", 2, 'a', 1, make_concat, plain_concat_ }, { "pad", "pad", 2, 'a', 1, make_pad, plain_pad_ },
   { "matmul", "matmul", 2, 'm', 4, make_matmul, plain_matmul_ },
+  { "as_strided", "as_strided", 1, 'a', 0, make_windows, plain_windows }, { "take", "take_along", 1, 'a', 5, make_ends, plain_ends },
+  { "reshape", "repeat", 1, 'a', 1, make_repeat, plain_repeat }, { "reshape", "tile", 1, 'a', 0, make_tile, plain_tile },
+  { "concat", "roll", 1, 'a', 5, make_roll, plain_roll }, { "where", "tril", 1, 'a', 4, make_tril, plain_tril },
+  { "where", "triu", 1, 'a', 4, make_triu, plain_triu }, { "where", "diag", 1, 'a', 6, make_diag, plain_diag },
+  { "take", "diagonal", 1, 'a', 4, make_diagonal, plain_diagonal }, { "concat", "split", 1, 'a', 1, make_split, plain_split },
+  { "concat", "stack", 2, 'a', 1, make_stack, plain_stack }, { "reshape", "flatten", 1, 'a', 1, make_flatten, plain_flatten },
+  { "where", "relu", 1, 'n', 0, make_relu, plain_relu }, { "mul", "silu", 1, 'a', 0, make_silu, plain_silu },
+  { "mul", "gelu_approx", 1, 'a', 0, make_gelu_approx, plain_gelu_approx },
+  { "add", "softplus", 1, 'a', 0, make_softplus, plain_softplus }, { "minimum", "clip", 3, 'a', 0, make_clip, plain_clip },
+  { "sub", "log_softmax", 1, 'a', 1, make_log_softmax, plain_log_softmax },
+  { "div", "var", 1, 'a', 1, make_var, plain_var }, { "sqrt", "std", 1, 'a', 1, make_std, plain_std },
   { "alias", "alias", 1, 'a', 0, make_alias, same }, { "stop_gradient", "stop_gradient", 1, 'a', 0, make_stop, same },
   { "depends", "depends", 2, 'a', 0, make_depend, same },
 };
@@ -290,6 +507,8 @@ static bool fits(const struct call *c, int shape, int axis) {
   if (c->plain == by_reduce && dims[axis] == 0 && !has_neutral(c)) return false;
   if (c->axes == 2) return rank > 0 && dims[0] > 1; /* elements -1, 0, -2 */
   if (c->axes == 4) return rank >= 2;
+  if (c->axes == 5) return rank > 0 && dims[axis] > 0;
+  if (c->axes == 6) return rank == 1;
   return c->axes == 0 || rank > 0;
 }
 
@@ -322,7 +541,7 @@ static void check_one(const struct call *c, weft_dtype t, enum layout how, enum 
 
 static void check_call(const struct call *c, weft_dtype t, enum layout how, enum fill what, const char *way) {
   for (int shape = 0; shape < SHAPES; shape++) {
-    int n_axes = (c->axes == 1 || c->axes == 3) && shapes[shape].rank ? shapes[shape].rank : 1;
+    int n_axes = c->axes % 2 && shapes[shape].rank ? shapes[shape].rank : 1;
     for (int axis = 0; axis < n_axes; axis++)
       if (fits(c, shape, axis)) check_one(c, t, how, what, shape, axis, way);
   }
@@ -359,7 +578,8 @@ TEST(every_row_makes_the_op_it_says) {
       lay_out(&in[k], t, 2, (int64_t[]){ 3, 5 }, DENSE, USUAL);
       x[k] = array_on(&in[k]);
     }
-    EXPECT_TEXT(weft_op(calls[i].make(x, 0)), calls[i].op);
+    if (calls[i].axes == 6) x[0] = weft_reshape(x[0], WEFT_DIMS(WEFT_ANY));
+    EXPECT_TEXT(weft_op(calls[i].make(x, calls[i].axes == 1)), calls[i].op);
     weft_scope_discard(s);
     for (int k = 0; k < 3; k++) operand_free(&in[k]);
   }
@@ -398,6 +618,23 @@ D(scatter_set, weft_put(x, some(x), weft_exp(weft_slice(x, 0, 0, 4, 1)), WEFT_SE
 D(scatter_mul, weft_put(x, some(x), weft_exp(weft_slice(x, 0, 0, 4, 1)), WEFT_MUL))
 D(scatter_max, weft_put(x, some(x), weft_mul(weft_slice(x, 0, 0, 4, 1), weft_scalar(1.5)), WEFT_MAX))
 D(scatter_min, weft_put(x, some(x), weft_mul(weft_slice(x, 0, 0, 4, 1), weft_scalar(1.5)), WEFT_MIN))
+D(as_strided, weft_exp(weft_as_strided(x, WEFT_DIMS(4, 3), (int64_t[]){ -1, 1 }, 3))) /* windows, the last first */
+D(along, weft_exp(weft_take_along(matrix(x), 1, weft_from(WEFT_I64, WEFT_DIMS(2, 4), (int64_t[]){ 0, 2, 2, 1, -1, 0, 0, 0 }))))
+static weft_array *add_along(weft_array *x) {
+  weft_array *i = weft_from(WEFT_I64, WEFT_DIMS(2, 3), (int64_t[]){ 0, 1, 1, 0, 0, 1 });
+  return weft_put(x, weft_take_along(x, 0, i), weft_exp(x), WEFT_ADD);
+}
+D(put_along, add_along(matrix(x)))
+D(put_strided, weft_put(x, weft_as_strided(x, WEFT_DIMS(2, 2), (int64_t[]){ 1, 2 }, 1), weft_exp(weft_slice(x, 0, 0, 2, 1)), WEFT_MUL))
+D(roll, weft_mul(x, weft_roll(x, 0, 2))) D(repeat, weft_exp(weft_repeat(matrix(x), 1, 2))) D(tile, weft_exp(weft_tile(matrix(x), WEFT_DIMS(2, 2))))
+D(diagonal, weft_exp(weft_diagonal(matrix(x), 1, 0, 1))) D(diag, weft_exp(weft_diag(front(x), -1))) D(tril, weft_exp(weft_tril(matrix(x), 0)))
+D(triu, weft_exp(weft_triu(matrix(x), 1))) D(stack, weft_exp(weft_stack(1, WEFT_ARRAYS(x, weft_flip(x, 0))))) D(split, halves(weft_exp(x), 0))
+D(relu, weft_mul(x, weft_relu(x))) D(silu, weft_silu(x)) D(gelu_approx, weft_gelu_approx(x)) D(softplus, weft_softplus(x))
+D(clip, weft_mul(x, weft_clip(x, weft_scalar(-1), weft_scalar(1)))) D(log_softmax, weft_log_softmax(matrix(x), 1)) D(var, weft_var(matrix(x), 1, 1))
+D(std, weft_std(matrix(x), 0, 0)) D(var_all, weft_var(x, WEFT_ALL, 0)) D(over_mean, weft_mul(x, weft_reshape(weft_over(weft_mean, matrix(x), WEFT_AXES(1, 0)), WEFT_DIMS(1))))
+static weft_array *cube(weft_array *x) { return weft_reshape(x, WEFT_DIMS(1, 2, 3)); }
+static weft_array *unbiased(weft_array *x, int axis) { return weft_var(x, axis, 1); }
+D(over_var, weft_over(unbiased, cube(x), WEFT_AXES(0, 2))) D(over_prod, weft_over(weft_prod, cube(x), WEFT_AXES(2, 1)))
 D(rms_norm, weft_rms_norm(matrix(x), front(x), 1e-5)) D(layer_norm, weft_layer_norm(matrix(x), front(x), back(x), 1e-5))
 
 static const struct { const char *name; array_function f; const double *x; bool has_loop; } derivatives[] = {
@@ -408,6 +645,8 @@ static const struct { const char *name; array_function f; const double *x; bool 
   S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum)
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
+  S(as_strided) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)
+  S(relu) S(silu) S(gelu_approx) S(softplus) S(clip) S(log_softmax) S(var) S(std) S(var_all) S(over_mean) S(over_var) S(over_prod)
   S(rms_norm) S(layer_norm) L(cumprod) L(cummax) L(cummin)
 };
 enum { DERIVATIVES = sizeof derivatives / sizeof *derivatives };

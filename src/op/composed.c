@@ -1,25 +1,9 @@
 /* composed.c -- operations written with others. The scheduler makes them one kernel; what is here is only how to compute
  * them well: f16 and bf16 are raised to f32 and come back at the end. */
-#include "op/operand.h"
-
-/* What the inside computes in. */
-static weft_array *raised(weft_array *x) {
-  weft_dtype d = dtype_float(weft_dtype_of(x));
-  return weft_cast(x, dtype_is_narrow_float(d) ? WEFT_F32 : d);
-}
-
-static weft_array *lowered(weft_array *y, weft_array *x) { return weft_cast(y, dtype_float(weft_dtype_of(x))); }
+#include "op/composed.h"
 
 /* Bad in, bad out, named after the function that was called. */
 static bool is_usable(const char *fn, weft_array *x, weft_array **bad) { return arrays_ok(fn, 1, &x, bad); }
-
-/* Of what has an order: no complex numbers. */
-static bool is_ordered(const char *fn, weft_array *x, weft_array **bad) {
-  if (!is_usable(fn, x, bad)) return false;
-  bool ok = !dtype_is_complex(weft_dtype_of(x));
-  if (!ok) *bad = array_failed(not_of(fn, weft_dtype_of(x)));
-  return ok;
-}
 
 static weft_array *count(weft_array *x, int axis) {
   struct node *n = array_node(x);
@@ -42,18 +26,46 @@ weft_array *weft_mean(weft_array *x, int axis) {
   return lowered(weft_div(weft_sum(a, axis), weft_cast(count(a, axis), weft_dtype_of(a))), x);
 }
 
-/* e^(x - max) / sum: the largest exponent is 0. A row of -inf gives nan, as 0 / 0 should. */
-weft_array *weft_softmax(weft_array *x, int axis) {
+/* Divided by n - ddof, which is 0 at least. */
+static weft_array *variance(const char *fn, weft_array *x, int axis, int64_t ddof, weft_array *after(weft_array *)) {
   weft_array *bad;
-  if (!is_ordered("weft_softmax", x, &bad)) return bad;
-  if (axis == WEFT_ALL) return array_bad(WEFT_ERR_SHAPE, "weft_softmax: along one axis, not all");
-  struct failure *why = axis_wrong("weft_softmax", x, &axis);
+  if (!is_ordered(fn, x, &bad)) return bad;
+  struct failure *why = axis_wrong(fn, x, &axis);
+  if (!why && ddof < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "%s: ddof is %lld", fn, (long long)ddof);
+  if (why) return array_failed(why);
+  weft_array *a = raised(x), *d = weft_sub(a, weft_mean(a, axis)), *sum = weft_sum(weft_mul(d, d), axis);
+  weft_array *n = weft_maximum(weft_sub(count(a, axis), weft_integer(ddof)), weft_integer(0));
+  weft_array *y = weft_div(sum, weft_cast(n, weft_dtype_of(a)));
+  return lowered(after ? after(y) : y, x);
+}
+
+weft_array *weft_var(weft_array *x, int axis, int64_t ddof) { return variance("weft_var", x, axis, ddof, NULL); }
+weft_array *weft_std(weft_array *x, int axis, int64_t ddof) { return variance("weft_std", x, axis, ddof, weft_sqrt); }
+
+/* The largest exponent is 0. A row of -inf gives nan, as 0 / 0 should. */
+static weft_array *below_largest(weft_array *a, int axis) {
+  return weft_sub(a, weft_stop_gradient(weft_max(a, axis)));
+}
+
+static weft_array *divided(weft_array *d, int axis) { /* e^d / sum */
+  weft_array *e = weft_exp(d);
+  return weft_div(e, weft_sum(e, axis));
+}
+
+static weft_array *log_divided(weft_array *d, int axis) { return weft_sub(d, weft_log(weft_sum(weft_exp(d), axis))); }
+
+static weft_array *softmax(const char *fn, weft_array *x, int axis, weft_array *finish(weft_array *, int)) {
+  weft_array *bad;
+  if (!is_ordered(fn, x, &bad)) return bad;
+  if (axis == WEFT_ALL) return array_bad(WEFT_ERR_SHAPE, "%s: along one axis, not all", fn);
+  struct failure *why = axis_wrong(fn, x, &axis);
   if (why) return array_failed(why);
   if (weft_dim(x, axis) == 0) return lowered(x, x);
-  weft_array *a = raised(x);
-  weft_array *e = weft_exp(weft_sub(a, weft_stop_gradient(weft_max(a, axis))));
-  return lowered(weft_div(e, weft_sum(e, axis)), x);
+  return lowered(finish(below_largest(raised(x), axis), axis), x);
 }
+
+weft_array *weft_softmax(weft_array *x, int axis) { return softmax("weft_softmax", x, axis, divided); }
+weft_array *weft_log_softmax(weft_array *x, int axis) { return softmax("weft_log_softmax", x, axis, log_divided); }
 
 static weft_array *last_axis_bad(const char *fn, weft_array *x, weft_array *w) {
   weft_array *bad;
@@ -87,4 +99,69 @@ weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double 
   if (w) y = weft_mul(y, beside("weft_layer_norm", w, x));
   if (b) y = weft_add(y, beside("weft_layer_norm", b, x));
   return lowered(y, x);
+}
+
+/* ---- Over several axes ---- */
+
+typedef weft_array *reduction(weft_array *x, int axis);
+
+/* Whether reducing one axis after the other is the same as reducing them at once. */
+static bool chains(reduction *reduce) {
+  static reduction *const all[] = { weft_sum, weft_prod, weft_max, weft_min, weft_all, weft_any, weft_logsumexp };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (reduce == all[i]) return true;
+  return false;
+}
+
+static weft_array *chained(reduction *reduce, weft_array *x, const bool is_listed[]) {
+  for (int k = weft_rank(x) - 1; k >= 0; k--)
+    if (is_listed[k]) x = reduce(x, k);
+  return x;
+}
+
+static weft_array *mean_over(weft_array *x, const bool is_listed[]) {
+  weft_array *a = raised(x), *n = weft_integer(1);
+  for (int k = 0; k < weft_rank(x); k++)
+    if (is_listed[k]) n = weft_mul(count(a, k), n);
+  return lowered(weft_div(chained(weft_sum, a, is_listed), weft_cast(n, weft_dtype_of(a))), x);
+}
+
+/* The listed axes behind the others and made one. */
+static weft_array *merged_over(reduction *reduce, weft_array *x, const bool is_listed[]) {
+  struct node *n = array_node(x);
+  int axes[WEFT_RANK_MAX], rank = 0, at = 0;
+  dim kept[WEFT_RANK_MAX], dims[WEFT_RANK_MAX + 1], many = 1;
+  for (int k = 0; k < n->rank; k++) {
+    kept[k] = is_listed[k] ? 1 : n->dims[k];
+    if (is_listed[k]) many = dim_mul(many, n->dims[k]);
+    else dims[rank++] = n->dims[axes[at++] = k];
+  }
+  for (int k = 0; k < n->rank; k++)
+    if (is_listed[k]) axes[at++] = k;
+  dims[rank++] = many;
+  weft_array *flat = array_reshape("weft_over", weft_transpose(x, axes), rank, dims);
+  weft_array *y = array_reshape("weft_over", reduce(flat, rank - 1), n->rank, kept);
+  node_release(n);
+  return y;
+}
+
+static struct failure *over_check(reduction *reduce, const struct node *x, int n, const int axes[], bool is_listed[]) {
+  int from_0[WEFT_RANK_MAX];
+  if (!reduce) return fail(WEFT_ERR_ARG, scope_origin(), "weft_over: the reduction is NULL");
+  if (n < 0 || n > WEFT_RANK_MAX || (n && !axes)) return fail(WEFT_ERR_ARG, scope_origin(), "weft_over: %d axes", n);
+  struct failure *why = axes_check("weft_over", x, n, axes, from_0);
+  for (int i = 0; i < n && !why; i++) is_listed[from_0[i]] = true;
+  return why ? why : count_check("weft_over", x->rank, x->dims);
+}
+
+weft_array *weft_over(reduction *reduce, weft_array *x, int n, const int axes[]) {
+  weft_array *bad;
+  bool is_listed[WEFT_RANK_MAX] = { false };
+  if (!is_usable("weft_over", x, &bad)) return bad;
+  struct node *node = array_node(x);
+  struct failure *why = over_check(reduce, node, n, axes, is_listed);
+  node_release(node);
+  if (why) return array_failed(why);
+  if (chains(reduce) && n) return chained(reduce, x, is_listed);
+  return reduce == weft_mean && n ? mean_over(x, is_listed) : merged_over(reduce, x, is_listed);
 }

@@ -113,7 +113,7 @@ static struct failure *take_check(const struct node *x, int n, const struct node
   return NULL;
 }
 
-static weft_array *take(weft_array *x, int n, weft_array *const index[], int by) {
+weft_array *array_take(weft_array *x, int n, weft_array *const index[], int by) {
   struct node *node[WEFT_RANK_MAX + 2];
   weft_array *all[WEFT_RANK_MAX + 2] = { x }, *bad;
   if (n < 1 || n > WEFT_RANK_MAX) return array_bad(WEFT_ERR_ARG, "weft_take: with %d indices", n);
@@ -128,7 +128,7 @@ static weft_array *take(weft_array *x, int n, weft_array *const index[], int by)
   return array_of(y);
 }
 
-weft_array *weft_take(weft_array *x, int n, weft_array *const index[]) { return take(x, n, index, BY_TAKE); }
+weft_array *weft_take(weft_array *x, int n, weft_array *const index[]) { return array_take(x, n, index, BY_TAKE); }
 
 /* A 0-d integer that is a number already: then the index is a view. */
 static bool known_integer(weft_array *i, int64_t *value) {
@@ -175,7 +175,7 @@ weft_array *weft_at(weft_array *x, int axis, weft_array *i) {
   struct failure *why = place_check("weft_at", x, &axis, i);
   if (why) return array_failed(why);
   if (known_integer(i, &known)) return weft_squeeze(known_window(true, x, axis, known, 1), axis);
-  return take(weft_moveaxis(x, axis, 0), 1, &i, BY_AT);
+  return array_take(weft_moveaxis(x, axis, 0), 1, &i, BY_AT);
 }
 
 /* The start counted from the front. One before the beginning becomes one behind the end: it must not wrap. */
@@ -194,5 +194,46 @@ weft_array *weft_window(weft_array *x, int axis, weft_array *at, int64_t n) {
   if (known_integer(at, &known)) return known_window(false, x, axis, known, n);
   weft_array *steps = weft_iota(weft_full(WEFT_I64, 1, &n, 0), 0);
   weft_array *index = weft_add(from_front(at, weft_size(x, axis)), steps);
-  return weft_moveaxis(take(weft_moveaxis(x, axis, 0), 1, &index, BY_WINDOW), 0, axis);
+  return weft_moveaxis(array_take(weft_moveaxis(x, axis, 0), 1, &index, BY_WINDOW), 0, axis);
+}
+
+/* ---- One index for every place ---- */
+
+/* The shape of the result: that of the index, its other axes broadcast with those of x. */
+static struct failure *along_dims(const struct node *x, const struct node *i, int *axis, dim dims[]) {
+  struct shape_text a, b;
+  struct failure *why = axis_check("weft_take_along", x, axis);
+  if (!why) why = index_check("weft_take_along", i, 0);
+  if (why) return why;
+  bool fits = i->rank == x->rank;
+  for (int k = 0; fits && k < x->rank; k++) {
+    fits = k == *axis || i->dims[k] == x->dims[k] || i->dims[k] == 1 || x->dims[k] == 1;
+    dims[k] = k == *axis || x->dims[k] == 1 ? i->dims[k] : x->dims[k];
+  }
+  if (fits) return NULL;
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_take_along: indices %s do not fit beside axis %d of %s",
+              shape_show(i, &a), *axis, shape_show(x, &b));
+}
+
+/* x[0.., .., i, .., 0..]: along the other axes each element stays where it is. Takes over the nodes. */
+static weft_array *along(struct node *x, int axis, struct node *i, const dim dims[]) {
+  struct node like = { .dtype = WEFT_I64, .rank = x->rank, .dims = (dim *)dims };
+  weft_array *zeros = zeros_of(&like), *index[WEFT_RANK_MAX];
+  dim wide[WEFT_RANK_MAX];
+  int rank = x->rank;
+  for (int k = 0; k < rank; k++) {
+    wide[k] = k == axis ? x->dims[k] : dims[k];
+    index[k] = k == axis ? array_of(node_broadcast(node_retain(i), rank, dims)) : weft_iota(zeros, k);
+  }
+  node_release(i);
+  return array_take(array_of(node_broadcast(x, rank, wide)), rank, index, BY_ALONG);
+}
+
+weft_array *weft_take_along(weft_array *x, int axis, weft_array *i) {
+  struct node *n[2];
+  weft_array *bad;
+  dim dims[WEFT_RANK_MAX];
+  if (!operands("weft_take_along", 2, (weft_array *[]){ x, i }, n, &bad)) return bad;
+  struct failure *why = along_dims(n[0], n[1], &axis, dims);
+  return why ? array_of_bad(why, 2, n) : along(n[0], axis, n[1], dims);
 }

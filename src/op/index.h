@@ -6,6 +6,8 @@
 /* Integers brought to i64 and one shape. NULL, or why not; the nodes stay the caller's to release. */
 struct failure *indices_join(const char *fn, int n, struct node *index[]);
 
+weft_array *array_take(weft_array *x, int n, weft_array *const index[], int by); /* by: of struct take_attr */
+
 /* x with v, of dims I + rest of x, combined at the indices, which have the shape I. */
 weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const index[], weft_how);
 

@@ -1,4 +1,4 @@
-/* join.c -- arrays put beside one another, and beside a number. */
+/* join.c -- arrays put beside one another, and beside a number; and taken apart again. */
 #include <string.h>
 #include "base/mem.h"
 #include "op/index.h"
@@ -85,6 +85,26 @@ static weft_array *concat(int axis, int n, struct node *node[]) {
   return array_of(y);
 }
 
+/* Counts the new axis from 0; they all have one shape. */
+static struct failure *stack_check(int *axis, int n, weft_array *const x[]) {
+  struct shape_text a, b;
+  struct node *first = array_node(x[0]);
+  struct failure *why = NULL;
+  int rank = first->rank + 1, k = *axis < 0 ? *axis + rank : *axis;
+  if (k < 0 || k >= rank || rank > WEFT_RANK_MAX)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_stack: no axis %d in a stack of %s", *axis, shape_show(first, &a));
+  for (int i = 1; i < n && !why; i++) {
+    struct node *next = array_node(x[i]);
+    if (!shape_equal(first, next))
+      why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_stack: %s and %s differ", shape_show(first, &a),
+                 shape_show(next, &b));
+    node_release(next);
+  }
+  node_release(first);
+  *axis = k;
+  return why;
+}
+
 weft_array *weft_concat(int axis, int n, weft_array *const x[]) {
   weft_array *bad;
   if (n < 1) return array_bad(WEFT_ERR_ARG, "weft_concat: of %d arrays", n);
@@ -94,6 +114,54 @@ weft_array *weft_concat(int axis, int n, weft_array *const x[]) {
   weft_array *y = operands("weft_concat", n, x, node, &bad) ? concat(axis, n, node) : bad;
   mem_free(node);
   return y;
+}
+
+/* Each with the new axis, beside one another along it. */
+weft_array *weft_stack(int axis, int n, weft_array *const x[]) {
+  weft_array *bad;
+  if (n < 1) return array_bad(WEFT_ERR_ARG, "weft_stack: of %d arrays", n);
+  if (!x) return array_bad(WEFT_ERR_ARG, "weft_stack: the list of %d arrays is NULL", n);
+  if (!arrays_ok("weft_stack", n, x, &bad)) return bad;
+  struct failure *why = stack_check(&axis, n, x);
+  if (why) return array_failed(why);
+  weft_array **thin = mem_alloc((size_t)n * sizeof *thin);
+  if (!thin) return array_of(NULL);
+  for (int i = 0; i < n; i++) thin[i] = weft_unsqueeze(x[i], axis);
+  weft_array *y = weft_concat(axis, n, thin);
+  mem_free(thin);
+  return y;
+}
+
+/* ---- Split ---- */
+
+static struct failure *split_check(const struct node *x, int *axis, int n, dim *length) {
+  struct shape_text s;
+  struct failure *why = axis_check("weft_split", x, axis);
+  if (!why && !dim_divide(x->dims[*axis], n, length))
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_split: axis %d of %s is not %d equal parts", *axis,
+               shape_show(x, &s), n);
+  return why;
+}
+
+static void split(struct node *x, int axis, int n, weft_array *parts[]) {
+  dim length = 0, at = 0;
+  struct failure *why = split_check(x, &axis, n, &length);
+  weft_array *bad = why ? array_failed(why) : NULL, *all = array_of(x);
+  for (int i = 0; i < n; i++, at = dim_add(at, length))
+    parts[i] = bad ? bad : array_slice(all, axis, at, length, 1);
+}
+
+void weft_split(weft_array *x, int axis, int n, weft_array *parts[]) {
+  struct node *node;
+  weft_array *bad;
+  if (n < 1 || !parts) {
+    scope_blame(fail(WEFT_ERR_ARG, scope_origin(), n < 1 ? "weft_split: into %d parts"
+                                                         : "weft_split: the list of %d parts is NULL", n));
+    return;
+  }
+  if (operands("weft_split", 1, &x, &node, &bad)) split(node, axis, n, parts);
+  else
+    for (int i = 0; i < n; i++) parts[i] = bad;
 }
 
 /* ---- Pad ---- */

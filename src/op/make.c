@@ -70,6 +70,16 @@ weft_array *weft_full(weft_dtype dtype, int rank, const int64_t dims[], double v
   return array_of(node_broadcast(number_node(dtype, value, 0), rank, dims));
 }
 
+weft_array *weft_full_like(weft_array *like, double value) {
+  struct node *n;
+  weft_array *bad;
+  if (!operands("weft_full_like", 1, &like, &n, &bad)) return bad;
+  weft_dtype d = (weft_dtype)n->dtype;
+  struct node *y = node_broadcast(number_node(d, value, 0), n->rank, n->dims);
+  node_release(n);
+  return array_of(y);
+}
+
 /* ---- Values ---- */
 
 /* A leaf whose elements lie in buf, row by row if stride is NULL; takes over the reference to buf. */

@@ -29,6 +29,20 @@ struct failure *axis_check(const char *fn, const struct node *n, int *axis) {
   return NULL;
 }
 
+struct failure *axes_check(const char *fn, const struct node *x, int n, const int given[], int axes[]) {
+  uint64_t seen = 0;
+  struct shape_text s;
+  for (int k = 0; k < n; k++) {
+    axes[k] = given[k];
+    struct failure *why = axis_check(fn, x, &axes[k]);
+    if (why) return why;
+    if (seen >> axes[k] & 1)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: axis %d of %s is listed twice", fn, axes[k], shape_show(x, &s));
+    seen |= (uint64_t)1 << axes[k];
+  }
+  return NULL;
+}
+
 struct failure *dtype_check(const char *fn, weft_dtype d) {
   if (!dtype_is_valid(d)) return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: there is no dtype %d", fn, (int)d);
   return NULL;

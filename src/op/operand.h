@@ -21,6 +21,8 @@ struct failure *common_dtype(const char *fn, int n, struct node *const node[], w
 struct failure *common_dims(const char *fn, int n, struct node *const node[], int *rank, dim dims[]); /* by broadcasting */
 weft_dtype dtype_of_sum(weft_dtype);                          /* what sums and products of it are added in */
 struct failure *axis_check(const char *fn, const struct node *, int *axis);  /* counts it from 0 */
+struct failure *axes_check(const char *fn, const struct node *, int n, const int given[], int axes[]); /* each, and none
+                                                                 twice */
 struct failure *dims_check(const char *fn, int rank, const int64_t dims[]);  /* 0 <= rank <= 32, sizes, their product */
 struct failure *count_check(const char *fn, int rank, const dim dims[]);    /* the number of elements can be said */
 struct failure *dtype_check(const char *fn, weft_dtype);                     /* one that arrays can have */

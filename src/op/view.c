@@ -243,6 +243,26 @@ weft_array *weft_squeeze(weft_array *x, int axis) {
   return array_of(node_reshape(n, n->rank - 1, d));
 }
 
+/* A 0-d array becomes one of length 1. */
+weft_array *weft_flatten(weft_array *x, int first, int last) {
+  struct node *n;
+  weft_array *bad;
+  dim d[WEFT_RANK_MAX], one = 1;
+  struct shape_text s;
+  if (!operands("weft_flatten", 1, &x, &n, &bad)) return bad;
+  if (!n->rank && first >= -1 && first <= 0 && last >= -1 && last <= 0) return array_of(node_reshape(n, 1, &one));
+  struct failure *why = axis_check("weft_flatten", n, &first);
+  if (!why) why = axis_check("weft_flatten", n, &last);
+  if (!why && first > last)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_flatten: axis %d comes after axis %d in %s", first, last,
+               shape_show(n, &s));
+  if (!why) why = count_check("weft_flatten", n->rank, n->dims);
+  if (why) return array_of_bad(why, 1, &n);
+  for (int k = 0; k < n->rank - (last - first); k++) d[k] = n->dims[k <= first ? k : k + last - first];
+  d[first] = dim_count(last - first + 1, n->dims + first);
+  return array_of(node_reshape(n, n->rank - (last - first), d));
+}
+
 /* ---- Broadcast ---- */
 
 static weft_array *broadcasted(const char *fn, struct node *x, int rank, const dim dims[]) {
@@ -300,27 +320,13 @@ static weft_array *transposed(struct node *x, const int axes[]) {
   return array_of(y);
 }
 
-static struct failure *axes_check(const struct node *x, const int given[], int axes[]) {
-  uint64_t seen = 0;
-  struct shape_text s;
-  for (int k = 0; k < x->rank; k++) {
-    axes[k] = given ? given[k] : x->rank - 1 - k;
-    struct failure *why = axis_check("weft_transpose", x, &axes[k]);
-    if (why) return why;
-    if (seen >> axes[k] & 1)
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_transpose: axis %d of %s is listed twice", axes[k],
-                  shape_show(x, &s));
-    seen |= (uint64_t)1 << axes[k];
-  }
-  return NULL;
-}
-
 weft_array *weft_transpose(weft_array *x, const int axes[]) {
   struct node *n;
   weft_array *bad;
   int a[WEFT_RANK_MAX];
   if (!operands("weft_transpose", 1, &x, &n, &bad)) return bad;
-  struct failure *why = axes_check(n, axes, a);
+  for (int k = 0; k < n->rank; k++) a[k] = n->rank - 1 - k;
+  struct failure *why = axes ? axes_check("weft_transpose", n, n->rank, axes, a) : NULL;
   return why ? array_of_bad(why, 1, &n) : transposed(n, a);
 }
 

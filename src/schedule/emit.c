@@ -370,7 +370,8 @@ static int axis_value(struct emit *e, int axis) {
 
 /* x[i, j, .. rest]: negative indices count from the end, others must be in range. */
 static int emit_take(struct emit *e, struct part *p) {
-  static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window" };
+  static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window",
+                                       [BY_ALONG] = "weft_take_along", [BY_STRIDES] = "weft_as_strided" };
   struct node *n = p->node;
   struct access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];

@@ -1,5 +1,5 @@
 /* place.c -- where values stand in memory. Views are arithmetic on strides; only a reshape that no strides can express
- * needs the elements moved. */
+ * (or an as_strided of what is not row-major) needs the elements moved. */
 #include "schedule/work.h"
 #include <string.h>
 
@@ -66,6 +66,20 @@ void place_part(const struct place *whole, int rank, int part, struct place *out
   for (int k = 0; k < rank; k++) out->stride[k] = 2 * whole->stride[k];
 }
 
+static bool is_dense(const struct node *n, const struct place *p) {
+  int64_t stride = 1;
+  for (int k = n->rank - 1; k >= 0; stride *= n->dims[k--])
+    if (n->dims[k] != 1 && p->stride[k] != stride) return false;
+  return true;
+}
+
+static bool as_strided(const struct node *v, const struct place *in, struct place *out) {
+  const struct strided_attr *a = v->attr;
+  out->offset += a->offset;
+  memcpy(out->stride, a->stride, (size_t)v->rank * sizeof *a->stride);
+  return is_dense(v->in[0], in);
+}
+
 bool place_view(const struct node *v, const struct place *in, struct place *out) {
   const struct node *x = v->in[0];
   *out = (struct place){ .store = in->store, .offset = in->offset };
@@ -82,9 +96,9 @@ bool place_view(const struct node *v, const struct place *in, struct place *out)
     out->stride[s->axis] *= s->step;
   } else if (v->op == &op_part) {
     place_part(in, v->rank, (int)((const struct part_attr *)v->attr)->part, out);
-  } else { /* reshape */
+  } else { /* reshape, as_strided */
     if (!node_count(v)) return true; /* no element, no address */
-    return reshape(x, v, in, out);
+    return v->op == &op_as_strided ? as_strided(v, in, out) : reshape(x, v, in, out);
   }
   return true;
 }

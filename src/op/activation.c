@@ -1,0 +1,47 @@
+/* activation.c -- functions of one element written with others; f16 and bf16 are raised to f32 and come back at the end. */
+#include "op/composed.h"
+
+/* x where it is not above 0 would hide a nan: 0 where it is at most 0. */
+weft_array *weft_relu(weft_array *x) {
+  weft_array *bad, *zero;
+  if (!is_ordered("weft_relu", x, &bad)) return bad;
+  zero = number_like(x, 0);
+  return weft_where(weft_le(x, zero), zero, x);
+}
+
+weft_array *weft_silu(weft_array *x) {
+  weft_array *bad, *a;
+  if (!is_ordered("weft_silu", x, &bad)) return bad;
+  a = raised(x);
+  return lowered(weft_mul(a, weft_sigmoid(a)), x);
+}
+
+weft_array *weft_gelu_approx(weft_array *x) {
+  weft_array *bad, *a;
+  if (!is_ordered("weft_gelu_approx", x, &bad)) return bad;
+  a = raised(x);
+  weft_array *cubic = weft_mul(weft_mul(weft_mul(a, a), a), weft_scalar(0.044715));
+  weft_array *bend = weft_tanh(weft_mul(weft_add(a, cubic), weft_scalar(0.79788456080286535588)));
+  return lowered(weft_mul(weft_mul(a, weft_scalar(0.5)), weft_add(bend, weft_scalar(1))), x);
+}
+
+/* max(x, 0) + log(1 + e^-|x|), written so that derivatives at 0 are those from below, which are those of softplus. */
+weft_array *weft_softplus(weft_array *x) {
+  weft_array *bad, *a;
+  if (!is_ordered("weft_softplus", x, &bad)) return bad;
+  a = raised(x);
+  weft_array *is_above = weft_gt(a, number_like(a, 0)), *size = weft_where(is_above, a, weft_neg(a));
+  weft_array *above = weft_where(is_above, a, number_like(a, 0));
+  return lowered(weft_add(above, weft_log1p(weft_exp(weft_neg(size)))), x);
+}
+
+/* A missing bound is none. */
+weft_array *weft_clip(weft_array *x, weft_array *low, weft_array *high) {
+  weft_array *all[3] = { x }, *bad;
+  int n = 1;
+  if (low) all[n++] = low;
+  if (high) all[n++] = high;
+  if (!arrays_ok("weft_clip", n, all, &bad)) return bad;
+  weft_array *y = low ? weft_maximum(x, low) : array_of(array_node(x));
+  return high ? weft_minimum(y, high) : y;
+}

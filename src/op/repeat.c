@@ -1,0 +1,86 @@
+/* repeat.c -- the same elements again, along axes, and turned round. */
+#include <string.h>
+#include "op/operand.h"
+
+/* Axis k of x, times[k] times: each element (is_inner) or all of it. In between it is two axes, one of them standing
+ * still; an axis that stays as it is is not split, for the rank is bounded. dims: of the result. Takes over x. */
+static weft_array *again(const char *fn, struct node *x, const int64_t times[], bool is_inner, const dim dims[]) {
+  dim thin[2 * WEFT_RANK_MAX], wide[2 * WEFT_RANK_MAX];
+  int rank = 0, n = x->rank;
+  for (int k = 0; k < n; k++) {
+    bool is_split = times[k] != 1;
+    if (is_split && !is_inner) thin[rank] = 1, wide[rank++] = times[k];
+    thin[rank] = wide[rank] = x->dims[k];
+    rank++;
+    if (is_split && is_inner) thin[rank] = 1, wide[rank++] = times[k];
+  }
+  struct failure *why =
+      rank > WEFT_RANK_MAX ? fail(WEFT_ERR_SHAPE, scope_origin(), "%s: too many axes: %d", fn, rank) : NULL;
+  if (why) return array_of_bad(why, 1, &x);
+  return array_reshape(fn, array_broadcast(fn, array_reshape(fn, array_of(x), rank, thin), rank, wide), n, dims);
+}
+
+static struct failure *times_check(const char *fn, const struct node *x, const int64_t times[], dim dims[]) {
+  for (int k = 0; k < x->rank; k++) {
+    if (times[k] < 0)
+      return fail(WEFT_ERR_ARG, scope_origin(), "%s: %lld times along axis %d", fn, (long long)times[k], k);
+    dims[k] = dim_mul(x->dims[k], times[k]);
+    if (dims[k] == DIM_BAD)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld times along axis %d are too many elements", fn,
+                  (long long)times[k], k);
+  }
+  return count_check(fn, x->rank, dims);
+}
+
+weft_array *weft_repeat(weft_array *x, int axis, int64_t n) {
+  struct node *node;
+  weft_array *bad;
+  int64_t times[WEFT_RANK_MAX];
+  dim dims[WEFT_RANK_MAX];
+  if (!operands("weft_repeat", 1, &x, &node, &bad)) return bad;
+  struct failure *why = axis_check("weft_repeat", node, &axis);
+  for (int k = 0; k < node->rank; k++) times[k] = k == axis ? n : 1;
+  if (!why) why = times_check("weft_repeat", node, times, dims);
+  return why ? array_of_bad(why, 1, &node) : again("weft_repeat", node, times, true, dims);
+}
+
+/* Both counted from the last axis, with ones in front. */
+weft_array *weft_tile(weft_array *x, int rank, const int64_t times[]) {
+  struct node *n;
+  weft_array *bad;
+  int64_t all[WEFT_RANK_MAX];
+  dim dims[WEFT_RANK_MAX];
+  if (!operands("weft_tile", 1, &x, &n, &bad)) return bad;
+  struct failure *why = rank < 0 || rank > WEFT_RANK_MAX || (rank && !times)
+                            ? fail(WEFT_ERR_ARG, scope_origin(), "weft_tile: along %d axes", rank)
+                            : NULL;
+  if (why) return array_of_bad(why, 1, &n);
+  int most = rank > n->rank ? rank : n->rank, at = most - n->rank;
+  for (int k = 0; k < most; k++) {
+    all[k] = k < most - rank ? 1 : times[k - (most - rank)];
+    dims[k] = k < at ? 1 : n->dims[k - at];
+  }
+  if (!(n = node_reshape(n, most, dims))) return array_of(NULL);
+  why = times_check("weft_tile", n, all, dims);
+  return why ? array_of_bad(why, 1, &n) : again("weft_tile", n, all, false, dims);
+}
+
+/* What a shift moves: the last `moved` elements come first. Of an unknown size: at most as many as there are. */
+static weft_array *turned(struct node *n, int axis, int64_t shift) {
+  dim size = n->dims[axis];
+  weft_array *x = array_of(n);
+  if (dim_is_known(size)) shift = size ? ((shift % size) + size) % size : 0;
+  if (shift == 0) return x;
+  dim cut = shift > 0 ? dim_sub(size, shift) : shift == INT64_MIN ? DIM_BAD : -shift;
+  if (cut == DIM_BAD) return array_bad(WEFT_ERR_SHAPE, "weft_roll: by %lld", (long long)shift);
+  weft_array *front = array_slice(x, axis, cut, shift > 0 ? shift : dim_sub(size, cut), 1);
+  return weft_concat(axis, 2, (weft_array *[]){ front, array_slice(x, axis, 0, cut, 1) });
+}
+
+weft_array *weft_roll(weft_array *x, int axis, int64_t shift) {
+  struct node *n;
+  weft_array *bad;
+  if (!operands("weft_roll", 1, &x, &n, &bad)) return bad;
+  struct failure *why = axis_check("weft_roll", n, &axis);
+  return why ? array_of_bad(why, 1, &n) : turned(n, axis, shift);
+}
