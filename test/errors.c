@@ -5,11 +5,11 @@
 
 #define F32(...) weft_input(WEFT_F32, WEFT_DIMS(__VA_ARGS__))
 
-/* Bad, with this status and this message. */
+/* Bad, with this status and this message; NULL: any. */
 #define EXPECT_BAD(array, status, message)              \
   do {                                                  \
     EXPECT_INT(weft_check(array), status);              \
-    EXPECT_TEXT(weft_message(), message);               \
+    if (message) EXPECT_TEXT(weft_message(), message);  \
   } while (0)
 
 TEST(shapes_that_do_not_fit_are_shown) {
@@ -83,6 +83,76 @@ TEST(sizes_that_make_no_sense_are_refused) {
   EXPECT_BAD(weft_window(F32(4), 0, weft_integer(0), -1), WEFT_ERR_ARG, "weft_window: the length -1 is negative");
   EXPECT_BAD(weft_slice(F32(4), 0, 0, 4, 0), WEFT_ERR_ARG, "weft_slice: the step is 0");
   weft_scope_discard(s);
+}
+
+TEST(axes_that_are_not_there_or_listed_twice_are_refused) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = F32(8, 3);
+  EXPECT_BAD(weft_over(weft_sum, x, WEFT_AXES(0, -2)), WEFT_ERR_SHAPE, "weft_over: axis 0 of [8,3] is listed twice");
+  EXPECT_BAD(weft_over(weft_sum, x, WEFT_AXES(0, 2)), WEFT_ERR_SHAPE, "weft_over: there is no axis 2 in [8,3]");
+  EXPECT_BAD(weft_over(weft_max, F32(8, 0), WEFT_AXES(0, 1)), WEFT_ERR_SHAPE, "weft_max: nothing to choose from in [8,0]");
+  EXPECT_BAD(weft_over(weft_argmax, F32(2, 0), WEFT_AXES(0, 1)), WEFT_ERR_SHAPE, "weft_argmax: nothing to choose from in [0]");
+  EXPECT_BAD(weft_over(NULL, x, WEFT_AXES(0)), WEFT_ERR_ARG, "weft_over: the reduction is NULL");
+  EXPECT_BAD(weft_over(weft_sum, x, 2, NULL), WEFT_ERR_ARG, "weft_over: 2 axes");
+  EXPECT_BAD(weft_over(weft_sum, x, 33, (int[]){ 0 }), WEFT_ERR_ARG, "weft_over: 33 axes");
+  EXPECT_BAD(weft_diagonal(x, 0, 1, -1), WEFT_ERR_SHAPE, "weft_diagonal: axis 1 of [8,3] is listed twice");
+  EXPECT_BAD(weft_diagonal(F32(WEFT_ANY, 3), 0, 0, 1), WEFT_ERR_UNSUPPORTED, NULL);
+  EXPECT_BAD(weft_flatten(x, 1, 0), WEFT_ERR_SHAPE, "weft_flatten: axis 1 comes after axis 0 in [8,3]");
+  EXPECT_BAD(weft_flatten(x, 0, 2), WEFT_ERR_SHAPE, "weft_flatten: there is no axis 2 in [8,3]");
+  EXPECT_BAD(weft_stack(3, WEFT_ARRAYS(x, x)), WEFT_ERR_SHAPE, "weft_stack: no axis 3 in a stack of [8,3]");
+  EXPECT_BAD(weft_stack(0, WEFT_ARRAYS(x, F32(8))), WEFT_ERR_SHAPE, "weft_stack: [8,3] and [8] differ");
+  EXPECT_BAD(weft_stack(0, 0, NULL), WEFT_ERR_ARG, "weft_stack: of 0 arrays");
+  EXPECT_BAD(weft_stack(0, 2, NULL), WEFT_ERR_ARG, "weft_stack: the list of 2 arrays is NULL");
+  EXPECT_BAD(weft_roll(x, 2, 1), WEFT_ERR_SHAPE, "weft_roll: there is no axis 2 in [8,3]");
+  EXPECT_BAD(weft_repeat(x, -3, 1), WEFT_ERR_SHAPE, "weft_repeat: there is no axis -3 in [8,3]");
+  EXPECT_BAD(weft_var(x, 2, 0), WEFT_ERR_SHAPE, "weft_var: there is no axis 2 in [8,3]");
+  EXPECT_BAD(weft_std(x, 0, -1), WEFT_ERR_ARG, "weft_std: ddof is -1");
+  EXPECT_BAD(weft_log_softmax(x, WEFT_ALL), WEFT_ERR_SHAPE, "weft_log_softmax: along one axis, not all");
+  EXPECT_BAD(weft_tril(F32(3), 0), WEFT_ERR_SHAPE, "weft_tril: [3] is no matrix");
+  EXPECT_BAD(weft_diag(F32(3, 3, 3), 0), WEFT_ERR_SHAPE, "weft_diag: of a vector or a matrix, not of [3,3,3]");
+  weft_scope_discard(s);
+}
+
+TEST(arrangements_beyond_bounds_or_memory_are_refused) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = F32(8, 3), *i = weft_input(WEFT_I32, WEFT_DIMS(4, 1)), *part[3];
+  const int64_t one[] = { 1, 1 }, far[] = { INT64_MAX, INT64_MAX };
+  EXPECT_BAD(weft_as_strided(x, WEFT_DIMS(25), one, 0), WEFT_ERR_SHAPE, "weft_as_strided: element 24 is behind [8,3]");
+  EXPECT_BAD(weft_as_strided(x, WEFT_DIMS(2), one, -1), WEFT_ERR_SHAPE, "weft_as_strided: element -1 is before [8,3]");
+  EXPECT_BAD(weft_as_strided(x, WEFT_DIMS(9, 9), far, 0), WEFT_ERR_SHAPE,
+             "weft_as_strided: element beyond 9223372036854775807 is behind [8,3]");
+  EXPECT_BAD(weft_as_strided(F32(0), 0, NULL, NULL, 0), WEFT_ERR_SHAPE, "weft_as_strided: element 0 is behind [0]");
+  EXPECT_BAD(weft_as_strided(x, WEFT_DIMS(2), NULL, 0), WEFT_ERR_ARG, "weft_as_strided: strides is NULL");
+  EXPECT_BAD(weft_as_strided(x, WEFT_DIMS(-2), one, 0), WEFT_ERR_SHAPE, "weft_as_strided: the size -2 on axis 0 is negative");
+  EXPECT_BAD(weft_as_strided(F32(WEFT_ANY), WEFT_DIMS(2), one, -1), WEFT_ERR_SHAPE, NULL);
+  EXPECT_BAD(weft_take_along(x, 0, F32(2, 3)), WEFT_ERR_DTYPE, "weft_take_along: index 0 is f32, not an integer");
+  EXPECT_BAD(weft_take_along(x, 1, i), WEFT_ERR_SHAPE, "weft_take_along: indices [4,1] do not fit beside axis 1 of [8,3]");
+  EXPECT_BAD(weft_take_along(F32(8), 0, i), WEFT_ERR_SHAPE, "weft_take_along: indices [4,1] do not fit beside axis 0 of [8]");
+  EXPECT_BAD(weft_repeat(x, 0, -1), WEFT_ERR_ARG, "weft_repeat: -1 times along axis 0");
+  EXPECT_BAD(weft_repeat(x, 0, INT64_MAX), WEFT_ERR_SHAPE, "weft_repeat: 9223372036854775807 times along axis 0 are too many elements");
+  EXPECT_BAD(weft_tile(x, 1, NULL), WEFT_ERR_ARG, "weft_tile: along 1 axes");
+  EXPECT_BAD(weft_diag(F32(3), INT64_MAX), WEFT_ERR_SHAPE, NULL);
+  weft_split(x, 0, 3, part);
+  EXPECT_BAD(part[2], WEFT_ERR_SHAPE, "weft_split: axis 0 of [8,3] is not 3 equal parts");
+  EXPECT_BAD(weft_arange(WEFT_F32, 0, 1, 0), WEFT_ERR_ARG, "weft_arange: the step is 0");
+  EXPECT_BAD(weft_arange(WEFT_F32, 0, 1.0 / 0.0, 1), WEFT_ERR_ARG, "weft_arange: from 0 to inf in steps of 1");
+  EXPECT_BAD(weft_arange(WEFT_F32, 0, 1e300, 1), WEFT_ERR_SHAPE, "weft_arange: from 0 to 1e+300 in steps of 1 are too many elements");
+  EXPECT_BAD(weft_arange(WEFT_BOOL, 0, 2, 1), WEFT_ERR_DTYPE, "weft_arange: of numbers, not of bool");
+  EXPECT_BAD(weft_linspace(WEFT_F32, 0, 1, -1), WEFT_ERR_SHAPE, "weft_linspace: the size -1 on axis 0 is negative");
+  EXPECT_BAD(weft_eye(WEFT_F32, 3, -1, 0), WEFT_ERR_SHAPE, "weft_eye: the size -1 on axis 1 is negative");
+  EXPECT_BAD(weft_tri((weft_dtype)99, 1, 1, 0), WEFT_ERR_DTYPE, "weft_tri: there is no dtype 99");
+  EXPECT_BAD(weft_clip(x, NULL, F32(4)), WEFT_ERR_SHAPE, "weft_clip: shapes [8,3] and [4] do not broadcast");
+  weft_scope_discard(s);
+}
+
+TEST(a_split_without_a_place_for_its_parts_is_told_to_the_scope) {
+  weft_scope *s = weft_scope_open();
+  weft_split(F32(4), 0, 2, NULL);
+  EXPECT_INT(weft_scope_close(s), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_split: the list of 2 parts is NULL");
+  s = weft_scope_open();
+  weft_split(F32(4), 0, 0, NULL);
+  EXPECT_INT(weft_scope_close(s), WEFT_ERR_ARG);
 }
 
 TEST(indices_that_are_known_to_be_out_of_range_are_refused_at_once) {

@@ -334,11 +334,27 @@ TEST(layer_norm_gradient_is_one_kernel_that_reads_x_and_dy_once) {
   way_leave();
 }
 
-TEST(softmax_and_layer_norm_are_one_kernel_that_reads_x_once) {
-  for (int k = 0; k < 2; k++) {
+static weft_array *one_of(int k, weft_array *x) {
+  switch (k) {
+    case 0: return weft_softmax(x, -1);
+    case 1: return weft_layer_norm(x, NULL, NULL, 1e-5);
+    case 2: return weft_log_softmax(x, -1);
+    case 3: return weft_var(x, -1, 1);
+    case 4: return weft_std(x, -1, 0);
+    case 5: return weft_gelu_approx(x);
+    case 6: return weft_silu(x);
+    case 7: return weft_softplus(x);
+    case 8: return weft_relu(x);
+    case 9: return weft_clip(x, weft_scalar(-1), weft_scalar(1));
+    default: return weft_tril(x, 3);
+  }
+}
+
+TEST(operations_written_with_others_are_one_kernel_that_reads_x_once) {
+  for (int k = 0; k < 11; k++) {
     weft_scope *s = weft_scope_open();
     way_take(&(struct way){ "", "vm", true, 1 });
-    weft_array *x = numbers(WEFT_DIMS(70, 300), 1), *y = k ? weft_layer_norm(x, NULL, NULL, 1e-5) : weft_softmax(x, -1);
+    weft_array *x = numbers(WEFT_DIMS(70, 300), 1), *y = one_of(k, x);
     uint64_t loaded = 0;
     weft_cost cost;
     EXPECT_OK(weft_plan(1, &y, &cost));

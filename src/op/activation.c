@@ -42,6 +42,6 @@ weft_array *weft_clip(weft_array *x, weft_array *low, weft_array *high) {
   if (low) all[n++] = low;
   if (high) all[n++] = high;
   if (!arrays_ok("weft_clip", n, all, &bad)) return bad;
-  weft_array *y = low ? weft_maximum(x, low) : array_of(array_node(x));
-  return high ? weft_minimum(y, high) : y;
+  weft_array *y = low ? element("weft_clip", &op_maximum, NUMBER, 2, (weft_array *[]){ x, low }) : array_of(array_node(x));
+  return high ? element("weft_clip", &op_minimum, NUMBER, 2, (weft_array *[]){ y, high }) : y;
 }

@@ -1,0 +1,280 @@
+/* arrange.c -- arrays made from nothing, arranged anew and reduced over several axes: the numbers one expects, also where
+ * sizes are known only later. */
+#include <math.h>
+#include "values.h"
+
+static weft_array *counted(int rank, const int64_t dims[]) {
+  int64_t n = 1;
+  for (int k = 0; k < rank; k++) n *= dims[k];
+  return weft_reshape(weft_arange(WEFT_F64, 0, (double)n, 1), rank, dims);
+}
+
+static void expect_shape(int line, weft_array *a, int rank, const int64_t dims[]) {
+  if (weft_rank(a) != rank) test_fail(__FILE__, line, "the rank is %d, not %d", weft_rank(a), rank);
+  for (int k = 0; k < rank; k++)
+    if (weft_dim(a, k) != dims[k])
+      test_fail(__FILE__, line, "axis %d is %lld, not %lld", k, (long long)weft_dim(a, k), (long long)dims[k]);
+}
+#define EXPECT_SHAPE(a, ...) expect_shape(__LINE__, a, WEFT_DIMS(__VA_ARGS__))
+
+/* f compiled for unknown sizes and called with x. */
+static weft_array *called(weft_array *f(weft_array *), weft_array *x) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(weft_dtype_of(x), weft_rank(x), NULL), *out = f(in), *y;
+  weft_function *function = weft_compile(body, 1, &in, 1, &out);
+  weft_call(function, 1, &x, 1, &y);
+  return y;
+}
+
+/* ---- Made from nothing ---- */
+
+TEST(arange_counts_up_and_down_and_stops_before_the_end) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(weft_arange(WEFT_F64, 1, 4, 1), 1, 2, 3);
+  EXPECT_F64(weft_arange(WEFT_F64, 1, 0, -0.25), 1, 0.75, 0.5, 0.25);
+  EXPECT_F64(weft_cast(weft_arange(WEFT_U8, 250, 262, 3), WEFT_F64), 250, 253, 0, 3); /* as numbers of 8 bits go on */
+  EXPECT_F64(weft_cast(weft_arange(WEFT_I32, 0.5, 3, 1), WEFT_F64), 0, 1, 2);
+  EXPECT_F64(weft_cast(weft_arange(WEFT_F16, 2048, 2054, 2), WEFT_F64), 2048, 2050, 2052);
+  EXPECT_SHAPE(weft_arange(WEFT_I64, 3, 3, 1), 0);
+  EXPECT_SHAPE(weft_arange(WEFT_I64, 3, 5, -1), 0);
+  int64_t first[3];
+  EXPECT_OK(weft_read(weft_arange(WEFT_I64, -0x1p63, -0x1p63 + 4096, 2048), WEFT_I64, first, 2 * sizeof *first));
+  EXPECT_INT(first[1], INT64_MIN + 2048);
+  weft_scope_discard(s);
+}
+
+TEST(linspace_ends_where_it_is_told) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(weft_linspace(WEFT_F64, 0, 1, 5), 0, 0.25, 0.5, 0.75, 1);
+  EXPECT_F64(weft_linspace(WEFT_F64, 3, -3, 2), 3, -3);
+  EXPECT_F64(weft_linspace(WEFT_F64, 7, 9, 1), 7);
+  EXPECT_SHAPE(weft_linspace(WEFT_F32, 0, 1, 0), 0);
+  double last[50];
+  EXPECT_OK(weft_read(weft_linspace(WEFT_F64, 0.1, 0.7, 50), WEFT_F64, last, sizeof last));
+  EXPECT(last[49] == 0.7 && last[0] == 0.1);
+  weft_scope_discard(s);
+}
+
+TEST(eye_and_tri_mark_diagonals_and_what_is_below) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(weft_eye(WEFT_F64, 2, 3, 1), 0, 1, 0, 0, 0, 1);
+  EXPECT_F64(weft_eye(WEFT_F64, 2, 2, -1), 0, 0, 1, 0);
+  EXPECT_F64(weft_eye(WEFT_F64, 2, 2, INT64_MIN), 0, 0, 0, 0);
+  EXPECT_F64(weft_tri(WEFT_F64, 2, 3, 0), 1, 0, 0, 1, 1, 0);
+  EXPECT_F64(weft_tri(WEFT_F64, 2, 2, INT64_MAX), 1, 1, 1, 1);
+  EXPECT_F64(weft_full_like(weft_eye(WEFT_F64, 1, 2, 0), 2.5), 2.5, 2.5);
+  weft_array *one = weft_full_like(weft_full(WEFT_I8, WEFT_DIMS(2), 0), 300);
+  EXPECT_INT(weft_dtype_of(one), WEFT_I8);
+  weft_scope_discard(s);
+}
+
+static weft_array *lower(weft_array *x) { return weft_tril(x, 0); }
+static weft_array *ones(weft_array *x) { return weft_full_like(x, 1); }
+TEST(triangles_of_unknown_size_are_those_of_the_call) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(called(lower, counted(WEFT_DIMS(2, 3))), 0, 0, 0, 3, 4, 0);
+  EXPECT_F64(called(lower, counted(WEFT_DIMS(1, 2))), 0, 0);
+  EXPECT_F64(called(ones, counted(WEFT_DIMS(3))), 1, 1, 1);
+  weft_scope_discard(s);
+}
+
+/* ---- Strides ---- */
+
+static weft_array *windows(weft_array *x) { return weft_as_strided(x, WEFT_DIMS(3, 2), (int64_t[]){ 1, 2 }, 1); }
+
+TEST(as_strided_shows_overlapping_windows_without_a_copy) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(6, (double[]){ 1, 2, 3, 4, 5, 6 }), *y = windows(x);
+  weft_cost cost;
+  EXPECT_F64(y, 2, 4, 3, 5, 4, 6);
+  EXPECT_F64(weft_as_strided(x, WEFT_DIMS(2, 2), (int64_t[]){ -3, -1 }, 5), 6, 5, 3, 2);
+  EXPECT_F64(weft_as_strided(x, WEFT_DIMS(3), (int64_t[]){ 0 }, 2), 3, 3, 3);
+  EXPECT_F64(weft_as_strided(x, 0, NULL, NULL, 4), 5);
+  EXPECT_SHAPE(weft_as_strided(x, WEFT_DIMS(0, 2), (int64_t[]){ 100, 100 }, 1000), 0, 2);
+  weft_array *sum = weft_sum(weft_mul(windows(x), windows(x)), WEFT_ALL);
+  EXPECT_OK(weft_plan(1, &sum, &cost));
+  EXPECT_INT(cost.peak_bytes <= 3 * 64, true); /* sums, and no windows */
+  EXPECT_F64(sum, 4 + 16 + 9 + 25 + 16 + 36);
+  weft_scope_discard(s);
+}
+
+TEST(as_strided_counts_the_elements_row_by_row_however_they_lie) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = counted(WEFT_DIMS(2, 3)), *turned = weft_transpose(x, NULL); /* 0 3 1 4 2 5 */
+  EXPECT_F64(windows(turned), 3, 4, 1, 2, 4, 5);
+  EXPECT_F64(windows(weft_flip(turned, 0)), 5, 4, 1, 0, 4, 3);
+  EXPECT_F64(windows(weft_exp(weft_mul(turned, weft_scalar(0)))), 1, 1, 1, 1, 1, 1);
+  EXPECT_F64(windows(windows(x)), 3, 4, 2, 3, 4, 5);
+  EXPECT_F64(weft_flip(windows(x), 1), 3, 1, 4, 2, 5, 3);
+  weft_scope_discard(s);
+}
+
+TEST(as_strided_of_an_unknown_size_checks_when_it_runs) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(called(windows, counted(WEFT_DIMS(6))), 1, 3, 2, 4, 3, 5);
+  EXPECT_F64(called(windows, weft_transpose(counted(WEFT_DIMS(2, 3)), NULL)), 3, 4, 1, 2, 4, 5);
+  weft_array *y = called(windows, counted(WEFT_DIMS(5)));
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+  EXPECT_TEXT(weft_message(), "weft_as_strided: index number 2 is out of range for an axis of 5");
+  weft_scope_discard(s);
+}
+
+TEST(a_map_of_windows_of_unknown_rows_is_that_of_each_row) {
+  weft_scope *s = weft_scope_open();
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, 6)), *x = weft_input(WEFT_F64, WEFT_DIMS(6)), *y = windows(x), *ys, *out;
+  weft_map(1, &x, &in, 1, &y, &ys);
+  weft_function *f = weft_compile(body, 1, &in, 1, &ys);
+  weft_array *rows = counted(WEFT_DIMS(2, 6));
+  weft_call(f, 1, &rows, 1, &out);
+  EXPECT_F64(out, 1, 3, 2, 4, 3, 5, 7, 9, 8, 10, 9, 11);
+  weft_scope_discard(s);
+}
+
+TEST(windows_written_to_combine_where_they_overlap) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(4, (double[]){ 1, 1, 1, 1 }), *w = weft_as_strided(x, WEFT_DIMS(3, 2), (int64_t[]){ 1, 1 }, 0);
+  EXPECT_F64(weft_put(x, w, weft_scalar(1), WEFT_ADD), 2, 3, 3, 2);
+  EXPECT_F64(weft_put(x, w, weft_scalar(2), WEFT_MUL), 2, 4, 4, 2);
+  weft_scope_discard(s);
+}
+
+/* ---- Arranged anew ---- */
+
+TEST(stacks_and_splits_undo_each_other) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = counted(WEFT_DIMS(2, 2)), *part[2];
+  EXPECT_F64(weft_stack(-1, WEFT_ARRAYS(x, weft_neg(x))), 0, -0.0, 1, -1, 2, -2, 3, -3);
+  EXPECT_SHAPE(weft_stack(0, WEFT_ARRAYS(x)), 1, 2, 2);
+  weft_split(x, 1, 2, part);
+  EXPECT_F64(part[1], 1, 3);
+  EXPECT_SHAPE(part[0], 2, 1);
+  EXPECT_F64(weft_stack(0, WEFT_ARRAYS(weft_scalar(1.5), f64_of(2))), 1.5, 2);
+  weft_scope_discard(s);
+}
+
+TEST(repeat_tile_and_roll_arrange_the_same_elements) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = counted(WEFT_DIMS(2, 2));
+  EXPECT_F64(weft_repeat(x, 0, 2), 0, 1, 0, 1, 2, 3, 2, 3);
+  EXPECT_F64(weft_repeat(x, -1, 2), 0, 0, 1, 1, 2, 2, 3, 3);
+  EXPECT_SHAPE(weft_repeat(x, 0, 0), 0, 2);
+  EXPECT_F64(weft_tile(x, WEFT_DIMS(2)), 0, 1, 0, 1, 2, 3, 2, 3);
+  EXPECT_F64(weft_tile(x, WEFT_DIMS(2, 1)), 0, 1, 2, 3, 0, 1, 2, 3);
+  EXPECT_SHAPE(weft_tile(x, WEFT_DIMS(3, 1, 2)), 3, 2, 4);
+  EXPECT_F64(weft_roll(x, 1, 1), 1, 0, 3, 2);
+  EXPECT_F64(weft_roll(weft_arange(WEFT_F64, 0, 5, 1), 0, -7), 2, 3, 4, 0, 1);
+  EXPECT_F64(weft_roll(weft_arange(WEFT_F64, 0, 3, 1), 0, INT64_MIN), 2, 0, 1);
+  EXPECT_SHAPE(weft_roll(weft_full(WEFT_F64, WEFT_DIMS(0), 0), 0, 3), 0);
+  EXPECT_SHAPE(weft_flatten(counted(WEFT_DIMS(2, 3, 4)), 1, -1), 2, 12);
+  EXPECT_SHAPE(weft_flatten(f64_of(1), 0, -1), 1);
+  weft_scope_discard(s);
+}
+
+static weft_array *rolled(weft_array *x) { return weft_roll(x, 0, 2); }
+static weft_array *twice(weft_array *x) { return weft_tile(weft_repeat(x, 0, 2), WEFT_DIMS(2)); }
+static weft_array *half(weft_array *x) {
+  weft_array *part[2];
+  weft_split(weft_concat(0, WEFT_ARRAYS(x, x)), 0, 2, part);
+  return part[1];
+}
+TEST(arrays_of_unknown_size_are_arranged_too) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(called(rolled, counted(WEFT_DIMS(5))), 3, 4, 0, 1, 2);
+  EXPECT_F64(called(twice, counted(WEFT_DIMS(2))), 0, 0, 1, 1, 0, 0, 1, 1);
+  EXPECT_F64(called(half, counted(WEFT_DIMS(3))), 0, 1, 2);
+  weft_scope_discard(s);
+}
+
+TEST(diagonals_are_taken_out_and_put_in) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = counted(WEFT_DIMS(2, 3, 2));
+  EXPECT_F64(weft_diagonal(x, 0, 1, 2), 0, 3, 6, 9);
+  EXPECT_F64(weft_diagonal(x, -1, 1, 2), 2, 5, 8, 11);
+  EXPECT_F64(weft_diagonal(x, 1, 0, 1), 2, 10, 3, 11);
+  EXPECT_SHAPE(weft_diagonal(x, 5, 1, 2), 2, 0);
+  EXPECT_F64(weft_diag(f64s(2, (double[]){ 7, 8 }), 1), 0, 7, 0, 0, 0, 8, 0, 0, 0);
+  EXPECT_F64(weft_diag(weft_diag(f64s(2, (double[]){ 7, 8 }), -1), -1), 7, 8);
+  weft_array *m = counted(WEFT_DIMS(2, 2));
+  EXPECT_F64(weft_put(m, weft_diagonal(m, 0, 0, 1), weft_scalar(9), WEFT_SET), 9, 1, 2, 9);
+  weft_scope_discard(s);
+}
+
+TEST(taking_and_putting_along_an_axis_broadcasts_the_others) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = counted(WEFT_DIMS(2, 3)), *i = weft_from(WEFT_I32, WEFT_DIMS(2, 1), (int32_t[]){ 2, -3 });
+  EXPECT_F64(weft_take_along(x, 1, i), 2, 3);
+  EXPECT_F64(weft_take_along(x, 0, weft_from(WEFT_I32, WEFT_DIMS(1, 3), (int32_t[]){ 1, 0, -1 })), 3, 1, 5);
+  EXPECT_F64(weft_take_along(weft_slice(x, 0, 0, 1, 1), 1, i), 2, 0);
+  EXPECT_F64(weft_put(x, weft_take_along(x, 1, i), weft_scalar(9), WEFT_SET), 0, 1, 9, 9, 4, 5);
+  EXPECT_F64(weft_take_along(x, 1, weft_argmax(x, 1)), 2, 5);
+  weft_array *far = weft_from(WEFT_I32, WEFT_DIMS(2, 1), (int32_t[]){ 0, 3 }), *y = weft_take_along(x, 1, far);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+  EXPECT_TEXT(weft_message(), "weft_take_along: index number 1 is out of range for an axis of 3");
+  weft_scope_discard(s);
+}
+
+/* ---- Several axes at once ---- */
+
+static weft_array *spread(weft_array *x, int axis) { return weft_sub(weft_max(x, axis), weft_min(x, axis)); }
+
+TEST(reductions_over_several_axes_are_those_over_one_that_runs_through_them) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = counted(WEFT_DIMS(2, 3, 2));
+  EXPECT_F64(weft_over(weft_sum, x, WEFT_AXES(0, 2)), 14, 22, 30);
+  EXPECT_SHAPE(weft_over(weft_sum, x, WEFT_AXES(2, 0)), 1, 3, 1);
+  EXPECT_F64(weft_over(weft_mean, x, WEFT_AXES(-1, 0)), 3.5, 5.5, 7.5);
+  EXPECT_F64(weft_cast(weft_over(weft_argmax, x, WEFT_AXES(0, 2)), WEFT_F64), 3, 3, 3);
+  EXPECT_F64(weft_cast(weft_over(weft_argmin, weft_flip(x, 0), WEFT_AXES(0, 2)), WEFT_F64), 2, 2, 2);
+  EXPECT_F64(weft_over(spread, x, WEFT_AXES(1, 2)), 5, 5);
+  EXPECT_SHAPE(weft_over(spread, x, WEFT_AXES(0, 1)), 1, 1, 2);
+  EXPECT_F64(weft_over(weft_prod, counted(WEFT_DIMS(2, 2)), WEFT_AXES(0, 1)), 0);
+  EXPECT_F64(weft_over(weft_max, f64_of(3), 0, NULL), 3);
+  EXPECT_F64(weft_cast(weft_over(weft_argmax, f64_of(3), 0, NULL), WEFT_F64), 0);
+  weft_scope_discard(s);
+}
+
+TEST(means_of_narrow_floats_over_several_axes_are_rounded_once) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_cast(weft_linspace(WEFT_F32, 0, 1, 60), WEFT_BF16), *m = weft_reshape(x, WEFT_DIMS(5, 12));
+  float once, chained;
+  EXPECT_OK(weft_read(weft_cast(weft_over(weft_mean, m, WEFT_AXES(0, 1)), WEFT_F32), WEFT_F32, &once, sizeof once));
+  EXPECT_OK(weft_read(weft_cast(weft_cast(weft_mean(weft_cast(x, WEFT_F32), 0), WEFT_BF16), WEFT_F32), WEFT_F32, &chained, sizeof chained));
+  EXPECT(once == chained);
+  weft_scope_discard(s);
+}
+
+static weft_array *both(weft_array *x) { return weft_over(weft_mean, x, WEFT_AXES(0, 1)); }
+static weft_array *deviation(weft_array *x) { return weft_std(x, 0, 1); }
+TEST(means_and_deviations_of_unknown_sizes_divide_by_those_of_the_call) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(called(both, counted(WEFT_DIMS(2, 3))), 2.5);
+  EXPECT_F64(called(deviation, f64s(2, (double[]){ 1, 3 })), sqrt(2));
+  EXPECT_F64(weft_var(counted(WEFT_DIMS(2, 3)), 1, 0), 2. / 3, 2. / 3);
+  EXPECT_F64(weft_var(counted(WEFT_DIMS(4)), WEFT_ALL, 1), 5. / 3);
+  double none;
+  EXPECT_OK(weft_read(weft_var(f64_of(3), WEFT_ALL, 1), WEFT_F64, &none, sizeof none));
+  EXPECT(isnan(none));
+  weft_scope_discard(s);
+}
+
+/* ---- Activations where they are hard ---- */
+
+TEST(activations_keep_nan_and_do_not_overflow) {
+  weft_scope *s = weft_scope_open();
+  double x[] = { NAN, INFINITY, -INFINITY, 1e4, -1e4, -0.0 }, y[6];
+  weft_array *a = f64s(6, x);
+  EXPECT(read_f64(weft_relu(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[2] == 0 && y[3] == 1e4 && y[4] == 0);
+  EXPECT(read_f64(weft_softplus(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[2] == 0 && y[3] == 1e4 && y[4] == 0);
+  EXPECT_NEAR(y[5], log(2), 1e-15);
+  EXPECT(read_f64(weft_gelu_approx(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[3] == 1e4 && y[4] == 0);
+  EXPECT(read_f64(weft_silu(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[3] == 1e4 && y[4] == 0);
+  weft_array *dx, *ddx, *soft = weft_softplus(a);
+  weft_grad(soft, 1, &a, &dx);
+  weft_grad(dx, 1, &a, &ddx);
+  EXPECT(read_f64(dx, 6, y) && isnan(y[0]) && y[1] == 1 && y[2] == 0 && y[3] == 1 && y[4] == 0 && y[5] == 0.5);
+  EXPECT(read_f64(ddx, 6, y) && y[3] == 0 && y[4] == 0 && y[5] == 0.25);
+  weft_array *large = f64s(2, (double[]){ 1e300, 1e300 });
+  EXPECT_F64(weft_log_softmax(large, 0), -log(2), -log(2));
+  weft_scope_discard(s);
+}
