@@ -2,6 +2,7 @@
  * the bits of plain C (every_plain.h). One table of public calls; an op of op_table without a row fails the test. */
 #include <math.h>
 #include <stdlib.h>
+#include "digest.h"
 #include "every_recipe.h"
 #include "op/op.h"
 #include "test.h"
@@ -512,6 +513,8 @@ static bool fits(const struct call *c, int shape, int axis) {
   return c->axes == 0 || rank > 0;
 }
 
+static uint64_t digest; /* of the results of a call so far */
+
 static void check_one(const struct call *c, weft_dtype t, enum layout how, enum fill what, int shape, int axis, const char *way) {
   struct operand in[3];
   weft_array *x[3];
@@ -532,6 +535,7 @@ static void check_one(const struct call *c, weft_dtype t, enum layout how, enum 
     if (!ok || at >= 0)
       test_fail(__FILE__, __LINE__, "weft_%s of %s, %s, rank %d shape %d axis %d, %s: %s%s%s", c->name, weft_dtype_name(t), layout_names[how],
                 shapes[shape].rank, shape, axis, way, ok ? plain_text(&got, at) : weft_message(), ok ? ", not " : "", ok ? plain_text(&want, at) : "");
+    if (ok && digest_is_wanted()) digest = digest_of(digest, &got);
     plain_free(&want);
     plain_free(&got);
   }
@@ -547,16 +551,22 @@ static void check_call(const struct call *c, weft_dtype t, enum layout how, enum
   }
 }
 
+static void check_layouts(const struct call *c, weft_dtype t, const char *way) {
+  char what[128];
+  digest = 0;
+  for (int how = 0; how < LAYOUTS; how++) check_call(c, t, (enum layout)how, USUAL, way);
+  check_call(c, t, DENSE, SPECIAL, way);
+  snprintf(what, sizeof what, "%s of %s, %s", c->name, weft_dtype_name(t), way);
+  digest_note(what, digest);
+}
+
 static void check_way(int way) {
   test_watchdog(300);
   way_take(&ways[way]);
   state = 1;
   for (int i = 0; i < CALLS; i++)
-    for (int d = 0; d < (int)(sizeof dtypes / sizeof *dtypes); d++) {
-      if (!takes(&calls[i], dtypes[d])) continue;
-      for (int how = 0; how < LAYOUTS; how++) check_call(&calls[i], dtypes[d], (enum layout)how, USUAL, ways[way].name);
-      check_call(&calls[i], dtypes[d], DENSE, SPECIAL, ways[way].name);
-    }
+    for (int d = 0; d < (int)(sizeof dtypes / sizeof *dtypes); d++)
+      if (takes(&calls[i], dtypes[d])) check_layouts(&calls[i], dtypes[d], ways[way].name);
   EXPECT_INT(plain_off, 0);
   plain_end();
   way_leave();

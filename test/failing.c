@@ -1,7 +1,9 @@
-/* failing.c -- a step of training in which each allocation fails once, alone or with all after it: an error that says so,
- * nothing left behind, weights as they were, and the same step right afterwards. */
+/* failing.c -- programs in which each allocation fails once, alone or with all after it: an error that says so, nothing left
+ * behind, weights as they were, and the same program right afterwards. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "run/compiled.h"
@@ -137,12 +139,85 @@ static void sweep(int sticky) {
 TEST(every_allocation_of_a_training_step_may_fail_once) { sweep(0); }
 TEST(every_allocation_of_a_training_step_may_fail_and_all_after_it) { sweep(1); }
 
-/* ---- loops that are run step by step, one inside the other ---- */
+/* ---- other programs ---- */
 
-/* d <- d / 2 + sum d, twice for each c <- d + sum c */
-static weft_status loop_in_loop(float got[3]) {
-  weft_scope *s = weft_scope_open();
-  weft_array *start = weft_from(WEFT_F32, WEFT_DIMS(3), (float[]){ 1, 2, 3 });
+/* Runs in a scope of its own and fills `out`, which is zero, with the same bits whenever it succeeds. */
+struct story { const char *name; weft_status (*run)(float out[]); };
+enum { FLOATS = 32 };
+
+static weft_status tell(const struct story *story, float out[FLOATS]) {
+  memset(out, 0, FLOATS * sizeof *out);
+  weft_scope *outer = weft_scope_open();
+  if (!outer) return weft_scope_close(outer);
+  weft_status status = story->run(out);
+  weft_scope_discard(outer);
+  return status;
+}
+
+/* One run in which allocation n fails. Whether it got that far. */
+static bool fail_story(const struct story *story, int64_t n, int sticky, const float want[], int64_t *live) {
+  float got[FLOATS];
+  const char *after = sticky ? " and all after" : "";
+  forget();
+  mem_fail_at(n, sticky);
+  weft_status status = tell(story, got);
+  int64_t made = mem_count();
+  char said[256];
+  snprintf(said, sizeof said, "%s", weft_message());
+  mem_fail_at(0, 0);
+  forget();
+  if (status && status != WEFT_ERR_MEMORY)
+    test_fail(__FILE__, __LINE__, "%s, allocation %lld%s: status %d: %s", story->name, (long long)n, after, (int)status, said);
+  if (!status && memcmp(got, want, sizeof got))
+    test_fail(__FILE__, __LINE__, "%s, allocation %lld%s: wrong result", story->name, (long long)n, after);
+  if (weft_get(WEFT_NODES) || weft_get(WEFT_BYTES_USED) || mem_live() != *live)
+    test_fail(__FILE__, __LINE__, "%s, allocation %lld%s: %lld nodes, %lld bytes, %lld blocks are left", story->name, (long long)n, after,
+              (long long)weft_get(WEFT_NODES), (long long)weft_get(WEFT_BYTES_USED), (long long)(mem_live() - *live));
+  *live = mem_live();
+  return made >= n;
+}
+
+static void expect_again(const struct story *story, const float want[]) {
+  float got[FLOATS];
+  EXPECT_OK(tell(story, got));
+  EXPECT(!memcmp(got, want, sizeof got));
+  forget();
+}
+
+static void sweep_story(const struct story *story) {
+  float want[FLOATS];
+  test_watchdog(240);
+  int64_t threads = weft_set(WEFT_THREADS, 1);
+  warm();
+  for (int i = 0; i < 2; i++) EXPECT_OK(tell(story, want));
+  forget();
+  int64_t live = mem_live(), n[2];
+  for (int sticky = 0; sticky < 2; sticky++) {
+    for (n[sticky] = 1; fail_story(story, n[sticky], sticky, want, &live); n[sticky]++)
+      if (n[sticky] % 8 == 0) expect_again(story, want);
+    expect_again(story, want);
+  }
+  printf("%s: %lld allocations failed, %lld with all after them\n", story->name, (long long)n[0] - 1, (long long)n[1] - 1);
+  weft_set(WEFT_THREADS, threads);
+}
+
+#define STORY(what, claim)                                                       \
+  static weft_status what(float out[]);                                          \
+  TEST(claim) { sweep_story(&(struct story){ #what, what }); }                   \
+  static weft_status what(float out[])
+
+static weft_array *floats(int rank, const int64_t dims[]) {
+  float x[64];
+  int64_t n = 1;
+  for (int k = 0; k < rank; k++) n *= dims[k];
+  for (int i = 0; i < n; i++) x[i] = (float)((i * 7) % 13) * 0.125f - 0.75f;
+  return weft_from(WEFT_F32, rank, dims, x);
+}
+static weft_status read_to(float out[], weft_array *a, int n) { return weft_read(a, WEFT_F32, out, (size_t)n * sizeof *out); }
+
+/* d <- d / 2 + sum d, twice for each c <- d + sum c: loops that are run step by step */
+STORY(loop_in_loop, every_allocation_of_a_loop_inside_a_loop_may_fail) {
+  weft_array *start = floats(WEFT_DIMS(3));
   weft_loop *outer = weft_loop_open(weft_integer(2));
   weft_array *c = weft_loop_carry(outer, weft_exp(weft_mul(start, weft_scalar(0))));
   weft_loop *inner = weft_loop_open(weft_integer(2));
@@ -153,35 +228,138 @@ static weft_status loop_in_loop(float got[3]) {
   weft_loop_next(outer, c, weft_add(last, weft_sum(c, WEFT_ALL)));
   weft_array *end = weft_loop_last(outer, c);
   weft_loop_close(outer);
-  weft_status status = weft_read(weft_add(end, start), WEFT_F32, got, 3 * sizeof *got);
-  weft_scope_discard(s);
+  return read_to(out, weft_add(end, start), 3);
+}
+
+/* h <- tanh(x_t + h w), its gradient by x and w, until h is large */
+STORY(gradient_of_a_loop, every_allocation_of_the_gradient_of_a_loop_may_fail) {
+  weft_array *in[] = { floats(WEFT_DIMS(4, 3)), floats(WEFT_DIMS(3, 3)) }, *dx[2];
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x = weft_loop_each(l, in[0]), *h = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(3), 0.5));
+  weft_array *next = weft_tanh(weft_add(x, weft_matmul(h, in[1])));
+  weft_loop_next(l, h, next);
+  weft_loop_until(l, weft_gt(weft_squeeze(weft_max(next, 0), 0), weft_scalar(1.5)));
+  weft_array *all = weft_loop_all(l, next), *last = weft_loop_last(l, h);
+  weft_loop_close(l);
+  weft_grad(weft_add(weft_sum(all, WEFT_ALL), weft_sum(last, WEFT_ALL)), 2, in, dx);
+  weft_status status = weft_eval(2, dx);
+  if (!status) status = read_to(out, dx[0], 12);
+  return status ? status : read_to(out + 12, dx[1], 9);
+}
+
+static int twice(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
+  (void)ctx, (void)x, (void)y;
+  dx[0] = weft_mul(dy[0], weft_scalar(2));
+  return 0;
+}
+
+/* Second derivatives through a checkpoint, own rules and a call, forward over reverse, mapped. */
+STORY(transforms_in_transforms, every_allocation_of_nested_transforms_may_fail) {
+  weft_scope *body = weft_scope_open();
+  weft_array *p = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *q = weft_sigmoid(weft_mul(p, p));
+  weft_function *f = weft_compile(body, 1, &p, 1, &q);
+  weft_array *x = floats(WEFT_DIMS(3)), *xs = floats(WEFT_DIMS(2, 3)), *y, *z, *g, *h, *hs;
+  weft_call(f, 1, &x, 1, &y);
+  weft_checkpoint(1, &x, 1, &y);
+  z = weft_mul(y, weft_exp(x));
+  weft_custom(1, &x, 1, &z, &(weft_rules){ .vjp = twice });
+  weft_grad(weft_mul(weft_mul(z, y), y), 1, &x, &g);
+  weft_jvp(1, &x, &x, 1, &g, &h);
+  weft_map(1, &x, &xs, 1, &h, &hs);
+  weft_status status = read_to(out, hs, 6);
+  return status ? status : read_to(out + 6, weft_cumprod(g, 0), 3);
+}
+
+/* Everything that indexes, through a function called with two sizes. */
+STORY(indexing, every_allocation_of_updates_and_indexing_may_fail) {
+  weft_scope *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY, 3)), *i = weft_input(WEFT_I32, WEFT_DIMS(4));
+  weft_array *rows = weft_take(x, 1, &i), *y = weft_put(x, rows, weft_flip(rows, 1), WEFT_ADD);
+  y = weft_put(y, weft_slice(y, 1, 0, 2, 1), weft_scalar(0.5), WEFT_MUL);
+  y = weft_concat(0, WEFT_ARRAYS(y, weft_pad(weft_slice(y, 1, 0, 2, 1), 1, 1, 0, weft_scalar(-1))));
+  y = weft_sum(weft_sub(y, weft_window(y, 0, weft_integer(1), 1)), 0);
+  weft_function *f = weft_compile(body, 2, (weft_array *[]){ x, i }, 1, &y);
+  weft_array *at = weft_from(WEFT_I32, WEFT_DIMS(4), (int32_t[]){ 0, -1, 1, -1 }), *a, *b;
+  weft_call(f, 2, (weft_array *[]){ floats(WEFT_DIMS(5, 3)), at }, 1, &a);
+  weft_call(f, 2, (weft_array *[]){ floats(WEFT_DIMS(4, 3)), at }, 1, &b);
+  weft_status status = read_to(out, weft_reshape(a, WEFT_DIMS(3)), 3);
+  if (!status) status = read_to(out + 3, b, 3);
+  int32_t bad[] = { 9, 0, 0, 0 };
+  weft_call(f, 2, (weft_array *[]){ floats(WEFT_DIMS(4, 3)), weft_from(WEFT_I32, WEFT_DIMS(4), bad) }, 1, &b);
+  if (!status && (status = weft_eval(1, &b)) == WEFT_ERR_INDEX) status = WEFT_OK, out[6] = 1;
   return status;
 }
 
-static bool fail_loop(int64_t n, int sticky, const float want[3]) {
-  float got[3];
-  forget();
-  int64_t live = mem_live();
-  mem_fail_at(n, sticky);
-  weft_status status = loop_in_loop(got);
-  int64_t made = mem_count();
-  char said[256];
-  snprintf(said, sizeof said, "%s", weft_message());
-  mem_fail_at(0, 0);
-  forget();
-  if (status && status != WEFT_ERR_MEMORY) test_fail(__FILE__, __LINE__, "allocation %lld: status %d: %s", (long long)n, (int)status, said);
-  if (!status && memcmp(got, want, sizeof got)) test_fail(__FILE__, __LINE__, "allocation %lld: wrong result", (long long)n);
-  if (mem_live() != live) test_fail(__FILE__, __LINE__, "allocation %lld: %lld blocks are left", (long long)n, (long long)(mem_live() - live));
-  return made >= n;
+/* Written, read back lazily and by name, and written over while it is read; both formats. */
+static weft_status save_and_load(const char *where, float out[]) {
+  weft_array *a[] = { floats(WEFT_DIMS(3, 4)), weft_exp(floats(WEFT_DIMS(2))) };
+  const char *const names[] = { "a", "b" }, *const meta[] = { "key", "value", NULL }, *key, *value;
+  bool is_npy = strstr(where, ".npy");
+  weft_status status = weft_save(where, is_npy ? 1 : 2, names, a, is_npy ? NULL : meta);
+  if (status) return status;
+  weft_file *f = weft_file_open(where);
+  weft_array *x = weft_file_get(f, is_npy ? NULL : "a");
+  if (weft_file_count(f) < 0) return weft_check(x);
+  out[12] = (float)weft_file_meta(f, 0, &key, &value);
+  x = weft_mul(x, x);
+  status = weft_save(where, 1, names, &x, NULL);
+  return status ? status : read_to(out, weft_add(weft_file_get(weft_file_open(where), NULL), weft_file_get(f, NULL)), 12);
 }
 
-TEST(every_allocation_of_a_loop_inside_a_loop_may_fail) {
-  float want[3];
-  test_watchdog(120);
-  int64_t threads = weft_set(WEFT_THREADS, 1);
-  warm();
-  for (int i = 0; i < 2; i++) EXPECT_OK(loop_in_loop(want));
-  for (int sticky = 0; sticky < 2; sticky++)
-    for (int64_t n = 1; fail_loop(n, sticky, want); n++) {}
-  weft_set(WEFT_THREADS, threads);
+STORY(files, every_allocation_of_saving_and_loading_may_fail) {
+  static char here[] = "/tmp/weft-failing-XXXXXX", one[64], other[64];
+  if (!one[0] && !mkdtemp(here)) return WEFT_ERR_FILE;
+  if (mkdir(here, 0700) && errno != EEXIST) return WEFT_ERR_FILE;
+  snprintf(one, sizeof one, "%s/x.safetensors", here);
+  snprintf(other, sizeof other, "%s/x.npy", here);
+  weft_status status = save_and_load(one, out);
+  if (!status) status = save_and_load(other, out + 16);
+  unlink(one), unlink(other);
+  rmdir(here);
+  return status;
+}
+
+/* Started, waited for; a scope closed in the background that updates an array outside. */
+STORY(background, every_allocation_of_work_in_the_background_may_fail) {
+  weft_array *w = floats(WEFT_DIMS(4)), *y = weft_cumsum(weft_exp(w), 0);
+  weft_status status = weft_eval_async(1, &y), waited = weft_wait(1, &y, -1), done = weft_wait(0, NULL, -1);
+  if (status || waited || done) return status ? status : waited ? waited : done;
+  weft_scope *step = weft_scope_open();
+  weft_update(w, weft_mul(weft_sum(w, 0), w));
+  weft_fetch(y, WEFT_F32, out, 4 * sizeof *out);
+  status = weft_scope_close_async(step);
+  waited = weft_wait(0, NULL, -1);
+  if (!status && !waited) status = read_to(out + 4, weft_add(w, y), 4);
+  return status ? status : waited;
+}
+
+/* As bindings do: each operation in a scope that is discarded, its result owned. */
+static weft_array *owned(weft_array *(*op)(weft_array *), weft_array *x) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = weft_own(op(x));
+  weft_scope_discard(s);
+  return y;
+}
+
+static void count_release(void *ctx) { ++*(int *)ctx; }
+
+STORY(bindings, every_allocation_of_what_bindings_do_may_fail) {
+  float memory[4] = { 1, 2, 3, 4 };
+  int n_released = 0;
+  weft_status status = WEFT_OK;
+  weft_scope *s = weft_scope_open();
+  weft_block b = { memory, 0, WEFT_F32, 1, (int64_t[]){ 4 }, (int64_t[]){ 1 } }, pinned;
+  weft_array *x = weft_own(weft_external(&b, count_release, &n_released));
+  weft_array *y = owned(weft_exp, x), *z = owned(weft_sigmoid, y), *g = NULL;
+  weft_array *trace = weft_alias(x), *t = weft_mul(trace, weft_depends(trace, 1, &z));
+  weft_grad(weft_add(t, z), 1, &trace, &g);
+  if (weft_show(1, &g, "graph") && !(status = weft_pin(z, 0, &pinned))) {
+    memcpy(out, pinned.data, 4 * sizeof *out);
+    weft_unpin(z);
+  }
+  if (!status) status = read_to(out + 4, g, 4);
+  weft_scope_discard(s);
+  weft_disown(x), weft_disown(y), weft_disown(z);
+  if (n_released != 1) test_fail(__FILE__, __LINE__, "memory was released %d times", n_released);
+  return status;
 }

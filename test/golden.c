@@ -3,6 +3,7 @@
  * evaluated one op a kernel. */
 #include <math.h>
 #include <stdlib.h>
+#include "digest.h"
 #include "every_recipe.h"
 #include "base/mem.h"
 #include "graph/node.h"
@@ -209,6 +210,14 @@ static void expect_bits(const char *name, graph g, const struct plain want[], co
   }
 }
 
+static void note_digests(const char *name, const struct plain y[]) {
+  char what[64];
+  for (int i = 0; i < MOST && y[i].data; i++) {
+    snprintf(what, sizeof what, "golden %s %d", name, i);
+    digest_note(what, digest_of(0, &y[i]));
+  }
+}
+
 static void expect_golden(const char *name, graph g) {
   static const int tiles[] = { 1, 7, 32, 512 };
   struct plain want[MOST] = { 0 };
@@ -219,6 +228,7 @@ static void expect_golden(const char *name, graph g) {
   weft_scope_discard(s);
   way_take(&(struct way){ "one op a kernel", "vm", false, 1 });
   read_all(g, want);
+  note_digests(name, want);
   for (int t = 0; t < 4; t++)
     for (int threads = 1; threads <= 3; threads++) {
       char how[64];

@@ -143,9 +143,9 @@ static void reversal_close(struct reversal *v) {
 /* A sequence that was cut receives zeros behind the cut: the derivative of the slice. */
 static weft_array *uncut(const struct rule *r, int k, weft_array *ds, dim length) {
   struct node *seq = r->in[k]->node, *part = loop_cut(seq, length);
-  if (!part || part == seq) return node_release(part), ds;
-  weft_array *out = part->op->vjp(&(struct rule){ part, &r->in[k], array_of(part) }, 0, ds);
-  return out;
+  if (!part) return array_of(NULL);
+  if (part == seq) return node_release(part), ds;
+  return part->op->vjp(&(struct rule){ part, &r->in[k], array_of(part) }, 0, ds);
 }
 
 static void give_out(struct reversal *v, struct node *back, weft_array *dx[]) {

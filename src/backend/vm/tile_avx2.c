@@ -1,6 +1,4 @@
 /* tile_avx2.c -- the tile loops for x86-64 with AVX2 and FMA. */
-typedef int tile_avx2_is_x86_only;
-#ifdef __x86_64__
 #include <stdint.h>
 #include <string.h>
 #include "kernel/kir.h"
@@ -15,5 +13,4 @@ typedef int tile_avx2_is_x86_only;
 #include "backend/vm/tile_loops.h"
 #ifdef __clang__
 #pragma clang attribute pop
-#endif
 #endif

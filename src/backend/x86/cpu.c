@@ -1,7 +1,6 @@
 #include "backend/x86/cpu.h"
-#include <stdint.h>
-#if defined __x86_64__
 #include <cpuid.h>
+#include <stdint.h>
 
 enum { FEATURES_KNOWN = 1, HAS_AVX2 = 2, HAS_AVX512 = 4 };
 
@@ -35,7 +34,3 @@ static int features(void) {
 
 bool cpu_has_avx2(void) { return features() & HAS_AVX2; }
 bool cpu_has_avx512(void) { return features() & HAS_AVX512; }
-#else
-bool cpu_has_avx2(void) { return false; }
-bool cpu_has_avx512(void) { return false; }
-#endif

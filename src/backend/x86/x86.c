@@ -229,7 +229,6 @@ static size_t place_scratch(const struct code *c, const struct launch *l, uint8_
   return at;
 }
 
-#if defined __x86_64__
 /* A host may run with flush-to-zero or another rounding; kernels never do. */
 static void call(const struct code *c, uint8_t *frame) {
   unsigned host = __builtin_ia32_stmxcsr();
@@ -239,9 +238,6 @@ static void call(const struct code *c, uint8_t *frame) {
   run(frame);
   __builtin_ia32_ldmxcsr(host);
 }
-#else
-static void call(const struct code *c, uint8_t *frame) { (void)c, (void)frame; }
-#endif
 
 static int run_on_heap(const struct code *c, const struct launch *l, size_t bytes) {
   uint8_t *frame = memory_borrow(bytes); /* 64-byte aligned */
