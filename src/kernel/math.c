@@ -88,7 +88,8 @@ static int expand_exp(struct here h, int x) {
   int q = polynomial(h, f, c->n_q, c->q);
   int r = muladd(h, muladd(h, q, f, one), f, one);
   int n = as_bits(h, t), half = op(h, KIR_SHR, n, integer(h, 1));
-  return mul(h, mul(h, r, scale_of(h, half)), scale_of(h, sub(h, n, half)));
+  int most = mul(h, r, scale_of(h, half));
+  return mul(h, most, scale_of(h, sub(h, n, half)));
 }
 
 /* ---- tanh |x| = e / (e + 2) with e = e^(2|x|) - 1 = 2^n p + (2^n - 1), p = f + f^2 q(f) --------------------------------

@@ -30,9 +30,9 @@ static int arg_better(struct kir_builder *b, const struct node *n, bool is_max) 
   int fn = kir_fn_begin(b, "better", 4, (weft_dtype[]){ d, WEFT_I64, d, WEFT_I64 }, v);
   int av = v[0], ai = v[1], bv = v[2], bi = v[3];
   int a_nan = kir_op2(b, KIR_NE, av, av), b_nan = kir_op2(b, KIR_NE, bv, bv);
-  int tie = kir_op2(b, KIR_OR, kir_op2(b, KIR_EQ, av, bv), kir_op2(b, KIR_AND, a_nan, b_nan));
+  int equal = kir_op2(b, KIR_EQ, av, bv), tie = kir_op2(b, KIR_OR, equal, kir_op2(b, KIR_AND, a_nan, b_nan));
   int beyond = is_max ? kir_op2(b, KIR_LT, av, bv) : kir_op2(b, KIR_LT, bv, av);
-  int win = kir_op2(b, KIR_AND, kir_op1(b, KIR_NOT, a_nan), kir_op2(b, KIR_OR, b_nan, beyond));
+  int a_number = kir_op1(b, KIR_NOT, a_nan), win = kir_op2(b, KIR_AND, a_number, kir_op2(b, KIR_OR, b_nan, beyond));
   int take = kir_op2(b, KIR_OR, win, kir_op2(b, KIR_AND, tie, kir_op2(b, KIR_LT, bi, ai)));
   out[0] = kir_op3(b, KIR_SELECT, take, bv, av);
   out[1] = kir_op3(b, KIR_SELECT, take, bi, ai);

@@ -113,6 +113,17 @@ void draft_check(struct draft *d, int ok, int at, struct site site) {
   kir_check(&d->b, ok, at);
 }
 
+/* One statement an instruction: the order in which C evaluates arguments must not show in a kernel. */
+int draft_index(struct draft *d, int i, int size, int at, struct site site) {
+  struct kir_builder *b = &d->b;
+  int zero = kir_lit_int(d->k, WEFT_I64, 0), k = kir_cast(b, WEFT_I64, i);
+  int is_below = kir_op2(b, KIR_LT, k, zero), from_end = kir_op2(b, KIR_ADD, k, size);
+  k = kir_op3(b, KIR_SELECT, is_below, from_end, k);
+  int is_from_0 = kir_op2(b, KIR_LE, zero, k), is_inside = kir_op2(b, KIR_LT, k, size);
+  draft_check(d, kir_op2(b, KIR_AND, is_from_0, is_inside), at, site);
+  return k;
+}
+
 static int count_alike(const struct kir_kernel *k, enum kir_buf_kind kind) {
   int n = 0;
   for (int i = 0; i < k->n_bufs; i++) n += (k->bufs[i].kind == KIR_IN) == (kind == KIR_IN);

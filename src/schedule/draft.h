@@ -30,6 +30,7 @@ int draft_size(struct draft *, const char *name, int64_t);
 int draft_sized(struct draft *, const char *name, int number, int64_t);   /* called name0, name1 .. */
 int draft_number(struct draft *, const struct node *scalar);              /* s0, s1 ..; equal ones are one argument */
 void draft_check(struct draft *, int ok, int at, struct site);
+int draft_index(struct draft *, int i, int size, int at, struct site); /* i as an i64, from the end if negative; checked */
 
 /* Memory as a kernel sees it: the axes it moves along. */
 struct reach { int store; int64_t offset; int rank; struct kir_lin dims[2 * AXES]; int64_t stride[2 * AXES]; };

@@ -377,12 +377,10 @@ static int emit_take(struct emit *e, struct part *p) {
   struct kir_lin at[2 * AXES];
   int first = n->rank > n->in[0]->rank - a->n_index ? axis_at(p, 0) : -1;
   if (first == e->inner && !p->is_inner) first = -1; /* all indices along it are the same, the first of them is number 0 */
-  int zero = kir_lit_int(e->d.k, WEFT_I64, 0), where = axis_value(e, first);
+  int where = axis_value(e, first);
   for (int j = 0; j < a->n_index; j++) {
-    int i = kir_cast(&e->d.b, WEFT_I64, in_value(e, p, j + 1)), size = a->index_val[j];
-    i = kir_op3(&e->d.b, KIR_SELECT, kir_op2(&e->d.b, KIR_LT, i, zero), kir_op2(&e->d.b, KIR_ADD, i, size), i);
-    int ok = kir_op2(&e->d.b, KIR_AND, kir_op2(&e->d.b, KIR_LE, zero, i), kir_op2(&e->d.b, KIR_LT, i, size));
-    draft_check(&e->d, ok, where, (struct site){ typed[((const struct take_attr *)n->attr)->by], n->origin, a->index_size[j] });
+    struct site site = { typed[((const struct take_attr *)n->attr)->by], n->origin, a->index_size[j] };
+    int i = draft_index(&e->d, in_value(e, p, j + 1), a->index_val[j], where, site);
     at[j] = lin(e, i);
   }
   subscripts(e, a->stride, a->n_index, at);

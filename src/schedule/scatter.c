@@ -87,14 +87,12 @@ static void declare(struct scatter *s) {
 /* The slot of update i: indices normalised, checked, and counted through row by row. */
 static int slot_of(struct scatter *s, int i) {
   struct kir_builder *b = &s->d.b;
-  int zero = kir_lit_int(s->d.k, WEFT_I64, 0), slot = zero;
+  int slot = -1;
   for (int j = 0; j < s->n_index; j++) {
     struct kir_lin at = val(s, i);
-    int k = kir_cast(b, WEFT_I64, kir_load(b, s->buf_index[j], &at)), size = s->size_v[j];
-    k = kir_op3(b, KIR_SELECT, kir_op2(b, KIR_LT, k, zero), kir_op2(b, KIR_ADD, k, size), k);
-    int ok = kir_op2(b, KIR_AND, kir_op2(b, KIR_LE, zero, k), kir_op2(b, KIR_LT, k, size));
-    draft_check(&s->d, ok, i, (struct site){ "weft_put", s->n->origin, s->slot_dims[j] });
-    slot = j ? kir_op2(b, KIR_ADD, kir_op2(b, KIR_MUL, slot, size), k) : k;
+    struct site site = { "weft_put", s->n->origin, s->slot_dims[j] };
+    int k = draft_index(&s->d, kir_load(b, s->buf_index[j], &at), s->size_v[j], i, site);
+    slot = j ? kir_op2(b, KIR_ADD, kir_op2(b, KIR_MUL, slot, s->size_v[j]), k) : k;
   }
   return slot;
 }

@@ -89,7 +89,8 @@ static void begin(struct printer *p, int row) {
   move_to_copy(p, b, row);
   struct sweep s = open_sweep(p, b);
   uint64_t neutral = kir_neutral((enum kir_op)p->survey.bufs[b].private_op, dtype_of(p, b));
-  ptx_store(p, "", dtype_of(p, b), copy_address(p, b, row, s.e), in_own(p, dtype_of(p, b), neutral));
+  const char *at = copy_address(p, b, row, s.e);
+  ptx_store(p, "", dtype_of(p, b), at, in_own(p, dtype_of(p, b), neutral));
   close_sweep(p, s);
   ptx_place(p, in_place);
 }
