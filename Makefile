@@ -51,6 +51,9 @@ fuzz: build ## random graphs and files, SECONDS=60 for each program
 bench: build ## how fast it is
 	@tools/bench $(B)
 
+arm: build  ## the library and its tests for aarch64 under qemu-user: the bits are those of the vm here
+	@tools/arm $(B) $(T)
+
 gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none it says so and succeeds
 	@tools/gpu $(B)
 
@@ -66,4 +69,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan hard fuzz bench gpu symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan hard fuzz bench arm gpu symbols layers install clean

@@ -1,6 +1,7 @@
 /* main.c -- runs the tests, each in a process of its own: one that crashes, hangs or leaks fails alone.
  *
  *   weft-test [options] [text ..]    runs the tests whose name or file contains one of the texts; none: all
+ *     --but TEXT   not those whose name or file contains it; may be given several times
  *     --list       the tests as file: name, without running them
  *     --jobs N     that many at once; default: the processors there are
  *     --shard I/N  every N-th test, from the I-th (1..N) on
@@ -17,7 +18,7 @@
 #include <unistd.h>
 #include "weft.h"
 
-enum { WATCHDOG_SECONDS = 60, MAX_JOBS = 64 };
+enum { WATCHDOG_SECONDS = 60, MAX_JOBS = 64, MAX_BUTS = 32 };
 enum result { FAILED = 1, PASSED = 42, SKIPPED = 77 }; /* also exit statuses: a test that calls exit(0) has not passed */
 
 struct test { const char *name, *file; void (*run)(void); };
@@ -30,6 +31,8 @@ static enum result current_result;
 
 static bool verbose, here, list_only;
 static int n_jobs, shard = 1, n_shards = 1;
+static const char *buts[MAX_BUTS];
+static int n_buts;
 static int n_passed, n_failed, n_skipped;
 
 /* Weak, so that the runner links without the run time. */
@@ -157,6 +160,8 @@ static bool any_running(const struct job jobs[]) {
 }
 
 static bool wanted(const struct test *t, int n_texts, char **texts) {
+  for (int i = 0; i < n_buts; i++)
+    if (strstr(t->name, buts[i]) || strstr(t->file, buts[i])) return false;
   for (int i = 0; i < n_texts; i++)
     if (strstr(t->name, texts[i]) || strstr(t->file, texts[i])) return true;
   return n_texts == 0;
@@ -179,7 +184,7 @@ static void run_or_list(struct job jobs[], int i) {
 }
 
 static int usage(void) {
-  fputs("usage: weft-test [--list] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n", stderr);
+  fputs("usage: weft-test [--but TEXT] [--list] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n", stderr);
   return 2;
 }
 
@@ -191,6 +196,7 @@ static int options(int n, char **arg) {
     if (!strcmp(arg[i], "--list")) list_only = true;
     else if (!strcmp(arg[i], "--here")) here = true;
     else if (!strcmp(arg[i], "--verbose")) verbose = true;
+    else if (!strcmp(arg[i], "--but") && *value && n_buts < MAX_BUTS) buts[n_buts++] = value, i++;
     else if (!strcmp(arg[i], "--jobs") && sscanf(value, "%d", &n_jobs) == 1) i++;
     else if (!strcmp(arg[i], "--shard") && sscanf(value, "%d/%d", &shard, &n_shards) == 2) i++;
     else return -1;
