@@ -115,8 +115,14 @@ def isfinite(a):
     return _core.less(_core.abs(a), math.inf)
 
 
+def _as_float(a):
+    """Integers, whose differences wrap, as floats; a number stays weak."""
+    return a if isinstance(a, (int, float)) else _core.multiply(a, 1.0)
+
+
 def logaddexp(a, b):
     """log(e^a + e^b)."""
+    a, b = _as_float(a), _as_float(b)
     high = _core.maximum(a, b)
     return _core.where(isfinite(high), high + _core.log1p(_core.exp(-_core.abs(_core.subtract(a, b)))), high)
 

@@ -1,0 +1,335 @@
+"""Every function of the module against NumPy and SciPy, on random and special values and on odd layouts.
+
+What takes one array, two arrays, or an array and an axis is found by its signature, and its counterpart by its name; the
+rest is a row of CALLS. A function that is in neither, nor among those that compute nothing, fails the test.
+"""
+import inspect
+import re
+
+import numpy as np
+import pytest
+import weft
+
+special = pytest.importorskip("scipy.special", reason="SciPy is not there: nothing was compared with it")
+optimize = pytest.importorskip("scipy.optimize")
+
+# ---- which functions there are
+
+NOT_OF_VALUES = set("""
+    Dtype array async_eval checkpoint clear_cache compile custom_function device_count eval from_dlpack get_active_memory
+    get_cache_memory get_peak_memory grad jvp live_nodes load plan reset_peak_memory save save_safetensors scan
+    set_cache_limit set_device set_exact set_memory_limit set_threads show state value_and_grad vjp vmap wait while_loop
+    """.split())
+
+NAMES = [n for n in dir(weft) if not n.startswith("_") and callable(getattr(weft, n)) and n not in NOT_OF_VALUES
+         and not inspect.ismodule(getattr(weft, n))]
+
+# Counterparts that have another name, or none.
+REFERENCE = {
+    "bitwise_invert": np.invert,
+    "rsqrt": lambda a: 1 / np.sqrt(a),
+    "sigmoid": special.expit,
+    "cummax": np.maximum.accumulate,
+    "cummin": np.minimum.accumulate,
+    "logsumexp": lambda a, axis=None, keepdims=False: special.logsumexp(a, axis, keepdims=keepdims),
+    "softmax": lambda a, axis=None: special.softmax(a, axis),
+    "stop_gradient": lambda a: a,
+    "relu": lambda a: np.where(a <= 0, 0, a),
+    "silu": lambda a: a * special.expit(a),
+    "gelu": lambda a: a * special.ndtr(a),
+    "gelu_approx": lambda a: 0.5 * a * (1 + np.tanh(np.sqrt(2 / np.pi) * (a + 0.044715 * a ** 3))),
+    "softplus": lambda a: np.logaddexp(a, 0),
+    "log_softmax": lambda a, axis=None: special.log_softmax(a, axis),
+    "erfinv": special.erfinv,
+    "lgamma": special.gammaln,
+    "remainder": np.remainder,
+}
+# Integers of NumPy are not comparable where the result is a float of another width or rounding goes the other way.
+FLOATS_ONLY = {"isinf", "isfinite"}
+BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "left_shift", "right_shift"}
+
+
+def reference(name):
+    return REFERENCE.get(name) or getattr(np, name, None) or getattr(special, name, None)
+
+
+def parameters(name):
+    """Names of the arguments, those with a default followed by '='."""
+    f = getattr(weft, name)
+    if inspect.isfunction(f):
+        return [p.name + ("" if p.default is p.empty else "=") for p in inspect.signature(f).parameters.values()]
+    found = re.match(r"%s\(([^)]*)\)" % re.escape(name), f.__doc__ or "")
+    if not found:
+        return None
+    return [p.split("=")[0].strip() + ("=" if "=" in p else "") for p in found.group(1).split(",")]
+
+
+def kind(name):
+    p = parameters(name)
+    if name in CALLS or p is None or reference(name) is None:
+        return None
+    if len(p) == 1 and not p[0].endswith("="):
+        return "one"
+    if len(p) == 2 and not p[1].endswith("="):
+        return "two"
+    if p[1:3] == ["axis=", "keepdims="]:
+        return "reduce"
+    return "along" if p[1:2] == ["axis="] else None
+
+
+# ---- values and layouts
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -1e-310, 1e-45, 1.0, -1.0, 0.5, 2.0, 88.0, -104.0, 709.0, 1e30, -1e300])
+
+
+def random(rng, dtype, shape):
+    if dtype == np.bool_:
+        return rng.random(shape) < 0.5
+    if np.issubdtype(dtype, np.integer):
+        return rng.integers(0 if np.issubdtype(dtype, np.unsignedinteger) else -9, 9, shape).astype(dtype)
+    return (rng.standard_normal(shape) * 2).astype(dtype)
+
+
+def layouts(x):
+    """The same shape, read in other ways."""
+    yield x
+    yield np.flip(x)
+    yield np.flip(x, 0)
+    yield np.asfortranarray(x)
+    yield np.repeat(np.repeat(x, 3, 0), 2, 1)[1::3, ::2]
+    yield np.broadcast_to(x[:, :1], x.shape)
+    yield np.lib.stride_tricks.sliding_window_view(np.ravel(x), x.shape[1])[:x.shape[0]]
+
+
+def close(a, expected, name=""):
+    a = np.asarray(a)
+    expected = np.asarray(expected)
+    assert a.shape == expected.shape, name
+    if a.dtype.kind in "fc":
+        single = a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1) <= 4
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(a, expected.astype(a.dtype), rtol=3e-6 if single else 1e-12, atol=1e-6 if single else 1e-13,
+                                       equal_nan=True, err_msg=name)
+    else:
+        np.testing.assert_array_equal(a, expected.astype(a.dtype), err_msg=name)
+
+
+DTYPES = [np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_]
+
+
+def takes(name, dtype):
+    kind_of = np.dtype(dtype).kind
+    if name in BITS:
+        return kind_of in "iub"
+    if name in FLOATS_ONLY:
+        return kind_of == "f"
+    return True
+
+
+def compare(name, arrays, **more):
+    """Both sides, NumPy's in float64 where weft's is a float; unless weft says that there is no such operation."""
+    try:
+        got = np.asarray(getattr(weft, name)(*[weft.array(a) for a in arrays], **more))
+    except TypeError as refusal:
+        assert "weft" in str(refusal)
+        return
+    with np.errstate(all="ignore"):
+        wide = [a.astype(np.float64) if got.dtype.kind == "f" else a for a in arrays]
+        try:
+            expected = reference(name)(*wide, **more)
+        except TypeError:  # of bools
+            return
+    close(got, expected, name)
+
+
+# ---- one array, two arrays, an array and an axis
+
+def named(which):
+    return [n for n in NAMES if kind(n) == which]
+
+
+def pytest_generate_tests(metafunc):
+    """A test of `one` or the like runs for every such name that it accepts: with a dtype, the dtypes it takes."""
+    for which in {"one", "two", "reduce", "along"} & set(metafunc.fixturenames):
+        accepts = getattr(metafunc.function, "accepts", lambda name: True)
+        names = [n for n in named(which) if accepts(n)]
+        if "dtype" not in metafunc.fixturenames:
+            metafunc.parametrize(which, names)
+            continue
+        pairs = [(n, t) for n in names for t in DTYPES if takes(n, t)]
+        metafunc.parametrize((which, "dtype"), pairs, ids=["%s-%s" % (n, t.__name__) for n, t in pairs])
+
+
+def of(accepts):
+    def mark(test):
+        test.accepts = accepts
+        return test
+    return mark
+
+
+def test_one_array(one, dtype, rng):
+    for x in layouts(random(rng, dtype, (3, 4))):
+        compare(one, [x])
+
+
+@of(lambda name: name not in BITS)
+def test_one_array_of_special_values(one):
+    for dtype in (np.float32, np.float64):
+        with np.errstate(all="ignore"):
+            compare(one, [SPECIAL.astype(dtype)])
+
+
+def test_two_arrays(two, dtype, rng):
+    if two == "matmul":
+        a = random(rng, dtype, (3, 4))
+        for x in layouts(a):
+            compare(two, [x.astype(np.float32), np.asfortranarray(random(rng, dtype, (4, 5)).astype(np.float32))])
+        return
+    b = random(rng, dtype, (3, 4))
+    for x in layouts(random(rng, dtype, (3, 4))):
+        compare(two, [x, b])
+        compare(two, [x, np.flip(b)[:1]])
+
+
+@of(lambda name: name not in BITS | {"matmul", "outer"})
+def test_two_arrays_of_special_values(two):
+    for dtype in (np.float32, np.float64):
+        with np.errstate(all="ignore"):
+            x = SPECIAL.astype(dtype)
+            compare(two, [x[:, None], x[None, :]])
+
+
+def test_an_array_and_an_axis(reduce, dtype, rng):
+    for x in layouts(random(rng, dtype, (3, 4))):
+        for axis in (None, 0, -1):
+            compare(reduce, [x], axis=axis)
+            compare(reduce, [x], axis=axis, keepdims=True)
+
+
+def test_along_an_axis(along, dtype, rng):
+    for x in layouts(random(rng, dtype, (3, 4))):
+        for axis in (0, -1):
+            compare(along, [x], axis=axis)
+
+
+def test_special_values_along_an_axis(reduce):
+    x = np.array([[1, np.nan, 2], [np.inf, 1, -np.inf], [-0.0, 0.0, -0.0], [5e-324, 1e-310, 0]])
+    with np.errstate(all="ignore"):
+        compare(reduce, [x], axis=1)
+
+
+# ---- derivatives, against differences of NumPy's function
+
+POSITIVE = np.array([0.3, 0.55, 0.7, 0.85])
+
+
+def is_smooth(name):
+    """Whether weft's result is a float and NumPy's has no step here."""
+    try:
+        y = getattr(weft, name)(*[weft.array(POSITIVE)] * (2 if kind(name) == "two" else 1))
+        return np.asarray(y).dtype.kind == "f" and name not in ("stop_gradient", "floor", "ceil", "round", "trunc", "sign", "floor_divide")
+    except (TypeError, ValueError):
+        return False
+
+
+def slopes(f, x):
+    return optimize.approx_fprime(x, lambda v: float(np.sum(f(v))), 1e-7)
+
+
+@of(is_smooth)
+def test_gradient_of_one_array(one):
+    dx = weft.grad(lambda v: getattr(weft, one)(v).sum())(weft.array(POSITIVE))
+    np.testing.assert_allclose(np.asarray(dx), slopes(reference(one), POSITIVE), rtol=2e-5, atol=1e-6)
+
+
+@of(is_smooth)
+def test_gradient_of_two_arrays(two):
+    other = POSITIVE[::-1] * 1.5
+    for swap in (False, True):
+        def pair(v, w):
+            return (w, v) if swap else (v, w)
+        dx = weft.grad(lambda v: getattr(weft, two)(*pair(v, weft.array(other))).sum())(weft.array(POSITIVE))
+        expected = slopes(lambda v: reference(two)(*pair(v, other)), POSITIVE)
+        np.testing.assert_allclose(np.asarray(dx), expected, rtol=2e-5, atol=1e-6)
+
+
+@of(is_smooth)
+def test_gradient_along_an_axis(reduce):
+    dx = weft.grad(lambda v: getattr(weft, reduce)(v, axis=0))(weft.array(POSITIVE))
+    np.testing.assert_allclose(np.asarray(dx), slopes(lambda v: reference(reduce)(v, axis=0), POSITIVE), rtol=2e-5, atol=1e-6)
+
+
+# ---- the others: pairs of what weft and what NumPy is asked
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7
+M = X[0]
+LIKE = np.zeros((2, 3), np.int32)
+
+
+def normed(x, axis=-1):
+    d = x - x.mean(axis, keepdims=True)
+    return d / np.sqrt((d * d).mean(axis, keepdims=True) + 1e-5)
+
+
+CALLS = {
+    "allclose": lambda m: m.allclose(M, M + 1e-9),
+    "arange": lambda m: m.arange(2, 17, 3),
+    "array_equal": lambda m: m.array_equal(M, M),
+    "asarray": lambda m: m.asarray(M),
+    "astype": lambda m: (m.astype(m.asarray(M), m.int32)),
+    "broadcast_to": lambda m: m.broadcast_to(M[:1], (5, 4)),
+    "clip": lambda m: m.clip(M, -2, 3.5),
+    "concat": lambda m: m.concat([M, M[::-1]], axis=1),
+    "concatenate": lambda m: m.concatenate([M, M[::-1]], axis=0),
+    "expand_dims": lambda m: m.expand_dims(M, 1),
+    "eye": lambda m: m.eye(3, 5, 1),
+    "flatten": (lambda: weft.flatten(X, 0, 1), lambda: X.reshape(6, 4)),
+    "flip": lambda m: m.flip(X, 1),
+    "fma": (lambda: weft.fma(M, M, M), lambda: M * M + M),
+    "depends": (lambda: weft.depends(weft.array(M), [weft.array(M)]), lambda: M),
+    "full": lambda m: m.full((2, 3), 2.5),
+    "full_like": (lambda: weft.full_like(weft.array(LIKE), 7), lambda: np.full_like(LIKE, 7)),
+    "identity": lambda m: m.identity(4),
+    "isclose": lambda m: m.isclose(M, M[::-1]),
+    "layer_norm": (lambda: weft.layer_norm(M, M[0], M[1]), lambda: normed(M) * M[0] + M[1]),
+    "linspace": lambda m: m.linspace(-1, 2, 7),
+    "moveaxis": lambda m: m.moveaxis(X, 0, -1),
+    "ones": lambda m: m.ones((2, 3)),
+    "ones_like": (lambda: weft.ones_like(weft.array(LIKE)), lambda: np.ones_like(LIKE)),
+    "pad": lambda m: m.pad(M, ((1, 2), (0, 3)), constant_values=5),
+    "permute_dims": lambda m: m.permute_dims(X, (2, 0, 1)),
+    "positive": lambda m: m.positive(M),
+    "repeat": lambda m: m.repeat(M, 3, axis=1),
+    "reshape": lambda m: m.reshape(X, (4, -1)),
+    "rms_norm": (lambda: weft.rms_norm(M, M[0]), lambda: M / np.sqrt((M * M).mean(-1, keepdims=True) + 1e-5) * M[0]),
+    "roll": lambda m: m.roll(M, 5, axis=1),
+    "split": (lambda: weft.concatenate(weft.split(X, 2, axis=2)[::-1]), lambda: np.concatenate(np.split(X, 2, axis=2)[::-1])),
+    "squeeze": lambda m: m.squeeze(X[:1], 0),
+    "stack": lambda m: m.stack([M, M * 2], axis=1),
+    "std": lambda m: m.std(X, axis=(0, 2), ddof=1),
+    "swapaxes": lambda m: m.swapaxes(X, 0, 2),
+    "take": lambda m: m.take(M, np.array([2, 0, -1]), axis=1),
+    "take_along_axis": lambda m: m.take_along_axis(m.asarray(M), m.asarray(np.argsort(M, 1)), 1),
+    "tile": lambda m: m.tile(M, (2, 1, 3)),
+    "transpose": lambda m: m.transpose(X, (1, 2, 0)),
+    "tri": lambda m: m.tri(3, 5, 1),
+    "tril": lambda m: m.tril(m.asarray(X), -1),
+    "triu": lambda m: m.triu(m.asarray(X), 1),
+    "var": lambda m: m.var(X, axis=(1, 2)),
+    "where": lambda m: m.where(M > 0, M, -M),
+    "zeros": lambda m: m.zeros((2, 3)),
+    "zeros_like": (lambda: weft.zeros_like(weft.array(LIKE)), lambda: np.zeros_like(LIKE)),
+    "result_type": (lambda: weft.zeros(1, weft.result_type(weft.int32, weft.float32)), lambda: np.zeros(1, np.float32)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_calls_give_what_numpy_gives(name):
+    row = CALLS[name]
+    mine, theirs = row if isinstance(row, tuple) else (lambda: row(weft), lambda: row(np))
+    close(mine(), theirs(), name)
+
+
+def test_every_function_is_compared():
+    assert [n for n in NAMES if n not in CALLS and kind(n) is None] == []
+    assert [n for n in CALLS if n not in NAMES] == []
