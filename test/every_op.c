@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "digest.h"
+#include "every_op.h"
 #include "every_recipe.h"
 #include "op/op.h"
 #include "test.h"
@@ -10,9 +11,26 @@
 
 /* ---- operands ---- */
 
-enum layout { DENSE, BACKWARDS, ALL_BACKWARDS, TURNED, STANDING, STRIDED, SHIFTED, OVERLAPPING, LAYOUTS };
-static const char *const layout_names[] = { "dense", "reversed along the last axis", "reversed along all axes", "transposed",
-                                            "broadcast", "strided", "at an offset", "overlapping" };
+/* How elements lie in memory; in masks bit k is axis k. */
+struct layout { const char *name; int least_rank; unsigned backwards, standing; int64_t step, offset; bool is_turned, overlaps; };
+enum layout_name { DENSE, BACKWARDS_0, BACKWARDS_1, BACKWARDS_2, ALL_BACKWARDS, TURNED, STANDING_0, STANDING_1, ALL_STANDING, STRIDED_2,
+                   STRIDED_3, SHIFTED, OVERLAPPING, BACKWARDS_WINDOWS, LAYOUTS };
+static const struct layout layouts[] = {
+  [DENSE] = { "dense", 0, .step = 1 },
+  [BACKWARDS_0] = { "reversed along axis 0", 1, .backwards = 1, .step = 1 },
+  [BACKWARDS_1] = { "reversed along axis 1", 2, .backwards = 2, .step = 1 },
+  [BACKWARDS_2] = { "reversed along axis 2", 3, .backwards = 4, .step = 1 },
+  [ALL_BACKWARDS] = { "reversed along all axes", 2, .backwards = ~0u, .step = 1 },
+  [TURNED] = { "transposed", 2, .step = 1, .is_turned = true },
+  [STANDING_0] = { "broadcast along axis 0", 1, .standing = 1, .step = 1 },
+  [STANDING_1] = { "broadcast along axis 1", 2, .standing = 2, .step = 1 },
+  [ALL_STANDING] = { "one element everywhere", 2, .standing = ~0u, .step = 1 },
+  [STRIDED_2] = { "every second", 1, .step = 2 },
+  [STRIDED_3] = { "every third, reversed and at an offset", 1, .backwards = ~0u, .step = 3, .offset = 5 },
+  [SHIFTED] = { "at an offset", 0, .step = 1, .offset = 3 },
+  [OVERLAPPING] = { "overlapping", 2, .step = 1, .overlaps = true },
+  [BACKWARDS_WINDOWS] = { "overlapping, reversed along axis 0", 2, .backwards = 1, .step = 1, .overlaps = true },
+};
 enum fill { USUAL, SPECIAL, SMALL };
 
 struct operand { struct plain value; void *memory; int64_t offset, stride[PLAIN_RANK]; };
@@ -34,18 +52,18 @@ static void fill(struct plain *p, int64_t n, enum fill how) {
   }
 }
 
-static void lay_out(struct operand *x, weft_dtype t, int rank, const int64_t dims[], enum layout how, enum fill what) {
-  int64_t step = how == STRIDED ? 2 : 1, far = 1;
-  *x = (struct operand){ .value = plain_new(t, rank, dims) };
+static void lay_out(struct operand *x, weft_dtype t, int rank, const int64_t dims[], enum layout_name how, enum fill what) {
+  const struct layout *l = &layouts[how];
+  int64_t step = l->step, far = 1 + l->offset;
+  *x = (struct operand){ .value = plain_new(t, rank, dims), .offset = l->offset };
   for (int i = rank - 1; i >= 0; i--) {
-    int k = how == TURNED ? rank - 1 - i : i;
+    int k = l->is_turned ? rank - 1 - i : i;
     int64_t n = dims[k] ? dims[k] : 1;
-    x->stride[k] = how == STANDING && k == 0 ? 0 : how == OVERLAPPING ? 1 : step;
+    x->stride[k] = l->standing >> k & 1 ? 0 : l->overlaps ? 1 : step;
     far += x->stride[k] * (n - 1);
-    step *= how == STRIDED ? n + 1 : n;
-    if (how == ALL_BACKWARDS || (how == BACKWARDS && k == rank - 1)) x->offset += x->stride[k] * (n - 1), x->stride[k] *= -1;
+    step *= l->step > 1 ? n + 1 : n;
+    if (l->backwards >> k & 1) x->offset += x->stride[k] * (n - 1), x->stride[k] *= -1;
   }
-  if (how == SHIFTED) x->offset = 3, far += 3;
   x->memory = calloc((size_t)far, weft_dtype_bytes(t));
   struct plain all = { .dtype = t, .data = x->memory };
   fill(&all, far, what);
@@ -486,7 +504,8 @@ TEST(every_op_has_a_row) {
 
 /* ---- checking ---- */
 
-static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16, WEFT_U8 };
+static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16, WEFT_U8, WEFT_I8, WEFT_U16,
+                                     WEFT_I16, WEFT_U32, WEFT_U64 };
 static const struct { int rank; int64_t dims[3]; } shapes[] = {
   { 2, { 3, 5 } }, { 0, { 0 } }, { 1, { 1 } }, { 2, { 0, 4 } }, { 3, { 2, 0, 3 } }, { 3, { 2, 3, 4 } }, { 1, { 45 } }, { 2, { 19, 33 } }, { 2, { 1, 7 } }, { 2, { 150, 3 } }
 };
@@ -515,7 +534,7 @@ static bool fits(const struct call *c, int shape, int axis) {
 
 static uint64_t digest; /* of the results of a call so far */
 
-static void check_one(const struct call *c, weft_dtype t, enum layout how, enum fill what, int shape, int axis, const char *way) {
+static void check_one(const struct call *c, weft_dtype t, enum layout_name how, enum fill what, int shape, int axis, const char *way) {
   struct operand in[3];
   weft_array *x[3];
   const struct plain *px[3];
@@ -533,7 +552,7 @@ static void check_one(const struct call *c, weft_dtype t, enum layout how, enum 
     bool ok = weft_rank(y) == want.rank && !weft_read(y, want.dtype, got.data, (size_t)want.count * weft_dtype_bytes(want.dtype));
     int64_t at = ok ? plain_differs(&want, got.data) : -1;
     if (!ok || at >= 0)
-      test_fail(__FILE__, __LINE__, "weft_%s of %s, %s, rank %d shape %d axis %d, %s: %s%s%s", c->name, weft_dtype_name(t), layout_names[how],
+      test_fail(__FILE__, __LINE__, "weft_%s of %s, %s, rank %d shape %d axis %d, %s: %s%s%s", c->name, weft_dtype_name(t), layouts[how].name,
                 shapes[shape].rank, shape, axis, way, ok ? plain_text(&got, at) : weft_message(), ok ? ", not " : "", ok ? plain_text(&want, at) : "");
     if (ok && digest_is_wanted()) digest = digest_of(digest, &got);
     plain_free(&want);
@@ -543,18 +562,18 @@ static void check_one(const struct call *c, weft_dtype t, enum layout how, enum 
   for (int k = 0; k < c->n_in; k++) operand_free(&in[k]);
 }
 
-static void check_call(const struct call *c, weft_dtype t, enum layout how, enum fill what, const char *way) {
+static void check_call(const struct call *c, weft_dtype t, enum layout_name how, enum fill what, const char *way) {
   for (int shape = 0; shape < SHAPES; shape++) {
     int n_axes = c->axes % 2 && shapes[shape].rank ? shapes[shape].rank : 1;
     for (int axis = 0; axis < n_axes; axis++)
-      if (fits(c, shape, axis)) check_one(c, t, how, what, shape, axis, way);
+      if (fits(c, shape, axis) && shapes[shape].rank >= layouts[how].least_rank) check_one(c, t, how, what, shape, axis, way);
   }
 }
 
 static void check_layouts(const struct call *c, weft_dtype t, const char *way) {
   char what[128];
   digest = 0;
-  for (int how = 0; how < LAYOUTS; how++) check_call(c, t, (enum layout)how, USUAL, way);
+  for (int how = 0; how < LAYOUTS; how++) check_call(c, t, (enum layout_name)how, USUAL, way);
   check_call(c, t, DENSE, SPECIAL, way);
   snprintf(what, sizeof what, "%s of %s, %s", c->name, weft_dtype_name(t), way);
   digest_note(what, digest);
@@ -671,3 +690,31 @@ static void check_derivatives(int way, int first) {
 TEST(derivatives_and_maps_of_every_op_are_right_on_x86) { check_derivatives(0, 0), check_derivatives(0, 1); }
 TEST(derivatives_and_maps_of_every_op_are_right_on_the_vm) { check_derivatives(1, 0), check_derivatives(1, 1); }
 TEST(derivatives_and_maps_of_every_op_are_right_one_op_a_kernel) { check_derivatives(3, 0), check_derivatives(3, 1); }
+
+/* ---- the tables, for others ---- */
+
+int every_rows(void) { return CALLS; }
+const char *every_row_op(int row) { return calls[row].op; }
+bool every_row_takes(int row, weft_dtype t) { return takes(&calls[row], t); }
+weft_array *every_row_make(int row, weft_array *const x[]) { return calls[row].make(x, 0); }
+
+static bool is_empty_shape(int shape) {
+  for (int k = 0; k < shapes[shape].rank; k++) if (!shapes[shape].dims[k]) return true;
+  return false;
+}
+
+int every_row_check(int row, weft_dtype t, bool is_empty) {
+  int n = 0;
+  for (int how = 0; how < LAYOUTS; how++)
+    for (int shape = 0; shape < SHAPES; shape++)
+      if (is_empty_shape(shape) == is_empty && fits(&calls[row], shape, 0) && shapes[shape].rank >= layouts[how].least_rank)
+        check_one(&calls[row], t, (enum layout_name)how, USUAL, shape, 0, ""), n++;
+  return n;
+}
+
+int every_derivatives(void) { return DERIVATIVES; }
+array_function every_derivative(int i, const char **name, const double **x) {
+  *name = derivatives[i].name;
+  *x = derivatives[i].x;
+  return derivatives[i].f;
+}

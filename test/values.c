@@ -45,7 +45,7 @@ static void expect_all(const char *name, const char *what, int n, const double g
 
 static weft_array *like_result(weft_array *y, const double v[]) { return weft_reshape_like(f64s(size_of(y), v), y); }
 
-static void check_forward(const char *name, array_function f, int n, const double x[]) {
+void check_jvp(const char *name, array_function f, int n, const double x[]) {
   double u[MOST], want[MOST], got[MOST];
   for (int i = 0; i < n; i++) u[i] = weight(i);
   int m = slope(f, n, x, u, want);
@@ -56,7 +56,7 @@ static void check_forward(const char *name, array_function f, int n, const doubl
   weft_scope_discard(s);
 }
 
-static void check_reverse(const char *name, array_function f, int n, const double x[]) {
+void check_vjp(const char *name, array_function f, int n, const double x[]) {
   double v[MOST], dy[MOST], u[MOST], want[MOST], got[MOST], y0[MOST];
   int m = apply(f, n, x, y0);
   for (int i = 0; i < m; i++) v[i] = weight(i + 1);
@@ -88,7 +88,7 @@ static void check_adjoint(const char *name, array_function f, int n, const doubl
   weft_scope_discard(s);
 }
 
-static void check_rows(const char *name, array_function f, int n, const double x[]) {
+void check_map(const char *name, array_function f, int n, const double x[]) {
   enum { ROWS = 3 };
   double rows[ROWS * MOST], want[ROWS * MOST], got[ROWS * MOST];
   int m = 0;
@@ -112,15 +112,15 @@ static weft_array *gradient(weft_array *x) {
 }
 
 void check_function(const char *name, array_function f, int n, const double x[]) {
-  check_forward(name, f, n, x);
-  check_reverse(name, f, n, x);
+  check_jvp(name, f, n, x);
+  check_vjp(name, f, n, x);
   check_adjoint(name, f, n, x);
-  check_rows(name, f, n, x);
+  check_map(name, f, n, x);
   current = f;
   char text[128];
   snprintf(text, sizeof text, "gradient of %s", name);
-  check_forward(text, gradient, n, x);
-  check_reverse(text, gradient, n, x);
+  check_jvp(text, gradient, n, x);
+  check_vjp(text, gradient, n, x);
   check_adjoint(text, gradient, n, x);
-  check_rows(text, gradient, n, x);
+  check_map(text, gradient, n, x);
 }

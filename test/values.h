@@ -51,6 +51,11 @@ static inline bool near(double a, double b, double tolerance) {
 /* A function of one f64 [n] array, whatever its result. */
 typedef weft_array *(*array_function)(weft_array *x);
 
+/* f at x against central differences of itself, or rows alone; failures are test failures. */
+void check_vjp(const char *name, array_function f, int n, const double x[]);
+void check_jvp(const char *name, array_function f, int n, const double x[]);
+void check_map(const char *name, array_function f, int n, const double x[]);
+
 /* Gradient, jvp, their agreement, map over rows and second derivatives of f at x against central differences. */
 void check_function(const char *name, array_function f, int n, const double x[]);
 

@@ -1,0 +1,15 @@
+/* every_op.h -- the tables of every_op.c, for whoever wants to know what an operation can do. A row is a public call. */
+#ifndef WEFT_TEST_EVERY_OP_H
+#define WEFT_TEST_EVERY_OP_H
+#include "values.h"
+
+int every_rows(void);
+const char *every_row_op(int row);                            /* of the node it makes */
+bool every_row_takes(int row, weft_dtype);
+weft_array *every_row_make(int row, weft_array *const x[]); /* of three; along axis 0 */
+int every_row_check(int row, weft_dtype, bool is_empty);      /* all layouts and shapes that are so; how many there were */
+
+int every_derivatives(void);
+array_function every_derivative(int i, const char **name, const double **x); /* x: 6 numbers */
+
+#endif
