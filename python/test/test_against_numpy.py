@@ -87,7 +87,8 @@ def random(rng, dtype, shape):
         return rng.random(shape) < 0.5
     if np.issubdtype(dtype, np.integer):
         return rng.integers(0 if np.issubdtype(dtype, np.unsignedinteger) else -9, 9, shape).astype(dtype)
-    return (rng.standard_normal(shape) * 2).astype(dtype)
+    x = rng.standard_normal(shape) * 2
+    return (x + 1j * rng.standard_normal(shape) if np.issubdtype(dtype, np.complexfloating) else x).astype(dtype)
 
 
 def layouts(x):
@@ -114,7 +115,7 @@ def close(a, expected, name=""):
         np.testing.assert_array_equal(a, expected.astype(a.dtype), err_msg=name)
 
 
-DTYPES = [np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_]
+DTYPES = [np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_, np.complex64, np.complex128]
 
 
 def takes(name, dtype):
@@ -134,7 +135,7 @@ def compare(name, arrays, **more):
         assert "weft" in str(refusal)
         return
     with np.errstate(all="ignore"):
-        wide = [a.astype(np.float64) if got.dtype.kind == "f" else a for a in arrays]
+        wide = [a.astype(np.float64) if got.dtype.kind == "f" and a.dtype.kind != "c" else a for a in arrays]
         try:
             expected = reference(name)(*wide, **more)
         except TypeError:  # of bools
@@ -181,9 +182,8 @@ def test_one_array_of_special_values(one):
 
 def test_two_arrays(two, dtype, rng):
     if two == "matmul":
-        a = random(rng, dtype, (3, 4))
-        for x in layouts(a):
-            compare(two, [x.astype(np.float32), np.asfortranarray(random(rng, dtype, (4, 5)).astype(np.float32))])
+        for x in layouts(random(rng, dtype, (3, 4))):
+            compare(two, [x, np.asfortranarray(random(rng, dtype, (4, 5)))])
         return
     b = random(rng, dtype, (3, 4))
     for x in layouts(random(rng, dtype, (3, 4))):
@@ -279,6 +279,7 @@ CALLS = {
     "astype": lambda m: (m.astype(m.asarray(M), m.int32)),
     "broadcast_to": lambda m: m.broadcast_to(M[:1], (5, 4)),
     "clip": lambda m: m.clip(M, -2, 3.5),
+    "complex": (lambda: weft.complex(M, M[::-1]), lambda: M + 1j * M[::-1]),
     "concat": lambda m: m.concat([M, M[::-1]], axis=1),
     "concatenate": lambda m: m.concatenate([M, M[::-1]], axis=0),
     "expand_dims": lambda m: m.expand_dims(M, 1),
