@@ -60,7 +60,14 @@ int64_t plain_i(const struct plain *p, int64_t i) {
   return is_signed(p->dtype) ? (int64_t)(u << rest) >> rest : (int64_t)u;
 }
 
+static void set_real(struct plain *p, int64_t i, long double x) { /* x + 0i */
+  struct plain parts = plain_parts(p);
+  plain_set_f(&parts, 2 * i, x);
+  plain_set_f(&parts, 2 * i + 1, 0);
+}
+
 void plain_set_i(struct plain *p, int64_t i, int64_t x) {
+  if (plain_is_complex(p->dtype)) { set_real(p, i, x); return; }
   int size = (int)weft_dtype_bytes(p->dtype);
   if (p->dtype == WEFT_BOOL) x = x != 0;
   memcpy(p->data + i * size, &x, (size_t)size);
@@ -86,6 +93,7 @@ void plain_set_f(struct plain *p, int64_t i, long double x) {
     case WEFT_BF16: h = half_bits(x, 7, 127); memcpy(at, &h, 2); return;
     case WEFT_F32: memcpy(at, &f, 4); return;
     case WEFT_F64: memcpy(at, &d, 8); return;
+    case WEFT_C64: case WEFT_C128: set_real(p, i, x); return;
     case WEFT_BOOL: plain_set_i(p, i, x != 0); return;
     default: plain_set_i(p, i, saturated(p->dtype, x)); return;
   }
@@ -124,6 +132,11 @@ static void copy_element(struct plain *to, int64_t i, const struct plain *from, 
 int64_t plain_differs(const struct plain *a, const void *b) {
   struct plain other = *a;
   other.data = (uint8_t *)(uintptr_t)b;
+  if (plain_is_complex(a->dtype)) {
+    struct plain parts = plain_parts(a);
+    int64_t at = plain_differs(&parts, b);
+    return at < 0 ? at : at / 2;
+  }
   size_t size = weft_dtype_bytes(a->dtype);
   if (!memcmp(a->data, b, (size_t)a->count * size)) return -1;
   for (int64_t i = 0; i < a->count; i++) {
@@ -139,6 +152,11 @@ const char *plain_text(const struct plain *p, int64_t i) {
   static int turn;
   char *s = text[turn = !turn];
   uint64_t bits = 0;
+  if (plain_is_complex(p->dtype)) {
+    struct plain parts = plain_parts(p);
+    snprintf(s, 64, "(%.17g, %.17g)", plain_f(&parts, 2 * i), plain_f(&parts, 2 * i + 1));
+    return s;
+  }
   memcpy(&bits, p->data + i * (int64_t)weft_dtype_bytes(p->dtype), weft_dtype_bytes(p->dtype));
   if (plain_is_float(p->dtype)) snprintf(s, 64, "%.17g (%llx)", plain_f(p, i), (unsigned long long)bits);
   else snprintf(s, 64, "%lld", (long long)plain_i(p, i));
@@ -146,6 +164,7 @@ const char *plain_text(const struct plain *p, int64_t i) {
 }
 
 struct plain plain_cast(const struct plain *x, weft_dtype t) {
+  if (x->dtype != t && (plain_is_complex(x->dtype) || plain_is_complex(t))) return plain_complex_cast(x, t);
   struct plain y = plain_new(t, x->rank, x->dims);
   for (int64_t i = 0; i < x->count; i++) {
     if (x->dtype == t) copy_element(&y, i, x, i);
@@ -354,6 +373,7 @@ struct plain plain_element(const char *op, weft_dtype out, int n, const struct p
   int64_t dims[PLAIN_RANK];
   int rank;
   struct plain wide[3], *at[3], y;
+  if (plain_is_complex_element(op, n, x)) return plain_complex_element(op, out, n, x);
   if (!plain_common(n, x, &rank, dims)) abort();
   weft_dtype met = n == 3 && IS("where") ? out : is_comparison(op) ? weft_dtype_promote(x[0]->dtype, x[1]->dtype) : IS("isnan") ? x[0]->dtype : out;
   for (int k = 0; k < n; k++) {
@@ -480,6 +500,7 @@ static void set_state(struct plain *y, int64_t i, const struct state *s) {
 }
 
 struct plain plain_reduce(const char *op, weft_dtype out, const struct plain *given, int axis) {
+  if (plain_is_complex(given->dtype)) return plain_complex_reduce(op, out, given, axis);
   bool is_arg = IS("argmax") || IS("argmin");
   weft_dtype met = is_arg ? given->dtype : out;
   struct plain x = plain_cast(given, met);
@@ -508,6 +529,7 @@ struct plain plain_reduce(const char *op, weft_dtype out, const struct plain *gi
 
 /* In order inside blocks of 4096, the first standing alone; blocks chained in order. */
 struct plain plain_prefix(const char *op, weft_dtype out, const struct plain *given, int axis) {
+  if (plain_is_complex(out)) return plain_complex_prefix(op, given, axis);
   weft_dtype met = out;
   struct plain x = plain_cast(given, met), y = plain_new(out, x.rank, x.dims);
   struct folding g = { IS("cumsum") ? "sum" : IS("cumprod") ? "prod" : IS("cummax") ? "max" : "min",
@@ -584,6 +606,7 @@ struct plain plain_take(const struct plain *x, int n, const struct plain *const 
 /* Rounded to x's dtype once, after the last update. */
 struct plain plain_put(const struct plain *x, const struct plain *number, const struct plain *v, weft_how how) {
   static const char *const ops[] = { "", "sum", "prod", "min", "max" };
+  if (plain_is_complex(x->dtype) && how != WEFT_SET) return plain_complex_put(x, number, v, how);
   weft_dtype wide = x->dtype == WEFT_F16 || x->dtype == WEFT_BF16 ? WEFT_F32 : x->dtype;
   struct folding g = { wide == WEFT_BOOL && how != WEFT_SET ? (how == WEFT_ADD || how == WEFT_MAX ? "any" : "all") : ops[how], wide, plain_is_float(wide) };
   struct plain y = plain_cast(x, x->dtype), all = plain_cast(x, wide), part = plain_cast(v, wide);
@@ -634,6 +657,7 @@ struct plain plain_pad(const struct plain *x, int axis, int64_t before, int64_t 
 struct plain plain_matmul(const struct plain *a, const struct plain *b, weft_dtype out) {
   int64_t dims[PLAIN_RANK], at[PLAIN_RANK], bt[PLAIN_RANK];
   int r = a->rank;
+  if (plain_is_complex(out)) return plain_complex_matmul(a, b);
   memcpy(dims, a->dims, sizeof dims);
   dims[r - 1] = b->dims[r - 1];
   struct plain y = plain_new(out, r, dims);

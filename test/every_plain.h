@@ -42,6 +42,20 @@ struct plain plain_pad(const struct plain *, int axis, int64_t before, int64_t a
 struct plain plain_matmul(const struct plain *a, const struct plain *b, weft_dtype out); /* equal batches, rank >= 2 */
 struct plain plain_iota(weft_dtype, int rank, const int64_t dims[], int axis);
 
+/* Complex numbers (every_plain_complex.c): the functions above come here with them. */
+bool plain_is_complex(weft_dtype);
+weft_dtype plain_part_dtype(weft_dtype);                                     /* of other dtypes: themselves */
+struct plain plain_parts(const struct plain *);                              /* the same memory as real numbers */
+struct plain plain_part(const struct plain *, int k);                        /* 0: real, 1: imaginary */
+struct plain plain_pair(const struct plain *re, const struct plain *im);
+struct plain plain_complex_cast(const struct plain *, weft_dtype);
+bool plain_is_complex_element(const char *op, int n, const struct plain *const x[]);
+struct plain plain_complex_element(const char *op, weft_dtype out, int n, const struct plain *const x[]);
+struct plain plain_complex_reduce(const char *op, weft_dtype out, const struct plain *, int axis);
+struct plain plain_complex_prefix(const char *op, const struct plain *, int axis);
+struct plain plain_complex_put(const struct plain *x, const struct plain *number, const struct plain *v, weft_how);
+struct plain plain_complex_matmul(const struct plain *a, const struct plain *b);
+
 void plain_end(void);     /* gives back what exp and its like have compiled */
 extern int64_t plain_off; /* results of exp, log, log1p, tanh more than 4 ulp off libm so far */
 

@@ -16,7 +16,7 @@ static uint32_t any(struct recipe *p, uint32_t below) {
 static bool once_in(struct recipe *p, uint32_t n) { return any(p, n) == 0; }
 
 static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_I32, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F16,
-                                     WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64 };
+                                     WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64, WEFT_C64, WEFT_C128 };
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
 static double any_number(struct recipe *p, bool special) {
@@ -96,10 +96,11 @@ static void lay_out(struct recipe *p, struct recipe_step *s) {
   room = far;
   s->memory = calloc((size_t)room + 8, (size_t)size);
   if (!s->memory) abort();
-  struct plain all = { .dtype = x->dtype, .data = s->memory };
+  struct plain all = { .dtype = x->dtype, .data = s->memory, .count = room };
   bool special = once_in(p, 3);
-  for (int64_t i = 0; i < room; i++) {
-    if (plain_is_float(x->dtype)) plain_set_f(&all, i, any_number(p, special));
+  all = plain_parts(&all);
+  for (int64_t i = 0; i < all.count; i++) {
+    if (plain_is_float(all.dtype)) plain_set_f(&all, i, any_number(p, special));
     else plain_set_i(&all, i, x->dtype == WEFT_BOOL ? (int64_t)any(p, 2) : any_integer(p, special));
   }
   for (int64_t i = 0; i < x->count; i++) {
@@ -123,10 +124,12 @@ static int any_leaf(struct recipe *p) {
   return leaf(p, dtypes[any(p, COUNT(dtypes))], rank, dims);
 }
 
+static bool has_fractions(weft_dtype t) { return plain_is_float(t) || plain_is_complex(t); }
+
 /* A number: weak, it takes the dtype of its partner, which the caller says. */
 static int number(struct recipe *p, weft_dtype t) {
   if (t == WEFT_BOOL) return leaf(p, t, 0, NULL); /* beside bools an integer is an i32 */
-  bool is_float = plain_is_float(t);
+  bool is_float = has_fractions(t);
   struct recipe_step *s = add(p, is_float ? SCALAR : INTEGER, "scalar");
   static const double usual[] = { 0, 1, -1, 2, 0.5, -0.0, NAN };
   s->number = is_float ? (once_in(p, 2) ? usual[any(p, 7)] : any_number(p, true)) : (double)any(p, 5);
@@ -168,7 +171,7 @@ static int partner(struct recipe *p, int a, weft_dtype t) {
   return leaf(p, once_in(p, 2) ? t : dtypes[any(p, COUNT(dtypes))], rank, dims);
 }
 
-static weft_dtype float_of(weft_dtype t) { return plain_is_float(t) ? t : WEFT_F32; }
+static weft_dtype float_of(weft_dtype t) { return has_fractions(t) ? t : WEFT_F32; }
 
 static void made(struct recipe *p, int kind, const char *op, int n, const int in[], struct plain v) {
   struct recipe_step *s = add(p, kind, op);
@@ -179,9 +182,17 @@ static void made(struct recipe *p, int kind, const char *op, int n, const int in
 
 static void unary(struct recipe *p) {
   static const char *const names[] = { "neg", "abs", "sqrt", "rsqrt", "exp", "log", "log1p", "tanh", "sigmoid", "isnan", "not" };
+  static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag" };
   int a = pick(p), k = (int)any(p, COUNT(names));
   weft_dtype t = value(p, a)->dtype, out = k >= 2 && k <= 8 ? float_of(t) : k == 9 ? WEFT_BOOL : t;
   if ((k == 0 && t == WEFT_BOOL) || (k == 10 && plain_is_float(t))) k = 1;
+  if (plain_is_complex(t)) {
+    const char *op = of_complex[any(p, COUNT(of_complex))];
+    const struct plain *z[] = { value(p, a) };
+    out = !strcmp(op, "isnan") ? WEFT_BOOL : !strcmp(op, "neg") || !strcmp(op, "conj") ? t : plain_part_dtype(t);
+    made(p, ELEMENT, op, 1, &a, plain_element(op, out, 1, z));
+    return;
+  }
   const struct plain *in[] = { value(p, a) };
   made(p, ELEMENT, names[k], 1, &a, plain_element(names[k], out, 1, in));
 }
@@ -198,7 +209,8 @@ static void binary(struct recipe *p) {
   int in[2] = { a, partner(p, a, value(p, a)->dtype) };
   if (once_in(p, 3)) { int t = in[0]; in[0] = in[1], in[1] = t; }
   weft_dtype met = promoted(p, in[0], in[1]);
-  if (k >= 15 && plain_is_float(met)) k = 0;
+  if (k >= 15 && has_fractions(met)) k = 0;
+  if (plain_is_complex(met) && k > 3 && k != 9 && k != 10) k %= 4;
   weft_dtype out = k >= 9 && k <= 14 ? WEFT_BOOL : k == 3 ? float_of(met) : met;
   const struct plain *x[] = { value(p, in[0]), value(p, in[1]) };
   made(p, ELEMENT, names[k], 2, in, plain_element(names[k], out, 2, x));
@@ -246,7 +258,9 @@ static void reduce(struct recipe *p) {
   const struct plain *x = value(p, a);
   bool is_all = once_in(p, 6), is_arg = k >= 9;
   weft_dtype out = reduced(names[k], x->dtype);
-  if (!x->rank || (!strcmp(names[k], "logsumexp") && x->count > 3000)) return;
+  bool is_complex = plain_is_complex(x->dtype);
+  if (!x->rank || (!strcmp(names[k], "logsumexp") && x->count > 3000) || (is_complex && x->count > 400 && !strcmp(names[k], "prod"))) return;
+  if (is_complex && (!has_neutral(names[k]) || !strcmp(names[k], "logsumexp"))) return;
   int axis = (int)any(p, (uint32_t)x->rank);
   if (!has_neutral(names[k]) && (is_all ? x->count == 0 : x->dims[axis] == 0)) return;
   if (!is_all) {
@@ -272,7 +286,7 @@ static void mean(struct recipe *p) {
   const struct plain *x = value(p, a);
   if (!x->rank) return;
   int axis = (int)any(p, (uint32_t)x->rank);
-  weft_dtype out = float_of(x->dtype), wide = out == WEFT_F64 ? out : WEFT_F32;
+  weft_dtype out = float_of(x->dtype), wide = out == WEFT_F64 || plain_is_complex(out) ? out : WEFT_F32;
   struct plain w = plain_cast(x, wide), s = plain_reduce("sum", wide, &w, axis), n = plain_new(wide, 0, NULL);
   plain_set_f(&n, 0, x->dims[axis]);
   struct plain q = plain_element("div", wide, 2, (const struct plain *[]){ &s, &n });
@@ -284,7 +298,7 @@ static void mean(struct recipe *p) {
 static void softmax(struct recipe *p) {
   int a = pick(p);
   const struct plain *x = value(p, a);
-  if (!x->rank) return;
+  if (!x->rank || plain_is_complex(x->dtype)) return;
   int axis = (int)any(p, (uint32_t)x->rank);
   weft_dtype out = float_of(x->dtype), wide = out == WEFT_F64 ? out : WEFT_F32;
   if (x->dims[axis] == 0) return;
@@ -300,7 +314,7 @@ static void prefix(struct recipe *p) {
   static const char *const names[] = { "cumsum", "cumsum", "cumprod", "cummax", "cummin" };
   int a = pick(p), k = (int)any(p, COUNT(names));
   const struct plain *x = value(p, a);
-  if (!x->rank) return;
+  if (!x->rank || (plain_is_complex(x->dtype) && (k > 2 || x->count > 400))) return;
   int axis = (int)any(p, (uint32_t)x->rank);
   made(p, PREFIX, names[k], 1, &a, plain_prefix(names[k], k < 3 ? sum_of(x->dtype) : x->dtype, x, axis));
   p->step[p->n - 1].p[0] = axis;
@@ -493,7 +507,7 @@ static struct plain numbers_of(const struct plain *x) {
 static void put_slice(struct recipe *p) {
   int a = pick(p);
   if (!value(p, a)->rank || value(p, a)->count == 0) return;
-  weft_how how = (weft_how)any(p, 5);
+  weft_how how = (weft_how)any(p, plain_is_complex(value(p, a)->dtype) ? 3 : 5);
   struct plain part = numbers_of(value(p, a)), wide;
   int64_t params[RECIPE_PARAMS] = { how };
   int n = 1 + (int)any(p, 2), filled = 0;
@@ -518,7 +532,7 @@ static void put_slice(struct recipe *p) {
 static void put_take(struct recipe *p) {
   int a = pick(p), n, in[4];
   struct plain unused, part, wide;
-  weft_how how = (weft_how)any(p, 5);
+  weft_how how = (weft_how)any(p, plain_is_complex(value(p, a)->dtype) ? 3 : 5);
   if (!any_indices(p, a, &n, in, &unused)) return;
   plain_free(&unused);
   struct plain all = numbers_of(value(p, a));
@@ -760,7 +774,7 @@ static bool is_any_of(const char *op, const char *const names[]) {
 static bool has_order(const struct recipe_step *s) {
   static const char *const ops[] = { "sum", "prod", "logsumexp", "mean", "softmax", "cumsum", "cumprod", "matmul", NULL };
   bool combines = s->kind == PUT_TAKE && (s->p[0] == WEFT_ADD || s->p[0] == WEFT_MUL);
-  return plain_is_float(s->value.dtype) && (combines || is_any_of(s->op, ops));
+  return has_fractions(s->value.dtype) && (combines || is_any_of(s->op, ops));
 }
 
 /* Which steps depend on no order. */
@@ -851,9 +865,9 @@ static int gradients(struct recipe *p, weft_array *const all[], weft_array *dx[]
   int n = 0, y = -1;
   weft_array *x[RECIPE_STEPS];
   for (int i = p->n - 1; i >= 0 && y < 0; i--)
-    if (!is_weak(p, i) && plain_is_float(value(p, i)->dtype) && p->step[i].kind != LEAF) y = i;
+    if (!is_weak(p, i) && has_fractions(value(p, i)->dtype) && p->step[i].kind != LEAF) y = i;
   for (int i = 0; i < p->n && n < 8; i++)
-    if (p->step[i].kind == LEAF && plain_is_float(value(p, i)->dtype)) x[n++] = all[i];
+    if (p->step[i].kind == LEAF && has_fractions(value(p, i)->dtype)) x[n++] = all[i];
   if (y < 0 || !n) return 0;
   weft_grad(all[y], n, x, dx);
   return n;

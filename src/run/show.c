@@ -137,7 +137,19 @@ void plan_show_if_asked(const struct plan *p) {
 
 /* ---- values ---- */
 
+static void show_number(weft_dtype d, const uint8_t *p, struct text *t);
+
+/* 1-2i; a plus stands before whatever has no minus, nan too. */
+static void show_complex(weft_dtype part, const uint8_t *p, struct text *t) {
+  size_t size = weft_dtype_bytes(part);
+  show_number(part, p, t);
+  if (!(p[2 * size - 1] & 0x80)) text_add(t, "+");
+  show_number(part, p + size, t);
+  text_add(t, "i");
+}
+
 static void show_number(weft_dtype d, const uint8_t *p, struct text *t) {
+  if (dtype_is_complex(d)) return show_complex(dtype_part(d), p, t);
   uint64_t bits = 0;
   size_t above = 64 - 8 * weft_dtype_bytes(d); /* bits that the number does not have */
   memcpy(&bits, p, weft_dtype_bytes(d));

@@ -1,0 +1,201 @@
+/* every_plain_complex.c -- complex arrays in plain C: pairs of real ones, and what every operation does to the parts. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include "every_plain.h"
+
+bool plain_is_complex(weft_dtype t) { return t == WEFT_C64 || t == WEFT_C128; }
+weft_dtype plain_part_dtype(weft_dtype t) { return t == WEFT_C64 ? WEFT_F32 : t == WEFT_C128 ? WEFT_F64 : t; }
+
+struct plain plain_parts(const struct plain *x) {
+  struct plain p = { .dtype = plain_part_dtype(x->dtype), .data = x->data, .count = x->count * (plain_is_complex(x->dtype) ? 2 : 1) };
+  return p;
+}
+
+struct plain plain_part(const struct plain *x, int k) {
+  struct plain y = plain_new(plain_part_dtype(x->dtype), x->rank, x->dims);
+  int64_t size = (int64_t)weft_dtype_bytes(y.dtype), n = plain_is_complex(x->dtype) ? 2 : 1;
+  for (int64_t i = 0; k < n && i < x->count; i++) memcpy(y.data + i * size, x->data + (n * i + k) * size, (size_t)size);
+  return y;
+}
+
+struct plain plain_pair(const struct plain *re, const struct plain *im) {
+  struct plain y = plain_new(re->dtype == WEFT_F32 ? WEFT_C64 : WEFT_C128, re->rank, re->dims);
+  int64_t size = (int64_t)weft_dtype_bytes(re->dtype);
+  for (int64_t i = 0; i < y.count; i++) {
+    memcpy(y.data + 2 * i * size, re->data + i * size, (size_t)size);
+    memcpy(y.data + (2 * i + 1) * size, im->data + i * size, (size_t)size);
+  }
+  return y;
+}
+
+/* ---- formulas on parts: their steps are kept until the whole is done ---- */
+
+struct pair { const struct plain *re, *im; };
+
+static struct plain *kept[4096];
+static int n_kept;
+
+static const struct plain *keep(struct plain p) {
+  if (n_kept == 4096 || !(kept[n_kept] = malloc(sizeof p))) abort();
+  *kept[n_kept] = p;
+  return kept[n_kept++];
+}
+
+/* The result, and nothing of what was kept since. */
+static struct plain ended(int since, struct plain y) {
+  while (n_kept > since) plain_free(kept[--n_kept]), free(kept[n_kept]);
+  return y;
+}
+
+static struct pair parts(const struct plain *x) { return (struct pair){ keep(plain_part(x, 0)), keep(plain_part(x, 1)) }; }
+static struct plain joined(struct pair p) { return plain_pair(p.re, p.im); }
+
+static const struct plain *real(const char *op, int n, ...) {
+  const struct plain *x[3];
+  va_list a;
+  va_start(a, n);
+  for (int k = 0; k < n; k++) x[k] = va_arg(a, const struct plain *);
+  va_end(a);
+  bool is_test = !strcmp(op, "eq") || !strcmp(op, "ne") || !strcmp(op, "le") || !strcmp(op, "isnan");
+  return keep(plain_element(op, is_test ? WEFT_BOOL : x[n - 1]->dtype, n, x));
+}
+
+static const struct plain *number(const struct plain *like, double v) {
+  struct plain p = plain_new(like->dtype, 0, NULL);
+  plain_set_f(&p, 0, v);
+  return keep(p);
+}
+
+#define OP1(op, a) real(#op, 1, a)
+#define OP2(op, a, b) real(#op, 2, a, b)
+#define WHERE(c, a, b) real("where", 3, c, a, b)
+
+static struct pair product(struct pair x, struct pair y) {
+  return (struct pair){ OP2(sub, OP2(mul, x.re, y.re), OP2(mul, x.im, y.im)), OP2(add, OP2(mul, x.re, y.im), OP2(mul, x.im, y.re)) };
+}
+
+static struct pair sum(struct pair x, struct pair y) { return (struct pair){ OP2(add, x.re, y.re), OP2(add, x.im, y.im) }; }
+
+static struct pair quotient(struct pair x, struct pair y) { /* by the ratio of the parts of the divisor */
+  const struct plain *p = OP2(le, OP1(abs, y.im), OP1(abs, y.re)), *zero = number(x.re, 0);
+  const struct plain *large = WHERE(p, y.re, y.im), *small = WHERE(p, y.im, y.re), *a = WHERE(p, x.re, x.im), *b = WHERE(p, x.im, x.re);
+  const struct plain *r = WHERE(OP2(eq, large, zero), zero, OP2(div, small, large));
+  const struct plain *by = OP2(add, large, OP2(mul, small, r)), *im = OP2(sub, b, OP2(mul, a, r));
+  return (struct pair){ OP2(div, OP2(add, a, OP2(mul, b, r)), by), OP2(div, WHERE(p, im, OP1(neg, im)), by) };
+}
+
+static const struct plain *magnitude(struct pair x) {
+  const struct plain *a = OP1(abs, x.re), *b = OP1(abs, x.im), *zero = number(a, 0), *inf = number(a, __builtin_inf());
+  const struct plain *m = OP2(maximum, a, b), *r = OP2(div, OP2(minimum, a, b), m);
+  const struct plain *y = OP2(mul, m, OP1(sqrt, OP2(add, number(a, 1), OP2(mul, r, r))));
+  return WHERE(OP2(or, OP2(eq, a, inf), OP2(eq, b, inf)), inf, WHERE(OP2(eq, m, zero), zero, y));
+}
+
+/* ---- operations ---- */
+
+struct plain plain_complex_cast(const struct plain *x, weft_dtype t) {
+  int since = n_kept;
+  struct pair p = parts(x);
+  weft_dtype part = plain_part_dtype(t);
+  const struct plain *re = keep(plain_cast(p.re, part)), *im = keep(plain_cast(p.im, part));
+  if (plain_is_complex(t)) return ended(since, plain_pair(re, im));
+  return ended(since, t == WEFT_BOOL ? plain_element("or", t, 2, (const struct plain *[]){ re, im }) : plain_cast(re, t));
+}
+
+#define IS(name) !strcmp(op, name)
+
+bool plain_is_complex_element(const char *op, int n, const struct plain *const x[]) {
+  bool is = IS("real") || IS("imag") || IS("conj");
+  for (int k = 0; k < n; k++) is |= plain_is_complex(x[k]->dtype);
+  return is;
+}
+
+/* Operands of one dtype, the condition of where apart. */
+struct plain plain_complex_element(const char *op, weft_dtype out, int n, const struct plain *const given[]) {
+  int since = n_kept, first = IS("where");
+  weft_dtype met = given[n - 1]->dtype;
+  struct pair x[3];
+  for (int k = first; k < n; k++) met = weft_dtype_promote(met, given[k]->dtype);
+  for (int k = first; k < n; k++) x[k] = parts(keep(plain_cast(given[k], met)));
+  const struct plain *c = first ? keep(plain_cast(given[0], WEFT_BOOL)) : NULL;
+  struct pair y = { NULL, NULL };
+  if (IS("neg")) y = (struct pair){ OP1(neg, x[0].re), OP1(neg, x[0].im) };
+  else if (IS("conj")) y = (struct pair){ x[0].re, plain_is_complex(met) ? OP1(neg, x[0].im) : NULL };
+  else if (IS("real")) y.re = x[0].re;
+  else if (IS("imag")) y.re = x[0].im;
+  else if (IS("abs")) y.re = magnitude(x[0]);
+  else if (IS("add")) y = sum(x[0], x[1]);
+  else if (IS("sub")) y = (struct pair){ OP2(sub, x[0].re, x[1].re), OP2(sub, x[0].im, x[1].im) };
+  else if (IS("mul")) y = product(x[0], x[1]);
+  else if (IS("fma")) y = sum(product(x[0], x[1]), x[2]);
+  else if (IS("div")) y = quotient(x[0], x[1]);
+  else if (IS("eq")) y.re = OP2(and, OP2(eq, x[0].re, x[1].re), OP2(eq, x[0].im, x[1].im));
+  else if (IS("ne")) y.re = OP2(or, OP2(ne, x[0].re, x[1].re), OP2(ne, x[0].im, x[1].im));
+  else if (IS("isnan")) y.re = OP2(or, OP1(isnan, x[0].re), OP1(isnan, x[0].im));
+  else if (IS("where")) y = (struct pair){ WHERE(c, x[1].re, x[2].re), WHERE(c, x[1].im, x[2].im) };
+  else abort();
+  return ended(since, y.im ? joined(y) : plain_cast(y.re, out));
+}
+
+/* One slice after the other, from 1. */
+static struct pair products(const struct plain *x, int axis, struct pair all[]) {
+  int64_t dims[PLAIN_RANK];
+  memcpy(dims, x->dims, sizeof dims);
+  dims[axis] = 1;
+  struct plain one = plain_new(x->dtype, 0, NULL);
+  plain_set_f(&one, 0, 1);
+  struct pair y = parts(keep(plain_broadcast(keep(one), x->rank, dims)));
+  for (int64_t i = 0; i < x->dims[axis]; i++) {
+    y = product(y, parts(keep(plain_slice(x, axis, i, 1, 1))));
+    if (all) all[i] = y;
+  }
+  return y;
+}
+
+struct plain plain_complex_reduce(const char *op, weft_dtype out, const struct plain *x, int axis) {
+  int since = n_kept;
+  if (!plain_is_complex(out)) return ended(since, plain_reduce(op, out, keep(plain_cast(x, out)), axis));
+  if (IS("prod")) return ended(since, joined(products(x, axis, NULL)));
+  struct pair p = parts(x);
+  return ended(since, joined((struct pair){ keep(plain_reduce(op, p.re->dtype, p.re, axis)), keep(plain_reduce(op, p.im->dtype, p.im, axis)) }));
+}
+
+struct plain plain_complex_prefix(const char *op, const struct plain *x, int axis) {
+  int since = n_kept;
+  struct pair p = parts(x), all[512];
+  if (IS("cumsum")) return ended(since, joined((struct pair){ keep(plain_prefix(op, p.re->dtype, p.re, axis)), keep(plain_prefix(op, p.im->dtype, p.im, axis)) }));
+  if (x->dims[axis] > 512) abort();
+  if (!x->dims[axis]) return ended(since, plain_cast(x, x->dtype));
+  const struct plain *slice[512];
+  products(x, axis, all);
+  for (int64_t i = 0; i < x->dims[axis]; i++) slice[i] = keep(joined(all[i]));
+  return ended(since, plain_concat(axis, (int)x->dims[axis], slice));
+}
+
+struct plain plain_complex_put(const struct plain *x, const struct plain *at, const struct plain *v, weft_how how) {
+  int since = n_kept;
+  if (how == WEFT_ADD) {
+    struct pair p = parts(x), w = parts(v);
+    return ended(since, joined((struct pair){ keep(plain_put(p.re, at, w.re, how)), keep(plain_put(p.im, at, w.im, how)) }));
+  }
+  struct plain y = plain_cast(x, x->dtype);
+  int64_t size = (int64_t)weft_dtype_bytes(x->dtype);
+  for (int64_t i = 0; i < v->count; i++) {
+    int inner = n_kept;
+    uint8_t *to = y.data + plain_i(at, i) * size;
+    struct plain a = { .dtype = x->dtype, .count = 1, .data = to }, b = { .dtype = x->dtype, .count = 1, .data = v->data + i * size };
+    struct plain m = ended(inner, joined(product(parts(&a), parts(&b))));
+    memcpy(to, m.data, (size_t)size);
+    plain_free(&m);
+  }
+  return ended(since, y);
+}
+
+struct plain plain_complex_matmul(const struct plain *a, const struct plain *b) {
+  int since = n_kept;
+  struct pair x = parts(a), y = parts(b);
+  const struct plain *p[4] = { keep(plain_matmul(x.re, y.re, x.re->dtype)), keep(plain_matmul(x.im, y.im, x.re->dtype)),
+                               keep(plain_matmul(x.re, y.im, x.re->dtype)), keep(plain_matmul(x.im, y.re, x.re->dtype)) };
+  return ended(since, joined((struct pair){ OP2(sub, p[0], p[1]), OP2(add, p[2], p[3]) }));
+}
