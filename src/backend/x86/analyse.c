@@ -250,7 +250,6 @@ static void on_fold(struct walk *w, const struct kir_stmt *s) {
   if (in_lane ? s->order == KIR_COL : s->order == KIR_ROW) gen_cannot(g, "a fold across its loop");
   if (l->n_folds == MAX_FOLDS) gen_cannot(g, "too many folds in a loop");
   else l->fold[l->n_folds++] = s;
-  fold_start(s->op, dtype, &g->why);
   if (in_lane && (dtype == WEFT_I64 || dtype == WEFT_U64)) gen_cannot(g, "a fold of 64-bit integers along lanes");
   define_at(w, s->out[0], !in_lane && l->lane >= 0);
   if (g->vals[s->out[0]].domain == SCALAR) gen_cannot(g, "a fold of 64-bit integers");

@@ -28,9 +28,15 @@ void folds_place(struct gen *g, struct loop *l) {
   if (l->n_folds) l->counter = slot_vector(g, LEVELS * l->n_folds * vectors);
 }
 
+/* Bools are masks of 32 bits. */
+static uint64_t start_bits(int op, int dtype) {
+  uint64_t bits = kir_empty((enum kir_op)op, (weft_dtype)dtype);
+  return dtype == WEFT_BOOL && bits ? UINT32_MAX : bits;
+}
+
 static void fill_start(struct gen *g, const struct loop *l, int f, int reg) {
   int dtype = fold_dtype(g, l, f);
-  struct rm start = pool_scalar(enc(g), lane_bytes(dtype), fold_start(l->fold[f]->op, dtype, &g->why));
+  struct rm start = pool_scalar(enc(g), lane_bytes(dtype), start_bits(l->fold[f]->op, dtype));
   enum insn insn = !start.broadcast ? I_MOVUPS : lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS;
   start.broadcast = false;
   vec(enc(g), insn, width_of(g, dtype), reg, 0, start);

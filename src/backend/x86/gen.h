@@ -30,7 +30,8 @@ enum {
 /* The head of the frame; what follows depends on the kernel. */
 enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_CHECKS = 24, FRAME_VALUES = 32 };
 
-enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD = 7, CMP_GE = 29 }; /* quiet */
+enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD = 7, CMP_GE = 29,
+       CMP_NE_ORDERED = 12 }; /* quiet */
 
 enum domain { SCALAR, VECTOR, BOOL };
 struct value {
@@ -201,10 +202,23 @@ void bool_test(struct gen *, int reg);          /* flags: zero if lane 0 is fals
 
 /* vector.c */
 void vector_op(struct gen *, const struct kir_stmt *);
+void unary_op(struct gen *, enum insn, int dtype, int val, int imm); /* the current statement is this instruction on val */
+void move_op(struct gen *, int val);            /* the current statement's result is val, bit by bit */
+struct rm constant(struct gen *, int dtype, uint64_t bits);
+void narrow_mask(struct gen *, int dtype, int reg); /* AVX2: masks as wide as the dtype become masks of 32 bits */
+void compare_int_avx2(struct gen *, int imm, int dtype, int d, int a, int b); /* imm 0 eq, 1 lt, 2 le, 4 ne */
 void combine(struct gen *, int op, int dtype, int bytes, int dst, int a, struct rm b); /* dst = op(a, b) */
-uint64_t fold_start(int op, int dtype, const char **why);
 void blend_tail(struct gen *, int dtype, int dst, int src); /* dst = src where the tail mask is set */
 void extend_mask(struct gen *, int dst);        /* AVX2: the tail mask with 64 bits a lane */
+
+/* cast.c */
+void cast_op(struct gen *, const struct kir_stmt *);
+int cast_value(struct gen *, const struct kir_stmt *); /* a cast of more than one instruction; its register, a temporary */
+
+/* integer.c */
+bool integer_is_long(const struct gen *, int op, int dtype); /* no single instruction does it */
+void integer_long(struct gen *, int op, int dtype, int bytes, int d, int a, int b);
+void divide_scalar(struct gen *, bool is_remainder, bool is_signed); /* RAX by RCX; changes RDX */
 
 /* half.c: f16 and bf16; dst is not a. Words: one in the low half of each lane (bf16), or side by side (f16) */
 void bf16_widen(struct gen *, int dst, struct rm);

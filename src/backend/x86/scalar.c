@@ -97,6 +97,8 @@ void address_step(struct gen *g, const struct access *a, int val) {
 
 /* ---- Between the domains ---- */
 
+static bool is_scalar(const struct gen *g, int val) { return g->vals[val].domain == SCALAR; }
+
 /* The bool in EAX (0 or 1) to all lanes. */
 static void bool_from_eax(struct gen *g) {
   struct encoder *e = enc(g);
@@ -125,22 +127,39 @@ static void compare_to_bool(struct gen *g, enum cc cc) {
   bool_from_eax(g);
 }
 
+/* The vector way round, with as many lanes as 64 bits allow; all of them are the same. */
+static void cast_by_vectors(struct gen *g, const struct kir_stmt *s) {
+  struct encoder *e = enc(g);
+  int lanes = g->lanes, out = s->out[0], to = g->vals[out].dtype, d = 0;
+  g->lanes = g->vector_bytes / 8;
+  d = cast_value(g, s);
+  g->lanes = lanes;
+  if (is_scalar(g, out)) {
+    vec(e, I_MOVQ_TO, 16, d, 0, in_frame(g->vals[out].home));
+    release(g);
+  } else {
+    vec(e, lane_bytes(to) == 8 ? I_PBROADCASTQ : I_PBROADCASTD, width_of(g, to), d, 0, rm_reg(d));
+    release(g);
+    define(g, d);
+  }
+}
+
 static void to_vector(struct gen *g, const struct kir_stmt *s) {
   struct encoder *e = enc(g);
-  int to = g->vals[s->out[0]].dtype, from = g->vals[s->in[0]].dtype, bytes = width_of(g, to);
+  int to = g->vals[s->out[0]].dtype, bytes = width_of(g, to);
+  bool is_plain = s->op == KIR_BITS || s->dtype == to, is_float = s->op == KIR_CAST && kir_is_float((weft_dtype)to);
   if (to == WEFT_BOOL) {
     scalar_load(g, RAX, s->in[0]);
     gpr(e, G_TEST, RAX, rm_reg(RAX));
     compare_to_bool(g, CC_NE);
     return;
   }
-  if (s->op == KIR_CAST && to != s->dtype) { gen_cannot(g, "a cast of a 64-bit integer to a narrow dtype"); return; }
+  if (!is_plain || (is_float && g->vals[s->in[0]].dtype == WEFT_U64)) { cast_by_vectors(g, s); return; }
   scalar_load(g, RAX, s->in[0]);
   gpr(e, G_STORE, RAX, in_frame(g->scratch));
   release(g);
   int d = out_reg(g);
-  if (kir_is_float((weft_dtype)to) && s->op == KIR_CAST) {
-    if (from == WEFT_U64) gen_cannot(g, "a cast of u64 to a float");
+  if (is_float) {
     vec(e, I_PXOR, 16, d, d, rm_reg(d));
     vec(e, to == WEFT_F64 ? I_CVTSI2SD : I_CVTSI2SS, 16, d, d, in_frame(g->scratch));
     vec(e, to == WEFT_F64 ? I_BROADCASTSD : I_BROADCASTSS, bytes, d, 0, rm_reg(d));
@@ -152,12 +171,12 @@ static void to_vector(struct gen *g, const struct kir_stmt *s) {
 
 static void from_vector(struct gen *g, const struct kir_stmt *s) {
   struct encoder *e = enc(g);
-  int from = g->vals[s->in[0]].dtype, reg = in_reg(g, s->in[0], 0);
+  int from = g->vals[s->in[0]].dtype;
+  if (s->op == KIR_CAST && kir_is_float((weft_dtype)from)) { cast_by_vectors(g, s); return; }
+  int reg = in_reg(g, s->in[0], 0);
   if (from == WEFT_BOOL) {
     bool_test(g, reg);
     gpr_setcc(e, CC_NE, RAX);
-  } else if (s->op == KIR_CAST && kir_is_float((weft_dtype)from)) {
-    gen_cannot(g, "a cast of a uniform float to a 64-bit integer");
   } else {
     vec(e, I_MOVQ_TO, 16, reg, 0, in_frame(g->scratch));
     if (from == WEFT_I32) gpr(e, G_MOVSXD, RAX, in_frame(g->scratch));
@@ -169,8 +188,6 @@ static void from_vector(struct gen *g, const struct kir_stmt *s) {
 }
 
 /* ---- Instructions ---- */
-
-static bool is_scalar(const struct gen *g, int val) { return g->vals[val].domain == SCALAR; }
 
 static void choose(struct gen *g, enum cc cc) {
   gpr(enc(g), G_CMP, RAX, rm_reg(RCX));
@@ -227,8 +244,8 @@ static void arithmetic(struct gen *g, const struct kir_stmt *s, bool is_signed) 
     gpr_unary(e, is_signed ? 5 : 4, RCX);
     gpr(e, G_MOV, RAX, rm_reg(RDX));
     break;
-  case KIR_CAST: case KIR_BITS: break;
-  default: gen_cannot(g, "a 64-bit integer instruction"); return;
+  case KIR_IDIV: case KIR_IREM: divide_scalar(g, s->op == KIR_IREM, is_signed); break;
+  default: break; /* casts between i64 and u64 */
   }
   release(g);
   scalar_store(g, s->out[0], RAX);

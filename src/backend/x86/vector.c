@@ -4,8 +4,8 @@
 #include "backend/x86/gen.h"
 
 enum form {
-  F_NONE, F_BINARY, F_COMMUTES, F_UNARY, F_ROUND, F_COMPARE, F_MINMAX, F_LOGIC, F_NOT, F_SIGN, F_FMA, F_SELECT, F_MULHI,
-  F_CAST, F_BITS
+  F_NONE, F_BINARY, F_COMMUTES, F_UNARY, F_ROUND, F_COMPARE, F_MINMAX, F_LOGIC, F_NOT, F_SIGN, F_FMA, F_SELECT, F_CAST,
+  F_BITS
 };
 enum kind { FLOAT, SIGNED, UNSIGNED };
 struct rule { uint8_t form, imm; int16_t insn; };
@@ -31,7 +31,6 @@ static const struct rule rules[KIR_OPS][3] = {
   [KIR_NOT] = { { 0 }, { F_NOT, 0, I_PXOR }, { F_NOT, 0, I_PXOR } },
   [KIR_SHL] = { { 0 }, { F_BINARY, 0, I_PSLLVD }, { F_BINARY, 0, I_PSLLVD } },
   [KIR_SHR] = { { 0 }, { F_BINARY, 0, I_PSRAVD }, { F_BINARY, 0, I_PSRLVD } },
-  [KIR_MULHI] = { { 0 }, { F_MULHI, 0, I_PMULDQ }, { F_MULHI, 0, I_PMULUDQ } },
   [KIR_EQ] = { { F_COMPARE, CMP_EQ, 0 }, { F_COMPARE, 0, 0 }, { F_COMPARE, 0, 0 } },
   [KIR_NE] = { { F_COMPARE, CMP_NE, 0 }, { F_COMPARE, 4, 0 }, { F_COMPARE, 4, 0 } },
   [KIR_LT] = { { F_COMPARE, CMP_LT, 0 }, { F_COMPARE, 1, 0 }, { F_COMPARE, 1, 0 } },
@@ -46,14 +45,10 @@ static enum kind kind_of(int dtype) {
   return dtype == WEFT_U32 || dtype == WEFT_U64 || dtype == WEFT_BOOL ? UNSIGNED : SIGNED;
 }
 
-/* The row for this element width; refuses rows that only AVX-512 has. */
-static enum insn pick(struct gen *g, int insn, int dtype) {
-  insn += lane_bytes(dtype) == 8;
-  if (!g->e.evex && x86_rows[insn].flags & X86_EVEX) gen_cannot(g, "a 64-bit integer instruction that AVX2 lacks");
-  return (enum insn)insn;
-}
+/* The row for this element width. */
+static enum insn pick(int insn, int dtype) { return (enum insn)(insn + (lane_bytes(dtype) == 8)); }
 
-static struct rm constant(struct gen *g, int dtype, uint64_t bits) {
+struct rm constant(struct gen *g, int dtype, uint64_t bits) {
   return pool_scalar(enc(g), lane_bytes(dtype), bits);
 }
 static uint64_t sign_bit(int dtype) { return lane_bytes(dtype) == 8 ? (uint64_t)1 << 63 : 1u << 31; }
@@ -85,7 +80,7 @@ static void binary(struct gen *g, enum insn insn, int dtype, int a, int b, bool 
   define(g, d);
 }
 
-static void unary(struct gen *g, enum insn insn, int dtype, int a, int imm) {
+void unary_op(struct gen *g, enum insn insn, int dtype, int a, int imm) {
   struct rm x = operand(g, insn, a);
   release(g);
   int d = out_reg(g);
@@ -205,7 +200,7 @@ static void minmax_op(struct gen *g, const struct kir_stmt *s, bool is_max, int 
 /* ---- Compare, select, bools ---- */
 
 /* AVX2: masks of 64 bits become masks of 32. */
-static void narrow_mask(struct gen *g, int dtype, int reg) {
+void narrow_mask(struct gen *g, int dtype, int reg) {
   if (lane_bytes(dtype) == 4) return;
   int t = temp(g);
   vec_imm(enc(g), I_EXTRACTI128, 32, reg, 0, rm_reg(t), 1);
@@ -217,7 +212,7 @@ static void invert(struct gen *g, int bytes, int reg) {
 }
 
 /* imm 0 eq, 1 lt, 2 le, 4 ne. Only eq and signed gt exist; unsigned ones flip the sign bits first. */
-static void compare_int_avx2(struct gen *g, int imm, int dtype, int d, int a, int b) {
+void compare_int_avx2(struct gen *g, int imm, int dtype, int d, int a, int b) {
   struct encoder *e = enc(g);
   int bytes = width_of(g, dtype), wide = lane_bytes(dtype) == 8;
   if (imm == 0 || imm == 4) {
@@ -308,152 +303,9 @@ static void mask_logic(struct gen *g, const struct kir_stmt *s) {
   define(g, d);
 }
 
-/* ---- Casts ---- */
+/* ---- The table at work ---- */
 
-/* Each takes a register with the value and leaves the result in d, which is none of the operands. */
-typedef void cast_fn(struct gen *, int d, int a, int to);
-
-static void cast_f32_to_i32(struct gen *g, int d, int a, int to) {
-  struct encoder *e = enc(g);
-  int bytes = width_of(g, WEFT_F32), t = temp(g);
-  (void)to;
-  vec(e, I_CVTTPS2DQ, bytes, d, 0, rm_reg(a)); /* MIN if out of range or NaN */
-  if (e->evex) {
-    int k = temp_mask(g);
-    vec_imm(e, I_CMPPS, bytes, k, a, constant(g, WEFT_F32, 0x4F000000), CMP_GE); /* 2^31 */
-    vec(e, I_BROADCASTSS, bytes, t, 0, pool_vector(e, &(uint32_t){ INT32_MAX }, 4));
-    vec_mask(e, I_MOVUPS, bytes, k, false, d, 0, rm_reg(t), 0);
-    vec_imm(e, I_CMPPS, bytes, k, a, rm_reg(a), CMP_ORD);
-    vec_mask(e, I_MOVUPS, bytes, k, true, d, 0, rm_reg(d), 0);
-    return;
-  }
-  vec_imm(e, I_CMPPS, bytes, t, a, constant(g, WEFT_F32, 0x4F000000), CMP_GE);
-  vec(e, I_PXOR, bytes, d, d, rm_reg(t));
-  vec_imm(e, I_CMPPS, bytes, t, a, rm_reg(a), CMP_ORD);
-  vec(e, I_PAND, bytes, d, d, rm_reg(t));
-}
-
-static void cast_f32_to_u32(struct gen *g, int d, int a, int to) {
-  struct encoder *e = enc(g);
-  int bytes = width_of(g, WEFT_F32), x = temp(g), big = temp(g), t = temp(g);
-  (void)to;
-  vec(e, I_PXOR, bytes, t, t, rm_reg(t));
-  vec(e, I_MAXPS, bytes, x, a, rm_reg(t)); /* NaN and negatives: 0 */
-  if (e->evex) {
-    vec(e, I_CVTTPS2UDQ, bytes, d, 0, rm_reg(x)); /* MAX from 2^32 on */
-    return;
-  }
-  vec_imm(e, I_CMPPS, bytes, big, x, constant(g, WEFT_F32, 0x4F000000), CMP_GE);
-  vec(e, I_PAND, bytes, t, big, constant(g, WEFT_F32, 0x4F000000));
-  vec(e, I_SUBPS, bytes, t, x, rm_reg(t));
-  vec(e, I_CVTTPS2DQ, bytes, d, 0, rm_reg(t));
-  vec(e, I_PAND, bytes, big, big, constant(g, WEFT_U32, 0x80000000));
-  vec(e, I_PXOR, bytes, d, d, rm_reg(big));
-  vec_imm(e, I_CMPPS, bytes, t, x, constant(g, WEFT_F32, 0x4F800000), CMP_GE); /* 2^32 */
-  vec(e, I_POR, bytes, d, d, rm_reg(t));
-}
-
-static void cast_u32_to_f32(struct gen *g, int d, int a, int to) {
-  struct encoder *e = enc(g);
-  int bytes = width_of(g, WEFT_F32), t = temp(g);
-  (void)to;
-  if (e->evex) { vec(e, I_CVTUDQ2PS, bytes, d, 0, rm_reg(a)); return; }
-  vec_imm(e, I_PSHIFTD, bytes, 2, t, rm_reg(a), 16);                      /* halves are exact, their sum rounds once */
-  vec(e, I_CVTDQ2PS, bytes, t, 0, rm_reg(t));
-  vec(e, I_MULPS, bytes, t, t, constant(g, WEFT_F32, 0x47800000));        /* 2^16 */
-  vec(e, I_PAND, bytes, d, a, constant(g, WEFT_U32, 0xFFFF));
-  vec(e, I_CVTDQ2PS, bytes, d, 0, rm_reg(d));
-  vec(e, I_ADDPS, bytes, d, d, rm_reg(t));
-}
-
-static void wrap_i32(struct gen *g, int d, int a, int to) {
-  struct encoder *e = enc(g);
-  int bytes = width_of(g, WEFT_I32), shift = to == WEFT_I8 ? 24 : 16;
-  if (to == WEFT_U8 || to == WEFT_U16) {
-    vec(e, I_PAND, bytes, d, a, constant(g, WEFT_I32, to == WEFT_U8 ? 0xFF : 0xFFFF));
-    return;
-  }
-  vec_imm(e, I_PSHIFTD, bytes, 6, d, rm_reg(a), shift);
-  vec_imm(e, I_PSHIFTD, bytes, 4, d, rm_reg(d), shift);
-}
-
-static void cast_f32_to_narrow(struct gen *g, int d, int a, int to) {
-  static const struct { int dtype, low, high; } limits[] = {
-    { WEFT_U8, 0, 255 }, { WEFT_I8, -128, 127 }, { WEFT_U16, 0, 65535 }, { WEFT_I16, -32768, 32767 } };
-  int bytes = width_of(g, WEFT_I32);
-  cast_f32_to_i32(g, d, a, to);
-  for (int i = 0; i < 4; i++)
-    if (limits[i].dtype == to) {
-      vec(enc(g), I_PMAXSD, bytes, d, d, constant(g, WEFT_I32, (uint32_t)limits[i].low));
-      vec(enc(g), I_PMINSD, bytes, d, d, constant(g, WEFT_I32, (uint32_t)limits[i].high));
-    }
-}
-
-static void cast_f64_to_i32(struct gen *g, int d, int a, int to) {
-  struct encoder *e = enc(g);
-  int wide = width_of(g, WEFT_F64), t = temp(g);
-  (void)to;
-  vec(e, I_MOVUPS, wide, t, 0, rm_reg(a));
-  vec(e, I_PXOR, wide, d, d, rm_reg(d));
-  if (e->evex) {
-    int k = temp_mask(g);
-    vec_imm(e, I_CMPPD, wide, k, a, rm_reg(a), CMP_ORD);
-    vec_mask(e, I_MOVUPD, wide, k, true, t, 0, rm_reg(a), 0);
-  } else {
-    vec_imm(e, I_CMPPD, wide, d, a, rm_reg(a), CMP_ORD);
-    vec(e, I_PAND, wide, t, t, rm_reg(d));
-  }
-  vec(e, I_MINPD, wide, t, t,
-      constant(g, WEFT_F64, 0x41DFFFFFFFC00000)); /* 2^31 - 1; below MIN the machine gives MIN */
-  vec(e, I_CVTTPD2DQ, wide, d, 0, rm_reg(t));
-}
-
-static void truncate_64(struct gen *g, int d, int a, int to) {
-  struct encoder *e = enc(g);
-  (void)to;
-  if (e->evex) { vec(e, I_PMOVQD, 64, a, 0, rm_reg(d)); return; }
-  vec_imm(e, I_EXTRACTI128, 32, a, 0, rm_reg(d), 1);
-  vec_imm(e, I_SHUFPS, 16, d, a, rm_reg(d), 0x88);
-}
-
-/* Casts of one instruction: bytes are those of the wider side. */
-struct plain_cast { uint8_t from, to; int16_t insn; bool evex; };
-static const struct plain_cast plain_casts[] = {
-  { WEFT_I32, WEFT_F32, I_CVTDQ2PS, false }, { WEFT_I32, WEFT_F64, I_CVTDQ2PD, false },
-  { WEFT_F32, WEFT_F64, I_CVTPS2PD, false }, { WEFT_F64, WEFT_F32, I_CVTPD2PS, false },
-  { WEFT_I32, WEFT_I64, I_PMOVSXDQ, false }, { WEFT_I32, WEFT_U64, I_PMOVSXDQ, false },
-  { WEFT_U32, WEFT_I64, I_PMOVZXDQ, false }, { WEFT_U32, WEFT_U64, I_PMOVZXDQ, false },
-  { WEFT_U32, WEFT_F64, I_CVTUDQ2PD, true }, { WEFT_I64, WEFT_F32, I_CVTQQ2PS, true },
-  { WEFT_I64, WEFT_F64, I_CVTQQ2PD, true },  { WEFT_U64, WEFT_F32, I_CVTUQQ2PS, true },
-  { WEFT_U64, WEFT_F64, I_CVTUQQ2PD, true },
-};
-struct long_cast { uint8_t from, to; cast_fn *fn; };
-static const struct long_cast long_casts[] = {
-  { WEFT_F32, WEFT_I32, cast_f32_to_i32 },
-  { WEFT_F32, WEFT_U32, cast_f32_to_u32 },
-  { WEFT_U32, WEFT_F32, cast_u32_to_f32 },
-  { WEFT_F32, WEFT_BF16, cast_f32_to_bf16 },
-  { WEFT_F32, WEFT_F16, cast_f32_to_f16 },
-  { WEFT_F32, WEFT_U8, cast_f32_to_narrow },
-  { WEFT_F32, WEFT_I8, cast_f32_to_narrow },
-  { WEFT_F32, WEFT_U16, cast_f32_to_narrow },
-  { WEFT_F32, WEFT_I16, cast_f32_to_narrow },
-  { WEFT_I32, WEFT_U8, wrap_i32 },
-  { WEFT_I32, WEFT_I8, wrap_i32 },
-  { WEFT_I32, WEFT_U16, wrap_i32 },
-  { WEFT_I32, WEFT_I16, wrap_i32 },
-  { WEFT_U32, WEFT_U8, wrap_i32 },
-  { WEFT_U32, WEFT_I8, wrap_i32 },
-  { WEFT_U32, WEFT_U16, wrap_i32 },
-  { WEFT_U32, WEFT_I16, wrap_i32 },
-  { WEFT_F64, WEFT_I32, cast_f64_to_i32 },
-  { WEFT_I64, WEFT_I32, truncate_64 },
-  { WEFT_I64, WEFT_U32, truncate_64 },
-  { WEFT_U64, WEFT_I32, truncate_64 },
-  { WEFT_U64, WEFT_U32, truncate_64 },
-};
-
-static void move_op(struct gen *g, int a) {
+void move_op(struct gen *g, int a) {
   int id = id_of(g, a, g->now_copy), reg = g->where[id];
   if (reg >= 0 && is_dying(g, 0) && g->want < 0 && g->k->vals[a].kind != KIR_LIT) {
     release(g);
@@ -468,140 +320,50 @@ static void move_op(struct gen *g, int a) {
   define(g, d);
 }
 
-static void cast_to_bool(struct gen *g, int a, int from) {
-  struct encoder *e = enc(g);
-  int x = in_reg(g, a, g->now_copy), bytes = width_of(g, from), wide = lane_bytes(from) == 8, d = fresh_reg(g),
-      zero = temp(g);
-  vec(e, I_PXOR, bytes, zero, zero, rm_reg(zero));
-  if (e->evex) {
-    enum insn insn = kind_of(from) == FLOAT ? I_CMPPS : I_PCMPD;
-    vec_imm(e, (enum insn)(insn + wide), bytes, d - MASK_BASE, x, rm_reg(zero), 4);
-  } else if (kind_of(from) == FLOAT) {
-    vec_imm(e, (enum insn)(I_CMPPS + wide), bytes, d, x, rm_reg(zero), CMP_NE);
-    narrow_mask(g, from, d);
-  } else {
-    compare_int_avx2(g, 4, from, d, x, zero);
-  }
+static void long_op(struct gen *g, const struct kir_stmt *s, int dtype) {
+  int a = in_reg(g, s->in[0], g->now_copy), b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g);
+  integer_long(g, s->op, dtype, width_of(g, dtype), d, a, b);
   release(g);
   define(g, d);
 }
-
-static void cast_from_bool(struct gen *g, int a, int to) {
-  struct encoder *e = enc(g);
-  uint64_t one = to == WEFT_F64 ? (uint64_t)0x3FF << 52 : kir_is_float((weft_dtype)to) ? 0x3F800000 : 1;
-  int reg_dtype = kir_register_of((weft_dtype)to), wide = lane_bytes(reg_dtype) == 8, bytes = width_of(g, reg_dtype);
-  int x = in_reg(g, a, g->now_copy);
-  release(g);
-  int d = out_reg(g);
-  if (e->evex) {
-    struct rm m = constant(g, reg_dtype, one);
-    m.broadcast = false;
-    vec_mask(e, wide ? I_BROADCASTSD : I_BROADCASTSS, bytes, x - MASK_BASE, true, d, 0, m, 0);
-  } else {
-    if (wide) vec(e, I_PMOVSXDQ, 32, d, 0, rm_reg(x));
-    vec(e, I_PAND, bytes, d, wide ? d : x, constant(g, reg_dtype, one));
-  }
-  define(g, d);
-}
-
-static void cast_op(struct gen *g, const struct kir_stmt *s) {
-  int a = s->in[0], from = g->vals[a].dtype, to = s->dtype;
-  bool same_bits =
-      from == to || ((int)kir_register_of((weft_dtype)to) == to && kind_of(from) != FLOAT && kind_of(to) != FLOAT &&
-                     to != WEFT_BOOL && from != WEFT_BOOL && lane_bytes(from) == lane_bytes(to));
-  if (same_bits) { move_op(g, a); return; }
-  if (to == WEFT_BOOL) { cast_to_bool(g, a, from); return; }
-  if (from == WEFT_BOOL) { cast_from_bool(g, a, to); return; }
-  for (size_t i = 0; i < sizeof plain_casts / sizeof *plain_casts; i++)
-    if (plain_casts[i].from == from && plain_casts[i].to == to && (g->e.evex || !plain_casts[i].evex)) {
-      unary(g, (enum insn)plain_casts[i].insn, lane_bytes(from) == 8 ? from : to, a, 0);
-      return;
-    }
-  for (size_t i = 0; i < sizeof long_casts / sizeof *long_casts; i++)
-    if (long_casts[i].from == from && long_casts[i].to == to) {
-      int x = in_reg(g, a, g->now_copy), d = fresh_reg(g);
-          long_casts[i].fn(g, d, x, to);
-      release(g);
-      define(g, d);
-      return;
-    }
-  gen_cannot(g, "a cast between these dtypes");
-}
-
-/* The high halves of 32 x 32 bits: products of the even lanes and of the odd ones, put together again. */
-static void mulhi(struct gen *g, const struct kir_stmt *s, enum insn insn, int dtype) {
-  struct encoder *e = enc(g);
-  if (lane_bytes(dtype) == 8) { gen_cannot(g, "mulhi of 64 bits"); return; }
-  int a = in_reg(g, s->in[0], g->now_copy), b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g),
-      bytes = width_of(g, dtype);
-  int x = temp(g), y = temp(g);
-  vec_imm(e, I_PSHIFTQ, bytes, 2, x, rm_reg(a), 32);
-  vec_imm(e, I_PSHIFTQ, bytes, 2, y, rm_reg(b), 32);
-  vec(e, insn, bytes, x, x, rm_reg(y));
-  vec(e, insn, bytes, d, a, rm_reg(b));
-  vec_imm(e, I_PSHIFTQ, bytes, 2, d, rm_reg(d), 32);
-  uint64_t odd = 0xFFFFFFFF00000000;
-  struct rm m = pool_scalar(e, 8, odd);
-  vec(e, I_PANDQ, bytes, x, x, m);
-  vec(e, I_POR, bytes, d, d, rm_reg(x));
-  release(g);
-  define(g, d);
-}
-
-/* ---- The table at work ---- */
 
 void vector_op(struct gen *g, const struct kir_stmt *s) {
   int in = s->in[s->n_in - 1], dtype = g->vals[in].dtype;
   const struct rule *r = &rules[s->op][kind_of(dtype)];
+  if (integer_is_long(g, s->op, dtype)) { long_op(g, s, dtype); return; }
   if (g->e.evex && dtype == WEFT_BOOL && (r->form == F_LOGIC || r->form == F_NOT)) { mask_logic(g, s); return; }
   switch (r->form) {
-  case F_BINARY: binary(g, pick(g, r->insn, dtype), dtype, s->in[0], s->in[1], false); break;
-  case F_COMMUTES: case F_LOGIC: binary(g, pick(g, r->insn, dtype), dtype, s->in[0], s->in[1], true); break;
-  case F_UNARY: unary(g, pick(g, r->insn, dtype), dtype, s->in[0], 0); break;
-  case F_ROUND: unary(g, pick(g, r->insn, dtype), dtype, s->in[0], r->imm); break;
-  case F_NOT: with_constant(g, pick(g, r->insn, dtype), dtype, s->in[0], all_ones(dtype)); break;
+  case F_BINARY: binary(g, pick(r->insn, dtype), dtype, s->in[0], s->in[1], false); break;
+  case F_COMMUTES: case F_LOGIC: binary(g, pick(r->insn, dtype), dtype, s->in[0], s->in[1], true); break;
+  case F_UNARY: unary_op(g, pick(r->insn, dtype), dtype, s->in[0], 0); break;
+  case F_ROUND: unary_op(g, pick(r->insn, dtype), dtype, s->in[0], r->imm); break;
+  case F_NOT: with_constant(g, pick(r->insn, dtype), dtype, s->in[0], all_ones(dtype)); break;
   case F_SIGN:
-    with_constant(g, pick(g, r->insn, dtype), dtype, s->in[0], r->imm ? ~sign_bit(dtype) : sign_bit(dtype));
+    with_constant(g, pick(r->insn, dtype), dtype, s->in[0], r->imm ? ~sign_bit(dtype) : sign_bit(dtype));
     break;
   case F_COMPARE: compare(g, s, r->imm, dtype); break;
   case F_MINMAX: minmax_op(g, s, r->imm, dtype); break;
   case F_FMA: fused(g, s, dtype); break;
   case F_SELECT: select_op(g, s, dtype); break;
-  case F_MULHI: mulhi(g, s, (enum insn)r->insn, dtype); break;
   case F_CAST: cast_op(g, s); break;
   case F_BITS: move_op(g, s->in[0]); break;
   default: gen_cannot(g, "an instruction on this dtype"); break;
   }
 }
 
+/* Temporaries it takes are given back. */
 void combine(struct gen *g, int op, int dtype, int bytes, int dst, int a, struct rm b) {
   const struct rule *r = &rules[op][kind_of(dtype)];
+  bool is_long = integer_is_long(g, op, dtype);
   if (dtype == WEFT_BOOL && g->e.evex) { gen_cannot(g, "a combining store of bools"); return; } /* they are in masks */
-  if (r->form != F_MINMAX) { vec(enc(g), pick(g, r->insn, dtype), bytes, dst, a, b); return; }
+  if (r->form != F_MINMAX && !is_long) { vec(enc(g), pick(r->insn, dtype), bytes, dst, a, b); return; }
   uint64_t before = g->temps;
   g->temps |= (uint64_t)1 << a | (uint64_t)1 << dst | (b.kind == RM_REG ? (uint64_t)1 << b.reg : 0);
   int x = b.reg;
   if (b.kind != RM_REG) vec(enc(g), I_MOVUPS, bytes, x = temp(g), 0, b);
-  minmax(g, r->imm, dtype, bytes, dst, a, x);
+  if (is_long) integer_long(g, op, dtype, bytes, dst, a, x);
+  else minmax(g, r->imm, dtype, bytes, dst, a, x);
   g->temps = before;
-}
-
-uint64_t fold_start(int op, int dtype, const char **why) {
-  bool is_float = kir_is_float((weft_dtype)dtype), is_signed = kind_of(dtype) == SIGNED;
-  int bits = 8 * lane_bytes(dtype);
-  uint64_t ones = bits == 64 ? UINT64_MAX : UINT32_MAX, top = (uint64_t)1 << (bits - 1);
-  uint64_t one = dtype == WEFT_F32 ? 0x3F800000 : dtype == WEFT_F64 ? (uint64_t)0x3FF << 52 : 1;
-  uint64_t inf = dtype == WEFT_F32 ? 0x7F800000 : (uint64_t)0x7FF << 52;
-  switch (op) {
-  case KIR_ADD: case KIR_OR: case KIR_XOR: return 0;
-  case KIR_MUL: return one;
-  case KIR_AND: return ones;
-  case KIR_MAX: return is_float ? inf | top : is_signed ? top : 0;
-  case KIR_MIN: return is_float ? inf : is_signed ? ones >> 1 : ones;
-  default:
-    if (!*why) *why = "a fold with this combiner";
-    return 0;
-  }
 }
 
 void extend_mask(struct gen *g, int dst) { vec(enc(g), I_PMOVSXDQ, 32, dst, 0, rm_reg(TAIL_V)); }
