@@ -2,7 +2,7 @@
  * and how the address of each load and store moves with them. Refuses what the encoder cannot do. */
 #include "backend/x86/gen.h"
 
-struct walk { struct gen *g; int loop, region, depth; };
+struct walk { struct gen *g; int loop, region, depth; bool guarded; }; /* guarded: in an if of the loop */
 
 static int loop_lane(const struct gen *g, int loop) { return loop < 0 ? -1 : g->loops[loop].lane; }
 
@@ -29,7 +29,7 @@ static void use(struct walk *w, int val) {
   struct value *v = &g->vals[val];
   v->is_operand = true;
   note_width(g, v);
-  if (g->k->vals[val].kind == KIR_LIT) return;
+  if (is_literal(g, val)) return;
   int lane = loop_lane(g, w->loop);
   if (v->row >= 0 && loop_lane(g, v->loop) != lane) {
     if (v->row < 64 && lane >= 0) g->loops[lane].rows |= (uint64_t)1 << v->row;
@@ -42,7 +42,7 @@ static void use(struct walk *w, int val) {
 
 int stride_class(const struct gen *g, int buf, int axis) {
   const struct kir_buf *b = &g->k->bufs[buf];
-  if (g->is_private[buf] || b->kind == KIR_LOCAL) return axis == b->rank - 1 ? STRIDE_1 : STRIDE_ANY;
+  if (g->is_private[buf] || b->kind == KIR_LOCAL || b->kind == KIR_TABLE) return axis == b->rank - 1 ? STRIDE_1 : STRIDE_ANY;
   return g->shape->stride[buf][axis];
 }
 
@@ -52,15 +52,26 @@ static int times(const struct kir_term *t, int val) {
   return n;
 }
 
-/* How the address moves with the lanes: +1 or -1 element exactly, or by something known at run time. */
+/* Lanes differ by more than a multiple of their number. */
+static bool is_indexed(const struct gen *g, const struct kir_term *t, int var) {
+  int n = 0;
+  for (int j = 0; j < t->n; j++) n += g->vals[t->val[j]].lane ? (t->val[j] == var ? 1 : 2) : 0;
+  return n > 1;
+}
+
+/* How the address moves with the lanes: +1 or -1 element exactly, by something known at run time, or each its own way. */
 static enum lane_class lane_class(struct gen *g, const struct kir_stmt *s, int var) {
   int n = 0, sign = 0;
   bool in_text = false;
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++) {
       const struct kir_term *t = &s->at[d].term[i];
+      if (is_indexed(g, t, var)) return LANE_INDEX;
+    }
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++) {
+      const struct kir_term *t = &s->at[d].term[i];
       if (!times(t, var)) continue;
-      if (times(t, var) > 1) return gen_cannot(g, "a subscript that is not linear in the lane"), LANE_ANY;
       in_text = true;
       int cls = stride_class(g, s->buf, d);
       if (cls == STRIDE_0) continue;
@@ -74,14 +85,15 @@ static enum lane_class lane_class(struct gen *g, const struct kir_stmt *s, int v
 
 /* The innermost loop whose variable is in the address. OWNER_USE if the address takes a value born inside that loop, or
  * is not linear in it: then it is computed where it is used. */
-static int find_owner(struct walk *w, const struct kir_stmt *s, bool lane_is_flat) {
+static int find_owner(struct walk *w, const struct kir_stmt *s, bool lane_is_flat, bool is_indexed) {
   struct gen *g = w->g;
   int owner = OWNER_START;
   bool is_linear = true;
   for (int l = w->loop; l >= 0 && owner < 0; l = g->loops[l].parent) {
-    if (g->loops[l].stmt->kind == KIR_LANE && lane_is_flat) continue;
+    if (g->loops[l].stmt->kind == KIR_LANE && (lane_is_flat || is_indexed)) continue;
     for (int d = 0; d < s->n_at; d++)
       for (int i = 0; i < s->at[d].n; i++) {
+        if (is_indexed && term_varies(g, &s->at[d].term[i])) continue;
         int n = times(&s->at[d].term[i], g->loops[l].stmt->var);
         if (n) owner = l;
         if (n > 1) is_linear = false;
@@ -92,8 +104,7 @@ static int find_owner(struct walk *w, const struct kir_stmt *s, bool lane_is_fla
       for (int j = 0; j < s->at[d].term[i].n; j++) {
         int val = s->at[d].term[i].val[j];
         const struct value *v = &g->vals[val];
-        if (g->k->vals[val].kind == KIR_AXIS) continue;
-        if (v->lane) gen_cannot(g, "an index loaded by a lane");
+        if (g->k->vals[val].kind == KIR_AXIS || v->lane) continue;
         if (v->loop >= owner) return OWNER_USE;
       }
   return is_linear ? owner : OWNER_USE;
@@ -106,6 +117,28 @@ static void use_subscripts(struct walk *w, const struct kir_lin *at, int n) {
       for (int j = 0; j < at[d].term[i].n; j++) {
         struct value *v = &g->vals[at[d].term[i].val[j]];
         if (v->domain == SCALAR && v->home < 0) v->crosses = true;
+      }
+}
+
+/* Counters of loops in an address that is computed where it is used must be in memory there. */
+static void use_counters(struct gen *g, const struct kir_stmt *s) {
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++) {
+        struct value *v = &g->vals[s->at[d].term[i].val[j]];
+        if (v->domain == SCALAR) v->is_operand = true;
+      }
+}
+
+/* What lanes are indexed by becomes an operand, in its home or row. */
+static void use_indices(struct walk *w, const struct kir_stmt *s) {
+  w->g->wide = true;
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; term_varies(w->g, &s->at[d].term[i]) && j < s->at[d].term[i].n; j++) {
+        int val = s->at[d].term[i].val[j];
+        use(w, val);
+        if (w->g->vals[val].lane && w->g->vals[val].row < 0) w->g->vals[val].crosses = true;
       }
 }
 
@@ -137,14 +170,15 @@ static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_fl
   const struct kir_buf *b = &g->k->bufs[s->buf];
   int lane = loop_lane(g, w->loop),
       bytes = g->is_private[s->buf] ? dtype_bytes(kir_register_of(b->dtype)) : dtype_bytes(b->dtype);
-  if (b->kind == KIR_TABLE) gen_cannot(g, "a table");
   if (b->rank > BACKEND_RANK) gen_cannot(g, "more axes than a bound buffer has");
   struct access a = {
     .stmt = s, .lane = lane, .reg = -1, .narrow = bytes < 4, .element = __builtin_ctz((unsigned)bytes)
   };
   a.cls = lane < 0 ? LANE_NONE : lane_class(g, s, g->loops[lane].stmt->var);
-  a.owner = find_owner(w, s, lane_is_flat);
+  a.owner = find_owner(w, s, lane_is_flat, a.cls == LANE_INDEX);
   use_subscripts(w, s->at, s->n_at);
+  if (a.cls == LANE_INDEX) use_indices(w, s);
+  if (a.owner == OWNER_USE) use_counters(g, s);
   int i = find_same(g, &a);
   if (i < 0 && gen_grow(g, (void **)&g->accesses, &g->access_room, g->n_accesses + 1, sizeof a)) {
     take_slots(g, &a);
@@ -163,14 +197,15 @@ static void walk_block(struct walk *w, const struct kir_block *b);
 
 static bool has_loop(const struct kir_block *b) {
   for (const struct kir_stmt *s = b->first; s; s = s->next)
-    if (s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE) return true;
+    if (s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || (s->kind == KIR_IF && has_loop(&s->body)))
+      return true;
   return false;
 }
 
 /* The lane loop whose statements that do not depend on the lane are computed before it, or NULL. */
 static struct loop *hoisting_loop(struct walk *w) {
   struct loop *l = w->loop >= 0 ? &w->g->loops[w->loop] : NULL;
-  return l && l->is_flat ? l : NULL;
+  return l && l->is_flat && !w->guarded ? l : NULL;
 }
 
 static bool is_before_loop(struct walk *w, int val) {
@@ -190,7 +225,7 @@ static bool all_before_loop(struct walk *w, const struct kir_stmt *s) {
 /* As if the statement stood before the lane loop. */
 static struct walk hoist(struct walk *w, struct loop *l) {
   l->n_hoisted++;
-  return (struct walk){ w->g, l->parent, l->hoist_region, w->depth };
+  return (struct walk){ w->g, l->parent, l->hoist_region, w->depth, false };
 }
 
 static void on_op(struct walk *w, const struct kir_stmt *s) {
@@ -205,7 +240,6 @@ static void on_op(struct walk *w, const struct kir_stmt *s) {
   }
   for (int i = 0; i < s->n_in; i++) use(at, s->in[i]);
   if (s->op == KIR_CALL) gen_cannot(w->g, "a call");
-  if (s->op == KIR_OWNS && lane) gen_cannot(w->g, "owns of a lane");
   define_at(at, s->out[0], lane);
 }
 
@@ -213,9 +247,10 @@ static void on_load(struct walk *w, const struct kir_stmt *s) {
   int lane = loop_lane(w->g, w->loop);
   add_access(w, s, lane >= 0 && w->g->loops[lane].is_flat);
   bool moves = false;
-  for (int d = 0; d < s->n_at; d++) moves |= lane >= 0 && lin_has(&s->at[d], w->g->loops[lane].stmt->var);
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++) moves |= lane >= 0 && term_varies(w->g, &s->at[d].term[i]);
   struct loop *l = hoisting_loop(w);
-  if (l && w->g->k->bufs[s->buf].kind == KIR_IN && all_before_loop(w, s)) {
+  if (l && !l->has_lane_check && w->g->k->bufs[s->buf].kind == KIR_IN && all_before_loop(w, s)) {
     struct walk before = hoist(w, l);
     w->g->vals[s->out[0]].hoisted = true;
     define_at(&before, s->out[0], false);
@@ -227,15 +262,9 @@ static void on_load(struct walk *w, const struct kir_stmt *s) {
 static void on_store(struct walk *w, const struct kir_stmt *s) {
   int lane = loop_lane(w->g, w->loop);
   if (lane >= 0) w->g->loops[lane].has_effects = true;
-  if (s->op != KIR_SET && dtype_bytes(w->g->k->bufs[s->buf].dtype) < 4 && !w->g->is_private[s->buf])
-    gen_cannot(w->g, "a combining store to a narrow dtype");
-  if (s->op != KIR_SET && w->g->vals[s->in[0]].dtype == WEFT_BOOL) gen_cannot(w->g, "a combining store of bools");
   use(w, s->in[0]);
   if (lane >= 0 && dtype_bytes(w->g->vals[s->in[0]].dtype) == 8) w->g->wide = true; /* a scalar fills vectors too */
   add_access(w, s, lane >= 0 && w->g->loops[lane].is_flat);
-  int i = w->g->n_memory ? w->g->access_of[w->g->n_memory - 1] : -1;
-  if (lane >= 0 && i >= 0 && (w->g->accesses[i].cls == LANE_NONE || w->g->accesses[i].cls == LANE_ZERO))
-    gen_cannot(w->g, "a store to one place from all lanes");
 }
 
 static void on_fold(struct walk *w, const struct kir_stmt *s) {
@@ -261,7 +290,6 @@ static void on_keep(struct walk *w, const struct kir_stmt *s) {
   g->loops[w->loop].has_effects = true;
   for (int i = 0; i < s->n_in; i++) {
     struct value *v = &g->vals[s->in[i]];
-    if (v->domain == BOOL) gen_cannot(g, "a kept bool");
     if (!v->lane) {
       v->crosses = true;
       continue;
@@ -282,6 +310,7 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
   *l = (struct loop){ .stmt = s, .parent = w->loop, .depth = w->depth, .lane = s->kind == KIR_LANE ? id : lane };
   l->accesses = -1;
   l->first_memory = g->n_memory;
+  l->first_check = g->n_checks;
   l->access_first = g->n_accesses;
   l->has_inner = has_loop(&s->body);
   l->is_outer = s == g->outer;
@@ -299,7 +328,7 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
     v->home = -1;
   }
   l->hoist_region = ++g->n_regions;
-  struct walk in = { g, id, ++g->n_regions, w->depth + 1 };
+  struct walk in = { g, id, ++g->n_regions, w->depth + 1, false };
   walk_block(&in, &s->body);
   g->loops[id].end = g->n_loops;
   g->loops[id].access_end = g->n_accesses;
@@ -312,47 +341,55 @@ static void on_carry(struct walk *w, const struct kir_stmt *s) {
   define_at(w, s->out[0], loop_lane(g, w->loop) >= 0);
   struct value *v = &g->vals[s->out[0]];
   v->of_loop = v->crosses = true;
-  if (g->k->vals[init].kind != KIR_LIT) g->vals[init].crosses = true;
+  if (!is_literal(g, init)) g->vals[init].crosses = true;
   note_width(g, &g->vals[init]);
 }
 
 static void on_until(struct walk *w, const struct kir_stmt *s) {
-  if (loop_lane(w->g, w->loop) >= 0) gen_cannot(w->g, "until inside lanes");
-  if (w->g->loops[w->loop].n_folds) gen_cannot(w->g, "until in a loop with folds");
+  w->g->loops[w->loop].has_until = true;
   use(w, s->in[0]);
 }
 
-/* Outside lanes only: there an if is a branch, and a failed check skips the rest of its block. */
-static bool is_uniform(struct walk *w, const char *why) {
-  if (loop_lane(w->g, w->loop) >= 0) gen_cannot(w->g, why);
-  return !w->g->why;
+/* Used by a statement that is not part of a run. */
+static void use_apart(struct walk *w, int val) {
+  use(w, val);
+  if (!is_literal(w->g, val) && w->g->vals[val].row < 0) w->g->vals[val].crosses = true;
 }
 
 static void on_if(struct walk *w, const struct kir_stmt *s) {
-  if (!is_uniform(w, "an if region inside lanes")) return;
-  if (w->g->k->vals[s->in[0]].kind != KIR_LIT) w->g->vals[s->in[0]].crosses = true;
+  bool outer = w->guarded;
+  for (const struct kir_stmt *y = s->body.first; y; y = y->next)
+    if (y->kind == KIR_YIELD) use_apart(w, y->in[1]);
+  use_apart(w, s->in[0]);
   w->region = ++w->g->n_regions;
+  w->guarded = true;
   walk_block(w, &s->body);
+  w->guarded = outer;
   w->region = ++w->g->n_regions;
 }
 
 static void on_yield(struct walk *w, const struct kir_stmt *s) {
   use(w, s->in[0]);
-  define_at(w, s->out[0], false);
-  if (w->g->k->vals[s->in[1]].kind != KIR_LIT) w->g->vals[s->in[1]].crosses = true;
+  define_at(w, s->out[0], loop_lane(w->g, w->loop) >= 0);
   w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
 }
 
 /* Inside lanes a check that all share, and that nothing precedes that could be seen, decides for the whole loop. */
 static void on_check(struct walk *w, const struct kir_stmt *s) {
   struct loop *l = hoisting_loop(w);
+  bool is_hoisted = false;
+  if (!gen_grow(w->g, (void **)&w->g->hoisted_check, &w->g->check_room, w->g->n_checks + 1, sizeof(bool))) return;
   struct walk before, *at = w;
   if (l && !l->has_effects && all_before_loop(w, s)) {
     before = hoist(w, l);
     at = &before;
     l->has_check = true;
-  } else if (!is_uniform(w, "a check inside lanes")) {
-    return;
+    is_hoisted = true;
+  }
+  w->g->hoisted_check[w->g->n_checks++] = is_hoisted;
+  if (!is_hoisted && loop_lane(w->g, w->loop) >= 0) {
+    struct loop *lane = &w->g->loops[loop_lane(w->g, w->loop)];
+    lane->has_effects = lane->has_lane_check = true;
   }
   use(at, s->in[0]);
   use(at, s->in[1]);
@@ -444,7 +481,7 @@ void analyse(struct gen *g) {
   note_private(g, &g->k->body);
   place_inputs(g);
   note_moves(g, &g->k->body);
-  struct walk w = { g, -1, ++g->n_regions, 0 };
+  struct walk w = { g, -1, ++g->n_regions, 0, false };
   walk_block(&w, &g->k->body);
   if (g->why || g->no_memory) return;
   bool evex = g->e.evex;
@@ -453,4 +490,5 @@ void analyse(struct gen *g) {
   place_homes(g);
   g->tail_buffer = slot_vector(g, 2);
   g->scratch = slot_scalar(g);
+  g->saved = slot_vector(g, 1);
 }

@@ -11,19 +11,44 @@ static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD 
 
 /* ---- Next uses ---- */
 
-static bool is_hoisted(const struct gen *g, const struct kir_stmt *s) {
-  if (s->kind == KIR_CHECK) return g->loop >= 0 && g->loops[g->loop].is_flat;
+static bool is_hoisted(const struct gen *g, const struct kir_stmt *s, int site) {
+  if (s->kind == KIR_CHECK) return g->hoisted_check[site];
   return (s->kind == KIR_OP || s->kind == KIR_LOAD) && g->vals[s->out[0]].hoisted;
 }
 
-static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
-  int n = 0;
-  for (; s && !ends_run(s); s = s->next) {
-    int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
-    if (is_hoisted(g, s) != hoisted) continue;
-    if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
-    g->steps[n++] = (struct step){ .s = s, .access = access };
+/* The mask that a statement acts under. State of a loop only heeds what has happened since its iteration began. */
+static int mask_for(const struct gen *g, const struct kir_stmt *s, int active) {
+  bool is_state = s->kind == KIR_NEXT || (s->kind == KIR_FOLD && g->loop != g->lane_loop);
+  switch (s->kind) {
+  case KIR_LOAD: case KIR_STORE: case KIR_FOLD: case KIR_NEXT: case KIR_YIELD: case KIR_CHECK: case KIR_UNTIL:
+    return is_state && active == g->active_at_loop && !g->loops[g->loop].has_until ? -1 : active;
+  default: return -1;
   }
+}
+
+static void pass_over(struct gen *g, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    g->memory_cursor += reads_memory(s);
+    g->check_cursor += s->kind == KIR_CHECK;
+    pass_over(g, &s->body);
+  }
+}
+
+/* The statements up to the next loop or branch; of those hoisted, all: nothing inside a branch is. A check in lanes gives the rest of the block another mask. */
+static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
+  int n = 0, active = g->active;
+  bool in_lanes = g->lane_loop >= 0 && !hoisted;
+  for (; s && (hoisted || !ends_run(s)); s = s->next) {
+    pass_over(g, &s->body);
+    int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
+    int site = s->kind == KIR_CHECK ? g->check_cursor++ : -1;
+    if (s->kind == KIR_IF || is_hoisted(g, s, site) != hoisted) continue;
+    if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
+    int mask = in_lanes ? mask_for(g, s, active) : -1;
+    if (in_lanes && s->kind == KIR_CHECK) active = active_new(g);
+    g->steps[n++] = (struct step){ .s = s, .access = access, .site = site, .mask = mask, .mask_after = active };
+  }
+  g->active = active;
   return n;
 }
 
@@ -32,6 +57,12 @@ static bool has_result(const struct kir_stmt *s) { return s->kind == KIR_OP || s
 
 static void set_next(struct gen *g, int val, int32_t at) {
   for (int c = 0; c < (g->vals[val].lane ? g->copies : 1); c++) g->next[val * COPIES + c] = at;
+}
+
+static void set_first_use(struct gen *g, int val) {
+  if (g->upcoming[val] == NEVER) return;
+  set_next(g, val, g->upcoming[val]);
+  g->upcoming[val] = NEVER;
 }
 
 /* Nobody will read its result: it is left out, and does not use its operands. */
@@ -51,14 +82,15 @@ static void find_next_uses(struct gen *g, int n) {
     if (t->is_dead || !has_operands(s)) continue;
     for (int j = 0; j < s->n_in && j < 3; j++) t->next_in[j] = g->upcoming[s->in[j]];
     for (int j = 0; j < s->n_in; j++) g->upcoming[s->in[j]] = i;
+    if (t->mask >= 0) t->next_in[MASK_USE] = g->upcoming[t->mask];
+    if (t->mask >= 0) g->upcoming[t->mask] = i;
   }
-  for (int i = 0; i < n; i++)
-    for (int j = 0; !g->steps[i].is_dead && has_operands(g->steps[i].s) && j < g->steps[i].s->n_in; j++) {
-      int val = g->steps[i].s->in[j];
-      if (g->upcoming[val] == NEVER) continue;
-      set_next(g, val, g->upcoming[val]);
-      g->upcoming[val] = NEVER;
-    }
+  for (int i = 0; i < n; i++) {
+    const struct step *t = &g->steps[i];
+    if (t->is_dead || !has_operands(t->s)) continue;
+    for (int j = 0; j < t->s->n_in; j++) set_first_use(g, t->s->in[j]);
+    if (t->mask >= 0) set_first_use(g, t->mask);
+  }
 }
 
 static bool uses(const struct kir_stmt *s, int val) {
@@ -99,20 +131,37 @@ static void assign_scalar(struct gen *g, int carry, int val, int32_t saved) {
   gpr(enc(g), G_STORE, RAX, in_frame(g->vals[carry].home));
 }
 
+static void load_home(struct gen *g, int dtype, int reg, struct rm m) {
+  if (reg >= MASK_BASE) vec(enc(g), I_KMOV, 16, reg - MASK_BASE, 0, m);
+  else vec(enc(g), I_MOVUPS, width_of(g, dtype), reg, 0, m);
+}
+
+static bool is_in_mask(const struct gen *g, int val) { return g->vals[val].domain == BOOL && g->e.evex; }
+
+/* The home of val, or its register if it has one, becomes r; where the lanes of the mask act. */
+static void assign_home(struct gen *g, int val, int copy, int r, int mask) {
+  const struct value *v = &g->vals[val];
+  int to = v->pin >= 0 ? v->pin + copy : -1;
+  if (mask < 0 && to >= 0) { move_vector(g, width_of(g, v->dtype), to, r); return; }
+  if (mask < 0) { store_home(g, v->dtype, r, home_of(g, val, copy)); return; }
+  if (to < 0) {
+    to = is_in_mask(g, val) ? temp_mask(g) + MASK_BASE : temp(g);
+    load_home(g, v->dtype, to, home_of(g, val, copy));
+  }
+  blend(g, v->dtype, mask, copy, to, r);
+  if (v->pin < 0) store_home(g, v->dtype, to, home_of(g, val, copy));
+}
+
 /* carry = val, or what was saved of it. */
 static void assign_carry(struct gen *g, int carry, int val, int32_t saved) {
   struct value *c = &g->vals[carry];
   if (c->domain == SCALAR) { assign_scalar(g, carry, val, saved); return; }
   for (int u = 0; u < (c->lane ? g->copies : 1); u++) {
     if (saved < 0 && c->pin >= 0 && g->where[id_of(g, val, u)] == c->pin + u) continue;
-    bool is_mask = c->domain == BOOL && g->e.evex;
-    int r = saved < 0 ? in_reg(g, val, u) : take_register(g, is_mask);
-    struct rm old = in_frame(saved + u * g->vector_bytes);
-    if (saved >= 0 && is_mask) vec(enc(g), I_KMOV, 16, r - MASK_BASE, 0, old);
-    else if (saved >= 0) vec(enc(g), I_MOVUPS, width_of(g, c->dtype), r, 0, old);
-    if (c->pin >= 0) move_vector(g, width_of(g, c->dtype), c->pin + u, r);
-    else store_home(g, c->dtype, r, home_of(g, carry, u));
-    g->locked = 0;
+    int r = saved < 0 ? in_reg(g, val, u) : is_in_mask(g, carry) ? temp_mask(g) + MASK_BASE : temp(g);
+    if (saved >= 0) load_home(g, c->dtype, r, in_frame(saved + u * g->vector_bytes));
+    assign_home(g, carry, u, r, g->now->mask);
+    g->locked = g->temps = 0;
   }
 }
 
@@ -165,51 +214,63 @@ static void emit_keep(struct gen *g, const struct kir_stmt *s) {
 }
 
 static void emit_until(struct gen *g, const struct kir_stmt *s) {
+  if (g->lane_loop >= 0) {
+    if (g->now->mask != g->active_at_loop) active_drop(g, g->active_at_loop, s->in[0], g->now->mask);
+    active_drop(g, g->now->mask, s->in[0], g->now->mask);
+    jump_if_none(g, g->active_at_loop, g->leave);
+    return;
+  }
   bool_test(g, in_reg(g, s->in[0], 0));
   release(g);
   jump_if(enc(g), CC_NE, g->leave);
 }
 
-/* The home of an if region's value: set to the other value before the region, to its own inside. */
-static void set_yield(struct gen *g, const struct kir_stmt *s, int val) {
+/* The home of an if region's value: set to the other value before the region, to its own inside, for lanes that act. */
+static void set_yield(struct gen *g, const struct kir_stmt *s, int val, int mask) {
   struct value *v = &g->vals[s->out[0]];
   if (v->domain == SCALAR) {
     scalar_load(g, RAX, val);
     gpr(enc(g), G_STORE, RAX, in_frame(v->home));
-  } else {
-    store_home(g, v->dtype, in_reg(g, val, 0), home_of(g, s->out[0], 0));
+    return;
   }
-  g->locked = 0;
+  for (int c = 0; c < (v->lane ? g->copies : 1); c++) {
+    assign_home(g, s->out[0], c, in_reg(g, val, c), mask);
+    g->locked = g->temps = 0;
+  }
 }
 
+/* Outside lanes an if is a branch; inside it is a mask, and a branch if no lane acts. */
 static void emit_if(struct gen *g, const struct kir_stmt *s) {
-  int skip = label_new(enc(g));
+  int skip = label_new(enc(g)), outer = g->active, n_active = g->n_active;
   registers_clear(g);
   for (const struct kir_stmt *y = s->body.first; y; y = y->next)
-    if (y->kind == KIR_YIELD) set_yield(g, y, y->in[1]);
-  bool_test(g, in_reg(g, s->in[0], 0));
+    if (y->kind == KIR_YIELD) set_yield(g, y, y->in[1], -1);
+  if (g->lane_loop >= 0) {
+    g->active = active_and(g, s->in[0], skip);
+  } else {
+    bool_test(g, in_reg(g, s->in[0], 0));
+    jump_if(enc(g), CC_E, skip);
+  }
   registers_clear(g);
-  jump_if(enc(g), CC_E, skip);
   emit_block(g, &s->body);
   label_here(enc(g), skip);
+  g->active = outer;
+  g->n_active = n_active;
 }
 
-/* If false: the slot of the site becomes the least index seen by any thread, and the rest of the block is skipped. */
+/* If false it is reported, and the rest of the block is skipped; in lanes, by those that fail. */
 static void emit_check(struct gen *g, const struct kir_stmt *s) {
   struct encoder *e = enc(g);
-  int ok = label_new(e), again = label_new(e), site = g->check_cursor++;
-  static const uint8_t lock_cmpxchg_rcx_rdx[] = { 0xF0, 0x48, 0x0F, 0xB1, 0x11 };
+  int ok = label_new(e);
+  if (g->now->mask_after >= 0) {
+    check_lanes(g, s, g->now->site, g->now->mask, g->now->mask_after);
+    release(g);
+    return;
+  }
   bool_test(g, in_reg(g, s->in[0], 0));
   jump_if(e, CC_NE, ok);
   scalar_load(g, RDX, s->in[1]);
-  gpr(e, G_MOV, RCX, in_frame(FRAME_CHECKS));
-  gpr_imm(e, A_ADD, rm_reg(RCX), 8 * site);
-  gpr(e, G_MOV, RAX, rm_at(RCX, 0));
-  label_here(e, again);
-  gpr(e, G_CMP, RDX, rm_reg(RAX));
-  jump_if(e, CC_GE, g->rest);
-  code_bytes(e, lock_cmpxchg_rcx_rdx, 5);
-  jump_if(e, CC_NE, again);
+  check_report(g, g->now->site);
   jump_to(e, g->rest);
   label_here(e, ok);
   release(g);
@@ -232,7 +293,7 @@ static void emit_copy(struct gen *g, const struct step *t) {
   case KIR_FOLD: fold_step(g, s); break;
   case KIR_NEXT: emit_next(g, s); break;
   case KIR_KEEP: emit_keep(g, s); break;
-  case KIR_YIELD: set_yield(g, s, s->in[0]); break;
+  case KIR_YIELD: set_yield(g, s, s->in[0], t->mask); break;
   case KIR_CHECK: emit_check(g, s); break;
   case KIR_UNTIL: emit_until(g, s); break;
   default: break;
@@ -262,9 +323,9 @@ static void emit_step(struct gen *g, int at) {
 
 static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) {
   int n = collect(g, first, hoisted);
-  const struct kir_stmt *next = NULL;
+  const struct kir_stmt *next = NULL; /* if all lanes take part */
   for (int i = 0; i < n; i++)
-    if (g->steps[i].s->kind == KIR_NEXT) next = g->steps[i].s;
+    if (g->steps[i].s->kind == KIR_NEXT && g->steps[i].mask < 0) next = g->steps[i].s;
   registers_clear(g);
   find_next_uses(g, n);
   if (next) lend_carries(g, n, next, true);
@@ -278,7 +339,7 @@ static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) 
 }
 
 void emit_block(struct gen *g, const struct kir_block *b) {
-  int outer = g->rest;
+  int outer = g->rest, active = g->active, n_active = g->n_active;
   g->rest = label_new(enc(g));
   for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory;) {
     if (s->kind == KIR_IF) {
@@ -294,6 +355,8 @@ void emit_block(struct gen *g, const struct kir_block *b) {
   }
   label_here(enc(g), g->rest);
   g->rest = outer;
+  g->active = active;
+  g->n_active = n_active;
 }
 
 void emit_hoisted(struct gen *g, struct loop *l) {
@@ -303,6 +366,7 @@ void emit_hoisted(struct gen *g, struct loop *l) {
   g->loop = (int)(l - g->loops);
   g->rest = fail;
   g->memory_cursor = l->first_memory;
+  g->check_cursor = l->first_check;
   gpr(e, G_MOV, RAX, in_frame(l->extent)); /* without lanes nothing is loaded or checked */
   gpr(e, G_TEST, RAX, rm_reg(RAX));
   jump_if(e, CC_LE, done);

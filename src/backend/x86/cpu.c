@@ -19,8 +19,8 @@ static int ask(void) {
   if (!all(c, fma | osxsave | avx | f16c)) return 0;
   uint64_t saved = saved_by_system();
   if ((saved & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-  const uint32_t avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
-  if (!all(b, avx2)) return 0;
+  const uint32_t bmi = 1u << 3, avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
+  if (!all(b, avx2 | bmi)) return 0;
   return HAS_AVX2 | (all(b, f | dq | bw | vl) && (saved & 0xE6) == 0xE6 ? HAS_AVX512 : 0);
 }
 

@@ -15,6 +15,7 @@
 #define GD X86_GD
 #define GS X86_GS
 #define BARE X86_BARE
+#define VSIB X86_VSIB
 
 const struct insn_row x86_rows[X86_INSNS] = {
 #define X86_ROW_(id, name, map, pp, w, opcode, flags) { name, map, pp, w, opcode, flags },
@@ -121,6 +122,15 @@ struct rm pool_scalar(struct encoder *e, int element_bytes, uint64_t bits) {
   uint8_t row[32];
   for (int i = 0; i < 32; i += element_bytes) memcpy(row + i, &bits, (size_t)element_bytes);
   return e->evex ? pool_rm(pool_add(e, row, (size_t)element_bytes), true) : pool_rm(pool_add(e, row, 32), false);
+}
+
+struct rm pool_table(struct encoder *e, int element_bytes, const uint64_t *data, int n) {
+  size_t at = (e->n_pool + 63) & ~(size_t)63, end = at + (size_t)n * (size_t)element_bytes;
+  if (!bytes_for(e, &e->pool, &e->pool_room, end)) return pool_rm(0, false);
+  memset(e->pool + e->n_pool, 0, at - e->n_pool);
+  for (int i = 0; i < n; i++) memcpy(e->pool + at + (size_t)i * (size_t)element_bytes, &data[i], (size_t)element_bytes);
+  e->n_pool = end;
+  return pool_rm((uint32_t)at, false);
 }
 
 /* ---- Operands ---- */
@@ -291,6 +301,26 @@ void gpr_setcc(struct encoder *e, enum cc cc, int reg) {
   put_opcode(e, 0x0F90 | (int)cc);
   put(e, 0xC0 | reg);
   scalar(e, 0, 0x0FB6, reg, rm_reg(reg), 0);
+}
+
+void gpr_byte_to(struct encoder *e, int alu, int reg, struct rm m) {
+  if (!begin(e)) return;
+  put_rex(e, 0, reg, m, true);
+  put(e, alu << 3);
+  put_operand(e, reg, m, true, 0);
+}
+
+void first_bit(struct encoder *e, int dst, int src) { /* tzcnt */
+  if (!begin(e)) return;
+  put(e, 0xF3);
+  scalar(e, 0, 0x0FBC, dst, rm_reg(src), 0);
+}
+
+void drop_first_bit(struct encoder *e, int reg) { /* blsr */
+  static const struct insn_row blsr = { .map = 2, .opcode = 0xF3 };
+  if (!begin(e)) return;
+  put_vex(e, &blsr, 16, 1, reg, rm_reg(reg));
+  put(e, 0xC8 | (reg & 7));
 }
 
 /* ---- Jumps ---- */

@@ -92,6 +92,8 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(MOVMSKPS, "vmovmskps", 1, 0, 0, 0x50, VEX | TWO | GD)                                        \
   X(KMOV, "kmovw", 1, 0, 0, 0x90, VEX | TWO | KD | KS) X(KMOV_TO, "kmovw", 1, 0, 0, 0x91, VEX | TO | KD) \
   X(KMOV_FROM_GPR, "kmovw", 1, 0, 0, 0x92, VEX | TWO | KD | GS) X(KMOV_GPR, "kmovw", 1, 0, 0, 0x93, VEX | TWO | KS | GD) \
+  X(GATHERQPS, "vgatherqps", 2, 1, 0, 0x93, NO_BC | VSIB) X(GATHERQPD, "vgatherqpd", 2, 1, 1, 0x93, NO_BC | VSIB) \
+  X(KXNOR, "kxnorw", 1, 0, 0, 0x46, VEX | KD | KS)                                               \
   X(KAND, "kandw", 1, 0, 0, 0x41, VEX | KD | KS) X(KANDN, "kandnw", 1, 0, 0, 0x42, VEX | KD | KS) \
   X(KNOT, "knotw", 1, 0, 0, 0x44, VEX | TWO | KD | KS) X(KOR, "korw", 1, 0, 0, 0x45, VEX | KD | KS) \
   X(KXOR, "kxorw", 1, 0, 0, 0x47, VEX | KD | KS) X(ZEROUPPER, "vzeroupper", 1, 0, 0, 0x77, VEX | BARE)
@@ -112,7 +114,7 @@ enum {
   X86_IMM = 32, X86_TWO = 64, /* an immediate follows; two operands, vvvv unused */
   X86_DIGIT = 128, /* the register field selects the operation, vvvv is the destination */
   X86_KD = 256, X86_KS = 512, X86_GD = 1024, X86_GS = 2048, /* mask or general destination, sources (for listings) */
-  X86_BARE = 4096
+  X86_BARE = 4096, X86_VSIB = 8192 /* the index is a vector; VEX: vvvv is the mask */
 };
 struct insn_row { const char *name; uint8_t map, pp, w, opcode; uint16_t flags; };
 extern const struct insn_row x86_rows[X86_INSNS];
@@ -172,6 +174,9 @@ void gpr_unary(struct encoder *, int digit, int reg);                /* 2 not, 3
 void gpr_push(struct encoder *, int reg);
 void gpr_pop(struct encoder *, int reg);
 void gpr_setcc(struct encoder *, enum cc, int reg);                  /* and zero-extends; reg < 4 */
+void gpr_byte_to(struct encoder *, int alu, int reg, struct rm);     /* a byte in memory, with a register */
+void first_bit(struct encoder *, int dst, int src);                  /* the number of the lowest bit set */
+void drop_first_bit(struct encoder *, int reg);                      /* and clears it; flags say whether any is left */
 void code_bytes(struct encoder *, const void *, int n);
 void code_align(struct encoder *, int to);
 
@@ -183,5 +188,6 @@ void jump_if(struct encoder *, enum cc, int label);
 /* Constants. A scalar is one element (a broadcast operand in EVEX, repeated over 32 bytes in VEX). */
 struct rm pool_scalar(struct encoder *, int element_bytes, uint64_t bits);
 struct rm pool_vector(struct encoder *, const void *, int bytes);
+struct rm pool_table(struct encoder *, int element_bytes, const uint64_t *, int n);
 
 #endif

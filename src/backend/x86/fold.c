@@ -83,10 +83,10 @@ static void step_in_memory(struct gen *g, const struct loop *l, int f, struct rm
   const struct kir_stmt *s = l->fold[f];
   int dtype = fold_dtype(g, l, f), bytes = width_of(g, dtype), v = in_reg(g, s->in[0], g->now_copy), t = temp(g);
   vec(e, I_MOVUPS, bytes, t, 0, acc);
-  if (g->masked && is_row(l)) {
+  if (g->now->mask >= 0) {
     int sum = temp(g);
     combine(g, s->op, dtype, bytes, sum, t, rm_reg(v));
-    blend_tail(g, dtype, t, sum);
+    blend(g, dtype, g->now->mask, g->now_copy, t, sum);
   } else {
     combine(g, s->op, dtype, bytes, t, t, rm_reg(v));
   }
@@ -99,9 +99,9 @@ void fold_step(struct gen *g, const struct kir_stmt *s) {
   while (l->fold[f] != s) f++;
   if (l->acc_pin[f] >= 0) {
     int dtype = fold_dtype(g, l, f), acc = l->acc_pin[f] + copy, v = in_reg(g, s->in[0], g->now_copy);
-    int sum = g->masked && is_row(l) ? temp(g) : acc;
+    int sum = g->now->mask >= 0 ? temp(g) : acc;
     combine(g, s->op, dtype, width_of(g, dtype), sum, acc, rm_reg(v));
-    if (sum != acc) blend_tail(g, dtype, acc, sum);
+    if (sum != acc) blend(g, dtype, g->now->mask, g->now_copy, acc, sum);
   } else {
     step_in_memory(g, l, f, is_row(l) ? row_acc(g, l, f) : acc_at(g, l, f, copy));
   }

@@ -9,7 +9,8 @@
  * all. Bool: a vector of masks of 32 bits (AVX2), a mask register (AVX-512). G is chosen once a kernel, so that the
  * widest lane value fills a register; narrower ones then fill a part of one.
  *
- * A lane loop is emitted three times: U interleaved copies of G lanes, one copy, and one copy under a mask. */
+ * A lane loop is emitted three times: U interleaved copies of G lanes, one copy, and one copy under a mask. Which lanes
+ * act is a bool value of the encoder's own: in the last body of a lane loop, in an if, after a check or an until. */
 #ifndef WEFT_X86_GEN_H
 #define WEFT_X86_GEN_H
 #include "backend/backend.h"
@@ -20,11 +21,11 @@ enum {
   COPIES = 8,          /* most copies of a lane body */
   VECTORS = 32, MASKS = 8, REGISTERS = VECTORS + MASKS,
   MASK_BASE = VECTORS, /* register number of k0 in the allocator */
-  TAIL_K = 7,          /* k7: lanes that are there, in a masked body */
-  TAIL_V = 15,         /* ymm15: the same for AVX2, 32 bits a lane */
   NEVER = 1 << 30,     /* position of the next use of a value that has none */
   ROW_BLOCK = 4096, COL_BLOCK = 128, LANES = 32, LEVELS = 40, /* 2^40 blocks are more than memory holds */
-  MAX_FOLDS = 8, MAX_DEPTH = 16, MAX_NEXTS = 16
+  MAX_FOLDS = 8, MAX_DEPTH = 16, MAX_NEXTS = 64,
+  COMBINE_TEMPS = 3,   /* vector registers that `combine` takes at most */
+  MAX_ACTIVE = 72      /* masks of blocks inside each other */
 };
 
 /* The head of the frame; what follows depends on the kernel. */
@@ -51,8 +52,8 @@ struct value {
   int32_t pool;      /* literals: offset in the pool + 1, 0: not there yet */
 };
 
-enum lane_class { LANE_NONE, LANE_UNIT, LANE_BACK, LANE_ANY, LANE_ZERO };
-enum { OWNER_START = -1, OWNER_USE = -2 };
+enum lane_class { LANE_NONE, LANE_UNIT, LANE_BACK, LANE_ANY, LANE_ZERO, LANE_INDEX }; /* INDEX: as values of the lanes say */
+enum { OWNER_START = -1, OWNER_USE = -2, OWNER_FN = -3 };
 struct access {
   const struct kir_stmt *stmt;
   int owner;             /* loop at whose entry the address is computed and along which it steps */
@@ -71,11 +72,12 @@ struct loop {
   int lane;                /* the lane loop it is or stands in, -1: none */
   bool has_inner, is_outer, in_lane, is_flat; /* flat: a lane loop without loops inside */
   int accesses;            /* owned, a list */
-  int first_memory;        /* first load or store in it, in text order */
+  int first_memory, first_check; /* first load or store, check in it, in text order */
   int access_first, access_end; /* lane loops: the accesses inside */
   uint64_t rows;           /* lane loops: kept rows read or written */
   int hoist_region, n_hoisted; /* flat lane loops: what is computed before */
-  bool has_effects, has_check; /* flat lane loops: a store, fold or keep was seen; a check is among the hoisted */
+  bool has_effects, has_check; /* flat lane loops: a store, fold, keep or check of lanes was seen; a check is hoisted */
+  bool has_lane_check, has_until; /* in it; in its body */
   int32_t var, last, extent, block, count, j, limit; /* slots */
   int n_folds;
   const struct kir_stmt *fold[MAX_FOLDS];
@@ -88,8 +90,15 @@ struct row { int value, loop, bytes; int32_t pointer; }; /* a kept row: its slot
 
 struct mark { uint32_t at; const struct kir_stmt *stmt; }; /* for the listing */
 
-/* One statement of a run with the positions of the next uses of what it reads and writes. */
-struct step { const struct kir_stmt *s; int access; bool is_dead; int32_t next_in[3], next_out; };
+/* One statement of a run, the mask it acts under, and the positions of the next uses of what it reads and writes. */
+enum { MASK_USE = 3 };
+struct step {
+  const struct kir_stmt *s;
+  int access, site;      /* of a load or store, a check */
+  int mask, mask_after;  /* values, -1: all lanes act. A check or until changes it */
+  bool is_dead;
+  int32_t next_in[MASK_USE + 1], next_out;
+};
 
 struct gen {
   struct encoder e;
@@ -109,6 +118,8 @@ struct gen {
   int n_accesses, access_room;
   int *access_of;            /* by load or store in text order */
   int n_memory, memory_room;
+  bool *hoisted_check;       /* by check in text order */
+  int n_checks, check_room;
   struct loop *loops;
   int n_loops, loop_room;
   struct row *rows;
@@ -120,12 +131,15 @@ struct gen {
   int32_t *data_at;          /* by buffer: slot of its address; strides in bytes follow */
   int32_t *spare;            /* free vector slots */
   int n_spare, spare_room;
-  int32_t tail_buffer, scratch; /* a vector slot for element-wise copies; 8 bytes for moves between domains */
+  int32_t tail_buffer;       /* two vector slots: elements on their way, and where they go */
+  int32_t scratch, saved;    /* 8 bytes for moves between domains; two general registers */
 
   /* Emission */
   int loop_cursor, memory_cursor, check_cursor;
   int copies;                /* of the body being emitted */
-  bool masked;
+  int active;                /* value: the lanes that act, -1: all */
+  int active_at_loop;        /* when an iteration of the innermost loop begins */
+  int n_active;              /* masks in use: values from kernel->n_vals on */
   int lane_loop;             /* being emitted, -1: none */
   int loop;                  /* innermost being emitted, -1: none */
   int leave;                 /* label behind the serial loop being emitted */
@@ -143,7 +157,7 @@ struct gen {
   const struct step *now;    /* statement being emitted */
   int now_copy, now_copies, now_at;
   int want;                  /* register its result should go to, -1: any */
-  int32_t freed[4];          /* slots it read for the last time: free once it is emitted */
+  int32_t freed[8];          /* slots it read for the last time: free once it is emitted */
   int n_freed;
   int8_t *row_reg;           /* by row: general register, -1: none */
   struct mark *marks;
@@ -151,6 +165,9 @@ struct gen {
 };
 
 static inline struct encoder *enc(struct gen *g) { return &g->e; }
+static inline bool is_literal(const struct gen *g, int val) {
+  return val < g->k->n_vals && g->k->vals[val].kind == KIR_LIT;
+}
 static inline int id_of(const struct gen *g, int val, int copy) {
   return val * COPIES + (g->vals[val].lane ? copy : 0);
 }
@@ -176,6 +193,7 @@ void registers_clear(struct gen *);
 int take_register(struct gen *, bool mask);
 int temp(struct gen *);                        /* a vector register until the statement ends */
 int temp_mask(struct gen *);
+void reserve(struct gen *);                    /* registers that `combine` may take: in code that may be skipped or repeated */
 int in_reg(struct gen *, int val, int copy);   /* a register that holds the value; locked until `release` */
 struct rm in_rm(struct gen *, int val, int copy); /* register or memory: to be used by the very next instruction */
 bool is_dying(struct gen *, int operand);      /* operand of the current statement, in a register nobody needs later */
@@ -195,6 +213,8 @@ void unpin(struct gen *, int reg);
 void scalar_load(struct gen *, int reg, int val);
 void lin_eval(struct gen *, int reg, const struct kir_lin *);
 bool scalar_op(struct gen *, const struct kir_stmt *); /* false: no operand or result is scalar */
+bool term_varies(const struct gen *, const struct kir_term *); /* between lanes */
+void scalar_combine(struct gen *, int op, bool is_signed);     /* RAX = op(RAX, RCX) */
 void address_eval(struct gen *, const struct access *, int skip); /* RDX = the address, without terms of value skip */
 void address_step(struct gen *, const struct access *, int val);  /* RDX = bytes it moves when val grows by 1 */
 bool lin_has(const struct kir_lin *, int val);
@@ -208,8 +228,6 @@ struct rm constant(struct gen *, int dtype, uint64_t bits);
 void narrow_mask(struct gen *, int dtype, int reg); /* AVX2: masks as wide as the dtype become masks of 32 bits */
 void compare_int_avx2(struct gen *, int imm, int dtype, int d, int a, int b); /* imm 0 eq, 1 lt, 2 le, 4 ne */
 void combine(struct gen *, int op, int dtype, int bytes, int dst, int a, struct rm b); /* dst = op(a, b) */
-void blend_tail(struct gen *, int dtype, int dst, int src); /* dst = src where the tail mask is set */
-void extend_mask(struct gen *, int dst);        /* AVX2: the tail mask with 64 bits a lane */
 
 /* cast.c */
 void cast_op(struct gen *, const struct kir_stmt *);
@@ -221,14 +239,25 @@ void integer_long(struct gen *, int op, int dtype, int bytes, int d, int a, int 
 void divide_scalar(struct gen *, bool is_remainder, bool is_signed); /* RAX by RCX; changes RDX */
 
 /* half.c: f16 and bf16; dst is not a. Words: one in the low half of each lane (bf16), or side by side (f16) */
-void bf16_widen(struct gen *, int dst, struct rm);
+void bf16_widen(struct gen *, int dst, struct rm, int k); /* k: AVX-512: which lanes are loaded; 0: all */
 void bf16_narrow(struct gen *, int dst, int a, bool exact);
-void f16_widen(struct gen *, int dst, struct rm, bool exact);
+void f16_widen(struct gen *, int dst, struct rm, bool exact, int k);
 void f16_narrow(struct gen *, int dst, int a, bool exact);
 void cast_f32_to_bf16(struct gen *, int dst, int a, int to); /* the value rounded, as f32 */
 void cast_f32_to_f16(struct gen *, int dst, int a, int to);
 
+/* active.c: the lanes that act */
+int active_new(struct gen *);                   /* a mask without value yet; also counts in g->n_active */
+void active_first(struct gen *, int val);       /* AVX-512: RAX, AVX2: RCX lanes are there: one copy of the mask */
+int active_and(struct gen *, int cond, int skip); /* g->active and cond; jumps to skip if no lane is left */
+void active_copy(struct gen *, int val, int from);    /* val = from, -1: all lanes */
+void active_drop(struct gen *, int val, int stop, int under); /* val loses the lanes of `under` where stop holds */
+void check_lanes(struct gen *, const struct kir_stmt *, int site, int mask, int mask_after);
+void check_report(struct gen *, int site);      /* the index is in RDX */
+void jump_if_none(struct gen *, int val, int label);
+
 /* memory.c */
+void blend(struct gen *, int dtype, int mask, int copy, int dst, int src); /* dst = src where the mask is set */
 void load_op(struct gen *, const struct kir_stmt *, struct access *);
 void store_op(struct gen *, const struct kir_stmt *, struct access *);
 void axis_value(struct gen *, int loop, int copy); /* the lane axis as a value */

@@ -7,9 +7,9 @@ static struct rm number(struct gen *g, uint32_t bits) { return pool_scalar(enc(g
 
 /* ---- bf16: the upper half of an f32 ---- */
 
-void bf16_widen(struct gen *g, int d, struct rm m) {
+void bf16_widen(struct gen *g, int d, struct rm m, int k) {
   int bytes = width_of(g, WEFT_F32);
-  vec(enc(g), I_PMOVZXWD, bytes, d, 0, m);
+  vec_mask(enc(g), I_PMOVZXWD, bytes, k, k != 0, d, 0, m, 0);
   vec_imm(enc(g), I_PSHIFTD, bytes, 6, d, rm_reg(d), 16);
 }
 
@@ -80,10 +80,10 @@ static void unquiet_wide(struct gen *g, int d, int words) {
   vec(e, I_PANDN, bytes, d, words, rm_reg(d));
 }
 
-void f16_widen(struct gen *g, int d, struct rm m, bool exact) {
+void f16_widen(struct gen *g, int d, struct rm m, bool exact, int k) {
   int bytes = width_of(g, WEFT_F32), words = exact ? temp(g) : -1;
-  if (exact) vec(enc(g), I_PMOVZXWD, bytes, words, 0, m);
-  vec(enc(g), I_CVTPH2PS, bytes, d, 0, m);
+  if (exact) vec_mask(enc(g), I_PMOVZXWD, bytes, k, k != 0, words, 0, m, 0);
+  vec_mask(enc(g), I_CVTPH2PS, bytes, k, k != 0, d, 0, m, 0);
   if (exact) unquiet_wide(g, d, words);
 }
 
@@ -121,5 +121,5 @@ void cast_f32_to_f16(struct gen *g, int d, int a, int to) {
   bool exact = !g->vals[g->now->s->in[0]].is_quiet;
   (void)to;
   f16_narrow(g, d, a, exact);
-  f16_widen(g, d, rm_reg(d), exact);
+  f16_widen(g, d, rm_reg(d), exact, 0);
 }

@@ -108,18 +108,25 @@ static void operand(struct decoded *d, int r, int x, int b, int r2, int x2) {
   if (d->mod == 2) d->disp = take32(d);
 }
 
+static void put_vector(struct text *t, int bytes, int reg, bool is_k, bool is_gpr) {
+  if (is_k) text_addf(t, "k%d", reg & 7);
+  else if (is_gpr) text_add(t, gpr_names[reg & 15]);
+  else text_addf(t, "%cmm%d", bytes == 64 ? 'z' : bytes == 32 ? 'y' : 'x', reg);
+}
+
+/* Indexed by the lanes of a vector, whose highest bit is where a source has it. */
+static void put_vector_memory(struct text *t, const struct decoded *d) {
+  text_addf(t, "[%s+", gpr_names[d->base]);
+  put_vector(t, d->bytes, (d->index < 0 ? 4 : d->index & 15) | (d->evex ? d->vvvv & 16 : 0), false, false);
+  text_add(t, "]");
+}
+
 static void put_memory(struct text *t, const struct decoded *d) {
   if (d->base < 0) { text_addf(t, "[pool%+d]", (int)d->disp); return; }
   text_addf(t, "[%s", gpr_names[d->base]);
   if (d->index >= 0) text_addf(t, "+%s*%d", gpr_names[d->index & 15], 1 << (d->index >> 8));
   if (d->disp) text_addf(t, "%+d", (int)d->disp);
   text_add(t, d->broadcast ? "]{1to}" : "]");
-}
-
-static void put_vector(struct text *t, int bytes, int reg, bool is_k, bool is_gpr) {
-  if (is_k) text_addf(t, "k%d", reg & 7);
-  else if (is_gpr) text_add(t, gpr_names[reg & 15]);
-  else text_addf(t, "%cmm%d", bytes == 64 ? 'z' : bytes == 32 ? 'y' : 'x', reg);
 }
 
 static const struct insn_row *find_row(const struct decoded *d, int opcode) {
@@ -138,6 +145,7 @@ static const struct insn_row *find_row(const struct decoded *d, int opcode) {
 static void put_vector_insn(struct text *t, struct decoded *d, int opcode, int rxb[5]) {
   static const char *const shifts[] = { "", "", "vpsrl", "", "vpsra", "", "vpsll" };
   const struct insn_row *r = find_row(d, opcode);
+  if (!r && d->map == 2 && opcode == 0xF3) { text_addf(t, "blsr %s, %s", gpr_names[d->vvvv], gpr_names[*d->p++ & 7]); return; }
   if (!r) { text_addf(t, "? %02x", opcode); return; }
   if (r->flags & X86_BARE) { text_add(t, r->name); return; }
   operand(d, rxb[0], rxb[1], rxb[2], rxb[3], rxb[4]);
@@ -149,13 +157,14 @@ static void put_vector_insn(struct text *t, struct decoded *d, int opcode, int r
   else if (d->mod == 3) put_vector(t, d->bytes, d->rm, false, false);
   else put_memory(t, d);
   if (d->k) text_addf(t, "{k%d}%s", d->k, d->zero ? "{z}" : "");
-  if (!digit && !(r->flags & (X86_TWO | X86_TO))) {
+  if (!digit && !(r->flags & (X86_TWO | X86_TO)) && !(r->flags & X86_VSIB && d->evex)) {
     text_add(t, ", ");
     put_vector(t, d->bytes, d->vvvv, ks, false);
   }
   text_add(t, ", ");
   if (to) put_vector(t, d->bytes, d->reg, kd, false);
   else if (d->mod == 3) put_vector(t, d->bytes, d->rm, ks, r->flags & X86_GS);
+  else if (r->flags & X86_VSIB) put_vector_memory(t, d);
   else put_memory(t, d);
   if (!(r->flags & X86_IMM)) return;
   if (r->map == 3 && (opcode == 0x4A || opcode == 0x4B)) { /* a register in the immediate */
@@ -229,6 +238,7 @@ static void put_two_byte(struct text *t, struct decoded *d, int rex, const uint8
   if (opcode == 0xAF) put_scalar_operands(t, d, "imul", false);
   else if (opcode == 0xB6 || opcode == 0xB7) put_scalar_operands(t, d, "movzx", false);
   else if (opcode == 0x1F) text_add(t, "nop");
+  else if (opcode == 0xBC) put_scalar_operands(t, d, "tzcnt", false);
   else if (opcode == 0xB1) put_scalar_operands(t, d, "lock cmpxchg", true);
   else if (opcode >= 0x90 && opcode < 0xA0) {
     memcpy(name, "set", 4);
@@ -287,14 +297,15 @@ static void put_one_byte(struct text *t, struct decoded *d, int rex, const uint8
   case 0xD3: put_one_operand(t, d, shift[d->reg & 7]), text_add(t, ", cl"); break;
   case 0xF7: put_one_operand(t, d, unary[d->reg & 7]); break;
   default:
-    if ((opcode & 0xC7) == 0x03) put_scalar_operands(t, d, alu[opcode >> 3], false);
+    if ((opcode & 0xC7) == 0x00) put_scalar_operands(t, d, alu[opcode >> 3], true);
+    else if ((opcode & 0xC7) == 0x03) put_scalar_operands(t, d, alu[opcode >> 3], false);
     else text_addf(t, "? %02x", opcode);
   }
 }
 
 static void put_scalar_insn(struct text *t, struct decoded *d, const uint8_t *start) {
   int rex = 0;
-  if (*d->p == 0x66 || *d->p == 0xF0) d->p++;
+  if (*d->p == 0x66 || *d->p == 0xF0 || *d->p == 0xF3) d->p++;
   if ((*d->p & 0xF0) == 0x40) rex = *d->p++;
   if (*d->p == 0x0F) {
     d->p++;

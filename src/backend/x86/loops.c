@@ -109,7 +109,7 @@ static void step_accesses(struct gen *g, const struct loop *l) {
 /* ---- Registers that last ---- */
 
 int pin_run(struct gen *g, int n, int leave_free) {
-  int total = g->n_vregs - (g->masked && !g->e.evex), in_use = __builtin_popcountll(g->pinned & 0xFFFFFFFFu);
+  int total = g->n_vregs, in_use = __builtin_popcountll(g->pinned & 0xFFFFFFFFu);
   if (total - in_use - n < leave_free) return -1;
   for (int first = 0, r = 0; r < total; r++) {
     if (g->pinned >> r & 1) first = r + 1;
@@ -215,6 +215,7 @@ static void body_of(struct gen *g, int id) {
   g->loop = id;
   g->loop_cursor = id + 1;
   g->memory_cursor = l->first_memory;
+  g->check_cursor = l->first_check;
   emit_block(g, &l->stmt->body);
   g->loop = outer;
 }
@@ -261,16 +262,29 @@ static void next_limit(struct gen *g, const struct loop *l, int block) {
   gpr(e, G_STORE, RAX, in_frame(l->limit));
 }
 
+/* Where an until goes: the loop is at its end. */
+static void leave_early(struct gen *g, const struct loop *l, int all) {
+  struct encoder *e = enc(g);
+  jump_to(e, all);
+  label_here(e, g->leave);
+  gpr(e, G_MOV, RAX, in_frame(l->last));
+  gpr(e, G_STORE, RAX, in_frame(l->var));
+  label_here(e, all);
+}
+
 /* In blocks of 128 if anything is folded, else in one. */
 static void run_blocks(struct gen *g, int id) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
-  int block = label_new(e), total = label_new(e);
+  int block = label_new(e), total = label_new(e), all = label_new(e), outer_leave = g->leave;
   if (l->n_folds) gpr_store_imm(e, in_frame(l->count), 0);
   label_here(e, block);
   next_limit(g, l, l->n_folds ? COL_BLOCK : 0);
   folds_start(g, l);
+  g->leave = label_new(e);
   iterate(g, id);
+  if (l->has_until) leave_early(g, l, all);
+  g->leave = outer_leave;
   if (!l->n_folds) return;
   folds_to_memory(g, l);
   gpr(e, G_MOV, RAX, in_frame(l->var));
@@ -285,8 +299,8 @@ static void run_blocks(struct gen *g, int id) {
 static void emit_serial(struct gen *g, int id) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
-  int leave = label_new(e), go = label_new(e), outer_leave = g->leave;
-  g->leave = leave;
+  int leave = label_new(e), go = label_new(e), active = g->active, n_active = g->n_active,
+      active_at_loop = g->active_at_loop;
   loop_bounds(g, l);
   each_carry(g, l, enter_carry);
   pin_folds(g, l);
@@ -301,12 +315,19 @@ static void emit_serial(struct gen *g, int id) {
   label_here(e, go);
   enter_accesses(g, l);
   if (is_innermost(l)) take_pointers(g, l);
+  if (l->has_until && l->in_lane) {
+    g->active = active_new(g);
+    active_copy(g, g->active, active);
+  }
+  g->active_at_loop = g->active;
   run_blocks(g, id);
+  g->active = active;
+  g->n_active = n_active;
+  g->active_at_loop = active_at_loop;
   drop_pointers(g, l);
   label_here(e, leave);
   unpin_folds(g, l);
   each_carry(g, l, leave_carry);
-  g->leave = outer_leave;
 }
 
 /* ---- Lane loops ---- */
@@ -315,7 +336,8 @@ static void enter_lane_access(struct gen *g, struct loop *l, struct access *a, i
   struct encoder *e = enc(g);
   if (a->owner == OWNER_USE) address_eval(g, a, l->stmt->var);
   else gpr(e, G_MOV, RDX, in_frame(a->pointer));
-  if (may_start_late(l) && a->cls != LANE_NONE && a->cls != LANE_ZERO) {
+  bool moves = a->cls == LANE_UNIT || a->cls == LANE_BACK || a->cls == LANE_ANY;
+  if (may_start_late(l) && moves) {
     gpr(e, G_MOV, RAX, in_frame(l->var));
     if (a->cls == LANE_ANY) gpr(e, G_IMUL, RAX, in_frame(a->lane_step));
     else gpr_mul_imm(e, RAX, rm_reg(RAX), (a->cls == LANE_UNIT ? 1 : -1) * (1 << a->element));
@@ -361,17 +383,18 @@ static void leave_group(struct gen *g, const struct loop *l) {
   gpr(enc(g), G_MOV, R10, in_frame(l->limit));
 }
 
-static void lane_body(struct gen *g, int id, int copies, bool masked) {
+static void lane_body(struct gen *g, int id, int copies, int active) {
   struct loop *l = &g->loops[id];
   g->copies = copies;
-  g->masked = masked;
+  g->active = g->active_at_loop = active;
   enter_group(g, l);
   registers_clear(g);
   for (int c = 0; g->vals[l->stmt->var].is_operand && c < copies; c++) axis_value(g, id, c);
   body_of(g, id);
   leave_group(g, l);
   g->copies = 1;
-  g->masked = false;
+  g->active = -1;
+  g->n_active = 0;
 }
 
 static void full_bodies(struct gen *g, int id, int copies) {
@@ -382,7 +405,7 @@ static void full_bodies(struct gen *g, int id, int copies) {
   jump_if(e, CC_G, done);
   code_align(e, 32);
   label_here(e, again);
-  lane_body(g, id, copies, false);
+  lane_body(g, id, copies, -1);
   gpr_imm(e, A_ADD, rm_reg(R9), step);
   if (!g->loops[id].is_flat) gpr(e, G_LEA, R11, rm_at(R10, -step));
   gpr(e, G_CMP, R9, rm_reg(R11));
@@ -390,22 +413,14 @@ static void full_bodies(struct gen *g, int id, int copies) {
   label_here(e, done);
 }
 
-static void set_tail_mask(struct gen *g) {
-  struct encoder *e = enc(g);
-  static const int32_t window[16] = { -1, -1, -1, -1, -1, -1, -1, -1 };
-  gpr(e, G_MOV, RCX, rm_reg(R10));
-  gpr(e, G_SUB, RCX, rm_reg(R9));
-  if (e->evex) { /* (1 << left) - 1 */
-    static const uint8_t shl_rax_cl[] = { 0x48, 0xD3, 0xE0 };
-    gpr_const(e, RAX, 1);
-    code_bytes(e, shl_rax_cl, 3);
-    gpr_imm(e, A_SUB, rm_reg(RAX), 1);
-    vec(e, I_KMOV_FROM_GPR, 16, TAIL_K, 0, rm_reg(RAX));
-    return;
-  }
-  gpr_unary(e, 3, RCX);
-  gpr(e, G_LEA, RAX, pool_vector(e, window, 64));
-  vec(e, I_MOVUPS, 32, TAIL_V, 0, rm_index(RAX, RCX, 2, 32));
+/* The lanes from R9 to R10. */
+static int tail_mask(struct gen *g) {
+  int val = active_new(g);
+  registers_clear(g);
+  gpr(enc(g), G_MOV, RCX, rm_reg(R10));
+  gpr(enc(g), G_SUB, RCX, rm_reg(R9));
+  active_first(g, val);
+  return val;
 }
 
 static void tail_body(struct gen *g, int id) {
@@ -413,8 +428,7 @@ static void tail_body(struct gen *g, int id) {
   int done = label_new(e);
   gpr(e, G_CMP, R9, rm_reg(R10));
   jump_if(e, CC_GE, done);
-  set_tail_mask(g);
-  lane_body(g, id, 1, true);
+  lane_body(g, id, 1, tail_mask(g));
   gpr(e, G_MOV, R9, rm_reg(R10));
   label_here(e, done);
 }
@@ -483,11 +497,11 @@ static void short_row(struct gen *g, int id, int done) {
   gpr(e, G_LEA, RAX, rm_at(R10, -1));
   gpr_imm(e, A_CMP, rm_reg(RAX), g->lanes - 1);
   jump_if(e, CC_A, other); /* none, too: no lane may be touched */
-  set_tail_mask(g);
-  l->in_one = g->masked = true;
+  int mask = tail_mask(g);
+  l->in_one = true;
   for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = pin_run(g, 1, 0);
   folds_start(g, l);
-  lane_body(g, id, 1, true);
+  lane_body(g, id, 1, mask);
   folds_of_one(g, l);
   unpin_folds(g, l);
   l->in_one = false;
@@ -587,11 +601,22 @@ static void broadcast_arg(struct gen *g, int val) {
   vec(e, I_MOVUPS_TO, width_of(g, v->dtype), 0, 0, in_frame(v->home));
 }
 
+/* Tables follow the constants, elements as in memory. */
+static void place_table(struct gen *g, int buf) {
+  struct encoder *e = enc(g);
+  const struct kir_buf *b = &g->k->bufs[buf];
+  gpr(e, G_LEA, RAX, pool_table(e, dtype_bytes(b->dtype), b->data, b->n_data));
+  gpr(e, G_STORE, RAX, in_frame(g->data_at[buf]));
+  gpr_store_imm(e, in_frame(g->data_at[buf] + 8), dtype_bytes(b->dtype));
+}
+
 static void prologue(struct gen *g) {
   struct encoder *e = enc(g);
   static const uint8_t saved[] = { RBX, RBP, R12, R13, R14, R15 };
   for (int i = 0; i < 6; i++) gpr_push(e, saved[i]);
   gpr(e, G_MOV, RBX, rm_reg(RDI));
+  for (int b = 0; b < g->k->n_bufs; b++)
+    if (g->k->bufs[b].kind == KIR_TABLE) place_table(g, b);
   for (int i = 0; i < g->k->n_args; i++) {
     int val = g->k->args[i];
     if (g->vals[val].domain != SCALAR && g->vals[val].home >= 0) broadcast_arg(g, val);
@@ -617,7 +642,7 @@ static void epilogue(struct gen *g) {
 
 void emit_kernel(struct gen *g) {
   g->finish = label_new(enc(g));
-  g->lane_loop = g->loop = -1;
+  g->lane_loop = g->loop = g->active = g->active_at_loop = -1;
   g->copies = 1;
   prologue(g);
   emit_block(g, &g->k->body);

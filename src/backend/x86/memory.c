@@ -1,6 +1,6 @@
-/* memory.c -- loads and stores: one element for all lanes, or G elements that lie side by side, backwards, or a stride
- * apart. A masked body touches only the lanes that are there. What no vector instruction can do under a mask (narrow
- * dtypes, strides) goes element by element through a buffer in the frame. */
+/* memory.c -- loads and stores: one element for all lanes, or G elements that lie side by side, backwards, a stride
+ * apart, or wherever indices of the lanes say. Under a mask only the lanes that act are touched. What no vector
+ * instruction can do goes element by element, lanes in order, through a buffer in the frame. */
 #include "backend/x86/gen.h"
 
 /* The dtype of an element as stored. Private copies hold register dtypes. */
@@ -10,11 +10,13 @@ static int memory_dtype(const struct gen *g, const struct access *a) {
 }
 
 static bool is_flat(const struct gen *g) { return g->lane_loop >= 0 && g->loops[g->lane_loop].is_flat; }
+static bool is_one(const struct access *a) { return a->cls == LANE_NONE || a->cls == LANE_ZERO; }
 
 /* A register with the address at the start of the lane loop (flat), of the group of lanes, or of the one element. */
 static int pointer_of(struct gen *g, struct access *a) {
   if (a->reg >= 0) return a->reg;
-  if (is_flat(g)) gpr(enc(g), G_MOV, RDX, in_frame(a->entry));
+  if (a->owner == OWNER_FN) address_eval(g, a, -1);
+  else if (is_flat(g)) gpr(enc(g), G_MOV, RDX, in_frame(a->entry));
   else if (a->owner == OWNER_USE) address_eval(g, a, -1);
   else gpr(enc(g), G_MOV, RDX, in_frame(a->pointer));
   return RDX;
@@ -30,7 +32,8 @@ static void strided_at(struct gen *g, struct access *a, int copy) {
   struct encoder *e = enc(g);
   int p = pointer_of(g, a);
   if (p != RDX) gpr(e, G_MOV, RDX, rm_reg(p));
-  if (a->cls == LANE_UNIT || a->cls == LANE_BACK) gpr_const(e, RCX, (a->cls == LANE_UNIT ? 1 : -1) * (1 << a->element));
+  if (a->cls == LANE_INDEX) return;
+  if (a->cls != LANE_ANY) gpr_const(e, RCX, is_one(a) ? 0 : (a->cls == LANE_UNIT ? 1 : -1) * (1 << a->element));
   else gpr(e, G_MOV, RCX, in_frame(a->lane_step));
   if (is_flat(g)) {
     gpr(e, G_LEA, RAX, rm_at(R9, copy * g->lanes));
@@ -42,53 +45,179 @@ static void strided_at(struct gen *g, struct access *a, int copy) {
   }
 }
 
-/* ---- Element by element ---- */
+/* ---- Indices of the lanes ---- */
 
-static void lanes_left(struct gen *g) { /* RAX = lanes of this copy that are there */
-  struct encoder *e = enc(g);
-  if (!g->masked) { gpr_const(e, RAX, g->lanes); return; }
-  if (is_flat(g)) {
-    gpr(e, G_MOV, RAX, rm_reg(R10));
-    gpr(e, G_SUB, RAX, rm_reg(R9));
-  } else {
-    gpr(e, G_MOV, RAX, in_frame(g->loops[g->lane_loop].limit));
-    gpr(e, G_SUB, RAX, in_frame(g->loops[g->lane_loop].j));
-  }
+static void times_vector(struct gen *g, int x, int by) {
+  uint64_t before = g->temps;
+  int bytes = width_of(g, WEFT_I64);
+  if (g->e.evex) vec(enc(g), I_PMULLQ, bytes, x, x, rm_reg(by));
+  else integer_long(g, KIR_MUL, WEFT_I64, bytes, x, x, by);
+  g->temps = before;
 }
 
-/* Copies the lanes that are there between memory and the buffer in the frame. */
-static void copy_elements(struct gen *g, struct access *a, int copy, bool to_memory) {
+/* x *= the bytes that the axis moves, times coef. */
+static void times_stride(struct gen *g, struct access *a, int axis, int64_t coef, int x) {
   struct encoder *e = enc(g);
-  int loop = label_new(e), bytes = 1 << a->element;
-  strided_at(g, a, copy);
-  lanes_left(g);
+  int bytes = width_of(g, WEFT_I64), t = temp(g);
+  if (stride_class(g, a->stmt->buf, axis) == STRIDE_1) {
+    if (coef == 1) vec_imm(e, I_PSHIFTQ, bytes, 6, x, rm_reg(x), a->element);
+    if (coef == 1) return;
+    gpr_const(e, RAX, coef * (1 << a->element));
+  } else {
+    gpr(e, G_MOV, RAX, in_frame(g->data_at[a->stmt->buf] + 8 + 8 * axis));
+    if (coef != 1) gpr_mul_imm(e, RAX, rm_reg(RAX), (int32_t)coef);
+  }
   gpr(e, G_STORE, RAX, in_frame(g->scratch));
-  gpr_push(e, RSI);
-  gpr_const(e, RSI, 0);
-  label_here(e, loop);
-  struct rm there = rm_at(RDX, 0), here = rm_index(RBX, RSI, a->element, g->tail_buffer);
-  gpr_move(e, bytes, false, RAX, to_memory ? here : there);
-  gpr_move(e, bytes, true, RAX, to_memory ? there : here);
-  gpr(e, G_ADD, RDX, rm_reg(RCX));
-  gpr_imm(e, A_ADD, rm_reg(RSI), 1);
-  gpr(e, G_CMP, RSI, in_frame(g->scratch));
-  jump_if(e, CC_L, loop);
-  gpr_pop(e, RSI);
+  vec(e, I_PBROADCASTQ, bytes, t, 0, in_frame(g->scratch));
+  times_vector(g, x, t);
+}
+
+/* The bytes each lane adds to the address: all terms of the subscripts in which lanes differ. A temporary. */
+static int offsets_of(struct gen *g, struct access *a, int copy) {
+  int sum = -1, bytes = width_of(g, WEFT_I64);
+  for (int d = 0; d < a->stmt->n_at; d++) {
+    if (stride_class(g, a->stmt->buf, d) == STRIDE_0) continue;
+    for (int i = 0; i < a->stmt->at[d].n; i++) {
+      const struct kir_term *t = &a->stmt->at[d].term[i];
+      if (!term_varies(g, t)) continue;
+      uint64_t locked = g->locked;
+      int x = temp(g);
+      for (int j = 0; j < t->n; j++) {
+        int r = in_reg(g, t->val[j], copy);
+        if (j) times_vector(g, x, r);
+        else move_vector(g, bytes, x, r);
+        g->locked = locked;
+      }
+      times_stride(g, a, d, t->coef, x);
+      if (sum >= 0) vec(enc(g), I_PADDQ, bytes, sum, sum, rm_reg(x));
+      else sum = x;
+    }
+  }
+  if (sum >= 0) return sum;
+  sum = temp(g);
+  vec(enc(g), I_PXOR, bytes, sum, sum, rm_reg(sum));
+  return sum;
+}
+
+/* ---- Element by element ---- */
+
+/* RDI = a bit for each lane of the copy that acts. */
+static void acting_bits(struct gen *g, int mask, int copy) {
+  struct encoder *e = enc(g);
+  if (mask < 0) { gpr_const(e, RDI, (1 << g->lanes) - 1); return; }
+  int r = in_reg(g, mask, copy);
+  if (e->evex) vec(e, I_KMOV_GPR, 16, RDI, 0, rm_reg(r - MASK_BASE));
+  else vec(e, I_MOVMSKPS, width_of(g, WEFT_BOOL), RDI, 0, rm_reg(r));
+}
+
+/* Lanes that act, in order: RSI is the lane inside. RDX and RCX are as strided_at leaves them. Between open and close
+ * RSI and RDI are not what they were. */
+static void each_lane_open(struct gen *g, int mask, int copy, int *again, int *done) {
+  struct encoder *e = enc(g);
+  gpr(e, G_STORE, RSI, in_frame(g->saved));
+  gpr(e, G_STORE, RDI, in_frame(g->saved + 8));
+  acting_bits(g, mask, copy);
+  *again = label_new(e);
+  *done = label_new(e);
+  gpr32(e, G_TEST, RDI, rm_reg(RDI));
+  jump_if(e, CC_E, *done);
+  label_here(e, *again);
+  first_bit(e, RSI, RDI);
+}
+
+static void each_lane_close(struct gen *g, int again, int done) {
+  struct encoder *e = enc(g);
+  drop_first_bit(e, RDI);
+  jump_if(e, CC_NE, again);
+  label_here(e, done);
+  gpr(e, G_MOV, RSI, in_frame(g->saved));
+  gpr(e, G_MOV, RDI, in_frame(g->saved + 8));
+}
+
+/* RAX = where lane RSI is, from RDX on. */
+static void lane_offset(struct gen *g, const struct access *a) {
+  struct encoder *e = enc(g);
+  if (a->cls == LANE_INDEX) { gpr(e, G_MOV, RAX, rm_index(RBX, RSI, 3, g->tail_buffer + g->vector_bytes)); return; }
+  gpr(e, G_MOV, RAX, rm_reg(RSI));
+  gpr(e, G_IMUL, RAX, rm_reg(RCX));
+}
+
+static void place_lanes(struct gen *g, struct access *a, int copy) {
+  if (a->cls == LANE_INDEX)
+    vec(enc(g), I_MOVUPS_TO, width_of(g, WEFT_I64), offsets_of(g, a, copy), 0,
+        in_frame(g->tail_buffer + g->vector_bytes));
+  strided_at(g, a, copy);
+}
+
+/* Copies the lanes that act between memory and the buffer in the frame. */
+static void copy_elements(struct gen *g, struct access *a, int copy, int mask, bool to_memory) {
+  struct encoder *e = enc(g);
+  int again, done, bytes = 1 << a->element;
+  place_lanes(g, a, copy);
+  each_lane_open(g, mask, copy, &again, &done);
+  struct rm there = rm_index(RDX, RAX, 0, 0), here = rm_index(RBX, RSI, a->element, g->tail_buffer);
+  lane_offset(g, a);
+  if (to_memory) {
+    gpr(e, G_ADD, RAX, rm_reg(RDX));
+    there = rm_at(RAX, 0);
+    gpr(e, G_STORE, RDX, in_frame(g->scratch));
+    gpr_move(e, bytes, false, RDX, here);
+    gpr_move(e, bytes, true, RDX, there);
+    gpr(e, G_MOV, RDX, in_frame(g->scratch));
+  } else {
+    gpr_move(e, bytes, false, RAX, there);
+    gpr_move(e, bytes, true, RAX, here);
+  }
+  each_lane_close(g, again, done);
+}
+
+static void combine_bytes(struct gen *g, int op) { /* [RDX + RAX] = it op [buffer + RSI] */
+  struct encoder *e = enc(g);
+  gpr(e, G_ADD, RAX, rm_reg(RDX));
+  gpr(e, G_STORE, RDX, in_frame(g->scratch));
+  gpr_move(e, 1, false, RDX, rm_index(RBX, RSI, 0, g->tail_buffer));
+  gpr_byte_to(e, op == KIR_AND ? A_AND : op == KIR_OR ? A_OR : A_XOR, RDX, rm_at(RAX, 0));
+  gpr(e, G_MOV, RDX, in_frame(g->scratch));
+}
+
+/* Places may meet: one lane after the other. The values are in the buffer, as stored. */
+static void combine_elements(struct gen *g, struct access *a, int copy, int mask, int op) {
+  struct encoder *e = enc(g);
+  int again, done, dtype = memory_dtype(g, a), x = temp(g), y = temp(g), size = 1 << a->element;
+  place_lanes(g, a, copy);
+  reserve(g);
+  each_lane_open(g, mask, copy, &again, &done);
+  lane_offset(g, a);
+  if (dtype == WEFT_BOOL) {
+    combine_bytes(g, op);
+  } else {
+    enum insn load = size == 8 ? I_MOVQ : I_MOVD, store = size == 8 ? I_MOVQ_TO : I_MOVD_TO;
+    gpr(e, G_ADD, RAX, rm_reg(RDX));
+    vec(e, load, 16, x, 0, rm_at(RAX, 0));
+    vec(e, load, 16, y, 0, rm_index(RBX, RSI, a->element, g->tail_buffer));
+    combine(g, op, dtype, 16, x, x, rm_reg(y));
+    vec(e, store, 16, x, 0, rm_at(RAX, 0));
+  }
+  each_lane_close(g, again, done);
 }
 
 /* ---- Between memory and a register ---- */
 
-static void widen(struct gen *g, int dtype, int d, struct rm m) {
-  struct encoder *e = enc(g);
+/* A load under k, if that is not 0: lanes that rest are not touched and become 0. */
+static void load_under(struct gen *g, enum insn insn, int bytes, int d, struct rm m, int k) {
+  vec_mask(enc(g), insn, bytes, k, k != 0, d, 0, m, 0);
+}
+
+static void widen(struct gen *g, int dtype, int d, struct rm m, int k) {
   int bytes = width_of(g, WEFT_I32);
   switch (dtype) {
-  case WEFT_BOOL: case WEFT_U8: vec(e, I_PMOVZXBD, bytes, d, 0, m); break;
-  case WEFT_I8: vec(e, I_PMOVSXBD, bytes, d, 0, m); break;
-  case WEFT_U16: vec(e, I_PMOVZXWD, bytes, d, 0, m); break;
-  case WEFT_I16: vec(e, I_PMOVSXWD, bytes, d, 0, m); break;
-  case WEFT_F16: f16_widen(g, d, m, g->vals[g->now->s->out[0]].moves); break;
-  case WEFT_BF16: bf16_widen(g, d, m); break;
-  default: vec(e, I_MOVUPS, width_of(g, dtype), d, 0, m); break;
+  case WEFT_BOOL: case WEFT_U8: load_under(g, I_PMOVZXBD, bytes, d, m, k); break;
+  case WEFT_I8: load_under(g, I_PMOVSXBD, bytes, d, m, k); break;
+  case WEFT_U16: load_under(g, I_PMOVZXWD, bytes, d, m, k); break;
+  case WEFT_I16: load_under(g, I_PMOVSXWD, bytes, d, m, k); break;
+  case WEFT_F16: f16_widen(g, d, m, g->vals[g->now->s->out[0]].moves, k); break;
+  case WEFT_BF16: bf16_widen(g, d, m, k); break;
+  default: load_under(g, lane_bytes(dtype) == 8 ? I_MOVUPD : I_MOVUPS, width_of(g, dtype), d, m, k); break;
   }
 }
 
@@ -102,10 +231,10 @@ static void bool_of_lanes(struct gen *g, int d, int t) {
   vec(e, I_PCMPGTD, bytes, d, t, rm_reg(zero));
 }
 
-static void load_from(struct gen *g, int dtype, int d, struct rm m) {
-  if (dtype != WEFT_BOOL) { widen(g, dtype, d, m); return; }
+static void load_from(struct gen *g, int dtype, int d, struct rm m, int k) {
+  if (dtype != WEFT_BOOL) { widen(g, dtype, d, m, k); return; }
   int t = g->e.evex ? temp(g) : d;
-  widen(g, dtype, t, m);
+  widen(g, dtype, t, m, k);
   bool_of_lanes(g, d, t);
 }
 
@@ -134,45 +263,70 @@ static void pack_avx2(struct gen *g, int element_bytes, int t, struct rm m) {
   store_first(g, g->lanes * element_bytes, t, m);
 }
 
-static void store_f16(struct gen *g, int reg, struct rm m, bool exact) {
-  if (!exact) { vec_imm(enc(g), I_CVTPS2PH, width_of(g, WEFT_F32), reg, 0, m, 0); return; }
+static void store_f16(struct gen *g, int reg, struct rm m, bool exact, int k) {
+  struct encoder *e = enc(g);
+  if (!exact) { vec_mask(e, I_CVTPS2PH, width_of(g, WEFT_F32), k, false, reg, 0, m, 0); return; }
   int t = temp(g);
   f16_narrow(g, t, reg, true);
-  store_first(g, 2 * g->lanes, t, m);
+  if (!k) { store_first(g, 2 * g->lanes, t, m); return; }
+  vec(e, I_PMOVZXWD, width_of(g, WEFT_F32), t, 0, rm_reg(t));
+  vec_mask(e, I_PMOVDW, width_of(g, WEFT_F32), k, false, t, 0, m, 0);
 }
 
-static void store_narrow(struct gen *g, int dtype, int reg, struct rm m) {
+static void store_narrow(struct gen *g, int dtype, int reg, struct rm m, int k) {
   struct encoder *e = enc(g);
   int bytes = width_of(g, WEFT_I32);
   bool exact = !g->vals[g->now->s->in[0]].is_quiet;
-  if (dtype == WEFT_F16) { store_f16(g, reg, m, exact); return; }
+  if (dtype == WEFT_F16) { store_f16(g, reg, m, exact, k); return; }
   int t = temp(g), size = dtype_bytes(dtype);
   if (dtype == WEFT_BOOL) lanes_of_bool(g, t, reg);
   else if (dtype == WEFT_BF16) bf16_narrow(g, t, reg, exact);
   else move_vector(g, bytes, t, reg);
-  if (e->evex) vec(e, size == 1 ? I_PMOVDB : I_PMOVDW, bytes, t, 0, m);
+  if (e->evex) vec_mask(e, size == 1 ? I_PMOVDB : I_PMOVDW, bytes, k, false, t, 0, m, 0);
   else pack_avx2(g, size, t, m);
 }
 
-static void store_to(struct gen *g, int dtype, int reg, struct rm m) {
-  if (dtype_bytes(dtype) < 4) store_narrow(g, dtype, reg, m);
-  else vec(enc(g), I_MOVUPS_TO, width_of(g, dtype), reg, 0, m);
+static void store_to(struct gen *g, int dtype, int reg, struct rm m, int k) {
+  if (dtype_bytes(dtype) < 4) store_narrow(g, dtype, reg, m, k);
+  else vec_mask(enc(g), lane_bytes(dtype) == 8 ? I_MOVUPD_TO : I_MOVUPS_TO, width_of(g, dtype), k, false, reg, 0, m, 0);
 }
 
-/* ---- Whole vectors under a mask ---- */
+/* ---- Under a mask ---- */
 
-static void masked_move(struct gen *g, int dtype, bool to_memory, int reg, struct rm m) {
+/* AVX-512: its number; 0 if all lanes act. */
+static int mask_number(struct gen *g, int mask, int copy) { return mask < 0 ? 0 : in_reg(g, mask, copy) - MASK_BASE; }
+
+/* AVX2: a register with the mask, as wide as the dtype. */
+static int mask_vector(struct gen *g, int mask, int copy, int dtype) {
+  int r = in_reg(g, mask, copy);
+  if (lane_bytes(dtype) == 4) return r;
+  int t = temp(g);
+  vec(enc(g), I_PMOVSXDQ, 32, t, 0, rm_reg(r));
+  return t;
+}
+
+void blend(struct gen *g, int dtype, int mask, int copy, int dst, int src) {
   struct encoder *e = enc(g);
-  int wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype), mask = TAIL_V;
-  if (e->evex) {
-    vec_mask(e, (enum insn)((to_memory ? I_MOVUPS_TO : I_MOVUPS) + wide), bytes, TAIL_K, !to_memory, reg, 0, m, 0);
-    return;
+  int bytes = width_of(g, dtype), wide = lane_bytes(dtype) == 8;
+  if (e->evex && dtype == WEFT_BOOL) {
+    int k = mask_number(g, mask, copy), t = temp_mask(g), d = dst - MASK_BASE;
+    vec(e, I_KAND, 32, t, k, rm_reg(src - MASK_BASE));
+    vec(e, I_KANDN, 32, d, k, rm_reg(d));
+    vec(e, I_KOR, 32, d, d, rm_reg(t));
+  } else if (e->evex) {
+    vec_mask(e, wide ? I_MOVUPD : I_MOVUPS, bytes, mask_number(g, mask, copy), false, dst, 0, rm_reg(src), 0);
+  } else {
+    int m = mask_vector(g, mask, copy, dtype);
+    vec_imm(e, (enum insn)(I_BLENDVPS + wide), bytes, dst, dst, rm_reg(src), m << 4);
   }
-  if (wide) extend_mask(g, mask = temp(g));
-  vec(e, (enum insn)((to_memory ? I_MASKMOVPS_TO : I_MASKMOVPS) + wide), bytes, reg, mask, m);
 }
 
-/* ---- Backwards and strided ---- */
+static void maskmov(struct gen *g, int dtype, int mask, int copy, bool to_memory, int reg, struct rm m) {
+  int wide = lane_bytes(dtype) == 8, k = mask_vector(g, mask, copy, dtype);
+  vec(enc(g), (enum insn)((to_memory ? I_MASKMOVPS_TO : I_MASKMOVPS) + wide), width_of(g, dtype), reg, k, m);
+}
+
+/* ---- Backwards, strided, indexed ---- */
 
 static void reverse(struct gen *g, int dtype, int d) {
   struct encoder *e = enc(g);
@@ -226,6 +380,25 @@ static void store_strided(struct gen *g, struct access *a, int copy, int reg) {
   }
 }
 
+/* Elements of 4 or 8 bytes. The machine clears the mask it works with. */
+static void gather(struct gen *g, struct access *a, int copy, int mask, int d) {
+  struct encoder *e = enc(g);
+  int wide = a->element == 3, bytes = width_of(g, WEFT_I64), at = offsets_of(g, a, copy), p = pointer_of(g, a);
+  enum insn insn = (enum insn)(I_GATHERQPS + wide);
+  struct rm m = rm_index(p, at, 0, 0);
+  if (e->evex) {
+    int k = temp_mask(g);
+    if (mask < 0) vec(e, I_KXNOR, 32, k, k, rm_reg(k));
+    else vec(e, I_KMOV, 16, k, 0, rm_reg(mask_number(g, mask, copy)));
+    vec_mask(e, insn, bytes, k, false, d, at & 16, m, 0);
+    return;
+  }
+  int k = temp(g);
+  if (mask < 0) vec(e, I_PCMPEQD, 32, k, k, rm_reg(k));
+  else move_vector(g, bytes, k, mask_vector(g, mask, copy, wide ? WEFT_I64 : WEFT_I32));
+  vec(e, insn, bytes, d, k, m);
+}
+
 /* ---- One element ---- */
 
 static void load_one(struct gen *g, int dtype, int d, struct rm m) {
@@ -235,7 +408,7 @@ static void load_one(struct gen *g, int dtype, int d, struct rm m) {
   gpr_move(e, size, false, RAX, m);
   gpr(e, G_STORE, RAX, in_frame(g->tail_buffer));
   int t = dtype == WEFT_BOOL && e->evex ? temp(g) : d;
-  widen(g, dtype, t, in_frame(g->tail_buffer));
+  widen(g, dtype, t, in_frame(g->tail_buffer), 0);
   vec(e, I_BROADCASTSS, bytes, t, 0, rm_reg(t));
   if (dtype == WEFT_BOOL) bool_of_lanes(g, d, t);
 }
@@ -247,7 +420,7 @@ static void store_one(struct gen *g, struct access *a, int dtype, int reg) {
     vec(e, size == 8 ? I_MOVQ_TO : I_MOVD_TO, 16, reg, 0, rm_at(pointer_of(g, a), 0));
     return;
   }
-  store_narrow(g, dtype, reg, in_frame(g->tail_buffer));
+  store_narrow(g, dtype, reg, in_frame(g->tail_buffer), 0);
   int p = pointer_of(g, a);
   gpr(e, G_MOV, RAX, in_frame(g->tail_buffer));
   gpr_move(e, size, true, RAX, rm_at(p, 0));
@@ -255,18 +428,28 @@ static void store_one(struct gen *g, struct access *a, int dtype, int reg) {
 
 /* ---- Statements ---- */
 
-static bool is_one(const struct access *a) { return a->cls == LANE_NONE || a->cls == LANE_ZERO; }
+/* A whole vector by one instruction: side by side, and under a mask only if that instruction takes one. */
+static bool is_whole(const struct gen *g, const struct access *a, int mask) {
+  return a->cls == LANE_UNIT && (mask < 0 || g->e.evex || !a->narrow);
+}
+
+static void load_whole(struct gen *g, struct access *a, int copy, int mask, int d) {
+  int dtype = memory_dtype(g, a);
+  if (mask >= 0 && !g->e.evex) maskmov(g, dtype, mask, copy, false, d, unit_at(g, a, copy));
+  else {
+    int k = mask_number(g, mask, copy);
+    load_from(g, dtype, d, unit_at(g, a, copy), k);
+  }
+}
 
 static void load_into(struct gen *g, struct access *a, int copy, int d) {
-  int dtype = memory_dtype(g, a);
-  bool by_element = g->masked ? a->cls != LANE_UNIT || a->narrow : a->narrow && a->cls != LANE_UNIT;
+  int dtype = memory_dtype(g, a), mask = g->now->mask;
   if (is_one(a)) load_one(g, dtype, d, rm_at(pointer_of(g, a), 0));
-  else if (by_element) {
-    copy_elements(g, a, copy, false);
-    load_from(g, dtype, d, in_frame(g->tail_buffer));
-  } else if (a->cls == LANE_UNIT) {
-    if (g->masked) masked_move(g, dtype, false, d, unit_at(g, a, copy));
-    else load_from(g, dtype, d, unit_at(g, a, copy));
+  else if (is_whole(g, a, mask)) load_whole(g, a, copy, mask, d);
+  else if (a->cls == LANE_INDEX && !a->narrow) gather(g, a, copy, mask, d);
+  else if (mask >= 0 || a->narrow) {
+    copy_elements(g, a, copy, mask, false);
+    load_from(g, dtype, d, in_frame(g->tail_buffer), 0);
   } else if (a->cls == LANE_BACK) {
     vec(enc(g), I_MOVUPS, width_of(g, dtype), d, 0, back_at(g, a, copy));
     reverse(g, dtype, d);
@@ -275,16 +458,22 @@ static void load_into(struct gen *g, struct access *a, int copy, int d) {
   }
 }
 
-static void store_from(struct gen *g, struct access *a, int copy, int reg) {
+static void store_whole(struct gen *g, struct access *a, int copy, int mask, int reg) {
   int dtype = memory_dtype(g, a);
-  bool by_element = g->masked ? a->cls != LANE_UNIT || a->narrow : a->narrow && a->cls != LANE_UNIT;
-  if (is_one(a)) store_one(g, a, dtype, reg);
-  else if (by_element) {
-    store_to(g, dtype, reg, in_frame(g->tail_buffer));
-    copy_elements(g, a, copy, true);
-  } else if (a->cls == LANE_UNIT) {
-    if (g->masked) masked_move(g, dtype, true, reg, unit_at(g, a, copy));
-    else store_to(g, dtype, reg, unit_at(g, a, copy));
+  if (mask >= 0 && !g->e.evex) maskmov(g, dtype, mask, copy, true, reg, unit_at(g, a, copy));
+  else {
+    int k = mask_number(g, mask, copy);
+    store_to(g, dtype, reg, unit_at(g, a, copy), k);
+  }
+}
+
+static void store_from(struct gen *g, struct access *a, int copy, int reg) {
+  int dtype = memory_dtype(g, a), mask = g->now->mask;
+  if (a->lane < 0) store_one(g, a, dtype, reg);
+  else if (is_whole(g, a, mask)) store_whole(g, a, copy, mask, reg);
+  else if (mask >= 0 || a->narrow || is_one(a) || a->cls == LANE_INDEX) {
+    store_to(g, dtype, reg, in_frame(g->tail_buffer), 0);
+    copy_elements(g, a, copy, mask, true);
   } else if (a->cls == LANE_BACK) {
     int t = temp(g);
     move_vector(g, width_of(g, dtype), t, reg);
@@ -308,25 +497,35 @@ void load_op(struct gen *g, const struct kir_stmt *s, struct access *a) {
 }
 
 static void store_scalar(struct gen *g, const struct kir_stmt *s, struct access *a) {
-  if (s->op != KIR_SET || dtype_bytes(memory_dtype(g, a)) != 8) gen_cannot(g, "a combining store of a 64-bit integer");
   int p = pointer_of(g, a);
-  if (g->k->vals[s->in[0]].kind == KIR_LIT) gpr_const(enc(g), RAX, (int64_t)g->k->vals[s->in[0]].bits);
-  else scalar_load(g, RAX, s->in[0]);
+  scalar_load(g, RAX, s->in[0]);
+  if (s->op != KIR_SET) {
+    gpr(enc(g), G_MOV, RCX, rm_reg(RAX));
+    gpr(enc(g), G_MOV, RAX, rm_at(p, 0));
+    scalar_combine(g, s->op, g->vals[s->in[0]].dtype == WEFT_I64);
+  }
   gpr(enc(g), G_STORE, RAX, rm_at(p, 0));
   release(g);
 }
 
-void store_op(struct gen *g, const struct kir_stmt *s, struct access *a) {
-  int val = s->in[0], dtype = g->vals[val].dtype;
-  if (g->vals[val].domain == SCALAR && is_one(a)) { store_scalar(g, s, a); return; }
-  int reg = in_reg(g, val, g->now_copy);
-  if (s->op != KIR_SET) {
-    int t = temp(g);
-    load_into(g, a, g->now_copy, t);
-    combine(g, s->op, dtype, width_of(g, dtype), t, t, rm_reg(reg));
-    reg = t;
+static void store_combined(struct gen *g, const struct kir_stmt *s, struct access *a, int reg) {
+  int dtype = g->vals[s->in[0]].dtype, is_mask = g->e.evex && dtype == WEFT_BOOL;
+  if (a->lane >= 0 && (a->cls == LANE_INDEX || is_one(a))) {
+    store_to(g, memory_dtype(g, a), reg, in_frame(g->tail_buffer), 0);
+    combine_elements(g, a, g->now_copy, g->now->mask, s->op);
+    return;
   }
-  store_from(g, a, g->now_copy, reg);
+  int t = is_mask ? temp_mask(g) + MASK_BASE : temp(g);
+  load_into(g, a, g->now_copy, t);
+  combine(g, s->op, dtype, width_of(g, dtype), t, t, rm_reg(reg));
+  store_from(g, a, g->now_copy, t);
+}
+
+void store_op(struct gen *g, const struct kir_stmt *s, struct access *a) {
+  if (g->vals[s->in[0]].domain == SCALAR && a->lane < 0) { store_scalar(g, s, a); return; }
+  int reg = in_reg(g, s->in[0], g->now_copy);
+  if (s->op == KIR_SET) store_from(g, a, g->now_copy, reg);
+  else store_combined(g, s, a, reg);
   release(g);
   g->temps = 0;
 }

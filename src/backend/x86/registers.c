@@ -4,9 +4,8 @@
 #include "backend/x86/gen.h"
 
 static uint64_t class_mask(const struct gen *g, bool mask) {
-  if (mask) return (uint64_t)0x7E << MASK_BASE; /* k1 .. k6 */
-  uint64_t all = g->n_vregs == 32 ? 0xFFFFFFFFu : 0xFFFFu;
-  return g->masked && !g->e.evex ? all & ~(1u << TAIL_V) : all;
+  if (mask) return (uint64_t)0xFE << MASK_BASE; /* k1 .. k7 */
+  return g->n_vregs == 32 ? 0xFFFFFFFFu : 0xFFFFu;
 }
 
 static bool in_mask_register(const struct gen *g, int val) { return g->e.evex && g->vals[val].domain == BOOL; }
@@ -71,7 +70,7 @@ static bool comes_from_row(const struct gen *g, int val) {
 /* Where the value is in memory. */
 static struct rm in_memory(struct gen *g, int val, int copy) {
   struct value *v = &g->vals[val];
-  if (g->k->vals[val].kind == KIR_LIT) return literal(g, val);
+  if (is_literal(g, val)) return literal(g, val);
   if (comes_from_row(g, val)) return kept(g, val, copy);
   if (v->domain == SCALAR) {
     struct rm m = in_frame(v->home);
@@ -83,7 +82,7 @@ static struct rm in_memory(struct gen *g, int val, int copy) {
 
 static bool has_memory(const struct gen *g, int val, int id) {
   const struct value *v = &g->vals[val];
-  return g->k->vals[val].kind == KIR_LIT || v->domain == SCALAR || v->home >= 0 || comes_from_row(g, val) ||
+  return is_literal(g, val) || v->domain == SCALAR || v->home >= 0 || comes_from_row(g, val) ||
          g->spill[id] >= 0;
 }
 
@@ -94,7 +93,15 @@ static void store_register(struct gen *g, int dtype, int reg, struct rm m) {
 
 static void fill_mask(struct gen *g, int val, int reg, struct rm m) {
   struct encoder *e = enc(g);
-  if (g->k->vals[val].kind != KIR_LIT) { vec(e, I_KMOV, 16, reg - MASK_BASE, 0, m); return; }
+  if (comes_from_row(g, val)) { /* rows hold 32 bits a bool */
+    uint64_t before = g->temps;
+    int t = temp(g);
+    vec(e, I_MOVUPS, width_of(g, WEFT_I32), t, 0, m);
+    vec(e, I_PMOVD2M, width_of(g, WEFT_I32), reg - MASK_BASE, 0, rm_reg(t));
+    g->temps = before;
+    return;
+  }
+  if (!is_literal(g, val)) { vec(e, I_KMOV, 16, reg - MASK_BASE, 0, m); return; }
   gpr_const(e, RAX, g->k->vals[val].bits ? -1 : 0);
   vec(e, I_KMOV_FROM_GPR, 16, reg - MASK_BASE, 0, rm_reg(RAX));
 }
@@ -145,6 +152,13 @@ static int lock_temp(struct gen *g, int reg) {
 int temp(struct gen *g) { return lock_temp(g, take_register(g, false)); }
 int temp_mask(struct gen *g) { return lock_temp(g, take_register(g, true)) - MASK_BASE; }
 
+void reserve(struct gen *g) {
+  uint64_t before = g->temps;
+  for (int i = 0; i < COMBINE_TEMPS; i++) temp(g);
+  if (g->e.evex) temp_mask(g);
+  g->temps = before;
+}
+
 int in_reg(struct gen *g, int val, int copy) {
   int id = id_of(g, val, copy), reg = g->where[id];
   if (reg < 0) {
@@ -163,7 +177,7 @@ struct rm in_rm(struct gen *g, int val, int copy) {
     g->locked |= (uint64_t)1 << g->where[id];
     return rm_reg(g->where[id]);
   }
-  bool is_scalar = g->vals[val].domain == SCALAR && g->k->vals[val].kind != KIR_LIT;
+  bool is_scalar = g->vals[val].domain == SCALAR && !is_literal(g, val);
   if (in_mask_register(g, val) || (is_scalar && !g->e.evex)) return rm_reg(in_reg(g, val, copy));
   return in_memory(g, val, copy);
 }
@@ -203,6 +217,7 @@ void release(struct gen *g) {
     g->next[id] = is_last_copy(g, s->in[i]) ? g->now->next_in[i] : g->now_at;
     if (ends_here(g, i)) drop(g, id);
   }
+  if (g->now->mask >= 0) g->next[id_of(g, g->now->mask, g->now_copy)] = g->now->next_in[MASK_USE];
   g->locked = 0;
 }
 
@@ -221,6 +236,13 @@ int fresh_reg(struct gen *g) { return lock_temp(g, take_register(g, in_mask_regi
 
 static void store_row(struct gen *g, int val, int copy, int reg) {
   if (g->vals[val].row < 0 || comes_from_row(g, val)) return;
+  uint64_t before = g->temps;
+  if (reg >= MASK_BASE) {
+    int t = temp(g);
+    vec(enc(g), I_PMOVM2D, width_of(g, WEFT_I32), t, 0, rm_reg(reg - MASK_BASE));
+    reg = t;
+  }
+  g->temps = before;
   vec(enc(g), I_MOVUPS_TO, width_of(g, g->vals[val].dtype), reg, 0, kept(g, val, copy));
 }
 

@@ -28,6 +28,12 @@ static bool term_has(const struct kir_term *t, int val) {
   return false;
 }
 
+bool term_varies(const struct gen *g, const struct kir_term *t) {
+  for (int j = 0; j < t->n; j++)
+    if (g->vals[t->val[j]].lane) return true;
+  return false;
+}
+
 static void times_const(struct gen *g, int reg, int64_t c) {
   if (c == 1) return;
   if (c == (int32_t)c) { gpr_mul_imm(enc(g), reg, rm_reg(reg), (int32_t)c); return; }
@@ -52,11 +58,12 @@ static void term_eval(struct gen *g, const struct kir_term *t, int without) {
 }
 
 /* reg = the sum of the terms that contain `only` (without that factor) or, if only is -1, of those that do not contain
- * `skip`. False: there is none, and reg is untouched. Uses RAX. */
-static bool sum_eval(struct gen *g, int reg, const struct kir_lin *l, int only, int skip) {
+ * `skip`; skip_lanes: nor anything that differs between lanes. False: there is none, and reg is untouched. Uses RAX. */
+static bool sum_eval(struct gen *g, int reg, const struct kir_lin *l, int only, int skip, bool skip_lanes) {
   bool any = false;
   for (int i = 0; i < l->n; i++) {
     const struct kir_term *t = &l->term[i];
+    if (skip_lanes && term_varies(g, t)) continue;
     if (only >= 0 ? !term_has(t, only) : term_has(t, skip)) continue;
     term_eval(g, t, only);
     gpr(enc(g), any ? G_ADD : G_MOV, reg, rm_reg(RAX));
@@ -66,7 +73,7 @@ static bool sum_eval(struct gen *g, int reg, const struct kir_lin *l, int only, 
 }
 
 void lin_eval(struct gen *g, int reg, const struct kir_lin *l) {
-  if (!sum_eval(g, reg, l, -1, -1)) gpr_const(enc(g), reg, 0);
+  if (!sum_eval(g, reg, l, -1, -1, false)) gpr_const(enc(g), reg, 0);
 }
 
 static void add_axis(struct gen *g, const struct access *a, int axis) {
@@ -80,7 +87,7 @@ static void add_axis(struct gen *g, const struct access *a, int axis) {
 
 static void address_sum(struct gen *g, const struct access *a, int only, int skip) {
   for (int d = 0; d < a->stmt->n_at; d++)
-    if (stride_class(g, a->stmt->buf, d) != STRIDE_0 && sum_eval(g, RDX, &a->stmt->at[d], only, skip))
+    if (stride_class(g, a->stmt->buf, d) != STRIDE_0 && sum_eval(g, RDX, &a->stmt->at[d], only, skip, a->cls == LANE_INDEX))
       add_axis(g, a, d);
   gpr(enc(g), G_MOV, RDX, rm_reg(RCX));
 }
@@ -195,16 +202,16 @@ static void choose(struct gen *g, enum cc cc) {
 }
 
 /* Counts from 64 on give 0, or the sign: the count is clamped to 63 and for the other two the result replaced. */
-static void shift(struct gen *g, const struct kir_stmt *s, bool is_signed) {
+static void shift(struct gen *g, int op, bool is_signed) {
   struct encoder *e = enc(g);
   static const uint8_t shl_cl[] = { 0x48, 0xD3, 0xE0 }, shr_cl[] = { 0x48, 0xD3, 0xE8 },
                        sar_cl[] = { 0x48, 0xD3, 0xF8 };
-  bool is_arithmetic = s->op == KIR_SHR && is_signed;
+  bool is_arithmetic = op == KIR_SHR && is_signed;
   gpr_const(e, RDX, is_arithmetic ? 63 : 0);
   gpr_imm(e, A_CMP, rm_reg(RCX), 63);
   if (is_arithmetic) gpr(e, G_CMOV | CC_A, RCX, rm_reg(RDX));
   else gpr(e, G_CMOV | CC_A, RAX, rm_reg(RDX));
-  code_bytes(e, s->op == KIR_SHL ? shl_cl : is_arithmetic ? sar_cl : shr_cl, 3);
+  code_bytes(e, op == KIR_SHL ? shl_cl : is_arithmetic ? sar_cl : shr_cl, 3);
 }
 
 static void compare(struct gen *g, const struct kir_stmt *s, bool is_signed) {
@@ -227,9 +234,9 @@ static void select_scalar(struct gen *g, const struct kir_stmt *s) {
   scalar_store(g, s->out[0], RAX);
 }
 
-static void arithmetic(struct gen *g, const struct kir_stmt *s, bool is_signed) {
+void scalar_combine(struct gen *g, int op, bool is_signed) {
   struct encoder *e = enc(g);
-  switch (s->op) {
+  switch (op) {
   case KIR_ADD: gpr(e, G_ADD, RAX, rm_reg(RCX)); break;
   case KIR_SUB: gpr(e, G_SUB, RAX, rm_reg(RCX)); break;
   case KIR_MUL: gpr(e, G_IMUL, RAX, rm_reg(RCX)); break;
@@ -239,29 +246,56 @@ static void arithmetic(struct gen *g, const struct kir_stmt *s, bool is_signed) 
   case KIR_NOT: gpr_unary(e, 2, RAX); break;
   case KIR_MIN: choose(g, is_signed ? CC_G : CC_A); break;
   case KIR_MAX: choose(g, is_signed ? CC_L : CC_B); break;
-  case KIR_SHL: case KIR_SHR: shift(g, s, is_signed); break;
+  case KIR_SHL: case KIR_SHR: shift(g, op, is_signed); break;
   case KIR_MULHI:
     gpr_unary(e, is_signed ? 5 : 4, RCX);
     gpr(e, G_MOV, RAX, rm_reg(RDX));
     break;
-  case KIR_IDIV: case KIR_IREM: divide_scalar(g, s->op == KIR_IREM, is_signed); break;
+  case KIR_IDIV: case KIR_IREM: divide_scalar(g, op == KIR_IREM, is_signed); break;
   default: break; /* casts between i64 and u64 */
   }
-  release(g);
-  scalar_store(g, s->out[0], RAX);
 }
 
-/* q*b <= k < min(n, q*b + b) */
-static void owns(struct gen *g, const struct kir_stmt *s) {
+/* RCX = q*b, RAX = min(n, q*b + b) */
+static void block_ends(struct gen *g, int var) {
   struct encoder *e = enc(g);
-  const struct loop *q = &g->loops[g->vals[s->in[0]].loop];
-  scalar_load(g, RDX, s->in[1]);
+  const struct loop *q = &g->loops[g->vals[var].loop];
   gpr(e, G_MOV, RCX, in_frame(q->var));
   gpr(e, G_IMUL, RCX, in_frame(q->block));
   gpr(e, G_MOV, RAX, rm_reg(RCX));
   gpr(e, G_ADD, RAX, in_frame(q->block));
   gpr(e, G_CMP, RAX, in_frame(q->extent));
   gpr(e, G_CMOV | CC_G, RAX, in_frame(q->extent));
+}
+
+/* RCX <= k < RAX, lane by lane. */
+static void owns_lanes(struct gen *g, const struct kir_stmt *s) {
+  struct encoder *e = enc(g);
+  int k = in_reg(g, s->in[1], g->now_copy), low = temp(g), high = temp(g), bytes = width_of(g, WEFT_I64),
+      d = fresh_reg(g);
+  block_ends(g, s->in[0]);
+  gpr(e, G_STORE, RCX, in_frame(g->saved));
+  gpr(e, G_STORE, RAX, in_frame(g->saved + 8));
+  vec(e, I_PBROADCASTQ, bytes, low, 0, in_frame(g->saved));
+  vec(e, I_PBROADCASTQ, bytes, high, 0, in_frame(g->saved + 8));
+  if (e->evex) {
+    vec_imm(e, I_PCMPQ, bytes, d - MASK_BASE, k, rm_reg(low), 5);
+    vec_mask(e, I_PCMPQ, bytes, d - MASK_BASE, false, d - MASK_BASE, k, rm_reg(high), 1);
+  } else {
+    vec(e, I_PCMPGTQ, bytes, low, low, rm_reg(k));
+    vec(e, I_PCMPGTQ, bytes, high, high, rm_reg(k));
+    vec(e, I_PANDN, bytes, d, low, rm_reg(high));
+    narrow_mask(g, WEFT_I64, d);
+  }
+  release(g);
+  define(g, d);
+}
+
+static void owns(struct gen *g, const struct kir_stmt *s) {
+  struct encoder *e = enc(g);
+  if (g->vals[s->out[0]].lane) { owns_lanes(g, s); return; }
+  scalar_load(g, RDX, s->in[1]);
+  block_ends(g, s->in[0]);
   gpr(e, G_CMP, RDX, rm_reg(RAX));
   gpr_setcc(e, CC_L, RAX);
   gpr(e, G_STORE, RAX, in_frame(g->scratch));
@@ -274,8 +308,8 @@ static void owns(struct gen *g, const struct kir_stmt *s) {
 bool scalar_op(struct gen *g, const struct kir_stmt *s) {
   int out = s->out[0], first = s->in[0];
   bool is_signed = g->vals[s->in[s->n_in - 1]].dtype == WEFT_I64;
-  if (g->vals[out].lane) return false;
   if (s->op == KIR_OWNS) return owns(g, s), true;
+  if (g->vals[out].lane) return false;
   if (s->op == KIR_SELECT) {
     if (!is_scalar(g, out)) return false;
     select_scalar(g, s);
@@ -288,7 +322,9 @@ bool scalar_op(struct gen *g, const struct kir_stmt *s) {
   }
   scalar_load(g, RAX, first);
   if (s->n_in > 1) scalar_load(g, RCX, s->in[1]);
-  if (is_scalar(g, out)) arithmetic(g, s, is_signed);
-  else compare(g, s, is_signed);
+  if (!is_scalar(g, out)) return compare(g, s, is_signed), true;
+  scalar_combine(g, s->op, is_signed);
+  release(g);
+  scalar_store(g, out, RAX);
   return true;
 }

@@ -56,7 +56,7 @@ static uint64_t all_ones(int dtype) { return lane_bytes(dtype) == 8 ? UINT64_MAX
 
 /* The last operand of an instruction: in memory if the instruction takes it there. */
 static struct rm operand(struct gen *g, enum insn insn, int val) {
-  bool is_broadcast = g->k->vals[val].kind == KIR_LIT || g->vals[val].domain == SCALAR;
+  bool is_broadcast = is_literal(g, val) || g->vals[val].domain == SCALAR;
   if (is_broadcast && x86_rows[insn].flags & X86_NO_BC) return rm_reg(in_reg(g, val, g->now_copy));
   return in_rm(g, val, g->now_copy);
 }
@@ -293,13 +293,15 @@ static void select_op(struct gen *g, const struct kir_stmt *s, int dtype) {
   define(g, d);
 }
 
+static enum insn mask_insn(int op) { return op == KIR_AND ? I_KAND : op == KIR_OR ? I_KOR : I_KXOR; }
+
 static void mask_logic(struct gen *g, const struct kir_stmt *s) {
   int a = in_reg(g, s->in[0], g->now_copy) - MASK_BASE,
       b = s->n_in > 1 ? in_reg(g, s->in[1], g->now_copy) - MASK_BASE : 0;
   release(g);
   int d = out_reg(g);
   if (s->op == KIR_NOT) vec(enc(g), I_KNOT, 16, d - MASK_BASE, 0, rm_reg(a));
-  else vec(enc(g), s->op == KIR_AND ? I_KAND : s->op == KIR_OR ? I_KOR : I_KXOR, 32, d - MASK_BASE, a, rm_reg(b));
+  else vec(enc(g), mask_insn(s->op), 32, d - MASK_BASE, a, rm_reg(b));
   define(g, d);
 }
 
@@ -355,7 +357,10 @@ void vector_op(struct gen *g, const struct kir_stmt *s) {
 void combine(struct gen *g, int op, int dtype, int bytes, int dst, int a, struct rm b) {
   const struct rule *r = &rules[op][kind_of(dtype)];
   bool is_long = integer_is_long(g, op, dtype);
-  if (dtype == WEFT_BOOL && g->e.evex) { gen_cannot(g, "a combining store of bools"); return; } /* they are in masks */
+  if (dtype == WEFT_BOOL && g->e.evex) {
+    vec(enc(g), mask_insn(op), 32, dst - MASK_BASE, a - MASK_BASE, rm_reg(b.reg - MASK_BASE));
+    return;
+  }
   if (r->form != F_MINMAX && !is_long) { vec(enc(g), pick(r->insn, dtype), bytes, dst, a, b); return; }
   uint64_t before = g->temps;
   g->temps |= (uint64_t)1 << a | (uint64_t)1 << dst | (b.kind == RM_REG ? (uint64_t)1 << b.reg : 0);
@@ -364,15 +369,4 @@ void combine(struct gen *g, int op, int dtype, int bytes, int dst, int a, struct
   if (is_long) integer_long(g, op, dtype, bytes, dst, a, x);
   else minmax(g, r->imm, dtype, bytes, dst, a, x);
   g->temps = before;
-}
-
-void extend_mask(struct gen *g, int dst) { vec(enc(g), I_PMOVSXDQ, 32, dst, 0, rm_reg(TAIL_V)); }
-
-void blend_tail(struct gen *g, int dtype, int dst, int src) {
-  struct encoder *e = enc(g);
-  int bytes = width_of(g, dtype), wide = lane_bytes(dtype) == 8;
-  if (e->evex) { vec_mask(e, wide ? I_MOVUPD : I_MOVUPS, bytes, TAIL_K, false, dst, 0, rm_reg(src), 0); return; }
-  int mask = TAIL_V;
-  if (wide) extend_mask(g, mask = temp(g));
-  vec_imm(e, (enum insn)(I_BLENDVPS + wide), bytes, dst, dst, rm_reg(src), mask << 4);
 }

@@ -16,14 +16,14 @@ static void *filled(struct arena *a, size_t n, int byte) {
 static const struct shape_class any_shape = { .stride = { [0 ... 31] = { [0 ... BACKEND_RANK - 1] = STRIDE_ANY } } };
 
 static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct shape_class *shape) {
-  size_t n = (size_t)k->n_vals, copies = n * COPIES;
+  size_t n = (size_t)k->n_vals + MAX_ACTIVE, copies = n * COPIES;
   g->k = k;
   g->shape = shape ? shape : &any_shape;
   g->outer = kir_facts(k).outer;
   g->e.evex = cpu_has_avx512() && !g->shape->avx2_only;
   g->vector_bytes = g->e.evex ? 64 : 32;
   if (!(g->arena = arena_new())) return false;
-  g->vals = arena_take(g->arena, n * sizeof *g->vals);
+  g->vals = filled(g->arena, n * sizeof *g->vals, 0);
   g->where = filled(g->arena, copies, 0xFF);
   g->spill = filled(g->arena, copies * sizeof *g->spill, 0xFF);
   g->next = arena_take(g->arena, copies * sizeof *g->next);

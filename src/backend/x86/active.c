@@ -1,0 +1,209 @@
+/* active.c -- which lanes act. A mask is a bool value of the encoder's own, numbered from the kernel's values on, that
+ * lives in its home in the frame: a copy for each copy of the lanes. The last body of a lane loop has one, and so have
+ * an if, the rest of a block after a check, and a serial loop that lanes leave one by one. */
+#include "backend/x86/gen.h"
+
+static struct rm home_at(const struct gen *g, int val, int copy) {
+  return in_frame(g->vals[val].home + copy * g->vector_bytes);
+}
+
+static int all_lanes(const struct gen *g) { return (1 << g->lanes) - 1; }
+
+int active_new(struct gen *g) {
+  if (g->n_active == MAX_ACTIVE) { gen_cannot(g, "too many nested conditions"); return g->k->n_vals; }
+  int val = g->k->n_vals + g->n_active++;
+  struct value *v = &g->vals[val];
+  if (!v->home) v->home = slot_vector(g, COPIES);
+  *v = (struct value){ .domain = BOOL, .dtype = WEFT_BOOL, .lane = true, .crosses = true, .home = v->home,
+                       .row = -1, .pin = -1, .want = -1, .loop = g->loop, .region = -1 };
+  return val;
+}
+
+/* The home has changed: copies in registers are old. */
+static void forget_copies(struct gen *g, int val) {
+  for (int c = 0; c < COPIES; c++) {
+    int id = val * COPIES + c;
+    if (g->where[id] >= 0) g->holder[g->where[id]] = -1;
+    g->where[id] = -1;
+  }
+}
+
+/* ---- AVX-512: 16 bits in memory ---- */
+
+static void load_bits(struct gen *g, int reg, int val, int copy) {
+  if (val < 0) gpr_const(enc(g), reg, all_lanes(g));
+  else gpr_move(enc(g), 2, false, reg, home_at(g, val, copy));
+}
+
+static void store_bits(struct gen *g, int reg, int val, int copy) { gpr_move(enc(g), 2, true, reg, home_at(g, val, copy)); }
+
+/* RAX = a bit for each lane of a bool that is no mask of ours. */
+static void bits_of(struct gen *g, int reg) {
+  if (g->e.evex) vec(enc(g), I_KMOV_GPR, 16, RAX, 0, rm_reg(reg - MASK_BASE));
+  else vec(enc(g), I_MOVMSKPS, width_of(g, WEFT_BOOL), RAX, 0, rm_reg(reg));
+}
+
+/* ---- Making masks ---- */
+
+void active_first(struct gen *g, int val) {
+  struct encoder *e = enc(g);
+  static const int32_t window[16] = { -1, -1, -1, -1, -1, -1, -1, -1 };
+  static const uint8_t shl_rax_cl[] = { 0x48, 0xD3, 0xE0 };
+  if (e->evex) { /* (1 << n) - 1 */
+    gpr_const(e, RAX, 1);
+    code_bytes(e, shl_rax_cl, 3);
+    gpr_imm(e, A_SUB, rm_reg(RAX), 1);
+    store_bits(g, RAX, val, 0);
+    return;
+  }
+  int t = take_register(g, false);
+  gpr_unary(e, 3, RCX);
+  gpr(e, G_LEA, RAX, pool_vector(e, window, 64));
+  vec(e, I_MOVUPS, 32, t, 0, rm_index(RAX, RCX, 2, 32));
+  vec(e, I_MOVUPS_TO, 32, t, 0, home_at(g, val, 0));
+}
+
+/* One copy of val = under and the bool in reg. */
+static void and_copy(struct gen *g, int val, int under, int copy, int reg) {
+  struct encoder *e = enc(g);
+  if (e->evex) {
+    bits_of(g, reg);
+    load_bits(g, RCX, under, copy);
+    gpr(e, G_AND, RAX, rm_reg(RCX));
+    store_bits(g, RAX, val, copy);
+    return;
+  }
+  int t = temp(g), bytes = width_of(g, WEFT_BOOL);
+  if (under >= 0) vec(e, I_PAND, bytes, t, reg, home_at(g, under, copy));
+  vec(e, I_MOVUPS_TO, bytes, under >= 0 ? t : reg, 0, home_at(g, val, copy));
+}
+
+void jump_if_none(struct gen *g, int val, int label) {
+  struct encoder *e = enc(g);
+  int t = e->evex ? -1 : temp(g);
+  for (int c = 0; c < g->copies; c++) {
+    if (e->evex) load_bits(g, c ? RCX : RAX, val, c);
+    else vec(e, c ? I_POR : I_MOVUPS, width_of(g, WEFT_BOOL), t, c ? t : 0, home_at(g, val, c));
+    if (e->evex && c) gpr(e, G_OR, RAX, rm_reg(RCX));
+  }
+  if (!e->evex) bits_of(g, t);
+  gpr32(e, G_TEST, RAX, rm_reg(RAX));
+  jump_if(e, CC_E, label);
+}
+
+int active_and(struct gen *g, int cond, int skip) {
+  int val = active_new(g);
+  for (int c = 0; c < g->copies; c++) {
+    and_copy(g, val, g->active, c, in_reg(g, cond, c));
+    g->locked = g->temps = 0;
+  }
+  jump_if_none(g, val, skip);
+  g->temps = 0;
+  return val;
+}
+
+void active_copy(struct gen *g, int val, int from) {
+  struct encoder *e = enc(g);
+  int t = e->evex ? -1 : temp(g), bytes = width_of(g, WEFT_BOOL);
+  if (!e->evex && from < 0) vec(e, I_PCMPEQD, bytes, t, t, rm_reg(t));
+  for (int c = 0; c < g->copies; c++) {
+    if (e->evex) {
+      load_bits(g, RAX, from, c);
+      store_bits(g, RAX, val, c);
+    } else {
+      if (from >= 0) vec(e, I_MOVUPS, bytes, t, 0, home_at(g, from, c));
+      vec(e, I_MOVUPS_TO, bytes, t, 0, home_at(g, val, c));
+    }
+  }
+  g->temps = 0;
+}
+
+void active_drop(struct gen *g, int val, int stop, int under) {
+  struct encoder *e = enc(g);
+  for (int c = 0; c < g->copies; c++) {
+    int r = in_reg(g, stop, c), bytes = width_of(g, WEFT_BOOL);
+    if (e->evex) {
+      bits_of(g, r);
+      load_bits(g, RCX, under, c);
+      gpr(e, G_AND, RAX, rm_reg(RCX));
+      gpr_unary(e, 2, RAX);
+      load_bits(g, RCX, val, c);
+      gpr(e, G_AND, RAX, rm_reg(RCX));
+      store_bits(g, RAX, val, c);
+    } else {
+      int t = temp(g);
+      vec(e, I_PAND, bytes, t, r, home_at(g, under, c));
+      vec(e, I_PANDN, bytes, t, t, home_at(g, val, c));
+      vec(e, I_MOVUPS_TO, bytes, t, 0, home_at(g, val, c));
+    }
+    g->locked = g->temps = 0;
+  }
+  forget_copies(g, val);
+}
+
+/* ---- Checks ---- */
+
+/* The slot of the site becomes the least index seen by any thread; the index is in RDX. Changes RAX and RCX. */
+void check_report(struct gen *g, int site) {
+  struct encoder *e = enc(g);
+  static const uint8_t lock_cmpxchg_rcx_rdx[] = { 0xF0, 0x48, 0x0F, 0xB1, 0x11 };
+  int again = label_new(e), done = label_new(e);
+  gpr(e, G_MOV, RCX, in_frame(FRAME_CHECKS));
+  gpr_imm(e, A_ADD, rm_reg(RCX), 8 * site);
+  gpr(e, G_MOV, RAX, rm_at(RCX, 0));
+  label_here(e, again);
+  gpr(e, G_CMP, RDX, rm_reg(RAX));
+  jump_if(e, CC_GE, done);
+  code_bytes(e, lock_cmpxchg_rcx_rdx, 5);
+  jump_if(e, CC_NE, again);
+  label_here(e, done);
+}
+
+/* RAX: the lanes that failed. Their indices are in the buffer, or the same for all. */
+static void report_lanes(struct gen *g, int index, int site) {
+  struct encoder *e = enc(g);
+  int again = label_new(e);
+  gpr(e, G_STORE, RSI, in_frame(g->saved));
+  gpr(e, G_STORE, RDI, in_frame(g->saved + 8));
+  gpr(e, G_MOV, RDI, rm_reg(RAX));
+  label_here(e, again);
+  first_bit(e, RSI, RDI);
+  if (g->vals[index].domain == SCALAR) scalar_load(g, RDX, index);
+  else gpr(e, G_MOV, RDX, rm_index(RBX, RSI, 3, g->tail_buffer));
+  check_report(g, site);
+  drop_first_bit(e, RDI);
+  jump_if(e, CC_NE, again);
+  gpr(e, G_MOV, RSI, in_frame(g->saved));
+  gpr(e, G_MOV, RDI, in_frame(g->saved + 8));
+}
+
+/* What is held in registers must not depend on whether a lane failed: all is fetched before. */
+static void check_copy(struct gen *g, const struct kir_stmt *s, int site, int mask, int mask_after, int copy) {
+  struct encoder *e = enc(g);
+  int fine = label_new(e), r = in_reg(g, s->in[0], copy);
+  if (g->vals[s->in[1]].domain != SCALAR)
+    vec(e, I_MOVUPS_TO, width_of(g, WEFT_I64), in_reg(g, s->in[1], copy), 0, in_frame(g->tail_buffer));
+  and_copy(g, mask_after, mask, copy, r);
+  if (e->evex) {
+    load_bits(g, RCX, mask, copy); /* RAX: the lanes that are fine */
+  } else {
+    int t = temp(g), bytes = width_of(g, WEFT_BOOL);
+    if (mask >= 0) vec(e, I_MOVUPS, bytes, t, 0, home_at(g, mask, copy));
+    if (mask >= 0) bits_of(g, t);
+    else gpr_const(e, RAX, all_lanes(g));
+    gpr(e, G_MOV, RCX, rm_reg(RAX));
+    bits_of(g, r);
+    gpr(e, G_AND, RAX, rm_reg(RCX));
+  }
+  gpr(e, G_XOR, RAX, rm_reg(RCX));
+  jump_if(e, CC_E, fine);
+  report_lanes(g, s->in[1], site);
+  label_here(e, fine);
+  g->locked = g->temps = 0;
+}
+
+void check_lanes(struct gen *g, const struct kir_stmt *s, int site, int mask, int mask_after) {
+  for (int c = 0; c < g->copies; c++) check_copy(g, s, site, mask, mask_after, c);
+  forget_copies(g, mask_after);
+  jump_if_none(g, mask_after, g->rest);
+}
