@@ -265,8 +265,8 @@ weft_array *weft_diagonal(weft_array *, int64_t k, int axis1, int axis2);    /* 
 /* A new x in which the elements that `part` shows are set to, or combined with, v, which broadcasts. part is what you
  * would read: made from x by the functions above and by views. x[2:5] += v is
  *   weft_put(x, weft_slice(x, 0, 2, 5, 1), v, WEFT_ADD).
- * It happens in place if x is computed on the way and nobody else needs it; an array that has its value is copied. v is
- * cast to the dtype of x. Equal targets combine in order; with WEFT_SET the last one wins. */
+ * It happens in place if x is computed on the way and nobody else needs it, and for slices also if x is the array that
+ * the scope updates; else x is copied. v is cast to the dtype of x. Equal targets combine in order; with WEFT_SET the last one wins. */
 typedef enum { WEFT_SET, WEFT_ADD, WEFT_MUL, WEFT_MIN, WEFT_MAX } weft_how;
 weft_array *weft_put(weft_array *x, weft_array *part, weft_array *v, weft_how);
 

@@ -992,8 +992,17 @@ static bool same_form(const struct plain *a, const struct plain *b) {
   return same;
 }
 
-/* Leaves become the last step of their form, all at once: what is read and written must not get into each other's way. */
-static bool as_updates(struct recipe *p) {
+/* Some of its later steps of the same form, mostly the last; itself if there is none. */
+static int what_becomes(struct recipe *chance, struct recipe *p, int i) {
+  int found = i;
+  for (int j = i + 1; j < p->n; j++)
+    if (!is_weak(p, j) && same_form(value(p, i), value(p, j)) && (found == i || !once_in(chance, 4))) found = j;
+  return found;
+}
+
+/* Leaves become other steps of their form, all at once: what is read and written must not get into each other's way. */
+static bool updated(struct recipe *p) {
+  struct recipe chance = { .state = p->state };
   weft_scope *scope = weft_scope_open();
   weft_array *given[RECIPE_STEPS] = { 0 }, *all[RECIPE_STEPS];
   int becomes[RECIPE_STEPS], last = p->n - 1;
@@ -1003,7 +1012,7 @@ static bool as_updates(struct recipe *p) {
   for (int i = 0; ok && i < p->n; i++) {
     becomes[i] = i;
     if (!given[i]) continue;
-    for (int j = i + 1; j < p->n; j++) if (!is_weak(p, j) && same_form(value(p, i), value(p, j))) becomes[i] = j;
+    becomes[i] = what_becomes(&chance, p, i);
     if (becomes[i] != i) weft_update(given[i], all[becomes[i]]);
   }
   struct plain seen = plain_new(value(p, last)->dtype, value(p, last)->rank, value(p, last)->dims);
@@ -1014,6 +1023,40 @@ static bool as_updates(struct recipe *p) {
   for (int i = 0; ok && i < p->n; i++) if (given[i]) ok = reads_as(given[i], value(p, becomes[i]), "as updates", i);
   plain_free(&seen);
   weft_scope_discard(scope);
+  return ok;
+}
+
+/* As a binding does it: everything is owned until it has been used, so that leaves may die with the evaluation. */
+static bool owned(struct recipe *p, int n, const int target[]) {
+  weft_array *given[RECIPE_STEPS] = { 0 }, *all[RECIPE_STEPS] = { 0 }, *asked[4];
+  struct recipe chance = { .state = p->state };
+  weft_scope *scope = weft_scope_open();
+  for (int i = 0; i < p->n; i++) if (p->step[i].kind == LEAF) given[i] = dense_leaf(value(p, i));
+  bool ok = build_on(p, given, all), keeps[RECIPE_STEPS];
+  for (int i = 0; ok && i < p->n; i++) keeps[i] = once_in(&chance, 8);
+  for (int k = 0; ok && k < n; k++) keeps[target[k]] = true, asked[k] = all[target[k]];
+  for (int i = 0; ok && i < p->n; i++) if (keeps[i]) weft_own(all[i]);
+  weft_scope_discard(scope);
+  if (ok && weft_eval(n, asked)) ok = false, printf("owned: %s\n", weft_message());
+  scope = weft_scope_open();
+  for (int i = 0; ok && i < p->n; i++) if (keeps[i] && !is_weak(p, i)) ok = reads_as(all[i], value(p, i), "owned", i);
+  weft_scope_discard(scope);
+  for (int i = 0; ok && i < p->n; i++) if (keeps[i]) weft_disown(all[i]);
+  return ok;
+}
+
+/* Whatever dies is overwritten, or nothing is. */
+static bool as_updates(struct recipe *p, int n, const int target[]) {
+  int64_t least = gift_least();
+  bool ok = true;
+  for (int k = 0; ok && k < 2; k++) {
+    plan_drop_all();
+    gift_set_least(k ? INT64_MAX : 0);
+    ok = updated(p) && owned(p, n, target);
+    if (!ok) printf("%s\n", k ? "nothing is overwritten" : "what dies is overwritten");
+  }
+  gift_set_least(least);
+  plan_drop_all();
   return ok;
 }
 
@@ -1094,7 +1137,7 @@ bool recipe_check_forms(uint64_t seed) {
   n = n_targets(p, target);
   for (int k = 0; ok && k < 2; k++) { /* fused, x86 and vm */
     way_take(&ways[k]);
-    ok = as_function(p, n, target) && as_open_function(p) && as_updates(p) && as_map(p, n, target);
+    ok = as_function(p, n, target) && as_open_function(p) && as_updates(p, n, target) && as_map(p, n, target);
     if (!ok) printf("%s\n", ways[k].name);
   }
   way_leave();

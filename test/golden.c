@@ -299,7 +299,7 @@ static void count_loads(int n, weft_array *const y[], int n_leaves, weft_array *
   struct failure *f = NULL;
   int n_leaf = 0;
   for (int i = 0; i < n; i++) target[i] = y[i]->node;
-  struct plan *p = eval_plan_leaves(n, target, false, false, &n_leaf, &leaf, &f);
+  struct plan *p = eval_plan_leaves(n, target, false, &n_leaf, &leaf, &f);
   EXPECT(p != NULL);
   if (!p) return;
   const struct schedule *s = p->schedule;

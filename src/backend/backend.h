@@ -47,6 +47,7 @@ struct backend {
   /* Runs [lo, hi) of the outermost loop on the calling thread, from any number of threads at once.
    * 0: done. 1: out of memory for scratch. */
   int (*run)(const struct code *, const struct launch *);
+  bool (*borrows)(const struct code *, const struct launch *); /* whether that run would need memory: then it may fail */
   void (*free)(struct code *);
   void (*show)(const struct code *, struct text *); /* listing; may be NULL */
 };

@@ -185,6 +185,14 @@ struct node *array_swap(weft_array *a, struct node *n) {
   return before;
 }
 
+bool array_replace(weft_array *a, struct node *from, struct node *to) {
+  seize(a);
+  bool is_from = a->node == from;
+  if (is_from) a->node = to;
+  free_up(a);
+  return is_from;
+}
+
 static struct failure *refused(weft_status status, const char *fn, int k, const char *why) {
   return k ? fail(status, scope_origin(), "%s: argument %d %s", fn, k, why)
            : fail(status, scope_origin(), "%s: the array %s", fn, why);

@@ -125,6 +125,20 @@ void node_drop_history(struct node *n) {
   forgetting = n;
 }
 
+void node_hide_history(struct node *n) {
+  if (!n->n_in) return;
+  n->n_forgotten = n->n_in;
+  n->n_in = 0;
+  n->history_dropped = true;
+}
+
+void node_show_history(struct node *n) {
+  if (!n->n_forgotten) return;
+  n->n_in = n->n_forgotten;
+  n->n_forgotten = 0;
+  n->history_dropped = false;
+}
+
 static void forget(struct node *n) {
   for (struct node *next; n; n = next) {
     next = n->next;

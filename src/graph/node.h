@@ -59,6 +59,8 @@ void node_release(struct node *);                     /* NULL: nothing; iterativ
 int64_t node_live(void);
 uint64_t node_serial(void);                           /* of the youngest */
 void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */
+void node_hide_history(struct node *);                /* for a while: nobody can ask for its inputs; graph lock held */
+void node_show_history(struct node *);                /* again; likewise */
 struct node *node_local(struct arena *, const struct op *, weft_dtype, int rank, const dim dims[], int n_in,
                         struct node *const in[], const void *attr, size_t attr_bytes); /* a plan's own node */
 bool node_is_known(const struct node *);              /* all sizes are numbers */

@@ -49,6 +49,12 @@ static void drop_declared(struct weft_scope *s) {
   s->n_updates = s->n_fetches = 0;
 }
 
+void scope_forget(struct weft_scope *s) {
+  for (int i = 0; i < s->n_updates; i++) weft_disown(s->updates[i].value), s->updates[i].value = NULL;
+  for (int i = 0; i < s->n_fetches; i++) weft_disown(s->fetches[i].from), s->fetches[i].from = NULL;
+  scope_drop_handles(s);
+}
+
 static void drop_functions(struct weft_scope *s) {
   for (struct weft_function *f; (f = s->functions);) {
     s->functions = f->next;

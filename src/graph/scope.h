@@ -53,10 +53,13 @@ struct node *array_node(weft_array *);                 /* a reference to what it
 struct node *array_swap(weft_array *, struct node *); /* gives it another node, whose reference it takes over; returns the
                                                          one before, with its reference */
 
+bool array_replace(weft_array *, struct node *from, struct node *to); /* the same if it names `from`; whether it does */
+
 /* Ending scopes. scope_check: whether this thread may end it now; inner ones left open are discarded. scope_end: frees
  * what belongs to it, returns to the scope outside. */
 weft_status scope_check(const char *fn, struct weft_scope *);
 void scope_end(struct weft_scope *);
+void scope_forget(struct weft_scope *);               /* its arrays go, before it ends: nobody can use them any more */
 void scope_blame(struct failure *);                   /* an error of a call that returns nothing: closing reports it.
                                                          Takes over the reference */
 void scope_drop_handles(struct weft_scope *);

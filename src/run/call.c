@@ -134,7 +134,7 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
   if (!out) return no_memory();
   if (!function_expand(f, leaf, out, &failure)) return mem_free(out), failure;
   for (int i = 0; i < n; i++) target[i] = out[((const struct item_attr *)item[i]->attr)->k];
-  e->plan = eval_plan_leaves(n, target, !f->exact, false, &e->n_leaves, &e->captured, &failure);
+  e->plan = eval_plan_leaves(n, target, !f->exact, &e->n_leaves, &e->captured, &failure);
   nodes_release(f->n_out, out);
   mem_free(out);
   if (!e->plan) return failure;

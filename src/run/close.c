@@ -15,6 +15,8 @@ struct closing {
   struct node **node;          /* values of the updates, then of the fetches; with references */
   struct node **promise;       /* by update, with references; NULL: none is made */
   struct fetch *fetches;
+  int n_heirs;                 /* 0, or as many as updates */
+  struct heir *heir;
 };
 
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_scope_close: out of memory"); }
@@ -23,12 +25,19 @@ static struct failure *unseen(const struct weft_scope *s) {
   return s->failure && !failure_seen(s->failure, false) ? failure_retain(s->failure) : NULL;
 }
 
+static void drop_heirs(struct closing *c) {
+  for (int i = 0; i < c->n_heirs; i++) node_release(c->heir[i].was);
+  mem_free(c->heir);
+  c->heir = NULL, c->n_heirs = 0;
+}
+
 static void free_parts(struct closing *c) {
   if (c->node) nodes_release(c->n_updates + c->n_fetches, c->node);
   for (int i = 0; c->promise && i < c->n_updates; i++) node_release(c->promise[i]);
   mem_free(c->node);
   mem_free(c->promise);
   mem_free(c->fetches);
+  drop_heirs(c);
 }
 
 static struct failure *gather(struct closing *c, const char *fn, const struct weft_scope *s) {
@@ -68,32 +77,89 @@ static struct failure *fetch_all(const struct closing *c) {
   return f;
 }
 
+/* A fetch that does not fit is found before anything runs, where the sizes are known. */
 static struct failure *compute(const struct closing *c) {
-  struct failure *f = NULL;
-  eval_nodes(c->n_updates + c->n_fetches, c->node, &(struct eval_options){ .only_targets = true }, &f);
+  struct eval_options o = { .only_targets = true, .n_heirs = c->n_heirs, .heir = c->heir };
+  struct failure *f = c->n_heirs ? misfetch(c) : NULL;
+  if (!f) eval_nodes(c->n_updates + c->n_fetches, c->node, &o, &f);
   return f ? f : misfetch(c);
+}
+
+/* ---- What updated arrays will name ---- */
+
+/* A number has no memory of its own. */
+static struct buffer *number_buffer(const struct node *n) {
+  uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
+  size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
+  struct buffer *b = buffer_new(size);
+  void *data;
+  if (!b) return NULL;
+  buffer_hold(b, &data, NULL);
+  memcpy(data, &bits, size);
+  buffer_drop(b);
+  return b;
+}
+
+/* A leaf like n whose value comes later, with room for it: an update has no history. */
+static struct node *promise_of(const struct node *n) {
+  struct node *p = node_make(&op_value, (weft_dtype)n->dtype, n->rank, n->dims, 0, NULL, NULL, 0);
+  if (!p) return NULL;
+  p->value = mem_alloc(sizeof *p->value + sizeof *p->value->stride * (size_t)n->rank);
+  bool ok = p->value && (n->op != &op_scalar || (p->value->buf = number_buffer(n)));
+  atomic_store_explicit(&p->state, NODE_RUNNING, memory_order_relaxed);
+  return ok ? p : (node_release(p), NULL);
+}
+
+static void keep_promise(struct node *p, const struct node *n) {
+  if (n->value) heir_fill(p, n);
+  else atomic_store_explicit(&p->state, NODE_READY, memory_order_release);
 }
 
 /* ---- Waiting for it ---- */
 
-/* A leaf with the value of a ready node: an update has no history. */
-static struct node *leaf_of(struct node *n) {
-  if (n->op == &op_scalar || n->op == &op_value) return node_retain(n);
-  return value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
+/* Numbers and values are leaves already. */
+static bool is_leaf(const struct node *n) { return n->op == &op_scalar || n->op == &op_value; }
+
+/* Promises for what has its sizes; the others are made when they have them. */
+static struct failure *promise_known(struct closing *c) {
+  if (!c->promise && !(c->promise = mem_alloc(sizeof *c->promise * (size_t)(c->n_updates + 1)))) return no_memory();
+  for (int i = 0; i < c->n_updates; i++) {
+    struct node *n = c->node[i];
+    if (c->promise[i] || (!is_leaf(n) && !node_is_known(n))) continue;
+    if (!(c->promise[i] = is_leaf(n) ? node_retain(n) : promise_of(n))) return no_memory();
+  }
+  return NULL;
 }
 
-/* Everything that can fail comes first; then all of it happens. */
-static struct failure *commit(const struct closing *c, const struct update updates[]) {
-  struct node **leaf = mem_alloc(sizeof *leaf * (size_t)(c->n_updates + 1));
-  struct failure *f = leaf ? NULL : no_memory();
-  int n = 0;
-  while (!f && n < c->n_updates)
-    if ((leaf[n] = leaf_of(c->node[n]))) n++;
-    else f = no_memory();
+/* Updates of arrays that may be overwritten, if nothing can fail once they are computed. */
+static void find_heirs(struct closing *c, struct weft_scope *s) {
+  bool is_known = true, some = false;
+  for (int i = 0; i < c->n_updates + c->n_fetches; i++) is_known &= node_is_known(c->node[i]);
+  if (!c->n_updates || !is_known || !(c->heir = mem_alloc(sizeof *c->heir * (size_t)c->n_updates))) return;
+  for (; c->n_heirs < c->n_updates; c->n_heirs++) {
+    int i = c->n_heirs;
+    struct node *n = c->node[i], *was = array_node(s->updates[i].outer);
+    c->heir[i] = (struct heir){ .outer = s->updates[i].outer, .value = n, .was = was, .leaf = is_leaf(n) ? NULL : c->promise[i] };
+    some |= donate_may(was);
+  }
+  if (some) scope_forget(s); /* so that whoever refers to them now will afterwards */
+  else drop_heirs(c);
+}
+
+/* Everything that can fail comes first; then all of it happens, if it has not yet. */
+static struct failure *commit(struct closing *c, const struct update updates[]) {
+  struct failure *f = promise_known(c);
   if (!f) f = fetch_all(c);
-  for (int i = 0; i < n; i++) node_release(f ? leaf[i] : array_swap(updates[i].outer, leaf[i]));
-  mem_free(leaf);
-  return f;
+  if (f) return f;
+  graph_lock();
+  for (int i = 0; i < c->n_updates; i++) {
+    bool is_done = is_leaf(c->node[i]) || (c->heir && c->heir[i].is_done);
+    if (!is_done) keep_promise(c->promise[i], c->node[i]);
+  }
+  graph_unlock();
+  for (int i = 0; i < c->n_updates; i++)
+    if (!c->heir || !c->heir[i].is_done) node_release(array_swap(updates[i].outer, node_retain(c->promise[i])));
+  return NULL;
 }
 
 static weft_status report_all(struct failure *f) {
@@ -109,6 +175,8 @@ weft_status weft_scope_close(weft_scope *s) {
   if (status) return status;
   struct failure *f = unseen(s);
   if (!f) f = gather(&c, "weft_scope_close", s);
+  if (!f) f = promise_known(&c);
+  if (!f) find_heirs(&c, s);
   if (!f) f = compute(&c);
   if (!f) f = commit(&c, s->updates);
   free_parts(&c);
@@ -118,62 +186,25 @@ weft_status weft_scope_close(weft_scope *s) {
 
 /* ---- Not waiting ---- */
 
-/* A leaf like n whose value comes later. Sizes that only a run can tell are waited for. */
-static struct node *promise_of(struct node *n, struct failure **f) {
-  if (!node_is_known(n) && eval_nodes(1, &n, &(struct eval_options){ .only_targets = true }, f)) return NULL;
-  struct node *p = node_make(&op_value, (weft_dtype)n->dtype, n->rank, n->dims, 0, NULL, NULL, 0);
-  if (p) atomic_store_explicit(&p->state, NODE_RUNNING, memory_order_relaxed);
-  else *f = no_memory();
-  return p;
-}
-
+/* Sizes that only a run can tell are waited for. */
 static struct failure *promise_all(struct closing *c) {
   struct failure *f = NULL;
   if (!(c->promise = mem_alloc(sizeof *c->promise * (size_t)(c->n_updates + 1)))) return no_memory();
-  for (int i = 0; !f && i < c->n_updates; i++) c->promise[i] = promise_of(c->node[i], &f);
+  for (int i = 0; !f && i < c->n_updates; i++) {
+    struct node *n = c->node[i];
+    if (!node_is_known(n) && eval_nodes(1, &n, &(struct eval_options){ .only_targets = true }, &f)) return f;
+    if (!(c->promise[i] = promise_of(n))) f = no_memory();
+  }
   return f;
 }
 
-/* A number has no memory of its own. */
-static struct buffer *number_buffer(const struct node *n) {
-  uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
-  size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
-  struct buffer *b = buffer_new(size);
-  void *data;
-  if (!b) return NULL;
-  buffer_hold(b, &data, NULL);
-  memcpy(data, &bits, size);
-  buffer_drop(b);
-  return b;
-}
-
-static struct value *value_like(const struct node *n) {
-  struct buffer *b = n->op == &op_scalar ? number_buffer(n) : buffer_retain(n->value->buf);
-  struct value *v = b ? mem_alloc(sizeof *v + sizeof *v->stride * (size_t)n->rank) : NULL;
-  if (!v) return buffer_release(b), NULL;
-  v->buf = b;
-  v->offset = n->value ? n->value->offset : 0;
-  if (n->rank) memcpy(v->stride, n->value->stride, sizeof *v->stride * (size_t)n->rank);
-  return v;
-}
-
-/* Values for all promises, or none. */
-static struct failure *values_of(const struct closing *c, struct value *v[]) {
-  for (int i = 0; i < c->n_updates; i++) {
-    if ((v[i] = value_like(c->node[i]))) continue;
-    for (int k = 0; k < i; k++) buffer_release(v[k]->buf), mem_free(v[k]);
-    return no_memory();
-  }
-  return NULL;
-}
-
-static void settle_promises(const struct closing *c, struct value *const v[], struct failure *f) {
+static void settle_promises(const struct closing *c, struct failure *f) {
   graph_lock();
   for (int i = 0; i < c->n_updates; i++) {
     struct node *p = c->promise[i];
-    if (f) p->failure = failure_retain(f);
-    else p->value = v[i];
-    atomic_store_explicit(&p->state, f ? NODE_FAILED : NODE_READY, memory_order_release);
+    if (!f) { keep_promise(p, c->node[i]); continue; }
+    p->failure = failure_retain(f);
+    atomic_store_explicit(&p->state, NODE_FAILED, memory_order_release);
   }
   graph_changed();
   graph_unlock();
@@ -186,12 +217,9 @@ static bool is_settled(const struct closing *c) {
 static struct failure *run_job(struct job *j) {
   struct closing *c = (struct closing *)j;
   if (is_settled(c)) return NULL; /* a child of fork that begins it again */
-  struct value **v = mem_alloc(sizeof *v * (size_t)(c->n_updates + 1));
-  struct failure *f = v ? compute(c) : no_memory();
+  struct failure *f = compute(c);
   if (!f) f = fetch_all(c);
-  if (!f) f = values_of(c, v);
-  settle_promises(c, v, f);
-  mem_free(v);
+  settle_promises(c, f);
   return f;
 }
 

@@ -23,12 +23,17 @@ struct eval_settings *eval_settings(void) {
 struct eval {
   struct job job;                 /* first: in the background it is one */
   int n, n_leaves, n_asked;       /* targets; those of them that were asked for come first */
+  bool had_ready;                 /* something that was asked for was there already */
   struct node **target;           /* with references */
   bool *forgets;
   struct node **leaf;             /* in the order of the plan, with references */
   struct plan *plan;
   struct eval_settings settings;
   bool in_background, only_targets;
+  int n_heirs;
+  struct heir *heir;
+  bool *dies;                     /* by leaf: nobody will ask for it; NULL: none of them */
+  bool *hides;                    /* by target: its history is hidden; NULL: of none */
   struct eval *older, **link;     /* among those under way: graph lock */
 };
 
@@ -231,7 +236,7 @@ static struct value *value_new(int rank, struct buffer *buf) {
   return v;
 }
 
-/* A target that is a number, as memory of one element that every index reads. */
+/* A target that is a number: memory of one element that every index reads. */
 static struct value *scalar_value(const struct eval *e, const struct node *n, int leaf) {
   uint64_t bits = scalar_bits(e->leaf[leaf], (weft_dtype)n->dtype);
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
@@ -250,17 +255,13 @@ static int64_t offset_as(const struct node *leaf, weft_dtype d) {
   return leaf->value->offset * (int64_t)(weft_dtype_bytes((weft_dtype)leaf->dtype) / weft_dtype_bytes(d));
 }
 
-static struct value *value_at(const struct eval *e, const struct run *r, int i) {
+static void value_set(const struct eval *e, const struct run *r, int i, struct value *v) {
   const struct output *o = &e->plan->schedule->output[i];
-  const struct node *n = e->target[i];
-  if (o->scalar >= 0) return scalar_value(e, n, o->scalar);
+  if (o->scalar >= 0) return;
   const struct store *s = &e->plan->schedule->store[o->place.store];
-  struct value *v = value_new(n->rank, s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
-  if (!v) return NULL;
-  buffer_retain(v->buf);
-  v->offset = o->place.offset + (s->leaf >= 0 ? offset_as(e->leaf[s->leaf], (weft_dtype)n->dtype) : 0);
-  memcpy(v->stride, o->place.stride, sizeof *v->stride * n->rank);
-  return v;
+  v->buf = buffer_retain(s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
+  v->offset = o->place.offset + (s->leaf >= 0 ? offset_as(e->leaf[s->leaf], (weft_dtype)e->target[i]->dtype) : 0);
+  memcpy(v->stride, o->place.stride, sizeof *v->stride * e->target[i]->rank);
 }
 
 static void free_values(int n, struct value *v[]) {
@@ -268,6 +269,17 @@ static void free_values(int n, struct value *v[]) {
     if (v[i]) buffer_release(v[i]->buf);
     mem_free(v[i]);
   }
+}
+
+/* Room for the values of all targets, so that nothing fails once they are computed. */
+static bool values_make(const struct eval *e, struct value *v[]) {
+  bool ok = true;
+  memset(v, 0, sizeof *v * (size_t)e->n);
+  for (int i = 0; ok && i < e->n; i++) {
+    int leaf = e->plan->schedule->output[i].scalar;
+    ok = (v[i] = leaf >= 0 ? scalar_value(e, e->target[i], leaf) : value_new(e->target[i]->rank, NULL)) != NULL;
+  }
+  return ok;
 }
 
 /* ---- evaluations under way: who has claimed what ---- */
@@ -292,23 +304,63 @@ static bool claim(struct eval *e) {
   return true;
 }
 
+static bool will_forget(const struct eval *e, int i) { return e->forgets[i] && !scope_trace_open(); }
+
+/* A target that shows a part of a file may still fail to be read. */
+static bool shows_file(const struct eval *e) {
+  const struct schedule *s = e->plan->schedule;
+  for (int i = 0; i < e->n; i++) {
+    int leaf = s->output[i].scalar < 0 ? s->store[s->output[i].place.store].leaf : -1;
+    if (leaf >= 0 && buffer_is_mapped(e->leaf[leaf]->value->buf)) return true;
+  }
+  return false;
+}
+
+/* Updates must be all that is left to do, and nothing may fail behind them. */
+static bool may_donate(const struct eval *e) {
+  return e->plan->schedule->n_gifts && !e->in_background && !job_is_here() && !e->plan->device &&
+         !(e->n_heirs && (e->had_ready || shows_file(e)));
+}
+
+/* Finds the leaves that die. What is seen of the targets by others has no history from now on. Lock held. */
+static void donate(struct eval *e) {
+  bool *dies = mem_alloc((size_t)e->n_leaves + 1), *forgets = mem_alloc((size_t)e->n + 1);
+  for (int i = 0; forgets && i < e->n; i++) forgets[i] = will_forget(e, i);
+  struct donation d = { e->n, e->n_asked, e->target, forgets, e->n_heirs, e->heir, e->n_leaves, e->leaf, dies };
+  if (!dies || !forgets || !donate_find(&d)) {
+    mem_free(dies);
+    mem_free(forgets);
+    return;
+  }
+  e->dies = dies;
+  e->hides = forgets;
+  for (int i = 0; i < e->n; i++)
+    if ((e->hides[i] = forgets[i] && e->target[i]->n_in)) node_hide_history(e->target[i]);
+}
+
+/* The end of what donate began; lock held. */
+static void end_donation(struct eval *e, bool is_done) {
+  overwriting_end();
+  heirs_settle(e->n_heirs, e->heir, is_done);
+  for (int i = 0; e->hides && i < e->n; i++) {
+    if (!e->hides[i]) continue;
+    node_show_history(e->target[i]);
+    if (is_done) node_drop_history(e->target[i]);
+  }
+  mem_free(e->hides);
+  e->hides = NULL;
+}
+
 /* In a child nobody computes them any more; what a job was to compute it will, as the child goes on with it. */
 void eval_after_fork(void) {
-  for (struct eval *e; (e = under_way); leave(e))
+  for (struct eval *e; (e = under_way); leave(e), end_donation(e, false))
     for (int i = 0; i < e->n; i++)
       if (state_of(e->target[i]) == NODE_RUNNING) set_state(e->target[i], e->in_background && i < e->n_asked ? NODE_QUEUED : NODE_LAZY);
 }
 
-/* All targets get their values, or none. */
-static struct failure *publish(struct eval *e, struct run *r) {
-  struct value **v = mem_alloc(sizeof *v * (size_t)(e->n + 1));
-  bool ok = v != NULL;
-  for (int i = 0; ok && i < e->n; i++) ok = (v[i] = value_at(e, r, i)) != NULL;
-  if (!ok) {
-    if (v) free_values(e->n, v);
-    mem_free(v);
-    return no_memory();
-  }
+/* All targets get their values. */
+static void publish(struct eval *e, struct run *r, struct value *v[]) {
+  for (int i = 0; i < e->n; i++) value_set(e, r, i, v[i]);
   graph_lock();
   for (int i = 0; i < e->n; i++) {
     struct node *n = e->target[i];
@@ -316,14 +368,12 @@ static struct failure *publish(struct eval *e, struct run *r) {
     n->value = v[i];
     v[i] = NULL;
     set_state(n, NODE_READY);
-    if (e->forgets[i] && !scope_trace_open()) node_drop_history(n);
+    if (will_forget(e, i) && !(e->hides && e->hides[i])) node_drop_history(n);
   }
+  end_donation(e, true);
   leave(e);
   graph_changed();
   graph_unlock();
-  free_values(e->n, v);
-  mem_free(v);
-  return NULL;
 }
 
 /* What was asked for in the background fails, unless it was cancelled; everything else is lazy again. */
@@ -336,6 +386,7 @@ static void give_up(struct eval *e, struct failure *f) {
     if (fails && i < e->n_asked) n->failure = failure_retain(f);
     set_state(n, fails && i < e->n_asked ? NODE_FAILED : NODE_LAZY);
   }
+  end_donation(e, false);
   leave(e);
   graph_changed();
   graph_unlock();
@@ -344,8 +395,9 @@ static void give_up(struct eval *e, struct failure *f) {
 static void drop_plan(struct eval *e) {
   nodes_release(e->n_leaves, e->leaf);
   mem_free(e->leaf);
+  mem_free(e->dies);
   plan_release(e->plan);
-  e->leaf = NULL, e->n_leaves = 0, e->plan = NULL;
+  e->leaf = NULL, e->dies = NULL, e->n_leaves = 0, e->plan = NULL;
 }
 
 static void eval_free(struct eval *e) {
@@ -361,20 +413,31 @@ static struct leaf leaf_of(const struct node *n) {
   return (struct leaf){ .buf = n->value->buf, .offset = n->value->offset * (int64_t)weft_dtype_bytes(t) };
 }
 
+static void leaves_of(const struct eval *e, struct leaf leaf[]) {
+  for (int i = 0; i < e->n_leaves; i++) {
+    leaf[i] = leaf_of(e->leaf[i]);
+    leaf[i].dies = e->dies && e->dies[i];
+  }
+}
+
 static struct failure *run(struct eval *e) {
   int n_stores = e->plan->schedule->n_stores;
   struct leaf few[32], *leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
   struct buffer *some[32], **out = n_stores <= 32 ? some : mem_alloc(sizeof *out * (size_t)n_stores);
-  struct failure *f = leaf && out ? NULL : no_memory();
+  struct value *one[16], **v = e->n <= 16 ? one : mem_alloc(sizeof *v * (size_t)e->n);
+  bool has_room = v && values_make(e, v);
+  struct failure *f = leaf && out && has_room ? NULL : no_memory();
   int threads = e->settings.threads ? e->settings.threads : pool_threads();
   struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .out = out };
   if (!f) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
-    for (int i = 0; i < e->n_leaves; i++) leaf[i] = leaf_of(e->leaf[i]);
-    if (plan_run(e->plan, &r, &f) == WEFT_OK) f = publish(e, &r);
+    leaves_of(e, leaf);
+    if (plan_run(e->plan, &r, &f) == WEFT_OK) publish(e, &r, v);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
   }
   if (f) give_up(e, f);
+  if (v) free_values(e->n, v);
+  if (v != one) mem_free(v);
   if (leaf != few) mem_free(leaf);
   if (out != some) mem_free(out);
   return f;
@@ -386,7 +449,7 @@ static struct failure *size_loop(int n, struct node *const item[]);
 
 static bool begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
   *e = (struct eval){ .n = n, .n_asked = n, .settings = *eval_settings(), .in_background = o->in_background,
-                      .only_targets = o->only_targets };
+                      .only_targets = o->only_targets, .n_heirs = o->n_heirs, .heir = o->heir };
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
   e->forgets = mem_alloc((size_t)n + 1);
   if (!e->target || !e->forgets) {
@@ -405,7 +468,7 @@ static bool begin(struct eval *e, int n, struct node *const target[], const stru
 static void drop_ready(struct eval *e) {
   int n = 0, asked = 0;
   for (int i = 0; i < e->n; i++) {
-    if (state_of(e->target[i]) == NODE_READY) { node_release(e->target[i]); continue; }
+    if (state_of(e->target[i]) == NODE_READY) { node_release(e->target[i]), e->had_ready = true; continue; }
     e->forgets[n] = e->forgets[i];
     e->target[n++] = e->target[i];
     asked += i < e->n_asked;
@@ -460,6 +523,7 @@ static struct failure *approach(struct eval *e) {
       f = ok ? find_plan(e, &l, false) : no_memory();
       /* while a plan was made somebody may have computed or claimed a target: then once more */
       bool again = !f && !claim(e);
+      if (!f && !again && may_donate(e)) donate(e);
       node_list_free(&l);
       graph_unlock();
       if (!again) return f;
@@ -628,31 +692,60 @@ struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int 
   return f;
 }
 
-/* The plan of a graph whose leaves are ready, and those leaves, with references, in the order the plan knows them. */
-struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, bool with_held, int *n_leaves, struct node ***leaf,
-                              struct failure **failure) {
-  struct eval e;
-  struct eval_options o = { .only_targets = true };
+/* ---- plans that are not run ---- */
+
+/* Bytes of targets that would stand in leaves that die; lock held. */
+static int64_t would_give(struct eval *e) {
+  struct leaf *leaf = may_donate(e) ? mem_alloc(sizeof *leaf * (size_t)(e->n_leaves + 1)) : NULL;
+  int64_t bytes = 0;
+  if (!leaf) return 0;
+  donate(e);
+  leaves_of(e, leaf);
+  if (e->dies) bytes = donate_memory(e->plan, &(struct run){ .leaf = leaf }, NULL);
+  end_donation(e, false);
+  mem_free(leaf);
+  return bytes;
+}
+
+static struct failure *plan_only(struct eval *e, bool stable, int64_t *given) {
   struct node_list l;
   struct node *which;
-  struct plan *p = NULL;
-  *failure = NULL;
-  if (!begin(&e, n, target, &o)) return *failure = no_memory(), NULL;
+  struct failure *f = NULL;
   graph_lock();
-  if (!walk(&l, e.n, e.target, stops)) *failure = no_memory();
-  else {
-    enum obstacle what = look(&l, failure, &which);
-    if (what == CLEAR) *failure = (!with_held || add_held(&e, &l, true)) && take_leaves(&e, &l) ? find_plan(&e, &l, stable) : no_memory();
-    else if (!*failure) *failure = fail(WEFT_ERR_UNSUPPORTED, 0, "weft_plan: a part must be computed before the rest can be planned");
-    node_list_free(&l);
-  }
+  if (!walk(&l, e->n, e->target, stops)) return graph_unlock(), no_memory();
+  if (look(&l, &f, &which) == CLEAR) {
+    f = (e->only_targets || add_held(e, &l, true)) && take_leaves(e, &l) ? find_plan(e, &l, stable) : no_memory();
+    if (!f && given) *given = would_give(e);
+  } else if (!f) f = fail(WEFT_ERR_UNSUPPORTED, 0, "weft_plan: a part must be computed before the rest can be planned");
+  node_list_free(&l);
   graph_unlock();
-  if (e.plan) {
+  return f;
+}
+
+struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, int *n_leaves, struct node ***leaf,
+                              struct failure **failure) {
+  struct eval e;
+  struct plan *p = NULL;
+  if (!begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return *failure = no_memory(), NULL;
+  if (!(*failure = plan_only(&e, stable, NULL))) {
     plan_retain(p = e.plan);
     if (leaf) *leaf = e.leaf, *n_leaves = e.n_leaves, e.leaf = NULL, e.n_leaves = 0;
   }
   eval_free(&e);
   return p;
+}
+
+struct failure *eval_cost(int n, struct node *const target[], const bool forgets[], weft_cost *out) {
+  struct eval e;
+  int64_t given = 0;
+  if (!begin(&e, n, target, &(struct eval_options){ .forgets = forgets })) return no_memory();
+  struct failure *f = plan_only(&e, false, &given);
+  if (!f) {
+    const struct schedule *s = e.plan->schedule;
+    *out = (weft_cost){ plan_peak(e.plan) - given, s->moved_bytes, s->operations, s->n_steps, 0 };
+  }
+  eval_free(&e);
+  return f;
 }
 
 static bool is_awaited(const struct node *n) { return state_of(n) == NODE_QUEUED || state_of(n) == NODE_RUNNING; }

@@ -5,12 +5,15 @@
 #ifndef WEFT_EVAL_H
 #define WEFT_EVAL_H
 #include "graph/scope.h"
+#include "run/donate.h"
 #include "run/plan.h"
 
 struct eval_options {
   bool in_background;       /* return once it is started */
   bool only_targets;        /* store nothing else, even if somebody holds it (a scope that closes) */
   const bool *forgets;      /* by target: its history may go once it has a value; NULL: none */
+  int n_heirs;              /* updates the targets are for (donate.h): they may be done when this returns */
+  struct heir *heir;
 };
 weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *, struct failure **);
 /* Until none of them is queued or running. TIMEOUT has no failure. */
@@ -41,10 +44,10 @@ struct failure *job_failure(void);      /* of the first job of this thread that 
 bool job_is_stuck(void);                /* after a fork: there are jobs, and nobody who does them */
 void job_resume(void);                  /* they go on, if need be here and now; graph lock not held */
 
-/* The plan of a graph whose leaves are ready; leaf not NULL: those, with references, in the order the plan knows.
- * with_held: as weft_eval would, storing also what somebody holds and would have to compute again. */
-struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, bool with_held, int *n_leaves, struct node ***leaf,
-                              struct failure **);
+/* The plan of a graph whose leaves are ready; leaf not NULL: those, with references, in the order the plan knows. */
+struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, int *n_leaves, struct node ***leaf, struct failure **);
+/* What weft_eval would do, storing also what somebody holds and would have to compute again. */
+struct failure *eval_cost(int n, struct node *const target[], const bool forgets[], weft_cost *);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
  * the caller meanwhile. */
 struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[]);

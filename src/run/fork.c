@@ -4,6 +4,7 @@
  * themselves. In the child the other threads are gone: what they were computing is lazy again. */
 #include <pthread.h>
 #include "graph/scope.h"
+#include "run/buffer.h"
 #include "run/eval.h"
 
 extern pthread_mutex_t graph_mutex, pin_mutex, call_mutex, plan_mutex, compiled_mutex, spare_mutex, handle_mutex, dim_mutex;
@@ -12,7 +13,9 @@ static pthread_mutex_t *const locks[] = { &graph_mutex, &pin_mutex, &call_mutex,
 enum { N = sizeof locks / sizeof *locks };
 
 static void before(void) {
-  for (int i = 0; i < N; i++) pthread_mutex_lock(locks[i]);
+  pthread_mutex_lock(locks[0]);
+  overwriting_await(); /* a child could finish it no more */
+  for (int i = 1; i < N; i++) pthread_mutex_lock(locks[i]);
 }
 
 static void after(void) {
@@ -26,8 +29,9 @@ static void in_child(void) {
   after();
 }
 
-/* What is registered first is locked last. */
+/* What is registered first is locked last. Memory must not be locked while a fork waits for others. */
 void forks_watch(void) {
+  (void)memory_used(); /* its first use registers */
   jobs_watch_forks();
   pthread_atfork(before, after, in_child);
 }

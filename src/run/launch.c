@@ -269,3 +269,12 @@ int launch_run(const struct backend *backend, const struct code *code, const str
                                            : run_whole(&r);
   return is_cancelled(launch) ? 2 : failed;
 }
+
+bool launch_borrows(const struct backend *backend, const struct code *code, const struct kir_kernel *k,
+                    const struct kir_facts *facts, const struct launch *launch) {
+  struct run r = {.k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX};
+  struct launch l = *launch;
+  if (facts->is_private || (r.outer && !extent(&r, r.outer, &r.n))) return true;
+  l.lo = 0, l.hi = r.n;
+  return backend->borrows(code, &l);
+}

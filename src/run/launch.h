@@ -8,4 +8,8 @@
 int launch_run(const struct backend *, const struct code *, const struct kir_kernel *, const struct kir_facts *,
                const struct launch *, int threads);
 
+/* Whether it might end for want of memory. */
+bool launch_borrows(const struct backend *, const struct code *, const struct kir_kernel *, const struct kir_facts *,
+                    const struct launch *);
+
 #endif

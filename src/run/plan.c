@@ -13,6 +13,7 @@
 #include "run/buffer.h"
 #include "run/contract.h"
 #include "run/device.h"
+#include "run/donate.h"
 #include "run/eval.h"
 #include "run/launch.h"
 #include "run/replay.h"
@@ -187,7 +188,7 @@ void step_bind(const struct step *s, const struct kir_kernel *k, const struct ru
     if (k->bufs[j].kind > KIR_INOUT) continue;
     const struct binding *b = &s->bufs[j];
     int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
-    bound[j].data = b->store >= 0 ? base[b->store] + b->offset * size : NULL;
+    bound[j].data = base && b->store >= 0 ? base[b->store] + b->offset * size : NULL;
     memcpy(bound[j].stride, b->stride, sizeof b->stride);
     bound[j].in_register_dtype = false;
   }
@@ -214,15 +215,17 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
   return NULL;
 }
 
-struct failure *plan_step(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
-  if (p->schedule->step[i].contraction) return contract_run(p, i, r, base);
-  return p->code[i] ? run_kernel(p, i, r, base) : replay_run(p->body[i], p->schedule->step[i].replay, r, base);
+/* A copy of what stands there already. */
+static bool moves_nothing(const struct step *s, uint8_t *const base[]) {
+  const struct binding *from = &s->bufs[0], *to = &s->bufs[1];
+  return s->is_copy && base[from->store] == base[to->store] && from->offset == to->offset &&
+         !memcmp(from->stride, to->stride, sizeof from->stride);
 }
 
-struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const base[]) {
-  struct failure *f = NULL;
-  for (int i = 0; !f && i < p->schedule->n_steps; i++) f = plan_step(p, i, r, base);
-  return f;
+struct failure *plan_step(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  if (p->schedule->step[i].contraction) return contract_run(p, i, r, base);
+  if (!p->code[i]) return replay_run(p->body[i], p->schedule->step[i].replay, r, base);
+  return r->overwrites && moves_nothing(&p->schedule->step[i], base) ? NULL : run_kernel(p, i, r, base);
 }
 
 static struct failure *hold_leaves(const struct plan *p, const struct run *r, uint8_t *base[], int *held) {
@@ -253,6 +256,7 @@ static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t 
     const struct store *t = &s->store[i];
     if (t->leaf >= 0) continue;
     if (!t->is_output) { base[i] = *block ? *block + t->offset : NULL; continue; }
+    if (r->out[i]) continue; /* given by a leaf */
     void *data;
     if (!(r->out[i] = buffer_new((size_t)t->bytes))) goto no_memory;
     buffer_hold(r->out[i], &data, NULL);
@@ -278,14 +282,45 @@ static struct failure *look_again(const struct plan *p, const struct run *r) {
   return NULL;
 }
 
+bool plan_may_fail(const struct plan *p, int i, const struct run *r) {
+  const struct step *s = &p->schedule->step[i];
+  const struct compiled *c = p->code[i];
+  if (!c || c->is_on_device || s->n_sites || s->contraction) return true;
+  struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
+  uint64_t *args = alloca(sizeof *args * (size_t)(c->kernel->n_args + 1));
+  step_bind(s, c->kernel, r, NULL, bound, args);
+  struct launch l = { .sizes = s->sizes, .args = args, .bufs = bound };
+  return launch_borrows(c->backend, c->code, c->kernel, &c->facts, &l);
+}
+
+/* Whether the last moment to fail passes well. */
+static struct failure *pass(const struct plan *p, struct run *r) {
+  bool is_cancelled = r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED);
+  struct failure *f = is_cancelled ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : look_again(p, r);
+  if (f) return f;
+  r->cancel = NULL;
+  overwriting_begin();
+  return NULL;
+}
+
+struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const base[]) {
+  struct failure *f = NULL;
+  for (int i = 0; !f && i < p->schedule->n_steps; i++) {
+    if (r->overwrites == i + 1) f = pass(p, r);
+    if (!f) f = plan_step(p, i, r, base);
+  }
+  return f;
+}
+
 weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
   const struct schedule *s = p->schedule;
   uint8_t *few[64], **base = s->n_stores <= 64 ? few : mem_alloc(sizeof *base * (size_t)s->n_stores), *block = NULL;
   int held = 0;
   *failure = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  if (!*failure) donate_memory(p, r, base);
   if (!*failure) *failure = take_memory(p, r, base, &block);
   if (!*failure) *failure = p->device ? device_steps(p, r, base) : plan_steps(p, r, base);
-  if (!*failure) *failure = look_again(p, r);
+  if (!*failure && !r->overwrites) *failure = look_again(p, r);
   drop_leaves(p, r, held);
   if (block) memory_give(block, (size_t)s->block_bytes);
   if (base != few) mem_free(base);

@@ -42,20 +42,27 @@ void plan_drop_all(void);
 void plan_use_fusing(bool); /* for tests: false: one op a kernel, in plans made from now on */
 
 /* What a run is given and gives. */
-struct leaf { struct buffer *buf; int64_t offset; uint64_t bits; }; /* offset in bytes; bits: a scalar's pattern in its
-                                                                     register dtype */
+struct leaf {
+  struct buffer *buf;
+  int64_t offset;                /* in bytes */
+  uint64_t bits;                 /* a scalar's pattern in its register dtype */
+  bool dies;                     /* nobody needs its value after this run: its memory may be given to an output */
+};
 struct run {
-  const struct leaf *leaf;
+  struct leaf *leaf;
   const volatile int *cancel;
   int threads;
   struct buffer **out;           /* by store: buffers of output stores, with references; others NULL. n_stores entries */
   uint64_t **loads;              /* vm: by step, by buffer; NULL: not counted */
+  int overwrites;                /* 1 + the first step that changes a leaf's memory; from there on nothing fails or stops.
+                                    0: none */
 };
 weft_status plan_run(struct plan *, struct run *, struct failure **);
-/* What a step's kernel is given in a run: memory (NULL where it stands nowhere) and numbers. */
+/* What a step's kernel is given in a run: memory (NULL where it stands nowhere; base NULL: all of it) and numbers. */
 void step_bind(const struct step *, const struct kir_kernel *, const struct run *, uint8_t *const base[], struct bound[],
                uint64_t args[]);
 struct failure *step_index_failure(const struct step *, int site, int64_t at); /* a check failed at this index */
-int64_t plan_peak(const struct plan *); /* bytes allocated at the same time */
+int64_t plan_peak(const struct plan *); /* bytes allocated at the same time, if no leaf gives its memory */
+bool plan_may_fail(const struct plan *, int step, const struct run *); /* for want of memory, or by a check */
 
 #endif

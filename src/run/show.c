@@ -215,7 +215,7 @@ static struct failure *show_nodes(int n, struct node *const node[], const char *
   }
   if (strcmp(what, "plan") && strcmp(what, "kernels") && strcmp(what, "asm") && strcmp(what, "ptx"))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm, ptx", what);
-  struct plan *p = eval_plan_leaves(n, node, stable, false, NULL, NULL, &f);
+  struct plan *p = eval_plan_leaves(n, node, stable, NULL, NULL, &f);
   if (p) plan_show(p, what, t);
   plan_release(p);
   return f;
@@ -250,16 +250,17 @@ weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {
   if (!out) return report(WEFT_ERR_ARG, "weft_plan: the cost is NULL");
   if (n < 0) return report(WEFT_ERR_ARG, "weft_plan: %d arrays", n);
   struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
-  if (!node) return report(WEFT_ERR_MEMORY, "weft_plan: out of memory");
+  bool *forgets = mem_alloc((size_t)n + 1);
   *out = (weft_cost){ 0 };
-  if (!arrays_nodes("weft_plan", n, a, node, &bad)) f = array_failure("weft_plan", 0, bad);
+  if (!node || !forgets) f = fail(WEFT_ERR_MEMORY, 0, "weft_plan: out of memory");
+  else if (!arrays_nodes("weft_plan", n, a, node, &bad)) f = array_failure("weft_plan", 0, bad);
   else {
-    struct plan *p = eval_plan_leaves(n, node, false, true, NULL, NULL, &f);
-    if (p) *out = (weft_cost){ plan_peak(p), p->schedule->moved_bytes, p->schedule->operations, p->schedule->n_steps, 0 };
-    plan_release(p);
+    for (int i = 0; i < n; i++) forgets[i] = !a[i]->scope;
+    f = eval_cost(n, node, forgets, out);
     nodes_release(n, node);
   }
   mem_free(node);
+  mem_free(forgets);
   weft_status status = f ? failure_report(f) : WEFT_OK;
   failure_release(f);
   return status;

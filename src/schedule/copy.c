@@ -39,7 +39,9 @@ bool step_copy(struct work *w, weft_dtype dtype, int rank, const dim dims[], con
   }
   kir_store(&d.b, buf_out, at, KIR_SET, kir_load(&d.b, buf_in, read));
   for (int i = 0; i < x.n; i++) kir_end(&d.b);
-  return draft_end(&d);
+  if (!draft_end(&d)) return false;
+  w->out->step[w->out->n_steps - 1].is_copy = true;
+  return true;
 }
 
 /* A dense array of one number. */

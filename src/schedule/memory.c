@@ -96,19 +96,33 @@ static bool same_place(const struct binding *a, const struct binding *b) {
   return a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
+/* The buffer of the step that is this store, as the kernel reads or writes it; -1: none. */
+static int buffer_in(const struct step *p, int store, enum kir_buf_kind kind) {
+  for (int j = 0; p->kernel && j < p->kernel->n_bufs; j++)
+    if (p->kernel->bufs[j].kind == kind && p->bufs[j].store == store) return j;
+  return -1;
+}
+
+bool step_may_overwrite(const struct step *p, int from, int to) {
+  int in = buffer_in(p, from, KIR_IN), out = buffer_in(p, to, KIR_OUT);
+  return in >= 0 && out >= 0 && same_place(&p->bufs[in], &p->bufs[out]) && touches_once(p, in) && touches_once(p, out) &&
+         kir_may_donate(p->kernel, in, out);
+}
+
+bool step_is_copy_within(const struct step *p, int from, int to) {
+  int in = buffer_in(p, from, KIR_IN), out = buffer_in(p, to, KIR_OUT);
+  return p->is_copy && in >= 0 && out >= 0 && same_place(&p->bufs[in], &p->bufs[out]);
+}
+
 /* A store that dies in step i and that the kernel reads just where it writes store `to`, or -1. */
 static int donor(const struct schedule *s, int i, int to, const bool gives[]) {
   const struct step *p = &s->step[i];
-  const struct kir_kernel *k = p->kernel;
-  for (int o = 0; k && o < k->n_bufs; o++) {
-    if (k->bufs[o].kind != KIR_OUT || p->bufs[o].store != to) continue;
-    for (int d = 0; d < k->n_bufs; d++) {
-      if (k->bufs[d].kind != KIR_IN || p->bufs[d].store < 0) continue;
-      const struct store *from = &s->store[p->bufs[d].store];
-      bool is_free = is_temporary(from) && from->last == i && !gives[p->bufs[d].store];
-      if (is_free && from->bytes == s->store[to].bytes && same_place(&p->bufs[d], &p->bufs[o]) && touches_once(p, d) &&
-          touches_once(p, o) && kir_may_donate(k, d, o)) return p->bufs[d].store;
-    }
+  for (int d = 0; p->kernel && d < p->kernel->n_bufs; d++) {
+    if (p->kernel->bufs[d].kind != KIR_IN || p->bufs[d].store < 0) continue;
+    int from = p->bufs[d].store;
+    const struct store *t = &s->store[from];
+    bool is_free = is_temporary(t) && t->last == i && !gives[from] && t->bytes == s->store[to].bytes;
+    if (is_free && step_may_overwrite(p, from, to)) return from;
   }
   return -1;
 }

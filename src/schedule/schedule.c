@@ -228,7 +228,7 @@ static bool make(struct work *w) {
   s->n_leaves = w->n_leaves;
   s->n_targets = w->n_targets;
   if (w->no_memory) return false;
-  if (!fit(w) || !find_outputs(w) || !memory_plan(w)) return false;
+  if (!fit(w) || !find_outputs(w) || !memory_plan(w) || !gifts_find(w)) return false;
 #ifdef WEFT_HARD
   schedule_check(w);
 #endif

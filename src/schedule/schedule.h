@@ -15,7 +15,7 @@ enum { AXES = BACKEND_RANK };
 /* Memory that steps read or write: a leaf of the graph, or allocated by the plan. */
 struct store {
   int leaf;          /* index among the leaves, or -1: allocated by the plan */
-  int64_t bytes;     /* of an allocated one */
+  int64_t bytes;     /* of an allocated one; of a leaf that stands dense, row by row, its elements; else 0 */
   int64_t offset;    /* allocated and no output: its place in the plan's block of memory */
   bool is_output;    /* becomes the buffer of targets: allocated on its own */
   int first, last;   /* steps between which it is alive */
@@ -54,7 +54,12 @@ struct step {
   struct site *site;
   struct replay *replay;         /* not NULL: no kernel, a loop run step by step */
   struct contraction *contraction; /* not NULL: a product, and the kernel, if any, goes on with it */
+  bool is_copy;                  /* moves elements and does nothing else */
 };
+
+/* An output may stand in the memory of a leaf that nobody needs any more: no step from `step` on, which is the first to
+ * change it, reads what the leaf held, but where it writes. */
+struct gift { int from, to, step; }; /* stores; in order of `to` */
 
 struct output { struct place place; int scalar; }; /* of a target; scalar >= 0: it is that scalar leaf, broadcast */
 
@@ -64,6 +69,8 @@ struct schedule {
   struct store *store;
   struct output *output;         /* by target */
   int64_t block_bytes;           /* allocated stores that are no outputs, together */
+  int n_gifts;
+  struct gift *gift;
   int64_t moved_bytes;           /* read and written by the kernels if nothing stays in a cache */
   int64_t operations;
 };
@@ -93,5 +100,9 @@ struct schedule *schedule_make(struct arena *, struct node_list *list, int n_tar
                                int n_leaves, const struct place leaf_place[], bool fuse, bool by_patches,
                                struct failure **);
 void schedule_drop_kernels(struct schedule *); /* of its steps, those in bodies of loops too; NULL: nothing */
+
+/* Arrays of fewer bytes are not worth a gift. For tests: 0: all are; INT64_MAX: none is, in schedules made from now on. */
+int64_t gift_least(void);
+void gift_set_least(int64_t bytes);
 
 #endif

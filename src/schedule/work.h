@@ -103,5 +103,10 @@ void schedule_check(const struct work *);
 
 /* memory.c */
 bool memory_plan(struct work *);
+bool step_may_overwrite(const struct step *, int from, int to);  /* reads store `from` just where it writes `to`, and before */
+bool step_is_copy_within(const struct step *, int from, int to); /* would move nothing if both were the same memory */
+
+/* gift.c */
+bool gifts_find(struct work *); /* after memory_plan */
 
 #endif

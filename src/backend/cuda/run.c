@@ -252,6 +252,8 @@ static int run_resident(const struct code *c, const struct launch *l) {
 
 static int run(const struct code *c, const struct launch *l) { return cuda_run(c, l, NULL); }
 
-const struct backend backend_cuda = { "cuda", cuda_available, compile, run, code_free, show };
+const struct backend backend_cuda = {
+  .name = "cuda", .available = cuda_available, .compile = compile, .run = run, .free = code_free, .show = show
+};
 const struct device device_cuda = { &backend_cuda, cuda_text, print, cuda_message, make, cuda_take, cuda_give, cuda_upload,
                                     cuda_download, run_resident, cuda_bytes, cuda_set_peak, cuda_trim };

@@ -123,5 +123,6 @@ const char *vm_translate(struct code *, const struct kir_kernel *, const uint8_t
 bool vm_place(struct code *);
 /* run.c */
 int vm_run(const struct code *, const struct launch *);
+bool vm_borrows(const struct code *, const struct launch *);
 
 #endif

@@ -229,6 +229,20 @@ static int bind_and_run(struct vm_frame *f, struct room *room, uint64_t *ones) {
   return 0;
 }
 
+bool vm_borrows(const struct code *c, const struct launch *launch) {
+  _Alignas(LINE) char stack[ON_STACK];
+  char *local[16];
+  struct vm_frame f = {.c = c, .tiles = c->tiles, .launch = launch};
+  struct room room = {stack, stack + ON_STACK, 0};
+  uint64_t *ones;
+  if (c->n_bufs > 16 || tables_bytes(c) + LINE > ON_STACK - LINE || !tables(&f, &room, &ones)) return true;
+  values(&f, ones);
+  terms(&f);
+  f.lanes = lanes(&f);
+  scratch(&f, &room, local);
+  return room.at == room.end;
+}
+
 int vm_run(const struct code *c, const struct launch *launch) {
   _Alignas(LINE) char stack[ON_STACK];
   struct vm_frame f = {.c = c, .tiles = c->tiles, .launch = launch};

@@ -68,4 +68,4 @@ static void show(const struct code *c, struct text *t) {
   }
 }
 
-const struct backend backend_vm = {"vm", available, compile, vm_run, release, show};
+const struct backend backend_vm = {"vm", available, compile, vm_run, vm_borrows, release, show};

@@ -259,6 +259,12 @@ static int x86_run(const struct code *c, const struct launch *l) {
   return 0;
 }
 
+static bool x86_borrows(const struct code *c, const struct launch *l) {
+  _Alignas(64) uint8_t frame[STACK_FRAME];
+  fill_frame(c, l, frame);
+  return place_scratch(c, l, frame, false) > sizeof frame;
+}
+
 const struct backend backend_x86 = {
-  .name = "x86", .available = cpu_has_avx2, .compile = x86_compile, .run = x86_run, .free = x86_free, .show = code_list
+  .name = "x86", .available = cpu_has_avx2, .compile = x86_compile, .run = x86_run, .borrows = x86_borrows, .free = x86_free, .show = code_list
 };

@@ -1,0 +1,493 @@
+/* donate.c -- arrays that die with an update or an evaluation are overwritten in place, and nothing else ever is. */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "run/compiled.h"
+#include "run/plan.h"
+#include "values.h"
+
+enum { N = 1 << 20, BYTES = N * (int)sizeof(float) };
+
+static float *some(int n) {
+  float *x = malloc((size_t)n * sizeof *x);
+  for (int i = 0; i < n; i++) x[i] = (float)(i % 251) * 0.5f - 60;
+  return x;
+}
+
+static weft_array *array_n(int n) {
+  float *x = some(n);
+  weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(n), x);
+  free(x);
+  return a;
+}
+
+static weft_array *array(void) { return array_n(N); }
+
+/* Bytes that doing it takes at most, beyond what is in use before. */
+static int64_t grown_by(weft_scope *s, weft_status *status) {
+  int64_t used = weft_get(WEFT_BYTES_USED);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  *status = weft_scope_close(s);
+  return weft_get(WEFT_BYTES_PEAK) - used;
+}
+
+static int64_t close_grows(weft_scope *s) {
+  weft_status status;
+  int64_t bytes = grown_by(s, &status);
+  EXPECT_OK(status);
+  return bytes;
+}
+
+static void expect_each(weft_array *a, int n, float (*f)(float)) {
+  float *was = some(n), *got = malloc((size_t)n * sizeof *got);
+  EXPECT_OK(weft_read(a, WEFT_F32, got, (size_t)n * sizeof *got));
+  for (int i = 0; i < n; i++)
+    if (got[i] != f(was[i])) { test_fail(__FILE__, __LINE__, "element %d is %g, not %g", i, (double)got[i], (double)f(was[i])); break; }
+  free(was), free(got);
+}
+
+static float same(float x) { return x; }
+static float doubled(float x) { return 2 * x; }
+static float less_one(float x) { return x - 1; }
+static float fourfold(float x) { return 4 * x; }
+
+static weft_array *twice(weft_array *a) { return weft_mul(a, weft_scalar(2)); }
+
+/* ---- What is overwritten ---- */
+
+TEST(an_array_that_is_updated_is_overwritten_in_place) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array();
+  for (int i = 0; i < 2; i++) { /* the plan is made, then found */
+    weft_scope *step = weft_scope_open();
+    weft_update(w, twice(w));
+    EXPECT_INT(close_grows(step), 0);
+  }
+  expect_each(w, N, fourfold);
+  weft_scope_discard(s);
+}
+
+static void expect_at_most(int64_t bytes, int64_t most) {
+  if (bytes > most) test_fail(__FILE__, __LINE__, "it takes %lld bytes, not %lld", (long long)bytes, (long long)most);
+}
+
+TEST(a_training_step_takes_memory_for_the_gradient_and_not_for_a_second_parameter) {
+  enum { R = 1024, C = 1024, B = 64 };
+  weft_scope *s = weft_scope_open();
+  weft_array *x = array_n(B * R), *w = weft_mul(weft_reshape(array(), WEFT_DIMS(R, C)), weft_scalar(0.001));
+  EXPECT_OK(weft_eval(1, &w));
+  for (int i = 0; i < 3; i++) {
+    float loss;
+    weft_scope *step = weft_scope_open();
+    weft_array *y = weft_tanh(weft_matmul(weft_reshape(x, WEFT_DIMS(B, R)), w)), *g, *l = weft_mean(weft_mul(y, y), WEFT_ALL);
+    weft_grad(l, 1, &w, &g);
+    weft_update(w, weft_sub(w, weft_mul(g, weft_scalar(0.01))));
+    weft_fetch(l, WEFT_F32, &loss, sizeof loss);
+    expect_at_most(close_grows(step), BYTES + BYTES / 2);
+  }
+  weft_scope_discard(s);
+}
+
+TEST(momentum_and_parameter_are_both_overwritten) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array(), *v = array(), *mean, *g;
+  for (int i = 0; i < 3; i++) {
+    weft_scope *step = weft_scope_open();
+    mean = weft_mean(weft_mul(w, w), WEFT_ALL);
+    weft_grad(mean, 1, &w, &g);
+    weft_array *m = weft_add(weft_mul(v, weft_scalar(0.9)), g);
+    weft_update(v, m);
+    weft_update(w, weft_sub(w, weft_mul(m, weft_scalar(0.01))));
+    expect_at_most(close_grows(step), BYTES / 2);
+  }
+  weft_scope_discard(s);
+}
+
+TEST(two_arrays_that_change_places_are_right) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = array(), *b = weft_sub(array(), weft_scalar(1));
+  EXPECT_OK(weft_eval(1, &b));
+  weft_scope *step = weft_scope_open();
+  weft_update(a, weft_mul(b, weft_scalar(1)));
+  weft_update(b, weft_mul(a, weft_scalar(1)));
+  EXPECT_OK(weft_scope_close(step));
+  expect_each(a, N, less_one);
+  expect_each(b, N, same);
+  weft_scope_discard(s);
+}
+
+TEST(an_update_of_a_part_is_written_into_the_array) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array();
+  weft_scope *step = weft_scope_open();
+  weft_update(w, weft_put(w, weft_slice(w, 0, 100, 200, 1), weft_scalar(7), WEFT_SET));
+  EXPECT(close_grows(step) < BYTES / 2);
+  float *got = malloc(BYTES), *was = some(N);
+  EXPECT_OK(weft_read(w, WEFT_F32, got, BYTES));
+  for (int i = 0; i < N; i++) if (got[i] != (i >= 100 && i < 200 ? 7 : was[i])) { EXPECT_INT(i, -1); break; }
+  free(got), free(was);
+  weft_scope_discard(s);
+}
+
+/* A binding: made in a scope that is discarded, owned beside it. */
+static weft_array *owned(weft_array *(*f)(weft_array *), weft_array *x) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = weft_own(x ? f(x) : array());
+  weft_scope_discard(s);
+  return y;
+}
+
+TEST(what_only_an_evaluation_holds_is_overwritten_by_it) {
+  weft_array *x = owned(NULL, NULL), *y = owned(twice, x);
+  weft_disown(x);
+  int64_t used = weft_get(WEFT_BYTES_USED);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_INT(weft_get(WEFT_BYTES_PEAK) - used, 0);
+  expect_each(y, N, doubled);
+  weft_disown(y);
+}
+
+TEST(what_an_owner_holds_is_not_overwritten_by_an_evaluation) {
+  weft_array *x = owned(NULL, NULL), *y = owned(twice, x), *z = owned(twice, y);
+  weft_disown(y);
+  EXPECT_OK(weft_eval(1, &z));
+  expect_each(z, N, fourfold);
+  expect_each(x, N, same);
+  weft_disown(x), weft_disown(z);
+}
+
+TEST(the_peak_of_an_evaluation_that_overwrites_is_predicted) {
+  weft_array *x = owned(NULL, NULL), *y = owned(twice, x);
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  EXPECT_INT(cost.peak_bytes, BYTES);
+  weft_disown(x);
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  EXPECT_INT(cost.peak_bytes, 0);
+  weft_disown(y);
+}
+
+/* ---- What is not ---- */
+
+/* Closes a scope that doubles w, in which or beside which something else was done; w's own memory must stay as it is. */
+static void expect_apart(weft_scope *step, weft_array *w) {
+  weft_update(w, twice(w));
+  EXPECT(close_grows(step) >= BYTES);
+  expect_each(w, N, doubled);
+}
+
+TEST(an_array_that_is_pinned_is_not_overwritten) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array();
+  weft_block b;
+  float *was = some(N);
+  EXPECT_OK(weft_pin(w, 0, &b));
+  expect_apart(weft_scope_open(), w);
+  EXPECT(!memcmp(b.data, was, BYTES));
+  weft_unpin(w);
+  free(was);
+  weft_scope_discard(s);
+}
+
+TEST(an_array_of_which_there_is_a_view_is_not_overwritten) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array(), *v = weft_slice(w, 0, 0, N, 1);
+  expect_apart(weft_scope_open(), w);
+  expect_each(v, N, same);
+  w = array(), v = weft_flip(weft_flip(w, 0), 0);
+  EXPECT_OK(weft_eval(1, &v)); /* it has a value: the memory of w */
+  expect_apart(weft_scope_open(), w);
+  expect_each(v, N, same);
+  weft_scope_discard(s);
+}
+
+TEST(an_array_with_an_alias_is_not_overwritten) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array(), *v = weft_alias(w);
+  expect_apart(weft_scope_open(), w);
+  expect_each(v, N, same);
+  weft_scope_discard(s);
+}
+
+static void released(void *ctx) { ++*(int *)ctx; }
+
+TEST(memory_of_others_is_not_overwritten) {
+  weft_scope *s = weft_scope_open();
+  float *data = some(N), *was = some(N);
+  int n_released = 0;
+  int64_t dims[] = { N }, strides[] = { 1 };
+  weft_array *w = weft_external(&(weft_block){ data, 0, WEFT_F32, 1, dims, strides }, released, &n_released);
+  expect_apart(weft_scope_open(), w);
+  EXPECT(!memcmp(data, was, BYTES));
+  weft_scope_discard(s);
+  EXPECT_INT(n_released, 1);
+  free(data), free(was);
+}
+
+TEST(what_somebody_else_will_compute_from_an_array_keeps_it_whole) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array(), *later = weft_sub(w, weft_scalar(1));
+  expect_apart(weft_scope_open(), w);
+  expect_each(later, N, less_one);
+  weft_scope *step = weft_scope_open();
+  w = array();
+  (void)w;
+  weft_scope_discard(step);
+  w = array();
+  step = weft_scope_open();
+  later = weft_keep(weft_sub(w, weft_scalar(1))); /* made inside */
+  expect_apart(step, w);
+  expect_each(later, N, less_one);
+  weft_scope_discard(s);
+}
+
+TEST(what_is_kept_of_an_update_can_still_be_differentiated) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array(), *d;
+  weft_scope *step = weft_scope_open();
+  weft_array *y = weft_keep(weft_mul(w, w));
+  weft_update(w, y);
+  weft_array *before = weft_keep(weft_alias(w));
+  EXPECT_OK(weft_scope_close(step));
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &before, &d);
+  expect_each(before, N, same);
+  weft_scope_discard(s);
+}
+
+TEST(an_old_value_that_is_fetched_or_goes_elsewhere_is_not_overwritten) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array(), *v = array(), *u = array();
+  float *got = malloc(BYTES), *was = some(N);
+  weft_scope *step = weft_scope_open();
+  weft_update(w, twice(w));
+  weft_update(v, w);
+  weft_fetch(w, WEFT_F32, got, BYTES);
+  EXPECT_OK(weft_scope_close(step));
+  EXPECT(!memcmp(got, was, BYTES));
+  expect_each(w, N, doubled);
+  expect_each(v, N, same);
+  step = weft_scope_open(); /* a view is fetched */
+  weft_update(u, twice(u));
+  weft_fetch(weft_flip(u, 0), WEFT_F32, got, BYTES);
+  EXPECT_OK(weft_scope_close(step));
+  for (int i = 0; i < N; i++) if (got[i] != was[N - 1 - i]) { EXPECT_INT(i, -1); break; }
+  expect_each(u, N, doubled);
+  free(got), free(was);
+  weft_scope_discard(s);
+}
+
+static float eaten;
+static float of_other(float x) { return x + eaten; }
+
+TEST(reversed_and_shifted_reads_are_not_overwritten_while_they_are_read) {
+  weft_scope *s = weft_scope_open();
+  float *got = malloc(BYTES), *was = some(N);
+  weft_array *w = array();
+  weft_scope *step = weft_scope_open();
+  weft_update(w, weft_add(weft_flip(w, 0), weft_scalar(1)));
+  EXPECT(close_grows(step) >= BYTES);
+  EXPECT_OK(weft_read(w, WEFT_F32, got, BYTES));
+  for (int i = 0; i < N; i++) if (got[i] != was[N - 1 - i] + 1) { EXPECT_INT(i, -1); break; }
+  w = array();
+  step = weft_scope_open();
+  weft_array *next = weft_concat(0, WEFT_ARRAYS(weft_slice(w, 0, 1, N, 1), weft_slice(w, 0, 0, 1, 1)));
+  weft_update(w, weft_add(weft_mul(w, weft_scalar(0.5)), next));
+  EXPECT_OK(weft_scope_close(step));
+  EXPECT_OK(weft_read(w, WEFT_F32, got, BYTES));
+  for (int i = 0; i < N; i++) if (got[i] != was[i] * 0.5f + was[(i + 1) % N]) { EXPECT_INT(i, -1); break; }
+  w = array();
+  step = weft_scope_open(); /* x[1:] = x[:-1] */
+  weft_update(w, weft_put(w, weft_slice(w, 0, 1, N, 1), weft_slice(w, 0, 0, N - 1, 1), WEFT_SET));
+  EXPECT_OK(weft_scope_close(step));
+  EXPECT_OK(weft_read(w, WEFT_F32, got, BYTES));
+  for (int i = 0; i < N; i++) if (got[i] != was[i ? i - 1 : 0]) { EXPECT_INT(i, -1); break; }
+  w = array();
+  step = weft_scope_open(); /* what every element needs */
+  weft_array *total = weft_max(w, WEFT_ALL);
+  weft_update(w, weft_add(w, total));
+  weft_fetch(total, WEFT_F32, &eaten, sizeof eaten);
+  EXPECT_OK(weft_scope_close(step));
+  expect_each(w, N, of_other);
+  free(got), free(was);
+  weft_scope_discard(s);
+}
+
+/* ---- All or nothing ---- */
+
+TEST(a_step_whose_index_is_out_of_range_leaves_the_array_whole) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array(), *v = array(), *far = i64_of(N);
+  float got = 7;
+  weft_scope *step = weft_scope_open();
+  weft_update(w, twice(w));
+  weft_update(v, weft_add(v, weft_at(w, 0, far)));
+  weft_fetch(weft_max(w, WEFT_ALL), WEFT_F32, &got, sizeof got);
+  EXPECT_INT(weft_scope_close(step), WEFT_ERR_INDEX);
+  expect_each(w, N, same);
+  expect_each(v, N, same);
+  EXPECT(got == 7);
+  uint64_t id = weft_id(w);
+  step = weft_scope_open();
+  weft_update(w, weft_put(w, weft_take(w, 1, &far), weft_scalar(1), WEFT_SET));
+  EXPECT_INT(weft_scope_close(step), WEFT_ERR_INDEX);
+  expect_each(w, N, same);
+  EXPECT(weft_id(w) == id);
+  weft_scope_discard(s);
+}
+
+static weft_status double_both(weft_array *w, weft_array *v, float *sum) {
+  weft_scope *step = weft_scope_open();
+  weft_array *m = weft_sum(w, WEFT_ALL);
+  weft_update(w, weft_add(twice(w), weft_mul(m, weft_scalar(0))));
+  weft_update(v, twice(v));
+  weft_fetch(m, WEFT_F32, sum, sizeof *sum);
+  return weft_scope_close(step);
+}
+
+TEST(whatever_allocation_fails_all_is_updated_or_nothing) {
+  enum { SMALL = 3000 };
+  int64_t threads = weft_set(WEFT_THREADS, 1);
+  bool failed = true;
+  for (int64_t n = 1; failed && n < 2000; n++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *w = array_n(SMALL), *v = array_n(SMALL);
+    float sum = 7;
+    plan_drop_all();
+    compiled_drop_all();
+    mem_fail_at(n, n % 2);
+    weft_status status = double_both(w, v, &sum);
+    failed = mem_count() >= n;
+    mem_fail_at(0, 0);
+    if (status) EXPECT_INT(status, WEFT_ERR_MEMORY);
+    EXPECT((sum == 7) == !!status);
+    expect_each(w, SMALL, status ? same : doubled);
+    expect_each(v, SMALL, status ? same : doubled);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_THREADS, threads);
+}
+
+TEST(a_step_that_is_stopped_leaves_all_arrays_whole) {
+  volatile int flag = 1;
+  float sum = 7;
+  weft_scope *s = weft_scope_open();
+  weft_array *w = array(), *v = array();
+  weft_cancel_when(&flag);
+  EXPECT_INT(double_both(w, v, &sum), WEFT_ERR_CANCELLED);
+  weft_cancel_when(NULL);
+  EXPECT(sum == 7);
+  expect_each(w, N, same);
+  expect_each(v, N, same);
+  EXPECT_OK(double_both(w, v, &sum));
+  expect_each(w, N, doubled);
+  weft_scope_discard(s);
+}
+
+struct late { volatile int flag; int after_us; };
+
+static void *stop_later(void *arg) {
+  struct late *l = arg;
+  usleep((unsigned)l->after_us);
+  l->flag = 1;
+  return NULL;
+}
+
+TEST(a_step_that_is_stopped_at_any_moment_is_done_or_not) {
+  for (int i = 0; i < 60; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *w = array(), *v = array();
+    struct late l = { 0, i * 40 };
+    float sum;
+    pthread_t t;
+    if (pthread_create(&t, NULL, stop_later, &l)) { test_skip("no threads"); return; }
+    weft_cancel_when(&l.flag);
+    weft_status status = double_both(w, v, &sum);
+    pthread_join(t, NULL);
+    weft_cancel_when(NULL);
+    if (status) EXPECT_INT(status, WEFT_ERR_CANCELLED);
+    expect_each(w, N, status ? same : doubled);
+    expect_each(v, N, status ? same : doubled);
+    weft_scope_discard(s);
+  }
+}
+
+/* ---- Others meanwhile ---- */
+
+struct reader { weft_array *w; volatile int stop, bad; };
+
+static void *read_on(void *arg) {
+  struct reader *r = arg;
+  float *got = malloc(BYTES);
+  while (!r->stop) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y = weft_sub(r->w, weft_slice(r->w, 0, 0, 1, 1)); /* all elements are equal at any time */
+    if (weft_read(y, WEFT_F32, got, BYTES)) r->bad = 1;
+    for (int i = 0; i < N; i += 997) if (got[i] != 0) r->bad = 1;
+    weft_scope_discard(s);
+  }
+  free(got);
+  return NULL;
+}
+
+TEST(whoever_reads_an_array_while_it_is_updated_sees_the_old_value_or_the_new_one) {
+  weft_scope *s = weft_scope_open();
+  weft_array *w = weft_add(weft_mul(array(), weft_scalar(0)), weft_scalar(1));
+  EXPECT_OK(weft_eval(1, &w));
+  struct reader r = { .w = w };
+  pthread_t t;
+  if (pthread_create(&t, NULL, read_on, &r)) { test_skip("no threads"); return; }
+  for (int i = 0; i < 200; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_update(w, weft_add(w, weft_scalar(1)));
+    EXPECT_OK(weft_scope_close(step));
+  }
+  r.stop = 1;
+  pthread_join(t, NULL);
+  EXPECT_INT(r.bad, 0);
+  weft_scope_discard(s);
+}
+
+struct updater { weft_array *w; volatile int stop; };
+
+static void *update_on(void *arg) {
+  struct updater *u = arg;
+  while (!u->stop) {
+    weft_scope *step = weft_scope_open();
+    weft_update(u->w, weft_add(u->w, weft_scalar(1)));
+    EXPECT_OK(weft_scope_close(step));
+  }
+  return NULL;
+}
+
+static bool is_even(weft_array *w) {
+  float *got = malloc(BYTES);
+  bool ok = !weft_read(w, WEFT_F32, got, BYTES);
+  for (int i = 1; ok && i < N; i++) ok = got[i] == got[0];
+  free(got);
+  return ok;
+}
+
+TEST(a_child_of_fork_finds_arrays_whole_that_another_thread_overwrites) {
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+  test_skip("no fork among threads under a sanitizer");
+#else
+  weft_scope *s = weft_scope_open();
+  weft_array *w = weft_add(weft_mul(array(), weft_scalar(0)), weft_scalar(1));
+  EXPECT_OK(weft_eval(1, &w));
+  struct updater u = { .w = w };
+  pthread_t t;
+  if (pthread_create(&t, NULL, update_on, &u)) { test_skip("no threads"); return; }
+  for (int i = 0; i < 20; i++) {
+    pid_t child = fork();
+    if (!child) _exit(!is_even(w));
+    int how = -1;
+    waitpid(child, &how, 0);
+    EXPECT(WIFEXITED(how) && !WEXITSTATUS(how));
+  }
+  u.stop = 1;
+  pthread_join(t, NULL);
+  weft_scope_discard(s);
+#endif
+}
