@@ -48,7 +48,7 @@ hard:       ## the same with every internal invariant asserted
 fuzz: build ## random graphs and files, SECONDS=60 for each program
 	@tools/fuzz $(B) $(SECONDS)
 
-bench: build ## how fast it is
+bench: build ## how fast it is: alone, against kernels by hand, and against its peers (installed in a cache folder)
 	@tools/bench $(B)
 
 arm: build  ## the library and its tests for aarch64 under qemu-user: the bits are those of the vm here

@@ -1,0 +1,1 @@
+"""Works and the systems that do them. `python -m peers` is what bench/compare runs in its environment."""

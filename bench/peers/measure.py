@@ -1,0 +1,86 @@
+"""Times of systems that take turns."""
+import statistics
+import time
+
+TURN = 0.005   # seconds a system should be busy in a round
+
+
+class Row:
+    """One work: by system, milliseconds of every round, the first call's, and who came to another result."""
+
+    def __init__(self, work):
+        self.name, self.group = work.name, work.group
+        self.ms, self.first, self.differs, self.failed = {}, {}, [], {}
+
+    def median(self, system):
+        return statistics.median(self.ms[system])
+
+    def ratio(self, system, to="weft"):
+        """(median, lower and upper quartile) of the times relative to another's, round by round."""
+        r = sorted(a / b for a, b in zip(self.ms[system], self.ms[to]))
+        return statistics.median(r), r[len(r) // 4], r[len(r) - 1 - len(r) // 4]
+
+
+def leaf(x):
+    while isinstance(x, (tuple, list)):
+        x = x[0]
+    return x
+
+
+def prepare(row, work, systems):
+    """By system: a call without arguments that has run once."""
+    import numpy as np
+    given = work.inputs()
+    ready, reference = {}, None
+    for s in systems:
+        try:
+            f = work.on(s)
+            a = [s.array(*reversed(x)) if isinstance(x, tuple) else s.array(x, work.dtype) for x in given]
+            call = lambda f=f, a=a, s=s: s.wait(f(*a))
+            start = time.perf_counter()
+            result = call()
+            row.first[s.name] = 1e3 * (time.perf_counter() - start)
+        except (AttributeError, NotImplementedError):
+            if s.name == "weft":
+                return {}
+            continue
+        except TypeError as why:
+            if "NoneType" not in str(why):
+                row.failed[s.name] = f"TypeError: {why}"
+            continue
+        except Exception as why:
+            row.failed[s.name] = f"{type(why).__name__}: {str(why).splitlines()[0] if str(why) else ''}"[:120]
+            continue
+        value = s.numpy(leaf(result))
+        if reference is None:
+            reference = value
+        elif value.shape != reference.shape or not np.nanmax(np.abs(value - reference) / (1 + np.abs(reference)), initial=0) <= work.tolerance:
+            row.differs.append(s.name)
+        ready[s.name] = call
+    return ready
+
+
+def turns(calls, seconds):
+    """By name: seconds of one call, by round. Each name has its turn in every round."""
+    repeats, times = {}, {name: [] for name in calls}
+    for name, call in calls.items():
+        start = time.perf_counter()
+        call()
+        repeats[name] = max(1, min(2000, int(TURN / max(1e-7, time.perf_counter() - start))))
+    end, rounds = time.perf_counter() + seconds, 0
+    while rounds < 3 or (rounds < 31 and time.perf_counter() < end):
+        rounds += 1
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                call()
+            times[name].append((time.perf_counter() - start) / repeats[name])
+    return times
+
+
+def measure(work, systems, seconds):
+    row = Row(work)
+    ready = prepare(row, work, systems)
+    for name, t in turns(ready, seconds).items():
+        row.ms[name] = [1e3 * x for x in t]
+    return row

@@ -1,0 +1,477 @@
+"""The systems under one set of names, so that a work is written once.
+
+A system offers functions of arrays (exp, sum, softmax, ..), and
+    array(a, dtype)      from NumPy, ready
+    numpy(x)             back, as float64
+    compiled(f)          f as its users would make it fast; the result may still be lazy
+    wait(x)              until it is computed
+What it lacks is an AttributeError, and the work is left out for it.
+"""
+import os
+
+
+class System:
+    compiles = False     # the first call costs a compilation
+
+    def compiled(self, f):
+        return f
+
+    def wait(self, x):
+        return x
+
+    def gelu(self, x):
+        return 0.5 * x * (1 + self.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+    def rms_norm(self, x, w):
+        return x * self.rsqrt(self.mean(x * x) + 1e-5) * w
+
+    def layer_norm(self, x, w, b):
+        d = x - self.mean(x)
+        return d * self.rsqrt(self.mean(d * d) + 1e-5) * w + b
+
+
+class Numpy(System):
+    name = "NumPy"
+
+    def __init__(self, threads):
+        import numpy as np
+        self.np, self.version = np, np.__version__
+        self.exp, self.log, self.tanh, self.sin, self.sqrt = np.exp, np.log, np.tanh, np.sin, np.sqrt
+        try:
+            from scipy.special import erf
+            self.erf = erf
+        except ImportError:
+            pass
+
+    def array(self, a, dtype):
+        if dtype == "bf16":
+            raise AttributeError("bf16")
+        return self.np.ascontiguousarray(a.astype({"f32": "float32", "f64": "float64", "i32": "int32"}[dtype]))
+
+    def numpy(self, x):
+        return self.np.asarray(x, dtype="float64")
+
+    def rsqrt(self, x):
+        return 1 / self.np.sqrt(x)
+
+    def sigmoid(self, x):
+        return 1 / (1 + self.np.exp(-x))
+
+    def sum(self, x, axis=None):
+        return x.sum(axis)
+
+    def mean(self, x):
+        return x.mean(-1, keepdims=True)
+
+    def softmax(self, x):
+        e = self.np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    def logsumexp(self, x):
+        m = x.max(0)
+        return m + self.np.log(self.np.exp(x - m).sum(0))
+
+    def cumsum(self, x):
+        return x.cumsum(dtype=x.dtype)
+
+    def reverse(self, x):
+        return x[::-1]
+
+    def take(self, x, i):
+        return x[i]
+
+    def add_at(self, z, i, u):
+        z = z.copy()
+        self.np.add.at(z, i, u)
+        return z
+
+    def scan(self, step, init, xs):
+        out, c = [], init
+        for x in xs:
+            c, y = step(c, x)
+            out.append(y)
+        return self.np.stack(out)
+
+    def zeros(self, shape):
+        return self.np.zeros(shape, "float32")
+
+
+class Weft(System):
+    name = "weft"
+    compiles = True
+
+    def __init__(self, threads):
+        import weft
+        self.weft, self.version = weft, weft.__version__
+        weft.set_threads(threads)
+        for name in ("exp", "log", "tanh", "sin", "sqrt", "rsqrt", "sigmoid", "erf"):
+            if hasattr(weft, name):
+                setattr(self, name, getattr(weft, name))
+
+    def array(self, a, dtype):
+        w = self.weft
+        x = w.array(a).astype({"f32": w.float32, "f64": w.float64, "bf16": w.bfloat16, "i32": w.int32}[dtype])
+        w.eval(x)
+        return x
+
+    def numpy(self, x):
+        import numpy
+        return numpy.asarray(x.astype(self.weft.float64))
+
+    def compiled(self, f):
+        return self.weft.compile(f)
+
+    def wait(self, x):
+        self.weft.eval(x)
+        return x
+
+    def sum(self, x, axis=None):
+        return x.sum(axis)
+
+    def mean(self, x):
+        return x.mean(-1, keepdims=True)
+
+    def rms_norm(self, x, w):
+        return self.weft.rms_norm(x, w, 1e-5)
+
+    def layer_norm(self, x, w, b):
+        return self.weft.layer_norm(x, w, b, 1e-5)
+
+    def softmax(self, x):
+        return self.weft.softmax(x, -1)
+
+    def logsumexp(self, x):
+        return self.weft.logsumexp(x, 0)
+
+    def cumsum(self, x):
+        return self.weft.cumsum(x, 0)
+
+    def reverse(self, x):
+        return x[::-1]
+
+    def take(self, x, i):
+        return x[i]
+
+    def add_at(self, z, i, u):
+        return z.at[i].add(u)
+
+    def grad(self, f, of):
+        return self.weft.grad(f, of)
+
+    def scan(self, step, init, xs):
+        return self.weft.scan(step, init, xs)[1]
+
+    def repeat(self, n, step, x):
+        return self.weft.scan(lambda c, _: (step(c), ()), x, length=n)[0]
+
+    def zeros(self, shape):
+        return self.weft.zeros(shape)
+
+
+class Mlx(System):
+    name = "MLX"
+    compiles = True
+
+    def __init__(self, threads):
+        import mlx.core as mx
+        mx.set_default_device(mx.cpu)
+        self.mx, self.version = mx, getattr(mx, "__version__", "")
+        for name in ("exp", "log", "tanh", "sin", "sqrt", "rsqrt", "sigmoid", "erf"):
+            setattr(self, name, getattr(mx, name))
+
+    def array(self, a, dtype):
+        mx = self.mx
+        x = mx.array(a).astype({"f32": mx.float32, "f64": mx.float64, "bf16": mx.bfloat16, "i32": mx.int32}[dtype])
+        mx.eval(x)
+        return x
+
+    def numpy(self, x):
+        import numpy
+        return numpy.array(x.astype(self.mx.float32) if x.dtype == self.mx.bfloat16 else x, dtype="float64")
+
+    def compiled(self, f):
+        return self.mx.compile(f)
+
+    def wait(self, x):
+        self.mx.eval(x)
+        return x
+
+    def sum(self, x, axis=None):
+        return x.sum(axis)
+
+    def mean(self, x):
+        return x.mean(-1, keepdims=True)
+
+    def softmax(self, x):
+        return self.mx.softmax(x, -1)
+
+    def logsumexp(self, x):
+        return self.mx.logsumexp(x, 0)
+
+    def cumsum(self, x):
+        return self.mx.cumsum(x)
+
+    def reverse(self, x):
+        return x[::-1]
+
+    def take(self, x, i):
+        return x[i]
+
+    def add_at(self, z, i, u):
+        return z.at[i].add(u)
+
+    def grad(self, f, of):
+        return self.mx.grad(f, of)
+
+    def zeros(self, shape):
+        return self.mx.zeros(shape)
+
+
+class Jax(System):
+    name = "JAX"
+    compiles = True
+
+    def __init__(self, threads):
+        import jax
+        jax.config.update("jax_enable_x64", True)  # as weak numbers stay weak, f32 stays f32
+        jax.config.update("jax_platforms", "cpu")
+        self.jax, self.jnp, self.version = jax, jax.numpy, jax.__version__
+        for name in ("exp", "log", "tanh", "sin", "sqrt"):
+            setattr(self, name, getattr(jax.numpy, name))
+        self.rsqrt, self.sigmoid, self.erf = jax.lax.rsqrt, jax.nn.sigmoid, jax.scipy.special.erf
+
+    def array(self, a, dtype):
+        j = self.jnp
+        return j.asarray(a, {"f32": j.float32, "f64": j.float64, "bf16": j.bfloat16, "i32": j.int32}[dtype]).block_until_ready()
+
+    def numpy(self, x):
+        import numpy
+        return numpy.asarray(x).astype("float64")
+
+    def compiled(self, f):
+        return self.jax.jit(f)
+
+    def wait(self, x):
+        return self.jax.block_until_ready(x)
+
+    def sum(self, x, axis=None):
+        return x.sum(axis)
+
+    def mean(self, x):
+        return x.mean(-1, keepdims=True)
+
+    def softmax(self, x):
+        return self.jax.nn.softmax(x, -1)
+
+    def logsumexp(self, x):
+        return self.jax.nn.logsumexp(x, 0)
+
+    def cumsum(self, x):
+        return self.jnp.cumsum(x)
+
+    def reverse(self, x):
+        return x[::-1]
+
+    def take(self, x, i):
+        return x[i]
+
+    def add_at(self, z, i, u):
+        return z.at[i].add(u)
+
+    def grad(self, f, of):
+        return self.jax.grad(f, of)
+
+    def scan(self, step, init, xs):
+        return self.jax.lax.scan(step, init, xs)[1]
+
+    def repeat(self, n, step, x):
+        return self.jax.lax.fori_loop(0, n, lambda _, c: step(c), x)
+
+    def zeros(self, shape):
+        return self.jnp.zeros(shape, "float32")
+
+
+class Torch(System):
+    name = "torch"
+
+    def __init__(self, threads):
+        import torch
+        torch.set_num_threads(threads)
+        self.torch, self.version = torch, torch.__version__
+        for name in ("exp", "log", "tanh", "sin", "sqrt", "rsqrt", "sigmoid", "erf"):
+            setattr(self, name, getattr(torch, name))
+
+    def array(self, a, dtype):
+        t = self.torch
+        return t.tensor(a).to({"f32": t.float32, "f64": t.float64, "bf16": t.bfloat16, "i32": t.int32}[dtype])
+
+    def numpy(self, x):
+        return x.detach().double().numpy()
+
+    def sum(self, x, axis=None):
+        return x.sum() if axis is None else x.sum(axis)
+
+    def mean(self, x):
+        return x.mean(-1, keepdim=True)
+
+    def softmax(self, x):
+        return self.torch.softmax(x, -1)
+
+    def logsumexp(self, x):
+        return self.torch.logsumexp(x, 0)
+
+    def cumsum(self, x):
+        return x.cumsum(0)
+
+    def reverse(self, x):
+        return x.flip(0)
+
+    def take(self, x, i):
+        return x[i]
+
+    def add_at(self, z, i, u):
+        return z.index_add(0, i, u)
+
+    def grad(self, f, of):
+        numbers = (of,) if isinstance(of, int) else of
+
+        def gradient(*a):
+            a = [x.detach().requires_grad_() if k in numbers else x for k, x in enumerate(a)]
+            return self.torch.autograd.grad(f(*a), [a[k] for k in numbers])
+        return gradient
+
+    def scan(self, step, init, xs):
+        out, c = [], init
+        for x in xs:
+            c, y = step(c, x)
+            out.append(y)
+        return self.torch.stack(out)
+
+    def zeros(self, shape):
+        return self.torch.zeros(shape)
+
+
+class TorchCompile(Torch):
+    name = "torch.compile"
+    compiles = True
+    scan = None          # unrolls loops: compiling ten thousand steps takes longer than anybody waits
+
+    def compiled(self, f):
+        self.torch._dynamo.reset()
+        return self.torch.compile(f)
+
+    def grad(self, f, of):
+        return self.torch.func.grad(f, of)
+
+
+class Numexpr(System):
+    """Only what a work gives as an expression."""
+    name = "numexpr"
+
+    def __init__(self, threads):
+        import numexpr
+        self.numexpr, self.version = numexpr, numexpr.__version__
+        numexpr.set_num_threads(threads)
+
+    array, numpy = Numpy.array, Numpy.numpy
+
+    @property
+    def np(self):
+        import numpy
+        return numpy
+
+    def expression(self, text):
+        names = "abc"
+        return lambda *a: self.numexpr.evaluate(text, dict(zip(names, a)), {})
+
+
+class Numba(System):
+    """Only what a work gives as a loop."""
+    name = "Numba"
+    compiles = True
+
+    def __init__(self, threads):
+        import numba
+        self.numba, self.version = numba, numba.__version__
+        numba.set_num_threads(threads)
+
+    array, numpy, np = Numpy.array, Numpy.numpy, Numexpr.np
+
+    def loop(self, f):
+        return self.numba.njit(parallel=True)(f)
+
+
+class Pytensor(System):
+    """Works marked for it: a compilation takes seconds."""
+    name = "PyTensor"
+    compiles = True
+
+    def __init__(self, threads):
+        os.environ.setdefault("PYTENSOR_FLAGS", f"floatX=float32,cxx={'g++' if _has('g++') else ''}")
+        import pytensor
+        import pytensor.tensor as pt
+        self.pytensor, self.pt, self.version = pytensor, pt, pytensor.__version__
+        for name in ("exp", "log", "tanh", "sin", "sqrt", "sigmoid", "erf"):
+            setattr(self, name, getattr(pt, name))
+
+    array, numpy, np = Numpy.array, Numpy.numpy, Numexpr.np
+
+    def rsqrt(self, x):
+        return 1 / self.pt.sqrt(x)
+
+    def sum(self, x, axis=None):
+        return x.sum(axis)
+
+    def mean(self, x):
+        return x.mean(-1, keepdims=True)
+
+    def softmax(self, x):
+        return self.pt.special.softmax(x, -1)
+
+    def logsumexp(self, x):
+        return self.pt.logsumexp(x, 0)
+
+    def cumsum(self, x):
+        return self.pt.cumsum(x)
+
+    def grad(self, f, of):
+        return lambda *a: self.pytensor.grad(f(*a), [a[k] for k in ((of,) if isinstance(of, int) else of)])
+
+    def scan(self, step, init, xs):
+        def body(x, *c):
+            new, y = step(tuple(c) if len(c) > 1 else c[0], x)
+            return list(new) + [y] if isinstance(new, tuple) else [new, y]
+        init = list(init) if isinstance(init, tuple) else [init]
+        outs = self.pytensor.scan(body, sequences=[xs], outputs_info=init + [None], return_updates=False)
+        return outs[-1]
+
+    def zeros(self, shape):
+        return self.pt.zeros(shape, dtype="float32")
+
+    def compiled(self, f):
+        made = []
+
+        def call(*a):
+            if not made:
+                x = [self.pt.tensor(dtype=str(v.dtype), shape=(None,) * v.ndim) for v in a]
+                made.append(self.pytensor.function(x, f(*x)))
+            return made[0](*a)
+        return call
+
+
+def _has(program):
+    import shutil
+    return shutil.which(program) is not None
+
+
+ALL = [Weft, Numpy, Numexpr, Numba, Mlx, Jax, Torch, TorchCompile, Pytensor]
+
+
+def available(threads):
+    found = []
+    for kind in ALL:
+        try:
+            found.append(kind(threads))
+        except Exception as why:
+            print(f"{kind.name}: skipped: {type(why).__name__}: {str(why).splitlines()[0] if str(why) else ''}", flush=True)
+    return found

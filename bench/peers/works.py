@@ -1,0 +1,201 @@
+"""What is measured. A work is a function of a system and arrays; a system that lacks something it needs is left out."""
+import numpy as np
+
+try:
+    from numba import prange
+except ImportError:
+    prange = range
+
+N = 16 << 20
+_random = np.random.default_rng(0)
+_kept = {}
+
+
+class Work:
+    def __init__(self, name, inputs, function, dtype="f32", numexpr=None, numba=None, pytensor=False, unless=(), group="", tolerance=None):
+        self.name, self.inputs, self.function, self.dtype, self.group = name, inputs, function, dtype, group
+        self.numexpr, self.numba, self.pytensor, self.unless = numexpr, numba, pytensor, unless
+        self.tolerance = tolerance or {"f32": 2e-3, "f64": 1e-9, "bf16": 5e-2}[dtype]
+
+    def on(self, system):
+        """The function to call with the system's arrays. AttributeError: it lacks something."""
+        if system.name in self.unless:
+            raise AttributeError("left out")
+        if system.name == "numexpr":
+            if not self.numexpr:
+                raise AttributeError("expression")
+            return system.expression(self.numexpr)
+        if system.name == "Numba":
+            if not self.numba:
+                raise AttributeError("loop")
+            return system.loop(self.numba)
+        if system.name == "PyTensor" and not self.pytensor:
+            raise AttributeError("not marked")
+        return system.compiled(lambda *a: self.function(system, *a))
+
+
+def normal(*shape):
+    if shape not in _kept:
+        _kept[shape] = _random.standard_normal(shape, dtype=np.float32)
+    return _kept[shape]
+
+
+def positive(*shape):
+    return np.abs(normal(*shape)) + np.float32(0.1)
+
+
+def indices(n, below):
+    return _random.integers(0, below, n, dtype=np.int32)
+
+
+def forget():
+    _kept.clear()
+
+
+# ---- loops for Numba
+
+
+def _muladd(a, b, c):
+    y = np.empty_like(a)
+    for i in prange(a.size):
+        y[i] = a[i] * b[i] + c[i]
+    return y
+
+
+def _gelu(x, r):
+    y = np.empty_like(x)
+    for i in prange(x.size):
+        v = x[i]
+        y[i] = r[i] + np.float32(0.5) * v * (np.float32(1) + np.tanh(np.float32(0.7978845608028654) * (v + np.float32(0.044715) * v * v * v)))
+    return y
+
+
+def _ar(e):
+    y = np.empty_like(e)
+    for j in prange(e.shape[1]):
+        a = np.float32(0)
+        b = np.float32(0)
+        for t in range(e.shape[0]):
+            v = np.float32(0.5) * a - np.float32(0.2) * b + e[t, j]
+            b = a
+            a = v
+            y[t, j] = v
+    return y
+
+
+# ---- programs
+
+
+def chain(s, x):
+    for i in range(200):
+        x = x * 0.5 + (i % 7) * 0.25
+    return x
+
+
+def mlp_loss(s, x, y, w1, w2, w3):
+    h = s.tanh(s.tanh(x @ w1) @ w2) @ w3 - y
+    return s.sum(h * h) / 640
+
+
+def logp(s, x, mu, log_sigma):
+    z = (x - mu) / s.exp(log_sigma)
+    return s.sum(-0.5 * z * z - log_sigma - 0.9189385332046727) - 0.5 * s.sum(mu * mu)
+
+
+def block(s, x, wq, wk, wv, wo, w1, w2, g1, g2):
+    """A transformer block with one head, forward."""
+    h = s.rms_norm(x, g1)
+    q, k, v = h @ wq, h @ wk, h @ wv
+    x = x + s.softmax(q @ k.T * 0.125) @ v @ wo
+    h = s.rms_norm(x, g2) @ w1
+    return x + s.gelu(h) @ w2
+
+
+def ar(s, e):
+    zero = s.zeros((e.shape[1],))
+
+    def step(c, x):
+        one, two = c
+        y = 0.5 * one - 0.2 * two + x
+        return (y, one), y
+    return s.scan(step, (zero, zero), e)
+
+
+def rnn(s, x, w, u):
+    def step(h, row):
+        h = s.tanh(row @ w + h @ u)
+        return h, h
+    return s.scan(step, s.zeros((x.shape[1], u.shape[0])), x)
+
+
+def norm_gradient(norm, n):
+    return lambda s, x, g, *w: s.grad(lambda *a: s.sum(getattr(s, norm)(*a) * g), tuple(range(n)))(x, *w)
+
+
+PROGRAMS = {
+    "10-op logp and gradient": (lambda s, *a: s.grad(lambda *b: logp(s, *b), (1, 2))(*a), lambda: [normal(1000), normal(1), normal(1) * 0.1]),
+    "MLP step 64x128x128x10": (lambda s, x, y, *w: [p - 0.1 * d for p, d in zip(w, s.grad(lambda *p: mlp_loss(s, x, y, *p), (0, 1, 2))(*w))],
+                               lambda: [normal(64, 128), normal(64, 10), normal(128, 128) / 11, normal(128, 128) / 11, normal(128, 10) / 11]),
+    "transformer block 64x64": (block, lambda: [normal(64, 64)] + [normal(64, 64) / 8] * 4 + [normal(64, 256) / 8, normal(256, 64) / 16, positive(64), positive(64)]),
+}
+
+
+def works(quick):
+    """All of them; quick: on small arrays."""
+    n = N >> 8 if quick else N
+    rows, short = ((256, 256), (1024, 64)) if quick else ((4096, 4096), (262144, 64))
+    size = f"{n >> 20}M" if n >> 20 else f"{n >> 10}k"
+    slow = ("torch", "PyTensor")  # a Python loop, or minutes
+    gelu = "b + 0.5*a*(1 + tanh(0.7978845608028654*(a + 0.044715*a*a*a)))"
+    yield Work(f"a*b+c {size}", lambda: [normal(n), positive(n), normal(n) * 2], lambda s, a, b, c: a * b + c, group="elements",
+               numexpr="a*b + c", numba=_muladd, pytensor=True)
+    yield Work(f"gelu+residual {size}", lambda: [normal(n), positive(n)], lambda s, x, r: r + s.gelu(x), group="elements",
+               numexpr=gelu, numba=_gelu, pytensor=True)
+    for name in ("exp", "tanh", "log", "sigmoid", "sin", "erf"):
+        text = f"{name}(a)" if name in ("exp", "tanh", "log", "sin") else None
+        yield Work(f"{name} {size}", lambda: [positive(n)], lambda s, x, name=name: getattr(s, name)(x), group="elements", numexpr=text)
+    for r, c in (rows, short):
+        at = f"{r}x{c}"
+        yield Work(f"softmax {at}", lambda r=r, c=c: [normal(r, c)], lambda s, x: s.softmax(x), group="rows", pytensor=c == 64)
+        yield Work(f"rms_norm {at}", lambda r=r, c=c: [normal(r, c), positive(c)], lambda s, x, w: s.rms_norm(x, w), group="rows")
+        yield Work(f"layer_norm {at}", lambda r=r, c=c: [normal(r, c), positive(c), normal(c)], lambda s, x, w, b: s.layer_norm(x, w, b),
+                   group="rows")
+        yield Work(f"rms_norm gradient {at}", lambda r=r, c=c: [normal(r, c), positive(r, c), positive(c)], norm_gradient("rms_norm", 2),
+                   group="gradients", tolerance=2e-2, pytensor=c == 64)
+        yield Work(f"layer_norm gradient {at}", lambda r=r, c=c: [normal(r, c), positive(r, c), positive(c), normal(c)],
+                   norm_gradient("layer_norm", 3), group="gradients", tolerance=2e-2)
+    for r, c in ((short[0] * 2, 32), (short[0] * 8, 8)):
+        yield Work(f"softmax {r}x{c}", lambda r=r, c=c: [normal(r, c)], lambda s, x: s.softmax(x), group="rows")
+    matrix = lambda: [normal(*rows)]
+    yield Work("logsumexp axis 0", matrix, lambda s, x: s.logsumexp(x), group="reductions")
+    yield Work("sum all", matrix, lambda s, x: s.sum(x), group="reductions", tolerance=1e-2)
+    yield Work("sum axis 0", matrix, lambda s, x: s.sum(x, 0), group="reductions")
+    yield Work("sum axis 1", matrix, lambda s, x: s.sum(x, 1), group="reductions")
+    yield Work(f"cumsum {size}", lambda: [normal(n)], lambda s, x: s.cumsum(x), group="reductions", tolerance=1e-1)
+    yield Work("2*x[::-1]", lambda: [normal(n)], lambda s, x: 2 * s.reverse(x), group="layouts")
+    yield Work("2*x[::3]", lambda: [normal(n)], lambda s, x: 2 * x[::3], group="layouts")
+    yield Work("x + x.T", matrix, lambda s, x: x + x.T, group="layouts")
+    few = n // 4
+    yield Work(f"gather {size} / 4", lambda: [normal(n), ("i32", indices(few, n))], lambda s, x, i: s.take(x, i), group="indices")
+    yield Work("scatter-add, 1024 slots", lambda: [np.zeros(1024, np.float32), ("i32", indices(few, 1024)), normal(few)],
+               lambda s, z, i, u: s.add_at(z, i, u), group="indices", tolerance=1e-2)
+    yield Work("scatter-add, spread", lambda: [np.zeros(n, np.float32), ("i32", indices(few, n)), normal(few)],
+               lambda s, z, i, u: s.add_at(z, i, u), group="indices")
+    for dtype in ("f64", "bf16"):
+        yield Work(f"a*b+c {size} {dtype}", lambda: [normal(n), positive(n), normal(n) * 2], lambda s, a, b, c: a * b + c, dtype, group="dtypes")
+        yield Work(f"softmax {rows[0]}x{rows[1]} {dtype}", matrix, lambda s, x: s.softmax(x), dtype, group="dtypes")
+        yield Work(f"rms_norm {rows[0]}x{rows[1]} {dtype}", lambda: [normal(*rows), positive(rows[1])], lambda s, x, w: s.rms_norm(x, w), dtype,
+                   group="dtypes")
+    for k in (64, 256):
+        yield Work(f"matmul {k}", lambda k=k: [normal(k, k), positive(k, k)], lambda s, a, b: a @ b, group="programs")
+    program, inputs = PROGRAMS["MLP step 64x128x128x10"]
+    yield Work("MLP step 64x128x128x10", inputs, program, group="programs")
+    yield Work("200 chained ops on 1k", lambda: [normal(1024)], chain, group="programs")
+    yield Work("x+1 on one element", lambda: [normal(1)], lambda s, x: x + 1, group="programs")
+    steps, width = (200, 256) if quick else (10000, 256)
+    yield Work(f"AR(2) scan {steps}x{width}", lambda: [normal(steps, width)], ar, group="loops", numba=_ar, pytensor=True, unless=("torch",))
+    yield Work(f"AR(2) scan gradient {steps}x{width}", lambda: [normal(steps, width)],
+               lambda s, e: s.grad(lambda v: s.sum(ar(s, v) * ar(s, v)), 0)(e), group="loops", unless=slow)
+    steps = 20 if quick else 1000
+    yield Work(f"RNN scan {steps}x64x64", lambda: [normal(steps, 64, 64), normal(64, 64) / 8, normal(64, 64) / 8], rnn, group="loops")
+    yield Work("while 10000 steps on 256", lambda: [normal(256)], lambda s, x: s.repeat(10000, lambda c: c * 0.999 + 0.001, x), group="loops")
