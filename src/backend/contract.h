@@ -11,19 +11,21 @@
 
 enum { CONTRACT_BLOCK = 512 };
 
-/* Of c = a b or, if it adds, c = c + a b. Strides in bytes; the columns of b and of c are neighbours. At most a block of k.
- * The mask has a bit for each column of the last vector of a row. */
+/* sum = start + a b in the order of k, then c = sum or, if it adds, c = c + sum. Strides in bytes; the columns of b, c and
+ * start are neighbours. Sums of a block that is cut go on from `start`; NULL: from 0. The mask has a bit for each column of
+ * the last vector of a row. */
 struct patch {
-  const void *a, *b;
+  const void *a, *b, *start;
   void *c;
-  int64_t a_row, a_k, b_k, c_row, k, adds;
+  int64_t a_row, a_k, b_k, start_row, c_row, k, adds;
   uint64_t mask;
   int64_t rows, columns;
 };
 typedef void patch_code(const struct patch *);
 
 /* Elements as they stand in memory, copied to a panel: k rows of `width` columns each, in the register dtype. Columns
- * beyond n are 0. Strides in bytes, signed. */
+ * beyond n are 0. Strides in bytes, signed. Up to PANEL_SLACK bytes behind the panel may be spoilt. */
+enum { PANEL_SLACK = 64 };
 struct panel {
   const void *from;
   void *to;
@@ -31,6 +33,16 @@ struct panel {
   int width;
   weft_dtype dtype;
 };
+
+/* A row by a matrix that lies along k: c[j] = a b[.,j] or c[j] + a b[.,j]. Strides in bytes; the products of a column are
+ * neighbours, in the dtype of memory; a and c have the register dtype. At most a block of k. */
+struct dots {
+  const void *a, *b;
+  void *c;
+  int64_t a_k, b_column, k, columns;
+  bool adds;
+};
+typedef void dots_code(const struct dots *);
 
 enum { PATCH_ROWS = 16, PATCH_VECTORS = 8 }; /* at most */
 
@@ -43,6 +55,7 @@ struct contractor {
   /* NULL: out of memory, or, if *is_forbidden, the system lets nobody make code. */
   patch_code *(*code)(weft_dtype, int rows, int vectors, bool is_masked, bool *is_forbidden);
   void (*pack)(const struct panel *);
+  dots_code *(*dots)(weft_dtype);              /* by dtype of memory; NULL: it cannot */
 };
 
 extern const struct contractor contractor_vm, contractor_avx2, contractor_avx512;

@@ -1,5 +1,6 @@
 #include "run/contract.h"
 #include <alloca.h>
+#include <stdlib.h>
 #include <string.h>
 #include "backend/contract.h"
 #include "backend/float_mode.h"
@@ -10,6 +11,7 @@
 enum {
   SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are */
   HELD_BYTES = 4 << 20,     /* of a block of columns of b over all of k */
+  SHORT_CHUNK = 16,
   GRAIN = 1 << 19,          /* products; less is not worth a thread */
   CELLS = 4,                /* tasks a thread: slow ones even out */
   ALIGN = 64
@@ -28,11 +30,13 @@ struct product {
   int64_t n_parts;              /* rows go in parts, one patch high; */
   int64_t part_rows, n_higher;  /* the first n_higher of them have one row more */
   int vectors, width;           /* of a patch; its columns */
+  dots_code *dots;              /* instead of patches: one row, and b lies along k */
   bool packs_a, packs_b;
+  int64_t chunk;                /* products between two visits of a patch */
   int64_t held;                 /* rows of b that are packed at once */
   int64_t cell_parts, cell_columns, n_row_cells, n_column_cells, n_cells, n_tasks;
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
-  size_t a_bytes, b_bytes, cell_bytes;
+  size_t a_bytes, b_bytes, cell_bytes, sums_bytes;
   /* the kernel that goes on */
   const struct compiled *next;
   const struct step *step;
@@ -53,12 +57,17 @@ static size_t padded(int64_t bytes) { return (size_t)up(bytes, ALIGN); }
 static int64_t first_row(const struct product *p, int64_t part) { return part * p->part_rows + least(part, p->n_higher); }
 static int rows_of(const struct product *p, int64_t part) { return (int)(p->part_rows + (part < p->n_higher)); }
 
+/* So few rows that b is used hardly more than once: its memory is read in long runs. */
+static bool is_flat(const struct product *p) { return p->n_parts <= 2; }
+static bool lies_along_k(const struct product *p) { return llabs(p->b.row) < llabs(p->b.column); }
+
 static void choose_patch(struct product *p) {
   int lanes = p->unit->lanes(p->reg);
   p->n_parts = divide_up(p->m, p->unit->rows());
   p->part_rows = p->m / p->n_parts;
   p->n_higher = p->m % p->n_parts;
   p->vectors = (int)least(p->unit->vectors((int)p->part_rows + (p->n_higher > 0)), divide_up(p->n, lanes));
+  if (is_flat(p) && lies_along_k(p)) p->vectors = (int)least(p->vectors, 2);
   p->width = p->vectors * lanes;
 }
 
@@ -67,14 +76,18 @@ static bool is_small(const struct product *p) {
 }
 
 static void choose_cells(struct product *p) {
-  bool is_narrow = p->reg != p->c->dtype, small = is_small(p), few = p->n_parts <= 2;
-  int64_t most = few ? 128 : 512;
-  p->packs_b = is_narrow || !small || p->b.column != p->size;
-  p->packs_a = is_narrow || (!small && !few);
+  bool is_narrow = p->reg != p->c->dtype, small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
+  int64_t most = !flat || small ? 512 : in_runs ? 1024 : p->width;
+  p->dots = p->m == 1 && p->b.row == p->from_size ? p->unit->dots(p->c->dtype) : NULL;
+  if (p->dots) most = 128;
+  p->packs_b = is_narrow || p->b.column != p->size || (!small && !in_runs);
+  if (p->dots) p->packs_b = false;
+  p->packs_a = is_narrow || (!small && !flat);
+  p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK;
   p->cell_parts = small ? 1 : 8;
   p->cell_columns = least(up(p->n, p->width), up(most, p->width));
-  p->held = p->k;
-  if (p->packs_b && p->k > HELD_BYTES / p->size / p->cell_columns) p->held = least(p->k, CONTRACT_BLOCK), p->cell_parts = 32;
+  p->held = flat ? least(p->k, p->chunk) : p->k;
+  if (p->packs_b && p->held > HELD_BYTES / p->size / p->cell_columns) p->held = least(p->k, CONTRACT_BLOCK), p->cell_parts = 32;
   p->n_row_cells = divide_up(p->n_parts, p->cell_parts);
   p->n_column_cells = divide_up(p->n, p->cell_columns);
   p->n_cells = p->n_row_cells * p->n_column_cells;
@@ -90,8 +103,9 @@ static void choose_tasks(struct product *p, int threads) {
 
 static void measure_scratch(struct product *p) {
   int64_t rows = p->cell_parts * (p->part_rows + (p->n_higher > 0));
-  p->a_bytes = p->packs_a ? padded(rows * least(p->k, CONTRACT_BLOCK) * p->size) : 0;
+  p->a_bytes = p->packs_a ? padded(rows * least(p->k, p->chunk) * p->size + PANEL_SLACK) : 0;
   p->b_bytes = p->packs_b ? padded(p->held * p->cell_columns * p->size) : 0;
+  p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_columns * p->size) : 0;
   p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_columns * p->size);
 }
 
@@ -128,7 +142,7 @@ struct cell {
 
 struct worker {
   const struct product *p;
-  uint8_t *a, *b, *y;           /* scratch */
+  uint8_t *a, *b, *y, *sums;    /* scratch; sums: of blocks that are cut */
   int64_t b_batch, b_column, b_k; /* what of b is packed; batch -1: nothing */
   struct cell cell;
   int64_t batch;                /* of the cell, as one number */
@@ -173,12 +187,32 @@ static void pack_a(struct worker *w, int64_t k, int64_t n) {
                                    p->a.column, p->a.row, n, rows_of(p, i), rows_of(p, i), p->c->dtype });
 }
 
+/* Where a patch of the cell begins and ends: a block that is cut goes through `sums`. */
+static void place_patch(const struct worker *w, int64_t row, int64_t column, bool begins, bool ends, struct patch *t) {
+  const struct product *p = w->p;
+  int64_t row_bytes = p->cell_columns * p->size, at = (row - w->cell.row) * row_bytes + column * p->size;
+  t->start = begins ? NULL : w->sums + at;
+  t->start_row = t->c_row = row_bytes;
+  if (!ends) t->c = w->sums + at;
+  else if (!p->y.at) t->c = w->y + at;
+  else t->c = (uint8_t *)corner(w, &p->y, row, w->cell.column + column), t->c_row = p->y.row;
+}
+
+static void multiply_row(struct worker *w, int64_t k, int64_t n) {
+  const struct product *p = w->p;
+  struct dots d = { .b = corner(w, &p->b, k, w->cell.column), .b_column = p->b.column, .k = n, .columns = w->cell.columns, .adds = k > 0 };
+  d.a = p->packs_a ? w->a : corner(w, &p->a, 0, k);
+  d.a_k = p->packs_a ? p->size : p->a.column;
+  d.c = p->y.at ? (void *)corner(w, &p->y, 0, w->cell.column) : w->y;
+  p->dots(&d);
+}
+
 /* The patches of a cell over n products from k on. */
 static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  struct patch t = { .k = n, .adds = k > 0 };
+  bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == p->k;
+  struct patch t = { .k = n, .adds = ends && k >= CONTRACT_BLOCK };
   int lanes = p->unit->lanes(p->reg);
-  int64_t row_bytes = p->cell_columns * p->size;
   for (int64_t j = 0; j < w->cell.columns; j += p->width) {
     t.columns = strip(w, j);
     t.mask = ~UINT64_C(0) >> (63 - (t.columns - 1) % lanes);
@@ -190,8 +224,7 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
       t.a = p->packs_a ? w->a + down * n * p->size : corner(w, &p->a, row, k);
       t.a_row = p->packs_a ? p->size : p->a.row;
       t.a_k = p->packs_a ? t.rows * p->size : p->a.column;
-      t.c = p->y.at ? (uint8_t *)corner(w, &p->y, row, w->cell.column + j) : w->y + down * row_bytes + j * p->size;
-      t.c_row = p->y.at ? p->y.row : row_bytes;
+      place_patch(w, row, j, begins, ends, &t);
       p->code[i < p->n_higher][t.columns < p->width](&t);
     }
   }
@@ -259,10 +292,10 @@ static int run_cell(struct worker *w, int64_t i) {
   int64_t k = 0;
   find_cell(w, i);
   do {
-    int64_t n = least(p->k - k, CONTRACT_BLOCK);
+    int64_t n = least(p->k - k, p->chunk);
     if (p->packs_b) pack_b(w, k);
     if (p->packs_a) pack_a(w, k, n);
-    multiply(w, k, n);
+    (p->dots ? multiply_row : multiply)(w, k, n);
     k += n;
   } while (k < p->k && !is_cancelled(p));
   return p->next && !is_cancelled(p) ? go_on(w) == 1 : 0;
@@ -270,9 +303,10 @@ static int run_cell(struct worker *w, int64_t i) {
 
 static void task(void *ctx, int i) {
   struct product *p = ctx;
-  size_t bytes = p->a_bytes + p->b_bytes + p->cell_bytes;
+  size_t bytes = p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes;
   uint8_t *room = bytes ? memory_borrow(bytes) : NULL;
-  struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .y = room + p->a_bytes + p->b_bytes, .b_batch = -1 };
+  struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .b_batch = -1 };
+  w.y = w.b + p->b_bytes, w.sums = w.y + p->cell_bytes;
   int64_t each = p->n_cells / p->n_tasks, more = p->n_cells % p->n_tasks, lo = i * each + least(i, more);
   bool failed = bytes && !room;
   uint64_t mode = float_mode_enter();

@@ -13,7 +13,8 @@ static void multiply(const struct patch *p, weft_dtype t) {
   for (int64_t i = 0; i < p->rows; i++) {
     const char *a = (const char *)p->a + i * p->a_row, *b = p->b;
     char *c = (char *)p->c + i * p->c_row;
-    memset(sum, 0, bytes);
+    if (p->start) memcpy(sum, (const char *)p->start + i * p->start_row, bytes);
+    else memset(sum, 0, bytes);
     for (int64_t k = 0; k < p->k; k++, a += p->a_k, b += p->b_k) fma(sum, a, b, sum, p->columns);
     if (p->adds) add(sum, c, sum, NULL, p->columns);
     memcpy(c, sum, bytes);
@@ -34,6 +35,8 @@ static patch_code *code(weft_dtype t, int of_rows, int n_vectors, bool is_masked
   return t == WEFT_F32 ? patch_f32 : patch_f64;
 }
 
+static dots_code *dots(weft_dtype t) { return (void)t, NULL; }
+
 static void pack(const struct panel *p) {
   int from = tile_width(p->dtype), to = tile_width(kir_register_of(p->dtype));
   tile_in *load = tile_best()->load[p->dtype][p->stride != from];
@@ -45,4 +48,4 @@ static void pack(const struct panel *p) {
   }
 }
 
-const struct contractor contractor_vm = { "vm", available, lanes, rows, vectors, code, pack };
+const struct contractor contractor_vm = { "vm", available, lanes, rows, vectors, code, pack, dots };

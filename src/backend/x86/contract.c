@@ -4,11 +4,11 @@
  * accumulators of its row. Rows of a and c are reached from three addresses by multiples of the stride, so operands of
  * any layout are read where they are. */
 #include "backend/contract.h"
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include "backend/x86/cpu.h"
 #include "backend/x86/encode.h"
+#include "backend/x86/pack.h"
 #include "backend/x86/pages.h"
 
 enum { ROWS_AVX2 = 6, ROWS_AVX512 = 14 };
@@ -106,13 +106,37 @@ static void step(struct writer *w) {
   gpr(&w->e, G_ADD, B, rm_reg(B_STEP));
 }
 
+static void each_sum(struct writer *w, void (*f)(struct writer *, int row, int vector)) {
+  for (int r = 0; r < w->s.rows; r++)
+    for (int v = 0; v < w->s.vectors; v++) f(w, r, v);
+}
+
+static void clear(struct writer *w, int r, int v) {
+  int sum = sum_of(w, r, v);
+  vec(&w->e, I_PXOR, w->bytes, sum, sum, rm_reg(sum));
+}
+
+static void load_start(struct writer *w, int r, int v) { load(w, sum_of(w, r, v), v, row_at(r, v * w->bytes)); }
+
+static void begin_sums(struct writer *w) {
+  int fresh = label_new(&w->e), begun = label_new(&w->e);
+  gpr(&w->e, G_MOV, LEFT, FIELD(start));
+  gpr(&w->e, G_TEST, LEFT, rm_reg(LEFT));
+  jump_if(&w->e, CC_E, fresh);
+  set_rows(w, FIELD(start), FIELD(start_row));
+  each_sum(w, load_start);
+  jump_to(&w->e, begun);
+  label_here(&w->e, fresh);
+  each_sum(w, clear);
+  label_here(&w->e, begun);
+}
+
 static void sum_over_k(struct writer *w) {
   int again = label_new(&w->e), done = label_new(&w->e);
   set_rows(w, FIELD(a), FIELD(a_row));
   gpr(&w->e, G_MOV, STEP, FIELD(a_k));
   gpr(&w->e, G_MOV, B, FIELD(b));
   gpr(&w->e, G_MOV, B_STEP, FIELD(b_k));
-  for (int i = 0; i < w->s.rows * w->s.vectors; i++) vec(&w->e, I_PXOR, w->bytes, i, i, rm_reg(i));
   gpr(&w->e, G_MOV, LEFT, FIELD(k));
   gpr(&w->e, G_TEST, LEFT, rm_reg(LEFT));
   jump_if(&w->e, CC_E, done);
@@ -122,11 +146,6 @@ static void sum_over_k(struct writer *w) {
   gpr_imm(&w->e, A_SUB, rm_reg(LEFT), 1);
   jump_if(&w->e, CC_NE, again);
   label_here(&w->e, done);
-}
-
-static void each_sum(struct writer *w, void (*f)(struct writer *, int row, int vector)) {
-  for (int r = 0; r < w->s.rows; r++)
-    for (int v = 0; v < w->s.vectors; v++) f(w, r, v);
 }
 
 static void add_c(struct writer *w, int r, int v) {
@@ -140,6 +159,7 @@ static void write_patch(struct writer *w) {
   int fresh = label_new(&w->e);
   gpr_push(&w->e, LEFT);
   make_mask(w);
+  begin_sums(w);
   sum_over_k(w);
   set_rows(w, FIELD(c), FIELD(c_row));
   gpr(&w->e, G_MOV, LEFT, FIELD(adds));
@@ -153,28 +173,28 @@ static void write_patch(struct writer *w) {
   code_bytes(&w->e, (uint8_t[]){ 0xC3 }, 1);
 }
 
-static patch_code *compile(struct shape s, bool *is_forbidden) {
+/* total: bytes of its pages. */
+static patch_code *compile(struct shape s, size_t *total, bool *is_forbidden) {
   struct writer w = { .e = { .evex = s.evex }, .s = s, .bytes = s.evex ? 64 : 32 };
   write_patch(&w);
+  *total = encoder_pool_at(&w.e) + w.e.n_pool;
   void *code = encoder_finish(&w.e) ? pages_new(w.e.code, w.e.n, w.e.pool, encoder_pool_at(&w.e), w.e.n_pool, is_forbidden) : NULL;
   encoder_free(&w.e);
   return (patch_code *)code;
 }
 
-/* ---- those that were wanted ---- */
+/* ---- those that were wanted: kept for good, as there are few shapes ---- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(patch_code *) known[2][2][ROWS_AVX512 + 1][PATCH_VECTORS + 1][2];
 
 static patch_code *find(struct shape s, bool *is_forbidden) {
   _Atomic(patch_code *) *at = &known[s.evex][s.is_wide][s.rows][s.vectors][s.is_masked];
+  size_t total;
   *is_forbidden = false;
-  patch_code *code = atomic_load_explicit(at, memory_order_acquire);
-  if (code) return code;
-  pthread_mutex_lock(&lock);
-  if (!(code = atomic_load(at)) && (code = compile(s, is_forbidden))) atomic_store(at, code);
-  pthread_mutex_unlock(&lock);
-  return code;
+  patch_code *code = atomic_load_explicit(at, memory_order_acquire), *first = NULL;
+  if (code || !(code = compile(s, &total, is_forbidden)) || atomic_compare_exchange_strong(at, &first, code)) return code;
+  pages_free((void *)code, total); /* somebody was faster */
+  return first;
 }
 
 static int lanes(weft_dtype t, int bytes) { return t == WEFT_F32 ? bytes / 4 : t == WEFT_F64 ? bytes / 8 : 0; }
@@ -196,7 +216,7 @@ static patch_code *code_avx512(weft_dtype t, int rows, int vectors, bool is_mask
   return find((struct shape){ true, t == WEFT_F64, is_masked, rows, vectors }, is_forbidden);
 }
 
-static void pack(const struct panel *p) { contractor_vm.pack(p); }
-
-const struct contractor contractor_avx2 = { "avx2", cpu_has_avx2, lanes_avx2, rows_avx2, vectors_avx2, code_avx2, pack };
-const struct contractor contractor_avx512 = { "avx512", cpu_has_avx512, lanes_avx512, rows_avx512, vectors_avx512, code_avx512, pack };
+const struct contractor contractor_avx2 = { "avx2", cpu_has_avx2, lanes_avx2, rows_avx2, vectors_avx2, code_avx2,
+                                            pack_avx2, dots_avx2 };
+const struct contractor contractor_avx512 = { "avx512", cpu_has_avx512, lanes_avx512, rows_avx512, vectors_avx512, code_avx512,
+                                              pack_avx2, dots_avx2 };

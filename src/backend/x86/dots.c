@@ -1,0 +1,81 @@
+/* dots.c -- a vector by a matrix that lies along k, by AVX2. Eight columns go through registers eight products at a time,
+ * transposed, so that each sum keeps the order of k; nothing is copied. */
+#include "backend/x86/pack.h"
+#include <immintrin.h>
+#include <string.h>
+
+#define AVX2 __attribute__((target("avx2,fma,f16c")))
+typedef const char *address;
+
+AVX2 static inline __m256 load_f32(address p) { return _mm256_loadu_ps((const float *)(const void *)p); }
+AVX2 static inline __m256 load_bf16(address p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
+}
+AVX2 static inline __m256 load_f16(address p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+AVX2 static inline float one_f32(address p) { float x; return memcpy(&x, p, sizeof x), x; }
+AVX2 static inline float one_bf16(address p) {
+  uint16_t h;
+  memcpy(&h, p, sizeof h);
+  uint32_t u = (uint32_t)h << 16;
+  float x;
+  return memcpy(&x, &u, sizeof x), x;
+}
+AVX2 static inline float one_f16(address p) { uint16_t h; return memcpy(&h, p, sizeof h), _cvtsh_ss(h); }
+
+#define PAIR(a, b, lo, hi) __m256 lo = _mm256_unpacklo_ps(a, b), hi = _mm256_unpackhi_ps(a, b)
+#define FOUR(a, b, lo, hi) __m256 lo = _mm256_shuffle_ps(a, b, 0x44), hi = _mm256_shuffle_ps(a, b, 0xEE)
+#define LOW(a, b) _mm256_permute2f128_ps(a, b, 0x20)
+#define HIGH(a, b) _mm256_permute2f128_ps(a, b, 0x31)
+#define NEXT(i, column) sum = _mm256_fmadd_ps(_mm256_broadcast_ss(x + (i) * step), column, sum)
+
+/* sum + eight products of each of eight columns. x: the vector, `step` apart. */
+AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256 r0, __m256 r1, __m256 r2, __m256 r3,
+                                __m256 r4, __m256 r5, __m256 r6, __m256 r7) {
+  PAIR(r0, r1, a0, a1); PAIR(r2, r3, a2, a3); PAIR(r4, r5, a4, a5); PAIR(r6, r7, a6, a7);
+  FOUR(a0, a2, b0, b1); FOUR(a1, a3, b2, b3); FOUR(a4, a6, b4, b5); FOUR(a5, a7, b6, b7);
+  NEXT(0, LOW(b0, b4)); NEXT(1, LOW(b1, b5)); NEXT(2, LOW(b2, b6)); NEXT(3, LOW(b3, b7));
+  NEXT(4, HIGH(b0, b4)); NEXT(5, HIGH(b1, b5)); NEXT(6, HIGH(b2, b6)); NEXT(7, HIGH(b3, b7));
+  return sum;
+}
+
+/* Groups of eight columns; of `groups` at once the sums do not wait for each other. What is left of k is added one by one. */
+#define DOTS(t, size)                                                                                         \
+  AVX2 static inline __m256 group_##t(__m256 sum, const float *x, int64_t step, address b, int64_t s) {       \
+    for (int i = 0; i < 2; i++, b += 8 * size, x += 8 * step) /* a line of cache at a time */                  \
+      sum = eight(sum, x, step, load_##t(b), load_##t(b + s), load_##t(b + 2 * s), load_##t(b + 3 * s), load_##t(b + 4 * s), \
+                  load_##t(b + 5 * s), load_##t(b + 6 * s), load_##t(b + 7 * s));                             \
+    return sum;                                                                                               \
+  }                                                                                                           \
+  AVX2 static void four_##t(const struct dots *d, address b, float sum[]) {                                   \
+    __m256 u0 = _mm256_setzero_ps(), u1 = u0, u2 = u0, u3 = u0;                                               \
+    int64_t s = d->b_column, step = d->a_k / 4;                                                               \
+    const float *x = d->a;                                                                                    \
+    for (int64_t k = 0; k < d->k / 16; k++, b += 16 * size, x += 16 * step) {                                    \
+      u0 = group_##t(u0, x, step, b, s);                                                                      \
+      u1 = group_##t(u1, x, step, b + 8 * s, s);                                                              \
+      u2 = group_##t(u2, x, step, b + 16 * s, s);                                                             \
+      u3 = group_##t(u3, x, step, b + 24 * s, s);                                                             \
+    }                                                                                                         \
+    _mm256_storeu_ps(sum, u0), _mm256_storeu_ps(sum + 8, u1), _mm256_storeu_ps(sum + 16, u2), _mm256_storeu_ps(sum + 24, u3); \
+  }                                                                                                           \
+  AVX2 static void one_by_one_##t(const struct dots *d, address b, int64_t columns, int64_t k, float sum[]) { \
+    for (int64_t j = 0; j < columns; j++)                                                                     \
+      for (int64_t i = k; i < d->k; i++)                                                                      \
+        sum[j] = __builtin_fmaf(one_f32((address)d->a + i * d->a_k), one_##t(b + j * d->b_column + i * size), sum[j]); \
+  }                                                                                                           \
+  AVX2 static void dots_##t(const struct dots *d) {                                                           \
+    for (int64_t j = 0, n; j < d->columns; j += n) {                                                          \
+      float sum[32] = { 0 }, *c = (float *)d->c + j;                                                          \
+      address b = (address)d->b + j * d->b_column;                                                            \
+      bool is_whole = d->columns - j >= 32;                                                                   \
+      n = is_whole ? 32 : d->columns - j;                                                                     \
+      if (is_whole) four_##t(d, b, sum);                                                                      \
+      one_by_one_##t(d, b, n, is_whole ? d->k / 16 * 16 : 0, sum);                                              \
+      for (int64_t i = 0; i < n; i++) c[i] = d->adds ? c[i] + sum[i] : sum[i];                                \
+    }                                                                                                         \
+  }
+DOTS(f32, 4)
+DOTS(bf16, 2)
+DOTS(f16, 2)
+
+dots_code *dots_avx2(weft_dtype t) { return t == WEFT_F32 ? dots_f32 : t == WEFT_BF16 ? dots_bf16 : t == WEFT_F16 ? dots_f16 : NULL; }

@@ -1,0 +1,9 @@
+/* pack.h -- panels of products by AVX2: rows of vectors where columns are neighbours, transposed in registers where k is. */
+#ifndef WEFT_X86_PACK_H
+#define WEFT_X86_PACK_H
+#include "backend/contract.h"
+
+void pack_avx2(const struct panel *);
+dots_code *dots_avx2(weft_dtype);
+
+#endif
