@@ -147,37 +147,54 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
  * needs it. Complex products are the plain formula: nan and inf spread as its arithmetic says. X(name, doc) declares weft_array *weft_name(weft_array *x). */
 
 #define WEFT_UNARY(X)                                                        \
-  X(neg,       "-x")                                                         \
-  X(abs,       "|x|; of the lowest integer: itself; of complex numbers: real") \
-  X(sqrt,      "square root; nan below 0")                                   \
-  X(rsqrt,     "1 / square root")                                            \
-  X(exp,       "e^x")                                                        \
-  X(log,       "natural logarithm")                                          \
-  X(log1p,     "log(1 + x)")                                                 \
-  X(tanh,      "hyperbolic tangent")                                         \
-  X(sigmoid,   "1 / (1 + e^-x)")                                             \
-  X(isnan,     "x != x, bool")                                               \
-  X(not,       "bool: not x; integers: all bits")                            \
-  X(real,      "the real part; of a real x: x")                              \
-  X(imag,      "the imaginary part; of a real x: 0")                         \
-  X(conj,      "the conjugate; of a real x: x")
+  X(neg,           "-x")                                                     \
+  X(abs,           "|x|; of the lowest integer: itself; of complex numbers: real")\
+  X(sign,          "-1, 0 or 1; 0, -0 and nan stay")                         \
+  X(square,        "x x")                                                    \
+  X(reciprocal,    "1 / x; integers give f32")                               \
+  X(floor,         "largest whole number not above x; integers stay")        \
+  X(ceil,          "smallest not below")                                     \
+  X(trunc,         "nearest towards 0")                                      \
+  X(round,         "nearest; halves to the even one")                        \
+  X(sqrt,          "square root; nan below 0")                               \
+  X(rsqrt,         "1 / square root")                                        \
+  X(exp,           "e^x")                                                    \
+  X(log,           "natural logarithm")                                      \
+  X(log1p,         "log(1 + x)")                                             \
+  X(tanh,          "hyperbolic tangent")                                     \
+  X(sigmoid,       "1 / (1 + e^-x)")                                         \
+  X(isnan,         "x != x, bool")                                           \
+  X(isinf,         "|x| = inf, bool")                                        \
+  X(isfinite,      "neither inf nor nan, bool")                              \
+  X(not,           "bool: not x; integers: all bits")                        \
+  X(logical_not,   "x = 0, bool")                                            \
+  X(real,          "the real part; of a real x: x")                          \
+  X(imag,          "the imaginary part; of a real x: 0")                     \
+  X(conj,          "the conjugate; of a real x: x")
 
 #define WEFT_BINARY(X)                                                       \
-  X(add,       "a + b")                                                      \
-  X(sub,       "a - b")                                                      \
-  X(mul,       "a b")                                                        \
-  X(div,       "a / b; integers give f32")                                   \
-  X(maximum,   "nan wins; a tie shares its derivative")                      \
-  X(minimum,   "nan wins; likewise")                                         \
-  X(eq,        "a = b, bool")                                                \
-  X(ne,        "a != b, bool")                                               \
-  X(lt,        "a < b, bool")                                                \
-  X(le,        "a <= b, bool")                                               \
-  X(gt,        "a > b, bool")                                                \
-  X(ge,        "a >= b, bool")                                               \
-  X(and,       "of bools or of bits")                                        \
-  X(or,        "of bools or of bits")                                        \
-  X(xor,       "of bools or of bits")
+  X(add,           "a + b")                                                  \
+  X(sub,           "a - b")                                                  \
+  X(mul,           "a b")                                                    \
+  X(div,           "a / b; integers give f32")                               \
+  X(floor_divide,  "a / b rounded down; integers: a / 0 = 0")                \
+  X(remainder,     "a - b floor(a / b), sign of b; integers: a % 0 = a")     \
+  X(fmod,          "a - b trunc(a / b), sign of a; likewise")                \
+  X(maximum,       "nan wins; a tie shares its derivative")                  \
+  X(minimum,       "nan wins; likewise")                                     \
+  X(eq,            "a = b, bool")                                            \
+  X(ne,            "a != b, bool")                                           \
+  X(lt,            "a < b, bool")                                            \
+  X(le,            "a <= b, bool")                                           \
+  X(gt,            "a > b, bool")                                            \
+  X(ge,            "a >= b, bool")                                           \
+  X(and,           "of bools or of bits")                                    \
+  X(or,            "of bools or of bits")                                    \
+  X(xor,           "of bools or of bits")                                    \
+  X(logical_and,   "both are not 0, bool")                                   \
+  X(logical_or,    "one is not 0, bool")                                     \
+  X(shl,           "a 2^b of integers; by the width or more: 0")             \
+  X(shr,           "a / 2^b rounded down; by the width or more: 0, or -1 below 0")
 
 #define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *x);
 WEFT_UNARY(WEFT_DECLARE_)

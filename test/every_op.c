@@ -458,10 +458,14 @@ PLAIN(clip) { return (void)c, (void)axis, (void)out, released(two("minimum", two
 static const struct call calls[] = {
 #define E(n, on, name) { #name, #name, n, on, 0, make_##name, by_element },
   E(1, 'n', neg) E(1, 'a', abs) E(1, 'a', sqrt) E(1, 'a', rsqrt) E(1, 'a', exp) E(1, 'a', log) E(1, 'a', log1p) E(1, 'a', tanh)
-  E(1, 'a', sigmoid) E(1, 'a', isnan) E(1, 'b', not) E(1, 'a', real) E(1, 'a', imag) E(1, 'a', conj)
+  E(1, 'a', sigmoid) E(1, 'a', isnan) E(1, 'b', not) E(1, 'a', sign) E(1, 'a', floor) E(1, 'a', ceil) E(1, 'a', trunc) E(1, 'a', round)
+  E(1, 'a', real) E(1, 'a', imag) E(1, 'a', conj)
+  E(1, 'a', isinf) E(1, 'a', isfinite) E(1, 'a', logical_not) E(2, 'a', logical_and) E(2, 'a', logical_or) E(2, 'i', shl) E(2, 'i', shr)
+  E(2, 'a', floor_divide) E(2, 'a', remainder) E(2, 'a', fmod)
   E(2, 'a', add) E(2, 'a', sub) E(2, 'a', mul) E(2, 'a', div) E(2, 'a', maximum) E(2, 'a', minimum) E(2, 'a', eq) E(2, 'a', ne)
   E(2, 'a', lt) E(2, 'a', le) E(2, 'b', and) E(2, 'b', or) E(2, 'b', xor) E(3, 'a', where) E(3, 'a', fma)
 #undef E
+  { "mul", "square", 1, 'r', 0, make_square, by_element }, { "div", "reciprocal", 1, 'r', 0, make_reciprocal, by_element },
   { "lt", "gt", 2, 'a', 0, make_gt, by_element }, { "le", "ge", 2, 'a', 0, make_ge, by_element },
   { "cast", "cast to bf16", 1, 'a', 0, make_to_bf16, same }, { "cast", "cast to i16", 1, 'a', 0, make_to_i16, same },
   { "cast", "cast to f64", 1, 'a', 0, make_to_f64, same }, { "cast", "cast to bool", 1, 'a', 0, make_to_bool, same },
@@ -524,7 +528,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static bool takes(const struct call *c, weft_dtype t) {
   bool is_complex = plain_is_complex(t), is_float = plain_is_float(t) || is_complex;
-  return c->on == 'n' ? t != WEFT_BOOL : c->on == 'b' ? !is_float : c->on == 'm' ? is_float : c->on == 'r' ? !is_complex : true;
+  return c->on == 'n' ? t != WEFT_BOOL : c->on == 'i' ? t != WEFT_BOOL && !is_float : c->on == 'b' ? !is_float : c->on == 'm' ? is_float : c->on == 'r' ? !is_complex : true;
 }
 
 /* What needs an order of numbers, or bits, takes no complex ones and says so. */
@@ -630,7 +634,7 @@ TEST(every_row_makes_the_op_it_says) {
     struct operand in[3];
     weft_array *x[3];
     weft_scope *s = weft_scope_open();
-    weft_dtype t = calls[i].on == 'b' ? WEFT_I32 : WEFT_F32;
+    weft_dtype t = calls[i].on == 'b' || calls[i].on == 'i' ? WEFT_I32 : WEFT_F32;
     for (int k = 0; k < 3; k++) {
       lay_out(&in[k], t, 2, (int64_t[]){ 3, 5 }, DENSE, USUAL);
       x[k] = array_on(&in[k]);
@@ -654,6 +658,9 @@ static weft_array *back(weft_array *x) { return weft_slice(x, 0, 5, 2, -1); }
 #define D(name, expression) static weft_array *d_##name(weft_array *x) { return (expression); }
 D(neg, weft_neg(x)) D(abs, weft_abs(x)) D(sqrt, weft_sqrt(x)) D(rsqrt, weft_rsqrt(x)) D(exp, weft_exp(x)) D(log, weft_log(x))
 D(log1p, weft_log1p(x)) D(tanh, weft_tanh(x)) D(sigmoid, weft_sigmoid(x))
+D(square, weft_square(x)) D(reciprocal, weft_reciprocal(x)) D(sign, weft_mul(weft_sign(x), x)) D(floor, weft_mul(weft_floor(x), x))
+D(ceil, weft_ceil(x)) D(trunc, weft_trunc(x)) D(round, weft_round(x)) D(floor_divide, weft_mul(weft_floor_divide(front(x), back(x)), front(x)))
+D(remainder, weft_remainder(weft_mul(weft_scalar(2), x), weft_flip(x, 0))) D(fmod, weft_fmod(weft_mul(weft_scalar(2), x), weft_flip(x, 0)))
 D(add, weft_add(front(x), back(x))) D(sub, weft_sub(front(x), back(x))) D(mul, weft_mul(front(x), back(x)))
 D(div, weft_div(front(x), back(x))) D(maximum, weft_maximum(front(x), back(x))) D(minimum, weft_minimum(front(x), back(x)))
 D(where, weft_where(weft_gt(x, weft_scalar(0.8)), weft_mul(x, x), weft_exp(x)))
@@ -698,7 +705,8 @@ static const struct { const char *name; array_function f; const double *x; bool 
 #define S(name) { #name, d_##name, any_sign, false },
 #define A(name) { #name, d_##name, above_0, false },
 #define L(name) { #name, d_##name, above_0, true },
-  S(neg) S(abs) A(sqrt) A(rsqrt) S(exp) A(log) A(log1p) S(tanh) S(sigmoid) S(add) S(sub) S(mul) S(div) S(maximum) S(minimum)
+  S(neg) S(abs) A(sqrt) A(rsqrt) S(exp) A(log) A(log1p) S(tanh) S(sigmoid) S(square) S(reciprocal)
+  S(sign) S(floor) S(ceil) S(trunc) S(round) S(floor_divide) S(remainder) S(fmod) S(add) S(sub) S(mul) S(div) S(maximum) S(minimum)
   S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum)
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)

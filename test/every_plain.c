@@ -261,7 +261,47 @@ static double larger(double a, double b) {
 }
 static double smaller(double a, double b) { return -larger(-a, -b); }
 
+/* Three steps as in quotient.c: what C's fmod says, or nan where they do not suffice. */
+#define REMAINDER(T, name, trunc_, fma_, fabs_)                                                   \
+  static double name(T a, T b) {                                                                  \
+    T d = fabs_(b), r = fabs_(a);                                                                 \
+    for (int i = 0; i < 3; i++) r = fma_(-trunc_(r / d), d, r);                                   \
+    if (!(fabs_(r) < d)) r = NAN;                                                                 \
+    if (r < 0) r += d;                                                                            \
+    if (fabs_(a) < d) r = fabs_(a);                                                               \
+    r = (T)copysign((double)r, (double)a);                                                        \
+    plain_off += !isnan(r) && (double)r != fmod((double)a, (double)b);                            \
+    return (double)r;                                                                             \
+  }
+REMAINDER(float, fmod_f32, truncf, fmaf, fabsf)
+REMAINDER(double, fmod_f64, trunc, fma, fabs)
+
+static double floored(double r, double b) { return r == 0 ? copysign(0, b) : (r < 0) != (b < 0) ? r + b : r; }
+
+static double quotient_f64(double a, double b) {
+  double r = fmod_f64(a, b), q = rint((a - r) / b);
+  if (isnan(r)) return isfinite(a) || b == 0 ? a / b : NAN;
+  if (r != 0 && (r < 0) != (b < 0)) q -= 1;
+  return q == 0 ? copysign(0, a / b) : q;
+}
+static float quotient_f32(float a, float b) {
+  float r = (float)fmod_f32(a, b), q = rintf((a - r) / b);
+  if (isnan(r)) return isfinite(a) || b == 0 ? a / b : NAN;
+  if (r != 0 && (r < 0) != (b < 0)) q -= 1;
+  return q == 0 ? copysignf(0, a / b) : q;
+}
+
 static double in_f64(const char *op, const double x[]) {
+  if (IS("sign")) return x[0] > 0 ? 1 : x[0] < 0 ? -1 : x[0];
+  if (IS("floor")) return floor(x[0]);
+  if (IS("ceil")) return ceil(x[0]);
+  if (IS("trunc")) return trunc(x[0]);
+  if (IS("round")) return rint(x[0]);
+  if (IS("square")) return x[0] * x[0];
+  if (IS("reciprocal")) return 1 / x[0];
+  if (IS("fmod")) return fmod_f64(x[0], x[1]);
+  if (IS("remainder")) return floored(fmod_f64(x[0], x[1]), x[1]);
+  if (IS("floor_divide")) return quotient_f64(x[0], x[1]);
   if (IS("neg")) return -x[0];
   if (IS("abs")) return fabs(x[0]);
   if (IS("sqrt")) return sqrt(x[0]);
@@ -278,6 +318,11 @@ static double in_f64(const char *op, const double x[]) {
 
 static float in_f32(const char *op, const double x[]) {
   float a = (float)x[0], b = (float)x[1], c = (float)x[2];
+  if (IS("square")) return a * a;
+  if (IS("reciprocal")) return 1 / a;
+  if (IS("fmod")) return (float)fmod_f32(a, b);
+  if (IS("remainder")) { float r = (float)fmod_f32(a, b); return r == 0 || (r < 0) == (b < 0) ? (float)floored((double)r, (double)b) : r + b; }
+  if (IS("floor_divide")) return quotient_f32(a, b);
   if (IS("sqrt")) return sqrtf(a);
   if (IS("rsqrt")) return 1 / sqrtf(a);
   if (IS("add")) return a + b;
@@ -298,9 +343,28 @@ static int64_t on_bools(const char *op, const int64_t x[]) {
   if (IS("mul") || IS("and") || IS("minimum")) return x[0] & x[1];
   if (IS("sub") || IS("xor")) return x[0] ^ x[1];
   if (IS("not")) return !x[0];
-  if (IS("abs")) return x[0];
+  if (IS("abs") || IS("sign") || IS("floor") || IS("ceil") || IS("trunc") || IS("round") || IS("square")) return x[0];
+  if (IS("floor_divide")) return x[0] & x[1];
+  if (IS("remainder") || IS("fmod")) return x[0] & !x[1];
   if (IS("fma")) return (x[0] & x[1]) | x[2];
   abort();
+}
+
+/* a / 0 = 0, a % 0 = a; the lowest integer / -1 is itself */
+static int64_t divided(const char *op, weft_dtype t, int64_t a, int64_t b) {
+  bool is_rest = !IS("floor_divide");
+  if (b == 0) return is_rest ? a : 0;
+  if (!is_signed(t)) return (int64_t)(is_rest ? (uint64_t)a % (uint64_t)b : (uint64_t)a / (uint64_t)b);
+  if (b == -1) return is_rest ? 0 : (int64_t)(0 - (uint64_t)a);
+  int64_t q = a / b, r = a % b;
+  bool is_up = r && (r ^ b) < 0 && !IS("fmod");
+  return is_rest ? r + (is_up ? b : 0) : q - is_up;
+}
+
+static int64_t shifted(const char *op, weft_dtype t, int64_t a, int64_t b) {
+  if (b < 0 || b >= bits_of(t)) return IS("shr") && is_signed(t) && a < 0 ? -1 : 0;
+  if (IS("shl")) return (int64_t)((uint64_t)a << b);
+  return is_signed(t) ? a >> b : (int64_t)((uint64_t)a >> b);
 }
 
 static int64_t on_integers(const char *op, weft_dtype t, const int64_t x[]) {
@@ -308,6 +372,11 @@ static int64_t on_integers(const char *op, weft_dtype t, const int64_t x[]) {
   if (t == WEFT_BOOL) return on_bools(op, x);
   if (IS("neg")) return (int64_t)(0 - a);
   if (IS("abs")) return is_signed(t) && x[0] < 0 ? (int64_t)(0 - a) : x[0];
+  if (IS("sign")) return compare_i(t, x[0], 0);
+  if (IS("floor") || IS("ceil") || IS("trunc") || IS("round")) return x[0];
+  if (IS("square")) return (int64_t)(a * a);
+  if (IS("floor_divide") || IS("remainder") || IS("fmod")) return divided(op, t, x[0], x[1]);
+  if (IS("shl") || IS("shr")) return shifted(op, t, x[0], x[1]);
   if (IS("not")) return ~x[0];
   if (IS("add")) return (int64_t)(a + b);
   if (IS("sub")) return (int64_t)(a - b);
@@ -322,6 +391,8 @@ static int64_t on_integers(const char *op, weft_dtype t, const int64_t x[]) {
 }
 
 static bool is_comparison(const char *op) { return IS("eq") || IS("ne") || IS("lt") || IS("le") || IS("gt") || IS("ge"); }
+
+static bool is_logical(const char *op) { return !strncmp(op, "logical_", 8); }
 
 static bool compared(const char *op, const struct plain *a, const struct plain *b, int64_t i) {
   bool is_float = plain_is_float(a->dtype);
@@ -362,6 +433,9 @@ static struct plain same_shape(const char *op, weft_dtype out, int n, const stru
     for (int k = 0; k < n; k++) plain_is_float(x[k]->dtype) ? (f[k] = plain_f(x[k], i)) : (double)(g[k] = plain_i(x[k], i));
     if (IS("where")) copy_element(&y, i, g[0] ? x[1] : x[2], i);
     else if (IS("isnan")) plain_set_i(&y, i, isnan(f[0]));
+    else if (IS("isinf")) plain_set_i(&y, i, isinf(f[0]) != 0);
+    else if (IS("isfinite")) plain_set_i(&y, i, isfinite(f[0]) != 0);
+    else if (is_logical(op)) plain_set_i(&y, i, IS("logical_not") ? !g[0] : IS("logical_and") ? g[0] && g[1] : g[0] || g[1]);
     else if (is_comparison(op)) plain_set_i(&y, i, compared(op, x[0], x[1], i));
     else if (!plain_is_float(a->dtype)) plain_set_i(&y, i, on_integers(op, a->dtype, g));
     else plain_set_f(&y, i, a->dtype == WEFT_F64 ? in_f64(op, f) : (double)in_f32(op, f));
@@ -375,7 +449,7 @@ struct plain plain_element(const char *op, weft_dtype out, int n, const struct p
   struct plain wide[3], *at[3], y;
   if (plain_is_complex_element(op, n, x)) return plain_complex_element(op, out, n, x);
   if (!plain_common(n, x, &rank, dims)) abort();
-  weft_dtype met = n == 3 && IS("where") ? out : is_comparison(op) ? weft_dtype_promote(x[0]->dtype, x[1]->dtype) : IS("isnan") ? x[0]->dtype : out;
+  weft_dtype met = n == 3 && IS("where") ? out : is_comparison(op) ? weft_dtype_promote(x[0]->dtype, x[1]->dtype) : IS("isnan") || IS("isinf") || IS("isfinite") ? x[0]->dtype : out;
   for (int k = 0; k < n; k++) {
     struct plain c = plain_cast(x[k], IS("where") && k == 0 ? WEFT_BOOL : met);
     wide[k] = plain_broadcast(&c, rank, dims);

@@ -180,21 +180,31 @@ static void made(struct recipe *p, int kind, const char *op, int n, const int in
   s->value = v;
 }
 
+/* The dtype of an op's result, from its name: a letter of numbers, floats, bools, bits (no floats), integers, without bool. */
+struct named { const char *name; char of; };
+static bool takes(struct named op, weft_dtype t) {
+  return op.of == '-' ? t != WEFT_BOOL : op.of == 'i' ? t != WEFT_BOOL && !has_fractions(t) : op.of == '&' ? !has_fractions(t) : true;
+}
+static weft_dtype gives(struct named op, weft_dtype t) { return op.of == 'f' ? float_of(t) : op.of == 'b' ? WEFT_BOOL : t; }
+
 static void unary(struct recipe *p) {
-  static const char *const names[] = { "neg", "abs", "sqrt", "rsqrt", "exp", "log", "log1p", "tanh", "sigmoid", "isnan", "not" };
+  static const struct named ops[] = {
+    { "abs", 'n' }, { "neg", '-' }, { "sqrt", 'f' }, { "rsqrt", 'f' }, { "exp", 'f' }, { "log", 'f' }, { "log1p", 'f' }, { "tanh", 'f' },
+    { "sigmoid", 'f' }, { "isnan", 'b' }, { "isinf", 'b' }, { "isfinite", 'b' }, { "logical_not", 'b' }, { "not", '&' }, { "sign", 'n' },
+    { "floor", 'n' }, { "ceil", 'n' }, { "trunc", 'n' }, { "round", 'n' }, { "square", 'n' }, { "reciprocal", 'f' } };
   static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag" };
-  int a = pick(p), k = (int)any(p, COUNT(names));
-  weft_dtype t = value(p, a)->dtype, out = k >= 2 && k <= 8 ? float_of(t) : k == 9 ? WEFT_BOOL : t;
-  if ((k == 0 && t == WEFT_BOOL) || (k == 10 && plain_is_float(t))) k = 1;
+  int a = pick(p), k = (int)any(p, COUNT(ops));
+  weft_dtype t = value(p, a)->dtype;
   if (plain_is_complex(t)) {
     const char *op = of_complex[any(p, COUNT(of_complex))];
     const struct plain *z[] = { value(p, a) };
-    out = !strcmp(op, "isnan") ? WEFT_BOOL : !strcmp(op, "neg") || !strcmp(op, "conj") ? t : plain_part_dtype(t);
+    weft_dtype out = !strcmp(op, "isnan") ? WEFT_BOOL : !strcmp(op, "neg") || !strcmp(op, "conj") ? t : plain_part_dtype(t);
     made(p, ELEMENT, op, 1, &a, plain_element(op, out, 1, z));
     return;
   }
+  if (!takes(ops[k], t)) k = 0;
   const struct plain *in[] = { value(p, a) };
-  made(p, ELEMENT, names[k], 1, &a, plain_element(names[k], out, 1, in));
+  made(p, ELEMENT, ops[k].name, 1, &a, plain_element(ops[k].name, gives(ops[k], t), 1, in));
 }
 
 static weft_dtype promoted(struct recipe *p, int a, int b) { /* a weak one takes the other's */
@@ -203,17 +213,18 @@ static weft_dtype promoted(struct recipe *p, int a, int b) { /* a weak one takes
 }
 
 static void binary(struct recipe *p) {
-  static const char *const names[] = { "add", "sub", "mul", "div", "maximum", "minimum", "add", "mul", "sub",
-                                       "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor" };
-  int a = pick(p), k = (int)any(p, COUNT(names));
+  static const struct named ops[] = {
+    { "add", 'n' }, { "sub", 'n' }, { "mul", 'n' }, { "div", 'f' }, { "maximum", 'n' }, { "minimum", 'n' }, { "add", 'n' }, { "mul", 'n' },
+    { "sub", 'n' }, { "eq", 'b' }, { "ne", 'b' }, { "lt", 'b' }, { "le", 'b' }, { "gt", 'b' }, { "ge", 'b' }, { "and", '&' }, { "or", '&' },
+    { "xor", '&' }, { "logical_and", 'b' }, { "logical_or", 'b' }, { "shl", 'i' }, { "shr", 'i' }, { "floor_divide", 'n' },
+    { "remainder", 'n' }, { "fmod", 'n' } };
+  int a = pick(p), k = (int)any(p, COUNT(ops));
   int in[2] = { a, partner(p, a, value(p, a)->dtype) };
   if (once_in(p, 3)) { int t = in[0]; in[0] = in[1], in[1] = t; }
   weft_dtype met = promoted(p, in[0], in[1]);
-  if (k >= 15 && has_fractions(met)) k = 0;
-  if (plain_is_complex(met) && k > 3 && k != 9 && k != 10) k %= 4;
-  weft_dtype out = k >= 9 && k <= 14 ? WEFT_BOOL : k == 3 ? float_of(met) : met;
+  if (plain_is_complex(met) ? k > 3 && k != 9 && k != 10 : !takes(ops[k], met)) k %= 3;
   const struct plain *x[] = { value(p, in[0]), value(p, in[1]) };
-  made(p, ELEMENT, names[k], 2, in, plain_element(names[k], out, 2, x));
+  made(p, ELEMENT, ops[k].name, 2, in, plain_element(ops[k].name, gives(ops[k], met), 2, x));
 }
 
 static void ternary(struct recipe *p) {

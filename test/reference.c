@@ -48,13 +48,36 @@ static double rounded(weft_dtype d, double x) {
 static double larger(double a, double b) { return a != a || b != b ? NAN : a > b ? a : b; }
 static double smaller(double a, double b) { return a != a || b != b ? NAN : a < b ? a : b; }
 
+/* The whole quotient, by C's fmod, and what it leaves; that of 0 is 0 for integers. */
+static double remainder_of(double a, double b) {
+  double r = fmod(a, b);
+  return r == 0 ? copysign(0, b) : (r < 0) != (b < 0) ? r + b : r;
+}
+static double quotient_of(double a, double b, bool is_float) {
+  if (b == 0) return is_float ? a / b : 0;
+  if (is_float && (isinf(a) || a != a || b != b)) return NAN;
+  double r = fmod(a, b), q = rint((a - r) / b);
+  return r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
+}
+
+static double shifted(int width, int64_t a, int64_t b, bool is_left) {
+  if (b < 0 || b >= width) return is_left || a >= 0 ? 0 : -1;
+  return (double)(is_left ? (int64_t)((uint64_t)a << b) : a >> b);
+}
+
 static bool element(const struct node *n, const double x[], double *y) {
   const char *op = n->op->name;
   weft_dtype in = (weft_dtype)n->in[0]->dtype;
   int64_t a = dtype_is_float(in) ? 0 : (int64_t)x[0], b = n->n_in > 1 && !dtype_is_float(in) ? (int64_t)x[1] : 0;
+  int width = 8 * (int)weft_dtype_bytes(in);
 #define IS(name) !strcmp(op, name)
   if (IS("neg")) *y = -x[0];
   else if (IS("abs")) *y = fabs(x[0]);
+  else if (IS("sign")) *y = x[0] > 0 ? 1 : x[0] < 0 ? -1 : x[0];
+  else if (IS("floor")) *y = floor(x[0]);
+  else if (IS("ceil")) *y = ceil(x[0]);
+  else if (IS("trunc")) *y = trunc(x[0]);
+  else if (IS("round")) *y = rint(x[0]);
   else if (IS("sqrt")) *y = sqrt(x[0]);
   else if (IS("rsqrt")) *y = 1 / sqrt(x[0]);
   else if (IS("exp")) *y = exp(x[0]);
@@ -65,6 +88,16 @@ static bool element(const struct node *n, const double x[], double *y) {
   else if (IS("isnan")) *y = x[0] != x[0];
   else if (IS("real") || IS("conj")) *y = x[0]; /* of real numbers; complex ones: complex.c */
   else if (IS("imag")) *y = 0;
+  else if (IS("isinf")) *y = isinf(x[0]);
+  else if (IS("isfinite")) *y = isfinite(x[0]);
+  else if (IS("logical_not")) *y = !x[0];
+  else if (IS("logical_and")) *y = x[0] && x[1];
+  else if (IS("logical_or")) *y = x[0] || x[1];
+  else if (IS("floor_divide")) *y = quotient_of(x[0], x[1], dtype_is_float(in));
+  else if (IS("remainder")) *y = dtype_is_float(in) || x[1] ? remainder_of(x[0], x[1]) : x[0];
+  else if (IS("fmod")) *y = dtype_is_float(in) || x[1] ? fmod(x[0], x[1]) : x[0];
+  else if (IS("shl")) *y = shifted(width, a, b, true);
+  else if (IS("shr")) *y = shifted(width, a, b, false);
   else if (IS("not")) *y = in == WEFT_BOOL ? !x[0] : (double)~a;
   else if (IS("add")) *y = x[0] + x[1];
   else if (IS("sub")) *y = in == WEFT_BOOL ? (x[0] != x[1]) : x[0] - x[1];

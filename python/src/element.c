@@ -27,15 +27,6 @@ static PyObject *apply_binary(binary op, PyObject *x, PyObject *y) {
 
 /* ---- Compositions ---- */
 
-static weft_array *square(weft_array *x) { return weft_mul(x, x); }
-static weft_array *reciprocal(weft_array *x) { return weft_div(weft_integer(1), x); }
-static weft_array *logical_not(weft_array *x) { return weft_not(weft_cast(x, WEFT_BOOL)); }
-static weft_array *logical_and(weft_array *a, weft_array *b) {
-  return weft_and(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL));
-}
-static weft_array *logical_or(weft_array *a, weft_array *b) {
-  return weft_or(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL));
-}
 static weft_array *logical_xor(weft_array *a, weft_array *b) {
   return weft_xor(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL));
 }
@@ -49,7 +40,7 @@ static weft_array *power(weft_array *x, long n) {
     if (rest & 1) y = y ? weft_mul(y, x) : x;
     if (!(rest >>= 1)) break;
   }
-  return n < 0 ? reciprocal(y) : y;
+  return n < 0 ? weft_reciprocal(y) : y;
 }
 
 /* ---- Functions and methods ---- */
@@ -58,10 +49,14 @@ static weft_array *power(weft_array *x, long n) {
   X(negative, weft_neg, "-a") \
   X(positive, positive, "+a") \
   X(abs, weft_abs, "|a|") \
-  X(square, square, "a a") \
+  X(sign, weft_sign, "-1, 0 or 1; nan stays") \
+  X(floor, weft_floor, "the largest whole number not above a") \
+  X(ceil, weft_ceil, "the smallest whole number not below a") \
+  X(trunc, weft_trunc, "the nearest whole number towards 0") \
+  X(square, weft_square, "a a") \
   X(sqrt, weft_sqrt, "the square root; nan below 0") \
   X(rsqrt, weft_rsqrt, "1 / the square root") \
-  X(reciprocal, reciprocal, "1 / a") \
+  X(reciprocal, weft_reciprocal, "1 / a") \
   X(exp, weft_exp, "e^a") \
   X(log, weft_log, "the natural logarithm") \
   X(log1p, weft_log1p, "log(1 + a)") \
@@ -71,7 +66,9 @@ static weft_array *power(weft_array *x, long n) {
   X(real, weft_real, "the real part") \
   X(imag, weft_imag, "the imaginary part; of real numbers 0") \
   X(conj, weft_conj, "the complex conjugate") \
-  X(logical_not, logical_not, "where a is 0") \
+  X(isinf, weft_isinf, "where a is inf or -inf") \
+  X(isfinite, weft_isfinite, "where a is neither nan nor infinite") \
+  X(logical_not, weft_logical_not, "where a is 0") \
   X(bitwise_invert, weft_not, "all bits the other way") \
   X(stop_gradient, weft_stop_gradient, "a, with derivative 0")
 
@@ -80,6 +77,9 @@ static weft_array *power(weft_array *x, long n) {
   X(subtract, weft_sub, "a - b") \
   X(multiply, weft_mul, "a b") \
   X(divide, weft_div, "a / b; integers give float32") \
+  X(floor_divide, weft_floor_divide, "a / b rounded down; integers: a // 0 is 0") \
+  X(remainder, weft_remainder, "a - b floor(a / b); integers: a % 0 is a") \
+  X(fmod, weft_fmod, "a - b trunc(a / b), with the sign of a") \
   X(maximum, weft_maximum, "the larger; nan wins") \
   X(minimum, weft_minimum, "the smaller; nan wins") \
   X(equal, weft_eq, "a == b") \
@@ -88,13 +88,15 @@ static weft_array *power(weft_array *x, long n) {
   X(less_equal, weft_le, "a <= b") \
   X(greater, weft_gt, "a > b") \
   X(greater_equal, weft_ge, "a >= b") \
-  X(logical_and, logical_and, "where both are not 0") \
-  X(logical_or, logical_or, "where one is not 0") \
+  X(logical_and, weft_logical_and, "where both are not 0") \
+  X(logical_or, weft_logical_or, "where one is not 0") \
   X(logical_xor, logical_xor, "where exactly one is not 0") \
   X(bitwise_and, weft_and, "of bools or of bits") \
   X(bitwise_or, weft_or, "of bools or of bits") \
   X(bitwise_xor, weft_xor, "of bools or of bits") \
   X(complex, weft_complex, "a + 1j b, of real numbers") \
+  X(left_shift, weft_shl, "a 2^b; 0 if b is the width or more") \
+  X(right_shift, weft_shr, "a / 2^b rounded down") \
   X(matmul, weft_matmul, "the matrix product, 1-d as in NumPy")
 
 #define DEFINE(name, op, doc) \
@@ -137,7 +139,7 @@ PyMethodDef element_functions[] = {
 };
 
 #define METHODS(X) \
-  X(abs) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(tanh) X(sigmoid) X(conj)
+  X(abs) X(sign) X(floor) X(ceil) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(tanh) X(sigmoid) X(conj)
 #define DEFINE(name) \
   static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
 METHODS(DEFINE)
@@ -168,6 +170,7 @@ static PyObject *operate_inplace(binary op, PyObject *x, PyObject *y) {
 
 #define OPERATORS(X) \
   X(add, weft_add) X(subtract, weft_sub) X(multiply, weft_mul) X(true_divide, weft_div) \
+  X(floor_divide, weft_floor_divide) X(remainder, weft_remainder) X(lshift, weft_shl) X(rshift, weft_shr) \
   X(matrix_multiply, weft_matmul) X(and, weft_and) X(or, weft_or) X(xor, weft_xor)
 #define DEFINE(name, op) \
   static PyObject *slot_##name(PyObject *x, PyObject *y) { return operate(op, x, y); } \

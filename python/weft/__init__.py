@@ -15,17 +15,18 @@ import os as _os
 
 from . import _core
 from ._composed import (
-    allclose, arange, array_equal, clip, eye, full, full_like, identity, isclose, isfinite, isinf, linspace,
-    logaddexp, ones, ones_like, outer, pad, repeat, result_type, roll, split, std, take, take_along_axis, tile, tri,
-    tril, triu, var, zeros, zeros_like)
+    allclose, arange, array_equal, clip, eye, full, full_like, identity, isclose, linspace, logaddexp, ones,
+    ones_like, outer, pad, repeat, result_type, roll, split, std, take, take_along_axis, tile, tri, tril, triu, var,
+    zeros, zeros_like)
 from ._core import (
     Dtype, abs, add, all, any, argmax, argmin, array, asarray, astype, bfloat16, bitwise_and, bitwise_invert,
-    bitwise_or, bitwise_xor, bool_, broadcast_to, complex, complex64, complex128, concatenate, conj, cummax, cummin,
-    cumprod, cumsum, depends, divide, equal, exp, expand_dims, flatten, flip, float16, float32, float64, fma,
-    from_dlpack, greater, greater_equal, imag, int8, int16, int32, int64, isnan, layer_norm, less, less_equal, log,
-    log1p, logical_and, logical_not, logical_or, logical_xor, logsumexp, matmul, max, maximum, mean, min, minimum,
-    moveaxis, multiply, negative, not_equal, positive, prod, real, reciprocal, reshape, rms_norm, rsqrt, sigmoid,
-    softmax, sqrt, square, squeeze, stack, state, stop_gradient, subtract, sum, swapaxes, tanh, transpose, uint8,
+    bitwise_or, bitwise_xor, bool_, broadcast_to, ceil, complex, complex64, complex128, concatenate, conj, cummax,
+    cummin, cumprod, cumsum, depends, divide, equal, exp, expand_dims, flatten, flip, float16, float32, float64,
+    floor, floor_divide, fma, fmod, from_dlpack, greater, greater_equal, imag, int8, int16, int32, int64, isfinite,
+    isinf, isnan, layer_norm, left_shift, less, less_equal, log, log1p, logical_and, logical_not, logical_or,
+    logical_xor, logsumexp, matmul, max, maximum, mean, min, minimum, moveaxis, multiply, negative, not_equal,
+    positive, prod, real, reciprocal, remainder, reshape, right_shift, rms_norm, rsqrt, sigmoid, sign, softmax,
+    sqrt, square, squeeze, stack, state, stop_gradient, subtract, sum, swapaxes, tanh, transpose, trunc, uint8,
     uint16, uint32, uint64, where)
 from ._file import load, save, save_safetensors
 from ._loop import scan, while_loop

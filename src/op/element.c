@@ -2,27 +2,16 @@
  * computed in the kernel language, and its derivative by each operand. */
 #include <string.h>
 #include "op/complex.h"
+#include "op/element.h"
 
 /* ---- Kernel code ----
  * Bools have no arithmetic: addition is or, multiplication and; the rest follows from false < true. */
-
-static weft_dtype operand_dtype(const struct node *n) { return (weft_dtype)n->in[0]->dtype; }
-static bool on_bool(const struct node *n) { return operand_dtype(n) == WEFT_BOOL; }
-static bool on_float(const struct node *n) { return dtype_is_float(operand_dtype(n)); }
 
 int lower_number(struct kir_builder *b, weft_dtype dtype, double x) {
   weft_dtype r = kir_register_of(dtype);
   return kir_lit(b->k, r, dtype_encode(r, x));
 }
 
-static int one(struct kir_builder *b, const struct node *n) { return lower_number(b, operand_dtype(n), 1); }
-static int zero(struct kir_builder *b, const struct node *n) { return lower_number(b, operand_dtype(n), 0); }
-static int negated(struct kir_builder *b, int x) { return kir_op1(b, KIR_NOT, x); }
-
-#define ONE_INSTRUCTION(name, instruction)                                                        \
-  static int lower_##name(struct kir_builder *b, const struct node *n, const int in[]) {          \
-    return kir_apply(b, instruction, n->n_in, in);                                                \
-  }
 ONE_INSTRUCTION(sqrt, KIR_SQRT)
 ONE_INSTRUCTION(exp, KIR_EXP)
 ONE_INSTRUCTION(log, KIR_LOG)
@@ -36,7 +25,7 @@ ONE_INSTRUCTION(xor, KIR_XOR)
 ONE_INSTRUCTION(where, KIR_SELECT)
 
 #define BOOL_OR_INSTRUCTION(name, on_bools, instruction)                                          \
-  static int lower_##name(struct kir_builder *b, const struct node *n, const int in[]) {          \
+  LOWER(name) {                                                                                   \
     return kir_op2(b, on_bool(n) ? on_bools : instruction, in[0], in[1]);                         \
   }
 BOOL_OR_INSTRUCTION(add, KIR_OR, KIR_ADD)
@@ -46,58 +35,54 @@ BOOL_OR_INSTRUCTION(maximum, KIR_OR, KIR_MAX)
 BOOL_OR_INSTRUCTION(minimum, KIR_AND, KIR_MIN)
 BOOL_OR_INSTRUCTION(ne, KIR_XOR, KIR_NE)
 
-static int lower_eq(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(eq) {
   return on_bool(n) ? negated(b, kir_op2(b, KIR_XOR, in[0], in[1])) : kir_op2(b, KIR_EQ, in[0], in[1]);
 }
 
-static int lower_lt(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(lt) {
   return on_bool(n) ? kir_op2(b, KIR_AND, negated(b, in[0]), in[1]) : kir_op2(b, KIR_LT, in[0], in[1]);
 }
 
-static int lower_le(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(le) {
   return on_bool(n) ? kir_op2(b, KIR_OR, negated(b, in[0]), in[1]) : kir_op2(b, KIR_LE, in[0], in[1]);
 }
 
-static int lower_neg(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(neg) {
   return on_float(n) ? kir_op1(b, KIR_NEG, in[0]) : kir_op2(b, KIR_SUB, zero(b, n), in[0]);
 }
 
-static int lower_abs(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(abs) {
   if (on_float(n)) return kir_op1(b, KIR_ABS, in[0]);
   return dtype_is_signed(operand_dtype(n)) ? kir_op2(b, KIR_MAX, in[0], lower_neg(b, n, in)) : in[0];
 }
 
-static int lower_rsqrt(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(rsqrt) {
   return kir_op2(b, KIR_DIV, one(b, n), kir_op1(b, KIR_SQRT, in[0]));
 }
 
 /* e = exp(-|x|) cannot overflow: 1 / (1 + e) for x >= 0, e / (1 + e) below. */
-static int lower_sigmoid(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(sigmoid) {
   int e = kir_op1(b, KIR_EXP, kir_op1(b, KIR_NEG, kir_op1(b, KIR_ABS, in[0])));
   int top = kir_op3(b, KIR_SELECT, kir_op2(b, KIR_LT, in[0], zero(b, n)), e, one(b, n));
   return kir_op2(b, KIR_DIV, top, kir_op2(b, KIR_ADD, one(b, n), e));
 }
 
-static int lower_isnan(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(isnan) {
   return on_float(n) ? kir_op2(b, KIR_NE, in[0], in[0]) : kir_lit(b->k, WEFT_BOOL, 0);
 }
 
 /* Integers have no fma; theirs wraps and rounds nothing, so it is the same. */
-static int lower_fma(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(fma) {
   if (on_float(n)) return kir_op3(b, KIR_FMA, in[0], in[1], in[2]);
   int product = kir_op2(b, on_bool(n) ? KIR_AND : KIR_MUL, in[0], in[1]);
   return kir_op2(b, on_bool(n) ? KIR_OR : KIR_ADD, product, in[2]);
 }
 
-static int lower_cast(struct kir_builder *b, const struct node *n, const int in[]) {
+LOWER(cast) {
   return kir_cast(b, (weft_dtype)n->dtype, in[0]);
 }
 
 /* ---- Derivatives ---- */
-
-#define PARTIAL(name) static weft_array *partial_##name(const struct rule *r, int k)
-#define X (r->in[0])
-#define Y (r->out)
 
 static weft_array *choice(weft_array *c, weft_array *like, double a, double b) {
   return weft_where(c, number_like(like, a), number_like(like, b));
@@ -153,26 +138,6 @@ PARTIAL(cast) {
 
 /* ---- The rows ---- */
 
-#define DERIVATIVE(id) .partial = partial_##id
-#define MOVES(id) .vjp = move_##id, .jvp = move_##id
-#define NONE(id) .partial = NULL
-/* Rows that take complex numbers too; a holomorphic one has the derivative of the real one. */
-#define HOLOMORPHIC(id) .partial = partial_##id, .parts = parts_##id
-#define MOVES_PARTS(id) .vjp = move_##id, .jvp = move_##id, .parts = parts_##id
-#define TESTS_PARTS(id) .parts = parts_##id
-#define TURNS_PARTS(id) .vjp = back_##id, .jvp = forth_##id, .parts = parts_##id
-#define ROW(id, cheap, derivative)                                                                \
-  const struct op op_##id = { .name = #id, .kind = OP_ELEMENT, .is_cheap = cheap, .lower = lower_##id, derivative(id), \
-                              .again = element_again };
-#define UNARY(id, cls, cheap, derivative)                                                         \
-  ROW(id, cheap, derivative)                                                                      \
-  weft_array *weft_##id(weft_array *x) { return element("weft_" #id, &op_##id, cls, 1, &x); }
-#define BINARY(id, cls, derivative)                                                               \
-  ROW(id, true, derivative)                                                                       \
-  weft_array *weft_##id(weft_array *a, weft_array *b) {                                           \
-    return element("weft_" #id, &op_##id, cls, 2, (weft_array *[]){ a, b });                      \
-  }
-
 /* Operands of other sizes, which must still agree. */
 struct node *element_again(const struct node *n, struct node *const in[], struct failure **why) {
   char fn[32] = "weft_";
@@ -202,19 +167,19 @@ UNARY(sigmoid, FLOAT, false, DERIVATIVE)
 UNARY(isnan, TEST, true, TESTS_PARTS)
 UNARY(not, BITS, true, NONE)
 
-BINARY(add, NUMBER, HOLOMORPHIC)
-BINARY(sub, NUMBER, HOLOMORPHIC)
-BINARY(mul, NUMBER, HOLOMORPHIC)
-BINARY(div, FLOAT, HOLOMORPHIC)
-BINARY(maximum, NUMBER, MOVES)
-BINARY(minimum, NUMBER, MOVES)
-BINARY(eq, COMPARE, TESTS_PARTS)
-BINARY(ne, COMPARE, TESTS_PARTS)
-BINARY(lt, COMPARE, NONE)
-BINARY(le, COMPARE, NONE)
-BINARY(and, BITS, NONE)
-BINARY(or, BITS, NONE)
-BINARY(xor, BITS, NONE)
+BINARY(add, NUMBER, true, HOLOMORPHIC)
+BINARY(sub, NUMBER, true, HOLOMORPHIC)
+BINARY(mul, NUMBER, true, HOLOMORPHIC)
+BINARY(div, FLOAT, true, HOLOMORPHIC)
+BINARY(maximum, NUMBER, true, MOVES)
+BINARY(minimum, NUMBER, true, MOVES)
+BINARY(eq, COMPARE, true, TESTS_PARTS)
+BINARY(ne, COMPARE, true, TESTS_PARTS)
+BINARY(lt, COMPARE, true, NONE)
+BINARY(le, COMPARE, true, NONE)
+BINARY(and, BITS, true, NONE)
+BINARY(or, BITS, true, NONE)
+BINARY(xor, BITS, true, NONE)
 
 ROW(where, true, MOVES_PARTS)
 ROW(fma, true, HOLOMORPHIC)
@@ -232,11 +197,13 @@ struct failure *not_of(const char *fn, weft_dtype d) {
 
 static struct failure *types(const char *fn, const struct op *op, enum element_class cls, weft_dtype met, weft_dtype *in,
                              weft_dtype *out) {
-  *in = cls == FLOAT ? dtype_float(met) : cls == PAIR ? dtype_part(dtype_complex(met)) : met;
+  *in = cls == FLOAT ? dtype_float(met) : cls == LOGICAL ? WEFT_BOOL : cls == PAIR ? dtype_part(dtype_complex(met)) : met;
   *out = cls == COMPARE || cls == TEST ? WEFT_BOOL : cls == PART ? dtype_part(met) : cls == PAIR ? dtype_complex(met) : *in;
   if (dtype_is_complex(met) && (!op->parts || cls == PAIR)) return not_of(fn, met);
   if (cls == SIGNED && met == WEFT_BOOL)
     return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: not of bool; see weft_not", fn);
+  if (cls == INTEGER && !dtype_is_integer(met))
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: of integers, not of %s", fn, weft_dtype_name(met));
   if (cls == BITS && dtype_is_float(met))
     return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: of bools or integers, not of %s", fn, weft_dtype_name(met));
   return NULL;
@@ -281,6 +248,11 @@ static weft_array *swapped(const char *fn, const struct op *op, weft_array *a, w
   struct failure *why = common_dims(fn, 2, node, &rank, dims);
   if (why) return array_of_bad(why, 2, node);
   return element_nodes(fn, op, COMPARE, 2, (struct node *[]){ node[1], node[0] });
+}
+
+weft_array *weft_square(weft_array *x) { return element("weft_square", &op_mul, NUMBER, 2, (weft_array *[]){ x, x }); }
+weft_array *weft_reciprocal(weft_array *x) {
+  return element("weft_reciprocal", &op_div, FLOAT, 2, (weft_array *[]){ weft_integer(1), x });
 }
 
 weft_array *weft_gt(weft_array *a, weft_array *b) { return swapped("weft_gt", &op_lt, a, b); }

@@ -30,7 +30,8 @@ struct failure *dtype_check(const char *fn, weft_dtype);                     /* 
 weft_array *array_of_bad(struct failure *, int n, struct node *const node[]); /* releases the nodes */
 
 /* ELEMENT nodes: which operands a row takes and what it gives. */
-enum element_class { NUMBER, SIGNED, FLOAT, COMPARE, BITS, TEST, PART, PAIR }; /* PART: complex to real, PAIR: the other way */
+enum element_class { NUMBER, SIGNED, FLOAT, COMPARE, BITS, INTEGER, TEST, LOGICAL, /* LOGICAL: of bools, made so */
+                     PART, PAIR }; /* PART: complex to real, PAIR: the other way */
 struct node *element_again(const struct node *, struct node *const in[], struct failure **);
 struct failure *not_of(const char *fn, weft_dtype);           /* a dtype that fn does not take */
 weft_array *element(const char *fn, const struct op *, enum element_class, int n, weft_array *const a[]);

@@ -4,9 +4,11 @@
 extern const struct op op_sum, op_prod, op_max, op_min, op_all, op_any, op_logsumexp, op_argmax, op_argmin, op_cumsum,
     op_cumprod, op_cummax, op_cummin;
 
-/* The rows of weft.h; a > b is made as b < a. */
+/* The rows of weft.h; a > b is made as b < a, x^2 as x x, 1 / x as such. */
 #define op_gt op_lt
 #define op_ge op_le
+#define op_square op_mul
+#define op_reciprocal op_div
 #define ROW(name, doc) extern const struct op op_##name;
 WEFT_UNARY(ROW)
 WEFT_BINARY(ROW)
