@@ -270,6 +270,22 @@ STORY(transforms_in_transforms, every_allocation_of_nested_transforms_may_fail) 
   return status ? status : read_to(out + 6, weft_cumprod(g, 0), 3);
 }
 
+/* y <- (y z_t + conj y) / |z_t| with a loop of its own for the product, its gradient, an update by index: all complex. */
+STORY(complex_numbers, every_allocation_of_complex_numbers_may_fail) {
+  weft_array *x = floats(WEFT_DIMS(4, 3)), *z = weft_complex(x, weft_flip(x, 0)), *dx, *i = weft_complex(weft_scalar(0), weft_scalar(1));
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *z_t = weft_loop_each(l, z), *y = weft_loop_carry(l, weft_mul(weft_slice(z, 0, 0, 1, 1), i));
+  weft_array *next = weft_div(weft_add(weft_mul(y, z_t), weft_conj(y)), weft_add(weft_abs(z_t), weft_prod(z_t, 0)));
+  weft_loop_next(l, y, next);
+  weft_array *all = weft_loop_all(l, weft_squeeze(next, 0));
+  weft_loop_close(l);
+  weft_array *at = weft_from(WEFT_I32, WEFT_DIMS(3), (int32_t[]){ 0, -1, 0 });
+  weft_array *put = weft_put(all, weft_take(all, 1, &at), weft_slice(z, 0, 0, 3, 1), WEFT_MUL);
+  weft_grad(weft_real(weft_sum(put, WEFT_ALL)), 1, &x, &dx);
+  weft_status status = read_to(out, dx, 12);
+  return status ? status : weft_read(weft_matmul(weft_transpose(put, NULL), all), WEFT_C64, out + 12, 18 * sizeof *out);
+}
+
 /* Everything that indexes, through a function called with two sizes. */
 STORY(indexing, every_allocation_of_updates_and_indexing_may_fail) {
   weft_scope *body = weft_scope_open();
