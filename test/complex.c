@@ -70,6 +70,7 @@ static weft_array *oscillator(weft_array *x) { /* y' = (-d + iw) y + z_t, damped
 #define D(name, expression) static weft_array *d_##name(weft_array *x) { weft_array *z = z_of(x), *w = w_of(x); return (void)z, (void)w, (expression); }
 D(neg, flat(weft_neg(z))) D(conj, flat(weft_conj(z))) D(abs, weft_abs(z)) D(real, weft_real(weft_mul(z, z)))
 D(imag, weft_imag(weft_mul(z, z))) D(complex, flat(weft_complex(weft_abs(z), weft_real(weft_mul(z, w)))))
+D(sqrt, flat(weft_sqrt(z))) D(rsqrt, flat(weft_rsqrt(w)))
 D(add, flat(weft_add(z, weft_mul(w, w)))) D(sub, flat(weft_sub(weft_mul(z, z), w))) D(mul, flat(weft_mul(z, w)))
 D(div, flat(weft_div(z, w))) D(fma, flat(weft_fma(z, w, z))) D(mixed, flat(weft_mul(weft_mul(z, front(x)), weft_scalar(1.5))))
 D(where, flat(weft_where(weft_gt(front(x), weft_scalar(0.8)), weft_mul(z, z), w)))
@@ -88,7 +89,7 @@ D(oscillator, flat(oscillator(x)))
 
 static const struct { const char *name; array_function f; } derivatives[] = {
 #define R(name) { #name, d_##name },
-  R(neg) R(conj) R(abs) R(real) R(imag) R(complex) R(add) R(sub) R(mul) R(div) R(fma) R(mixed) R(where) R(cast) R(sum) R(mean) R(prod)
+  R(neg) R(conj) R(abs) R(real) R(imag) R(complex) R(sqrt) R(rsqrt) R(add) R(sub) R(mul) R(div) R(fma) R(mixed) R(where) R(cast) R(sum) R(mean) R(prod)
   R(prod_all) R(cumsum) R(cumprod) R(matmul) R(take) R(put_set) R(put_add) R(put_mul) R(scatter_add) R(scatter_set) R(scatter_mul) R(pad)
   R(oscillator)
 };
@@ -179,6 +180,22 @@ TEST(complex_quotients_and_magnitudes_do_not_overflow) {
       near_parts(q, 3, 0, i == 3 ? 0x1p-11 : 0x1p-50);
       EXPECT_OK(weft_read(weft_abs(b), WEFT_F64, &m, sizeof m));
       EXPECT(fabs(m - hypot(c, d)) <= 0x1p-51 * m + 0x1p-1074);
+    }
+  weft_scope_discard(s);
+}
+
+TEST(complex_roots_are_those_of_csqrt) {
+  static const double part[] = { 0.0, -0.0, 1, -1, 3, -4, 1e-300, 1e300, -1.7e308, 0x1p-1074, -0x1p-1070, INFINITY, -INFINITY };
+  enum { N = sizeof part / sizeof *part };
+  weft_scope *s = weft_scope_open();
+  for (int i = 0; i < N; i++)
+    for (int j = 0; j < N; j++) {
+      z128 z = CMPLX(part[i], part[j]), got, want = csqrt(z);
+      EXPECT_OK(weft_read(weft_sqrt(weft_from(WEFT_C128, 0, NULL, &z)), WEFT_C128, &got, sizeof got));
+      bool ok = fabs(creal(got) - creal(want)) <= 0x1p-50 * creal(want) || creal(got) == creal(want);
+      ok &= fabs(cimag(got) - cimag(want)) <= 0x1p-50 * fabs(cimag(want)) + 0x1p-1074 || cimag(got) == cimag(want);
+      ok &= signbit(creal(got)) == signbit(creal(want)) && signbit(cimag(got)) == signbit(cimag(want));
+      if (!ok) test_fail(__FILE__, __LINE__, "sqrt(%g%+gi) is %.17g%+.17gi, not %.17g%+.17gi", part[i], part[j], creal(got), cimag(got), creal(want), cimag(want));
     }
   weft_scope_discard(s);
 }

@@ -534,7 +534,7 @@ static bool takes(const struct call *c, weft_dtype t) {
 /* What needs an order of numbers, or bits, takes no complex ones and says so. */
 static bool takes_complex(const struct call *c) {
   static const char *const ordered[] = { "max", "min", "argmax", "argmin", "logsumexp", "cummax", "cummin", "put min", "put max",
-                                         "scatter min", "scatter max", "var", "log_softmax", "softplus", "silu", "gelu_approx" };
+                                         "scatter min", "scatter max", "var", "std", "log_softmax", "softplus", "silu", "gelu_approx" };
   for (size_t i = 0; i < sizeof ordered / sizeof *ordered; i++)
     if (!strcmp(c->name, ordered[i])) return false;
   for (const struct op *const *op = op_table; *op; op++)

@@ -57,7 +57,7 @@ static const struct plain *real(const char *op, int n, ...) {
   va_start(a, n);
   for (int k = 0; k < n; k++) x[k] = va_arg(a, const struct plain *);
   va_end(a);
-  bool is_test = !strcmp(op, "eq") || !strcmp(op, "ne") || !strcmp(op, "le") || !strcmp(op, "isnan");
+  bool is_test = !strcmp(op, "eq") || !strcmp(op, "ne") || !strcmp(op, "le") || !strcmp(op, "lt") || !strcmp(op, "isnan");
   return keep(plain_element(op, is_test ? WEFT_BOOL : x[n - 1]->dtype, n, x));
 }
 
@@ -90,6 +90,21 @@ static const struct plain *magnitude(struct pair x) {
   const struct plain *m = OP2(maximum, a, b), *r = OP2(div, OP2(minimum, a, b), m);
   const struct plain *y = OP2(mul, m, OP1(sqrt, OP2(add, number(a, 1), OP2(mul, r, r))));
   return WHERE(OP2(or, OP2(eq, a, inf), OP2(eq, b, inf)), inf, WHERE(OP2(eq, m, zero), zero, y));
+}
+
+static struct pair root(struct pair z) {
+  bool is_wide = z.re->dtype == WEFT_F64;
+#define N(wide, narrow) number(z.re, is_wide ? wide : narrow)
+  const struct plain *zero = N(0, 0), *one = N(1, 1), *inf = number(z.re, __builtin_inf()), *larger = OP2(maximum, OP1(abs, z.re), OP1(abs, z.im));
+  const struct plain *is_small = OP2(lt, larger, N(0x1p-900, 0x1p-100)), *is_large = OP2(lt, N(0x1p900, 0x1p100), larger);
+  const struct plain *by = WHERE(is_small, N(0x1p200, 0x1p60), WHERE(is_large, N(0x1p-200, 0x1p-60), one));
+  const struct plain *behind = WHERE(is_small, N(0x1p-100, 0x1p-30), WHERE(is_large, N(0x1p100, 0x1p30), one));
+  const struct plain *a = OP2(mul, z.re, by), *b = OP2(mul, z.im, by), *m = magnitude((struct pair){ a, b });
+  const struct plain *t = OP1(sqrt, OP2(mul, N(0.5, 0.5), OP2(add, m, OP1(abs, a)))), *u = WHERE(OP2(eq, t, zero), b, OP2(div, b, OP2(add, t, t)));
+  const struct plain *is_right = OP2(le, zero, a), *is_below = OP2(or, OP2(lt, b, zero), OP2(lt, OP2(div, one, b), zero));
+  const struct plain *re = WHERE(is_right, t, OP1(abs, u)), *im = WHERE(is_right, u, WHERE(is_below, OP1(neg, t), t)), *is_far = OP2(eq, OP1(abs, b), inf);
+#undef N
+  return (struct pair){ WHERE(is_far, inf, OP2(mul, re, behind)), WHERE(is_far, b, OP2(mul, im, behind)) };
 }
 
 /* ---- operations ---- */
@@ -129,6 +144,8 @@ struct plain plain_complex_element(const char *op, weft_dtype out, int n, const 
   else if (IS("sub")) y = (struct pair){ OP2(sub, x[0].re, x[1].re), OP2(sub, x[0].im, x[1].im) };
   else if (IS("mul")) y = product(x[0], x[1]);
   else if (IS("fma")) y = sum(product(x[0], x[1]), x[2]);
+  else if (IS("sqrt")) y = root(x[0]);
+  else if (IS("rsqrt")) y = quotient((struct pair){ number(x[0].re, 1), number(x[0].re, 0) }, root(x[0]));
   else if (IS("div")) y = quotient(x[0], x[1]);
   else if (IS("eq")) y.re = OP2(and, OP2(eq, x[0].re, x[1].re), OP2(eq, x[0].im, x[1].im));
   else if (IS("ne")) y.re = OP2(or, OP2(ne, x[0].re, x[1].re), OP2(ne, x[0].im, x[1].im));

@@ -192,13 +192,13 @@ static void unary(struct recipe *p) {
     { "abs", 'n' }, { "neg", '-' }, { "sqrt", 'f' }, { "rsqrt", 'f' }, { "exp", 'f' }, { "log", 'f' }, { "log1p", 'f' }, { "tanh", 'f' },
     { "sigmoid", 'f' }, { "isnan", 'b' }, { "isinf", 'b' }, { "isfinite", 'b' }, { "logical_not", 'b' }, { "not", '&' }, { "sign", 'n' },
     { "floor", 'n' }, { "ceil", 'n' }, { "trunc", 'n' }, { "round", 'n' }, { "square", 'n' }, { "reciprocal", 'f' } };
-  static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag" };
+  static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag", "sqrt", "rsqrt" };
   int a = pick(p), k = (int)any(p, COUNT(ops));
   weft_dtype t = value(p, a)->dtype;
   if (plain_is_complex(t)) {
     const char *op = of_complex[any(p, COUNT(of_complex))];
     const struct plain *z[] = { value(p, a) };
-    weft_dtype out = !strcmp(op, "isnan") ? WEFT_BOOL : !strcmp(op, "neg") || !strcmp(op, "conj") ? t : plain_part_dtype(t);
+    weft_dtype out = !strcmp(op, "isnan") ? WEFT_BOOL : !strcmp(op, "abs") || !strcmp(op, "real") || !strcmp(op, "imag") ? plain_part_dtype(t) : t;
     made(p, ELEMENT, op, 1, &a, plain_element(op, out, 1, z));
     return;
   }
@@ -991,7 +991,8 @@ static bool as_open_function(struct recipe *p) {
   weft_function *f = weft_compile(body, n_in, in, n > 0 ? 1 : 0, &all[last > 0 ? last : 0]);
   weft_call(f, n_in, given, 1, &result);
   weft_status status = weft_eval(1, &result);
-  bool ok = status == WEFT_ERR_UNSUPPORTED || reads_as(result, value(p, last), "with open sizes", last);
+  bool is_one = status == WEFT_ERR_SHAPE; /* an open size turns out to be 1, which would have to be said to stretch */
+  bool ok = status == WEFT_ERR_UNSUPPORTED || is_one || reads_as(result, value(p, last), "with open sizes", last);
   weft_set(WEFT_EXACT, 0);
   weft_scope_discard(scope);
   return ok;

@@ -93,6 +93,29 @@ RULE(abs) {
   return (struct parts){ REAL(where, is_infinite, infinity, REAL(where, BOOL(eq, m, zero), zero, y)), NULL };
 }
 
+/* The root with a real part >= 0, its imaginary part with the sign of b. With t = sqrt((|z| + |a|) / 2) and u = b / 2t it is
+ * t + iu for a >= 0, else |u| + i(t with the sign of b). Very small and very large z are scaled by a power of 4. */
+RULE(sqrt) {
+  bool is_wide = dtype_part((weft_dtype)n->dtype) == WEFT_F64;
+  struct node *zero = NUMBER(0), *one = NUMBER(1), *infinity = NUMBER(__builtin_inf());
+  struct node *larger = REAL(maximum, REAL(abs, in[0].re), REAL(abs, in[0].im));
+  struct node *is_small = BOOL(lt, larger, NUMBER(is_wide ? 0x1p-900 : 0x1p-100)), *is_large = BOOL(lt, NUMBER(is_wide ? 0x1p900 : 0x1p100), larger);
+  struct node *by = REAL(where, is_small, NUMBER(is_wide ? 0x1p200 : 0x1p60), REAL(where, is_large, NUMBER(is_wide ? 0x1p-200 : 0x1p-60), one));
+  struct node *back = REAL(where, is_small, NUMBER(is_wide ? 0x1p-100 : 0x1p-30), REAL(where, is_large, NUMBER(is_wide ? 0x1p100 : 0x1p30), one));
+  struct node *a = REAL(mul, in[0].re, by), *b = REAL(mul, in[0].im, by), *m = parts_abs(s, n, (struct parts[]){ { a, b } }).re;
+  struct node *t = REAL(sqrt, REAL(mul, NUMBER(0.5), REAL(add, m, REAL(abs, a))));
+  struct node *u = REAL(where, BOOL(eq, t, zero), b, REAL(div, b, REAL(add, t, t)));
+  struct node *is_right = BOOL(le, zero, a), *is_below = BOOL(or, BOOL(lt, b, zero), BOOL(lt, REAL(div, one, b), zero));
+  struct node *re = REAL(where, is_right, t, REAL(abs, u)), *im = REAL(where, is_right, u, REAL(where, is_below, REAL(neg, t), t));
+  struct node *is_far = BOOL(eq, REAL(abs, b), infinity);
+  return (struct parts){ REAL(where, is_far, infinity, REAL(mul, re, back)), REAL(where, is_far, b, REAL(mul, im, back)) };
+}
+
+RULE(rsqrt) {
+  struct parts root = parts_sqrt(s, n, in);
+  return parts_div(s, n, (struct parts[]){ { NUMBER(1), NUMBER(0) }, root });
+}
+
 RULE(isnan) { return (void)n, (struct parts){ BOOL(or, BOOL(isnan, in[0].re), BOOL(isnan, in[0].im)), NULL }; }
 RULE(eq) { return (void)n, (struct parts){ BOOL(and, BOOL(eq, in[0].re, in[1].re), BOOL(eq, in[0].im, in[1].im)), NULL }; }
 RULE(ne) { return (void)n, (struct parts){ BOOL(or, BOOL(ne, in[0].re, in[1].re), BOOL(ne, in[0].im, in[1].im)), NULL }; }

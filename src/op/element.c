@@ -157,8 +157,8 @@ struct node *element_again(const struct node *n, struct node *const in[], struct
 
 UNARY(neg, SIGNED, true, HOLOMORPHIC)
 UNARY(abs, PART, true, TURNS_PARTS)
-UNARY(sqrt, FLOAT, true, DERIVATIVE)
-UNARY(rsqrt, FLOAT, true, DERIVATIVE)
+UNARY(sqrt, FLOAT, true, HOLOMORPHIC)
+UNARY(rsqrt, FLOAT, true, HOLOMORPHIC)
 UNARY(exp, FLOAT, false, DERIVATIVE)
 UNARY(log, FLOAT, false, DERIVATIVE)
 UNARY(log1p, FLOAT, false, DERIVATIVE)
