@@ -538,7 +538,7 @@ static bool takes_complex(const struct call *c) {
   for (size_t i = 0; i < sizeof ordered / sizeof *ordered; i++)
     if (!strcmp(c->name, ordered[i])) return false;
   for (const struct op *const *op = op_table; *op; op++)
-    if (!strcmp((*op)->name, c->op)) return (*op)->kind != OP_ELEMENT || (*op)->parts;
+    if (!strcmp((*op)->name, c->op)) return (*op)->kind != OP_ELEMENT || (*op)->parts || !strncmp(c->name, "logical", 7);
   return true;
 }
 

@@ -57,7 +57,7 @@ static const struct plain *real(const char *op, int n, ...) {
   va_start(a, n);
   for (int k = 0; k < n; k++) x[k] = va_arg(a, const struct plain *);
   va_end(a);
-  bool is_test = !strcmp(op, "eq") || !strcmp(op, "ne") || !strcmp(op, "le") || !strcmp(op, "lt") || !strcmp(op, "isnan");
+  bool is_test = !strcmp(op, "eq") || !strcmp(op, "ne") || !strcmp(op, "le") || !strcmp(op, "lt") || !strncmp(op, "is", 2);
   return keep(plain_element(op, is_test ? WEFT_BOOL : x[n - 1]->dtype, n, x));
 }
 
@@ -129,6 +129,11 @@ bool plain_is_complex_element(const char *op, int n, const struct plain *const x
 /* Operands of one dtype, the condition of where apart. */
 struct plain plain_complex_element(const char *op, weft_dtype out, int n, const struct plain *const given[]) {
   int since = n_kept, first = IS("where");
+  if (!strncmp(op, "logical", 7)) {
+    const struct plain *truth[2];
+    for (int k = 0; k < n; k++) truth[k] = keep(plain_cast(given[k], WEFT_BOOL));
+    return ended(since, plain_element(op, out, n, truth));
+  }
   weft_dtype met = given[n - 1]->dtype;
   struct pair x[3];
   for (int k = first; k < n; k++) met = weft_dtype_promote(met, given[k]->dtype);
@@ -149,6 +154,10 @@ struct plain plain_complex_element(const char *op, weft_dtype out, int n, const 
   else if (IS("div")) y = quotient(x[0], x[1]);
   else if (IS("eq")) y.re = OP2(and, OP2(eq, x[0].re, x[1].re), OP2(eq, x[0].im, x[1].im));
   else if (IS("ne")) y.re = OP2(or, OP2(ne, x[0].re, x[1].re), OP2(ne, x[0].im, x[1].im));
+  else if (IS("isinf")) y.re = OP2(or, OP1(isinf, x[0].re), OP1(isinf, x[0].im));
+  else if (IS("isfinite")) y.re = OP2(and, OP1(isfinite, x[0].re), OP1(isfinite, x[0].im));
+  else if (IS("square")) y = product(x[0], x[0]);
+  else if (IS("reciprocal")) y = quotient((struct pair){ number(x[0].re, 1), number(x[0].re, 0) }, x[0]);
   else if (IS("isnan")) y.re = OP2(or, OP1(isnan, x[0].re), OP1(isnan, x[0].im));
   else if (IS("where")) y = (struct pair){ WHERE(c, x[1].re, x[2].re), WHERE(c, x[1].im, x[2].im) };
   else abort();

@@ -192,13 +192,13 @@ static void unary(struct recipe *p) {
     { "abs", 'n' }, { "neg", '-' }, { "sqrt", 'f' }, { "rsqrt", 'f' }, { "exp", 'f' }, { "log", 'f' }, { "log1p", 'f' }, { "tanh", 'f' },
     { "sigmoid", 'f' }, { "isnan", 'b' }, { "isinf", 'b' }, { "isfinite", 'b' }, { "logical_not", 'b' }, { "not", '&' }, { "sign", 'n' },
     { "floor", 'n' }, { "ceil", 'n' }, { "trunc", 'n' }, { "round", 'n' }, { "square", 'n' }, { "reciprocal", 'f' } };
-  static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag", "sqrt", "rsqrt" };
+  static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag", "sqrt", "rsqrt", "isinf", "isfinite", "logical_not", "square", "reciprocal" };
   int a = pick(p), k = (int)any(p, COUNT(ops));
   weft_dtype t = value(p, a)->dtype;
   if (plain_is_complex(t)) {
     const char *op = of_complex[any(p, COUNT(of_complex))];
     const struct plain *z[] = { value(p, a) };
-    weft_dtype out = !strcmp(op, "isnan") ? WEFT_BOOL : !strcmp(op, "abs") || !strcmp(op, "real") || !strcmp(op, "imag") ? plain_part_dtype(t) : t;
+    weft_dtype out = !strncmp(op, "is", 2) || !strncmp(op, "log", 3) ? WEFT_BOOL : !strcmp(op, "abs") || !strcmp(op, "real") || !strcmp(op, "imag") ? plain_part_dtype(t) : t;
     made(p, ELEMENT, op, 1, &a, plain_element(op, out, 1, z));
     return;
   }

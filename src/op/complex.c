@@ -48,7 +48,7 @@ struct node *split_number(struct splitting *s, weft_dtype d, double x) {
 #define NUMBER(x) split_number(s, dtype_part((weft_dtype)n->in[n->n_in - 1]->dtype), x)
 #define RULE(name) struct parts parts_##name(struct splitting *s, const struct node *n, const struct parts in[])
 
-extern const struct op op_abs, op_eq, op_ne, op_lt, op_isnan;
+extern const struct op op_abs, op_eq, op_ne, op_lt, op_isnan, op_isinf, op_isfinite;
 
 /* ---- Rows ---- */
 
@@ -117,6 +117,8 @@ RULE(rsqrt) {
 }
 
 RULE(isnan) { return (void)n, (struct parts){ BOOL(or, BOOL(isnan, in[0].re), BOOL(isnan, in[0].im)), NULL }; }
+RULE(isinf) { return (void)n, (struct parts){ BOOL(or, BOOL(isinf, in[0].re), BOOL(isinf, in[0].im)), NULL }; }
+RULE(isfinite) { return (void)n, (struct parts){ BOOL(and, BOOL(isfinite, in[0].re), BOOL(isfinite, in[0].im)), NULL }; }
 RULE(eq) { return (void)n, (struct parts){ BOOL(and, BOOL(eq, in[0].re, in[1].re), BOOL(eq, in[0].im, in[1].im)), NULL }; }
 RULE(ne) { return (void)n, (struct parts){ BOOL(or, BOOL(ne, in[0].re, in[1].re), BOOL(ne, in[0].im, in[1].im)), NULL }; }
 

@@ -9,7 +9,7 @@ struct node *split_number(struct splitting *s, weft_dtype, double); /* in those 
 struct node *split_add(struct splitting *s, struct node *);         /* into the list; returns it, NULL: out of memory */
 
 typedef struct parts parts_rule(struct splitting *, const struct node *, const struct parts in[]);
-parts_rule parts_neg, parts_abs, parts_sqrt, parts_rsqrt, parts_isnan, parts_add, parts_sub, parts_mul, parts_div, parts_eq, parts_ne, parts_where,
+parts_rule parts_neg, parts_abs, parts_sqrt, parts_rsqrt, parts_isnan, parts_isinf, parts_isfinite, parts_add, parts_sub, parts_mul, parts_div, parts_eq, parts_ne, parts_where,
     parts_fma, parts_cast;
 
 /* A fold combines one number at a time: products of pairs are loops. */

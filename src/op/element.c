@@ -199,7 +199,7 @@ static struct failure *types(const char *fn, const struct op *op, enum element_c
                              weft_dtype *out) {
   *in = cls == FLOAT ? dtype_float(met) : cls == LOGICAL ? WEFT_BOOL : cls == PAIR ? dtype_part(dtype_complex(met)) : met;
   *out = cls == COMPARE || cls == TEST ? WEFT_BOOL : cls == PART ? dtype_part(met) : cls == PAIR ? dtype_complex(met) : *in;
-  if (dtype_is_complex(met) && (!op->parts || cls == PAIR)) return not_of(fn, met);
+  if (dtype_is_complex(cls == PAIR ? met : *in) && (!op->parts || cls == PAIR)) return not_of(fn, met);
   if (cls == SIGNED && met == WEFT_BOOL)
     return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: not of bool; see weft_not", fn);
   if (cls == INTEGER && !dtype_is_integer(met))

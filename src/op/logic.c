@@ -1,5 +1,6 @@
 /* logic.c -- questions about one number, truth of two, shifts. */
 #include <math.h>
+#include "op/complex.h"
 #include "op/element.h"
 
 static int below_inf(struct kir_builder *b, const struct node *n, int x) {
@@ -19,8 +20,8 @@ ONE_INSTRUCTION(logical_or, KIR_OR)
 ONE_INSTRUCTION(shl, KIR_SHL)
 ONE_INSTRUCTION(shr, KIR_SHR)
 
-UNARY(isinf, TEST, true, NONE)
-UNARY(isfinite, TEST, true, NONE)
+UNARY(isinf, TEST, true, TESTS_PARTS)
+UNARY(isfinite, TEST, true, TESTS_PARTS)
 UNARY(logical_not, LOGICAL, true, NONE)
 BINARY(logical_and, LOGICAL, true, NONE)
 BINARY(logical_or, LOGICAL, true, NONE)
