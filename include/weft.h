@@ -10,6 +10,8 @@
  * 1. An array is a value: an expression, computed when somebody needs it. Only weft_update changes one.
  * 2. What a function returns belongs to the innermost open scope of the calling thread and lives until that scope
  *    ends. Nothing is freed by hand. A program that opens no scope works in its thread's root scope, which only grows.
+ *    Using an array later is WEFT_ERR_SCOPE as long as no other array has its handle: in a debug build of weft
+ *    (meson setup -Dhard=true) not before 65536 more have gone.
  * 3. Functions that return arrays do not fail. Given nonsense they return a bad array that carries the first cause:
  *    bad in, bad out. Values leave through functions that return weft_status, and the compiler warns if you drop it.
  * 4. No call aborts, exits or prints. Pointers must not be NULL unless the comment says what NULL means.
@@ -36,6 +38,7 @@ extern "C" {
 
 #define WEFT_VERSION 100 /* 0.1.0 */
 int weft_version(void);  /* of the library that is running */
+const char *weft_version_text(void);  /* its version and compiler, and each device that was found, with what runs there */
 
 typedef struct weft_array    weft_array;    /* an n-dimensional array, perhaps not computed yet */
 typedef struct weft_scope    weft_scope;    /* a block of memory, a program, and a transaction */

@@ -464,6 +464,8 @@ TEST(settings_that_make_no_sense_are_refused) {
   EXPECT_INT(weft_set(WEFT_THREADS, INT64_MAX), -1);
   EXPECT_INT(weft_set(WEFT_NODES, 0), -1);
   EXPECT(!strncmp(weft_device_text(0), "CPU, ", 5) && strstr(weft_device_text(0), "MiB"));
+  EXPECT(!strncmp(weft_version_text(), "weft 0.1.0 (", 12) && strstr(weft_version_text(), "kernels by the "));
+  EXPECT(strstr(weft_version_text(), weft_device_text(0)) != NULL);
   EXPECT(weft_device_text(-1) == NULL);
   EXPECT(weft_device_text(1000) == NULL);
 }

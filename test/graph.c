@@ -60,6 +60,23 @@ TEST(an_array_used_after_its_scope_is_noticed) {
   weft_scope_discard(s);
 }
 
+TEST(an_array_used_long_after_its_scope_is_noticed_in_the_hard_build) {
+#ifdef WEFT_HARD
+  weft_scope *s = weft_scope_open(), *inner = weft_scope_open();
+  weft_array *a = ones(2);
+  for (int i = 0; i < 60; i++) {
+    weft_scope_discard(inner);
+    inner = weft_scope_open();
+    for (int k = 0; k < 1000; k++) weft_scalar(k);
+  }
+  EXPECT_INT(weft_check(weft_exp(a)), WEFT_ERR_SCOPE);
+  EXPECT_TEXT(weft_message(), "weft_exp: the array is used after the end of its scope");
+  weft_scope_discard(s);
+#else
+  test_skip("not the hard build");
+#endif
+}
+
 TEST(ending_a_scope_twice_is_noticed) {
   weft_scope *s = weft_scope_open();
   weft_scope_discard(s);

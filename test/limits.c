@@ -1,5 +1,7 @@
 /* limits.c -- what must not grow: kernels with sizes and numbers, memory beyond what the plan says, the stack with the depth
  * of a graph; and that the number of threads shows in no result. */
+#include <unistd.h>
+#include <pthread.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -158,6 +160,77 @@ TEST(the_peak_is_predicted_to_a_tenth) {
   expect_peak("histogram", histogram);
   expect_peak("weight_gradient", weight_gradient);
   expect_peak("replayed", replayed);
+}
+
+static int64_t limit_now;
+static _Atomic int n_refused, n_done;
+
+static void *evaluate_much(void *unused) {
+  for (int i = 0; i < 40; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_iota(weft_full(WEFT_F32, WEFT_DIMS(1 << 18), 0), 0), *y = weft_cumsum(weft_exp(x), 0);
+    weft_status status = weft_eval(1, &y);
+    if (status) n_refused += status == WEFT_ERR_MEMORY; else n_done++;
+    if (status && status != WEFT_ERR_MEMORY) test_fail(__FILE__, __LINE__, "%s", weft_message());
+    weft_scope_discard(s);
+  }
+  return unused;
+}
+
+/* Each thread holds a mebibyte and takes another for a while: there is room for one and a half. */
+TEST(the_limit_is_hard_for_any_number_of_threads) {
+  pthread_t t[4];
+  int n = 0;
+  n_refused = n_done = 0;
+  weft_set(WEFT_BYTES_CACHE, 0);
+  int64_t limit = weft_set(WEFT_BYTES_LIMIT, limit_now = weft_get(WEFT_BYTES_USED) + (5 << 19));
+  weft_set(WEFT_BYTES_PEAK, 0);
+  while (n < 4 && !pthread_create(&t[n], NULL, evaluate_much, NULL)) n++;
+  for (int i = 0; i < n; i++) pthread_join(t[i], NULL);
+  EXPECT_INT(n_refused + n_done, 40 * n);
+  EXPECT(n_done > 0);
+  EXPECT(weft_get(WEFT_BYTES_PEAK) <= limit_now);
+  weft_set(WEFT_BYTES_LIMIT, limit);
+}
+
+TEST(the_limit_is_hard_for_loops_that_are_replayed) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_reshape(ramp(1 << 16), WEFT_DIMS(256, 256)), *y = replayed(weft_mul(x, weft_scalar(1e-6)));
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  int64_t used = weft_get(WEFT_BYTES_USED), limit = weft_set(WEFT_BYTES_LIMIT, used + cost.peak_bytes / 2);
+  weft_set(WEFT_BYTES_CACHE, 0);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_MEMORY);
+  EXPECT(weft_get(WEFT_BYTES_PEAK) <= used + cost.peak_bytes / 2);
+  weft_set(WEFT_BYTES_LIMIT, used + cost.peak_bytes);
+  EXPECT_OK(weft_eval(1, &y));
+  weft_set(WEFT_BYTES_LIMIT, limit);
+  weft_scope_discard(s);
+}
+
+/* A bool is read into memory of weft's own: each byte becomes 0 or 1. */
+TEST(the_limit_is_hard_for_files_and_they_can_be_read_later) {
+  enum { N = 1 << 20 };
+  char folder[] = "/tmp/weft-limit-XXXXXX", path[64];
+  if (!mkdtemp(folder)) { test_skip("cannot write to /tmp"); return; }
+  snprintf(path, sizeof path, "%s/x.npy", folder);
+  weft_scope *s = weft_scope_open();
+  weft_array *ones = weft_full(WEFT_BOOL, WEFT_DIMS(N), 1);
+  EXPECT_OK(weft_save(path, 1, NULL, &ones, NULL));
+  weft_array *x = weft_file_get(weft_file_open(path), NULL), *n = weft_sum(x, WEFT_ALL);
+  int64_t used = weft_get(WEFT_BYTES_USED), limit = weft_set(WEFT_BYTES_LIMIT, used + N / 2);
+  int32_t got = 0;
+  weft_set(WEFT_BYTES_CACHE, 0);
+  weft_set(WEFT_BYTES_PEAK, 0);
+  EXPECT_INT(weft_read(n, WEFT_I32, &got, sizeof got), WEFT_ERR_MEMORY);
+  EXPECT(weft_get(WEFT_BYTES_PEAK) <= used + N / 2);
+  weft_set(WEFT_BYTES_LIMIT, limit);
+  EXPECT_OK(weft_read(n, WEFT_I32, &got, sizeof got));
+  EXPECT_INT(got, N);
+  weft_scope_discard(s);
+  unlink(path);
+  rmdir(folder);
 }
 
 TEST(beyond_the_limit_is_an_error_and_work_goes_on) {

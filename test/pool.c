@@ -1,5 +1,6 @@
 /* pool.c -- parts run once each, whoever calls, however many threads there are or fail to be. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include "run/pool.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -216,6 +217,19 @@ TEST(a_machine_without_cgroups_has_cpus_and_memory) {
   EXPECT(machine_cpus(root) >= 1);
   EXPECT(machine_memory(root) > 1 << 20);
   drop_root();
+}
+
+TEST(the_affinity_mask_says_how_many_threads_there_are_at_most) {
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all)) { test_skip("no affinity"); return; }
+  int first = 0;
+  while (!CPU_ISSET(first, &all)) first++;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  EXPECT_INT(machine_cpus("/nowhere"), CPU_COUNT(&all));
+  EXPECT_INT(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_INT(machine_cpus("/nowhere"), 1);
+  EXPECT_INT(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
 TEST(the_quota_of_cgroup_2_is_rounded_up_and_inherited) {

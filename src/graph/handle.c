@@ -1,7 +1,8 @@
 /* handle.c -- weft_array: a name for a node, owned by its scope and by whoever asked to.
  *
  * Handles are never given back to the system: a pointer to one that is gone finds its tag changed. Each thread uses its
- * own spare ones again, the oldest first, so that a stale pointer is noticed for as long as possible. */
+ * own spare ones again, the oldest first, so that a stale pointer is noticed for as long as possible: in the hard build
+ * until 65536 others have gone. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -12,7 +13,12 @@
 #include "graph/scope.h"
 #include "op/op.h"
 
-enum { CHUNK = 128, SPARE_MOST = 4096, HANDLE_GONE = 0x474f4e45, HELD_BY_SCOPE = 1 << 30 };
+#ifdef WEFT_HARD
+enum { CHUNK = 65536, SPARE_MOST = 2 * CHUNK };
+#else
+enum { CHUNK = 128, SPARE_MOST = 4096 };
+#endif
+enum { HANDLE_GONE = 0x474f4e45, HELD_BY_SCOPE = 1 << 30 };
 
 struct chunk { struct chunk *older; struct weft_array handle[CHUNK]; };
 

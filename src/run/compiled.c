@@ -36,6 +36,12 @@ static int chosen(void) {
   return atomic_load(&choice);
 }
 
+const char *compiled_by(void) {
+  int how = chosen();
+  bool has_512 = how == BEST && contractor_avx512.available();
+  return how == VM_ONLY || !backend_x86.available() ? "the vm" : has_512 ? "the encoder for AVX-512" : "the encoder for AVX2";
+}
+
 const struct contractor *compiled_contractor(void) {
   int how = chosen();
   if (how == BEST && contractor_avx512.available()) return &contractor_avx512;

@@ -32,6 +32,7 @@ const struct contractor *compiled_contractor(void); /* what multiplies matrices 
 
 /* For tests and the user's way out: "vm", "x86", "avx2"; NULL: what is best here. Read from WEFT_JIT at the first use. */
 void compiled_use(const char *backend);
+const char *compiled_by(void);           /* in words: who translates kernels for the host, and for which instructions */
 void compiled_use_tile(int lanes);       /* for tests: of the vm, in kernels compiled from now on; 0: its own choice */
 
 #endif

@@ -283,6 +283,32 @@ static void describe_cpu(void) {
   text_free(&t);
 }
 
+#if defined __clang__
+#define COMPILER "clang " __clang_version__
+#elif defined __GNUC__
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "another compiler"
+#endif
+
+static char version_text[512];
+
+static void describe_version(void) {
+  struct text t = { 0 };
+  text_addf(&t, "weft %d.%d.%d (" COMPILER "); kernels by %s", WEFT_VERSION / 10000, WEFT_VERSION / 100 % 100, WEFT_VERSION % 100, compiled_by());
+  for (int i = 0; i == 0 || device_numbered(i); i++) text_addf(&t, "; device %d: %s", i, weft_device_text(i));
+  if (!device_numbered(1)) text_add(&t, "; no GPU");
+  size_t n = t.n < sizeof version_text - 1 ? t.n : sizeof version_text - 1;
+  memcpy(version_text, text_of(&t), n);
+  text_free(&t);
+}
+
+const char *weft_version_text(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, describe_version);
+  return version_text;
+}
+
 const char *weft_device_text(int device) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   const struct device *d = device_numbered(device);
