@@ -307,10 +307,7 @@ static void count_loads(int n, weft_array *const y[], int n_leaves, weft_array *
   struct buffer **out = calloc((size_t)s->n_stores + 1, sizeof *out);
   uint64_t **loads = calloc((size_t)s->n_steps + 1, sizeof *loads);
   for (int i = 0; i < s->n_steps; i++) loads[i] = calloc(64, sizeof **loads);
-  for (int i = 0; i < n_leaf; i++) {
-    if (leaf[i]->value) given[i].buf = leaf[i]->value->buf;
-    else given[i].bits = scalar_bits(leaf[i], (weft_dtype)leaf[i]->dtype); /* none is narrow here */
-  }
+  for (int i = 0; i < n_leaf; i++) given[i].buf = leaf[i]->value->buf;
   struct run r = { .leaf = given, .threads = 1, .out = out, .loads = loads };
   EXPECT_INT(plan_run(p, &r, &f), WEFT_OK);
   for (int i = 0; i < s->n_steps; i++)

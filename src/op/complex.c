@@ -37,7 +37,6 @@ struct node *split_node(struct splitting *s, const struct op *op, weft_dtype d, 
 
 struct node *split_number(struct splitting *s, weft_dtype d, double x) {
   struct node *n = shaped(s, &op_scalar, d, 0, 0, NULL, &(struct scalar_attr){ dtype_encode(d, x) }, sizeof(struct scalar_attr));
-  if (n) n->serial = SCALAR_OF_PLAN;
   return n && s->like->rank ? split_node(s, &op_broadcast, d, 1, &n) : n;
 }
 

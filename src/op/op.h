@@ -44,7 +44,6 @@ struct item_attr { int k; };
 struct part_attr { int64_t part; };                          /* 0: real, 1: imaginary */
 struct complex_attr { double re, im; };                      /* of a weak op_complex: the number itself */
 struct scalar_attr { uint64_t bits; };                       /* the pattern in the node's dtype (weak: f64 or i64) */
-#define SCALAR_OF_PLAN UINT64_MAX /* the serial of a local scalar that is no leaf: the pattern in attr is the value */
 struct size_attr { dim size; int64_t axis; };                /* in[0]'s size on that axis; -1: its number of elements */
 uint64_t scalar_bits(const struct node *, weft_dtype as);    /* of an op_scalar, weak or not, as a pattern of a dtype */
 struct buffer;

@@ -370,11 +370,10 @@ struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint
   if (is_empty(s->contraction)) return NULL;
   struct product p = product_of(s->contraction, base);
   struct bound *bound = alloca(sizeof *bound * (size_t)(next ? next->kernel->n_bufs + 1 : 1));
-  uint64_t *args = alloca(sizeof *args * (size_t)(next ? next->kernel->n_args + 1 : 1));
   int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
   for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
-  if (next) step_bind(s, next->kernel, r, base, bound, args);
-  p.step = s, p.next = next, p.bound = bound, p.args = args, p.checks = checks, p.cancel = r->cancel;
+  if (next) step_bind(s, next->kernel, base, bound);
+  p.step = s, p.next = next, p.bound = bound, p.args = s->args, p.checks = checks, p.cancel = r->cancel;
   p.unit = compiled_contractor();
   int how = choose(&p, r->threads);
   if (how == 2) p.unit = &contractor_vm, how = choose(&p, r->threads);

@@ -130,7 +130,7 @@ void heirs_settle(int n, struct heir heir[], bool is_done) {
 static int safe_from(const struct plan *p, const struct run *r) {
   const struct schedule *s = p->schedule;
   int from = s->n_steps;
-  while (from > 0 && !plan_may_fail(p, from - 1, r)) from--;
+  while (from > 0 && !plan_may_fail(p, from - 1)) from--;
   for (int i = 0; i < s->n_stores; i++) {
     const struct store *t = &s->store[i];
     if (t->leaf >= 0 && t->last >= from && buffer_is_mapped(r->leaf[t->leaf].buf)) from = t->last + 1;

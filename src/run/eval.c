@@ -160,12 +160,10 @@ static struct node *local_of(struct program *g, struct node *const made[], const
   if (n->op->kind == OP_ITEM && n->rank && !dim_is_known(n->dims[0])) x->dims[0] = most_steps(n);
   x->origin = n->origin;
   x->weak = n->weak;
-  if (leaf) {
-    if (op == &op_value) {
-      struct place *p = &g->leaf_place[*n_leaves];
-      memcpy(p->stride, n->value->stride, sizeof *p->stride * n->rank);
-      x->value = n->value; /* scalar folding may look at it */
-    }
+  if (op == &op_value) {
+    struct place *p = &g->leaf_place[*n_leaves];
+    memcpy(p->stride, n->value->stride, sizeof *p->stride * n->rank);
+    x->value = n->value; /* scalar folding may look at it */
     x->serial = (uint64_t)(*n_leaves)++;
   }
   return x;
@@ -192,13 +190,16 @@ static bool make_program(struct program *g, const struct node_list *l, int n_lea
   return ok;
 }
 
+/* What a plan reads; numbers are part of it. */
+static bool is_memory(const struct node *n) { return n->op != &op_scalar && has_value(n); }
+
 static bool take_leaves(struct eval *e, const struct node_list *l) {
   int n = 0;
-  for (int i = 0; i < l->n; i++) n += has_value(l->node[i]);
+  for (int i = 0; i < l->n; i++) n += is_memory(l->node[i]);
   e->leaf = mem_alloc(sizeof *e->leaf * (size_t)(n + 1));
   if (!e->leaf) return false;
   for (int i = 0; i < l->n; i++)
-    if (has_value(l->node[i])) e->leaf[e->n_leaves++] = node_retain(l->node[i]);
+    if (is_memory(l->node[i])) e->leaf[e->n_leaves++] = node_retain(l->node[i]);
   return true;
 }
 
@@ -237,8 +238,7 @@ static struct value *value_new(int rank, struct buffer *buf) {
 }
 
 /* A target that is a number: memory of one element that every index reads. */
-static struct value *scalar_value(const struct eval *e, const struct node *n, int leaf) {
-  uint64_t bits = scalar_bits(e->leaf[leaf], (weft_dtype)n->dtype);
+static struct value *number_value(const struct node *n, uint64_t bits) {
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
   struct buffer *b = buffer_new(size);
   struct value *v = b ? value_new(n->rank, b) : NULL;
@@ -257,7 +257,7 @@ static int64_t offset_as(const struct node *leaf, weft_dtype d) {
 
 static void value_set(const struct eval *e, const struct run *r, int i, struct value *v) {
   const struct output *o = &e->plan->schedule->output[i];
-  if (o->scalar >= 0) return;
+  if (o->is_number) return;
   const struct store *s = &e->plan->schedule->store[o->place.store];
   v->buf = buffer_retain(s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
   v->offset = o->place.offset + (s->leaf >= 0 ? offset_as(e->leaf[s->leaf], (weft_dtype)e->target[i]->dtype) : 0);
@@ -276,8 +276,8 @@ static bool values_make(const struct eval *e, struct value *v[]) {
   bool ok = true;
   memset(v, 0, sizeof *v * (size_t)e->n);
   for (int i = 0; ok && i < e->n; i++) {
-    int leaf = e->plan->schedule->output[i].scalar;
-    ok = (v[i] = leaf >= 0 ? scalar_value(e, e->target[i], leaf) : value_new(e->target[i]->rank, NULL)) != NULL;
+    const struct output *o = &e->plan->schedule->output[i];
+    ok = (v[i] = o->is_number ? number_value(e->target[i], o->bits) : value_new(e->target[i]->rank, NULL)) != NULL;
   }
   return ok;
 }
@@ -310,7 +310,7 @@ static bool will_forget(const struct eval *e, int i) { return e->forgets[i] && !
 static bool shows_file(const struct eval *e) {
   const struct schedule *s = e->plan->schedule;
   for (int i = 0; i < e->n; i++) {
-    int leaf = s->output[i].scalar < 0 ? s->store[s->output[i].place.store].leaf : -1;
+    int leaf = !s->output[i].is_number ? s->store[s->output[i].place.store].leaf : -1;
     if (leaf >= 0 && buffer_is_mapped(e->leaf[leaf]->value->buf)) return true;
   }
   return false;
@@ -409,7 +409,6 @@ static void eval_free(struct eval *e) {
 
 static struct leaf leaf_of(const struct node *n) {
   weft_dtype t = (weft_dtype)n->dtype;
-  if (n->op == &op_scalar) return (struct leaf){ .bits = dtype_widen(t, scalar_bits(n, t)) };
   return (struct leaf){ .buf = n->value->buf, .offset = n->value->offset * (int64_t)weft_dtype_bytes(t) };
 }
 

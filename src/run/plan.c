@@ -182,8 +182,7 @@ static struct failure *index_failure(const struct site *t, int64_t at) {
 
 struct failure *step_index_failure(const struct step *s, int site, int64_t at) { return index_failure(&s->site[site], at); }
 
-void step_bind(const struct step *s, const struct kir_kernel *k, const struct run *r, uint8_t *const base[],
-               struct bound bound[], uint64_t args[]) {
+void step_bind(const struct step *s, const struct kir_kernel *k, uint8_t *const base[], struct bound bound[]) {
   for (int j = 0; j < k->n_bufs; j++) {
     if (k->bufs[j].kind > KIR_INOUT) continue;
     const struct binding *b = &s->bufs[j];
@@ -192,7 +191,6 @@ void step_bind(const struct step *s, const struct kir_kernel *k, const struct ru
     memcpy(bound[j].stride, b->stride, sizeof b->stride);
     bound[j].in_register_dtype = false;
   }
-  for (int j = 0; j < k->n_args; j++) args[j] = s->args[j].leaf >= 0 ? r->leaf[s->args[j].leaf].bits : s->args[j].bits;
 }
 
 /* One kernel on memory that starts at base[store]. */
@@ -201,11 +199,10 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
   const struct compiled *c = p->code[i];
   const struct kir_kernel *k = c->kernel;
   struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
-  uint64_t *args = alloca(sizeof *args * (size_t)(k->n_args + 1));
   int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
-  step_bind(s, k, r, base, bound, args);
+  step_bind(s, k, base, bound);
   for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
-  struct launch l = { .sizes = s->sizes, .args = args, .bufs = bound, .checks = checks, .cancel = r->cancel,
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = checks, .cancel = r->cancel,
                       .loads = r->loads ? r->loads[i] : NULL };
   int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
   if (c->is_on_device && how) return device_failure(p->device, how);
@@ -282,14 +279,13 @@ static struct failure *look_again(const struct plan *p, const struct run *r) {
   return NULL;
 }
 
-bool plan_may_fail(const struct plan *p, int i, const struct run *r) {
+bool plan_may_fail(const struct plan *p, int i) {
   const struct step *s = &p->schedule->step[i];
   const struct compiled *c = p->code[i];
   if (!c || c->is_on_device || s->n_sites || s->contraction) return true;
   struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
-  uint64_t *args = alloca(sizeof *args * (size_t)(c->kernel->n_args + 1));
-  step_bind(s, c->kernel, r, NULL, bound, args);
-  struct launch l = { .sizes = s->sizes, .args = args, .bufs = bound };
+  step_bind(s, c->kernel, NULL, bound);
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound };
   return launch_borrows(c->backend, c->code, c->kernel, &c->facts, &l);
 }
 

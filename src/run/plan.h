@@ -45,7 +45,6 @@ void plan_use_fusing(bool); /* for tests: false: one op a kernel, in plans made 
 struct leaf {
   struct buffer *buf;
   int64_t offset;                /* in bytes */
-  uint64_t bits;                 /* a scalar's pattern in its register dtype */
   bool dies;                     /* nobody needs its value after this run: its memory may be given to an output */
 };
 struct run {
@@ -58,11 +57,10 @@ struct run {
                                     0: none */
 };
 weft_status plan_run(struct plan *, struct run *, struct failure **);
-/* What a step's kernel is given in a run: memory (NULL where it stands nowhere; base NULL: all of it) and numbers. */
-void step_bind(const struct step *, const struct kir_kernel *, const struct run *, uint8_t *const base[], struct bound[],
-               uint64_t args[]);
+/* The memory a step's kernel is given in a run: NULL where it stands nowhere; base NULL: all of it. */
+void step_bind(const struct step *, const struct kir_kernel *, uint8_t *const base[], struct bound[]);
 struct failure *step_index_failure(const struct step *, int site, int64_t at); /* a check failed at this index */
 int64_t plan_peak(const struct plan *); /* bytes allocated at the same time, if no leaf gives its memory */
-bool plan_may_fail(const struct plan *, int step, const struct run *); /* for want of memory, or by a check */
+bool plan_may_fail(const struct plan *, int step); /* for want of memory, or by a check */
 
 #endif

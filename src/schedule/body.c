@@ -13,7 +13,7 @@ static struct node *var_of(const struct loop *l, int k) {
   return k < l->n_seq + l->n_carry ? l->carry_var[k - l->n_seq] : l->const_var[k - l->n_seq - l->n_carry];
 }
 
-/* Variables become leaves numbered as the inputs of the loop are; numbers become leaves with their pattern beside. */
+/* Variables become leaves numbered as the inputs of the loop are. */
 static struct node *local_of(struct body *b, const struct subgraph *g, int i, struct node *const made[]) {
   struct work *w = b->w;
   const struct node *n = g->node[i];
@@ -26,7 +26,6 @@ static struct node *local_of(struct body *b, const struct subgraph *g, int i, st
   if (!x) return w->no_memory = true, NULL;
   x->origin = n->origin;
   x->slot = i;
-  if (n->op == &op_scalar) x->serial = MADE_SCALAR;
   for (int k = 0; n->op == &op_loop_var && k < body_variables(b->loop); k++)
     if (var_of(b->loop, k) == n) x->serial = (uint64_t)k;
   return x;

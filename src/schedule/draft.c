@@ -88,22 +88,15 @@ int draft_sized(struct draft *d, const char *name, int number, int64_t n) {
   return draft_size(d, full, n);
 }
 
-/* A leaf's pattern is bound when the plan runs; that of a number a rewrite made, or of a loop's body, is part of it. */
-static struct argument argument_of(const struct node *scalar) {
-  if (scalar->serial != MADE_SCALAR) return (struct argument){ (int)scalar->serial, 0 };
-  weft_dtype t = (weft_dtype)scalar->dtype;
-  return (struct argument){ -1, dtype_widen(t, scalar_bits(scalar, t)) };
-}
-
 int draft_number(struct draft *d, const struct node *scalar) {
-  struct argument a = argument_of(scalar);
-  weft_dtype t = kir_register_of((weft_dtype)scalar->dtype);
+  weft_dtype own = (weft_dtype)scalar->dtype, t = kir_register_of(own);
+  uint64_t bits = dtype_widen(own, scalar_bits(scalar, own));
   for (int i = 0; i < d->n_args && !d->k->failed; i++)
-    if (d->arg[i].leaf == a.leaf && d->arg[i].bits == a.bits && d->k->vals[d->k->args[i]].dtype == t) return d->k->args[i];
+    if (d->arg[i] == bits && d->k->vals[d->k->args[i]].dtype == t) return d->k->args[i];
   if (!fits(d, d->n_args, DRAFT_NUMBERS)) return kir_lit(d->k, t, 0);
   char name[8];
   numbered(name, "s", d->n_args);
-  d->arg[d->n_args++] = a;
+  d->arg[d->n_args++] = bits;
   return kir_arg(d->k, name, t);
 }
 

@@ -16,7 +16,7 @@ struct draft {
   int n_sizes, n_args, n_bufs, n_sites;
   bool is_full;
   int64_t sizes[DRAFT_SIZES];
-  struct argument arg[DRAFT_NUMBERS];
+  uint64_t arg[DRAFT_NUMBERS];
   struct binding bind[DRAFT_BUFFERS];
   struct site site[DRAFT_SITES];
 };

@@ -81,7 +81,7 @@ bool gifts_find(struct work *w) {
   bool *shown = work_take(w, (size_t)s->n_stores + 1); /* a target is this leaf, or a view of it */
   if (!shown) return false;
   for (int t = 0; t < s->n_targets; t++)
-    if (s->output[t].scalar < 0) shown[s->output[t].place.store] = true;
+    if (!s->output[t].is_number) shown[s->output[t].place.store] = true;
   measure_leaves(w);
   for (int i = 0; i < s->n_stores; i++)
     if (is_worth_it(&s->store[i]) && !find_givers(w, shown, i, &room)) return false;

@@ -213,7 +213,6 @@ static bool slice_of_iota(struct work *w, struct node *v) {
     struct scalar_attr bits = { (uint64_t)number[k] };
     struct node *in[2] = { i, local(w, &op_scalar, WEFT_I64, 0, NULL, 0, NULL, &bits, sizeof bits) };
     if (!in[1]) return false;
-    in[1]->serial = MADE_SCALAR;
     in[1] = local(w, &op_broadcast, WEFT_I64, v->rank, v->dims, 1, &in[1], NULL, 0);
     i = in[1] ? local(w, op[k], WEFT_I64, v->rank, v->dims, 2, in, NULL, 0) : NULL;
   }
@@ -268,19 +267,6 @@ static bool store_scalars(struct work *w) {
       copy->is_marked = true;
       x->in[k] = copy;
     }
-  }
-  return true;
-}
-
-/* So is a target that is a number no leaf knows. */
-static bool store_made_targets(struct work *w) {
-  for (int t = 0; t < w->n_targets; t++) {
-    const struct node *s = scalar_of(w->target[t]);
-    if (!s || s->serial != MADE_SCALAR) continue;
-    struct node *copy = cast_to(w, w->target[t], (weft_dtype)w->target[t]->dtype);
-    if (!copy) return false;
-    copy->is_marked = true;
-    w->target[t] = copy;
   }
   return true;
 }
@@ -369,7 +355,7 @@ bool prepare(struct work *w) {
     count_uses(w);
     if (!sink_views(w) || !order(w)) return false;
   }
-  if (!copy_for_reshapes(w) || !store_scalars(w) || !store_made_targets(w) || !order(w)) return false;
+  if (!copy_for_reshapes(w) || !store_scalars(w) || !order(w)) return false;
   count_uses(w);
   if (w->fuse) {
     if (!float_nodes(w) || !order(w)) return false;

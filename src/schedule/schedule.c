@@ -190,8 +190,10 @@ static bool emit_all(struct work *w) {
 static bool find_outputs(struct work *w) {
   for (int t = 0; t < w->n_targets; t++) {
     const struct node *s = scalar_of(w->target[t]);
-    w->out->output[t].scalar = s ? (int)s->serial : -1;
-    if (!s && !place_needed(w, w->target[t], &w->out->output[t].place)) return false;
+    struct output *o = &w->out->output[t];
+    o->is_number = s != NULL;
+    if (s) o->bits = scalar_bits(s, (weft_dtype)w->target[t]->dtype);
+    else if (!place_needed(w, w->target[t], &o->place)) return false;
   }
   return true;
 }

@@ -25,7 +25,6 @@ struct store {
 struct place { int store; int64_t offset; int64_t stride[WEFT_RANK_MAX]; };
 
 struct binding { int store; int64_t offset; int64_t stride[AXES]; }; /* of one kernel buffer, in elements */
-struct argument { int leaf; uint64_t bits; };                        /* a scalar leaf's pattern, or (leaf -1) bits */
 
 struct site { const char *text; uint64_t origin; int64_t bound; };   /* of a check: what failed, whose, the size */
 
@@ -49,7 +48,7 @@ struct step {
   struct shape_class shape;
   int n_sites;
   int64_t *sizes;
-  struct argument *args;
+  uint64_t *args;                /* numbers, as patterns of their register dtypes */
   struct binding *bufs;
   struct site *site;
   struct replay *replay;         /* not NULL: no kernel, a loop run step by step */
@@ -61,7 +60,7 @@ struct step {
  * change it, reads what the leaf held, but where it writes. */
 struct gift { int from, to, step; }; /* stores; in order of `to` */
 
-struct output { struct place place; int scalar; }; /* of a target; scalar >= 0: it is that scalar leaf, broadcast */
+struct output { struct place place; bool is_number; uint64_t bits; }; /* of a target; a number: its pattern, broadcast */
 
 struct schedule {
   int n_steps, n_stores, n_leaves, n_targets;
@@ -91,8 +90,6 @@ struct replay {
   int *ping;                     /* two stores a carry */
   int body_block, spare;         /* memory of the body's own; of until */
 };
-
-#define MADE_SCALAR UINT64_MAX /* `serial` of a scalar that is no leaf of the graph: its pattern is part of the plan */
 
 /* list: rewritten local nodes, inputs before users; leaves have their number in `serial`, and stand at leaf_place.
  * fuse false: one op a kernel. by_patches false: products of matrices are kernels in KIR too. NULL: *failure says why (the caller's), or there is no memory. */
