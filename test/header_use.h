@@ -12,6 +12,16 @@ weft_array *header_numbers(weft_array *x) {
   return weft_fma(weft_where(weft_gt(x, 0L), x, 0.0), 2, (weft_add)(x, x));
 }
 
+#ifndef __cplusplus
+weft_status header_complex(weft_array *x, float _Complex *out);
+weft_status header_complex(weft_array *x, float _Complex *out) {
+  double _Complex many[3];
+  weft_array *z = weft_mul(weft_complex(x, 1), *out);
+  weft_status status = weft_read_to(z, out);
+  return status ? status : weft_read_to(weft_add(z, many[0] = 2), &many);
+}
+#endif
+
 weft_array *header_places(weft_array *x, weft_array *i);
 weft_array *header_places(weft_array *x, weft_array *i) {
   weft_array *row = weft_at(x, 0, -1), *some = weft_at(x, 0, i), *near = weft_window(x, 0, 3, 2);
