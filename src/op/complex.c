@@ -7,6 +7,7 @@
 #include "op/complex.h"
 #include "base/arena.h"
 #include "op/index.h"
+#include "op/parts.h"
 
 /* ---- Writing rules ---- */
 
@@ -39,15 +40,6 @@ struct node *split_number(struct splitting *s, weft_dtype d, double x) {
   struct node *n = shaped(s, &op_scalar, d, 0, 0, NULL, &(struct scalar_attr){ dtype_encode(d, x) }, sizeof(struct scalar_attr));
   return n && s->like->rank ? split_node(s, &op_broadcast, d, 1, &n) : n;
 }
-
-#define NODE(dtype, op, ...) \
-  split_node(s, &op_##op, dtype, sizeof((struct node *[]){ __VA_ARGS__ }) / sizeof(struct node *), (struct node *[]){ __VA_ARGS__ })
-#define REAL(op, ...) NODE(dtype_part((weft_dtype)n->in[n->n_in - 1]->dtype), op, __VA_ARGS__) /* in the dtype of a part */
-#define BOOL(op, ...) NODE(WEFT_BOOL, op, __VA_ARGS__)
-#define NUMBER(x) split_number(s, dtype_part((weft_dtype)n->in[n->n_in - 1]->dtype), x)
-#define RULE(name) struct parts parts_##name(struct splitting *s, const struct node *n, const struct parts in[])
-
-extern const struct op op_abs, op_eq, op_ne, op_lt, op_isnan, op_isinf, op_isfinite;
 
 /* ---- Rows ---- */
 

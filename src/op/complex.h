@@ -1,12 +1,7 @@
-/* complex.h -- complex numbers as pairs: rules by which rows become operations on parts, and what writes them. */
+/* complex.h -- complex numbers as pairs: rules by which rows become operations on parts, and products of many. */
 #ifndef WEFT_COMPLEX_H
 #define WEFT_COMPLEX_H
 #include "op/operand.h"
-
-/* A node with the dims of s->like, put into the list. NULL among the operands passes through: out of memory. */
-struct node *split_node(struct splitting *s, const struct op *, weft_dtype, int n, struct node *const in[]);
-struct node *split_number(struct splitting *s, weft_dtype, double); /* in those dims */
-struct node *split_add(struct splitting *s, struct node *);         /* into the list; returns it, NULL: out of memory */
 
 typedef struct parts parts_rule(struct splitting *, const struct node *, const struct parts in[]);
 parts_rule parts_neg, parts_abs, parts_sqrt, parts_rsqrt, parts_isnan, parts_isinf, parts_isfinite, parts_add, parts_sub, parts_mul, parts_div, parts_eq, parts_ne, parts_where,

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "graph/dtype.h"
 #include "graph/subgraph.h"
-#include "op/complex.h"
+#include "op/parts.h"
 #include "rewrite/work.h"
 
 /* A node as it is now. whole: the complex leaf, or view of one, that re and im are views of; NULL: none. */
