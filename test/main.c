@@ -86,8 +86,14 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Work in the background lets go of its arrays a moment after it has told that they are ready. */
+static void await_background(void) {
+  for (int i = 0; i < 200 && weft_get(WEFT_NODES); i++) usleep(5000);
+}
+
 static void expect_nothing_left(void) {
   if (!weft_get || !weft_set) return;
+  await_background();
   int64_t nodes = weft_get(WEFT_NODES), there = weft_get(WEFT_BYTES_USED), bytes;
   weft_set(WEFT_DEVICE, 0);
   bytes = weft_get(WEFT_BYTES_USED);

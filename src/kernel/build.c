@@ -195,7 +195,8 @@ void kir_call(struct kir_builder *b, int fn, int n_in, const int in[], int out[]
   for (int i = 0; i < n; i++) out[i] = result(b, s, i, (weft_dtype)b->k->vals[b->k->fns[fn].result[i]].dtype);
 }
 
-static int rank_of(const struct kir_kernel *k, int buf) { return buf < k->n_bufs ? k->bufs[buf].rank : 0; }
+/* In a failed kernel buf may be one that could not be made, and stand for another. */
+static int rank_of(const struct kir_kernel *k, int buf) { return k->failed ? 0 : k->bufs[buf].rank; }
 
 static struct kir_stmt *access(struct kir_builder *b, enum kir_kind kind, int buf, const struct kir_lin at[]) {
   int rank = rank_of(b->k, buf);
