@@ -206,7 +206,8 @@ WEFT_UNARY(WEFT_DECLARE_)
 WEFT_BINARY(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
 
-weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a : b */
+weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a : b; what is not taken has derivative 0, even
+                                                                          where its own is infinite */
 weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c, rounded once; complex: by mul, add */
 weft_array *weft_clip(weft_array *x, weft_array *low, weft_array *high);  /* minimum(maximum(x, low), high); NULL: none */
 
@@ -214,7 +215,8 @@ weft_array *weft_clip(weft_array *x, weft_array *low, weft_array *high);  /* min
 /* ---- Along an axis -------------------------------------------------------------------------------------------------
  * A reduction keeps its axis, with length 1, so that the result broadcasts against x and reductions over several axes
  * are chained without renumbering. axis = WEFT_ALL reduces every axis, the last first, and gives a 0-d array. Sums and
- * products of bools and of integers below 32 bits have 32. */
+ * products of bools and of integers below 32 bits have 32. The largest of nothing is an error; only where a size turns
+ * out to be 0 later it is the lowest number, and an index still an error. */
 
 enum { WEFT_ALL = -1000 };
 

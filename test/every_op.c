@@ -505,8 +505,9 @@ static const struct call calls[] = {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* Leaves, ops with bodies, and what only plans have: made by other tests (errors, transforms, functions, loops). */
-static const char *const elsewhere[] = { "part", "pair", "value", "scalar", "input", "bad", "loop_var", "barrier", "checkpoint", "custom", "loop", "call", "item" };
+/* Leaves, ops with bodies, and what only plans and gradients have: made by other tests (errors, transforms, edges,
+ * functions, loops). */
+static const char *const elsewhere[] = { "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item" };
 
 TEST(every_op_has_a_row) {
   for (const struct op *const *op = op_table; *op; op++) {

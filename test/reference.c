@@ -102,6 +102,7 @@ static bool element(const struct node *n, const double x[], double *y) {
   else if (IS("add")) *y = x[0] + x[1];
   else if (IS("sub")) *y = in == WEFT_BOOL ? (x[0] != x[1]) : x[0] - x[1];
   else if (IS("mul")) *y = x[0] * x[1];
+  else if (IS("scale")) *y = x[0] == 0 ? x[0] : x[0] * x[1];
   else if (IS("div")) *y = x[0] / x[1];
   else if (IS("maximum")) *y = larger(x[0], x[1]);
   else if (IS("minimum")) *y = smaller(x[0], x[1]);

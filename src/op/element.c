@@ -78,6 +78,10 @@ LOWER(fma) {
   return kir_op2(b, on_bool(n) ? KIR_OR : KIR_ADD, product, in[2]);
 }
 
+LOWER(scale) {
+  return kir_op3(b, KIR_SELECT, kir_op2(b, KIR_EQ, in[0], zero(b, n)), in[0], kir_op2(b, KIR_MUL, in[0], in[1]));
+}
+
 LOWER(cast) {
   return kir_cast(b, (weft_dtype)n->dtype, in[0]);
 }
@@ -131,6 +135,11 @@ static weft_array *move_where(const struct rule *r, int k, weft_array *d) {
   return k == 0 ? NULL : k == 1 ? weft_where(X, d, zero) : weft_where(X, zero, d);
 }
 
+/* Linear in both operands, as a product is. */
+static weft_array *move_scale(const struct rule *r, int k, weft_array *d) {
+  return k == 0 ? array_scale(d, r->in[1]) : array_scale(r->in[0], d);
+}
+
 PARTIAL(cast) {
   (void)k;
   return dtype_is_inexact(weft_dtype_of(Y)) && dtype_is_inexact(weft_dtype_of(X)) ? weft_scalar(1) : NULL;
@@ -181,6 +190,7 @@ BINARY(and, BITS, true, NONE)
 BINARY(or, BITS, true, NONE)
 BINARY(xor, BITS, true, NONE)
 
+ROW(scale, true, MOVES)
 ROW(where, true, MOVES_PARTS)
 ROW(fma, true, HOLOMORPHIC)
 ROW(cast, true, HOLOMORPHIC)
@@ -236,6 +246,10 @@ weft_array *element(const char *fn, const struct op *op, enum element_class cls,
   struct node *node[3];
   weft_array *bad;
   return arrays_nodes(fn, n, a, node, &bad) ? element_nodes(fn, op, cls, n, node) : bad;
+}
+
+weft_array *array_scale(weft_array *d, weft_array *by) {
+  return element("weft_vjp", &op_scale, NUMBER, 2, (weft_array *[]){ d, by });
 }
 
 /* a > b is b < a; messages show the operands as they were given. */

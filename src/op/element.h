@@ -30,11 +30,11 @@ static inline int negated(struct kir_builder *b, int x) { return kir_op1(b, KIR_
 /* ---- Rows ---- */
 
 #define DERIVATIVE(id) .partial = partial_##id
-#define MOVES(id) .vjp = move_##id, .jvp = move_##id
+#define MOVES(id) .vjp = move_##id, .jvp = move_##id, .chooses = true
 #define NONE(id) .partial = NULL
 /* Rows that take complex numbers too; a holomorphic one has the derivative of the real one. */
 #define HOLOMORPHIC(id) .partial = partial_##id, .parts = parts_##id
-#define MOVES_PARTS(id) .vjp = move_##id, .jvp = move_##id, .parts = parts_##id
+#define MOVES_PARTS(id) .vjp = move_##id, .jvp = move_##id, .chooses = true, .parts = parts_##id
 #define TESTS_PARTS(id) .parts = parts_##id
 #define TURNS_PARTS(id) .vjp = back_##id, .jvp = forth_##id, .parts = parts_##id
 #define ROW(id, cheap, derivative)                                                                \

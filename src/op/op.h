@@ -89,6 +89,7 @@ struct op {
   const char *name;                /* "add"; messages say weft_add */
   enum op_kind kind;
   bool is_cheap;                   /* ELEMENT: may be computed twice rather than stored */
+  bool chooses;                    /* its vjp gives 0 to what it has not read, and that 0 stays 0: see op_scale */
   int (*lower)(struct kir_builder *, const struct node *, const int in[]); /* ELEMENT: register values in and out; the
                                       caller rounds the result to a narrow dtype */
   const struct fold *fold;         /* REDUCE, PREFIX */
@@ -121,6 +122,7 @@ extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_io
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,
     op_depends, op_item, op_loop, op_call,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
+extern const struct op op_scale; /* a b, but a where a is 0, whatever b is: what a branch that was not taken passes on */
 extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */
 
 /* ---- Loops: the one form. Results: all[0..n_all), last[0..n_carry), then the executed length (0-d i64). ---------------

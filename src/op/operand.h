@@ -45,6 +45,7 @@ weft_array *zeros_of(const struct node *like);                /* in its dtype an
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 bool slice_fits(dim size, dim start, dim length, int64_t step); /* as far as they are known */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
+weft_array *array_scale(weft_array *d, weft_array *by);       /* d by, by op_scale */
 int lower_number(struct kir_builder *, weft_dtype, double);   /* a literal of the register dtype */
 
 #endif

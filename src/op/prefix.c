@@ -107,13 +107,13 @@ static weft_dtype as_number(weft_dtype d) { return d == WEFT_BOOL ? WEFT_U8 : d;
 /* Bools are compared as numbers and come back as bools. */
 static weft_array *back_to(weft_dtype d, weft_array *y) { return d == WEFT_BOOL ? weft_cast(y, d) : y; }
 
-#define ROW(id, how, backward, forward)                                                                       \
+#define ROW(id, how, backward, forward, choice)                                                               \
   const struct op op_##id = { .name = #id, .kind = OP_PREFIX, .fold = how, .vjp = backward, .jvp = forward,   \
-                              .batch = prefix_batch, .again = prefix_again };
-ROW(cumsum, &fold_add, cumsum_vjp, cumsum_jvp)
-ROW(cumprod, &fold_mul, cumprod_vjp, cumprod_jvp)
-ROW(cummax, &fold_max, extremum_vjp, extremum_jvp)
-ROW(cummin, &fold_min, extremum_vjp, extremum_jvp)
+                              .chooses = choice, .batch = prefix_batch, .again = prefix_again };
+ROW(cumsum, &fold_add, cumsum_vjp, cumsum_jvp, false)
+ROW(cumprod, &fold_mul, cumprod_vjp, cumprod_jvp, false)
+ROW(cummax, &fold_max, extremum_vjp, extremum_jvp, true)
+ROW(cummin, &fold_min, extremum_vjp, extremum_jvp, true)
 
 weft_array *weft_cumsum(weft_array *x, int axis) { return prefix("weft_cumsum", &op_cumsum, dtype_of_sum, x, axis); }
 weft_array *weft_cumprod(weft_array *x, int axis) {

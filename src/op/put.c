@@ -97,14 +97,17 @@ static weft_array *stays(const struct rule *r) {
   return weft_eq(part(r, place(r, zeros_of(&like_x), number, WEFT_SET)), number);
 }
 
-/* x times the product of the other v at the same target, zeros kept apart so that nothing is divided by them. */
+/* x times the product of the other v at the same target: y / v, unless v is 0. Zeros are kept apart so that nothing is
+ * divided by them. Beside one other zero the product is 0 but has a slope, so that zero itself is a factor: the sum of
+ * the zeros less this one. */
 static weft_array *times_others(const struct rule *r) {
-  weft_array *zero = zero_like(V), *is_zero = weft_eq(V, zero);
-  weft_array *n_zeros = part(r, place(r, zeros_of(X->node), flag(is_zero, X), WEFT_ADD));
-  weft_array *rest = weft_where(is_zero, number_like(V, 1), V);
-  weft_array *product = part(r, place(r, X, rest, WEFT_MUL));
-  weft_array *alone = weft_eq(n_zeros, flag(is_zero, X));
-  return weft_where(alone, weft_div(product, rest), zero);
+  weft_array *zero = zero_like(V), *is_zero = weft_eq(V, zero), *one = number_like(V, 1), *none = zeros_of(X->node);
+  weft_array *n_zeros = part(r, place(r, none, flag(is_zero, X), WEFT_ADD));
+  weft_array *rest = weft_where(is_zero, one, V), *product = part(r, place(r, X, rest, WEFT_MUL));
+  weft_array *sum = part(r, place(r, none, weft_where(is_zero, V, zero), WEFT_ADD));
+  weft_array *beside_one = weft_where(weft_eq(n_zeros, number_like(V, 2)), weft_mul(product, weft_sub(sum, V)), zero);
+  weft_array *of_zero = weft_where(weft_eq(n_zeros, one), product, beside_one);
+  return weft_where(is_zero, of_zero, weft_div(part(r, Y), rest));
 }
 
 /* Those who equal the extremum share equally, x among them. */
@@ -188,9 +191,9 @@ static bool put_resize(const struct node *n, struct node *const in[], void *attr
   return fits;
 }
 
-const struct op op_put = { .name = "put", .kind = OP_PUT, .vjp = put_vjp, .jvp = put_jvp, .batch = put_batch,
+const struct op op_put = { .name = "put", .kind = OP_PUT, .chooses = true, .vjp = put_vjp, .jvp = put_jvp, .batch = put_batch,
                            .again = put_again, .resize = put_resize };
-const struct op op_scatter = { .name = "scatter", .kind = OP_SCATTER, .vjp = put_vjp, .jvp = put_jvp,
+const struct op op_scatter = { .name = "scatter", .kind = OP_SCATTER, .chooses = true, .vjp = put_vjp, .jvp = put_jvp,
                                .batch = scatter_batch, .again = put_again };
 
 /* ---- From the part back to x ----

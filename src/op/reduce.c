@@ -171,18 +171,25 @@ static struct node *reduce_again(const struct node *n, struct node *const in[], 
   return node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, 1, in, n->attr, n->attr_bytes);
 }
 
-#define ROW(id, how, backward, forward)                                                                          \
+/* A size that was not known has become 0, and there is no index to name. */
+static struct failure *index_agree(const struct node *n) {
+  struct shape_text s;
+  if (n->in[0]->dims[((const struct axis_attr *)n->attr)->axis] != 0) return NULL;
+  return fail(WEFT_ERR_SHAPE, n->origin, "weft_%s: nothing to choose from in %s", n->op->name, shape_show(n->in[0], &s));
+}
+
+#define ROW(id, how, backward, forward, more)                                                                    \
   const struct op op_##id = { .name = #id, .kind = OP_REDUCE, .fold = how, .vjp = backward, .jvp = forward,      \
-                              .batch = reduce_batch, .again = reduce_again };
-ROW(sum, &fold_add, sum_vjp, sum_jvp)
-ROW(prod, &fold_mul, prod_vjp, prod_jvp)
-ROW(max, &fold_max, extremum_vjp, extremum_jvp)
-ROW(min, &fold_min, extremum_vjp, extremum_jvp)
-ROW(all, &fold_and, NULL, NULL)
-ROW(any, &fold_or, NULL, NULL)
-ROW(logsumexp, &fold_lse, lse_vjp, lse_jvp)
-ROW(argmax, &fold_argmax, NULL, NULL)
-ROW(argmin, &fold_argmin, NULL, NULL)
+                              .batch = reduce_batch, .again = reduce_again, more };
+ROW(sum, &fold_add, sum_vjp, sum_jvp, .chooses = false)
+ROW(prod, &fold_mul, prod_vjp, prod_jvp, .chooses = false)
+ROW(max, &fold_max, extremum_vjp, extremum_jvp, .chooses = true)
+ROW(min, &fold_min, extremum_vjp, extremum_jvp, .chooses = true)
+ROW(all, &fold_and, NULL, NULL, .chooses = false)
+ROW(any, &fold_or, NULL, NULL, .chooses = false)
+ROW(logsumexp, &fold_lse, lse_vjp, lse_jvp, .chooses = false)
+ROW(argmax, &fold_argmax, NULL, NULL, .agree = index_agree)
+ROW(argmin, &fold_argmin, NULL, NULL, .agree = index_agree)
 
 /* ---- Making nodes ---- */
 

@@ -102,7 +102,7 @@ static weft_array *strided_batch(const struct rule *r, const bool is_mapped[]) {
   return array_of(strided_node(array_node(r->in[0]), &w));
 }
 
-const struct op op_as_strided = { .name = "as_strided", .kind = OP_VIEW, .vjp = strided_vjp, .jvp = strided_jvp,
+const struct op op_as_strided = { .name = "as_strided", .kind = OP_VIEW, .chooses = true, .vjp = strided_vjp, .jvp = strided_jvp,
                                   .batch = strided_batch };
 
 /* ---- weft_as_strided ---- */

@@ -140,7 +140,7 @@ const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = br
                                  .batch = broadcast_batch };
 const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = transpose_vjp, .jvp = transpose_jvp,
                                  .batch = transpose_batch, .again = transpose_again };
-const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .vjp = slice_vjp, .jvp = slice_jvp,
+const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .chooses = true, .vjp = slice_vjp, .jvp = slice_jvp,
                              .batch = slice_batch, .resize = slice_resize };
 
 /* ---- Reshape ---- */

@@ -9,6 +9,8 @@ struct reverse {
   struct node **cotangent;        /* of node i; a reference. NULL: zero so far */
   struct node ***results;         /* nodes with several results: the cotangent of each. NULL: all zero */
   bool *is_asked, *depends;       /* is an x; is one or is computed from one, in floats */
+  bool *is_chosen;                /* its cotangent may be 0 because something was not read or not taken. Such a 0 stays 0:
+                                     beyond a branch that was not taken there may be an infinite slope */
   uint64_t oldest;
   const struct node *dropped;     /* the youngest met; NULL: none */
   struct failure *failure;
@@ -46,7 +48,9 @@ static void mark(struct reverse *r, int m, int n) {
 
 static bool give(struct reverse *r, int i, int k, weft_array *d) {
   int j = r->g.operand[r->g.first[i] + k];
+  const struct op *op = r->g.node[i]->op;
   struct failure *f = NULL;
+  r->is_chosen[j] |= op->chooses || op->many || (r->is_chosen[i] && op->kind != OP_CONTRACT);
   return accumulate(&r->cotangent[j], d, r->g.node[j], &f) ? true : failed(r, f);
 }
 
@@ -56,11 +60,11 @@ static bool takes(const struct reverse *r, int i, int k) {
 
 static bool apply_one(struct reverse *r, int i, struct applied *a) {
   const struct op *op = r->g.node[i]->op;
-  weft_array *dy = handle_of(r->cotangent[i]);
+  weft_array *dy = handle_of(r->cotangent[i]), *(*product)(weft_array *, weft_array *) = r->is_chosen[i] ? times_chosen : times;
   a->rule.out = handle_of(r->g.node[i]);
   for (int k = 0; k < a->n_in; k++) {
     if (!takes(r, i, k)) continue;
-    weft_array *d = op->vjp ? op->vjp(&a->rule, k, dy) : op->partial ? times(dy, op->partial(&a->rule, k)) : NULL;
+    weft_array *d = op->vjp ? op->vjp(&a->rule, k, dy) : op->partial ? product(dy, op->partial(&a->rule, k)) : NULL;
     if (d && !give(r, i, k, d)) return false;
   }
   return true;
@@ -135,12 +139,14 @@ static void forget(struct reverse *r, int i) {
 
 /* ---- All of it ---- */
 
-static bool seed(struct reverse *r, int m, struct node *const dy[]) {
+/* is_body: of a loop, call or checkpoint, where nobody knows what has become of dy outside. */
+static bool seed(struct reverse *r, int m, struct node *const dy[], bool is_body) {
   struct weft_scope *s = weft_scope_open();
   bool ok = s ? true : failed(r, no_memory());
   for (int j = 0; ok && j < m; j++) {
     int i = r->g.target[j];
     struct failure *f = NULL;
+    r->is_chosen[i] |= is_body;
     if (dy[j] && r->depends[i]) ok = accumulate(&r->cotangent[i], handle_of(dy[j]), r->g.node[i], &f) || failed(r, f);
   }
   if (s) weft_scope_discard(s);
@@ -160,7 +166,8 @@ static bool prepare(struct reverse *r, int m, struct node *const y[], int n, str
     r->results = mem_alloc((size_t)r->g.n * sizeof *r->results);
     r->is_asked = mem_alloc((size_t)r->g.n);
     r->depends = mem_alloc((size_t)r->g.n);
-    ok = r->cotangent && r->results && r->is_asked && r->depends;
+    r->is_chosen = mem_alloc((size_t)r->g.n);
+    ok = r->cotangent && r->results && r->is_asked && r->depends && r->is_chosen;
   }
   return ok ? true : failed(r, no_memory());
 }
@@ -174,12 +181,13 @@ static void finish(struct reverse *r) {
   mem_free(r->results);
   mem_free(r->is_asked);
   mem_free(r->depends);
+  mem_free(r->is_chosen);
   subgraph_free(&r->g);
 }
 
-static bool run(struct reverse *r, int m, struct node *const dy[], int n, struct node *dx[]) {
+static bool run(struct reverse *r, int m, struct node *const dy[], int n, bool is_body, struct node *dx[]) {
   mark(r, m, n);
-  if (!seed(r, m, dy)) return false;
+  if (!seed(r, m, dy, is_body)) return false;
   for (int i = r->g.n - 1; i >= 0; i--) {
     if (!visit(r, i)) return false;
     forget(r, i);
@@ -196,7 +204,7 @@ bool pull(int m, struct node *const y[], struct node *const dy[], int n, struct 
   for (int j = 0; j < n; j++) dx[j] = NULL;
   if (!n) return true;
   struct reverse r = { 0 };
-  if (prepare(&r, m, y, n, x, is_wall)) run(&r, m, dy, n, dx);
+  if (prepare(&r, m, y, n, x, is_wall)) run(&r, m, dy, n, is_wall, dx);
   if (r.dropped && !r.failure) {
     struct failure *why = no_history("weft_vjp", r.dropped);
     if (dropped) *dropped = (struct dropped){ r.dropped->serial, why };

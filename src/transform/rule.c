@@ -48,6 +48,12 @@ weft_array *times(weft_array *d, weft_array *partial) {
   return weft_mul(d, partial);
 }
 
+weft_array *times_chosen(weft_array *d, weft_array *partial) {
+  bool is_plain = !d || !partial || partial->node->op == &op_scalar || dtype_is_complex(weft_dtype_of(partial)) ||
+                  dtype_is_complex(weft_dtype_of(d));
+  return is_plain ? times(d, partial) : array_scale(d, partial);
+}
+
 bool is_differentiable(const struct node *n) { return dtype_is_inexact((weft_dtype)n->dtype); }
 
 struct node *result_of(weft_array *a, struct failure **failure) {

@@ -39,6 +39,7 @@ struct failure *no_memory(void);
 struct failure *no_history(const char *fn, const struct node *);
 weft_array *handle_of(struct node *);                /* of a node that stays the caller's */
 weft_array *times(weft_array *d, weft_array *partial); /* NULL: zero; nothing is multiplied by a literal 1 */
+weft_array *times_chosen(weft_array *d, weft_array *partial); /* the same, and 0 where d is 0 */
 bool is_differentiable(const struct node *);         /* a float */
 /* Adds d to *sum (NULL: zero), in the dtype of `like`. false: *failure. */
 bool accumulate(struct node **sum, weft_array *d, const struct node *like, struct failure **);
