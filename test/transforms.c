@@ -402,3 +402,18 @@ TEST(every_allocation_may_fail_while_graphs_are_transformed) {
   EXPECT_F64(weft_mul(f64s(2, x), f64s(2, x)), 1, 4);
   weft_scope_discard(s);
 }
+
+TEST(results_of_a_checkpoint_and_of_own_rules_are_read_one_after_the_other) {
+  for (int is_custom = 0; is_custom < 2; is_custom++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x[] = { f64s(3, (double[]){ 1, 2, 3 }), i64_of(7) }, *y[] = { weft_alias(x[1]), weft_alias(x[0]), weft_exp(x[0]) };
+    if (is_custom) weft_custom(2, x, 3, y, &(weft_rules){ 0 });
+    else weft_checkpoint(2, x, 3, y);
+    int64_t seven = 0;
+    EXPECT_OK(weft_read(y[0], WEFT_I64, &seven, sizeof seven));
+    EXPECT_INT(seven, 7);
+    EXPECT_F64(y[1], 1, 2, 3);
+    EXPECT_OK(weft_eval(1, &y[2]));
+    weft_scope_discard(s);
+  }
+}

@@ -111,7 +111,7 @@ static bool is_heavy(const struct node *n) {
 
 /* Whether somebody outside the graph holds node i, so that it is worth storing: heavy ones now, others the second time. */
 static bool is_wanted(struct node *n, int uses, bool only_looks) {
-  if (stops(n) || n->op->kind == OP_VIEW || n->op->kind == OP_LOOP || n->op->kind == OP_CALL || n->op->kind == OP_IOTA) return false;
+  if (stops(n) || n->op->kind == OP_VIEW || n->op->many || n->op->kind == OP_IOTA) return false;
   if (atomic_load(&n->refs) <= uses) return false;
   bool now = is_heavy(n) || n->is_marked;
   if (!only_looks) n->is_marked = true;
