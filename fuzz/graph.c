@@ -1,24 +1,51 @@
-/* graph.c -- random programs of arrays, evaluated fused and one op a kernel, by the vm and the encoder, on one thread and
- * on three, as functions, as updates and mapped: all with the bits of an evaluator in plain C. Their gradients have the
- * same bits in all these ways.
+/* graph.c -- random programs of arrays, evaluated fused and one op a kernel, by the vm and the encoder in both its widths, on
+ * one to three threads, as functions, as updates, mapped, in loops and behind checkpoints: all with the bits of an evaluator
+ * in plain C. Their gradients and tangents have the same bits in all these ways.
  *
- *   graph SECONDS SEED [COUNT]    COUNT: so many programs from that seed on, whatever the time */
+ *   graph SECONDS SEED [COUNT [STEPS]]    COUNT: so many programs from that seed on, whatever the time; STEPS: no longer
+ *
+ * A program that fails is cut to as few steps as still fail, and printed: what is wrong, its graph and its kernels. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #include "../test/every_recipe.h"
+
+static bool check(uint64_t seed) {
+  bool ok = recipe_check(seed) && (seed % 4 || recipe_check_gradient(seed)) && (seed % 4 != 1 || recipe_check_forms(seed));
+  if (ok && plain_off) printf("exp or its like is more than 4 ulp off\n"), ok = false;
+  if (ok && weft_get(WEFT_NODES)) printf("%lld nodes are left\n", (long long)weft_get(WEFT_NODES)), ok = false;
+  return ok;
+}
+
+static bool check_quietly(uint64_t seed) {
+  fflush(stdout);
+  int out = dup(STDOUT_FILENO), none = open("/dev/null", O_WRONLY);
+  dup2(none, STDOUT_FILENO);
+  bool ok = check(seed);
+  fflush(stdout);
+  dup2(out, STDOUT_FILENO);
+  close(out), close(none);
+  return ok;
+}
+
+/* The shortest beginning of the program that fails. */
+static void shrink(uint64_t seed) {
+  int most = recipe_most;
+  for (recipe_most = 1; recipe_most < most && check_quietly(seed); recipe_most++) {}
+  check(seed);
+  printf("graph: seed %llu: graph 0 %llu 1 %d\n", (unsigned long long)seed, (unsigned long long)seed, recipe_most);
+}
 
 int main(int argc, char **argv) {
   time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 10);
   uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1, first = seed;
   long most = argc > 3 ? atol(argv[3]) : 0, n = 0;
   bool ok = true;
-  for (; ok && (most ? n < most : time(NULL) < end); seed++, n++) {
-    ok = recipe_check(seed) && (seed % 4 || recipe_check_gradient(seed)) && (seed % 4 != 1 || recipe_check_forms(seed));
-    if (ok && plain_off) printf("exp, log, log1p or tanh is more than 4 ulp off\n"), ok = false;
-    if (ok && weft_get(WEFT_NODES)) printf("%lld nodes are left\n", (long long)weft_get(WEFT_NODES)), ok = false;
-    if (!ok) printf("graph: seed %llu: graph 0 %llu 1\n", (unsigned long long)seed, (unsigned long long)seed);
-  }
+  if (argc > 4) recipe_most = atoi(argv[4]);
+  for (; ok && (most ? n < most : time(NULL) < end); seed++, n++)
+    if (!(ok = check_quietly(seed))) shrink(seed);
   plain_end();
   printf("graph: %ld programs from seed %llu on, %s\n", n, (unsigned long long)first, ok ? "no findings" : "a finding");
   return !ok;

@@ -25,6 +25,7 @@ struct recipe {
   bool has_long;                        /* lines long enough for blocks and threads */
 };
 
+extern int recipe_most; /* steps of a program: with fewer, a program is the beginning of the longer one of its seed */
 void recipe_make(struct recipe *, uint64_t seed);
 void recipe_free(struct recipe *);
 bool recipe_build(const struct recipe *, weft_array *out[]); /* out[i]: of step i; false: one is bad or ill shaped, and said so */
