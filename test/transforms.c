@@ -417,3 +417,18 @@ TEST(results_of_a_checkpoint_and_of_own_rules_are_read_one_after_the_other) {
     weft_scope_discard(s);
   }
 }
+
+TEST(a_number_behind_an_alias_a_checkpoint_or_rules_has_a_value) {
+  for (int how = 0; how < 4; how++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = f64s(3, (double[]){ 1, 2, 3 }), *y = weft_alias(weft_full(WEFT_F64, WEFT_DIMS(3), 7)), *z = weft_alias(f64_of(2));
+    weft_array *w = weft_alias(weft_cast(weft_scalar(5), WEFT_F64));
+    if (how == 1) weft_checkpoint(1, &x, 1, &y), weft_checkpoint(1, &x, 1, &w);
+    if (how == 2) weft_custom(1, &x, 1, &y, &(weft_rules){ 0 }), weft_custom(1, &x, 1, &w, &(weft_rules){ 0 });
+    if (how == 3) y = weft_stop_gradient(y), w = weft_depends(w, 1, &x);
+    EXPECT_F64(y, 7, 7, 7);
+    EXPECT_F64(w, 5);
+    EXPECT_F64(z, 2);
+    weft_scope_discard(s);
+  }
+}

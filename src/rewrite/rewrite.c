@@ -101,13 +101,23 @@ struct node *number_of(struct rewriting *w, const struct node *like, uint64_t bi
 /* A target stays what must be computed: it may become another computed node or a leaf with a value, not a number. */
 static bool may_become(const struct node *now) { return !scalar_below(now) || now->op == &op_value; }
 
+/* What computes a target that has become a number: the node itself, or, where it moved the number through, a cast of it. */
+static struct node *computed(struct rewriting *w, struct node *n, struct node *number) {
+  if (n->op->kind != OP_IDENTITY && n->op->kind != OP_ITEM) return n;
+  struct node *x = node_local(w->arena, &op_cast, (weft_dtype)n->dtype, n->rank, n->dims, 1, &number, NULL, 0);
+  if (!x) return w->no_memory = true, NULL;
+  x->slot = -1;
+  x->origin = n->origin;
+  return x;
+}
+
 static bool pass(struct rewriting *w, const struct node_list *list, const bool is_target[], struct node **now) {
   for (int i = 0; i < list->n; i++) {
     struct node *n = list->node[i];
     for (int k = 0; k < n->n_in; k++) n->in[k] = now[n->in[k]->slot];
     now[i] = simplest(w, n);
+    if (now[i] && is_target[i] && now[i] != n && !may_become(now[i]) && !scalar_below(n)) now[i] = computed(w, n, now[i]);
     if (!now[i]) return false;
-    if (is_target[i] && now[i] != n && !may_become(now[i]) && !scalar_below(n)) now[i] = n;
   }
   return true;
 }
