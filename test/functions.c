@@ -280,3 +280,16 @@ TEST(two_calls_of_one_function_have_lengths_of_their_own) {
   EXPECT_F64(out[1], 8, 16);
   weft_scope_discard(outer);
 }
+
+/* i^2 + c, with i as long as the input and c of known length, depends on no value of the input. */
+TEST(what_depends_on_open_sizes_alone_is_computed_at_the_call) {
+  weft_scope *s = weft_scope_open();
+  weft_array *c = f64s(3, (double[]){ 1, 2, 3 }), *in = f64s(3, (double[]){ 10, 20, 30 }), *out;
+  weft_scope *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *i = weft_iota(x, 0);
+  weft_array *y = weft_add(weft_add(weft_mul(i, i), c), x);
+  weft_function *f = weft_compile(body, 1, &x, 1, &y);
+  weft_call(f, 1, &in, 1, &out);
+  EXPECT_F64(out, 11, 23, 37);
+  weft_scope_discard(s);
+}

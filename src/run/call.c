@@ -106,14 +106,14 @@ static struct failure *settle(struct weft_function *f) {
   int n = 0;
   for (int i = 0; yes && i < l.n; i++) {
     for (int k = 0; k < f->n_in; k++) yes[i] |= f->in[k] == l.node[i];
-    yes[i] |= depends(l.node[i], yes);
+    yes[i] |= depends(l.node[i], yes) || !node_is_known(l.node[i]); /* sizes too are those of inputs */
   }
   for (int i = 0; yes && todo && i < l.n; i++) {
     if (!yes[i] || l.node[i]->op->kind == OP_LOOP) continue;
     for (int k = 0; k < l.node[i]->n_in; k++) {
       struct node *c = l.node[i]->in[k];
       bool is_known = !yes[c->slot] && c->op->kind != OP_LEAF && c->op->kind != OP_VIEW && c->op->kind != OP_IOTA &&
-                      c->op->kind != OP_SIZE && node_is_known(c) && atomic_load(&c->state) == NODE_LAZY;
+                      c->op->kind != OP_SIZE && atomic_load(&c->state) == NODE_LAZY;
       if (is_known) todo[n++] = node_retain(c), yes[c->slot] = true;
     }
   }
