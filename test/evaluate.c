@@ -28,6 +28,37 @@ TEST(a_64_bit_value_that_is_the_same_in_a_row_fills_the_row) {
   EXPECT_ALL_WAYS(bool_rows, int64_t, WEFT_I64, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1);
 }
 
+enum { LONG = 9001, WIDE = 1100, FEW = 3, ROWS = 20, ROW = 50001 };
+
+/* Numbers whose sum depends on its order. */
+static weft_array *uneven(int64_t rows, int64_t cols) {
+  float *x = malloc(sizeof *x * (size_t)(rows * cols));
+  for (int64_t i = 0; i < rows * cols; i++) x[i] = (float)(i * 2654435761 % 1000003) / 1000;
+  weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(rows, cols), x);
+  free(x);
+  return a;
+}
+
+/* The first sums of many, and the sums of a copy of these alone, which threads share otherwise. */
+static void expect_same_sums(weft_array *many, int axis, int across) {
+  float some[FEW], alone[FEW];
+  weft_array *few = weft_mul(weft_slice(many, across, 0, FEW, 1), weft_scalar(1));
+  EXPECT_OK(weft_eval(1, &few));
+  EXPECT_OK(weft_read(weft_slice(weft_sum(many, axis), across, 0, FEW, 1), WEFT_F32, some, sizeof some));
+  EXPECT_OK(weft_read(weft_sum(few, axis), WEFT_F32, alone, sizeof alone));
+  EXPECT(!memcmp(some, alone, sizeof some));
+}
+TEST(few_long_rows_and_columns_are_summed_in_the_order_of_many) {
+  for (int w = 0; w < n_ways; w++) {
+    weft_scope *s = weft_scope_open();
+    way_take(&ways[w]);
+    expect_same_sums(uneven(LONG, WIDE), 0, 1);
+    expect_same_sums(uneven(ROWS, ROW), 1, 0);
+    weft_scope_discard(s);
+    way_leave();
+  }
+}
+
 static weft_array *through_a_float(void) {
   weft_array *x = weft_from(WEFT_I8, WEFT_DIMS(3), (int8_t[]){ -24, 0, 100 });
   return weft_cast(weft_cast(x, WEFT_F64), WEFT_U64);

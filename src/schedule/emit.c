@@ -11,8 +11,10 @@
 
 enum {
   KEEP_LIMIT = 16384,   /* longer rows are loaded and computed again */
-  SPLIT_LIMIT = 32768,  /* longer 1-d folds are cut into blocks for threads */
-  COLUMN_BLOCK = 128, ROW_BLOCK = 4096,
+  COLUMN_BLOCK = 128,   /* of the order of sums; spans are power-of-two multiples of its blocks, so bits stay */
+  ROW_SPAN = 16384, COLUMN_SPAN = 2048,   /* pieces for threads of folds with few results .. */
+  LONG_ROW = 32768, LONG_COLUMN = 8192,   /* .. that are longer than this */
+  FEW_ROWS = 16, FEW_COLUMNS = 1024,
   MOST_OPERANDS = 9, MOST_ACCESSES = 40
 };
 
@@ -55,9 +57,9 @@ struct emit {
   int inner;                              /* axis of the inner loops, or -1 */
   int lane;                               /* column form: the lane axis beside, or -1 */
   int column;                             /* rows form: axis of folds that end here, or -1 */
-  bool is_private, is_split;              /* column folds through private copies; a 1-d fold cut into blocks */
+  bool is_private, is_split;              /* column folds through private copies; folds cut into spans */
   struct axes axes;
-  int block_var;                          /* is_split: the variable of the blocks */
+  int block_var;                          /* is_split: the variable of the spans */
   struct access access[MOST_ACCESSES];
   struct part *part;
   int n_access, n_parts, n_phases;
@@ -262,9 +264,22 @@ static bool may_merge(void *emit, int a, int b) {
   return true;
 }
 
-/* A fold of one long row, stored and nothing else: blocks for threads, combined in the order of the plain fold. */
+/* Whether the loops around the inner ones have too few iterations for threads, and these many enough. */
+static bool is_narrow(const struct emit *e) {
+  bool is_columns = e->form == FORM_COLUMNS;
+  int64_t around = 1;
+  for (int i = 0; i < e->axes.n_live; i++) {
+    int a = e->axes.live[i];
+    if (a != e->inner && a != e->lane && __builtin_mul_overflow(around, e->axes.extent[a], &around)) return false;
+  }
+  if (e->inner < 0 || e->column >= 0 || around >= FEW_ROWS) return false;
+  if (is_columns && e->lane >= 0 && e->axes.extent[e->lane] > FEW_COLUMNS) return false;
+  return is_columns ? e->axes.extent[e->inner] > LONG_COLUMN : e->g->has_row && e->axes.extent[e->inner] > LONG_ROW;
+}
+
+/* Folds of a few long rows or columns, stored and nothing else: spans for threads, combined in the order of the plain fold. */
 static bool splits(struct emit *e) {
-  if (e->axes.n_live != 1 || !e->g->has_row || e->axes.extent[e->inner] <= SPLIT_LIMIT) return false;
+  if (!is_narrow(e)) return false;
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
     if (p->node->op->kind == OP_PREFIX || (is_fold(p) && (p->node->op->fold->n || !p->item->is_stored))) return false;
@@ -731,7 +746,7 @@ static int open_blocks(struct emit *e, int axis, int width) {
 /* Opens the loops around the phases; how many. */
 static int open_loops(struct emit *e) {
   int opened = 0;
-  if (e->is_split) e->block_var = open_blocks(e, e->inner, ROW_BLOCK), opened++;
+  if (e->is_split) e->block_var = open_blocks(e, e->inner, e->form == FORM_ROWS ? ROW_SPAN : COLUMN_SPAN), opened++;
   for (int i = 0; i < e->axes.n_live; i++) {
     int a = e->axes.live[i];
     if (a != e->inner && a != e->lane && a != e->column) open_axis(e, KIR_PAR, a), opened++;
