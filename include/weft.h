@@ -309,7 +309,7 @@ weft_array *weft_triu(weft_array *, int64_t k);        /* x on and above it, els
  * sum |a||b| in f32, and the bits are the same for every layout, batch, number of threads and instruction set. */
 
 weft_array *weft_matmul(weft_array *a, weft_array *b);  /* [..,m,k] x [..,k,n] -> [..,m,n]; 1-d as in NumPy; integers
-                                                           are multiplied as f32 */
+                                                           are exact but wrap around, as in weft_sum */
 
 
 /* ---- Composed operations -------------------------------------------------------------------------------------------

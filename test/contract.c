@@ -98,11 +98,15 @@ static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); 
 
 struct product { weft_dtype t; int64_t m, n, k; enum layout la, lb; double *a, *b, *want, *got; };
 
-static void fill(struct product *p) {
+enum { ORDINARY, WITH_TINY, WITH_INFINITE };
+
+static void fill(struct product *p, int how) {
   p->a = malloc(sizeof *p->a * (size_t)(p->m * p->k + 1)), p->b = malloc(sizeof *p->b * (size_t)(p->k * p->n + 1));
   p->want = malloc(sizeof *p->want * (size_t)(p->m * p->n + 1)), p->got = malloc(sizeof *p->got * (size_t)(p->m * p->n + 1));
   for (int64_t i = 0; i < p->m * p->k; i++) p->a[i] = p->la == STILL && i >= p->k ? p->a[i % p->k] : number(p->t);
   for (int64_t i = 0; i < p->k * p->n; i++) p->b[i] = p->lb == STILL && i >= p->n ? p->b[i % p->n] : number(p->t);
+  if (how == WITH_TINY) p->a[p->k / 2] = 0x1p-130, p->b[p->n / 2] = -0x1p-70;
+  if (how == WITH_INFINITE) p->a[p->k / 2] = INFINITY, p->b[p->n / 2] = 0x1p120;
   for (int64_t i = 0; i < p->m; i++)
     for (int64_t j = 0; j < p->n; j++) p->want[i * p->n + j] = right(p->t, p->k, p->a + i * p->k, p->b + j, p->n);
 }
@@ -138,7 +142,7 @@ static void every_size(const char *backend, int limit, const weft_dtype *types, 
         if (sizes[i] > limit || sizes[j] > limit || sizes[k] > limit) continue;
         struct product p = { types[turn % n_types], sizes[i], sizes[j], sizes[k], (enum layout)(turn / 2 % LAYOUTS),
                              (enum layout)(turn / 13 % LAYOUTS), NULL, NULL, NULL, NULL };
-        fill(&p);
+        fill(&p, ORDINARY);
         multiply(&p, backend);
         drop(&p);
       }
@@ -166,7 +170,7 @@ TEST(products_in_every_pair_of_layouts_are_right_to_the_bit) {
         for (int b = 0; b < LAYOUTS; b++) {
           struct product p = { floats[(s + (size_t)a) % 5], shape[s][0], shape[s][1], shape[s][2], (enum layout)a, (enum layout)b, NULL, NULL, NULL, NULL };
           if ((a + b + (int)s) % 3 && *backend != 'x') continue;
-          fill(&p);
+          fill(&p, ORDINARY);
           multiply(&p, backend);
           drop(&p);
         }
@@ -179,10 +183,71 @@ TEST(large_products_are_right_to_the_bit) {
     for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
       if (*backend == 'v' && s == 1) continue;
       struct product p = { WEFT_F32, shape[s][0], shape[s][1], shape[s][2], (enum layout)(s % 4), (enum layout)((s + 1) % 4), NULL, NULL, NULL, NULL };
-      fill(&p);
+      fill(&p, ORDINARY);
       multiply(&p, backend);
       drop(&p);
     }
+}
+
+/* Pairs of bf16 are multiplied at a time where the machine can, unless a number is too small for that. */
+TEST(large_products_of_bf16_are_right_to_the_bit) {
+  static const int shape[][3] = { { 120, 300, 801 }, { 70, 200, 1500 }, { 200, 90, 1023 } };
+  test_watchdog(200);
+  EACH_BACKEND(backend)
+    for (int s = 0; s < 3; s++)
+      for (int how = 0; how < 3; how++) {
+        struct product p = { WEFT_BF16, shape[s][0], shape[s][1], shape[s][2], (enum layout)((s + how) % 4), (enum layout)(s + how > 3), NULL, NULL, NULL, NULL };
+        fill(&p, how);
+        multiply(&p, backend);
+        drop(&p);
+      }
+}
+
+/* ---- integers ---- */
+
+static const weft_dtype integers[] = { WEFT_I8, WEFT_U8, WEFT_I16, WEFT_U16, WEFT_I32, WEFT_U32, WEFT_I64, WEFT_U64 };
+static const int integer_bits[] = { 8, 8, 16, 16, 32, 32, 40, 40 };
+
+static void expect_integers(const char *backend, int which, int64_t m, int64_t n, int64_t k, enum layout la, enum layout lb) {
+  weft_scope *scope = weft_scope_open();
+  double *a = malloc(sizeof *a * (size_t)(m * k + 1)), *b = malloc(sizeof *b * (size_t)(k * n + 1));
+  int64_t *got = malloc(sizeof *got * (size_t)(m * n + 1)), half = which % 2 ? 0 : INT64_C(1) << (integer_bits[which] - 1);
+  uint64_t range = (UINT64_C(1) << integer_bits[which]) - 1;
+  for (int64_t i = 0; i < m * k; i++) a[i] = (double)((int64_t)(((uint64_t)next_bits() << 20 ^ next_bits() >> 7) & range) - half);
+  for (int64_t i = 0; i < k * n; i++) b[i] = (double)((int64_t)(((uint64_t)next_bits() << 20 ^ next_bits() >> 7) & range) - half);
+  weft_array *y = weft_matmul(laid_out(integers[which], la, m, k, a), laid_out(integers[which], lb, k, n, b));
+  weft_dtype t = which < 4 ? which % 2 ? WEFT_U32 : WEFT_I32 : integers[which];
+  EXPECT_INT(weft_dtype_of(y), t);
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_I64), WEFT_I64, got, sizeof *got * (size_t)(m * n)));
+  for (int64_t i = 0; i < m * n; i++) {
+    uint64_t sum = 0;
+    for (int64_t j = 0; j < k; j++) sum += (uint64_t)(int64_t)a[i / n * k + j] * (uint64_t)(int64_t)b[j * n + i % n];
+    int64_t want = t == WEFT_I32 ? (int32_t)sum : t == WEFT_U32 ? (int64_t)(uint32_t)sum : (int64_t)sum;
+    if (got[i] == want) continue;
+    test_fail(__FILE__, __LINE__, "%s [%d,%d,%d] on %s: element %d is %lld, not %lld", weft_dtype_name(integers[which]), (int)m, (int)n,
+              (int)k, backend, (int)i, (long long)got[i], (long long)want);
+    break;
+  }
+  free(a), free(b), free(got);
+  weft_scope_discard(scope);
+}
+
+TEST(products_of_integers_are_exact_and_wrap_around) {
+  static const int shape[][3] = { { 2, 3, 4 }, { 1, 70, 33 }, { 40, 1, 30 }, { 17, 19, 23 }, { 33, 5, 600 }, { 64, 130, 1201 }, { 0, 3, 3 }, { 3, 3, 0 } };
+  test_watchdog(200);
+  EACH_BACKEND(backend)
+    for (int which = 0; which < 8; which++)
+      for (int s = 0; s < 8; s++)
+        expect_integers(backend, which, shape[s][0], shape[s][1], shape[s][2], (enum layout)((which + s) % 5), (enum layout)((which / 2 + s) % 5));
+}
+
+TEST(products_of_bools_count) {
+  weft_scope *scope = weft_scope_open();
+  int32_t y[4];
+  weft_array *x = weft_from(WEFT_BOOL, WEFT_DIMS(2, 3), (uint8_t[]){ 1, 0, 1, 1, 1, 1 });
+  EXPECT_OK(weft_read(weft_matmul(x, weft_transpose(x, NULL)), WEFT_I32, y, sizeof y));
+  EXPECT(y[0] == 2 && y[1] == 2 && y[2] == 2 && y[3] == 3);
+  weft_scope_discard(scope);
 }
 
 /* ---- batches ---- */

@@ -1,4 +1,5 @@
-/* contract.c -- matrix products. [..,m,k] x [..,k,n] -> [..,m,n]; batch dims of the node are equal in both operands. */
+/* contract.c -- matrix products. [..,m,k] x [..,k,n] -> [..,m,n]; batch dims of the node are equal in both operands,
+ * which have one dtype: that of the node or, of narrow integers, one whose sums have it. */
 #include <string.h>
 #include "op/operand.h"
 
@@ -68,16 +69,17 @@ static struct node *with_batch(struct node *x, int n_batch, dim dims[]) {
   return node_broadcast(x, n_batch + 2, dims);
 }
 
-static weft_array *product(struct node *n[2], weft_dtype dtype) {
+/* Operands of dtype t; integers give what their sums have. */
+static weft_array *product(struct node *n[2], weft_dtype t) {
   dim d[WEFT_RANK_MAX];
   int n_batch;
   struct failure *why = batch_dims(n, &n_batch, d);
   if (why) return array_of_bad(why, 2, n);
   dim rows = n[0]->dims[n[0]->rank - 2], columns = n[1]->dims[n[1]->rank - 1];
-  for (int i = 0; i < 2; i++) n[i] = with_batch(node_cast(n[i], dtype), n_batch, d);
+  for (int i = 0; i < 2; i++) n[i] = with_batch(node_cast(n[i], t), n_batch, d);
   d[n_batch] = rows;
   d[n_batch + 1] = columns;
-  struct node *y = n[0] && n[1] ? node_make(&op_matmul, dtype, n_batch + 2, d, 2, n, NULL, 0) : NULL;
+  struct node *y = n[0] && n[1] ? node_make(&op_matmul, dtype_of_sum(t), n_batch + 2, d, 2, n, NULL, 0) : NULL;
   nodes_release(2, n);
   return array_of(y);
 }
@@ -90,7 +92,6 @@ static struct node *with_inner(struct node *b, dim length) {
   return node_reshape(b, b->rank, d);
 }
 
-/* Integers are multiplied as f32; see weft_cast for more. */
 weft_array *weft_matmul(weft_array *a, weft_array *b) {
   struct node *n[2];
   weft_array *bad;
@@ -98,12 +99,12 @@ weft_array *weft_matmul(weft_array *a, weft_array *b) {
   struct failure *why = fits(n);
   if (why) return array_of_bad(why, 2, n);
   bool is_row = n[0]->rank == 1, is_column = n[1]->rank == 1;
-  weft_dtype dtype = dtype_float(weft_dtype_promote((weft_dtype)n[0]->dtype, (weft_dtype)n[1]->dtype));
+  weft_dtype t = weft_dtype_promote((weft_dtype)n[0]->dtype, (weft_dtype)n[1]->dtype);
   if (is_row) n[0] = node_reshape(n[0], 2, (dim[]){ 1, n[0]->dims[0] });
   if (is_column) n[1] = node_reshape(n[1], 2, (dim[]){ n[1]->dims[0], 1 });
   if (n[0] && n[1]) n[1] = with_inner(n[1], n[0]->dims[n[0]->rank - 1]);
   if (!n[0] || !n[1]) return nodes_release(2, n), array_of(NULL);
-  weft_array *y = product(n, dtype);
+  weft_array *y = product(n, t == WEFT_BOOL ? WEFT_I32 : t);
   if (is_column) y = weft_squeeze(y, -1);
   return is_row ? weft_squeeze(y, is_column ? -1 : -2) : y;
 }

@@ -30,6 +30,7 @@ struct product {
   int64_t n_parts;              /* rows go in parts, one patch high; */
   int64_t part_rows, n_higher;  /* the first n_higher of them have one row more */
   int vectors, width;           /* of a patch; its columns */
+  int together;                 /* products at a time: 2 if it multiplies pairs */
   dots_code *dots;              /* instead of patches: one row, and b lies along k */
   bool packs_a, packs_b;
   int64_t chunk;                /* products between two visits of a patch */
@@ -48,6 +49,10 @@ struct product {
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static void swap(int64_t *a, int64_t *b) {
+  int64_t t = *a;
+  *a = *b, *b = t;
+}
 static int64_t divide_up(int64_t a, int64_t b) { return a ? (a - 1) / b + 1 : 0; }
 static int64_t up(int64_t a, int64_t to) { return divide_up(a, to) * to; }
 static size_t padded(int64_t bytes) { return (size_t)up(bytes, ALIGN); }
@@ -66,7 +71,7 @@ static void choose_patch(struct product *p) {
   p->n_parts = divide_up(p->m, p->unit->rows());
   p->part_rows = p->m / p->n_parts;
   p->n_higher = p->m % p->n_parts;
-  p->vectors = (int)least(p->unit->vectors((int)p->part_rows + (p->n_higher > 0)), divide_up(p->n, lanes));
+  p->vectors = (int)least(p->unit->vectors(p->reg, (int)p->part_rows + (p->n_higher > 0)), divide_up(p->n, lanes));
   if (is_flat(p) && lies_along_k(p)) p->vectors = (int)least(p->vectors, 2);
   p->width = p->vectors * lanes;
 }
@@ -101,10 +106,12 @@ static void choose_tasks(struct product *p, int threads) {
   p->n_tasks = least(p->n_cells, grains < 2 ? 1 : grains > (double)most ? most : (int64_t)grains);
 }
 
+static int64_t panel_rows(const struct product *p, int64_t k) { return divide_up(k, p->together); }
+
 static void measure_scratch(struct product *p) {
   int64_t rows = p->cell_parts * (p->part_rows + (p->n_higher > 0));
-  p->a_bytes = p->packs_a ? padded(rows * least(p->k, p->chunk) * p->size + PANEL_SLACK) : 0;
-  p->b_bytes = p->packs_b ? padded(p->held * p->cell_columns * p->size) : 0;
+  p->a_bytes = p->packs_a ? padded(rows * panel_rows(p, least(p->k, p->chunk)) * p->size + PANEL_SLACK) : 0;
+  p->b_bytes = p->packs_b ? padded(panel_rows(p, p->held) * p->cell_columns * p->size) : 0;
   p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_columns * p->size) : 0;
   p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_columns * p->size);
 }
@@ -117,14 +124,48 @@ static int find_code(struct product *p) {
       int rows = (int)p->part_rows + higher, columns = is_edge ? edge : p->width;
       bool is_used = higher ? p->n_higher > 0 : p->n_higher < p->n_parts, is_forbidden;
       if (!is_used) continue;
-      p->code[higher][is_edge] = p->unit->code(p->reg, rows, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
+      p->code[higher][is_edge] = p->unit->code(p->together > 1 ? p->c->dtype : p->reg, rows, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
       if (!p->code[higher][is_edge]) return is_forbidden ? 2 : 1;
     }
   return 0;
 }
 
+/* ---- pairs ---- */
+
+struct looking { const struct product *p; const struct matrix *x; int64_t rows, columns, each; int found; };
+
+/* Looks at some rows of an operand in each of its batches. */
+static void look(void *ctx, int i) {
+  struct looking *l = ctx;
+  const struct contraction *c = l->p->c;
+  int64_t n = 1, rows = least(l->each, l->rows - i * l->each);
+  for (int k = 0; k < c->n_batch; k++) if (l->x->batch[k]) n *= c->batch[k];
+  for (int64_t b = 0; b < n && !__atomic_load_n(&l->found, __ATOMIC_RELAXED); b++) {
+    const uint8_t *at = l->x->at + i * l->each * l->x->row;
+    for (int64_t k = c->n_batch - 1, rest = b; k >= 0; k--) if (l->x->batch[k]) at += rest % c->batch[k] * l->x->batch[k], rest /= c->batch[k];
+    struct panel all = { .from = at, .k_stride = l->x->row, .stride = l->x->column, .k = rows, .n = l->columns, .dtype = c->dtype };
+    if (!l->p->unit->pairs_are_exact(&all)) __atomic_store_n(&l->found, 1, __ATOMIC_RELAXED);
+  }
+}
+
+/* All numbers of an operand may be multiplied in pairs. */
+static bool allows_pairs(const struct product *p, const struct matrix *x, int64_t rows, int64_t columns, int threads) {
+  struct matrix y = *x;
+  if (llabs(x->row) < llabs(x->column)) swap(&y.row, &y.column), swap(&rows, &columns);
+  struct looking l = { p, &y, rows, columns, divide_up(rows, (int64_t)threads * CELLS), 0 };
+  pool_run((int)divide_up(rows, l.each), threads, look, &l);
+  return !l.found;
+}
+
+static void choose_pairs(struct product *p, int threads) {
+  p->together = 1;
+  if (!p->unit->has_pairs(p->c->dtype) || is_flat(p) || is_small(p)) return;
+  if (allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads)) p->together = 2;
+}
+
 static int choose(struct product *p, int threads) {
   choose_patch(p);
+  choose_pairs(p, threads);
   int how = find_code(p);
   if (how) return how;
   choose_cells(p);
@@ -170,21 +211,34 @@ static void find_cell(struct worker *w, int64_t i) {
 /* Columns of the strip that begins at column j of the cell. */
 static int64_t strip(const struct worker *w, int64_t j) { return least(w->p->width, w->cell.columns - j); }
 
+static void pack(const struct product *p, const struct panel *x, bool is_left) {
+  if (p->together > 1) p->unit->pack_pairs(x, is_left);
+  else p->unit->pack(x);
+}
+
+/* The panel of the strip that begins at column j. */
+static uint8_t *strip_at(const struct worker *w, int64_t j) { return w->b + j * panel_rows(w->p, w->p->held) * w->p->size; }
+
 static void pack_b(struct worker *w, int64_t k) {
   const struct product *p = w->p;
   int64_t from = p->held < p->k ? k : 0;
   if (w->b_batch == w->batch && w->b_column == w->cell.column && w->b_k == from) return;
   w->b_batch = w->batch, w->b_column = w->cell.column, w->b_k = from;
   for (int64_t j = 0; j < w->cell.columns; j += p->width)
-    p->unit->pack(&(struct panel){ corner(w, &p->b, from, w->cell.column + j), w->b + j * p->held * p->size, p->b.row,
-                                   p->b.column, least(p->held, p->k - from), strip(w, j), p->width, p->c->dtype });
+    pack(p, &(struct panel){ corner(w, &p->b, from, w->cell.column + j), strip_at(w, j), p->b.row, p->b.column,
+                             least(p->held, p->k - from), strip(w, j), p->width, p->c->dtype }, false);
+}
+
+/* The panel of a part, of n products. */
+static uint8_t *part_at(const struct worker *w, int64_t part, int64_t n) {
+  return w->a + (first_row(w->p, part) - w->cell.row) * panel_rows(w->p, n) * w->p->size;
 }
 
 static void pack_a(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++)
-    p->unit->pack(&(struct panel){ corner(w, &p->a, first_row(p, i), k), w->a + (first_row(p, i) - w->cell.row) * n * p->size,
-                                   p->a.column, p->a.row, n, rows_of(p, i), rows_of(p, i), p->c->dtype });
+    pack(p, &(struct panel){ corner(w, &p->a, first_row(p, i), k), part_at(w, i, n), p->a.column, p->a.row, n, rows_of(p, i),
+                             rows_of(p, i), p->c->dtype }, true);
 }
 
 /* Where a patch of the cell begins and ends: a block that is cut goes through `sums`. */
@@ -211,17 +265,17 @@ static void multiply_row(struct worker *w, int64_t k, int64_t n) {
 static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == p->k;
-  struct patch t = { .k = n, .adds = ends && k >= CONTRACT_BLOCK };
+  struct patch t = { .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
   int lanes = p->unit->lanes(p->reg);
   for (int64_t j = 0; j < w->cell.columns; j += p->width) {
     t.columns = strip(w, j);
     t.mask = ~UINT64_C(0) >> (63 - (t.columns - 1) % lanes);
-    t.b = p->packs_b ? w->b + j * p->held * p->size + (k - w->b_k) * p->width * p->size : corner(w, &p->b, k, w->cell.column + j);
+    t.b = p->packs_b ? strip_at(w, j) + panel_rows(p, k - w->b_k) * p->width * p->size : corner(w, &p->b, k, w->cell.column + j);
     t.b_k = p->packs_b ? p->width * p->size : p->b.row;
     for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++) {
-      int64_t row = first_row(p, i), down = row - w->cell.row;
+      int64_t row = first_row(p, i);
       t.rows = rows_of(p, i);
-      t.a = p->packs_a ? w->a + down * n * p->size : corner(w, &p->a, row, k);
+      t.a = p->packs_a ? part_at(w, i, n) : corner(w, &p->a, row, k);
       t.a_row = p->packs_a ? p->size : p->a.row;
       t.a_k = p->packs_a ? t.rows * p->size : p->a.column;
       place_patch(w, row, j, begins, ends, &t);
@@ -325,11 +379,6 @@ static struct matrix matrix_of(const struct contraction *c, const struct binding
   return x;
 }
 
-static void swap(int64_t *a, int64_t *b) {
-  int64_t t = *a;
-  *a = *b, *b = t;
-}
-
 static void turn(struct product *p) {
   struct matrix a = p->a;
   p->a = p->b, p->b = a;
@@ -375,6 +424,7 @@ struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint
   if (next) step_bind(s, next->kernel, base, bound);
   p.step = s, p.next = next, p.bound = bound, p.args = s->args, p.checks = checks, p.cancel = r->cancel;
   p.unit = compiled_contractor();
+  if (!p.unit->lanes(p.reg)) p.unit = &contractor_vm;
   int how = choose(&p, r->threads);
   if (how == 2) p.unit = &contractor_vm, how = choose(&p, r->threads);
   if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");

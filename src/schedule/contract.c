@@ -18,8 +18,7 @@ static int batch_axes(const struct node *n) {
 }
 
 bool contract_is_by_patches(const struct work *w, const struct node *n) {
-  weft_dtype t = kir_register_of((weft_dtype)n->dtype);
-  if (!w->by_patches || (t != WEFT_F32 && t != WEFT_F64) || batch_axes(n) > AXES - 2) return false;
+  if (!w->by_patches || batch_axes(n) > AXES - 2) return false;
   return (double)node_count(n) * (double)inner(n) >= LEAST_PRODUCTS;
 }
 
@@ -59,7 +58,7 @@ struct contraction *contraction_of(struct work *w, const struct node *n) {
   struct contraction *c = work_take(w, sizeof *c);
   struct place a, b;
   if (!c || !place_needed(w, n->in[0], &a) || !place_needed(w, n->in[1], &b)) return NULL;
-  *c = (struct contraction){ .dtype = (weft_dtype)n->dtype, .m = rows(n), .n = columns(n), .k = inner(n) };
+  *c = (struct contraction){ .dtype = (weft_dtype)n->in[0]->dtype, .m = rows(n), .n = columns(n), .k = inner(n) };
   c->is_turned = c->n < FEW_COLUMNS && c->m > c->n;
   name_axes(n, c);
   c->a = binding_of(n->in[0], &a);

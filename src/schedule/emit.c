@@ -160,7 +160,7 @@ static void sort_ints(int *v, int n) { /* insertion: nearly sorted already */
 
 /* The value of a product by patches is loaded from a cell of it, whose rows or columns are neighbours. */
 static void read_cell(struct emit *e, struct part *p) {
-  struct access a = { .store = -1, .value = -1, .dtype = kir_register_of((weft_dtype)p->node->dtype), .buf = -1 };
+  struct access a = { .store = -1, .value = -1, .dtype = kir_register_of((weft_dtype)p->node->in[0]->dtype), .buf = -1 };
   const struct contraction *c = e->product;
   if (c->row_axis >= 0) a.stride[c->row_axis] = c->is_turned ? 1 : 2; /* 2: any */
   if (c->column_axis >= 0) a.stride[c->column_axis] = c->is_turned ? 2 : 1;
@@ -421,30 +421,24 @@ static int emit_pad(struct emit *e, struct part *p) {
 static int sum_of_products(struct emit *e, struct part *p, struct kir_lin from, struct kir_lin n) {
   struct access *a = &e->access[p->in[0].i], *b = &e->access[p->in[1].i];
   struct kir_lin at[2 * AXES], bt[2 * AXES];
-  weft_dtype t = kir_register_of((weft_dtype)p->node->dtype);
+  weft_dtype t = kir_register_of((weft_dtype)p->node->in[0]->dtype);
   int k = kir_loop(&e->d.b, KIR_SERIAL, "k", n);
   int sum = kir_carry(&e->d.b, "u", kir_lit(e->d.k, t, 0));
   at[0] = bt[0] = kir_lin_add(e->d.k, from, lin(e, k));
   subscripts(e, a->stride, 1, at);
   subscripts(e, b->stride, 1, bt);
   int x = kir_load(&e->d.b, a->buf, at), y = kir_load(&e->d.b, b->buf, bt), next;
-  if (t == WEFT_BOOL) next = kir_op2(&e->d.b, KIR_OR, sum, kir_op2(&e->d.b, KIR_AND, x, y));
-  else if (kir_is_float(t)) next = kir_op3(&e->d.b, KIR_FMA, x, y, sum);
+  if (kir_is_float(t)) next = kir_op3(&e->d.b, KIR_FMA, x, y, sum);
   else next = kir_op2(&e->d.b, KIR_ADD, sum, kir_op2(&e->d.b, KIR_MUL, x, y));
   kir_next(&e->d.b, 1, &sum, &next);
   kir_end(&e->d.b);
   return sum;
 }
 
-static int add_values(struct emit *e, weft_dtype t, int a, int b) {
-  return kir_op2(&e->d.b, t == WEFT_BOOL ? KIR_OR : KIR_ADD, a, b);
-}
-
 /* Long sums in blocks, each from 0, added in order (backend/contract.h): the first, those between, the last. */
 static int emit_contract(struct emit *e, struct part *p) {
   struct access *a = &e->access[p->in[0].i];
   struct kir_lin zero = kir_lin_const(e->d.k, 0), block = kir_lin_const(e->d.k, CONTRACT_BLOCK);
-  weft_dtype t = kir_register_of((weft_dtype)p->node->dtype);
   int64_t n = a->index_size[0], between = (n - 1) / CONTRACT_BLOCK - 1;
   if (n <= CONTRACT_BLOCK) return sum_of_products(e, p, zero, lin(e, a->index_val[0]));
   int q_size = draft_sized(&e->d, "Q", e->d.n_sizes, between);
@@ -452,11 +446,11 @@ static int emit_contract(struct emit *e, struct part *p) {
   int first = sum_of_products(e, p, zero, block);
   int q = kir_loop(&e->d.b, KIR_SERIAL, "q", lin(e, q_size)), sum = kir_carry(&e->d.b, "v", first);
   struct kir_lin from = kir_lin_add(e->d.k, block, kir_lin_scale(e->d.k, lin(e, q), CONTRACT_BLOCK));
-  int next = add_values(e, t, sum, sum_of_products(e, p, from, block));
+  int next = kir_op2(&e->d.b, KIR_ADD, sum, sum_of_products(e, p, from, block));
   kir_next(&e->d.b, 1, &sum, &next);
   kir_end(&e->d.b);
   from = kir_lin_add(e->d.k, block, kir_lin_scale(e->d.k, lin(e, q_size), CONTRACT_BLOCK));
-  return add_values(e, t, sum, sum_of_products(e, p, from, lin(e, rest)));
+  return kir_op2(&e->d.b, KIR_ADD, sum, sum_of_products(e, p, from, lin(e, rest)));
 }
 
 /* A fold over an axis of length 1: the start combined with the element, as a loop would. */

@@ -245,7 +245,7 @@ static int value_of(struct rows *r, const struct node *x) {
 static int contract(struct rows *r, const struct node *n) {
   struct kir_builder *b = &r->d.b;
   const struct node *x = n->in[0];
-  weft_dtype t = kir_register_of((weft_dtype)n->dtype);
+  weft_dtype t = kir_register_of((weft_dtype)x->dtype);
   int k = kir_loop(b, KIR_SERIAL, "k", lin(r, size_of_length(r, last_dim(x)))), u = kir_carry(b, NULL, kir_lit(r->d.k, t, 0));
   struct kir_lin at = lin(r, k);
   int row = body_is_carry(r->b, x) ? carry_load(r, x, k) : kir_load(b, r->local[x->slot], &at);

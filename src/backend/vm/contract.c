@@ -3,19 +3,23 @@
 #include <string.h>
 #include "backend/vm/tile.h"
 
-enum { LANES = 64, ROWS = 8, B_AND_SUM_ARE_TILES = 6, BOTH_ARE_TILES = 3 };
+enum { LANES = 64, ROWS = 8, VECTORS = 2, B_AND_SUM_ARE_TILES = 6, BOTH_ARE_TILES = 3, B_IS_A_TILE = 2 };
 
 static void multiply(const struct patch *p, weft_dtype t) {
   const struct tile_table *loops = tile_best();
   tile_op *fma = loops->op[KIR_FMA][tile_reg(t)][B_AND_SUM_ARE_TILES], *add = loops->op[KIR_ADD][tile_reg(t)][BOTH_ARE_TILES];
-  _Alignas(64) char sum[LANES * PATCH_VECTORS * 8];
+  tile_op *mul = loops->op[KIR_MUL][tile_reg(t)][B_IS_A_TILE];
+  _Alignas(64) char sum[LANES * VECTORS * 8], product[LANES * VECTORS * 8];
   size_t bytes = (size_t)p->columns * (size_t)tile_width(t);
   for (int64_t i = 0; i < p->rows; i++) {
     const char *a = (const char *)p->a + i * p->a_row, *b = p->b;
     char *c = (char *)p->c + i * p->c_row;
     if (p->start) memcpy(sum, (const char *)p->start + i * p->start_row, bytes);
     else memset(sum, 0, bytes);
-    for (int64_t k = 0; k < p->k; k++, a += p->a_k, b += p->b_k) fma(sum, a, b, sum, p->columns);
+    for (int64_t k = 0; k < p->k; k++, a += p->a_k, b += p->b_k) {
+      if (kir_is_float(t)) fma(sum, a, b, sum, p->columns);
+      else mul(product, a, b, NULL, p->columns), add(sum, sum, product, NULL, p->columns);
+    }
     if (p->adds) add(sum, c, sum, NULL, p->columns);
     memcpy(c, sum, bytes);
   }
@@ -23,16 +27,19 @@ static void multiply(const struct patch *p, weft_dtype t) {
 
 static void patch_f32(const struct patch *p) { multiply(p, WEFT_F32); }
 static void patch_f64(const struct patch *p) { multiply(p, WEFT_F64); }
+static void patch_i32(const struct patch *p) { multiply(p, WEFT_I32); }
+static void patch_i64(const struct patch *p) { multiply(p, WEFT_I64); }
 
 static bool available(void) { return true; }
-static int lanes(weft_dtype t) { return t == WEFT_F32 || t == WEFT_F64 ? LANES : 0; }
+static int lanes(weft_dtype t) { return (void)t, LANES; }
 static int rows(void) { return ROWS; }
-static int vectors(int of_rows) { return (void)of_rows, 2; }
+static int vectors(weft_dtype t, int of_rows) { return (void)t, (void)of_rows, VECTORS; }
+static bool has_pairs(weft_dtype t) { return (void)t, false; }
 
 static patch_code *code(weft_dtype t, int of_rows, int n_vectors, bool is_masked, bool *is_forbidden) {
   (void)of_rows, (void)n_vectors, (void)is_masked;
   *is_forbidden = false;
-  return t == WEFT_F32 ? patch_f32 : patch_f64;
+  return t == WEFT_F32 ? patch_f32 : t == WEFT_F64 ? patch_f64 : tile_width(t) == 4 ? patch_i32 : patch_i64;
 }
 
 static dots_code *dots(weft_dtype t) { return (void)t, NULL; }
@@ -48,4 +55,5 @@ static void pack(const struct panel *p) {
   }
 }
 
-const struct contractor contractor_vm = { "vm", available, lanes, rows, vectors, code, pack, dots };
+const struct contractor contractor_vm = { .name = "vm", .available = available, .lanes = lanes, .rows = rows, .vectors = vectors,
+                                         .has_pairs = has_pairs, .code = code, .pack = pack, .dots = dots };

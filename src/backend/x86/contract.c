@@ -13,7 +13,9 @@
 
 enum { ROWS_AVX2 = 6, ROWS_AVX512 = 14 };
 
-struct shape { bool evex, is_wide, is_masked; int rows, vectors; };
+enum sort { OF_F32, OF_F64, OF_I32, OF_I64, OF_BF16_PAIRS, OF_I16_PAIRS, SORTS };
+
+struct shape { enum sort sort; bool evex, is_wide, is_masked; int rows, vectors; };
 
 struct writer {
   struct encoder e;
@@ -52,7 +54,9 @@ static void set_rows(struct writer *w, struct rm base, struct rm stride) {
 static int sum_of(const struct writer *w, int row, int vector) { return row * w->s.vectors + vector; }
 static int b_of(const struct writer *w, int vector) { return w->s.rows * w->s.vectors + vector; }
 static int a_of(const struct writer *w) { return b_of(w, w->s.vectors); }
-static int mask_of(const struct writer *w) { return a_of(w) + 1; } /* VEX; EVEX has k1 */
+static int product_of(const struct writer *w) { return a_of(w) + 1; } /* of integers */
+static bool is_integer(enum sort s) { return s == OF_I32 || s == OF_I64; }
+static int mask_of(const struct writer *w) { return a_of(w) + 1 + is_integer(w->s.sort); } /* VEX; EVEX has k1 */
 
 static bool is_cut(const struct writer *w, int vector) { return w->s.is_masked && vector == w->s.vectors - 1; }
 
@@ -88,6 +92,21 @@ static void make_mask(struct writer *w) {
 
 /* ---- the code ---- */
 
+static void add_to(struct writer *w, int sum, int other) {
+  bool is_float = w->s.sort <= OF_F64 || w->s.sort == OF_BF16_PAIRS;
+  vec(&w->e, (is_float ? I_ADDPS : I_PADDD) + w->s.is_wide, w->bytes, sum, other, rm_reg(sum));
+}
+
+static void add_product(struct writer *w, int sum, struct rm b) {
+  static const enum insn at_once[] = { [OF_F32] = I_FMA231PS, [OF_F64] = I_FMA231PD, [OF_BF16_PAIRS] = I_DPBF16PS, [OF_I16_PAIRS] = I_DPWSSD };
+  if (!is_integer(w->s.sort)) {
+    vec(&w->e, at_once[w->s.sort], w->bytes, sum, a_of(w), b);
+    return;
+  }
+  vec(&w->e, I_PMULLD + w->s.is_wide, w->bytes, product_of(w), a_of(w), b);
+  add_to(w, sum, product_of(w));
+}
+
 static void step(struct writer *w) {
   bool in_place = w->s.rows == 1; /* each vector of b is used once */
   for (int v = 0; !in_place && v < w->s.vectors; v++) load(w, b_of(w, v), v, rm_at(B, v * w->bytes));
@@ -97,7 +116,7 @@ static void step(struct writer *w) {
       struct rm b = rm_reg(b_of(w, v));
       if (in_place && is_cut(w, v)) load(w, b_of(w, v), v, rm_at(B, v * w->bytes));
       else if (in_place) b = rm_at(B, v * w->bytes);
-      vec(&w->e, I_FMA231PS + w->s.is_wide, w->bytes, sum_of(w, r, v), a_of(w), b);
+      add_product(w, sum_of(w, r, v), b);
     }
   }
   gpr(&w->e, G_ADD, ROW_0, rm_reg(STEP));
@@ -150,7 +169,7 @@ static void sum_over_k(struct writer *w) {
 
 static void add_c(struct writer *w, int r, int v) {
   load(w, a_of(w), v, row_at(r, v * w->bytes));
-  vec(&w->e, I_ADDPS + w->s.is_wide, w->bytes, sum_of(w, r, v), a_of(w), rm_reg(sum_of(w, r, v)));
+  add_to(w, sum_of(w, r, v), a_of(w));
 }
 
 static void store_c(struct writer *w, int r, int v) { store(w, sum_of(w, r, v), v, row_at(r, v * w->bytes)); }
@@ -185,10 +204,10 @@ static patch_code *compile(struct shape s, size_t *total, bool *is_forbidden) {
 
 /* ---- those that were wanted: kept for good, as there are few shapes ---- */
 
-static _Atomic(patch_code *) known[2][2][ROWS_AVX512 + 1][PATCH_VECTORS + 1][2];
+static _Atomic(patch_code *) known[2][SORTS][ROWS_AVX512 + 1][PATCH_VECTORS + 1][2];
 
 static patch_code *find(struct shape s, bool *is_forbidden) {
-  _Atomic(patch_code *) *at = &known[s.evex][s.is_wide][s.rows][s.vectors][s.is_masked];
+  _Atomic(patch_code *) *at = &known[s.evex][s.sort][s.rows][s.vectors][s.is_masked];
   size_t total;
   *is_forbidden = false;
   patch_code *code = atomic_load_explicit(at, memory_order_acquire), *first = NULL;
@@ -197,26 +216,51 @@ static patch_code *find(struct shape s, bool *is_forbidden) {
   return first;
 }
 
-static int lanes(weft_dtype t, int bytes) { return t == WEFT_F32 ? bytes / 4 : t == WEFT_F64 ? bytes / 8 : 0; }
+/* By register dtype, or by the dtype of memory of pairs. */
+static enum sort sort_of(weft_dtype t) {
+  switch (t) {
+    case WEFT_F64: return OF_F64;
+    case WEFT_I32: case WEFT_U32: return OF_I32;
+    case WEFT_I64: case WEFT_U64: return OF_I64;
+    case WEFT_BF16: return OF_BF16_PAIRS;
+    case WEFT_I8: case WEFT_U8: case WEFT_I16: return OF_I16_PAIRS;
+    default: return OF_F32;
+  }
+}
 
-static int lanes_avx2(weft_dtype t) { return lanes(t, 32); }
-static int lanes_avx512(weft_dtype t) { return lanes(t, 64); }
+static struct shape shape_of(weft_dtype t, bool evex, bool is_masked, int rows, int vectors) {
+  enum sort s = sort_of(t);
+  return (struct shape){ s, evex, s == OF_F64 || s == OF_I64, is_masked, rows, vectors };
+}
+
+static int lanes_avx2(weft_dtype t) { return kir_width(t) == 4 ? 8 : t == WEFT_F64 ? 4 : 0; } /* no product of 64 bits */
+static int lanes_avx512(weft_dtype t) { return kir_width(t) == 4 ? 16 : 8; }
 static int rows_avx2(void) { return ROWS_AVX2; }
 static int rows_avx512(void) { return ROWS_AVX512; }
 
-/* Of 16 registers one is for a, one for the mask; of 32 one for a. */
+/* Of 16 registers one is for a, one for the mask and one for products of integers; of 32 one for a, one for those. */
 static int at_most(int vectors) { return vectors < PATCH_VECTORS ? vectors : PATCH_VECTORS; }
-static int vectors_avx2(int rows) { return at_most(14 / (rows + 1)); }
-static int vectors_avx512(int rows) { return at_most(31 / (rows + 1)); }
+static int vectors_avx2(weft_dtype t, int rows) { return at_most((kir_is_float(t) ? 14 : 13) / (rows + 1)); }
+static int vectors_avx512(weft_dtype t, int rows) { return at_most((kir_is_float(t) ? 31 : 30) / (rows + 1)); }
+
+static bool no_pairs(weft_dtype t) { return (void)t, false; }
+static bool pairs_avx512(weft_dtype t) {
+  return t == WEFT_BF16 ? cpu_has_bf16() : (t == WEFT_I8 || t == WEFT_U8 || t == WEFT_I16) && cpu_has_vnni();
+}
 
 static patch_code *code_avx2(weft_dtype t, int rows, int vectors, bool is_masked, bool *is_forbidden) {
-  return find((struct shape){ false, t == WEFT_F64, is_masked, rows, vectors }, is_forbidden);
+  return find(shape_of(t, false, is_masked, rows, vectors), is_forbidden);
 }
 static patch_code *code_avx512(weft_dtype t, int rows, int vectors, bool is_masked, bool *is_forbidden) {
-  return find((struct shape){ true, t == WEFT_F64, is_masked, rows, vectors }, is_forbidden);
+  return find(shape_of(t, true, is_masked, rows, vectors), is_forbidden);
 }
 
-const struct contractor contractor_avx2 = { "avx2", cpu_has_avx2, lanes_avx2, rows_avx2, vectors_avx2, code_avx2,
-                                            pack_avx2, dots_avx2 };
-const struct contractor contractor_avx512 = { "avx512", cpu_has_avx512, lanes_avx512, rows_avx512, vectors_avx512, code_avx512,
-                                              pack_avx2, dots_avx2 };
+const struct contractor contractor_avx2 = {
+  .name = "avx2", .available = cpu_has_avx2, .lanes = lanes_avx2, .rows = rows_avx2, .vectors = vectors_avx2,
+  .has_pairs = no_pairs, .code = code_avx2, .pack = pack_avx2, .dots = dots_avx2
+};
+const struct contractor contractor_avx512 = {
+  .name = "avx512", .available = cpu_has_avx512, .lanes = lanes_avx512, .rows = rows_avx512, .vectors = vectors_avx512,
+  .has_pairs = pairs_avx512, .code = code_avx512, .pack = pack_avx2, .pack_pairs = pairs_avx2,
+  .pairs_are_exact = pairs_are_exact, .dots = dots_avx2
+};

@@ -2,7 +2,7 @@
 #include <cpuid.h>
 #include <stdint.h>
 
-enum { FEATURES_KNOWN = 1, HAS_AVX2 = 2, HAS_AVX512 = 4 };
+enum { FEATURES_KNOWN = 1, HAS_AVX2 = 2, HAS_AVX512 = 4, HAS_VNNI = 8, HAS_BF16 = 16 };
 
 static uint64_t saved_by_system(void) { /* XCR0 */
   uint32_t low, high;
@@ -21,7 +21,11 @@ static int ask(void) {
   if ((saved & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
   const uint32_t bmi = 1u << 3, avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
   if (!all(b, avx2 | bmi)) return 0;
-  return HAS_AVX2 | (all(b, f | dq | bw | vl) && (saved & 0xE6) == 0xE6 ? HAS_AVX512 : 0);
+  if (!all(b, f | dq | bw | vl) || (saved & 0xE6) != 0xE6) return HAS_AVX2;
+  const uint32_t vnni = 1u << 11, bf16 = 1u << 5;
+  int more = all(c, vnni) ? HAS_VNNI : 0;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && all(a, bf16)) more |= HAS_BF16;
+  return HAS_AVX2 | HAS_AVX512 | more;
 }
 
 /* Every thread that asks gets the same answer, so a race writes the same word. */
@@ -34,3 +38,5 @@ static int features(void) {
 
 bool cpu_has_avx2(void) { return features() & HAS_AVX2; }
 bool cpu_has_avx512(void) { return features() & HAS_AVX512; }
+bool cpu_has_vnni(void) { return features() & HAS_VNNI; }
+bool cpu_has_bf16(void) { return features() & HAS_BF16; }

@@ -1,17 +1,9 @@
 /* dots.c -- a vector by a matrix that lies along k, by AVX2. Eight columns go through registers eight products at a time,
  * transposed, so that each sum keeps the order of k; nothing is copied. */
 #include "backend/x86/pack.h"
-#include <immintrin.h>
 #include <string.h>
+#include "backend/x86/lane.h"
 
-#define AVX2 __attribute__((target("avx2,fma,f16c")))
-typedef const char *address;
-
-AVX2 static inline __m256 load_f32(address p) { return _mm256_loadu_ps((const float *)(const void *)p); }
-AVX2 static inline __m256 load_bf16(address p) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
-}
-AVX2 static inline __m256 load_f16(address p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)); }
 AVX2 static inline float one_f32(address p) { float x; return memcpy(&x, p, sizeof x), x; }
 AVX2 static inline float one_bf16(address p) {
   uint16_t h;
@@ -22,19 +14,14 @@ AVX2 static inline float one_bf16(address p) {
 }
 AVX2 static inline float one_f16(address p) { uint16_t h; return memcpy(&h, p, sizeof h), _cvtsh_ss(h); }
 
-#define PAIR(a, b, lo, hi) __m256 lo = _mm256_unpacklo_ps(a, b), hi = _mm256_unpackhi_ps(a, b)
-#define FOUR(a, b, lo, hi) __m256 lo = _mm256_shuffle_ps(a, b, 0x44), hi = _mm256_shuffle_ps(a, b, 0xEE)
-#define LOW(a, b) _mm256_permute2f128_ps(a, b, 0x20)
-#define HIGH(a, b) _mm256_permute2f128_ps(a, b, 0x31)
 #define NEXT(i, column) sum = _mm256_fmadd_ps(_mm256_broadcast_ss(x + (i) * step), column, sum)
 
 /* sum + eight products of each of eight columns. x: the vector, `step` apart. */
 AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256 r0, __m256 r1, __m256 r2, __m256 r3,
                                 __m256 r4, __m256 r5, __m256 r6, __m256 r7) {
-  PAIR(r0, r1, a0, a1); PAIR(r2, r3, a2, a3); PAIR(r4, r5, a4, a5); PAIR(r6, r7, a6, a7);
-  FOUR(a0, a2, b0, b1); FOUR(a1, a3, b2, b3); FOUR(a4, a6, b4, b5); FOUR(a5, a7, b6, b7);
-  NEXT(0, LOW(b0, b4)); NEXT(1, LOW(b1, b5)); NEXT(2, LOW(b2, b6)); NEXT(3, LOW(b3, b7));
-  NEXT(4, HIGH(b0, b4)); NEXT(5, HIGH(b1, b5)); NEXT(6, HIGH(b2, b6)); NEXT(7, HIGH(b3, b7));
+  LANE_TURN;
+  NEXT(0, c0); NEXT(1, c1); NEXT(2, c2); NEXT(3, c3);
+  NEXT(4, c4); NEXT(5, c5); NEXT(6, c6); NEXT(7, c7);
   return sum;
 }
 
