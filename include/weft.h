@@ -310,6 +310,10 @@ weft_array *weft_triu(weft_array *, int64_t k);        /* x on and above it, els
 
 weft_array *weft_matmul(weft_array *a, weft_array *b);  /* [..,m,k] x [..,k,n] -> [..,m,n]; 1-d as in NumPy; integers
                                                            are exact but wrap around, as in weft_sum */
+weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]);  /* sums over n
+                                                           pairs of axes; those left of a, then those of b */
+weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /* "bqd,bkd->bqk"; ... for any axes; ii: a
+                                                           diagonal. In pairs, the smallest products first */
 
 
 /* ---- Composed operations -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include "backend/contract.h"
 #include <math.h>
 #include <stdlib.h>
+#include "base/mem.h"
 #include "run/compiled.h"
 #include "run/plan.h"
 #include "test.h"
@@ -423,4 +424,40 @@ TEST(the_error_of_a_product_stays_below_what_is_promised) {
   EXPECT_OK(read_wide(weft_matmul(x, y), &got, sizeof got));
   EXPECT(fabs(got - exact) <= (CONTRACT_BLOCK + blocks) * ldexp(size, -24));
   weft_scope_discard(scope);
+}
+
+/* ---- no memory ---- */
+
+/* tanh(a b + 1) with `rows` rows, in which allocation n fails. Whether it got that far. */
+static bool fails_at(int64_t n, int64_t rows, weft_dtype t) {
+  enum { N = 37, K = 41 };
+  static float y[PATCH_ROWS * N], want[PATCH_ROWS * N];
+  weft_status status[2];
+  int64_t made = 0;
+  for (int again = 0; again < 2; again++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *a = weft_full(t, WEFT_DIMS(rows, K), 0.25), *b = weft_full(t, WEFT_DIMS(K, N), 0.125);
+    if (weft_eval(2, (weft_array *[]){ a, b })) test_fail(__FILE__, __LINE__, "%s", weft_message());
+    weft_array *x = weft_cast(weft_tanh(weft_add(weft_matmul(a, b), weft_scalar(1))), WEFT_F32);
+    if (!again) mem_fail_at(n, 0);
+    status[again] = weft_read(x, WEFT_F32, again ? want : y, sizeof *y * (size_t)(rows * N));
+    if (!again) made = mem_count();
+    mem_fail_at(0, 0);
+    weft_scope_discard(s);
+    plan_drop_all();
+    compiled_drop_all();
+  }
+  EXPECT_INT(status[1], WEFT_OK);
+  if (status[0]) EXPECT_INT(status[0], WEFT_ERR_MEMORY);
+  else EXPECT(!memcmp(y, want, sizeof *y * (size_t)(rows * N)));
+  return made >= n;
+}
+
+TEST(a_product_survives_each_failing_allocation) {
+  test_watchdog(200);
+  use_backend("avx2");
+  for (int64_t rows = 1; rows < 7; rows++)
+    for (int64_t n = 1; fails_at(n, rows, WEFT_F64); n++) {}
+  use_backend(NULL);
+  for (int64_t n = 1; fails_at(n, 9, WEFT_BF16); n++) {}
 }

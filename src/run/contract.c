@@ -55,6 +55,7 @@ static void swap(int64_t *a, int64_t *b) {
 }
 static int64_t divide_up(int64_t a, int64_t b) { return a ? (a - 1) / b + 1 : 0; }
 static int64_t up(int64_t a, int64_t to) { return divide_up(a, to) * to; }
+static bool is_cancelled(const struct product *p) { return p->cancel && __atomic_load_n(p->cancel, __ATOMIC_RELAXED); }
 static size_t padded(int64_t bytes) { return (size_t)up(bytes, ALIGN); }
 
 /* ---- choosing ---- */
@@ -267,7 +268,7 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
   bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == p->k;
   struct patch t = { .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
   int lanes = p->unit->lanes(p->reg);
-  for (int64_t j = 0; j < w->cell.columns; j += p->width) {
+  for (int64_t j = 0; j < w->cell.columns && !is_cancelled(p); j += p->width) {
     t.columns = strip(w, j);
     t.mask = ~UINT64_C(0) >> (63 - (t.columns - 1) % lanes);
     t.b = p->packs_b ? strip_at(w, j) + panel_rows(p, k - w->b_k) * p->width * p->size : corner(w, &p->b, k, w->cell.column + j);
@@ -283,8 +284,6 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
     }
   }
 }
-
-static bool is_cancelled(const struct product *p) { return p->cancel && __atomic_load_n(p->cancel, __ATOMIC_RELAXED); }
 
 /* ---- the kernel that goes on with a cell ---- */
 

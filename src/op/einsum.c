@@ -1,0 +1,339 @@
+/* einsum.c -- sums of products by the names of axes. Operands are taken together two at a time, the pair first whose product is
+ * smallest for its operands; each pair is one matmul on views, or an elementwise product where nothing is summed. */
+#include <string.h>
+#include "op/operand.h"
+
+enum { LETTERS = 52, NAMES = LETTERS + WEFT_RANK_MAX, OPERANDS = 32 }; /* names beyond letters: axes under "..", the last first */
+
+struct term { weft_array *x; int rank; int name[WEFT_RANK_MAX]; };     /* an array whose axes have different names */
+
+struct sum {
+  const char *fn;
+  int n;
+  struct term term[OPERANDS];
+  int out_rank, out[WEFT_RANK_MAX];
+  dim size[NAMES];          /* -1: the name does not occur (sizes that are symbols are smaller) */
+  struct failure *failure;
+};
+
+static bool wrong(struct sum *s, struct failure *f) { return s->failure = f, false; }
+
+static int find(const struct term *t, int name) {
+  for (int i = 0; i < t->rank; i++) if (t->name[i] == name) return i;
+  return -1;
+}
+static bool has(const struct term *t, int name) { return find(t, name) >= 0; }
+
+static bool is_wanted(const struct sum *s, int name) {
+  for (int i = 0; i < s->out_rank; i++) if (s->out[i] == name) return true;
+  return false;
+}
+
+/* ---- the text ---- */
+
+static int letter(char c) { return c >= 'a' && c <= 'z' ? c - 'a' : c >= 'A' && c <= 'Z' ? c - 'A' + 26 : -1; }
+
+/* Names from *text on to its end, a comma or an arrow; dots stand for `hidden` axes. -1: it is not well formed. */
+static int read_names(const char **text, int hidden, int names[]) {
+  int n = 0;
+  bool had_dots = false;
+  for (; **text && **text != ',' && **text != '-'; ++*text) {
+    bool is_dots = !strncmp(*text, "...", 3);
+    int name = letter(**text);
+    if (**text == ' ') continue;
+    if (is_dots ? had_dots || hidden < 0 || n + hidden > WEFT_RANK_MAX : name < 0 || n == WEFT_RANK_MAX) return -1;
+    if (!is_dots) { names[n++] = name; continue; }
+    for (int i = hidden; i--;) names[n++] = LETTERS + i;
+    had_dots = true;
+    *text += 2;
+  }
+  return n;
+}
+
+static int count_letters(const char *text) {
+  int n = 0;
+  for (; *text && *text != ',' && *text != '-'; text++) n += letter(*text) >= 0;
+  return n;
+}
+static bool has_dots(const char *text) {
+  for (; *text && *text != ',' && *text != '-'; text++) if (*text == '.') return true;
+  return false;
+}
+
+static bool text_wrong(struct sum *s, const char *text) {
+  return wrong(s, fail(WEFT_ERR_ARG, scope_origin(), "%s: \"%s\" is not like \"ij,jk->ik\" with %d operands", s->fn, text, s->n));
+}
+
+/* Without an arrow: the axes under dots, then the names that occur once, by alphabet. */
+static void implied(struct sum *s, int hidden) {
+  for (int i = hidden; i--;) s->out[s->out_rank++] = LETTERS + i;
+  for (int name = 0; name < LETTERS; name++) {
+    int n = 0;
+    for (int k = 0; k < s->n; k++) for (int i = 0; i < s->term[k].rank; i++) n += s->term[k].name[i] == name;
+    if (n == 1) s->out[s->out_rank++] = name;
+  }
+}
+
+static bool read_text(struct sum *s, const char *text, weft_array *const x[]) {
+  const char *at = text;
+  int most = 0;
+  for (int k = 0; k < s->n; k++) {
+    struct term *t = &s->term[k];
+    t->x = x[k];
+    t->rank = weft_rank(x[k]);
+    int hidden = has_dots(at) ? t->rank - count_letters(at) : 0;
+    if (hidden > most) most = hidden;
+    if (read_names(&at, hidden, t->name) != t->rank) {
+      struct node *n = array_node(x[k]);
+      struct shape_text shape;
+      wrong(s, fail(WEFT_ERR_SHAPE, scope_origin(), "%s: \"%s\": operand %d has the shape %s", s->fn, text, k, shape_show(n, &shape)));
+      return node_release(n), false;
+    }
+    if (k + 1 < s->n && *at++ != ',') return text_wrong(s, text);
+  }
+  if (!*at) return implied(s, most), true;
+  if (strncmp(at, "->", 2)) return text_wrong(s, text);
+  at += 2;
+  s->out_rank = read_names(&at, most, s->out);
+  if (s->out_rank < 0 || *at) return text_wrong(s, text);
+  for (int i = 0; i < s->out_rank; i++)
+    for (int j = 0; j < i; j++) if (s->out[i] == s->out[j]) return text_wrong(s, text);
+  return true;
+}
+
+/* ---- names and sizes ---- */
+
+static void drop(struct term *t, int axis) {
+  t->x = weft_squeeze(t->x, axis);
+  memmove(&t->name[axis], &t->name[axis + 1], sizeof *t->name * (size_t)(--t->rank - axis));
+}
+
+/* An axis of length 1 goes with any other of its name, as it does in broadcasting. */
+static bool note_size(struct sum *s, int name, dim d) {
+  if (s->size[name] == -1 || s->size[name] == 1) s->size[name] = d;
+  else if (d != 1 && dim_differs(d, s->size[name]))
+    return wrong(s, fail(WEFT_ERR_SHAPE, scope_origin(), "%s: axes of one name have %lld and %lld elements", s->fn,
+                         (long long)s->size[name], (long long)d));
+  return true;
+}
+
+static bool note_sizes(struct sum *s) {
+  memset(s->size, -1, sizeof s->size);
+  for (int k = 0; k < s->n; k++) {
+    struct node *n = array_node(s->term[k].x);
+    for (int i = 0; i < n->rank && !s->failure; i++) note_size(s, s->term[k].name[i], n->dims[i]);
+    node_release(n);
+  }
+  for (int i = 0; i < s->out_rank && !s->failure; i++)
+    if (s->size[s->out[i]] == -1) return wrong(s, fail(WEFT_ERR_ARG, scope_origin(), "%s: the result has an axis that no operand has", s->fn));
+  return !s->failure;
+}
+
+/* A name that occurs twice is a diagonal; weft_diagonal puts it last. */
+static void take_diagonals(struct term *t) {
+  for (int i = 0; i < t->rank; i++)
+    for (int j = i + 1; j < t->rank; j++) {
+      if (t->name[i] != t->name[j]) continue;
+      int name = t->name[i];
+      t->x = weft_diagonal(t->x, 0, i, j);
+      memmove(&t->name[j], &t->name[j + 1], sizeof *t->name * (size_t)(t->rank - j - 1));
+      memmove(&t->name[i], &t->name[i + 1], sizeof *t->name * (size_t)(t->rank - i - 2));
+      t->rank--;
+      t->name[t->rank - 1] = name;
+      i = -1;
+      break;
+    }
+}
+
+static void drop_ones(const struct sum *s, struct term *t) {
+  struct node *n = array_node(t->x);
+  for (int i = n->rank; i--;) if (n->dims[i] == 1 && s->size[t->name[i]] != 1) drop(t, i);
+  node_release(n);
+}
+
+/* ---- one operand, two operands ---- */
+
+static void sum_over(struct term *t, int axis) {
+  t->x = weft_sum(t->x, axis);
+  drop(t, axis);
+}
+
+/* The names in `order`, one axis for each; what the term does not have becomes an axis of length 1. */
+static weft_array *arranged(const struct sum *s, const struct term *t, int n, const int order[]) {
+  int axes[WEFT_RANK_MAX], there = 0;
+  dim dims[WEFT_RANK_MAX];
+  for (int i = 0; i < n; i++) {
+    int axis = find(t, order[i]);
+    dims[i] = axis < 0 ? 1 : s->size[order[i]];
+    if (axis >= 0) axes[there++] = axis;
+  }
+  return array_reshape(s->fn, weft_transpose(t->x, axes), n, dims);
+}
+
+struct names { int n, name[WEFT_RANK_MAX]; };
+
+static void add(struct names *s, int name) { s->name[s->n++] = name; }
+static dim product_of(const struct sum *s, const struct names *of) {
+  dim d = 1;
+  for (int i = 0; i < of->n; i++) d = dim_mul(d, s->size[of->name[i]]);
+  return d;
+}
+
+/* Names of t that are neighbours at its end can be one axis; those before them are batch axes, over which the other operand
+ * is broadcast. */
+static void keep_neighbours(const struct term *t, struct names *free, struct names *batch) {
+  int first = free->n - 1;
+  while (first > 0 && find(t, free->name[first - 1]) == find(t, free->name[first]) - 1) first--;
+  for (int i = 0; i < first; i++) add(batch, free->name[i]);
+  if (first <= 0) return;
+  free->n -= first;
+  memmove(free->name, free->name + first, sizeof *free->name * (size_t)free->n);
+}
+
+/* [batch, one, other] with the last two groups of names as one axis each. */
+static weft_array *as_matrices(const struct sum *s, const struct term *t, const struct names *batch, const struct names *one,
+                               const struct names *other) {
+  struct names all = *batch;
+  dim dims[WEFT_RANK_MAX];
+  for (int i = 0; i < batch->n; i++) dims[i] = has(t, batch->name[i]) ? s->size[batch->name[i]] : 1;
+  for (int i = 0; i < one->n; i++) add(&all, one->name[i]);
+  for (int i = 0; i < other->n; i++) add(&all, other->name[i]);
+  dims[batch->n] = product_of(s, one);
+  dims[batch->n + 1] = product_of(s, other);
+  return array_reshape(s->fn, arranged(s, t, all.n, all.name), batch->n + 2, dims);
+}
+
+static struct term matrices(const struct sum *s, const struct term *a, const struct term *b, const struct names *batch,
+                            const struct names *left, const struct names *inner, const struct names *right) {
+  struct term y = { .rank = 0 };
+  dim dims[WEFT_RANK_MAX];
+  const struct names *groups[] = { batch, left, right };
+  for (int g = 0; g < 3; g++)
+    for (int i = 0; i < groups[g]->n; i++) {
+      dims[y.rank] = s->size[groups[g]->name[i]];
+      y.name[y.rank++] = groups[g]->name[i];
+    }
+  weft_array *x = weft_matmul(as_matrices(s, a, batch, left, inner), as_matrices(s, b, batch, inner, right));
+  y.x = array_reshape(s->fn, x, y.rank, dims);
+  return y;
+}
+
+static struct term elementwise(const struct sum *s, const struct term *a, const struct term *b) {
+  struct term y = *a;
+  for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i])) y.name[y.rank++] = b->name[i];
+  y.x = weft_mul(arranged(s, a, y.rank, y.name), arranged(s, b, y.rank, y.name));
+  return y;
+}
+
+/* Whether an operand other than a and b, or the result, needs the name. */
+static bool is_needed(const struct sum *s, int name, const struct term *a, const struct term *b) {
+  for (int k = 0; k < s->n; k++) if (&s->term[k] != a && &s->term[k] != b && has(&s->term[k], name)) return true;
+  return is_wanted(s, name);
+}
+
+static struct term together(const struct sum *s, struct term *a, struct term *b) {
+  struct names batch = { 0 }, left = { 0 }, inner = { 0 }, right = { 0 };
+  for (int i = a->rank; i--;) if (!has(b, a->name[i]) && !is_needed(s, a->name[i], a, b)) sum_over(a, i);
+  for (int i = b->rank; i--;) if (!has(a, b->name[i]) && !is_needed(s, b->name[i], a, b)) sum_over(b, i);
+  for (int i = 0; i < a->rank; i++)
+    add(!has(b, a->name[i]) ? &left : is_needed(s, a->name[i], a, b) ? &batch : &inner, a->name[i]);
+  for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i])) add(&right, b->name[i]);
+  if (!inner.n || batch.n + left.n + right.n > WEFT_RANK_MAX - 2) return elementwise(s, a, b);
+  keep_neighbours(a, &left, &batch);
+  keep_neighbours(b, &right, &batch);
+  return matrices(s, a, b, &batch, &left, &inner, &right);
+}
+
+/* ---- which two ---- */
+
+static double length(const struct sum *s, int name) { return dim_is_known(s->size[name]) ? (double)s->size[name] : 64; }
+
+static double elements(const struct sum *s, const struct term *t) {
+  double n = 1;
+  for (int i = 0; i < t->rank; i++) n *= length(s, t->name[i]);
+  return n;
+}
+
+/* Elements of the result beyond those of its operands. */
+static double growth(const struct sum *s, const struct term *a, const struct term *b) {
+  double n = 1;
+  for (int i = 0; i < a->rank; i++) if (is_needed(s, a->name[i], a, b)) n *= length(s, a->name[i]);
+  for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i]) && is_needed(s, b->name[i], a, b)) n *= length(s, b->name[i]);
+  return n - elements(s, a) - elements(s, b);
+}
+
+static void join_best(struct sum *s) {
+  int best_i = 0, best_j = 1;
+  double least = growth(s, &s->term[0], &s->term[1]);
+  for (int j = 1; j < s->n; j++)
+    for (int i = 0; i < j; i++) {
+      double g = growth(s, &s->term[i], &s->term[j]);
+      if (g < least) least = g, best_i = i, best_j = j;
+    }
+  s->term[best_i] = together(s, &s->term[best_i], &s->term[best_j]);
+  s->n--;
+  memmove(&s->term[best_j], &s->term[best_j + 1], sizeof *s->term * (size_t)(s->n - best_j));
+}
+
+static weft_array *finish(struct sum *s) {
+  struct term *t = &s->term[0];
+  for (int i = t->rank; i--;) if (!is_wanted(s, t->name[i])) sum_over(t, i);
+  return arranged(s, t, s->out_rank, s->out);
+}
+
+static weft_array *compute(struct sum *s) {
+  if (!note_sizes(s)) return array_failed(s->failure);
+  for (int k = 0; k < s->n; k++) drop_ones(s, &s->term[k]), take_diagonals(&s->term[k]);
+  while (s->n > 1) join_best(s);
+  return finish(s);
+}
+
+/* ---- public ---- */
+
+weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) {
+  struct sum s = { .fn = "weft_einsum", .n = n };
+  weft_array *bad;
+  if (!subscripts || n < 1 || n > OPERANDS)
+    return array_failed(fail(WEFT_ERR_ARG, scope_origin(), "weft_einsum: %d operands; from 1 to %d are possible", n, OPERANDS));
+  if (!arrays_ok("weft_einsum", n, x, &bad)) return bad;
+  if (!read_text(&s, subscripts, x)) return array_failed(s.failure);
+  return compute(&s);
+}
+
+static struct failure *pairs_check(const struct node *a, const struct node *b, int n, const int i[], const int j[]) {
+  struct shape_text s, t;
+  for (int k = 0; k < n; k++)
+    if (dim_differs(a->dims[i[k]], b->dims[j[k]]))
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: axis %d of %s and axis %d of %s", i[k], shape_show(a, &s), j[k], shape_show(b, &t));
+  return NULL;
+}
+
+weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]) {
+  struct sum s = { .fn = "weft_tensordot", .n = 2 };
+  weft_array *bad, *x[] = { a, b };
+  struct node *node[2];
+  int i[WEFT_RANK_MAX], j[WEFT_RANK_MAX], next = 0;
+  if (!operands("weft_tensordot", 2, x, node, &bad)) return bad;
+  struct failure *why = axes_check("weft_tensordot", node[0], n, a_axes, i);
+  if (!why) why = axes_check("weft_tensordot", node[1], n, b_axes, j);
+  if (!why) why = pairs_check(node[0], node[1], n, i, j);
+  if (why) return array_of_bad(why, 2, node);
+  for (int k = 0; k < 2; k++) {
+    struct term *t = &s.term[k];
+    *t = (struct term){ .x = x[k], .rank = node[k]->rank };
+    for (int axis = 0; axis < t->rank; axis++) {
+      t->name[axis] = next++;
+      for (int p = 0; p < n; p++) if ((k ? j : i)[p] == axis) t->name[axis] = k ? s.term[0].name[i[p]] : t->name[axis];
+    }
+  }
+  for (int k = 0; k < 2; k++)
+    for (int axis = 0; axis < s.term[k].rank; axis++) {
+      bool is_summed = false;
+      for (int p = 0; p < n; p++) is_summed |= (k ? j : i)[p] == axis;
+      if (!is_summed && s.out_rank < WEFT_RANK_MAX) s.out[s.out_rank++] = s.term[k].name[axis];
+    }
+  int rank = node[0]->rank + node[1]->rank - 2 * n;
+  nodes_release(2, node);
+  if (rank > WEFT_RANK_MAX) return array_failed(fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: the result has %d axes", rank));
+  return compute(&s);
+}

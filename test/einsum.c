@@ -1,0 +1,162 @@
+/* einsum.c -- sums of products by names, against loops over all names at once. */
+#include <stdlib.h>
+#include "run/plan.h"
+#include "test.h"
+#include "values.h"
+#include "weft.h"
+
+enum { MOST = 6 };
+static const int64_t sizes[] = { 3, 4, 5, 2, 6, 7 }; /* of a, b, c .. */
+
+/* Numbers that are sums of few powers of two: any order of adding gives the same. */
+static double number(int which, int64_t i) { return (double)((i * 37 + which * 11) % 16 - 7) / 4; }
+
+struct operand { char names[16]; int rank; int64_t dims[8]; double *x; weft_array *a; };
+
+static struct operand operand(int which, const char *names, int n) {
+  struct operand o = { .rank = n };
+  int64_t count = 1;
+  memcpy(o.names, names, (size_t)n);
+  for (int i = 0; i < n; i++) count *= o.dims[i] = sizes[names[i] - 'a'];
+  o.x = malloc(sizeof *o.x * (size_t)count);
+  for (int64_t i = 0; i < count; i++) o.x[i] = number(which, i);
+  o.a = weft_from(WEFT_F64, n, o.dims, o.x);
+  return o;
+}
+
+static double at(const struct operand *o, const int64_t index[]) {
+  int64_t i = 0;
+  for (int k = 0; k < o->rank; k++) i = i * o->dims[k] + index[o->names[k] - 'a'];
+  return o->x[i];
+}
+
+/* The sum over all names that are not in `out`, by counting through everything. */
+static double right(int n, const struct operand *in, const char *out, const int64_t fixed[]) {
+  int64_t index[MOST] = { 0 };
+  bool is_used[MOST] = { 0 };
+  double sum = 0;
+  for (int k = 0; k < n; k++) for (int i = 0; i < in[k].rank; i++) is_used[in[k].names[i] - 'a'] = true;
+  for (const char *c = out; *c; c++) index[*c - 'a'] = fixed[*c - 'a'], is_used[*c - 'a'] = false;
+  for (;;) {
+    double product = 1;
+    for (int k = 0; k < n; k++) product *= at(&in[k], index);
+    sum += product;
+    int a = 0;
+    for (; a < MOST; a++) {
+      if (!is_used[a]) continue;
+      if (++index[a] < sizes[a]) break;
+      index[a] = 0;
+    }
+    if (a == MOST) return sum;
+  }
+}
+
+static void check(const char *text) {
+  weft_scope *s = weft_scope_open();
+  struct operand in[4];
+  weft_array *x[4];
+  int n = 0;
+  const char *out = strstr(text, "->") + 2;
+  for (const char *p = text; p < out - 2; n++) {
+    size_t length = strcspn(p, ",-");
+    in[n] = operand(n, p, (int)length), x[n] = in[n].a;
+    p += length + 1;
+  }
+  int64_t count = 1, index[MOST] = { 0 };
+  for (const char *c = out; *c; c++) count *= sizes[*c - 'a'];
+  double *y = malloc(sizeof *y * (size_t)count);
+  EXPECT_OK(weft_read(weft_einsum(text, n, x), WEFT_F64, y, sizeof *y * (size_t)count));
+  for (int64_t i = 0; i < count; i++) {
+    int64_t rest = i;
+    for (size_t k = strlen(out); k--;) index[out[k] - 'a'] = rest % sizes[out[k] - 'a'], rest /= sizes[out[k] - 'a'];
+    double want = right(n, in, out, index);
+    if (y[i] == want) continue;
+    test_fail(__FILE__, __LINE__, "%s: element %d is %.17g, not %.17g", text, (int)i, y[i], want);
+    break;
+  }
+  for (int k = 0; k < n; k++) free(in[k].x);
+  free(y);
+  weft_scope_discard(s);
+}
+
+TEST(einsum_sums_over_the_names_the_result_does_not_have) {
+  static const char *const texts[] = {
+    "ab,bc->ac", "ab,bc->ca", "ab,cb->ac", "ba,bc->ac", "abc,bcd->ad", "abc,cbd->ad", "abc,dbc->da", "ab->ba", "ab->b", "ab->",
+    "a,a->", "a,b->ab", "a,b->ba", "abc,abd->acd", "abcd,abed->abce", "acbd,aebd->abce", "ab,ab->ab", "ab,ab->a", "ab,ab->",
+    "abc,ac->bac", "ab,bc,cd->ad", "ab,bc,cd,de->ae", "ab,cd,bc->ad", "abc,bd,ce->ade", "a,ab,b->", "aa->a", "aa->", "aab,b->a", "aba,bc->ac",
+    "abc,d->abcd", "ab,ac,ad->bcd", "abc,ade->bcde", "abc,abc->cba", "abe,bc->ec",
+  };
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) check(texts[i]);
+}
+
+TEST(einsum_knows_dots_and_results_that_are_implied) {
+  weft_scope *s = weft_scope_open();
+  double x[24], w[20], v[2 * 3 * 5];
+  for (int i = 0; i < 24; i++) x[i] = number(0, i);
+  for (int i = 0; i < 20; i++) w[i] = number(1, i);
+  weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(2, 3, 4), x), *b = weft_from(WEFT_F64, WEFT_DIMS(4, 5), w);
+  weft_array *in[] = { a, b }, *y[] = { weft_einsum("...i,ij->...j", 2, in), weft_einsum("...i,ij", 2, in), weft_einsum("abi,ij", 2, in) };
+  for (int k = 0; k < 3; k++) {
+    EXPECT_OK(weft_read(y[k], WEFT_F64, v, sizeof v));
+    for (int i = 0; i < 30; i++) {
+      double want = 0;
+      for (int j = 0; j < 4; j++) want += x[i / 5 * 4 + j] * w[j * 5 + i % 5];
+      EXPECT(v[i] == want);
+    }
+  }
+  weft_scope_discard(s);
+}
+
+TEST(attention_scores_are_one_product_without_a_copy) {
+  weft_scope *s = weft_scope_open();
+  weft_array *q = weft_full(WEFT_F32, WEFT_DIMS(2, 16, 4, 8), 1), *k = weft_full(WEFT_F32, WEFT_DIMS(2, 24, 4, 8), 2), *in[] = { q, k };
+  EXPECT_OK(weft_eval(2, in));
+  weft_array *y = weft_einsum("bqhd,bkhd->bhqk", 2, in);
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  EXPECT_INT(cost.kernels, 1);
+  EXPECT_INT(cost.peak_bytes, 2 * 4 * 16 * 24 * 4);
+  weft_scope_discard(s);
+}
+
+TEST(einsum_is_differentiated) {
+  weft_scope *s = weft_scope_open();
+  double x[] = { 1, 2, 3, 4, 5, 6 }, w[] = { 2, 3, 5 }, d[6];
+  weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(2, 3), x), *b = weft_from(WEFT_F64, WEFT_DIMS(3), w), *in[] = { a, b }, *da;
+  weft_grad(weft_einsum("ij,j->", 2, in), 1, &a, &da);
+  EXPECT_OK(weft_read(da, WEFT_F64, d, sizeof d));
+  for (int i = 0; i < 6; i++) EXPECT(d[i] == w[i % 3]);
+  weft_scope_discard(s);
+}
+
+TEST(tensordot_keeps_the_axes_of_a_then_those_of_b) {
+  weft_scope *s = weft_scope_open();
+  double x[24], w[40], y[10], want;
+  for (int i = 0; i < 24; i++) x[i] = number(0, i);
+  for (int i = 0; i < 40; i++) w[i] = number(1, i);
+  weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(4, 2, 3), x), *b = weft_from(WEFT_F64, WEFT_DIMS(4, 5, 2), w); /* over 4, 2 */
+  EXPECT_OK(weft_read(weft_tensordot(a, b, 2, (int[]){ 0, 1 }, (int[]){ 0, -1 }), WEFT_F64, (double[15]){ 0 }, 15 * sizeof *y));
+  weft_array *t = weft_tensordot(weft_slice(a, 2, 0, 2, 1), b, 2, (int[]){ 1, 0 }, (int[]){ 2, 0 });
+  EXPECT_OK(weft_read(t, WEFT_F64, y, sizeof y));
+  for (int i = 0; i < 10; i++) {
+    want = 0;
+    for (int p = 0; p < 4; p++) for (int q = 0; q < 2; q++) want += x[(p * 2 + q) * 3 + i / 5] * w[(p * 5 + i % 5) * 2 + q];
+    EXPECT(y[i] == want);
+  }
+  weft_scope_discard(s);
+}
+
+TEST(einsum_says_what_is_wrong) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = weft_full(WEFT_F32, WEFT_DIMS(2, 3), 1), *b = weft_full(WEFT_F32, WEFT_DIMS(4, 5), 1), *in[] = { a, b };
+  EXPECT_INT(weft_check(weft_einsum("ij,jk->ik", 2, in)), WEFT_ERR_SHAPE);
+  EXPECT_INT(weft_check(weft_einsum("ij->i", 2, in)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_einsum("ijk,lm->i", 2, in)), WEFT_ERR_SHAPE);
+  EXPECT_INT(weft_check(weft_einsum("ij,kl->x", 2, in)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_einsum("ij,kl->ii", 2, in)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_einsum("i1,kl->i", 2, in)), WEFT_ERR_SHAPE);
+  EXPECT_INT(weft_check(weft_einsum(NULL, 2, in)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_einsum("", 0, in)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_tensordot(a, b, 1, (int[]){ 1 }, (int[]){ 0 })), WEFT_ERR_SHAPE);
+  weft_scope_discard(s);
+}
