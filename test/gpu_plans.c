@@ -114,6 +114,13 @@ static int cumulative(weft_array *y[]) { return y[0] = weft_cumsum(numbers(WEFT_
 static int product(weft_array *y[]) {
   return y[0] = weft_tanh(weft_matmul(numbers(WEFT_DIMS(300, 200), 1), numbers(WEFT_DIMS(200, 150), 2))), 1;
 }
+static int long_products(weft_array *y[]) {
+  weft_array *a = numbers(WEFT_DIMS(33, 1300), 1), *b = numbers(WEFT_DIMS(1300, 50), 2);
+  y[0] = weft_matmul(a, b);
+  y[1] = weft_matmul(weft_cast(a, WEFT_BF16), weft_cast(b, WEFT_BF16));
+  y[2] = weft_matmul(weft_cast(weft_mul(a, weft_scalar(50)), WEFT_I8), weft_cast(weft_mul(b, weft_scalar(50)), WEFT_I8));
+  return 3;
+}
 static int narrow_sum(weft_array *y[]) { return y[0] = weft_sum(weft_cast(numbers(WEFT_DIMS(1000, 30), 1), WEFT_BF16), WEFT_ALL), 1; }
 
 /* y_t = 0.5 y_(t-1) - 0.3 y_(t-2) + e_t in many lanes: one kernel. */
@@ -160,7 +167,7 @@ static const struct { const char *name; int (*make)(weft_array *y[]); double clo
   { "concat and pad", joined, 0 }, { "checked gather", gathered, 0 }, { "scatter set", put_set, 0 },
   { "scatter add", put_add, 1e-3 }, { "scatter max", put_max, 0 }, { "scatter add, i32", put_integers, 0 },
   { "softmax", softmax, 1e-5 }, { "layer norm gradient", layer_norm_gradient, 1e-3 }, { "sum, logsumexp, mean", sums, 1e-3 },
-  { "cumulative sum", cumulative, 1e-2 }, { "matmul and tanh", product, 1e-4 }, { "sum of bf16", narrow_sum, 0.05 },
+  { "cumulative sum", cumulative, 1e-2 }, { "matmul and tanh", product, 1e-4 }, { "long products", long_products, 0 }, { "sum of bf16", narrow_sum, 0.05 },
   { "scan", scan, 0 }, { "until", until, 0 }, { "recurrent network", recurrent, 1e-4 }, { "empty", empty, 0 }, { "0-d", one, 0 },
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
