@@ -13,8 +13,10 @@
 #include "../test/every_recipe.h"
 
 static bool check(uint64_t seed) {
+  int64_t left = weft_get(WEFT_KERNELS_VM);
   bool ok = recipe_check(seed) && (seed % 4 || recipe_check_gradient(seed)) && (seed % 4 != 1 || recipe_check_forms(seed));
   if (ok && plain_off) printf("exp or its like is more than 4 ulp off\n"), ok = false;
+  if (ok && weft_get(WEFT_KERNELS_VM) != left) printf("the encoder left a kernel to the vm\n"), ok = false;
   if (ok && weft_get(WEFT_NODES)) printf("%lld nodes are left\n", (long long)weft_get(WEFT_NODES)), ok = false;
   return ok;
 }

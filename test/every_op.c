@@ -620,6 +620,7 @@ static void check_way(int way) {
     for (int d = 0; d < (int)(sizeof dtypes / sizeof *dtypes); d++)
       if (takes(&calls[i], dtypes[d])) check_layouts(&calls[i], dtypes[d], ways[way].name);
   EXPECT_INT(plain_off, 0);
+  EXPECT_INT(weft_get(WEFT_KERNELS_VM), 0); /* the encoder takes them all */
   plain_end();
   way_leave();
 }
@@ -721,6 +722,7 @@ static void check_derivatives(int way, int first) {
   test_watchdog(300);
   way_take(&ways[way]);
   for (int i = first; i < DERIVATIVES; i += 2) check_function(derivatives[i].name, derivatives[i].f, N, derivatives[i].x);
+  EXPECT_INT(weft_get(WEFT_KERNELS_VM), 0);
   way_leave();
 }
 

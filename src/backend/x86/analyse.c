@@ -267,22 +267,68 @@ static void on_store(struct walk *w, const struct kir_stmt *s) {
   add_access(w, s, lane >= 0 && w->g->loops[lane].is_flat);
 }
 
+/* Used by a statement that is not part of a run. */
+static void use_apart(struct walk *w, int val) {
+  use(w, val);
+  if (!is_literal(w->g, val) && w->g->vals[val].row < 0) w->g->vals[val].crosses = true;
+}
+
+/* Operands and results of a fold or prefix. By a fn it happens between runs. */
+static void use_parts(struct walk *w, const struct kir_stmt *s, bool is_apart) {
+  for (int i = 0; i < s->n_in; i++) {
+    if (is_apart) use_apart(w, s->in[i]);
+    else use(w, s->in[i]);
+    if (lane_bytes(w->g->vals[s->in[i]].dtype) == 8) w->g->wide = true;
+  }
+  for (int i = 0; i < s->n_from; i++) use_apart(w, s->from[i]);
+  if (is_apart) w->region = ++w->g->n_regions;
+}
+
+static struct fold *add_fold(struct gen *g, struct fold **folds, int *n, int *room, const struct kir_stmt *s) {
+  if (s->n_in > PARTS) gen_cannot(g, "a fold of more than 8 values");
+  if (g->why || !gen_grow(g, (void **)folds, room, *n + 1, sizeof **folds)) return NULL;
+  (*folds)[*n] = (struct fold){ .stmt = s, .n = s->n_in, .pin = -1 };
+  return &(*folds)[(*n)++];
+}
+
+static bool add_across(struct gen *g, struct loop *l, const struct kir_stmt *s) {
+  if (s->n_in > PARTS) gen_cannot(g, "a fold of more than 8 values");
+  if (g->why || !gen_grow(g, (void **)&l->across, &l->across_room, l->n_across + 1, sizeof *l->across)) return false;
+  l->across[l->n_across++] = (struct across){ .fold = { .stmt = s, .n = s->n_in, .pin = -1 } };
+  return true;
+}
+
+static void on_prefix(struct walk *w, const struct kir_stmt *s) {
+  struct gen *g = w->g;
+  struct loop *l = &g->loops[w->loop];
+  struct fold *f = add_fold(g, &l->prefixes, &l->n_prefixes, &l->prefix_room, s);
+  if (!f) return;
+  use_parts(w, s, true);
+  l->has_effects = true;
+  g->vals[l->stmt->var].is_operand |= l->stmt->kind != KIR_LANE;
+  for (int i = 0; i < s->n_in; i++) {
+    struct value *v = &g->vals[s->out[i]];
+    define_at(w, s->out[i], l->lane >= 0);
+    v->crosses = v->of_loop = true;
+    if (l->stmt->kind != KIR_LANE) continue;
+    v->home = f->home[i] = slot_vector(g, COPIES);
+    f->after[i] = slot_vector(g, 1);
+  }
+}
+
 static void on_fold(struct walk *w, const struct kir_stmt *s) {
   struct gen *g = w->g;
   struct loop *l = &g->loops[w->loop];
   bool in_lane = l->stmt->kind == KIR_LANE;
-  if (s->n_in != 1 || s->op == KIR_CALL || s->n_from) { gen_cannot(g, "a fold with a fn"); return; }
-  use(w, s->in[0]);
+  bool is_across = fold_is_across(l, s);
+  if (is_across ? !add_across(g, l, s) : !add_fold(g, &l->folds, &l->n_folds, &l->fold_room, s)) return;
+  if (is_across) g->vals[l->stmt->var].is_operand |= !in_lane;
+  use_parts(w, s, is_across || s->op == KIR_CALL);
   l->has_effects = true;
-  int dtype = g->vals[s->out[0]].dtype;
-  if (dtype == WEFT_BOOL) gen_cannot(g, "a fold of bools");
-  if (in_lane ? s->order == KIR_COL : s->order == KIR_ROW) gen_cannot(g, "a fold across its loop");
-  if (l->n_folds == MAX_FOLDS) gen_cannot(g, "too many folds in a loop");
-  else l->fold[l->n_folds++] = s;
-  if (in_lane && (dtype == WEFT_I64 || dtype == WEFT_U64)) gen_cannot(g, "a fold of 64-bit integers along lanes");
-  define_at(w, s->out[0], !in_lane && l->lane >= 0);
-  if (g->vals[s->out[0]].domain == SCALAR) gen_cannot(g, "a fold of 64-bit integers");
-  g->vals[s->out[0]].crosses = g->vals[s->out[0]].of_loop = true;
+  for (int i = 0; i < s->n_in; i++) {
+    define_at(w, s->out[i], !in_lane && l->lane >= 0);
+    g->vals[s->out[i]].crosses = g->vals[s->out[i]].of_loop = true;
+  }
 }
 
 static void on_keep(struct walk *w, const struct kir_stmt *s) {
@@ -316,8 +362,8 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
   l->is_outer = s == g->outer;
   l->in_lane = lane >= 0;
   l->is_flat = s->kind == KIR_LANE && !l->has_inner;
-  int32_t *slots[] = { &l->var, &l->last, &l->extent, &l->block, &l->count, &l->j, &l->limit };
-  for (int i = 0; i < 7; i++) *slots[i] = slot_scalar(g);
+  int32_t *slots[] = { &l->var, &l->last, &l->extent, &l->block, &l->count, &l->j, &l->limit, &l->first };
+  for (int i = 0; i < 8; i++) *slots[i] = slot_scalar(g);
   if (w->loop >= 0) g->loops[w->loop].has_inner = true;
   if (s->extent != KIR_BLOCK) use_subscripts(w, s->at, s->extent == KIR_BLOCKS ? 2 : 1);
   struct value *v = &g->vals[s->var];
@@ -329,7 +375,9 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
   }
   l->hoist_region = ++g->n_regions;
   struct walk in = { g, id, ++g->n_regions, w->depth + 1, false };
+  if (s->kind == KIR_LANE) prefixes_view(g, id);
   walk_block(&in, &s->body);
+  if (s->kind == KIR_LANE) prefixes_view(g, -1);
   g->loops[id].end = g->n_loops;
   g->loops[id].access_end = g->n_accesses;
   w->region = ++g->n_regions;
@@ -348,12 +396,6 @@ static void on_carry(struct walk *w, const struct kir_stmt *s) {
 static void on_until(struct walk *w, const struct kir_stmt *s) {
   w->g->loops[w->loop].has_until = true;
   use(w, s->in[0]);
-}
-
-/* Used by a statement that is not part of a run. */
-static void use_apart(struct walk *w, int val) {
-  use(w, val);
-  if (!is_literal(w->g, val) && w->g->vals[val].row < 0) w->g->vals[val].crosses = true;
 }
 
 static void on_if(struct walk *w, const struct kir_stmt *s) {
@@ -409,7 +451,7 @@ static void walk_block(struct walk *w, const struct kir_block *b) {
     case KIR_KEEP: on_keep(w, s); break;
     case KIR_IF: on_if(w, s); break;
     case KIR_YIELD: on_yield(w, s); break;
-    case KIR_PREFIX: gen_cannot(g, "a prefix"); break;
+    case KIR_PREFIX: on_prefix(w, s); break;
     case KIR_CHECK: on_check(w, s); break;
     default: break;
     }
@@ -422,6 +464,51 @@ static void note_private(struct gen *g, const struct kir_block *b) {
     if (s->kind != KIR_PAR) continue;
     for (int i = 0; i < s->n_private; i++) g->is_private[s->private[i].buf] = true;
     note_private(g, &s->body);
+  }
+}
+
+/* ---- Fns ---- */
+
+/* Its loads are from tables, by what the lanes say; an index is in its home. */
+static void note_table(struct gen *g, const struct kir_stmt *s) {
+  int bytes = dtype_bytes(g->k->bufs[s->buf].dtype);
+  struct access a = { .stmt = s, .owner = OWNER_FN, .lane = -1, .cls = LANE_INDEX, .reg = -1, .next = -1,
+                      .element = __builtin_ctz((unsigned)bytes), .narrow = bytes < 4 };
+  g->wide = true;
+  for (int i = 0; i < s->at[0].n; i++)
+    for (int j = 0; j < s->at[0].term[i].n; j++)
+      if (g->vals[s->at[0].term[i].val[j]].lane) g->vals[s->at[0].term[i].val[j]].crosses = true;
+  if (!gen_grow(g, (void **)&g->accesses, &g->access_room, g->n_accesses + 1, sizeof a)) return;
+  if (!gen_grow(g, (void **)&g->access_of, &g->memory_room, g->n_memory + 1, sizeof(int))) return;
+  g->accesses[g->n_accesses] = a;
+  g->access_of[g->n_memory++] = g->n_accesses++;
+}
+
+static void note_lane(struct gen *g, int val) {
+  struct value *v = &g->vals[val];
+  v->lane = true;
+  v->domain = v->dtype == WEFT_BOOL ? BOOL : VECTOR;
+  note_width(g, v);
+}
+
+static void note_fn(struct gen *g, int fn) {
+  const struct kir_fn *f = &g->k->fns[fn];
+  if (g->fn_memory[fn] >= 0) return;
+  g->fn_memory[fn] = g->n_memory;
+  for (int i = 0; i < f->n_param; i++) note_lane(g, f->param[i]);
+  for (const struct kir_stmt *s = f->body.first; s; s = s->next) {
+    for (int i = 0; i < s->n_in; i++)
+      if (lane_bytes(g->vals[s->in[i]].dtype) == 8) g->wide = true;
+    note_lane(g, s->out[0]);
+    if (s->kind == KIR_LOAD) note_table(g, s);
+  }
+}
+
+/* The fns that combine. */
+static void note_fns(struct gen *g, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s && !g->no_memory; s = s->next) {
+    if ((s->kind == KIR_FOLD || s->kind == KIR_PREFIX) && s->op == KIR_CALL) note_fn(g, s->fn);
+    note_fns(g, &s->body);
   }
 }
 
@@ -481,6 +568,8 @@ void analyse(struct gen *g) {
   note_private(g, &g->k->body);
   place_inputs(g);
   note_moves(g, &g->k->body);
+  note_fns(g, &g->k->body);
+  g->first_memory = g->n_memory;
   struct walk w = { g, -1, ++g->n_regions, 0, false };
   walk_block(&w, &g->k->body);
   if (g->why || g->no_memory) return;
@@ -490,5 +579,5 @@ void analyse(struct gen *g) {
   place_homes(g);
   g->tail_buffer = slot_vector(g, 2);
   g->scratch = slot_scalar(g);
-  g->saved = slot_vector(g, 1);
+  g->saved = slot_vector(g, 2);
 }

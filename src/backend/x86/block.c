@@ -2,9 +2,13 @@
  * next one is, so that the copies run side by side. */
 #include "backend/x86/gen.h"
 
-/* Ends a run: a loop, or a branch. */
-static bool ends_run(const struct kir_stmt *s) {
-  return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || s->kind == KIR_IF;
+/* Ends a run: a loop, a branch, or what takes turns with itself. */
+static bool is_apart(const struct gen *g, const struct kir_stmt *s) {
+  if (s->kind == KIR_PREFIX) return true;
+  return s->kind == KIR_FOLD && (s->op == KIR_CALL || fold_is_across(&g->loops[g->loop], s));
+}
+static bool ends_run(const struct gen *g, const struct kir_stmt *s) {
+  return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || s->kind == KIR_IF || is_apart(g, s);
 }
 
 static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD || s->kind == KIR_STORE; }
@@ -18,9 +22,9 @@ static bool is_hoisted(const struct gen *g, const struct kir_stmt *s, int site) 
 
 /* The mask that a statement acts under. State of a loop only heeds what has happened since its iteration began. */
 static int mask_for(const struct gen *g, const struct kir_stmt *s, int active) {
-  bool is_state = s->kind == KIR_NEXT || (s->kind == KIR_FOLD && g->loop != g->lane_loop);
+  bool is_state = s->kind == KIR_NEXT || ((s->kind == KIR_FOLD || s->kind == KIR_PREFIX) && g->loop != g->lane_loop);
   switch (s->kind) {
-  case KIR_LOAD: case KIR_STORE: case KIR_FOLD: case KIR_NEXT: case KIR_YIELD: case KIR_CHECK: case KIR_UNTIL:
+  case KIR_LOAD: case KIR_STORE: case KIR_FOLD: case KIR_PREFIX: case KIR_NEXT: case KIR_YIELD: case KIR_CHECK: case KIR_UNTIL:
     return is_state && active == g->active_at_loop && !g->loops[g->loop].has_until ? -1 : active;
   default: return -1;
   }
@@ -38,11 +42,11 @@ static void pass_over(struct gen *g, const struct kir_block *b) {
 static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
   int n = 0, active = g->active;
   bool in_lanes = g->lane_loop >= 0 && !hoisted;
-  for (; s && (hoisted || !ends_run(s)); s = s->next) {
+  for (; s && (hoisted || !ends_run(g, s)); s = s->next) {
     pass_over(g, &s->body);
     int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
     int site = s->kind == KIR_CHECK ? g->check_cursor++ : -1;
-    if (s->kind == KIR_IF || is_hoisted(g, s, site) != hoisted) continue;
+    if (ends_run(g, s) || is_hoisted(g, s, site) != hoisted) continue;
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     int mask = in_lanes ? mask_for(g, s, active) : -1;
     if (in_lanes && s->kind == KIR_CHECK) active = active_new(g);
@@ -139,7 +143,7 @@ static void load_home(struct gen *g, int dtype, int reg, struct rm m) {
 static bool is_in_mask(const struct gen *g, int val) { return g->vals[val].domain == BOOL && g->e.evex; }
 
 /* The home of val, or its register if it has one, becomes r; where the lanes of the mask act. */
-static void assign_home(struct gen *g, int val, int copy, int r, int mask) {
+void assign_home(struct gen *g, int val, int copy, int r, int mask) {
   const struct value *v = &g->vals[val];
   int to = v->pin >= 0 ? v->pin + copy : -1;
   if (mask < 0 && to >= 0) { move_vector(g, width_of(g, v->dtype), to, r); return; }
@@ -321,6 +325,24 @@ static void emit_step(struct gen *g, int at) {
   }
 }
 
+int run_prepare(struct gen *g, const struct kir_fn *fn, int memory) {
+  int n = 0;
+  for (const struct kir_stmt *s = fn->body.first; s; s = s->next) {
+    if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
+    int access = reads_memory(s) ? g->access_of[memory++] : -1;
+    g->steps[n++] = (struct step){ .s = s, .access = access, .site = -1, .mask = -1, .mask_after = -1 };
+  }
+  for (int i = 0; i < fn->n_result; i++)
+    if (!is_literal(g, fn->result[i])) g->upcoming[fn->result[i]] = n;
+  find_next_uses(g, n);
+  for (int i = 0; i < fn->n_result; i++) set_first_use(g, fn->result[i]);
+  return n;
+}
+
+void run_emit(struct gen *g, int n) {
+  for (int i = 0; i < n && !g->why && !g->no_memory; i++) emit_step(g, i);
+}
+
 static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) {
   int n = collect(g, first, hoisted);
   const struct kir_stmt *next = NULL; /* if all lanes take part */
@@ -329,7 +351,7 @@ static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) 
   registers_clear(g);
   find_next_uses(g, n);
   if (next) lend_carries(g, n, next, true);
-  for (int i = 0; i < n && !g->why && !g->no_memory; i++) emit_step(g, i);
+  run_emit(g, n);
   if (next) {
     for (int i = 0; i < next->n_in; i++)
       for (int c = 0; g->vals[next->in[i]].want >= 0 && c < g->copies; c++) g->where[id_of(g, next->in[i], c)] = -1;
@@ -338,19 +360,28 @@ static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) 
   registers_clear(g);
 }
 
+static void emit_apart(struct gen *g, const struct kir_stmt *s) {
+  int mask = g->lane_loop >= 0 ? mask_for(g, s, g->active) : -1;
+  mark(g, s);
+  if (s->kind == KIR_PREFIX) prefix_step(g, s, mask);
+  else if (fold_is_across(&g->loops[g->loop], s)) across_step(g, s, mask);
+  else fold_by_fn(g, s, mask);
+}
+
 void emit_block(struct gen *g, const struct kir_block *b) {
   int outer = g->rest, active = g->active, n_active = g->n_active;
   g->rest = label_new(enc(g));
   for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory;) {
-    if (s->kind == KIR_IF) {
-      emit_if(g, s);
+    if (s->kind == KIR_IF || is_apart(g, s)) {
+      if (s->kind == KIR_IF) emit_if(g, s);
+      else emit_apart(g, s);
       s = s->next;
-    } else if (ends_run(s)) {
+    } else if (ends_run(g, s)) {
       emit_loop(g, s);
       s = s->next;
     } else {
       emit_run(g, s, false);
-      while (s && !ends_run(s)) s = s->next;
+      while (s && !ends_run(g, s)) s = s->next;
     }
   }
   label_here(enc(g), g->rest);

@@ -432,14 +432,14 @@ static const struct { uint8_t from, to; int16_t insn; } plain_casts[] = {
   { WEFT_U32, WEFT_I64, I_PMOVZXDQ }, { WEFT_U32, WEFT_U64, I_PMOVZXDQ },
 };
 
-enum side { FROM_INT32, FROM_INT64, FROM_F32, FROM_F64, SIDES };
-static enum side side_of(int from) {
+enum source { FROM_INT32, FROM_INT64, FROM_F32, FROM_F64, SOURCES };
+static enum source source_of(int from) {
   bool wide = lane_bytes(from) == 8;
   return kir_is_float((weft_dtype)from) ? (wide ? FROM_F64 : FROM_F32) : wide ? FROM_INT64 : FROM_INT32;
 }
 
 /* By what the value is and what it becomes; u32 differs from i32 only where it becomes a float. */
-static cast_fn *const long_casts[SIDES][WEFT_C128 + 1] = {
+static cast_fn *const long_casts[SOURCES][WEFT_C128 + 1] = {
   [FROM_INT32] = { [WEFT_U8] = wrap_i32, [WEFT_I8] = wrap_i32, [WEFT_U16] = wrap_i32, [WEFT_I16] = wrap_i32,
                    [WEFT_F16] = int32_to_half, [WEFT_BF16] = int32_to_half, [WEFT_F32] = u32_to_f32,
                    [WEFT_F64] = u32_to_f64 },
@@ -474,7 +474,7 @@ static bool plain_cast(struct gen *g, int a, int from, int to) {
 
 int cast_value(struct gen *g, const struct kir_stmt *s) {
   int from = g->vals[s->in[0]].dtype, x = in_reg(g, s->in[0], g->now_copy), d = temp(g);
-  long_casts[side_of(from)][s->dtype](g, d, x, s->dtype);
+  long_casts[source_of(from)][s->dtype](g, d, x, s->dtype);
   return d;
 }
 

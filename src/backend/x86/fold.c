@@ -3,110 +3,154 @@
  * binary counter, older ones on the left.
  *
  * A fold's accumulators are vectors: 32/G of them along lanes, one a copy of the lane body along a serial loop. They
- * are in registers while the hot loop runs and in the frame between. A level of the counter has room for one block's
- * result of every fold of the loop. */
+ * are in registers while the hot loop runs, unless a fn combines them, and in the frame between. A level of the counter
+ * has room for one block's result of every fold of the loop. */
 #include "backend/x86/gen.h"
 
 static bool is_row(const struct loop *l) { return l->stmt->kind == KIR_LANE; }
+static bool is_fn(const struct fold *f) { return f->stmt->op == KIR_CALL; }
 
-static int fold_dtype(const struct gen *g, const struct loop *l, int f) { return g->vals[l->fold[f]->out[0]].dtype; }
+bool fold_is_across(const struct loop *l, const struct kir_stmt *s) {
+  return s->kind == KIR_FOLD && s->order == (is_row(l) ? KIR_COL : KIR_ROW);
+}
 
 int folds_copies(const struct gen *g, const struct loop *l) {
   return l->in_one ? 1 : is_row(l) ? LANES / g->lanes : l->in_lane ? g->copies : 1;
 }
 
-static struct rm acc_at(const struct gen *g, const struct loop *l, int f, int i) {
-  return in_frame(l->acc[f] + i * (is_row(l) ? width_of(g, fold_dtype(g, l, f)) : g->vector_bytes));
+static struct rm acc_at(const struct gen *g, const struct loop *l, const struct fold *f, int part, int i) {
+  return in_frame(f->acc[part] + i * (is_row(l) ? part_bytes(g, f, part) : g->vector_bytes));
+}
+
+static struct side accs_at(const struct gen *g, const struct loop *l, const struct fold *f, int i) {
+  struct side s = { .vals = NULL };
+  for (int p = 0; p < f->n; p++) s.at[p] = acc_at(g, l, f, p, i);
+  return s;
+}
+
+/* Where the result lives is also where it is accumulated, if it looks the same there. */
+static bool is_in_home(const struct gen *g, const struct loop *l, const struct fold *f, int part) {
+  return !is_row(l) && !f->is_apart && g->vals[f->stmt->out[part]].domain == VECTOR;
 }
 
 void folds_place(struct gen *g, struct loop *l) {
-  int vectors = is_row(l) ? 1 : l->in_lane ? COPIES : 1;
-  for (int f = 0; f < l->n_folds; f++) {
-    l->acc_pin[f] = -1;
-    l->acc[f] = is_row(l) ? slot_vector(g, LANES * 8 / g->vector_bytes) : g->vals[l->fold[f]->out[0]].home;
+  int copies = l->in_lane ? COPIES : 1;
+  l->n_parts = 0;
+  for (int i = 0; i < l->n_folds; i++) {
+    struct fold *f = &l->folds[i];
+    f->pin = -1;
+    f->first = l->n_parts;
+    l->n_parts += f->n;
+    for (int p = 0; p < f->n; p++)
+      f->acc[p] = is_row(l)                  ? slot_vector(g, LANES * 8 / g->vector_bytes + 1)
+                  : is_in_home(g, l, f, p) ? g->vals[f->stmt->out[p]].home
+                                           : slot_vector(g, copies);
   }
-  if (l->n_folds) l->counter = slot_vector(g, LEVELS * l->n_folds * vectors);
-}
-
-/* Bools are masks of 32 bits. */
-static uint64_t start_bits(int op, int dtype) {
-  uint64_t bits = kir_empty((enum kir_op)op, (weft_dtype)dtype);
-  return dtype == WEFT_BOOL && bits ? UINT32_MAX : bits;
-}
-
-static void fill_start(struct gen *g, const struct loop *l, int f, int reg) {
-  int dtype = fold_dtype(g, l, f);
-  struct rm start = pool_scalar(enc(g), lane_bytes(dtype), start_bits(l->fold[f]->op, dtype));
-  enum insn insn = !start.broadcast ? I_MOVUPS : lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS;
-  start.broadcast = false;
-  vec(enc(g), insn, width_of(g, dtype), reg, 0, start);
+  if (l->n_folds) l->counter = slot_vector(g, LEVELS * l->n_parts * (is_row(l) ? 1 : copies));
 }
 
 void folds_start(struct gen *g, struct loop *l) {
-  for (int f = 0; f < l->n_folds; f++) {
-    bool is_pinned = l->acc_pin[f] >= 0;
-    int r = is_pinned ? l->acc_pin[f] : temp(g);
-    fill_start(g, l, f, r);
-    for (int i = 0; i < folds_copies(g, l); i++)
-      if (!is_pinned) vec(enc(g), I_MOVUPS_TO, width_of(g, fold_dtype(g, l, f)), r, 0, acc_at(g, l, f, i));
-      else if (i) fill_start(g, l, f, r + i);
+  for (int i = 0; i < l->n_folds; i++) {
+    struct fold *f = &l->folds[i];
+    for (int c = 0; c < folds_copies(g, l); c++) {
+      struct side to = accs_at(g, l, f, c);
+      if (f->pin < 0) store_start(g, f, is_row(l) ? 0 : c, &to);
+      else fill_start(g, f, 0, is_row(l) ? 0 : c, f->pin + c);
+    }
   }
-  g->temps = 0;
 }
 
 static void move_all(struct gen *g, struct loop *l, enum insn insn) {
-  for (int f = 0; f < l->n_folds; f++)
-    for (int i = 0; l->acc_pin[f] >= 0 && i < folds_copies(g, l); i++)
-      vec(enc(g), insn, width_of(g, fold_dtype(g, l, f)), l->acc_pin[f] + i, 0, acc_at(g, l, f, i));
+  for (int i = 0; i < l->n_folds; i++) {
+    struct fold *f = &l->folds[i];
+    for (int c = 0; f->pin >= 0 && c < folds_copies(g, l); c++)
+      vec(enc(g), insn, part_bytes(g, f, 0), f->pin + c, 0, acc_at(g, l, f, 0, c));
+  }
 }
 void folds_to_memory(struct gen *g, struct loop *l) { move_all(g, l, I_MOVUPS_TO); }
 void folds_from_memory(struct gen *g, struct loop *l) { move_all(g, l, I_MOVUPS); }
 
 /* ---- One element ---- */
 
-/* The accumulator of the current copy of lanes: known now if the body starts at a multiple of 32, else found by j. */
-static struct rm row_acc(struct gen *g, const struct loop *l, int f) {
-  struct encoder *e = enc(g);
-  int bytes = lane_bytes(fold_dtype(g, l, f)), scale = bytes == 8 ? 3 : 2;
-  if (g->copies * g->lanes % LANES == 0) return acc_at(g, l, f, g->now_copy % (LANES / g->lanes));
-  if (l->is_flat) gpr(e, G_LEA, RAX, rm_at(R9, g->now_copy * g->lanes));
-  else {
-    gpr(e, G_MOV, RAX, in_frame(l->j));
-    gpr_imm(e, A_ADD, rm_reg(RAX), g->now_copy * g->lanes);
-  }
-  gpr_imm(e, A_AND, rm_reg(RAX), LANES - 1);
-  return rm_index(RBX, RAX, scale, l->acc[f]);
+static const struct fold *fold_of(const struct loop *l, const struct kir_stmt *s) {
+  int f = 0;
+  while (l->folds[f].stmt != s) f++;
+  return &l->folds[f];
 }
 
-static void step_in_memory(struct gen *g, const struct loop *l, int f, struct rm acc) {
+/* Is the accumulator of a copy of the lanes known now? The body starts at a multiple of 32. */
+static bool is_aligned(const struct gen *g) { return g->copies * g->lanes % LANES == 0; }
+
+/* reg = which of the 32 accumulators the first lane of the copy goes to. */
+static void first_accumulator(struct gen *g, const struct loop *l, int copy, int reg) {
   struct encoder *e = enc(g);
-  const struct kir_stmt *s = l->fold[f];
-  int dtype = fold_dtype(g, l, f), bytes = width_of(g, dtype), v = in_reg(g, s->in[0], g->now_copy), t = temp(g);
+  if (l->is_flat) gpr(e, G_LEA, reg, rm_at(R9, copy * g->lanes));
+  else {
+    gpr(e, G_MOV, reg, in_frame(l->j));
+    gpr_imm(e, A_ADD, rm_reg(reg), copy * g->lanes);
+  }
+  gpr_imm(e, A_AND, rm_reg(reg), LANES - 1);
+}
+
+static struct rm indexed(const struct gen *g, const struct fold *f, int part, int reg) {
+  return rm_index(RBX, reg, lane_bytes(part_dtype(g, f, part)) == 8 ? 3 : 2, f->acc[part]);
+}
+
+static struct rm row_acc(struct gen *g, const struct loop *l, const struct fold *f) {
+  if (is_aligned(g)) return acc_at(g, l, f, 0, g->now_copy % (LANES / g->lanes));
+  first_accumulator(g, l, g->now_copy, RAX);
+  return indexed(g, f, 0, RAX);
+}
+
+static void step_in_memory(struct gen *g, const struct fold *f, int v, struct rm acc) {
+  struct encoder *e = enc(g);
+  int dtype = part_dtype(g, f, 0), bytes = width_of(g, dtype), t = temp(g);
   vec(e, I_MOVUPS, bytes, t, 0, acc);
   if (g->now->mask >= 0) {
     int sum = temp(g);
-    combine(g, s->op, dtype, bytes, sum, t, rm_reg(v));
+    combine(g, f->stmt->op, dtype, bytes, sum, t, rm_reg(v));
     blend(g, dtype, g->now->mask, g->now_copy, t, sum);
   } else {
-    combine(g, s->op, dtype, bytes, t, t, rm_reg(v));
+    combine(g, f->stmt->op, dtype, bytes, t, t, rm_reg(v));
   }
   vec(e, I_MOVUPS_TO, bytes, t, 0, acc);
 }
 
 void fold_step(struct gen *g, const struct kir_stmt *s) {
   struct loop *l = &g->loops[g->loop];
-  int f = 0, copy = is_row(l) ? g->now_copy % (LANES / g->lanes) : g->now_copy;
-  while (l->fold[f] != s) f++;
-  if (l->acc_pin[f] >= 0) {
-    int dtype = fold_dtype(g, l, f), acc = l->acc_pin[f] + copy, v = in_reg(g, s->in[0], g->now_copy);
-    int sum = g->now->mask >= 0 ? temp(g) : acc;
+  const struct fold *f = fold_of(l, s);
+  int copy = is_row(l) ? g->now_copy % (LANES / g->lanes) : g->now_copy;
+  int v = lanes_of(g, in_reg(g, s->in[0], g->now_copy));
+  if (f->pin >= 0) {
+    int dtype = part_dtype(g, f, 0), acc = f->pin + copy, sum = g->now->mask >= 0 ? temp(g) : acc;
     combine(g, s->op, dtype, width_of(g, dtype), sum, acc, rm_reg(v));
     if (sum != acc) blend(g, dtype, g->now->mask, g->now_copy, acc, sum);
   } else {
-    step_in_memory(g, l, f, is_row(l) ? row_acc(g, l, f) : acc_at(g, l, f, copy));
+    step_in_memory(g, f, v, is_row(l) ? row_acc(g, l, f) : acc_at(g, l, f, 0, copy));
   }
   release(g);
   g->temps = 0;
+}
+
+/* By a fn: between runs, from the homes of its operands. RSI is the first accumulator if that is found at run time. */
+static void fn_copy(struct gen *g, const struct loop *l, const struct fold *f, int mask, int copy) {
+  bool is_found = is_row(l) && !is_aligned(g);
+  struct side acc = accs_at(g, l, f, copy), value = { .vals = f->stmt->in };
+  int out[PARTS];
+  if (is_found) {
+    gpr(enc(g), G_STORE, RSI, in_frame(g->saved + SAVED_LOOP));
+    first_accumulator(g, l, copy, RSI);
+    for (int p = 0; p < f->n; p++) acc.at[p] = indexed(g, f, p, RSI);
+  }
+  merge(g, f, &acc, &value, copy, 0, out);
+  merge_store(g, f, out, &acc, mask, copy, 0);
+  if (is_found) gpr(enc(g), G_MOV, RSI, in_frame(g->saved + SAVED_LOOP));
+}
+
+void fold_by_fn(struct gen *g, const struct kir_stmt *s, int mask) {
+  struct loop *l = &g->loops[g->loop];
+  registers_clear(g);
+  for (int c = 0; c < (l->lane >= 0 ? g->copies : 1); c++) fn_copy(g, l, fold_of(l, s), mask, c);
 }
 
 /* ---- The tree ---- */
@@ -129,20 +173,41 @@ static void tree(struct gen *g, int op, int dtype, int first, int n) {
   }
 }
 
+/* In memory, whole vectors at a time: below G the lanes behind the half are of no use to anybody. */
+static void tree_by_fn(struct gen *g, const struct fold *f) {
+  for (int h = LANES / 2; h; h /= 2)
+    for (int i = 0; i < h; i += g->lanes) {
+      struct side left = { .vals = NULL }, right = left;
+      int out[PARTS];
+      for (int p = 0; p < f->n; p++) {
+        int size = lane_bytes(part_dtype(g, f, p));
+        left.at[p] = in_frame(f->acc[p] + i * size);
+        right.at[p] = in_frame(f->acc[p] + (i + h) * size);
+      }
+      merge(g, f, &left, &right, 0, 0, out);
+      merge_store(g, f, out, &left, -1, 0, 0);
+    }
+}
+
+static void tree_by_op(struct gen *g, struct loop *l, struct fold *f) {
+  int n = folds_copies(g, l), dtype = part_dtype(g, f, 0), bytes = width_of(g, dtype), first = f->pin;
+  if (first < 0) {
+    first = pin_run(g, n, 0);
+    for (int i = 0; i < n; i++) vec(enc(g), I_MOVUPS, bytes, first + i, 0, acc_at(g, l, f, 0, i));
+  }
+  tree(g, f->stmt->op, dtype, first, n);
+  vec(enc(g), I_MOVUPS_TO, 16, first, 0, acc_at(g, l, f, 0, 0));
+  for (int i = 0; f->pin < 0 && i < n; i++) unpin(g, first + i);
+  g->temps = 0;
+}
+
 /* Leaves the result of each fold in lane 0 of its first accumulator in the frame. */
 void folds_tree(struct gen *g, struct loop *l) {
-  int n = folds_copies(g, l);
-  for (int f = 0; f < l->n_folds; f++) {
-    int dtype = fold_dtype(g, l, f), bytes = width_of(g, dtype), first = l->acc_pin[f];
-    bool borrowed = first < 0;
-    if (borrowed) {
-      first = pin_run(g, n, 4);
-      for (int i = 0; i < n; i++) vec(enc(g), I_MOVUPS, bytes, first + i, 0, acc_at(g, l, f, i));
-    }
-    tree(g, l->fold[f]->op, dtype, first, n);
-    vec(enc(g), I_MOVUPS_TO, 16, first, 0, acc_at(g, l, f, 0));
-    for (int i = 0; borrowed && i < n; i++) unpin(g, first + i);
-    g->temps = 0;
+  registers_clear(g);
+  for (int i = 0; i < l->n_folds; i++) {
+    struct fold *f = &l->folds[i];
+    if (is_fn(f)) tree_by_fn(g, f);
+    else tree_by_op(g, l, f);
   }
 }
 
@@ -150,37 +215,49 @@ void folds_tree(struct gen *g, struct loop *l) {
 
 static int block_vectors(const struct gen *g, const struct loop *l) { return is_row(l) ? 1 : folds_copies(g, l); }
 
-static struct rm level_at(const struct gen *g, const struct loop *l, int f, int i) {
-  return rm_at(RDX, (f * block_vectors(g, l) + i) * g->vector_bytes);
+static struct side level_at(const struct gen *g, const struct loop *l, const struct fold *f, int i) {
+  struct side s = { .vals = NULL };
+  for (int p = 0; p < f->n; p++) s.at[p] = rm_at(RDX, ((f->first + p) * block_vectors(g, l) + i) * g->vector_bytes);
+  return s;
+}
+
+/* A fn may use the general registers that count. */
+static void keep_counter(struct gen *g, bool back) {
+  gpr(enc(g), back ? G_MOV : G_STORE, RAX, in_frame(g->saved + SAVED_LOOP));
+  gpr(enc(g), back ? G_MOV : G_STORE, RDX, in_frame(g->saved + SAVED_LOOP + 8));
 }
 
 static void merge_level(struct gen *g, struct loop *l) {
-  struct encoder *e = enc(g);
-  int older = temp(g), v = temp(g);
-  for (int f = 0; f < l->n_folds; f++)
-    for (int i = 0; i < block_vectors(g, l); i++) {
-      int dtype = fold_dtype(g, l, f), bytes = is_row(l) ? 16 : width_of(g, dtype);
-      vec(e, I_MOVUPS, bytes, older, 0, level_at(g, l, f, i));
-      vec(e, I_MOVUPS, bytes, v, 0, acc_at(g, l, f, i));
-      combine(g, l->fold[f]->op, dtype, bytes, older, older, rm_reg(v));
-      vec(e, I_MOVUPS_TO, bytes, older, 0, acc_at(g, l, f, i));
+  for (int i = 0; i < l->n_folds; i++) {
+    struct fold *f = &l->folds[i];
+    for (int c = 0; c < block_vectors(g, l); c++) {
+      int out[PARTS], bytes = is_fn(f) ? 0 : is_row(l) ? 16 : part_bytes(g, f, 0);
+      struct side older = level_at(g, l, f, c), newer = accs_at(g, l, f, c);
+      if (is_fn(f)) keep_counter(g, false);
+      merge(g, f, &older, &newer, 0, bytes, out);
+      merge_store(g, f, out, &newer, -1, 0, bytes);
+      if (is_fn(f)) keep_counter(g, true);
     }
-  g->temps = 0;
+  }
 }
 
 static void store_level(struct gen *g, struct loop *l) {
   int v = temp(g);
-  for (int f = 0; f < l->n_folds; f++)
-    for (int i = 0; i < block_vectors(g, l); i++) {
-      int bytes = is_row(l) ? 16 : width_of(g, fold_dtype(g, l, f));
-      vec(enc(g), I_MOVUPS, bytes, v, 0, acc_at(g, l, f, i));
-      vec(enc(g), I_MOVUPS_TO, bytes, v, 0, level_at(g, l, f, i));
+  for (int i = 0; i < l->n_folds; i++)
+    for (int c = 0; c < block_vectors(g, l); c++) {
+      struct fold *f = &l->folds[i];
+      struct side level = level_at(g, l, f, c);
+      for (int p = 0; p < f->n; p++) {
+        int bytes = is_row(l) ? 16 : part_bytes(g, f, p);
+        vec(enc(g), I_MOVUPS, bytes, v, 0, acc_at(g, l, f, p, c));
+        vec(enc(g), I_MOVUPS_TO, bytes, v, 0, level.at[p]);
+      }
     }
   g->temps = 0;
 }
 
 static void next_level(struct gen *g, struct loop *l) {
-  gpr_imm(enc(g), A_ADD, rm_reg(RDX), l->n_folds * block_vectors(g, l) * g->vector_bytes);
+  gpr_imm(enc(g), A_ADD, rm_reg(RDX), l->n_parts * block_vectors(g, l) * g->vector_bytes);
   gpr_shift(enc(g), 5, RAX, 1);
 }
 
@@ -209,25 +286,48 @@ void folds_push(struct gen *g, struct loop *l) {
   gpr_imm(e, A_ADD, in_frame(l->count), 1);
 }
 
-static void broadcast_results(struct gen *g, struct loop *l) {
-  struct encoder *e = enc(g);
-  int r = temp(g);
-  for (int f = 0; f < l->n_folds; f++) {
-    int val = l->fold[f]->out[0], dtype = fold_dtype(g, l, f);
-    vec(e, lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS, width_of(g, dtype), r, 0, acc_at(g, l, f, 0));
-    vec(e, I_MOVUPS_TO, width_of(g, dtype), r, 0, home_of(g, val, 0));
+/* ---- Results ---- */
+
+/* All lanes of reg to the home of a fold's result, or one of them to a scalar's. */
+static void set_result(struct gen *g, int val, int copy, int reg) {
+  const struct value *v = &g->vals[val];
+  struct rm home = home_of(g, val, copy);
+  if (v->domain == SCALAR) { vec(enc(g), I_MOVQ_TO, 16, reg, 0, home); return; }
+  if (v->domain == BOOL && g->e.evex) {
+    int k = temp_mask(g);
+    vec(enc(g), I_PMOVD2M, width_of(g, WEFT_I32), k, 0, rm_reg(reg));
+    vec(enc(g), I_KMOV_TO, 16, k, 0, home);
+    return;
   }
-  g->temps = 0;
+  vec(enc(g), I_MOVUPS_TO, width_of(g, v->dtype), reg, 0, home);
+}
+
+static void broadcast(struct gen *g, int dtype, int reg, struct rm m) {
+  vec(enc(g), lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS, width_of(g, dtype), reg, 0, m);
+}
+
+void folds_results(struct gen *g, struct loop *l) {
+  for (int i = 0; i < l->n_folds; i++) {
+    struct fold *f = &l->folds[i];
+    for (int p = 0; p < f->n; p++)
+      for (int c = 0; !is_in_home(g, l, f, p) && c < block_vectors(g, l); c++) {
+        int r = temp(g), dtype = part_dtype(g, f, p);
+        if (is_row(l)) broadcast(g, dtype, r, acc_at(g, l, f, p, 0));
+        else vec(enc(g), I_MOVUPS, width_of(g, dtype), r, 0, acc_at(g, l, f, p, c));
+        set_result(g, f->stmt->out[p], c, r);
+        g->temps = 0;
+      }
+  }
 }
 
 /* Accumulators that no element reached hold the start value, which changes nothing: the tree over them is skipped. */
 void folds_of_one(struct gen *g, struct loop *l) {
-  struct encoder *e = enc(g);
-  for (int f = 0; f < l->n_folds; f++) {
-    int dtype = fold_dtype(g, l, f), r = l->acc_pin[f], bytes = width_of(g, dtype);
-    tree(g, l->fold[f]->op, dtype, r, 1);
-    vec(e, lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS, bytes, r, 0, rm_reg(r));
-    vec(e, I_MOVUPS_TO, bytes, r, 0, home_of(g, l->fold[f]->out[0], 0));
+  for (int i = 0; i < l->n_folds; i++) {
+    struct fold *f = &l->folds[i];
+    int dtype = part_dtype(g, f, 0), r = f->pin;
+    tree(g, f->stmt->op, dtype, r, 1);
+    broadcast(g, dtype, r, rm_reg(r));
+    set_result(g, f->stmt->out[0], 0, r);
     g->temps = 0;
   }
 }
@@ -246,5 +346,5 @@ void folds_total(struct gen *g, struct loop *l) {
   next_level(g, l);
   jump_to(e, again);
   label_here(e, done);
-  if (is_row(l)) broadcast_results(g, l);
+  folds_results(g, l);
 }

@@ -23,7 +23,7 @@ enum {
   MASK_BASE = VECTORS, /* register number of k0 in the allocator */
   NEVER = 1 << 30,     /* position of the next use of a value that has none */
   ROW_BLOCK = 4096, COL_BLOCK = 128, LANES = 32, LEVELS = 40, /* 2^40 blocks are more than memory holds */
-  MAX_FOLDS = 8, MAX_DEPTH = 16, MAX_NEXTS = 64,
+  PARTS = 8, MAX_DEPTH = 16, MAX_NEXTS = 64,
   COMBINE_TEMPS = 3,   /* vector registers that `combine` takes at most */
   MAX_ACTIVE = 72      /* masks of blocks inside each other */
 };
@@ -66,6 +66,18 @@ struct access {
   int next;              /* of the same owner */
 };
 
+/* A fold or a prefix: slots by part, of which one combined by a fn has as many as that takes pairs of. */
+struct fold {
+  const struct kir_stmt *stmt;
+  int n, first;              /* parts; which of the loop's is the first */
+  int pin;                   /* fold: first register of its accumulators, -1: in memory */
+  bool is_apart;             /* its accumulators are not the home of its result */
+  int32_t acc[PARTS];        /* accumulators; prefix: so far in this block */
+  int32_t total[PARTS], result[PARTS], elements[PARTS]; /* prefix: of the blocks before; so far; lanes on their way */
+  int32_t filled, has_total; /* prefix by a fn: slots: whether there is anything in acc, in total */
+  int32_t home[PARTS], after[PARTS];     /* prefix along lanes: homes inside its loop and outside */
+};
+
 struct loop {
   const struct kir_stmt *stmt;
   int parent, depth, end;  /* end: first loop behind its body, in preorder */
@@ -79,19 +91,23 @@ struct loop {
   bool has_effects, has_check; /* flat lane loops: a store, fold, keep or check of lanes was seen; a check is hoisted */
   bool has_lane_check, has_until; /* in it; in its body */
   int32_t var, last, extent, block, count, j, limit; /* slots */
-  int n_folds;
-  const struct kir_stmt *fold[MAX_FOLDS];
-  int32_t acc[MAX_FOLDS], counter;
-  int acc_pin[MAX_FOLDS];  /* first register, -1: in memory */
+  int32_t first;           /* slot: where a loop with prefixes began */
+  struct fold *folds, *prefixes;
+  struct across *across;   /* folds in the order of the other kind of loop */
+  int n_folds, n_prefixes, n_across, fold_room, prefix_room, across_room;
+  int n_parts;             /* of all folds */
+  int32_t counter;
   bool in_one;             /* the row being emitted fits one vector: one accumulator a fold */
 };
+
+struct across { struct fold fold; struct loop blocks; };
 
 struct row { int value, loop, bytes; int32_t pointer; }; /* a kept row: its slot, its extent is loop's */
 
 struct mark { uint32_t at; const struct kir_stmt *stmt; }; /* for the listing */
 
 /* One statement of a run, the mask it acts under, and the positions of the next uses of what it reads and writes. */
-enum { MASK_USE = 3 };
+enum { MASK_USE = 3, SAVED_LOOP = 16 }; /* g->saved: two registers while lanes are gone through, and two around that */
 struct step {
   const struct kir_stmt *s;
   int access, site;      /* of a load or store, a check */
@@ -106,6 +122,8 @@ struct gen {
   const struct shape_class *shape;
   struct arena *arena;
   const char *why;           /* set: cannot */
+  bool is_crowded;           /* a statement found too few registers */
+  bool no_pins;              /* nothing lasts in registers: second attempt */
   bool no_memory;
   const struct kir_stmt *outer;
 
@@ -118,6 +136,8 @@ struct gen {
   int n_accesses, access_room;
   int *access_of;            /* by load or store in text order */
   int n_memory, memory_room;
+  int *fn_memory;            /* by fn: its first load in access_of */
+  int first_memory;          /* the first one of the kernel itself */
   bool *hoisted_check;       /* by check in text order */
   int n_checks, check_room;
   struct loop *loops;
@@ -132,7 +152,7 @@ struct gen {
   int32_t *spare;            /* free vector slots */
   int n_spare, spare_room;
   int32_t tail_buffer;       /* two vector slots: elements on their way, and where they go */
-  int32_t scratch, saved;    /* 8 bytes for moves between domains; two general registers */
+  int32_t scratch, saved;    /* 8 bytes for moves between domains; general registers */
 
   /* Emission */
   int loop_cursor, memory_cursor, check_cursor;
@@ -193,6 +213,7 @@ void registers_clear(struct gen *);
 int take_register(struct gen *, bool mask);
 int temp(struct gen *);                        /* a vector register until the statement ends */
 int temp_mask(struct gen *);
+int lock_register(struct gen *, int reg);      /* it is a temporary now */
 void reserve(struct gen *);                    /* registers that `combine` may take: in code that may be skipped or repeated */
 int in_reg(struct gen *, int val, int copy);   /* a register that holds the value; locked until `release` */
 struct rm in_rm(struct gen *, int val, int copy); /* register or memory: to be used by the very next instruction */
@@ -257,13 +278,45 @@ void check_report(struct gen *, int site);      /* the index is in RDX */
 void jump_if_none(struct gen *, int val, int label);
 
 /* memory.c */
+struct each_lane { int again, done, saved; };   /* code for each lane that acts, in order: RSI is its number */
+struct each_lane each_lane_of(struct gen *, int mask, int copy, int saved); /* from here on RSI and RDI are others */
+void each_lane_begin(struct gen *, const struct each_lane *);
+void each_lane_end(struct gen *, const struct each_lane *);
+void each_lane_done(struct gen *, const struct each_lane *);                /* they are back */
 void blend(struct gen *, int dtype, int mask, int copy, int dst, int src); /* dst = src where the mask is set */
 void load_op(struct gen *, const struct kir_stmt *, struct access *);
 void store_op(struct gen *, const struct kir_stmt *, struct access *);
 void axis_value(struct gen *, int loop, int copy); /* the lane axis as a value */
 
+/* merge.c: older o newer. One side of it is parts in memory, or values of the kernel */
+struct side { struct rm at[PARTS]; const int *vals; };
+int part_dtype(const struct gen *, const struct fold *, int part);
+int part_bytes(const struct gen *, const struct fold *, int part); /* of a vector */
+int lanes_of(struct gen *, int reg);            /* a vector register; of a mask, a temporary */
+void fill_start(struct gen *, const struct fold *, int part, int copy, int reg);
+void store_start(struct gen *, const struct fold *, int copy, const struct side *);
+void merge(struct gen *, const struct fold *, const struct side *left, const struct side *right, int copy, int bytes,
+           int out[PARTS]);                     /* out: registers; bytes: of a vector, if it is no fn */
+void merge_store(struct gen *, const struct fold *, const int out[PARTS], const struct side *, int mask, int copy,
+                 int bytes);                    /* bytes 0: whole vectors */
+
+/* prefix.c */
+void prefixes_place(struct gen *, struct loop *);     /* slots */
+void prefixes_view(struct gen *, int lane_loop);      /* what prefixes along lanes are there; -1: outside */
+void prefixes_start(struct gen *, struct loop *);
+void prefixes_last(struct gen *, struct loop *);      /* along lanes: the values after the loop */
+void prefix_step(struct gen *, const struct kir_stmt *, int mask);
+
+/* across.c */
+void across_place(struct gen *, struct loop *);
+void across_start(struct gen *, struct loop *);
+void across_end(struct gen *, struct loop *);
+void across_step(struct gen *, const struct kir_stmt *, int mask);
+
 /* fold.c: accumulators, their tree, and the counter of blocks */
 void fold_step(struct gen *, const struct kir_stmt *);
+void fold_by_fn(struct gen *, const struct kir_stmt *, int mask);
+bool fold_is_across(const struct loop *, const struct kir_stmt *);
 void folds_place(struct gen *, struct loop *);        /* slots */
 void folds_start(struct gen *, struct loop *);        /* all accumulators at the start value, where they are now */
 void folds_to_memory(struct gen *, struct loop *);
@@ -271,6 +324,7 @@ void folds_from_memory(struct gen *, struct loop *);
 void folds_tree(struct gen *, struct loop *);         /* lane loops: 32 accumulators to one value, in memory */
 void folds_push(struct gen *, struct loop *);         /* one block is done, another follows */
 void folds_total(struct gen *, struct loop *);        /* the last block is done: the results */
+void folds_results(struct gen *, struct loop *);      /* from the accumulators, which are in memory */
 void folds_of_one(struct gen *, struct loop *);       /* rows of one vector: the results, from registers */
 int folds_copies(const struct gen *, const struct loop *); /* accumulator vectors of a fold */
 
@@ -280,6 +334,9 @@ void emit_loop(struct gen *, const struct kir_stmt *);
 int pin_run(struct gen *, int n, int leave_free);     /* n registers in a row, pinned; -1: not enough */
 
 /* block.c: runs of statements between loops */
+int run_prepare(struct gen *, const struct kir_fn *, int memory); /* its steps, as many as returned */
+void run_emit(struct gen *, int n);
+void assign_home(struct gen *, int val, int copy, int reg, int mask); /* where the lanes of the mask act; -1: all */
 void emit_block(struct gen *, const struct kir_block *);
 void emit_hoisted(struct gen *, struct loop *);       /* what a flat lane loop computes once; extent = 0 if a check fails */
 

@@ -108,9 +108,11 @@ static void step_accesses(struct gen *g, const struct loop *l) {
 
 /* ---- Registers that last ---- */
 
+enum { TREE_FREE = 4 }; /* registers that a tree needs besides */
+
 int pin_run(struct gen *g, int n, int leave_free) {
   int total = g->n_vregs, in_use = __builtin_popcountll(g->pinned & 0xFFFFFFFFu);
-  if (total - in_use - n < leave_free) return -1;
+  if (total - in_use - n < leave_free || (g->no_pins && leave_free > TREE_FREE)) return -1;
   for (int first = 0, r = 0; r < total; r++) {
     if (g->pinned >> r & 1) first = r + 1;
     else if (r - first + 1 == n) {
@@ -171,14 +173,17 @@ static void each_carry(struct gen *g, const struct loop *l, void (*act)(struct g
   registers_clear(g);
 }
 
+static bool is_fn(const struct fold *f) { return f->stmt->op == KIR_CALL; }
+
 static void pin_folds(struct gen *g, struct loop *l) {
-  for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = l->in_lane ? pin_run(g, folds_copies(g, l), free_wanted(g)) : -1;
+  for (int f = 0; f < l->n_folds; f++)
+    l->folds[f].pin = l->in_lane && !is_fn(&l->folds[f]) ? pin_run(g, folds_copies(g, l), free_wanted(g)) : -1;
 }
 
 static void unpin_folds(struct gen *g, struct loop *l) {
   for (int f = 0; f < l->n_folds; f++) {
-    for (int i = 0; l->acc_pin[f] >= 0 && i < folds_copies(g, l); i++) unpin(g, l->acc_pin[f] + i);
-    l->acc_pin[f] = -1;
+    for (int i = 0; l->folds[f].pin >= 0 && i < folds_copies(g, l); i++) unpin(g, l->folds[f].pin + i);
+    l->folds[f].pin = -1;
   }
 }
 
@@ -303,13 +308,17 @@ static void emit_serial(struct gen *g, int id) {
       active_at_loop = g->active_at_loop;
   loop_bounds(g, l);
   each_carry(g, l, enter_carry);
+  prefixes_start(g, l);
+  across_start(g, l);
   pin_folds(g, l);
   gpr(e, G_MOV, RAX, in_frame(l->var));
+  if (l->n_prefixes || l->n_across) gpr(e, G_STORE, RAX, in_frame(l->first));
   gpr(e, G_CMP, RAX, in_frame(l->last));
   jump_if(e, CC_L, go);
   if (l->n_folds) {
     folds_start(g, l);
     folds_to_memory(g, l);
+    folds_results(g, l);
   }
   jump_to(e, leave);
   label_here(e, go);
@@ -327,6 +336,7 @@ static void emit_serial(struct gen *g, int id) {
   drop_pointers(g, l);
   label_here(e, leave);
   unpin_folds(g, l);
+  across_end(g, l);
   each_carry(g, l, leave_carry);
 }
 
@@ -445,9 +455,23 @@ static int count_carried(const struct gen *g, int id) {
   return n;
 }
 
+static bool has_fn(const struct loop *l) {
+  for (int f = 0; f < l->n_folds; f++)
+    if (is_fn(&l->folds[f])) return true;
+  return false;
+}
+
+static bool has_across(const struct gen *g, int id) {
+  for (int i = id; i < g->loops[id].end; i++)
+    if (g->loops[i].n_across) return true;
+  return false;
+}
+
 static int choose_copies(const struct gen *g, int id) {
   const struct loop *l = &g->loops[id];
   int per_fold = LANES / g->lanes, wanted = g->shape->unroll;
+  if (has_across(g, id)) return 1;
+  if (has_fn(l)) return wanted && wanted < per_fold ? 1 : per_fold; /* each copy has accumulators of its own */
   if (wanted) return wanted >= 8 ? 8 : wanted >= 4 ? 4 : wanted >= 2 ? 2 : 1;
   if (l->is_flat) return l->n_folds && per_fold > 4 ? per_fold : 4;
   int carried = count_carried(g, id), room = g->n_vregs - free_wanted(g) - 2;
@@ -457,30 +481,30 @@ static int choose_copies(const struct gen *g, int id) {
 
 static void pin_row_folds(struct gen *g, struct loop *l, int copies) {
   int n = folds_copies(g, l);
-  bool fits = l->is_flat && copies % n == 0 && l->n_folds * n <= (g->e.evex ? 16 : 8);
-  for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = fits ? pin_run(g, n, 6) : -1;
+  bool fits = l->is_flat && copies % n == 0 && l->n_folds * n <= (g->e.evex ? 16 : 8) && !has_fn(l);
+  for (int f = 0; f < l->n_folds; f++) l->folds[f].pin = fits ? pin_run(g, n, 6) : -1;
 }
 
 /* The bodies from R9 to R10, and with folds the 32 accumulators of each brought together. */
 static void lane_range(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
-  int gather = label_new(e), pins[MAX_FOLDS];
-  bool in_registers = l->n_folds && l->acc_pin[0] >= 0;
+  int gather = label_new(e), pins[16];
+  bool in_registers = l->n_folds && l->folds[0].pin >= 0;
   if (copies > 1) full_bodies(g, id, copies);
   if (in_registers) {
     gpr(e, G_CMP, R9, rm_reg(R10));
     jump_if(e, CC_GE, gather);
     folds_to_memory(g, l);
     for (int f = 0; f < l->n_folds; f++) {
-      pins[f] = l->acc_pin[f];
-      l->acc_pin[f] = -1;
+      pins[f] = l->folds[f].pin;
+      l->folds[f].pin = -1;
     }
   }
   full_bodies(g, id, 1);
   tail_body(g, id);
   if (in_registers) {
-    for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = pins[f];
+    for (int f = 0; f < l->n_folds; f++) l->folds[f].pin = pins[f];
     folds_from_memory(g, l);
     label_here(e, gather);
   }
@@ -499,7 +523,7 @@ static void short_row(struct gen *g, int id, int done) {
   jump_if(e, CC_A, other); /* none, too: no lane may be touched */
   int mask = tail_mask(g);
   l->in_one = true;
-  for (int f = 0; f < l->n_folds; f++) l->acc_pin[f] = pin_run(g, 1, 0);
+  for (int f = 0; f < l->n_folds; f++) l->folds[f].pin = pin_run(g, 1, 0);
   folds_start(g, l);
   lane_body(g, id, 1, mask);
   folds_of_one(g, l);
@@ -513,7 +537,7 @@ static void folded_lanes(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
   int block = label_new(e), total = label_new(e), done = label_new(e);
-  if (l->is_flat && l->n_folds <= 4) short_row(g, id, done);
+  if (l->is_flat && l->n_folds <= 4 && !has_fn(l)) short_row(g, id, done);
   gpr_store_imm(e, in_frame(l->count), 0);
   pin_row_folds(g, l, copies);
   label_here(e, block);
@@ -564,6 +588,9 @@ static void emit_lane(struct gen *g, int id) {
   int copies = choose_copies(g, id);
   lane_bounds(g, l);
   emit_hoisted(g, l);
+  prefixes_start(g, l);
+  across_start(g, l);
+  prefixes_view(g, id);
   g->lane_loop = id;
   enter_lanes(g, l);
   gpr_const(e, R9, 0);
@@ -574,6 +601,9 @@ static void emit_lane(struct gen *g, int id) {
   }
   leave_lanes(g, l);
   g->lane_loop = -1;
+  prefixes_view(g, -1);
+  prefixes_last(g, l);
+  across_end(g, l);
 }
 
 void emit_loop(struct gen *g, const struct kir_stmt *s) {
@@ -644,6 +674,7 @@ void emit_kernel(struct gen *g) {
   g->finish = label_new(enc(g));
   g->lane_loop = g->loop = g->active = g->active_at_loop = -1;
   g->copies = 1;
+  g->memory_cursor = g->first_memory;
   prologue(g);
   emit_block(g, &g->k->body);
   epilogue(g);

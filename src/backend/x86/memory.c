@@ -110,28 +110,31 @@ static void acting_bits(struct gen *g, int mask, int copy) {
   else vec(e, I_MOVMSKPS, width_of(g, WEFT_BOOL), RDI, 0, rm_reg(r));
 }
 
-/* Lanes that act, in order: RSI is the lane inside. RDX and RCX are as strided_at leaves them. Between open and close
- * RSI and RDI are not what they were. */
-static void each_lane_open(struct gen *g, int mask, int copy, int *again, int *done) {
+struct each_lane each_lane_of(struct gen *g, int mask, int copy, int saved) {
   struct encoder *e = enc(g);
-  gpr(e, G_STORE, RSI, in_frame(g->saved));
-  gpr(e, G_STORE, RDI, in_frame(g->saved + 8));
+  gpr(e, G_STORE, RSI, in_frame(g->saved + saved));
+  gpr(e, G_STORE, RDI, in_frame(g->saved + saved + 8));
   acting_bits(g, mask, copy);
-  *again = label_new(e);
-  *done = label_new(e);
+  return (struct each_lane){ label_new(e), label_new(e), saved };
+}
+
+void each_lane_begin(struct gen *g, const struct each_lane *l) {
+  struct encoder *e = enc(g);
   gpr32(e, G_TEST, RDI, rm_reg(RDI));
-  jump_if(e, CC_E, *done);
-  label_here(e, *again);
+  jump_if(e, CC_E, l->done);
+  label_here(e, l->again);
   first_bit(e, RSI, RDI);
 }
 
-static void each_lane_close(struct gen *g, int again, int done) {
-  struct encoder *e = enc(g);
-  drop_first_bit(e, RDI);
-  jump_if(e, CC_NE, again);
-  label_here(e, done);
-  gpr(e, G_MOV, RSI, in_frame(g->saved));
-  gpr(e, G_MOV, RDI, in_frame(g->saved + 8));
+void each_lane_end(struct gen *g, const struct each_lane *l) {
+  drop_first_bit(enc(g), RDI);
+  jump_if(enc(g), CC_NE, l->again);
+  label_here(enc(g), l->done);
+}
+
+void each_lane_done(struct gen *g, const struct each_lane *l) {
+  gpr(enc(g), G_MOV, RSI, in_frame(g->saved + l->saved));
+  gpr(enc(g), G_MOV, RDI, in_frame(g->saved + l->saved + 8));
 }
 
 /* RAX = where lane RSI is, from RDX on. */
@@ -152,9 +155,10 @@ static void place_lanes(struct gen *g, struct access *a, int copy) {
 /* Copies the lanes that act between memory and the buffer in the frame. */
 static void copy_elements(struct gen *g, struct access *a, int copy, int mask, bool to_memory) {
   struct encoder *e = enc(g);
-  int again, done, bytes = 1 << a->element;
+  int bytes = 1 << a->element;
   place_lanes(g, a, copy);
-  each_lane_open(g, mask, copy, &again, &done);
+  struct each_lane lanes = each_lane_of(g, mask, copy, 0);
+  each_lane_begin(g, &lanes);
   struct rm there = rm_index(RDX, RAX, 0, 0), here = rm_index(RBX, RSI, a->element, g->tail_buffer);
   lane_offset(g, a);
   if (to_memory) {
@@ -168,7 +172,8 @@ static void copy_elements(struct gen *g, struct access *a, int copy, int mask, b
     gpr_move(e, bytes, false, RAX, there);
     gpr_move(e, bytes, true, RAX, here);
   }
-  each_lane_close(g, again, done);
+  each_lane_end(g, &lanes);
+  each_lane_done(g, &lanes);
 }
 
 static void combine_bytes(struct gen *g, int op) { /* [RDX + RAX] = it op [buffer + RSI] */
@@ -183,10 +188,11 @@ static void combine_bytes(struct gen *g, int op) { /* [RDX + RAX] = it op [buffe
 /* Places may meet: one lane after the other. The values are in the buffer, as stored. */
 static void combine_elements(struct gen *g, struct access *a, int copy, int mask, int op) {
   struct encoder *e = enc(g);
-  int again, done, dtype = memory_dtype(g, a), x = temp(g), y = temp(g), size = 1 << a->element;
+  int dtype = memory_dtype(g, a), x = temp(g), y = temp(g), size = 1 << a->element;
   place_lanes(g, a, copy);
   reserve(g);
-  each_lane_open(g, mask, copy, &again, &done);
+  struct each_lane lanes = each_lane_of(g, mask, copy, 0);
+  each_lane_begin(g, &lanes);
   lane_offset(g, a);
   if (dtype == WEFT_BOOL) {
     combine_bytes(g, op);
@@ -198,7 +204,8 @@ static void combine_elements(struct gen *g, struct access *a, int copy, int mask
     combine(g, op, dtype, 16, x, x, rm_reg(y));
     vec(e, store, 16, x, 0, rm_at(RAX, 0));
   }
-  each_lane_close(g, again, done);
+  each_lane_end(g, &lanes);
+  each_lane_done(g, &lanes);
 }
 
 /* ---- Between memory and a register ---- */

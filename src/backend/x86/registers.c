@@ -64,7 +64,7 @@ static struct rm kept(struct gen *g, int val, int copy) {
 
 static bool comes_from_row(const struct gen *g, int val) {
   const struct value *v = &g->vals[val];
-  return v->row >= 0 && g->loops[v->loop].lane != g->lane_loop;
+  return v->row >= 0 && g->lane_loop >= 0 && g->loops[v->loop].lane != g->lane_loop;
 }
 
 /* Where the value is in memory. */
@@ -139,18 +139,19 @@ int take_register(struct gen *g, bool mask) {
   }
   if (victim < 0) {
     gen_cannot(g, "too many registers in one statement");
+    g->is_crowded = true;
     return mask ? MASK_BASE + 1 : 0;
   }
   evict(g, victim);
   return victim;
 }
 
-static int lock_temp(struct gen *g, int reg) {
+int lock_register(struct gen *g, int reg) {
   g->temps |= (uint64_t)1 << reg;
   return reg;
 }
-int temp(struct gen *g) { return lock_temp(g, take_register(g, false)); }
-int temp_mask(struct gen *g) { return lock_temp(g, take_register(g, true)) - MASK_BASE; }
+int temp(struct gen *g) { return lock_register(g, take_register(g, false)); }
+int temp_mask(struct gen *g) { return lock_register(g, take_register(g, true)) - MASK_BASE; }
 
 void reserve(struct gen *g) {
   uint64_t before = g->temps;
@@ -232,7 +233,7 @@ int out_reg(struct gen *g) {
 }
 
 /* Beyond the reach of `want`, and no temporary either: the caller writes it before it has read all operands. */
-int fresh_reg(struct gen *g) { return lock_temp(g, take_register(g, in_mask_register(g, g->now->s->out[0]))); }
+int fresh_reg(struct gen *g) { return lock_register(g, take_register(g, in_mask_register(g, g->now->s->out[0]))); }
 
 static void store_row(struct gen *g, int val, int copy, int reg) {
   if (g->vals[val].row < 0 || comes_from_row(g, val)) return;

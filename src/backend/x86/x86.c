@@ -28,15 +28,20 @@ static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct sha
   g->spill = filled(g->arena, copies * sizeof *g->spill, 0xFF);
   g->next = arena_take(g->arena, copies * sizeof *g->next);
   g->upcoming = arena_take(g->arena, n * sizeof *g->upcoming);
+  g->fn_memory = filled(g->arena, (size_t)k->n_fns * sizeof *g->fn_memory, 0xFF);
   g->data_at = arena_take(g->arena, (size_t)(k->n_bufs + 1) * sizeof *g->data_at);
-  if (!g->vals || !g->where || !g->spill || !g->next || !g->upcoming || !g->data_at) return false;
+  if (!g->vals || !g->where || !g->spill || !g->next || !g->upcoming || !g->data_at || !g->fn_memory) return false;
   for (size_t i = 0; i < n; i++) g->upcoming[i] = NEVER;
   for (int r = 0; r < REGISTERS; r++) g->holder[r] = -1;
   return true;
 }
 
 static bool place_folds(struct gen *g) {
-  for (int i = 0; i < g->n_loops; i++) folds_place(g, &g->loops[i]);
+  for (int i = 0; i < g->n_loops; i++) {
+    folds_place(g, &g->loops[i]);
+    prefixes_place(g, &g->loops[i]);
+    across_place(g, &g->loops[i]);
+  }
   return (g->row_reg = filled(g->arena, (size_t)g->n_rows, 0xFF)) != NULL;
 }
 
@@ -147,19 +152,29 @@ static struct code *finish(struct gen *g) {
   return NULL;
 }
 
+static struct code *attempt(struct gen *g, const struct kir_kernel *k, const struct shape_class *shape) {
+  if (!open_gen(g, k, shape)) return NULL;
+  analyse(g);
+  if (g->why || g->no_memory || !place_folds(g)) return NULL;
+  emit_kernel(g);
+  return finish(g);
+}
+
+static void close_gen(struct gen *g) {
+  encoder_free(&g->e);
+  arena_free(g->arena);
+}
+
 static struct code *x86_compile(const struct kir_kernel *k, const struct shape_class *shape, const char **why) {
   struct gen g = { 0 };
-  struct code *c = NULL;
-  if (open_gen(&g, k, shape)) {
-    analyse(&g);
-    if (!g.why && !g.no_memory && place_folds(&g)) {
-      emit_kernel(&g);
-      c = finish(&g);
-    }
+  struct code *c = attempt(&g, k, shape);
+  if (!c && g.is_crowded) {
+    close_gen(&g);
+    g = (struct gen){ .no_pins = true };
+    c = attempt(&g, k, shape);
   }
   *why = c ? NULL : g.why ? g.why : "";
-  encoder_free(&g.e);
-  arena_free(g.arena);
+  close_gen(&g);
   return c;
 }
 
