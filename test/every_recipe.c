@@ -34,7 +34,7 @@ static int64_t any_integer(struct recipe *p, bool special) {
 /* ---- making steps ---- */
 
 enum { LEAF, SCALAR, INTEGER, ELEMENT, CAST, REDUCE, REDUCE_ALL, PREFIX, RESHAPE, BROADCAST, TRANSPOSE, SLICE, FLIP, TAKE, AT,
-       WINDOW, PUT_SLICE, PUT_TAKE, CONCAT, PAD, MATMUL, IOTA, MEAN, SOFTMAX };
+       WINDOW, PUT_SLICE, PUT_TAKE, CONCAT, PAD, MATMUL, IOTA, STRIDED, ALONG, ROLL, REPEAT, STACK, TRIL, MEAN, SOFTMAX };
 
 static struct recipe_step *add(struct recipe *p, int kind, const char *op) {
   struct recipe_step *s = &p->step[p->n++];
@@ -623,12 +623,104 @@ static void iota(struct recipe *p) {
   p->step[p->n - 1].p[0] = axis;
 }
 
+/* Element i of y is the element of x that from says; -1: 0. */
+static struct plain moved(const struct plain *x, int rank, const int64_t dims[], const int64_t from[]) {
+  struct plain y = plain_new(x->dtype, rank, dims);
+  size_t size = weft_dtype_bytes(x->dtype);
+  for (int64_t i = 0; i < y.count; i++)
+    if (from[i] >= 0) memcpy(y.data + (size_t)i * size, x->data + (size_t)from[i] * size, size);
+  return y;
+}
+
+/* Any walk that stays inside, windows and steps backwards among them. */
+static void strided(struct recipe *p) {
+  int a = pick(p), rank = (int)any(p, 4);
+  const struct plain *x = value(p, a);
+  if (!x->count) return;
+  int64_t dims[PLAIN_RANK], stride[PLAIN_RANK], low = 0, high = 0, n = 1, from[2048];
+  for (int k = 0; k < rank; k++) {
+    n *= dims[k] = any(p, 9);
+    stride[k] = (int64_t)any(p, 7) - 3;
+    int64_t far = (dims[k] ? dims[k] - 1 : 0) * stride[k];
+    *(far < 0 ? &low : &high) += far;
+  }
+  if (high - low >= x->count || n > 2048) return;
+  int64_t offset = (int64_t)any(p, (uint32_t)(x->count - (high - low))) - low;
+  struct plain shape = plain_new(WEFT_BOOL, rank, dims);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at[PLAIN_RANK];
+    plain_index(&shape, i, at);
+    from[i] = offset;
+    for (int k = 0; k < rank; k++) from[i] += at[k] * stride[k];
+  }
+  plain_free(&shape);
+  made(p, STRIDED, "as_strided", 1, &a, moved(x, rank, dims, from));
+  p->step[p->n - 1].p[0] = offset;
+  memcpy(p->step[p->n - 1].p + 1, stride, (size_t)rank * sizeof *stride);
+}
+
+/* along: by an index of its own at every place; repeat: n times each; roll: by n; all along an axis. */
+static void along_axis(struct recipe *p) {
+  int a = pick(p), kind = (int[]){ ALONG, ROLL, REPEAT }[any(p, 3)];
+  if (!value(p, a)->rank || !value(p, a)->count || value(p, a)->count > 4000) return;
+  int axis = (int)any(p, (uint32_t)value(p, a)->rank), in[2] = { a, a };
+  int64_t dims[PLAIN_RANK], size = value(p, a)->dims[axis], n = any(p, 4);
+  memcpy(dims, value(p, a)->dims, sizeof dims);
+  dims[axis] = kind == ROLL ? size : kind == REPEAT ? size * n : n;
+  if (kind == ROLL) n = (int64_t)any(p, 90) - 45;
+  if (kind == ALONG) in[1] = indices(p, value(p, a)->rank, dims, size);
+  const struct plain *x = value(p, a);
+  struct plain shape = plain_new(WEFT_BOOL, x->rank, dims);
+  int64_t *from = malloc(sizeof *from * (size_t)(shape.count + 1));
+  for (int64_t i = 0; from && i < shape.count; i++) {
+    int64_t at[PLAIN_RANK], to;
+    plain_index(&shape, i, at);
+    to = kind == ALONG ? plain_i(value(p, in[1]), i) : kind == REPEAT ? at[axis] / n : at[axis] - n;
+    at[axis] = (to % size + size) % size;
+    from[i] = plain_at(x, at);
+  }
+  if (from) {
+    made(p, kind, kind == ALONG ? "take_along" : kind == ROLL ? "roll" : "repeat", 1 + (kind == ALONG), in, moved(x, x->rank, dims, from));
+    p->step[p->n - 1].p[0] = axis;
+    p->step[p->n - 1].p[1] = n;
+  }
+  free(from);
+  plain_free(&shape);
+}
+
+static void stack(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  if (x->rank > 4 || x->count > 4000) return;
+  int64_t dims[PLAIN_RANK];
+  int axis = (int)any(p, (uint32_t)x->rank + 1);
+  for (int k = 0; k <= x->rank; k++) dims[k] = k == axis ? 1 : x->dims[k - (k > axis)];
+  struct plain thin = plain_reshape(x, x->rank + 1, dims);
+  made(p, STACK, "stack", 2, (int[]){ a, a }, plain_concat(axis, 2, (const struct plain *[]){ &thin, &thin }));
+  p->step[p->n - 1].p[0] = axis;
+  plain_free(&thin);
+}
+
+static void tril(struct recipe *p) {
+  int a = pick(p);
+  const struct plain *x = value(p, a);
+  if (x->rank < 2 || x->count > 4000) return;
+  int64_t k = (int64_t)any(p, 9) - 4, *from = malloc(sizeof *from * (size_t)(x->count + 1));
+  for (int64_t i = 0; from && i < x->count; i++) {
+    int64_t at[PLAIN_RANK];
+    plain_index(x, i, at);
+    from[i] = at[x->rank - 1] <= at[x->rank - 2] + k ? i : -1;
+  }
+  if (from) made(p, TRIL, "tril", 1, &a, moved(x, x->rank, x->dims, from)), p->step[p->n - 1].p[0] = k;
+  free(from);
+}
+
 int recipe_most = RECIPE_STEPS;
 
 void recipe_make(struct recipe *p, uint64_t seed) {
   static void (*const kinds[])(struct recipe *) = { unary, unary, unary, binary, binary, binary, binary, binary, ternary, cast,
     reduce, reduce, reduce, mean, softmax, prefix, reshape, broadcast, transpose, slice, slice, take, window, put_slice, put_take,
-    concat, pad, matmul, iota };
+    concat, pad, matmul, iota, strided, along_axis, along_axis, stack, tril };
   *p = (struct recipe){ .state = seed * 0x9e3779b97f4a7c15u + 1 };
   for (int i = 0; i < 4; i++) any(p, 2);
   p->has_long = once_in(p, 25);
@@ -715,6 +807,12 @@ static weft_array *build_step(const struct recipe_step *s, weft_array *const in[
     case CONCAT: return weft_concat(axis, s->n_in, in);
     case PAD: return weft_pad(in[0], axis, s->p[1], s->p[2], in[1]);
     case MATMUL: return weft_matmul(in[0], in[1]);
+    case STRIDED: return weft_as_strided(in[0], s->value.rank, s->value.dims, s->p + 1, s->p[0]);
+    case ALONG: return weft_take_along(in[0], axis, in[1]);
+    case ROLL: return weft_roll(in[0], axis, s->p[1]);
+    case REPEAT: return weft_repeat(in[0], axis, s->p[1]);
+    case STACK: return weft_stack(axis, 2, in);
+    case TRIL: return weft_tril(in[0], s->p[0]);
     default: return weft_iota(in[0], axis);
   }
 }

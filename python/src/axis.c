@@ -43,9 +43,8 @@ int axes_parse(PyObject *o, int rank, int *n, int axes[]) {
   return 0;
 }
 
-/* Over several axes the last comes first; that order is part of what a sum means. */
 static weft_array *reduce(along op, weft_array *x, int n, const int axes[], int keeps) {
-  for (int i = n; i-- > 0;) x = op(x, axes[i]);
+  x = n == 1 ? op(x, axes[0]) : weft_over(op, x, n, axes);
   for (int i = n; !keeps && i-- > 0;) x = weft_squeeze(x, axes[i]);
   return x;
 }

@@ -208,6 +208,20 @@ static PyObject *pad_axis(PyObject *module, PyObject *args) {
   return op_end(s, v ? weft_pad(x, axis, before, after, v) : NULL);
 }
 
+static PyObject *strided(PyObject *module, PyObject *args) {
+  PyObject *o, *shape, *strides;
+  long long offset;
+  int rank, n;
+  int64_t dims[WEFT_RANK_MAX], steps[WEFT_RANK_MAX];
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OOOL", &o, &shape, &strides, &offset)) return NULL;
+  if (convert_shape(shape, &rank, dims) || convert_shape(strides, &n, steps)) return NULL;
+  if (n != rank) return PyErr_Format(PyExc_ValueError, "as_strided: %d strides for %d axes", n, rank);
+  weft_scope *s = op_begin();
+  weft_array *x = convert_operand(o);
+  return op_end(s, x ? weft_as_strided(x, rank, dims, steps, offset) : NULL);
+}
+
 #define BOTH(X) \
   X(reshape, "another shape for the same elements in order; one size may be -1") \
   X(broadcast_to, "repeated along new axes and those of length 1") \
@@ -236,6 +250,7 @@ PyMethodDef shape_functions[] = {
 #undef ROW
   { "concatenate", WITH_KEYWORDS(concatenate), "concatenate(arrays, axis=0)" },
   { "stack", WITH_KEYWORDS(stack), "stack(arrays, axis=0): along a new axis" },
+  { "strided", strided, METH_VARARGS, "strided(a, shape, strides, offset)" },
   { "pad_axis", pad_axis, METH_VARARGS, "pad_axis(a, axis, before, after, value)" },
   { 0 },
 };

@@ -271,10 +271,17 @@ def normed(x, axis=-1):
     return d / np.sqrt((d * d).mean(axis, keepdims=True) + 1e-5)
 
 
+def put_along():
+    y = M.copy()
+    np.put_along_axis(y, np.argmax(M, 1, keepdims=True), 0.5, 1)
+    return y
+
+
 CALLS = {
     "allclose": lambda m: m.allclose(M, M + 1e-9),
     "arange": lambda m: m.arange(2, 17, 3),
     "array_equal": lambda m: m.array_equal(M, M),
+    "as_strided": (lambda: weft.as_strided(M, (3, 2), (1, 2), 1), lambda: np.array([M.ravel()[1 + i:4 + i:2] for i in range(3)])),
     "asarray": lambda m: m.asarray(M),
     "astype": lambda m: (m.astype(m.asarray(M), m.int32)),
     "broadcast_to": lambda m: m.broadcast_to(M[:1], (5, 4)),
@@ -282,6 +289,8 @@ CALLS = {
     "complex": (lambda: weft.complex(M, M[::-1]), lambda: M + 1j * M[::-1]),
     "concat": lambda m: m.concat([M, M[::-1]], axis=1),
     "concatenate": lambda m: m.concatenate([M, M[::-1]], axis=0),
+    "diag": lambda m: m.diag(M[0], -1),
+    "diagonal": lambda m: m.diagonal(m.asarray(X), 1, 0, 2),
     "expand_dims": lambda m: m.expand_dims(M, 1),
     "eye": lambda m: m.eye(3, 5, 1),
     "flatten": (lambda: weft.flatten(X, 0, 1), lambda: X.reshape(6, 4)),
@@ -310,10 +319,12 @@ CALLS = {
     "std": lambda m: m.std(X, axis=(0, 2), ddof=1),
     "swapaxes": lambda m: m.swapaxes(X, 0, 2),
     "take": lambda m: m.take(M, np.array([2, 0, -1]), axis=1),
+    "put_along_axis": (lambda: weft.put_along_axis(M, np.argmax(M, 1, keepdims=True), 0.5, 1), put_along),
     "take_along_axis": lambda m: m.take_along_axis(m.asarray(M), m.asarray(np.argsort(M, 1)), 1),
     "tile": lambda m: m.tile(M, (2, 1, 3)),
     "transpose": lambda m: m.transpose(X, (1, 2, 0)),
     "tri": lambda m: m.tri(3, 5, 1),
+    "trace": lambda m: m.trace(m.asarray(X), 0, 1, 2),
     "tril": lambda m: m.tril(m.asarray(X), -1),
     "triu": lambda m: m.triu(m.asarray(X), 1),
     "var": lambda m: m.var(X, axis=(1, 2)),

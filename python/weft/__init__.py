@@ -15,9 +15,9 @@ import os as _os
 
 from . import _core
 from ._composed import (
-    allclose, arange, array_equal, clip, eye, full, full_like, identity, isclose, linspace, logaddexp, ones,
-    ones_like, outer, pad, repeat, result_type, roll, split, std, take, take_along_axis, tile, tri, tril, triu, var,
-    zeros, zeros_like)
+    allclose, arange, array_equal, as_strided, clip, diag, diagonal, eye, full, full_like, identity, isclose,
+    linspace, logaddexp, ones, ones_like, outer, pad, put_along_axis, repeat, result_type, roll, split, std,
+    take, take_along_axis, tile, trace, tri, tril, triu, var, zeros, zeros_like)
 from ._core import (
     Dtype, abs, add, all, any, argmax, argmin, array, asarray, astype, bfloat16, bitwise_and, bitwise_invert,
     bitwise_or, bitwise_xor, bool_, broadcast_to, ceil, complex, complex64, complex128, concatenate, conj, cummax,

@@ -159,13 +159,60 @@ def take(a, indices, axis=None):
     return _core.take_axis(a.flatten(), indices, 0) if axis is None else _core.take_axis(a, indices, axis)
 
 
-def take_along_axis(a, indices, axis):
-    """a[.., indices[.., i, ..], ..] with i along the axis."""
-    a, indices = asarray(a), asarray(indices)
+def _along(a, indices, axis):
     axis = axis % a.ndim
     where = [arange(n).reshape((-1,) + (1,) * (a.ndim - 1 - k)) for k, n in enumerate(indices.shape)]
     where[axis] = indices
-    return a[tuple(where)]
+    return tuple(where)
+
+
+def take_along_axis(a, indices, axis):
+    """a[.., indices[.., i, ..], ..] with i along the axis."""
+    a, indices = asarray(a), asarray(indices)
+    return a[_along(a, indices, axis)]
+
+
+def put_along_axis(a, indices, values, axis):
+    """a with a[.., indices[.., i, ..], ..] set to the values, i along the axis."""
+    a, indices = asarray(a), asarray(indices)
+    return a.at[_along(a, indices, axis)].set(values)
+
+
+def as_strided(a, shape=None, strides=None, offset=0):
+    """A view of the elements of a, row by row: element (i, j, ..) is number offset + i strides[0] + j strides[1] + .."""
+    a = asarray(a)
+    shape = a.shape if shape is None else _shape(shape)
+    if strides is None:
+        strides = [math.prod(shape[k + 1:]) for k in range(len(shape))]
+    return _core.strided(a, shape, _shape(strides), offset)
+
+
+def diagonal(a, offset=0, axis1=0, axis2=1):
+    """a[i, i + offset] of these two axes, i as the last axis."""
+    a = asarray(a)
+    if axis1 % a.ndim == axis2 % a.ndim:
+        raise ValueError("diagonal: the two axes are the same")
+    first, second = axis1 % a.ndim, axis2 % a.ndim
+    rest = [k for k in range(a.ndim) if k not in (first, second)]
+    n = max(0, min(a.shape[first] - max(0, -offset), a.shape[second] - max(0, offset)))
+    i = arange(n)
+    return a.transpose(first, second, *rest)[i + max(0, -offset), i + max(0, offset)].moveaxis(0, -1)
+
+
+def diag(a, k=0):
+    """A matrix with the vector a on its k-th diagonal, or that diagonal of the matrix a."""
+    a = asarray(a)
+    if a.ndim == 2:
+        return diagonal(a, k)
+    if a.ndim != 1:
+        raise ValueError(f"diag: of a vector or a matrix, not of {a.ndim} axes")
+    column = pad(a, [(max(0, -k), max(0, k))])[:, None]
+    return _core.where(eye(column.shape[0], k=k, dtype=_core.bool_), column, zeros((), a.dtype))
+
+
+def trace(a, offset=0, axis1=0, axis2=1):
+    """The sum along a diagonal."""
+    return diagonal(a, offset, axis1, axis2).sum(-1)
 
 
 def split(a, indices_or_sections, axis=0):
