@@ -51,6 +51,9 @@ fuzz: build ## random graphs and files, SECONDS=60 for each program
 bench: build ## how fast it is: alone, against kernels by hand, and against its peers (installed in a cache folder)
 	@tools/bench $(B)
 
+coverage: build ## docs/coverage.md, measured: what each operation can do; minutes, 6 GiB. ADD=1: > 2^31 of new ones only
+	@$(B)/test/weft-coverage $(if $(ADD),--add docs/coverage.md) >$(B)/coverage.md && mv $(B)/coverage.md docs/coverage.md
+
 arm: build  ## the library and its tests for aarch64 under qemu-user: the bits are those of the vm here
 	@tools/arm $(B) $(T)
 
@@ -69,4 +72,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan hard fuzz bench arm gpu symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan hard fuzz bench coverage arm gpu symbols layers install clean

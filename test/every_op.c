@@ -734,7 +734,14 @@ TEST(derivatives_and_maps_of_every_op_are_right_one_op_a_kernel) { check_derivat
 
 int every_rows(void) { return CALLS; }
 const char *every_row_op(int row) { return calls[row].op; }
-bool every_row_takes(int row, weft_dtype t) { return takes(&calls[row], t); }
+bool every_row_is_of(int row, const char *op) {
+  const char *name = calls[row].name;
+  size_t n = strlen(op);
+  return !strcmp(calls[row].op, op) && !strncmp(name, op, n) && (name[n] == 0 || name[n] == ' ');
+}
+bool every_row_takes(int row, weft_dtype t) {
+  return takes(&calls[row], t) && (!plain_is_complex(t) || takes_complex(&calls[row]));
+}
 weft_array *every_row_make(int row, weft_array *const x[]) { return calls[row].make(x, 0); }
 
 static bool is_empty_shape(int shape) {
