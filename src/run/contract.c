@@ -12,6 +12,8 @@ enum {
   SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are */
   HELD_BYTES = 4 << 20,     /* of a block of columns of b over all of k */
   SHORT_CHUNK = 16,
+  PACKED_ROWS = 16,
+  MANY_PARTS = 8,           /* rows so many that b is packed though it is small */
   GRAIN = 1 << 19,          /* products; less is not worth a thread */
   CELLS = 4,                /* tasks a thread: slow ones even out */
   ALIGN = 64
@@ -86,7 +88,7 @@ static void choose_cells(struct product *p) {
   int64_t most = !flat || small ? 512 : in_runs ? 1024 : p->width;
   p->dots = p->m == 1 && p->b.row == p->from_size ? p->unit->dots(p->c->dtype) : NULL;
   if (p->dots) most = 128;
-  p->packs_b = is_narrow || p->b.column != p->size || (!small && !in_runs);
+  p->packs_b = is_narrow || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS;
   if (p->dots) p->packs_b = false;
   p->packs_a = is_narrow || (!small && !flat);
   p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK;
@@ -225,9 +227,11 @@ static void pack_b(struct worker *w, int64_t k) {
   int64_t from = p->held < p->k ? k : 0;
   if (w->b_batch == w->batch && w->b_column == w->cell.column && w->b_k == from) return;
   w->b_batch = w->batch, w->b_column = w->cell.column, w->b_k = from;
-  for (int64_t j = 0; j < w->cell.columns; j += p->width)
-    pack(p, &(struct panel){ corner(w, &p->b, from, w->cell.column + j), strip_at(w, j), p->b.row, p->b.column,
-                             least(p->held, p->k - from), strip(w, j), p->width, p->c->dtype }, false);
+  int64_t n = least(p->held, p->k - from), run = lies_along_k(p) ? n : PACKED_ROWS;
+  for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
+    for (int64_t j = 0; j < w->cell.columns; j += p->width)
+      pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j), strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
+                               p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->c->dtype }, false);
 }
 
 /* The panel of a part, of n products. */
