@@ -1,12 +1,14 @@
 /* x86_kernels.c -- machine code against the vm: equal bits for every kernel the encoder takes, on both instruction
  * sets, for all stride classes, awkward sizes, special values and cuts of the outermost loop. Buffers end or begin at
  * pages that must not be touched, so a lane too many is a crash. */
+#include <elf.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "backend/backend.h"
+#include "backend/x86/debug.h"
 #include "base/mem.h"
 #include "kernels.h"
 
@@ -725,6 +727,74 @@ TEST(a_cancelled_kernel_stops_at_the_next_outer_iteration) {
   EXPECT_INT(backend_x86.run(code, &l), 0);
   EXPECT(y[63 * 8] == 0.125f);
   backend_x86.free(code);
+  kir_free(k);
+}
+
+/* ---- What others are told of a kernel ---- */
+
+static bool file_has_line(const char *path, const char *end) {
+  char line[256];
+  bool found = false;
+  FILE *f = fopen(path, "r");
+  while (f && fgets(line, sizeof line, f)) found |= strlen(line) > strlen(end) && !strcmp(line + strlen(line) - strlen(end), end);
+  if (f) fclose(f);
+  return found;
+}
+
+TEST(perf_is_told_the_names_of_kernels_only_if_asked) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("softmax");
+  const char *why;
+  char path[64];
+  snprintf(path, sizeof path, "/tmp/perf-%ld.map", (long)getpid());
+  EXPECT(k && kir_legalise(k));
+  unsetenv("WEFT_PERF");
+  backend_x86.free(compile_for(k, false, &why));
+  EXPECT(!file_has_line(path, " weft_softmax\n"));
+  setenv("WEFT_PERF", "1", 1);
+  backend_x86.free(compile_for(k, false, &why));
+  unsetenv("WEFT_PERF");
+  EXPECT(file_has_line(path, " weft_softmax\n"));
+  unlink(path);
+  kir_free(k);
+}
+
+TEST(gdb_finds_an_object_file_for_every_kernel_that_lives) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("softmax");
+  const char *why;
+  EXPECT(k && kir_legalise(k));
+  const struct debug_entry *before = __jit_debug_descriptor.first;
+  struct code *a = compile_for(k, false, &why), *b = compile_for(k, true, &why);
+  const struct debug_entry *e = __jit_debug_descriptor.first;
+  EXPECT(e && e->next && e->next->next == before);
+  const char *file = e->file;
+  const Elf64_Ehdr *head = e->file;
+  const Elf64_Shdr *section = (const void *)(file + head->e_shoff);
+  const Elf64_Sym *symbol = (const void *)(file + section[3].sh_offset);
+  EXPECT(!memcmp(file, "\177ELF", 4) && head->e_shnum == 6);
+  EXPECT_TEXT(file + section[4].sh_offset + symbol[1].st_name, "weft_softmax");
+  EXPECT_TEXT(file + section[5].sh_offset + section[2].sh_name, ".eh_frame");
+  EXPECT(symbol[1].st_size == section[1].sh_size && section[1].sh_addr);
+  backend_x86.free(a);
+  EXPECT(__jit_debug_descriptor.first == e && e->next == before);
+  backend_x86.free(b);
+  EXPECT(__jit_debug_descriptor.first == before);
+  kir_free(k);
+}
+
+/* Every mapping of this process that may be executed must not be writable. */
+TEST(no_page_is_writable_and_executable) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("softmax");
+  const char *why;
+  char line[512];
+  EXPECT(k && kir_legalise(k));
+  struct code *c = compile_for(k, false, &why);
+  FILE *maps = fopen("/proc/self/maps", "r");
+  while (maps && fgets(line, sizeof line, maps)) EXPECT(!strstr(line, " rwx"));
+  if (maps) fclose(maps);
+  backend_x86.free(c);
   kir_free(k);
 }
 

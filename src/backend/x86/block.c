@@ -13,6 +13,11 @@ static bool ends_run(const struct gen *g, const struct kir_stmt *s) {
 
 static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD || s->kind == KIR_STORE; }
 
+static void mark(struct gen *g, const struct kir_stmt *s) {
+  if (!gen_grow(g, (void **)&g->marks, &g->mark_room, g->n_marks + 1, sizeof *g->marks)) return;
+  g->marks[g->n_marks++] = (struct mark){ (uint32_t)g->e.n, s };
+}
+
 /* ---- Next uses ---- */
 
 static bool is_hoisted(const struct gen *g, const struct kir_stmt *s, int site) {
@@ -246,6 +251,7 @@ static void set_yield(struct gen *g, const struct kir_stmt *s, int val, int mask
 /* Outside lanes an if is a branch; inside it is a mask, and a branch if no lane acts. */
 static void emit_if(struct gen *g, const struct kir_stmt *s) {
   int skip = label_new(enc(g)), outer = g->active, n_active = g->n_active;
+  mark(g, s);
   registers_clear(g);
   for (const struct kir_stmt *y = s->body.first; y; y = y->next)
     if (y->kind == KIR_YIELD) set_yield(g, y, y->in[1], -1);
@@ -281,11 +287,6 @@ static void emit_check(struct gen *g, const struct kir_stmt *s) {
 }
 
 /* ---- Statements ---- */
-
-static void mark(struct gen *g, const struct kir_stmt *s) {
-  if (!gen_grow(g, (void **)&g->marks, &g->mark_room, g->n_marks + 1, sizeof *g->marks)) return;
-  g->marks[g->n_marks++] = (struct mark){ (uint32_t)g->e.n, s };
-}
 
 static void emit_copy(struct gen *g, const struct step *t) {
   const struct kir_stmt *s = t->s;

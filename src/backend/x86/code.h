@@ -17,6 +17,7 @@ struct code_mark {           /* a statement, for the listing */
 struct code {
   struct arena *arena;
   uint8_t *pages;
+  struct debug *debug;
   size_t n_code, pool_at, total;
   int frame_bytes, n_sizes, n_values, n_bufs, n_rows, n_locals, n_terms;
   struct code_buffer *bufs;

@@ -1,10 +1,19 @@
 /* list.c -- the listing of a compiled kernel: every instruction with its bytes, under the statement it serves. Decodes
  * exactly what encode.c writes. */
+#include <stdio.h>
 #include <string.h>
 #include "backend/x86/code.h"
 #include "base/text.h"
 
 /* ---- What the listing keeps of the kernel ---- */
+
+/* NULL: a temporary. Literals are called by their bits. */
+static const char *name_of(struct code *c, const struct kir_val *v) {
+  char text[32];
+  if (v->kind != KIR_LIT) return v->name ? arena_text(c->arena, v->name) : NULL;
+  snprintf(text, sizeof text, "0x%llx:%s", (unsigned long long)v->bits, kir_dtype_name((weft_dtype)v->dtype));
+  return arena_text(c->arena, text);
+}
 
 void code_note_marks(struct code *c, const struct gen *g) {
   const struct kir_kernel *k = g->k;
@@ -13,8 +22,7 @@ void code_note_marks(struct code *c, const struct gen *g) {
   c->buf_names = arena_take(c->arena, (size_t)(k->n_bufs + 1) * sizeof *c->buf_names);
   c->name = arena_text(c->arena, k->name);
   if (!c->marks || !c->names || !c->buf_names) return; /* a listing without comments */
-  for (int v = 0; v < k->n_vals; v++)
-    if (k->vals[v].name) c->names[v] = arena_text(c->arena, k->vals[v].name);
+  for (int v = 0; v < k->n_vals; v++) c->names[v] = name_of(c, &k->vals[v]);
   for (int b = 0; b < k->n_bufs; b++) c->buf_names[b] = arena_text(c->arena, k->bufs[b].name);
   for (int i = 0; i < g->n_marks; i++) {
     const struct kir_stmt *s = g->marks[i].stmt;
@@ -42,25 +50,31 @@ static void put_operands(const struct code *c, struct text *t, const struct code
   }
 }
 
+static void put_result(const struct code *c, struct text *t, const struct code_mark *m) {
+  put_name(c, t, m->out);
+  if (m->kind == KIR_LOAD) { text_addf(t, " = load %s", c->buf_names[m->buf]); return; }
+  const char *kind = m->kind == KIR_FOLD ? "fold " : m->kind == KIR_PREFIX ? "prefix " : "";
+  text_addf(t, " = %s%s(", kind, kir_rows[m->op].name);
+  put_operands(c, t, m);
+  text_add(t, ")");
+}
+
 static void put_statement(const struct code *c, struct text *t, const struct code_mark *m) {
-  static const char *const words[KIR_KINDS] = {
-    [KIR_PAR] = "par ", [KIR_SERIAL] = "serial ", [KIR_LANE] = "lane ", [KIR_NEXT] = "next ", [KIR_UNTIL] = "until "
+  static const char *const of_result[KIR_KINDS] = {
+    [KIR_PAR] = "par ", [KIR_SERIAL] = "serial ", [KIR_LANE] = "lane ", [KIR_NEXT] = "next ", [KIR_YIELD] = "yield "
+  };
+  static const char *const of_operands[KIR_KINDS] = {
+    [KIR_UNTIL] = "until ", [KIR_IF] = "if ", [KIR_CHECK] = "check ", [KIR_KEEP] = "keep "
   };
   text_add(t, "      ; ");
-  if (m->kind == KIR_STORE) {
-    text_addf(t, "store %s = ", c->buf_names[m->buf]);
-    put_operands(c, t, m);
-  } else if (words[m->kind]) {
-    text_add(t, words[m->kind]);
-    put_name(c, t, m->kind == KIR_UNTIL ? m->in[0] : m->out);
-  } else {
+  if (m->kind == KIR_STORE) text_addf(t, "store %s = ", c->buf_names[m->buf]);
+  if (of_operands[m->kind]) text_add(t, of_operands[m->kind]);
+  if (m->kind == KIR_STORE || of_operands[m->kind]) put_operands(c, t, m);
+  else if (of_result[m->kind]) {
+    text_add(t, of_result[m->kind]);
     put_name(c, t, m->out);
-    if (m->kind == KIR_LOAD) text_addf(t, " = load %s", c->buf_names[m->buf]);
-    else {
-      text_addf(t, " = %s%s(", m->kind == KIR_FOLD ? "fold " : "", kir_rows[m->op].name);
-      put_operands(c, t, m);
-      text_add(t, ")");
-    }
+  } else {
+    put_result(c, t, m);
   }
   text_add(t, "\n");
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "backend/x86/code.h"
 #include "backend/x86/cpu.h"
+#include "backend/x86/debug.h"
 #include "backend/x86/pages.h"
 #include "base/mem.h"
 #include "run/buffer.h"
@@ -122,6 +123,7 @@ static bool note_buffers(struct gen *g, struct code *c) {
 
 static void x86_free(struct code *c) {
   if (!c) return;
+  debug_free(c->debug);
   pages_free(c->pages, c->total);
   arena_free(c->arena);
   mem_free(c);
@@ -141,6 +143,7 @@ static bool fill_code(struct gen *g, struct code *c) {
   bool is_forbidden;
   c->pages = pages_new(g->e.code, g->e.n, g->e.pool, c->pool_at, g->e.n_pool, &is_forbidden);
   if (is_forbidden) gen_cannot(g, "executable memory on this system");
+  if (c->pages) c->debug = debug_new(c->name, c->pages, c->n_code);
   return c->pages != NULL;
 }
 

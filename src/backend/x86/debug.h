@@ -1,0 +1,16 @@
+/* debug.h -- what debuggers and profilers are told of a compiled kernel. */
+#ifndef WEFT_X86_DEBUG_H
+#define WEFT_X86_DEBUG_H
+#include <stddef.h>
+
+/* Tells of a function of n bytes that opens and closes with the prologue and epilogue of loops.c. NULL: out of memory,
+ * and nobody knows of it, which does no harm. */
+struct debug *debug_new(const char *name, const void *code, size_t n);
+void debug_free(struct debug *);
+
+/* What gdb looks at: a list of object files in memory. */
+struct debug_entry { struct debug_entry *next, *previous; const void *file; unsigned long long bytes; };
+struct debug_list { unsigned version, action; struct debug_entry *relevant, *first; };
+extern struct debug_list __jit_debug_descriptor;
+
+#endif
