@@ -48,6 +48,9 @@ hard:       ## the same with every internal invariant asserted
 fuzz: build ## random graphs and files, SECONDS=60 for each program
 	@tools/fuzz $(B) $(SECONDS)
 
+ulp: build  ## how far mathematical functions are from the truth; writes docs/accuracy.md
+	@$(B)/test/ulp -o docs/accuracy.md
+
 bench: build ## how fast it is: alone, against kernels by hand, and against its peers (installed in a cache folder)
 	@tools/bench $(B)
 

@@ -162,9 +162,27 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(sqrt,          "square root; nan below 0")                               \
   X(rsqrt,         "1 / square root")                                        \
   X(exp,           "e^x")                                                    \
+  X(exp2,          "2^x")                                                    \
+  X(expm1,         "e^x - 1")                                                \
   X(log,           "natural logarithm")                                      \
+  X(log2,          "to base 2")                                              \
+  X(log10,         "to base 10")                                             \
   X(log1p,         "log(1 + x)")                                             \
+  X(sin,           "sine; right for arguments of any size")                  \
+  X(cos,           "cosine, likewise")                                       \
+  X(tan,           "tangent, likewise")                                      \
+  X(asin,          "inverse sine; nan beyond 1")                             \
+  X(acos,          "inverse cosine, likewise")                               \
+  X(atan,          "inverse tangent")                                        \
+  X(sinh,          "hyperbolic sine")                                        \
+  X(cosh,          "hyperbolic cosine")                                      \
   X(tanh,          "hyperbolic tangent")                                     \
+  X(asinh,         "inverse of sinh")                                        \
+  X(acosh,         "inverse of cosh; nan below 1")                           \
+  X(atanh,         "inverse of tanh; nan beyond 1")                          \
+  X(erf,           "2 / sqrt(pi) times the integral of e^-t^2 from 0")       \
+  X(erfc,          "1 - erf, without loss")                                  \
+  X(erfinv,        "inverse of erf; nan beyond 1")                           \
   X(sigmoid,       "1 / (1 + e^-x)")                                         \
   X(isnan,         "x != x, bool")                                           \
   X(isinf,         "|x| = inf, bool")                                        \
@@ -183,6 +201,10 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(floor_divide,  "a / b rounded down; integers: a / 0 = 0")                \
   X(remainder,     "a - b floor(a / b), sign of b; integers: a % 0 = a")     \
   X(fmod,          "a - b trunc(a / b), sign of a; likewise")                \
+  X(pow,           "a^b; integers wrap, and a^-b is 0 but for 1 and -1")     \
+  X(atan2,         "angle of (b, a); derivative 0 at (0, 0)")                \
+  X(hypot,         "sqrt(a^2 + b^2) without overflow, likewise")             \
+  X(logaddexp,     "log(e^a + e^b)")                                         \
   X(maximum,       "nan wins; a tie shares its derivative")                  \
   X(minimum,       "nan wins; likewise")                                     \
   X(eq,            "a = b, bool")                                            \

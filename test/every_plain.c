@@ -200,35 +200,57 @@ bool plain_common(int n, const struct plain *const x[], int *rank, int64_t dims[
   return true;
 }
 
-/* ---- exp, log, log1p, tanh: the expansions of the kernel language, checked ---- */
+/* ---- mathematics: the expansions of the kernel language, checked ---- */
 
-static const char *const functions[] = { "exp", "log", "log1p", "tanh" };
-static struct { struct kir_kernel *kernel; struct code *code; } made[4][2];
+static double rsqrt_(double x) { return (double)(1 / sqrtl(x)); }
+static double sigmoid_(double x) { return (double)(x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x))); }
+static double erfinv_(double x) { /* Newton on erf below 1/2, on erfc above */
+  long double a = fabsl(x), c = 1 - a, y = a < 0.5L ? a * 0.886226925452758L : sqrtl(-logl(c * (1 + a)));
+  if (!(a < 1)) return a == 1 ? copysign(INFINITY, x) : NAN;
+  for (int i = 0; i < 30 && a > 0; i++) {
+    long double d = (a < 0.5L ? a - erfl(y) : erfcl(y) - c) * 0.886226925452758L * expl(y * y);
+    y += d / (1 - y * d);
+  }
+  return (double)copysignl(y, x);
+}
+
+static const struct { const char *name; double (*one)(double), (*two)(double, double); } functions[] = {
+#define F(name) { #name, name, NULL },
+  F(exp) F(exp2) F(expm1) F(log) F(log2) F(log10) F(log1p) F(sin) F(cos) F(tan) F(asin)
+  F(acos) F(atan) F(sinh) F(cosh) F(tanh) F(asinh) F(acosh) F(atanh) F(erf) F(erfc)
+#undef F
+  { "rsqrt", rsqrt_, NULL }, { "sigmoid", sigmoid_, NULL }, { "erfinv", erfinv_, NULL },
+  { "pow", NULL, pow }, { "atan2", NULL, atan2 }, { "hypot", NULL, hypot },
+};
+enum { FUNCTIONS = sizeof functions / sizeof *functions };
+static struct { struct kir_kernel *kernel; struct code *code; } made[FUNCTIONS][2];
+
+static int function_named(const char *op) { /* -1: no such */
+  for (int f = 0; f < FUNCTIONS; f++)
+    if (!strcmp(functions[f].name, op)) return f;
+  return -1;
+}
 
 static struct code *math_code(int f, weft_dtype t) {
   char text[256];
-  struct shape_class shape = { .stride = { { STRIDE_1 }, { STRIDE_1 } } };
-  const char *why, *d = weft_dtype_name(t);
+  struct shape_class shape = { .stride = { { STRIDE_1 }, { STRIDE_1 }, { STRIDE_1 } } };
+  const char *why, *d = weft_dtype_name(t), *one = functions[f].one ? "" : ", load z[i]";
   struct kir_kernel *k = NULL;
   int wide = t == WEFT_F64;
   if (made[f][wide].code) return made[f][wide].code;
-  snprintf(text, sizeof text, "kernel m { size N in x:%s[N] out y:%s[N] lane i in N { a = load x[i] b = %s(a) store y[i] = b } }",
-           d, d, functions[f]);
+  snprintf(text, sizeof text, "kernel m { size N in x:%s[N], z:%s[N] out y:%s[N] lane i in N { a = load x[i] b = %s(a%s) store y[i] = b } }",
+           d, d, d, functions[f].name, one);
   if (kir_parse(text, &k, 1, NULL) != 1 || kir_verify(k) || !kir_legalise(k)) abort();
   made[f][wide].kernel = k;
   return made[f][wide].code = backend_vm.compile(k, &shape, &why);
 }
 
 void plain_end(void) {
-  for (int f = 0; f < 8; f++) {
+  for (int f = 0; f < 2 * FUNCTIONS; f++) {
     if (made[f / 2][f % 2].code) backend_vm.free(made[f / 2][f % 2].code);
     kir_free(made[f / 2][f % 2].kernel);
     made[f / 2][f % 2].code = NULL, made[f / 2][f % 2].kernel = NULL;
   }
-}
-
-static double libm(const char *op, double x) {
-  return !strcmp(op, "exp") ? exp(x) : !strcmp(op, "log") ? log(x) : !strcmp(op, "log1p") ? log1p(x) : tanh(x);
 }
 
 static bool is_near(weft_dtype t, double a, double b) {
@@ -239,17 +261,20 @@ static bool is_near(weft_dtype t, double a, double b) {
   return fabs(a - b) <= 4 * ulp;
 }
 
-static struct plain math(const char *op, const struct plain *x) { /* f32 or f64 */
+static struct plain math2(const char *op, const struct plain *x, const struct plain *z) { /* f32 or f64 */
   struct plain y = plain_new(x->dtype, x->rank, x->dims);
-  int f = 0;
-  while (strcmp(functions[f], op)) f++;
+  int f = function_named(op);
   struct code *code = math_code(f, x->dtype);
-  struct bound buf[2] = { { .data = x->data, .stride = { 1 } }, { .data = y.data, .stride = { 1 } } };
+  struct bound buf[3] = { { .data = x->data, .stride = { 1 } }, { .data = z->data, .stride = { 1 } }, { .data = y.data, .stride = { 1 } } };
   struct launch l = { .sizes = &x->count, .bufs = buf, .lo = 0, .hi = x->count };
   if (!code || backend_vm.run(code, &l)) abort();
-  for (int64_t i = 0; i < x->count; i++) plain_off += !is_near(x->dtype, plain_f(&y, i), libm(op, plain_f(x, i)));
+  for (int64_t i = 0; i < x->count; i++) {
+    double a = plain_f(x, i), want = functions[f].one ? functions[f].one(a) : functions[f].two(a, plain_f(z, i));
+    plain_off += !is_near(x->dtype, plain_f(&y, i), want);
+  }
   return y;
 }
+static struct plain math(const char *op, const struct plain *x) { return math2(op, x, x); }
 
 /* ---- one element ---- */
 
@@ -305,7 +330,6 @@ static double in_f64(const char *op, const double x[]) {
   if (IS("neg")) return -x[0];
   if (IS("abs")) return fabs(x[0]);
   if (IS("sqrt")) return sqrt(x[0]);
-  if (IS("rsqrt")) return 1 / sqrt(x[0]);
   if (IS("add")) return x[0] + x[1];
   if (IS("sub")) return x[0] - x[1];
   if (IS("mul")) return x[0] * x[1];
@@ -324,7 +348,6 @@ static float in_f32(const char *op, const double x[]) {
   if (IS("remainder")) { float r = (float)fmod_f32(a, b); return r == 0 || (r < 0) == (b < 0) ? (float)floored((double)r, (double)b) : r + b; }
   if (IS("floor_divide")) return quotient_f32(a, b);
   if (IS("sqrt")) return sqrtf(a);
-  if (IS("rsqrt")) return 1 / sqrtf(a);
   if (IS("add")) return a + b;
   if (IS("sub")) return a - b;
   if (IS("mul")) return a * b;
@@ -345,6 +368,7 @@ static int64_t on_bools(const char *op, const int64_t x[]) {
   if (IS("not")) return !x[0];
   if (IS("abs") || IS("sign") || IS("floor") || IS("ceil") || IS("trunc") || IS("round") || IS("square")) return x[0];
   if (IS("floor_divide")) return x[0] & x[1];
+  if (IS("pow")) return x[0] | !x[1];
   if (IS("remainder") || IS("fmod")) return x[0] & !x[1];
   if (IS("fma")) return (x[0] & x[1]) | x[2];
   abort();
@@ -359,6 +383,14 @@ static int64_t divided(const char *op, weft_dtype t, int64_t a, int64_t b) {
   int64_t q = a / b, r = a % b;
   bool is_up = r && (r ^ b) < 0 && !IS("fmod");
   return is_rest ? r + (is_up ? b : 0) : q - is_up;
+}
+
+static int64_t power(weft_dtype t, int64_t x, int64_t n) {
+  uint64_t y = 1, f = (uint64_t)x;
+  if (is_signed(t) && n < 0) return x == 1 ? 1 : x == -1 ? (n & 1 ? -1 : 1) : 0;
+  for (uint64_t rest = (uint64_t)n; rest; rest >>= 1, f *= f)
+    if (rest & 1) y *= f;
+  return (int64_t)y;
 }
 
 static int64_t shifted(const char *op, weft_dtype t, int64_t a, int64_t b) {
@@ -376,6 +408,7 @@ static int64_t on_integers(const char *op, weft_dtype t, const int64_t x[]) {
   if (IS("floor") || IS("ceil") || IS("trunc") || IS("round")) return x[0];
   if (IS("square")) return (int64_t)(a * a);
   if (IS("floor_divide") || IS("remainder") || IS("fmod")) return divided(op, t, x[0], x[1]);
+  if (IS("pow")) return power(t, x[0], x[1]);
   if (IS("shl") || IS("shr")) return shifted(op, t, x[0], x[1]);
   if (IS("not")) return ~x[0];
   if (IS("add")) return (int64_t)(a + b);
@@ -402,30 +435,34 @@ static bool compared(const char *op, const struct plain *a, const struct plain *
   return IS("eq") ? c == 0 : IS("ne") ? c != 0 : IS("lt") ? c < 0 : IS("le") ? c <= 0 : IS("gt") ? c > 0 : c >= 0;
 }
 
-/* e = exp(-|x|); 1 / (1 + e), or e / (1 + e) below 0 */
-static struct plain sigmoid(const struct plain *x) {
-  struct plain m = plain_new(x->dtype, x->rank, x->dims);
-  for (int64_t i = 0; i < x->count; i++) plain_set_f(&m, i, -fabs(plain_f(x, i)));
-  struct plain e = math("exp", &m);
-  for (int64_t i = 0; i < x->count; i++) {
-    double u = plain_f(&e, i), top = plain_f(x, i) < 0 ? u : 1;
-    plain_set_f(&m, i, x->dtype == WEFT_F64 ? top / (1 + u) : (double)((float)top / (1 + (float)u)));
+/* max + log1p(e^-|a - b|) */
+static struct plain logaddexp(const struct plain *a, const struct plain *b) {
+  struct plain d = plain_new(a->dtype, a->rank, a->dims);
+  for (int64_t i = 0; i < a->count; i++) {
+    double x = plain_f(a, i), y = plain_f(b, i);
+    plain_set_f(&d, i, x == y ? -0.0 : -fabs(a->dtype == WEFT_F64 ? x - y : (double)((float)x - (float)y)));
   }
-  plain_free(&e);
-  return m;
+  struct plain e = math("exp", &d), l = math("log1p", &e);
+  for (int64_t i = 0; i < a->count; i++) {
+    double m = larger(plain_f(a, i), plain_f(b, i)), more = plain_f(&l, i);
+    plain_set_f(&d, i, a->dtype == WEFT_F64 ? m + more : (double)((float)m + (float)more));
+  }
+  plain_free(&e), plain_free(&l);
+  return d;
 }
 
-static struct plain function_of(const char *op, weft_dtype out, const struct plain *x) {
-  struct plain wide = plain_cast(x, x->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32);
-  struct plain y = IS("sigmoid") ? sigmoid(&wide) : math(op, &wide), z = plain_cast(&y, out);
-  plain_free(&wide);
-  plain_free(&y);
+static bool is_function(const char *op) { return function_named(op) >= 0 || IS("logaddexp"); }
+
+static struct plain function_of(const char *op, weft_dtype out, const struct plain *x, const struct plain *other) {
+  weft_dtype t = x->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+  struct plain a = plain_cast(x, t), b = plain_cast(other, t), y = IS("logaddexp") ? logaddexp(&a, &b) : math2(op, &a, &b), z = plain_cast(&y, out);
+  plain_free(&a), plain_free(&b), plain_free(&y);
   return z;
 }
 
 static struct plain same_shape(const char *op, weft_dtype out, int n, const struct plain *const x[]) {
   const struct plain *a = x[0];
-  if (IS("exp") || IS("log") || IS("log1p") || IS("tanh") || IS("sigmoid")) return function_of(op, out, a);
+  if (is_function(op) && plain_is_float(a->dtype)) return function_of(op, out, a, x[n - 1]);
   struct plain y = plain_new(out, a->rank, a->dims);
   for (int64_t i = 0; i < y.count; i++) {
     double f[3] = { 0 };

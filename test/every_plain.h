@@ -57,6 +57,6 @@ struct plain plain_complex_put(const struct plain *x, const struct plain *number
 struct plain plain_complex_matmul(const struct plain *a, const struct plain *b);
 
 void plain_end(void);     /* gives back what exp and its like have compiled */
-extern int64_t plain_off; /* results of exp, log, log1p, tanh more than 4 ulp off libm so far */
+extern int64_t plain_off; /* results of mathematical functions more than 4 ulp off libm, and wrong remainders, so far */
 
 #endif

@@ -60,6 +60,26 @@ static double quotient_of(double a, double b, bool is_float) {
   return r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
 }
 
+static double erfinv(double x) {
+  double a = fabs(x), y = a < 0.5 ? a : sqrt(-log((1 - a) * (1 + a)));
+  if (!(a < 1)) return a == 1 ? copysign(INFINITY, x) : NAN;
+  for (int i = 0; i < 40 && a > 0; i++) {
+    double d = (a < 0.5 ? a - erf(y) : erfc(y) - (1 - a)) * 0.88622692545275801365 * exp(y * y);
+    y += d / (1 - y * d);
+  }
+  return copysign(y, x);
+}
+
+static double power(double x, double n, weft_dtype d) {
+  if (dtype_is_float(d)) return pow(x, n);
+  if (n < 0) return x == 1 ? 1 : x == -1 ? (fmod(n, 2) != 0 ? -1 : 1) : 0;
+  uint64_t y = 1, f = (uint64_t)(int64_t)x;
+  for (uint64_t rest = (uint64_t)n; rest; rest >>= 1, f *= f)
+    if (rest & 1) y *= f;
+  int width = 8 * (int)weft_dtype_bytes(d);
+  return dtype_decode(d, width == 64 ? y : y & ((1ull << width) - 1));
+}
+
 static double shifted(int width, int64_t a, int64_t b, bool is_left) {
   if (b < 0 || b >= width) return is_left || a >= 0 ? 0 : -1;
   return (double)(is_left ? (int64_t)((uint64_t)a << b) : a >> b);
@@ -83,7 +103,29 @@ static bool element(const struct node *n, const double x[], double *y) {
   else if (IS("exp")) *y = exp(x[0]);
   else if (IS("log")) *y = log(x[0]);
   else if (IS("log1p")) *y = log1p(x[0]);
+  else if (IS("exp2")) *y = exp2(x[0]);
+  else if (IS("expm1")) *y = expm1(x[0]);
+  else if (IS("log2")) *y = log2(x[0]);
+  else if (IS("log10")) *y = log10(x[0]);
+  else if (IS("sin")) *y = sin(x[0]);
+  else if (IS("cos")) *y = cos(x[0]);
+  else if (IS("tan")) *y = tan(x[0]);
+  else if (IS("asin")) *y = asin(x[0]);
+  else if (IS("acos")) *y = acos(x[0]);
+  else if (IS("atan")) *y = atan(x[0]);
+  else if (IS("sinh")) *y = sinh(x[0]);
+  else if (IS("cosh")) *y = cosh(x[0]);
+  else if (IS("asinh")) *y = asinh(x[0]);
+  else if (IS("acosh")) *y = acosh(x[0]);
+  else if (IS("atanh")) *y = atanh(x[0]);
+  else if (IS("erf")) *y = erf(x[0]);
+  else if (IS("erfc")) *y = erfc(x[0]);
+  else if (IS("erfinv")) *y = erfinv(x[0]);
   else if (IS("tanh")) *y = tanh(x[0]);
+  else if (IS("pow")) *y = power(x[0], x[1], in);
+  else if (IS("atan2")) *y = atan2(x[0], x[1]);
+  else if (IS("hypot")) *y = hypot(x[0], x[1]);
+  else if (IS("logaddexp")) *y = x[0] == x[1] ? x[0] + log(2) : larger(x[0], x[1]) + log1p(exp(-fabs(x[0] - x[1])));
   else if (IS("sigmoid")) *y = x[0] < 0 ? exp(x[0]) / (1 + exp(x[0])) : 1 / (1 + exp(-x[0]));
   else if (IS("isnan")) *y = x[0] != x[0];
   else if (IS("real") || IS("conj")) *y = x[0]; /* of real numbers; complex ones: complex.c */

@@ -53,6 +53,7 @@ static weft_array *power(weft_array *x, long n) {
   X(floor, weft_floor, "the largest whole number not above a") \
   X(ceil, weft_ceil, "the smallest whole number not below a") \
   X(trunc, weft_trunc, "the nearest whole number towards 0") \
+  X(round, weft_round, "the nearest whole number; halves to the even one") \
   X(square, weft_square, "a a") \
   X(sqrt, weft_sqrt, "the square root; nan below 0") \
   X(rsqrt, weft_rsqrt, "1 / the square root") \
@@ -61,6 +62,24 @@ static weft_array *power(weft_array *x, long n) {
   X(log, weft_log, "the natural logarithm") \
   X(log1p, weft_log1p, "log(1 + a)") \
   X(tanh, weft_tanh, "the hyperbolic tangent") \
+  X(exp2, weft_exp2, "2^a") \
+  X(expm1, weft_expm1, "e^a - 1") \
+  X(log2, weft_log2, "the logarithm to base 2") \
+  X(log10, weft_log10, "the logarithm to base 10") \
+  X(sin, weft_sin, "the sine") \
+  X(cos, weft_cos, "the cosine") \
+  X(tan, weft_tan, "the tangent") \
+  X(arcsin, weft_asin, "the inverse sine") \
+  X(arccos, weft_acos, "the inverse cosine") \
+  X(arctan, weft_atan, "the inverse tangent") \
+  X(sinh, weft_sinh, "the hyperbolic sine") \
+  X(cosh, weft_cosh, "the hyperbolic cosine") \
+  X(arcsinh, weft_asinh, "the inverse hyperbolic sine") \
+  X(arccosh, weft_acosh, "the inverse hyperbolic cosine") \
+  X(arctanh, weft_atanh, "the inverse hyperbolic tangent") \
+  X(erf, weft_erf, "the error function") \
+  X(erfc, weft_erfc, "1 - erf(a)") \
+  X(erfinv, weft_erfinv, "the inverse of erf") \
   X(sigmoid, weft_sigmoid, "1 / (1 + e^-a)") \
   X(isnan, weft_isnan, "where a is nan") \
   X(real, weft_real, "the real part") \
@@ -80,6 +99,10 @@ static weft_array *power(weft_array *x, long n) {
   X(floor_divide, weft_floor_divide, "a / b rounded down; integers: a // 0 is 0") \
   X(remainder, weft_remainder, "a - b floor(a / b); integers: a % 0 is a") \
   X(fmod, weft_fmod, "a - b trunc(a / b), with the sign of a") \
+  X(power, weft_pow, "a^b; integers stay integers") \
+  X(arctan2, weft_atan2, "the angle of (b, a)") \
+  X(hypot, weft_hypot, "sqrt(a^2 + b^2)") \
+  X(logaddexp, weft_logaddexp, "log(e^a + e^b)") \
   X(maximum, weft_maximum, "the larger; nan wins") \
   X(minimum, weft_minimum, "the smaller; nan wins") \
   X(equal, weft_eq, "a == b") \
@@ -139,7 +162,7 @@ PyMethodDef element_functions[] = {
 };
 
 #define METHODS(X) \
-  X(abs) X(sign) X(floor) X(ceil) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(tanh) X(sigmoid) X(conj)
+  X(abs) X(sign) X(floor) X(ceil) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(log2) X(log10) X(sin) X(cos) X(tanh) X(sigmoid) X(conj)
 #define DEFINE(name) \
   static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
 METHODS(DEFINE)
@@ -183,9 +206,10 @@ static PyObject *slot_positive(PyObject *x) { return Py_NewRef(x); }
 static PyObject *slot_absolute(PyObject *x) { return apply_unary(weft_abs, x); }
 static PyObject *slot_invert(PyObject *x) { return apply_unary(weft_not, x); }
 
-/* Powers that are products: x ** n for an integer n. */
+/* Powers that are products: x ** n for an integer n. Others are those of weft_pow. */
 static PyObject *slot_power(PyObject *x, PyObject *y, PyObject *modulus) {
-  if (!array_check(x) || !PyLong_Check(y) || modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  if (!array_check(x) || !PyLong_Check(y)) return operate(weft_pow, x, y);
   long n = PyLong_AsLong(y);
   if (n == -1 && PyErr_Occurred()) return NULL;
   weft_scope *s = op_begin();

@@ -15,19 +15,20 @@ import os as _os
 
 from . import _core
 from ._composed import (
-    allclose, arange, array_equal, as_strided, clip, diag, diagonal, eye, full, full_like, identity, isclose,
-    linspace, logaddexp, ones, ones_like, outer, pad, put_along_axis, repeat, result_type, roll, split, std,
-    take, take_along_axis, tile, trace, tri, tril, triu, var, zeros, zeros_like)
+    allclose, arange, array_equal, as_strided, clip, degrees, diag, diagonal, eye, full, full_like, identity,
+    isclose, linspace, ones, ones_like, outer, pad, put_along_axis, radians, repeat, result_type, roll, round,
+    split, std, take, take_along_axis, tile, trace, tri, tril, triu, var, zeros, zeros_like)
 from ._core import (
-    Dtype, abs, add, all, any, argmax, argmin, array, asarray, astype, bfloat16, bitwise_and, bitwise_invert,
-    bitwise_or, bitwise_xor, bool_, broadcast_to, ceil, complex, complex64, complex128, concatenate, conj, cummax,
-    cummin, cumprod, cumsum, depends, divide, equal, exp, expand_dims, flatten, flip, float16, float32, float64,
-    floor, floor_divide, fma, fmod, from_dlpack, greater, greater_equal, imag, int8, int16, int32, int64, isfinite,
-    isinf, isnan, layer_norm, left_shift, less, less_equal, log, log1p, logical_and, logical_not, logical_or,
-    logical_xor, logsumexp, matmul, max, maximum, mean, min, minimum, moveaxis, multiply, negative, not_equal,
-    positive, prod, real, reciprocal, remainder, reshape, right_shift, rms_norm, rsqrt, sigmoid, sign, softmax,
-    sqrt, square, squeeze, stack, state, stop_gradient, subtract, sum, swapaxes, tanh, transpose, trunc, uint8,
-    uint16, uint32, uint64, where)
+    Dtype, abs, add, all, any, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, argmax, argmin, array,
+    asarray, astype, bfloat16, bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, bool_, broadcast_to, ceil,
+    complex, complex64, complex128, concatenate, conj, cos, cosh, cummax, cummin, cumprod, cumsum, depends, divide,
+    equal, erf, erfc, erfinv, exp, exp2, expand_dims, expm1, flatten, flip, float16, float32, float64, floor,
+    floor_divide, fma, fmod, from_dlpack, greater, greater_equal, hypot, imag, int8, int16, int32, int64, isfinite,
+    isinf, isnan, layer_norm, left_shift, less, less_equal, log, log1p, log2, log10, logaddexp, logical_and,
+    logical_not, logical_or, logical_xor, logsumexp, matmul, max, maximum, mean, min, minimum, moveaxis, multiply,
+    negative, not_equal, positive, power, prod, real, reciprocal, remainder, reshape, right_shift, rms_norm, rsqrt,
+    sigmoid, sign, sin, sinh, softmax, sqrt, square, squeeze, stack, state, stop_gradient, subtract, sum, swapaxes,
+    tan, tanh, transpose, trunc, uint8, uint16, uint32, uint64, where)
 from ._file import load, save, save_safetensors
 from ._loop import scan, while_loop
 from ._run import (
@@ -38,6 +39,9 @@ from ._transform import checkpoint, compile, custom_function, grad, jvp, value_a
 from math import e, inf, nan, pi
 newaxis = None
 concat = concatenate
+acos, acosh, asin, asinh, atan, atan2, atanh = arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
+pow = power
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 permute_dims = transpose
 
 __version__ = "0.1.0"

@@ -107,16 +107,20 @@ def clip(a, a_min=None, a_max=None):
     return asarray(a if a_max is None else _core.minimum(a, a_max))
 
 
-def _as_float(a):
-    """Integers, whose differences wrap, as floats; a number stays weak."""
-    return a if isinstance(a, (int, float)) else _core.multiply(a, 1.0)
+def degrees(a):
+    return _core.multiply(a, 180 / math.pi)
 
 
-def logaddexp(a, b):
-    """log(e^a + e^b)."""
-    a, b = _as_float(a), _as_float(b)
-    high = _core.maximum(a, b)
-    return _core.where(_core.isfinite(high), high + _core.log1p(_core.exp(-_core.abs(_core.subtract(a, b)))), high)
+def radians(a):
+    return _core.multiply(a, math.pi / 180)
+
+
+def round(a, decimals=0):
+    """To so many decimals, halves to the even one."""
+    if decimals == 0:
+        return _core.round(a)
+    scale = 10.0**decimals
+    return _core.round(_core.multiply(a, scale)) / scale
 
 
 def array_equal(a, b, equal_nan=False):

@@ -16,7 +16,7 @@ enum { KIR_FACTORS = 4, KIR_TERMS = 16 }; /* of a product in an index, of the su
 
 /* ---- Instructions: X(NAME, "text", class, operands, result, level) ---------------------------------------------------
  * class: which register dtypes T stands for: F f32 f64; I i32 u32 i64 u64; N = F or I; B = I or bool; A any.
- * operands: a letter each, T or b (bool). result: T or b. level: C core, E expanded by the legaliser (math.c). */
+ * operands: a letter each, T or b (bool). result: T or b. level: C core, E expanded by the legaliser (expansion.h). */
 #define KIR_ROWS(X)                      \
   X(ADD, "add", N, "TT", T, C)           \
   X(SUB, "sub", N, "TT", T, C)           \
@@ -47,9 +47,32 @@ enum { KIR_FACTORS = 4, KIR_TERMS = 16 }; /* of a product in an index, of the su
   X(IDIV, "idiv", I, "TT", T, C)         \
   X(IREM, "irem", I, "TT", T, C)         \
   X(EXP, "exp", F, "T", T, E)            \
+  X(EXP2, "exp2", F, "T", T, E)          \
+  X(EXPM1, "expm1", F, "T", T, E)        \
+  X(SINH, "sinh", F, "T", T, E)          \
+  X(COSH, "cosh", F, "T", T, E)          \
+  X(TANH, "tanh", F, "T", T, E)          \
+  X(SIGMOID, "sigmoid", F, "T", T, E)    \
   X(LOG, "log", F, "T", T, E)            \
+  X(LOG2, "log2", F, "T", T, E)          \
+  X(LOG10, "log10", F, "T", T, E)        \
   X(LOG1P, "log1p", F, "T", T, E)        \
-  X(TANH, "tanh", F, "T", T, E)
+  X(ASINH, "asinh", F, "T", T, E)        \
+  X(ACOSH, "acosh", F, "T", T, E)        \
+  X(ATANH, "atanh", F, "T", T, E)        \
+  X(SIN, "sin", F, "T", T, E)            \
+  X(COS, "cos", F, "T", T, E)            \
+  X(TAN, "tan", F, "T", T, E)            \
+  X(ASIN, "asin", F, "T", T, E)          \
+  X(ACOS, "acos", F, "T", T, E)          \
+  X(ATAN, "atan", F, "T", T, E)          \
+  X(ERF, "erf", F, "T", T, E)            \
+  X(ERFC, "erfc", F, "T", T, E)          \
+  X(ERFINV, "erfinv", F, "T", T, E)      \
+  X(RSQRT, "rsqrt", F, "T", T, E)        \
+  X(ATAN2, "atan2", F, "TT", T, E)       \
+  X(HYPOT, "hypot", F, "TT", T, E)       \
+  X(POW, "pow", F, "TT", T, E)
 
 enum kir_op {
 #define KIR_ENUM_(name, ...) KIR_##name,

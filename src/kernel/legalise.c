@@ -116,7 +116,7 @@ static bool is_math(const struct kir_stmt *s) { return s->kind == KIR_OP && kir_
 static void legalise(struct legaliser *l, struct kir_stmt *s) {
   renew_operands(l, s);
   if (is_call(s)) inline_call(l, s);
-  else if (is_math(s)) stand_in(l, s->out[0], math_expand(&l->b, (enum kir_op)s->op, s->in[0]));
+  else if (is_math(s)) stand_in(l, s->out[0], math_expand(&l->b, (enum kir_op)s->op, s->in));
   else append(l, s);
   if (s->body.first) legalise_block(l, &s->body);
 }

@@ -3,6 +3,6 @@
 #define WEFT_KERNEL_MATH_H
 #include "kernel/kir.h"
 
-int math_expand(struct kir_builder *, enum kir_op, int x); /* a level-E instruction on an f32 or f64; its value */
+int math_expand(struct kir_builder *, enum kir_op, const int x[]); /* a level-E instruction on f32 or f64; its value */
 
 #endif

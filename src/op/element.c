@@ -13,10 +13,6 @@ int lower_number(struct kir_builder *b, weft_dtype dtype, double x) {
 }
 
 ONE_INSTRUCTION(sqrt, KIR_SQRT)
-ONE_INSTRUCTION(exp, KIR_EXP)
-ONE_INSTRUCTION(log, KIR_LOG)
-ONE_INSTRUCTION(log1p, KIR_LOG1P)
-ONE_INSTRUCTION(tanh, KIR_TANH)
 ONE_INSTRUCTION(div, KIR_DIV)
 ONE_INSTRUCTION(not, KIR_NOT)
 ONE_INSTRUCTION(and, KIR_AND)
@@ -54,17 +50,6 @@ LOWER(neg) {
 LOWER(abs) {
   if (on_float(n)) return kir_op1(b, KIR_ABS, in[0]);
   return dtype_is_signed(operand_dtype(n)) ? kir_op2(b, KIR_MAX, in[0], lower_neg(b, n, in)) : in[0];
-}
-
-LOWER(rsqrt) {
-  return kir_op2(b, KIR_DIV, one(b, n), kir_op1(b, KIR_SQRT, in[0]));
-}
-
-/* e = exp(-|x|) cannot overflow: 1 / (1 + e) for x >= 0, e / (1 + e) below. */
-LOWER(sigmoid) {
-  int e = kir_op1(b, KIR_EXP, kir_op1(b, KIR_NEG, kir_op1(b, KIR_ABS, in[0])));
-  int top = kir_op3(b, KIR_SELECT, kir_op2(b, KIR_LT, in[0], zero(b, n)), e, one(b, n));
-  return kir_op2(b, KIR_DIV, top, kir_op2(b, KIR_ADD, one(b, n), e));
 }
 
 LOWER(isnan) {
@@ -105,12 +90,6 @@ static weft_array *forth_abs(const struct rule *r, int k, weft_array *dx) {
 }
 
 PARTIAL(sqrt) { return (void)k, weft_div(weft_scalar(0.5), Y); }
-PARTIAL(rsqrt) { return (void)k, weft_div(weft_mul(weft_scalar(-0.5), Y), X); }
-PARTIAL(exp) { return (void)k, Y; }
-PARTIAL(log) { return (void)k, weft_div(weft_scalar(1), X); }
-PARTIAL(log1p) { return (void)k, weft_div(weft_scalar(1), weft_add(weft_scalar(1), X)); }
-PARTIAL(tanh) { return (void)k, weft_sub(weft_scalar(1), weft_mul(Y, Y)); }
-PARTIAL(sigmoid) { return (void)k, weft_mul(Y, weft_sub(weft_scalar(1), Y)); }
 PARTIAL(add) { return (void)r, (void)k, weft_scalar(1); }
 PARTIAL(sub) { return (void)r, weft_scalar(k == 0 ? 1 : -1); }
 PARTIAL(mul) { return r->in[1 - k]; }
@@ -167,12 +146,6 @@ struct node *element_again(const struct node *n, struct node *const in[], struct
 UNARY(neg, SIGNED, true, HOLOMORPHIC)
 UNARY(abs, PART, true, TURNS_PARTS)
 UNARY(sqrt, FLOAT, true, HOLOMORPHIC)
-UNARY(rsqrt, FLOAT, true, HOLOMORPHIC)
-UNARY(exp, FLOAT, false, DERIVATIVE)
-UNARY(log, FLOAT, false, DERIVATIVE)
-UNARY(log1p, FLOAT, false, DERIVATIVE)
-UNARY(tanh, FLOAT, false, DERIVATIVE)
-UNARY(sigmoid, FLOAT, false, DERIVATIVE)
 UNARY(isnan, TEST, true, TESTS_PARTS)
 UNARY(not, BITS, true, NONE)
 

@@ -1,0 +1,104 @@
+/* erf.c -- the error function, what it lacks to 1, and its inverse.
+ *
+ * Below 3/4 erf x = x (c + x^2 P(x^2)), c = 2 / sqrt pi. From 0.45 on erfc x = e^(-x^2) G(t) / (1 + 2 x) with t = (x - 4) /
+ * (x + 4), for (1 + 2 x) e^(x^2) erfc x is nearly constant. */
+#include "kernel/expansion.h"
+
+static struct two erf_small(struct here h, int x) {
+  static const double p_f32[] = { -0x1.87c788p-17, 0x1.edc654p-14, -0x1.bf7eap-11, 0x1.565634p-8, -0x1.b82cb2p-6, 0x1.ce2f2p-4,
+                                  -0x1.812746p-2 };
+  static const double p_f64[] = { 0x1.3f663ae561bb5p-34, -0x1.489f8be7212e8p-30, 0x1.fbb4f16bef192p-27, -0x1.5f69f3672f42bp-23,
+                                  0x1.b9e644b038ca4p-20, -0x1.f4d25797e15a3p-17, 0x1.f9a326dd557a6p-14, -0x1.c02db3ffcd0aap-11,
+                                  0x1.565bcd0e6927ap-8, -0x1.b82ce31288b18p-6, 0x1.ce2f21a042be1p-4, -0x1.812746b0379e7p-2 };
+  int z = mul(h, x, x), p = is_narrow(h) ? polynomial(h, z, 7, p_f32) : polynomial(h, z, 12, p_f64);
+  struct two y = product(h, x, VALUE(h, 0x1.20dd76p0, 0x1.20dd750429b6dp0));
+  int rest = muladd(h, z, p, VALUE(h, -0x1.f7ac92p-25, 0x1.1ae3a914fed8p-56));
+  return (struct two){ y.high, muladd(h, x, rest, y.low) };
+}
+
+/* G(t), its last step exact */
+static struct two nearly_constant(struct here h, int x) {
+  static const double g_f32[] = { 0x1.15004p-13, -0x1.feb99p-13, -0x1.909dacp-11, 0x1.4af60cp-8, -0x1.094a12p-6, 0x1.3073a6p-5,
+                                  -0x1.0fb1a6p-4, 0x1.7fee3cp-4, -0x1.9ddb0cp-4, 0x1.16eceep-4, 0x1.f7f5dap-7, -0x1.1df1aep-3 };
+  static const double g_f64[] = { -0x1.1a644ea880d13p-32, 0x1.7d5586e3d5118p-30, 0x1.c36c43f89b26p-29, -0x1.ea402d734ea6ep-27,
+                                  -0x1.6983d2e5eeec5p-26, 0x1.d834e1014151p-24, 0x1.50284dbf4b32ap-24, -0x1.baf08a96bfc1ap-21,
+                                  0x1.38b60fbb8577cp-22, 0x1.7f26402bbf91bp-18, -0x1.78827662f582dp-17, -0x1.99590dd7225d7p-16,
+                                  0x1.3be0361809287p-13, -0x1.a1df26e130a1bp-13, -0x1.8d4a99ae5ae5bp-11, 0x1.49c67287af036p-8,
+                                  -0x1.09623885333a5p-6, 0x1.3079edf67ef2cp-5, -0x1.0fb06dfe48fd8p-4, 0x1.7fee004e12684p-4,
+                                  -0x1.9ddb23c3e90ep-4, 0x1.16ecefcfa538fp-4, 0x1.f7f5df66fd7bap-7, -0x1.1df1ad154a28ep-3 };
+  int four = number(h, 4), top = sub(h, x, four), t = quotient(h, top, add(h, x, four));
+  int g = is_narrow(h) ? polynomial(h, t, 12, g_f32) : polynomial(h, t, 24, g_f64);
+  return sum(h, VALUE(h, 0x1.3ba592p0, 0x1.3ba5916e9fd7fp0), mul(h, t, g));
+}
+
+struct scaled { struct two value; int a, b; struct two exp; }; /* value a b; exp a b = e^(-x^2) */
+
+/* erfc x, x >= 0.45 */
+static struct scaled erfc_large(struct here h, int x) {
+  struct scaled r;
+  struct two square = product(h, x, x), g = nearly_constant(h, x), d = sum(h, add(h, x, x), number(h, 1));
+  int over = quotient(h, number(h, 1), d.high), q = mul(h, g.high, over);
+  int left = add(h, mulsub(h, q, d.high, g.high), mulsub(h, q, d.low, g.low));
+  int low = mul(h, left, over);
+  r.exp = exp_of(h, (struct two){ negative(h, square.high), negative(h, square.low) }, &r.a, &r.b);
+  r.value = product(h, q, r.exp.high);
+  r.value.low = add(h, r.value.low, muladd(h, q, r.exp.low, mul(h, low, r.exp.high)));
+  return r;
+}
+
+static int value_of(struct here h, struct scaled s) {
+  int sum_ = add(h, s.value.high, s.value.low), most = mul(h, sum_, s.a);
+  return mul(h, most, s.b);
+}
+
+static int at_most(struct here h, int x) { return op(h, KIR_MIN, x, VALUE(h, 11, 28)); } /* there erfc is 0 */
+
+/* 1 - e^(-x^2) G / (1 + 2 x): beside 1 plain arithmetic is close enough */
+int expand_erf(struct here h, const int x[]) {
+  int size = size_of(h, x[0]), in = at_most(h, size);
+  struct two y = erf_small(h, size), g = nearly_constant(h, in);
+  int square = negative(h, mul(h, in, in)), e = expand_exp(h, &square);
+  int rest = mul(h, e, quotient(h, g.high, muladd(h, in, number(h, 2), number(h, 1))));
+  int small = add(h, y.high, y.low), large = sub(h, number(h, 1), rest);
+  return with_sign(h, either(h, less(h, size, number(h, 0.75)), small, large), x[0]);
+}
+
+int expand_erfc(struct here h, const int x[]) {
+  int size = size_of(h, x[0]), one = number(h, 1), is_below = less(h, x[0], number(h, 0));
+  struct two y = erf_small(h, x[0]), near = sum(h, one, negative(h, y.high));
+  int small = add(h, near.high, sub(h, near.low, y.low)), large = value_of(h, erfc_large(h, at_most(h, size)));
+  large = either(h, is_below, sub(h, number(h, 2), large), large);
+  return either(h, less(h, size, number(h, 0.75)), small, large);
+}
+
+/* A first guess from w = -log(1 - a^2), good to 15 bits */
+static int guess(struct here h, int a) {
+  static const double near[] = { 0x1.52ecbap-22, -0x1.ab9952p-19, -0x1.12c41cp-18, 0x1.c7c94p-13,
+                                 -0x1.48e4ep-10, -0x1.11b1fcp-8,  0x1.f91f24p-3,   0x1.805c5ap0 };
+  static const double far[] = { -0x1.01ffp-14,  0x1.d18c6p-13, -0x1.e6665ap-14, -0x1.e219a8p-15,
+                                -0x1.b15ddp-11, 0x1.93803p-10, 0x1.026d68p0,    0x1.eb7cf6p1 };
+  int one = number(h, 1), below = sub(h, one, a), rest = mul(h, below, add(h, one, a));
+  int w = negative(h, expand_log(h, &rest)), is_near = less(h, w, number(h, 5));
+  int n = polynomial(h, sub(h, w, number(h, 2.5)), 8, near), f = polynomial(h, sub(h, root(h, w), number(h, 4)), 8, far);
+  return mul(h, a, either(h, is_near, n, f));
+}
+
+/* With d = (a - erf y) / erf' y, a step of fifth order: y + d + y d^2 + (1 + 4 y^2) d^3 / 3 + (7 y / 6 + 2 y^3) d^4. From a = 1/2 on, a - erf y is
+ * erfc y - (1 - a), where nothing is lost. */
+int expand_erfinv(struct here h, const int x[]) {
+  int size = size_of(h, x[0]), one = number(h, 1), a = op(h, KIR_MIN, size, VALUE(h, 0x1.fffffep-1, 0x1.fffffffffffffp-1));
+  int y = guess(h, a);
+  struct two s = erf_small(h, y);
+  struct scaled c = erfc_large(h, y);
+  int scale = mul(h, c.a, c.b), e = mul(h, c.exp.high, scale);
+  int small = sub(h, sub(h, a, s.high), s.low);
+  int large = muladd(h, c.value.low, scale, sub(h, mul(h, c.value.high, scale), sub(h, one, a)));
+  int left = either(h, less(h, a, number(h, 0.5)), small, large);
+  int d = mul(h, left, quotient(h, VALUE(h, 0x1.c5bf8ap-1, 0x1.c5bf891b4ef6bp-1), e));
+  int z = mul(h, y, y), third = muladd(h, z, VALUE(h, 0x1.555556p0, 0x1.5555555555555p0), VALUE(h, 0x1.555556p-2, 0x1.5555555555555p-2));
+  int fourth = mul(h, y, muladd(h, z, number(h, 2), VALUE(h, 0x1.2aaaaap0, 0x1.2aaaaaaaaaaabp0)));
+  int more = muladd(h, d, muladd(h, d, fourth, third), y);
+  int step = muladd(h, mul(h, d, d), more, d), r = add(h, y, step);
+  r = either(h, less(h, size, one), r, either(h, op(h, KIR_EQ, size, one), number(h, INFINITY), number(h, NAN)));
+  return with_sign(h, r, x[0]);
+}
