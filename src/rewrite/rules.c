@@ -56,7 +56,6 @@ const struct rewrite_rule rewrite_rules[] = {
 
   /* The square of a square root: one rounding less, and no square root to take. */
   { "mul(sqrt(x), sqrt(x))", "where(le(0, x), x, nan)", 'f', RULE_STABLE },
-  { "div(1, sqrt(x))", "rsqrt(x)", 'f', RULE_STABLE },
   { "log(add(1, x))", "log1p(x)", 'f', RULE_STABLE },
   { "log(add(x, 1))", "log1p(x)", 'f', RULE_STABLE },
   { NULL, NULL, 0, RULE_EXACT }
