@@ -218,6 +218,7 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(xor,           "of bools or of bits")                                    \
   X(logical_and,   "both are not 0, bool")                                   \
   X(logical_or,    "one is not 0, bool")                                     \
+  X(logical_xor,   "exactly one is not 0, bool")                             \
   X(shl,           "a 2^b of integers; by the width or more: 0")             \
   X(shr,           "a / 2^b rounded down; by the width or more: 0, or -1 below 0")
 

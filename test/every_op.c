@@ -460,7 +460,7 @@ static const struct call calls[] = {
   E(1, 'n', neg) E(1, 'a', abs) E(1, 'a', sqrt) E(1, 'a', rsqrt) E(1, 'a', exp) E(1, 'a', log) E(1, 'a', log1p) E(1, 'a', tanh)
   E(1, 'a', sigmoid) E(1, 'a', isnan) E(1, 'b', not) E(1, 'a', sign) E(1, 'a', floor) E(1, 'a', ceil) E(1, 'a', trunc) E(1, 'a', round)
   E(1, 'a', real) E(1, 'a', imag) E(1, 'a', conj)
-  E(1, 'a', isinf) E(1, 'a', isfinite) E(1, 'a', logical_not) E(2, 'a', logical_and) E(2, 'a', logical_or) E(2, 'i', shl) E(2, 'i', shr)
+  E(1, 'a', isinf) E(1, 'a', isfinite) E(1, 'a', logical_not) E(2, 'a', logical_and) E(2, 'a', logical_or) E(2, 'a', logical_xor) E(2, 'i', shl) E(2, 'i', shr)
   E(1, 'a', exp2) E(1, 'a', expm1) E(1, 'a', log2) E(1, 'a', log10) E(1, 'a', sin) E(1, 'a', cos) E(1, 'a', tan) E(1, 'a', asin) E(1, 'a', acos)
   E(1, 'a', atan) E(1, 'a', sinh) E(1, 'a', cosh) E(1, 'a', asinh) E(1, 'a', acosh) E(1, 'a', atanh) E(1, 'a', erf) E(1, 'a', erfc) E(1, 'a', erfinv)
   E(2, 'a', pow) E(2, 'a', atan2) E(2, 'a', hypot) E(2, 'a', logaddexp)

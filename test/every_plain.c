@@ -472,7 +472,7 @@ static struct plain same_shape(const char *op, weft_dtype out, int n, const stru
     else if (IS("isnan")) plain_set_i(&y, i, isnan(f[0]));
     else if (IS("isinf")) plain_set_i(&y, i, isinf(f[0]) != 0);
     else if (IS("isfinite")) plain_set_i(&y, i, isfinite(f[0]) != 0);
-    else if (is_logical(op)) plain_set_i(&y, i, IS("logical_not") ? !g[0] : IS("logical_and") ? g[0] && g[1] : g[0] || g[1]);
+    else if (is_logical(op)) plain_set_i(&y, i, IS("logical_not") ? !g[0] : IS("logical_and") ? g[0] && g[1] : IS("logical_or") ? g[0] || g[1] : !g[0] != !g[1]);
     else if (is_comparison(op)) plain_set_i(&y, i, compared(op, x[0], x[1], i));
     else if (!plain_is_float(a->dtype)) plain_set_i(&y, i, on_integers(op, a->dtype, g));
     else plain_set_f(&y, i, a->dtype == WEFT_F64 ? in_f64(op, f) : (double)in_f32(op, f));

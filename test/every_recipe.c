@@ -218,7 +218,7 @@ static void binary(struct recipe *p) {
   static const struct named ops[] = {
     { "add", 'n' }, { "sub", 'n' }, { "mul", 'n' }, { "div", 'f' }, { "maximum", 'n' }, { "minimum", 'n' }, { "add", 'n' }, { "mul", 'n' },
     { "sub", 'n' }, { "eq", 'b' }, { "ne", 'b' }, { "lt", 'b' }, { "le", 'b' }, { "gt", 'b' }, { "ge", 'b' }, { "and", '&' }, { "or", '&' },
-    { "xor", '&' }, { "logical_and", 'b' }, { "logical_or", 'b' }, { "shl", 'i' }, { "shr", 'i' }, { "floor_divide", 'n' },
+    { "xor", '&' }, { "logical_and", 'b' }, { "logical_or", 'b' }, { "logical_xor", 'b' }, { "shl", 'i' }, { "shr", 'i' }, { "floor_divide", 'n' },
     { "remainder", 'n' }, { "fmod", 'n' }, { "pow", 'n' }, { "atan2", 'f' }, { "hypot", 'f' }, { "logaddexp", 'f' } };
   int a = pick(p), k = (int)any(p, COUNT(ops));
   int in[2] = { a, partner(p, a, value(p, a)->dtype) };

@@ -135,6 +135,7 @@ static bool element(const struct node *n, const double x[], double *y) {
   else if (IS("logical_not")) *y = !x[0];
   else if (IS("logical_and")) *y = x[0] && x[1];
   else if (IS("logical_or")) *y = x[0] || x[1];
+  else if (IS("logical_xor")) *y = !x[0] != !x[1];
   else if (IS("floor_divide")) *y = quotient_of(x[0], x[1], dtype_is_float(in));
   else if (IS("remainder")) *y = dtype_is_float(in) || x[1] ? remainder_of(x[0], x[1]) : x[0];
   else if (IS("fmod")) *y = dtype_is_float(in) || x[1] ? fmod(x[0], x[1]) : x[0];

@@ -27,9 +27,6 @@ static PyObject *apply_binary(binary op, PyObject *x, PyObject *y) {
 
 /* ---- Compositions ---- */
 
-static weft_array *logical_xor(weft_array *a, weft_array *b) {
-  return weft_xor(weft_cast(a, WEFT_BOOL), weft_cast(b, WEFT_BOOL));
-}
 static weft_array *positive(weft_array *x) { return x; }
 
 /* x^n as products, by squaring; x^-n is 1 / x^n. */
@@ -113,7 +110,7 @@ static weft_array *power(weft_array *x, long n) {
   X(greater_equal, weft_ge, "a >= b") \
   X(logical_and, weft_logical_and, "where both are not 0") \
   X(logical_or, weft_logical_or, "where one is not 0") \
-  X(logical_xor, logical_xor, "where exactly one is not 0") \
+  X(logical_xor, weft_logical_xor, "where exactly one is not 0") \
   X(bitwise_and, weft_and, "of bools or of bits") \
   X(bitwise_or, weft_or, "of bools or of bits") \
   X(bitwise_xor, weft_xor, "of bools or of bits") \

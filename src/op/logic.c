@@ -15,6 +15,7 @@ LOWER(isinf) {
 ONE_INSTRUCTION(logical_not, KIR_NOT)
 ONE_INSTRUCTION(logical_and, KIR_AND)
 ONE_INSTRUCTION(logical_or, KIR_OR)
+ONE_INSTRUCTION(logical_xor, KIR_XOR)
 
 /* Narrow integers stand in 32 bits, where what is shifted beyond them is cut by the caller. */
 ONE_INSTRUCTION(shl, KIR_SHL)
@@ -25,5 +26,6 @@ UNARY(isfinite, TEST, true, TESTS_PARTS)
 UNARY(logical_not, LOGICAL, true, NONE)
 BINARY(logical_and, LOGICAL, true, NONE)
 BINARY(logical_or, LOGICAL, true, NONE)
+BINARY(logical_xor, LOGICAL, true, NONE)
 BINARY(shl, INTEGER, true, NONE)
 BINARY(shr, INTEGER, true, NONE)
