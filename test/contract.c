@@ -17,8 +17,8 @@ static void use_backend(const char *name) {
 }
 
 #define EACH_BACKEND(name)                                                                            \
-  for (const char *const *b_ = (const char *const[]){ "vm", "avx2", "x86", NULL }, *name = *b_;       \
-       name ? use_backend(name), true : (use_backend(NULL), false); name = *++b_)
+  for (const char *const *each_ = (const char *const[]){ "vm", "avx2", "x86", NULL }, *name = *each_;     \
+       name ? use_backend(name), true : (use_backend(NULL), false); name = *++each_)
 
 /* ---- numbers ---- */
 
@@ -409,6 +409,30 @@ TEST(a_product_is_one_step_with_what_follows_it) {
   EXPECT_INT(cost.kernels, 1);
   EXPECT_INT(cost.peak_bytes, 2 * 64 * 48 * 4); /* the scope holds the product too */
   EXPECT(strstr(weft_show(1, &y, "plan"), "product(f32, M=64, N=48, K=32"));
+  weft_scope_discard(scope);
+}
+
+/* The cast happens while the operand is packed: no copy of it in f32. */
+TEST(an_operand_is_cast_inside_the_product) {
+  weft_scope *scope = weft_scope_open();
+  static float want[40 * 300], got[40 * 300];
+  weft_array *x = weft_cast(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(40, 700), 0), 1), WEFT_F32);
+  weft_array *w = weft_cast(weft_sigmoid(weft_cast(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(300, 700), 0), 0), WEFT_F32)), WEFT_BF16), *in[] = { x, w };
+  EXPECT_OK(weft_eval(2, in));
+  EACH_BACKEND(backend)
+    for (int rows = 1; rows <= 40; rows += 39) {
+      weft_scope *s = weft_scope_open();
+      weft_array *a = weft_slice(x, 0, 0, rows, 1), *wide = weft_cast(w, WEFT_F32), *y = weft_matmul(a, weft_transpose(w, NULL));
+      weft_cost cost;
+      EXPECT_OK(weft_plan(1, &y, &cost));
+      EXPECT_INT(cost.kernels, 1);
+      EXPECT_INT(cost.peak_bytes, rows * 300 * 4);
+      EXPECT_OK(weft_read(y, WEFT_F32, got, sizeof *got * (size_t)(rows * 300)));
+      EXPECT_OK(weft_eval(1, &wide));
+      EXPECT_OK(weft_read(weft_matmul(a, weft_transpose(wide, NULL)), WEFT_F32, want, sizeof *want * (size_t)(rows * 300)));
+      if (memcmp(got, want, sizeof *got * (size_t)(rows * 300))) test_fail(__FILE__, __LINE__, "%d rows on %s", rows, backend);
+      weft_scope_discard(s);
+    }
   weft_scope_discard(scope);
 }
 

@@ -221,7 +221,7 @@ static int gather_methods(void) {
 
 static int add_functions(PyObject *module) {
   PyMethodDef *const families[] = { origin_functions,  convert_functions, evaluate_functions, index_functions,
-                                    element_functions, axis_functions,    shape_functions,    make_functions,
+                                    element_functions, axis_functions,    shape_functions,    contract_functions, make_functions,
                                     trace_functions,   tree_functions,    file_functions,     dlpack_functions };
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     if (PyModule_AddFunctions(module, families[f])) return -1;

@@ -85,7 +85,7 @@ extern PyMethodDef element_methods[], element_functions[];
 extern PyNumberMethods element_numbers;
 PyObject *element_compare(PyObject *, PyObject *, int op);
 extern PyMethodDef axis_methods[], axis_functions[];
-extern PyMethodDef shape_methods[], shape_functions[];
+extern PyMethodDef shape_methods[], shape_functions[], contract_functions[];
 extern PyMethodDef make_functions[];
 extern PyMethodDef trace_functions[], tree_functions[];
 extern PyMethodDef file_functions[];

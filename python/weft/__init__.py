@@ -17,12 +17,12 @@ from . import _core
 from ._composed import (
     allclose, arange, array_equal, as_strided, clip, degrees, diag, diagonal, eye, full, full_like, identity,
     isclose, linspace, ones, ones_like, outer, pad, put_along_axis, radians, repeat, result_type, roll, round,
-    split, std, take, take_along_axis, tile, trace, tri, tril, triu, var, zeros, zeros_like)
+    split, std, take, take_along_axis, tensordot, tile, trace, tri, tril, triu, var, zeros, zeros_like)
 from ._core import (
     Dtype, abs, add, all, any, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, argmax, argmin, array,
     asarray, astype, bfloat16, bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, bool_, broadcast_to, ceil,
     complex, complex64, complex128, concatenate, conj, cos, cosh, cummax, cummin, cumprod, cumsum, depends, divide,
-    equal, erf, erfc, erfinv, exp, exp2, expand_dims, expm1, flatten, flip, float16, float32, float64, floor,
+    einsum, equal, erf, erfc, erfinv, exp, exp2, expand_dims, expm1, flatten, flip, float16, float32, float64, floor,
     floor_divide, fma, fmod, from_dlpack, greater, greater_equal, hypot, imag, int8, int16, int32, int64, isfinite,
     isinf, isnan, layer_norm, left_shift, less, less_equal, log, log1p, log2, log10, logaddexp, logical_and,
     logical_not, logical_or, logical_xor, logsumexp, matmul, max, maximum, mean, min, minimum, moveaxis, multiply,

@@ -290,6 +290,15 @@ def outer(a, b):
     return asarray(a).flatten()[:, None] * asarray(b).flatten()[None, :]
 
 
+def tensordot(a, b, axes=2):
+    """Products summed over axes: the last of a with the first of b, or those of two sequences."""
+    a, b = asarray(a), asarray(b)
+    if isinstance(axes, int):
+        axes = range(a.ndim - axes, a.ndim), range(axes)
+    left, right = ((x,) if isinstance(x, int) else tuple(x) for x in axes)
+    return _core.tensordot_axes(a, b, left, right)
+
+
 def result_type(*arrays_and_dtypes):
     """The dtype in which these arrays and dtypes meet."""
     dtypes = [x.dtype if isinstance(x, array) else x for x in arrays_and_dtypes]

@@ -19,14 +19,14 @@ enum {
   ALIGN = 64
 };
 
-struct matrix { uint8_t *at; int64_t row, column; int64_t batch[AXES]; }; /* strides in bytes */
+struct matrix { uint8_t *at; weft_dtype dtype; int64_t row, column; int64_t batch[AXES]; }; /* strides in bytes */
 
 /* One contraction that is run. If it is turned, the rows here are the columns there: c' = b' a'. */
 struct product {
   const struct contraction *c;
   const struct contractor *unit;
   weft_dtype reg;               /* dtype of sums, and of what is packed */
-  int size, from_size;          /* bytes of an element, of one of an operand in memory */
+  int size;                     /* bytes of an element of it */
   int64_t m, n, k;
   struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
   int64_t n_parts;              /* rows go in parts, one patch high; */
@@ -84,13 +84,13 @@ static bool is_small(const struct product *p) {
 }
 
 static void choose_cells(struct product *p) {
-  bool is_narrow = p->reg != p->c->dtype, small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
+  bool small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
   int64_t most = !flat || small ? 512 : in_runs ? 1024 : p->width;
-  p->dots = p->m == 1 && p->b.row == p->from_size ? p->unit->dots(p->c->dtype) : NULL;
+  p->dots = p->m == 1 && p->b.row == kir_width(p->b.dtype) ? p->unit->dots(p->b.dtype) : NULL;
   if (p->dots) most = 128;
-  p->packs_b = is_narrow || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS;
+  p->packs_b = p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS;
   if (p->dots) p->packs_b = false;
-  p->packs_a = is_narrow || (!small && !flat);
+  p->packs_a = p->a.dtype != p->reg || (!small && !flat);
   p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK;
   p->cell_parts = small ? 1 : 8;
   p->cell_columns = least(up(p->n, p->width), up(most, p->width));
@@ -127,7 +127,7 @@ static int find_code(struct product *p) {
       int rows = (int)p->part_rows + higher, columns = is_edge ? edge : p->width;
       bool is_used = higher ? p->n_higher > 0 : p->n_higher < p->n_parts, is_forbidden;
       if (!is_used) continue;
-      p->code[higher][is_edge] = p->unit->code(p->together > 1 ? p->c->dtype : p->reg, rows, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
+      p->code[higher][is_edge] = p->unit->code(p->together > 1 ? p->a.dtype : p->reg, rows, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
       if (!p->code[higher][is_edge]) return is_forbidden ? 2 : 1;
     }
   return 0;
@@ -146,7 +146,7 @@ static void look(void *ctx, int i) {
   for (int64_t b = 0; b < n && !__atomic_load_n(&l->found, __ATOMIC_RELAXED); b++) {
     const uint8_t *at = l->x->at + i * l->each * l->x->row;
     for (int64_t k = c->n_batch - 1, rest = b; k >= 0; k--) if (l->x->batch[k]) at += rest % c->batch[k] * l->x->batch[k], rest /= c->batch[k];
-    struct panel all = { .from = at, .k_stride = l->x->row, .stride = l->x->column, .k = rows, .n = l->columns, .dtype = c->dtype };
+    struct panel all = { .from = at, .k_stride = l->x->row, .stride = l->x->column, .k = rows, .n = l->columns, .dtype = l->x->dtype };
     if (!l->p->unit->pairs_are_exact(&all)) __atomic_store_n(&l->found, 1, __ATOMIC_RELAXED);
   }
 }
@@ -162,7 +162,7 @@ static bool allows_pairs(const struct product *p, const struct matrix *x, int64_
 
 static void choose_pairs(struct product *p, int threads) {
   p->together = 1;
-  if (!p->unit->has_pairs(p->c->dtype) || is_flat(p) || is_small(p)) return;
+  if (p->a.dtype != p->b.dtype || !p->unit->has_pairs(p->a.dtype) || is_flat(p) || is_small(p)) return;
   if (allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads)) p->together = 2;
 }
 
@@ -231,7 +231,7 @@ static void pack_b(struct worker *w, int64_t k) {
   for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
     for (int64_t j = 0; j < w->cell.columns; j += p->width)
       pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j), strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
-                               p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->c->dtype }, false);
+                               p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->b.dtype }, false);
 }
 
 /* The panel of a part, of n products. */
@@ -243,7 +243,7 @@ static void pack_a(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++)
     pack(p, &(struct panel){ corner(w, &p->a, first_row(p, i), k), part_at(w, i, n), p->a.column, p->a.row, n, rows_of(p, i),
-                             rows_of(p, i), p->c->dtype }, true);
+                             rows_of(p, i), p->a.dtype }, true);
 }
 
 /* Where a patch of the cell begins and ends: a block that is cut goes through `sums`. */
@@ -375,8 +375,9 @@ static void task(void *ctx, int i) {
 
 /* ---- the step ---- */
 
-static struct matrix matrix_of(const struct contraction *c, const struct binding *b, int size, uint8_t *const base[]) {
-  struct matrix x = { .row = b->stride[c->n_batch] * size, .column = b->stride[c->n_batch + 1] * size };
+static struct matrix matrix_of(const struct contraction *c, const struct binding *b, weft_dtype t, uint8_t *const base[]) {
+  int size = kir_width(t);
+  struct matrix x = { .dtype = t, .row = b->stride[c->n_batch] * size, .column = b->stride[c->n_batch + 1] * size };
   if (b->store >= 0) x.at = base[b->store] + b->offset * size;
   for (int i = 0; i < c->n_batch; i++) x.batch[i] = b->stride[i] * size;
   return x;
@@ -392,12 +393,11 @@ static void turn(struct product *p) {
 }
 
 static struct product product_of(const struct contraction *c, uint8_t *const base[]) {
-  struct product p = { .c = c, .reg = kir_register_of(c->dtype), .m = c->m, .n = c->n, .k = c->k };
+  struct product p = { .c = c, .reg = kir_register_of(c->a_dtype), .m = c->m, .n = c->n, .k = c->k };
   p.size = kir_width(p.reg);
-  p.from_size = kir_width(c->dtype);
-  p.a = matrix_of(c, &c->a, p.from_size, base);
-  p.b = matrix_of(c, &c->b, p.from_size, base);
-  p.y = matrix_of(c, &c->y, p.size, base);
+  p.a = matrix_of(c, &c->a, c->a_dtype, base);
+  p.b = matrix_of(c, &c->b, c->b_dtype, base);
+  p.y = matrix_of(c, &c->y, p.reg, base);
   if (c->is_turned) turn(&p);
   return p;
 }

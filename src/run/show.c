@@ -64,7 +64,8 @@ static void show_store(const struct schedule *s, int i, struct text *t) {
 }
 
 static void show_contraction(const struct schedule *s, const struct contraction *c, struct text *t) {
-  text_addf(t, "product(%s", weft_dtype_name(c->dtype));
+  text_addf(t, "product(%s", weft_dtype_name(c->a_dtype));
+  if (c->b_dtype != c->a_dtype) text_addf(t, " x %s", weft_dtype_name(c->b_dtype));
   for (int i = 0; i < c->n_batch; i++) text_addf(t, ", batch=%lld", (long long)c->batch[i]);
   text_addf(t, ", M=%lld, N=%lld, K=%lld, a=", (long long)c->m, (long long)c->n, (long long)c->k);
   show_store(s, c->a.store, t);

@@ -40,10 +40,10 @@ static void add(int64_t *sum, double cost) {
 
 /* Each operand read once. */
 static void account(struct schedule *s, const struct contraction *c) {
-  double batch = 1, size = (double)weft_dtype_bytes(c->dtype);
+  double batch = 1, a = (double)weft_dtype_bytes(c->a_dtype), b = (double)weft_dtype_bytes(c->b_dtype);
   for (int i = 0; i < c->n_batch; i++) batch *= (double)c->batch[i];
   add(&s->operations, 2 * batch * (double)c->m * (double)c->n * (double)c->k);
-  add(&s->moved_bytes, batch * size * (double)c->k * ((double)c->m + (double)c->n));
+  add(&s->moved_bytes, batch * (double)c->k * (a * (double)c->m + b * (double)c->n));
 }
 
 static void name_axes(const struct node *n, struct contraction *c) {
@@ -58,7 +58,8 @@ struct contraction *contraction_of(struct work *w, const struct node *n) {
   struct contraction *c = work_take(w, sizeof *c);
   struct place a, b;
   if (!c || !place_needed(w, n->in[0], &a) || !place_needed(w, n->in[1], &b)) return NULL;
-  *c = (struct contraction){ .dtype = (weft_dtype)n->in[0]->dtype, .m = rows(n), .n = columns(n), .k = inner(n) };
+  *c = (struct contraction){ .m = rows(n), .n = columns(n), .k = inner(n) };
+  c->a_dtype = (weft_dtype)n->in[0]->dtype, c->b_dtype = (weft_dtype)n->in[1]->dtype;
   c->is_turned = c->n < FEW_COLUMNS && c->m > c->n;
   name_axes(n, c);
   c->a = binding_of(n->in[0], &a);

@@ -32,7 +32,7 @@ struct site { const char *text; uint64_t origin; int64_t bound; };   /* of a che
  * (backend/contract.h). If the step has a kernel, that goes on with y: it runs over one cell of it after the other, and y
  * as a whole stands nowhere. */
 struct contraction {
-  weft_dtype dtype;              /* of a and b; sums are of its register dtype */
+  weft_dtype a_dtype, b_dtype;   /* sums are of their register dtype, which is the same */
   bool is_turned;                /* y' = b' a' is computed: few columns */
   int n_batch;
   int64_t batch[AXES], m, n, k;

@@ -1,0 +1,49 @@
+"""Sums of products against NumPy."""
+import numpy as np
+import pytest
+
+import weft
+
+SIZES = dict(zip("abcdefg", (2, 3, 4, 5, 3, 2, 6)))
+
+
+def operand(rng, names):
+    return rng.integers(-4, 5, [SIZES[c] for c in names]).astype(np.float32)
+
+
+@pytest.mark.parametrize("text", ["ab,bc->ac", "ab,bc", "abc,abd->acd", "abcd,aecd->aeb", "ab,bc,cd->da", "aab->b", "abc->cab", "a,b,c->cab"])
+def test_einsum_gives_what_numpy_gives(text, rng):
+    arrays = [operand(rng, names) for names in text.split("->")[0].split(",")]
+    np.testing.assert_array_equal(np.array(weft.einsum(text, *arrays)), np.einsum(text, *arrays))
+
+
+def test_einsum_knows_dots(rng):
+    a, b = operand(rng, "abcd"), operand(rng, "de")
+    np.testing.assert_array_equal(np.array(weft.einsum("...d,de->...e", a, b)), np.einsum("...d,de->...e", a, b))
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2, ([0, 1], [1, 0]), (1, 0)])
+def test_tensordot_gives_what_numpy_gives(axes, rng):
+    a = rng.integers(-4, 5, (3, 4, 4, 3)).astype(np.float32)
+    b = rng.integers(-4, 5, (4, 3, 5)).astype(np.float32)
+    if axes == 1:
+        b = b.transpose(1, 0, 2)
+    if axes == (1, 0):
+        b = b[:, :2]
+    np.testing.assert_array_equal(np.array(weft.tensordot(a, b, axes)), np.tensordot(a, b, axes))
+
+
+def test_integers_are_exact(rng):
+    a, b = rng.integers(-128, 128, (40, 300)).astype(np.int8), rng.integers(-128, 128, (300, 50)).astype(np.int8)
+    y = weft.matmul(weft.array(a), weft.array(b))
+    assert y.dtype == weft.int32
+    np.testing.assert_array_equal(np.array(y), a.astype(np.int32) @ b.astype(np.int32))
+
+
+def test_what_is_wrong_is_said():
+    with pytest.raises(ValueError, match="weft_einsum"):
+        weft.einsum("ij,jk->ik", weft.ones((2, 3)), weft.ones((4, 5)))
+    with pytest.raises(TypeError, match="einsum"):
+        weft.einsum(3)
+    with pytest.raises(ValueError, match="tensordot"):
+        weft.tensordot(weft.ones((2, 3)), weft.ones((4, 5)), 1)
