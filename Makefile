@@ -75,4 +75,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan hard fuzz bench coverage arm gpu symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan hard fuzz ulp bench coverage arm gpu symbols layers install clean

@@ -56,6 +56,24 @@ static int chain(weft_array *y[]) {
   weft_array *x = numbers(WEFT_DIMS(4096, 1024), 1);
   return y[0] = weft_mul(weft_tanh(weft_mul(x, weft_scalar(0.7))), weft_exp(weft_neg(weft_mul(x, x)))), 1;
 }
+/* Every function of one float, in f32 and in f64, and those of two. */
+static int functions(weft_array *y[]) {
+  weft_array *x[2] = { numbers(WEFT_DIMS(64, 101), 1) }, *sum = NULL;
+  x[1] = weft_cast(x[0], WEFT_F64);
+  for (int k = 0; k < 2; k++) {
+    weft_array *z = weft_flip(x[k], 1), *terms[] = {
+      weft_exp2(x[k]), weft_expm1(x[k]), weft_log2(x[k]), weft_log10(x[k]), weft_log1p(x[k]), weft_sin(x[k]), weft_cos(x[k]), weft_tan(x[k]),
+      weft_asin(x[k]), weft_acos(x[k]), weft_atan(x[k]), weft_sinh(x[k]), weft_cosh(x[k]), weft_asinh(x[k]), weft_acosh(x[k]), weft_atanh(x[k]),
+      weft_erf(x[k]), weft_erfc(x[k]), weft_erfinv(x[k]), weft_sigmoid(x[k]), weft_rsqrt(x[k]), weft_pow(x[k], z), weft_atan2(x[k], z),
+      weft_hypot(x[k], z), weft_logaddexp(x[k], z) };
+    for (size_t i = 0; i < sizeof terms / sizeof *terms; i++) {
+      weft_array *known = weft_where(weft_isfinite(terms[i]), terms[i], weft_scalar(0.5));
+      sum = i ? weft_add(sum, known) : known;
+    }
+    y[k] = sum;
+  }
+  return 2;
+}
 static int doubles(weft_array *y[]) { return y[0] = weft_exp(weft_tanh(weft_cast(numbers(WEFT_DIMS(1000, 100), 1), WEFT_F64))), 1; }
 static int halves(weft_array *y[]) {
   weft_array *x = numbers(WEFT_DIMS(1000, 101), 1);
@@ -162,7 +180,7 @@ static int one(weft_array *y[]) { return y[0] = weft_exp(numbers(0, NULL, 5)), 1
 
 /* close: how far floats may be off, 0: same bits. */
 static const struct { const char *name; int (*make)(weft_array *y[]); double close; } programs[] = {
-  { "an elementwise chain", chain, 0 }, { "f64", doubles, 0 }, { "bf16 and f16", halves, 0 }, { "integers", integers, 0 },
+  { "an elementwise chain", chain, 0 }, { "f64", doubles, 0 }, { "functions", functions, 0 }, { "bf16 and f16", halves, 0 }, { "integers", integers, 0 },
   { "reversed and strided reads", reversed, 0 }, { "transposed reads", transposed, 0 }, { "max, argmax, cummax", largest, 0 },
   { "concat and pad", joined, 0 }, { "checked gather", gathered, 0 }, { "scatter set", put_set, 0 },
   { "scatter add", put_add, 1e-3 }, { "scatter max", put_max, 0 }, { "scatter add, i32", put_integers, 0 },
