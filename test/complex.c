@@ -70,6 +70,8 @@ static weft_array *oscillator(weft_array *x) { /* y' = (-d + iw) y + z_t, damped
 #define D(name, expression) static weft_array *d_##name(weft_array *x) { weft_array *z = z_of(x), *w = w_of(x); return (void)z, (void)w, (expression); }
 D(neg, flat(weft_neg(z))) D(conj, flat(weft_conj(z))) D(abs, weft_abs(z)) D(real, weft_real(weft_mul(z, z)))
 D(imag, weft_imag(weft_mul(z, z))) D(complex, flat(weft_complex(weft_abs(z), weft_real(weft_mul(z, w)))))
+D(exp, flat(weft_exp(z))) D(log, flat(weft_log(z))) D(sin, flat(weft_sin(z))) D(cos, flat(weft_cos(z))) D(tan, flat(weft_tan(z)))
+D(sinh, flat(weft_sinh(z))) D(cosh, flat(weft_cosh(z))) D(tanh, flat(weft_tanh(z))) D(sigmoid, flat(weft_sigmoid(z))) D(pow, flat(weft_pow(z, w)))
 D(sqrt, flat(weft_sqrt(z))) D(rsqrt, flat(weft_rsqrt(w)))
 D(add, flat(weft_add(z, weft_mul(w, w)))) D(sub, flat(weft_sub(weft_mul(z, z), w))) D(mul, flat(weft_mul(z, w)))
 D(div, flat(weft_div(z, w))) D(fma, flat(weft_fma(z, w, z))) D(mixed, flat(weft_mul(weft_mul(z, front(x)), weft_scalar(1.5))))
@@ -89,7 +91,8 @@ D(oscillator, flat(oscillator(x)))
 
 static const struct { const char *name; array_function f; } derivatives[] = {
 #define R(name) { #name, d_##name },
-  R(neg) R(conj) R(abs) R(real) R(imag) R(complex) R(sqrt) R(rsqrt) R(add) R(sub) R(mul) R(div) R(fma) R(mixed) R(where) R(cast) R(sum) R(mean) R(prod)
+  R(neg) R(conj) R(abs) R(real) R(imag) R(complex) R(exp) R(log) R(sin) R(cos) R(tan) R(sinh) R(cosh) R(tanh) R(sigmoid) R(pow)
+  R(sqrt) R(rsqrt) R(add) R(sub) R(mul) R(div) R(fma) R(mixed) R(where) R(cast) R(sum) R(mean) R(prod)
   R(prod_all) R(cumsum) R(cumprod) R(matmul) R(take) R(put_set) R(put_add) R(put_mul) R(scatter_add) R(scatter_set) R(scatter_mul) R(pad)
   R(oscillator)
 };
@@ -200,6 +203,37 @@ TEST(complex_roots_are_those_of_csqrt) {
   weft_scope_discard(s);
 }
 
+static bool is_close(z128 a, z128 b, double tolerance) {
+  if (isinf(creal(b))) return creal(a) == creal(b) && fabs(cimag(a) - cimag(b)) <= 4 * tolerance;
+  return cabs(a - b) <= tolerance * cabs(b);
+}
+
+static z128 logistic(z128 z) { return 1 / (1 + cexp(-z)); }
+
+TEST(complex_functions_are_those_of_c) {
+  static const struct { const char *name; weft_array *(*f)(weft_array *); z128 (*want)(z128); } rows[] = {
+    { "exp", weft_exp, cexp }, { "log", weft_log, clog }, { "sin", weft_sin, csin }, { "cos", weft_cos, ccos }, { "tan", weft_tan, ctan },
+    { "sinh", weft_sinh, csinh }, { "cosh", weft_cosh, ccosh }, { "tanh", weft_tanh, ctanh }, { "sigmoid", weft_sigmoid, logistic }
+  };
+  static const double part[] = { 0.0, -0.0, 0.3, -0.7, 1, -1.1, 2.5, -6, 20, -30 };
+  enum { N = sizeof part / sizeof *part };
+  z128 z[N * N], got[N * N];
+  z64 narrow[N * N];
+  for (int i = 0; i < N * N; i++) z[i] = CMPLX(part[i / N], part[i % N]);
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_from(WEFT_C128, WEFT_DIMS(N * N), z);
+    EXPECT_OK(weft_read(rows[r].f(x), WEFT_C128, got, sizeof got));
+    EXPECT_OK(weft_read(rows[r].f(weft_cast(x, WEFT_C64)), WEFT_C64, narrow, sizeof narrow));
+    for (int i = 0; i < N * N; i++) {
+      z128 want = rows[r].want(z[i]);
+      if (!is_close(got[i], want, 0x1p-49) || !is_close((z128)narrow[i], rows[r].want((z128)(z64)z[i]), 0x1p-19))
+        test_fail(__FILE__, __LINE__, "%s(%g%+gi) is %.17g%+.17gi, not %.17g%+.17gi", rows[r].name, creal(z[i]), cimag(z[i]), creal(got[i]), cimag(got[i]), creal(want), cimag(want));
+    }
+    weft_scope_discard(s);
+  }
+}
+
 static weft_array *Z(double re, double im) {
   z128 z = CMPLX(re, im);
   return weft_from(WEFT_C128, 0, NULL, &z);
@@ -224,6 +258,15 @@ TEST(nan_and_inf_spread_as_the_formulas_say) {
   IS(weft_div(Z(1, -1), Z(0, 0)), inf, -inf);
   IS(weft_div(Z(NAN, 1), Z(1, 0)), NAN, NAN);
   IS(weft_conj(Z(NAN, inf)), NAN, -inf);
+  IS(weft_exp(Z(inf, 0)), inf, 0);
+  IS(weft_exp(Z(-inf, 1)), 0, 0);
+  IS(weft_exp(Z(0, inf)), NAN, NAN);
+  IS(weft_log(Z(0, 0)), -inf, 0);
+  IS(weft_log(Z(-inf, inf)), inf, 2.356194490192345);
+  IS(weft_log(Z(1e300, 1e300)), 691.1221014884936, 0.7853981633974483);
+  IS(weft_tanh(Z(400, 1)), 1, 0);
+  IS(weft_pow(Z(0, 0), Z(2, 1)), 0, 0);
+  IS(weft_pow(Z(0, 0), Z(0, 0)), 1, 0);
   EXPECT_OK(weft_read(weft_abs(Z(NAN, -inf)), WEFT_F64, &m, sizeof m));
   EXPECT(m == inf);
   EXPECT_OK(weft_read(weft_abs(Z(NAN, 0)), WEFT_F64, &m, sizeof m));

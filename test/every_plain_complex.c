@@ -85,12 +85,7 @@ static struct pair quotient(struct pair x, struct pair y) { /* by the ratio of t
   return (struct pair){ OP2(div, OP2(add, a, OP2(mul, b, r)), by), OP2(div, WHERE(p, im, OP1(neg, im)), by) };
 }
 
-static const struct plain *magnitude(struct pair x) {
-  const struct plain *a = OP1(abs, x.re), *b = OP1(abs, x.im), *zero = number(a, 0), *inf = number(a, __builtin_inf());
-  const struct plain *m = OP2(maximum, a, b), *r = OP2(div, OP2(minimum, a, b), m);
-  const struct plain *y = OP2(mul, m, OP1(sqrt, OP2(add, number(a, 1), OP2(mul, r, r))));
-  return WHERE(OP2(or, OP2(eq, a, inf), OP2(eq, b, inf)), inf, WHERE(OP2(eq, m, zero), zero, y));
-}
+static const struct plain *magnitude(struct pair x) { return OP2(hypot, x.re, x.im); }
 
 static struct pair root(struct pair z) {
   bool is_wide = z.re->dtype == WEFT_F64;
@@ -105,6 +100,40 @@ static struct pair root(struct pair z) {
   const struct plain *re = WHERE(is_right, t, OP1(abs, u)), *im = WHERE(is_right, u, WHERE(is_below, OP1(neg, t), t)), *is_far = OP2(eq, OP1(abs, b), inf);
 #undef N
   return (struct pair){ WHERE(is_far, inf, OP2(mul, re, behind)), WHERE(is_far, b, OP2(mul, im, behind)) };
+}
+
+static struct pair exponential(struct pair z) {
+  const struct plain *e = OP1(exp, z.re);
+  return (struct pair){ OP2(mul, e, OP1(cos, z.im)), WHERE(OP2(eq, z.im, number(z.re, 0)), z.im, OP2(mul, e, OP1(sin, z.im))) };
+}
+
+static struct pair logarithm(struct pair z) {
+  const struct plain *a = OP1(abs, z.re), *b = OP1(abs, z.im), *half = number(a, 0.5), *one = number(a, 1), *zero = number(a, 0), *inf = number(a, __builtin_inf());
+  const struct plain *m = OP2(maximum, a, b), *l = OP2(minimum, a, b);
+  const struct plain *r = WHERE(OP2(le, l, zero), zero, WHERE(OP2(eq, l, m), one, OP2(div, l, m)));
+  const struct plain *away = OP2(add, OP1(log, m), OP2(mul, half, OP1(log1p, OP2(mul, r, r))));
+  const struct plain *near = OP2(mul, half, OP1(log1p, real("fma", 3, OP2(sub, m, one), OP2(add, m, one), OP2(mul, l, l))));
+  const struct plain *re = WHERE(OP2(and, OP2(lt, half, m), OP2(lt, m, number(a, 2))), near, away);
+  return (struct pair){ WHERE(OP2(or, OP2(eq, a, inf), OP2(eq, b, inf)), inf, re), OP2(atan2, z.im, z.re) };
+}
+
+/* f(a) g(b) + i h(a) k(b) */
+static struct pair crossed(struct pair z, const char *f, const char *g, const char *h, const char *k, bool is_negative) {
+  const struct plain *im = OP2(mul, real(h, 1, z.re), real(k, 1, z.im));
+  return (struct pair){ OP2(mul, real(f, 1, z.re), real(g, 1, z.im)), is_negative ? OP1(neg, im) : im };
+}
+
+static struct pair logistic(struct pair z) {
+  const struct plain *one = number(z.re, 1), *zero = number(z.re, 0), *is_left = OP2(lt, z.re, zero);
+  struct pair w = exponential((struct pair){ WHERE(is_left, z.re, OP1(neg, z.re)), WHERE(is_left, z.im, OP1(neg, z.im)) });
+  return quotient((struct pair){ WHERE(is_left, w.re, one), WHERE(is_left, w.im, zero) }, (struct pair){ OP2(add, one, w.re), w.im });
+}
+
+static struct pair power(struct pair z, struct pair w) {
+  const struct plain *zero = number(z.re, 0), *is_zero = OP2(and, OP2(eq, z.re, zero), OP2(eq, z.im, zero));
+  const struct plain *is_flat = OP2(and, OP2(eq, w.re, zero), OP2(eq, w.im, zero));
+  struct pair y = exponential(product(w, logarithm(z)));
+  return (struct pair){ WHERE(is_flat, number(z.re, 1), WHERE(is_zero, zero, y.re)), WHERE(is_flat, zero, WHERE(is_zero, zero, y.im)) };
 }
 
 /* ---- operations ---- */
@@ -149,6 +178,18 @@ struct plain plain_complex_element(const char *op, weft_dtype out, int n, const 
   else if (IS("sub")) y = (struct pair){ OP2(sub, x[0].re, x[1].re), OP2(sub, x[0].im, x[1].im) };
   else if (IS("mul")) y = product(x[0], x[1]);
   else if (IS("fma")) y = sum(product(x[0], x[1]), x[2]);
+  else if (IS("exp")) y = exponential(x[0]);
+  else if (IS("log")) y = logarithm(x[0]);
+  else if (IS("sin")) y = crossed(x[0], "sin", "cosh", "cos", "sinh", false);
+  else if (IS("cos")) y = crossed(x[0], "cos", "cosh", "sin", "sinh", true);
+  else if (IS("sinh")) y = crossed(x[0], "sinh", "cos", "cosh", "sin", false);
+  else if (IS("cosh")) y = crossed(x[0], "cosh", "cos", "sinh", "sin", false);
+  else if (IS("sigmoid")) y = logistic(x[0]);
+  else if (IS("pow")) y = power(x[0], x[1]);
+  else if (IS("tanh") || IS("tan")) {
+    const struct plain *t = real(op, 1, x[0].re), *u = real(IS("tan") ? "tanh" : "tan", 1, x[0].im), *both = OP2(mul, t, u);
+    y = quotient((struct pair){ t, u }, (struct pair){ number(t, 1), IS("tan") ? OP1(neg, both) : both });
+  }
   else if (IS("sqrt")) y = root(x[0]);
   else if (IS("rsqrt")) y = quotient((struct pair){ number(x[0].re, 1), number(x[0].re, 0) }, root(x[0]));
   else if (IS("div")) y = quotient(x[0], x[1]);

@@ -194,13 +194,13 @@ static void unary(struct recipe *p) {
     { "floor", 'n' }, { "ceil", 'n' }, { "trunc", 'n' }, { "round", 'n' }, { "square", 'n' }, { "reciprocal", 'f' },
     { "exp2", 'f' }, { "expm1", 'f' }, { "log2", 'f' }, { "log10", 'f' }, { "sin", 'f' }, { "cos", 'f' }, { "tan", 'f' }, { "asin", 'f' }, { "acos", 'f' },
     { "atan", 'f' }, { "sinh", 'f' }, { "cosh", 'f' }, { "asinh", 'f' }, { "acosh", 'f' }, { "atanh", 'f' }, { "erf", 'f' }, { "erfc", 'f' }, { "erfinv", 'f' } };
-  static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag", "sqrt", "rsqrt", "isinf", "isfinite", "logical_not", "square", "reciprocal" };
+  static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag", "sqrt", "rsqrt", "exp", "log", "sin", "tanh", "sigmoid", "isinf", "isfinite", "logical_not", "square", "reciprocal" };
   int a = pick(p), k = (int)any(p, COUNT(ops));
   weft_dtype t = value(p, a)->dtype;
   if (plain_is_complex(t)) {
     const char *op = of_complex[any(p, COUNT(of_complex))];
     const struct plain *z[] = { value(p, a) };
-    weft_dtype out = !strncmp(op, "is", 2) || !strncmp(op, "log", 3) ? WEFT_BOOL : !strcmp(op, "abs") || !strcmp(op, "real") || !strcmp(op, "imag") ? plain_part_dtype(t) : t;
+    weft_dtype out = !strncmp(op, "is", 2) || !strncmp(op, "logical", 7) ? WEFT_BOOL : !strcmp(op, "abs") || !strcmp(op, "real") || !strcmp(op, "imag") ? plain_part_dtype(t) : t;
     made(p, ELEMENT, op, 1, &a, plain_element(op, out, 1, z));
     return;
   }

@@ -49,6 +49,9 @@ def test_arithmetic_is_that_of_numpy(dtype):
     same(weft.cumsum(a, 0), np.cumsum(x))
     same(weft.cumprod(a, 0), np.cumprod(x))
     same(weft.complex(a.real, b.real), x.real + 1j * y.real)
+    for f in ("sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh"):
+        same(getattr(weft, f)(a), getattr(np, f)(x))
+    same(weft.sigmoid(a), 1 / (1 + np.exp(-x)))
     m, n = x.reshape(3, 4), y.reshape(4, 3)
     same(weft.array(m) @ weft.array(n), m @ n)
     assert np.array_equal(np.asarray(a == b), x == y) and np.array_equal(np.asarray(a != b), x != y)

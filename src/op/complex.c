@@ -75,14 +75,7 @@ RULE(div) {
                          REAL(div, REAL(where, in_order, im, REAL(neg, im)), by) };
 }
 
-/* |a + ib| = m sqrt(1 + (l/m)^2), with m the larger and l the smaller of |a| and |b|. An infinite part wins over nan. */
-RULE(abs) {
-  struct node *a = REAL(abs, in[0].re), *b = REAL(abs, in[0].im), *infinity = NUMBER(__builtin_inf()), *zero = NUMBER(0);
-  struct node *m = REAL(maximum, a, b), *r = REAL(div, REAL(minimum, a, b), m);
-  struct node *y = REAL(mul, m, REAL(sqrt, REAL(add, NUMBER(1), REAL(mul, r, r))));
-  struct node *is_infinite = BOOL(or, BOOL(eq, a, infinity), BOOL(eq, b, infinity));
-  return (struct parts){ REAL(where, is_infinite, infinity, REAL(where, BOOL(eq, m, zero), zero, y)), NULL };
-}
+RULE(abs) { return (struct parts){ REAL(hypot, in[0].re, in[0].im), NULL }; }
 
 /* The root with a real part >= 0, its imaginary part with the sign of b. With t = sqrt((|z| + |a|) / 2) and u = b / 2t it is
  * t + iu for a >= 0, else |u| + i(t with the sign of b). Very small and very large z are scaled by a power of 4. */

@@ -117,36 +117,37 @@ PARTIAL(logaddexp) {
 PARTIAL(pow) {
   weft_array *x = X, *y = r->in[1];
   if (k == 0) return where_0(y, weft_mul(y, weft_pow(x, weft_sub(y, number(1)))));
-  weft_array *is_flat = weft_and(weft_eq(x, weft_integer(0)), weft_ge(y, weft_integer(0))), *d = weft_mul(Y, weft_log(x));
+  weft_array *is_flat = weft_eq(x, weft_integer(0)), *d = weft_mul(Y, weft_log(x));
+  if (!dtype_is_complex(weft_dtype_of(y))) is_flat = weft_and(is_flat, weft_ge(y, weft_integer(0)));
   return weft_where(is_flat, number_like(d, 0), d);
 }
 
 UNARY(rsqrt, FLOAT, true, HOLOMORPHIC)
-UNARY(exp, FLOAT, false, DERIVATIVE)
+UNARY(exp, FLOAT, false, HOLOMORPHIC)
 UNARY(exp2, FLOAT, false, DERIVATIVE)
 UNARY(expm1, FLOAT, false, DERIVATIVE)
-UNARY(log, FLOAT, false, DERIVATIVE)
+UNARY(log, FLOAT, false, HOLOMORPHIC)
 UNARY(log2, FLOAT, false, DERIVATIVE)
 UNARY(log10, FLOAT, false, DERIVATIVE)
 UNARY(log1p, FLOAT, false, DERIVATIVE)
-UNARY(sin, FLOAT, false, DERIVATIVE)
-UNARY(cos, FLOAT, false, DERIVATIVE)
-UNARY(tan, FLOAT, false, DERIVATIVE)
+UNARY(sin, FLOAT, false, HOLOMORPHIC)
+UNARY(cos, FLOAT, false, HOLOMORPHIC)
+UNARY(tan, FLOAT, false, HOLOMORPHIC)
 UNARY(asin, FLOAT, false, DERIVATIVE)
 UNARY(acos, FLOAT, false, DERIVATIVE)
 UNARY(atan, FLOAT, false, DERIVATIVE)
-UNARY(sinh, FLOAT, false, DERIVATIVE)
-UNARY(cosh, FLOAT, false, DERIVATIVE)
-UNARY(tanh, FLOAT, false, DERIVATIVE)
+UNARY(sinh, FLOAT, false, HOLOMORPHIC)
+UNARY(cosh, FLOAT, false, HOLOMORPHIC)
+UNARY(tanh, FLOAT, false, HOLOMORPHIC)
 UNARY(asinh, FLOAT, false, DERIVATIVE)
 UNARY(acosh, FLOAT, false, DERIVATIVE)
 UNARY(atanh, FLOAT, false, DERIVATIVE)
 UNARY(erf, FLOAT, false, DERIVATIVE)
 UNARY(erfc, FLOAT, false, DERIVATIVE)
 UNARY(erfinv, FLOAT, false, DERIVATIVE)
-UNARY(sigmoid, FLOAT, false, DERIVATIVE)
+UNARY(sigmoid, FLOAT, false, HOLOMORPHIC)
 
 BINARY(atan2, FLOAT, false, DERIVATIVE)
 BINARY(hypot, FLOAT, false, DERIVATIVE)
 BINARY(logaddexp, FLOAT, false, DERIVATIVE)
-BINARY(pow, NUMBER, false, DERIVATIVE)
+BINARY(pow, NUMBER, false, HOLOMORPHIC)

@@ -15,6 +15,6 @@ struct node *split_add(struct splitting *s, struct node *);         /* into the 
 #define BOOL(op, ...) NODE(WEFT_BOOL, op, __VA_ARGS__)
 #define NUMBER(x) split_number(s, dtype_part((weft_dtype)n->in[n->n_in - 1]->dtype), x)
 #define RULE(name) struct parts parts_##name(struct splitting *s, const struct node *n, const struct parts in[])
-extern const struct op op_abs, op_eq, op_ne, op_lt, op_isnan, op_isinf, op_isfinite;
+extern const struct op op_abs, op_eq, op_ne, op_lt, op_isnan, op_isinf, op_isfinite, op_hypot;
 
 #endif
