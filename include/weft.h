@@ -350,6 +350,7 @@ weft_array *weft_std(weft_array *, int axis, int64_t ddof);  /* its square root 
 #define WEFT_ACTIVATION(X)                                                   \
   X(relu,        "x above 0, else 0; derivative 0 at 0")                     \
   X(silu,        "x sigmoid(x)")                                             \
+  X(gelu,        "x/2 (1 + erf(x / sqrt 2))")                                \
   X(gelu_approx, "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))")            \
   X(softplus,    "log(1 + e^x)")
 

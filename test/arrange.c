@@ -282,6 +282,7 @@ TEST(activations_keep_nan_and_do_not_overflow) {
   EXPECT(read_f64(weft_relu(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[2] == 0 && y[3] == 1e4 && y[4] == 0);
   EXPECT(read_f64(weft_softplus(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[2] == 0 && y[3] == 1e4 && y[4] == 0);
   EXPECT_NEAR(y[5], log(2), 1e-15);
+  EXPECT(read_f64(weft_gelu(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[3] == 1e4 && y[4] == 0);
   EXPECT(read_f64(weft_gelu_approx(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[3] == 1e4 && y[4] == 0);
   EXPECT(read_f64(weft_silu(a), 6, y) && isnan(y[0]) && y[1] == INFINITY && y[3] == 1e4 && y[4] == 0);
   weft_array *dx, *ddx, *soft = weft_softplus(a);

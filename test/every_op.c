@@ -426,6 +426,10 @@ PLAIN(silu) {
   const struct plain *a = wide(x[0], out);
   return (void)c, (void)axis, released(two("mul", a, one("sigmoid", a)), out);
 }
+PLAIN(gelu) {
+  const struct plain *a = wide(x[0], out), *tail = one("erfc", two("mul", a, number(a, -0.70710678118654752440)));
+  return (void)c, (void)axis, released(two("mul", two("mul", a, number(a, 0.5)), tail), out);
+}
 PLAIN(gelu_approx) {
   const struct plain *a = wide(x[0], out), *cubic = two("mul", two("mul", two("mul", a, a), a), number(a, 0.044715));
   const struct plain *bend = one("tanh", two("mul", two("add", a, cubic), number(a, 0.79788456080286535588)));
@@ -499,6 +503,7 @@ static const struct call calls[] = {
   { "take", "diagonal", 1, 'a', 4, make_diagonal, plain_diagonal }, { "concat", "split", 1, 'a', 1, make_split, plain_split },
   { "concat", "stack", 2, 'a', 1, make_stack, plain_stack }, { "reshape", "flatten", 1, 'a', 1, make_flatten, plain_flatten },
   { "where", "relu", 1, 'n', 0, make_relu, plain_relu }, { "mul", "silu", 1, 'a', 0, make_silu, plain_silu },
+  { "mul", "gelu", 1, 'a', 0, make_gelu, plain_gelu },
   { "mul", "gelu_approx", 1, 'a', 0, make_gelu_approx, plain_gelu_approx },
   { "add", "softplus", 1, 'a', 0, make_softplus, plain_softplus }, { "minimum", "clip", 3, 'a', 0, make_clip, plain_clip },
   { "sub", "log_softmax", 1, 'a', 1, make_log_softmax, plain_log_softmax },
@@ -538,7 +543,7 @@ static bool takes(const struct call *c, weft_dtype t) {
 /* What needs an order of numbers, or bits, takes no complex ones and says so. */
 static bool takes_complex(const struct call *c) {
   static const char *const ordered[] = { "max", "min", "argmax", "argmin", "logsumexp", "cummax", "cummin", "put min", "put max",
-                                         "scatter min", "scatter max", "var", "std", "log_softmax", "softplus", "silu", "gelu_approx" };
+                                         "scatter min", "scatter max", "var", "std", "log_softmax", "softplus", "silu", "gelu", "gelu_approx" };
   for (size_t i = 0; i < sizeof ordered / sizeof *ordered; i++)
     if (!strcmp(c->name, ordered[i])) return false;
   for (const struct op *const *op = op_table; *op; op++)
@@ -703,7 +708,7 @@ D(put_strided, weft_put(x, weft_as_strided(x, WEFT_DIMS(2, 2), (int64_t[]){ 1, 2
 D(roll, weft_mul(x, weft_roll(x, 0, 2))) D(repeat, weft_exp(weft_repeat(matrix(x), 1, 2))) D(tile, weft_exp(weft_tile(matrix(x), WEFT_DIMS(2, 2))))
 D(diagonal, weft_exp(weft_diagonal(matrix(x), 1, 0, 1))) D(diag, weft_exp(weft_diag(front(x), -1))) D(tril, weft_exp(weft_tril(matrix(x), 0)))
 D(triu, weft_exp(weft_triu(matrix(x), 1))) D(stack, weft_exp(weft_stack(1, WEFT_ARRAYS(x, weft_flip(x, 0))))) D(split, halves(weft_exp(x), 0))
-D(relu, weft_mul(x, weft_relu(x))) D(silu, weft_silu(x)) D(gelu_approx, weft_gelu_approx(x)) D(softplus, weft_softplus(x))
+D(relu, weft_mul(x, weft_relu(x))) D(silu, weft_silu(x)) D(gelu, weft_gelu(x)) D(gelu_approx, weft_gelu_approx(x)) D(softplus, weft_softplus(x))
 D(clip, weft_mul(x, weft_clip(x, weft_scalar(-1), weft_scalar(1)))) D(log_softmax, weft_log_softmax(matrix(x), 1)) D(var, weft_var(matrix(x), 1, 1))
 D(std, weft_std(matrix(x), 0, 0)) D(var_all, weft_var(x, WEFT_ALL, 0)) D(over_mean, weft_mul(x, weft_reshape(weft_over(weft_mean, matrix(x), WEFT_AXES(1, 0)), WEFT_DIMS(1))))
 static weft_array *cube(weft_array *x) { return weft_reshape(x, WEFT_DIMS(1, 2, 3)); }
@@ -723,7 +728,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
   S(as_strided) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)
-  S(relu) S(silu) S(gelu_approx) S(softplus) S(clip) S(log_softmax) S(var) S(std) S(var_all) S(over_mean) S(over_var) S(over_prod)
+  S(relu) S(silu) S(gelu) S(gelu_approx) S(softplus) S(clip) S(log_softmax) S(var) S(std) S(var_all) S(over_mean) S(over_var) S(over_prod)
   S(rms_norm) S(layer_norm) L(cumprod) L(cummax) L(cummin)
 };
 enum { DERIVATIVES = sizeof derivatives / sizeof *derivatives };

@@ -16,6 +16,15 @@ weft_array *weft_silu(weft_array *x) {
   return lowered(weft_mul(a, weft_sigmoid(a)), x);
 }
 
+/* erfc keeps the digits that 1 + erf loses far below 0. */
+weft_array *weft_gelu(weft_array *x) {
+  weft_array *bad, *a;
+  if (!is_ordered("weft_gelu", x, &bad)) return bad;
+  a = raised(x);
+  weft_array *tail = weft_erfc(weft_mul(a, weft_scalar(-0.70710678118654752440)));
+  return lowered(weft_mul(weft_mul(a, weft_scalar(0.5)), tail), x);
+}
+
 weft_array *weft_gelu_approx(weft_array *x) {
   weft_array *bad, *a;
   if (!is_ordered("weft_gelu_approx", x, &bad)) return bad;
