@@ -558,6 +558,32 @@ TEST(slice_update_stores_with_any_step) {
   kir_free(k);
 }
 
+/* Rows of 16 and lanes of 256 make a tile: all its ends, and arrays that end at a page. */
+TEST(arrays_read_across_have_the_same_bits_by_tiles) {
+  static const char text[] =
+    "kernel two { size A, R, C in x:f32[A,C,R], y:i32[C,R], z:f64[A,R,C], w:f32[C,R,A] out o:f64[A,R,C] par a in A { par r in R {\n"
+    "  lane c in C { p = lt(c, 300); v = load w[c,r,a] if p else 0f3f800000\n"
+    "    store o[a,r,c] = add(load z[a,r,c], cast.f64(mul(v, add(load x[a,c,r], cast.f32(load y[c,r]))))) } } } }\n"
+    "kernel one { size A, R, C in x:f32[A,C,R], y:u32[C,R] out o:f32[A,R,C] par a in A { par r in R {\n"
+    "  lane c in C { store o[a,r,c] = add(load x[a,c,r], cast.f32(load y[c,r])) } } } }\n";
+  static const int64_t sizes[][2] = { { 16, 256 }, { 15, 300 }, { 17, 16 }, { 33, 15 }, { 64, 513 }, { 40, 263 },
+                                      { 8, 8 },    { 100, 0 },  { 0, 100 }, { 31, 17 }, { 16, 1 },   { 1, 1000 } };
+  if (!has_machine()) return;
+  struct kir_kernel *k[2];
+  struct text why = { 0 };
+  EXPECT_INT(kir_parse(text, k, 2, &why), 2);
+  for (int i = 0; i < 2; i++) {
+    EXPECT(!kir_verify(k[i]) && kir_legalise(k[i]));
+    for (int n = 0; n < 4 * (int)(sizeof sizes / sizeof *sizes); n++) {
+      struct problem p = { .k = k[i], .layout = n & 2 ? COLUMN_MAJOR : ROW_MAJOR, .avx2_only = n & 1, .at_end = n & 4,
+                           .sizes = { 2, sizes[n / 4][0], sizes[n / 4][1] } };
+      EXPECT(same_bits(&p));
+    }
+    kir_free(k[i]);
+  }
+  text_free(&why);
+}
+
 /* ---- Random programs ---- */
 
 static const enum kir_op float_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_FMA,   KIR_DIV,  KIR_SQRT,  KIR_MIN,

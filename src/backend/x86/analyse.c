@@ -172,7 +172,8 @@ static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_fl
       bytes = g->is_private[s->buf] ? dtype_bytes(kir_register_of(b->dtype)) : dtype_bytes(b->dtype);
   if (b->rank > BACKEND_RANK) gen_cannot(g, "more axes than a bound buffer has");
   struct access a = {
-    .stmt = s, .lane = lane, .reg = -1, .narrow = bytes < 4, .element = __builtin_ctz((unsigned)bytes)
+    .stmt = s, .lane = lane, .reg = -1, .narrow = bytes < 4, .element = __builtin_ctz((unsigned)bytes),
+    .is_guarded = w->guarded
   };
   a.cls = lane < 0 ? LANE_NONE : lane_class(g, s, g->loops[lane].stmt->var);
   a.owner = find_owner(w, s, lane_is_flat, a.cls == LANE_INDEX);
@@ -180,6 +181,7 @@ static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_fl
   if (a.cls == LANE_INDEX) use_indices(w, s);
   if (a.owner == OWNER_USE) use_counters(g, s);
   int i = find_same(g, &a);
+  if (i >= 0) g->accesses[i].is_guarded &= w->guarded;
   if (i < 0 && gen_grow(g, (void **)&g->accesses, &g->access_room, g->n_accesses + 1, sizeof a)) {
     take_slots(g, &a);
     i = g->n_accesses++;
@@ -577,6 +579,7 @@ void analyse(struct gen *g) {
   g->lanes = g->vector_bytes / (g->wide ? 8 : 4);
   g->n_vregs = evex ? 32 : 16;
   place_homes(g);
+  tiles_find(g);
   g->tail_buffer = slot_vector(g, 2);
   g->scratch = slot_scalar(g);
   g->saved = slot_vector(g, 2);

@@ -85,6 +85,9 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(PEXTRD, "vpextrd", 3, 1, 0, 0x16, IMM | NO_BC | TO) X(PEXTRQ, "vpextrq", 3, 1, 1, 0x16, IMM | NO_BC | TO) \
   X(PACKSSDW, "vpackssdw", 1, 1, 0, 0x6B, 0) X(PACKSSWB, "vpacksswb", 1, 1, 0, 0x63, NO_BC)      \
   X(PACKUSDW, "vpackusdw", 2, 1, 0, 0x2B, 0) X(PACKUSWB, "vpackuswb", 1, 1, 0, 0x67, NO_BC)      \
+  X(UNPCKLPS, "vunpcklps", 1, 0, 0, 0x14, 0) X(UNPCKLPD, "vunpcklpd", 1, 1, 1, 0x14, 0)          \
+  X(UNPCKHPS, "vunpckhps", 1, 0, 0, 0x15, 0) X(UNPCKHPD, "vunpckhpd", 1, 1, 1, 0x15, 0)          \
+  X(SHUFF32X4, "vshuff32x4", 3, 1, 0, 0x23, IMM | EVEX) X(PERM2F128, "vperm2f128", 3, 1, 0, 0x06, IMM | VEX) \
   X(PUNPCKLDQ, "vpunpckldq", 1, 1, 0, 0x62, 0) X(SHUFPS, "vshufps", 1, 0, 0, 0xC6, IMM)          \
   X(PBLENDD, "vpblendd", 3, 1, 0, 0x02, IMM | VEX)                                               \
   X(PTESTMD, "vptestmd", 2, 1, 0, 0x27, EVEX | KD) X(PTESTMQ, "vptestmq", 2, 1, 1, 0x27, EVEX | KD) \

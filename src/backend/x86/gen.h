@@ -61,6 +61,8 @@ struct access {
   enum lane_class cls;
   int element;           /* log2 of bytes */
   bool narrow;           /* stored in fewer bits than the register dtype */
+  bool is_guarded;       /* in an if of its lane loop */
+  int32_t tile;          /* slots of a tile read in its place, 0: none */
   int32_t pointer, step, lane_step, entry; /* slots */
   int8_t reg;            /* general register that holds it inside an innermost loop, -1: none */
   int next;              /* of the same owner */
@@ -97,6 +99,8 @@ struct loop {
   int n_folds, n_prefixes, n_across, fold_room, prefix_room, across_room;
   int n_parts;             /* of all folds */
   int32_t counter;
+  int n_tiles;             /* accesses of the lane loop inside that read tiles; slots of the tile being gone through: */
+  int32_t tile_first, tile_from, tile_to, tile_extent; /* its first row, lanes from, to; all lanes */
   bool in_one;             /* the row being emitted fits one vector: one accumulator a fold */
 };
 
@@ -328,7 +332,14 @@ void folds_results(struct gen *, struct loop *);      /* from the accumulators, 
 void folds_of_one(struct gen *, struct loop *);       /* rows of one vector: the results, from registers */
 int folds_copies(const struct gen *, const struct loop *); /* accumulator vectors of a fold */
 
+/* tile.c */
+void tiles_find(struct gen *);
+void tiles_run(struct gen *, int loop);               /* the rows of a loop with tiles */
+
 /* loops.c */
+void enter_accesses(struct gen *, const struct loop *);
+void iterate(struct gen *, int loop);                 /* one pass from var to limit */
+void loop_limit(struct gen *, const struct loop *, int block); /* limit = min(var + block, last); 0: last */
 void emit_kernel(struct gen *);
 void emit_loop(struct gen *, const struct kir_stmt *);
 int pin_run(struct gen *, int n, int leave_free);     /* n registers in a row, pinned; -1: not enough */

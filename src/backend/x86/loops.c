@@ -85,7 +85,7 @@ static int flat_axis(const struct gen *g, const struct access *a) {
   return a->lane >= 0 && g->loops[a->lane].is_flat ? g->loops[a->lane].stmt->var : -1;
 }
 
-static void enter_accesses(struct gen *g, const struct loop *l) {
+void enter_accesses(struct gen *g, const struct loop *l) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
     const struct access *a = &g->accesses[i];
     eval_pointer(g, a, flat_axis(g, a));
@@ -225,8 +225,7 @@ static void body_of(struct gen *g, int id) {
   g->loop = outer;
 }
 
-/* One pass from var to limit; the limit is in R11 or its slot. */
-static void iterate(struct gen *g, int id) {
+void iterate(struct gen *g, int id) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
   bool fast = is_innermost(l);
@@ -254,8 +253,7 @@ static void iterate(struct gen *g, int id) {
   if (fast) gpr(e, G_STORE, R10, in_frame(l->var));
 }
 
-/* limit = min(var + block, last) */
-static void next_limit(struct gen *g, const struct loop *l, int block) {
+void loop_limit(struct gen *g, const struct loop *l, int block) {
   struct encoder *e = enc(g);
   gpr(e, G_MOV, RAX, in_frame(l->last));
   if (block) {
@@ -284,7 +282,7 @@ static void run_blocks(struct gen *g, int id) {
   int block = label_new(e), total = label_new(e), all = label_new(e), outer_leave = g->leave;
   if (l->n_folds) gpr_store_imm(e, in_frame(l->count), 0);
   label_here(e, block);
-  next_limit(g, l, l->n_folds ? COL_BLOCK : 0);
+  loop_limit(g, l, l->n_folds ? COL_BLOCK : 0);
   folds_start(g, l);
   g->leave = label_new(e);
   iterate(g, id);
@@ -329,7 +327,8 @@ static void emit_serial(struct gen *g, int id) {
     active_copy(g, g->active, active);
   }
   g->active_at_loop = g->active;
-  run_blocks(g, id);
+  if (l->n_tiles) tiles_run(g, id);
+  else run_blocks(g, id);
   g->active = active;
   g->n_active = n_active;
   g->active_at_loop = active_at_loop;
@@ -593,10 +592,12 @@ static void emit_lane(struct gen *g, int id) {
   prefixes_view(g, id);
   g->lane_loop = id;
   enter_lanes(g, l);
+  bool is_tiled = l->parent >= 0 && g->loops[l->parent].n_tiles;
   gpr_const(e, R9, 0);
+  if (is_tiled) gpr(e, G_MOV, R9, in_frame(g->loops[l->parent].tile_from));
   if (l->n_folds) folded_lanes(g, id, copies);
   else {
-    gpr(e, G_MOV, R10, in_frame(l->extent));
+    gpr(e, G_MOV, R10, in_frame(is_tiled ? g->loops[l->parent].tile_to : l->extent));
     lane_range(g, id, copies);
   }
   leave_lanes(g, l);
