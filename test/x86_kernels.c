@@ -584,6 +584,18 @@ TEST(arrays_read_across_have_the_same_bits_by_tiles) {
   text_free(&why);
 }
 
+/* Outputs beyond half of a usual cache are stored around it, rows that are not aligned are not. */
+TEST(outputs_larger_than_the_cache_have_the_same_bits) {
+  if (!has_machine()) return;
+  struct kir_kernel *k = test_kernel("muladd");
+  EXPECT(k && kir_legalise(k));
+  for (int i = 0; i < 3; i++) {
+    struct problem p = { .k = k, .avx2_only = i == 1, .at_end = i == 2, .sizes = { 5, (4 << 20) / (i == 2 ? 3 : 4) + 16 * (i == 1) } };
+    EXPECT(same_bits(&p));
+  }
+  kir_free(k);
+}
+
 /* ---- Random programs ---- */
 
 static const enum kir_op float_ops[] = { KIR_ADD, KIR_SUB, KIR_MUL, KIR_FMA,   KIR_DIV,  KIR_SQRT,  KIR_MIN,

@@ -5,6 +5,7 @@
 
 struct code_buffer { int32_t at; int rank, bytes; bool is_bound; }; /* address at `at`, strides in bytes behind it */
 struct code_row { int32_t pointer; int bytes; int first, n; bool is_outer; }; /* terms of its length */
+struct code_out { int bytes, rank; int first[BACKEND_RANK], n[BACKEND_RANK]; };  /* terms of its dims */
 struct code_local { int32_t at; int bytes, rank; int first[BACKEND_RANK], n[BACKEND_RANK]; }; /* terms of its dims */
 struct code_term { int64_t coef; int n, at[KIR_FACTORS]; };  /* factors: offsets in the frame */
 
@@ -19,10 +20,11 @@ struct code {
   uint8_t *pages;
   struct debug *debug;
   size_t n_code, pool_at, total;
-  int frame_bytes, n_sizes, n_values, n_bufs, n_rows, n_locals, n_terms;
+  int frame_bytes, n_sizes, n_values, n_bufs, n_rows, n_locals, n_terms, n_outs;
   struct code_buffer *bufs;
   struct code_row *rows;
   struct code_local *locals;
+  struct code_out *outs;     /* if stores may go around the caches: the outputs */
   struct code_term *terms;
   bool is_avx512;
   int lanes;

@@ -16,6 +16,7 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
 #define X86_ROWS(X)                                                                              \
   X(MOVUPS, "vmovups", 1, 0, 0, 0x10, NO_BC | TWO) X(MOVUPD, "vmovupd", 1, 1, 1, 0x10, NO_BC | TWO) \
   X(MOVUPS_TO, "vmovups", 1, 0, 0, 0x11, NO_BC | TO) X(MOVUPD_TO, "vmovupd", 1, 1, 1, 0x11, NO_BC | TO) \
+  X(MOVNTPS_TO, "vmovntps", 1, 0, 0, 0x2B, NO_BC | TO)                                           \
   X(MASKMOVPS, "vmaskmovps", 2, 1, 0, 0x2C, VEX) X(MASKMOVPD, "vmaskmovpd", 2, 1, 0, 0x2D, VEX)  \
   X(MASKMOVPS_TO, "vmaskmovps", 2, 1, 0, 0x2E, VEX | TO) X(MASKMOVPD_TO, "vmaskmovpd", 2, 1, 0, 0x2F, VEX | TO) \
   X(BROADCASTSS, "vbroadcastss", 2, 1, 0, 0x18, NO_BC | TWO) X(BROADCASTSD, "vbroadcastsd", 2, 1, 1, 0x19, NO_BC | VW0 | TWO) \

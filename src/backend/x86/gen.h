@@ -29,7 +29,7 @@ enum {
 };
 
 /* The head of the frame; what follows depends on the kernel. */
-enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_CHECKS = 24, FRAME_VALUES = 32 };
+enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_CHECKS = 24, FRAME_STREAMS = 32, FRAME_VALUES = 40 };
 
 enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD = 7, CMP_GE = 29,
        CMP_NE_ORDERED = 12 }; /* quiet */
@@ -164,6 +164,8 @@ struct gen {
   int active;                /* value: the lanes that act, -1: all */
   int active_at_loop;        /* when an iteration of the innermost loop begins */
   int n_active;              /* masks in use: values from kernel->n_vals on */
+  bool is_streaming;         /* the body being emitted stores around the caches where it can */
+  bool has_streams;          /* some body does */
   int lane_loop;             /* being emitted, -1: none */
   int loop;                  /* innermost being emitted, -1: none */
   int leave;                 /* label behind the serial loop being emitted */
@@ -288,6 +290,7 @@ void each_lane_begin(struct gen *, const struct each_lane *);
 void each_lane_end(struct gen *, const struct each_lane *);
 void each_lane_done(struct gen *, const struct each_lane *);                /* they are back */
 void blend(struct gen *, int dtype, int mask, int copy, int dst, int src); /* dst = src where the mask is set */
+bool may_stream(const struct gen *, const struct access *); /* stores whole vectors of what nobody reads here */
 void load_op(struct gen *, const struct kir_stmt *, struct access *);
 void store_op(struct gen *, const struct kir_stmt *, struct access *);
 void axis_value(struct gen *, int loop, int copy); /* the lane axis as a value */

@@ -248,6 +248,7 @@ static void put_two_byte(struct text *t, struct decoded *d, int rex, const uint8
     text_addf(t, "j%s .%04x", conditions[opcode & 15], (unsigned)(d->p - start + to));
     return;
   }
+  if (opcode == 0xAE) { d->p++, text_add(t, "sfence"); return; }
   operand(d, r, x, b, 0, 0);
   if (opcode == 0xAF) put_scalar_operands(t, d, "imul", false);
   else if (opcode == 0xB6 || opcode == 0xB7) put_scalar_operands(t, d, "movzx", false);
@@ -273,6 +274,7 @@ static void put_one_byte(struct text *t, struct decoded *d, int rex, const uint8
     text_addf(t, "%s %s", opcode < 0x58 ? "push" : "pop", gpr_names[(opcode & 7) | b << 3]);
     return;
   }
+  if (opcode == 0xA8) { text_addf(t, "test al, %d", *d->p++); return; }
   if (opcode == 0xC3 || opcode == 0x90 || opcode == 0x99) {
     text_add(t, opcode == 0xC3 ? "ret" : opcode == 0x90 ? "nop" : "cqo");
     return;

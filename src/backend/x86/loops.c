@@ -484,12 +484,49 @@ static void pin_row_folds(struct gen *g, struct loop *l, int copies) {
   for (int f = 0; f < l->n_folds; f++) l->folds[f].pin = fits ? pin_run(g, n, 6) : -1;
 }
 
+/* The first store of the loop that could go around the caches, at or after `from`; -1: none. */
+static int next_stream(const struct gen *g, const struct loop *l, int from) {
+  for (int i = from; i < l->access_end; i++)
+    if (may_stream(g, &g->accesses[i])) return i;
+  return -1;
+}
+
+/* Memory is the limit of short bodies alone; of others it is not worth a body more. */
+static bool wants_streams(const struct gen *g, const struct loop *l) {
+  enum { SHORT = 24 };
+  int n = 0;
+  for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next) n++;
+  return n <= SHORT && l->is_flat && !l->n_folds && next_stream(g, l, l->access_first) >= 0;
+}
+
+/* Whole bodies that store around the caches, if the launch says so and all these stores are aligned. */
+static void streaming_bodies(struct gen *g, int id, int copies) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  int plain = label_new(e), test_al = 0xA8;
+  gpr_imm(e, A_CMP, in_frame(FRAME_STREAMS), 0);
+  jump_if(e, CC_E, plain);
+  for (int i = next_stream(g, l, l->access_first); i >= 0; i = next_stream(g, l, i + 1)) {
+    const struct access *a = &g->accesses[i];
+    uint8_t test[] = { (uint8_t)test_al, (uint8_t)(g->vector_bytes - 1) };
+    if (a->reg < 0) gpr(e, G_MOV, RDX, in_frame(a->entry));
+    gpr(e, G_LEA, RAX, rm_index(a->reg < 0 ? RDX : a->reg, R9, a->element, 0));
+    code_bytes(e, test, 2);
+    jump_if(e, CC_NE, plain);
+  }
+  g->is_streaming = g->has_streams = true;
+  full_bodies(g, id, copies);
+  g->is_streaming = false;
+  label_here(e, plain);
+}
+
 /* The bodies from R9 to R10, and with folds the 32 accumulators of each brought together. */
 static void lane_range(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
   int gather = label_new(e), pins[16];
   bool in_registers = l->n_folds && l->folds[0].pin >= 0;
+  if (copies > 1 && wants_streams(g, l)) streaming_bodies(g, id, copies);
   if (copies > 1) full_bodies(g, id, copies);
   if (in_registers) {
     gpr(e, G_CMP, R9, rm_reg(R10));
@@ -664,8 +701,9 @@ static void prologue(struct gen *g) {
 
 static void epilogue(struct gen *g) {
   struct encoder *e = enc(g);
-  static const uint8_t saved[] = { R15, R14, R13, R12, RBP, RBX }, ret[] = { 0xC3 };
+  static const uint8_t saved[] = { R15, R14, R13, R12, RBP, RBX }, ret[] = { 0xC3 }, sfence[] = { 0x0F, 0xAE, 0xF8 };
   label_here(e, g->finish);
+  if (g->has_streams) code_bytes(e, sfence, 3);
   vec(e, I_ZEROUPPER, 16, 0, 0, rm_reg(0));
   for (int i = 0; i < 6; i++) gpr_pop(e, saved[i]);
   code_bytes(e, ret, 1);

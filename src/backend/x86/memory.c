@@ -465,8 +465,18 @@ static void load_into(struct gen *g, struct access *a, int copy, int d) {
   }
 }
 
+bool may_stream(const struct gen *g, const struct access *a) {
+  return a->stmt->kind == KIR_STORE && a->stmt->op == KIR_SET && a->cls == LANE_UNIT && !a->is_guarded &&
+         g->k->bufs[a->stmt->buf].kind == KIR_OUT && !g->is_private[a->stmt->buf] &&
+         g->lanes << a->element == g->vector_bytes;
+}
+
 static void store_whole(struct gen *g, struct access *a, int copy, int mask, int reg) {
   int dtype = memory_dtype(g, a);
+  if (g->is_streaming && mask < 0 && may_stream(g, a)) {
+    vec(enc(g), I_MOVNTPS_TO, g->vector_bytes, reg, 0, unit_at(g, a, copy));
+    return;
+  }
   if (mask >= 0 && !g->e.evex) maskmov(g, dtype, mask, copy, true, reg, unit_at(g, a, copy));
   else {
     int k = mask_number(g, mask, copy);

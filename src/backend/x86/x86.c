@@ -78,6 +78,8 @@ static int count_terms(const struct gen *g, int *n_locals) {
     ++*n_locals;
     for (int d = 0; d < g->k->bufs[b].rank; d++) n += g->k->bufs[b].dims[d].n;
   }
+  for (int b = 0; g->has_streams && b < g->k->n_bufs; b++)
+    for (int d = 0; g->k->bufs[b].kind == KIR_OUT && d < g->k->bufs[b].rank; d++) n += g->k->bufs[b].dims[d].n;
   return n;
 }
 
@@ -91,13 +93,24 @@ static void note_local(struct gen *g, struct code *c, int buf) {
   }
 }
 
+static void note_out(struct gen *g, struct code *c, int buf) {
+  const struct kir_buf *b = &g->k->bufs[buf];
+  struct code_out *o = &c->outs[c->n_outs++];
+  *o = (struct code_out){ .bytes = dtype_bytes(b->dtype), .rank = b->rank };
+  for (int d = 0; d < b->rank; d++) {
+    o->first[d] = note_length(g, c, &b->dims[d]);
+    o->n[d] = b->dims[d].n;
+  }
+}
+
 /* What a launch takes scratch memory for: kept rows and local arrays. */
 static bool note_scratch(struct gen *g, struct code *c) {
   int n_locals = 0, n_terms = count_terms(g, &n_locals);
   c->rows = arena_take(c->arena, (size_t)(g->n_rows + 1) * sizeof *c->rows);
   c->locals = arena_take(c->arena, (size_t)(n_locals + 1) * sizeof *c->locals);
   c->terms = arena_take(c->arena, (size_t)(n_terms + 1) * sizeof *c->terms);
-  if (!c->rows || !c->locals || !c->terms) return false;
+  c->outs = arena_take(c->arena, (size_t)(g->k->n_bufs + 1) * sizeof *c->outs);
+  if (!c->rows || !c->locals || !c->terms || !c->outs) return false;
   for (int i = 0; i < g->n_rows; i++) {
     const struct row *r = &g->rows[i];
     const struct kir_lin *l = row_length(g, r);
@@ -106,6 +119,7 @@ static bool note_scratch(struct gen *g, struct code *c) {
   }
   for (int b = 0; b < g->k->n_bufs; b++)
     if (g->k->bufs[b].kind == KIR_LOCAL) note_local(g, c, b);
+    else if (g->has_streams && g->k->bufs[b].kind == KIR_OUT) note_out(g, c, b);
   return true;
 }
 
@@ -222,6 +236,16 @@ static size_t scratch_bytes(int64_t n, int element) {
   return (((size_t)n * (size_t)element + 63) & ~(size_t)63) + ROW_SLACK;
 }
 
+/* Would an output fill half of the largest cache? */
+static bool exceeds_cache(const struct code *c, const uint8_t *frame) {
+  for (int i = 0; i < c->n_outs; i++) {
+    double bytes = c->outs[i].bytes;
+    for (int d = 0; d < c->outs[i].rank; d++) bytes *= (double)length(c, c->outs[i].first[d], c->outs[i].n[d], frame);
+    if (bytes > 0.5 * (double)cpu_cache_bytes()) return true;
+  }
+  return false;
+}
+
 /* Row-major strides of a local array; its bytes. */
 static size_t shape_local(const struct code *c, const struct code_local *l, uint8_t *frame, bool set) {
   int64_t n = 1;
@@ -262,6 +286,7 @@ static int run_on_heap(const struct code *c, const struct launch *l, size_t byte
   if (!frame) return 1;
   fill_frame(c, l, frame);
   place_scratch(c, l, frame, true);
+  set_word(frame, FRAME_STREAMS, exceeds_cache(c, frame));
   call(c, frame);
   memory_return(frame, bytes);
   return 0;
@@ -273,6 +298,7 @@ static int x86_run(const struct code *c, const struct launch *l) {
   size_t bytes = place_scratch(c, l, frame, false);
   if (bytes > sizeof frame) return run_on_heap(c, l, bytes);
   place_scratch(c, l, frame, true);
+  set_word(frame, FRAME_STREAMS, exceeds_cache(c, frame));
   call(c, frame);
   return 0;
 }
