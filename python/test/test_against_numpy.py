@@ -21,8 +21,15 @@ NOT_OF_VALUES = set("""
     set_cache_limit set_device set_exact set_memory_limit set_threads show state value_and_grad vjp vmap wait while_loop
     """.split())
 
+
+
+def is_second_name(name):
+    f = getattr(weft, name)
+    return f.__name__ != name and getattr(weft, f.__name__, None) is f
+
+
 NAMES = [n for n in dir(weft) if not n.startswith("_") and callable(getattr(weft, n)) and n not in NOT_OF_VALUES
-         and not inspect.ismodule(getattr(weft, n))]
+         and not is_second_name(n)]
 
 # Counterparts that have another name, or none.
 REFERENCE = {
@@ -139,7 +146,7 @@ def compare(name, arrays, **more):
         wide = [a.astype(np.float64) if got.dtype.kind == "f" and a.dtype.kind != "c" else a for a in arrays]
         try:
             expected = reference(name)(*wide, **more)
-        except TypeError:  # of bools
+        except (TypeError, ValueError):  # of bools; integers to negative powers
             return
     close(got, expected, name)
 
@@ -226,6 +233,7 @@ def test_special_values_along_an_axis(reduce):
 # ---- derivatives, against differences of NumPy's function
 
 POSITIVE = np.array([0.3, 0.55, 0.7, 0.85])
+BEGINS_AT = {"arccosh": 1}
 
 
 def is_smooth(name):
@@ -243,8 +251,9 @@ def slopes(f, x):
 
 @of(is_smooth)
 def test_gradient_of_one_array(one):
-    dx = weft.grad(lambda v: getattr(weft, one)(v).sum())(weft.array(POSITIVE))
-    np.testing.assert_allclose(np.asarray(dx), slopes(reference(one), POSITIVE), rtol=2e-5, atol=1e-6)
+    x = POSITIVE + BEGINS_AT.get(one, 0)
+    dx = weft.grad(lambda v: getattr(weft, one)(v).sum())(weft.array(x))
+    np.testing.assert_allclose(np.asarray(dx), slopes(reference(one), x), rtol=2e-5, atol=1e-6)
 
 
 @of(is_smooth)
@@ -292,10 +301,10 @@ CALLS = {
     "broadcast_to": lambda m: m.broadcast_to(M[:1], (5, 4)),
     "clip": lambda m: m.clip(M, -2, 3.5),
     "complex": (lambda: weft.complex(M, M[::-1]), lambda: M + 1j * M[::-1]),
-    "concat": lambda m: m.concat([M, M[::-1]], axis=1),
     "concatenate": lambda m: m.concatenate([M, M[::-1]], axis=0),
     "diag": lambda m: m.diag(M[0], -1),
     "diagonal": lambda m: m.diagonal(m.asarray(X), 1, 0, 2),
+    "einsum": lambda m: m.einsum("ijk,jk->ki", X, M),
     "expand_dims": lambda m: m.expand_dims(M, 1),
     "eye": lambda m: m.eye(3, 5, 1),
     "flatten": (lambda: weft.flatten(X, 0, 1), lambda: X.reshape(6, 4)),
@@ -312,12 +321,12 @@ CALLS = {
     "ones": lambda m: m.ones((2, 3)),
     "ones_like": (lambda: weft.ones_like(weft.array(LIKE)), lambda: np.ones_like(LIKE)),
     "pad": lambda m: m.pad(M, ((1, 2), (0, 3)), constant_values=5),
-    "permute_dims": lambda m: m.permute_dims(X, (2, 0, 1)),
     "positive": lambda m: m.positive(M),
     "repeat": lambda m: m.repeat(M, 3, axis=1),
     "reshape": lambda m: m.reshape(X, (4, -1)),
     "rms_norm": (lambda: weft.rms_norm(M, M[0]), lambda: M / np.sqrt((M * M).mean(-1, keepdims=True) + 1e-5) * M[0]),
     "roll": lambda m: m.roll(M, 5, axis=1),
+    "round": lambda m: m.round(M / 8, 1),
     "split": (lambda: weft.concatenate(weft.split(X, 2, axis=2)[::-1]), lambda: np.concatenate(np.split(X, 2, axis=2)[::-1])),
     "squeeze": lambda m: m.squeeze(X[:1], 0),
     "stack": lambda m: m.stack([M, M * 2], axis=1),
@@ -326,6 +335,7 @@ CALLS = {
     "take": lambda m: m.take(M, np.array([2, 0, -1]), axis=1),
     "put_along_axis": (lambda: weft.put_along_axis(M, np.argmax(M, 1, keepdims=True), 0.5, 1), put_along),
     "take_along_axis": lambda m: m.take_along_axis(m.asarray(M), m.asarray(np.argsort(M, 1)), 1),
+    "tensordot": lambda m: m.tensordot(X, M, 2),
     "tile": lambda m: m.tile(M, (2, 1, 3)),
     "transpose": lambda m: m.transpose(X, (1, 2, 0)),
     "tri": lambda m: m.tri(3, 5, 1),
