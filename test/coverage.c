@@ -380,7 +380,8 @@ static weft_array *long_element(int row, int body) {
   weft_array *y = body < 0 ? every_row_make(row, x) : bodies[body].same(x[0]);
   weft_array *want = body < 0 ? every_row_make(row, few) : few[0];
   if (weft_eval(1, &want)) return want;
-  return is(total(weft_eq(y, many(want))), 2048.0 * MANY);
+  weft_array *all = many(want), *nans = weft_and(weft_ne(y, y), weft_ne(all, all));
+  return is(total(weft_or(weft_eq(y, all), nans)), 2048.0 * MANY);
 }
 
 static weft_array *long_row(const struct op *op) {
