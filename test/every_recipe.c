@@ -1077,9 +1077,11 @@ static int build_open(struct recipe *p, weft_array *const leaf[], weft_array *ou
   return p->n;
 }
 
-/* A size that is 1 but not known to be stretches nothing: weft takes it to be equal to the other one, and tells. */
+/* A size that is 1 but not known to be stretches nothing: weft takes it to be equal to the other one, and tells. Nor are
+ * bounds of slices cut where the size is unknown. */
 static bool is_excused(weft_status s) {
-  return s == WEFT_ERR_UNSUPPORTED || (s == WEFT_ERR_SHAPE && strstr(weft_message(), "taken to be equal"));
+  bool is_told = strstr(weft_message(), "taken to be equal") || strstr(weft_message(), "weft_slice: the bounds do not fit");
+  return s == WEFT_ERR_UNSUPPORTED || (s == WEFT_ERR_SHAPE && is_told);
 }
 
 static bool as_open_function(struct recipe *p) {

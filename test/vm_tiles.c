@@ -18,7 +18,6 @@ static int tables(const struct tile_table **t) {
   t[n++] = &tile_plain;
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) t[n++] = &tile_avx2;
-  if (tile_best() == &tile_avx512) t[n++] = &tile_avx512;
 #endif
   return n;
 }

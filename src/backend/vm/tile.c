@@ -3,9 +3,6 @@
 
 const struct tile_table *tile_best(void) {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq"))
-    return &tile_avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &tile_avx2;
 #endif
   return &tile_plain;

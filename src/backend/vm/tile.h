@@ -30,7 +30,7 @@ struct tile_table {
 
 extern const struct tile_table tile_plain;
 #ifdef __x86_64__
-extern const struct tile_table tile_avx2, tile_avx512;
+extern const struct tile_table tile_avx2;
 #endif
 const struct tile_table *tile_best(void);
 int tile_reg(weft_dtype);   /* TILE_* of a register dtype */
