@@ -1,6 +1,7 @@
 /* arrange.c -- arrays made from nothing, arranged anew and reduced over several axes: the numbers one expects, also where
  * sizes are known only later. */
 #include <math.h>
+#include "run/plan.h"
 #include "values.h"
 
 static weft_array *counted(int rank, const int64_t dims[]) {
@@ -107,6 +108,21 @@ TEST(as_strided_counts_the_elements_row_by_row_however_they_lie) {
   EXPECT_F64(windows(windows(x)), 3, 4, 2, 3, 4, 5);
   EXPECT_F64(weft_flip(windows(x), 1), 3, 1, 4, 2, 5, 3);
   weft_scope_discard(s);
+}
+
+/* The transpose is copied for the windows; the windows of those, and their reshape, are copied once more. */
+static void look_at_windows_of_a_transpose(void) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_moveaxis(weft_reshape(f64s(6, (double[]){ 1, 2, 3, 4, 5, 6 }), WEFT_DIMS(2, 3)), 0, 1); /* 1 4 2 5 3 6 */
+  weft_array *w = weft_as_strided(x, WEFT_DIMS(2, 2, 2), (int64_t[]){ 2, 1, 1 }, 0); /* 1 4 4 2; 2 5 5 3 */
+  EXPECT_F64(weft_as_strided(w, WEFT_DIMS(3), (int64_t[]){ 3 }, 0), 1, 2, 5);
+  EXPECT_F64(weft_reshape(w, WEFT_DIMS(8)), 1, 4, 4, 2, 2, 5, 5, 3);
+  EXPECT_F64(weft_flip(weft_reshape(weft_as_strided(w, WEFT_DIMS(2, 2), (int64_t[]){ -1, -2 }, 7), WEFT_DIMS(4)), 0), 2, 5, 5, 3);
+  weft_scope_discard(s);
+}
+
+TEST(as_strided_and_reshape_of_windows_of_a_transpose_see_their_elements) {
+  for (int fuse = 0; fuse < 2; fuse++) plan_use_fusing(fuse), look_at_windows_of_a_transpose();
 }
 
 TEST(as_strided_of_an_unknown_size_checks_when_it_runs) {

@@ -249,7 +249,9 @@ static bool copy_for_reshapes(struct work *w) {
       if (!copy) return false;
       copy->is_marked = true; /* a copy for its own sake: keeps its place, see group.c */
       x->in[0] = copy;
-      place_dense(x, 0, &p[i]);
+      struct place dense = { 0 };
+      place_dense(copy, 0, &dense);
+      if (!place_view(x, &dense, &p[i])) return false;
     }
   }
   return true;
