@@ -39,10 +39,19 @@ static const char source[] =
   "  par i in R { lane j in C { store y[i,j] = add(load a[i,j], load b[j,i]) } } }\n"
   "kernel col_sum { size R, C in x:f32[R,C] out y:f32[C]\n"
   "  lane c in C { serial r in R { s = fold add(load x[r,c]) } store y[c] = s } }\n"
+  "kernel cumsum { size R, C in x:f32[R,C] out y:f32[R,C] par r in R { lane c in C { s = prefix add(load x[r,c]); store y[r,c] = s } } }\n"
+  "kernel argmax { size R, C in x:f32[R,C] out k:i64[R]\n"
+  "  fn later(a:f32, i:i64, b:f32, j:i64) -> f32, i64 { p = or(lt(a, b), and(eq(a, b), lt(j, i))); return select(p, b, a), select(p, j, i) }\n"
+  "  par r in R { lane c in C { m, i = fold later(load x[r,c], c) from 0fff800000, 9223372036854775807 } store k[r] = i } }\n"
+  "kernel any_bool { size R, C in x:f32[R,C] out o:bool[R] par r in R { lane c in C { p = fold or(lt(load x[r,c], 0fc0000000)) } store o[r] = p } }\n"
+  "kernel take { size R, C in x:f32[C], k:i64[R,C] out y:f32[R,C] par r in R { lane c in C { j = load k[r,c]; check and(le(0, j), lt(j, C)) at c; store y[r,c] = load x[j] } } }\n"
+  "kernel scatter { size R, C in k:i64[C], v:f32[C] inout y:f32[C] serial r in R { lane c in C { j = load k[c]; store y[j] add = load v[c] } } }\n"
+  "kernel pad { size R, C arg lo:i64 in x:f32[C] out y:f32[R,C] par r in R { lane c in C { p = lt(lo, c); a = load x[c-lo] if p else 0f00000000 store y[r,c] = mul(a, a) } } }\n"
+  "kernel idiv { size R, C in x:i32[R,C] out y:i32[R,C] par r in R { lane c in C { v = load x[r,c]; store y[r,c] = idiv(v, add(and(v, 7:i32), 1:i32)) } } }\n"
   "kernel matmul { size M, N, K in a:f32[M,K], b:f32[K,N] out y:f32[M,N]\n"
   "  par i in M { lane j in N { serial k in K { carry u = 0f00000000; next u = fma(load a[i,k], load b[k,j], u) } store y[i,j] = u } } }\n";
 
-enum { MAX_KERNELS = 16, MAX_BUFS = 8 };
+enum { MAX_KERNELS = 24, MAX_BUFS = 8 };
 enum machine { VM, AVX2, AVX512, MACHINES };
 
 static double now(void) {
@@ -61,7 +70,7 @@ static int64_t lin_value(const struct kir_kernel *k, struct kir_lin l, const int
   return sum;
 }
 
-/* Row-major buffers of floats around 1. */
+/* Row-major buffers of floats around 1, and of indices into a row. */
 static void make_buffers(const struct kir_kernel *k, const int64_t *sizes, struct bound *bufs, struct shape_class *s) {
   for (int b = 0; b < k->n_bufs; b++) {
     int64_t n = 1;
@@ -70,11 +79,14 @@ static void make_buffers(const struct kir_kernel *k, const int64_t *sizes, struc
       s->stride[b][d] = n == 1 ? STRIDE_1 : STRIDE_ANY;
       n *= lin_value(k, k->bufs[b].dims[d], sizes);
     }
-    float *p = bufs[b].data = aligned_alloc(2 << 20, ((size_t)n * 4 + (2 << 20)) >> 21 << 21);
+    int64_t *index = NULL;
+    float *p = bufs[b].data = aligned_alloc(2 << 20, ((size_t)n * 8 + (2 << 20)) >> 21 << 21);
     uint16_t *half = bufs[b].data;
+    if (kir_width(k->bufs[b].dtype) == 8) index = bufs[b].data;
+    for (int64_t i = 0; index && i < n; i++) index[i] = i * 7919 % sizes[1];
     if (kir_width(k->bufs[b].dtype) == 4)
       for (int64_t i = 0; i < n; i++) p[i] = (float)(i % 37) * 0.05f - 0.9f;
-    else
+    else if (!index)
       for (int64_t i = 0; i < n; i++) half[i] = (uint16_t)(0x3c00 + i % 37);
   }
 }
@@ -106,10 +118,11 @@ static void measure(struct kir_kernel *k, const int64_t *sizes, double elements,
   const struct backend *backends[MACHINES] = { &backend_vm, &backend_x86, &backend_x86 };
   struct code *code[MACHINES];
   uint64_t args[] = { 0x3727C5AC };
+  int64_t checks[8] = { 0 };
   double *t[MACHINES], compiled[MACHINES];
   make_buffers(k, sizes, bufs, &shape);
   struct kir_facts f = kir_facts(k);
-  struct launch l = { .sizes = sizes, .args = args, .bufs = bufs, .hi = lin_value(k, f.outer->at[0], sizes) };
+  struct launch l = { .sizes = sizes, .args = args, .bufs = bufs, .checks = checks, .hi = lin_value(k, f.outer->at[0], sizes) };
   int repeats = elements < 1e5 ? (int)(1e5 / elements) + 1 : 1;
   for (int m = 0; m < MACHINES; m++) {
     const char *why;
@@ -150,7 +163,9 @@ int main(int argc, char **argv) {
     { "softmax", { 1024, 8, 0 } },     { "softmax", { 1024, 16, 0 } },   { "softmax", { 1024, 64, 0 } },
     { "rms_norm", { 4096, 1024, 0 } }, { "rms_norm", { 64, 1024, 0 } },  { "rms_norm", { 1024, 8, 0 } },
     { "rms_norm", { 1024, 16, 0 } },   { "rms_norm", { 1024, 64, 0 } },  { "transposed", { 1024, 1024, 0 } },
-    { "col_sum", { 1024, 1024, 0 } },  { "matmul", { 64, 64, 64 } },     { "matmul", { 256, 256, 256 } }
+    { "cumsum", { 64, 1024, 0 } },     { "argmax", { 64, 1024, 0 } },    { "argmax", { 1024, 16, 0 } },
+    { "any_bool", { 64, 1024, 0 } },   { "take", { 64, 1024, 0 } },      { "scatter", { 64, 1024, 0 } },
+    { "pad", { 64, 1024, 0 } },        { "idiv", { 64, 1024, 0 } },      { "col_sum", { 1024, 1024, 0 } },  { "matmul", { 64, 64, 64 } },     { "matmul", { 256, 256, 256 } }
   };
   int rounds = argc > 1 ? atoi(argv[1]) : 15;
   struct kir_kernel *k[MAX_KERNELS];

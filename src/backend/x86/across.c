@@ -81,26 +81,29 @@ static void open_block(struct gen *g, const struct loop *l, struct across *a) {
   label_here(e, inside);
 }
 
-static void lane_steps(struct gen *g, const struct loop *l, struct across *a, int mask) {
+static void lane_step(struct gen *g, int lane, void *ctx) {
+  struct across *a = ctx;
   struct side acc = row_at(g, &a->fold, 0), here = acc;
   int out[PARTS];
+  for (int p = 0; p < a->fold.n; p++)
+    here.at[p] = lane_at(lane, lane_bytes(part_dtype(g, &a->fold, p)) == 8 ? 3 : 2, a->fold.elements[p]);
+  merge(g, &a->fold, &acc, &here, 0, 16, out);
+  merge_store(g, &a->fold, out, &acc, -1, 0, a->fold.stmt->op == KIR_CALL ? 0 : 16);
+  registers_clear(g);
+}
+
+static void lane_steps(struct gen *g, const struct loop *l, struct across *a, int mask) {
   if (l->is_flat) gpr(enc(g), G_MOV, RAX, rm_reg(R9));
   else gpr(enc(g), G_MOV, RAX, in_frame(l->j));
   open_block(g, l, a);
   for (int p = 0; p < a->fold.n; p++) {
     int r = lanes_of(g, in_reg(g, a->fold.stmt->in[p], 0));
     vec(enc(g), I_MOVUPS_TO, part_bytes(g, &a->fold, p), r, 0, in_frame(a->fold.elements[p]));
-    here.at[p] = rm_index(RBX, RSI, lane_bytes(part_dtype(g, &a->fold, p)) == 8 ? 3 : 2, a->fold.elements[p]);
     g->locked = g->temps = 0;
   }
-  struct each_lane lanes = each_lane_of(g, mask, 0, SAVED_LOOP);
   registers_clear(g);
-  each_lane_begin(g, &lanes);
-  merge(g, &a->fold, &acc, &here, 0, 16, out);
-  merge_store(g, &a->fold, out, &acc, -1, 0, a->fold.stmt->op == KIR_CALL ? 0 : 16);
+  each_lane(g, mask, 0, SAVED_LOOP, true, lane_step, a);
   registers_clear(g);
-  each_lane_end(g, &lanes);
-  each_lane_done(g, &lanes);
 }
 
 static void row_step(struct gen *g, const struct loop *l, struct across *a, int mask) {

@@ -284,11 +284,10 @@ void check_report(struct gen *, int site);      /* the index is in RDX */
 void jump_if_none(struct gen *, int val, int label);
 
 /* memory.c */
-struct each_lane { int again, done, saved; };   /* code for each lane that acts, in order: RSI is its number */
-struct each_lane each_lane_of(struct gen *, int mask, int copy, int saved); /* from here on RSI and RDI are others */
-void each_lane_begin(struct gen *, const struct each_lane *);
-void each_lane_end(struct gen *, const struct each_lane *);
-void each_lane_done(struct gen *, const struct each_lane *);                /* they are back */
+typedef void lane_code(struct gen *, int lane, void *ctx); /* lane -1: its number is in RSI */
+void each_lane(struct gen *, int mask, int copy, int saved, bool is_long, lane_code *, void *ctx); /* for those that act,
+                                                   in order; a long body is emitted once, not once a lane */
+struct rm lane_at(int lane, int scale, int32_t at);        /* its element of a vector in the frame */
 void blend(struct gen *, int dtype, int mask, int copy, int dst, int src); /* dst = src where the mask is set */
 bool may_stream(const struct gen *, const struct access *); /* stores whole vectors of what nobody reads here */
 void load_op(struct gen *, const struct kir_stmt *, struct access *);

@@ -110,102 +110,130 @@ static void acting_bits(struct gen *g, int mask, int copy) {
   else vec(e, I_MOVMSKPS, width_of(g, WEFT_BOOL), RDI, 0, rm_reg(r));
 }
 
-struct each_lane each_lane_of(struct gen *g, int mask, int copy, int saved) {
+struct rm lane_at(int lane, int scale, int32_t at) {
+  return lane < 0 ? rm_index(RBX, RSI, scale, at) : rm_at(RBX, at + (lane << scale));
+}
+
+/* One lane after the other without a counter, if all of them act. */
+static void all_lanes(struct gen *g, lane_code *body, void *ctx) {
+  for (int i = 0; i < g->lanes; i++) body(g, i, ctx);
+}
+
+static void some_lanes(struct gen *g, int done, lane_code *body, void *ctx) {
   struct encoder *e = enc(g);
+  int again = label_new(e);
+  gpr32(e, G_TEST, RDI, rm_reg(RDI));
+  jump_if(e, CC_E, done);
+  label_here(e, again);
+  first_bit(e, RSI, RDI);
+  body(g, -1, ctx);
+  drop_first_bit(e, RDI);
+  jump_if(e, CC_NE, again);
+}
+
+void each_lane(struct gen *g, int mask, int copy, int saved, bool is_long, lane_code *body, void *ctx) {
+  struct encoder *e = enc(g);
+  int some = label_new(e), done = label_new(e);
+  if (mask < 0 && !is_long) { all_lanes(g, body, ctx); return; }
   gpr(e, G_STORE, RSI, in_frame(g->saved + saved));
   gpr(e, G_STORE, RDI, in_frame(g->saved + saved + 8));
   acting_bits(g, mask, copy);
-  return (struct each_lane){ label_new(e), label_new(e), saved };
+  if (!is_long) {
+    gpr_imm(e, A_CMP, rm_reg(RDI), (1 << g->lanes) - 1);
+    jump_if(e, CC_NE, some);
+    all_lanes(g, body, ctx);
+    jump_to(e, done);
+  }
+  label_here(e, some);
+  some_lanes(g, done, body, ctx);
+  label_here(e, done);
+  gpr(e, G_MOV, RSI, in_frame(g->saved + saved));
+  gpr(e, G_MOV, RDI, in_frame(g->saved + saved + 8));
 }
 
-void each_lane_begin(struct gen *g, const struct each_lane *l) {
+/* RAX = where the lane is, from RDX on; RCX is as strided_at leaves it. */
+static void lane_offset(struct gen *g, const struct access *a, int lane) {
   struct encoder *e = enc(g);
-  gpr32(e, G_TEST, RDI, rm_reg(RDI));
-  jump_if(e, CC_E, l->done);
-  label_here(e, l->again);
-  first_bit(e, RSI, RDI);
-}
-
-void each_lane_end(struct gen *g, const struct each_lane *l) {
-  drop_first_bit(enc(g), RDI);
-  jump_if(enc(g), CC_NE, l->again);
-  label_here(enc(g), l->done);
-}
-
-void each_lane_done(struct gen *g, const struct each_lane *l) {
-  gpr(enc(g), G_MOV, RSI, in_frame(g->saved + l->saved));
-  gpr(enc(g), G_MOV, RDI, in_frame(g->saved + l->saved + 8));
-}
-
-/* RAX = where lane RSI is, from RDX on. */
-static void lane_offset(struct gen *g, const struct access *a) {
-  struct encoder *e = enc(g);
-  if (a->cls == LANE_INDEX) { gpr(e, G_MOV, RAX, rm_index(RBX, RSI, 3, g->tail_buffer + g->vector_bytes)); return; }
+  if (a->cls == LANE_INDEX) { gpr(e, G_MOV, RAX, lane_at(lane, 3, g->tail_buffer + g->vector_bytes)); return; }
+  if (lane >= 0) { gpr_mul_imm(e, RAX, rm_reg(RCX), lane); return; }
   gpr(e, G_MOV, RAX, rm_reg(RSI));
   gpr(e, G_IMUL, RAX, rm_reg(RCX));
 }
 
+/* In halves: elements are read from stores of 64 bytes only after these have left for the cache. */
+static void spill_offsets(struct gen *g, int reg) {
+  int32_t at = g->tail_buffer + g->vector_bytes;
+  vec(enc(g), I_MOVUPS_TO, 32, reg, 0, in_frame(at));
+  if (g->e.evex) vec_imm(enc(g), I_EXTRACTI256, 64, reg, 0, in_frame(at + 32), 1);
+}
+
 static void place_lanes(struct gen *g, struct access *a, int copy) {
-  if (a->cls == LANE_INDEX)
-    vec(enc(g), I_MOVUPS_TO, width_of(g, WEFT_I64), offsets_of(g, a, copy), 0,
-        in_frame(g->tail_buffer + g->vector_bytes));
+  if (a->cls == LANE_INDEX) spill_offsets(g, offsets_of(g, a, copy));
   strided_at(g, a, copy);
+}
+
+struct elements { const struct access *a; int op, dtype, x, y; }; /* x, y: temporaries */
+
+static void load_element(struct gen *g, int lane, void *ctx) {
+  const struct access *a = ((struct elements *)ctx)->a;
+  lane_offset(g, a, lane);
+  gpr_move(enc(g), 1 << a->element, false, RAX, rm_index(RDX, RAX, 0, 0));
+  gpr_move(enc(g), 1 << a->element, true, RAX, lane_at(lane, a->element, g->tail_buffer));
+}
+
+static void store_element(struct gen *g, int lane, void *ctx) {
+  struct encoder *e = enc(g);
+  const struct elements *m = ctx;
+  struct rm here = lane_at(lane, m->a->element, g->tail_buffer);
+  lane_offset(g, m->a, lane);
+  gpr(e, G_ADD, RAX, rm_reg(RDX));
+  if (m->a->element >= 2) {
+    bool wide = m->a->element == 3;
+    vec(e, wide ? I_MOVQ : I_MOVD, 16, m->x, 0, here);
+    vec(e, wide ? I_MOVQ_TO : I_MOVD_TO, 16, m->x, 0, rm_at(RAX, 0));
+    return;
+  }
+  gpr(e, G_STORE, RDX, in_frame(g->scratch));
+  gpr_move(e, 1 << m->a->element, false, RDX, here);
+  gpr_move(e, 1 << m->a->element, true, RDX, rm_at(RAX, 0));
+  gpr(e, G_MOV, RDX, in_frame(g->scratch));
 }
 
 /* Copies the lanes that act between memory and the buffer in the frame. */
 static void copy_elements(struct gen *g, struct access *a, int copy, int mask, bool to_memory) {
-  struct encoder *e = enc(g);
-  int bytes = 1 << a->element;
+  struct elements m = { .a = a, .x = to_memory && a->element >= 2 ? temp(g) : -1 };
   place_lanes(g, a, copy);
-  struct each_lane lanes = each_lane_of(g, mask, copy, 0);
-  each_lane_begin(g, &lanes);
-  struct rm there = rm_index(RDX, RAX, 0, 0), here = rm_index(RBX, RSI, a->element, g->tail_buffer);
-  lane_offset(g, a);
-  if (to_memory) {
-    gpr(e, G_ADD, RAX, rm_reg(RDX));
-    there = rm_at(RAX, 0);
-    gpr(e, G_STORE, RDX, in_frame(g->scratch));
-    gpr_move(e, bytes, false, RDX, here);
-    gpr_move(e, bytes, true, RDX, there);
-    gpr(e, G_MOV, RDX, in_frame(g->scratch));
-  } else {
-    gpr_move(e, bytes, false, RAX, there);
-    gpr_move(e, bytes, true, RAX, here);
-  }
-  each_lane_end(g, &lanes);
-  each_lane_done(g, &lanes);
+  each_lane(g, mask, copy, 0, false, to_memory ? store_element : load_element, &m);
 }
 
-static void combine_bytes(struct gen *g, int op) { /* [RDX + RAX] = it op [buffer + RSI] */
+static void combine_byte(struct gen *g, int lane, int op) { /* [RDX + RAX] = it op [buffer + lane] */
   struct encoder *e = enc(g);
   gpr(e, G_ADD, RAX, rm_reg(RDX));
   gpr(e, G_STORE, RDX, in_frame(g->scratch));
-  gpr_move(e, 1, false, RDX, rm_index(RBX, RSI, 0, g->tail_buffer));
+  gpr_move(e, 1, false, RDX, lane_at(lane, 0, g->tail_buffer));
   gpr_byte_to(e, op == KIR_AND ? A_AND : op == KIR_OR ? A_OR : A_XOR, RDX, rm_at(RAX, 0));
   gpr(e, G_MOV, RDX, in_frame(g->scratch));
 }
 
+static void combine_element(struct gen *g, int lane, void *ctx) {
+  struct encoder *e = enc(g);
+  const struct elements *m = ctx;
+  int wide = m->a->element == 3;
+  lane_offset(g, m->a, lane);
+  if (m->dtype == WEFT_BOOL) { combine_byte(g, lane, m->op); return; }
+  gpr(e, G_ADD, RAX, rm_reg(RDX));
+  vec(e, wide ? I_MOVQ : I_MOVD, 16, m->x, 0, rm_at(RAX, 0));
+  vec(e, wide ? I_MOVQ : I_MOVD, 16, m->y, 0, lane_at(lane, m->a->element, g->tail_buffer));
+  combine(g, m->op, m->dtype, 16, m->x, m->x, rm_reg(m->y));
+  vec(e, wide ? I_MOVQ_TO : I_MOVD_TO, 16, m->x, 0, rm_at(RAX, 0));
+}
+
 /* Places may meet: one lane after the other. The values are in the buffer, as stored. */
 static void combine_elements(struct gen *g, struct access *a, int copy, int mask, int op) {
-  struct encoder *e = enc(g);
-  int dtype = memory_dtype(g, a), x = temp(g), y = temp(g), size = 1 << a->element;
+  struct elements m = { .a = a, .op = op, .dtype = memory_dtype(g, a), .x = temp(g), .y = temp(g) };
   place_lanes(g, a, copy);
   reserve(g);
-  struct each_lane lanes = each_lane_of(g, mask, copy, 0);
-  each_lane_begin(g, &lanes);
-  lane_offset(g, a);
-  if (dtype == WEFT_BOOL) {
-    combine_bytes(g, op);
-  } else {
-    enum insn load = size == 8 ? I_MOVQ : I_MOVD, store = size == 8 ? I_MOVQ_TO : I_MOVD_TO;
-    gpr(e, G_ADD, RAX, rm_reg(RDX));
-    vec(e, load, 16, x, 0, rm_at(RAX, 0));
-    vec(e, load, 16, y, 0, rm_index(RBX, RSI, a->element, g->tail_buffer));
-    combine(g, op, dtype, 16, x, x, rm_reg(y));
-    vec(e, store, 16, x, 0, rm_at(RAX, 0));
-  }
-  each_lane_end(g, &lanes);
-  each_lane_done(g, &lanes);
+  each_lane(g, mask, copy, 0, false, combine_element, &m);
 }
 
 /* ---- Between memory and a register ---- */

@@ -155,10 +155,9 @@ static void open_block(struct gen *g, const struct loop *l, const struct fold *f
 
 /* ---- One lane after the other ---- */
 
-static struct side elements_at(const struct gen *g, const struct fold *f, const int32_t at[PARTS]) {
+static struct side elements_at(const struct gen *g, const struct fold *f, int lane) {
   struct side s = { .vals = NULL };
-  for (int p = 0; p < f->n; p++)
-    s.at[p] = rm_index(RBX, RSI, lane_bytes(part_dtype(g, f, p)) == 8 ? 3 : 2, at[p]);
+  for (int p = 0; p < f->n; p++) s.at[p] = lane_at(lane, lane_bytes(part_dtype(g, f, p)) == 8 ? 3 : 2, f->elements[p]);
   return s;
 }
 
@@ -166,10 +165,12 @@ static void store_element(struct gen *g, int dtype, int reg, struct rm m) {
   vec(enc(g), lane_bytes(dtype) == 8 ? I_MOVQ_TO : I_MOVD_TO, 16, reg, 0, m);
 }
 
-static void lanes_by_fn(struct gen *g, const struct fold *f, const struct each_lane *lanes) {
+struct running { const struct fold *f; int acc, total, x; }; /* registers */
+
+static void lane_by_fn(struct gen *g, int lane, void *ctx) {
+  const struct fold *f = ((struct running *)ctx)->f;
   struct side acc = slots(g, f, f->acc, 0), total = slots(g, f, f->total, 0), result = slots(g, f, f->result, 0),
-              here = elements_at(g, f, f->elements);
-  each_lane_begin(g, lanes);
+              here = elements_at(g, f, lane);
   merge_if(g, f, f->filled, &acc, &here, &acc, 0, -1);
   gpr_store_imm(enc(g), in_frame(f->filled), 1);
   merge_if(g, f, f->has_total, &total, &acc, &result, 0, -1);
@@ -179,23 +180,27 @@ static void lanes_by_fn(struct gen *g, const struct fold *f, const struct each_l
     store_element(g, part_dtype(g, f, p), r, here.at[p]);
     g->temps = 0;
   }
-  each_lane_end(g, lanes);
 }
 
-static void lanes_by_op(struct gen *g, const struct fold *f, const struct each_lane *lanes) {
+static void lane_by_op(struct gen *g, int lane, void *ctx) {
+  const struct running *r = ctx;
+  int dtype = part_dtype(g, r->f, 0), op = r->f->stmt->op;
+  struct rm here = elements_at(g, r->f, lane).at[0];
+  vec(enc(g), lane_bytes(dtype) == 8 ? I_MOVQ : I_MOVD, 16, r->x, 0, here);
+  combine(g, op, dtype, 16, r->acc, r->acc, rm_reg(r->x));
+  combine(g, op, dtype, 16, r->x, r->total, rm_reg(r->acc));
+  store_element(g, dtype, r->x, here);
+}
+
+/* 16 bytes of each, in registers. */
+static void lanes_by_op(struct gen *g, struct running *r, int mask, int copy) {
   struct encoder *e = enc(g);
-  int dtype = part_dtype(g, f, 0), op = f->stmt->op, acc = temp(g), total = temp(g), x = temp(g);
-  enum insn load = lane_bytes(dtype) == 8 ? I_MOVQ : I_MOVD;
-  struct rm here = elements_at(g, f, f->elements).at[0];
-  vec(e, I_MOVUPS, 16, acc, 0, in_frame(f->acc[0]));
-  vec(e, I_MOVUPS, 16, total, 0, in_frame(f->total[0]));
-  each_lane_begin(g, lanes);
-  vec(e, load, 16, x, 0, here);
-  combine(g, op, dtype, 16, acc, acc, rm_reg(x));
-  combine(g, op, dtype, 16, x, total, rm_reg(acc));
-  store_element(g, dtype, x, here);
-  each_lane_end(g, lanes);
-  vec(e, I_MOVUPS_TO, 16, acc, 0, in_frame(f->acc[0]));
+  r->acc = temp(g), r->total = temp(g), r->x = temp(g);
+  vec(e, I_MOVUPS, 16, r->acc, 0, in_frame(r->f->acc[0]));
+  vec(e, I_MOVUPS, 16, r->total, 0, in_frame(r->f->total[0]));
+  each_lane(g, mask, copy, SAVED_LOOP, true, lane_by_op, r);
+  vec(e, I_MOVUPS_TO, 16, r->acc, 0, in_frame(r->f->acc[0]));
+  g->temps = 0;
 }
 
 static void prefix_copy(struct gen *g, const struct fold *f, int mask, int copy) {
@@ -204,11 +209,11 @@ static void prefix_copy(struct gen *g, const struct fold *f, int mask, int copy)
     vec(enc(g), I_MOVUPS_TO, part_bytes(g, f, p), r, 0, in_frame(f->elements[p]));
     g->locked = g->temps = 0;
   }
-  struct each_lane lanes = each_lane_of(g, mask, copy, SAVED_LOOP);
+  struct running r = { .f = f };
   registers_clear(g);
-  if (is_fn(f)) lanes_by_fn(g, f, &lanes);
-  else lanes_by_op(g, f, &lanes);
-  each_lane_done(g, &lanes);
+  if (is_fn(f)) each_lane(g, mask, copy, SAVED_LOOP, true, lane_by_fn, &r);
+  else lanes_by_op(g, &r, mask, copy);
+  registers_clear(g);
   int out[PARTS];
   for (int p = 0; p < f->n; p++) {
     vec(enc(g), I_MOVUPS, part_bytes(g, f, p), out[p] = temp(g), 0, in_frame(f->elements[p]));
