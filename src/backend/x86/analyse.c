@@ -6,7 +6,7 @@ struct walk { struct gen *g; int loop, region, depth; bool guarded; }; /* guarde
 
 static int loop_lane(const struct gen *g, int loop) { return loop < 0 ? -1 : g->loops[loop].lane; }
 
-static uint8_t domain_of(int dtype, bool lane) {
+uint8_t domain_of(int dtype, bool lane) {
   if (dtype == WEFT_BOOL) return BOOL;
   return (dtype == WEFT_I64 || dtype == WEFT_U64) && !lane ? SCALAR : VECTOR;
 }

@@ -43,7 +43,8 @@ static void pass_over(struct gen *g, const struct kir_block *b) {
   }
 }
 
-/* The statements up to the next loop or branch; of those hoisted, all: nothing inside a branch is. A check in lanes gives the rest of the block another mask. */
+/* The statements up to the next loop or branch; of those hoisted, all: nothing inside a branch is. A check in lanes gives
+ * the rest of the block another mask. */
 static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
   int n = 0, active = g->active;
   bool in_lanes = g->lane_loop >= 0 && !hoisted;

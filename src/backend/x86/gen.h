@@ -212,6 +212,7 @@ static inline struct rm in_frame(int32_t at) { return rm_at(RBX, at); }
 
 /* analyse.c */
 void analyse(struct gen *);
+uint8_t domain_of(int dtype, bool lane);
 int stride_class(const struct gen *, int buf, int axis);
 
 /* registers.c */

@@ -99,18 +99,17 @@ static void merge_by_fn(struct gen *g, const struct fold *f, const struct side *
 
 /* ---- By an instruction ---- */
 
-static int operand_of(struct gen *g, const struct fold *f, const struct side *side, int copy, int bytes) {
+static int operand_of(struct gen *g, const struct side *side, int copy, int bytes) {
   if (side->vals) return lanes_of(g, in_reg(g, side->vals[0], copy));
   int r = temp(g);
   vec(enc(g), I_MOVUPS, bytes, r, 0, side->at[0]);
-  (void)f;
   return r;
 }
 
 void merge(struct gen *g, const struct fold *f, const struct side *left, const struct side *right, int copy, int bytes,
            int out[PARTS]) {
   if (f->stmt->op == KIR_CALL) { merge_by_fn(g, f, left, right, copy, out); return; }
-  int x = operand_of(g, f, left, copy, bytes), y = operand_of(g, f, right, copy, bytes), d = temp(g);
+  int x = operand_of(g, left, copy, bytes), y = operand_of(g, right, copy, bytes), d = temp(g);
   combine(g, f->stmt->op, part_dtype(g, f, 0), bytes, d, x, rm_reg(y));
   out[0] = d;
 }

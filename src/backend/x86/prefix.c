@@ -37,7 +37,7 @@ void prefixes_view(struct gen *g, int lane_loop) {
       for (int p = 0; p < f->n; p++) {
         struct value *v = &g->vals[f->stmt->out[p]];
         v->lane = lane_loop == i || (lane_loop >= 0 && v->row >= 0);
-        v->domain = v->dtype == WEFT_BOOL ? BOOL : !v->lane && lane_bytes(v->dtype) == 8 && !kir_is_float((weft_dtype)v->dtype) ? SCALAR : VECTOR;
+        v->domain = domain_of(v->dtype, v->lane);
         v->home = v->lane ? f->home[p] : f->after[p];
       }
     }

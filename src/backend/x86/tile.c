@@ -69,7 +69,7 @@ void tiles_find(struct gen *g) {
 
 /* ---- Transposing ---- */
 
-/* Registers 0 .. 15 are rows; afterwards they hold, in each 16 bytes, four rows of one column. Uses 16 .. 31. */
+/* Registers 0 .. n-1 are rows; afterwards they hold, in each 16 bytes, four rows of one column. Uses n more. */
 static void transpose_fours(struct gen *g, int n, int spare) {
   struct encoder *e = enc(g);
   int bytes = g->vector_bytes;
