@@ -584,7 +584,7 @@ TEST(arrays_read_across_have_the_same_bits_by_tiles) {
   text_free(&why);
 }
 
-/* Outputs beyond half of a usual cache are stored around it, rows that are not aligned are not. */
+/* Outputs of more than 16 MiB are stored around the caches, rows that are not aligned are not. */
 TEST(outputs_larger_than_the_cache_have_the_same_bits) {
   static const char text[] = "kernel twice { size R, C in x:f32[C] out y:f32[R,C] par r in R { lane c in C { a = load x[c]; store y[r,c] = add(a, a) } } }";
   if (!has_machine()) return;

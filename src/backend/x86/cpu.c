@@ -1,7 +1,6 @@
 #include "backend/x86/cpu.h"
 #include <cpuid.h>
 #include <stdint.h>
-#include <unistd.h>
 
 enum { FEATURES_KNOWN = 1, HAS_AVX2 = 2, HAS_AVX512 = 4, HAS_VNNI = 8, HAS_BF16 = 16 };
 
@@ -47,16 +46,3 @@ bool cpu_has_avx2(void) { return features() & HAS_AVX2; }
 bool cpu_has_avx512(void) { return features() & HAS_AVX512; }
 bool cpu_has_vnni(void) { return features() & HAS_VNNI; }
 bool cpu_has_bf16(void) { return features() & HAS_BF16; }
-
-/* A race writes the same number. */
-long cpu_cache_bytes(void) {
-  enum { USUAL = 32 << 20 };
-  static long known;
-  long n = __atomic_load_n(&known, __ATOMIC_RELAXED);
-  if (n) return n;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-  n = sysconf(_SC_LEVEL3_CACHE_SIZE);
-#endif
-  __atomic_store_n(&known, n = n > 0 ? n : USUAL, __ATOMIC_RELAXED);
-  return n;
-}

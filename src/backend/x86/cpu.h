@@ -5,7 +5,6 @@
 
 bool cpu_has_avx2(void);   /* AVX2, FMA, F16C and BMI, and a system that saves their registers */
 bool cpu_has_avx512(void); /* F, BW, DQ, VL besides */
-long cpu_cache_bytes(void); /* of the largest cache */
 bool cpu_has_vnni(void);   /* AVX-512, and products of integers in pairs */
 bool cpu_has_bf16(void);   /* AVX-512, and products of bf16 in pairs at the rate of fma */
 

@@ -220,6 +220,7 @@ static void fill_frame(const struct code *c, const struct launch *l, uint8_t *fr
 }
 
 /* The last vector of a row is written whole. */
+enum { STREAM_BYTES = 16 << 20 };
 enum { ROW_SLACK = 64, STACK_FRAME = 24 << 10 };
 
 static int64_t length(const struct code *c, int first, int n, const uint8_t *values) {
@@ -236,12 +237,13 @@ static size_t scratch_bytes(int64_t n, int element) {
   return (((size_t)n * (size_t)element + 63) & ~(size_t)63) + ROW_SLACK;
 }
 
-/* Would an output fill half of the largest cache? */
+/* Would an output fill half of a usual last cache? What a system says of its caches is not to be relied on: virtual ones
+ * tell of ten times what there is. */
 static bool exceeds_cache(const struct code *c, const uint8_t *frame) {
   for (int i = 0; i < c->n_outs; i++) {
     double bytes = c->outs[i].bytes;
     for (int d = 0; d < c->outs[i].rank; d++) bytes *= (double)length(c, c->outs[i].first[d], c->outs[i].n[d], frame);
-    if (bytes > 0.5 * (double)cpu_cache_bytes()) return true;
+    if (bytes > STREAM_BYTES) return true;
   }
   return false;
 }
