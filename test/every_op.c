@@ -624,13 +624,23 @@ static void check_layouts(const struct call *c, weft_dtype t, const char *way) {
   digest_note(what, digest);
 }
 
+/* ThreadSanitizer has nothing to say about one thread, and takes its time: there three threads meet every op on one dtype. */
+#ifdef __SANITIZE_THREAD__
+static bool is_left_out(int i, int d) { return d != i % (int)(sizeof dtypes / sizeof *dtypes); }
+static bool is_for_threads(int way) { return way == 4 || (test_skip("one thread, under ThreadSanitizer"), false); }
+#else
+static bool is_left_out(int i, int d) { return (void)i, (void)d, false; }
+static bool is_for_threads(int way) { return (void)way, true; }
+#endif
+
 static void check_way(int way) {
+  if (!is_for_threads(way)) return;
   test_watchdog(300);
   way_take(&ways[way]);
   state = 1;
   for (int i = 0; i < CALLS; i++)
     for (int d = 0; d < (int)(sizeof dtypes / sizeof *dtypes); d++)
-      if (takes(&calls[i], dtypes[d])) check_layouts(&calls[i], dtypes[d], ways[way].name);
+      if (takes(&calls[i], dtypes[d]) && !is_left_out(i, d)) check_layouts(&calls[i], dtypes[d], ways[way].name);
   EXPECT_INT(plain_off, 0);
   EXPECT_INT(weft_get(WEFT_KERNELS_VM), 0); /* the encoder takes them all */
   plain_end();
