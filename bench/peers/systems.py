@@ -19,6 +19,12 @@ class System:
     def wait(self, x):
         return x
 
+    def sum(self, x, axis=None):
+        return x.sum(axis)
+
+    def mean(self, x):
+        return x.mean(-1, keepdims=True)
+
     def gelu(self, x):
         return 0.5 * x * (1 + self.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
@@ -30,7 +36,29 @@ class System:
         return d * self.rsqrt(self.mean(d * d) + 1e-5) * w + b
 
 
-class Numpy(System):
+class Indexed(System):
+    """Arrays are indexed as NumPy's are."""
+
+    def reverse(self, x):
+        return x[::-1]
+
+    def take(self, x, i):
+        return x[i]
+
+    def add_at(self, z, i, u):
+        return z.at[i].add(u)
+
+
+def _steps(stack, step, init, xs):
+    """A scan as a loop of Python."""
+    out, c = [], init
+    for x in xs:
+        c, y = step(c, x)
+        out.append(y)
+    return stack(out)
+
+
+class Numpy(Indexed):
     name = "NumPy"
 
     def __init__(self, threads):
@@ -57,12 +85,6 @@ class Numpy(System):
     def sigmoid(self, x):
         return 1 / (1 + self.np.exp(-x))
 
-    def sum(self, x, axis=None):
-        return x.sum(axis)
-
-    def mean(self, x):
-        return x.mean(-1, keepdims=True)
-
     def softmax(self, x):
         e = self.np.exp(x - x.max(-1, keepdims=True))
         return e / e.sum(-1, keepdims=True)
@@ -74,160 +96,93 @@ class Numpy(System):
     def cumsum(self, x):
         return x.cumsum(dtype=x.dtype)
 
-    def reverse(self, x):
-        return x[::-1]
-
-    def take(self, x, i):
-        return x[i]
-
     def add_at(self, z, i, u):
         z = z.copy()
         self.np.add.at(z, i, u)
         return z
 
     def scan(self, step, init, xs):
-        out, c = [], init
-        for x in xs:
-            c, y = step(c, x)
-            out.append(y)
-        return self.np.stack(out)
+        return _steps(self.np.stack, step, init, xs)
 
     def zeros(self, shape):
         return self.np.zeros(shape, "float32")
 
 
-class Weft(System):
-    name = "weft"
+class Speaks(Indexed):
+    """A module with the names of mlx.core."""
     compiles = True
+
+    def speak(self, module):
+        self.m, self.version = module, getattr(module, "__version__", "")
+        for name in ("exp", "log", "tanh", "sin", "sqrt", "rsqrt", "sigmoid", "erf"):
+            setattr(self, name, getattr(module, name))
+
+    def array(self, a, dtype):
+        m = self.m
+        return self.wait(m.array(a).astype({"f32": m.float32, "f64": m.float64, "bf16": m.bfloat16, "i32": m.int32}[dtype]))
+
+    def compiled(self, f):
+        return self.m.compile(f)
+
+    def wait(self, x):
+        self.m.eval(x)
+        return x
+
+    def softmax(self, x):
+        return self.m.softmax(x, -1)
+
+    def logsumexp(self, x):
+        return self.m.logsumexp(x, 0)
+
+    def cumsum(self, x):
+        return self.m.cumsum(x, 0)
+
+    def grad(self, f, of):
+        return self.m.grad(f, of)
+
+    def zeros(self, shape):
+        return self.m.zeros(shape)
+
+
+class Weft(Speaks):
+    name = "weft"
 
     def __init__(self, threads):
         import weft
-        self.weft, self.version = weft, weft.__version__
+        self.speak(weft)
         weft.set_threads(threads)
-        for name in ("exp", "log", "tanh", "sin", "sqrt", "rsqrt", "sigmoid", "erf"):
-            if hasattr(weft, name):
-                setattr(self, name, getattr(weft, name))
-
-    def array(self, a, dtype):
-        w = self.weft
-        x = w.array(a).astype({"f32": w.float32, "f64": w.float64, "bf16": w.bfloat16, "i32": w.int32}[dtype])
-        w.eval(x)
-        return x
 
     def numpy(self, x):
         import numpy
-        return numpy.asarray(x.astype(self.weft.float64))
-
-    def compiled(self, f):
-        return self.weft.compile(f)
-
-    def wait(self, x):
-        self.weft.eval(x)
-        return x
-
-    def sum(self, x, axis=None):
-        return x.sum(axis)
-
-    def mean(self, x):
-        return x.mean(-1, keepdims=True)
+        return numpy.asarray(x.astype(self.m.float64))
 
     def rms_norm(self, x, w):
-        return self.weft.rms_norm(x, w, 1e-5)
+        return self.m.rms_norm(x, w, 1e-5)
 
     def layer_norm(self, x, w, b):
-        return self.weft.layer_norm(x, w, b, 1e-5)
-
-    def softmax(self, x):
-        return self.weft.softmax(x, -1)
-
-    def logsumexp(self, x):
-        return self.weft.logsumexp(x, 0)
-
-    def cumsum(self, x):
-        return self.weft.cumsum(x, 0)
-
-    def reverse(self, x):
-        return x[::-1]
-
-    def take(self, x, i):
-        return x[i]
-
-    def add_at(self, z, i, u):
-        return z.at[i].add(u)
-
-    def grad(self, f, of):
-        return self.weft.grad(f, of)
+        return self.m.layer_norm(x, w, b, 1e-5)
 
     def scan(self, step, init, xs):
-        return self.weft.scan(step, init, xs)[1]
+        return self.m.scan(step, init, xs)[1]
 
     def repeat(self, n, step, x):
-        return self.weft.scan(lambda c, _: (step(c), ()), x, length=n)[0]
-
-    def zeros(self, shape):
-        return self.weft.zeros(shape)
+        return self.m.scan(lambda c, _: (step(c), ()), x, length=n)[0]
 
 
-class Mlx(System):
+class Mlx(Speaks):
     name = "MLX"
-    compiles = True
 
     def __init__(self, threads):
         import mlx.core as mx
         mx.set_default_device(mx.cpu)
-        self.mx, self.version = mx, getattr(mx, "__version__", "")
-        for name in ("exp", "log", "tanh", "sin", "sqrt", "rsqrt", "sigmoid", "erf"):
-            setattr(self, name, getattr(mx, name))
-
-    def array(self, a, dtype):
-        mx = self.mx
-        x = mx.array(a).astype({"f32": mx.float32, "f64": mx.float64, "bf16": mx.bfloat16, "i32": mx.int32}[dtype])
-        mx.eval(x)
-        return x
+        self.speak(mx)
 
     def numpy(self, x):
         import numpy
-        return numpy.array(x.astype(self.mx.float32) if x.dtype == self.mx.bfloat16 else x, dtype="float64")
-
-    def compiled(self, f):
-        return self.mx.compile(f)
-
-    def wait(self, x):
-        self.mx.eval(x)
-        return x
-
-    def sum(self, x, axis=None):
-        return x.sum(axis)
-
-    def mean(self, x):
-        return x.mean(-1, keepdims=True)
-
-    def softmax(self, x):
-        return self.mx.softmax(x, -1)
-
-    def logsumexp(self, x):
-        return self.mx.logsumexp(x, 0)
-
-    def cumsum(self, x):
-        return self.mx.cumsum(x)
-
-    def reverse(self, x):
-        return x[::-1]
-
-    def take(self, x, i):
-        return x[i]
-
-    def add_at(self, z, i, u):
-        return z.at[i].add(u)
-
-    def grad(self, f, of):
-        return self.mx.grad(f, of)
-
-    def zeros(self, shape):
-        return self.mx.zeros(shape)
+        return numpy.array(x.astype(self.m.float32) if x.dtype == self.m.bfloat16 else x, dtype="float64")
 
 
-class Jax(System):
+class Jax(Indexed):
     name = "JAX"
     compiles = True
 
@@ -254,12 +209,6 @@ class Jax(System):
     def wait(self, x):
         return self.jax.block_until_ready(x)
 
-    def sum(self, x, axis=None):
-        return x.sum(axis)
-
-    def mean(self, x):
-        return x.mean(-1, keepdims=True)
-
     def softmax(self, x):
         return self.jax.nn.softmax(x, -1)
 
@@ -268,15 +217,6 @@ class Jax(System):
 
     def cumsum(self, x):
         return self.jnp.cumsum(x)
-
-    def reverse(self, x):
-        return x[::-1]
-
-    def take(self, x, i):
-        return x[i]
-
-    def add_at(self, z, i, u):
-        return z.at[i].add(u)
 
     def grad(self, f, of):
         return self.jax.grad(f, of)
@@ -341,11 +281,7 @@ class Torch(System):
         return gradient
 
     def scan(self, step, init, xs):
-        out, c = [], init
-        for x in xs:
-            c, y = step(c, x)
-            out.append(y)
-        return self.torch.stack(out)
+        return _steps(self.torch.stack, step, init, xs)
 
     def zeros(self, shape):
         return self.torch.zeros(shape)
@@ -418,12 +354,6 @@ class Pytensor(System):
 
     def rsqrt(self, x):
         return 1 / self.pt.sqrt(x)
-
-    def sum(self, x, axis=None):
-        return x.sum(axis)
-
-    def mean(self, x):
-        return x.mean(-1, keepdims=True)
 
     def softmax(self, x):
         return self.pt.special.softmax(x, -1)
