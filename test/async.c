@@ -2,8 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "base/mem.h"
-#include "test.h"
-#include "weft.h"
+#include "values.h"
 
 static weft_array *number(float x) { return weft_from(WEFT_F32, WEFT_DIMS(1), &x); }
 
@@ -14,13 +13,9 @@ static float read_one(weft_array *a) {
 }
 
 /* x + 1 through a loop of n steps, each of them a kernel: takes a while. */
+static weft_array *unchanged(weft_array *c) { return weft_mul(c, weft_scalar(1)); }
 static weft_array *slow(weft_array *x, int64_t n) {
-  weft_loop *l = weft_loop_open(weft_integer(n));
-  weft_array *c = weft_loop_carry(l, weft_add(weft_sum(x, 0), weft_scalar(1)));
-  weft_loop_next(l, c, weft_mul(c, weft_scalar(1)));
-  weft_array *y = weft_loop_last(l, c);
-  weft_loop_close(l);
-  return y;
+  return repeated(n, weft_add(weft_sum(x, 0), weft_scalar(1)), unchanged);
 }
 
 TEST(a_close_without_waiting_returns_before_the_work_is_done) {

@@ -15,16 +15,6 @@
 #include "run/reader.h"
 #include "test.h"
 
-/* ThreadSanitizer does not follow a fork of a process with several threads, and takes what comes after a jump out of a
- * signal handler for a part of the handler. */
-#ifdef __SANITIZE_THREAD__
-#define FORKS_AMONG_THREADS (test_skip("not under ThreadSanitizer"), false)
-#define JUMPS_OUT_OF_HANDLERS FORKS_AMONG_THREADS
-#else
-#define FORKS_AMONG_THREADS true
-#define JUMPS_OUT_OF_HANDLERS true
-#endif
-
 enum { PAGE = 4096, PAGES = 64, BYTES = PAGES * PAGE };
 
 static char path[] = "/tmp/weft-buffer-XXXXXX";
@@ -453,7 +443,7 @@ static volatile uint8_t *foreign_mapping(void) {
 
 TEST(a_fault_of_the_host_reaches_the_handler_of_the_host) {
   struct sigaction plain = { .sa_handler = on_plain }, info = { .sa_sigaction = on_info, .sa_flags = SA_SIGINFO };
-  if (!JUMPS_OUT_OF_HANDLERS) return;
+  if (UNDER_TSAN) return test_skip("ThreadSanitizer takes what follows a jump out of a handler for the handler");
   volatile uint8_t *p = foreign_mapping();
   for (int i = 0; i < 2; i++) {
     strcpy(path, "/tmp/weft-buffer-XXXXXX");
@@ -627,7 +617,7 @@ static int child_holds_all(void) {
 }
 
 TEST(a_child_finishes_the_loads_that_its_parent_had_begun) {
-  if (!FORKS_AMONG_THREADS) return;
+  if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow a fork of a process with several threads");
   struct source *s = open_source();
   for (int r = 0; r < 20; r++) {
     share(s);

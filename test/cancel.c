@@ -5,8 +5,7 @@
 #include <unistd.h>
 #include "run/compiled.h"
 #include "run/plan.h"
-#include "test.h"
-#include "weft.h"
+#include "values.h"
 
 enum { PATIENCE_MS = 100 };
 
@@ -68,30 +67,14 @@ TEST(a_long_kernel_is_stopped) {
 }
 
 /* 10^9 steps; the body is small enough to be a kernel with the loop inside. */
-static weft_array *scan(void) {
-  weft_loop *l = weft_loop_open(weft_integer(1000000000));
-  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(8), 1));
-  weft_loop_next(l, c, weft_tanh(weft_mul(c, weft_scalar(0.999))));
-  weft_array *y = weft_loop_last(l, c);
-  weft_loop_close(l);
-  return y;
-}
-static weft_array *wide_scan(void) {
-  weft_loop *l = weft_loop_open(weft_integer(1000000000));
-  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(100000), 1));
-  weft_loop_next(l, c, weft_add(weft_mul(c, weft_scalar(0.999)), weft_scalar(1)));
-  weft_array *y = weft_loop_last(l, c);
-  weft_loop_close(l);
-  return y;
-}
-static weft_array *row_scan(void) {
-  weft_loop *l = weft_loop_open(weft_integer(1000000000));
-  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(16), 1));
-  weft_loop_next(l, c, weft_softmax(weft_mul(c, weft_scalar(1.01)), 0));
-  weft_array *y = weft_loop_last(l, c);
-  weft_loop_close(l);
-  return y;
-}
+enum { BILLION = 1000000000 };
+static weft_array *ones(int64_t n) { return weft_full(WEFT_F32, WEFT_DIMS(n), 1); }
+static weft_array *bend(weft_array *c) { return weft_tanh(weft_mul(c, weft_scalar(0.999))); }
+static weft_array *decay(weft_array *c) { return weft_add(weft_mul(c, weft_scalar(0.999)), weft_scalar(1)); }
+static weft_array *sharpen(weft_array *c) { return weft_softmax(weft_mul(c, weft_scalar(1.01)), 0); }
+static weft_array *scan(void) { return repeated(BILLION, ones(8), bend); }
+static weft_array *wide_scan(void) { return repeated(BILLION, ones(100000), decay); }
+static weft_array *row_scan(void) { return repeated(BILLION, ones(16), sharpen); }
 static weft_array *endless(void) {
   weft_loop *l = weft_loop_open(NULL);
   weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, 0, NULL, 1));
@@ -108,14 +91,8 @@ TEST(a_loop_of_a_billion_steps_is_stopped) {
 }
 TEST(a_loop_that_would_never_end_is_stopped) { ON_BOTH(endless); }
 
-static weft_array *replayed(int64_t n) {
-  weft_loop *l = weft_loop_open(weft_integer(1000000000));
-  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(n, n), 1));
-  weft_loop_next(l, c, weft_tanh(weft_matmul(c, weft_matmul(c, c))));
-  weft_array *y = weft_loop_last(l, c);
-  weft_loop_close(l);
-  return y;
-}
+static weft_array *cube(weft_array *c) { return weft_tanh(weft_matmul(c, weft_matmul(c, c))); }
+static weft_array *replayed(int64_t n) { return repeated(BILLION, weft_full(WEFT_F32, WEFT_DIMS(n, n), 1), cube); }
 static weft_array *replay_of_small_steps(void) { return replayed(4); }
 static weft_array *replay_of_large_steps(void) { return replayed(300); }
 TEST(a_loop_that_is_replayed_is_stopped) {
@@ -159,14 +136,8 @@ TEST(many_small_kernels_are_stopped) {
   plan_use_fusing(true);
 }
 
-static weft_array *counting(int64_t n) {
-  weft_loop *l = weft_loop_open(weft_integer(n));
-  weft_array *c = weft_loop_carry(l, weft_full(WEFT_F64, 0, NULL, 0));
-  weft_loop_next(l, c, weft_add(c, weft_scalar(1)));
-  weft_array *y = weft_loop_last(l, c);
-  weft_loop_close(l);
-  return y;
-}
+static weft_array *increment(weft_array *c) { return weft_add(c, weft_scalar(1)); }
+static weft_array *counting(int64_t n) { return repeated(n, weft_full(WEFT_F64, 0, NULL, 0), increment); }
 
 TEST(what_was_stopped_can_be_computed_later) {
   weft_scope *s = weft_scope_open();

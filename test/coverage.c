@@ -48,14 +48,8 @@ static weft_array *through_call(weft_array *x) {
   weft_function *f = weft_compile(body, 1, &p, 1, &q);
   return weft_call(f, 1, &x, 1, &y), y;
 }
-static weft_array *through_loop(weft_array *x) {
-  weft_loop *l = weft_loop_open(weft_integer(2));
-  weft_array *c = weft_loop_carry(l, x);
-  weft_loop_next(l, c, weft_where(weft_eq(c, c), c, c));
-  weft_array *y = weft_loop_last(l, c);
-  return weft_loop_close(l), y;
-}
-
+static weft_array *itself(weft_array *c) { return weft_where(weft_eq(c, c), c, c); }
+static weft_array *through_loop(weft_array *x) { return repeated(2, x, itself); }
 static weft_array *through_depends(weft_array *x) { return weft_depends(x, 1, &x); }
 static weft_array *through_complex(weft_array *x) { return weft_real(weft_complex(x, x)); }
 static weft_array *through_imag(weft_array *x) { return weft_imag(weft_complex(x, x)); }

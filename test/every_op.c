@@ -625,16 +625,10 @@ static void check_layouts(const struct call *c, weft_dtype t, const char *way) {
 }
 
 /* ThreadSanitizer has nothing to say about one thread, and takes its time: there three threads meet every op on one dtype. */
-#ifdef __SANITIZE_THREAD__
-static bool is_left_out(int i, int d) { return d != i % (int)(sizeof dtypes / sizeof *dtypes); }
-static bool is_for_threads(int way) { return way == 4 || (test_skip("one thread, under ThreadSanitizer"), false); }
-#else
-static bool is_left_out(int i, int d) { return (void)i, (void)d, false; }
-static bool is_for_threads(int way) { return (void)way, true; }
-#endif
+static bool is_left_out(int i, int d) { return UNDER_TSAN && d != i % (int)(sizeof dtypes / sizeof *dtypes); }
 
 static void check_way(int way) {
-  if (!is_for_threads(way)) return;
+  if (UNDER_TSAN && way != 4) return test_skip("one thread, under ThreadSanitizer");
   test_watchdog(300);
   way_take(&ways[way]);
   state = 1;

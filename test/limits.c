@@ -249,11 +249,7 @@ TEST(beyond_the_limit_is_an_error_and_work_goes_on) {
 /* ---- depth ---- */
 
 TEST(a_chain_of_a_million_ops_is_built_differentiated_evaluated_and_freed) {
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ /* ten times slower, and more */
-  enum { OPS = 100000 };
-#else
-  enum { OPS = 1000000 };
-#endif
+  enum { OPS = UNDER_ASAN || UNDER_TSAN ? 100000 : 1000000 }; /* ten times slower, and more */
   test_watchdog(300);
   double t0 = now();
   weft_scope *s = weft_scope_open();

@@ -65,13 +65,7 @@ void test_skip(const char *why) {
   if (current_result == PASSED) current_result = SKIPPED;
 }
 
-#ifdef __SANITIZE_THREAD__
-enum { SLOWER = 5 };
-#else
-enum { SLOWER = 1 };
-#endif
-
-void test_watchdog(int seconds) { alarm((unsigned)(SLOWER * seconds)); }
+void test_watchdog(int seconds) { alarm((unsigned)(UNDER_TSAN ? 5 * seconds : seconds)); }
 
 static void say(const char *text) {
   if (write(STDOUT_FILENO, text, strlen(text)) < 0) _exit(FAILED);

@@ -7,13 +7,6 @@
 #include "run/buffer.h"
 #include "test.h"
 
-/* ThreadSanitizer does not follow a fork of a process with several threads. */
-#ifdef __SANITIZE_THREAD__
-#define FORKS_AMONG_THREADS (test_skip("not under ThreadSanitizer"), false)
-#else
-#define FORKS_AMONG_THREADS true
-#endif
-
 static const size_t sizes[] = { 0, 1, 63, 64, 65, 511, 512, 513, 576, 577, 1000, 4096, 65537, 1 << 20, (4 << 20) - 1,
                                 4 << 20, (4 << 20) + 1, 9999999, 64 << 20 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -160,7 +153,7 @@ TEST(four_threads_take_and_give_and_nothing_is_lost) {
 }
 
 TEST(a_child_forked_amid_allocations_can_allocate) {
-  if (!FORKS_AMONG_THREADS) return;
+  if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow a fork of a process with several threads");
   pthread_t t[4];
   start_churning(t);
   for (int i = 0; i < 10; i++) {

@@ -13,13 +13,6 @@
 #include "run/machine.h"
 #include "test.h"
 
-/* ThreadSanitizer does not follow a fork of a process with several threads. */
-#ifdef __SANITIZE_THREAD__
-#define FORKS_AMONG_THREADS (test_skip("not under ThreadSanitizer"), false)
-#else
-#define FORKS_AMONG_THREADS true
-#endif
-
 enum { PARTS = 1000 };
 struct tally { atomic_int ran[PARTS]; atomic_int n; };
 
@@ -139,7 +132,7 @@ static int run_in_child(void) {
 }
 
 TEST(a_child_after_fork_has_a_pool_of_its_own) {
-  if (!FORKS_AMONG_THREADS) return;
+  if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow a fork of a process with several threads");
   struct tally t = { 0 };
   pool_run(100, 4, mark, &t);
   for (int r = 0; r < 10; r++) {
@@ -160,7 +153,7 @@ static void *keep_busy(void *stop) {
 }
 
 TEST(a_fork_while_others_use_the_pool_does_not_hang_the_child) {
-  if (!FORKS_AMONG_THREADS) return;
+  if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow a fork of a process with several threads");
   atomic_bool stop = false;
   pthread_t busy;
   pthread_create(&busy, NULL, keep_busy, &stop);

@@ -12,6 +12,18 @@ void test_fail(const char *file, int line, const char *format, ...) __attribute_
 void test_skip(const char *why);   /* this test cannot run here; counted as skipped */
 void test_watchdog(int seconds);   /* for the current test; the default is 60 */
 
+/* Which sanitizer watches. */
+#ifdef __SANITIZE_ADDRESS__
+enum { UNDER_ASAN = true };
+#else
+enum { UNDER_ASAN = false };
+#endif
+#ifdef __SANITIZE_THREAD__
+enum { UNDER_TSAN = true };
+#else
+enum { UNDER_TSAN = false };
+#endif
+
 #define TEST(name)                                                                                   \
   static void name(void);                                                                            \
   __attribute__((constructor)) static void add_##name(void) { test_add(#name, __FILE__, name); }     \

@@ -10,11 +10,7 @@
 
 enum { THREADS = 8 };
 
-#ifdef __SANITIZE_THREAD__ /* it takes new threads of a child for those of its parent */
-enum { ROUNDS = 40, IS_WATCHED = true };
-#else
-enum { ROUNDS = 150, IS_WATCHED = false };
-#endif
+enum { ROUNDS = UNDER_TSAN ? 40 : 150 };
 
 static void run_threads(void *(*live)(void *), void *arg, size_t size) {
   pthread_t t[THREADS];
@@ -164,7 +160,7 @@ static int works(weft_array *old, float want) {
 }
 
 TEST(a_child_after_use_computes) {
-  if (IS_WATCHED) return test_skip("ThreadSanitizer does not follow children that start threads");
+  if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow children that start threads");
   weft_scope *s = weft_scope_open();
   weft_array *x = floats(16, 0), *y = weft_exp(x);
   EXPECT(sum_of(weft_full(WEFT_F32, WEFT_DIMS(1 << 20), 1)) == 1 << 20);
@@ -195,10 +191,8 @@ static void *keeps_busy(void *arg) {
 }
 
 TEST(a_child_computes_whatever_other_threads_were_doing_at_the_fork) {
-#ifdef __SANITIZE_ADDRESS__
-  return test_skip("the allocator of AddressSanitizer may be locked for ever in a child of several threads");
-#endif
-  if (IS_WATCHED) return test_skip("ThreadSanitizer does not follow children that start threads");
+  if (UNDER_ASAN) return test_skip("the allocator of AddressSanitizer may be locked for ever in a child of several threads");
+  if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow children that start threads");
   weft_scope *s = weft_scope_open();
   _Atomic bool is_over = false;
   weft_array *x = floats(16, 0);
@@ -218,7 +212,7 @@ TEST(a_child_computes_whatever_other_threads_were_doing_at_the_fork) {
 }
 
 TEST(a_child_goes_on_with_what_was_started_in_the_background) {
-  if (IS_WATCHED) return test_skip("ThreadSanitizer does not follow children that start threads");
+  if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow children that start threads");
   weft_scope *s = weft_scope_open();
   weft_array *w = floats(16, 0);
   weft_loop *l = weft_loop_open(weft_integer(30000000));

@@ -51,6 +51,16 @@ static inline bool near(double a, double b, double tolerance) {
 /* A function of one f64 [n] array, whatever its result. */
 typedef weft_array *(*array_function)(weft_array *x);
 
+/* body(body(.. x)), n times, by a loop. */
+static inline weft_array *repeated(int64_t n, weft_array *x, array_function body) {
+  weft_loop *l = weft_loop_open(weft_integer(n));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, body(c));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+
 /* f at x against central differences of itself, or rows alone; failures are test failures. */
 void check_vjp(const char *name, array_function f, int n, const double x[]);
 void check_jvp(const char *name, array_function f, int n, const double x[]);
