@@ -297,7 +297,7 @@ CALLS = {
     "array_equal": lambda m: m.array_equal(M, M),
     "as_strided": (lambda: weft.as_strided(M, (3, 2), (1, 2), 1), lambda: np.array([M.ravel()[1 + i:4 + i:2] for i in range(3)])),
     "asarray": lambda m: m.asarray(M),
-    "astype": lambda m: (m.astype(m.asarray(M), m.int32)),
+    "astype": (lambda: weft.astype(weft.asarray(M), weft.int32), lambda: M.astype(np.int32)),  # np.astype: from 2.1 on
     "broadcast_to": lambda m: m.broadcast_to(M[:1], (5, 4)),
     "clip": lambda m: m.clip(M, -2, 3.5),
     "complex": (lambda: weft.complex(M, M[::-1]), lambda: M + 1j * M[::-1]),
