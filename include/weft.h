@@ -147,7 +147,8 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
 
 /* ---- Element by element --------------------------------------------------------------------------------------------
  * Operands broadcast as in NumPy; only a size that is literally 1 stretches. Integers become f32 where mathematics
- * needs it. Complex products are the plain formula: nan and inf spread as its arithmetic says. X(name, doc) declares weft_array *weft_name(weft_array *x). */
+ * needs it. Complex products are the plain formula: nan and inf spread as its arithmetic says. Remainders of floats are
+ * exact while |a / b| < 2^72 (f64: 2^159), and nan beyond. X(name, doc) declares weft_array *weft_name(weft_array *x). */
 
 #define WEFT_UNARY(X)                                                        \
   X(neg,           "-x")                                                     \
