@@ -189,6 +189,7 @@ static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_fl
     if (a.owner >= 0) g->loops[a.owner].accesses = i;
     g->accesses[i] = a;
   }
+  if (s->kind == KIR_LOAD) g->vals[s->out[0]].access = i + 1;
   if (gen_grow(g, (void **)&g->access_of, &g->memory_room, g->n_memory + 1, sizeof(int)))
     g->access_of[g->n_memory++] = i;
 }
@@ -333,6 +334,29 @@ static void on_fold(struct walk *w, const struct kir_stmt *s) {
   }
 }
 
+/* ---- Kept rows ---- */
+
+/* Whether val is used from s on, in text order, after a store that could be to the place it was loaded from: an output may
+ * have the memory of an input if their subscripts are the same. */
+static bool is_used_late(const struct gen *g, const struct kir_stmt *s, int val, const struct kir_stmt *load, bool *is_stored) {
+  for (; s; s = s->next) {
+    for (int i = 0; *is_stored && i < s->n_in; i++)
+      if (s->in[i] == val) return true;
+    if (is_used_late(g, s->body.first, val, load, is_stored)) return true;
+    *is_stored |= s->kind == KIR_STORE && s->n_at == load->n_at && g->k->bufs[s->buf].dtype == g->k->bufs[load->buf].dtype;
+  }
+  return false;
+}
+
+/* An input that lies side by side is read again instead of being copied. */
+static bool may_read_again(const struct gen *g, const struct loop *l, const struct value *v, int val) {
+  const struct access *a = v->access ? &g->accesses[v->access - 1] : NULL;
+  bool is_stored = false;
+  return a && l->is_flat && !l->is_outer && l->stmt->extent == KIR_N && a->cls == LANE_UNIT && a->owner != OWNER_USE && !a->narrow &&
+         !a->is_guarded && v->dtype != WEFT_BOOL && g->k->bufs[a->stmt->buf].kind == KIR_IN &&
+         !is_used_late(g, l->stmt, val, a->stmt, &is_stored);
+}
+
 static void on_keep(struct walk *w, const struct kir_stmt *s) {
   struct gen *g = w->g;
   g->loops[w->loop].has_effects = true;
@@ -343,7 +367,9 @@ static void on_keep(struct walk *w, const struct kir_stmt *s) {
       continue;
     }
     if (v->row >= 0 || !gen_grow(g, (void **)&g->rows, &g->row_room, g->n_rows + 1, sizeof *g->rows)) continue;
-    g->rows[g->n_rows] = (struct row){ s->in[i], w->loop, lane_bytes(v->dtype), slot_scalar(g) };
+    struct row row = { s->in[i], w->loop, lane_bytes(v->dtype), -1, may_read_again(g, &g->loops[w->loop], v, s->in[i]) };
+    row.pointer = row.in_place ? g->accesses[v->access - 1].pointer : slot_scalar(g);
+    g->rows[g->n_rows] = row;
     if (g->n_rows < 64) g->loops[w->g->loops[w->loop].lane].rows |= (uint64_t)1 << g->n_rows;
     v->row = g->n_rows++;
   }

@@ -25,7 +25,8 @@ enum {
   ROW_BLOCK = 4096, COL_BLOCK = 128, LANES = 32, LEVELS = 40, /* 2^40 blocks are more than memory holds */
   PARTS = 8, MAX_DEPTH = 16, MAX_NEXTS = 64,
   COMBINE_TEMPS = 3,   /* vector registers that `combine` takes at most */
-  MAX_ACTIVE = 72      /* masks of blocks inside each other */
+  MAX_ACTIVE = 72,     /* masks of blocks inside each other */
+  INVARIANTS = 12      /* values of a lane loop that all its lanes share, in registers */
 };
 
 /* The head of the frame; what follows depends on the kernel. */
@@ -47,6 +48,7 @@ struct value {
   int region, loop;  /* where it is defined; -2: always there */
   int32_t home;      /* frame offset, -1: none */
   int row;           /* kept row, -1: none */
+  int access;        /* of the load it comes from + 1, 0: none */
   int pin;           /* carries: first register, -1: in its home */
   int want;          /* register of the carry it is the next value of, -1: none */
   int32_t pool;      /* literals: offset in the pool + 1, 0: not there yet */
@@ -106,7 +108,8 @@ struct loop {
 
 struct across { struct fold fold; struct loop blocks; };
 
-struct row { int value, loop, bytes; int32_t pointer; }; /* a kept row: its slot, its extent is loop's */
+/* A kept row: its slot, its extent is loop's. One in place is the input it was loaded from, read again. */
+struct row { int value, loop, bytes; int32_t pointer; bool in_place; };
 
 struct mark { uint32_t at; const struct kir_stmt *stmt; }; /* for the listing */
 
@@ -162,6 +165,7 @@ struct gen {
   int loop_cursor, memory_cursor, check_cursor;
   int copies;                /* of the body being emitted */
   int active;                /* value: the lanes that act, -1: all */
+  int tail;                  /* of the lane body being emitted: those of its lanes that are there, -1: all */
   int active_at_loop;        /* when an iteration of the innermost loop begins */
   int n_active;              /* masks in use: values from kernel->n_vals on */
   bool is_streaming;         /* the body being emitted stores around the caches where it can */
@@ -185,6 +189,7 @@ struct gen {
   int want;                  /* register its result should go to, -1: any */
   int32_t freed[8];          /* slots it read for the last time: free once it is emitted */
   int n_freed;
+  int invariants[INVARIANTS], n_invariants; /* pinned while a lane loop runs */
   int8_t *row_reg;           /* by row: general register, -1: none */
   struct mark *marks;
   int n_marks, mark_room;
@@ -289,6 +294,7 @@ typedef void lane_code(struct gen *, int lane, void *ctx); /* lane -1: its numbe
 void each_lane(struct gen *, int mask, int copy, int saved, bool is_long, lane_code *, void *ctx); /* for those that act,
                                                    in order; a long body is emitted once, not once a lane */
 struct rm lane_at(int lane, int scale, int32_t at);        /* its element of a vector in the frame */
+void load_masked(struct gen *, int dtype, int mask, int copy, int d, struct rm); /* 4 or 8 bytes an element */
 void blend(struct gen *, int dtype, int mask, int copy, int dst, int src); /* dst = src where the mask is set */
 bool may_stream(const struct gen *, const struct access *); /* stores whole vectors of what nobody reads here */
 void load_op(struct gen *, const struct kir_stmt *, struct access *);

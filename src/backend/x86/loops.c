@@ -174,6 +174,11 @@ static void each_carry(struct gen *g, const struct loop *l, void (*act)(struct g
 }
 
 static bool is_fn(const struct fold *f) { return f->stmt->op == KIR_CALL; }
+static bool has_fn(const struct loop *l) {
+  for (int f = 0; f < l->n_folds; f++)
+    if (is_fn(&l->folds[f])) return true;
+  return false;
+}
 
 static void pin_folds(struct gen *g, struct loop *l) {
   for (int f = 0; f < l->n_folds; f++)
@@ -339,8 +344,6 @@ static void emit_serial(struct gen *g, int id) {
   each_carry(g, l, leave_carry);
 }
 
-/* ---- Lane loops ---- */
-
 static void enter_lane_access(struct gen *g, struct loop *l, struct access *a, int *n) {
   struct encoder *e = enc(g);
   if (a->owner == OWNER_USE) address_eval(g, a, l->stmt->var);
@@ -355,6 +358,42 @@ static void enter_lane_access(struct gen *g, struct loop *l, struct access *a, i
   if (*n < POINTERS) gpr(e, G_MOV, a->reg = (int8_t)pointer_pool[(*n)++], rm_reg(RDX));
   else gpr(e, G_STORE, RDX, in_frame(a->entry));
 }
+
+/* ---- What stays the same in a lane loop ---- */
+
+static bool is_invariant(const struct gen *g, int val) {
+  const struct value *v = &g->vals[val];
+  return !v->lane && v->domain == VECTOR && !is_literal(g, val) && v->home >= 0;
+}
+
+static void pin_invariant(struct gen *g, int val) {
+  int id = id_of(g, val, 0), reg = g->where[id] < 0 ? pin_run(g, 1, g->n_vregs - free_wanted(g)) : -1;
+  if (reg < 0 || g->n_invariants == INVARIANTS) return;
+  vec(enc(g), I_MOVUPS, width_of(g, g->vals[val].dtype), reg, 0, home_of(g, val, 0));
+  g->where[id] = (int8_t)reg;
+  g->holder[reg] = id;
+  g->invariants[g->n_invariants++] = val;
+}
+
+/* As many as a third of the registers hold are loaded once, before the bodies. */
+static void pin_invariants(struct gen *g, const struct loop *l) {
+  registers_clear(g);
+  if (!l->is_flat || l->n_prefixes || l->n_across || has_fn(l)) return;
+  for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next)
+    for (int i = 0; s->kind != KIR_KEEP && s->kind != KIR_IF && i < s->n_in; i++)
+      if (is_invariant(g, s->in[i])) pin_invariant(g, s->in[i]);
+}
+
+static void unpin_invariants(struct gen *g) {
+  while (g->n_invariants) {
+    int id = id_of(g, g->invariants[--g->n_invariants], 0), reg = g->where[id];
+    g->where[id] = -1;
+    g->holder[reg] = -1;
+    unpin(g, reg);
+  }
+}
+
+/* ---- Lane loops ---- */
 
 static void enter_lanes(struct gen *g, struct loop *l) {
   int n = 0;
@@ -395,14 +434,14 @@ static void leave_group(struct gen *g, const struct loop *l) {
 static void lane_body(struct gen *g, int id, int copies, int active) {
   struct loop *l = &g->loops[id];
   g->copies = copies;
-  g->active = g->active_at_loop = active;
+  g->active = g->active_at_loop = g->tail = active;
   enter_group(g, l);
   registers_clear(g);
   for (int c = 0; g->vals[l->stmt->var].is_operand && c < copies; c++) axis_value(g, id, c);
   body_of(g, id);
   leave_group(g, l);
   g->copies = 1;
-  g->active = -1;
+  g->active = g->tail = -1;
   g->n_active = 0;
 }
 
@@ -452,12 +491,6 @@ static int count_carried(const struct gen *g, int id) {
     n += g->loops[i].n_folds;
   }
   return n;
-}
-
-static bool has_fn(const struct loop *l) {
-  for (int f = 0; f < l->n_folds; f++)
-    if (is_fn(&l->folds[f])) return true;
-  return false;
 }
 
 static bool has_across(const struct gen *g, int id) {
@@ -629,6 +662,7 @@ static void emit_lane(struct gen *g, int id) {
   prefixes_view(g, id);
   g->lane_loop = id;
   enter_lanes(g, l);
+  pin_invariants(g, l);
   bool is_tiled = l->parent >= 0 && g->loops[l->parent].n_tiles;
   gpr_const(e, R9, 0);
   if (is_tiled) gpr(e, G_MOV, R9, in_frame(g->loops[l->parent].tile_from));
@@ -637,6 +671,7 @@ static void emit_lane(struct gen *g, int id) {
     gpr(e, G_MOV, R10, in_frame(is_tiled ? g->loops[l->parent].tile_to : l->extent));
     lane_range(g, id, copies);
   }
+  unpin_invariants(g);
   leave_lanes(g, l);
   g->lane_loop = -1;
   prefixes_view(g, -1);
@@ -711,7 +746,7 @@ static void epilogue(struct gen *g) {
 
 void emit_kernel(struct gen *g) {
   g->finish = label_new(enc(g));
-  g->lane_loop = g->loop = g->active = g->active_at_loop = -1;
+  g->lane_loop = g->loop = g->active = g->active_at_loop = g->tail = -1;
   g->copies = 1;
   g->memory_cursor = g->first_memory;
   prologue(g);

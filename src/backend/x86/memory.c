@@ -361,6 +361,14 @@ static void maskmov(struct gen *g, int dtype, int mask, int copy, bool to_memory
   vec(enc(g), (enum insn)((to_memory ? I_MASKMOVPS_TO : I_MASKMOVPS) + wide), width_of(g, dtype), reg, k, m);
 }
 
+void load_masked(struct gen *g, int dtype, int mask, int copy, int d, struct rm m) {
+  uint64_t before = g->temps;
+  g->temps |= (uint64_t)1 << d;
+  if (g->e.evex) load_under(g, lane_bytes(dtype) == 8 ? I_MOVUPD : I_MOVUPS, width_of(g, dtype), d, m, mask_number(g, mask, copy));
+  else maskmov(g, dtype, mask, copy, false, d, m);
+  g->temps = before;
+}
+
 /* ---- Backwards, strided, indexed ---- */
 
 static void reverse(struct gen *g, int dtype, int d) {

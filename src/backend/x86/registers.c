@@ -67,6 +67,11 @@ static bool comes_from_row(const struct gen *g, int val) {
   return v->row >= 0 && g->lane_loop >= 0 && g->loops[v->loop].lane != g->lane_loop;
 }
 
+/* Lanes that are not there are no memory either. */
+static bool is_masked(const struct gen *g, int val) {
+  return g->tail >= 0 && comes_from_row(g, val) && g->rows[g->vals[val].row].in_place;
+}
+
 /* Where the value is in memory. */
 static struct rm in_memory(struct gen *g, int val, int copy) {
   struct value *v = &g->vals[val];
@@ -106,10 +111,11 @@ static void fill_mask(struct gen *g, int val, int reg, struct rm m) {
   vec(e, I_KMOV_FROM_GPR, 16, reg - MASK_BASE, 0, rm_reg(RAX));
 }
 
-static void fill_register(struct gen *g, int val, int reg, struct rm m) {
+static void fill_register(struct gen *g, int val, int copy, int reg, struct rm m) {
   int dtype = g->vals[val].dtype;
   bool is_64 = lane_bytes(dtype) == 8;
   if (reg >= MASK_BASE) { fill_mask(g, val, reg, m); return; }
+  if (is_masked(g, val)) { load_masked(g, dtype, g->tail, copy, reg, m); return; }
   if (m.kind != RM_REG && m.broadcast) {
     m.broadcast = false;
     vec(enc(g), is_64 ? I_PBROADCASTQ : I_BROADCASTSS, width_of(g, dtype), reg, 0, m);
@@ -164,7 +170,10 @@ int in_reg(struct gen *g, int val, int copy) {
   int id = id_of(g, val, copy), reg = g->where[id];
   if (reg < 0) {
     reg = take_register(g, in_mask_register(g, val));
-    fill_register(g, val, reg, in_memory(g, val, copy));
+    uint64_t locked = g->locked;
+    g->locked |= (uint64_t)1 << reg;
+    fill_register(g, val, copy, reg, in_memory(g, val, copy));
+    g->locked = locked;
     g->where[id] = (int8_t)reg;
     g->holder[reg] = id;
   }
@@ -179,7 +188,7 @@ struct rm in_rm(struct gen *g, int val, int copy) {
     return rm_reg(g->where[id]);
   }
   bool is_scalar = g->vals[val].domain == SCALAR && !is_literal(g, val);
-  if (in_mask_register(g, val) || (is_scalar && !g->e.evex)) return rm_reg(in_reg(g, val, copy));
+  if (in_mask_register(g, val) || (is_scalar && !g->e.evex) || is_masked(g, val)) return rm_reg(in_reg(g, val, copy));
   return in_memory(g, val, copy);
 }
 
@@ -236,7 +245,7 @@ int out_reg(struct gen *g) {
 int fresh_reg(struct gen *g) { return lock_register(g, take_register(g, in_mask_register(g, g->now->s->out[0]))); }
 
 static void store_row(struct gen *g, int val, int copy, int reg) {
-  if (g->vals[val].row < 0 || comes_from_row(g, val)) return;
+  if (g->vals[val].row < 0 || comes_from_row(g, val) || g->rows[g->vals[val].row].in_place) return;
   uint64_t before = g->temps;
   if (reg >= MASK_BASE) {
     int t = temp(g);

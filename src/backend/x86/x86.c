@@ -72,7 +72,8 @@ static int note_length(struct gen *g, struct code *c, const struct kir_lin *l) {
 
 static int count_terms(const struct gen *g, int *n_locals) {
   int n = 0;
-  for (int i = 0; i < g->n_rows; i++) n += row_length(g, &g->rows[i])->n;
+  for (int i = 0; i < g->n_rows; i++)
+    if (!g->rows[i].in_place) n += row_length(g, &g->rows[i])->n;
   for (int b = 0; b < g->k->n_bufs; b++) {
     if (g->k->bufs[b].kind != KIR_LOCAL) continue;
     ++*n_locals;
@@ -114,6 +115,7 @@ static bool note_scratch(struct gen *g, struct code *c) {
   for (int i = 0; i < g->n_rows; i++) {
     const struct row *r = &g->rows[i];
     const struct kir_lin *l = row_length(g, r);
+    if (r->in_place) continue;
     c->rows[c->n_rows++] =
         (struct code_row){ r->pointer, r->bytes, note_length(g, c, l), l->n, g->loops[r->loop].is_outer };
   }
