@@ -15,6 +15,7 @@ enum {
   ROW_SPAN = 16384, COLUMN_SPAN = 2048,   /* pieces for threads of folds with few results .. */
   LONG_ROW = 32768, LONG_COLUMN = 8192,   /* .. that are longer than this */
   FEW_ROWS = 16, FEW_COLUMNS = 1024,
+  MANY_COLUMNS = 65536, LARGE = 1 << 22,  /* arrays beyond caches are folded row by row, if a row of sums fits one */
   MOST_OPERANDS = 9, MOST_ACCESSES = 40
 };
 
@@ -197,10 +198,30 @@ static bool all_move(struct emit *e, int axis) { /* all that is stored differs a
   return true;
 }
 
+/* Folds are stored, and nothing comes after them. */
+static bool ends_in_folds(const struct emit *e) {
+  for (int i = 0; i < e->n_parts; i++) {
+    const struct part *p = &e->part[i];
+    if (p->node->op->kind == OP_PREFIX || (is_fold(p) && (p->node->op->fold->n || !p->item->is_stored))) return false;
+    for (int k = 0; k < p->n_in; k++)
+      if (p->in[k].from == FROM_PART && is_fold(&e->part[p->in[k].i])) return false;
+  }
+  return true;
+}
+
+/* Columns of a large matrix: memory is faster along its rows. Blocks of 128 have the bits of the plain fold. */
+static bool folds_by_rows(const struct emit *e) {
+  const struct group *g = e->g;
+  int64_t n;
+  return g->n_axes == 2 && g->column == 0 && g->extent[0] >= 4 * COLUMN_BLOCK &&
+         g->extent[1] >= FEW_COLUMNS && g->extent[1] <= MANY_COLUMNS &&
+         (__builtin_mul_overflow(g->extent[0], g->extent[1], &n) || n >= LARGE) && ends_in_folds(e);
+}
+
 static void choose_form(struct emit *e) {
   struct group *g = e->g;
   int last = g->n_axes - 1;
-  e->form = !g->has_row && g->column >= 0 ? FORM_COLUMNS : FORM_ROWS;
+  e->form = !g->has_row && g->column >= 0 && !folds_by_rows(e) ? FORM_COLUMNS : FORM_ROWS;
   e->lane = e->column = -1;
   if (e->form == FORM_COLUMNS) {
     e->inner = g->column;
@@ -278,15 +299,7 @@ static bool is_narrow(const struct emit *e) {
 }
 
 /* Folds of a few long rows or columns, stored and nothing else: spans for threads, combined in the order of the plain fold. */
-static bool splits(struct emit *e) {
-  if (!is_narrow(e)) return false;
-  for (int i = 0; i < e->n_parts; i++) {
-    struct part *p = &e->part[i];
-    if (p->node->op->kind == OP_PREFIX || (is_fold(p) && (p->node->op->fold->n || !p->item->is_stored))) return false;
-    if (p->phase > 0 && !is_fold(p)) return false;
-  }
-  return true;
-}
+static bool splits(struct emit *e) { return is_narrow(e) && ends_in_folds(e); }
 
 /* ---- the kernel's header ---- */
 

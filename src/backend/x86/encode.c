@@ -323,6 +323,8 @@ void drop_first_bit(struct encoder *e, int reg) { /* blsr */
   put(e, 0xC8 | (reg & 7));
 }
 
+void prefetch(struct encoder *e, struct rm m) { gpr32(e, 0x0F18, 1, m); }
+
 /* ---- Jumps ---- */
 
 int label_new(struct encoder *e) {

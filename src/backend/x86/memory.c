@@ -476,8 +476,18 @@ static bool is_whole(const struct gen *g, const struct access *a, int mask) {
   return a->cls == LANE_UNIT && (mask < 0 || g->e.evex || !a->narrow);
 }
 
+/* Columns that are folded: a row has too few lines side by side for the machine to see them coming. */
+static void fetch_ahead(struct gen *g, const struct access *a, int copy) {
+  enum { ROWS_AHEAD = 2 }; /* log2 */
+  const struct loop *l = &g->loops[g->loop];
+  if (l->lane == g->loop || !l->n_folds || a->owner != g->loop || a->reg < 0) return;
+  if (!copy) gpr(enc(g), G_MOV, RAX, in_frame(a->step));
+  prefetch(enc(g), rm_index(a->reg, RAX, ROWS_AHEAD, copy * g->lanes << a->element));
+}
+
 static void load_whole(struct gen *g, struct access *a, int copy, int mask, int d) {
   int dtype = memory_dtype(g, a);
+  if (a->stmt->kind == KIR_LOAD && mask < 0) fetch_ahead(g, a, copy);
   if (mask >= 0 && !g->e.evex) maskmov(g, dtype, mask, copy, false, d, unit_at(g, a, copy));
   else {
     int k = mask_number(g, mask, copy);
