@@ -44,6 +44,7 @@ typedef struct weft_array    weft_array;    /* an n-dimensional array, perhaps n
 typedef struct weft_scope    weft_scope;    /* a block of memory, a program, and a transaction */
 typedef struct weft_function weft_function; /* a program kept: outputs in terms of inputs */
 typedef struct weft_loop     weft_loop;     /* a scope whose body is written once and run many times */
+typedef struct weft_cond     weft_cond;     /* a scope of which one of two sides is computed */
 typedef struct weft_file     weft_file;     /* named arrays on disk */
 
 typedef enum {
@@ -436,6 +437,19 @@ weft_array *weft_loop_all(weft_loop *, weft_array *y);       /* y of every step,
                                                                 bound: steps or a sequence */
 weft_array *weft_loop_last(weft_loop *, weft_array *carry);  /* the carry after the last step; for use after close */
 void        weft_loop_close(weft_loop *);
+
+/* Choices. What is made between open and close is computed only if the side that is chosen needs it:
+ *
+ *   weft_cond *choice = weft_cond_open(weft_lt(error, tolerance));
+ *   weft_array *y = weft_cond_value(choice, x, refined(x));
+ *   weft_cond_close(choice);
+ *
+ * A choice can be differentiated, mapped, nested. If weft_map makes p vary, it is weft_where of both. */
+
+weft_cond  *weft_cond_open(weft_array *p);                   /* 0-d bool */
+weft_array *weft_cond_value(weft_cond *, weft_array *a, weft_array *b);  /* p ? a : b, of the same shape and dtype; for
+                                                                use after close */
+void        weft_cond_close(weft_cond *);
 
 /* ---- Evaluation ----------------------------------------------------------------------------------------------------
  * Whatever is asked for together is planned together: prefer one call with many arrays. Work that was started and then

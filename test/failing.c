@@ -247,6 +247,23 @@ STORY(gradient_of_a_loop, every_allocation_of_the_gradient_of_a_loop_may_fail) {
   return status ? status : read_to(out + 12, dx[1], 9);
 }
 
+/* A choice in every step of a loop, its gradient, and a map where it differs from row to row. */
+STORY(choices, every_allocation_of_choices_may_fail) {
+  weft_array *x = floats(WEFT_DIMS(3)), *xs = floats(WEFT_DIMS(2, 3)), *dx, *ys;
+  weft_loop *l = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_cond *p = weft_cond_open(weft_gt(weft_sum(c, WEFT_ALL), weft_scalar(0)));
+  weft_array *next = weft_cond_value(p, weft_exp(c), weft_mul(weft_tanh(c), x));
+  weft_cond_close(p);
+  weft_loop_next(l, c, next);
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_grad(last, 1, &x, &dx);
+  weft_map(1, &x, &xs, 1, &last, &ys);
+  weft_status status = read_to(out, dx, 3);
+  return status ? status : read_to(out + 3, ys, 6);
+}
+
 static int twice(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
   (void)ctx, (void)x, (void)y;
   dx[0] = weft_mul(dy[0], weft_scalar(2));

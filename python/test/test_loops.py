@@ -88,3 +88,62 @@ def test_a_body_may_change_what_it_gets_in_place():
 
     start = weft.array(1.0)
     assert weft.while_loop(lambda s: s < 100.0, twice, start).item() == 128 and start.item() == 1
+
+
+def test_while_loop_with_a_bound_is_differentiated():
+    def newton(a):
+        def improve(s):
+            return 0.5 * (s + a / s)
+
+        return weft.while_loop(lambda s: weft.abs(s * s - a) > 1e-10, improve, weft.array(1.0, dtype=weft.float64), bound=50)
+
+    a = weft.array(2.0, dtype=weft.float64)
+    np.testing.assert_allclose(newton(a).item(), np.sqrt(2), rtol=1e-10)
+    np.testing.assert_allclose(weft.grad(newton)(a).item(), 0.5 / np.sqrt(2), rtol=1e-9)
+    assert weft.while_loop(lambda s: s < 100.0, lambda s: s * 2, weft.array(1.0), bound=3).item() == 8
+
+
+def test_cond_is_one_side_of_trees():
+    def f(x):
+        return weft.cond(x.sum() > 0, lambda y: {"a": y * 2, "n": 1}, lambda y: {"a": weft.exp(y), "n": 2}, x)
+
+    up, down = weft.array([1.0, 2.0]), weft.array([-1.0, -2.0])
+    assert f(up)["a"].tolist() == [2, 4] and f(up)["n"].item() == 1
+    np.testing.assert_allclose(np.array(f(down)["a"]), np.exp([-1, -2]), rtol=1e-6)
+    assert f(down)["n"].item() == 2
+    assert weft.cond(True, lambda: 1.0, lambda: 2.0).item() == 1
+    with pytest.raises(ValueError):
+        weft.cond(True, lambda: 1.0, lambda: (1.0, 2.0))
+    with pytest.raises(ValueError):
+        weft.cond(weft.array([True]), lambda: 1.0, lambda: 2.0).item()
+    with pytest.raises(ValueError):
+        weft.cond(True, lambda: weft.zeros(2), lambda: weft.zeros(3)).item()
+    with pytest.raises(KeyError):
+        weft.cond(True, lambda: 1.0, lambda: {}["none"])
+
+
+def test_cond_computes_one_side_and_is_differentiated_mapped_and_compiled():
+    def f(x):
+        return weft.cond(x > 0, lambda: x * x, lambda: weft.zeros(3)[weft.array(1000)] + x)
+
+    one = weft.array(3.0)
+    assert f(one).item() == 9 and weft.grad(f)(one).item() == 6
+    assert weft.compile(f)(one).item() == 9
+    with pytest.raises(IndexError):
+        f(weft.array(-1.0)).item()
+
+    def g(x):
+        return weft.cond(x > 0, lambda: weft.sqrt(x), lambda: -x)
+
+    xs = weft.array([4.0, -1.0, 0.0])
+    assert weft.vmap(g)(xs).tolist() == [2, 1, 0]
+    assert weft.vmap(weft.grad(g))(xs).tolist() == [0.25, -1, -1]
+
+
+def test_cond_in_scan():
+    def step(c, x):
+        c = weft.cond(x > 0, lambda: c + x, lambda: c * 2)
+        return c, c
+
+    last, ys = weft.scan(step, weft.array(1.0), weft.array([1.0, -1.0, 3.0, -1.0]))
+    assert ys.tolist() == [2, 4, 7, 14] and last.item() == 14

@@ -30,7 +30,7 @@ from ._core import (
     sigmoid, sign, sin, sinh, softmax, sqrt, square, squeeze, stack, state, stop_gradient, subtract, sum, swapaxes,
     tan, tanh, transpose, trunc, uint8, uint16, uint32, uint64, where)
 from ._file import load, save, save_safetensors
-from ._loop import scan, while_loop
+from ._loop import cond, scan, while_loop
 from ._run import (
     async_eval, clear_cache, device_count, eval, get_active_memory, get_cache_memory, get_peak_memory, live_nodes,
     plan, reset_peak_memory, set_cache_limit, set_device, set_exact, set_memory_limit, set_threads, show, wait)

@@ -1,4 +1,4 @@
-"""Loops as values: the body is traced once, whatever the number of steps."""
+"""Loops and choices as values: a body is traced once, whatever the number of steps."""
 from . import _core
 from ._tree import flatten_numbers, own, unflatten
 
@@ -27,12 +27,15 @@ def scan(f, init, xs=None, length=None, reverse=False):
         return unflatten(carry_structure, last), unflatten(out_structure, ys)
 
 
-def while_loop(cond, body, init):
-    """The first of init, body(init), body(body(init)), .. for which cond is false."""
+def while_loop(cond, body, init, bound=None):
+    """The first of init, body(init), body(body(init)), .. for which cond is false.
+
+    bound: the most steps there may be; what grad needs, which keeps them."""
     carries, structure = flatten_numbers(init)
     with _core.Scope():
         begins = cond(own(structure, carries))
-        loop = _core.Loop(_core.where(begins, _core.full((), 2**62, _core.int64), _core.full((), 0, _core.int64)))
+        most = _core.full((), 2**62 if bound is None else bound, _core.int64)
+        loop = _core.Loop(_core.where(begins, most, _core.full((), 0, _core.int64)))
         c = [loop.carry(carry) for carry in carries]
         carry = body(own(structure, c))
         _step(loop, c, carry, structure)
@@ -40,6 +43,20 @@ def while_loop(cond, body, init):
         last = [loop.last(name) for name in c]
         loop.close()
         return unflatten(structure, last)
+
+
+def cond(p, a, b, *operands):
+    """a(*operands) if p, else b(*operands): one of them is computed. Both give the same tree, shapes and dtypes."""
+    arrays, structure = flatten_numbers(operands)
+    with _core.Scope():
+        choice = _core.Cond(p)
+        left, left_structure = flatten_numbers(a(*own(structure, arrays)))
+        right, right_structure = flatten_numbers(b(*own(structure, arrays)))
+        if left_structure != right_structure:
+            raise ValueError("cond: the two sides have different structures")
+        values = [choice.value(x, y) for x, y in zip(left, right)]
+        choice.close()
+        return unflatten(left_structure, values)
 
 
 def _step(loop, names, carry, structure):

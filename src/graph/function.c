@@ -41,7 +41,8 @@ static struct weft_function *no_memory_function(void) {
 
 static struct failure *not_compilable(const struct weft_scope *s, int n, int m) {
   if (n < 0 || m < 0) return fail(WEFT_ERR_ARG, scope_origin(), "weft_compile: %d inputs, %d outputs", n, m);
-  if (s->loop) return fail(WEFT_ERR_SCOPE, scope_origin(), "weft_compile: the scope is the body of a loop");
+  if (s->construct)
+    return fail(WEFT_ERR_SCOPE, scope_origin(), "weft_compile: the scope is the body of a %s", s->construct->name);
   if (s->n_updates || s->n_fetches)
     return fail(WEFT_ERR_SCOPE, scope_origin(), "weft_compile: a function is pure, but the scope has %d updates and %d fetches",
                 s->n_updates, s->n_fetches);

@@ -307,9 +307,9 @@ weft_array *weft_keep(weft_array *a) {
   struct weft_scope *s = scope_current();
   if (!a || a->tag != HANDLE_ALIVE) return array_failed(array_failure("weft_keep", 0, a));
   if (!s || !s->outside || a->scope != s) return a;
-  if (s->loop)
-    return array_bad(WEFT_ERR_SCOPE,
-                     "weft_keep: an array of a loop's body has no value outside; see weft_loop_all, weft_loop_last");
+  if (s->construct)
+    return array_bad(WEFT_ERR_SCOPE, "weft_keep: an array of a %s's body has no value outside; see %s", s->construct->name,
+                     s->construct->results);
   unlink_from(a);
   link_to(s->outside, a);
   return a;

@@ -68,7 +68,7 @@ void scope_end(struct weft_scope *s) {
   me->current = s->outside;
   if (me->root == s) me->root = NULL;
   drop_declared(s);
-  if (s->loop) loop_discard(s->loop);
+  if (s->construct) s->construct->discard(s->body);
   scope_drop_handles(s);
   drop_functions(s);
   if (s->files) files_end(s->files);
@@ -111,7 +111,7 @@ void scope_mark_trace(struct weft_scope *s) {
 static struct failure *cannot_declare(const char *fn, const struct weft_scope *s) {
   if (!s) return fail(WEFT_ERR_MEMORY, scope_origin(), "%s: out of memory", fn);
   if (!s->outside) return fail(WEFT_ERR_SCOPE, scope_origin(), "%s: no scope is open that could be closed", fn);
-  if (s->loop) return fail(WEFT_ERR_SCOPE, scope_origin(), "%s: not inside a loop", fn);
+  if (s->construct) return fail(WEFT_ERR_SCOPE, scope_origin(), "%s: not inside a %s", fn, s->construct->name);
   return NULL;
 }
 

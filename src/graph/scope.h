@@ -20,6 +20,12 @@ struct weft_array {
 struct update { struct weft_array *outer, *value; };
 struct fetch { struct weft_array *from; weft_dtype dtype; void *dst; size_t bytes; };
 
+/* What a scope is the body of, if it is one: a loop, a choice. */
+struct construct {
+  const char *name, *results;   /* for messages: "loop"; what to call for values outside it */
+  void (*discard)(void *body);  /* the scope ended before it was closed */
+};
+
 struct weft_scope {
   struct weft_scope *outside;   /* NULL: the thread's root */
   struct weft_array *handles;
@@ -29,7 +35,8 @@ struct weft_scope {
   struct arena *texts;          /* what weft_show returned; made when first needed */
   struct weft_function *functions; /* list of functions that belong to this scope */
   struct weft_file *files;
-  struct weft_loop *loop;       /* set if it is the body of a loop */
+  const struct construct *construct; /* set if it is the body of one */
+  void *body;                   /* the construct's own */
   bool is_trace;                /* weft_alias was called in it: evaluation keeps history while it is open */
   uint64_t born;                /* serial when it was opened */
   struct failure *failure;      /* first error nobody has looked at */
@@ -67,7 +74,6 @@ void scope_mark_trace(struct weft_scope *);
 void scope_leave(void), handles_leave(void), jobs_leave(void); /* the thread ends */
 void forks_watch(void);                               /* run/: at the first call */
 void handles_after_fork(void);                        /* in the child */
-void loop_discard(struct weft_loop *);                /* op/loop.c: its scope ended before weft_loop_close */
 void files_end(struct weft_file *);                   /* io/: the scope of a list of files has ended */
 
 /* Whether all are usable: not NULL, not stale, not bad. If one is not, *bad is the bad array to return: bad in, bad out.

@@ -146,7 +146,7 @@ static void share_bodies(struct loop *to, const struct loop *l) {
 
 static struct loop *same_shape(const struct loop *l) {
   struct loop *to = loop_new(l->n_seq, l->n_carry, l->n_const, l->n_all);
-  if (to) to->has_steps = l->has_steps, to->is_backward = l->is_backward;
+  if (to) to->has_steps = l->has_steps, to->is_branch = l->is_branch, to->is_backward = l->is_backward;
   return to;
 }
 
@@ -230,11 +230,17 @@ struct making {
   struct node **body;        /* next, all, carry variables to keep, until; references */
   struct node **var;         /* sequences, then carries; borrowed */
   struct subgraph g;
-  bool *depends, *is_free, *is_inside;
+  bool *depends, *is_free, *is_fixed, *is_inside; /* fixed: made of scalars and iotas alone */
   struct node **captured, **const_var; /* captured: borrowed from g. Scalars and iotas, and copies of them, behind */
 };
 
-static int n_kept(const struct loop_parts *p) { return p->n_steps == INT64_MAX ? 0 : p->n_carry; }
+static int n_kept(const struct loop_parts *p) { return p->n_steps == INT64_MAX || p->since ? 0 : p->n_carry; }
+
+/* Nothing older is part of the body. */
+static uint64_t oldest_inside(const struct making *m) {
+  uint64_t oldest = oldest_of(m->n_vars, m->var);
+  return m->parts->since && m->parts->since < oldest ? m->parts->since : oldest;
+}
 
 static bool collect(struct making *m, struct failure **failure) {
   const struct loop_parts *p = m->parts;
@@ -252,7 +258,7 @@ static bool collect(struct making *m, struct failure **failure) {
     for (int i = 0; i < p->n_all; i++) raw[at++] = p->all[i];
     for (int i = 0; i < n_kept(p); i++) raw[at++] = p->carry_var[i];
     if (p->until) raw[at++] = p->until;
-    ok = expand_calls_since(oldest_of(m->n_vars, m->var), m->n_bodies, raw, m->body, failure);
+    ok = expand_calls_since(oldest_inside(m), m->n_bodies, raw, m->body, failure);
   }
   mem_free(raw);
   return ok;
@@ -270,10 +276,12 @@ static bool operands_any(const struct making *m, int i, const bool is[]) {
   return false;
 }
 
+bool loop_is_leaf(const struct node *n) { return n->op == &op_scalar || (n->op->kind == OP_IOTA && !n->n_in); }
+
 static bool is_free(const struct making *m, int i) {
   const struct node *n = m->g.node[i];
   int arity = subgraph_arity(&m->g, i);
-  if (n->op == &op_scalar || (n->op->kind == OP_IOTA && !n->n_in)) return true;
+  if (loop_is_leaf(n)) return true;
   return n->op->kind == OP_VIEW && arity && operands_all(m, i, m->is_free);
 }
 
@@ -281,12 +289,19 @@ static void enter(struct making *m, int i) {
   for (int at = m->g.first[i]; at < m->g.first[i + 1]; at++) m->is_inside[m->g.operand[at]] = true;
 }
 
+/* Computed in a branch although it depends on no variable. What is fixed is not, so that all nodes of a body depend on
+ * something that can be replaced. */
+static bool is_branch_own(const struct making *m, int i) {
+  return m->parts->since && m->g.node[i]->serial >= m->parts->since && subgraph_arity(&m->g, i) && !m->is_fixed[i];
+}
+
 static void find_captured(struct making *m) {
   for (int i = 0; i < m->n_vars; i++)
     if (m->g.wall[i] >= 0) m->depends[m->g.wall[i]] = true;
   for (int i = 0; i < m->g.n; i++) {
-    m->depends[i] |= operands_any(m, i, m->depends);
     m->is_free[i] = is_free(m, i);
+    m->is_fixed[i] = m->is_free[i] || (subgraph_arity(&m->g, i) && operands_all(m, i, m->is_fixed));
+    m->depends[i] |= operands_any(m, i, m->depends) || is_branch_own(m, i);
   }
   for (int i = 0; i < m->n_bodies; i++) m->is_inside[m->g.target[i]] = true;
   for (int i = m->g.n - 1; i >= 0; i--) {
@@ -300,7 +315,7 @@ static void find_captured(struct making *m) {
     if (m->is_inside[i] && m->is_free[i] && !subgraph_arity(&m->g, i)) m->captured[m->n_captured + m->n_leaves++] = m->g.node[i];
 }
 
-static struct node *copy_of_leaf(const struct node *n) {
+struct node *loop_leaf_again(const struct node *n) {
   struct node *c = node_make(n->op, (weft_dtype)n->dtype, n->rank, n->dims, 0, NULL, n->attr, n->attr_bytes);
   if (!c) return NULL;
   c->weak = n->weak;
@@ -309,13 +324,14 @@ static struct node *copy_of_leaf(const struct node *n) {
 }
 
 static bool capture(struct making *m) {
-  if (!subgraph_take(&m->g, m->n_bodies, m->body, m->n_vars, m->var, oldest_of(m->n_vars, m->var))) return false;
+  if (!subgraph_take(&m->g, m->n_bodies, m->body, m->n_vars, m->var, oldest_inside(m))) return false;
   size_t n = (size_t)m->g.n + 1;
-  m->depends = mem_alloc(3 * n);
+  m->depends = mem_alloc(4 * n);
   m->captured = mem_alloc(2 * n * sizeof *m->captured);
   if (!m->depends || !m->captured) return false;
   m->is_free = m->depends + n;
-  m->is_inside = m->is_free + n;
+  m->is_fixed = m->is_free + n;
+  m->is_inside = m->is_fixed + n;
   m->const_var = m->captured + n;
   find_captured(m);
   for (int i = 0; i < m->n_captured; i++) {
@@ -323,7 +339,7 @@ static bool capture(struct making *m) {
     if (!(m->const_var[i] = loop_var(c->dtype, c->rank, c->dims))) return false;
   }
   for (int i = m->n_captured; i < m->n_captured + m->n_leaves; i++)
-    if (!(m->const_var[i] = copy_of_leaf(m->captured[i]))) return false;
+    if (!(m->const_var[i] = loop_leaf_again(m->captured[i]))) return false;
   return true;
 }
 
@@ -350,6 +366,7 @@ static struct loop *assemble(struct making *m, struct failure **failure) {
   struct loop *l = loop_new(n_seq_used(m), p->n_carry, m->n_captured, p->n_all + n_kept(p));
   if (!l) return NULL;
   l->has_steps = p->steps != NULL;
+  l->is_branch = p->since != 0;
   l->is_backward = p->is_backward;
   with_sizes(l, p->n_steps, p->owns_steps, p->until ? dim_symbol() : p->n_steps);
   for (int i = 0, k = 0; i < p->n_seq; i++)

@@ -9,6 +9,7 @@ struct loop_parts {
   dim n_steps;                               /* all sequences have exactly so many rows; INT64_MAX: only until ends it */
   bool owns_steps;                           /* n_steps is a symbol made for this loop, bound to the value of steps */
   bool is_backward;
+  uint64_t since;                            /* not 0: a branch, whose nodes since that serial are computed inside */
   int n_seq, n_carry, n_all;
   struct node *const *seq, *const *seq_var;  /* [n_steps, d..] and a variable of [d..] */
   struct node *const *init, *const *carry_var, *const *next;
@@ -17,11 +18,15 @@ struct loop_parts {
 };
 
 /* The loop node, with a reference. Whatever the bodies use that does not depend on a variable becomes a constant of the
- * loop: computed once, before it. NULL: *failure says why. */
+ * loop: computed once, before it, but for what a branch computes itself. NULL: *failure says why. */
 struct node *loop_make(const struct loop_parts *, struct failure **);
 
 struct node *loop_var(weft_dtype, int rank, const dim dims[]); /* NULL: out of memory */
 static inline struct loop *loop_of(const struct node *n) { return ((const struct loop_attr *)n->attr)->loop; }
+
+/* Scalars and iotas are leaves of bodies; each body has its own. */
+bool loop_is_leaf(const struct node *);
+struct node *loop_leaf_again(const struct node *);             /* NULL: out of memory */
 
 struct node *loop_cut(struct node *xs, dim n);                 /* its first n rows, with a reference; NULL: out of memory */
 int loop_count(const struct node *);   /* of results */

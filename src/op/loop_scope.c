@@ -106,7 +106,8 @@ static void loop_free(struct weft_loop *l) {
   spare_give(&spares, l, sizeof *l);
 }
 
-void loop_discard(struct weft_loop *l) { loop_free(l); }
+static void discard(void *l) { loop_free(l); }
+static const struct construct construct = { "loop", "weft_loop_all, weft_loop_last", discard };
 
 /* ---- Opening, variables ---- */
 
@@ -129,7 +130,8 @@ weft_loop *weft_loop_open(weft_array *steps) {
     return NULL;
   }
   l->scope = s;
-  s->loop = l;
+  s->construct = &construct;
+  s->body = l;
   if (steps) set_steps(l, steps);
   return l;
 }
@@ -389,7 +391,7 @@ void weft_loop_close(weft_loop *l) {
   if (ended) return scope_blame(ended);
   if (scope_check("weft_loop_close", l->scope) != WEFT_OK) return;
   struct node *loop = l->failure ? NULL : build(l, &l->failure);
-  l->scope->loop = NULL;
+  l->scope->construct = NULL;
   scope_end(l->scope);
   if (l->failure) scope_blame(failure_retain(l->failure));
   fulfil(l, loop);

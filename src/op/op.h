@@ -128,7 +128,7 @@ extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op w
 /* ---- Loops: the one form. Results: all[0..n_all), last[0..n_carry), then the executed length (0-d i64). ---------------
  * Inputs of the node: steps (if has_steps, a 0-d integer), sequences (exactly `steps` rows each), initial carries,
  * constants. Bodies refer to the loop's own variables, scalars and iotas only, and share no node with the graph around.
- * The last n_carry of `all` are the values of the carries before each step: what a gradient needs. A result without an item
+ * The last n_carry of `all` (but for branches, and loops that only until ends) are the values of the carries before each step: what a gradient needs. A result without an item
  * is not wanted, and costs nothing (rewrite/ takes it out). The node itself is 0-d i64 and has no value of its own. */
 struct loop_attr {
   struct loop *loop; /* counted by nodes that refer to it, through the op's hold and drop */
@@ -137,6 +137,8 @@ struct loop {
   _Atomic int refs;
   int n_seq, n_carry, n_const, n_all;
   bool has_steps;
+  bool is_branch;                                  /* of 0 or 1 steps, and nothing of its body is computed before it; it
+                                                      keeps no carries: they are the initial ones */
   bool is_backward;                                /* runs from the last row of sequences and stacked outputs to the first */
   struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */
   struct node **next;                              /* n_carry: bodies */

@@ -144,6 +144,7 @@ typedef void see(struct tour *, int store, bool is_written);
 
 static void see_replay(struct tour *t, const struct replay *l, see *f) {
   for (int j = 0; j < l->n_seq + l->n_carry + l->n_const; j++) if (l->in[j].store >= 0) f(t, l->in[j].store, false);
+  if (l->count.store >= 0) f(t, l->count.store, false);
   for (int j = 0; j < l->n_all; j++) if (l->all[j].store >= 0) f(t, l->all[j].store, true);
   for (int j = 0; j < l->n_carry; j++) if (l->last[j].store >= 0) f(t, l->last[j].store, true);
   for (int j = 0; j < 2 * l->n_carry; j++) f(t, l->ping[j], true);

@@ -70,10 +70,12 @@ static struct failure *unusable(const struct node *n) {
 
 enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED };
 
-/* A result of a loop whose number of steps, or executed length, is not known yet. */
+/* A result of a loop whose number of steps, or executed length, is to be known before anything is planned: sizes depend on
+ * it, and kernels. Not so that of a branch. */
 static bool is_unsized(const struct node *item) {
-  const struct node *n = item->in[0];
-  return n->op->kind == OP_LOOP && (!dim_is_known(dim_resolve(((const struct loop_attr *)n->attr)->loop->steps)) || !node_is_known(item));
+  if (item->in[0]->op->kind != OP_LOOP) return false;
+  const struct loop *l = ((const struct loop_attr *)item->in[0]->attr)->loop;
+  return !node_is_known(item) || (!l->is_branch && !dim_is_known(dim_resolve(l->steps)));
 }
 
 /* Sizes that have become known since the nodes were made; lock held. */

@@ -88,13 +88,19 @@ static int variable(const struct loop *l, const struct node *v) {
   return -1;
 }
 
+/* A symbol of the loop's own says nothing that its input does not say. */
+static int64_t steps_of(const struct loop *l) {
+  dim n = dim_resolve(l->steps);
+  return l->owns_steps && !dim_is_known(n) ? -1 : n;
+}
+
 /* A body by structure: its variables count as leaves, in the order of the walk. */
 static void loop_body(struct key *k, const struct loop *l) {
   struct node_list list = { 0 };
   int n = 0, most = l->n_carry + l->n_all + 1;
   struct node **target = mem_alloc(sizeof *target * (size_t)most);
   key_int(k, l->n_seq), key_int(k, l->n_carry), key_int(k, l->n_const), key_int(k, l->n_all);
-  key_int(k, l->has_steps), key_int(k, l->is_backward), key_int(k, dim_resolve(l->steps)), key_int(k, !!l->until);
+  key_int(k, l->has_steps), key_int(k, l->is_backward), key_int(k, steps_of(l)), key_int(k, !!l->until);
   if (!target) { k->failed = true; return; }
   for (int i = 0; i < l->n_carry; i++) target[n++] = l->next[i];
   for (int i = 0; i < l->n_all; i++) if (l->all[i]) target[n++] = l->all[i];

@@ -2,6 +2,7 @@
 #include <alloca.h>
 #include <string.h>
 #include "base/mem.h"
+#include "graph/dtype.h"
 
 /* The memory of the body's stores for one step: leaves and outputs move, its own block stays. */
 struct frame {
@@ -34,10 +35,24 @@ static void bind(struct frame *f, int64_t step, uint8_t *stop) {
   }
 }
 
+/* How many steps at most; below 0: that is what the user asked for. */
+static int64_t most_steps(const struct frame *f) {
+  const struct binding *c = &f->l->count;
+  if (c->store < 0) return f->l->steps;
+  uint64_t bits = 0;
+  size_t size = weft_dtype_bytes(f->l->count_dtype);
+  memcpy(&bits, f->outside[c->store] + c->offset * (int64_t)size, size);
+  double n = dtype_decode(f->l->count_dtype, bits);
+  return n < 9e18 ? (int64_t)n : INT64_MAX;
+}
+
 static struct failure *steps(struct frame *f, struct run *r, int64_t *n) {
+  int64_t most = most_steps(f);
+  *n = 0;
+  if (most < 0) return fail(WEFT_ERR_ARG, 0, "weft_loop_open: %lld steps", (long long)most);
   uint8_t *stop = f->outside[f->l->spare];
   struct run inside = { .cancel = r->cancel, .threads = r->threads, .leaf = f->leaf };
-  for (*n = 0; *n < f->l->steps;) {
+  while (*n < most) {
     bind(f, *n, stop);
     struct failure *why = plan_steps(f->body, &inside, f->base);
     if (why) {

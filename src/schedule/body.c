@@ -1,5 +1,6 @@
 #include "schedule/body.h"
 #include <string.h>
+#include "graph/dtype.h"
 #include "graph/subgraph.h"
 #include "rewrite/rewrite.h"
 
@@ -107,11 +108,25 @@ static bool look_inside(struct body *b) {
   return b->inside.item != NULL;
 }
 
+/* A number of steps that only the run can tell: it may differ from step to step of a loop around. */
+static bool find_count(struct body *b) {
+  struct work *w = b->w;
+  struct node *count = b->loop->has_steps ? b->node->in[0] : NULL;
+  const struct node *number = count ? scalar_of(count) : NULL;
+  b->steps = STEPS_AT_RUN;
+  if (!count || b->loop->n_seq || b->loop->n_all)
+    return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, b->node->origin, "weft_loop: a loop with another number of steps in each step of a "
+                             "loop around it goes through no sequences and keeps no steps"));
+  if (!number) return place_needed(w, count, &b->count);
+  b->steps = (int64_t)dtype_decode((weft_dtype)number->dtype, scalar_bits(number, (weft_dtype)number->dtype));
+  if (b->steps >= 0) return true;
+  return work_fail(w, fail(WEFT_ERR_ARG, b->node->origin, "weft_loop_open: %lld steps", (long long)b->steps));
+}
+
 bool body_take(struct body *b, struct work *w, struct node *n) {
   *b = (struct body){ .w = w, .node = n, .loop = ((const struct loop_attr *)n->attr)->loop };
   b->steps = dim_resolve(b->loop->steps);
-  if (!dim_is_known(b->steps))
-    return work_fail(w, fail(WEFT_ERR_INTERNAL, n->origin, "weft_loop: the number of steps is not known"));
+  if (!dim_is_known(b->steps) && !find_count(b)) return false;
   return take_nodes(b) && find_places(b) && look_inside(b);
 }
 

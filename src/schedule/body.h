@@ -4,11 +4,14 @@
 #define WEFT_SCHEDULE_BODY_H
 #include "schedule/work.h"
 
+enum { STEPS_AT_RUN = -1 };
+
 struct body {
   struct work *w;
   struct node *node;             /* the op_loop node */
   struct loop *loop;
-  int64_t steps;                 /* at most */
+  int64_t steps;                 /* at most; STEPS_AT_RUN: as many as is computed before it */
+  struct place count;            /* STEPS_AT_RUN: where that number stands */
   struct node_list list;         /* local nodes; variables are op_value leaves, serial: seq.., carry.., const.. */
   struct node **target;          /* next.., all.., until */
   int n_targets;

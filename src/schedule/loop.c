@@ -106,6 +106,8 @@ static bool bind_all(struct body *b, struct replay *r) {
   bind_inputs(b, r);
   bind_stacks(b, r);
   r->length = still(b->length);
+  r->count = still(b->steps == STEPS_AT_RUN ? &b->count : NULL);
+  r->count_dtype = r->count.store >= 0 ? (weft_dtype)b->node->in[0]->dtype : WEFT_I64;
   r->body_block = store_new(b->w, r->body->block_bytes);
   r->spare = store_new(b->w, SPARE_BYTES);
   return !b->w->no_memory && bind_carries(b, r);
@@ -135,7 +137,8 @@ bool step_loop(struct work *w, struct node *n) {
     if (!is_scheduled(b->list.node[i]))
       return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_loop: %s inside a loop", b->list.node[i]->op->name));
   bool done = false;
-  if (w->fuse && !scan(b, &done)) return false;
-  if (w->fuse && !done && !scan_rows(b, &done)) return false;
+  bool may_fuse = w->fuse && b->steps != STEPS_AT_RUN;
+  if (may_fuse && !scan(b, &done)) return false;
+  if (may_fuse && !done && !scan_rows(b, &done)) return false;
   return done || replay(b);
 }

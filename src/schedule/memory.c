@@ -28,6 +28,7 @@ static void find_lives(struct schedule *s) {
     for (int j = 0; j < r->n_carry; j++) touch(s, r->last[j].store, i);
     for (int j = 0; j < 2 * r->n_carry; j++) touch(s, r->ping[j], i);
     touch(s, r->length.store, i);
+    touch(s, r->count.store, i);
     touch(s, r->body_block, i);
     touch(s, r->spare, i);
   }

@@ -82,6 +82,8 @@ struct replay {
   int n_seq, n_carry, n_const, n_all;
   bool has_until;
   int64_t steps;                 /* at most */
+  struct binding count;          /* store >= 0: as many as stands there */
+  weft_dtype count_dtype;
   struct binding *in;            /* by leaf; stride[0] of sequences: from step to step */
   int64_t *leaf_size, *all_size; /* bytes of an element */
   int64_t *carry_bytes;

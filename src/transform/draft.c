@@ -77,13 +77,41 @@ void draft_free(struct draft *d) {
 
 int n_bodies_of(const struct loop *l) { return l->n_carry + l->n_all + (l->until != NULL); }
 
-struct node **bodies_of(const struct loop *l, struct node *const constant[], struct failure **failure) {
+void draft_branch(struct draft *d, const struct loop *l) {
+  if (l->is_branch) d->parts.since = node_serial() + 1;
+}
+
+/* What bodies are written on: nodes of the loop, and what stands for them. */
+struct ground { struct nodes from, to; };
+
+static bool ground_add(struct ground *g, struct node *from, struct node *to) { /* takes over the reference of to */
+  return nodes_add(&g->to, to) && nodes_add(&g->from, node_retain(from));
+}
+
+/* Scalars and iotas again: what is made of them may come to stand outside, where no node of a body may be. */
+static bool add_leaves(struct ground *g, int n, struct node *const body[]) {
+  struct subgraph s;
+  if (!subgraph_take(&s, n, body, 0, NULL, 0)) return false;
+  bool ok = true;
+  for (int i = 0; ok && i < s.n; i++)
+    if (loop_is_leaf(s.node[i])) ok = ground_add(g, s.node[i], loop_leaf_again(s.node[i]));
+  subgraph_free(&s);
+  return ok;
+}
+
+struct node **bodies_of(const struct loop *l, struct node *const carry[], struct node *const constant[], struct failure **failure) {
   int n = n_bodies_of(l);
   struct node **from = node_list_new(n), **out = node_list_new(n);
+  struct ground g = { 0 };
   bool ok = from && out;
   for (int k = 0; ok && k < n; k++) from[k] = k < l->n_carry ? l->next[k] : k < l->n_carry + l->n_all ? l->all[k - l->n_carry] : l->until;
+  for (int k = 0; ok && carry && k < l->n_carry; k++) ok = ground_add(&g, l->carry_var[k], node_retain(carry[k]));
+  for (int k = 0; ok && k < l->n_const; k++) ok = ground_add(&g, l->const_var[k], node_retain(constant[k]));
+  ok = ok && add_leaves(&g, n, from);
   if (!ok) *failure = no_memory();
-  ok = ok && graph_substitute(l->n_const, l->const_var, constant, n, from, out, failure);
+  ok = ok && graph_substitute(g.from.n, g.from.node, g.to.node, n, from, out, failure);
+  nodes_free(&g.from);
+  nodes_free(&g.to);
   mem_free(from);
   if (ok) return out;
   mem_free(out);

@@ -18,13 +18,14 @@ static struct node *const_of(const struct rule *r, const struct loop *l, int k) 
 /* The loop node itself: items of it are what was kept. */
 static struct node *self(const struct rule *r) { return (struct node *)r->node; }
 
-/* A loop over the rows that r's loop has gone through: its sequences, and the carries it kept, as sequences. */
+/* A loop over the rows that r's loop has gone through: its sequences, and the carries it kept, as sequences. Those of a
+ * branch are its initial ones. */
 static bool draft_replay(struct draft *d, const struct rule *r) {
   const struct loop *l = loop_of(r->node);
   if (!draft_same_steps(d, self(r))) return false;
   for (int k = 0; k < l->n_seq; k++)
     if (!nodes_add(&d->seq, loop_cut(seq_of(r, l, k), l->length)) || !nodes_add(&d->seq_var, node_retain(l->seq_var[k]))) return false;
-  for (int k = 0; k < l->n_carry; k++)
+  for (int k = 0; k < l->n_carry && !l->is_branch; k++)
     if (!nodes_add(&d->seq, item_make(self(r), loop_out_kept(l, k))) || !nodes_add(&d->seq_var, node_retain(l->carry_var[k]))) return false;
   return true;
 }
@@ -36,6 +37,7 @@ struct reversal {
   const struct loop *l;
   struct draft d;
   struct node **body;                  /* of the loop, on its constants */
+  struct node **carry;                 /* what stands for the carries before a step: variables; of a branch, the initial ones */
   struct nodes y, seed;                /* what is pulled back: next of floats, all that have a cotangent */
   struct nodes x;                      /* sequence variables, carry variables, constants */
   struct node **dx;                    /* of x */
@@ -46,7 +48,7 @@ static bool add_x(struct reversal *v) {
   const struct loop *l = v->l;
   bool ok = true;
   for (int k = 0; ok && k < l->n_seq; k++) ok = nodes_add(&v->x, node_retain(l->seq_var[k]));
-  for (int k = 0; ok && k < l->n_carry; k++) ok = nodes_add(&v->x, node_retain(l->carry_var[k]));
+  for (int k = 0; ok && k < l->n_carry; k++) ok = nodes_add(&v->x, node_retain(v->carry[k]));
   for (int k = 0; ok && k < l->n_const; k++) ok = nodes_add(&v->x, node_retain(const_of(v->r, l, k)));
   return ok;
 }
@@ -115,15 +117,35 @@ static bool add_outputs(struct reversal *v, const bool is_wanted[]) {
   return true;
 }
 
-static bool reversal_open(struct reversal *v, struct failure **why) {
+/* An initial carry under an identity of its own: it may be one of the constants too. */
+static struct node *alias(struct node *n) {
+  return node_make(&op_alias, (weft_dtype)n->dtype, n->rank, n->dims, 1, &n, NULL, 0);
+}
+
+static bool find_carries(struct reversal *v) {
+  const struct loop *l = v->l;
+  v->carry = node_list_new(l->n_carry);
+  for (int k = 0; v->carry && k < l->n_carry; k++)
+    if (!(v->carry[k] = l->is_branch ? alias(init_of(v->r, l, k)) : node_retain(l->carry_var[k]))) return false;
+  return v->carry;
+}
+
+static bool find_bodies(struct reversal *v, struct failure **why) {
   const struct loop *l = v->l;
   struct node **constant = node_list_new(l->n_const);
   for (int k = 0; constant && k < l->n_const; k++) constant[k] = const_of(v->r, l, k);
-  v->body = constant ? bodies_of(l, constant, why) : NULL;
+  draft_branch(&v->d, l);
+  v->body = constant ? bodies_of(l, v->carry, constant, why) : NULL;
   mem_free(constant);
+  return v->body;
+}
+
+static bool reversal_open(struct reversal *v, struct failure **why) {
+  const struct loop *l = v->l;
+  if (!find_carries(v) || !find_bodies(v, why)) return false;
   v->carry_at = mem_alloc((size_t)(l->n_carry + l->n_const + l->n_seq + 1) * sizeof(int));
   v->dx = node_list_new(l->n_seq + l->n_carry + l->n_const);
-  if (!v->body || !v->carry_at || !v->dx) return false;
+  if (!v->carry_at || !v->dx) return false;
   v->const_at = v->carry_at + l->n_carry;
   v->seq_at = v->const_at + l->n_const;
   v->d.parts.is_backward = !l->is_backward;
@@ -132,6 +154,7 @@ static bool reversal_open(struct reversal *v, struct failure **why) {
 
 static void reversal_close(struct reversal *v) {
   node_list_drop(n_bodies_of(v->l), v->body);
+  node_list_drop(v->l->n_carry, v->carry);
   node_list_drop(v->l->n_seq + v->l->n_carry + v->l->n_const, v->dx);
   nodes_free(&v->y);
   nodes_free(&v->seed);
@@ -272,7 +295,8 @@ static bool advance_open(struct advance *a, struct failure **why) {
   if (!a->x || !a->tangent || !a->dbody || !a->is_live) return false;
   for (int k = 0; k < n_x; k++) a->x[k] = k < l->n_seq + l->n_carry ? l->seq_var[k] : const_of(a->r, l, k - l->n_seq - l->n_carry);
   for (int k = 0; k < l->n_carry; k++) a->is_live[k] = a->dx[loop_in_carry(l, k)];
-  a->body = bodies_of(l, a->x + l->n_seq + l->n_carry, why);
+  draft_branch(&a->d, l);
+  a->body = bodies_of(l, NULL, a->x + l->n_seq + l->n_carry, why);
   a->d.parts.is_backward = l->is_backward;
   return a->body;
 }

@@ -20,12 +20,13 @@ bool draft_seq(struct draft *, struct node *seq, struct node *var);    /* both s
 bool draft_carry(struct draft *, struct node *init, struct node *var, struct node *next);
 struct node *draft_make(struct draft *, struct failure **);            /* the loop node */
 void draft_free(struct draft *);
+void draft_branch(struct draft *, const struct loop *); /* of a branch another one: what is made from now on is its own */
 /* Steps of another loop over the rows that n, a loop on these inputs, has executed. */
 bool draft_same_steps(struct draft *, struct node *n);
 
-/* The bodies of a loop in terms of its variables and these nodes for its constants: next, all, then until if there is
- * one. References; NULL: *failure. */
-struct node **bodies_of(const struct loop *, struct node *const constant[], struct failure **);
+/* The bodies of a loop in terms of its variables and these nodes for its constants, and for its carries if these are given:
+ * next, all, then until if there is one. References; NULL: *failure. */
+struct node **bodies_of(const struct loop *, struct node *const carry[], struct node *const constant[], struct failure **);
 int n_bodies_of(const struct loop *);
 
 struct node *var_like(const struct node *);

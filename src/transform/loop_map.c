@@ -2,8 +2,8 @@
  *
  * A carry is mapped if its initial value is, or if its next value comes out mapped. Sequences become [steps, rows, ..]. A
  * loop that until ends and whose stop is the same in all rows runs over the steps the loop itself has executed. Where stop
- * differs from row to row, all carries are mapped, a row that has stopped keeps its carries (where), and the loop ends
- * with the last row; stacked outputs would have a length for each row, and are refused. */
+ * or the number of steps differs from row to row, all carries are mapped, a row that has stopped keeps its carries
+ * (where), and the loop ends with the last row; stacked outputs would have a length for each row, and are refused. */
 #include <string.h>
 #include "base/mem.h"
 #include "op/operand.h"
@@ -18,7 +18,10 @@ struct spreading {
   struct node **x, **xs;      /* variables and constants of the body; mapped ones, references, NULL: not mapped */
   struct node **body, **full; /* full: mapped bodies; NULL: not mapped */
   bool *is_mapped_carry;
-  bool is_ragged;             /* until differs from row to row */
+  bool has_own_steps;         /* the number of steps differs from row to row */
+  bool is_ragged;             /* that, or until does */
+  struct node *count, *stopped, *done; /* if ragged, by row: carries, how many steps were made and whether until was true
+                                 (NULL: it is the same for all); whether the row stands still. References */
   bool is_replay;             /* runs over the executed steps of the loop itself */
 };
 
@@ -62,7 +65,7 @@ static struct node *stop_of(const struct spreading *s) { return s->l->until ? s-
 /* true: another round is needed. */
 static bool more_mapped(struct spreading *s) {
   bool more = false;
-  s->is_ragged = stop_of(s) != NULL;
+  s->is_ragged = s->has_own_steps || stop_of(s);
   for (int k = 0; k < s->l->n_carry; k++) {
     if (s->is_mapped_carry[k] || !(s->full[k] || s->is_ragged)) continue;
     s->is_mapped_carry[k] = more = true;
@@ -83,11 +86,22 @@ static bool settle(struct spreading *s, struct failure **why) {
 
 /* ---- The loop ---- */
 
-static bool add_steps(struct spreading *s) {
+/* As many as the row with the most. */
+static bool add_most_steps(struct spreading *s, struct failure **why) {
+  weft_array *none = weft_full(WEFT_I64, WEFT_DIMS(1), 0), *steps = weft_cast(s->r->in[0], WEFT_I64);
+  weft_array *most = weft_max(weft_concat(0, WEFT_ARRAYS(none, steps)), WEFT_ALL);
+  s->d.parts.n_steps = dim_symbol();
+  s->d.parts.owns_steps = true;
+  s->d.parts.steps = s->d.length = result_of(most, why);
+  return s->d.length;
+}
+
+static bool add_steps(struct spreading *s, struct failure **why) {
   const struct loop *l = s->l;
   s->is_replay = l->until && !s->is_ragged && l->steps != INT64_MAX;
   s->d.parts.is_backward = l->is_backward;
   if (s->is_replay) return draft_same_steps(&s->d, (struct node *)s->r->node);
+  if (s->has_own_steps) return add_most_steps(s, why);
   s->d.parts.n_steps = l->steps;
   s->d.parts.owns_steps = l->owns_steps;
   s->d.parts.steps = l->has_steps ? operand(s, 0) : NULL;
@@ -118,40 +132,55 @@ static weft_array *condition(weft_array *done, const struct node *like) {
   return done;
 }
 
-static struct node *next_of(struct spreading *s, int k, struct node *done, struct failure **why) {
+static struct node *next_of(struct spreading *s, int k, struct failure **why) {
   const struct loop *l = s->l;
   if (!s->is_mapped_carry[k]) return node_retain(s->body[k]);
   struct node *next = s->full[k] ? node_retain(s->full[k]) : in_rows(s, s->body[k]);
-  if (!next || !done) return next;
+  if (!next || !s->done) return next;
   struct node *var = s->xs[l->n_seq + k];
-  return result_of(weft_where(condition(handle_of(done), next), handle_of(var), array_of(next)), why);
+  return result_of(weft_where(condition(handle_of(s->done), next), handle_of(var), array_of(next)), why);
 }
 
-static bool add_carries(struct spreading *s, struct node *done, struct failure **why) {
+static bool add_carries(struct spreading *s, struct failure **why) {
   const struct loop *l = s->l;
   for (int k = 0; k < l->n_carry; k++) {
     struct node *init = operand(s, loop_in_carry(l, k)), *var = s->xs[l->n_seq + k];
     bool is_wider = s->is_mapped_carry[k] && !s->is_mapped[loop_in_carry(l, k)];
     bool ok = nodes_add(&s->d.init, is_wider ? in_rows(s, init) : node_retain(init)) &&
-              nodes_add(&s->d.carry_var, node_retain(var ? var : l->carry_var[k])) && nodes_add(&s->d.next, next_of(s, k, done, why));
+              nodes_add(&s->d.carry_var, node_retain(var ? var : l->carry_var[k])) && nodes_add(&s->d.next, next_of(s, k, why));
     if (!ok) return false;
   }
   return true;
 }
 
-/* Two more carries: which rows have stopped, and how many steps each has made. */
-static bool add_stops(struct spreading *s, struct node *done, struct failure **why) {
-  weft_array *was = handle_of(done), *stop = handle_of(stop_of(s)), *now = weft_or(was, stop);
-  struct node *count = loop_var(WEFT_I64, 1, &s->rows);
-  if (!count) return false;
-  weft_array *more = weft_add(handle_of(count), weft_cast(weft_not(was), WEFT_I64));
-  struct node *all = result_of(weft_all(now, WEFT_ALL), why);
-  bool ok = all && nodes_add_zeros(&s->d.init, done) && nodes_add(&s->d.carry_var, node_retain(done)) &&
-            nodes_add(&s->d.next, result_of(now, why)) && nodes_add_zeros(&s->d.init, count) &&
-            nodes_add(&s->d.carry_var, node_retain(count)) && nodes_add(&s->d.next, result_of(more, why));
-  node_release(count);
-  s->d.parts.until = all;
-  return ok;
+/* Which rows stand still, in terms of two more carries. */
+static bool open_rows(struct spreading *s, struct failure **why) {
+  if (!s->is_ragged) return true;
+  s->count = loop_var(WEFT_I64, 1, &s->rows);
+  s->stopped = stop_of(s) ? loop_var(WEFT_BOOL, 1, &s->rows) : NULL;
+  if (!s->count || (stop_of(s) && !s->stopped)) return false;
+  weft_array *done = s->stopped ? handle_of(s->stopped) : NULL;
+  if (s->has_own_steps) {
+    weft_array *over = weft_le(s->r->in[0], handle_of(s->count));
+    done = done ? weft_or(done, over) : over;
+  }
+  s->done = result_of(done, why);
+  return s->done;
+}
+
+static bool add_row_carry(struct spreading *s, struct node *var, weft_array *next, struct failure **why) {
+  return nodes_add_zeros(&s->d.init, var) && nodes_add(&s->d.carry_var, node_retain(var)) &&
+         nodes_add(&s->d.next, result_of(next, why));
+}
+
+static bool add_stops(struct spreading *s, struct failure **why) {
+  weft_array *done = handle_of(s->done);
+  weft_array *count = weft_add(handle_of(s->count), weft_cast(weft_not(done), WEFT_I64));
+  if (!add_row_carry(s, s->count, count, why)) return false;
+  if (!s->stopped) return true;
+  weft_array *now = weft_or(done, handle_of(stop_of(s)));
+  s->d.parts.until = result_of(weft_all(now, WEFT_ALL), why);
+  return s->d.parts.until && add_row_carry(s, s->stopped, now, why);
 }
 
 static bool add_outputs(struct spreading *s) {
@@ -164,13 +193,11 @@ static bool add_outputs(struct spreading *s) {
 
 static struct node *draft(struct spreading *s, struct failure **why) {
   const struct loop *l = s->l;
-  struct node *done = s->is_ragged ? loop_var(WEFT_BOOL, 1, &s->rows) : NULL;
-  bool ok = (done || !s->is_ragged) && add_steps(s) && add_sequences(s) && add_carries(s, done, why) &&
-            (!s->is_ragged || add_stops(s, done, why)) && add_outputs(s);
-  if (ok && l->until && !s->is_ragged && !s->is_replay) s->d.parts.until = s->body[n_bodies_of(l) - 1];
+  bool ok = add_steps(s, why) && open_rows(s, why) && add_sequences(s) && add_carries(s, why) &&
+            (!s->is_ragged || add_stops(s, why)) && add_outputs(s);
+  if (ok && l->until && !s->stopped && !s->is_replay) s->d.parts.until = s->body[n_bodies_of(l) - 1];
   struct node *made = ok ? draft_make(&s->d, why) : NULL;
-  if (s->is_ragged) node_release(s->d.parts.until);
-  node_release(done);
+  if (s->stopped) node_release(s->d.parts.until);
   return made;
 }
 
@@ -178,7 +205,7 @@ static struct node *draft(struct spreading *s, struct failure **why) {
 
 static weft_array *stacked(struct spreading *s, struct node *made, int *at) {
   if (s->is_ragged)
-    return array_bad(WEFT_ERR_UNSUPPORTED, "weft_map: weft_loop_all of a loop whose until differs from row to row");
+    return array_bad(WEFT_ERR_UNSUPPORTED, "weft_map: weft_loop_all of a loop whose steps differ from row to row");
   return weft_moveaxis(array_of(item_of(made, (*at)++)), 1, 0);
 }
 
@@ -191,7 +218,7 @@ static void give_out(struct spreading *s, struct node *made, weft_array *ys[], b
     if ((is_mapped_out[out] = s->is_mapped_carry[k])) ys[out] = array_of(item_of(made, loop_out_last(now, k)));
   }
   int length = loop_out_length(l);
-  if ((is_mapped_out[length] = s->is_ragged)) ys[length] = array_of(item_of(made, loop_out_last(now, l->n_carry + 1)));
+  if ((is_mapped_out[length] = s->is_ragged)) ys[length] = array_of(item_of(made, loop_out_last(now, l->n_carry)));
 }
 
 static bool spreading_open(struct spreading *s, struct failure **why) {
@@ -206,7 +233,8 @@ static bool spreading_open(struct spreading *s, struct failure **why) {
   for (int k = 0; k < l->n_carry; k++) s->is_mapped_carry[k] = s->is_mapped[loop_in_carry(l, k)];
   for (int k = 0; k < s->r->node->n_in; k++)
     if (s->is_mapped[k]) s->rows = operand(s, k)->dims[0];
-  s->body = bodies_of(l, s->x + l->n_seq + l->n_carry, why);
+  draft_branch(&s->d, l);
+  s->body = bodies_of(l, NULL, s->x + l->n_seq + l->n_carry, why);
   return s->body;
 }
 
@@ -217,14 +245,18 @@ static void spreading_close(struct spreading *s) {
   node_list_drop(l->n_seq + l->n_carry + l->n_const, s->xs);
   node_list_drop(n_bodies_of(l), s->full);
   node_list_drop(n_bodies_of(l), s->body);
+  node_release(s->count);
+  node_release(s->stopped);
+  node_release(s->done);
   draft_free(&s->d);
 }
 
 void loop_batch(const struct rule *r, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]) {
   struct spreading s = { .r = r, .l = loop_of(r->node), .is_mapped = is_mapped };
   struct failure *why = NULL;
-  if (s.l->has_steps && is_mapped[0])
-    why = fail(WEFT_ERR_UNSUPPORTED, r->node->origin, "weft_map: a loop with another number of steps in every row; use weft_loop_until");
+  s.has_own_steps = s.l->has_steps && is_mapped[0];
+  if (s.has_own_steps && s.l->n_seq)
+    why = fail(WEFT_ERR_UNSUPPORTED, r->node->origin, "weft_map: a loop over sequences with another number of steps in every row");
   struct node *made = !why && spreading_open(&s, &why) && settle(&s, &why) ? draft(&s, &why) : NULL;
   if (made) give_out(&s, made, ys, is_mapped_out);
   else {
