@@ -467,6 +467,10 @@ weft_state  weft_state_of(weft_array *, int *device);  /* never waits. device ma
 void        weft_cancel_when(const volatile int *flag);
                                   /* what this thread starts from now on stops once *flag != 0; NULL: never. The flag
                                      may be set by a signal handler or another thread, and must outlive the work */
+void        weft_before_long(void (*call)(void *ctx), void *ctx);
+                                  /* called on this thread before work of more than a moment, and before it waits, by
+                                     what evaluates; may come more than once. For bindings: here a lock is let go.
+                                     NULL: nothing is called */
 
 
 /* ---- Files ---------------------------------------------------------------------------------------------------------

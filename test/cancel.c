@@ -204,3 +204,39 @@ TEST(what_is_stopped_while_it_waits_for_another_thread_gives_up_waiting) {
   EXPECT_INT(weft_wait(0, NULL, -1), WEFT_ERR_CANCELLED);
   weft_scope_discard(s);
 }
+
+/* ---- what takes long is announced ---- */
+
+static void count_up(void *ctx) { ++*(int *)ctx; }
+
+/* How often the second evaluation of f(n) announces itself: its plan is there. */
+static int announcements(weft_array *(*f)(int64_t), int64_t n) {
+  int count = 0;
+  for (int i = 0; i < 2; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y = f(n);
+    weft_before_long(count_up, &count);
+    if (i == 0) EXPECT(count == 0);
+    else count = 0;
+    EXPECT_OK(weft_eval(1, &y));
+    if (i == 0) EXPECT(count > 0); /* a plan was made */
+    weft_before_long(NULL, NULL);
+    weft_scope_discard(s);
+  }
+  return count;
+}
+
+static weft_array *halves(int64_t n) { return weft_mul(ones(n), weft_scalar(0.5)); }
+static weft_array *totals(int64_t n) { return weft_cumsum(ones(n), 0); }
+static weft_array *squares(int64_t n) { return weft_matmul(weft_full(WEFT_F32, WEFT_DIMS(n, n), 1), weft_full(WEFT_F32, WEFT_DIMS(n, n), 2)); }
+
+TEST(only_work_of_more_than_a_moment_is_announced) {
+  EXPECT_INT(announcements(halves, 100), 0);
+  EXPECT(announcements(halves, 1000000) > 0);
+  EXPECT_INT(announcements(totals, 100), 0);
+  EXPECT(announcements(totals, 1000000) > 0);
+  EXPECT_INT(announcements(squares, 16), 0);
+  EXPECT(announcements(squares, 256) > 0);
+  EXPECT_INT(announcements(counting, 10), 0);
+  EXPECT(announcements(counting, 1000000) > 0);
+}

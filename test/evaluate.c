@@ -157,3 +157,13 @@ TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   EXPECT_INT(plain_off, 0);
   plain_end();
 }
+
+TEST(a_long_prefix_of_a_number_that_is_nowhere_in_memory_is_right) {
+  enum { N = 1000000 };
+  static int32_t y[N];
+  weft_scope *s = weft_scope_open();
+  EXPECT_OK(weft_read(weft_cumsum(weft_full(WEFT_I32, WEFT_DIMS(N), 3), 0), WEFT_I32, y, sizeof y));
+  for (int i = 0; i < N; i++)
+    if (y[i] != 3 * (i + 1)) { EXPECT_INT(y[i], 3 * (i + 1)); break; }
+  weft_scope_discard(s);
+}

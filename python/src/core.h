@@ -90,6 +90,9 @@ extern PyMethodDef make_functions[];
 extern PyMethodDef trace_functions[], tree_functions[];
 extern PyMethodDef file_functions[];
 int trace_add_types(PyObject *module);
+weft_function *function_of(PyObject *function);      /* of a Function; NULL: it is none */
+extern PyTypeObject compiled_type;
+PyObject *tree_arrays(Py_ssize_t n, PyObject *const trees[]); /* a list of all arrays in them */
 
 /* A function of the module that is a method of its first argument. */
 typedef PyObject *(*method)(PyObject *self, PyObject *args, PyObject *kwargs);

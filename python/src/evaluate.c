@@ -1,4 +1,4 @@
-/* evaluate.c -- computing and waiting. The GIL is released while weft works. On the main thread, where Python runs
+/* evaluate.c -- computing and waiting. The GIL is released while weft works longer than a moment. On the main thread, where Python runs
  * signal handlers, Ctrl-C stops the work; what it was to compute is lazy again and can be asked for once more. */
 #include "core.h"
 #include <signal.h>
@@ -38,7 +38,6 @@ static weft_status start(int n, weft_array *const a[]) {
 
 static volatile int interrupted;                /* the flag of the main thread's work */
 static PyOS_sighandler_t before;                /* Python's own handler, which notes the signal */
-static int depth;                               /* a release callback may run Python, which may evaluate */
 
 static void on_interrupt(int signal_number) {
   interrupted = 1;
@@ -62,21 +61,10 @@ static int is_main_thread(void) {
 
 /* Only where Python handles the signal: a host that ignores it, or dies of it, keeps that. */
 static int watch_begin(void) {
-  if (depth || !is_main_thread()) return 0;
   before = PyOS_getsig(SIGINT);
   if (before == SIG_DFL || before == SIG_IGN || before == SIG_ERR) return 0;
-  depth++;
-  interrupted = 0;
   PyOS_setsig(SIGINT, on_interrupt);
-  weft_cancel_when(&interrupted);
   return 1;
-}
-
-static void watch_end(int watching) {
-  if (!watching) return;
-  weft_cancel_when(NULL);
-  PyOS_setsig(SIGINT, before);
-  depth--;
 }
 
 /* ---- Evaluation ---- */
@@ -89,19 +77,50 @@ static int wait_for_running(int n, weft_array *const a[]) {
   return 0;
 }
 
+/* What takes but a moment is done with the GIL held and nobody watching: both would take longer. */
+struct work {
+  int can_watch, is_watching;
+  PyThreadState *without; /* the GIL was let go */
+  struct work *outside;   /* a release callback may run Python, which may evaluate */
+};
+static _Thread_local struct work *working;
+
+static void long_begins(void *ctx) {
+  struct work *w = ctx;
+  if (w->without) return;
+  w->is_watching = w->can_watch && watch_begin();
+  w->without = PyEval_SaveThread();
+}
+
+static void work_begin(struct work *w) {
+  *w = (struct work){ .can_watch = !working && is_main_thread(), .outside = working };
+  if (w->can_watch) {
+    interrupted = 0;
+    weft_cancel_when(&interrupted);
+  }
+  working = w;
+  weft_before_long(long_begins, w);
+}
+
+static void work_end(struct work *w) {
+  working = w->outside;
+  weft_before_long(working ? long_begins : NULL, working);
+  if (w->can_watch) weft_cancel_when(NULL);
+  if (w->without) PyEval_RestoreThread(w->without);
+  if (w->is_watching) PyOS_setsig(SIGINT, before);
+}
+
 /* A handler that does not raise wants the work to go on. */
 static int compute(int n, weft_array *const a[]) {
+  struct work w;
   weft_status s;
-  int watching;
   if (wait_for_running(n, a)) return -1;
   do {
-    watching = watch_begin();
-    Py_BEGIN_ALLOW_THREADS
+    work_begin(&w);
     s = weft_eval(n, a);
-    Py_END_ALLOW_THREADS
-    watch_end(watching);
-    if (PyErr_CheckSignals()) return -1;
-  } while (s == WEFT_ERR_CANCELLED && watching);
+    work_end(&w);
+    if (w.without && PyErr_CheckSignals()) return -1;
+  } while (s == WEFT_ERR_CANCELLED && w.is_watching);
   return s ? (raise_status(s), -1) : 0;
 }
 
@@ -124,13 +143,26 @@ int evaluate_into(weft_array *a, void *values, size_t bytes) {
   return failed;
 }
 
-static PyObject *eval_list(PyObject *module, PyObject *arrays) {
+static int eval_one(PyObject *o) {
+  weft_array *a = weft_own(array_handle(o));
+  int failed = evaluate(1, &a);
+  weft_disown(a);
+  return failed;
+}
+
+static int eval_all(Py_ssize_t n, PyObject *const trees[]) {
   struct list l;
-  (void)module;
-  if (list_take(&l, arrays)) return NULL;
+  PyObject *arrays = tree_arrays(n, trees);
+  if (!arrays || list_take(&l, arrays)) return Py_XDECREF(arrays), -1;
+  Py_DECREF(arrays);
   int failed = evaluate(l.n, l.array);
   list_drop(&l);
-  if (failed) return NULL;
+  return failed;
+}
+
+static PyObject *eval(PyObject *module, PyObject *const trees[], Py_ssize_t n) {
+  (void)module;
+  if (n == 1 && array_check(trees[0]) ? eval_one(trees[0]) : eval_all(n, trees)) return NULL;
   Py_RETURN_NONE;
 }
 
@@ -229,7 +261,8 @@ static PyObject *plan(PyObject *module, PyObject *arrays) {
 }
 
 PyMethodDef evaluate_functions[] = {
-  { "eval", eval_list, METH_O, "eval(arrays): computes and stores them" },
+  { "eval", (PyCFunction)(void (*)(void))eval, METH_FASTCALL,
+    "eval(*trees): computes all arrays in the trees, together, and stores them. Ctrl-C stops it." },
   { "async_eval", async_eval_list, METH_O, "async_eval(arrays): starts computing them" },
   { "wait", wait_list, METH_VARARGS, "wait(arrays, seconds): whether they are ready; below 0, for ever" },
   { "state", state, METH_O, "state(array): 'lazy', 'running', 'ready' or 'failed'; never waits" },

@@ -73,6 +73,10 @@ static PyObject *function_make(weft_function *f, int n, int m) {
   return (PyObject *)self;
 }
 
+weft_function *function_of(PyObject *o) {
+  return PyObject_TypeCheck(o, &function_type) ? ((struct function *)o)->function : NULL;
+}
+
 static void function_destroy(PyObject *self) {
   weft_function_disown(((struct function *)self)->function);
   Py_TYPE(self)->tp_free(self);
@@ -474,9 +478,9 @@ PyMethodDef trace_functions[] = {
 };
 
 int trace_add_types(PyObject *module) {
-  PyTypeObject *const types[] = { &scope_type, &function_type, &loop_type, &cond_type };
-  const char *const names[] = { "Scope", "Function", "Loop", "Cond" };
-  for (int i = 0; i < 4; i++)
+  PyTypeObject *const types[] = { &scope_type, &function_type, &loop_type, &cond_type, &compiled_type };
+  const char *const names[] = { "Scope", "Function", "Loop", "Cond", "Compiled" };
+  for (int i = 0; i < 5; i++)
     if (PyType_Ready(types[i]) || PyObject_SetAttrString(module, names[i], (PyObject *)types[i])) return -1;
   return 0;
 }

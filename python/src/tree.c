@@ -13,8 +13,9 @@ static PyObject *take_leaf(PyObject *array, PyObject *leaves) {
   return PyList_Append(leaves, array) ? NULL : Py_XNewRef(leaf_mark());
 }
 
-/* What is no container: an array if `other` makes one of it. */
+/* What is no container: an array if `other` makes one of it. NULL: only arrays are wanted. */
 static PyObject *take_other(PyObject *o, PyObject *leaves, PyObject *other) {
+  if (!other) return Py_NewRef(Py_None);
   PyObject *made = PyObject_CallFunctionObjArgs(other, o, NULL);
   if (!made || !array_check(made)) return made;
   PyObject *mark = take_leaf(made, leaves);
@@ -70,6 +71,21 @@ static PyObject *flatten(PyObject *module, PyObject *args) {
   return NULL;
 }
 
+PyObject *tree_arrays(Py_ssize_t n, PyObject *const trees[]) {
+  PyObject *leaves = PyList_New(0);
+  for (Py_ssize_t i = 0; leaves && i < n; i++) {
+    PyObject *structure = take_apart(trees[i], leaves, NULL);
+    if (!structure) Py_CLEAR(leaves);
+    Py_XDECREF(structure);
+  }
+  return leaves;
+}
+
+static PyObject *arrays(PyObject *module, PyObject *const trees[], Py_ssize_t n) {
+  (void)module;
+  return tree_arrays(n, trees);
+}
+
 /* Dtype, rank and sizes of every array, as bytes: what a compiled function is chosen by. */
 static PyObject *signature(PyObject *module, PyObject *list) {
   int64_t small[64], *out = small, dims[WEFT_RANK_MAX];
@@ -97,6 +113,7 @@ PyMethodDef tree_functions[] = {
   { "flatten_tree", flatten, METH_VARARGS,
     "flatten_tree(tree, other): ([arrays], structure); other(x) makes an array or a part of the "
     "structure of whatever is no container" },
+  { "arrays", (PyCFunction)(void (*)(void))arrays, METH_FASTCALL, "arrays(*trees): all arrays in the trees" },
   { "signature", signature, METH_O, "signature([arrays]): their dtypes and sizes as bytes" },
   { 0 },
 };

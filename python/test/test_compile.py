@@ -123,3 +123,85 @@ def test_exact_keeps_rewrites_that_change_rounding_out(rng):
             assert bits(weft.compile(weft.grad(f))(x)) == bits(weft.grad(f)(x))
     finally:
         weft.set_exact(before)
+
+
+def test_a_known_call_takes_the_short_way_and_gives_the_same():
+    f = weft.compile(lambda x, y: (x + y, x * y))
+    x, y = weft.array([1.0, 2.0]), weft.array([3.0, 5.0])
+    first, second = f(x, y), f(x, y)
+    assert type(second) is tuple and [bits(a) for a in first] == [bits(a) for a in second]
+    assert [a.tolist() for a in f(x, y=y)] == [[4, 7], [3, 10]]
+    assert [a.tolist() for a in f(x, np.array([3.0, 5.0], np.float32))] == [[4, 7], [3, 10]]
+    assert [a.tolist() for a in f(weft.array([[1.0]]), y)] == [[[4, 6]], [[3, 5]]]
+    g = weft.compile(lambda x: [x + 1])
+    assert type(g(x)) is list and type(g(x)) is list and g(x)[0].tolist() == [2, 3]
+    none = weft.compile(lambda x: ())
+    assert none(x) == () and none(x) == ()
+
+
+def test_a_short_call_looks_at_types_ranks_and_sizes():
+    f = weft.compile(lambda x: x / 2)
+    for _ in range(2):
+        assert f(weft.array([2.0, 4.0])).tolist() == [1, 2]
+        assert f(weft.array([[2.0, 4.0]])).tolist() == [[1, 2]]
+        assert f(weft.array([2, 4])).dtype == weft.float32
+        assert f(weft.array([2.0, 4.0], dtype=weft.float64)).dtype == weft.float64
+        assert f(weft.array(3.0)).tolist() == 1.5
+
+
+def test_a_compiled_function_looks_like_its_function_and_is_a_method():
+    class Model:
+        scale = 3.0
+
+        @weft.compile
+        def run(self, x):
+            """Scales."""
+            return x * self.scale
+
+    m = Model()
+    assert Model.run.__name__ == "run" and Model.run.__doc__ == "Scales." and callable(Model.run.__wrapped__)
+    for _ in range(2):
+        assert m.run(weft.array([1.0])).tolist() == [3]
+
+
+def test_errors_of_a_known_call_name_the_shapes():
+    f = weft.compile(lambda x, y: x + y)
+    x = weft.array([1.0, 2.0])
+    f(x, x)
+    with pytest.raises(ValueError, match=r"\[2\].*\[3\]"):
+        f(x, weft.array([1.0, 2.0, 3.0]))
+    with pytest.raises(TypeError):
+        f(x)
+
+
+def test_a_compiled_function_in_a_cycle_is_collected():
+    import gc
+    import weakref
+    f = weft.compile(lambda x: x + 1)
+    f(weft.array([1.0]))
+    f.me, seen = f, weakref.ref(f)
+    before = weft.live_nodes()
+    del f
+    gc.collect()
+    assert seen() is None and weft.live_nodes() <= before
+
+
+def test_short_and_long_evaluations_on_many_threads_agree():
+    import threading
+    f = weft.compile(lambda x: x * 2 + 1)
+    wrong = []
+
+    def work(n):
+        x = weft.array(np.arange(n, dtype=np.float32))
+        for _ in range(50):
+            y = f(x)
+            weft.eval(y, [y, {"z": y}])
+            if float(y[-1]) != 2 * (n - 1) + 1:
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (4, 100, 300000, 7)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong

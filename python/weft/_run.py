@@ -1,13 +1,8 @@
 """Evaluation, memory and devices."""
 from . import _core
-from ._tree import arrays
+from ._core import arrays, eval  # noqa: F401
 
 _DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES = range(10)
-
-
-def eval(*trees):
-    """Computes all arrays in the trees, together, and stores them. Ctrl-C stops it."""
-    _core.eval(arrays(trees))
 
 
 def async_eval(*trees):

@@ -146,6 +146,13 @@ class _Compiled:
     def __init__(self, function, structure):
         self.function, self.structure = function, structure
 
+    def teach(self, compiled, args):
+        """Tells a function what to do with such arguments, if the result is an array or a row of them."""
+        if self.structure == "leaf":
+            compiled.learn(args, self.function, None, 1)
+        elif isinstance(self.structure, tuple) and self.structure[0] in (tuple, list) and set(self.structure[2:]) <= {"leaf"}:
+            compiled.learn(args, self.function, self.structure[0], len(self.structure) - 2)
+
 
 def _trace(fun, leaves, structure, state, outputs):
     """Runs fun on names in place of the arrays. Those of the state get names while it runs, and come back after it."""
@@ -171,9 +178,9 @@ def compile(fun, inputs=None, outputs=None):
     Arrays that fun uses but does not receive are constants with the value they have when it is traced. inputs and
     outputs are trees of arrays that fun reads and changes besides its arguments: state that varies."""
     traces = {}
+    compiled = functools.update_wrapper(_core.Compiled(), fun)
 
-    @functools.wraps(fun)
-    def compiled(*args, **kwargs):
+    def otherwise(*args, **kwargs):
         leaves, structure = flatten_memory((args, kwargs))
         state = [] if inputs is None else _distinct(arrays(inputs))
         values = leaves + state
@@ -181,6 +188,8 @@ def compile(fun, inputs=None, outputs=None):
         trace = traces.get(key)
         if trace is None:
             trace = traces[key] = _trace(fun, leaves, structure, state, outputs)
+            if inputs is None and outputs is None and not kwargs and all(type(x) is array for x in args):
+                trace.teach(compiled, args)
         results = trace.function(values)
         if outputs is not None:
             changed = arrays(outputs)
@@ -188,6 +197,7 @@ def compile(fun, inputs=None, outputs=None):
                 _core.become(leaf, value)
         return unflatten(trace.structure, results)
 
+    compiled.otherwise = otherwise
     return compiled
 
 

@@ -3,7 +3,7 @@
 flatten gives the arrays in order and the structure: a hashable value that is equal for trees that differ in their
 arrays alone. Whatever is no container and no array is part of the structure.
 """
-from ._core import array, flatten_tree
+from ._core import array, arrays, flatten_tree  # noqa: F401
 
 _LEAF = "leaf"
 
@@ -87,11 +87,6 @@ def _dict(kind, keys, items):
     result = {} if kind is dict else kind()
     result.update(zip(keys, items))
     return result
-
-
-def arrays(*trees):
-    """All arrays in the trees."""
-    return flatten(trees)[0]
 
 
 def spread(prefix, tree):

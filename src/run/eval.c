@@ -19,6 +19,11 @@ struct eval_settings *eval_settings(void) {
   return &s;
 }
 
+static _Thread_local struct { void (*call)(void *); void *ctx; } before_long;
+
+void weft_before_long(void (*call)(void *ctx), void *ctx) { before_long.call = call, before_long.ctx = ctx; }
+void eval_before_long(void) { if (before_long.call) before_long.call(before_long.ctx); }
+
 /* An evaluation under way. */
 struct eval {
   struct job job;                 /* first: in the background it is one */
@@ -225,6 +230,7 @@ static struct failure *find_plan(struct eval *e, const struct node_list *l, bool
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, stable)) return no_memory();
   g.device = device;
   graph_unlock();
+  eval_before_long();
   e->plan = plan_for(&g, &failure);
   if (e->plan) plan_keep(e->plan, key.bytes, key.n, hash);
   graph_lock();
@@ -503,6 +509,7 @@ static bool resumed(void) {
 
 /* Until somebody has computed, failed or given up something; lock held. */
 static struct failure *await_change(const struct eval_settings *s) {
+  eval_before_long();
   if (!resumed()) graph_wait(s->cancel ? 0.02 : -1);
   return s->cancel && __atomic_load_n(s->cancel, __ATOMIC_RELAXED) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
 }

@@ -308,8 +308,21 @@ struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const b
   return f;
 }
 
+enum { MOMENT = 1 << 17 }; /* operations and bytes; some ten microseconds */
+
+static bool takes_long(const struct plan *p, const struct run *r) {
+  const struct schedule *s = p->schedule;
+  if (p->device || s->operations > MOMENT || s->moved_bytes > MOMENT) return true;
+  for (int i = 0; i < s->n_stores; i++) {
+    int leaf = s->store[i].leaf;
+    if (leaf >= 0 && (buffer_is_mapped(r->leaf[leaf].buf) || buffer_state_of(r->leaf[leaf].buf) != BUFFER_RESIDENT)) return true;
+  }
+  return false;
+}
+
 weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
   const struct schedule *s = p->schedule;
+  if (takes_long(p, r)) eval_before_long();
   uint8_t *few[64], **base = s->n_stores <= 64 ? few : mem_alloc(sizeof *base * (size_t)s->n_stores), *block = NULL;
   int held = 0;
   *failure = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");

@@ -33,17 +33,12 @@ static struct binding binding_of(const struct node *n, const struct place *p) {
   return b;
 }
 
-/* Costs stop at the largest number there is. */
-static void add(int64_t *sum, double cost) {
-  *sum = cost < (double)(INT64_MAX - *sum) ? *sum + (int64_t)cost : INT64_MAX;
-}
-
 /* Each operand read once. */
 static void account(struct schedule *s, const struct contraction *c) {
   double batch = 1, a = (double)weft_dtype_bytes(c->a_dtype), b = (double)weft_dtype_bytes(c->b_dtype);
   for (int i = 0; i < c->n_batch; i++) batch *= (double)c->batch[i];
-  add(&s->operations, 2 * batch * (double)c->m * (double)c->n * (double)c->k);
-  add(&s->moved_bytes, batch * (double)c->k * (a * (double)c->m + b * (double)c->n));
+  cost_add(&s->operations, 2 * batch * (double)c->m * (double)c->n * (double)c->k);
+  cost_add(&s->moved_bytes, batch * (double)c->k * (a * (double)c->m + b * (double)c->n));
 }
 
 static void name_axes(const struct node *n, struct contraction *c) {
@@ -80,6 +75,6 @@ bool step_contract(struct work *w, struct contraction *c, const struct item *x) 
   if (!s) return false;
   c->y = binding_of(x->node, &x->place);
   s->contraction = c;
-  add(&w->out->moved_bytes, (double)node_count(x->node) * (double)weft_dtype_bytes((weft_dtype)x->node->dtype));
+  cost_add(&w->out->moved_bytes, (double)node_count(x->node) * (double)weft_dtype_bytes((weft_dtype)x->node->dtype));
   return true;
 }

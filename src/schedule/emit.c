@@ -785,33 +785,25 @@ static bool nest(struct emit *e) {
 
 /* ---- the step ---- */
 
-/* Costs stop at the largest number there is. */
-static int64_t times(int64_t a, int64_t b) {
-  int64_t n;
-  return __builtin_mul_overflow(a, b, &n) ? INT64_MAX : n;
-}
-
-static void add_cost(int64_t *sum, int64_t a, int64_t b) {
-  if (__builtin_add_overflow(*sum, times(a, b), sum)) *sum = INT64_MAX;
-}
-
-static int64_t walked(const struct emit *e, const int64_t stride[]) {
-  int64_t n = 1;
-  for (int i = 0; i < e->axes.n_live; i++) if (stride[e->axes.live[i]]) n = times(n, e->axes.extent[e->axes.live[i]]);
+static double walked(const struct emit *e, const int64_t stride[]) {
+  double n = 1;
+  for (int i = 0; i < e->axes.n_live; i++) if (stride[e->axes.live[i]]) n *= (double)e->axes.extent[e->axes.live[i]];
   return n;
 }
 
 static void account(struct emit *e) {
-  int64_t s[AXES], points = 1;
+  struct schedule *s = e->w->out;
+  int64_t stride[AXES];
+  double points = 1;
   for (int i = 0; i < e->n_access; i++)
-    add_cost(&e->w->out->moved_bytes, walked(e, e->access[i].stride), (int64_t)weft_dtype_bytes(e->access[i].dtype));
+    cost_add(&s->moved_bytes, walked(e, e->access[i].stride) * (double)weft_dtype_bytes(e->access[i].dtype));
   for (int i = 0; i < e->n_parts; i++)
     if (e->part[i].item->is_stored) {
-      stored_strides(&e->part[i], s);
-      add_cost(&e->w->out->moved_bytes, walked(e, s), (int64_t)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype));
+      stored_strides(&e->part[i], stride);
+      cost_add(&s->moved_bytes, walked(e, stride) * (double)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype));
     }
-  for (int i = 0; i < e->axes.n_live; i++) points = times(points, e->axes.extent[e->axes.live[i]]);
-  add_cost(&e->w->out->operations, points, e->n_parts);
+  for (int i = 0; i < e->axes.n_live; i++) points *= (double)e->axes.extent[e->axes.live[i]];
+  cost_add(&s->operations, points * e->n_parts);
 }
 
 bool step_group(struct work *w, struct group *g) {

@@ -109,7 +109,8 @@ static bool is_row(const struct node *n) { return fold_axis(n) == space(n)->rank
 /* Operands that must stand in memory: read by index, not element by element. */
 bool needs_memory(const struct node *n, int k) {
   switch (n->op->kind) {
-    case OP_ELEMENT: case OP_REDUCE: case OP_PREFIX: return false;
+    case OP_ELEMENT: case OP_REDUCE: return false;
+    case OP_PREFIX: return prefix_is_long(n);
     case OP_TAKE: return k == 0;
     case OP_PAD: return k == 0;
     default: return true;

@@ -1,5 +1,6 @@
 /* loop.c -- loops: one kernel with the time loop inside where the body allows (scan.c, rows.c), else a replay of the
  * body's own schedule, step by step. */
+#include <math.h>
 #include <string.h>
 #include "schedule/body.h"
 
@@ -128,6 +129,19 @@ static bool replay(struct body *b) {
   return true;
 }
 
+/* All of the body in every step there may be; nobody can say how many a run will tell. */
+static void account(struct body *b) {
+  struct schedule *s = b->w->out;
+  double points = 0, bytes = 0, steps = b->steps == STEPS_AT_RUN ? INFINITY : (double)b->steps;
+  for (int i = 0; i < b->list.n; i++) {
+    const struct node *n = b->list.node[i];
+    if (n->op->kind != OP_LEAF && n->op->kind != OP_VIEW) points += (double)node_count(n);
+    if (n->op->kind == OP_LEAF) bytes += (double)node_count(n) * (double)weft_dtype_bytes((weft_dtype)n->dtype);
+  }
+  cost_add(&s->operations, steps * points);
+  cost_add(&s->moved_bytes, steps * bytes);
+}
+
 static bool is_scheduled(const struct node *n) { return n->op->kind != OP_CALL && n->op->kind != OP_IDENTITY; }
 
 bool step_loop(struct work *w, struct node *n) {
@@ -138,6 +152,7 @@ bool step_loop(struct work *w, struct node *n) {
       return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_loop: %s inside a loop", b->list.node[i]->op->name));
   bool done = false;
   bool may_fuse = w->fuse && b->steps != STEPS_AT_RUN;
+  account(b);
   if (may_fuse && !scan(b, &done)) return false;
   if (may_fuse && !done && !scan_rows(b, &done)) return false;
   return done || replay(b);

@@ -82,5 +82,7 @@ bool step_long_prefix(struct work *w, struct node *n) {
   int64_t bytes = p.q * (int64_t)weft_dtype_bytes(p.value);
   struct line x = { in.store, in.offset, in.stride[axis] }, y = { out->store, out->offset, out->stride[axis] };
   struct line t = { store_new(w, bytes), 0, 1 }, o = { store_new(w, bytes), 0, 1 };
+  cost_add(&w->out->moved_bytes, 3.0 * (double)p.n * (double)weft_dtype_bytes(p.memory)); /* x twice, y */
+  cost_add(&w->out->operations, 2.0 * (double)p.n);
   return !w->no_memory && totals(&p, x, t) && offsets(&p, t, o) && apply(&p, x, o, y);
 }

@@ -175,6 +175,6 @@ bool step_scatter(struct work *w, struct node *n) {
   if (!draft_begin(&s.d, w, "scatter")) return false;
   declare(&s);
   write_kernel(&s);
-  w->out->moved_bytes += s.updates * s.row * 3 * (int64_t)weft_dtype_bytes((weft_dtype)n->dtype);
+  cost_add(&w->out->moved_bytes, 3.0 * (double)s.updates * (double)s.row * (double)weft_dtype_bytes((weft_dtype)n->dtype));
   return draft_end(&s.d);
 }

@@ -198,6 +198,10 @@ static bool find_outputs(struct work *w) {
   return true;
 }
 
+void cost_add(int64_t *sum, double cost) {
+  *sum = cost < (double)(INT64_MAX - *sum) ? *sum + (int64_t)cost : INT64_MAX;
+}
+
 void schedule_drop_kernels(struct schedule *s) {
   for (int i = 0; s && i < s->n_steps; i++) {
     kir_free(s->step[i].kernel);

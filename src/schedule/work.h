@@ -84,6 +84,9 @@ struct contraction *contraction_of(struct work *, const struct node *);         
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
 bool step_contract(struct work *, struct contraction *, const struct item *);
 
+/* schedule.c: costs stop at the largest number there is */
+void cost_add(int64_t *sum, double cost);
+
 /* draft.c */
 struct step *step_new(struct work *); /* NULL: out of memory */
 

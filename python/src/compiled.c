@@ -1,0 +1,164 @@
+/* compiled.c -- what weft.compile returns: a function that goes straight to weft where it can.
+ *
+ * It is straight when every argument is an array, by position, and a call with the same dtypes and sizes was traced before
+ * and gave an array, or a tuple or list of them. Everything else, and the first call of each kind, is left to a function in
+ * Python, which traces and tells what it has learnt. */
+#include "core.h"
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+enum { MOST_ARGS = 8, MOST_RESULTS = 64, WORDS = MOST_ARGS * (WEFT_RANK_MAX + 1) };
+
+struct known {
+  struct known *next;
+  PyObject *function;
+  PyTypeObject *container; /* of the results: tuple, list, or NULL for one array */
+  int n_results, n_words;
+  int64_t word[];          /* the arguments: dtype and rank, sizes */
+};
+
+struct compiled {
+  PyObject_HEAD
+  vectorcallfunc call;
+  PyObject *otherwise, *dict, *weak_references;
+  struct known *known;
+};
+
+/* How many words; -1: they are not all arrays whose sizes are known. */
+static int describe(Py_ssize_t n, PyObject *const args[], int64_t word[WORDS]) {
+  int at = 0;
+  if (n > MOST_ARGS) return -1;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    if (!array_check(args[i])) return -1;
+    weft_array *a = array_handle(args[i]);
+    int rank = weft_rank(a);
+    word[at++] = (int64_t)weft_dtype_of(a) << 8 | rank;
+    for (int k = 0; k < rank; k++)
+      if ((word[at++] = weft_dim(a, k)) < 0) return -1;
+  }
+  return at;
+}
+
+static const struct known *find(const struct compiled *self, Py_ssize_t n, PyObject *const args[]) {
+  int64_t word[WORDS];
+  int n_words = self->known ? describe(n, args, word) : -1;
+  for (const struct known *k = self->known; k && n_words >= 0; k = k->next)
+    if (k->n_words == n_words && !memcmp(k->word, word, sizeof *word * (size_t)n_words)) return k;
+  return NULL;
+}
+
+static PyObject *results_of(const struct known *k, weft_array *const out[]) {
+  if (!k->container) return array_wrap(out[0]);
+  PyObject *list = array_list(k->n_results, out);
+  if (!list || k->container == &PyList_Type) return list;
+  PyObject *tuple = PyList_AsTuple(list);
+  Py_DECREF(list);
+  return tuple;
+}
+
+static PyObject *call_known(const struct known *k, Py_ssize_t n, PyObject *const args[]) {
+  weft_array *in[MOST_ARGS], *out[MOST_RESULTS];
+  for (Py_ssize_t i = 0; i < n; i++) in[i] = array_handle(args[i]);
+  weft_scope *s = op_begin();
+  weft_call(function_of(k->function), (int)n, in, k->n_results, out);
+  PyObject *results = results_of(k, out);
+  weft_scope_discard(s);
+  return results;
+}
+
+static PyObject *call(PyObject *object, PyObject *const args[], size_t flags, PyObject *names) {
+  struct compiled *self = (struct compiled *)object;
+  Py_ssize_t n = PyVectorcall_NARGS(flags);
+  const struct known *k = names && PyTuple_GET_SIZE(names) ? NULL : find(self, n, args);
+  return k ? call_known(k, n, args) : PyObject_Vectorcall(self->otherwise, args, flags, names);
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  (void)args, (void)kwargs;
+  struct compiled *self = (struct compiled *)type->tp_alloc(type, 0);
+  if (self) self->call = call;
+  return (PyObject *)self;
+}
+
+/* learn(args, function, container or None, n): a call with such arguments has n results. */
+static PyObject *learn(PyObject *object, PyObject *arguments) {
+  struct compiled *self = (struct compiled *)object;
+  PyObject *args, *function, *container;
+  int n_results;
+  int64_t word[WORDS];
+  if (!PyArg_ParseTuple(arguments, "O!OOi", &PyTuple_Type, &args, &function, &container, &n_results)) return NULL;
+  int n_words = describe(PyTuple_GET_SIZE(args), PySequence_Fast_ITEMS(args), word);
+  if (n_words < 0 || n_results > MOST_RESULTS || !function_of(function)) Py_RETURN_NONE;
+  struct known *k = PyMem_Malloc(sizeof *k + sizeof *word * (size_t)n_words);
+  if (!k) return PyErr_NoMemory();
+  *k = (struct known){ self->known, Py_NewRef(function), container == Py_None ? NULL : (PyTypeObject *)container, n_results, n_words };
+  memcpy(k->word, word, sizeof *word * (size_t)n_words);
+  self->known = k;
+  Py_RETURN_NONE;
+}
+
+static PyObject *bind(PyObject *self, PyObject *instance, PyObject *type) { /* as a method of a class */
+  (void)type;
+  return !instance || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+static int traverse(PyObject *object, visitproc visit, void *arg) {
+  struct compiled *self = (struct compiled *)object;
+  Py_VISIT(self->otherwise);
+  Py_VISIT(self->dict);
+  return 0;
+}
+
+static int clear(PyObject *object) {
+  struct compiled *self = (struct compiled *)object;
+  Py_CLEAR(self->otherwise);
+  Py_CLEAR(self->dict);
+  return 0;
+}
+
+static void destroy(PyObject *object) {
+  struct compiled *self = (struct compiled *)object;
+  PyObject_GC_UnTrack(object);
+  if (self->weak_references) PyObject_ClearWeakRefs(object);
+  for (struct known *k = self->known, *next; k; k = next) {
+    next = k->next;
+    Py_DECREF(k->function);
+    PyMem_Free(k);
+  }
+  clear(object);
+  Py_TYPE(object)->tp_free(object);
+}
+
+static PyMethodDef methods[] = {
+  { "learn", learn, METH_VARARGS, "learn(args, function, container or None, n): how a call with such arguments is done" },
+  { 0 },
+};
+static PyMemberDef members[] = {
+  { "otherwise", T_OBJECT, offsetof(struct compiled, otherwise), 0, "the function in Python" },
+  { 0 },
+};
+static PyGetSetDef properties[] = {
+  { "__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL },
+  { 0 },
+};
+
+PyTypeObject compiled_type = {
+  PyVarObject_HEAD_INIT(NULL, 0)
+  .tp_name = "weft._core.Compiled",
+  .tp_basicsize = sizeof(struct compiled),
+  .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+  .tp_doc = "A compiled function. What it has not learnt goes to its attribute `otherwise`.",
+  .tp_new = make,
+  .tp_dealloc = destroy,
+  .tp_traverse = traverse,
+  .tp_clear = clear,
+  .tp_call = PyVectorcall_Call,
+  .tp_vectorcall_offset = offsetof(struct compiled, call),
+  .tp_dictoffset = offsetof(struct compiled, dict),
+  .tp_weaklistoffset = offsetof(struct compiled, weak_references),
+  .tp_descr_get = bind,
+  .tp_methods = methods,
+  .tp_members = members,
+  .tp_getset = properties,
+};
