@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
   for (int k = 0; k < CLUSTERS; k++) {
     double way[STEPS][2];
     for (int t = 0; t < steps; t++) way[t][0] = 240 + 110 * path_of[t][k][0], way[t][1] = 240 - 110 * path_of[t][k][1];
-    picture_line(out, (int)steps, way, "#000");
+    picture_line(out, (int)steps, way, 2, "#000");
     picture_dot(out, 240 + 110 * middle[k][0], 240 - 110 * middle[k][1], 8, "#000");
     picture_dot(out, 240 + 110 * middle[k][0], 240 - 110 * middle[k][1], 6, colour[k]);
   }

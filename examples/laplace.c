@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
       double u = ring * cos(i * 0.0872664626), v = ring * sin(i * 0.0872664626);
       line[i][0] = 48 * (t[0] + l * u + 4), line[i][1] = 12 * (35 - (t[1] + m * u + n * v));
     }
-    picture_line(out, 73, line, "#c0392b");
+    picture_line(out, 73, line, 2, "#c0392b");
   }
   picture_text(out, 12, 24, "#000", "the density (grey); 1, 2, 3 deviations of its Laplace approximation");
   return picture_close(out, path);

@@ -1,4 +1,4 @@
-/* picture.h -- an SVG file for the examples: dots, lines, words, and images of pixels.
+/* picture.h -- an SVG file for the examples: dots, lines, areas, words, and images of pixels.
  *
  * Pixels are embedded as an uncompressed PNG. Colours are those of CSS. Whether the file could be opened and written is
  * asked once, by picture_close. */
@@ -29,11 +29,25 @@ static inline void picture_dot(FILE *out, double x, double y, double r, const ch
   if (out) fprintf(out, "<circle cx='%.1f' cy='%.1f' r='%.1f' fill='%s'/>\n", x, y, r, fill);
 }
 
-static inline void picture_line(FILE *out, int n, double (*at)[2], const char *stroke) {
-  if (!out) return;
-  fprintf(out, "<polyline fill='none' stroke='%s' stroke-width='2' points='", stroke);
+static inline void picture_points(FILE *out, int n, double (*at)[2]) {
   for (int i = 0; i < n; i++) fprintf(out, "%.1f,%.1f ", at[i][0], at[i][1]);
   fprintf(out, "'/>\n");
+}
+
+static inline void picture_line(FILE *out, int n, double (*at)[2], double width, const char *stroke) {
+  if (!out) return;
+  fprintf(out, "<polyline fill='none' stroke='%s' stroke-width='%.1f' stroke-linejoin='round' points='", stroke, width);
+  picture_points(out, n, at);
+}
+
+static inline void picture_area(FILE *out, int n, double (*at)[2], const char *fill) { /* inside the line, closed */
+  if (!out) return;
+  fprintf(out, "<polygon fill='%s' points='", fill);
+  picture_points(out, n, at);
+}
+
+static inline void picture_box(FILE *out, double x, double y, double w, double h, const char *fill) {
+  if (out) fprintf(out, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s'/>\n", x, y, w, h, fill);
 }
 
 static inline void picture_text(FILE *out, double x, double y, const char *fill, const char *words) {
