@@ -346,6 +346,15 @@ weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /*
 
 weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps);  /* over the last axis; w may be NULL */
 weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps);  /* w, b may be NULL */
+typedef struct {
+  double scale;                                    /* 0: 1 / sqrt(d) */
+  weft_array *mask;                                /* [..,T,S]; bool: false is left out; numbers are added; NULL: none */
+  int is_causal;                                   /* row i sees the columns up to i + S - T */
+} weft_attention_options;
+weft_array *weft_attention(weft_array *q, weft_array *k, weft_array *v, const weft_attention_options *);  /* softmax(q k'
+                                                      scale + mask) v: [..,T,d], [..,S,d], [..,S,e] -> [..,T,e]. Heads stand
+                                                      on axis -3; q may have several for each of k and v. The scores
+                                                      [..,T,S] are never stored, but for a gradient */
 weft_array *weft_var(weft_array *, int axis, int64_t ddof);  /* sum (x - mean)^2 / (n - ddof); the axis stays */
 weft_array *weft_std(weft_array *, int axis, int64_t ddof);  /* its square root */
 

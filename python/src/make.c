@@ -1,4 +1,4 @@
-/* make.c -- arrays out of nothing: constants, ranges; and the norms, which take options. */
+/* make.c -- arrays out of nothing: constants, ranges; and the norms and attention, which take options. */
 #include "core.h"
 
 static PyObject *full(PyObject *module, PyObject *args) {
@@ -64,6 +64,24 @@ static PyObject *layer_norm(PyObject *module, PyObject *args, PyObject *kwargs) 
   return op_end(s, a && !failed ? weft_layer_norm(a, w, b, eps) : NULL);
 }
 
+static PyObject *attention(PyObject *module, PyObject *args, PyObject *kwargs) {
+  static char *names[] = { "q", "k", "v", "scale", "mask", NULL };
+  PyObject *o[3], *mask = Py_None, *scale = Py_None;
+  weft_array *x[3];
+  weft_attention_options how = { 0 };
+  int failed = 0;
+  (void)module;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|$OO", names, &o[0], &o[1], &o[2], &scale, &mask)) return NULL;
+  if (scale != Py_None && (how.scale = PyFloat_AsDouble(scale)) == -1 && PyErr_Occurred()) return NULL;
+  if (PyUnicode_Check(mask) && PyUnicode_CompareWithASCIIString(mask, "causal"))
+    return PyErr_Format(PyExc_ValueError, "attention: the mask is an array, 'causal' or None, not %R", mask);
+  how.is_causal = PyUnicode_Check(mask);
+  weft_scope *s = op_begin();
+  for (int i = 0; i < 3 && !failed; i++) failed |= !(x[i] = convert_operand(o[i]));
+  how.mask = failed || how.is_causal ? NULL : optional(mask, &failed);
+  return op_end(s, failed ? NULL : weft_attention(x[0], x[1], x[2], &how));
+}
+
 static PyObject *promote(PyObject *module, PyObject *args) {
   PyObject *a, *b;
   weft_dtype x, y;
@@ -78,6 +96,9 @@ PyMethodDef make_functions[] = {
   { "rms_norm", WITH_KEYWORDS(rms_norm), "rms_norm(x, weight=None, eps=1e-5): over the last axis" },
   { "layer_norm", WITH_KEYWORDS(layer_norm),
     "layer_norm(x, weight=None, bias=None, eps=1e-5): over the last axis" },
+  { "attention", WITH_KEYWORDS(attention),
+    "attention(q, k, v, *, scale=None, mask=None): softmax(q k' scale + mask) v; scale None: 1 / sqrt(d); the mask is an "
+    "array, 'causal' or None" },
   { "promote", promote, METH_VARARGS, "promote(dtype, dtype): the dtype two arrays meet in" },
   { 0 },
 };

@@ -291,6 +291,12 @@ def put_along():
     return y
 
 
+def attended(q, k, v, mask):
+    s = np.where(mask, q @ k.T / np.sqrt(q.shape[-1]), -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+
+
 CALLS = {
     "allclose": lambda m: m.allclose(M, M + 1e-9),
     "arange": lambda m: m.arange(2, 17, 3),
@@ -298,6 +304,7 @@ CALLS = {
     "as_strided": (lambda: weft.as_strided(M, (3, 2), (1, 2), 1), lambda: np.array([M.ravel()[1 + i:4 + i:2] for i in range(3)])),
     "asarray": lambda m: m.asarray(M),
     "astype": (lambda: weft.astype(weft.asarray(M), weft.int32), lambda: M.astype(np.int32)),  # np.astype: from 2.1 on
+    "attention": (lambda: weft.attention(M, M, M, mask="causal"), lambda: attended(M, M, M, np.tri(len(M), dtype=bool))),
     "broadcast_to": lambda m: m.broadcast_to(M[:1], (5, 4)),
     "clip": lambda m: m.clip(M, -2, 3.5),
     "complex": (lambda: weft.complex(M, M[::-1]), lambda: M + 1j * M[::-1]),

@@ -45,6 +45,7 @@ FUNCTIONS = {
     "pad": lambda x: (weft.pad(x, 1, 2.0) ** 2).sum(),
     "rms_norm": lambda x: (weft.rms_norm(x, x[0] + 1) * weft.arange(4)).sum(),
     "layer_norm": lambda x: (weft.layer_norm(x, x[1], x[0]) * weft.arange(4)).sum(),
+    "attention": lambda x: (weft.attention(x, x * x, x, scale=0.7, mask=weft.array([True, False, True])) * weft.arange(4)).sum(),
     "broadcast": lambda x: (x[:, :1] * x[:1] * x).sum(),
     "fma": lambda x: weft.fma(x, x, x).sum(),
     "var": lambda x: weft.var(x, 1).sum(),

@@ -20,7 +20,7 @@ from ._composed import (
     split, std, take, take_along_axis, tensordot, tile, trace, tri, tril, triu, var, zeros, zeros_like)
 from ._core import (
     Dtype, abs, add, all, any, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, argmax, argmin, array,
-    asarray, astype, bfloat16, bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, bool_, broadcast_to, ceil,
+    asarray, astype, attention, bfloat16, bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, bool_, broadcast_to, ceil,
     complex, complex64, complex128, concatenate, conj, cos, cosh, cummax, cummin, cumprod, cumsum, depends, divide,
     einsum, equal, erf, erfc, erfinv, exp, exp2, expand_dims, expm1, flatten, flip, float16, float32, float64, floor,
     floor_divide, fma, fmod, from_dlpack, greater, greater_equal, hypot, imag, int8, int16, int32, int64, isfinite,

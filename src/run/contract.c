@@ -6,7 +6,9 @@
 #include "backend/float_mode.h"
 #include "run/buffer.h"
 #include "run/launch.h"
+#include "run/pattern.h"
 #include "run/pool.h"
+#include "schedule/draft.h"
 
 enum {
   SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are */
@@ -14,6 +16,8 @@ enum {
   SHORT_CHUNK = 16,
   PACKED_ROWS = 16,
   MANY_PARTS = 8,           /* rows so many that b is packed though it is small */
+  ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows */
+  GAP = 64,                 /* bytes between its rows, lest they share the sets of a cache */
   GRAIN = 1 << 19,          /* products; less is not worth a thread */
   CELLS = 4,                /* tasks a thread: slow ones even out */
   ALIGN = 64
@@ -37,9 +41,12 @@ struct product {
   bool packs_a, packs_b;
   int64_t chunk;                /* products between two visits of a patch */
   int64_t held;                 /* rows of b that are packed at once */
+  int64_t cell_row;             /* bytes from row to row of a cell */
   int64_t cell_parts, cell_columns, n_row_cells, n_column_cells, n_cells, n_tasks;
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
-  size_t a_bytes, b_bytes, cell_bytes, sums_bytes;
+  size_t a_bytes, b_bytes, cell_bytes, sums_bytes, fed_bytes;
+  struct product *then;         /* what the rows of the kernel's result are the left operand of */
+  int64_t fed_row;              /* bytes from row to row of those */
   /* the kernel that goes on */
   const struct compiled *next;
   const struct step *step;
@@ -83,6 +90,12 @@ static bool is_small(const struct product *p) {
   return p->m <= SMALL_BYTES / p->size / (p->k + 1) && p->n <= SMALL_BYTES / p->size / (p->k + 1);
 }
 
+static void take_whole_rows(struct product *p) {
+  int64_t row_bytes = p->n * p->size, most = ROWS_BYTES / (row_bytes * (p->part_rows + 1));
+  p->cell_columns = up(p->n, p->width);
+  p->cell_parts = most < 1 ? 1 : least(most, 8);
+}
+
 static void choose_cells(struct product *p) {
   bool small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
   int64_t most = !flat || small ? 512 : in_runs ? 1024 : p->width;
@@ -90,16 +103,18 @@ static void choose_cells(struct product *p) {
   if (p->dots) most = 128;
   p->packs_b = p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS;
   if (p->dots) p->packs_b = false;
-  p->packs_a = p->a.dtype != p->reg || (!small && !flat);
+  p->packs_a = p->a.dtype != p->reg || (!small && !flat && !p->c->is_fed);
   p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK;
   p->cell_parts = small ? 1 : 8;
   p->cell_columns = least(up(p->n, p->width), up(most, p->width));
   p->held = flat ? least(p->k, p->chunk) : p->k;
   if (p->packs_b && p->held > HELD_BYTES / p->size / p->cell_columns) p->held = least(p->k, CONTRACT_BLOCK), p->cell_parts = 32;
+  if (p->c->has_whole_rows) take_whole_rows(p);
   p->n_row_cells = divide_up(p->n_parts, p->cell_parts);
   p->n_column_cells = divide_up(p->n, p->cell_columns);
   p->n_cells = p->n_row_cells * p->n_column_cells;
   for (int i = 0; i < p->c->n_batch; i++) p->n_cells *= p->c->batch[i];
+  p->cell_row = p->cell_columns * p->size + (p->c->has_whole_rows ? GAP : 0);
 }
 
 static void choose_tasks(struct product *p, int threads) {
@@ -115,8 +130,9 @@ static void measure_scratch(struct product *p) {
   int64_t rows = p->cell_parts * (p->part_rows + (p->n_higher > 0));
   p->a_bytes = p->packs_a ? padded(rows * panel_rows(p, least(p->k, p->chunk)) * p->size + PANEL_SLACK) : 0;
   p->b_bytes = p->packs_b ? padded(panel_rows(p, p->held) * p->cell_columns * p->size) : 0;
-  p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_columns * p->size) : 0;
-  p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_columns * p->size);
+  p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_row) : 0;
+  p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_row);
+  p->fed_bytes = p->then ? padded(rows * p->fed_row) : 0;
 }
 
 /* Code for the four patches there can be. 1: out of memory; 2: nobody may make code. */
@@ -162,7 +178,7 @@ static bool allows_pairs(const struct product *p, const struct matrix *x, int64_
 
 static void choose_pairs(struct product *p, int threads) {
   p->together = 1;
-  if (p->a.dtype != p->b.dtype || !p->unit->has_pairs(p->a.dtype) || is_flat(p) || is_small(p)) return;
+  if (p->c->is_fed || p->a.dtype != p->b.dtype || !p->unit->has_pairs(p->a.dtype) || is_flat(p) || is_small(p)) return;
   if (allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads)) p->together = 2;
 }
 
@@ -187,15 +203,25 @@ struct cell {
 struct worker {
   const struct product *p;
   uint8_t *a, *b, *y, *sums;    /* scratch; sums: of blocks that are cut */
-  int64_t b_batch, b_column, b_k; /* what of b is packed; batch -1: nothing */
+  int64_t b_batch, b_column, b_columns, b_k; /* what of b is packed; batch -1: nothing */
   struct cell cell;
   int64_t batch;                /* of the cell, as one number */
+  int64_t k;                    /* products to be added: fewer than there are where the others are with 0 */
+  uint8_t *fed;                 /* rows of the kernel's result, for .. */
+  struct worker *then;
+  const uint8_t *left;          /* .. whose left operand they are; NULL: it stands in memory */
+  int64_t finite_batch;         /* of b: all of this batch are finite; -1: not known; -2 - batch: they are not */
 };
 
 static const uint8_t *corner(const struct worker *w, const struct matrix *x, int64_t row, int64_t column) {
   const uint8_t *at = x->at + row * x->row + column * x->column;
   for (int i = 0; i < w->p->c->n_batch; i++) at += w->cell.batch[i] * x->batch[i];
   return at;
+}
+
+/* The left operand from a row of the cell and k on. */
+static const uint8_t *left_at(const struct worker *w, int64_t row, int64_t k) {
+  return w->left ? w->left + (row - w->cell.row) * w->p->a.row + k * w->p->a.column : corner(w, &w->p->a, row, k);
 }
 
 static void find_cell(struct worker *w, int64_t i) {
@@ -225,11 +251,13 @@ static uint8_t *strip_at(const struct worker *w, int64_t j) { return w->b + j * 
 static void pack_b(struct worker *w, int64_t k) {
   const struct product *p = w->p;
   int64_t from = p->held < p->k ? k : 0;
-  if (w->b_batch == w->batch && w->b_column == w->cell.column && w->b_k == from) return;
-  w->b_batch = w->batch, w->b_column = w->cell.column, w->b_k = from;
+  bool is_same = w->b_batch == w->batch && w->b_column == w->cell.column && w->b_k == from;
+  int64_t first = is_same ? w->b_columns : 0;
+  if (first >= w->cell.columns) return;
+  w->b_batch = w->batch, w->b_column = w->cell.column, w->b_columns = w->cell.columns, w->b_k = from;
   int64_t n = least(p->held, p->k - from), run = lies_along_k(p) ? n : PACKED_ROWS;
   for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
-    for (int64_t j = 0; j < w->cell.columns; j += p->width)
+    for (int64_t j = first; j < w->cell.columns; j += p->width)
       pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j), strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
                                p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->b.dtype }, false);
 }
@@ -242,16 +270,16 @@ static uint8_t *part_at(const struct worker *w, int64_t part, int64_t n) {
 static void pack_a(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++)
-    pack(p, &(struct panel){ corner(w, &p->a, first_row(p, i), k), part_at(w, i, n), p->a.column, p->a.row, n, rows_of(p, i),
+    pack(p, &(struct panel){ left_at(w, first_row(p, i), k), part_at(w, i, n), p->a.column, p->a.row, n, rows_of(p, i),
                              rows_of(p, i), p->a.dtype }, true);
 }
 
 /* Where a patch of the cell begins and ends: a block that is cut goes through `sums`. */
 static void place_patch(const struct worker *w, int64_t row, int64_t column, bool begins, bool ends, struct patch *t) {
   const struct product *p = w->p;
-  int64_t row_bytes = p->cell_columns * p->size, at = (row - w->cell.row) * row_bytes + column * p->size;
+  int64_t at = (row - w->cell.row) * p->cell_row + column * p->size;
   t->start = begins ? NULL : w->sums + at;
-  t->start_row = t->c_row = row_bytes;
+  t->start_row = t->c_row = p->cell_row;
   if (!ends) t->c = w->sums + at;
   else if (!p->y.at) t->c = w->y + at;
   else t->c = (uint8_t *)corner(w, &p->y, row, w->cell.column + column), t->c_row = p->y.row;
@@ -260,7 +288,7 @@ static void place_patch(const struct worker *w, int64_t row, int64_t column, boo
 static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   struct dots d = { .b = corner(w, &p->b, k, w->cell.column), .b_column = p->b.column, .k = n, .columns = w->cell.columns, .adds = k > 0 };
-  d.a = p->packs_a ? w->a : corner(w, &p->a, 0, k);
+  d.a = p->packs_a ? w->a : left_at(w, 0, k);
   d.a_k = p->packs_a ? p->size : p->a.column;
   d.c = p->y.at ? (void *)corner(w, &p->y, 0, w->cell.column) : w->y;
   p->dots(&d);
@@ -269,7 +297,7 @@ static void multiply_row(struct worker *w, int64_t k, int64_t n) {
 /* The patches of a cell over n products from k on. */
 static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == p->k;
+  bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == w->k;
   struct patch t = { .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
   int lanes = p->unit->lanes(p->reg);
   for (int64_t j = 0; j < w->cell.columns && !is_cancelled(p); j += p->width) {
@@ -280,7 +308,7 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
     for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++) {
       int64_t row = first_row(p, i);
       t.rows = rows_of(p, i);
-      t.a = p->packs_a ? part_at(w, i, n) : corner(w, &p->a, row, k);
+      t.a = p->packs_a ? part_at(w, i, n) : left_at(w, row, k);
       t.a_row = p->packs_a ? p->size : p->a.row;
       t.a_k = p->packs_a ? t.rows * p->size : p->a.column;
       place_patch(w, row, j, begins, ends, &t);
@@ -312,15 +340,15 @@ static void cell_axes(const struct worker *w, int64_t from[], int64_t extent[]) 
 static void bind_cell(const struct worker *w, const int64_t from[], struct bound bound[]) {
   const struct product *p = w->p;
   const struct kir_kernel *k = p->next->kernel;
-  int64_t row_stride = p->cell_columns;
   for (int j = 0; j < k->n_bufs; j++) {
     if (k->bufs[j].kind > KIR_INOUT) continue;
     bound[j] = p->bound[j];
     int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
-    if (j == p->c->cell) bound[j].data = w->y;
+    bool is_cell = j == p->c->cell, is_fed = p->then && j == p->c->fed;
+    if (is_cell || is_fed) bound[j].data = is_cell ? w->y : w->fed;
     for (int d = 0; d < k->bufs[j].rank; d++) {
       int axis = axis_of(p, &k->bufs[j].dims[d]);
-      if (j == p->c->cell) bound[j].stride[d] = (axis == p->c->row_axis) == p->c->is_turned ? 1 : row_stride;
+      if (is_cell || is_fed) bound[j].stride[d] = (axis == p->c->row_axis) == p->c->is_turned ? 1 : (is_cell ? p->cell_row : p->fed_row) / size;
       else if (axis >= 0) bound[j].data = (uint8_t *)bound[j].data + from[axis] * bound[j].stride[d] * size;
     }
   }
@@ -344,26 +372,104 @@ static int go_on(const struct worker *w) {
 
 /* ---- cells and tasks ---- */
 
-static int run_cell(struct worker *w, int64_t i) {
+static void multiply_cell(struct worker *w) {
   const struct product *p = w->p;
   int64_t k = 0;
-  find_cell(w, i);
   do {
-    int64_t n = least(p->k - k, p->chunk);
+    int64_t n = least(w->k - k, p->chunk);
     if (p->packs_b) pack_b(w, k);
     if (p->packs_a) pack_a(w, k, n);
     (p->dots ? multiply_row : multiply)(w, k, n);
     k += n;
-  } while (k < p->k && !is_cancelled(p));
-  return p->next && !is_cancelled(p) ? go_on(w) == 1 : 0;
+  } while (k < w->k && !is_cancelled(p));
+}
+
+/* ---- rows that go on to another product ---- */
+
+/* Whether a patch of the cell has given -0, which +0 times something would have made +0. */
+static bool has_minus_zero(const struct worker *w) {
+  const struct product *p = w->p;
+  for (int64_t i = 0; i < w->cell.rows; i++) {
+    const uint8_t *at = p->y.at ? corner(w, &p->y, w->cell.row + i, w->cell.column) : w->y + i * p->cell_row;
+    if (p->size == 4 ? pattern_any_32(at, w->cell.columns, ~0u, 1u << 31) : pattern_any_64(at, w->cell.columns, ~UINT64_C(0), UINT64_C(1) << 63)) return true;
+  }
+  return false;
+}
+
+/* The cells of the second product that the rows of this one are the left operand of. 1: out of memory; 2: they must be
+ * whole rows. */
+static int feed(struct worker *w) {
+  struct worker *t = w->then;
+  const struct product *p = t->p;
+  t->cell = w->cell, t->batch = w->batch, t->k = w->cell.columns;
+  for (int64_t j = 0; j < p->n && !is_cancelled(p); j += p->cell_columns) {
+    t->cell.column = j, t->cell.columns = least(p->cell_columns, p->n - j);
+    multiply_cell(t);
+    if (t->k < p->k && has_minus_zero(t)) return 2;
+    if (p->next && !is_cancelled(p) && go_on(t) == 1) return 1;
+  }
+  return 0;
+}
+
+/* n neighbours in memory. */
+static bool are_finite(const uint8_t *at, int64_t n, weft_dtype t) {
+  switch (t) {
+    case WEFT_F16: return !pattern_any_16(at, n, 0x7C00, 0x7C00);
+    case WEFT_BF16: return !pattern_any_16(at, n, 0x7F80, 0x7F80);
+    case WEFT_F32: return !pattern_any_32(at, n, 0x7F800000, 0x7F800000);
+    default: return !pattern_any_64(at, n, UINT64_C(0x7FF) << 52, UINT64_C(0x7FF) << 52);
+  }
+}
+
+/* Whether the right operand of the second product is finite in this batch: then 0 times it is 0. */
+static bool is_finite(struct worker *t, int64_t batch) {
+  if (t->finite_batch == batch || t->finite_batch == -2 - batch) return t->finite_batch == batch;
+  const struct product *p = t->p;
+  int64_t run = p->b.column == kir_width(p->b.dtype) ? p->n : 1;
+  bool good = true;
+  for (int64_t i = 0; i < p->k && good; i++)
+    for (int64_t j = 0; j < p->n && good; j += run) good = are_finite(corner(t, &p->b, i, j), run, p->b.dtype);
+  t->finite_batch = good ? batch : -2 - batch;
+  return good;
+}
+
+/* Columns of the cell beyond which the kernel gives zeros that need not be multiplied. */
+static int64_t band_of(struct worker *w) {
+  const struct product *p = w->p;
+  int64_t columns = w->cell.row + w->cell.rows + p->c->band;
+  if (!p->c->is_banded || columns >= p->n) return p->n;
+  w->then->cell = w->cell, w->then->batch = w->batch;
+  return is_finite(w->then, w->batch) ? least(p->n, up(columns < 1 ? 1 : columns, p->width)) : p->n;
+}
+
+static int run_cell(struct worker *w, int64_t i) {
+  const struct product *p = w->p;
+  int how = 2;
+  find_cell(w, i);
+  w->k = p->k;
+  if (p->then) w->cell.columns = band_of(w);
+  for (; how == 2; w->cell.columns = p->n) { /* the second time with whole rows */
+    multiply_cell(w);
+    how = p->next && !is_cancelled(p) ? go_on(w) == 1 : 0;
+    if (!how && p->then && !is_cancelled(p)) how = feed(w);
+  }
+  return how;
+}
+
+static size_t scratch_of(const struct product *p) { return p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes + p->fed_bytes; }
+
+static struct worker worker_of(const struct product *p, uint8_t *room) {
+  struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .b_batch = -1, .finite_batch = -1 };
+  w.y = w.b + p->b_bytes, w.sums = w.y + p->cell_bytes, w.fed = w.sums + p->sums_bytes;
+  return w;
 }
 
 static void task(void *ctx, int i) {
   struct product *p = ctx;
-  size_t bytes = p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes;
+  size_t own = scratch_of(p), bytes = own + (p->then ? scratch_of(p->then) : 0);
   uint8_t *room = bytes ? memory_borrow(bytes) : NULL;
-  struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .b_batch = -1 };
-  w.y = w.b + p->b_bytes, w.sums = w.y + p->cell_bytes;
+  struct worker w = worker_of(p, room), then;
+  if (p->then) then = worker_of(p->then, room + own), then.left = w.fed, w.then = &then;
   int64_t each = p->n_cells / p->n_tasks, more = p->n_cells % p->n_tasks, lo = i * each + least(i, more);
   bool failed = bytes && !room;
   uint64_t mode = float_mode_enter();
@@ -416,21 +522,50 @@ static struct failure *outcome(const struct product *p) {
   return NULL;
 }
 
+/* The product of step i, with the kernel that goes on with it. bound, checks: room for those of the kernel. */
+static struct product product_at(const struct plan *plan, int i, struct run *r, uint8_t *const base[], struct bound *bound, int64_t *checks) {
+  const struct step *s = &plan->schedule->step[i];
+  struct product p = product_of(s->contraction, base);
+  p.next = plan->code[i];
+  for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
+  if (p.next) step_bind(s, p.next->kernel, base, bound);
+  p.step = s, p.bound = bound, p.args = s->args, p.checks = checks, p.cancel = r->cancel;
+  return p;
+}
+
+/* Rows of p are the left operand of the next, one after the other in scratch. */
+static void chain(struct product *p, struct product *next) {
+  int size = kir_width(next->a.dtype);
+  p->then = next;
+  p->fed_row = up(p->n * size, ALIGN) + GAP;
+  next->a = (struct matrix){ .dtype = next->a.dtype, .row = p->fed_row, .column = size };
+}
+
+static int choose_both(struct product *p, int threads, const struct contractor *unit) {
+  struct product *next = p->then;
+  p->unit = unit->lanes(p->reg) ? unit : &contractor_vm;
+  if (next) next->unit = unit->lanes(p->reg) && unit->lanes(next->reg) ? unit : &contractor_vm, p->unit = next->unit;
+  int how = next ? choose(next, threads) : 0;
+  return how ? how : choose(p, threads);
+}
+
+static struct failure *run_both(struct product *p, struct run *r) {
+  int how = choose_both(p, r->threads, compiled_contractor());
+  if (how == 2) how = choose_both(p, r->threads, &contractor_vm);
+  if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
+  pool_run((int)p->n_tasks, r->threads, task, p);
+  struct failure *f = outcome(p);
+  return f || !p->then ? f : outcome(p->then);
+}
+
 struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
   const struct step *s = &plan->schedule->step[i];
-  const struct compiled *next = plan->code[i];
   if (is_empty(s->contraction)) return NULL;
-  struct product p = product_of(s->contraction, base);
-  struct bound *bound = alloca(sizeof *bound * (size_t)(next ? next->kernel->n_bufs + 1 : 1));
-  int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
-  for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
-  if (next) step_bind(s, next->kernel, base, bound);
-  p.step = s, p.next = next, p.bound = bound, p.args = s->args, p.checks = checks, p.cancel = r->cancel;
-  p.unit = compiled_contractor();
-  if (!p.unit->lanes(p.reg)) p.unit = &contractor_vm;
-  int how = choose(&p, r->threads);
-  if (how == 2) p.unit = &contractor_vm, how = choose(&p, r->threads);
-  if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
-  pool_run((int)p.n_tasks, r->threads, task, &p);
-  return outcome(&p);
+  struct bound bound[2][DRAFT_BUFFERS];
+  int64_t checks[2][DRAFT_SITES];
+  struct product p = product_at(plan, i, r, base, bound[0], checks[0]);
+  if (!s->contraction->is_fed) return run_both(&p, r);
+  struct product first = product_at(plan, i - 1, r, base, bound[1], checks[1]);
+  chain(&first, &p);
+  return run_both(&first, r);
 }

@@ -220,7 +220,8 @@ static bool moves_nothing(const struct step *s, uint8_t *const base[]) {
 }
 
 struct failure *plan_step(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
-  if (p->schedule->step[i].contraction) return contract_run(p, i, r, base);
+  const struct contraction *c = p->schedule->step[i].contraction;
+  if (c) return c->feeds ? NULL : contract_run(p, i, r, base); /* the step it feeds runs both */
   if (!p->code[i]) return replay_run(p->body[i], p->schedule->step[i].replay, r, base);
   return r->overwrites && moves_nothing(&p->schedule->step[i], base) ? NULL : run_kernel(p, i, r, base);
 }

@@ -68,7 +68,8 @@ static void show_contraction(const struct schedule *s, const struct contraction 
   if (c->b_dtype != c->a_dtype) text_addf(t, " x %s", weft_dtype_name(c->b_dtype));
   for (int i = 0; i < c->n_batch; i++) text_addf(t, ", batch=%lld", (long long)c->batch[i]);
   text_addf(t, ", M=%lld, N=%lld, K=%lld, a=", (long long)c->m, (long long)c->n, (long long)c->k);
-  show_store(s, c->a.store, t);
+  if (c->is_fed) text_add(t, "rows of the step before");
+  else show_store(s, c->a.store, t);
   text_add(t, ", b=");
   show_store(s, c->b.store, t);
   if (c->y.store >= 0) text_add(t, ", y="), show_store(s, c->y.store, t);
@@ -94,7 +95,8 @@ static void show_step(const struct plan *p, int i, struct text *t) {
   for (int j = 0; j < k->n_bufs; j++) {
     if (k->bufs[j].kind > KIR_INOUT) continue;
     text_addf(t, ", %s=", k->bufs[j].name);
-    if (s->bufs[j].store < 0) text_add(t, "cell");
+    bool is_fed = s->contraction && s->contraction->feeds && j == s->contraction->fed;
+    if (s->bufs[j].store < 0 || is_fed) text_add(t, is_fed ? "rows" : "cell");
     else show_store(p->schedule, s->bufs[j].store, t);
   }
   text_add(t, ")\n");

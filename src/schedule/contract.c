@@ -4,7 +4,11 @@
 
 enum {
   LEAST_PRODUCTS = 512, /* smaller ones are kernels in KIR */
-  FEW_COLUMNS = 16      /* less than a vector: rows become the columns */
+  FEW_COLUMNS = 16,     /* less than a vector: rows become the columns */
+  LONGEST_ROW = 16384,  /* of cells that have whole rows; */
+  MOST_HELD = 1 << 20,  /* elements of the right operand, which each of them reads; */
+  LEAST_ROWS = 256,     /* fewer leave threads without work; */
+  FEW_PRODUCTS = 1 << 21 /* unless there is little to do */
 };
 
 static int64_t rows(const struct node *n) { return n->dims[n->rank - 2]; }
@@ -20,6 +24,13 @@ static int batch_axes(const struct node *n) {
 bool contract_is_by_patches(const struct work *w, const struct node *n) {
   if (!w->by_patches || batch_axes(n) > AXES - 2) return false;
   return (double)node_count(n) * (double)inner(n) >= LEAST_PRODUCTS;
+}
+
+static bool is_turned(const struct node *n) { return columns(n) < FEW_COLUMNS && rows(n) > columns(n); }
+
+bool contract_takes_rows(const struct node *n) {
+  if (is_turned(n) || columns(n) > LONGEST_ROW || inner(n) > MOST_HELD / columns(n)) return false;
+  return node_count(n) >= LEAST_ROWS * columns(n) || (double)node_count(n) * (double)inner(n) <= FEW_PRODUCTS;
 }
 
 static struct binding binding_of(const struct node *n, const struct place *p) {
@@ -55,7 +66,7 @@ struct contraction *contraction_of(struct work *w, const struct node *n) {
   if (!c || !place_needed(w, n->in[0], &a) || !place_needed(w, n->in[1], &b)) return NULL;
   *c = (struct contraction){ .m = rows(n), .n = columns(n), .k = inner(n) };
   c->a_dtype = (weft_dtype)n->in[0]->dtype, c->b_dtype = (weft_dtype)n->in[1]->dtype;
-  c->is_turned = c->n < FEW_COLUMNS && c->m > c->n;
+  c->is_turned = is_turned(n);
   name_axes(n, c);
   c->a = binding_of(n->in[0], &a);
   c->b = binding_of(n->in[1], &b);

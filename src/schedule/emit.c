@@ -806,6 +806,18 @@ static void account(struct emit *e) {
   cost_add(&s->operations, points * e->n_parts);
 }
 
+/* What the runner has to know about rows of cells. */
+static void name_rows(struct emit *e) {
+  struct contraction *c = e->product;
+  c->has_whole_rows = e->g->has_row || e->g->feeds;
+  c->feeds = e->g->feeds;
+  for (int i = 0; c->feeds && i < e->n_parts; i++) {
+    if (!e->part[i].item->is_stored) continue;
+    c->fed = e->part[i].buf;
+    c->is_banded = chain_is_banded(e->w, e->part[i].node, &c->band);
+  }
+}
+
 bool step_group(struct work *w, struct group *g) {
   struct emit *e = w->emit ? w->emit : (w->emit = work_take(w, sizeof *e)); /* one for all groups: it is large */
   if (!e) return false;
@@ -816,6 +828,7 @@ bool step_group(struct work *w, struct group *g) {
   if (g->product) {
     const struct item *x = &w->item[g->product->slot];
     if (!(e->product = contraction_of(w, g->product))) return false;
+    e->product->is_fed = g->fed_by >= 0;
     if (g->n_items == 1 && contraction_fits(e->product, x)) return step_contract(w, e->product, x);
   }
   if (!collect(e)) return false;
@@ -829,6 +842,7 @@ bool step_group(struct work *w, struct group *g) {
   if (!draft_end(&e->d)) return false;
   if (e->product) {
     e->product->cell = e->access[e->cell].buf;
+    name_rows(e);
     w->out->step[w->out->n_steps - 1].contraction = e->product;
   }
   return true;

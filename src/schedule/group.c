@@ -71,7 +71,7 @@ static struct group *group_new(struct work *w, int *index) {
     w->room_groups = room;
   }
   struct group *g = &w->group[w->n_groups];
-  *g = (struct group){ .lane = -1, .column = -1 };
+  *g = (struct group){ .lane = -1, .column = -1, .fed_by = -1 };
   *index = w->n_groups++;
   return g;
 }
@@ -174,7 +174,7 @@ static bool uses_column(struct work *w, const struct node *n, int group) {
 }
 
 static bool writable(const struct group *g) {
-  if (g->product && (g->has_row || g->column >= 0)) return false;
+  if (g->product && (g->column >= 0 || (g->has_row && !(g->lane == g->n_axes - 1 && contract_takes_rows(g->product))))) return false;
   if (!g->has_row) return !(g->has_contract && g->column >= 0);
   if (g->column < 0) return true;
   if (g->column_used || g->column == g->lane) return false;

@@ -11,17 +11,23 @@ static void touch(struct schedule *s, int store, int step) {
   t->last = step;
 }
 
+/* What a step that is no loop reads and writes, as part of step i. */
+static void touch_all(struct schedule *s, const struct step *p, int i) {
+  const struct contraction *c = p->contraction;
+  for (int j = 0; p->kernel && j < p->kernel->n_bufs; j++)
+    if (p->kernel->bufs[j].kind <= KIR_INOUT) touch(s, p->bufs[j].store, i);
+  if (!c) return;
+  touch(s, c->a.store, i);
+  touch(s, c->b.store, i);
+  touch(s, c->y.store, i);
+}
+
 static void find_lives(struct schedule *s) {
   for (int i = 0; i < s->n_steps; i++) {
     struct step *p = &s->step[i];
     struct replay *r = p->replay;
-    for (int j = 0; !r && p->kernel && j < p->kernel->n_bufs; j++)
-      if (p->kernel->bufs[j].kind <= KIR_INOUT) touch(s, p->bufs[j].store, i);
-    if (p->contraction) {
-      touch(s, p->contraction->a.store, i);
-      touch(s, p->contraction->b.store, i);
-      touch(s, p->contraction->y.store, i);
-    }
+    if (!r) touch_all(s, p, i);
+    if (p->contraction && p->contraction->is_fed) touch_all(s, p - 1, i); /* they run together */
     if (!r) continue;
     for (int j = 0; j < r->n_seq + r->n_carry + r->n_const; j++) touch(s, r->in[j].store, i);
     for (int j = 0; j < r->n_all; j++) touch(s, r->all[j].store, i);
@@ -106,6 +112,7 @@ static int buffer_in(const struct step *p, int store, enum kir_buf_kind kind) {
 
 bool step_may_overwrite(const struct step *p, int from, int to) {
   int in = buffer_in(p, from, KIR_IN), out = buffer_in(p, to, KIR_OUT);
+  if (p->contraction && (p->contraction->is_fed || p->contraction->feeds)) return false; /* the other one may read it too */
   return in >= 0 && out >= 0 && same_place(&p->bufs[in], &p->bufs[out]) && touches_once(p, in) && touches_once(p, out) &&
          kir_may_donate(p->kernel, in, out);
 }

@@ -158,6 +158,8 @@ static bool before_group(struct work *w, struct group *g) {
   return true;
 }
 
+static bool emit_group(struct work *w, struct group *g) { return before_group(w, g) && step_group(w, g); }
+
 struct unit { int level, group; struct node *node; int next; };
 
 /* Groups and steps of their own in the order of their levels. */
@@ -182,7 +184,9 @@ static bool emit_all(struct work *w) {
   for (int l = 0; l <= top; l++)
     for (int i = first[l]; i >= 0; i = u[i].next) {
       struct group *g = u[i].node ? NULL : &w->group[u[i].group];
-      if (!(g ? before_group(w, g) && step_group(w, g) : emit_own(w, u[i].node))) return false;
+      if (g && g->feeds) continue;
+      if (g && g->fed_by >= 0 && !emit_group(w, &w->group[g->fed_by])) return false;
+      if (!(g ? emit_group(w, g) : emit_own(w, u[i].node))) return false;
     }
   return true;
 }
@@ -217,7 +221,7 @@ static bool fit(struct work *w) {
     w->out->n_stores = 0;
     w->out->moved_bytes = w->out->operations = 0;
     for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
-    if (group_nodes(w) && place_all(w) && emit_all(w)) return true;
+    if (group_nodes(w) && place_all(w) && (chains_find(w), emit_all(w))) return true;
     if (!w->is_crowded) return false;
     schedule_drop_kernels(w->out);
     w->out->n_steps = 0;

@@ -1,7 +1,7 @@
 /* schedule.h -- from a graph of local nodes to a list of kernels on bound memory.
  *
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
- * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c products of matrices, copy.c, scatter.c, prefix.c and loop.c
+ * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c and chain.c products of matrices, copy.c, scatter.c, prefix.c and loop.c
  * (with body.c, scan.c, rows.c) those of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule) refers to no nodes: a plan
  * keeps it, binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
@@ -37,6 +37,12 @@ struct contraction {
   int n_batch;
   int64_t batch[AXES], m, n, k;
   struct binding a, b, y;        /* strides: of the batch axes, then of the matrix. y.store -1: for the kernel only */
+  bool has_whole_rows;           /* a cell has all columns: the kernel folds rows */
+  bool feeds, is_fed;            /* the kernel's one result is, row by row, the left operand of the next step, which runs both:
+                                    a whole it stands nowhere */
+  int fed;                       /* feeds: the buffer that is this result */
+  bool is_banded;                /* feeds: what it gives is 0 beyond column i + band of row i, whatever y is there */
+  int64_t band;
   /* Of the kernel: the first n_axes of its sizes are the extents of batch axes, rows, columns, without those that are 1. */
   int n_axes, row_axis, column_axis; /* -1: length 1 */
   int cell;                      /* the buffer that is y */

@@ -31,7 +31,9 @@ struct group {
   bool column_used;           /* a node of the group needs the result of a column fold */
   bool column_wide;           /* a column fold has a value for each lane */
   bool has_contract;
-  struct node *product;       /* a contraction by patches: the others go on with it, element by element */
+  struct node *product;       /* a contraction by patches: the others go on with it, element by element or row by row */
+  int fed_by;                 /* the group whose only result is the left operand of the product; -1: it stands in memory */
+  bool feeds;                 /* that result is never whole: the group runs together with the one it feeds */
   int n_items, room;
   int *item;                  /* slots; emit.c puts them in order */
   int n_bases, base[16];      /* what it reads: slots */
@@ -80,12 +82,18 @@ bool group_nodes(struct work *);
 
 /* contract.c */
 bool contract_is_by_patches(const struct work *, const struct node *);
+bool contract_takes_rows(const struct node *);  /* cells of whole rows are no worse than others */
 struct contraction *contraction_of(struct work *, const struct node *);                /* NULL: the work fails */
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
 bool step_contract(struct work *, struct contraction *, const struct item *);
 
 /* schedule.c: costs stop at the largest number there is */
 void cost_add(int64_t *sum, double cost);
+
+/* chain.c */
+void chains_find(struct work *); /* products that feed each other; after places are known */
+bool chain_is_banded(struct work *, const struct node *y, int64_t *band); /* y is 0 beyond column i + band of row i, whatever
+                                    is masked there; then all of its values are numbers from 0 to 1, or nan */
 
 /* draft.c */
 struct step *step_new(struct work *); /* NULL: out of memory */

@@ -1,0 +1,99 @@
+/* attention.c -- softmax(q k' scale) v, masked. Plain matrix products and a softmax: the scheduler runs them together row
+ * by row (schedule/chain.c), so the scores stand nowhere as a whole. */
+#include <math.h>
+#include <string.h>
+#include "op/composed.h"
+
+/* Queries of one shape [.., heads, T, d] whose neighbouring heads share a head of k and v: [.., k's heads, shared, T, d]. */
+static weft_array *grouped(weft_array *x, int64_t heads, int64_t of) {
+  struct node *n = array_node(x);
+  dim d[WEFT_RANK_MAX + 1];
+  int at = n->rank - 3;
+  bool is_shared = n->dims[at] == 1;
+  memcpy(d, n->dims, sizeof *d * (size_t)at);
+  d[at] = is_shared ? 1 : of;
+  d[at + 1] = is_shared ? 1 : heads / of;
+  memcpy(d + at + 2, n->dims + at + 1, 2 * sizeof *d);
+  weft_array *y = array_reshape("weft_attention", x, n->rank + 1, d);
+  node_release(n);
+  return y;
+}
+
+/* Row i sees the columns up to i + S - T: the last row sees all. */
+static weft_array *before_diagonal(weft_array *scores, weft_array *q, weft_array *k) {
+  weft_array *like = weft_cast(scores, WEFT_I32), *row = weft_iota(like, -2), *column = weft_iota(like, -1);
+  weft_array *more = weft_cast(weft_sub(weft_size(k, -2), weft_size(q, -2)), WEFT_I32);
+  return weft_where(weft_le(column, weft_add(row, more)), scores, weft_scalar(-INFINITY));
+}
+
+static weft_array *masked(weft_array *scores, weft_array *mask) {
+  if (weft_dtype_of(mask) == WEFT_BOOL) return weft_where(mask, scores, weft_scalar(-INFINITY));
+  return weft_add(scores, weft_cast(mask, weft_dtype_of(scores)));
+}
+
+/* 1 / sqrt(d), if nothing is said. */
+static weft_array *scale_of(weft_array *q, const weft_attention_options *how) {
+  struct node *n = array_node(q);
+  dim d = n->dims[n->rank - 1];
+  node_release(n);
+  if (how && how->scale) return weft_scalar(how->scale);
+  return d >= 0 ? weft_scalar(d ? 1 / sqrt((double)d) : 1) : weft_rsqrt(weft_cast(weft_size(q, -1), WEFT_F32));
+}
+
+static weft_array *attend(weft_array *q, weft_array *k, weft_array *v, weft_array *mask, const weft_attention_options *how) {
+  weft_array *s = weft_matmul(raised(q), weft_moveaxis(raised(k), -1, -2));
+  s = weft_mul(s, weft_cast(scale_of(q, how), weft_dtype_of(s)));
+  if (how && how->is_causal) s = before_diagonal(s, q, k);
+  if (mask) s = masked(s, mask);
+  return lowered(weft_matmul(weft_softmax(s, -1), raised(v)), q);
+}
+
+/* 0: there is no such axis, or its size is not known. */
+static int64_t heads_of(weft_array *x) {
+  struct node *n = array_node(x);
+  dim d = n->rank < 3 ? 0 : n->dims[n->rank - 3];
+  node_release(n);
+  return d < 0 ? 0 : d;
+}
+
+static weft_array *attend_in_groups(weft_array *q, weft_array *k, weft_array *v, weft_array *mask, const weft_attention_options *how) {
+  int64_t heads = heads_of(q), of = heads_of(k);
+  if (heads == of || of <= 1 || heads < of || heads % of) return attend(q, k, v, mask, how);
+  if (mask && weft_rank(mask) >= 3) mask = grouped(mask, heads, of);
+  weft_array *y = attend(grouped(q, heads, of), weft_unsqueeze(k, -3), weft_unsqueeze(v, -3), mask, how);
+  if (weft_rank(y) < 4) return y; /* bad */
+  struct node *n = array_node(y);
+  dim d[WEFT_RANK_MAX];
+  memcpy(d, n->dims, sizeof *d * (size_t)(n->rank - 4));
+  d[n->rank - 4] = heads;
+  memcpy(d + n->rank - 3, n->dims + n->rank - 2, 2 * sizeof *d);
+  y = array_reshape("weft_attention", y, n->rank - 1, d);
+  node_release(n);
+  return y;
+}
+
+static struct failure *shapes_wrong(weft_array *const x[3]) {
+  struct node *n[3];
+  struct shape_text t[3];
+  struct failure *why = NULL;
+  for (int i = 0; i < 3; i++) n[i] = array_node(x[i]);
+  bool is_flat = n[0]->rank < 2 || n[1]->rank < 2 || n[2]->rank < 2;
+  if (is_flat || dim_differs(n[0]->dims[n[0]->rank - 1], n[1]->dims[n[1]->rank - 1]) ||
+      dim_differs(n[1]->dims[n[1]->rank - 2], n[2]->dims[n[2]->rank - 2]))
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_attention: q, k, v must be [..,T,d], [..,S,d], [..,S,e], not %s, %s, %s",
+               shape_show(n[0], &t[0]), shape_show(n[1], &t[1]), shape_show(n[2], &t[2]));
+  nodes_release(3, n);
+  return why;
+}
+
+weft_array *weft_attention(weft_array *q, weft_array *k, weft_array *v, const weft_attention_options *how) {
+  weft_array *in[] = { q, k, v, how ? how->mask : NULL }, *bad;
+  for (int i = 0; i < 4; i++) if ((i < 3 || in[i]) && !is_ordered("weft_attention", in[i], &bad)) return bad;
+  struct failure *why = shapes_wrong(in);
+  if (why) return array_failed(why);
+  weft_scope *inside = weft_scope_open(); /* what nobody can ask for need not be kept */
+  if (!inside) return array_of(NULL);
+  weft_array *y = weft_keep(attend_in_groups(q, k, v, in[3], how));
+  weft_scope_discard(inside);
+  return y;
+}

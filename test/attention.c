@@ -1,0 +1,262 @@
+/* attention.c -- products that feed each other have the bits of one op at a time, on every back end and number of threads,
+ * whatever is in the operands, and never store what is between them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/contract.h"
+#include "run/compiled.h"
+#include "run/plan.h"
+#include "test.h"
+#include "values.h"
+#include "weft.h"
+
+enum { HEADS = 3, ROWS = 300, COLUMNS = 333, WIDTH = 40, VALUES = 24 };
+
+static uint32_t seed;
+static float number(void) {
+  seed = seed * 1664525u + 1013904223u;
+  return (float)(int32_t)(seed ^ seed >> 15) / 1073741824.0f;
+}
+
+static weft_array *numbers(weft_dtype t, int rank, const int64_t dims[]) {
+  size_t n = 1;
+  for (int k = 0; k < rank; k++) n *= (size_t)dims[k];
+  float *x = malloc(sizeof *x * (n + 1));
+  for (size_t i = 0; i < n; i++) x[i] = number();
+  weft_array *y = weft_cast(weft_from(WEFT_F32, rank, dims, x), t);
+  free(x);
+  return y;
+}
+
+/* ---- programs of q, k, v ---- */
+
+typedef weft_array *program(weft_array *q, weft_array *k, weft_array *v);
+
+static weft_array *turned(weft_array *x) { return weft_moveaxis(x, -1, -2); }
+static weft_array *scores(weft_array *q, weft_array *k) { return weft_mul(weft_matmul(q, turned(k)), weft_scalar(0.3)); }
+static weft_array *plain(weft_array *q, weft_array *k, weft_array *v) { return weft_matmul(weft_softmax(scores(q, k), -1), v); }
+static weft_array *causal(weft_array *q, weft_array *k, weft_array *v) {
+  return weft_attention(q, k, v, &(weft_attention_options){ .is_causal = 1 });
+}
+static weft_array *before(weft_array *q, weft_array *k, weft_array *v) { /* a strict mask of its own, for all heads */
+  weft_array *like = weft_full(WEFT_I64, WEFT_DIMS(ROWS, COLUMNS), 0);
+  weft_array *mask = weft_lt(weft_sub(weft_iota(like, 1), weft_integer(7)), weft_iota(like, 0));
+  return weft_matmul(weft_softmax(weft_where(mask, scores(q, k), weft_scalar(-INFINITY)), -1), v);
+}
+static weft_array *window(weft_array *q, weft_array *k, weft_array *v) { /* masked on both sides */
+  weft_array *like = weft_cast(scores(q, k), WEFT_I32), *i = weft_iota(like, 1), *j = weft_iota(like, 2);
+  weft_array *mask = weft_and(weft_le(j, i), weft_lt(weft_sub(i, weft_integer(20)), j));
+  return weft_matmul(weft_softmax(weft_where(mask, scores(q, k), weft_scalar(-INFINITY)), -1), v);
+}
+static weft_array *after(weft_array *q, weft_array *k, weft_array *v) { /* the other side: rows end, or begin, masked */
+  weft_array *like = weft_cast(scores(q, k), WEFT_I32);
+  weft_array *mask = weft_le(weft_iota(like, 1), weft_iota(like, 2));
+  return weft_matmul(weft_softmax(weft_where(mask, scores(q, k), weft_scalar(-INFINITY)), -1), v);
+}
+static weft_array *none_above(weft_array *q, weft_array *k, weft_array *v) { /* rows of which nothing is left */
+  weft_array *like = weft_cast(scores(q, k), WEFT_I32);
+  weft_array *mask = weft_le(weft_add(weft_iota(like, 2), weft_integer(50)), weft_iota(like, 1));
+  return weft_matmul(weft_softmax(weft_where(mask, scores(q, k), weft_scalar(-INFINITY)), -1), v);
+}
+static weft_array *layers(weft_array *q, weft_array *k, weft_array *v) {
+  return weft_add(weft_tanh(weft_matmul(weft_tanh(weft_matmul(q, turned(k))), v)), weft_scalar(1));
+}
+static weft_array *norm(weft_array *q, weft_array *k, weft_array *v) {
+  return (void)v, weft_layer_norm(weft_matmul(q, turned(k)), NULL, NULL, 1e-5);
+}
+static weft_array *largest(weft_array *q, weft_array *k, weft_array *v) {
+  return (void)v, weft_cast(weft_argmax(weft_matmul(q, turned(k)), -1), WEFT_F32);
+}
+static weft_array *running(weft_array *q, weft_array *k, weft_array *v) { return (void)v, weft_cumsum(weft_matmul(q, turned(k)), -1); }
+
+static const struct { const char *name; program *f; } programs[] = {
+  { "plain", plain }, { "causal", causal }, { "before", before }, { "window", window }, { "after", after },
+  { "none above", none_above }, { "layers", layers }, { "norm", norm }, { "largest", largest }, { "running", running },
+};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+/* ---- operands ---- */
+
+enum what { ORDINARY, INFINITE, MINUS_ZERO, NARROW, WHATS };
+
+static float *filled(size_t n) {
+  float *x = malloc(sizeof *x * n);
+  for (size_t i = 0; i < n; i++) x[i] = number();
+  return x;
+}
+
+/* Sums of row i are -0 up to what is masked, and +0 with it. */
+static void make_minus_zero(float *q, float *k, float *v) {
+  for (size_t i = 0; i < (size_t)HEADS * ROWS * WIDTH; i++) q[i] = i % WIDTH ? 0 : 10;
+  for (size_t i = 0; i < (size_t)HEADS * COLUMNS * WIDTH; i++) k[i] = i % (COLUMNS * WIDTH) ? 0 : -10;
+  for (size_t i = 0; i < (size_t)HEADS * COLUMNS * VALUES; i++) {
+    size_t row = i / VALUES % COLUMNS;
+    v[i] = row == 0 ? -1e-40f : row < 200 ? -0.0f : 1;
+  }
+}
+
+static void operands(enum what what, weft_array *out[3]) {
+  float *x[3] = { filled(HEADS * ROWS * WIDTH), filled(HEADS * COLUMNS * WIDTH), filled(HEADS * COLUMNS * VALUES) };
+  if (what == INFINITE) x[2][(COLUMNS + 200) * VALUES + 3] = INFINITY, x[1][(2 * COLUMNS + 290) * WIDTH] = NAN;
+  if (what == MINUS_ZERO) make_minus_zero(x[0], x[1], x[2]);
+  weft_array *y[3] = { weft_from(WEFT_F32, WEFT_DIMS(HEADS, ROWS, WIDTH), x[0]), weft_from(WEFT_F32, WEFT_DIMS(HEADS, COLUMNS, WIDTH), x[1]),
+                       weft_from(WEFT_F32, WEFT_DIMS(HEADS, COLUMNS, VALUES), x[2]) };
+  for (int i = 0; i < 3; i++) {
+    out[i] = what == NARROW ? weft_cast(y[i], WEFT_BF16) : y[i];
+    free(x[i]);
+  }
+  EXPECT_OK(weft_eval(3, out));
+}
+
+/* ---- running ---- */
+
+static weft_function *function_of(program *f, weft_dtype t) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[3] = { weft_input(t, WEFT_DIMS(HEADS, ROWS, WIDTH)), weft_input(t, WEFT_DIMS(HEADS, COLUMNS, WIDTH)),
+                        weft_input(t, WEFT_DIMS(HEADS, COLUMNS, VALUES)) };
+  weft_array *y = f(in[0], in[1], in[2]);
+  return weft_compile(body, 3, in, 1, &y);
+}
+
+static size_t count_of(weft_array *y) {
+  size_t n = 1;
+  for (int k = 0; k < weft_rank(y); k++) n *= (size_t)weft_dim(y, k);
+  return n;
+}
+
+static float *run(program *f, weft_array *const in[3], size_t *n) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y;
+  weft_call(function_of(f, weft_dtype_of(in[0])), 3, in, 1, &y);
+  *n = count_of(y);
+  float *out = malloc(sizeof *out * *n);
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_F32), WEFT_F32, out, sizeof *out * *n));
+  weft_scope_discard(s);
+  return out;
+}
+
+static void use(const char *backend, bool fuses, int threads) {
+  plan_drop_all();
+  compiled_drop_all();
+  compiled_use(backend);
+  plan_use_fusing(fuses);
+  weft_set(WEFT_THREADS, threads);
+}
+
+static void expect_same(const char *name, const char *where, const float *a, const float *b, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    if (!memcmp(&a[i], &b[i], sizeof *a) || (isnan(a[i]) && isnan(b[i]))) continue;
+    test_fail(__FILE__, __LINE__, "%s on %s: element %zu is %a, not %a", name, where, i, (double)b[i], (double)a[i]);
+    return;
+  }
+}
+
+static void check_bits(enum what what) {
+  int64_t threads = weft_get(WEFT_THREADS);
+  static const struct { const char *backend; int threads; } ways[] = { { "vm", 3 }, { "avx2", 1 }, { NULL, 1 }, { NULL, 3 } };
+  weft_scope *s = weft_scope_open();
+  weft_array *in[3];
+  seed = 11;
+  operands(what, in);
+  for (int i = 0; i < PROGRAMS; i++) {
+    size_t n, m;
+    use("vm", false, 1);
+    float *want = run(programs[i].f, in, &n);
+    for (int k = 0; k < 4; k++) {
+      if (k == 1 && !contractor_avx2.available()) continue;
+      use(ways[k].backend, true, ways[k].threads);
+      float *got = run(programs[i].f, in, &m);
+      EXPECT_INT((int64_t)m, (int64_t)n);
+      expect_same(programs[i].name, ways[k].backend ? ways[k].backend : "the best", want, got, n);
+      free(got);
+    }
+    free(want);
+  }
+  use(NULL, true, (int)threads);
+  weft_scope_discard(s);
+}
+
+TEST(products_that_feed_each_other_have_the_bits_of_one_op_at_a_time) { check_bits(ORDINARY); }
+TEST(nothing_beyond_a_mask_is_left_out_that_would_be_nan) { check_bits(INFINITE); }
+TEST(nothing_beyond_a_mask_is_left_out_that_would_make_a_zero_positive) { check_bits(MINUS_ZERO); }
+TEST(attention_of_narrow_numbers_has_the_bits_of_one_op_at_a_time) { check_bits(NARROW); }
+
+TEST(attention_stores_its_result_and_no_scores) {
+  weft_scope *s = weft_scope_open();
+  weft_array *q = numbers(WEFT_F32, WEFT_DIMS(2, 512, 64)), *k = numbers(WEFT_F32, WEFT_DIMS(2, 512, 64)), *in[] = { q, k };
+  EXPECT_OK(weft_eval(2, in));
+  weft_array *y = causal(q, k, k);
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  EXPECT_INT(cost.peak_bytes, 2 * 512 * 64 * 4);
+  EXPECT(strstr(weft_show(1, &y, "plan"), "a=rows of the step before"));
+  weft_scope_discard(s);
+}
+
+/* ---- what it is ---- */
+
+static double *read_all(weft_array *y) {
+  size_t n = count_of(y);
+  double *x = malloc(sizeof *x * (n + 1));
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, x, sizeof *x * n));
+  return x;
+}
+
+static void expect_close(weft_array *a, weft_array *b, double most) {
+  size_t n = count_of(a);
+  EXPECT_INT((int64_t)n, (int64_t)count_of(b));
+  double *x = read_all(a), *y = read_all(b);
+  for (size_t i = 0; i < n; i++) if (!(fabs(x[i] - y[i]) <= most)) { EXPECT(fabs(x[i] - y[i]) <= most); break; }
+  free(x), free(y);
+}
+
+TEST(attention_is_what_its_formula_says) {
+  weft_scope *s = weft_scope_open();
+  seed = 5;
+  weft_array *q = numbers(WEFT_F64, WEFT_DIMS(2, 7, 4)), *k = numbers(WEFT_F64, WEFT_DIMS(2, 9, 4)), *v = numbers(WEFT_F64, WEFT_DIMS(2, 9, 5));
+  weft_array *more = numbers(WEFT_F64, WEFT_DIMS(7, 9)), *mask = weft_lt(more, weft_scalar(1));
+  weft_array *dots = weft_mul(weft_matmul(q, turned(k)), weft_scalar(0.5));
+  expect_close(weft_attention(q, k, v, NULL), weft_matmul(weft_softmax(dots, -1), v), 1e-12);
+  expect_close(weft_attention(q, k, v, &(weft_attention_options){ .mask = more, .scale = 0.5 }), weft_matmul(weft_softmax(weft_add(dots, more), -1), v), 1e-12);
+  weft_array *hidden = weft_where(mask, dots, weft_scalar(-INFINITY));
+  expect_close(weft_attention(q, k, v, &(weft_attention_options){ .mask = mask }), weft_matmul(weft_softmax(hidden, -1), v), 1e-12);
+  weft_array *seen = weft_where(weft_cast(weft_tri(WEFT_I32, 7, 9, 2), WEFT_BOOL), dots, weft_scalar(-INFINITY));
+  expect_close(causal(q, k, v), weft_matmul(weft_softmax(seen, -1), v), 1e-12);
+  weft_scope_discard(s);
+}
+
+TEST(heads_of_queries_share_heads_of_keys) {
+  weft_scope *s = weft_scope_open();
+  seed = 6;
+  weft_array *q = numbers(WEFT_F32, WEFT_DIMS(2, 6, 40, 16)), *k = numbers(WEFT_F32, WEFT_DIMS(2, 3, 50, 16)), *v = numbers(WEFT_F32, WEFT_DIMS(2, 3, 50, 8));
+  weft_array *mask = numbers(WEFT_F32, WEFT_DIMS(6, 40, 50));
+  weft_attention_options how = { .mask = mask, .is_causal = 1 };
+  weft_array *all = weft_attention(q, weft_repeat(k, 1, 2), weft_repeat(v, 1, 2), &how);
+  EXPECT_INT(weft_rank(all), 4);
+  expect_close(weft_attention(q, k, v, &how), all, 0);
+  weft_scope_discard(s);
+}
+
+TEST(the_gradient_of_attention_is_that_of_its_formula) {
+  weft_scope *s = weft_scope_open();
+  seed = 7;
+  weft_array *x[] = { numbers(WEFT_F32, WEFT_DIMS(2, 300, 32)), numbers(WEFT_F32, WEFT_DIMS(2, 300, 32)), numbers(WEFT_F32, WEFT_DIMS(2, 300, 16)) };
+  weft_array *wide[3], *d[3], *want[3];
+  EXPECT_OK(weft_eval(3, x));
+  for (int i = 0; i < 3; i++) wide[i] = weft_cast(x[i], WEFT_F64);
+  EXPECT_OK(weft_eval(3, wide));
+  weft_grad(weft_sum(weft_square(causal(x[0], x[1], x[2])), WEFT_ALL), 3, x, d);
+  weft_grad(weft_sum(weft_square(causal(wide[0], wide[1], wide[2])), WEFT_ALL), 3, wide, want);
+  for (int i = 0; i < 3; i++) expect_close(d[i], want[i], 1e-4);
+  weft_scope_discard(s);
+}
+
+TEST(attention_of_nonsense_says_so) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = numbers(WEFT_F32, WEFT_DIMS(4, 3)), *y = numbers(WEFT_F32, WEFT_DIMS(5, 2));
+  EXPECT_INT(weft_check(weft_attention(x, y, y, NULL)), WEFT_ERR_SHAPE);
+  EXPECT_TEXT(weft_message(), "weft_attention: q, k, v must be [..,T,d], [..,S,d], [..,S,e], not [4,3], [5,2], [5,2]");
+  EXPECT_INT(weft_check(weft_attention(x, x, weft_cast(x, WEFT_C64), NULL)), WEFT_ERR_DTYPE);
+  EXPECT_INT(weft_check(weft_attention(x, x, x, &(weft_attention_options){ .mask = y })), WEFT_ERR_SHAPE);
+  weft_scope_discard(s);
+}
