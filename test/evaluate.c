@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "every_recipe.h"
+#include "run/plan.h"
 #include "test.h"
 
 /* In all ways of evaluation: the array that `make` builds has these elements. */
@@ -166,4 +167,21 @@ TEST(a_long_prefix_of_a_number_that_is_nowhere_in_memory_is_right) {
   for (int i = 0; i < N; i++)
     if (y[i] != 3 * (i + 1)) { EXPECT_INT(y[i], 3 * (i + 1)); break; }
   weft_scope_discard(s);
+}
+
+TEST(plans_that_differ_in_a_number_do_not_pile_up) {
+  enum { PLANS = 80, OPS = 400 };
+  plan_drop_all();
+  size_t most = 0;
+  for (int i = 0; i < PLANS; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_full(WEFT_F64, WEFT_DIMS(3), 1);
+    for (int k = 0; k < OPS; k++) x = weft_cumsum(weft_add(x, weft_scalar(i)), 0);
+    EXPECT_OK(weft_eval(1, &x));
+    most = plan_table_bytes() > most ? plan_table_bytes() : most;
+    weft_scope_discard(s);
+  }
+  EXPECT(most > PLAN_TABLE_BYTES / 2 && most < PLAN_TABLE_BYTES / 8 * 9);
+  plan_drop_all();
+  EXPECT_INT(plan_table_bytes(), 0);
 }

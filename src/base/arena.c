@@ -43,6 +43,12 @@ char *arena_text(struct arena *a, const char *s) {
   return p ? memcpy(p, s, n) : NULL;
 }
 
+size_t arena_bytes(const struct arena *a) {
+  size_t bytes = sizeof *a;
+  for (const struct chunk *c = a->newest; c; c = c->older) bytes += c->bytes;
+  return bytes;
+}
+
 void arena_free(struct arena *a) {
   if (!a) return;
   for (struct chunk *c = a->newest, *older; c; c = older) {

@@ -8,6 +8,7 @@ struct arena *arena_new(void);                     /* NULL: out of memory */
 void *arena_take(struct arena *, size_t bytes);    /* zeroed, aligned to 16; NULL: out of memory */
 void *arena_grow(struct arena *, void *old, size_t old_bytes, size_t bytes); /* a larger copy */
 char *arena_text(struct arena *, const char *);    /* a copy */
+size_t arena_bytes(const struct arena *);          /* what it has taken from the system */
 void arena_free(struct arena *);                   /* NULL: nothing */
 
 #endif

@@ -112,11 +112,22 @@ struct plan *plan_for(struct program *g, struct failure **failure) {
 
 /* ---- the table ---- */
 
-enum { BUCKETS = 1024, MOST = 2048 };
+enum { BUCKETS = 1024, MOST = 2048, FEW = 16 }; /* FEW are kept whatever they take */
 pthread_mutex_t plan_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct plan *bucket[BUCKETS];
 static int n_plans;
+static size_t table_bytes;
 static uint64_t clock_now;
+
+/* Numbers are part of a plan: a rate that changes with every step makes a plan a step. */
+static bool is_full(void) { return n_plans >= MOST || (n_plans >= FEW && table_bytes > PLAN_TABLE_BYTES); }
+
+size_t plan_table_bytes(void) {
+  pthread_mutex_lock(&plan_mutex);
+  size_t bytes = table_bytes;
+  pthread_mutex_unlock(&plan_mutex);
+  return bytes;
+}
 
 struct plan *plan_find(const void *key, size_t bytes, uint64_t hash) {
   pthread_mutex_lock(&plan_mutex);
@@ -140,6 +151,7 @@ static struct plan *forget(uint64_t before) {
       p->next = gone;
       gone = p;
       n_plans--;
+      table_bytes -= p->bytes;
     }
   return gone;
 }
@@ -163,8 +175,11 @@ void plan_keep(struct plan *p, const void *key, size_t bytes, uint64_t hash) {
   if (!copy) return; /* it will be made again */
   memcpy(copy, key, bytes);
   pthread_mutex_lock(&plan_mutex);
-  struct plan *gone = n_plans >= MOST ? forget(clock_now > MOST / 2 ? clock_now - MOST / 2 : 0) : NULL;
+  uint64_t recent = (uint64_t)n_plans / 2; /* what was used since then is at most half of them */
+  struct plan *gone = is_full() ? forget(clock_now > recent ? clock_now - recent : 0) : NULL;
   p->key = copy, p->key_bytes = bytes, p->hash = hash, p->used = ++clock_now;
+  p->bytes = arena_bytes(p->arena) + bytes;
+  table_bytes += p->bytes;
   p->next = bucket[hash % BUCKETS];
   bucket[hash % BUCKETS] = p;
   n_plans++;

@@ -17,6 +17,7 @@ struct plan {
   void *key;
   struct plan *next;
   uint64_t used;                 /* when it was last found */
+  size_t bytes;                  /* its arena and its key */
 };
 
 /* The graph as a plan wants it: local nodes in order, leaves numbered in `serial`. It lives in `arena`, which the plan
@@ -39,6 +40,8 @@ void plan_retain(struct plan *), plan_release(struct plan *);
 struct plan *plan_find(const void *key, size_t bytes, uint64_t hash); /* with a reference, or NULL */
 void plan_keep(struct plan *, const void *key, size_t bytes, uint64_t hash);
 void plan_drop_all(void);
+enum { PLAN_TABLE_BYTES = 64 << 20 };  /* beyond it, plans that were not used lately are forgotten */
+size_t plan_table_bytes(void);
 void plan_use_fusing(bool); /* for tests: false: one op a kernel, in plans made from now on */
 
 /* What a run is given and gives. */
