@@ -156,3 +156,77 @@ TEST(a_map_of_a_map_is_the_operation_on_every_row_of_rows) {
     for (unsigned inner = 1; inner < 1u << strlen(programs[i].kinds); inner++)
       for (unsigned outer = 1; outer < 1u << strlen(programs[i].kinds); outer++) check(&programs[i], outer, inner);
 }
+
+/* ---- Results of one node of which only some depend on what is mapped ---- */
+
+/* sums of z, and powers of 2 that do not depend on it, by one loop. */
+static void sums_and_powers(weft_array *z, weft_array **sums, weft_array **powers, weft_array **last) {
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *z_t = weft_loop_each(loop, z), *s = weft_loop_carry(loop, weft_full(WEFT_F64, 0, NULL, 0));
+  weft_array *p = weft_loop_carry(loop, weft_full(WEFT_F64, 0, NULL, 1)), *s_next = weft_add(s, z_t);
+  weft_loop_next(loop, s, s_next);
+  weft_loop_next(loop, p, weft_mul(p, weft_scalar(2)));
+  *sums = weft_loop_all(loop, s_next);
+  *powers = weft_loop_all(loop, p);
+  *last = weft_loop_last(loop, p);
+  weft_loop_close(loop);
+}
+
+TEST(a_loops_result_that_does_not_depend_on_the_mapped_name_is_the_same_in_every_row) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *z = weft_input(WEFT_F64, WEFT_DIMS(3)), *zs = weft_from(WEFT_F64, WEFT_DIMS(2, 3), (double[]){ 1, 2, 3, 4, 5, 6 });
+  weft_array *y[4], *ys[4];
+  sums_and_powers(z, &y[0], &y[1], &y[2]);
+  y[3] = weft_mul(y[0], y[1]);
+  weft_map(1, &z, &zs, 4, y, ys);
+  EXPECT_F64(ys[0], 1, 3, 6, 4, 9, 15);
+  EXPECT_F64(ys[1], 1, 2, 4, 1, 2, 4);
+  EXPECT_F64(ys[2], 8, 8);
+  EXPECT_F64(ys[3], 1, 6, 24, 4, 18, 60);
+  weft_scope_discard(scope);
+}
+
+TEST(a_calls_result_that_does_not_depend_on_the_mapped_name_is_the_same_in_every_row) {
+  weft_scope *scope = weft_scope_open();
+  weft_scope *body = weft_scope_open();
+  weft_array *in[2] = { weft_input(WEFT_F64, 0, NULL), weft_input(WEFT_F64, 0, NULL) };
+  weft_function *f = weft_compile(body, 2, in, WEFT_ARRAYS(weft_neg(in[0]), weft_square(in[1])));
+  weft_array *x = weft_input(WEFT_F64, 0, NULL), *xs = weft_from(WEFT_F64, WEFT_DIMS(2), (double[]){ 1, 2 }), *y[2], *ys[2];
+  weft_call(f, WEFT_ARRAYS(x, weft_full(WEFT_F64, 0, NULL, 3)), 2, y);
+  weft_map(1, &x, &xs, 2, y, ys);
+  EXPECT_F64(ys[0], -1, -2);
+  EXPECT_F64(ys[1], 9, 9);
+  weft_scope_discard(scope);
+}
+
+TEST(a_loop_inside_a_mapped_loop_may_have_results_that_are_not_mapped) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *z = weft_input(WEFT_F64, WEFT_DIMS(2, 2));
+  weft_array *zs = weft_from(WEFT_F64, WEFT_DIMS(2, 2, 2), (double[]){ 1, 2, 3, 4, 5, 6, 7, 8 }), *sums, *powers, *last, *ys;
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *row = weft_loop_each(loop, z), *a = weft_loop_carry(loop, weft_full(WEFT_F64, 0, NULL, 1));
+  sums_and_powers(row, &sums, &powers, &last);
+  weft_loop_next(loop, a, weft_mul(a, last));
+  weft_array *y = weft_loop_all(loop, a);
+  weft_loop_close(loop);
+  weft_map(1, &z, &zs, 1, &y, &ys);
+  EXPECT_F64(ys, 1, 4, 1, 4);
+  weft_scope_discard(scope);
+}
+
+TEST(a_mapped_loop_may_stop_by_what_is_the_same_in_every_row) {
+  weft_scope *scope = weft_scope_open();
+  weft_array *z = weft_input(WEFT_F64, WEFT_DIMS(4)), *zs = weft_from(WEFT_F64, WEFT_DIMS(2, 4), (double[]){ 1, 2, 3, 4, 5, 6, 7, 8 });
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *z_t = weft_loop_each(loop, z), *s = weft_loop_carry(loop, weft_full(WEFT_F64, 0, NULL, 0));
+  weft_array *n = weft_loop_carry(loop, weft_full(WEFT_F64, 0, NULL, 1));
+  weft_loop_next(loop, s, weft_add(s, z_t));
+  weft_loop_next(loop, n, weft_add(n, weft_scalar(1)));
+  weft_loop_until(loop, weft_ge(n, weft_scalar(3)));
+  weft_array *y[2] = { weft_loop_last(loop, s), weft_loop_last(loop, n) }, *ys[2];
+  weft_loop_close(loop);
+  weft_map(1, &z, &zs, 2, y, ys);
+  EXPECT_F64(ys[0], 6, 18);
+  EXPECT_F64(ys[1], 4, 4);
+  weft_scope_discard(scope);
+}

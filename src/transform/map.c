@@ -12,6 +12,7 @@ struct mapping {
   struct node **mapped;    /* node i with the new axis; a reference. NULL: not mapped */
   struct node ***results;  /* nodes with several results: each of them mapped, or NULL */
   bool *is_given;
+  bool is_partial;         /* a node with several results was mapped, but not all of them */
   struct failure *failure;
 };
 
@@ -75,8 +76,10 @@ static bool apply_one(struct mapping *m, int i, struct applied *a, const bool is
 
 /* A bad result is kept too: it matters only if somebody uses it. */
 static void keep_results(struct mapping *m, int i, int n_out, weft_array *const ys[], const bool is_mapped_out[]) {
-  for (int k = 0; k < n_out; k++)
+  for (int k = 0; k < n_out; k++) {
     if (ys[k] && is_mapped_out[k]) m->results[i][k] = array_node(ys[k]);
+    m->is_partial |= !is_mapped_out[k];
+  }
 }
 
 static bool apply_many(struct mapping *m, int i, struct applied *a, const bool is_mapped[]) {
@@ -164,6 +167,52 @@ static void finish(struct mapping *m) {
   subgraph_free(&m->g);
 }
 
+/* ---- Names that are left ----
+ * A result that does not depend on x, of a node that does (a carry beside those of a loop over x), is an expression of x all
+ * the same. Where x is a name, nobody will give it a value: the result is that for zeros. */
+
+struct names { int n; struct node **from, **to, **target, **now; };
+
+static bool is_name(const struct node *n) { return n->op == &op_input || n->op == &op_loop_var; }
+
+/* Mapped names become zeros; what they were mapped to stays, though it may be an expression of them. */
+static bool list_names(struct mapping *m, struct names *l, int n, struct node *const x[], struct node *const xs[]) {
+  for (int j = 0; j < n; j++) {
+    if (!xs[j]) continue;
+    l->from[l->n] = node_retain(xs[j]), l->to[l->n++] = node_retain(xs[j]);
+    if (!is_name(x[j])) continue;
+    l->from[l->n] = node_retain(x[j]), l->to[l->n] = result_of(zeros_of(x[j]), &m->failure);
+    if (!l->to[l->n++]) return false;
+  }
+  return true;
+}
+
+static bool take_now(struct mapping *m, struct names *l, int k, struct node *y, struct node **ys) {
+  struct node *now = l->now[k];
+  dim dims[WEFT_RANK_MAX];
+  if (now == l->target[k]) return true;
+  if (!*ys && y->rank == WEFT_RANK_MAX) return failed(m, fail(WEFT_ERR_SHAPE, y->origin, "weft_map: y has rank %d already", y->rank));
+  more_dims(m, y, dims);
+  if (!*ys) now = node_broadcast(node_retain(now), y->rank + 1, dims);
+  else node_release(*ys), node_retain(now);
+  *ys = now;
+  return now ? true : failed(m, no_memory());
+}
+
+static bool settle_names(struct mapping *m, int n, struct node *const x[], struct node *const xs[], int n_y,
+                         struct node *const y[], struct node *ys[]) {
+  struct names l = { 0, node_list_new(2 * n), node_list_new(2 * n), node_list_new(n_y), node_list_new(n_y) };
+  bool ok = l.from && l.to && l.target && l.now ? list_names(m, &l, n, x, xs) : failed(m, no_memory());
+  for (int k = 0; ok && k < n_y; k++) l.target[k] = node_retain(ys[k] ? ys[k] : y[k]);
+  ok = ok && graph_substitute(l.n, l.from, l.to, n_y, l.target, l.now, &m->failure);
+  for (int k = 0; ok && k < n_y; k++) ok = take_now(m, &l, k, y[k], &ys[k]);
+  node_list_drop(2 * n, l.from);
+  node_list_drop(2 * n, l.to);
+  node_list_drop(n_y, l.target);
+  node_list_drop(n_y, l.now);
+  return ok;
+}
+
 bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
             struct node *ys[], struct failure **failure) {
   for (int j = 0; j < n_y; j++) ys[j] = NULL;
@@ -177,6 +226,11 @@ bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], in
     ys[j] = now ? node_retain(now) : NULL;
   }
   finish(&m);
+  if (ok && m.is_partial) ok = settle_names(&m, n, x, xs, n_y, y, ys);
+  for (int j = 0; !ok && j < n_y; j++) {
+    node_release(ys[j]);
+    ys[j] = NULL;
+  }
   *failure = m.failure;
   return ok;
 }
