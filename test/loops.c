@@ -472,3 +472,23 @@ TEST(a_loop_in_a_loop_body_reads_the_variables_around_it) {
   EXPECT_F64(all, 4 * 0.3 - 2 * 0.7 + 1.2, 4 * 0.9 - 2 * 0.4 + 0.6);
   weft_scope_discard(s);
 }
+
+/* A name has no value: what a map leaves must not need it. */
+TEST(results_that_a_map_does_not_touch_need_no_mapped_input) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(3)), *rows = weft_from(WEFT_F64, WEFT_DIMS(2, 3), POINT), *y[3], *ys[3];
+  weft_loop *loop = weft_loop_open(weft_integer(9));
+  weft_array *c = weft_loop_carry(loop, x), *n = weft_loop_carry(loop, f64_of(0)), *more = weft_add(n, weft_scalar(1));
+  weft_loop_next(loop, c, weft_mul(c, weft_scalar(2)));
+  weft_loop_next(loop, n, more);
+  weft_loop_until(loop, weft_gt(more, weft_scalar(2.5)));
+  y[0] = weft_loop_last(loop, c), y[1] = weft_loop_last(loop, n), y[2] = weft_loop_all(loop, c);
+  weft_loop_close(loop);
+  y[1] = weft_mul(y[1], weft_scalar(10));
+  weft_map(1, &x, &rows, 3, y, ys);
+  EXPECT_F64(ys[0], 2.4, -5.6, 9.6, 7.2, -3.2, 4.8);
+  EXPECT_F64(ys[1], 30, 30);
+  EXPECT_INT(weft_dim(ys[2], 1), 3);
+  EXPECT_F64(weft_at(weft_at(ys[2], 0, weft_integer(1)), 0, weft_integer(2)), 3.6, -1.6, 2.4);
+  weft_scope_discard(s);
+}

@@ -13,7 +13,8 @@ struct node *loop_var(weft_dtype dtype, int rank, const dim dims[]) {
 }
 
 struct node *loop_cut(struct node *xs, dim n) {
-  if (dim_resolve(xs->dims[0]) == dim_resolve(n)) return node_retain(xs);
+  n = dim_resolve(n);
+  if (dim_resolve(xs->dims[0]) == n) return node_retain(xs);
   dim dims[WEFT_RANK_MAX];
   for (int k = 0; k < xs->rank; k++) dims[k] = k ? xs->dims[k] : n;
   struct slice_attr attr;
