@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
   weft_array *u = fit(one), *q[N], *loss, *out[2];
   parameters(u, q);
   weft_map(1, &one, &all, 2, (weft_array *[]){ weft_stack(0, N, q), variances(u, one, &loss) }, out);
-  if (weft_eval(2, out) || weft_read(out[0], WEFT_F64, p, sizeof p) || weft_read_to(weft_at(out[1], 0, 0), &fitted))
+  if (weft_eval(2, out) || weft_read_to(out[0], &p) || weft_read_to(weft_at(out[1], 0, 0), &fitted))
     return fprintf(stderr, "garch: %s\n", weft_message()), 1;
   const char *path = argc > 1 ? argv[1] : "garch.svg";
   FILE *file = picture_open(path, 900, 480);

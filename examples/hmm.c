@@ -62,9 +62,8 @@ int main(int argc, char **argv) {
     weft_grad(all, 1, &score, &chance);
     weft_grad(top, 1, &score, &is_path);
     weft_array *shown[STRIPS] = { NULL, weft_softmax(score, 1), chance, is_path };
-    for (int i = 1; i < STRIPS; i++) weft_fetch(shown[i], WEFT_F64, w[i], sizeof w[i]);
-    weft_fetch(q, WEFT_F64, p, sizeof p);
-    weft_fetch_to(all, &best), weft_fetch_to(weft_cast(count, WEFT_F64), &steps);
+    for (int i = 1; i < STRIPS; i++) weft_fetch_to(shown[i], &w[i]);
+    weft_fetch_to(q, &p), weft_fetch_to(all, &best), weft_fetch_to(weft_cast(count, WEFT_F64), &steps);
   }
   if (status) return fprintf(stderr, "hmm: %s\n", weft_message()), 1;
   printf("After %.0f steps log p is %.3f.\n", steps - 1, best);

@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
       weft_array *at = weft_from(WEFT_F64, WEFT_DIMS(N), t), *out[5];
       weft_call(f, 1, &at, 5, out);
       weft_fetch_to(out[0], &cost), weft_fetch_to(out[1], &g), weft_fetch_to(out[2], &h);
-      weft_fetch(out[3], WEFT_F64, place, sizeof place), weft_fetch_to(out[4], &variance);
+      weft_fetch_to(out[3], &place), weft_fetch_to(out[4], &variance);
     }
     if (status) return fprintf(stderr, "kalman: %s\n", weft_message()), 1;
   }

@@ -87,8 +87,7 @@ static weft_status show(FILE *out, weft_array *const p[], int t, const char *cor
   WEFT_SCOPE(&status) {
     weft_array *y[3];
     write_text(p, weft_from(WEFT_F32, WEFT_DIMS(WRITTEN, PAGES, LETTERS), noise), y);
-    weft_fetch(y[0], WEFT_I32, page.letter, sizeof page.letter);
-    weft_fetch(y[1], WEFT_F32, page.chance, sizeof page.chance);
+    weft_fetch_to(y[0], &page.letter), weft_fetch_to(y[1], &page.chance);
     weft_fetch(y[2], WEFT_F32, page.memory, sizeof page.memory);
   }
   draw_page(out, &page, t, t == STEPS);

@@ -42,6 +42,7 @@ weft_status header_scopes(weft_array *w, float *loss_out) {
   int64_t few[8], table[2][8];
   if (!status) status = weft_read_to(w, &few);
   if (!status) status = weft_read_to(w, &table[1]);
+  if (!status) status = weft_read_to(w, &table);
   return status != WEFT_OK ? status : weft_read_to(w, loss_out);
 }
 
