@@ -24,8 +24,7 @@ static weft_array *filter(weft_array *t, weft_array *z, weft_array *is_seen, wef
   weft_array *x_now = weft_add(ahead, weft_mul(gain, off));
   weft_array *p_now = weft_sub(spread, weft_mul(gain, weft_slice(spread, 0, 0, 1, 1)));
   weft_array *cost = weft_add(weft_log(s), weft_div(weft_mul(0.5, weft_sum(weft_square(off), WEFT_ALL)), s));
-  weft_loop_next(loop, x, x_now);
-  weft_loop_next(loop, p, p_now);
+  weft_loop_next(loop, x, x_now), weft_loop_next(loop, p, p_now);
   weft_array *costs = weft_loop_all(loop, weft_where(seen_t, cost, 0));
   *place = weft_loop_all(loop, weft_at(x_now, 0, 0));
   *var = weft_loop_all(loop, corner(p_now));
@@ -48,8 +47,7 @@ static weft_function *make_fit(weft_array *z, weft_array *is_seen) {
 static double improve(double t[N], const double g[N], double h[N * N]) {
   double steep = hypot(g[0], g[1]), a = h[0] + steep, b = h[1], c = h[3] + steep, d = a * c - b * b;
   double dx = (c * g[0] - b * g[1]) / d, dy = (a * g[1] - b * g[0]) / d;
-  t[0] -= dx, t[1] -= dy;
-  h[0] = c / d, h[1] = h[2] = -b / d, h[3] = a / d;
+  t[0] -= dx, t[1] -= dy, h[0] = c / d, h[1] = h[2] = -b / d, h[3] = a / d;
   return hypot(dx, dy);
 }
 

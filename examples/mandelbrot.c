@@ -17,8 +17,7 @@ static weft_array *iterate(weft_array *c, weft_array **count) {
   weft_array *z = weft_loop_carry(loop, weft_mul(c, 0)), *n = weft_loop_carry(loop, 0);
   weft_array *next = weft_add(weft_square(z), c), *n_next = weft_add(n, 1);
   weft_array *size2 = weft_add(weft_square(weft_real(next)), weft_square(weft_imag(next)));
-  weft_loop_next(loop, z, next);
-  weft_loop_next(loop, n, n_next);
+  weft_loop_next(loop, z, next), weft_loop_next(loop, n, n_next);
   weft_loop_until(loop, weft_or(weft_gt(size2, 1e6), weft_ge(n_next, STEPS)));
   weft_array *last = weft_loop_last(loop, z);
   *count = weft_loop_last(loop, n);
@@ -67,7 +66,7 @@ static weft_status paint(weft_function *f, int i, float (*rgb)[HIGH * WIDE * 3],
 
 int main(int argc, char **argv) {
   static float rgb[VIEWS][HIGH * WIDE * 3];
-  double area[VIEWS];
+  double area[VIEWS] = { 0 };
   weft_function *f = make_painter();
   for (int i = 0; i < VIEWS; i++)
     if (paint(f, i, &rgb[i], &area[i])) return fprintf(stderr, "mandelbrot: %s\n", weft_message()), 1;

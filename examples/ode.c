@@ -33,45 +33,42 @@ static weft_array *advance(weft_array *y[N], weft_array *h) {
   return worst;
 }
 
-/* Once around: x and y before every step, at[0] and at[1]; how far from the start it ends, and after how many steps. */
-static void fly(weft_array *tolerance, weft_array *at[2], weft_array *end[2]) {
+/* Once around: the way [steps,2] in the picture; how far from the start it ends, and after how many steps. */
+static void fly(weft_array *tolerance, weft_array **way, weft_array *end[2]) {
   weft_loop *loop = weft_loop_open(weft_integer(MOST));
-  weft_array *t = weft_loop_carry(loop, weft_full_like(tolerance, 0)), *n = weft_loop_carry(loop, 0), *y[N], *next[N];
+  weft_array *t = weft_loop_carry(loop, weft_full_like(tolerance, 0)), *n = weft_loop_carry(loop, 0);
   weft_array *h = weft_loop_carry(loop, weft_full_like(tolerance, 1e-3)), *step = weft_minimum(h, weft_sub(period, t));
+  weft_array *y[N], *next[N], *all[2];
   for (int i = 0; i < N; i++) next[i] = y[i] = weft_loop_carry(loop, weft_full_like(tolerance, begin[i]));
   weft_array *error = weft_div(advance(next, step), tolerance), *is_good = weft_le(error, 1);
   weft_array *t_next = weft_where(is_good, weft_add(t, step), t), *fit = weft_pow(weft_maximum(error, 1e-9), -0.2);
   for (int i = 0; i < N; i++) weft_loop_next(loop, y[i], weft_where(is_good, next[i], y[i]));
-  weft_loop_next(loop, t, t_next);
+  weft_loop_next(loop, t, t_next), weft_loop_next(loop, n, weft_add(n, 1));
   weft_loop_next(loop, h, weft_mul(step, weft_clip(weft_mul(0.9, fit), 0.2, 5)));
-  weft_loop_next(loop, n, weft_add(n, 1));
   weft_loop_until(loop, weft_ge(t_next, period));
-  for (int i = 0; i < 2; i++) at[i] = weft_loop_all(loop, y[i]), next[i] = weft_loop_last(loop, y[i]);
+  for (int i = 0; i < 2; i++) all[i] = weft_loop_all(loop, y[i]), next[i] = weft_loop_last(loop, y[i]);
   end[1] = weft_loop_last(loop, n);
   weft_loop_close(loop);
+  *way = weft_stack(1, WEFT_ARRAYS(weft_add(320, weft_mul(220, all[0])), weft_sub(280, weft_mul(220, all[1]))));
   end[0] = weft_hypot(weft_sub(next[0], begin[0]), weft_sub(next[1], begin[1]));
 }
 
-/* One flight in the picture's coordinates; returns its steps, or -1. */
-static int way(weft_array *tolerance, double line[MOST][2]) {
-  static double x[MOST], y[MOST];
-  weft_array *at[2], *end[2];
-  fly(tolerance, at, end);
-  int64_t n = weft_dim(at[0], 0);
-  size_t bytes = (size_t)(n > 0 ? n : 0) * sizeof *x;
-  if (weft_read(at[0], WEFT_F64, x, bytes) || weft_read(at[1], WEFT_F64, y, bytes)) return -1;
-  for (int i = 0; i < n; i++) line[i][0] = 320 + 220 * x[i], line[i][1] = 280 - 220 * y[i];
-  return (int)n;
+/* One flight; returns its steps, or -1. */
+static int follow(weft_array *tolerance, double line[MOST][2]) {
+  weft_array *way, *end[2];
+  fly(tolerance, &way, end);
+  int64_t n = weft_dim(way, 0);
+  return weft_read(way, WEFT_F64, line, (size_t)(n > 0 ? n : 0) * sizeof *line) ? -1 : (int)n;
 }
 
 int main(int argc, char **argv) {
   static double miss[TRIALS], line[MOST][2], dot[MOST][2];
   static int32_t steps[TRIALS];
   weft_array *tolerances = weft_pow(10, weft_linspace(WEFT_F64, -4, -11, TRIALS)), *one = weft_input(WEFT_F64, 0, NULL);
-  weft_array *at[2], *end[2], *ends[2];
-  fly(one, at, end);
+  weft_array *way, *end[2], *ends[2];
+  fly(one, &way, end);
   weft_map(1, &one, &tolerances, 2, end, ends);
-  int n_line = way(weft_at(tolerances, 0, TRIALS - 1), line), n_dots = way(weft_at(tolerances, 0, 2), dot);
+  int n_line = follow(weft_at(tolerances, 0, TRIALS - 1), line), n_dots = follow(weft_at(tolerances, 0, 2), dot);
   if (n_line < 0 || n_dots < 0 || weft_eval(2, ends) || weft_read_to(ends[0], &miss) || weft_read_to(ends[1], &steps))
     return fprintf(stderr, "ode: %s\n", weft_message()), 1;
   for (int i = 0; i < TRIALS; i++)
