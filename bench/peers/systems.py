@@ -9,6 +9,8 @@ What it lacks is an AttributeError, and the work is left out for it.
 """
 import os
 
+ELEMENTWISE = ("exp", "log", "tanh", "sin", "sqrt", "maximum", "minimum", "where")
+
 
 class System:
     compiles = False     # the first call costs a compilation
@@ -64,7 +66,8 @@ class Numpy(Indexed):
     def __init__(self, threads):
         import numpy as np
         self.np, self.version = np, np.__version__
-        self.exp, self.log, self.tanh, self.sin, self.sqrt = np.exp, np.log, np.tanh, np.sin, np.sqrt
+        for name in ELEMENTWISE:
+            setattr(self, name, getattr(np, name))
         try:
             from scipy.special import erf
             self.erf = erf
@@ -104,6 +107,16 @@ class Numpy(Indexed):
     def scan(self, step, init, xs):
         return _steps(self.np.stack, step, init, xs)
 
+    def repeat(self, n, step, x):
+        for _ in range(n):
+            x = step(x)
+        return x
+
+    def loop(self, cond, step, c):
+        while cond(c):
+            c = step(c)
+        return c
+
     def zeros(self, shape):
         return self.np.zeros(shape, "float32")
 
@@ -114,7 +127,7 @@ class Speaks(Indexed):
 
     def speak(self, module):
         self.m, self.version = module, getattr(module, "__version__", "")
-        for name in ("exp", "log", "tanh", "sin", "sqrt", "rsqrt", "sigmoid", "erf"):
+        for name in ELEMENTWISE + ("rsqrt", "sigmoid", "erf"):
             setattr(self, name, getattr(module, name))
 
     def array(self, a, dtype):
@@ -168,6 +181,9 @@ class Weft(Speaks):
     def repeat(self, n, step, x):
         return self.m.scan(lambda c, _: (step(c), ()), x, length=n)[0]
 
+    def loop(self, cond, step, c):
+        return self.m.while_loop(cond, step, c)
+
 
 class Mlx(Speaks):
     name = "MLX"
@@ -191,7 +207,7 @@ class Jax(Indexed):
         jax.config.update("jax_enable_x64", True)  # as weak numbers stay weak, f32 stays f32
         jax.config.update("jax_platforms", "cpu")
         self.jax, self.jnp, self.version = jax, jax.numpy, jax.__version__
-        for name in ("exp", "log", "tanh", "sin", "sqrt"):
+        for name in ELEMENTWISE:
             setattr(self, name, getattr(jax.numpy, name))
         self.rsqrt, self.sigmoid, self.erf = jax.lax.rsqrt, jax.nn.sigmoid, jax.scipy.special.erf
 
@@ -227,6 +243,9 @@ class Jax(Indexed):
     def repeat(self, n, step, x):
         return self.jax.lax.fori_loop(0, n, lambda _, c: step(c), x)
 
+    def loop(self, cond, step, c):
+        return self.jax.lax.while_loop(cond, step, c)
+
     def zeros(self, shape):
         return self.jnp.zeros(shape, "float32")
 
@@ -238,7 +257,7 @@ class Torch(System):
         import torch
         torch.set_num_threads(threads)
         self.torch, self.version = torch, torch.__version__
-        for name in ("exp", "log", "tanh", "sin", "sqrt", "rsqrt", "sigmoid", "erf"):
+        for name in ELEMENTWISE + ("rsqrt", "sigmoid", "erf"):
             setattr(self, name, getattr(torch, name))
 
     def array(self, a, dtype):
@@ -347,7 +366,7 @@ class Pytensor(System):
         import pytensor
         import pytensor.tensor as pt
         self.pytensor, self.pt, self.version = pytensor, pt, pytensor.__version__
-        for name in ("exp", "log", "tanh", "sin", "sqrt", "sigmoid", "erf"):
+        for name in ELEMENTWISE + ("sigmoid", "erf"):
             setattr(self, name, getattr(pt, name))
 
     array, numpy, np = Numpy.array, Numpy.numpy, Numexpr.np
@@ -375,6 +394,9 @@ class Pytensor(System):
         outs = self.pytensor.scan(body, sequences=[xs], outputs_info=init + [None], return_updates=False)
         return outs[-1]
 
+    def repeat(self, n, step, x):
+        return self.pytensor.scan(step, outputs_info=[x], n_steps=n, return_updates=False)[-1]
+
     def zeros(self, shape):
         return self.pt.zeros(shape, dtype="float32")
 
@@ -384,7 +406,7 @@ class Pytensor(System):
         def call(*a):
             if not made:
                 x = [self.pt.tensor(dtype=str(v.dtype), shape=(None,) * v.ndim) for v in a]
-                made.append(self.pytensor.function(x, f(*x)))
+                made.append(self.pytensor.function(x, f(*x), mode="NUMBA"))
             return made[0](*a)
         return call
 

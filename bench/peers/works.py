@@ -121,6 +121,13 @@ def ar(s, e):
     return s.scan(step, (zero, zero), e)
 
 
+def ar_gradient(s, e):
+    def loss(v):
+        y = ar(s, v)
+        return s.sum(y * y)
+    return s.grad(loss, 0)(e)
+
+
 def rnn(s, x, w, u):
     def step(h, row):
         h = s.tanh(row @ w + h @ u)
@@ -128,11 +135,57 @@ def rnn(s, x, w, u):
     return s.scan(step, s.zeros((x.shape[1], u.shape[0])), x)
 
 
+def rnn_gradient(s, x, w, u):
+    return s.grad(lambda w, u: s.sum(rnn(s, x, w, u)), (0, 1))(w, u)
+
+
+def kalman(s, y, a, c, q):
+    """Log likelihoods of a scalar observed through a state of 4: mean [4,1], covariance [4,4]."""
+    def step(state, seen):
+        mean, cov = state
+        mean, cov = a @ mean, a @ cov @ a.T + q
+        gain = cov @ c.T
+        scale = c @ gain + 0.1
+        off = seen - c @ mean
+        return (mean + gain * (off / scale), cov - gain @ gain.T / scale), s.log(scale) + off * off / scale
+    return s.scan(step, (s.zeros((4, 1)), q * 10), y)
+
+
+def decay(x):
+    return x * 0.999 + 0.001
+
+
+def until_far(s, x):
+    """The steps are counted and compared."""
+    return s.loop(lambda c: c[0] < 10000, lambda c: (c[0] + 1, decay(c[1])), (x[0] * 0, x))[1]
+
+
+def oscillator(s, x, v):
+    """x'' = 2 (1 - x^2) x' - x up to time 200: Heun with Euler inside, as large a step as the error allows."""
+    def slope(x, v):
+        return v, 2 * (1 - x * x) * v - x
+
+    def step(c):
+        t, h, x, v = c
+        dx, dv = slope(x, v)
+        ex, ev = slope(x + h * dx, v + h * dv)
+        error = 0.5 * h * s.maximum(abs(ex - dx), abs(ev - dv)) / 1e-3 + 1e-6
+        is_good = error < 1
+        h_next = h * s.minimum(s.maximum(0.9 / s.sqrt(error), 0.3), 3.0)
+        return (s.where(is_good, t + h, t), h_next, s.where(is_good, x + 0.5 * h * (dx + ex), x),
+                s.where(is_good, v + 0.5 * h * (dv + ev), v))
+    x, v = x[0], v[0]
+    return s.loop(lambda c: c[0] < 200, step, (x * 0, x * 0 + 0.01, x, v))[2]
+
+
 def norm_gradient(norm, n):
     return lambda s, x, g, *w: s.grad(lambda *a: s.sum(getattr(s, norm)(*a) * g), tuple(range(n)))(x, *w)
 
 
 PROGRAMS = {
+    "AR(2) scan 1000x256": (ar, lambda: [normal(1000, 256)]),
+    "AR(2) scan gradient 1000x256": (ar_gradient, lambda: [normal(1000, 256)]),
+    "RNN scan gradient 100x64x64": (rnn_gradient, lambda: [normal(100, 64, 64), normal(64, 64) / 8, normal(64, 64).T / 8]),
     "10-op logp and gradient": (lambda s, *a: s.grad(lambda *b: logp(s, *b), (1, 2))(*a), lambda: [normal(1000), normal(1), normal(1) * 0.1]),
     "MLP step 64x128x128x10": (lambda s, x, y, *w: [p - 0.1 * d for p, d in zip(w, s.grad(lambda *p: mlp_loss(s, x, y, *p), (0, 1, 2))(*w))],
                                lambda: [normal(64, 128), normal(64, 10), normal(128, 128) / 11, normal(128, 128) / 11, normal(128, 10) / 11]),
@@ -195,7 +248,17 @@ def works(quick):
     steps, width = (200, 256) if quick else (10000, 256)
     yield Work(f"AR(2) scan {steps}x{width}", lambda: [normal(steps, width)], ar, group="loops", numba=_ar, pytensor=True, unless=("torch",))
     yield Work(f"AR(2) scan gradient {steps}x{width}", lambda: [normal(steps, width)],
-               lambda s, e: s.grad(lambda v: s.sum(ar(s, v) * ar(s, v)), 0)(e), group="loops", unless=slow)
+               ar_gradient, group="loops", pytensor=not quick, unless=("torch",))
+    yield Work(f"Kalman filter {steps}, state of 4",
+               lambda: [normal(steps, 1, 1), normal(4, 4) / 5, normal(1, 4), np.eye(4, dtype=np.float32)], kalman, group="loops",
+               pytensor=not quick, unless=("torch",))
+    weights = [normal(64, 64) / 8, normal(64, 64).T / 8]
     steps = 20 if quick else 1000
-    yield Work(f"RNN scan {steps}x64x64", lambda: [normal(steps, 64, 64), normal(64, 64) / 8, normal(64, 64) / 8], rnn, group="loops")
-    yield Work("while 10000 steps on 256", lambda: [normal(256)], lambda s, x: s.repeat(10000, lambda c: c * 0.999 + 0.001, x), group="loops")
+    yield Work(f"RNN scan {steps}x64x64", lambda: [normal(steps, 64, 64)] + weights, rnn, group="loops", pytensor=not quick)
+    yield Work(f"RNN scan gradient {steps}x64x64", lambda: [normal(steps, 64, 64)] + weights, rnn_gradient, group="loops", tolerance=2e-2,
+               pytensor=not quick, unless=("torch",))
+    yield Work("10000 steps on 256", lambda: [normal(256)], lambda s, x: s.repeat(10000, decay, x), group="loops", pytensor=not quick)
+    steps = 10**4 if quick else 10**6
+    yield Work(f"{steps} steps on a number", lambda: [normal(1)], lambda s, x: s.repeat(steps, decay, x), group="loops", pytensor=not quick)
+    yield Work("while, 10000 steps on 256", lambda: [normal(256)], until_far, group="loops")
+    yield Work("oscillator, adaptive steps", lambda: [positive(1), positive(1)], oscillator, group="loops", tolerance=1e-1)

@@ -7,7 +7,8 @@
 
 enum { GRAIN = 1 << 15 };   /* a part smaller than this many statements times iterations is not worth a thread */
 enum { PARTS = 4 };         /* parts a thread: slow ones even out */
-enum { ALIGN = 64 };
+enum { ALIGN = 64 };        /* bytes */
+enum { LANES = 128 };       /* lanes are cut between as many: those that stay together are interleaved */
 
 struct run {
   const struct backend *backend;
@@ -95,7 +96,7 @@ static int64_t parts(const struct run *r, int threads) {
 }
 
 static int run_divided(struct run *r, int threads) {
-  int64_t n = parts(r, threads), unit = r->outer->kind == KIR_LANE ? ALIGN : 1;
+  int64_t n = parts(r, threads), unit = r->outer->kind == KIR_LANE ? LANES : 1;
   if (n < 2) return run_whole(r);
   r->chunk = ((r->n - 1) / n / unit + 1) * unit;
   pool_run((int)((r->n - 1) / r->chunk + 1), threads, part, r);

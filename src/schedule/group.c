@@ -121,7 +121,7 @@ static bool joins_groups(const struct node *n) {
   switch (n->op->kind) {
     case OP_ELEMENT: return !n->is_marked;
     case OP_REDUCE: case OP_TAKE: case OP_PAD: return true;
-    case OP_PREFIX: return !prefix_is_long(n);
+    case OP_PREFIX: return !prefix_is_apart(n);
     default: return false;
   }
 }
@@ -498,7 +498,7 @@ static bool start_group(struct work *w, struct node *n) {
 static bool is_own_step(const struct node *n) {
   switch (n->op->kind) {
     case OP_PUT: case OP_SCATTER: case OP_CONCAT: case OP_PAIR: case OP_LOOP: case OP_ITEM: return true;
-    case OP_PREFIX: return prefix_is_long(n);
+    case OP_PREFIX: return prefix_is_apart(n);
     default: return false;
   }
 }

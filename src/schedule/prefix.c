@@ -1,88 +1,212 @@
-/* prefix.c -- running combines over one long axis, in three kernels: the totals of blocks of 4096, the blocks chained in
- * order, and each block again on top of what comes before it. The same bits as one loop, by more than one thread. */
+/* prefix.c -- running combines along rows, rows side by side in the lanes: each goes through its own elements in order.
+ * Rows longer than a block of 4096 take three kernels: the totals of the blocks, these chained in order, and each block
+ * again on top of what comes before it. The same bits as one loop over a row, by lanes and threads. */
+#include <string.h>
 #include "schedule/draft.h"
 
-enum { LONG = 65536, BLOCK = 4096 };
+enum { BLOCK = 4096, ENOUGH = 16, SHORT = 16, LEAD = AXES - 2 }; /* lanes worth it; a row that is not; most axes of rows */
 
-/* One row, longer than threads are worth waking for. */
-bool prefix_is_long(const struct node *n) {
-  int axis = ((const struct axis_attr *)n->attr)->axis;
-  return n->op->kind == OP_PREFIX && n->dims[axis] >= LONG && node_count(n) == n->dims[axis];
+static int axis_of(const struct node *n) { return ((const struct axis_attr *)n->attr)->axis; }
+
+/* Many rows or blocks, and the axis is the last. */
+bool prefix_is_apart(const struct node *n) {
+  if (n->op->kind != OP_PREFIX) return false;
+  int axis = axis_of(n), lead = 0;
+  for (int k = axis + 1; k < n->rank; k++) if (n->dims[k] != 1) return false;
+  for (int k = 0; k < axis; k++) lead += n->dims[k] != 1;
+  return lead <= LEAD && n->dims[axis] >= SHORT && node_count(n) / n->dims[axis] * ((n->dims[axis] + BLOCK - 1) / BLOCK) >= ENOUGH;
 }
+
+struct lines {                    /* elements in memory: strides of the rows' axes and blocks, and along a row */
+  int store;                      /* -1: none */
+  int64_t offset, stride[AXES], step;
+  weft_dtype dtype;
+  int buf;
+};
 
 struct prefix {
   struct work *w;
   enum kir_op op;
-  weft_dtype memory, value;                /* of x and y; of what is computed */
-  int64_t n, q;                            /* elements, blocks */
+  weft_dtype memory, value;       /* of x and y; of what is computed */
+  struct axes rows;
+  int64_t n, blocks;              /* elements of a row; whole blocks */
 };
-struct line { int store; int64_t offset, stride; }; /* elements in memory, one after the other */
 
-static struct kir_lin size(struct draft *d, const char *name, int64_t n) { return draft_lin(d, draft_size(d, name, n)); }
-
-static int buffer(struct draft *d, const char *name, enum kir_buf_kind kind, weft_dtype t, struct kir_lin n, struct line l) {
-  struct reach r = { .store = l.store, .offset = l.offset };
-  reach_along(&r, n, l.stride);
-  return draft_buffer(d, name, kind, t, &r);
-}
-
-/* t[q] = the combine of block q */
-static bool totals(struct prefix *p, struct line x, struct line t) {
+/* One kernel over rows: y = before o (x so far), or only the total. */
+struct running {
   struct draft d;
-  if (!draft_begin(&d, p->w, "prefix_totals")) return false;
-  struct kir_lin N = size(&d, "N", p->n), Q = size(&d, "Q", p->q);
-  int in = buffer(&d, "x", KIR_IN, p->memory, N, x), out = buffer(&d, "t", KIR_OUT, p->value, Q, t);
-  int q = kir_loop_blocks(&d.b, "q", N, kir_lin_const(d.k, BLOCK));
-  struct kir_lin at = draft_lin(&d, q), i = draft_lin(&d, kir_loop_block(&d.b, KIR_LANE, "i", q));
-  int sum = kir_prefix(&d.b, p->op, kir_load(&d.b, in, &i));
-  kir_end(&d.b);
-  kir_store(&d.b, out, &at, KIR_SET, sum);
-  kir_end(&d.b);
-  return draft_end(&d);
+  struct axes axes;
+  struct lines x, y, before, total;
+  int i;                          /* the position in the row, once it is gone along */
+};
+
+static struct lines none(void) { return (struct lines){ .store = -1 }; }
+
+static bool may_merge(void *of, int a, int b) {
+  const struct running *r = of;
+  const struct lines *all[] = { &r->x, &r->y, &r->before, &r->total };
+  for (int i = 0; i < 4; i++)
+    if (all[i]->store >= 0 && all[i]->stride[a] != all[i]->stride[b] * r->axes.extent[b]) return false;
+  return true;
 }
 
-/* o[q] = t[0] .. t[q-1] combined in order */
-static bool offsets(struct prefix *p, struct line t, struct line o) {
-  struct draft d;
-  if (!draft_begin(&d, p->w, "prefix_offsets")) return false;
-  struct kir_lin Q = size(&d, "Q", p->q);
-  int in = buffer(&d, "t", KIR_IN, p->value, Q, t), out = buffer(&d, "o", KIR_OUT, p->value, Q, o);
-  struct kir_lin at = draft_lin(&d, kir_loop(&d.b, KIR_SERIAL, "q", Q));
-  int a = kir_carry(&d.b, "a", kir_lit(d.k, p->value, kir_neutral(p->op, p->value)));
-  kir_store(&d.b, out, &at, KIR_SET, a);
-  int next = kir_op2(&d.b, p->op, a, kir_load(&d.b, in, &at));
-  kir_next(&d.b, 1, &a, &next);
-  kir_end(&d.b);
-  return draft_end(&d);
+static void declare(struct running *r, struct lines *l, const char *name, enum kir_buf_kind kind, int size) {
+  struct reach x = { .store = l->store, .offset = l->offset };
+  if (l->store < 0) return;
+  axes_reach(&r->axes, &r->d, l->stride, &x);
+  if (l->step) reach_along(&x, draft_lin(&r->d, size), l->step);
+  l->buf = draft_buffer(&r->d, name, kind, l->dtype, &x);
 }
 
-/* y[i] = o[q] combined with the prefix inside block q */
-static bool apply(struct prefix *p, struct line x, struct line o, struct line y) {
-  struct draft d;
-  if (!draft_begin(&d, p->w, "prefix_apply")) return false;
-  struct kir_lin N = size(&d, "N", p->n), Q = size(&d, "Q", p->q);
-  int in = buffer(&d, "x", KIR_IN, p->memory, N, x), off = buffer(&d, "o", KIR_IN, p->value, Q, o);
-  int out = buffer(&d, "y", KIR_OUT, p->memory, N, y), q = kir_loop_blocks(&d.b, "q", N, kir_lin_const(d.k, BLOCK));
-  struct kir_lin at = draft_lin(&d, q);
-  int before = kir_load(&d.b, off, &at);
-  struct kir_lin i = draft_lin(&d, kir_loop_block(&d.b, KIR_LANE, "i", q));
-  int sum = kir_op2(&d.b, p->op, before, kir_prefix(&d.b, p->op, kir_load(&d.b, in, &i)));
-  kir_store(&d.b, out, &i, KIR_SET, kir_cast(&d.b, p->memory, sum));
-  kir_end(&d.b);
-  kir_end(&d.b);
-  return draft_end(&d);
+static void subscripts(struct running *r, const struct lines *l, struct kir_lin at[]) {
+  int n = axes_subscripts(&r->axes, &r->d, l->stride, 0, at);
+  if (l->step) at[n] = draft_lin(&r->d, r->i);
 }
 
-bool step_long_prefix(struct work *w, struct node *n) {
-  int axis = ((const struct axis_attr *)n->attr)->axis;
+static int load(struct running *r, const struct lines *l) {
+  struct kir_lin at[AXES + 1];
+  subscripts(r, l, at);
+  return kir_load(&r->d.b, l->buf, at);
+}
+
+static void store(struct running *r, const struct lines *l, int value) {
+  struct kir_lin at[AXES + 1];
+  subscripts(r, l, at);
+  kir_store(&r->d.b, l->buf, at, KIR_SET, kir_cast(&r->d.b, l->dtype, value));
+}
+
+static bool begin(struct prefix *p, struct running *r, const char *name, int64_t n) {
+  static const char *const sizes[] = { "A", "B", "C", "D", "E", "F", "G", "H" }, *const vars[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+  struct axes *x = &r->axes;
+  axes_merge(x, may_merge, r);
+  if (!draft_begin(&r->d, p->w, name)) return false;
+  int size = draft_size(&r->d, "N", n);
+  for (int i = 0; i < x->n_live; i++) x->size[x->live[i]] = draft_size(&r->d, sizes[i], x->extent[x->live[i]]);
+  declare(r, &r->x, "x", KIR_IN, size);
+  declare(r, &r->before, "before", KIR_IN, size);
+  declare(r, &r->y, "y", KIR_OUT, size);
+  declare(r, &r->total, "total", KIR_OUT, size);
+  for (int i = 0; i < x->n_live; i++)
+    x->var[x->live[i]] = kir_loop(&r->d.b, i == x->n_live - 1 ? KIR_LANE : KIR_PAR, vars[i], draft_lin(&r->d, x->size[x->live[i]]));
+  r->i = size;
+  return true;
+}
+
+static bool end(struct running *r) {
+  for (int i = 0; i < r->axes.n_live; i++) kir_end(&r->d.b);
+  return draft_end(&r->d);
+}
+
+/* Before the first element is the neutral value, with which every element stands alone. */
+static int open_row(struct prefix *p, struct running *r) {
+  r->i = kir_loop(&r->d.b, KIR_SERIAL, "i", draft_lin(&r->d, r->i));
+  return kir_carry(&r->d.b, "so_far", kir_lit(r->d.k, p->value, kir_neutral(p->op, p->value)));
+}
+
+/* The first n elements of each line, from left to right. */
+static bool run(struct prefix *p, struct running *r, const char *name, int64_t n) {
+  if (!n) return true;
+  if (!begin(p, r, name, n)) return false;
+  struct kir_builder *b = &r->d.b;
+  int before = r->before.store >= 0 ? load(r, &r->before) : -1, a = open_row(p, r);
+  int next = kir_op2(b, p->op, a, load(r, &r->x));
+  if (r->y.store >= 0) store(r, &r->y, before < 0 ? next : kir_op2(b, p->op, before, next));
+  kir_next(b, 1, &a, &next);
+  kir_end(b);
+  if (r->total.store >= 0) store(r, &r->total, a);
+  return end(r);
+}
+
+/* From element n of each line on; that element alone. */
+static struct lines after(struct lines l, int64_t n) {
+  l.offset += n * l.step;
+  return l;
+}
+static struct lines at(struct lines l, int64_t n) {
+  l = after(l, n);
+  l.step = 0;
+  return l;
+}
+
+/* y[q] = x[0] .. x[q-1] combined in order */
+static bool chain(struct prefix *p, struct lines x, struct lines y) {
+  struct running r = { .axes = p->rows, .x = x, .y = y, .before = none(), .total = at(y, p->blocks) };
+  if (!begin(p, &r, "prefix_chain", p->blocks)) return false;
+  int a = open_row(p, &r);
+  store(&r, &r.y, a);
+  int next = kir_op2(&r.d.b, p->op, a, load(&r, &r.x));
+  kir_next(&r.d.b, 1, &a, &next);
+  kir_end(&r.d.b);
+  store(&r, &r.total, a);
+  return end(&r);
+}
+
+/* The lines as blocks: one axis more. */
+static struct lines in_blocks(const struct prefix *p, struct lines l) {
+  l.stride[p->rows.n_live] = l.step * BLOCK;
+  return l;
+}
+static struct lines by_block(const struct prefix *p, struct lines l) { /* one element a block */
+  l.stride[p->rows.n_live] = l.step;
+  l.step = 0;
+  return l;
+}
+static struct axes with_blocks(const struct prefix *p) {
+  struct axes x = p->rows;
+  x.live[x.n_live] = x.n_live;
+  x.extent[x.n_live++] = p->blocks;
+  return x;
+}
+
+/* Dense, an element a block and one more for each row. */
+static struct lines lines_new(struct prefix *p) {
+  struct lines l = { .dtype = p->value, .step = 1 };
+  int64_t n = p->blocks + 1;
+  for (int i = p->rows.n_live - 1; i >= 0; i--) {
+    l.stride[i] = n;
+    n *= p->rows.extent[i];
+  }
+  l.store = store_new(p->w, n * (int64_t)weft_dtype_bytes(p->value));
+  return l;
+}
+
+static bool long_rows(struct prefix *p, struct lines x, struct lines y) {
+  struct lines total = lines_new(p), before = lines_new(p);
+  if (p->w->no_memory) return false;
+  struct running of_blocks = { .axes = with_blocks(p), .x = in_blocks(p, x), .y = none(), .before = none(), .total = by_block(p, total) },
+                 again = { .axes = with_blocks(p), .x = in_blocks(p, x), .y = in_blocks(p, y), .before = by_block(p, before), .total = none() },
+                 rest = { .axes = p->rows, .x = after(x, p->blocks * BLOCK), .y = after(y, p->blocks * BLOCK),
+                          .before = at(before, p->blocks), .total = none() };
+  return run(p, &of_blocks, "prefix_totals", BLOCK) && chain(p, total, before) && run(p, &again, "prefix_apply", BLOCK) &&
+         run(p, &rest, "prefix_rest", p->n - p->blocks * BLOCK);
+}
+
+/* The axes of the rows, and the lines of an array of them. */
+static void find_rows(struct prefix *p, const struct node *n) {
+  for (int k = 0; k < axis_of(n); k++) {
+    if (n->dims[k] == 1) continue;
+    p->rows.live[p->rows.n_live] = p->rows.n_live;
+    p->rows.extent[p->rows.n_live++] = n->dims[k];
+  }
+}
+static struct lines lines_of(const struct prefix *p, const struct node *n, const struct place *at) {
+  struct lines l = { .store = at->store, .offset = at->offset, .step = at->stride[axis_of(n)], .dtype = p->memory };
+  for (int k = 0, a = 0; k < axis_of(n); k++) if (n->dims[k] != 1) l.stride[a++] = at->stride[k];
+  return l;
+}
+
+bool step_prefix(struct work *w, struct node *n) {
   struct place in, *out = &w->item[n->slot].place;
-  struct prefix p = { w, n->op->fold->op, (weft_dtype)n->dtype, kir_register_of((weft_dtype)n->dtype), n->dims[axis], 0 };
-  p.q = (p.n + BLOCK - 1) / BLOCK;
+  struct prefix p = { .w = w, .op = n->op->fold->op, .memory = (weft_dtype)n->dtype, .value = kir_register_of((weft_dtype)n->dtype),
+                      .n = n->dims[axis_of(n)] };
   if (!place_needed(w, n->in[0], &in)) return false;
-  int64_t bytes = p.q * (int64_t)weft_dtype_bytes(p.value);
-  struct line x = { in.store, in.offset, in.stride[axis] }, y = { out->store, out->offset, out->stride[axis] };
-  struct line t = { store_new(w, bytes), 0, 1 }, o = { store_new(w, bytes), 0, 1 };
-  cost_add(&w->out->moved_bytes, 3.0 * (double)p.n * (double)weft_dtype_bytes(p.memory)); /* x twice, y */
-  cost_add(&w->out->operations, 2.0 * (double)p.n);
-  return !w->no_memory && totals(&p, x, t) && offsets(&p, t, o) && apply(&p, x, o, y);
+  find_rows(&p, n);
+  struct lines x = lines_of(&p, n, &in), y = lines_of(&p, n, out);
+  p.blocks = p.n / BLOCK;
+  double times = p.n > BLOCK ? 2 : 1; /* x is read */
+  cost_add(&w->out->moved_bytes, (times + 1) * (double)node_count(n) * (double)weft_dtype_bytes(p.memory));
+  cost_add(&w->out->operations, times * (double)node_count(n));
+  if (p.n > BLOCK) return long_rows(&p, x, y);
+  struct running r = { .axes = p.rows, .x = x, .y = y, .before = none(), .total = none() };
+  return run(&p, &r, "prefix", p.n);
 }

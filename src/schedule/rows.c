@@ -8,7 +8,7 @@
 #include "schedule/body.h"
 #include "schedule/draft.h"
 
-enum { MOST_RESULTS = 8, LONGEST = 1024 }; /* of a row */
+enum { MOST_RESULTS = 8, LONGEST = 1024, SMALL = 1024 }; /* of a row; elements of a matrix, beyond which patches are faster */
 
 struct stream {                     /* something in memory: strides of time, of the batch axes, of the lanes */
   int store, buf;
@@ -54,13 +54,16 @@ static bool is_plain(const struct body *b, const struct node *x, const struct no
   return x == base && same_lead(x, shape);
 }
 
-/* [b, k] x [k, j], the rows carried or computed, the matrix constant. */
+/* [b, k] x [k, j], the rows carried, computed or read, the matrix constant. */
 static bool contracts_rows(const struct body *b, const struct node *n) {
-  const struct node *x = n->in[0], *w = n->in[1], *base = edge_of(x).base;
+  const struct node *x = n->in[0], *w = n->in[1];
   if (n->rank != 2 || x->rank != 2 || w->rank != 2 || last_dim(x) == 0 || last_dim(x) > CONTRACT_BLOCK) return false;
-  if (base->op->kind == OP_LEAF && !body_is_carry(b, base)) return false;
-  return body_is_constant(b, edge_of(w).base) && !body_number(b, w);
+  if (body_reads(b, x) && w->dims[0] * w->dims[1] > SMALL) return false;
+  return !body_number(b, x) && body_is_constant(b, edge_of(w).base) && !body_number(b, w);
 }
+
+/* Rows computed in this step stand in a local array while they are contracted; others are there already. */
+static bool needs_local(const struct body *b, const struct node *row) { return !body_is_carry(b, row) && !body_reads(b, row); }
 
 static bool fits(const struct body *b, const struct node *shape) {
   bool contracts = false;
@@ -98,7 +101,7 @@ static void find_phases(struct rows *r) {
     r->value[i] = r->local[i] = -1;
     if (!is_computed(n)) continue;
     for (int k = 0; k < n->n_in; k++) if (phase_of(r, n->in[k]) > r->phase[i]) r->phase[i] = phase_of(r, n->in[k]);
-    if (n->op->kind == OP_CONTRACT && !body_is_carry(r->b, n->in[0])) r->phase[i] = phase_of(r, n->in[0]) + 1;
+    if (n->op->kind == OP_CONTRACT && needs_local(r->b, n->in[0])) r->phase[i] = phase_of(r, n->in[0]) + 1;
     if (r->phase[i] >= r->n_phases) r->n_phases = r->phase[i] + 1;
   }
 }
@@ -159,7 +162,7 @@ static bool find_reads(struct rows *r) {
     const struct node *n = b->list.node[i];
     bool contracts = n->op->kind == OP_CONTRACT;
     for (int k = 0; is_computed(n) && k < n->n_in; k++)
-      if (body_reads(b, n->in[k]) && read_stream(r, n->in[k], contracts) == NONE) return false;
+      if (body_reads(b, n->in[k]) && read_stream(r, n->in[k], contracts && k == 1) == NONE) return false;
   }
   for (int i = 0; i < b->n_targets; i++)
     if (body_reads(b, b->target[i]) && read_stream(r, b->target[i], false) == NONE) return false;
@@ -241,14 +244,25 @@ static int value_of(struct rows *r, const struct node *x) {
   return base->op == &op_value ? load(r, read_stream(r, x, false), 0) : r->value[base->slot];
 }
 
+/* Element k of a row that is contracted. */
+static int row_load(struct rows *r, const struct node *x, int k) {
+  struct kir_lin at = lin(r, k);
+  int lane = r->j;
+  if (body_is_carry(r->b, x)) return carry_load(r, x, k);
+  if (needs_local(r->b, x)) return kir_load(&r->d.b, r->local[x->slot], &at);
+  r->j = k;
+  int value = load(r, read_stream(r, x, false), 0);
+  r->j = lane;
+  return value;
+}
+
 /* u_j = sum_k row[k] w[k,j] */
 static int contract(struct rows *r, const struct node *n) {
   struct kir_builder *b = &r->d.b;
   const struct node *x = n->in[0];
   weft_dtype t = kir_register_of((weft_dtype)x->dtype);
   int k = kir_loop(b, KIR_SERIAL, "k", lin(r, size_of_length(r, last_dim(x)))), u = kir_carry(b, NULL, kir_lit(r->d.k, t, 0));
-  struct kir_lin at = lin(r, k);
-  int row = body_is_carry(r->b, x) ? carry_load(r, x, k) : kir_load(b, r->local[x->slot], &at);
+  int row = row_load(r, x, k);
   int m = load(r, read_stream(r, n->in[1], true), k);
   int next = kir_is_float(t) ? kir_op3(b, KIR_FMA, row, m, u) : kir_op2(b, KIR_ADD, u, kir_op2(b, KIR_MUL, row, m));
   kir_next(b, 1, &u, &next);
@@ -341,7 +355,7 @@ static void open_locals(struct rows *r) {
   }
   for (int i = 0; i < b->list.n; i++) {
     const struct node *n = b->list.node[i], *x = n->op->kind == OP_CONTRACT ? n->in[0] : NULL;
-    if (!x || body_is_carry(b, x) || r->local[x->slot] >= 0) continue;
+    if (!x || !needs_local(b, x) || r->local[x->slot] >= 0) continue;
     struct kir_lin dims = lin(r, size_of_length(r, last_dim(x)));
     r->local[x->slot] = kir_local(&r->d.b, "row", kir_register_of((weft_dtype)x->dtype), 1, &dims);
   }

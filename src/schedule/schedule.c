@@ -141,7 +141,7 @@ static bool emit_own(struct work *w, struct node *n) {
     case OP_PAIR: return emit_pair(w, n);
     case OP_PUT: return emit_put(w, n);
     case OP_SCATTER: return copy_operand(w, n->in[0], &w->item[n->slot].place) && step_scatter(w, n);
-    case OP_PREFIX: return step_long_prefix(w, n);
+    case OP_PREFIX: return step_prefix(w, n);
     case OP_LOOP: return step_loop(w, n);
     case OP_ITEM: return true; /* the loop has stored it */
     default: return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: cannot be scheduled", n->op->name));

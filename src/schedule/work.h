@@ -104,9 +104,9 @@ bool step_group(struct work *, struct group *);
 bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const struct place *from, const struct place *to);
 bool step_number(struct work *, const struct node *scalar, weft_dtype, int64_t n, int store); /* n times */
 bool step_scatter(struct work *, struct node *);
-bool step_long_prefix(struct work *, struct node *);
+bool step_prefix(struct work *, struct node *);
 bool step_loop(struct work *, struct node *);
-bool prefix_is_long(const struct node *);
+bool prefix_is_apart(const struct node *);
 bool needs_memory(const struct node *, int k); /* operand k is read by index, not element by element */
 
 /* check.c: in the hard build */

@@ -606,6 +606,7 @@ void analyse(struct gen *g) {
   g->n_vregs = evex ? 32 : 16;
   place_homes(g);
   tiles_find(g);
+  turns_find(g);
   g->tail_buffer = slot_vector(g, 2);
   g->scratch = slot_scalar(g);
   g->saved = slot_vector(g, 2);

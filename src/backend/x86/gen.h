@@ -26,7 +26,9 @@ enum {
   PARTS = 8, MAX_DEPTH = 16, MAX_NEXTS = 64,
   COMBINE_TEMPS = 3,   /* vector registers that `combine` takes at most */
   MAX_ACTIVE = 72,     /* masks of blocks inside each other */
-  INVARIANTS = 12      /* values of a lane loop that all its lanes share, in registers */
+  INVARIANTS = 12,     /* values of a lane loop that all its lanes share, in registers */
+  POINTERS = 8,        /* addresses that an innermost loop keeps in general registers */
+  TURN_COPIES = 2      /* most copies of lanes around a loop with turned sequences */
 };
 
 /* The head of the frame; what follows depends on the kernel. */
@@ -44,6 +46,7 @@ struct value {
   bool hoisted;      /* of a lane loop, the same in all its lanes: computed before it */
   bool moves;        /* goes on as it is: stored, selected, kept, carried .. */
   bool is_quiet;     /* made by arithmetic: no signalling NaN */
+  bool is_counted;   /* computed and not yet read for the last time, while these are counted */
   bool of_loop;      /* or a fold's result: defined by a loop, not by a statement of a run */
   int region, loop;  /* where it is defined; -2: always there */
   int32_t home;      /* frame offset, -1: none */
@@ -64,7 +67,7 @@ struct access {
   int element;           /* log2 of bytes */
   bool narrow;           /* stored in fewer bits than the register dtype */
   bool is_guarded;       /* in an if of its lane loop */
-  int32_t tile;          /* slots of a tile read in its place, 0: none */
+  int32_t tile;          /* slots of a tile, or of T steps, in its place; 0: none */
   int32_t pointer, step, lane_step, entry; /* slots */
   int8_t reg;            /* general register that holds it inside an innermost loop, -1: none */
   int next;              /* of the same owner */
@@ -94,6 +97,7 @@ struct loop {
   int hoist_region, n_hoisted; /* flat lane loops: what is computed before */
   bool has_effects, has_check; /* flat lane loops: a store, fold, keep or check of lanes was seen; a check is hoisted */
   bool has_lane_check, has_until; /* in it; in its body */
+  bool has_turns;          /* serial: sequences that lie along it */
   int32_t var, last, extent, block, count, j, limit; /* slots */
   int32_t first;           /* slot: where a loop with prefixes began */
   struct fold *folds, *prefixes;
@@ -160,6 +164,9 @@ struct gen {
   int n_spare, spare_room;
   int32_t tail_buffer;       /* two vector slots: elements on their way, and where they go */
   int32_t scratch, saved;    /* 8 bytes for moves between domains; general registers */
+  int32_t pins_at;           /* registers that last, while squares are transposed; 0: never */
+  int32_t turn_rows, turn_copies, turn_squares, turn_end; /* slots: lanes that are there, if not all; copies to go; squares
+                                of a copy; the step behind them */
 
   /* Emission */
   int loop_cursor, memory_cursor, check_cursor;
@@ -343,9 +350,17 @@ int folds_copies(const struct gen *, const struct loop *); /* accumulator vector
 
 /* tile.c */
 void tiles_find(struct gen *);
+bool moves_by_one(const struct gen *, const struct kir_stmt *, int var); /* the address, with var, by an element and nothing else */
+typedef void row_store(struct gen *, enum insn, int row, int reg);
+void transpose(struct gen *, enum insn, row_store *); /* the first T registers are rows; their columns are stored. Changes all */
 void tiles_run(struct gen *, int loop);               /* the rows of a loop with tiles */
 
+/* turn.c */
+void turns_find(struct gen *);
+void turns_run(struct gen *, int loop);               /* one pass from var to limit, where the loop has turns */
+
 /* loops.c */
+void body_of(struct gen *, int loop);
 void enter_accesses(struct gen *, const struct loop *);
 void iterate(struct gen *, int loop);                 /* one pass from var to limit */
 void loop_limit(struct gen *, const struct loop *, int block); /* limit = min(var + block, last); 0: last */

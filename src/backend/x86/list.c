@@ -253,7 +253,7 @@ static void put_two_byte(struct text *t, struct decoded *d, int rex, const uint8
   if (opcode == 0xAF) put_scalar_operands(t, d, "imul", false);
   else if (opcode == 0xB6 || opcode == 0xB7) put_scalar_operands(t, d, "movzx", false);
   else if (opcode == 0x1F) text_add(t, "nop");
-  else if (opcode == 0x18) put_one_operand(t, d, "prefetcht0");
+  else if (opcode == 0x18) put_one_operand(t, d, (d->reg & 7) == 1 ? "prefetcht0" : "prefetcht1");
   else if (opcode == 0xBC) put_scalar_operands(t, d, "tzcnt", false);
   else if (opcode == 0xB1) put_scalar_operands(t, d, "lock cmpxchg", true);
   else if (opcode >= 0x90 && opcode < 0xA0) {

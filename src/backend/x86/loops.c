@@ -4,7 +4,7 @@
 #include "backend/x86/gen.h"
 
 static const uint8_t pointer_pool[] = { RSI, RDI, R8, R12, R13, R14, R15, RBP };
-enum { POINTERS = sizeof pointer_pool };
+_Static_assert(sizeof pointer_pool == POINTERS, "one for each");
 
 /* ---- Extents and addresses ---- */
 
@@ -123,11 +123,16 @@ int pin_run(struct gen *g, int n, int leave_free) {
   return -1;
 }
 
-static int free_wanted(const struct gen *g) { return g->e.evex ? 10 : 6; }
+enum { FREE_WANTED = 6 }; /* registers that a statement may need at once */
 
 /* ---- Serial and par loops ---- */
 
 static int carry_copies(const struct gen *g, const struct value *c) { return c->lane ? g->copies : 1; }
+
+/* Beside lanes, and where nothing inside would miss the register. */
+static bool may_pin(const struct gen *g, const struct value *c) {
+  return c->domain == VECTOR && (c->lane || !g->loops[c->loop].has_inner);
+}
 
 static void enter_carry(struct gen *g, const struct kir_stmt *s) {
   struct encoder *e = enc(g);
@@ -139,7 +144,7 @@ static void enter_carry(struct gen *g, const struct kir_stmt *s) {
   }
   int n = carry_copies(g, c);
   registers_clear(g); /* what is pinned next must not be a cached copy of something else */
-  c->pin = c->lane && c->domain == VECTOR ? pin_run(g, n, free_wanted(g)) : -1;
+  c->pin = may_pin(g, c) ? pin_run(g, n, FREE_WANTED) : -1;
   for (int u = 0; u < n; u++) {
     int r = in_reg(g, s->in[0], u);
     if (c->pin >= 0) {
@@ -182,7 +187,7 @@ static bool has_fn(const struct loop *l) {
 
 static void pin_folds(struct gen *g, struct loop *l) {
   for (int f = 0; f < l->n_folds; f++)
-    l->folds[f].pin = l->in_lane && !is_fn(&l->folds[f]) ? pin_run(g, folds_copies(g, l), free_wanted(g)) : -1;
+    l->folds[f].pin = l->in_lane && !is_fn(&l->folds[f]) ? pin_run(g, folds_copies(g, l), FREE_WANTED) : -1;
 }
 
 static void unpin_folds(struct gen *g, struct loop *l) {
@@ -193,7 +198,7 @@ static void unpin_folds(struct gen *g, struct loop *l) {
 }
 
 /* The loop may keep its counter and addresses in general registers: nothing inside needs them. */
-static bool is_innermost(const struct loop *l) { return l->in_lane && !l->has_inner; }
+static bool is_innermost(const struct loop *l) { return l->stmt->kind == KIR_SERIAL && !l->has_inner; }
 
 static void take_pointers(struct gen *g, const struct loop *l) {
   int n = 0;
@@ -219,7 +224,7 @@ static void poll_cancel(struct gen *g) {
   label_here(e, go);
 }
 
-static void body_of(struct gen *g, int id) {
+void body_of(struct gen *g, int id) {
   struct loop *l = &g->loops[id];
   int outer = g->loop;
   g->loop = id;
@@ -280,23 +285,26 @@ static void leave_early(struct gen *g, const struct loop *l, int all) {
   label_here(e, all);
 }
 
-/* In blocks of 128 if anything is folded, else in one. */
+/* In blocks of 128 if anything is folded, of 4096 between looks at the cancellation flag, else in one. */
 static void run_blocks(struct gen *g, int id) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
   int block = label_new(e), total = label_new(e), all = label_new(e), outer_leave = g->leave;
   if (l->n_folds) gpr_store_imm(e, in_frame(l->count), 0);
   label_here(e, block);
-  loop_limit(g, l, l->n_folds ? COL_BLOCK : 0);
+  if (is_innermost(l)) poll_cancel(g);
+  loop_limit(g, l, l->n_folds ? COL_BLOCK : is_innermost(l) ? ROW_BLOCK : 0);
   folds_start(g, l);
   g->leave = label_new(e);
-  iterate(g, id);
+  if (l->has_turns && (g->active < 0 || g->active == g->tail)) turns_run(g, id);
+  else iterate(g, id);
   if (l->has_until) leave_early(g, l, all);
   g->leave = outer_leave;
-  if (!l->n_folds) return;
+  if (!l->n_folds && !is_innermost(l)) return;
   folds_to_memory(g, l);
   gpr(e, G_MOV, RAX, in_frame(l->var));
   gpr(e, G_CMP, RAX, in_frame(l->last));
+  if (!l->n_folds) { jump_if(e, CC_L, block); return; }
   jump_if(e, CC_GE, total);
   folds_push(g, l);
   jump_to(e, block);
@@ -367,7 +375,7 @@ static bool is_invariant(const struct gen *g, int val) {
 }
 
 static void pin_invariant(struct gen *g, int val) {
-  int id = id_of(g, val, 0), reg = g->where[id] < 0 ? pin_run(g, 1, g->n_vregs - free_wanted(g)) : -1;
+  int id = id_of(g, val, 0), reg = g->where[id] < 0 ? pin_run(g, 1, g->n_vregs - g->n_vregs / 3) : -1;
   if (reg < 0 || g->n_invariants == INVARIANTS) return;
   vec(enc(g), I_MOVUPS, width_of(g, g->vals[val].dtype), reg, 0, home_of(g, val, 0));
   g->where[id] = (int8_t)reg;
@@ -499,16 +507,63 @@ static bool has_across(const struct gen *g, int id) {
   return false;
 }
 
-static int choose_copies(const struct gen *g, int id) {
+/* The most values of the lanes that a block has computed and not yet read for the last time. */
+static int count_live(const struct gen *g, const struct kir_block *b) {
+  int at = 0, live = 0, most = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next, at++)
+    for (int i = 0; i < s->n_in; i++) g->upcoming[s->in[i]] = at;
+  at = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next, at++) {
+    bool has_result = s->kind == KIR_OP || s->kind == KIR_LOAD;
+    for (int i = 0; i < s->n_in; i++) {
+      const struct value *v = &g->vals[s->in[i]];
+      if (g->upcoming[s->in[i]] != at) continue;
+      live -= v->lane && !v->of_loop && v->domain == VECTOR && v->is_counted;
+      g->vals[s->in[i]].is_counted = false;
+    }
+    if (has_result && g->vals[s->out[0]].lane && g->vals[s->out[0]].domain == VECTOR && g->upcoming[s->out[0]] != NEVER) {
+      g->vals[s->out[0]].is_counted = true;
+      live++;
+    }
+    if (live > most) most = live;
+  }
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    for (int i = 0; i < s->n_in; i++) g->upcoming[s->in[i]] = NEVER;
+  return most;
+}
+
+/* Registers that a copy of the lanes takes inside, carried and in between, roughly: what is computed and not yet read
+ * for the last time. */
+static int count_needed(const struct gen *g, int id) {
+  int most = 0;
+  for (int i = id + 1; i < g->loops[id].end; i++) {
+    int live = count_live(g, &g->loops[i].stmt->body);
+    if (live > most) most = live;
+  }
+  return count_carried(g, id) + most;
+}
+
+static bool has_turns(const struct gen *g, int id) {
+  for (int i = id; i < g->loops[id].end; i++)
+    if (g->loops[i].has_turns) return true;
+  return false;
+}
+
+static int copies_for(const struct gen *g, int id) {
   const struct loop *l = &g->loops[id];
   int per_fold = LANES / g->lanes, wanted = g->shape->unroll;
   if (has_across(g, id)) return 1;
   if (has_fn(l)) return wanted && wanted < per_fold ? 1 : per_fold; /* each copy has accumulators of its own */
   if (wanted) return wanted >= 8 ? 8 : wanted >= 4 ? 4 : wanted >= 2 ? 2 : 1;
   if (l->is_flat) return l->n_folds && per_fold > 4 ? per_fold : 4;
-  int carried = count_carried(g, id), room = g->n_vregs - free_wanted(g) - 2;
-  if (carried == 1) return 8;
-  return !carried || 4 * carried <= room ? 4 : 2 * carried <= room ? 2 : 1;
+  int needed = count_needed(g, id);
+  if (!count_carried(g, id)) return 4;
+  return 8 * needed <= g->n_vregs && l->is_outer ? 8 : 4 * needed <= g->n_vregs ? 4 : 2 * needed <= g->n_vregs ? 2 : 1;
+}
+
+static int choose_copies(const struct gen *g, int id) {
+  int n = copies_for(g, id);
+  return n > TURN_COPIES && has_turns(g, id) ? TURN_COPIES : n;
 }
 
 static void pin_row_folds(struct gen *g, struct loop *l, int copies) {
@@ -561,6 +616,7 @@ static void lane_range(struct gen *g, int id, int copies) {
   bool in_registers = l->n_folds && l->folds[0].pin >= 0;
   if (copies > 1 && wants_streams(g, l)) streaming_bodies(g, id, copies);
   if (copies > 1) full_bodies(g, id, copies);
+  if (copies > 2 && !l->is_flat && !has_turns(g, id)) full_bodies(g, id, 2); /* what a single one waits for is long */
   if (in_registers) {
     gpr(e, G_CMP, R9, rm_reg(R10));
     jump_if(e, CC_GE, gather);

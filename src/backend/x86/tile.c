@@ -13,7 +13,7 @@ static int tile_rows(const struct gen *g) { return g->vector_bytes / 4; }
 /* ---- Which accesses ---- */
 
 /* The address moves by one element with var, and by nothing else of it. */
-static bool moves_by_one(const struct gen *g, const struct kir_stmt *s, int var) {
+bool moves_by_one(const struct gen *g, const struct kir_stmt *s, int var) {
   int n = 0;
   bool is_one = false;
   for (int d = 0; d < s->n_at; d++)
@@ -85,8 +85,11 @@ static void transpose_fours(struct gen *g, int n, int spare) {
 }
 
 static struct rm row_at(int row) { return rm_index(R8, R9, 2, row * ROW_BYTES); }
+static void to_tile(struct gen *g, enum insn insn, int row, int reg) {
+  vec(enc(g), insn, g->vector_bytes, reg, 0, row_at(row));
+}
 
-static void store_16(struct gen *g) {
+static void store_16(struct gen *g, enum insn insn, row_store *store) {
   struct encoder *e = enc(g);
   enum { EVEN = 0x88, ODD = 0xDD };
   for (int c = 0; c < 4; c++) {
@@ -94,18 +97,25 @@ static void store_16(struct gen *g) {
       vec_imm(e, I_SHUFF32X4, 64, 16 + i, c + (i & 2) * 4, rm_reg(c + (i & 2) * 4 + 4), i & 1 ? ODD : EVEN);
     for (int i = 0; i < 4; i++) {
       vec_imm(e, I_SHUFF32X4, 64, 20 + i, 16 + (i & 1), rm_reg(18 + (i & 1)), i & 2 ? ODD : EVEN);
-      vec(e, I_MOVUPS_TO, 64, 20 + i, 0, row_at(c + 4 * i));
+      store(g, insn, c + 4 * i, 20 + i);
     }
   }
 }
 
-static void store_8(struct gen *g) {
+static void store_8(struct gen *g, enum insn insn, row_store *store) {
   struct encoder *e = enc(g);
   for (int c = 0; c < 4; c++)
     for (int i = 0; i < 2; i++) {
       vec_imm(e, I_PERM2F128, 32, 8 + i, c, rm_reg(c + 4), i ? 0x31 : 0x20);
-      vec(e, I_MOVUPS_TO, 32, 8 + i, 0, row_at(c + 4 * i));
+      store(g, insn, c + 4 * i, 8 + i);
     }
+}
+
+void transpose(struct gen *g, enum insn insn, row_store *store) {
+  int n = tile_rows(g);
+  transpose_fours(g, n, n);
+  if (n == 16) store_16(g, insn, store);
+  else store_8(g, insn, store);
 }
 
 /* RSI: the first element, RCX: bytes from lane to lane, R10: lanes, at least T. The last square may overlap. */
@@ -124,9 +134,7 @@ static void copy_squares(struct gen *g) {
     vec(e, I_MOVUPS, g->vector_bytes, k, 0, rm_at(RDX, 0));
     if (k + 1 < n) gpr(e, G_ADD, RDX, rm_reg(RCX));
   }
-  transpose_fours(g, n, n);
-  if (n == 16) store_16(g);
-  else store_8(g);
+  transpose(g, I_MOVUPS_TO, to_tile);
   gpr_imm(e, A_ADD, rm_reg(R9), n);
   gpr(e, G_CMP, R9, rm_reg(R10));
   jump_if(e, CC_L, again);
