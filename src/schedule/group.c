@@ -110,7 +110,7 @@ static bool is_row(const struct node *n) { return fold_axis(n) == space(n)->rank
 bool needs_memory(const struct node *n, int k) {
   switch (n->op->kind) {
     case OP_ELEMENT: case OP_REDUCE: return false;
-    case OP_PREFIX: return prefix_is_long(n);
+    case OP_PREFIX: return prefix_is_apart(n);
     case OP_TAKE: return k == 0;
     case OP_PAD: return k == 0;
     default: return true;
