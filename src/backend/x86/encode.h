@@ -183,6 +183,7 @@ void gpr_byte_to(struct encoder *, int alu, int reg, struct rm);     /* a byte i
 void first_bit(struct encoder *, int dst, int src);                  /* the number of the lowest bit set */
 void drop_first_bit(struct encoder *, int reg);                      /* and clears it; flags say whether any is left */
 void prefetch(struct encoder *, struct rm);                          /* to the first cache; never faults */
+void prefetch_far(struct encoder *, struct rm);                      /* to the second */
 void code_bytes(struct encoder *, const void *, int n);
 void code_align(struct encoder *, int to);
 

@@ -28,6 +28,7 @@ enum {
   MAX_ACTIVE = 72,     /* masks of blocks inside each other */
   INVARIANTS = 12,     /* values of a lane loop that all its lanes share, in registers */
   POINTERS = 8,        /* addresses that an innermost loop keeps in general registers */
+  FETCH_AHEAD = 64,    /* elements between an index that is read ahead and the one of the moment */
   TURN_COPIES = 2      /* most copies of lanes around a loop with turned sequences */
 };
 
@@ -175,6 +176,7 @@ struct gen {
   int tail;                  /* of the lane body being emitted: those of its lanes that are there, -1: all */
   int active_at_loop;        /* when an iteration of the innermost loop begins */
   int n_active;              /* masks in use: values from kernel->n_vals on */
+  bool is_fetching;          /* the body being emitted looks ahead */
   bool is_streaming;         /* the body being emitted stores around the caches where it can */
   bool has_streams;          /* some body does */
   int lane_loop;             /* being emitted, -1: none */
@@ -354,6 +356,10 @@ bool moves_by_one(const struct gen *, const struct kir_stmt *, int var); /* the 
 typedef void row_store(struct gen *, enum insn, int row, int reg);
 void transpose(struct gen *, enum insn, row_store *); /* the first T registers are rows; their columns are stored. Changes all */
 void tiles_run(struct gen *, int loop);               /* the rows of a loop with tiles */
+
+/* fetch.c */
+bool wants_fetch(const struct gen *, const struct loop *);
+void fetch_indexed(struct gen *, const struct loop *);  /* for one body: what gathers will read FETCH_AHEAD elements on */
 
 /* turn.c */
 void turns_find(struct gen *);

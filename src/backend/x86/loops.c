@@ -445,6 +445,7 @@ static void lane_body(struct gen *g, int id, int copies, int active) {
   g->active = g->active_at_loop = g->tail = active;
   enter_group(g, l);
   registers_clear(g);
+  if (g->is_fetching) fetch_indexed(g, l);
   for (int c = 0; g->vals[l->stmt->var].is_operand && c < copies; c++) axis_value(g, id, c);
   body_of(g, id);
   leave_group(g, l);
@@ -456,7 +457,7 @@ static void lane_body(struct gen *g, int id, int copies, int active) {
 static void full_bodies(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
   int again = label_new(e), done = label_new(e), step = copies * g->lanes;
-  gpr(e, G_LEA, R11, rm_at(R10, -step));
+  gpr(e, G_LEA, R11, rm_at(R10, -step - (g->is_fetching ? FETCH_AHEAD : 0)));
   gpr(e, G_CMP, R9, rm_reg(R11));
   jump_if(e, CC_G, done);
   code_align(e, 32);
@@ -608,6 +609,13 @@ static void streaming_bodies(struct gen *g, int id, int copies) {
   label_here(e, plain);
 }
 
+/* Whole bodies as long as there is something ahead. */
+static void fetching_bodies(struct gen *g, int id, int copies) {
+  g->is_fetching = true;
+  full_bodies(g, id, copies);
+  g->is_fetching = false;
+}
+
 /* The bodies from R9 to R10, and with folds the 32 accumulators of each brought together. */
 static void lane_range(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
@@ -615,6 +623,7 @@ static void lane_range(struct gen *g, int id, int copies) {
   int gather = label_new(e), pins[16];
   bool in_registers = l->n_folds && l->folds[0].pin >= 0;
   if (copies > 1 && wants_streams(g, l)) streaming_bodies(g, id, copies);
+  if (copies > 1 && wants_fetch(g, l)) fetching_bodies(g, id, copies);
   if (copies > 1) full_bodies(g, id, copies);
   if (copies > 2 && !l->is_flat && !has_turns(g, id)) full_bodies(g, id, 2); /* what a single one waits for is long */
   if (in_registers) {

@@ -6,7 +6,6 @@
 #include "backend/x86/gen.h"
 
 enum { MOST = 4, SQUARES = 4 };                        /* arrays of a loop; squares along time at once */
-enum { PREFETCH = 0x0F18, TO_L2 = 2 };
 
 static int square(const struct gen *g) { return g->vector_bytes / 4; }
 static int step_bytes(const struct gen *g) { return g->copies * g->vector_bytes; }
@@ -139,7 +138,7 @@ static void read_square(struct gen *g, enum insn store) {
   for (int k = 0; k < square(g); k++) {
     int skip = is_tail(g) ? skip_row(g, k) : -1;
     vec(enc(g), I_MOVUPS, g->vector_bytes, k, 0, rm_at(RDX, 0));
-    if (!is_tail(g)) gpr32(enc(g), PREFETCH, TO_L2, rm_index(RDX, R9, 0, 0));
+    if (!is_tail(g)) prefetch_far(enc(g), rm_index(RDX, R9, 0, 0));
     if (skip >= 0) label_here(enc(g), skip);
     gpr(enc(g), G_ADD, RDX, rm_reg(RCX));
   }
