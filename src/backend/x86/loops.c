@@ -212,6 +212,9 @@ static void drop_pointers(struct gen *g, const struct loop *l) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) g->accesses[i].reg = -1;
 }
 
+/* What may go by without a look at the flag: steps inside lanes, steps with loops inside, lanes. */
+enum { UNSEEN_STEPS = 4096, UNSEEN_ROWS = 64, UNSEEN_LANES = 1 << 16 };
+
 static void poll_cancel(struct gen *g) {
   struct encoder *e = enc(g);
   int go = label_new(e);
@@ -285,31 +288,30 @@ static void leave_early(struct gen *g, const struct loop *l, int all) {
   label_here(e, all);
 }
 
-/* In blocks of 128 if anything is folded, of 4096 between looks at the cancellation flag, else in one. */
+/* In blocks of 128 if anything is folded; else of as many steps as may go by until somebody looks whether to stop. */
 static void run_blocks(struct gen *g, int id) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
   int block = label_new(e), total = label_new(e), all = label_new(e), outer_leave = g->leave;
+  int unseen = is_innermost(l) ? UNSEEN_STEPS : UNSEEN_ROWS;
   if (l->n_folds) gpr_store_imm(e, in_frame(l->count), 0);
   label_here(e, block);
-  if (is_innermost(l)) poll_cancel(g);
-  loop_limit(g, l, l->n_folds ? COL_BLOCK : is_innermost(l) ? ROW_BLOCK : 0);
+  loop_limit(g, l, l->n_folds ? COL_BLOCK : unseen);
   folds_start(g, l);
   g->leave = label_new(e);
   if (l->has_turns && (g->active < 0 || g->active == g->tail)) turns_run(g, id);
   else iterate(g, id);
   if (l->has_until) leave_early(g, l, all);
   g->leave = outer_leave;
-  if (!l->n_folds && !is_innermost(l)) return;
-  folds_to_memory(g, l);
+  if (l->n_folds) folds_to_memory(g, l);
   gpr(e, G_MOV, RAX, in_frame(l->var));
   gpr(e, G_CMP, RAX, in_frame(l->last));
-  if (!l->n_folds) { jump_if(e, CC_L, block); return; }
   jump_if(e, CC_GE, total);
-  folds_push(g, l);
+  if (l->n_folds) folds_push(g, l);
+  poll_cancel(g);
   jump_to(e, block);
   label_here(e, total);
-  folds_total(g, l);
+  if (l->n_folds) folds_total(g, l);
 }
 
 static void emit_serial(struct gen *g, int id) {
@@ -667,6 +669,32 @@ static void short_row(struct gen *g, int id, int done) {
   label_here(e, other);
 }
 
+/* R10: the end of a block, or of the loop. */
+static void lane_limit(struct gen *g, const struct loop *l, int block) {
+  struct encoder *e = enc(g);
+  gpr(e, G_MOV, R10, in_frame(l->extent));
+  gpr(e, G_LEA, RAX, rm_at(R9, block));
+  gpr(e, G_CMP, R10, rm_reg(RAX));
+  gpr(e, G_CMOV | CC_G, R10, rm_reg(RAX));
+}
+
+/* Nothing is folded: in blocks only so that somebody looks whether to stop. */
+static void plain_lanes(struct gen *g, int id, int copies) {
+  struct encoder *e = enc(g);
+  struct loop *l = &g->loops[id];
+  int block = label_new(e), range = label_new(e);
+  gpr(e, G_MOV, R10, in_frame(l->extent));
+  gpr_imm(e, A_CMP, rm_reg(R10), UNSEEN_LANES);
+  jump_if(e, CC_LE, range);
+  label_here(e, block);
+  poll_cancel(g);
+  lane_limit(g, l, UNSEEN_LANES);
+  label_here(e, range);
+  lane_range(g, id, copies);
+  gpr(e, G_CMP, R9, in_frame(l->extent));
+  jump_if(e, CC_L, block);
+}
+
 static void folded_lanes(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
@@ -675,15 +703,13 @@ static void folded_lanes(struct gen *g, int id, int copies) {
   gpr_store_imm(e, in_frame(l->count), 0);
   pin_row_folds(g, l, copies);
   label_here(e, block);
-  gpr(e, G_MOV, R10, in_frame(l->extent));
-  gpr(e, G_LEA, RAX, rm_at(R9, ROW_BLOCK));
-  gpr(e, G_CMP, R10, rm_reg(RAX));
-  gpr(e, G_CMOV | CC_G, R10, rm_reg(RAX));
+  lane_limit(g, l, ROW_BLOCK);
   folds_start(g, l);
   lane_range(g, id, copies);
   gpr(e, G_CMP, R9, in_frame(l->extent));
   jump_if(e, CC_GE, total);
   folds_push(g, l);
+  poll_cancel(g);
   jump_to(e, block);
   label_here(e, total);
   folds_total(g, l);
@@ -732,10 +758,10 @@ static void emit_lane(struct gen *g, int id) {
   gpr_const(e, R9, 0);
   if (is_tiled) gpr(e, G_MOV, R9, in_frame(g->loops[l->parent].tile_from));
   if (l->n_folds) folded_lanes(g, id, copies);
-  else {
-    gpr(e, G_MOV, R10, in_frame(is_tiled ? g->loops[l->parent].tile_to : l->extent));
+  else if (is_tiled) {
+    gpr(e, G_MOV, R10, in_frame(g->loops[l->parent].tile_to));
     lane_range(g, id, copies);
-  }
+  } else plain_lanes(g, id, copies);
   unpin_invariants(g);
   leave_lanes(g, l);
   g->lane_loop = -1;
