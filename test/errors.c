@@ -95,6 +95,11 @@ TEST(axes_that_are_not_there_or_listed_twice_are_refused) {
   EXPECT_BAD(weft_over(NULL, x, WEFT_AXES(0)), WEFT_ERR_ARG, "weft_over: the reduction is NULL");
   EXPECT_BAD(weft_over(weft_sum, x, 2, NULL), WEFT_ERR_ARG, "weft_over: 2 axes");
   EXPECT_BAD(weft_over(weft_sum, x, 33, (int[]){ 0 }), WEFT_ERR_ARG, "weft_over: 33 axes");
+  EXPECT_BAD(weft_tensordot(x, x, 1, NULL, (int[]){ 0 }), WEFT_ERR_ARG, "weft_tensordot: 1 axes");
+  EXPECT_BAD(weft_tensordot(x, x, 1, (int[]){ 0 }, NULL), WEFT_ERR_ARG, "weft_tensordot: 1 axes");
+  EXPECT_BAD(weft_tensordot(x, x, -1, NULL, NULL), WEFT_ERR_ARG, "weft_tensordot: -1 axes");
+  EXPECT_BAD(weft_tensordot(x, x, 33, (int[33]){ 0 }, (int[33]){ 0 }), WEFT_ERR_ARG, "weft_tensordot: 33 axes");
+  EXPECT_BAD(weft_einsum(NULL, 1, &x), WEFT_ERR_ARG, "weft_einsum: the subscripts are NULL");
   EXPECT_BAD(weft_diagonal(x, 0, 1, -1), WEFT_ERR_SHAPE, "weft_diagonal: axis 1 of [8,3] is listed twice");
   EXPECT_BAD(weft_diagonal(F32(WEFT_ANY, 3), 0, 0, 1), WEFT_ERR_UNSUPPORTED, NULL);
   EXPECT_BAD(weft_flatten(x, 1, 0), WEFT_ERR_SHAPE, "weft_flatten: axis 1 comes after axis 0 in [8,3]");

@@ -148,7 +148,6 @@ static weft_array *merged_over(reduction *reduce, weft_array *x, const bool is_l
 static struct failure *over_check(reduction *reduce, const struct node *x, int n, const int axes[], bool is_listed[]) {
   int from_0[WEFT_RANK_MAX];
   if (!reduce) return fail(WEFT_ERR_ARG, scope_origin(), "weft_over: the reduction is NULL");
-  if (n < 0 || n > WEFT_RANK_MAX || (n && !axes)) return fail(WEFT_ERR_ARG, scope_origin(), "weft_over: %d axes", n);
   struct failure *why = axes_check("weft_over", x, n, axes, from_0);
   for (int i = 0; i < n && !why; i++) is_listed[from_0[i]] = true;
   return why ? why : count_check("weft_over", x->rank, x->dims);

@@ -293,7 +293,8 @@ static weft_array *compute(struct sum *s) {
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) {
   struct sum s = { .fn = "weft_einsum", .n = n };
   weft_array *bad;
-  if (!subscripts || n < 1 || n > OPERANDS)
+  if (!subscripts) return array_bad(WEFT_ERR_ARG, "weft_einsum: the subscripts are NULL");
+  if (n < 1 || n > OPERANDS)
     return array_failed(fail(WEFT_ERR_ARG, scope_origin(), "weft_einsum: %d operands; from 1 to %d are possible", n, OPERANDS));
   if (!arrays_ok("weft_einsum", n, x, &bad)) return bad;
   if (!read_text(&s, subscripts, x)) return array_failed(s.failure);

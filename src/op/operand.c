@@ -32,6 +32,7 @@ struct failure *axis_check(const char *fn, const struct node *n, int *axis) {
 struct failure *axes_check(const char *fn, const struct node *x, int n, const int given[], int axes[]) {
   uint64_t seen = 0;
   struct shape_text s;
+  if (n < 0 || n > WEFT_RANK_MAX || (n && !given)) return fail(WEFT_ERR_ARG, scope_origin(), "%s: %d axes", fn, n);
   for (int k = 0; k < n; k++) {
     axes[k] = given[k];
     struct failure *why = axis_check(fn, x, &axes[k]);
