@@ -122,7 +122,7 @@ static void look_at_windows_of_a_transpose(void) {
 }
 
 TEST(as_strided_and_reshape_of_windows_of_a_transpose_see_their_elements) {
-  for (int fuse = 0; fuse < 2; fuse++) plan_use_fusing(fuse), look_at_windows_of_a_transpose();
+  for (int fuse = 0; fuse < 2; fuse++) plan_drop_all(), plan_use_fusing(fuse), look_at_windows_of_a_transpose();
 }
 
 TEST(as_strided_of_an_unknown_size_checks_when_it_runs) {
@@ -188,6 +188,7 @@ TEST(repeat_tile_and_roll_arrange_the_same_elements) {
 }
 
 static weft_array *rolled(weft_array *x) { return weft_roll(x, 0, 2); }
+static weft_array *rolled_back(weft_array *x) { return weft_roll(x, 0, -1); }
 static weft_array *twice(weft_array *x) { return weft_tile(weft_repeat(x, 0, 2), WEFT_DIMS(2)); }
 static weft_array *half(weft_array *x) {
   weft_array *part[2];
@@ -197,6 +198,10 @@ static weft_array *half(weft_array *x) {
 TEST(arrays_of_unknown_size_are_arranged_too) {
   weft_scope *s = weft_scope_open();
   EXPECT_F64(called(rolled, counted(WEFT_DIMS(5))), 3, 4, 0, 1, 2);
+  EXPECT_F64(called(rolled, counted(WEFT_DIMS(1))), 0);
+  EXPECT_F64(called(rolled_back, counted(WEFT_DIMS(3))), 1, 2, 0);
+  EXPECT_SHAPE(called(rolled, counted(WEFT_DIMS(0))), 0);
+  EXPECT_SHAPE(called(rolled_back, counted(WEFT_DIMS(0))), 0);
   EXPECT_F64(called(twice, counted(WEFT_DIMS(2))), 0, 0, 1, 1, 0, 0, 1, 1);
   EXPECT_F64(called(half, counted(WEFT_DIMS(3))), 0, 1, 2);
   weft_scope_discard(s);

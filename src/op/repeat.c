@@ -65,16 +65,19 @@ weft_array *weft_tile(weft_array *x, int rank, const int64_t times[]) {
   return why ? array_of_bad(why, 1, &n) : again("weft_tile", n, all, false, dims);
 }
 
-/* What a shift moves: the last `moved` elements come first. Of an unknown size: at most as many as there are. */
-static weft_array *turned(struct node *n, int axis, int64_t shift) {
-  dim size = n->dims[axis];
-  weft_array *x = array_of(n);
-  if (dim_is_known(size)) shift = size ? ((shift % size) + size) % size : 0;
+/* The last `shift` elements come first. */
+static weft_array *turned(weft_array *x, int axis, int64_t size, int64_t shift) {
+  shift = size ? ((shift % size) + size) % size : 0;
   if (shift == 0) return x;
-  dim cut = shift > 0 ? dim_sub(size, shift) : shift == INT64_MIN ? DIM_BAD : -shift;
-  if (cut == DIM_BAD) return array_bad(WEFT_ERR_SHAPE, "weft_roll: by %lld", (long long)shift);
-  weft_array *front = array_slice(x, axis, cut, shift > 0 ? shift : dim_sub(size, cut), 1);
-  return weft_concat(axis, 2, (weft_array *[]){ front, array_slice(x, axis, 0, cut, 1) });
+  weft_array *front = array_slice(x, axis, size - shift, shift, 1);
+  return weft_concat(axis, 2, (weft_array *[]){ front, array_slice(x, axis, 0, size - shift, 1) });
+}
+
+/* Of a size that may turn out to be 0, or less than the shift: y[i] = x[(i - shift) mod size]. */
+static weft_array *turned_later(weft_array *x, int axis, int64_t shift) {
+  weft_array *size = weft_size(x, axis), *places = weft_iota(weft_sized(WEFT_I64, 1, &size), 0);
+  weft_array *from = weft_remainder(weft_sub(places, weft_remainder(weft_integer(shift), size)), size);
+  return weft_moveaxis(weft_take(weft_moveaxis(x, axis, 0), 1, &from), 0, axis);
 }
 
 weft_array *weft_roll(weft_array *x, int axis, int64_t shift) {
@@ -82,5 +85,8 @@ weft_array *weft_roll(weft_array *x, int axis, int64_t shift) {
   weft_array *bad;
   if (!operands("weft_roll", 1, &x, &n, &bad)) return bad;
   struct failure *why = axis_check("weft_roll", n, &axis);
-  return why ? array_of_bad(why, 1, &n) : turned(n, axis, shift);
+  if (why) return array_of_bad(why, 1, &n);
+  dim size = n->dims[axis];
+  weft_array *y = array_of(n);
+  return dim_is_known(size) ? turned(y, axis, size, shift) : turned_later(y, axis, shift);
 }
