@@ -525,7 +525,7 @@ const char *weft_device_text(int device);               /* name, memory, instruc
  * Texts belong to the open scope. */
 
 const char *weft_show(int n, weft_array *const[], const char *what);
-const char *weft_function_show(weft_function *, const char *what);
+const char *weft_function_show(weft_function *, const char *what);  /* no value; plans are those its calls have made so far */
 
 typedef struct { int64_t peak_bytes, moved_bytes, operations; int kernels, library_calls; } weft_cost;
 WEFT_MUST weft_status weft_plan(int n, weft_array *const[], weft_cost *);  /* what weft_eval would do; runs nothing */

@@ -148,6 +148,24 @@ TEST(an_index_that_is_the_same_everywhere_is_checked) {
   weft_scope_discard(s);
 }
 
+TEST(values_are_shown_as_people_write_them) {
+  weft_scope *s = weft_scope_open();
+  float some[] = { 10, 0.1f, -200, 123456, 1e-5f, 1.0f / 3 };
+  double more[] = { 1000, 0.1, 1e6, 1e300 };
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(6), some), *y = weft_from(WEFT_F64, WEFT_DIMS(4), more);
+  EXPECT_TEXT(weft_show(1, &x, "value"), "[10, 0.1, -200, 123456, 1e-05, 0.33333334]\n");
+  EXPECT_TEXT(weft_show(1, &y, "value"), "[1000, 0.1, 1e+06, 1e+300]\n");
+  weft_scope_discard(s);
+}
+
+TEST(an_empty_array_of_very_many_rows_is_too_long_to_show) {
+  weft_scope *s = weft_scope_open();
+  weft_array *rows = weft_full(WEFT_F32, WEFT_DIMS(INT64_C(1) << 40, INT64_C(1) << 40, 0), 0), *none = weft_full(WEFT_F32, WEFT_DIMS(2, 0, 1 << 20), 0);
+  EXPECT_TEXT(weft_show(1, &rows, "value"), "weft_show: [1099511627776,1099511627776,0] is too long to show");
+  EXPECT_TEXT(weft_show(1, &none, "value"), "[[],\n []]\n");
+  weft_scope_discard(s);
+}
+
 TEST(random_programs_have_the_bits_of_plain_c_in_every_way) {
   time_t end = time(NULL) + 3;
   uint64_t seed = 1;

@@ -293,3 +293,18 @@ TEST(what_depends_on_open_sizes_alone_is_computed_at_the_call) {
   EXPECT_F64(out, 11, 23, 37);
   weft_scope_discard(s);
 }
+
+TEST(a_function_shows_the_plans_of_its_calls) {
+  weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *y = weft_exp(x), *out;
+  weft_function *f = weft_compile(body, 1, &x, 1, &y);
+  weft_array *in = weft_full(WEFT_F32, WEFT_DIMS(3), 0);
+  EXPECT(strstr(weft_function_show(f, "graph"), "exp("));
+  EXPECT_TEXT(weft_function_show(f, "kernels"), "");
+  weft_call(f, 1, &in, 1, &out);
+  EXPECT_OK(weft_eval(1, &out));
+  EXPECT(strstr(weft_function_show(f, "kernels"), "kernel "));
+  EXPECT(strstr(weft_function_show(f, "plan"), "1 steps"));
+  EXPECT_TEXT(weft_function_show(f, "value"), "weft_function_show: \"value\" is none of graph, dot, plan, kernels, asm, ptx");
+  weft_scope_discard(s);
+}

@@ -43,14 +43,14 @@ void text_addf(struct text *t, const char *format, ...) {
   va_end(list);
 }
 
-/* The decimal point is a point in every locale. */
+/* With fewer than six digits %g would show 10 as 1e+01. The decimal point is a point in every locale. */
 void text_number(struct text *t, double x, int digits) {
   char s[48];
   if (x != x || x - x != 0) { /* nan, infinities */
     text_add(t, x != x ? "nan" : x > 0 ? "inf" : "-inf");
     return;
   }
-  for (int n = 1; n <= digits; n++) {
+  for (int n = 6; n <= digits; n++) {
     snprintf(s, sizeof s, "%.*g", n, x);
     double back = strtod(s, NULL);
     if (back == x || (digits < 17 && (float)back == (float)x)) break;

@@ -7,6 +7,7 @@
 #include "run/buffer.h"
 #include "run/eval.h"
 #include "run/key.h"
+#include "run/show.h"
 
 struct entry {
   struct entry *next;
@@ -42,6 +43,10 @@ void plan_set_free(struct plan_set *s) {
     entry_free(e);
   }
   mem_free(s);
+}
+
+void plan_set_show(const struct plan_set *s, const char *what, struct text *t) {
+  for (const struct entry *e = s ? atomic_load(&s->entry) : NULL; e; e = e->next) plan_show(e->plan, what, t);
 }
 
 static struct plan_set *set_of(struct weft_function *f) {

@@ -123,13 +123,20 @@ void plan_show(const struct plan *p, const char *what, struct text *t) {
   }
 }
 
+static const char *const of_plans[] = { "plan", "kernels", "asm", "ptx" };
+
+static bool is_of_plans(const char *what) {
+  bool yes = false;
+  for (int i = 0; i < 4; i++) yes |= !strcmp(what, of_plans[i]);
+  return yes;
+}
+
 /* WEFT_SHOW=kernels,plan: written to standard error when a plan is made. */
 void plan_show_if_asked(const struct plan *p) {
   const char *words = getenv("WEFT_SHOW");
-  static const char *const known[] = { "plan", "kernels", "asm", "ptx" };
   struct text t = { 0 };
   if (!words || !*words) return;
-  for (int i = 0; i < 4; i++) if (strstr(words, known[i])) plan_show(p, known[i], &t);
+  for (int i = 0; i < 4; i++) if (strstr(words, of_plans[i])) plan_show(p, of_plans[i], &t);
   for (size_t at = 0; at < t.n;) {
     ssize_t n = write(2, t.s + at, t.n - at);
     if (n <= 0) break;
@@ -176,12 +183,20 @@ static void show_elements(const struct node *n, const uint8_t **p, int axis, str
   text_add(t, "]");
 }
 
+/* Also counts the rows of an array without elements. */
+static bool is_long(const struct node *n) {
+  int64_t rows = 1, most = 1000000;
+  for (int k = 0; k < n->rank && n->dims[k]; rows *= n->dims[k++]) if (n->dims[k] > most / rows) return true;
+  return false;
+}
+
 static struct failure *show_value(struct node *n, struct text *t) {
   struct failure *f = NULL;
   if (eval_nodes(1, &n, &(struct eval_options){ 0 }, &f)) return f;
   dim count = dim_count(n->rank, n->dims);
   if (!dim_is_known(count)) return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_show: the size is not known");
-  if (count > 1000000) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_show: %lld elements are too many to show", (long long)count);
+  struct shape_text s;
+  if (is_long(n)) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_show: %s is too long to show", shape_show(n, &s));
   size_t bytes = (size_t)count * weft_dtype_bytes((weft_dtype)n->dtype);
   uint8_t *data = mem_alloc(bytes);
   const uint8_t *p = data;
@@ -216,7 +231,7 @@ static struct failure *show_nodes(int n, struct node *const node[], const char *
     for (int i = 0; !f && i < n; i++) f = show_value(node[i], t);
     return f;
   }
-  if (strcmp(what, "plan") && strcmp(what, "kernels") && strcmp(what, "asm") && strcmp(what, "ptx"))
+  if (!is_of_plans(what))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm, ptx", what);
   struct plan *p = eval_plan_leaves(n, node, stable, NULL, NULL, &f);
   if (p) plan_show(p, what, t);
@@ -239,12 +254,19 @@ const char *weft_show(int n, weft_array *const a[], const char *what) {
   return kept(&t, f);
 }
 
+static struct failure *show_function(struct weft_function *g, const char *what, struct text *t) {
+  if (g->failure) return failure_retain(g->failure);
+  if (!strcmp(what, "graph") || !strcmp(what, "dot")) return show_graph(g->n_out, g->out, what[0] == 'd', t);
+  if (!is_of_plans(what))
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_function_show: \"%s\" is none of graph, dot, plan, kernels, asm, ptx", what);
+  plan_set_show(atomic_load(&g->plans), what, t);
+  return NULL;
+}
+
 const char *weft_function_show(weft_function *g, const char *what) {
   struct text t = { 0 };
   struct failure *f = !what ? fail(WEFT_ERR_ARG, scope_origin(), "weft_function_show: nothing to show") : function_ended("weft_function_show", g);
-  if (!f && g->failure) f = failure_retain(g->failure);
-  if (!f) f = show_graph(g->n_out, g->out, !strcmp(what, "dot"), &t);
-  return kept(&t, f);
+  return kept(&t, f ? f : show_function(g, what, &t));
 }
 
 weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {

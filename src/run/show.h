@@ -4,7 +4,10 @@
 #include "base/text.h"
 #include "run/plan.h"
 
-void plan_show(const struct plan *, const char *what, struct text *); /* what: "plan", "kernels", "asm" */
+struct plan_set;
+
+void plan_show(const struct plan *, const char *what, struct text *); /* what: "plan", "kernels", "asm", "ptx" */
+void plan_set_show(const struct plan_set *, const char *what, struct text *); /* NULL: nothing */
 void plan_show_if_asked(const struct plan *);                         /* the environment variable WEFT_SHOW */
 
 #endif
