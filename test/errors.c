@@ -564,6 +564,23 @@ TEST(what_does_not_fit_into_memory_is_an_error_and_the_next_thing_works) {
   weft_scope_discard(s);
 }
 
+TEST(what_nobody_asked_for_is_not_stored_beyond_the_limit) {
+  if (weft_get(WEFT_DEVICE)) return test_skip("the limit is that of the host");
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_exp(weft_mul(weft_arange(WEFT_F32, 0, 1 << 20, 1), weft_scalar(1e-6))), *y[3];
+  for (int i = 0; i < 3; i++) y[i] = weft_sum(weft_add(x, weft_scalar(i)), WEFT_ALL);
+  int64_t before = weft_set(WEFT_BYTES_LIMIT, weft_get(WEFT_BYTES_USED) + (1 << 20));
+  float sum;
+  EXPECT_INT(weft_eval(1, &x), WEFT_ERR_MEMORY);
+  for (int i = 0; i < 2; i++) EXPECT_OK(weft_read(y[i], WEFT_F32, &sum, sizeof sum)); /* x would be stored for the next */
+  EXPECT_INT(weft_state_of(x, NULL), WEFT_LAZY);
+  EXPECT_OK(weft_eval_async(1, &y[2]));
+  EXPECT_OK(weft_wait(1, &y[2], -1));
+  weft_set(WEFT_BYTES_LIMIT, before);
+  EXPECT_OK(weft_eval(1, &x));
+  weft_scope_discard(s);
+}
+
 TEST(beyond_the_limit_is_an_error_and_below_it_works) {
   if (weft_get(WEFT_DEVICE)) return test_skip("the limit is that of the host");
   weft_scope *s = weft_scope_open();

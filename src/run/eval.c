@@ -359,12 +359,16 @@ static void end_donation(struct eval *e, bool is_done) {
   e->hides = NULL;
 }
 
-/* In a child nobody computes them any more; what a job was to compute it will, as the child goes on with it. */
-void eval_after_fork(void) {
-  for (struct eval *e; (e = under_way); leave(e), end_donation(e, false))
-    for (int i = 0; i < e->n; i++)
-      if (state_of(e->target[i]) == NODE_RUNNING) set_state(e->target[i], e->in_background && i < e->n_asked ? NODE_QUEUED : NODE_LAZY);
+/* The targets are as before they were claimed: a job has still to compute its own. Lock held. */
+static void unclaim(struct eval *e) {
+  for (int i = 0; i < e->n; i++)
+    if (state_of(e->target[i]) == NODE_RUNNING) set_state(e->target[i], e->in_background && i < e->n_asked ? NODE_QUEUED : NODE_LAZY);
+  leave(e);
+  end_donation(e, false);
 }
+
+/* In a child nobody computes them any more; what a job was to compute it will, as the child goes on with it. */
+void eval_after_fork(void) { while (under_way) unclaim(under_way); }
 
 /* All targets get their values. */
 static void publish(struct eval *e, struct run *r, struct value *v[]) {
@@ -442,11 +446,16 @@ static struct failure *run(struct eval *e) {
     if (plan_run(e->plan, &r, &f) == WEFT_OK) publish(e, &r, v);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
   }
-  if (f) give_up(e, f);
   if (v) free_values(e->n, v);
   if (v != one) mem_free(v);
   if (leaf != few) mem_free(leaf);
   if (out != some) mem_free(out);
+  return f;
+}
+
+static struct failure *run_or_give_up(struct eval *e) {
+  struct failure *f = run(e);
+  if (f) give_up(e, f);
   return f;
 }
 
@@ -552,11 +561,28 @@ static struct failure *approach(struct eval *e) {
   }
 }
 
-static struct failure *compute(struct eval *e) {
+static struct failure *attempt(struct eval *e) {
   drop_plan(e); /* there is one if a child of fork begins a job again */
   struct failure *f = approach(e);
+  return !f && e->plan ? run(e) : f;
+}
+
+/* What nobody has asked for is stored only if there is room for it. */
+static bool asks_for_less(struct eval *e, const struct failure *f) {
+  if (failure_status(f) != WEFT_ERR_MEMORY || e->n == e->n_asked) return false;
+  graph_lock();
+  if (e->link) unclaim(e);
+  graph_changed();
+  graph_unlock();
+  nodes_release(e->n - e->n_asked, e->target + e->n_asked);
+  e->n = e->n_asked;
+  return e->only_targets = true;
+}
+
+static struct failure *compute(struct eval *e) {
+  struct failure *f = attempt(e);
+  if (f && asks_for_less(e, f)) failure_release(f), f = attempt(e);
   if (f) give_up(e, f);
-  else if (e->plan) f = run(e);
   return f;
 }
 
@@ -631,7 +657,7 @@ static struct failure *eval_unsized(int n, struct node *const target[]) {
     node_list_free(&l);
   }
   graph_unlock();
-  if (go) f = run(&e);
+  if (go) f = run_or_give_up(&e);
   eval_free(&e);
   return f;
 }
@@ -695,7 +721,7 @@ struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int 
   graph_lock();
   bool is_ours = claim(&e);
   graph_unlock();
-  struct failure *f = is_ours ? run(&e) : NULL;
+  struct failure *f = is_ours ? run_or_give_up(&e) : NULL;
   if (forgets != few) mem_free(forgets);
   return f;
 }
