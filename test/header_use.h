@@ -9,7 +9,7 @@ weft_array *header_numbers(weft_array *x);
 weft_array *header_numbers(weft_array *x) {
   WEFT_BINARY(LEFT_)
   WEFT_BINARY(RIGHT_)
-  return weft_fma(weft_where(weft_gt(x, 0L), x, 0.0), 2, (weft_add)(x, x));
+  return weft_fma(weft_where(weft_gt(x, 0L), x, 0.0L), 2, (weft_add)(x, x));
 }
 
 #ifndef __cplusplus
