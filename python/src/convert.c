@@ -272,8 +272,11 @@ static int has_memory(PyObject *o) {
 
 int convert_is_possible(PyObject *o) { return array_check(o) || kind_of(o) >= 0 || is_list(o) || has_memory(o); }
 
+/* numpy.float64 and complex128 are Python's numbers too, and have a dtype. */
+static int is_numpy_number(PyObject *o) { return !PyFloat_CheckExact(o) && !PyComplex_CheckExact(o) && PyObject_CheckBuffer(o); }
+
 weft_array *convert_array(PyObject *o, const weft_dtype *wanted, int may_share) {
-  int kind = kind_of(o);
+  int kind = is_numpy_number(o) ? -1 : kind_of(o);
   weft_array *a;
   if (kind >= 0) return number_as(o, wanted ? *wanted : kind_dtype[kind]);
   if (is_list(o)) return from_list(o, wanted);

@@ -11,6 +11,7 @@ struct item {
   enum what what;
   Py_ssize_t start, stop, step; /* INTEGER: start */
   weft_array *array;            /* ARRAY: integers */
+  int64_t size;                 /* of the axis it is for, plus 1; 0: any. Only a mask says */
 };
 struct index {
   int n, n_arrays, n_axes, has_fill; /* n_axes: of x, that the items stand for */
@@ -54,7 +55,7 @@ static weft_array *mask_axis(const uint8_t *bits, size_t n, size_t count, int64_
 }
 
 /* A mask over r axes of x is r integer arrays. */
-static int push_mask(struct index *x, weft_array *array, weft_array *mask) {
+static int push_mask(struct index *x, weft_array *mask) {
   int rank = weft_rank(mask);
   int64_t dims[WEFT_RANK_MAX], stride = 1;
   size_t n, count = 0;
@@ -66,15 +67,9 @@ static int push_mask(struct index *x, weft_array *array, weft_array *mask) {
   int wrong = where ? 0 : (PyErr_NoMemory(), -1);
   for (int i = 0; i < rank; i++) stride *= dims[i];
   for (int i = 0; i < rank && !wrong; i++) {
-    int axis = x->n_axes;
-    if (!x->has_fill && (axis >= weft_rank(array) || weft_dim(array, axis) != dims[i])) {
-      PyErr_Format(PyExc_IndexError, "a mask of %lld does not fit axis %d", (long long)dims[i], axis);
-      wrong = -1;
-      break;
-    }
     stride = dims[i] ? stride / dims[i] : 1;
     weft_array *at = mask_axis(bits, n, count, stride ? stride : 1, dims[i] ? dims[i] : 1, where);
-    wrong = push(x, (struct item){ .what = ARRAY, .array = at });
+    wrong = push(x, (struct item){ .what = ARRAY, .array = at, .size = dims[i] + 1 });
   }
   PyMem_Free(where);
   PyMem_Free(bits);
@@ -83,19 +78,19 @@ static int push_mask(struct index *x, weft_array *array, weft_array *mask) {
 
 /* ---- From Python ---- */
 
-static int push_array(struct index *x, weft_array *array, PyObject *o) {
+static int push_array(struct index *x, PyObject *o) {
   weft_array *i = convert_array(o, NULL, 0);
   if (!i) return -1;
   weft_status s = weft_check(i);
   if (s) return raise_status(s), -1;
   weft_dtype d = weft_dtype_of(i);
-  if (d == WEFT_BOOL) return push_mask(x, array, i);
+  if (d == WEFT_BOOL) return push_mask(x, i);
   if (d > WEFT_I64 && PyList_Check(o) && !PyList_GET_SIZE(o)) i = weft_cast(i, d = WEFT_I32); /* x[[]] */
   if (d > WEFT_I64) return PyErr_Format(PyExc_IndexError, "indices are integers or bools, not %s", dtype_text(d)), -1;
   return push(x, (struct item){ .what = ARRAY, .array = i });
 }
 
-static int push_item(struct index *x, weft_array *array, PyObject *o) {
+static int push_item(struct index *x, PyObject *o) {
   if (o == Py_None) return push(x, (struct item){ .what = NEW });
   if (o == Py_Ellipsis) {
     if (x->has_fill++) return PyErr_SetString(PyExc_IndexError, "an index has one '...' at most"), -1;
@@ -110,7 +105,7 @@ static int push_item(struct index *x, weft_array *array, PyObject *o) {
     struct item i = { .what = INTEGER, .start = PyNumber_AsSsize_t(o, PyExc_IndexError) };
     return i.start == -1 && PyErr_Occurred() ? -1 : push(x, i);
   }
-  if (array_check(o) || PyList_Check(o) || convert_is_possible(o)) return push_array(x, array, o);
+  if (array_check(o) || PyList_Check(o) || convert_is_possible(o)) return push_array(x, o);
   PyErr_Format(PyExc_TypeError, "a %.200s is not an index", Py_TYPE(o)->tp_name);
   return -1;
 }
@@ -120,7 +115,7 @@ static int parse(struct index *x, weft_array *array, PyObject *o) {
   Py_ssize_t n = PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : 1;
   *x = (struct index){ 0 };
   for (Py_ssize_t i = 0; i < n; i++)
-    if (push_item(x, array, PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : o)) return -1;
+    if (push_item(x, PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : o)) return -1;
   if (!x->has_fill) x->item[x->n++] = (struct item){ .what = FILL };
   return x->n_axes > weft_rank(array) ? too_many() : 0;
 }
@@ -136,6 +131,12 @@ static int in_range(weft_array *a, int axis, Py_ssize_t *i) {
   }
   if (*i < 0) *i += (Py_ssize_t)dim;
   return 1;
+}
+
+static int mask_fits(weft_array *a, int axis, const struct item *i) {
+  if (!i->size || weft_dim(a, axis) == i->size - 1) return 1;
+  PyErr_Format(PyExc_IndexError, "a mask of %lld does not fit axis %d of %lld", (long long)i->size - 1, axis, (long long)weft_dim(a, axis));
+  return 0;
 }
 
 static weft_array *at(weft_array *a, int axis, Py_ssize_t i) {
@@ -165,6 +166,7 @@ static weft_array *view(weft_array *a, const struct index *x, struct gather *g) 
   for (int i = 0; i < x->n; i++) {
     struct item item = x->item[i];
     if (item.what == INTEGER && !in_range(a, axis, &item.start)) return NULL;
+    if (item.what == ARRAY && !mask_fits(a, axis, &item)) return NULL;
     if (item.what == ARRAY || (item.what == INTEGER && x->n_arrays)) {
       gather_add(g, axis++, item.what == ARRAY ? item.array : weft_integer(item.start), last == i - 1);
       last = i;

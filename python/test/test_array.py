@@ -55,6 +55,14 @@ def test_numpy_goes_in_and_out_with_its_dtype(dtype, rng):
             assert back.dtype == view.dtype and np.array_equal(back, view)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128", "int8", "uint64", "bool"])
+def test_numbers_of_numpy_keep_their_dtype(dtype):
+    number = np.dtype(dtype).type(1)
+    assert np.asarray(weft.array(number)).dtype == dtype and np.asarray(weft.asarray(number)).dtype == dtype
+    assert weft.array(number, dtype=weft.complex128).dtype == weft.complex128
+    assert (weft.array([1.0]) * np.float64(3)).dtype == weft.float32
+
+
 def test_array_copies_and_asarray_shares():
     x = np.arange(6, dtype=np.float32)
     copied, shared = weft.array(x), weft.asarray(x)

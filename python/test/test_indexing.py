@@ -138,6 +138,18 @@ def test_masks_select_and_assign(rng):
         weft.array(x)[weft.array([True, False])]
 
 
+@pytest.mark.parametrize("index", [np.s_[[True, True]], np.s_[..., [True, True]], np.s_[:, None, [True] * 4], np.s_[..., [[True] * 2] * 2]])
+def test_masks_that_do_not_fit_are_refused(index):
+    x = np.ones((3, 2, 3), np.float32)
+    index = tuple(np.array(i) if isinstance(i, list) else i for i in index) if isinstance(index, tuple) else np.array(index)
+    with pytest.raises(IndexError):
+        x[index]
+    with pytest.raises(IndexError, match="does not fit"):
+        weft.array(x)[index]
+    with pytest.raises(IndexError, match="does not fit"):
+        weft.array(x)[index] = 1
+
+
 def test_masked_assignment_needs_no_value_of_the_mask():
     def positive(x):
         x = x.copy()
