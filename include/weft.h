@@ -79,8 +79,9 @@ weft_dtype  weft_dtype_promote(weft_dtype, weft_dtype);  /* what weft_add of the
 size_t      weft_dtype_bytes(weft_dtype);
 const char *weft_dtype_name(weft_dtype);                 /* "f32" */
 
-/* Sizes. A size is a number, or unknown until a function is called, a loop has run or a mask is counted. Sizes that meet
- * in an operation while one is unknown are taken to be equal; where they turn out to differ, that is WEFT_ERR_SHAPE. */
+/* Sizes. A size is a number, or unknown until a function is called or a loop has run. Sizes that meet in an operation while
+ * one is unknown are taken to be equal; where they turn out to differ, that is WEFT_ERR_SHAPE. More than 8 axes longer
+ * than 1 in one operation are WEFT_ERR_UNSUPPORTED. */
 enum { WEFT_RANK_MAX = 32 };
 int         weft_rank(weft_array *);                     /* of a bad array: -1 */
 int64_t     weft_dim(weft_array *, int axis);            /* the number, computing it if need be; -1: bad, or none yet */
@@ -201,7 +202,7 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(mul,           "a b")                                                    \
   X(div,           "a / b; integers give f32")                               \
   X(floor_divide,  "a / b rounded down; integers: a / 0 = 0")                \
-  X(remainder,     "a - b floor(a / b), sign of b; integers: a % 0 = a")     \
+  X(remainder,     "a - b floor(a / b), sign of b; integers: a % 0 = a; floats: nan where |a / b| >= 2^72, f64 2^159") \
   X(fmod,          "a - b trunc(a / b), sign of a; likewise")                \
   X(pow,           "a^b; integers wrap, and a^-b is 0 but for 1 and -1")     \
   X(atan2,         "angle of (b, a); derivative 0 at (0, 0)")                \
