@@ -564,6 +564,27 @@ TEST(what_does_not_fit_into_memory_is_an_error_and_the_next_thing_works) {
   weft_scope_discard(s);
 }
 
+TEST(an_evaluation_that_fails_names_the_function_that_was_called) {
+  static const char said[] = ": a weft_input f32 [2] is a name, not a value: call the function";
+  weft_scope *s = weft_scope_open(), *step = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(2)), *y = weft_exp(x);
+  float values[2];
+  weft_block block;
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_NO_VALUE);
+  EXPECT(!strncmp(weft_message(), "weft_eval", 9) && !strcmp(weft_message() + 9, said));
+  EXPECT_INT(weft_read(y, WEFT_F32, values, sizeof values), WEFT_ERR_NO_VALUE);
+  EXPECT(!strncmp(weft_message(), "weft_read", 9) && !strcmp(weft_message() + 9, said));
+  EXPECT(!strncmp(weft_show(1, &y, "value"), "weft_show", 9));
+  EXPECT_INT(weft_pin(y, 0, &block), WEFT_ERR_NO_VALUE);
+  EXPECT(!strncmp(weft_message(), "weft_pin", 8) && !strcmp(weft_message() + 8, said));
+  EXPECT_INT(weft_save("/tmp/weft-never-written.npy", 1, NULL, &y, NULL), WEFT_ERR_NO_VALUE);
+  EXPECT(!strncmp(weft_message(), "weft_save", 9) && !strcmp(weft_message() + 9, said));
+  weft_fetch(y, WEFT_F32, values, sizeof values);
+  EXPECT_INT(weft_scope_close(step), WEFT_ERR_NO_VALUE);
+  EXPECT(!strncmp(weft_message(), "weft_scope_close", 16) && !strcmp(weft_message() + 16, said));
+  weft_scope_discard(s);
+}
+
 TEST(what_nobody_asked_for_is_not_stored_beyond_the_limit) {
   if (weft_get(WEFT_DEVICE)) return test_skip("the limit is that of the host");
   weft_scope *s = weft_scope_open();

@@ -23,17 +23,23 @@ static struct { struct failure failure; char text[40]; } no_memory = {
   { .status = WEFT_ERR_MEMORY, .is_static = true }, "weft: out of memory"
 };
 
-static struct failure *make(weft_status status, uint64_t origin, const char *format, va_list list) {
-  struct text t = { 0 };
-  text_addv(&t, format, list);
-  struct failure *f = t.failed ? NULL : mem_alloc(sizeof *f + t.n + 1);
+/* NULL: out of memory. */
+static struct failure *with_text(weft_status status, uint64_t origin, struct text *t) {
+  struct failure *f = t->failed ? NULL : mem_alloc(sizeof *f + t->n + 1);
   if (f) {
     f->refs = 1;
     f->status = status;
     f->origin = origin;
-    memcpy(f->message, text_of(&t), t.n + 1);
+    memcpy(f->message, text_of(t), t->n + 1);
   }
-  text_free(&t);
+  text_free(t);
+  return f;
+}
+
+static struct failure *make(weft_status status, uint64_t origin, const char *format, va_list list) {
+  struct text t = { 0 };
+  text_addv(&t, format, list);
+  struct failure *f = with_text(status, origin, &t);
   return f ? f : &no_memory.failure;
 }
 
@@ -60,6 +66,18 @@ struct failure *failure_retain(struct failure *f) {
 
 void failure_release(struct failure *f) {
   if (f && !f->is_static && atomic_fetch_sub(&f->refs, 1) == 1) mem_free(f);
+}
+
+struct failure *failure_for(struct failure *f, const char *fn) {
+  static const char general[] = "weft_eval:";
+  struct text t = { 0 };
+  if (strncmp(f->message, general, sizeof general - 1)) return f;
+  text_addf(&t, "%s%s", fn, strchr(f->message, ':'));
+  struct failure *own = with_text(f->status, f->origin, &t);
+  if (!own) return f;
+  failure_seen(f, true);
+  failure_release(f);
+  return own;
 }
 
 weft_status failure_status(const struct failure *f) { return f->status; }

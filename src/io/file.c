@@ -139,7 +139,7 @@ weft_status weft_save(const char *path, int n, const char *const names[], weft_a
   if (!node) return report(WEFT_ERR_MEMORY, "weft_save: out of memory");
   if (!arrays_nodes("weft_save", n, a, node, &bad)) f = array_failure("weft_save", 0, bad);
   else {
-    if (eval_nodes(n, node, &(struct eval_options){ 0 }, &f) == WEFT_OK) f = save(path, n, names, node, meta);
+    if (eval_nodes(n, node, &(struct eval_options){ .fn = "weft_save" }, &f) == WEFT_OK) f = save(path, n, names, node, meta);
     nodes_release(n, node);
   }
   mem_free(node);

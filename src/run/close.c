@@ -79,7 +79,7 @@ static struct failure *fetch_all(const struct closing *c) {
 
 /* A fetch that does not fit is found before anything runs, where the sizes are known. */
 static struct failure *compute(const struct closing *c) {
-  struct eval_options o = { .only_targets = true, .n_heirs = c->n_heirs, .heir = c->heir };
+  struct eval_options o = { .fn = "weft_scope_close", .only_targets = true, .n_heirs = c->n_heirs, .heir = c->heir };
   struct failure *f = c->n_heirs ? misfetch(c) : NULL;
   if (!f) eval_nodes(c->n_updates + c->n_fetches, c->node, &o, &f);
   return f ? f : misfetch(c);

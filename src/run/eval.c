@@ -635,6 +635,7 @@ weft_status eval_nodes(int n, struct node *const target[], const struct eval_opt
     *failure = compute(&e);
     eval_free(&e);
   }
+  if (*failure && o->fn) *failure = failure_for(*failure, o->fn);
   return *failure ? failure_status(*failure) : WEFT_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "run/plan.h"
 
 struct eval_options {
+  const char *fn;           /* what the user has called; NULL: weft_eval */
   bool in_background;       /* return once it is started */
   bool only_targets;        /* store nothing else, even if somebody holds it (a scope that closes) */
   const bool *forgets;      /* by target: its history may go once it has a value; NULL: none */

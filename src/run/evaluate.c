@@ -78,6 +78,7 @@ static weft_status look_at(const char *fn, int n, weft_array *const a[], struct 
 
 static weft_status compute(int n, struct node *node[], const struct eval_options *o, struct failure **failure) {
   *failure = o->in_background ? NULL : eval_ready_call(n, node);
+  if (*failure && o->fn) *failure = failure_for(*failure, o->fn);
   return *failure ? failure_status(*failure) : eval_nodes(n, node, o, failure);
 }
 
@@ -147,7 +148,7 @@ weft_status weft_read(weft_array *a, weft_dtype dtype, void *dst, size_t bytes) 
   weft_status status = look_at("weft_read", 1, &a, &n);
   if (status) return status;
   bool forgets = !a->scope;
-  status = compute(1, &n, &(struct eval_options){ .forgets = &forgets }, &f);
+  status = compute(1, &n, &(struct eval_options){ .fn = "weft_read", .forgets = &forgets }, &f);
   if (status == WEFT_OK && (f = misread(n, dtype, dst, bytes))) status = failure_status(f);
   if (status == WEFT_OK) status = value_copy(n, dst, &f);
   node_release(n);

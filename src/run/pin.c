@@ -15,7 +15,7 @@ pthread_mutex_t pin_mutex = PTHREAD_MUTEX_INITIALIZER; /* the lists of all handl
 static struct failure *hold(struct node *n, void **data) {
   const char *why = NULL;
   struct failure *f = NULL;
-  if (eval_nodes(1, &n, &(struct eval_options){ 0 }, &f)) return f;
+  if (eval_nodes(1, &n, &(struct eval_options){ .fn = "weft_pin" }, &f)) return f;
   if (n->op == &op_scalar) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_pin: a number has no memory; weft_read gives it");
   weft_status status = buffer_hold(n->value->buf, data, &why);
   return status ? fail(status, n->origin, "weft_pin: %s", why ? why : "the value cannot be read") : NULL;

@@ -192,7 +192,7 @@ static bool is_long(const struct node *n) {
 
 static struct failure *show_value(struct node *n, struct text *t) {
   struct failure *f = NULL;
-  if (eval_nodes(1, &n, &(struct eval_options){ 0 }, &f)) return f;
+  if (eval_nodes(1, &n, &(struct eval_options){ .fn = "weft_show" }, &f)) return f;
   dim count = dim_count(n->rank, n->dims);
   if (!dim_is_known(count)) return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_show: the size is not known");
   struct shape_text s;
