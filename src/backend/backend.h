@@ -18,6 +18,8 @@ struct shape_class {
   uint8_t stride[32][BACKEND_RANK]; /* by buffer (tables and locals ignored) and axis */
   int tile;                         /* vm: lanes a tile, 0: default */
   int unroll;                       /* x86: 0: default */
+  int row;                          /* x86: rows that are folded have at most this many elements, 8, 16, 32 or 64; 0: any */
+  bool row_is_full;                 /* .. and just as many */
   bool avx2_only;                   /* x86: do not use AVX-512 */
 };
 

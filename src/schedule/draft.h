@@ -15,6 +15,7 @@ struct draft {
   struct kir_builder b;
   int n_sizes, n_args, n_bufs, n_sites;
   bool is_full;
+  int64_t row;                     /* elements of the rows that are folded, 0: none are */
   int64_t sizes[DRAFT_SIZES];
   uint64_t arg[DRAFT_NUMBERS];
   struct binding bind[DRAFT_BUFFERS];

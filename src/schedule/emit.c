@@ -839,6 +839,7 @@ bool step_group(struct work *w, struct group *g) {
   if (!find_kept(e) || !declare(e)) return false;
   if (!nest(e)) return draft_drop(&e->d), false;
   account(e);
+  if (e->form == FORM_ROWS && e->g->has_row && e->axes.n_live > 1) e->d.row = e->axes.extent[e->inner];
   if (!draft_end(&e->d)) return false;
   if (e->product) {
     e->product->cell = e->access[e->cell].buf;

@@ -45,7 +45,7 @@ static void bits_of(struct gen *g, int reg) {
 
 /* ---- Making masks ---- */
 
-void active_first(struct gen *g, int val) {
+void active_first(struct gen *g, int val, int copy) {
   struct encoder *e = enc(g);
   static const int32_t window[16] = { -1, -1, -1, -1, -1, -1, -1, -1 };
   static const uint8_t shl_rax_cl[] = { 0x48, 0xD3, 0xE0 };
@@ -53,14 +53,14 @@ void active_first(struct gen *g, int val) {
     gpr_const(e, RAX, 1);
     code_bytes(e, shl_rax_cl, 3);
     gpr_imm(e, A_SUB, rm_reg(RAX), 1);
-    store_bits(g, RAX, val, 0);
+    store_bits(g, RAX, val, copy);
     return;
   }
   int t = take_register(g, false);
   gpr_unary(e, 3, RCX);
   gpr(e, G_LEA, RAX, pool_vector(e, window, 64));
   vec(e, I_MOVUPS, 32, t, 0, rm_index(RAX, RCX, 2, 32));
-  vec(e, I_MOVUPS_TO, 32, t, 0, home_at(g, val, 0));
+  vec(e, I_MOVUPS_TO, 32, t, 0, home_at(g, val, copy));
 }
 
 /* One copy of val = under and the bool in reg. */

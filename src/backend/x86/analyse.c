@@ -607,6 +607,7 @@ void analyse(struct gen *g) {
   place_homes(g);
   tiles_find(g);
   turns_find(g);
+  short_rows_find(g);
   g->tail_buffer = slot_vector(g, 2);
   g->scratch = slot_scalar(g);
   g->saved = slot_vector(g, 2);

@@ -65,6 +65,11 @@ static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
 static bool has_operands(const struct kir_stmt *s) { return s->kind != KIR_CARRY && s->kind != KIR_KEEP; }
 static bool has_result(const struct kir_stmt *s) { return s->kind == KIR_OP || s->kind == KIR_LOAD; }
 
+/* Whether the run itself gives its result a register. */
+static bool defines(const struct gen *g, const struct kir_stmt *s) {
+  return has_result(s) || (g->short_loop >= 0 && s->kind == KIR_FOLD);
+}
+
 static void set_next(struct gen *g, int val, int32_t at) {
   for (int c = 0; c < (g->vals[val].lane ? g->copies : 1); c++) g->next[val * COPIES + c] = at;
 }
@@ -77,7 +82,7 @@ static void set_first_use(struct gen *g, int val) {
 
 /* Nobody will read its result: it is left out, and does not use its operands. */
 static bool is_dead(const struct gen *g, const struct step *t) {
-  if (!has_result(t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_LOCALS;
+  if (!defines(g, t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_LOCALS;
   const struct value *v = &g->vals[t->s->out[0]];
   return t->next_out == NEVER && !v->crosses && v->row < 0 && v->domain != SCALAR;
 }
@@ -87,7 +92,7 @@ static void find_next_uses(struct gen *g, int n) {
   for (int i = n - 1; i >= 0; i--) {
     struct step *t = &g->steps[i];
     const struct kir_stmt *s = t->s;
-    t->next_out = has_result(s) ? g->upcoming[s->out[0]] : NEVER;
+    t->next_out = defines(g, s) ? g->upcoming[s->out[0]] : NEVER;
     t->is_dead = is_dead(g, t);
     if (t->is_dead || !has_operands(s)) continue;
     for (int j = 0; j < s->n_in && j < 3; j++) t->next_in[j] = g->upcoming[s->in[j]];
@@ -296,7 +301,10 @@ static void emit_copy(struct gen *g, const struct step *t) {
   case KIR_OP: if (!scalar_op(g, s)) vector_op(g, s); break;
   case KIR_LOAD: load_op(g, s, a); break;
   case KIR_STORE: store_op(g, s, a); break;
-  case KIR_FOLD: fold_step(g, s); break;
+  case KIR_FOLD:
+    if (g->short_loop >= 0) short_rows_fold(g, s);
+    else fold_step(g, s);
+    break;
   case KIR_NEXT: emit_next(g, s); break;
   case KIR_KEEP: emit_keep(g, s); break;
   case KIR_YIELD: set_yield(g, s, s->in[0], t->mask); break;
@@ -307,7 +315,9 @@ static void emit_copy(struct gen *g, const struct step *t) {
   statement_end(g);
 }
 
-static int copies_of(const struct gen *g, const struct kir_stmt *s) {
+static int copies_of(const struct gen *g, const struct step *t) {
+  const struct kir_stmt *s = t->s;
+  if (g->short_loop >= 0 && (s->kind == KIR_FOLD || !t->in_lanes)) return 1;
   if (has_result(s)) return g->vals[s->out[0]].lane ? g->copies : 1;
   if (s->kind == KIR_STORE || s->kind == KIR_FOLD) return g->copies;
   return 1;
@@ -319,7 +329,7 @@ static void emit_step(struct gen *g, int at) {
   mark(g, t->s);
   g->now = t;
   g->now_at = at;
-  g->now_copies = copies_of(g, t->s);
+  g->now_copies = copies_of(g, t);
   for (int c = 0; c < g->now_copies && !g->why && !g->no_memory; c++) {
     g->now_copy = c;
     g->want = has_result(t->s) && g->vals[t->s->out[0]].want >= 0 ? g->vals[t->s->out[0]].want + c : -1;
@@ -359,6 +369,32 @@ static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) 
       for (int c = 0; g->vals[next->in[i]].want >= 0 && c < g->copies; c++) g->where[id_of(g, next->in[i], c)] = -1;
     lend_carries(g, n, next, false);
   }
+  registers_clear(g);
+}
+
+/* Whether a statement of a short row is done for each copy of the lanes. */
+static bool is_of_lanes(const struct gen *g, const struct kir_stmt *s, bool in_lanes) {
+  return has_result(s) ? g->vals[s->out[0]].lane : in_lanes;
+}
+
+static int collect_row(struct gen *g, const struct kir_block *b, int n, bool in_lanes) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    if (s->kind == KIR_LANE) n = collect_row(g, &s->body, n, true);
+    if (s->kind == KIR_LANE || s->kind == KIR_KEEP) continue;
+    if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
+    int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
+    bool of_lanes = is_of_lanes(g, s, in_lanes), is_masked = of_lanes && s->kind != KIR_OP;
+    g->steps[n++] = (struct step){ .s = s, .access = access, .site = -1, .mask = is_masked ? g->row_mask : -1,
+                                   .mask_after = -1, .in_lanes = of_lanes };
+  }
+  return n;
+}
+
+void emit_row(struct gen *g, const struct kir_block *b) {
+  int n = collect_row(g, b, 0, false);
+  registers_clear(g);
+  find_next_uses(g, n);
+  run_emit(g, n);
   registers_clear(g);
 }
 

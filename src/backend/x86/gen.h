@@ -70,6 +70,7 @@ struct access {
   bool is_guarded;       /* in an if of its lane loop */
   int32_t tile;          /* slots of a tile, or of T steps, in its place; 0: none */
   int32_t pointer, step, lane_step, entry; /* slots */
+  int8_t step_reg, steps_reg; /* short rows: hold the step, and three steps */
   int8_t reg;            /* general register that holds it inside an innermost loop, -1: none */
   int next;              /* of the same owner */
 };
@@ -108,6 +109,7 @@ struct loop {
   int32_t counter;
   int n_tiles;             /* accesses of the lane loop inside that read tiles; slots of the tile being gone through: */
   int32_t tile_first, tile_from, tile_to, tile_extent; /* its first row, lanes from, to; all lanes */
+  int group;               /* short rows: how many side by side; 0: its rows are not short */
   bool in_one;             /* the row being emitted fits one vector: one accumulator a fold */
 };
 
@@ -124,7 +126,7 @@ struct step {
   const struct kir_stmt *s;
   int access, site;      /* of a load or store, a check */
   int mask, mask_after;  /* values, -1: all lanes act. A check or until changes it */
-  bool is_dead;
+  bool is_dead, in_lanes; /* short rows: it is done for each copy */
   int32_t next_in[MASK_USE + 1], next_out;
 };
 
@@ -137,6 +139,7 @@ struct gen {
   bool is_crowded;           /* a statement found too few registers */
   bool no_pins;              /* nothing lasts in registers: second attempt */
   bool no_memory;
+  bool is_whole, wants_whole; /* vectors of 64 bytes even if rows have 8 elements: these turned out to be of 64 bits */
   const struct kir_stmt *outer;
 
   int lanes, vector_bytes;   /* G; bytes of a vector slot */
@@ -177,6 +180,8 @@ struct gen {
   int active_at_loop;        /* when an iteration of the innermost loop begins */
   int n_active;              /* masks in use: values from kernel->n_vals on */
   bool is_fetching;          /* the body being emitted looks ahead */
+  int short_loop;            /* whose rows are being emitted, -1: none; rows side by side, vectors of a row, its lanes: */
+  int group, vectors, row_mask;
   bool is_streaming;         /* the body being emitted stores around the caches where it can */
   bool has_streams;          /* some body does */
   int lane_loop;             /* being emitted, -1: none */
@@ -290,7 +295,7 @@ void cast_f32_to_f16(struct gen *, int dst, int a, int to);
 
 /* active.c: the lanes that act */
 int active_new(struct gen *);                   /* a mask without value yet; also counts in g->n_active */
-void active_first(struct gen *, int val);       /* AVX-512: RAX, AVX2: RCX lanes are there: one copy of the mask */
+void active_first(struct gen *, int val, int copy); /* RCX lanes are there: one copy of the mask */
 int active_and(struct gen *, int cond, int skip); /* g->active and cond; jumps to skip if no lane is left */
 void active_copy(struct gen *, int val, int from);    /* val = from, -1: all lanes */
 void active_drop(struct gen *, int val, int stop, int under); /* val loses the lanes of `under` where stop holds */
@@ -365,8 +370,18 @@ void fetch_indexed(struct gen *, const struct loop *);  /* for one body: what ga
 void turns_find(struct gen *);
 void turns_run(struct gen *, int loop);               /* one pass from var to limit, where the loop has turns */
 
+/* short_rows.c */
+void short_rows_find(struct gen *);
+void short_rows_run(struct gen *, int loop);
+void short_rows_fold(struct gen *, const struct kir_stmt *);
+void short_rows_store(struct gen *, const struct access *, int reg);
+struct rm short_row_at(struct gen *, const struct access *, int row, int32_t disp);
+bool is_packed(const struct gen *, int val);          /* the current statement's lanes want a row's part of it */
+void row_spread(struct gen *, int row, int d, int packed); /* d = that part in all lanes */
+
 /* loops.c */
 void body_of(struct gen *, int loop);
+void poll_cancel(struct gen *);
 void enter_accesses(struct gen *, const struct loop *);
 void iterate(struct gen *, int loop);                 /* one pass from var to limit */
 void loop_limit(struct gen *, const struct loop *, int block); /* limit = min(var + block, last); 0: last */
@@ -379,6 +394,7 @@ int run_prepare(struct gen *, const struct kir_fn *, int memory); /* its steps, 
 void run_emit(struct gen *, int n);
 void assign_home(struct gen *, int val, int copy, int reg, int mask); /* where the lanes of the mask act; -1: all */
 void emit_block(struct gen *, const struct kir_block *);
+void emit_row(struct gen *, const struct kir_block *); /* short rows: the block and its lane loops, as one run */
 void emit_hoisted(struct gen *, struct loop *);       /* what a flat lane loop computes once; extent = 0 if a check fails */
 
 #endif

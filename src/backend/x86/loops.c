@@ -215,7 +215,7 @@ static void drop_pointers(struct gen *g, const struct loop *l) {
 /* What may go by without a look at the flag: steps inside lanes, steps with loops inside, lanes. */
 enum { UNSEEN_STEPS = 4096, UNSEEN_ROWS = 64, UNSEEN_LANES = 1 << 16 };
 
-static void poll_cancel(struct gen *g) {
+void poll_cancel(struct gen *g) {
   struct encoder *e = enc(g);
   int go = label_new(e);
   static const uint8_t cmp_rax_0[] = { 0x83, 0x38, 0 };
@@ -343,6 +343,7 @@ static void emit_serial(struct gen *g, int id) {
   }
   g->active_at_loop = g->active;
   if (l->n_tiles) tiles_run(g, id);
+  else if (l->group) short_rows_run(g, id);
   else run_blocks(g, id);
   g->active = active;
   g->n_active = n_active;
@@ -478,7 +479,7 @@ static int tail_mask(struct gen *g) {
   registers_clear(g);
   gpr(enc(g), G_MOV, RCX, rm_reg(R10));
   gpr(enc(g), G_SUB, RCX, rm_reg(R9));
-  active_first(g, val);
+  active_first(g, val, 0);
   return val;
 }
 
@@ -837,8 +838,8 @@ static void epilogue(struct gen *g) {
 
 void emit_kernel(struct gen *g) {
   g->finish = label_new(enc(g));
-  g->lane_loop = g->loop = g->active = g->active_at_loop = g->tail = -1;
-  g->copies = 1;
+  g->lane_loop = g->loop = g->active = g->active_at_loop = g->tail = g->short_loop = -1;
+  g->copies = g->group = 1;
   g->memory_cursor = g->first_memory;
   prologue(g);
   emit_block(g, &g->k->body);

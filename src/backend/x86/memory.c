@@ -23,6 +23,7 @@ static int pointer_of(struct gen *g, struct access *a) {
 }
 
 static struct rm unit_at(struct gen *g, struct access *a, int copy) {
+  if (g->short_loop >= 0) return short_row_at(g, a, copy / g->vectors, copy % g->vectors * g->lanes << a->element);
   int p = pointer_of(g, a), disp = copy * g->lanes << a->element;
   return is_flat(g) ? rm_index(p, R9, a->element, disp) : rm_at(p, disp);
 }
@@ -164,7 +165,7 @@ static void lane_offset(struct gen *g, const struct access *a, int lane) {
 static void spill_offsets(struct gen *g, int reg) {
   int32_t at = g->tail_buffer + g->vector_bytes;
   vec(enc(g), I_MOVUPS_TO, 32, reg, 0, in_frame(at));
-  if (g->e.evex) vec_imm(enc(g), I_EXTRACTI256, 64, reg, 0, in_frame(at + 32), 1);
+  if (g->vector_bytes == 64) vec_imm(enc(g), I_EXTRACTI256, 64, reg, 0, in_frame(at + 32), 1);
 }
 
 static void place_lanes(struct gen *g, struct access *a, int copy) {
@@ -480,7 +481,7 @@ static bool is_whole(const struct gen *g, const struct access *a, int mask) {
 static void fetch_ahead(struct gen *g, const struct access *a, int copy) {
   enum { ROWS_AHEAD = 2 }; /* log2 */
   const struct loop *l = &g->loops[g->loop];
-  if (l->lane == g->loop || !l->n_folds || a->owner != g->loop || a->reg < 0) return;
+  if (g->short_loop >= 0 || l->lane == g->loop || !l->n_folds || a->owner != g->loop || a->reg < 0) return;
   if (!copy) gpr(enc(g), G_MOV, RAX, in_frame(a->step));
   prefetch(enc(g), rm_index(a->reg, RAX, ROWS_AHEAD, copy * g->lanes << a->element));
 }
@@ -532,7 +533,8 @@ static void store_whole(struct gen *g, struct access *a, int copy, int mask, int
 
 static void store_from(struct gen *g, struct access *a, int copy, int reg) {
   int dtype = memory_dtype(g, a), mask = g->now->mask;
-  if (a->lane < 0) store_one(g, a, dtype, reg);
+  if (a->lane < 0 && g->group > 1) short_rows_store(g, a, reg);
+  else if (a->lane < 0) store_one(g, a, dtype, reg);
   else if (is_whole(g, a, mask)) store_whole(g, a, copy, mask, reg);
   else if (mask >= 0 || a->narrow || is_one(a) || a->cls == LANE_INDEX) {
     store_to(g, dtype, reg, in_frame(g->tail_buffer), 0);

@@ -85,10 +85,13 @@ static struct rm in_memory(struct gen *g, int val, int copy) {
   return v->home >= 0 ? home_of(g, val, copy) : in_frame(g->spill[id_of(g, val, copy)]);
 }
 
+/* A row's part of a packed value, made anew where it is wanted again. */
+static bool is_spread(const struct gen *g, int val, int id) { return g->short_loop >= 0 && !g->vals[val].lane && id % COPIES; }
+
 static bool has_memory(const struct gen *g, int val, int id) {
   const struct value *v = &g->vals[val];
   return is_literal(g, val) || v->domain == SCALAR || v->home >= 0 || comes_from_row(g, val) ||
-         g->spill[id] >= 0;
+         g->spill[id] >= 0 || is_spread(g, val, id);
 }
 
 static void store_register(struct gen *g, int dtype, int reg, struct rm m) {
@@ -166,7 +169,7 @@ void reserve(struct gen *g) {
   g->temps = before;
 }
 
-int in_reg(struct gen *g, int val, int copy) {
+static int held_in(struct gen *g, int val, int copy) {
   int id = id_of(g, val, copy), reg = g->where[id];
   if (reg < 0) {
     reg = take_register(g, in_mask_register(g, val));
@@ -181,7 +184,25 @@ int in_reg(struct gen *g, int val, int copy) {
   return reg;
 }
 
+static int part_of(struct gen *g, int val, int row) {
+  int id = val * COPIES + 1 + row;
+  if (g->where[id] < 0) {
+    int packed = held_in(g, val, 0), reg = take_register(g, false);
+    row_spread(g, row, reg, packed);
+    g->where[id] = (int8_t)reg;
+    g->holder[reg] = id;
+    g->next[id] = g->next[val * COPIES];
+  }
+  g->locked |= (uint64_t)1 << g->where[id];
+  return g->where[id];
+}
+
+int in_reg(struct gen *g, int val, int copy) {
+  return is_packed(g, val) ? part_of(g, val, copy / g->vectors) : held_in(g, val, copy);
+}
+
 struct rm in_rm(struct gen *g, int val, int copy) {
+  if (is_packed(g, val)) return rm_reg(in_reg(g, val, copy));
   int id = id_of(g, val, copy);
   if (g->where[id] >= 0) {
     g->locked |= (uint64_t)1 << g->where[id];
@@ -206,12 +227,18 @@ static bool ends_here(const struct gen *g, int operand) {
 
 bool is_dying(struct gen *g, int operand) {
   int reg = g->where[id_of(g, g->now->s->in[operand], g->now_copy)];
-  if (reg < 0) return false;
+  if (reg < 0 || is_packed(g, g->now->s->in[operand])) return false;
   if (g->pinned >> reg & 1) return reg == g->want;
   return ends_here(g, operand) && (g->want < 0 || reg == g->want);
 }
 
+static void drop_parts(struct gen *g, int val) {
+  for (int id = val * COPIES + 1; id < (val + 1) * COPIES; id++)
+    if (g->where[id] >= 0) forget(g, g->where[id]);
+}
+
 static void drop(struct gen *g, int id) {
+  if (is_packed(g, id / COPIES)) drop_parts(g, id / COPIES);
   int reg = g->where[id];
   if (reg >= 0 && !(g->pinned >> reg & 1)) forget(g, reg);
   if (g->spill[id] >= 0) {
@@ -245,7 +272,7 @@ int out_reg(struct gen *g) {
 int fresh_reg(struct gen *g) { return lock_register(g, take_register(g, in_mask_register(g, g->now->s->out[0]))); }
 
 static void store_row(struct gen *g, int val, int copy, int reg) {
-  if (g->vals[val].row < 0 || comes_from_row(g, val) || g->rows[g->vals[val].row].in_place) return;
+  if (g->vals[val].row < 0 || comes_from_row(g, val) || g->short_loop >= 0 || g->rows[g->vals[val].row].in_place) return;
   uint64_t before = g->temps;
   if (reg >= MASK_BASE) {
     int t = temp(g);

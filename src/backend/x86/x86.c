@@ -22,7 +22,7 @@ static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct sha
   g->shape = shape ? shape : &any_shape;
   g->outer = kir_facts(k).outer;
   g->e.evex = cpu_has_avx512() && !g->shape->avx2_only;
-  g->vector_bytes = g->e.evex ? 64 : 32;
+  g->vector_bytes = g->e.evex && !(g->shape->row == 8 && !g->is_whole) ? 64 : 32;
   if (!(g->arena = arena_new())) return false;
   g->vals = filled(g->arena, n * sizeof *g->vals, 0);
   g->where = filled(g->arena, copies, 0xFF);
@@ -175,6 +175,7 @@ static struct code *attempt(struct gen *g, const struct kir_kernel *k, const str
   if (!open_gen(g, k, shape)) return NULL;
   analyse(g);
   if (g->why || g->no_memory || !place_folds(g)) return NULL;
+  if (g->wide && g->e.evex && g->vector_bytes == 32) return g->wants_whole = true, NULL;
   emit_kernel(g);
   return finish(g);
 }
@@ -187,9 +188,14 @@ static void close_gen(struct gen *g) {
 static struct code *x86_compile(const struct kir_kernel *k, const struct shape_class *shape, const char **why) {
   struct gen g = { 0 };
   struct code *c = attempt(&g, k, shape);
+  if (!c && g.wants_whole) {
+    close_gen(&g);
+    g = (struct gen){ .is_whole = true };
+    c = attempt(&g, k, shape);
+  }
   if (!c && g.is_crowded) {
     close_gen(&g);
-    g = (struct gen){ .no_pins = true };
+    g = (struct gen){ .no_pins = true, .is_whole = g.is_whole };
     c = attempt(&g, k, shape);
   }
   *why = c ? NULL : g.why ? g.why : "";
