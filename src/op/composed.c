@@ -47,9 +47,9 @@ static weft_array *below_largest(weft_array *a, int axis) {
   return weft_sub(a, weft_stop_gradient(weft_max(a, axis)));
 }
 
-static weft_array *divided(weft_array *d, int axis) { /* e^d / sum */
-  weft_array *e = weft_exp(d);
-  return weft_div(e, weft_sum(e, axis));
+static weft_array *divided(weft_array *d, int axis) { /* e^d / sum: one division a row, by at least 1 */
+  weft_array *e = weft_exp(d), *sum = weft_sum(e, axis);
+  return weft_mul(e, weft_div(weft_scalar(1), sum));
 }
 
 static weft_array *log_divided(weft_array *d, int axis) { return weft_sub(d, weft_log(weft_sum(weft_exp(d), axis))); }

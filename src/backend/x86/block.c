@@ -315,9 +315,16 @@ static void emit_copy(struct gen *g, const struct step *t) {
   statement_end(g);
 }
 
+/* Of short rows: loads of what is the same in all of them, and sums over them. */
+static bool is_for_all_rows(const struct gen *g, const struct step *t) {
+  const struct kir_stmt *s = t->s;
+  return s->kind == KIR_LOAD ? g->vals[s->out[0]].repeats : s->kind == KIR_STORE && g->accesses[t->access].owner != g->short_loop;
+}
+
 static int copies_of(const struct gen *g, const struct step *t) {
   const struct kir_stmt *s = t->s;
   if (g->short_loop >= 0 && (s->kind == KIR_FOLD || !t->in_lanes)) return 1;
+  if (g->short_loop >= 0 && is_for_all_rows(g, t)) return g->vectors;
   if (has_result(s)) return g->vals[s->out[0]].lane ? g->copies : 1;
   if (s->kind == KIR_STORE || s->kind == KIR_FOLD) return g->copies;
   return 1;
@@ -377,21 +384,22 @@ static bool is_of_lanes(const struct gen *g, const struct kir_stmt *s, bool in_l
   return has_result(s) ? g->vals[s->out[0]].lane : in_lanes;
 }
 
-static int collect_row(struct gen *g, const struct kir_block *b, int n, bool in_lanes) {
+static int collect_row(struct gen *g, const struct kir_block *b, int n, bool in_lanes, bool fixed) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
-    if (s->kind == KIR_LANE) n = collect_row(g, &s->body, n, true);
+    if (s->kind == KIR_LANE) n = collect_row(g, &s->body, n, true, fixed);
     if (s->kind == KIR_LANE || s->kind == KIR_KEEP) continue;
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
     bool of_lanes = is_of_lanes(g, s, in_lanes), is_masked = of_lanes && s->kind != KIR_OP;
+    if ((s->kind == KIR_OP && g->vals[s->out[0]].is_fixed) != fixed) continue;
     g->steps[n++] = (struct step){ .s = s, .access = access, .site = -1, .mask = is_masked ? g->row_mask : -1,
                                    .mask_after = -1, .in_lanes = of_lanes };
   }
   return n;
 }
 
-void emit_row(struct gen *g, const struct kir_block *b) {
-  int n = collect_row(g, b, 0, false);
+void emit_row(struct gen *g, const struct kir_block *b, bool fixed) {
+  int n = collect_row(g, b, 0, false, fixed);
   registers_clear(g);
   find_next_uses(g, n);
   run_emit(g, n);

@@ -14,8 +14,16 @@ bool fold_is_across(const struct loop *l, const struct kir_stmt *s) {
   return s->kind == KIR_FOLD && s->order == (is_row(l) ? KIR_COL : KIR_ROW);
 }
 
-int folds_copies(const struct gen *g, const struct loop *l) {
-  return l->in_one ? 1 : is_row(l) ? LANES / g->lanes : l->in_lane ? g->copies : 1;
+/* Whether the order of its elements cannot be told from the result: then each copy has an accumulator of its own. */
+static bool is_free(const struct gen *g, const struct fold *f) {
+  return !is_fn(f) && !(kir_is_float((weft_dtype)part_dtype(g, f, 0)) && (f->stmt->op == KIR_ADD || f->stmt->op == KIR_MUL));
+}
+
+int fold_copies(const struct gen *g, const struct loop *l, const struct fold *f) {
+  int n = LANES / g->lanes;
+  if (l->in_one) return 1;
+  if (!is_row(l)) return l->in_lane ? g->copies : 1;
+  return is_free(g, f) && l->copies > n ? l->copies : n;
 }
 
 static struct rm acc_at(const struct gen *g, const struct loop *l, const struct fold *f, int part, int i) {
@@ -52,7 +60,7 @@ void folds_place(struct gen *g, struct loop *l) {
 void folds_start(struct gen *g, struct loop *l) {
   for (int i = 0; i < l->n_folds; i++) {
     struct fold *f = &l->folds[i];
-    for (int c = 0; c < folds_copies(g, l); c++) {
+    for (int c = 0; c < fold_copies(g, l, f); c++) {
       struct side to = accs_at(g, l, f, c);
       if (f->pin < 0) store_start(g, f, is_row(l) ? 0 : c, &to);
       else fill_start(g, f, 0, is_row(l) ? 0 : c, f->pin + c);
@@ -63,7 +71,7 @@ void folds_start(struct gen *g, struct loop *l) {
 static void move_all(struct gen *g, struct loop *l, enum insn insn) {
   for (int i = 0; i < l->n_folds; i++) {
     struct fold *f = &l->folds[i];
-    for (int c = 0; f->pin >= 0 && c < folds_copies(g, l); c++)
+    for (int c = 0; f->pin >= 0 && c < fold_copies(g, l, f); c++)
       vec(enc(g), insn, part_bytes(g, f, 0), f->pin + c, 0, acc_at(g, l, f, 0, c));
   }
 }
@@ -119,7 +127,7 @@ static void step_in_memory(struct gen *g, const struct fold *f, int v, struct rm
 void fold_step(struct gen *g, const struct kir_stmt *s) {
   struct loop *l = &g->loops[g->loop];
   const struct fold *f = fold_of(l, s);
-  int copy = is_row(l) ? g->now_copy % (LANES / g->lanes) : g->now_copy;
+  int copy = is_row(l) ? g->now_copy % fold_copies(g, l, f) : g->now_copy;
   int v = lanes_of(g, in_reg(g, s->in[0], g->now_copy));
   if (f->pin >= 0) {
     int dtype = part_dtype(g, f, 0), acc = f->pin + copy, sum = g->now->mask >= 0 ? temp(g) : acc;
@@ -190,7 +198,7 @@ static void tree_by_fn(struct gen *g, const struct fold *f) {
 }
 
 static void tree_by_op(struct gen *g, struct loop *l, struct fold *f) {
-  int n = folds_copies(g, l), dtype = part_dtype(g, f, 0), bytes = width_of(g, dtype), first = f->pin;
+  int n = fold_copies(g, l, f), dtype = part_dtype(g, f, 0), bytes = width_of(g, dtype), first = f->pin;
   if (first < 0) {
     first = pin_run(g, n, 0);
     for (int i = 0; i < n; i++) vec(enc(g), I_MOVUPS, bytes, first + i, 0, acc_at(g, l, f, 0, i));
@@ -213,7 +221,7 @@ void folds_tree(struct gen *g, struct loop *l) {
 
 /* ---- The counter ---- */
 
-static int block_vectors(const struct gen *g, const struct loop *l) { return is_row(l) ? 1 : folds_copies(g, l); }
+static int block_vectors(const struct gen *g, const struct loop *l) { return is_row(l) ? 1 : fold_copies(g, l, &l->folds[0]); }
 
 static struct side level_at(const struct gen *g, const struct loop *l, const struct fold *f, int i) {
   struct side s = { .vals = NULL };

@@ -43,6 +43,8 @@ struct value {
   uint8_t domain, dtype;
   bool lane;         /* differs between lanes: a register a copy */
   bool crosses;      /* used outside the run of statements that defines it: stored to its home when defined */
+  bool is_fixed;     /* short rows: the same in all of them, computed before */
+  bool repeats;      /* short rows: the same in all rows, a register a vector */
   bool is_operand;   /* axes: used as a value, not only in subscripts */
   bool hoisted;      /* of a lane loop, the same in all its lanes: computed before it */
   bool moves;        /* goes on as it is: stored, selected, kept, carried .. */
@@ -110,6 +112,7 @@ struct loop {
   int n_tiles;             /* accesses of the lane loop inside that read tiles; slots of the tile being gone through: */
   int32_t tile_first, tile_from, tile_to, tile_extent; /* its first row, lanes from, to; all lanes */
   int group;               /* short rows: how many side by side; 0: its rows are not short */
+  int copies;              /* lane loops with folds: most copies of the body */
   bool in_one;             /* the row being emitted fits one vector: one accumulator a fold */
 };
 
@@ -214,7 +217,8 @@ static inline bool is_literal(const struct gen *g, int val) {
   return val < g->k->n_vals && g->k->vals[val].kind == KIR_LIT;
 }
 static inline int id_of(const struct gen *g, int val, int copy) {
-  return val * COPIES + (g->vals[val].lane ? copy : 0);
+  const struct value *v = &g->vals[val];
+  return val * COPIES + (!v->lane ? 0 : v->repeats && g->short_loop >= 0 ? copy % g->vectors : copy);
 }
 
 /* gen.c */
@@ -353,7 +357,7 @@ void folds_push(struct gen *, struct loop *);         /* one block is done, anot
 void folds_total(struct gen *, struct loop *);        /* the last block is done: the results */
 void folds_results(struct gen *, struct loop *);      /* from the accumulators, which are in memory */
 void folds_of_one(struct gen *, struct loop *);       /* rows of one vector: the results, from registers */
-int folds_copies(const struct gen *, const struct loop *); /* accumulator vectors of a fold */
+int fold_copies(const struct gen *, const struct loop *, const struct fold *); /* its accumulator vectors */
 
 /* tile.c */
 void tiles_find(struct gen *);
@@ -394,7 +398,8 @@ int run_prepare(struct gen *, const struct kir_fn *, int memory); /* its steps, 
 void run_emit(struct gen *, int n);
 void assign_home(struct gen *, int val, int copy, int reg, int mask); /* where the lanes of the mask act; -1: all */
 void emit_block(struct gen *, const struct kir_block *);
-void emit_row(struct gen *, const struct kir_block *); /* short rows: the block and its lane loops, as one run */
+void emit_row(struct gen *, const struct kir_block *, bool fixed); /* short rows: the block and its lane loops, as one run;
+                                                   what is the same in all rows, or the rest */
 void emit_hoisted(struct gen *, struct loop *);       /* what a flat lane loop computes once; extent = 0 if a check fails */
 
 #endif

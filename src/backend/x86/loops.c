@@ -187,12 +187,12 @@ static bool has_fn(const struct loop *l) {
 
 static void pin_folds(struct gen *g, struct loop *l) {
   for (int f = 0; f < l->n_folds; f++)
-    l->folds[f].pin = l->in_lane && !is_fn(&l->folds[f]) ? pin_run(g, folds_copies(g, l), FREE_WANTED) : -1;
+    l->folds[f].pin = l->in_lane && !is_fn(&l->folds[f]) ? pin_run(g, fold_copies(g, l, &l->folds[f]), FREE_WANTED) : -1;
 }
 
 static void unpin_folds(struct gen *g, struct loop *l) {
   for (int f = 0; f < l->n_folds; f++) {
-    for (int i = 0; l->folds[f].pin >= 0 && i < folds_copies(g, l); i++) unpin(g, l->folds[f].pin + i);
+    for (int i = 0; l->folds[f].pin >= 0 && i < fold_copies(g, l, &l->folds[f]); i++) unpin(g, l->folds[f].pin + i);
     l->folds[f].pin = -1;
   }
 }
@@ -571,9 +571,11 @@ static int choose_copies(const struct gen *g, int id) {
 }
 
 static void pin_row_folds(struct gen *g, struct loop *l, int copies) {
-  int n = folds_copies(g, l);
-  bool fits = l->is_flat && copies % n == 0 && l->n_folds * n <= (g->e.evex ? 16 : 8) && !has_fn(l);
-  for (int f = 0; f < l->n_folds; f++) l->folds[f].pin = fits ? pin_run(g, n, 6) : -1;
+  int n = 0;
+  l->copies = l->is_flat && copies * g->vector_bytes <= LANES * 8 ? copies : 0;
+  for (int f = 0; f < l->n_folds; f++) n += fold_copies(g, l, &l->folds[f]);
+  bool fits = l->is_flat && copies % (LANES / g->lanes) == 0 && n <= (g->e.evex ? 16 : 8) && !has_fn(l);
+  for (int f = 0; f < l->n_folds; f++) l->folds[f].pin = fits ? pin_run(g, fold_copies(g, l, &l->folds[f]), 6) : -1;
 }
 
 /* The first store of the loop that could go around the caches, at or after `from`; -1: none. */

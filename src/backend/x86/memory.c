@@ -586,7 +586,21 @@ static void store_combined(struct gen *g, const struct kir_stmt *s, struct acces
   store_from(g, a, g->now_copy, t);
 }
 
+/* The rows of a group, one after the other, into the same place. */
+static void store_rows(struct gen *g, const struct kir_stmt *s, struct access *a) {
+  int k = g->now_copy, n = g->group * g->vectors, dtype = g->vals[s->in[0]].dtype, t = temp(g);
+  load_into(g, a, k, t);
+  for (int c = k; c < n; c += g->vectors) combine(g, s->op, dtype, width_of(g, dtype), t, t, rm_reg(in_reg(g, s->in[0], c)));
+  store_from(g, a, k, t);
+  g->now_copies = n;
+  for (g->now_copy = k; g->now_copy < n; g->now_copy += g->vectors) release(g);
+  g->now_copy = k;
+  g->now_copies = g->vectors;
+  g->temps = 0;
+}
+
 void store_op(struct gen *g, const struct kir_stmt *s, struct access *a) {
+  if (g->short_loop >= 0 && a->lane >= 0 && a->owner != g->short_loop) { store_rows(g, s, a); return; }
   if (g->vals[s->in[0]].domain == SCALAR && a->lane < 0) { store_scalar(g, s, a); return; }
   int reg = in_reg(g, s->in[0], g->now_copy);
   if (s->op == KIR_SET) store_from(g, a, g->now_copy, reg);

@@ -215,7 +215,11 @@ struct rm in_rm(struct gen *g, int val, int copy) {
 
 /* ---- The current statement ---- */
 
-static bool is_last_copy(const struct gen *g, int val) { return g->vals[val].lane || g->now_copy == g->now_copies - 1; }
+static bool is_last_copy(const struct gen *g, int val) {
+  const struct value *v = &g->vals[val];
+  if (v->lane && v->repeats && g->short_loop >= 0) return g->now_copy >= g->now_copies - g->vectors;
+  return v->lane || g->now_copy == g->now_copies - 1;
+}
 
 static bool ends_here(const struct gen *g, int operand) {
   int val = g->now->s->in[operand];

@@ -9,7 +9,7 @@
  * How long rows are at most is part of a kernel's key (shape_class.row), and whether they are just as long. */
 #include "backend/x86/gen.h"
 
-enum { GROUP = 4, FEW_STEPS = 16 }; /* of lanes, whose values may fill 8 copies */
+enum { GROUP = 4, FEW_STEPS = 40 }; /* of lanes, whose values may fill 8 copies */
 
 /* ---- Which loops ---- */
 
@@ -36,6 +36,16 @@ static bool serves_lanes(const struct gen *g, int val) {
   return is_literal(g, val) || (is_regular(g, val) && (v->lane || v->domain == VECTOR));
 }
 
+/* Made of sizes and args alone. */
+static void note_fixed(struct gen *g, const struct kir_stmt *s) {
+  struct value *v = &g->vals[s->out[0]];
+  v->is_fixed = v->domain == VECTOR && !v->lane;
+  for (int i = 0; i < s->n_in; i++) v->is_fixed &= is_literal(g, s->in[i]) || g->vals[s->in[i]].loop == -2 || g->vals[s->in[i]].is_fixed;
+  if (!v->is_fixed) return;
+  v->crosses = true;
+  if (v->home < 0) v->home = slot_vector(g, 1);
+}
+
 static bool op_fits(const struct gen *g, const struct kir_stmt *s) {
   bool fits = is_regular(g, s->out[0]);
   for (int i = 0; g->vals[s->out[0]].lane && i < s->n_in; i++) fits &= serves_lanes(g, s->in[i]);
@@ -53,8 +63,9 @@ static bool access_fits(struct look *w, const struct kir_stmt *s, bool in_lanes)
   int val = s->kind == KIR_LOAD ? s->out[0] : s->in[0];
   bool is_masked = in_lanes && !g->shape->row_is_full, moves = a->owner == w->rows;
   if (a->is_guarded || a->owner == OWNER_USE || a->owner == OWNER_FN || a->tile || !is_regular(g, val)) return false;
+  if (in_lanes && a->cls == LANE_UNIT && s->kind == KIR_LOAD) g->vals[val].repeats = !moves;
   if (in_lanes && a->cls == LANE_UNIT) return (!is_masked || g->e.evex || !a->narrow) && (s->kind == KIR_LOAD || serves_lanes(g, val)) &&
-                                              (s->op == KIR_SET || s->kind == KIR_LOAD || g->vals[val].domain == VECTOR);
+                                              (s->kind == KIR_LOAD || (s->op == KIR_SET ? moves : g->vals[val].domain == VECTOR));
   if (s->kind == KIR_LOAD) w->goes_alone |= moves;
   else w->goes_alone |= a->narrow || !moves;
   return s->kind == KIR_LOAD ? a->cls == LANE_NONE || a->cls == LANE_ZERO
@@ -75,7 +86,7 @@ static bool block_fits(struct look *w, const struct kir_block *b, const struct l
   for (const struct kir_stmt *s = b->first; s && fits; s = s->next) {
     w->n_steps += lanes != NULL && s->kind != KIR_KEEP;
     switch (s->kind) {
-    case KIR_OP: fits = op_fits(w->g, s); break;
+    case KIR_OP: fits = op_fits(w->g, s), note_fixed(w->g, s); break;
     case KIR_LOAD: case KIR_STORE: fits = access_fits(w, s, lanes != NULL); break;
     case KIR_FOLD: fits = lanes && fold_fits(w->g, lanes, s), w->n_folds++; break;
     case KIR_KEEP: break;
@@ -174,7 +185,7 @@ static void swap_parts(struct gen *g, int part, int d, int a) {
 
 bool is_packed(const struct gen *g, int val) {
   return g->short_loop >= 0 && g->group > 1 && g->now->in_lanes && !g->vals[val].lane && g->vals[val].domain == VECTOR &&
-         !is_literal(g, val) && is_inside(g, g->short_loop, val);
+         !is_literal(g, val) && !g->vals[val].is_fixed && is_inside(g, g->short_loop, val);
 }
 
 void row_spread(struct gen *g, int row, int d, int packed) {
@@ -312,7 +323,7 @@ static void groups(struct gen *g, int id, int group) {
   gpr(e, G_STORE, RAX, in_frame(l->var));
   take_pointers(g, l);
   g->memory_cursor = l->first_memory;
-  emit_row(g, &l->stmt->body);
+  emit_row(g, &l->stmt->body, false);
   drop_pointers(g, l);
   step_pointers(g, l);
   jump_to(e, again);
@@ -355,6 +366,9 @@ void short_rows_run(struct gen *g, int id) {
   g->group = l->group;
   loop_limit(g, l, 0);
   g->row_mask = row_mask(g, &g->loops[id + 1]);
+  g->copies = g->group = 1;
+  g->memory_cursor = l->first_memory;
+  emit_row(g, &l->stmt->body, true);
   if (g->shape->row_is_full && has_stream(g, l)) streaming_groups(g, id);
   if (l->group > 1) groups(g, id, l->group);
   groups(g, id, 1);

@@ -158,7 +158,7 @@ static void minmax_avx2(struct gen *g, bool is_max, int dtype, int bytes, int ds
 /* vrange orders the zeros but prefers numbers to NaN: a + b puts the NaN back. dst may be a. */
 static void minmax_avx512(struct gen *g, bool is_max, int dtype, int bytes, int dst, int a, int b) {
   struct encoder *e = enc(g);
-  int wide = lane_bytes(dtype) == 8, k = temp_mask(g), t = temp(g);
+  int wide = lane_bytes(dtype) == 8, k = temp_mask(g), t = dst != a && dst != b ? dst : temp(g);
   vec_imm(e, (enum insn)(I_CMPPS + wide), bytes, k, a, rm_reg(b), CMP_UNORD);
   vec_imm(e, (enum insn)(I_RANGEPS + wide), bytes, t, a, rm_reg(b), is_max ? 5 : 4);
   vec_mask(e, (enum insn)(I_ADDPS + wide), bytes, k, false, t, a, rm_reg(b), 0);
