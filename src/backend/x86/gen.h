@@ -27,6 +27,7 @@ enum {
   COMBINE_TEMPS = 3,   /* vector registers that `combine` takes at most */
   MAX_ACTIVE = 72,     /* masks of blocks inside each other */
   INVARIANTS = 12,     /* values of a lane loop that all its lanes share, in registers */
+  NEXT_ROWS = 4,       /* inputs of the row after this one that are fetched */
   POINTERS = 8,        /* addresses that an innermost loop keeps in general registers */
   FETCH_AHEAD = 64,    /* elements between an index that is read ahead and the one of the moment */
   TURN_COPIES = 2      /* most copies of lanes around a loop with turned sequences */
@@ -207,6 +208,8 @@ struct gen {
   int32_t freed[8];          /* slots it read for the last time: free once it is emitted */
   int n_freed;
   int invariants[INVARIANTS], n_invariants; /* pinned while a lane loop runs */
+  struct { int8_t reg, element; } next_row[NEXT_ROWS]; /* inputs of the next row, fetched while the lane loop runs */
+  int n_next_rows;
   int8_t *row_reg;           /* by row: general register, -1: none */
   struct mark *marks;
   int n_marks, mark_room;

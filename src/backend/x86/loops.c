@@ -370,6 +370,53 @@ static void enter_lane_access(struct gen *g, struct loop *l, struct access *a, i
   else gpr(e, G_STORE, RDX, in_frame(a->entry));
 }
 
+/* ---- The row after this one ---- */
+
+static int count_statements(const struct kir_block *b) {
+  int n = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next) n++;
+  return n;
+}
+
+/* Of several lane loops of a row all but the first read little, and the longest one of these takes most time: meanwhile the
+ * inputs of the next row come from memory. */
+static bool is_longest_of_row(const struct gen *g, const struct loop *l) {
+  const struct loop *rows = l->parent >= 0 ? &g->loops[l->parent] : NULL;
+  const struct kir_stmt *longest = NULL;
+  if (!rows || rows->lane >= 0 || rows->stmt->body.first == l->stmt || !l->is_flat) return false;
+  for (const struct kir_stmt *s = rows->stmt->body.first->next; s; s = s->next)
+    if (s->kind == KIR_LANE && (!longest || count_statements(&s->body) >= count_statements(&longest->body))) longest = s;
+  return longest == l->stmt;
+}
+
+static bool is_fetched(const struct gen *g, const struct loop *rows, int access) {
+  for (int i = rows->access_first; i < access; i++)
+    if (g->accesses[i].stmt->buf == g->accesses[access].stmt->buf) return false;
+  const struct access *a = &g->accesses[access];
+  return a->stmt->kind == KIR_LOAD && a->cls == LANE_UNIT && a->owner >= 0 && &g->loops[a->owner] == rows;
+}
+
+static void next_rows(struct gen *g, const struct loop *l, int n) {
+  struct encoder *e = enc(g);
+  g->n_next_rows = 0;
+  if (!is_longest_of_row(g, l)) return;
+  const struct loop *rows = &g->loops[l->parent];
+  for (int i = rows->access_first; i < rows->access_end && n < POINTERS && g->n_next_rows < NEXT_ROWS; i++) {
+    if (!is_fetched(g, rows, i)) continue;
+    int reg = pointer_pool[n++];
+    gpr(e, G_MOV, reg, in_frame(g->accesses[i].pointer));
+    gpr(e, G_ADD, reg, in_frame(g->accesses[i].step));
+    g->next_row[g->n_next_rows].element = (int8_t)g->accesses[i].element;
+    g->next_row[g->n_next_rows++].reg = (int8_t)reg;
+  }
+}
+
+static void fetch_next_rows(struct gen *g, int copies) {
+  for (int i = 0; i < g->n_next_rows; i++)
+    for (int at = 0; at < copies * g->lanes << g->next_row[i].element; at += 64)
+      prefetch_far(enc(g), rm_index(g->next_row[i].reg, R9, g->next_row[i].element, at));
+}
+
 /* ---- What stays the same in a lane loop ---- */
 
 static bool is_invariant(const struct gen *g, int val) {
@@ -416,6 +463,7 @@ static void enter_lanes(struct gen *g, struct loop *l) {
   for (int r = 0; l->is_flat && r < g->n_rows && r < 64; r++)
     if (l->rows >> r & 1 && n < POINTERS)
       gpr(enc(g), G_MOV, g->row_reg[r] = (int8_t)pointer_pool[n++], in_frame(g->rows[r].pointer));
+  next_rows(g, l, n);
 }
 
 static void leave_lanes(struct gen *g, struct loop *l) {
@@ -465,6 +513,7 @@ static void full_bodies(struct gen *g, int id, int copies) {
   jump_if(e, CC_G, done);
   code_align(e, 32);
   label_here(e, again);
+  if (copies > 1) fetch_next_rows(g, copies);
   lane_body(g, id, copies, -1);
   gpr_imm(e, A_ADD, rm_reg(R9), step);
   if (!g->loops[id].is_flat) gpr(e, G_LEA, R11, rm_at(R10, -step));
@@ -588,9 +637,7 @@ static int next_stream(const struct gen *g, const struct loop *l, int from) {
 /* Memory is the limit of short bodies alone; of others it is not worth a body more. */
 static bool wants_streams(const struct gen *g, const struct loop *l) {
   enum { SHORT = 24 };
-  int n = 0;
-  for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next) n++;
-  return n <= SHORT && l->is_flat && !l->n_folds && next_stream(g, l, l->access_first) >= 0;
+  return count_statements(&l->stmt->body) <= SHORT && l->is_flat && !l->n_folds && next_stream(g, l, l->access_first) >= 0;
 }
 
 /* Whole bodies that store around the caches, if the launch says so and all these stores are aligned. */
