@@ -479,7 +479,7 @@ static bool is_whole(const struct gen *g, const struct access *a, int mask) {
 
 /* Columns that are folded: a row has too few lines side by side for the machine to see them coming. */
 static void fetch_ahead(struct gen *g, const struct access *a, int copy) {
-  enum { ROWS_AHEAD = 3 }; /* log2 */
+  enum { ROWS_AHEAD = 2 }; /* log2 */
   const struct loop *l = &g->loops[g->loop];
   if (g->short_loop >= 0 || l->lane == g->loop || !l->n_folds || a->owner != g->loop || a->reg < 0) return;
   if (!copy) gpr(enc(g), G_MOV, RAX, in_frame(a->step));
