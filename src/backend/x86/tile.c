@@ -6,7 +6,7 @@
  * order. Tiles at the ends, of fewer than T rows or lanes, are copied element by element. */
 #include "backend/x86/gen.h"
 
-enum { WIDTH = 256, ROW_BYTES = 4 * WIDTH + 64, MAX_TILES = 4 }; /* rows do not share lines of a cache */
+enum { WIDTH = 256, ROW_BYTES = 4 * WIDTH + 64, MAX_TILES = 4, SQUARES_AHEAD = 2 }; /* rows do not share lines of a cache */
 
 static int tile_rows(const struct gen *g) { return g->vector_bytes / 4; }
 
@@ -122,6 +122,7 @@ void transpose(struct gen *g, enum insn insn, row_store *store) {
 static void copy_squares(struct gen *g) {
   struct encoder *e = enc(g);
   int again = label_new(e), n = tile_rows(g);
+  gpr_mul_imm(e, RDI, rm_reg(RCX), SQUARES_AHEAD * n);
   gpr_const(e, R9, 0);
   label_here(e, again);
   gpr(e, G_LEA, RAX, rm_at(R10, -n));
@@ -132,6 +133,7 @@ static void copy_squares(struct gen *g) {
   gpr(e, G_ADD, RDX, rm_reg(RSI));
   for (int k = 0; k < n; k++) {
     vec(e, I_MOVUPS, g->vector_bytes, k, 0, rm_at(RDX, 0));
+    prefetch(e, rm_index(RDX, RDI, 0, 0));
     if (k + 1 < n) gpr(e, G_ADD, RDX, rm_reg(RCX));
   }
   transpose(g, I_MOVUPS_TO, to_tile);
