@@ -71,12 +71,14 @@ static int lse_scale(struct kir_builder *b, weft_dtype d, int from, int to) {
   return kir_op3(b, KIR_SELECT, kir_op2(b, KIR_EQ, from, to), lower_number(b, d, 1), e);
 }
 
+/* One of the two has the maximum and keeps its scale, so one exponential is enough. */
 static int lse_combine(struct kir_builder *b, const struct node *n) {
   weft_dtype d = operand_register(n);
-  int v[4], out[2];
+  int v[4], out[2], one = lower_number(b, d, 1);
   int fn = kir_fn_begin(b, "lse", 4, (weft_dtype[]){ d, d, d, d }, v);
   int m = kir_op2(b, KIR_MAX, v[0], v[2]);
-  int ea = lse_scale(b, d, v[0], m), eb = lse_scale(b, d, v[2], m);
+  int is_first = kir_op2(b, KIR_EQ, v[0], m), other = kir_op3(b, KIR_SELECT, is_first, v[2], v[0]);
+  int e = lse_scale(b, d, other, m), ea = kir_op3(b, KIR_SELECT, is_first, one, e), eb = kir_op3(b, KIR_SELECT, is_first, e, one);
   out[0] = m;
   out[1] = kir_op3(b, KIR_FMA, v[1], ea, kir_op2(b, KIR_MUL, v[3], eb));
   kir_fn_end(b, fn, 2, out);
