@@ -121,6 +121,7 @@ static void measure(struct kir_kernel *k, const int64_t *sizes, double elements,
   int64_t checks[8] = { 0 };
   double *t[MACHINES], compiled[MACHINES];
   make_buffers(k, sizes, bufs, &shape);
+  shape_of_rows(&shape, sizes[1]); /* the last axis, wherever rows are folded here */
   struct kir_facts f = kir_facts(k);
   struct launch l = { .sizes = sizes, .args = args, .bufs = bufs, .checks = checks, .hi = lin_value(k, f.outer->at[0], sizes) };
   int repeats = elements < 1e5 ? (int)(1e5 / elements) + 1 : 1;

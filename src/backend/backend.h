@@ -23,6 +23,12 @@ struct shape_class {
   bool avx2_only;                   /* x86: do not use AVX-512 */
 };
 
+/* Rows of n elements are folded, 0: none are. Short ones are told apart by how many vectors they fill. */
+static inline void shape_of_rows(struct shape_class *s, int64_t n) {
+  s->row = n > 64 ? 0 : n > 32 ? 64 : n > 16 ? 32 : n > 8 ? 16 : n > 0 ? 8 : 0;
+  s->row_is_full = n && s->row == n;
+}
+
 struct bound {                       /* a buffer bound for a launch */
   void *data;                        /* the element with all subscripts 0 */
   int64_t stride[BACKEND_RANK];      /* in elements, signed */

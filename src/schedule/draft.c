@@ -26,12 +26,8 @@ static uint8_t stride_class(int64_t s) {
   return s == 0 ? STRIDE_0 : s == 1 ? STRIDE_1 : s == -1 ? STRIDE_MINUS_1 : STRIDE_ANY;
 }
 
-/* Short rows are told apart by how many vectors they fill. */
-static int row_class(int64_t n) { return n > 64 ? 0 : n > 32 ? 64 : n > 16 ? 32 : n > 8 ? 16 : n > 0 ? 8 : 0; }
-
 static void fill(struct step *s, struct draft *d) {
-  s->shape.row = row_class(d->row);
-  s->shape.row_is_full = s->shape.row && s->shape.row == d->row;
+  shape_of_rows(&s->shape, d->row);
   s->n_sites = d->n_sites;
   s->sizes = copy_of(d->w, d->sizes, sizeof *d->sizes * (size_t)d->n_sizes);
   s->args = copy_of(d->w, d->arg, sizeof *d->arg * (size_t)d->n_args);
