@@ -164,6 +164,6 @@ int expand_sigmoid(struct here h, const int x[]) {
   int one = number(h, 1), away = negative(h, size_of(h, x[0])), e = expand_exp(h, &away);
   int top = either(h, less(h, x[0], number(h, 0)), e, one);
   struct two d = sum(h, one, e);
-  int over = quotient(h, one, d.high), q = mul(h, top, over);
-  return muladd(h, mulsub(h, q, d.low, mulsub(h, q, d.high, top)), over, q);
+  int over = quotient(h, one, d.high), q = mul(h, top, over), less_q = negative(h, q);
+  return muladd(h, muladd(h, less_q, d.low, muladd(h, less_q, d.high, top)), over, q);
 }
