@@ -187,7 +187,7 @@ static bool has_fn(const struct loop *l) {
 
 static void pin_folds(struct gen *g, struct loop *l) {
   for (int f = 0; f < l->n_folds; f++)
-    l->folds[f].pin = l->in_lane && !is_fn(&l->folds[f]) ? pin_run(g, fold_copies(g, l, &l->folds[f]), FREE_WANTED) : -1;
+    l->folds[f].pin = (l->in_lane || !l->has_inner) && !is_fn(&l->folds[f]) ? pin_run(g, fold_copies(g, l, &l->folds[f]), FREE_WANTED) : -1;
 }
 
 static void unpin_folds(struct gen *g, struct loop *l) {
@@ -677,7 +677,7 @@ static void lane_range(struct gen *g, int id, int copies) {
   if (copies > 1 && wants_streams(g, l)) streaming_bodies(g, id, copies);
   if (copies > 1 && wants_fetch(g, l)) fetching_bodies(g, id, copies);
   if (copies > 1) full_bodies(g, id, copies);
-  if (copies > 2 && !l->is_flat && !has_turns(g, id)) full_bodies(g, id, 2); /* what a single one waits for is long */
+  if (copies > 2 && !l->is_flat && !has_turns(g, id)) full_bodies(g, id, copies / 2); /* what a single one waits for is long */
   if (in_registers) {
     gpr(e, G_CMP, R9, rm_reg(R10));
     jump_if(e, CC_GE, gather);
