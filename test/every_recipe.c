@@ -308,6 +308,7 @@ static void mean(struct recipe *p) {
   plain_free(&w), plain_free(&s), plain_free(&n), plain_free(&q);
 }
 
+/* e (1 / sum(e)), e = exp(x - max(x)) */
 static void softmax(struct recipe *p) {
   int a = pick(p);
   const struct plain *x = value(p, a);
@@ -317,10 +318,13 @@ static void softmax(struct recipe *p) {
   if (x->dims[axis] == 0) return;
   struct plain w = plain_cast(x, wide), m = plain_reduce("max", wide, &w, axis);
   struct plain d = plain_element("sub", wide, 2, (const struct plain *[]){ &w, &m }), e = plain_element("exp", wide, 1, (const struct plain *[]){ &d });
-  struct plain s = plain_reduce("sum", wide, &e, axis), q = plain_element("div", wide, 2, (const struct plain *[]){ &e, &s });
+  struct plain s = plain_reduce("sum", wide, &e, axis), one = plain_new(wide, 0, NULL);
+  plain_set_f(&one, 0, 1);
+  struct plain over = plain_element("div", wide, 2, (const struct plain *[]){ &one, &s });
+  struct plain q = plain_element("mul", wide, 2, (const struct plain *[]){ &e, &over });
   made(p, SOFTMAX, "softmax", 1, &a, plain_cast(&q, out));
   p->step[p->n - 1].p[0] = axis;
-  plain_free(&w), plain_free(&m), plain_free(&d), plain_free(&e), plain_free(&s), plain_free(&q);
+  plain_free(&w), plain_free(&m), plain_free(&d), plain_free(&e), plain_free(&s), plain_free(&one), plain_free(&over), plain_free(&q);
 }
 
 static void prefix(struct recipe *p) {

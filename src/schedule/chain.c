@@ -160,11 +160,17 @@ static const struct node *mask_of(const struct node *x) {
   return low && scalar_bits(low, WEFT_F64) == dtype_encode(WEFT_F64, -INFINITY) ? x->in[0] : NULL;
 }
 
-/* y = e / sum(e), e = exp(x - max(x)), x = where(column <= row + band, .., -inf), all in one group and so axis by axis. */
+/* One divided by the sum of the rows of e. */
+static bool is_over_sum(const struct node *x, const struct node *e) {
+  const struct node *q = plain(x), *top = q->op == &op_div ? scalar_of(q->in[0]) : NULL;
+  return top && scalar_bits(top, WEFT_F64) == dtype_encode(WEFT_F64, 1) && folds_last(q->in[1], &op_sum, e);
+}
+
+/* y = e (1 / sum(e)), e = exp(x - max(x)), x = where(column <= row + band, .., -inf), all in one group and so axis by axis. */
 bool chain_is_banded(struct work *w, const struct node *y, int64_t *band) {
   const struct node *q = plain(y), *of[3];
   int n = 0;
-  if (q->op != &op_div || (of[n++] = plain(q->in[0]))->op != &op_exp || !folds_last(q->in[1], &op_sum, of[0])) return false;
+  if (q->op != &op_mul || (of[n++] = plain(q->in[0]))->op != &op_exp || !is_over_sum(q->in[1], of[0])) return false;
   if ((of[n++] = plain(of[0]->in[0]))->op != &op_sub) return false;
   of[n++] = plain(of[1]->in[0]);
   for (int i = 0; i < n; i++)
