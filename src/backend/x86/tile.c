@@ -133,7 +133,7 @@ static void copy_squares(struct gen *g) {
   gpr(e, G_ADD, RDX, rm_reg(RSI));
   for (int k = 0; k < n; k++) {
     vec(e, I_MOVUPS, g->vector_bytes, k, 0, rm_at(RDX, 0));
-    prefetch(e, rm_index(RDX, RDI, 0, 0));
+    prefetch_far(e, rm_index(RDX, RDI, 0, 0));
     if (k + 1 < n) gpr(e, G_ADD, RDX, rm_reg(RCX));
   }
   transpose(g, I_MOVUPS_TO, to_tile);
