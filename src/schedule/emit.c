@@ -213,7 +213,7 @@ static bool ends_in_folds(const struct emit *e) {
 static bool folds_by_rows(const struct emit *e) {
   const struct group *g = e->g;
   int64_t n;
-  return g->n_axes == 2 && g->column == 0 && g->extent[0] >= 4 * COLUMN_BLOCK &&
+  return g->n_axes == 2 && g->column == 0 && !g->product && g->extent[0] >= 4 * COLUMN_BLOCK &&
          g->extent[1] >= FEW_COLUMNS && g->extent[1] <= MANY_COLUMNS &&
          (__builtin_mul_overflow(g->extent[0], g->extent[1], &n) || n >= LARGE) && ends_in_folds(e);
 }
@@ -839,7 +839,8 @@ bool step_group(struct work *w, struct group *g) {
   if (!find_kept(e) || !declare(e)) return false;
   if (!nest(e)) return draft_drop(&e->d), false;
   account(e);
-  if (e->form == FORM_ROWS && e->g->has_row && e->axes.n_live > 1) e->d.row = e->axes.extent[e->inner];
+  bool folds_rows = e->form == FORM_ROWS && e->g->has_row && e->axes.n_live > 1;
+  if (folds_rows && !e->product) e->d.row = e->axes.extent[e->inner]; /* cells of a product have extents of their own */
   if (!draft_end(&e->d)) return false;
   if (e->product) {
     e->product->cell = e->access[e->cell].buf;
