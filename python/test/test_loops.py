@@ -90,6 +90,11 @@ def test_a_body_may_change_what_it_gets_in_place():
     assert weft.while_loop(lambda s: s < 100.0, twice, start).item() == 128 and start.item() == 1
 
 
+def test_while_loop_without_a_bound_says_what_a_gradient_needs():
+    with pytest.raises(MemoryError, match="give the loop a bound"):
+        weft.grad(lambda a: weft.while_loop(lambda s: s < 10.0, lambda s: s * a, a))(weft.array(1.5)).item()
+
+
 def test_while_loop_with_a_bound_is_differentiated():
     def newton(a):
         def improve(s):

@@ -147,7 +147,9 @@ weft_array *array_failed(struct failure *f) {
 }
 
 void scope_blame(struct failure *f) {
-  note(scope_current(), f);
+  struct weft_scope *s = scope_current();
+  note(s, f);
+  if (!s || !s->outside) failure_report(f);
   failure_release(f);
 }
 

@@ -67,8 +67,8 @@ bool array_replace(weft_array *, struct node *from, struct node *to); /* the sam
 weft_status scope_check(const char *fn, struct weft_scope *);
 void scope_end(struct weft_scope *);
 void scope_forget(struct weft_scope *);               /* its arrays go, before it ends: nobody can use them any more */
-void scope_blame(struct failure *);                   /* an error of a call that returns nothing: closing reports it.
-                                                         Takes over the reference */
+void scope_blame(struct failure *);                   /* an error of a call that returns nothing: closing reports it,
+                                                         weft_message of a root scope. Takes over the reference */
 void scope_drop_handles(struct weft_scope *);
 void scope_mark_trace(struct weft_scope *);
 void scope_leave(void), handles_leave(void), jobs_leave(void); /* the thread ends */

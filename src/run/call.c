@@ -46,7 +46,7 @@ void plan_set_free(struct plan_set *s) {
 }
 
 void plan_set_show(const struct plan_set *s, const char *what, struct text *t) {
-  for (const struct entry *e = s ? atomic_load(&s->entry) : NULL; e; e = e->next) plan_show(e->plan, what, t);
+  for (const struct entry *e = s ? atomic_load(&s->entry) : NULL; e; e = e->next) if (e->plan) plan_show(e->plan, what, t);
 }
 
 static struct plan_set *set_of(struct weft_function *f) {
