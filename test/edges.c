@@ -109,6 +109,17 @@ TEST(ties_share_the_derivative_of_an_extremum) {
   weft_scope_discard(s);
 }
 
+TEST(nans_that_win_have_the_derivative_of_an_extremum_forward_and_backward) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(4, (double[]){ 1, NAN, 9, NAN }), *dx = f64s(4, (double[]){ 1, 2, 4, 8 }), *y[2] = { weft_max(x, 0), weft_min(x, 0) }, *dy[2];
+  EXPECT_GRADIENT(y[0], x, 0, 0.5, 0, 0.5);
+  EXPECT_GRADIENT(y[1], x, 0, 0.5, 0, 0.5);
+  weft_jvp(1, &x, &dx, 2, y, dy);
+  EXPECT_F64(dy[0], 5);
+  EXPECT_F64(dy[1], 5);
+  weft_scope_discard(s);
+}
+
 TEST(repeated_indices_and_overlapping_windows_collect_all_derivatives) {
   weft_scope *s = weft_scope_open();
   weft_array *x = f64s(4, (double[]){ 1, 2, 3, 4 }), *i = weft_from(WEFT_I64, WEFT_DIMS(5), (int64_t[]){ 1, 1, -1, 1, 3 });

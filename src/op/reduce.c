@@ -128,8 +128,10 @@ static weft_array *prod_jvp(const struct rule *r, int k, weft_array *dx) {
   return (void)k, weft_sum(weft_mul(dx, others(X, axis_of(r))), axis_of(r));
 }
 
-/* Elements that equal the extremum share equally. */
-static weft_array *winners(const struct rule *r) { return weft_eq(X, Y); }
+/* Elements that equal the extremum share equally; if it is nan, they are the nans. */
+static weft_array *winners(const struct rule *r) {
+  return dtype_is_float(weft_dtype_of(Y)) ? weft_or(weft_eq(X, Y), weft_isnan(X)) : weft_eq(X, Y);
+}
 static weft_array *n_winners(const struct rule *r) {
   return weft_sum(weft_cast(winners(r), weft_dtype_of(Y)), axis_of(r));
 }
