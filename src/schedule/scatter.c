@@ -1,7 +1,8 @@
 /* scatter.c -- updates at places that are known at run time. They act as if in the order of the indices.
  *
  *   few slots, many updates, combining:  par blocks of 4096 updates, private copies, merged in order
- *   single elements:                     one lane loop of ordered stores; many slots: each block owns a range of them
+ *   single elements:                     one lane loop of ordered stores: to go through all updates for each of several
+ *                                        owners takes longer than the stores themselves
  *   rows:                                each block owns a range of slots and sees all updates in order, lanes over the row
  *
  * Which one depends on shapes only. Indices are checked in all of them; the result is a copy of x, so a failed check
@@ -123,13 +124,6 @@ static int open_owners(struct scatter *s) {
   return kir_loop_blocks(&s->d.b, "q", val(s, s->size_s), val(s, width));
 }
 
-static void by_owners(struct scatter *s) {
-  int q = open_owners(s), i = kir_loop(&s->d.b, KIR_LANE, "i", val(s, s->size_n)), slot = slot_of(s, i);
-  kir_if(&s->d.b, kir_owns(&s->d.b, q, slot));
-  update(s, slot, i);
-  for (int k = 0; k < 3; k++) kir_end(&s->d.b);
-}
-
 static void rows_by_owners(struct scatter *s) {
   int q = open_owners(s), i = kir_loop(&s->d.b, KIR_SERIAL, "i", val(s, s->size_n)), slot = slot_of(s, i);
   kir_if(&s->d.b, kir_owns(&s->d.b, q, slot));
@@ -161,7 +155,6 @@ static void write_kernel(struct scatter *s) {
   bool is_small = s->slots <= FEW_SLOTS && bytes <= FEW_BYTES;
   if (s->row > 1) rows_by_owners(s);
   else if (s->op != KIR_SET && s->updates > UPDATES && is_small) by_private_copies(s);
-  else if (s->parts > 1 && s->slots > FEW_SLOTS) by_owners(s);
   else in_one_loop(s);
 }
 

@@ -1,6 +1,6 @@
-/* fetch.c -- gathers from memory wait for memory. Where the index of a gather is an element of an array read side by side,
- * indices further on are known already: what they name is fetched into the second cache. An index may be wrong, as
- * nothing has been checked yet: fetching harms nobody. */
+/* fetch.c -- gathers and scatters wait for memory. Where the index is an element of an array read side by side, indices
+ * further on are known already: what they name is fetched into the second cache. An index may be wrong, as nothing has been
+ * checked yet: fetching harms nobody. */
 #include "backend/x86/gen.h"
 
 static const struct kir_stmt *defined_by(const struct loop *l, int val) {
@@ -17,11 +17,11 @@ static const struct kir_stmt *index_load(const struct loop *l, int val) {
   return s && s->kind == KIR_LOAD ? s : NULL;
 }
 
-/* The array of indices of a gather: signed, in a register, side by side; NULL: none. */
+/* The array of indices of a gather or scatter: signed, in a register, side by side; NULL: none. */
 static const struct access *indices_of(const struct gen *g, const struct loop *l, const struct access *a) {
   const struct kir_stmt *s = a->stmt, *from = NULL;
   int n = 0;
-  if (s->kind != KIR_LOAD || a->cls != LANE_INDEX || a->is_guarded || a->owner == OWNER_USE || a->reg < 0) return NULL;
+  if (a->cls != LANE_INDEX || a->is_guarded || a->owner == OWNER_USE || a->reg < 0) return NULL;
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++) {
       const struct kir_term *t = &s->at[d].term[i];

@@ -102,13 +102,13 @@ static int offsets_of(struct gen *g, struct access *a, int copy) {
 
 /* ---- Element by element ---- */
 
-/* RDI = a bit for each lane of the copy that acts. */
+/* RAX = a bit for each lane of the copy that acts. */
 static void acting_bits(struct gen *g, int mask, int copy) {
   struct encoder *e = enc(g);
-  if (mask < 0) { gpr_const(e, RDI, (1 << g->lanes) - 1); return; }
+  if (mask < 0) { gpr_const(e, RAX, (1 << g->lanes) - 1); return; }
   int r = in_reg(g, mask, copy);
-  if (e->evex) vec(e, I_KMOV_GPR, 16, RDI, 0, rm_reg(r - MASK_BASE));
-  else vec(e, I_MOVMSKPS, width_of(g, WEFT_BOOL), RDI, 0, rm_reg(r));
+  if (e->evex) vec(e, I_KMOV_GPR, 16, RAX, 0, rm_reg(r - MASK_BASE));
+  else vec(e, I_MOVMSKPS, width_of(g, WEFT_BOOL), RAX, 0, rm_reg(r));
 }
 
 struct rm lane_at(int lane, int scale, int32_t at) {
@@ -120,36 +120,38 @@ static void all_lanes(struct gen *g, lane_code *body, void *ctx) {
   for (int i = 0; i < g->lanes; i++) body(g, i, ctx);
 }
 
-static void some_lanes(struct gen *g, int done, lane_code *body, void *ctx) {
+/* Those of RAX. */
+static void some_lanes(struct gen *g, int done, int saved, lane_code *body, void *ctx) {
   struct encoder *e = enc(g);
   int again = label_new(e);
-  gpr32(e, G_TEST, RDI, rm_reg(RDI));
+  gpr32(e, G_TEST, RAX, rm_reg(RAX));
   jump_if(e, CC_E, done);
+  gpr(e, G_STORE, RSI, in_frame(g->saved + saved));
+  gpr(e, G_STORE, RDI, in_frame(g->saved + saved + 8));
+  gpr(e, G_MOV, RDI, rm_reg(RAX));
   label_here(e, again);
   first_bit(e, RSI, RDI);
   body(g, -1, ctx);
   drop_first_bit(e, RDI);
   jump_if(e, CC_NE, again);
+  gpr(e, G_MOV, RSI, in_frame(g->saved + saved));
+  gpr(e, G_MOV, RDI, in_frame(g->saved + saved + 8));
 }
 
 void each_lane(struct gen *g, int mask, int copy, int saved, bool is_long, lane_code *body, void *ctx) {
   struct encoder *e = enc(g);
   int some = label_new(e), done = label_new(e);
   if (mask < 0 && !is_long) { all_lanes(g, body, ctx); return; }
-  gpr(e, G_STORE, RSI, in_frame(g->saved + saved));
-  gpr(e, G_STORE, RDI, in_frame(g->saved + saved + 8));
   acting_bits(g, mask, copy);
   if (!is_long) {
-    gpr_imm(e, A_CMP, rm_reg(RDI), (1 << g->lanes) - 1);
+    gpr_imm(e, A_CMP, rm_reg(RAX), (1 << g->lanes) - 1);
     jump_if(e, CC_NE, some);
     all_lanes(g, body, ctx);
     jump_to(e, done);
   }
   label_here(e, some);
-  some_lanes(g, done, body, ctx);
+  some_lanes(g, done, saved, body, ctx);
   label_here(e, done);
-  gpr(e, G_MOV, RSI, in_frame(g->saved + saved));
-  gpr(e, G_MOV, RDI, in_frame(g->saved + saved + 8));
 }
 
 /* RAX = where the lane is, from RDX on; RCX is as strided_at leaves it. */
@@ -222,11 +224,10 @@ static void combine_element(struct gen *g, int lane, void *ctx) {
   int wide = m->a->element == 3;
   lane_offset(g, m->a, lane);
   if (m->dtype == WEFT_BOOL) { combine_byte(g, lane, m->op); return; }
-  gpr(e, G_ADD, RAX, rm_reg(RDX));
-  vec(e, wide ? I_MOVQ : I_MOVD, 16, m->x, 0, rm_at(RAX, 0));
+  vec(e, wide ? I_MOVQ : I_MOVD, 16, m->x, 0, rm_index(RDX, RAX, 0, 0));
   vec(e, wide ? I_MOVQ : I_MOVD, 16, m->y, 0, lane_at(lane, m->a->element, g->tail_buffer));
   combine(g, m->op, m->dtype, 16, m->x, m->x, rm_reg(m->y));
-  vec(e, wide ? I_MOVQ_TO : I_MOVD_TO, 16, m->x, 0, rm_at(RAX, 0));
+  vec(e, wide ? I_MOVQ_TO : I_MOVD_TO, 16, m->x, 0, rm_index(RDX, RAX, 0, 0));
 }
 
 /* Places may meet: one lane after the other. The values are in the buffer, as stored. */
