@@ -65,7 +65,7 @@ static void scattered(ins in, weft_array *out[]) {
 }
 
 static weft_array *ar(weft_array *e) {
-  weft_array *zero = weft_mul(weft_at(e, 0, weft_integer(0)), number(0));
+  weft_array *zero = weft_full(WEFT_F32, WEFT_DIMS(weft_dim(e, 1)), 0);
   weft_loop *l = weft_loop_open(NULL);
   weft_array *now = weft_loop_each(l, e), *one = weft_loop_carry(l, zero), *two = weft_loop_carry(l, zero);
   weft_array *y = weft_add(weft_sub(weft_mul(number(0.5), one), weft_mul(number(0.2), two)), now);

@@ -1,14 +1,17 @@
 /* rows.c -- a loop whose body contracts rows with constant matrices, as one kernel: an RNN, a small filter.
  *
- * Rows of the batch never meet, so each is a par iteration with the time loop inside. A carry is a local array of two
- * rows, the one of this step and the one of the next; a computed row that is contracted is a local array too. Inside a
- * step there is one lane loop a phase and length: what a contraction reads is complete in an earlier phase. */
+ * Rows of the batch never meet, so some of them are a par iteration with the time loop inside: four, so that an element of
+ * a matrix that is loaded serves four rows, and what is left one by one. A carry is a local array of two times these rows,
+ * those of this step and those of the next; computed rows that are contracted, or used in a later phase, and contractions
+ * are local arrays too. Inside a step, for each phase and length, there is a lane loop for the contractions of all rows and
+ * one for everything else of each row: what a contraction reads is complete in an earlier phase. */
 #include <string.h>
 #include "backend/contract.h"
 #include "schedule/body.h"
 #include "schedule/draft.h"
 
-enum { MOST_RESULTS = 8, LONGEST = 1024, SMALL = 1024 }; /* of a row; elements of a matrix, beyond which patches are faster */
+enum { MOST_RESULTS = 8, LONGEST = 1024, GROUP = 4 }; /* LONGEST: elements of a row */
+enum { LARGE = 1 << 16 };           /* elements of a matrix that no longer stays in the second cache beside others */
 
 struct stream {                     /* something in memory: strides of time, of the batch axes, of the lanes */
   int store, buf;
@@ -22,14 +25,17 @@ struct rows {
   struct body *b;
   struct axes lead;                 /* batch axes that are not 1 */
   int *phase, *value, *local;       /* by slot */
-  int n_phases;
+  int n_phases, now;                /* the phase being written */
+  int64_t first_row, n_rows;        /* of the last batch axis: those of this kernel */
+  int group;                        /* rows of an iteration */
   struct stream stream[DRAFT_BUFFERS];
   int n_streams;
   int64_t length[DRAFT_SIZES];      /* different lane lengths, and their sizes */
   int length_size[DRAFT_SIZES], n_lengths;
   int carry_local[MOST_RESULTS], init[MOST_RESULTS], all[MOST_RESULTS], last[MOST_RESULTS]; /* streams; -1: none */
   struct draft d;
-  int size_t_, t, p, j;             /* time, the row of carries that is this step's, the lane */
+  int size_t_, t, p, j;             /* time, which of the carries are this step's, the lane */
+  struct kir_lin g;                 /* the row of the group */
 };
 
 static bool is_computed(const struct node *n) { return n->op->kind == OP_ELEMENT || n->op->kind == OP_CONTRACT; }
@@ -58,7 +64,7 @@ static bool is_plain(const struct body *b, const struct node *x, const struct no
 static bool contracts_rows(const struct body *b, const struct node *n) {
   const struct node *x = n->in[0], *w = n->in[1];
   if (n->rank != 2 || x->rank != 2 || w->rank != 2 || last_dim(x) == 0 || last_dim(x) > CONTRACT_BLOCK) return false;
-  if (body_reads(b, x) && w->dims[0] * w->dims[1] > SMALL) return false;
+  if (w->dims[0] * w->dims[1] > LARGE) return false;
   return !body_number(b, x) && body_is_constant(b, edge_of(w).base) && !body_number(b, w);
 }
 
@@ -190,6 +196,15 @@ static bool find_results(struct rows *r) {
 /* ---- the kernel ---- */
 
 static struct kir_lin lin(struct rows *r, int v) { return draft_lin(&r->d, v); }
+static struct kir_lin number(struct rows *r, int64_t n) { return kir_lin_const(r->d.k, n); }
+
+/* Lead axes in a subscript; the last of them is made of the group and the row in it. */
+static int lead_subscripts(struct rows *r, const int64_t stride[], int n, struct kir_lin at[]) {
+  int last = r->lead.n_live - 1, end = axes_subscripts(&r->lead, &r->d, stride, n, at);
+  if (last >= 0 && stride[last] && r->group > 1)
+    at[end - 1] = kir_lin_add(r->d.k, kir_lin_scale(r->d.k, at[end - 1], r->group), r->g);
+  return end;
+}
 
 static int size_of_length(struct rows *r, int64_t n) {
   for (int i = 0; i < r->n_lengths; i++) if (r->length[i] == n) return r->length_size[i];
@@ -214,7 +229,7 @@ static struct reach reach_of(struct rows *r, const struct stream *s) {
 static void subscripts(struct rows *r, const struct stream *s, int inner, struct kir_lin at[]) {
   int n = 0;
   if (s->time) at[n++] = lin(r, r->t);
-  n = axes_subscripts(&r->lead, &r->d, s->lead, n, at);
+  n = lead_subscripts(r, s->lead, n, at);
   if (s->inner_length) at[n++] = lin(r, inner);
   if (has_lanes(s)) at[n++] = lin(r, r->j);
 }
@@ -233,56 +248,72 @@ static void store(struct rows *r, int stream, int value) {
 
 /* Element `lane` of the carry that x is, in the row of this step. */
 static int carry_load(struct rows *r, const struct node *x, int lane) {
-  struct kir_lin at[] = { lin(r, r->p), lin(r, lane) };
+  struct kir_lin at[] = { lin(r, r->p), r->g, lin(r, lane) };
   return kir_load(&r->d.b, r->carry_local[(int)x->serial - r->b->loop->n_seq], at);
+}
+
+static int local_load(struct rows *r, const struct node *x, int lane) {
+  struct kir_lin at[] = { r->g, lin(r, lane) };
+  return kir_load(&r->d.b, r->local[x->slot], at);
 }
 
 static int value_of(struct rows *r, const struct node *x) {
   const struct node *base = edge_of(x).base, *number = body_number(r->b, x);
   if (number) return draft_number(&r->d, number);
   if (body_is_carry(r->b, base)) return carry_load(r, base, r->j);
-  return base->op == &op_value ? load(r, read_stream(r, x, false), 0) : r->value[base->slot];
+  if (base->op == &op_value) return load(r, read_stream(r, x, false), 0);
+  return base->op->kind == OP_CONTRACT || r->phase[base->slot] < r->now ? local_load(r, base, r->j) : r->value[base->slot];
 }
 
 /* Element k of a row that is contracted. */
 static int row_load(struct rows *r, const struct node *x, int k) {
-  struct kir_lin at = lin(r, k);
   int lane = r->j;
   if (body_is_carry(r->b, x)) return carry_load(r, x, k);
-  if (needs_local(r->b, x)) return kir_load(&r->d.b, r->local[x->slot], &at);
+  if (needs_local(r->b, x)) return local_load(r, x, k);
   r->j = k;
   int value = load(r, read_stream(r, x, false), 0);
   r->j = lane;
   return value;
 }
 
-/* u_j = sum_k row[k] w[k,j] */
-static int contract(struct rows *r, const struct node *n) {
+/* u_j = sum_k row[k] w[k,j], for each row of the group */
+static void contract(struct rows *r, const struct node *n) {
   struct kir_builder *b = &r->d.b;
-  const struct node *x = n->in[0];
-  weft_dtype t = kir_register_of((weft_dtype)x->dtype);
-  int k = kir_loop(b, KIR_SERIAL, "k", lin(r, size_of_length(r, last_dim(x)))), u = kir_carry(b, NULL, kir_lit(r->d.k, t, 0));
-  int row = row_load(r, x, k);
+  weft_dtype t = kir_register_of((weft_dtype)n->in[0]->dtype);
+  int u[GROUP], next[GROUP], k = kir_loop(b, KIR_SERIAL, "k", lin(r, size_of_length(r, last_dim(n->in[0]))));
+  for (int g = 0; g < r->group; g++) u[g] = kir_carry(b, NULL, kir_lit(r->d.k, t, 0));
   int m = load(r, read_stream(r, n->in[1], true), k);
-  int next = kir_is_float(t) ? kir_op3(b, KIR_FMA, row, m, u) : kir_op2(b, KIR_ADD, u, kir_op2(b, KIR_MUL, row, m));
-  kir_next(b, 1, &u, &next);
+  for (int g = 0; g < r->group; g++) {
+    r->g = number(r, g);
+    int row = row_load(r, n->in[0], k);
+    next[g] = kir_is_float(t) ? kir_op3(b, KIR_FMA, row, m, u[g]) : kir_op2(b, KIR_ADD, u[g], kir_op2(b, KIR_MUL, row, m));
+  }
+  kir_next(b, r->group, u, next);
   kir_end(b);
-  return u;
+  for (int g = 0; g < r->group; g++) {
+    struct kir_lin at[] = { number(r, g), lin(r, r->j) };
+    kir_store(b, r->local[n->slot], at, KIR_SET, kir_cast(b, (weft_dtype)n->dtype, u[g]));
+  }
 }
 
 static int compute(struct rows *r, struct node *n) {
   int in[3] = { 0 };
-  if (n->op->kind == OP_CONTRACT) return contract(r, n);
   for (int k = 0; k < n->n_in; k++) in[k] = value_of(r, n->in[k]);
   return n->op->lower(&r->d.b, n, in);
 }
 
-static bool used_later(struct rows *r, const struct node *n) {
+static bool used_later(const struct rows *r, const struct node *n) {
   for (int i = n->slot + 1; i < r->b->list.n; i++) {
     const struct node *u = r->b->list.node[i];
     if (u->op->kind != OP_ELEMENT || r->phase[i] <= r->phase[n->slot]) continue;
     for (int k = 0; k < u->n_in; k++) if (edge_of(u->in[k]).base == n) return true;
   }
+  return false;
+}
+
+static bool is_contracted(const struct rows *r, const struct node *n) {
+  for (int i = n->slot + 1; i < r->b->list.n; i++)
+    if (r->b->list.node[i]->op->kind == OP_CONTRACT && r->b->list.node[i]->in[0] == n) return true;
   return false;
 }
 
@@ -300,30 +331,59 @@ static bool has_work(const struct rows *r, struct turn t) {
   return false;
 }
 
-static void compute_rows(struct rows *r, struct turn t) {
-  struct kir_lin at = lin(r, r->j);
+static bool has_contraction(const struct rows *r, struct turn t) {
+  for (int i = 0; i < r->b->list.n; i++)
+    if (r->b->list.node[i]->op->kind == OP_CONTRACT && is_due(r, r->b->list.node[i], t)) return true;
+  return false;
+}
+
+static void contract_rows(struct rows *r, struct turn t) {
+  if (!has_contraction(r, t)) return;
+  r->j = kir_loop(&r->d.b, KIR_LANE, "j", lin(r, size_of_length(r, t.length)));
+  for (int i = 0; i < r->b->list.n; i++)
+    if (r->b->list.node[i]->op->kind == OP_CONTRACT && is_due(r, r->b->list.node[i], t)) contract(r, r->b->list.node[i]);
+  kir_end(&r->d.b);
+}
+
+static void compute_row(struct rows *r, struct turn t) {
+  struct kir_lin at[] = { r->g, lin(r, r->j) };
   for (int i = 0; i < r->b->list.n; i++) {
     struct node *n = r->b->list.node[i];
-    if (!is_computed(n) || !is_due(r, n, t)) continue;
+    if (n->op->kind != OP_ELEMENT || !is_due(r, n, t)) continue;
     r->value[i] = kir_cast(&r->d.b, (weft_dtype)n->dtype, compute(r, n));
-    if (r->local[i] >= 0) kir_store(&r->d.b, r->local[i], &at, KIR_SET, r->value[i]);
-    if (used_later(r, n)) kir_keep(&r->d.b, r->value[i]);
+    if (r->local[i] >= 0) kir_store(&r->d.b, r->local[i], at, KIR_SET, r->value[i]);
   }
 }
 
-static void lane_loop(struct rows *r, struct turn t) {
+static void store_results(struct rows *r, struct turn t) {
   struct node *const *target = r->b->target;
   const struct loop *l = r->b->loop;
-  if (!has_work(r, t)) return;
-  r->j = kir_loop(&r->d.b, KIR_LANE, "j", lin(r, size_of_length(r, t.length)));
-  compute_rows(r, t);
   for (int k = 0; k < l->n_carry; k++) {
-    struct kir_lin at[] = { kir_lin_sub(r->d.k, kir_lin_const(r->d.k, 1), lin(r, r->p)), lin(r, r->j) };
+    struct kir_lin at[] = { kir_lin_sub(r->d.k, number(r, 1), lin(r, r->p)), r->g, lin(r, r->j) };
     if (is_due(r, target[k], t)) kir_store(&r->d.b, r->carry_local[k], at, KIR_SET, value_of(r, target[k]));
   }
   for (int k = 0; k < l->n_all; k++)
     if (r->all[k] >= 0 && is_due(r, target[l->n_carry + k], t)) store(r, r->all[k], value_of(r, target[l->n_carry + k]));
+}
+
+/* Every row of the group, if there are several. */
+static void open_group(struct rows *r) {
+  r->g = r->group > 1 ? lin(r, kir_loop(&r->d.b, KIR_SERIAL, "g", number(r, r->group))) : number(r, 0);
+}
+static void close_group(struct rows *r) {
+  if (r->group > 1) kir_end(&r->d.b);
+}
+
+static void take_turn(struct rows *r, struct turn t) {
+  if (!has_work(r, t)) return;
+  r->now = t.phase;
+  contract_rows(r, t);
+  open_group(r);
+  r->j = kir_loop(&r->d.b, KIR_LANE, "j", lin(r, size_of_length(r, t.length)));
+  compute_row(r, t);
+  store_results(r, t);
   kir_end(&r->d.b);
+  close_group(r);
 }
 
 /* Sizes in the order T, B.., H of the carries, of the streams, and of everything else that is computed. */
@@ -331,11 +391,13 @@ static void declare(struct rows *r) {
   static const char *const names[] = { "B", "B1", "B2", "B3", "B4", "B5", "B6", "B7" };
   const struct body *b = r->b;
   r->size_t_ = draft_size(&r->d, "T", b->steps);
-  for (int a = 0; a < r->lead.n_live; a++) r->lead.size[a] = draft_size(&r->d, names[a], r->lead.extent[a]);
+  int last = r->lead.n_live - 1;
+  for (int a = 0; a <= last; a++) r->lead.size[a] = draft_size(&r->d, names[a], a < last ? r->lead.extent[a] : r->n_rows);
   for (int k = 0; k < b->loop->n_carry; k++) size_of_length(r, last_dim(b->target[k]));
   for (int i = 0; i < r->n_streams; i++) {
     struct stream *s = &r->stream[i];
     struct reach x = reach_of(r, s);
+    if (last >= 0) x.offset += r->first_row * s->lead[last];
     s->buf = draft_buffer(&r->d, NULL, s->is_written ? KIR_OUT : KIR_IN, s->dtype, &x);
   }
   for (int i = 0; i < b->list.n; i++) {
@@ -349,15 +411,16 @@ static void open_locals(struct rows *r) {
   const struct body *b = r->b;
   for (int k = 0; k < b->loop->n_carry; k++) {
     const struct node *x = b->target[k];
-    struct kir_lin dims[] = { kir_lin_const(r->d.k, 2), lin(r, size_of_length(r, last_dim(x))) };
+    struct kir_lin dims[] = { number(r, 2), number(r, r->group), lin(r, size_of_length(r, last_dim(x))) };
     char name[] = { 'h', (char)('0' + k), 0 };
-    r->carry_local[k] = kir_local(&r->d.b, name, kir_register_of((weft_dtype)x->dtype), 2, dims);
+    r->carry_local[k] = kir_local(&r->d.b, name, kir_register_of((weft_dtype)x->dtype), 3, dims);
   }
   for (int i = 0; i < b->list.n; i++) {
-    const struct node *n = b->list.node[i], *x = n->op->kind == OP_CONTRACT ? n->in[0] : NULL;
-    if (!x || !needs_local(b, x) || r->local[x->slot] >= 0) continue;
-    struct kir_lin dims = lin(r, size_of_length(r, last_dim(x)));
-    r->local[x->slot] = kir_local(&r->d.b, "row", kir_register_of((weft_dtype)x->dtype), 1, &dims);
+    const struct node *n = b->list.node[i];
+    r->local[i] = -1;
+    if (!is_computed(n) || !(n->op->kind == OP_CONTRACT || is_contracted(r, n) || used_later(r, n))) continue;
+    struct kir_lin dims[] = { number(r, r->group), lin(r, size_of_length(r, last_dim(n))) };
+    r->local[i] = kir_local(&r->d.b, "row", kir_register_of((weft_dtype)n->dtype), 2, dims);
   }
 }
 
@@ -366,30 +429,35 @@ static int open_lanes(struct rows *r, int carry) {
 }
 
 static void begin_carry(struct rows *r, int k) {
-  struct kir_lin at[] = { kir_lin_const(r->d.k, 0), lin(r, open_lanes(r, k)) };
-  const struct node *number = scalar_of(r->b->in_node[r->b->loop->n_seq + k]);
-  kir_store(&r->d.b, r->carry_local[k], at, KIR_SET, number ? draft_number(&r->d, number) : load(r, r->init[k], 0));
+  open_group(r);
+  struct kir_lin at[] = { number(r, 0), r->g, lin(r, open_lanes(r, k)) };
+  const struct node *scalar = scalar_of(r->b->in_node[r->b->loop->n_seq + k]);
+  kir_store(&r->d.b, r->carry_local[k], at, KIR_SET, scalar ? draft_number(&r->d, scalar) : load(r, r->init[k], 0));
   kir_end(&r->d.b);
+  close_group(r);
 }
 
 static void end_carry(struct rows *r, int k) {
   if (r->last[k] < 0) return;
-  struct kir_lin at[] = { lin(r, r->p), lin(r, open_lanes(r, k)) };
+  open_group(r);
+  struct kir_lin at[] = { lin(r, r->p), r->g, lin(r, open_lanes(r, k)) };
   store(r, r->last[k], kir_load(&r->d.b, r->carry_local[k], at));
   kir_end(&r->d.b);
+  close_group(r);
 }
 
 static void nest(struct rows *r) {
   static const char *const names[] = { "b", "b1", "b2", "b3", "b4", "b5", "b6", "b7" };
   struct kir_builder *b = &r->d.b;
-  int n_carry = r->b->loop->n_carry;
-  for (int a = 0; a < r->lead.n_live; a++) r->lead.var[a] = kir_loop(b, KIR_PAR, names[a], lin(r, r->lead.size[a]));
+  int n_carry = r->b->loop->n_carry, last = r->lead.n_live - 1, groups = r->group > 1 ? draft_size(&r->d, "Q", r->n_rows / r->group) : -1;
+  for (int a = 0; a <= last; a++)
+    r->lead.var[a] = kir_loop(b, KIR_PAR, names[a], lin(r, a == last && groups >= 0 ? groups : r->lead.size[a]));
   open_locals(r);
   for (int k = 0; k < n_carry; k++) begin_carry(r, k);
   r->t = kir_loop(b, KIR_SERIAL, "t", lin(r, r->size_t_));
   r->p = kir_carry(b, "p", kir_lit_int(r->d.k, WEFT_I64, 0));
   for (int f = 0; f < r->n_phases; f++)
-    for (int i = 0; i < r->n_lengths; i++) lane_loop(r, (struct turn){ f, r->length[i] });
+    for (int i = 0; i < r->n_lengths; i++) take_turn(r, (struct turn){ f, r->length[i] });
   int other = kir_op2(b, KIR_SUB, kir_lit_int(r->d.k, WEFT_I64, 1), r->p);
   kir_next(b, 1, &r->p, &other);
   kir_end(b);
@@ -407,6 +475,16 @@ static bool find_lead(struct rows *r, const struct node *shape) { /* time and tw
   return true;
 }
 
+/* Rows from the first on. *done = false: too much for one kernel, which the first one finds. */
+static bool write_kernel(struct rows *r, int64_t first, int64_t n, int group, bool *done) {
+  r->first_row = first, r->n_rows = n, r->group = group, r->n_lengths = 0;
+  if (!draft_begin(&r->d, r->b->w, "scan_rows")) return false;
+  declare(r);
+  nest(r);
+  if (r->d.is_full) return draft_drop(&r->d), *done = false, true;
+  return draft_end(&r->d);
+}
+
 bool scan_rows(struct body *b, bool *done) {
   const struct node *shape = b->loop->n_carry ? b->in_node[b->loop->n_seq] : NULL;
   if (!shape || !has_rows(b, shape) || !fits(b, shape)) return true;
@@ -417,10 +495,8 @@ bool scan_rows(struct body *b, bool *done) {
   r->phase = by_slot, r->value = by_slot + b->list.n, r->local = by_slot + 2 * b->list.n;
   find_phases(r);
   if (!find_lead(r, shape) || !find_reads(r) || !find_results(r)) return !b->w->no_memory;
-  if (!draft_begin(&r->d, b->w, "scan_rows")) return false;
-  declare(r);
-  nest(r);
-  if (r->d.is_full) return draft_drop(&r->d), true; /* too much for one kernel */
+  int64_t n = r->lead.n_live ? r->lead.extent[r->lead.n_live - 1] : 1, in_groups = n / GROUP * GROUP;
   *done = true;
-  return draft_end(&r->d);
+  if (in_groups && !write_kernel(r, 0, in_groups, GROUP, done)) return false;
+  return !*done || in_groups == n || write_kernel(r, in_groups, n - in_groups, 1, done);
 }

@@ -546,12 +546,14 @@ static void tail_body(struct gen *g, int id) {
 
 /* Vectors a copy of the lanes carries in the serial loops inside. */
 static int count_carried(const struct gen *g, int id) {
-  int n = 0;
+  int most = 0;
   for (int i = id + 1; i < g->loops[id].end; i++) {
+    int n = g->loops[i].n_folds;
     for (const struct kir_stmt *s = g->loops[i].stmt->body.first; s && s->kind == KIR_CARRY; s = s->next) n++;
-    n += g->loops[i].n_folds;
+    if (g->loops[i].has_inner) n += count_carried(g, i);
+    if (n > most) most = n;
   }
-  return n;
+  return most;
 }
 
 static bool has_across(const struct gen *g, int id) {
@@ -562,9 +564,11 @@ static bool has_across(const struct gen *g, int id) {
 
 /* The most values of the lanes that a block has computed and not yet read for the last time. */
 static int count_live(const struct gen *g, const struct kir_block *b) {
-  int at = 0, live = 0, most = 0;
-  for (const struct kir_stmt *s = b->first; s; s = s->next, at++)
+  int at = 0, live = 0, most = 0, next = NEVER;
+  for (const struct kir_stmt *s = b->first; s; s = s->next, at++) {
     for (int i = 0; i < s->n_in; i++) g->upcoming[s->in[i]] = at;
+    if (s->kind == KIR_NEXT) next = at; /* what is used there last takes the register of its carry */
+  }
   at = 0;
   for (const struct kir_stmt *s = b->first; s; s = s->next, at++) {
     bool has_result = s->kind == KIR_OP || s->kind == KIR_LOAD;
@@ -574,7 +578,7 @@ static int count_live(const struct gen *g, const struct kir_block *b) {
       live -= v->lane && !v->of_loop && v->domain == VECTOR && v->is_counted;
       g->vals[s->in[i]].is_counted = false;
     }
-    if (has_result && g->vals[s->out[0]].lane && g->vals[s->out[0]].domain == VECTOR && g->upcoming[s->out[0]] != NEVER) {
+    if (has_result && g->vals[s->out[0]].lane && g->vals[s->out[0]].domain == VECTOR && g->upcoming[s->out[0]] < next) {
       g->vals[s->out[0]].is_counted = true;
       live++;
     }
