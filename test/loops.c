@@ -195,6 +195,26 @@ TEST(until_ends_a_loop_after_the_step_where_it_is_true) {
   weft_scope_discard(s);
 }
 
+/* x = x / 2 + n for n = 0, 1, 2, .. until n reaches 4; the number is wanted too, or not. */
+static void numbers_beside_lanes(bool wants_number) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(weft_integer(50));
+  weft_array *x = weft_loop_carry(loop, f64s(3, (double[]){ 16, 32, 64 })), *n = weft_loop_carry(loop, f64_of(0));
+  weft_array *next = weft_add(weft_mul(x, weft_scalar(0.5)), n), *more = weft_add(n, weft_scalar(1));
+  weft_loop_next(loop, x, next);
+  weft_loop_next(loop, n, more);
+  weft_loop_until(loop, weft_ge(more, weft_scalar(4)));
+  weft_array *all = weft_loop_all(loop, next), *last = weft_loop_last(loop, x), *steps = weft_loop_last(loop, n);
+  weft_loop_close(loop);
+  if (wants_number) EXPECT_F64(steps, 4);
+  EXPECT_F64(last, 5.25, 6.25, 8.25);
+  EXPECT_INT(weft_dim(all, 0), 4);
+  EXPECT_F64(all, 8, 16, 32, 5, 9, 17, 4.5, 6.5, 10.5, 5.25, 6.25, 8.25);
+  weft_scope_discard(s);
+}
+TEST(numbers_beside_lanes_end_a_loop_for_all_of_them) { numbers_beside_lanes(true); }
+TEST(numbers_that_only_end_a_loop_are_not_carried_by_its_lanes) { numbers_beside_lanes(false); }
+
 TEST(a_loop_without_bound_runs_until_it_is_told_to_stop) {
   weft_scope *s = weft_scope_open();
   weft_loop *loop = weft_loop_open(NULL);

@@ -1,7 +1,9 @@
 /* scan.c -- a loop as one kernel: lanes beside the time loop, carries in registers, sequences streamed.
  *
- * For bodies that are elementwise and in which every carry, output and computed value has the same shape; sequences and
- * constants may be smaller. No lane ever needs another lane's value, so the time loop stands inside the lane loop. */
+ * For bodies that are elementwise and in which every carry, output and computed value has the same shape, or is a number;
+ * sequences and constants may be smaller. No lane ever needs another lane's value, so the time loop stands inside the lane
+ * loop. Numbers beside lanes depend on numbers alone: they, and after how many steps until ends the loop, are found by a
+ * kernel of their own, and what lanes need of them is computed again beside the lanes. */
 #include <string.h>
 #include "schedule/body.h"
 #include "schedule/draft.h"
@@ -24,8 +26,11 @@ struct scanning {
   int n_streams;
   int *stream_of;                 /* by slot of a node that body_reads: its stream */
   int *value;                     /* by slot: what this step has computed */
+  bool of_numbers;                /* the kernel of the numbers, not of the lanes */
+  bool *is_needed;                /* by slot: computed by this kernel; carries: kept */
   int init[MOST_RESULTS], all[MOST_RESULTS], last[MOST_RESULTS]; /* streams; -1: not wanted, or a number */
-  int length;                     /* the buffer of the number of steps taken, or -1 */
+  const struct place *steps;      /* where the number of steps taken stands, or NULL */
+  int length;                     /* its buffer, or -1 */
   struct draft d;
   int size_t_, t;
 };
@@ -41,7 +46,7 @@ static bool is_lane_local(const struct node *n, const struct node *shape) {
   switch (n->op->kind) {
     case OP_LEAF: case OP_SIZE: return true;
     case OP_VIEW: return edge_of(n).aligned || edge_of(n).base->op->kind == OP_LEAF;
-    case OP_ELEMENT: return same_dims(n, shape) || (node_count(n) == 1 && node_count(shape) == 1);
+    case OP_ELEMENT: return same_dims(n, shape) || node_count(n) == 1;
     default: return false;
   }
 }
@@ -50,28 +55,80 @@ static bool is_lane_local(const struct node *n, const struct node *shape) {
 static bool reads_own_lane(const struct body *b, const struct node *x) {
   struct edge e = edge_of(x);
   if (!body_is_carry(b, e.base)) return true;
+  if (node_count(e.base) == 1) return e.aligned;
   if (!e.aligned || node_count(x) != node_count(e.base)) return false;
   for (int j = 0; j < e.base->rank; j++) if (e.base->dims[j] != 1 && e.map[j] != j) return false;
   return true;
 }
 
+/* The shape of the lanes: that of a carry, of one that is no number if there is one. */
+static const struct node *shape_of(const struct body *b) {
+  const struct loop *l = b->loop;
+  for (int k = 0; k < l->n_carry; k++) if (node_count(b->in_node[l->n_seq + k]) != 1) return b->in_node[l->n_seq + k];
+  return l->n_carry ? b->in_node[l->n_seq] : NULL;
+}
+
+static bool has_shape(const struct node *n, const struct node *shape) { return same_dims(n, shape) || node_count(n) == 1; }
+
 static bool has_one_shape(const struct body *b, const struct node *shape) {
   const struct loop *l = b->loop;
-  for (int k = 0; k < l->n_carry; k++) if (!same_dims(b->in_node[l->n_seq + k], shape)) return false;
-  for (int k = 0; k < l->n_carry + l->n_all; k++) if (!same_dims(b->target[k], shape)) return false;
+  for (int k = 0; k < l->n_carry; k++) if (!has_shape(b->in_node[l->n_seq + k], shape)) return false;
+  for (int k = 0; k < l->n_carry + l->n_all; k++) if (!has_shape(b->target[k], shape)) return false;
   return true;
 }
 
 static bool fits(const struct body *b, const struct node *shape) {
   const struct loop *l = b->loop;
   if (l->n_carry > MOST_RESULTS || l->n_all > MOST_RESULTS || !has_one_shape(b, shape)) return false;
-  if ((l->until || b->length) && node_count(shape) != 1) return false; /* lanes would end at different times */
+  if (l->until && node_count(b->target[b->n_targets - 1]) != 1) return false; /* lanes would end at different times */
   for (int i = 0; i < b->list.n; i++) {
     const struct node *n = b->list.node[i];
     if (!is_lane_local(n, shape)) return false;
     for (int k = 0; n->op->kind != OP_VIEW && k < n->n_in; k++) if (!reads_own_lane(b, n->in[k])) return false;
   }
   return true;
+}
+
+/* ---- what a kernel computes ---- */
+
+static bool is_ours(const struct scanning *s, const struct node *result) { return (node_count(result) == 1) == s->of_numbers; }
+
+static int carry_of(const struct body *b, const struct node *x) { return (int)x->serial - b->loop->n_seq; }
+
+static bool need(struct scanning *s, const struct node *x) {
+  if (s->is_needed[x->slot]) return false;
+  return s->is_needed[x->slot] = true;
+}
+
+/* Everything below what is needed already; whether that needs another carry, whose next is needed from then on. */
+static bool need_below(struct scanning *s) {
+  const struct body *b = s->b;
+  bool changes = false;
+  for (int i = b->list.n - 1; i >= 0; i--) {
+    const struct node *n = b->list.node[i];
+    for (int k = 0; s->is_needed[i] && k < n->n_in; k++) need(s, n->in[k]);
+    if (s->is_needed[i] && body_is_carry(b, n)) changes |= need(s, b->target[carry_of(b, n)]);
+  }
+  return changes;
+}
+
+static void find_needed(struct scanning *s) {
+  const struct body *b = s->b;
+  const struct loop *l = b->loop;
+  for (int i = 0; i < b->list.n; i++) s->is_needed[i] = false;
+  for (int k = 0; k < l->n_carry; k++) if (b->last[k] && is_ours(s, b->target[k])) need(s, b->target[k]);
+  for (int k = 0; k < l->n_all; k++) if (b->all[k] && is_ours(s, b->target[l->n_carry + k])) need(s, b->target[l->n_carry + k]);
+  if (l->until && s->of_numbers) need(s, b->target[b->n_targets - 1]);
+  while (need_below(s)) {}
+}
+
+/* Carries are needed if somebody reads them, or wants their last value. */
+static bool carries(const struct scanning *s, int k) {
+  const struct body *b = s->b;
+  if (b->last[k] && is_ours(s, b->target[k])) return true;
+  for (int i = 0; i < b->list.n; i++)
+    if (s->is_needed[i] && body_is_carry(b, b->list.node[i]) && carry_of(b, b->list.node[i]) == k) return true;
+  return false;
 }
 
 /* ---- streams: all but -1 of these; NONE: too many ---- */
@@ -108,9 +165,9 @@ static bool find_reads(struct scanning *s) {
   const struct body *b = s->b;
   for (int i = 0; i < b->list.n; i++) {
     const struct node *n = b->list.node[i];
-    for (int k = 0; n->op->kind != OP_VIEW && k < n->n_in; k++) if (!read_stream(s, n->in[k])) return false;
+    for (int k = 0; s->is_needed[i] && n->op->kind != OP_VIEW && k < n->n_in; k++) if (!read_stream(s, n->in[k])) return false;
   }
-  for (int i = 0; i < b->n_targets; i++) if (!read_stream(s, b->target[i])) return false;
+  for (int i = 0; i < b->n_targets; i++) if (s->is_needed[b->target[i]->slot] && !read_stream(s, b->target[i])) return false;
   return true;
 }
 
@@ -120,17 +177,19 @@ static bool find_results(struct scanning *s) {
   for (int k = 0; k < l->n_carry; k++) {
     const struct node *x = b->in_node[l->n_seq + k];
     struct moving from = { b->in[l->n_seq + k], 0 };
-    s->init[k] = scalar_of(x) ? -1 : add_stream(s, x, &from, false);
+    s->init[k] = scalar_of(x) || !carries(s, k) ? -1 : add_stream(s, x, &from, false);
     if (s->init[k] == NONE) return false;
   }
   for (int k = 0; k < l->n_all; k++) {
-    struct moving to = b->all[k] ? body_stack(b, b->all[k]) : (struct moving){ 0 };
-    s->all[k] = b->all[k] ? add_stream(s, b->target[l->n_carry + k], &to, true) : -1;
+    bool is_wanted = b->all[k] && is_ours(s, b->target[l->n_carry + k]);
+    struct moving to = is_wanted ? body_stack(b, b->all[k]) : (struct moving){ 0 };
+    s->all[k] = is_wanted ? add_stream(s, b->target[l->n_carry + k], &to, true) : -1;
     if (s->all[k] == NONE) return false;
   }
   for (int k = 0; k < l->n_carry; k++) {
-    struct moving to = b->last[k] ? (struct moving){ *b->last[k], 0 } : (struct moving){ 0 };
-    s->last[k] = b->last[k] ? add_stream(s, b->target[k], &to, true) : -1;
+    bool is_wanted = b->last[k] && is_ours(s, b->target[k]);
+    struct moving to = is_wanted ? (struct moving){ *b->last[k], 0 } : (struct moving){ 0 };
+    s->last[k] = is_wanted ? add_stream(s, b->target[k], &to, true) : -1;
     if (s->last[k] == NONE) return false;
   }
   return true;
@@ -160,8 +219,9 @@ static void declare(struct scanning *s) {
     axes_reach(x, &s->d, m->stride, &r);
     m->buf = draft_buffer(&s->d, NULL, m->is_written ? KIR_OUT : KIR_IN, m->dtype, &r);
   }
-  const struct place *n = s->b->length;
-  s->length = n ? draft_buffer(&s->d, "n", KIR_OUT, WEFT_I64, &(struct reach){ .store = n->store, .offset = n->offset }) : -1;
+  const struct place *n = s->steps;
+  enum kir_buf_kind kind = s->of_numbers ? KIR_OUT : KIR_IN;
+  s->length = n ? draft_buffer(&s->d, "n", kind, WEFT_I64, &(struct reach){ .store = n->store, .offset = n->offset }) : -1;
 }
 
 static void subscripts(struct scanning *s, const struct stream *x, struct kir_lin at[]) {
@@ -203,10 +263,10 @@ static void compute(struct scanning *s, struct node *n, const int carry[]) {
 static int step(struct scanning *s, const int carry[], int next[]) {
   const struct body *b = s->b;
   const struct loop *l = b->loop;
-  for (int i = 0; i < b->list.n; i++) compute(s, b->list.node[i], carry);
+  for (int i = 0; i < b->list.n; i++) if (s->is_needed[i]) compute(s, b->list.node[i], carry);
   for (int k = 0; k < l->n_all; k++) if (s->all[k] >= 0) store(s, s->all[k], value_of(s, b->target[l->n_carry + k], carry));
-  for (int k = 0; k < l->n_carry; k++) next[k] = value_of(s, b->target[k], carry);
-  return l->until ? value_of(s, b->target[b->n_targets - 1], carry) : -1;
+  for (int k = 0; k < l->n_carry; k++) next[k] = carries(s, k) ? value_of(s, b->target[k], carry) : -1;
+  return l->until && s->of_numbers ? value_of(s, b->target[b->n_targets - 1], carry) : -1;
 }
 
 static void open_axes(struct scanning *s) {
@@ -219,29 +279,41 @@ static void open_axes(struct scanning *s) {
 }
 
 /* Before the time loop; what was loaded here is loaded again inside, where it may have moved on. */
+static int first_carry(struct scanning *s, int k) {
+  if (s->init[k] >= 0) return load(s, &s->stream[s->init[k]]);
+  return draft_number(&s->d, scalar_of(s->b->in_node[s->b->loop->n_seq + k]));
+}
+
 static void first_carries(struct scanning *s, int init[]) {
-  const struct loop *l = s->b->loop;
-  for (int k = 0; k < l->n_carry; k++)
-    init[k] = s->init[k] >= 0 ? load(s, &s->stream[s->init[k]]) : draft_number(&s->d, scalar_of(s->b->in_node[l->n_seq + k]));
+  for (int k = 0; k < s->b->loop->n_carry; k++) init[k] = carries(s, k) ? first_carry(s, k) : -1;
   for (int i = 0; i < s->n_streams; i++) s->stream[i].value = -1;
+}
+
+/* All of them at once, but for those nobody needs. */
+static void next_carries(struct scanning *s, const int carry[], const int next[], int n) {
+  int from[MOST_RESULTS + 1], to[MOST_RESULTS + 1], count = 0;
+  for (int k = 0; k < n; k++)
+    if (next[k] >= 0) from[count] = carry[k], to[count++] = next[k];
+  if (count) kir_next(&s->d.b, count, from, to);
 }
 
 static void nest(struct scanning *s) {
   const struct loop *l = s->b->loop;
   struct kir_builder *b = &s->d.b;
   int init[MOST_RESULTS], carry[MOST_RESULTS + 1], next[MOST_RESULTS + 1], n = l->n_carry;
-  bool counts = s->length >= 0;
+  bool counts = s->length >= 0 && s->of_numbers;
+  int taken = s->length >= 0 && !counts ? kir_load(b, s->length, NULL) : s->size_t_;
   open_axes(s);
   first_carries(s, init);
-  s->t = kir_loop(b, KIR_SERIAL, "t", lin(s, s->size_t_));
-  for (int k = 0; k < n; k++) carry[k] = kir_carry(b, NULL, init[k]);
+  s->t = kir_loop(b, KIR_SERIAL, "t", lin(s, taken));
+  for (int k = 0; k < n; k++) carry[k] = init[k] >= 0 ? kir_carry(b, NULL, init[k]) : -1;
   if (counts) carry[n] = kir_carry(b, "steps", kir_lit_int(s->d.k, WEFT_I64, 0));
   int stop = step(s, carry, next);
   if (counts) next[n] = kir_op2(b, KIR_ADD, carry[n], kir_lit_int(s->d.k, WEFT_I64, 1));
-  kir_next(b, n + counts, carry, next);
+  next_carries(s, carry, next, n + counts);
   if (stop >= 0) kir_until(b, stop);
   kir_end(b);
-  for (int k = 0; k < n; k++) store(s, s->last[k], carry[k]);
+  for (int k = 0; k < n; k++) if (s->last[k] >= 0) store(s, s->last[k], carry[k]);
   if (counts) kir_store(b, s->length, NULL, KIR_SET, carry[n]);
   for (int i = 0; i < s->axes.n_live; i++) kir_end(b);
 }
@@ -256,22 +328,53 @@ static bool find_axes(struct scanning *s) { /* time is one more */
   return true;
 }
 
-bool scan(struct body *b, bool *done) {
-  const struct node *shape = b->loop->n_carry ? b->in_node[b->loop->n_seq] : NULL;
-  if (!shape || !fits(b, shape)) return true;
-  struct scanning *s = work_take(b->w, sizeof *s);
-  int *by_slot = work_take(b->w, sizeof *by_slot * (size_t)(2 * b->list.n + 1));
-  if (!s || !by_slot) return false;
-  s->b = b;
-  s->shape = shape;
-  s->stream_of = by_slot;
-  s->value = by_slot + b->list.n;
-  if (!find_axes(s) || !find_reads(s) || !find_results(s)) return !b->w->no_memory;
+/* *done = false: too much for one kernel. */
+static bool write_kernel(struct scanning *s, bool *done) {
+  *done = false;
+  s->n_streams = s->axes.n_live = 0;
+  find_needed(s);
+  if (!find_axes(s) || !find_reads(s) || !find_results(s)) return !s->b->w->no_memory;
   axes_merge(&s->axes, may_merge, s);
-  if (!draft_begin(&s->d, b->w, "scan")) return false;
+  if (!draft_begin(&s->d, s->b->w, s->of_numbers && s->steps != s->b->length ? "scan_numbers" : "scan")) return false;
   declare(s);
   nest(s);
-  if (s->d.is_full) return draft_drop(&s->d), true; /* too much for one kernel */
+  if (s->d.is_full) return draft_drop(&s->d), true;
   *done = true;
   return draft_end(&s->d);
+}
+
+/* A place for the number of steps that until leaves to lanes, if nobody else wants it. */
+static bool find_steps(struct scanning *s, bool has_lanes) {
+  s->steps = s->b->length;
+  if (s->steps || !s->b->loop->until || !has_lanes) return true;
+  struct place *p = work_take(s->b->w, sizeof *p);
+  if (!p) return false;
+  *p = (struct place){ .store = store_new(s->b->w, sizeof(int64_t)) };
+  s->steps = p;
+  return !s->b->w->no_memory;
+}
+
+static bool has_results_of(const struct body *b, bool numbers) {
+  const struct loop *l = b->loop;
+  for (int k = 0; k < l->n_carry; k++) if (b->last[k] && (node_count(b->target[k]) == 1) == numbers) return true;
+  for (int k = 0; k < l->n_all; k++) if (b->all[k] && (node_count(b->target[l->n_carry + k]) == 1) == numbers) return true;
+  return false;
+}
+
+bool scan(struct body *b, bool *done) {
+  const struct node *shape = shape_of(b), one = { .rank = 0 };
+  if (!shape || !fits(b, shape)) return true;
+  bool has_lanes = node_count(shape) != 1, has_numbers = !has_lanes || b->loop->until || b->length || has_results_of(b, true);
+  struct scanning *s = work_take(b->w, sizeof *s);
+  int *by_slot = work_take(b->w, sizeof *by_slot * (size_t)(2 * b->list.n + 1));
+  bool *is_needed = work_take(b->w, (size_t)b->list.n + 1);
+  if (!s || !by_slot || !is_needed) return false;
+  *s = (struct scanning){ .b = b, .shape = has_lanes ? &one : shape, .stream_of = by_slot, .value = by_slot + b->list.n,
+                          .is_needed = is_needed, .of_numbers = true };
+  if (!find_steps(s, has_lanes)) return false;
+  if (has_numbers && !write_kernel(s, done)) return false;
+  if (has_numbers && !*done) return true;
+  if (!has_lanes || !has_results_of(b, false)) return *done = true;
+  s->shape = shape, s->of_numbers = false;
+  return write_kernel(s, done);
 }
