@@ -244,6 +244,14 @@ TEST(products_of_integers_are_exact_and_wrap_around) {
         expect_integers(backend, which, shape[s][0], shape[s][1], shape[s][2], (enum layout)((which + s) % 5), (enum layout)((which / 2 + s) % 5));
 }
 
+/* Large enough for instructions that multiply several bytes at once. */
+TEST(products_of_bytes_are_exact_in_every_pair_of_layouts) {
+  use_backend(NULL);
+  for (int which = 0; which < 2; which++)
+    for (int la = 0; la < STILL; la++)
+      for (int lb = 0; lb < STILL; lb++) expect_integers("the best", which, 62, 75, 1203, (enum layout)la, (enum layout)lb);
+}
+
 TEST(products_of_bools_count) {
   weft_scope *scope = weft_scope_open();
   int32_t y[4];

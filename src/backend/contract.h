@@ -49,7 +49,9 @@ enum { PATCH_ROWS = 16, PATCH_VECTORS = 8 }; /* at most */
 /* Pairs: neighbours along k in one lane of 32 bits, multiplied two at a time. A panel of pairs has (k + 1) / 2 rows; in a
  * pair the later element is the lower half, as that is added last. What is missing of the last pair is 0 or, of the left
  * operand, -0, whose product changes no sum. Sums of bf16 are in the order of k and the same bits, unless numbers are so
- * small that the instruction would flush them: then `pairs_are_exact` says no. */
+ * small that the instruction would flush them: then `pairs_are_exact` says no. Fours are four neighbours of i8, the left ones
+ * shifted up by 128; so sums begin at -128 times the sum of a column of b, which is what a left row of FOURS_SHIFT gives. */
+enum { FOURS_SHIFT = 0x01010101 };
 
 struct contractor {
   const char *name;
@@ -57,12 +59,12 @@ struct contractor {
   int (*lanes)(weft_dtype);                    /* columns of a vector, by register dtype; 0: it cannot */
   int (*rows)(void);                           /* of a patch, at most */
   int (*vectors)(weft_dtype, int rows);        /* of a row of a patch with so many rows, at most */
-  bool (*has_pairs)(weft_dtype);               /* by dtype of memory */
-  /* By register dtype, or by dtype of memory for pairs. NULL: out of memory, or, if *is_forbidden, the system lets nobody
+  int (*together)(weft_dtype);                 /* products along k at a time, by dtype of memory: 4: fours, 2: pairs, 1 */
+  /* By register dtype, or by dtype of memory for pairs and fours. NULL: out of memory, or, if *is_forbidden, the system lets nobody
    * make code. */
   patch_code *(*code)(weft_dtype, int rows, int vectors, bool is_masked, bool *is_forbidden);
   void (*pack)(const struct panel *);
-  void (*pack_pairs)(const struct panel *, bool is_left);
+  void (*pack_together)(const struct panel *, bool is_left);
   bool (*pairs_are_exact)(const struct panel *); /* of k rows of n elements; `to` and width are ignored */
   dots_code *(*dots)(weft_dtype);              /* by dtype of memory; NULL: it cannot */
 };

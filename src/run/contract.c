@@ -36,7 +36,7 @@ struct product {
   int64_t n_parts;              /* rows go in parts, one patch high; */
   int64_t part_rows, n_higher;  /* the first n_higher of them have one row more */
   int vectors, width;           /* of a patch; its columns */
-  int together;                 /* products at a time: 2 if it multiplies pairs */
+  int together;                 /* products at a time: 2 or 4 if it multiplies pairs or fours */
   dots_code *dots;              /* instead of patches: one row, and b lies along k */
   bool packs_a, packs_b;
   int64_t chunk;                /* products between two visits of a patch */
@@ -44,7 +44,8 @@ struct product {
   int64_t cell_row;             /* bytes from row to row of a cell */
   int64_t cell_parts, cell_columns, n_row_cells, n_column_cells, n_cells, n_tasks;
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
-  size_t a_bytes, b_bytes, cell_bytes, sums_bytes, fed_bytes;
+  patch_code *row_code[2];      /* fours: of one row */
+  size_t a_bytes, b_bytes, cell_bytes, sums_bytes, starts_bytes, fed_bytes;
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
   int64_t fed_row;              /* bytes from row to row of those */
   /* the kernel that goes on */
@@ -90,6 +91,8 @@ static bool is_small(const struct product *p) {
   return p->m <= SMALL_BYTES / p->size / (p->k + 1) && p->n <= SMALL_BYTES / p->size / (p->k + 1);
 }
 
+static int64_t panel_rows(const struct product *p, int64_t k) { return divide_up(k, p->together); }
+
 static void take_whole_rows(struct product *p) {
   int64_t row_bytes = p->n * p->size, most = ROWS_BYTES / (row_bytes * (p->part_rows + 1));
   p->cell_columns = up(p->n, p->width);
@@ -98,17 +101,17 @@ static void take_whole_rows(struct product *p) {
 
 static void choose_cells(struct product *p) {
   bool small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
-  int64_t most = !flat || small ? 512 : in_runs ? 1024 : p->width;
+  int64_t most = !flat || small ? 512 * p->together : in_runs ? 1024 : p->width;
   p->dots = p->m == 1 && p->b.row == kir_width(p->b.dtype) ? p->unit->dots(p->b.dtype) : NULL;
-  if (p->dots) most = 128;
+  if (p->dots) most = 32; /* rows of memory are read to their ends, 32 at a time */
   p->packs_b = p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS;
   if (p->dots) p->packs_b = false;
   p->packs_a = p->a.dtype != p->reg || (!small && !flat && !p->c->is_fed);
-  p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK;
+  p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK * (kir_is_float(p->reg) ? 1 : p->together); /* integers have no order */
   p->cell_parts = small ? 1 : 8;
   p->cell_columns = least(up(p->n, p->width), up(most, p->width));
   p->held = flat ? least(p->k, p->chunk) : p->k;
-  if (p->packs_b && p->held > HELD_BYTES / p->size / p->cell_columns) p->held = least(p->k, CONTRACT_BLOCK), p->cell_parts = 32;
+  if (p->packs_b && panel_rows(p, p->held) > HELD_BYTES / p->size / p->cell_columns) p->held = least(p->k, p->chunk), p->cell_parts = 32;
   if (p->c->has_whole_rows) take_whole_rows(p);
   p->n_row_cells = divide_up(p->n_parts, p->cell_parts);
   p->n_column_cells = divide_up(p->n, p->cell_columns);
@@ -124,14 +127,13 @@ static void choose_tasks(struct product *p, int threads) {
   p->n_tasks = least(p->n_cells, grains < 2 ? 1 : grains > (double)most ? most : (int64_t)grains);
 }
 
-static int64_t panel_rows(const struct product *p, int64_t k) { return divide_up(k, p->together); }
-
 static void measure_scratch(struct product *p) {
   int64_t rows = p->cell_parts * (p->part_rows + (p->n_higher > 0));
   p->a_bytes = p->packs_a ? padded(rows * panel_rows(p, least(p->k, p->chunk)) * p->size + PANEL_SLACK) : 0;
   p->b_bytes = p->packs_b ? padded(panel_rows(p, p->held) * p->cell_columns * p->size) : 0;
   p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_row) : 0;
   p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_row);
+  p->starts_bytes = p->together == 4 ? padded(divide_up(p->held, p->chunk) * p->cell_columns * p->size) : 0;
   p->fed_bytes = p->then ? padded(rows * p->fed_row) : 0;
 }
 
@@ -145,6 +147,8 @@ static int find_code(struct product *p) {
       if (!is_used) continue;
       p->code[higher][is_edge] = p->unit->code(p->together > 1 ? p->a.dtype : p->reg, rows, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
       if (!p->code[higher][is_edge]) return is_forbidden ? 2 : 1;
+      if (p->together == 4) p->row_code[is_edge] = p->unit->code(p->a.dtype, 1, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
+      if (p->together == 4 && !p->row_code[is_edge]) return is_forbidden ? 2 : 1;
     }
   return 0;
 }
@@ -178,8 +182,9 @@ static bool allows_pairs(const struct product *p, const struct matrix *x, int64_
 
 static void choose_pairs(struct product *p, int threads) {
   p->together = 1;
-  if (p->c->is_fed || p->a.dtype != p->b.dtype || !p->unit->has_pairs(p->a.dtype) || is_flat(p) || is_small(p)) return;
-  if (allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads)) p->together = 2;
+  int together = p->unit->together(p->a.dtype);
+  if (p->c->is_fed || p->a.dtype != p->b.dtype || together == 1 || is_flat(p) || is_small(p)) return;
+  if (allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads)) p->together = together;
 }
 
 static int choose(struct product *p, int threads) {
@@ -203,6 +208,7 @@ struct cell {
 struct worker {
   const struct product *p;
   uint8_t *a, *b, *y, *sums;    /* scratch; sums: of blocks that are cut */
+  int32_t *starts;              /* fours: where sums begin, by chunk and column */
   int64_t b_batch, b_column, b_columns, b_k; /* what of b is packed; batch -1: nothing */
   struct cell cell;
   int64_t batch;                /* of the cell, as one number */
@@ -241,12 +247,33 @@ static void find_cell(struct worker *w, int64_t i) {
 static int64_t strip(const struct worker *w, int64_t j) { return least(w->p->width, w->cell.columns - j); }
 
 static void pack(const struct product *p, const struct panel *x, bool is_left) {
-  if (p->together > 1) p->unit->pack_pairs(x, is_left);
+  if (p->together > 1) p->unit->pack_together(x, is_left);
   else p->unit->pack(x);
 }
 
 /* The panel of the strip that begins at column j. */
 static uint8_t *strip_at(const struct worker *w, int64_t j) { return w->b + j * panel_rows(w->p, w->p->held) * w->p->size; }
+
+static uint64_t mask_of(const struct product *p, int64_t columns) {
+  return ~UINT64_C(0) >> (63 - (columns - 1) % p->unit->lanes(p->reg));
+}
+
+/* Fours: where the sums of a chunk begin, from column j of the cell on. k: of the rows that are packed. */
+static int32_t *start_of(const struct worker *w, int64_t k, int64_t j) { return w->starts + k / w->p->chunk * w->p->cell_columns + j; }
+
+/* -128 times the sums of columns, over n rows that are packed, of the strips from column `first` on. */
+static void begin_fours(struct worker *w, int64_t first, int64_t n) {
+  static const uint32_t ones = FOURS_SHIFT;
+  const struct product *p = w->p;
+  for (int64_t i = 0; i < n; i += p->chunk)
+    for (int64_t j = first; j < w->cell.columns; j += p->width) {
+      int32_t *start = start_of(w, i, j);
+      struct patch t = { .a = &ones, .b = strip_at(w, j) + panel_rows(p, i) * p->width * p->size, .b_k = p->width * p->size, .c = start,
+                         .k = panel_rows(p, least(p->chunk, n - i)), .rows = 1, .columns = strip(w, j), .mask = mask_of(p, strip(w, j)) };
+      p->row_code[t.columns < p->width](&t);
+      for (int64_t c = 0; c < t.columns; c++) start[c] = (int32_t)(0 - 128u * (uint32_t)start[c]);
+    }
+}
 
 static void pack_b(struct worker *w, int64_t k) {
   const struct product *p = w->p;
@@ -255,11 +282,12 @@ static void pack_b(struct worker *w, int64_t k) {
   int64_t first = is_same ? w->b_columns : 0;
   if (first >= w->cell.columns) return;
   w->b_batch = w->batch, w->b_column = w->cell.column, w->b_columns = w->cell.columns, w->b_k = from;
-  int64_t n = least(p->held, p->k - from), run = lies_along_k(p) ? n : PACKED_ROWS;
+  int64_t n = least(p->held, p->k - from), run = lies_along_k(p) ? n : PACKED_ROWS * p->together;
   for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
     for (int64_t j = first; j < w->cell.columns; j += p->width)
       pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j), strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
                                p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->b.dtype }, false);
+  if (p->together == 4) begin_fours(w, first, n);
 }
 
 /* The panel of a part, of n products. */
@@ -299,10 +327,9 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == w->k;
   struct patch t = { .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
-  int lanes = p->unit->lanes(p->reg);
   for (int64_t j = 0; j < w->cell.columns && !is_cancelled(p); j += p->width) {
     t.columns = strip(w, j);
-    t.mask = ~UINT64_C(0) >> (63 - (t.columns - 1) % lanes);
+    t.mask = mask_of(p, t.columns);
     t.b = p->packs_b ? strip_at(w, j) + panel_rows(p, k - w->b_k) * p->width * p->size : corner(w, &p->b, k, w->cell.column + j);
     t.b_k = p->packs_b ? p->width * p->size : p->b.row;
     for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++) {
@@ -312,6 +339,7 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
       t.a_row = p->packs_a ? p->size : p->a.row;
       t.a_k = p->packs_a ? t.rows * p->size : p->a.column;
       place_patch(w, row, j, begins, ends, &t);
+      if (p->together == 4) t.start = start_of(w, k - w->b_k, j), t.start_row = 0;
       p->code[i < p->n_higher][t.columns < p->width](&t);
     }
   }
@@ -456,11 +484,12 @@ static int run_cell(struct worker *w, int64_t i) {
   return how;
 }
 
-static size_t scratch_of(const struct product *p) { return p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes + p->fed_bytes; }
+static size_t scratch_of(const struct product *p) { return p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes + p->starts_bytes + p->fed_bytes; }
 
 static struct worker worker_of(const struct product *p, uint8_t *room) {
   struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .b_batch = -1, .finite_batch = -1 };
   w.y = w.b + p->b_bytes, w.sums = w.y + p->cell_bytes, w.fed = w.sums + p->sums_bytes;
+  w.starts = (int32_t *)(void *)(w.fed + p->fed_bytes);
   return w;
 }
 
@@ -481,12 +510,11 @@ static void task(void *ctx, int i) {
 
 /* ---- the step ---- */
 
-static struct matrix matrix_of(const struct contraction *c, const struct binding *b, weft_dtype t, uint8_t *const base[]) {
+static void find_matrix(struct matrix *x, const struct contraction *c, const struct binding *b, weft_dtype t, uint8_t *const base[]) {
   int size = kir_width(t);
-  struct matrix x = { .dtype = t, .row = b->stride[c->n_batch] * size, .column = b->stride[c->n_batch + 1] * size };
-  if (b->store >= 0) x.at = base[b->store] + b->offset * size;
-  for (int i = 0; i < c->n_batch; i++) x.batch[i] = b->stride[i] * size;
-  return x;
+  x->dtype = t, x->row = b->stride[c->n_batch] * size, x->column = b->stride[c->n_batch + 1] * size;
+  if (b->store >= 0) x->at = base[b->store] + b->offset * size;
+  for (int i = 0; i < c->n_batch; i++) x->batch[i] = b->stride[i] * size;
 }
 
 static void turn(struct product *p) {
@@ -498,14 +526,13 @@ static void turn(struct product *p) {
   swap(&p->m, &p->n);
 }
 
-static struct product product_of(const struct contraction *c, uint8_t *const base[]) {
-  struct product p = { .c = c, .reg = kir_register_of(c->a_dtype), .m = c->m, .n = c->n, .k = c->k };
-  p.size = kir_width(p.reg);
-  p.a = matrix_of(c, &c->a, c->a_dtype, base);
-  p.b = matrix_of(c, &c->b, c->b_dtype, base);
-  p.y = matrix_of(c, &c->y, p.reg, base);
-  if (c->is_turned) turn(&p);
-  return p;
+static void find_product(struct product *p, const struct contraction *c, uint8_t *const base[]) {
+  *p = (struct product){ .c = c, .reg = kir_register_of(c->a_dtype), .m = c->m, .n = c->n, .k = c->k };
+  p->size = kir_width(p->reg);
+  find_matrix(&p->a, c, &c->a, c->a_dtype, base);
+  find_matrix(&p->b, c, &c->b, c->b_dtype, base);
+  find_matrix(&p->y, c, &c->y, p->reg, base);
+  if (c->is_turned) turn(p);
 }
 
 static bool is_empty(const struct contraction *c) {
@@ -523,14 +550,13 @@ static struct failure *outcome(const struct product *p) {
 }
 
 /* The product of step i, with the kernel that goes on with it. bound, checks: room for those of the kernel. */
-static struct product product_at(const struct plan *plan, int i, struct run *r, uint8_t *const base[], struct bound *bound, int64_t *checks) {
+static void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[], struct bound *bound, int64_t *checks) {
   const struct step *s = &plan->schedule->step[i];
-  struct product p = product_of(s->contraction, base);
-  p.next = plan->code[i];
+  find_product(p, s->contraction, base);
+  p->next = plan->code[i];
   for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
-  if (p.next) step_bind(s, p.next->kernel, base, bound);
-  p.step = s, p.bound = bound, p.args = s->args, p.checks = checks, p.cancel = r->cancel;
-  return p;
+  if (p->next) step_bind(s, p->next->kernel, base, bound);
+  p->step = s, p->bound = bound, p->args = s->args, p->checks = checks, p->cancel = r->cancel;
 }
 
 /* Rows of p are the left operand of the next, one after the other in scratch. */
@@ -563,9 +589,10 @@ struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint
   if (is_empty(s->contraction)) return NULL;
   struct bound bound[2][DRAFT_BUFFERS];
   int64_t checks[2][DRAFT_SITES];
-  struct product p = product_at(plan, i, r, base, bound[0], checks[0]);
+  struct product p, first;
+  product_at(&p, plan, i, r, base, bound[0], checks[0]);
   if (!s->contraction->is_fed) return run_both(&p, r);
-  struct product first = product_at(plan, i - 1, r, base, bound[1], checks[1]);
+  product_at(&first, plan, i - 1, r, base, bound[1], checks[1]);
   chain(&first, &p);
   return run_both(&first, r);
 }

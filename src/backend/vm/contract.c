@@ -34,7 +34,7 @@ static bool available(void) { return true; }
 static int lanes(weft_dtype t) { return (void)t, LANES; }
 static int rows(void) { return ROWS; }
 static int vectors(weft_dtype t, int of_rows) { return (void)t, (void)of_rows, VECTORS; }
-static bool has_pairs(weft_dtype t) { return (void)t, false; }
+static int together(weft_dtype t) { return (void)t, 1; }
 
 static patch_code *code(weft_dtype t, int of_rows, int n_vectors, bool is_masked, bool *is_forbidden) {
   (void)of_rows, (void)n_vectors, (void)is_masked;
@@ -56,4 +56,4 @@ static void pack(const struct panel *p) {
 }
 
 const struct contractor contractor_vm = { .name = "vm", .available = available, .lanes = lanes, .rows = rows, .vectors = vectors,
-                                         .has_pairs = has_pairs, .code = code, .pack = pack, .dots = dots };
+                                         .together = together, .code = code, .pack = pack, .dots = dots };

@@ -13,7 +13,7 @@
 
 enum { ROWS_AVX2 = 6, ROWS_AVX512 = 14 };
 
-enum sort { OF_F32, OF_F64, OF_I32, OF_I64, OF_BF16_PAIRS, OF_I16_PAIRS, SORTS };
+enum sort { OF_F32, OF_F64, OF_I32, OF_I64, OF_BF16_PAIRS, OF_I16_PAIRS, OF_I8_FOURS, SORTS };
 
 struct shape { enum sort sort; bool evex, is_wide, is_masked; int rows, vectors; };
 
@@ -98,7 +98,8 @@ static void add_to(struct writer *w, int sum, int other) {
 }
 
 static void add_product(struct writer *w, int sum, struct rm b) {
-  static const enum insn at_once[] = { [OF_F32] = I_FMA231PS, [OF_F64] = I_FMA231PD, [OF_BF16_PAIRS] = I_DPBF16PS, [OF_I16_PAIRS] = I_DPWSSD };
+  static const enum insn at_once[] = { [OF_F32] = I_FMA231PS, [OF_F64] = I_FMA231PD, [OF_BF16_PAIRS] = I_DPBF16PS, [OF_I16_PAIRS] = I_DPWSSD,
+                                         [OF_I8_FOURS] = I_DPBUSD };
   if (!is_integer(w->s.sort)) {
     vec(&w->e, at_once[w->s.sort], w->bytes, sum, a_of(w), b);
     return;
@@ -216,14 +217,15 @@ static patch_code *find(struct shape s, bool *is_forbidden) {
   return first;
 }
 
-/* By register dtype, or by the dtype of memory of pairs. */
+/* By register dtype, or by the dtype of memory of pairs and fours. */
 static enum sort sort_of(weft_dtype t) {
   switch (t) {
     case WEFT_F64: return OF_F64;
     case WEFT_I32: case WEFT_U32: return OF_I32;
     case WEFT_I64: case WEFT_U64: return OF_I64;
     case WEFT_BF16: return OF_BF16_PAIRS;
-    case WEFT_I8: case WEFT_U8: case WEFT_I16: return OF_I16_PAIRS;
+    case WEFT_I8: return OF_I8_FOURS;
+    case WEFT_U8: case WEFT_I16: return OF_I16_PAIRS;
     default: return OF_F32;
   }
 }
@@ -243,10 +245,13 @@ static int at_most(int vectors) { return vectors < PATCH_VECTORS ? vectors : PAT
 static int vectors_avx2(weft_dtype t, int rows) { return at_most((kir_is_float(t) ? 14 : 13) / (rows + 1)); }
 static int vectors_avx512(weft_dtype t, int rows) { return at_most((kir_is_float(t) ? 31 : 30) / (rows + 1)); }
 
-static bool no_pairs(weft_dtype t) { return (void)t, false; }
-static bool pairs_avx512(weft_dtype t) {
-  return t == WEFT_BF16 ? cpu_has_bf16() : (t == WEFT_I8 || t == WEFT_U8 || t == WEFT_I16) && cpu_has_vnni();
+static int one_avx2(weft_dtype t) { return (void)t, 1; }
+static int together_avx512(weft_dtype t) {
+  if (t == WEFT_BF16) return cpu_has_bf16() ? 2 : 1;
+  if (!cpu_has_vnni()) return 1;
+  return t == WEFT_I8 ? 4 : t == WEFT_U8 || t == WEFT_I16 ? 2 : 1;
 }
+static void pack_together(const struct panel *p, bool is_left) { (p->dtype == WEFT_I8 ? fours_avx2 : pairs_avx2)(p, is_left); }
 
 static patch_code *code_avx2(weft_dtype t, int rows, int vectors, bool is_masked, bool *is_forbidden) {
   return find(shape_of(t, false, is_masked, rows, vectors), is_forbidden);
@@ -257,10 +262,10 @@ static patch_code *code_avx512(weft_dtype t, int rows, int vectors, bool is_mask
 
 const struct contractor contractor_avx2 = {
   .name = "avx2", .available = cpu_has_avx2, .lanes = lanes_avx2, .rows = rows_avx2, .vectors = vectors_avx2,
-  .has_pairs = no_pairs, .code = code_avx2, .pack = pack_avx2, .dots = dots_avx2
+  .together = one_avx2, .code = code_avx2, .pack = pack_avx2, .dots = dots_avx2
 };
 const struct contractor contractor_avx512 = {
   .name = "avx512", .available = cpu_has_avx512, .lanes = lanes_avx512, .rows = rows_avx512, .vectors = vectors_avx512,
-  .has_pairs = pairs_avx512, .code = code_avx512, .pack = pack_avx2, .pack_pairs = pairs_avx2,
+  .together = together_avx512, .code = code_avx512, .pack = pack_avx2, .pack_together = pack_together,
   .pairs_are_exact = pairs_are_exact, .dots = dots_avx2
 };

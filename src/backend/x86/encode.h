@@ -35,6 +35,7 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(FMA213PS, "vfmadd213ps", 2, 1, 0, 0xA8, 0) X(FMA213PD, "vfmadd213pd", 2, 1, 1, 0xA8, 0)      \
   X(FMA231PS, "vfmadd231ps", 2, 1, 0, 0xB8, 0) X(FMA231PD, "vfmadd231pd", 2, 1, 1, 0xB8, 0)      \
   X(DPBF16PS, "vdpbf16ps", 2, 2, 0, 0x52, EVEX) X(DPWSSD, "vpdpwssd", 2, 1, 0, 0x52, EVEX)        \
+  X(DPBUSD, "vpdpbusd", 2, 1, 0, 0x50, EVEX)                                                     \
   X(PAND, "vpand", 1, 1, 0, 0xDB, 0) X(PANDQ, "vpand", 1, 1, 1, 0xDB, 0)                         \
   X(PANDN, "vpandn", 1, 1, 0, 0xDF, 0) X(PANDNQ, "vpandn", 1, 1, 1, 0xDF, 0)                     \
   X(POR, "vpor", 1, 1, 0, 0xEB, 0) X(PORQ, "vpor", 1, 1, 1, 0xEB, 0)                             \
