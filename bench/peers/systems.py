@@ -37,6 +37,9 @@ class System:
         d = x - self.mean(x)
         return d * self.rsqrt(self.mean(d * d) + 1e-5) * w + b
 
+    wide_matmul = None   # of int8, the sums in int32
+    attention = None     # causal, of [heads, length, width]
+
 
 class Indexed(System):
     """Arrays are indexed as NumPy's are."""
@@ -77,7 +80,7 @@ class Numpy(Indexed):
     def array(self, a, dtype):
         if dtype == "bf16":
             raise AttributeError("bf16")
-        return self.np.ascontiguousarray(a.astype({"f32": "float32", "f64": "float64", "i32": "int32"}[dtype]))
+        return self.np.ascontiguousarray(a.astype({"f32": "float32", "f64": "float64", "i32": "int32", "i8": "int8"}[dtype]))
 
     def numpy(self, x):
         return self.np.asarray(x, dtype="float64")
@@ -132,7 +135,7 @@ class Speaks(Indexed):
 
     def array(self, a, dtype):
         m = self.m
-        return self.wait(m.array(a).astype({"f32": m.float32, "f64": m.float64, "bf16": m.bfloat16, "i32": m.int32}[dtype]))
+        return self.wait(m.array(a).astype({"f32": m.float32, "f64": m.float64, "bf16": m.bfloat16, "i32": m.int32, "i8": m.int8}[dtype]))
 
     def compiled(self, f):
         return self.m.compile(f)
@@ -175,6 +178,12 @@ class Weft(Speaks):
     def layer_norm(self, x, w, b):
         return self.m.layer_norm(x, w, b, 1e-5)
 
+    def wide_matmul(self, a, b):
+        return a @ b
+
+    def attention(self, q, k, v):
+        return self.m.attention(q, k, v, mask="causal")
+
     def scan(self, step, init, xs):
         return self.m.scan(step, init, xs)[1]
 
@@ -192,6 +201,9 @@ class Mlx(Speaks):
         import mlx.core as mx
         mx.set_default_device(mx.cpu)
         self.speak(mx)
+
+    def attention(self, q, k, v):
+        return self.m.fast.scaled_dot_product_attention(q[None], k[None], v[None], scale=q.shape[-1] ** -0.5, mask="causal")[0]
 
     def numpy(self, x):
         import numpy
@@ -213,7 +225,7 @@ class Jax(Indexed):
 
     def array(self, a, dtype):
         j = self.jnp
-        return j.asarray(a, {"f32": j.float32, "f64": j.float64, "bf16": j.bfloat16, "i32": j.int32}[dtype]).block_until_ready()
+        return j.asarray(a, {"f32": j.float32, "f64": j.float64, "bf16": j.bfloat16, "i32": j.int32, "i8": j.int8}[dtype]).block_until_ready()
 
     def numpy(self, x):
         import numpy
@@ -233,6 +245,13 @@ class Jax(Indexed):
 
     def cumsum(self, x):
         return self.jnp.cumsum(x)
+
+    def wide_matmul(self, a, b):
+        return self.jax.lax.dot_general(a, b, (((1,), (0,)), ((), ())), preferred_element_type=self.jnp.int32)
+
+    def attention(self, q, k, v):
+        q, k, v = (x.transpose(1, 0, 2)[None] for x in (q, k, v))
+        return self.jax.nn.dot_product_attention(q, k, v, is_causal=True)[0].transpose(1, 0, 2)
 
     def grad(self, f, of):
         return self.jax.grad(f, of)
@@ -262,7 +281,7 @@ class Torch(System):
 
     def array(self, a, dtype):
         t = self.torch
-        return t.tensor(a).to({"f32": t.float32, "f64": t.float64, "bf16": t.bfloat16, "i32": t.int32}[dtype])
+        return t.tensor(a).to({"f32": t.float32, "f64": t.float64, "bf16": t.bfloat16, "i32": t.int32, "i8": t.int8}[dtype])
 
     def numpy(self, x):
         return x.detach().double().numpy()
@@ -290,6 +309,12 @@ class Torch(System):
 
     def add_at(self, z, i, u):
         return z.index_add(0, i, u)
+
+    def wide_matmul(self, a, b):
+        return self.torch._int_mm(a, b)
+
+    def attention(self, q, k, v):
+        return self.torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
 
     def grad(self, f, of):
         numbers = (of,) if isinstance(of, int) else of

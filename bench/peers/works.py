@@ -16,7 +16,7 @@ class Work:
         self.name, self.inputs, self.function, self.dtype, self.group = name, inputs, function, dtype, group
         self.numexpr, self.numba, self.pytensor, self.unless = numexpr, numba, pytensor, unless
         self.plain = plain  # systems that cannot compile it, and evaluate it as it is
-        self.tolerance = tolerance or {"f32": 2e-3, "f64": 1e-9, "bf16": 5e-2}[dtype]
+        self.tolerance = tolerance or {"f32": 2e-3, "f64": 1e-9, "bf16": 5e-2, "i8": 0}[dtype]
 
     def on(self, system):
         """The function to call with the system's arrays. AttributeError: it lacks something."""
@@ -48,6 +48,10 @@ def positive(*shape):
 
 def indices(n, below):
     return _random.integers(0, below, n, dtype=np.int32)
+
+
+def small_integers(*shape):
+    return _random.integers(-100, 100, shape).astype(np.int8)
 
 
 def forget():
@@ -195,6 +199,23 @@ PROGRAMS = {
 }
 
 
+def products(quick):
+    big, long = (256, 512) if quick else (1024, 4096)
+    product = lambda s, a, b: a @ b
+    sizes = [(16,) * 3, (64,) * 3, (256,) * 3, (2 * big,) * 3, (long, long, 1), (1, long, long), (long, 8, long), (8, long, long)]
+    for m, k, n in sizes:
+        name = f"{m}^3" if m == k == n else f"{m}x{k} by {k}x{n}"
+        yield Work(f"matmul {name}", lambda m=m, k=k, n=n: [normal(m, k), positive(k, n)], product, group="products", tolerance=2e-2)
+    square = lambda: [normal(big, big), positive(big, big)]
+    yield Work(f"matmul {big}^3 bf16", square, product, "bf16", group="products", tolerance=1)
+    yield Work(f"matmul {big}^3 int8", lambda: [small_integers(big, big)] * 2, lambda s, a, b: s.wide_matmul(a, b), "i8", group="products")
+    yield Work(f"matmul {big}^3 + bias, gelu, residual", lambda: square() + [normal(big), normal(big, big)],
+               lambda s, a, b, c, r: s.gelu(a @ b + c) + r, group="products", tolerance=2e-2)
+    yield Work(f"matmul {big}^3 bare", square, product, group="products", tolerance=2e-2)
+    yield Work(f"attention 8x{big}x64, causal", lambda: [normal(8, big, 64), positive(8, big, 64), normal(8, big, 64) * 2],
+               lambda s, q, k, v: s.attention(q, k, v), group="products")
+
+
 def works(quick):
     """All of them; quick: on small arrays."""
     n = N >> 8 if quick else N
@@ -241,8 +262,7 @@ def works(quick):
         yield Work(f"softmax {rows[0]}x{rows[1]} {dtype}", matrix, lambda s, x: s.softmax(x), dtype, group="dtypes")
         yield Work(f"rms_norm {rows[0]}x{rows[1]} {dtype}", lambda: [normal(*rows), positive(rows[1])], lambda s, x, w: s.rms_norm(x, w), dtype,
                    group="dtypes")
-    for k in (64, 256):
-        yield Work(f"matmul {k}", lambda k=k: [normal(k, k), positive(k, k)], lambda s, a, b: a @ b, group="programs")
+    yield from products(quick)
     program, inputs = PROGRAMS["MLP step 64x128x128x10"]
     yield Work("MLP step 64x128x128x10", inputs, program, group="programs")
     yield Work("200 chained ops on 1k", lambda: [normal(1024)], chain, group="programs")
