@@ -192,6 +192,19 @@ TEST(large_products_are_right_to_the_bit) {
     }
 }
 
+TEST(a_vector_by_a_large_matrix_is_right_to_the_bit) {
+  static const weft_dtype types[] = { WEFT_F32, WEFT_BF16, WEFT_F16 };
+  EACH_BACKEND(backend)
+    for (int i = 0; i < 12; i++) {
+      bool is_row = i / 3 % 2;
+      enum layout how = i / 6 ? TRANSPOSED : PLAIN;
+      struct product p = { types[i % 3], is_row ? 1 : 2101, is_row ? 2101 : 1, 530, is_row ? PLAIN : how, is_row ? how : PLAIN, NULL, NULL, NULL, NULL };
+      fill(&p, ORDINARY);
+      multiply(&p, backend);
+      drop(&p);
+    }
+}
+
 /* Pairs of bf16 are multiplied at a time where the machine can, unless a number is too small for that. */
 TEST(large_products_of_bf16_are_right_to_the_bit) {
   static const int shape[][3] = { { 120, 300, 801 }, { 70, 200, 1500 }, { 200, 90, 1023 } };

@@ -34,12 +34,13 @@ struct panel {
   weft_dtype dtype;
 };
 
-/* A row by a matrix that lies along k: c[j] = a b[.,j] or c[j] + a b[.,j]. Strides in bytes; the products of a column are
- * neighbours, in the dtype of memory; a and c have the register dtype. At most a block of k. */
+/* A row by a matrix: c[j] = a b[.,j] or c[j] + a b[.,j]. Strides in bytes; of the matrix, in its dtype of memory, the products
+ * of a column are neighbours or the columns are; a and c have the register dtype. At most a block of k, and DOTS_COLUMNS. */
+enum { DOTS_COLUMNS = 2048 };
 struct dots {
   const void *a, *b;
   void *c;
-  int64_t a_k, b_column, k, columns;
+  int64_t a_k, b_k, b_column, k, columns;
   bool adds;
 };
 typedef void dots_code(const struct dots *);
@@ -66,7 +67,7 @@ struct contractor {
   void (*pack)(const struct panel *);
   void (*pack_together)(const struct panel *, bool is_left);
   bool (*pairs_are_exact)(const struct panel *); /* of k rows of n elements; `to` and width are ignored */
-  dots_code *(*dots)(weft_dtype);              /* by dtype of memory; NULL: it cannot */
+  dots_code *(*dots)(weft_dtype, bool along_k); /* by dtype of memory, whose products are neighbours; NULL: it cannot */
 };
 
 extern const struct contractor contractor_vm, contractor_avx2, contractor_avx512;

@@ -102,8 +102,9 @@ static void take_whole_rows(struct product *p) {
 static void choose_cells(struct product *p) {
   bool small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
   int64_t most = !flat || small ? 512 * p->together : in_runs ? 1024 : p->width;
-  p->dots = p->m == 1 && p->b.row == kir_width(p->b.dtype) ? p->unit->dots(p->b.dtype) : NULL;
-  if (p->dots) most = 32; /* rows of memory are read to their ends, 32 at a time */
+  bool along_k = p->b.row == kir_width(p->b.dtype), across = !small && p->b.column == kir_width(p->b.dtype) && !p->c->has_whole_rows;
+  p->dots = p->m == 1 && (along_k || across) ? p->unit->dots(p->b.dtype, along_k) : NULL;
+  if (p->dots) most = along_k ? 32 : DOTS_COLUMNS / p->width * p->width, in_runs = false; /* memory is read in long runs, 32 or 8 of them */
   p->packs_b = p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS;
   if (p->dots) p->packs_b = false;
   p->packs_a = p->a.dtype != p->reg || (!small && !flat && !p->c->is_fed);
@@ -315,7 +316,7 @@ static void place_patch(const struct worker *w, int64_t row, int64_t column, boo
 
 static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  struct dots d = { .b = corner(w, &p->b, k, w->cell.column), .b_column = p->b.column, .k = n, .columns = w->cell.columns, .adds = k > 0 };
+  struct dots d = { .b = corner(w, &p->b, k, w->cell.column), .b_k = p->b.row, .b_column = p->b.column, .k = n, .columns = w->cell.columns, .adds = k > 0 };
   d.a = p->packs_a ? w->a : left_at(w, 0, k);
   d.a_k = p->packs_a ? p->size : p->a.column;
   d.c = p->y.at ? (void *)corner(w, &p->y, 0, w->cell.column) : w->y;

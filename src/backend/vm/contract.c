@@ -42,7 +42,7 @@ static patch_code *code(weft_dtype t, int of_rows, int n_vectors, bool is_masked
   return t == WEFT_F32 ? patch_f32 : t == WEFT_F64 ? patch_f64 : tile_width(t) == 4 ? patch_i32 : patch_i64;
 }
 
-static dots_code *dots(weft_dtype t) { return (void)t, NULL; }
+static dots_code *dots(weft_dtype t, bool along_k) { return (void)t, (void)along_k, NULL; }
 
 static void pack(const struct panel *p) {
   int from = tile_width(p->dtype), to = tile_width(kir_register_of(p->dtype));

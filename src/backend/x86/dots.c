@@ -1,5 +1,6 @@
-/* dots.c -- a vector by a matrix that lies along k, by AVX2. Eight columns go through registers eight products at a time,
- * transposed, so that each sum keeps the order of k; nothing is copied. */
+/* dots.c -- a vector by a matrix, by AVX2; nothing is copied. Where the matrix lies along k, eight columns go through registers
+ * eight products at a time, transposed, so that each sum keeps the order of k. Where columns are neighbours, eight rows are
+ * read side by side, and the sums of all columns wait in the first cache. */
 #include "backend/x86/pack.h"
 #include <string.h>
 #include "backend/x86/lane.h"
@@ -65,4 +66,39 @@ DOTS(f32, 4)
 DOTS(bf16, 2)
 DOTS(f16, 2)
 
-dots_code *dots_avx2(weft_dtype t) { return t == WEFT_F32 ? dots_f32 : t == WEFT_BF16 ? dots_bf16 : t == WEFT_F16 ? dots_f16 : NULL; }
+/* ---- columns are neighbours ---- */
+
+#define ADD_ROW(t, size, i) s = _mm256_fmadd_ps(x##i, load_##t(b + (i) * step + j * size), s)
+
+#define ACROSS(t, size)                                                                                       \
+  AVX2 static void eight_rows_##t(const struct dots *d, int64_t k, float sum[]) {                             \
+    address a = (address)d->a + k * d->a_k, b = (address)d->b + k * d->b_k;                                   \
+    int64_t step = d->b_k;                                                                                    \
+    __m256 x0 = one_of(a, d->a_k, 0), x1 = one_of(a, d->a_k, 1), x2 = one_of(a, d->a_k, 2), x3 = one_of(a, d->a_k, 3); \
+    __m256 x4 = one_of(a, d->a_k, 4), x5 = one_of(a, d->a_k, 5), x6 = one_of(a, d->a_k, 6), x7 = one_of(a, d->a_k, 7); \
+    for (int64_t j = 0; j + 8 <= d->columns; j += 8) {                                                        \
+      __m256 s = _mm256_loadu_ps(sum + j);                                                                    \
+      ADD_ROW(t, size, 0); ADD_ROW(t, size, 1); ADD_ROW(t, size, 2); ADD_ROW(t, size, 3);                     \
+      ADD_ROW(t, size, 4); ADD_ROW(t, size, 5); ADD_ROW(t, size, 6); ADD_ROW(t, size, 7);                     \
+      _mm256_storeu_ps(sum + j, s);                                                                           \
+    }                                                                                                         \
+  }                                                                                                           \
+  AVX2 static void across_##t(const struct dots *d) {                                                         \
+    float sum[DOTS_COLUMNS] = { 0 }, *c = d->c;                                                               \
+    int64_t k = 0, whole = d->columns / 8 * 8;                                                                \
+    for (; k + 8 <= d->k; k += 8) eight_rows_##t(d, k, sum);                                                  \
+    for (int64_t i = 0; i < d->k; i++) /* the last columns, and the last rows of all */                       \
+      for (int64_t j = i < k ? whole : 0; j < d->columns; j++)                                                \
+        sum[j] = __builtin_fmaf(one_f32((address)d->a + i * d->a_k), one_##t((address)d->b + i * d->b_k + j * size), sum[j]); \
+    for (int64_t j = 0; j < d->columns; j++) c[j] = d->adds ? c[j] + sum[j] : sum[j];                         \
+  }
+
+AVX2 static inline __m256 one_of(address a, int64_t step, int i) { return _mm256_set1_ps(one_f32(a + i * step)); }
+ACROSS(f32, 4)
+ACROSS(bf16, 2)
+ACROSS(f16, 2)
+
+dots_code *dots_avx2(weft_dtype t, bool along_k) {
+  if (along_k) return t == WEFT_F32 ? dots_f32 : t == WEFT_BF16 ? dots_bf16 : t == WEFT_F16 ? dots_f16 : NULL;
+  return t == WEFT_F32 ? across_f32 : t == WEFT_BF16 ? across_bf16 : t == WEFT_F16 ? across_f16 : NULL;
+}
