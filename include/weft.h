@@ -446,6 +446,11 @@ void        weft_loop_until(weft_loop *, weft_array *stop);  /* 0-d bool; the st
 weft_array *weft_loop_all(weft_loop *, weft_array *y);       /* y of every step, stacked; for use after close. Needs a
                                                                 bound: steps or a sequence */
 weft_array *weft_loop_last(weft_loop *, weft_array *carry);  /* the carry after the last step; for use after close */
+void        weft_loop_recompute(weft_loop *, int64_t every);  /* reverse mode keeps the carries before every k-th step and
+                                                                computes those between again; 0: k is the square root of the
+                                                                steps, so is what is kept. Without it all are kept */
+void        weft_loop_truncate(weft_loop *, int64_t steps);   /* reverse mode goes back through the last steps only: what
+                                                                the ones before did is constant to it */
 void        weft_loop_close(weft_loop *);
 
 /* Choices. What is made between open and close is computed only if the side that is chosen needs it:

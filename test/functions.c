@@ -308,3 +308,23 @@ TEST(a_function_shows_the_plans_of_its_calls) {
   EXPECT_TEXT(weft_function_show(f, "value"), "weft_function_show: \"value\" is none of graph, dot, plan, kernels, asm, ptx");
   weft_scope_discard(s);
 }
+
+/* How often a function's loop runs may depend on values: its body is then evaluated part by part. */
+TEST(a_function_may_contain_a_loop_whose_steps_depend_on_values) {
+  weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *n = weft_cast(weft_sum(x, WEFT_ALL), WEFT_I64);
+  weft_loop *l = weft_loop_open(n);
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, weft_mul(c, weft_scalar(2)));
+  weft_array *all = weft_loop_all(l, c), *out[2] = { weft_loop_last(l, c), NULL }, *y[2];
+  weft_loop_close(l);
+  out[1] = weft_sum(all, WEFT_ALL);
+  weft_function *f = weft_compile(body, 1, &x, 2, out);
+  for (int k = 0; k < 3; k++) {
+    weft_array *in = f64s(2, (double[]){ 1, k });
+    weft_call(f, 1, &in, 2, y);
+    EXPECT_F64(y[0], 2 << k, k * (2 << k));
+    EXPECT_F64(y[1], (1 + k) * ((2 << k) - 1));
+  }
+  weft_scope_discard(s);
+}

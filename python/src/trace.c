@@ -367,6 +367,17 @@ static PyObject *loop_until(PyObject *self, PyObject *stop) {
   Py_RETURN_NONE;
 }
 
+static PyObject *loop_set(void (*call)(weft_loop *, int64_t), PyObject *self, PyObject *o) {
+  weft_loop *l = opened(self);
+  long long n = l ? PyLong_AsLongLong(o) : -1;
+  if (PyErr_Occurred()) return NULL;
+  origin_mark();
+  call(l, n);
+  Py_RETURN_NONE;
+}
+static PyObject *loop_recompute(PyObject *self, PyObject *every) { return loop_set(weft_loop_recompute, self, every); }
+static PyObject *loop_truncate(PyObject *self, PyObject *steps) { return loop_set(weft_loop_truncate, self, steps); }
+
 static PyObject *loop_close(PyObject *self, PyObject *unused) {
   weft_loop *l = opened(self);
   (void)unused;
@@ -381,6 +392,8 @@ static PyMethodDef loop_methods[] = {
   { "carry", loop_carry, METH_O, "carry(init): init, then what next says" },
   { "next", loop_next, METH_VARARGS, "next(carry, value)" },
   { "until", loop_until, METH_O, "until(stop): the step where it is true is the last" },
+  { "recompute", loop_recompute, METH_O, "recompute(every): reverse mode keeps the carries before every k-th step; 0: the root" },
+  { "truncate", loop_truncate, METH_O, "truncate(steps): reverse mode goes back through the last steps only" },
   { "all", loop_all, METH_O, "all(y): y of every step, for use after close" },
   { "last", loop_last, METH_O, "last(carry): after the last step, for use after close" },
   { "close", loop_close, METH_NOARGS, "close(): ends the body" },

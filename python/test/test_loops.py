@@ -152,3 +152,25 @@ def test_cond_in_scan():
 
     last, ys = weft.scan(step, weft.array(1.0), weft.array([1.0, -1.0, 3.0, -1.0]))
     assert ys.tolist() == [2, 4, 7, 14] and last.item() == 14
+
+
+def test_grad_of_scan_recomputes_and_truncates(rng):
+    x = weft.array(rng.standard_normal(10))
+
+    def f(x, **how):
+        carry, ys = weft.scan(lambda c, e: (weft.tanh(c * 0.9) + e, c * e), weft.array(np.array(0.5)), x, **how)
+        return carry + ys.sum()
+
+    slope = np.array(weft.grad(f)(x))
+    for every in (0, 1, 3, 10, 99):
+        np.testing.assert_allclose(np.array(weft.grad(lambda x: f(x, recompute=every))(x)), slope, rtol=1e-13)
+    short = np.array(weft.grad(lambda x: f(x, truncate=4))(x))
+    assert not short[:6].any() and np.array_equal(short[6:], slope[6:])
+    assert np.array_equal(np.array(weft.grad(lambda x: f(x, truncate=10))(x)), slope)
+    with pytest.raises(ValueError):
+        f(x, truncate=0).item()
+
+
+def test_a_while_loop_is_compiled():
+    f = weft.compile(lambda a: weft.while_loop(lambda s: s < 100.0, lambda s: s * a, weft.array(1.0)))
+    assert [f(weft.array(a)).item() for a in (3.0, 10.0, 3.0)] == [243, 100, 243]

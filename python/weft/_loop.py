@@ -3,10 +3,12 @@ from . import _core
 from ._tree import flatten_numbers, own, unflatten
 
 
-def scan(f, init, xs=None, length=None, reverse=False):
+def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=None):
     """carry, ys for `carry, y = f(carry, x)` over the rows x of xs: (the last carry, all y, stacked).
 
-    init, xs and y may be trees; xs may be None if length, the number of steps, is given."""
+    init, xs and y may be trees; xs may be None if length, the number of steps, is given. Of grad:
+    recompute: it keeps the carries before every so many steps and computes those between again; 0: before as many as
+    the square root of the steps. truncate: it goes back through the last so many steps only."""
     carries, carry_structure = flatten_numbers(init)
     rows, row_structure = flatten_numbers(xs)
     if not rows and length is None:
@@ -15,6 +17,10 @@ def scan(f, init, xs=None, length=None, reverse=False):
         rows = [_core.flip(row, 0) for row in rows]
     with _core.Scope():
         loop = _core.Loop(None if length is None else length)
+        if recompute is not None:
+            loop.recompute(recompute)
+        if truncate is not None:
+            loop.truncate(truncate)
         x = [loop.each(row) for row in rows]
         c = [loop.carry(carry) for carry in carries]
         carry, y = f(own(carry_structure, c), own(row_structure, x))

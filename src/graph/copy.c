@@ -141,6 +141,25 @@ static bool stays(const struct copy *c, int i) {
   return subgraph_is_dropped(&c->g, i) || (!operands_changed(c, i) && !resize(c, n, dims) && !(n->op->resize && c->sizes.n));
 }
 
+/* The number of steps of a loop, if it is computed, is another one where what says it has changed. */
+static bool owns_steps(const struct node *n) {
+  return n->op == &op_loop && n->n_in && ((const struct loop_attr *)n->attr)->loop->owns_steps;
+}
+
+bool copy_renew(struct copy *c, bool (*changes)(const struct copy *, int i)) {
+  bool *moves = mem_alloc((size_t)c->g.n + 1), ok = moves ? true : no_memory(c);
+  for (int i = 0; ok && i < c->g.n; i++) {
+    int first = c->g.first[i], arity = subgraph_arity(&c->g, i);
+    moves[i] = changes(c, i);
+    for (int k = 0; k < arity; k++) moves[i] |= moves[c->g.operand[first + k]];
+    dim steps = owns_steps(c->g.node[i]) ? ((const struct loop_attr *)c->g.node[i]->attr)->loop->steps : 0;
+    if (!arity || !steps || !moves[c->g.operand[first]] || dim_in(&c->sizes, steps) != steps) continue;
+    if (!dim_table_add(&c->sizes, steps, dim_symbol())) ok = no_memory(c);
+  }
+  mem_free(moves);
+  return ok;
+}
+
 bool copy_node(struct copy *c, int i) {
   if (stays(c, i)) return true;
   const struct node *n = c->g.node[i];

@@ -51,8 +51,11 @@ static void free_results(const struct subgraph *g, struct node **results[]) {
   mem_free(results);
 }
 
+static bool is_call(const struct copy *c, int i) { return c->g.node[i]->op == &op_call; }
+
 static bool expand_all(struct copy *c) {
   if (!has_call(&c->g)) return true;
+  if (!copy_renew(c, is_call)) return false;
   struct node ***results = mem_alloc((size_t)c->g.n * sizeof *results);
   bool ok = results ? true : no_memory(c);
   for (int i = 0; ok && i < c->g.n; i++) ok = expand_at(c, i, results);

@@ -16,6 +16,8 @@ static bool is_wall(const struct copy *c, int n, int i) {
   return false;
 }
 
+static bool is_replaced(const struct copy *c, int i) { return c->now[i]; }
+
 /* Walls have no operands in the snapshot: only those of them that were replaced by themselves need the longer look. */
 static bool copy_all(struct copy *c, int n_walls) {
   for (int i = 0; i < c->g.n; i++) {
@@ -33,7 +35,7 @@ bool graph_specialise(int n_from, struct node *const from[], struct node *const 
   for (int i = 0; ok && i < n_symbols; i++)
     if (symbol[i] != value[i] && !dim_table_add(&c.sizes, symbol[i], value[i]))
       ok = copy_fail(&c, fail(WEFT_ERR_MEMORY, 0, "weft: out of memory"));
-  if (ok) ok = replace_walls(&c, n_from, to) && copy_all(&c, n_from);
+  if (ok) ok = replace_walls(&c, n_from, to) && copy_renew(&c, is_replaced) && copy_all(&c, n_from);
   return copy_end(&c, n, out, failure);
 }
 

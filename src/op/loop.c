@@ -147,7 +147,7 @@ static void share_bodies(struct loop *to, const struct loop *l) {
 
 static struct loop *same_shape(const struct loop *l) {
   struct loop *to = loop_new(l->n_seq, l->n_carry, l->n_const, l->n_all);
-  if (to) to->has_steps = l->has_steps, to->is_branch = l->is_branch, to->is_backward = l->is_backward;
+  if (to) to->has_steps = l->has_steps, to->is_branch = l->is_branch, to->is_backward = l->is_backward, to->truncate = l->truncate;
   return to;
 }
 
@@ -369,6 +369,7 @@ static struct loop *assemble(struct making *m, struct failure **failure) {
   l->has_steps = p->steps != NULL;
   l->is_branch = p->since != 0;
   l->is_backward = p->is_backward;
+  l->truncate = p->truncate;
   with_sizes(l, p->n_steps, p->owns_steps, p->until ? dim_symbol() : p->n_steps);
   for (int i = 0, k = 0; i < p->n_seq; i++)
     if (m->g.wall[i] >= 0) l->seq_var[k++] = node_retain(p->seq_var[i]);

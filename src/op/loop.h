@@ -10,6 +10,7 @@ struct loop_parts {
   bool owns_steps;                           /* n_steps is a symbol made for this loop, bound to the value of steps */
   bool is_backward;
   uint64_t since;                            /* not 0: a branch, whose nodes since that serial are computed inside */
+  int64_t truncate;                          /* as in struct loop */
   int n_seq, n_carry, n_all;
   struct node *const *seq, *const *seq_var;  /* [n_steps, d..] and a variable of [d..] */
   struct node *const *init, *const *carry_var, *const *next;
@@ -23,6 +24,11 @@ struct node *loop_make(const struct loop_parts *, struct failure **);
 
 struct node *loop_var(weft_dtype, int rank, const dim dims[]); /* NULL: out of memory */
 static inline struct loop *loop_of(const struct node *n) { return ((const struct loop_attr *)n->attr)->loop; }
+
+/* The same results, n_all stacked ones and n_carry last ones, by a loop over segments of k steps, whose gradient keeps the
+ * carries before each segment only. The number of steps is known and at least k, and no until ends it. References; false:
+ * *failure, and those that are there are the caller's. */
+bool loop_in_segments(const struct loop_parts *, int64_t k, struct node *out[], struct failure **);
 
 /* Scalars and iotas are leaves of bodies; each body has its own. */
 bool loop_is_leaf(const struct node *);

@@ -18,6 +18,9 @@ struct weft_loop {
   struct weft_scope *scope;  /* NULL: it has been closed or discarded */
   struct node *steps;        /* NULL: not given */
   struct node *until;
+  bool recomputes;           /* the gradient keeps carries */
+  int64_t every;             /* .. before so many steps; 0: the square root of all */
+  int64_t truncate;          /* the gradient goes back so many steps; 0: all */
   struct failure *failure;   /* the first */
   int n_each, n_carry, n_promises;
   struct each *each;
@@ -214,6 +217,21 @@ void weft_loop_until(weft_loop *l, weft_array *stop) {
   node_release(n);
 }
 
+void weft_loop_recompute(weft_loop *l, int64_t every) {
+  struct failure *f = not_open(l, "weft_loop_recompute");
+  if (!f && every < 0) f = fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_recompute: every %lld steps", (long long)every);
+  if (f) return refuse(l, f);
+  l->recomputes = true;
+  l->every = every;
+}
+
+void weft_loop_truncate(weft_loop *l, int64_t steps) {
+  struct failure *f = not_open(l, "weft_loop_truncate");
+  if (!f && steps < 1) f = fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_truncate: %lld steps", (long long)steps);
+  if (f) return refuse(l, f);
+  l->truncate = steps;
+}
+
 /* ---- Promises ---- */
 
 /* Results belong to the scope outside, bad ones too. Makes it the current one; returns the one that was. */
@@ -350,39 +368,74 @@ static void gather(const struct weft_loop *l, struct loop_parts *p, struct node 
   p->n_all = (int)(at - p->all);
 }
 
-/* seq: room for the sequences cut to length. */
-static struct node *make(struct weft_loop *l, struct node **seq, struct node **lists, struct failure **failure) {
-  struct bound b = { 0 };
-  if ((*failure = find_bound(l, &b))) return NULL;
-  for (int i = 0; i < l->n_each; i++)
-    if (!(seq[i] = cut(l->each[i].xs, b.n, failure))) return NULL;
-  struct loop_parts p = { .steps = b.steps, .n_steps = b.n, .owns_steps = b.owns, .until = l->until, .seq = seq };
-  gather(l, &p, lists);
-  return loop_make(&p, failure);
+/* Steps between carries that the gradient keeps; 0: it keeps them all. */
+static struct failure *find_segment(const struct weft_loop *l, const struct loop_parts *p, int64_t *k) {
+  *k = 0;
+  if (!l->recomputes) return NULL;
+  if (l->truncate) return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_recompute: a loop that is truncated keeps few steps as it is");
+  if (l->until || p->steps || !dim_is_known(p->n_steps))
+    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_loop_recompute: the number of steps must be known when the loop is closed");
+  for (*k = l->every; !*k || (!l->every && *k * *k < p->n_steps);) ++*k;
+  if (*k >= p->n_steps) *k = 0;
+  return NULL;
 }
 
-static struct node *build(struct weft_loop *l, struct failure **failure) {
+/* Results: stacked ones, then the last of every carry. References. */
+static bool take_items(struct node *loop, int n_all, int n_carry, struct node *out[]) {
+  bool ok = true;
+  for (int i = 0; ok && i < n_all; i++) ok = (out[i] = item_make(loop, i));
+  for (int i = 0; ok && i < n_carry; i++) ok = (out[n_all + i] = item_make(loop, loop_out_last(loop_of(loop), i)));
+  return ok;
+}
+
+static bool make_loop(const struct loop_parts *p, struct node *out[], struct failure **failure) {
+  struct node *loop = loop_make(p, failure);
+  bool ok = loop && take_items(loop, p->n_all, p->n_carry, out);
+  if (loop && !ok) *failure = no_memory("weft_loop_close");
+  node_release(loop);
+  return ok;
+}
+
+/* seq: room for the sequences cut to length. */
+static bool make(struct weft_loop *l, struct node **seq, struct node **lists, struct node *out[], struct failure **failure) {
+  struct bound b = { 0 };
+  int64_t k;
+  if ((*failure = find_bound(l, &b))) return false;
+  for (int i = 0; i < l->n_each; i++)
+    if (!(seq[i] = cut(l->each[i].xs, b.n, failure))) return false;
+  struct loop_parts p = { .steps = b.steps, .n_steps = b.n, .owns_steps = b.owns, .until = l->until, .seq = seq,
+                          .truncate = l->truncate };
+  gather(l, &p, lists);
+  if ((*failure = find_segment(l, &p, &k))) return false;
+  return k ? loop_in_segments(&p, k, out, failure) : make_loop(&p, out, failure);
+}
+
+static bool build(struct weft_loop *l, struct node *out[], struct failure **failure) {
   int n_lists = l->n_each + 3 * l->n_carry + l->n_promises + 1;
   struct node **seq = mem_alloc((size_t)(l->n_each + 1) * sizeof *seq);
   struct node **lists = mem_alloc((size_t)n_lists * sizeof *lists);
-  struct node *loop = NULL;
-  if (seq && lists) loop = make(l, seq, lists, failure);
+  bool ok = seq && lists;
+  if (ok) ok = make(l, seq, lists, out, failure);
   else *failure = no_memory("weft_loop_close");
   if (seq) nodes_release(l->n_each, seq);
   mem_free(seq);
   mem_free(lists);
-  return loop;
+  return ok;
+}
+
+static int n_stacked(const struct weft_loop *l) {
+  int n = 0;
+  for (int i = 0; i < l->n_promises; i++) n += l->promise[i].body != NULL;
+  return n;
 }
 
 /* In the scope outside, where the loop's own has ended. */
-static void fulfil(struct weft_loop *l, struct node *loop) {
-  int n_all = 0;
+static void fulfil(struct weft_loop *l, struct node *const out[]) {
+  int n_all = n_stacked(l), at = 0;
   for (int i = 0; i < l->n_promises; i++) {
     struct promise *p = &l->promise[i];
-    int k = p->body ? n_all++ : loop ? loop_out_last(loop_of(loop), p->carry) : 0;
-    struct node *item = loop ? item_make(loop, k) : NULL;
-    if (!item) item = array_node(array_failed(loop ? no_memory("weft_loop_close") : failure_retain(l->failure)));
-    node_release(array_swap(p->handle, item));
+    struct node *item = l->failure ? NULL : out[p->body ? at++ : n_all + p->carry];
+    node_release(array_swap(p->handle, item ? node_retain(item) : array_node(array_failed(failure_retain(l->failure)))));
   }
 }
 
@@ -390,11 +443,15 @@ void weft_loop_close(weft_loop *l) {
   struct failure *ended = not_open(l, "weft_loop_close");
   if (ended) return scope_blame(ended);
   if (scope_check("weft_loop_close", l->scope) != WEFT_OK) return;
-  struct node *loop = l->failure ? NULL : build(l, &l->failure);
+  int n = n_stacked(l) + l->n_carry;
+  struct node **out = mem_alloc((size_t)(n + 1) * sizeof *out);
+  if (!out && !l->failure) l->failure = no_memory("weft_loop_close");
+  if (!l->failure) build(l, out, &l->failure);
   l->scope->construct = NULL;
   scope_end(l->scope);
   if (l->failure) scope_blame(failure_retain(l->failure));
-  fulfil(l, loop);
-  node_release(loop);
+  fulfil(l, out);
+  for (int i = 0; out && i < n; i++) node_release(out[i]);
+  mem_free(out);
   loop_free(l);
 }

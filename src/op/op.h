@@ -110,6 +110,7 @@ struct op {
    * anew join the table. attr then holds its references beside those of the node. false: *failure, or out of memory. */
   bool (*resize)(const struct node *n, struct node *const in[], void *attr, struct dim_table *, bool is_copied,
                  struct failure **);
+  bool (*settle)(struct node *);   /* attr contains sizes: those that have become known; graph lock held. false: memory */
   /* Sizes were taken to be equal while they were unknown: a failure once they turn out to differ, else NULL. */
   struct failure *(*agree)(const struct node *);
   const struct many *many;         /* ops with several results: loop, call, checkpoint, custom */
@@ -147,6 +148,7 @@ struct loop {
   dim steps;                                       /* at most so many: a number or a symbol (bound to the value of the
                                                       steps input). INT64_MAX: only until ends it; then n_all is 0 */
   bool owns_steps;                                 /* steps is a symbol made for this loop */
+  int64_t truncate;                                /* reverse mode goes through so many steps, the last; 0: all */
   dim length;                                      /* rows of stacked outputs. Without until it is steps; with it, a symbol
                                                       of this loop's own, bound to the executed length */
 };

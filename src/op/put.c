@@ -191,8 +191,19 @@ static bool put_resize(const struct node *n, struct node *const in[], void *attr
   return fits;
 }
 
+static bool put_settle(struct node *n) {
+  struct put_attr *a = n->attr;
+  bool ok = true;
+  for (int k = 0; k < n->rank; k++) {
+    dim now = dim_resolve(a->start[k]);
+    if (now == DIM_BAD) ok = false;
+    else a->start[k] = now;
+  }
+  return ok;
+}
+
 const struct op op_put = { .name = "put", .kind = OP_PUT, .chooses = true, .vjp = put_vjp, .jvp = put_jvp, .batch = put_batch,
-                           .again = put_again, .resize = put_resize };
+                           .again = put_again, .resize = put_resize, .settle = put_settle };
 const struct op op_scatter = { .name = "scatter", .kind = OP_SCATTER, .chooses = true, .vjp = put_vjp, .jvp = put_jvp,
                                .batch = scatter_batch, .again = put_again };
 

@@ -127,6 +127,13 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
   return false;
 }
 
+static bool slice_settle(struct node *n) {
+  struct slice_attr *a = n->attr;
+  dim now = dim_resolve(a->start);
+  if (now != DIM_BAD) a->start = now;
+  return now != DIM_BAD;
+}
+
 static struct failure *reshape_agree(const struct node *n) {
   struct shape_text a, b;
   if (!counts_differ(n->in[0], n->rank, n->dims)) return NULL;
@@ -141,7 +148,7 @@ const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = br
 const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = transpose_vjp, .jvp = transpose_jvp,
                                  .batch = transpose_batch, .again = transpose_again };
 const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .chooses = true, .vjp = slice_vjp, .jvp = slice_jvp,
-                             .batch = slice_batch, .resize = slice_resize };
+                             .batch = slice_batch, .resize = slice_resize, .settle = slice_settle };
 
 /* ---- Reshape ---- */
 

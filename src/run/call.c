@@ -14,7 +14,7 @@ struct entry {
   void *key;
   size_t bytes;
   uint64_t hash;
-  struct plan *plan;
+  struct plan *plan;        /* NULL: sizes depend on values, so the body is evaluated part by part */
   int n_leaves;
   int *input;               /* by leaf: which input it is, or -1: captured */
   struct node **captured;   /* by leaf */
@@ -139,10 +139,10 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
   if (!out) return no_memory();
   if (!function_expand(f, leaf, out, &failure)) return mem_free(out), failure;
   for (int i = 0; i < n; i++) target[i] = out[((const struct item_attr *)item[i]->attr)->k];
-  e->plan = eval_plan_leaves(n, target, !f->exact, &e->n_leaves, &e->captured, &failure);
+  if (eval_is_sized(n, target)) e->plan = eval_plan_leaves(n, target, !f->exact, &e->n_leaves, &e->captured, &failure);
   nodes_release(f->n_out, out);
   mem_free(out);
-  if (!e->plan) return failure;
+  if (!e->plan) return failure; /* NULL: part by part */
   e->input = mem_alloc(sizeof *e->input * (size_t)(e->n_leaves + 1));
   if (!e->input) return no_memory();
   for (int i = 0; i < e->n_leaves; i++) {
@@ -202,6 +202,41 @@ static struct failure *run_entry(const struct entry *e, int n, struct node *item
   return f;
 }
 
+static struct failure *no_size(const struct node *item) {
+  return fail(WEFT_ERR_UNSUPPORTED, item->origin, "weft_call: a result of a function whose size depends on values");
+}
+
+/* The results are there: the items are what they are. */
+static struct failure *hand_over(int n, struct node *item[], struct node *const result[]) {
+  struct failure *failure = NULL;
+  struct node **leaf = NULL;
+  int n_leaves = 0;
+  struct plan *plan = eval_plan_leaves(n, result, false, &n_leaves, &leaf, &failure);
+  if (!plan) return failure;
+  failure = eval_claimed(n, item, plan, n_leaves, leaf);
+  if (leaf) nodes_release(n_leaves, leaf);
+  mem_free(leaf);
+  plan_release(plan);
+  return failure;
+}
+
+static struct failure *run_parts(struct weft_function *f, int n, struct node *item[], struct node *const in[]) {
+  for (int i = 0; i < n; i++) if (!node_is_known(item[i])) return no_size(item[i]);
+  struct failure *failure = NULL;
+  struct node **out = mem_alloc(sizeof *out * (size_t)(f->n_out + n + 1)), **result = out ? out + f->n_out : NULL;
+  if (!out) return no_memory();
+  if (!function_expand(f, in, out, &failure)) return mem_free(out), failure;
+  for (int i = 0; i < n; i++) result[i] = out[((const struct item_attr *)item[i]->attr)->k];
+  if (!eval_nodes(n, result, &(struct eval_options){ .only_targets = true }, &failure)) failure = hand_over(n, item, result);
+  nodes_release(f->n_out, out);
+  mem_free(out);
+  return failure;
+}
+
+static struct failure *run_call(const struct entry *e, struct weft_function *f, int n, struct node *item[], struct node *const in[]) {
+  return e->plan ? run_entry(e, n, item, in) : run_parts(f, n, item, in);
+}
+
 struct failure *eval_call(int n, struct node *item[]) {
   static _Thread_local struct key key;
   struct node *call = item[0]->in[0];
@@ -213,11 +248,11 @@ struct failure *eval_call(int n, struct node *item[]) {
   if (!s || key.failed) return no_memory();
   uint64_t hash = hash_bytes(key.bytes, key.n);
   struct entry *e = find(s, &key, hash);
-  if (e) return run_entry(e, n, item, call->in);
+  if (e) return run_call(e, f, n, item, call->in);
   failure = plan_entry(f, call->in, n, item, &key, hash, &e);
   if (failure) return failure;
   bool is_kept = keep(s, e);
-  failure = run_entry(e, n, item, call->in);
+  failure = run_call(e, f, n, item, call->in);
   if (!is_kept) entry_free(e);
   return failure;
 }

@@ -83,15 +83,18 @@ static bool is_unsized(const struct node *item) {
   return !node_is_known(item) || (!l->is_branch && !dim_is_known(dim_resolve(l->steps)));
 }
 
-/* Sizes that have become known since the nodes were made; lock held. */
-static void settle_sizes(const struct node_list *l) {
-  for (int i = 0; i < l->n; i++)
+/* Sizes that have become known since the nodes were made; lock held. false: out of memory. */
+static bool settle_sizes(const struct node_list *l) {
+  for (int i = 0; i < l->n; i++) {
+    if (l->node[i]->op->settle && !l->node[i]->op->settle(l->node[i])) return false;
     for (int k = 0; k < l->node[i]->rank; k++) {
       dim d = l->node[i]->dims[k], now = dim_resolve(d);
       if (now == d || !dim_is_known(now)) continue;
       l->node[i]->dims[k] = now;
       dim_release(d);
     }
+  }
+  return true;
 }
 
 /* Looks through the list: a node that fails, one somebody else is computing, a call, a size only a loop can tell. */
@@ -533,7 +536,7 @@ static struct failure *approach(struct eval *e) {
     drop_ready(e);
     if (!e->n) return graph_unlock(), NULL;
     if (!walk(&l, e->n, e->target, stops)) return graph_unlock(), no_memory();
-    settle_sizes(&l);
+    if (!settle_sizes(&l)) return node_list_free(&l), graph_unlock(), no_memory();
     enum obstacle in_the_way = look(&l, &f, &which);
     if (in_the_way == CLEAR) {
       bool ok = (e->only_targets || add_held(e, &l, false)) && take_leaves(e, &l);
@@ -694,7 +697,7 @@ static struct failure *run_unsized(struct loop *l, struct node *loop, int n, str
   if (!f && !dim_bind(l->length, taken)) f = no_memory();
   if (!f) {
     graph_lock();
-    settle_sizes(&(struct node_list){ .node = target, .n = n });
+    if (!settle_sizes(&(struct node_list){ .node = target, .n = n })) f = no_memory();
     graph_unlock();
   }
   node_release(length);
@@ -755,6 +758,22 @@ static struct failure *plan_only(struct eval *e, bool stable, int64_t *given) {
   node_list_free(&l);
   graph_unlock();
   return f;
+}
+
+bool eval_is_sized(int n, struct node *const target[]) {
+  struct node_list l;
+  struct node *which;
+  struct failure *f = NULL;
+  bool is_sized = true;
+  graph_lock();
+  if (walk(&l, n, target, stops)) {
+    enum obstacle found = look(&l, &f, &which);
+    is_sized = f || found != UNSIZED; /* what fails says so when it is planned */
+    node_list_free(&l);
+  }
+  graph_unlock();
+  failure_release(f);
+  return is_sized;
 }
 
 struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, int *n_leaves, struct node ***leaf,

@@ -53,6 +53,7 @@ struct failure *eval_cost(int n, struct node *const target[], const bool forgets
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
  * the caller meanwhile. */
 struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[]);
+bool eval_is_sized(int n, struct node *const target[]); /* nothing must be computed before they can be planned */
 struct failure *eval_call(int n, struct node *item[]); /* call.c: items of one call */
 /* A short cut: if the targets are the items of one call whose arguments have their values they are computed without a walk;
  * else nothing happens. Either way eval_nodes does what is left. */

@@ -42,6 +42,8 @@ struct reversal {
   struct nodes x;                      /* sequence variables, carry variables, constants */
   struct node **dx;                    /* of x */
   int *carry_at, *const_at, *seq_at;   /* which carry or stacked output of the reverse loop; -1: none */
+  dim rows;                            /* how many the reverse loop goes through: the last ones */
+  struct node *is_short;               /* reference, 0-d bool: they are not all; NULL: rows says it */
 };
 
 static bool add_x(struct reversal *v) {
@@ -140,6 +142,67 @@ static bool find_bodies(struct reversal *v, struct failure **why) {
   return v->body;
 }
 
+/* ---- Truncation: the reverse loop goes through the last rows only ---- */
+
+/* How many steps were executed, as an array. */
+static weft_array *executed(const struct reversal *v) {
+  const struct loop *l = v->l;
+  if (l->until) return array_of(item_make(self(v->r), loop_out_length(l)));
+  if (l->has_steps) return weft_cast(v->r->in[0], WEFT_I64);
+  return array_of(node_size(node_retain(seq_of(v->r, l, 0)), 0, l->length));
+}
+
+/* The number of rows is known only when the loop has run. */
+static bool find_rows_later(struct reversal *v, struct failure **why) {
+  weft_array *n = executed(v), *most = weft_cast(weft_integer(v->l->truncate), WEFT_I64);
+  v->is_short = result_of(weft_gt(n, most), why);
+  node_release(v->d.length);
+  v->d.parts.steps = v->d.length = v->is_short ? result_of(weft_minimum(n, most), why) : NULL;
+  v->d.parts.owns_steps = true;
+  v->rows = dim_symbol();
+  return v->d.length;
+}
+
+static bool find_rows(struct reversal *v, struct failure **why) {
+  dim length = dim_resolve(v->l->length);
+  v->rows = length;
+  if (!v->l->truncate || (dim_is_known(length) && length <= v->l->truncate)) return true;
+  if (dim_is_known(length)) v->rows = v->l->truncate;
+  else if (!find_rows_later(v, why)) return false;
+  v->d.parts.n_steps = v->rows;
+  return true;
+}
+
+static weft_array *last_rows(const struct reversal *v, weft_array *xs) {
+  dim start = dim_sub(dim_resolve(v->l->length), v->rows);
+  return start == DIM_BAD ? array_of(NULL) : array_slice(xs, 0, start, v->rows, 1);
+}
+
+static bool truncate(struct reversal *v, struct failure **why) {
+  if (!find_rows(v, why)) return false;
+  for (int k = 0; k < v->d.seq.n && v->rows != dim_resolve(v->l->length); k++) {
+    struct node *part = result_of(last_rows(v, handle_of(v->d.seq.node[k])), why);
+    if (!part) return false;
+    node_release(v->d.seq.node[k]);
+    v->d.seq.node[k] = part;
+  }
+  return true;
+}
+
+/* Rows that were not gone through have no cotangent. */
+static weft_array *all_rows(const struct reversal *v, weft_array *ds) {
+  if (v->rows == dim_resolve(v->l->length)) return ds;
+  dim dims[WEFT_RANK_MAX];
+  for (int k = 0; k < ds->node->rank; k++) dims[k] = k ? ds->node->dims[k] : dim_resolve(v->l->length);
+  weft_array *zero = array_broadcast("weft_vjp", number_like(ds, 0), ds->node->rank, dims);
+  return weft_put(zero, last_rows(v, zero), ds, WEFT_SET);
+}
+
+static weft_array *of_initial(const struct reversal *v, weft_array *dc) {
+  if (v->is_short) return weft_where(handle_of(v->is_short), zeros_of(dc->node), dc);
+  return v->rows == dim_resolve(v->l->length) ? dc : NULL;
+}
+
 static bool reversal_open(struct reversal *v, struct failure **why) {
   const struct loop *l = v->l;
   if (!find_carries(v) || !find_bodies(v, why)) return false;
@@ -156,6 +219,7 @@ static void reversal_close(struct reversal *v) {
   node_list_drop(n_bodies_of(v->l), v->body);
   node_list_drop(v->l->n_carry, v->carry);
   node_list_drop(v->l->n_seq + v->l->n_carry + v->l->n_const, v->dx);
+  node_release(v->is_short);
   nodes_free(&v->y);
   nodes_free(&v->seed);
   nodes_free(&v->x);
@@ -174,9 +238,11 @@ static weft_array *uncut(const struct rule *r, int k, weft_array *ds, dim length
 static void give_out(struct reversal *v, struct node *back, weft_array *dx[]) {
   const struct loop *l = v->l;
   for (int k = 0; k < l->n_seq; k++)
-    if (v->seq_at[k] >= 0) dx[loop_in_seq(l, k)] = uncut(v->r, loop_in_seq(l, k), array_of(item_of(back, v->seq_at[k])), l->length);
+    if (v->seq_at[k] >= 0)
+      dx[loop_in_seq(l, k)] = uncut(v->r, loop_in_seq(l, k), all_rows(v, array_of(item_of(back, v->seq_at[k]))), l->length);
   for (int k = 0; k < l->n_carry; k++)
-    if (v->carry_at[k] >= 0) dx[loop_in_carry(l, k)] = array_of(item_of(back, loop_out_last(loop_of(back), v->carry_at[k])));
+    if (v->carry_at[k] >= 0)
+      dx[loop_in_carry(l, k)] = of_initial(v, array_of(item_of(back, loop_out_last(loop_of(back), v->carry_at[k]))));
   for (int k = 0; k < l->n_const; k++)
     if (v->const_at[k] >= 0) dx[loop_in_const(l, k)] = array_of(item_of(back, loop_out_last(loop_of(back), v->const_at[k])));
 }
@@ -184,7 +250,7 @@ static void give_out(struct reversal *v, struct node *back, weft_array *dx[]) {
 static struct node *reverse(struct reversal *v, const bool is_wanted[], weft_array *const dy[], struct failure **why) {
   bool ok = reversal_open(v, why) && add_carries(v, dy) && add_stacked(v, dy) &&
             pull(v->y.n, v->y.node, v->seed.node, v->x.n, v->x.node, true, v->dx, NULL, why) && add_nexts(v) &&
-            add_sums(v, is_wanted, why) && add_outputs(v, is_wanted);
+            add_sums(v, is_wanted, why) && add_outputs(v, is_wanted) && truncate(v, why);
   return ok ? draft_make(&v->d, why) : NULL;
 }
 
@@ -251,6 +317,7 @@ static bool add_primal(struct advance *a) {
   const struct loop *l = a->l;
   if (is_replayed(l)) return draft_replay(&a->d, a->r);
   a->d.parts.n_steps = l->steps;
+  a->d.parts.truncate = l->truncate;
   a->d.parts.owns_steps = l->owns_steps;
   a->d.parts.steps = l->has_steps ? a->r->in[0]->node : NULL;
   a->d.parts.until = l->until ? a->body[l->n_carry + l->n_all] : NULL;

@@ -100,6 +100,7 @@ static bool add_steps(struct spreading *s, struct failure **why) {
   const struct loop *l = s->l;
   s->is_replay = l->until && !s->is_ragged && l->steps != INT64_MAX;
   s->d.parts.is_backward = l->is_backward;
+  s->d.parts.truncate = l->truncate;
   if (s->is_replay) return draft_same_steps(&s->d, (struct node *)s->r->node);
   if (s->has_own_steps) return add_most_steps(s, why);
   s->d.parts.n_steps = l->steps;
