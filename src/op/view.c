@@ -134,6 +134,15 @@ static bool slice_settle(struct node *n) {
   return now != DIM_BAD;
 }
 
+/* A sequence that is cut to steps known only now. */
+static struct failure *slice_agree(const struct node *n) {
+  const struct slice_attr *a = n->attr;
+  dim size = n->in[0]->dims[a->axis], length = n->dims[a->axis];
+  if (slice_fits(size, a->start, length, a->step)) return NULL;
+  return fail(WEFT_ERR_SHAPE, n->origin, "weft_eval: a slice, or a loop over a sequence, needs %lld elements of an axis that has %lld",
+              (long long)length, (long long)size);
+}
+
 static struct failure *reshape_agree(const struct node *n) {
   struct shape_text a, b;
   if (!counts_differ(n->in[0], n->rank, n->dims)) return NULL;
@@ -148,7 +157,8 @@ const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = br
 const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = transpose_vjp, .jvp = transpose_jvp,
                                  .batch = transpose_batch, .again = transpose_again };
 const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .chooses = true, .vjp = slice_vjp, .jvp = slice_jvp,
-                             .batch = slice_batch, .resize = slice_resize, .settle = slice_settle };
+                             .batch = slice_batch, .resize = slice_resize, .settle = slice_settle,
+                             .agree = slice_agree };
 
 /* ---- Reshape ---- */
 
