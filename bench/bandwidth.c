@@ -40,7 +40,7 @@ static void row(const char *work, const struct size *z) {
   for (int t = 0; t < 2; t++) printf(" %7.1f", b.bytes / figure_of(loop[t].ns, rounds).middle);
   for (int i = 0; i < COLUMNS; i++) {
     struct figure f = figure_ratio(&loop[i % 2], &weft[i], rounds);
-    if (runs[i].function) printf("   %5.2f ±%2.0f%%", f.middle, spread(f));
+    if (runs[i].function) printf("   %5.2f ±%2.0f%%", f.middle, figure_spread(f));
     else printf("   %10s", "-");
   }
   printf("\n");

@@ -29,7 +29,7 @@ static void print_row(const struct bench *b, const struct entrant *weft, const s
   struct figure w = figure_of(weft->ns, rounds), h = figure_of(hand->ns, rounds), ratio = figure_ratio(weft, hand, rounds);
   char name[64];
   snprintf(name, sizeof name, "%s %lldx%lld", b->work->name, (long long)b->task.rows, (long long)b->task.cols);
-  printf("  %-36s %9.1f %9.1f   %5.2f ±%2.0f%% %s %8.2f %7.1f %7.1f", name, w.middle / 1e3, h.middle / 1e3, ratio.middle, spread(ratio),
+  printf("  %-36s %9.1f %9.1f   %5.2f ±%2.0f%% %s %8.2f %7.1f %7.1f", name, w.middle / 1e3, h.middle / 1e3, ratio.middle, figure_spread(ratio),
          ratio.middle > 1.3 ? "!" : " ", b->bytes / 1e6, b->bytes / w.middle, b->bytes / h.middle);
   far += ratio.middle > 1.3;
 }

@@ -64,7 +64,7 @@ struct figure figure_ratio(const struct entrant *a, const struct entrant *b, int
   return figure_of(ratio, rounds);
 }
 
-double spread(struct figure f) { return 50 * (f.high - f.low) / f.middle; }
+double figure_spread(struct figure f) { return 50 * (f.high - f.low) / f.middle; }
 
 void *measure_memory(size_t bytes) {
   size_t page = 2 << 20, rounded = (bytes + page - 1) / page * page;

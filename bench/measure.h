@@ -23,7 +23,7 @@ double clock_ns(void);
 int measure_turns(int n, struct entrant *const entrants[], double seconds);
 struct figure figure_of(const double *v, int n);
 struct figure figure_ratio(const struct entrant *a, const struct entrant *b, int rounds); /* a / b, round by round */
-double spread(struct figure); /* half the distance of the quartiles, in percent of the median */
+double figure_spread(struct figure); /* half the distance of the quartiles, in percent of the median */
 
 /* Memory on huge pages, filled with 0; never given back. Ends the program if there is none. */
 void *measure_memory(size_t bytes);

@@ -512,3 +512,50 @@ TEST(results_that_a_map_does_not_touch_need_no_mapped_input) {
   EXPECT_F64(weft_at(weft_at(ys[2], 0, weft_integer(1)), 0, weft_integer(2)), 3.6, -1.6, 2.4);
   weft_scope_discard(s);
 }
+
+/* ---- Work that depends on sequences alone ---- */
+
+static weft_array *rnn(weft_array *x, weft_array *w, weft_array *u, bool is_unrolled) {
+  weft_array *h = weft_full(WEFT_F64, WEFT_DIMS(2, 3), 0.25);
+  if (is_unrolled) {
+    for (int t = 0; t < 4; t++)
+      h = weft_tanh(weft_add(weft_matmul(weft_at(x, 0, weft_integer(t)), w), weft_matmul(h, u)));
+    return h;
+  }
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x_t = weft_loop_each(l, x), *c = weft_loop_carry(l, h);
+  weft_loop_next(l, c, weft_tanh(weft_add(weft_matmul(x_t, w), weft_matmul(c, u))));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+
+TEST(products_of_sequences_are_computed_for_all_steps_at_once) {
+  weft_scope *s = weft_scope_open();
+  double v[24];
+  for (int i = 0; i < 24; i++) v[i] = sin(i * 1.7);
+  weft_array *in[] = { weft_from(WEFT_F64, WEFT_DIMS(4, 2, 3), v), weft_from(WEFT_F64, WEFT_DIMS(3, 3), v + 3), weft_from(WEFT_F64, WEFT_DIMS(3, 3), v + 9) };
+  weft_array *a = rnn(in[0], in[1], in[2], false), *b = rnn(in[0], in[1], in[2], true), *da[3], *db[3];
+  const struct loop *l = loop_of(loop_below(a));
+  EXPECT_INT(l->n_seq, 1);
+  EXPECT_INT(l->n_const, 1);
+  double p[24], q[24];
+  if (read_f64(a, 6, p) && read_f64(b, 6, q)) EXPECT(!memcmp(p, q, 6 * sizeof *p));
+  weft_grad(a, 3, in, da);
+  weft_grad(b, 3, in, db);
+  for (int k = 0; k < 3; k++)
+    if (read_f64(da[k], k ? 9 : 24, p) && read_f64(db[k], k ? 9 : 24, q))
+      for (int i = 0; i < (k ? 9 : 24); i++) EXPECT_NEAR(p[i], q[i], 1e-14);
+  weft_scope_discard(s);
+}
+
+TEST(a_product_much_larger_than_what_it_reads_stays_in_its_step) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *x = weft_loop_each(loop, weft_full(WEFT_F64, WEFT_DIMS(4, 2, 1), 0.5)), *c = weft_loop_carry(loop, weft_full(WEFT_F64, WEFT_DIMS(2, 64), 0));
+  weft_loop_next(loop, c, weft_add(c, weft_matmul(x, weft_full_like(weft_slice(c, 0, 0, 1, 1), 1))));
+  weft_array *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  EXPECT_INT(loop_of(loop_below(last))->seq_var[0]->dims[1], 1);
+  weft_scope_discard(s);
+}

@@ -25,6 +25,17 @@ struct node *loop_make(const struct loop_parts *, struct failure **);
 struct node *loop_var(weft_dtype, int rank, const dim dims[]); /* NULL: out of memory */
 static inline struct loop *loop_of(const struct node *n) { return ((const struct loop_attr *)n->attr)->loop; }
 
+/* The loop without the products that depend on sequences alone: these are sequences (loop_hoist.c). parts is what is left,
+ * to be used before hoist_free, which is due in any case. false: *failure. */
+struct hoist {
+  struct loop_parts parts;
+  int n, n_bodies;
+  struct node **from, **var, **seq, **body; /* what was taken out, what stands for it, all steps of it; new bodies. References */
+  struct node **all_seq, **all_var;
+};
+bool loop_hoist(const struct loop_parts *, struct hoist *, struct failure **);
+void hoist_free(struct hoist *);
+
 /* The same results, n_all stacked ones and n_carry last ones, by a loop over segments of k steps, whose gradient keeps the
  * carries before each segment only. The number of steps is known and at least k, and no until ends it. References; false:
  * *failure, and those that are there are the caller's. */

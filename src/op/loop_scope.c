@@ -407,7 +407,11 @@ static bool make(struct weft_loop *l, struct node **seq, struct node **lists, st
                           .truncate = l->truncate };
   gather(l, &p, lists);
   if ((*failure = find_segment(l, &p, &k))) return false;
-  return k ? loop_in_segments(&p, k, out, failure) : make_loop(&p, out, failure);
+  struct hoist h;
+  bool ok = loop_hoist(&p, &h, failure);
+  if (ok) ok = k ? loop_in_segments(&h.parts, k, out, failure) : make_loop(&h.parts, out, failure);
+  hoist_free(&h);
+  return ok;
 }
 
 static bool build(struct weft_loop *l, struct node *out[], struct failure **failure) {
