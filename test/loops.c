@@ -540,8 +540,10 @@ TEST(products_of_sequences_are_computed_for_all_steps_at_once) {
   EXPECT_INT(l->n_seq, 1);
   EXPECT_INT(l->n_const, 1);
   double p[24], q[24];
-  if (read_f64(a, 6, p) && read_f64(b, 6, q)) EXPECT(!memcmp(p, q, 6 * sizeof *p));
   weft_grad(a, 3, in, da);
+  EXPECT_TEXT(weft_op(da[1]), "matmul"); /* not summed step by step */
+  EXPECT_TEXT(weft_op(da[2]), "matmul");
+  if (read_f64(a, 6, p) && read_f64(b, 6, q)) EXPECT(!memcmp(p, q, 6 * sizeof *p));
   weft_grad(b, 3, in, db);
   for (int k = 0; k < 3; k++)
     if (read_f64(da[k], k ? 9 : 24, p) && read_f64(db[k], k ? 9 : 24, q))

@@ -42,6 +42,8 @@ struct reversal {
   struct nodes x;                      /* sequence variables, carry variables, constants */
   struct node **dx;                    /* of x */
   int *carry_at, *const_at, *seq_at;   /* which carry or stacked output of the reverse loop; -1: none */
+  struct node **left;                  /* of constants whose cotangent is a sum of products: the left factors of all steps;
+                                          const_at is the stacked output of right factors then. References */
   dim rows;                            /* how many the reverse loop goes through: the last ones */
   struct node *is_short;               /* reference, 0-d bool: they are not all; NULL: rows says it */
 };
@@ -94,12 +96,77 @@ static bool add_nexts(struct reversal *v) {
   return true;
 }
 
+/* ---- Sums of products over steps ----
+ * The cotangent of a matrix that every step multiplies by is sum over t of a_t b_t. Where a_t is made of what was kept, the
+ * b_t are stacked and the sum is one product after the loop, [m, n k] by [n k, q]. The b_t take no more memory than the
+ * carries that are kept. */
+
+static bool needs_a_carry(const struct reversal *v, struct node *n) {
+  struct subgraph g;
+  const struct nodes *c = &v->d.carry_var;
+  if (!subgraph_take(&g, 1, &n, c->n, c->node, 0)) return true;
+  bool found = false;
+  for (int k = 0; k < c->n; k++) found |= g.wall[k] >= 0;
+  subgraph_free(&g);
+  return found;
+}
+
+static bool fits_kept(const struct reversal *v, const struct node *n) {
+  dim count = dim_count(n->rank, n->dims), kept = 0;
+  for (int k = 0; k < v->l->n_carry; k++) kept = dim_add(kept, dim_count(v->l->carry_var[k]->rank, v->l->carry_var[k]->dims));
+  return count == kept || (dim_is_known(count) && dim_is_known(kept) && count <= kept);
+}
+
+static bool is_product(const struct reversal *v, const struct node *d) {
+  return d->op == &op_matmul && d->rank == 2 && d->n_in == 2 && !v->l->is_branch && !v->l->truncate &&
+         d->in[0]->dtype == d->dtype && fits_kept(v, d->in[1]) && !needs_a_carry(v, d->in[0]);
+}
+
+/* n for all steps, from the sequences of the reverse loop. */
+static struct node *for_all_steps(const struct reversal *v, struct node *n, struct failure **why) {
+  const struct draft *d = &v->d;
+  struct node *y = node_retain(n), *ys = NULL;
+  bool ok = spread(d->parts.n_steps, d->seq.n, d->seq_var.node, d->seq.node, 1, &y, &ys, why);
+  node_release(y);
+  return ok ? ys : NULL;
+}
+
+/* Which stacked output n is, perhaps a new one. -1: out of memory. */
+static int stack(struct reversal *v, struct node *n) {
+  for (int k = 0; k < v->d.all.n; k++)
+    if (v->d.all.node[k] == n) return k;
+  return nodes_add(&v->d.all, node_retain(n)) ? v->d.all.n - 1 : -1;
+}
+
+/* *is_done: the cotangent of constant k comes from products. */
+static bool add_product(struct reversal *v, int k, struct node *d, bool *is_done, struct failure **why) {
+  *is_done = false;
+  if (!is_product(v, d)) return true;
+  v->left[k] = for_all_steps(v, d->in[0], why);
+  if (!v->left[k]) return !*why; /* the same in all steps: as ever */
+  v->const_at[k] = stack(v, d->in[1]);
+  return *is_done = v->const_at[k] >= 0;
+}
+
+static weft_array *sum_of_products(const struct reversal *v, struct node *back, int k) {
+  struct node *a = v->left[k];
+  struct node *b = item_of(back, v->const_at[k]);
+  if (!b) return array_of(NULL);
+  dim inner = dim_mul(a->dims[0], a->dims[2]), left[2] = { a->dims[1], inner }, right[2] = { inner, b->dims[2] };
+  if (inner == DIM_BAD) return node_release(b), array_of(NULL);
+  weft_array *rows = array_reshape("weft_vjp", weft_moveaxis(handle_of(a), 0, 1), 2, left);
+  return weft_matmul(rows, array_reshape("weft_vjp", array_of(b), 2, right));
+}
+
 static bool add_sums(struct reversal *v, const bool is_wanted[], struct failure **why) {
   const struct loop *l = v->l;
   for (int k = 0; k < l->n_const; k++) {
     struct node *d = v->dx[l->n_seq + l->n_carry + k], *like = const_of(v->r, l, k);
     v->const_at[k] = -1;
     if (!d || !is_wanted[loop_in_const(l, k)]) continue;
+    bool is_done;
+    if (!add_product(v, k, d, &is_done, why)) return false;
+    if (is_done) continue;
     v->const_at[k] = v->d.init.n;
     struct node *var = var_like(like);
     if (!nodes_add(&v->d.carry_var, var) || !nodes_add_zeros(&v->d.init, like)) return false;
@@ -113,8 +180,7 @@ static bool add_outputs(struct reversal *v, const bool is_wanted[]) {
   for (int k = 0; k < v->l->n_seq; k++) {
     v->seq_at[k] = -1;
     if (!v->dx[k] || !is_wanted[loop_in_seq(v->l, k)]) continue;
-    v->seq_at[k] = v->d.all.n;
-    if (!nodes_add(&v->d.all, node_retain(v->dx[k]))) return false;
+    if ((v->seq_at[k] = stack(v, v->dx[k])) < 0) return false;
   }
   return true;
 }
@@ -208,7 +274,8 @@ static bool reversal_open(struct reversal *v, struct failure **why) {
   if (!find_carries(v) || !find_bodies(v, why)) return false;
   v->carry_at = mem_alloc((size_t)(l->n_carry + l->n_const + l->n_seq + 1) * sizeof(int));
   v->dx = node_list_new(l->n_seq + l->n_carry + l->n_const);
-  if (!v->carry_at || !v->dx) return false;
+  v->left = node_list_new(l->n_const);
+  if (!v->carry_at || !v->dx || !v->left) return false;
   v->const_at = v->carry_at + l->n_carry;
   v->seq_at = v->const_at + l->n_const;
   v->d.parts.is_backward = !l->is_backward;
@@ -218,6 +285,7 @@ static bool reversal_open(struct reversal *v, struct failure **why) {
 static void reversal_close(struct reversal *v) {
   node_list_drop(n_bodies_of(v->l), v->body);
   node_list_drop(v->l->n_carry, v->carry);
+  node_list_drop(v->l->n_const, v->left);
   node_list_drop(v->l->n_seq + v->l->n_carry + v->l->n_const, v->dx);
   node_release(v->is_short);
   nodes_free(&v->y);
@@ -244,7 +312,8 @@ static void give_out(struct reversal *v, struct node *back, weft_array *dx[]) {
     if (v->carry_at[k] >= 0)
       dx[loop_in_carry(l, k)] = of_initial(v, array_of(item_of(back, loop_out_last(loop_of(back), v->carry_at[k]))));
   for (int k = 0; k < l->n_const; k++)
-    if (v->const_at[k] >= 0) dx[loop_in_const(l, k)] = array_of(item_of(back, loop_out_last(loop_of(back), v->const_at[k])));
+    if (v->left[k]) dx[loop_in_const(l, k)] = sum_of_products(v, back, k);
+    else if (v->const_at[k] >= 0) dx[loop_in_const(l, k)] = array_of(item_of(back, loop_out_last(loop_of(back), v->const_at[k])));
 }
 
 static struct node *reverse(struct reversal *v, const bool is_wanted[], weft_array *const dy[], struct failure **why) {
