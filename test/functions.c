@@ -326,5 +326,6 @@ TEST(a_function_may_contain_a_loop_whose_steps_depend_on_values) {
     EXPECT_F64(y[0], 2 << k, k * (2 << k));
     EXPECT_F64(y[1], (1 + k) * ((2 << k) - 1));
   }
+  EXPECT_TEXT(weft_function_show(f, "kernels"), "");
   weft_scope_discard(s);
 }
