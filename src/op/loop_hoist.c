@@ -56,13 +56,15 @@ static int sequence_index(const struct hoisting *s, const struct node *var) {
   return -1;
 }
 
-/* x_t W for rows x_t of [m,k]: one product of [n m, k] and W, whose gradient by W is one product too. NULL: it is none such,
- * or there is no memory. */
-static struct node *as_one_product(const struct hoisting *s, int i) {
-  struct node *y = s->g.node[i];
-  int k = subgraph_arity(&s->g, i) == 2 ? sequence_index(s, y->in[0]) : -1;
-  if (k < 0 || y->rank != 2 || s->moves[s->g.operand[s->g.first[i] + 1]]) return NULL;
-  struct node *xs = s->p->seq[k];
+/* x_t W for rows x_t of [m,k]: one product of [n m, k] and W, whose gradient by W is one product too. */
+static bool is_one_product(const struct hoisting *s, int i) {
+  const struct node *y = s->g.node[i];
+  return y->rank == 2 && subgraph_arity(&s->g, i) == 2 && sequence_index(s, y->in[0]) >= 0 &&
+         !s->moves[s->g.operand[s->g.first[i] + 1]];
+}
+
+static struct node *as_one_product(const struct hoisting *s, struct node *y) { /* NULL: out of memory */
+  struct node *xs = s->p->seq[sequence_index(s, y->in[0])];
   dim rows[2] = { dim_mul(xs->dims[0], xs->dims[1]), xs->dims[2] }, dims[3] = { xs->dims[0], y->dims[0], y->dims[1] };
   if (rows[0] == DIM_BAD) return NULL;
   weft_array *flat = array_reshape("weft_matmul", array_of(node_retain(xs)), 2, rows);
@@ -83,8 +85,7 @@ static bool take_out(struct hoisting *s, int i) {
   struct hoist *h = s->h;
   struct node *y = s->g.node[i];
   h->from[h->n] = node_retain(y);
-  h->seq[h->n] = as_one_product(s, i);
-  if (!h->seq[h->n]) h->seq[h->n] = for_all_steps(s, y);
+  h->seq[h->n] = is_one_product(s, i) ? as_one_product(s, y) : for_all_steps(s, y);
   h->var[h->n] = loop_var((weft_dtype)y->dtype, y->rank, y->dims);
   h->n++;
   return h->seq[h->n - 1] && h->var[h->n - 1];

@@ -101,10 +101,10 @@ static bool add_nexts(struct reversal *v) {
  * b_t are stacked and the sum is one product after the loop, [m, n k] by [n k, q]. The b_t take no more memory than the
  * carries that are kept. */
 
-static bool needs_a_carry(const struct reversal *v, struct node *n) {
+static bool needs_a_carry(const struct reversal *v, struct node *n, struct failure **why) {
   struct subgraph g;
   const struct nodes *c = &v->d.carry_var;
-  if (!subgraph_take(&g, 1, &n, c->n, c->node, 0)) return true;
+  if (!subgraph_take(&g, 1, &n, c->n, c->node, 0)) return *why = no_memory(), true;
   bool found = false;
   for (int k = 0; k < c->n; k++) found |= g.wall[k] >= 0;
   subgraph_free(&g);
@@ -117,9 +117,9 @@ static bool fits_kept(const struct reversal *v, const struct node *n) {
   return count == kept || (dim_is_known(count) && dim_is_known(kept) && count <= kept);
 }
 
-static bool is_product(const struct reversal *v, const struct node *d) {
+static bool is_product(const struct reversal *v, const struct node *d, struct failure **why) {
   return d->op == &op_matmul && d->rank == 2 && d->n_in == 2 && !v->l->is_branch && !v->l->truncate &&
-         d->in[0]->dtype == d->dtype && fits_kept(v, d->in[1]) && !needs_a_carry(v, d->in[0]);
+         d->in[0]->dtype == d->dtype && fits_kept(v, d->in[1]) && !needs_a_carry(v, d->in[0], why);
 }
 
 /* n for all steps, from the sequences of the reverse loop. */
@@ -141,7 +141,7 @@ static int stack(struct reversal *v, struct node *n) {
 /* *is_done: the cotangent of constant k comes from products. */
 static bool add_product(struct reversal *v, int k, struct node *d, bool *is_done, struct failure **why) {
   *is_done = false;
-  if (!is_product(v, d)) return true;
+  if (!is_product(v, d, why)) return !*why;
   v->left[k] = for_all_steps(v, d->in[0], why);
   if (!v->left[k]) return !*why; /* the same in all steps: as ever */
   v->const_at[k] = stack(v, d->in[1]);
