@@ -66,7 +66,7 @@ gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none
 symbols: build ## what the libraries export and use
 	@tools/symbols $(B)
 
-layers:     ## who includes whom, against tools/layers.txt
+layers:     ## who includes whom, against tools/layers.txt, and no line too long
 	@tools/layers
 
 install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and PREFIX

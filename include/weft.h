@@ -314,7 +314,8 @@ weft_array *weft_diagonal(weft_array *, int64_t k, int axis1, int axis2);    /* 
  * would read: made from x by the functions above and by views. x[2:5] += v is
  *   weft_put(x, weft_slice(x, 0, 2, 5, 1), v, WEFT_ADD).
  * It happens in place if x is computed on the way and nobody else needs it, and for slices also if x is the array that
- * the scope updates; else x is copied. v is cast to the dtype of x. Equal targets combine in order; with WEFT_SET the last one wins. */
+ * the scope updates; else x is copied. v is cast to the dtype of x. Equal targets combine in order; with WEFT_SET the
+ * last one wins. */
 typedef enum { WEFT_SET, WEFT_ADD, WEFT_MUL, WEFT_MIN, WEFT_MAX } weft_how;
 weft_array *weft_put(weft_array *x, weft_array *part, weft_array *v, weft_how);
 

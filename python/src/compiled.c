@@ -92,7 +92,8 @@ static PyObject *learn(PyObject *object, PyObject *arguments) {
   if (n_words < 0 || n_results > MOST_RESULTS || !function_of(function)) Py_RETURN_NONE;
   struct known *k = PyMem_Malloc(sizeof *k + sizeof *word * (size_t)n_words);
   if (!k) return PyErr_NoMemory();
-  *k = (struct known){ self->known, Py_NewRef(function), container == Py_None ? NULL : (PyTypeObject *)container, n_results, n_words };
+  *k = (struct known){ self->known, Py_NewRef(function), container == Py_None ? NULL : (PyTypeObject *)container,
+                       n_results, n_words };
   memcpy(k->word, word, sizeof *word * (size_t)n_words);
   self->known = k;
   Py_RETURN_NONE;

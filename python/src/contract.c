@@ -7,7 +7,8 @@ static PyObject *einsum(PyObject *module, PyObject *args) {
   PyObject *rest;
   struct list l;
   const char *text = n ? PyUnicode_Check(PyTuple_GET_ITEM(args, 0)) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(args, 0)) : NULL : NULL;
-  if (!text) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "einsum: the first argument is a text like \"ij,jk->ik\"");
+  if (!text)
+    return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "einsum: the first argument is a text like \"ij,jk->ik\"");
   if (!(rest = PyTuple_GetSlice(args, 1, n))) return NULL;
   int failed = list_take(&l, rest);
   Py_DECREF(rest);

@@ -159,7 +159,8 @@ PyMethodDef element_functions[] = {
 };
 
 #define METHODS(X) \
-  X(abs) X(sign) X(floor) X(ceil) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(log2) X(log10) X(sin) X(cos) X(tanh) X(sigmoid) X(conj)
+  X(abs) X(sign) X(floor) X(ceil) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) \
+  X(log2) X(log10) X(sin) X(cos) X(tanh) X(sigmoid) X(conj)
 #define DEFINE(name) \
   static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
 METHODS(DEFINE)

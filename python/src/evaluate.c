@@ -1,5 +1,6 @@
-/* evaluate.c -- computing and waiting. The GIL is released while weft works longer than a moment. On the main thread, where Python runs
- * signal handlers, Ctrl-C stops the work; what it was to compute is lazy again and can be asked for once more. */
+/* evaluate.c -- computing and waiting. The GIL is released while weft works longer than a moment. On the main thread,
+ * where Python runs signal handlers, Ctrl-C stops the work; what it was to compute is lazy again and can be asked for
+ * once more. */
 #include "core.h"
 #include <signal.h>
 #include <string.h>

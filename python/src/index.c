@@ -135,7 +135,8 @@ static int in_range(weft_array *a, int axis, Py_ssize_t *i) {
 
 static int mask_fits(weft_array *a, int axis, const struct item *i) {
   if (!i->size || weft_dim(a, axis) == i->size - 1) return 1;
-  PyErr_Format(PyExc_IndexError, "a mask of %lld does not fit axis %d of %lld", (long long)i->size - 1, axis, (long long)weft_dim(a, axis));
+  PyErr_Format(PyExc_IndexError, "a mask of %lld does not fit axis %d of %lld",
+               (long long)i->size - 1, axis, (long long)weft_dim(a, axis));
   return 0;
 }
 

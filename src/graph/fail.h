@@ -10,7 +10,8 @@ struct failure; /* a status, a message, the origin tag; counted, immutable but f
 struct failure *fail(weft_status, uint64_t origin, const char *format, ...) __attribute__((format(printf, 3, 4)));
 struct failure *failure_retain(struct failure *);
 void failure_release(struct failure *);
-struct failure *failure_for(struct failure *, const char *fn); /* "weft_eval: .." as fn says it, which evaluates too. Takes it over */
+struct failure *failure_for(struct failure *, const char *fn); /* "weft_eval: .." as fn says it, which evaluates too.
+                                                                  Takes it over */
 weft_status failure_status(const struct failure *);
 const char *failure_message(const struct failure *);
 bool failure_seen(struct failure *, bool mark); /* whether somebody has looked; marks it if asked */

@@ -113,7 +113,8 @@ static struct failure *dense_copy(struct node *n, struct entry *e, void **data) 
   return f;
 }
 
-static struct failure *save(const char *path, int n, const char *const names[], struct node *const node[], const char *const meta[]) {
+static struct failure *save(const char *path, int n, const char *const names[], struct node *const node[],
+                            const char *const meta[]) {
   struct entry *e = mem_alloc(sizeof *e * (size_t)(n + 1));
   void **data = mem_alloc(sizeof *data * (size_t)(n + 1));
   struct failure *f = e && data ? NULL : fail(WEFT_ERR_MEMORY, 0, "weft_save: out of memory");

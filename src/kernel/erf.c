@@ -83,8 +83,8 @@ static int guess(struct here h, int a) {
   return mul(h, a, either(h, is_near, n, f));
 }
 
-/* With d = (a - erf y) / erf' y, a step of fifth order: y + d + y d^2 + (1 + 4 y^2) d^3 / 3 + (7 y / 6 + 2 y^3) d^4. From a = 1/2 on, a - erf y is
- * erfc y - (1 - a), where nothing is lost. */
+/* With d = (a - erf y) / erf' y, a step of fifth order: y + d + y d^2 + (1 + 4 y^2) d^3 / 3 + (7 y / 6 + 2 y^3) d^4.
+ * From a = 1/2 on, a - erf y is erfc y - (1 - a), where nothing is lost. */
 int expand_erfinv(struct here h, const int x[]) {
   int size = size_of(h, x[0]), one = number(h, 1), a = op(h, KIR_MIN, size, VALUE(h, 0x1.fffffep-1, 0x1.fffffffffffffp-1));
   int y = guess(h, a);
@@ -95,7 +95,8 @@ int expand_erfinv(struct here h, const int x[]) {
   int large = muladd(h, c.value.low, scale, sub(h, mul(h, c.value.high, scale), sub(h, one, a)));
   int left = either(h, less(h, a, number(h, 0.5)), small, large);
   int d = mul(h, left, quotient(h, VALUE(h, 0x1.c5bf8ap-1, 0x1.c5bf891b4ef6bp-1), e));
-  int z = mul(h, y, y), third = muladd(h, z, VALUE(h, 0x1.555556p0, 0x1.5555555555555p0), VALUE(h, 0x1.555556p-2, 0x1.5555555555555p-2));
+  int z = mul(h, y, y),
+      third = muladd(h, z, VALUE(h, 0x1.555556p0, 0x1.5555555555555p0), VALUE(h, 0x1.555556p-2, 0x1.5555555555555p-2));
   int fourth = mul(h, y, muladd(h, z, number(h, 2), VALUE(h, 0x1.2aaaaap0, 0x1.2aaaaaaaaaaabp0)));
   int more = muladd(h, d, muladd(h, d, fourth, third), y);
   int step = muladd(h, mul(h, d, d), more, d), r = add(h, y, step);

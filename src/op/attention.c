@@ -56,7 +56,8 @@ static int64_t heads_of(weft_array *x) {
   return d < 0 ? 0 : d;
 }
 
-static weft_array *attend_in_groups(weft_array *q, weft_array *k, weft_array *v, weft_array *mask, const weft_attention_options *how) {
+static weft_array *attend_in_groups(weft_array *q, weft_array *k, weft_array *v, weft_array *mask,
+                                    const weft_attention_options *how) {
   int64_t heads = heads_of(q), of = heads_of(k);
   if (heads == of || of <= 1 || heads < of || heads % of) return attend(q, k, v, mask, how);
   if (mask && weft_rank(mask) >= 3) mask = grouped(mask, heads, of);

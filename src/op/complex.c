@@ -83,9 +83,12 @@ RULE(sqrt) {
   bool is_wide = dtype_part((weft_dtype)n->dtype) == WEFT_F64;
   struct node *zero = NUMBER(0), *one = NUMBER(1), *infinity = NUMBER(__builtin_inf());
   struct node *larger = REAL(maximum, REAL(abs, in[0].re), REAL(abs, in[0].im));
-  struct node *is_small = BOOL(lt, larger, NUMBER(is_wide ? 0x1p-900 : 0x1p-100)), *is_large = BOOL(lt, NUMBER(is_wide ? 0x1p900 : 0x1p100), larger);
-  struct node *by = REAL(where, is_small, NUMBER(is_wide ? 0x1p200 : 0x1p60), REAL(where, is_large, NUMBER(is_wide ? 0x1p-200 : 0x1p-60), one));
-  struct node *back = REAL(where, is_small, NUMBER(is_wide ? 0x1p-100 : 0x1p-30), REAL(where, is_large, NUMBER(is_wide ? 0x1p100 : 0x1p30), one));
+  struct node *is_small = BOOL(lt, larger, NUMBER(is_wide ? 0x1p-900 : 0x1p-100)),
+              *is_large = BOOL(lt, NUMBER(is_wide ? 0x1p900 : 0x1p100), larger);
+  struct node *by = REAL(where, is_small, NUMBER(is_wide ? 0x1p200 : 0x1p60),
+                         REAL(where, is_large, NUMBER(is_wide ? 0x1p-200 : 0x1p-60), one));
+  struct node *back = REAL(where, is_small, NUMBER(is_wide ? 0x1p-100 : 0x1p-30),
+                           REAL(where, is_large, NUMBER(is_wide ? 0x1p100 : 0x1p30), one));
   struct node *a = REAL(mul, in[0].re, by), *b = REAL(mul, in[0].im, by), *m = parts_abs(s, n, (struct parts[]){ { a, b } }).re;
   struct node *t = REAL(sqrt, REAL(mul, NUMBER(0.5), REAL(add, m, REAL(abs, a))));
   struct node *u = REAL(where, BOOL(eq, t, zero), b, REAL(div, b, REAL(add, t, t)));

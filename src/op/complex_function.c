@@ -71,7 +71,8 @@ RULE(sigmoid) {
 RULE(pow) {
   struct node *zero = NUMBER(0), *one = NUMBER(1);
   struct parts z = in[0], w = in[1], root = parts_log(s, n, &z), exponent = times(s, n, w, root), y = parts_exp(s, n, &exponent);
-  struct node *is_zero = BOOL(and, BOOL(eq, z.re, zero), BOOL(eq, z.im, zero)), *is_flat = BOOL(and, BOOL(eq, w.re, zero), BOOL(eq, w.im, zero));
+  struct node *is_zero = BOOL(and, BOOL(eq, z.re, zero), BOOL(eq, z.im, zero)),
+              *is_flat = BOOL(and, BOOL(eq, w.re, zero), BOOL(eq, w.im, zero));
   return (struct parts){ REAL(where, is_flat, one, REAL(where, is_zero, zero, y.re)),
                          REAL(where, is_flat, zero, REAL(where, is_zero, zero, y.im)) };
 }

@@ -86,7 +86,8 @@ static bool read_text(struct sum *s, const char *text, weft_array *const x[]) {
     if (read_names(&at, hidden, t->name) != t->rank) {
       struct node *n = array_node(x[k]);
       struct shape_text shape;
-      wrong(s, fail(WEFT_ERR_SHAPE, scope_origin(), "%s: \"%s\": operand %d has the shape %s", s->fn, text, k, shape_show(n, &shape)));
+      wrong(s, fail(WEFT_ERR_SHAPE, scope_origin(), "%s: \"%s\": operand %d has the shape %s",
+                    s->fn, text, k, shape_show(n, &shape)));
       return node_release(n), false;
     }
     if (k + 1 < s->n && *at++ != ',') return text_wrong(s, text);
@@ -125,7 +126,8 @@ static bool note_sizes(struct sum *s) {
     node_release(n);
   }
   for (int i = 0; i < s->out_rank && !s->failure; i++)
-    if (s->size[s->out[i]] == -1) return wrong(s, fail(WEFT_ERR_ARG, scope_origin(), "%s: the result has an axis that no operand has", s->fn));
+    if (s->size[s->out[i]] == -1)
+      return wrong(s, fail(WEFT_ERR_ARG, scope_origin(), "%s: the result has an axis that no operand has", s->fn));
   return !s->failure;
 }
 
@@ -305,7 +307,8 @@ static struct failure *pairs_check(const struct node *a, const struct node *b, i
   struct shape_text s, t;
   for (int k = 0; k < n; k++)
     if (dim_differs(a->dims[i[k]], b->dims[j[k]]))
-      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: axis %d of %s and axis %d of %s", i[k], shape_show(a, &s), j[k], shape_show(b, &t));
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: axis %d of %s and axis %d of %s",
+                  i[k], shape_show(a, &s), j[k], shape_show(b, &t));
   return NULL;
 }
 
@@ -335,6 +338,7 @@ weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes
     }
   int rank = node[0]->rank + node[1]->rank - 2 * n;
   nodes_release(2, node);
-  if (rank > WEFT_RANK_MAX) return array_failed(fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: the result has %d axes", rank));
+  if (rank > WEFT_RANK_MAX)
+    return array_failed(fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: the result has %d axes", rank));
   return compute(&s);
 }

@@ -26,7 +26,8 @@ static bool is_plain(const struct node *n) {
 static void look(struct hoisting *s) {
   const struct loop_parts *p = s->p;
   for (int k = 0; k < p->n_seq; k++)
-    if (s->g.wall[k] >= 0) s->moves[s->g.wall[k]] = true, s->reads[s->g.wall[k]] = dim_count(p->seq_var[k]->rank, p->seq_var[k]->dims);
+    if (s->g.wall[k] >= 0)
+      s->moves[s->g.wall[k]] = true, s->reads[s->g.wall[k]] = dim_count(p->seq_var[k]->rank, p->seq_var[k]->dims);
   for (int k = 0; k < p->n_carry; k++)
     if (s->g.wall[p->n_seq + k] >= 0) s->stays[s->g.wall[p->n_seq + k]] = true;
   for (int i = 0; i < s->g.n; i++) {

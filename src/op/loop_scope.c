@@ -98,7 +98,8 @@ static bool add_promise(struct weft_loop *l, struct promise p) {
 
 static void loop_free(struct weft_loop *l) {
   for (int i = 0; i < l->n_each; i++) node_release(l->each[i].xs), node_release(l->each[i].var);
-  for (int i = 0; i < l->n_carry; i++) node_release(l->carry[i].init), node_release(l->carry[i].var), node_release(l->carry[i].next);
+  for (int i = 0; i < l->n_carry; i++)
+    node_release(l->carry[i].init), node_release(l->carry[i].var), node_release(l->carry[i].next);
   for (int i = 0; i < l->n_promises; i++) node_release(l->promise[i].body), weft_disown(l->promise[i].handle);
   node_release(l->steps);
   node_release(l->until);
@@ -372,9 +373,11 @@ static void gather(const struct weft_loop *l, struct loop_parts *p, struct node 
 static struct failure *find_segment(const struct weft_loop *l, const struct loop_parts *p, int64_t *k) {
   *k = 0;
   if (!l->recomputes) return NULL;
-  if (l->truncate) return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_recompute: a loop that is truncated keeps few steps as it is");
+  if (l->truncate)
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_recompute: a loop that is truncated keeps few steps as it is");
   if (l->until || p->steps || !dim_is_known(p->n_steps))
-    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_loop_recompute: the number of steps must be known when the loop is closed");
+    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(),
+                "weft_loop_recompute: the number of steps must be known when the loop is closed");
   for (*k = l->every; !*k || (!l->every && *k * *k < p->n_steps);) ++*k;
   if (*k >= p->n_steps) *k = 0;
   return NULL;

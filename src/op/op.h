@@ -34,8 +34,8 @@ struct axis_attr { int axis; };
 struct transpose_attr { int axes[WEFT_RANK_MAX]; };          /* attr_bytes covers rank entries only */
 struct strided_attr { int64_t offset, stride[WEFT_RANK_MAX]; }; /* of the elements row by row; attr_bytes: rank strides */
 struct slice_attr { int64_t axis; dim start; int64_t step; }; /* element i of the axis is x's start + i*step */
-struct take_attr { int n; enum { BY_TAKE, BY_AT, BY_WINDOW, BY_ALONG, BY_STRIDES } by; }; /* indices have one common shape I; result I + rest of x;
-                                                                by: what the user called, for messages */
+struct take_attr { int n; enum { BY_TAKE, BY_AT, BY_WINDOW, BY_ALONG, BY_STRIDES } by; }; /* indices have one common shape I;
+                                                                result I + rest of x; by: what the user called, for messages */
 struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
                                                                 stands at start + i*step on each axis of x */
 struct scatter_attr { weft_how how; int n; };                /* v has dims I + rest of x */
@@ -129,8 +129,9 @@ extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op w
 /* ---- Loops: the one form. Results: all[0..n_all), last[0..n_carry), then the executed length (0-d i64). ---------------
  * Inputs of the node: steps (if has_steps, a 0-d integer), sequences (exactly `steps` rows each), initial carries,
  * constants. Bodies refer to the loop's own variables, scalars and iotas only, and share no node with the graph around.
- * The last n_carry of `all` (but for branches, and loops that only until ends) are the values of the carries before each step: what a gradient needs. A result without an item
- * is not wanted, and costs nothing (rewrite/ takes it out). The node itself is 0-d i64 and has no value of its own. */
+ * The last n_carry of `all` (but for branches, and loops that only until ends) are the values of the carries before each
+ * step: what a gradient needs. A result without an item is not wanted, and costs nothing (rewrite/ takes it out). The
+ * node itself is 0-d i64 and has no value of its own. */
 struct loop_attr {
   struct loop *loop; /* counted by nodes that refer to it, through the op's hold and drop */
 };

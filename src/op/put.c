@@ -439,7 +439,8 @@ weft_array *weft_put(weft_array *x, weft_array *part_of_x, weft_array *v, weft_h
   if ((unsigned)how > WEFT_MAX) return array_bad(WEFT_ERR_ARG, "weft_put: there is no way %d to combine", (int)how);
   if (!arrays_nodes("weft_put", 3, (weft_array *[]){ x, part_of_x, v }, n, &bad)) return bad;
   bool is_complex = dtype_is_complex(n[0]->dtype), is_ordered = how == WEFT_MIN || how == WEFT_MAX;
-  weft_array *value = is_complex && is_ordered ? array_of_bad(not_of("weft_put", n[0]->dtype), 1, n + 2) : prepared(n[0], n[1], n[2]);
+  weft_array *value = is_complex && is_ordered ? array_of_bad(not_of("weft_put", n[0]->dtype), 1, n + 2)
+                                               : prepared(n[0], n[1], n[2]);
   weft_array *y = arrays_ok("weft_put", 1, &value, &bad) ? put(n[0], n[1], value, how) : bad;
   nodes_release(2, n);
   return y;

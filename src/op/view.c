@@ -139,7 +139,8 @@ static struct failure *slice_agree(const struct node *n) {
   const struct slice_attr *a = n->attr;
   dim size = n->in[0]->dims[a->axis], length = n->dims[a->axis];
   if (slice_fits(size, a->start, length, a->step)) return NULL;
-  return fail(WEFT_ERR_SHAPE, n->origin, "weft_eval: a slice, or a loop over a sequence, needs %lld elements of an axis that has %lld",
+  return fail(WEFT_ERR_SHAPE, n->origin,
+              "weft_eval: a slice, or a loop over a sequence, needs %lld elements of an axis that has %lld",
               (long long)length, (long long)size);
 }
 

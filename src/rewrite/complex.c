@@ -58,8 +58,8 @@ struct pass {
 
 static struct split real_of(struct node *n) { return (struct split){ { n, NULL }, NULL }; }
 
-static struct node *added(struct pass *p, const struct op *op, weft_dtype d, const struct node *like, int n, struct node *const in[],
-                         const void *attr, size_t bytes) {
+static struct node *added(struct pass *p, const struct op *op, weft_dtype d, const struct node *like, int n,
+                          struct node *const in[], const void *attr, size_t bytes) {
   for (int k = 0; k < n; k++)
     if (!in[k]) return NULL;
   struct node *x = node_local(p->s.arena, op, d, like->rank, like->dims, n, in, attr, bytes);
@@ -243,7 +243,8 @@ static struct split split_item(struct pass *p, const struct node *n) {
   if (from->op->kind == OP_IDENTITY) return p->now[from->in[k]->slot];
   int at = from->op->kind == OP_LOOP ? result_at(loop_of(from), k) : k;
   for (int i = 0; i < 1 + is_complex(n); i++)
-    item[i] = added(p, n->op, dtype_part((weft_dtype)n->dtype), n, 1, &many, &(struct item_attr){ at + i }, sizeof(struct item_attr));
+    item[i] = added(p, n->op, dtype_part((weft_dtype)n->dtype), n, 1, &many,
+                    &(struct item_attr){ at + i }, sizeof(struct item_attr));
   return (struct split){ { item[0], item[1] }, NULL };
 }
 
@@ -302,7 +303,8 @@ bool split_complex(struct arena *a, struct node_list *list, int n, struct node *
     const struct split *x = &p.now[slot[t]];
     struct node *part[] = { x->part.re, x->part.im };
     bool is_pair = x->part.im && !x->whole;
-    target[t] = is_pair ? added(&p, &op_pair, (weft_dtype)target[t]->dtype, target[t], 2, part, NULL, 0) : x->whole ? x->whole : x->part.re;
+    target[t] = is_pair ? added(&p, &op_pair, (weft_dtype)target[t]->dtype, target[t], 2, part, NULL, 0)
+                        : x->whole ? x->whole : x->part.re;
   }
   *list = p.s.list;
   return !p.s.no_memory;

@@ -88,7 +88,8 @@ struct node *made(struct rewriting *w, const struct op *op, const struct node *l
 }
 
 struct node *number_of(struct rewriting *w, const struct node *like, uint64_t bits) {
-  struct node *s = node_local(w->arena, &op_scalar, (weft_dtype)like->dtype, 0, NULL, 0, NULL, &(struct scalar_attr){ bits }, sizeof bits);
+  struct node *s = node_local(w->arena, &op_scalar, (weft_dtype)like->dtype, 0, NULL, 0, NULL,
+                              &(struct scalar_attr){ bits }, sizeof bits);
   if (!s) return w->no_memory = true, NULL;
   s->slot = -1;
   s->origin = like->origin;

@@ -10,7 +10,8 @@
 static bool is_within(weft_dtype a, weft_dtype b) {
 #define D(x) (1u << WEFT_##x)
   static const unsigned within[] = {
-    [WEFT_BOOL] = D(BOOL) | D(U8) | D(U16) | D(U32) | D(U64) | D(I8) | D(I16) | D(I32) | D(I64) | D(F16) | D(F32) | D(F64) | D(BF16),
+    [WEFT_BOOL] = D(BOOL) | D(U8) | D(U16) | D(U32) | D(U64) | D(I8) | D(I16) | D(I32) | D(I64) |
+                  D(F16) | D(F32) | D(F64) | D(BF16),
     [WEFT_U8] = D(U8) | D(U16) | D(U32) | D(U64) | D(I16) | D(I32) | D(I64) | D(F16) | D(F32) | D(F64) | D(BF16),
     [WEFT_U16] = D(U16) | D(U32) | D(U64) | D(I32) | D(I64) | D(F32) | D(F64),
     [WEFT_U32] = D(U32) | D(U64) | D(I64) | D(F64),

@@ -17,7 +17,8 @@ struct rewriting {
 /* A node in its simplest form: an existing one that is equal, or what the rules make of it. NULL: out of memory. */
 struct node *simplest(struct rewriting *, struct node *);
 struct node *made(struct rewriting *, const struct op *, const struct node *like, int rank, const dim dims[], weft_dtype,
-                  int n, struct node *const in[], const void *attr, size_t bytes); /* a new node in its simplest form; like: where it comes from */
+                  int n, struct node *const in[], const void *attr, size_t bytes); /* a new node in its simplest form;
+                                                                                      like: where it comes from */
 struct node *number_of(struct rewriting *, const struct node *like, uint64_t bits); /* a scalar of its dtype in its shape */
 
 /* The scalar below broadcasts; NULL: none. */

@@ -132,7 +132,8 @@ static struct failure *settle(struct weft_function *f) {
   return failure;
 }
 
-static struct failure *plan_call(struct weft_function *f, struct node *const leaf[], int n, struct node *const item[], struct entry *e) {
+static struct failure *plan_call(struct weft_function *f, struct node *const leaf[],
+                                 int n, struct node *const item[], struct entry *e) {
   struct failure *failure = settle(f);
   if (failure) return failure;
   struct node **out = mem_alloc(sizeof *out * (size_t)(f->n_out + n + 1)), **target = out ? out + f->n_out : NULL;
@@ -233,7 +234,8 @@ static struct failure *run_parts(struct weft_function *f, int n, struct node *it
   return failure;
 }
 
-static struct failure *run_call(const struct entry *e, struct weft_function *f, int n, struct node *item[], struct node *const in[]) {
+static struct failure *run_call(const struct entry *e, struct weft_function *f,
+                                int n, struct node *item[], struct node *const in[]) {
   return e->plan ? run_entry(e, n, item, in) : run_parts(f, n, item, in);
 }
 

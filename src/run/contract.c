@@ -102,9 +102,11 @@ static void take_whole_rows(struct product *p) {
 static void choose_cells(struct product *p) {
   bool small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
   int64_t most = !flat || small ? 512 * p->together : in_runs ? 1024 : p->width;
-  bool along_k = p->b.row == kir_width(p->b.dtype), across = !small && p->b.column == kir_width(p->b.dtype) && !p->c->has_whole_rows;
+  bool along_k = p->b.row == kir_width(p->b.dtype),
+       across = !small && p->b.column == kir_width(p->b.dtype) && !p->c->has_whole_rows;
   p->dots = p->m == 1 && (along_k || across) ? p->unit->dots(p->b.dtype, along_k) : NULL;
-  if (p->dots) most = along_k ? 32 : DOTS_COLUMNS / p->width * p->width, in_runs = false; /* memory is read in long runs, 32 or 8 of them */
+  if (p->dots) most = along_k ? 32 : DOTS_COLUMNS / p->width * p->width, in_runs = false; /* memory is read in long runs,
+                                                                                             32 or 8 of them */
   p->packs_b = p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS;
   if (p->dots) p->packs_b = false;
   p->packs_a = p->a.dtype != p->reg || (!small && !flat && !p->c->is_fed);
@@ -112,7 +114,8 @@ static void choose_cells(struct product *p) {
   p->cell_parts = small ? 1 : 8;
   p->cell_columns = least(up(p->n, p->width), up(most, p->width));
   p->held = flat ? least(p->k, p->chunk) : p->k;
-  if (p->packs_b && panel_rows(p, p->held) > HELD_BYTES / p->size / p->cell_columns) p->held = least(p->k, p->chunk), p->cell_parts = 32;
+  if (p->packs_b && panel_rows(p, p->held) > HELD_BYTES / p->size / p->cell_columns)
+    p->held = least(p->k, p->chunk), p->cell_parts = 32;
   if (p->c->has_whole_rows) take_whole_rows(p);
   p->n_row_cells = divide_up(p->n_parts, p->cell_parts);
   p->n_column_cells = divide_up(p->n, p->cell_columns);
@@ -146,9 +149,11 @@ static int find_code(struct product *p) {
       int rows = (int)p->part_rows + higher, columns = is_edge ? edge : p->width;
       bool is_used = higher ? p->n_higher > 0 : p->n_higher < p->n_parts, is_forbidden;
       if (!is_used) continue;
-      p->code[higher][is_edge] = p->unit->code(p->together > 1 ? p->a.dtype : p->reg, rows, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
+      p->code[higher][is_edge] = p->unit->code(p->together > 1 ? p->a.dtype : p->reg, rows,
+                                               (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
       if (!p->code[higher][is_edge]) return is_forbidden ? 2 : 1;
-      if (p->together == 4) p->row_code[is_edge] = p->unit->code(p->a.dtype, 1, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
+      if (p->together == 4)
+        p->row_code[is_edge] = p->unit->code(p->a.dtype, 1, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
       if (p->together == 4 && !p->row_code[is_edge]) return is_forbidden ? 2 : 1;
     }
   return 0;
@@ -166,8 +171,10 @@ static void look(void *ctx, int i) {
   for (int k = 0; k < c->n_batch; k++) if (l->x->batch[k]) n *= c->batch[k];
   for (int64_t b = 0; b < n && !__atomic_load_n(&l->found, __ATOMIC_RELAXED); b++) {
     const uint8_t *at = l->x->at + i * l->each * l->x->row;
-    for (int64_t k = c->n_batch - 1, rest = b; k >= 0; k--) if (l->x->batch[k]) at += rest % c->batch[k] * l->x->batch[k], rest /= c->batch[k];
-    struct panel all = { .from = at, .k_stride = l->x->row, .stride = l->x->column, .k = rows, .n = l->columns, .dtype = l->x->dtype };
+    for (int64_t k = c->n_batch - 1, rest = b; k >= 0; k--)
+      if (l->x->batch[k]) at += rest % c->batch[k] * l->x->batch[k], rest /= c->batch[k];
+    struct panel all = { .from = at, .k_stride = l->x->row, .stride = l->x->column,
+                         .k = rows, .n = l->columns, .dtype = l->x->dtype };
     if (!l->p->unit->pairs_are_exact(&all)) __atomic_store_n(&l->found, 1, __ATOMIC_RELAXED);
   }
 }
@@ -260,7 +267,9 @@ static uint64_t mask_of(const struct product *p, int64_t columns) {
 }
 
 /* Fours: where the sums of a chunk begin, from column j of the cell on. k: of the rows that are packed. */
-static int32_t *start_of(const struct worker *w, int64_t k, int64_t j) { return w->starts + k / w->p->chunk * w->p->cell_columns + j; }
+static int32_t *start_of(const struct worker *w, int64_t k, int64_t j) {
+  return w->starts + k / w->p->chunk * w->p->cell_columns + j;
+}
 
 /* -128 times the sums of columns, over n rows that are packed, of the strips from column `first` on. */
 static void begin_fours(struct worker *w, int64_t first, int64_t n) {
@@ -269,8 +278,9 @@ static void begin_fours(struct worker *w, int64_t first, int64_t n) {
   for (int64_t i = 0; i < n; i += p->chunk)
     for (int64_t j = first; j < w->cell.columns; j += p->width) {
       int32_t *start = start_of(w, i, j);
-      struct patch t = { .a = &ones, .b = strip_at(w, j) + panel_rows(p, i) * p->width * p->size, .b_k = p->width * p->size, .c = start,
-                         .k = panel_rows(p, least(p->chunk, n - i)), .rows = 1, .columns = strip(w, j), .mask = mask_of(p, strip(w, j)) };
+      struct patch t = { .a = &ones, .b = strip_at(w, j) + panel_rows(p, i) * p->width * p->size, .b_k = p->width * p->size,
+                         .c = start, .k = panel_rows(p, least(p->chunk, n - i)), .rows = 1, .columns = strip(w, j),
+                         .mask = mask_of(p, strip(w, j)) };
       p->row_code[t.columns < p->width](&t);
       for (int64_t c = 0; c < t.columns; c++) start[c] = (int32_t)(0 - 128u * (uint32_t)start[c]);
     }
@@ -286,7 +296,8 @@ static void pack_b(struct worker *w, int64_t k) {
   int64_t n = least(p->held, p->k - from), run = lies_along_k(p) ? n : PACKED_ROWS * p->together;
   for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
     for (int64_t j = first; j < w->cell.columns; j += p->width)
-      pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j), strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
+      pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j),
+                               strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
                                p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->b.dtype }, false);
   if (p->together == 4) begin_fours(w, first, n);
 }
@@ -316,7 +327,8 @@ static void place_patch(const struct worker *w, int64_t row, int64_t column, boo
 
 static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  struct dots d = { .b = corner(w, &p->b, k, w->cell.column), .b_k = p->b.row, .b_column = p->b.column, .k = n, .columns = w->cell.columns, .adds = k > 0 };
+  struct dots d = { .b = corner(w, &p->b, k, w->cell.column), .b_k = p->b.row, .b_column = p->b.column,
+                    .k = n, .columns = w->cell.columns, .adds = k > 0 };
   d.a = p->packs_a ? w->a : left_at(w, 0, k);
   d.a_k = p->packs_a ? p->size : p->a.column;
   d.c = p->y.at ? (void *)corner(w, &p->y, 0, w->cell.column) : w->y;
@@ -377,7 +389,8 @@ static void bind_cell(const struct worker *w, const int64_t from[], struct bound
     if (is_cell || is_fed) bound[j].data = is_cell ? w->y : w->fed;
     for (int d = 0; d < k->bufs[j].rank; d++) {
       int axis = axis_of(p, &k->bufs[j].dims[d]);
-      if (is_cell || is_fed) bound[j].stride[d] = (axis == p->c->row_axis) == p->c->is_turned ? 1 : (is_cell ? p->cell_row : p->fed_row) / size;
+      if (is_cell || is_fed)
+        bound[j].stride[d] = (axis == p->c->row_axis) == p->c->is_turned ? 1 : (is_cell ? p->cell_row : p->fed_row) / size;
       else if (axis >= 0) bound[j].data = (uint8_t *)bound[j].data + from[axis] * bound[j].stride[d] * size;
     }
   }
@@ -420,7 +433,9 @@ static bool has_minus_zero(const struct worker *w) {
   const struct product *p = w->p;
   for (int64_t i = 0; i < w->cell.rows; i++) {
     const uint8_t *at = p->y.at ? corner(w, &p->y, w->cell.row + i, w->cell.column) : w->y + i * p->cell_row;
-    if (p->size == 4 ? pattern_any_32(at, w->cell.columns, ~0u, 1u << 31) : pattern_any_64(at, w->cell.columns, ~UINT64_C(0), UINT64_C(1) << 63)) return true;
+    if (p->size == 4 ? pattern_any_32(at, w->cell.columns, ~0u, 1u << 31)
+                     : pattern_any_64(at, w->cell.columns, ~UINT64_C(0), UINT64_C(1) << 63))
+      return true;
   }
   return false;
 }
@@ -485,7 +500,9 @@ static int run_cell(struct worker *w, int64_t i) {
   return how;
 }
 
-static size_t scratch_of(const struct product *p) { return p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes + p->starts_bytes + p->fed_bytes; }
+static size_t scratch_of(const struct product *p) {
+  return p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes + p->starts_bytes + p->fed_bytes;
+}
 
 static struct worker worker_of(const struct product *p, uint8_t *room) {
   struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .b_batch = -1, .finite_batch = -1 };
@@ -511,7 +528,8 @@ static void task(void *ctx, int i) {
 
 /* ---- the step ---- */
 
-static void find_matrix(struct matrix *x, const struct contraction *c, const struct binding *b, weft_dtype t, uint8_t *const base[]) {
+static void find_matrix(struct matrix *x, const struct contraction *c, const struct binding *b, weft_dtype t,
+                        uint8_t *const base[]) {
   int size = kir_width(t);
   x->dtype = t, x->row = b->stride[c->n_batch] * size, x->column = b->stride[c->n_batch + 1] * size;
   if (b->store >= 0) x->at = base[b->store] + b->offset * size;
@@ -551,7 +569,8 @@ static struct failure *outcome(const struct product *p) {
 }
 
 /* The product of step i, with the kernel that goes on with it. bound, checks: room for those of the kernel. */
-static void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[], struct bound *bound, int64_t *checks) {
+static void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[],
+                       struct bound *bound, int64_t *checks) {
   const struct step *s = &plan->schedule->step[i];
   find_product(p, s->contraction, base);
   p->next = plan->code[i];

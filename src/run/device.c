@@ -57,7 +57,9 @@ static bool is_leaf(const struct tour *t, int i) { return store_of(t, i)->leaf >
 /* A leaf may be any view of its buffer, so all of the buffer goes with it: bytes in front of the store's base .. */
 static int64_t bytes_before(const struct tour *t, int i) { return is_leaf(t, i) ? t->r->leaf[store_of(t, i)->leaf].offset : 0; }
 /* .. and all in all. */
-static size_t bytes_of(const struct tour *t, int i) { return is_leaf(t, i) ? buffer_bytes(buffer_of(t, i)) : (size_t)store_of(t, i)->bytes; }
+static size_t bytes_of(const struct tour *t, int i) {
+  return is_leaf(t, i) ? buffer_bytes(buffer_of(t, i)) : (size_t)store_of(t, i)->bytes;
+}
 
 /* An element more: a kernel may load that of an empty array and not use it. */
 static size_t room_for(size_t bytes) { return bytes + 16; }

@@ -14,7 +14,9 @@ struct view {
 };
 
 static bool is_ready(const struct node *n) { return atomic_load_explicit(&n->state, memory_order_acquire) == NODE_READY; }
-static bool is_in(const struct node_list *l, const struct node *n) { return n->slot >= 0 && n->slot < l->n && l->node[n->slot] == n; }
+static bool is_in(const struct node_list *l, const struct node *n) {
+  return n->slot >= 0 && n->slot < l->n && l->node[n->slot] == n;
+}
 
 bool donate_may(const struct node *n) {
   const struct value *v = n->value;

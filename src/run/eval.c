@@ -180,7 +180,8 @@ static struct node *local_of(struct program *g, struct node *const made[], const
 }
 
 /* Local copies of the list; graph lock held. */
-static bool make_program(struct program *g, const struct node_list *l, int n_leaves, int n, struct node *const target[], bool stable) {
+static bool make_program(struct program *g, const struct node_list *l, int n_leaves,
+                         int n, struct node *const target[], bool stable) {
   *g = (struct program){ .arena = arena_new(), .n_targets = n, .n_leaves = n_leaves, .stable = stable };
   if (!g->arena) return false;
   g->list.node = arena_take(g->arena, sizeof *g->list.node * (size_t)(l->n + 1));
@@ -365,7 +366,8 @@ static void end_donation(struct eval *e, bool is_done) {
 /* The targets are as before they were claimed: a job has still to compute its own. Lock held. */
 static void unclaim(struct eval *e) {
   for (int i = 0; i < e->n; i++)
-    if (state_of(e->target[i]) == NODE_RUNNING) set_state(e->target[i], e->in_background && i < e->n_asked ? NODE_QUEUED : NODE_LAZY);
+    if (state_of(e->target[i]) == NODE_RUNNING)
+      set_state(e->target[i], e->in_background && i < e->n_asked ? NODE_QUEUED : NODE_LAZY);
   leave(e);
   end_donation(e, false);
 }

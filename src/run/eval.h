@@ -47,7 +47,8 @@ bool job_is_stuck(void);                /* after a fork: there are jobs, and nob
 void job_resume(void);                  /* they go on, if need be here and now; graph lock not held */
 
 /* The plan of a graph whose leaves are ready; leaf not NULL: those, with references, in the order the plan knows. */
-struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, int *n_leaves, struct node ***leaf, struct failure **);
+struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable,
+                              int *n_leaves, struct node ***leaf, struct failure **);
 /* What weft_eval would do, storing also what somebody holds and would have to compute again. */
 struct failure *eval_cost(int n, struct node *const target[], const bool forgets[], weft_cost *);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by

@@ -47,7 +47,8 @@ void key_int(struct key *k, int64_t v) { key_add(k, &v, sizeof v); }
 static bool is_leaf(const struct node *n) { return n->op->kind == OP_LEAF || atomic_load(&n->state) == NODE_READY; }
 
 static void head(struct key *k, const struct op *op, const struct node *n) {
-  struct { const struct op *op; uint32_t shape, n_in; } h = { op, (uint32_t)(n->dtype | n->rank << 8 | n->weak << 16), (uint32_t)n->n_in };
+  struct { const struct op *op; uint32_t shape, n_in; } h = { op, (uint32_t)(n->dtype | n->rank << 8 | n->weak << 16),
+                                                              (uint32_t)n->n_in };
   key_add(k, &h, sizeof h);
   key_add(k, n->dims, sizeof *n->dims * n->rank);
 }
@@ -68,7 +69,8 @@ static void inner(struct key *k, const struct node *n) {
   }
   if (n->op->kind == OP_LOOP) loop_body(k, ((const struct loop_attr *)n->attr)->loop);
   else key_add(k, n->attr, n->attr_bytes);
-  if (n->op->kind == OP_TAKE || n->op->kind == OP_SCATTER) key_add(k, &n->origin, sizeof n->origin); /* whom a failed check blames */
+  if (n->op->kind == OP_TAKE || n->op->kind == OP_SCATTER)
+    key_add(k, &n->origin, sizeof n->origin); /* whom a failed check blames */
 }
 
 void key_graph(struct key *k, const struct node_list *list, int n, struct node *const target[]) {

@@ -95,7 +95,8 @@ static struct failure *too_large(const struct node_list *l) {
       if (__builtin_mul_overflow(count, n->dims[k], &count)) count = INT64_MAX;
     if (count <= INT64_C(1) << MOST_BITS) continue;
     return n->op->kind == OP_ITEM
-             ? fail(WEFT_ERR_MEMORY, n->origin, "weft_loop_open: %s, kept of every step, is too much: give the loop a bound", shape_show(n, &t))
+             ? fail(WEFT_ERR_MEMORY, n->origin, "weft_loop_open: %s, kept of every step, is too much: give the loop a bound",
+                    shape_show(n, &t))
              : fail(WEFT_ERR_MEMORY, n->origin, "weft_%s: %s has too many elements to be computed", n->op->name, shape_show(n, &t));
   }
   return NULL;
@@ -225,7 +226,8 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
   int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
   if (c->is_on_device && how) return device_failure(p->device, how);
   if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
-  if (how == 2 || (r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED))) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  if (how == 2 || (r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED)))
+    return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return index_failure(&s->site[j], checks[j]);
   return NULL;
 }

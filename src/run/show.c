@@ -105,7 +105,8 @@ static void show_step(const struct plan *p, int i, struct text *t) {
 /* What the GPU's printer makes of a kernel, whether there is a GPU or not. */
 static void show_ptx(const struct compiled *c, struct text *t) {
   const char *why = "";
-  if (!device_cuda.print(c->kernel, &c->shape, t, &why)) text_addf(t, "// %s: no PTX: %s\n", c->kernel->name, *why ? why : "out of memory");
+  if (!device_cuda.print(c->kernel, &c->shape, t, &why))
+    text_addf(t, "// %s: no PTX: %s\n", c->kernel->name, *why ? why : "out of memory");
 }
 
 void plan_show(const struct plan *p, const char *what, struct text *t) {
@@ -265,7 +266,8 @@ static struct failure *show_function(struct weft_function *g, const char *what, 
 
 const char *weft_function_show(weft_function *g, const char *what) {
   struct text t = { 0 };
-  struct failure *f = !what ? fail(WEFT_ERR_ARG, scope_origin(), "weft_function_show: nothing to show") : function_ended("weft_function_show", g);
+  struct failure *f = !what ? fail(WEFT_ERR_ARG, scope_origin(), "weft_function_show: nothing to show")
+                            : function_ended("weft_function_show", g);
   return kept(&t, f ? f : show_function(g, what, &t));
 }
 
@@ -320,7 +322,8 @@ static char version_text[512];
 
 static void describe_version(void) {
   struct text t = { 0 };
-  text_addf(&t, "weft %d.%d.%d (" COMPILER "); kernels by %s", WEFT_VERSION / 10000, WEFT_VERSION / 100 % 100, WEFT_VERSION % 100, compiled_by());
+  text_addf(&t, "weft %d.%d.%d (" COMPILER "); kernels by %s",
+            WEFT_VERSION / 10000, WEFT_VERSION / 100 % 100, WEFT_VERSION % 100, compiled_by());
   for (int i = 0; i == 0 || device_numbered(i); i++) text_addf(&t, "; device %d: %s", i, weft_device_text(i));
   if (!device_numbered(1)) text_add(&t, "; no GPU");
   size_t n = t.n < sizeof version_text - 1 ? t.n : sizeof version_text - 1;

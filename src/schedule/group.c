@@ -174,7 +174,8 @@ static bool uses_column(struct work *w, const struct node *n, int group) {
 }
 
 static bool writable(const struct group *g) {
-  if (g->product && (g->column >= 0 || (g->has_row && !(g->lane == g->n_axes - 1 && contract_takes_rows(g->product))))) return false;
+  if (g->product && (g->column >= 0 || (g->has_row && !(g->lane == g->n_axes - 1 && contract_takes_rows(g->product)))))
+    return false;
   if (!g->has_row) return !(g->has_contract && g->column >= 0);
   if (g->column < 0) return true;
   if (g->column_used || g->column == g->lane) return false;

@@ -76,7 +76,8 @@ static void store(struct running *r, const struct lines *l, int value) {
 }
 
 static bool begin(struct prefix *p, struct running *r, const char *name, int64_t n) {
-  static const char *const sizes[] = { "A", "B", "C", "D", "E", "F", "G", "H" }, *const vars[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+  static const char *const sizes[] = { "A", "B", "C", "D", "E", "F", "G", "H" },
+                    *const vars[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
   struct axes *x = &r->axes;
   axes_merge(x, may_merge, r);
   if (!draft_begin(&r->d, p->w, name)) return false;
@@ -173,8 +174,10 @@ static struct lines lines_new(struct prefix *p) {
 static bool long_rows(struct prefix *p, struct lines x, struct lines y) {
   struct lines total = lines_new(p), before = lines_new(p);
   if (p->w->no_memory) return false;
-  struct running of_blocks = { .axes = with_blocks(p), .x = in_blocks(p, x), .y = none(), .before = none(), .total = by_block(p, total) },
-                 again = { .axes = with_blocks(p), .x = in_blocks(p, x), .y = in_blocks(p, y), .before = by_block(p, before), .total = none() },
+  struct running of_blocks = { .axes = with_blocks(p), .x = in_blocks(p, x), .y = none(),
+                               .before = none(), .total = by_block(p, total) },
+                 again = { .axes = with_blocks(p), .x = in_blocks(p, x), .y = in_blocks(p, y),
+                           .before = by_block(p, before), .total = none() },
                  rest = { .axes = p->rows, .x = after(x, p->blocks * BLOCK), .y = after(y, p->blocks * BLOCK),
                           .before = at(before, p->blocks), .total = none() };
   return run(p, &of_blocks, "prefix_totals", BLOCK) && chain(p, total, before) && run(p, &again, "prefix_apply", BLOCK) &&

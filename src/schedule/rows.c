@@ -449,7 +449,8 @@ static void end_carry(struct rows *r, int k) {
 static void nest(struct rows *r) {
   static const char *const names[] = { "b", "b1", "b2", "b3", "b4", "b5", "b6", "b7" };
   struct kir_builder *b = &r->d.b;
-  int n_carry = r->b->loop->n_carry, last = r->lead.n_live - 1, groups = r->group > 1 ? draft_size(&r->d, "Q", r->n_rows / r->group) : -1;
+  int n_carry = r->b->loop->n_carry, last = r->lead.n_live - 1,
+      groups = r->group > 1 ? draft_size(&r->d, "Q", r->n_rows / r->group) : -1;
   for (int a = 0; a <= last; a++)
     r->lead.var[a] = kir_loop(b, KIR_PAR, names[a], lin(r, a == last && groups >= 0 ? groups : r->lead.size[a]));
   open_locals(r);

@@ -1,9 +1,10 @@
 /* schedule.h -- from a graph of local nodes to a list of kernels on bound memory.
  *
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
- * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c and chain.c products of matrices, copy.c, scatter.c, prefix.c and loop.c
- * (with body.c, scan.c, rows.c) those of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule) refers to no nodes: a plan
- * keeps it, binds leaves to it and runs it as often as it likes. */
+ * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c and chain.c products of
+ * matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, scan.c, rows.c) those of their ops, draft.c is what they
+ * write on, memory.c which values may share memory. What comes out (struct schedule) refers to no nodes: a plan keeps it,
+ * binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
 #include "backend/backend.h"
@@ -100,7 +101,8 @@ struct replay {
 };
 
 /* list: rewritten local nodes, inputs before users; leaves have their number in `serial`, and stand at leaf_place.
- * fuse false: one op a kernel. by_patches false: products of matrices are kernels in KIR too. NULL: *failure says why (the caller's), or there is no memory. */
+ * fuse false: one op a kernel. by_patches false: products of matrices are kernels in KIR too. NULL: *failure says
+ * why (the caller's), or there is no memory. */
 struct schedule *schedule_make(struct arena *, struct node_list *list, int n_targets, struct node *const target[],
                                int n_leaves, const struct place leaf_place[], bool fuse, bool by_patches,
                                struct failure **);

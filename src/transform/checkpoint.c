@@ -26,8 +26,12 @@ static struct node *barrier(struct node *x) {
 }
 
 static weft_array *pass(const struct rule *r, int k, weft_array *d) { return (void)r, (void)k, d; }
-static weft_array *batch_barrier(const struct rule *r, const bool is_mapped[]) { return (void)is_mapped, array_of(barrier(r->in[0]->node)); }
-static struct node *again_barrier(const struct node *n, struct node *const in[], struct failure **why) { return (void)n, (void)why, barrier(in[0]); }
+static weft_array *batch_barrier(const struct rule *r, const bool is_mapped[]) {
+  return (void)is_mapped, array_of(barrier(r->in[0]->node));
+}
+static struct node *again_barrier(const struct node *n, struct node *const in[], struct failure **why) {
+  return (void)n, (void)why, barrier(in[0]);
+}
 
 const struct op op_barrier = { .name = "barrier", .kind = OP_IDENTITY, .vjp = pass, .jvp = pass, .batch = batch_barrier,
                                .again = again_barrier };

@@ -63,7 +63,8 @@ static weft_array *checked(const char *which, weft_array *d, const struct node *
   struct shape_text a, b;
   if (!d || d->node->op == &op_bad) return d;
   if (!shape_equal(d->node, like))
-    return array_bad(WEFT_ERR_RULE, "weft_custom: the %s rule gave %s for %s", which, shape_show(d->node, &a), shape_show(like, &b));
+    return array_bad(WEFT_ERR_RULE, "weft_custom: the %s rule gave %s for %s",
+                     which, shape_show(d->node, &a), shape_show(like, &b));
   return d;
 }
 
@@ -171,7 +172,8 @@ static int lifted_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], 
     w.name[w.n] = name;
     w.full[w.n++] = x[k]->node;
     if (!dx[k]) continue;
-    if (!(tangent[k] = node_make(&op_input, (weft_dtype)name->dtype, name->rank, name->dims, 0, NULL, NULL, 0))) status = WEFT_ERR_MEMORY;
+    if (!(tangent[k] = node_make(&op_input, (weft_dtype)name->dtype, name->rank, name->dims, 0, NULL, NULL, 0)))
+      status = WEFT_ERR_MEMORY;
     else {
       w.in[n + k] = handle_of(tangent[k]);
       w.name[w.n] = tangent[k];
@@ -261,7 +263,8 @@ void weft_custom(int n, weft_array *const x[], int m, weft_array *y[], const wef
   if (!has_place("weft_custom", n, m, y)) return custom_release(c);
   struct node **list = node_list_new(m + n), *made = NULL;
   weft_array *bad = NULL;
-  bool ok = c && list, has_y = ok && operands("weft_custom", m, y, list, &bad), has_x = has_y && operands("weft_custom", n, x, list + m, &bad);
+  bool ok = c && list, has_y = ok && operands("weft_custom", m, y, list, &bad),
+       has_x = has_y && operands("weft_custom", n, x, list + m, &bad);
   struct custom_attr attr = { c, m, n };
   if (has_x) made = node_make(&op_custom, WEFT_I64, 0, NULL, m + n, list, &attr, sizeof attr);
   for (int k = 0; k < m; k++) y[k] = bad ? bad : array_of(made ? item_make(made, k) : NULL);

@@ -36,7 +36,8 @@ bool draft_seq(struct draft *d, struct node *seq, struct node *var) {
 }
 
 bool draft_carry(struct draft *d, struct node *init, struct node *var, struct node *next) {
-  return nodes_add(&d->init, node_retain(init)) && nodes_add(&d->carry_var, node_retain(var)) && nodes_add(&d->next, node_retain(next));
+  return nodes_add(&d->init, node_retain(init)) && nodes_add(&d->carry_var, node_retain(var)) &&
+         nodes_add(&d->next, node_retain(next));
 }
 
 bool draft_same_steps(struct draft *d, struct node *n) {
@@ -104,7 +105,8 @@ struct node **bodies_of(const struct loop *l, struct node *const carry[], struct
   struct node **from = node_list_new(n), **out = node_list_new(n);
   struct ground g = { 0 };
   bool ok = from && out;
-  for (int k = 0; ok && k < n; k++) from[k] = k < l->n_carry ? l->next[k] : k < l->n_carry + l->n_all ? l->all[k - l->n_carry] : l->until;
+  for (int k = 0; ok && k < n; k++)
+    from[k] = k < l->n_carry ? l->next[k] : k < l->n_carry + l->n_all ? l->all[k - l->n_carry] : l->until;
   for (int k = 0; ok && carry && k < l->n_carry; k++) ok = ground_add(&g, l->carry_var[k], node_retain(carry[k]));
   for (int k = 0; ok && k < l->n_const; k++) ok = ground_add(&g, l->const_var[k], node_retain(constant[k]));
   ok = ok && add_leaves(&g, n, from);

@@ -221,9 +221,12 @@ bool pull(int m, struct node *const y[], struct node *const dy[], int n, struct 
 static struct failure *not_seed(const char *fn, const struct node *y, const struct node *dy) {
   struct shape_text a, b;
   if (!is_differentiable(y))
-    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: y is %s, and only floats can be differentiated", fn, weft_dtype_name(y->dtype));
-  if (!shape_equal(y, dy)) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: y is %s, dy %s", fn, shape_show(y, &a), shape_show(dy, &b));
-  if (!dy->weak && !is_differentiable(dy)) return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: dy is %s", fn, weft_dtype_name(dy->dtype));
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: y is %s, and only floats can be differentiated",
+                fn, weft_dtype_name(y->dtype));
+  if (!shape_equal(y, dy))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: y is %s, dy %s", fn, shape_show(y, &a), shape_show(dy, &b));
+  if (!dy->weak && !is_differentiable(dy))
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: dy is %s", fn, weft_dtype_name(dy->dtype));
   return NULL;
 }
 
@@ -231,7 +234,8 @@ static struct failure *not_seed(const char *fn, const struct node *y, const stru
 static struct failure *not_variable(const char *fn, int n, struct node *const x[]) {
   for (int j = 0; j < n; j++)
     if (x[j]->weak)
-      return fail(WEFT_ERR_ARG, scope_origin(), "%s: x %d is a number, which no expression remembers; use weft_cast or weft_full", fn, j + 1);
+      return fail(WEFT_ERR_ARG, scope_origin(),
+                  "%s: x %d is a number, which no expression remembers; use weft_cast or weft_full", fn, j + 1);
   return NULL;
 }
 

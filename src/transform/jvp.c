@@ -145,7 +145,8 @@ bool push(int n, struct node *const x[], struct node *const dx[], int m, struct 
 static struct failure *not_tangent(const struct node *x, const struct node *dx, int j) {
   struct shape_text a, b;
   if (x->weak)
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_jvp: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
+    return fail(WEFT_ERR_ARG, scope_origin(),
+                "weft_jvp: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
   if (!shape_equal(x, dx))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_jvp: x %d is %s, dx %s", j + 1, shape_show(x, &a), shape_show(dx, &b));
   return NULL;

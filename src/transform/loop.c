@@ -24,9 +24,11 @@ static bool draft_replay(struct draft *d, const struct rule *r) {
   const struct loop *l = loop_of(r->node);
   if (!draft_same_steps(d, self(r))) return false;
   for (int k = 0; k < l->n_seq; k++)
-    if (!nodes_add(&d->seq, loop_cut(seq_of(r, l, k), l->length)) || !nodes_add(&d->seq_var, node_retain(l->seq_var[k]))) return false;
+    if (!nodes_add(&d->seq, loop_cut(seq_of(r, l, k), l->length)) || !nodes_add(&d->seq_var, node_retain(l->seq_var[k])))
+      return false;
   for (int k = 0; k < l->n_carry && !l->is_branch; k++)
-    if (!nodes_add(&d->seq, item_make(self(r), loop_out_kept(l, k))) || !nodes_add(&d->seq_var, node_retain(l->carry_var[k]))) return false;
+    if (!nodes_add(&d->seq, item_make(self(r), loop_out_kept(l, k))) || !nodes_add(&d->seq_var, node_retain(l->carry_var[k])))
+      return false;
   return true;
 }
 

@@ -230,7 +230,8 @@ static bool spreading_open(struct spreading *s, struct failure **why) {
   s->full = node_list_new(n_bodies_of(l));
   s->is_mapped_carry = mem_alloc((size_t)l->n_carry + 1);
   if (!s->x || !s->xs || !s->full || !s->is_mapped_carry) return false;
-  for (int k = 0; k < n_x; k++) s->x[k] = k < l->n_seq + l->n_carry ? l->seq_var[k] : original(s, loop_in_const(l, k - l->n_seq - l->n_carry));
+  for (int k = 0; k < n_x; k++)
+    s->x[k] = k < l->n_seq + l->n_carry ? l->seq_var[k] : original(s, loop_in_const(l, k - l->n_seq - l->n_carry));
   for (int k = 0; k < l->n_carry; k++) s->is_mapped_carry[k] = s->is_mapped[loop_in_carry(l, k)];
   for (int k = 0; k < s->r->node->n_in; k++)
     if (s->is_mapped[k]) s->rows = operand(s, k)->dims[0];

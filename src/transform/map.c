@@ -134,7 +134,8 @@ static bool visit(struct mapping *m, int i, uint64_t oldest) {
   if (n->serial > oldest && subgraph_is_dropped(&m->g, i)) return failed(m, no_history("weft_map", n));
   if (n->op->kind == OP_SIZE || !moves(m, i)) return true;
   if (n->op == &op_item) return take_item(m, i);
-  if (n->rank == WEFT_RANK_MAX) return failed(m, fail(WEFT_ERR_SHAPE, n->origin, "weft_map: %s has rank %d already", n->op->name, n->rank));
+  if (n->rank == WEFT_RANK_MAX)
+    return failed(m, fail(WEFT_ERR_SHAPE, n->origin, "weft_map: %s has rank %d already", n->op->name, n->rank));
   return n->op->kind == OP_ELEMENT ? apply_element(m, i) : apply_rule(m, i);
 }
 
@@ -191,7 +192,8 @@ static bool take_now(struct mapping *m, struct names *l, int k, struct node *y, 
   struct node *now = l->now[k];
   dim dims[WEFT_RANK_MAX];
   if (now == l->target[k]) return true;
-  if (!*ys && y->rank == WEFT_RANK_MAX) return failed(m, fail(WEFT_ERR_SHAPE, y->origin, "weft_map: y has rank %d already", y->rank));
+  if (!*ys && y->rank == WEFT_RANK_MAX)
+    return failed(m, fail(WEFT_ERR_SHAPE, y->origin, "weft_map: y has rank %d already", y->rank));
   more_dims(m, y, dims);
   if (!*ys) now = node_broadcast(node_retain(now), y->rank + 1, dims);
   else node_release(*ys), node_retain(now);
@@ -240,9 +242,11 @@ bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], in
 static struct failure *not_rows(const struct node *x, const struct node *xs, dim rows, int j) {
   struct shape_text a, b;
   if (x->weak)
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_map: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
+    return fail(WEFT_ERR_ARG, scope_origin(),
+                "weft_map: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
   if (x->dtype != xs->dtype)
-    return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_map: x %d is %s, xs %s", j + 1, weft_dtype_name(x->dtype), weft_dtype_name(xs->dtype));
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_map: x %d is %s, xs %s",
+                j + 1, weft_dtype_name(x->dtype), weft_dtype_name(xs->dtype));
   if (xs->rank != x->rank + 1 || !dims_equal(x->rank, x->dims, xs->rank - 1, xs->dims + 1))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: x %d is %s, so xs must be that with one axis in front, not %s", j + 1,
                 shape_show(x, &a), shape_show(xs, &b));

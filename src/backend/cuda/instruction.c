@@ -260,7 +260,8 @@ static void cast_from_bool(struct printer *p, weft_dtype to, const char *dst, co
 
 /* The range of a narrow integer, whose register is s32. */
 static const struct { int32_t low, high; } narrow[] = {
-  [WEFT_U8] = { 0, UINT8_MAX }, [WEFT_I8] = { INT8_MIN, INT8_MAX }, [WEFT_U16] = { 0, UINT16_MAX }, [WEFT_I16] = { INT16_MIN, INT16_MAX },
+  [WEFT_U8] = { 0, UINT8_MAX }, [WEFT_I8] = { INT8_MIN, INT8_MAX },
+  [WEFT_U16] = { 0, UINT16_MAX }, [WEFT_I16] = { INT16_MIN, INT16_MAX },
 };
 
 /* Saturates; NaN becomes 0. */

@@ -260,7 +260,8 @@ static const struct kir_stmt *segment(struct printer *p, const struct kir_stmt *
 
 /* A lane loop with prefixes: all threads go through each tile of lanes together. */
 static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct range r, struct where w) {
-  const char *tile = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave");
+  const char *tile = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED),
+             *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave");
   for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_start(p, x);
   w.active = ptx_own(p, OWN_PRED);
   p->uses_thread[PTX_LANES] = true;

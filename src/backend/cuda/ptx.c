@@ -224,7 +224,8 @@ static void prologue(struct printer *p, struct text *out) {
   for (int b = 0; b < p->k->n_bufs; b++) load_buffer(p, out, b);
   load_scalars(p, out, p->k->n_sizes, p->k->sizes);
   load_scalars(p, out, p->k->n_args, p->k->args);
-  if (p->n_checks) text_add(out, "\t.reg .b64 $checks;\n\tld.param.u64 $checks, [q_checks];\n\tcvta.to.global.u64 $checks, $checks;\n");
+  if (p->n_checks)
+    text_add(out, "\t.reg .b64 $checks;\n\tld.param.u64 $checks, [q_checks];\n\tcvta.to.global.u64 $checks, $checks;\n");
   if (p->plan->has_block) text_add(out, "\t.reg .s64 $block;\n\tld.param.s64 $block, [q_block];\n");
   if (p->uses_first) p->uses_thread[PTX_LANES] = true;
   for (int a = 0; a < PTX_AXES; a++)
@@ -290,7 +291,8 @@ static void tables(const struct printer *p, struct text *out) {
     const struct kir_buf *t = &p->k->bufs[b];
     int width = t->kind == KIR_TABLE ? kir_width((weft_dtype)t->dtype) : 0;
     if (!width) continue;
-    text_addf(out, ".global .align 8 .%s t_%s[%d] = {", width == 8 ? "b64" : width == 4 ? "b32" : "b8", bare(p->base[b]), t->n_data);
+    text_addf(out, ".global .align 8 .%s t_%s[%d] = {",
+              width == 8 ? "b64" : width == 4 ? "b32" : "b8", bare(p->base[b]), t->n_data);
     for (int i = 0; i < t->n_data; i++) text_addf(out, "%s%s0x%" PRIx64, i ? "," : "", i % 8 ? " " : "\n\t", t->data[i]);
     text_add(out, " };\n");
   }

@@ -195,7 +195,8 @@ static void fresh(struct printer *p, const struct kir_stmt *s, const char *r[PTX
 }
 
 /* to = if ? from : to */
-static void take_if(struct printer *p, const struct kir_stmt *s, const char *if_, const char *const from[], const char *const to[]) {
+static void take_if(struct printer *p, const struct kir_stmt *s, const char *if_,
+                    const char *const from[], const char *const to[]) {
   for (int i = 0; i < s->n_out; i++)
     ptx_line(p, "@%s mov.%s %s, %s", if_, ptx_type(dtype_of(p, s->out[i])), to[i], from[i]);
 }

@@ -255,7 +255,9 @@ static void find_owners(struct survey *s) {
 static int perfect_depth(const struct kir_block *b) {
   const struct kir_stmt *par = NULL;
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
-    if (s->kind == KIR_PAR ? par != NULL : s->kind != KIR_OP && s->kind != KIR_LOAD && s->kind != KIR_CHECK && s->kind != KIR_LOCALS) return 0;
+    if (s->kind == KIR_PAR ? par != NULL
+                           : s->kind != KIR_OP && s->kind != KIR_LOAD && s->kind != KIR_CHECK && s->kind != KIR_LOCALS)
+      return 0;
     if (s->kind == KIR_PAR) par = s;
   }
   return par ? 1 + perfect_depth(&par->body) : 0;

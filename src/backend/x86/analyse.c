@@ -352,8 +352,8 @@ static bool is_used_late(const struct gen *g, const struct kir_stmt *s, int val,
 static bool may_read_again(const struct gen *g, const struct loop *l, const struct value *v, int val) {
   const struct access *a = v->access ? &g->accesses[v->access - 1] : NULL;
   bool is_stored = false;
-  return a && l->is_flat && !l->is_outer && l->stmt->extent == KIR_N && a->cls == LANE_UNIT && a->owner != OWNER_USE && !a->narrow &&
-         !a->is_guarded && v->dtype != WEFT_BOOL && g->k->bufs[a->stmt->buf].kind == KIR_IN &&
+  return a && l->is_flat && !l->is_outer && l->stmt->extent == KIR_N && a->cls == LANE_UNIT && a->owner != OWNER_USE &&
+         !a->narrow && !a->is_guarded && v->dtype != WEFT_BOOL && g->k->bufs[a->stmt->buf].kind == KIR_IN &&
          !is_used_late(g, l->stmt, val, a->stmt, &is_stored);
 }
 

@@ -25,7 +25,8 @@ struct writer {
 
 /* ---- rows of a and c ---- */
 
-enum { ROW_0 = RAX, ROW_5 = RCX, ROW_10 = RDX, STRIDE = RSI, STRIDE_3 = R8, STEP = R9, B = R10, B_STEP = R11, LEFT = RBX, PATCH = RDI };
+enum { ROW_0 = RAX, ROW_5 = RCX, ROW_10 = RDX, STRIDE = RSI, STRIDE_3 = R8, STEP = R9,
+       B = R10, B_STEP = R11, LEFT = RBX, PATCH = RDI };
 
 static struct rm row_at(int row, int disp) {
   static const struct { uint8_t base; int8_t index; uint8_t scale; } of[] = {
@@ -98,8 +99,8 @@ static void add_to(struct writer *w, int sum, int other) {
 }
 
 static void add_product(struct writer *w, int sum, struct rm b) {
-  static const enum insn at_once[] = { [OF_F32] = I_FMA231PS, [OF_F64] = I_FMA231PD, [OF_BF16_PAIRS] = I_DPBF16PS, [OF_I16_PAIRS] = I_DPWSSD,
-                                         [OF_I8_FOURS] = I_DPBUSD };
+  static const enum insn at_once[] = { [OF_F32] = I_FMA231PS, [OF_F64] = I_FMA231PD,
+                                       [OF_BF16_PAIRS] = I_DPBF16PS, [OF_I16_PAIRS] = I_DPWSSD, [OF_I8_FOURS] = I_DPBUSD };
   if (!is_integer(w->s.sort)) {
     vec(&w->e, at_once[w->s.sort], w->bytes, sum, a_of(w), b);
     return;

@@ -48,7 +48,8 @@ void fetch_indexed(struct gen *g, const struct loop *l) {
   for (int i = l->access_first; i < l->access_end; i++) {
     const struct access *a = &g->accesses[i], *from = indices_of(g, l, a);
     for (int k = 0; from && k < g->copies * g->lanes; k++) {
-      gpr(enc(g), from->element == 3 ? G_MOV : G_MOVSXD, RAX, rm_index(from->reg, R9, from->element, (FETCH_AHEAD + k) << from->element));
+      gpr(enc(g), from->element == 3 ? G_MOV : G_MOVSXD, RAX,
+          rm_index(from->reg, R9, from->element, (FETCH_AHEAD + k) << from->element));
       prefetch_far(enc(g), rm_index(a->reg, RAX, a->element, 0));
     }
   }

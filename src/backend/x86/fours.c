@@ -15,7 +15,8 @@ static void turn_fours(const struct panel *p) {
 }
 
 AVX2 static inline void four_rows(char *to, __m128i a, __m128i b, __m128i c, __m128i d) {
-  __m128i ab = _mm_unpacklo_epi8(a, b), cd = _mm_unpacklo_epi8(c, d), ab_high = _mm_unpackhi_epi8(a, b), cd_high = _mm_unpackhi_epi8(c, d);
+  __m128i ab = _mm_unpacklo_epi8(a, b), cd = _mm_unpacklo_epi8(c, d),
+          ab_high = _mm_unpackhi_epi8(a, b), cd_high = _mm_unpackhi_epi8(c, d);
   __m128i *y = (__m128i *)(void *)to;
   _mm_storeu_si128(y, _mm_unpacklo_epi16(ab, cd));
   _mm_storeu_si128(y + 1, _mm_unpackhi_epi16(ab, cd));

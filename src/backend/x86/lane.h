@@ -1,5 +1,5 @@
-/* lane.h -- eight numbers of memory as a vector of AVX2 (integers too: nothing computes with it here), and eight such vectors transposed. Written out, as arrays of vectors
- * would stay in memory. */
+/* lane.h -- eight numbers of memory as a vector of AVX2 (integers too: nothing computes with it here), and eight such
+ * vectors transposed. Written out, as arrays of vectors would stay in memory. */
 #ifndef WEFT_X86_LANE_H
 #define WEFT_X86_LANE_H
 #include <immintrin.h>

@@ -187,7 +187,8 @@ static bool has_fn(const struct loop *l) {
 
 static void pin_folds(struct gen *g, struct loop *l) {
   for (int f = 0; f < l->n_folds; f++)
-    l->folds[f].pin = (l->in_lane || !l->has_inner) && !is_fn(&l->folds[f]) ? pin_run(g, fold_copies(g, l, &l->folds[f]), FREE_WANTED) : -1;
+    l->folds[f].pin = (l->in_lane || !l->has_inner) && !is_fn(&l->folds[f])
+                        ? pin_run(g, fold_copies(g, l, &l->folds[f]), FREE_WANTED) : -1;
 }
 
 static void unpin_folds(struct gen *g, struct loop *l) {

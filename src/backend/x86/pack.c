@@ -4,8 +4,9 @@
 #include "backend/x86/lane.h"
 
 /* ---- panels whose source lies along k ----
- * Eight by eight numbers are transposed in registers. A group of columns is stored whole even if the panel ends inside it; what it spoils behind its row is written afterwards: groups go
- * from right to left, rows downwards. So a few bytes behind the panel are spoilt. */
+ * Eight by eight numbers are transposed in registers. A group of columns is stored whole even if the panel ends inside
+ * it; what it spoils behind its row is written afterwards: groups go from right to left, rows downwards. So a few bytes
+ * behind the panel are spoilt. */
 
 AVX2 static inline void turn_8(__m256 r0, __m256 r1, __m256 r2, __m256 r3, __m256 r4, __m256 r5, __m256 r6, __m256 r7,
                                float *to, int64_t width) {
@@ -53,7 +54,8 @@ AVX2 static void turn_64(const struct panel *p) {
       address x = (address)p->from + j * p->stride + k * p->k_stride;
       __m256d r0 = load_f64(x, j < p->n), r1 = load_f64(x + p->stride, j + 1 < p->n);
       __m256d r2 = load_f64(x + 2 * p->stride, j + 2 < p->n), r3 = load_f64(x + 3 * p->stride, j + 3 < p->n);
-      __m256d a0 = _mm256_unpacklo_pd(r0, r1), a1 = _mm256_unpackhi_pd(r0, r1), a2 = _mm256_unpacklo_pd(r2, r3), a3 = _mm256_unpackhi_pd(r2, r3);
+      __m256d a0 = _mm256_unpacklo_pd(r0, r1), a1 = _mm256_unpackhi_pd(r0, r1),
+              a2 = _mm256_unpacklo_pd(r2, r3), a3 = _mm256_unpackhi_pd(r2, r3);
       _mm256_storeu_pd(to, _mm256_permute2f128_pd(a0, a2, 0x20));
       _mm256_storeu_pd(to + p->width, _mm256_permute2f128_pd(a1, a3, 0x20));
       _mm256_storeu_pd(to + 2 * p->width, _mm256_permute2f128_pd(a0, a2, 0x31));
@@ -121,8 +123,12 @@ AVX2 static inline __m256 swapped(__m256i x) { /* the halves of each lane */
   return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(x, 16), _mm256_srli_epi32(x, 16)));
 }
 AVX2 static inline __m256 load_16s(address p) { return swapped(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-AVX2 static inline __m256 load_i8s(address p) { return swapped(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p))); }
-AVX2 static inline __m256 load_u8s(address p) { return swapped(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p))); }
+AVX2 static inline __m256 load_i8s(address p) {
+  return swapped(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+AVX2 static inline __m256 load_u8s(address p) {
+  return swapped(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
 TURN(turn_16s, load_16s)
 TURN(turn_i8s, load_i8s)
 TURN(turn_u8s, load_u8s)
@@ -199,7 +205,8 @@ AVX2 static bool are_ordinary(address p, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     __m256i h = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)(p + 2 * i)), _mm256_set1_epi16(0x7FFF));
-    __m256i in = _mm256_and_si256(_mm256_cmpgt_epi16(h, _mm256_set1_epi16(LEAST - 1)), _mm256_cmpgt_epi16(_mm256_set1_epi16(MOST), h));
+    __m256i in = _mm256_and_si256(_mm256_cmpgt_epi16(h, _mm256_set1_epi16(LEAST - 1)),
+                                  _mm256_cmpgt_epi16(_mm256_set1_epi16(MOST), h));
     all = _mm256_and_si256(all, _mm256_or_si256(in, _mm256_cmpeq_epi16(h, zero)));
   }
   bool good = _mm256_movemask_epi8(all) == -1;

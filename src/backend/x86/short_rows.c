@@ -40,7 +40,8 @@ static bool serves_lanes(const struct gen *g, int val) {
 static void note_fixed(struct gen *g, const struct kir_stmt *s) {
   struct value *v = &g->vals[s->out[0]];
   v->is_fixed = v->domain == VECTOR && !v->lane;
-  for (int i = 0; i < s->n_in; i++) v->is_fixed &= is_literal(g, s->in[i]) || g->vals[s->in[i]].loop == -2 || g->vals[s->in[i]].is_fixed;
+  for (int i = 0; i < s->n_in; i++)
+    v->is_fixed &= is_literal(g, s->in[i]) || g->vals[s->in[i]].loop == -2 || g->vals[s->in[i]].is_fixed;
   if (!v->is_fixed) return;
   v->crosses = true;
   if (v->home < 0) v->home = slot_vector(g, 1);
@@ -64,8 +65,9 @@ static bool access_fits(struct look *w, const struct kir_stmt *s, bool in_lanes)
   bool is_masked = in_lanes && !g->shape->row_is_full, moves = a->owner == w->rows;
   if (a->is_guarded || a->owner == OWNER_USE || a->owner == OWNER_FN || a->tile || !is_regular(g, val)) return false;
   if (in_lanes && a->cls == LANE_UNIT && s->kind == KIR_LOAD) g->vals[val].repeats = !moves;
-  if (in_lanes && a->cls == LANE_UNIT) return (!is_masked || g->e.evex || !a->narrow) && (s->kind == KIR_LOAD || serves_lanes(g, val)) &&
-                                              (s->kind == KIR_LOAD || (s->op == KIR_SET ? moves : g->vals[val].domain == VECTOR));
+  if (in_lanes && a->cls == LANE_UNIT)
+    return (!is_masked || g->e.evex || !a->narrow) && (s->kind == KIR_LOAD || serves_lanes(g, val)) &&
+           (s->kind == KIR_LOAD || (s->op == KIR_SET ? moves : g->vals[val].domain == VECTOR));
   if (s->kind == KIR_LOAD) w->goes_alone |= moves;
   else w->goes_alone |= a->narrow || !moves;
   return s->kind == KIR_LOAD ? a->cls == LANE_NONE || a->cls == LANE_ZERO
@@ -76,8 +78,9 @@ static bool block_fits(struct look *, const struct kir_block *, const struct loo
 
 static bool lanes_fit(struct look *w, const struct kir_stmt *s, int id) {
   const struct loop *l = &w->g->loops[id], *first = &w->g->loops[w->rows + 1];
-  return l->is_flat && s->extent == KIR_N && !l->is_outer && !l->n_prefixes && !l->n_across && !l->has_check && !l->has_lane_check &&
-         !w->g->vals[s->var].is_operand && kir_lin_equal(s->at[0], first->stmt->at[0]) && block_fits(w, &s->body, l);
+  return l->is_flat && s->extent == KIR_N && !l->is_outer && !l->n_prefixes && !l->n_across && !l->has_check &&
+         !l->has_lane_check && !w->g->vals[s->var].is_operand &&
+         kir_lin_equal(s->at[0], first->stmt->at[0]) && block_fits(w, &s->body, l);
 }
 
 static bool block_fits(struct look *w, const struct kir_block *b, const struct loop *lanes) {

@@ -33,7 +33,8 @@ static bool may_turn(const struct gen *g, const struct loop *l, const struct acc
 void turns_find(struct gen *g) {
   for (int i = 0; i < g->n_loops; i++) {
     struct loop *l = &g->loops[i];
-    if (l->stmt->kind != KIR_SERIAL || !l->in_lane || l->has_inner || l->has_until || l->n_prefixes || g->loops[l->lane].has_lane_check) continue;
+    if (l->stmt->kind != KIR_SERIAL || !l->in_lane || l->has_inner || l->has_until ||
+        l->n_prefixes || g->loops[l->lane].has_lane_check) continue;
     int n = 0, turned = 0;
     for (int j = l->accesses; j >= 0; j = g->accesses[j].next) n++;
     for (int j = l->accesses; j >= 0 && n <= POINTERS && turned < MOST; j = g->accesses[j].next)
