@@ -67,7 +67,7 @@ static void find_results(struct body *b) {
     if (n->op->kind != OP_ITEM || n->in[0] != b->node) continue;
     int k = ((const struct item_attr *)n->attr)->k;
     const struct place *p = &b->w->item[i].place;
-    if (k < l->n_all) b->all[k] = p;
+    if (k < l->n_all) b->all[k] = p, b->rows = n->dims[0];
     else if (k < l->n_all + l->n_carry) b->last[k - l->n_all] = p;
     else b->length = p;
   }

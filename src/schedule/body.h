@@ -18,6 +18,7 @@ struct body {
   struct node **in_node;         /* by variable: the node outside, and where it stands; store -1: a number */
   struct place *in;
   const struct place **all, **last, *length; /* where results go; NULL: nobody wants it */
+  int64_t rows;                  /* of `all`: fewer than steps where it is known already after how many until ends it */
   struct work inside;            /* knows where the variables stand in the first step, so that place_of finds views of them */
 };
 

@@ -206,16 +206,22 @@ static bool may_merge(void *scanning, int a, int b) {
 
 static struct kir_lin lin(struct scanning *s, int v) { return draft_lin(&s->d, v); }
 
+static bool writes_rows(const struct scanning *s) {
+  for (int i = 0; i < s->n_streams; i++) if (s->stream[i].is_written && s->stream[i].time) return true;
+  return false;
+}
+
 static void declare(struct scanning *s) {
   static const char *const names[] = { "A", "B", "C", "D", "E", "F", "G", "H" };
   struct axes *x = &s->axes;
   s->size_t_ = draft_size(&s->d, "T", s->b->steps);
   for (int i = 0; i < x->n_live; i++)
     x->size[x->live[i]] = draft_size(&s->d, x->n_live == 1 ? "N" : names[i], x->extent[x->live[i]]);
+  int rows = s->b->rows < s->b->steps && writes_rows(s) ? draft_size(&s->d, "R", s->b->rows) : s->size_t_;
   for (int i = 0; i < s->n_streams; i++) {
     struct stream *m = &s->stream[i];
     struct reach r = { .store = m->store, .offset = m->offset };
-    if (m->time) reach_along(&r, lin(s, s->size_t_), m->time);
+    if (m->time) reach_along(&r, lin(s, m->is_written ? rows : s->size_t_), m->time);
     axes_reach(x, &s->d, m->stride, &r);
     m->buf = draft_buffer(&s->d, NULL, m->is_written ? KIR_OUT : KIR_IN, m->dtype, &r);
   }

@@ -7,11 +7,13 @@
 
 enum { UP = 0x80 };
 
-/* Dwords that lie along k are lanes already: four steps of k are one of a panel of 32 bits. */
-static void turn_fours(const struct panel *p) {
+/* Dwords that lie along k are lanes already: four steps of k are one of a panel of 32 bits. Eight of those at a time, which
+ * need not be aligned; returns how many. */
+static int64_t turn_fours(const struct panel *p) {
   struct panel q = *p;
-  q.k = p->k / 4, q.dtype = WEFT_I32, q.k_stride = 4;
+  q.k = p->k / 32 * 8, q.dtype = WEFT_I32, q.k_stride = 4;
   pack_avx2(&q);
+  return q.k;
 }
 
 AVX2 static inline void four_rows(char *to, __m128i a, __m128i b, __m128i c, __m128i d) {
@@ -56,7 +58,7 @@ AVX2 static void shift_up(char *x, int64_t n) {
 
 void fours_avx2(const struct panel *p, bool is_left) {
   int64_t done = 0;
-  if (p->k_stride == 1) done = p->k / 4, turn_fours(p);
+  if (p->k_stride == 1) done = turn_fours(p);
   else if (p->stride == 1 && p->n == p->width && p->width % 16 == 0) done = p->k / 4, rows_fours(p);
   one_by_one(p, done);
   if (is_left) shift_up(p->to, (p->k + 3) / 4 * 4 * p->width);
