@@ -139,3 +139,16 @@ TEST(derivatives_of_steps_and_corners) {
   EXPECT(slope(weft_sqrt, 0) == INFINITY && slope(weft_square, 0) == 0 && slope(weft_reciprocal, 0) == -INFINITY);
   EXPECT(slope(weft_asin, 1) == INFINITY && slope(weft_acosh, 1) == INFINITY && slope(weft_erf, 0) > 1.128);
 }
+
+TEST(a_number_that_is_0_in_the_dtype_it_meets_is_not_true) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_cast(weft_from(WEFT_F32, WEFT_DIMS(2), (float[]){ 0, 3 }), WEFT_F16), *tiny = weft_scalar(1e-40);
+  bool y[2];
+  EXPECT_OK(weft_read(weft_logical_or(x, tiny), WEFT_BOOL, y, sizeof y));
+  EXPECT(!y[0] && y[1]);
+  EXPECT_OK(weft_read(weft_logical_and(tiny, x), WEFT_BOOL, y, sizeof y));
+  EXPECT(!y[0] && !y[1]);
+  EXPECT_OK(weft_read(weft_logical_or(weft_cast(x, WEFT_F64), tiny), WEFT_BOOL, y, sizeof y));
+  EXPECT(y[0] && y[1]);
+  weft_scope_discard(s);
+}

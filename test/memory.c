@@ -153,6 +153,7 @@ TEST(four_threads_take_and_give_and_nothing_is_lost) {
 }
 
 TEST(a_child_forked_amid_allocations_can_allocate) {
+  if (UNDER_ASAN) return test_skip("the allocator of AddressSanitizer may be locked for ever in a child of several threads");
   if (UNDER_TSAN) return test_skip("ThreadSanitizer does not follow a fork of a process with several threads");
   pthread_t t[4];
   start_churning(t);

@@ -206,12 +206,20 @@ static weft_array *joined(const char *fn, const struct op *op, weft_dtype out, i
   return array_of(y);
 }
 
+/* Numbers that meet a dtype are rounded to it before anybody asks whether they are 0. */
+static bool round_numbers(int n, struct node *node[], weft_dtype met) {
+  bool ok = true;
+  for (int i = 0; i < n; i++) if (node[i]->weak) ok &= (node[i] = node_cast(node[i], met)) != NULL;
+  return ok;
+}
+
 static weft_array *element_nodes(const char *fn, const struct op *op, enum element_class cls, int n,
                                  struct node *node[]) {
   weft_dtype met, in, out;
   struct failure *why = common_dtype(fn, n, node, &met);
   if (!why) why = types(fn, op, cls, met, &in, &out);
   if (why) return array_of_bad(why, n, node);
+  if (cls == LOGICAL && !round_numbers(n, node, met)) return nodes_release(n, node), array_of(NULL);
   return joined(fn, op, out, n, node, (weft_dtype[]){ in, in, in });
 }
 

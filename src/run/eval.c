@@ -22,6 +22,7 @@ struct eval_settings *eval_settings(void) {
 static _Thread_local struct { void (*call)(void *); void *ctx; } before_long;
 
 void weft_before_long(void (*call)(void *ctx), void *ctx) { before_long.call = call, before_long.ctx = ctx; }
+bool eval_is_to_tell(void) { return before_long.call != NULL; }
 void eval_before_long(void) { if (before_long.call) before_long.call(before_long.ctx); }
 
 /* An evaluation under way. */

@@ -27,6 +27,7 @@ weft_status value_copy(const struct node *, void *dst, struct failure **);
 /* This thread's settings. */
 struct eval_settings { const volatile int *cancel; int threads, device; bool exact, is_known; };
 struct eval_settings *eval_settings(void);
+bool eval_is_to_tell(void);  /* somebody wants to know before work of more than a moment begins */
 void eval_before_long(void); /* calls whom weft_before_long named on this thread */
 
 /* Jobs in the background, one after the other, on a thread of weft's own (async.c). */

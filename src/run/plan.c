@@ -343,7 +343,7 @@ static bool takes_long(const struct plan *p, const struct run *r) {
 
 weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
   const struct schedule *s = p->schedule;
-  if (takes_long(p, r)) eval_before_long();
+  if (eval_is_to_tell() && takes_long(p, r)) eval_before_long();
   uint8_t *few[64], **base = s->n_stores <= 64 ? few : mem_alloc(sizeof *base * (size_t)s->n_stores), *block = NULL;
   int held = 0;
   *failure = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
