@@ -209,7 +209,7 @@ def products(quick):
     square = lambda: [normal(big, big), positive(big, big)]
     yield Work(f"matmul {big}^3 bf16", square, product, "bf16", group="products", tolerance=1)
     yield Work(f"matmul {big}^3 int8", lambda: [small_integers(big, big)] * 2, lambda s, a, b: s.wide_matmul(a, b), "i8", group="products")
-    yield Work(f"matmul {big}^3 + bias, gelu, residual", lambda: square() + [normal(big), normal(big, big)],
+    yield Work(f"{big}^3 + bias, gelu, residual", lambda: square() + [normal(big), normal(big, big)],
                lambda s, a, b, c, r: s.gelu(a @ b + c) + r, group="products", tolerance=2e-2)
     yield Work(f"matmul {big}^3 bare", square, product, group="products", tolerance=2e-2)
     yield Work(f"attention 8x{big}x64, causal", lambda: [normal(8, big, 64), positive(8, big, 64), normal(8, big, 64) * 2],
