@@ -311,7 +311,8 @@ static int float_depth(struct work *w, const struct node *n, const int depth[]) 
     if (is_scalar(x)) continue;
     while (x->op->kind == OP_VIEW) x = x->in[0];
     if (x->op == &op_value) streams++;
-    else if (depth[x->slot] && x->op->kind != OP_IOTA) deepest = depth[x->slot] > deepest ? depth[x->slot] : deepest;
+    else if (depth[x->slot] && x->op->kind != OP_IOTA && edge_of(n->in[k]).aligned) /* else it would be read at other indices */
+      deepest = depth[x->slot] > deepest ? depth[x->slot] : deepest;
     else return 0;
   }
   if (streams > 1 || (streams && n->n_uses < 2) || deepest + 1 > FLOAT_DEPTH) return 0;
