@@ -205,17 +205,17 @@ TEST(plans_that_differ_in_a_number_do_not_pile_up) {
 }
 
 /* What is computed from an element elsewhere is not computed from the element here. */
-static weft_array *one_of_what_floats(void) {
+TEST(cheap_values_read_elsewhere_are_those_of_elsewhere) {
+  weft_scope *s = weft_scope_open();
   weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(2, 3), (float[]){ 0, 1, 2, 0, 3, 0 });
   weft_array *is = weft_logical_and(x, x), *one = weft_as_strided(is, 0, NULL, NULL, 3);
-  return weft_sub(weft_cast(one, WEFT_F32), weft_transpose(x, NULL));
-}
-static weft_array *backwards_of_what_floats(void) {
-  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(4), (float[]){ 0, 1, 2, 0 });
-  weft_array *is = weft_logical_and(x, x), *back = weft_slice(is, 0, WEFT_END, WEFT_BEGIN, -1);
-  return weft_sub(weft_cast(weft_slice(back, 0, 1, 3, 1), WEFT_F32), weft_slice(x, 0, 0, 2, 1));
-}
-TEST(cheap_values_read_elsewhere_are_those_of_elsewhere) {
-  EXPECT_ALL_WAYS(one_of_what_floats, float, WEFT_F32, 0, 0, -1, -3, -2, 0);
-  EXPECT_ALL_WAYS(backwards_of_what_floats, float, WEFT_F32, 1, 0);
+  weft_array *y = weft_sub(weft_cast(one, WEFT_F32), weft_transpose(x, NULL));
+  weft_array *back = weft_sub(weft_cast(weft_slice(is, 1, WEFT_END, WEFT_BEGIN, -1), WEFT_F32), x);
+  float got[6], want[6] = { 0, 0, -1, -3, -2, 0 }, want_back[6] = { 1, 0, -2, 0, -2, 0 };
+  EXPECT_OK(weft_eval(WEFT_ARRAYS(one, y, back)));
+  EXPECT_OK(weft_read(y, WEFT_F32, got, sizeof got));
+  EXPECT(!memcmp(got, want, sizeof got));
+  EXPECT_OK(weft_read(back, WEFT_F32, got, sizeof got));
+  EXPECT(!memcmp(got, want_back, sizeof got));
+  weft_scope_discard(s);
 }
