@@ -27,6 +27,15 @@ PyObject *array_from(PyObject *o) {
   return op_end(s, convert_array(o, NULL, 0));
 }
 
+int array_describe(PyObject *self, int64_t word[1 + WEFT_RANK_MAX]) {
+  weft_array *a = array_handle(self);
+  int rank = weft_rank(a);
+  word[0] = (int64_t)weft_dtype_of(a) << 8 | rank;
+  for (int k = 0; k < rank; k++)
+    if ((word[1 + k] = weft_dim(a, k)) < 0) return -1;
+  return 1 + rank;
+}
+
 PyObject *array_list(int n, weft_array *const a[]) {
   PyObject *list = PyList_New(n);
   for (int i = 0; list && i < n; i++) {

@@ -30,12 +30,9 @@ static int describe(Py_ssize_t n, PyObject *const args[], int64_t word[WORDS]) {
   int at = 0;
   if (n > MOST_ARGS) return -1;
   for (Py_ssize_t i = 0; i < n; i++) {
-    if (!array_check(args[i])) return -1;
-    weft_array *a = array_handle(args[i]);
-    int rank = weft_rank(a);
-    word[at++] = (int64_t)weft_dtype_of(a) << 8 | rank;
-    for (int k = 0; k < rank; k++)
-      if ((word[at++] = weft_dim(a, k)) < 0) return -1;
+    int n_words = array_check(args[i]) ? array_describe(args[i], word + at) : -1;
+    if (n_words < 0) return -1;
+    at += n_words;
   }
   return at;
 }

@@ -28,6 +28,8 @@ extern PyTypeObject array_type;
 PyObject *array_wrap(weft_array *);                  /* a new object that owns it, or the exception it deserves */
 int array_assign(PyObject *self, weft_array *);      /* self names this one from now on */
 PyObject *array_from(PyObject *);                    /* the object itself if it is an array, else one made of it */
+int array_describe(PyObject *, int64_t word[1 + WEFT_RANK_MAX]); /* dtype and rank, the sizes: how many words; -1: a size
+                                                        is not known yet, and no exception is set */
 PyObject *array_list(int n, weft_array *const[]);    /* a list of new objects */
 
 /* op.c: the frame of every operation. */

@@ -88,7 +88,7 @@ static PyObject *arrays(PyObject *module, PyObject *const trees[], Py_ssize_t n)
 
 /* Dtype, rank and sizes of every array, as bytes: what a compiled function is chosen by. */
 static PyObject *signature(PyObject *module, PyObject *list) {
-  int64_t small[64], *out = small, dims[WEFT_RANK_MAX];
+  int64_t small[64], *out = small;
   (void)module;
   if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "signature: a list of arrays is expected");
   Py_ssize_t n = PyList_GET_SIZE(list), at = 0;
@@ -97,11 +97,11 @@ static PyObject *signature(PyObject *module, PyObject *list) {
   PyObject *bytes = NULL;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *a = PyList_GET_ITEM(list, i);
+    int64_t dims[WEFT_RANK_MAX];
     int rank;
     if (!array_check(a)) { PyErr_SetString(PyExc_TypeError, "signature: a list of arrays is expected"); goto end; }
     if (convert_dims(a, &rank, dims)) goto end;
-    out[at++] = (int64_t)weft_dtype_of(array_handle(a)) << 8 | rank;
-    for (int k = 0; k < rank; k++) out[at++] = dims[k];
+    at += array_describe(a, out + at);
   }
   bytes = PyBytes_FromStringAndSize((char *)out, at * (Py_ssize_t)sizeof *out);
 end:

@@ -45,6 +45,9 @@ struct launch {
   uint64_t *loads;                   /* vm only: elements loaded, by buffer; NULL: not counted */
 };
 
+/* A flag that may be NULL: never set. */
+static inline bool flag_is_set(const volatile int *flag) { return flag && __atomic_load_n(flag, __ATOMIC_RELAXED); }
+
 struct code; /* a compiled kernel, owned by its back end */
 
 struct backend {

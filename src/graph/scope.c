@@ -37,6 +37,12 @@ weft_scope *weft_scope_open(void) {
   return s;
 }
 
+struct weft_scope *scope_open_body(const struct construct *c, void *body) {
+  struct weft_scope *s = weft_scope_open();
+  if (s) s->construct = c, s->body = body;
+  return s;
+}
+
 /* ---- Ending ---- */
 
 static void drop_declared(struct weft_scope *s) {

@@ -26,6 +26,8 @@ struct construct {
   void (*discard)(void *body);  /* the scope ended before it was closed */
 };
 
+struct weft_scope *scope_open_body(const struct construct *, void *body); /* a scope that is its body; NULL: no memory */
+
 struct weft_scope {
   struct weft_scope *outside;   /* NULL: the thread's root */
   struct weft_array *handles;

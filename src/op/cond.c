@@ -64,15 +64,13 @@ static struct failure *take_condition(struct weft_cond *c, weft_array *p) {
 
 weft_cond *weft_cond_open(weft_array *p) {
   struct weft_cond *c = spare_take(&spares, sizeof *c);
-  struct weft_scope *s = c ? weft_scope_open() : NULL;
+  struct weft_scope *s = c ? scope_open_body(&construct, c) : NULL;
   if (!s) {
     if (c) spare_give(&spares, c, sizeof *c);
     report(WEFT_ERR_MEMORY, "weft_cond_open: out of memory");
     return NULL;
   }
   c->scope = s;
-  s->construct = &construct;
-  s->body = c;
   struct failure *f = take_condition(c, p);
   if (f) c->failure = f, scope_blame(failure_retain(f));
   return c;

@@ -127,15 +127,13 @@ static void set_steps(struct weft_loop *l, weft_array *steps) {
 
 weft_loop *weft_loop_open(weft_array *steps) {
   struct weft_loop *l = spare_take(&spares, sizeof *l);
-  struct weft_scope *s = l ? weft_scope_open() : NULL;
+  struct weft_scope *s = l ? scope_open_body(&construct, l) : NULL;
   if (!s) {
     if (l) spare_give(&spares, l, sizeof *l);
     report(WEFT_ERR_MEMORY, "weft_loop_open: out of memory");
     return NULL;
   }
   l->scope = s;
-  s->construct = &construct;
-  s->body = l;
   if (steps) set_steps(l, steps);
   return l;
 }

@@ -65,7 +65,7 @@ static void swap(int64_t *a, int64_t *b) {
 }
 static int64_t divide_up(int64_t a, int64_t b) { return a ? (a - 1) / b + 1 : 0; }
 static int64_t up(int64_t a, int64_t to) { return divide_up(a, to) * to; }
-static bool is_cancelled(const struct product *p) { return p->cancel && __atomic_load_n(p->cancel, __ATOMIC_RELAXED); }
+static bool is_cancelled(const struct product *p) { return flag_is_set(p->cancel); }
 static size_t padded(int64_t bytes) { return (size_t)up(bytes, ALIGN); }
 
 /* ---- choosing ---- */

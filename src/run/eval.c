@@ -526,7 +526,7 @@ static bool resumed(void) {
 static struct failure *await_change(const struct eval_settings *s) {
   eval_before_long();
   if (!resumed()) graph_wait(s->cancel ? 0.02 : -1);
-  return s->cancel && __atomic_load_n(s->cancel, __ATOMIC_RELAXED) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
+  return plan_stopped(s->cancel);
 }
 
 /* Up to the point where a plan can run: e->plan is set and the targets are claimed, or nothing is left to do. */

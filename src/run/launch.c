@@ -20,7 +20,7 @@ struct run {
   int failed;               /* atomic: some part ran out of memory */
 };
 
-static bool is_cancelled(const struct launch *l) { return l->cancel && __atomic_load_n(l->cancel, __ATOMIC_RELAXED); }
+static bool is_cancelled(const struct launch *l) { return flag_is_set(l->cancel); }
 
 /* ---- Extents --------------------------------------------------------------------------------------------------------- */
 

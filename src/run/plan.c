@@ -52,9 +52,8 @@ void plan_release(struct plan *p) {
   if (p && atomic_fetch_sub(&p->refs, 1) == 1) destroy(p);
 }
 
-static struct failure *stopped(void) {
-  const volatile int *flag = eval_settings()->cancel;
-  return flag && __atomic_load_n(flag, __ATOMIC_RELAXED) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
+struct failure *plan_stopped(const volatile int *cancel) {
+  return flag_is_set(cancel) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
 }
 
 /* A schedule whose kernels are compiled; takes over the kernels. Bodies of loops run on the host. */
@@ -71,7 +70,7 @@ struct plan *plan_of(struct arena *arena, struct schedule *s, const struct devic
   if (!p->code || !p->body) return destroy(p), NULL;
   for (int i = 0; i < s->n_steps; i++) {
     struct step *step = &s->step[i];
-    if ((*failure = stopped())) return destroy(p), NULL;
+    if ((*failure = plan_stopped(eval_settings()->cancel))) return destroy(p), NULL;
     if (step->replay) p->body[i] = plan_of(NULL, step->replay->body, NULL, failure);
     else if (step->kernel) {
       p->code[i] = compiled_get(step->kernel, &step->shape, device, failure);
@@ -226,8 +225,7 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
   int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
   if (c->is_on_device && how) return device_failure(p->device, how);
   if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
-  if (how == 2 || (r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED)))
-    return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  if (how == 2 || flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return index_failure(&s->site[j], checks[j]);
   return NULL;
 }
@@ -312,8 +310,8 @@ bool plan_may_fail(const struct plan *p, int i) {
 
 /* Whether the last moment to fail passes well. */
 static struct failure *pass(const struct plan *p, struct run *r) {
-  bool is_cancelled = r->cancel && __atomic_load_n(r->cancel, __ATOMIC_RELAXED);
-  struct failure *f = is_cancelled ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : look_again(p, r);
+  struct failure *f = plan_stopped(r->cancel);
+  if (!f) f = look_again(p, r);
   if (f) return f;
   r->cancel = NULL;
   overwriting_begin();

@@ -20,6 +20,8 @@ struct plan {
   size_t bytes;                  /* its arena and its key */
 };
 
+struct failure *plan_stopped(const volatile int *cancel); /* NULL: the flag is not set */
+
 /* The graph as a plan wants it: local nodes in order, leaves numbered in `serial`. It lives in `arena`, which the plan
  * takes over. */
 struct program {

@@ -149,7 +149,7 @@ static void iota(struct vm_frame *f, int out) {
 }
 
 static bool cancelled(const struct vm_frame *f) {
-  return f->launch->cancel && __atomic_load_n(f->launch->cancel, __ATOMIC_RELAXED);
+  return flag_is_set(f->launch->cancel);
 }
 
 void vm_exec(struct vm_frame *f, int first) {

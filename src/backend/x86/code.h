@@ -5,8 +5,8 @@
 
 struct code_buffer { int32_t at; int rank, bytes; bool is_bound; }; /* address at `at`, strides in bytes behind it */
 struct code_row { int32_t pointer; int bytes; int first, n; bool is_outer; }; /* terms of its length */
-struct code_out { int bytes, rank; int first[BACKEND_RANK], n[BACKEND_RANK]; };  /* terms of its dims */
-struct code_local { int32_t at; int bytes, rank; int first[BACKEND_RANK], n[BACKEND_RANK]; }; /* terms of its dims */
+struct code_shape { int bytes, rank; int first[BACKEND_RANK], n[BACKEND_RANK]; }; /* of an element; terms of its dims */
+struct code_local { int32_t at; struct code_shape shape; };
 struct code_term { int64_t coef; int n, at[KIR_FACTORS]; };  /* factors: offsets in the frame */
 
 struct code_mark {           /* a statement, for the listing */
@@ -24,7 +24,7 @@ struct code {
   struct code_buffer *bufs;
   struct code_row *rows;
   struct code_local *locals;
-  struct code_out *outs;     /* if stores may go around the caches: the outputs */
+  struct code_shape *outs;   /* if stores may go around the caches: the outputs */
   struct code_term *terms;
   bool is_avx512;
   int lanes;

@@ -84,24 +84,17 @@ static int count_terms(const struct gen *g, int *n_locals) {
   return n;
 }
 
-static void note_local(struct gen *g, struct code *c, int buf) {
-  const struct kir_buf *b = &g->k->bufs[buf];
-  struct code_local *l = &c->locals[c->n_locals++];
-  *l = (struct code_local){ .at = g->data_at[buf], .bytes = dtype_bytes(b->dtype), .rank = b->rank };
+static struct code_shape note_shape(struct gen *g, struct code *c, const struct kir_buf *b) {
+  struct code_shape s = { .bytes = dtype_bytes(b->dtype), .rank = b->rank };
   for (int d = 0; d < b->rank; d++) {
-    l->first[d] = note_length(g, c, &b->dims[d]);
-    l->n[d] = b->dims[d].n;
+    s.first[d] = note_length(g, c, &b->dims[d]);
+    s.n[d] = b->dims[d].n;
   }
+  return s;
 }
 
-static void note_out(struct gen *g, struct code *c, int buf) {
-  const struct kir_buf *b = &g->k->bufs[buf];
-  struct code_out *o = &c->outs[c->n_outs++];
-  *o = (struct code_out){ .bytes = dtype_bytes(b->dtype), .rank = b->rank };
-  for (int d = 0; d < b->rank; d++) {
-    o->first[d] = note_length(g, c, &b->dims[d]);
-    o->n[d] = b->dims[d].n;
-  }
+static void note_local(struct gen *g, struct code *c, int buf) {
+  c->locals[c->n_locals++] = (struct code_local){ g->data_at[buf], note_shape(g, c, &g->k->bufs[buf]) };
 }
 
 /* What a launch takes scratch memory for: kept rows and local arrays. */
@@ -121,7 +114,7 @@ static bool note_scratch(struct gen *g, struct code *c) {
   }
   for (int b = 0; b < g->k->n_bufs; b++)
     if (g->k->bufs[b].kind == KIR_LOCAL) note_local(g, c, b);
-    else if (g->has_streams && g->k->bufs[b].kind == KIR_OUT) note_out(g, c, b);
+    else if (g->has_streams && g->k->bufs[b].kind == KIR_OUT) c->outs[c->n_outs++] = note_shape(g, c, &g->k->bufs[b]);
   return true;
 }
 
@@ -258,12 +251,13 @@ static bool exceeds_cache(const struct code *c, const uint8_t *frame) {
 
 /* Row-major strides of a local array; its bytes. */
 static size_t shape_local(const struct code *c, const struct code_local *l, uint8_t *frame, bool set) {
+  const struct code_shape *s = &l->shape;
   int64_t n = 1;
-  for (int d = l->rank - 1; d >= 0; d--) {
-    if (set) set_word(frame, l->at + 8 + 8 * d, n * l->bytes);
-    n *= length(c, l->first[d], l->n[d], frame);
+  for (int d = s->rank - 1; d >= 0; d--) {
+    if (set) set_word(frame, l->at + 8 + 8 * d, n * s->bytes);
+    n *= length(c, s->first[d], s->n[d], frame);
   }
-  return scratch_bytes(n, l->bytes);
+  return scratch_bytes(n, s->bytes);
 }
 
 /* Puts rows and local arrays behind the frame; the bytes of all. */
