@@ -120,6 +120,61 @@ TEST(sizes_that_met_while_unknown_are_checked_at_the_call) {
   weft_scope_discard(s);
 }
 
+/* Two inputs of open sizes, and what becomes of them. */
+static weft_function *of_two_sizes(weft_array *(*body)(weft_array *x, weft_array *y)) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)) };
+  weft_array *out = body(in[0], in[1]);
+  return weft_compile(s, 2, in, 1, &out);
+}
+
+static weft_array *number_sum(weft_array *x, weft_array *y) { return weft_iota(weft_add(x, y), 0); }
+static weft_array *number_pair(weft_array *x, weft_array *y) { return (void)y, weft_iota(weft_slice(x, 0, 1, 3, 1), 0); }
+static weft_array *number_one(weft_array *x, weft_array *y) {
+  return (void)x, weft_iota(weft_at(weft_unsqueeze(y, 1), 0, weft_integer(2)), 0);
+}
+static weft_array *number_square(weft_array *x, weft_array *y) {
+  return (void)y, weft_iota(weft_reshape(x, WEFT_DIMS(2, 2)), 0);
+}
+static weft_array *number_sum_inside(weft_array *x, weft_array *y) {
+  weft_scope *inner = weft_scope_open();
+  weft_array *z = weft_keep(number_sum(x, y));
+  weft_scope_discard(inner);
+  return z;
+}
+static weft_array *number_sum_by_call(weft_array *x, weft_array *y) {
+  weft_function *f = of_two_sizes(number_sum);
+  weft_array *z;
+  weft_call(f, 2, (weft_array *[]){ x, y }, 1, &z);
+  return z;
+}
+
+/* x of 4 and y of 3: nothing but the shape of what does not fit is used. */
+static void expect_refused(weft_array *(*body)(weft_array *, weft_array *), int n, int m, weft_status want, const char *told) {
+  weft_scope *s = weft_scope_open();
+  double v[] = { 1, 2, 3, 4 };
+  weft_array *in[] = { f64s(n, v), f64s(m, v) }, *out;
+  weft_call(of_two_sizes(body), 2, in, 1, &out);
+  EXPECT_INT(weft_eval(1, &out), want);
+  if (want) EXPECT(strstr(weft_message(), told));
+  weft_scope_discard(s);
+}
+
+TEST(sizes_taken_on_trust_are_checked_where_only_the_shape_is_used) {
+  weft_array *(*sums[])(weft_array *, weft_array *) = { number_sum, number_sum_inside, number_sum_by_call };
+  for (int i = 0; i < 3; i++) {
+    expect_refused(sums[i], 3, 3, WEFT_OK, "");
+    expect_refused(sums[i], 4, 3, WEFT_ERR_SHAPE, "weft_add: sizes that were taken to be equal differ: [4] and [3]");
+    expect_refused(sums[i], 1, 3, WEFT_ERR_SHAPE, "taken to be equal differ");
+  }
+  expect_refused(number_pair, 3, 1, WEFT_OK, "");
+  expect_refused(number_pair, 2, 1, WEFT_ERR_SHAPE, "weft_slice: the bounds do not fit an axis of [2]");
+  expect_refused(number_one, 1, 3, WEFT_OK, "");
+  expect_refused(number_one, 1, 2, WEFT_ERR_INDEX, "weft_at: the bounds do not fit an axis of [2]");
+  expect_refused(number_square, 4, 1, WEFT_OK, "");
+  expect_refused(number_square, 3, 1, WEFT_ERR_SHAPE, "weft_reshape: sizes that were taken to be equal differ: [3] and [4]");
+}
+
 TEST(a_scope_with_updates_or_fetches_is_no_function) {
   weft_scope *outer = weft_scope_open();
   weft_array *w = f64_of(1), *out;

@@ -231,6 +231,12 @@ bool dim_differs(dim a, dim b) {
   return !p.failed && p.n == 1 && p.term[0].degree == 0;
 }
 
+bool dim_slice_fits(dim size, dim start, dim length, int64_t step) {
+  if (length == 0 || !dim_is_known(size) || !dim_is_known(start) || !dim_is_known(length)) return true;
+  __int128 last = start + (__int128)(length - 1) * step;
+  return start < size && last >= 0 && last < size;
+}
+
 static struct poly product(const struct poly *a, const struct poly *b) {
   struct poly p = { .failed = a->failed || b->failed };
   for (int i = 0; i < a->n; i++) add_scaled(&p, b, &a->term[i]);

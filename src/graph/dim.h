@@ -18,6 +18,7 @@ dim dim_symbol(void);               /* a new one */
 bool dim_is_symbol(dim);            /* a symbol alone */
 dim dim_add(dim, dim), dim_sub(dim, dim), dim_mul(dim, dim); /* known ones: overflow gives DIM_BAD; sub below 0: DIM_BAD */
 bool dim_differs(dim, dim);         /* whatever the symbols are: 2 and 3, n and n + 1 */
+bool dim_slice_fits(dim size, dim start, dim length, int64_t step); /* as far as they are known */
 bool dim_divide(dim a, dim b, dim *quotient); /* exact division of polynomials; false: does not divide */
 void dim_retain(dim), dim_release(dim);
 void dim_print(dim, struct text *); /* 12, n1, 2*n1+1 */

@@ -17,6 +17,7 @@ void function_release(struct weft_function *f) {
   nodes_release(f->out ? f->n_out : 0, f->out);
   mem_free(f->in);
   mem_free(f->out);
+  trusts_free(&f->trusts);
   failure_release(f->failure);
   spare_give(&spares, f, sizeof *f);
 }
@@ -82,6 +83,11 @@ static void fill(struct weft_function *f, int n, weft_array *const in[], int m, 
   f->exact = weft_get(WEFT_EXACT) > 0;
 }
 
+static void inherit_trusts(struct weft_function *f, const struct weft_scope *s) {
+  trusts_add(&f->trusts, &s->trusts);
+  if (f->trusts.is_lost) f->failure = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_compile: out of memory");
+}
+
 weft_function *weft_compile(weft_scope *s, int n, weft_array *const in[], int m, weft_array *const out[]) {
   weft_status status = scope_check("weft_compile", s);
   struct weft_function *f = spare_take(&spares, sizeof *f);
@@ -93,6 +99,7 @@ weft_function *weft_compile(weft_scope *s, int n, weft_array *const in[], int m,
   f->failure = status == WEFT_OK ? not_compilable(s, n, m) : fail(status, scope_origin(), "%s", weft_message());
   if (!f->failure) fill(f, n, in, m, out);
   if (!f->failure) expand_outputs(f);
+  if (!f->failure) inherit_trusts(f, s);
   if (status == WEFT_OK) scope_end(s);
   struct weft_scope *outside = scope_current();
   if (!outside) return function_release(f), no_memory_function();
@@ -163,6 +170,7 @@ bool function_bind(struct weft_function *f, const char *fn, struct node *const i
   struct failure *why = NULL;
   for (int i = 0; !why && i < f->n_in; i++) why = bind_one(fn, f->in[i], in[i], i, t);
   for (int i = 0; !why && i < f->n_in; i++) why = check_composed(fn, f->in[i], in[i], i, t);
+  if (!why) why = trusts_check(&f->trusts, t);
   if (why) *failure = why;
   return !why;
 }

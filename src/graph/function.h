@@ -9,6 +9,7 @@ struct weft_function {
   struct weft_scope *scope;     /* NULL: ended */
   int n_in, n_out;
   struct node **in, **out;      /* in: leaves or any node the user listed; out: expressions of them */
+  struct trusts trusts;         /* about the sizes of its inputs */
   struct failure *failure;      /* bad: so are its calls */
   bool exact;                   /* WEFT_EXACT was set when it was compiled: no rewrites that change rounding */
   _Atomic(struct plan_set *) plans; /* run/: what has been planned for which sizes */

@@ -78,6 +78,8 @@ void scope_end(struct weft_scope *s) {
   scope_drop_handles(s);
   drop_functions(s);
   if (s->files) files_end(s->files);
+  if (s->outside && s->outside->outside) trusts_add(&s->outside->trusts, &s->trusts);
+  trusts_free(&s->trusts);
   arena_free(s->texts);
   failure_release(s->failure);
   if (s->is_trace) atomic_fetch_sub(&n_traces, 1);

@@ -6,6 +6,7 @@
 #ifndef WEFT_SCOPE_H
 #define WEFT_SCOPE_H
 #include "graph/node.h"
+#include "graph/trust.h"
 
 struct weft_array {
   struct node *node;            /* never NULL; only array_swap changes it, so others read it through array_node */
@@ -37,6 +38,7 @@ struct weft_scope {
   struct arena *texts;          /* what weft_show returned; made when first needed */
   struct weft_function *functions; /* list of functions that belong to this scope */
   struct weft_file *files;
+  struct trusts trusts;         /* about sizes, so far */
   const struct construct *construct; /* set if it is the body of one */
   void *body;                   /* the construct's own */
   bool is_trace;                /* weft_alias was called in it: evaluation keeps history while it is open */

@@ -79,8 +79,8 @@ static struct failure *shapes_wrong(weft_array *const x[3]) {
   struct failure *why = NULL;
   for (int i = 0; i < 3; i++) n[i] = array_node(x[i]);
   bool is_flat = n[0]->rank < 2 || n[1]->rank < 2 || n[2]->rank < 2;
-  if (is_flat || dim_differs(n[0]->dims[n[0]->rank - 1], n[1]->dims[n[1]->rank - 1]) ||
-      dim_differs(n[1]->dims[n[1]->rank - 2], n[2]->dims[n[2]->rank - 2]))
+  if (is_flat || !sizes_meet("weft_attention", n[0]->dims[n[0]->rank - 1], n[1]->dims[n[1]->rank - 1]) ||
+      !sizes_meet("weft_attention", n[1]->dims[n[1]->rank - 2], n[2]->dims[n[2]->rank - 2]))
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_attention: q, k, v must be [..,T,d], [..,S,d], [..,S,e], not %s, %s, %s",
                shape_show(n[0], &t[0]), shape_show(n[1], &t[1]), shape_show(n[2], &t[2]));
   nodes_release(3, n);

@@ -43,7 +43,7 @@ static struct failure *fits(struct node *const n[2]) {
       return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: a 0-d operand: %s x %s", shape_show(n[0], &a),
                   shape_show(n[1], &b));
   dim left = n[0]->dims[n[0]->rank - 1], right = n[1]->dims[n[1]->rank > 1 ? n[1]->rank - 2 : 0];
-  if (!dim_differs(left, right)) return NULL;
+  if (sizes_meet("weft_matmul", left, right)) return NULL;
   return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_matmul: inner lengths differ: %s x %s", shape_show(n[0], &a),
               shape_show(n[1], &b));
 }

@@ -112,7 +112,7 @@ static void drop(struct term *t, int axis) {
 /* An axis of length 1 goes with any other of its name, as it does in broadcasting. */
 static bool note_size(struct sum *s, int name, dim d) {
   if (s->size[name] == -1 || s->size[name] == 1) s->size[name] = d;
-  else if (d != 1 && dim_differs(d, s->size[name]))
+  else if (d != 1 && !sizes_meet(s->fn, d, s->size[name]))
     return wrong(s, fail(WEFT_ERR_SHAPE, scope_origin(), "%s: axes of one name have %lld and %lld elements", s->fn,
                          (long long)s->size[name], (long long)d));
   return true;
@@ -306,7 +306,7 @@ weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) {
 static struct failure *pairs_check(const struct node *a, const struct node *b, int n, const int i[], const int j[]) {
   struct shape_text s, t;
   for (int k = 0; k < n; k++)
-    if (dim_differs(a->dims[i[k]], b->dims[j[k]]))
+    if (!sizes_meet("weft_tensordot", a->dims[i[k]], b->dims[j[k]]))
       return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: axis %d of %s and axis %d of %s",
                   i[k], shape_show(a, &s), j[k], shape_show(b, &t));
   return NULL;

@@ -156,7 +156,8 @@ static weft_array *known_window(bool is_one, weft_array *x, int axis, int64_t i,
   struct node *n = array_node(x);
   dim size = n->dims[axis], start = i >= 0 ? i : i == INT64_MIN ? DIM_BAD : dim_sub(size, -i);
   struct shape_text s;
-  bool fits = start != DIM_BAD && (!dim_is_known(size) || (start <= size && length <= size - start));
+  bool fits = start != DIM_BAD && (!dim_is_known(size) || (start <= size && length <= size - start)) &&
+              slice_meets(is_one ? "weft_at" : "weft_window", WEFT_ERR_INDEX, size, start, length, 1);
   struct failure *why = NULL;
   if (!fits && is_one)
     why = fail(WEFT_ERR_INDEX, scope_origin(), "weft_at: index %lld is out of range for axis %d of %s", (long long)i, axis,

@@ -170,7 +170,7 @@ struct failure *common_dims(const char *fn, int n, struct node *const node[], in
     for (int k = 0, at = *rank - node[i]->rank; k < node[i]->rank; k++) {
       dim have = dims[at + k], want = dim_resolve(node[i]->dims[k]);
       if (want == 1 || want == have) continue;
-      if (have != 1 && dim_differs(have, want)) return no_broadcast(fn, n, node);
+      if (have != 1 && !sizes_meet(fn, have, want)) return no_broadcast(fn, n, node);
       if (have == 1 || dim_is_known(want)) dims[at + k] = want;
     }
   return NULL;

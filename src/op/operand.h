@@ -5,6 +5,7 @@
 #define WEFT_OPERAND_H
 #include "graph/dtype.h"
 #include "graph/shape.h"
+#include "graph/trust.h"
 #include "op/op.h"
 
 /* The nodes of usable arrays, weak numbers turned into scalars of the dtype they have without a partner. */
@@ -43,7 +44,6 @@ struct node *array_good_node(weft_array *);                   /* a reference; NU
 weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
-bool slice_fits(dim size, dim start, dim length, int64_t step); /* as far as they are known */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
 weft_array *array_scale(weft_array *d, weft_array *by);       /* d by, by op_scale */
 int lower_number(struct kir_builder *, weft_dtype, double);   /* a literal of the register dtype */

@@ -183,7 +183,7 @@ static bool put_resize(const struct node *n, struct node *const in[], void *attr
   for (int k = 0; k < n->rank; k++) {
     if (t->n) a->start[k] = dim_substitute(a->start[k], t->n, t->symbol, t->value);
     if (in[1]->dims[k] == 0) a->start[k] = 0;
-    fits &= a->start[k] != DIM_BAD && slice_fits(in[0]->dims[k], a->start[k], in[1]->dims[k], a->step[k]);
+    fits &= a->start[k] != DIM_BAD && dim_slice_fits(in[0]->dims[k], a->start[k], in[1]->dims[k], a->step[k]);
   }
   if (!fits)
     *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_put: the part %s does not lie in %s", shape_show(in[1], &v),

@@ -105,13 +105,6 @@ static weft_array *slice_batch(const struct rule *r, const bool is_mapped[]) {
   return (void)is_mapped, slice_of(r, r->in[0], 1);
 }
 
-/* With sizes that have become numbers, bounds that were taken on trust are checked. */
-bool slice_fits(dim size, dim start, dim length, int64_t step) {
-  if (length == 0 || !dim_is_known(size) || !dim_is_known(start) || !dim_is_known(length)) return true;
-  __int128 last = start + (__int128)(length - 1) * step;
-  return start < size && last >= 0 && last < size;
-}
-
 static bool slice_resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
                          struct failure **why) {
   (void)is_copied;
@@ -120,7 +113,7 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
   a->start = t->n ? dim_substitute(a->start, t->n, t->symbol, t->value) : a->start;
   dim length = t->n ? dim_substitute(n->dims[a->axis], t->n, t->symbol, t->value) : n->dims[a->axis];
   if (length == 0) a->start = 0; /* what was the last element is none now */
-  if (a->start != DIM_BAD && length != DIM_BAD && slice_fits(in[0]->dims[a->axis], a->start, length, a->step))
+  if (a->start != DIM_BAD && length != DIM_BAD && dim_slice_fits(in[0]->dims[a->axis], a->start, length, a->step))
     return true;
   *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_slice: the bounds do not fit axis %d of %s", (int)a->axis,
               shape_show(in[0], &s));
@@ -138,7 +131,7 @@ static bool slice_settle(struct node *n) {
 static struct failure *slice_agree(const struct node *n) {
   const struct slice_attr *a = n->attr;
   dim size = n->in[0]->dims[a->axis], length = n->dims[a->axis];
-  if (slice_fits(size, a->start, length, a->step)) return NULL;
+  if (dim_slice_fits(size, a->start, length, a->step)) return NULL;
   return fail(WEFT_ERR_SHAPE, n->origin,
               "weft_eval: a slice, or a loop over a sequence, needs %lld elements of an axis that has %lld",
               (long long)length, (long long)size);
@@ -173,7 +166,8 @@ static weft_array *reshaped(const char *fn, struct node *x, int rank, const dim 
   if (dims_equal(x->rank, x->dims, rank, dims)) return array_of(x);
   struct failure *why = count_check(fn, x->rank, x->dims);
   if (!why) why = count_check(fn, rank, dims);
-  if (!why && counts_differ(x, rank, dims)) why = reshape_misfit(fn, x, rank, dims);
+  if (!why && !sizes_meet(fn, dim_resolve(dim_count(x->rank, x->dims)), dim_resolve(dim_count(rank, dims))))
+    why = reshape_misfit(fn, x, rank, dims);
   return why ? array_of_bad(why, 1, &x) : array_of(node_reshape(x, rank, dims));
 }
 
@@ -427,6 +421,7 @@ weft_array *weft_slice(weft_array *x, int axis, int64_t start, int64_t stop, int
                "weft_slice: these bounds of axis %d of %s, whose size is not known yet", axis, shape_show(n, &s));
     return array_of_bad(why, 1, &n);
   }
+  slice_meets("weft_slice", WEFT_ERR_SHAPE, n->dims[axis], first, length, step);
   return slice_node(n, axis, first, length, step);
 }
 
