@@ -119,6 +119,7 @@ int main(int argc, char **argv) {
   char folder[] = "/tmp/weft-fuzz-XXXXXX", room[64];
   time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 10);
   uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  mem_watch();
   const char *wrong = mkdtemp(folder) ? NULL : "no folder to work in";
   path = room;
   for (; !wrong && time(NULL) < end; seed++, n_tried++) {

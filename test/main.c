@@ -38,6 +38,7 @@ static int n_passed, n_failed, n_skipped;
 /* Weak, so that the runner links without the run time. */
 extern int64_t weft_get(weft_setting) __attribute__((weak));
 extern int64_t weft_set(weft_setting, int64_t) __attribute__((weak));
+extern void mem_watch(void) __attribute__((weak));
 
 void test_add(const char *name, const char *file, void (*run)(void)) {
   struct test *grown = realloc(tests, (size_t)(n_tests + 1) * sizeof *tests);
@@ -213,6 +214,7 @@ static int options(int n, char **arg) {
 int main(int argc, char **argv) {
   int n_options = options(argc - 1, argv + 1);
   if (n_options < 0) return usage();
+  if (mem_watch) mem_watch();
   if (n_jobs < 1) n_jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
   if (n_jobs < 1) n_jobs = 1;
   if (n_jobs > MAX_JOBS) n_jobs = MAX_JOBS;

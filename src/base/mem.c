@@ -1,10 +1,12 @@
 #include "base/mem.h"
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 static _Atomic int64_t live, count, fail_at;
 static _Atomic int fail_sticky;
+static _Atomic bool is_watched;
 
 int mem_should_fail(void) {
   int64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
@@ -20,7 +22,11 @@ void mem_fail_at(int64_t n, int sticky) {
 }
 
 int64_t mem_count(void) { return atomic_load(&count); }
+void mem_watch(void) { atomic_store(&is_watched, true); }
 int64_t mem_live(void) { return atomic_load(&live); }
+
+/* An atomic counter costs as much as malloc itself. */
+static void note(int n) { if (atomic_load_explicit(&is_watched, memory_order_relaxed)) atomic_fetch_add(&live, n); }
 
 /* malloc has a cache of small blocks for each thread; calloc of most versions of glibc does not look there. */
 static void *zeroed(size_t bytes) {
@@ -30,7 +36,7 @@ static void *zeroed(size_t bytes) {
 
 void *mem_alloc(size_t bytes) {
   void *p = mem_should_fail() ? NULL : zeroed(bytes);
-  if (p) atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+  if (p) note(1);
   return p;
 }
 
@@ -47,6 +53,6 @@ char *mem_text(const char *s) {
 
 void mem_free(void *p) {
   if (!p) return;
-  atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+  note(-1);
   free(p);
 }

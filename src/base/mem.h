@@ -13,6 +13,7 @@ void mem_free(void *);          /* NULL: nothing */
 void mem_fail_at(int64_t n, int sticky);
 int64_t mem_count(void);        /* allocations made since mem_fail_at was last called */
 int mem_should_fail(void);      /* counts one allocation made elsewhere (buffers, mappings) as a site */
+void mem_watch(void);           /* counts live blocks from now on; nobody else wants to know */
 int64_t mem_live(void);         /* blocks allocated and not freed */
 
 #endif

@@ -4,9 +4,14 @@
 #define WEFT_SPARE_H
 #include <stddef.h>
 
-struct spare { void *first, *last; }; /* under one lock for all kinds */
+struct spare { void *first, *last; };
 
+/* The list of a thread. */
+void *spare_pop(struct spare *);                         /* zeros; NULL: there is none */
+void spare_push(struct spare *, void *, size_t bytes);   /* its first word is the list's from now on, the rest is zeros */
+
+/* That of all threads; one lock for all kinds. */
 void *spare_take(struct spare *, size_t bytes);          /* zeros; NULL: out of memory */
-void spare_give(struct spare *, void *, size_t bytes);   /* its first word is the list's from now on, the rest is zeros */
+void spare_give(struct spare *, void *, size_t bytes);
 
 #endif

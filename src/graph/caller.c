@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include "graph/scope.h"
 
-static _Thread_local struct caller self;
+_Thread_local struct caller caller_self;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
@@ -25,11 +25,9 @@ static void make_key(void) {
 }
 
 /* Without a key the thread's last arrays are not freed when it ends; nothing else is lost. */
-static __attribute__((noinline)) struct caller *enter(void) {
-  self.id = atomic_fetch_add(&last_id, 1) + 1;
+struct caller *caller_enter(void) {
+  caller_self.id = atomic_fetch_add(&last_id, 1) + 1;
   pthread_once(&once, make_key);
-  if (has_key) pthread_setspecific(key, &self);
-  return &self;
+  if (has_key) pthread_setspecific(key, &caller_self);
+  return &caller_self;
 }
-
-struct caller *caller(void) { return self.id ? &self : enter(); }

@@ -4,6 +4,7 @@
 #define WEFT_CALLER_H
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/spare.h"
 #include "graph/fail.h"
 
 struct node;
@@ -15,9 +16,12 @@ struct caller {
   uint64_t origin;              /* set by weft_origin */
   struct weft_array *spare, *spare_end; /* handles to use again, the oldest first */
   int n_spare;
+  struct spare scopes;          /* those that have ended */
   struct node *dead;            /* nodes being released */
   bool is_releasing;
 };
-struct caller *caller(void);
+struct caller *caller_enter(void); /* the first call of a thread */
+extern _Thread_local struct caller caller_self;
+static inline struct caller *caller(void) { return caller_self.id ? &caller_self : caller_enter(); }
 
 #endif

@@ -17,8 +17,8 @@ bool dim_table_add(struct dim_table *t, dim symbol, dim value) {
       memcpy(both, t->symbol, (size_t)t->n * sizeof *both);
       memcpy(both + room, t->value, (size_t)t->n * sizeof *both);
     }
-    mem_free(t->symbol);
-    *t = (struct dim_table){ t->n, room, both, both + room };
+    mem_free(t->own);
+    *t = (struct dim_table){ t->n, room, both, both + room, both };
   }
   t->symbol[t->n] = symbol;
   t->value[t->n++] = value;
@@ -26,7 +26,7 @@ bool dim_table_add(struct dim_table *t, dim symbol, dim value) {
 }
 
 void dim_table_free(struct dim_table *t) {
-  mem_free(t->symbol);
+  mem_free(t->own);
   *t = (struct dim_table){ 0 };
 }
 

@@ -25,7 +25,8 @@ bool copy_end(struct copy *, int n, struct node *out[], struct failure **);
 bool dim_table_add(struct dim_table *, dim symbol, dim value); /* false: out of memory */
 void dim_table_free(struct dim_table *);
 static inline dim dim_in(const struct dim_table *t, dim d) {
-  return dim_is_known(d) || !t->n ? d : dim_substitute(d, t->n, t->symbol, t->value);
+  if (dim_is_known(d) || !t->n) return d;
+  return d == t->symbol[0] ? t->value[0] : dim_substitute(d, t->n, t->symbol, t->value);
 }
 
 #endif

@@ -25,8 +25,10 @@ void dim_print(dim, struct text *); /* 12, n1, 2*n1+1 */
 dim dim_substitute(dim, int n, const dim symbol[], const dim value[]);
 int64_t dim_value(dim, int n, const dim symbol[], const int64_t value[]); /* -1: a symbol has no value */
 
-/* Which symbols become what. Grows; starts with {0}. */
-struct dim_table { int n, room; dim *symbol, *value; };
+/* Which symbols become what. Grows; starts with {0}, or DIM_TABLE_IN(room of 2 n) that somebody has at hand. */
+struct dim_table { int n, room; dim *symbol, *value, *own; };
+#define DIM_TABLE_IN(at) \
+  { .room = (int)(sizeof(at) / sizeof *(at) / 2), .symbol = (at), .value = (at) + sizeof(at) / sizeof *(at) / 2 }
 
 /* The number of a symbol, once something that has run tells it; and a dim with what is known so far. */
 bool dim_bind(dim symbol, int64_t value); /* false: out of memory */

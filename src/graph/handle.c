@@ -206,8 +206,7 @@ static struct failure *refused(weft_status status, const char *fn, int k, const 
            : fail(status, scope_origin(), "%s: the array %s", fn, why);
 }
 
-/* The node with a reference, or NULL and why not. */
-static struct node *usable(const char *fn, int k, weft_array *a, struct failure **why) {
+struct node *array_usable(const char *fn, int k, weft_array *a, struct failure **why) {
   if (!a) return *why = refused(WEFT_ERR_ARG, fn, k, "is NULL"), NULL;
   if (a->tag != HANDLE_ALIVE) return *why = refused(WEFT_ERR_SCOPE, fn, k, "is used after the end of its scope"), NULL;
   struct node *n = array_node(a);
@@ -219,7 +218,7 @@ static struct node *usable(const char *fn, int k, weft_array *a, struct failure 
 
 struct failure *array_failure(const char *fn, int k, weft_array *a) {
   struct failure *why = NULL;
-  node_release(usable(fn, k, a, &why));
+  node_release(array_usable(fn, k, a, &why));
   return why;
 }
 
@@ -234,7 +233,7 @@ bool arrays_nodes(const char *fn, int n, weft_array *const a[], struct node *nod
   struct failure *why;
   if (no_list(fn, n, a, bad)) return false;
   for (int i = 0; i < n; i++) {
-    node[i] = usable(fn, n > 1 ? i + 1 : 0, a[i], &why);
+    node[i] = array_usable(fn, n > 1 ? i + 1 : 0, a[i], &why);
     if (node[i]) continue;
     nodes_release(i, node);
     *bad = array_failed(why);

@@ -10,10 +10,9 @@
 #include "op/op.h"
 #include "run/buffer.h"
 
-static _Atomic int64_t live;
-static _Atomic uint64_t last_serial;
+static _Atomic uint64_t last_serial, n_ended;
 
-int64_t node_live(void) { return atomic_load(&live); }
+int64_t node_live(void) { return (int64_t)(atomic_load(&last_serial) - atomic_load(&n_ended)); }
 uint64_t node_serial(void) { return atomic_load_explicit(&last_serial, memory_order_relaxed); }
 
 static size_t aligned(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
@@ -50,7 +49,6 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
   for (int i = 0; i < rank; i++) dim_retain(n->dims[i]);
   for (int i = 0; i < n_in; i++) node_retain(n->in[i]);
   if (op->hold) op->hold(n->attr);
-  atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
   return n;
 }
 
@@ -91,7 +89,7 @@ static void end(struct caller *me, struct node *n) {
   mem_free(n->value);
   failure_release(n->failure);
   mem_free(n);
-  atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&n_ended, 1, memory_order_relaxed);
 }
 
 void node_release(struct node *n) {

@@ -19,8 +19,8 @@ bool scope_trace_open(void) { return atomic_load(&n_traces) > 0; }
 uint64_t scope_origin(void) { return caller()->origin; }
 
 static struct weft_scope *open_in(struct caller *me, struct weft_scope *outside) {
-  struct weft_scope *s = spare_take(&spares, sizeof *s);
-  if (!s) return NULL;
+  struct weft_scope *s = spare_pop(&me->scopes);
+  if (!s && !(s = spare_take(&spares, sizeof *s))) return NULL;
   *s = (struct weft_scope){ .outside = outside, .born = node_serial(), .thread = me->id, .tag = SCOPE_OPEN };
   return me->current = s;
 }
@@ -83,7 +83,7 @@ void scope_end(struct weft_scope *s) {
   arena_free(s->texts);
   failure_release(s->failure);
   if (s->is_trace) atomic_fetch_sub(&n_traces, 1);
-  spare_give(&spares, s, sizeof *s);
+  spare_push(&me->scopes, s, sizeof *s);
   buffer_callbacks();
 }
 
@@ -107,6 +107,7 @@ void weft_scope_discard(weft_scope *s) {
 
 void scope_leave(void) {
   for (struct weft_scope *s; (s = caller()->current);) scope_end(s);
+  for (struct weft_scope *s; (s = spare_pop(&caller()->scopes));) spare_give(&spares, s, sizeof *s);
 }
 
 void scope_mark_trace(struct weft_scope *s) {

@@ -12,6 +12,17 @@ static void count(const struct kir_block *block, struct kir_facts *f) {
   }
 }
 
+/* 0: there is a loop among them. */
+static int straight(const struct kir_block *block) {
+  int n = 0;
+  for (const struct kir_stmt *s = block->first; s; s = s->next) {
+    int inside = s->body.first ? straight(&s->body) : 1;
+    if (is_loop(s) || !inside) return 0;
+    n += inside;
+  }
+  return n;
+}
+
 static const struct kir_stmt *only_loop(const struct kir_block *block) {
   const struct kir_stmt *found = NULL;
   for (const struct kir_stmt *s = block->first; s; s = s->next) {
@@ -49,6 +60,7 @@ static bool has_ordered_store(const struct kir_kernel *k) {
 struct kir_facts kir_facts(const struct kir_kernel *k) {
   struct kir_facts f = { .outer = only_loop(&k->body) };
   count(&k->body, &f);
+  if (f.outer) f.per_iteration = straight(&f.outer->body);
   if (!f.outer || !rest_is_pure(k, f.outer)) return f;
   f.is_private = f.outer->kind == KIR_PAR && f.outer->n_private;
   if (f.outer->kind == KIR_PAR) f.divisible = !f.is_private;

@@ -71,7 +71,8 @@ static bool fit_dtype(const struct weft_function *f, int i, struct node **in, st
 
 static void call(struct weft_function *f, struct node **in, weft_array *out[]) {
   struct failure *why = NULL;
-  struct dim_table bound = { 0 };
+  dim few[16];
+  struct dim_table bound = DIM_TABLE_IN(few);
   bool ok = true;
   for (int i = 0; ok && i < f->n_in; i++) ok = fit_dtype(f, i, &in[i], &why);
   ok = ok && function_bind(f, "weft_call", in, &bound, &why);

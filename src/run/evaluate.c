@@ -66,8 +66,8 @@ static weft_status finish(weft_status status, struct failure *f) {
 /* The nodes with references, or the status of the first array that is not usable. Makes no array. */
 static weft_status look_at(const char *fn, int n, weft_array *const a[], struct node *node[]) {
   for (int i = 0; i < n; i++) {
-    struct failure *f = array_failure(fn, n > 1 ? i + 1 : 0, a[i]);
-    if (!f) { node[i] = array_node(a[i]); continue; }
+    struct failure *f;
+    if ((node[i] = array_usable(fn, n > 1 ? i + 1 : 0, a[i], &f))) continue;
     nodes_release(i, node);
     weft_status status = failure_report(f);
     failure_release(f);

@@ -17,6 +17,7 @@ struct run {
   const struct kir_stmt *outer;
   const struct launch *launch;
   int64_t n, chunk;         /* iterations of the outermost loop; of a part */
+  int64_t few;              /* as many are not worth a second thread; more may be */
   int failed;               /* atomic: some part ran out of memory */
 };
 
@@ -90,7 +91,8 @@ static int run_whole(const struct run *r) {
 
 /* How many parts of at least a grain; 1: not worth it. */
 static int64_t parts(const struct run *r, int threads) {
-  double grains = threads > 1 && r->n > 1 ? work(r, &r->k->body) / GRAIN : 1;
+  if (threads < 2 || r->n < 2 || r->n <= r->few) return 1;
+  double grains = work(r, &r->k->body) / GRAIN;
   int64_t most = (int64_t)threads * PARTS;
   return grains < 2 ? 1 : grains > (double)most ? most : (int64_t)grains;
 }
@@ -263,6 +265,7 @@ static int run_private(const struct run *r, int threads) {
 int launch_run(const struct backend *backend, const struct code *code, const struct kir_kernel *k, const struct kir_facts *facts,
                const struct launch *launch, int threads) {
   struct run r = {.backend = backend, .code = code, .k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX};
+  if (facts->per_iteration) r.few = GRAIN / facts->per_iteration;
   bool known = r.outer && extent(&r, r.outer, &r.n);
   if (!known) r.n = INT64_MAX;
   int failed = facts->is_private           ? (known ? run_private(&r, threads) : 1)
