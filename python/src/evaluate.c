@@ -7,16 +7,16 @@
 
 static const double look_again_s = 0.05; /* how often a wait lets signal handlers run */
 
-/* Nothing left to do: 1; something failed: -1, with the exception; else 0. */
-static int is_done(int n, weft_array *const a[]) {
-  int done = 1;
+/* Nothing left to do: READY; something failed: FAILED, with the exception; something is being computed: RUNNING. */
+static weft_state state_of(int n, weft_array *const a[]) {
+  weft_state all = WEFT_READY;
   for (int i = 0; i < n; i++) {
     weft_state state = weft_state_of(a[i], NULL);
     weft_status s = state == WEFT_FAILED ? weft_check(a[i]) : WEFT_OK;
-    if (s) return raise_status(s), -1;
-    done &= state == WEFT_READY;
+    if (s) return raise_status(s), WEFT_FAILED;
+    if (state == WEFT_RUNNING || (state == WEFT_LAZY && all == WEFT_READY)) all = state;
   }
-  return done;
+  return all;
 }
 
 static weft_status wait(int n, weft_array *const a[], double seconds) {
@@ -115,7 +115,6 @@ static void work_end(struct work *w) {
 static int compute(int n, weft_array *const a[]) {
   struct work w;
   weft_status s;
-  if (wait_for_running(n, a)) return -1;
   do {
     work_begin(&w);
     s = weft_eval(n, a);
@@ -127,10 +126,10 @@ static int compute(int n, weft_array *const a[]) {
 
 int evaluate(int n, weft_array *const a[]) {
   weft_scope *scope = weft_scope_open(); /* what weft makes while it looks at arrays goes with it */
-  int done = is_done(n, a);
-  if (!done) done = compute(n, a) ? -1 : 1;
+  weft_state state = state_of(n, a);
+  int failed = state == WEFT_FAILED || (state == WEFT_RUNNING && wait_for_running(n, a)) || (state != WEFT_READY && compute(n, a));
   weft_scope_discard(scope);
-  return done < 0 ? -1 : 0;
+  return failed ? -1 : 0;
 }
 
 int evaluate_into(weft_array *a, void *values, size_t bytes) {

@@ -62,16 +62,38 @@ static int is_own(PyObject *file) {
   return own_folder && PyUnicode_Check(file) && PyUnicode_Tailmatch(file, own_folder, 0, PY_SSIZE_T_MAX, -1) == 1;
 }
 
+#if PY_VERSION_HEX >= 0x030B0000
+static int place(PyFrameObject *f) { return PyFrame_GetLasti(f); }
+#else
+static int place(PyFrameObject *f) { return (void)f, -1; }
+#endif
+
+/* Who is called again and again is not asked for his line again and again. */
+static struct { PyCodeObject *code; int at; uint32_t tag; } last;
+
+static void forget_last(void) { Py_CLEAR(last.code); }
+
+/* The tag of a line of the user's; 0: a frame of ours. */
+static uint32_t tag_at(PyFrameObject *frame, PyCodeObject *c) {
+  int at = place(frame);
+  if (c == last.code && at == last.at && at >= 0) return last.tag;
+  if (is_own(c->co_filename)) return 0;
+  uint32_t tag = tag_of(c->co_filename, PyFrame_GetLineNumber(frame));
+  Py_INCREF(c);
+  Py_XSETREF(last.code, c);
+  last.at = at, last.tag = tag;
+  return tag;
+}
+
 void origin_mark(void) {
   PyFrameObject *frame = PyEval_GetFrame();
   uint32_t tag = 0;
   Py_XINCREF(frame);
   while (frame) {
     PyCodeObject *c = code(frame);
-    int own = is_own(c->co_filename);
-    if (!own) tag = tag_of(c->co_filename, PyFrame_GetLineNumber(frame));
+    tag = tag_at(frame, c);
     Py_DECREF(c);
-    PyFrameObject *next = own ? outer(frame) : NULL;
+    PyFrameObject *next = tag ? NULL : outer(frame);
     Py_DECREF(frame);
     frame = next;
   }
@@ -86,6 +108,7 @@ PyObject *origin_text(uint64_t tag) {
 static PyObject *hide(PyObject *module, PyObject *folder) {
   (void)module;
   if (!PyUnicode_Check(folder)) return PyErr_Format(PyExc_TypeError, "hide_frames_of: a folder is a string");
+  forget_last();
   Py_XDECREF(own_folder);
   own_folder = Py_NewRef(folder);
   Py_RETURN_NONE;

@@ -74,15 +74,18 @@ bool node_is_known(const struct node *n) {
  * A node without references waits in the list of the thread that dropped the last one. Whatever its end drops (inputs,
  * buffers whose owner calls back, loop bodies) joins the list instead of nesting. */
 
-static void drop(struct caller *me, struct node *n) {
+static bool is_last(struct node *n) {
   INVARIANT(atomic_load(&n->refs) > 0);
-  if (atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1) return;
+  return atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) == 1;
+}
+
+static void bury(struct caller *me, struct node *n) {
   n->next = me->dead;
   me->dead = n;
 }
 
 static void end(struct caller *me, struct node *n) {
-  for (int i = 0; i < n->n_in; i++) drop(me, n->in[i]);
+  for (int i = 0; i < n->n_in; i++) if (is_last(n->in[i])) bury(me, n->in[i]);
   for (int i = 0; i < n->rank; i++) dim_release(n->dims[i]);
   if (n->op->drop) n->op->drop(n->attr);
   if (n->value) buffer_release(n->value->buf);
@@ -93,9 +96,9 @@ static void end(struct caller *me, struct node *n) {
 }
 
 void node_release(struct node *n) {
-  if (!n) return;
+  if (!n || !is_last(n)) return;
   struct caller *me = caller();
-  drop(me, n);
+  bury(me, n);
   if (me->is_releasing) return;
   me->is_releasing = true;
   while ((n = me->dead)) {

@@ -25,14 +25,16 @@ static struct weft_scope *open_in(struct caller *me, struct weft_scope *outside)
   return me->current = s;
 }
 
-struct weft_scope *scope_current(void) {
-  struct caller *me = caller();
+static struct weft_scope *current_of(struct caller *me) {
   if (!me->current) me->root = open_in(me, NULL);
   return me->current;
 }
 
+struct weft_scope *scope_current(void) { return current_of(caller()); }
+
 weft_scope *weft_scope_open(void) {
-  struct weft_scope *outside = scope_current(), *s = outside ? open_in(caller(), outside) : NULL;
+  struct caller *me = caller();
+  struct weft_scope *outside = current_of(me), *s = outside ? open_in(me, outside) : NULL;
   if (!s) report(WEFT_ERR_MEMORY, "weft_scope_open: out of memory");
   return s;
 }
@@ -87,8 +89,8 @@ void scope_end(struct weft_scope *s) {
   buffer_callbacks();
 }
 
-static bool is_open_here(struct weft_scope *s) {
-  for (struct weft_scope *o = caller()->current; o; o = o->outside)
+static bool is_open_here(const struct caller *me, const struct weft_scope *s) {
+  for (const struct weft_scope *o = me->current; o; o = o->outside)
     if (o == s) return true;
   return false;
 }
@@ -96,8 +98,9 @@ static bool is_open_here(struct weft_scope *s) {
 weft_status scope_check(const char *fn, struct weft_scope *s) {
   if (!s) return report(WEFT_ERR_MEMORY, "%s: the scope is NULL: there was no memory for it", fn);
   if (s->tag != SCOPE_OPEN) return report(WEFT_ERR_SCOPE, "%s: the scope has ended already", fn);
-  if (!is_open_here(s)) return report(WEFT_ERR_SCOPE, "%s: the scope was opened by another thread", fn);
-  while (caller()->current != s) scope_end(caller()->current);
+  struct caller *me = caller();
+  if (!is_open_here(me, s)) return report(WEFT_ERR_SCOPE, "%s: the scope was opened by another thread", fn);
+  while (me->current != s) scope_end(me->current);
   return WEFT_OK;
 }
 

@@ -35,10 +35,10 @@ int weft_version(void) { return WEFT_VERSION; }
 
 /* The node of an array that can be asked, with a reference; NULL: bad. */
 static struct node *asked(weft_array *a) {
-  struct failure *why = array_failure("weft", 0, a);
-  if (!why) return array_node(a);
+  struct failure *why = NULL;
+  struct node *n = array_usable("weft", 0, a, &why);
   failure_release(why);
-  return NULL;
+  return n;
 }
 
 weft_dtype weft_dtype_of(weft_array *a) {

@@ -85,7 +85,7 @@ static void queue_release(struct buffer *b) {
 }
 
 void buffer_callbacks(void) {
-  if (is_own_thread || !atomic_load_explicit(&releases, memory_order_relaxed)) return;
+  if (!atomic_load_explicit(&releases, memory_order_relaxed) || is_own_thread) return;
   struct buffer *oldest = NULL;
   for (struct buffer *b = atomic_exchange(&releases, NULL), *rest; b; b = rest) {
     rest = b->after;

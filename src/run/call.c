@@ -240,18 +240,19 @@ static struct failure *run_call(const struct entry *e, struct weft_function *f,
 }
 
 struct failure *eval_call(int n, struct node *item[]) {
-  static _Thread_local struct key key;
+  static _Thread_local struct key own;
+  struct key *key = &own;
   struct node *call = item[0]->in[0];
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;
   if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
   struct plan_set *s = set_of(f);
-  signature(&key, f->n_in, call->in, n, item);
-  if (!s || key.failed) return no_memory();
-  uint64_t hash = hash_bytes(key.bytes, key.n);
-  struct entry *e = find(s, &key, hash);
+  signature(key, f->n_in, call->in, n, item);
+  if (!s || key->failed) return no_memory();
+  uint64_t hash = hash_bytes(key->bytes, key->n);
+  struct entry *e = find(s, key, hash);
   if (e) return run_call(e, f, n, item, call->in);
-  failure = plan_entry(f, call->in, n, item, &key, hash, &e);
+  failure = plan_entry(f, call->in, n, item, key, hash, &e);
   if (failure) return failure;
   bool is_kept = keep(s, e);
   failure = run_call(e, f, n, item, call->in);

@@ -14,9 +14,10 @@
 #include "run/pool.h"
 
 struct eval_settings *eval_settings(void) {
-  static _Thread_local struct eval_settings s;
-  if (!s.is_known) s.is_known = true, s.device = device_default();
-  return &s;
+  static _Thread_local struct eval_settings own;
+  struct eval_settings *s = &own; /* its address is not found twice: that is a call in a shared library */
+  if (!s->is_known) s->is_known = true, s->device = device_default();
+  return s;
 }
 
 static _Thread_local struct { void (*call)(void *); void *ctx; } before_long;
