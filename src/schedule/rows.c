@@ -21,6 +21,8 @@ struct stream {                     /* something in memory: strides of time, of 
   bool is_written;
 };
 
+struct turned { struct place from, to; }; /* a matrix, and its copy that lies along the lanes */
+
 struct rows {
   struct body *b;
   struct axes lead;                 /* batch axes that are not 1 */
@@ -30,6 +32,8 @@ struct rows {
   int group;                        /* rows of an iteration */
   struct stream stream[DRAFT_BUFFERS];
   int n_streams;
+  struct turned turned[DRAFT_BUFFERS];
+  int n_turned;
   int64_t length[DRAFT_SIZES];      /* different lane lengths, and their sizes */
   int length_size[DRAFT_SIZES], n_lengths;
   int carry_local[MOST_RESULTS], init[MOST_RESULTS], all[MOST_RESULTS], last[MOST_RESULTS]; /* streams; -1: none */
@@ -148,7 +152,29 @@ static int add_rows(struct rows *r, const struct node *x, const struct moving *m
   return add_stream(r, s);
 }
 
-static int add_matrix(struct rows *r, const struct node *x, const struct moving *m) {
+static bool is_same_place(const struct place *a, const struct place *b) {
+  return a->store == b->store && a->offset == b->offset && a->stride[0] == b->stride[0] && a->stride[1] == b->stride[1];
+}
+
+/* Every step reads all of a matrix: one that lies across the lanes is copied before the first. false: failed, or too many. */
+static bool lay_along(struct rows *r, const struct node *x, struct place *at) {
+  struct turned *t = r->turned;
+  if (at->stride[1] == 1 || x->dims[1] == 1) return true;
+  while (t < r->turned + r->n_turned && !is_same_place(&t->from, at)) t++;
+  if (t == r->turned + DRAFT_BUFFERS) return false;
+  if (t == r->turned + r->n_turned) {
+    struct work *w = r->b->w;
+    t->from = *at;
+    place_dense(x, store_new(w, node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype)), &t->to);
+    if (w->no_memory || !step_copy(w, (weft_dtype)x->dtype, 2, x->dims, at, &t->to)) return false;
+    r->n_turned++;
+  }
+  *at = t->to;
+  return true;
+}
+
+static int add_matrix(struct rows *r, const struct node *x, struct moving *m) {
+  if (!lay_along(r, x, &m->at)) return NONE;
   struct stream s = stream_of(x, m, false);
   s.inner = m->at.stride[0], s.inner_length = x->dims[0];
   s.lane = m->at.stride[1], s.length = x->dims[1];
