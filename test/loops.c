@@ -1,5 +1,6 @@
 /* loops.c -- loops as values: what they compute, what they refuse, their derivatives and maps against unrolled graphs. */
 #include <math.h>
+#include "graph/subgraph.h"
 #include "op/loop.h"
 #include "values.h"
 
@@ -559,5 +560,58 @@ TEST(a_product_much_larger_than_what_it_reads_stays_in_its_step) {
   weft_array *last = weft_loop_last(loop, c);
   weft_loop_close(loop);
   EXPECT_INT(loop_of(loop_below(last))->seq_var[0]->dims[1], 1);
+  weft_scope_discard(s);
+}
+
+/* ---- What a step has made of a carry ---- */
+
+static bool computes(struct node *const target[], int n, const char *op) {
+  struct subgraph g;
+  bool found = false;
+  if (!subgraph_take(&g, n, target, 0, NULL, 0)) return true;
+  for (int i = 0; i < g.n; i++) found |= !strcmp(g.node[i]->op->name, op);
+  subgraph_free(&g);
+  return found;
+}
+
+TEST(a_gradient_reads_the_new_carry_instead_of_computing_it_again) {
+  weft_scope *s = weft_scope_open();
+  double v[24], p[9], q[9];
+  for (int i = 0; i < 24; i++) v[i] = sin(i * 1.3);
+  weft_array *in[] = { weft_from(WEFT_F64, WEFT_DIMS(4, 2, 3), v), weft_from(WEFT_F64, WEFT_DIMS(3, 3), v + 3), weft_from(WEFT_F64, WEFT_DIMS(3, 3), v + 9) };
+  weft_array *du[2], *ddu[2];
+  for (int unrolled = 0; unrolled < 2; unrolled++) {
+    weft_grad(rnn(in[0], in[1], in[2], unrolled), 1, &in[2], &du[unrolled]);
+    weft_grad(weft_mul(du[unrolled], du[unrolled]), 1, &in[2], &ddu[unrolled]);
+  }
+  const struct node *right = du[0]->node->in[1]; /* rows of the right factors of all steps */
+  while (right->op->kind == OP_VIEW) right = right->in[0];
+  const struct loop *back = loop_of(right->in[0]);
+  EXPECT(back->is_backward && !computes(back->next, back->n_carry, "tanh") && !computes(back->all, 1, "tanh"));
+  for (int k = 0; k < 2; k++) {
+    weft_array **d = k ? ddu : du;
+    if (read_f64(d[0], 9, p) && read_f64(d[1], 9, q))
+      for (int i = 0; i < 9; i++) EXPECT_NEAR(p[i], q[i], 1e-13);
+  }
+  weft_scope_discard(s);
+}
+
+TEST(carries_before_and_after_each_step_are_rows_of_one_array_and_nothing_is_copied) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F64, WEFT_DIMS(512), 0.3), *dx;
+  weft_cost cost;
+  weft_loop *loop = weft_loop_open(weft_integer(64));
+  weft_array *c = weft_loop_carry(loop, x);
+  weft_loop_next(loop, c, weft_tanh(weft_mul(c, c)));
+  weft_array *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  weft_grad(last, 1, &x, &dx);
+  EXPECT_OK(weft_plan(1, &dx, &cost));
+  EXPECT_INT(cost.kernels, 2);
+  EXPECT_INT(cost.peak_bytes <= 67 * 512 * 8, true); /* the rows, x and its cotangent */
+  double got[512], y = 0.3, d = 1, kept[64];
+  for (int t = 0; t < 64; t++) kept[t] = y, y = tanh(y * y);
+  for (int t = 63; t >= 0; t--) y = tanh(kept[t] * kept[t]), d *= (1 - y * y) * 2 * kept[t];
+  if (read_f64(dx, 512, got)) EXPECT_NEAR(got[511], d, 1e-12);
   weft_scope_discard(s);
 }

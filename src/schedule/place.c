@@ -66,7 +66,7 @@ void place_part(const struct place *whole, int rank, int part, struct place *out
   for (int k = 0; k < rank; k++) out->stride[k] = 2 * whole->stride[k];
 }
 
-static bool is_dense(const struct node *n, const struct place *p) {
+bool place_is_dense(const struct node *n, const struct place *p) {
   int64_t stride = 1;
   for (int k = n->rank - 1; k >= 0; stride *= n->dims[k--])
     if (n->dims[k] != 1 && p->stride[k] != stride) return false;
@@ -77,7 +77,7 @@ static bool as_strided(const struct node *v, const struct place *in, struct plac
   const struct strided_attr *a = v->attr;
   out->offset += a->offset;
   memcpy(out->stride, a->stride, (size_t)v->rank * sizeof *a->stride);
-  return is_dense(v->in[0], in);
+  return place_is_dense(v->in[0], in);
 }
 
 bool place_view(const struct node *v, const struct place *in, struct place *out) {

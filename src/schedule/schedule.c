@@ -38,13 +38,40 @@ static bool may_stand_in(struct work *w, const struct node *x) {
          i->place.store < 0 && (i->group >= 0 || x->op == &op_concat);
 }
 
+/* What the operand of a concatenation is a result of: a loop that says before it runs how many rows it gives; also one
+ * of its last carries, seen as a row. */
+static const struct node *loop_result(const struct node *x) {
+  if (x->op == &op_reshape && x->n_uses == 1 && x->rank == x->in[0]->rank + 1 && x->dims[0] == 1) x = x->in[0];
+  if (x->op->kind != OP_ITEM || x->in[0]->op->kind != OP_LOOP) return NULL;
+  return ((const struct loop_attr *)x->in[0]->attr)->loop->until ? NULL : x;
+}
+
+/* Loops store their results densely: as neighbours in a concatenation of rows. */
+static bool stand_in_rows(struct work *w, const struct node *n, const struct node *operand, int64_t row) {
+  const struct place *p = &w->item[n->slot].place;
+  const struct node *x = loop_result(operand);
+  struct item *i = x ? &w->item[x->slot] : NULL;
+  if (!x || ((const struct axis_attr *)n->attr)->axis || !place_is_dense(n, p)) return false;
+  if (x->n_uses != 1 || i->is_target || !i->is_stored || i->place.store >= 0) return false;
+  place_dense(x, p->store, &i->place);
+  i->place.offset = p->offset + row * p->stride[0];
+  i->into = n->slot;
+  return true;
+}
+
+/* x is written where it stands in n. */
+static bool stands_in(const struct work *w, const struct node *x, const struct node *n) {
+  const struct node *result = loop_result(x);
+  return w->item[(result ? result : x)->slot].into == n->slot;
+}
+
 static void stand_in_concat(struct work *w, const struct node *n) {
   const struct place *p = &w->item[n->slot].place;
   int axis = ((const struct axis_attr *)n->attr)->axis;
   int64_t at = 0;
   for (int k = 0; k < n->n_in; k++) {
     struct item *x = &w->item[n->in[k]->slot];
-    if (may_stand_in(w, n->in[k])) {
+    if (!stand_in_rows(w, n, n->in[k], at) && may_stand_in(w, n->in[k])) {
       x->place = *p;
       x->place.offset += at * p->stride[axis];
       x->into = n->slot;
@@ -113,7 +140,7 @@ static bool emit_concat(struct work *w, struct node *n) {
   struct place to = w->item[n->slot].place;
   int axis = ((const struct axis_attr *)n->attr)->axis;
   for (int k = 0; k < n->n_in; k++) {
-    if (w->item[n->in[k]->slot].into != n->slot && !copy_operand(w, n->in[k], &to)) return false;
+    if (!stands_in(w, n->in[k], n) && !copy_operand(w, n->in[k], &to)) return false;
     to.offset += n->in[k]->dims[axis] * to.stride[axis];
   }
   return true;

@@ -3,7 +3,7 @@
  * Reverse mode. For c' = next(s, c, k), a = all(s, c, k) the cotangents of one step are those of its body:
  *   (ds, dc, dk) = J(s, c, k)' (dc', da)
  * so the reverse loop runs through the rows backward, carries dc, reads s, the carries kept by the forward loop and da, gives
- * ds of every step, and sums dk in carries of its own. The body is computed again from s and c.
+ * ds of every step, and sums dk in carries of its own. The body is computed again from s and c, but for the new carries.
  *
  * Forward mode. The loop with the tangents of its carries as carries beside them; where until ends the loop, a loop of
  * the tangents alone over the carries kept and the rows executed, so that stacked outputs have the same length. */
@@ -96,6 +96,71 @@ static bool add_nexts(struct reversal *v) {
     if (!(d ? nodes_add(&v->d.next, node_retain(d)) : nodes_add_zeros(&v->d.next, l->carry_var[k]))) return false;
   }
   return true;
+}
+
+/* ---- What a step has made of a carry ----
+ * Where the cotangents of a step need the new value of a carry, such as the tanh whose slope is 1 - tanh^2, it is not computed
+ * again: it is the carry before the next step. The carries before each step and the last ones are rows of one array then. */
+
+static bool is_made(const struct reversal *v, int k) {
+  for (int i = 0; i < k; i++)
+    if (v->body[i] == v->body[k]) return false;
+  return v->body[k]->op->kind != OP_LEAF;
+}
+
+/* Carry k before each step, and after the last one, in the order of rows. */
+static weft_array *carries_of(const struct reversal *v, int k) {
+  const struct loop *l = v->l;
+  const struct node *var = l->carry_var[k];
+  dim row[WEFT_RANK_MAX];
+  for (int i = 0; i <= var->rank; i++) row[i] = i ? var->dims[i - 1] : 1;
+  weft_array *kept = array_of(item_make(self(v->r), loop_out_kept(l, k))),
+             *last = array_reshape("weft_vjp", array_of(item_make(self(v->r), loop_out_last(l, k))), var->rank + 1, row);
+  return weft_concat(0, 2, l->is_backward ? (weft_array *[]){ last, kept } : (weft_array *[]){ kept, last });
+}
+
+/* The carries before and after each step become sequences of the reverse loop, the latter under a variable of their own. */
+static bool read_next(struct reversal *v, int k, struct failure **why) {
+  const struct loop *l = v->l;
+  struct nodes *seq = &v->d.seq;
+  dim n = dim_resolve(l->length);
+  weft_array *rows = carries_of(v, k);
+  struct node *before = result_of(array_slice(rows, 0, l->is_backward, n, 1), why);
+  struct node *after = before ? result_of(array_slice(rows, 0, !l->is_backward, n, 1), why) : NULL;
+  if (!after) return node_release(before), false;
+  node_release(seq->node[l->n_seq + k]);
+  seq->node[l->n_seq + k] = before;
+  return nodes_add(seq, after) && nodes_add(&v->d.seq_var, var_like(v->body[k]));
+}
+
+/* Those of the cotangents dx that need one of the new values, on the new variables. */
+static bool substitute_next(struct reversal *v, struct nodes *dx, struct failure **why) {
+  const struct loop *l = v->l;
+  struct nodes made = { 0 };
+  struct subgraph g;
+  if (!subgraph_take(&g, dx->n, dx->node, l->n_carry, v->body, oldest_of(l->n_carry, v->body))) return false;
+  bool ok = true;
+  for (int k = 0; ok && k < l->n_carry; k++)
+    if (g.wall[k] >= 0 && is_made(v, k)) ok = read_next(v, k, why) && nodes_add(&made, node_retain(v->body[k]));
+  subgraph_free(&g);
+  struct node **now = node_list_new(dx->n), **var = v->d.seq_var.node + v->d.seq_var.n - made.n;
+  ok = ok && now && (!made.n || graph_substitute(made.n, made.node, var, dx->n, dx->node, now, why));
+  for (int k = 0; ok && made.n && k < dx->n; k++) node_release(dx->node[k]), dx->node[k] = now[k];
+  nodes_free(&made);
+  mem_free(now);
+  return ok;
+}
+
+static bool use_next(struct reversal *v, struct failure **why) {
+  if (v->l->is_branch || v->l->until) return true;
+  struct nodes dx = { 0 };
+  bool ok = true;
+  for (int k = 0; ok && k < v->x.n; k++) ok = !v->dx[k] || nodes_add(&dx, node_retain(v->dx[k]));
+  ok = ok && substitute_next(v, &dx, why);
+  for (int k = 0, at = 0; ok && k < v->x.n; k++)
+    if (v->dx[k]) node_release(v->dx[k]), v->dx[k] = node_retain(dx.node[at++]);
+  nodes_free(&dx);
+  return ok;
 }
 
 /* ---- Sums of products over steps ----
@@ -320,8 +385,8 @@ static void give_out(struct reversal *v, struct node *back, weft_array *dx[]) {
 
 static struct node *reverse(struct reversal *v, const bool is_wanted[], weft_array *const dy[], struct failure **why) {
   bool ok = reversal_open(v, why) && add_carries(v, dy) && add_stacked(v, dy) &&
-            pull(v->y.n, v->y.node, v->seed.node, v->x.n, v->x.node, true, v->dx, NULL, why) && add_nexts(v) &&
-            add_sums(v, is_wanted, why) && add_outputs(v, is_wanted) && truncate(v, why);
+            pull(v->y.n, v->y.node, v->seed.node, v->x.n, v->x.node, true, v->dx, NULL, why) && use_next(v, why) &&
+            add_nexts(v) && add_sums(v, is_wanted, why) && add_outputs(v, is_wanted) && truncate(v, why);
   return ok ? draft_make(&v->d, why) : NULL;
 }
 
