@@ -58,6 +58,31 @@ TEST(jobs_after_a_sleep_of_the_threads_run_too) {
   pool_stop();
 }
 
+struct places { pthread_t owner; int cpu; atomic_int n_others, n_beside; };
+
+static void look_where(void *ctx, int i) {
+  struct places *p = ctx;
+  cpu_set_t mine;
+  (void)i;
+  usleep(100);
+  if (pthread_equal(pthread_self(), p->owner) || sched_getaffinity(0, sizeof mine, &mine)) return;
+  atomic_fetch_add(&p->n_others, 1);
+  if (CPU_ISSET(p->cpu, &mine)) atomic_fetch_add(&p->n_beside, 1);
+}
+
+TEST(threads_keep_off_the_processor_of_him_they_work_for) {
+  cpu_set_t all;
+  if (sched_getaffinity(0, sizeof all, &all) || CPU_COUNT(&all) < 2) { test_skip("one processor"); return; }
+  for (int r = 0, seen = 0; r < 100 && seen < 3; r++) {
+    struct places p = { .owner = pthread_self(), .cpu = sched_getcpu() };
+    pool_run(8, 3, look_where, &p);
+    if (sched_getcpu() != p.cpu || !p.n_others) continue; /* moved, or alone */
+    EXPECT_INT(p.n_beside, 0);
+    seen++;
+  }
+  pool_stop();
+}
+
 static void write_slow(void *ctx, int i) {
   usleep(100);
   ((int *)ctx)[i] = i + 1;

@@ -3,7 +3,10 @@
  * The owner of the pool writes the job, opens `seats` for other threads, and works itself. A thread joins by taking a
  * seat; only then does it look at the job. When the parts are all given out the owner shuts the seats, which tells how
  * many joined, and waits until as many have left. So nobody waits for a thread that is slow to wake up, and no thread
- * sees a job that is over. A caller that finds the pool owned, or that is itself a part of a job, works alone. */
+ * sees a job that is over. A caller that finds the pool owned, or that is itself a part of a job, works alone.
+ *
+ * A thread that is woken is often put on the processor of him who wakes it, where it waits until he has done the work alone.
+ * So the threads keep off the owner's processor. */
 #define _GNU_SOURCE
 #include "run/pool.h"
 #include <limits.h>
@@ -41,6 +44,9 @@ static atomic_bool owner_sleeps, stopping, owned;
 static struct job job;            /* written by the owner while no seat is open */
 static pthread_t threads[THREADS_MAX]; /* the rest belongs to the owner */
 static int n_threads, refused;
+static struct cpus home;  /* where they may run, but .. */
+static int kept_off = -1; /* .. not on this processor: the first n_kept_off of them know */
+static int n_kept_off;
 static bool watches_forks;
 static _Thread_local bool inside; /* this thread runs a part */
 
@@ -135,7 +141,7 @@ static void *live(void *unused) {
 
 /* The threads are gone in a child. A job the forking thread was inside of ends as if nobody had joined. */
 static void after_fork(void) {
-  n_threads = 0;
+  n_threads = n_kept_off = 0;
   atomic_store(&seats, inside ? job.seats : 0);
   atomic_store(&pending, 0);
   atomic_store(&spinning, 0);
@@ -153,8 +159,16 @@ static void watch_forks(void) {
 static void start_threads(int wanted) {
   if (n_threads >= wanted || (refused && refused--)) return;
   watch_forks();
+  if (!n_threads) home = thread_cpus();
   while (watches_forks && n_threads < wanted && thread_start(&threads[n_threads], live, NULL)) n_threads++;
   if (n_threads < wanted) refused = RETRY_AFTER;
+}
+
+static void leave_cpu_to_owner(void) {
+  int cpu = thread_cpu();
+  if (cpu < 0 || (cpu == kept_off && n_kept_off == n_threads)) return;
+  thread_keep_off(n_threads, threads, &home, cpu);
+  kept_off = cpu, n_kept_off = n_threads;
 }
 
 static void open_seats(int k) {
@@ -190,6 +204,7 @@ void pool_run(int n, int max_threads, void (*part)(void *ctx, int i), void *ctx)
   start_threads(others);
   job = (struct job){ n, others < n_threads ? others : n_threads, part, ctx };
   atomic_store(&next, 0);
+  leave_cpu_to_owner();
   open_seats(job.seats);
   work(&job);
   shut_seats();
@@ -215,7 +230,7 @@ void pool_stop(void) {
   atomic_store(&seats, n_threads);
   wake(&seats, INT_MAX);
   for (int i = 0; i < n_threads; i++) pthread_join(threads[i], NULL);
-  n_threads = refused = 0;
+  n_threads = n_kept_off = refused = 0;
   atomic_store(&seats, 0);
   atomic_store(&stopping, false);
   atomic_store(&owned, false);

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "run/thread.h"
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include "base/mem.h"
@@ -23,3 +24,26 @@ bool thread_start(pthread_t *thread, void *(*live)(void *), void *arg) {
   if (ok && !thread) pthread_detach(t);
   return ok;
 }
+
+#ifdef __linux__
+struct cpus thread_cpus(void) {
+  struct cpus c = { { 0 } };
+  sched_getaffinity(0, sizeof c.bits, (cpu_set_t *)c.bits);
+  return c;
+}
+
+int thread_cpu(void) { return sched_getcpu(); }
+
+void thread_keep_off(int n, const pthread_t threads[], const struct cpus *all, int cpu) {
+  struct cpus c = *all;
+  cpu_set_t *set = (cpu_set_t *)c.bits;
+  CPU_CLR_S((size_t)cpu, sizeof c.bits, set);
+  for (int i = 0; i < n && CPU_COUNT_S(sizeof c.bits, set); i++) pthread_setaffinity_np(threads[i], sizeof c.bits, set);
+}
+#else
+struct cpus thread_cpus(void) { return (struct cpus){ { 0 } }; }
+int thread_cpu(void) { return -1; }
+void thread_keep_off(int n, const pthread_t threads[], const struct cpus *all, int cpu) {
+  (void)n, (void)threads, (void)all, (void)cpu;
+}
+#endif
