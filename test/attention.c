@@ -181,6 +181,26 @@ TEST(nothing_beyond_a_mask_is_left_out_that_would_be_nan) { check_bits(INFINITE)
 TEST(nothing_beyond_a_mask_is_left_out_that_would_make_a_zero_positive) { check_bits(MINUS_ZERO); }
 TEST(attention_of_narrow_numbers_has_the_bits_of_one_op_at_a_time) { check_bits(NARROW); }
 
+/* The second product is small, and a kernel goes on with all rows that the first hands over at once. */
+TEST(a_small_product_has_room_for_all_rows_that_it_is_fed) {
+  enum { N = 64, MANY = 32 };
+  weft_scope *s = weft_scope_open();
+  seed = 3;
+  weft_array *q = numbers(WEFT_F32, WEFT_DIMS(MANY, N, N)), *v = numbers(WEFT_F32, WEFT_DIMS(MANY, N, N)), *in[] = { q, v };
+  EXPECT_OK(weft_eval(2, in));
+  float *got[2];
+  for (int fuses = 0; fuses < 2; fuses++) {
+    use(NULL, fuses, 2);
+    weft_array *y = layers(q, q, v);
+    got[fuses] = malloc(sizeof **got * MANY * N * N);
+    EXPECT_OK(weft_read(y, WEFT_F32, got[fuses], sizeof **got * MANY * N * N));
+  }
+  expect_same("small layers", "the best", got[0], got[1], MANY * N * N);
+  free(got[0]), free(got[1]);
+  use(NULL, true, 0);
+  weft_scope_discard(s);
+}
+
 TEST(attention_stores_its_result_and_no_scores) {
   weft_scope *s = weft_scope_open();
   weft_array *q = numbers(WEFT_F32, WEFT_DIMS(2, 512, 64)), *k = numbers(WEFT_F32, WEFT_DIMS(2, 512, 64)), *in[] = { q, k };

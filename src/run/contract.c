@@ -591,8 +591,11 @@ static int choose_both(struct product *p, int threads, const struct contractor *
   struct product *next = p->then;
   p->unit = unit->lanes(p->reg) ? unit : &contractor_vm;
   if (next) next->unit = unit->lanes(p->reg) && unit->lanes(next->reg) ? unit : &contractor_vm, p->unit = next->unit;
-  int how = next ? choose(next, threads) : 0;
-  return how ? how : choose(p, threads);
+  int how = choose(p, threads);
+  if (how || !next) return how;
+  how = choose(next, threads);
+  if (!how) next->cell_parts = p->cell_parts, measure_scratch(next); /* its cells are rows that it is given */
+  return how;
 }
 
 static struct failure *run_both(struct product *p, struct run *r) {
