@@ -12,14 +12,16 @@
 
 enum {
   SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are */
-  HELD_BYTES = 4 << 20,     /* of a block of columns of b over all of k */
+  HELD_BYTES = 4 << 20,     /* of a block of columns of b over all of k, by one thread; */
+  SHARED_BYTES = 32 << 20,  /* of all of b, by all of them */
   SHORT_CHUNK = 16,
   PACKED_ROWS = 16,
   MANY_PARTS = 8,           /* rows so many that b is packed though it is small */
   ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows */
   GAP = 64,                 /* bytes between its rows, lest they share the sets of a cache */
   GRAIN = 1 << 19,          /* products; less is not worth a thread */
-  CELLS = 4,                /* tasks a thread: slow ones even out */
+  CELLS = 4,                /* cells a thread, at least: slow ones even out */
+  TASKS = 16,               /* tasks a thread, at most */
   ALIGN = 64
 };
 
@@ -33,19 +35,24 @@ struct product {
   int size;                     /* bytes of an element of it */
   int64_t m, n, k;
   struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
+  int threads;
   int64_t n_parts;              /* rows go in parts, one patch high; */
   int64_t part_rows, n_higher;  /* the first n_higher of them have one row more */
   int vectors, width;           /* of a patch; its columns */
+  int64_t n_strips;             /* columns go in strips of that width */
   int together;                 /* products at a time: 2 or 4 if it multiplies pairs or fours */
   dots_code *dots;              /* instead of patches: one row, and b lies along k */
-  bool packs_a, packs_b;
+  bool packs_a, packs_b, shares_b;
   int64_t chunk;                /* products between two visits of a patch */
   int64_t held;                 /* rows of b that are packed at once */
   int64_t cell_row;             /* bytes from row to row of a cell */
-  int64_t cell_parts, cell_columns, n_row_cells, n_column_cells, n_cells, n_tasks;
+  int64_t cell_parts, cell_columns; /* of a cell, at most */
+  int64_t n_row_cells, n_column_cells, n_cells, n_tasks;
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
   patch_code *row_code[2];      /* fours: of one row */
   size_t a_bytes, b_bytes, cell_bytes, sums_bytes, starts_bytes, fed_bytes;
+  uint8_t *shared_b;            /* all strips of b, and where their sums start */
+  int32_t *shared_starts;
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
   int64_t fed_row;              /* bytes from row to row of those */
   /* the kernel that goes on */
@@ -85,18 +92,61 @@ static void choose_patch(struct product *p) {
   p->vectors = (int)least(p->unit->vectors(p->reg, (int)p->part_rows + (p->n_higher > 0)), divide_up(p->n, lanes));
   if (is_flat(p) && lies_along_k(p)) p->vectors = (int)least(p->vectors, 2);
   p->width = p->vectors * lanes;
+  p->n_strips = divide_up(p->n, p->width);
 }
 
 static bool is_small(const struct product *p) {
-  return p->m <= SMALL_BYTES / p->size / (p->k + 1) && p->n <= SMALL_BYTES / p->size / (p->k + 1);
+  int64_t most = SMALL_BYTES / p->size / (p->k ? p->k : 1);
+  return p->m <= most && p->n <= most;
 }
 
 static int64_t panel_rows(const struct product *p, int64_t k) { return divide_up(k, p->together); }
 
+static double n_batches(const struct product *p) {
+  double n = 1;
+  for (int i = 0; i < p->c->n_batch; i++) n *= (double)p->c->batch[i];
+  return n;
+}
+
+static void choose_threads(struct product *p, int most) {
+  double grains = (double)p->m * (double)p->n * (double)(p->k + 1) * n_batches(p) / GRAIN;
+  p->threads = grains < 2 ? 1 : grains < most ? (int)grains : most;
+}
+
 static void take_whole_rows(struct product *p) {
   int64_t row_bytes = p->n * p->size, most = ROWS_BYTES / (row_bytes * (p->part_rows + 1));
-  p->cell_columns = up(p->n, p->width);
+  p->cell_columns = p->n_strips * p->width;
   p->cell_parts = most < 1 ? 1 : least(most, 8);
+}
+
+static bool may_share(const struct product *p) {
+  for (int i = 0; i < p->c->n_batch; i++) if (p->b.batch[i]) return false;
+  return p->threads > 1 && !p->then && !p->c->is_fed && panel_rows(p, p->k) <= SHARED_BYTES / p->size / (p->n_strips * p->width);
+}
+
+static void choose_packing(struct product *p, bool small, bool in_runs) {
+  p->packs_b = !p->dots && (p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS);
+  p->packs_a = p->a.dtype != p->reg || (!small && !is_flat(p) && !p->c->is_fed);
+  p->shares_b = p->packs_b && !is_flat(p) && may_share(p);
+  p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK * (kir_is_float(p->reg) ? 1 : p->together); /* integers have no order */
+  p->held = is_flat(p) ? least(p->k, p->chunk) : p->k;
+}
+
+static int64_t count_cells(const struct product *p) {
+  int64_t n = p->n_row_cells * p->n_column_cells;
+  for (int i = 0; i < p->c->n_batch; i++) n *= p->c->batch[i];
+  return n;
+}
+
+/* More cells than those that fit the caches, so that all threads have some. Those that copy a have all columns they can. */
+static void cut_for_threads(struct product *p) {
+  int64_t wanted = p->threads == 1 ? 1 : (int64_t)p->threads * (is_flat(p) ? 1 : CELLS), n = count_cells(p);
+  int64_t more = n < wanted ? divide_up(wanted, n) : 1;
+  if (!p->packs_a && !p->c->has_whole_rows) p->n_column_cells = least(p->n_strips, p->n_column_cells * more);
+  n = count_cells(p), more = n < wanted ? divide_up(wanted, n) : 1;
+  p->n_row_cells = least(p->n_parts, p->n_row_cells * more);
+  p->cell_parts = divide_up(p->n_parts, p->n_row_cells);
+  p->cell_columns = divide_up(p->n_strips, p->n_column_cells) * p->width;
 }
 
 static void choose_cells(struct product *p) {
@@ -107,37 +157,34 @@ static void choose_cells(struct product *p) {
   p->dots = p->m == 1 && (along_k || across) ? p->unit->dots(p->b.dtype, along_k) : NULL;
   if (p->dots) most = along_k ? 32 : DOTS_COLUMNS / p->width * p->width, in_runs = false; /* memory is read in long runs,
                                                                                              32 or 8 of them */
-  p->packs_b = p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS;
-  if (p->dots) p->packs_b = false;
-  p->packs_a = p->a.dtype != p->reg || (!small && !flat && !p->c->is_fed);
-  p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK * (kir_is_float(p->reg) ? 1 : p->together); /* integers have no order */
+  choose_packing(p, small, in_runs);
   p->cell_parts = small ? 1 : 8;
-  p->cell_columns = least(up(p->n, p->width), up(most, p->width));
-  p->held = flat ? least(p->k, p->chunk) : p->k;
-  if (p->packs_b && panel_rows(p, p->held) > HELD_BYTES / p->size / p->cell_columns)
+  p->cell_columns = least(p->n_strips * p->width, up(most, p->width));
+  if (p->packs_b && !p->shares_b && panel_rows(p, p->held) > HELD_BYTES / p->size / p->cell_columns)
     p->held = least(p->k, p->chunk), p->cell_parts = 32;
   if (p->c->has_whole_rows) take_whole_rows(p);
   p->n_row_cells = divide_up(p->n_parts, p->cell_parts);
   p->n_column_cells = divide_up(p->n, p->cell_columns);
-  p->n_cells = p->n_row_cells * p->n_column_cells;
-  for (int i = 0; i < p->c->n_batch; i++) p->n_cells *= p->c->batch[i];
+  cut_for_threads(p);
+  p->n_cells = count_cells(p);
+  p->n_tasks = p->threads == 1 ? 1 : least(p->n_cells, (int64_t)p->threads * (p->packs_b && !p->shares_b ? CELLS : TASKS));
   p->cell_row = p->cell_columns * p->size + (p->c->has_whole_rows ? GAP : 0);
 }
 
-static void choose_tasks(struct product *p, int threads) {
-  double grains = (double)p->m * (double)p->n * (double)(p->k + 1) / GRAIN;
-  for (int i = 0; i < p->c->n_batch; i++) grains *= (double)p->c->batch[i];
-  int64_t most = threads > 1 ? (int64_t)threads * CELLS : 1;
-  p->n_tasks = least(p->n_cells, grains < 2 ? 1 : grains > (double)most ? most : (int64_t)grains);
+static size_t starts_of(const struct product *p, int64_t columns) {
+  return p->together == 4 ? padded(divide_up(p->held, p->chunk) * columns * p->size) : 0;
+}
+static size_t panels_of(const struct product *p, int64_t columns) {
+  return p->packs_b ? padded(panel_rows(p, p->held) * columns * p->size) : 0;
 }
 
 static void measure_scratch(struct product *p) {
   int64_t rows = p->cell_parts * (p->part_rows + (p->n_higher > 0));
   p->a_bytes = p->packs_a ? padded(rows * panel_rows(p, least(p->k, p->chunk)) * p->size + PANEL_SLACK) : 0;
-  p->b_bytes = p->packs_b ? padded(panel_rows(p, p->held) * p->cell_columns * p->size) : 0;
+  p->b_bytes = p->shares_b ? 0 : panels_of(p, p->cell_columns);
   p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_row) : 0;
   p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_row);
-  p->starts_bytes = p->together == 4 ? padded(divide_up(p->held, p->chunk) * p->cell_columns * p->size) : 0;
+  p->starts_bytes = p->shares_b ? 0 : starts_of(p, p->cell_columns);
   p->fed_bytes = p->then ? padded(rows * p->fed_row) : 0;
 }
 
@@ -200,8 +247,8 @@ static int choose(struct product *p, int threads) {
   choose_pairs(p, threads);
   int how = find_code(p);
   if (how) return how;
+  choose_threads(p, threads);
   choose_cells(p);
-  choose_tasks(p, threads);
   measure_scratch(p);
   return 0;
 }
@@ -217,7 +264,7 @@ struct worker {
   const struct product *p;
   uint8_t *a, *b, *y, *sums;    /* scratch; sums: of blocks that are cut */
   int32_t *starts;              /* fours: where sums begin, by chunk and column */
-  int64_t b_batch, b_column, b_columns, b_k; /* what of b is packed; batch -1: nothing */
+  int64_t b_batch, b_column, b_columns, b_k; /* what of b is packed, from b on; batch -1: nothing */
   struct cell cell;
   int64_t batch;                /* of the cell, as one number */
   int64_t k;                    /* products to be added: fewer than there are where the others are with 0 */
@@ -238,17 +285,22 @@ static const uint8_t *left_at(const struct worker *w, int64_t row, int64_t k) {
   return w->left ? w->left + (row - w->cell.row) * w->p->a.row + k * w->p->a.column : corner(w, &w->p->a, row, k);
 }
 
+/* Where the i-th of `of` equal shares of n begins. */
+static int64_t share(int64_t n, int64_t i, int64_t of) { return n / of * i + least(i, n % of); }
+
 static void find_cell(struct worker *w, int64_t i) {
   const struct product *p = w->p;
   struct cell *c = &w->cell;
-  c->part = i % p->n_row_cells * p->cell_parts, i /= p->n_row_cells;
-  c->column = i % p->n_column_cells * p->cell_columns, i /= p->n_column_cells;
+  int64_t row = i % p->n_row_cells, column = i / p->n_row_cells % p->n_column_cells;
+  i /= p->n_row_cells * p->n_column_cells;
+  c->part = share(p->n_parts, row, p->n_row_cells);
+  c->column = share(p->n_strips, column, p->n_column_cells) * p->width;
   w->batch = i;
   for (int k = p->c->n_batch - 1; k >= 0; k--) c->batch[k] = i % p->c->batch[k], i /= p->c->batch[k];
-  c->parts = least(p->cell_parts, p->n_parts - c->part);
+  c->parts = share(p->n_parts, row + 1, p->n_row_cells) - c->part;
   c->row = first_row(p, c->part);
   c->rows = first_row(p, c->part + c->parts) - c->row;
-  c->columns = least(p->cell_columns, p->n - c->column);
+  c->columns = least(p->n, share(p->n_strips, column + 1, p->n_column_cells) * p->width) - c->column;
 }
 
 /* Columns of the strip that begins at column j of the cell. */
@@ -260,7 +312,9 @@ static void pack(const struct product *p, const struct panel *x, bool is_left) {
 }
 
 /* The panel of the strip that begins at column j. */
-static uint8_t *strip_at(const struct worker *w, int64_t j) { return w->b + j * panel_rows(w->p, w->p->held) * w->p->size; }
+static uint8_t *strip_at(const struct worker *w, int64_t j) {
+  return w->b + (w->cell.column - w->b_column + j) * panel_rows(w->p, w->p->held) * w->p->size;
+}
 
 static uint64_t mask_of(const struct product *p, int64_t columns) {
   return ~UINT64_C(0) >> (63 - (columns - 1) % p->unit->lanes(p->reg));
@@ -268,7 +322,8 @@ static uint64_t mask_of(const struct product *p, int64_t columns) {
 
 /* Fours: where the sums of a chunk begin, from column j of the cell on. k: of the rows that are packed. */
 static int32_t *start_of(const struct worker *w, int64_t k, int64_t j) {
-  return w->starts + k / w->p->chunk * w->p->cell_columns + j;
+  int64_t columns = w->p->shares_b ? w->p->n_strips * w->p->width : w->p->cell_columns;
+  return w->starts + k / w->p->chunk * columns + w->cell.column - w->b_column + j;
 }
 
 /* -128 times the sums of columns, over n rows that are packed, of the strips from column `first` on. */
@@ -286,6 +341,18 @@ static void begin_fours(struct worker *w, int64_t first, int64_t n) {
     }
 }
 
+/* n rows of b from `from` on, of the strips of the cell from column `first` on. */
+static void pack_strips(struct worker *w, int64_t from, int64_t n, int64_t first) {
+  const struct product *p = w->p;
+  int64_t run = lies_along_k(p) ? n : PACKED_ROWS * p->together;
+  for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
+    for (int64_t j = first; j < w->cell.columns; j += p->width)
+      pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j),
+                               strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
+                               p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->b.dtype }, false);
+  if (p->together == 4) begin_fours(w, first, n);
+}
+
 static void pack_b(struct worker *w, int64_t k) {
   const struct product *p = w->p;
   int64_t from = p->held < p->k ? k : 0;
@@ -293,13 +360,7 @@ static void pack_b(struct worker *w, int64_t k) {
   int64_t first = is_same ? w->b_columns : 0;
   if (first >= w->cell.columns) return;
   w->b_batch = w->batch, w->b_column = w->cell.column, w->b_columns = w->cell.columns, w->b_k = from;
-  int64_t n = least(p->held, p->k - from), run = lies_along_k(p) ? n : PACKED_ROWS * p->together;
-  for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
-    for (int64_t j = first; j < w->cell.columns; j += p->width)
-      pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j),
-                               strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
-                               p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->b.dtype }, false);
-  if (p->together == 4) begin_fours(w, first, n);
+  pack_strips(w, from, least(p->held, p->k - from), first);
 }
 
 /* The panel of a part, of n products. */
@@ -419,7 +480,7 @@ static void multiply_cell(struct worker *w) {
   int64_t k = 0;
   do {
     int64_t n = least(w->k - k, p->chunk);
-    if (p->packs_b) pack_b(w, k);
+    if (p->packs_b && !p->shares_b) pack_b(w, k);
     if (p->packs_a) pack_a(w, k, n);
     (p->dots ? multiply_row : multiply)(w, k, n);
     k += n;
@@ -508,6 +569,7 @@ static struct worker worker_of(const struct product *p, uint8_t *room) {
   struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .b_batch = -1, .finite_batch = -1 };
   w.y = w.b + p->b_bytes, w.sums = w.y + p->cell_bytes, w.fed = w.sums + p->sums_bytes;
   w.starts = (int32_t *)(void *)(w.fed + p->fed_bytes);
+  if (p->shares_b) w.b = p->shared_b, w.starts = p->shared_starts;
   return w;
 }
 
@@ -517,13 +579,42 @@ static void task(void *ctx, int i) {
   uint8_t *room = bytes ? memory_borrow(bytes) : NULL;
   struct worker w = worker_of(p, room), then;
   if (p->then) then = worker_of(p->then, room + own), then.left = w.fed, w.then = &then;
-  int64_t each = p->n_cells / p->n_tasks, more = p->n_cells % p->n_tasks, lo = i * each + least(i, more);
+  int64_t end = share(p->n_cells, i + 1, p->n_tasks);
   bool failed = bytes && !room;
   uint64_t mode = float_mode_enter();
-  for (int64_t c = lo; c < lo + each + (i < more) && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
+  for (int64_t c = share(p->n_cells, i, p->n_tasks); c < end && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
   float_mode_leave(mode);
   if (room) memory_return(room, bytes);
   if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- b packed by all threads, for all ---- */
+
+static int64_t pack_tasks(const struct product *p) { return least(p->n_strips, (int64_t)p->threads * CELLS); }
+
+static void pack_task(void *ctx, int i) {
+  const struct product *p = ctx;
+  struct worker w = worker_of(p, NULL);
+  int64_t n = pack_tasks(p), end = share(p->n_strips, i + 1, n) * p->width;
+  w.cell.column = share(p->n_strips, i, n) * p->width;
+  w.cell.columns = least(p->n, end) - w.cell.column;
+  if (!is_cancelled(p)) pack_strips(&w, 0, p->k, 0);
+}
+
+static void run_tasks(struct product *p) {
+  size_t panels = panels_of(p, p->n_strips * p->width), bytes = panels + starts_of(p, p->n_strips * p->width);
+  if (!p->shares_b) {
+    pool_run((int)p->n_tasks, p->threads, task, p);
+    return;
+  }
+  if (!(p->shared_b = memory_borrow(bytes))) {
+    p->failed = 1;
+    return;
+  }
+  p->shared_starts = (int32_t *)(void *)(p->shared_b + panels);
+  pool_run((int)pack_tasks(p), p->threads, pack_task, p);
+  pool_run((int)p->n_tasks, p->threads, task, p);
+  memory_return(p->shared_b, bytes);
 }
 
 /* ---- the step ---- */
@@ -602,7 +693,7 @@ static struct failure *run_both(struct product *p, struct run *r) {
   int how = choose_both(p, r->threads, compiled_contractor());
   if (how == 2) how = choose_both(p, r->threads, &contractor_vm);
   if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
-  pool_run((int)p->n_tasks, r->threads, task, p);
+  run_tasks(p);
   struct failure *f = outcome(p);
   return f || !p->then ? f : outcome(p->then);
 }
