@@ -98,9 +98,11 @@ TEST(a_loop_of_a_billion_steps_is_stopped) {
 TEST(a_loop_that_would_never_end_is_stopped) { ON_BOTH(endless); }
 
 static weft_array *cube(weft_array *c) { return weft_tanh(weft_matmul(c, weft_matmul(c, c))); }
-static weft_array *replayed(int64_t n) { return repeated(BILLION, weft_full(WEFT_F32, WEFT_DIMS(n, n), 1), cube); }
-static weft_array *replay_of_small_steps(void) { return replayed(4); }
-static weft_array *replay_of_large_steps(void) { return replayed(300); }
+static weft_array *cubed(int64_t n) { return repeated(BILLION, weft_full(WEFT_F32, WEFT_DIMS(n, n), 1), cube); }
+static weft_array *small_scan(void) { return cubed(4); }
+static weft_array *replay_of_small_steps(void) { return cubed(9); }
+static weft_array *replay_of_large_steps(void) { return cubed(300); }
+TEST(a_loop_whose_elements_are_values_of_a_kernel_is_stopped) { ON_BOTH(small_scan); }
 TEST(a_loop_that_is_replayed_is_stopped) {
   ON_BOTH(replay_of_small_steps);
   ON_BOTH(replay_of_large_steps);

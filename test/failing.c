@@ -215,9 +215,8 @@ static weft_array *floats(int rank, const int64_t dims[]) {
 }
 static weft_status read_to(float out[], weft_array *a, int n) { return weft_read(a, WEFT_F32, out, (size_t)n * sizeof *out); }
 
-/* d <- d / 2 + sum d, twice for each c <- d + sum c: loops that are run step by step */
-STORY(loop_in_loop, every_allocation_of_a_loop_inside_a_loop_may_fail) {
-  weft_array *start = floats(WEFT_DIMS(3));
+/* d <- d / 2 + sum d, twice for each c <- d + sum c */
+static weft_array *sums_in_sums(weft_array *start) {
   weft_loop *outer = weft_loop_open(weft_integer(2));
   weft_array *c = weft_loop_carry(outer, weft_exp(weft_mul(start, weft_scalar(0))));
   weft_loop *inner = weft_loop_open(weft_integer(2));
@@ -228,7 +227,17 @@ STORY(loop_in_loop, every_allocation_of_a_loop_inside_a_loop_may_fail) {
   weft_loop_next(outer, c, weft_add(last, weft_sum(c, WEFT_ALL)));
   weft_array *end = weft_loop_last(outer, c);
   weft_loop_close(outer);
-  return read_to(out, weft_add(end, start), 3);
+  return weft_add(end, start);
+}
+
+STORY(loop_in_loop, every_allocation_of_a_loop_inside_a_loop_may_fail) {
+  return read_to(out, sums_in_sums(floats(WEFT_DIMS(3))), 3);
+}
+
+/* Loops that are too large to be one kernel are run step by step. */
+STORY(replay_in_replay, every_allocation_of_loops_run_step_by_step_may_fail) {
+  weft_array *end = sums_in_sums(weft_broadcast(floats(WEFT_DIMS(3)), WEFT_DIMS(30, 3)));
+  return read_to(out, weft_squeeze(weft_slice(end, 0, 0, 1, 1), 0), 3);
 }
 
 /* h <- tanh(x_t + h w), its gradient by x and w, until h is large */

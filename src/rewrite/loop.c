@@ -64,8 +64,8 @@ static struct loop *smaller(struct rewriting *w, const struct shrinking *s) {
   const struct loop *l = s->l;
   struct loop *to = arena_take(w->arena, sizeof *to);
   if (!to) return NULL;
-  *to = (struct loop){ .refs = 1, .has_steps = l->has_steps, .is_backward = l->is_backward, .until = l->until, .steps = l->steps,
-                       .owns_steps = l->owns_steps, .length = l->length };
+  *to = (struct loop){ .refs = 1, .has_steps = l->has_steps, .is_branch = l->is_branch, .is_backward = l->is_backward,
+                       .until = l->until, .steps = l->steps, .owns_steps = l->owns_steps, .length = l->length };
   to->seq_var = taken(w, l->n_seq), to->carry_var = taken(w, l->n_carry), to->const_var = taken(w, l->n_const);
   to->next = taken(w, l->n_carry), to->all = taken(w, l->n_all);
   if (!to->seq_var || !to->carry_var || !to->const_var || !to->next || !to->all) return NULL;

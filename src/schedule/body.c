@@ -32,7 +32,7 @@ static struct node *local_of(struct body *b, const struct subgraph *g, int i, st
   return x;
 }
 
-static bool take_nodes(struct body *b) {
+bool body_nodes(struct body *b) {
   struct loop *l = b->loop;
   struct work *w = b->w;
   struct subgraph g;
@@ -128,7 +128,7 @@ bool body_take(struct body *b, struct work *w, struct node *n) {
   *b = (struct body){ .w = w, .node = n, .loop = ((const struct loop_attr *)n->attr)->loop };
   b->steps = dim_resolve(b->loop->steps);
   if (!dim_is_known(b->steps) && !find_count(b)) return false;
-  return take_nodes(b) && find_places(b) && look_inside(b);
+  return body_nodes(b) && find_places(b) && look_inside(b);
 }
 
 /* ---- questions ---- */

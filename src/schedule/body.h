@@ -23,6 +23,7 @@ struct body {
 };
 
 bool body_take(struct body *, struct work *, struct node *loop); /* false: failed */
+bool body_nodes(struct body *); /* its list and targets; w and loop are there. false: out of memory */
 int body_variables(const struct loop *);
 
 bool body_is_carry(const struct body *, const struct node *);
@@ -39,5 +40,7 @@ struct moving body_stack(const struct body *, const struct place *stacked);
 bool scan(struct body *, bool *done);
 /* One kernel, a row of the batch at a time, if the body only contracts its rows with constant matrices (rows.c). */
 bool scan_rows(struct body *, bool *done);
+/* One kernel in which every element is a value of its own, if there are few (small.c). */
+bool scan_small(struct body *, bool *done);
 
 #endif

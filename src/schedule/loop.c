@@ -1,4 +1,4 @@
-/* loop.c -- loops: one kernel with the time loop inside where the body allows (scan.c, rows.c), else a replay of the
+/* loop.c -- loops: one kernel with the time loop inside where the body allows (scan.c, rows.c, small.c), else a replay of the
  * body's own schedule, step by step. */
 #include <math.h>
 #include <string.h>
@@ -155,5 +155,6 @@ bool step_loop(struct work *w, struct node *n) {
   account(b);
   if (may_fuse && !scan(b, &done)) return false;
   if (may_fuse && !done && !scan_rows(b, &done)) return false;
+  if (may_fuse && !done && !scan_small(b, &done)) return false;
   return done || replay(b);
 }

@@ -88,7 +88,7 @@ static void count_uses(struct work *w) {
 
 /* ---- updates ---- */
 
-static const struct op *combiner(weft_how how, weft_dtype t) {
+const struct op *put_combiner(weft_how how, weft_dtype t) {
   bool b = t == WEFT_BOOL;
   switch (how) {
     case WEFT_ADD: return b ? &op_or : &op_add;
@@ -114,7 +114,7 @@ static bool put_sets(struct work *w, struct node *n) {
   }
   struct node *both[] = { part, v };
   weft_dtype t = (weft_dtype)n->dtype;
-  struct node *sum = part ? local(w, combiner((weft_how)a->how, t), t, v->rank, v->dims, 2, both, NULL, 0) : NULL;
+  struct node *sum = part ? local(w, put_combiner((weft_how)a->how, t), t, v->rank, v->dims, 2, both, NULL, 0) : NULL;
   if (!sum) return false;
   n->in[1] = sum;
   a->how = WEFT_SET;

@@ -64,6 +64,7 @@ bool work_fail(struct work *, struct failure *); /* keeps the first; false */
 
 /* prepare.c */
 bool prepare(struct work *);
+const struct op *put_combiner(weft_how, weft_dtype); /* NULL: it sets */
 
 /* place.c: memory of values */
 int store_new(struct work *, int64_t bytes);

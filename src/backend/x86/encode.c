@@ -189,7 +189,7 @@ static void put_evex(struct encoder *e, const struct insn_row *r, int bytes, int
 
 void vec_mask(struct encoder *e, enum insn insn, int bytes, int k, bool zero, int dst, int src, struct rm m, int imm) {
   const struct insn_row *r = &x86_rows[insn];
-  bool evex = e->evex && !(r->flags & X86_VEX);
+  bool evex = (e->evex && !(r->flags & X86_VEX)) || r->flags & X86_EVEX;
   if (!begin(e)) return;
   if (r->flags & X86_TWO || r->flags & X86_TO) src = r->flags & X86_VEX && !(r->flags & X86_TWO) ? src : 0;
   if (evex) put_evex(e, r, bytes, k, zero, dst, src, m);

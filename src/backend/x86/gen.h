@@ -136,6 +136,7 @@ struct step {
 
 struct gen {
   struct encoder e;
+  bool has_range;            /* vrange is there, even if masks are vectors */
   const struct kir_kernel *k;
   const struct shape_class *shape;
   struct arena *arena;

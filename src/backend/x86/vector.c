@@ -165,8 +165,18 @@ static void minmax_avx512(struct gen *g, bool is_max, int dtype, int bytes, int 
   move_vector(g, bytes, dst, t);
 }
 
+/* The same where masks are vectors: that of the NaNs is all ones, a NaN itself. */
+static void minmax_range(struct gen *g, bool is_max, int dtype, int bytes, int dst, int a, int b) {
+  struct encoder *e = enc(g);
+  int wide = lane_bytes(dtype) == 8, t = temp(g);
+  vec_imm(e, (enum insn)(I_RANGEPS + wide), bytes, t, a, rm_reg(b), is_max ? 5 : 4);
+  vec_imm(e, (enum insn)(I_CMPPS + wide), bytes, dst, a, rm_reg(b), CMP_UNORD);
+  vec(e, I_POR, bytes, dst, dst, rm_reg(t));
+}
+
 static void minmax(struct gen *g, bool is_max, int dtype, int bytes, int dst, int a, int b) {
   if (g->e.evex) minmax_avx512(g, is_max, dtype, bytes, dst, a, b);
+  else if (g->has_range) minmax_range(g, is_max, dtype, bytes, dst, a, b);
   else minmax_avx2(g, is_max, dtype, bytes, dst, a, b);
 }
 

@@ -16,13 +16,19 @@ static void *filled(struct arena *a, size_t n, int byte) {
 
 static const struct shape_class any_shape = { .stride = { [0 ... 31] = { [0 ... BACKEND_RANK - 1] = STRIDE_ANY } } };
 
+/* Without lanes one number waits for the other: masks in vector registers are there sooner than those in registers of
+ * their own, and short vectors than long ones. Of many numbers more are in registers if there are 32. */
+enum { FEW_NUMBERS = 160 };
+
 static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct shape_class *shape) {
   size_t n = (size_t)k->n_vals + MAX_ACTIVE, copies = n * COPIES;
   g->k = k;
   g->shape = shape ? shape : &any_shape;
-  g->outer = kir_facts(k).outer;
-  g->e.evex = cpu_has_avx512() && !g->shape->avx2_only;
-  g->vector_bytes = g->e.evex && !(g->shape->row == 8 && !g->is_whole) ? 64 : 32;
+  struct kir_facts facts = kir_facts(k);
+  g->outer = facts.outer;
+  g->has_range = cpu_has_avx512() && !g->shape->avx2_only;
+  g->e.evex = g->has_range && (facts.n_lanes || k->n_vals > FEW_NUMBERS);
+  g->vector_bytes = g->e.evex && facts.n_lanes && !(g->shape->row == 8 && !g->is_whole) ? 64 : 32;
   if (!(g->arena = arena_new())) return false;
   g->vals = filled(g->arena, n * sizeof *g->vals, 0);
   g->where = filled(g->arena, copies, 0xFF);
@@ -168,7 +174,7 @@ static struct code *attempt(struct gen *g, const struct kir_kernel *k, const str
   if (!open_gen(g, k, shape)) return NULL;
   analyse(g);
   if (g->why || g->no_memory || !place_folds(g)) return NULL;
-  if (g->wide && g->e.evex && g->vector_bytes == 32) return g->wants_whole = true, NULL;
+  if (g->wide && g->e.evex && g->vector_bytes == 32 && g->shape->row) return g->wants_whole = true, NULL;
   emit_kernel(g);
   return finish(g);
 }

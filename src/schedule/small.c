@@ -1,0 +1,551 @@
+/* small.c -- a loop whose values are small, as one kernel: every element is a value of the kernel.
+ *
+ * For bodies of a few hundred operations on elements, whatever ops they are made of: a filter, a solver, a choice. Views,
+ * concatenations and updates cost nothing, for they only say which element is meant; folds and products are written out in
+ * the order of docs/kir.md. Carries are in registers, sequences are read and outputs stored element by element. A loop inside
+ * is a loop of the kernel, a choice an `if`, or a select where a side is computed sooner than a jump is missed. */
+#include <string.h>
+#include "schedule/body.h"
+#include "schedule/draft.h"
+
+enum {
+  MOST_ELEMENTS = 64,   /* of a value */
+  MOST_CARRIED = 60,    /* elements of all carries of a loop */
+  MOST_WORK = 768,      /* operations of a step: they are compiled one by one */
+  MOST_INSIDE = 4,      /* loops in one another */
+  CHEAP = 16,           /* operations of a side that is computed in any case */
+  ROW_ACCUMULATORS = 32 /* of the order of sums */
+};
+
+/* The body of a loop while it is written. Slots are those of its own list. */
+struct frame {
+  struct body *b;              /* of a loop inside: its nodes and targets only */
+  int **element;               /* by slot: values, row by row; those of loops inside: of all carries */
+  struct frame **inside;       /* by slot: of a loop node */
+  int *var;                    /* by variable: the slot of its leaf, or -1 */
+  int n_carried;               /* elements of all carries */
+  bool *is_needed;
+  struct frame *around;        /* NULL: the loop itself */
+  int64_t work;                /* operations of a step */
+};
+
+struct cells { int buf; bool has_time; int rank; int axis[WEFT_RANK_MAX]; }; /* an array in memory: its axes that are not 1 */
+
+struct small {
+  struct draft d;
+  struct frame *top;
+  struct cells *in, *all, *last; /* by variable, output, carry */
+  int size_t_, t, length;        /* length: where the number of steps goes, a buffer or -1 */
+};
+
+/* ---- whether the body allows it ---- */
+
+static int64_t contracted(const struct node *n) { return n->in[0]->dims[n->in[0]->rank - 1]; }
+
+/* Operations of one step; -1: not to be written element by element. */
+static int64_t cost_of(const struct node *n) {
+  switch (n->op->kind) {
+    case OP_LEAF: case OP_SIZE: case OP_IOTA: case OP_CONCAT: case OP_PAD: case OP_LOOP: case OP_ITEM: return 0;
+    case OP_VIEW: return n->op == &op_part ? -1 : 0;
+    case OP_PUT: return node_count(n->in[1]);
+    case OP_ELEMENT: return n->n_in <= 3 ? node_count(n) : -1;
+    case OP_REDUCE: return node_count(n->in[0]);
+    case OP_PREFIX: return n->op->fold->n ? -1 : node_count(n);
+    case OP_CONTRACT: return node_count(n) * contracted(n);
+    default: return -1;
+  }
+}
+
+static bool is_small(const struct node *n) {
+  return node_count(n) <= MOST_ELEMENTS && kir_width((weft_dtype)n->dtype) && n->rank < AXES;
+}
+
+/* Elements of the carries before carry k. */
+static int64_t carried(const struct body *b, int k) {
+  int64_t n = 0;
+  while (k--) n += node_count(b->target[k]);
+  return n;
+}
+
+static bool frame_take(struct work *, struct frame *, bool *fits);
+
+/* A loop of the kernel: it goes through no sequences, keeps nothing but its carries, and cannot fail. */
+static bool take_inside(struct work *w, struct frame *f, const struct node *n, bool *fits) {
+  struct frame *in = work_take(w, sizeof *in);
+  struct body *b = work_take(w, sizeof *b);
+  if (!in || !b) return false;
+  *b = (struct body){ .w = w, .loop = ((const struct loop_attr *)n->attr)->loop };
+  *in = (struct frame){ .b = b, .around = f };
+  f->inside[n->slot] = in;
+  b->steps = dim_resolve(b->loop->steps);
+  *fits = !b->loop->n_seq && (b->loop->is_branch || dim_is_known(b->steps));
+  if (!*fits) return true;
+  if (!body_nodes(b) || !frame_take(w, in, fits)) return false;
+  f->work += in->work;
+  return !*fits || (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(in->n_carried + 1)));
+}
+
+static int depth_of(const struct frame *f) { return f->around ? 1 + depth_of(f->around) : 0; }
+
+/* Of a loop inside, the last carries only. */
+static bool is_carry_item(const struct node *n) {
+  const struct loop *l = ((const struct loop_attr *)n->in[0]->attr)->loop;
+  int k = ((const struct item_attr *)n->attr)->k - l->n_all;
+  return n->in[0]->op->kind == OP_LOOP && k >= 0 && k < l->n_carry;
+}
+
+/* Memory for the elements of every node, and where the variables are. */
+static bool make_room(struct work *w, struct frame *f) {
+  const struct node_list *l = &f->b->list;
+  int m = body_variables(f->b->loop);
+  f->element = work_take(w, sizeof *f->element * (size_t)(l->n + 1));
+  f->inside = work_take(w, sizeof *f->inside * (size_t)(l->n + 1));
+  f->is_needed = work_take(w, (size_t)l->n + 1);
+  f->var = work_take(w, sizeof *f->var * (size_t)(m + 1));
+  for (int k = 0; f->var && k < m; k++) f->var[k] = -1;
+  return !w->no_memory;
+}
+
+static bool take_node(struct work *w, struct frame *f, const struct node *n, bool *fits) {
+  int64_t cost = cost_of(n);
+  *fits = cost >= 0 && is_small(n) && (n->op->kind != OP_ITEM || is_carry_item(n));
+  if (!*fits) return true;
+  if (n->op == &op_value) f->var[n->serial] = n->slot;
+  f->work += cost;
+  if (n->op->kind == OP_LOOP) return take_inside(w, f, n, fits);
+  return (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(node_count(n) + 1))) != NULL;
+}
+
+/* *fits = false: too large, or of another kind. false: out of memory. */
+static bool frame_take(struct work *w, struct frame *f, bool *fits) {
+  const struct body *b = f->b;
+  if (!make_room(w, f)) return false;
+  *fits = depth_of(f) < MOST_INSIDE;
+  for (int i = 0; *fits && i < b->list.n; i++) {
+    if (!take_node(w, f, b->list.node[i], fits)) return false;
+    *fits &= f->work <= MOST_WORK;
+  }
+  if (*fits) *fits = carried(b, b->loop->n_carry) <= MOST_CARRIED;
+  if (*fits) f->n_carried = (int)carried(b, b->loop->n_carry);
+  return true;
+}
+
+/* What the results need; outputs that nobody wants are none. */
+static void find_needed(struct frame *f) {
+  const struct body *b = f->b;
+  const struct loop *l = b->loop;
+  for (int k = 0; k < b->n_targets; k++) {
+    bool is_output = k >= l->n_carry && k < l->n_carry + l->n_all;
+    if (!is_output || (!f->around && b->all[k - l->n_carry])) f->is_needed[b->target[k]->slot] = true;
+  }
+  for (int i = b->list.n - 1; i >= 0; i--) {
+    const struct node *n = b->list.node[i];
+    for (int k = 0; f->is_needed[i] && k < n->n_in; k++) f->is_needed[n->in[k]->slot] = true;
+    if (f->is_needed[i] && f->inside[i]) find_needed(f->inside[i]);
+  }
+}
+
+/* ---- memory ---- */
+
+static struct kir_lin number(struct small *s, int64_t n) { return kir_lin_const(s->d.k, n); }
+
+/* An element of dims `like`, or of its axes from `first` on. */
+static struct cells declare(struct small *s, const struct node *like, int first, struct moving m, int rows, bool is_written) {
+  struct cells c = { .has_time = m.time != 0 };
+  struct reach r = { .store = m.at.store, .offset = m.at.offset };
+  if (c.has_time) reach_along(&r, draft_lin(&s->d, rows), m.time);
+  for (int k = first; k < like->rank; k++) {
+    if (like->dims[k] == 1) continue;
+    reach_along(&r, number(s, like->dims[k]), m.at.stride[k - first]);
+    c.axis[c.rank++] = k;
+  }
+  c.buf = draft_buffer(&s->d, NULL, is_written ? KIR_OUT : KIR_IN, (weft_dtype)like->dtype, &r);
+  return c;
+}
+
+/* Subscripts of element i of a row-major walk over dims from `first` on. */
+static void subscripts(struct small *s, const struct cells *c, const struct node *like, int64_t i, struct kir_lin at[]) {
+  int n = c->has_time;
+  if (c->has_time) at[0] = draft_lin(&s->d, s->t);
+  for (int k = c->rank - 1; k >= 0; k--) {
+    int64_t d = like->dims[c->axis[k]];
+    at[n + k] = number(s, i % d);
+    i /= d;
+  }
+}
+
+static int load(struct small *s, const struct cells *c, const struct node *like, int64_t i) {
+  struct kir_lin at[AXES + 1];
+  subscripts(s, c, like, i, at);
+  return kir_load(&s->d.b, c->buf, at);
+}
+
+static void store(struct small *s, const struct cells *c, const struct node *like, int64_t i, int value) {
+  struct kir_lin at[AXES + 1];
+  subscripts(s, c, like, i, at);
+  kir_store(&s->d.b, c->buf, at, KIR_SET, value);
+}
+
+static bool is_read(const struct frame *f, int k) { return f->var[k] >= 0 && f->is_needed[f->var[k]]; }
+
+static bool writes_rows(const struct body *b) {
+  for (int k = 0; k < b->loop->n_all; k++) if (b->all[k]) return true;
+  return false;
+}
+
+static void declare_all(struct small *s) {
+  struct body *b = s->top->b;
+  const struct loop *l = b->loop;
+  s->size_t_ = draft_size(&s->d, "T", b->steps);
+  int rows = b->rows < b->steps && writes_rows(b) ? draft_size(&s->d, "R", b->rows) : s->size_t_;
+  for (int k = 0; k < body_variables(l); k++) {
+    bool is_carry = k >= l->n_seq && k < l->n_seq + l->n_carry;
+    if (b->in[k].store < 0 || (!is_carry && !is_read(s->top, k))) continue;
+    struct moving m = k < l->n_seq ? body_stack(b, &b->in[k]) : (struct moving){ b->in[k], 0 };
+    s->in[k] = declare(s, b->in_node[k], k < l->n_seq, m, s->size_t_, false);
+  }
+  for (int k = 0; k < l->n_all; k++)
+    if (b->all[k]) s->all[k] = declare(s, b->target[l->n_carry + k], 0, body_stack(b, b->all[k]), rows, true);
+  for (int k = 0; k < l->n_carry; k++)
+    if (b->last[k]) s->last[k] = declare(s, b->target[k], 0, (struct moving){ *b->last[k], 0 }, rows, true);
+  const struct place *n = b->length;
+  s->length = n ? draft_buffer(&s->d, "n", KIR_OUT, WEFT_I64, &(struct reach){ .store = n->store, .offset = n->offset }) : -1;
+}
+
+/* All elements of what the loop is given as variable k, of a sequence those of this step. */
+static void read(struct small *s, int k, int64_t n, int out[]) {
+  const struct node *x = s->top->b->in_node[k], *scalar = scalar_of(x);
+  for (int64_t i = 0; i < n; i++) out[i] = scalar ? draft_number(&s->d, scalar) : load(s, &s->in[k], x, i);
+}
+
+/* ---- one node ---- */
+
+/* Element i of the view is element at(i) of what it shows, whose elements are row by row. */
+static void view(struct frame *f, const struct node *n) {
+  struct place dense, p;
+  place_dense(n->in[0], 0, &dense);
+  place_view(n, &dense, &p);
+  for (int64_t i = 0, count = node_count(n); i < count; i++) {
+    int64_t at = p.offset, rest = i;
+    for (int k = n->rank - 1; k >= 0; rest /= n->dims[k--]) at += rest % n->dims[k] * p.stride[k];
+    f->element[n->slot][i] = f->element[n->in[0]->slot][at];
+  }
+}
+
+static void element(struct small *s, struct frame *f, const struct node *n) {
+  int in[3] = { 0 };
+  for (int64_t i = 0, count = node_count(n); i < count; i++) {
+    for (int k = 0; k < n->n_in; k++) in[k] = f->element[n->in[k]->slot][i];
+    f->element[n->slot][i] = kir_cast(&s->d.b, (weft_dtype)n->dtype, n->op->lower(&s->d.b, n, in));
+  }
+}
+
+/* An array as [before, length, behind] around one of its axes. */
+struct lines { int64_t before, length, behind; };
+static struct lines lines_of(const struct node *n, int axis) {
+  struct lines l = { 1, n->dims[axis], 1 };
+  for (int k = 0; k < axis; k++) l.before *= n->dims[k];
+  for (int k = axis + 1; k < n->rank; k++) l.behind *= n->dims[k];
+  return l;
+}
+static int axis_of(const struct node *n) { return ((const struct axis_attr *)n->attr)->axis; }
+
+enum { MOST_PARTS = 4 };                /* of a tuple that is folded */
+struct tuple { int part[MOST_PARTS]; }; /* part[0] -1: nothing yet */
+
+static struct tuple combine(struct small *s, const struct fold *f, int fn, struct tuple a, struct tuple b) {
+  int in[2 * MOST_PARTS];
+  struct tuple out = a;
+  if (a.part[0] < 0) return b;
+  if (b.part[0] < 0) return a;
+  for (int i = 0; i < f->n; i++) in[i] = a.part[i], in[f->n + i] = b.part[i];
+  if (f->n) kir_call(&s->d.b, fn, 2 * f->n, in, out.part);
+  else out.part[0] = kir_op2(&s->d.b, f->op, a.part[0], b.part[0]);
+  return out;
+}
+
+/* Rows: element j to accumulator j mod 32, then their tree. Columns: in order. Starts change nothing but -0 in a sum. */
+static struct tuple fold_all(struct small *s, const struct fold *f, int fn, bool is_row, int n, const struct tuple x[]) {
+  struct tuple acc[ROW_ACCUMULATORS];
+  int width = is_row ? ROW_ACCUMULATORS : 1;
+  for (int j = 0; j < ROW_ACCUMULATORS; j++) acc[j].part[0] = -1;
+  for (int j = 0; j < n; j++) acc[j % width] = combine(s, f, fn, acc[j % width], x[j]);
+  for (int half = width / 2; half; half /= 2)
+    for (int j = 0; j < half; j++) acc[j] = combine(s, f, fn, acc[j], acc[j + half]);
+  return acc[0];
+}
+
+static int start_of(struct small *s, const struct node *n) {
+  weft_dtype t = kir_register_of((weft_dtype)n->dtype);
+  return kir_lit(s->d.k, t, kir_empty(n->op->fold->op, t));
+}
+
+/* The value of a fold. */
+static int finished(struct small *s, const struct node *n, struct tuple t) {
+  const struct fold *f = n->op->fold;
+  if (f->n && t.part[0] < 0) f->from(&s->d.b, n, t.part);
+  if (f->n) return f->finish(&s->d.b, n, t.part);
+  if (t.part[0] < 0) return start_of(s, n);
+  bool has_zero = f->op == KIR_ADD && kir_is_float(kir_register_of((weft_dtype)n->dtype));
+  return has_zero ? kir_op2(&s->d.b, KIR_ADD, start_of(s, n), t.part[0]) : t.part[0];
+}
+
+static void reduce(struct small *s, struct frame *f, const struct node *n) {
+  const struct fold *how = n->op->fold;
+  struct lines l = lines_of(n->in[0], axis_of(n));
+  struct tuple x[MOST_ELEMENTS];
+  int fn = how->n ? how->combine(&s->d.b, n) : -1;
+  bool is_row = axis_of(n) == n->rank - 1;
+  for (int64_t i = 0; i < l.before * l.behind; i++) {
+    for (int64_t j = 0; j < l.length; j++) {
+      int e = f->element[n->in[0]->slot][(i / l.behind * l.length + j) * l.behind + i % l.behind];
+      if (how->n) how->lift(&s->d.b, n, e, kir_lit_int(s->d.k, WEFT_I64, j), x[j].part);
+      else x[j].part[0] = e;
+    }
+    int y = finished(s, n, fold_all(s, how, fn, is_row, (int)l.length, x));
+    f->element[n->slot][i] = kir_cast(&s->d.b, (weft_dtype)n->dtype, y);
+  }
+}
+
+static void prefix(struct small *s, struct frame *f, const struct node *n) {
+  struct lines l = lines_of(n, axis_of(n));
+  const int *x = f->element[n->in[0]->slot];
+  for (int64_t i = 0; i < l.before * l.behind; i++) {
+    int so_far = -1;
+    for (int64_t j = 0; j < l.length; j++) {
+      int64_t at = (i / l.behind * l.length + j) * l.behind + i % l.behind;
+      so_far = so_far < 0 ? x[at] : kir_op2(&s->d.b, n->op->fold->op, so_far, x[at]);
+      f->element[n->slot][at] = kir_cast(&s->d.b, (weft_dtype)n->dtype, so_far);
+    }
+  }
+}
+
+/* y[i,j] = sum_k a[i,k] b[k,j], in order of k, of each matrix of the batch */
+static void contract(struct small *s, struct frame *f, const struct node *n) {
+  int64_t rows = n->dims[n->rank - 2], columns = n->dims[n->rank - 1], inner = contracted(n);
+  weft_dtype t = kir_register_of((weft_dtype)n->in[0]->dtype);
+  for (int64_t e = 0, count = node_count(n); e < count; e++) {
+    int64_t j = e % columns, i = e / columns % rows, batch = e / columns / rows;
+    int sum = kir_lit(s->d.k, t, 0);
+    for (int64_t k = 0; k < inner; k++) {
+      int a = f->element[n->in[0]->slot][(batch * rows + i) * inner + k];
+      int b = f->element[n->in[1]->slot][(batch * inner + k) * columns + j];
+      sum = kir_is_float(t) ? kir_op3(&s->d.b, KIR_FMA, a, b, sum)
+                            : kir_op2(&s->d.b, KIR_ADD, sum, kir_op2(&s->d.b, KIR_MUL, a, b));
+    }
+    f->element[n->slot][e] = kir_cast(&s->d.b, (weft_dtype)n->dtype, sum);
+  }
+}
+
+static void concat(struct frame *f, const struct node *n) {
+  struct lines whole = lines_of(n, axis_of(n));
+  int64_t first = 0;
+  for (int k = 0; k < n->n_in; k++) {
+    struct lines l = lines_of(n->in[k], axis_of(n));
+    int64_t run = l.length * l.behind;
+    for (int64_t i = 0; i < l.before * run; i++)
+      f->element[n->slot][(i / run * whole.length + first) * whole.behind + i % run] = f->element[n->in[k]->slot][i];
+    first += l.length;
+  }
+}
+
+static void pad(struct frame *f, const struct node *n) {
+  const struct pad_attr *a = n->attr;
+  struct lines whole = lines_of(n, (int)a->axis), l = lines_of(n->in[0], (int)a->axis);
+  int64_t run = l.length * l.behind;
+  for (int64_t i = 0, count = node_count(n); i < count; i++) f->element[n->slot][i] = f->element[n->in[1]->slot][0];
+  for (int64_t i = 0; i < l.before * run; i++)
+    f->element[n->slot][(i / run * whole.length + a->before) * whole.behind + i % run] = f->element[n->in[0]->slot][i];
+}
+
+static void put(struct small *s, struct frame *f, const struct node *n) {
+  const struct put_attr *a = n->attr;
+  const struct node *v = n->in[1];
+  const struct op *op = a->how == WEFT_SET ? NULL : put_combiner((weft_how)a->how, (weft_dtype)n->dtype);
+  struct place dense, part;
+  place_dense(n, 0, &dense);
+  put_place(n, &dense, &part);
+  memcpy(f->element[n->slot], f->element[n->in[0]->slot], sizeof(int) * (size_t)node_count(n));
+  for (int64_t i = 0, count = node_count(v); i < count; i++) {
+    int64_t at = part.offset, rest = i;
+    for (int k = v->rank - 1; k >= 0; rest /= v->dims[k--]) at += rest % v->dims[k] * part.stride[k];
+    int *e = &f->element[n->slot][at], both[2] = { *e, f->element[v->slot][i] };
+    *e = op ? kir_cast(&s->d.b, (weft_dtype)n->dtype, op->lower(&s->d.b, n, both)) : both[1];
+  }
+}
+
+static void iota(struct small *s, struct frame *f, const struct node *n) {
+  struct lines l = lines_of(n, axis_of(n));
+  for (int64_t i = 0, count = node_count(n); i < count; i++)
+    f->element[n->slot][i] = kir_cast(&s->d.b, (weft_dtype)n->dtype, kir_lit_int(s->d.k, WEFT_I64, i / l.behind % l.length));
+}
+
+/* ---- bodies ---- */
+
+/* A leaf: a number, or a variable, which has its elements already. */
+static void leaf(struct small *s, struct frame *f, const struct node *n) {
+  for (int64_t i = 0, count = node_count(n); n->op == &op_scalar && i < count; i++)
+    f->element[n->slot][i] = draft_number(&s->d, n);
+}
+
+/* Carry k of the loop inside. */
+static void item(struct frame *f, const struct node *n) {
+  const struct frame *in = f->inside[n->in[0]->slot];
+  int k = ((const struct item_attr *)n->attr)->k - in->b->loop->n_all;
+  const int *from = f->element[n->in[0]->slot] + carried(in->b, k);
+  memcpy(f->element[n->slot], from, sizeof *from * (size_t)node_count(n));
+}
+
+static void write_loop(struct small *, struct frame *around, const struct node *loop);
+
+static void write(struct small *s, struct frame *f, const struct node *n) {
+  switch (n->op->kind) {
+    case OP_LEAF: return leaf(s, f, n);
+    case OP_VIEW: return view(f, n);
+    case OP_ELEMENT: return element(s, f, n);
+    case OP_SIZE: f->element[n->slot][0] = kir_lit_int(s->d.k, WEFT_I64, ((const struct size_attr *)n->attr)->size); return;
+    case OP_IOTA: return iota(s, f, n);
+    case OP_REDUCE: return reduce(s, f, n);
+    case OP_PREFIX: return prefix(s, f, n);
+    case OP_CONTRACT: return contract(s, f, n);
+    case OP_CONCAT: return concat(f, n);
+    case OP_PAD: return pad(f, n);
+    case OP_PUT: return put(s, f, n);
+    case OP_LOOP: return write_loop(s, f, n);
+    case OP_ITEM: return item(f, n);
+    default: return;
+  }
+}
+
+static void write_body(struct small *s, struct frame *f) {
+  for (int i = 0; i < f->b->list.n; i++) if (f->is_needed[i]) write(s, f, f->b->list.node[i]);
+}
+
+static const int *target_of(const struct frame *f, int k) { return f->element[f->b->target[k]->slot]; }
+
+/* What the carries are in a step: given to their variables. */
+static void set_carries(struct frame *f, const int carry[]) {
+  const struct loop *l = f->b->loop;
+  for (int k = 0; k < l->n_carry; k++) {
+    int slot = f->var[l->n_seq + k];
+    size_t n = (size_t)node_count(f->b->target[k]);
+    if (slot >= 0) memcpy(f->element[slot], carry + carried(f->b, k), sizeof *carry * n);
+  }
+}
+
+static void next_carries(const struct frame *f, int next[]) {
+  for (int k = 0; k < f->b->loop->n_carry; k++)
+    memcpy(next + carried(f->b, k), target_of(f, k), sizeof *next * (size_t)node_count(f->b->target[k]));
+}
+
+/* init becomes the carries of a loop that has just been opened. */
+static void open_carries(struct small *s, struct frame *f, int carry[]) {
+  for (int i = 0; i < f->n_carried; i++) carry[i] = kir_carry(&s->d.b, NULL, carry[i]);
+  set_carries(f, carry);
+}
+
+/* The end of a step: its next carries and, if there is one, until. */
+static void close_step(struct small *s, const struct frame *f, int n, const int carry[], const int next[]) {
+  if (n) kir_next(&s->d.b, n, carry, next);
+  if (f->b->loop->until) kir_until(&s->d.b, target_of(f, f->b->n_targets - 1)[0]);
+  kir_end(&s->d.b);
+}
+
+/* One side of a choice: carry becomes next where it is chosen. */
+static void write_branch(struct small *s, struct frame *f, int steps, int carry[]) {
+  struct kir_builder *b = &s->d.b;
+  int next[MOST_CARRIED + 1], is_chosen = kir_op2(b, KIR_LT, kir_lit_int(s->d.k, WEFT_I64, 0), steps);
+  bool jumps = f->work > CHEAP;
+  if (jumps) kir_if(b, is_chosen);
+  set_carries(f, carry);
+  write_body(s, f);
+  next_carries(f, next);
+  for (int i = 0; i < f->n_carried; i++)
+    carry[i] = jumps ? kir_yield(b, next[i], carry[i]) : kir_op3(b, KIR_SELECT, is_chosen, next[i], carry[i]);
+  if (jumps) kir_end(b);
+}
+
+static void write_loop(struct small *s, struct frame *around, const struct node *n) {
+  struct frame *f = around->inside[n->slot];
+  const struct loop *l = f->b->loop;
+  int *carry = around->element[n->slot], next[MOST_CARRIED + 1];
+  for (int k = 0; k < body_variables(l); k++) {
+    const struct node *x = n->in[l->has_steps + k];
+    const int *from = around->element[x->slot];
+    int *to = k < l->n_carry ? carry + carried(f->b, k) : is_read(f, k) ? f->element[f->var[k]] : NULL;
+    if (to) memcpy(to, from, sizeof *to * (size_t)node_count(x));
+  }
+  if (l->is_branch) return write_branch(s, f, around->element[n->in[0]->slot][0], carry);
+  kir_loop(&s->d.b, KIR_SERIAL, "u", number(s, f->b->steps));
+  open_carries(s, f, carry);
+  write_body(s, f);
+  next_carries(f, next);
+  close_step(s, f, f->n_carried, carry, next);
+}
+
+/* ---- the kernel ---- */
+
+static void read_variables(struct small *s, int first, int n) {
+  for (int k = first; k < first + n; k++)
+    if (is_read(s->top, k)) read(s, k, node_count(s->top->b->list.node[s->top->var[k]]), s->top->element[s->top->var[k]]);
+}
+
+static void store_outputs(struct small *s) {
+  const struct body *b = s->top->b;
+  for (int k = 0; k < b->loop->n_all; k++) {
+    const struct node *x = b->target[b->loop->n_carry + k];
+    for (int64_t i = 0, n = node_count(x); b->all[k] && i < n; i++)
+      store(s, &s->all[k], x, i, target_of(s->top, b->loop->n_carry + k)[i]);
+  }
+}
+
+static void store_carries(struct small *s, const int carry[]) {
+  const struct body *b = s->top->b;
+  for (int k = 0; k < b->loop->n_carry; k++)
+    for (int64_t i = 0, n = node_count(b->target[k]), first = carried(b, k); b->last[k] && i < n; i++)
+      store(s, &s->last[k], b->target[k], i, carry[first + i]);
+}
+
+static void nest(struct small *s) {
+  struct frame *f = s->top;
+  const struct loop *l = f->b->loop;
+  struct kir_builder *b = &s->d.b;
+  int carry[MOST_CARRIED + 1], next[MOST_CARRIED + 1], n = f->n_carried;
+  bool counts = s->length >= 0;
+  read_variables(s, l->n_seq + l->n_carry, l->n_const);
+  for (int k = 0; k < l->n_carry; k++) read(s, l->n_seq + k, node_count(f->b->target[k]), carry + carried(f->b, k));
+  s->t = kir_loop(b, KIR_SERIAL, "t", draft_lin(&s->d, s->size_t_));
+  open_carries(s, f, carry);
+  if (counts) carry[n] = kir_carry(b, "steps", kir_lit_int(s->d.k, WEFT_I64, 0));
+  read_variables(s, 0, l->n_seq);
+  write_body(s, f);
+  store_outputs(s);
+  next_carries(f, next);
+  if (counts) next[n] = kir_op2(b, KIR_ADD, carry[n], kir_lit_int(s->d.k, WEFT_I64, 1));
+  close_step(s, f, n + counts, carry, next);
+  store_carries(s, carry);
+  if (counts) kir_store(b, s->length, NULL, KIR_SET, carry[n]);
+}
+
+bool scan_small(struct body *b, bool *done) {
+  struct work *w = b->w;
+  struct frame *f = work_take(w, sizeof *f);
+  bool fits = false;
+  if (!f) return false;
+  *f = (struct frame){ .b = b };
+  if (!frame_take(w, f, &fits)) return false;
+  if (!fits) return true;
+  struct small *s = work_take(w, sizeof *s);
+  if (!s) return false;
+  s->top = f;
+  s->in = work_take(w, sizeof *s->in * (size_t)(body_variables(b->loop) + 1));
+  s->all = work_take(w, sizeof *s->all * (size_t)(b->loop->n_all + 1));
+  s->last = work_take(w, sizeof *s->last * (size_t)(b->loop->n_carry + 1));
+  if (w->no_memory || !draft_begin(&s->d, w, "scan_small")) return false;
+  find_needed(f);
+  declare_all(s);
+  nest(s);
+  if (s->d.is_full) return draft_drop(&s->d), true;
+  *done = true;
+  return draft_end(&s->d);
+}

@@ -1,0 +1,161 @@
+/* small_loops.c -- loops over small values, whatever ops their bodies are made of, are one kernel with the time loop inside,
+ * with the bits of the same loop run step by step, one op a kernel. */
+#include <math.h>
+#include "run/compiled.h"
+#include "run/plan.h"
+#include "values.h"
+
+enum { ROWS = 3, COLUMNS = 4, COUNT = ROWS * COLUMNS, STEPS = 6 };
+
+/* ---- bodies: x and y are [3,4], y an element of a sequence ---- */
+
+typedef weft_array *(*body)(weft_array *x, weft_array *y);
+
+static weft_array *half(weft_array *x) { return weft_cast(weft_mul(x, weft_scalar(0.5)), weft_dtype_of(x)); }
+static weft_array *like(weft_array *x, weft_array *to) { return weft_cast(weft_broadcast_like(x, to), weft_dtype_of(to)); }
+
+#define BODY(name) static weft_array *name(__attribute__((unused)) weft_array *x, __attribute__((unused)) weft_array *y)
+BODY(sums_of_rows) { return weft_add(half(weft_sub(x, weft_sum(x, 1))), y); }
+BODY(sums_of_columns) { return weft_add(half(weft_sub(x, weft_sum(x, 0))), y); }
+BODY(sums_of_all) { return weft_add(half(x), weft_sum(weft_mul(x, y), WEFT_ALL)); }
+BODY(zeros_of_both_signs) { return weft_mul(y, like(weft_sum(weft_mul(x, weft_scalar(0)), 1), x)); }
+BODY(products_and_extremes) { return weft_minimum(weft_maximum(weft_max(x, 0), weft_prod(y, 1)), weft_sub(weft_min(x, 1), y)); }
+BODY(places_of_extremes) { return weft_add(half(x), like(weft_add(weft_argmax(weft_add(x, y), 1), weft_argmin(y, 1)), x)); }
+BODY(place_among_all) { return weft_add(half(x), like(weft_argmax(weft_add(x, y), WEFT_ALL), x)); }
+BODY(softmax_of_rows) { return weft_add(weft_softmax(x, 1), weft_logsumexp(y, 0)); }
+BODY(running_sums) { return half(weft_add(weft_cumsum(x, 1), weft_cummax(weft_cumsum(y, 0), 0))); }
+BODY(turned) { return weft_add(half(weft_flip(x, 1)), weft_reshape(weft_transpose(y, NULL), WEFT_DIMS(ROWS, COLUMNS))); }
+BODY(sliced) {
+  weft_array *part[] = { weft_slice(x, 1, 2, 4, 1), weft_slice(weft_add(x, y), 1, 1, WEFT_BEGIN, -1) };
+  return half(weft_concat(1, 2, part));
+}
+BODY(stacked) {
+  weft_array *row[] = { weft_sum(x, 0), weft_slice(y, 0, 1, 2, 1), weft_slice(x, 0, 2, 3, 1) };
+  return half(weft_concat(0, 3, row));
+}
+BODY(padded) { return weft_add(half(x), weft_pad(weft_slice(y, 1, 1, 3, 1), 1, 1, 1, weft_cast(weft_scalar(2), weft_dtype_of(x)))); }
+BODY(put) { return half(weft_put(x, weft_slice(x, 1, 1, 4, 2), weft_slice(y, 1, 0, 2, 1), WEFT_SET)); }
+BODY(put_and_combined) {
+  x = weft_put(x, weft_slice(x, 0, 2, WEFT_BEGIN, -2), weft_slice(y, 0, 0, 2, 1), WEFT_ADD);
+  return half(weft_put(x, weft_slice(x, 1, 0, 1, 1), weft_sum(y, 1), WEFT_MAX));
+}
+BODY(numbered) { return weft_add(half(x), weft_mul(weft_iota(x, 1), weft_cast(weft_size(x, 0), weft_dtype_of(x)))); }
+BODY(multiplied) { return weft_add(half(half(weft_matmul(weft_matmul(x, weft_transpose(y, NULL)), x))), y); }
+BODY(multiplied_in_batches) {
+  weft_array *a = weft_reshape(x, WEFT_DIMS(ROWS, 2, 2)), *b = weft_reshape(y, WEFT_DIMS(ROWS, 2, 2));
+  return weft_reshape(half(weft_matmul(a, b)), WEFT_DIMS(ROWS, COLUMNS));
+}
+BODY(chosen) { return weft_where(weft_any(weft_lt(x, y), 1), half(x), weft_add(x, weft_sum(y, 0))); }
+BODY(chosen_by_a_number) { /* a side of a few operations, and one of many */
+  weft_cond *c = weft_cond_open(weft_lt(weft_sum(x, WEFT_ALL), weft_sum(y, WEFT_ALL)));
+  weft_array *few = weft_sum(y, 1), *many = half(weft_matmul(weft_matmul(x, weft_transpose(y, NULL)), y));
+  weft_array *z = weft_cond_value(c, like(few, x), like(many, x));
+  weft_cond_close(c);
+  return half(z);
+}
+BODY(repeated_inside) {
+  weft_loop *l = weft_loop_open(weft_integer(3));
+  weft_array *a = weft_loop_carry(l, x), *n = weft_loop_carry(l, weft_cast(weft_size(x, 1), WEFT_I64));
+  weft_loop_next(l, a, like(half(weft_add(weft_sub(a, weft_sum(a, 1)), y)), a));
+  weft_loop_next(l, n, weft_add(n, weft_integer(1)));
+  weft_array *z = weft_loop_last(l, a), *m = weft_loop_last(l, n);
+  weft_loop_close(l);
+  return weft_add(z, weft_cast(m, weft_dtype_of(x)));
+}
+BODY(ended_inside) {
+  weft_loop *l = weft_loop_open(weft_integer(20));
+  weft_array *a = weft_loop_carry(l, x);
+  weft_loop_next(l, a, like(weft_add(half(a), half(half(y))), a));
+  weft_loop_until(l, weft_lt(weft_max(weft_abs(a), WEFT_ALL), weft_cast(weft_scalar(2), weft_dtype_of(x))));
+  weft_array *z = weft_loop_last(l, a);
+  weft_loop_close(l);
+  return weft_add(half(z), weft_max(y, 1));
+}
+
+static const struct { const char *name; body step; bool is_float; } bodies[] = {
+#define ROW(name, is_float) { #name, name, is_float }
+  ROW(sums_of_rows, false), ROW(sums_of_columns, false), ROW(sums_of_all, false), ROW(zeros_of_both_signs, false),
+  ROW(products_and_extremes, false), ROW(places_of_extremes, false), ROW(place_among_all, false), ROW(softmax_of_rows, true),
+  ROW(running_sums, false), ROW(turned, true), ROW(sliced, false), ROW(stacked, false), ROW(padded, false), ROW(put, false),
+  ROW(put_and_combined, false), ROW(numbered, true), ROW(multiplied, false), ROW(multiplied_in_batches, false), ROW(chosen, false),
+  ROW(chosen_by_a_number, false), ROW(repeated_inside, false), ROW(ended_inside, false)
+#undef ROW
+};
+enum { BODIES = sizeof bodies / sizeof *bodies };
+
+/* ---- the loop around them ---- */
+
+/* c <- step(c, x_t), its last value and all of its rows; until some element is large, if asked. */
+static void loop_of(body step, weft_dtype t, bool has_until, weft_array *out[2]) {
+  double x[STEPS * COUNT];
+  for (int i = 0; i < STEPS * COUNT; i++) x[i] = i % 11 == 3 ? -0.0 : (double)(i * 7 % 13) * 0.25 - 1.5;
+  weft_array *xs = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(STEPS, ROWS, COLUMNS), x), t);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *y = weft_loop_each(l, xs), *c = weft_loop_carry(l, weft_cast(weft_from(WEFT_F64, WEFT_DIMS(ROWS, COLUMNS), x + 5), t));
+  weft_array *next = weft_cast(step(c, y), t);
+  weft_loop_next(l, c, next);
+  if (has_until) weft_loop_until(l, weft_lt(weft_cast(weft_scalar(2), t), weft_max(next, WEFT_ALL)));
+  out[0] = weft_loop_all(l, weft_sum(next, 0));
+  out[1] = weft_loop_last(l, c);
+  weft_loop_close(l);
+}
+
+struct results { int64_t rows; double all[STEPS * COLUMNS], last[COUNT]; };
+
+static void read_results(weft_array *const out[2], struct results *r) {
+  *r = (struct results){ 0 };
+  EXPECT_OK(weft_eval(2, out));
+  r->rows = weft_dim(out[0], 0);
+  EXPECT_OK(weft_read(weft_cast(out[0], WEFT_F64), WEFT_F64, r->all, (size_t)(r->rows * COLUMNS) * sizeof *r->all));
+  read_f64(weft_cast(out[1], WEFT_F64), COUNT, r->last);
+}
+
+static bool same_bits(int n, const double a[], const double b[]) {
+  for (int i = 0; i < n; i++)
+    if (memcmp(&a[i], &b[i], sizeof *a) && !(isnan(a[i]) && isnan(b[i]))) return false;
+  return true;
+}
+
+static struct results run(body step, weft_dtype t, bool has_until, const char *backend, bool fuses, bool *is_one_kernel) {
+  struct results r;
+  weft_array *out[2];
+  weft_scope *s = weft_scope_open();
+  plan_drop_all();
+  plan_use_fusing(fuses);
+  compiled_use(backend);
+  loop_of(step, t, has_until, out);
+  const char *plan = weft_show(2, out, "plan");
+  *is_one_kernel = plan && !strstr(plan, "step by step");
+  read_results(out, &r);
+  compiled_use(NULL);
+  plan_use_fusing(true);
+  plan_drop_all();
+  weft_scope_discard(s);
+  return r;
+}
+
+static void compare(int k, weft_dtype t, bool has_until) {
+  bool is_one;
+  struct results want = run(bodies[k].step, t, has_until, NULL, false, &is_one);
+  EXPECT(has_until || !is_one); /* what until ends is more than one plan, of which the first is shown */
+  static const char *const backends[] = { "vm", "avx2", NULL };
+  for (int i = 0; i < 3; i++) {
+    struct results got = run(bodies[k].step, t, has_until, backends[i], true, &is_one);
+    const char *on = backends[i] ? backends[i] : "x86";
+    if (!is_one) test_fail(__FILE__, __LINE__, "%s of %s is run step by step", bodies[k].name, weft_dtype_name(t));
+    if (got.rows != want.rows || !same_bits((int)got.rows * COLUMNS, got.all, want.all) || !same_bits(COUNT, got.last, want.last))
+      test_fail(__FILE__, __LINE__, "%s of %s%s on %s: other bits", bodies[k].name, weft_dtype_name(t), has_until ? ", ended" : "", on);
+  }
+}
+
+static void compare_all(weft_dtype t, bool is_float) {
+  for (int k = 0; k < BODIES; k++)
+    for (int has_until = 0; has_until < 2; has_until++)
+      if (is_float || !bodies[k].is_float) compare(k, t, has_until);
+}
+
+TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_f32) { compare_all(WEFT_F32, true); }
+TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_f64) { compare_all(WEFT_F64, true); }
+TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_f16) { compare_all(WEFT_F16, true); }
+TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_i32) { compare_all(WEFT_I32, false); }
+TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_i8) { compare_all(WEFT_I8, false); }
