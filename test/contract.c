@@ -192,6 +192,32 @@ TEST(large_products_are_right_to_the_bit) {
     }
 }
 
+/* Few results of many terms: blocks of k are computed apart and added in order. */
+TEST(a_product_of_few_results_and_many_terms_is_right_to_the_bit) {
+  static const int shape[][3] = { { 33, 20, 8200 }, { 64, 64, 4096 }, { 5, 130, 7000 } };
+  static const weft_dtype types[] = { WEFT_F32, WEFT_F64 };
+  test_watchdog(200);
+  EACH_BACKEND(backend)
+    for (int i = 0; i < 3 * LAYOUTS; i++) {
+      const int *n = shape[i % 3];
+      struct product p = { types[i / 3 % 2], n[0], n[1], n[2], (enum layout)(i / 3 % LAYOUTS), (enum layout)((i / 3 + i) % LAYOUTS), NULL, NULL, NULL, NULL };
+      if (*backend == 'v' && i > 3) break;
+      fill(&p, ORDINARY);
+      multiply(&p, backend);
+      drop(&p);
+    }
+}
+
+TEST(sums_that_underflow_keep_their_sign_however_many_terms_they_have) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = weft_full(WEFT_F32, WEFT_DIMS(16, 20000), -1e-30), *b = weft_full(WEFT_F32, WEFT_DIMS(20000, 16), 1e-30), *y = weft_matmul(a, b);
+  EXPECT(strstr(weft_show(1, &y, "plan"), "blocks"));
+  float got[16 * 16];
+  EXPECT_OK(weft_read(y, WEFT_F32, got, sizeof got));
+  for (int i = 0; i < 256; i++) EXPECT(got[i] == 0 && signbit(got[i]));
+  weft_scope_discard(s);
+}
+
 TEST(a_vector_by_a_large_matrix_is_right_to_the_bit) {
   static const weft_dtype types[] = { WEFT_F32, WEFT_BF16, WEFT_F16 };
   EACH_BACKEND(backend)

@@ -82,10 +82,11 @@ bool contraction_fits(const struct contraction *c, const struct item *x) {
 }
 
 bool step_contract(struct work *w, struct contraction *c, const struct item *x) {
+  c->y = binding_of(x->node, &x->place);
+  cost_add(&w->out->moved_bytes, (double)node_count(x->node) * (double)weft_dtype_bytes((weft_dtype)x->node->dtype));
+  if (contract_is_long(w, x->node)) return step_blocks(w, c, (weft_dtype)x->node->dtype);
   struct step *s = step_new(w);
   if (!s) return false;
-  c->y = binding_of(x->node, &x->place);
   s->contraction = c;
-  cost_add(&w->out->moved_bytes, (double)node_count(x->node) * (double)weft_dtype_bytes((weft_dtype)x->node->dtype));
   return true;
 }

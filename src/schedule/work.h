@@ -89,6 +89,10 @@ struct contraction *contraction_of(struct work *, const struct node *);         
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
 bool step_contract(struct work *, struct contraction *, const struct item *);
 
+/* blocks.c */
+bool contract_is_long(const struct work *, const struct node *); /* few results of many terms; stands alone in its group */
+bool step_blocks(struct work *, const struct contraction *, weft_dtype sums);
+
 /* schedule.c: costs stop at the largest number there is */
 void cost_add(int64_t *sum, double cost);
 

@@ -1,0 +1,71 @@
+/* blocks.c -- products of few results and many terms, such as the sums over all steps of a loop: [m,k] x [k,n], k long.
+ *
+ * The order of a contraction is that of blocks which start at +0 and are added in order. So the blocks are a batch of small
+ * products, which read their operands where they are and which threads share, and a kernel adds them: the same bits. */
+#include "backend/contract.h"
+#include "schedule/draft.h"
+
+enum {
+  LEAST_BLOCKS = 8,
+  LEAST_ROWS = 4,
+  LEAST_COLUMNS = 16,
+  LEAST_PRODUCTS = 1 << 22, /* less is not worth a thread */
+  SMALLEST_SHARE = 8        /* the results of all blocks are at most one in so many of the elements read */
+};
+
+bool contract_is_long(const struct work *w, const struct node *n) {
+  int64_t m, columns, k = n->in[0]->dims[n->rank - 1];
+  if (!contract_is_by_patches(w, n) || n->rank < 2 || !kir_is_register((weft_dtype)n->dtype)) return false;
+  m = n->dims[n->rank - 2], columns = n->dims[n->rank - 1];
+  if (node_count(n) != m * columns || m < LEAST_ROWS || columns < LEAST_COLUMNS || k < LEAST_BLOCKS * CONTRACT_BLOCK) return false;
+  return (double)m * (double)columns * (double)k >= LEAST_PRODUCTS && m * columns <= CONTRACT_BLOCK / SMALLEST_SHARE * (m + columns);
+}
+
+/* n products of at most a block each, from block `first` on. */
+static bool multiply_blocks(struct work *w, const struct contraction *all, int store, int64_t first, int64_t n, int64_t k) {
+  struct contraction *c = work_take(w, sizeof *c);
+  struct step *s = c ? step_new(w) : NULL;
+  if (!s) return false;
+  *c = *all;
+  c->n_batch = 1, c->batch[0] = n, c->k = k;
+  c->a.offset += first * CONTRACT_BLOCK * all->a.stride[1];
+  c->b.offset += first * CONTRACT_BLOCK * all->b.stride[0];
+  c->a.stride[0] = CONTRACT_BLOCK * all->a.stride[1], c->a.stride[1] = all->a.stride[0], c->a.stride[2] = all->a.stride[1];
+  c->b.stride[0] = CONTRACT_BLOCK * all->b.stride[0], c->b.stride[1] = all->b.stride[0], c->b.stride[2] = all->b.stride[1];
+  c->y = (struct binding){ .store = store, .offset = first * c->m * c->n, .stride = { c->m * c->n, c->n, 1 } };
+  s->contraction = c;
+  return true;
+}
+
+/* y[i,j] = x[0,i,j] + x[1,i,j] + .. in this order. */
+static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t, int store, int64_t n) {
+  struct draft d;
+  if (!draft_begin(&d, w, "blocks")) return false;
+  struct kir_lin later = draft_lin(&d, draft_size(&d, "B", n - 1)), m = draft_lin(&d, draft_size(&d, "M", c->m)),
+                 columns = draft_lin(&d, draft_size(&d, "N", c->n));
+  struct reach first = { .store = store }, rest = { .store = store, .offset = c->m * c->n },
+               y = { .store = c->y.store, .offset = c->y.offset };
+  reach_along(&rest, later, c->m * c->n);
+  reach_along(&first, m, c->n), reach_along(&rest, m, c->n), reach_along(&y, m, c->y.stride[0]);
+  reach_along(&first, columns, 1), reach_along(&rest, columns, 1), reach_along(&y, columns, c->y.stride[1]);
+  int x0 = draft_buffer(&d, NULL, KIR_IN, t, &first), x1 = draft_buffer(&d, NULL, KIR_IN, t, &rest),
+      y0 = draft_buffer(&d, NULL, KIR_OUT, t, &y);
+  int i = kir_loop(&d.b, KIR_PAR, "i", m), j = kir_loop(&d.b, KIR_LANE, "j", columns);
+  struct kir_lin at[] = { draft_lin(&d, i), draft_lin(&d, j) };
+  int begin = kir_load(&d.b, x0, at), b = kir_loop(&d.b, KIR_SERIAL, "b", later), sum = kir_carry(&d.b, NULL, begin);
+  int next = kir_op2(&d.b, KIR_ADD, sum, kir_load(&d.b, x1, (struct kir_lin[]){ draft_lin(&d, b), at[0], at[1] }));
+  kir_next(&d.b, 1, &sum, &next);
+  kir_end(&d.b);
+  kir_store(&d.b, y0, at, KIR_SET, sum);
+  kir_end(&d.b);
+  kir_end(&d.b);
+  return draft_end(&d);
+}
+
+bool step_blocks(struct work *w, const struct contraction *c, weft_dtype t) {
+  int64_t whole = c->k / CONTRACT_BLOCK, rest = c->k % CONTRACT_BLOCK, n = whole + (rest > 0);
+  int store = store_new(w, n * c->m * c->n * (int64_t)weft_dtype_bytes(t));
+  if (store < 0 || !multiply_blocks(w, c, store, 0, whole, CONTRACT_BLOCK)) return false;
+  if (rest && !multiply_blocks(w, c, store, whole, 1, rest)) return false;
+  return add_blocks(w, c, t, store, n);
+}
