@@ -1,4 +1,6 @@
-/* fetch.c -- gathers and scatters wait for memory. Where the index is an element of an array read side by side, indices
+/* fetch.c -- what memory is waited for.
+ *
+ * Gathers and scatters. Where the index is an element of an array read side by side, indices
  * further on are known already: what they name is fetched into the second cache. An index may be wrong, as nothing has been
  * checked yet: fetching harms nobody. */
 #include "backend/x86/gen.h"
@@ -53,4 +55,41 @@ void fetch_indexed(struct gen *g, const struct loop *l) {
       prefetch_far(enc(g), rm_index(a->reg, RAX, a->element, 0));
     }
   }
+}
+
+/* ---- Steps ----
+ * A serial loop around several others takes its time for a step, and goes from page to page: nothing but the loop knows what
+ * the next step reads and writes. */
+
+static int inner_loops(const struct kir_stmt *loop) {
+  int n = 0;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) n += s->kind == KIR_SERIAL || s->kind == KIR_LANE;
+  return n;
+}
+
+/* The outermost serial loop around a flat lane loop, if it is such a one. */
+static const struct kir_stmt *steps_around(const struct gen *g, const struct loop *l) {
+  const struct kir_stmt *steps = NULL;
+  for (int i = l->parent; l->is_flat && i >= 0; i = g->loops[i].parent)
+    if (g->loops[i].stmt->kind == KIR_SERIAL) steps = g->loops[i].stmt;
+  return steps && inner_loops(steps) > 1 ? steps : NULL;
+}
+
+/* Which axis of what is read or written moves with the steps; -1: none. */
+static int axis_of_steps(const struct gen *g, const struct access *a) {
+  const struct kir_stmt *steps = steps_around(g, &g->loops[g->loop]), *s = a->stmt;
+  if (!steps || g->short_loop >= 0 || a->cls != LANE_UNIT || a->reg < 0 || g->k->bufs[s->buf].kind == KIR_LOCAL) return -1;
+  for (int d = 0; d < s->n_at; d++)
+    if (s->at[d].n == 1 && s->at[d].term[0].n == 1 && s->at[d].term[0].coef == 1 && s->at[d].term[0].val[0] == steps->var) return d;
+  return -1;
+}
+
+void fetch_next_step(struct gen *g, const struct access *a, int copy) {
+  int axis = axis_of_steps(g, a), at = copy * g->lanes << a->element;
+  if (axis < 0) return;
+  if (!copy) {
+    gpr(enc(g), G_MOV, RAX, in_frame(g->data_at[a->stmt->buf] + 8 + 8 * axis));
+    gpr(enc(g), G_ADD, RAX, rm_reg(a->reg));
+  }
+  if (at % 64 == 0) prefetch_far(enc(g), rm_index(RAX, R9, a->element, at));
 }

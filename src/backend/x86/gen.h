@@ -373,6 +373,7 @@ void tiles_run(struct gen *, int loop);               /* the rows of a loop with
 /* fetch.c */
 bool wants_fetch(const struct gen *, const struct loop *);
 void fetch_indexed(struct gen *, const struct loop *);  /* for one body: what gathers will read FETCH_AHEAD elements on */
+void fetch_next_step(struct gen *, const struct access *, int copy); /* what it reads or writes in the next step of a long one */
 
 /* turn.c */
 void turns_find(struct gen *);

@@ -489,7 +489,7 @@ static void fetch_ahead(struct gen *g, const struct access *a, int copy) {
 
 static void load_whole(struct gen *g, struct access *a, int copy, int mask, int d) {
   int dtype = memory_dtype(g, a);
-  if (a->stmt->kind == KIR_LOAD && mask < 0) fetch_ahead(g, a, copy);
+  if (a->stmt->kind == KIR_LOAD && mask < 0) fetch_ahead(g, a, copy), fetch_next_step(g, a, copy);
   if (mask >= 0 && !g->e.evex) maskmov(g, dtype, mask, copy, false, d, unit_at(g, a, copy));
   else {
     int k = mask_number(g, mask, copy);
@@ -525,6 +525,7 @@ static void store_whole(struct gen *g, struct access *a, int copy, int mask, int
     vec(enc(g), I_MOVNTPS_TO, g->vector_bytes, reg, 0, unit_at(g, a, copy));
     return;
   }
+  if (mask < 0) fetch_next_step(g, a, copy);
   if (mask >= 0 && !g->e.evex) maskmov(g, dtype, mask, copy, true, reg, unit_at(g, a, copy));
   else {
     int k = mask_number(g, mask, copy);
