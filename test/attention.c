@@ -69,9 +69,15 @@ static weft_array *largest(weft_array *q, weft_array *k, weft_array *v) {
 }
 static weft_array *running(weft_array *q, weft_array *k, weft_array *v) { return (void)v, weft_cumsum(weft_matmul(q, turned(k)), -1); }
 
+static weft_array *updated(weft_array *q, weft_array *k, weft_array *v) { /* into part of another array */
+  weft_array *all = weft_concat(-2, 2, (weft_array *[]){ weft_slice(q, 2, 0, VALUES, 1), weft_slice(q, 2, 0, VALUES, 1) });
+  return weft_put(all, weft_slice(all, 1, 50, 50 + ROWS, 1), plain(q, k, v), WEFT_SET);
+}
+
 static const struct { const char *name; program *f; } programs[] = {
   { "plain", plain }, { "causal", causal }, { "before", before }, { "window", window }, { "after", after },
   { "none above", none_above }, { "layers", layers }, { "norm", norm }, { "largest", largest }, { "running", running },
+  { "updated", updated },
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 

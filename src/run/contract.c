@@ -1,14 +1,12 @@
 #include "run/contract.h"
-#include <alloca.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/contract.h"
 #include "backend/float_mode.h"
 #include "run/buffer.h"
-#include "run/launch.h"
 #include "run/pattern.h"
+#include "run/piece.h"
 #include "run/pool.h"
-#include "schedule/draft.h"
 
 enum {
   SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are */
@@ -22,10 +20,20 @@ enum {
   GRAIN = 1 << 19,          /* products; less is not worth a thread */
   CELLS = 4,                /* cells a thread, at least: slow ones even out */
   TASKS = 16,               /* tasks a thread, at most */
+  PIECE = 1 << 14,          /* elements of an operand that are made at a time */
+  APART = 1 << 30,          /* a stride that says: neighbours are those of the other axis */
   ALIGN = 64
 };
 
-struct matrix { uint8_t *at; weft_dtype dtype; int64_t row, column; int64_t batch[AXES]; }; /* strides in bytes */
+/* Strides in bytes. An operand that is made has no address: its strides say along which axis its pieces lie. */
+struct matrix {
+  uint8_t *at;
+  weft_dtype dtype;
+  int64_t row, column, batch[AXES];
+  const struct maker *maker;     /* NULL: it stands in memory */
+  struct piece_kernel *kernel;   /* the maker's, with its axes: */
+  int row_axis, column_axis;
+};
 
 /* One contraction that is run. If it is turned, the rows here are the columns there: c' = b' a'. */
 struct product {
@@ -50,17 +58,12 @@ struct product {
   int64_t n_row_cells, n_column_cells, n_cells, n_tasks;
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
   patch_code *row_code[2];      /* fours: of one row */
-  size_t a_bytes, b_bytes, cell_bytes, sums_bytes, starts_bytes, fed_bytes;
+  size_t a_bytes, b_bytes, cell_bytes, sums_bytes, starts_bytes, fed_bytes, piece_bytes;
   uint8_t *shared_b;            /* all strips of b, and where their sums start */
   int32_t *shared_starts;
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
   int64_t fed_row;              /* bytes from row to row of those */
-  /* the kernel that goes on */
-  const struct compiled *next;
-  const struct step *step;
-  const struct bound *bound;
-  const uint64_t *args;
-  int64_t *checks;
+  struct piece_kernel *next;    /* goes on with a cell; its code may be NULL: there is none */
   const volatile int *cancel;
   int failed;                   /* atomic: out of memory for scratch */
 };
@@ -126,7 +129,8 @@ static bool may_share(const struct product *p) {
 
 static void choose_packing(struct product *p, bool small, bool in_runs) {
   p->packs_b = !p->dots && (p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS);
-  p->packs_a = p->a.dtype != p->reg || (!small && !is_flat(p) && !p->c->is_fed);
+  p->packs_b |= p->b.maker && !(in_runs && p->b.column_axis >= 0); /* else pieces are read where they are */
+  p->packs_a = p->a.dtype != p->reg || p->a.maker || (!small && !is_flat(p) && !p->c->is_fed);
   p->shares_b = p->packs_b && !is_flat(p) && may_share(p);
   p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK * (kir_is_float(p->reg) ? 1 : p->together); /* integers have no order */
   p->held = is_flat(p) ? least(p->k, p->chunk) : p->k;
@@ -151,10 +155,10 @@ static void cut_for_threads(struct product *p) {
 
 static void choose_cells(struct product *p) {
   bool small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
-  int64_t most = !flat || small ? 512 * p->together : in_runs ? 1024 : p->width;
+  int64_t most = !flat || small ? 512 * p->together : in_runs ? (p->b.maker ? 4096 : 1024) : p->width;
   bool along_k = p->b.row == kir_width(p->b.dtype),
        across = !small && p->b.column == kir_width(p->b.dtype) && !p->c->has_whole_rows;
-  p->dots = p->m == 1 && (along_k || across) ? p->unit->dots(p->b.dtype, along_k) : NULL;
+  p->dots = p->m == 1 && !p->b.maker && (along_k || across) ? p->unit->dots(p->b.dtype, along_k) : NULL;
   if (p->dots) most = along_k ? 32 : DOTS_COLUMNS / p->width * p->width, in_runs = false; /* memory is read in long runs,
                                                                                              32 or 8 of them */
   choose_packing(p, small, in_runs);
@@ -178,6 +182,40 @@ static size_t panels_of(const struct product *p, int64_t columns) {
   return p->packs_b ? padded(panel_rows(p, p->held) * columns * p->size) : 0;
 }
 
+/* ---- pieces: where lanes run along k, some parts over all of k or a strip; else all of the cell, some of k at a time ---- */
+
+static bool made_along_k(const struct matrix *a) { return llabs(a->column) < llabs(a->row); } /* of the left one */
+
+/* Parts of the left operand that are packed from one piece, and products. */
+static int64_t piece_parts(const struct product *p, int64_t n) {
+  if (!p->a.maker || !made_along_k(&p->a)) return p->cell_parts;
+  int64_t most = PIECE / ((p->part_rows + 1) * n);
+  return most < 1 ? 1 : least(most, p->cell_parts);
+}
+static int64_t piece_products(const struct product *p, int64_t rows, int64_t n) {
+  if (!p->a.maker || made_along_k(&p->a)) return n;
+  return least(n, up(divide_up(PIECE, rows), PACKED_ROWS));
+}
+
+/* Rows of the right operand that are packed from one piece: of all strips or, if it lies along k, of one. */
+static int64_t piece_rows(const struct product *p, int64_t n) {
+  if (!lies_along_k(p)) return PACKED_ROWS * p->together;
+  return p->b.maker ? least(n, up(divide_up(PIECE, p->width), PACKED_ROWS)) : n;
+}
+
+static size_t measure_pieces(const struct product *p, int64_t rows) {
+  int64_t n = least(p->k, p->chunk), a = 0, b = 0, gap = ALIGN;
+  if (p->a.maker) {
+    int64_t high = least(rows, piece_parts(p, n) * (p->part_rows + 1)), wide = piece_products(p, rows, n);
+    a = made_along_k(&p->a) ? high * (wide * p->size + gap) : wide * (high * p->size + gap);
+  }
+  if (p->b.maker) {
+    int64_t high = piece_rows(p, p->held), wide = lies_along_k(p) ? p->width : p->cell_columns;
+    b = lies_along_k(p) ? wide * (high * p->size + gap) : high * (wide * p->size + gap);
+  }
+  return padded(a > b ? a : b);
+}
+
 static void measure_scratch(struct product *p) {
   int64_t rows = p->cell_parts * (p->part_rows + (p->n_higher > 0));
   p->a_bytes = p->packs_a ? padded(rows * panel_rows(p, least(p->k, p->chunk)) * p->size + PANEL_SLACK) : 0;
@@ -186,6 +224,7 @@ static void measure_scratch(struct product *p) {
   p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_row);
   p->starts_bytes = p->shares_b ? 0 : starts_of(p, p->cell_columns);
   p->fed_bytes = p->then ? padded(rows * p->fed_row) : 0;
+  p->piece_bytes = measure_pieces(p, rows);
 }
 
 /* Code for the four patches there can be. 1: out of memory; 2: nobody may make code. */
@@ -226,9 +265,10 @@ static void look(void *ctx, int i) {
   }
 }
 
-/* All numbers of an operand may be multiplied in pairs. */
+/* All numbers of an operand may be multiplied in pairs. What is made cannot be looked at before. */
 static bool allows_pairs(const struct product *p, const struct matrix *x, int64_t rows, int64_t columns, int threads) {
   struct matrix y = *x;
+  if (x->maker) return !kir_is_float(p->reg);
   if (llabs(x->row) < llabs(x->column)) swap(&y.row, &y.column), swap(&rows, &columns);
   struct looking l = { p, &y, rows, columns, divide_up(rows, (int64_t)threads * CELLS), 0 };
   pool_run((int)divide_up(rows, l.each), threads, look, &l);
@@ -263,6 +303,8 @@ struct cell {
 struct worker {
   const struct product *p;
   uint8_t *a, *b, *y, *sums;    /* scratch; sums: of blocks that are cut */
+  uint8_t *piece;
+  bool failed;                  /* out of memory */
   int32_t *starts;              /* fours: where sums begin, by chunk and column */
   int64_t b_batch, b_column, b_columns, b_k; /* what of b is packed, from b on; batch -1: nothing */
   struct cell cell;
@@ -283,6 +325,32 @@ static const uint8_t *corner(const struct worker *w, const struct matrix *x, int
 /* The left operand from a row of the cell and k on. */
 static const uint8_t *left_at(const struct worker *w, int64_t row, int64_t k) {
   return w->left ? w->left + (row - w->cell.row) * w->p->a.row + k * w->p->a.column : corner(w, &w->p->a, row, k);
+}
+
+/* Elements of an operand where they can be read. */
+struct block { const uint8_t *at; int64_t row, column; };
+
+/* Computed into scratch, rows or columns side by side. */
+static struct block made(struct worker *w, const struct matrix *x, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+  const struct maker *m = x->maker;
+  bool is_by_rows = llabs(x->column) < llabs(x->row);
+  int64_t size = kir_width(x->dtype), next = up((is_by_rows ? columns : rows) * size, ALIGN), from[AXES], extent[AXES];
+  struct piece_buffer own = { .buf = m->piece, .data = w->piece };
+  int r = x->row_axis, c = x->column_axis;
+  struct block b = { w->piece, r < 0 ? 0 : is_by_rows ? next : size, c < 0 ? 0 : is_by_rows ? size : next };
+  for (int i = 0; i < w->p->c->n_batch; i++)
+    if (m->batch_axis[i] >= 0) from[m->batch_axis[i]] = w->cell.batch[i], extent[m->batch_axis[i]] = 1;
+  if (r >= 0) from[r] = row, extent[r] = rows, own.stride[r] = b.row;
+  if (c >= 0) from[c] = column, extent[c] = columns, own.stride[c] = b.column;
+  if (piece_run(x->kernel, from, extent, 1, &own, w->p->cancel)) w->failed = true;
+  return b;
+}
+
+/* Of the right operand. */
+static struct block block_of(struct worker *w, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+  const struct matrix *b = &w->p->b;
+  if (b->maker) return made(w, b, row, column, rows, columns);
+  return (struct block){ corner(w, b, row, column), b->row, b->column };
 }
 
 /* Where the i-th of `of` equal shares of n begins. */
@@ -341,15 +409,22 @@ static void begin_fours(struct worker *w, int64_t first, int64_t n) {
     }
 }
 
+/* n rows of the right operand, i of those that are packed, in the strips of some columns of the cell. */
+static void pack_block(struct worker *w, int64_t from, int64_t i, int64_t n, int64_t column, int64_t columns) {
+  const struct product *p = w->p;
+  struct block b = block_of(w, from + i, w->cell.column + column, n, columns);
+  for (int64_t j = column; j < column + columns; j += p->width)
+    pack(p, &(struct panel){ b.at + (j - column) * b.column, strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
+                             b.row, b.column, n, strip(w, j), p->width, p->b.dtype }, false);
+}
+
 /* n rows of b from `from` on, of the strips of the cell from column `first` on. */
 static void pack_strips(struct worker *w, int64_t from, int64_t n, int64_t first) {
   const struct product *p = w->p;
-  int64_t run = lies_along_k(p) ? n : PACKED_ROWS * p->together;
-  for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
-    for (int64_t j = first; j < w->cell.columns; j += p->width)
-      pack(p, &(struct panel){ corner(w, &p->b, from + i, w->cell.column + j),
-                               strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
-                               p->b.row, p->b.column, least(run, n - i), strip(w, j), p->width, p->b.dtype }, false);
+  int64_t run = piece_rows(p, n), wide = lies_along_k(p) ? p->width : p->b.maker ? p->cell_columns : w->cell.columns;
+  for (int64_t j = first; j < w->cell.columns; j += wide)
+    for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
+      pack_block(w, from, i, least(run, n - i), j, least(wide, w->cell.columns - j));
   if (p->together == 4) begin_fours(w, first, n);
 }
 
@@ -368,11 +443,23 @@ static uint8_t *part_at(const struct worker *w, int64_t part, int64_t n) {
   return w->a + (first_row(w->p, part) - w->cell.row) * panel_rows(w->p, n) * w->p->size;
 }
 
+/* Parts from `part` on over n products, from k + i on of those that are packed. */
+static void pack_parts(struct worker *w, int64_t part, int64_t parts, int64_t k, int64_t all, int64_t i, int64_t n) {
+  const struct product *p = w->p;
+  int64_t row = first_row(p, part), rows = first_row(p, part + parts) - row;
+  struct block a = { left_at(w, row, k + i), p->a.row, p->a.column };
+  if (p->a.maker) a = made(w, &p->a, row, k + i, rows, n);
+  for (int64_t j = part; j < part + parts; j++)
+    pack(p, &(struct panel){ a.at + (first_row(p, j) - row) * a.row,
+                             part_at(w, j, all) + panel_rows(p, i) * rows_of(p, j) * p->size,
+                             a.column, a.row, n, rows_of(p, j), rows_of(p, j), p->a.dtype }, true);
+}
+
 static void pack_a(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++)
-    pack(p, &(struct panel){ left_at(w, first_row(p, i), k), part_at(w, i, n), p->a.column, p->a.row, n, rows_of(p, i),
-                             rows_of(p, i), p->a.dtype }, true);
+  int64_t parts = piece_parts(p, n), run = piece_products(p, w->cell.rows, n), end = w->cell.part + w->cell.parts;
+  for (int64_t j = w->cell.part; j < end; j += parts)
+    for (int64_t i = 0; i < n; i += run) pack_parts(w, j, least(parts, end - j), k, n, i, least(run, n - i));
 }
 
 /* Where a patch of the cell begins and ends: a block that is cut goes through `sums`. */
@@ -401,11 +488,13 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == w->k;
   struct patch t = { .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
+  struct block b = { 0 };
+  if (!p->packs_b) b = block_of(w, k, w->cell.column, n, w->cell.columns);
   for (int64_t j = 0; j < w->cell.columns && !is_cancelled(p); j += p->width) {
     t.columns = strip(w, j);
     t.mask = mask_of(p, t.columns);
-    t.b = p->packs_b ? strip_at(w, j) + panel_rows(p, k - w->b_k) * p->width * p->size : corner(w, &p->b, k, w->cell.column + j);
-    t.b_k = p->packs_b ? p->width * p->size : p->b.row;
+    t.b = p->packs_b ? strip_at(w, j) + panel_rows(p, k - w->b_k) * p->width * p->size : b.at + j * b.column;
+    t.b_k = p->packs_b ? p->width * p->size : b.row;
     for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++) {
       int64_t row = first_row(p, i);
       t.rows = rows_of(p, i);
@@ -421,14 +510,6 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
 
 /* ---- the kernel that goes on with a cell ---- */
 
-/* Which axis of the kernel a dim of a buffer is; -1: none of the product's. */
-static int axis_of(const struct product *p, const struct kir_lin *d) {
-  const struct kir_kernel *k = p->next->kernel;
-  if (d->n != 1 || d->term[0].n != 1 || k->vals[d->term[0].val[0]].kind != KIR_SIZE) return -1;
-  int i = k->vals[d->term[0].val[0]].index;
-  return i < p->c->n_axes ? i : -1;
-}
-
 /* By axis of the kernel: where the cell begins, and its extent. */
 static void cell_axes(const struct worker *w, int64_t from[], int64_t extent[]) {
   const struct contraction *c = w->p->c;
@@ -439,38 +520,22 @@ static void cell_axes(const struct worker *w, int64_t from[], int64_t extent[]) 
   if (column >= 0) from[column] = x->column, extent[column] = x->columns;
 }
 
-static void bind_cell(const struct worker *w, const int64_t from[], struct bound bound[]) {
-  const struct product *p = w->p;
-  const struct kir_kernel *k = p->next->kernel;
-  for (int j = 0; j < k->n_bufs; j++) {
-    if (k->bufs[j].kind > KIR_INOUT) continue;
-    bound[j] = p->bound[j];
-    int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
-    bool is_cell = j == p->c->cell, is_fed = p->then && j == p->c->fed;
-    if (is_cell || is_fed) bound[j].data = is_cell ? w->y : w->fed;
-    for (int d = 0; d < k->bufs[j].rank; d++) {
-      int axis = axis_of(p, &k->bufs[j].dims[d]);
-      if (is_cell || is_fed)
-        bound[j].stride[d] = (axis == p->c->row_axis) == p->c->is_turned ? 1 : (is_cell ? p->cell_row : p->fed_row) / size;
-      else if (axis >= 0) bound[j].data = (uint8_t *)bound[j].data + from[axis] * bound[j].stride[d] * size;
-    }
-  }
+/* Rows of scratch as a buffer of the kernel. */
+static struct piece_buffer rows_of_cell(const struct product *p, int buf, uint8_t *data, int64_t row) {
+  struct piece_buffer b = { .buf = buf, .data = data };
+  int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)p->next->code->kernel->bufs[buf].dtype);
+  if (p->c->row_axis >= 0) b.stride[p->c->row_axis] = p->c->is_turned ? size : row;
+  if (p->c->column_axis >= 0) b.stride[p->c->column_axis] = p->c->is_turned ? row : size;
+  return b;
 }
 
 static int go_on(const struct worker *w) {
   const struct product *p = w->p;
-  const struct kir_kernel *k = p->next->kernel;
-  struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
-  int64_t *sizes = alloca(sizeof *sizes * (size_t)(k->n_sizes + 1)), from[AXES], extent[AXES];
-  memcpy(sizes, p->step->sizes, sizeof *sizes * (size_t)k->n_sizes);
+  int64_t from[AXES], extent[AXES];
   cell_axes(w, from, extent);
-  for (int i = 0; i < p->c->n_axes; i++) {
-    sizes[i] = extent[i];
-    if (p->c->start[i] >= 0) sizes[p->c->start[i]] = from[i];
-  }
-  bind_cell(w, from, bound);
-  struct launch l = { .sizes = sizes, .args = p->args, .bufs = bound, .checks = p->checks, .cancel = p->cancel };
-  return launch_run(p->next->backend, p->next->code, k, &p->next->facts, &l, 1);
+  struct piece_buffer own[2] = { rows_of_cell(p, p->c->cell, w->y, p->cell_row) };
+  if (p->then) own[1] = rows_of_cell(p, p->c->fed, w->fed, p->fed_row);
+  return piece_run(p->next, from, extent, p->then ? 2 : 1, own, p->cancel);
 }
 
 /* ---- cells and tasks ---- */
@@ -484,7 +549,7 @@ static void multiply_cell(struct worker *w) {
     if (p->packs_a) pack_a(w, k, n);
     (p->dots ? multiply_row : multiply)(w, k, n);
     k += n;
-  } while (k < w->k && !is_cancelled(p));
+  } while (k < w->k && !w->failed && !is_cancelled(p));
 }
 
 /* ---- rows that go on to another product ---- */
@@ -511,7 +576,7 @@ static int feed(struct worker *w) {
     t->cell.column = j, t->cell.columns = least(p->cell_columns, p->n - j);
     multiply_cell(t);
     if (t->k < p->k && has_minus_zero(t)) return 2;
-    if (p->next && !is_cancelled(p) && go_on(t) == 1) return 1;
+    if (p->next->code && !is_cancelled(p) && go_on(t)) return 1;
   }
   return 0;
 }
@@ -555,20 +620,21 @@ static int run_cell(struct worker *w, int64_t i) {
   if (p->then) w->cell.columns = band_of(w);
   for (; how == 2; w->cell.columns = p->n) { /* the second time with whole rows */
     multiply_cell(w);
-    how = p->next && !is_cancelled(p) ? go_on(w) == 1 : 0;
+    how = w->failed || (p->next->code && !is_cancelled(p) && go_on(w));
     if (!how && p->then && !is_cancelled(p)) how = feed(w);
   }
   return how;
 }
 
 static size_t scratch_of(const struct product *p) {
-  return p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes + p->starts_bytes + p->fed_bytes;
+  return p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes + p->starts_bytes + p->fed_bytes + p->piece_bytes;
 }
 
 static struct worker worker_of(const struct product *p, uint8_t *room) {
   struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .b_batch = -1, .finite_batch = -1 };
   w.y = w.b + p->b_bytes, w.sums = w.y + p->cell_bytes, w.fed = w.sums + p->sums_bytes;
-  w.starts = (int32_t *)(void *)(w.fed + p->fed_bytes);
+  w.piece = w.fed + p->fed_bytes;
+  w.starts = (int32_t *)(void *)(w.piece + p->piece_bytes);
   if (p->shares_b) w.b = p->shared_b, w.starts = p->shared_starts;
   return w;
 }
@@ -593,12 +659,18 @@ static void task(void *ctx, int i) {
 static int64_t pack_tasks(const struct product *p) { return least(p->n_strips, (int64_t)p->threads * CELLS); }
 
 static void pack_task(void *ctx, int i) {
-  const struct product *p = ctx;
+  struct product *p = ctx;
+  uint8_t *piece = p->piece_bytes ? memory_borrow(p->piece_bytes) : NULL;
   struct worker w = worker_of(p, NULL);
+  w.piece = piece, w.failed = p->piece_bytes && !piece;
   int64_t n = pack_tasks(p), end = share(p->n_strips, i + 1, n) * p->width;
   w.cell.column = share(p->n_strips, i, n) * p->width;
   w.cell.columns = least(p->n, end) - w.cell.column;
-  if (!is_cancelled(p)) pack_strips(&w, 0, p->k, 0);
+  uint64_t mode = float_mode_enter();
+  if (!w.failed && !is_cancelled(p)) pack_strips(&w, 0, p->k, 0);
+  float_mode_leave(mode);
+  if (piece) memory_return(piece, p->piece_bytes);
+  if (w.failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }
 
 static void run_tasks(struct product *p) {
@@ -613,7 +685,7 @@ static void run_tasks(struct product *p) {
   }
   p->shared_starts = (int32_t *)(void *)(p->shared_b + panels);
   pool_run((int)pack_tasks(p), p->threads, pack_task, p);
-  pool_run((int)p->n_tasks, p->threads, task, p);
+  if (!p->failed) pool_run((int)p->n_tasks, p->threads, task, p);
   memory_return(p->shared_b, bytes);
 }
 
@@ -634,6 +706,23 @@ static void turn(struct product *p) {
   swap(&p->b.row, &p->b.column);
   swap(&p->y.row, &p->y.column);
   swap(&p->m, &p->n);
+  for (int i = 0; i < 2; i++) {
+    struct matrix *x = i ? &p->b : &p->a;
+    int axis = x->row_axis;
+    x->row_axis = x->column_axis, x->column_axis = axis;
+  }
+}
+
+/* An operand that is made: its strides say only where neighbours are. */
+static void find_made(struct matrix *x, const struct maker *m, struct piece_kernel *k, const struct plan *plan,
+                      uint8_t *const base[]) {
+  if (!(x->maker = m)) return;
+  int size = kir_width(x->dtype);
+  piece_kernel_of(k, plan, m->step, m->n_axes, m->start, base);
+  x->kernel = k;
+  x->row_axis = m->row_axis, x->column_axis = m->column_axis;
+  x->row = m->is_by_rows ? APART : size, x->column = m->is_by_rows ? size : APART;
+  for (int i = 0; i < AXES; i++) x->batch[i] = m->batch_axis[i] >= 0 ? APART : 0;
 }
 
 static void find_product(struct product *p, const struct contraction *c, uint8_t *const base[]) {
@@ -642,7 +731,6 @@ static void find_product(struct product *p, const struct contraction *c, uint8_t
   find_matrix(&p->a, c, &c->a, c->a_dtype, base);
   find_matrix(&p->b, c, &c->b, c->b_dtype, base);
   find_matrix(&p->y, c, &c->y, p->reg, base);
-  if (c->is_turned) turn(p);
 }
 
 static bool is_empty(const struct contraction *c) {
@@ -651,23 +739,24 @@ static bool is_empty(const struct contraction *c) {
 }
 
 static struct failure *outcome(const struct product *p) {
-  const struct step *s = p->step;
   if (p->failed) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
   if (is_cancelled(p)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
-  for (int j = 0; j < s->n_sites; j++)
-    if (p->checks[j] != INT64_MAX) return step_index_failure(s, j, p->checks[j]);
-  return NULL;
+  struct failure *f = p->a.maker ? piece_outcome(p->a.kernel) : NULL;
+  if (!f && p->b.maker) f = piece_outcome(p->b.kernel);
+  return f ? f : piece_outcome(p->next);
 }
 
-/* The product of step i, with the kernel that goes on with it. bound, checks: room for those of the kernel. */
-static void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[],
-                       struct bound *bound, int64_t *checks) {
-  const struct step *s = &plan->schedule->step[i];
-  find_product(p, s->contraction, base);
-  p->next = plan->code[i];
-  for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
-  if (p->next) step_bind(s, p->next->kernel, base, bound);
-  p->step = s, p->bound = bound, p->args = s->args, p->checks = checks, p->cancel = r->cancel;
+struct kernels { struct piece_kernel next, a, b; };
+
+/* The product of step i, with the kernels that make its operands and go on with it. */
+static void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[], struct kernels *k) {
+  const struct contraction *c = plan->schedule->step[i].contraction;
+  find_product(p, c, base);
+  find_made(&p->a, c->maker[0], &k->a, plan, base);
+  find_made(&p->b, c->maker[1], &k->b, plan, base);
+  if (c->is_turned) turn(p);
+  piece_kernel_of(&k->next, plan, i, c->n_axes, c->start, base);
+  p->next = &k->next, p->cancel = r->cancel;
 }
 
 /* Rows of p are the left operand of the next, one after the other in scratch. */
@@ -701,12 +790,11 @@ static struct failure *run_both(struct product *p, struct run *r) {
 struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
   const struct step *s = &plan->schedule->step[i];
   if (is_empty(s->contraction)) return NULL;
-  struct bound bound[2][DRAFT_BUFFERS];
-  int64_t checks[2][DRAFT_SITES];
+  struct kernels kernels[2];
   struct product p, first;
-  product_at(&p, plan, i, r, base, bound[0], checks[0]);
+  product_at(&p, plan, i, r, base, &kernels[0]);
   if (!s->contraction->is_fed) return run_both(&p, r);
-  product_at(&first, plan, i - 1, r, base, bound[1], checks[1]);
+  product_at(&first, plan, i - 1, r, base, &kernels[1]);
   chain(&first, &p);
   return run_both(&first, r);
 }

@@ -239,6 +239,7 @@ static bool moves_nothing(const struct step *s, uint8_t *const base[]) {
 
 struct failure *plan_step(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
   const struct contraction *c = p->schedule->step[i].contraction;
+  if (p->schedule->step[i].is_maker) return NULL; /* the product runs it */
   if (c) return c->feeds ? NULL : contract_run(p, i, r, base); /* the step it feeds runs both */
   if (!p->code[i]) return replay_run(p->body[i], p->schedule->step[i].replay, r, base);
   return r->overwrites && moves_nothing(&p->schedule->step[i], base) ? NULL : run_kernel(p, i, r, base);

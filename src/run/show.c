@@ -63,15 +63,20 @@ static void show_store(const struct schedule *s, int i, struct text *t) {
   else text_addf(t, "tmp@%lld", (long long)x->offset);
 }
 
+static void show_operand(const struct schedule *s, const struct maker *m, const struct binding *b, struct text *t) {
+  if (m) text_addf(t, "pieces of step %d", m->step);
+  else show_store(s, b->store, t);
+}
+
 static void show_contraction(const struct schedule *s, const struct contraction *c, struct text *t) {
   text_addf(t, "product(%s", weft_dtype_name(c->a_dtype));
   if (c->b_dtype != c->a_dtype) text_addf(t, " x %s", weft_dtype_name(c->b_dtype));
   for (int i = 0; i < c->n_batch; i++) text_addf(t, ", batch=%lld", (long long)c->batch[i]);
   text_addf(t, ", M=%lld, N=%lld, K=%lld, a=", (long long)c->m, (long long)c->n, (long long)c->k);
   if (c->is_fed) text_add(t, "rows of the step before");
-  else show_store(s, c->a.store, t);
+  else show_operand(s, c->maker[0], &c->a, t);
   text_add(t, ", b=");
-  show_store(s, c->b.store, t);
+  show_operand(s, c->maker[1], &c->b, t);
   if (c->y.store >= 0) text_add(t, ", y="), show_store(s, c->y.store, t);
   text_add(t, ")");
 }
@@ -97,6 +102,7 @@ static void show_step(const struct plan *p, int i, struct text *t) {
     text_addf(t, ", %s=", k->bufs[j].name);
     bool is_fed = s->contraction && s->contraction->feeds && j == s->contraction->fed;
     if (s->bufs[j].store < 0 || is_fed) text_add(t, is_fed ? "rows" : "cell");
+    else if (s->is_maker && k->bufs[j].kind == KIR_OUT) text_add(t, "piece");
     else show_store(p->schedule, s->bufs[j].store, t);
   }
   text_add(t, ")\n");

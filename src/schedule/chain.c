@@ -44,7 +44,7 @@ static bool has_rows_of(const struct node *a, const struct node *b) {
   }
 }
 
-static bool is_only_result(struct work *w, const struct group *g, const struct node *x) {
+bool group_gives_only(struct work *w, const struct group *g, const struct node *x) {
   for (int i = 0; i < g->n_items; i++)
     if (w->item[g->item[i]].is_stored && w->list->node[g->item[i]] != x) return false;
   return w->item[x->slot].is_stored && !w->item[x->slot].is_target && w->item[x->slot].into < 0;
@@ -55,7 +55,7 @@ static bool may_feed(struct work *w, const struct node *x, const struct node *pr
   if (g < 0 || !w->group[g].product || w->group[g].fed_by >= 0 || w->group[g].n_items < 2) return false;
   const struct node *first = w->group[g].product;
   int64_t bytes = node_count(x) * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype);
-  return bytes >= LEAST_BYTES && has_shape_of(x, first) && has_rows_of(product, x) && is_only_result(w, &w->group[g], x) &&
+  return bytes >= LEAST_BYTES && has_shape_of(x, first) && has_rows_of(product, x) && group_gives_only(w, &w->group[g], x) &&
          contract_takes_rows(first) && contract_takes_rows(product);
 }
 

@@ -26,10 +26,10 @@ bool contract_is_by_patches(const struct work *w, const struct node *n) {
   return (double)node_count(n) * (double)inner(n) >= LEAST_PRODUCTS;
 }
 
-static bool is_turned(const struct node *n) { return columns(n) < FEW_COLUMNS && rows(n) > columns(n); }
+bool contract_is_turned(const struct node *n) { return columns(n) < FEW_COLUMNS && rows(n) > columns(n); }
 
 bool contract_takes_rows(const struct node *n) {
-  if (is_turned(n) || columns(n) > LONGEST_ROW || inner(n) > MOST_HELD / columns(n)) return false;
+  if (contract_is_turned(n) || columns(n) > LONGEST_ROW || inner(n) > MOST_HELD / columns(n)) return false;
   return node_count(n) >= LEAST_ROWS * columns(n) || (double)node_count(n) * (double)inner(n) <= FEW_PRODUCTS;
 }
 
@@ -44,9 +44,10 @@ static struct binding binding_of(const struct node *n, const struct place *p) {
   return b;
 }
 
-/* Each operand read once. */
+/* Each operand read once; makers have accounted for what they read. */
 static void account(struct schedule *s, const struct contraction *c) {
-  double batch = 1, a = (double)weft_dtype_bytes(c->a_dtype), b = (double)weft_dtype_bytes(c->b_dtype);
+  double batch = 1, a = c->maker[0] ? 0 : (double)weft_dtype_bytes(c->a_dtype);
+  double b = c->maker[1] ? 0 : (double)weft_dtype_bytes(c->b_dtype);
   for (int i = 0; i < c->n_batch; i++) batch *= (double)c->batch[i];
   cost_add(&s->operations, 2 * batch * (double)c->m * (double)c->n * (double)c->k);
   cost_add(&s->moved_bytes, batch * (double)c->k * (a * (double)c->m + b * (double)c->n));
@@ -60,16 +61,26 @@ static void name_axes(const struct node *n, struct contraction *c) {
   memset(c->start, -1, sizeof c->start);
 }
 
-struct contraction *contraction_of(struct work *w, const struct node *n) {
+/* Where operand k of the group's product stands, or who makes it. */
+static bool find_operand(struct work *w, const struct group *g, int k, struct binding *b, const struct maker **maker) {
+  struct place p;
+  *b = (struct binding){ .store = -1 };
+  if (g->made_by[k] >= 0) return *maker = w->group[g->made_by[k]].maker, true;
+  if (!place_needed(w, g->product->in[k], &p)) return false;
+  *b = binding_of(g->product->in[k], &p);
+  return true;
+}
+
+struct contraction *contraction_of(struct work *w, const struct group *g) {
   struct contraction *c = work_take(w, sizeof *c);
-  struct place a, b;
-  if (!c || !place_needed(w, n->in[0], &a) || !place_needed(w, n->in[1], &b)) return NULL;
+  const struct node *n = g->product;
+  if (!c) return NULL;
   *c = (struct contraction){ .m = rows(n), .n = columns(n), .k = inner(n) };
   c->a_dtype = (weft_dtype)n->in[0]->dtype, c->b_dtype = (weft_dtype)n->in[1]->dtype;
-  c->is_turned = is_turned(n);
+  c->is_turned = contract_is_turned(n);
   name_axes(n, c);
-  c->a = binding_of(n->in[0], &a);
-  c->b = binding_of(n->in[1], &b);
+  if (!find_operand(w, g, 0, &c->a, &c->maker[0]) || !find_operand(w, g, 1, &c->b, &c->maker[1])) return NULL;
+  c->is_fed = g->fed_by >= 0;
   c->y.store = c->cell = -1;
   account(w->out, c);
   return c;

@@ -64,9 +64,11 @@ struct emit {
   struct access access[MOST_ACCESSES];
   struct part *part;
   int n_access, n_parts, n_phases;
-  int first[AXES];                        /* of a product: the size where a cell begins, as a value; -1: none yet */
+  int first[AXES];                        /* the size where a cell or piece begins, as a value; -1: none yet */
   struct contraction *product;            /* by patches; its value is loaded, from a cell */
   int cell;                               /* that access */
+  struct maker *maker;                    /* the result is an operand of a product, and made piece by piece */
+  int *start;                             /* by axis: where a cell or piece begins is a size of this number; NULL: at 0 */
 };
 
 /* ---- operands ---- */
@@ -218,6 +220,16 @@ static bool folds_by_rows(const struct emit *e) {
          (__builtin_mul_overflow(g->extent[0], g->extent[1], &n) || n >= LARGE) && ends_in_folds(e);
 }
 
+/* The piece has its neighbours along the axis of the lanes. */
+static void lay_out_piece(struct emit *e) {
+  struct maker *m = e->maker;
+  e->inner = m->is_by_rows ? m->column_axis : m->row_axis;
+  for (int i = 0; i < e->n_parts; i++) {
+    struct item *x = e->part[i].item;
+    for (int k = 0; x->is_stored && k < x->node->rank; k++) x->place.stride[k] = x->ax[k] == e->inner ? 1 : 2; /* 2: any */
+  }
+}
+
 static void choose_form(struct emit *e) {
   struct group *g = e->g;
   int last = g->n_axes - 1;
@@ -229,7 +241,8 @@ static void choose_form(struct emit *e) {
   } else {
     e->inner = g->lane >= 0 ? g->lane : last;
     e->column = g->column;
-    if (g->lane < 0 && last >= 0 && g->extent[last] < 16 && all_move(e, last)) /* short lanes: run along a longer axis */
+    if (e->maker) lay_out_piece(e);
+    else if (g->lane < 0 && last >= 0 && g->extent[last] < 16 && all_move(e, last)) /* short lanes: run along a longer axis */
       for (int a = 0; a <= last; a++) if (g->extent[a] > 4 * g->extent[e->inner]) e->inner = a;
     e->is_private = e->column >= 0 && g->n_axes == 2;
   }
@@ -385,12 +398,12 @@ static int in_value(struct emit *e, struct part *p, int k) {
   return a->value;
 }
 
-/* The index along an axis: of a cell of a product, from where the cell begins. */
+/* The index along an axis: of a cell or a piece, from where that begins. */
 static int axis_value(struct emit *e, int axis) {
   if (axis < 0) return kir_lit_int(e->d.k, WEFT_I64, 0);
-  if (!e->product) return e->axes.var[axis];
+  if (!e->start) return e->axes.var[axis];
   if (e->first[axis] < 0) {
-    e->product->start[axis] = e->d.n_sizes;
+    e->start[axis] = e->d.n_sizes;
     e->first[axis] = draft_sized(&e->d, "at", axis, 0);
   }
   return kir_op2(&e->d.b, KIR_ADD, e->axes.var[axis], e->first[axis]);
@@ -798,7 +811,7 @@ static void account(struct emit *e) {
   for (int i = 0; i < e->n_access; i++)
     cost_add(&s->moved_bytes, walked(e, e->access[i].stride) * (double)weft_dtype_bytes(e->access[i].dtype));
   for (int i = 0; i < e->n_parts; i++)
-    if (e->part[i].item->is_stored) {
+    if (e->part[i].item->is_stored && s->store[e->part[i].item->place.store].bytes) {
       stored_strides(&e->part[i], stride);
       cost_add(&s->moved_bytes, walked(e, stride) * (double)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype));
     }
@@ -818,6 +831,13 @@ static void name_rows(struct emit *e) {
   }
 }
 
+static void name_piece(struct emit *e) {
+  struct schedule *s = e->w->out;
+  e->maker->step = s->n_steps - 1;
+  s->step[s->n_steps - 1].is_maker = true;
+  for (int i = 0; i < e->n_parts; i++) if (e->part[i].item->is_stored) e->maker->piece = e->part[i].buf;
+}
+
 bool step_group(struct work *w, struct group *g) {
   struct emit *e = w->emit ? w->emit : (w->emit = work_take(w, sizeof *e)); /* one for all groups: it is large */
   if (!e) return false;
@@ -827,10 +847,11 @@ bool step_group(struct work *w, struct group *g) {
   memset(e->first, -1, sizeof e->first);
   if (g->product) {
     const struct item *x = &w->item[g->product->slot];
-    if (!(e->product = contraction_of(w, g->product))) return false;
-    e->product->is_fed = g->fed_by >= 0;
+    if (!(e->product = contraction_of(w, g))) return false;
     if (g->n_items == 1 && contraction_fits(e->product, x)) return step_contract(w, e->product, x);
   }
+  e->maker = g->maker;
+  e->start = g->maker ? g->maker->start : e->product ? e->product->start : NULL;
   if (!collect(e)) return false;
   choose_form(e);
   find_phases(e);
@@ -842,6 +863,7 @@ bool step_group(struct work *w, struct group *g) {
   bool folds_rows = e->form == FORM_ROWS && e->g->has_row && e->axes.n_live > 1;
   if (folds_rows && !e->product) e->d.row = e->axes.extent[e->inner]; /* cells of a product have extents of their own */
   if (!draft_end(&e->d)) return false;
+  if (e->maker) name_piece(e);
   if (e->product) {
     e->product->cell = e->access[e->cell].buf;
     name_rows(e);

@@ -71,7 +71,7 @@ static struct group *group_new(struct work *w, int *index) {
     w->room_groups = room;
   }
   struct group *g = &w->group[w->n_groups];
-  *g = (struct group){ .lane = -1, .column = -1, .fed_by = -1 };
+  *g = (struct group){ .lane = -1, .column = -1, .fed_by = -1, .made_by = { -1, -1 } };
   *index = w->n_groups++;
   return g;
 }
@@ -400,7 +400,8 @@ static bool in_memory(struct work *w, struct node *b) {
   return true;
 }
 
-/* Groups that n might join, best first: those that hold something it uses, or else those that read what it reads. */
+/* Groups that n might join, best first: those that hold something it uses, or else those that read what it reads and are for
+ * the same operand of a product, or for none. */
 static int candidates(struct work *w, const struct node *n, int out[], int max) {
   int m = 0;
   for (int pass = 0; pass < 2 && (pass == 0 || m == 0); pass++)
@@ -410,6 +411,7 @@ static int candidates(struct work *w, const struct node *n, int out[], int max) 
       struct item *b = &w->item[e.base->slot];
       int g = !e.aligned ? -1 : pass == 0 ? b->group : b->group < 0 ? b->seen_group : -1;
       if (g < 0 || w->group[g].is_alone || w->group[g].is_dead) continue;
+      if (pass == 1 && w->group[g].for_operand != w->item[n->slot].for_operand) continue;
       bool known = false;
       for (int i = 0; i < m; i++) known |= out[i] == g;
       if (!known && m < max) out[m++] = g;
@@ -475,6 +477,7 @@ static bool start_group(struct work *w, struct node *n) {
   const struct node *sp = space(n);
   int8_t ax[WEFT_RANK_MAX];
   memset(ax, -1, sizeof ax);
+  g->for_operand = w->item[n->slot].for_operand;
   for (int k = 0; k < sp->rank; k++) {
     if (sp->dims[k] == 1) continue;
     if (g->n_axes == AXES) {
@@ -534,7 +537,7 @@ bool group_nodes(struct work *w) {
   for (int i = 0; i < w->list->n; i++) {
     struct item *x = &w->item[i];
     *x = (struct item){ .node = w->list->node[i] };
-    x->group = x->seen_group = x->into = -1;
+    x->group = x->seen_group = x->into = x->for_operand = -1;
     x->place.store = -1;
     memset(x->ax, -1, sizeof x->ax);
   }
@@ -543,6 +546,7 @@ bool group_nodes(struct work *w) {
     struct item *x = &w->item[b->slot];
     if (b->op != &op_value && b->op != &op_scalar) x->is_target = x->is_stored = true;
   }
+  if (w->fuse) makers_mark(w);
   for (int i = 0; i < w->list->n; i++)
     if (!place_node(w, w->list->node[i])) return false;
   return true;

@@ -20,6 +20,7 @@ static void touch_all(struct schedule *s, const struct step *p, int i) {
   touch(s, c->a.store, i);
   touch(s, c->b.store, i);
   touch(s, c->y.store, i);
+  for (int k = 0; k < 2; k++) if (c->maker[k]) touch_all(s, &s->step[c->maker[k]->step], i);
 }
 
 static void find_lives(struct schedule *s) {
@@ -88,6 +89,8 @@ static bool give(struct work *w, struct ranges *f, int64_t at, int64_t bytes) {
 
 /* ---- donation ---- */
 
+static bool has_makers(const struct contraction *c) { return c && (c->maker[0] || c->maker[1]); }
+
 /* No other buffer of the step stands in the same store. */
 static bool touches_once(const struct step *p, int buf) {
   const struct contraction *c = p->contraction;
@@ -113,6 +116,7 @@ static int buffer_in(const struct step *p, int store, enum kir_buf_kind kind) {
 bool step_may_overwrite(const struct step *p, int from, int to) {
   int in = buffer_in(p, from, KIR_IN), out = buffer_in(p, to, KIR_OUT);
   if (p->contraction && (p->contraction->is_fed || p->contraction->feeds)) return false; /* the other one may read it too */
+  if (has_makers(p->contraction)) return false; /* they may read it later */
   return in >= 0 && out >= 0 && same_place(&p->bufs[in], &p->bufs[out]) && touches_once(p, in) && touches_once(p, out) &&
          kir_may_donate(p->kernel, in, out);
 }

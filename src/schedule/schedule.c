@@ -185,7 +185,13 @@ static bool before_group(struct work *w, struct group *g) {
   return true;
 }
 
-static bool emit_group(struct work *w, struct group *g) { return before_group(w, g) && step_group(w, g); }
+/* What runs as part of the group comes just before it; a group that feeds it is fed by none. */
+static bool emit_group(struct work *w, struct group *g) {
+  if (!before_group(w, g) || (g->fed_by >= 0 && !emit_group(w, &w->group[g->fed_by]))) return false;
+  for (int k = 0; k < 2; k++)
+    if (g->made_by[k] >= 0 && !step_group(w, &w->group[g->made_by[k]])) return false;
+  return step_group(w, g);
+}
 
 struct unit { int level, group; struct node *node; int next; };
 
@@ -211,8 +217,7 @@ static bool emit_all(struct work *w) {
   for (int l = 0; l <= top; l++)
     for (int i = first[l]; i >= 0; i = u[i].next) {
       struct group *g = u[i].node ? NULL : &w->group[u[i].group];
-      if (g && g->feeds) continue;
-      if (g && g->fed_by >= 0 && !emit_group(w, &w->group[g->fed_by])) return false;
+      if (g && (g->feeds || g->maker)) continue;
       if (!(g ? emit_group(w, g) : emit_own(w, u[i].node))) return false;
     }
   return true;
@@ -248,7 +253,7 @@ static bool fit(struct work *w) {
     w->out->n_stores = 0;
     w->out->moved_bytes = w->out->operations = 0;
     for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
-    if (group_nodes(w) && place_all(w) && (chains_find(w), emit_all(w))) return true;
+    if (group_nodes(w) && place_all(w) && (chains_find(w), makers_find(w)) && emit_all(w)) return true;
     if (!w->is_crowded) return false;
     schedule_drop_kernels(w->out);
     w->out->n_steps = 0;

@@ -1,10 +1,10 @@
 /* schedule.h -- from a graph of local nodes to a list of kernels on bound memory.
  *
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
- * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c and chain.c products of
- * matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, scan.c, rows.c, small.c) those of their ops, draft.c is what they
- * write on, memory.c which values may share memory. What comes out (struct schedule) refers to no nodes: a plan keeps it,
- * binds leaves to it and runs it as often as it likes. */
+ * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c, blocks.c, chain.c and
+ * maker.c products of matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, scan.c, rows.c, small.c) those of their
+ * ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule) refers to no
+ * nodes: a plan keeps it, binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
 #include "backend/backend.h"
@@ -29,6 +29,16 @@ struct binding { int store; int64_t offset; int64_t stride[AXES]; }; /* of one k
 
 struct site { const char *text; uint64_t origin; int64_t bound; };   /* of a check: what failed, whose, the size */
 
+/* A kernel that computes an operand of a product, piece by piece while it is packed; as a whole that stands nowhere. The first
+ * n_axes of the kernel's sizes are the extents of the piece; -1: the operand does not move along an axis. */
+struct maker {
+  int step;                      /* whose kernel it is: it runs as part of the product */
+  int piece;                     /* the buffer that is the piece */
+  bool is_by_rows;               /* elements of a row of the operand are neighbours in a piece, else those of a column */
+  int n_axes, row_axis, column_axis, batch_axis[AXES]; /* axes of the kernel */
+  int start[AXES];               /* by axis of the kernel: the size that is the index where a piece begins; -1: not asked for */
+};
+
 /* A product of matrices that is no kernel in KIR: y[..,i,j] = sum over k of a[..,i,k] b[..,k,j], by patches of a back end
  * (backend/contract.h). If the step has a kernel, that goes on with y: it runs over one cell of it after the other, and y
  * as a whole stands nowhere. */
@@ -38,6 +48,7 @@ struct contraction {
   int n_batch;
   int64_t batch[AXES], m, n, k;
   struct binding a, b, y;        /* strides: of the batch axes, then of the matrix. y.store -1: for the kernel only */
+  const struct maker *maker[2];  /* of a, of b; NULL: it stands in memory */
   bool has_whole_rows;           /* a cell has all columns: the kernel folds rows */
   bool feeds, is_fed;            /* the kernel's one result is, row by row, the left operand of the next step, which runs both:
                                     a whole it stands nowhere */
@@ -61,6 +72,7 @@ struct step {
   struct replay *replay;         /* not NULL: no kernel, a loop run step by step */
   struct contraction *contraction; /* not NULL: a product, and the kernel, if any, goes on with it */
   bool is_copy;                  /* moves elements and does nothing else */
+  bool is_maker;                 /* runs as part of the product whose operand it computes */
 };
 
 /* An output may stand in the memory of a leaf that nobody needs any more: no step from `step` on, which is the first to

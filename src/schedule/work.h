@@ -13,6 +13,7 @@ struct item {                 /* what is known about a node; by node->slot */
   int ready_level;            /* steps of their own: groups that read it are above this */
   struct place place;
   int into;                   /* stored straight into the place of this node's (concat, put) result, or -1 */
+  int for_operand;            /* an operand that it may be made for, and nothing else: 2 slot of the product + 0 or 1; or -1 */
   int seen_group;             /* leaves: the last group that reads it as seen_ax says, or -1 */
   int8_t seen_ax[WEFT_RANK_MAX];
 };
@@ -34,6 +35,9 @@ struct group {
   struct node *product;       /* a contraction by patches: the others go on with it, element by element or row by row */
   int fed_by;                 /* the group whose only result is the left operand of the product; -1: it stands in memory */
   bool feeds;                 /* that result is never whole: the group runs together with the one it feeds */
+  int for_operand;            /* of its first item */
+  int made_by[2];             /* the groups that compute the operands of the product; -1: it stands in memory */
+  struct maker *maker;        /* the only result is an operand of a product, and never whole */
   int n_items, room;
   int *item;                  /* slots; emit.c puts them in order */
   int n_bases, base[16];      /* what it reads: slots */
@@ -85,7 +89,8 @@ bool group_nodes(struct work *);
 /* contract.c */
 bool contract_is_by_patches(const struct work *, const struct node *);
 bool contract_takes_rows(const struct node *);  /* cells of whole rows are no worse than others */
-struct contraction *contraction_of(struct work *, const struct node *);                /* NULL: the work fails */
+bool contract_is_turned(const struct node *);   /* y' = b' a' is computed: few columns */
+struct contraction *contraction_of(struct work *, const struct group *);               /* of its product. NULL: the work fails */
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
 bool step_contract(struct work *, struct contraction *, const struct item *);
 
@@ -98,8 +103,13 @@ void cost_add(int64_t *sum, double cost);
 
 /* chain.c */
 void chains_find(struct work *); /* products that feed each other; after places are known */
+bool group_gives_only(struct work *, const struct group *, const struct node *); /* what others read of it */
 bool chain_is_banded(struct work *, const struct node *y, int64_t *band); /* y is 0 beyond column i + band of row i, whatever
                                     is masked there; then all of its values are numbers from 0 to 1, or nan */
+
+/* maker.c */
+void makers_mark(struct work *); /* what might be computed for an operand alone; before nodes are grouped */
+bool makers_find(struct work *); /* operands that are computed while they are packed; after chains. false: out of memory */
 
 /* draft.c */
 struct step *step_new(struct work *); /* NULL: out of memory */

@@ -1,0 +1,65 @@
+#include "run/piece.h"
+#include <alloca.h>
+#include <string.h>
+#include "run/launch.h"
+
+void piece_kernel_of(struct piece_kernel *p, const struct plan *plan, int step, int n_axes, const int start[],
+                     uint8_t *const base[]) {
+  p->code = plan->code[step];
+  p->step = &plan->schedule->step[step];
+  p->n_axes = n_axes;
+  p->start = start;
+  for (int j = 0; j < p->step->n_sites; j++) p->checks[j] = INT64_MAX;
+  if (p->code) step_bind(p->step, p->code->kernel, base, p->bound);
+}
+
+/* Which axis a dim of a buffer is; -1: none. */
+static int axis_of(const struct piece_kernel *p, const struct kir_lin *d) {
+  const struct kir_kernel *k = p->code->kernel;
+  if (d->n != 1 || d->term[0].n != 1 || k->vals[d->term[0].val[0]].kind != KIR_SIZE) return -1;
+  int i = k->vals[d->term[0].val[0]].index;
+  return i < p->n_axes ? i : -1;
+}
+
+static void bind_own(const struct piece_kernel *p, const struct piece_buffer *own, struct bound *b) {
+  const struct kir_buf *x = &p->code->kernel->bufs[own->buf];
+  int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)x->dtype);
+  b->data = own->data;
+  for (int d = 0; d < x->rank; d++) b->stride[d] = own->stride[axis_of(p, &x->dims[d])] / size;
+}
+
+static void displace(const struct piece_kernel *p, int buf, const int64_t from[], struct bound *b) {
+  const struct kir_buf *x = &p->code->kernel->bufs[buf];
+  for (int d = 0; d < x->rank; d++) {
+    int axis = axis_of(p, &x->dims[d]);
+    if (axis >= 0) b->data = (uint8_t *)b->data + from[axis] * b->stride[d] * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype);
+  }
+}
+
+int piece_run(struct piece_kernel *p, const int64_t from[], const int64_t extent[], int n, const struct piece_buffer own[],
+              const volatile int *cancel) {
+  const struct kir_kernel *k = p->code->kernel;
+  struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
+  int64_t *sizes = alloca(sizeof *sizes * (size_t)(k->n_sizes + 1));
+  memcpy(sizes, p->step->sizes, sizeof *sizes * (size_t)k->n_sizes);
+  for (int a = 0; a < p->n_axes; a++) {
+    sizes[a] = extent[a];
+    if (p->start[a] >= 0) sizes[p->start[a]] = from[a];
+  }
+  for (int j = 0; j < k->n_bufs; j++) {
+    if (k->bufs[j].kind > KIR_INOUT) continue;
+    bound[j] = p->bound[j];
+    int i = 0;
+    while (i < n && own[i].buf != j) i++;
+    if (i < n) bind_own(p, &own[i], &bound[j]);
+    else displace(p, j, from, &bound[j]);
+  }
+  struct launch l = { .sizes = sizes, .args = p->step->args, .bufs = bound, .checks = p->checks, .cancel = cancel };
+  return launch_run(p->code->backend, p->code->code, k, &p->code->facts, &l, 1) == 1;
+}
+
+struct failure *piece_outcome(const struct piece_kernel *p) {
+  for (int j = 0; p->code && j < p->step->n_sites; j++)
+    if (p->checks[j] != INT64_MAX) return step_index_failure(p->step, j, p->checks[j]);
+  return NULL;
+}

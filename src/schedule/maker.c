@@ -1,0 +1,189 @@
+/* maker.c -- operands of products that are computed while they are packed: casts, scales, masks, gathered rows and whatever
+ * else is element by element, if nobody but the product wants it. Their kernel runs on pieces of the operand, in scratch of a
+ * thread; as a whole the operand stands nowhere.
+ *
+ * Pieces may be computed several times, as they are packed: the left operand once for each block of columns, the right one
+ * for each block of rows. So it is a matter of cost, which depends on shapes alone. No choice made here changes a bit. */
+#include <string.h>
+#include "schedule/work.h"
+
+enum { /* vector instructions for as many elements as a vector has */
+  CHEAP = 2, DEAR = 24, GATHER = 4, GUARDED = 4,
+  PASS = 3,                     /* a piece written and read again, in L1 */
+  FROM_CACHE = 6, FROM_MEMORY = 24, /* a whole operand written and read again */
+  LEAST_BYTES = 1 << 18,        /* less stays in cache, and need not even be packed */
+  LARGE_BYTES = 1 << 20,
+  SMALL_PART = 16,              /* of the products' work: a sixteenth is worth the memory */
+  BLOCK_COLUMNS = 512, BLOCK_ROWS = 112, FLAT_ROWS = 28, MOST_BLOCKS = 8, /* as run/contract.c packs: */
+  HELD_ROWS = 2048, SHARED = 1 << 22 /* elements of a right operand that is packed once */
+};
+
+/* ---- what it costs ---- */
+
+static double cost_of(const struct node *n) {
+  switch (n->op->kind) {
+    case OP_ELEMENT: return n->op->is_cheap ? CHEAP : DEAR;
+    case OP_TAKE: return GATHER;
+    case OP_PAD: return GUARDED;
+    default: return 1;
+  }
+}
+
+static double divide_up(double a, double b) { return (double)((int64_t)((a - 1) / b) + 1); }
+
+/* How often an element of operand k is computed, but for batches. other: how many products it is part of. */
+static double times_made(const struct node *product, int k, double other) {
+  bool is_left = (k == 0) != contract_is_turned(product);
+  if (is_left) return divide_up(other, BLOCK_COLUMNS);
+  const struct node *x = product->in[k];
+  double inner = (double)product->in[0]->dims[product->rank - 1], blocks = divide_up(other, BLOCK_ROWS);
+  if (other <= FLAT_ROWS || (inner <= HELD_ROWS && product->rank == 2 && node_count(x) <= SHARED)) return 1;
+  return blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
+}
+
+/* Batches of the product that read the same elements of the operand. */
+static double times_read(const struct node *product, const struct maker *m) {
+  double n = 1;
+  for (int k = 0, i = 0; k < product->rank - 2; k++)
+    if (product->dims[k] != 1 && m->batch_axis[i++] < 0) n *= (double)product->dims[k];
+  return n;
+}
+
+static bool pays(struct work *w, const struct group *g, const struct node *product, int k, const struct maker *m) {
+  const struct node *x = product->in[k];
+  double other = (double)product->dims[product->rank - (k == 0 ? 1 : 2)], work = 0;
+  double bytes = (double)node_count(x) * kir_width(kir_register_of((weft_dtype)x->dtype)) / times_read(product, m);
+  for (int i = 0; i < g->n_items; i++) work += cost_of(w->list->node[g->item[i]]);
+  bool is_flat = other <= FLAT_ROWS && (k == 0) == contract_is_turned(product); /* read once, by few rows at a time */
+  if (bytes < LEAST_BYTES || (is_flat && work >= DEAR)) return false;
+  double made = times_made(product, k, other) * times_read(product, m) * (work + PASS);
+  return made <= work + (bytes > LARGE_BYTES ? FROM_MEMORY : FROM_CACHE) || made * SMALL_PART <= other;
+}
+
+/* Long ones are cut into blocks that are read where they are. Large products of bf16 go in pairs, if all their numbers allow
+ * it: they are looked at first. */
+static bool needs_whole(struct work *w, const struct node *product) {
+  int last = product->rank - 1;
+  if (contract_is_long(w, product)) return true;
+  return product->in[0]->dtype == WEFT_BF16 && product->in[1]->dtype == WEFT_BF16 && product->dims[last] > FLAT_ROWS &&
+         product->dims[last - 1] > FLAT_ROWS;
+}
+
+/* ---- which ---- */
+
+static bool may_be_made(const struct node *n) {
+  switch (n->op->kind) {
+    case OP_ELEMENT: case OP_TAKE: case OP_PAD: case OP_IOTA: case OP_SIZE: return true;
+    default: return false;
+  }
+}
+
+static bool is_elementwise(struct work *w, const struct group *g) {
+  if (g->is_dead || g->product || g->has_contract || g->has_row || g->column >= 0 || !g->n_axes) return false;
+  for (int i = 0; i < g->n_items; i++) if (!may_be_made(w->list->node[g->item[i]])) return false;
+  return true;
+}
+
+/* What the operand shows, axis by axis, if it is the only use of it. */
+static const struct node *shown_by(const struct node *operand, struct edge *e) {
+  *e = edge_of(operand);
+  for (const struct node *x = operand; x != e->base; x = x->in[0]) if (x->n_uses != 1) return NULL;
+  return e->aligned && e->base->n_uses == 1 ? e->base : NULL;
+}
+
+static void mark(struct work *w, const struct node *operand, int for_operand) {
+  struct edge e;
+  const struct node *x = shown_by(operand, &e);
+  if (x && may_be_made(x) && !w->item[x->slot].is_target) w->item[x->slot].for_operand = for_operand;
+}
+
+void makers_mark(struct work *w) {
+  for (int i = w->list->n; i--;) { /* users before what they use */
+    const struct node *n = w->list->node[i];
+    bool is_product = n->op->kind == OP_CONTRACT && contract_is_by_patches(w, n) && !needs_whole(w, n);
+    for (int k = 0; k < n->n_in; k++) {
+      if (is_product) mark(w, n->in[k], 2 * i + k);
+      else if (w->item[i].for_operand >= 0 && !needs_memory(n, k)) mark(w, n->in[k], w->item[i].for_operand);
+    }
+  }
+}
+
+/* The axis of the kernel that an axis of the operand is; -1: none. */
+static int axis_of(const struct item *x, const struct edge *e, int axis) {
+  for (int k = 0; k < x->node->rank; k++) if (x->node->dims[k] != 1 && e->map[k] == axis) return x->ax[k];
+  return -1;
+}
+
+struct lie { double rows, columns; }; /* elements read whose neighbours are those of a row, of a column */
+
+static double walked(const struct node *x, const struct place *p) {
+  double n = 1;
+  for (int k = 0; k < x->rank; k++) if (p->stride[k]) n *= (double)x->dims[k];
+  return n;
+}
+
+/* Operand k of x, read from p: the last axes of what rows are taken from are those of the result. */
+static void count_neighbours(const struct maker *m, const struct item *x, int k, const struct place *p, struct lie *l) {
+  const struct node *in = x->node->in[k];
+  int shift = x->node->op->kind == OP_TAKE && k == 0 ? x->node->rank - in->rank : 0;
+  for (int j = 0; j < in->rank; j++) {
+    bool moves_by_one = in->dims[j] != 1 && (p->stride[j] == 1 || p->stride[j] == -1);
+    int axis = moves_by_one && j + shift >= 0 ? x->ax[j + shift] : -1;
+    if (axis >= 0 && axis == m->column_axis) l->rows += walked(in, p);
+    if (axis >= 0 && axis == m->row_axis) l->columns += walked(in, p);
+  }
+}
+
+static bool lies_by_rows(struct work *w, const struct group *g, const struct maker *m) {
+  struct lie l = { 0 };
+  for (int i = 0; i < g->n_items; i++) {
+    const struct item *x = &w->item[g->item[i]];
+    for (int k = 0; k < x->node->n_in; k++) {
+      struct place p;
+      const struct node *in = x->node->in[k];
+      bool is_inside = w->item[edge_of(in).base->slot].group == x->group;
+      if (!is_inside && !scalar_of(in) && place_of(w, in, &p)) count_neighbours(m, x, k, &p, &l);
+    }
+  }
+  return m->column_axis >= 0 && (l.rows >= l.columns || m->row_axis < 0);
+}
+
+static struct maker *maker_of(struct work *w, const struct group *g, const struct item *x, const struct edge *e, int rank,
+                              const dim dims[]) {
+  struct maker *m = work_take(w, sizeof *m);
+  if (!m) return NULL;
+  *m = (struct maker){ .step = -1, .piece = -1, .n_axes = g->n_axes };
+  memset(m->start, -1, sizeof m->start);
+  memset(m->batch_axis, -1, sizeof m->batch_axis);
+  for (int k = 0, i = 0; k < rank - 2; k++) if (dims[k] != 1) m->batch_axis[i++] = axis_of(x, e, k);
+  m->row_axis = axis_of(x, e, rank - 2);
+  m->column_axis = axis_of(x, e, rank - 1);
+  m->is_by_rows = lies_by_rows(w, g, m);
+  return m;
+}
+
+static bool find_maker(struct work *w, struct group *g, int k) {
+  const struct node *n = g->product, *operand = n->in[k];
+  struct edge e;
+  const struct node *x = shown_by(operand, &e);
+  int h = x ? w->item[x->slot].group : -1;
+  if (h < 0 || !is_elementwise(w, &w->group[h]) || !group_gives_only(w, &w->group[h], x) || needs_whole(w, n)) return true;
+  struct maker *m = maker_of(w, &w->group[h], &w->item[x->slot], &e, n->rank, operand->dims);
+  if (!m) return false;
+  if ((m->row_axis < 0 && m->column_axis < 0) || !pays(w, &w->group[h], n, k, m)) return true;
+  g->made_by[k] = h;
+  w->group[h].maker = m;
+  for (int a = 0; a < w->group[h].n_axes; a++) w->group[h].pinned[a] = true;
+  w->out->store[w->item[x->slot].place.store].bytes = 0;
+  return true;
+}
+
+bool makers_find(struct work *w) {
+  for (int i = 0; i < w->n_groups && w->fuse; i++) {
+    struct group *g = &w->group[i];
+    if (g->is_dead || !g->product || g->fed_by >= 0) continue;
+    for (int k = 0; k < (g->feeds ? 1 : 2); k++) /* one that feeds may leave out columns */
+      if (!find_maker(w, g, k)) return false;
+  }
+  return true;
+}
