@@ -257,15 +257,17 @@ static bool copy_for_reshapes(struct work *w) {
   return true;
 }
 
-/* What x shows through at most a few views, if that is a cast of a narrow dtype to its register dtype, shown before the cast;
- * else NULL. */
-static struct node *before_cast(struct work *w, struct node *x) {
+static bool is_loading(weft_dtype from, weft_dtype to) { return kir_width(from) && from != to && kir_register_of(from) == to; }
+static bool is_widening(weft_dtype from, weft_dtype to) { return dtype_is_integer(from) && to == WEFT_I64; }
+
+/* What x shows through at most a few views, if that is a cast of the kind, shown before the cast; else NULL. */
+static struct node *before_cast(struct work *w, struct node *x, bool (*is_kind)(weft_dtype from, weft_dtype to)) {
   struct node *view[8], *y = x;
   int n = 0;
   while (n < 8 && y->op->kind == OP_VIEW) view[n++] = y, y = y->in[0];
   if (y->op != &op_cast || y->is_marked || is_scalar(y)) return NULL;
   weft_dtype from = (weft_dtype)y->in[0]->dtype;
-  if (!kir_width(from) || from == y->dtype || kir_register_of(from) != y->dtype) return NULL;
+  if (!is_kind(from, (weft_dtype)y->dtype)) return NULL;
   y = y->in[0];
   while (n-- && y) y = local(w, view[n]->op, from, view[n]->rank, view[n]->dims, 1, &y, view[n]->attr, view[n]->attr_bytes);
   return y;
@@ -274,7 +276,16 @@ static struct node *before_cast(struct work *w, struct node *x) {
 /* Operands of a product are cast while they are loaded or packed. */
 static bool product_of_narrow(struct work *w, struct node *n) {
   for (int k = 0; k < 2; k++) {
-    struct node *x = before_cast(w, n->in[k]);
+    struct node *x = before_cast(w, n->in[k], is_loading);
+    if (x) n->in[k] = x;
+  }
+  return !w->no_memory;
+}
+
+/* Kernels that scatter widen their indices themselves. */
+static bool scatter_of_narrow(struct work *w, struct node *n) {
+  for (int k = 2; k < n->n_in; k++) {
+    struct node *x = before_cast(w, n->in[k], is_widening);
     if (x) n->in[k] = x;
   }
   return !w->no_memory;
@@ -373,6 +384,7 @@ bool prepare(struct work *w) {
     reshape_of_scalar(x);
     if (!slice_of_iota(w, x)) return false;
     if (x->op == &op_put && !put_sets(w, x)) return false;
+    if (w->fuse && x->op == &op_scatter && !scatter_of_narrow(w, x)) return false;
     if (x->op == &op_scatter && !scatter_wide(w, x)) return false;
     if (w->fuse && x->op->kind == OP_CONTRACT && !product_of_narrow(w, x)) return false;
   }

@@ -159,8 +159,30 @@ void check_report(struct gen *g, int site) {
   label_here(e, done);
 }
 
-/* RAX: the lanes that failed. Their indices are in the buffer, or the same for all. */
-static void report_lanes(struct gen *g, int index, int site) {
+/* Where the index of a check is found: the same for all, in the buffer, or the number of the lane. */
+enum about { SHARED, BUFFERED, NUMBERED };
+
+static enum about about(const struct gen *g, const struct kir_stmt *s) {
+  if (g->vals[s->in[1]].domain == SCALAR) return SHARED;
+  return g->lane_loop >= 0 && g->loops[g->lane_loop].stmt->var == s->in[1] ? NUMBERED : BUFFERED;
+}
+
+/* RDX = the index that belongs to lane RSI of a copy. */
+static void index_of(struct gen *g, const struct kir_stmt *s, int copy) {
+  struct encoder *e = enc(g);
+  const struct loop *l = g->lane_loop >= 0 ? &g->loops[g->lane_loop] : NULL;
+  switch (about(g, s)) {
+    case SHARED: scalar_load(g, RDX, s->in[1]); return;
+    case BUFFERED: gpr(e, G_MOV, RDX, rm_index(RBX, RSI, 3, g->tail_buffer)); return;
+    case NUMBERED:
+      gpr(e, G_LEA, RDX, rm_at(RSI, copy * g->lanes));
+      if (l->is_flat) gpr(e, G_ADD, RDX, rm_reg(R9));
+      gpr(e, G_ADD, RDX, in_frame(l->var));
+  }
+}
+
+/* RAX: the lanes that failed. */
+static void report_lanes(struct gen *g, const struct kir_stmt *s, int site, int copy) {
   struct encoder *e = enc(g);
   int again = label_new(e);
   gpr(e, G_STORE, RSI, in_frame(g->saved));
@@ -168,8 +190,7 @@ static void report_lanes(struct gen *g, int index, int site) {
   gpr(e, G_MOV, RDI, rm_reg(RAX));
   label_here(e, again);
   first_bit(e, RSI, RDI);
-  if (g->vals[index].domain == SCALAR) scalar_load(g, RDX, index);
-  else gpr(e, G_MOV, RDX, rm_index(RBX, RSI, 3, g->tail_buffer));
+  index_of(g, s, copy);
   check_report(g, site);
   drop_first_bit(e, RDI);
   jump_if(e, CC_NE, again);
@@ -181,7 +202,7 @@ static void report_lanes(struct gen *g, int index, int site) {
 static void check_copy(struct gen *g, const struct kir_stmt *s, int site, int mask, int mask_after, int copy) {
   struct encoder *e = enc(g);
   int fine = label_new(e), r = in_reg(g, s->in[0], copy);
-  if (g->vals[s->in[1]].domain != SCALAR)
+  if (about(g, s) == BUFFERED)
     vec(e, I_MOVUPS_TO, width_of(g, WEFT_I64), in_reg(g, s->in[1], copy), 0, in_frame(g->tail_buffer));
   and_copy(g, mask_after, mask, copy, r);
   if (e->evex) {
@@ -197,7 +218,7 @@ static void check_copy(struct gen *g, const struct kir_stmt *s, int site, int ma
   }
   gpr(e, G_XOR, RAX, rm_reg(RCX));
   jump_if(e, CC_E, fine);
-  report_lanes(g, s->in[1], site);
+  report_lanes(g, s, site, copy);
   label_here(e, fine);
   g->locked = g->temps = 0;
 }

@@ -444,6 +444,12 @@ static void on_yield(struct walk *w, const struct kir_stmt *s) {
   w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
 }
 
+/* Which lane a check is about need not be a value: it is counted once one fails. */
+static bool is_lane_number(const struct walk *w, int val) {
+  int lane = loop_lane(w->g, w->loop);
+  return lane >= 0 && w->g->loops[lane].stmt->var == val;
+}
+
 /* Inside lanes a check that all share, and that nothing precedes that could be seen, decides for the whole loop. */
 static void on_check(struct walk *w, const struct kir_stmt *s) {
   struct loop *l = hoisting_loop(w);
@@ -462,7 +468,7 @@ static void on_check(struct walk *w, const struct kir_stmt *s) {
     lane->has_effects = lane->has_lane_check = true;
   }
   use(at, s->in[0]);
-  use(at, s->in[1]);
+  if (is_hoisted || !is_lane_number(w, s->in[1])) use(at, s->in[1]);
 }
 
 static void walk_block(struct walk *w, const struct kir_block *b) {

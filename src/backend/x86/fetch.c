@@ -23,6 +23,7 @@ static const struct kir_stmt *index_load(const struct loop *l, int val) {
 static const struct access *indices_of(const struct gen *g, const struct loop *l, const struct access *a) {
   const struct kir_stmt *s = a->stmt, *from = NULL;
   int n = 0;
+  if (g->is_private[s->buf]) return NULL; /* small enough to be near */
   if (a->cls != LANE_INDEX || a->is_guarded || a->owner == OWNER_USE || a->reg < 0) return NULL;
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++) {

@@ -785,7 +785,7 @@ static void lane_bounds(struct gen *g, struct loop *l) {
     gpr(e, G_STORE, RDX, in_frame(l->extent));
     return;
   }
-  if (!l->is_flat || g->vals[l->stmt->var].is_operand) {
+  if (!l->is_flat || l->has_lane_check || g->vals[l->stmt->var].is_operand) {
     gpr_store_imm(e, in_frame(l->block), 0);
     gpr_store_imm(e, in_frame(l->var), 0);
   }
