@@ -63,6 +63,7 @@ typedef enum {
   WEFT_ERR_CANCELLED,   /* stopped by the flag given to weft_cancel_when */
   WEFT_ERR_TIMEOUT,     /* weft_wait: not ready yet */
   WEFT_ERR_RULE,        /* a rule given to weft_custom reported failure */
+  WEFT_ERR_NAN,         /* a nan, or an inf, where WEFT_CHECK allows none */
   WEFT_ERR_INTERNAL     /* a defect of weft; the message contains what a report needs */
 } weft_status;
 
@@ -513,6 +514,9 @@ typedef enum {
   WEFT_DEVICE_COUNT,  /* read only */
   WEFT_THREADS,       /* the most CPU threads for work started by this thread */
   WEFT_EXACT,         /* this thread: 1 keeps rewrites that change rounding out of functions too */
+  WEFT_CHECK,         /* this thread: 1 makes a nan in a result WEFT_ERR_NAN, 2 an inf too. The message names the operation it
+                         arose in and the step of each loop around it, weft_blame its line; the values stay. At first the
+                         environment variable WEFT_CHECK: nan, inf, or none. For debugging: results are looked through */
   WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY */
   WEFT_BYTES_CACHE,   /* the most to keep for reuse; set 0 to give all of it back */
   WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only. Arrays and temporaries; not the few rows a thread that a kernel

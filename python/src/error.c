@@ -8,6 +8,7 @@ static PyObject *type_of(weft_status s) {
     case WEFT_ERR_MEMORY: return PyExc_MemoryError;
     case WEFT_ERR_FILE: return PyExc_OSError;
     case WEFT_ERR_UNSUPPORTED: return PyExc_NotImplementedError;
+    case WEFT_ERR_NAN: return PyExc_FloatingPointError;
     case WEFT_ERR_TIMEOUT: return PyExc_TimeoutError;
     case WEFT_ERR_ARG: case WEFT_ERR_SHAPE: case WEFT_ERR_NO_VALUE: case WEFT_ERR_NO_HISTORY: return PyExc_ValueError;
     default: return PyExc_RuntimeError;

@@ -82,3 +82,32 @@ def test_weft_never_prints(capfd):
     np.array(weft.zeros(3))
     out, err = capfd.readouterr()
     assert out == "" and err == ""
+
+
+@pytest.fixture
+def checked():
+    before = weft.set_check("nan")
+    yield
+    weft.set_check(before)
+
+
+def test_a_nan_is_found_in_its_line_and_step(checked):
+    def body(c, x):
+        root = weft.sqrt(c)  # the line to blame
+        return c - x, root * 2
+
+    _, ys = weft.scan(body, weft.array([9.0, 2.5]), weft.ones(20))
+    with pytest.raises(FloatingPointError, match=r"weft_sqrt: f32 \[2\] at \[1\] \(step 3 of the loop\).*test_errors.py"):
+        weft.eval(ys)
+    weft.set_check(None)
+    assert np.isnan(np.array(ys)).sum() == 27  # the values are there
+    assert weft.set_check("inf") is None and weft.set_check("nan") == "inf"
+    with pytest.raises(ValueError):
+        weft.set_check("zero")
+
+
+def test_a_nan_in_a_gradient_is_found(checked):
+    x = weft.array([4.0, 0.0])
+    with pytest.raises(FloatingPointError, match="weft_.* at \\[1\\]"):
+        weft.eval(weft.grad(lambda x: (weft.sqrt(x) * x).sum())(x))
+    assert weft.grad(lambda x: (weft.sqrt(x) * x).sum())(x + 1).shape == (2,)

@@ -2,7 +2,8 @@
 from . import _core
 from ._core import arrays, eval  # noqa: F401
 
-_DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES = range(10)
+_DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _CHECK, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES = range(11)
+_CHECKS = (None, "nan", "inf")
 
 
 def async_eval(*trees):
@@ -50,6 +51,13 @@ def set_threads(n):
 def set_exact(exact):
     """Keeps rewrites that change rounding out of compiled functions of this thread. Returns what was set before."""
     return bool(_set(_EXACT, int(exact)))
+
+
+def set_check(what):
+    """Makes a nan in a result FloatingPointError, which says in which operation, line and step of a loop it arose.
+
+    what: "nan"; "inf", which are errors as well; None: neither. Returns what was set before. For debugging."""
+    return _CHECKS[_set(_CHECK, _CHECKS.index(what))]
 
 
 def get_active_memory():

@@ -16,7 +16,7 @@
 struct eval_settings *eval_settings(void) {
   static _Thread_local struct eval_settings own;
   struct eval_settings *s = &own; /* its address is not found twice: that is a call in a shared library */
-  if (!s->is_known) s->is_known = true, s->device = device_default();
+  if (!s->is_known) s->is_known = true, s->device = device_default(), s->check = check_default();
   return s;
 }
 
@@ -318,7 +318,8 @@ static bool claim(struct eval *e) {
   return true;
 }
 
-static bool will_forget(const struct eval *e, int i) { return e->forgets[i] && !scope_trace_open(); }
+/* What is to be checked first is forgotten later. */
+static bool will_forget(const struct eval *e, int i) { return e->forgets[i] && !e->settings.check && !scope_trace_open(); }
 
 /* A target that shows a part of a file may still fail to be read. */
 static bool shows_file(const struct eval *e) {
@@ -332,7 +333,7 @@ static bool shows_file(const struct eval *e) {
 
 /* Updates must be all that is left to do, and nothing may fail behind them. */
 static bool may_donate(const struct eval *e) {
-  return e->plan->schedule->n_gifts && !e->in_background && !job_is_here() && !e->plan->device &&
+  return e->plan->schedule->n_gifts && !e->settings.check && !e->in_background && !job_is_here() && !e->plan->device &&
          !(e->n_heirs && (e->had_ready || shows_file(e)));
 }
 
@@ -593,7 +594,32 @@ static struct failure *compute(struct eval *e) {
   return f;
 }
 
-static struct failure *run_job(struct job *j) { return compute((struct eval *)j); }
+/* Of what has been computed and checked. */
+static void forget(struct eval *e) {
+  graph_lock();
+  e->settings.check = 0;
+  for (int i = 0; i < e->n; i++)
+    if (will_forget(e, i) && state_of(e->target[i]) == NODE_READY) node_drop_history(e->target[i]);
+  graph_unlock();
+}
+
+/* The same, and a nan in the targets is a failure; their values stay. */
+static struct failure *compute_checked(struct eval *e) {
+  int n = e->n;
+  struct node **asked = mem_alloc(sizeof *asked * (size_t)(n + 1));
+  for (int i = 0; asked && i < n; i++) asked[i] = node_retain(e->target[i]);
+  struct failure *f = asked ? compute(e) : no_memory();
+  if (!f) f = nan_find(n, asked);
+  if (!f) forget(e);
+  nodes_release(asked ? n : 0, asked);
+  mem_free(asked);
+  return f;
+}
+
+static struct failure *run_job(struct job *j) {
+  struct eval *e = (struct eval *)j;
+  return e->settings.check ? compute_checked(e) : compute(e);
+}
 
 static void end_job(struct job *j) { eval_free((struct eval *)j); }
 
@@ -632,14 +658,14 @@ static struct failure *start(int n, struct node *const target[], const struct ev
 
 weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
   struct eval e;
-  bool there = true;
+  bool there = true, is_asked = o->fn || !o->only_targets, checks = is_asked && eval_settings()->check;
   *failure = NULL;
   for (int i = 0; i < n; i++) there &= state_of(target[i]) == NODE_READY;
-  if (there) return WEFT_OK;
+  if (there && !checks) return WEFT_OK;
   if (o->in_background) *failure = start(n, target, o);
   else if (!begin(&e, n, target, o)) *failure = no_memory();
   else {
-    *failure = compute(&e);
+    *failure = checks ? compute_checked(&e) : compute(&e);
     eval_free(&e);
   }
   if (*failure && o->fn) *failure = failure_for(*failure, o->fn);

@@ -21,12 +21,17 @@ weft_status eval_nodes(int n, struct node *const target[], const struct eval_opt
 weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **);
 struct failure *eval_look(int n, struct node *const target[]); /* why they cannot be computed, as far as one can see now */
 
+/* nan.c: a nan in one of these, which have been computed, as a failure that says where it arose. NULL: there is none, as far
+ * as this thread's WEFT_CHECK cares. */
+struct failure *nan_find(int n, struct node *const target[]);
+
 /* Copies a ready node's elements, row by row. */
 weft_status value_copy(const struct node *, void *dst, struct failure **);
 
 /* This thread's settings. */
-struct eval_settings { const volatile int *cancel; int threads, device; bool exact, is_known; };
+struct eval_settings { const volatile int *cancel; int threads, device, check; bool exact, is_known; }; /* check: WEFT_CHECK */
 struct eval_settings *eval_settings(void);
+int check_default(void);     /* as the environment says */
 bool eval_is_to_tell(void);  /* somebody wants to know before work of more than a moment begins */
 void eval_before_long(void); /* calls whom weft_before_long named on this thread */
 

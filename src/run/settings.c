@@ -1,4 +1,6 @@
 /* settings.c -- weft_get, weft_set, and what the machine is. */
+#include <stdlib.h>
+#include <string.h>
 #include "graph/node.h"
 #include "run/buffer.h"
 #include "run/device.h"
@@ -18,6 +20,11 @@ static int64_t bytes_there(const struct device *d, weft_setting s) {
 
 static bool is_about_bytes(weft_setting s) { return s >= WEFT_BYTES_LIMIT && s <= WEFT_BYTES_PEAK; }
 
+int check_default(void) {
+  const char *s = getenv("WEFT_CHECK");
+  return s && !strcmp(s, "nan") ? 1 : s && !strcmp(s, "inf") ? 2 : 0;
+}
+
 int64_t weft_get(weft_setting s) {
   const struct device *there = is_about_bytes(s) ? device_numbered(eval_settings()->device) : NULL;
   if (there) return bytes_there(there, s);
@@ -26,6 +33,7 @@ int64_t weft_get(weft_setting s) {
     case WEFT_DEVICE_COUNT: return device_count();
     case WEFT_THREADS: return eval_settings()->threads ? eval_settings()->threads : pool_threads();
     case WEFT_EXACT: return eval_settings()->exact;
+    case WEFT_CHECK: return eval_settings()->check;
     case WEFT_BYTES_LIMIT: return memory_limit();
     case WEFT_BYTES_CACHE: return memory_cache_limit();
     case WEFT_BYTES_USED: return memory_used();
@@ -58,6 +66,10 @@ int64_t weft_set(weft_setting s, int64_t v) {
       eval_settings()->threads = (int)v;
       return before;
     case WEFT_EXACT: eval_settings()->exact = v != 0; return before;
+    case WEFT_CHECK:
+      if (v < 0 || v > 2) return -1;
+      eval_settings()->check = (int)v;
+      return before;
     case WEFT_BYTES_LIMIT: memory_set_limit(v); return before;
     case WEFT_BYTES_CACHE: memory_set_cache_limit(v); return before;
     case WEFT_BYTES_PEAK: memory_set_peak(v); return before;
