@@ -447,6 +447,9 @@ void        weft_loop_next(weft_loop *, weft_array *carry, weft_array *value);  
 void        weft_loop_until(weft_loop *, weft_array *stop);  /* 0-d bool; the step where it is true is the last */
 weft_array *weft_loop_all(weft_loop *, weft_array *y);       /* y of every step, stacked; for use after close. Needs a
                                                                 bound: steps or a sequence */
+weft_array *weft_loop_tail(weft_loop *, weft_array *y, int64_t k);  /* y of the last k steps, or of all if there are fewer, in
+                                                                memory for k. A loop that until ends is run once more for
+                                                                it, and needs no bound */
 weft_array *weft_loop_last(weft_loop *, weft_array *carry);  /* the carry after the last step; for use after close */
 void        weft_loop_recompute(weft_loop *, int64_t every);  /* reverse mode keeps the carries before every k-th step and
                                                                 computes those between again; 0: k is the square root of the

@@ -349,6 +349,16 @@ static PyObject *loop_carry(PyObject *self, PyObject *init) { return loop_call(w
 static PyObject *loop_all(PyObject *self, PyObject *y) { return loop_call(weft_loop_all, self, y); }
 static PyObject *loop_last(PyObject *self, PyObject *carry) { return loop_call(weft_loop_last, self, carry); }
 
+static PyObject *loop_tail(PyObject *self, PyObject *args) {
+  PyObject *y;
+  long long k;
+  weft_loop *l = opened(self);
+  if (!l || !PyArg_ParseTuple(args, "OL", &y, &k)) return NULL;
+  origin_mark();
+  weft_array *a = convert_operand(y);
+  return a ? array_wrap(weft_loop_tail(l, a, k)) : NULL;
+}
+
 static PyObject *loop_next(PyObject *self, PyObject *args) {
   PyObject *carry, *value;
   weft_loop *l = opened(self);
@@ -395,6 +405,7 @@ static PyMethodDef loop_methods[] = {
   { "recompute", loop_recompute, METH_O, "recompute(every): reverse mode keeps the carries before every k-th step; 0: the root" },
   { "truncate", loop_truncate, METH_O, "truncate(steps): reverse mode goes back through the last steps only" },
   { "all", loop_all, METH_O, "all(y): y of every step, for use after close" },
+  { "tail", loop_tail, METH_VARARGS, "tail(y, k): y of the last k steps, for use after close" },
   { "last", loop_last, METH_O, "last(carry): after the last step, for use after close" },
   { "close", loop_close, METH_NOARGS, "close(): ends the body" },
   { 0 },

@@ -174,3 +174,24 @@ def test_grad_of_scan_recomputes_and_truncates(rng):
 def test_a_while_loop_is_compiled():
     f = weft.compile(lambda a: weft.while_loop(lambda s: s < 100.0, lambda s: s * a, weft.array(1.0)))
     assert [f(weft.array(a)).item() for a in (3.0, 10.0, 3.0)] == [243, 100, 243]
+
+
+def test_scan_keeps_the_last_rows_only(rng):
+    x = weft.array(rng.standard_normal(9))
+
+    def f(x, tail):
+        _, ys = weft.scan(lambda c, e: (weft.tanh(c * e) + e, {"a": c, "b": None}), weft.array(0.5, dtype=weft.float64), x, tail=tail)
+        assert ys["b"] is None
+        return ys["a"]
+
+    for k in (1, 4, 9, 20):
+        rows = min(k, 9)
+        assert np.array_equal(np.array(f(x, k)), np.array(f(x, None))[9 - rows:])
+        last = weft.grad(lambda x: f(x, k).sum())(x)
+        np.testing.assert_allclose(np.array(last), np.array(weft.grad(lambda x: f(x, None)[9 - rows:].sum())(x)), rtol=1e-13)
+    assert weft.vmap(lambda x: f(x, 2))(weft.stack([x, x + 1])).shape == (2, 2)
+    weft.clear_cache()
+    weft.reset_peak_memory()
+    _, ys = weft.scan(lambda c, _: (c * 0.5 + 1, c), weft.ones(1000), length=10_000, tail=5)
+    weft.eval(ys)
+    assert ys.shape == (5, 1000) and weft.get_peak_memory() < 1_000_000

@@ -3,10 +3,11 @@ from . import _core
 from ._tree import flatten_numbers, own, unflatten
 
 
-def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=None):
+def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=None, tail=None):
     """carry, ys for `carry, y = f(carry, x)` over the rows x of xs: (the last carry, all y, stacked).
 
-    init, xs and y may be trees; xs may be None if length, the number of steps, is given. Of grad:
+    init, xs and y may be trees; xs may be None if length, the number of steps, is given. tail: only the y of the last so
+    many steps are kept, and have memory; a y of None gives none. Of grad:
     recompute: it keeps the carries before every so many steps and computes those between again; 0: before as many as
     the square root of the steps. truncate: it goes back through the last so many steps only."""
     carries, carry_structure = flatten_numbers(init)
@@ -26,7 +27,8 @@ def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=
         carry, y = f(own(carry_structure, c), own(row_structure, x))
         _step(loop, c, carry, carry_structure)
         outs, out_structure = flatten_numbers(y)
-        ys, last = [loop.all(out) for out in outs], [loop.last(name) for name in c]
+        ys = [loop.all(out) if tail is None else loop.tail(out, tail) for out in outs]
+        last = [loop.last(name) for name in c]
         loop.close()
         if reverse:
             ys = [_core.flip(out, 0) for out in ys]

@@ -20,7 +20,7 @@ from . import _core
 from ._composed import zeros
 from ._core import array
 
-MOST_ROWS_CARRIED = 8  # the last rows of a shorter buffer are carried along if they are so few, else cut from all
+MOST_ROWS_CARRIED = 8  # the last rows of a shorter buffer are carried along if they are so few
 
 
 class ScanInfo(NamedTuple):
@@ -160,7 +160,9 @@ class _Rows:
         for row, next_row in zip(rows, (*rows[1:], value)):
             loop.next(row, next_row)
         self.last = [loop.last(row) for row in rows]
-        self.written = None if is_carried and rows else loop.all(value)
+        self.written = None
+        if not (is_carried and rows):
+            self.written = loop.tail(value, self.length) if self.is_cut and self.length else loop.all(value)
 
     def result(self, n):
         if self.written is None:

@@ -33,6 +33,9 @@ struct dim_table { int n, room; dim *symbol, *value, *own; };
 /* The number of a symbol, once something that has run tells it; and a dim with what is known so far. */
 bool dim_bind(dim symbol, int64_t value); /* false: out of memory */
 dim dim_resolve(dim);
+static inline bool dim_same(dim a, dim b) { /* as far as is known */
+  return a == b || (!(dim_is_known(a) && dim_is_known(b)) && dim_resolve(a) == dim_resolve(b));
+}
 
 /* Product of a shape; DIM_BAD on overflow beyond 2^60 elements. */
 dim dim_count(int rank, const dim dims[]);

@@ -60,7 +60,7 @@ static struct failure *concat_dims(int axis, int n, struct node *const node[], d
   memcpy(d, node[0]->dims, node[0]->rank * sizeof *d);
   for (int i = 1; i < n; i++) {
     bool fits = node[i]->rank == node[0]->rank;
-    for (int k = 0; fits && k < node[0]->rank; k++) fits = k == axis || node[i]->dims[k] == d[k];
+    for (int k = 0; fits && k < node[0]->rank; k++) fits = k == axis || dim_same(node[i]->dims[k], d[k]);
     if (!fits)
       return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_concat: %s and %s do not fit beside axis %d",
                   shape_show(node[0], &a), shape_show(node[i], &b), axis);

@@ -90,6 +90,13 @@ static bool fill_bodies(struct loop *to, const struct loop *l, const struct dim_
 
 /* ---- Results ---- */
 
+bool loop_items(struct node *loop, int n_all, int n_carry, struct node *out[]) {
+  bool ok = true;
+  for (int i = 0; ok && i < n_all; i++) ok = (out[i] = item_make(loop, i));
+  for (int i = 0; ok && i < n_carry; i++) ok = (out[n_all + i] = item_make(loop, loop_out_last(loop_of(loop), i)));
+  return ok;
+}
+
 int loop_count(const struct node *n) { return loop_out_length(loop_of(n)) + 1; }
 
 weft_dtype loop_type(const struct node *n, int k, int *rank, dim dims[]) {

@@ -41,11 +41,19 @@ void hoist_free(struct hoist *);
  * *failure, and those that are there are the caller's. */
 bool loop_in_segments(const struct loop_parts *, int64_t k, struct node *out[], struct failure **);
 
+/* The same results, but of stacked output i only the last tail[i] steps (0: of all), by loops one after the other
+ * (loop_phases.c). count: how many steps there are, as an array; NULL: the number is known, or until says it. every: as k
+ * above, 0: carries are all kept. Sequences may have more rows. */
+bool loop_in_phases(const struct loop_parts *, const int64_t tail[], int64_t every, struct node *count, struct node *out[],
+                    struct failure **);
+
 /* Scalars and iotas are leaves of bodies; each body has its own. */
 bool loop_is_leaf(const struct node *);
 struct node *loop_leaf_again(const struct node *);             /* NULL: out of memory */
 
 struct node *loop_cut(struct node *xs, dim n);                 /* its first n rows, with a reference; NULL: out of memory */
+bool loop_items(struct node *loop, int n_all, int n_carry, struct node *out[]); /* stacked results, then the last of every
+                                                                                   carry: references. false: no memory */
 int loop_count(const struct node *);   /* of results */
 weft_dtype loop_type(const struct node *, int k, int *rank, dim dims[]); /* of result k; returns its dtype */
 

@@ -8,10 +8,12 @@
 #include "graph/dtype.h"
 #include "graph/shape.h"
 #include "op/loop.h"
+#include "op/operand.h"
 
 struct each { struct node *xs, *var; };
 struct carry { struct node *init, *var, *next; };
-struct promise { weft_array *handle; struct node *body; int carry; }; /* body: of weft_loop_all; NULL: the last of carry */
+/* body: of weft_loop_all, or of weft_loop_tail, for the last steps (0: all); NULL: the last of carry */
+struct promise { weft_array *handle; struct node *body; int carry; int64_t tail; };
 
 struct weft_loop {
   void *next_spare;
@@ -111,7 +113,7 @@ static void loop_free(struct weft_loop *l) {
 }
 
 static void discard(void *l) { loop_free(l); }
-static const struct construct construct = { "loop", "weft_loop_all, weft_loop_last", discard };
+static const struct construct construct = { "loop", "weft_loop_all, weft_loop_tail, weft_loop_last", discard };
 
 /* ---- Opening, variables ---- */
 
@@ -255,22 +257,30 @@ static weft_array *bad_result(struct weft_loop *l, struct failure *f) {
   return a;
 }
 
-static weft_array *promise(struct weft_loop *l, const char *fn, struct node *body, int carry) {
+static weft_array *promise(struct weft_loop *l, const char *fn, struct node *body, int carry, int64_t tail) {
   struct node *placeholder = loop_var(WEFT_BOOL, 0, NULL);
   weft_array *a = placeholder ? outside_handle(l, placeholder) : bad_result(l, no_memory(fn));
   if (a->node->op == &op_bad) return a;
-  if (!add_promise(l, (struct promise){ a, body, carry })) return bad_result(l, no_memory(fn));
+  if (!add_promise(l, (struct promise){ a, body, carry, tail })) return bad_result(l, no_memory(fn));
   if (body) node_retain(body);
   return weft_own(a);
 }
 
-weft_array *weft_loop_all(weft_loop *l, weft_array *y) {
-  struct node *n = used(l, "weft_loop_all", y);
-  if (!n) return bad_result(l, cause(l, "weft_loop_all"));
+static weft_array *stacked(weft_loop *l, const char *fn, weft_array *y, int64_t tail) {
+  struct node *n = used(l, fn, y);
+  if (!n) return bad_result(l, cause(l, fn));
   n = strong(n);
-  weft_array *a = promise(l, "weft_loop_all", n, -1);
+  weft_array *a = promise(l, fn, n, -1, tail);
   node_release(n);
   return a;
+}
+
+weft_array *weft_loop_all(weft_loop *l, weft_array *y) { return stacked(l, "weft_loop_all", y, 0); }
+
+weft_array *weft_loop_tail(weft_loop *l, weft_array *y, int64_t k) {
+  struct failure *f = not_open(l, "weft_loop_tail");
+  if (!f && k < 1) f = fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_tail: the last %lld steps", (long long)k);
+  return f ? bad_result(l, f) : stacked(l, "weft_loop_tail", y, k);
 }
 
 weft_array *weft_loop_last(weft_loop *l, weft_array *carry) {
@@ -279,7 +289,7 @@ weft_array *weft_loop_last(weft_loop *l, weft_array *carry) {
   int k = carry_index(l, n);
   node_release(n);
   if (k < 0) return bad_result(l, fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_last: the array is not a carry of this loop"));
-  return promise(l, "weft_loop_last", NULL, k);
+  return promise(l, "weft_loop_last", NULL, k, 0);
 }
 
 /* ---- How many steps ---- */
@@ -331,7 +341,7 @@ static struct failure *find_bound(struct weft_loop *l, struct bound *b) {
   if (l->steps && l->steps->op == &op_scalar && b->n < 0)
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_open: %lld steps", (long long)b->n);
   for (int i = 0; b->n == INT64_MAX && i < l->n_promises; i++)
-    if (l->promise[i].body)
+    if (l->promise[i].body && !l->promise[i].tail)
       return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_all: needs a bound: steps or a sequence");
   return NULL;
 }
@@ -381,19 +391,39 @@ static struct failure *find_segment(const struct weft_loop *l, const struct loop
   return NULL;
 }
 
-/* Results: stacked ones, then the last of every carry. References. */
-static bool take_items(struct node *loop, int n_all, int n_carry, struct node *out[]) {
-  bool ok = true;
-  for (int i = 0; ok && i < n_all; i++) ok = (out[i] = item_make(loop, i));
-  for (int i = 0; ok && i < n_carry; i++) ok = (out[n_all + i] = item_make(loop, loop_out_last(loop_of(loop), i)));
+static bool make_loop(const struct loop_parts *p, struct node *out[], struct failure **failure) {
+  struct node *loop = loop_make(p, failure);
+  bool ok = loop && loop_items(loop, p->n_all, p->n_carry, out);
+  if (loop && !ok) *failure = no_memory("weft_loop_close");
+  node_release(loop);
   return ok;
 }
 
-static bool make_loop(const struct loop_parts *p, struct node *out[], struct failure **failure) {
-  struct node *loop = loop_make(p, failure);
-  bool ok = loop && take_items(loop, p->n_all, p->n_carry, out);
-  if (loop && !ok) *failure = no_memory("weft_loop_close");
-  node_release(loop);
+static bool has_tails(const struct weft_loop *l) {
+  for (int i = 0; i < l->n_promises; i++)
+    if (l->promise[i].tail) return true;
+  return false;
+}
+
+/* Outputs of the last steps only. Where the number of steps comes with the run, sequences are cut phase by phase. */
+static bool make_tails(struct weft_loop *l, struct loop_parts *p, int64_t every, struct node *out[], struct failure **failure) {
+  int64_t *tail = mem_alloc((size_t)(p->n_all + 1) * sizeof *tail);
+  bool is_known = dim_is_known(p->n_steps) || l->until;
+  struct node **xs = mem_alloc((size_t)(l->n_each + 1) * sizeof *xs), *count = NULL;
+  bool ok = tail && xs;
+  for (int i = 0, at = 0; ok && i < l->n_promises; i++)
+    if (l->promise[i].body) tail[at++] = l->promise[i].tail;
+  for (int i = 0; ok && i < l->n_each; i++) xs[i] = l->each[i].xs;
+  if (ok && !is_known) {
+    p->seq = xs;
+    count = l->steps ? node_retain(l->steps) : array_good_node(weft_size(array_of(node_retain(xs[0])), 0));
+    ok = count;
+  }
+  if (ok) ok = loop_in_phases(p, tail, every, count, out, failure);
+  else *failure = no_memory("weft_loop_close");
+  node_release(count);
+  mem_free(tail);
+  mem_free(xs);
   return ok;
 }
 
@@ -408,9 +438,11 @@ static bool make(struct weft_loop *l, struct node **seq, struct node **lists, st
                           .truncate = l->truncate };
   gather(l, &p, lists);
   if ((*failure = find_segment(l, &p, &k))) return false;
+  if (has_tails(l) && (l->until || !dim_is_known(p.n_steps))) return make_tails(l, &p, k, out, failure);
   struct hoist h;
   bool ok = loop_hoist(&p, &h, failure);
-  if (ok) ok = k ? loop_in_segments(&h.parts, k, out, failure) : make_loop(&h.parts, out, failure);
+  if (ok && has_tails(l)) ok = make_tails(l, &h.parts, k, out, failure);
+  else if (ok) ok = k ? loop_in_segments(&h.parts, k, out, failure) : make_loop(&h.parts, out, failure);
   hoist_free(&h);
   return ok;
 }

@@ -135,6 +135,7 @@ extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op w
 struct loop_attr {
   struct loop *loop; /* counted by nodes that refer to it, through the op's hold and drop */
 };
+enum { LOOP_CONSTANT = -1 };
 struct loop {
   _Atomic int refs;
   int n_seq, n_carry, n_const, n_all;
@@ -149,7 +150,8 @@ struct loop {
   dim steps;                                       /* at most so many: a number or a symbol (bound to the value of the
                                                       steps input). INT64_MAX: only until ends it; then n_all is 0 */
   bool owns_steps;                                 /* steps is a symbol made for this loop */
-  int64_t truncate;                                /* reverse mode goes through so many steps, the last; 0: all */
+  int64_t truncate;                                /* reverse mode goes through so many steps, the last; 0: all;
+                                                      LOOP_CONSTANT: none */
   dim length;                                      /* rows of stacked outputs. Without until it is steps; with it, a symbol
                                                       of this loop's own, bound to the executed length */
 };

@@ -297,7 +297,7 @@ static bool affine_reshape(struct affine *a, const struct node *from, const stru
   memcpy(before, a->axis, sizeof before);
   for (int k = 0; k < to->rank; k++) {
     while (i < from->rank && from->dims[i] == 1 && to->dims[k] != 1) i++;
-    bool fits = i < from->rank && from->dims[i] == to->dims[k];
+    bool fits = i < from->rank && dim_same(from->dims[i], to->dims[k]);
     if (!fits && to->dims[k] != 1) return false;
     a->axis[k] = fits ? before[i++] : -1;
   }
@@ -409,7 +409,7 @@ static weft_array *prepared(const struct node *x, const struct node *p, struct n
   struct failure *why = common_dtype("weft_put", 2, (struct node *[]){ (struct node *)x, v },
                                      &(weft_dtype){ WEFT_BOOL });
   bool fits = v->rank <= p->rank;
-  for (int k = 0; fits && k < v->rank; k++) fits = v->dims[k] == 1 || v->dims[k] == p->dims[p->rank - v->rank + k];
+  for (int k = 0; fits && k < v->rank; k++) fits = v->dims[k] == 1 || dim_same(v->dims[k], p->dims[p->rank - v->rank + k]);
   if (!why && !fits)
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_put: %s does not broadcast to the part, %s", shape_show(v, &a),
                shape_show(p, &b));

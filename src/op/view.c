@@ -40,7 +40,7 @@ static weft_array *broadcast_vjp(const struct rule *r, int k, weft_array *dy) {
   (void)k;
   const struct node *x = in_node(r), *y = r->node;
   for (int axis = y->rank - 1, at = y->rank - x->rank; axis >= 0; axis--)
-    if (axis < at ? y->dims[axis] != 1 : x->dims[axis - at] != y->dims[axis]) dy = weft_sum(dy, axis);
+    if (axis < at ? y->dims[axis] != 1 : !dim_same(x->dims[axis - at], y->dims[axis])) dy = weft_sum(dy, axis);
   return array_reshape("weft_broadcast", dy, x->rank, x->dims);
 }
 
@@ -280,7 +280,7 @@ weft_array *weft_flatten(weft_array *x, int first, int last) {
 static weft_array *broadcasted(const char *fn, struct node *x, int rank, const dim dims[]) {
   struct shape_text a, b;
   bool fits = x->rank <= rank;
-  for (int k = 0; fits && k < x->rank; k++) fits = x->dims[k] == 1 || x->dims[k] == dims[rank - x->rank + k];
+  for (int k = 0; fits && k < x->rank; k++) fits = x->dims[k] == 1 || dim_same(x->dims[k], dims[rank - x->rank + k]);
   if (fits) return array_of(node_broadcast(x, rank, dims));
   struct failure *why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s does not broadcast to %s", fn, shape_show(x, &a),
                              dims_show(rank, dims, &b));

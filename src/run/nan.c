@@ -192,7 +192,8 @@ static struct node *row_of(struct node *xs, const struct loop *l, int64_t step, 
 }
 
 /* What the bodies are computed from in that step, and the bodies themselves: n_bodies_of. */
-static struct node **step_bodies(struct search *s, struct node *loop, struct node *const carry[], int64_t step, struct failure **why) {
+static struct node **step_bodies(struct search *s, struct node *loop, struct node *const carry[], int64_t step,
+                                 struct failure **why) {
   const struct loop *l = loop_of(loop);
   struct node **body = bodies_of(l, carry, loop->in + loop_in_const(l, 0), why), **out = NULL;
   struct nodes row = { 0 };

@@ -300,7 +300,8 @@ static bool find_rows(struct reversal *v, struct failure **why) {
   dim length = dim_resolve(v->l->length);
   v->rows = length;
   if (!v->l->truncate || (dim_is_known(length) && length <= v->l->truncate)) return true;
-  if (dim_is_known(length)) v->rows = v->l->truncate;
+  if (v->l->truncate == LOOP_CONSTANT) v->rows = 0, v->d.parts.steps = NULL, v->d.parts.owns_steps = false;
+  else if (dim_is_known(length)) v->rows = v->l->truncate;
   else if (!find_rows_later(v, why)) return false;
   v->d.parts.n_steps = v->rows;
   return true;

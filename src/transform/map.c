@@ -250,7 +250,7 @@ static struct failure *not_rows(const struct node *x, const struct node *xs, dim
   if (xs->rank != x->rank + 1 || !dims_equal(x->rank, x->dims, xs->rank - 1, xs->dims + 1))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: x %d is %s, so xs must be that with one axis in front, not %s", j + 1,
                 shape_show(x, &a), shape_show(xs, &b));
-  if (xs->dims[0] != rows)
+  if (!dim_same(xs->dims[0], rows))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: xs %d is %s, but the first has other rows", j + 1, shape_show(xs, &b));
   return NULL;
 }
