@@ -42,9 +42,9 @@ void hoist_free(struct hoist *);
 bool loop_in_segments(const struct loop_parts *, int64_t k, struct node *out[], struct failure **);
 
 /* The same results, but of stacked output i only the last tail[i] steps (0: of all), by loops one after the other
- * (loop_phases.c). count: how many steps there are, as an array; NULL: the number is known, or until says it. every: as k
+ * (loop_stretches.c). count: how many steps there are, as an array; NULL: the number is known, or until says it. every: as k
  * above, 0: carries are all kept. Sequences may have more rows. */
-bool loop_in_phases(const struct loop_parts *, const int64_t tail[], int64_t every, struct node *count, struct node *out[],
+bool loop_in_stretches(const struct loop_parts *, const int64_t tail[], int64_t every, struct node *count, struct node *out[],
                     struct failure **);
 
 /* Scalars and iotas are leaves of bodies; each body has its own. */

@@ -405,7 +405,7 @@ static bool has_tails(const struct weft_loop *l) {
   return false;
 }
 
-/* Outputs of the last steps only. Where the number of steps comes with the run, sequences are cut phase by phase. */
+/* Outputs of the last steps only. Where the number of steps comes with the run, sequences are cut stretch by stretch. */
 static bool make_tails(struct weft_loop *l, struct loop_parts *p, int64_t every, struct node *out[], struct failure **failure) {
   int64_t *tail = mem_alloc((size_t)(p->n_all + 1) * sizeof *tail);
   bool is_known = dim_is_known(p->n_steps) || l->until;
@@ -419,7 +419,7 @@ static bool make_tails(struct weft_loop *l, struct loop_parts *p, int64_t every,
     count = l->steps ? node_retain(l->steps) : array_good_node(weft_size(array_of(node_retain(xs[0])), 0));
     ok = count;
   }
-  if (ok) ok = loop_in_phases(p, tail, every, count, out, failure);
+  if (ok) ok = loop_in_stretches(p, tail, every, count, out, failure);
   else *failure = no_memory("weft_loop_close");
   node_release(count);
   mem_free(tail);

@@ -1,4 +1,4 @@
-/* loop_phases.c -- a loop of whose outputs only the last steps are wanted: loops one after the other, with the same body.
+/* loop_stretches.c -- a loop of whose outputs only the last steps are wanted: loops one after the other, with the same body.
  *
  * With outputs of the last k1 > k2 > .. steps, the loop is one of n - k1 steps, then one of k1 - k2, .., then one of the last
  * steps; each goes on with the carries of the one before and stacks what is wanted of its steps. So memory is that of the
@@ -8,7 +8,7 @@
 #include "op/loop.h"
 #include "op/operand.h"
 
-struct phase {
+struct stretch {
   int64_t from;                /* it begins when so many steps are left; INT64_MAX: at once */
   dim start, length;           /* in steps */
   struct node *steps;          /* reference: the length as an array; NULL: it is a number */
@@ -16,62 +16,62 @@ struct phase {
   struct node *after;          /* reference: how many steps it has made. Who needs `start` to be known depends on it */
 };
 
-struct phases {
+struct stretches {
   const struct loop_parts *p;
   const int64_t *tail;         /* by stacked output: of so many steps, the last; 0: of all */
   int64_t every;               /* of the gradient: see loop_in_segments; 0: it keeps all carries */
   struct node *count;          /* reference: the number of steps; NULL: p->n_steps is it */
   int n;
-  struct phase *phase;
+  struct stretch *stretch;
 };
 
 static struct node **list_new(int n) { return mem_alloc((size_t)(n + 1) * sizeof(struct node *)); }
 static weft_array *handle(struct node *n) { return array_of(node_retain(n)); }
 static weft_array *whole(int64_t n) { return weft_cast(weft_integer(n), WEFT_I64); }
 
-/* ---- Where phases begin ---- */
+/* ---- Where stretches begin ---- */
 
-static void add_phase(struct phases *s, int64_t from) {
+static void add_stretch(struct stretches *s, int64_t from) {
   int at = 0;
-  while (at < s->n && s->phase[at].from > from) at++;
-  if (at < s->n && s->phase[at].from == from) return;
-  for (int i = s->n++; i > at; i--) s->phase[i] = s->phase[i - 1];
-  s->phase[at] = (struct phase){ .from = from };
+  while (at < s->n && s->stretch[at].from > from) at++;
+  if (at < s->n && s->stretch[at].from == from) return;
+  for (int i = s->n++; i > at; i--) s->stretch[i] = s->stretch[i - 1];
+  s->stretch[at] = (struct stretch){ .from = from };
 }
 
-static bool find_phases(struct phases *s) {
-  s->phase = mem_alloc((size_t)(s->p->n_all + 2) * sizeof *s->phase);
-  if (!s->phase) return false;
-  add_phase(s, INT64_MAX);
+static bool find_stretches(struct stretches *s) {
+  s->stretch = mem_alloc((size_t)(s->p->n_all + 2) * sizeof *s->stretch);
+  if (!s->stretch) return false;
+  add_stretch(s, INT64_MAX);
   for (int i = 0; i < s->p->n_all; i++)
-    if (s->tail[i]) add_phase(s, s->tail[i]);
-  if (s->p->truncate) add_phase(s, s->p->truncate);
+    if (s->tail[i]) add_stretch(s, s->tail[i]);
+  if (s->p->truncate) add_stretch(s, s->p->truncate);
   return true;
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t end_of(const struct phases *s, int i) { return i + 1 < s->n ? s->phase[i + 1].from : 0; }
+static int64_t end_of(const struct stretches *s, int i) { return i + 1 < s->n ? s->stretch[i + 1].from : 0; }
 
-/* Steps of a number of them; phases of none go, but for the last. */
-static void count_steps(struct phases *s) {
+/* Steps of a number of them; stretches of none go, but for the last. */
+static void count_steps(struct stretches *s) {
   int n = 0;
   int64_t start = 0;
   for (int i = 0; i < s->n; i++) {
-    struct phase f = s->phase[i];
+    struct stretch f = s->stretch[i];
     f.length = least(s->p->n_steps, f.from) - least(s->p->n_steps, end_of(s, i));
     f.start = start;
     start += f.length;
-    if (f.length || i + 1 == s->n) s->phase[n++] = f;
+    if (f.length || i + 1 == s->n) s->stretch[n++] = f;
   }
   s->n = n;
 }
 
 /* The same when it runs. */
-static bool count_later(struct phases *s) {
+static bool count_later(struct stretches *s) {
   weft_array *n = weft_cast(handle(s->count), WEFT_I64);
   dim start = 0;
   for (int i = 0; i < s->n; i++) {
-    struct phase *f = &s->phase[i];
+    struct stretch *f = &s->stretch[i];
     weft_array *from = weft_minimum(n, whole(f->from)), *to = weft_minimum(n, whole(end_of(s, i)));
     if (!(f->steps = array_good_node(weft_sub(from, i + 1 < s->n ? to : whole(0))))) return false;
     f->start = start;
@@ -82,7 +82,7 @@ static bool count_later(struct phases *s) {
 }
 
 /* How many steps until lets it make. */
-static bool count_until(struct phases *s, struct failure **failure) {
+static bool count_until(struct stretches *s, struct failure **failure) {
   struct loop_parts p = *s->p;
   p.n_all = 0;
   struct node *loop = loop_make(&p, failure);
@@ -91,32 +91,32 @@ static bool count_until(struct phases *s, struct failure **failure) {
   return s->count;
 }
 
-/* ---- A phase ---- */
+/* ---- A stretch ---- */
 
-static struct node *rows(const struct phases *s, int i, struct node *xs) {
-  const struct phase *f = &s->phase[i];
+static struct node *rows(const struct stretches *s, int i, struct node *xs) {
+  const struct stretch *f = &s->stretch[i];
   weft_array *x = handle(xs);
-  if (f->steps && i) x = weft_depends(x, 1, (weft_array *[]){ handle(s->phase[i - 1].after) });
+  if (f->steps && i) x = weft_depends(x, 1, (weft_array *[]){ handle(s->stretch[i - 1].after) });
   return array_good_node(array_slice(x, 0, f->start, f->length, 1));
 }
 
-static bool is_wanted(const struct phases *s, int i, int k) { return !s->tail[k] || s->phase[i].from <= s->tail[k]; }
+static bool is_wanted(const struct stretches *s, int i, int k) { return !s->tail[k] || s->stretch[i].from <= s->tail[k]; }
 
 /* Stacked outputs that are wanted, in their places among all. */
-static void spread_out(const struct phases *s, int i, int n_all, struct node *const out[]) {
-  struct phase *f = &s->phase[i];
+static void spread_out(const struct stretches *s, int i, int n_all, struct node *const out[]) {
+  struct stretch *f = &s->stretch[i];
   for (int k = 0, at = 0; k < s->p->n_all; k++)
     if (is_wanted(s, i, k)) f->out[k] = out[at++];
   for (int k = 0; k < s->p->n_carry; k++) f->out[s->p->n_all + k] = out[n_all + k];
 }
 
-/* Reverse mode goes through this phase, or stops behind it. */
-static int64_t truncation(const struct phases *s, int i) {
-  return s->p->truncate && s->phase[i].from > s->p->truncate ? LOOP_CONSTANT : 0;
+/* Reverse mode goes through this stretch, or stops behind it. */
+static int64_t truncation(const struct stretches *s, int i) {
+  return s->p->truncate && s->stretch[i].from > s->p->truncate ? LOOP_CONSTANT : 0;
 }
 
-static bool make_parts(struct phases *s, int i, struct loop_parts *p, struct node *out[], struct failure **failure) {
-  struct phase *f = &s->phase[i];
+static bool make_parts(struct stretches *s, int i, struct loop_parts *p, struct node *out[], struct failure **failure) {
+  struct stretch *f = &s->stretch[i];
   if (!f->steps && s->every && s->every < f->length) return loop_in_segments(p, s->every, out, failure);
   struct node *loop = loop_make(p, failure);
   bool ok = loop && loop_items(loop, p->n_all, p->n_carry, out);
@@ -125,9 +125,9 @@ static bool make_parts(struct phases *s, int i, struct loop_parts *p, struct nod
   return ok;
 }
 
-static bool make_phase(struct phases *s, int i, struct failure **failure) {
+static bool make_stretch(struct stretches *s, int i, struct failure **failure) {
   struct loop_parts p = *s->p;
-  struct phase *f = &s->phase[i];
+  struct stretch *f = &s->stretch[i];
   struct node **seq = list_new(p.n_seq), **all = list_new(p.n_all), **out = list_new(p.n_all + p.n_carry);
   f->out = list_new(p.n_all + p.n_carry);
   bool ok = seq && all && out && f->out;
@@ -136,7 +136,7 @@ static bool make_phase(struct phases *s, int i, struct failure **failure) {
     if (is_wanted(s, i, k)) all[p.n_all++] = s->p->all[k];
   for (int k = 0; ok && k < p.n_seq; k++) ok = (seq[k] = rows(s, i, s->p->seq[k]));
   if (ok) {
-    if (i) p.init = s->phase[i - 1].out + s->p->n_all;
+    if (i) p.init = s->stretch[i - 1].out + s->p->n_all;
     p.seq = seq, p.all = all, p.until = NULL;
     p.steps = f->steps, p.n_steps = f->length, p.owns_steps = f->steps != NULL, p.truncate = truncation(s, i);
     ok = make_parts(s, i, &p, out, failure);
@@ -151,46 +151,46 @@ static bool make_phase(struct phases *s, int i, struct failure **failure) {
 
 /* ---- Results ---- */
 
-static struct node *joined(const struct phases *s, int k) {
+static struct node *joined(const struct stretches *s, int k) {
   weft_array **part = mem_alloc((size_t)s->n * sizeof *part);
   int n = 0;
   if (!part) return NULL;
   for (int i = 0; i < s->n; i++)
-    if (s->phase[i].out[k]) part[n++] = handle(s->phase[i].out[k]);
+    if (s->stretch[i].out[k]) part[n++] = handle(s->stretch[i].out[k]);
   struct node *all = array_good_node(n == 1 ? part[0] : weft_concat(0, n, part));
   mem_free(part);
   return all;
 }
 
-static bool give_out(const struct phases *s, struct node *out[]) {
-  const struct phase *end = &s->phase[s->n - 1];
+static bool give_out(const struct stretches *s, struct node *out[]) {
+  const struct stretch *end = &s->stretch[s->n - 1];
   bool ok = true;
   for (int k = 0; ok && k < s->p->n_all; k++) ok = (out[k] = joined(s, k));
   for (int k = s->p->n_all; ok && k < s->p->n_all + s->p->n_carry; k++) out[k] = node_retain(end->out[k]);
   return ok;
 }
 
-static void phases_free(struct phases *s) {
+static void stretches_free(struct stretches *s) {
   for (int i = 0; i < s->n; i++) {
-    struct phase *f = &s->phase[i];
+    struct stretch *f = &s->stretch[i];
     for (int k = 0; f->out && k < s->p->n_all + s->p->n_carry; k++) node_release(f->out[k]);
     mem_free(f->out);
     node_release(f->steps);
     node_release(f->after);
   }
-  mem_free(s->phase);
+  mem_free(s->stretch);
   node_release(s->count);
 }
 
-bool loop_in_phases(const struct loop_parts *p, const int64_t tail[], int64_t every, struct node *count, struct node *out[],
+bool loop_in_stretches(const struct loop_parts *p, const int64_t tail[], int64_t every, struct node *count, struct node *out[],
                     struct failure **failure) {
-  struct phases s = { .p = p, .tail = tail, .every = every, .count = count ? node_retain(count) : NULL };
-  bool ok = find_phases(&s) && (!p->until || (node_release(s.count), count_until(&s, failure)));
+  struct stretches s = { .p = p, .tail = tail, .every = every, .count = count ? node_retain(count) : NULL };
+  bool ok = find_stretches(&s) && (!p->until || (node_release(s.count), count_until(&s, failure)));
   if (ok && s.count) ok = count_later(&s);
   else if (ok) count_steps(&s);
-  for (int i = 0; ok && i < s.n; i++) ok = make_phase(&s, i, failure);
+  for (int i = 0; ok && i < s.n; i++) ok = make_stretch(&s, i, failure);
   ok = ok && give_out(&s, out);
   if (!ok && !*failure) *failure = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_loop_close: out of memory");
-  phases_free(&s);
+  stretches_free(&s);
   return ok;
 }
