@@ -159,3 +159,61 @@ TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_f64) {
 TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_f16) { compare_all(WEFT_F16, true); }
 TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_i32) { compare_all(WEFT_I32, false); }
 TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_i8) { compare_all(WEFT_I8, false); }
+
+/* ---- maps ---- */
+
+enum { MANY = 37 }; /* rows of a map: more than a vector, and not whole ones */
+
+/* c <- step(c, x) for each row x of a map, some steps, or until some element is large: rows have their own number of steps. */
+static weft_array *mapped_loop(body step, weft_dtype t, bool has_until) {
+  double x[MANY * COUNT];
+  for (int i = 0; i < MANY * COUNT; i++) x[i] = (double)(i * 7 % 13) * 0.25 - 1.5;
+  weft_array *rows = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(MANY, ROWS, COLUMNS), x), t), *out;
+  weft_array *row = weft_input(t, WEFT_DIMS(ROWS, COLUMNS));
+  weft_loop *l = weft_loop_open(weft_integer(STEPS));
+  weft_array *c = weft_loop_carry(l, half(row)), *next = weft_cast(step(c, row), t);
+  weft_loop_next(l, c, next);
+  if (has_until) weft_loop_until(l, weft_lt(weft_cast(weft_scalar(1), t), weft_max(next, WEFT_ALL)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_map(1, &row, &rows, 1, &last, &out);
+  return out;
+}
+
+static bool run_mapped(body step, weft_dtype t, bool has_until, const char *backend, bool fuses, double out[MANY * COUNT]) {
+  weft_scope *s = weft_scope_open();
+  plan_drop_all();
+  plan_use_fusing(fuses);
+  compiled_use(backend);
+  weft_array *y = mapped_loop(step, t, has_until);
+  const char *plan = weft_show(1, &y, "plan");
+  bool is_replay = plan && strstr(plan, "step by step");
+  read_f64(weft_cast(y, WEFT_F64), MANY * COUNT, out);
+  compiled_use(NULL);
+  plan_use_fusing(true);
+  plan_drop_all();
+  weft_scope_discard(s);
+  return !is_replay;
+}
+
+static void compare_mapped(int k, weft_dtype t, bool has_until) {
+  static double want[MANY * COUNT], got[MANY * COUNT];
+  static const char *const backends[] = { "vm", "avx2", NULL };
+  EXPECT(!run_mapped(bodies[k].step, t, has_until, NULL, false, want));
+  for (int i = 0; i < 3; i++) {
+    if (!run_mapped(bodies[k].step, t, has_until, backends[i], true, got) && bodies[k].step != chosen_by_a_number)
+      test_fail(__FILE__, __LINE__, "%s%s is run step by step", bodies[k].name, has_until ? ", ended" : "");
+    if (!same_bits(MANY * COUNT, got, want))
+      test_fail(__FILE__, __LINE__, "%s%s on %s: other bits", bodies[k].name, has_until ? ", ended" : "", backends[i] ? backends[i] : "x86");
+  }
+}
+
+TEST(rows_of_a_mapped_loop_go_side_by_side_in_one_kernel) {
+  for (int k = 0; k < BODIES; k++) compare_mapped(k, WEFT_F32, false);
+}
+TEST(rows_of_a_mapped_loop_leave_one_kernel_each_when_it_has_stopped) {
+  for (int k = 0; k < BODIES; k++) compare_mapped(k, WEFT_F32, true);
+}
+TEST(rows_of_a_mapped_loop_leave_one_kernel_each_when_it_has_stopped_in_f64) {
+  for (int k = 0; k < BODIES; k++) compare_mapped(k, WEFT_F64, true);
+}

@@ -26,6 +26,10 @@ bool body_take(struct body *, struct work *, struct node *loop); /* false: faile
 bool body_nodes(struct body *); /* its list and targets; w and loop are there. false: out of memory */
 int body_variables(const struct loop *);
 
+/* The body as one of so many lanes sees it, which the first axis tells apart; its targets are replaced in place. *fits =
+ * false: they meet, and the body is no good any more. false: out of memory (lane.c). */
+bool body_lane(struct body *, int64_t lanes, bool *fits);
+
 bool body_is_carry(const struct body *, const struct node *);
 bool body_is_constant(const struct body *, const struct node *);
 const struct node *body_number(const struct body *, const struct node *); /* the number that an operand is, or NULL */

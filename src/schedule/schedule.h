@@ -2,9 +2,9 @@
  *
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
  * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c, blocks.c, chain.c and
- * maker.c products of matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, scan.c, rows.c, small.c) those of their
- * ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule) refers to no
- * nodes: a plan keeps it, binds leaves to it and runs it as often as it likes. */
+ * maker.c products of matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, lane.c, scan.c, rows.c, small.c) those
+ * of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule)
+ * refers to no nodes: a plan keeps it, binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
 #include "backend/backend.h"

@@ -3,7 +3,8 @@
  * For bodies of a few hundred operations on elements, whatever ops they are made of: a filter, a solver, a choice. Views,
  * concatenations and updates cost nothing, for they only say which element is meant; folds and products are written out in
  * the order of docs/kir.md. Carries are in registers, sequences are read and outputs stored element by element. A loop inside
- * is a loop of the kernel, a choice an `if`, or a select where a side is computed sooner than a jump is missed. */
+ * is a loop of the kernel, a choice an `if`, or a select where a side is computed sooner than a jump is missed.
+ * Computations that do not meet, such as the rows of a map, go side by side in lanes (lane.c). */
 #include <string.h>
 #include "schedule/body.h"
 #include "schedule/draft.h"
@@ -26,16 +27,20 @@ struct frame {
   int n_carried;               /* elements of all carries */
   bool *is_needed;
   struct frame *around;        /* NULL: the loop itself */
+  int64_t lanes;
   int64_t work;                /* operations of a step */
 };
 
-struct cells { int buf; bool has_time; int rank; int axis[WEFT_RANK_MAX]; }; /* an array in memory: its axes that are not 1 */
+/* An array in memory: whether it moves with time and lanes, and its axes that are neither, nor 1. */
+struct cells { int buf; bool has_time, has_lanes; int rank; int axis[WEFT_RANK_MAX]; };
 
 struct small {
   struct draft d;
+  struct body *whole;            /* what all lanes see; that of the frame is what one does */
   struct frame *top;
   struct cells *in, *all, *last; /* by variable, output, carry */
-  int size_t_, t, length;        /* length: where the number of steps goes, a buffer or -1 */
+  int64_t lanes;                 /* 0: none, one computation for all */
+  int size_t_, t, size_n, lane, length; /* length: where the number of steps goes, a buffer or -1 */
 };
 
 /* ---- whether the body allows it ---- */
@@ -75,12 +80,13 @@ static bool take_inside(struct work *w, struct frame *f, const struct node *n, b
   struct body *b = work_take(w, sizeof *b);
   if (!in || !b) return false;
   *b = (struct body){ .w = w, .loop = ((const struct loop_attr *)n->attr)->loop };
-  *in = (struct frame){ .b = b, .around = f };
+  *in = (struct frame){ .b = b, .around = f, .lanes = f->lanes };
   f->inside[n->slot] = in;
   b->steps = dim_resolve(b->loop->steps);
   *fits = !b->loop->n_seq && (b->loop->is_branch || dim_is_known(b->steps));
   if (!*fits) return true;
-  if (!body_nodes(b) || !frame_take(w, in, fits)) return false;
+  if (!body_nodes(b) || (f->lanes && !body_lane(b, f->lanes, fits))) return false;
+  if (*fits && !frame_take(w, in, fits)) return false;
   f->work += in->work;
   return !*fits || (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(in->n_carried + 1)));
 }
@@ -149,12 +155,14 @@ static void find_needed(struct frame *f) {
 
 static struct kir_lin number(struct small *s, int64_t n) { return kir_lin_const(s->d.k, n); }
 
-/* An element of dims `like`, or of its axes from `first` on. */
+/* Elements of `like`, of its axes from `first` on. */
 static struct cells declare(struct small *s, const struct node *like, int first, struct moving m, int rows, bool is_written) {
-  struct cells c = { .has_time = m.time != 0 };
+  bool is_laned = s->lanes && like->rank > first && like->dims[first] == s->lanes;
+  struct cells c = { .has_time = m.time != 0, .has_lanes = is_laned && m.at.stride[0] };
   struct reach r = { .store = m.at.store, .offset = m.at.offset };
   if (c.has_time) reach_along(&r, draft_lin(&s->d, rows), m.time);
-  for (int k = first; k < like->rank; k++) {
+  if (c.has_lanes) reach_along(&r, draft_lin(&s->d, s->size_n), m.at.stride[0]);
+  for (int k = first + is_laned; k < like->rank; k++) {
     if (like->dims[k] == 1) continue;
     reach_along(&r, number(s, like->dims[k]), m.at.stride[k - first]);
     c.axis[c.rank++] = k;
@@ -163,10 +171,11 @@ static struct cells declare(struct small *s, const struct node *like, int first,
   return c;
 }
 
-/* Subscripts of element i of a row-major walk over dims from `first` on. */
+/* Subscripts of element i of a row-major walk over its axes. */
 static void subscripts(struct small *s, const struct cells *c, const struct node *like, int64_t i, struct kir_lin at[]) {
-  int n = c->has_time;
-  if (c->has_time) at[0] = draft_lin(&s->d, s->t);
+  int n = 0;
+  if (c->has_time) at[n++] = draft_lin(&s->d, s->t);
+  if (c->has_lanes) at[n++] = draft_lin(&s->d, s->lane);
   for (int k = c->rank - 1; k >= 0; k--) {
     int64_t d = like->dims[c->axis[k]];
     at[n + k] = number(s, i % d);
@@ -194,9 +203,10 @@ static bool writes_rows(const struct body *b) {
 }
 
 static void declare_all(struct small *s) {
-  struct body *b = s->top->b;
+  struct body *b = s->whole;
   const struct loop *l = b->loop;
   s->size_t_ = draft_size(&s->d, "T", b->steps);
+  s->size_n = s->lanes ? draft_size(&s->d, "N", s->lanes) : -1;
   int rows = b->rows < b->steps && writes_rows(b) ? draft_size(&s->d, "R", b->rows) : s->size_t_;
   for (int k = 0; k < body_variables(l); k++) {
     bool is_carry = k >= l->n_seq && k < l->n_seq + l->n_carry;
@@ -214,7 +224,7 @@ static void declare_all(struct small *s) {
 
 /* All elements of what the loop is given as variable k, of a sequence those of this step. */
 static void read(struct small *s, int k, int64_t n, int out[]) {
-  const struct node *x = s->top->b->in_node[k], *scalar = scalar_of(x);
+  const struct node *x = s->whole->in_node[k], *scalar = scalar_of(x);
   for (int64_t i = 0; i < n; i++) out[i] = scalar ? draft_number(&s->d, scalar) : load(s, &s->in[k], x, i);
 }
 
@@ -493,9 +503,9 @@ static void read_variables(struct small *s, int first, int n) {
 static void store_outputs(struct small *s) {
   const struct body *b = s->top->b;
   for (int k = 0; k < b->loop->n_all; k++) {
-    const struct node *x = b->target[b->loop->n_carry + k];
-    for (int64_t i = 0, n = node_count(x); b->all[k] && i < n; i++)
-      store(s, &s->all[k], x, i, target_of(s->top, b->loop->n_carry + k)[i]);
+    int at = b->loop->n_carry + k;
+    for (int64_t i = 0, n = b->all[k] ? node_count(b->target[at]) : 0; i < n; i++)
+      store(s, &s->all[k], s->whole->target[at], i, target_of(s->top, at)[i]);
   }
 }
 
@@ -503,7 +513,7 @@ static void store_carries(struct small *s, const int carry[]) {
   const struct body *b = s->top->b;
   for (int k = 0; k < b->loop->n_carry; k++)
     for (int64_t i = 0, n = node_count(b->target[k]), first = carried(b, k); b->last[k] && i < n; i++)
-      store(s, &s->last[k], b->target[k], i, carry[first + i]);
+      store(s, &s->last[k], s->whole->target[k], i, carry[first + i]);
 }
 
 static void nest(struct small *s) {
@@ -512,6 +522,7 @@ static void nest(struct small *s) {
   struct kir_builder *b = &s->d.b;
   int carry[MOST_CARRIED + 1], next[MOST_CARRIED + 1], n = f->n_carried;
   bool counts = s->length >= 0;
+  if (s->lanes) s->lane = kir_loop(b, KIR_LANE, "i", draft_lin(&s->d, s->size_n));
   read_variables(s, l->n_seq + l->n_carry, l->n_const);
   for (int k = 0; k < l->n_carry; k++) read(s, l->n_seq + k, node_count(f->b->target[k]), carry + carried(f->b, k));
   s->t = kir_loop(b, KIR_SERIAL, "t", draft_lin(&s->d, s->size_t_));
@@ -525,22 +536,21 @@ static void nest(struct small *s) {
   close_step(s, f, n + counts, carry, next);
   store_carries(s, carry);
   if (counts) kir_store(b, s->length, NULL, KIR_SET, carry[n]);
+  if (s->lanes) kir_end(b);
 }
 
-bool scan_small(struct body *b, bool *done) {
-  struct work *w = b->w;
-  struct frame *f = work_take(w, sizeof *f);
-  bool fits = false;
-  if (!f) return false;
-  *f = (struct frame){ .b = b };
-  if (!frame_take(w, f, &fits)) return false;
-  if (!fits) return true;
+/* *done = false: too much for one kernel. */
+static bool write_kernel(struct body *whole, struct frame *f, bool *done) {
+  struct work *w = whole->w;
+  const struct loop *l = whole->loop;
   struct small *s = work_take(w, sizeof *s);
   if (!s) return false;
+  s->whole = whole;
   s->top = f;
-  s->in = work_take(w, sizeof *s->in * (size_t)(body_variables(b->loop) + 1));
-  s->all = work_take(w, sizeof *s->all * (size_t)(b->loop->n_all + 1));
-  s->last = work_take(w, sizeof *s->last * (size_t)(b->loop->n_carry + 1));
+  s->lanes = f->lanes;
+  s->in = work_take(w, sizeof *s->in * (size_t)(body_variables(l) + 1));
+  s->all = work_take(w, sizeof *s->all * (size_t)(l->n_all + 1));
+  s->last = work_take(w, sizeof *s->last * (size_t)(l->n_carry + 1));
   if (w->no_memory || !draft_begin(&s->d, w, "scan_small")) return false;
   find_needed(f);
   declare_all(s);
@@ -548,4 +558,46 @@ bool scan_small(struct body *b, bool *done) {
   if (s->d.is_full) return draft_drop(&s->d), true;
   *done = true;
   return draft_end(&s->d);
+}
+
+/* Lanes only store what is theirs, and nobody counts for all of them. */
+static bool gives_lanes(const struct body *b, int64_t lanes) {
+  const struct loop *l = b->loop;
+  for (int k = 0; k < l->n_carry + l->n_all; k++) {
+    const struct node *x = b->target[k];
+    bool is_wanted = k < l->n_carry ? b->last[k] != NULL : b->all[k - l->n_carry] != NULL;
+    if (is_wanted && !(x->rank && x->dims[0] == lanes)) return false;
+  }
+  return !b->length;
+}
+
+/* By so many lanes; 0: one computation for all. */
+static bool attempt(struct body *whole, int64_t lanes, bool *done) {
+  struct frame *f = work_take(whole->w, sizeof *f);
+  struct body *b = work_take(whole->w, sizeof *b);
+  struct node **target = work_take(whole->w, sizeof *target * (size_t)(whole->n_targets + 1));
+  bool fits = true;
+  if (!f || !b || !target) return false;
+  *b = *whole;
+  b->target = memcpy(target, whole->target, sizeof *target * (size_t)whole->n_targets);
+  *f = (struct frame){ .b = b, .lanes = lanes };
+  if (lanes && !body_lane(b, lanes, &fits)) return false;
+  if (fits && !frame_take(whole->w, f, &fits)) return false;
+  return !fits || write_kernel(whole, f, done);
+}
+
+/* The first axis of the carries, if it is more than 1. */
+static int64_t lanes_of(const struct body *b) {
+  const struct loop *l = b->loop;
+  for (int k = 0; k < l->n_carry; k++) {
+    const struct node *x = b->in_node[l->n_seq + k];
+    if (x->rank) return x->dims[0] > 1 ? x->dims[0] : 0;
+  }
+  return 0;
+}
+
+bool scan_small(struct body *b, bool *done) {
+  int64_t lanes = lanes_of(b);
+  if (lanes && gives_lanes(b, lanes) && !attempt(b, lanes, done)) return false;
+  return *done || attempt(b, 0, done);
 }
