@@ -14,6 +14,7 @@ enum {
   SHARED_BYTES = 32 << 20,  /* of all of b, by all of them */
   SHORT_CHUNK = 16,
   PACKED_ROWS = 16,
+  FEW_STRIPS = 2, CLOSE_BYTES = 1024,
   MANY_PARTS = 8,           /* rows so many that b is packed though it is small */
   ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows */
   GAP = 64,                 /* bytes between its rows, lest they share the sets of a cache */
@@ -127,10 +128,15 @@ static bool may_share(const struct product *p) {
   return p->threads > 1 && !p->then && !p->c->is_fed && panel_rows(p, p->k) <= SHARED_BYTES / p->size / (p->n_strips * p->width);
 }
 
+/* Rows of a that stand close together and that few patches read: they are as good where they are. */
+static bool is_close(const struct product *p) {
+  return p->n_strips <= FEW_STRIPS && p->a.column == p->size && llabs(p->a.row) <= CLOSE_BYTES;
+}
+
 static void choose_packing(struct product *p, bool small, bool in_runs) {
   p->packs_b = !p->dots && (p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS);
   p->packs_b |= p->b.maker && !(in_runs && p->b.column_axis >= 0); /* else pieces are read where they are */
-  p->packs_a = p->a.dtype != p->reg || p->a.maker || (!small && !is_flat(p) && !p->c->is_fed);
+  p->packs_a = p->a.dtype != p->reg || p->a.maker || (!small && !is_flat(p) && !is_close(p) && !p->c->is_fed);
   p->shares_b = p->packs_b && !is_flat(p) && may_share(p);
   p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK * (kir_is_float(p->reg) ? 1 : p->together); /* integers have no order */
   p->held = is_flat(p) ? least(p->k, p->chunk) : p->k;

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "schedule/work.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, CRUMB = 64 }; /* CRUMB: a free range is not broken for less than one part in so many of it */
 
 static void touch(struct schedule *s, int store, int step) {
   if (store < 0) return;
@@ -46,11 +46,11 @@ struct range { int64_t at, bytes; };
 struct ranges { struct range *r; int n, room; int64_t top; };
 
 static int64_t take(struct ranges *f, int64_t bytes) {
-  int best = -1;
+  int best = -1, last = f->n - 1;
   for (int i = 0; i < f->n; i++)
-    if (f->r[i].bytes >= bytes && (best < 0 || f->r[i].bytes < f->r[best].bytes)) best = i;
+    if (f->r[i].bytes >= bytes && f->r[i].bytes / CRUMB <= bytes && (best < 0 || f->r[i].bytes < f->r[best].bytes)) best = i;
   if (best < 0) { /* grow, from a free range at the top if there is one */
-    if (f->n && f->r[f->n - 1].at + f->r[f->n - 1].bytes == f->top) {
+    if (last >= 0 && f->r[last].at + f->r[last].bytes == f->top && f->r[last].bytes < bytes) {
       int64_t at = f->r[--f->n].at;
       f->top = at + bytes;
       return at;
