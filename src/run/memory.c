@@ -1,6 +1,6 @@
 /* memory.c -- blocks for array data: 64-byte aligned, kept for reuse by size class, within a budget.
  *
- * Eight classes a doubling, so a block is at most 1/8 larger than what is asked for. Blocks of 4 MiB and more are
+ * Eight classes a doubling, so a block is at most 1/8 larger than what is asked for. Blocks of 2 MiB and more are
  * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. A block that is
  * given back is kept, linked into the list of its class and into one list by age; the oldest go first when the cache
  * is beyond its limit or the budget is short. `used` counts the bytes asked for, `cached` the bytes of the blocks kept,
@@ -30,7 +30,7 @@
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #endif
 
-#define LARGE ((size_t)4 << 20)
+#define LARGE ((size_t)2 << 20)
 #define HUGE_PAGE ((size_t)2 << 20)
 enum { GRAIN = 64, STEPS = 8, CLASSES = 8 + 44 * STEPS }; /* 64 .. 512, then 8 a doubling up to 2^53 */
 
@@ -85,7 +85,14 @@ static size_t class_bytes(int c) {
   return (size_t)(c % STEPS + STEPS + 1) << (k - 3);
 }
 
+/* To the end of a huge page that is used by half or more. */
+static size_t mapped_bytes(size_t bytes) {
+  size_t tail = bytes % HUGE_PAGE;
+  return tail >= HUGE_PAGE / 2 ? bytes + HUGE_PAGE - tail : bytes;
+}
+
 static void *map_large(size_t bytes) {
+  bytes = mapped_bytes(bytes);
   char *p = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
   size_t head = -(uintptr_t)p & (HUGE_PAGE - 1), tail = HUGE_PAGE - head;
@@ -101,7 +108,7 @@ static void *system_take(size_t bytes) { return bytes >= LARGE ? map_large(bytes
 
 static void system_give(void *p, size_t bytes) {
   UNPOISON(p, bytes);
-  if (bytes >= LARGE) munmap(p, bytes);
+  if (bytes >= LARGE) munmap(p, mapped_bytes(bytes));
   else free(p);
 }
 
