@@ -522,8 +522,8 @@ typedef enum {
                          environment variable WEFT_CHECK: nan, inf, or none. For debugging: results are looked through */
   WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY */
   WEFT_BYTES_CACHE,   /* the most to keep for reuse; set 0 to give all of it back */
-  WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only. Arrays and temporaries; not the few rows a thread that a kernel
-                         works on */
+  WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only. Arrays, temporaries and what products work in; not the few rows a
+                         thread that a kernel works on */
   WEFT_BYTES_PEAK,    /* of USED since it was last set */
   WEFT_NODES,         /* read only: nodes alive in the process; 0 when every scope has ended */
   WEFT_KERNELS,       /* read only: kernels compiled since the process started */
@@ -541,7 +541,11 @@ const char *weft_device_text(int device);               /* name, memory, instruc
 const char *weft_show(int n, weft_array *const[], const char *what);
 const char *weft_function_show(weft_function *, const char *what);  /* no value; plans are those its calls have made so far */
 
-typedef struct { int64_t peak_bytes, moved_bytes, operations; int kernels, library_calls; } weft_cost;
+typedef struct {
+  int64_t peak_bytes, moved_bytes, operations;
+  int kernels, library_calls;
+  int64_t scratch_bytes;  /* of peak_bytes: what the threads of a product of matrices work in */
+} weft_cost;
 WEFT_MUST weft_status weft_plan(int n, weft_array *const[], weft_cost *);  /* what weft_eval would do; runs nothing */
 
 uint64_t    weft_id(weft_array *);                        /* equal for arrays that are the same node */

@@ -131,6 +131,19 @@ static weft_array *replayed(weft_array *x) {
   return all;
 }
 
+static weft_array *product_and_rest(weft_array *x) { return weft_softmax(weft_add(weft_matmul(x, x), x), -1); }
+static weft_array *product_of_bf16(weft_array *x) {
+  weft_array *y = weft_cast(x, WEFT_BF16);
+  return weft_matmul(y, weft_transpose(y, NULL));
+}
+static weft_array *product_of_made(weft_array *x) {
+  return weft_matmul(weft_mul(x, weft_scalar(3)), weft_where(weft_lt(x, weft_scalar(0.1)), x, weft_scalar(0)));
+}
+static weft_array *products_that_feed(weft_array *x) {
+  return weft_matmul(weft_softmax(weft_matmul(x, weft_transpose(x, NULL)), -1), x);
+}
+static weft_array *product_by_vector(weft_array *x) { return weft_matmul(x, weft_slice(x, 1, 0, 1, 1)); }
+
 static void expect_peak(const char *name, maker f) {
   enum { N = 400 };
   weft_scope *s = weft_scope_open();
@@ -160,6 +173,33 @@ TEST(the_peak_is_predicted_to_a_tenth) {
   expect_peak("histogram", histogram);
   expect_peak("weight_gradient", weight_gradient);
   expect_peak("replayed", replayed);
+  expect_peak("product_and_rest", product_and_rest);
+  expect_peak("product_of_bf16", product_of_bf16);
+  expect_peak("product_of_made", product_of_made);
+  expect_peak("products_that_feed", products_that_feed);
+  expect_peak("product_by_vector", product_by_vector);
+}
+
+/* What a product works in is part of the budget: with all but a byte of it, it is refused and nothing is lost. */
+TEST(the_limit_is_hard_for_what_products_work_in) {
+  int64_t threads = weft_get(WEFT_THREADS);
+  for (int n = 1; n < 4; n += 2) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_THREADS, n);
+    weft_array *x = weft_reshape(ramp(300 * 400), WEFT_DIMS(300, 400)), *y = weft_matmul(weft_transpose(x, NULL), x);
+    weft_cost cost;
+    EXPECT_OK(weft_plan(1, &y, &cost));
+    EXPECT(cost.scratch_bytes > 0);
+    int64_t used = weft_get(WEFT_BYTES_USED), limit = weft_set(WEFT_BYTES_LIMIT, used + cost.peak_bytes - 1);
+    weft_set(WEFT_BYTES_CACHE, 0);
+    EXPECT_INT(weft_eval(1, &y), WEFT_ERR_MEMORY);
+    EXPECT_INT(weft_get(WEFT_BYTES_USED), used);
+    weft_set(WEFT_BYTES_LIMIT, used + cost.peak_bytes);
+    EXPECT_OK(weft_eval(1, &y));
+    weft_set(WEFT_BYTES_LIMIT, limit);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_THREADS, threads);
 }
 
 static int64_t limit_now;

@@ -256,8 +256,9 @@ static PyObject *plan(PyObject *module, PyObject *arrays) {
   weft_scope_discard(scope);
   list_drop(&l);
   if (s) return NULL;
-  return Py_BuildValue("{sLsLsLsisi}", "peak_bytes", (long long)c.peak_bytes, "moved_bytes", (long long)c.moved_bytes,
-                       "operations", (long long)c.operations, "kernels", c.kernels, "library_calls", c.library_calls);
+  return Py_BuildValue("{sLsLsLsLsisi}", "peak_bytes", (long long)c.peak_bytes, "scratch_bytes", (long long)c.scratch_bytes,
+                       "moved_bytes", (long long)c.moved_bytes, "operations", (long long)c.operations, "kernels", c.kernels,
+                       "library_calls", c.library_calls);
 }
 
 PyMethodDef evaluate_functions[] = {

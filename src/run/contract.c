@@ -3,6 +3,7 @@
 #include <string.h>
 #include "backend/contract.h"
 #include "backend/float_mode.h"
+#include "base/mem.h"
 #include "run/buffer.h"
 #include "run/pattern.h"
 #include "run/piece.h"
@@ -60,6 +61,8 @@ struct product {
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
   patch_code *row_code[2];      /* fours: of one row */
   size_t a_bytes, b_bytes, cell_bytes, sums_bytes, starts_bytes, fed_bytes, piece_bytes;
+  uint8_t *scratch;             /* first what is shared, then a slot for each thread */
+  uint8_t *is_taken;            /* by slot; atomic */
   uint8_t *shared_b;            /* all strips of b, and where their sums start */
   int32_t *shared_starts;
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
@@ -227,7 +230,7 @@ static void measure_scratch(struct product *p) {
   p->a_bytes = p->packs_a ? padded(rows * panel_rows(p, least(p->k, p->chunk)) * p->size + PANEL_SLACK) : 0;
   p->b_bytes = p->shares_b ? 0 : panels_of(p, p->cell_columns);
   p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_row) : 0;
-  p->cell_bytes = p->y.at ? 0 : padded(rows * p->cell_row);
+  p->cell_bytes = p->c->y.store >= 0 ? 0 : padded(rows * p->cell_row);
   p->starts_bytes = p->shares_b ? 0 : starts_of(p, p->cell_columns);
   p->fed_bytes = p->then ? padded(rows * p->fed_row) : 0;
   p->piece_bytes = measure_pieces(p, rows);
@@ -281,22 +284,30 @@ static bool allows_pairs(const struct product *p, const struct matrix *x, int64_
   return !l.found;
 }
 
-static void choose_pairs(struct product *p, int threads) {
-  p->together = 1;
-  int together = p->unit->together(p->a.dtype);
-  if (p->c->is_fed || p->a.dtype != p->b.dtype || together == 1 || is_flat(p) || is_small(p)) return;
-  if (allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads)) p->together = together;
+/* Products at a time, if all numbers allow it. */
+static int most_together(const struct product *p) {
+  if (p->c->is_fed || p->a.dtype != p->b.dtype || is_flat(p) || is_small(p)) return 1;
+  return p->unit->together(p->a.dtype);
 }
 
-static int choose(struct product *p, int threads) {
-  choose_patch(p);
-  choose_pairs(p, threads);
-  int how = find_code(p);
-  if (how) return how;
+static bool are_allowed(const struct product *p, int threads) {
+  return allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads);
+}
+
+static void choose_sizes(struct product *p, int threads) {
   choose_threads(p, threads);
   choose_cells(p);
   measure_scratch(p);
-  return 0;
+}
+
+/* is_run: its operands may be looked at, and its code is wanted. 1, 2: see find_code. */
+static int choose(struct product *p, int threads, bool is_run) {
+  choose_patch(p);
+  p->together = most_together(p);
+  if (is_run && p->together > 1 && !are_allowed(p, threads)) p->together = 1;
+  int how = is_run ? find_code(p) : 0;
+  if (!how) choose_sizes(p, threads);
+  return how;
 }
 
 /* ---- multiplying ---- */
@@ -645,54 +656,76 @@ static struct worker worker_of(const struct product *p, uint8_t *room) {
   return w;
 }
 
+/* ---- scratch: of all threads at once, so that it is counted and refused as a whole ---- */
+
+static size_t own_bytes(const struct product *p) { return scratch_of(p) + (p->then ? scratch_of(p->then) : 0); }
+static size_t shared_bytes(const struct product *p) {
+  int64_t columns = p->n_strips * p->width;
+  return p->shares_b ? panels_of(p, columns) + starts_of(p, columns) : 0;
+}
+static int64_t pack_tasks(const struct product *p) { return p->shares_b ? least(p->n_strips, (int64_t)p->threads * CELLS) : 0; }
+static int64_t n_slots(const struct product *p) {
+  int64_t packs = pack_tasks(p);
+  return least(p->threads, packs > p->n_tasks ? packs : p->n_tasks);
+}
+static size_t total_bytes(const struct product *p) { return shared_bytes(p) + own_bytes(p) * (size_t)n_slots(p); }
+
+/* A part that no other task has: at most as many run at once as there are. */
+static int take_slot(struct product *p) {
+  for (int i = 0, n = (int)n_slots(p);; i = (i + 1) % n)
+    if (!__atomic_exchange_n(&p->is_taken[i], 1, __ATOMIC_ACQUIRE)) return i;
+}
+static uint8_t *slot_at(const struct product *p, int slot) { return p->scratch + shared_bytes(p) + own_bytes(p) * (size_t)slot; }
+static void leave_slot(struct product *p, int slot) { __atomic_store_n(&p->is_taken[slot], 0, __ATOMIC_RELEASE); }
+
 static void task(void *ctx, int i) {
   struct product *p = ctx;
-  size_t own = scratch_of(p), bytes = own + (p->then ? scratch_of(p->then) : 0);
-  uint8_t *room = bytes ? memory_borrow(bytes) : NULL;
+  int slot = take_slot(p);
+  uint8_t *room = slot_at(p, slot);
   struct worker w = worker_of(p, room), then;
-  if (p->then) then = worker_of(p->then, room + own), then.left = w.fed, w.then = &then;
+  if (p->then) then = worker_of(p->then, room + scratch_of(p)), then.left = w.fed, w.then = &then;
   int64_t end = share(p->n_cells, i + 1, p->n_tasks);
-  bool failed = bytes && !room;
+  bool failed = false;
   uint64_t mode = float_mode_enter();
   for (int64_t c = share(p->n_cells, i, p->n_tasks); c < end && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
   float_mode_leave(mode);
-  if (room) memory_return(room, bytes);
+  leave_slot(p, slot);
   if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }
 
 /* ---- b packed by all threads, for all ---- */
 
-static int64_t pack_tasks(const struct product *p) { return least(p->n_strips, (int64_t)p->threads * CELLS); }
-
 static void pack_task(void *ctx, int i) {
   struct product *p = ctx;
-  uint8_t *piece = p->piece_bytes ? memory_borrow(p->piece_bytes) : NULL;
-  struct worker w = worker_of(p, NULL);
-  w.piece = piece, w.failed = p->piece_bytes && !piece;
+  int slot = take_slot(p);
+  struct worker w = worker_of(p, slot_at(p, slot));
   int64_t n = pack_tasks(p), end = share(p->n_strips, i + 1, n) * p->width;
   w.cell.column = share(p->n_strips, i, n) * p->width;
   w.cell.columns = least(p->n, end) - w.cell.column;
   uint64_t mode = float_mode_enter();
-  if (!w.failed && !is_cancelled(p)) pack_strips(&w, 0, p->k, 0);
+  if (!is_cancelled(p)) pack_strips(&w, 0, p->k, 0);
   float_mode_leave(mode);
-  if (piece) memory_return(piece, p->piece_bytes);
+  leave_slot(p, slot);
   if (w.failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }
 
-static void run_tasks(struct product *p) {
-  size_t panels = panels_of(p, p->n_strips * p->width), bytes = panels + starts_of(p, p->n_strips * p->width);
-  if (!p->shares_b) {
-    pool_run((int)p->n_tasks, p->threads, task, p);
-    return;
+static void run_in_scratch(struct product *p) {
+  p->shared_b = p->scratch;
+  if (p->shares_b) {
+    p->shared_starts = (int32_t *)(void *)(p->shared_b + panels_of(p, p->n_strips * p->width));
+    pool_run((int)pack_tasks(p), p->threads, pack_task, p);
   }
-  if (!(p->shared_b = memory_borrow(bytes))) {
-    p->failed = 1;
-    return;
-  }
-  p->shared_starts = (int32_t *)(void *)(p->shared_b + panels);
-  pool_run((int)pack_tasks(p), p->threads, pack_task, p);
   if (!p->failed) pool_run((int)p->n_tasks, p->threads, task, p);
-  memory_return(p->shared_b, bytes);
+}
+
+static void run_tasks(struct product *p, size_t bytes) {
+  uint8_t few[64] = { 0 };
+  p->is_taken = p->threads <= 64 ? few : mem_alloc((size_t)p->threads);
+  p->scratch = bytes ? memory_take(bytes) : NULL;
+  p->failed = !p->is_taken || (bytes && !p->scratch);
+  if (!p->failed) run_in_scratch(p);
+  if (p->scratch) memory_give(p->scratch, bytes);
+  if (p->is_taken != few) mem_free(p->is_taken);
 }
 
 /* ---- the step ---- */
@@ -701,7 +734,7 @@ static void find_matrix(struct matrix *x, const struct contraction *c, const str
                         uint8_t *const base[]) {
   int size = kir_width(t);
   x->dtype = t, x->row = b->stride[c->n_batch] * size, x->column = b->stride[c->n_batch + 1] * size;
-  if (b->store >= 0) x->at = base[b->store] + b->offset * size;
+  if (base && b->store >= 0) x->at = base[b->store] + b->offset * size;
   for (int i = 0; i < c->n_batch; i++) x->batch[i] = b->stride[i] * size;
 }
 
@@ -720,12 +753,9 @@ static void turn(struct product *p) {
 }
 
 /* An operand that is made: its strides say only where neighbours are. */
-static void find_made(struct matrix *x, const struct maker *m, struct piece_kernel *k, const struct plan *plan,
-                      uint8_t *const base[]) {
+static void find_made(struct matrix *x, const struct maker *m) {
   if (!(x->maker = m)) return;
   int size = kir_width(x->dtype);
-  piece_kernel_of(k, plan, m->step, m->n_axes, m->start, base);
-  x->kernel = k;
   x->row_axis = m->row_axis, x->column_axis = m->column_axis;
   x->row = m->is_by_rows ? APART : size, x->column = m->is_by_rows ? size : APART;
   for (int i = 0; i < AXES; i++) x->batch[i] = m->batch_axis[i] >= 0 ? APART : 0;
@@ -737,6 +767,9 @@ static void find_product(struct product *p, const struct contraction *c, uint8_t
   find_matrix(&p->a, c, &c->a, c->a_dtype, base);
   find_matrix(&p->b, c, &c->b, c->b_dtype, base);
   find_matrix(&p->y, c, &c->y, p->reg, base);
+  find_made(&p->a, c->maker[0]);
+  find_made(&p->b, c->maker[1]);
+  if (c->is_turned) turn(p);
 }
 
 static bool is_empty(const struct contraction *c) {
@@ -745,22 +778,22 @@ static bool is_empty(const struct contraction *c) {
 }
 
 static struct failure *outcome(const struct product *p) {
-  if (p->failed) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
   if (is_cancelled(p)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   struct failure *f = p->a.maker ? piece_outcome(p->a.kernel) : NULL;
   if (!f && p->b.maker) f = piece_outcome(p->b.kernel);
   return f ? f : piece_outcome(p->next);
 }
 
-struct kernels { struct piece_kernel next, a, b; };
+struct kernels { struct piece_kernel next, made[2]; };
 
 /* The product of step i, with the kernels that make its operands and go on with it. */
 static void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[], struct kernels *k) {
   const struct contraction *c = plan->schedule->step[i].contraction;
   find_product(p, c, base);
-  find_made(&p->a, c->maker[0], &k->a, plan, base);
-  find_made(&p->b, c->maker[1], &k->b, plan, base);
-  if (c->is_turned) turn(p);
+  for (int j = 0; j < 2; j++) {
+    struct matrix *x = j ? &p->b : &p->a;
+    if (x->maker) piece_kernel_of(x->kernel = &k->made[j], plan, x->maker->step, x->maker->n_axes, x->maker->start, base);
+  }
   piece_kernel_of(&k->next, plan, i, c->n_axes, c->start, base);
   p->next = &k->next, p->cancel = r->cancel;
 }
@@ -773,22 +806,36 @@ static void chain(struct product *p, struct product *next) {
   next->a = (struct matrix){ .dtype = next->a.dtype, .row = p->fed_row, .column = size };
 }
 
-static int choose_both(struct product *p, int threads, const struct contractor *unit) {
+static int choose_both(struct product *p, int threads, const struct contractor *unit, bool is_run) {
   struct product *next = p->then;
   p->unit = unit->lanes(p->reg) ? unit : &contractor_vm;
   if (next) next->unit = unit->lanes(p->reg) && unit->lanes(next->reg) ? unit : &contractor_vm, p->unit = next->unit;
-  int how = choose(p, threads);
+  int how = choose(p, threads, is_run);
   if (how || !next) return how;
-  how = choose(next, threads);
+  how = choose(next, threads, is_run);
   if (!how) next->cell_parts = p->cell_parts, measure_scratch(next); /* its cells are rows that it is given */
   return how;
 }
 
+/* Of a product that has been chosen; where it might have gone one by one or in pairs, depending on its numbers, the larger. */
+static size_t bytes_of(const struct product *p, int threads) {
+  int together = p->together > 1 ? 1 : most_together(p);
+  size_t bytes = total_bytes(p);
+  if (!kir_is_float(p->reg) || together == p->together) return bytes;
+  struct product other = *p;
+  other.together = together;
+  choose_sizes(&other, threads);
+  return total_bytes(&other) > bytes ? total_bytes(&other) : bytes;
+}
+
 static struct failure *run_both(struct product *p, struct run *r) {
-  int how = choose_both(p, r->threads, compiled_contractor());
-  if (how == 2) how = choose_both(p, r->threads, &contractor_vm);
+  int how = choose_both(p, r->threads, compiled_contractor(), true);
+  if (how == 2) how = choose_both(p, r->threads, &contractor_vm, true);
   if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
-  run_tasks(p);
+  size_t bytes = bytes_of(p, r->threads);
+  run_tasks(p, bytes);
+  if (p->failed)
+    return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: a product needs %lld bytes to work in", (long long)bytes);
   struct failure *f = outcome(p);
   return f || !p->then ? f : outcome(p->then);
 }
@@ -803,4 +850,15 @@ struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint
   product_at(&first, plan, i - 1, r, base, &kernels[1]);
   chain(&first, &p);
   return run_both(&first, r);
+}
+
+int64_t contract_scratch(const struct plan *plan, int i, int threads) {
+  const struct step *s = &plan->schedule->step[i];
+  struct product p, first;
+  if (is_empty(s->contraction) || s->contraction->feeds) return 0;
+  find_product(&p, s->contraction, NULL);
+  if (s->contraction->is_fed) find_product(&first, s[-1].contraction, NULL), chain(&first, &p);
+  struct product *both = s->contraction->is_fed ? &first : &p;
+  choose_both(both, threads, compiled_contractor(), false);
+  return (int64_t)bytes_of(both, threads);
 }

@@ -5,5 +5,6 @@
 #include "run/plan.h"
 
 struct failure *contract_run(const struct plan *, int step, struct run *, uint8_t *const base[]);
+int64_t contract_scratch(const struct plan *, int step, int threads); /* bytes it takes to work in, whatever the numbers are */
 
 #endif

@@ -20,6 +20,8 @@ struct eval_settings *eval_settings(void) {
   return s;
 }
 
+int eval_threads(void) { return eval_settings()->threads ? eval_settings()->threads : pool_threads(); }
+
 static _Thread_local struct { void (*call)(void *); void *ctx; } before_long;
 
 void weft_before_long(void (*call)(void *ctx), void *ctx) { before_long.call = call, before_long.ctx = ctx; }
@@ -826,7 +828,8 @@ struct failure *eval_cost(int n, struct node *const target[], const bool forgets
   struct failure *f = plan_only(&e, false, &given);
   if (!f) {
     const struct schedule *s = e.plan->schedule;
-    *out = (weft_cost){ plan_peak(e.plan) - given, s->moved_bytes, s->operations, s->n_steps, 0 };
+    *out = (weft_cost){ plan_peak(e.plan, eval_threads()) - given, s->moved_bytes, s->operations, s->n_steps, 0,
+                        plan_scratch(e.plan, eval_threads()) };
   }
   eval_free(&e);
   return f;

@@ -32,6 +32,7 @@ weft_status value_copy(const struct node *, void *dst, struct failure **);
 struct eval_settings { const volatile int *cancel; int threads, device, check; bool exact, is_known; }; /* check: WEFT_CHECK */
 struct eval_settings *eval_settings(void);
 int check_default(void);     /* as the environment says */
+int eval_threads(void);      /* the most for work started by this thread */
 bool eval_is_to_tell(void);  /* somebody wants to know before work of more than a moment begins */
 void eval_before_long(void); /* calls whom weft_before_long named on this thread */
 

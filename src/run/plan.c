@@ -282,7 +282,8 @@ static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t 
   }
   return NULL;
 no_memory:
-  return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: %lld bytes are needed at the same time", (long long)plan_peak(p));
+  return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: %lld bytes are needed at the same time",
+              (long long)plan_peak(p, r->threads));
 }
 
 /* Mapped files that were cut while the kernels ran: what was computed from them is not to be trusted. */
@@ -361,8 +362,18 @@ weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
   return failure_status(*failure);
 }
 
-int64_t plan_peak(const struct plan *p) {
-  int64_t n = (int64_t)p->schedule->block_bytes;
+int64_t plan_scratch(const struct plan *p, int threads) {
+  int64_t most = 0;
+  for (int i = 0; i < p->schedule->n_steps; i++) {
+    int64_t n = p->body[i] ? plan_scratch(p->body[i], threads) : 0;
+    if (p->schedule->step[i].contraction) n = contract_scratch(p, i, threads);
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+int64_t plan_peak(const struct plan *p, int threads) {
+  int64_t n = (int64_t)p->schedule->block_bytes + plan_scratch(p, threads);
   for (int i = 0; i < p->schedule->n_stores; i++)
     if (p->schedule->store[i].is_output) n += (int64_t)p->schedule->store[i].bytes;
   return n;

@@ -65,7 +65,8 @@ weft_status plan_run(struct plan *, struct run *, struct failure **);
 /* The memory a step's kernel is given in a run: NULL where it stands nowhere; base NULL: all of it. */
 void step_bind(const struct step *, const struct kir_kernel *, uint8_t *const base[], struct bound[]);
 struct failure *step_index_failure(const struct step *, int site, int64_t at); /* a check failed at this index */
-int64_t plan_peak(const struct plan *); /* bytes allocated at the same time, if no leaf gives its memory */
+int64_t plan_peak(const struct plan *, int threads);    /* bytes allocated at the same time, if no leaf gives its memory; */
+int64_t plan_scratch(const struct plan *, int threads); /* of these, the most that a step needs to work in */
 bool plan_may_fail(const struct plan *, int step); /* for want of memory, or by a check */
 
 #endif

@@ -31,7 +31,7 @@ int64_t weft_get(weft_setting s) {
   switch (s) {
     case WEFT_DEVICE: return eval_settings()->device;
     case WEFT_DEVICE_COUNT: return device_count();
-    case WEFT_THREADS: return eval_settings()->threads ? eval_settings()->threads : pool_threads();
+    case WEFT_THREADS: return eval_threads();
     case WEFT_EXACT: return eval_settings()->exact;
     case WEFT_CHECK: return eval_settings()->check;
     case WEFT_BYTES_LIMIT: return memory_limit();

@@ -117,7 +117,8 @@ static void show_ptx(const struct compiled *c, struct text *t) {
 
 void plan_show(const struct plan *p, const char *what, struct text *t) {
   bool is_plan = !strcmp(what, "plan");
-  if (is_plan) text_addf(t, "%d steps, %lld bytes at the same time\n", p->schedule->n_steps, (long long)plan_peak(p));
+  if (is_plan) text_addf(t, "%d steps, %lld bytes at the same time, %lld of them to work in\n", p->schedule->n_steps,
+                         (long long)plan_peak(p, eval_threads()), (long long)plan_scratch(p, eval_threads()));
   for (int i = 0; i < p->schedule->n_steps; i++) {
     const struct compiled *c = p->code[i];
     if (is_plan) show_step(p, i, t);

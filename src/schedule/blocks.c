@@ -18,7 +18,8 @@ bool contract_is_long(const struct work *w, const struct node *n) {
   if (!contract_is_by_patches(w, n) || n->rank < 2 || !kir_is_register((weft_dtype)n->dtype)) return false;
   m = n->dims[n->rank - 2], columns = n->dims[n->rank - 1];
   if (node_count(n) != m * columns || m < LEAST_ROWS || columns < LEAST_COLUMNS || k < LEAST_BLOCKS * CONTRACT_BLOCK) return false;
-  return (double)m * (double)columns * (double)k >= LEAST_PRODUCTS && m * columns <= CONTRACT_BLOCK / SMALLEST_SHARE * (m + columns);
+  return (double)m * (double)columns * (double)k >= LEAST_PRODUCTS &&
+         m * columns <= CONTRACT_BLOCK / SMALLEST_SHARE * (m + columns);
 }
 
 /* n products of at most a block each, from block `first` on. */
