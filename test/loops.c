@@ -615,3 +615,30 @@ TEST(carries_before_and_after_each_step_are_rows_of_one_array_and_nothing_is_cop
   if (read_f64(dx, 512, got)) EXPECT_NEAR(got[511], d, 1e-12);
   weft_scope_discard(s);
 }
+
+TEST(rows_that_a_reverse_loop_reads_where_it_writes_stand_in_the_gradient) {
+  enum { T = 64, N = 128 };
+  weft_scope *s = weft_scope_open();
+  static double v[T * N], y[T][N], got[T][N];
+  for (int i = 0; i < T * N; i++) v[i] = sin(i * 0.7);
+  weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(T, N), v), *dx;
+  weft_scope *inner = weft_scope_open();
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *x_t = weft_loop_each(loop, x), *c = weft_loop_carry(loop, weft_full(WEFT_F64, WEFT_DIMS(N), 0)), *next = weft_add(weft_mul(c, weft_scalar(0.5)), x_t);
+  weft_loop_next(loop, c, next);
+  weft_array *all = weft_loop_all(loop, next);
+  weft_loop_close(loop);
+  weft_grad(weft_mul(all, all), 1, &x, &dx);
+  weft_keep(dx);
+  weft_scope_discard(inner);
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &dx, &cost));
+  EXPECT_INT(cost.peak_bytes <= T * N * 8 + 4096, true);
+  EXPECT_OK(weft_read(dx, WEFT_F64, got, sizeof got));
+  for (int j = 0; j < N; j++) {
+    double g = 0;
+    for (int t = 0; t < T; t++) y[t][j] = (t ? 0.5 * y[t - 1][j] : 0) + v[t * N + j];
+    for (int t = T - 1; t >= 0; t--) EXPECT_NEAR(got[t][j], g = 2 * y[t][j] + 0.5 * g, 1e-12);
+  }
+  weft_scope_discard(s);
+}

@@ -2,43 +2,50 @@
 #include <string.h>
 #include "schedule/work.h"
 
-enum { ALIGN = 64, CRUMB = 64 }; /* CRUMB: a free range is not broken for less than one part in so many of it */
+enum {
+  ALIGN = 64,
+  CRUMB = 64,        /* a free range is not broken for less than one part in so many of it */
+  LONGEST_LIFE = 256 /* steps that are looked through for a value that moves */
+};
 
-static void touch(struct schedule *s, int store, int step) {
-  if (store < 0) return;
-  struct store *t = &s->store[store];
-  if (t->first < 0) t->first = step;
-  t->last = step;
-}
+/* Shown every store that a step reads or writes. */
+typedef void visitor(void *of, int *store, int step);
 
 /* What a step that is no loop reads and writes, as part of step i. */
-static void touch_all(struct schedule *s, const struct step *p, int i) {
-  const struct contraction *c = p->contraction;
+static void visit_step(struct schedule *s, struct step *p, int i, visitor *v, void *of) {
+  struct contraction *c = p->contraction;
   for (int j = 0; p->kernel && j < p->kernel->n_bufs; j++)
-    if (p->kernel->bufs[j].kind <= KIR_INOUT) touch(s, p->bufs[j].store, i);
+    if (p->kernel->bufs[j].kind <= KIR_INOUT) v(of, &p->bufs[j].store, i);
   if (!c) return;
-  touch(s, c->a.store, i);
-  touch(s, c->b.store, i);
-  touch(s, c->y.store, i);
-  for (int k = 0; k < 2; k++) if (c->maker[k]) touch_all(s, &s->step[c->maker[k]->step], i);
+  v(of, &c->a.store, i);
+  v(of, &c->b.store, i);
+  v(of, &c->y.store, i);
+  for (int k = 0; k < 2; k++) if (c->maker[k]) visit_step(s, &s->step[c->maker[k]->step], i, v, of);
 }
 
-static void find_lives(struct schedule *s) {
-  for (int i = 0; i < s->n_steps; i++) {
-    struct step *p = &s->step[i];
-    struct replay *r = p->replay;
-    if (!r) touch_all(s, p, i);
-    if (p->contraction && p->contraction->is_fed) touch_all(s, p - 1, i); /* they run together */
-    if (!r) continue;
-    for (int j = 0; j < r->n_seq + r->n_carry + r->n_const; j++) touch(s, r->in[j].store, i);
-    for (int j = 0; j < r->n_all; j++) touch(s, r->all[j].store, i);
-    for (int j = 0; j < r->n_carry; j++) touch(s, r->last[j].store, i);
-    for (int j = 0; j < 2 * r->n_carry; j++) touch(s, r->ping[j], i);
-    touch(s, r->length.store, i);
-    touch(s, r->count.store, i);
-    touch(s, r->body_block, i);
-    touch(s, r->spare, i);
-  }
+static void visit_replay(struct replay *r, int i, visitor *v, void *of) {
+  for (int j = 0; j < r->n_seq + r->n_carry + r->n_const; j++) v(of, &r->in[j].store, i);
+  for (int j = 0; j < r->n_all; j++) v(of, &r->all[j].store, i);
+  for (int j = 0; j < r->n_carry; j++) v(of, &r->last[j].store, i);
+  for (int j = 0; j < 2 * r->n_carry; j++) v(of, &r->ping[j], i);
+  v(of, &r->length.store, i);
+  v(of, &r->count.store, i);
+  v(of, &r->body_block, i);
+  v(of, &r->spare, i);
+}
+
+static void visit(struct schedule *s, int i, visitor *v, void *of) {
+  struct step *p = &s->step[i];
+  if (p->replay) visit_replay(p->replay, i, v, of);
+  else visit_step(s, p, i, v, of);
+  if (p->contraction && p->contraction->is_fed) visit_step(s, p - 1, i, v, of); /* they run together */
+}
+
+static void touch(void *of, int *store, int step) {
+  if (*store < 0) return;
+  struct store *t = &((struct schedule *)of)->store[*store];
+  if (t->first < 0) t->first = step;
+  t->last = step;
 }
 
 /* Free ranges of the block, sorted by offset, neighbours joined. */
@@ -139,6 +146,36 @@ static int donor(const struct schedule *s, int i, int to, const bool gives[]) {
   return -1;
 }
 
+/* ---- values that stand in an output before it is there ---- */
+
+struct move { int from, to; };
+
+static void move(void *of, int *store, int step) {
+  const struct move *m = of;
+  (void)step;
+  if (*store == m->from) *store = m->to;
+}
+
+static void move_store(struct schedule *s, int from, int to) {
+  struct store *a = &s->store[from], *b = &s->store[to];
+  for (int i = a->first; i <= a->last; i++) visit(s, i, move, &(struct move){ from, to });
+  b->first = a->first;
+  a->first = a->last = -1;
+}
+
+/* A value that dies where an output is written in its place stands there from its beginning. */
+static void stand_in_outputs(struct schedule *s, const bool gives[]) {
+  for (int to = 0; to < s->n_stores; to++) {
+    const struct store *t = &s->store[to];
+    if (!t->is_output || !t->bytes) continue;
+    for (int from = to; from >= 0 && t->first >= 0;) {
+      from = donor(s, t->first, to, gives);
+      if (from >= 0 && s->store[from].last - s->store[from].first > LONGEST_LIFE) from = -1;
+      if (from >= 0) move_store(s, from, to);
+    }
+  }
+}
+
 static int64_t padded(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 static int *ints(struct work *w, int n) { return work_take(w, sizeof(int) * (size_t)(n + 1)); }
@@ -146,11 +183,12 @@ static int *ints(struct work *w, int n) { return work_take(w, sizeof(int) * (siz
 bool memory_plan(struct work *w) {
   struct schedule *s = w->out;
   struct ranges f = { 0 };
-  find_lives(s);
+  for (int i = 0; i < s->n_steps; i++) visit(s, i, touch, s);
   int *by_first = ints(w, s->n_steps), *by_last = ints(w, s->n_steps); /* by step: the first store that begins, ends there */
   int *next_first = ints(w, s->n_stores), *next_last = ints(w, s->n_stores);
   bool *gives = work_take(w, (size_t)s->n_stores + 1); /* its memory has gone over to another */
   if (w->no_memory) return false;
+  stand_in_outputs(s, gives);
   for (int i = 0; i < s->n_steps; i++) by_first[i] = by_last[i] = -1;
   for (int i = 0; i < s->n_stores; i++) {
     struct store *t = &s->store[i];
