@@ -94,9 +94,12 @@ static bool has_memory(const struct gen *g, int val, int id) {
          g->spill[id] >= 0 || is_spread(g, val, id);
 }
 
+/* Registers are saved and filled whole, also while a statement works on fewer lanes (scalar.c). */
+static int whole_width(const struct gen *g, int dtype) { return lane_bytes(dtype) * (g->vector_bytes / (g->wide ? 8 : 4)); }
+
 static void store_register(struct gen *g, int dtype, int reg, struct rm m) {
   if (reg >= MASK_BASE) vec(enc(g), I_KMOV_TO, 16, reg - MASK_BASE, 0, m);
-  else vec(enc(g), I_MOVUPS_TO, width_of(g, dtype), reg, 0, m);
+  else vec(enc(g), I_MOVUPS_TO, whole_width(g, dtype), reg, 0, m);
 }
 
 static void fill_mask(struct gen *g, int val, int reg, struct rm m) {
@@ -104,8 +107,8 @@ static void fill_mask(struct gen *g, int val, int reg, struct rm m) {
   if (comes_from_row(g, val)) { /* rows hold 32 bits a bool */
     uint64_t before = g->temps;
     int t = temp(g);
-    vec(e, I_MOVUPS, width_of(g, WEFT_I32), t, 0, m);
-    vec(e, I_PMOVD2M, width_of(g, WEFT_I32), reg - MASK_BASE, 0, rm_reg(t));
+    vec(e, I_MOVUPS, whole_width(g, WEFT_I32), t, 0, m);
+    vec(e, I_PMOVD2M, whole_width(g, WEFT_I32), reg - MASK_BASE, 0, rm_reg(t));
     g->temps = before;
     return;
   }
@@ -121,9 +124,9 @@ static void fill_register(struct gen *g, int val, int copy, int reg, struct rm m
   if (is_masked(g, val)) { load_masked(g, dtype, g->tail, copy, reg, m); return; }
   if (m.kind != RM_REG && m.broadcast) {
     m.broadcast = false;
-    vec(enc(g), is_64 ? I_PBROADCASTQ : I_BROADCASTSS, width_of(g, dtype), reg, 0, m);
+    vec(enc(g), is_64 ? I_PBROADCASTQ : I_BROADCASTSS, whole_width(g, dtype), reg, 0, m);
   } else {
-    vec(enc(g), I_MOVUPS, width_of(g, dtype), reg, 0, m);
+    vec(enc(g), I_MOVUPS, whole_width(g, dtype), reg, 0, m);
   }
 }
 
