@@ -462,6 +462,30 @@ TEST(a_product_is_one_step_with_what_follows_it) {
 }
 
 /* The cast happens while the operand is packed: no copy of it in f32. */
+/* The window's kernel runs over its indices first, the product over its batches. */
+TEST(a_product_shares_no_kernel_that_has_its_axes_in_another_order) {
+  enum { B = 8, C = 16, M = 3, K = 5, N = 2 };
+  static float x[B * C * K * N], a[B * C * M * K], b[B * C * K * N], y[B * C * M * N];
+  for (int i = 0; i < (int)(sizeof a / sizeof *a); i++) a[i] = (float)(i % 7 - 3);
+  for (int i = 0; i < (int)(sizeof b / sizeof *b); i++) b[i] = (float)(i % 5 - 2), x[i] = (float)(i % 97);
+  EACH_BACKEND(name) {
+    weft_scope *s = weft_scope_open();
+    weft_array *ax = weft_from(WEFT_F32, WEFT_DIMS(B, C, K, N), x), *start = weft_from(WEFT_I64, 0, NULL, &(int64_t){ 1 });
+    weft_array *window = weft_window(ax, 2, start, M);
+    weft_array *product = weft_matmul(weft_from(WEFT_F32, WEFT_DIMS(B, C, M, K), a), weft_from(WEFT_F32, WEFT_DIMS(B, C, K, N), b));
+    weft_array *sum = weft_add(window, product);
+    EXPECT_OK(weft_eval(2, (weft_array *[]){ sum, product }));
+    EXPECT_OK(weft_read(sum, WEFT_F32, y, sizeof y));
+    for (int i = 0; i < B * C * M * N; i++) {
+      int batch = i / (M * N), m = i / N % M, n = i % N;
+      float want = x[(batch * K + 1 + m) * N + n];
+      for (int k = 0; k < K; k++) want += a[(batch * M + m) * K + k] * b[(batch * K + k) * N + n];
+      if (y[i] != want) test_fail(__FILE__, __LINE__, "%s: element %d is %g, not %g", name, i, (double)y[i], (double)want), i = B * C * M * N;
+    }
+    weft_scope_discard(s);
+  }
+}
+
 TEST(an_operand_is_cast_inside_the_product) {
   weft_scope *scope = weft_scope_open();
   static float want[40 * 300], got[40 * 300];

@@ -306,6 +306,7 @@ static bool both_of(struct work *w, const struct group *g, const struct group *h
   if (g->product && h->product) return false;
   both->has_contract |= h->has_contract;
   if (h->product) both->product = h->product;
+  for (int a = 0; h->product && a < h->n_axes; a++) if (to[a] != a) return false; /* a contraction names them by number */
   both->has_readers |= h->has_readers;
   for (int a = 0; a < h->n_axes; a++) both->pinned[to[a]] |= h->pinned[a];
   for (int i = 0; i < h->n_bases; i++) if (!group_reads(both, h->base[i])) return false;
