@@ -33,11 +33,12 @@ struct plain plain_pair(const struct plain *re, const struct plain *im) {
 
 struct pair { const struct plain *re, *im; };
 
-static struct plain *kept[4096];
-static int n_kept;
+static struct plain **kept;
+static int n_kept, kept_room;
 
 static const struct plain *keep(struct plain p) {
-  if (n_kept == 4096 || !(kept[n_kept] = malloc(sizeof p))) abort();
+  if (n_kept == kept_room && !(kept = realloc(kept, sizeof *kept * (size_t)(kept_room = 2 * kept_room + 64)))) abort();
+  if (!(kept[n_kept] = malloc(sizeof p))) abort();
   *kept[n_kept] = p;
   return kept[n_kept++];
 }
@@ -45,6 +46,7 @@ static const struct plain *keep(struct plain p) {
 /* The result, and nothing of what was kept since. */
 static struct plain ended(int since, struct plain y) {
   while (n_kept > since) plain_free(kept[--n_kept]), free(kept[n_kept]);
+  if (!n_kept) free(kept), kept = NULL, kept_room = 0;
   return y;
 }
 
@@ -230,14 +232,17 @@ struct plain plain_complex_reduce(const char *op, weft_dtype out, const struct p
 
 struct plain plain_complex_prefix(const char *op, const struct plain *x, int axis) {
   int since = n_kept;
-  struct pair p = parts(x), all[512];
+  struct pair p = parts(x);
   if (IS("cumsum")) return ended(since, joined((struct pair){ keep(plain_prefix(op, p.re->dtype, p.re, axis)), keep(plain_prefix(op, p.im->dtype, p.im, axis)) }));
-  if (x->dims[axis] > 512) abort();
-  if (!x->dims[axis]) return ended(since, plain_cast(x, x->dtype));
-  const struct plain *slice[512];
+  if (!x->count) return ended(since, plain_cast(x, x->dtype));
+  struct pair *all = malloc(sizeof *all * (size_t)x->dims[axis]);
+  const struct plain **slice = malloc(sizeof *slice * (size_t)x->dims[axis]);
+  if (!all || !slice) abort();
   products(x, axis, all);
   for (int64_t i = 0; i < x->dims[axis]; i++) slice[i] = keep(joined(all[i]));
-  return ended(since, plain_concat(axis, (int)x->dims[axis], slice));
+  struct plain y = ended(since, plain_concat(axis, (int)x->dims[axis], slice));
+  free(all), free(slice);
+  return y;
 }
 
 struct plain plain_complex_put(const struct plain *x, const struct plain *at, const struct plain *v, weft_how how) {

@@ -50,6 +50,14 @@ static int64_t any_size(struct recipe *p) {
   return sizes[any(p, COUNT(sizes))];
 }
 
+enum { MOST_ELEMENTS = 200000 }; /* of what is made longer still: steps are many */
+
+static int64_t count_of(int rank, const int64_t dims[]) {
+  int64_t count = 1;
+  for (int k = 0; k < rank; k++) count *= dims[k];
+  return count;
+}
+
 static int any_shape(struct recipe *p, int64_t dims[]) {
   int rank = (int)any(p, 5);
   int64_t count;
@@ -567,7 +575,7 @@ static void put_take(struct recipe *p) {
 
 static void concat(struct recipe *p) {
   int a = pick(p), n = 1 + (int)any(p, 3), in[4] = { a };
-  if (!value(p, a)->rank) return;
+  if (!value(p, a)->rank || value(p, a)->count > MOST_ELEMENTS) return;
   int axis = (int)any(p, (uint32_t)value(p, a)->rank);
   for (int k = 1; k < n; k++) {
     int b = pick(p);
@@ -578,6 +586,7 @@ static void concat(struct recipe *p) {
       int64_t dims[PLAIN_RANK];
       memcpy(dims, x->dims, sizeof dims);
       dims[axis] = any_size(p);
+      if (count_of(x->rank, dims) > MOST_ELEMENTS) return;
       b = leaf(p, x->dtype, x->rank, dims);
     }
     in[k] = b;
@@ -590,7 +599,7 @@ static void concat(struct recipe *p) {
 
 static void pad(struct recipe *p) {
   int a = pick(p);
-  if (!value(p, a)->rank) return;
+  if (!value(p, a)->rank || value(p, a)->count > MOST_ELEMENTS) return;
   int axis = (int)any(p, (uint32_t)value(p, a)->rank), v = once_in(p, 3) ? leaf(p, value(p, a)->dtype, 0, NULL) : number(p, value(p, a)->dtype);
   int64_t before = any(p, 4), after = any(p, 4);
   made(p, PAD, "pad", 2, (int[]){ a, v }, plain_pad(value(p, a), axis, before, after, value(p, v)));
@@ -614,6 +623,7 @@ static void matmul(struct recipe *p) {
   memcpy(dims, x->dims, sizeof dims);
   dims[x->rank - 2] = x->dims[x->rank - 1];
   dims[x->rank - 1] = any_size(p);
+  if (count_of(x->rank, dims) > MOST_ELEMENTS) return; /* of x there may be none, and long axes all the same */
   weft_dtype t = once_in(p, 3) ? WEFT_F64 : WEFT_F32;
   int b = leaf(p, once_in(p, 2) ? t : WEFT_I8, value(p, a)->rank, dims), in[2] = { small(p, a, t), 0 };
   in[1] = small(p, b, t);
