@@ -316,11 +316,12 @@ int convert_shape(PyObject *o, int *rank, int64_t dims[]) {
 int convert_dims(PyObject *array, int *rank, int64_t dims[]) {
   weft_array *a = array_handle(array);
   *rank = weft_rank(a);
+  if (*rank < 0) return raise_status(weft_check(a)), -1;
   for (int i = 0; i < *rank; i++) {
     dims[i] = weft_dim(a, i);
     if (dims[i] >= 0) continue;
-    weft_status s = weft_check(a);
-    if (s) return raise_status(s), -1;
+    weft_status s = weft_eval(1, &a); /* what is in the way, unless it is a name */
+    if (s && s != WEFT_ERR_NO_VALUE) return raise_status(s), -1;
     PyErr_Format(PyExc_ValueError, "the size of axis %d is not known yet", i);
     return -1;
   }

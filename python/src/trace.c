@@ -317,6 +317,7 @@ static PyObject *custom(PyObject *module, PyObject *args) {
 struct loop {
   PyObject_HEAD
   weft_loop *loop; /* NULL: closed */
+  weft_array *first; /* of its results, owned; NULL: none. An error makes all of them bad */
 };
 
 /* Loop(steps or None). It is a scope: opened inside another, whose end ends it should the body raise. */
@@ -327,7 +328,7 @@ static PyObject *loop_open(PyTypeObject *type, PyObject *args, PyObject *kwargs)
   origin_mark();
   weft_array *n = steps == Py_None ? NULL : convert_operand(steps);
   struct loop *self = PyErr_Occurred() ? NULL : PyObject_New(struct loop, type);
-  if (self) self->loop = weft_loop_open(n);
+  if (self) self->loop = weft_loop_open(n), self->first = NULL;
   return (PyObject *)self;
 }
 
@@ -346,8 +347,14 @@ static PyObject *loop_call(weft_array *(*call)(weft_loop *, weft_array *), PyObj
 }
 static PyObject *loop_each(PyObject *self, PyObject *xs) { return loop_call(weft_loop_each, self, xs); }
 static PyObject *loop_carry(PyObject *self, PyObject *init) { return loop_call(weft_loop_carry, self, init); }
-static PyObject *loop_all(PyObject *self, PyObject *y) { return loop_call(weft_loop_all, self, y); }
-static PyObject *loop_last(PyObject *self, PyObject *carry) { return loop_call(weft_loop_last, self, carry); }
+
+static PyObject *loop_result(PyObject *self, PyObject *result) {
+  struct loop *l = (struct loop *)self;
+  if (result && !l->first) l->first = weft_own(array_handle(result));
+  return result;
+}
+static PyObject *loop_all(PyObject *self, PyObject *y) { return loop_result(self, loop_call(weft_loop_all, self, y)); }
+static PyObject *loop_last(PyObject *self, PyObject *carry) { return loop_result(self, loop_call(weft_loop_last, self, carry)); }
 
 static PyObject *loop_tail(PyObject *self, PyObject *args) {
   PyObject *y;
@@ -356,7 +363,7 @@ static PyObject *loop_tail(PyObject *self, PyObject *args) {
   if (!l || !PyArg_ParseTuple(args, "OL", &y, &k)) return NULL;
   origin_mark();
   weft_array *a = convert_operand(y);
-  return a ? array_wrap(weft_loop_tail(l, a, k)) : NULL;
+  return a ? loop_result(self, array_wrap(weft_loop_tail(l, a, k))) : NULL;
 }
 
 static PyObject *loop_next(PyObject *self, PyObject *args) {
@@ -392,9 +399,17 @@ static PyObject *loop_close(PyObject *self, PyObject *unused) {
   weft_loop *l = opened(self);
   (void)unused;
   if (!l) return NULL;
+  weft_array *first = ((struct loop *)self)->first;
   ((struct loop *)self)->loop = NULL;
   weft_loop_close(l);
+  weft_status s = first ? weft_check(first) : WEFT_OK;
+  if (s) return raise_status(s);
   Py_RETURN_NONE;
+}
+
+static void loop_destroy(PyObject *self) {
+  weft_disown(((struct loop *)self)->first);
+  PyObject_Free(self);
 }
 
 static PyMethodDef loop_methods[] = {
@@ -407,7 +422,7 @@ static PyMethodDef loop_methods[] = {
   { "all", loop_all, METH_O, "all(y): y of every step, for use after close" },
   { "tail", loop_tail, METH_VARARGS, "tail(y, k): y of the last k steps, for use after close" },
   { "last", loop_last, METH_O, "last(carry): after the last step, for use after close" },
-  { "close", loop_close, METH_NOARGS, "close(): ends the body" },
+  { "close", loop_close, METH_NOARGS, "close(): ends the body; what was wrong with it is raised now" },
   { 0 },
 };
 static PyTypeObject loop_type = {
@@ -415,6 +430,7 @@ static PyTypeObject loop_type = {
   .tp_name = "weft._core.Loop",
   .tp_basicsize = sizeof(struct loop),
   .tp_flags = Py_TPFLAGS_DEFAULT,
+  .tp_dealloc = loop_destroy,
   .tp_doc = "Loop(steps or None): a body that is written once.",
   .tp_new = loop_open,
   .tp_methods = loop_methods,

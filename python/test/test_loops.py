@@ -62,7 +62,13 @@ def test_wrong_bodies_are_refused():
     with pytest.raises(ValueError):
         weft.scan(lambda c, x: ((c, c), x), weft.array(0.0), xs)
     with pytest.raises(ValueError):
-        weft.scan(lambda c, x: (weft.zeros(3), x), weft.array(0.0), xs)[0].item()
+        weft.scan(lambda c, x: (weft.zeros(3), x), weft.array(0.0), xs)
+    with pytest.raises(TypeError, match="the carry is i32, the value f32"):
+        weft.scan(lambda c, x: (c * 1.5, x), weft.array(1), xs)
+    with pytest.raises(ValueError, match="3 rows, the loop 4 steps"):
+        weft.scan(lambda c, x: (c + x, c), weft.array(0.0), weft.ones(3), length=4)
+    with pytest.raises(ValueError, match="-3 steps"):
+        weft.scan(lambda c, x: (c, c), weft.array(0.0), length=-3)
     with pytest.raises(ValueError):
         weft.scan(lambda c, x: (c, x), weft.array(0.0))
     with pytest.raises(ValueError):
@@ -195,3 +201,12 @@ def test_scan_keeps_the_last_rows_only(rng):
     _, ys = weft.scan(lambda c, _: (c * 0.5 + 1, c), weft.ones(1000), length=10_000, tail=5)
     weft.eval(ys)
     assert ys.shape == (5, 1000) and weft.get_peak_memory() < 1_000_000
+
+
+def test_what_only_the_run_knows_is_said_when_the_shape_is_asked_for():
+    for length, message in ((-3, "-3 steps"), (4, "needs 4 elements of an axis that has 3")):
+        _, ys = weft.scan(lambda c, x: (c + x, c), weft.array(0.0), weft.ones(3), length=weft.array(length))
+        with pytest.raises(ValueError, match=message):
+            ys.shape
+        with pytest.raises(ValueError, match=message):
+            ys.tolist()
