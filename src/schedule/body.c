@@ -117,7 +117,7 @@ static bool find_count(struct body *b) {
   if (!count || b->loop->n_seq || b->loop->n_all)
     return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, b->node->origin,
                              "weft_loop: a loop with another number of steps in each step of a "
-                             "loop around it goes through no sequences and keeps no steps"));
+                             "loop around it goes through no sequences and keeps no steps: weft_jvp needs none"));
   if (!number) return place_needed(w, count, &b->count);
   b->steps = (int64_t)dtype_decode((weft_dtype)number->dtype, scalar_bits(number, (weft_dtype)number->dtype));
   if (b->steps >= 0) return true;

@@ -89,13 +89,22 @@ static bool ground_add(struct ground *g, struct node *from, struct node *to) { /
   return nodes_add(&g->to, to) && nodes_add(&g->from, node_retain(from));
 }
 
+/* A size that is known: asked of an array of the body it would hold on to the variables that the array is made of. */
+static struct node *known_size(const struct node *n) {
+  dim size = n->op->kind == OP_SIZE ? dim_resolve(((const struct size_attr *)n->attr)->size) : DIM_BAD;
+  return dim_is_known(size) ? scalar_node(WEFT_I64, (uint64_t)size, false) : NULL;
+}
+
 /* Scalars and iotas again: what is made of them may come to stand outside, where no node of a body may be. */
 static bool add_leaves(struct ground *g, int n, struct node *const body[]) {
   struct subgraph s;
   if (!subgraph_take(&s, n, body, 0, NULL, 0)) return false;
   bool ok = true;
-  for (int i = 0; ok && i < s.n; i++)
-    if (loop_is_leaf(s.node[i])) ok = ground_add(g, s.node[i], loop_leaf_again(s.node[i]));
+  for (int i = 0; ok && i < s.n; i++) {
+    struct node *size = known_size(s.node[i]);
+    if (size) ok = ground_add(g, s.node[i], size);
+    else if (loop_is_leaf(s.node[i])) ok = ground_add(g, s.node[i], loop_leaf_again(s.node[i]));
+  }
   subgraph_free(&s);
   return ok;
 }

@@ -5,8 +5,9 @@
  * so the reverse loop runs through the rows backward, carries dc, reads s, the carries kept by the forward loop and da, gives
  * ds of every step, and sums dk in carries of its own. The body is computed again from s and c, but for the new carries.
  *
- * Forward mode. The loop with the tangents of its carries as carries beside them; where until ends the loop, a loop of
- * the tangents alone over the carries kept and the rows executed, so that stacked outputs have the same length. */
+ * Forward mode. The loop with the tangents of its carries as carries beside them. Where until ends the loop, that gives the
+ * last tangents; those of stacked outputs, which have the length of the outputs, come from a loop of the tangents alone over
+ * the carries kept and the rows executed. */
 #include "base/mem.h"
 #include "op/operand.h"
 #include "transform/loop.h"
@@ -414,9 +415,8 @@ struct advance {
   struct node **body, **dbody;       /* dbody: tangents of next and all; NULL: zero */
   struct node **x, **tangent;        /* variables and constants, and their tangents; references in tangent only */
   bool *is_live;                     /* carries that have a tangent */
+  bool replays;                      /* over the rows executed */
 };
-
-static bool is_replayed(const struct loop *l) { return l->until && l->steps != INT64_MAX; }
 
 static bool fresh_tangents(struct advance *a) {
   const struct loop *l = a->l;
@@ -452,7 +452,7 @@ static bool differentiate(struct advance *a, struct failure **why) {
 
 static bool add_primal(struct advance *a) {
   const struct loop *l = a->l;
-  if (is_replayed(l)) return draft_replay(&a->d, a->r);
+  if (a->replays) return draft_replay(&a->d, a->r);
   a->d.parts.n_steps = l->steps;
   a->d.parts.truncate = l->truncate;
   a->d.parts.owns_steps = l->owns_steps;
@@ -470,7 +470,7 @@ static bool add_tangents(struct advance *a) {
   for (int k = 0; k < l->n_seq; k++) {
     weft_array *d = a->dx[loop_in_seq(l, k)];
     if (!d) continue;
-    struct node *seq = is_replayed(l) ? loop_cut(d->node, l->length) : node_retain(d->node);
+    struct node *seq = a->replays ? loop_cut(d->node, l->length) : node_retain(d->node);
     if (!nodes_add(&a->d.seq, seq) || !nodes_add(&a->d.seq_var, node_retain(a->tangent[k]))) return false;
   }
   for (int k = 0; k < l->n_carry; k++) {
@@ -515,24 +515,36 @@ static void advance_close(struct advance *a) {
   draft_free(&a->d);
 }
 
-static void hand_out(const struct advance *a, struct node *made, weft_array *dy[]) {
+static void hand_out_all(const struct advance *a, struct node *made, weft_array *dy[]) {
   const struct loop *l = a->l;
-  int n_primal = is_replayed(l) ? 0 : l->n_carry;
   for (int k = 0, at = 0; k < l->n_all; k++)
     if (a->dbody[l->n_carry + k]) dy[k] = array_of(item_of(made, at++));
-  for (int k = 0, at = 0; k < l->n_carry; k++)
-    if (a->is_live[k]) dy[loop_out_last(l, k)] = array_of(item_of(made, loop_out_last(loop_of(made), n_primal + at++)));
+}
+
+static void hand_out_last(const struct advance *a, struct node *made, weft_array *dy[]) {
+  const struct loop *l = a->l;
+  for (int k = 0, at = l->n_carry; k < l->n_carry; k++)
+    if (a->is_live[k]) dy[loop_out_last(l, k)] = array_of(item_of(made, loop_out_last(loop_of(made), at++)));
+}
+
+static bool ends_early(const struct loop *l) { return l->until && l->steps != INT64_MAX; }
+
+static bool advance(const struct rule *r, bool replays, weft_array *const dx[], weft_array *dy[], struct failure **why) {
+  struct advance a = { .r = r, .l = loop_of(r->node), .dx = dx, .replays = replays };
+  bool ok = advance_open(&a, why) && differentiate(&a, why) && add_primal(&a) && add_tangents(&a);
+  struct node *made = ok ? draft_make(&a.d, why) : NULL;
+  if (made && (replays || !ends_early(a.l))) hand_out_all(&a, made, dy);
+  if (made && !replays) hand_out_last(&a, made, dy);
+  node_release(made);
+  advance_close(&a);
+  return made;
 }
 
 static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
-  struct advance a = { .r = r, .l = loop_of(r->node), .dx = dx };
   struct failure *why = NULL;
-  bool ok = advance_open(&a, &why) && differentiate(&a, &why) && add_primal(&a) && add_tangents(&a);
-  struct node *made = ok ? draft_make(&a.d, &why) : NULL;
-  if (made) hand_out(&a, made, dy);
-  else all_bad(loop_count(r->node), dy, why ? why : no_memory());
-  node_release(made);
-  advance_close(&a);
+  const struct loop *l = loop_of(r->node);
+  bool ok = advance(r, false, dx, dy, &why) && (!ends_early(l) || advance(r, true, dx, dy, &why));
+  if (!ok) all_bad(loop_count(r->node), dy, why ? why : no_memory());
 }
 
 const struct many loop_many = { loop_count, loop_type, vjp, jvp, loop_batch };

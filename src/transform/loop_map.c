@@ -206,7 +206,8 @@ static struct node *draft(struct spreading *s, struct failure **why) {
 
 static weft_array *stacked(struct spreading *s, struct node *made, int *at) {
   if (s->is_ragged)
-    return array_bad(WEFT_ERR_UNSUPPORTED, "weft_map: weft_loop_all of a loop whose steps differ from row to row");
+    return array_bad(WEFT_ERR_UNSUPPORTED, "weft_map: a loop whose steps differ from row to row has no stacked outputs, and its "
+                     "gradient reads some: map first, and differentiate the sum of the rows");
   return weft_moveaxis(array_of(item_of(made, (*at)++)), 1, 0);
 }
 

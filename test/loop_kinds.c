@@ -1,0 +1,281 @@
+/* loop_kinds.c -- every kind of loop under every transform, against the same transform of the loop written out.
+ *
+ * Bits are the same where the order of operations is: values, tangents and maps always, and gradients but for the cases
+ * marked. The gradient of a matrix that every step multiplies by is one product after the loop, which adds by fma; and of a
+ * gradient, what the loop and its reverse contribute to a row is added when both are done, not step by step. */
+#include <string.h>
+#include "values.h"
+
+enum { N = 6, MOST = 64 };
+static const double POINT[N] = { 0.3, -0.8, 0.5, 1.1, -0.2, 0.7 };
+
+static weft_array *late(int64_t n) { return weft_add(i64_of(n - 1), i64_of(1)); }
+static weft_array *both(weft_array *rows, weft_array *last) {
+  return weft_concat(0, WEFT_ARRAYS(rows, weft_unsqueeze(last, 0)));
+}
+static weft_array *at(weft_array *x, int64_t i) { return weft_squeeze(weft_slice(x, 0, i, i + 1, 1), 0); }
+
+/* ---- Kinds: functions of six numbers ---- */
+
+/* A sequence, one state, an output of every step. */
+static weft_array *sit_sot(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4)), *next = weft_tanh(weft_add(weft_mul(c, e), e));
+  weft_loop_next(l, c, next);
+  weft_array *y = weft_loop_all(l, weft_mul(next, next)), *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return both(y, last);
+}
+
+/* Two taps of the sequence and of the state; a first state that is differentiated. */
+static weft_array *mit_sot(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e0 = weft_loop_each(l, weft_slice(x, 0, 0, N - 1, 1)), *e1 = weft_loop_each(l, weft_slice(x, 0, 1, N, 1));
+  weft_array *c1 = weft_loop_carry(l, at(x, 0)), *c2 = weft_loop_carry(l, at(x, 1));
+  weft_array *next = weft_sin(weft_add(weft_mul(c1, e0), weft_mul(c2, e1)));
+  weft_loop_next(l, c1, next);
+  weft_loop_next(l, c2, c1);
+  weft_array *y = weft_loop_all(l, next), *last = weft_loop_last(l, c2);
+  weft_loop_close(l);
+  return both(y, last);
+}
+
+static weft_array *nit_sot(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *y = weft_loop_all(l, weft_mul(weft_exp(e), e));
+  weft_loop_close(l);
+  return y;
+}
+
+/* A state of integers that no derivative goes through, from which numbers are made. */
+static weft_array *untraced(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.1)), *key = weft_loop_carry(l, i64_of(12345));
+  weft_array *next_key = weft_remainder(weft_add(weft_mul(key, weft_integer(1103515245)), weft_integer(12345)), weft_integer(65536));
+  weft_array *noise = weft_div(weft_cast(next_key, WEFT_F64), weft_scalar(65536)), *next = weft_tanh(weft_add(weft_mul(c, noise), e));
+  weft_loop_next(l, c, next);
+  weft_loop_next(l, key, next_key);
+  weft_array *y = weft_loop_all(l, next), *last = weft_loop_last(l, key);
+  weft_loop_close(l);
+  return both(y, weft_cast(last, WEFT_F64));
+}
+
+static weft_array *non_sequence(weft_array *x) {
+  weft_array *w = weft_exp(at(x, 2));
+  weft_loop *l = weft_loop_open(weft_integer(4));
+  weft_array *c = weft_loop_carry(l, at(x, 0)), *next = weft_tanh(weft_add(weft_mul(w, c), at(x, 1)));
+  weft_loop_next(l, c, next);
+  weft_array *y = weft_loop_all(l, next), *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return both(y, last);
+}
+
+static weft_array *late_steps(weft_array *x) {
+  weft_loop *l = weft_loop_open(late(4));
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, at(x, 5)), *next = weft_tanh(weft_add(weft_mul(c, e), e));
+  weft_loop_next(l, c, next);
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return weft_unsqueeze(last, 0);
+}
+
+static weft_array *no_steps(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(0));
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, at(x, 5));
+  weft_loop_next(l, c, weft_mul(c, e));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return weft_unsqueeze(last, 0);
+}
+
+static weft_array *until(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, at(x, 0)), *t = weft_loop_carry(l, i64_of(0));
+  weft_array *next = weft_tanh(weft_add(weft_mul(c, e), e));
+  weft_loop_next(l, c, next);
+  weft_loop_next(l, t, weft_add(t, weft_integer(1)));
+  weft_loop_until(l, weft_ge(t, weft_integer(3)));
+  weft_array *y = weft_loop_all(l, next), *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return weft_unsqueeze(weft_add(weft_sum(weft_mul(y, y), WEFT_ALL), last), 0);
+}
+
+/* Only until ends it; in every row of a map after another step. */
+static weft_array *while_loop(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(l, x), *next = weft_mul(weft_add(c, weft_mul(c, c)), weft_scalar(1.25));
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_gt(weft_sum(weft_mul(next, next), WEFT_ALL), weft_scalar(40)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return last;
+}
+
+static weft_array *bounded_while(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(20));
+  weft_array *c = weft_loop_carry(l, x), *next = weft_mul(weft_add(c, weft_mul(c, c)), weft_scalar(1.25));
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_gt(weft_sum(weft_mul(next, next), WEFT_ALL), weft_scalar(40)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return last;
+}
+
+static weft_array *last_rows(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4)), *next = weft_tanh(weft_add(weft_mul(c, e), e));
+  weft_loop_next(l, c, next);
+  weft_array *y = weft_loop_tail(l, next, 2);
+  weft_loop_close(l);
+  return y;
+}
+
+/* A row of three by a matrix. */
+static weft_array *contraction(weft_array *x) {
+  weft_array *w = weft_from(WEFT_F64, WEFT_DIMS(3, 3), (double[]){ 0.5, -0.2, 0.1, 0.3, 0.4, -0.6, 0.2, 0.1, 0.7 });
+  weft_array *v = weft_mul(w, weft_slice(x, 0, 0, 3, 1));
+  weft_loop *l = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(l, weft_slice(x, 0, 3, 6, 1)), *next = weft_tanh(weft_matmul(c, v));
+  weft_loop_next(l, c, next);
+  weft_array *y = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return weft_reshape(y, WEFT_DIMS(9));
+}
+
+static weft_array *nested(weft_array *x) {
+  weft_loop *outer = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(outer, at(x, 0));
+  weft_loop *inner = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(inner, x), *d = weft_loop_carry(inner, c);
+  weft_loop_next(inner, d, weft_tanh(weft_add(weft_mul(d, e), c)));
+  weft_array *end = weft_loop_last(inner, d);
+  weft_loop_close(inner);
+  weft_loop_next(outer, c, end);
+  weft_array *y = weft_loop_all(outer, end);
+  weft_loop_close(outer);
+  return y;
+}
+
+static weft_array *recomputed(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4)), *next = weft_tanh(weft_add(weft_mul(c, e), e));
+  weft_loop_next(l, c, next);
+  weft_loop_recompute(l, 2);
+  weft_array *y = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return y;
+}
+
+static weft_array *backwards(weft_array *x) { return weft_flip(sit_sot(weft_flip(x, 0)), 0); }
+
+/* A buffer that a step reads at several taps and writes at others, one of them both. */
+static weft_array *mit_mot(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(4));
+  weft_array *b = weft_loop_carry(l, x), *t = weft_loop_carry(l, i64_of(0));
+  weft_array *b0 = weft_at(b, 0, t), *b1 = weft_at(b, 0, weft_add(t, weft_integer(1)));
+  weft_array *first = weft_put(b, weft_window(b, 0, t, 1), weft_unsqueeze(weft_sin(weft_mul(b0, b1)), 0), WEFT_SET);
+  weft_array *second = weft_window(first, 0, weft_add(t, weft_integer(2)), 1);
+  weft_loop_next(l, b, weft_put(first, second, weft_unsqueeze(weft_mul(b0, weft_scalar(0.5)), 0), WEFT_ADD));
+  weft_loop_next(l, t, weft_add(t, weft_integer(1)));
+  weft_array *y = weft_loop_last(l, b);
+  weft_loop_close(l);
+  return y;
+}
+
+static weft_array *choosing(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4));
+  weft_cond *p = weft_cond_open(weft_gt(e, weft_scalar(0.1)));
+  weft_array *next = weft_cond_value(p, weft_tanh(weft_mul(c, e)), weft_add(c, weft_exp(e)));
+  weft_cond_close(p);
+  weft_loop_next(l, c, next);
+  weft_array *y = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return y;
+}
+
+/* ---- Transforms: of an expression y of x ---- */
+
+static weft_array *weights(weft_array *y) { return weft_add(weft_mul(weft_iota(y, weft_rank(y) - 1), weft_scalar(0.5)), weft_scalar(1)); }
+static weft_array *direction(weft_array *x) { return weft_sub(weft_scalar(1), weft_mul(weft_iota(x, 0), weft_scalar(0.4))); }
+
+static weft_array *value(weft_array *x, weft_array *y) { return (void)x, y; }
+static weft_array *gradient(weft_array *x, weft_array *y) {
+  weft_array *dx;
+  weft_grad(weft_mul(y, weights(y)), 1, &x, &dx);
+  return dx;
+}
+static weft_array *tangent(weft_array *x, weft_array *y) {
+  weft_array *d = direction(x), *dy;
+  weft_jvp(1, &x, &d, 1, &y, &dy);
+  return dy;
+}
+static weft_array *map(weft_array *x, weft_array *y) {
+  weft_array *xs = weft_stack(0, WEFT_ARRAYS(x, weft_flip(x, 0))), *ys;
+  weft_map(1, &x, &xs, 1, &y, &ys);
+  return weft_flatten(ys, 0, -1);
+}
+static weft_array *map_of_gradient(weft_array *x, weft_array *y) { return map(x, gradient(x, y)); }
+static weft_array *map_of_tangent(weft_array *x, weft_array *y) { return map(x, tangent(x, y)); }
+static weft_array *gradient_of_map(weft_array *x, weft_array *y) { return gradient(x, map(x, y)); }
+static weft_array *gradient_of_gradient(weft_array *x, weft_array *y) { return gradient(x, gradient(x, y)); }
+static weft_array *tangent_of_gradient(weft_array *x, weft_array *y) { return tangent(x, gradient(x, y)); }
+
+enum { VALUE, GRADIENT, TANGENT, MAP, MAP_OF_GRADIENT, MAP_OF_TANGENT, GRADIENT_OF_MAP, GRADIENT_OF_GRADIENT, TANGENT_OF_GRADIENT,
+       N_TRANSFORMS };
+static const struct { const char *name; weft_array *(*of)(weft_array *x, weft_array *y); } TRANSFORM[N_TRANSFORMS] = {
+  { "value", value }, { "gradient", gradient }, { "tangent", tangent }, { "map", map }, { "map of gradient", map_of_gradient },
+  { "map of tangent", map_of_tangent }, { "gradient of map", gradient_of_map }, { "gradient of gradient", gradient_of_gradient },
+  { "tangent of gradient", tangent_of_gradient },
+};
+
+/* refused: bits of transforms that say why they cannot be. rounds: of those that add in another order than written out. */
+enum { REVERSE = 1 << GRADIENT | 1 << MAP_OF_GRADIENT | 1 << GRADIENT_OF_MAP | 1 << GRADIENT_OF_GRADIENT | 1 << TANGENT_OF_GRADIENT,
+       TWICE = 1 << GRADIENT_OF_GRADIENT };
+static const struct kind { const char *name; array_function of; int refused, rounds; } KIND[] = {
+  { "sit-sot", sit_sot, 0, TWICE }, { "mit-sot", mit_sot, 0, TWICE }, { "nit-sot", nit_sot, 0, 0 }, { "untraced", untraced, 0, 0 },
+  { "non-sequence", non_sequence, 0, 0 }, { "late steps", late_steps, 0, 0 }, { "no steps", no_steps, 0, 0 },
+  { "until", until, 0, TWICE }, { "while", while_loop, REVERSE, 0 }, { "bounded while", bounded_while, 1 << MAP_OF_GRADIENT, 0 },
+  { "last rows", last_rows, 0, TWICE }, { "contraction", contraction, 0, REVERSE }, { "nested", nested, 0, TWICE },
+  { "recomputed", recomputed, 0, TWICE }, { "backwards", backwards, 0, TWICE }, { "mit-mot", mit_mot, 0, TWICE },
+  { "choosing", choosing, 0, TWICE },
+};
+
+static int64_t count(weft_array *a) { return weft_rank(a) == 1 ? weft_dim(a, 0) : -1; }
+
+static void compare(const struct kind *k, int t) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(N, POINT), *y = k->of(x), *loop = TRANSFORM[t].of(x, y);
+  double got[MOST], want[MOST];
+  if (k->refused >> t & 1) {
+    if (weft_check(loop) != WEFT_ERR_UNSUPPORTED) test_fail(__FILE__, __LINE__, "%s, %s: not refused", k->name, TRANSFORM[t].name);
+    weft_scope_discard(s);
+    return;
+  }
+  weft_array *plain = TRANSFORM[t].of(x, unrolled(y));
+  int64_t n = count(plain), m = count(loop);
+  if (n < 0 || n > MOST || m != n)
+    test_fail(__FILE__, __LINE__, "%s, %s: %lld numbers, not %lld: %s", k->name, TRANSFORM[t].name, (long long)m, (long long)n, weft_message());
+  else if (read_f64(loop, (int)n, got) && read_f64(plain, (int)n, want)) {
+    bool same = !memcmp(got, want, (size_t)n * sizeof *got);
+    if (!same && !(k->rounds >> t & 1)) test_fail(__FILE__, __LINE__, "%s, %s: other bits", k->name, TRANSFORM[t].name);
+    for (int i = 0; i < n; i++)
+      if (!near(want[i], got[i], 1e-12))
+        test_fail(__FILE__, __LINE__, "%s, %s: [%d] is %.17g, not %.17g", k->name, TRANSFORM[t].name, i, got[i], want[i]);
+  }
+  weft_scope_discard(s);
+}
+
+static void compare_all(int t) {
+  for (size_t i = 0; i < sizeof KIND / sizeof *KIND; i++) compare(&KIND[i], t);
+}
+
+TEST(the_value_of_every_kind_of_loop_is_that_of_the_loop_written_out) { compare_all(VALUE); }
+TEST(the_gradient_of_every_kind_of_loop_is_that_of_the_loop_written_out) { compare_all(GRADIENT); }
+TEST(the_tangent_of_every_kind_of_loop_is_that_of_the_loop_written_out) { compare_all(TANGENT); }
+TEST(the_map_of_every_kind_of_loop_is_that_of_the_loop_written_out) { compare_all(MAP); }
+TEST(maps_of_gradients_of_every_kind_of_loop_are_those_of_the_loop_written_out) { compare_all(MAP_OF_GRADIENT); }
+TEST(maps_of_tangents_of_every_kind_of_loop_are_those_of_the_loop_written_out) { compare_all(MAP_OF_TANGENT); }
+TEST(gradients_of_maps_of_every_kind_of_loop_are_those_of_the_loop_written_out) { compare_all(GRADIENT_OF_MAP); }
+TEST(second_gradients_of_every_kind_of_loop_are_those_of_the_loop_written_out) { compare_all(GRADIENT_OF_GRADIENT); }
+TEST(tangents_of_gradients_of_every_kind_of_loop_are_those_of_the_loop_written_out) { compare_all(TANGENT_OF_GRADIENT); }
