@@ -1,5 +1,5 @@
 /* calls.c -- what weft itself costs, beside the arithmetic: a tiny call, a node, a plan found or made, a kernel compiled,
- * a very long chain, and how many kernels many sizes, starts and numbers need.
+ * a very long chain, loops of few and many steps, and how many kernels many sizes, starts and numbers need.
  *
  *   calls [rounds]
  *
@@ -300,6 +300,74 @@ static void time_long_chain(int n) {
   }
 }
 
+/* ---- loops of few and many steps ---- */
+
+enum { KEEPS_NOTHING, HAS_GRADIENT, CONTRACTS, N_LOOPS };
+static const char *const LOOP[N_LOOPS] = { "a recurrence", "its gradient, recomputing", "a replay: rows of 64 by a matrix" };
+
+/* c <- tanh(c w + 0.1), 64 numbers */
+static weft_array *loop_of(int kind, int64_t steps) {
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(64), 0.5), *w = weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01), *dx;
+  weft_loop *l = weft_loop_open(weft_integer(steps));
+  weft_array *c = weft_loop_carry(l, x), *by = kind == CONTRACTS ? weft_matmul(c, w) : weft_mul(c, weft_scalar(0.5));
+  weft_loop_next(l, c, weft_tanh(weft_add(by, weft_scalar(0.1))));
+  if (kind == HAS_GRADIENT) weft_loop_recompute(l, 0);
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  if (kind == HAS_GRADIENT) weft_grad(y, 1, &x, &dx), y = dx;
+  return y;
+}
+
+/* ns to write the loop, plan it and compile its kernels, none of which is there. */
+static double compile_loop(int kind, int64_t steps) {
+  double best = 1e18;
+  for (int i = 0; i < rounds; i++) {
+    plan_drop_all();
+    compiled_drop_all();
+    weft_scope *s = weft_scope_open();
+    weft_cost cost;
+    double start = now();
+    weft_array *y = loop_of(kind, steps);
+    must(weft_plan(1, &y, &cost));
+    best = least(best, now() - start);
+    weft_scope_discard(s);
+  }
+  return best;
+}
+
+static double resident_kb(void) {
+  char text[256] = "";
+  FILE *f = fopen("/proc/self/statm", "r");
+  long pages = 0;
+  if (!f) return 0;
+  if (fgets(text, sizeof text, f)) sscanf(text, "%*s %ld", &pages);
+  fclose(f);
+  return (double)pages * 4;
+}
+
+static double run_loop(int kind, int64_t steps) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = loop_of(kind, steps);
+  must(weft_eval(1, &y));
+  weft_scope_discard(s);
+  return resident_kb();
+}
+
+static void time_loops(void) {
+  for (int kind = 0; kind < N_LOOPS; kind++) {
+    int64_t many = kind == CONTRACTS ? 100000 : 1000000;
+    char what[80];
+    double few_ns = compile_loop(kind, 10), many_ns = compile_loop(kind, many);
+    double few_kb = run_loop(kind, 10), many_kb = run_loop(kind, many);
+    snprintf(what, sizeof what, "%s: written, planned, compiled for 10 steps", LOOP[kind]);
+    row(what, few_ns / 1e3, "us", "");
+    snprintf(what, sizeof what, "  for %lld steps", (long long)many);
+    row(what, many_ns / 1e3, "us", "the same");
+    snprintf(what, sizeof what, "  resident memory that %lld steps add to that of 10", (long long)many);
+    row(what, many_kb - few_kb, "kB", kind == HAS_GRADIENT ? "2 sqrt(n) rows: 512" : "0");
+  }
+}
+
 /* ---- how many kernels ---- */
 
 static void count_kernels(void) {
@@ -337,6 +405,7 @@ int main(int argc, char **argv) {
   time_tiny_calls();
   time_nodes();
   time_first_results();
+  time_loops();
   time_long_chain(1000000);
   printf("\n");
   count_kernels();

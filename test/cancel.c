@@ -90,12 +90,59 @@ static weft_array *endless(void) {
   weft_loop_close(l);
   return y;
 }
+static weft_array *scan_of_some(weft_array *c) { return repeated(100, c, bend); }
+static weft_array *endless_lanes(void) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(l, ones(256)), *n = weft_loop_carry(l, weft_full(WEFT_I64, 0, NULL, 0));
+  weft_loop_next(l, c, decay(c));
+  weft_loop_next(l, n, weft_add(n, weft_integer(1)));
+  weft_loop_until(l, weft_lt(n, weft_integer(0)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *endless_sum(void) { /* what ends it is a sum over the carry */
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(l, ones(1000)), *next = decay(c);
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_lt(weft_sum(next, WEFT_ALL), weft_scalar(0)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *gradient_of_a_long_loop(void) {
+  weft_array *x = ones(8), *dx;
+  weft_loop *l = weft_loop_open(weft_integer(BILLION));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, bend(c));
+  weft_loop_recompute(l, 0);
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_grad(y, 1, &x, &dx);
+  return dx;
+}
+static weft_array *loops_in_a_loop(void) { return repeated(BILLION, ones(8), scan_of_some); }
+static weft_array *last_rows(void) {
+  weft_loop *l = weft_loop_open(weft_integer(BILLION));
+  weft_array *c = weft_loop_carry(l, ones(8));
+  weft_loop_next(l, c, bend(c));
+  weft_array *y = weft_loop_tail(l, c, 3);
+  weft_loop_close(l);
+  return y;
+}
 TEST(a_loop_of_a_billion_steps_is_stopped) {
+  ON_BOTH(gradient_of_a_long_loop);
+  ON_BOTH(loops_in_a_loop);
+  ON_BOTH(last_rows);
   ON_BOTH(scan);
   ON_BOTH(wide_scan);
   ON_BOTH(row_scan);
 }
-TEST(a_loop_that_would_never_end_is_stopped) { ON_BOTH(endless); }
+TEST(a_loop_that_would_never_end_is_stopped) {
+  ON_BOTH(endless);
+  ON_BOTH(endless_lanes);
+  ON_BOTH(endless_sum);
+}
 
 static weft_array *cube(weft_array *c) { return weft_tanh(weft_matmul(c, weft_matmul(c, c))); }
 static weft_array *cubed(int64_t n) { return repeated(BILLION, weft_full(WEFT_F32, WEFT_DIMS(n, n), 1), cube); }

@@ -112,11 +112,12 @@ static bool fail_once(int64_t n, int sticky, const struct result *want, int64_t 
   return true;
 }
 
-/* The function there is when there is no memory for one stays for ever. */
+/* The function and the array there are when there is no memory for one stay for ever. */
 static void warm(void) {
   weft_scope *body = weft_scope_open();
   mem_fail_at(1, 1);
   weft_compile(body, 0, NULL, 0, NULL);
+  weft_scalar(1);
   mem_fail_at(0, 0);
 }
 
@@ -289,6 +290,43 @@ STORY(kept_steps, every_allocation_of_loops_that_recompute_or_truncate_may_fail)
   }
   weft_grad(total, 1, &x, &dx);
   return read_to(out, dx, 10);
+}
+
+/* The last rows: of steps known when it runs, and before until ends the loop, whose tangent is mapped. */
+STORY(last_rows, every_allocation_of_loops_that_give_their_last_rows_may_fail) {
+  weft_array *x = floats(WEFT_DIMS(5)), *xs = floats(WEFT_DIMS(2, 5)), *dx, *dy, *ys, *y[2];
+  weft_array *four = weft_from(WEFT_I32, 0, NULL, &(int32_t){ 4 });
+  for (int k = 0; k < 2; k++) {
+    weft_loop *l = weft_loop_open(k ? NULL : weft_add(four, weft_integer(1)));
+    weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, weft_full(WEFT_F32, 0, NULL, 0.5)), *next = weft_tanh(weft_add(c, e));
+    weft_loop_next(l, c, next);
+    if (k) weft_loop_until(l, weft_gt(next, weft_scalar(9)));
+    y[k] = k ? weft_loop_last(l, c) : weft_loop_tail(l, next, 2);
+    weft_loop_close(l);
+  }
+  weft_grad(weft_sum(y[0], 0), 1, &x, &dx);
+  weft_jvp(1, &x, &x, 1, &y[1], &dy);
+  weft_map(1, &x, &xs, 1, &dy, &ys);
+  weft_status status = read_to(out, dx, 5);
+  return status ? status : read_to(out + 5, ys, 2);
+}
+
+/* The search for a nan: in the fourth step of a loop, past a where. */
+STORY(located_nan, every_allocation_of_the_search_for_a_nan_may_fail) {
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(2), (float[]){ 9, 2.5f });
+  weft_loop *l = weft_loop_open(weft_integer(6));
+  weft_array *c = weft_loop_carry(l, x), *root = weft_loop_carry(l, weft_full_like(x, 0));
+  weft_array *half = weft_where(weft_gt(c, weft_scalar(0)), weft_log(c), weft_sqrt(c));
+  weft_loop_next(l, c, weft_sub(c, weft_scalar(1)));
+  weft_loop_next(l, root, weft_add(root, half));
+  weft_array *y = weft_loop_last(l, root);
+  weft_loop_close(l);
+  int64_t before = weft_set(WEFT_CHECK, 1);
+  weft_status status = weft_eval(1, &y);
+  weft_set(WEFT_CHECK, before);
+  if (status != WEFT_ERR_NAN) return status;
+  out[0] = strstr(weft_message(), "weft_sqrt: f32 ") && strstr(weft_message(), " at [1] (step 3 of the loop)") ? 1 : -1;
+  return WEFT_OK;
 }
 
 static int twice(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {

@@ -208,7 +208,7 @@ static struct node **step_bodies(struct search *s, struct node *loop, struct nod
   nodes_free(&row);
   if (ok) return out;
   if (!*why) *why = no_memory();
-  mem_free(out);
+  node_list_drop(n_bodies_of(l), out);
   return NULL;
 }
 
@@ -277,6 +277,7 @@ static struct failure *describe(const struct search *s, int i) {
   struct text place = { 0 };
   struct shape_text shape;
   struct failure *f = place_of(s, n, &place);
+  if (!f && (place.failed || s->steps.failed)) f = no_memory();
   const char *what = s->check == 1 ? "a nan" : "a nan or inf", *dtype = weft_dtype_name((weft_dtype)n->dtype);
   const char *name = s->g.node[maker(s, i)]->op->name;
   if (!f && subgraph_arity(&s->g, i))
