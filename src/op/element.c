@@ -229,8 +229,25 @@ weft_array *element(const char *fn, const struct op *op, enum element_class cls,
   return arrays_nodes(fn, n, a, node, &bad) ? element_nodes(fn, op, cls, n, node) : bad;
 }
 
+/* A number above 0, and not infinite, also in the dtype it meets. */
+static bool is_positive(weft_array *a, weft_dtype met) {
+  struct failure *why = NULL;
+  struct node *n = array_usable("weft_vjp", 2, a, &why), *s = n;
+  double v = 0;
+  graph_lock(); /* an evaluation may drop the history of a broadcast */
+  while (s && s->op == &op_broadcast && s->n_in) s = s->in[0];
+  if (s && s->op == &op_scalar) v = dtype_decode((weft_dtype)s->dtype, scalar_bits(s, (weft_dtype)s->dtype));
+  graph_unlock();
+  if (dtype_is_float(met)) v = dtype_decode(met, dtype_encode(met, v));
+  failure_release(why);
+  node_release(n);
+  return v > 0 && v < __builtin_inf();
+}
+
+/* Where 0 times the factor is that 0 again, a product is all it takes. */
 weft_array *array_scale(weft_array *d, weft_array *by) {
-  return element("weft_vjp", &op_scale, NUMBER, 2, (weft_array *[]){ d, by });
+  const struct op *op = is_positive(by, weft_dtype_of(d)) ? &op_mul : &op_scale;
+  return element("weft_vjp", op, NUMBER, 2, (weft_array *[]){ d, by });
 }
 
 /* a > b is b < a; messages show the operands as they were given. */

@@ -6,7 +6,7 @@
 #include "run/pool.h"
 
 enum { GRAIN = 1 << 15 };   /* a part smaller than this many statements times iterations is not worth a thread */
-enum { PARTS = 4 };         /* parts a thread: slow ones even out */
+enum { PARTS = 4, EVEN = 4 }; /* parts a thread, of so many grains or more: slow ones even out */
 enum { ALIGN = 64 };        /* bytes */
 enum { LANES = 128 };       /* lanes are cut between as many: those that stay together are interleaved */
 
@@ -92,9 +92,9 @@ static int run_whole(const struct run *r) {
 /* How many parts of at least a grain; 1: not worth it. */
 static int64_t parts(const struct run *r, int threads) {
   if (threads < 2 || r->n < 2 || r->n <= r->few) return 1;
-  double grains = work(r, &r->k->body) / GRAIN;
-  int64_t most = (int64_t)threads * PARTS;
-  return grains < 2 ? 1 : grains > (double)most ? most : (int64_t)grains;
+  double grains = work(r, &r->k->body) / GRAIN, rounds = grains / EVEN / threads;
+  if (grains < threads) return grains < 2 ? 1 : (int64_t)grains;
+  return threads * (rounds < 1 ? 1 : rounds > PARTS ? PARTS : (int64_t)rounds);
 }
 
 static int run_divided(struct run *r, int threads) {

@@ -315,6 +315,74 @@ static void run_blocks(struct gen *g, int id) {
   if (l->n_folds) folds_total(g, l);
 }
 
+/* The most values of the lanes that a block has computed and not yet read for the last time. */
+static int count_live(const struct gen *g, const struct kir_block *b) {
+  int at = 0, live = 0, most = 0, next = NEVER;
+  for (const struct kir_stmt *s = b->first; s; s = s->next, at++) {
+    for (int i = 0; i < s->n_in; i++) g->upcoming[s->in[i]] = at;
+    if (s->kind == KIR_NEXT) next = at; /* what is used there last takes the register of its carry */
+  }
+  at = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next, at++) {
+    bool has_result = s->kind == KIR_OP || s->kind == KIR_LOAD;
+    for (int i = 0; i < s->n_in; i++) {
+      const struct value *v = &g->vals[s->in[i]];
+      if (g->upcoming[s->in[i]] != at) continue;
+      live -= v->lane && !v->of_loop && v->domain == VECTOR && v->is_counted;
+      g->vals[s->in[i]].is_counted = false;
+    }
+    if (has_result && g->vals[s->out[0]].lane && g->vals[s->out[0]].domain == VECTOR && g->upcoming[s->out[0]] < next) {
+      g->vals[s->out[0]].is_counted = true;
+      live++;
+    }
+    if (live > most) most = live;
+  }
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    for (int i = 0; i < s->n_in; i++) g->upcoming[s->in[i]] = NEVER;
+  return most;
+}
+
+/* ---- What stays the same in a loop ---- */
+
+static bool is_invariant(const struct gen *g, int val) {
+  const struct value *v = &g->vals[val];
+  return !v->lane && v->domain == VECTOR && !is_literal(g, val) && v->home >= 0;
+}
+
+static void pin_invariant(struct gen *g, int val, int leave_free) {
+  int id = id_of(g, val, 0), reg = g->where[id] < 0 ? pin_run(g, 1, leave_free) : -1;
+  if (reg < 0 || g->n_invariants == INVARIANTS) return;
+  vec(enc(g), I_MOVUPS, width_of(g, g->vals[val].dtype), reg, 0, home_of(g, val, 0));
+  g->where[id] = (int8_t)reg;
+  g->holder[reg] = id;
+  g->invariants[g->n_invariants++] = val;
+}
+
+/* As many as may be are loaded once, before the bodies. */
+static void pin_invariants(struct gen *g, const struct loop *l, int leave_free) {
+  registers_clear(g);
+  if (l->n_prefixes || l->n_across || has_fn(l)) return;
+  for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next)
+    for (int i = 0; s->kind != KIR_KEEP && s->kind != KIR_IF && i < s->n_in; i++)
+      if (is_invariant(g, s->in[i])) pin_invariant(g, s->in[i], leave_free);
+}
+
+static void unpin_invariants(struct gen *g) {
+  while (g->n_invariants) {
+    int id = id_of(g, g->invariants[--g->n_invariants], 0), reg = g->where[id];
+    g->where[id] = -1;
+    g->holder[reg] = -1;
+    unpin(g, reg);
+  }
+}
+
+/* The steps of a time loop inside lanes take what their carries and values leave. */
+static void pin_for_steps(struct gen *g, const struct loop *l) {
+  bool is_straight = l->in_lane && is_innermost(l) && !l->has_turns && !l->n_tiles && !l->group;
+  for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next) is_straight &= !s->body.first;
+  if (is_straight) pin_invariants(g, l, count_live(g, &l->stmt->body) * g->copies + FREE_WANTED);
+}
+
 static void emit_serial(struct gen *g, int id) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
@@ -338,6 +406,7 @@ static void emit_serial(struct gen *g, int id) {
   label_here(e, go);
   enter_accesses(g, l);
   if (is_innermost(l)) take_pointers(g, l);
+  pin_for_steps(g, l);
   if (l->has_until && l->in_lane) {
     g->active = active_new(g);
     active_copy(g, g->active, active);
@@ -351,6 +420,7 @@ static void emit_serial(struct gen *g, int id) {
   g->active_at_loop = active_at_loop;
   drop_pointers(g, l);
   label_here(e, leave);
+  if (l->in_lane) unpin_invariants(g);
   unpin_folds(g, l);
   across_end(g, l);
   each_carry(g, l, leave_carry);
@@ -416,40 +486,6 @@ static void fetch_next_rows(struct gen *g, int copies) {
   for (int i = 0; i < g->n_next_rows; i++)
     for (int at = 0; at < copies * g->lanes << g->next_row[i].element; at += 64)
       prefetch_far(enc(g), rm_index(g->next_row[i].reg, R9, g->next_row[i].element, at));
-}
-
-/* ---- What stays the same in a lane loop ---- */
-
-static bool is_invariant(const struct gen *g, int val) {
-  const struct value *v = &g->vals[val];
-  return !v->lane && v->domain == VECTOR && !is_literal(g, val) && v->home >= 0;
-}
-
-static void pin_invariant(struct gen *g, int val) {
-  int id = id_of(g, val, 0), reg = g->where[id] < 0 ? pin_run(g, 1, g->n_vregs - g->n_vregs / 3) : -1;
-  if (reg < 0 || g->n_invariants == INVARIANTS) return;
-  vec(enc(g), I_MOVUPS, width_of(g, g->vals[val].dtype), reg, 0, home_of(g, val, 0));
-  g->where[id] = (int8_t)reg;
-  g->holder[reg] = id;
-  g->invariants[g->n_invariants++] = val;
-}
-
-/* As many as a third of the registers hold are loaded once, before the bodies. */
-static void pin_invariants(struct gen *g, const struct loop *l) {
-  registers_clear(g);
-  if (!l->is_flat || l->n_prefixes || l->n_across || has_fn(l)) return;
-  for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next)
-    for (int i = 0; s->kind != KIR_KEEP && s->kind != KIR_IF && i < s->n_in; i++)
-      if (is_invariant(g, s->in[i])) pin_invariant(g, s->in[i]);
-}
-
-static void unpin_invariants(struct gen *g) {
-  while (g->n_invariants) {
-    int id = id_of(g, g->invariants[--g->n_invariants], 0), reg = g->where[id];
-    g->where[id] = -1;
-    g->holder[reg] = -1;
-    unpin(g, reg);
-  }
 }
 
 /* ---- Lane loops ---- */
@@ -561,33 +597,6 @@ static bool has_across(const struct gen *g, int id) {
   for (int i = id; i < g->loops[id].end; i++)
     if (g->loops[i].n_across) return true;
   return false;
-}
-
-/* The most values of the lanes that a block has computed and not yet read for the last time. */
-static int count_live(const struct gen *g, const struct kir_block *b) {
-  int at = 0, live = 0, most = 0, next = NEVER;
-  for (const struct kir_stmt *s = b->first; s; s = s->next, at++) {
-    for (int i = 0; i < s->n_in; i++) g->upcoming[s->in[i]] = at;
-    if (s->kind == KIR_NEXT) next = at; /* what is used there last takes the register of its carry */
-  }
-  at = 0;
-  for (const struct kir_stmt *s = b->first; s; s = s->next, at++) {
-    bool has_result = s->kind == KIR_OP || s->kind == KIR_LOAD;
-    for (int i = 0; i < s->n_in; i++) {
-      const struct value *v = &g->vals[s->in[i]];
-      if (g->upcoming[s->in[i]] != at) continue;
-      live -= v->lane && !v->of_loop && v->domain == VECTOR && v->is_counted;
-      g->vals[s->in[i]].is_counted = false;
-    }
-    if (has_result && g->vals[s->out[0]].lane && g->vals[s->out[0]].domain == VECTOR && g->upcoming[s->out[0]] < next) {
-      g->vals[s->out[0]].is_counted = true;
-      live++;
-    }
-    if (live > most) most = live;
-  }
-  for (const struct kir_stmt *s = b->first; s; s = s->next)
-    for (int i = 0; i < s->n_in; i++) g->upcoming[s->in[i]] = NEVER;
-  return most;
 }
 
 /* Registers that a copy of the lanes takes inside, carried and in between, roughly: what is computed and not yet read
@@ -808,7 +817,7 @@ static void emit_lane(struct gen *g, int id) {
   prefixes_view(g, id);
   g->lane_loop = id;
   enter_lanes(g, l);
-  pin_invariants(g, l);
+  if (l->is_flat) pin_invariants(g, l, g->n_vregs - g->n_vregs / 3); /* a third of the registers */
   bool is_tiled = l->parent >= 0 && g->loops[l->parent].n_tiles;
   gpr_const(e, R9, 0);
   if (is_tiled) gpr(e, G_MOV, R9, in_frame(g->loops[l->parent].tile_from));
