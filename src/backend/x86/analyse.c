@@ -558,7 +558,7 @@ static void place_inputs(struct gen *g) {
     struct value *x = &g->vals[v];
     *x = (struct value){ .dtype = kv->dtype, .row = -1, .home = -1, .pin = -1, .want = -1, .loop = -2, .region = -1 };
     x->domain = domain_of(kv->dtype, false);
-    if (x->domain != SCALAR) continue;
+    if (x->domain != SCALAR && !is_read_as_given(g, v)) continue;
     if (kv->kind == KIR_SIZE) x->home = FRAME_VALUES + 8 * kv->index;
     if (kv->kind == KIR_ARG) x->home = FRAME_VALUES + 8 * (k->n_sizes + kv->index);
   }

@@ -220,6 +220,10 @@ static inline struct encoder *enc(struct gen *g) { return &g->e; }
 static inline bool is_literal(const struct gen *g, int val) {
   return val < g->k->n_vals && g->k->vals[val].kind == KIR_LIT;
 }
+/* AVX-512 reads an argument where the launch has put it, once for all lanes. */
+static inline bool is_read_as_given(const struct gen *g, int val) {
+  return g->e.evex && val < g->k->n_vals && g->k->vals[val].kind == KIR_ARG && g->vals[val].domain == VECTOR;
+}
 static inline int id_of(const struct gen *g, int val, int copy) {
   const struct value *v = &g->vals[val];
   return val * COPIES + (!v->lane ? 0 : v->repeats && g->short_loop >= 0 ? copy % g->vectors : copy);
@@ -260,6 +264,8 @@ void define(struct gen *, int reg);            /* the current statement's result
 void define_value(struct gen *, int val, int copy, int reg);
 void keep_value(struct gen *, int val);          /* stores all copies to the value's row */
 void move_vector(struct gen *, int bytes, int dst, int src);
+struct rm in_memory(struct gen *, int val, int copy); /* where the value is in memory */
+void fill_register(struct gen *, int val, int copy, int reg, struct rm);
 struct rm home_of(struct gen *, int val, int copy);
 void pin(struct gen *, int reg);
 void unpin(struct gen *, int reg);

@@ -352,7 +352,7 @@ static bool is_invariant(const struct gen *g, int val) {
 static void pin_invariant(struct gen *g, int val, int leave_free) {
   int id = id_of(g, val, 0), reg = g->where[id] < 0 ? pin_run(g, 1, leave_free) : -1;
   if (reg < 0 || g->n_invariants == INVARIANTS) return;
-  vec(enc(g), I_MOVUPS, width_of(g, g->vals[val].dtype), reg, 0, home_of(g, val, 0));
+  fill_register(g, val, 0, reg, in_memory(g, val, 0));
   g->where[id] = (int8_t)reg;
   g->holder[reg] = id;
   g->invariants[g->n_invariants++] = val;
@@ -877,7 +877,7 @@ static void prologue(struct gen *g) {
     if (g->k->bufs[b].kind == KIR_TABLE) place_table(g, b);
   for (int i = 0; i < g->k->n_args; i++) {
     int val = g->k->args[i];
-    if (g->vals[val].domain != SCALAR && g->vals[val].home >= 0) broadcast_arg(g, val);
+    if (g->vals[val].domain != SCALAR && g->vals[val].home >= 0 && !is_read_as_given(g, val)) broadcast_arg(g, val);
   }
   for (int i = 0; i < g->n_accesses; i++) {
     const struct access *a = &g->accesses[i];

@@ -73,11 +73,11 @@ static bool is_masked(const struct gen *g, int val) {
 }
 
 /* Where the value is in memory. */
-static struct rm in_memory(struct gen *g, int val, int copy) {
+struct rm in_memory(struct gen *g, int val, int copy) {
   struct value *v = &g->vals[val];
   if (is_literal(g, val)) return literal(g, val);
   if (comes_from_row(g, val)) return kept(g, val, copy);
-  if (v->domain == SCALAR) {
+  if (v->domain == SCALAR || is_read_as_given(g, val)) {
     struct rm m = in_frame(v->home);
     m.broadcast = true;
     return m;
@@ -117,7 +117,7 @@ static void fill_mask(struct gen *g, int val, int reg, struct rm m) {
   vec(e, I_KMOV_FROM_GPR, 16, reg - MASK_BASE, 0, rm_reg(RAX));
 }
 
-static void fill_register(struct gen *g, int val, int copy, int reg, struct rm m) {
+void fill_register(struct gen *g, int val, int copy, int reg, struct rm m) {
   int dtype = g->vals[val].dtype;
   bool is_64 = lane_bytes(dtype) == 8;
   if (reg >= MASK_BASE) { fill_mask(g, val, reg, m); return; }
