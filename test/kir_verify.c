@@ -309,7 +309,7 @@ TEST(outer_loops_that_may_be_cut_are_known) {
     if ((f.divisible || f.is_private) && !f.outer) test_fail(__FILE__, __LINE__, "%s: no outer loop", k[i]->name);
     kir_free(k[i]);
   }
-  EXPECT_INT(n_cut, 49);
+  EXPECT_INT(n_cut, 50);
 }
 
 TEST(checks_and_lane_loops_are_counted) {
