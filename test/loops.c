@@ -642,3 +642,26 @@ TEST(rows_that_a_reverse_loop_reads_where_it_writes_stand_in_the_gradient) {
   }
   weft_scope_discard(s);
 }
+
+TEST(a_gradient_reads_the_new_carries_where_they_are_stacked_anyway) {
+  enum { T = 64, N = 512 };
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F64, WEFT_DIMS(N), 0.3), *dx;
+  weft_scope *inner = weft_scope_open();
+  weft_loop *loop = weft_loop_open(weft_integer(T));
+  weft_array *c = weft_loop_carry(loop, x), *next = weft_tanh(weft_mul(c, weft_add(c, weft_scalar(1))));
+  weft_loop_next(loop, c, next);
+  weft_array *all = weft_loop_all(loop, next);
+  weft_loop_close(loop);
+  weft_grad(weft_mul(all, all), 1, &x, &dx);
+  weft_keep(dx);
+  weft_scope_discard(inner);
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &dx, &cost));
+  EXPECT_INT(cost.peak_bytes <= (2 * T + 4) * N * 8, true); /* rows, what twice they are, x and its cotangent */
+  double got[N], h[T + 1] = { 0.3 }, g = 0;
+  for (int t = 0; t < T; t++) h[t + 1] = tanh(h[t] * (h[t] + 1));
+  for (int t = T; t > 0; t--) g = (2 * h[t] + g) * (1 - h[t] * h[t]) * (2 * h[t - 1] + 1);
+  if (read_f64(dx, N, got)) EXPECT_NEAR(got[N - 1] / g, 1, 1e-12);
+  weft_scope_discard(s);
+}

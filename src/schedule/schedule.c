@@ -52,7 +52,7 @@ static bool stand_in_rows(struct work *w, const struct node *n, const struct nod
   const struct node *x = loop_result(operand);
   struct item *i = x ? &w->item[x->slot] : NULL;
   if (!x || ((const struct axis_attr *)n->attr)->axis || !place_is_dense(n, p)) return false;
-  if (x->n_uses != 1 || i->is_target || !i->is_stored || i->place.store >= 0) return false;
+  if (i->is_target || !i->is_stored || i->place.store >= 0) return false;
   place_dense(x, p->store, &i->place);
   i->place.offset = p->offset + row * p->stride[0];
   i->into = n->slot;

@@ -101,7 +101,7 @@ static bool add_nexts(struct reversal *v) {
 
 /* ---- What a step has made of a carry ----
  * Where the cotangents of a step need the new value of a carry, such as the tanh whose slope is 1 - tanh^2, it is not computed
- * again: it is the carry before the next step. The carries before each step and the last ones are rows of one array then. */
+ * again: it is the carry before the next step. The carries before each step and after the last are rows of one array then. */
 
 static bool is_made(const struct reversal *v, int k) {
   for (int i = 0; i < k; i++)
@@ -109,15 +109,29 @@ static bool is_made(const struct reversal *v, int k) {
   return v->body[k]->op->kind != OP_LEAF;
 }
 
-/* Carry k before each step, and after the last one, in the order of rows. */
+/* Which stacked output is the new carry k of every step; -1: none. */
+static int stacked_next(const struct reversal *v, int k) {
+  const struct loop *l = v->l;
+  for (int j = 0; j < loop_out_kept(l, 0); j++)
+    if (v->body[l->n_carry + j] == v->body[k]) return j;
+  return -1;
+}
+
+/* A carry before or after all steps, as a row. */
+static weft_array *as_row(const struct node *var, struct node *carry) {
+  dim dims[WEFT_RANK_MAX];
+  for (int i = 0; i <= var->rank; i++) dims[i] = i ? var->dims[i - 1] : 1;
+  return array_reshape("weft_vjp", array_of(carry), var->rank + 1, dims);
+}
+
+/* Carry k before each step, and after the last one, in the order of rows. Where the new ones are stacked anyway, they and the
+ * initial one; else those kept and the last one. */
 static weft_array *carries_of(const struct reversal *v, int k) {
   const struct loop *l = v->l;
-  const struct node *var = l->carry_var[k];
-  dim row[WEFT_RANK_MAX];
-  for (int i = 0; i <= var->rank; i++) row[i] = i ? var->dims[i - 1] : 1;
-  weft_array *kept = array_of(item_make(self(v->r), loop_out_kept(l, k))),
-             *last = array_reshape("weft_vjp", array_of(item_make(self(v->r), loop_out_last(l, k))), var->rank + 1, row);
-  return weft_concat(0, 2, l->is_backward ? (weft_array *[]){ last, kept } : (weft_array *[]){ kept, last });
+  int stacked = stacked_next(v, k), rows = stacked < 0 ? loop_out_kept(l, k) : stacked;
+  struct node *end = stacked < 0 ? item_make(self(v->r), loop_out_last(l, k)) : node_retain(init_of(v->r, l, k));
+  weft_array *all = array_of(item_make(self(v->r), rows)), *one = as_row(l->carry_var[k], end);
+  return weft_concat(0, 2, (stacked < 0) == l->is_backward ? (weft_array *[]){ one, all } : (weft_array *[]){ all, one });
 }
 
 /* The carries before and after each step become sequences of the reverse loop, the latter under a variable of their own. */
