@@ -52,28 +52,25 @@ static int64_t any_size(struct recipe *p) {
 
 enum { MOST_ELEMENTS = 200000 }; /* of what is made longer still: steps are many */
 
-static int64_t count_of(int rank, const int64_t dims[]) {
+/* How many elements there are, or will be once an axis without any is folded or padded. */
+static int64_t bulk(int rank, const int64_t dims[]) {
   int64_t count = 1;
-  for (int k = 0; k < rank; k++) count *= dims[k];
+  for (int k = 0; k < rank; k++) count *= dims[k] ? dims[k] : 1;
   return count;
 }
 
 static int any_shape(struct recipe *p, int64_t dims[]) {
   int rank = (int)any(p, 5);
-  int64_t count;
   do {
-    count = 1;
-    for (int k = 0; k < rank; k++) count *= dims[k] = any_size(p);
-  } while (count > 3000);
+    for (int k = 0; k < rank; k++) dims[k] = any_size(p);
+  } while (bulk(rank, dims) > 3000);
   if (p->has_long && rank && once_in(p, 3)) {
     static const int longs[] = { 130, 300, 600, 4095, 4097, 5000, 9000, 16500, 33000, 70000 };
     int k = (int)any(p, (uint32_t)rank);
-    int64_t n = longs[any(p, COUNT(longs))], rest = 1;
-    for (int j = 0; j < rank; j++) {
-      if (j != k && dims[j] > 3) dims[j] = 3;
-      if (j != k) rest *= dims[j];
-    }
-    dims[k] = n * rest > 80000 ? 300 : n;
+    int64_t n = longs[any(p, COUNT(longs))];
+    for (int j = 0; j < rank; j++) if (dims[j] > 3) dims[j] = 3;
+    dims[k] = 1;
+    dims[k] = n * bulk(rank, dims) > 80000 ? 300 : n;
   }
   return rank;
 }
@@ -373,13 +370,13 @@ static void broadcast(struct recipe *p) {
   int a = pick(p);
   const struct plain *x = value(p, a);
   int more = (int)any(p, 3), rank = x->rank + more;
-  int64_t dims[PLAIN_RANK], count = 1;
+  int64_t dims[PLAIN_RANK];
   if (rank > 5) return;
   for (int k = 0; k < rank; k++) {
     int64_t d = k < more ? 1 : x->dims[k - more];
-    count *= dims[k] = d == 1 ? any_size(p) : d;
+    dims[k] = d == 1 ? any_size(p) : d;
   }
-  if (count > 20000) return;
+  if (bulk(rank, dims) > 20000) return;
   made(p, BROADCAST, "broadcast", 1, &a, plain_broadcast(x, rank, dims));
 }
 
@@ -455,14 +452,13 @@ static int indices(struct recipe *p, int rank, const int64_t dims[], int64_t n) 
 
 static bool any_indices(struct recipe *p, int a, int *n, int in[], struct plain *y) {
   const struct plain *x = value(p, a);
-  int64_t dims[PLAIN_RANK], count = 1;
+  int64_t dims[PLAIN_RANK];
   int rank = (int)any(p, 3);
   if (!x->rank) return false;
   *n = 1 + (int)any(p, x->rank > 1 && once_in(p, 3) ? 2 : 1);
-  for (int k = 0; k < rank; k++) count *= dims[k] = any_size(p);
+  for (int k = 0; k < rank; k++) dims[k] = any_size(p);
   for (int k = 0; k < *n; k++) if (x->dims[k] == 0) return false;
-  for (int k = *n; k < x->rank; k++) count *= x->dims[k];
-  if (count > 20000 || rank + x->rank - *n > 5) return false;
+  if (bulk(rank, dims) * bulk(x->rank - *n, x->dims + *n) > 20000 || rank + x->rank - *n > 5) return false;
   const struct plain *index[2];
   in[0] = a;
   for (int k = 0; k < *n; k++) in[k + 1] = indices(p, rank, dims, value(p, a)->dims[k]);
@@ -575,7 +571,7 @@ static void put_take(struct recipe *p) {
 
 static void concat(struct recipe *p) {
   int a = pick(p), n = 1 + (int)any(p, 3), in[4] = { a };
-  if (!value(p, a)->rank || value(p, a)->count > MOST_ELEMENTS) return;
+  if (!value(p, a)->rank || bulk(value(p, a)->rank, value(p, a)->dims) > MOST_ELEMENTS) return;
   int axis = (int)any(p, (uint32_t)value(p, a)->rank);
   for (int k = 1; k < n; k++) {
     int b = pick(p);
@@ -586,7 +582,7 @@ static void concat(struct recipe *p) {
       int64_t dims[PLAIN_RANK];
       memcpy(dims, x->dims, sizeof dims);
       dims[axis] = any_size(p);
-      if (count_of(x->rank, dims) > MOST_ELEMENTS) return;
+      if (bulk(x->rank, dims) > MOST_ELEMENTS) return;
       b = leaf(p, x->dtype, x->rank, dims);
     }
     in[k] = b;
@@ -599,7 +595,7 @@ static void concat(struct recipe *p) {
 
 static void pad(struct recipe *p) {
   int a = pick(p);
-  if (!value(p, a)->rank || value(p, a)->count > MOST_ELEMENTS) return;
+  if (!value(p, a)->rank || bulk(value(p, a)->rank, value(p, a)->dims) > MOST_ELEMENTS) return;
   int axis = (int)any(p, (uint32_t)value(p, a)->rank), v = once_in(p, 3) ? leaf(p, value(p, a)->dtype, 0, NULL) : number(p, value(p, a)->dtype);
   int64_t before = any(p, 4), after = any(p, 4);
   made(p, PAD, "pad", 2, (int[]){ a, v }, plain_pad(value(p, a), axis, before, after, value(p, v)));
@@ -623,7 +619,7 @@ static void matmul(struct recipe *p) {
   memcpy(dims, x->dims, sizeof dims);
   dims[x->rank - 2] = x->dims[x->rank - 1];
   dims[x->rank - 1] = any_size(p);
-  if (count_of(x->rank, dims) > MOST_ELEMENTS) return; /* of x there may be none, and long axes all the same */
+  if (bulk(x->rank, dims) > MOST_ELEMENTS) return;
   weft_dtype t = once_in(p, 3) ? WEFT_F64 : WEFT_F32;
   int b = leaf(p, once_in(p, 2) ? t : WEFT_I8, value(p, a)->rank, dims), in[2] = { small(p, a, t), 0 };
   in[1] = small(p, b, t);
