@@ -291,6 +291,7 @@ TEST(only_work_of_more_than_a_moment_is_announced) {
   EXPECT_INT(announcements(totals, 100), 0);
   EXPECT(announcements(totals, 1000000) > 0);
   EXPECT_INT(announcements(squares, 16), 0);
+  EXPECT_INT(announcements(squares, 64), 0);
   EXPECT(announcements(squares, 256) > 0);
   EXPECT_INT(announcements(counting, 10), 0);
   EXPECT(announcements(counting, 1000000) > 0);

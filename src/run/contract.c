@@ -3,7 +3,6 @@
 #include <string.h>
 #include "backend/contract.h"
 #include "backend/float_mode.h"
-#include "base/mem.h"
 #include "run/buffer.h"
 #include "run/pattern.h"
 #include "run/piece.h"
@@ -11,6 +10,7 @@
 
 enum {
   SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are */
+  SMALL_CELL = 1 << 15,     /* bytes of a cell of theirs */
   HELD_BYTES = 4 << 20,     /* of a block of columns of b over all of k, by one thread; */
   SHARED_BYTES = 32 << 20,  /* of all of b, by all of them */
   SHORT_CHUNK = 16,
@@ -20,8 +20,9 @@ enum {
   ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows */
   GAP = 64,                 /* bytes between its rows, lest they share the sets of a cache */
   GRAIN = 1 << 19,          /* products; less is not worth a thread */
+  READING = 4,              /* products that take as long as to read an element of b */
   CELLS = 4,                /* cells a thread, at least: slow ones even out */
-  TASKS = 16,               /* tasks a thread, at most */
+  TURNS = 16,               /* of a thread, about: each takes some cells */
   PIECE = 1 << 14,          /* elements of an operand that are made at a time */
   APART = 1 << 30,          /* a stride that says: neighbours are those of the other axis */
   ALIGN = 64
@@ -57,12 +58,13 @@ struct product {
   int64_t held;                 /* rows of b that are packed at once */
   int64_t cell_row;             /* bytes from row to row of a cell */
   int64_t cell_parts, cell_columns; /* of a cell, at most */
-  int64_t n_row_cells, n_column_cells, n_cells, n_tasks;
+  int64_t n_row_cells, n_column_cells, n_cells;
+  int64_t a_turn;               /* cells that a thread takes at a time */
+  int64_t next_cell, next_strip; /* atomic: what nobody has taken yet begins there */
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
   patch_code *row_code[2];      /* fours: of one row */
   size_t a_bytes, b_bytes, cell_bytes, sums_bytes, starts_bytes, fed_bytes, piece_bytes;
-  uint8_t *scratch;             /* first what is shared, then a slot for each thread */
-  uint8_t *is_taken;            /* by slot; atomic */
+  uint8_t *scratch;             /* first what is shared, then that of each thread */
   uint8_t *shared_b;            /* all strips of b, and where their sums start */
   int32_t *shared_starts;
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
@@ -116,14 +118,18 @@ static double n_batches(const struct product *p) {
 }
 
 static void choose_threads(struct product *p, int most) {
-  double grains = (double)p->m * (double)p->n * (double)(p->k + 1) * n_batches(p) / GRAIN;
+  double grains = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * n_batches(p) / GRAIN;
   p->threads = grains < 2 ? 1 : grains < most ? (int)grains : most;
 }
 
+static int64_t parts_in(const struct product *p, int64_t bytes) {
+  int64_t n = bytes / (p->cell_columns * p->size * (p->part_rows + 1));
+  return n < 1 ? 1 : least(n, 8);
+}
+
 static void take_whole_rows(struct product *p) {
-  int64_t row_bytes = p->n * p->size, most = ROWS_BYTES / (row_bytes * (p->part_rows + 1));
   p->cell_columns = p->n_strips * p->width;
-  p->cell_parts = most < 1 ? 1 : least(most, 8);
+  p->cell_parts = parts_in(p, ROWS_BYTES);
 }
 
 static bool may_share(const struct product *p) {
@@ -151,13 +157,24 @@ static int64_t count_cells(const struct product *p) {
   return n;
 }
 
-/* More cells than those that fit the caches, so that all threads have some. Those that copy a have all columns they can. */
+/* More cells, so that there are as many as wanted. */
+static void cut_rows(struct product *p, int64_t wanted) {
+  int64_t n = count_cells(p);
+  if (n < wanted) p->n_row_cells = least(p->n_parts, p->n_row_cells * divide_up(wanted, n));
+}
+
+static void cut_columns(struct product *p, int64_t wanted) {
+  int64_t n = count_cells(p);
+  if (n < wanted) p->n_column_cells = least(p->n_strips, p->n_column_cells * divide_up(wanted, n));
+}
+
+/* More cells than those that fit the caches, so that all threads have some. Those that copy a, and those that a kernel goes on
+ * with, have all columns they can. */
 static void cut_for_threads(struct product *p) {
-  int64_t wanted = p->threads == 1 ? 1 : (int64_t)p->threads * (is_flat(p) ? 1 : CELLS), n = count_cells(p);
-  int64_t more = n < wanted ? divide_up(wanted, n) : 1;
-  if (!p->packs_a && !p->c->has_whole_rows) p->n_column_cells = least(p->n_strips, p->n_column_cells * more);
-  n = count_cells(p), more = n < wanted ? divide_up(wanted, n) : 1;
-  p->n_row_cells = least(p->n_parts, p->n_row_cells * more);
+  int64_t wanted = (int64_t)p->threads * (p->threads == 1 || is_flat(p) ? 1 : CELLS);
+  if (p->packs_a || p->c->y.store < 0) cut_rows(p, wanted);
+  if (!p->packs_a && !p->c->has_whole_rows) cut_columns(p, wanted);
+  cut_rows(p, wanted);
   p->cell_parts = divide_up(p->n_parts, p->n_row_cells);
   p->cell_columns = divide_up(p->n_strips, p->n_column_cells) * p->width;
 }
@@ -169,10 +186,10 @@ static void choose_cells(struct product *p) {
        across = !small && p->b.column == kir_width(p->b.dtype) && !p->c->has_whole_rows;
   p->dots = p->m == 1 && !p->b.maker && (along_k || across) ? p->unit->dots(p->b.dtype, along_k) : NULL;
   if (p->dots) most = along_k ? 32 : DOTS_COLUMNS / p->width * p->width, in_runs = false; /* memory is read in long runs,
-                                                                                             32 or 8 of them */
+                                                                                             16 or 8 of them */
   choose_packing(p, small, in_runs);
-  p->cell_parts = small ? 1 : 8;
   p->cell_columns = least(p->n_strips * p->width, up(most, p->width));
+  p->cell_parts = small ? parts_in(p, SMALL_CELL) : 8;
   if (p->packs_b && !p->shares_b && panel_rows(p, p->held) > HELD_BYTES / p->size / p->cell_columns)
     p->held = least(p->k, p->chunk), p->cell_parts = 32;
   if (p->c->has_whole_rows) take_whole_rows(p);
@@ -180,7 +197,8 @@ static void choose_cells(struct product *p) {
   p->n_column_cells = divide_up(p->n, p->cell_columns);
   cut_for_threads(p);
   p->n_cells = count_cells(p);
-  p->n_tasks = p->threads == 1 ? 1 : least(p->n_cells, (int64_t)p->threads * (p->packs_b && !p->shares_b ? CELLS : TASKS));
+  p->threads = (int)least(p->threads, p->n_cells);
+  p->a_turn = p->threads == 1 ? p->n_cells : divide_up(p->n_cells, (int64_t)p->threads * TURNS);
   p->cell_row = p->cell_columns * p->size + (p->c->has_whole_rows ? GAP : 0);
 }
 
@@ -371,7 +389,7 @@ static struct block block_of(struct worker *w, int64_t row, int64_t column, int6
 }
 
 /* Where the i-th of `of` equal shares of n begins. */
-static int64_t share(int64_t n, int64_t i, int64_t of) { return n / of * i + least(i, n % of); }
+static int64_t share(int64_t n, int64_t i, int64_t of) { return of == 1 ? i * n : n / of * i + least(i, n % of); }
 
 static void find_cell(struct worker *w, int64_t i) {
   const struct product *p = w->p;
@@ -647,13 +665,16 @@ static size_t scratch_of(const struct product *p) {
   return p->a_bytes + p->b_bytes + p->cell_bytes + p->sums_bytes + p->starts_bytes + p->fed_bytes + p->piece_bytes;
 }
 
-static struct worker worker_of(const struct product *p, uint8_t *room) {
-  struct worker w = { .p = p, .a = room, .b = room + p->a_bytes, .b_batch = -1, .finite_batch = -1 };
-  w.y = w.b + p->b_bytes, w.sums = w.y + p->cell_bytes, w.fed = w.sums + p->sums_bytes;
-  w.piece = w.fed + p->fed_bytes;
-  w.starts = (int32_t *)(void *)(w.piece + p->piece_bytes);
-  if (p->shares_b) w.b = p->shared_b, w.starts = p->shared_starts;
-  return w;
+/* Leaves the cell as it is: small products are done before so much memory is cleared. */
+static void worker_begin(struct worker *w, const struct product *p, uint8_t *room) {
+  w->p = p, w->a = room, w->b = room + p->a_bytes;
+  w->y = w->b + p->b_bytes, w->sums = w->y + p->cell_bytes, w->fed = w->sums + p->sums_bytes;
+  w->piece = w->fed + p->fed_bytes;
+  w->starts = (int32_t *)(void *)(w->piece + p->piece_bytes);
+  if (p->shares_b) w->b = p->shared_b, w->starts = p->shared_starts;
+  w->b_batch = w->finite_batch = -1;
+  w->b_column = w->b_columns = w->b_k = 0;
+  w->then = NULL, w->left = NULL, w->failed = false;
 }
 
 /* ---- scratch: of all threads at once, so that it is counted and refused as a whole ---- */
@@ -663,69 +684,52 @@ static size_t shared_bytes(const struct product *p) {
   int64_t columns = p->n_strips * p->width;
   return p->shares_b ? panels_of(p, columns) + starts_of(p, columns) : 0;
 }
-static int64_t pack_tasks(const struct product *p) { return p->shares_b ? least(p->n_strips, (int64_t)p->threads * CELLS) : 0; }
-static int64_t n_slots(const struct product *p) {
-  int64_t packs = pack_tasks(p);
-  return least(p->threads, packs > p->n_tasks ? packs : p->n_tasks);
-}
-static size_t total_bytes(const struct product *p) { return shared_bytes(p) + own_bytes(p) * (size_t)n_slots(p); }
+static size_t total_bytes(const struct product *p) { return shared_bytes(p) + own_bytes(p) * (size_t)p->threads; }
+static uint8_t *room_at(const struct product *p, int i) { return p->scratch + shared_bytes(p) + own_bytes(p) * (size_t)i; }
 
-/* A part that no other task has: at most as many run at once as there are. */
-static int take_slot(struct product *p) {
-  for (int i = 0, n = (int)n_slots(p);; i = (i + 1) % n)
-    if (!__atomic_exchange_n(&p->is_taken[i], 1, __ATOMIC_ACQUIRE)) return i;
-}
-static uint8_t *slot_at(const struct product *p, int slot) { return p->scratch + shared_bytes(p) + own_bytes(p) * (size_t)slot; }
-static void leave_slot(struct product *p, int slot) { __atomic_store_n(&p->is_taken[slot], 0, __ATOMIC_RELEASE); }
+/* The next `turn` of things that threads share; `next` is theirs too. */
+static int64_t take(int64_t *next, int64_t turn) { return __atomic_fetch_add(next, turn, __ATOMIC_RELAXED); }
 
-static void task(void *ctx, int i) {
+/* Cells, by thread i. */
+static void work(void *ctx, int i) {
   struct product *p = ctx;
-  int slot = take_slot(p);
-  uint8_t *room = slot_at(p, slot);
-  struct worker w = worker_of(p, room), then;
-  if (p->then) then = worker_of(p->then, room + scratch_of(p)), then.left = w.fed, w.then = &then;
-  int64_t end = share(p->n_cells, i + 1, p->n_tasks);
+  uint8_t *room = room_at(p, i);
+  struct worker w, then;
+  worker_begin(&w, p, room);
+  if (p->then) worker_begin(&then, p->then, room + scratch_of(p)), then.left = w.fed, w.then = &then;
   bool failed = false;
   uint64_t mode = float_mode_enter();
-  for (int64_t c = share(p->n_cells, i, p->n_tasks); c < end && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
+  for (int64_t c; !failed && !is_cancelled(p) && (c = take(&p->next_cell, p->a_turn)) < p->n_cells;)
+    for (int64_t end = least(c + p->a_turn, p->n_cells); c < end && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
   float_mode_leave(mode);
-  leave_slot(p, slot);
   if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- b packed by all threads, for all ---- */
-
-static void pack_task(void *ctx, int i) {
+/* Strips of b for all, by thread i. */
+static void pack_shared(void *ctx, int i) {
   struct product *p = ctx;
-  int slot = take_slot(p);
-  struct worker w = worker_of(p, slot_at(p, slot));
-  int64_t n = pack_tasks(p), end = share(p->n_strips, i + 1, n) * p->width;
-  w.cell.column = share(p->n_strips, i, n) * p->width;
-  w.cell.columns = least(p->n, end) - w.cell.column;
+  int64_t turn = divide_up(p->n_strips, (int64_t)p->threads * CELLS);
+  struct worker w;
+  worker_begin(&w, p, room_at(p, i));
+  memset(&w.cell, 0, sizeof w.cell), w.batch = 0;
   uint64_t mode = float_mode_enter();
-  if (!is_cancelled(p)) pack_strips(&w, 0, p->k, 0);
+  for (int64_t c; !w.failed && !is_cancelled(p) && (c = take(&p->next_strip, turn)) < p->n_strips;) {
+    w.cell.column = c * p->width;
+    w.cell.columns = least(p->n, (c + turn) * p->width) - w.cell.column;
+    pack_strips(&w, 0, p->k, 0);
+  }
   float_mode_leave(mode);
-  leave_slot(p, slot);
   if (w.failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }
 
-static void run_in_scratch(struct product *p) {
-  p->shared_b = p->scratch;
-  if (p->shares_b) {
-    p->shared_starts = (int32_t *)(void *)(p->shared_b + panels_of(p, p->n_strips * p->width));
-    pool_run((int)pack_tasks(p), p->threads, pack_task, p);
-  }
-  if (!p->failed) pool_run((int)p->n_tasks, p->threads, task, p);
-}
-
-static void run_tasks(struct product *p, size_t bytes) {
-  uint8_t few[64] = { 0 };
-  p->is_taken = p->threads <= 64 ? few : mem_alloc((size_t)p->threads);
+static void run_cells(struct product *p, size_t bytes) {
   p->scratch = bytes ? memory_take(bytes) : NULL;
-  p->failed = !p->is_taken || (bytes && !p->scratch);
-  if (!p->failed) run_in_scratch(p);
+  p->failed = bytes && !p->scratch;
+  p->shared_b = p->scratch;
+  if (p->shares_b) p->shared_starts = (int32_t *)(void *)(p->shared_b + panels_of(p, p->n_strips * p->width));
+  if (p->shares_b && !p->failed) pool_run(p->threads, p->threads, pack_shared, p);
+  if (!p->failed) pool_run(p->threads, p->threads, work, p);
   if (p->scratch) memory_give(p->scratch, bytes);
-  if (p->is_taken != few) mem_free(p->is_taken);
 }
 
 /* ---- the step ---- */
@@ -833,7 +837,7 @@ static struct failure *run_both(struct product *p, struct run *r) {
   if (how == 2) how = choose_both(p, r->threads, &contractor_vm, true);
   if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
   size_t bytes = bytes_of(p, r->threads);
-  run_tasks(p, bytes);
+  run_cells(p, bytes);
   if (p->failed)
     return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: a product needs %lld bytes to work in", (long long)bytes);
   struct failure *f = outcome(p);

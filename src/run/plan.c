@@ -329,11 +329,15 @@ struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const b
   return f;
 }
 
-enum { MOMENT = 1 << 17 }; /* operations and bytes; some ten microseconds */
+enum {
+  MOMENT = 1 << 17, /* operations and bytes; some ten microseconds */
+  AT_A_TIME = 8     /* operations of products in the time of one */
+};
 
 static bool takes_long(const struct plan *p, const struct run *r) {
   const struct schedule *s = p->schedule;
-  if (p->device || s->operations > MOMENT || s->moved_bytes > MOMENT) return true;
+  int64_t operations = s->operations - s->by_patches + s->by_patches / AT_A_TIME;
+  if (p->device || operations > MOMENT || s->moved_bytes > MOMENT) return true;
   for (int i = 0; i < s->n_stores; i++) {
     int leaf = s->store[i].leaf;
     if (leaf >= 0 && (buffer_is_mapped(r->leaf[leaf].buf) || buffer_state_of(r->leaf[leaf].buf) != BUFFER_RESIDENT)) return true;

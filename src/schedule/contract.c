@@ -49,7 +49,9 @@ static void account(struct schedule *s, const struct contraction *c) {
   double batch = 1, a = c->maker[0] ? 0 : (double)weft_dtype_bytes(c->a_dtype);
   double b = c->maker[1] ? 0 : (double)weft_dtype_bytes(c->b_dtype);
   for (int i = 0; i < c->n_batch; i++) batch *= (double)c->batch[i];
-  cost_add(&s->operations, 2 * batch * (double)c->m * (double)c->n * (double)c->k);
+  double products = batch * (double)c->m * (double)c->n * (double)c->k;
+  cost_add(&s->operations, 2 * products);
+  cost_add(&s->by_patches, 2 * products);
   cost_add(&s->moved_bytes, batch * (double)c->k * (a * (double)c->m + b * (double)c->n));
 }
 

@@ -251,7 +251,7 @@ static bool fit(struct work *w) {
   for (w->most_nodes = 64; w->most_nodes; w->most_nodes /= 4) {
     w->is_crowded = false;
     w->out->n_stores = 0;
-    w->out->moved_bytes = w->out->operations = 0;
+    w->out->moved_bytes = w->out->operations = w->out->by_patches = 0;
     for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
     if (group_nodes(w) && place_all(w) && (chains_find(w), makers_find(w)) && emit_all(w)) return true;
     if (!w->is_crowded) return false;

@@ -91,6 +91,7 @@ struct schedule {
   struct gift *gift;
   int64_t moved_bytes;           /* read and written by the kernels if nothing stays in a cache */
   int64_t operations;
+  int64_t by_patches;            /* of the operations: those of products, many at a time */
 };
 
 /* A loop that is run step by step on the schedule of its body. Leaves of the body: sequences, carries, constants;

@@ -26,7 +26,8 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
   return sum;
 }
 
-/* Groups of eight columns; of `groups` at once the sums do not wait for each other. What is left of k is added one by one. */
+/* Two groups of eight columns, whose sums do not wait for each other; more would be more runs of memory than a processor
+ * foresees. What is left of k is added one by one. */
 #define DOTS(t, size)                                                                                         \
   AVX2 static inline __m256 group_##t(__m256 sum, const float *x, int64_t step, address b, int64_t s) {       \
     for (int i = 0; i < 2; i++, b += 8 * size, x += 8 * step) /* a line of cache at a time */                  \
@@ -34,17 +35,15 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
                   load_##t(b + 5 * s), load_##t(b + 6 * s), load_##t(b + 7 * s));                             \
     return sum;                                                                                               \
   }                                                                                                           \
-  AVX2 static void four_##t(const struct dots *d, address b, float sum[]) {                                   \
-    __m256 u0 = _mm256_setzero_ps(), u1 = u0, u2 = u0, u3 = u0;                                               \
+  AVX2 static void two_##t(const struct dots *d, address b, float sum[]) {                                    \
+    __m256 u0 = _mm256_setzero_ps(), u1 = u0;                                                                 \
     int64_t s = d->b_column, step = d->a_k / 4;                                                               \
     const float *x = d->a;                                                                                    \
-    for (int64_t k = 0; k < d->k / 16; k++, b += 16 * size, x += 16 * step) {                                    \
+    for (int64_t k = 0; k < d->k / 16; k++, b += 16 * size, x += 16 * step) {                                 \
       u0 = group_##t(u0, x, step, b, s);                                                                      \
       u1 = group_##t(u1, x, step, b + 8 * s, s);                                                              \
-      u2 = group_##t(u2, x, step, b + 16 * s, s);                                                             \
-      u3 = group_##t(u3, x, step, b + 24 * s, s);                                                             \
     }                                                                                                         \
-    _mm256_storeu_ps(sum, u0), _mm256_storeu_ps(sum + 8, u1), _mm256_storeu_ps(sum + 16, u2), _mm256_storeu_ps(sum + 24, u3); \
+    _mm256_storeu_ps(sum, u0), _mm256_storeu_ps(sum + 8, u1);                                                 \
   }                                                                                                           \
   AVX2 static void one_by_one_##t(const struct dots *d, address b, int64_t columns, int64_t k, float sum[]) { \
     for (int64_t j = 0; j < columns; j++)                                                                     \
@@ -53,11 +52,11 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
   }                                                                                                           \
   AVX2 static void dots_##t(const struct dots *d) {                                                           \
     for (int64_t j = 0, n; j < d->columns; j += n) {                                                          \
-      float sum[32] = { 0 }, *c = (float *)d->c + j;                                                          \
+      float sum[16] = { 0 }, *c = (float *)d->c + j;                                                          \
       address b = (address)d->b + j * d->b_column;                                                            \
-      bool is_whole = d->columns - j >= 32;                                                                   \
-      n = is_whole ? 32 : d->columns - j;                                                                     \
-      if (is_whole) four_##t(d, b, sum);                                                                      \
+      bool is_whole = d->columns - j >= 16;                                                                   \
+      n = is_whole ? 16 : d->columns - j;                                                                     \
+      if (is_whole) two_##t(d, b, sum);                                                                       \
       one_by_one_##t(d, b, n, is_whole ? d->k / 16 * 16 : 0, sum);                                              \
       for (int64_t i = 0; i < n; i++) c[i] = d->adds ? c[i] + sum[i] : sum[i];                                \
     }                                                                                                         \
