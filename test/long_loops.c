@@ -118,3 +118,33 @@ TEST(an_initial_state_that_is_missing_is_refused) {
   EXPECT_INT(weft_check(y), WEFT_ERR_ARG);
   weft_scope_discard(s);
 }
+
+/* y <- y / 2 + 1, as often as p says: 5 times or not at all; small or not, ended before or not. */
+static weft_array *if_at_all(weft_array *p, weft_array *y, bool sums, bool ends) {
+  weft_loop *l = weft_loop_open(weft_where(p, weft_integer(5), weft_integer(0)));
+  weft_array *c = weft_loop_carry(l, y), *one = sums ? weft_mean(weft_add(weft_mul(c, weft_scalar(0)), weft_scalar(1)), -1) : weft_scalar(1);
+  weft_array *next = weft_add(weft_mul(c, weft_scalar(0.5)), one);
+  weft_loop_next(l, c, next);
+  if (ends) weft_loop_until(l, weft_lt(weft_scalar(1.8), weft_max(next, WEFT_ALL)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return last;
+}
+
+/* A number of steps that is computed, but not below 0 whatever it is, is no reason to stop and look at it. */
+TEST(a_loop_that_may_not_run_at_all_is_in_one_plan_with_what_says_so) {
+  static const int64_t length[] = { 1, 4, 300 };
+  for (int i = 0; i < 24; i++) {
+    weft_scope *s = weft_scope_open();
+    bool runs = i & 1, sums = i & 2 && length[i / 8] < 300, ends = i & 4 && !(length[i / 8] == 300);
+    weft_array *x = weft_full(WEFT_F64, WEFT_DIMS(length[i / 8]), 0), *limit = f64_of(runs ? 1 : -1);
+    weft_array *y = if_at_all(weft_lt(weft_scalar(0), limit), weft_exp(x), sums, ends);
+    const char *plan = weft_show(1, &y, "plan");
+    EXPECT(plan && strstr(plan, "scan") && strstr(plan, "steps=") && !strstr(plan, "step by step"));
+    double want = 1, got[300];
+    for (int k = 0; runs && k < 5 && !(ends && want > 1.8); k++) want = want * 0.5 + 1;
+    if (read_f64(y, (int)length[i / 8], got))
+      for (int k = 0; k < length[i / 8]; k++) EXPECT(got[k] == want);
+    weft_scope_discard(s);
+  }
+}

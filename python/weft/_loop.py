@@ -42,8 +42,7 @@ def while_loop(cond, body, init, bound=None):
     carries, structure = flatten_numbers(init)
     with _core.Scope():
         begins = cond(own(structure, carries))
-        most = _core.full((), 2**62 if bound is None else bound, _core.int64)
-        loop = _core.Loop(_core.where(begins, most, _core.full((), 0, _core.int64)))
+        loop = _core.Loop(_core.where(begins, 2**62 if bound is None else bound, 0))  # numbers: not below 0 for sure
         c = [loop.carry(carry) for carry in carries]
         carry = body(own(structure, c))
         _step(loop, c, carry, structure)

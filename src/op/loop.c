@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "graph/copy.h"
+#include "graph/dtype.h"
 #include "graph/function.h"
 #include "graph/shape.h"
 
@@ -367,6 +368,22 @@ static bool bodies_into(struct making *m, struct loop *l, struct failure **failu
   }
   mem_free(out);
   return ok;
+}
+
+/* 0-d integers that are not negative: numbers, bools, sizes, and what is chosen among these. */
+static bool is_not_negative(const struct node *n, int depth) {
+  bool widens = n->op == &op_cast && n->dtype == WEFT_I64 && n->n_in && n->in[0]->dtype != WEFT_U64;
+  if (n->op->kind == OP_VIEW || widens) return n->n_in && depth && is_not_negative(n->in[0], depth - 1);
+  if (n->op == &op_where && n->n_in == 3)
+    return depth && is_not_negative(n->in[1], depth - 1) && is_not_negative(n->in[2], depth - 1);
+  if (n->op == &op_scalar && !dtype_is_float((weft_dtype)n->dtype))
+    return dtype_decode((weft_dtype)n->dtype, scalar_bits(n, (weft_dtype)n->dtype)) >= 0;
+  return n->dtype == WEFT_BOOL || n->op->kind == OP_SIZE;
+}
+
+bool loop_runs_blind(const struct loop *l, const struct node *steps) {
+  enum { DEEP = 8 };
+  return !l->n_seq && l->owns_steps && steps && is_not_negative(steps, DEEP);
 }
 
 static struct loop *assemble(struct making *m, struct failure **failure) {

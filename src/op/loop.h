@@ -22,6 +22,9 @@ struct loop_parts {
  * loop: computed once, before it, but for what a branch computes itself. NULL: *failure says why. */
 struct node *loop_make(const struct loop_parts *, struct failure **);
 
+/* Whether its steps need not be known before it runs: no size depends on them, and they are not below 0 whatever they are. */
+bool loop_runs_blind(const struct loop *, const struct node *steps);
+
 struct node *loop_var(weft_dtype, int rank, const dim dims[]); /* NULL: out of memory */
 static inline struct loop *loop_of(const struct node *n) { return ((const struct loop_attr *)n->attr)->loop; }
 

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "graph/dtype.h"
 #include "graph/shape.h"
+#include "op/loop.h"
 #include "run/buffer.h"
 #include "run/device.h"
 #include "run/key.h"
@@ -80,11 +81,13 @@ static struct failure *unusable(const struct node *n) {
 enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED };
 
 /* A result of a loop whose number of steps, or executed length, is to be known before anything is planned: sizes depend on
- * it, and kernels. Not so that of a branch. */
+ * it, and kernels. Not so that of a branch, or of a loop that only computes its carries. */
 static bool is_unsized(const struct node *item) {
   if (item->in[0]->op->kind != OP_LOOP) return false;
-  const struct loop *l = ((const struct loop_attr *)item->in[0]->attr)->loop;
-  return !node_is_known(item) || (!l->is_branch && !dim_is_known(dim_resolve(l->steps)));
+  const struct node *loop = item->in[0];
+  const struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
+  bool runs_blind = l->is_branch || loop_runs_blind(l, l->has_steps && loop->n_in ? loop->in[0] : NULL);
+  return !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
 }
 
 /* Sizes that have become known since the nodes were made; lock held. false: out of memory. */

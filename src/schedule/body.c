@@ -3,6 +3,7 @@
 #include "graph/dtype.h"
 #include "graph/subgraph.h"
 #include "rewrite/rewrite.h"
+#include "schedule/draft.h"
 
 /* ---- the body as local nodes ---- */
 
@@ -150,6 +151,11 @@ const struct node *body_number(const struct body *b, const struct node *x) {
 bool body_reads(const struct body *b, const struct node *x) {
   const struct node *base = edge_of(x).base;
   return base->op == &op_value && !body_is_carry(b, base) && !body_number(b, x);
+}
+
+int body_count(const struct body *b, struct draft *d) {
+  struct reach r = { .store = b->count.store, .offset = b->count.offset };
+  return draft_buffer(d, "steps", KIR_IN, (weft_dtype)b->node->in[0]->dtype, &r);
 }
 
 /* A backward loop begins at the last element. */

@@ -35,6 +35,9 @@ bool body_is_constant(const struct body *, const struct node *);
 const struct node *body_number(const struct body *, const struct node *); /* the number that an operand is, or NULL */
 bool body_reads(const struct body *, const struct node *); /* a view of a sequence's element or of a constant, no number */
 
+struct draft;
+int body_count(const struct body *, struct draft *); /* STEPS_AT_RUN: the buffer of a kernel that is the number of steps */
+
 /* Something that stands at `at` in the first step that is run, and `time` elements further in each next one. */
 struct moving { struct place at; int64_t time; };
 bool body_place(struct body *, const struct node *, struct moving *); /* of what body_reads; false: it has none */

@@ -2,6 +2,7 @@
  * body's own schedule, step by step. */
 #include <math.h>
 #include <string.h>
+#include "op/loop.h"
 #include "schedule/body.h"
 
 enum { SPARE_BYTES = 64 }; /* for what until says */
@@ -151,7 +152,7 @@ bool step_loop(struct work *w, struct node *n) {
     if (!is_scheduled(b->list.node[i]))
       return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_loop: %s inside a loop", b->list.node[i]->op->name));
   bool done = false;
-  bool may_fuse = w->fuse && b->steps != STEPS_AT_RUN;
+  bool may_fuse = w->fuse && (b->steps != STEPS_AT_RUN || (!b->loop->is_branch && loop_runs_blind(b->loop, n->in[0])));
   account(b);
   if (may_fuse && !scan(b, &done)) return false;
   if (may_fuse && !done && !scan_rows(b, &done)) return false;

@@ -91,7 +91,8 @@ static bool fits(const struct body *b, const struct node *shape) {
 
 static bool has_rows(const struct body *b, const struct node *shape) {
   const struct loop *l = b->loop;
-  if (l->until || b->length || l->n_carry > MOST_RESULTS || l->n_all > MOST_RESULTS || shape->rank < 1) return false;
+  if (l->until || b->length || b->steps == STEPS_AT_RUN || shape->rank < 1) return false;
+  if (l->n_carry > MOST_RESULTS || l->n_all > MOST_RESULTS) return false;
   for (int k = 0; k < l->n_carry; k++) if (!is_row(b->in_node[l->n_seq + k], shape)) return false;
   for (int k = 0; k < b->n_targets; k++) if (!is_row(b->target[k], shape) || !is_plain(b, b->target[k], shape)) return false;
   return true;

@@ -30,7 +30,7 @@ struct scanning {
   bool *is_needed;                /* by slot: computed by this kernel; carries: kept */
   int init[MOST_RESULTS], all[MOST_RESULTS], last[MOST_RESULTS]; /* streams; -1: not wanted, or a number */
   const struct place *steps;      /* where the number of steps taken stands, or NULL */
-  int length;                     /* its buffer, or -1 */
+  int length, count;              /* its buffer, or -1; that of the steps that are computed before, or -1 */
   struct draft d;
   int size_t_, t;
 };
@@ -214,10 +214,11 @@ static bool writes_rows(const struct scanning *s) {
 static void declare(struct scanning *s) {
   static const char *const names[] = { "A", "B", "C", "D", "E", "F", "G", "H" };
   struct axes *x = &s->axes;
-  s->size_t_ = draft_size(&s->d, "T", s->b->steps);
+  bool is_counted = s->b->steps == STEPS_AT_RUN;
+  s->size_t_ = is_counted ? -1 : draft_size(&s->d, "T", s->b->steps); /* counted: then nothing moves with time */
   for (int i = 0; i < x->n_live; i++)
     x->size[x->live[i]] = draft_size(&s->d, x->n_live == 1 ? "N" : names[i], x->extent[x->live[i]]);
-  int rows = s->b->rows < s->b->steps && writes_rows(s) ? draft_size(&s->d, "R", s->b->rows) : s->size_t_;
+  int rows = !is_counted && s->b->rows < s->b->steps && writes_rows(s) ? draft_size(&s->d, "R", s->b->rows) : s->size_t_;
   for (int i = 0; i < s->n_streams; i++) {
     struct stream *m = &s->stream[i];
     struct reach r = { .store = m->store, .offset = m->offset };
@@ -225,6 +226,7 @@ static void declare(struct scanning *s) {
     axes_reach(x, &s->d, m->stride, &r);
     m->buf = draft_buffer(&s->d, NULL, m->is_written ? KIR_OUT : KIR_IN, m->dtype, &r);
   }
+  s->count = is_counted ? body_count(s->b, &s->d) : -1;
   const struct place *n = s->steps;
   enum kir_buf_kind kind = s->of_numbers ? KIR_OUT : KIR_IN;
   s->length = n ? draft_buffer(&s->d, "n", kind, WEFT_I64, &(struct reach){ .store = n->store, .offset = n->offset }) : -1;
@@ -308,6 +310,7 @@ static void nest(struct scanning *s) {
   struct kir_builder *b = &s->d.b;
   int init[MOST_RESULTS], carry[MOST_RESULTS + 1], next[MOST_RESULTS + 1], n = l->n_carry;
   bool counts = s->length >= 0 && s->of_numbers;
+  if (s->count >= 0) s->size_t_ = kir_cast(b, WEFT_I64, kir_load(b, s->count, NULL));
   int taken = s->length >= 0 && !counts ? kir_load(b, s->length, NULL) : s->size_t_;
   open_axes(s);
   first_carries(s, init);

@@ -6,6 +6,7 @@
  * is a loop of the kernel, a choice an `if`, or a select where a side is computed sooner than a jump is missed.
  * Computations that do not meet, such as the rows of a map, go side by side in lanes (lane.c). */
 #include <string.h>
+#include "op/loop.h"
 #include "schedule/body.h"
 #include "schedule/draft.h"
 
@@ -40,7 +41,8 @@ struct small {
   struct frame *top;
   struct cells *in, *all, *last; /* by variable, output, carry */
   int64_t lanes;                 /* 0: none, one computation for all */
-  int size_t_, t, size_n, lane, length; /* length: where the number of steps goes, a buffer or -1 */
+  int size_t_, t, size_n, lane;
+  int count, length;             /* buffers: how many steps, where it is computed before; how many were taken. -1: none */
 };
 
 /* ---- whether the body allows it ---- */
@@ -83,7 +85,7 @@ static bool take_inside(struct work *w, struct frame *f, const struct node *n, b
   *in = (struct frame){ .b = b, .around = f, .lanes = f->lanes };
   f->inside[n->slot] = in;
   b->steps = dim_resolve(b->loop->steps);
-  *fits = !b->loop->n_seq && (b->loop->is_branch || dim_is_known(b->steps));
+  *fits = !b->loop->n_seq && (b->loop->is_branch || dim_is_known(b->steps) || loop_runs_blind(b->loop, n->in[0]));
   if (!*fits) return true;
   if (!body_nodes(b) || (f->lanes && !body_lane(b, f->lanes, fits))) return false;
   if (*fits && !frame_take(w, in, fits)) return false;
@@ -205,9 +207,10 @@ static bool writes_rows(const struct body *b) {
 static void declare_all(struct small *s) {
   struct body *b = s->whole;
   const struct loop *l = b->loop;
-  s->size_t_ = draft_size(&s->d, "T", b->steps);
+  bool is_counted = b->steps == STEPS_AT_RUN;
+  s->size_t_ = is_counted ? -1 : draft_size(&s->d, "T", b->steps); /* counted: then nothing moves with time */
   s->size_n = s->lanes ? draft_size(&s->d, "N", s->lanes) : -1;
-  int rows = b->rows < b->steps && writes_rows(b) ? draft_size(&s->d, "R", b->rows) : s->size_t_;
+  int rows = !is_counted && b->rows < b->steps && writes_rows(b) ? draft_size(&s->d, "R", b->rows) : s->size_t_;
   for (int k = 0; k < body_variables(l); k++) {
     bool is_carry = k >= l->n_seq && k < l->n_seq + l->n_carry;
     if (b->in[k].store < 0 || (!is_carry && !is_read(s->top, k))) continue;
@@ -218,6 +221,7 @@ static void declare_all(struct small *s) {
     if (b->all[k]) s->all[k] = declare(s, b->target[l->n_carry + k], 0, body_stack(b, b->all[k]), rows, true);
   for (int k = 0; k < l->n_carry; k++)
     if (b->last[k]) s->last[k] = declare(s, b->target[k], 0, (struct moving){ *b->last[k], 0 }, rows, true);
+  s->count = is_counted ? body_count(b, &s->d) : -1;
   const struct place *n = b->length;
   s->length = n ? draft_buffer(&s->d, "n", KIR_OUT, WEFT_I64, &(struct reach){ .store = n->store, .offset = n->offset }) : -1;
 }
@@ -475,6 +479,12 @@ static void write_branch(struct small *s, struct frame *f, int steps, int carry[
   if (jumps) kir_end(b);
 }
 
+static struct kir_lin steps_inside(struct small *s, const struct frame *around, const struct node *n) {
+  int64_t steps = around->inside[n->slot]->b->steps;
+  if (dim_is_known(steps)) return number(s, steps);
+  return draft_lin(&s->d, kir_cast(&s->d.b, WEFT_I64, around->element[n->in[0]->slot][0]));
+}
+
 static void write_loop(struct small *s, struct frame *around, const struct node *n) {
   struct frame *f = around->inside[n->slot];
   const struct loop *l = f->b->loop;
@@ -486,7 +496,7 @@ static void write_loop(struct small *s, struct frame *around, const struct node 
     if (to) memcpy(to, from, sizeof *to * (size_t)node_count(x));
   }
   if (l->is_branch) return write_branch(s, f, around->element[n->in[0]->slot][0], carry);
-  kir_loop(&s->d.b, KIR_SERIAL, "u", number(s, f->b->steps));
+  kir_loop(&s->d.b, KIR_SERIAL, "u", steps_inside(s, around, n));
   open_carries(s, f, carry);
   write_body(s, f);
   next_carries(f, next);
@@ -522,6 +532,7 @@ static void nest(struct small *s) {
   struct kir_builder *b = &s->d.b;
   int carry[MOST_CARRIED + 1], next[MOST_CARRIED + 1], n = f->n_carried;
   bool counts = s->length >= 0;
+  if (s->count >= 0) s->size_t_ = kir_cast(b, WEFT_I64, kir_load(b, s->count, NULL));
   if (s->lanes) s->lane = kir_loop(b, KIR_LANE, "i", draft_lin(&s->d, s->size_n));
   read_variables(s, l->n_seq + l->n_carry, l->n_const);
   for (int k = 0; k < l->n_carry; k++) read(s, l->n_seq + k, node_count(f->b->target[k]), carry + carried(f->b, k));

@@ -48,7 +48,9 @@ static void loop_bounds(struct gen *g, const struct loop *l) {
   gpr_const(e, RAX, 0);
   if (l->is_outer) {
     gpr(e, G_MOV, RAX, in_frame(FRAME_LO));
-    gpr(e, G_MOV, RDX, in_frame(FRAME_HI));
+    gpr(e, G_MOV, RCX, in_frame(FRAME_HI)); /* a launcher that does not know the extent gives the largest number */
+    gpr(e, G_CMP, RDX, rm_reg(RCX));
+    gpr(e, G_CMOV | CC_G, RDX, rm_reg(RCX));
   }
   gpr(e, G_STORE, RAX, in_frame(l->var));
   gpr(e, G_STORE, RDX, in_frame(l->last));
