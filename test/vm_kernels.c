@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "kernels.h"
+#include "graph/dtype.h"
 #include "vm_case.h"
 
 #define F(name) float *name = case_in(c, #name)
@@ -360,6 +361,25 @@ static void scatter_private(struct vm_case *c) {
   failing(c, idx, N, 0, S);
   scatter_blocks(idx, v, N, y, S);
 }
+static float from_f16(uint16_t x) { return (float)dtype_decode(WEFT_F16, x); }
+static uint16_t to_f16(float x) { return (uint16_t)dtype_encode(WEFT_F16, (double)x); }
+static float round_f16(float x) { return from_f16(to_f16(x)); }
+
+static void crowded_by_a_cast(struct vm_case *c) {
+  N(A); N(B); N(C); N(n);
+  uint16_t *x = case_in(c, "x"), *y = case_in(c, "y"), *z = case_want(c, "z");
+  uint8_t *m = case_in(c, "m");
+  for (int64_t i = 0; i < A * C; i++) {
+    float sum = 0;
+    for (int64_t b = 0; b < B; b++) { /* less than a block of the order of sums */
+      int64_t at = (i / C * B + b) * C + i % C;
+      float k = round_f16((float)b), v = round_f16(fmaf(k, from_f16(x[at]), from_f16(y[i / C * B + b])));
+      sum += rintf(m[at] ? v : k);
+    }
+    z[i] = to_f16(sum / (float)n);
+  }
+}
+
 static void scatter_private_bf16(struct vm_case *c) {
   N(N); N(S);
   uint16_t *v = case_in(c, "v"), *y = case_want(c, "y");
@@ -575,6 +595,7 @@ static const struct row rows[] = {
   {"logsumexp_0", logsumexp_0, 1e-5, 0, "x", {{0, 2}, {1, 3}, {200, 5}, {3, 600}, {-1}}},
   {"cumsum_row", cumsum_row, 0, 0, "x", {{0, 3}, {3, 0}, {2, 1}, {3, 33}, {2, 9000}, {-1}}},
   {"cumsum_col", cumsum_col, 0, 0, "x", {{0, 3}, {3, 0}, {1, 2}, {33, 3}, {9000, 2}, {5, 600}, {-1}}},
+  {"crowded_by_a_cast", crowded_by_a_cast, 0, 0, "", {{0, 3, 5, 2}, {2, 0, 3, 1}, {3, 7, 33, 4}, {2, 100, 20, 3}, {-1}}},
   {"cummax_row", cummax_row, 0, 0, "x", SHAPES},
   {"cumsum_totals", cumsum_totals, 0, 0, "x", {{0, 0}, {1, 1}, {4096, 1}, {4097, 2}, {20001, 5}, {-1}}},
   {"cumsum_offsets", cumsum_offsets, 0, 0, "t", SHORTER},
