@@ -5,9 +5,13 @@
  *
  * Each product takes turns with a loop that does nothing but fma, on one thread and on all. GFLOP/s count two operations a
  * product; the fraction is of what that loop reached in f32 on as many threads; of both the best round counts. bf16 and
- * small integers may go beyond 1: they are multiplied in pairs. */
+ * small integers may go beyond 1: they are multiplied in pairs.
+ *
+ * Where there is a CBLAS (WEFT_BLAS names one, else the first that is found), some of them take turns with it: a ratio above 1
+ * says that asking for it pays. */
 #include <stdio.h>
 #include <stdlib.h>
+#include "backend/blas.h"
 #include "measure.h"
 #include "run/pool.h"
 #include "weft.h"
@@ -74,7 +78,7 @@ static weft_array *layer(weft_array *a, weft_array *b, weft_array *bias, weft_ar
 }
 
 struct product { const char *name; weft_dtype t; int64_t m, n, k; build *build; };
-struct run { weft_function *f; weft_array *in[4]; int threads; };
+struct run { weft_function *f; weft_array *in[4]; int threads; bool blas; };
 
 static weft_array *numbers(weft_dtype t, int64_t rows, int64_t columns) {
   float *x = malloc(sizeof *x * (size_t)(rows * columns));
@@ -98,6 +102,7 @@ static void run_product(void *ctx) {
   struct run *r = ctx;
   weft_array *y;
   weft_set(WEFT_THREADS, r->threads);
+  weft_set(WEFT_BLAS, r->blas);
   weft_scope *s = weft_scope_open();
   weft_call(r->f, 4, r->in, 1, &y);
   if (weft_eval(1, &y)) puts(weft_message());
@@ -110,13 +115,18 @@ static double best(const struct entrant *e, int rounds) {
   return t;
 }
 
+/* The function of p and what it is called with. */
+static struct run run_of(const struct product *p, int threads, bool blas) {
+  bool at = p->build == a_turned, bt = p->build == b_turned;
+  return (struct run){ function_of(p), { numbers(p->t, at ? p->k : p->m, at ? p->m : p->k), numbers(p->t, bt ? p->n : p->k, bt ? p->k : p->n),
+                                         numbers(p->t, 1, p->n), numbers(p->t, p->m, p->n) }, threads, blas };
+}
+
 static void row(const struct product *p) {
   static struct entrant spin[2], product[2];
   struct fma fma[2];
   weft_scope *s = weft_scope_open();
-  bool at = p->build == a_turned, bt = p->build == b_turned;
-  struct run runs[2] = { { function_of(p), { numbers(p->t, at ? p->k : p->m, at ? p->m : p->k), numbers(p->t, bt ? p->n : p->k, bt ? p->k : p->n),
-                                             numbers(p->t, 1, p->n), numbers(p->t, p->m, p->n) }, 1 } };
+  struct run runs[2] = { run_of(p, 1, false) };
   runs[1] = runs[0];
   runs[1].threads = pool_threads();
   for (int i = 0; i < 2; i++) {
@@ -134,6 +144,29 @@ static void row(const struct product *p) {
   }
   printf("\n");
   fflush(stdout);
+  weft_scope_discard(s);
+}
+
+/* Own and the library's, by one thread and by all. */
+static void blas_row(const struct product *p) {
+  static struct entrant turns[4];
+  struct run runs[4];
+  weft_scope *s = weft_scope_open();
+  runs[0] = run_of(p, 1, false);
+  for (int i = 0; i < 4; i++) {
+    runs[i] = runs[0];
+    runs[i].threads = i < 2 ? 1 : pool_threads(), runs[i].blas = i % 2;
+    turns[i] = (struct entrant){ .run = run_product, .ctx = &runs[i] };
+  }
+  int rounds = measure_turns(4, (struct entrant *[]){ &turns[0], &turns[1], &turns[2], &turns[3] }, seconds);
+  printf("  %-26s %-5s", p->name, weft_dtype_name(p->t));
+  for (int i = 0; i < 4; i += 2) {
+    double own = best(&turns[i], rounds), library = best(&turns[i + 1], rounds);
+    printf("  %10.1f %10.1f %6.2f", own / 1e3, library / 1e3, own / library);
+  }
+  printf("\n");
+  fflush(stdout);
+  weft_set(WEFT_BLAS, 0);
   weft_scope_discard(s);
 }
 
@@ -165,5 +198,13 @@ int main(int argc, char **argv) {
   if (argc > 1) seconds = atof(argv[1]);
   printf("products of matrices, one thread and %d; us, GFLOP/s, fraction of the fma of f32, GB/s of operands and result\n", pool_threads());
   for (size_t i = 0; i < sizeof products / sizeof *products; i++) row(&products[i]);
+  const char *why = blas_load();
+  if (why) return printf("no CBLAS: %s\n", why), 0;
+  printf("own products and those of %s, one thread and %d: us, us, ratio (above 1: WEFT_BLAS pays)\n", blas_name(), pool_threads());
+  static const struct product both[] = {
+    { "64^3", WEFT_F32, 64, 64, 64, plain }, { "256^3", WEFT_F32, 256, 256, 256, plain }, { "1024^3", WEFT_F32, 1024, 1024, 1024, plain },
+    { "1024^3 + bias, gelu, rest", WEFT_F32, 1024, 1024, 1024, layer }, { "2048^3", WEFT_F32, 2048, 2048, 2048, plain },
+    { "8x4096 by 4096^2", WEFT_F32, 8, 4096, 4096, plain }, { "1024^3", WEFT_F64, 1024, 1024, 1024, plain } };
+  for (size_t i = 0; i < sizeof both / sizeof *both; i++) blas_row(&both[i]);
   return 0;
 }

@@ -430,20 +430,26 @@ TEST(what_follows_a_product_has_the_bits_of_one_op_at_a_time) {
     }
 }
 
+static void check_threads(weft_dtype t, int layer, int n, const int threads[]) {
+  int64_t m = layers[layer][0], columns = layers[layer][1], k = layers[layer][2];
+  weft_set(WEFT_THREADS, 1);
+  double *one = layer_bits(t, m, columns, k);
+  for (int i = 0; i < n; i++) {
+    weft_set(WEFT_THREADS, threads[i]);
+    double *many = layer_bits(t, m, columns, k);
+    if (memcmp(one, many, sizeof *one * (size_t)(m * (columns + k))))
+      test_fail(__FILE__, __LINE__, "%s, layer %d on %d threads", weft_dtype_name(t), layer, threads[i]);
+    free(many);
+  }
+  free(one);
+}
+
 TEST(products_have_the_same_bits_on_any_number_of_threads) {
   int64_t before = weft_get(WEFT_THREADS);
-  for (int l = 0; l < N_LAYERS; l++) {
-    int64_t m = layers[l][0], n = layers[l][1], k = layers[l][2];
-    weft_set(WEFT_THREADS, 1);
-    double *one = layer_bits(WEFT_F32, m, n, k);
-    for (int threads = 2; threads < 4; threads++) {
-      weft_set(WEFT_THREADS, threads);
-      double *many = layer_bits(WEFT_F32, m, n, k);
-      EXPECT(!memcmp(one, many, sizeof *one * (size_t)(m * (n + k))));
-      free(many);
-    }
-    free(one);
-  }
+  for (int l = 0; l < N_LAYERS; l++) check_threads(WEFT_F32, l, 2, (int[]){ 2, 3 });
+  check_threads(WEFT_F32, 1, 3, (int[]){ 7, 16, 64 });
+  check_threads(WEFT_F64, 1, 2, (int[]){ 2, 5 });
+  check_threads(WEFT_BF16, 1, 2, (int[]){ 2, 5 });
   weft_set(WEFT_THREADS, before);
 }
 
@@ -509,18 +515,38 @@ TEST(an_operand_is_cast_inside_the_product) {
   weft_scope_discard(scope);
 }
 
-TEST(the_error_of_a_product_stays_below_what_is_promised) {
+/* Against exact products summed in long double: a block of sums, the sum of blocks, and one rounding of the result. */
+static void check_error(weft_dtype t, int64_t m, int64_t n, int64_t k) {
+  struct product p = { .t = t, .m = m, .n = n, .k = k };
+  double u = t == WEFT_F64 ? 0x1p-53 : 0x1p-24, last = t == WEFT_BF16 ? 0x1p-8 : t == WEFT_F16 ? 0x1p-11 : 0, worst = 0;
+  double most = ((double)CONTRACT_BLOCK + ceil((double)k / CONTRACT_BLOCK)) * u;
   weft_scope *scope = weft_scope_open();
-  enum { K = 20000 };
-  static double a[K], b[K];
-  double exact = 0, size = 0;
-  for (int i = 0; i < K; i++) a[i] = number(WEFT_F32) + 1, b[i] = number(WEFT_F32) + 1, a[i] = (float)a[i], b[i] = (float)b[i];
-  for (int i = 0; i < K; i++) exact += a[i] * b[i], size += fabs(a[i] * b[i]);
-  weft_array *x = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(1, K), a), WEFT_F32), *y = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(K, 1), b), WEFT_F32);
-  double got, blocks = ceil((double)K / CONTRACT_BLOCK);
-  EXPECT_OK(read_wide(weft_matmul(x, y), &got, sizeof got));
-  EXPECT(fabs(got - exact) <= (CONTRACT_BLOCK + blocks) * ldexp(size, -24));
+  fill(&p, ORDINARY);
+  weft_array *y = weft_matmul(laid_out(t, PLAIN, m, k, p.a), laid_out(t, PLAIN, k, n, p.b));
+  EXPECT_OK(read_wide(y, p.got, sizeof *p.got * (size_t)(m * n)));
+  for (int64_t i = 0; i < m * n; i++) {
+    long double exact = 0, size = 0;
+    for (int64_t j = 0; j < k; j++) {
+      long double x = (long double)p.a[i / n * k + j] * p.b[j * n + i % n];
+      exact += x, size += fabsl(x);
+    }
+    double error = (double)fabsl(p.got[i] - exact), allowed = most * (double)size + last * fabs((double)exact) * (1 + most);
+    if (error / allowed > worst) worst = error / allowed;
+  }
+  if (worst > 1) test_fail(__FILE__, __LINE__, "%s [%d,%d,%d]: %g times the bound", weft_dtype_name(t), (int)m, (int)n, (int)k, worst);
+  drop(&p);
   weft_scope_discard(scope);
+}
+
+TEST(the_error_of_a_product_stays_below_what_is_promised) {
+  static const weft_dtype types[] = { WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16 };
+  EACH_BACKEND(backend)
+    for (int i = 0; i < 4; i++) {
+      (void)backend;
+      check_error(types[i], 1, 1, 20000);
+      check_error(types[i], 37, 45, 1300);
+      check_error(types[i], 5, 40, 3000);
+    }
 }
 
 /* ---- no memory ---- */

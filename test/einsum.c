@@ -119,6 +119,47 @@ TEST(attention_scores_are_one_product_without_a_copy) {
   weft_scope_discard(s);
 }
 
+/* Steps, and bytes of temporaries: a copy only where the summed names of an operand cannot be walked through as one. */
+TEST(einsum_copies_nothing_that_strides_can_reach) {
+  static const struct { const char *text; int64_t a[4], b[4]; int steps; int64_t copied; } t[] = {
+    { "ab,bc->ac", { 32, 40 }, { 40, 48 }, 1, 0 }, { "ab,bc->ca", { 32, 40 }, { 40, 48 }, 1, 0 }, { "ab,cb->ac", { 32, 40 }, { 48, 40 }, 1, 0 },
+    { "ba,bc->ac", { 40, 32 }, { 40, 48 }, 1, 0 }, { "abc,bcd->ad", { 32, 8, 10 }, { 8, 10, 48 }, 1, 0 },
+    { "abc,dbc->da", { 32, 8, 10 }, { 48, 8, 10 }, 1, 0 }, { "abc,abd->acd", { 6, 30, 20 }, { 6, 30, 24 }, 1, 0 },
+    { "abcd,abed->abce", { 3, 4, 20, 16 }, { 3, 4, 24, 16 }, 1, 0 }, { "acbd,aebd->abce", { 3, 20, 4, 16 }, { 3, 24, 4, 16 }, 1, 0 },
+    { "abc,ac->bac", { 8, 30, 40 }, { 8, 40 }, 1, 0 }, { "abc,d->abcd", { 8, 8, 8 }, { 8 }, 1, 0 },
+    { "abc,ade->bcde", { 30, 8, 9 }, { 30, 7, 10 }, 1, 0 }, { "abc,cd->abd", { 8, 30, 40 }, { 40, 48 }, 1, 0 },
+    { "abc,ad->dbc", { 30, 8, 9 }, { 30, 40 }, 1, 0 }, { "ab,ab->a", { 32, 40 }, { 32, 40 }, 1, 0 }, { "abc,bd->acd", { 8, 30, 40 }, { 30, 48 }, 1, 0 },
+    { "abcd,cd->ab", { 8, 9, 20, 16 }, { 20, 16 }, 1, 0 }, { "abcd,bc->ad", { 8, 9, 20, 16 }, { 9, 20 }, 1, 0 },
+    { "abc,cbd->ad", { 32, 8, 10 }, { 10, 8, 48 }, 2, 32 * 80 * 4 }, { "abc,cbd->ad", { 64, 8, 10 }, { 10, 8, 48 }, 2, 48 * 80 * 4 } };
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+    weft_scope *s = weft_scope_open();
+    int ra = (int)strcspn(t[i].text, ","), rb = (int)strcspn(t[i].text + ra + 1, "-");
+    weft_array *in[] = { weft_iota(weft_full(WEFT_F32, ra, t[i].a, 1), 0), weft_iota(weft_full(WEFT_F32, rb, t[i].b, 1), 0) };
+    EXPECT_OK(weft_eval(2, in));
+    weft_array *y = weft_einsum(t[i].text, 2, in);
+    weft_cost cost;
+    int64_t bytes = 4;
+    EXPECT_OK(weft_plan(1, &y, &cost));
+    for (int k = 0; k < weft_rank(y); k++) bytes *= weft_dim(y, k);
+    int64_t copied = cost.peak_bytes - cost.scratch_bytes - bytes;
+    if (cost.kernels != t[i].steps || copied != t[i].copied)
+      test_fail(__FILE__, __LINE__, "%s: %d steps, %lld bytes copied", t[i].text, cost.kernels, (long long)copied);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(einsum_takes_together_first_what_stays_small) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in[] = { weft_full(WEFT_F32, WEFT_DIMS(100, 100), 1), weft_full(WEFT_F32, WEFT_DIMS(100, 100), 2),
+                       weft_full(WEFT_F32, WEFT_DIMS(2, 100), 3) };
+  EXPECT_OK(weft_eval(3, in));
+  weft_array *y = weft_einsum("bc,cd,ab->ad", 3, in);
+  weft_cost cost;
+  EXPECT_OK(weft_plan(1, &y, &cost));
+  EXPECT(cost.operations <= 2 * 2 * 2 * 100 * 100 + 1000); /* (ab,bc),cd: 2x100 by 100x100, twice */
+  weft_scope_discard(s);
+}
+
 TEST(einsum_is_differentiated) {
   weft_scope *s = weft_scope_open();
   double x[] = { 1, 2, 3, 4, 5, 6 }, w[] = { 2, 3, 5 }, d[6];

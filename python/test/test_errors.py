@@ -111,3 +111,16 @@ def test_a_nan_in_a_gradient_is_found(checked):
     with pytest.raises(FloatingPointError, match="weft_.* at \\[1\\]"):
         weft.eval(weft.grad(lambda x: (weft.sqrt(x) * x).sum())(x))
     assert weft.grad(lambda x: (weft.sqrt(x) * x).sum())(x + 1).shape == (2,)
+
+
+def test_a_blas_is_used_only_when_asked_for():
+    assert weft.set_blas(False) is False
+    try:
+        weft.set_blas(True)
+    except ValueError:
+        return  # there is none
+    x = weft.array([[i * j % 5 for i in range(64)] for j in range(64)], dtype=weft.float32)
+    assert weft.plan(x @ x)["library_calls"] == 1
+    assert (x @ x)[3, 5].item() == sum(3 * i % 5 * (i * 5 % 5) for i in range(64))
+    assert weft.set_blas(False) is True
+    assert weft.plan(x @ x)["library_calls"] == 0

@@ -2,7 +2,7 @@
 from . import _core
 from ._core import arrays, eval  # noqa: F401
 
-_DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _CHECK, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES = range(11)
+_DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _CHECK, _BLAS, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES = range(12)
 _CHECKS = (None, "nan", "inf")
 
 
@@ -51,6 +51,12 @@ def set_threads(n):
 def set_exact(exact):
     """Keeps rewrites that change rounding out of compiled functions of this thread. Returns what was set before."""
     return bool(_set(_EXACT, int(exact)))
+
+
+def set_blas(blas):
+    """Gives products of float32 and float64 matrices of this thread to a CBLAS, which adds in an order of its own. Returns
+    what was set before; ValueError where there is none."""
+    return bool(_set(_BLAS, int(blas)))
 
 
 def set_check(what):

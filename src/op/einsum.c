@@ -1,5 +1,5 @@
-/* einsum.c -- sums of products by the names of axes. Operands are taken together two at a time, the pair first whose product is
- * smallest for its operands; each pair is one matmul on views, or an elementwise product where nothing is summed. */
+/* einsum.c -- sums of products by the names of axes. Operands are taken together two at a time, the pair first that takes the
+ * fewest multiplications; each pair is one matmul on views, or an elementwise product where nothing is summed. */
 #include <string.h>
 #include "op/operand.h"
 
@@ -227,6 +227,14 @@ static struct term elementwise(const struct sum *s, const struct term *a, const 
   return y;
 }
 
+static double length(const struct sum *s, int name) { return dim_is_known(s->size[name]) ? (double)s->size[name] : 64; }
+
+static double elements(const struct sum *s, const struct term *t) {
+  double n = 1;
+  for (int i = 0; i < t->rank; i++) n *= length(s, t->name[i]);
+  return n;
+}
+
 /* Whether an operand other than a and b, or the result, needs the name. */
 static bool is_needed(const struct sum *s, int name, const struct term *a, const struct term *b) {
   for (int k = 0; k < s->n; k++) if (&s->term[k] != a && &s->term[k] != b && has(&s->term[k], name)) return true;
@@ -237,9 +245,16 @@ static struct term together(const struct sum *s, struct term *a, struct term *b)
   struct names batch = { 0 }, left = { 0 }, inner = { 0 }, right = { 0 };
   for (int i = a->rank; i--;) if (!has(b, a->name[i]) && !is_needed(s, a->name[i], a, b)) sum_over(a, i);
   for (int i = b->rank; i--;) if (!has(a, b->name[i]) && !is_needed(s, b->name[i], a, b)) sum_over(b, i);
-  for (int i = 0; i < a->rank; i++)
-    add(!has(b, a->name[i]) ? &left : is_needed(s, a->name[i], a, b) ? &batch : &inner, a->name[i]);
+  const struct term *larger = elements(s, a) >= elements(s, b) ? a : b; /* summed in its order: if one is copied, the other */
+  for (int i = 0; i < a->rank; i++) {
+    if (!has(b, a->name[i])) add(&left, a->name[i]);
+    else if (is_needed(s, a->name[i], a, b)) add(&batch, a->name[i]);
+  }
   for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i])) add(&right, b->name[i]);
+  for (int i = 0; i < larger->rank; i++) {
+    int name = larger->name[i];
+    if (has(a, name) && has(b, name) && !is_needed(s, name, a, b)) add(&inner, name);
+  }
   if (!inner.n || batch.n + left.n + right.n > WEFT_RANK_MAX - 2) return elementwise(s, a, b);
   keep_neighbours(a, &left, &batch);
   keep_neighbours(b, &right, &batch);
@@ -247,14 +262,6 @@ static struct term together(const struct sum *s, struct term *a, struct term *b)
 }
 
 /* ---- which two ---- */
-
-static double length(const struct sum *s, int name) { return dim_is_known(s->size[name]) ? (double)s->size[name] : 64; }
-
-static double elements(const struct sum *s, const struct term *t) {
-  double n = 1;
-  for (int i = 0; i < t->rank; i++) n *= length(s, t->name[i]);
-  return n;
-}
 
 /* Elements of the result beyond those of its operands. */
 static double growth(const struct sum *s, const struct term *a, const struct term *b) {
@@ -264,13 +271,21 @@ static double growth(const struct sum *s, const struct term *a, const struct ter
   return n - elements(s, a) - elements(s, b);
 }
 
+/* Multiplications it takes. */
+static double work(const struct sum *s, const struct term *a, const struct term *b) {
+  double n = elements(s, a);
+  for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i])) n *= length(s, b->name[i]);
+  return n;
+}
+
 static void join_best(struct sum *s) {
-  int best_i = 0, best_j = 1;
-  double least = growth(s, &s->term[0], &s->term[1]);
+  int best_i = -1, best_j = -1;
+  double least = 0, least_growth = 0;
   for (int j = 1; j < s->n; j++)
     for (int i = 0; i < j; i++) {
-      double g = growth(s, &s->term[i], &s->term[j]);
-      if (g < least) least = g, best_i = i, best_j = j;
+      double n = work(s, &s->term[i], &s->term[j]), g = growth(s, &s->term[i], &s->term[j]);
+      if (best_i >= 0 && (n > least || (n == least && g >= least_growth))) continue;
+      least = n, least_growth = g, best_i = i, best_j = j;
     }
   s->term[best_i] = together(s, &s->term[best_i], &s->term[best_j]);
   s->n--;

@@ -1,9 +1,11 @@
 #include "run/contract.h"
 #include <stdlib.h>
 #include <string.h>
+#include "backend/blas.h"
 #include "backend/contract.h"
 #include "backend/float_mode.h"
 #include "run/buffer.h"
+#include "run/eval.h"
 #include "run/pattern.h"
 #include "run/piece.h"
 #include "run/pool.h"
@@ -832,14 +834,88 @@ static size_t bytes_of(const struct product *p, int threads) {
   return total_bytes(&other) > bytes ? total_bytes(&other) : bytes;
 }
 
+static struct failure *no_room(size_t bytes) {
+  return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: a product needs %lld bytes to work in", (long long)bytes);
+}
+
+/* ---- by a library ---- */
+
+enum { LEAST_FOR_BLAS = 1 << 15, BLAS_BYTES = 8 << 20 }; /* products; of rows that a kernel goes on with */
+
+/* Of all rows of a batch, but for addresses. */
+static struct blas_product blas_shape(const struct product *p) {
+  int64_t size = p->size;
+  return (struct blas_product){ .dtype = p->reg, .m = p->m, .n = p->n, .k = p->k, .a_row = p->a.row / size,
+                                .a_column = p->a.column / size, .b_row = p->b.row / size, .b_column = p->b.column / size,
+                                .c_row = p->c->y.store >= 0 ? p->y.row / size : p->n };
+}
+
+static int64_t blas_rows(const struct product *p) {
+  int64_t rows = BLAS_BYTES / (p->n * p->size);
+  return p->c->y.store >= 0 ? p->m : least(p->m, rows < 1 ? 1 : rows);
+}
+
+/* Asked for, and such as a library reads. */
+static bool is_for_blas(const struct product *p) {
+  if (!eval_settings()->blas || p->then || p->c->is_fed || p->a.maker || p->b.maker) return false;
+  if (p->a.dtype != p->reg || p->b.dtype != p->reg || (double)p->m * (double)p->n * (double)p->k < LEAST_FOR_BLAS) return false;
+  struct blas_product b = blas_shape(p);
+  return blas_takes(&b) && (p->c->y.store < 0 || p->y.column == p->size || p->n == 1);
+}
+
+static size_t blas_bytes(const struct product *p) { return p->c->y.store >= 0 ? 0 : padded(blas_rows(p) * p->n * p->size); }
+
+struct going_on { const struct worker *w; int64_t each; int failed; };
+
+/* The kernel goes on with some rows of the cell. */
+static void go_on_part(void *ctx, int i) {
+  struct going_on *g = ctx;
+  struct worker w = *g->w;
+  w.cell.row += i * g->each, w.y += i * g->each * w.p->cell_row;
+  w.cell.rows = least(g->each, g->w->cell.rows - i * g->each);
+  uint64_t mode = float_mode_enter();
+  if (go_on(&w)) __atomic_store_n(&g->failed, 1, __ATOMIC_RELAXED);
+  float_mode_leave(mode);
+}
+
+static void blas_rows_of(struct worker *w, int threads) {
+  struct product *p = (struct product *)w->p;
+  struct blas_product b = blas_shape(p);
+  for (int64_t row = 0; row < p->m && !p->failed && !is_cancelled(p); row += w->cell.rows) {
+    w->cell.row = row, w->cell.rows = least(blas_rows(p), p->m - row);
+    b.m = w->cell.rows, b.a = corner(w, &p->a, row, 0), b.b = corner(w, &p->b, 0, 0);
+    b.c = w->y ? w->y : (uint8_t *)corner(w, &p->y, row, 0);
+    blas_run(&b, threads);
+    struct going_on g = { w, divide_up(w->cell.rows, (int64_t)threads * CELLS), 0 };
+    if (p->next->code && !is_cancelled(p)) pool_run((int)divide_up(w->cell.rows, g.each), threads, go_on_part, &g);
+    p->failed |= g.failed;
+  }
+}
+
+static struct failure *run_blas(struct product *p, struct run *r) {
+  size_t bytes = blas_bytes(p);
+  const char *why = blas_load();
+  if (why) return fail(WEFT_ERR_FILE, 0, "weft_eval: WEFT_BLAS asks for a library that is not there: %s", why);
+  struct worker w = { .p = p, .y = bytes ? memory_take(bytes) : NULL, .cell = { .columns = p->n } };
+  p->failed = bytes && !w.y;
+  p->cell_row = p->n * p->size;
+  for (double i = 0; i < n_batches(p) && !p->failed && !is_cancelled(p); i++) {
+    int64_t rest = (int64_t)i;
+    for (int k = p->c->n_batch - 1; k >= 0; k--) w.cell.batch[k] = rest % p->c->batch[k], rest /= p->c->batch[k];
+    blas_rows_of(&w, r->threads);
+  }
+  if (w.y) memory_give(w.y, bytes);
+  return p->failed ? no_room(bytes) : outcome(p);
+}
+
 static struct failure *run_both(struct product *p, struct run *r) {
+  if (is_for_blas(p)) return run_blas(p, r);
   int how = choose_both(p, r->threads, compiled_contractor(), true);
   if (how == 2) how = choose_both(p, r->threads, &contractor_vm, true);
   if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
   size_t bytes = bytes_of(p, r->threads);
   run_cells(p, bytes);
-  if (p->failed)
-    return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: a product needs %lld bytes to work in", (long long)bytes);
+  if (p->failed) return no_room(bytes);
   struct failure *f = outcome(p);
   return f || !p->then ? f : outcome(p->then);
 }
@@ -863,6 +939,15 @@ int64_t contract_scratch(const struct plan *plan, int i, int threads) {
   find_product(&p, s->contraction, NULL);
   if (s->contraction->is_fed) find_product(&first, s[-1].contraction, NULL), chain(&first, &p);
   struct product *both = s->contraction->is_fed ? &first : &p;
+  if (is_for_blas(both)) return (int64_t)blas_bytes(both);
   choose_both(both, threads, compiled_contractor(), false);
   return (int64_t)bytes_of(both, threads);
+}
+
+bool contract_is_for_blas(const struct plan *plan, int i) {
+  const struct contraction *c = plan->schedule->step[i].contraction;
+  struct product p;
+  if (!c || c->feeds || is_empty(c)) return false;
+  find_product(&p, c, NULL);
+  return is_for_blas(&p);
 }

@@ -6,5 +6,6 @@
 
 struct failure *contract_run(const struct plan *, int step, struct run *, uint8_t *const base[]);
 int64_t contract_scratch(const struct plan *, int step, int threads); /* bytes it takes to work in, whatever the numbers are */
+bool contract_is_for_blas(const struct plan *, int step); /* as this thread's WEFT_BLAS is set */
 
 #endif

@@ -10,6 +10,7 @@
 #include "graph/shape.h"
 #include "op/loop.h"
 #include "run/buffer.h"
+#include "run/contract.h"
 #include "run/device.h"
 #include "run/key.h"
 #include "run/pool.h"
@@ -17,7 +18,7 @@
 struct eval_settings *eval_settings(void) {
   static _Thread_local struct eval_settings own;
   struct eval_settings *s = &own; /* its address is not found twice: that is a call in a shared library */
-  if (!s->is_known) s->is_known = true, s->device = device_default(), s->check = check_default();
+  if (!s->is_known) s->is_known = true, s->device = device_default(), s->check = check_default(), s->blas = blas_default();
   return s;
 }
 
@@ -833,6 +834,7 @@ struct failure *eval_cost(int n, struct node *const target[], const bool forgets
     const struct schedule *s = e.plan->schedule;
     *out = (weft_cost){ plan_peak(e.plan, eval_threads()) - given, s->moved_bytes, s->operations, s->n_steps, 0,
                         plan_scratch(e.plan, eval_threads()) };
+    for (int i = 0; i < s->n_steps; i++) out->library_calls += contract_is_for_blas(e.plan, i);
   }
   eval_free(&e);
   return f;

@@ -29,9 +29,10 @@ struct failure *nan_find(int n, struct node *const target[]);
 weft_status value_copy(const struct node *, void *dst, struct failure **);
 
 /* This thread's settings. */
-struct eval_settings { const volatile int *cancel; int threads, device, check; bool exact, is_known; }; /* check: WEFT_CHECK */
+struct eval_settings { const volatile int *cancel; int threads, device, check; bool exact, blas, is_known; };
 struct eval_settings *eval_settings(void);
 int check_default(void);     /* as the environment says */
+bool blas_default(void);
 int eval_threads(void);      /* the most for work started by this thread */
 bool eval_is_to_tell(void);  /* somebody wants to know before work of more than a moment begins */
 void eval_before_long(void); /* calls whom weft_before_long named on this thread */

@@ -1,6 +1,7 @@
 /* settings.c -- weft_get, weft_set, and what the machine is. */
 #include <stdlib.h>
 #include <string.h>
+#include "backend/blas.h"
 #include "graph/node.h"
 #include "run/buffer.h"
 #include "run/device.h"
@@ -25,6 +26,11 @@ int check_default(void) {
   return s && !strcmp(s, "nan") ? 1 : s && !strcmp(s, "inf") ? 2 : 0;
 }
 
+bool blas_default(void) {
+  const char *s = getenv("WEFT_BLAS");
+  return s && *s && strcmp(s, "0");
+}
+
 int64_t weft_get(weft_setting s) {
   const struct device *there = is_about_bytes(s) ? device_numbered(eval_settings()->device) : NULL;
   if (there) return bytes_there(there, s);
@@ -34,6 +40,7 @@ int64_t weft_get(weft_setting s) {
     case WEFT_THREADS: return eval_threads();
     case WEFT_EXACT: return eval_settings()->exact;
     case WEFT_CHECK: return eval_settings()->check;
+    case WEFT_BLAS: return eval_settings()->blas;
     case WEFT_BYTES_LIMIT: return memory_limit();
     case WEFT_BYTES_CACHE: return memory_cache_limit();
     case WEFT_BYTES_USED: return memory_used();
@@ -69,6 +76,10 @@ int64_t weft_set(weft_setting s, int64_t v) {
     case WEFT_CHECK:
       if (v < 0 || v > 2) return -1;
       eval_settings()->check = (int)v;
+      return before;
+    case WEFT_BLAS:
+      if (v < 0 || v > 1 || (v && blas_load())) return -1;
+      eval_settings()->blas = v;
       return before;
     case WEFT_BYTES_LIMIT: memory_set_limit(v); return before;
     case WEFT_BYTES_CACHE: memory_set_cache_limit(v); return before;

@@ -1,0 +1,140 @@
+#include "backend/blas.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* WEFT_BLAS is a name, a path, or 1: the first of these. */
+static const char *const usual[] = { "libopenblas.so.0", "libopenblas.so", "libmkl_rt.so.2", "libmkl_rt.so", "libblis.so.4",
+                                     "libcblas.so.3", "libcblas.so", "libblas.so.3", "libblas.so" };
+
+/* How its functions are called, and whether sizes have 64 bits. */
+static const struct spelling { const char *before, *after; bool is_wide; } spellings[] = {
+  { "cblas_", "", false }, { "cblas_", "64_", true }, { "scipy_cblas_", "", false }, { "scipy_cblas_", "64_", true } };
+
+static const char *const setters[] = { "openblas_set_num_threads", "openblas_set_num_threads64_", "scipy_openblas_set_num_threads",
+                                       "scipy_openblas_set_num_threads64_", "MKL_Set_Num_Threads", "bli_thread_set_num_threads" };
+
+static struct {
+  pthread_mutex_t lock;
+  const char *asked;     /* blas_use */
+  bool is_known, is_wide;
+  char name[256], why[300];
+  void *gemm[2];         /* of f32, of f64; set before is_there */
+  void (*set_threads)(int);
+  int is_there;          /* atomic */
+  int threads;           /* atomic: as it was told last; 0: never */
+} blas = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void join(char *to, size_t room, int n, const char *const text[]) {
+  size_t at = 0;
+  for (int i = 0; i < n; i++)
+    for (const char *s = text[i]; *s && at + 1 < room; s++) to[at++] = *s;
+  to[at] = 0;
+}
+
+static bool missing(const char *name, const char *why) {
+  join(blas.why, sizeof blas.why, 3, (const char *[]){ name, ": ", why });
+  return false;
+}
+
+static bool find_functions(void *lib) {
+  for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+    char name[2][40];
+    for (int k = 0; k < 2; k++)
+      join(name[k], sizeof name[k], 3, (const char *[]){ spellings[i].before, k ? "dgemm" : "sgemm", spellings[i].after });
+    blas.gemm[0] = dlsym(lib, name[0]), blas.gemm[1] = dlsym(lib, name[1]);
+    blas.is_wide = spellings[i].is_wide;
+    if (blas.gemm[0] && blas.gemm[1]) return true;
+  }
+  return false;
+}
+
+static bool load(const char *name) {
+  void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL), *setter = NULL;
+  if (!lib) {
+    const char *why = dlerror();
+    return missing(name, why ? why : "cannot be loaded");
+  }
+  if (!find_functions(lib)) return dlclose(lib), missing(name, "has no cblas_sgemm and cblas_dgemm");
+  for (size_t i = 0; i < sizeof setters / sizeof *setters && !setter; i++) setter = dlsym(lib, setters[i]);
+  memcpy(&blas.set_threads, &setter, sizeof setter);
+  join(blas.name, sizeof blas.name, 1, &name);
+  return true;
+}
+
+static bool find(void) {
+  const char *wish = blas.asked ? blas.asked : getenv("WEFT_BLAS");
+  if (wish && *wish && strcmp(wish, "0") && strcmp(wish, "1")) return load(wish);
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) if (load(usual[i])) return true;
+  return missing("libopenblas, libmkl_rt, libblis, libcblas, libblas", "none of them is there, or has a CBLAS");
+}
+
+const char *blas_load(void) {
+  if (__atomic_load_n(&blas.is_there, __ATOMIC_ACQUIRE)) return NULL;
+  pthread_mutex_lock(&blas.lock);
+  if (!blas.is_known) {
+    blas.is_known = true;
+    __atomic_store_n(&blas.is_there, find(), __ATOMIC_RELEASE);
+  }
+  bool is_there = __atomic_load_n(&blas.is_there, __ATOMIC_RELAXED);
+  pthread_mutex_unlock(&blas.lock);
+  return is_there ? NULL : blas.why;
+}
+
+const char *blas_name(void) { return blas.name; }
+
+void blas_use(const char *name) {
+  pthread_mutex_lock(&blas.lock);
+  blas.asked = name;
+  blas.is_known = false;
+  __atomic_store_n(&blas.is_there, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&blas.threads, 0, __ATOMIC_RELAXED);
+  pthread_mutex_unlock(&blas.lock);
+}
+
+/* ---- calls ---- */
+
+enum { ROW_MAJOR = 101, AS_IT_IS = 111, TURNED = 112 };
+
+/* Rows side by side, or columns; leading: from one to the next. */
+static bool lies(int64_t row, int64_t column, int64_t rows, int64_t columns, int *how, int64_t *leading) {
+  bool by_rows = column == 1 && row >= columns, by_columns = row == 1 && column >= rows;
+  *how = by_rows ? AS_IT_IS : TURNED;
+  *leading = by_rows ? row : column;
+  return by_rows || by_columns;
+}
+
+static bool fits_int(int64_t n) { return n <= INT32_MAX; }
+
+bool blas_takes(const struct blas_product *p) {
+  int how;
+  int64_t a, b;
+  if ((p->dtype != WEFT_F32 && p->dtype != WEFT_F64) || p->c_row < p->n || p->m < 1 || p->n < 1 || p->k < 1) return false;
+  if (!lies(p->a_row, p->a_column, p->m, p->k, &how, &a) || !lies(p->b_row, p->b_column, p->k, p->n, &how, &b)) return false;
+  return fits_int(p->m) && fits_int(p->n) && fits_int(p->k) && fits_int(a) && fits_int(b) && fits_int(p->c_row);
+}
+
+#define CALL(name, real, integer)                                                                              \
+  static void name(const struct blas_product *p, void *gemm, int ta, int64_t la, int tb, int64_t lb) {         \
+    void (*f)(int, int, int, integer, integer, integer, real, const real *, integer, const real *, integer, real, real *, \
+              integer);                                                                                        \
+    memcpy(&f, &gemm, sizeof f);                                                                               \
+    f(ROW_MAJOR, ta, tb, (integer)p->m, (integer)p->n, (integer)p->k, 1, p->a, (integer)la, p->b, (integer)lb, 0, p->c, \
+      (integer)p->c_row);                                                                                      \
+  }
+CALL(call_f32, float, int)
+CALL(call_f64, double, int)
+CALL(call_f32_wide, float, int64_t)
+CALL(call_f64_wide, double, int64_t)
+
+void blas_run(const struct blas_product *p, int threads) {
+  int ta, tb;
+  int64_t la, lb;
+  lies(p->a_row, p->a_column, p->m, p->k, &ta, &la);
+  lies(p->b_row, p->b_column, p->k, p->n, &tb, &lb);
+  if (blas.set_threads && __atomic_exchange_n(&blas.threads, threads, __ATOMIC_RELAXED) != threads) blas.set_threads(threads);
+  bool is_f64 = p->dtype == WEFT_F64;
+  if (blas.is_wide) (is_f64 ? call_f64_wide : call_f32_wide)(p, blas.gemm[is_f64], ta, la, tb, lb);
+  else (is_f64 ? call_f64 : call_f32)(p, blas.gemm[is_f64], ta, la, tb, lb);
+}

@@ -1,0 +1,129 @@
+/* blas.c -- products by a CBLAS that was asked for: the right numbers, wherever operands lie; nothing else goes there; and a
+ * library that is not there is said to be so. */
+#include "backend/blas.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include "run/plan.h"
+#include "test.h"
+#include "weft.h"
+
+enum { M = 70, N = 50, K = 90 };
+
+static int *counter(const char *name) { return dlsym(dlopen(PLAIN_CBLAS, RTLD_NOW), name); }
+
+/* Small integers: their sums are the same in any order. */
+static weft_array *matrix(weft_dtype t, int64_t rows, int64_t columns) {
+  double *x = malloc(sizeof *x * (size_t)(rows * columns));
+  for (int64_t i = 0; i < rows * columns; i++) x[i] = (double)(i * 7919 % 13 - 6);
+  weft_array *y = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(rows, columns), x), t);
+  free(x);
+  EXPECT_OK(weft_eval(1, &y));
+  return y;
+}
+
+typedef weft_array *program(weft_dtype);
+
+static weft_array *turned(weft_array *x) { return weft_moveaxis(x, -1, -2); }
+static weft_array *plain(weft_dtype t) { return weft_matmul(matrix(t, M, K), matrix(t, K, N)); }
+static weft_array *left_turned(weft_dtype t) { return weft_matmul(turned(matrix(t, K, M)), matrix(t, K, N)); }
+static weft_array *right_turned(weft_dtype t) { return weft_matmul(matrix(t, M, K), turned(matrix(t, N, K))); }
+static weft_array *parts(weft_dtype t) {
+  return weft_matmul(weft_slice(matrix(t, M, K + 20), 1, 10, K + 10, 1), weft_slice(matrix(t, K + 5, N), 0, 5, K + 5, 1));
+}
+static weft_array *batched(weft_dtype t) {
+  weft_array *a = weft_reshape(matrix(t, 3 * M, K), WEFT_DIMS(3, M, K));
+  return weft_matmul(a, matrix(t, K, N));
+}
+static weft_array *few_columns(weft_dtype t) { return weft_matmul(matrix(t, 900, K), matrix(t, K, 3)); }
+static weft_array *with_rest(weft_dtype t) {
+  return weft_maximum(weft_add(weft_matmul(matrix(t, M, K), matrix(t, K, N)), weft_slice(matrix(t, 1, N), 0, 0, 1, 1)), weft_integer(3));
+}
+static weft_array *with_folds(weft_dtype t) { return weft_max(weft_matmul(matrix(t, 300, K), matrix(t, K, N)), -1); }
+static weft_array *reversed(weft_dtype t) { return weft_matmul(weft_slice(matrix(t, M, K), 1, -1, INT64_MIN, -1), matrix(t, K, N)); }
+static weft_array *small(weft_dtype t) { return weft_matmul(matrix(t, 8, 8), matrix(t, 8, 9)); }
+
+static double *values(program *f, weft_dtype t, size_t *n) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = f(t);
+  *n = 1;
+  for (int k = 0; k < weft_rank(y); k++) *n *= (size_t)weft_dim(y, k);
+  double *x = malloc(sizeof *x * *n);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, x, sizeof *x * *n));
+  weft_scope_discard(s);
+  return x;
+}
+
+static void check(const char *name, program *f, weft_dtype t, int calls) {
+  size_t n, m;
+  weft_set(WEFT_BLAS, 0);
+  double *want = values(f, t, &n);
+  EXPECT_INT(weft_set(WEFT_BLAS, 1), 0);
+  *counter("plain_calls") = 0;
+  double *got = values(f, t, &m);
+  if (n != m || memcmp(want, got, sizeof *got * n)) test_fail(__FILE__, __LINE__, "%s: other numbers", name);
+  if (*counter("plain_calls") != calls) test_fail(__FILE__, __LINE__, "%s: %d calls, not %d", name, *counter("plain_calls"), calls);
+  free(want), free(got);
+}
+
+static void leave(void) {
+  weft_set(WEFT_BLAS, 0);
+  blas_use(NULL);
+}
+
+TEST(a_cblas_that_is_asked_for_multiplies_what_it_can_read) {
+  blas_use(PLAIN_CBLAS);
+  for (int i = 0; i < 2; i++) {
+    weft_dtype t = i ? WEFT_F64 : WEFT_F32;
+    check("plain", plain, t, 1);
+    check("left, turned", left_turned, t, 1);
+    check("right, turned", right_turned, t, 1);
+    check("parts", parts, t, 1);
+    check("batched", batched, t, 3);
+    check("few columns", few_columns, t, 1);
+    check("with the rest", with_rest, t, 1);
+    check("with folds", with_folds, t, 1);
+    check("reversed", reversed, t, 0);
+    check("small", small, t, 0);
+  }
+  check("bf16", plain, WEFT_BF16, 0);
+  check("i32", plain, WEFT_I32, 0);
+  leave();
+}
+
+TEST(a_cblas_is_told_how_many_threads_there_are_and_counted) {
+  int64_t threads = weft_get(WEFT_THREADS);
+  weft_scope *s = weft_scope_open();
+  blas_use(PLAIN_CBLAS);
+  EXPECT_INT(weft_get(WEFT_BLAS), 0);
+  EXPECT_INT(weft_set(WEFT_BLAS, 1), 0);
+  for (int n = 3; n--;) {
+    weft_set(WEFT_THREADS, n + 1);
+    weft_array *y = with_rest(WEFT_F32);
+    weft_cost cost;
+    EXPECT_OK(weft_plan(1, &y, &cost));
+    EXPECT_INT(cost.library_calls, 1);
+    EXPECT_OK(weft_eval(1, &y));
+    EXPECT_INT(*counter("plain_threads"), n + 1);
+  }
+  weft_set(WEFT_THREADS, threads);
+  leave();
+  weft_scope_discard(s);
+}
+
+TEST(a_cblas_that_is_not_there_is_refused_aloud) {
+  blas_use("libno-such-blas.so");
+  EXPECT_INT(weft_set(WEFT_BLAS, 1), -1);
+  EXPECT_INT(weft_get(WEFT_BLAS), 0);
+  blas_use(PLAIN_CBLAS);
+  EXPECT_INT(weft_set(WEFT_BLAS, 1), 0);
+  weft_scope *s = weft_scope_open();
+  weft_array *y = plain(WEFT_F32), *z = plain(WEFT_I32);
+  blas_use("libno-such-blas.so"); /* as it is where the environment asks for it */
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_FILE);
+  EXPECT(strstr(weft_message(), "libno-such-blas.so"));
+  EXPECT_OK(weft_eval(1, &z));
+  leave();
+  weft_scope_discard(s);
+}
