@@ -123,8 +123,12 @@ static int pin(weft_array *a, weft_block *b) {
   return -1;
 }
 
+/* NumPy takes no interest in why there is no buffer, and asks for __array__ next: an interrupt would be lost. */
+static const PyObject *interrupted; /* the array that was being computed; never followed */
+
 static int show(PyObject *self, Py_buffer *out, int flags) {
   weft_array *a = array_handle(self);
+  interrupted = NULL;
   weft_block b;
   out->obj = NULL;
   if (flags & PyBUF_WRITABLE) return refuse("arrays are values: their memory is read-only");
@@ -132,7 +136,10 @@ static int show(PyObject *self, Py_buffer *out, int flags) {
   struct shown *shown = PyMem_Malloc(sizeof *shown);
   if (!shown) return PyErr_NoMemory(), -1;
   shown->array = a;
-  if (pin(a, &b)) return PyMem_Free(shown), -1;
+  if (pin(a, &b)) {
+    if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) interrupted = self;
+    return PyMem_Free(shown), -1;
+  }
   if (fill(out, shown, &b, flags)) {
     weft_unpin(a);
     weft_disown(a);
@@ -157,6 +164,7 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
   static char *names[] = { "dtype", "copy", NULL };
   PyObject *dtype = Py_None, *copy = Py_None, *memory, *numpy, *array = NULL;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", names, &dtype, &copy)) return NULL;
+  if (interrupted == self) return interrupted = NULL, PyErr_SetNone(PyExc_KeyboardInterrupt), NULL;
   PyObject *source = Py_NewRef(self);
   if (weft_dtype_of(array_handle(self)) == WEFT_BF16) {
     Py_DECREF(source);

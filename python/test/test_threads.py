@@ -146,6 +146,38 @@ def test_ctrl_c_stops_a_long_evaluation():
     assert out == "stopped True lazy 2\n"
 
 
+LOOPS = """
+import os, signal, threading, time, numpy, weft
+signal.signal(signal.SIGINT, signal.default_int_handler)
+many, one = 10**9, weft.array(1.0)
+loops = {
+    "scan": lambda: weft.eval(weft.scan(lambda c, _: (weft.tanh(c), None), weft.ones(8), length=many)[0]),
+    "replay": lambda: weft.eval(weft.scan(lambda c, _: (weft.tanh(c @ c), None), weft.ones((40, 40)), length=many)[0]),
+    "while": lambda: weft.while_loop(lambda c: c > -1.0, lambda c: c * 0.5, one).item(),
+    "gradient": lambda: weft.eval(weft.grad(lambda x: weft.scan(lambda c, _: (weft.sin(c), None), x, length=many, recompute=0)[0])(one)),
+    "numpy": lambda: numpy.array(weft.scan(lambda c, _: (weft.tanh(c), None), weft.ones(8), length=many)[0]),
+}
+def interrupt():
+    global at
+    at = time.process_time()
+    os.kill(os.getpid(), signal.SIGINT)
+for name, run in loops.items():
+    timer = threading.Timer(0.05, interrupt)
+    timer.start()
+    try:
+        run()
+        print(name, "finished")
+    except KeyboardInterrupt:
+        print(name, "stopped" if time.process_time() - at < 0.1 else time.process_time() - at)
+    timer.join()
+"""
+
+
+def test_ctrl_c_stops_loops_within_a_tenth_of_a_second():
+    out = subprocess.run([sys.executable, "-c", LOOPS], stdout=subprocess.PIPE, text=True, timeout=60).stdout
+    assert out.splitlines() == [f"{name} stopped" for name in ("scan", "replay", "while", "gradient", "numpy")]
+
+
 def test_a_handler_that_does_not_raise_lets_the_evaluation_go_on():
     hits = []
     a = weft.eye(300)
