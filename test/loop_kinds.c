@@ -47,17 +47,48 @@ static weft_array *nit_sot(weft_array *x) {
   return y;
 }
 
+/* Random numbers from a counter: its bits are mixed, the top ones are a number in [0, 1). */
+static const uint64_t SEED = 12345, STRIDE = 0x9e3779b97f4a7c15, MIX[] = { 0xbf58476d1ce4e5b9, 0x94d049bb133111eb };
+static weft_array *u64_of(uint64_t x) { return weft_from(WEFT_U64, 0, NULL, &x); }
+static weft_array *folded(weft_array *z, int by) { return weft_xor(z, weft_shr(z, u64_of((uint64_t)by))); }
+static weft_array *uniform(weft_array *key) {
+  weft_array *z = weft_mul(folded(key, 30), u64_of(MIX[0]));
+  z = folded(weft_mul(folded(z, 27), u64_of(MIX[1])), 31);
+  return weft_mul(weft_cast(weft_shr(z, u64_of(11)), WEFT_F64), weft_scalar(0x1p-53));
+}
+static double uniform_in_c(uint64_t z) {
+  z = (z ^ z >> 30) * MIX[0];
+  z = (z ^ z >> 27) * MIX[1];
+  return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
 /* A state of integers that no derivative goes through, from which numbers are made. */
 static weft_array *untraced(weft_array *x) {
   weft_loop *l = weft_loop_open(NULL);
-  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.1)), *key = weft_loop_carry(l, i64_of(12345));
-  weft_array *next_key = weft_remainder(weft_add(weft_mul(key, weft_integer(1103515245)), weft_integer(12345)), weft_integer(65536));
-  weft_array *noise = weft_div(weft_cast(next_key, WEFT_F64), weft_scalar(65536)), *next = weft_tanh(weft_add(weft_mul(c, noise), e));
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.1)), *key = weft_loop_carry(l, u64_of(SEED));
+  weft_array *noise = uniform(key), *next = weft_tanh(weft_add(weft_mul(c, noise), e));
   weft_loop_next(l, c, next);
-  weft_loop_next(l, key, next_key);
+  weft_loop_next(l, key, weft_add(key, u64_of(STRIDE)));
   weft_array *y = weft_loop_all(l, next), *last = weft_loop_last(l, key);
   weft_loop_close(l);
-  return both(y, weft_cast(last, WEFT_F64));
+  return both(y, uniform(last));
+}
+
+TEST(a_key_carried_by_a_loop_gives_the_numbers_of_its_generator) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *l = weft_loop_open(weft_integer(1000));
+  weft_array *key = weft_loop_carry(l, u64_of(SEED));
+  weft_loop_next(l, key, weft_add(key, u64_of(STRIDE)));
+  weft_array *y = weft_loop_all(l, uniform(key)), *last = weft_loop_last(l, key);
+  weft_loop_close(l);
+  double got[1000];
+  uint64_t end = 0, z = SEED;
+  if (read_f64(y, 1000, got))
+    for (int i = 0; i < 1000; i++, z += STRIDE)
+      if (got[i] != uniform_in_c(z)) test_fail(__FILE__, __LINE__, "number %d is %.17g, not %.17g", i, got[i], uniform_in_c(z));
+  EXPECT_OK(weft_read(last, WEFT_U64, &end, sizeof end));
+  EXPECT(end == SEED + 1000 * STRIDE);
+  weft_scope_discard(s);
 }
 
 static weft_array *non_sequence(weft_array *x) {

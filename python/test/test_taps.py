@@ -388,3 +388,37 @@ def test_the_last_rows_alone_need_no_memory_for_all_steps():
     weft.eval(state, last)
     assert weft.get_peak_memory() - before < 100 * width * 4
     assert state.tolist()[0][0] == 2 and last.shape == (2, width)
+
+
+# ---- random keys: an untraced state of integers, from which a counter-based generator makes numbers
+
+def mixed(xp, z):
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).astype(np.float64 if xp is np else weft.float64) * 2.0**-53
+
+
+def noisy(xp, c, key, w):
+    return [xp.tanh(w * c + mixed(xp, key)), key + np.uint64(0x9E3779B97F4A7C15)]
+
+
+def test_a_random_key_is_an_untraced_state():
+    info = ScanInfo(sit_sot_in_slices=((-1,),), n_untraced_sit_sot=1, n_non_seqs=1)
+    key, start, w = np.array([1, 2**63 + 5, 7], np.uint64), np.zeros((N + 1, 3)), np.array([0.5, -0.25, 0.75])
+
+    def run(w, key=weft.array(key)):
+        return scan(info, lambda *a: noisy(weft, *a), [N, weft.array(start), key, w])
+
+    trace, last = run(weft.array(w))
+    with np.errstate(over="ignore"):
+        want = [start[0]]
+        for i in range(N):
+            want.append(np.tanh(w * want[-1] + mixed(np, key + np.uint64(i) * np.uint64(0x9E3779B97F4A7C15))))
+        assert np.array_equal(np.array(last), key + np.uint64(N) * np.uint64(0x9E3779B97F4A7C15))
+    np.testing.assert_allclose(np.array(trace), want, rtol=1e-14)
+    step = 1e-6
+    slope = (np.array(run(weft.array(w + step))[0]) - np.array(run(weft.array(w - step))[0])).sum(0) / (2 * step)
+    np.testing.assert_allclose(np.array(weft.grad(lambda w: run(w)[0].sum())(weft.array(w))), slope, rtol=1e-6)
+    keys = weft.array(np.stack([key, key + np.uint64(9)]))
+    mapped = weft.vmap(lambda k: run(weft.array(w), k)[0])(keys)
+    assert all(np.array_equal(np.array(mapped[r]), np.array(run(weft.array(w), keys[r])[0])) for r in range(2))
