@@ -218,3 +218,13 @@ TEST(a_size_that_a_run_has_told_since_is_the_same_size) {
   EXPECT_F64(dz, 1, 2 * 4 * 27, 2 * 8 * 2187);
   weft_scope_discard(s);
 }
+
+TEST(a_sequence_that_is_too_short_for_the_last_rows_says_how_long_it_must_be) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *l = weft_loop_open(late(9));
+  weft_array *e = weft_loop_each(l, f64s(ROWS, POINT)), *y = weft_loop_tail(l, e, 2);
+  weft_loop_close(l);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_SHAPE);
+  EXPECT_TEXT(weft_message(), "weft_eval: a slice, or a loop over a sequence, needs 9 elements of an axis that has 7");
+  weft_scope_discard(s);
+}

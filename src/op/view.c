@@ -132,9 +132,10 @@ static struct failure *slice_agree(const struct node *n) {
   const struct slice_attr *a = n->attr;
   dim size = n->in[0]->dims[a->axis], length = n->dims[a->axis];
   if (dim_slice_fits(size, a->start, length, a->step)) return NULL;
+  dim last = a->start + (length - 1) * a->step, reach = (last > a->start ? last : a->start) + 1;
   return fail(WEFT_ERR_SHAPE, n->origin,
               "weft_eval: a slice, or a loop over a sequence, needs %lld elements of an axis that has %lld",
-              (long long)length, (long long)size);
+              (long long)reach, (long long)size);
 }
 
 static struct failure *reshape_agree(const struct node *n) {
