@@ -373,10 +373,23 @@ def test_nonsense_is_refused_and_says_what_it_is(rng):
         scan(ScanInfo(mit_mot_in_slices=((0, 1),), mit_mot_out_slices=((1,),)), lambda a, b: [a], [N, x])
     with pytest.raises(ValueError, match="below the taps"):
         scan(ScanInfo(mit_mot_in_slices=((0,),), mit_mot_out_slices=((-1,),)), lambda a: [a], [N, x])
-    with pytest.raises(ValueError, match="the carry is .*, the value"):
+    with pytest.raises(ValueError, match=r"becomes .* \(\)"):
         scan(one, lambda x, s: [s.sum()], [N, x, s])[0].tolist()
-    with pytest.raises(TypeError, match="the carry is f32, the value f64"):
+    with pytest.raises(TypeError, match="becomes .*float64"):
         scan(one, lambda x, s: [s.astype(weft.float64)], [N, x, s])[0].tolist()
+
+
+def test_steps_that_are_no_integer_and_states_that_change_are_refused():
+    info = ScanInfo(sit_sot_in_slices=((-1,),))
+    for n in (3.0, weft.array(3.0), np.float64(3), True, None):
+        with pytest.raises(TypeError, match="is not a number of steps"):
+            scan(info, lambda c: [c], [n, weft.ones(4)])
+    for n in (3, weft.array(3), np.uint8(3)):
+        assert scan(info, lambda c: [c * 2], [n, weft.ones(4)])[0].tolist() == [1, 2, 4, 8]
+    with pytest.raises(TypeError, match=r"a state of .*float32 \(\) becomes .*float64"):
+        scan(info, lambda c: [c.astype(weft.float64)], [5, weft.ones(3)])
+    with pytest.raises(ValueError, match=r"becomes .* \(2,\)"):
+        scan(info, lambda c: [weft.stack([c, c])], [5, weft.ones(3)])
 
 
 def test_the_last_rows_alone_need_no_memory_for_all_steps():

@@ -65,6 +65,14 @@ def scan(info: ScanInfo, inner: Callable[..., Sequence[array]], outer: Sequence)
         return [kind.result(n) for kind in kinds]
 
 
+def _count(x):
+    """The number in an integer, or in an array of one."""
+    dtype = str(getattr(x, "dtype", type(x).__name__)).rpartition(".")[2]
+    if not dtype.startswith(("int", "uint")):
+        raise TypeError(f"scan: {x!r} is not a number of steps")
+    return int(x)
+
+
 def _as_array(x):
     return x if isinstance(x, array) else _core.asarray(x)
 
@@ -78,7 +86,7 @@ def _kinds(info, outer):
     makers += [(_Untraced, ())] * info.n_untraced_sit_sot + [(_NitSot, ())] * info.n_nit_sot
     if len(outer) != 1 + info.n_seqs + len(makers) + info.n_non_seqs:
         raise ValueError(f"scan: {len(outer)} inputs, not {1 + info.n_seqs + len(makers) + info.n_non_seqs}")
-    n = int(outer[0])
+    n = _count(outer[0])
     if n < 0:
         raise IndexError(f"scan: {n} steps")
     kinds = [make(x, *taps) for (make, taps), x in zip(makers, outer[1 + info.n_seqs:])]
@@ -153,6 +161,10 @@ class _Rows:
 
     def step(self, loop, results):
         value, = results
+        for row in self.initial[:1]:
+            if (value.shape, value.dtype) != (row.shape, row.dtype):
+                error = TypeError if value.dtype != row.dtype else ValueError
+                raise error(f"scan: a state of {row.dtype} {row.shape} becomes {value.dtype} {value.shape}")
         more = self.length - self.m
         is_carried = self.is_cut and (more == 0 or (more <= MOST_ROWS_CARRIED and not self.is_while))
         rows = [loop.carry(zeros(value.shape, dtype=value.dtype)) for _ in range(more)] if is_carried else []
@@ -188,7 +200,7 @@ class _Sot(_Rows):
 
 class _NitSot(_Rows):
     def __init__(self, length):
-        super().__init__(int(length), [])
+        super().__init__(_count(length), [])
 
     def inputs(self):
         return []
