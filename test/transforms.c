@@ -432,3 +432,23 @@ TEST(a_number_behind_an_alias_a_checkpoint_or_rules_has_a_value) {
     weft_scope_discard(s);
   }
 }
+
+/* ---- Factors of what a branch has not read ---- */
+
+static const char *slope_of_branch(double factor) {
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4)), *c = weft_input(WEFT_BOOL, WEFT_DIMS(4)), *dx = NULL;
+  weft_array *y = weft_where(c, weft_mul(x, weft_scalar(factor)), weft_scalar(0)), *dy = weft_input(WEFT_F32, WEFT_DIMS(4));
+  weft_vjp(1, &y, &dy, 1, &x, &dx);
+  return weft_op(dx);
+}
+
+TEST(zeros_of_a_branch_are_multiplied_plainly_by_positive_numbers_alone) {
+  weft_scope *s = weft_scope_open();
+  EXPECT(!strcmp(slope_of_branch(0.5), "mul"));
+  EXPECT(!strcmp(slope_of_branch(-0.5), "scale"));
+  EXPECT(!strcmp(slope_of_branch(0), "scale"));
+  EXPECT(!strcmp(slope_of_branch(INFINITY), "scale"));
+  EXPECT(!strcmp(slope_of_branch(1e300), "scale")); /* infinite in f32 */
+  EXPECT(!strcmp(slope_of_branch(NAN), "scale"));
+  weft_scope_discard(s);
+}
