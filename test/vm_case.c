@@ -66,6 +66,7 @@ bool case_same(weft_dtype d, const void *a, const void *b) {
   if (d == WEFT_F32) { float x, y; memcpy(&x, a, 4), memcpy(&y, b, 4); return x != x && y != y; }
   if (d == WEFT_F64) { double x, y; memcpy(&x, a, 8), memcpy(&y, b, 8); return x != x && y != y; }
   if (d == WEFT_BF16) { uint16_t x, y; memcpy(&x, a, 2), memcpy(&y, b, 2); return case_from_bf16(x) != case_from_bf16(x) && case_from_bf16(y) != case_from_bf16(y); }
+  if (d == WEFT_F16) { uint16_t x, y; memcpy(&x, a, 2), memcpy(&y, b, 2); return (x & 0x7FFF) > 0x7C00 && (y & 0x7FFF) > 0x7C00; }
   return false;
 }
 

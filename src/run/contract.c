@@ -215,15 +215,17 @@ static size_t panels_of(const struct product *p, int64_t columns) {
 
 static bool made_along_k(const struct matrix *a) { return llabs(a->column) < llabs(a->row); } /* of the left one */
 
-/* Parts of the left operand that are packed from one piece, and products. */
+static int64_t most_rows(const struct product *p) { return p->cell_parts * (p->part_rows + (p->n_higher > 0)); } /* of a cell */
+
+/* Parts of the left operand that are packed from one piece, and products: as many in smaller cells, so that it has room. */
 static int64_t piece_parts(const struct product *p, int64_t n) {
   if (!p->a.maker || !made_along_k(&p->a)) return p->cell_parts;
   int64_t most = PIECE / ((p->part_rows + 1) * n);
   return most < 1 ? 1 : least(most, p->cell_parts);
 }
-static int64_t piece_products(const struct product *p, int64_t rows, int64_t n) {
+static int64_t piece_products(const struct product *p, int64_t n) {
   if (!p->a.maker || made_along_k(&p->a)) return n;
-  return least(n, up(divide_up(PIECE, rows), PACKED_ROWS));
+  return least(n, up(divide_up(PIECE, most_rows(p)), PACKED_ROWS));
 }
 
 /* Rows of the right operand that are packed from one piece: of all strips or, if it lies along k, of one. */
@@ -232,10 +234,10 @@ static int64_t piece_rows(const struct product *p, int64_t n) {
   return p->b.maker ? least(n, up(divide_up(PIECE, p->width), PACKED_ROWS)) : n;
 }
 
-static size_t measure_pieces(const struct product *p, int64_t rows) {
+static size_t measure_pieces(const struct product *p) {
   int64_t n = least(p->k, p->chunk), a = 0, b = 0, gap = ALIGN;
   if (p->a.maker) {
-    int64_t high = least(rows, piece_parts(p, n) * (p->part_rows + 1)), wide = piece_products(p, rows, n);
+    int64_t high = least(most_rows(p), piece_parts(p, n) * (p->part_rows + 1)), wide = piece_products(p, n);
     a = made_along_k(&p->a) ? high * (wide * p->size + gap) : wide * (high * p->size + gap);
   }
   if (p->b.maker) {
@@ -246,14 +248,14 @@ static size_t measure_pieces(const struct product *p, int64_t rows) {
 }
 
 static void measure_scratch(struct product *p) {
-  int64_t rows = p->cell_parts * (p->part_rows + (p->n_higher > 0));
+  int64_t rows = most_rows(p);
   p->a_bytes = p->packs_a ? padded(rows * panel_rows(p, least(p->k, p->chunk)) * p->size + PANEL_SLACK) : 0;
   p->b_bytes = p->shares_b ? 0 : panels_of(p, p->cell_columns);
   p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_row) : 0;
   p->cell_bytes = p->c->y.store >= 0 ? 0 : padded(rows * p->cell_row);
   p->starts_bytes = p->shares_b ? 0 : starts_of(p, p->cell_columns);
   p->fed_bytes = p->then ? padded(rows * p->fed_row) : 0;
-  p->piece_bytes = measure_pieces(p, rows);
+  p->piece_bytes = measure_pieces(p);
 }
 
 /* Code for the four patches there can be. 1: out of memory; 2: nobody may make code. */
@@ -494,7 +496,7 @@ static void pack_parts(struct worker *w, int64_t part, int64_t parts, int64_t k,
 
 static void pack_a(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  int64_t parts = piece_parts(p, n), run = piece_products(p, w->cell.rows, n), end = w->cell.part + w->cell.parts;
+  int64_t parts = piece_parts(p, n), run = piece_products(p, n), end = w->cell.part + w->cell.parts;
   for (int64_t j = w->cell.part; j < end; j += parts)
     for (int64_t i = 0; i < n; i += run) pack_parts(w, j, least(parts, end - j), k, n, i, least(run, n - i));
 }
