@@ -131,9 +131,9 @@ static weft_array *until(weft_array *x) {
   return weft_unsqueeze(weft_add(weft_sum(weft_mul(y, y), WEFT_ALL), last), 0);
 }
 
-/* Only until ends it; in every row of a map after another step. */
-static weft_array *while_loop(weft_array *x) {
-  weft_loop *l = weft_loop_open(NULL);
+/* Ends in every row of a map after another step. */
+static weft_array *grown(weft_array *x, weft_array *steps) {
+  weft_loop *l = weft_loop_open(steps);
   weft_array *c = weft_loop_carry(l, x), *next = weft_mul(weft_add(c, weft_mul(c, c)), weft_scalar(1.25));
   weft_loop_next(l, c, next);
   weft_loop_until(l, weft_gt(weft_sum(weft_mul(next, next), WEFT_ALL), weft_scalar(40)));
@@ -142,15 +142,8 @@ static weft_array *while_loop(weft_array *x) {
   return last;
 }
 
-static weft_array *bounded_while(weft_array *x) {
-  weft_loop *l = weft_loop_open(weft_integer(20));
-  weft_array *c = weft_loop_carry(l, x), *next = weft_mul(weft_add(c, weft_mul(c, c)), weft_scalar(1.25));
-  weft_loop_next(l, c, next);
-  weft_loop_until(l, weft_gt(weft_sum(weft_mul(next, next), WEFT_ALL), weft_scalar(40)));
-  weft_array *last = weft_loop_last(l, c);
-  weft_loop_close(l);
-  return last;
-}
+static weft_array *while_loop(weft_array *x) { return grown(x, NULL); } /* only until ends it */
+static weft_array *bounded_while(weft_array *x) { return grown(x, weft_integer(20)); }
 
 static weft_array *last_rows(weft_array *x) {
   weft_loop *l = weft_loop_open(NULL);
