@@ -643,6 +643,23 @@ TEST(rows_that_a_reverse_loop_reads_where_it_writes_stand_in_the_gradient) {
   weft_scope_discard(s);
 }
 
+TEST(rows_of_a_loop_may_be_in_a_concatenation_twice) {
+  enum { T = 5, N = 70 };
+  weft_scope *s = weft_scope_open(), *inner = weft_scope_open();
+  double got[2 * T + 2][N];
+  weft_loop *loop = weft_loop_open(weft_integer(T));
+  weft_array *c = weft_loop_carry(loop, weft_full(WEFT_F64, WEFT_DIMS(N), 1)), *next = weft_add(c, c);
+  weft_loop_next(loop, c, next);
+  weft_array *all = weft_loop_all(loop, next), *last = weft_loop_last(loop, c);
+  weft_loop_close(loop);
+  weft_array *row[] = { weft_unsqueeze(last, 0), weft_unsqueeze(last, 0) };
+  weft_array *both = weft_keep(weft_concat(0, 4, (weft_array *[]){ all, row[0], all, row[1] }));
+  weft_scope_discard(inner);
+  EXPECT_OK(weft_read(both, WEFT_F64, got, sizeof got));
+  for (int t = 0; t < 2 * T + 2; t++) EXPECT_NEAR(got[t][N - 1], exp2(t % (T + 1) == T ? T : t % (T + 1) + 1), 0);
+  weft_scope_discard(s);
+}
+
 TEST(a_gradient_reads_the_new_carries_where_they_are_stacked_anyway) {
   enum { T = 64, N = 512 };
   weft_scope *s = weft_scope_open();

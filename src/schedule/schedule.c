@@ -59,10 +59,11 @@ static bool stand_in_rows(struct work *w, const struct node *n, const struct nod
   return true;
 }
 
-/* x is written where it stands in n. */
-static bool stands_in(const struct work *w, const struct node *x, const struct node *n) {
+/* x is written where it stands in n; what is in n twice stands there once. */
+static bool stands_in(const struct work *w, const struct node *x, const struct node *n, int64_t offset) {
   const struct node *result = loop_result(x);
-  return w->item[(result ? result : x)->slot].into == n->slot;
+  const struct item *i = &w->item[(result ? result : x)->slot];
+  return i->into == n->slot && i->place.offset == offset;
 }
 
 static void stand_in_concat(struct work *w, const struct node *n) {
@@ -140,7 +141,7 @@ static bool emit_concat(struct work *w, struct node *n) {
   struct place to = w->item[n->slot].place;
   int axis = ((const struct axis_attr *)n->attr)->axis;
   for (int k = 0; k < n->n_in; k++) {
-    if (!stands_in(w, n->in[k], n) && !copy_operand(w, n->in[k], &to)) return false;
+    if (!stands_in(w, n->in[k], n, to.offset) && !copy_operand(w, n->in[k], &to)) return false;
     to.offset += n->in[k]->dims[axis] * to.stride[axis];
   }
   return true;
