@@ -492,6 +492,24 @@ TEST(a_product_shares_no_kernel_that_has_its_axes_in_another_order) {
   }
 }
 
+TEST(products_of_single_elements_are_summed_over_their_batches) {
+  enum { A = 9, B = 8, K = 8 };
+  static double x[A * B * K], y[A * B * K], got[A];
+  for (int i = 0; i < A * B * K; i++) x[i] = i % 7 - 3, y[i] = i % 5;
+  EACH_BACKEND(name) {
+    weft_scope *s = weft_scope_open();
+    weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(A, B, 1, K), x), *b = weft_from(WEFT_F64, WEFT_DIMS(A, B, K, 1), y);
+    weft_array *sum = weft_sum(weft_reshape(weft_matmul(a, b), WEFT_DIMS(A, B)), 1);
+    EXPECT_OK(weft_read(sum, WEFT_F64, got, sizeof got));
+    for (int i = 0; i < A; i++) {
+      double want = 0;
+      for (int k = i * B * K; k < (i + 1) * B * K; k++) want += x[k] * y[k];
+      if (got[i] != want) test_fail(__FILE__, __LINE__, "%s: sum %d is %g, not %g", name, i, got[i], want);
+    }
+    weft_scope_discard(s);
+  }
+}
+
 TEST(an_operand_is_cast_inside_the_product) {
   weft_scope *scope = weft_scope_open();
   static float want[40 * 300], got[40 * 300];

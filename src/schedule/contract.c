@@ -29,6 +29,7 @@ bool contract_is_by_patches(const struct work *w, const struct node *n) {
 bool contract_is_turned(const struct node *n) { return columns(n) < FEW_COLUMNS && rows(n) > columns(n); }
 
 bool contract_takes_rows(const struct node *n) {
+  if (columns(n) == 1) return false; /* the last axis is another */
   if (contract_is_turned(n) || columns(n) > LONGEST_ROW || inner(n) > MOST_HELD / columns(n)) return false;
   return node_count(n) >= LEAST_ROWS * columns(n) || (double)node_count(n) * (double)inner(n) <= FEW_PRODUCTS;
 }
