@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/contract.h"
+#include "every_recipe.h"
 #include "run/compiled.h"
 #include "run/plan.h"
 #include "test.h"
@@ -141,13 +142,7 @@ static float *run(program *f, weft_array *const in[3], size_t *n) {
   return out;
 }
 
-static void use(const char *backend, bool fuses, int threads) {
-  plan_drop_all();
-  compiled_drop_all();
-  compiled_use(backend);
-  plan_use_fusing(fuses);
-  weft_set(WEFT_THREADS, threads);
-}
+static void use(const char *backend, bool fuses, int threads) { way_take(&(struct way){ "", backend, fuses, threads }); }
 
 static void expect_same(const char *name, const char *where, const float *a, const float *b, size_t n) {
   for (size_t i = 0; i < n; i++) {
@@ -159,7 +154,6 @@ static void expect_same(const char *name, const char *where, const float *a, con
 
 static void check_bits(enum what what) {
   int64_t threads = weft_get(WEFT_THREADS);
-  static const struct { const char *backend; int threads; } ways[] = { { "vm", 3 }, { "avx2", 1 }, { NULL, 1 }, { NULL, 3 } };
   weft_scope *s = weft_scope_open();
   weft_array *in[3];
   seed = 11;
@@ -168,12 +162,12 @@ static void check_bits(enum what what) {
     size_t n, m;
     use("vm", false, 1);
     float *want = run(programs[i].f, in, &n);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < FUSED_WAYS; k++) {
       if (k == 1 && !contractor_avx2.available()) continue;
-      use(ways[k].backend, true, ways[k].threads);
+      way_take(&fused_ways[k]);
       float *got = run(programs[i].f, in, &m);
       EXPECT_INT((int64_t)m, (int64_t)n);
-      expect_same(programs[i].name, ways[k].backend ? ways[k].backend : "the best", want, got, n);
+      expect_same(programs[i].name, fused_ways[k].name, want, got, n);
       free(got);
     }
     free(want);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "run/plan.h"
-#include "test.h"
+#include "values.h"
 #include "weft.h"
 
 enum { M = 70, N = 50, K = 90 };
@@ -45,12 +45,7 @@ static weft_array *small(weft_dtype t) { return weft_matmul(matrix(t, 8, 8), mat
 
 static double *values(program *f, weft_dtype t, size_t *n) {
   weft_scope *s = weft_scope_open();
-  weft_array *y = f(t);
-  *n = 1;
-  for (int k = 0; k < weft_rank(y); k++) *n *= (size_t)weft_dim(y, k);
-  double *x = malloc(sizeof *x * *n);
-  EXPECT_OK(weft_eval(1, &y));
-  EXPECT_OK(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, x, sizeof *x * *n));
+  double *x = all_f64(f(t), n);
   weft_scope_discard(s);
   return x;
 }

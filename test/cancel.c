@@ -110,17 +110,7 @@ static weft_array *endless_sum(void) { /* what ends it is a sum over the carry *
   weft_loop_close(l);
   return y;
 }
-static weft_array *gradient_of_a_long_loop(void) {
-  weft_array *x = ones(8), *dx;
-  weft_loop *l = weft_loop_open(weft_integer(BILLION));
-  weft_array *c = weft_loop_carry(l, x);
-  weft_loop_next(l, c, bend(c));
-  weft_loop_recompute(l, 0);
-  weft_array *y = weft_loop_last(l, c);
-  weft_loop_close(l);
-  weft_grad(y, 1, &x, &dx);
-  return dx;
-}
+static weft_array *gradient_of_a_long_loop(void) { return repeated_gradient(BILLION, ones(8), bend); }
 static weft_array *loops_in_a_loop(void) { return repeated(BILLION, ones(8), scan_of_some); }
 static weft_array *last_rows(void) {
   weft_loop *l = weft_loop_open(weft_integer(BILLION));

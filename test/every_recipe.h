@@ -35,6 +35,8 @@ bool recipe_is_leaf(const struct recipe *, int i);
 struct way { const char *name, *backend; bool fuse; int threads, device; };
 extern const struct way ways[];
 extern const int n_ways;
+enum { FUSED_WAYS = 4 };
+extern const struct way fused_ways[FUSED_WAYS]; /* each back end, on one thread or several */
 void way_take(const struct way *);      /* from now on; forgets plans and kernels */
 void way_leave(void);
 

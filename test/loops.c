@@ -616,6 +616,16 @@ TEST(carries_before_and_after_each_step_are_rows_of_one_array_and_nothing_is_cop
   weft_scope_discard(s);
 }
 
+/* Of the squares of all rows of next, which is the loop's last word. */
+static weft_array *squares_gradient(weft_loop *loop, weft_array *c, weft_array *next, weft_array *x) {
+  weft_array *dx;
+  weft_loop_next(loop, c, next);
+  weft_array *all = weft_loop_all(loop, next);
+  weft_loop_close(loop);
+  weft_grad(weft_mul(all, all), 1, &x, &dx);
+  return dx;
+}
+
 TEST(rows_that_a_reverse_loop_reads_where_it_writes_stand_in_the_gradient) {
   enum { T = 64, N = 128 };
   weft_scope *s = weft_scope_open();
@@ -625,11 +635,7 @@ TEST(rows_that_a_reverse_loop_reads_where_it_writes_stand_in_the_gradient) {
   weft_scope *inner = weft_scope_open();
   weft_loop *loop = weft_loop_open(NULL);
   weft_array *x_t = weft_loop_each(loop, x), *c = weft_loop_carry(loop, weft_full(WEFT_F64, WEFT_DIMS(N), 0)), *next = weft_add(weft_mul(c, weft_scalar(0.5)), x_t);
-  weft_loop_next(loop, c, next);
-  weft_array *all = weft_loop_all(loop, next);
-  weft_loop_close(loop);
-  weft_grad(weft_mul(all, all), 1, &x, &dx);
-  weft_keep(dx);
+  dx = weft_keep(squares_gradient(loop, c, next, x));
   weft_scope_discard(inner);
   weft_cost cost;
   EXPECT_OK(weft_plan(1, &dx, &cost));
@@ -667,11 +673,7 @@ TEST(a_gradient_reads_the_new_carries_where_they_are_stacked_anyway) {
   weft_scope *inner = weft_scope_open();
   weft_loop *loop = weft_loop_open(weft_integer(T));
   weft_array *c = weft_loop_carry(loop, x), *next = weft_tanh(weft_mul(c, weft_add(c, weft_scalar(1))));
-  weft_loop_next(loop, c, next);
-  weft_array *all = weft_loop_all(loop, next);
-  weft_loop_close(loop);
-  weft_grad(weft_mul(all, all), 1, &x, &dx);
-  weft_keep(dx);
+  dx = weft_keep(squares_gradient(loop, c, next, x));
   weft_scope_discard(inner);
   weft_cost cost;
   EXPECT_OK(weft_plan(1, &dx, &cost));

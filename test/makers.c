@@ -4,9 +4,10 @@
 #include <string.h>
 #include "backend/contract.h"
 #include "base/mem.h"
+#include "every_recipe.h"
 #include "run/compiled.h"
 #include "run/plan.h"
-#include "test.h"
+#include "values.h"
 #include "weft.h"
 
 /* ---- operands ---- */
@@ -118,40 +119,27 @@ enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* ---- the same bits ---- */
 
-static void use(const char *backend, bool fuses, int threads) {
-  plan_drop_all();
-  compiled_drop_all();
-  compiled_use(backend);
-  plan_use_fusing(fuses);
-  weft_set(WEFT_THREADS, threads);
-}
+static void use(const char *backend, bool fuses, int threads) { way_take(&(struct way){ "", backend, fuses, threads }); }
 
 static double *bits_of(int i, struct sizes s, weft_dtype t, size_t *n) {
   weft_scope *scope = weft_scope_open();
   struct given g = given(s, t);
-  weft_array *y = programs[i].f(&g);
-  *n = 1;
-  for (int k = 0; k < weft_rank(y); k++) *n *= (size_t)weft_dim(y, k);
-  double *out = malloc(sizeof *out * *n);
-  EXPECT_OK(weft_eval(1, &y));
-  EXPECT_OK(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, out, sizeof *out * *n));
+  double *out = all_f64(programs[i].f(&g), n);
   weft_scope_discard(scope);
   return out;
 }
-
-static const struct { const char *backend; int threads; } ways[] = { { "vm", 3 }, { "avx2", 1 }, { NULL, 1 }, { NULL, 3 } };
 
 static void check(int i, struct sizes s, weft_dtype t) {
   size_t n, m;
   use("vm", false, 1);
   double *want = bits_of(i, s, t, &n);
-  for (int k = 0; k < 4; k++) {
+  for (int k = 0; k < FUSED_WAYS; k++) {
     if (k == 1 && !contractor_avx2.available()) continue;
-    use(ways[k].backend, true, ways[k].threads);
+    way_take(&fused_ways[k]);
     double *got = bits_of(i, s, t, &m);
     if (n != m || memcmp(got, want, sizeof *got * n))
       test_fail(__FILE__, __LINE__, "%s, %s [%d,%d,%d] on %s", programs[i].name, weft_dtype_name(t), (int)s.m, (int)s.n, (int)s.k,
-                ways[k].backend ? ways[k].backend : "the best");
+                fused_ways[k].name);
     free(got);
   }
   free(want);

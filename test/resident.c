@@ -76,17 +76,7 @@ static weft_array *last_rows(int64_t steps) {
   return y;
 }
 
-static weft_array *recomputed_gradient(int64_t steps) {
-  weft_array *x = f64_of(0.5), *dx;
-  weft_loop *l = weft_loop_open(weft_integer(steps));
-  weft_array *c = weft_loop_carry(l, x);
-  weft_loop_next(l, c, weft_sin(c));
-  weft_loop_recompute(l, 0);
-  weft_array *y = weft_loop_last(l, c);
-  weft_loop_close(l);
-  weft_grad(y, 1, &x, &dx);
-  return dx;
-}
+static weft_array *recomputed_gradient(int64_t steps) { return repeated_gradient(steps, f64_of(0.5), weft_sin); }
 
 TEST(a_million_steps_of_carries_stay_in_the_memory_of_ten) { expect_flat("carries", carried); }
 TEST(a_million_numbers_made_in_the_body_stay_in_the_memory_of_ten) { expect_flat("generated", generated); }

@@ -26,6 +26,16 @@ static inline double one_f64(weft_array *a) {
   return x;
 }
 
+/* All elements, computed in their own dtype first; to be freed. */
+static inline double *all_f64(weft_array *y, size_t *n) {
+  *n = 1;
+  for (int k = 0; k < weft_rank(y); k++) *n *= (size_t)weft_dim(y, k);
+  double *out = malloc(sizeof *out * *n);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, out, sizeof *out * *n));
+  return out;
+}
+
 static inline bool near(double a, double b, double tolerance) {
   double size = 1 + (a < 0 ? -a : a);
   double d = a - b;
@@ -59,6 +69,19 @@ static inline weft_array *repeated(int64_t n, weft_array *x, array_function body
   weft_array *y = weft_loop_last(l, c);
   weft_loop_close(l);
   return y;
+}
+
+/* The gradient of that, which computes steps again. */
+static inline weft_array *repeated_gradient(int64_t n, weft_array *x, array_function body) {
+  weft_array *dx;
+  weft_loop *l = weft_loop_open(weft_integer(n));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, body(c));
+  weft_loop_recompute(l, 0);
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_grad(y, 1, &x, &dx);
+  return dx;
 }
 
 /* f at x against central differences of itself, or rows alone; failures are test failures. */

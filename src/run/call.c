@@ -132,17 +132,31 @@ static struct failure *settle(struct weft_function *f) {
   return failure;
 }
 
-static struct failure *plan_call(struct weft_function *f, struct node *const leaf[],
-                                 int n, struct node *const item[], struct entry *e) {
-  struct failure *failure = settle(f);
-  if (failure) return failure;
-  struct node **out = mem_alloc(sizeof *out * (size_t)(f->n_out + n + 1)), **target = out ? out + f->n_out : NULL;
-  if (!out) return no_memory();
-  if (!function_expand(f, leaf, out, &failure)) return mem_free(out), failure;
-  for (int i = 0; i < n; i++) target[i] = out[((const struct item_attr *)item[i]->attr)->k];
-  if (eval_is_sized(n, target)) e->plan = eval_plan_leaves(n, target, !f->exact, &e->n_leaves, &e->captured, &failure);
+/* The body on these inputs: *out are all its outputs, to be dropped, *target those that the items are. */
+static struct failure *expand_items(struct weft_function *f, struct node *const in[], int n, struct node *const item[],
+                                    struct node ***out, struct node ***target) {
+  struct failure *failure = NULL;
+  *out = mem_alloc(sizeof **out * (size_t)(f->n_out + n + 1));
+  if (!*out) return no_memory();
+  if (!function_expand(f, in, *out, &failure)) return mem_free(*out), failure;
+  *target = *out + f->n_out;
+  for (int i = 0; i < n; i++) (*target)[i] = (*out)[((const struct item_attr *)item[i]->attr)->k];
+  return NULL;
+}
+
+static void drop_items(const struct weft_function *f, struct node **out) {
   nodes_release(f->n_out, out);
   mem_free(out);
+}
+
+static struct failure *plan_call(struct weft_function *f, struct node *const leaf[],
+                                 int n, struct node *const item[], struct entry *e) {
+  struct node **out, **target;
+  struct failure *failure = settle(f);
+  if (!failure) failure = expand_items(f, leaf, n, item, &out, &target);
+  if (failure) return failure;
+  if (eval_is_sized(n, target)) e->plan = eval_plan_leaves(n, target, !f->exact, &e->n_leaves, &e->captured, &failure);
+  drop_items(f, out);
   if (!e->plan) return failure; /* NULL: part by part */
   e->input = mem_alloc(sizeof *e->input * (size_t)(e->n_leaves + 1));
   if (!e->input) return no_memory();
@@ -223,14 +237,11 @@ static struct failure *hand_over(int n, struct node *item[], struct node *const 
 
 static struct failure *run_parts(struct weft_function *f, int n, struct node *item[], struct node *const in[]) {
   for (int i = 0; i < n; i++) if (!node_is_known(item[i])) return no_size(item[i]);
-  struct failure *failure = NULL;
-  struct node **out = mem_alloc(sizeof *out * (size_t)(f->n_out + n + 1)), **result = out ? out + f->n_out : NULL;
-  if (!out) return no_memory();
-  if (!function_expand(f, in, out, &failure)) return mem_free(out), failure;
-  for (int i = 0; i < n; i++) result[i] = out[((const struct item_attr *)item[i]->attr)->k];
+  struct node **out, **result;
+  struct failure *failure = expand_items(f, in, n, item, &out, &result);
+  if (failure) return failure;
   if (!eval_nodes(n, result, &(struct eval_options){ .only_targets = true }, &failure)) failure = hand_over(n, item, result);
-  nodes_release(f->n_out, out);
-  mem_free(out);
+  drop_items(f, out);
   return failure;
 }
 
