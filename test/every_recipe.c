@@ -36,6 +36,8 @@ static int64_t any_integer(struct recipe *p, bool special) {
 enum { LEAF, SCALAR, INTEGER, ELEMENT, CAST, REDUCE, REDUCE_ALL, PREFIX, RESHAPE, BROADCAST, TRANSPOSE, SLICE, FLIP, TAKE, AT,
        WINDOW, PUT_SLICE, PUT_TAKE, CONCAT, PAD, MATMUL, IOTA, STRIDED, ALONG, ROLL, REPEAT, STACK, TRIL, MEAN, SOFTMAX };
 
+enum { ROWS = 3, UPDATES = 4096 }; /* rows of what is mapped; a scatter adds so many updates before it adds blocks of them */
+
 static struct recipe_step *add(struct recipe *p, int kind, const char *op) {
   struct recipe_step *s = &p->step[p->n++];
   *s = (struct recipe_step){ .kind = kind, .op = op };
@@ -562,7 +564,7 @@ static void put_take(struct recipe *p) {
   plain_free(&all);
   int v = update_for(p, &part, value(p, a)->dtype, &wide), order[4] = { a, v, in[1], in[2] };
   if (n < 2) order[3] = 0;
-  if (part.count > 4096) { plain_free(&part), plain_free(&wide); return; }
+  if (ROWS * part.count > UPDATES) { plain_free(&part), plain_free(&wide); return; }
   made(p, PUT_TAKE, "put", n + 2, order, plain_put(value(p, a), &part, &wide, how));
   p->step[p->n - 1].p[0] = how;
   plain_free(&part);
@@ -1196,8 +1198,6 @@ static bool as_updates(struct recipe *p, int n, const int target[]) {
   plan_drop_all();
   return ok;
 }
-
-enum { ROWS = 3 };
 
 /* Row r of a mapped leaf: its elements, turned round by r. */
 static struct plain row_of(const struct plain *x, int r) {
