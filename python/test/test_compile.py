@@ -174,6 +174,16 @@ def test_errors_of_a_known_call_name_the_shapes():
         f(x)
 
 
+def test_a_hundred_lengths_are_one_compilation():
+    f = weft.compile(lambda x: weft.softmax(weft.tanh(x) * 2 + 1.625))
+    x = [weft.array([0.5] * n) for n in range(101, 201)]
+    weft.eval(x)
+    before = weft.kernels_compiled()
+    for a in x:
+        weft.eval(f(a))
+    assert weft.kernels_compiled() == before + 1
+
+
 def test_a_compiled_function_in_a_cycle_is_collected():
     import gc
     import weakref

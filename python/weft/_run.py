@@ -2,7 +2,7 @@
 from . import _core
 from ._core import arrays, eval  # noqa: F401
 
-_DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _CHECK, _BLAS, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES = range(12)
+_DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _CHECK, _BLAS, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES, _KERNELS = range(13)
 _CHECKS = (None, "nan", "inf")
 
 
@@ -103,3 +103,8 @@ def clear_cache():
 def live_nodes():
     """How many nodes of expressions exist; 0 when no array does."""
     return _core.get(_NODES)
+
+
+def kernels_compiled():
+    """How many kernels have been compiled since the process started; what is run again with other lengths adds none."""
+    return _core.get(_KERNELS)
