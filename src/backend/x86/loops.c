@@ -618,13 +618,20 @@ static bool has_turns(const struct gen *g, int id) {
   return false;
 }
 
+/* So many statements that the machine cannot look ahead to the next body: there the copies alone hide how long each waits for
+ * the one before. */
+static bool is_long_chain(const struct gen *g, const struct loop *l) {
+  enum { LONG = 40 };
+  return count_statements(&l->stmt->body) > LONG && 8 * count_live(g, &l->stmt->body) + FREE_WANTED <= g->n_vregs;
+}
+
 static int copies_for(const struct gen *g, int id) {
   const struct loop *l = &g->loops[id];
   int per_fold = LANES / g->lanes, wanted = g->shape->unroll;
   if (has_across(g, id)) return 1;
   if (has_fn(l)) return wanted && wanted < per_fold ? 1 : per_fold; /* each copy has accumulators of its own */
   if (wanted) return wanted >= 8 ? 8 : wanted >= 4 ? 4 : wanted >= 2 ? 2 : 1;
-  if (l->is_flat) return l->n_folds && per_fold > 4 ? per_fold : 4;
+  if (l->is_flat) return l->n_folds ? (per_fold > 4 ? per_fold : 4) : is_long_chain(g, l) ? 8 : 4;
   int needed = count_needed(g, id);
   if (!count_carried(g, id)) return 4;
   return 8 * needed <= g->n_vregs && l->is_outer ? 8 : 4 * needed <= g->n_vregs ? 4 : 2 * needed <= g->n_vregs ? 2 : 1;
