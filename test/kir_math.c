@@ -36,6 +36,7 @@ static uint64_t on_f32(int op, const uint64_t in[]) {
   case KIR_MIN: return of_f32((float)largest(x, y, false));
   case KIR_MAX: return of_f32((float)largest(x, y, true));
   case KIR_SQRT: return of_f32(sqrtf(x));
+  case KIR_SCALE: return of_f32(x != x ? x : ldexpf(x, (int)(y - (0x1.8p23f + 254))));
   case KIR_RINT: return of_f32(rintf(x));
   case KIR_LT: return x < y;
   case KIR_EQ: return x == y;
@@ -57,6 +58,7 @@ static uint64_t on_f64(int op, const uint64_t in[]) {
   case KIR_MIN: return of_f64(largest(x, y, false));
   case KIR_MAX: return of_f64(largest(x, y, true));
   case KIR_SQRT: return of_f64(sqrt(x));
+  case KIR_SCALE: return of_f64(x != x ? x : ldexp(x, (int)(y - (0x1.8p52 + 2046))));
   case KIR_RINT: return of_f64(rint(x));
   case KIR_LT: return x < y;
   case KIR_EQ: return x == y;

@@ -41,6 +41,13 @@ static uint64_t bits_of(weft_dtype d, int i) {
   uint64_t u = i < 30 ? (uint64_t)ints[i] : case_random() >> (case_random() & 63);
   return d == WEFT_I32 || d == WEFT_U32 ? (uint32_t)u : u;
 }
+
+/* What scale is defined on: 1/2 to 4, and n beside the number that rounding was done by. */
+static uint64_t bits_of_scale(weft_dtype d, int k, int i) {
+  double x = d == WEFT_F32 ? 0x1.8p23 + 254 + (i * 23 % 505 - 252) : 0x1.8p52 + 2046 + (i * 61 % 4089 - 2044);
+  if (!k) x = i % 20 ? 0.5 + (double)(case_random() >> 40) * 0x1.cp-23 : NAN;
+  return d == WEFT_F32 ? num_f32_bits((float)x) : num_f64_bits(x);
+}
 static uint64_t get(weft_dtype d, const void *p) {
   uint64_t u = 0;
   if (d == WEFT_BOOL) return *(const uint8_t *)p;
@@ -51,7 +58,7 @@ static uint64_t get(weft_dtype d, const void *p) {
 
 /* ---- What an instruction means --------------------------------------------------------------------------------------- */
 
-#define OF_FLOAT(T, F, sq, fl, ce, tr, ri, fm)                                                       \
+#define OF_FLOAT(T, F, sq, fl, ce, tr, ri, fm, ld)                                                     \
   static T float_##F(int op, T x, T y, T z) {                                                        \
     switch (op) {                                                                                    \
       case KIR_ADD: return x + y;                                                                    \
@@ -66,12 +73,13 @@ static uint64_t get(weft_dtype d, const void *p) {
       case KIR_CEIL: return ce(x);                                                                   \
       case KIR_TRUNC: return tr(x);                                                                  \
       case KIR_RINT: return ri(x);                                                                   \
+      case KIR_SCALE: return isnan(x) ? x : ld(x, (int)(y - (T)(sizeof(T) == 4 ? 0x1.8p23 + 254 : 0x1.8p52 + 2046))); \
       case KIR_MIN: return isnan(x) || isnan(y) ? NAN : x == y ? (signbit(x) ? x : y) : x < y ? x : y; \
       default: return isnan(x) || isnan(y) ? NAN : x == y ? (signbit(x) ? y : x) : x > y ? x : y;    \
     }                                                                                                \
   }
-OF_FLOAT(float, f32, sqrtf, floorf, ceilf, truncf, nearbyintf, fmaf)
-OF_FLOAT(double, f64, sqrt, floor, ceil, trunc, nearbyint, fma)
+OF_FLOAT(float, f32, sqrtf, floorf, ceilf, truncf, nearbyintf, fmaf, ldexpf)
+OF_FLOAT(double, f64, sqrt, floor, ceil, trunc, nearbyint, fma, ldexp)
 
 static bool compare(int op, bool less, bool equal, bool ordered) {
   return op == KIR_EQ ? equal : op == KIR_NE ? !ordered || !equal : op == KIR_LT ? less : ordered && (less || equal);
@@ -129,7 +137,8 @@ static void try_shape(const struct tile_table *t, int op, weft_dtype d, int shap
     for (int i = 0; i < LANES; i++) {
       weft_dtype dk = k < n_in && row->operands[k] == 'b' ? WEFT_BOOL : d;
       int lane = shape >> k & 1 ? i : 0;
-      if (lane == i) v[k][i] = bits_of(dk, k == 0 ? (first + i) % 90 : k == 1 ? (first / 7 + i * 3) % 50 : (int)(case_random() % 60));
+      if (lane == i && op == KIR_SCALE) v[k][i] = bits_of_scale(d, k, first + i);
+      else if (lane == i) v[k][i] = bits_of(dk, k == 0 ? (first + i) % 90 : k == 1 ? (first / 7 + i * 3) % 50 : (int)(case_random() % 60));
       else v[k][i] = v[k][0];
       order_put(in[k] + i * tile_width(dk), dk, v[k][i]);
     }

@@ -58,17 +58,11 @@ static void scales(struct here h, int t, int *a, int *b) {
   *b = scale_of(h, sub(h, n, half));
 }
 
-static int scaled(struct here h, int r, int t) {
-  int a, b;
-  scales(h, t, &a, &b);
-  return mul(h, mul(h, r, a), b);
-}
-
 int expand_exp(struct here h, const int x[]) {
   const struct exp_constants *c = constants(h);
   int t, one = number(h, 1), in = clamped(h, x[0], c->low, c->high);
   int f = rest(h, in, whole(h, in, c->log2_e, 2 * c->bias, &t));
-  return scaled(h, muladd(h, muladd(h, q_of(h, f), f, one), f, one), t);
+  return op(h, KIR_SCALE, muladd(h, muladd(h, q_of(h, f), f, one), f, one), t);
 }
 
 int expand_exp2(struct here h, const int x[]) {
@@ -78,7 +72,7 @@ int expand_exp2(struct here h, const int x[]) {
   struct two p = product(h, f, ln2);
   int low = muladd(h, f, number(h, c->ln2_rest), p.low), high = p.high;
   int tail = muladd(h, mul(h, high, high), q_of(h, high), low);
-  return scaled(h, add(h, add(h, tail, high), number(h, 1)), t);
+  return op(h, KIR_SCALE, add(h, add(h, tail, high), number(h, 1)), t);
 }
 
 /* 1 + f + f^2 q, and what is missing in f and x times that */

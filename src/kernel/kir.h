@@ -24,6 +24,7 @@ enum { KIR_FACTORS = 4, KIR_TERMS = 16 }; /* of a product in an index, of the su
   X(FMA, "fma", F, "TTT", T, C)          \
   X(DIV, "div", F, "TT", T, C)           \
   X(SQRT, "sqrt", F, "T", T, C)          \
+  X(SCALE, "scale", F, "TT", T, C)       \
   X(MIN, "min", N, "TT", T, C)           \
   X(MAX, "max", N, "TT", T, C)           \
   X(NEG, "neg", F, "T", T, C)            \

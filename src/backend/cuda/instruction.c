@@ -83,6 +83,20 @@ static void extreme_f64(struct printer *p, enum kir_op op, const char *dst, cons
   ptx_line(p, "selp.b64 %s, %s, %s, %s", dst, nan, best, is_nan);
 }
 
+/* By the two numbers whose exponents are the halves of the low bits of in[1]. */
+static void scale(struct printer *p, weft_dtype d, const char *dst, const char *const in[]) {
+  weft_dtype bits = is_wide(d) ? WEFT_U64 : WEFT_U32;
+  const char *half = ptx_own_of(p, bits), *rest = ptx_own_of(p, bits), *u = ptx_type(bits), *b = ptx_bits(d), *t = ptx_type(d);
+  int fraction = is_wide(d) ? 52 : 23;
+  ptx_line(p, "mov.%s %s, %s", t, rest, in[1]);
+  ptx_line(p, "shr.%s %s, %s, 1", u, half, rest);
+  ptx_line(p, "sub.%s %s, %s, %s", u, rest, rest, half);
+  ptx_line(p, "shl.%s %s, %s, %d", b, half, half, fraction);
+  ptx_line(p, "shl.%s %s, %s, %d", b, rest, rest, fraction);
+  ptx_line(p, "mul.rn.%s %s, %s, %s", t, half, in[0], half);
+  ptx_line(p, "mul.rn.%s %s, %s, %s", t, dst, half, rest);
+}
+
 /* PTX clamps a count to the width, and reads it as u32. */
 static void shift(struct printer *p, enum kir_op op, weft_dtype d, const char *dst, const char *const in[]) {
   const char *count = in[1];
@@ -141,6 +155,7 @@ void ptx_instruction(struct printer *p, enum kir_op op, weft_dtype d, const char
     ptx_line(p, "cvt.%s.%s.%s %s, %s", rounding[op], ptx_type(d), ptx_type(d), dst, in[0]);
     break;
   case KIR_AND: case KIR_OR: case KIR_XOR: case KIR_NOT: logic(p, op, d, dst, in); break;
+  case KIR_SCALE: scale(p, d, dst, in); break;
   case KIR_SHL: case KIR_SHR: shift(p, op, d, dst, in); break;
   case KIR_NEG: case KIR_ABS: sign_bit(p, op, d, dst, in[0]); break;
   case KIR_SELECT: select(p, d, dst, in); break;

@@ -62,6 +62,15 @@ NUM_MIN_MAX(f64, double, uint64_t)
 NUM_ROUND(f32, float, uint32_t, 0x80000000u, 8388608.0f)
 NUM_ROUND(f64, double, uint64_t, 0x8000000000000000u, 4503599627370496.0)
 
+/* The low bits of t hold n + 2 bias: their halves are the exponents of two numbers whose product is 2^n. */
+#define NUM_SCALE(F, T, U, FRACTION)                                                                \
+  static inline T num_scale_##F(T a, T t) {                                                         \
+    U n = num_##F##_bits(t), half = n >> 1;                                                         \
+    return a * num_bits_##F(half << FRACTION) * num_bits_##F((n - half) << FRACTION);               \
+  }
+NUM_SCALE(f32, float, uint32_t, 23)
+NUM_SCALE(f64, double, uint64_t, 52)
+
 /* fma without the instruction. f32: the product is exact in f64; the sum is rounded to odd, so that the rounding to f32
  * is the only one that counts. */
 static inline float num_soft_fma_f32(float a, float b, float c) {

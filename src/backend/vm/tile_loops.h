@@ -59,6 +59,7 @@
   BINARY(sub, F, T, T, x - y)                                                                         \
   BINARY(mul, F, T, T, x * y)                                                                         \
   BINARY(div, F, T, T, x / y)                                                                         \
+  BINARY(scale, F, T, T, num_scale_##F(x, y))                                                         \
   BINARY(min, F, T, T, num_min_##F(x, y))                                                             \
   BINARY(max, F, T, T, num_max_##F(x, y))                                                             \
   TERNARY(fma, F, T, num_fma_##F(x, y, z))                                                            \
@@ -233,7 +234,8 @@ const struct tile_table TILE_TABLE = {
     OF_NUMBERS(ROW2, ADD, add) OF_NUMBERS(ROW2, SUB, sub) OF_NUMBERS(ROW2, MUL, mul) OF_NUMBERS(ROW2, MIN, min)
     OF_NUMBERS(ROW2, MAX, max) OF_NUMBERS(ROW2, EQ, eq) OF_NUMBERS(ROW2, NE, ne) OF_NUMBERS(ROW2, LT, lt)
     OF_NUMBERS(ROW2, LE, le)
-    OF_FLOATS(ROW3, FMA, fma) OF_FLOATS(ROW2, DIV, div) OF_FLOATS(ROW1, SQRT, sqrt) OF_FLOATS(ROW1, NEG, neg)
+    OF_FLOATS(ROW3, FMA, fma) OF_FLOATS(ROW2, DIV, div) OF_FLOATS(ROW1, SQRT, sqrt) OF_FLOATS(ROW2, SCALE, scale)
+    OF_FLOATS(ROW1, NEG, neg)
     OF_FLOATS(ROW1, ABS, abs) OF_FLOATS(ROW1, FLOOR, floor) OF_FLOATS(ROW1, CEIL, ceil) OF_FLOATS(ROW1, TRUNC, trunc)
     OF_FLOATS(ROW1, RINT, rint)
     OF_BITS(ROW2, AND, and) OF_BITS(ROW2, OR, or) OF_BITS(ROW2, XOR, xor) OF_BITS(ROW1, NOT, not)

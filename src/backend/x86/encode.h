@@ -61,6 +61,7 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(ROUNDPS, "vroundps", 3, 1, 0, 0x08, IMM | TWO) X(ROUNDPD, "vroundpd", 3, 1, 1, 0x09, IMM | TWO) \
   X(BLENDVPS, "vblendvps", 3, 1, 0, 0x4A, IMM | VEX) X(BLENDVPD, "vblendvpd", 3, 1, 0, 0x4B, IMM | VEX) \
   X(BLENDMPS, "vblendmps", 2, 1, 0, 0x65, EVEX) X(BLENDMPD, "vblendmpd", 2, 1, 1, 0x65, EVEX)    \
+  X(SCALEFPS, "vscalefps", 2, 1, 0, 0x2C, EVEX) X(SCALEFPD, "vscalefpd", 2, 1, 1, 0x2C, EVEX)    \
   X(RANGEPS, "vrangeps", 3, 1, 0, 0x50, IMM | EVEX) X(RANGEPD, "vrangepd", 3, 1, 1, 0x50, IMM | EVEX) \
   X(CVTDQ2PS, "vcvtdq2ps", 1, 0, 0, 0x5B, TWO) X(CVTTPS2DQ, "vcvttps2dq", 1, 2, 0, 0x5B, TWO)    \
   X(CVTUDQ2PS, "vcvtudq2ps", 1, 3, 0, 0x7A, EVEX | TWO) X(CVTTPS2UDQ, "vcvttps2udq", 1, 0, 0, 0x78, EVEX | TWO) \

@@ -5,7 +5,7 @@
 
 enum form {
   F_NONE, F_BINARY, F_COMMUTES, F_UNARY, F_ROUND, F_COMPARE, F_MINMAX, F_LOGIC, F_NOT, F_SIGN, F_FMA, F_SELECT, F_CAST,
-  F_BITS
+  F_BITS, F_SCALE
 };
 enum kind { FLOAT, SIGNED, UNSIGNED };
 struct rule { uint8_t form, imm; int16_t insn; };
@@ -17,6 +17,7 @@ static const struct rule rules[KIR_OPS][3] = {
   [KIR_FMA] = { { F_FMA, 0, 0 } },
   [KIR_DIV] = { { F_BINARY, 0, I_DIVPS } },
   [KIR_SQRT] = { { F_UNARY, 0, I_SQRTPS } },
+  [KIR_SCALE] = { { F_SCALE, 0, 0 } },
   [KIR_MIN] = { { F_MINMAX, 0, I_MINPS }, { F_COMMUTES, 0, I_PMINSD }, { F_COMMUTES, 0, I_PMINUD } },
   [KIR_MAX] = { { F_MINMAX, 1, I_MAXPS }, { F_COMMUTES, 0, I_PMAXSD }, { F_COMMUTES, 0, I_PMAXUD } },
   [KIR_NEG] = { { F_SIGN, 0, I_PXOR } },
@@ -332,6 +333,35 @@ void move_op(struct gen *g, int a) {
   define(g, d);
 }
 
+/* d = x 2^n with n = t less the constant it was rounded by. */
+static void scale_evex(struct gen *g, int dtype, int d, int x, int t) {
+  int wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype);
+  uint64_t magic = wide ? 0x43380000000007fe : 0x4b4000fe; /* 1.5 2^52 + 2046, 1.5 2^23 + 254 */
+  vec(enc(g), (enum insn)(I_SUBPS + wide), bytes, d, t, constant(g, dtype, magic));
+  vec(enc(g), (enum insn)(I_SCALEFPS + wide), bytes, d, x, rm_reg(d));
+}
+
+/* By the two numbers whose exponents are the halves of the low bits of t. */
+static void scale_avx2(struct gen *g, int dtype, int d, int x, int t) {
+  struct encoder *e = enc(g);
+  int wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype), half = temp(g);
+  struct rm one = constant(g, dtype, 1), fraction = constant(g, dtype, wide ? 52 : 23);
+  vec(e, (enum insn)(I_PSRLVD + wide), bytes, half, t, one);
+  vec(e, (enum insn)(I_PSUBD + wide), bytes, d, t, rm_reg(half));
+  vec(e, (enum insn)(I_PSLLVD + wide), bytes, half, half, fraction);
+  vec(e, (enum insn)(I_PSLLVD + wide), bytes, d, d, fraction);
+  vec(e, (enum insn)(I_MULPS + wide), bytes, half, x, rm_reg(half));
+  vec(e, (enum insn)(I_MULPS + wide), bytes, d, half, rm_reg(d));
+}
+
+static void scale_op(struct gen *g, const struct kir_stmt *s, int dtype) {
+  int x = in_reg(g, s->in[0], g->now_copy), t = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g);
+  if (g->e.evex) scale_evex(g, dtype, d, x, t);
+  else scale_avx2(g, dtype, d, x, t);
+  release(g);
+  define(g, d);
+}
+
 static void long_op(struct gen *g, const struct kir_stmt *s, int dtype) {
   int a = in_reg(g, s->in[0], g->now_copy), b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g);
   integer_long(g, s->op, dtype, width_of(g, dtype), d, a, b);
@@ -359,6 +389,7 @@ void vector_op(struct gen *g, const struct kir_stmt *s) {
   case F_SELECT: select_op(g, s, dtype); break;
   case F_CAST: cast_op(g, s); break;
   case F_BITS: move_op(g, s->in[0]); break;
+  case F_SCALE: scale_op(g, s, dtype); break;
   default: gen_cannot(g, "an instruction on this dtype"); break;
   }
 }
