@@ -231,6 +231,15 @@ TEST(a_vector_by_a_large_matrix_is_right_to_the_bit) {
     }
 }
 
+TEST(long_rows_by_a_vector_are_right_to_the_bit) {
+  EACH_BACKEND(backend) {
+    struct product p = { WEFT_F32, 150, 1, 17003, PLAIN, PLAIN, NULL, NULL, NULL, NULL };
+    fill(&p, ORDINARY);
+    multiply(&p, backend);
+    drop(&p);
+  }
+}
+
 /* Pairs of bf16 are multiplied at a time where the machine can, unless a number is too small for that. */
 TEST(large_products_of_bf16_are_right_to_the_bit) {
   static const int shape[][3] = { { 120, 300, 801 }, { 70, 200, 1500 }, { 200, 90, 1023 } };

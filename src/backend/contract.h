@@ -35,13 +35,14 @@ struct panel {
 };
 
 /* A row by a matrix: c[j] = a b[.,j] or c[j] + a b[.,j]. Strides in bytes; of the matrix, in its dtype of memory, the products
- * of a column are neighbours or the columns are; a and c have the register dtype. At most a block of k, and DOTS_COLUMNS. */
+ * of a column are neighbours, or the columns are: then at most a block of k, and DOTS_COLUMNS; a and c have the register dtype.
+ * is_far: columns follow one another, more than caches hold: those behind the ones at hand are asked for before they are needed. */
 enum { DOTS_COLUMNS = 2048 };
 struct dots {
   const void *a, *b;
   void *c;
   int64_t a_k, b_k, b_column, k, columns;
-  bool adds;
+  bool adds, is_far;
 };
 typedef void dots_code(const struct dots *);
 

@@ -15,7 +15,8 @@ enum {
   SMALL_CELL = 1 << 15,     /* bytes of a cell of theirs */
   HELD_BYTES = 4 << 20,     /* of a block of columns of b over all of k, by one thread; */
   SHARED_BYTES = 32 << 20,  /* of all of b, by all of them */
-  SHORT_CHUNK = 16,
+  SHORT_CHUNK = 16, LONG_CHUNK = 1 << 14,
+  FAR_BYTES = 1 << 20,      /* of a matrix that caches hardly hold */
   PACKED_ROWS = 16,
   FEW_STRIPS = 2, CLOSE_BYTES = 1024,
   MANY_PARTS = 8,           /* rows so many that b is packed though it is small */
@@ -187,9 +188,9 @@ static void choose_cells(struct product *p) {
   bool along_k = p->b.row == kir_width(p->b.dtype),
        across = !small && p->b.column == kir_width(p->b.dtype) && !p->c->has_whole_rows;
   p->dots = p->m == 1 && !p->b.maker && (along_k || across) ? p->unit->dots(p->b.dtype, along_k) : NULL;
-  if (p->dots) most = along_k ? 32 : DOTS_COLUMNS / p->width * p->width, in_runs = false; /* memory is read in long runs,
-                                                                                             16 or 8 of them */
+  if (p->dots) most = along_k ? 128 : DOTS_COLUMNS / p->width * p->width, in_runs = false;
   choose_packing(p, small, in_runs);
+  if (p->dots && along_k) p->chunk = LONG_CHUNK;
   p->cell_columns = least(p->n_strips * p->width, up(most, p->width));
   p->cell_parts = small ? parts_in(p, SMALL_CELL) : 8;
   if (p->packs_b && !p->shares_b && panel_rows(p, p->held) > HELD_BYTES / p->size / p->cell_columns)
@@ -512,6 +513,12 @@ static void place_patch(const struct worker *w, int64_t row, int64_t column, boo
   else t->c = (uint8_t *)corner(w, &p->y, row, w->cell.column + column), t->c_row = p->y.row;
 }
 
+/* Columns of b one after the other, too many for a cache. */
+static bool is_far(const struct product *p) {
+  int64_t size = kir_width(p->b.dtype);
+  return p->b.row == size && p->b.column == p->k * size && p->k <= LONG_CHUNK && p->k > FAR_BYTES / size / p->n;
+}
+
 static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   struct dots d = { .b = corner(w, &p->b, k, w->cell.column), .b_k = p->b.row, .b_column = p->b.column,
@@ -519,6 +526,7 @@ static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   d.a = p->packs_a ? w->a : left_at(w, 0, k);
   d.a_k = p->packs_a ? p->size : p->a.column;
   d.c = p->y.at ? (void *)corner(w, &p->y, 0, w->cell.column) : w->y;
+  d.is_far = is_far(p);
   p->dots(&d);
 }
 

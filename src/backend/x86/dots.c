@@ -15,6 +15,10 @@ AVX2 static inline float one_bf16(address p) {
 }
 AVX2 static inline float one_f16(address p) { uint16_t h; return memcpy(&h, p, sizeof h), _cvtsh_ss(h); }
 
+enum { LINE = 64 }; /* bytes of a line of cache */
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 #define NEXT(i, column) sum = _mm256_fmadd_ps(_mm256_broadcast_ss(x + (i) * step), column, sum)
 
 /* sum + eight products of each of eight columns. x: the vector, `step` apart. */
@@ -26,8 +30,8 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
   return sum;
 }
 
-/* Two groups of eight columns, whose sums do not wait for each other; more would be more runs of memory than a processor
- * foresees. What is left of k is added one by one. */
+/* Two groups of eight columns, whose sums do not wait for each other, over n products. So many runs of memory are more than a
+ * processor foresees, so each step asks for as much of the next sixteen columns, `next`, in the order of memory. */
 #define DOTS(t, size)                                                                                         \
   AVX2 static inline __m256 group_##t(__m256 sum, const float *x, int64_t step, address b, int64_t s) {       \
     for (int i = 0; i < 2; i++, b += 8 * size, x += 8 * step) /* a line of cache at a time */                  \
@@ -35,31 +39,37 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
                   load_##t(b + 5 * s), load_##t(b + 6 * s), load_##t(b + 7 * s));                             \
     return sum;                                                                                               \
   }                                                                                                           \
-  AVX2 static void two_##t(const struct dots *d, address b, float sum[]) {                                    \
+  AVX2 static void two_##t(const struct dots *d, const float *x, address b, int64_t n, address next, float sum[]) { \
     __m256 u0 = _mm256_setzero_ps(), u1 = u0;                                                                 \
     int64_t s = d->b_column, step = d->a_k / 4;                                                               \
-    const float *x = d->a;                                                                                    \
-    for (int64_t k = 0; k < d->k / 16; k++, b += 16 * size, x += 16 * step) {                                 \
+    for (int64_t k = 0; k < n / 16; k++, b += 16 * size, x += 16 * step) {                                    \
+      for (int i = 0; next && i < 4 * size; i++, next += LINE) _mm_prefetch(next, _MM_HINT_T1);               \
       u0 = group_##t(u0, x, step, b, s);                                                                      \
       u1 = group_##t(u1, x, step, b + 8 * s, s);                                                              \
     }                                                                                                         \
     _mm256_storeu_ps(sum, u0), _mm256_storeu_ps(sum + 8, u1);                                                 \
   }                                                                                                           \
-  AVX2 static void one_by_one_##t(const struct dots *d, address b, int64_t columns, int64_t k, float sum[]) { \
+  /* Products from..n that are left. */                                                                       \
+  AVX2 static void one_by_one_##t(const struct dots *d, const float *x, address b, int64_t columns, int64_t from, int64_t n, \
+                                  float sum[]) {                                                              \
     for (int64_t j = 0; j < columns; j++)                                                                     \
-      for (int64_t i = k; i < d->k; i++)                                                                      \
-        sum[j] = __builtin_fmaf(one_f32((address)d->a + i * d->a_k), one_##t(b + j * d->b_column + i * size), sum[j]); \
+      for (int64_t i = from; i < n; i++)                                                                      \
+        sum[j] = __builtin_fmaf(x[i * (d->a_k / 4)], one_##t(b + j * d->b_column + i * size), sum[j]);        \
+  }                                                                                                           \
+  /* A block of products from k on, of at most 16 columns. */                                                 \
+  AVX2 static void block_##t(const struct dots *d, int64_t j, int64_t columns, int64_t k, int64_t n) {        \
+    float sum[16] = { 0 }, *c = (float *)d->c + j;                                                            \
+    const float *x = (const float *)d->a + k * (d->a_k / 4);                                                  \
+    address b = (address)d->b + j * d->b_column + k * size;                                                   \
+    address next = d->is_far && d->columns - j >= 32 ? b + 16 * d->b_column + 15 * k * size : NULL;           \
+    if (columns == 16) two_##t(d, x, b, n, next, sum);                                                        \
+    one_by_one_##t(d, x, b, columns, columns == 16 ? n / 16 * 16 : 0, n, sum);                                \
+    for (int64_t i = 0; i < columns; i++) c[i] = d->adds || k ? c[i] + sum[i] : sum[i];                       \
   }                                                                                                           \
   AVX2 static void dots_##t(const struct dots *d) {                                                           \
-    for (int64_t j = 0, n; j < d->columns; j += n) {                                                          \
-      float sum[16] = { 0 }, *c = (float *)d->c + j;                                                          \
-      address b = (address)d->b + j * d->b_column;                                                            \
-      bool is_whole = d->columns - j >= 16;                                                                   \
-      n = is_whole ? 16 : d->columns - j;                                                                     \
-      if (is_whole) two_##t(d, b, sum);                                                                       \
-      one_by_one_##t(d, b, n, is_whole ? d->k / 16 * 16 : 0, sum);                                              \
-      for (int64_t i = 0; i < n; i++) c[i] = d->adds ? c[i] + sum[i] : sum[i];                                \
-    }                                                                                                         \
+    for (int64_t j = 0; j < d->columns; j += 16)                                                              \
+      for (int64_t k = 0; k == 0 || k < d->k; k += CONTRACT_BLOCK)                                            \
+        block_##t(d, j, least(16, d->columns - j), k, least(CONTRACT_BLOCK, d->k - k));                       \
   }
 DOTS(f32, 4)
 DOTS(bf16, 2)
