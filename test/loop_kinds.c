@@ -218,6 +218,114 @@ static weft_array *choosing(weft_array *x) {
   return y;
 }
 
+/* ---- Loops in loops ---- */
+
+/* Newton's steps to the root of c: a number of them, or as many as it takes. */
+static weft_array *root(weft_array *c, weft_array *steps) {
+  weft_loop *l = weft_loop_open(steps);
+  weft_array *d = weft_loop_carry(l, weft_add(c, weft_scalar(1))), *next = weft_mul(weft_add(d, weft_div(c, d)), weft_scalar(0.5));
+  weft_loop_next(l, d, next);
+  weft_loop_until(l, weft_lt(weft_abs(weft_sub(weft_mul(next, next), c)), weft_scalar(0.05)));
+  weft_array *last = weft_loop_last(l, d);
+  weft_loop_close(l);
+  return last;
+}
+static weft_array *positive(weft_array *x) { return weft_add(weft_mul(x, x), weft_scalar(0.3)); }
+
+static weft_array *while_in_scan(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4));
+  weft_array *next = root(weft_add(positive(weft_mul(e, weft_scalar(3))), weft_mul(c, c)), weft_integer(9));
+  weft_loop_next(l, c, next);
+  weft_array *y = weft_loop_all(l, weft_mul(next, e)), *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return both(y, last);
+}
+
+static weft_array *while_in_while(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(8));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_array *next = weft_mul(c, root(positive(weft_sum(c, WEFT_ALL)), weft_integer(12)));
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_gt(weft_sum(weft_mul(next, next), WEFT_ALL), weft_scalar(50)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return last;
+}
+
+/* Rows of as many steps as it took, used in the step. */
+static weft_array *rows_in_scan(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4));
+  weft_loop *inner = weft_loop_open(weft_integer(7));
+  weft_array *d = weft_loop_carry(inner, weft_add(positive(e), c)), *more = weft_mul(d, weft_scalar(1.5));
+  weft_loop_next(inner, d, more);
+  weft_loop_until(inner, weft_gt(more, weft_scalar(3)));
+  weft_array *rows = weft_loop_all(inner, weft_sin(more));
+  weft_loop_close(inner);
+  weft_array *next = weft_mean(rows, WEFT_ALL);
+  weft_loop_next(l, c, next);
+  weft_array *y = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return y;
+}
+
+/* One step more of the sequence in every step. */
+static weft_array *longer_and_longer(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(4));
+  weft_array *c = weft_loop_carry(l, at(x, 0)), *t = weft_loop_carry(l, i64_of(0));
+  weft_loop *inner = weft_loop_open(t);
+  weft_array *e = weft_loop_each(inner, x), *d = weft_loop_carry(inner, c);
+  weft_loop_next(inner, d, weft_tanh(weft_add(weft_mul(d, e), e)));
+  weft_array *end = weft_loop_last(inner, d);
+  weft_loop_close(inner);
+  weft_loop_next(l, c, end);
+  weft_loop_next(l, t, weft_add(t, weft_integer(1)));
+  weft_array *y = weft_loop_all(l, end);
+  weft_loop_close(l);
+  return y;
+}
+
+static weft_array *while_in_choice(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4));
+  weft_cond *p = weft_cond_open(weft_gt(e, weft_scalar(0)));
+  weft_array *next = weft_cond_value(p, root(weft_add(e, positive(c)), weft_integer(9)), weft_mul(c, e));
+  weft_cond_close(p);
+  weft_loop_next(l, c, next);
+  weft_array *y = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return y;
+}
+
+static weft_array *choice_of_whiles(weft_array *x) {
+  weft_cond *p = weft_cond_open(weft_gt(at(x, 3), weft_scalar(0.6)));
+  weft_array *y = weft_cond_value(p, root(positive(at(x, 0)), weft_integer(9)), weft_sin(root(positive(at(x, 4)), weft_integer(9))));
+  weft_cond_close(p);
+  return weft_unsqueeze(y, 0);
+}
+
+/* The last two of as many rows as it takes. */
+static weft_array *last_rows_until(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4)), *next = weft_tanh(weft_add(weft_mul(c, e), e));
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_gt(e, weft_scalar(1)));
+  weft_array *y = weft_loop_tail(l, next, 2);
+  weft_loop_close(l);
+  return weft_unsqueeze(weft_sum(weft_mul(y, y), WEFT_ALL), 0);
+}
+
+static weft_array *recomputed_whiles(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4)), *next = root(weft_add(positive(e), weft_mul(c, c)), weft_integer(9));
+  weft_loop_next(l, c, next);
+  weft_loop_recompute(l, 2);
+  weft_array *y = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return y;
+}
+
 /* ---- Transforms: of an expression y of x ---- */
 
 static weft_array *weights(weft_array *y) { return weft_add(weft_mul(weft_iota(y, weft_rank(y) - 1), weft_scalar(0.5)), weft_scalar(1)); }
@@ -234,8 +342,10 @@ static weft_array *tangent(weft_array *x, weft_array *y) {
   weft_jvp(1, &x, &d, 1, &y, &dy);
   return dy;
 }
+/* Two rows, of which many a loop makes different numbers of steps. */
+static weft_array *other(weft_array *x) { return weft_mul(weft_flip(x, 0), weft_scalar(1.25)); }
 static weft_array *map(weft_array *x, weft_array *y) {
-  weft_array *xs = weft_stack(0, WEFT_ARRAYS(x, weft_flip(x, 0))), *ys;
+  weft_array *xs = weft_stack(0, WEFT_ARRAYS(x, other(x))), *ys;
   weft_map(1, &x, &xs, 1, &y, &ys);
   return weft_flatten(ys, 0, -1);
 }
@@ -245,24 +355,45 @@ static weft_array *gradient_of_map(weft_array *x, weft_array *y) { return gradie
 static weft_array *gradient_of_gradient(weft_array *x, weft_array *y) { return gradient(x, gradient(x, y)); }
 static weft_array *tangent_of_gradient(weft_array *x, weft_array *y) { return tangent(x, gradient(x, y)); }
 
+/* The same written out: of a map, each row on its own. */
+static weft_array *each_row(array_function of, weft_array *(*t)(weft_array *, weft_array *), weft_array *x) {
+  weft_array *second = weft_alias(other(x));
+  return weft_concat(0, WEFT_ARRAYS(t(x, unrolled(of(x))), t(second, unrolled(of(second)))));
+}
+static weft_array *plain_map(array_function of, weft_array *x) { return each_row(of, value, x); }
+static weft_array *plain_map_of_gradient(array_function of, weft_array *x) { return each_row(of, gradient, x); }
+static weft_array *plain_map_of_tangent(array_function of, weft_array *x) { return each_row(of, tangent, x); }
+static weft_array *plain_gradient_of_map(array_function of, weft_array *x) {
+  return gradient(x, weft_concat(0, WEFT_ARRAYS(unrolled(of(x)), unrolled(of(other(x))))));
+}
+
 enum { VALUE, GRADIENT, TANGENT, MAP, MAP_OF_GRADIENT, MAP_OF_TANGENT, GRADIENT_OF_MAP, GRADIENT_OF_GRADIENT, TANGENT_OF_GRADIENT,
        N_TRANSFORMS };
-static const struct { const char *name; weft_array *(*of)(weft_array *x, weft_array *y); } TRANSFORM[N_TRANSFORMS] = {
-  { "value", value }, { "gradient", gradient }, { "tangent", tangent }, { "map", map }, { "map of gradient", map_of_gradient },
-  { "map of tangent", map_of_tangent }, { "gradient of map", gradient_of_map }, { "gradient of gradient", gradient_of_gradient },
+static const struct transform {
+  const char *name;
+  weft_array *(*of)(weft_array *x, weft_array *y);
+  weft_array *(*plain)(array_function, weft_array *x); /* NULL: `of` the graph written out */
+} TRANSFORM[N_TRANSFORMS] = {
+  { "value", value }, { "gradient", gradient }, { "tangent", tangent }, { "map", map, plain_map },
+  { "map of gradient", map_of_gradient, plain_map_of_gradient }, { "map of tangent", map_of_tangent, plain_map_of_tangent },
+  { "gradient of map", gradient_of_map, plain_gradient_of_map }, { "gradient of gradient", gradient_of_gradient },
   { "tangent of gradient", tangent_of_gradient },
 };
 
-/* refused: bits of transforms that say why they cannot be. rounds: of those that add in another order than written out. */
+/* refused: bits of transforms that say why they cannot be. rounds: of those that add in another order than written out.
+ * is_ragged: rows of a map make different numbers of steps, so that each is written out on its own. */
 enum { REVERSE = 1 << GRADIENT | 1 << MAP_OF_GRADIENT | 1 << GRADIENT_OF_MAP | 1 << GRADIENT_OF_GRADIENT | 1 << TANGENT_OF_GRADIENT,
-       TWICE = 1 << GRADIENT_OF_GRADIENT };
-static const struct kind { const char *name; array_function of; int refused, rounds; } KIND[] = {
+       TWICE = 1 << GRADIENT_OF_GRADIENT, TWICE_OR_MAPPED = TWICE | 1 << GRADIENT_OF_MAP };
+static const struct kind { const char *name; array_function of; int refused, rounds; bool is_ragged; } KIND[] = {
   { "sit-sot", sit_sot, 0, TWICE }, { "mit-sot", mit_sot, 0, TWICE }, { "nit-sot", nit_sot, 0, 0 }, { "untraced", untraced, 0, 0 },
   { "non-sequence", non_sequence, 0, 0 }, { "late steps", late_steps, 0, 0 }, { "no steps", no_steps, 0, 0 },
-  { "until", until, 0, TWICE }, { "while", while_loop, REVERSE, 0 }, { "bounded while", bounded_while, 1 << MAP_OF_GRADIENT, 0 },
+  { "until", until, 0, TWICE }, { "while", while_loop, REVERSE, 0, true }, { "bounded while", bounded_while, 0, 1 << GRADIENT_OF_MAP, true },
   { "last rows", last_rows, 0, TWICE }, { "contraction", contraction, 0, REVERSE }, { "nested", nested, 0, TWICE },
   { "recomputed", recomputed, 0, TWICE }, { "backwards", backwards, 0, TWICE }, { "mit-mot", mit_mot, 0, TWICE },
-  { "choosing", choosing, 0, TWICE },
+  { "choosing", choosing, 0, TWICE }, { "while in scan", while_in_scan, 0, TWICE_OR_MAPPED, true }, { "while in while", while_in_while, 0, TWICE_OR_MAPPED, true },
+  { "rows in scan", rows_in_scan, 0, TWICE_OR_MAPPED, true }, { "longer and longer", longer_and_longer, 0, TWICE_OR_MAPPED },
+  { "while in choice", while_in_choice, 0, TWICE_OR_MAPPED, true }, { "choice of whiles", choice_of_whiles, 0, TWICE_OR_MAPPED, true },
+  { "last rows until", last_rows_until, 0, TWICE_OR_MAPPED, true }, { "recomputed whiles", recomputed_whiles, 0, TWICE_OR_MAPPED, true },
 };
 
 static int64_t count(weft_array *a) { return weft_rank(a) == 1 ? weft_dim(a, 0) : -1; }
@@ -276,7 +407,7 @@ static void compare(const struct kind *k, int t) {
     weft_scope_discard(s);
     return;
   }
-  weft_array *plain = TRANSFORM[t].of(x, unrolled(y));
+  weft_array *plain = k->is_ragged && TRANSFORM[t].plain ? TRANSFORM[t].plain(k->of, x) : TRANSFORM[t].of(x, unrolled(y));
   int64_t n = count(plain), m = count(loop);
   if (n < 0 || n > MOST || m != n)
     test_fail(__FILE__, __LINE__, "%s, %s: %lld numbers, not %lld: %s", k->name, TRANSFORM[t].name, (long long)m, (long long)n, weft_message());

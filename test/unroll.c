@@ -33,13 +33,13 @@ static int items_of(struct node *loop, struct node *target, struct node *item[])
 
 static weft_array *row(weft_array *xs, int64_t t) { return weft_squeeze(weft_slice(xs, 0, t, t + 1, 1), 0); }
 
-struct state { weft_array *carry[MOST], *row[MOST], *all[MOST][MOST]; int n_rows; };
+struct state { weft_array *seq[MOST], *carry[MOST], *all[MOST][MOST]; int n_rows; };
 
 /* One step; returns whether it was the last. */
 static bool step(const struct loop *l, struct node *n, int64_t t, struct state *s) {
   struct node *var[MOST], *value[MOST], *body[MOST], *out[MOST];
   int n_var = 0, n_body = 0;
-  for (int k = 0; k < l->n_seq; k++) var[n_var] = l->seq_var[k], value[n_var++] = row(handle(n->in[loop_in_seq(l, k)]), t)->node;
+  for (int k = 0; k < l->n_seq; k++) var[n_var] = l->seq_var[k], value[n_var++] = row(s->seq[k], t)->node;
   for (int k = 0; k < l->n_carry; k++) var[n_var] = l->carry_var[k], value[n_var++] = s->carry[k]->node;
   for (int k = 0; k < l->n_const; k++) var[n_var] = l->const_var[k], value[n_var++] = n->in[loop_in_const(l, k)];
   for (int k = 0; k < l->n_carry; k++) body[n_body++] = l->next[k];
@@ -67,6 +67,15 @@ static int64_t steps_of(const struct loop *l, struct node *n) {
   return steps;
 }
 
+/* A sequence cut to a number of steps that has become known. */
+static weft_array *sequence(const struct loop *l, struct node *xs, int64_t n) {
+  struct node *out = NULL;
+  struct failure *why = NULL;
+  if (dim_is_known(l->steps)) return handle(xs);
+  if (graph_specialise(0, NULL, NULL, 1, &l->steps, &(dim){ n }, 1, &xs, &out, &why)) return array_of(out);
+  return array_failed(why);
+}
+
 static weft_array *stacked(const struct loop *l, const struct state *s, int k) {
   weft_array *rows[MOST];
   for (int t = 0; t < s->n_rows; t++) rows[t] = s->all[k][l->is_backward ? s->n_rows - 1 - t : t];
@@ -87,6 +96,7 @@ static weft_array *without(struct node *loop, weft_array *a) {
   *s = (struct state){ 0 };
   struct state *mine = s;
   int64_t n = steps_of(l, loop);
+  for (int k = 0; k < l->n_seq; k++) mine->seq[k] = sequence(l, loop->in[loop_in_seq(l, k)], n);
   for (int k = 0; k < l->n_carry; k++) mine->carry[k] = handle(loop->in[loop_in_carry(l, k)]);
   for (int64_t t = 0; t < n; t++)
     if (step(l, loop, l->is_backward ? n - 1 - t : t, mine)) break;

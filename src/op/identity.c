@@ -22,6 +22,11 @@ static weft_array *depends_batch(const struct rule *r, const bool is_mapped[]) {
   return y;
 }
 
+/* A tangent waits as its array does: what reads it may need a size that becomes known so. */
+static weft_array *depends_jvp(const struct rule *r, int k, weft_array *dx) {
+  return k == 0 ? weft_depends(dx, r->n_in - 1, r->in + 1) : NULL;
+}
+
 static struct node *pass_again(const struct node *n, struct node *const in[], struct failure **why) {
   (void)why;
   return node_make(n->op, (weft_dtype)in[0]->dtype, in[0]->rank, in[0]->dims, n->n_in, in, n->attr, n->attr_bytes);
@@ -31,7 +36,7 @@ const struct op op_alias = { .name = "alias", .kind = OP_IDENTITY, .vjp = pass_v
                              .batch = pass_batch, .again = pass_again };
 const struct op op_stop_gradient = { .name = "stop_gradient", .kind = OP_IDENTITY, .batch = stop_batch,
                                      .again = pass_again };
-const struct op op_depends = { .name = "depends", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = pass_vjp,
+const struct op op_depends = { .name = "depends", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = depends_jvp,
                                .batch = depends_batch, .again = pass_again };
 
 static weft_array *passed(const char *fn, const struct op *op, weft_array *x) {

@@ -155,7 +155,9 @@ static void share_bodies(struct loop *to, const struct loop *l) {
 
 static struct loop *same_shape(const struct loop *l) {
   struct loop *to = loop_new(l->n_seq, l->n_carry, l->n_const, l->n_all);
-  if (to) to->has_steps = l->has_steps, to->is_branch = l->is_branch, to->is_backward = l->is_backward, to->truncate = l->truncate;
+  if (!to) return NULL;
+  to->has_steps = l->has_steps, to->is_branch = l->is_branch, to->is_backward = l->is_backward;
+  to->is_uneven = l->is_uneven, to->truncate = l->truncate;
   return to;
 }
 
@@ -304,14 +306,46 @@ static bool is_branch_own(const struct making *m, int i) {
   return m->parts->since && m->g.node[i]->serial >= m->parts->since && subgraph_arity(&m->g, i) && !m->is_fixed[i];
 }
 
+static bool has_size(const struct node *n, dim symbol) {
+  for (int k = 0; k < n->rank; k++)
+    if (dim_substitute(n->dims[k], 1, &symbol, &(dim){ 1 }) != n->dims[k]) return true;
+  return false;
+}
+
+/* The loop at i, if its length is one of its own. */
+static const struct loop *own_length(const struct making *m, int i) {
+  const struct loop *l = m->g.node[i]->op == &op_loop ? loop_of(m->g.node[i]) : NULL;
+  return l && !l->is_branch && (l->until || l->owns_steps) ? l : NULL;
+}
+
+static bool has_size_of(const struct node *n, const struct loop *l) {
+  return has_size(n, l->length) || (l->owns_steps && has_size(n, l->steps));
+}
+
+/* Nodes that a loop inside tells the size: a constant cut to its steps. Attributes that mention sizes may mention this one. */
+static bool find_sized(struct making *m) {
+  bool is_new = false;
+  for (int i = 0; i < m->g.n; i++) {
+    const struct loop *l = m->depends[i] ? own_length(m, i) : NULL;
+    for (int k = 0; l && k < m->g.n; k++) {
+      const struct node *n = m->g.node[k];
+      if (m->depends[k] || !subgraph_arity(&m->g, k) || !(n->op->settle || has_size_of(n, l))) continue;
+      m->depends[k] = is_new = true;
+    }
+  }
+  return is_new;
+}
+
 static void find_captured(struct making *m) {
   for (int i = 0; i < m->n_vars; i++)
     if (m->g.wall[i] >= 0) m->depends[m->g.wall[i]] = true;
-  for (int i = 0; i < m->g.n; i++) {
-    m->is_free[i] = is_free(m, i);
-    m->is_fixed[i] = m->is_free[i] || (subgraph_arity(&m->g, i) && operands_all(m, i, m->is_fixed));
-    m->depends[i] |= operands_any(m, i, m->depends) || is_branch_own(m, i);
-  }
+  do
+    for (int i = 0; i < m->g.n; i++) {
+      m->is_free[i] = is_free(m, i);
+      m->is_fixed[i] = m->is_free[i] || (subgraph_arity(&m->g, i) && operands_all(m, i, m->is_fixed));
+      m->depends[i] |= operands_any(m, i, m->depends) || is_branch_own(m, i);
+    }
+  while (find_sized(m));
   for (int i = 0; i < m->n_bodies; i++) m->is_inside[m->g.target[i]] = true;
   for (int i = m->g.n - 1; i >= 0; i--) {
     if (!m->is_inside[i]) continue;
@@ -386,6 +420,37 @@ bool loop_runs_blind(const struct loop *l, const struct node *steps) {
   return !l->n_seq && l->owns_steps && steps && is_not_negative(steps, DEEP);
 }
 
+/* ---- Loops inside with a length of their own in each step ---- */
+
+static bool is_result_uneven(const struct loop *l, int k) {
+  return l->is_uneven || (l->owns_steps && l->n_seq) || ((l->until || l->owns_steps) && k < l->n_all);
+}
+
+static bool is_uneven(const struct making *m) {
+  for (int i = 0; i < m->g.n; i++) {
+    const struct node *n = m->g.node[i];
+    if (!m->is_inside[i] || n->op != &op_item || !subgraph_arity(&m->g, i)) continue;
+    const struct node *many = m->g.node[m->g.operand[m->g.first[i]]];
+    if (many->op == &op_loop && is_result_uneven(loop_of(many), ((const struct item_attr *)n->attr)->k)) return true;
+  }
+  return false;
+}
+
+/* What comes out of every step must be as large in all of them. */
+static bool sizes_stay(const struct making *m, struct failure **failure) {
+  for (int i = 0; i < m->g.n; i++) {
+    const struct loop *l = m->is_inside[i] ? own_length(m, i) : NULL;
+    for (int k = 0; l && k < m->n_bodies; k++) {
+      if (!has_size_of(m->body[k], l)) continue;
+      struct shape_text t;
+      *failure = fail(WEFT_ERR_SHAPE, m->body[k]->origin, "weft_loop: %s has as many rows as a loop inside has steps, which may be "
+                      "others in the next step: it cannot be carried or stacked", shape_show(m->body[k], &t));
+      return false;
+    }
+  }
+  return true;
+}
+
 static struct loop *assemble(struct making *m, struct failure **failure) {
   const struct loop_parts *p = m->parts;
   struct loop *l = loop_new(n_seq_used(m), p->n_carry, m->n_captured, p->n_all + n_kept(p));
@@ -393,6 +458,7 @@ static struct loop *assemble(struct making *m, struct failure **failure) {
   l->has_steps = p->steps != NULL;
   l->is_branch = p->since != 0;
   l->is_backward = p->is_backward;
+  l->is_uneven = is_uneven(m);
   l->truncate = p->truncate;
   with_sizes(l, p->n_steps, p->owns_steps, p->until ? dim_symbol() : p->n_steps);
   for (int i = 0, k = 0; i < p->n_seq; i++)
@@ -432,7 +498,7 @@ struct node *loop_make(const struct loop_parts *p, struct failure **failure) {
   struct making m = { .parts = p };
   struct node *n = NULL;
   *failure = NULL;
-  if (collect(&m, failure) && ranks_fit(&m, failure) && capture(&m)) {
+  if (collect(&m, failure) && ranks_fit(&m, failure) && capture(&m) && sizes_stay(&m, failure)) {
     struct loop *l = assemble(&m, failure);
     n = l ? connect(&m, l) : NULL;
     loop_release(l);

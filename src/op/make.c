@@ -17,6 +17,13 @@ static bool resize_size(const struct node *n, struct node *const in[], void *att
   return a->size != DIM_BAD;
 }
 
+static bool settle_size(struct node *n) {
+  struct size_attr *a = n->attr;
+  dim now = dim_resolve(a->size);
+  if (dim_is_known(now)) a->size = now;
+  return now != DIM_BAD;
+}
+
 static struct node *size_again(const struct node *n, struct node *const in[], struct failure **why) {
   (void)why;
   const struct size_attr *a = n->attr;
@@ -49,7 +56,7 @@ const struct op op_scalar = { .name = "scalar", .kind = OP_LEAF };
 const struct op op_input = { .name = "input", .kind = OP_LEAF };
 const struct op op_iota = { .name = "iota", .kind = OP_IOTA, .batch = batch_iota };
 const struct op op_size = { .name = "size", .kind = OP_SIZE, .batch = batch_size, .resize = resize_size,
-                            .again = size_again };
+                            .settle = settle_size, .again = size_again };
 
 /* ---- Numbers ---- */
 

@@ -143,6 +143,7 @@ struct loop {
   bool is_branch;                                  /* of 0 or 1 steps, and nothing of its body is computed before it; it
                                                       keeps no carries: they are the initial ones */
   bool is_backward;                                /* runs from the last row of sequences and stacked outputs to the first */
+  bool is_uneven;                                  /* sizes in its body differ from step to step: those of loops inside */
   struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */
   struct node **next;                              /* n_carry: bodies */
   struct node **all;                               /* n_all: bodies of stacked outputs */

@@ -221,8 +221,7 @@ static struct failure *no_size(const struct node *item) {
   return fail(WEFT_ERR_UNSUPPORTED, item->origin, "weft_call: a result of a function whose size depends on values");
 }
 
-/* The results are there: the items are what they are. */
-static struct failure *hand_over(int n, struct node *item[], struct node *const result[]) {
+struct failure *eval_hand_over(int n, struct node *item[], struct node *const result[]) {
   struct failure *failure = NULL;
   struct node **leaf = NULL;
   int n_leaves = 0;
@@ -240,7 +239,7 @@ static struct failure *run_parts(struct weft_function *f, int n, struct node *it
   struct node **out, **result;
   struct failure *failure = expand_items(f, in, n, item, &out, &result);
   if (failure) return failure;
-  if (!eval_nodes(n, result, &(struct eval_options){ .only_targets = true }, &failure)) failure = hand_over(n, item, result);
+  if (!eval_nodes(n, result, &(struct eval_options){ .only_targets = true }, &failure)) failure = eval_hand_over(n, item, result);
   drop_items(f, out);
   return failure;
 }

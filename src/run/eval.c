@@ -82,13 +82,14 @@ static struct failure *unusable(const struct node *n) {
 enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED };
 
 /* A result of a loop whose number of steps, or executed length, is to be known before anything is planned: sizes depend on
- * it, and kernels. Not so that of a branch, or of a loop that only computes its carries. */
+ * it, and kernels. Not so that of a branch, or of a loop that only computes its carries. And one of a loop in whose body
+ * sizes are to be known in each step. */
 static bool is_unsized(const struct node *item) {
   if (item->in[0]->op->kind != OP_LOOP) return false;
   const struct node *loop = item->in[0];
   const struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
   bool runs_blind = l->is_branch || loop_runs_blind(l, l->has_steps && loop->n_in ? loop->in[0] : NULL);
-  return !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
+  return l->is_uneven || !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
 }
 
 /* Sizes that have become known since the nodes were made; lock held. false: out of memory. */
@@ -727,10 +728,10 @@ static struct failure *run_unsized(struct loop *l, struct node *loop, int n, str
   if (!f) {
     memcpy(target, item, sizeof *target * (size_t)n);
     target[n] = length;
-    f = eval_unsized(n + 1, target);
+    f = l->is_uneven ? eval_uneven(n + 1, target) : eval_unsized(n + 1, target);
   }
   if (!f) f = read_integer(length, &taken);
-  if (!f && !dim_bind(l->length, taken)) f = no_memory();
+  if (!f && l->until && !dim_bind(l->length, taken)) f = no_memory();
   if (!f) {
     graph_lock();
     if (!settle_sizes(&(struct node_list){ .node = target, .n = n })) f = no_memory();

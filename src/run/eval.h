@@ -64,6 +64,9 @@ struct failure *eval_cost(int n, struct node *const target[], const bool forgets
 struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[]);
 bool eval_is_sized(int n, struct node *const target[]); /* nothing must be computed before they can be planned */
 struct failure *eval_call(int n, struct node *item[]); /* call.c: items of one call */
+struct failure *eval_uneven(int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known number */
+/* Results that have their values: the items, which nobody has claimed yet, get those. */
+struct failure *eval_hand_over(int n, struct node *item[], struct node *const result[]);
 /* A short cut: if the targets are the items of one call whose arguments have their values they are computed without a walk;
  * else nothing happens. Either way eval_nodes does what is left. */
 struct failure *eval_ready_call(int n, struct node *target[]);

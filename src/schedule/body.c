@@ -116,9 +116,7 @@ static bool find_count(struct body *b) {
   const struct node *number = count ? scalar_of(count) : NULL;
   b->steps = STEPS_AT_RUN;
   if (!count || b->loop->n_seq || b->loop->n_all)
-    return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, b->node->origin,
-                             "weft_loop: a loop with another number of steps in each step of a "
-                             "loop around it goes through no sequences and keeps no steps: weft_jvp needs none"));
+    return work_fail(w, fail(WEFT_ERR_INTERNAL, b->node->origin, "weft_loop: the sizes of a loop inside are not known"));
   if (!number) return place_needed(w, count, &b->count);
   b->steps = (int64_t)dtype_decode((weft_dtype)number->dtype, scalar_bits(number, (weft_dtype)number->dtype));
   if (b->steps >= 0) return true;

@@ -3,7 +3,8 @@
  * A carry is mapped if its initial value is, or if its next value comes out mapped. Sequences become [steps, rows, ..]. A
  * loop that until ends and whose stop is the same in all rows runs over the steps the loop itself has executed. Where stop
  * or the number of steps differs from row to row, all carries are mapped, a row that has stopped keeps its carries
- * (where), and the loop ends with the last row; stacked outputs would have a length for each row, and are refused. */
+ * (where), and the loop ends with the last row; stacked outputs would have a length for each row, and are unsupported:
+ * whoever needs them goes through the rows one by one (map.c). */
 #include <string.h>
 #include "base/mem.h"
 #include "op/operand.h"
@@ -204,10 +205,17 @@ static struct node *draft(struct spreading *s, struct failure **why) {
 
 /* ---- Results ---- */
 
+/* Rows of different lengths. Once the loop has run, what depends on its length has the size of that run for good. */
+static struct failure *ragged(const struct spreading *s) {
+  bool has_run = dim_is_known(dim_resolve(s->l->length)) && !dim_is_known(s->l->length);
+  if (has_run)
+    return fail(WEFT_ERR_NO_HISTORY, s->r->node->origin, "weft_map: a loop that makes another number of steps in every row has "
+                "run already, and what it kept has the size of that run: map before it is evaluated");
+  return fail(WEFT_ERR_UNSUPPORTED, s->r->node->origin, "weft_map: a loop with another number of steps in every row");
+}
+
 static weft_array *stacked(struct spreading *s, struct node *made, int *at) {
-  if (s->is_ragged)
-    return array_bad(WEFT_ERR_UNSUPPORTED, "weft_map: a loop whose steps differ from row to row has no stacked outputs, and its "
-                     "gradient reads some: map first, and differentiate the sum of the rows");
+  if (s->is_ragged) return array_failed(ragged(s));
   return weft_moveaxis(array_of(item_of(made, (*at)++)), 1, 0);
 }
 
@@ -258,8 +266,7 @@ void loop_batch(const struct rule *r, const bool is_mapped[], weft_array *ys[], 
   struct spreading s = { .r = r, .l = loop_of(r->node), .is_mapped = is_mapped };
   struct failure *why = NULL;
   s.has_own_steps = s.l->has_steps && is_mapped[0];
-  if (s.has_own_steps && s.l->n_seq)
-    why = fail(WEFT_ERR_UNSUPPORTED, r->node->origin, "weft_map: a loop over sequences with another number of steps in every row");
+  if (s.has_own_steps && s.l->n_seq) why = ragged(&s);
   struct node *made = !why && spreading_open(&s, &why) && settle(&s, &why) ? draft(&s, &why) : NULL;
   if (made) give_out(&s, made, ys, is_mapped_out);
   else {

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "graph/shape.h"
 #include "op/operand.h"
-#include "transform/transform.h"
+#include "transform/loop.h"
 
 struct mapping {
   struct subgraph g;
@@ -215,7 +215,8 @@ static bool settle_names(struct mapping *m, int n, struct node *const x[], struc
   return ok;
 }
 
-bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
+/* One axis more for every node. */
+static bool spread_nodes(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
             struct node *ys[], struct failure **failure) {
   for (int j = 0; j < n_y; j++) ys[j] = NULL;
   if (!n || !n_y) return true;
@@ -235,6 +236,49 @@ bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], in
   }
   *failure = m.failure;
   return ok;
+}
+
+/* ---- A row at a time ----
+ * Where rows are of different lengths on the way, as are the steps that a loop keeps which ends in each row where it likes,
+ * no node can have one axis more: a loop over the rows computes them one after the other. */
+
+static bool draft_rows(struct draft *d, int n, struct node *const x[], struct node *const xs[], struct nodes *from) {
+  bool ok = true;
+  for (int j = 0; ok && j < n; j++) {
+    if (!xs[j]) continue;
+    ok = nodes_add(&d->seq, node_retain(xs[j])) && nodes_add(&d->seq_var, var_like(x[j])) && nodes_add(from, node_retain(x[j]));
+  }
+  return ok;
+}
+
+static bool spread_by_loop(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
+                           struct node *ys[], struct failure **failure) {
+  struct draft d = { .parts.n_steps = rows };
+  struct nodes from = { 0 };
+  struct node **now = node_list_new(n_y), *loop = NULL;
+  bool ok = now && draft_rows(&d, n, x, xs, &from);
+  ok = ok && graph_substitute(from.n, from.node, d.seq_var.node, n_y, y, now, failure);
+  for (int j = 0; ok && j < n_y; j++)
+    if (now[j] != y[j]) ok = nodes_add(&d.all, node_retain(now[j]));
+  ok = ok && (loop = draft_make(&d, failure));
+  for (int j = 0, at = 0; ok && j < n_y; j++)
+    if (now[j] != y[j]) ok = (ys[j] = item_make(loop, at++));
+  for (int j = 0; !ok && j < n_y; j++) node_release(ys[j]), ys[j] = NULL;
+  if (!ok && !*failure) *failure = no_memory();
+  node_release(loop);
+  node_list_drop(n_y, now);
+  nodes_free(&from);
+  draft_free(&d);
+  return ok;
+}
+
+bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
+            struct node *ys[], struct failure **failure) {
+  if (spread_nodes(rows, n, x, xs, n_y, y, ys, failure)) return true;
+  if (failure_status(*failure) != WEFT_ERR_UNSUPPORTED) return false;
+  failure_release(*failure);
+  *failure = NULL;
+  return spread_by_loop(rows, n, x, xs, n_y, y, ys, failure);
 }
 
 /* ---- The public call ---- */
