@@ -257,6 +257,34 @@ STORY(gradient_of_a_loop, every_allocation_of_the_gradient_of_a_loop_may_fail) {
   return status ? status : read_to(out + 12, dx[1], 9);
 }
 
+/* x <- x + x^2 up to 8, at most 9 times. */
+static weft_array *grown(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(9));
+  weft_array *c = weft_loop_carry(l, x), *next = weft_add(c, weft_mul(c, c));
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_gt(next, weft_scalar(8)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return last;
+}
+
+/* In every row, and in every step of a loop, another number of steps to go back through. */
+STORY(uneven_loops, every_allocation_of_loops_whose_lengths_differ_may_fail) {
+  float some[] = { 0.5f, 2, 1 };
+  weft_array *xs = weft_from(WEFT_F32, WEFT_DIMS(3), some), *x = weft_full(WEFT_F32, 0, NULL, 1), *dx[2], *rows;
+  x = weft_alias(x);
+  weft_grad(grown(x), 1, &x, dx);
+  weft_map(1, &x, &xs, 1, dx, &rows);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, xs), *sum = weft_loop_carry(l, weft_full(WEFT_F32, 0, NULL, 0.25));
+  weft_loop_next(l, sum, weft_div(grown(weft_add(e, sum)), weft_scalar(9)));
+  weft_array *last = weft_loop_last(l, sum);
+  weft_loop_close(l);
+  weft_grad(last, 1, &xs, &dx[1]);
+  weft_status status = read_to(out, rows, 3);
+  return status ? status : read_to(out + 3, dx[1], 3);
+}
+
 /* A choice in every step of a loop, its gradient, and a map where it differs from row to row. */
 STORY(choices, every_allocation_of_choices_may_fail) {
   weft_array *x = floats(WEFT_DIMS(3)), *xs = floats(WEFT_DIMS(2, 3)), *dx, *ys;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "base/mem.h"
+#include "graph/copy.h"
 
 enum { DEGREE = 6, TERMS = 32 };
 
@@ -156,39 +157,83 @@ void dim_retain(dim d) {
   pthread_mutex_unlock(&dim_mutex);
 }
 
-/* Symbols whose number is known by now: the length of a loop that has run. They go with the entries. */
-static struct dim_table bound;
+/* ---- Symbols whose number is known by now: the length of a loop that has run ----
+ * In the order in which they were made. They go with the entries, or before, when nobody mentions them. */
 
-bool dim_bind(dim symbol, int64_t value) {
-  pthread_mutex_lock(&dim_mutex);
+struct binding { dim symbol; int64_t value; };
+static struct { struct binding *at; int n, room; } bound;
+static _Thread_local struct dim_table *noted;
+
+struct dim_table *dim_note(struct dim_table *into) {
+  struct dim_table *before = noted;
+  noted = into;
+  return before;
+}
+
+/* Where it stands, or would; later symbols are smaller numbers. Lock held, as in what follows. */
+static int place_of(dim symbol) {
+  int low = 0, high = bound.n;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (bound.at[middle].symbol > symbol) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+static bool is_bound(int k, dim symbol) { return k < bound.n && bound.at[k].symbol == symbol; }
+
+static bool bind(dim symbol, int64_t value) {
+  int k = place_of(symbol);
+  if (is_bound(k, symbol)) return true;
   if (bound.n == bound.room) {
     int more = bound.room ? 2 * bound.room : 16;
-    dim *s = mem_resize(bound.symbol, (size_t)more * sizeof *s), *v = s ? mem_resize(bound.value, (size_t)more * sizeof *v) : NULL;
-    if (s) bound.symbol = s;
-    if (v) bound.value = v, bound.room = more;
+    struct binding *grown = mem_resize(bound.at, (size_t)more * sizeof *grown);
+    if (!grown) return false;
+    bound.at = grown;
+    bound.room = more;
   }
-  bool ok = bound.n < bound.room;
-  if (ok) bound.symbol[bound.n] = symbol, bound.value[bound.n++] = value;
+  memmove(bound.at + k + 1, bound.at + k, (size_t)(bound.n++ - k) * sizeof *bound.at);
+  bound.at[k] = (struct binding){ symbol, value };
+  return true;
+}
+
+bool dim_bind(dim symbol, int64_t value) {
+  if (noted && !dim_table_add(noted, symbol, value)) return false;
+  pthread_mutex_lock(&dim_mutex);
+  bool ok = bind(symbol, value);
   pthread_mutex_unlock(&dim_mutex);
   return ok;
 }
 
+void dim_unbind(const struct dim_table *t) {
+  pthread_mutex_lock(&dim_mutex);
+  for (int i = 0; i < t->n; i++) {
+    int k = place_of(t->symbol[i]);
+    if (is_bound(k, t->symbol[i])) memmove(bound.at + k, bound.at + k + 1, (size_t)(--bound.n - k) * sizeof *bound.at);
+  }
+  pthread_mutex_unlock(&dim_mutex);
+}
+
 dim dim_resolve(dim d) {
   if (dim_is_known(d) || d == DIM_BAD) return d;
-  for (int i = 0;; i++) {
-    pthread_mutex_lock(&dim_mutex);
-    bool more = i < bound.n;
-    dim symbol = more ? bound.symbol[i] : 0, value = more ? bound.value[i] : 0;
-    pthread_mutex_unlock(&dim_mutex);
-    if (!more || dim_is_known(d)) return d;
-    d = dim_substitute(d, 1, &symbol, &value);
-  }
+  struct poly p = poly_of(d);
+  dim symbol[TERMS * DEGREE], value[TERMS * DEGREE];
+  int n = 0;
+  pthread_mutex_lock(&dim_mutex);
+  for (int i = 0; i < p.n; i++)
+    for (int j = 0; j < p.term[i].degree; j++) {
+      int k = place_of(p.term[i].symbol[j]);
+      if (is_bound(k, p.term[i].symbol[j])) symbol[n] = p.term[i].symbol[j], value[n++] = bound.at[k].value;
+    }
+  pthread_mutex_unlock(&dim_mutex);
+  return n ? dim_substitute(d, n, symbol, value) : d;
 }
 
 static void forget_entries(void) {
-  mem_free(bound.symbol);
-  mem_free(bound.value);
-  bound = (struct dim_table){ 0 };
+  mem_free(bound.at);
+  bound.at = NULL;
+  bound.n = bound.room = 0;
   for (int64_t k = 0; k < n_entries; k++) mem_free(entries[k]);
   mem_free(entries);
   first += n_entries;

@@ -32,6 +32,9 @@ struct dim_table { int n, room; dim *symbol, *value, *own; };
 
 /* The number of a symbol, once something that has run tells it; and a dim with what is known so far. */
 bool dim_bind(dim symbol, int64_t value); /* false: out of memory */
+struct dim_table *dim_note(struct dim_table *); /* where this thread notes what it binds, from now on; NULL: nowhere.
+                                                   Returns where it did before */
+void dim_unbind(const struct dim_table *);      /* nobody mentions these symbols any more */
 dim dim_resolve(dim);
 static inline bool dim_same(dim a, dim b) { /* as far as is known */
   return a == b || (!(dim_is_known(a) && dim_is_known(b)) && dim_resolve(a) == dim_resolve(b));

@@ -308,7 +308,7 @@ static bool is_branch_own(const struct making *m, int i) {
 
 static bool has_size(const struct node *n, dim symbol) {
   for (int k = 0; k < n->rank; k++)
-    if (dim_substitute(n->dims[k], 1, &symbol, &(dim){ 1 }) != n->dims[k]) return true;
+    if (!dim_is_known(n->dims[k]) && dim_substitute(n->dims[k], 1, &symbol, &(dim){ 1 }) != n->dims[k]) return true;
   return false;
 }
 
@@ -322,15 +322,34 @@ static bool has_size_of(const struct node *n, const struct loop *l) {
   return has_size(n, l->length) || (l->owns_steps && has_size(n, l->steps));
 }
 
-/* Nodes that a loop inside tells the size: a constant cut to its steps. Attributes that mention sizes may mention this one. */
+/* Whether the attribute of node i, which may mention sizes, mentions this one: it is another one for another size. */
+static bool begins_at(const struct making *m, int i, dim symbol) {
+  const struct node *n = m->g.node[i];
+  enum { MOST_IN = 2 };
+  struct node *in[MOST_IN];
+  uint64_t attr[1 + 2 * WEFT_RANK_MAX];
+  dim room[2], more = dim_add(symbol, 1);
+  struct dim_table t = DIM_TABLE_IN(room);
+  if (!n->op->settle || dim_is_known(symbol)) return false;
+  if (subgraph_arity(&m->g, i) > MOST_IN || n->attr_bytes > sizeof attr || !dim_table_add(&t, symbol, more)) return true;
+  for (int k = 0; k < subgraph_arity(&m->g, i); k++) in[k] = m->g.node[m->g.operand[m->g.first[i] + k]];
+  memcpy(attr, n->attr, n->attr_bytes);
+  struct failure *why = NULL;
+  bool ok = n->op->resize(n, in, attr, &t, false, &why);
+  failure_release(why);
+  return !ok || memcmp(attr, n->attr, n->attr_bytes);
+}
+
+/* Nodes that a loop inside tells the size, or where they begin: a constant cut to its steps. */
 static bool find_sized(struct making *m) {
   bool is_new = false;
   for (int i = 0; i < m->g.n; i++) {
     const struct loop *l = m->depends[i] ? own_length(m, i) : NULL;
     for (int k = 0; l && k < m->g.n; k++) {
       const struct node *n = m->g.node[k];
-      if (m->depends[k] || !subgraph_arity(&m->g, k) || !(n->op->settle || has_size_of(n, l))) continue;
-      m->depends[k] = is_new = true;
+      if (m->depends[k] || !subgraph_arity(&m->g, k)) continue;
+      m->depends[k] = has_size_of(n, l) || begins_at(m, k, l->length) || begins_at(m, k, l->steps);
+      is_new |= m->depends[k];
     }
   }
   return is_new;
@@ -422,16 +441,13 @@ bool loop_runs_blind(const struct loop *l, const struct node *steps) {
 
 /* ---- Loops inside with a length of their own in each step ---- */
 
-static bool is_result_uneven(const struct loop *l, int k) {
-  return l->is_uneven || (l->owns_steps && l->n_seq) || ((l->until || l->owns_steps) && k < l->n_all);
-}
-
+/* Whether a node inside has such a size. */
 static bool is_uneven(const struct making *m) {
   for (int i = 0; i < m->g.n; i++) {
-    const struct node *n = m->g.node[i];
-    if (!m->is_inside[i] || n->op != &op_item || !subgraph_arity(&m->g, i)) continue;
-    const struct node *many = m->g.node[m->g.operand[m->g.first[i]]];
-    if (many->op == &op_loop && is_result_uneven(loop_of(many), ((const struct item_attr *)n->attr)->k)) return true;
+    if (m->is_inside[i] && m->g.node[i]->op == &op_loop && loop_of(m->g.node[i])->is_uneven) return true;
+    const struct loop *l = m->is_inside[i] ? own_length(m, i) : NULL;
+    for (int k = 0; l && k < m->g.n; k++)
+      if (m->is_inside[k] && has_size_of(m->g.node[k], l)) return true;
   }
   return false;
 }

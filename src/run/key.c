@@ -50,7 +50,9 @@ static void head(struct key *k, const struct op *op, const struct node *n) {
   struct { const struct op *op; uint32_t shape, n_in; } h = { op, (uint32_t)(n->dtype | n->rank << 8 | n->weak << 16),
                                                               (uint32_t)n->n_in };
   key_add(k, &h, sizeof h);
-  key_add(k, n->dims, sizeof *n->dims * n->rank);
+  bool has_length = n->op->kind == OP_ITEM && n->rank && !dim_is_known(n->dims[0]); /* the loop says how long it may be */
+  if (has_length) key_int(k, -1);
+  key_add(k, n->dims + has_length, sizeof *n->dims * (size_t)(n->rank - has_length));
 }
 
 static void leaf(struct key *k, const struct node *n) {

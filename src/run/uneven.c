@@ -5,6 +5,7 @@
  * of a copy of the body and of some plans found again. Steps leave no history, and rows are stored where they belong. */
 #include <string.h>
 #include "base/mem.h"
+#include "graph/copy.h"
 #include "graph/shape.h"
 #include "op/loop.h"
 #include "op/operand.h"
@@ -99,9 +100,8 @@ static struct failure *is_last(const struct uneven *u, bool *stop) {
 
 /* ---- Steps ---- */
 
-static struct failure *step(struct uneven *u, bool *stop) {
-  struct failure *f = plan_stopped(eval_settings()->cancel);
-  if (f) return f;
+static struct failure *run_body(struct uneven *u, bool *stop) {
+  struct failure *f = NULL;
   if (!take_rows(u)) return no_memory();
   if (!graph_substitute(u->n_vars, u->l->seq_var, u->value, u->n_bodies, u->body, u->now, &f)) return f ? f : no_memory();
   eval_nodes(u->n_bodies, u->now, &(struct eval_options){ .only_targets = true }, &f);
@@ -109,6 +109,18 @@ static struct failure *step(struct uneven *u, bool *stop) {
   if (!f) f = is_last(u, stop);
   if (!f) f = keep_carries(u);
   nodes_release(u->n_bodies, u->now);
+  return f;
+}
+
+/* Sizes that it has told go with it. */
+static struct failure *step(struct uneven *u, bool *stop) {
+  struct failure *f = plan_stopped(eval_settings()->cancel);
+  if (f) return f;
+  struct dim_table told = { 0 }, *before = dim_note(&told);
+  f = run_body(u, stop);
+  dim_note(before);
+  dim_unbind(&told);
+  dim_table_free(&told);
   return f;
 }
 

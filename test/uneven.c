@@ -1,0 +1,164 @@
+/* uneven.c -- loops that make another number of steps in each row of a map, or in each step of a loop around, and what
+ * depends on how many they made. */
+#include <string.h>
+#include "values.h"
+
+/* x doubled until it is above 10, at most 40 times: its slope says how often. */
+static weft_loop *doubling(weft_array *x, weft_array **c, weft_array **next) {
+  weft_loop *l = weft_loop_open(weft_integer(40));
+  *c = weft_loop_carry(l, x);
+  *next = weft_mul(*c, weft_scalar(2));
+  weft_loop_next(l, *c, *next);
+  weft_loop_until(l, weft_gt(*next, weft_scalar(10)));
+  return l;
+}
+static weft_array *doubled(weft_array *x) {
+  weft_array *c, *next;
+  weft_loop *l = doubling(x, &c, &next);
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return last;
+}
+static weft_array *doublings(weft_array *x) {
+  weft_array *c, *next;
+  weft_loop *l = doubling(x, &c, &next);
+  weft_array *all = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return all;
+}
+static weft_array *slope(weft_array *y, weft_array *x) {
+  weft_array *dx;
+  weft_grad(y, 1, &x, &dx);
+  return dx;
+}
+static weft_array *mapped(weft_array *x, weft_array *xs, weft_array *y) {
+  weft_array *ys;
+  weft_map(1, &x, &xs, 1, &y, &ys);
+  return ys;
+}
+
+static const double START[] = { 1, 6, 0.03, 2.6 };
+
+TEST(the_mean_of_rows_kept_until_a_condition_counts_the_steps_made) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(weft_mean(doublings(f64_of(1)), WEFT_ALL), (2 + 4 + 8 + 16) / 4.0);
+  weft_scope_discard(s);
+}
+
+TEST(gradients_are_mapped_over_rows_that_stop_at_different_steps) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(3), *xs = f64s(4, START);
+  EXPECT_F64(mapped(x, xs, slope(doubled(x), x)), 16, 2, 512, 4);
+  EXPECT_F64(mapped(x, xs, slope(weft_sum(doublings(x), WEFT_ALL), x)), 30, 2, 1022, 6);
+  EXPECT_F64(mapped(x, xs, weft_mean(doublings(x), WEFT_ALL)), 7.5, 12, 0.03 * 1022 / 9, 2.6 * 3);
+  weft_array *none = mapped(x, weft_slice(xs, 0, 0, 0, 1), slope(doubled(x), x));
+  EXPECT_OK(weft_eval(1, &none));
+  EXPECT_INT(weft_dim(none, 0), 0);
+  weft_scope_discard(s);
+}
+
+/* y <- doubled(e) - y, and all y */
+static weft_array *whiles_in_a_scan(weft_array *xs, weft_array **last) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, xs), *c = weft_loop_carry(l, f64_of(0));
+  weft_array *next = weft_sub(doubled(e), c);
+  weft_loop_next(l, c, next);
+  weft_array *all = weft_loop_all(l, next);
+  if (last) *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return all;
+}
+
+TEST(a_bounded_while_inside_a_scan_is_differentiated_in_reverse) {
+  weft_scope *s = weft_scope_open();
+  weft_array *xs = f64s(4, START), *last;
+  whiles_in_a_scan(xs, &last);
+  EXPECT_F64(slope(last, xs), -16, 2, -512, 4);
+  weft_array *rows = weft_stack(0, WEFT_ARRAYS(xs, weft_flip(xs, 0)));
+  EXPECT_F64(mapped(xs, rows, slope(last, xs)), -16, 2, -512, 4, -4, 512, -2, 16);
+  weft_scope_discard(s);
+}
+
+TEST(a_function_with_lengths_that_differ_from_step_to_step_serves_any_values) {
+  weft_scope *outer = weft_scope_open();
+  weft_scope *s = weft_scope_open();
+  weft_array *xs = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *last;
+  whiles_in_a_scan(xs, &last);
+  weft_array *y = slope(last, xs);
+  weft_function *f = weft_compile(s, 1, &xs, 1, &y);
+  weft_array *x = f64s(4, START);
+  for (int64_t n = 1; n <= 4; n++) {
+    weft_array *part = weft_slice(x, 0, 4 - n, 4, 1), *dx;
+    weft_call(f, 1, &part, 1, &dx);
+    double want[] = { -16, 2, -512, 4 }, got[4];
+    if (read_f64(dx, (int)n, got)) EXPECT(!memcmp(got, want + 4 - n, (size_t)n * sizeof *got));
+  }
+  weft_scope_discard(outer);
+}
+
+TEST(rows_of_different_lengths_are_no_array) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(3), *xs = f64s(4, START);
+  EXPECT_INT(weft_check(mapped(x, xs, doublings(x))), WEFT_ERR_SHAPE);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, xs), *all = weft_loop_all(l, doublings(e));
+  weft_loop_close(l);
+  EXPECT_INT(weft_check(all), WEFT_ERR_SHAPE);
+  EXPECT(strstr(weft_message(), "it cannot be carried or stacked"));
+  weft_scope_discard(s);
+}
+
+TEST(what_has_the_length_of_one_run_is_not_mapped) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(3), *xs = f64s(4, START), *all = doublings(x);
+  weft_array *y = slope(doubled(x), x), *z = slope(weft_sum(weft_mul(all, all), WEFT_ALL), x);
+  EXPECT_F64(y, 4);
+  EXPECT_F64(mapped(x, xs, y), 16, 2, 512, 4); /* nothing in it has that length */
+  EXPECT_F64(z, 2 * 3 * (4 + 16));
+  EXPECT_INT(weft_check(mapped(x, xs, z)), WEFT_ERR_NO_HISTORY);
+  weft_scope_discard(s);
+}
+
+/* The index is the number of steps that the loop inside has made. */
+TEST(a_failing_step_of_a_loop_with_lengths_that_differ_is_named) {
+  weft_scope *s = weft_scope_open();
+  weft_array *xs = f64s(4, START), *table = f64s(6, (double[]){ 0, 1, 2, 3, 4, 5 });
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, xs), *y = weft_loop_all(l, weft_at(table, 0, weft_size(doublings(e), 0)));
+  weft_loop_close(l);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+  EXPECT(strstr(weft_message(), "(step 2 of the loop)"));
+  weft_scope_discard(s);
+}
+
+TEST(a_loop_with_lengths_that_differ_can_be_stopped) {
+  static volatile int flag = 1;
+  weft_scope *s = weft_scope_open();
+  weft_array *xs = f64s(4, START), *last;
+  whiles_in_a_scan(xs, &last);
+  weft_array *y = slope(last, xs);
+  weft_cancel_when(&flag);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_CANCELLED);
+  weft_cancel_when(NULL);
+  EXPECT_F64(y, -16, 2, -512, 4);
+  weft_scope_discard(s);
+}
+
+/* Complex numbers, no steps, steps that only the run tells. */
+TEST(lengths_that_differ_go_with_whatever_loops_are) {
+  weft_scope *s = weft_scope_open();
+  weft_array *xs = f64s(4, START);
+  for (int64_t n = 0; n <= 4; n++) {
+    weft_loop *l = weft_loop_open(weft_add(i64_of(n), i64_of(0)));
+    weft_array *e = weft_loop_each(l, xs), *c = weft_loop_carry(l, weft_cast(f64_of(1), WEFT_C128));
+    weft_array *z = weft_mul(c, weft_complex(weft_cast(weft_size(doublings(e), 0), WEFT_F64), f64_of(1)));
+    weft_loop_next(l, c, z);
+    weft_array *last = weft_loop_last(l, c), *all = weft_loop_all(l, z);
+    weft_loop_close(l);
+    static const double want[5][2] = { { 1, 0 }, { 4, 1 }, { 3, 5 }, { 22, 48 }, { -4, 118 } };
+    EXPECT_F64(weft_real(last), want[n][0]);
+    EXPECT_F64(weft_imag(last), want[n][1]);
+    EXPECT_F64(weft_cast(weft_size(all, 0), WEFT_F64), (double)n);
+  }
+  weft_scope_discard(s);
+}
