@@ -285,6 +285,17 @@ STORY(uneven_loops, every_allocation_of_loops_whose_lengths_differ_may_fail) {
   return status ? status : read_to(out + 3, dx[1], 3);
 }
 
+/* h <- tanh(x_t v + h w) over rows, whose products with v come before the loop and back into its kernel. */
+STORY(loop_by_rows, every_allocation_of_a_loop_by_rows_may_fail) {
+  weft_array *xs = weft_exp(weft_broadcast(floats(WEFT_DIMS(3)), WEFT_DIMS(2, 33, 3))), *v = floats(WEFT_DIMS(3, 2)), *w = floats(WEFT_DIMS(2, 2));
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x = weft_loop_each(l, xs), *h = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(33, 2), 0.5));
+  weft_loop_next(l, h, weft_tanh(weft_add(weft_matmul(x, v), weft_matmul(h, w))));
+  weft_array *last = weft_loop_last(l, h);
+  weft_loop_close(l);
+  return read_to(out, weft_squeeze(weft_slice(last, 0, 32, 33, 1), 0), 2);
+}
+
 /* A choice in every step of a loop, its gradient, and a map where it differs from row to row. */
 STORY(choices, every_allocation_of_choices_may_fail) {
   weft_array *x = floats(WEFT_DIMS(3)), *xs = floats(WEFT_DIMS(2, 3)), *dx, *ys;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include "graph/subgraph.h"
 #include "op/loop.h"
+#include "run/compiled.h"
 #include "values.h"
 
 static struct node *loop_below(weft_array *item) { return item->node->in[0]; }
@@ -560,6 +561,67 @@ TEST(a_product_much_larger_than_what_it_reads_stays_in_its_step) {
   weft_array *last = weft_loop_last(loop, c);
   weft_loop_close(loop);
   EXPECT_INT(loop_of(loop_below(last))->seq_var[0]->dims[1], 1);
+  weft_scope_discard(s);
+}
+
+/* c = tanh(x_t w + c u) sigmoid(x_t v) */
+static weft_array *gated_step(weft_array *x, weft_array *c, weft_array *const m[3]) {
+  return weft_mul(weft_tanh(weft_add(weft_matmul(x, m[0]), weft_matmul(c, m[1]))), weft_sigmoid(weft_matmul(x, m[2])));
+}
+
+static weft_array *gated(weft_array *x, weft_array *const m[3], bool is_unrolled) {
+  weft_array *h = weft_full(WEFT_F64, WEFT_DIMS(35, 24), 0.25);
+  if (is_unrolled) {
+    for (int t = 0; t < 5; t++) h = gated_step(weft_at(x, 0, weft_integer(t)), h, m);
+    return h;
+  }
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x_t = weft_loop_each(l, x), *c = weft_loop_carry(l, h);
+  weft_loop_next(l, c, gated_step(x_t, c, m));
+  h = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return h;
+}
+
+TEST(a_loop_by_rows_multiplies_the_rows_it_is_given_itself) {
+  enum { N = 5 * 35 * 20, HIGH = 35 * 24 };
+  static double v[N], p[HIGH], q[HIGH];
+  for (int i = 0; i < N; i++) v[i] = sin(i * 1.7);
+  for (int k = 0; k < 3; k++) {
+    weft_scope *s = weft_scope_open();
+    int64_t threads = weft_set(WEFT_THREADS, k + 1);
+    compiled_use(k ? NULL : "vm");
+    weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(5, 35, 20), v);
+    weft_array *m[] = { weft_from(WEFT_F64, WEFT_DIMS(20, 24), v), weft_transpose(weft_from(WEFT_F64, WEFT_DIMS(24, 24), v + 3), NULL),
+                        weft_from(WEFT_F64, WEFT_DIMS(20, 24), v + 9) };
+    weft_array *a = gated(x, m, false), *b = gated(x, m, true);
+    weft_cost cost;
+    EXPECT_OK(weft_plan(1, &a, &cost));
+    EXPECT(cost.peak_bytes < 5 * HIGH * 8); /* x w and x v of all steps are nowhere */
+    if (read_f64(a, HIGH, p) && read_f64(b, HIGH, q)) EXPECT(!memcmp(p, q, sizeof p));
+    compiled_use(NULL);
+    weft_set(WEFT_THREADS, threads);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(a_product_that_others_read_too_is_a_sequence_of_its_loop) {
+  enum { N = 5 * 35 * 20, HIGH = 35 * 24 };
+  static double v[N], p[HIGH], q[HIGH];
+  for (int i = 0; i < N; i++) v[i] = sin(i * 1.1);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(5, 35, 20), v), *w = weft_from(WEFT_F64, WEFT_DIMS(20, 24), v);
+  weft_array *u = weft_from(WEFT_F64, WEFT_DIMS(24, 24), v + 3), *h = weft_full(WEFT_F64, WEFT_DIMS(35, 24), 0.25), *z = h;
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x_t = weft_loop_each(l, x), *c = weft_loop_carry(l, h), *xw = weft_matmul(x_t, w);
+  weft_loop_next(l, c, weft_tanh(weft_add(xw, weft_matmul(c, u))));
+  weft_array *last = weft_loop_last(l, c), *all = weft_loop_all(l, xw), *both[2] = { last, all };
+  weft_loop_close(l);
+  for (int t = 0; t < 5; t++) z = weft_tanh(weft_add(weft_matmul(weft_at(x, 0, weft_integer(t)), w), weft_matmul(z, u)));
+  EXPECT_OK(weft_eval(2, both));
+  if (read_f64(last, HIGH, p) && read_f64(z, HIGH, q)) EXPECT(!memcmp(p, q, sizeof p));
+  weft_array *of_4 = weft_at(all, 0, weft_integer(4)), *again = weft_matmul(weft_at(x, 0, weft_integer(4)), w);
+  if (read_f64(of_4, HIGH, p) && read_f64(again, HIGH, q)) EXPECT(!memcmp(p, q, sizeof p));
   weft_scope_discard(s);
 }
 

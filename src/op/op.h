@@ -145,6 +145,8 @@ struct loop {
   bool is_backward;                                /* runs from the last row of sequences and stacked outputs to the first */
   bool is_uneven;                                  /* sizes in its body differ from step to step: those of loops inside */
   struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */
+  int *factor;                                     /* while it is scheduled: by sequence, the constant that its elements are
+                                                      multiplied by where the body reads them, or -1; NULL: none */
   struct node **next;                              /* n_carry: bodies */
   struct node **all;                               /* n_all: bodies of stacked outputs */
   struct node *until;                              /* 0-d bool body, evaluated after the step; NULL: none */

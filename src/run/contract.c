@@ -28,7 +28,8 @@ enum {
   TURNS = 16,               /* of a thread, about: each takes some cells */
   PIECE = 1 << 14,          /* elements of an operand that are made at a time */
   APART = 1 << 30,          /* a stride that says: neighbours are those of the other axis */
-  ALIGN = 64
+  ALIGN = 64,
+  LINE = 64
 };
 
 /* Strides in bytes. An operand that is made has no address: its strides say along which axis its pieces lie. */
@@ -63,6 +64,7 @@ struct product {
   int64_t cell_parts, cell_columns; /* of a cell, at most */
   int64_t n_row_cells, n_column_cells, n_cells;
   int64_t a_turn;               /* cells that a thread takes at a time */
+  int64_t a_lines, b_lines;     /* of the cache, that a batch reads where they are, one after the other; a cell is a batch */
   int64_t next_cell, next_strip; /* atomic: what nobody has taken yet begins there */
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
   patch_code *row_code[2];      /* fours: of one row */
@@ -182,6 +184,19 @@ static void cut_for_threads(struct product *p) {
   p->cell_columns = divide_up(p->n_strips, p->n_column_cells) * p->width;
 }
 
+/* Lines of the cache of one batch of an operand; 0: its elements are not all neighbours, or other batches read the same. */
+static int64_t lines_of(const struct product *p, const struct matrix *x, int64_t rows, int64_t columns) {
+  int64_t size = kir_width(x->dtype), by_rows = x->column == size && x->row == columns * size,
+          by_columns = x->row == size && x->column == rows * size;
+  if (p->c->n_batch != 1 || p->n_cells != p->c->batch[0] || !x->batch[0] || x->maker) return 0;
+  return by_rows || by_columns ? divide_up(rows * columns * size, LINE) : 0;
+}
+
+static void choose_fetching(struct product *p) {
+  p->a_lines = p->packs_a || p->c->is_fed ? 0 : lines_of(p, &p->a, p->m, p->k);
+  p->b_lines = p->packs_b ? 0 : lines_of(p, &p->b, p->k, p->n);
+}
+
 static void choose_cells(struct product *p) {
   bool small = is_small(p), flat = is_flat(p), in_runs = flat && !small && !lies_along_k(p);
   int64_t most = !flat || small ? 512 * p->together : in_runs ? (p->b.maker ? 4096 : 1024) : p->width;
@@ -203,6 +218,7 @@ static void choose_cells(struct product *p) {
   p->threads = (int)least(p->threads, p->n_cells);
   p->a_turn = p->threads == 1 ? p->n_cells : divide_up(p->n_cells, (int64_t)p->threads * TURNS);
   p->cell_row = p->cell_columns * p->size + (p->c->has_whole_rows ? GAP : 0);
+  choose_fetching(p);
 }
 
 static size_t starts_of(const struct product *p, int64_t columns) {
@@ -349,6 +365,7 @@ struct worker {
   int64_t b_batch, b_column, b_columns, b_k; /* what of b is packed, from b on; batch -1: nothing */
   struct cell cell;
   int64_t batch;                /* of the cell, as one number */
+  int64_t end;                  /* cells from here on are others' */
   int64_t k;                    /* products to be added: fewer than there are where the others are with 0 */
   uint8_t *fed;                 /* rows of the kernel's result, for .. */
   struct worker *then;
@@ -442,7 +459,7 @@ static void begin_fours(struct worker *w, int64_t first, int64_t n) {
     for (int64_t j = first; j < w->cell.columns; j += p->width) {
       int32_t *start = start_of(w, i, j);
       struct patch t = { .a = &ones, .b = strip_at(w, j) + panel_rows(p, i) * p->width * p->size, .b_k = p->width * p->size,
-                         .c = start, .k = panel_rows(p, least(p->chunk, n - i)), .rows = 1, .columns = strip(w, j),
+                         .c = start, .k = panel_rows(p, least(p->chunk, n - i)), .fetch = &ones, .rows = 1, .columns = strip(w, j),
                          .mask = mask_of(p, strip(w, j)) };
       p->row_code[t.columns < p->width](&t);
       for (int64_t c = 0; c < t.columns; c++) start[c] = (int32_t)(0 - 128u * (uint32_t)start[c]);
@@ -530,12 +547,23 @@ static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   p->dots(&d);
 }
 
+/* While a patch multiplies, lines that the next batch reads come nearer, one with each product. */
+static void fetch_lines(const struct worker *w, int64_t patch, struct patch *t) {
+  const struct product *p = w->p;
+  int64_t line = patch * t->k, after_a = line - up(p->a_lines, t->k);
+  t->fetch = t->a, t->fetch_k = 0;
+  if (w->batch + 1 >= w->end || after_a >= p->b_lines) return;
+  const struct matrix *x = line < p->a_lines ? &p->a : &p->b;
+  t->fetch = corner(w, x, 0, 0) + x->batch[0] + (line < p->a_lines ? line : after_a) * LINE, t->fetch_k = LINE;
+}
+
 /* The patches of a cell over n products from k on. */
 static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == w->k;
   struct patch t = { .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
   struct block b = { 0 };
+  int64_t n_done = 0;
   if (!p->packs_b) b = block_of(w, k, w->cell.column, n, w->cell.columns);
   for (int64_t j = 0; j < w->cell.columns && !is_cancelled(p); j += p->width) {
     t.columns = strip(w, j);
@@ -550,6 +578,7 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
       t.a_k = p->packs_a ? t.rows * p->size : p->a.column;
       place_patch(w, row, j, begins, ends, &t);
       if (p->together == 4) t.start = start_of(w, k - w->b_k, j), t.start_row = 0;
+      fetch_lines(w, n_done++, &t);
       p->code[i < p->n_higher][t.columns < p->width](&t);
     }
   }
@@ -685,6 +714,7 @@ static void worker_begin(struct worker *w, const struct product *p, uint8_t *roo
   w->starts = (int32_t *)(void *)(w->piece + p->piece_bytes);
   if (p->shares_b) w->b = p->shared_b, w->starts = p->shared_starts;
   w->b_batch = w->finite_batch = -1;
+  w->end = 0;
   w->b_column = w->b_columns = w->b_k = 0;
   w->then = NULL, w->left = NULL, w->failed = false;
 }
@@ -712,7 +742,7 @@ static void work(void *ctx, int i) {
   bool failed = false;
   uint64_t mode = float_mode_enter();
   for (int64_t c; !failed && !is_cancelled(p) && (c = take(&p->next_cell, p->a_turn)) < p->n_cells;)
-    for (int64_t end = least(c + p->a_turn, p->n_cells); c < end && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
+    for (w.end = least(c + p->a_turn, p->n_cells); c < w.end && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
   float_mode_leave(mode);
   if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }

@@ -33,6 +33,45 @@ static struct node *local_of(struct body *b, const struct subgraph *g, int i, st
   return x;
 }
 
+static bool is_variable(const struct node *x, int first, int n) {
+  return x->op == &op_value && (int)x->serial >= first && (int)x->serial < first + n;
+}
+
+static struct node *leaf_of(struct body *b, int variable, const struct node *like, int rank, const dim dims[]) {
+  struct node *x = node_local(b->w->arena, &op_value, (weft_dtype)like->dtype, rank, dims, 0, NULL, NULL, 0);
+  if (!x) return b->w->no_memory = true, NULL;
+  x->serial = (uint64_t)variable;
+  return x;
+}
+
+/* x stands for the elements of a sequence, multiplied by its factor: it becomes their product. */
+static bool multiply_elements(struct body *b, struct node *x) {
+  const struct loop *l = b->loop;
+  int k = (int)x->serial, factor = l->n_seq + l->n_carry + l->factor[k];
+  const struct node *rows = b->node->in[l->has_steps + k], *matrix = b->node->in[l->has_steps + factor];
+  struct node *in[] = { leaf_of(b, k, rows, rows->rank - 1, rows->dims + 1), leaf_of(b, factor, matrix, 2, matrix->dims) };
+  if (!in[0] || !in[1]) return false;
+  struct node *y = node_local(b->w->arena, &op_matmul, (weft_dtype)x->dtype, x->rank, x->dims, 2, in, NULL, 0);
+  if (!y) return !(b->w->no_memory = true);
+  *x = *y;
+  b->list.node[b->list.n++] = in[0], b->list.node[b->list.n++] = in[1], b->list.node[b->list.n++] = x;
+  return true;
+}
+
+/* The list again, with the products of sequences that have a factor and what they are made of. */
+static bool multiply_sequences(struct body *b) {
+  struct node_list old = b->list;
+  if (!b->loop->factor) return true;
+  b->list = (struct node_list){ work_take(b->w, sizeof *old.node * (size_t)(3 * old.n + 1)), 0, 3 * old.n + 1 };
+  bool ok = b->list.node != NULL;
+  for (int i = 0; ok && i < old.n; i++) {
+    struct node *x = old.node[i];
+    if (is_variable(x, 0, b->loop->n_seq) && b->loop->factor[x->serial] >= 0) ok = multiply_elements(b, x);
+    else b->list.node[b->list.n++] = x;
+  }
+  return ok;
+}
+
 bool body_nodes(struct body *b) {
   struct loop *l = b->loop;
   struct work *w = b->w;
@@ -56,7 +95,7 @@ bool body_nodes(struct body *b) {
   b->list.room = b->list.n;
   for (int i = 0; ok && i < n; i++) b->target[i] = b->list.node[g.target[i]];
   subgraph_free(&g);
-  return ok && (rewrite(w->arena, &b->list, n, b->target, false) || !(w->no_memory = true));
+  return ok && multiply_sequences(b) && (rewrite(w->arena, &b->list, n, b->target, false) || !(w->no_memory = true));
 }
 
 /* ---- inputs and outputs ---- */
@@ -132,9 +171,6 @@ bool body_take(struct body *b, struct work *w, struct node *n) {
 
 /* ---- questions ---- */
 
-static bool is_variable(const struct node *x, int first, int n) {
-  return x->op == &op_value && (int)x->serial >= first && (int)x->serial < first + n;
-}
 bool body_is_carry(const struct body *b, const struct node *x) { return is_variable(x, b->loop->n_seq, b->loop->n_carry); }
 bool body_is_constant(const struct body *b, const struct node *x) {
   return is_variable(x, b->loop->n_seq + b->loop->n_carry, b->loop->n_const);

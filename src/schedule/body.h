@@ -23,7 +23,7 @@ struct body {
 };
 
 bool body_take(struct body *, struct work *, struct node *loop); /* false: failed */
-bool body_nodes(struct body *); /* its list and targets; w and loop are there. false: out of memory */
+bool body_nodes(struct body *); /* its list and targets; w, loop and node are there. false: out of memory */
 int body_variables(const struct loop *);
 
 /* The body as one of so many lanes sees it, which the first axis tells apart; its targets are replaced in place. *fits =
@@ -47,6 +47,7 @@ struct moving body_stack(const struct body *, const struct place *stacked);
 bool scan(struct body *, bool *done);
 /* One kernel, a row of the batch at a time, if the body only contracts its rows with constant matrices (rows.c). */
 bool scan_rows(struct body *, bool *done);
+bool rows_fit(const struct body *); /* whether it is so; only its nodes and inputs need be there */
 /* One kernel in which every element is a value of its own, if there are few (small.c). */
 bool scan_small(struct body *, bool *done);
 

@@ -392,6 +392,7 @@ bool prepare(struct work *w) {
   for (int i = 0; i < w->list->n; i++) reshape_of_scalar(w->list->node[i]); /* those that updates brought */
   if (w->fuse) {
     count_uses(w);
+    if (w->by_patches && !factors_take_in(w)) return false;
     if (!sink_views(w) || !order(w)) return false;
   }
   if (!copy_for_reshapes(w) || !store_scalars(w) || !order(w)) return false;

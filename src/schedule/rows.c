@@ -98,6 +98,11 @@ static bool has_rows(const struct body *b, const struct node *shape) {
   return true;
 }
 
+bool rows_fit(const struct body *b) {
+  const struct node *shape = b->loop->n_carry ? b->in_node[b->loop->n_seq] : NULL;
+  return shape && has_rows(b, shape) && fits(b, shape);
+}
+
 /* ---- phases ---- */
 
 static int phase_of(const struct rows *r, const struct node *x) {
@@ -296,7 +301,7 @@ static int value_of(struct rows *r, const struct node *x) {
 static int row_load(struct rows *r, const struct node *x, int k) {
   int lane = r->j;
   if (body_is_carry(r->b, x)) return carry_load(r, x, k);
-  if (needs_local(r->b, x)) return local_load(r, x, k);
+  if (r->local[x->slot] >= 0) return local_load(r, x, k);
   r->j = k;
   int value = load(r, read_stream(r, x, false), 0);
   r->j = lane;
@@ -342,6 +347,12 @@ static bool is_contracted(const struct rows *r, const struct node *n) {
   for (int i = n->slot + 1; i < r->b->list.n; i++)
     if (r->b->list.node[i]->op->kind == OP_CONTRACT && r->b->list.node[i]->in[0] == n) return true;
   return false;
+}
+
+/* Of an operand that is read: it is another in each step. */
+static bool is_copied(const struct rows *r, const struct node *n) {
+  struct moving m;
+  return is_contracted(r, n) && body_reads(r->b, n) && body_place(r->b, n, &m) && m.time && last_dim(n) > 1;
 }
 
 /* A lane loop is that of one phase and one length. */
@@ -445,7 +456,7 @@ static void open_locals(struct rows *r) {
   for (int i = 0; i < b->list.n; i++) {
     const struct node *n = b->list.node[i];
     r->local[i] = -1;
-    if (!is_computed(n) || !(n->op->kind == OP_CONTRACT || is_contracted(r, n) || used_later(r, n))) continue;
+    if (!(is_computed(n) ? n->op->kind == OP_CONTRACT || is_contracted(r, n) || used_later(r, n) : is_copied(r, n))) continue;
     struct kir_lin dims[] = { number(r, r->group), lin(r, size_of_length(r, last_dim(n))) };
     r->local[i] = kir_local(&r->d.b, "row", kir_register_of((weft_dtype)n->dtype), 2, dims);
   }
@@ -473,6 +484,23 @@ static void end_carry(struct rows *r, int k) {
   close_group(r);
 }
 
+/* Rows of sequences that are contracted, all of them at the beginning of a step: they are read in lanes, so that those of the
+ * next step are fetched, and not element by element when they are waited for. */
+static void copy_row(struct rows *r, const struct node *x) {
+  r->j = kir_loop(&r->d.b, KIR_LANE, "j", lin(r, size_of_length(r, last_dim(x))));
+  for (int g = 0; g < r->group; g++) {
+    r->g = number(r, g);
+    struct kir_lin at[] = { r->g, lin(r, r->j) };
+    kir_store(&r->d.b, r->local[x->slot], at, KIR_SET, load(r, read_stream(r, x, false), 0));
+  }
+  kir_end(&r->d.b);
+}
+
+static void copy_rows(struct rows *r) {
+  for (int i = 0; i < r->b->list.n; i++)
+    if (!is_computed(r->b->list.node[i]) && r->local[i] >= 0) copy_row(r, r->b->list.node[i]);
+}
+
 static void nest(struct rows *r) {
   static const char *const names[] = { "b", "b1", "b2", "b3", "b4", "b5", "b6", "b7" };
   struct kir_builder *b = &r->d.b;
@@ -484,6 +512,7 @@ static void nest(struct rows *r) {
   for (int k = 0; k < n_carry; k++) begin_carry(r, k);
   r->t = kir_loop(b, KIR_SERIAL, "t", lin(r, r->size_t_));
   r->p = kir_carry(b, "p", kir_lit_int(r->d.k, WEFT_I64, 0));
+  copy_rows(r);
   for (int f = 0; f < r->n_phases; f++)
     for (int i = 0; i < r->n_lengths; i++) take_turn(r, (struct turn){ f, r->length[i] });
   int other = kir_op2(b, KIR_SUB, kir_lit_int(r->d.k, WEFT_I64, 1), r->p);
@@ -514,8 +543,8 @@ static bool write_kernel(struct rows *r, int64_t first, int64_t n, int group, bo
 }
 
 bool scan_rows(struct body *b, bool *done) {
-  const struct node *shape = b->loop->n_carry ? b->in_node[b->loop->n_seq] : NULL;
-  if (!shape || !has_rows(b, shape) || !fits(b, shape)) return true;
+  if (!rows_fit(b)) return true;
+  const struct node *shape = b->in_node[b->loop->n_seq];
   struct rows *r = work_take(b->w, sizeof *r);
   int *by_slot = work_take(b->w, sizeof *by_slot * (size_t)(3 * b->list.n + 1));
   if (!r || !by_slot) return false;

@@ -26,7 +26,7 @@ struct writer {
 /* ---- rows of a and c ---- */
 
 enum { ROW_0 = RAX, ROW_5 = RCX, ROW_10 = RDX, STRIDE = RSI, STRIDE_3 = R8, STEP = R9,
-       B = R10, B_STEP = R11, LEFT = RBX, PATCH = RDI };
+       B = R10, B_STEP = R11, LEFT = RBX, FETCH = RBP, PATCH = RDI };
 
 static struct rm row_at(int row, int disp) {
   static const struct { uint8_t base; int8_t index; uint8_t scale; } of[] = {
@@ -125,6 +125,8 @@ static void step(struct writer *w) {
   if (w->s.rows > 5) gpr(&w->e, G_ADD, ROW_5, rm_reg(STEP));
   if (w->s.rows > 10) gpr(&w->e, G_ADD, ROW_10, rm_reg(STEP));
   gpr(&w->e, G_ADD, B, rm_reg(B_STEP));
+  prefetch_far(&w->e, rm_at(FETCH, 0));
+  gpr(&w->e, G_ADD, FETCH, FIELD(fetch_k));
 }
 
 static void each_sum(struct writer *w, void (*f)(struct writer *, int row, int vector)) {
@@ -158,6 +160,7 @@ static void sum_over_k(struct writer *w) {
   gpr(&w->e, G_MOV, STEP, FIELD(a_k));
   gpr(&w->e, G_MOV, B, FIELD(b));
   gpr(&w->e, G_MOV, B_STEP, FIELD(b_k));
+  gpr(&w->e, G_MOV, FETCH, FIELD(fetch));
   gpr(&w->e, G_MOV, LEFT, FIELD(k));
   gpr(&w->e, G_TEST, LEFT, rm_reg(LEFT));
   jump_if(&w->e, CC_E, done);
@@ -179,6 +182,7 @@ static void store_c(struct writer *w, int r, int v) { store(w, sum_of(w, r, v), 
 static void write_patch(struct writer *w) {
   int fresh = label_new(&w->e);
   gpr_push(&w->e, LEFT);
+  gpr_push(&w->e, FETCH);
   make_mask(w);
   begin_sums(w);
   sum_over_k(w);
@@ -189,6 +193,7 @@ static void write_patch(struct writer *w) {
   each_sum(w, add_c);
   label_here(&w->e, fresh);
   each_sum(w, store_c);
+  gpr_pop(&w->e, FETCH);
   gpr_pop(&w->e, LEFT);
   vec(&w->e, I_ZEROUPPER, 16, 0, 0, rm_reg(0));
   code_bytes(&w->e, (uint8_t[]){ 0xC3 }, 1);
