@@ -22,7 +22,8 @@ enum {
   MANY_PARTS = 8,           /* rows so many that b is packed though it is small */
   ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows */
   GAP = 64,                 /* bytes between its rows, lest they share the sets of a cache */
-  GRAIN = 1 << 19,          /* products; less is not worth a thread */
+  GRAIN = 1 << 19,          /* products; less is not worth to wake a thread, */
+  FINE_GRAIN = 1 << 17,     /* nor less to share them with one that is awake */
   READING = 4,              /* products that take as long as to read an element of b */
   CELLS = 4,                /* cells a thread, at least: slow ones even out */
   TURNS = 16,               /* of a thread, about: each takes some cells */
@@ -122,9 +123,11 @@ static double n_batches(const struct product *p) {
   return n;
 }
 
-static void choose_threads(struct product *p, int most) {
-  double grains = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * n_batches(p) / GRAIN;
-  p->threads = grains < 2 ? 1 : grains < most ? (int)grains : most;
+/* Work of a few microseconds is shared with a thread that need not be woken. */
+static void choose_threads(struct product *p, int most, bool is_run) {
+  double products = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * n_batches(p), grains = products / GRAIN;
+  bool is_shared = grains >= 2 || (most > 1 && products >= 2 * FINE_GRAIN && (!is_run || pool_is_awake()));
+  p->threads = !is_shared ? 1 : grains < 2 ? 2 : grains < most ? (int)grains : most;
 }
 
 static int64_t parts_in(const struct product *p, int64_t bytes) {
@@ -333,8 +336,8 @@ static bool are_allowed(const struct product *p, int threads) {
   return allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads);
 }
 
-static void choose_sizes(struct product *p, int threads) {
-  choose_threads(p, threads);
+static void choose_sizes(struct product *p, int threads, bool is_run) {
+  choose_threads(p, threads, is_run);
   choose_cells(p);
   measure_scratch(p);
 }
@@ -345,7 +348,7 @@ static int choose(struct product *p, int threads, bool is_run) {
   p->together = most_together(p);
   if (is_run && p->together > 1 && !are_allowed(p, threads)) p->together = 1;
   int how = is_run ? find_code(p) : 0;
-  if (!how) choose_sizes(p, threads);
+  if (!how) choose_sizes(p, threads, is_run);
   return how;
 }
 
@@ -870,7 +873,7 @@ static size_t bytes_of(const struct product *p, int threads) {
   if (!kir_is_float(p->reg) || together == p->together) return bytes;
   struct product other = *p;
   other.together = together;
-  choose_sizes(&other, threads);
+  choose_sizes(&other, threads, false);
   return total_bytes(&other) > bytes ? total_bytes(&other) : bytes;
 }
 

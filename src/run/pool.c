@@ -26,7 +26,7 @@
 #include <unistd.h>
 #endif
 
-enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256 };
+enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256, WAKE_AFTER = 64 };
 
 struct job {
   int n, seats;
@@ -210,6 +210,12 @@ void pool_run(int n, int max_threads, void (*part)(void *ctx, int i), void *ctx)
   shut_seats();
   inside = false;
   atomic_store(&owned, false);
+}
+
+bool pool_is_awake(void) {
+  static atomic_uint asked;
+  return atomic_load_explicit(&spinning, memory_order_relaxed) > 0 ||
+         atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed) % WAKE_AFTER == WAKE_AFTER - 1;
 }
 
 int pool_threads(void) {

@@ -1,10 +1,14 @@
 /* pool.h -- the library's own threads: started when first needed, spinning a little, then asleep; fork-safe. */
 #ifndef WEFT_POOL_H
 #define WEFT_POOL_H
+#include <stdbool.h>
 
 /* Runs part(ctx, i) once for every i in [0, n), on at most `threads` threads, the caller among them; returns when all
  * are done. Parts are handed out in order. Any number of callers at once; a nested call runs on its caller alone. */
 void pool_run(int n, int threads, void (*part)(void *ctx, int i), void *ctx);
+/* A thread would join a job at once; or it is time to wake one again, since work that is only shared with those that are awake
+ * would never find one. */
+bool pool_is_awake(void);
 int pool_threads(void); /* how many make sense here: affinity mask and cgroup quota; at least 1 */
 void pool_stop(void);   /* joins the threads (tests, leak checkers); they start again when needed */
 
