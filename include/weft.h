@@ -574,6 +574,9 @@ void           weft_function_disown(weft_function *);
 weft_array *weft_alias(weft_array *);
 weft_array *weft_depends(weft_array *, int n, weft_array *const on[]);  /* x, computed after all of these */
 
+int weft_describe(weft_array *, weft_dtype *, int64_t dims[WEFT_RANK_MAX]);
+                                  /* weft_rank, weft_dtype_of and each weft_dim at once; -1: bad, or a size is none yet */
+
 /* Memory shared with others: data[sum_k i_k strides[k]], strides in elements. */
 typedef struct {
   void *data;

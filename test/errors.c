@@ -201,6 +201,7 @@ TEST(null_is_noticed_and_told_which_argument_it_was) {
   EXPECT_INT(weft_check(NULL), WEFT_ERR_ARG);
   EXPECT_INT(weft_rank(NULL), -1);
   EXPECT_INT(weft_dim(NULL, 0), -1);
+  EXPECT_INT(weft_describe(NULL, &(weft_dtype){ 0 }, (int64_t[WEFT_RANK_MAX]){ 0 }), -1);
   EXPECT_TEXT(weft_op(NULL), "bad");
   EXPECT(weft_own(NULL) == NULL);
   weft_update(NULL, x);

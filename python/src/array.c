@@ -28,11 +28,10 @@ PyObject *array_from(PyObject *o) {
 }
 
 int array_describe(PyObject *self, int64_t word[1 + WEFT_RANK_MAX]) {
-  weft_array *a = array_handle(self);
-  int rank = weft_rank(a);
-  word[0] = (int64_t)weft_dtype_of(a) << 8 | rank;
-  for (int k = 0; k < rank; k++)
-    if ((word[1 + k] = weft_dim(a, k)) < 0) return -1;
+  weft_dtype t;
+  int rank = weft_describe(array_handle(self), &t, word + 1);
+  if (rank < 0) return -1;
+  word[0] = (int64_t)t << 8 | rank;
   return 1 + rank;
 }
 

@@ -55,16 +55,29 @@ int weft_rank(weft_array *a) {
   return rank;
 }
 
-/* A size that only a loop can tell is known once the loop has run. */
+/* A size that only a loop can tell is known once the loop has run. -1: it is not known. */
+static int64_t size_of(weft_array *a, const struct node *n, int axis) {
+  dim d = dim_resolve(n->dims[axis]);
+  if (!dim_is_known(d) && weft_eval(1, &a) == WEFT_OK) d = dim_resolve(n->dims[axis]);
+  return dim_is_known(d) ? d : -1;
+}
+
 int64_t weft_dim(weft_array *a, int axis) {
   struct node *n = asked(a);
   if (!n) return -1;
   if (axis < 0) axis += n->rank;
-  bool is_axis = axis >= 0 && axis < n->rank;
-  dim d = is_axis ? dim_resolve(n->dims[axis]) : -1;
-  if (is_axis && !dim_is_known(d) && weft_eval(1, &a) == WEFT_OK) d = dim_resolve(n->dims[axis]);
+  int64_t d = axis >= 0 && axis < n->rank ? size_of(a, n, axis) : -1;
   node_release(n);
-  return dim_is_known(d) ? d : -1;
+  return d;
+}
+
+int weft_describe(weft_array *a, weft_dtype *dtype, int64_t dims[WEFT_RANK_MAX]) {
+  struct node *n = asked(a);
+  int rank = n ? n->rank : -1;
+  if (n) *dtype = (weft_dtype)n->dtype;
+  for (int i = 0; n && i < n->rank; i++) if ((dims[i] = size_of(a, n, i)) < 0) rank = -1;
+  node_release(n);
+  return rank;
 }
 
 uint64_t weft_id(weft_array *a) {

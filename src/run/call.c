@@ -249,9 +249,14 @@ static struct failure *run_call(const struct entry *e, struct weft_function *f,
   return e->plan ? run_entry(e, n, item, in) : run_parts(f, n, item, in);
 }
 
-struct failure *eval_call(int n, struct node *item[]) {
+/* Not inline: its address would be found again and again, which is a call in a shared library. */
+__attribute__((noinline)) static struct key *own_key(void) {
   static _Thread_local struct key own;
-  struct key *key = &own;
+  return &own;
+}
+
+struct failure *eval_call(int n, struct node *item[]) {
+  struct key *key = own_key();
   struct node *call = item[0]->in[0];
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;

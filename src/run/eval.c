@@ -22,7 +22,10 @@ struct eval_settings *eval_settings(void) {
   return s;
 }
 
-int eval_threads(void) { return eval_settings()->threads ? eval_settings()->threads : pool_threads(); }
+int eval_threads(void) {
+  int asked = eval_settings()->threads;
+  return asked ? asked : pool_threads();
+}
 
 static _Thread_local struct { void (*call)(void *); void *ctx; } before_long;
 
