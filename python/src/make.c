@@ -1,6 +1,14 @@
 /* make.c -- arrays out of nothing: constants, ranges; and the norms and attention, which take options. */
 #include "core.h"
 
+/* 0 or 1 of a dtype that has them: part of the program, and not one of its inputs, as other numbers are. -1: none. */
+static int constant(PyObject *value, weft_dtype d) {
+  if (!PyLong_CheckExact(value) || d == WEFT_C64 || d == WEFT_C128) return -1;
+  int overflow;
+  long v = PyLong_AsLongAndOverflow(value, &overflow);
+  return !overflow && (v == 0 || v == 1) ? (int)v : -1;
+}
+
 static PyObject *full(PyObject *module, PyObject *args) {
   PyObject *shape, *value, *dtype;
   int rank;
@@ -13,6 +21,8 @@ static PyObject *full(PyObject *module, PyObject *args) {
     if (dims[i] < 0)
       return PyErr_Format(PyExc_ValueError, "the size %lld of axis %d is negative", (long long)dims[i], i);
   weft_scope *s = op_begin();
+  int known = dtype == Py_None ? -1 : constant(value, d);
+  if (known >= 0) return op_end(s, weft_full(d, rank, dims, known));
   weft_array *v = convert_array(value, dtype == Py_None ? NULL : &d, 0);
   return op_end(s, v ? weft_broadcast(v, rank, dims) : NULL);
 }

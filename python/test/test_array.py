@@ -208,6 +208,15 @@ def test_an_object_with_only_the_array_interface_is_read():
     assert weft.array(Shows(x)).tolist() == [0, 1, 2, 3]
 
 
+def test_zeros_and_ones_are_part_of_a_program_and_need_no_memory():
+    for x in (weft.zeros((2, 3)), weft.ones((2, 3)), weft.zeros_like(weft.array([1, 2]))):
+        assert "value" not in weft.show(x)
+    for dtype in (weft.bool_, weft.uint8, weft.int64, weft.bfloat16, weft.float64, weft.complex64):
+        assert weft.ones((2,), dtype).dtype == dtype and weft.ones((2,), dtype).tolist() == [1, 1]
+        assert weft.zeros((), dtype).item() == 0
+    assert "cast" not in weft.show(weft.grad(lambda x: weft.sum(weft.sin(x)))(weft.array([0.5])))
+
+
 def test_creation():
     assert weft.zeros(3).tolist() == [0, 0, 0] and weft.zeros(3).dtype is weft.float32
     assert weft.ones((2, 1), dtype=weft.int32).tolist() == [[1], [1]]
