@@ -453,7 +453,8 @@ weft_array *weft_loop_tail(weft_loop *, weft_array *y, int64_t k);  /* y of the 
 weft_array *weft_loop_last(weft_loop *, weft_array *carry);  /* the carry after the last step; for use after close */
 void        weft_loop_recompute(weft_loop *, int64_t every);  /* reverse mode keeps the carries before every k-th step and
                                                                 computes those between again; 0: k is the square root of the
-                                                                steps, so is what is kept. Without it all are kept */
+                                                                steps, so is what is kept, if their number is known here.
+                                                                Without it all are kept. Not with until */
 void        weft_loop_truncate(weft_loop *, int64_t steps);   /* reverse mode goes back through the last steps only: what
                                                                 the ones before did is constant to it */
 void        weft_loop_close(weft_loop *);

@@ -180,8 +180,8 @@ static weft_array *nested(weft_array *x) {
   return y;
 }
 
-static weft_array *recomputed(weft_array *x) {
-  weft_loop *l = weft_loop_open(NULL);
+static weft_array *recomputed_for(weft_array *x, weft_array *steps) {
+  weft_loop *l = weft_loop_open(steps);
   weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4)), *next = weft_tanh(weft_add(weft_mul(c, e), e));
   weft_loop_next(l, c, next);
   weft_loop_recompute(l, 2);
@@ -189,6 +189,9 @@ static weft_array *recomputed(weft_array *x) {
   weft_loop_close(l);
   return y;
 }
+
+static weft_array *recomputed(weft_array *x) { return recomputed_for(x, NULL); }
+static weft_array *recomputed_late(weft_array *x) { return weft_unsqueeze(weft_sum(recomputed_for(x, late(5)), WEFT_ALL), 0); }
 
 static weft_array *backwards(weft_array *x) { return weft_flip(sit_sot(weft_flip(x, 0)), 0); }
 
@@ -389,7 +392,8 @@ static const struct kind { const char *name; array_function of; int refused, rou
   { "non-sequence", non_sequence, 0, 0 }, { "late steps", late_steps, 0, 0 }, { "no steps", no_steps, 0, 0 },
   { "until", until, 0, TWICE }, { "while", while_loop, REVERSE, 0, true }, { "bounded while", bounded_while, 0, 1 << GRADIENT_OF_MAP, true },
   { "last rows", last_rows, 0, TWICE }, { "contraction", contraction, 0, REVERSE }, { "nested", nested, 0, TWICE },
-  { "recomputed", recomputed, 0, TWICE }, { "backwards", backwards, 0, TWICE }, { "mit-mot", mit_mot, 0, TWICE },
+  { "recomputed", recomputed, 0, TWICE }, { "recomputed late", recomputed_late, 0, TWICE }, { "backwards", backwards, 0, TWICE },
+  { "mit-mot", mit_mot, 0, TWICE },
   { "choosing", choosing, 0, TWICE }, { "while in scan", while_in_scan, 0, TWICE_OR_MAPPED, true }, { "while in while", while_in_while, 0, TWICE_OR_MAPPED, true },
   { "rows in scan", rows_in_scan, 0, TWICE_OR_MAPPED, true }, { "longer and longer", longer_and_longer, 0, TWICE_OR_MAPPED },
   { "while in choice", while_in_choice, 0, TWICE_OR_MAPPED, true }, { "choice of whiles", choice_of_whiles, 0, TWICE_OR_MAPPED, true },

@@ -54,11 +54,11 @@ TEST(derivatives_and_maps_of_a_loop_that_recomputes_agree_with_differences) {
 }
 
 /* The most bytes that the gradient of so many steps needs at a time, beyond what was there. */
-static int64_t peak_of(int64_t steps, int64_t every) {
+static int64_t peak_of(weft_array *(*number)(int64_t), int64_t steps, int64_t every) {
   weft_scope *s = weft_scope_open();
   weft_array *y0 = weft_full(WEFT_F64, WEFT_DIMS(WIDTH), 0.5), *x = weft_exp(y0), *d;
   EXPECT_OK(weft_eval(1, &x));
-  weft_loop *l = weft_loop_open(weft_integer(steps));
+  weft_loop *l = weft_loop_open(number(steps));
   weft_array *y = weft_loop_carry(l, x);
   weft_loop_next(l, y, weft_sub(y, weft_mul(weft_mul(y, y), weft_scalar(1e-3))));
   if (every != KEEP_ALL) weft_loop_recompute(l, every);
@@ -75,11 +75,31 @@ static int64_t peak_of(int64_t steps, int64_t every) {
 
 TEST(what_a_gradient_keeps_is_all_or_every_kth_or_the_square_root) {
   enum { ROW = WIDTH * 8, STEPS = 10000, OTHERS = 20 }; /* rows that are no kept carries */
-  int64_t all = peak_of(STEPS, KEEP_ALL), tenth = peak_of(STEPS, 10), root = peak_of(STEPS, 0), root4 = peak_of(4 * STEPS, 0);
+  int64_t all = peak_of(weft_integer, STEPS, KEEP_ALL), tenth = peak_of(weft_integer, STEPS, 10);
+  int64_t root = peak_of(weft_integer, STEPS, 0), root4 = peak_of(weft_integer, 4 * STEPS, 0), late = peak_of(i64_of, STEPS, 10);
   if (all < STEPS * ROW || all > (STEPS + OTHERS) * ROW || tenth > (STEPS / 10 + 10 + OTHERS) * ROW ||
-      root > (100 + 100 + OTHERS) * ROW || root4 > (200 + 200 + OTHERS) * ROW)
-    test_fail(__FILE__, __LINE__, "in rows: all %lld, every tenth %lld, root %lld, of four times as many %lld", (long long)all / ROW,
-              (long long)tenth / ROW, (long long)root / ROW, (long long)root4 / ROW);
+      late > (STEPS / 10 + 10 + OTHERS) * ROW || root > (100 + 100 + OTHERS) * ROW || root4 > (200 + 200 + OTHERS) * ROW)
+    test_fail(__FILE__, __LINE__, "in rows: all %lld, every tenth %lld, of late steps %lld, root %lld, of four times as many %lld",
+              (long long)all / ROW, (long long)tenth / ROW, (long long)late / ROW, (long long)root / ROW, (long long)root4 / ROW);
+}
+
+TEST(a_function_of_any_length_recomputes) {
+  weft_scope *outer = weft_scope_open();
+  weft_function *f[2];
+  for (int k = 0; k < 2; k++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *d;
+    weft_grad(recurrence(x, f64_of(0.7), f64_of(0.2), k ? 3 : KEEP_ALL), 1, &x, &d);
+    f[k] = weft_compile(s, 1, &x, 1, &d);
+  }
+  for (int64_t n = 0; n <= 8; n++) {
+    weft_array *x = weft_slice(f64s(8, POINT), 0, 0, n, 1), *d[2];
+    double want[8], got[8];
+    for (int k = 0; k < 2; k++) weft_call(f[k], 1, &x, 1, &d[k]);
+    if (read_f64(d[0], (int)n, want) && read_f64(d[1], (int)n, got))
+      for (int i = 0; i < n; i++) EXPECT_NEAR(got[i], want[i], 1e-14);
+  }
+  weft_scope_discard(outer);
 }
 
 TEST(recomputing_what_is_not_known_is_refused) {
@@ -88,7 +108,7 @@ TEST(recomputing_what_is_not_known_is_refused) {
     weft_loop *l = weft_loop_open(k == 1 ? i64_of(9) : weft_integer(9));
     weft_array *c = weft_loop_carry(l, f64_of(1)), *last = weft_loop_last(l, c);
     if (k == 0) weft_loop_until(l, weft_gt(c, weft_scalar(3)));
-    weft_loop_recompute(l, k == 2 ? -1 : 2);
+    weft_loop_recompute(l, k == 2 ? -1 : k == 1 ? 0 : 2);
     weft_loop_close(l);
     EXPECT_INT(weft_check(last), k == 2 ? WEFT_ERR_ARG : WEFT_ERR_UNSUPPORTED);
   }

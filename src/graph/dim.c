@@ -206,11 +206,12 @@ bool dim_bind(dim symbol, int64_t value) {
   return ok;
 }
 
-void dim_unbind(const struct dim_table *t) {
+void dim_unbind(const struct dim_table *t, dim since) {
   pthread_mutex_lock(&dim_mutex);
   for (int i = 0; i < t->n; i++) {
     int k = place_of(t->symbol[i]);
-    if (is_bound(k, t->symbol[i])) memmove(bound.at + k, bound.at + k + 1, (size_t)(--bound.n - k) * sizeof *bound.at);
+    if (t->symbol[i] < since && is_bound(k, t->symbol[i]))
+      memmove(bound.at + k, bound.at + k + 1, (size_t)(--bound.n - k) * sizeof *bound.at);
   }
   pthread_mutex_unlock(&dim_mutex);
 }

@@ -34,7 +34,8 @@ struct dim_table { int n, room; dim *symbol, *value, *own; };
 bool dim_bind(dim symbol, int64_t value); /* false: out of memory */
 struct dim_table *dim_note(struct dim_table *); /* where this thread notes what it binds, from now on; NULL: nowhere.
                                                    Returns where it did before */
-void dim_unbind(const struct dim_table *);      /* nobody mentions these symbols any more */
+void dim_unbind(const struct dim_table *, dim since); /* those of these symbols that were made after `since` was: nobody
+                                                   mentions them any more */
 dim dim_resolve(dim);
 static inline bool dim_same(dim a, dim b) { /* as far as is known */
   return a == b || (!(dim_is_known(a) && dim_is_known(b)) && dim_resolve(a) == dim_resolve(b));

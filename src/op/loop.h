@@ -40,9 +40,9 @@ bool loop_hoist(const struct loop_parts *, struct hoist *, struct failure **);
 void hoist_free(struct hoist *);
 
 /* The same results, n_all stacked ones and n_carry last ones, by a loop over segments of k steps, whose gradient keeps the
- * carries before each segment only. The number of steps is known and at least k, and no until ends it. References; false:
- * *failure, and those that are there are the caller's. */
-bool loop_in_segments(const struct loop_parts *, int64_t k, struct node *out[], struct failure **);
+ * carries before each segment only. count: how many steps there are, as an array, and sequences may have more rows; NULL: their
+ * number is known and at least k. No until ends it. References; false: *failure, and those that are there are the caller's. */
+bool loop_in_segments(const struct loop_parts *, int64_t k, struct node *count, struct node *out[], struct failure **);
 
 /* The same results, but of stacked output i only the last tail[i] steps (0: of all), by loops one after the other
  * (loop_stretches.c). count: how many steps there are, as an array; NULL: the number is known, or until says it. every: as k

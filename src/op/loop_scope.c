@@ -377,15 +377,23 @@ static void gather(const struct weft_loop *l, struct loop_parts *p, struct node 
   p->n_all = (int)(at - p->all);
 }
 
+static bool has_tails(const struct weft_loop *l) {
+  for (int i = 0; i < l->n_promises; i++)
+    if (l->promise[i].tail) return true;
+  return false;
+}
+
 /* Steps between carries that the gradient keeps; 0: it keeps them all. */
 static struct failure *find_segment(const struct weft_loop *l, const struct loop_parts *p, int64_t *k) {
   *k = 0;
   if (!l->recomputes) return NULL;
   if (l->truncate)
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_recompute: a loop that is truncated keeps few steps as it is");
-  if (l->until || p->steps || !dim_is_known(p->n_steps))
-    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(),
-                "weft_loop_recompute: the number of steps must be known when the loop is closed");
+  if (l->until || (!dim_is_known(p->n_steps) && (!l->every || has_tails(l))))
+    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), l->until || l->every ?
+                "weft_loop_recompute: the number of steps must be known when the loop is closed" :
+                "weft_loop_recompute: before how many steps carries are kept must be given where their number is not known");
+  if (!dim_is_known(p->n_steps)) return *k = l->every, NULL;
   for (*k = l->every; !*k || (!l->every && *k * *k < p->n_steps);) ++*k;
   if (*k >= p->n_steps) *k = 0;
   return NULL;
@@ -399,31 +407,33 @@ static bool make_loop(const struct loop_parts *p, struct node *out[], struct fai
   return ok;
 }
 
-static bool has_tails(const struct weft_loop *l) {
-  for (int i = 0; i < l->n_promises; i++)
-    if (l->promise[i].tail) return true;
-  return false;
+/* How many steps the run will make, as an array with a reference. */
+static struct node *count_of(const struct weft_loop *l) {
+  return l->steps ? node_retain(l->steps) : array_good_node(weft_size(array_of(node_retain(l->each[0].xs)), 0));
 }
 
 /* Outputs of the last steps only. Where the number of steps comes with the run, sequences are cut stretch by stretch. */
 static bool make_tails(struct weft_loop *l, struct loop_parts *p, int64_t every, struct node *out[], struct failure **failure) {
   int64_t *tail = mem_alloc((size_t)(p->n_all + 1) * sizeof *tail);
   bool is_known = dim_is_known(p->n_steps) || l->until;
-  struct node **xs = mem_alloc((size_t)(l->n_each + 1) * sizeof *xs), *count = NULL;
-  bool ok = tail && xs;
+  struct node *count = NULL;
+  bool ok = tail;
   for (int i = 0, at = 0; ok && i < l->n_promises; i++)
     if (l->promise[i].body) tail[at++] = l->promise[i].tail;
-  for (int i = 0; ok && i < l->n_each; i++) xs[i] = l->each[i].xs;
-  if (ok && !is_known) {
-    p->seq = xs;
-    count = l->steps ? node_retain(l->steps) : array_good_node(weft_size(array_of(node_retain(xs[0])), 0));
-    ok = count;
-  }
+  if (ok && !is_known) ok = (count = count_of(l));
   if (ok) ok = loop_in_stretches(p, tail, every, count, out, failure);
   else *failure = no_memory("weft_loop_close");
   node_release(count);
   mem_free(tail);
-  mem_free(xs);
+  return ok;
+}
+
+/* Likewise, segment by segment. */
+static bool make_segments(struct weft_loop *l, struct loop_parts *p, int64_t k, struct node *out[], struct failure **failure) {
+  struct node *count = count_of(l);
+  bool ok = count && loop_in_segments(p, k, count, out, failure);
+  if (!count) *failure = no_memory("weft_loop_close");
+  node_release(count);
   return ok;
 }
 
@@ -432,17 +442,19 @@ static bool make(struct weft_loop *l, struct node **seq, struct node **lists, st
   struct bound b = { 0 };
   int64_t k;
   if ((*failure = find_bound(l, &b))) return false;
+  bool cuts_later = !dim_is_known(b.n) && !l->until && (has_tails(l) || l->recomputes);
   for (int i = 0; i < l->n_each; i++)
-    if (!(seq[i] = cut(l->each[i].xs, b.n, failure))) return false;
+    if (!(seq[i] = cuts_later ? node_retain(l->each[i].xs) : cut(l->each[i].xs, b.n, failure))) return false;
   struct loop_parts p = { .steps = b.steps, .n_steps = b.n, .owns_steps = b.owns, .until = l->until, .seq = seq,
                           .truncate = l->truncate };
   gather(l, &p, lists);
   if ((*failure = find_segment(l, &p, &k))) return false;
-  if (has_tails(l) && (l->until || !dim_is_known(p.n_steps))) return make_tails(l, &p, k, out, failure);
+  if (has_tails(l) && (l->until || cuts_later)) return make_tails(l, &p, k, out, failure);
+  if (cuts_later) return make_segments(l, &p, k, out, failure);
   struct hoist h;
   bool ok = loop_hoist(&p, &h, failure);
   if (ok && has_tails(l)) ok = make_tails(l, &h.parts, k, out, failure);
-  else if (ok) ok = k ? loop_in_segments(&h.parts, k, out, failure) : make_loop(&h.parts, out, failure);
+  else if (ok) ok = k ? loop_in_segments(&h.parts, k, NULL, out, failure) : make_loop(&h.parts, out, failure);
   hoist_free(&h);
   return ok;
 }

@@ -75,7 +75,7 @@ static bool count_later(struct stretches *s) {
     weft_array *from = weft_minimum(n, whole(f->from)), *to = weft_minimum(n, whole(end_of(s, i)));
     if (!(f->steps = array_good_node(weft_sub(from, i + 1 < s->n ? to : whole(0))))) return false;
     f->start = start;
-    f->length = dim_symbol();
+    dim_retain(f->length = dim_symbol());
     if ((start = dim_add(start, f->length)) == DIM_BAD) return false;
   }
   return true;
@@ -117,7 +117,7 @@ static int64_t truncation(const struct stretches *s, int i) {
 
 static bool make_parts(struct stretches *s, int i, struct loop_parts *p, struct node *out[], struct failure **failure) {
   struct stretch *f = &s->stretch[i];
-  if (!f->steps && s->every && s->every < f->length) return loop_in_segments(p, s->every, out, failure);
+  if (!f->steps && s->every && s->every < f->length) return loop_in_segments(p, s->every, NULL, out, failure);
   struct node *loop = loop_make(p, failure);
   bool ok = loop && loop_items(loop, p->n_all, p->n_carry, out);
   if (ok && f->steps) ok = (f->after = item_make(loop, loop_out_length(loop_of(loop))));
@@ -175,6 +175,7 @@ static void stretches_free(struct stretches *s) {
     struct stretch *f = &s->stretch[i];
     for (int k = 0; f->out && k < s->p->n_all + s->p->n_carry; k++) node_release(f->out[k]);
     mem_free(f->out);
+    if (f->steps) dim_release(f->length);
     node_release(f->steps);
     node_release(f->after);
   }
