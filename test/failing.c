@@ -316,8 +316,9 @@ STORY(choices, every_allocation_of_choices_may_fail) {
 /* Gradients of a loop in segments, with a rest, and of one that is truncated where until ends it. */
 STORY(kept_steps, every_allocation_of_loops_that_recompute_or_truncate_may_fail) {
   weft_array *x = floats(WEFT_DIMS(5, 2)), *dx, *total = NULL;
-  for (int k = 0; k < 2; k++) {
-    weft_loop *l = weft_loop_open(NULL);
+  weft_array *four = weft_from(WEFT_I32, 0, NULL, &(int32_t){ 4 });
+  for (int k = 0; k < 3; k++) {
+    weft_loop *l = weft_loop_open(k < 2 ? NULL : weft_add(four, weft_integer(1)));
     weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(2), 0.5)), *next = weft_tanh(weft_add(c, e));
     weft_loop_next(l, c, next);
     if (k) weft_loop_recompute(l, 2);
