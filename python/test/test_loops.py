@@ -177,6 +177,45 @@ def test_grad_of_scan_recomputes_and_truncates(rng):
         f(x, truncate=0).item()
 
 
+def test_recompute_serves_a_length_that_is_an_array(rng):
+    x, n = weft.array(rng.standard_normal(10)), weft.array(7)
+
+    def f(x, **how):
+        return weft.scan(lambda c, e: (weft.tanh(c * 0.9) + e, None), weft.array(np.array(0.5)), x, **how)[0]
+
+    slope = np.array(weft.grad(lambda x: f(x, length=n))(x))
+    np.testing.assert_allclose(np.array(weft.grad(lambda x: f(x, length=n, recompute=3))(x)), slope, rtol=1e-13)
+
+
+def _grown(x):
+    """x + x sin x until it is 2 at least: rows stop at different steps."""
+    return weft.while_loop(lambda c: c < 2, lambda c: c + c * weft.sin(c), x, bound=40)
+
+
+def _slope_of_grown(x):
+    slope = 1.0
+    while x < 2:
+        x, slope = x + x * np.sin(x), slope * (1 + np.sin(x) + x * np.cos(x))
+    return slope
+
+
+def test_gradients_of_while_loops_are_mapped():
+    x = np.linspace(0.1, 2.3, 12)
+    slopes = np.array([_slope_of_grown(a) for a in x])
+    of_rows = weft.vmap(weft.grad(_grown))
+    np.testing.assert_allclose(np.array(of_rows(weft.array(x))), slopes, rtol=1e-12)
+    np.testing.assert_allclose(np.array(weft.compile(of_rows)(weft.array(x))), slopes, rtol=1e-12)
+    curve = np.array(weft.vmap(weft.grad(weft.grad(_grown)))(weft.array(x)))
+    again = np.array(weft.grad(lambda a: weft.sum(of_rows(a)))(weft.array(x)))
+    np.testing.assert_allclose(again, curve, rtol=1e-12)
+
+
+def test_while_loops_in_a_scan_are_differentiated():
+    x = np.linspace(0.1, 2.3, 6)
+    total = weft.grad(lambda a: weft.scan(lambda c, e: (c + _grown(e), None), a[0] * 0, a)[0])
+    np.testing.assert_allclose(np.array(total(weft.array(x))), [_slope_of_grown(a) for a in x], rtol=1e-12)
+
+
 def test_a_while_loop_is_compiled():
     f = weft.compile(lambda a: weft.while_loop(lambda s: s < 100.0, lambda s: s * a, weft.array(1.0)))
     assert [f(weft.array(a)).item() for a in (3.0, 10.0, 3.0)] == [243, 100, 243]
