@@ -19,7 +19,8 @@ enum {
   FAR_BYTES = 1 << 20,      /* of a matrix that caches hardly hold */
   PACKED_ROWS = 16,
   FEW_STRIPS = 2, CLOSE_BYTES = 1024,
-  MANY_PARTS = 8,           /* rows so many that b is packed though it is small */
+  MANY_PARTS = 8,           /* rows so many that b is packed though it is small, unless .. */
+  NEAR_BYTES = 1 << 15,     /* .. it spans so few that the first cache holds it */
   ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows */
   GAP = 64,                 /* bytes between its rows, lest they share the sets of a cache */
   GRAIN = 1 << 19,          /* products; less is not worth to wake a thread, */
@@ -151,7 +152,8 @@ static bool is_close(const struct product *p) {
 }
 
 static void choose_packing(struct product *p, bool small, bool in_runs) {
-  p->packs_b = !p->dots && (p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) || p->n_parts >= MANY_PARTS);
+  p->packs_b = !p->dots && (p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) ||
+                              (p->n_parts >= MANY_PARTS && llabs(p->b.row) > NEAR_BYTES / (p->k ? p->k : 1)));
   p->packs_b |= p->b.maker && !(in_runs && p->b.column_axis >= 0); /* else pieces are read where they are */
   p->packs_a = p->a.dtype != p->reg || p->a.maker || (!small && !is_flat(p) && !is_close(p) && !p->c->is_fed);
   p->shares_b = p->packs_b && !is_flat(p) && may_share(p);
