@@ -70,6 +70,13 @@ static void look_where(void *ctx, int i) {
   if (CPU_ISSET(p->cpu, &mine)) atomic_fetch_add(&p->n_beside, 1);
 }
 
+TEST(threads_that_sleep_are_to_be_woken_now_and_then) {
+  pool_stop();
+  int n = 0;
+  for (int i = 0; i < 1000; i++) n += pool_is_awake();
+  EXPECT(n > 0 && n < 100);
+}
+
 TEST(threads_keep_off_the_processor_of_him_they_work_for) {
   cpu_set_t all;
   if (sched_getaffinity(0, sizeof all, &all) || CPU_COUNT(&all) < 2) { test_skip("one processor"); return; }
