@@ -282,9 +282,9 @@ static void measure_scratch(struct product *p) {
 
 /* Code for the four patches there can be. 1: out of memory; 2: nobody may make code. */
 static int find_code(struct product *p) {
-  int lanes = p->unit->lanes(p->reg), rest = (int)(p->n % p->width), edge = rest ? rest : p->width;
+  int lanes = p->unit->lanes(p->reg), edge = (int)(p->n % p->width);
   for (int higher = 0; higher < 2; higher++)
-    for (int is_edge = 0; is_edge < 2; is_edge++) {
+    for (int is_edge = 0; is_edge < 1 + (edge > 0); is_edge++) {
       int rows = (int)p->part_rows + higher, columns = is_edge ? edge : p->width;
       bool is_used = higher ? p->n_higher > 0 : p->n_higher < p->n_parts, is_forbidden;
       if (!is_used) continue;
