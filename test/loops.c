@@ -597,7 +597,7 @@ TEST(a_loop_by_rows_multiplies_the_rows_it_is_given_itself) {
     weft_array *a = gated(x, m, false), *b = gated(x, m, true);
     weft_cost cost;
     EXPECT_OK(weft_plan(1, &a, &cost));
-    EXPECT(cost.peak_bytes < 5 * HIGH * 8); /* x w and x v of all steps are nowhere */
+    EXPECT(weft_get(WEFT_DEVICE) || cost.peak_bytes < 5 * HIGH * 8); /* x w and x v of all steps are nowhere on the host */
     if (read_f64(a, HIGH, p) && read_f64(b, HIGH, q)) EXPECT(!memcmp(p, q, sizeof p));
     compiled_use(NULL);
     weft_set(WEFT_THREADS, threads);
