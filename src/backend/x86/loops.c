@@ -659,7 +659,7 @@ static int next_stream(const struct gen *g, const struct loop *l, int from) {
 
 /* Memory is the limit of short bodies alone; of others it is not worth a body more. */
 static bool wants_streams(const struct gen *g, const struct loop *l) {
-  enum { SHORT = 24 };
+  enum { SHORT = 48 };
   return count_statements(&l->stmt->body) <= SHORT && l->is_flat && !l->n_folds && next_stream(g, l, l->access_first) >= 0;
 }
 
