@@ -5,7 +5,7 @@ import platform
 import statistics
 import time
 
-from . import fresh, measure, report, systems, works
+from . import close, fresh, measure, report, systems, works
 
 PROGRAMS_ON = ("weft", "MLX", "JAX", "torch.compile")
 STARTS = ("NumPy", "weft", "MLX", "JAX", "torch", "PyTensor")
@@ -80,7 +80,7 @@ def fresh_tables(programs, lengths, starts):
     return "\n".join(out)
 
 
-def document(o, found, rows, tables, before, after):
+def document(o, found, rows, near, tables, before, after):
     names = [s.name for s in found if any(s.name in r.ms for r in rows)]
     versions = ", ".join(f"{s.name} {s.version}" for s in found)
     return f"""# weft and its peers
@@ -98,6 +98,8 @@ The machine: {before} before, {after} after.
 
 {report.markdown(rows, names)}
 
+{near}
+
 {tables}
 """
 
@@ -112,6 +114,8 @@ def main():
     rows = measure_works(o, found)
     after = probe()
     print("machine after:", after, flush=True)
+    near = close.table(rows, o.threads)
+    print(near, flush=True)
     programs, lengths, starts = measure_fresh(o, names) if not o.only else ({}, {}, {})
     tables = fresh_tables(programs, lengths, starts)
     if not o.only:
@@ -123,7 +127,7 @@ def main():
     shown = [s.name for s in found if any(s.name in r.ms for r in rows)]
     for path in [o.out] + [o.docs] * bool(o.docs):
         with open(path + ".md", "w") as f:
-            f.write(document(o, found, rows, tables, before, after).replace("(bench.svg)", f"({path.rsplit('/', 1)[-1]}.svg)"))
+            f.write(document(o, found, rows, near, tables, before, after).replace("(bench.svg)", f"({path.rsplit('/', 1)[-1]}.svg)"))
         with open(path + ".json", "w") as f:
             json.dump(data, f, indent=1)
         with open(path + ".svg", "w") as f:

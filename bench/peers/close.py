@@ -1,0 +1,68 @@
+"""Rows in which a peer is close to weft: what weft waits for there, with the count that shows it."""
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from . import measure, report, works
+
+NEAR, NEAR_MLX = 2, 10
+
+# by the beginning of a work's name: megabytes that must be moved, thousand million additions and products, or what else it waits for
+MEGABYTES = {"a*b+c 16M f64": 536.9, "a*b+c 16M bf16": 134.2, "a*b+c 16M": 268.4, "sum ": 67.1, "2*x[::-1]": 134.2, "2*x[::3]": 89.5,
+             "cumsum": 201.3, "log 16M": 134.2, "tanh 16M": 134.2, "matmul 4096x4096 by": 67.1, "matmul 1x4096": 67.1,
+             "matmul 8x4096": 67.1}
+OPERATIONS = {"matmul 64^3": 0.000524, "matmul 256^3": 0.0336, "matmul 2048^3": 17.18, "matmul 1024^3 bf16": 2.147,
+              "matmul 1024^3 int8": 2.147, "matmul 1024^3 bare": 2.147, "1024^3 + bias": 2.147, "MLP step": 0.0068}
+REASONS = {
+    "gather": "4.2 million elements, each in a line of 64 bytes of its own: 268 MB of lines besides 34 of indices and results",
+    "scatter-add, 1024": "an addition waits for the last one to its slot, and one in 1024 goes to the same; indices are checked",
+    "scatter-add, spread": "4.2 million elements, each a line that is read and written: 537 MB, and 134 for the copy",
+    "sin": "arguments of any size are reduced: 145 instructions a vector",
+    "matmul 16^3": "a call from Python: 12,000 instructions, the product's among them",
+    "x+1": "a call from Python: from C it takes 0.45 µs (`bench/calls`)",
+    "oscillator": "80 cycles a step in which each operation waits for the one before: by hand as many. A division by a constant "
+                  "is a division; as a product with its reciprocal, which rounds otherwise, a step takes 72",
+    "logsumexp": "50 instructions for 8 elements of AVX2: every element is a step of a fold that infinities pass through",
+}
+
+
+def bandwidth(threads):
+    """GB/s that so many threads read from memory at once."""
+    parts = np.array_split(works.normal(4 * works.N), threads)
+    with ThreadPoolExecutor(threads) as pool:
+        times = measure.turns({"read": lambda: list(pool.map(lambda x: x.sum(), parts))}, 0.3)["read"]
+    works.forget()
+    return sum(x.nbytes for x in parts) / 1e9 / statistics.median(times)
+
+
+def best(row):
+    """The peer that is nearest, if one is too near for our liking."""
+    near = [(row.ratio(n)[0], n) for n in row.ms if n != "weft" and row.ratio(n)[0] < (NEAR_MLX if n == "MLX" else NEAR)]
+    return min(near) if near else None
+
+
+def entry(table, name):
+    return next((v for k, v in table.items() if name.startswith(k)), None)
+
+
+def why(row):
+    ms = row.median("weft")
+    moved, operations = entry(MEGABYTES, row.name), entry(OPERATIONS, row.name)
+    if moved:
+        return f"{moved:.0f} MB are moved, at {moved / ms:.0f} GB/s"
+    if operations:
+        return f"{operations:.3g} GFLOP, at {operations * 1e3 / ms:.0f} GFLOP/s"
+    return entry(REASONS, row.name) or ""
+
+
+def table(rows, threads):
+    near = [(row, best(row)) for row in rows]
+    near = [(row, found) for row, found in near if found]
+    if not near:
+        return ""
+    out = ["## Where a peer is close", "", f"Works in which a peer takes less than {NEAR} times weft's time, MLX less than {NEAR_MLX} times, and what weft",
+           f"waits for. {threads} threads read {bandwidth(threads):.0f} GB/s here; `bench/limits` has kernels by hand beside weft's, and `bench/contract` what",
+           "the multipliers of the machine can do.", "", "| work | nearest | waits for |", "|---|---|---|"]
+    out += [f"| {row.name} | {name} {report.figure(ratio)} | {why(row)} |" for row, (ratio, name) in near]
+    return "\n".join(out)
