@@ -209,17 +209,23 @@ static weft_array *mit_mot(weft_array *x) {
   return y;
 }
 
-static weft_array *choosing(weft_array *x) {
+/* A state over the elements of x, all of it. */
+static weft_array *over(weft_array *x, weft_array *(*step)(weft_array *e, weft_array *c)) {
   weft_loop *l = weft_loop_open(NULL);
-  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4));
-  weft_cond *p = weft_cond_open(weft_gt(e, weft_scalar(0.1)));
-  weft_array *next = weft_cond_value(p, weft_tanh(weft_mul(c, e)), weft_add(c, weft_exp(e)));
-  weft_cond_close(p);
+  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4)), *next = step(e, c);
   weft_loop_next(l, c, next);
   weft_array *y = weft_loop_all(l, next);
   weft_loop_close(l);
   return y;
 }
+
+static weft_array *choice(weft_array *e, weft_array *c) {
+  weft_cond *p = weft_cond_open(weft_gt(e, weft_scalar(0.1)));
+  weft_array *next = weft_cond_value(p, weft_tanh(weft_mul(c, e)), weft_add(c, weft_exp(e)));
+  weft_cond_close(p);
+  return next;
+}
+static weft_array *choosing(weft_array *x) { return over(x, choice); }
 
 /* ---- Loops in loops ---- */
 
@@ -257,21 +263,16 @@ static weft_array *while_in_while(weft_array *x) {
 }
 
 /* Rows of as many steps as it took, used in the step. */
-static weft_array *rows_in_scan(weft_array *x) {
-  weft_loop *l = weft_loop_open(NULL);
-  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4));
+static weft_array *mean_of_rows(weft_array *e, weft_array *c) {
   weft_loop *inner = weft_loop_open(weft_integer(7));
   weft_array *d = weft_loop_carry(inner, weft_add(positive(e), c)), *more = weft_mul(d, weft_scalar(1.5));
   weft_loop_next(inner, d, more);
   weft_loop_until(inner, weft_gt(more, weft_scalar(3)));
   weft_array *rows = weft_loop_all(inner, weft_sin(more));
   weft_loop_close(inner);
-  weft_array *next = weft_mean(rows, WEFT_ALL);
-  weft_loop_next(l, c, next);
-  weft_array *y = weft_loop_all(l, next);
-  weft_loop_close(l);
-  return y;
+  return weft_mean(rows, WEFT_ALL);
 }
+static weft_array *rows_in_scan(weft_array *x) { return over(x, mean_of_rows); }
 
 /* One step more of the sequence in every step. */
 static weft_array *longer_and_longer(weft_array *x) {
@@ -289,17 +290,13 @@ static weft_array *longer_and_longer(weft_array *x) {
   return y;
 }
 
-static weft_array *while_in_choice(weft_array *x) {
-  weft_loop *l = weft_loop_open(NULL);
-  weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, f64_of(0.4));
+static weft_array *root_or_product(weft_array *e, weft_array *c) {
   weft_cond *p = weft_cond_open(weft_gt(e, weft_scalar(0)));
   weft_array *next = weft_cond_value(p, root(weft_add(e, positive(c)), weft_integer(9)), weft_mul(c, e));
   weft_cond_close(p);
-  weft_loop_next(l, c, next);
-  weft_array *y = weft_loop_all(l, next);
-  weft_loop_close(l);
-  return y;
+  return next;
 }
+static weft_array *while_in_choice(weft_array *x) { return over(x, root_or_product); }
 
 static weft_array *choice_of_whiles(weft_array *x) {
   weft_cond *p = weft_cond_open(weft_gt(at(x, 3), weft_scalar(0.6)));

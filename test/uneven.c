@@ -4,28 +4,17 @@
 #include "values.h"
 
 /* x doubled until it is above 10, at most 40 times: its slope says how often. */
-static weft_loop *doubling(weft_array *x, weft_array **c, weft_array **next) {
+static weft_array *doubling(weft_array *x, bool keeps_all) {
   weft_loop *l = weft_loop_open(weft_integer(40));
-  *c = weft_loop_carry(l, x);
-  *next = weft_mul(*c, weft_scalar(2));
-  weft_loop_next(l, *c, *next);
-  weft_loop_until(l, weft_gt(*next, weft_scalar(10)));
-  return l;
-}
-static weft_array *doubled(weft_array *x) {
-  weft_array *c, *next;
-  weft_loop *l = doubling(x, &c, &next);
-  weft_array *last = weft_loop_last(l, c);
+  weft_array *c = weft_loop_carry(l, x), *next = weft_mul(c, weft_scalar(2));
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_gt(next, weft_scalar(10)));
+  weft_array *y = keeps_all ? weft_loop_all(l, next) : weft_loop_last(l, c);
   weft_loop_close(l);
-  return last;
+  return y;
 }
-static weft_array *doublings(weft_array *x) {
-  weft_array *c, *next;
-  weft_loop *l = doubling(x, &c, &next);
-  weft_array *all = weft_loop_all(l, next);
-  weft_loop_close(l);
-  return all;
-}
+static weft_array *doubled(weft_array *x) { return doubling(x, false); }
+static weft_array *doublings(weft_array *x) { return doubling(x, true); }
 static weft_array *slope(weft_array *y, weft_array *x) {
   weft_array *dx;
   weft_grad(y, 1, &x, &dx);
