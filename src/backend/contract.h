@@ -10,6 +10,7 @@
 #include "kernel/kir.h"
 
 enum { CONTRACT_BLOCK = 512 };
+enum { CACHE_LINE = 64 }; /* bytes */
 
 /* sum = start + a b in the order of k, then c = sum or, if it adds, c = c + sum. Strides in bytes; the columns of b, c and
  * start are neighbours. Sums of a block that is cut go on from `start`; NULL: from 0. The mask has a bit for each column of

@@ -1,4 +1,5 @@
 /* diagonal.c -- where the column is the row + k: matrices with something there, triangles, and what stands there. */
+#include "base/least.h"
 #include "op/operand.h"
 
 /* Beyond this no diagonal meets an array; sums with sizes do not overflow. */
@@ -48,7 +49,6 @@ weft_array *weft_triu(weft_array *x, int64_t k) { return triangle("weft_triu", x
 
 /* ---- The diagonal of an array ---- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t above_0(int64_t a) { return a > 0 ? a : 0; }
 
 /* How many elements diagonal k of n x m has. false: it depends on sizes not known yet. */

@@ -4,6 +4,7 @@
  * steps; each goes on with the carries of the one before and stacks what is wanted of its steps. So memory is that of the
  * rows that are wanted, the carries stay where they were, and derivatives and maps are those of loops. Where until ends the
  * loop, it is run once for the number of steps alone. */
+#include "base/least.h"
 #include "base/mem.h"
 #include "op/loop.h"
 #include "op/operand.h"
@@ -49,7 +50,6 @@ static bool find_stretches(struct stretches *s) {
   return true;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t end_of(const struct stretches *s, int i) { return i + 1 < s->n ? s->stretch[i + 1].from : 0; }
 
 /* Steps of a number of them; stretches of none go, but for the last. */

@@ -4,6 +4,7 @@
 #include "backend/blas.h"
 #include "backend/contract.h"
 #include "backend/float_mode.h"
+#include "base/least.h"
 #include "run/buffer.h"
 #include "run/eval.h"
 #include "run/pattern.h"
@@ -30,8 +31,7 @@ enum {
   TURNS = 16,               /* of a thread, about: each takes some cells */
   PIECE = 1 << 14,          /* elements of an operand that are made at a time */
   APART = 1 << 30,          /* a stride that says: neighbours are those of the other axis */
-  ALIGN = 64,
-  LINE = 64
+  ALIGN = 64
 };
 
 /* Strides in bytes. An operand that is made has no address: its strides say along which axis its pieces lie. */
@@ -81,7 +81,6 @@ struct product {
   int failed;                   /* atomic: out of memory for scratch */
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static void swap(int64_t *a, int64_t *b) {
   int64_t t = *a;
   *a = *b, *b = t;
@@ -194,7 +193,7 @@ static int64_t lines_of(const struct product *p, const struct matrix *x, int64_t
   int64_t size = kir_width(x->dtype), by_rows = x->column == size && x->row == columns * size,
           by_columns = x->row == size && x->column == rows * size;
   if (p->c->n_batch != 1 || p->n_cells != p->c->batch[0] || !x->batch[0] || x->maker) return 0;
-  return by_rows || by_columns ? divide_up(rows * columns * size, LINE) : 0;
+  return by_rows || by_columns ? divide_up(rows * columns * size, CACHE_LINE) : 0;
 }
 
 static void choose_fetching(struct product *p) {
@@ -559,7 +558,7 @@ static void fetch_lines(const struct worker *w, int64_t patch, struct patch *t) 
   t->fetch = t->a, t->fetch_k = 0;
   if (w->batch + 1 >= w->end || after_a >= p->b_lines) return;
   const struct matrix *x = line < p->a_lines ? &p->a : &p->b;
-  t->fetch = corner(w, x, 0, 0) + x->batch[0] + (line < p->a_lines ? line : after_a) * LINE, t->fetch_k = LINE;
+  t->fetch = corner(w, x, 0, 0) + x->batch[0] + (line < p->a_lines ? line : after_a) * CACHE_LINE, t->fetch_k = CACHE_LINE;
 }
 
 /* The patches of a cell over n products from k on. */

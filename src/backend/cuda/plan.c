@@ -4,6 +4,7 @@
  * copies of private outputs may be missing. */
 #include "backend/cuda/plan.h"
 #include <string.h>
+#include "base/least.h"
 
 enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, BLOCKS_A_PROCESSOR = 4, UNKNOWN = 1024 };
 enum { GRID_X = INT32_MAX };
@@ -147,7 +148,6 @@ int64_t ptx_size(const struct ptx_lin *l, const int64_t sizes[], const uint64_t 
 }
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t parts(int64_t n, int64_t b) { return b > 0 && n > 0 ? (n - 1) / b + 1 : 0; }
 
 struct user { const struct ptx_plan *p; const struct ptx_machine *m; const int64_t *sizes; const uint64_t *args; };

@@ -4,6 +4,7 @@
 #include "backend/x86/pack.h"
 #include <string.h>
 #include "backend/x86/lane.h"
+#include "base/least.h"
 
 AVX2 static inline float one_f32(address p) { float x; return memcpy(&x, p, sizeof x), x; }
 AVX2 static inline float one_bf16(address p) {
@@ -14,10 +15,6 @@ AVX2 static inline float one_bf16(address p) {
   return memcpy(&x, &u, sizeof x), x;
 }
 AVX2 static inline float one_f16(address p) { uint16_t h; return memcpy(&h, p, sizeof h), _cvtsh_ss(h); }
-
-enum { LINE = 64 }; /* bytes of a line of cache */
-
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 #define NEXT(i, column) sum = _mm256_fmadd_ps(_mm256_broadcast_ss(x + (i) * step), column, sum)
 
@@ -43,7 +40,7 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
     __m256 u0 = _mm256_setzero_ps(), u1 = u0;                                                                 \
     int64_t s = d->b_column, step = d->a_k / 4;                                                               \
     for (int64_t k = 0; k < n / 16; k++, b += 16 * size, x += 16 * step) {                                    \
-      for (int i = 0; next && i < 4 * size; i++, next += LINE) _mm_prefetch(next, _MM_HINT_T1);               \
+      for (int i = 0; next && i < 4 * size; i++, next += CACHE_LINE) _mm_prefetch(next, _MM_HINT_T1);         \
       u0 = group_##t(u0, x, step, b, s);                                                                      \
       u1 = group_##t(u1, x, step, b + 8 * s, s);                                                              \
     }                                                                                                         \
