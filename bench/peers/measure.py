@@ -3,6 +3,7 @@ import statistics
 import time
 
 TURN = 0.005   # seconds a system should be busy in a round
+REST = 0.005   # seconds before, in which the threads of the last one stop spinning
 
 
 class Row:
@@ -71,6 +72,8 @@ def turns(calls, seconds):
     while rounds < 3 or (rounds < 31 and time.perf_counter() < end):
         rounds += 1
         for name, call in calls.items():
+            time.sleep(REST)
+            call()
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 call()
