@@ -31,6 +31,7 @@ static void gelu_add(ins in, weft_array *out[]) {
 static void exps(ins in, weft_array *out[]) { out[0] = weft_exp(in[0]); }
 static void logs(ins in, weft_array *out[]) { out[0] = weft_log(in[0]); }
 static void tanhs(ins in, weft_array *out[]) { out[0] = weft_tanh(in[0]); }
+static void sines(ins in, weft_array *out[]) { out[0] = weft_sin(in[0]); }
 static void sigmoids(ins in, weft_array *out[]) { out[0] = weft_sigmoid(in[0]); }
 static void chain(ins in, weft_array *out[]) {
   out[0] = in[0];
@@ -102,6 +103,7 @@ static const struct work works[] = {
   { "exp", "m", 1, exps, 1, 1, 1e-6 },
   { "log", "p", 1, logs, 1, 1, 1e-6 },
   { "tanh", "m", 1, tanhs, 1, 1, 1e-6 },
+  { "sin", "m", 1, sines, 1, 1, 1e-6 },
   { "sigmoid", "m", 1, sigmoids, 1, 1, 1e-6 },
   { "200 chained ops", "m", 1, chain, 1, 1, 1e-6 },
   { "softmax", "m", 1, softmax, 1, 1, 1e-6 },

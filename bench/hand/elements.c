@@ -31,6 +31,7 @@ MAP(gelu_add, 2, b + gelu(a))
 MAP(exps, 1, v_exp(a))
 MAP(logs, 1, v_log(a))
 MAP(tanhs, 1, v_tanh(a))
+MAP(sines, 1, v_sin(a))
 MAP(sigmoids, 1, v_set(1) / (v_set(1) + v_exp(-a)))
 
 /* 200 multiplications and additions on what stays in registers. */
@@ -48,5 +49,5 @@ static void chain(const struct task *t, int part, int parts) {
 
 const struct hand HAND(elements)[] = {
   { "a*b+c", { mul_add } }, { "gelu+residual", { gelu_add } }, { "exp", { exps } },           { "log", { logs } },
-  { "tanh", { tanhs } },    { "sigmoid", { sigmoids } },       { "200 chained ops", { chain } }, { 0 },
+  { "tanh", { tanhs } },    { "sigmoid", { sigmoids } },       { "sin", { sines } },          { "200 chained ops", { chain } }, { 0 },
 };

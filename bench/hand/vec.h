@@ -26,6 +26,7 @@ INLINE vec v_min(vec a, vec b) { return _mm512_min_ps(a, b); }
 INLINE vec v_bits(uint32_t x) { return _mm512_castsi512_ps(_mm512_set1_epi32((int)x)); }
 INLINE vec v_and(vec a, vec b) { return _mm512_and_ps(a, b); }
 INLINE vec v_or(vec a, vec b) { return _mm512_or_ps(a, b); }
+INLINE vec v_xor(vec a, vec b) { return _mm512_xor_ps(a, b); }
 INLINE vec v_add_bits(vec a, vec b) { return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b))); }
 INLINE vec v_shift_left(vec a, int n) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a), (unsigned)n)); }
 INLINE vec v_shift_right(vec a, int n) { return _mm512_castsi512_ps(_mm512_srai_epi32(_mm512_castps_si512(a), (unsigned)n)); }
@@ -79,6 +80,7 @@ INLINE vec v_min(vec a, vec b) { return _mm256_min_ps(a, b); }
 INLINE vec v_bits(uint32_t x) { return _mm256_castsi256_ps(_mm256_set1_epi32((int)x)); }
 INLINE vec v_and(vec a, vec b) { return _mm256_and_ps(a, b); }
 INLINE vec v_or(vec a, vec b) { return _mm256_or_ps(a, b); }
+INLINE vec v_xor(vec a, vec b) { return _mm256_xor_ps(a, b); }
 INLINE vec v_add_bits(vec a, vec b) { return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b))); }
 INLINE vec v_shift_left(vec a, int n) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), n)); }
 INLINE vec v_shift_right(vec a, int n) { return _mm256_castsi256_ps(_mm256_srai_epi32(_mm256_castps_si256(a), n)); }
@@ -167,6 +169,16 @@ INLINE vec v_tanh(vec x) {
   vec scale = v_shift_left(v_add_bits(n, v_bits(127)), 23);
   vec t = v_fma(scale, v_fma(r * r, v_exp_tail(r), r), scale - v_set(1));
   return v_or(t / (t + v_set(2)), v_and(x, v_bits(0x80000000)));
+}
+
+/* x = n pi + r, below 2^18: sin x = (-1)^n (r + r^3 p(r^2)). */
+INLINE vec v_sin(vec x) {
+  vec magic = v_set(12582912), t = v_fma(x, v_set(0.318309873f), magic), n = t - magic;
+  vec r = v_fnma(n, v_set(-3.43024902e-15f), v_fnma(n, v_set(-8.74227766e-8f), v_fnma(n, v_set(3.14159274f), x))), z = r * r;
+  vec p = v_fma(v_set(2.60575575e-6f), z, v_set(-1.98096604e-4f));
+  p = v_fma(p, z, v_set(8.33306834e-3f));
+  p = v_fma(p, z, v_set(-1.66666597e-1f));
+  return v_xor(v_fma(r * z, p, r), v_shift_left(t, 31));
 }
 
 /* Part of n in multiples of unit. */

@@ -10,15 +10,14 @@ NEAR, NEAR_MLX = 2, 10
 
 # by the beginning of a work's name: megabytes that must be moved, thousand million additions and products, or what else it waits for
 MEGABYTES = {"a*b+c 16M f64": 536.9, "a*b+c 16M bf16": 134.2, "a*b+c 16M": 268.4, "sum ": 67.1, "2*x[::-1]": 134.2, "2*x[::3]": 89.5,
-             "cumsum": 201.3, "log 16M": 134.2, "tanh 16M": 134.2, "matmul 4096x4096 by": 67.1, "matmul 1x4096": 67.1,
-             "matmul 8x4096": 67.1}
+             "cumsum": 201.3, "log 16M": 134.2, "tanh 16M": 134.2, "sin 16M": 134.2, "matmul 4096x4096 by": 67.1,
+             "matmul 1x4096": 67.1, "matmul 8x4096": 67.1}
 OPERATIONS = {"matmul 64^3": 0.000524, "matmul 256^3": 0.0336, "matmul 2048^3": 17.18, "matmul 1024^3 bf16": 2.147,
               "matmul 1024^3 int8": 2.147, "matmul 1024^3 bare": 2.147, "1024^3 + bias": 2.147, "MLP step": 0.0068}
 REASONS = {
     "gather": "4.2 million elements, each in a line of 64 bytes of its own: 268 MB of lines besides 34 of indices and results",
     "scatter-add, 1024": "an addition waits for the last one to its slot, and one in 1024 goes to the same; indices are checked",
     "scatter-add, spread": "4.2 million elements, each a line that is read and written: 537 MB, and 134 for the copy",
-    "sin": "arguments of any size are reduced: 145 instructions a vector",
     "matmul 16^3": "a call from Python: 12,000 instructions, the product's among them",
     "x+1": "a call from Python: from C it takes 0.45 µs (`bench/calls`)",
     "oscillator": "80 cycles a step in which each operation waits for the one before: by hand as many. A division by a constant "

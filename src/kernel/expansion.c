@@ -1,4 +1,5 @@
 /* expansion.c -- the words that expansions are written with. */
+#include <stddef.h>
 #include "kernel/expansion.h"
 
 int number(struct here h, double d) { /* d is a number of dtype f, exactly */
@@ -25,6 +26,24 @@ int root(struct here h, int x) { return kir_op1(h.b, KIR_SQRT, x); }
 int less(struct here h, int x, int y) { return op(h, KIR_LT, x, y); }
 int either(struct here h, int cond, int x, int y) { return kir_op3(h.b, KIR_SELECT, cond, x, y); }
 int mulsub(struct here h, int y, int z, int x) { return muladd(h, negative(h, y), z, x); }
+
+/* Open blocks but the first are those of loops and ifs. */
+static bool in_lanes(struct here h) {
+  for (int i = 1; i < h.b->depth; i++)
+    if (((const struct kir_stmt *)((const char *)h.b->open[i] - offsetof(struct kir_stmt, body)))->kind == KIR_LANE) return true;
+  return false;
+}
+
+void rarely(struct here h, int cond) {
+  if (in_lanes(h)) kir_if(h.b, cond);
+}
+
+int usually(struct here h, int cond, int x, int y) {
+  if (!in_lanes(h)) return either(h, cond, x, y);
+  int r = kir_yield(h.b, x, y);
+  kir_end(h.b);
+  return r;
+}
 
 int with_sign(struct here h, int x, int s) {
   int sign = op(h, KIR_AND, as_bits(h, s), integer(h, sign_bit(h)));

@@ -1,7 +1,7 @@
 /* expansion.h -- how expansions of math functions are written: straight lines of core instructions on an f32 or f64.
  *
  * NaN goes in and comes out: numbers are clamped by min and max, where NaN wins, and scaled by multiplication, never by
- * adding to the exponent of a value that may be NaN. No tables, no branches. A result that must be closer than one rounding
+ * adding to the exponent of a value that may be NaN. No tables, no branches but around what few numbers need. A result that must be closer than one rounding
  * allows is a sum of two values, the low one below half a unit of the high one. */
 #ifndef WEFT_EXPANSION_H
 #define WEFT_EXPANSION_H
@@ -33,6 +33,11 @@ int size_of(struct here h, int x);
 int root(struct here h, int x);
 int less(struct here h, int x, int y);
 int either(struct here h, int cond, int x, int y);
+
+/* What is written between the two is left out where no lane of a vector has the condition; the value is x where one has it, y
+ * elsewhere. Beside lanes, and in a fn, all is computed. */
+void rarely(struct here h, int cond);
+int usually(struct here h, int cond, int x, int y);
 
 /* x - y z, rounded once */
 int mulsub(struct here h, int y, int z, int x);

@@ -1,10 +1,46 @@
 /* trigonometry.c -- sin, cos and tan, for arguments of any size.
  *
- * |x| 2/pi = n + f, |f| <= 1/2, modulo 4. 2/pi is a sum of five floats. Of larger x, which are multiples of a large power of
- * two, the leading bits of 2/pi give multiples of 4 only and are left out, so that five floats still reach far enough behind
- * the point: one row for every range of x. A row's products, taken modulo 4 and added exactly from the largest on, leave an
- * error far below the smallest f that any x of the dtype has. */
+ * x = n pi/2 + rest, |rest| <= pi/4. Near 0 pi/2 is a sum of three floats, and n of them are taken off x. Numbers farther away,
+ * which are rare, are reduced where a lane has one: |x| 2/pi = n + f, |f| <= 1/2, modulo 4. 2/pi is a sum of five floats. Of
+ * larger x, which are multiples of a large power of two, the leading bits of 2/pi give multiples of 4 only and are left out, so
+ * that five floats still reach far enough behind the point: one row for every range of x. A row's products, taken modulo 4 and
+ * added exactly from the largest on, leave an error far below the smallest f that any x of the dtype has. */
 #include "kernel/expansion.h"
+
+struct angle { int n; struct two rest; }; /* n pi/2 + rest; n modulo 4 in the low bits of an integer */
+
+/* 1.5 2^23, or of f64: adding it rounds to an integer, kept in the low bits */
+static double magic(struct here h) { return is_narrow(h) ? 0x1.8p23 : 0x1.8p52; }
+
+/* ---- Near 0 ------------------------------------------------------------------------------------------------------------- */
+
+static int is_far(struct here h, int x) { return less(h, VALUE(h, 0x1p18, 0x1p30), size_of(h, x)); }
+
+/* pi/2 = -(half[0] + half[1] + half[2]) */
+static const double *half_of(struct here h) {
+  static const double f32[] = { -0x1.921fb6p0, 0x1.777a5cp-25, 0x1.ee59dap-50 };
+  static const double f64[] = { -0x1.921fb54442d18p0, -0x1.1a62633145c07p-54, 0x1.f1976b7ed8fbcp-110 };
+  return is_narrow(h) ? f32 : f64;
+}
+
+/* n, as a float; the low bits of *t hold n + more */
+static int whole(struct here h, int x, int more, int *t) {
+  int round = number(h, magic(h) + more), turns = muladd(h, x, VALUE(h, 0x1.45f306p-1, 0x1.45f306dc9c883p-1), round);
+  int n = sub(h, turns, round);
+  *t = as_bits(h, turns);
+  return n;
+}
+
+/* x - n half[0] is exact, and a multiple of the last place of n half[1]. */
+static struct angle near(struct here h, int x, int more) {
+  const double *half = half_of(h);
+  int t, n = whole(h, x, more, &t), a = muladd(h, n, number(h, half[0]), x);
+  struct two b = product(h, n, number(h, half[1])), r = sum(h, a, b.high);
+  r.low = add(h, r.low, muladd(h, n, number(h, half[2]), b.low));
+  return (struct angle){ t, r };
+}
+
+/* ---- Far away ----------------------------------------------------------------------------------------------------------- */
 
 enum { PARTS = 5 };
 struct range { double from; double part[PARTS]; }; /* from: x is not below it; part: times 2^80 or 2^500, see small_enough */
@@ -78,9 +114,8 @@ static void take_whole(struct here h, struct collected *c) {
   c->n = c->n ? add(h, c->n, n) : n;
 }
 
-struct angle { int n; struct two rest; }; /* n pi/2 + rest, n a whole number, |rest| <= pi/4 */
-
-static struct angle reduce(struct here h, int x) {
+/* x >= 0 */
+static struct angle far(struct here h, int x, int more) {
   int part[PARTS], in = small_enough(h, x);
   struct two p[PARTS - 1];
   choose(h, x, part);
@@ -95,12 +130,13 @@ static struct angle reduce(struct here h, int x) {
   collect(h, &c, p[2].low);
   collect(h, &c, p[3].high);
   struct two f = sum(h, c.s, c.low);
-  int half_pi = VALUE(h, 0x1.921fb6p0, 0x1.921fb54442d18p0), more = VALUE(h, -0x1.777a5cp-25, 0x1.1a62633145c07p-54);
+  int half_pi = VALUE(h, 0x1.921fb6p0, 0x1.921fb54442d18p0), half_low = VALUE(h, -0x1.777a5cp-25, 0x1.1a62633145c07p-54);
   struct two r = product(h, f.high, half_pi);
-  r.low = add(h, r.low, muladd(h, f.high, more, mul(h, f.low, half_pi)));
-  int is_small = less(h, x, VALUE(h, 0x1.921fb4p-1, 0x1.921fb54442d18p-1)); /* pi/4: x is the rest itself */
-  return (struct angle){ c.n, { either(h, is_small, x, r.high), either(h, is_small, number(h, 0), r.low) } };
+  r.low = add(h, r.low, muladd(h, f.high, half_low, mul(h, f.low, half_pi)));
+  return (struct angle){ as_bits(h, add(h, c.n, number(h, magic(h) + more))), r };
 }
+
+/* ---- The functions ------------------------------------------------------------------------------------------------------ */
 
 /* sin r = r + r^3 S(r^2) */
 static struct two sine(struct here h, struct two r, int z) {
@@ -122,11 +158,6 @@ static struct two cosine(struct here h, struct two r, int z) {
   return (struct two){ w.high, add(h, w.low, muladd(h, mul(h, z, z), c, mul(h, negative(h, r.high), r.low))) };
 }
 
-/* n + more as an integer, in the low bits */
-static int quadrant(struct here h, int n, int more) {
-  return as_bits(h, add(h, n, number(h, (is_narrow(h) ? 0x1.8p23 : 0x1.8p52) + more)));
-}
-
 static int bit(struct here h, int n, uint64_t which) {
   return op(h, KIR_NE, op(h, KIR_AND, n, integer(h, which)), integer(h, 0));
 }
@@ -137,33 +168,58 @@ static int turned(struct here h, int x, int n) {
   return as_float(h, op(h, KIR_XOR, as_bits(h, x), sign));
 }
 
-/* sin(x + more pi/2) of x >= 0 */
-static int sine_of(struct here h, int x, int more) {
-  struct angle a = reduce(h, x);
-  int z = mul(h, a.rest.high, a.rest.high), n = quadrant(h, a.n, more), is_odd = bit(h, n, 1);
+static int sine_of(struct here h, struct angle a) {
+  int z = mul(h, a.rest.high, a.rest.high), is_odd = bit(h, a.n, 1);
   struct two s = sine(h, a.rest, z), c = cosine(h, a.rest, z);
   int high = either(h, is_odd, c.high, s.high), low = either(h, is_odd, c.low, s.low);
-  return turned(h, add(h, high, low), n);
+  return turned(h, add(h, high, low), a.n);
+}
+
+/* sin(x + more pi/2) of f32 near 0, shorter: the rest is one float, and what it lacks costs another half ulp. */
+static int short_sine(struct here h, int x, int more) {
+  int t, n = whole(h, x, more, &t), r = x;
+  for (int i = 0; i < 3; i++) r = muladd(h, n, number(h, half_of(h)[i]), r);
+  int z = mul(h, r, r), s = polynomial(h, z, 3, (double[]){ -0x1.991be6p-13, 0x1.1106c6p-7, -0x1.555544p-3 });
+  int c = polynomial(h, z, 5, (double[]){ 0x1.99e41p-16, -0x1.6c0c2p-10, 0x1.55554ap-5, -0.5, 1 });
+  return turned(h, either(h, bit(h, t, 1), c, muladd(h, mul(h, r, z), s, r)), t);
+}
+
+static int sine_near(struct here h, int x, int more) {
+  return is_narrow(h) ? short_sine(h, x, more) : sine_of(h, near(h, x, more));
+}
+
+/* y, negative where x is */
+static int odd(struct here h, int y, int x) {
+  return as_float(h, op(h, KIR_XOR, as_bits(h, y), op(h, KIR_AND, as_bits(h, x), integer(h, sign_bit(h)))));
 }
 
 int expand_sin(struct here h, const int x[]) {
-  int r = sine_of(h, size_of(h, x[0]), 0), sign = op(h, KIR_AND, as_bits(h, x[0]), integer(h, sign_bit(h)));
-  return as_float(h, op(h, KIR_XOR, as_bits(h, r), sign));
+  int y = sine_near(h, x[0], 0), is_rare = is_far(h, x[0]);
+  y = either(h, op(h, KIR_EQ, x[0], number(h, 0)), x[0], y); /* -0 stays */
+  rarely(h, is_rare);
+  return usually(h, is_rare, odd(h, sine_of(h, far(h, size_of(h, x[0]), 0)), x[0]), y);
 }
 
-int expand_cos(struct here h, const int x[]) { return sine_of(h, size_of(h, x[0]), 1); }
+int expand_cos(struct here h, const int x[]) {
+  int y = sine_near(h, x[0], 1), is_rare = is_far(h, x[0]);
+  rarely(h, is_rare);
+  return usually(h, is_rare, sine_of(h, far(h, size_of(h, x[0]), 1)), y);
+}
 
 /* s / c, or -c / s; the quotient put right by what it leaves */
-int expand_tan(struct here h, const int x[]) {
-  struct angle a = reduce(h, size_of(h, x[0]));
-  int z = mul(h, a.rest.high, a.rest.high), n = quadrant(h, a.n, 0), is_odd = bit(h, n, 1);
+static int tangent_of(struct here h, struct angle a) {
+  int z = mul(h, a.rest.high, a.rest.high), is_odd = bit(h, a.n, 1);
   struct two s = sine(h, a.rest, z), c = cosine(h, a.rest, z);
   struct two top = sum(h, either(h, is_odd, c.high, s.high), either(h, is_odd, c.low, s.low));
   struct two below = sum(h, either(h, is_odd, s.high, c.high), either(h, is_odd, s.low, c.low));
   int over = quotient(h, number(h, 1), below.high), q = mul(h, top.high, over);
   int left = add(h, mulsub(h, q, below.high, top.high), mulsub(h, q, below.low, top.low));
-  int r = turned(h, muladd(h, left, over, q), op(h, KIR_SHL, n, integer(h, 1)));
-  int sign = op(h, KIR_AND, as_bits(h, x[0]), integer(h, sign_bit(h)));
-  r = as_float(h, op(h, KIR_XOR, as_bits(h, r), sign));
-  return either(h, less(h, size_of(h, x[0]), VALUE(h, 0x1p-13, 0x1p-27)), x[0], r);
+  return turned(h, muladd(h, left, over, q), op(h, KIR_SHL, a.n, integer(h, 1)));
+}
+
+int expand_tan(struct here h, const int x[]) {
+  int size = size_of(h, x[0]), y = tangent_of(h, near(h, x[0], 0)), is_rare = is_far(h, x[0]);
+  y = either(h, less(h, size, VALUE(h, 0x1p-13, 0x1p-27)), x[0], y);
+  rarely(h, is_rare);
+  return usually(h, is_rare, odd(h, tangent_of(h, far(h, size, 0)), x[0]), y);
 }
