@@ -1,8 +1,8 @@
 /* expansion.h -- how expansions of math functions are written: straight lines of core instructions on an f32 or f64.
  *
  * NaN goes in and comes out: numbers are clamped by min and max, where NaN wins, and scaled by multiplication, never by
- * adding to the exponent of a value that may be NaN. No tables, no branches but around what few numbers need. A result that must be closer than one rounding
- * allows is a sum of two values, the low one below half a unit of the high one. */
+ * adding to the exponent of a value that may be NaN. No tables, and no branches but around what few numbers need. A result that
+ * must be closer than one rounding allows is a sum of two values, the low one below half a unit of the high one. */
 #ifndef WEFT_EXPANSION_H
 #define WEFT_EXPANSION_H
 #include <math.h>
