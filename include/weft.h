@@ -517,7 +517,9 @@ typedef enum {
                          WEFT_DEVICE, where there is such a device, else 0 */
   WEFT_DEVICE_COUNT,  /* read only */
   WEFT_THREADS,       /* the most CPU threads for work started by this thread */
-  WEFT_EXACT,         /* this thread: 1 keeps rewrites that change rounding out of functions too */
+  WEFT_REWRITES,      /* of functions this thread compiles: 0 those that keep every bit, as outside functions; 1 those too that
+                         are better conditioned (at first); 2 those too that only make it faster: x y + z becomes
+                         weft_fma(x, y, z), a quotient by a number a product with its reciprocal */
   WEFT_CHECK,         /* this thread: 1 makes a nan in a result WEFT_ERR_NAN, 2 an inf too. The message names the operation it
                          arose in and the step of each loop around it, weft_blame its line; the values stay. At first the
                          environment variable WEFT_CHECK: nan, inf, or none. For debugging: results are looked through */

@@ -1065,7 +1065,7 @@ static bool as_function(struct recipe *p, int n, const int target[]) {
   weft_array *given[RECIPE_STEPS], *input[RECIPE_STEPS] = { 0 }, *in[RECIPE_STEPS], *all[RECIPE_STEPS], *out[4], *result[4];
   int n_in = 0;
   for (int i = 0; i < p->n; i++) if (p->step[i].kind == LEAF) given[n_in++] = build_leaf(&p->step[i]);
-  weft_set(WEFT_EXACT, 1);
+  weft_set(WEFT_REWRITES, 0);
   weft_scope *body = weft_scope_open();
   n_in = 0;
   for (int i = 0; i < p->n; i++) if (p->step[i].kind == LEAF) in[n_in++] = input[i] = weft_input(value(p, i)->dtype, value(p, i)->rank, value(p, i)->dims);
@@ -1076,7 +1076,7 @@ static bool as_function(struct recipe *p, int n, const int target[]) {
     weft_call(f, n_in, given, n, result);
     for (int k = 0; ok && k < n; k++) ok = reads_as(result[k], value(p, target[k]), "as a function", target[k]);
   }
-  weft_set(WEFT_EXACT, 0);
+  weft_set(WEFT_REWRITES, 1);
   weft_scope_discard(scope);
   return ok;
 }
@@ -1104,7 +1104,7 @@ static bool as_open_function(struct recipe *p) {
   weft_scope *scope = weft_scope_open();
   weft_array *given[RECIPE_STEPS], *input[RECIPE_STEPS] = { 0 }, *in[RECIPE_STEPS], *all[RECIPE_STEPS], *result;
   int n_in = 0;
-  weft_set(WEFT_EXACT, 1);
+  weft_set(WEFT_REWRITES, 0);
   for (int i = 0; i < p->n; i++) if (p->step[i].kind == LEAF) given[n_in++] = build_leaf(&p->step[i]);
   weft_scope *body = weft_scope_open();
   n_in = 0;
@@ -1120,7 +1120,7 @@ static bool as_open_function(struct recipe *p) {
   weft_call(f, n_in, given, 1, &result);
   weft_status status = weft_eval(1, &result);
   bool ok = is_excused(status) || reads_as(result, value(p, last), "with open sizes", last);
-  weft_set(WEFT_EXACT, 0);
+  weft_set(WEFT_REWRITES, 1);
   weft_scope_discard(scope);
   return ok;
 }

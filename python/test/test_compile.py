@@ -116,13 +116,27 @@ def test_exact_keeps_rewrites_that_change_rounding_out(rng):
     def f(x):
         return (x / weft.sqrt(weft.square(weft.sqrt((x * x).mean())) + 1e-5)).sum()
 
-    before = weft.set_exact(True)
-    try:
-        for _ in range(20):
-            x = weft.array(rng.standard_normal((8, 16)).astype(np.float32))
-            assert bits(weft.compile(weft.grad(f))(x)) == bits(weft.grad(f)(x))
-    finally:
-        weft.set_exact(before)
+    for _ in range(20):
+        x = weft.array(rng.standard_normal((8, 16)).astype(np.float32))
+        assert bits(weft.compile(weft.grad(f), rewrites="exact")(x)) == bits(weft.grad(f)(x))
+
+
+def test_fast_rounds_a_product_and_a_sum_once():
+    def f(x, y):
+        return x * y - 1.00048828125
+
+    def loop(x, y):
+        return weft.scan(lambda c, _: (c * y - 1.00048828125, ()), x, length=1)[0]
+
+    x, y = weft.array([1 + 2**-12, 3.0]), weft.array([1 + 2**-12, 7.0])
+    assert weft.compile(f)(x, y).tolist() == f(x, y).tolist() == [0, 19.99951171875]
+    assert weft.compile(loop)(x, y).tolist() == [0, 19.99951171875]
+    assert weft.compile(f, rewrites="fast")(x, y).tolist() == [2**-24, 19.99951171875]
+    assert weft.compile(loop, rewrites="fast")(x, y).tolist() == [2**-24, 19.99951171875]
+    assert weft.compile(lambda x: x / 3, rewrites="fast")(y).tolist() == (np.array(y) * np.float32(1 / 3)).tolist()
+    assert f(x, y).tolist() == [0, 19.99951171875]
+    with pytest.raises(ValueError, match="rewrites='faster' is none of exact, stable, fast"):
+        weft.compile(f, rewrites="faster")
 
 
 def test_a_known_call_takes_the_short_way_and_gives_the_same():

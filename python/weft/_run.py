@@ -2,7 +2,7 @@
 from . import _core
 from ._core import arrays, eval  # noqa: F401
 
-_DEVICE, _DEVICE_COUNT, _THREADS, _EXACT, _CHECK, _BLAS, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES, _KERNELS = range(13)
+_DEVICE, _DEVICE_COUNT, _THREADS, _REWRITES, _CHECK, _BLAS, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES, _KERNELS = range(13)
 _CHECKS = (None, "nan", "inf")
 
 
@@ -48,9 +48,9 @@ def set_threads(n):
     return _set(_THREADS, n)
 
 
-def set_exact(exact):
-    """Keeps rewrites that change rounding out of compiled functions of this thread. Returns what was set before."""
-    return bool(_set(_EXACT, int(exact)))
+def set_rewrites(most):
+    """What functions may become that this thread compiles: 0 exact, 1 stable, 2 fast. Returns what was set before."""
+    return _set(_REWRITES, most)
 
 
 def set_blas(blas):

@@ -3,6 +3,7 @@ import functools
 
 from . import _core
 from ._core import array
+from ._run import set_rewrites
 from ._tree import arrays, flatten, flatten_floats, flatten_memory, flatten_numbers, own, spread, unflatten
 
 
@@ -154,7 +155,7 @@ class _Compiled:
             compiled.learn(args, self.function, self.structure[0], len(self.structure) - 2)
 
 
-def _trace(fun, leaves, structure, state, outputs):
+def _trace(fun, leaves, structure, state, outputs, rewrites):
     """Runs fun on names in place of the arrays. Those of the state get names while it runs, and come back after it."""
     saved = [leaf.copy() for leaf in state]
     with _core.Scope():
@@ -169,14 +170,25 @@ def _trace(fun, leaves, structure, state, outputs):
             finally:
                 for leaf, value in zip(state, saved):
                     _core.become(leaf, value)
-            return _Compiled(body.compile(names, results), result_structure)
+            before = set_rewrites(rewrites)
+            try:
+                return _Compiled(body.compile(names, results), result_structure)
+            finally:
+                set_rewrites(before)
 
 
-def compile(fun, inputs=None, outputs=None):
+_REWRITES = {"exact": 0, "stable": 1, "fast": 2}
+
+
+def compile(fun, inputs=None, outputs=None, rewrites="stable"):
     """fun as one program, traced once for every set of shapes, dtypes and other arguments.
 
     Arrays that fun uses but does not receive are constants with the value they have when it is traced. inputs and
-    outputs are trees of arrays that fun reads and changes besides its arguments: state that varies."""
+    outputs are trees of arrays that fun reads and changes besides its arguments: state that varies. rewrites: "exact" keeps
+    every bit of fun as it is written, "stable" may compute what is better conditioned, "fast" what is faster too: x * y + z
+    is rounded once, a quotient by a number is a product with its reciprocal."""
+    if rewrites not in _REWRITES:
+        raise ValueError(f"compile: rewrites={rewrites!r} is none of {', '.join(_REWRITES)}")
     traces = {}
     compiled = functools.update_wrapper(_core.Compiled(), fun)
 
@@ -187,7 +199,7 @@ def compile(fun, inputs=None, outputs=None):
         key = (structure, len(leaves), _core.signature(values))
         trace = traces.get(key)
         if trace is None:
-            trace = traces[key] = _trace(fun, leaves, structure, state, outputs)
+            trace = traces[key] = _trace(fun, leaves, structure, state, outputs, _REWRITES[rewrites])
             if inputs is None and outputs is None and not kwargs and all(type(x) is array for x in args):
                 trace.teach(compiled, args)
         results = trace.function(values)

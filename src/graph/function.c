@@ -80,7 +80,7 @@ static void fill(struct weft_function *f, int n, weft_array *const in[], int m, 
   if (f->in) f->n_in = n;
   f->out = f->in ? nodes_of(m, out, &f->failure) : NULL;
   if (f->out) f->n_out = m;
-  f->exact = weft_get(WEFT_EXACT) > 0;
+  f->rewrites = (int)weft_get(WEFT_REWRITES);
 }
 
 static void inherit_trusts(struct weft_function *f, const struct weft_scope *s) {

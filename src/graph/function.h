@@ -11,7 +11,7 @@ struct weft_function {
   struct node **in, **out;      /* in: leaves or any node the user listed; out: expressions of them */
   struct trusts trusts;         /* about the sizes of its inputs */
   struct failure *failure;      /* bad: so are its calls */
-  bool exact;                   /* WEFT_EXACT was set when it was compiled: no rewrites that change rounding */
+  int rewrites;                 /* WEFT_REWRITES when it was compiled */
   _Atomic(struct plan_set *) plans; /* run/: what has been planned for which sizes */
 };
 void function_retain(struct weft_function *), function_release(struct weft_function *);

@@ -1,4 +1,5 @@
 /* element.c -- rows applied to elementwise nodes; operations on numbers; functions of concatenations. */
+#include <math.h>
 #include <string.h>
 #include "graph/dtype.h"
 #include "rewrite/fold.h"
@@ -12,12 +13,22 @@ const struct node *scalar_below(const struct node *n) {
 
 /* ---- Matching ---- */
 
-static bool is_number(const struct node *n, double value) {
+static bool find_number(const struct node *n, double *out) {
   const struct node *s = scalar_below(n);
-  if (!s) return false;
-  double v = dtype_decode((weft_dtype)s->dtype, scalar_bits(s, (weft_dtype)s->dtype));
+  if (s) *out = dtype_decode((weft_dtype)s->dtype, scalar_bits(s, (weft_dtype)s->dtype));
+  return s;
+}
+
+static bool is_number(const struct node *n, double value) {
+  double v;
+  if (!find_number(n, &v)) return false;
   if (value != value) return v != v;
   return !memcmp(&v, &value, sizeof v);
+}
+
+static bool is_ordinary(const struct node *n) {
+  double v, most = n->dtype == WEFT_F16 ? 1e4 : 1e37;
+  return find_number(n, &v) && fabs(v) < most && fabs(v) > 1 / most;
 }
 
 /* Depth first with the pattern's own tree, which is bounded. */
@@ -31,6 +42,7 @@ static bool matches(const struct pattern *p, int at, struct node *n, struct node
   }
   if (q->var < 0) return is_number(n, q->number);
   if (var[q->var]) return var[q->var] == n;
+  if (q->var == PATTERN_K && !is_ordinary(n)) return false;
   var[q->var] = n;
   return true;
 }
@@ -47,6 +59,8 @@ static bool is_on(char on, const struct node *x) {
 }
 
 /* ---- Replacing ---- */
+
+enum { MOST_FOLDS = 64 };
 
 /* A comparison gives bools, all others have the dtype of the node that is replaced. */
 static weft_dtype dtype_of(const struct pattern *p, int at, const struct node *like) {
@@ -68,15 +82,15 @@ static struct node *apply_rows(struct rewriting *w, struct node *n) {
   const struct rule_compiled *r = rules_compiled(&n_rules);
   for (int i = 0; i < n_rules; i++) {
     struct node *var[PATTERN_VARS] = { 0 };
-    if (r[i].before.node[0].op != n->op || (r[i].tag == RULE_STABLE && !w->stable)) continue;
-    if (matches(&r[i].before, 0, n, var) && var[0] && is_on(r[i].on, var[0])) return replacement(w, &r[i].after, 0, n, var);
+    if (r[i].before.node[0].op != n->op || r[i].tag > w->most) continue;
+    if (!matches(&r[i].before, 0, n, var) || !var[0] || !is_on(r[i].on, var[0])) continue;
+    if (var[PATTERN_K] && w->n_folds == MOST_FOLDS) continue; /* what becomes of it is to be a number */
+    return replacement(w, &r[i].after, 0, n, var);
   }
   return n;
 }
 
 /* ---- Numbers ---- */
-
-enum { MOST_FOLDS = 64 };
 
 static struct node *fold(struct rewriting *w, struct node *n) {
   const struct node *scalar[3];
@@ -103,8 +117,9 @@ static struct node *through_concat(struct rewriting *w, struct node *n) {
 }
 
 struct node *rewrite_element(struct rewriting *w, struct node *n) {
-  struct node *now = n->op == &op_cast ? rewrite_cast(w, n) : apply_rows(w, n);
+  struct node *now = n->op == &op_cast ? rewrite_cast(w, n) : n;
   if (now == n) now = fold(w, n);
+  if (now == n) now = apply_rows(w, n);
   if (now == n) now = through_concat(w, n);
   return now;
 }

@@ -171,8 +171,8 @@ static int forget_slots(struct rewriting *w, const struct node_list *list, struc
   return n + 2 * list->n;
 }
 
-bool rewrite(struct arena *arena, struct node_list *list, int n, struct node *target[], bool stable) {
-  struct rewriting w = { .arena = arena, .stable = stable };
+bool rewrite(struct arena *arena, struct node_list *list, int n, struct node *target[], enum rule_tag allowed) {
+  struct rewriting w = { .arena = arena, .most = allowed };
   if (!split_complex(arena, list, n, target)) return false;
   struct node **now = arena_take(arena, (size_t)(list->n + 1) * sizeof *now);
   bool *is_target = arena_take(arena, (size_t)list->n + 1);

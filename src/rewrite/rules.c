@@ -58,6 +58,12 @@ const struct rewrite_rule rewrite_rules[] = {
   { "mul(sqrt(x), sqrt(x))", "where(le(0, x), x, nan)", 'f', RULE_STABLE },
   { "log(add(1, x))", "log1p(x)", 'f', RULE_STABLE },
   { "log(add(x, 1))", "log1p(x)", 'f', RULE_STABLE },
+
+  { "div(x, k)", "mul(x, div(1, k))", 'f', RULE_FAST },
+  { "add(mul(x, y), z)", "fma(x, y, z)", 'f', RULE_FAST },
+  { "add(z, mul(x, y))", "fma(x, y, z)", 'f', RULE_FAST },
+  { "sub(mul(x, y), z)", "fma(x, y, neg(z))", 'f', RULE_FAST },
+  { "sub(z, mul(x, y))", "fma(neg(x), y, z)", 'f', RULE_FAST },
   { NULL, NULL, 0, RULE_EXACT }
 };
 
@@ -77,7 +83,7 @@ static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
 static bool is_word(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
 
 static int variable(char c) {
-  static const char names[PATTERN_VARS] = { 'x', 'y', 'z', 'c' };
+  static const char names[PATTERN_VARS] = { 'x', 'y', 'z', 'c', [PATTERN_K] = 'k' };
   for (int i = 0; i < PATTERN_VARS; i++)
     if (names[i] == c) return i;
   return -1;

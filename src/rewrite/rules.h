@@ -2,15 +2,11 @@
  *
  * Patterns are calls of elementwise ops by name on variables x y z c and numbers: "add(x, neg(y))". A number stands for a
  * scalar of exactly that value (-0 is not 0) broadcast to the shape of the node; a variable that occurs twice stands for
- * the same node twice. */
+ * the same node twice. k stands for any such number that is neither tiny nor huge: 1/k is normal. */
 #ifndef WEFT_RULES_H
 #define WEFT_RULES_H
 #include "op/op.h"
-
-enum rule_tag {
-  RULE_EXACT,  /* the same bits, but for the payload of a nan */
-  RULE_STABLE  /* better conditioned; may change rounding or the sign of zero. Inside functions only */
-};
+#include "rewrite/rewrite.h"
 
 struct rewrite_rule {
   const char *before, *after;
@@ -20,7 +16,7 @@ struct rewrite_rule {
 extern const struct rewrite_rule rewrite_rules[]; /* ends with before = NULL */
 
 /* A pattern in memory: nodes of a tree, the root first. */
-enum { PATTERN_NODES = 12, PATTERN_VARS = 4 };
+enum { PATTERN_NODES = 12, PATTERN_VARS = 5, PATTERN_K = 4 };
 struct pattern_node { const struct op *op; int var; double number; int n, in[3]; }; /* op NULL: var >= 0, or a number */
 struct pattern { int n; struct pattern_node node[PATTERN_NODES]; };
 

@@ -3,10 +3,11 @@
 #define WEFT_REWRITE_WORK_H
 #include "base/arena.h"
 #include "op/op.h"
+#include "rewrite/rewrite.h"
 
 struct rewriting {
   struct arena *arena;
-  bool stable;
+  enum rule_tag most;
   bool no_memory;
   int n_folds;              /* numbers folded so far: bounded, each one runs a kernel */
   struct node **table;      /* common expressions: open addressing by hash */

@@ -155,7 +155,7 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
   struct failure *failure = settle(f);
   if (!failure) failure = expand_items(f, leaf, n, item, &out, &target);
   if (failure) return failure;
-  if (eval_is_sized(n, target)) e->plan = eval_plan_leaves(n, target, !f->exact, &e->n_leaves, &e->captured, &failure);
+  if (eval_is_sized(n, target)) e->plan = eval_plan_leaves(n, target, f->rewrites, &e->n_leaves, &e->captured, &failure);
   drop_items(f, out);
   if (!e->plan) return failure; /* NULL: part by part */
   e->input = mem_alloc(sizeof *e->input * (size_t)(e->n_leaves + 1));
@@ -225,7 +225,7 @@ struct failure *eval_hand_over(int n, struct node *item[], struct node *const re
   struct failure *failure = NULL;
   struct node **leaf = NULL;
   int n_leaves = 0;
-  struct plan *plan = eval_plan_leaves(n, result, false, &n_leaves, &leaf, &failure);
+  struct plan *plan = eval_plan_leaves(n, result, RULE_EXACT, &n_leaves, &leaf, &failure);
   if (!plan) return failure;
   failure = eval_claimed(n, item, plan, n_leaves, leaf);
   if (leaf) nodes_release(n_leaves, leaf);

@@ -18,7 +18,9 @@
 struct eval_settings *eval_settings(void) {
   static _Thread_local struct eval_settings own;
   struct eval_settings *s = &own; /* its address is not found twice: that is a call in a shared library */
-  if (!s->is_known) s->is_known = true, s->device = device_default(), s->check = check_default(), s->blas = blas_default();
+  if (!s->is_known)
+    *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .blas = blas_default(),
+                                 .rewrites = RULE_STABLE };
   return s;
 }
 
@@ -193,8 +195,8 @@ static struct node *local_of(struct program *g, struct node *const made[], const
 
 /* Local copies of the list; graph lock held. */
 static bool make_program(struct program *g, const struct node_list *l, int n_leaves,
-                         int n, struct node *const target[], bool stable) {
-  *g = (struct program){ .arena = arena_new(), .n_targets = n, .n_leaves = n_leaves, .stable = stable };
+                         int n, struct node *const target[], enum rule_tag rewrites) {
+  *g = (struct program){ .arena = arena_new(), .n_targets = n, .n_leaves = n_leaves, .rewrites = rewrites };
   if (!g->arena) return false;
   g->list.node = arena_take(g->arena, sizeof *g->list.node * (size_t)(l->n + 1));
   g->target = arena_take(g->arena, sizeof *g->target * (size_t)(n + 1));
@@ -227,11 +229,11 @@ static bool take_leaves(struct eval *e, const struct node_list *l) {
 }
 
 /* Finds or makes the plan. Lock held on entry and on return; not while a plan is made. */
-static struct failure *find_plan(struct eval *e, const struct node_list *l, bool stable) {
+static struct failure *find_plan(struct eval *e, const struct node_list *l, enum rule_tag rewrites) {
   static _Thread_local struct key key;
   struct failure *failure = NULL;
   key_clear(&key);
-  key_int(&key, stable);
+  key_int(&key, rewrites);
   key_int(&key, e->settings.device);
   key_graph(&key, l, e->n, e->target);
   if (key.failed) return no_memory();
@@ -243,7 +245,7 @@ static struct failure *find_plan(struct eval *e, const struct node_list *l, bool
   if (e->settings.device && !device)
     return fail(WEFT_ERR_DEVICE, 0, "weft_eval: device %d is not there: a child of a process that uses it has none",
                 e->settings.device);
-  if (!make_program(&g, l, e->n_leaves, e->n, e->target, stable)) return no_memory();
+  if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return no_memory();
   g.device = device;
   graph_unlock();
   eval_before_long();
@@ -785,14 +787,14 @@ static int64_t would_give(struct eval *e) {
   return bytes;
 }
 
-static struct failure *plan_only(struct eval *e, bool stable, int64_t *given) {
+static struct failure *plan_only(struct eval *e, enum rule_tag rewrites, int64_t *given) {
   struct node_list l;
   struct node *which;
   struct failure *f = NULL;
   graph_lock();
   if (!walk(&l, e->n, e->target, stops)) return graph_unlock(), no_memory();
   if (look(&l, &f, &which) == CLEAR) {
-    f = (e->only_targets || add_held(e, &l, true)) && take_leaves(e, &l) ? find_plan(e, &l, stable) : no_memory();
+    f = (e->only_targets || add_held(e, &l, true)) && take_leaves(e, &l) ? find_plan(e, &l, rewrites) : no_memory();
     if (!f && given) *given = would_give(e);
   } else if (!f) f = fail(WEFT_ERR_UNSUPPORTED, 0, "weft_plan: a part must be computed before the rest can be planned");
   node_list_free(&l);
@@ -816,12 +818,12 @@ bool eval_is_sized(int n, struct node *const target[]) {
   return is_sized;
 }
 
-struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable, int *n_leaves, struct node ***leaf,
+struct plan *eval_plan_leaves(int n, struct node *const target[], enum rule_tag rewrites, int *n_leaves, struct node ***leaf,
                               struct failure **failure) {
   struct eval e;
   struct plan *p = NULL;
   if (!begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return *failure = no_memory(), NULL;
-  if (!(*failure = plan_only(&e, stable, NULL))) {
+  if (!(*failure = plan_only(&e, rewrites, NULL))) {
     plan_retain(p = e.plan);
     if (leaf) *leaf = e.leaf, *n_leaves = e.n_leaves, e.leaf = NULL, e.n_leaves = 0;
   }

@@ -29,7 +29,7 @@ struct failure *nan_find(int n, struct node *const target[]);
 weft_status value_copy(const struct node *, void *dst, struct failure **);
 
 /* This thread's settings. */
-struct eval_settings { const volatile int *cancel; int threads, device, check; bool exact, blas, is_known; };
+struct eval_settings { const volatile int *cancel; int threads, device, check; enum rule_tag rewrites; bool blas, is_known; };
 struct eval_settings *eval_settings(void);
 int check_default(void);     /* as the environment says */
 bool blas_default(void);
@@ -55,7 +55,7 @@ bool job_is_stuck(void);                /* after a fork: there are jobs, and nob
 void job_resume(void);                  /* they go on, if need be here and now; graph lock not held */
 
 /* The plan of a graph whose leaves are ready; leaf not NULL: those, with references, in the order the plan knows. */
-struct plan *eval_plan_leaves(int n, struct node *const target[], bool stable,
+struct plan *eval_plan_leaves(int n, struct node *const target[], enum rule_tag rewrites,
                               int *n_leaves, struct node ***leaf, struct failure **);
 /* What weft_eval would do, storing also what somebody holds and would have to compute again. */
 struct failure *eval_cost(int n, struct node *const target[], const bool forgets[], weft_cost *);

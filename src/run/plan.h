@@ -30,7 +30,7 @@ struct program {
   int n_targets, n_leaves;
   struct node **target;
   struct place *leaf_place;
-  bool stable;                   /* rewrites that change rounding are allowed */
+  enum rule_tag rewrites;        /* the most that is allowed */
   const struct device *device;   /* where it is to run; NULL: on the host */
 };
 

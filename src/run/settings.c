@@ -38,7 +38,7 @@ int64_t weft_get(weft_setting s) {
     case WEFT_DEVICE: return eval_settings()->device;
     case WEFT_DEVICE_COUNT: return device_count();
     case WEFT_THREADS: return eval_threads();
-    case WEFT_EXACT: return eval_settings()->exact;
+    case WEFT_REWRITES: return eval_settings()->rewrites;
     case WEFT_CHECK: return eval_settings()->check;
     case WEFT_BLAS: return eval_settings()->blas;
     case WEFT_BYTES_LIMIT: return memory_limit();
@@ -72,7 +72,10 @@ int64_t weft_set(weft_setting s, int64_t v) {
       if (v < 1 || v > 1024) return -1;
       eval_settings()->threads = (int)v;
       return before;
-    case WEFT_EXACT: eval_settings()->exact = v != 0; return before;
+    case WEFT_REWRITES:
+      if (v < RULE_EXACT || v > RULE_FAST) return -1;
+      eval_settings()->rewrites = (enum rule_tag)v;
+      return before;
     case WEFT_CHECK:
       if (v < 0 || v > 2) return -1;
       eval_settings()->check = (int)v;

@@ -95,7 +95,7 @@ bool body_nodes(struct body *b) {
   b->list.room = b->list.n;
   for (int i = 0; ok && i < n; i++) b->target[i] = b->list.node[g.target[i]];
   subgraph_free(&g);
-  return ok && multiply_sequences(b) && (rewrite(w->arena, &b->list, n, b->target, false) || !(w->no_memory = true));
+  return ok && multiply_sequences(b) && (rewrite(w->arena, &b->list, n, b->target, w->rewrites) || !(w->no_memory = true));
 }
 
 /* ---- inputs and outputs ---- */

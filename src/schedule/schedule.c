@@ -279,7 +279,7 @@ static bool make(struct work *w) {
 }
 
 struct schedule *schedule_make(struct arena *arena, struct node_list *list, int n_targets, struct node *const target[],
-                               int n_leaves, const struct place leaf_place[], bool fuse, bool by_patches,
+                               int n_leaves, const struct place leaf_place[], const struct schedule_options *o,
                                struct failure **failure) {
   struct work *w = arena_take(arena, sizeof *w);
   struct node **t = arena_take(arena, sizeof *t * (size_t)(n_targets + 1));
@@ -287,7 +287,7 @@ struct schedule *schedule_make(struct arena *arena, struct node_list *list, int 
   if (!w || !t) return NULL;
   memcpy(t, target, sizeof *t * (size_t)n_targets);
   *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
-                      .leaf_place = leaf_place, .fuse = fuse, .by_patches = by_patches };
+                      .leaf_place = leaf_place, .fuse = o->fuse, .by_patches = o->by_patches, .rewrites = o->rewrites };
   if (make(w)) return w->out;
   schedule_drop_kernels(w->out);
   *failure = w->failure;

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "base/arena.h"
 #include "op/op.h"
+#include "rewrite/rewrite.h"
 
 enum { AXES = BACKEND_RANK };
 
@@ -114,10 +115,14 @@ struct replay {
 };
 
 /* list: rewritten local nodes, inputs before users; leaves have their number in `serial`, and stand at leaf_place.
- * fuse false: one op a kernel. by_patches false: products of matrices are kernels in KIR too. NULL: *failure says
- * why (the caller's), or there is no memory. */
+ * NULL: *failure says why (the caller's), or there is no memory. */
+struct schedule_options {
+  bool fuse;                     /* false: one op a kernel */
+  bool by_patches;               /* false: products of matrices are kernels in KIR too */
+  enum rule_tag rewrites;        /* of the bodies of loops */
+};
 struct schedule *schedule_make(struct arena *, struct node_list *list, int n_targets, struct node *const target[],
-                               int n_leaves, const struct place leaf_place[], bool fuse, bool by_patches,
+                               int n_leaves, const struct place leaf_place[], const struct schedule_options *,
                                struct failure **);
 void schedule_drop_kernels(struct schedule *); /* of its steps, those in bodies of loops too; NULL: nothing */
 

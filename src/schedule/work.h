@@ -52,6 +52,7 @@ struct work {
   int n_leaves;
   const struct place *leaf_place;
   bool fuse, by_patches, no_memory;
+  enum rule_tag rewrites;
   int most_nodes;             /* in a group */
   bool is_crowded;            /* a kernel would need too many buffers: smaller groups are tried */
   struct group *group;
