@@ -454,7 +454,8 @@ weft_array *weft_loop_last(weft_loop *, weft_array *carry);  /* the carry after 
 void        weft_loop_recompute(weft_loop *, int64_t every);  /* reverse mode keeps the carries before every k-th step and
                                                                 computes those between again; 0: k is the square root of the
                                                                 steps, so is what is kept, if their number is known here.
-                                                                Without it all are kept. Not with until */
+                                                                Without it all are kept. A loop that until ends is run once
+                                                                more for it, and needs no bound */
 void        weft_loop_truncate(weft_loop *, int64_t steps);   /* reverse mode goes back through the last steps only: what
                                                                 the ones before did is constant to it */
 void        weft_loop_close(weft_loop *);

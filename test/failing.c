@@ -313,7 +313,7 @@ STORY(choices, every_allocation_of_choices_may_fail) {
   return status ? status : read_to(out + 3, ys, 6);
 }
 
-/* Gradients of a loop in segments, with a rest, and of one that is truncated where until ends it. */
+/* Gradients of loops in segments, with a rest, and of one that is truncated; until ends two of them. */
 STORY(kept_steps, every_allocation_of_loops_that_recompute_or_truncate_may_fail) {
   weft_array *x = floats(WEFT_DIMS(5, 2)), *dx, *total = NULL;
   weft_array *four = weft_from(WEFT_I32, 0, NULL, &(int32_t){ 4 });
@@ -322,7 +322,8 @@ STORY(kept_steps, every_allocation_of_loops_that_recompute_or_truncate_may_fail)
     weft_array *e = weft_loop_each(l, x), *c = weft_loop_carry(l, weft_full(WEFT_F32, WEFT_DIMS(2), 0.5)), *next = weft_tanh(weft_add(c, e));
     weft_loop_next(l, c, next);
     if (k) weft_loop_recompute(l, 2);
-    else weft_loop_truncate(l, 2), weft_loop_until(l, weft_gt(weft_sum(next, WEFT_ALL), weft_scalar(9)));
+    else weft_loop_truncate(l, 2);
+    if (k != 1) weft_loop_until(l, weft_gt(weft_sum(next, WEFT_ALL), weft_scalar(9)));
     weft_array *all = weft_loop_all(l, next);
     weft_loop_close(l);
     weft_array *y = weft_sum(all, 0);

@@ -191,7 +191,9 @@ def norm_gradient(norm, n):
 PROGRAMS = {
     "AR(2) scan 1000x256": (ar, lambda: [normal(1000, 256)]),
     "AR(2) scan gradient 1000x256": (ar_gradient, lambda: [normal(1000, 256)]),
+    "RNN scan gradient 20x64x64": (rnn_gradient, lambda: [normal(20, 64, 64), normal(64, 64) / 8, normal(64, 64).T / 8]),
     "RNN scan gradient 100x64x64": (rnn_gradient, lambda: [normal(100, 64, 64), normal(64, 64) / 8, normal(64, 64).T / 8]),
+    "Newton's root by while": (lambda s, x: s.loop(lambda c: s.maximum(c * c - x, x - c * c) > 1e-3, lambda c: 0.5 * (c + x / c), x), lambda: [positive(1)[0] + 2]),
     "10-op logp and gradient": (lambda s, *a: s.grad(lambda *b: logp(s, *b), (1, 2))(*a), lambda: [normal(1000), normal(1), normal(1) * 0.1]),
     "MLP step 64x128x128x10": (lambda s, x, y, *w: [p - 0.1 * d for p, d in zip(w, s.grad(lambda *p: mlp_loss(s, x, y, *p), (0, 1, 2))(*w))],
                                lambda: [normal(64, 128), normal(64, 10), normal(128, 128) / 11, normal(128, 128) / 11, normal(128, 10) / 11]),

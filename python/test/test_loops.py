@@ -101,6 +101,24 @@ def test_while_loop_without_a_bound_says_what_a_gradient_needs():
         weft.grad(lambda a: weft.while_loop(lambda s: s < 10.0, lambda s: s * a, a))(weft.array(1.5)).item()
 
 
+def test_while_loop_without_a_bound_is_differentiated_where_it_recomputes():
+    def newton(a, **how):
+        start = weft.array(1.0, dtype=weft.float64)
+        return weft.while_loop(lambda s: weft.abs(s * s - a) > 1e-10, lambda s: 0.5 * (s + a / s), start, **how)
+
+    for x in (2.0, 1.0, 1e6):
+        a = weft.array(x, dtype=weft.float64)
+        for k in (1, 3, 100):
+            d, want = (weft.grad(lambda a: newton(a, **how))(a).item() for how in ({"recompute": k}, {"bound": 50}))
+            np.testing.assert_allclose(d, want, rtol=1e-14)
+            assert weft.compile(weft.grad(lambda a: newton(a, recompute=k)))(a).item() == d
+    many = weft.array([2.0, 9.0, 1e6], dtype=weft.float64)
+    rows = weft.vmap(weft.grad(lambda a: newton(a, recompute=4)))(many)
+    np.testing.assert_allclose(np.array(rows), 0.5 / np.sqrt(np.array(many)), rtol=1e-9)
+    with pytest.raises(Exception, match="before how many steps"):
+        newton(a, recompute=0).item()
+
+
 def test_while_loop_with_a_bound_is_differentiated():
     def newton(a):
         def improve(s):

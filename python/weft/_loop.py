@@ -35,14 +35,17 @@ def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=
         return unflatten(carry_structure, last), unflatten(out_structure, ys)
 
 
-def while_loop(cond, body, init, bound=None):
+def while_loop(cond, body, init, bound=None, recompute=None):
     """The first of init, body(init), body(body(init)), .. for which cond is false.
 
-    bound: the most steps there may be; what grad needs, which keeps them."""
+    bound: the most steps there may be. grad needs it, and keeps so many; or recompute, with or without a bound: it runs the
+    loop once more to count the steps, keeps the carries before every so many of them and computes those between again."""
     carries, structure = flatten_numbers(init)
     with _core.Scope():
         begins = cond(own(structure, carries))
         loop = _core.Loop(_core.where(begins, 2**62 if bound is None else bound, 0))  # numbers: not below 0 for sure
+        if recompute is not None:
+            loop.recompute(recompute)
         c = [loop.carry(carry) for carry in carries]
         carry = body(own(structure, c))
         _step(loop, c, carry, structure)

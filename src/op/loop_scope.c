@@ -389,11 +389,12 @@ static struct failure *find_segment(const struct weft_loop *l, const struct loop
   if (!l->recomputes) return NULL;
   if (l->truncate)
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_recompute: a loop that is truncated keeps few steps as it is");
-  if (l->until || (!dim_is_known(p->n_steps) && (!l->every || has_tails(l))))
-    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), l->until || l->every ?
-                "weft_loop_recompute: the number of steps must be known when the loop is closed" :
+  bool is_late = l->until || !dim_is_known(p->n_steps);
+  if (is_late && (!l->every || has_tails(l)))
+    return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), l->every ?
+                "weft_loop_recompute: with weft_loop_tail the number of steps must be known when the loop is closed" :
                 "weft_loop_recompute: before how many steps carries are kept must be given where their number is not known");
-  if (!dim_is_known(p->n_steps)) return *k = l->every, NULL;
+  if (is_late) return *k = l->every, NULL;
   for (*k = l->every; !*k || (!l->every && *k * *k < p->n_steps);) ++*k;
   if (*k >= p->n_steps) *k = 0;
   return NULL;
@@ -428,11 +429,12 @@ static bool make_tails(struct weft_loop *l, struct loop_parts *p, int64_t every,
   return ok;
 }
 
-/* Likewise, segment by segment. */
+/* Likewise, segment by segment. A loop that until ends is run once for the number of steps alone. */
 static bool make_segments(struct weft_loop *l, struct loop_parts *p, int64_t k, struct node *out[], struct failure **failure) {
-  struct node *count = count_of(l);
+  struct node *count = l->until ? loop_count_until(p, failure) : count_of(l);
+  p->until = NULL;
   bool ok = count && loop_in_segments(p, k, count, out, failure);
-  if (!count) *failure = no_memory("weft_loop_close");
+  if (!count && !*failure) *failure = no_memory("weft_loop_close");
   node_release(count);
   return ok;
 }
@@ -450,7 +452,7 @@ static bool make(struct weft_loop *l, struct node **seq, struct node **lists, st
   gather(l, &p, lists);
   if ((*failure = find_segment(l, &p, &k))) return false;
   if (has_tails(l) && (l->until || cuts_later)) return make_tails(l, &p, k, out, failure);
-  if (cuts_later) return make_segments(l, &p, k, out, failure);
+  if (cuts_later || (k && l->until)) return make_segments(l, &p, k, out, failure);
   struct hoist h;
   bool ok = loop_hoist(&p, &h, failure);
   if (ok && has_tails(l)) ok = make_tails(l, &h.parts, k, out, failure);

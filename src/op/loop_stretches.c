@@ -81,14 +81,12 @@ static bool count_later(struct stretches *s) {
   return true;
 }
 
-/* How many steps until lets it make. */
-static bool count_until(struct stretches *s, struct failure **failure) {
-  struct loop_parts p = *s->p;
+struct node *loop_count_until(const struct loop_parts *parts, struct failure **failure) {
+  struct loop_parts p = *parts;
   p.n_all = 0;
-  struct node *loop = loop_make(&p, failure);
-  s->count = loop ? item_make(loop, loop_out_length(loop_of(loop))) : NULL;
+  struct node *loop = loop_make(&p, failure), *count = loop ? item_make(loop, loop_out_length(loop_of(loop))) : NULL;
   node_release(loop);
-  return s->count;
+  return count;
 }
 
 /* ---- A stretch ---- */
@@ -186,7 +184,7 @@ static void stretches_free(struct stretches *s) {
 bool loop_in_stretches(const struct loop_parts *p, const int64_t tail[], int64_t every, struct node *count, struct node *out[],
                     struct failure **failure) {
   struct stretches s = { .p = p, .tail = tail, .every = every, .count = count ? node_retain(count) : NULL };
-  bool ok = find_stretches(&s) && (!p->until || (node_release(s.count), count_until(&s, failure)));
+  bool ok = find_stretches(&s) && (!p->until || (node_release(s.count), s.count = loop_count_until(p, failure)));
   if (ok && s.count) ok = count_later(&s);
   else if (ok) count_steps(&s);
   for (int i = 0; ok && i < s.n; i++) ok = make_stretch(&s, i, failure);
