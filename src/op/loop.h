@@ -44,7 +44,8 @@ void hoist_free(struct hoist *);
  * number is known and at least k. No until ends it. References; false: *failure, and those that are there are the caller's. */
 bool loop_in_segments(const struct loop_parts *, int64_t k, struct node *count, struct node *out[], struct failure **);
 
-/* How many steps until lets it make, by a loop that has no other result: an array with a reference. NULL: *failure, or no memory. */
+/* How many steps until lets it make, by a loop that has no other result: an array with a reference. NULL: *failure, or
+ * there is no memory. */
 struct node *loop_count_until(const struct loop_parts *, struct failure **);
 
 /* The same results, but of stacked output i only the last tail[i] steps (0: of all), by loops one after the other

@@ -94,8 +94,8 @@ static struct failure *too_large(const struct node_list *l) {
       if (__builtin_mul_overflow(count, n->dims[k], &count)) count = INT64_MAX;
     if (count <= INT64_C(1) << MOST_BITS) continue;
     return n->op->kind == OP_ITEM
-             ? fail(WEFT_ERR_MEMORY, n->origin, "weft_loop_open: %s, kept of every step, is too much: give the loop a bound, or recompute",
-                    shape_show(n, &t))
+             ? fail(WEFT_ERR_MEMORY, n->origin, "weft_loop_open: %s, kept of every step, is too much: give the loop a bound, or "
+                    "recompute", shape_show(n, &t))
              : fail(WEFT_ERR_MEMORY, n->origin, "weft_%s: %s has too many elements to be computed", n->op->name, shape_show(n, &t));
   }
   return NULL;

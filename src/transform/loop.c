@@ -411,7 +411,8 @@ static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const 
   struct failure *why = NULL;
   if (v.l->steps == INT64_MAX)
     return all_bad(r->node->n_in, dx, fail(WEFT_ERR_UNSUPPORTED, r->node->origin,
-                                           "weft_vjp: a loop that only until ends keeps no steps to go back; give it a bound, or weft_loop_recompute"));
+                                           "weft_vjp: a loop that only until ends keeps no steps to go back; give it a bound, "
+                                           "or weft_loop_recompute"));
   struct node *back = reverse(&v, is_wanted, dy, &why);
   if (back) give_out(&v, back, dx);
   else all_bad(r->node->n_in, dx, why ? why : no_memory());
