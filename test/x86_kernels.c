@@ -168,6 +168,7 @@ struct problem {
   enum layout layout;
   bool specials, avx2_only, at_end;
   int unroll;
+  int64_t index_from, n_indices; /* what a buffer k holds; 0: whatever comes */
 };
 
 static int64_t outer_extent(const struct problem *p, const struct kir_facts *f) {
@@ -235,6 +236,14 @@ static struct shape_class class_for(const struct problem *p, const struct memory
   return s;
 }
 
+static void fill_indices(const struct problem *p, struct memory *m) {
+  int size = element_bytes(m->dtype);
+  for (size_t i = 0; i < m->bytes; i += (size_t)size) {
+    int64_t v = p->index_from + (int64_t)(random_bits() % (uint64_t)p->n_indices);
+    memcpy(m->first + i, &v, (size_t)size);
+  }
+}
+
 /* Private buffers are row-major copies; here both back ends add to one copy that starts at random values. */
 static void fill_both(const struct problem *p, const struct kir_facts *f, struct memory *vm, struct memory *x86) {
   for (int i = 0; i < p->k->n_bufs; i++) {
@@ -242,6 +251,7 @@ static void fill_both(const struct problem *p, const struct kir_facts *f, struct
     vm[i] = memory_new(p->k, i, p->sizes, layout, p->at_end ^ (i & 1), is_private(f, i));
     x86[i] = memory_new(p->k, i, p->sizes, layout, p->at_end ^ (i & 1), is_private(f, i));
     memory_fill(&vm[i], p->specials);
+    if (p->n_indices && !strcmp(p->k->bufs[i].name, "k")) fill_indices(p, &vm[i]);
     memcpy(x86[i].first, vm[i].first, vm[i].bytes);
     for (int j = 0; j < 8; j++) vm[i].checks[j] = x86[i].checks[j] = INT64_MAX;
     vm[i].bound.in_register_dtype = x86[i].bound.in_register_dtype = is_private(f, i);
@@ -582,6 +592,44 @@ TEST(arrays_read_across_have_the_same_bits_by_tiles) {
     for (int n = 0; n < 4 * (int)(sizeof sizes / sizeof *sizes); n++) {
       struct problem p = { .k = k[i], .layout = n & 2 ? COLUMN_MAJOR : ROW_MAJOR, .avx2_only = n & 1, .at_end = n & 4,
                            .sizes = { 2, sizes[n / 4][0], sizes[n / 4][1] } };
+      EXPECT(same_bits(&p));
+    }
+    kir_free(k[i]);
+  }
+  text_free(&why);
+}
+
+#define INDEXED(name, index, dtype, how)                                                                                   \
+  "kernel " name " { size N, S in k:" index "[N], v:" dtype "[N] inout y:" dtype "[S] lane i in N {\n"                     \
+  "  j = cast.i64(load k[i]); n = select(lt(j, 0), add(j, S), j); check lt(cast.u64(n), cast.u64(S)) at i\n"               \
+  "  store y[n] " how " = load v[i] } }\n"
+
+/* All indices from 0 on, some from the end, few beyond it: each has a way of its own through the code. */
+TEST(stores_through_an_index_have_the_same_bits_whatever_the_indices) {
+  static const char text[] =
+    INDEXED("a", "i32", "f32", "add") INDEXED("b", "i64", "f32", "mul") INDEXED("c", "i32", "f64", "max")
+    INDEXED("d", "i64", "i64", "min") INDEXED("e", "i32", "i32", "") INDEXED("f", "i16", "u32", "xor")
+    INDEXED("g", "i32", "bf16", "") INDEXED("h", "i64", "i64", "mul") INDEXED("i", "i32", "bool", "or")
+    "kernel j { size N, S in k:i32[N], v:f32[N] inout y:f32[S], z:f32[N] lane i in N {\n"
+    "  j = cast.i64(load k[i]); check le(0, j) at i; check lt(j, S) at sub(N, i); a = load v[i]; store z[i] = mul(a, a) store y[j] add = a } }\n"
+    "kernel l { size N, S in k:i32[N], v:f32[N] inout y:f32[S] par q in blocks(N, 4096) private y add { lane i in block q {\n"
+    "  j = cast.i64(load k[i]); p = and(le(0, j), lt(j, S)); check p at i; store y[j] add = load v[i] } } }\n"
+    "kernel m { size N, S in k:i64[N], x:f32[S] out y:f32[N] lane i in N {\n"
+    "  j = load k[i]; p = and(le(0, j), lt(j, S)); check p at i; a = load x[j]; check lt(a, 0f40a00000) at i; store y[i] = a } }\n";
+  enum { S = 1000, KERNELS = 12 };
+  static const int64_t ranges[][2] = { { 0, S }, { -S, 2 * S }, { -S - 1, 2 * S + 1 }, { 0, S + 1 }, { -1, S + 2 }, { S, 5 } };
+  if (!has_machine()) return;
+  struct kir_kernel *k[KERNELS];
+  struct text why = { 0 };
+  if (kir_parse(text, k, KERNELS, &why) != KERNELS) test_fail(__FILE__, __LINE__, "%s", text_of(&why));
+  for (int i = 0; i < KERNELS; i++) {
+    const char *wrong = kir_verify(k[i]);
+    if (wrong) test_fail(__FILE__, __LINE__, "%s: %s", k[i]->name, wrong);
+    EXPECT(kir_legalise(k[i]));
+    for (int n = 0; n < 2 * N_LENGTHS * 6; n++) {
+      const int64_t *range = ranges[n / 2 % 6];
+      struct problem p = { .k = k[i], .layout = n % 7 ? ROW_MAJOR : ALL_REVERSED, .avx2_only = n & 1, .at_end = n & 2,
+                           .specials = n & 4, .sizes = { lengths[n / 12], S }, .index_from = range[0], .n_indices = range[1] };
       EXPECT(same_bits(&p));
     }
     kir_free(k[i]);

@@ -52,20 +52,18 @@ static void gathered(const struct task *t, int part, int parts) {
   _mm_sfence();
 }
 
-/* Sums of the elements of each of the `cols` slots: four copies a part, so that a slot met twice in a row does not wait. */
-enum { COPIES = 4 };
-
+/* Sums of the elements of each of the `cols` slots, a copy a part. With several copies in turn, so that a slot met twice in a
+ * row does not wait, it takes longer. */
 static void scattered(const struct task *t, int part, int parts) {
-  int64_t n = t->rows * t->cols, slots = t->cols, hi = part_begin(n, COPIES, part + 1, parts);
-  float *sum = t->room + part * COPIES * slots;
-  memset(sum, 0, sizeof *sum * COPIES * (size_t)slots);
-  for (int64_t i = part_begin(n, COPIES, part, parts); i < hi; i += COPIES)
-    for (int k = 0; k < COPIES; k++) sum[k * slots + t->index[i + k]] += t->in[0][i + k];
+  int64_t n = t->rows * t->cols, slots = t->cols, hi = part_begin(n, BLOCK, part + 1, parts);
+  float *sum = t->room + part * slots;
+  memset(sum, 0, sizeof *sum * (size_t)slots);
+  for (int64_t i = part_begin(n, BLOCK, part, parts); i < hi; i++) sum[t->index[i]] += t->in[0][i];
 }
 static void add_slots(const struct task *t, int parts) {
   for (int64_t s = 0; s < t->cols; s += LANES) {
     vec sum = v_load(t->room + s);
-    for (int p = 1; p < parts * COPIES; p++) sum += v_load(t->room + p * t->cols + s);
+    for (int p = 1; p < parts; p++) sum += v_load(t->room + p * t->cols + s);
     v_store(t->out[0] + s, sum);
   }
 }

@@ -114,8 +114,8 @@ int draft_index(struct draft *d, int i, int size, int at, struct site site) {
   int zero = kir_lit_int(d->k, WEFT_I64, 0), k = kir_cast(b, WEFT_I64, i);
   int is_below = kir_op2(b, KIR_LT, k, zero), from_end = kir_op2(b, KIR_ADD, k, size);
   k = kir_op3(b, KIR_SELECT, is_below, from_end, k);
-  int is_from_0 = kir_op2(b, KIR_LE, zero, k), is_inside = kir_op2(b, KIR_LT, k, size);
-  draft_check(d, kir_op2(b, KIR_AND, is_from_0, is_inside), at, site);
+  int place = kir_cast(b, WEFT_U64, k), end = kir_cast(b, WEFT_U64, size); /* what is still below 0 is beyond any end */
+  draft_check(d, kir_op2(b, KIR_LT, place, end), at, site);
   return k;
 }
 

@@ -228,3 +228,18 @@ void check_lanes(struct gen *g, const struct kir_stmt *s, int site, int mask, in
   forget_copies(g, mask_after);
   jump_if_none(g, mask_after, g->rest);
 }
+
+void check_all(struct gen *g, const struct kir_stmt *s) {
+  struct encoder *e = enc(g);
+  int sum = e->evex ? temp_mask(g) : temp(g), first = in_reg(g, s->in[0], 0);
+  for (int c = 1; c < g->copies; c++) {
+    uint64_t locked = g->locked;
+    int r = in_reg(g, s->in[0], c), base = e->evex ? MASK_BASE : 0;
+    vec(e, e->evex ? I_KAND : I_PAND, 32, sum, (c > 1 ? sum + base : first) - base, rm_reg(r - base));
+    g->locked = locked;
+  }
+  bits_of(g, g->copies == 1 ? first : e->evex ? sum + MASK_BASE : sum);
+  gpr_imm(e, A_AND, rm_reg(RAX), all_lanes(g));
+  gpr_imm(e, A_CMP, rm_reg(RAX), all_lanes(g));
+  jump_if(e, CC_NE, g->careful);
+}

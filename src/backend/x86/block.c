@@ -44,7 +44,7 @@ static void pass_over(struct gen *g, const struct kir_block *b) {
 }
 
 /* The statements up to the next loop or branch; of those hoisted, all: nothing inside a branch is. A check in lanes gives
- * the rest of the block another mask. */
+ * the rest of the block another mask, or is expected to hold for all of them. */
 static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
   int n = 0, active = g->active;
   bool in_lanes = g->lane_loop >= 0 && !hoisted;
@@ -55,7 +55,7 @@ static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
     if (ends_run(g, s) || is_hoisted(g, s, site) != hoisted) continue;
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     int mask = in_lanes ? mask_for(g, s, active) : -1;
-    if (in_lanes && s->kind == KIR_CHECK) active = active_new(g);
+    if (in_lanes && s->kind == KIR_CHECK && (active >= 0 || g->careful < 0)) active = active_new(g);
     g->steps[n++] = (struct step){ .s = s, .access = access, .site = site, .mask = mask, .mask_after = active };
   }
   g->active = active;
@@ -283,6 +283,11 @@ static void emit_check(struct gen *g, const struct kir_stmt *s) {
     release(g);
     return;
   }
+  if (g->lane_loop >= 0) {
+    check_all(g, s);
+    release(g);
+    return;
+  }
   bool_test(g, in_reg(g, s->in[0], 0));
   jump_if(e, CC_NE, ok);
   scalar_load(g, RDX, s->in[1]);
@@ -330,18 +335,20 @@ static int copies_of(const struct gen *g, const struct step *t) {
   return 1;
 }
 
-static void emit_step(struct gen *g, int at) {
+static void emit_step(struct gen *g, int at, bool is_last) {
   const struct step *t = &g->steps[at];
   if (t->is_dead) return;
   mark(g, t->s);
   g->now = t;
   g->now_at = at;
   g->now_copies = copies_of(g, t);
+  int done = straight_store(g, t, is_last);
   for (int c = 0; c < g->now_copies && !g->why && !g->no_memory; c++) {
     g->now_copy = c;
     g->want = has_result(t->s) && g->vals[t->s->out[0]].want >= 0 ? g->vals[t->s->out[0]].want + c : -1;
     emit_copy(g, t);
   }
+  if (done >= 0) label_here(enc(g), done);
 }
 
 int run_prepare(struct gen *g, const struct kir_fn *fn, int memory) {
@@ -359,7 +366,7 @@ int run_prepare(struct gen *g, const struct kir_fn *fn, int memory) {
 }
 
 void run_emit(struct gen *g, int n) {
-  for (int i = 0; i < n && !g->why && !g->no_memory; i++) emit_step(g, i);
+  for (int i = 0; i < n && !g->why && !g->no_memory; i++) emit_step(g, i, i + 1 == n);
 }
 
 static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) {

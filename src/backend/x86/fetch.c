@@ -19,11 +19,9 @@ static const struct kir_stmt *index_load(const struct loop *l, int val) {
   return s && s->kind == KIR_LOAD ? s : NULL;
 }
 
-/* The array of indices of a gather or scatter: signed, in a register, side by side; NULL: none. */
-static const struct access *indices_of(const struct gen *g, const struct loop *l, const struct access *a) {
+const struct access *indices_of(const struct gen *g, const struct loop *l, const struct access *a) {
   const struct kir_stmt *s = a->stmt, *from = NULL;
   int n = 0;
-  if (g->is_private[s->buf]) return NULL; /* small enough to be near */
   if (a->cls != LANE_INDEX || a->is_guarded || a->owner == OWNER_USE || a->reg < 0) return NULL;
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++) {
@@ -41,15 +39,20 @@ static const struct access *indices_of(const struct gen *g, const struct loop *l
   return NULL;
 }
 
+/* What is private is small enough to be near. */
+static const struct access *fetched_by(const struct gen *g, const struct loop *l, const struct access *a) {
+  return g->is_private[a->stmt->buf] ? NULL : indices_of(g, l, a);
+}
+
 bool wants_fetch(const struct gen *g, const struct loop *l) {
   for (int i = l->access_first; l->is_flat && i < l->access_end; i++)
-    if (indices_of(g, l, &g->accesses[i])) return true;
+    if (fetched_by(g, l, &g->accesses[i])) return true;
   return false;
 }
 
 void fetch_indexed(struct gen *g, const struct loop *l) {
   for (int i = l->access_first; i < l->access_end; i++) {
-    const struct access *a = &g->accesses[i], *from = indices_of(g, l, a);
+    const struct access *a = &g->accesses[i], *from = fetched_by(g, l, a);
     for (int k = 0; from && k < g->copies * g->lanes; k++) {
       gpr(enc(g), from->element == 3 ? G_MOV : G_MOVSXD, RAX,
           rm_index(from->reg, R9, from->element, (FETCH_AHEAD + k) << from->element));

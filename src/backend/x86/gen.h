@@ -185,6 +185,7 @@ struct gen {
   int active_at_loop;        /* when an iteration of the innermost loop begins */
   int n_active;              /* masks in use: values from kernel->n_vals on */
   bool is_fetching;          /* the body being emitted looks ahead */
+  int careful;               /* label of the body that looks lane by lane who may go on; others expect all to. -1: all look */
   int short_loop;            /* whose rows are being emitted, -1: none; rows side by side, vectors of a row, its lanes: */
   int group, vectors, row_mask;
   bool is_streaming;         /* the body being emitted stores around the caches where it can */
@@ -314,6 +315,7 @@ int active_and(struct gen *, int cond, int skip); /* g->active and cond; jumps t
 void active_copy(struct gen *, int val, int from);    /* val = from, -1: all lanes */
 void active_drop(struct gen *, int val, int stop, int under); /* val loses the lanes of `under` where stop holds */
 void check_lanes(struct gen *, const struct kir_stmt *, int site, int mask, int mask_after);
+void check_all(struct gen *, const struct kir_stmt *); /* jumps to g->careful unless it holds for all lanes */
 void check_report(struct gen *, int site);      /* the index is in RDX */
 void jump_if_none(struct gen *, int val, int label);
 
@@ -380,6 +382,12 @@ void tiles_run(struct gen *, int loop);               /* the rows of a loop with
 bool wants_fetch(const struct gen *, const struct loop *);
 void fetch_indexed(struct gen *, const struct loop *);  /* for one body: what gathers will read FETCH_AHEAD elements on */
 void fetch_next_step(struct gen *, const struct access *, int copy); /* what it reads or writes in the next step of a long one */
+const struct access *indices_of(const struct gen *, const struct loop *, const struct access *); /* the array of indices of a
+                                                   gather or scatter: signed, in a register, side by side; NULL: none */
+
+/* straight.c */
+int straight_store(struct gen *, const struct step *, bool is_last); /* label behind it all: jumped to if the store is done
+                                                   already; what follows is for other indices. -1: not such a store */
 
 /* turn.c */
 void turns_find(struct gen *);

@@ -561,22 +561,35 @@ static void full_bodies(struct gen *g, int id, int copies) {
   label_here(e, done);
 }
 
-/* The lanes from R9 to R10. */
+/* The lanes from R9 to R10, of which there may be more than G where bodies are left to come here. */
 static int tail_mask(struct gen *g) {
+  struct encoder *e = enc(g);
   int val = active_new(g);
   registers_clear(g);
-  gpr(enc(g), G_MOV, RCX, rm_reg(R10));
-  gpr(enc(g), G_SUB, RCX, rm_reg(R9));
+  gpr(e, G_MOV, RCX, rm_reg(R10));
+  gpr(e, G_SUB, RCX, rm_reg(R9));
+  if (g->careful >= 0) {
+    gpr_const(e, RAX, g->lanes);
+    gpr(e, G_CMP, RCX, rm_reg(RAX));
+    gpr(e, G_CMOV | CC_G, RCX, rm_reg(RAX));
+  }
   active_first(g, val, 0);
   return val;
 }
 
-static void tail_body(struct gen *g, int id) {
+/* Back to `again` if that was not all. */
+static void tail_body(struct gen *g, int id, int again) {
   struct encoder *e = enc(g);
   int done = label_new(e);
   gpr(e, G_CMP, R9, rm_reg(R10));
   jump_if(e, CC_GE, done);
+  if (g->careful >= 0) label_here(e, g->careful);
   lane_body(g, id, 1, tail_mask(g));
+  if (g->careful >= 0) {
+    gpr_imm(e, A_ADD, rm_reg(R9), g->lanes);
+    gpr(e, G_CMP, R9, rm_reg(R10));
+    jump_if(e, CC_L, again);
+  }
   gpr(e, G_MOV, R9, rm_reg(R10));
   label_here(e, done);
 }
@@ -691,12 +704,24 @@ static void fetching_bodies(struct gen *g, int id, int copies) {
   g->is_fetching = false;
 }
 
+/* Checks come before all that a body leaves behind: it can be left there and begun again. */
+static bool checks_come_first(const struct loop *l) {
+  bool leaves = l->n_folds || l->n_prefixes || l->n_across;
+  for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next) {
+    if (s->kind == KIR_CHECK && leaves) return false;
+    leaves |= s->kind == KIR_STORE || s->kind == KIR_IF;
+  }
+  return l->is_flat && l->has_lane_check;
+}
+
 /* The bodies from R9 to R10, and with folds the 32 accumulators of each brought together. */
 static void lane_range(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
   struct loop *l = &g->loops[id];
-  int gather = label_new(e), pins[16];
+  int gather = label_new(e), again = label_new(e), pins[16];
   bool in_registers = l->n_folds && l->folds[0].pin >= 0;
+  g->careful = checks_come_first(l) ? label_new(e) : -1;
+  label_here(e, again);
   if (copies > 1 && wants_streams(g, l)) streaming_bodies(g, id, copies);
   if (copies > 1 && wants_fetch(g, l)) fetching_bodies(g, id, copies);
   if (copies > 1) full_bodies(g, id, copies);
@@ -711,7 +736,8 @@ static void lane_range(struct gen *g, int id, int copies) {
     }
   }
   full_bodies(g, id, 1);
-  tail_body(g, id);
+  tail_body(g, id, again);
+  g->careful = -1;
   if (in_registers) {
     for (int f = 0; f < l->n_folds; f++) l->folds[f].pin = pins[f];
     folds_from_memory(g, l);
@@ -910,7 +936,7 @@ static void epilogue(struct gen *g) {
 
 void emit_kernel(struct gen *g) {
   g->finish = label_new(enc(g));
-  g->lane_loop = g->loop = g->active = g->active_at_loop = g->tail = g->short_loop = -1;
+  g->lane_loop = g->loop = g->active = g->active_at_loop = g->tail = g->short_loop = g->careful = -1;
   g->copies = g->group = 1;
   g->memory_cursor = g->first_memory;
   prologue(g);
