@@ -428,6 +428,15 @@ class Pytensor(System):
     def repeat(self, n, step, x):
         return self.pytensor.scan(step, outputs_info=[x], n_steps=n, return_updates=False)[-1]
 
+    def loop(self, cond, step, c):
+        from pytensor.scan.utils import until
+
+        def body(*c):
+            new = step(c)
+            return list(new), until(self.pt.invert(cond(new)))
+        outs = self.pytensor.scan(body, outputs_info=list(c), n_steps=10**6, return_updates=False)
+        return [out[-1] for out in outs]
+
     def zeros(self, shape):
         return self.pt.zeros(shape, dtype="float32")
 
@@ -436,7 +445,7 @@ class Pytensor(System):
 
         def call(*a):
             if not made:
-                x = [self.pt.tensor(dtype=str(v.dtype), shape=(None,) * v.ndim) for v in a]
+                x = [self.pt.tensor(dtype=str(v.dtype), shape=v.shape) for v in a]
                 made.append(self.pytensor.function(x, f(*x), mode="NUMBA"))
             return made[0](*a)
         return call
