@@ -40,7 +40,8 @@ struct panel {
 
 /* A row by a matrix: c[j] = a b[.,j] or c[j] + a b[.,j]. Strides in bytes; of the matrix, in its dtype of memory, the products
  * of a column are neighbours, or the columns are: then at most a block of k, and DOTS_COLUMNS; a and c have the register dtype.
- * is_far: columns follow one another, more than caches hold: those behind the ones at hand are asked for before they are needed. */
+ * is_far: more than caches hold, and columns, if they are not neighbours, follow one another: what is behind that at hand is
+ * asked for before it is needed. */
 enum { DOTS_COLUMNS = 2048 };
 struct dots {
   const void *a, *b;

@@ -1,6 +1,6 @@
 /* dots.c -- a vector by a matrix, by AVX2; nothing is copied. Where the matrix lies along k, eight columns go through registers
  * eight products at a time, transposed, so that each sum keeps the order of k. Where columns are neighbours, eight rows are
- * read side by side, and the sums of all columns wait in the first cache. */
+ * read side by side, and the sums of all columns wait in the first cache. What is far is asked for before it is needed. */
 #include "backend/x86/pack.h"
 #include <string.h>
 #include "backend/x86/lane.h"
@@ -27,8 +27,9 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
   return sum;
 }
 
-/* Two groups of eight columns, whose sums do not wait for each other, over n products. So many runs of memory are more than a
- * processor foresees, so each step asks for as much of the next sixteen columns, `next`, in the order of memory. */
+/* One or two groups of eight columns, whose sums do not wait for each other, over n products. So many runs of memory are more
+ * than a processor foresees, so each step asks for as much of the next columns, `next`, in the order of memory. What comes from
+ * afar goes in single groups: lines of sixteen columns may share one set of the first cache, and push each other out. */
 #define DOTS(t, size)                                                                                         \
   AVX2 static inline __m256 group_##t(__m256 sum, const float *x, int64_t step, address b, int64_t s) {       \
     for (int i = 0; i < 2; i++, b += 8 * size, x += 8 * step) /* a line of cache at a time */                  \
@@ -36,13 +37,13 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
                   load_##t(b + 5 * s), load_##t(b + 6 * s), load_##t(b + 7 * s));                             \
     return sum;                                                                                               \
   }                                                                                                           \
-  AVX2 static void two_##t(const struct dots *d, const float *x, address b, int64_t n, address next, float sum[]) { \
+  AVX2 static void groups_##t(const struct dots *d, const float *x, address b, int64_t n, address next, float sum[]) { \
     __m256 u0 = _mm256_setzero_ps(), u1 = u0;                                                                 \
     int64_t s = d->b_column, step = d->a_k / 4;                                                               \
     for (int64_t k = 0; k < n / 16; k++, b += 16 * size, x += 16 * step) {                                    \
-      for (int i = 0; next && i < 4 * size; i++, next += CACHE_LINE) _mm_prefetch(next, _MM_HINT_T1);         \
+      for (int i = 0; next && i < 2 * size; i++, next += CACHE_LINE) _mm_prefetch(next, _MM_HINT_T1);         \
       u0 = group_##t(u0, x, step, b, s);                                                                      \
-      u1 = group_##t(u1, x, step, b + 8 * s, s);                                                              \
+      if (!d->is_far) u1 = group_##t(u1, x, step, b + 8 * s, s);                                              \
     }                                                                                                         \
     _mm256_storeu_ps(sum, u0), _mm256_storeu_ps(sum + 8, u1);                                                 \
   }                                                                                                           \
@@ -53,20 +54,22 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
       for (int64_t i = from; i < n; i++)                                                                      \
         sum[j] = __builtin_fmaf(x[i * (d->a_k / 4)], one_##t(b + j * d->b_column + i * size), sum[j]);        \
   }                                                                                                           \
-  /* A block of products from k on, of at most 16 columns. */                                                 \
-  AVX2 static void block_##t(const struct dots *d, int64_t j, int64_t columns, int64_t k, int64_t n) {        \
+  /* A block of products from k on, of the columns from j on that go together. */                             \
+  AVX2 static void block_##t(const struct dots *d, int64_t j, int64_t together, int64_t k, int64_t n) {       \
     float sum[16] = { 0 }, *c = (float *)d->c + j;                                                            \
     const float *x = (const float *)d->a + k * (d->a_k / 4);                                                  \
     address b = (address)d->b + j * d->b_column + k * size;                                                   \
-    address next = d->is_far && d->columns - j >= 32 ? b + 16 * d->b_column + 15 * k * size : NULL;           \
-    if (columns == 16) two_##t(d, x, b, n, next, sum);                                                        \
-    one_by_one_##t(d, x, b, columns, columns == 16 ? n / 16 * 16 : 0, n, sum);                                \
+    int64_t columns = least(together, d->columns - j);                                                        \
+    address next = d->is_far && d->columns - j >= 16 ? b + 8 * d->b_column + 7 * k * size : NULL;             \
+    if (columns == together) groups_##t(d, x, b, n, next, sum);                                               \
+    one_by_one_##t(d, x, b, columns, columns == together ? n / 16 * 16 : 0, n, sum);                          \
     for (int64_t i = 0; i < columns; i++) c[i] = d->adds || k ? c[i] + sum[i] : sum[i];                       \
   }                                                                                                           \
   AVX2 static void dots_##t(const struct dots *d) {                                                           \
-    for (int64_t j = 0; j < d->columns; j += 16)                                                              \
+    int64_t together = d->is_far ? 8 : 16;                                                                    \
+    for (int64_t j = 0; j < d->columns; j += together)                                                        \
       for (int64_t k = 0; k == 0 || k < d->k; k += CONTRACT_BLOCK)                                            \
-        block_##t(d, j, least(16, d->columns - j), k, least(CONTRACT_BLOCK, d->k - k));                       \
+        block_##t(d, j, together, k, least(CONTRACT_BLOCK, d->k - k));                                        \
   }
 DOTS(f32, 4)
 DOTS(bf16, 2)
@@ -84,6 +87,8 @@ DOTS(f16, 2)
     __m256 x4 = one_of(a, d->a_k, 4), x5 = one_of(a, d->a_k, 5), x6 = one_of(a, d->a_k, 6), x7 = one_of(a, d->a_k, 7); \
     for (int64_t j = 0; j + 8 <= d->columns; j += 8) {                                                        \
       __m256 s = _mm256_loadu_ps(sum + j);                                                                    \
+      for (int i = 8; d->is_far && j * size % CACHE_LINE == 0 && i < 16; i++) /* the next eight rows */       \
+        _mm_prefetch(b + i * step + j * size, _MM_HINT_T1);                                                   \
       ADD_ROW(t, size, 0); ADD_ROW(t, size, 1); ADD_ROW(t, size, 2); ADD_ROW(t, size, 3);                     \
       ADD_ROW(t, size, 4); ADD_ROW(t, size, 5); ADD_ROW(t, size, 6); ADD_ROW(t, size, 7);                     \
       _mm256_storeu_ps(sum + j, s);                                                                           \
