@@ -462,6 +462,39 @@ TEST(products_have_the_same_bits_on_any_number_of_threads) {
   weft_set(WEFT_THREADS, before);
 }
 
+static weft_function *product_function(int64_t m, int64_t n, int64_t k, bool goes_on) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F32, WEFT_DIMS(m, k)), weft_input(WEFT_F32, WEFT_DIMS(k, n)) };
+  weft_array *y = weft_matmul(in[0], in[1]);
+  if (goes_on) y = weft_neg(y);
+  return weft_compile(body, 2, in, 1, &y);
+}
+
+/* How a product is multiplied is chosen once; memory, threads and back end may be others the next time. */
+TEST(a_function_multiplies_other_arrays_in_other_ways_to_the_same_bits) {
+  static const int shape[][3] = { { 16, 16, 16 }, { 64, 64, 64 }, { 1, 700, 90 }, { 130, 100, 70 }, { 60, 1, 600 } };
+  int64_t before = weft_get(WEFT_THREADS);
+  for (int i = 0; i < 10; i++) {
+    const int *d = shape[i / 2];
+    weft_scope *s = weft_scope_open();
+    weft_function *f = product_function(d[0], d[1], d[2], i % 2);
+    for (int turn = 0; turn < 12; turn++) {
+      struct product p = { WEFT_F32, d[0], d[1], d[2], PLAIN, PLAIN, NULL, NULL, NULL, NULL };
+      weft_array *y;
+      fill(&p, ORDINARY);
+      for (int64_t k = 0; i % 2 && k < p.m * p.n; k++) p.want[k] = -p.want[k];
+      compiled_use(turn % 4 == 3 ? "vm" : turn % 4 == 2 && contractor_avx2.available() ? "avx2" : NULL);
+      weft_set(WEFT_THREADS, 1 + turn / 2 % 3);
+      weft_call(f, 2, (weft_array *[]){ laid_out(p.t, PLAIN, p.m, p.k, p.a), laid_out(p.t, PLAIN, p.k, p.n, p.b) }, 1, &y);
+      expect_product(&p, "a function", y);
+      drop(&p);
+    }
+    weft_scope_discard(s);
+  }
+  compiled_use(NULL);
+  weft_set(WEFT_THREADS, before);
+}
+
 TEST(a_product_is_one_step_with_what_follows_it) {
   weft_scope *scope = weft_scope_open();
   weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(64, 32), 1), *w = weft_full(WEFT_F32, WEFT_DIMS(48, 32), 2), *b = weft_full(WEFT_F32, WEFT_DIMS(48), 3);

@@ -1,10 +1,12 @@
 #include "run/contract.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/blas.h"
 #include "backend/contract.h"
 #include "backend/float_mode.h"
 #include "base/least.h"
+#include "base/mem.h"
 #include "run/buffer.h"
 #include "run/eval.h"
 #include "run/pattern.h"
@@ -52,7 +54,8 @@ struct product {
   int size;                     /* bytes of an element of it */
   int64_t m, n, k;
   struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
-  int threads;
+  int wanted;                   /* threads, if there were cells for all; */
+  int threads;                  /* those there are cells for */
   int64_t n_parts;              /* rows go in parts, one patch high; */
   int64_t part_rows, n_higher;  /* the first n_higher of them have one row more */
   int vectors, width;           /* of a patch; its columns */
@@ -124,10 +127,10 @@ static double n_batches(const struct product *p) {
 }
 
 /* Work of a few microseconds is shared with a thread that need not be woken. */
-static void choose_threads(struct product *p, int most, bool is_run) {
+static int threads_for(const struct product *p, int most, bool is_run) {
   double products = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * n_batches(p), grains = products / GRAIN;
   bool is_shared = grains >= 2 || (most > 1 && products >= 2 * FINE_GRAIN && (!is_run || pool_is_awake()));
-  p->threads = !is_shared ? 1 : grains < 2 ? 2 : grains < most ? (int)grains : most;
+  return !is_shared ? 1 : grains < 2 ? 2 : grains < most ? (int)grains : most;
 }
 
 static int64_t parts_in(const struct product *p, int64_t bytes) {
@@ -338,7 +341,7 @@ static bool are_allowed(const struct product *p, int threads) {
 }
 
 static void choose_sizes(struct product *p, int threads, bool is_run) {
-  choose_threads(p, threads, is_run);
+  p->wanted = p->threads = threads_for(p, threads, is_run);
   choose_cells(p);
   measure_scratch(p);
 }
@@ -534,10 +537,11 @@ static void place_patch(const struct worker *w, int64_t row, int64_t column, boo
   else t->c = (uint8_t *)corner(w, &p->y, row, w->cell.column + column), t->c_row = p->y.row;
 }
 
-/* Columns of b one after the other, too many for a cache. */
+/* More of b than a cache holds, and rows of neighbours or columns one after the other. */
 static bool is_far(const struct product *p) {
   int64_t size = kir_width(p->b.dtype);
-  return p->b.row == size && p->b.column == p->k * size && p->k <= LONG_CHUNK && p->k > FAR_BYTES / size / p->n;
+  bool follows = p->b.row != size || (p->b.column == p->k * size && p->k <= LONG_CHUNK);
+  return follows && p->k > FAR_BYTES / size / p->n;
 }
 
 static void multiply_row(struct worker *w, int64_t k, int64_t n) {
@@ -734,7 +738,11 @@ static size_t total_bytes(const struct product *p) { return shared_bytes(p) + ow
 static uint8_t *room_at(const struct product *p, int i) { return p->scratch + shared_bytes(p) + own_bytes(p) * (size_t)i; }
 
 /* The next `turn` of things that threads share; `next` is theirs too. */
-static int64_t take(int64_t *next, int64_t turn) { return __atomic_fetch_add(next, turn, __ATOMIC_RELAXED); }
+static int64_t take(const struct product *p, int64_t *next, int64_t turn) {
+  int64_t first = p->threads == 1 ? *next : __atomic_fetch_add(next, turn, __ATOMIC_RELAXED);
+  if (p->threads == 1) *next += turn;
+  return first;
+}
 
 /* Cells, by thread i. */
 static void work(void *ctx, int i) {
@@ -745,7 +753,7 @@ static void work(void *ctx, int i) {
   if (p->then) worker_begin(&then, p->then, room + scratch_of(p)), then.left = w.fed, w.then = &then;
   bool failed = false;
   uint64_t mode = float_mode_enter();
-  for (int64_t c; !failed && !is_cancelled(p) && (c = take(&p->next_cell, p->a_turn)) < p->n_cells;)
+  for (int64_t c; !failed && !is_cancelled(p) && (c = take(p, &p->next_cell, p->a_turn)) < p->n_cells;)
     for (w.end = least(c + p->a_turn, p->n_cells); c < w.end && !failed && !is_cancelled(p); c++) failed = run_cell(&w, c);
   float_mode_leave(mode);
   if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
@@ -759,7 +767,7 @@ static void pack_shared(void *ctx, int i) {
   worker_begin(&w, p, room_at(p, i));
   memset(&w.cell, 0, sizeof w.cell), w.batch = 0;
   uint64_t mode = float_mode_enter();
-  for (int64_t c; !w.failed && !is_cancelled(p) && (c = take(&p->next_strip, turn)) < p->n_strips;) {
+  for (int64_t c; !w.failed && !is_cancelled(p) && (c = take(p, &p->next_strip, turn)) < p->n_strips;) {
     w.cell.column = c * p->width;
     w.cell.columns = least(p->n, (c + turn) * p->width) - w.cell.column;
     pack_strips(&w, 0, p->k, 0);
@@ -780,11 +788,9 @@ static void run_cells(struct product *p, size_t bytes) {
 
 /* ---- the step ---- */
 
-static void find_matrix(struct matrix *x, const struct contraction *c, const struct binding *b, weft_dtype t,
-                        uint8_t *const base[]) {
+static void find_matrix(struct matrix *x, const struct contraction *c, const struct binding *b, weft_dtype t) {
   int size = kir_width(t);
   x->dtype = t, x->row = b->stride[c->n_batch] * size, x->column = b->stride[c->n_batch + 1] * size;
-  if (base && b->store >= 0) x->at = base[b->store] + b->offset * size;
   for (int i = 0; i < c->n_batch; i++) x->batch[i] = b->stride[i] * size;
 }
 
@@ -811,15 +817,26 @@ static void find_made(struct matrix *x, const struct maker *m) {
   for (int i = 0; i < AXES; i++) x->batch[i] = m->batch_axis[i] >= 0 ? APART : 0;
 }
 
-static void find_product(struct product *p, const struct contraction *c, uint8_t *const base[]) {
+static void find_product(struct product *p, const struct contraction *c) {
   *p = (struct product){ .c = c, .reg = kir_register_of(c->a_dtype), .m = c->m, .n = c->n, .k = c->k };
   p->size = kir_width(p->reg);
-  find_matrix(&p->a, c, &c->a, c->a_dtype, base);
-  find_matrix(&p->b, c, &c->b, c->b_dtype, base);
-  find_matrix(&p->y, c, &c->y, p->reg, base);
+  find_matrix(&p->a, c, &c->a, c->a_dtype);
+  find_matrix(&p->b, c, &c->b, c->b_dtype);
+  find_matrix(&p->y, c, &c->y, p->reg);
   find_made(&p->a, c->maker[0]);
   find_made(&p->b, c->maker[1]);
   if (c->is_turned) turn(p);
+}
+
+static void place(struct matrix *x, const struct binding *b, uint8_t *const base[]) {
+  if (b->store >= 0) x->at = base[b->store] + b->offset * kir_width(x->dtype);
+}
+
+static void place_product(struct product *p, uint8_t *const base[]) {
+  const struct contraction *c = p->c;
+  place(&p->a, c->is_turned ? &c->b : &c->a, base);
+  place(&p->b, c->is_turned ? &c->a : &c->b, base);
+  place(&p->y, &c->y, base);
 }
 
 static bool is_empty(const struct contraction *c) {
@@ -836,16 +853,23 @@ static struct failure *outcome(const struct product *p) {
 
 struct kernels { struct piece_kernel next, made[2]; };
 
+/* To memory, and to the kernel that goes on with it. */
+static void bind(struct product *p, const struct plan *plan, int i, const struct run *r, uint8_t *const base[],
+                 struct piece_kernel *next) {
+  place_product(p, base);
+  piece_kernel_of(next, plan, i, p->c->n_axes, p->c->start, base);
+  p->next = next, p->cancel = r->cancel;
+}
+
 /* The product of step i, with the kernels that make its operands and go on with it. */
 static void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[], struct kernels *k) {
   const struct contraction *c = plan->schedule->step[i].contraction;
-  find_product(p, c, base);
+  find_product(p, c);
   for (int j = 0; j < 2; j++) {
     struct matrix *x = j ? &p->b : &p->a;
     if (x->maker) piece_kernel_of(x->kernel = &k->made[j], plan, x->maker->step, x->maker->n_axes, x->maker->start, base);
   }
-  piece_kernel_of(&k->next, plan, i, c->n_axes, c->start, base);
-  p->next = &k->next, p->cancel = r->cancel;
+  bind(p, plan, i, r, base, &k->next);
 }
 
 /* Rows of p are the left operand of the next, one after the other in scratch. */
@@ -952,16 +976,45 @@ static struct failure *run_blas(struct product *p, struct run *r) {
   return p->failed ? no_room(bytes) : outcome(p);
 }
 
+static struct failure *run_chosen(struct product *p, size_t bytes) {
+  run_cells(p, bytes);
+  if (p->failed) return no_room(bytes);
+  struct failure *f = outcome(p);
+  return f || !p->then ? f : outcome(p->then);
+}
+
 static struct failure *run_both(struct product *p, struct run *r) {
   if (is_for_blas(p)) return run_blas(p, r);
   int how = choose_both(p, r->threads, compiled_contractor(), true);
   if (how == 2) how = choose_both(p, r->threads, &contractor_vm, true);
   if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
-  size_t bytes = bytes_of(p, r->threads);
-  run_cells(p, bytes);
-  if (p->failed) return no_room(bytes);
-  struct failure *f = outcome(p);
-  return f || !p->then ? f : outcome(p->then);
+  return run_chosen(p, bytes_of(p, r->threads));
+}
+
+/* ---- choices that are kept in the plan: of products that depend on no numbers, by one thread and by several ---- */
+
+static const struct contractor *unit_for(const struct product *p) {
+  const struct contractor *unit = compiled_contractor();
+  return unit->lanes(p->reg) ? unit : &contractor_vm;
+}
+
+static const struct product *recall(const struct plan *plan, int i, int most) {
+  if (eval_settings()->blas) return NULL;
+  const struct product *one = atomic_load_explicit(&plan->product[2 * i], memory_order_acquire),
+                       *many = atomic_load_explicit(&plan->product[2 * i + 1], memory_order_acquire), *any = one ? one : many;
+  if (!any || any->unit != unit_for(any)) return NULL;
+  int wanted = threads_for(any, most, true);
+  const struct product *p = wanted > 1 ? many : one;
+  return p && p->wanted == wanted && p->unit == any->unit ? p : NULL;
+}
+
+static void keep(const struct plan *plan, int i, const struct product *p) {
+  if (p->c->is_fed || p->a.maker || p->b.maker || !p->threads || p->unit != unit_for(p) || most_together(p) > 1) return;
+  struct product *kept = mem_alloc(sizeof *kept), *none = NULL;
+  if (!kept) return; /* it will be chosen again */
+  *kept = *p;
+  kept->next_cell = kept->next_strip = 0;
+  if (!atomic_compare_exchange_strong(&plan->product[2 * i + (p->wanted > 1)], &none, kept)) mem_free(kept);
 }
 
 struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
@@ -969,8 +1022,18 @@ struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint
   if (is_empty(s->contraction)) return NULL;
   struct kernels kernels[2];
   struct product p, first;
+  const struct product *known = recall(plan, i, r->threads);
+  if (known) {
+    p = *known;
+    bind(&p, plan, i, r, base, &kernels[0].next);
+    return run_chosen(&p, total_bytes(&p));
+  }
   product_at(&p, plan, i, r, base, &kernels[0]);
-  if (!s->contraction->is_fed) return run_both(&p, r);
+  if (!s->contraction->is_fed) {
+    struct failure *f = run_both(&p, r);
+    keep(plan, i, &p);
+    return f;
+  }
   product_at(&first, plan, i - 1, r, base, &kernels[1]);
   chain(&first, &p);
   return run_both(&first, r);
@@ -980,8 +1043,8 @@ int64_t contract_scratch(const struct plan *plan, int i, int threads) {
   const struct step *s = &plan->schedule->step[i];
   struct product p, first;
   if (is_empty(s->contraction) || s->contraction->feeds) return 0;
-  find_product(&p, s->contraction, NULL);
-  if (s->contraction->is_fed) find_product(&first, s[-1].contraction, NULL), chain(&first, &p);
+  find_product(&p, s->contraction);
+  if (s->contraction->is_fed) find_product(&first, s[-1].contraction), chain(&first, &p);
   struct product *both = s->contraction->is_fed ? &first : &p;
   if (is_for_blas(both)) return (int64_t)blas_bytes(both);
   choose_both(both, threads, compiled_contractor(), false);
@@ -992,6 +1055,6 @@ bool contract_is_for_blas(const struct plan *plan, int i) {
   const struct contraction *c = plan->schedule->step[i].contraction;
   struct product p;
   if (!c || c->feeds || is_empty(c)) return false;
-  find_product(&p, c, NULL);
+  find_product(&p, c);
   return is_for_blas(&p);
 }

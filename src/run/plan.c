@@ -37,10 +37,12 @@ static void destroy(struct plan *p) {
   for (int i = 0; p->schedule && i < p->schedule->n_steps; i++) {
     if (p->code) compiled_release(p->code[i]);
     if (p->body) plan_release(p->body[i]);
+    for (int k = 0; p->product && k < 2; k++) mem_free(atomic_load(&p->product[2 * i + k]));
   }
   schedule_drop_kernels(p->schedule); /* those that were not compiled */
   mem_free(p->code);
   mem_free(p->body);
+  mem_free(p->product);
   mem_free(p->key);
   arena_free(p->arena);
   mem_free(p);
@@ -67,7 +69,8 @@ struct plan *plan_of(struct arena *arena, struct schedule *s, const struct devic
   *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .device = device, .uses_host = !device };
   p->code = mem_alloc(sizeof *p->code * (size_t)(s->n_steps + 1));
   p->body = mem_alloc(sizeof *p->body * (size_t)(s->n_steps + 1));
-  if (!p->code || !p->body) return destroy(p), NULL;
+  p->product = mem_alloc(sizeof *p->product * (size_t)(2 * s->n_steps + 1));
+  if (!p->code || !p->body || !p->product) return destroy(p), NULL;
   for (int i = 0; i < s->n_steps; i++) {
     struct step *step = &s->step[i];
     if ((*failure = plan_stopped(eval_settings()->cancel))) return destroy(p), NULL;
