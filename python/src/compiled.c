@@ -54,10 +54,12 @@ static PyObject *results_of(const struct known *k, weft_array *const out[]) {
   return tuple;
 }
 
+/* Such a call names no line, as Python would make a frame object to tell it. What fails inside names the function's lines. */
 static PyObject *call_known(const struct known *k, Py_ssize_t n, PyObject *const args[]) {
   weft_array *in[MOST_ARGS], *out[MOST_RESULTS];
   for (Py_ssize_t i = 0; i < n; i++) in[i] = array_handle(args[i]);
-  weft_scope *s = op_begin();
+  weft_origin(0);
+  weft_scope *s = weft_scope_open();
   weft_call(function_of(k->function), (int)n, in, k->n_results, out);
   PyObject *results = results_of(k, out);
   weft_scope_discard(s);

@@ -157,11 +157,11 @@ static struct failure *bind_one(const char *fn, const struct node *want, const s
   return NULL;
 }
 
-/* Sizes that are sums or products of symbols, once these are known. */
+/* Sizes that are sums or products of symbols, once these are known; the others have been compared. */
 static struct failure *check_composed(const char *fn, const struct node *want, const struct node *got, int i,
                                       const struct dim_table *t) {
   for (int k = 0; k < want->rank; k++)
-    if (dim_in(t, want->dims[k]) != got->dims[k]) return misfit(fn, want, got, i);
+    if (!dim_is_known(want->dims[k]) && dim_in(t, want->dims[k]) != got->dims[k]) return misfit(fn, want, got, i);
   return NULL;
 }
 

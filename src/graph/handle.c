@@ -206,15 +206,29 @@ static struct failure *refused(weft_status status, const char *fn, int k, const 
            : fail(status, scope_origin(), "%s: the array %s", fn, why);
 }
 
+static bool is_good(const struct node *n) {
+  return n->op != &op_bad && atomic_load_explicit(&n->state, memory_order_acquire) != NODE_FAILED;
+}
+
 struct node *array_usable(const char *fn, int k, weft_array *a, struct failure **why) {
   if (!a) return *why = refused(WEFT_ERR_ARG, fn, k, "is NULL"), NULL;
   if (a->tag != HANDLE_ALIVE) return *why = refused(WEFT_ERR_SCOPE, fn, k, "is used after the end of its scope"), NULL;
   struct node *n = array_node(a);
-  if (n->op != &op_bad && atomic_load_explicit(&n->state, memory_order_acquire) != NODE_FAILED) return n;
+  if (is_good(n)) return n;
   *why = failure_retain(n->failure);
   node_release(n);
   return NULL;
 }
+
+const struct node *array_look(weft_array *a) {
+  if (!a || a->tag != HANDLE_ALIVE) return NULL;
+  seize(a);
+  if (is_good(a->node)) return a->node;
+  free_up(a);
+  return NULL;
+}
+
+void array_looked(weft_array *a) { free_up(a); }
 
 struct failure *array_failure(const char *fn, int k, weft_array *a) {
   struct failure *why = NULL;
@@ -258,6 +272,7 @@ void nodes_release(int n, struct node *const node[]) {
 }
 
 weft_status weft_check(weft_array *a) {
+  if (array_look(a)) return array_looked(a), WEFT_OK;
   struct failure *why = array_failure("weft_check", 0, a);
   if (!why) return WEFT_OK;
   weft_status status = failure_report(why);

@@ -85,6 +85,9 @@ void files_end(struct weft_file *);                   /* io/: the scope of a lis
 bool arrays_ok(const char *fn, int n, weft_array *const a[], weft_array **bad);
 bool arrays_nodes(const char *fn, int n, weft_array *const a[], struct node *node[], weft_array **bad); /* the same, and
                                                          their nodes, with references */
+/* What it names now, for a moment: others who ask wait until array_looked. NULL: it is not usable, and nobody waits. */
+const struct node *array_look(weft_array *);
+void array_looked(weft_array *);
 struct node *array_usable(const char *fn, int k, weft_array *, struct failure **why); /* with a reference, or NULL: why not */
 struct failure *array_failure(const char *fn, int k, weft_array *); /* why the k-th argument (0: the only one) is not
                                                          usable, with a reference; NULL: it is */

@@ -71,7 +71,20 @@ int64_t weft_dim(weft_array *a, int axis) {
   return d;
 }
 
+/* Sizes that are numbers as they stand; -1: not all are, or it is no array. */
+static int describe_known(weft_array *a, weft_dtype *dtype, int64_t dims[]) {
+  const struct node *n = array_look(a);
+  if (!n) return -1;
+  int rank = n->rank;
+  *dtype = (weft_dtype)n->dtype;
+  for (int i = 0; i < n->rank; i++) if ((dims[i] = n->dims[i]) < 0) rank = -1;
+  array_looked(a);
+  return rank;
+}
+
 int weft_describe(weft_array *a, weft_dtype *dtype, int64_t dims[WEFT_RANK_MAX]) {
+  int known = describe_known(a, dtype, dims);
+  if (known >= 0) return known;
   struct node *n = asked(a);
   int rank = n ? n->rank : -1;
   if (n) *dtype = (weft_dtype)n->dtype;

@@ -73,9 +73,6 @@ static struct node *number_leaf(const struct node *n) {
   return value_node((weft_dtype)n->dtype, 0, NULL, b, 0, NULL);
 }
 
-/* To run on: the node itself, with a reference, if it is memory. */
-static struct node *leaf_of(struct node *n) { return n->op == &op_scalar ? number_leaf(n) : node_retain(n); }
-
 /* To plan with: the same value under an identity of its own, as an argument may be given twice. */
 static struct node *alias_of(struct node *n) {
   if (n->op == &op_scalar) return number_leaf(n);
@@ -205,14 +202,17 @@ static bool keep(struct plan_set *s, struct entry *e) {
 
 /* ---- running ---- */
 
+/* Arguments and what the function has captured live as long as the call; a number is memory of its own for the while. */
 static struct failure *run_entry(const struct entry *e, int n, struct node *item[], struct node *const in[]) {
   struct node *few[32], **leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
   bool ok = leaf != NULL;
   int made = 0;
-  for (; ok && made < e->n_leaves; made += ok)
-    ok = (leaf[made] = e->input[made] >= 0 ? leaf_of(in[e->input[made]]) : node_retain(e->captured[made])) != NULL;
+  for (; ok && made < e->n_leaves; made += ok) {
+    struct node *from = e->input[made] >= 0 ? in[e->input[made]] : e->captured[made];
+    ok = (leaf[made] = from->op == &op_scalar ? number_leaf(from) : from) != NULL;
+  }
   struct failure *f = ok ? eval_claimed(n, item, e->plan, e->n_leaves, leaf) : no_memory();
-  nodes_release(made, leaf);
+  for (int i = 0; i < made; i++) if (e->input[i] >= 0 && leaf[i] != in[e->input[i]]) node_release(leaf[i]);
   if (leaf != few) mem_free(leaf);
   return f;
 }

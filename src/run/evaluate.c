@@ -155,10 +155,20 @@ weft_status weft_read(weft_array *a, weft_dtype dtype, void *dst, size_t bytes) 
   return finish(status, f);
 }
 
+/* Nobody computes it yet, as one look tells. */
+static bool is_lazy(weft_array *a) {
+  const struct node *n = array_look(a);
+  if (!n) return false;
+  bool yes = atomic_load(&n->state) == NODE_LAZY && n->op != &op_scalar;
+  array_looked(a);
+  return yes;
+}
+
 weft_state weft_state_of(weft_array *a, int *device) {
   struct node *n;
   weft_state s = WEFT_FAILED;
   if (device) *device = 0;
+  if (is_lazy(a)) return WEFT_LAZY;
   if (look_at("weft_state_of", 1, &a, &n)) return s;
   switch (atomic_load(&n->state)) {
     case NODE_QUEUED: case NODE_RUNNING: s = WEFT_RUNNING; break;
