@@ -99,6 +99,32 @@ TEST(as_strided_shows_overlapping_windows_without_a_copy) {
   weft_scope_discard(s);
 }
 
+/* Element [a, b, c, d] of [6, 8] as [3, 2, 2, 4] is element 16 a + 8 b + 4 c + d of them. */
+TEST(views_of_indices_are_computed_and_not_stored) {
+  weft_scope *s = weft_scope_open();
+  int64_t got[24];
+  for (int axis = 0; axis < 2; axis++) {
+    weft_array *i = weft_mul(weft_iota(weft_full(WEFT_I64, WEFT_DIMS(6, 8), 0), axis), weft_integer(3));
+    weft_array *y = weft_slice(weft_reshape(i, WEFT_DIMS(3, 2, 2, 4)), 3, 1, 3, 1);
+    weft_cost cost;
+    EXPECT_OK(weft_plan(1, &y, &cost));
+    EXPECT_INT(cost.kernels, 1);
+    EXPECT_INT(cost.peak_bytes, sizeof got);
+    EXPECT_OK(weft_read(y, WEFT_I64, got, sizeof got));
+    for (int k = 0; k < 24; k++) {
+      int flat = 4 * (k / 2) + k % 2 + 1;
+      EXPECT_INT(got[k], 3 * (axis ? flat % 8 : flat / 8));
+    }
+    y = weft_slice(weft_reshape(i, WEFT_DIMS(4, 12)), 1, 6, 12, 1); /* both axes are in both */
+    EXPECT_OK(weft_read(y, WEFT_I64, got, sizeof got));
+    for (int k = 0; k < 24; k++) {
+      int flat = 12 * (k / 6) + 6 + k % 6;
+      EXPECT_INT(got[k], 3 * (axis ? flat % 8 : flat / 8));
+    }
+  }
+  weft_scope_discard(s);
+}
+
 TEST(as_strided_counts_the_elements_row_by_row_however_they_lie) {
   weft_scope *s = weft_scope_open();
   weft_array *x = counted(WEFT_DIMS(2, 3)), *turned = weft_transpose(x, NULL); /* 0 3 1 4 2 5 */

@@ -1,4 +1,5 @@
 #include "every_plain.h"
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -582,6 +583,33 @@ static struct state fold_column(const struct folding *g, int64_t n, const struct
   return counted(g, &c);
 }
 
+/* More than 64 for logsumexp: op/logsumexp.c. s e^f of all, relative to the largest. */
+static struct state at_once(const struct folding *g, bool is_row, int64_t n, const struct state x[]) {
+  struct folding add = { "sum", g->dtype, true };
+  struct state *e = calloc((size_t)n, sizeof *e), r;
+  double most = g->dtype == WEFT_F64 ? DBL_MAX : (double)FLT_MAX, m = -INFINITY;
+  for (int64_t j = 0; j < n; j++) m = larger(m, x[j].f);
+  double top = m > most ? most : m < -most ? -most : m;
+  for (int64_t j = 0; j < n; j++) {
+    double y = expanded("exp", g->dtype, g->dtype == WEFT_F64 ? x[j].f - top : (double)((float)x[j].f - (float)top));
+    e[j].f = g->dtype == WEFT_F64 ? x[j].s * y : (double)((float)x[j].s * (float)y);
+  }
+  r = is_row ? fold_row(&add, n, e) : fold_column(&add, n, e);
+  free(e);
+  return (struct state){ m, r.f, 0 };
+}
+
+/* In groups, and these again, until there are few enough; x is overwritten. */
+static struct state in_groups(const struct folding *g, bool is_row, int64_t n, struct state x[]) {
+  int64_t longest = is_row ? 4096 : 64, group;
+  for (; n > (is_row ? 16384 : 512); n = (n + group - 1) / group) {
+    for (group = longest; n % group && 2 * group >= longest;) group--;
+    if (n % group) group = longest;
+    for (int64_t j = 0; j < n; j += group) x[j / group] = at_once(g, is_row, n - j < group ? n - j : group, x + j);
+  }
+  return at_once(g, is_row, n, x);
+}
+
 /* The first nan, else the first that no other beats. */
 static int64_t best(bool is_float, bool is_max, weft_dtype t, int64_t n, const struct state x[]) {
   int64_t at = 0;
@@ -625,7 +653,8 @@ struct plain plain_reduce(const char *op, weft_dtype out, const struct plain *gi
     struct state *s = line_of(&x, plain_at(&x, at), axis), r;
     if (is_arg) plain_set_i(&y, i, best(g.is_float, IS("argmax"), met, x.dims[axis], s));
     else {
-      r = axis == x.rank - 1 ? fold_row(&g, x.dims[axis], s) : fold_column(&g, x.dims[axis], s);
+      bool is_row = axis == x.rank - 1, is_many = IS("logsumexp") && x.dims[axis] > 64;
+      r = is_many ? in_groups(&g, is_row, x.dims[axis], s) : is_row ? fold_row(&g, x.dims[axis], s) : fold_column(&g, x.dims[axis], s);
       if (IS("logsumexp")) {
         double l = expanded("log", g.dtype, r.s);
         r.f = g.dtype == WEFT_F64 ? r.f + l : (double)((float)r.f + (float)l);

@@ -61,6 +61,8 @@ struct fold {
   int (*combine)(struct kir_builder *, const struct node *);                         /* makes the fn, returns it */
   void (*from)(struct kir_builder *, const struct node *, int out[]);                /* neutral tuple */
   int (*finish)(struct kir_builder *, const struct node *, const int state[]);       /* the result */
+  bool (*unfold)(struct arena *, struct node *); /* makes other nodes of a plan's own node, where its length asks for it;
+                                                    NULL: always a fold. false: out of memory */
 };
 
 /* For derivative and map rules: handles of what the node was built from. Rules use the public API in the open scope. */
@@ -116,7 +118,8 @@ struct op {
   const struct many *many;         /* ops with several results: loop, call, checkpoint, custom */
 };
 
-/* By family: element.c (also logic.c quotient.c rounding.c) reduce.c view.c index.c contract.c make.c identity.c loop.c */
+/* By family: element.c (also logic.c quotient.c rounding.c) reduce.c (logsumexp.c) view.c index.c contract.c make.c identity.c
+ * loop.c */
 extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
     op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_take,

@@ -57,48 +57,11 @@ static int arg_finish(struct kir_builder *b, const struct node *n, const int sta
   return (void)b, (void)n, state[1];
 }
 
-/* logsumexp: (m, s) stands for s e^m. Equal maxima are not subtracted, for inf - inf is nan. */
-static weft_dtype lse_state(const struct node *n, int i) { return (void)i, operand_register(n); }
-
-static void lse_lift(struct kir_builder *b, const struct node *n, int x, int index, int out[]) {
-  (void)index;
-  out[0] = x;
-  out[1] = lower_number(b, operand_register(n), 1);
-}
-
-static int lse_scale(struct kir_builder *b, weft_dtype d, int from, int to) {
-  int e = kir_op1(b, KIR_EXP, kir_op2(b, KIR_SUB, from, to));
-  return kir_op3(b, KIR_SELECT, kir_op2(b, KIR_EQ, from, to), lower_number(b, d, 1), e);
-}
-
-/* One of the two has the maximum and keeps its scale, so one exponential is enough. */
-static int lse_combine(struct kir_builder *b, const struct node *n) {
-  weft_dtype d = operand_register(n);
-  int v[4], out[2], one = lower_number(b, d, 1);
-  int fn = kir_fn_begin(b, "lse", 4, (weft_dtype[]){ d, d, d, d }, v);
-  int m = kir_op2(b, KIR_MAX, v[0], v[2]);
-  int is_first = kir_op2(b, KIR_EQ, v[0], m), other = kir_op3(b, KIR_SELECT, is_first, v[2], v[0]);
-  int e = lse_scale(b, d, other, m), ea = kir_op3(b, KIR_SELECT, is_first, one, e), eb = kir_op3(b, KIR_SELECT, is_first, e, one);
-  out[0] = m;
-  out[1] = kir_op3(b, KIR_FMA, v[1], ea, kir_op2(b, KIR_MUL, v[3], eb));
-  kir_fn_end(b, fn, 2, out);
-  return fn;
-}
-
-static void lse_from(struct kir_builder *b, const struct node *n, int out[]) {
-  out[0] = lowest(b, operand_register(n));
-  out[1] = lower_number(b, operand_register(n), 0);
-}
-
-static int lse_finish(struct kir_builder *b, const struct node *n, const int state[]) {
-  return (void)n, kir_op2(b, KIR_ADD, state[0], kir_op1(b, KIR_LOG, state[1]));
-}
-
 static const struct fold fold_add = { .op = KIR_ADD }, fold_mul = { .op = KIR_MUL }, fold_max = { .op = KIR_MAX },
                          fold_min = { .op = KIR_MIN }, fold_and = { .op = KIR_AND }, fold_or = { .op = KIR_OR };
-static const struct fold fold_argmax = { KIR_CALL, 2, arg_state, arg_lift, argmax_combine, argmax_from, arg_finish };
-static const struct fold fold_argmin = { KIR_CALL, 2, arg_state, arg_lift, argmin_combine, argmin_from, arg_finish };
-static const struct fold fold_lse = { KIR_CALL, 2, lse_state, lse_lift, lse_combine, lse_from, lse_finish };
+static const struct fold fold_argmax = { KIR_CALL, 2, arg_state, arg_lift, argmax_combine, argmax_from, arg_finish, NULL };
+static const struct fold fold_argmin = { KIR_CALL, 2, arg_state, arg_lift, argmin_combine, argmin_from, arg_finish, NULL };
+extern const struct fold fold_lse; /* logsumexp.c */
 
 /* ---- Derivatives ---- */
 

@@ -156,8 +156,71 @@ static bool only_ones(const struct node *v) {
   }
 }
 
+/* What a view shows of the indices along an axis: start + sum of weight times the index along an axis of the view. */
+struct indices { int n, axis[WEFT_RANK_MAX]; int64_t weight[WEFT_RANK_MAX], start; };
+
+/* The axes of a reshape that were this one before; false: it is mixed with others. */
+static bool split_axis(const struct node *v, const struct node *x, int axis, struct indices *t) {
+  int64_t before = 1, n = 1;
+  int k = 0;
+  for (int j = 0; j < axis; j++) before *= x->dims[j];
+  for (; k < v->rank && before > 1 && before % (v->dims[k] + !v->dims[k]) == 0; k++) before /= v->dims[k] + !v->dims[k];
+  for (; k < v->rank && before == 1 && n < x->dims[axis]; k++) {
+    for (int j = 0; j < t->n; j++) t->weight[j] *= v->dims[k];
+    t->axis[t->n] = k, t->weight[t->n++] = 1;
+    n *= v->dims[k];
+  }
+  return before == 1 && n == x->dims[axis] && t->n;
+}
+
+static bool find_indices(const struct node *v, struct indices *t) {
+  const struct node *x = v->in[0];
+  int axis = x->op->kind == OP_IOTA ? ((const struct axis_attr *)x->attr)->axis : -1;
+  if (axis < 0 || !node_count(v)) return false;
+  if (v->op == &op_reshape) return split_axis(v, x, axis, t);
+  const struct slice_attr *s = v->op == &op_slice ? v->attr : NULL;
+  if (!s) return false;
+  bool along = s->axis == axis;
+  *t = (struct indices){ 1, { axis }, { along ? s->step : 1 }, along ? s->start : 0 };
+  return true;
+}
+
+/* Of two indices; it floats if they do. */
+static struct node *index_of(struct work *w, const struct op *op, struct node *x, struct node *y) {
+  struct node *in[2] = { x, y }, *i = x && y ? local(w, op, WEFT_I64, x->rank, x->dims, 2, in, NULL, 0) : NULL;
+  if (i) i->is_floating = x->is_floating;
+  return i;
+}
+
+static struct node *number_like(struct work *w, struct node *x, int64_t number) {
+  struct scalar_attr bits = { (uint64_t)number };
+  struct node *s = local(w, &op_scalar, WEFT_I64, 0, NULL, 0, NULL, &bits, sizeof bits);
+  return s && x ? local(w, &op_broadcast, WEFT_I64, x->rank, x->dims, 1, &s, NULL, 0) : NULL;
+}
+
+/* Views of indices are computed, without the indices they leave out. */
+static bool view_of_iota(struct work *w, struct node *v) {
+  struct indices t = { 0 };
+  struct node *sum = NULL;
+  if (!find_indices(v, &t)) return true;
+  for (int k = 0; k < t.n; k++) {
+    struct axis_attr axis = { t.axis[k] };
+    struct node *i = local(w, &op_iota, WEFT_I64, v->rank, v->dims, 0, NULL, &axis, sizeof axis);
+    if (i) i->is_floating = v->in[0]->is_floating;
+    if (t.weight[k] != 1) i = index_of(w, &op_mul, i, number_like(w, i, t.weight[k]));
+    sum = k ? index_of(w, &op_add, sum, i) : i;
+  }
+  if (t.start) sum = index_of(w, &op_add, sum, number_like(w, sum, t.start));
+  struct node *c = sum ? cast_to(w, sum, (weft_dtype)v->dtype) : NULL;
+  if (!c) return false;
+  c->slot = v->slot, c->n_uses = v->n_uses, c->is_floating = v->in[0]->is_floating;
+  *v = *c;
+  return true;
+}
+
 /* view(f(a, b)) = f(view(a), view(b)), if nobody else needs f(a, b). The view node becomes the f node. */
 static bool sink(struct work *w, struct node *v, struct stack *todo) {
+  if (v->in[0]->op->kind == OP_IOTA) return view_of_iota(w, v);
   struct node *e = v->in[0], *in[3];
   if (e->op->kind != OP_ELEMENT || e->n_uses != 1 || e->n_in > 3 || e->is_marked) return true;
   if (v->op == &op_reshape && only_ones(v)) return true;
@@ -195,32 +258,6 @@ static void reshape_of_scalar(struct node *v) {
   if (!moves_elements(v) || !is_scalar(v->in[0])) return;
   v->in[0] = (struct node *)scalar_of(v->in[0]);
   v->op = &op_broadcast;
-}
-
-/* A slice of the indices along an axis is start + step i, without the indices it leaves out. */
-static bool slice_of_iota(struct work *w, struct node *v) {
-  const struct node *x = v->op == &op_slice ? v->in[0] : NULL;
-  if (!x || x->op->kind != OP_IOTA) return true;
-  const struct slice_attr *s = v->attr;
-  struct axis_attr axis = *(const struct axis_attr *)x->attr;
-  bool along = s->axis == axis.axis;
-  struct node *i = local(w, &op_iota, along ? WEFT_I64 : (weft_dtype)v->dtype, v->rank, v->dims, 0, NULL, &axis, sizeof axis);
-  if (!i) return false;
-  if (!along) return i->slot = v->slot, *v = *i, true;
-  int64_t number[2] = { s->step, s->start };
-  const struct op *op[2] = { &op_mul, &op_add };
-  for (int k = 0; k < 2 && i; k++) {
-    struct scalar_attr bits = { (uint64_t)number[k] };
-    struct node *in[2] = { i, local(w, &op_scalar, WEFT_I64, 0, NULL, 0, NULL, &bits, sizeof bits) };
-    if (!in[1]) return false;
-    in[1] = local(w, &op_broadcast, WEFT_I64, v->rank, v->dims, 1, &in[1], NULL, 0);
-    i = in[1] ? local(w, op[k], WEFT_I64, v->rank, v->dims, 2, in, NULL, 0) : NULL;
-  }
-  struct node *c = i ? cast_to(w, i, (weft_dtype)v->dtype) : NULL;
-  if (!c) return false;
-  c->slot = v->slot;
-  *v = *c;
-  return true;
 }
 
 /* x in memory of its own. */
@@ -377,12 +414,17 @@ static bool float_nodes(struct work *w) {
   return true;
 }
 
+static bool unfold(struct work *w, struct node *n) {
+  const struct fold *f = n->op->kind == OP_REDUCE ? n->op->fold : NULL;
+  return !f || !f->unfold || f->unfold(w->arena, n) || !(w->no_memory = true);
+}
+
 bool prepare(struct work *w) {
   if (!order(w)) return false;
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
     reshape_of_scalar(x);
-    if (!slice_of_iota(w, x)) return false;
+    if ((x->op->kind == OP_VIEW && !view_of_iota(w, x)) || !unfold(w, x)) return false;
     if (x->op == &op_put && !put_sets(w, x)) return false;
     if (w->fuse && x->op == &op_scatter && !scatter_of_narrow(w, x)) return false;
     if (x->op == &op_scatter && !scatter_wide(w, x)) return false;

@@ -478,13 +478,17 @@ static bool is_whole(const struct gen *g, const struct access *a, int mask) {
   return a->cls == LANE_UNIT && (mask < 0 || g->e.evex || !a->narrow);
 }
 
-/* Columns that are folded: a row has too few lines side by side for the machine to see them coming. */
+/* Columns that are folded: a row has too few lines side by side for the machine to see them coming. Where there are others
+ * besides, they are short and go on in the next lanes. */
 static void fetch_ahead(struct gen *g, const struct access *a, int copy) {
-  enum { ROWS_AHEAD = 2 }; /* log2 */
+  enum { ROWS_AHEAD = 2, BODIES_AHEAD = 2 }; /* the first: log2 */
   const struct loop *l = &g->loops[g->loop];
+  int at = copy * g->lanes << a->element;
   if (g->short_loop >= 0 || l->lane == g->loop || !l->n_folds || a->owner != g->loop || a->reg < 0) return;
-  if (!copy) gpr(enc(g), G_MOV, RAX, in_frame(a->step));
-  prefetch_far(enc(g), rm_index(a->reg, RAX, ROWS_AHEAD, copy * g->lanes << a->element));
+  if (g->loops[l->lane].is_outer) {
+    if (!copy) gpr(enc(g), G_MOV, RAX, in_frame(a->step));
+    prefetch_far(enc(g), rm_index(a->reg, RAX, ROWS_AHEAD, at));
+  } else prefetch_far(enc(g), rm_at(a->reg, (BODIES_AHEAD * g->copies * g->lanes << a->element) + at));
 }
 
 static void load_whole(struct gen *g, struct access *a, int copy, int mask, int d) {
