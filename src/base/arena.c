@@ -15,13 +15,14 @@ static struct chunk *chunk_for(struct arena *a, size_t bytes) {
   if (c && c->bytes - c->used >= bytes) return c;
   size_t size = c ? 2 * c->bytes : FIRST_BYTES;
   while (size < bytes + HEAD) size *= 2;
-  struct chunk *n = mem_alloc(size);
+  struct chunk *n = mem_room(size);
   if (!n) return NULL;
   *n = (struct chunk){ c, HEAD, size };
   return a->newest = n;
 }
 
-void *arena_take(struct arena *a, size_t bytes) {
+/* With whatever stands there: most of a chunk may never be taken. */
+static void *room(struct arena *a, size_t bytes) {
   if (bytes > SIZE_MAX / 4) return NULL;
   bytes = (bytes + 15) & ~(size_t)15;
   struct chunk *c = chunk_for(a, bytes);
@@ -31,15 +32,21 @@ void *arena_take(struct arena *a, size_t bytes) {
   return p;
 }
 
+void *arena_take(struct arena *a, size_t bytes) {
+  void *p = room(a, bytes);
+  return p ? memset(p, 0, bytes) : NULL;
+}
+
 void *arena_grow(struct arena *a, void *old, size_t old_bytes, size_t bytes) {
-  void *p = arena_take(a, bytes);
+  char *p = room(a, bytes);
   if (p && old_bytes) memcpy(p, old, old_bytes);
+  if (p) memset(p + old_bytes, 0, bytes - old_bytes);
   return p;
 }
 
 char *arena_text(struct arena *a, const char *s) {
   size_t n = strlen(s) + 1;
-  char *p = arena_take(a, n);
+  char *p = room(a, n);
   return p ? memcpy(p, s, n) : NULL;
 }
 

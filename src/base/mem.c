@@ -40,6 +40,12 @@ void *mem_alloc(size_t bytes) {
   return p;
 }
 
+void *mem_room(size_t bytes) {
+  void *p = mem_should_fail() ? NULL : malloc(bytes ? bytes : 1);
+  if (p) note(1);
+  return p;
+}
+
 void *mem_resize(void *p, size_t bytes) {
   if (!p) return mem_alloc(bytes);
   return mem_should_fail() ? NULL : realloc(p, bytes ? bytes : 1);

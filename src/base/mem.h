@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 void *mem_alloc(size_t bytes);  /* zeroed; NULL: out of memory */
+void *mem_room(size_t bytes);   /* the same, with whatever stands there */
 void *mem_resize(void *, size_t bytes); /* as realloc; NULL leaves the old block as it was */
 char *mem_text(const char *);   /* a copy of the text */
 void mem_free(void *);          /* NULL: nothing */
