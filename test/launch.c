@@ -129,6 +129,10 @@ TEST(launch_cuts_large_work_into_parts_that_cover_it_and_leaves_small_work_whole
   EXPECT_INT(n_covered, 2000);
   EXPECT(parts_of("reversed_write", (int64_t[]){1000003}, 4) >= 4);
   EXPECT_INT(n_covered, 1000003);
+  EXPECT_INT(parts_of("reversed_write", (int64_t[]){16384}, 4), 1); /* a thread takes as long to begin as it would save */
+  EXPECT_INT(parts_of("reversed_write", (int64_t[]){65536}, 2), 2);
+  EXPECT_INT(parts_of("muladd", (int64_t[]){16, 512}, 2), 1);
+  EXPECT_INT(parts_of("muladd", (int64_t[]){64, 512}, 2), 2);
   EXPECT_INT(parts_of("muladd", (int64_t[]){0, 500}, 4), 1);
   EXPECT_INT(parts_of("full_sum_par", (int64_t[]){10 * 4096 + 1}, 2), 11); /* private: one run a block */
   EXPECT_INT(parts_of("full_sum", (int64_t[]){1000003}, 4), 1);             /* one fold: not divisible */

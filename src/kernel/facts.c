@@ -12,11 +12,13 @@ static void count(const struct kir_block *block, struct kir_facts *f) {
   }
 }
 
+int kir_work(const struct kir_stmt *s) { return s->kind == KIR_LOAD || s->kind == KIR_STORE ? 2 : 1; }
+
 /* 0: there is a loop among them. */
 static int straight(const struct kir_block *block) {
   int n = 0;
   for (const struct kir_stmt *s = block->first; s; s = s->next) {
-    int inside = s->body.first ? straight(&s->body) : 1;
+    int inside = s->body.first ? straight(&s->body) : kir_work(s);
     if (is_loop(s) || !inside) return 0;
     n += inside;
   }

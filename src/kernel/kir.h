@@ -262,9 +262,10 @@ struct kir_facts {
   const struct kir_stmt *outer; /* the outermost loop if it is the only one at kernel level, else NULL */
   int n_checks;            /* check sites, numbered in text order */
   int n_lanes;             /* lane loops */
-  int per_iteration;       /* statements of the outermost loop if there is no loop in it, else 0 */
+  int per_iteration;       /* work of an iteration of the outermost loop if there is no loop in it, else 0 */
 };
 struct kir_facts kir_facts(const struct kir_kernel *);
+int kir_work(const struct kir_stmt *); /* of a statement without others inside, roughly: memory takes twice as long as the rest */
 bool kir_may_donate(const struct kir_kernel *, int in_buf, int out_buf); /* may out be the memory of in? */
 
 #endif

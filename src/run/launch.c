@@ -5,7 +5,7 @@
 #include "run/buffer.h"
 #include "run/pool.h"
 
-enum { GRAIN = 1 << 15 };   /* a part smaller than this many statements times iterations is not worth a thread */
+enum { GRAIN = 1 << 16 };   /* a part of less work than this is not worth a thread */
 enum { PARTS = 4, EVEN = 4 }; /* parts a thread, of so many grains or more: slow ones even out */
 enum { ALIGN = 64 };        /* bytes */
 enum { LANES = 128 };       /* lanes are cut between as many: those that stay together are interleaved */
@@ -17,7 +17,7 @@ struct run {
   const struct kir_stmt *outer;
   const struct launch *launch;
   int64_t n, chunk;         /* iterations of the outermost loop; of a part */
-  int64_t few;              /* as many are not worth a second thread; more may be */
+  int per_iteration;        /* work of an iteration, 0: it has to be counted */
   int failed;               /* atomic: some part ran out of memory */
 };
 
@@ -69,7 +69,7 @@ static double work(const struct run *r, const struct kir_block *block) {
     if (is_loop && s->extent == KIR_BLOCK) {
       if (!lin_value(r, r->outer->at[r->outer->n_at > 1], &n)) n = 16;
     } else if (is_loop && !extent(r, s, &n)) n = 16;
-    sum += s->body.first ? (double)n * work(r, &s->body) : 1;
+    sum += s->body.first ? (double)n * work(r, &s->body) : kir_work(s);
   }
   return sum;
 }
@@ -91,8 +91,9 @@ static int run_whole(const struct run *r) {
 
 /* How many parts of at least a grain; 1: not worth it. */
 static int64_t parts(const struct run *r, int threads) {
-  if (threads < 2 || r->n < 2 || r->n <= r->few) return 1;
-  double grains = work(r, &r->k->body) / GRAIN, rounds = grains / EVEN / threads;
+  if (threads < 2 || r->n < 2) return 1;
+  double all = r->per_iteration ? (double)r->n * r->per_iteration : work(r, &r->k->body);
+  double grains = all / GRAIN, rounds = grains / EVEN / threads;
   if (grains < threads) return grains < 2 ? 1 : (int64_t)grains;
   return threads * (rounds < 1 ? 1 : rounds > PARTS ? PARTS : (int64_t)rounds);
 }
@@ -264,8 +265,8 @@ static int run_private(const struct run *r, int threads) {
 
 int launch_run(const struct backend *backend, const struct code *code, const struct kir_kernel *k, const struct kir_facts *facts,
                const struct launch *launch, int threads) {
-  struct run r = {.backend = backend, .code = code, .k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX};
-  if (facts->per_iteration) r.few = GRAIN / facts->per_iteration;
+  struct run r = {.backend = backend, .code = code, .k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX,
+                  .per_iteration = facts->per_iteration};
   bool known = r.outer && extent(&r, r.outer, &r.n);
   if (!known) r.n = INT64_MAX;
   int failed = facts->is_private           ? (known ? run_private(&r, threads) : 1)
