@@ -125,20 +125,16 @@ static int compute(int n, weft_array *const a[]) {
 }
 
 int evaluate(int n, weft_array *const a[]) {
-  weft_scope *scope = weft_scope_open(); /* what weft makes while it looks at arrays goes with it */
   weft_state state = state_of(n, a);
   int failed = state == WEFT_FAILED || (state == WEFT_RUNNING && wait_for_running(n, a)) || (state != WEFT_READY && compute(n, a));
-  weft_scope_discard(scope);
   return failed ? -1 : 0;
 }
 
 int evaluate_into(weft_array *a, void *values, size_t bytes) {
   weft_own(a);
   int failed = evaluate(1, &a);
-  weft_scope *scope = weft_scope_open();
   weft_status s = failed ? WEFT_OK : weft_read(a, weft_dtype_of(a), values, bytes);
   if (s) raise_status(s), failed = -1;
-  weft_scope_discard(scope);
   weft_disown(a);
   return failed;
 }
@@ -170,10 +166,8 @@ static PyObject *async_eval_list(PyObject *module, PyObject *arrays) {
   struct list l;
   (void)module;
   if (list_take(&l, arrays)) return NULL;
-  weft_scope *scope = weft_scope_open();
   weft_status s = start(l.n, l.array);
   if (s) raise_status(s);
-  weft_scope_discard(scope);
   list_drop(&l);
   if (s) return NULL;
   Py_RETURN_NONE;
@@ -195,10 +189,8 @@ static PyObject *wait_list(PyObject *module, PyObject *args) {
   struct list l;
   (void)module;
   if (!PyArg_ParseTuple(args, "Od", &arrays, &seconds) || list_take(&l, arrays)) return NULL;
-  weft_scope *scope = weft_scope_open();
   weft_status s = l.n ? wait_long(&l, seconds) : WEFT_OK;
   if (s && s != WEFT_ERR_TIMEOUT) raise_status(s);
-  weft_scope_discard(scope);
   list_drop(&l);
   return PyErr_Occurred() ? NULL : PyBool_FromLong(s == WEFT_OK);
 }
@@ -209,10 +201,7 @@ static PyObject *state(PyObject *module, PyObject *o) {
   };
   (void)module;
   if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "state: an array is expected");
-  weft_scope *scope = weft_scope_open();
-  weft_state s = weft_state_of(array_handle(o), NULL);
-  weft_scope_discard(scope);
-  return PyUnicode_FromString(names[s]);
+  return PyUnicode_FromString(names[weft_state_of(array_handle(o), NULL)]);
 }
 
 /* ---- Settings, and looking inside ---- */

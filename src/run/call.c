@@ -1,19 +1,16 @@
 /* call.c -- calls of functions: planned once for each combination of sizes, strides and wanted results. */
 #include <pthread.h>
 #include <string.h>
-#include "base/hash.h"
 #include "base/mem.h"
 #include "graph/function.h"
 #include "run/buffer.h"
 #include "run/eval.h"
-#include "run/key.h"
 #include "run/show.h"
 
 struct entry {
   struct entry *next;
-  void *key;
-  size_t bytes;
-  uint64_t hash;
+  int n_items;              /* results that are wanted */
+  int64_t *word;            /* device, which results, and of each argument sizes and strides */
   struct plan *plan;        /* NULL: sizes depend on values, so the body is evaluated part by part */
   int n_leaves;
   int *input;               /* by leaf: which input it is, or -1: captured */
@@ -30,7 +27,7 @@ static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_c
 static void entry_free(struct entry *e) {
   for (int i = 0; e->captured && i < e->n_leaves; i++) node_release(e->captured[i]);
   plan_release(e->plan);
-  mem_free(e->key);
+  mem_free(e->word);
   mem_free(e->input);
   mem_free(e->captured);
   mem_free(e);
@@ -79,15 +76,34 @@ static struct node *alias_of(struct node *n) {
   return value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
 }
 
-static void signature(struct key *k, int n_in, struct node *const in[], int n, struct node *const item[]) {
-  key_clear(k);
-  key_int(k, eval_settings()->device);
-  for (int i = 0; i < n; i++) key_int(k, ((const struct item_attr *)item[i]->attr)->k);
-  key_int(k, -1);
+/* What a plan of a call is for. The rank of an argument is the function's matter, so equal calls have equally many words. */
+
+static int n_words(int n_in, struct node *const in[], int n) {
+  int words = 1 + n;
+  for (int i = 0; i < n_in; i++) words += 2 * in[i]->rank;
+  return words;
+}
+
+static const int64_t *strides_of(const struct node *n) { return n->op == &op_scalar ? NULL : n->value->stride; }
+
+static void describe(int n_in, struct node *const in[], int n, struct node *const item[], int64_t *word) {
+  *word++ = eval_settings()->device;
+  for (int i = 0; i < n; i++) *word++ = ((const struct item_attr *)item[i]->attr)->k;
   for (int i = 0; i < n_in; i++) {
-    key_add(k, in[i]->dims, sizeof *in[i]->dims * in[i]->rank);
-    if (in[i]->op != &op_scalar) key_add(k, in[i]->value->stride, sizeof(int64_t) * in[i]->rank);
+    for (int d = 0; d < in[i]->rank; d++) *word++ = in[i]->dims[d];
+    for (int d = 0; d < in[i]->rank; d++) *word++ = strides_of(in[i])[d];
   }
+}
+
+static bool is_for(const struct entry *e, int n_in, struct node *const in[], int n, struct node *const item[]) {
+  const int64_t *word = e->word;
+  if (e->n_items != n || *word++ != eval_settings()->device) return false;
+  for (int i = 0; i < n; i++) if (*word++ != ((const struct item_attr *)item[i]->attr)->k) return false;
+  for (int i = 0; i < n_in; i++) {
+    for (int d = 0; d < in[i]->rank; d++) if (*word++ != in[i]->dims[d]) return false;
+    for (int d = 0; d < in[i]->rank; d++) if (*word++ != strides_of(in[i])[d]) return false;
+  }
+  return true;
 }
 
 /* ---- planning ---- */
@@ -167,19 +183,19 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
   return NULL;
 }
 
-static struct entry *find(struct plan_set *s, const struct key *k, uint64_t hash) {
-  for (struct entry *e = atomic_load_explicit(&s->entry, memory_order_acquire); e; e = e->next)
-    if (e->hash == hash && e->bytes == k->n && !memcmp(e->key, k->bytes, k->n)) return e;
-  return NULL;
+static struct entry *find(struct plan_set *s, int n_in, struct node *const in[], int n, struct node *const item[]) {
+  struct entry *e = atomic_load_explicit(&s->entry, memory_order_acquire);
+  while (e && !is_for(e, n_in, in, n, item)) e = e->next;
+  return e;
 }
 
 static struct failure *plan_entry(struct weft_function *f, struct node *const in[], int n, struct node *const item[],
-                                  const struct key *k, uint64_t hash, struct entry **out) {
+                                  struct entry **out) {
   struct entry *e = mem_alloc(sizeof *e);
   struct node **alias = mem_alloc(sizeof *alias * (size_t)(f->n_in + 1));
-  bool ok = e && alias && (e->key = mem_alloc(k->n + 1));
+  bool ok = e && alias && (e->word = mem_alloc(sizeof *e->word * (size_t)n_words(f->n_in, in, n)));
   for (int i = 0; ok && i < f->n_in; i++) ok = (alias[i] = alias_of(in[i])) != NULL;
-  if (ok) memcpy(e->key, k->bytes, k->n), e->bytes = k->n, e->hash = hash;
+  if (ok) e->n_items = n, describe(f->n_in, in, n, item, e->word);
   struct failure *failure = ok ? plan_call(f, alias, n, item, e) : no_memory();
   if (alias) nodes_release(f->n_in, alias);
   mem_free(alias);
@@ -249,25 +265,16 @@ static struct failure *run_call(const struct entry *e, struct weft_function *f,
   return e->plan ? run_entry(e, n, item, in) : run_parts(f, n, item, in);
 }
 
-/* Not inline: its address would be found again and again, which is a call in a shared library. */
-__attribute__((noinline)) static struct key *own_key(void) {
-  static _Thread_local struct key own;
-  return &own;
-}
-
 struct failure *eval_call(int n, struct node *item[]) {
-  struct key *key = own_key();
   struct node *call = item[0]->in[0];
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;
   if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
   struct plan_set *s = set_of(f);
-  signature(key, f->n_in, call->in, n, item);
-  if (!s || key->failed) return no_memory();
-  uint64_t hash = hash_bytes(key->bytes, key->n);
-  struct entry *e = find(s, key, hash);
+  if (!s) return no_memory();
+  struct entry *e = find(s, f->n_in, call->in, n, item);
   if (e) return run_call(e, f, n, item, call->in);
-  failure = plan_entry(f, call->in, n, item, key, hash, &e);
+  failure = plan_entry(f, call->in, n, item, &e);
   if (failure) return failure;
   bool is_kept = keep(s, e);
   failure = run_call(e, f, n, item, call->in);
