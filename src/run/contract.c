@@ -22,8 +22,9 @@ enum {
   FAR_BYTES = 1 << 20,      /* of a matrix that caches hardly hold */
   PACKED_ROWS = 16,
   FEW_STRIPS = 2, CLOSE_BYTES = 1024,
-  MANY_PARTS = 8,           /* rows so many that b is packed though it is small, unless .. */
-  NEAR_BYTES = 1 << 15,     /* .. it spans so few that the first cache holds it */
+  MANY_PARTS = 8, FEW_ROWS = 8, /* so many patches of so few rows that b is packed though it is small, if .. */
+  APART_BYTES = 1 << 11,    /* .. its rows are further apart */
+  UNEVEN_PARTS = 16,        /* more than so many a thread are as good as equally many for all */
   ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows */
   GAP = 64,                 /* bytes between its rows, lest they share the sets of a cache */
   GRAIN = 1 << 19,          /* products; less is not worth to wake a thread, */
@@ -102,9 +103,28 @@ static int rows_of(const struct product *p, int64_t part) { return (int)(p->part
 static bool is_flat(const struct product *p) { return p->n_parts <= 2; }
 static bool lies_along_k(const struct product *p) { return llabs(p->b.row) < llabs(p->b.column); }
 
+static double n_batches(const struct product *p) {
+  double n = 1;
+  for (int i = 0; i < p->c->n_batch; i++) n *= (double)p->c->batch[i];
+  return n;
+}
+
+/* Work of a few microseconds is shared with a thread that need not be woken. */
+static int threads_for(const struct product *p, int most, bool is_run) {
+  double products = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * n_batches(p), grains = products / GRAIN;
+  bool is_shared = grains >= 2 || (most > 1 && products >= 2 * FINE_GRAIN && (!is_run || pool_is_awake()));
+  return !is_shared ? 1 : grains < 2 ? 2 : grains < most ? (int)grains : most;
+}
+
+/* Rows go in as few parts as patches allow, but equally many for each thread. */
+static int64_t count_parts(const struct product *p) {
+  int64_t n = divide_up(p->m, p->unit->rows());
+  return n > p->wanted && n < (int64_t)p->wanted * UNEVEN_PARTS ? least(up(n, p->wanted), p->m) : n;
+}
+
 static void choose_patch(struct product *p) {
   int lanes = p->unit->lanes(p->reg);
-  p->n_parts = divide_up(p->m, p->unit->rows());
+  p->n_parts = count_parts(p);
   p->part_rows = p->m / p->n_parts;
   p->n_higher = p->m % p->n_parts;
   p->vectors = (int)least(p->unit->vectors(p->reg, (int)p->part_rows + (p->n_higher > 0)), divide_up(p->n, lanes));
@@ -119,19 +139,6 @@ static bool is_small(const struct product *p) {
 }
 
 static int64_t panel_rows(const struct product *p, int64_t k) { return divide_up(k, p->together); }
-
-static double n_batches(const struct product *p) {
-  double n = 1;
-  for (int i = 0; i < p->c->n_batch; i++) n *= (double)p->c->batch[i];
-  return n;
-}
-
-/* Work of a few microseconds is shared with a thread that need not be woken. */
-static int threads_for(const struct product *p, int most, bool is_run) {
-  double products = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * n_batches(p), grains = products / GRAIN;
-  bool is_shared = grains >= 2 || (most > 1 && products >= 2 * FINE_GRAIN && (!is_run || pool_is_awake()));
-  return !is_shared ? 1 : grains < 2 ? 2 : grains < most ? (int)grains : most;
-}
 
 static int64_t parts_in(const struct product *p, int64_t bytes) {
   int64_t n = bytes / (p->cell_columns * p->size * (p->part_rows + 1));
@@ -155,7 +162,7 @@ static bool is_close(const struct product *p) {
 
 static void choose_packing(struct product *p, bool small, bool in_runs) {
   p->packs_b = !p->dots && (p->b.dtype != p->reg || p->b.column != p->size || (!small && !in_runs) ||
-                              (p->n_parts >= MANY_PARTS && llabs(p->b.row) > NEAR_BYTES / (p->k ? p->k : 1)));
+                              (p->n_parts >= MANY_PARTS && p->part_rows < FEW_ROWS && llabs(p->b.row) > APART_BYTES));
   p->packs_b |= p->b.maker && !(in_runs && p->b.column_axis >= 0); /* else pieces are read where they are */
   p->packs_a = p->a.dtype != p->reg || p->a.maker || (!small && !is_flat(p) && !is_close(p) && !p->c->is_fed);
   p->shares_b = p->packs_b && !is_flat(p) && may_share(p);
@@ -340,19 +347,20 @@ static bool are_allowed(const struct product *p, int threads) {
   return allows_pairs(p, &p->a, p->m, p->k, threads) && allows_pairs(p, &p->b, p->k, p->n, threads);
 }
 
-static void choose_sizes(struct product *p, int threads, bool is_run) {
-  p->wanted = p->threads = threads_for(p, threads, is_run);
+static void choose_sizes(struct product *p) {
+  p->threads = p->wanted;
   choose_cells(p);
   measure_scratch(p);
 }
 
 /* is_run: its operands may be looked at, and its code is wanted. 1, 2: see find_code. */
-static int choose(struct product *p, int threads, bool is_run) {
+static int choose(struct product *p, int wanted, bool is_run) {
+  p->wanted = wanted;
   choose_patch(p);
   p->together = most_together(p);
-  if (is_run && p->together > 1 && !are_allowed(p, threads)) p->together = 1;
+  if (is_run && p->together > 1 && !are_allowed(p, wanted)) p->together = 1;
   int how = is_run ? find_code(p) : 0;
-  if (!how) choose_sizes(p, threads, is_run);
+  if (!how) choose_sizes(p);
   return how;
 }
 
@@ -884,21 +892,21 @@ static int choose_both(struct product *p, int threads, const struct contractor *
   struct product *next = p->then;
   p->unit = unit->lanes(p->reg) ? unit : &contractor_vm;
   if (next) next->unit = unit->lanes(p->reg) && unit->lanes(next->reg) ? unit : &contractor_vm, p->unit = next->unit;
-  int how = choose(p, threads, is_run);
+  int wanted = threads_for(p, threads, is_run), how = choose(p, wanted, is_run);
   if (how || !next) return how;
-  how = choose(next, threads, is_run);
-  if (!how) next->cell_parts = p->cell_parts, measure_scratch(next); /* its cells are rows that it is given */
+  how = choose(next, wanted, is_run); /* its parts are those of p, .. */
+  if (!how) next->cell_parts = p->cell_parts, measure_scratch(next); /* .. its cells rows that it is given */
   return how;
 }
 
 /* Of a product that has been chosen; where it might have gone one by one or in pairs, depending on its numbers, the larger. */
-static size_t bytes_of(const struct product *p, int threads) {
+static size_t bytes_of(const struct product *p) {
   int together = p->together > 1 ? 1 : most_together(p);
   size_t bytes = total_bytes(p);
   if (!kir_is_float(p->reg) || together == p->together) return bytes;
   struct product other = *p;
   other.together = together;
-  choose_sizes(&other, threads, false);
+  choose_sizes(&other);
   return total_bytes(&other) > bytes ? total_bytes(&other) : bytes;
 }
 
@@ -988,7 +996,7 @@ static struct failure *run_both(struct product *p, struct run *r) {
   int how = choose_both(p, r->threads, compiled_contractor(), true);
   if (how == 2) how = choose_both(p, r->threads, &contractor_vm, true);
   if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
-  return run_chosen(p, bytes_of(p, r->threads));
+  return run_chosen(p, bytes_of(p));
 }
 
 /* ---- choices that are kept in the plan: of products that depend on no numbers, by one thread and by several ---- */
@@ -1048,7 +1056,7 @@ int64_t contract_scratch(const struct plan *plan, int i, int threads) {
   struct product *both = s->contraction->is_fed ? &first : &p;
   if (is_for_blas(both)) return (int64_t)blas_bytes(both);
   choose_both(both, threads, compiled_contractor(), false);
-  return (int64_t)bytes_of(both, threads);
+  return (int64_t)bytes_of(both);
 }
 
 bool contract_is_for_blas(const struct plan *plan, int i) {
