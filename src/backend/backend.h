@@ -42,6 +42,7 @@ struct launch {
   int64_t *checks;                   /* by site: lowest failing index seen so far, INT64_MAX if none; lowered atomically */
   int64_t lo, hi;                    /* part of the outermost loop (kir_facts.outer); ignored if there is none */
   const volatile int *cancel;        /* polled now and then inside long loops; NULL: never. Stops early if set */
+  int64_t parts;                     /* so many launches write what is larger than this one writes; 0: one */
   uint64_t *loads;                   /* vm only: elements loaded, by buffer; NULL: not counted */
 };
 

@@ -8,7 +8,7 @@
 enum { GRAIN = 1 << 16 };   /* a part of less work than this is not worth a thread */
 enum { PARTS = 4, EVEN = 4 }; /* parts a thread, of so many grains or more: slow ones even out */
 enum { ALIGN = 64 };        /* bytes */
-enum { LANES = 128 };       /* lanes are cut between as many: those that stay together are interleaved */
+enum { LANES = 128, FEW_LANES = 32 }; /* lanes are cut between as many: those that stay together are interleaved */
 
 struct run {
   const struct backend *backend;
@@ -98,8 +98,15 @@ static int64_t parts(const struct run *r, int threads) {
   return threads * (rounds < 1 ? 1 : rounds > PARTS ? PARTS : (int64_t)rounds);
 }
 
+/* As many iterations stay together; fewer where threads would be left without any. */
+static int64_t unit_of(const struct run *r, int threads) {
+  int64_t unit = r->outer->kind == KIR_LANE ? LANES : 1;
+  while (unit > FEW_LANES && r->n >= 2 * LANES && r->n / unit < threads) unit /= 2;
+  return unit;
+}
+
 static int run_divided(struct run *r, int threads) {
-  int64_t n = parts(r, threads), unit = r->outer->kind == KIR_LANE ? LANES : 1;
+  int64_t n = parts(r, threads), unit = unit_of(r, threads);
   if (n < 2) return run_whole(r);
   r->chunk = ((r->n - 1) / n / unit + 1) * unit;
   pool_run((int)((r->n - 1) / r->chunk + 1), threads, part, r);

@@ -224,7 +224,7 @@ static struct failure *run_kernel(const struct plan *p, int i, struct run *r, ui
   int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
   step_bind(s, k, base, bound);
   for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
-  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = checks, .cancel = r->cancel,
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = checks, .cancel = r->cancel, .parts = s->parts,
                       .loads = r->loads ? r->loads[i] : NULL };
   int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
   if (c->is_on_device && how) return device_failure(p->device, how);

@@ -1,10 +1,11 @@
 /* prefix.c -- running combines along rows, rows side by side in the lanes: each goes through its own elements in order.
- * Rows longer than a block of 4096 take three kernels: the totals of the blocks, these chained in order, and each block
- * again on top of what comes before it. The same bits as one loop over a row, by lanes and threads. */
+ * Rows longer than a block of 4096 take three kernels a piece: the totals of the blocks, these chained in order, and each
+ * block again on top of what comes before it. The same bits as one loop over a row, by lanes and threads. */
 #include <string.h>
 #include "schedule/draft.h"
 
 enum { BLOCK = 4096, ENOUGH = 16, SHORT = 16, LEAD = AXES - 2 }; /* lanes worth it; a row that is not; most axes of rows */
+enum { PIECE = 256, PIECES = 16 };                               /* blocks of a piece, at least; pieces of a row, at most */
 
 static int axis_of(const struct node *n) { return ((const struct axis_attr *)n->attr)->axis; }
 
@@ -23,6 +24,8 @@ struct lines {                    /* elements in memory: strides of the rows' ax
   weft_dtype dtype;
   int buf;
 };
+
+struct piece { int64_t from, n; }; /* blocks of a row */
 
 struct prefix {
   struct work *w;
@@ -99,9 +102,10 @@ static bool end(struct running *r) {
 }
 
 /* Before the first element is the neutral value, with which every element stands alone. */
-static int open_row(struct prefix *p, struct running *r) {
+static int neutral(struct prefix *p, struct running *r) { return kir_lit(r->d.k, p->value, kir_neutral(p->op, p->value)); }
+static int open_row(struct running *r, int before) {
   r->i = kir_loop(&r->d.b, KIR_SERIAL, "i", draft_lin(&r->d, r->i));
-  return kir_carry(&r->d.b, "so_far", kir_lit(r->d.k, p->value, kir_neutral(p->op, p->value)));
+  return kir_carry(&r->d.b, "so_far", before);
 }
 
 /* The first n elements of each line, from left to right. */
@@ -109,7 +113,7 @@ static bool run(struct prefix *p, struct running *r, const char *name, int64_t n
   if (!n) return true;
   if (!begin(p, r, name, n)) return false;
   struct kir_builder *b = &r->d.b;
-  int before = r->before.store >= 0 ? load(r, &r->before) : -1, a = open_row(p, r);
+  int before = r->before.store >= 0 ? load(r, &r->before) : -1, a = open_row(r, neutral(p, r));
   int next = kir_op2(b, p->op, a, load(r, &r->x));
   if (r->y.store >= 0) store(r, &r->y, before < 0 ? next : kir_op2(b, p->op, before, next));
   kir_next(b, 1, &a, &next);
@@ -129,33 +133,39 @@ static struct lines at(struct lines l, int64_t n) {
   return l;
 }
 
-/* y[q] = x[0] .. x[q-1] combined in order */
-static bool chain(struct prefix *p, struct lines x, struct lines y) {
-  struct running r = { .axes = p->rows, .x = x, .y = y, .before = none(), .total = at(y, p->blocks) };
-  if (!begin(p, &r, "prefix_chain", p->blocks)) return false;
-  int a = open_row(p, &r);
-  store(&r, &r.y, a);
+/* y[q] = x[0] .. x[q-1] combined in order, for the q of a piece and the one behind it. What is before the first piece is
+ * the neutral value; later ones find it where the one before has left it. */
+static bool chain(struct prefix *p, struct lines x, struct lines y, struct piece of) {
+  bool is_first = of.from == 0;
+  struct running r = { .axes = p->rows, .x = after(x, of.from), .y = after(y, of.from + !is_first),
+                       .before = is_first ? none() : at(y, of.from), .total = is_first ? at(y, of.n) : none() };
+  if (!begin(p, &r, "prefix_chain", of.n)) return false;
+  int a = open_row(&r, is_first ? neutral(p, &r) : load(&r, &r.before));
+  if (is_first) store(&r, &r.y, a);
   int next = kir_op2(&r.d.b, p->op, a, load(&r, &r.x));
+  if (!is_first) store(&r, &r.y, next);
   kir_next(&r.d.b, 1, &a, &next);
   kir_end(&r.d.b);
-  store(&r, &r.total, a);
+  if (is_first) store(&r, &r.total, a);
   return end(&r);
 }
 
-/* The lines as blocks: one axis more. */
-static struct lines in_blocks(const struct prefix *p, struct lines l) {
+/* The lines of a piece as blocks: one axis more. */
+static struct lines in_blocks(const struct prefix *p, struct lines l, struct piece of) {
+  l = after(l, of.from * BLOCK);
   l.stride[p->rows.n_live] = l.step * BLOCK;
   return l;
 }
-static struct lines by_block(const struct prefix *p, struct lines l) { /* one element a block */
+static struct lines by_block(const struct prefix *p, struct lines l, struct piece of) { /* one element a block */
+  l = after(l, of.from);
   l.stride[p->rows.n_live] = l.step;
   l.step = 0;
   return l;
 }
-static struct axes with_blocks(const struct prefix *p) {
+static struct axes with_blocks(const struct prefix *p, struct piece of) {
   struct axes x = p->rows;
   x.live[x.n_live] = x.n_live;
-  x.extent[x.n_live++] = p->blocks;
+  x.extent[x.n_live++] = of.n;
   return x;
 }
 
@@ -171,17 +181,34 @@ static struct lines lines_new(struct prefix *p) {
   return l;
 }
 
+static bool run_piece(struct prefix *p, struct lines x, struct lines y, struct lines total, struct lines before, struct piece of) {
+  struct running of_blocks = { .axes = with_blocks(p, of), .x = in_blocks(p, x, of), .y = none(),
+                               .before = none(), .total = by_block(p, total, of) },
+                 again = { .axes = with_blocks(p, of), .x = in_blocks(p, x, of), .y = in_blocks(p, y, of),
+                           .before = by_block(p, before, of), .total = none() };
+  bool ok = run(p, &of_blocks, "prefix_totals", BLOCK) && chain(p, total, before, of) && run(p, &again, "prefix_apply", BLOCK);
+  if (ok) p->w->out->step[p->w->out->n_steps - 1].parts = p->blocks / of.n;
+  return ok;
+}
+
+/* A row that does not fit the caches goes piece by piece: then its blocks are there when they are read again. Not one that was
+ * computed, in whose memory the result may stand if a single step writes it. */
+static int64_t longest_piece(const struct prefix *p, const struct lines *x) {
+  int64_t n = (p->blocks + PIECES - 1) / PIECES;
+  return p->rows.n_live || p->w->out->store[x->store].leaf < 0 ? p->blocks : n < PIECE ? PIECE : n;
+}
+
 static bool long_rows(struct prefix *p, struct lines x, struct lines y) {
   struct lines total = lines_new(p), before = lines_new(p);
+  int64_t most = longest_piece(p, &x);
   if (p->w->no_memory) return false;
-  struct running of_blocks = { .axes = with_blocks(p), .x = in_blocks(p, x), .y = none(),
-                               .before = none(), .total = by_block(p, total) },
-                 again = { .axes = with_blocks(p), .x = in_blocks(p, x), .y = in_blocks(p, y),
-                           .before = by_block(p, before), .total = none() },
-                 rest = { .axes = p->rows, .x = after(x, p->blocks * BLOCK), .y = after(y, p->blocks * BLOCK),
+  for (int64_t from = 0; from < p->blocks; from += most) {
+    struct piece of = { from, p->blocks - from < most ? p->blocks - from : most };
+    if (!run_piece(p, x, y, total, before, of)) return false;
+  }
+  struct running rest = { .axes = p->rows, .x = after(x, p->blocks * BLOCK), .y = after(y, p->blocks * BLOCK),
                           .before = at(before, p->blocks), .total = none() };
-  return run(p, &of_blocks, "prefix_totals", BLOCK) && chain(p, total, before) && run(p, &again, "prefix_apply", BLOCK) &&
-         run(p, &rest, "prefix_rest", p->n - p->blocks * BLOCK);
+  return run(p, &rest, "prefix_rest", p->n - p->blocks * BLOCK);
 }
 
 /* The axes of the rows, and the lines of an array of them. */

@@ -72,6 +72,7 @@ struct step {
   struct site *site;
   struct replay *replay;         /* not NULL: no kernel, a loop run step by step */
   struct contraction *contraction; /* not NULL: a product, and the kernel, if any, goes on with it */
+  int64_t parts;                 /* so many steps write one array together; 0: it is not so */
   bool is_copy;                  /* moves elements and does nothing else */
   bool is_maker;                 /* runs as part of the product whose operand it computes */
 };

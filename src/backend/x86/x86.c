@@ -246,9 +246,9 @@ static size_t scratch_bytes(int64_t n, int element) {
 
 /* Would an output fill half of a usual last cache? What a system says of its caches is not to be relied on: virtual ones
  * tell of ten times what there is. */
-static bool exceeds_cache(const struct code *c, const uint8_t *frame) {
+static bool exceeds_cache(const struct code *c, const struct launch *l, const uint8_t *frame) {
   for (int i = 0; i < c->n_outs; i++) {
-    double bytes = c->outs[i].bytes;
+    double bytes = (double)c->outs[i].bytes * (double)(l->parts ? l->parts : 1);
     for (int d = 0; d < c->outs[i].rank; d++) bytes *= (double)length(c, c->outs[i].first[d], c->outs[i].n[d], frame);
     if (bytes > STREAM_BYTES) return true;
   }
@@ -296,7 +296,7 @@ static int run_on_heap(const struct code *c, const struct launch *l, size_t byte
   if (!frame) return 1;
   fill_frame(c, l, frame);
   place_scratch(c, l, frame, true);
-  set_word(frame, FRAME_STREAMS, exceeds_cache(c, frame));
+  set_word(frame, FRAME_STREAMS, exceeds_cache(c, l, frame));
   call(c, frame);
   memory_return(frame, bytes);
   return 0;
@@ -308,7 +308,7 @@ static int x86_run(const struct code *c, const struct launch *l) {
   size_t bytes = place_scratch(c, l, frame, false);
   if (bytes > sizeof frame) return run_on_heap(c, l, bytes);
   place_scratch(c, l, frame, true);
-  set_word(frame, FRAME_STREAMS, exceeds_cache(c, frame));
+  set_word(frame, FRAME_STREAMS, exceeds_cache(c, l, frame));
   call(c, frame);
   return 0;
 }
