@@ -153,11 +153,30 @@ static int tanh_f64(struct here h, int x) {
 
 int expand_tanh(struct here h, const int x[]) { return is_narrow(h) ? tanh_f32(h, x[0]) : tanh_f64(h, x[0]); }
 
+/* ---- sigmoid = 1 / (1 + e^-x) ------------------------------------------------------------------------------------------- */
+
 /* With e = e^-|x|, which cannot overflow: 1 / (1 + e) for x >= 0, e / (1 + e) below; put right by what the quotient leaves. */
-int expand_sigmoid(struct here h, const int x[]) {
-  int one = number(h, 1), away = negative(h, size_of(h, x[0])), e = expand_exp(h, &away);
-  int top = either(h, less(h, x[0], number(h, 0)), e, one);
+static int sigmoid_far(struct here h, int x) {
+  int one = number(h, 1), away = negative(h, size_of(h, x)), e = expand_exp(h, &away);
+  int top = either(h, less(h, x, number(h, 0)), e, one);
   struct two d = sum(h, one, e);
   int over = quotient(h, one, d.high), q = mul(h, top, over), less_q = negative(h, q);
   return muladd(h, muladd(h, less_q, d.low, muladd(h, less_q, d.high, top)), over, q);
+}
+
+/* e^-x = 2^n (1 - g + g^2 q(-g)), where 1 + 2^n is exact, so that the sum is rounded once. s = -2^n: a bit above the exponent. */
+static int sigmoid_near(struct here h, int x) {
+  const struct exp_constants *c = constants(h);
+  double less_q[11];
+  for (int i = 0; i < c->n_q; i++) less_q[i] = (c->n_q - i) % 2 ? -c->q[i] : c->q[i];
+  int t, n = whole(h, x, -c->log2_e, 3 * c->bias + 2, &t), s = scale_of(h, as_bits(h, t));
+  int g = muladd(h, n, number(h, c->ln2_low), muladd(h, n, number(h, c->ln2_high), x));
+  int p = muladd(h, mul(h, g, g), polynomial(h, g, c->n_q, less_q), g);
+  return quotient(h, number(h, 1), muladd(h, s, p, sub(h, number(h, 1), s)));
+}
+
+int expand_sigmoid(struct here h, const int x[]) {
+  int y = sigmoid_near(h, x[0]), is_far = less(h, VALUE(h, 16, 36), size_of(h, x[0]));
+  rarely(h, is_far);
+  return usually(h, is_far, sigmoid_far(h, x[0]), y);
 }

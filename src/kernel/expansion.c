@@ -28,7 +28,7 @@ int either(struct here h, int cond, int x, int y) { return kir_op3(h.b, KIR_SELE
 int mulsub(struct here h, int y, int z, int x) { return muladd(h, negative(h, y), z, x); }
 
 /* Open blocks but the first are those of loops and ifs. */
-static bool in_lanes(struct here h) {
+bool in_lanes(struct here h) {
   for (int i = 1; i < h.b->depth; i++)
     if (((const struct kir_stmt *)((const char *)h.b->open[i] - offsetof(struct kir_stmt, body)))->kind == KIR_LANE) return true;
   return false;

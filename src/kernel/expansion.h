@@ -35,7 +35,8 @@ int less(struct here h, int x, int y);
 int either(struct here h, int cond, int x, int y);
 
 /* What is written between the two is left out where no lane of a vector has the condition; the value is x where one has it, y
- * elsewhere. Beside lanes, and in a fn, all is computed. */
+ * elsewhere. It is cheapest with one value of outside. Beside lanes, and in a fn, all is computed. */
+bool in_lanes(struct here h);
 void rarely(struct here h, int cond);
 int usually(struct here h, int cond, int x, int y);
 

@@ -12,23 +12,27 @@ static int at_the_ends(struct here h, int x, int r) {
   return either(h, op(h, KIR_EQ, x, zero), number(h, -INFINITY), r);
 }
 
-struct split { int k, m; }; /* k as a float */
+struct split { int k, m; double unit; }; /* k as a float, times unit */
 
-/* x > 0 and normal: 2/3 <= 1 + m < 4/3 in f32, sqrt(1/2) <= 1 + m < sqrt(2) in f64. k_less is taken off k. */
-static struct split split(struct here h, int x, int k_less) {
-  int bits = as_bits(h, x), least = integer(h, is_narrow(h) ? 0x3f2aaaab : 0x3fe6a09e667f3bcd);
+/* bits: of x > 0, normal: 2/3 <= 1 + m < 4/3 in f32, sqrt(1/2) <= 1 + m < sqrt(2) in f64. k_less is taken off k; 0: nothing. */
+static struct split split(struct here h, int bits, int k_less) {
+  int least = integer(h, is_narrow(h) ? 0x3f2aaaab : 0x3fe6a09e667f3bcd);
   int exponent = op(h, KIR_AND, sub(h, bits, least), integer(h, is_narrow(h) ? 0xff800000 : 0xfff0000000000000));
   int one_m = as_float(h, sub(h, bits, exponent)), k;
+  double unit = 1;
   if (is_narrow(h)) {
     k = kir_cast(h.b, WEFT_F32, kir_bits(h.b, WEFT_I32, exponent));
-    k = muladd(h, k, number(h, 0x1p-23), negative(h, k_less));
+    if (k_less) k = muladd(h, k, number(h, 0x1p-23), negative(h, k_less));
+    else unit = 0x1p-23;
   } else { /* k + 1023 in the low bits of 2^52; no machine converts vectors of 64-bit integers quickly */
     int biased = op(h, KIR_SHR, add(h, exponent, integer(h, 0x3ff0000000000000)), integer(h, 52));
     int wide = as_float(h, op(h, KIR_OR, biased, integer(h, 0x4330000000000000)));
-    k = sub(h, wide, add(h, k_less, number(h, 0x1p52 + 1023)));
+    k = sub(h, wide, k_less ? add(h, k_less, number(h, 0x1p52 + 1023)) : number(h, 0x1p52 + 1023));
   }
-  return (struct split){ k, sub(h, one_m, number(h, 1)) };
+  return (struct split){ k, sub(h, one_m, number(h, 1)), unit };
 }
+
+static int whole(struct here h, struct split p) { return p.unit == 1 ? p.k : mul(h, p.k, number(h, p.unit)); }
 
 /* log(1 + m) + c */
 static struct two log_1m(struct here h, int m, int c) {
@@ -43,8 +47,8 @@ static struct two log_1m(struct here h, int m, int c) {
 }
 
 int log_split(struct here h, int x, int *k) {
-  struct split p = split(h, x, number(h, 0));
-  *k = p.k;
+  struct split p = split(h, as_bits(h, x), 0);
+  *k = whole(h, p);
   return p.m;
 }
 
@@ -72,33 +76,47 @@ static int in_base(struct here h, struct two l, int k, const struct base *b) {
 static struct split split_any(struct here h, int x) {
   int is_tiny = less(h, x, VALUE(h, 0x1p-126, 0x1p-1022));
   int scaled = either(h, is_tiny, mul(h, x, VALUE(h, 0x1p23, 0x1p54)), x);
-  return split(h, scaled, either(h, is_tiny, VALUE(h, 23, 54), number(h, 0)));
+  return split(h, as_bits(h, scaled), either(h, is_tiny, VALUE(h, 23, 54), number(h, 0)));
 }
 
-static int logarithm(struct here h, int x, const struct base *b) {
-  struct split p = split_any(h, x);
-  return at_the_ends(h, x, in_base(h, log_1m(h, p.m, 0), p.k, b));
-}
-
-/* A shorter sum, for the most frequent of them. */
-static int log_f32(struct here h, int x) {
-  struct split p = split_any(h, x);
+/* k ln 2 + log(1 + m), shorter, for the most frequent of them */
+static int log_f32(struct here h, struct split p) {
   int m = p.m, s = mul(h, m, m);
   int odd = polynomial(h, s, 3, (double[]){ 0.140869141f, 0.139814854f, 0.200120345f });
   int even = polynomial(h, s, 4, (double[]){ -0.130310059f, -0.121483512f, -0.166846126f, -0.249996200f });
   int r = muladd(h, muladd(h, odd, m, even), m, number(h, 0.333331972f));
   r = muladd(h, muladd(h, r, m, number(h, -0.5)), s, m);
-  return at_the_ends(h, x, muladd(h, p.k, number(h, 0.693147182f), r));
+  return muladd(h, p.k, number(h, (double)0.693147182f * p.unit), r);
 }
 
-int expand_log(struct here h, const int x[]) { return is_narrow(h) ? log_f32(h, x[0]) : logarithm(h, x[0], &e_f64); }
+static int log_of(struct here h, struct split p, const struct base *b) {
+  return b == &e_f32 ? log_f32(h, p) : in_base(h, log_1m(h, p.m, 0), whole(h, p), b);
+}
+
+static int log_any(struct here h, int x, const struct base *b) { return at_the_ends(h, x, log_of(h, split_any(h, x), b)); }
+
+/* x is not positive, normal and finite: moved to the least integers, such numbers are below all others. */
+static int is_odd_one(struct here h, int bits) {
+  weft_dtype i = is_narrow(h) ? WEFT_I32 : WEFT_I64;
+  int moved = kir_bits(h.b, i, add(h, bits, integer(h, is_narrow(h) ? 0x7f800000 : 0x7ff0000000000000)));
+  return less(h, kir_lit(h.b->k, i, is_narrow(h) ? 0xfeffffff : 0xffdfffffffffffff), moved);
+}
+
+static int logarithm(struct here h, int x, const struct base *b) {
+  if (!in_lanes(h)) return log_any(h, x, b); /* the same bits */
+  int bits = as_bits(h, x), is_rare = is_odd_one(h, bits), y = log_of(h, split(h, bits, 0), b);
+  rarely(h, is_rare);
+  return usually(h, is_rare, log_any(h, x, b), y);
+}
+
+int expand_log(struct here h, const int x[]) { return logarithm(h, x[0], is_narrow(h) ? &e_f32 : &e_f64); }
 int expand_log2(struct here h, const int x[]) { return logarithm(h, x[0], is_narrow(h) ? &two_f32 : &two_f64); }
 int expand_log10(struct here h, const int x[]) { return logarithm(h, x[0], is_narrow(h) ? &ten_f32 : &ten_f64); }
 
 /* ---- log(u + low): low / u is added after the reduction of u ----------------------------------------------------------- */
 
 static int log_sum(struct here h, int u, int low, int k_more) {
-  struct split p = split(h, u, k_more);
+  struct split p = split(h, as_bits(h, u), k_more);
   return in_base(h, log_1m(h, p.m, quotient(h, low, u)), p.k, is_narrow(h) ? &e_f32 : &e_f64);
 }
 

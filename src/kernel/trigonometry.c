@@ -194,8 +194,9 @@ static int odd(struct here h, int y, int x) {
 }
 
 int expand_sin(struct here h, const int x[]) {
-  int y = sine_near(h, x[0], 0), is_rare = is_far(h, x[0]);
-  y = either(h, op(h, KIR_EQ, x[0], number(h, 0)), x[0], y); /* -0 stays */
+  int y = sine_near(h, x[0], 0), is_zero = op(h, KIR_EQ, x[0], number(h, 0));
+  y = either(h, is_zero, x[0], y); /* -0 stays */
+  int is_rare = is_far(h, x[0]);
   rarely(h, is_rare);
   return usually(h, is_rare, odd(h, sine_of(h, far(h, size_of(h, x[0]), 0)), x[0]), y);
 }
@@ -218,8 +219,9 @@ static int tangent_of(struct here h, struct angle a) {
 }
 
 int expand_tan(struct here h, const int x[]) {
-  int size = size_of(h, x[0]), y = tangent_of(h, near(h, x[0], 0)), is_rare = is_far(h, x[0]);
-  y = either(h, less(h, size, VALUE(h, 0x1p-13, 0x1p-27)), x[0], y);
+  int y = tangent_of(h, near(h, x[0], 0)), is_itself = less(h, size_of(h, x[0]), VALUE(h, 0x1p-13, 0x1p-27));
+  y = either(h, is_itself, x[0], y);
+  int is_rare = is_far(h, x[0]);
   rarely(h, is_rare);
-  return usually(h, is_rare, odd(h, tangent_of(h, far(h, size, 0)), x[0]), y);
+  return usually(h, is_rare, odd(h, tangent_of(h, far(h, size_of(h, x[0]), 0)), x[0]), y);
 }

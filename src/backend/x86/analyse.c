@@ -426,8 +426,21 @@ static void on_until(struct walk *w, const struct kir_stmt *s) {
   use(w, s->in[0]);
 }
 
+/* One that is a statement of its run. */
+static void on_aside(struct walk *w, const struct kir_stmt *s, const struct kir_stmt *aside) {
+  bool outer = w->guarded;
+  for (int i = 0; i < aside->n_in; i++) use(w, aside->in[i]);
+  w->guarded = true;
+  walk_block(w, &s->body);
+  w->guarded = outer;
+}
+
 static void on_if(struct walk *w, const struct kir_stmt *s) {
   bool outer = w->guarded;
+  if (loop_lane(w->g, w->loop) >= 0 && aside_note(w->g, s)) {
+    on_aside(w, s, aside_of(w->g, s));
+    return;
+  }
   for (const struct kir_stmt *y = s->body.first; y; y = y->next)
     if (y->kind == KIR_YIELD) use_apart(w, y->in[1]);
   use_apart(w, s->in[0]);
@@ -441,7 +454,7 @@ static void on_if(struct walk *w, const struct kir_stmt *s) {
 static void on_yield(struct walk *w, const struct kir_stmt *s) {
   use(w, s->in[0]);
   define_at(w, s->out[0], loop_lane(w->g, w->loop) >= 0);
-  w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
+  if (!w->g->vals[s->out[0]].aside) w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
 }
 
 /* Which lane a check is about need not be a value: it is counted once one fails. */
@@ -570,7 +583,7 @@ static bool is_arithmetic(const struct kir_stmt *s) {
 }
 
 static bool all_quiet(const struct gen *g, const struct kir_stmt *s) {
-  bool all = s->kind == KIR_OP && s->op != KIR_BITS;
+  bool all = s->kind == KIR_OP ? s->op != KIR_BITS : s->kind == KIR_YIELD;
   for (int i = 0; i < s->n_in; i++) all &= g->vals[s->in[i]].is_quiet;
   return all;
 }

@@ -8,7 +8,8 @@ static bool is_apart(const struct gen *g, const struct kir_stmt *s) {
   return s->kind == KIR_FOLD && (s->op == KIR_CALL || fold_is_across(&g->loops[g->loop], s));
 }
 static bool ends_run(const struct gen *g, const struct kir_stmt *s) {
-  return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || s->kind == KIR_IF || is_apart(g, s);
+  if (s->kind == KIR_IF) return !aside_of(g, s);
+  return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || is_apart(g, s);
 }
 
 static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD || s->kind == KIR_STORE; }
@@ -56,14 +57,15 @@ static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     int mask = in_lanes ? mask_for(g, s, active) : -1;
     if (in_lanes && s->kind == KIR_CHECK && (active >= 0 || g->careful < 0)) active = active_new(g);
-    g->steps[n++] = (struct step){ .s = s, .access = access, .site = site, .mask = mask, .mask_after = active };
+    const struct kir_stmt *aside = aside_of(g, s);
+    g->steps[n++] = (struct step){ .s = aside ? aside : s, .access = access, .site = site, .mask = mask, .mask_after = active };
   }
   g->active = active;
   return n;
 }
 
 static bool has_operands(const struct kir_stmt *s) { return s->kind != KIR_CARRY && s->kind != KIR_KEEP; }
-static bool has_result(const struct kir_stmt *s) { return s->kind == KIR_OP || s->kind == KIR_LOAD; }
+static bool has_result(const struct kir_stmt *s) { return s->kind == KIR_OP || s->kind == KIR_LOAD || s->kind == KIR_IF; }
 
 /* Whether the run itself gives its result a register. */
 static bool defines(const struct gen *g, const struct kir_stmt *s) {
@@ -315,6 +317,7 @@ static void emit_copy(struct gen *g, const struct step *t) {
   case KIR_YIELD: set_yield(g, s, s->in[0], t->mask); break;
   case KIR_CHECK: emit_check(g, s); break;
   case KIR_UNTIL: emit_until(g, s); break;
+  case KIR_IF: aside_op(g, s); break;
   default: break;
   }
   statement_end(g);
@@ -388,7 +391,7 @@ static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) 
 
 /* Whether a statement of a short row is done for each copy of the lanes. */
 static bool is_of_lanes(const struct gen *g, const struct kir_stmt *s, bool in_lanes) {
-  return has_result(s) ? g->vals[s->out[0]].lane : in_lanes;
+  return s->kind != KIR_IF && has_result(s) ? g->vals[s->out[0]].lane : in_lanes;
 }
 
 static int collect_row(struct gen *g, const struct kir_block *b, int n, bool in_lanes, bool fixed) {
@@ -397,9 +400,10 @@ static int collect_row(struct gen *g, const struct kir_block *b, int n, bool in_
     if (s->kind == KIR_LANE || s->kind == KIR_KEEP) continue;
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
-    bool of_lanes = is_of_lanes(g, s, in_lanes), is_masked = of_lanes && s->kind != KIR_OP;
+    bool of_lanes = is_of_lanes(g, s, in_lanes), is_masked = of_lanes && s->kind != KIR_OP && s->kind != KIR_IF;
     if ((s->kind == KIR_OP && g->vals[s->out[0]].is_fixed) != fixed) continue;
-    g->steps[n++] = (struct step){ .s = s, .access = access, .site = -1, .mask = is_masked ? g->row_mask : -1,
+    const struct kir_stmt *aside = aside_of(g, s);
+    g->steps[n++] = (struct step){ .s = aside ? aside : s, .access = access, .site = -1, .mask = is_masked ? g->row_mask : -1,
                                    .mask_after = -1, .in_lanes = of_lanes };
   }
   return n;
@@ -425,7 +429,7 @@ void emit_block(struct gen *g, const struct kir_block *b) {
   int outer = g->rest, active = g->active, n_active = g->n_active;
   g->rest = label_new(enc(g));
   for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory;) {
-    if (s->kind == KIR_IF || is_apart(g, s)) {
+    if ((s->kind == KIR_IF && !aside_of(g, s)) || is_apart(g, s)) {
       if (s->kind == KIR_IF) emit_if(g, s);
       else emit_apart(g, s);
       s = s->next;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 
-enum { TEXT = 1, FRAMES, SYMBOLS, NAMES, SECTION_NAMES, SECTIONS, NAME_LENGTH = 64, FRAME_MAX = 192 };
+enum { TEXT = 1, FRAMES, SYMBOLS, NAMES, SECTION_NAMES, SECTIONS, NAME_LENGTH = 64, FRAME_MAX = 208 };
 
 struct file {
   Elf64_Ehdr head;
@@ -60,21 +60,28 @@ static void put_common(struct bytes *b) {
   record_close(b, at);
 }
 
-/* Six pushes, of one byte and of two; before the last byte, a return, six pops in the opposite order. */
-static void put_function(struct bytes *b, const void *code, size_t n) {
+static void advance(struct bytes *b, size_t by) { put(b, CFA_ADVANCE_4), put_n(b, by, 4); }
+
+/* Six pushes, of one byte and of two; a return address above them where code is called; before the last byte, a return, six pops
+ * in the opposite order. */
+static void put_function(struct bytes *b, struct debug_code c) {
   static const uint8_t saved[] = { 3, 6, 12, 13, 14, 15 }, size[] = { 1, 1, 2, 2, 2, 2 };
   enum { PUSHES = 10 };
   int at = record_open(b);
   put_n(b, (uint64_t)b->n, 4);
-  put_n(b, (uint64_t)(uintptr_t)code, 8);
-  put_n(b, n, 8);
+  put_n(b, (uint64_t)(uintptr_t)c.at, 8);
+  put_n(b, c.n, 8);
   put(b, 0);
   for (int i = 0; i < 6; i++) {
     put(b, CFA_ADVANCE | size[i]);
     put(b, CFA_DEF_OFFSET), put(b, 16 + 8 * i);
     put(b, CFA_OFFSET | saved[i]), put(b, 2 + i);
   }
-  put(b, CFA_ADVANCE_4), put_n(b, n - 2 * PUSHES - 1, 4);
+  advance(b, c.called - PUSHES);
+  put(b, CFA_DEF_OFFSET), put(b, 64);
+  advance(b, c.called_end - c.called);
+  put(b, CFA_DEF_OFFSET), put(b, 56);
+  advance(b, c.n - c.called_end - PUSHES - 1);
   for (int i = 5; i >= 0; i--) {
     put(b, CFA_ADVANCE | size[i]);
     put(b, CFA_DEF_OFFSET), put(b, 8 + 8 * i);
@@ -82,10 +89,10 @@ static void put_function(struct bytes *b, const void *code, size_t n) {
   record_close(b, at);
 }
 
-static int put_frames(uint8_t *to, const void *code, size_t n) {
+static int put_frames(uint8_t *to, struct debug_code c) {
   struct bytes b = { to, 0 };
   put_common(&b);
-  put_function(&b, code, n);
+  put_function(&b, c);
   put_n(&b, 0, 4);
   return b.n;
 }
@@ -113,15 +120,15 @@ static void fill_sections(struct file *f, const void *code, size_t n, int frames
   s[SECTION_NAMES].sh_size = sizeof f->section_names;
 }
 
-static void fill_file(struct file *f, const char *name, const void *code, size_t n) {
+static void fill_file(struct file *f, const char *name, struct debug_code c) {
   f->head = (Elf64_Ehdr){ .e_ident = { 0x7F, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT }, .e_type = ET_REL,
                           .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_shoff = offsetof(struct file, section),
                           .e_ehsize = sizeof f->head, .e_shentsize = sizeof *f->section, .e_shnum = SECTIONS,
                           .e_shstrndx = SECTION_NAMES };
-  f->symbol[1] = (Elf64_Sym){ .st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = TEXT, .st_size = n };
+  f->symbol[1] = (Elf64_Sym){ .st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = TEXT, .st_size = c.n };
   snprintf(f->names, sizeof f->names, "%cweft_%s", 0, name ? name : "kernel");
   memcpy(f->section_names, section_names, sizeof section_names);
-  fill_sections(f, code, n, put_frames(f->frames, code, n));
+  fill_sections(f, c.at, c.n, put_frames(f->frames, c));
 }
 
 /* ---- Who is told ---- */
@@ -175,15 +182,15 @@ static void tell_perf(const struct file *f, const void *code, size_t n) {
   close(fd);
 }
 
-struct debug *debug_new(const char *name, const void *code, size_t n) {
+struct debug *debug_new(const char *name, struct debug_code c) {
   struct debug *d = mem_alloc(sizeof *d);
   if (!d) return NULL;
   *d = (struct debug){ .entry = { .file = &d->file, .bytes = sizeof d->file } };
-  fill_file(&d->file, name, code, n);
+  fill_file(&d->file, name, c);
   pthread_once(&once, watch_forks);
   lock();
   add(&d->entry);
-  tell_perf(&d->file, code, n);
+  tell_perf(&d->file, c.at, c.n);
   unlock();
   return d;
 }

@@ -338,21 +338,28 @@ void label_here(struct encoder *e, int label) {
   if (!e->failed) e->labels[label] = (int64_t)e->n;
 }
 
-/* Backward jumps within reach are short; forward ones are patched at the end and always have 32 bits. */
-static void jump(struct encoder *e, int short_op, int long_op, int label) {
-  if (!begin(e)) return;
-  int64_t back = e->labels[label] - (int64_t)e->n - 2;
-  if (e->labels[label] >= 0 && back >= -128) {
-    put(e, short_op);
-    put(e, (int)back);
-    return;
-  }
-  put_opcode(e, long_op);
+static void go(struct encoder *e, int opcode, int label) {
+  put_opcode(e, opcode);
   if (room_for(e, (void **)&e->jumps, &e->jump_room, e->n_jumps + 1, sizeof *e->jumps))
     e->jumps[e->n_jumps++] = (struct jump){ (uint32_t)e->n, label };
   put32(e, 0);
 }
 
+/* Backward jumps within reach are short; forward ones are patched at the end and always have 32 bits. */
+static void jump(struct encoder *e, int short_op, int long_op, int label) {
+  if (!begin(e)) return;
+  int64_t back = e->labels[label] - (int64_t)e->n - 2;
+  if (e->labels[label] < 0 || back < -128) {
+    go(e, long_op, label);
+    return;
+  }
+  put(e, short_op);
+  put(e, (int)back);
+}
+
+void call_to(struct encoder *e, int label) {
+  if (begin(e)) go(e, 0xE8, label);
+}
 void jump_to(struct encoder *e, int label) { jump(e, 0xEB, 0xE9, label); }
 void jump_if(struct encoder *e, enum cc cc, int label) { jump(e, 0x70 | (int)cc, 0x0F80 | (int)cc, label); }
 

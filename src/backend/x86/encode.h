@@ -103,6 +103,7 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(KXNOR, "kxnorw", 1, 0, 0, 0x46, VEX | KD | KS)                                               \
   X(KAND, "kandw", 1, 0, 0, 0x41, VEX | KD | KS) X(KANDN, "kandnw", 1, 0, 0, 0x42, VEX | KD | KS) \
   X(KNOT, "knotw", 1, 0, 0, 0x44, VEX | TWO | KD | KS) X(KOR, "korw", 1, 0, 0, 0x45, VEX | KD | KS) \
+  X(KORTEST, "kortestw", 1, 0, 0, 0x98, VEX | TWO | KD | KS)     \
   X(KXOR, "kxorw", 1, 0, 0, 0x47, VEX | KD | KS) X(ZEROUPPER, "vzeroupper", 1, 0, 0, 0x77, VEX | BARE)
 
 enum insn {
@@ -192,6 +193,7 @@ void code_align(struct encoder *, int to);
 int label_new(struct encoder *);
 void label_here(struct encoder *, int label);
 void jump_to(struct encoder *, int label);
+void call_to(struct encoder *, int label);
 void jump_if(struct encoder *, enum cc, int label);
 
 /* Constants. A scalar is one element (a broadcast operand in EVEX, repeated over 32 bytes in VEX). */

@@ -52,6 +52,9 @@ struct value {
   bool is_quiet;     /* made by arithmetic: no signalling NaN */
   bool is_counted;   /* computed and not yet read for the last time, while these are counted */
   bool of_loop;      /* or a fold's result: defined by a loop, not by a statement of a run */
+  bool in_aside;     /* of an instruction in an if */
+  const struct kir_stmt *aside; /* the if it is the result of, as a statement of its run; NULL: none */
+  int aside_label;   /* of its instructions + 1, 0: none yet */
   int region, loop;  /* where it is defined; -2: always there */
   int32_t home;      /* frame offset, -1: none */
   int row;           /* kept row, -1: none */
@@ -212,6 +215,10 @@ struct gen {
   int invariants[INVARIANTS], n_invariants; /* pinned while a lane loop runs */
   struct { int8_t reg, element; } next_row[NEXT_ROWS]; /* inputs of the next row, fetched while the lane loop runs */
   int n_next_rows;
+  const struct kir_stmt **asides; /* ifs that were called */
+  int n_asides, aside_room;
+  int32_t aside_at;          /* slot: what they are about, and then their value */
+  size_t called, called_end; /* their code */
   int8_t *row_reg;           /* by row: general register, -1: none */
   struct mark *marks;
   int n_marks, mark_room;
@@ -290,6 +297,12 @@ struct rm constant(struct gen *, int dtype, uint64_t bits);
 void narrow_mask(struct gen *, int dtype, int reg); /* AVX2: masks as wide as the dtype become masks of 32 bits */
 void compare_int_avx2(struct gen *, int imm, int dtype, int d, int a, int b); /* imm 0 eq, 1 lt, 2 le, 4 ne */
 void combine(struct gen *, int op, int dtype, int bytes, int dst, int a, struct rm b); /* dst = op(a, b) */
+
+/* aside.c: ifs that are statements of their run */
+bool aside_note(struct gen *, const struct kir_stmt *);  /* whether this one is */
+const struct kir_stmt *aside_of(const struct gen *, const struct kir_stmt *); /* as such a statement; NULL: it is none */
+void aside_op(struct gen *, const struct kir_stmt *);
+void asides_emit(struct gen *);                 /* their instructions */
 
 /* cast.c */
 void cast_op(struct gen *, const struct kir_stmt *);

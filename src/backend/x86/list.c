@@ -286,9 +286,9 @@ static void put_one_byte(struct text *t, struct decoded *d, int rex, const uint8
     text_addf(t, "j%s .%04x", conditions[opcode & 15], (unsigned)(d->p - start + to));
     return;
   }
-  if (opcode == 0xEB || opcode == 0xE9) {
+  if (opcode == 0xEB || opcode == 0xE9 || opcode == 0xE8) {
     int to = opcode == 0xEB ? (int8_t)*d->p++ : take32(d);
-    text_addf(t, "jmp .%04x", (unsigned)(d->p - start + to));
+    text_addf(t, "%s .%04x", opcode == 0xE8 ? "call" : "jmp", (unsigned)(d->p - start + to));
     return;
   }
   if (opcode >= 0xB8 && opcode < 0xC0) {

@@ -941,5 +941,7 @@ void emit_kernel(struct gen *g) {
   g->memory_cursor = g->first_memory;
   prologue(g);
   emit_block(g, &g->k->body);
+  if (g->n_asides) jump_to(enc(g), g->finish);
+  asides_emit(g);
   epilogue(g);
 }

@@ -93,6 +93,8 @@ static bool block_fits(struct look *w, const struct kir_block *b, const struct l
     case KIR_LOAD: case KIR_STORE: fits = access_fits(w, s, lanes != NULL); break;
     case KIR_FOLD: fits = lanes && fold_fits(w->g, lanes, s), w->n_folds++; break;
     case KIR_KEEP: break;
+    case KIR_IF: fits = lanes && aside_of(w->g, s) && block_fits(w, &s->body, lanes); break;
+    case KIR_YIELD: fits = op_fits(w->g, s); break;
     case KIR_LANE: fits = !lanes && lanes_fit(w, s, loop), loop++; break;
     default: fits = false;
     }

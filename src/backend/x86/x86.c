@@ -158,7 +158,7 @@ static bool fill_code(struct gen *g, struct code *c) {
   bool is_forbidden;
   c->pages = pages_new(g->e.code, g->e.n, g->e.pool, c->pool_at, g->e.n_pool, &is_forbidden);
   if (is_forbidden) gen_cannot(g, "executable memory on this system");
-  if (c->pages) c->debug = debug_new(c->name, c->pages, c->n_code);
+  if (c->pages) c->debug = debug_new(c->name, (struct debug_code){ c->pages, c->n_code, g->called, g->called_end });
   return c->pages != NULL;
 }
 
