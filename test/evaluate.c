@@ -219,3 +219,16 @@ TEST(cheap_values_read_elsewhere_are_those_of_elsewhere) {
   EXPECT(!memcmp(got, want_back, sizeof got));
   weft_scope_discard(s);
 }
+
+/* The cast to f32 floats into the kernel of the quotient: what it reads is there already, but with its axes the other way. */
+TEST(what_floats_into_a_kernel_finds_values_at_their_own_axes) {
+  weft_scope *s = weft_scope_open();
+  float data[12], got[12];
+  for (int i = 0; i < 12; i++) data[i] = (float)(i + 1);
+  weft_array *m = weft_from(WEFT_F32, WEFT_DIMS(3, 2, 2), data), *t = weft_transpose(m, (int[]){ 0, 2, 1 }), *i = weft_cast(m, WEFT_I8);
+  weft_array *y[] = { weft_exp(t), weft_broadcast(i, WEFT_DIMS(2, 3, 2, 2)), weft_div(t, i) };
+  EXPECT_OK(weft_eval(3, y));
+  EXPECT_OK(weft_read(y[2], WEFT_F32, got, sizeof got));
+  for (int k = 0; k < 12; k++) EXPECT(got[k] == data[k / 4 * 4 + k % 2 * 2 + k / 2 % 2] / data[k]);
+  weft_scope_discard(s);
+}

@@ -366,6 +366,13 @@ static void pin_axes(struct group *g, const struct node *n, const int8_t ax[]) {
 static bool in_memory(struct work *, struct node *);
 static bool start_group(struct work *, struct node *);
 
+/* The axes of an operand's base, where the node that reads it has ax. */
+static void axes_below(const struct edge *e, const int8_t ax[], int8_t of[]) {
+  memset(of, -1, WEFT_RANK_MAX);
+  for (int j = 0; j < e->base->rank; j++)
+    if (e->map[j] >= 0 && e->base->dims[j] != 1) of[j] = ax[(int)e->map[j]];
+}
+
 static bool enter(struct work *w, struct node *n, int group, const int8_t ax[]) {
   struct item *x = &w->item[n->slot];
   struct group *g = &w->group[group];
@@ -382,9 +389,7 @@ static bool enter(struct work *w, struct node *n, int group, const int8_t ax[]) 
     struct edge e = edge_of(n->in[k]);
     if (is_open(w, e.base) && e.aligned && !needs_memory(n, k)) {
       int8_t of[WEFT_RANK_MAX];
-      memset(of, -1, sizeof of);
-      for (int j = 0; j < e.base->rank; j++)
-        if (e.map[j] >= 0 && e.base->dims[j] != 1) of[j] = ax[(int)e.map[j]];
+      axes_below(&e, ax, of);
       if (!enter(w, e.base, group, of)) return false;
     } else if (w->item[e.base->slot].group != group && !in_memory(w, e.base)) return false;
   }
@@ -434,19 +439,28 @@ static bool reads_across(struct work *w, const struct node *n, int group) {
   return false;
 }
 
+/* Every value of the group that n reads is wanted at the very axes it has, also by what floats into the kernel with n. */
+static bool reads_in_place(struct work *w, const struct node *n, int group, const int8_t ax[]) {
+  for (int k = 0; k < n->n_in; k++) {
+    struct edge e = edge_of(n->in[k]);
+    struct item *b = &w->item[e.base->slot];
+    int8_t of[WEFT_RANK_MAX];
+    if (!e.aligned || needs_memory(n, k)) continue;
+    axes_below(&e, ax, of);
+    for (int j = 0; b->group == group && j < e.base->rank; j++)
+      if (e.base->dims[j] != 1 && of[j] != b->ax[j]) return false;
+    if (is_open(w, e.base) && (reads_across(w, e.base, group) || !reads_in_place(w, e.base, group, of))) return false;
+  }
+  return true;
+}
+
 static bool try_join(struct work *w, struct node *n, int group) {
   int8_t ax[WEFT_RANK_MAX];
   struct group trial;
   const struct node *sp = space(n);
   memset(ax, -1, sizeof ax);
   if (reads_across(w, n, group) || !axes_from(w, n, group, ax) || !distinct(sp, ax) || !complete(sp, ax)) return false;
-  for (int k = 0; k < n->n_in; k++) { /* every value of the group must be wanted at the very axes it has */
-    struct edge e = edge_of(n->in[k]);
-    struct item *b = &w->item[e.base->slot];
-    if (b->group != group) continue;
-    for (int j = 0; j < e.base->rank; j++)
-      if (e.base->dims[j] != 1 && (e.map[j] < 0 || ax[(int)e.map[j]] != b->ax[j])) return false;
-  }
+  if (!reads_in_place(w, n, group, ax)) return false;
   if (!with_node(w, n, group, ax, &trial) || !can_store(&trial, n, ax)) return false;
   if (!has_same_form(&trial, &w->group[group]) && !can_store_all(w, &trial, &trial, NULL)) return false;
   int level = level_needed(w, n, group);
