@@ -445,7 +445,7 @@ class Pytensor(System):
 
         def call(*a):
             if not made:
-                x = [self.pt.tensor(dtype=str(v.dtype), shape=v.shape) for v in a]
+                x = [self.pt.tensor(dtype=str(v.dtype), shape=tuple(1 if n == 1 else None for n in v.shape)) for v in a]
                 made.append(self.pytensor.function(x, f(*x), mode="NUMBA"))
             return made[0](*a)
         return call
