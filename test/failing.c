@@ -333,6 +333,12 @@ STORY(kept_steps, every_allocation_of_loops_that_recompute_or_truncate_may_fail)
   return read_to(out, dx, 10);
 }
 
+/* Of so many that they are folded in groups, with a rest. */
+STORY(many_exps, every_allocation_of_a_long_logsumexp_may_fail) {
+  weft_array *x = weft_reshape(weft_repeat(floats(WEFT_DIMS(9)), 0, 215), WEFT_DIMS(645, 3));
+  return read_to(out, weft_logsumexp(x, 0), 3);
+}
+
 /* The last rows: of steps known when it runs, and before until ends the loop, whose tangent is mapped. */
 STORY(last_rows, every_allocation_of_loops_that_give_their_last_rows_may_fail) {
   weft_array *x = floats(WEFT_DIMS(5)), *xs = floats(WEFT_DIMS(2, 5)), *dx, *dy, *ys, *y[2];

@@ -51,7 +51,7 @@ static int finish(struct kir_builder *b, const struct node *n, const int state[]
 
 extern const struct op op_exp, op_log, op_max, op_sum;
 
-struct many_exps { struct arena *arena; const struct node *node; weft_dtype dtype; };
+struct many_exps { struct arena *arena; const struct node *node; weft_dtype dtype; bool no_memory; };
 struct exps { struct node *m, *s; }; /* s NULL: all of them 1 */
 
 enum { FEW = 64, MOST_AXES = 6 };    /* one by one; of an array whose axis is cut in two */
@@ -62,6 +62,7 @@ static struct node *made(struct many_exps *u, const struct op *op, int rank, con
   for (int k = 0; k < n; k++) if (!in[k]) return NULL;
   struct node *x = node_local(u->arena, op, u->dtype, rank, dims, n, in, attr, bytes);
   if (x) x->slot = -1, x->origin = u->node->origin;
+  else u->no_memory = true;
   return x;
 }
 
@@ -169,7 +170,7 @@ static bool unfold(struct arena *arena, struct node *n) {
   if (of.m) of = at_once(&u, of, axis);
   struct node *y = of_two(&u, &op_add, of.m, of_one(&u, &op_log, of.s));
   if (y && n->dtype != u.dtype) u.dtype = (weft_dtype)n->dtype, y = of_one(&u, &op_cast, y);
-  if (!y) return false;
+  if (!y || u.no_memory) return false;
   y->slot = n->slot;
   *n = *y;
   return true;

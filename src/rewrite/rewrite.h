@@ -1,7 +1,6 @@
 /* rewrite.h -- graph to graph: fewer, cheaper, better conditioned nodes.
  *
- * Works on local nodes (graph/node.h) in a plan's arena. Rules are rows: a pattern, a replacement, a condition, and a
- * tag. */
+ * Works on local nodes (graph/node.h) in a plan's arena. Rules are rows: a pattern, a replacement, a condition, a tag. */
 #ifndef WEFT_REWRITE_H
 #define WEFT_REWRITE_H
 #include "graph/node.h"

@@ -1,6 +1,6 @@
 /* rules.h -- the algebra: rows of before and after, as text, so that they can be read, applied and tested as data.
  *
- * Patterns are calls of elementwise ops by name on variables x y z c and numbers: "add(x, neg(y))". A number stands for a
+ * Patterns are calls of elementwise ops by name on variables x y z c k and numbers: "add(x, neg(y))". A number stands for a
  * scalar of exactly that value (-0 is not 0) broadcast to the shape of the node; a variable that occurs twice stands for
  * the same node twice. k stands for any such number that is neither tiny nor huge: 1/k is normal. */
 #ifndef WEFT_RULES_H

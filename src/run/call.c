@@ -218,17 +218,21 @@ static bool keep(struct plan_set *s, struct entry *e) {
 
 /* ---- running ---- */
 
+static struct node *leaf_from(const struct entry *e, int i, struct node *const in[]) {
+  return e->input[i] >= 0 ? in[e->input[i]] : e->captured[i];
+}
+
 /* Arguments and what the function has captured live as long as the call; a number is memory of its own for the while. */
 static struct failure *run_entry(const struct entry *e, int n, struct node *item[], struct node *const in[]) {
   struct node *few[32], **leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
   bool ok = leaf != NULL;
   int made = 0;
   for (; ok && made < e->n_leaves; made += ok) {
-    struct node *from = e->input[made] >= 0 ? in[e->input[made]] : e->captured[made];
+    struct node *from = leaf_from(e, made, in);
     ok = (leaf[made] = from->op == &op_scalar ? number_leaf(from) : from) != NULL;
   }
   struct failure *f = ok ? eval_claimed(n, item, e->plan, e->n_leaves, leaf) : no_memory();
-  for (int i = 0; i < made; i++) if (e->input[i] >= 0 && leaf[i] != in[e->input[i]]) node_release(leaf[i]);
+  for (int i = 0; i < made; i++) if (leaf[i] != leaf_from(e, i, in)) node_release(leaf[i]);
   if (leaf != few) mem_free(leaf);
   return f;
 }
@@ -265,8 +269,7 @@ static struct failure *run_call(const struct entry *e, struct weft_function *f,
   return e->plan ? run_entry(e, n, item, in) : run_parts(f, n, item, in);
 }
 
-struct failure *eval_call(int n, struct node *item[]) {
-  struct node *call = item[0]->in[0];
+static struct failure *run_items(struct node *call, int n, struct node *item[]) {
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;
   if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
@@ -280,6 +283,14 @@ struct failure *eval_call(int n, struct node *item[]) {
   failure = run_call(e, f, n, item, call->in);
   if (!is_kept) entry_free(e);
   return failure;
+}
+
+/* Once an item has its value, another thread may make it forget the call: it is held until we are done with it. */
+struct failure *eval_call(int n, struct node *item[]) {
+  struct node *call = node_retain(item[0]->in[0]);
+  struct failure *f = run_items(call, n, item);
+  node_release(call);
+  return f;
 }
 
 /* Whether the targets are results of one call and nothing else is in the way. */

@@ -557,7 +557,7 @@ static struct failure *approach(struct eval *e) {
     enum obstacle in_the_way = look(&l, &f, &which);
     if (in_the_way == CLEAR) {
       bool ok = (e->only_targets || add_held(e, &l, false)) && take_leaves(e, &l);
-      f = ok ? find_plan(e, &l, false) : no_memory();
+      f = ok ? find_plan(e, &l, RULE_EXACT) : no_memory();
       /* while a plan was made somebody may have computed or claimed a target: then once more */
       bool again = !f && !claim(e);
       if (!f && !again && may_donate(e)) donate(e);

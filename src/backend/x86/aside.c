@@ -34,7 +34,8 @@ bool aside_note(struct gen *g, const struct kir_stmt *s) {
   const struct kir_stmt *y = s->body.last;
   if (!y || y->kind != KIR_YIELD || g->vals[y->out[0]].dtype == WEFT_BOOL) return false;
   int in[3] = { s->in[0], y->in[1], subject(g, s) };
-  if (in[2] < 0 || !is_of_lanes(g, in[0]) || !is_of_lanes(g, in[1]) || !is_of_lanes(g, in[2])) return false;
+  if (in[2] < 0 || g->vals[in[2]].dtype == WEFT_BOOL) return false;
+  if (!is_of_lanes(g, in[0]) || !is_of_lanes(g, in[1]) || !is_of_lanes(g, in[2])) return false;
   struct kir_stmt *a = arena_take(g->arena, sizeof *a + sizeof in);
   if (!a) return g->no_memory = true, false;
   *a = *s;
@@ -86,7 +87,7 @@ void aside_op(struct gen *g, const struct kir_stmt *s) {
   struct encoder *e = enc(g);
   int body = label_of(g, s), skip = label_new(e), dtype = g->vals[s->out[0]].dtype, c = g->now_copy;
   int cond = in_reg(g, s->in[0], c), other = in_reg(g, s->in[1], c), subject = in_reg(g, s->in[2], c);
-  int wide = !e->evex && lane_bytes(dtype) == 8 ? temp(g) : -1, d = is_dying(g, 1) ? other : lock_register(g, out_reg(g));
+  int wide = !e->evex && lane_bytes(dtype) == 8 ? temp(g) : -1, d = is_dying(g, 1) ? other : fresh_reg(g);
   move_vector(g, width_of(g, dtype), d, other);
   any_lane(g, cond);
   jump_if(e, CC_E, skip);

@@ -1,8 +1,8 @@
 /* fetch.c -- what memory is waited for.
  *
  * Gathers and scatters. Where the index is an element of an array read side by side, indices
- * further on are known already: what they name is fetched into the second cache. An index may be wrong, as nothing has been
- * checked yet: fetching harms nobody. */
+ * further on are known already: what they name is fetched into the second cache. An index may be out of range, as nothing has
+ * been checked yet: fetching harms nobody. That it is the element, unless that is negative, stores rely on too (straight.c). */
 #include "backend/x86/gen.h"
 
 static const struct kir_stmt *defined_by(const struct loop *l, int val) {
@@ -11,10 +11,21 @@ static const struct kir_stmt *defined_by(const struct loop *l, int val) {
   return NULL;
 }
 
+/* select(x < 0, .., x) */
+static bool counts_from_the_end(const struct gen *g, const struct loop *l, const struct kir_stmt *s) {
+  const struct kir_stmt *c = s->op == KIR_SELECT ? defined_by(l, s->in[0]) : NULL;
+  return c && c->kind == KIR_OP && c->op == KIR_LT && c->in[0] == s->in[2] && is_literal(g, c->in[1]) &&
+         !g->k->vals[c->in[1]].bits;
+}
+
+static bool widens(const struct gen *g, const struct kir_stmt *s) {
+  return s->op == KIR_CAST && g->k->vals[s->out[0]].dtype == WEFT_I64;
+}
+
 /* The load that an index comes from: widened, and counted from the end if it is negative. */
-static const struct kir_stmt *index_load(const struct loop *l, int val) {
+static const struct kir_stmt *index_load(const struct gen *g, const struct loop *l, int val) {
   const struct kir_stmt *s = defined_by(l, val);
-  while (s && s->kind == KIR_OP && (s->op == KIR_CAST || s->op == KIR_SELECT))
+  while (s && s->kind == KIR_OP && (widens(g, s) || counts_from_the_end(g, l, s)))
     s = defined_by(l, s->in[s->op == KIR_SELECT ? 2 : 0]);
   return s && s->kind == KIR_LOAD ? s : NULL;
 }
@@ -28,7 +39,7 @@ const struct access *indices_of(const struct gen *g, const struct loop *l, const
       const struct kir_term *t = &s->at[d].term[i];
       if (!term_varies(g, t)) continue;
       bool is_plain = t->n == 1 && t->coef == 1 && stride_class(g, s->buf, d) == STRIDE_1;
-      from = is_plain ? index_load(l, t->val[0]) : NULL;
+      from = is_plain ? index_load(g, l, t->val[0]) : NULL;
       n++;
     }
   for (int i = l->access_first; from && n == 1 && i < l->access_end; i++) {
