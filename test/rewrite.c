@@ -257,18 +257,6 @@ TEST(adding_plus_zero_is_not_the_identity) {
   weft_scope_discard(s);
 }
 
-TEST(a_hyperbolic_tangent_that_others_need_is_not_computed_again) {
-  weft_scope *s = weft_scope_open();
-  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4)), *t = weft_tanh(x), *y[] = { weft_add(weft_scalar(1), t), t };
-  struct local l;
-  for (int n = 1; n <= 2; n++) {
-    rewritten(&l, RULE_STABLE, n, y);
-    EXPECT(l.target[0]->op == (n == 1 ? &op_mul : &op_add));
-    local_close(&l);
-  }
-  weft_scope_discard(s);
-}
-
 /* ---- Rules in code ---- */
 
 static void expect_leaf(weft_array *y, weft_array *x) {

@@ -47,15 +47,6 @@ static bool matches(const struct pattern *p, int at, struct node *n, struct node
   return true;
 }
 
-/* Nobody but n uses what the pattern has inside. */
-static bool is_sole(const struct pattern *p, int at, const struct node *n) {
-  for (int k = 0; k < p->node[at].n; k++) {
-    int in = p->node[at].in[k];
-    if (p->node[in].op && (n->in[k]->n_uses != 1 || !is_sole(p, in, n->in[k]))) return false;
-  }
-  return true;
-}
-
 static bool is_on(char on, const struct node *x) {
   weft_dtype d = (weft_dtype)x->dtype;
   switch (on) {
@@ -93,7 +84,6 @@ static struct node *apply_rows(struct rewriting *w, struct node *n) {
     struct node *var[PATTERN_VARS] = { 0 };
     if (r[i].before.node[0].op != n->op || r[i].tag > w->most) continue;
     if (!matches(&r[i].before, 0, n, var) || !var[0] || !is_on(r[i].on, var[0])) continue;
-    if (r[i].is_sole && !is_sole(&r[i].before, 0, n)) continue;
     if (var[PATTERN_K] && w->n_folds == MOST_FOLDS) continue; /* what becomes of it is to be a number */
     return replacement(w, &r[i].after, 0, n, var);
   }

@@ -58,8 +58,6 @@ const struct rewrite_rule rewrite_rules[] = {
   { "mul(sqrt(x), sqrt(x))", "where(le(0, x), x, nan)", 'f', RULE_STABLE },
   { "log(add(1, x))", "log1p(x)", 'f', RULE_STABLE },
   { "log(add(x, 1))", "log1p(x)", 'f', RULE_STABLE },
-  { "add(1, tanh(x))", "mul(2, sigmoid(add(x, x)))", 'f', RULE_STABLE, true }, /* far below 0 the sum has no digits */
-  { "add(tanh(x), 1)", "mul(2, sigmoid(add(x, x)))", 'f', RULE_STABLE, true },
 
   { "div(x, k)", "mul(x, div(1, k))", 'f', RULE_FAST },
   { "add(mul(x, y), z)", "fma(x, y, z)", 'f', RULE_FAST },
@@ -141,7 +139,6 @@ static void compile_all(void) {
     if (n == MOST_RULES) return;
     compiled[n].on = r->on;
     compiled[n].tag = r->tag;
-    compiled[n].is_sole = r->is_sole;
     if (!read_all(&compiled[n].before, r->before) || !read_all(&compiled[n].after, r->after)) return;
   }
   n_compiled = n;

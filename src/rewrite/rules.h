@@ -12,7 +12,6 @@ struct rewrite_rule {
   const char *before, *after;
   char on;     /* dtype of x: f float, i integer, b bool, n float or integer, a any */
   enum rule_tag tag;
-  bool is_sole; /* only where nobody else needs what is inside */
 };
 extern const struct rewrite_rule rewrite_rules[]; /* ends with before = NULL */
 
@@ -21,7 +20,7 @@ enum { PATTERN_NODES = 12, PATTERN_VARS = 5, PATTERN_K = 4 };
 struct pattern_node { const struct op *op; int var; double number; int n, in[3]; }; /* op NULL: var >= 0, or a number */
 struct pattern { int n; struct pattern_node node[PATTERN_NODES]; };
 
-struct rule_compiled { struct pattern before, after; char on; enum rule_tag tag; bool is_sole; };
+struct rule_compiled { struct pattern before, after; char on; enum rule_tag tag; };
 /* All rows, parsed once in the process; NULL: a row cannot be read (a test makes sure that none is so). */
 const struct rule_compiled *rules_compiled(int *n);
 
