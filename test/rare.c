@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include "run/compiled.h"
 #include "run/plan.h"
-#include "test.h"
-#include "weft.h"
+#include "values.h"
 
 enum { MOST_BYTES = 1 << 15 };
 
@@ -84,12 +83,6 @@ static size_t compute(const char *machine, work *f, weft_dtype d, int64_t rows, 
   weft_scope_discard(s);
   compiled_use(NULL);
   return n;
-}
-
-static bool are_same(const double *a, const double *b, size_t n) {
-  bool same = true;
-  for (size_t i = 0; i < n; i++) same &= (isnan(a[i]) && isnan(b[i])) || !memcmp(&a[i], &b[i], sizeof *a);
-  return same;
 }
 
 static void expect_bits_of_the_vm(weft_dtype d, int64_t rows, int64_t cols) {

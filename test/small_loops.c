@@ -110,12 +110,6 @@ static void read_results(weft_array *const out[2], struct results *r) {
   read_f64(weft_cast(out[1], WEFT_F64), COUNT, r->last);
 }
 
-static bool same_bits(int n, const double a[], const double b[]) {
-  for (int i = 0; i < n; i++)
-    if (memcmp(&a[i], &b[i], sizeof *a) && !(isnan(a[i]) && isnan(b[i]))) return false;
-  return true;
-}
-
 static struct results run(body step, weft_dtype t, bool has_until, const char *backend, bool fuses, bool *is_one_kernel) {
   struct results r;
   weft_array *out[2];
@@ -143,7 +137,7 @@ static void compare(int k, weft_dtype t, bool has_until) {
     struct results got = run(bodies[k].step, t, has_until, backends[i], true, &is_one);
     const char *on = backends[i] ? backends[i] : "x86";
     if (!is_one) test_fail(__FILE__, __LINE__, "%s of %s is run step by step", bodies[k].name, weft_dtype_name(t));
-    if (got.rows != want.rows || !same_bits((int)got.rows * COLUMNS, got.all, want.all) || !same_bits(COUNT, got.last, want.last))
+    if (got.rows != want.rows || !are_same(got.all, want.all, (size_t)(got.rows * COLUMNS)) || !are_same(got.last, want.last, COUNT))
       test_fail(__FILE__, __LINE__, "%s of %s%s on %s: other bits", bodies[k].name, weft_dtype_name(t), has_until ? ", ended" : "", on);
   }
 }
@@ -203,7 +197,7 @@ static void compare_mapped(int k, weft_dtype t, bool has_until) {
   for (int i = 0; i < 3; i++) {
     if (!run_mapped(bodies[k].step, t, has_until, backends[i], true, got) && bodies[k].step != chosen_by_a_number)
       test_fail(__FILE__, __LINE__, "%s%s is run step by step", bodies[k].name, has_until ? ", ended" : "");
-    if (!same_bits(MANY * COUNT, got, want))
+    if (!are_same(got, want, MANY * COUNT))
       test_fail(__FILE__, __LINE__, "%s%s on %s: other bits", bodies[k].name, has_until ? ", ended" : "", backends[i] ? backends[i] : "x86");
   }
 }

@@ -1,7 +1,9 @@
 /* values.h -- reading arrays in tests, and functions of arrays checked against differences. */
 #ifndef WEFT_TEST_VALUES_H
 #define WEFT_TEST_VALUES_H
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "test.h"
 #include "weft.h"
 
@@ -34,6 +36,13 @@ static inline double *all_f64(weft_array *y, size_t *n) {
   EXPECT_OK(weft_eval(1, &y));
   EXPECT_OK(weft_read(weft_cast(y, WEFT_F64), WEFT_F64, out, sizeof *out * *n));
   return out;
+}
+
+/* Bit by bit; one NaN is as good as another. */
+static inline bool are_same(const double *a, const double *b, size_t n) {
+  bool same = true;
+  for (size_t i = 0; i < n; i++) same &= (isnan(a[i]) && isnan(b[i])) || !memcmp(&a[i], &b[i], sizeof *a);
+  return same;
 }
 
 static inline bool near(double a, double b, double tolerance) {

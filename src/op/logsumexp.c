@@ -6,13 +6,13 @@
 #include <string.h>
 #include "graph/dtype.h"
 #include "op/op.h"
+#include "op/operand.h"
 
 /* ---- One by one: a fold of tuples ---- */
 
-static weft_dtype operand_register(const struct node *n) { return kir_register_of((weft_dtype)n->in[0]->dtype); }
 static weft_dtype state(const struct node *n, int i) { return (void)i, operand_register(n); }
 static int number(struct kir_builder *b, const struct node *n, double x) {
-  return kir_lit(b->k, operand_register(n), dtype_encode(operand_register(n), x));
+  return lower_number(b, operand_register(n), x);
 }
 
 static void lift(struct kir_builder *b, const struct node *n, int x, int index, int out[]) {

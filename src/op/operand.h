@@ -46,6 +46,7 @@ weft_array *zeros_of(const struct node *like);                /* in its dtype an
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
 weft_array *array_scale(weft_array *d, weft_array *by);       /* d by, by op_scale */
+static inline weft_dtype operand_register(const struct node *n) { return kir_register_of((weft_dtype)n->in[0]->dtype); }
 int lower_number(struct kir_builder *, weft_dtype, double);   /* a literal of the register dtype */
 
 #endif

@@ -4,7 +4,6 @@
 
 /* ---- Folds of tuples ---- */
 
-static weft_dtype operand_register(const struct node *n) { return kir_register_of((weft_dtype)n->in[0]->dtype); }
 
 static int lowest(struct kir_builder *b, weft_dtype d) {
   if (dtype_is_float(d)) return kir_lit(b->k, d, dtype_encode(d, -__builtin_inf()));
