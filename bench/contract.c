@@ -1,7 +1,7 @@
 /* contract.c -- products of matrices: how much of the processor's fma they use, or of its memory where there is little to
  * compute.
  *
- *   contract [seconds a row]
+ *   contract [seconds a row [which]]        which: only the rows with this in their names
  *
  * Each product takes turns with a loop that does nothing but fma, on one thread and on all. GFLOP/s count two operations a
  * product; the fraction is of what that loop reached in f32 on as many threads; of both the best round counts. bf16 and
@@ -11,6 +11,7 @@
  * says that asking for it pays. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "backend/blas.h"
 #include "measure.h"
 #include "run/pool.h"
@@ -72,9 +73,17 @@ static weft_array *a_turned(weft_array *a, weft_array *b, weft_array *bias, weft
 static weft_array *b_turned(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) {
   return (void)bias, (void)rest, weft_matmul(a, weft_transpose(b, NULL));
 }
-static weft_array *layer(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) {
-  weft_array *h = weft_add(weft_matmul(a, b), bias);
-  return weft_add(weft_mul(h, weft_sigmoid(weft_mul(h, weft_scalar(1.702)))), rest);
+static weft_array *with_gelu(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) {
+  return weft_add(weft_gelu(weft_add(weft_matmul(a, b), bias)), rest);
+}
+static weft_array *with_approx(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) {
+  return weft_add(weft_gelu_approx(weft_add(weft_matmul(a, b), bias)), rest);
+}
+static weft_array *with_silu(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) {
+  return weft_add(weft_silu(weft_add(weft_matmul(a, b), bias)), rest);
+}
+static weft_array *with_relu(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) {
+  return weft_add(weft_relu(weft_add(weft_matmul(a, b), bias)), rest);
 }
 
 struct product { const char *name; weft_dtype t; int64_t m, n, k; build *build; };
@@ -147,6 +156,37 @@ static void row(const struct product *p) {
   weft_scope_discard(s);
 }
 
+/* What comes after a product, in turns with the bare one: by how much each is longer, on one thread and on all. */
+static void epilogue_row(int64_t size) {
+  static const struct { const char *name; build *build; } after[] = {
+    { "bare", plain }, { "relu", with_relu }, { "silu", with_silu }, { "gelu_approx", with_approx }, { "gelu", with_gelu } };
+  enum { AFTER = sizeof after / sizeof *after };
+  static struct entrant turns[2][AFTER];
+  struct run runs[2][AFTER];
+  printf("  %4lld^3 + bias, then       ", (long long)size);
+  for (int k = 1; k < AFTER; k++) printf("%14s", after[k].name);
+  printf("\n");
+  for (int t = 0; t < 2; t++) {
+    weft_scope *s = weft_scope_open();
+    struct entrant *order[AFTER];
+    for (int k = 0; k < AFTER; k++) {
+      runs[t][k] = run_of(&(struct product){ after[k].name, WEFT_F32, size, size, size, after[k].build }, t ? pool_threads() : 1, false);
+      if (k) memcpy(runs[t][k].in, runs[t][0].in, sizeof runs[t][k].in);
+      turns[t][k] = (struct entrant){ .run = run_product, .ctx = &runs[t][k] };
+      order[k] = &turns[t][k];
+    }
+    int rounds = measure_turns(AFTER, order, 8 * seconds);
+    printf("    on %d thread%s, %%         ", runs[t][0].threads, t ? "s" : " ");
+    for (int k = 1; k < AFTER; k++) {
+      struct figure f = figure_ratio(&turns[t][k], &turns[t][0], rounds);
+      printf("%7.1f (%4.1f)", 100 * (f.middle - 1), 100 * (best(&turns[t][k], rounds) / best(&turns[t][0], rounds) - 1));
+    }
+    printf("\n");
+    fflush(stdout);
+    weft_scope_discard(s);
+  }
+}
+
 /* Own and the library's, by one thread and by all. */
 static void blas_row(const struct product *p) {
   static struct entrant turns[4];
@@ -179,7 +219,6 @@ int main(int argc, char **argv) {
     { "1024^3", WEFT_F32, 1024, 1024, 1024, plain },
     { "1024^3, a'", WEFT_F32, 1024, 1024, 1024, a_turned },
     { "1024^3, b'", WEFT_F32, 1024, 1024, 1024, b_turned },
-    { "1024^3 + bias, gelu, rest", WEFT_F32, 1024, 1024, 1024, layer },
     { "2048^3", WEFT_F32, 2048, 2048, 2048, plain },
     { "512^2 by vector", WEFT_F32, 512, 1, 512, plain },
     { "4096^2 by vector", WEFT_F32, 4096, 1, 4096, plain },
@@ -196,15 +235,19 @@ int main(int argc, char **argv) {
     { "512^3", WEFT_I32, 512, 512, 512, plain },
   };
   if (argc > 1) seconds = atof(argv[1]);
+  const char *which = argc > 2 ? argv[2] : "";
   printf("products of matrices, one thread and %d; us, GFLOP/s, fraction of the fma of f32, GB/s of operands and result\n", pool_threads());
-  for (size_t i = 0; i < sizeof products / sizeof *products; i++) row(&products[i]);
+  for (size_t i = 0; i < sizeof products / sizeof *products; i++) if (strstr(products[i].name, which)) row(&products[i]);
+  printf("what comes after a product (bias, this, and another matrix added): percent beyond the bare one, the median of turns (the best of each)\n");
+  static const int64_t sizes[] = { 256, 1024 };
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) if (strstr("epilogue", which)) epilogue_row(sizes[i]);
   const char *why = blas_load();
   if (why) return printf("no CBLAS: %s\n", why), 0;
   printf("own products and those of %s, one thread and %d: us, us, ratio (above 1: WEFT_BLAS pays)\n", blas_name(), pool_threads());
   static const struct product both[] = {
     { "64^3", WEFT_F32, 64, 64, 64, plain }, { "256^3", WEFT_F32, 256, 256, 256, plain }, { "1024^3", WEFT_F32, 1024, 1024, 1024, plain },
-    { "1024^3 + bias, gelu, rest", WEFT_F32, 1024, 1024, 1024, layer }, { "2048^3", WEFT_F32, 2048, 2048, 2048, plain },
+    { "1024^3 + bias, gelu, rest", WEFT_F32, 1024, 1024, 1024, with_gelu }, { "2048^3", WEFT_F32, 2048, 2048, 2048, plain },
     { "8x4096 by 4096^2", WEFT_F32, 8, 4096, 4096, plain }, { "1024^3", WEFT_F64, 1024, 1024, 1024, plain } };
-  for (size_t i = 0; i < sizeof both / sizeof *both; i++) blas_row(&both[i]);
+  for (size_t i = 0; i < sizeof both / sizeof *both; i++) if (strstr(both[i].name, which)) blas_row(&both[i]);
   return 0;
 }

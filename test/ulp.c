@@ -58,7 +58,7 @@ static const struct function functions[] = {
   F(sin, 2, sinl, -1e3, 1e3) F(cos, 2, cosl, -1e3, 1e3) F(tan, 2, tanl, -1e3, 1e3) F(asin, 2, asinl, -1, 1) F(acos, 2, acosl, -1, 1)
   F(atan, 2, atanl, -9, 9) F(sinh, 2, sinhl, -715, 715) F(cosh, 2, coshl, -715, 715) F(tanh, 2, tanhl, -21, 21)
   F(asinh, 2, asinhl, -9, 9) F(acosh, 2, acoshl, 1, 9) F(atanh, 2, atanhl, -1, 1) F(erf, 2, erfl, -6, 6) F(erfc, 2, erfcl, -7, 28)
-  F(erfinv, 2, erfinv_, -1, 1) F(sigmoid, 2, sigmoid_, -750, 40)
+  F(erfinv, 2, erfinv_, -1, 1) F(sigmoid, 2.5, sigmoid_, -750, 40)
 #undef F
   { "pow", 2, 2, NULL, NULL, powl, 0, 0 }, { "atan2", 2, 2, NULL, NULL, atan2l, 0, 0 }, { "hypot", 2, 2, NULL, NULL, hypotl, 0, 0 },
 };

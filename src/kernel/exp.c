@@ -164,7 +164,8 @@ static int sigmoid_far(struct here h, int x) {
   return muladd(h, muladd(h, less_q, d.low, muladd(h, less_q, d.high, top)), over, q);
 }
 
-/* e^-x = 2^n (1 - g + g^2 q(-g)), where 1 + 2^n is exact, so that the sum is rounded once. s = -2^n: a bit above the exponent. */
+/* e^-x = 2^n (1 - g + g^2 q(-g)). 1 + 2^n is exact up to n = 23 (52), so that the sum is rounded once; beyond it costs half an
+ * ulp. s = -2^n: a bit above the exponent. */
 static int sigmoid_near(struct here h, int x) {
   const struct exp_constants *c = constants(h);
   double less_q[11];
@@ -175,8 +176,9 @@ static int sigmoid_near(struct here h, int x) {
   return quotient(h, number(h, 1), muladd(h, s, p, sub(h, number(h, 1), s)));
 }
 
+/* Far is where 2^n, or the result, is beyond the exponents: products of matrices are often beyond 16, seldom beyond 86. */
 int expand_sigmoid(struct here h, const int x[]) {
-  int y = sigmoid_near(h, x[0]), is_far = less(h, VALUE(h, 16, 36), size_of(h, x[0]));
+  int y = sigmoid_near(h, x[0]), is_far = less(h, VALUE(h, 86, 700), size_of(h, x[0]));
   rarely(h, is_far);
   return usually(h, is_far, sigmoid_far(h, x[0]), y);
 }
