@@ -14,14 +14,14 @@ enum { CACHE_LINE = 64 }; /* bytes */
 
 /* sum = start + a b in the order of k, then c = sum or, if it adds, c = c + sum. Strides in bytes; the columns of b, c and
  * start are neighbours. Sums of a block that is cut go on from `start`; NULL: from 0. The mask has a bit for each column of
- * the last vector of a row. With each product of k something is fetched that others will read: what is at `fetch`, fetch_k
- * bytes further each time. It may be any address. */
+ * the last vector of a row. With each of the first fetch_n products of k something is fetched that is read later: what is at
+ * `fetch`, as many lines of the cache as whole patches are wide, fetch_k bytes further each time. It may be any address. */
 struct patch {
   const void *a, *b, *start;
   void *c;
   int64_t a_row, a_k, b_k, start_row, c_row, k, adds;
   const void *fetch;
-  int64_t fetch_k;
+  int64_t fetch_k, fetch_n;     /* at most k */
   uint64_t mask;
   int64_t rows, columns;
 };

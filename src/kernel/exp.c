@@ -153,32 +153,19 @@ static int tanh_f64(struct here h, int x) {
 
 int expand_tanh(struct here h, const int x[]) { return is_narrow(h) ? tanh_f32(h, x[0]) : tanh_f64(h, x[0]); }
 
-/* ---- sigmoid = 1 / (1 + e^-x) ------------------------------------------------------------------------------------------- */
+/* ---- sigmoid = 1 / (1 + e^-x), e^-x = 2^n (1 - g + g^2 q(-g)) ------------------------------------------------------------ */
 
-/* With e = e^-|x|, which cannot overflow: 1 / (1 + e) for x >= 0, e / (1 + e) below; put right by what the quotient leaves. */
-static int sigmoid_far(struct here h, int x) {
-  int one = number(h, 1), away = negative(h, size_of(h, x)), e = expand_exp(h, &away);
-  int top = either(h, less(h, x, number(h, 0)), e, one);
-  struct two d = sum(h, one, e);
-  int over = quotient(h, one, d.high), q = mul(h, top, over), less_q = negative(h, q);
-  return muladd(h, muladd(h, less_q, d.low, muladd(h, less_q, d.high, top)), over, q);
-}
-
-/* e^-x = 2^n (1 - g + g^2 q(-g)). 1 + 2^n is exact up to n = 23 (52), so that the sum is rounded once; beyond it costs half an
- * ulp. s = -2^n: a bit above the exponent. */
-static int sigmoid_near(struct here h, int x) {
-  const struct exp_constants *c = constants(h);
-  double less_q[11];
-  for (int i = 0; i < c->n_q; i++) less_q[i] = (c->n_q - i) % 2 ? -c->q[i] : c->q[i];
-  int t, n = whole(h, x, -c->log2_e, 3 * c->bias + 2, &t), s = scale_of(h, as_bits(h, t));
-  int g = muladd(h, n, number(h, c->ln2_low), muladd(h, n, number(h, c->ln2_high), x));
-  int p = muladd(h, mul(h, g, g), polynomial(h, g, c->n_q, less_q), g);
-  return quotient(h, number(h, 1), muladd(h, s, p, sub(h, number(h, 1), s)));
-}
-
-/* Far is where 2^n, or the result, is beyond the exponents: products of matrices are often beyond 16, seldom beyond 86. */
+/* e^-x overflows where the result is a number without the leading bit: there it is e^x. */
 int expand_sigmoid(struct here h, const int x[]) {
-  int y = sigmoid_near(h, x[0]), is_far = less(h, VALUE(h, 86, 700), size_of(h, x[0]));
-  rarely(h, is_far);
-  return usually(h, is_far, sigmoid_far(h, x[0]), y);
+  const struct exp_constants *c = constants(h);
+  double turned[11]; /* q(-g) */
+  for (int i = 0; i < c->n_q; i++) turned[i] = (c->n_q - i) % 2 ? c->q[i] : -c->q[i];
+  int t, one = number(h, 1), in = is_narrow(h) ? clamped(h, x[0], -104, 20) : clamped(h, x[0], -746, 40);
+  int n = whole(h, in, -c->log2_e, 2 * c->bias, &t);
+  int g = muladd(h, n, number(h, c->ln2_low), muladd(h, n, number(h, c->ln2_high), in));
+  int p = muladd(h, muladd(h, polynomial(h, g, c->n_q, turned), g, number(h, -1)), g, one);
+  int y = quotient(h, one, add(h, one, op(h, KIR_SCALE, p, t)));
+  int is_tiny = less(h, size_of(h, add(h, x[0], VALUE(h, 95.5, 727))), VALUE(h, 8.5, 20));
+  rarely(h, is_tiny);
+  return usually(h, is_tiny, expand_exp(h, x), y);
 }

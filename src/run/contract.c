@@ -81,6 +81,8 @@ struct product {
   struct product *then;         /* what the rows of the kernel's result are the left operand of */
   int64_t fed_row;              /* bytes from row to row of those */
   struct piece_kernel *next;    /* goes on with a cell; its code may be NULL: there is none */
+  const uint8_t *read;          /* a matrix as large as the product that it reads; NULL: none. Bytes, by axis: */
+  int64_t read_stride[AXES];
   const volatile int *cancel;
   int failed;                   /* atomic: out of memory for scratch */
 };
@@ -563,14 +565,45 @@ static void multiply_row(struct worker *w, int64_t k, int64_t n) {
   p->dots(&d);
 }
 
-/* While a patch multiplies, lines that the next batch reads come nearer, one with each product. */
-static void fetch_lines(const struct worker *w, int64_t patch, struct patch *t) {
+static int row_axis(const struct product *p) { return p->c->is_turned ? p->c->column_axis : p->c->row_axis; }
+static int column_axis(const struct product *p) { return p->c->is_turned ? p->c->row_axis : p->c->column_axis; }
+
+/* By axis of the kernel: where the cell begins, and its extent. */
+static void cell_axes(const struct worker *w, int64_t from[], int64_t extent[]) {
+  const struct contraction *c = w->p->c;
+  const struct cell *x = &w->cell;
+  for (int i = 0; i < c->n_batch; i++) from[i] = x->batch[i], extent[i] = 1;
+  int row = row_axis(w->p), column = column_axis(w->p);
+  if (row >= 0) from[row] = x->row, extent[row] = x->rows;
+  if (column >= 0) from[column] = x->column, extent[column] = x->columns;
+}
+
+/* What the kernel will read of the cell, a strip of it. */
+static void fetch_read(const struct worker *w, int64_t strip, struct patch *t) {
   const struct product *p = w->p;
-  int64_t line = patch * t->k, after_a = line - up(p->a_lines, t->k);
-  t->fetch = t->a, t->fetch_k = 0;
+  int64_t from[AXES], extent[AXES];
+  cell_axes(w, from, extent);
+  from[column_axis(p)] += strip * p->width;
+  const uint8_t *at = p->read;
+  for (int a = 0; a < p->c->n_axes; a++) at += from[a] * p->read_stride[a];
+  t->fetch = at, t->fetch_k = p->read_stride[row_axis(p)], t->fetch_n = least(w->cell.rows, t->k);
+}
+
+/* Of what the next batch reads. */
+static void fetch_batch(const struct worker *w, int64_t patch, struct patch *t) {
+  const struct product *p = w->p;
+  int64_t wide = divide_up(p->width * p->size, CACHE_LINE), line = patch * t->k * wide, after_a = line - up(p->a_lines, t->k * wide);
   if (w->batch + 1 >= w->end || after_a >= p->b_lines) return;
   const struct matrix *x = line < p->a_lines ? &p->a : &p->b;
-  t->fetch = corner(w, x, 0, 0) + x->batch[0] + (line < p->a_lines ? line : after_a) * CACHE_LINE, t->fetch_k = CACHE_LINE;
+  t->fetch = corner(w, x, 0, 0) + x->batch[0] + (line < p->a_lines ? line : after_a) * CACHE_LINE;
+  t->fetch_k = wide * CACHE_LINE, t->fetch_n = t->k;
+}
+
+/* While a patch multiplies, lines that are read later come nearer. `after`: patches of the cell that are still to come. */
+static void fetch_lines(const struct worker *w, int64_t done, int64_t after, bool is_last, struct patch *t) {
+  t->fetch = t->a, t->fetch_k = t->fetch_n = 0;
+  if (!w->p->read) fetch_batch(w, done, t);
+  else if (is_last && after * w->p->width < w->cell.columns) fetch_read(w, after, t);
 }
 
 /* The patches of a cell over n products from k on. */
@@ -579,7 +612,7 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
   bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == w->k;
   struct patch t = { .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
   struct block b = { 0 };
-  int64_t n_done = 0;
+  int64_t n_done = 0, n_patches = divide_up(w->cell.columns, p->width) * w->cell.parts;
   if (!p->packs_b) b = block_of(w, k, w->cell.column, n, w->cell.columns);
   for (int64_t j = 0; j < w->cell.columns && !is_cancelled(p); j += p->width) {
     t.columns = strip(w, j);
@@ -594,23 +627,13 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
       t.a_k = p->packs_a ? t.rows * p->size : p->a.column;
       place_patch(w, row, j, begins, ends, &t);
       if (p->together == 4) t.start = start_of(w, k - w->b_k, j), t.start_row = 0;
-      fetch_lines(w, n_done++, &t);
+      fetch_lines(w, n_done, n_patches - 1 - n_done, k + n == w->k, &t), n_done++;
       p->code[i < p->n_higher][t.columns < p->width](&t);
     }
   }
 }
 
 /* ---- the kernel that goes on with a cell ---- */
-
-/* By axis of the kernel: where the cell begins, and its extent. */
-static void cell_axes(const struct worker *w, int64_t from[], int64_t extent[]) {
-  const struct contraction *c = w->p->c;
-  const struct cell *x = &w->cell;
-  for (int i = 0; i < c->n_batch; i++) from[i] = x->batch[i], extent[i] = 1;
-  int row = c->is_turned ? c->column_axis : c->row_axis, column = c->is_turned ? c->row_axis : c->column_axis;
-  if (row >= 0) from[row] = x->row, extent[row] = x->rows;
-  if (column >= 0) from[column] = x->column, extent[column] = x->columns;
-}
 
 /* Rows of scratch as a buffer of the kernel. */
 static struct piece_buffer rows_of_cell(const struct product *p, int buf, uint8_t *data, int64_t row) {
@@ -861,12 +884,26 @@ static struct failure *outcome(const struct product *p) {
 
 struct kernels { struct piece_kernel next, made[2]; };
 
+/* Of large products; its columns side by side. */
+static void find_read(struct product *p) {
+  const struct kir_kernel *k = p->next->code ? p->next->code->kernel : NULL;
+  int row = row_axis(p), column = column_axis(p);
+  p->read = NULL;
+  if (!k || is_small(p) || row < 0 || column < 0) return;
+  for (int i = 0; i < k->n_bufs && !p->read; i++) {
+    if (k->bufs[i].kind != KIR_IN || i == p->c->cell) continue;
+    piece_strides(p->next, i, p->read_stride);
+    if (p->read_stride[row] && p->read_stride[column] == p->size) p->read = p->next->bound[i].data;
+  }
+}
+
 /* To memory, and to the kernel that goes on with it. */
 static void bind(struct product *p, const struct plan *plan, int i, const struct run *r, uint8_t *const base[],
                  struct piece_kernel *next) {
   place_product(p, base);
   piece_kernel_of(next, plan, i, p->c->n_axes, p->c->start, base);
   p->next = next, p->cancel = r->cancel;
+  find_read(p);
 }
 
 /* The product of step i, with the kernels that make its operands and go on with it. */

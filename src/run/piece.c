@@ -28,12 +28,19 @@ static void bind_own(const struct piece_kernel *p, const struct piece_buffer *ow
   for (int d = 0; d < x->rank; d++) b->stride[d] = own->stride[axis_of(p, &x->dims[d])] / size;
 }
 
-static void displace(const struct piece_kernel *p, int buf, const int64_t from[], struct bound *b) {
+void piece_strides(const struct piece_kernel *p, int buf, int64_t stride[]) {
   const struct kir_buf *x = &p->code->kernel->bufs[buf];
+  for (int a = 0; a < p->n_axes; a++) stride[a] = 0;
   for (int d = 0; d < x->rank; d++) {
     int axis = axis_of(p, &x->dims[d]);
-    if (axis >= 0) b->data = (uint8_t *)b->data + from[axis] * b->stride[d] * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype);
+    if (axis >= 0) stride[axis] += p->bound[buf].stride[d] * (int64_t)weft_dtype_bytes((weft_dtype)x->dtype);
   }
+}
+
+static void displace(const struct piece_kernel *p, int buf, const int64_t from[], struct bound *b) {
+  int64_t stride[AXES];
+  piece_strides(p, buf, stride);
+  for (int a = 0; a < p->n_axes; a++) if (stride[a]) b->data = (uint8_t *)b->data + from[a] * stride[a];
 }
 
 int piece_run(struct piece_kernel *p, const int64_t from[], const int64_t extent[], int n, const struct piece_buffer own[],

@@ -125,7 +125,11 @@ static void step(struct writer *w) {
   if (w->s.rows > 5) gpr(&w->e, G_ADD, ROW_5, rm_reg(STEP));
   if (w->s.rows > 10) gpr(&w->e, G_ADD, ROW_10, rm_reg(STEP));
   gpr(&w->e, G_ADD, B, rm_reg(B_STEP));
-  prefetch_far(&w->e, rm_at(FETCH, 0));
+}
+
+static void step_and_fetch(struct writer *w) {
+  step(w);
+  for (int i = 0; i < w->s.vectors * w->bytes; i += CACHE_LINE) prefetch_far(&w->e, rm_at(FETCH, i));
   gpr(&w->e, G_ADD, FETCH, FIELD(fetch_k));
 }
 
@@ -154,22 +158,30 @@ static void begin_sums(struct writer *w) {
   label_here(&w->e, begun);
 }
 
-static void sum_over_k(struct writer *w) {
+/* Steps until none is LEFT, which the flags say if there is none. */
+static void steps(struct writer *w, void (*one)(struct writer *)) {
   int again = label_new(&w->e), done = label_new(&w->e);
+  jump_if(&w->e, CC_E, done);
+  code_align(&w->e, 32);
+  label_here(&w->e, again);
+  one(w);
+  gpr_imm(&w->e, A_SUB, rm_reg(LEFT), 1);
+  jump_if(&w->e, CC_NE, again);
+  label_here(&w->e, done);
+}
+
+static void sum_over_k(struct writer *w) {
   set_rows(w, FIELD(a), FIELD(a_row));
   gpr(&w->e, G_MOV, STEP, FIELD(a_k));
   gpr(&w->e, G_MOV, B, FIELD(b));
   gpr(&w->e, G_MOV, B_STEP, FIELD(b_k));
   gpr(&w->e, G_MOV, FETCH, FIELD(fetch));
-  gpr(&w->e, G_MOV, LEFT, FIELD(k));
+  gpr(&w->e, G_MOV, LEFT, FIELD(fetch_n));
   gpr(&w->e, G_TEST, LEFT, rm_reg(LEFT));
-  jump_if(&w->e, CC_E, done);
-  code_align(&w->e, 32);
-  label_here(&w->e, again);
-  step(w);
-  gpr_imm(&w->e, A_SUB, rm_reg(LEFT), 1);
-  jump_if(&w->e, CC_NE, again);
-  label_here(&w->e, done);
+  steps(w, step_and_fetch);
+  gpr(&w->e, G_MOV, LEFT, FIELD(k));
+  gpr(&w->e, G_SUB, LEFT, FIELD(fetch_n));
+  steps(w, step);
 }
 
 static void add_c(struct writer *w, int r, int v) {
