@@ -79,6 +79,11 @@ static weft_array *with_gelu(weft_array *a, weft_array *b, weft_array *bias, wef
 static weft_array *with_approx(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) {
   return weft_add(weft_gelu_approx(weft_add(weft_matmul(a, b), bias)), rest);
 }
+static weft_array *with_tanh(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) { /* gelu_approx, as it is often written */
+  weft_array *h = weft_add(weft_matmul(a, b), bias), *cubic = weft_mul(weft_scalar(0.044715), weft_mul(h, weft_mul(h, h)));
+  weft_array *bend = weft_tanh(weft_mul(weft_scalar(0.7978845608), weft_add(h, cubic)));
+  return weft_add(weft_mul(weft_mul(weft_scalar(0.5), h), weft_add(weft_scalar(1), bend)), rest);
+}
 static weft_array *with_silu(weft_array *a, weft_array *b, weft_array *bias, weft_array *rest) {
   return weft_add(weft_silu(weft_add(weft_matmul(a, b), bias)), rest);
 }
@@ -159,7 +164,7 @@ static void row(const struct product *p) {
 /* What comes after a product, in turns with the bare one: by how much each is longer, on one thread and on all. */
 static void epilogue_row(int64_t size) {
   static const struct { const char *name; build *build; } after[] = {
-    { "bare", plain }, { "relu", with_relu }, { "silu", with_silu }, { "gelu_approx", with_approx }, { "gelu", with_gelu } };
+    { "bare", plain }, { "relu", with_relu }, { "silu", with_silu }, { "gelu_approx", with_approx }, { "by tanh", with_tanh }, { "gelu", with_gelu } };
   enum { AFTER = sizeof after / sizeof *after };
   static struct entrant turns[2][AFTER];
   struct run runs[2][AFTER];

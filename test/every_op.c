@@ -432,8 +432,8 @@ PLAIN(gelu) {
 }
 PLAIN(gelu_approx) {
   const struct plain *a = wide(x[0], out), *cubic = two("mul", two("mul", two("mul", a, a), a), number(a, 0.044715));
-  const struct plain *bend = one("tanh", two("mul", two("add", a, cubic), number(a, 0.79788456080286535588)));
-  return (void)c, (void)axis, released(two("mul", two("mul", a, number(a, 0.5)), two("add", bend, number(a, 1))), out);
+  const struct plain *bend = one("sigmoid", two("mul", two("add", a, cubic), number(a, 1.59576912160573071176)));
+  return (void)c, (void)axis, released(two("mul", a, bend), out);
 }
 PLAIN(softplus) {
   const struct plain *a = wide(x[0], out), *zero = number(a, 0), *is_above = whether("gt", a, zero);

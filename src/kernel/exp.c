@@ -129,20 +129,19 @@ int expand_cosh(struct here h, const int x[]) {
   return add(h, r, r);
 }
 
-/* ---- tanh |x| = e / (e + 2) with e = e^(2|x|) - 1 = 2^n p + (2^n - 1), p = f + f^2 q(f) --------------------------------
- * Where e is small, h - h r with h = e / 2 and r = e / (e + 2) is closer: the rounding of e + 2 counts little. */
+/* ---- tanh |x| = e / (e + 1) with e = (e^(2|x|) - 1) / 2 = 2^(n-1) p + (2^(n-1) - 1/2), p = f + f^2 q(f) ----------------
+ * Where e is small, e - e r with r = e / (e + 1) is closer: the rounding of e + 1 counts little. */
 static int tanh_f32(struct here h, int x) {
   const struct exp_constants *c = constants(h);
   int t, size = op(h, KIR_MIN, size_of(h, x), number(h, 10)); /* there it is 1 */
-  int twice = add(h, size, size), f = rest(h, twice, whole(h, twice, c->log2_e, c->bias, &t));
+  int twice = add(h, size, size), f = rest(h, twice, whole(h, twice, c->log2_e, c->bias - 1, &t));
   int p = muladd(h, mul(h, f, f), q_of(h, f), f), s = scale_of(h, as_bits(h, t));
-  int e = muladd(h, s, p, sub(h, s, number(h, 1)));
-  int r = quotient(h, e, add(h, e, number(h, 2))), half = mul(h, e, number(h, 0.5));
-  r = either(h, less(h, e, number(h, 0.75)), muladd(h, negative(h, half), r, half), r);
+  int e = muladd(h, s, p, sub(h, s, number(h, 0.5))), r = quotient(h, e, add(h, e, number(h, 1)));
+  r = either(h, less(h, e, number(h, 0.375)), muladd(h, negative(h, e), r, e), r);
   return with_sign(h, r, x);
 }
 
-/* e / (e + 1) with e = (e^(2|x|) - 1) / 2 as a sum, and the quotient put right by what it leaves */
+/* With e as a sum, and the quotient put right by what it leaves. */
 static int tanh_f64(struct here h, int x) {
   int size = op(h, KIR_MIN, size_of(h, x), number(h, 20));
   struct two y = part_of_expm1(h, add(h, size, size), 0.5), d = sum(h, number(h, 1), y.high);
@@ -153,19 +152,16 @@ static int tanh_f64(struct here h, int x) {
 
 int expand_tanh(struct here h, const int x[]) { return is_narrow(h) ? tanh_f32(h, x[0]) : tanh_f64(h, x[0]); }
 
-/* ---- sigmoid = 1 / (1 + e^-x), e^-x = 2^n (1 - g + g^2 q(-g)) ------------------------------------------------------------ */
-
-/* e^-x overflows where the result is a number without the leading bit: there it is e^x. */
+/* ---- sigmoid = 1 / (1 + e^-x) = u / (u + u e^-x), e^-x = 2^n (1 - g + g^2 q(-g)) ----------------------------------------
+ * u is so small that u e^-x does not overflow where the result is not 0. */
 int expand_sigmoid(struct here h, const int x[]) {
   const struct exp_constants *c = constants(h);
   double turned[11]; /* q(-g) */
   for (int i = 0; i < c->n_q; i++) turned[i] = (c->n_q - i) % 2 ? c->q[i] : -c->q[i];
-  int t, one = number(h, 1), in = is_narrow(h) ? clamped(h, x[0], -104, 20) : clamped(h, x[0], -746, 40);
-  int n = whole(h, in, -c->log2_e, 2 * c->bias, &t);
+  int down = is_narrow(h) ? 64 : 512, t, u = VALUE(h, 0x1p-64, 0x1p-512);
+  int in = is_narrow(h) ? clamped(h, x[0], -104, 20) : clamped(h, x[0], -746, 40);
+  int n = whole(h, in, -c->log2_e, 2 * c->bias - down, &t);
   int g = muladd(h, n, number(h, c->ln2_low), muladd(h, n, number(h, c->ln2_high), in));
-  int p = muladd(h, muladd(h, polynomial(h, g, c->n_q, turned), g, number(h, -1)), g, one);
-  int y = quotient(h, one, add(h, one, op(h, KIR_SCALE, p, t)));
-  int is_tiny = less(h, size_of(h, add(h, x[0], VALUE(h, 95.5, 727))), VALUE(h, 8.5, 20));
-  rarely(h, is_tiny);
-  return usually(h, is_tiny, expand_exp(h, x), y);
+  int p = muladd(h, muladd(h, polynomial(h, g, c->n_q, turned), g, number(h, -1)), g, number(h, 1));
+  return quotient(h, u, add(h, op(h, KIR_SCALE, p, t), u));
 }

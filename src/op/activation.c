@@ -25,13 +25,14 @@ weft_array *weft_gelu(weft_array *x) {
   return lowered(weft_mul(weft_mul(a, weft_scalar(0.5)), tail), x);
 }
 
+/* (1 + tanh u) / 2 = sigmoid 2u, which keeps the digits that 1 + tanh loses far below 0. */
 weft_array *weft_gelu_approx(weft_array *x) {
   weft_array *bad, *a;
   if (!is_ordered("weft_gelu_approx", x, &bad)) return bad;
   a = raised(x);
   weft_array *cubic = weft_mul(weft_mul(weft_mul(a, a), a), weft_scalar(0.044715));
-  weft_array *bend = weft_tanh(weft_mul(weft_add(a, cubic), weft_scalar(0.79788456080286535588)));
-  return lowered(weft_mul(weft_mul(a, weft_scalar(0.5)), weft_add(bend, weft_scalar(1))), x);
+  weft_array *bend = weft_sigmoid(weft_mul(weft_add(a, cubic), weft_scalar(1.59576912160573071176)));
+  return lowered(weft_mul(a, bend), x);
 }
 
 /* max(x, 0) + log(1 + e^-|x|), written so that derivatives at 0 are those from below, which are those of softplus. */
