@@ -592,7 +592,8 @@ static void fetch_read(const struct worker *w, int64_t strip, struct patch *t) {
 /* Of what the next batch reads. */
 static void fetch_batch(const struct worker *w, int64_t patch, struct patch *t) {
   const struct product *p = w->p;
-  int64_t wide = divide_up(p->width * p->size, CACHE_LINE), line = patch * t->k * wide, after_a = line - up(p->a_lines, t->k * wide);
+  int64_t wide = divide_up(p->width * p->size, CACHE_LINE), line = patch * t->k * wide;
+  int64_t after_a = line - up(p->a_lines, t->k * wide);
   if (w->batch + 1 >= w->end || after_a >= p->b_lines) return;
   const struct matrix *x = line < p->a_lines ? &p->a : &p->b;
   t->fetch = corner(w, x, 0, 0) + x->batch[0] + (line < p->a_lines ? line : after_a) * CACHE_LINE;
