@@ -1,6 +1,7 @@
 /* contract.c -- products of matrices against a plain triple loop in the order that backend/contract.h promises, to the bit:
  * every size, layout and dtype, on the vm, AVX2 and AVX-512, fused or not, on any number of threads. */
 #include "backend/contract.h"
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -643,4 +644,34 @@ TEST(a_product_survives_each_failing_allocation) {
     for (int64_t n = 1; fails_at(n, rows, WEFT_F64); n++) {}
   use_backend(NULL);
   for (int64_t n = 1; fails_at(n, 9, WEFT_BF16); n++) {}
+}
+
+/* ---- threads ---- */
+
+static int n_tasks(void) {
+  DIR *d = opendir("/proc/self/task");
+  int n = 0;
+  for (const struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.';
+  if (d) closedir(d);
+  return n;
+}
+
+/* Nobody is awake at first: now and then one is woken, and stays so while there is more of it. */
+TEST(products_of_a_few_microseconds_find_a_second_thread) {
+  weft_scope *all = weft_scope_open(), *body = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F32, WEFT_DIMS(64, 64)), weft_input(WEFT_F32, WEFT_DIMS(64, 64)) };
+  weft_array *y = weft_matmul(in[0], in[1]);
+  weft_function *f = weft_compile(body, 2, in, 1, &y);
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.5);
+  int before = n_tasks();
+  if (!before) { test_skip("no /proc/self/task here"); return; }
+  weft_set(WEFT_THREADS, 2);
+  for (int i = 0; i < 300; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_call(f, 2, (weft_array *[]){ x, x }, 1, &y);
+    EXPECT_OK(weft_eval(1, &y));
+    weft_scope_discard(s);
+  }
+  EXPECT_INT(n_tasks(), before + 1);
+  weft_scope_discard(all);
 }

@@ -111,7 +111,7 @@ static double n_batches(const struct product *p) {
   return n;
 }
 
-/* Work of a few microseconds is shared with a thread that need not be woken. */
+/* Work of a few microseconds is shared with a thread that need not be woken. To be asked once a run: now and then one is woken. */
 static int threads_for(const struct product *p, int most, bool is_run) {
   double products = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * n_batches(p), grains = products / GRAIN;
   bool is_shared = grains >= 2 || (most > 1 && products >= 2 * FINE_GRAIN && (!is_run || pool_is_awake()));
@@ -536,15 +536,14 @@ static void pack_a(struct worker *w, int64_t k, int64_t n) {
     for (int64_t i = 0; i < n; i += run) pack_parts(w, j, least(parts, end - j), k, n, i, least(run, n - i));
 }
 
-/* Where a patch of the cell begins and ends: a block that is cut goes through `sums`. */
-static void place_patch(const struct worker *w, int64_t row, int64_t column, bool begins, bool ends, struct patch *t) {
+/* Where the sums of the cell begin and end: a block that is cut goes through `sums`. */
+static void place_sums(const struct worker *w, bool begins, bool ends, struct patch *t) {
   const struct product *p = w->p;
-  int64_t at = (row - w->cell.row) * p->cell_row + column * p->size;
-  t->start = begins ? NULL : w->sums + at;
+  t->start = begins ? NULL : w->sums;
   t->start_row = t->c_row = p->cell_row;
-  if (!ends) t->c = w->sums + at;
-  else if (!p->y.at) t->c = w->y + at;
-  else t->c = (uint8_t *)corner(w, &p->y, row, w->cell.column + column), t->c_row = p->y.row;
+  if (!ends) t->c = w->sums;
+  else if (!p->y.at) t->c = w->y;
+  else t->c = (uint8_t *)corner(w, &p->y, w->cell.row, w->cell.column), t->c_row = p->y.row;
 }
 
 /* More of b than a cache holds, and rows of neighbours or columns one after the other. */
@@ -594,43 +593,53 @@ static void fetch_batch(const struct worker *w, int64_t patch, struct patch *t) 
   const struct product *p = w->p;
   int64_t wide = divide_up(p->width * p->size, CACHE_LINE), line = patch * t->k * wide;
   int64_t after_a = line - up(p->a_lines, t->k * wide);
-  if (w->batch + 1 >= w->end || after_a >= p->b_lines) return;
+  if (after_a >= p->b_lines) return;
   const struct matrix *x = line < p->a_lines ? &p->a : &p->b;
   t->fetch = corner(w, x, 0, 0) + x->batch[0] + (line < p->a_lines ? line : after_a) * CACHE_LINE;
   t->fetch_k = wide * CACHE_LINE, t->fetch_n = t->k;
 }
 
 /* While a patch multiplies, lines that are read later come nearer. `after`: patches of the cell that are still to come. */
-static void fetch_lines(const struct worker *w, int64_t done, int64_t after, bool is_last, struct patch *t) {
-  t->fetch = t->a, t->fetch_k = t->fetch_n = 0;
+static void fetch_lines(const struct worker *w, int64_t done, int64_t after, struct patch *t) {
+  t->fetch_n = 0;
   if (!w->p->read) fetch_batch(w, done, t);
-  else if (is_last && after * w->p->width < w->cell.columns) fetch_read(w, after, t);
+  else if (after * w->p->width < w->cell.columns) fetch_read(w, after, t);
+}
+
+/* A strip of the cell from column j on; t says what is the same for all of its patches, and where the cell begins. */
+static void multiply_strip(const struct worker *w, int64_t j, int64_t a_row, bool fetches, const struct patch *cell) {
+  const struct product *p = w->p;
+  const struct cell *c = &w->cell;
+  struct patch t = *cell;
+  int64_t done = j / p->width * c->parts, all = divide_up(c->columns, p->width) * c->parts, column = j * p->size;
+  for (int64_t i = c->part, row = 0; i < c->part + c->parts; i++, row += t.rows, done++) {
+    t.rows = rows_of(p, i);
+    t.a = (const uint8_t *)cell->a + row * a_row;
+    if (p->packs_a) t.a_k = t.rows * p->size;
+    t.c = (uint8_t *)cell->c + row * t.c_row + column;
+    if (t.start) t.start = (const uint8_t *)cell->start + row * t.start_row + column;
+    if (fetches) fetch_lines(w, done, all - 1 - done, &t);
+    p->code[i < p->n_higher][t.columns < p->width](&t);
+  }
 }
 
 /* The patches of a cell over n products from k on. */
 static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == w->k;
-  struct patch t = { .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
+  bool fetches = p->read ? k + n == w->k : w->batch + 1 < w->end && p->a_lines + p->b_lines;
+  struct patch t = { .a = p->packs_a ? w->a : left_at(w, w->cell.row, k), .a_row = p->packs_a ? p->size : p->a.row, .a_k = p->a.column,
+                     .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
   struct block b = { 0 };
-  int64_t n_done = 0, n_patches = divide_up(w->cell.columns, p->width) * w->cell.parts;
+  place_sums(w, begins, ends, &t);
   if (!p->packs_b) b = block_of(w, k, w->cell.column, n, w->cell.columns);
+  t.b_k = p->packs_b ? p->width * p->size : b.row;
   for (int64_t j = 0; j < w->cell.columns && !is_cancelled(p); j += p->width) {
     t.columns = strip(w, j);
     t.mask = mask_of(p, t.columns);
     t.b = p->packs_b ? strip_at(w, j) + panel_rows(p, k - w->b_k) * p->width * p->size : b.at + j * b.column;
-    t.b_k = p->packs_b ? p->width * p->size : b.row;
-    for (int64_t i = w->cell.part; i < w->cell.part + w->cell.parts; i++) {
-      int64_t row = first_row(p, i);
-      t.rows = rows_of(p, i);
-      t.a = p->packs_a ? part_at(w, i, n) : left_at(w, row, k);
-      t.a_row = p->packs_a ? p->size : p->a.row;
-      t.a_k = p->packs_a ? t.rows * p->size : p->a.column;
-      place_patch(w, row, j, begins, ends, &t);
-      if (p->together == 4) t.start = start_of(w, k - w->b_k, j), t.start_row = 0;
-      fetch_lines(w, n_done, n_patches - 1 - n_done, k + n == w->k, &t), n_done++;
-      p->code[i < p->n_higher][t.columns < p->width](&t);
-    }
+    if (p->together == 4) t.start = start_of(w, k - w->b_k, 0), t.start_row = 0;
+    multiply_strip(w, j, p->packs_a ? t.k * p->size : p->a.row, fetches, &t);
   }
 }
 
@@ -926,11 +935,11 @@ static void chain(struct product *p, struct product *next) {
   next->a = (struct matrix){ .dtype = next->a.dtype, .row = p->fed_row, .column = size };
 }
 
-static int choose_both(struct product *p, int threads, const struct contractor *unit, bool is_run) {
+static int choose_both(struct product *p, int wanted, const struct contractor *unit, bool is_run) {
   struct product *next = p->then;
   p->unit = unit->lanes(p->reg) ? unit : &contractor_vm;
   if (next) next->unit = unit->lanes(p->reg) && unit->lanes(next->reg) ? unit : &contractor_vm, p->unit = next->unit;
-  int wanted = threads_for(p, threads, is_run), how = choose(p, wanted, is_run);
+  int how = choose(p, wanted, is_run);
   if (how || !next) return how;
   how = choose(next, wanted, is_run); /* its parts are those of p, .. */
   if (!how) next->cell_parts = p->cell_parts, measure_scratch(next); /* .. its cells rows that it is given */
@@ -1029,10 +1038,11 @@ static struct failure *run_chosen(struct product *p, size_t bytes) {
   return f || !p->then ? f : outcome(p->then);
 }
 
-static struct failure *run_both(struct product *p, struct run *r) {
+static struct failure *run_both(struct product *p, struct run *r, int wanted) {
   if (is_for_blas(p)) return run_blas(p, r);
-  int how = choose_both(p, r->threads, compiled_contractor(), true);
-  if (how == 2) how = choose_both(p, r->threads, &contractor_vm, true);
+  if (!wanted) wanted = threads_for(p, r->threads, true);
+  int how = choose_both(p, wanted, compiled_contractor(), true);
+  if (how == 2) how = choose_both(p, wanted, &contractor_vm, true);
   if (how) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while compiling a product");
   return run_chosen(p, bytes_of(p));
 }
@@ -1044,14 +1054,16 @@ static const struct contractor *unit_for(const struct product *p) {
   return unit->lanes(p->reg) ? unit : &contractor_vm;
 }
 
-static const struct product *recall(const struct plan *plan, int i, int most) {
+/* wanted: threads; 0: it has not been asked how many. */
+static const struct product *recall(const struct plan *plan, int i, int most, int *wanted) {
+  *wanted = 0;
   if (eval_settings()->blas) return NULL;
   const struct product *one = atomic_load_explicit(&plan->product[2 * i], memory_order_acquire),
                        *many = atomic_load_explicit(&plan->product[2 * i + 1], memory_order_acquire), *any = one ? one : many;
   if (!any || any->unit != unit_for(any)) return NULL;
-  int wanted = threads_for(any, most, true);
-  const struct product *p = wanted > 1 ? many : one;
-  return p && p->wanted == wanted && p->unit == any->unit ? p : NULL;
+  *wanted = threads_for(any, most, true);
+  const struct product *p = *wanted > 1 ? many : one;
+  return p && p->wanted == *wanted && p->unit == any->unit ? p : NULL;
 }
 
 static void keep(const struct plan *plan, int i, const struct product *p) {
@@ -1068,7 +1080,8 @@ struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint
   if (is_empty(s->contraction)) return NULL;
   struct kernels kernels[2];
   struct product p, first;
-  const struct product *known = recall(plan, i, r->threads);
+  int wanted;
+  const struct product *known = recall(plan, i, r->threads, &wanted);
   if (known) {
     p = *known;
     bind(&p, plan, i, r, base, &kernels[0].next);
@@ -1076,13 +1089,13 @@ struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint
   }
   product_at(&p, plan, i, r, base, &kernels[0]);
   if (!s->contraction->is_fed) {
-    struct failure *f = run_both(&p, r);
+    struct failure *f = run_both(&p, r, wanted);
     keep(plan, i, &p);
     return f;
   }
   product_at(&first, plan, i - 1, r, base, &kernels[1]);
   chain(&first, &p);
-  return run_both(&first, r);
+  return run_both(&first, r, 0);
 }
 
 int64_t contract_scratch(const struct plan *plan, int i, int threads) {
@@ -1093,7 +1106,7 @@ int64_t contract_scratch(const struct plan *plan, int i, int threads) {
   if (s->contraction->is_fed) find_product(&first, s[-1].contraction), chain(&first, &p);
   struct product *both = s->contraction->is_fed ? &first : &p;
   if (is_for_blas(both)) return (int64_t)blas_bytes(both);
-  choose_both(both, threads, compiled_contractor(), false);
+  choose_both(both, threads_for(both, threads, false), compiled_contractor(), false);
   return (int64_t)bytes_of(both);
 }
 
