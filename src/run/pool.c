@@ -26,7 +26,7 @@
 #include <unistd.h>
 #endif
 
-enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256, WAKE_AFTER = 64 };
+enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256, WAKE_AFTER = 16, WAKE_SELDOM = 1024 };
 
 struct job {
   int n, seats;
@@ -212,10 +212,18 @@ void pool_run(int n, int max_threads, void (*part)(void *ctx, int i), void *ctx)
   atomic_store(&owned, false);
 }
 
+/* Waking pays if the next one asks before the thread sleeps again; while it does not, it is tried half as often each time. */
 bool pool_is_awake(void) {
-  static atomic_uint asked;
-  return atomic_load_explicit(&spinning, memory_order_relaxed) > 0 ||
-         atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed) % WAKE_AFTER == WAKE_AFTER - 1;
+  static atomic_int asked, patience = WAKE_AFTER;
+  int most = atomic_load_explicit(&patience, memory_order_relaxed);
+  if (atomic_load_explicit(&spinning, memory_order_relaxed) > 0) {
+    if (most > WAKE_AFTER) atomic_store_explicit(&patience, WAKE_AFTER, memory_order_relaxed);
+    return true;
+  }
+  if (atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed) + 1 < most) return false;
+  atomic_store_explicit(&asked, 0, memory_order_relaxed);
+  atomic_store_explicit(&patience, most < WAKE_SELDOM ? 2 * most : most, memory_order_relaxed);
+  return true;
 }
 
 int pool_threads(void) {
