@@ -1,7 +1,8 @@
 /* erf.c -- the error function, what it lacks to 1, and its inverse.
  *
  * Below 3/4 erf x = x (c + x^2 P(x^2)), c = 2 / sqrt pi. From 0.45 on erfc x = e^(-x^2) G(t) / (1 + 2 x) with t = (x - 4) /
- * (x + 4), for (1 + 2 x) e^(x^2) erfc x is nearly constant. */
+ * (x + 4), for (1 + 2 x) e^(x^2) erfc x is nearly constant. So in f64 and for the inverse; erf and erfc of f32 have forms of their
+ * own, a third as long, exact only where it would be missed. */
 #include "kernel/expansion.h"
 
 static struct two erf_small(struct here h, int x) {
@@ -51,25 +52,64 @@ static int value_of(struct here h, struct scaled s) {
   return mul(h, most, s.b);
 }
 
-static int at_most(struct here h, int x) { return op(h, KIR_MIN, x, VALUE(h, 11, 28)); } /* there erfc is 0 */
+static int at_most(struct here h, int x) { return op(h, KIR_MIN, x, number(h, 28)); } /* there erfc is 0 */
 
 /* 1 - e^(-x^2) G / (1 + 2 x): beside 1 plain arithmetic is close enough */
-int expand_erf(struct here h, const int x[]) {
-  int size = size_of(h, x[0]), in = at_most(h, size);
+static int erf_f64(struct here h, int x) {
+  int size = size_of(h, x), in = at_most(h, size);
   struct two y = erf_small(h, size), g = nearly_constant(h, in);
   int square = negative(h, mul(h, in, in)), e = expand_exp(h, &square);
   int rest = mul(h, e, quotient(h, g.high, muladd(h, in, number(h, 2), number(h, 1))));
   int small = add(h, y.high, y.low), large = sub(h, number(h, 1), rest);
-  return with_sign(h, either(h, less(h, size, number(h, 0.75)), small, large), x[0]);
+  return with_sign(h, either(h, less(h, size, number(h, 0.75)), small, large), x);
 }
 
-int expand_erfc(struct here h, const int x[]) {
-  int size = size_of(h, x[0]), one = number(h, 1), is_below = less(h, x[0], number(h, 0));
-  struct two y = erf_small(h, x[0]), near = sum(h, one, negative(h, y.high));
+static int erfc_f64(struct here h, int x) {
+  int size = size_of(h, x), one = number(h, 1), is_below = less(h, x, number(h, 0));
+  struct two y = erf_small(h, x), near = sum(h, one, negative(h, y.high));
   int small = add(h, near.high, sub(h, near.low, y.low)), large = value_of(h, erfc_large(h, at_most(h, size)));
   large = either(h, is_below, sub(h, number(h, 2), large), large);
   return either(h, less(h, size, number(h, 0.75)), small, large);
 }
+
+/* ---- In f32 without exact products --------------------------------------------------------------------------------------- */
+
+/* Below 1 x + x R(x^2), from there on 1 - 2^P(x), P near log2 erfc. */
+static int erf_f32(struct here h, int x) {
+  static const double r[] = { 0x1.4771fcp-14, -0x1.a3515ep-11, 0x1.53f224p-8, -0x1.b7f71ap-6,
+                              0x1.ce2ce6p-4, -0x1.81273ep-2, 0x1.06eba8p-3 };
+  static const double p[] = { -0x1.b3d4ecp-10, 0x1.5db132p-6, -0x1.06086p-3, -0x1.e362e4p-1, -0x1.9cb9c4p0, -0x1.f5d5a4p-9 };
+  static const double e[] = { 0x1.5fac26p-10, 0x1.3d373p-7, 0x1.c6adbep-5, 0x1.ebf862p-3, 0x1.62e432p-1, 0x1.000002p0 }; /* 2^f */
+  int t, size = op(h, KIR_MIN, size_of(h, x), number(h, 4)), power = polynomial(h, size, 6, p); /* from 3.92 on it is 1 */
+  int f = sub(h, power, whole_of(h, power, 1, 127 + 256, &t)), s = scale_of(h, as_bits(h, t)); /* -2^n: a bit above the exponent */
+  int small = muladd(h, x, polynomial(h, mul(h, x, x), 7, r), x), large = muladd(h, s, polynomial(h, f, 6, e), number(h, 1));
+  return either(h, less(h, size, number(h, 1)), small, with_sign(h, large, x));
+}
+
+/* With t = 2 / (x + k) and v = t - 0.43, ln(e^(x^2) erfc x) = ln t - ln 2 + c + a v + v G(v): erfc x = 2^(n-1) t e^f for x >= 0,
+ * where f = -x^2 - n ln 2 + a v + c + v G(v). The first three cancel and are rounded once; what x^2, x + k and t lost in rounding
+ * is small beside f, as c is. An error of t counts 1 + a t times, 1.2 to 2.5: what the division leaves, 2 - t (x + k), is twice
+ * that error, which is close enough. */
+static int erfc_f32(struct here h, int x) {
+  static const double g[] = { 0x1.e718ep-2,  -0x1.347326p-1, -0x1.a7bf9ap-3, 0x1.1564d2p-1, 0x1.87a31cp-3,
+                              -0x1.e10932p-2, -0x1.703e96p-2, 0x1.e0f9e2p-2,  -0x1.3db044p-5 };
+  static const double q[] = { 0x1.6b32fcp-10, 0x1.127cd8p-7, 0x1.555758p-5, 0x1.555438p-3, 0.5 }; /* e^f = 1 + f + f^2 q(f) */
+  int size = op(h, KIR_MIN, size_of(h, x), number(h, 10.5)); /* there it is 0 */
+  int away = negative(h, size), square = mul(h, away, away);
+  int k = number(h, 2.21875), d = sub(h, away, k), t = quotient(h, number(h, -2), d), v = sub(h, t, number(h, 0x1.b5c74p-2));
+  int scale, less_a = number(h, -0x1.9cp0), n = whole_of(h, muladd(h, v, less_a, square), -0x1.715476p0, 2 * 127 - 1, &scale);
+  int large = muladd(h, v, less_a, muladd(h, n, number(h, 0x1.62e4p-1), square));
+  int lost = muladd(h, t, sub(h, away, add(h, d, k)), muladd(h, t, d, number(h, 2 + 0x1.04ap-11))); /* with c */
+  int low = muladd(h, n, number(h, -0x1.7f7d1cp-20), add(h, lost, muladd(h, size, away, square)));
+  int f = sub(h, muladd(h, v, polynomial(h, v, 9, g), low), large), e = muladd(h, mul(h, f, f), polynomial(h, f, 5, q), f);
+  int y = op(h, KIR_SCALE, muladd(h, t, e, t), scale);
+  return either(h, less(h, x, number(h, 0)), sub(h, number(h, 2), y), y);
+}
+
+int expand_erf(struct here h, const int x[]) { return is_narrow(h) ? erf_f32(h, x[0]) : erf_f64(h, x[0]); }
+int expand_erfc(struct here h, const int x[]) { return is_narrow(h) ? erfc_f32(h, x[0]) : erfc_f64(h, x[0]); }
+
+/* ---- The inverse ---------------------------------------------------------------------------------------------------------- */
 
 /* A first guess from w = -log(1 - a^2), good to 15 bits */
 static int guess(struct here h, int a) {

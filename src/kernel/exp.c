@@ -27,8 +27,7 @@ static int clamped(struct here h, int x, double low, double high) {
 
 static int q_of(struct here h, int f) { return polynomial(h, f, constants(h)->n_q, constants(h)->q); }
 
-/* n = rint(times x); *t holds n + bias in its low bits */
-static int whole(struct here h, int x, double times, int bias, int *t) {
+int whole_of(struct here h, int x, double times, int bias, int *t) {
   int magic = number(h, constants(h)->magic + bias);
   *t = times == 1 ? add(h, x, magic) : muladd(h, x, number(h, times), magic);
   return sub(h, *t, magic);
@@ -46,7 +45,7 @@ static struct two exact_rest(struct here h, int x, int n) {
   return (struct two){ f, muladd(h, n, low, sub(h, r, f)) };
 }
 
-static int scale_of(struct here h, int biased) { /* 2^(biased - bias), from the low bits */
+int scale_of(struct here h, int biased) {
   return as_float(h, op(h, KIR_SHL, biased, integer(h, (uint64_t)constants(h)->fraction)));
 }
 
@@ -61,14 +60,14 @@ static void scales(struct here h, int t, int *a, int *b) {
 int expand_exp(struct here h, const int x[]) {
   const struct exp_constants *c = constants(h);
   int t, one = number(h, 1), in = clamped(h, x[0], c->low, c->high);
-  int f = rest(h, in, whole(h, in, c->log2_e, 2 * c->bias, &t));
+  int f = rest(h, in, whole_of(h, in, c->log2_e, 2 * c->bias, &t));
   return op(h, KIR_SCALE, muladd(h, muladd(h, q_of(h, f), f, one), f, one), t);
 }
 
 int expand_exp2(struct here h, const int x[]) {
   const struct exp_constants *c = constants(h);
   int t, in = is_narrow(h) ? clamped(h, x[0], -152, 129) : clamped(h, x[0], -1080, 1025), ln2 = number(h, c->ln2);
-  int f = sub(h, in, whole(h, in, 1, 2 * c->bias, &t));
+  int f = sub(h, in, whole_of(h, in, 1, 2 * c->bias, &t));
   struct two p = product(h, f, ln2);
   int low = muladd(h, f, number(h, c->ln2_rest), p.low), high = p.high;
   int tail = muladd(h, mul(h, high, high), q_of(h, high), low);
@@ -78,7 +77,7 @@ int expand_exp2(struct here h, const int x[]) {
 /* 1 + f + f^2 q, and what is missing in f and x times that */
 struct two exp_of(struct here h, struct two x, int *scale_a, int *scale_b) {
   const struct exp_constants *c = constants(h);
-  int t, in = clamped(h, x.high, c->low, c->high), n = whole(h, in, c->log2_e, 2 * c->bias, &t);
+  int t, in = clamped(h, x.high, c->low, c->high), n = whole_of(h, in, c->log2_e, 2 * c->bias, &t);
   struct two f = exact_rest(h, in, n), one = sum(h, number(h, 1), f.high);
   int tail = mul(h, mul(h, f.high, f.high), q_of(h, f.high)), missing = add(h, f.low, x.low);
   struct two y = sum(h, one.high, tail);
@@ -91,7 +90,7 @@ struct two exp_of(struct here h, struct two x, int *scale_a, int *scale_b) {
 static struct two part_of_expm1(struct here h, int x, double part) {
   static const double r_f32[] = { 0x1.a1b98cp-13, 0x1.6d98cap-10, 0x1.11107cp-7, 0x1.55547ep-5, 0x1.555556p-3 };
   const struct exp_constants *c = constants(h);
-  int t, less_one = number(h, part), n = whole(h, x, c->log2_e, c->bias - (part < 0.5 ? 2 : 1), &t);
+  int t, less_one = number(h, part), n = whole_of(h, x, c->log2_e, c->bias - (part < 0.5 ? 2 : 1), &t);
   int s = scale_of(h, as_bits(h, t));
   struct two f = exact_rest(h, x, n), half = product(h, mul(h, f.high, number(h, 0.5)), f.high);
   int cube = mul(h, mul(h, f.high, f.high), f.high);
@@ -134,7 +133,7 @@ int expand_cosh(struct here h, const int x[]) {
 static int tanh_f32(struct here h, int x) {
   const struct exp_constants *c = constants(h);
   int t, size = op(h, KIR_MIN, size_of(h, x), number(h, 10)); /* there it is 1 */
-  int twice = add(h, size, size), f = rest(h, twice, whole(h, twice, c->log2_e, c->bias - 1, &t));
+  int twice = add(h, size, size), f = rest(h, twice, whole_of(h, twice, c->log2_e, c->bias - 1, &t));
   int p = muladd(h, mul(h, f, f), q_of(h, f), f), s = scale_of(h, as_bits(h, t));
   int e = muladd(h, s, p, sub(h, s, number(h, 0.5))), r = quotient(h, e, add(h, e, number(h, 1)));
   r = either(h, less(h, e, number(h, 0.375)), muladd(h, negative(h, e), r, e), r);
@@ -160,7 +159,7 @@ int expand_sigmoid(struct here h, const int x[]) {
   for (int i = 0; i < c->n_q; i++) turned[i] = (c->n_q - i) % 2 ? c->q[i] : -c->q[i];
   int down = is_narrow(h) ? 64 : 512, t, u = VALUE(h, 0x1p-64, 0x1p-512);
   int in = is_narrow(h) ? clamped(h, x[0], -104, 20) : clamped(h, x[0], -746, 40);
-  int n = whole(h, in, -c->log2_e, 2 * c->bias - down, &t);
+  int n = whole_of(h, in, -c->log2_e, 2 * c->bias - down, &t);
   int g = muladd(h, n, number(h, c->ln2_low), muladd(h, n, number(h, c->ln2_high), in));
   int p = muladd(h, muladd(h, polynomial(h, g, c->n_q, turned), g, number(h, -1)), g, number(h, 1));
   return quotient(h, u, add(h, op(h, KIR_SCALE, p, t), u));

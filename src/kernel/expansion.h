@@ -70,6 +70,8 @@ expansion expand_exp, expand_exp2, expand_expm1, expand_sinh, expand_cosh, expan
     expand_atan, expand_atan2, expand_erf, expand_erfc, expand_erfinv, expand_pow, expand_hypot, expand_rsqrt, expand_sigmoid;
 
 /* What several of them need. */
+int whole_of(struct here, int x, double times, int bias, int *t); /* n = rint(times x); *t holds n + bias in its low bits */
+int scale_of(struct here, int biased);                            /* 2^(biased - bias of the exponent), from the low bits */
 struct two exp_of(struct here, struct two x, int *scale_a, int *scale_b); /* e^x = value * *scale_a * *scale_b */
 int log_split(struct here, int x, int *k); /* x = 2^k (1 + m), x positive and normal: m */
 
