@@ -194,6 +194,7 @@ static void cut_columns(struct product *p, int64_t wanted) {
 static void cut_for_threads(struct product *p) {
   int64_t wanted = (int64_t)p->threads * (p->threads == 1 || is_flat(p) ? 1 : CELLS);
   if (p->packs_a || p->c->y.store < 0) cut_rows(p, wanted);
+  if (p->c->y.store < 0 && count_cells(p) >= 2 * p->threads) wanted = 0; /* each run of the kernel has its price */
   if (!p->packs_a && !p->c->has_whole_rows) cut_columns(p, wanted);
   cut_rows(p, wanted);
   p->cell_parts = divide_up(p->n_parts, p->n_row_cells);
