@@ -2,6 +2,7 @@
  * sets, for all stride classes, awkward sizes, special values and cuts of the outermost loop. Buffers end or begin at
  * pages that must not be touched, so a lane too many is a crash. */
 #include <elf.h>
+#include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -630,6 +631,40 @@ TEST(stores_through_an_index_have_the_same_bits_whatever_the_indices) {
       const int64_t *range = ranges[n / 2 % 6];
       struct problem p = { .k = k[i], .layout = n % 7 ? ROW_MAJOR : ALL_REVERSED, .avx2_only = n & 1, .at_end = n & 2,
                            .specials = n & 4, .sizes = { lengths[n / 12], S }, .index_from = range[0], .n_indices = range[1] };
+      EXPECT(same_bits(&p));
+    }
+    kir_free(k[i]);
+  }
+  text_free(&why);
+}
+
+/* Quotients are guessed there, and limits are looked at: right whatever the number, its reciprocal and the root are. */
+TEST(numbers_of_a_loop_by_others_and_by_roots_have_the_same_bits) {
+  static const char text[] =
+    "kernel f { size T arg p:f32, q:f32 in x:f32[T] out a:f32[T], b:f32[T], c:f32[T], d:f32[T], e:f32[T], z:f32[] serial t in T {\n"
+    "  carry u = p; v = load x[t]; store a[t] = div(v, p) r = sqrt(v); s = div(q, r) store b[t] = s w = div(s, sqrt(r))\n"
+    "  store c[t] = max(abs(v), abs(u)) store d[t] = min(max(w, p), q) store e[t] = max(min(p, v), q)\n"
+    "  next u = add(mul(u, p), v) } store z[] = u }\n"
+    "kernel g { size T arg p:f64, q:f64 in x:f64[T] out a:f64[T], b:f64[T], c:f64[T], d:f64[T], e:f64[T], z:f64[] serial t in T {\n"
+    "  carry u = p; v = load x[t]; store a[t] = div(v, p) r = sqrt(v); s = div(q, r) store b[t] = s w = div(s, sqrt(r))\n"
+    "  store c[t] = max(abs(v), abs(u)) store d[t] = min(max(w, p), q) store e[t] = max(min(p, v), q)\n"
+    "  next u = add(mul(u, p), v) } store z[] = u }\n"
+    "kernel h { size T in x:f32[T], w:f32[T] out y:f32[T] lane t in T { store y[t] = max(abs(load x[t]), abs(load w[t])) } }\n";
+  static const double numbers[] = { 1e-3, 0, -0.0, 1, -1, 3, 0.9, 1e-40, 3e38, -1e-38, INFINITY, -INFINITY, NAN, 1e-320, 0x1.fffffep0 };
+  enum { NUMBERS = sizeof numbers / sizeof *numbers };
+  if (!has_machine()) return;
+  struct kir_kernel *k[3];
+  struct text why = { 0 };
+  if (kir_parse(text, k, 3, &why) != 3) test_fail(__FILE__, __LINE__, "%s", text_of(&why));
+  for (int i = 0; i < 3; i++) {
+    EXPECT(!kir_verify(k[i]) && kir_legalise(k[i]));
+    for (int n = 0; n < 4 * NUMBERS * NUMBERS; n++) {
+      struct problem p = { .k = k[i], .avx2_only = n & 1, .specials = n & 2, .sizes = { 100 } };
+      for (int a = 0; a < k[i]->n_args; a++) {
+        double wide = numbers[a ? n / 4 % NUMBERS : n / 4 / NUMBERS];
+        float narrow = (float)wide;
+        memcpy(&p.args[a], i ? (void *)&wide : &narrow, i ? sizeof wide : sizeof narrow);
+      }
       EXPECT(same_bits(&p));
     }
     kir_free(k[i]);

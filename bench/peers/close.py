@@ -20,7 +20,7 @@ REASONS = {
     "scatter-add, spread": "4.2 million elements, each a line that is read and written: 537 MB, and 134 for the copy",
     "matmul 16^3": "a call from Python: 9,900 instructions of AVX2, 1,700 of them the product",
     "x+1": "a call from Python: from C it takes 0.45 µs (`bench/calls`)",
-    "oscillator, adaptive": "one chain of operations, 68 cycles a step, each rounded as it is written. JAX computes `x * y + z` with "
+    "oscillator, adaptive": "one chain of operations, 67 cycles a step, each rounded as it is written. JAX computes `x * y + z` with "
                             "one rounding and `x / 1e-3` as a product; the next row is weft with `rewrites=\"fast\"`, which does so too",
     "logsumexp": "35 instructions for 8 elements of AVX2, most of them the exponential",
 }

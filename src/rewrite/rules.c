@@ -20,6 +20,9 @@ const struct rewrite_rule rewrite_rules[] = {
   { "fma(x, y, -0)", "mul(x, y)", 'f', RULE_EXACT },
   { "fma(x, 1, y)", "add(x, y)", 'f', RULE_EXACT },
   { "fma(1, x, y)", "add(x, y)", 'f', RULE_EXACT },
+  /* To double is exact, and so are overflow and the zeros. */
+  { "mul(2, sub(1, x))", "fma(-2, x, 2)", 'f', RULE_EXACT },
+  { "mul(sub(1, x), 2)", "fma(-2, x, 2)", 'f', RULE_EXACT },
 
   /* x + 0.0 is not x: -0 + 0 = +0. x + -0.0 and x - 0.0 are. */
   { "add(x, -0)", "x", 'f', RULE_EXACT },

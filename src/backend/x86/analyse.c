@@ -241,9 +241,11 @@ static void on_op(struct walk *w, const struct kir_stmt *s) {
     at = &before;
     w->g->vals[s->out[0]].hoisted = true;
   }
+  if (w->g->is_latent && w->loop >= 0) s = guess_note(w->g, s);
   for (int i = 0; i < s->n_in; i++) use(at, s->in[i]);
   if (s->op == KIR_CALL) gen_cannot(w->g, "a call");
   define_at(at, s->out[0], lane);
+  w->g->vals[s->out[0]].is_magnitude = s->op == KIR_ABS;
 }
 
 static void on_load(struct walk *w, const struct kir_stmt *s) {
@@ -605,7 +607,7 @@ static void place_homes(struct gen *g) {
     if (v->home >= 0 || kind == KIR_LIT) continue;
     if (kind == KIR_AXIS && v->is_operand) v->crosses = true;
     if (v->domain == SCALAR) v->home = slot_scalar(g);
-    else if (v->crosses || (kind == KIR_ARG && v->is_operand)) v->home = slot_vector(g, v->lane ? COPIES : 1);
+    else if (v->crosses || (kind == KIR_ARG && v->is_operand)) v->home = slot_vector(g, v->lane ? COPIES : v->divides ? 3 : 1);
   }
 }
 

@@ -57,7 +57,7 @@ static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     int mask = in_lanes ? mask_for(g, s, active) : -1;
     if (in_lanes && s->kind == KIR_CHECK && (active >= 0 || g->careful < 0)) active = active_new(g);
-    const struct kir_stmt *aside = aside_of(g, s);
+    const struct kir_stmt *aside = s->kind == KIR_OP ? g->vals[s->out[0]].aside : aside_of(g, s);
     g->steps[n++] = (struct step){ .s = aside ? aside : s, .access = access, .site = site, .mask = mask, .mask_after = active };
   }
   g->active = active;

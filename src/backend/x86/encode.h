@@ -34,6 +34,7 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(FMA132PS, "vfmadd132ps", 2, 1, 0, 0x98, 0) X(FMA132PD, "vfmadd132pd", 2, 1, 1, 0x98, 0)      \
   X(FMA213PS, "vfmadd213ps", 2, 1, 0, 0xA8, 0) X(FMA213PD, "vfmadd213pd", 2, 1, 1, 0xA8, 0)      \
   X(FMA231PS, "vfmadd231ps", 2, 1, 0, 0xB8, 0) X(FMA231PD, "vfmadd231pd", 2, 1, 1, 0xB8, 0)      \
+  X(FNMA231PS, "vfnmadd231ps", 2, 1, 0, 0xBC, 0) X(RSQRTPS, "vrsqrtps", 1, 0, 0, 0x52, VEX | TWO) \
   X(DPBF16PS, "vdpbf16ps", 2, 2, 0, 0x52, EVEX) X(DPWSSD, "vpdpwssd", 2, 1, 0, 0x52, EVEX)        \
   X(DPBUSD, "vpdpbusd", 2, 1, 0, 0x50, EVEX)                                                     \
   X(PAND, "vpand", 1, 1, 0, 0xDB, 0) X(PANDQ, "vpand", 1, 1, 1, 0xDB, 0)                         \

@@ -53,7 +53,10 @@ struct value {
   bool is_counted;   /* computed and not yet read for the last time, while these are counted */
   bool of_loop;      /* or a fold's result: defined by a loop, not by a statement of a run */
   bool in_aside;     /* of an instruction in an if */
-  const struct kir_stmt *aside; /* the if it is the result of, as a statement of its run; NULL: none */
+  bool is_magnitude; /* of abs */
+  bool divides;      /* an arg that numbers of a loop are divided by: its reciprocal is behind it */
+  int square;        /* of a root: the value it is of + 1, 0: it is none */
+  const struct kir_stmt *aside; /* the if it is the result of, as a statement of its run, or a division of guess.c; NULL: none */
   int aside_label;   /* of its instructions + 1, 0: none yet */
   int region, loop;  /* where it is defined; -2: always there */
   int32_t home;      /* frame offset, -1: none */
@@ -140,6 +143,7 @@ struct step {
 struct gen {
   struct encoder e;
   bool has_range;            /* vrange is there, even if masks are vectors */
+  bool is_latent;            /* no lanes, masks are vectors: what counts is when a number is there */
   const struct kir_kernel *k;
   const struct shape_class *shape;
   struct arena *arena;
@@ -303,6 +307,11 @@ bool aside_note(struct gen *, const struct kir_stmt *);  /* whether this one is 
 const struct kir_stmt *aside_of(const struct gen *, const struct kir_stmt *); /* as such a statement; NULL: it is none */
 void aside_op(struct gen *, const struct kir_stmt *);
 void asides_emit(struct gen *);                 /* their instructions */
+
+/* guess.c */
+const struct kir_stmt *guess_note(struct gen *, const struct kir_stmt *); /* a statement of a loop, or one that stands for it */
+void guess_reciprocal(struct gen *, int arg);
+bool guess_quotient(struct gen *, const struct kir_stmt *, int dtype); /* false: it is nothing to be guessed */
 
 /* cast.c */
 void cast_op(struct gen *, const struct kir_stmt *);

@@ -892,6 +892,7 @@ static void broadcast_arg(struct gen *g, int val) {
   }
   vec(e, lane_bytes(v->dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS, width_of(g, v->dtype), 0, 0, m);
   vec(e, I_MOVUPS_TO, width_of(g, v->dtype), 0, 0, in_frame(v->home));
+  if (v->divides) guess_reciprocal(g, val);
 }
 
 /* Tables follow the constants, elements as in memory. */

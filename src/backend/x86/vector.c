@@ -200,8 +200,36 @@ static bool minmax_literal(struct gen *g, const struct kir_stmt *s, bool is_max,
   return true;
 }
 
+/* An arg likewise, if it turns out to be neither NaN nor 0: then its number is there before. */
+static bool minmax_arg(struct gen *g, const struct kir_stmt *s, bool is_max, int dtype) {
+  struct encoder *e = enc(g);
+  int i = g->k->vals[s->in[1]].kind == KIR_ARG ? 1 : 0, wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype);
+  if (!g->is_latent || g->loop < 0 || g->k->vals[s->in[i]].kind != KIR_ARG) return false;
+  int arg = in_reg(g, s->in[i], 0), x = in_reg(g, s->in[1 - i], 0), d = fresh_reg(g), t = temp(g), usual = label_new(e);
+  reserve(g);
+  vec(e, (enum insn)((is_max ? I_MAXPS : I_MINPS) + wide), bytes, d, arg, rm_reg(x));
+  vec_imm(e, (enum insn)(I_CMPPS + wide), bytes, t, arg, constant(g, dtype, 0), CMP_NE_ORDERED);
+  bool_test(g, t);
+  jump_if(e, CC_NE, usual);
+  minmax(g, is_max, dtype, bytes, d, arg, x);
+  label_here(e, usual);
+  release(g);
+  define(g, d);
+  return true;
+}
+
+/* Patterns without a sign bit are ordered as their numbers are, and NaN is above all. */
+static bool is_max_of_patterns(const struct gen *g, const struct kir_stmt *s, int dtype) {
+  bool all = g->vals[s->in[0]].is_magnitude && g->vals[s->in[1]].is_magnitude;
+  return all && (g->e.evex || lane_bytes(dtype) == 4);
+}
+
 static void minmax_op(struct gen *g, const struct kir_stmt *s, bool is_max, int dtype) {
-  if (minmax_literal(g, s, is_max, dtype)) return;
+  if (minmax_literal(g, s, is_max, dtype) || minmax_arg(g, s, is_max, dtype)) return;
+  if (is_max && is_max_of_patterns(g, s, dtype)) {
+    binary(g, pick(I_PMAXUD, dtype), dtype, s->in[0], s->in[1], true);
+    return;
+  }
   int a = in_reg(g, s->in[0], g->now_copy), b = in_reg(g, s->in[1], g->now_copy), d = fresh_reg(g);
   minmax(g, is_max, dtype, width_of(g, dtype), d, a, b);
   release(g);
@@ -374,6 +402,7 @@ void vector_op(struct gen *g, const struct kir_stmt *s) {
   const struct rule *r = &rules[s->op][kind_of(dtype)];
   if (integer_is_long(g, s->op, dtype)) { long_op(g, s, dtype); return; }
   if (g->e.evex && dtype == WEFT_BOOL && (r->form == F_LOGIC || r->form == F_NOT)) { mask_logic(g, s); return; }
+  if (guess_quotient(g, s, dtype)) return;
   switch (r->form) {
   case F_BINARY: binary(g, pick(r->insn, dtype), dtype, s->in[0], s->in[1], false); break;
   case F_COMMUTES: case F_LOGIC: binary(g, pick(r->insn, dtype), dtype, s->in[0], s->in[1], true); break;
