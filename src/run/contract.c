@@ -28,7 +28,7 @@ enum {
   ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows */
   GAP = 64,                 /* bytes between its rows, lest they share the sets of a cache */
   GRAIN = 1 << 19,          /* products; less is not worth to wake a thread, */
-  FINE_GRAIN = 1 << 17,     /* nor less to share them with one that is awake */
+  FINE_GRAIN = 1 << 15,     /* nor less to share them with one that is awake */
   READING = 4,              /* products that take as long as to read an element of b */
   CELLS = 4,                /* cells a thread, at least: slow ones even out */
   TURNS = 16,               /* of a thread, about: each takes some cells */
@@ -537,14 +537,17 @@ static void pack_a(struct worker *w, int64_t k, int64_t n) {
     for (int64_t i = 0; i < n; i += run) pack_parts(w, j, least(parts, end - j), k, n, i, least(run, n - i));
 }
 
-/* Where the sums of the cell begin and end: a block that is cut goes through `sums`. */
-static void place_sums(const struct worker *w, bool begins, bool ends, struct patch *t) {
+/* The upper left corner of a cell: what is multiplied there, and where its sums begin and end: a block that is cut goes through
+ * `sums`. */
+struct upper_left { const uint8_t *a, *start; uint8_t *c; int64_t a_row; };
+
+static void place_sums(const struct worker *w, bool begins, bool ends, struct upper_left *u, struct patch *t) {
   const struct product *p = w->p;
-  t->start = begins ? NULL : w->sums;
+  u->start = begins ? NULL : w->sums;
   t->start_row = t->c_row = p->cell_row;
-  if (!ends) t->c = w->sums;
-  else if (!p->y.at) t->c = w->y;
-  else t->c = (uint8_t *)corner(w, &p->y, w->cell.row, w->cell.column), t->c_row = p->y.row;
+  if (!ends) u->c = w->sums;
+  else if (!p->y.at) u->c = w->y;
+  else u->c = (uint8_t *)corner(w, &p->y, w->cell.row, w->cell.column), t->c_row = p->y.row;
 }
 
 /* More of b than a cache holds, and rows of neighbours or columns one after the other. */
@@ -600,27 +603,27 @@ static void fetch_batch(const struct worker *w, int64_t patch, struct patch *t) 
   t->fetch_k = wide * CACHE_LINE, t->fetch_n = t->k;
 }
 
-/* While a patch multiplies, lines that are read later come nearer. `after`: patches of the cell that are still to come. */
-static void fetch_lines(const struct worker *w, int64_t done, int64_t after, struct patch *t) {
+/* While a patch multiplies, lines that are read later come nearer. */
+static void fetch_lines(const struct worker *w, int64_t column, int64_t part, struct patch *t) {
+  const struct product *p = w->p;
+  int64_t done = column / p->width * w->cell.parts + part, after = divide_up(w->cell.columns, p->width) * w->cell.parts - 1 - done;
   t->fetch_n = 0;
-  if (!w->p->read) fetch_batch(w, done, t);
-  else if (after * w->p->width < w->cell.columns) fetch_read(w, after, t);
+  if (!p->read) fetch_batch(w, done, t);
+  else if (after * p->width < w->cell.columns) fetch_read(w, after, t);
 }
 
-/* A strip of the cell from column j on; t says what is the same for all of its patches, and where the cell begins. */
-static void multiply_strip(const struct worker *w, int64_t j, int64_t a_row, bool fetches, const struct patch *cell) {
+/* A strip of the cell from column j on; t has what is the same for all of its patches. */
+static void multiply_strip(const struct worker *w, int64_t j, struct upper_left u, bool fetches, struct patch *t) {
   const struct product *p = w->p;
-  const struct cell *c = &w->cell;
-  struct patch t = *cell;
-  int64_t done = j / p->width * c->parts, all = divide_up(c->columns, p->width) * c->parts, column = j * p->size;
-  for (int64_t i = c->part, row = 0; i < c->part + c->parts; i++, row += t.rows, done++) {
-    t.rows = rows_of(p, i);
-    t.a = (const uint8_t *)cell->a + row * a_row;
-    if (p->packs_a) t.a_k = t.rows * p->size;
-    t.c = (uint8_t *)cell->c + row * t.c_row + column;
-    if (t.start) t.start = (const uint8_t *)cell->start + row * t.start_row + column;
-    if (fetches) fetch_lines(w, done, all - 1 - done, &t);
-    p->code[i < p->n_higher][t.columns < p->width](&t);
+  for (int64_t i = 0, row = 0; i < w->cell.parts; i++, row += t->rows) {
+    bool is_higher = w->cell.part + i < p->n_higher;
+    t->rows = p->part_rows + is_higher;
+    t->a = u.a + row * u.a_row;
+    if (p->packs_a) t->a_k = t->rows * p->size;
+    t->c = u.c + row * t->c_row + j * p->size;
+    t->start = u.start ? u.start + row * t->start_row + j * p->size : NULL;
+    if (fetches) fetch_lines(w, j, i, t);
+    p->code[is_higher][t->columns < p->width](t);
   }
 }
 
@@ -629,18 +632,19 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
   bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == w->k;
   bool fetches = p->read ? k + n == w->k : w->batch + 1 < w->end && p->a_lines + p->b_lines;
-  struct patch t = { .a = p->packs_a ? w->a : left_at(w, w->cell.row, k), .a_row = p->packs_a ? p->size : p->a.row, .a_k = p->a.column,
-                     .k = panel_rows(p, n), .adds = ends && k >= CONTRACT_BLOCK };
+  struct patch t = { .a_row = p->packs_a ? p->size : p->a.row, .a_k = p->a.column, .k = panel_rows(p, n),
+                     .adds = ends && k >= CONTRACT_BLOCK };
+  struct upper_left u = { .a = p->packs_a ? w->a : left_at(w, w->cell.row, k), .a_row = p->packs_a ? t.k * p->size : p->a.row };
   struct block b = { 0 };
-  place_sums(w, begins, ends, &t);
+  place_sums(w, begins, ends, &u, &t);
   if (!p->packs_b) b = block_of(w, k, w->cell.column, n, w->cell.columns);
   t.b_k = p->packs_b ? p->width * p->size : b.row;
   for (int64_t j = 0; j < w->cell.columns && !is_cancelled(p); j += p->width) {
     t.columns = strip(w, j);
-    t.mask = mask_of(p, t.columns);
+    if (t.columns < p->width) t.mask = mask_of(p, t.columns);
     t.b = p->packs_b ? strip_at(w, j) + panel_rows(p, k - w->b_k) * p->width * p->size : b.at + j * b.column;
-    if (p->together == 4) t.start = start_of(w, k - w->b_k, 0), t.start_row = 0;
-    multiply_strip(w, j, p->packs_a ? t.k * p->size : p->a.row, fetches, &t);
+    if (p->together == 4) u.start = (uint8_t *)start_of(w, k - w->b_k, 0), t.start_row = 0;
+    multiply_strip(w, j, u, fetches, &t);
   }
 }
 
