@@ -89,18 +89,19 @@ static int erf_f32(struct here h, int x) {
 /* With t = 2 / (x + k) and v = t - 0.43, ln(e^(x^2) erfc x) = ln t - ln 2 + c + a v + v G(v): erfc x = 2^(n-1) t e^f for x >= 0,
  * where f = -x^2 - n ln 2 + a v + c + v G(v). The first three cancel and are rounded once; what x^2, x + k and t lost in rounding
  * is small beside f, as c is. An error of t counts 1 + a t times, 1.2 to 2.5: what the division leaves, 2 - t (x + k), is twice
- * that error, which is close enough. */
+ * that error, which is close enough. ln 2 has 21 bits, so that n ln 2 + x^2 is exact; what it lacks, times n, is nearly a
+ * multiple of x^2 and thus in G. */
 static int erfc_f32(struct here h, int x) {
-  static const double g[] = { 0x1.e718ep-2,  -0x1.347326p-1, -0x1.a7bf9ap-3, 0x1.1564d2p-1, 0x1.87a31cp-3,
-                              -0x1.e10932p-2, -0x1.703e96p-2, 0x1.e0f9e2p-2,  -0x1.3db044p-5 };
+  static const double g[] = { 0x1.dff312p-2, -0x1.2d1a5p-1, -0x1.b12746p-3, 0x1.112246p-1, 0x1.8e71fp-3,
+                              -0x1.db46b8p-2, -0x1.7105f8p-2, 0x1.dbcc96p-2, 0x1.fe148ap-9 };
   static const double q[] = { 0x1.6b32fcp-10, 0x1.127cd8p-7, 0x1.555758p-5, 0x1.555438p-3, 0.5 }; /* e^f = 1 + f + f^2 q(f) */
   int size = op(h, KIR_MIN, size_of(h, x), number(h, 10.5)); /* there it is 0 */
   int away = negative(h, size), square = mul(h, away, away);
-  int k = number(h, 2.21875), d = sub(h, away, k), t = quotient(h, number(h, -2), d), v = sub(h, t, number(h, 0x1.b5c74p-2));
-  int scale, less_a = number(h, -0x1.9cp0), n = whole_of(h, muladd(h, v, less_a, square), -0x1.715476p0, 2 * 127 - 1, &scale);
-  int large = muladd(h, v, less_a, muladd(h, n, number(h, 0x1.62e4p-1), square));
-  int lost = muladd(h, t, sub(h, away, add(h, d, k)), muladd(h, t, d, number(h, 2 + 0x1.04ap-11))); /* with c */
-  int low = muladd(h, n, number(h, -0x1.7f7d1cp-20), add(h, lost, muladd(h, size, away, square)));
+  int k = number(h, 2.21484375), d = sub(h, away, k), t = quotient(h, number(h, -2), d), v = sub(h, t, number(h, 0x1.b68d4p-2));
+  int scale, less_a = number(h, -0x1.9p0), n = whole_of(h, muladd(h, v, less_a, square), -0x1.715476p0, 2 * 127 - 1, &scale);
+  int large = muladd(h, v, less_a, muladd(h, n, number(h, 0x1.62e43p-1), square));
+  int lost = muladd(h, t, sub(h, away, add(h, d, k)), muladd(h, t, d, number(h, 2 + 0x1.2bp-12))); /* with c */
+  int low = add(h, lost, muladd(h, size, away, square));
   int f = sub(h, muladd(h, v, polynomial(h, v, 9, g), low), large), e = muladd(h, mul(h, f, f), polynomial(h, f, 5, q), f);
   int y = op(h, KIR_SCALE, muladd(h, t, e, t), scale);
   return either(h, less(h, x, number(h, 0)), sub(h, number(h, 2), y), y);
