@@ -1,6 +1,7 @@
 /* memory.c -- blocks are aligned, counted to the byte, kept for reuse, and never beyond the budget. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -98,6 +99,27 @@ TEST(the_peak_is_of_the_bytes_in_use) {
   EXPECT_INT(memory_peak(), 2000);
   memory_give(b, 2000);
   EXPECT_INT(memory_peak(), 2000);
+}
+
+static uintptr_t page_of(const void *p) { return (uintptr_t)p / (2 << 20); }
+
+TEST(blocks_of_the_middle_share_a_huge_page_and_give_it_back) {
+  enum { LONG = 600 << 10, SHORT = 100 << 10, MANY = 30 };
+  unsigned char there, *many[MANY];
+  char *alone = memory_take(SHORT), *first = memory_take(LONG), *second = memory_take(SHORT);
+  EXPECT(page_of(alone) != page_of(first) && page_of(first) == page_of(second));
+  memset(first, 1, LONG);
+  memset(second, 2, SHORT);
+  EXPECT(first[0] == 1 && first[LONG - 1] == 1 && second[0] == 2);
+  memory_set_cache_limit(0);
+  memory_give(first, LONG);
+  EXPECT(mincore(second - (uintptr_t)second % 4096, 4096, &there) == 0);
+  memory_give(second, SHORT);
+  EXPECT(mincore(second - (uintptr_t)second % 4096, 4096, &there) == -1);
+  for (int i = 0; i < MANY; i++) memset(many[i] = memory_take(LONG), i, LONG);
+  for (int i = 0; i < MANY; i++) EXPECT(many[i][0] == i && many[i][LONG - 1] == i);
+  for (int i = 0; i < MANY; i++) memory_give(many[i], LONG);
+  memory_give(alone, SHORT);
 }
 
 TEST(more_than_the_machine_can_map_is_refused_and_leaves_the_counts) {

@@ -1,7 +1,8 @@
 /* memory.c -- blocks for array data: 64-byte aligned, kept for reuse by size class, within a budget.
  *
  * Eight classes a doubling, so a block is at most 1/8 larger than what is asked for. Blocks of 2 MiB and more are
- * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. A block that is
+ * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. One of 512 KiB or
+ * more opens a slab, a huge page that costs less than its small ones would; others that fit share it. A block that is
  * given back is kept, linked into the list of its class and into one list by age; the oldest go first when the cache
  * is beyond its limit or the budget is short. `used` counts the bytes asked for, `cached` the bytes of the blocks kept,
  * and used + cached <= limit unless the limit was lowered below what is in use. System calls are made without the lock. */
@@ -32,6 +33,9 @@
 
 #define LARGE ((size_t)2 << 20)
 #define HUGE_PAGE ((size_t)2 << 20)
+#define OPENS_SLAB ((size_t)512 << 10)
+#define SHARES_SLAB ((size_t)64 << 10)
+enum { SLABS = 8 }; /* what is free in them is not given back before all is */
 enum { GRAIN = 64, STEPS = 8, CLASSES = 8 + 44 * STEPS }; /* 64 .. 512, then 8 a doubling up to 2^53 */
 
 struct link { struct link *before, *after; }; /* a ring with a head */
@@ -44,6 +48,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct link kept[CLASSES], ages; /* the newest follows the head */
 static int64_t used, cached, peak, limit, cache_limit;
+static struct slab { char *at; size_t taken; int blocks; } slabs[SLABS]; /* at NULL: none */
 
 static void join(struct link *head, struct link *l) {
   *l = (struct link){ head, head->after };
@@ -104,12 +109,56 @@ static void *map_large(size_t bytes) {
   return p + head;
 }
 
-static void *system_take(size_t bytes) { return bytes >= LARGE ? map_large(bytes) : aligned_alloc(GRAIN, bytes); }
+/* The next bytes of a slab, `fresh` if all others are full and there is a place for it; lock held. */
+static void *take_from_slab(size_t bytes, char **fresh) {
+  struct slab *place = NULL;
+  for (struct slab *s = slabs; s < slabs + SLABS; s++)
+    if (!s->at || s->taken + bytes <= HUGE_PAGE) place = !place || s->at ? s : place;
+  if (place && !place->at && *fresh) *place = (struct slab){ .at = *fresh }, *fresh = NULL;
+  if (!place || !place->at) return NULL;
+  place->blocks++;
+  place->taken += bytes;
+  return place->at + place->taken - bytes;
+}
+
+static void *take_middle(size_t bytes) {
+  char *fresh = NULL;
+  enter();
+  void *p = take_from_slab(bytes, &fresh);
+  give_lock();
+  if (p || bytes < OPENS_SLAB || !(fresh = map_large(HUGE_PAGE))) return p;
+  enter();
+  p = take_from_slab(bytes, &fresh);
+  give_lock();
+  if (fresh) munmap(fresh, HUGE_PAGE);
+  return p;
+}
+
+static bool give_to_slab(void *p) {
+  void *empty = NULL;
+  bool found = false;
+  enter();
+  for (struct slab *s = slabs; s < slabs + SLABS && !found; s++) {
+    found = s->at && (uintptr_t)p - (uintptr_t)s->at < HUGE_PAGE;
+    if (!found || --s->blocks) continue;
+    empty = s->at;
+    *s = (struct slab){ 0 };
+  }
+  give_lock();
+  if (empty) munmap(empty, HUGE_PAGE);
+  return found;
+}
+
+static void *system_take(size_t bytes) {
+  if (bytes >= LARGE) return map_large(bytes);
+  void *p = bytes >= SHARES_SLAB ? take_middle(bytes) : NULL;
+  return p ? p : aligned_alloc(GRAIN, bytes);
+}
 
 static void system_give(void *p, size_t bytes) {
   UNPOISON(p, bytes);
   if (bytes >= LARGE) munmap(p, mapped_bytes(bytes));
-  else free(p);
+  else if (bytes < SHARES_SLAB || !give_to_slab(p)) free(p);
 }
 
 static struct block *at_class(struct link *l) { return (struct block *)l; }
