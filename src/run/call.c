@@ -86,24 +86,20 @@ static int n_words(int n_in, struct node *const in[], int n) {
 
 static const int64_t *strides_of(const struct node *n) { return n->op == &op_scalar ? NULL : n->value->stride; }
 
-static void describe(int n_in, struct node *const in[], int n, struct node *const item[], int64_t *word) {
-  *word++ = eval_settings()->device;
-  for (int i = 0; i < n; i++) *word++ = ((const struct item_attr *)item[i]->attr)->k;
-  for (int i = 0; i < n_in; i++) {
-    for (int d = 0; d < in[i]->rank; d++) *word++ = in[i]->dims[d];
-    for (int d = 0; d < in[i]->rank; d++) *word++ = strides_of(in[i])[d];
-  }
+/* Word by word: noted, or compared with what was until one differs. */
+static bool meet(int64_t **word, bool notes, int64_t value) {
+  if (notes) **word = value;
+  return *(*word)++ == value;
 }
 
-static bool is_for(const struct entry *e, int n_in, struct node *const in[], int n, struct node *const item[]) {
-  const int64_t *word = e->word;
-  if (e->n_items != n || *word++ != eval_settings()->device) return false;
-  for (int i = 0; i < n; i++) if (*word++ != ((const struct item_attr *)item[i]->attr)->k) return false;
-  for (int i = 0; i < n_in; i++) {
-    for (int d = 0; d < in[i]->rank; d++) if (*word++ != in[i]->dims[d]) return false;
-    for (int d = 0; d < in[i]->rank; d++) if (*word++ != strides_of(in[i])[d]) return false;
+static bool is_for(int64_t *word, bool notes, int n_in, struct node *const in[], int n, struct node *const item[]) {
+  bool same = meet(&word, notes, eval_settings()->device);
+  for (int i = 0; same && i < n; i++) same = meet(&word, notes, ((const struct item_attr *)item[i]->attr)->k);
+  for (int i = 0; same && i < n_in; i++) {
+    for (int d = 0; same && d < in[i]->rank; d++) same = meet(&word, notes, in[i]->dims[d]);
+    for (int d = 0; same && d < in[i]->rank; d++) same = meet(&word, notes, strides_of(in[i])[d]);
   }
-  return true;
+  return same;
 }
 
 /* ---- planning ---- */
@@ -185,7 +181,7 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
 
 static struct entry *find(struct plan_set *s, int n_in, struct node *const in[], int n, struct node *const item[]) {
   struct entry *e = atomic_load_explicit(&s->entry, memory_order_acquire);
-  while (e && !is_for(e, n_in, in, n, item)) e = e->next;
+  while (e && (e->n_items != n || !is_for(e->word, false, n_in, in, n, item))) e = e->next;
   return e;
 }
 
@@ -195,7 +191,7 @@ static struct failure *plan_entry(struct weft_function *f, struct node *const in
   struct node **alias = mem_alloc(sizeof *alias * (size_t)(f->n_in + 1));
   bool ok = e && alias && (e->word = mem_alloc(sizeof *e->word * (size_t)n_words(f->n_in, in, n)));
   for (int i = 0; ok && i < f->n_in; i++) ok = (alias[i] = alias_of(in[i])) != NULL;
-  if (ok) e->n_items = n, describe(f->n_in, in, n, item, e->word);
+  if (ok) e->n_items = n, is_for(e->word, true, f->n_in, in, n, item);
   struct failure *failure = ok ? plan_call(f, alias, n, item, e) : no_memory();
   if (alias) nodes_release(f->n_in, alias);
   mem_free(alias);
