@@ -56,7 +56,7 @@ static int at_most(struct here h, int x) { return op(h, KIR_MIN, x, number(h, 28
 
 /* 1 - e^(-x^2) G / (1 + 2 x): beside 1 plain arithmetic is close enough */
 static int erf_f64(struct here h, int x) {
-  int size = size_of(h, x), in = at_most(h, size);
+  int size = size_of(h, x), in = op(h, KIR_MIN, size, number(h, 6)); /* there it is 1 */
   struct two y = erf_small(h, size), g = nearly_constant(h, in);
   int square = negative(h, mul(h, in, in)), e = expand_exp(h, &square);
   int rest = mul(h, e, quotient(h, g.high, muladd(h, in, number(h, 2), number(h, 1))));
@@ -95,7 +95,7 @@ static int erfc_f32(struct here h, int x) {
   static const double g[] = { 0x1.dff312p-2, -0x1.2d1a5p-1, -0x1.b12746p-3, 0x1.112246p-1, 0x1.8e71fp-3,
                               -0x1.db46b8p-2, -0x1.7105f8p-2, 0x1.dbcc96p-2, 0x1.fe148ap-9 };
   static const double q[] = { 0x1.6b32fcp-10, 0x1.127cd8p-7, 0x1.555758p-5, 0x1.555438p-3, 0.5 }; /* e^f = 1 + f + f^2 q(f) */
-  int size = op(h, KIR_MIN, size_of(h, x), number(h, 10.5)); /* there it is 0 */
+  int size = op(h, KIR_MIN, size_of(h, x), number(h, 11.5)); /* there it is 0 */
   int away = negative(h, size), square = mul(h, away, away);
   int k = number(h, 2.21484375), d = sub(h, away, k), t = quotient(h, number(h, -2), d), v = sub(h, t, number(h, 0x1.b68d4p-2));
   int scale, less_a = number(h, -0x1.9p0), n = whole_of(h, muladd(h, v, less_a, square), -0x1.715476p0, 2 * 127 - 1, &scale);

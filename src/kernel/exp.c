@@ -2,7 +2,7 @@
 #include "kernel/expansion.h"
 
 struct exp_constants {
-  double low, high;         /* beyond these the result is 0 or inf */
+  double low, high;         /* beyond these the result is 0, and 2^n so small that it need not be looked at, or inf */
   double magic;             /* 1.5 * 2^(bits of the fraction): adding it rounds to an integer, kept in the low bits */
   double ln2_high, ln2_low; /* n * ln2_high is exact */
   double log2_e, ln2, ln2_rest;
@@ -11,10 +11,10 @@ struct exp_constants {
 };
 
 static const struct exp_constants exp_f32 = {
-  -104, 89, 0x1.8p23, 0x1.62e4p-1, 0x1.7f7d1cp-20, 0x1.715476p0, 0x1.62e43p-1, -0x1.05c61p-29, 23, 127, 5,
+  -128, 89, 0x1.8p23, 0x1.62e4p-1, 0x1.7f7d1cp-20, 0x1.715476p0, 0x1.62e43p-1, -0x1.05c61p-29, 23, 127, 5,
   { 0x1.6d127ep-10, 0x1.120ce4p-7, 0x1.555518p-5, 0x1.5554dcp-3, 0.5 } };
 static const struct exp_constants exp_f64 = {
-  -746, 710, 0x1.8p52, 0x1.62e42fefa3p-1, 0x1.3de6af278ece6p-42, 0x1.71547652b82fep0, 0x1.62e42fefa39efp-1,
+  -772, 710, 0x1.8p52, 0x1.62e42fefa3p-1, 0x1.3de6af278ece6p-42, 0x1.71547652b82fep0, 0x1.62e42fefa39efp-1,
   0x1.abc9e3b39803fp-56, 52, 1023, 11,
   { 0x1.1f7340dbc337ep-29, 0x1.af4e554377204p-26, 0x1.27e4db46cddd1p-22, 0x1.71de01fdbf9cap-19, 0x1.a01a01a6e1e2ap-16,
     0x1.a01a01abf85abp-13, 0x1.6c16c16c162c3p-10, 0x1.11111111100bep-7, 0x1.5555555555556p-5, 0x1.5555555555557p-3, 0.5 } };
@@ -66,7 +66,7 @@ int expand_exp(struct here h, const int x[]) {
 
 int expand_exp2(struct here h, const int x[]) {
   const struct exp_constants *c = constants(h);
-  int t, in = is_narrow(h) ? clamped(h, x[0], -152, 129) : clamped(h, x[0], -1080, 1025), ln2 = number(h, c->ln2);
+  int t, in = is_narrow(h) ? clamped(h, x[0], -185, 129) : clamped(h, x[0], -1113, 1025), ln2 = number(h, c->ln2);
   int f = sub(h, in, whole_of(h, in, 1, 2 * c->bias, &t));
   struct two p = product(h, f, ln2);
   int low = muladd(h, f, number(h, c->ln2_rest), p.low), high = p.high;

@@ -2,7 +2,7 @@
 #include <cpuid.h>
 #include <stdint.h>
 
-enum { FEATURES_KNOWN = 1, HAS_AVX2 = 2, HAS_AVX512 = 4, HAS_VNNI = 8, HAS_BF16 = 16 };
+enum { FEATURES_KNOWN = 1, HAS_AVX2 = 2, HAS_AVX512 = 4, HAS_VNNI = 8, HAS_BF16 = 16, IS_AMD = 32 };
 
 static uint64_t saved_by_system(void) { /* XCR0 */
   uint32_t low, high;
@@ -20,6 +20,7 @@ static bool is_amd(void) {
 
 static int ask(void) {
   uint32_t a, b, c, d;
+  const int amd = is_amd() ? IS_AMD : 0;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
   const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
   if (!all(c, fma | osxsave | avx | f16c)) return 0;
@@ -27,11 +28,11 @@ static int ask(void) {
   if ((saved & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
   const uint32_t bmi = 1u << 3, avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
   if (!all(b, avx2 | bmi)) return 0;
-  if (!all(b, f | dq | bw | vl) || (saved & 0xE6) != 0xE6) return HAS_AVX2;
+  if (!all(b, f | dq | bw | vl) || (saved & 0xE6) != 0xE6) return HAS_AVX2 | amd;
   const uint32_t vnni = 1u << 11, bf16 = 1u << 5;
   int more = all(c, vnni) ? HAS_VNNI : 0;
-  if (is_amd() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && all(a, bf16)) more |= HAS_BF16;
-  return HAS_AVX2 | HAS_AVX512 | more;
+  if (amd && __get_cpuid_count(7, 1, &a, &b, &c, &d) && all(a, bf16)) more |= HAS_BF16;
+  return HAS_AVX2 | HAS_AVX512 | amd | more;
 }
 
 /* Every thread that asks gets the same answer, so a race writes the same word. */
@@ -45,4 +46,11 @@ static int features(void) {
 bool cpu_has_avx2(void) { return features() & HAS_AVX2; }
 bool cpu_has_avx512(void) { return features() & HAS_AVX512; }
 bool cpu_has_vnni(void) { return features() & HAS_VNNI; }
+
+static int pretended; /* 0: nothing, 1: not slow, 2: slow */
+bool cpu_is_slow_with_tiny(void) {
+  int p = __atomic_load_n(&pretended, __ATOMIC_RELAXED);
+  return p ? p == 2 : !(features() & IS_AMD);
+}
+void cpu_pretend(bool is_slow_with_tiny) { __atomic_store_n(&pretended, 1 + is_slow_with_tiny, __ATOMIC_RELAXED); }
 bool cpu_has_bf16(void) { return features() & HAS_BF16; }

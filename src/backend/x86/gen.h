@@ -36,7 +36,7 @@ enum {
 /* The head of the frame; what follows depends on the kernel. */
 enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_CHECKS = 24, FRAME_STREAMS = 32, FRAME_VALUES = 40 };
 
-enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD = 7, CMP_GE = 29,
+enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD = 7, CMP_GE = 29, CMP_NLT = 21,
        CMP_NE_ORDERED = 12 }; /* quiet */
 
 enum domain { SCALAR, VECTOR, BOOL };

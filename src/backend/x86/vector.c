@@ -1,6 +1,7 @@
 /* vector.c -- the kernel's instructions on vectors and masks. A table says which machine instruction does it for
  * floats, signed and unsigned integers; what takes more than one instruction is a function below. Rows name the
  * instruction for 32-bit elements; the one for 64 bits follows it in encode.h. */
+#include "backend/x86/cpu.h"
 #include "backend/x86/gen.h"
 
 enum form {
@@ -361,19 +362,32 @@ void move_op(struct gen *g, int a) {
   define(g, d);
 }
 
-/* d = x 2^n with n = t less the constant it was rounded by. */
+/* d = x 2^n with n = t less the constant it was rounded by. Where it takes long to find that a result is too small for a number,
+ * lanes whose n says so are 0 without being scaled: e^-inf is common. */
 static void scale_evex(struct gen *g, int dtype, int d, int x, int t) {
-  int wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype);
+  int wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype), k = cpu_is_slow_with_tiny() ? temp_mask(g) : -1;
   uint64_t magic = wide ? 0x43380000000007fe : 0x4b4000fe; /* 1.5 2^52 + 2046, 1.5 2^23 + 254 */
   vec(enc(g), (enum insn)(I_SUBPS + wide), bytes, d, t, constant(g, dtype, magic));
-  vec(enc(g), (enum insn)(I_SCALEFPS + wide), bytes, d, x, rm_reg(d));
+  if (k < 0) {
+    vec(enc(g), (enum insn)(I_SCALEFPS + wide), bytes, d, x, rm_reg(d));
+    return;
+  }
+  uint64_t least = wide ? 0xc091500000000000 : 0xc3360000; /* -1108, -182: then x, below 2^32, ends in 0 */
+  vec_imm(enc(g), (enum insn)(I_CMPPS + wide), bytes, k, d, constant(g, dtype, least), CMP_NLT);
+  vec_mask(enc(g), (enum insn)(I_SCALEFPS + wide), bytes, k, true, d, x, rm_reg(d), 0);
 }
 
 /* By the two numbers whose exponents are the halves of the low bits of t. */
 static void scale_avx2(struct gen *g, int dtype, int d, int x, int t) {
   struct encoder *e = enc(g);
-  int wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype), half = temp(g);
+  int wide = lane_bytes(dtype) == 8, bytes = width_of(g, dtype), half = temp(g), kept = cpu_is_slow_with_tiny() ? temp(g) : -1;
   struct rm one = constant(g, dtype, 1), fraction = constant(g, dtype, wide ? 52 : 23);
+  if (kept >= 0) { /* as above, n is still in t */
+    uint64_t least = wide ? 0x43380000000003aa : 0x4b400048;
+    vec_imm(e, (enum insn)(I_CMPPS + wide), bytes, kept, t, constant(g, dtype, least), CMP_NLT);
+    vec(e, I_PAND, bytes, kept, kept, rm_reg(x));
+    x = kept;
+  }
   vec(e, (enum insn)(I_PSRLVD + wide), bytes, half, t, one);
   vec(e, (enum insn)(I_PSUBD + wide), bytes, d, t, rm_reg(half));
   vec(e, (enum insn)(I_PSLLVD + wide), bytes, half, half, fraction);
