@@ -32,7 +32,7 @@ static struct split split(struct here h, int bits, int k_less) {
   return (struct split){ k, sub(h, one_m, number(h, 1)), unit };
 }
 
-static int whole(struct here h, struct split p) { return p.unit == 1 ? p.k : mul(h, p.k, number(h, p.unit)); }
+static int exponent_of(struct here h, struct split p) { return p.unit == 1 ? p.k : mul(h, p.k, number(h, p.unit)); }
 
 /* log(1 + m) + c */
 static struct two log_1m(struct here h, int m, int c) {
@@ -48,7 +48,7 @@ static struct two log_1m(struct here h, int m, int c) {
 
 int log_split(struct here h, int x, int *k) {
   struct split p = split(h, as_bits(h, x), 0);
-  *k = whole(h, p);
+  *k = exponent_of(h, p);
   return p.m;
 }
 
@@ -90,7 +90,7 @@ static int log_f32(struct here h, struct split p) {
 }
 
 static int log_of(struct here h, struct split p, const struct base *b) {
-  return b == &e_f32 ? log_f32(h, p) : in_base(h, log_1m(h, p.m, 0), whole(h, p), b);
+  return b == &e_f32 ? log_f32(h, p) : in_base(h, log_1m(h, p.m, 0), exponent_of(h, p), b);
 }
 
 static int log_any(struct here h, int x, const struct base *b) { return at_the_ends(h, x, log_of(h, split_any(h, x), b)); }

@@ -23,8 +23,8 @@ static const double *half_of(struct here h) {
   return is_narrow(h) ? f32 : f64;
 }
 
-/* n, as a float; the low bits of *t hold n + more */
-static int whole(struct here h, int x, int more, int *t) {
+/* n quarter turns, as a float; the low bits of *t hold n + more */
+static int quarters(struct here h, int x, int more, int *t) {
   int round = number(h, magic(h) + more), turns = muladd(h, x, VALUE(h, 0x1.45f306p-1, 0x1.45f306dc9c883p-1), round);
   int n = sub(h, turns, round);
   *t = as_bits(h, turns);
@@ -34,7 +34,7 @@ static int whole(struct here h, int x, int more, int *t) {
 /* x - n half[0] is exact, and a multiple of the last place of n half[1]. */
 static struct angle near(struct here h, int x, int more) {
   const double *half = half_of(h);
-  int t, n = whole(h, x, more, &t), a = muladd(h, n, number(h, half[0]), x);
+  int t, n = quarters(h, x, more, &t), a = muladd(h, n, number(h, half[0]), x);
   struct two b = product(h, n, number(h, half[1])), r = sum(h, a, b.high);
   r.low = add(h, r.low, muladd(h, n, number(h, half[2]), b.low));
   return (struct angle){ t, r };
@@ -177,7 +177,7 @@ static int sine_of(struct here h, struct angle a) {
 
 /* sin(x + more pi/2) of f32 near 0, shorter: the rest is one float, and what it lacks costs another half ulp. */
 static int short_sine(struct here h, int x, int more) {
-  int t, n = whole(h, x, more, &t), r = x;
+  int t, n = quarters(h, x, more, &t), r = x;
   for (int i = 0; i < 3; i++) r = muladd(h, n, number(h, half_of(h)[i]), r);
   int z = mul(h, r, r), s = polynomial(h, z, 3, (double[]){ -0x1.991be6p-13, 0x1.1106c6p-7, -0x1.555544p-3 });
   int c = polynomial(h, z, 5, (double[]){ 0x1.99e41p-16, -0x1.6c0c2p-10, 0x1.55554ap-5, -0.5, 1 });
