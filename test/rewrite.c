@@ -136,7 +136,7 @@ static int compare_sides(const struct rewrite_rule *r, const struct rule_compile
   return compared;
 }
 
-static const weft_dtype DTYPES[] = { WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I32, WEFT_I64, WEFT_U8, WEFT_BOOL };
+static const weft_dtype DTYPES[] = { WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16, WEFT_I32, WEFT_I64, WEFT_U8, WEFT_BOOL };
 enum { N_DTYPES = sizeof DTYPES / sizeof *DTYPES };
 
 TEST(every_row_can_be_read) {

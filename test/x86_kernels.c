@@ -509,6 +509,12 @@ static const char nests[] =
   "  serial r in R { t = fold.row add(load d[r]); q, i = fold.row later(load d[r], r) from 0fff800000, 9 } store z[] = add(t, add(q, cast.f32(i))) }\n"
   "kernel prefix_until { size N, T in x:f32[T,N] out y:f32[N], s:f32[N] lane i in N {\n"
   "  serial t in T { v = load x[t,i]; p = prefix add(v); f = fold add(v) until lt(0f40800000, p) } store y[i] = p store s[i] = f } }\n"
+  "kernel leaves_before_next { size T in x:f32[T], w:f32[] out y:f32[] c = load w[]; serial t in T { carry u = c; v = add(u, load x[t])\n"
+  "  m = mul(v, v); until lt(0f3f000000, m); next u = m } store y[] = u }\n"
+  "kernel checks_before_next { size T in x:f32[T], w:f32[] out y:f32[] c = load w[]; serial t in T { carry u = c; v = add(u, load x[t])\n"
+  "  m = mul(v, v); check lt(m, 0f3f000000) at t; next u = m } store y[] = u }\n"
+  "kernel leaves_after_next { size T in x:f32[T], w:f32[] out y:f32[] c = load w[]; serial t in T { carry u = c; v = add(u, load x[t])\n"
+  "  m = mul(v, v); h = lt(0f3f000000, m); next u = m until h } store y[] = u }\n"
   "kernel lone_block { size N in x:f32[N] out y:f32[N], s:f32[N] par q in blocks(N, 100) {\n"
   "  lane i in block q { a = load x[i]; keep a; m = fold max(a) } lane i in block q { store y[i] = sub(a, m) }\n"
   "  serial j in block q { store s[j] = mul(m, load x[j]) } } }\n";

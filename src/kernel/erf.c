@@ -112,8 +112,8 @@ int expand_erfc(struct here h, const int x[]) { return is_narrow(h) ? erfc_f32(h
 
 /* ---- The inverse ---------------------------------------------------------------------------------------------------------- */
 
-/* A first guess from w = -log(1 - a^2), good to 15 bits */
-static int guess(struct here h, int a) {
+/* From w = -log(1 - a^2), good to 15 bits */
+static int roughly(struct here h, int a) {
   static const double near[] = { 0x1.52ecbap-22, -0x1.ab9952p-19, -0x1.12c41cp-18, 0x1.c7c94p-13,
                                  -0x1.48e4ep-10, -0x1.11b1fcp-8,  0x1.f91f24p-3,   0x1.805c5ap0 };
   static const double far[] = { -0x1.01ffp-14,  0x1.d18c6p-13, -0x1.e6665ap-14, -0x1.e219a8p-15,
@@ -128,7 +128,7 @@ static int guess(struct here h, int a) {
  * From a = 1/2 on, a - erf y is erfc y - (1 - a), where nothing is lost. */
 int expand_erfinv(struct here h, const int x[]) {
   int size = size_of(h, x[0]), one = number(h, 1), a = op(h, KIR_MIN, size, VALUE(h, 0x1.fffffep-1, 0x1.fffffffffffffp-1));
-  int y = guess(h, a);
+  int y = roughly(h, a);
   struct two s = erf_small(h, y);
   struct scaled c = erfc_large(h, y);
   int scale = mul(h, c.a, c.b), e = mul(h, c.exp.high, scale);

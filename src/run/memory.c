@@ -109,44 +109,54 @@ static void *map_large(size_t bytes) {
   return p + head;
 }
 
-/* The next bytes of a slab, `fresh` if all others are full and there is a place for it; lock held. */
-static void *take_from_slab(size_t bytes, char **fresh) {
-  struct slab *place = NULL;
-  for (struct slab *s = slabs; s < slabs + SLABS; s++)
-    if (!s->at || s->taken + bytes <= HUGE_PAGE) place = !place || s->at ? s : place;
-  if (place && !place->at && *fresh) *place = (struct slab){ .at = *fresh }, *fresh = NULL;
-  if (!place || !place->at) return NULL;
-  place->blocks++;
-  place->taken += bytes;
-  return place->at + place->taken - bytes;
+/* The next bytes of a slab that has them; if none has, *place is where another could be, or NULL. Lock held. */
+static void *take_from_slab(size_t bytes, struct slab **place) {
+  *place = NULL;
+  for (struct slab *s = slabs; s < slabs + SLABS; s++) {
+    if (!s->at) *place = s;
+    if (!s->at || s->taken + bytes > HUGE_PAGE) continue;
+    s->blocks++;
+    s->taken += bytes;
+    return s->at + s->taken - bytes;
+  }
+  return NULL;
 }
 
+/* Without a cache a slab would be opened and closed again with each block. */
 static void *take_middle(size_t bytes) {
-  char *fresh = NULL;
+  struct slab *place;
   enter();
-  void *p = take_from_slab(bytes, &fresh);
+  void *p = take_from_slab(bytes, &place);
+  bool opens = !p && place && bytes >= OPENS_SLAB && cache_limit >= (int64_t)HUGE_PAGE;
   give_lock();
-  if (p || bytes < OPENS_SLAB || !(fresh = map_large(HUGE_PAGE))) return p;
+  char *fresh = opens ? map_large(HUGE_PAGE) : NULL;
+  if (!fresh) return p;
   enter();
-  p = take_from_slab(bytes, &fresh);
+  if (!(p = take_from_slab(bytes, &place)) && place) { /* nobody else has opened one */
+    *place = (struct slab){ .at = fresh };
+    fresh = NULL;
+    p = take_from_slab(bytes, &place);
+  }
   give_lock();
   if (fresh) munmap(fresh, HUGE_PAGE);
   return p;
 }
 
-static bool give_to_slab(void *p) {
+static struct slab *slab_of(const void *p) { /* lock held */
+  for (struct slab *s = slabs; s < slabs + SLABS; s++)
+    if (s->at && (uintptr_t)p - (uintptr_t)s->at < HUGE_PAGE) return s;
+  return NULL;
+}
+
+static bool give_to_slab(void *p, size_t bytes) {
   void *empty = NULL;
-  bool found = false;
   enter();
-  for (struct slab *s = slabs; s < slabs + SLABS && !found; s++) {
-    found = s->at && (uintptr_t)p - (uintptr_t)s->at < HUGE_PAGE;
-    if (!found || --s->blocks) continue;
-    empty = s->at;
-    *s = (struct slab){ 0 };
-  }
+  struct slab *s = slab_of(p);
+  if (s && (char *)p + bytes == s->at + s->taken) s->taken -= bytes;
+  if (s && !--s->blocks) empty = s->at, *s = (struct slab){ 0 };
   give_lock();
   if (empty) munmap(empty, HUGE_PAGE);
-  return found;
+  return s;
 }
 
 static void *system_take(size_t bytes) {
@@ -158,7 +168,7 @@ static void *system_take(size_t bytes) {
 static void system_give(void *p, size_t bytes) {
   UNPOISON(p, bytes);
   if (bytes >= LARGE) munmap(p, mapped_bytes(bytes));
-  else if (bytes < SHARES_SLAB || !give_to_slab(p)) free(p);
+  else if (bytes < SHARES_SLAB || !give_to_slab(p, bytes)) free(p);
 }
 
 static struct block *at_class(struct link *l) { return (struct block *)l; }
@@ -170,9 +180,12 @@ static void unlink_block(struct block *b) {
   cached -= (int64_t)class_bytes(b->class);
 }
 
+/* Blocks of malloc come first in their class: leak checkers follow links through no others. */
 static void keep(struct block *b, int class) {
+  size_t bytes = class_bytes(class);
+  bool is_in_slab = bytes >= SHARES_SLAB && bytes < LARGE && slab_of(b);
   b->class = class;
-  join(&kept[class], &b->by_class);
+  join(is_in_slab ? kept[class].before : &kept[class], &b->by_class);
   join(&ages, &b->by_age);
   cached += (int64_t)class_bytes(class);
 }

@@ -456,7 +456,7 @@ static void on_if(struct walk *w, const struct kir_stmt *s) {
 static void on_yield(struct walk *w, const struct kir_stmt *s) {
   use(w, s->in[0]);
   define_at(w, s->out[0], loop_lane(w->g, w->loop) >= 0);
-  if (!w->g->vals[s->out[0]].aside) w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
+  if (!w->g->vals[s->out[0]].stand_in) w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
 }
 
 /* Which lane a check is about need not be a value: it is counted once one fails. */

@@ -10,7 +10,7 @@
 
 const struct kir_stmt *aside_of(const struct gen *g, const struct kir_stmt *s) {
   const struct kir_stmt *y = s->kind == KIR_IF ? s->body.last : NULL;
-  return y && y->kind == KIR_YIELD ? g->vals[y->out[0]].aside : NULL;
+  return y && y->kind == KIR_YIELD ? g->vals[y->out[0]].stand_in : NULL;
 }
 
 /* The only value of outside that the instructions take, or -1. */
@@ -42,7 +42,7 @@ bool aside_note(struct gen *g, const struct kir_stmt *s) {
   a->n_in = 3, a->n_out = 1;
   a->in = memcpy(a + 1, in, sizeof in);
   a->out = y->out;
-  g->vals[y->out[0]].aside = a;
+  g->vals[y->out[0]].stand_in = a;
   return true;
 }
 

@@ -57,8 +57,8 @@ static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     int mask = in_lanes ? mask_for(g, s, active) : -1;
     if (in_lanes && s->kind == KIR_CHECK && (active >= 0 || g->careful < 0)) active = active_new(g);
-    const struct kir_stmt *aside = s->kind == KIR_OP ? g->vals[s->out[0]].aside : aside_of(g, s);
-    g->steps[n++] = (struct step){ .s = aside ? aside : s, .access = access, .site = site, .mask = mask, .mask_after = active };
+    const struct kir_stmt *other = s->kind == KIR_OP ? g->vals[s->out[0]].stand_in : aside_of(g, s);
+    g->steps[n++] = (struct step){ .s = other ? other : s, .access = access, .site = site, .mask = mask, .mask_after = active };
   }
   g->active = active;
   return n;
@@ -116,7 +116,10 @@ static bool uses(const struct kir_stmt *s, int val) {
   return false;
 }
 
-/* A carry that nobody reads after its next value is computed lends its register to that value. */
+static bool may_leave(const struct kir_stmt *s) { return s->kind == KIR_UNTIL || s->kind == KIR_CHECK; }
+
+/* A carry that nobody reads after its next value is computed lends its register to that value. Who leaves before `next` reads
+ * it: it stays what it is. */
 static void lend_carries(struct gen *g, int n, const struct kir_stmt *next, bool on) {
   for (int i = 0; i < next->n_in; i++) {
     int carry = next->out[i], val = next->in[i], at = n - 1;
@@ -127,9 +130,11 @@ static void lend_carries(struct gen *g, int n, const struct kir_stmt *next, bool
     }
     if (g->vals[carry].pin < 0 || v->want >= 0 || v->of_loop || v->crosses) continue;
     if (v->region != g->vals[carry].region || v->lane != g->vals[carry].lane) continue;
+    bool is_before = false;
     while (at >= 0 && !(has_result(g->steps[at].s) && g->steps[at].s->out[0] == val)) {
-      if (uses(g->steps[at].s, carry)) at = -1;
-      else at--;
+      const struct kir_stmt *s = g->steps[at].s;
+      is_before |= s == next;
+      at = uses(s, carry) || (is_before && may_leave(s)) ? -1 : at - 1;
     }
     if (at >= 0) v->want = g->vals[carry].pin;
   }

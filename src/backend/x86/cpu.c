@@ -47,10 +47,10 @@ bool cpu_has_avx2(void) { return features() & HAS_AVX2; }
 bool cpu_has_avx512(void) { return features() & HAS_AVX512; }
 bool cpu_has_vnni(void) { return features() & HAS_VNNI; }
 
-static int pretended; /* 0: nothing, 1: not slow, 2: slow */
+static int pretended = -1;
 bool cpu_is_slow_with_tiny(void) {
   int p = __atomic_load_n(&pretended, __ATOMIC_RELAXED);
-  return p ? p == 2 : !(features() & IS_AMD);
+  return p < 0 ? !(features() & IS_AMD) : p;
 }
-void cpu_pretend(bool is_slow_with_tiny) { __atomic_store_n(&pretended, 1 + is_slow_with_tiny, __ATOMIC_RELAXED); }
+void cpu_pretend(int is_slow_with_tiny) { __atomic_store_n(&pretended, is_slow_with_tiny, __ATOMIC_RELAXED); }
 bool cpu_has_bf16(void) { return features() & HAS_BF16; }

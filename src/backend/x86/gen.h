@@ -56,7 +56,7 @@ struct value {
   bool is_magnitude; /* of abs */
   bool divides;      /* an arg that numbers of a loop are divided by: its reciprocal is behind it */
   int square;        /* of a root: the value it is of + 1, 0: it is none */
-  const struct kir_stmt *aside; /* the if it is the result of, as a statement of its run, or a division of guess.c; NULL: none */
+  const struct kir_stmt *stand_in; /* of aside.c or guess.c, in its run for the one it is the result of; NULL: none */
   int aside_label;   /* of its instructions + 1, 0: none yet */
   int region, loop;  /* where it is defined; -2: always there */
   int32_t home;      /* frame offset, -1: none */

@@ -23,12 +23,13 @@ static const struct kir_stmt *with_square(struct gen *g, const struct kir_stmt *
 }
 
 const struct kir_stmt *guess_note(struct gen *g, const struct kir_stmt *s) {
-  struct value *y = &g->vals[s->out[0]], *divisor = &g->vals[s->in[s->n_in - 1]];
+  struct value *y = &g->vals[s->out[0]];
   if (s->op == KIR_SQRT) y->square = s->in[0] + 1;
   if (s->op != KIR_DIV) return s;
+  struct value *divisor = &g->vals[s->in[1]];
   if (is_arg(g, s->in[1])) divisor->divides = true;
-  else if (divisor->square && y->dtype == WEFT_F32) y->aside = with_square(g, s, divisor->square - 1);
-  return y->aside ? y->aside : s;
+  else if (divisor->square && y->dtype == WEFT_F32) y->stand_in = with_square(g, s, divisor->square - 1);
+  return y->stand_in ? y->stand_in : s;
 }
 
 /* ---- The guess, and whether it holds ---- */
