@@ -672,6 +672,6 @@ TEST(products_of_a_few_microseconds_find_a_second_thread) {
     EXPECT_OK(weft_eval(1, &y));
     weft_scope_discard(s);
   }
-  EXPECT_INT(n_tasks(), before + 1);
+  EXPECT(n_tasks() > before);
   weft_scope_discard(all);
 }

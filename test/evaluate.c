@@ -232,3 +232,20 @@ TEST(what_floats_into_a_kernel_finds_values_at_their_own_axes) {
   for (int k = 0; k < 12; k++) EXPECT(got[k] == data[k / 4 * 4 + k % 2 * 2 + k / 2 % 2] / data[k]);
   weft_scope_discard(s);
 }
+
+/* Both loops over a row have the index as they go: nobody keeps it. */
+TEST(an_index_is_used_before_and_after_a_fold_of_it) {
+  int64_t plain[11], times[11];
+  for (int k = 0; k < 3; k++) {
+    plan_drop_all();
+    compiled_drop_all();
+    compiled_use((const char *[]){ "vm", "avx2", NULL }[k]);
+    weft_scope *s = weft_scope_open();
+    weft_array *i = weft_iota(weft_full(WEFT_I64, WEFT_DIMS(11), 0), 0), *c = weft_ceil(i), *y[] = { weft_mul(weft_sum(i, 0), c), c };
+    EXPECT_OK(weft_eval(2, y));
+    EXPECT_OK(weft_read(y[0], WEFT_I64, times, sizeof times));
+    EXPECT_OK(weft_read(y[1], WEFT_I64, plain, sizeof plain));
+    for (int j = 0; j < 11; j++) EXPECT(plain[j] == j && times[j] == 55 * j);
+    weft_scope_discard(s);
+  }
+}

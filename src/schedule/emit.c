@@ -654,11 +654,20 @@ static void fold_inside(struct emit *e, struct part *p) {
   kir_fold_fn(&e->d.b, p->fn, KIR_PLAIN, f->n, in, from, p->result);
 }
 
-/* One inner loop: what phase f computes, folds, keeps and stores. */
-static void inner_loop(struct emit *e, int f, const bool had_part[], const bool had_access[]) {
+/* A part that is the index itself is that of the loop: nobody need keep it. */
+static bool is_index(const struct part *p, int var) { return p->is_inner && is_ready(p) && p->value == var; }
+
+static void open_inner(struct emit *e) {
   enum kir_kind kind = e->form == FORM_ROWS ? KIR_LANE : KIR_SERIAL;
+  int before = e->axes.var[e->inner];
   if (e->is_split) e->axes.var[e->inner] = kir_loop_block(&e->d.b, kind, var_name(e, e->inner), e->block_var);
   else open_axis(e, kind, e->inner);
+  for (int i = 0; i < e->n_parts; i++) if (is_index(&e->part[i], before)) e->part[i].value = e->axes.var[e->inner];
+}
+
+/* One inner loop: what phase f computes, folds, keeps and stores. */
+static void inner_loop(struct emit *e, int f, const bool had_part[], const bool had_access[]) {
+  open_inner(e);
   for (int i = 0; i < e->n_parts; i++) {
     struct part *p = &e->part[i];
     if (p->need && !is_ready(p)) evaluate(e, p);
@@ -671,7 +680,8 @@ static void inner_loop(struct emit *e, int f, const bool had_part[], const bool 
   for (int i = 0; i < e->n_access; i++)
     if (e->access[i].is_kept && e->access[i].value >= 0 && !had_access[i]) kir_keep(&e->d.b, e->access[i].value);
   for (int i = 0; i < e->n_parts; i++)
-    if (e->part[i].is_kept && is_ready(&e->part[i]) && !had_part[i]) kir_keep(&e->d.b, e->part[i].value);
+    if (e->part[i].is_kept && is_ready(&e->part[i]) && !had_part[i] && !is_index(&e->part[i], e->axes.var[e->inner]))
+      kir_keep(&e->d.b, e->part[i].value);
   kir_end(&e->d.b);
 }
 
