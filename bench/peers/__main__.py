@@ -55,9 +55,16 @@ def measure_works(o, found):
     return rows
 
 
+def first_result(o, name, program):
+    """The middle one of three processes: memory that the machine under this one has to find takes milliseconds."""
+    asked = [fresh.ask(o.threads, name, "first", program) for _ in range(3)]
+    done = sorted((r for r in asked if r), key=lambda r: r["first_ms"])
+    return done[len(done) // 2] if len(done) == len(asked) else None
+
+
 def measure_fresh(o, names):
     """(programs, lengths, starts), each by what and system; None where it failed."""
-    programs = {p: {n: fresh.ask(o.threads, n, "first", p) for n in PROGRAMS_ON if n in names} for p in works.PROGRAMS}
+    programs = {p: {n: first_result(o, n, p) for n in PROGRAMS_ON if n in names} for p in works.PROGRAMS}
     lengths = {n: fresh.ask(o.threads, n, "lengths") for n in PROGRAMS_ON if n in names}
     starts = {n: fresh.ask(o.threads, n, "start") for n in STARTS if n in names}
     return programs, lengths, starts
@@ -65,7 +72,7 @@ def measure_fresh(o, names):
 
 def fresh_tables(programs, lengths, starts):
     out = ["## First results", "", "Milliseconds from the first call of a compiled function nobody has seen to its result, and of a later call; each",
-           "system in a new process, after it has compiled something else.", ""]
+           "system in new processes, after it has compiled something else; the middle one of three.", ""]
     names = list(lengths)
     out += ["| program | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     for program, by in programs.items():

@@ -115,7 +115,7 @@ static double n_batches(const struct product *p) {
 static int threads_for(const struct product *p, int most, bool is_run) {
   double products = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * n_batches(p), grains = products / GRAIN;
   bool is_shared = grains >= 2 || (most > 1 && products >= 2 * FINE_GRAIN && (!is_run || pool_is_awake()));
-  return !is_shared ? 1 : grains < 2 ? 2 : grains < most ? (int)grains : most;
+  return !is_shared || p->c->has_still ? 1 : grains < 2 ? 2 : grains < most ? (int)grains : most;
 }
 
 /* Rows go in as few parts as patches allow, but equally many for each thread. */

@@ -834,6 +834,8 @@ static void name_rows(struct emit *e) {
   struct contraction *c = e->product;
   c->has_whole_rows = e->g->has_row || e->g->feeds;
   c->feeds = e->g->feeds;
+  for (int axis = 0; axis < c->n_axes; axis++)
+    if (!(c->has_whole_rows && axis == c->column_axis) && !all_move(e, axis)) c->has_still = true;
   for (int i = 0; c->feeds && i < e->n_parts; i++) {
     if (!e->part[i].item->is_stored) continue;
     c->fed = e->part[i].buf;
