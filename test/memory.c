@@ -1,8 +1,6 @@
 /* memory.c -- blocks are aligned, counted to the byte, kept for reuse, and never beyond the budget. */
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -100,50 +98,6 @@ TEST(the_peak_is_of_the_bytes_in_use) {
   EXPECT_INT(memory_peak(), 2000);
   memory_give(b, 2000);
   EXPECT_INT(memory_peak(), 2000);
-}
-
-static uintptr_t page_of(const void *p) { return (uintptr_t)p / (2 << 20); }
-
-static bool is_mapped(const char *p) {
-  unsigned char there;
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  errno = 0;
-  return mincore((void *)((uintptr_t)p - (uintptr_t)p % page), page, &there) == 0 || errno != ENOMEM;
-}
-
-TEST(blocks_of_the_middle_share_a_huge_page_and_give_it_back) {
-  enum { LONG = 600 << 10, SHORT = 100 << 10, MANY = 30 };
-  unsigned char *many[MANY];
-  char *alone = memory_take(SHORT), *first = memory_take(LONG), *second = memory_take(SHORT);
-  EXPECT(page_of(alone) != page_of(first) && page_of(first) == page_of(second));
-  memset(first, 1, LONG);
-  memset(second, 2, SHORT);
-  EXPECT(first[0] == 1 && first[LONG - 1] == 1 && second[0] == 2);
-  for (int i = 0; i < MANY; i++) memset(many[i] = memory_take(LONG), i, LONG);
-  for (int i = 0; i < MANY; i++) EXPECT(many[i][0] == i && many[i][LONG - 1] == i);
-  for (int i = 0; i < MANY; i++) memory_give(many[i], LONG);
-  memory_set_cache_limit(0);
-  memory_give(first, LONG);
-  EXPECT(is_mapped(second));
-  memory_give(second, SHORT);
-  EXPECT(!is_mapped(second));
-  memory_give(alone, SHORT);
-}
-
-/* Else each block would map a page of 2 MiB, which would be unmapped with it, or fill one up that others use. */
-TEST(blocks_of_the_middle_that_are_not_kept_open_no_huge_page_and_leave_no_gap) {
-  enum { LONG = 600 << 10, SHORT = 100 << 10 };
-  char *first = memory_take(LONG);
-  memory_set_cache_limit(0);
-  for (int i = 0; i < 100; i++) {
-    char *second = memory_take(SHORT);
-    EXPECT(page_of(first) == page_of(second));
-    memory_give(second, SHORT);
-  }
-  memory_give(first, LONG);
-  char *alone = memory_take(LONG);
-  EXPECT((uintptr_t)alone % (2 << 20)); /* the first of a huge page would begin with it */
-  memory_give(alone, LONG);
 }
 
 TEST(more_than_the_machine_can_map_is_refused_and_leaves_the_counts) {

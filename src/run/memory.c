@@ -1,8 +1,7 @@
 /* memory.c -- blocks for array data: 64-byte aligned, kept for reuse by size class, within a budget.
  *
  * Eight classes a doubling, so a block is at most 1/8 larger than what is asked for. Blocks of 2 MiB and more are
- * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. One of 512 KiB or
- * more opens a slab, a huge page that costs less than its small ones would; others that fit share it. A block that is
+ * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. A block that is
  * given back is kept, linked into the list of its class and into one list by age; the oldest go first when the cache
  * is beyond its limit or the budget is short. `used` counts the bytes asked for, `cached` the bytes of the blocks kept,
  * and used + cached <= limit unless the limit was lowered below what is in use. System calls are made without the lock. */
@@ -33,9 +32,6 @@
 
 #define LARGE ((size_t)2 << 20)
 #define HUGE_PAGE ((size_t)2 << 20)
-#define OPENS_SLAB ((size_t)512 << 10)
-#define SHARES_SLAB ((size_t)64 << 10)
-enum { SLABS = 8 }; /* what is free in them is not given back before all is */
 enum { GRAIN = 64, STEPS = 8, CLASSES = 8 + 44 * STEPS }; /* 64 .. 512, then 8 a doubling up to 2^53 */
 
 struct link { struct link *before, *after; }; /* a ring with a head */
@@ -48,7 +44,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct link kept[CLASSES], ages; /* the newest follows the head */
 static int64_t used, cached, peak, limit, cache_limit;
-static struct slab { char *at; size_t taken; int blocks; } slabs[SLABS]; /* at NULL: none */
 
 static void join(struct link *head, struct link *l) {
   *l = (struct link){ head, head->after };
@@ -109,66 +104,12 @@ static void *map_large(size_t bytes) {
   return p + head;
 }
 
-/* The next bytes of a slab that has them; if none has, *place is where another could be, or NULL. Lock held. */
-static void *take_from_slab(size_t bytes, struct slab **place) {
-  *place = NULL;
-  for (struct slab *s = slabs; s < slabs + SLABS; s++) {
-    if (!s->at) *place = s;
-    if (!s->at || s->taken + bytes > HUGE_PAGE) continue;
-    s->blocks++;
-    s->taken += bytes;
-    return s->at + s->taken - bytes;
-  }
-  return NULL;
-}
-
-/* Without a cache a slab would be opened and closed again with each block. */
-static void *take_middle(size_t bytes) {
-  struct slab *place;
-  enter();
-  void *p = take_from_slab(bytes, &place);
-  bool opens = !p && place && bytes >= OPENS_SLAB && cache_limit >= (int64_t)HUGE_PAGE;
-  give_lock();
-  char *fresh = opens ? map_large(HUGE_PAGE) : NULL;
-  if (!fresh) return p;
-  enter();
-  if (!(p = take_from_slab(bytes, &place)) && place) { /* nobody else has opened one */
-    *place = (struct slab){ .at = fresh };
-    fresh = NULL;
-    p = take_from_slab(bytes, &place);
-  }
-  give_lock();
-  if (fresh) munmap(fresh, HUGE_PAGE);
-  return p;
-}
-
-static struct slab *slab_of(const void *p) { /* lock held */
-  for (struct slab *s = slabs; s < slabs + SLABS; s++)
-    if (s->at && (uintptr_t)p - (uintptr_t)s->at < HUGE_PAGE) return s;
-  return NULL;
-}
-
-static bool give_to_slab(void *p, size_t bytes) {
-  void *empty = NULL;
-  enter();
-  struct slab *s = slab_of(p);
-  if (s && (char *)p + bytes == s->at + s->taken) s->taken -= bytes;
-  if (s && !--s->blocks) empty = s->at, *s = (struct slab){ 0 };
-  give_lock();
-  if (empty) munmap(empty, HUGE_PAGE);
-  return s;
-}
-
-static void *system_take(size_t bytes) {
-  if (bytes >= LARGE) return map_large(bytes);
-  void *p = bytes >= SHARES_SLAB ? take_middle(bytes) : NULL;
-  return p ? p : aligned_alloc(GRAIN, bytes);
-}
+static void *system_take(size_t bytes) { return bytes >= LARGE ? map_large(bytes) : aligned_alloc(GRAIN, bytes); }
 
 static void system_give(void *p, size_t bytes) {
   UNPOISON(p, bytes);
   if (bytes >= LARGE) munmap(p, mapped_bytes(bytes));
-  else if (bytes < SHARES_SLAB || !give_to_slab(p, bytes)) free(p);
+  else free(p);
 }
 
 static struct block *at_class(struct link *l) { return (struct block *)l; }
@@ -180,12 +121,9 @@ static void unlink_block(struct block *b) {
   cached -= (int64_t)class_bytes(b->class);
 }
 
-/* Blocks of malloc come first in their class: leak checkers follow links through no others. */
 static void keep(struct block *b, int class) {
-  size_t bytes = class_bytes(class);
-  bool is_in_slab = bytes >= SHARES_SLAB && bytes < LARGE && slab_of(b);
   b->class = class;
-  join(is_in_slab ? kept[class].before : &kept[class], &b->by_class);
+  join(&kept[class], &b->by_class);
   join(&ages, &b->by_age);
   cached += (int64_t)class_bytes(class);
 }
