@@ -1,7 +1,7 @@
 /* contract.c -- products of matrices: how much of the processor's fma they use, or of its memory where there is little to
  * compute.
  *
- *   contract [seconds a row [which]]        which: only the rows with this in their names
+ *   contract [seconds a row [which]]        which: only the rows with this in their names; epilogue: what comes after
  *
  * Each product takes turns with a loop that does nothing but fma, on one thread and on all. GFLOP/s count two operations a
  * product; the fraction is of what that loop reached in f32 on as many threads; of both the best round counts. bf16 and
@@ -166,8 +166,8 @@ static void epilogue_row(int64_t size) {
   static const struct { const char *name; build *build; } after[] = {
     { "bare", plain }, { "relu", with_relu }, { "silu", with_silu }, { "gelu_approx", with_approx }, { "by tanh", with_tanh }, { "gelu", with_gelu } };
   enum { AFTER = sizeof after / sizeof *after };
-  static struct entrant turns[2][AFTER];
-  struct run runs[2][AFTER];
+  static struct entrant turns[AFTER];
+  struct run runs[AFTER];
   printf("  %4lld^3 + bias, then       ", (long long)size);
   for (int k = 1; k < AFTER; k++) printf("%14s", after[k].name);
   printf("\n");
@@ -175,16 +175,16 @@ static void epilogue_row(int64_t size) {
     weft_scope *s = weft_scope_open();
     struct entrant *order[AFTER];
     for (int k = 0; k < AFTER; k++) {
-      runs[t][k] = run_of(&(struct product){ after[k].name, WEFT_F32, size, size, size, after[k].build }, t ? pool_threads() : 1, false);
-      if (k) memcpy(runs[t][k].in, runs[t][0].in, sizeof runs[t][k].in);
-      turns[t][k] = (struct entrant){ .run = run_product, .ctx = &runs[t][k] };
-      order[k] = &turns[t][k];
+      runs[k] = run_of(&(struct product){ after[k].name, WEFT_F32, size, size, size, after[k].build }, t ? pool_threads() : 1, false);
+      if (k) memcpy(runs[k].in, runs[0].in, sizeof runs[k].in);
+      turns[k] = (struct entrant){ .run = run_product, .ctx = &runs[k] };
+      order[k] = &turns[k];
     }
     int rounds = measure_turns(AFTER, order, 8 * seconds);
-    printf("    on %d thread%s, %%         ", runs[t][0].threads, t ? "s" : " ");
+    printf("    on %d thread%s, %%         ", runs[0].threads, t ? "s" : " ");
     for (int k = 1; k < AFTER; k++) {
-      struct figure f = figure_ratio(&turns[t][k], &turns[t][0], rounds);
-      printf("%7.1f (%4.1f)", 100 * (f.middle - 1), 100 * (best(&turns[t][k], rounds) / best(&turns[t][0], rounds) - 1));
+      struct figure f = figure_ratio(&turns[k], &turns[0], rounds);
+      printf("%7.1f (%4.1f)", 100 * (f.middle - 1), 100 * (best(&turns[k], rounds) / best(&turns[0], rounds) - 1));
     }
     printf("\n");
     fflush(stdout);

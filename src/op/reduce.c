@@ -4,7 +4,6 @@
 
 /* ---- Folds of tuples ---- */
 
-
 static int lowest(struct kir_builder *b, weft_dtype d) {
   if (dtype_is_float(d)) return kir_lit(b->k, d, dtype_encode(d, -__builtin_inf()));
   return kir_lit(b->k, d, dtype_encode(d, dtype_is_signed(d) ? -0x1p63 : 0));

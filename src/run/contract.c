@@ -477,7 +477,7 @@ static void begin_fours(struct worker *w, int64_t first, int64_t n) {
     for (int64_t j = first; j < w->cell.columns; j += p->width) {
       int32_t *start = start_of(w, i, j);
       struct patch t = { .a = &ones, .b = strip_at(w, j) + panel_rows(p, i) * p->width * p->size, .b_k = p->width * p->size,
-                         .c = start, .k = panel_rows(p, least(p->chunk, n - i)), .fetch = &ones, .rows = 1, .columns = strip(w, j),
+                         .c = start, .k = panel_rows(p, least(p->chunk, n - i)), .rows = 1, .columns = strip(w, j),
                          .mask = mask_of(p, strip(w, j)) };
       p->row_code[t.columns < p->width](&t);
       for (int64_t c = 0; c < t.columns; c++) start[c] = (int32_t)(0 - 128u * (uint32_t)start[c]);
@@ -616,14 +616,14 @@ static void fetch_lines(const struct worker *w, int64_t column, int64_t part, st
 static void multiply_strip(const struct worker *w, int64_t j, struct upper_left u, bool fetches, struct patch *t) {
   const struct product *p = w->p;
   for (int64_t i = 0, row = 0; i < w->cell.parts; i++, row += t->rows) {
-    bool is_higher = w->cell.part + i < p->n_higher;
-    t->rows = p->part_rows + is_higher;
+    int64_t part = w->cell.part + i;
+    t->rows = rows_of(p, part);
     t->a = u.a + row * u.a_row;
     if (p->packs_a) t->a_k = t->rows * p->size;
     t->c = u.c + row * t->c_row + j * p->size;
     t->start = u.start ? u.start + row * t->start_row + j * p->size : NULL;
     if (fetches) fetch_lines(w, j, i, t);
-    p->code[is_higher][t->columns < p->width](t);
+    p->code[part < p->n_higher][t->columns < p->width](t);
   }
 }
 

@@ -305,6 +305,7 @@ void combine(struct gen *, int op, int dtype, int bytes, int dst, int a, struct 
 /* aside.c: ifs that are statements of their run */
 bool aside_note(struct gen *, const struct kir_stmt *);  /* whether this one is */
 const struct kir_stmt *aside_of(const struct gen *, const struct kir_stmt *); /* as such a statement; NULL: it is none */
+struct kir_stmt *stand_in_for(struct gen *, const struct kir_stmt *, const int in[3]); /* with these operands */
 void aside_op(struct gen *, const struct kir_stmt *);
 void asides_emit(struct gen *);                 /* their instructions */
 

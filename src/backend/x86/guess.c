@@ -4,31 +4,21 @@
  * by products that take less time; the machine goes on with the guess, while it divides and compares, as long as its prediction
  * that the two are equal, bit by bit, holds. Where they differ the quotient stands. So the guess is right or slow, never wrong:
  * infinities, zeros, NaN and what underflows on the way need no care. */
-#include <string.h>
 #include "backend/x86/gen.h"
 
 /* ---- Which divisions ---- */
 
 static bool is_arg(const struct gen *g, int val) { return g->k->vals[val].kind == KIR_ARG; }
 
-/* A copy of the statement that has the number under the root as a third operand. */
-static const struct kir_stmt *with_square(struct gen *g, const struct kir_stmt *s, int square) {
-  int in[3] = { s->in[0], s->in[1], square };
-  struct kir_stmt *c = arena_take(g->arena, sizeof *c + sizeof in);
-  if (!c) return g->no_memory = true, NULL;
-  *c = *s;
-  c->n_in = 3;
-  c->in = memcpy(c + 1, in, sizeof in);
-  return c;
-}
-
+/* A division by a root has the number under it as a third operand. */
 const struct kir_stmt *guess_note(struct gen *g, const struct kir_stmt *s) {
   struct value *y = &g->vals[s->out[0]];
   if (s->op == KIR_SQRT) y->square = s->in[0] + 1;
   if (s->op != KIR_DIV) return s;
   struct value *divisor = &g->vals[s->in[1]];
   if (is_arg(g, s->in[1])) divisor->divides = true;
-  else if (divisor->square && y->dtype == WEFT_F32) y->stand_in = with_square(g, s, divisor->square - 1);
+  else if (divisor->square && y->dtype == WEFT_F32)
+    y->stand_in = stand_in_for(g, s, (int[]){ s->in[0], s->in[1], divisor->square - 1 });
   return y->stand_in ? y->stand_in : s;
 }
 
