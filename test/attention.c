@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include "every_recipe.h"
 #include "run/compiled.h"
 #include "run/plan.h"

@@ -1,6 +1,6 @@
-/* contract.c -- products of matrices against a plain triple loop in the order that backend/contract.h promises, to the bit:
+/* contract.c -- products of matrices against a plain triple loop in the order that backend/patch.h promises, to the bit:
  * every size, layout and dtype, on the vm, AVX2 and AVX-512, fused or not, on any number of threads. */
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>

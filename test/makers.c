@@ -2,7 +2,7 @@
  * number of threads, no copy of them in memory, and only where that pays. */
 #include <stdlib.h>
 #include <string.h>
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include "base/mem.h"
 #include "every_recipe.h"
 #include "run/compiled.h"

@@ -16,10 +16,10 @@ enum { DEGREE = 6, TERMS = 32 };
 struct term { int64_t coef; int64_t symbol[DEGREE]; int degree; }; /* symbols ascend; unused ones are 0 */
 struct poly { int n; bool failed; struct term term[TERMS]; };      /* terms descend by `order`; no coefficient is 0 */
 
-struct entry { uint64_t hash; int n; struct term term[]; };
+struct interned { uint64_t hash; int n; struct term term[]; };
 
 pthread_mutex_t dim_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct entry **entries;  /* entry k is entries[k - first] */
+static struct interned **entries;  /* entry k is entries[k - first] */
 static int64_t first = 1, n_entries, room;
 static int64_t n_retained;      /* by nodes: entries go when it reaches 0 */
 static _Atomic int64_t n_symbols = 1;
@@ -107,8 +107,8 @@ static struct poly poly_of(dim d) {
 
 /* ---- Interning ---- */
 
-static struct entry *entry_new(const struct poly *p, uint64_t hash) {
-  struct entry *e = mem_alloc(sizeof *e + (size_t)p->n * sizeof *p->term);
+static struct interned *entry_new(const struct poly *p, uint64_t hash) {
+  struct interned *e = mem_alloc(sizeof *e + (size_t)p->n * sizeof *p->term);
   if (!e) return NULL;
   e->hash = hash;
   e->n = p->n;
@@ -119,7 +119,7 @@ static struct entry *entry_new(const struct poly *p, uint64_t hash) {
 static bool reserve(void) {
   if (n_entries < room) return true;
   int64_t more = room ? 2 * room : 64;
-  struct entry **grown = mem_resize(entries, (size_t)more * sizeof *grown);
+  struct interned **grown = mem_resize(entries, (size_t)more * sizeof *grown);
   if (!grown) return false;
   entries = grown;
   room = more;
@@ -132,7 +132,7 @@ static dim find_or_add(const struct poly *p) {
     if (entries[k]->hash == hash && entries[k]->n == p->n &&
         !memcmp(entries[k]->term, p->term, (size_t)p->n * sizeof *p->term))
       return -(2 * (first + k) + 2);
-  struct entry *e = reserve() ? entry_new(p, hash) : NULL;
+  struct interned *e = reserve() ? entry_new(p, hash) : NULL;
   if (!e) return DIM_BAD;
   entries[n_entries] = e;
   return -(2 * (first + n_entries++) + 2);
@@ -160,8 +160,8 @@ void dim_retain(dim d) {
 /* ---- Symbols whose number is known by now: the length of a loop that has run ----
  * In the order in which they were made. They go with the entries, or before, when nobody mentions them. */
 
-struct binding { dim symbol; int64_t value; };
-static struct { struct binding *at; int n, room; } bound;
+struct settled { dim symbol; int64_t value; };
+static struct { struct settled *at; int n, room; } bound;
 static _Thread_local struct dim_table *noted;
 
 struct dim_table *dim_note(struct dim_table *into) {
@@ -188,13 +188,13 @@ static bool bind(dim symbol, int64_t value) {
   if (is_bound(k, symbol)) return true;
   if (bound.n == bound.room) {
     int more = bound.room ? 2 * bound.room : 16;
-    struct binding *grown = mem_resize(bound.at, (size_t)more * sizeof *grown);
+    struct settled *grown = mem_resize(bound.at, (size_t)more * sizeof *grown);
     if (!grown) return false;
     bound.at = grown;
     bound.room = more;
   }
   memmove(bound.at + k + 1, bound.at + k, (size_t)(bound.n++ - k) * sizeof *bound.at);
-  bound.at[k] = (struct binding){ symbol, value };
+  bound.at[k] = (struct settled){ symbol, value };
   return true;
 }
 

@@ -48,9 +48,10 @@ bool dtype_fits(weft_dtype d, int64_t x) { return x < 0 ? x >= lowest(d) : (uint
 static uint64_t bits_of(double x) { uint64_t b; memcpy(&b, &x, 8); return b; }
 static double double_of(uint64_t b) { double x; memcpy(&x, &b, 8); return x; }
 
-struct format { int exponent_bits, mantissa_bits; };
-static struct format format_of(weft_dtype d) {
-  return d == WEFT_F16 ? (struct format){ 5, 10 } : d == WEFT_BF16 ? (struct format){ 8, 7 } : (struct format){ 8, 23 };
+struct float_format { int exponent_bits, mantissa_bits; };
+static struct float_format format_of(weft_dtype d) {
+  static const struct float_format f16 = { 5, 10 }, bf16 = { 8, 7 }, f32 = { 8, 23 };
+  return d == WEFT_F16 ? f16 : d == WEFT_BF16 ? bf16 : f32;
 }
 
 /* The upper bits of m, `drop` bits fewer, to nearest even. A carry out of the mantissa counts the exponent up. */
@@ -60,7 +61,7 @@ static uint64_t rounded(uint64_t m, int drop) {
   return kept + (rest > half || (rest == half && (kept & 1)));
 }
 
-static uint64_t encode_narrow(struct format f, double x) {
+static uint64_t encode_narrow(struct float_format f, double x) {
   uint64_t b = bits_of(x), sign = b >> 63 << (f.exponent_bits + f.mantissa_bits), m = b & (((uint64_t)1 << 52) - 1);
   uint64_t top = ((uint64_t)1 << f.exponent_bits) - 1, infinity = top << f.mantissa_bits;
   int e = (int)(b >> 52 & 2047), drop = 52 - f.mantissa_bits, bias = (int)(top >> 1), to = e - 1023 + bias;
@@ -97,7 +98,7 @@ uint64_t dtype_encode_integer(weft_dtype d, int64_t x) {
   return dtype_encode(d, d == WEFT_F64 ? (double)x : to_odd(x));
 }
 
-static double decode_narrow(struct format f, uint64_t b) {
+static double decode_narrow(struct float_format f, uint64_t b) {
   uint64_t top = ((uint64_t)1 << f.exponent_bits) - 1, e = b >> f.mantissa_bits & top;
   uint64_t m = b & (((uint64_t)1 << f.mantissa_bits) - 1), sign = b >> (f.exponent_bits + f.mantissa_bits) << 63;
   int bias = (int)(top >> 1);

@@ -20,10 +20,10 @@ enum { CHUNK = 128, SPARE_MOST = 4096 };
 #endif
 enum { HANDLE_GONE = 0x474f4e45, HELD_BY_SCOPE = 1 << 30 };
 
-struct chunk { struct chunk *older; struct weft_array handle[CHUNK]; };
+struct handle_chunk { struct handle_chunk *older; struct weft_array handle[CHUNK]; };
 
 pthread_mutex_t handle_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct chunk *chunks;                        /* all there are, so that no leak is suspected */
+static struct handle_chunk *chunks;                        /* all there are, so that no leak is suspected */
 static struct weft_array *common, *common_end;      /* spare ones that no thread has */
 static int n_common;
 
@@ -62,7 +62,7 @@ static void take_common(struct caller *me) {
 }
 
 static void take_chunk(struct caller *me) {
-  struct chunk *c = mem_alloc(sizeof *c);
+  struct handle_chunk *c = mem_alloc(sizeof *c);
   if (!c) return;
   for (int i = 0; i < CHUNK; i++) spare(me, &c->handle[i]);
   pthread_mutex_lock(&handle_mutex);

@@ -5,11 +5,10 @@
 
 enum { PENDING = -1, WALL = -2 };
 
-struct frame { struct node *node; int next; };
 
-struct walk {
+struct snapshot_walk {
   struct subgraph *g;
-  struct frame *stack;
+  struct visit *stack;
   int depth, room_stack, room_nodes, room_operands;
   uint64_t epoch, oldest;
   bool stops_at_values;
@@ -25,29 +24,29 @@ static bool reserve(void **block, int *room, int n, size_t bytes) {
   return true;
 }
 
-static int arity(const struct walk *w, const struct node *n) {
+static int arity(const struct snapshot_walk *w, const struct node *n) {
   bool is_end = n->slot == WALL || n->serial < w->oldest || (w->stops_at_values && n->state != NODE_LAZY);
   return is_end ? 0 : n->n_in;
 }
 
-static bool push(struct walk *w, struct node *n) {
+static bool push(struct snapshot_walk *w, struct node *n) {
   if (!reserve((void **)&w->stack, &w->room_stack, w->depth, sizeof *w->stack)) return false;
   if (n->mark != w->epoch) n->slot = PENDING;
   n->mark = w->epoch;
-  w->stack[w->depth++] = (struct frame){ n, 0 };
+  w->stack[w->depth++] = (struct visit){ n, 0 };
   return true;
 }
 
-static bool is_new(const struct walk *w, const struct node *n) { return n->mark != w->epoch || n->slot == WALL; }
+static bool is_new(const struct snapshot_walk *w, const struct node *n) { return n->mark != w->epoch || n->slot == WALL; }
 
-static bool add_operand(struct walk *w, int at, const struct node *n) {
+static bool add_operand(struct snapshot_walk *w, int at, const struct node *n) {
   if (!reserve((void **)&w->g->operand, &w->room_operands, at, sizeof(int))) return false;
   w->g->operand[at] = n->slot;
   return true;
 }
 
 /* `first` has one entry more than there are nodes. */
-static bool reserve_node(struct walk *w) {
+static bool reserve_node(struct snapshot_walk *w) {
   struct subgraph *g = w->g;
   if (g->n + 1 < w->room_nodes) return true;
   int room = w->room_nodes ? 2 * w->room_nodes : 64;
@@ -60,7 +59,7 @@ static bool reserve_node(struct walk *w) {
   return true;
 }
 
-static bool finish(struct walk *w, struct node *n) {
+static bool finish(struct snapshot_walk *w, struct node *n) {
   struct subgraph *g = w->g;
   if (!reserve_node(w)) return false;
   int at = g->n ? g->first[g->n] : 0, n_in = arity(w, n);
@@ -73,10 +72,10 @@ static bool finish(struct walk *w, struct node *n) {
   return true;
 }
 
-static bool visit(struct walk *w, struct node *target) {
+static bool visit(struct snapshot_walk *w, struct node *target) {
   if (is_new(w, target) && !push(w, target)) return false;
   while (w->depth) {
-    struct frame *f = &w->stack[w->depth - 1];
+    struct visit *f = &w->stack[w->depth - 1];
     struct node *n = f->node;
     if (f->next < arity(w, n)) {
       struct node *in = n->in[f->next++];
@@ -89,11 +88,11 @@ static bool visit(struct walk *w, struct node *target) {
   return true;
 }
 
-static void find(const struct walk *w, int n, struct node *const node[], int where[]) {
+static void find(const struct snapshot_walk *w, int n, struct node *const node[], int where[]) {
   for (int i = 0; i < n; i++) where[i] = node[i]->mark == w->epoch && node[i]->slot >= 0 ? node[i]->slot : -1;
 }
 
-static bool visit_all(struct walk *w, int n, struct node *const target[], int n_walls, struct node *const wall[]) {
+static bool visit_all(struct snapshot_walk *w, int n, struct node *const target[], int n_walls, struct node *const wall[]) {
   w->epoch = graph_epoch();
   for (int i = 0; i < n_walls; i++) {
     wall[i]->mark = w->epoch;
@@ -106,7 +105,7 @@ static bool visit_all(struct walk *w, int n, struct node *const target[], int n_
   return true;
 }
 
-static bool take(struct walk w, int n, struct node *const target[], int n_walls, struct node *const wall[]) {
+static bool take(struct snapshot_walk w, int n, struct node *const target[], int n_walls, struct node *const wall[]) {
   struct subgraph *g = w.g;
   *g = (struct subgraph){ 0 };
   g->target = mem_alloc((size_t)(n + n_walls) * sizeof(int));
@@ -125,11 +124,11 @@ static bool take(struct walk w, int n, struct node *const target[], int n_walls,
 
 bool subgraph_take(struct subgraph *g, int n, struct node *const target[], int n_walls, struct node *const wall[],
                    uint64_t oldest) {
-  return take((struct walk){ .g = g, .oldest = oldest }, n, target, n_walls, wall);
+  return take((struct snapshot_walk){ .g = g, .oldest = oldest }, n, target, n_walls, wall);
 }
 
 bool subgraph_take_lazy(struct subgraph *g, int n, struct node *const target[]) {
-  return take((struct walk){ .g = g, .stops_at_values = true }, n, target, 0, NULL);
+  return take((struct snapshot_walk){ .g = g, .stops_at_values = true }, n, target, 0, NULL);
 }
 
 void subgraph_free(struct subgraph *g) {

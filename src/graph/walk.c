@@ -4,13 +4,12 @@
 #include "graph/node.h"
 
 /* The stack of the search: a node and the input to look at next. */
-struct step { struct node *node; int next; };
 enum { FEW = 64 };
-struct stack { struct step *step; int n, room; struct step few[FEW]; };
+struct visits { struct visit *step; int n, room; struct visit few[FEW]; };
 
-static bool grow(struct stack *s) {
+static bool grow(struct visits *s) {
   bool is_first = s->step == s->few;
-  struct step *grown = mem_resize(is_first ? NULL : s->step, 2 * (size_t)s->room * sizeof *grown);
+  struct visit *grown = mem_resize(is_first ? NULL : s->step, 2 * (size_t)s->room * sizeof *grown);
   if (!grown) return false;
   if (is_first) memcpy(grown, s->few, sizeof s->few);
   s->step = grown;
@@ -18,9 +17,9 @@ static bool grow(struct stack *s) {
   return true;
 }
 
-static bool push(struct stack *s, struct node *n) {
+static bool push(struct visits *s, struct node *n) {
   if (s->n == s->room && !grow(s)) return false;
-  s->step[s->n++] = (struct step){ n, 0 };
+  s->step[s->n++] = (struct visit){ n, 0 };
   return true;
 }
 
@@ -37,13 +36,13 @@ static bool append(struct node_list *l, struct node *n) {
   return true;
 }
 
-static bool search(struct node_list *l, struct stack *s, uint64_t epoch, struct node *target,
+static bool search(struct node_list *l, struct visits *s, uint64_t epoch, struct node *target,
                    bool (*stop)(const struct node *)) {
   if (target->mark == epoch) return true;
   target->mark = epoch;
   bool ok = push(s, target);
   while (ok && s->n) {
-    struct step *top = &s->step[s->n - 1];
+    struct visit *top = &s->step[s->n - 1];
     struct node *n = top->node;
     int n_in = stop && stop(n) ? 0 : n->n_in;
     while (top->next < n_in && n->in[top->next]->mark == epoch) top->next++;
@@ -60,7 +59,7 @@ static bool search(struct node_list *l, struct stack *s, uint64_t epoch, struct 
 }
 
 bool walk(struct node_list *l, int n, struct node *const targets[], bool (*stop)(const struct node *)) {
-  struct stack s;
+  struct visits s;
   s.step = s.few, s.n = 0, s.room = FEW;
   uint64_t epoch = graph_epoch();
   bool ok = true;

@@ -191,10 +191,10 @@ static bool scalar(struct json *j, struct text *scratch) {
 }
 
 enum { DEPTH = 32 };
-struct nest { char close[DEPTH]; int n_members[DEPTH], depth; };
+struct json_nest { char close[DEPTH]; int n_members[DEPTH], depth; };
 
 /* Leaves what has ended, and reads up to the next value; false: there is none, or it failed. */
-static bool next_value(struct json *j, struct nest *nest, struct text *scratch) {
+static bool next_value(struct json *j, struct json_nest *nest, struct text *scratch) {
   while (nest->depth) {
     int top = nest->depth - 1;
     if (json_more(j, nest->close[top], nest->n_members[top]++)) return nest->close[top] == ']' || json_key(j, scratch);
@@ -204,7 +204,7 @@ static bool next_value(struct json *j, struct nest *nest, struct text *scratch) 
   return false;
 }
 
-static bool enter(struct json *j, struct nest *nest) {
+static bool enter(struct json *j, struct json_nest *nest) {
   if (nest->depth == DEPTH) return json_fail(j, "nested too deeply");
   nest->close[nest->depth] = *j->at++ == '{' ? '}' : ']';
   nest->n_members[nest->depth++] = 0;
@@ -212,7 +212,7 @@ static bool enter(struct json *j, struct nest *nest) {
 }
 
 bool json_skip(struct json *j) {
-  struct nest nest = { .depth = 0 };
+  struct json_nest nest = { .depth = 0 };
   struct text scratch = { 0 };
   bool ok;
   do ok = next_is(j, '{') || next_is(j, '[') ? enter(j, &nest) : scalar(j, &scratch);

@@ -12,10 +12,10 @@ static int at_the_ends(struct here h, int x, int r) {
   return either(h, op(h, KIR_EQ, x, zero), number(h, -INFINITY), r);
 }
 
-struct split { int k, m; double unit; }; /* k as a float, times unit */
+struct mantissa_split { int k, m; double unit; }; /* k as a float, times unit */
 
 /* bits: of x > 0, normal: 2/3 <= 1 + m < 4/3 in f32, sqrt(1/2) <= 1 + m < sqrt(2) in f64. k_less is taken off k; 0: nothing. */
-static struct split split(struct here h, int bits, int k_less) {
+static struct mantissa_split split(struct here h, int bits, int k_less) {
   int least = integer(h, is_narrow(h) ? 0x3f2aaaab : 0x3fe6a09e667f3bcd);
   int exponent = op(h, KIR_AND, sub(h, bits, least), integer(h, is_narrow(h) ? 0xff800000 : 0xfff0000000000000));
   int one_m = as_float(h, sub(h, bits, exponent)), k;
@@ -29,10 +29,10 @@ static struct split split(struct here h, int bits, int k_less) {
     int wide = as_float(h, op(h, KIR_OR, biased, integer(h, 0x4330000000000000)));
     k = sub(h, wide, k_less ? add(h, k_less, number(h, 0x1p52 + 1023)) : number(h, 0x1p52 + 1023));
   }
-  return (struct split){ k, sub(h, one_m, number(h, 1)), unit };
+  return (struct mantissa_split){ k, sub(h, one_m, number(h, 1)), unit };
 }
 
-static int exponent_of(struct here h, struct split p) { return p.unit == 1 ? p.k : mul(h, p.k, number(h, p.unit)); }
+static int exponent_of(struct here h, struct mantissa_split p) { return p.unit == 1 ? p.k : mul(h, p.k, number(h, p.unit)); }
 
 /* log(1 + m) + c */
 static struct two log_1m(struct here h, int m, int c) {
@@ -47,7 +47,7 @@ static struct two log_1m(struct here h, int m, int c) {
 }
 
 int log_split(struct here h, int x, int *k) {
-  struct split p = split(h, as_bits(h, x), 0);
+  struct mantissa_split p = split(h, as_bits(h, x), 0);
   *k = exponent_of(h, p);
   return p.m;
 }
@@ -73,14 +73,14 @@ static int in_base(struct here h, struct two l, int k, const struct base *b) {
 }
 
 /* x, scaled if it is a denormal */
-static struct split split_any(struct here h, int x) {
+static struct mantissa_split split_any(struct here h, int x) {
   int is_tiny = less(h, x, VALUE(h, 0x1p-126, 0x1p-1022));
   int scaled = either(h, is_tiny, mul(h, x, VALUE(h, 0x1p23, 0x1p54)), x);
   return split(h, as_bits(h, scaled), either(h, is_tiny, VALUE(h, 23, 54), number(h, 0)));
 }
 
 /* k ln 2 + log(1 + m), shorter, for the most frequent of them */
-static int log_f32(struct here h, struct split p) {
+static int log_f32(struct here h, struct mantissa_split p) {
   int m = p.m, s = mul(h, m, m);
   int odd = polynomial(h, s, 3, (double[]){ 0.140869141f, 0.139814854f, 0.200120345f });
   int even = polynomial(h, s, 4, (double[]){ -0.130310059f, -0.121483512f, -0.166846126f, -0.249996200f });
@@ -89,7 +89,7 @@ static int log_f32(struct here h, struct split p) {
   return muladd(h, p.k, number(h, (double)0.693147182f * p.unit), r);
 }
 
-static int log_of(struct here h, struct split p, const struct base *b) {
+static int log_of(struct here h, struct mantissa_split p, const struct base *b) {
   return b == &e_f32 ? log_f32(h, p) : in_base(h, log_1m(h, p.m, 0), exponent_of(h, p), b);
 }
 
@@ -116,7 +116,7 @@ int expand_log10(struct here h, const int x[]) { return logarithm(h, x[0], is_na
 /* ---- log(u + low): low / u is added after the reduction of u ----------------------------------------------------------- */
 
 static int log_sum(struct here h, int u, int low, int k_more) {
-  struct split p = split(h, as_bits(h, u), k_more);
+  struct mantissa_split p = split(h, as_bits(h, u), k_more);
   return in_base(h, log_1m(h, p.m, quotient(h, low, u)), p.k, is_narrow(h) ? &e_f32 : &e_f64);
 }
 

@@ -8,7 +8,7 @@
 
 enum { FEW_VALS = 512, BUFFER_BYTES = 1024 };
 
-struct printer {
+struct kir_printer {
   const struct kir_kernel *k;
   struct text *to;
   int *number, n_temps; /* by value: the number of a temporary, 0: not printed yet */
@@ -17,19 +17,19 @@ struct printer {
   char buffer[BUFFER_BYTES];
 };
 
-static void flush(struct printer *p) {
+static void flush(struct kir_printer *p) {
   text_bytes(p->to, p->buffer, p->n);
   p->n = 0;
 }
 
-static inline void put(struct printer *p, const char *s) {
+static inline void put(struct kir_printer *p, const char *s) {
   for (; *s; s++) {
     if (p->n == BUFFER_BYTES) flush(p);
     p->buffer[p->n++] = *s;
   }
 }
 
-static void put_number(struct printer *p, uint64_t x) {
+static void put_number(struct kir_printer *p, uint64_t x) {
   char digits[24];
   char *d = digits + sizeof digits - 1;
   *d = 0;
@@ -38,20 +38,20 @@ static void put_number(struct printer *p, uint64_t x) {
   put(p, d);
 }
 
-static void put_hex(struct printer *p, uint64_t x, int n_digits) {
+static void put_hex(struct kir_printer *p, uint64_t x, int n_digits) {
   char s[17] = { 0 };
   for (int i = n_digits; i--; x >>= 4) s[i] = "0123456789abcdef"[x & 15];
   put(p, s);
 }
 
-static void put_line(struct printer *p) {
+static void put_line(struct kir_printer *p) {
   put(p, "\n");
   for (int i = 0; i < p->depth; i++) put(p, "  ");
 }
 
 /* ---- Values and indices --------------------------------------------------------------------------------------------- */
 
-static void put_literal(struct printer *p, weft_dtype dtype, uint64_t bits) {
+static void put_literal(struct kir_printer *p, weft_dtype dtype, uint64_t bits) {
   bool is_negative = kir_is_signed(dtype) && bits >> (8 * kir_width(dtype) - 1);
   switch ((int)dtype) {
   case WEFT_F32: put(p, "0f"), put_hex(p, bits, 8); return;
@@ -63,19 +63,19 @@ static void put_literal(struct printer *p, weft_dtype dtype, uint64_t bits) {
   if (dtype != WEFT_I64) put(p, ":"), put(p, kir_dtype_name(dtype));
 }
 
-static int number_of(struct printer *p, int v) {
+static int number_of(struct kir_printer *p, int v) {
   if (!p->number[v]) p->number[v] = ++p->n_temps;
   return p->number[v];
 }
 
-static void put_value(struct printer *p, int v) {
+static void put_value(struct kir_printer *p, int v) {
   const struct kir_val *x = &p->k->vals[v];
   if (x->kind == KIR_LIT) put_literal(p, (weft_dtype)x->dtype, x->bits);
   else if (x->name) put(p, x->name);
   else put(p, "%"), put_number(p, (uint64_t)number_of(p, v));
 }
 
-static void put_values(struct printer *p, int n, const int v[]) {
+static void put_values(struct kir_printer *p, int n, const int v[]) {
   for (int i = 0; i < n; i++) {
     if (i) put(p, ", ");
     put_value(p, v[i]);
@@ -84,7 +84,7 @@ static void put_values(struct printer *p, int n, const int v[]) {
 
 /* The order of factors and terms in print must not depend on the order in which values were made: a text read back has
  * other indices. In a product axes come first, then results, args, sizes. */
-static int before(struct printer *p, int a, int b) {
+static int before(struct kir_printer *p, int a, int b) {
   static const int rank[] = { [KIR_AXIS] = 0, [KIR_RESULT] = 1, [KIR_ARG] = 2, [KIR_SIZE] = 3, [KIR_LIT] = 4 };
   const struct kir_val *x = &p->k->vals[a], *y = &p->k->vals[b];
   if (x->kind != y->kind) return rank[x->kind] - rank[y->kind];
@@ -92,7 +92,7 @@ static int before(struct printer *p, int a, int b) {
   return x->name ? strcmp(x->name, y->name) : number_of(p, a) - number_of(p, b);
 }
 
-static struct kir_term in_print_order(struct printer *p, struct kir_term t) {
+static struct kir_term in_print_order(struct kir_printer *p, struct kir_term t) {
   for (int i = 1; i < t.n; i++)
     for (int j = i; j && before(p, t.val[j], t.val[j - 1]) < 0; j--) {
       int swap = t.val[j];
@@ -103,7 +103,7 @@ static struct kir_term in_print_order(struct printer *p, struct kir_term t) {
 }
 
 /* i*C+c, N-i-1, 1-p: what is added before what is taken away, products before names before numbers. */
-static int term_before(struct printer *p, const struct kir_term *a, const struct kir_term *b) {
+static int term_before(struct kir_printer *p, const struct kir_term *a, const struct kir_term *b) {
   if ((a->coef < 0) != (b->coef < 0)) return a->coef < 0 ? 1 : -1;
   if (a->n != b->n) return b->n - a->n;
   int64_t x = a->coef < 0 ? a->coef : -a->coef, y = b->coef < 0 ? b->coef : -b->coef;
@@ -116,7 +116,7 @@ static int term_before(struct printer *p, const struct kir_term *a, const struct
   return 0;
 }
 
-static void put_term(struct printer *p, const struct kir_term *t, bool is_first) {
+static void put_term(struct kir_printer *p, const struct kir_term *t, bool is_first) {
   uint64_t size = t->coef < 0 ? -(uint64_t)t->coef : (uint64_t)t->coef;
   if (t->coef < 0 || !is_first) put(p, t->coef < 0 ? "-" : "+");
   if (size != 1 || !t->n) put_number(p, size);
@@ -126,7 +126,7 @@ static void put_term(struct printer *p, const struct kir_term *t, bool is_first)
   }
 }
 
-static void put_lin(struct printer *p, const struct kir_lin *l) {
+static void put_lin(struct kir_printer *p, const struct kir_lin *l) {
   struct kir_term t[KIR_TERMS];
   for (int i = 0; i < l->n; i++) {
     struct kir_term x = in_print_order(p, l->term[i]);
@@ -138,7 +138,7 @@ static void put_lin(struct printer *p, const struct kir_lin *l) {
   if (!l->n) put(p, "0");
 }
 
-static void put_at(struct printer *p, const char *name, int n, const struct kir_lin at[]) {
+static void put_at(struct kir_printer *p, const char *name, int n, const struct kir_lin at[]) {
   put(p, name);
   put(p, "[");
   for (int i = 0; i < n; i++) {
@@ -150,7 +150,7 @@ static void put_at(struct printer *p, const char *name, int n, const struct kir_
 
 /* ---- Statements ----------------------------------------------------------------------------------------------------- */
 
-static void put_op(struct printer *p, const struct kir_stmt *s) {
+static void put_op(struct kir_printer *p, const struct kir_stmt *s) {
   put_values(p, s->n_out, s->out);
   put(p, " = ");
   put(p, s->op == KIR_CALL ? p->k->fns[s->fn].name : kir_rows[s->op].name);
@@ -160,13 +160,13 @@ static void put_op(struct printer *p, const struct kir_stmt *s) {
   put(p, ")");
 }
 
-static void put_load(struct printer *p, const struct kir_stmt *s, int out) {
+static void put_load(struct kir_printer *p, const struct kir_stmt *s, int out) {
   put_value(p, out);
   put(p, " = load ");
   put_at(p, p->k->bufs[s->buf].name, s->n_at, s->at);
 }
 
-static void put_store(struct printer *p, const struct kir_stmt *s) {
+static void put_store(struct kir_printer *p, const struct kir_stmt *s) {
   put(p, "store ");
   put_at(p, p->k->bufs[s->buf].name, s->n_at, s->at);
   if (s->op != KIR_SET) put(p, " "), put(p, kir_rows[s->op].name);
@@ -174,7 +174,7 @@ static void put_store(struct printer *p, const struct kir_stmt *s) {
   put_value(p, s->in[0]);
 }
 
-static void put_fold(struct printer *p, const struct kir_stmt *s) {
+static void put_fold(struct kir_printer *p, const struct kir_stmt *s) {
   static const char *const order[] = { [KIR_PLAIN] = " ", [KIR_ROW] = ".row ", [KIR_COL] = ".col " };
   put_values(p, s->n_out, s->out);
   put(p, s->kind == KIR_FOLD ? " = fold" : " = prefix");
@@ -186,7 +186,7 @@ static void put_fold(struct printer *p, const struct kir_stmt *s) {
   if (s->n_from) put(p, " from "), put_values(p, s->n_from, s->from);
 }
 
-static void put_next(struct printer *p, const struct kir_stmt *s) {
+static void put_next(struct kir_printer *p, const struct kir_stmt *s) {
   put(p, "next ");
   for (int i = 0; i < s->n_in; i++) {
     if (i) put(p, ", ");
@@ -196,26 +196,26 @@ static void put_next(struct printer *p, const struct kir_stmt *s) {
   }
 }
 
-static void put_two(struct printer *p, const char *word, int a, const char *between, int b) {
+static void put_two(struct kir_printer *p, const char *word, int a, const char *between, int b) {
   put(p, word);
   put_value(p, a);
   put(p, between);
   put_value(p, b);
 }
 
-static void put_yield(struct printer *p, const struct kir_stmt *s) {
+static void put_yield(struct kir_printer *p, const struct kir_stmt *s) {
   put_two(p, "yield ", s->out[0], " = ", s->in[0]);
   put(p, " else ");
   put_value(p, s->in[1]);
 }
 
-static void put_buf(struct printer *p, const struct kir_buf *b) {
+static void put_buf(struct kir_printer *p, const struct kir_buf *b) {
   put(p, b->name);
   put(p, ":");
   put_at(p, kir_dtype_name((weft_dtype)b->dtype), b->rank, b->dims);
 }
 
-static void put_extent(struct printer *p, const struct kir_stmt *s) {
+static void put_extent(struct kir_printer *p, const struct kir_stmt *s) {
   if (s->extent == KIR_BLOCK) put(p, "block "), put_value(p, s->block_of);
   if (s->extent == KIR_N) put_lin(p, &s->at[0]);
   if (s->extent != KIR_BLOCKS) return;
@@ -226,7 +226,7 @@ static void put_extent(struct printer *p, const struct kir_stmt *s) {
   put(p, ")");
 }
 
-static void put_loop(struct printer *p, const struct kir_stmt *s) {
+static void put_loop(struct kir_printer *p, const struct kir_stmt *s) {
   put(p, s->kind == KIR_PAR ? "par " : s->kind == KIR_SERIAL ? "serial " : "lane ");
   put_value(p, s->var);
   put(p, " in ");
@@ -239,7 +239,7 @@ static void put_loop(struct printer *p, const struct kir_stmt *s) {
   }
 }
 
-static bool put_guarded(struct printer *p, const struct kir_stmt *s) {
+static bool put_guarded(struct kir_printer *p, const struct kir_stmt *s) {
   const struct kir_stmt *a = s->body.first, *b = a ? a->next : NULL;
   if (a && a->kind == KIR_STORE && !b) {
     put_store(p, a);
@@ -253,16 +253,16 @@ static bool put_guarded(struct printer *p, const struct kir_stmt *s) {
   return true;
 }
 
-static void put_block(struct printer *p, const struct kir_block *);
+static void put_block(struct kir_printer *p, const struct kir_block *);
 
-static void put_body(struct printer *p, const struct kir_stmt *s) {
+static void put_body(struct kir_printer *p, const struct kir_stmt *s) {
   put(p, " {");
   put_block(p, &s->body);
   put_line(p);
   put(p, "}");
 }
 
-static void put_stmt(struct printer *p, const struct kir_stmt *s) {
+static void put_stmt(struct kir_printer *p, const struct kir_stmt *s) {
   switch ((enum kir_kind)s->kind) {
   case KIR_OP: put_op(p, s); break;
   case KIR_LOAD: put_load(p, s, s->out[0]); break;
@@ -281,7 +281,7 @@ static void put_stmt(struct printer *p, const struct kir_stmt *s) {
   }
 }
 
-static void put_block(struct printer *p, const struct kir_block *b) {
+static void put_block(struct kir_printer *p, const struct kir_block *b) {
   p->depth++;
   for (const struct kir_stmt *s = b->first; s; s = s->next) put_line(p), put_stmt(p, s);
   p->depth--;
@@ -289,12 +289,12 @@ static void put_block(struct printer *p, const struct kir_block *b) {
 
 /* ---- The head ------------------------------------------------------------------------------------------------------- */
 
-static void put_table(struct printer *p, const struct kir_buf *b) {
+static void put_table(struct kir_printer *p, const struct kir_buf *b) {
   put(p, " =");
   for (int i = 0; i < b->n_data; i++) put(p, " "), put_literal(p, (weft_dtype)b->dtype, b->data[i]);
 }
 
-static void put_bufs(struct printer *p) {
+static void put_bufs(struct kir_printer *p) {
   static const char *const word[] = { "in ", "out ", "inout ", "table ", "" };
   int kind = -1; /* buffers of one kind that follow one another share a line; tables do not */
   for (int i = 0; i < p->k->n_bufs; i++) {
@@ -308,13 +308,13 @@ static void put_bufs(struct printer *p) {
   }
 }
 
-static void put_typed(struct printer *p, int v) {
+static void put_typed(struct kir_printer *p, int v) {
   put_value(p, v);
   put(p, ":");
   put(p, kir_dtype_name((weft_dtype)p->k->vals[v].dtype));
 }
 
-static void put_fn(struct printer *p, const struct kir_fn *f) {
+static void put_fn(struct kir_printer *p, const struct kir_fn *f) {
   put_line(p);
   put(p, "fn ");
   put(p, f->name);
@@ -333,7 +333,7 @@ static void put_fn(struct printer *p, const struct kir_fn *f) {
   put(p, "}");
 }
 
-static void put_kernel(struct printer *p) {
+static void put_kernel(struct kir_printer *p) {
   const struct kir_kernel *k = p->k;
   put(p, "kernel ");
   put(p, k->name);
@@ -359,7 +359,7 @@ void kir_print(const struct kir_kernel *k, struct text *to) {
     return;
   }
   if (!is_large) memset(few, 0, (size_t)k->n_vals * sizeof *few);
-  struct printer p;
+  struct kir_printer p;
   p.k = k, p.to = to, p.number = number, p.n_temps = 0, p.depth = 0, p.n = 0;
   put_kernel(&p);
   if (is_large) mem_free(number);

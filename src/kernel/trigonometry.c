@@ -43,15 +43,15 @@ static struct angle near(struct here h, int x, int more) {
 /* ---- Far away ----------------------------------------------------------------------------------------------------------- */
 
 enum { PARTS = 5 };
-struct range { double from; double part[PARTS]; }; /* from: x is not below it; part: times 2^80 or 2^500, see small_enough */
+struct pi_part { double from; double part[PARTS]; }; /* from: x is not below it; part: times 2^80 or 2^500, see small_enough */
 
-static const struct range ranges_f32[] = {
+static const struct pi_part ranges_f32[] = {
   { 0, { 0x1.45f306p-1, 0x1.b9391p-26, 0x1.529fc2p-52, 0x1.d5f47ep-78, -0x1.65912p-103 } },
   { 0x1p59, { 0x1.391054p46, 0x1.4fe13ap21, 0x1.7d1f54p-4, -0x1.6447e4p-29, -0x1.275a9ap-54 } },
   { 0x1p91, { 0x1.f09d6p14, -0x1.70565ap-11, 0x1.dc0db6p-36, 0x1.4acc9ep-63, 0x1.0e4108p-90 } },
   { 0x1p123, { 0x1.d4d378p-18, -0x1.f924ecp-43, 0x1.5993c4p-68, 0x1.c821p-95, -0x1.ae9c54p-120 } } };
 
-static const struct range ranges_f64[] = {
+static const struct pi_part ranges_f64[] = {
   { 0, { 0x1.45f306dc9c883p-1, -0x1.6b01ec5417056p-55, -0x1.6447e493ad4cep-109, 0x1.e21c820ff28b2p-163,
          -0x1.508510ea79237p-218 } },
   { 0x1p146, { 0x1.1f534ddc0db63p-92, -0x1.a99b0ef1bef8p-146, -0x1.ae9c5421443aap-200, 0x1.b7246e3a424ddp-256,
@@ -79,7 +79,7 @@ enum { N_F32 = sizeof ranges_f32 / sizeof *ranges_f32, N_F64 = sizeof ranges_f64
 
 /* The parts of 2/pi for each lane's x. */
 static void choose(struct here h, int x, int part[PARTS]) {
-  const struct range *rows = is_narrow(h) ? ranges_f32 : ranges_f64;
+  const struct pi_part *rows = is_narrow(h) ? ranges_f32 : ranges_f64;
   for (int k = 0; k < PARTS; k++) part[k] = number(h, rows[0].part[k]);
   for (int i = 1; i < (is_narrow(h) ? N_F32 : N_F64); i++) {
     int is_below = less(h, x, number(h, rows[i].from));

@@ -60,8 +60,8 @@ static enum place place_of(const struct kir_stmt *s) {
 
 /* ---- State ------------------------------------------------------------------------------------------------------------ */
 
-struct block { /* one that is open */
-  const struct block *up;
+struct open_block { /* one that is open */
+  const struct open_block *up;
   const struct kir_stmt *s; /* the loop or if; NULL: kernel or fn */
   enum place place, outer;  /* outer: the same without ifs */
   const struct kir_stmt *lane;
@@ -128,7 +128,7 @@ static bool define(struct verifier *v, int x, weft_dtype dtype) {
   return true;
 }
 
-static bool define_here(struct verifier *v, const struct block *b, int x, weft_dtype dtype) {
+static bool define_here(struct verifier *v, const struct open_block *b, int x, weft_dtype dtype) {
   if (!define(v, x, dtype)) return false;
   show(v, x, b->lane);
   return true;
@@ -223,7 +223,7 @@ static bool call_fits(struct verifier *v, int fn, int n, const int in[]) {
   return fits || misused(v, f->name, n, in);
 }
 
-static bool verify_call(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_call(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   if (!call_fits(v, s->fn, s->n_in, s->in)) return false;
   const struct kir_fn *f = &v->k->fns[s->fn];
   if (f->n_result != s->n_out) return refuse(v, "%s gives %d values", f->name, f->n_result);
@@ -232,7 +232,7 @@ static bool verify_call(struct verifier *v, const struct block *b, const struct 
   return true;
 }
 
-static bool verify_convert(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_convert(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   weft_dtype to = (weft_dtype)s->dtype;
   if (s->n_in != 1 || !kir_width(to)) return refuse(v, "%s needs a dtype", kir_rows[s->op].name);
   if (s->op == KIR_BITS && (!kir_is_register(to) || kir_width(to) != kir_width(dtype_of(v, s->in[0]))))
@@ -240,14 +240,14 @@ static bool verify_convert(struct verifier *v, const struct block *b, const stru
   return define_here(v, b, s->out[0], kir_register_of(to));
 }
 
-static bool verify_owns(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_owns(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   const struct kir_stmt *loop = v->of[s->in[0]].loop;
   if (!loop || loop->extent != KIR_BLOCKS || dtype_of(v, s->in[1]) != WEFT_I64)
     return refuse(v, "owns needs a block axis and an i64");
   return define_here(v, b, s->out[0], WEFT_BOOL);
 }
 
-static bool verify_op(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_op(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   weft_dtype result;
   for (int i = 0; i < s->n_in; i++)
     if (!see(v, s->in[i])) return false;
@@ -259,7 +259,7 @@ static bool verify_op(struct verifier *v, const struct block *b, const struct ki
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------------ */
 
-static const struct kir_buf *see_buffer(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static const struct kir_buf *see_buffer(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   if (s->buf < 0 || s->buf >= v->k->n_bufs) return refuse(v, "no such buffer"), NULL;
   const struct kir_buf *x = &v->k->bufs[s->buf];
   if (x->kind == KIR_LOCAL && !v->local_pars[s->buf]) refuse(v, "%s is not visible here", x->name);
@@ -269,19 +269,19 @@ static const struct kir_buf *see_buffer(struct verifier *v, const struct block *
   return NULL;
 }
 
-static bool verify_load(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_load(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   const struct kir_buf *x = see_buffer(v, b, s);
   return x && define_here(v, b, s->out[0], kir_register_of((weft_dtype)x->dtype));
 }
 
-static const struct kir_private *private_here(const struct block *b, int buf) {
+static const struct kir_private *private_here(const struct open_block *b, int buf) {
   for (; b; b = b->up)
     for (int i = 0; b->s && i < b->s->n_private; i++)
       if (b->s->private[i].buf == buf) return &b->s->private[i];
   return NULL;
 }
 
-static bool verify_store_mode(struct verifier *v, const struct block *b, const struct kir_stmt *s, const struct kir_buf *x) {
+static bool verify_store_mode(struct verifier *v, const struct open_block *b, const struct kir_stmt *s, const struct kir_buf *x) {
   const struct kir_private *p = private_here(b, s->buf);
   weft_dtype dtype = kir_register_of((weft_dtype)x->dtype), result;
   if (s->op != KIR_SET && !kir_is_combiner(s->op)) return refuse(v, "%s: no store mode %s", x->name, kir_rows[s->op].name);
@@ -291,7 +291,7 @@ static bool verify_store_mode(struct verifier *v, const struct block *b, const s
          refuse(v, "%s: combining in memory would round each time; use private or local", x->name);
 }
 
-static bool verify_store(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_store(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   const struct kir_buf *x = see_buffer(v, b, s);
   if (!x || !see(v, s->in[0])) return false;
   weft_dtype dtype = kir_register_of((weft_dtype)x->dtype);
@@ -303,7 +303,7 @@ static bool verify_store(struct verifier *v, const struct block *b, const struct
   return verify_store_mode(v, b, s, x);
 }
 
-static bool verify_local(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_local(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   const struct kir_buf *x = &v->k->bufs[s->buf];
   if (x->kind != KIR_LOCAL || !kir_is_register((weft_dtype)x->dtype))
     return refuse(v, "%s: local arrays hold register dtypes", x->name);
@@ -342,7 +342,7 @@ static bool verify_from(struct verifier *v, const struct kir_stmt *s) {
   return true;
 }
 
-static bool verify_fold(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_fold(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_in; i++)
     if (!see(v, s->in[i])) return false;
   if (s->kind == KIR_PREFIX && s->order != KIR_PLAIN) return refuse(v, "prefix has one order");
@@ -355,7 +355,7 @@ static bool verify_fold(struct verifier *v, const struct block *b, const struct 
   return true;
 }
 
-static bool verify_carry(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_carry(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   return see(v, s->in[0]) && define_here(v, b, s->out[0], dtype_of(v, s->in[0]));
 }
 
@@ -365,7 +365,7 @@ static bool is_carry_of(const struct kir_stmt *loop, int x) {
   return false;
 }
 
-static bool verify_next(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_next(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_in; i++) {
     if (!is_carry_of(b->s, s->out[i])) return refuse(v, "next names no carry of this loop");
     for (int j = 0; j < i; j++)
@@ -390,7 +390,7 @@ static bool verify_yield(struct verifier *v, const struct kir_stmt *s) {
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------------ */
 
-static bool verify_block(struct verifier *v, const struct block *b, const struct kir_block *body);
+static bool verify_block(struct verifier *v, const struct open_block *b, const struct kir_block *body);
 
 static bool verify_extent(struct verifier *v, const struct kir_stmt *s) {
   if (s->extent == KIR_BLOCK) {
@@ -416,7 +416,7 @@ static bool verify_private(struct verifier *v, const struct kir_stmt *s) {
 }
 
 /* What the loop leaves behind. */
-static void leave_loop(struct verifier *v, const struct block *outer, const struct kir_stmt *s) {
+static void leave_loop(struct verifier *v, const struct open_block *outer, const struct kir_stmt *s) {
   for (const struct kir_stmt *x = s->body.first; x; x = x->next) {
     if (x->kind == KIR_CARRY || x->kind == KIR_FOLD || x->kind == KIR_PREFIX)
       for (int i = 0; i < x->n_out; i++) show(v, x->out[i], outer->lane);
@@ -435,9 +435,9 @@ static void show_kept(struct verifier *v, const struct kir_stmt *s) {
     if (have_same_extent(v->kept[i].loop, s) && !v->of[v->kept[i].value].is_visible) show(v, v->kept[i].value, true);
 }
 
-static bool verify_loop(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_loop(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   const struct kir_stmt *lane = s->kind == KIR_LANE ? s : b->lane;
-  struct block inner = { b, s, place_of(s), place_of(s), lane, b->n_pars + (s->kind == KIR_PAR) };
+  struct open_block inner = { b, s, place_of(s), place_of(s), lane, b->n_pars + (s->kind == KIR_PAR) };
   if (s->var <= 0 || v->k->vals[s->var].kind != KIR_AXIS || v->of[s->var].is_defined)
     return refuse(v, "a loop needs a variable of its own");
   if (!verify_extent(v, s) || !verify_private(v, s)) return false;
@@ -453,8 +453,8 @@ static bool verify_loop(struct verifier *v, const struct block *b, const struct 
   return true;
 }
 
-static bool verify_if(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
-  struct block inner = { b, s, IN_IF, b->outer, b->lane, b->n_pars };
+static bool verify_if(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
+  struct open_block inner = { b, s, IN_IF, b->outer, b->lane, b->n_pars };
   int shown = v->n_shown, n_kept = v->n_kept;
   if (!see_as(v, s->in[0], WEFT_BOOL, "if") || !verify_block(v, &inner, &s->body)) return false;
   hide(v, shown);
@@ -467,7 +467,7 @@ static bool verify_if(struct verifier *v, const struct block *b, const struct ki
   return true;
 }
 
-static bool verify_stmt(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool verify_stmt(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   switch ((enum kir_kind)s->kind) {
   case KIR_OP: return verify_op(v, b, s);
   case KIR_LOAD: return verify_load(v, b, s);
@@ -487,13 +487,13 @@ static bool verify_stmt(struct verifier *v, const struct block *b, const struct 
   return refuse(v, "no such statement");
 }
 
-static bool may_stand(struct verifier *v, const struct block *b, const struct kir_stmt *s) {
+static bool may_stand(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
   int ok = may_stand_in[s->kind];
   if (ok & b->place || (b->place == IN_IF && ok & THROUGH_IF && ok & b->outer)) return true;
   return refuse(v, "%s may not stand in %s", kind_name[s->kind], place_name(b->place));
 }
 
-static bool verify_block(struct verifier *v, const struct block *b, const struct kir_block *body) {
+static bool verify_block(struct verifier *v, const struct open_block *b, const struct kir_block *body) {
   bool only_carries = true, after_next = false;
   for (const struct kir_stmt *s = body->first; s; s = s->next) {
     if (s->kind >= KIR_KINDS) return refuse(v, "no such statement");
@@ -512,7 +512,7 @@ static bool verify_block(struct verifier *v, const struct block *b, const struct
 
 static bool verify_fn(struct verifier *v, int fn) {
   const struct kir_fn *f = &v->k->fns[fn];
-  struct block b = { .place = IN_FN, .outer = IN_FN };
+  struct open_block b = { .place = IN_FN, .outer = IN_FN };
   v->fn = fn;
   for (int i = 0; i < f->n_param; i++)
     if (!define_here(v, &b, f->param[i], dtype_of(v, f->param[i]))) return false;
@@ -540,7 +540,7 @@ static bool verify_head(struct verifier *v) {
 
 static void verify_kernel(struct verifier *v) {
   struct kir_kernel *k = v->k;
-  struct block b = { .place = IN_KERNEL, .outer = IN_KERNEL };
+  struct open_block b = { .place = IN_KERNEL, .outer = IN_KERNEL };
   if (!verify_head(v)) return;
   for (int i = 0; i < k->n_fns; i++)
     if (!verify_fn(v, i)) return;

@@ -5,26 +5,26 @@
 
 enum { LETTERS = 52, NAMES = LETTERS + WEFT_RANK_MAX, OPERANDS = 32 }; /* names beyond letters: axes under "..", the last first */
 
-struct term { weft_array *x; int rank; int name[WEFT_RANK_MAX]; };     /* an array whose axes have different names */
+struct named_array { weft_array *x; int rank; int name[WEFT_RANK_MAX]; };     /* an array whose axes have different names */
 
-struct sum {
+struct einsum {
   const char *fn;
   int n;
-  struct term term[OPERANDS];
+  struct named_array term[OPERANDS];
   int out_rank, out[WEFT_RANK_MAX];
   dim size[NAMES];          /* -1: the name does not occur (sizes that are symbols are smaller) */
   struct failure *failure;
 };
 
-static bool wrong(struct sum *s, struct failure *f) { return s->failure = f, false; }
+static bool wrong(struct einsum *s, struct failure *f) { return s->failure = f, false; }
 
-static int find(const struct term *t, int name) {
+static int find(const struct named_array *t, int name) {
   for (int i = 0; i < t->rank; i++) if (t->name[i] == name) return i;
   return -1;
 }
-static bool has(const struct term *t, int name) { return find(t, name) >= 0; }
+static bool has(const struct named_array *t, int name) { return find(t, name) >= 0; }
 
-static bool is_wanted(const struct sum *s, int name) {
+static bool is_wanted(const struct einsum *s, int name) {
   for (int i = 0; i < s->out_rank; i++) if (s->out[i] == name) return true;
   return false;
 }
@@ -60,12 +60,12 @@ static bool has_dots(const char *text) {
   return false;
 }
 
-static bool text_wrong(struct sum *s, const char *text) {
+static bool text_wrong(struct einsum *s, const char *text) {
   return wrong(s, fail(WEFT_ERR_ARG, scope_origin(), "%s: \"%s\" is not like \"ij,jk->ik\" with %d operands", s->fn, text, s->n));
 }
 
 /* Without an arrow: the axes under dots, then the names that occur once, by alphabet. */
-static void implied(struct sum *s, int hidden) {
+static void implied(struct einsum *s, int hidden) {
   for (int i = hidden; i--;) s->out[s->out_rank++] = LETTERS + i;
   for (int name = 0; name < LETTERS; name++) {
     int n = 0;
@@ -74,11 +74,11 @@ static void implied(struct sum *s, int hidden) {
   }
 }
 
-static bool read_text(struct sum *s, const char *text, weft_array *const x[]) {
+static bool read_text(struct einsum *s, const char *text, weft_array *const x[]) {
   const char *at = text;
   int most = 0;
   for (int k = 0; k < s->n; k++) {
-    struct term *t = &s->term[k];
+    struct named_array *t = &s->term[k];
     t->x = x[k];
     t->rank = weft_rank(x[k]);
     int hidden = has_dots(at) ? t->rank - count_letters(at) : 0;
@@ -104,13 +104,13 @@ static bool read_text(struct sum *s, const char *text, weft_array *const x[]) {
 
 /* ---- names and sizes ---- */
 
-static void drop(struct term *t, int axis) {
+static void drop(struct named_array *t, int axis) {
   t->x = weft_squeeze(t->x, axis);
   memmove(&t->name[axis], &t->name[axis + 1], sizeof *t->name * (size_t)(--t->rank - axis));
 }
 
 /* An axis of length 1 goes with any other of its name, as it does in broadcasting. */
-static bool note_size(struct sum *s, int name, dim d) {
+static bool note_size(struct einsum *s, int name, dim d) {
   if (s->size[name] == -1 || s->size[name] == 1) s->size[name] = d;
   else if (d != 1 && !sizes_meet(s->fn, d, s->size[name]))
     return wrong(s, fail(WEFT_ERR_SHAPE, scope_origin(), "%s: axes of one name have %lld and %lld elements", s->fn,
@@ -118,7 +118,7 @@ static bool note_size(struct sum *s, int name, dim d) {
   return true;
 }
 
-static bool note_sizes(struct sum *s) {
+static bool note_sizes(struct einsum *s) {
   memset(s->size, -1, sizeof s->size);
   for (int k = 0; k < s->n; k++) {
     struct node *n = array_node(s->term[k].x);
@@ -132,7 +132,7 @@ static bool note_sizes(struct sum *s) {
 }
 
 /* A name that occurs twice is a diagonal; weft_diagonal puts it last. */
-static void take_diagonals(struct term *t) {
+static void take_diagonals(struct named_array *t) {
   for (int i = 0; i < t->rank; i++)
     for (int j = i + 1; j < t->rank; j++) {
       if (t->name[i] != t->name[j]) continue;
@@ -147,7 +147,7 @@ static void take_diagonals(struct term *t) {
     }
 }
 
-static void drop_ones(const struct sum *s, struct term *t) {
+static void drop_ones(const struct einsum *s, struct named_array *t) {
   struct node *n = array_node(t->x);
   for (int i = n->rank; i--;) if (n->dims[i] == 1 && s->size[t->name[i]] != 1) drop(t, i);
   node_release(n);
@@ -155,13 +155,13 @@ static void drop_ones(const struct sum *s, struct term *t) {
 
 /* ---- one operand, two operands ---- */
 
-static void sum_over(struct term *t, int axis) {
+static void sum_over(struct named_array *t, int axis) {
   t->x = weft_sum(t->x, axis);
   drop(t, axis);
 }
 
 /* The names in `order`, one axis for each; what the term does not have becomes an axis of length 1. */
-static weft_array *arranged(const struct sum *s, const struct term *t, int n, const int order[]) {
+static weft_array *arranged(const struct einsum *s, const struct named_array *t, int n, const int order[]) {
   int axes[WEFT_RANK_MAX], there = 0;
   dim dims[WEFT_RANK_MAX];
   for (int i = 0; i < n; i++) {
@@ -172,10 +172,10 @@ static weft_array *arranged(const struct sum *s, const struct term *t, int n, co
   return array_reshape(s->fn, weft_transpose(t->x, axes), n, dims);
 }
 
-struct names { int n, name[WEFT_RANK_MAX]; };
+struct name_set { int n, name[WEFT_RANK_MAX]; };
 
-static void add(struct names *s, int name) { s->name[s->n++] = name; }
-static dim product_of(const struct sum *s, const struct names *of) {
+static void add(struct name_set *s, int name) { s->name[s->n++] = name; }
+static dim product_of(const struct einsum *s, const struct name_set *of) {
   dim d = 1;
   for (int i = 0; i < of->n; i++) d = dim_mul(d, s->size[of->name[i]]);
   return d;
@@ -183,7 +183,7 @@ static dim product_of(const struct sum *s, const struct names *of) {
 
 /* Names of t that are neighbours at its end can be one axis; those before them are batch axes, over which the other operand
  * is broadcast. */
-static void keep_neighbours(const struct term *t, struct names *free, struct names *batch) {
+static void keep_neighbours(const struct named_array *t, struct name_set *free, struct name_set *batch) {
   int first = free->n - 1;
   while (first > 0 && find(t, free->name[first - 1]) == find(t, free->name[first]) - 1) first--;
   for (int i = 0; i < first; i++) add(batch, free->name[i]);
@@ -193,9 +193,9 @@ static void keep_neighbours(const struct term *t, struct names *free, struct nam
 }
 
 /* [batch, one, other] with the last two groups of names as one axis each. */
-static weft_array *as_matrices(const struct sum *s, const struct term *t, const struct names *batch, const struct names *one,
-                               const struct names *other) {
-  struct names all = *batch;
+static weft_array *as_matrices(const struct einsum *s, const struct named_array *t, const struct name_set *batch,
+                               const struct name_set *one, const struct name_set *other) {
+  struct name_set all = *batch;
   dim dims[WEFT_RANK_MAX];
   for (int i = 0; i < batch->n; i++) dims[i] = has(t, batch->name[i]) ? s->size[batch->name[i]] : 1;
   for (int i = 0; i < one->n; i++) add(&all, one->name[i]);
@@ -205,11 +205,12 @@ static weft_array *as_matrices(const struct sum *s, const struct term *t, const 
   return array_reshape(s->fn, arranged(s, t, all.n, all.name), batch->n + 2, dims);
 }
 
-static struct term matrices(const struct sum *s, const struct term *a, const struct term *b, const struct names *batch,
-                            const struct names *left, const struct names *inner, const struct names *right) {
-  struct term y = { .rank = 0 };
+static struct named_array matrices(const struct einsum *s, const struct named_array *a, const struct named_array *b,
+                                   const struct name_set *batch, const struct name_set *left, const struct name_set *inner,
+                                   const struct name_set *right) {
+  struct named_array y = { .rank = 0 };
   dim dims[WEFT_RANK_MAX];
-  const struct names *groups[] = { batch, left, right };
+  const struct name_set *groups[] = { batch, left, right };
   for (int g = 0; g < 3; g++)
     for (int i = 0; i < groups[g]->n; i++) {
       dims[y.rank] = s->size[groups[g]->name[i]];
@@ -220,32 +221,32 @@ static struct term matrices(const struct sum *s, const struct term *a, const str
   return y;
 }
 
-static struct term elementwise(const struct sum *s, const struct term *a, const struct term *b) {
-  struct term y = *a;
+static struct named_array elementwise(const struct einsum *s, const struct named_array *a, const struct named_array *b) {
+  struct named_array y = *a;
   for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i])) y.name[y.rank++] = b->name[i];
   y.x = weft_mul(arranged(s, a, y.rank, y.name), arranged(s, b, y.rank, y.name));
   return y;
 }
 
-static double length(const struct sum *s, int name) { return dim_is_known(s->size[name]) ? (double)s->size[name] : 64; }
+static double length(const struct einsum *s, int name) { return dim_is_known(s->size[name]) ? (double)s->size[name] : 64; }
 
-static double elements(const struct sum *s, const struct term *t) {
+static double elements(const struct einsum *s, const struct named_array *t) {
   double n = 1;
   for (int i = 0; i < t->rank; i++) n *= length(s, t->name[i]);
   return n;
 }
 
 /* Whether an operand other than a and b, or the result, needs the name. */
-static bool is_needed(const struct sum *s, int name, const struct term *a, const struct term *b) {
+static bool is_needed(const struct einsum *s, int name, const struct named_array *a, const struct named_array *b) {
   for (int k = 0; k < s->n; k++) if (&s->term[k] != a && &s->term[k] != b && has(&s->term[k], name)) return true;
   return is_wanted(s, name);
 }
 
-static struct term together(const struct sum *s, struct term *a, struct term *b) {
-  struct names batch = { 0 }, left = { 0 }, inner = { 0 }, right = { 0 };
+static struct named_array together(const struct einsum *s, struct named_array *a, struct named_array *b) {
+  struct name_set batch = { 0 }, left = { 0 }, inner = { 0 }, right = { 0 };
   for (int i = a->rank; i--;) if (!has(b, a->name[i]) && !is_needed(s, a->name[i], a, b)) sum_over(a, i);
   for (int i = b->rank; i--;) if (!has(a, b->name[i]) && !is_needed(s, b->name[i], a, b)) sum_over(b, i);
-  const struct term *larger = elements(s, a) >= elements(s, b) ? a : b; /* summed in its order: if one is copied, the other */
+  const struct named_array *larger = elements(s, a) >= elements(s, b) ? a : b; /* summed in its order: the other may be copied */
   for (int i = 0; i < a->rank; i++) {
     if (!has(b, a->name[i])) add(&left, a->name[i]);
     else if (is_needed(s, a->name[i], a, b)) add(&batch, a->name[i]);
@@ -264,7 +265,7 @@ static struct term together(const struct sum *s, struct term *a, struct term *b)
 /* ---- which two ---- */
 
 /* Elements of the result beyond those of its operands. */
-static double growth(const struct sum *s, const struct term *a, const struct term *b) {
+static double growth(const struct einsum *s, const struct named_array *a, const struct named_array *b) {
   double n = 1;
   for (int i = 0; i < a->rank; i++) if (is_needed(s, a->name[i], a, b)) n *= length(s, a->name[i]);
   for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i]) && is_needed(s, b->name[i], a, b)) n *= length(s, b->name[i]);
@@ -272,13 +273,13 @@ static double growth(const struct sum *s, const struct term *a, const struct ter
 }
 
 /* Multiplications it takes. */
-static double work(const struct sum *s, const struct term *a, const struct term *b) {
+static double work(const struct einsum *s, const struct named_array *a, const struct named_array *b) {
   double n = elements(s, a);
   for (int i = 0; i < b->rank; i++) if (!has(a, b->name[i])) n *= length(s, b->name[i]);
   return n;
 }
 
-static void join_best(struct sum *s) {
+static void join_best(struct einsum *s) {
   int best_i = -1, best_j = -1;
   double least = 0, least_growth = 0;
   for (int j = 1; j < s->n; j++)
@@ -292,13 +293,13 @@ static void join_best(struct sum *s) {
   memmove(&s->term[best_j], &s->term[best_j + 1], sizeof *s->term * (size_t)(s->n - best_j));
 }
 
-static weft_array *finish(struct sum *s) {
-  struct term *t = &s->term[0];
+static weft_array *finish(struct einsum *s) {
+  struct named_array *t = &s->term[0];
   for (int i = t->rank; i--;) if (!is_wanted(s, t->name[i])) sum_over(t, i);
   return arranged(s, t, s->out_rank, s->out);
 }
 
-static weft_array *compute(struct sum *s) {
+static weft_array *compute(struct einsum *s) {
   if (!note_sizes(s)) return array_failed(s->failure);
   for (int k = 0; k < s->n; k++) drop_ones(s, &s->term[k]), take_diagonals(&s->term[k]);
   while (s->n > 1) join_best(s);
@@ -308,7 +309,7 @@ static weft_array *compute(struct sum *s) {
 /* ---- public ---- */
 
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) {
-  struct sum s = { .fn = "weft_einsum", .n = n };
+  struct einsum s = { .fn = "weft_einsum", .n = n };
   weft_array *bad;
   if (!subscripts) return array_bad(WEFT_ERR_ARG, "weft_einsum: the subscripts are NULL");
   if (n < 1 || n > OPERANDS)
@@ -328,7 +329,7 @@ static struct failure *pairs_check(const struct node *a, const struct node *b, i
 }
 
 weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]) {
-  struct sum s = { .fn = "weft_tensordot", .n = 2 };
+  struct einsum s = { .fn = "weft_tensordot", .n = 2 };
   weft_array *bad, *x[] = { a, b };
   struct node *node[2];
   int i[WEFT_RANK_MAX], j[WEFT_RANK_MAX], next = 0;
@@ -338,8 +339,8 @@ weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes
   if (!why) why = pairs_check(node[0], node[1], n, i, j);
   if (why) return array_of_bad(why, 2, node);
   for (int k = 0; k < 2; k++) {
-    struct term *t = &s.term[k];
-    *t = (struct term){ .x = x[k], .rank = node[k]->rank };
+    struct named_array *t = &s.term[k];
+    *t = (struct named_array){ .x = x[k], .rank = node[k]->rank };
     for (int axis = 0; axis < t->rank; axis++) {
       t->name[axis] = next++;
       for (int p = 0; p < n; p++) if ((k ? j : i)[p] == axis) t->name[axis] = k ? s.term[0].name[i[p]] : t->name[axis];

@@ -294,7 +294,7 @@ weft_array *weft_loop_last(weft_loop *l, weft_array *carry) {
 
 /* ---- How many steps ---- */
 
-struct bound { struct node *steps; dim n; bool owns; }; /* steps: borrowed, or NULL if n says it all */
+struct step_bound { struct node *steps; dim n; bool owns; }; /* steps: borrowed, or NULL if n says it all */
 
 static int64_t scalar_integer(const struct node *n) {
   uint64_t bits = ((const struct scalar_attr *)n->attr)->bits;
@@ -306,16 +306,16 @@ static bool is_length(const struct node *n) {
          ((const struct item_attr *)n->attr)->k == loop_out_length(loop_of(n->in[0]));
 }
 
-static struct bound bound_of(struct node *steps) {
-  if (steps->op == &op_scalar) return (struct bound){ NULL, scalar_integer(steps), false };
-  if (steps->op == &op_size) return (struct bound){ NULL, ((const struct size_attr *)steps->attr)->size, false };
-  if (is_length(steps)) return (struct bound){ steps, loop_of(steps->in[0])->length, false };
-  return (struct bound){ steps, dim_symbol(), true };
+static struct step_bound bound_of(struct node *steps) {
+  if (steps->op == &op_scalar) return (struct step_bound){ NULL, scalar_integer(steps), false };
+  if (steps->op == &op_size) return (struct step_bound){ NULL, ((const struct size_attr *)steps->attr)->size, false };
+  if (is_length(steps)) return (struct step_bound){ steps, loop_of(steps->in[0])->length, false };
+  return (struct step_bound){ steps, dim_symbol(), true };
 }
 
 /* The shortest sequence; where sizes are not known, the smallest of them when it runs. */
-static struct bound shortest(struct weft_loop *l) {
-  struct bound b = { NULL, l->each[0].xs->dims[0], false };
+static struct step_bound shortest(struct weft_loop *l) {
+  struct step_bound b = { NULL, l->each[0].xs->dims[0], false };
   bool is_known = true, is_same = true;
   for (int i = 0; i < l->n_each; i++) {
     dim d = l->each[i].xs->dims[0];
@@ -330,13 +330,13 @@ static struct bound shortest(struct weft_loop *l) {
     least = least ? weft_minimum(least, size) : size;
   }
   l->steps = array_node(least);
-  return (struct bound){ l->steps, dim_symbol(), true };
+  return (struct step_bound){ l->steps, dim_symbol(), true };
 }
 
-static struct failure *find_bound(struct weft_loop *l, struct bound *b) {
+static struct failure *find_bound(struct weft_loop *l, struct step_bound *b) {
   if (l->steps) *b = bound_of(l->steps);
   else if (l->n_each) *b = shortest(l);
-  else if (l->until) *b = (struct bound){ NULL, INT64_MAX, false };
+  else if (l->until) *b = (struct step_bound){ NULL, INT64_MAX, false };
   else return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_close: nothing ends the loop: no steps, no sequence, no until");
   if (l->steps && l->steps->op == &op_scalar && b->n < 0)
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_open: %lld steps", (long long)b->n);
@@ -441,7 +441,7 @@ static bool make_segments(struct weft_loop *l, struct loop_parts *p, int64_t k, 
 
 /* seq: room for the sequences cut to length. */
 static bool make(struct weft_loop *l, struct node **seq, struct node **lists, struct node *out[], struct failure **failure) {
-  struct bound b = { 0 };
+  struct step_bound b = { 0 };
   int64_t k;
   if ((*failure = find_bound(l, &b))) return false;
   bool cuts_later = !dim_is_known(b.n) && !l->until && (has_tails(l) || l->recomputes);

@@ -118,7 +118,7 @@ struct op {
   const struct many *many;         /* ops with several results: loop, call, checkpoint, custom */
 };
 
-/* By family: element.c (also logic.c quotient.c rounding.c) reduce.c (logsumexp.c) view.c index.c contract.c make.c identity.c
+/* By family: element.c (also logic.c quotient.c rounding.c) reduce.c (logsumexp.c) view.c index.c matmul.c make.c identity.c
  * loop.c */
 extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,

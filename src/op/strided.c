@@ -3,12 +3,12 @@
 #include <string.h>
 #include "op/index.h"
 
-struct walk { int rank; dim dims[WEFT_RANK_MAX + 1]; struct strided_attr at; };
+struct strides { int rank; dim dims[WEFT_RANK_MAX + 1]; struct strided_attr at; };
 
 /* ---- Bounds ---- */
 
 /* The lowest and the highest place the walk comes to. Known sizes only. */
-static void reach(const struct walk *w, __int128 *low, __int128 *high) {
+static void reach(const struct strides *w, __int128 *low, __int128 *high) {
   *low = *high = w->at.offset;
   for (int k = 0; k < w->rank; k++) {
     __int128 far = (__int128)(w->dims[k] - 1) * w->at.stride[k];
@@ -16,7 +16,7 @@ static void reach(const struct walk *w, __int128 *low, __int128 *high) {
   }
 }
 
-static struct failure *bounds_check(const struct node *x, const struct walk *w) {
+static struct failure *bounds_check(const struct node *x, const struct strides *w) {
   __int128 low, high;
   struct shape_text s;
   dim count = dim_count(x->rank, x->dims);
@@ -33,7 +33,7 @@ static struct failure *bounds_check(const struct node *x, const struct walk *w) 
 
 /* ---- Making nodes ---- */
 
-static struct node *strided_node(struct node *x, const struct walk *w) {
+static struct node *strided_node(struct node *x, const struct strides *w) {
   size_t bytes = sizeof w->at.offset + (size_t)w->rank * sizeof *w->at.stride;
   struct node *y = node_make(&op_as_strided, (weft_dtype)x->dtype, w->rank, w->dims, 1, &x, &w->at, bytes);
   node_release(x);
@@ -41,7 +41,7 @@ static struct node *strided_node(struct node *x, const struct walk *w) {
 }
 
 /* The number of each element that the walk shows. */
-static weft_array *places(const struct walk *w) {
+static weft_array *places(const struct strides *w) {
   struct node like = { .dtype = WEFT_I64, .rank = (uint8_t)w->rank, .dims = (dim *)w->dims };
   weft_array *zeros = zeros_of(&like), *at = weft_add(zeros, weft_integer(w->at.offset));
   for (int k = 0; k < w->rank; k++)
@@ -54,13 +54,13 @@ static weft_array *flat(weft_array *x) {
   return array_reshape("weft_as_strided", x, 1, &count);
 }
 
-static weft_array *by_index(weft_array *x, const struct walk *w) {
+static weft_array *by_index(weft_array *x, const struct strides *w) {
   weft_array *index = places(w);
   return array_take(flat(x), 1, &index, BY_STRIDES);
 }
 
-static struct walk walk_of(const struct node *n) {
-  struct walk w = { .rank = n->rank };
+static struct strides walk_of(const struct node *n) {
+  struct strides w = { .rank = n->rank };
   memcpy(&w.at, n->attr, n->attr_bytes);
   if (n->rank) memcpy(w.dims, n->dims, n->rank * sizeof *w.dims);
   return w;
@@ -70,7 +70,7 @@ static struct walk walk_of(const struct node *n) {
 
 static weft_array *strided_vjp(const struct rule *r, int k, weft_array *dy) {
   (void)k;
-  struct walk w = walk_of(r->node);
+  struct strides w = walk_of(r->node);
   const struct node *x = r->in[0]->node;
   weft_array *index = places(&w), *dx = array_scatter(flat(zeros_of(x)), dy, 1, &index, WEFT_ADD);
   return array_reshape("weft_as_strided", dx, x->rank, x->dims);
@@ -78,7 +78,7 @@ static weft_array *strided_vjp(const struct rule *r, int k, weft_array *dy) {
 
 static weft_array *strided_jvp(const struct rule *r, int k, weft_array *dx) {
   (void)k;
-  struct walk w = walk_of(r->node);
+  struct strides w = walk_of(r->node);
   struct node *n = array_good_node(dx);
   return n ? array_of(strided_node(n, &w)) : dx;
 }
@@ -86,7 +86,7 @@ static weft_array *strided_jvp(const struct rule *r, int k, weft_array *dx) {
 /* Every row begins behind the one before. */
 static weft_array *strided_batch(const struct rule *r, const bool is_mapped[]) {
   (void)is_mapped;
-  struct walk w = walk_of(r->node);
+  struct strides w = walk_of(r->node);
   const struct node *x = r->in[0]->node;
   dim rows = x->dims[0], count = dim_count(x->rank - 1, x->dims + 1);
   if (w.rank == WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "weft_map: the rank would be %d", w.rank + 1);
@@ -110,7 +110,7 @@ const struct op op_as_strided = { .name = "as_strided", .kind = OP_VIEW, .choose
 weft_array *weft_as_strided(weft_array *x, int rank, const int64_t dims[], const int64_t strides[], int64_t offset) {
   struct node *n;
   weft_array *bad;
-  struct walk w = { .rank = rank, .at.offset = offset };
+  struct strides w = { .rank = rank, .at.offset = offset };
   if (!operands("weft_as_strided", 1, &x, &n, &bad)) return bad;
   struct failure *why = dims_check("weft_as_strided", rank, dims);
   if (!why && rank && !strides) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_as_strided: strides is NULL");

@@ -11,7 +11,7 @@
 #include "rewrite/work.h"
 
 /* A node as it is now. whole: the complex leaf, or view of one, that re and im are views of; NULL: none. */
-struct split { struct parts part; struct node *whole; };
+struct split_node { struct parts part; struct node *whole; };
 
 static bool is_complex(const struct node *n) { return dtype_is_complex((weft_dtype)n->dtype); }
 static struct loop *loop_of(const struct node *n) { return ((const struct loop_attr *)n->attr)->loop; }
@@ -53,10 +53,10 @@ static bool has_complex(struct splitting *s, const struct loop *l) {
 
 struct pass {
   struct splitting s;
-  struct split *now;          /* by slot of the node in the old list */
+  struct split_node *now;          /* by slot of the node in the old list */
 };
 
-static struct split real_of(struct node *n) { return (struct split){ { n, NULL }, NULL }; }
+static struct split_node real_of(struct node *n) { return (struct split_node){ { n, NULL }, NULL }; }
 
 static struct node *added(struct pass *p, const struct op *op, weft_dtype d, const struct node *like, int n,
                           struct node *const in[], const void *attr, size_t bytes) {
@@ -72,11 +72,11 @@ static struct node *part_of(struct pass *p, struct node *whole, int64_t k) {
               sizeof(struct part_attr));
 }
 
-static struct split split_whole(struct pass *p, struct node *n) {
-  return split_add(&p->s, n) ? (struct split){ { part_of(p, n, 0), part_of(p, n, 1) }, n } : (struct split){ 0 };
+static struct split_node split_whole(struct pass *p, struct node *n) {
+  return split_add(&p->s, n) ? (struct split_node){ { part_of(p, n, 0), part_of(p, n, 1) }, n } : (struct split_node){ 0 };
 }
 
-static struct split *operand(struct pass *p, const struct node *n, int k) { return &p->now[n->in[k]->slot]; }
+static struct split_node *operand(struct pass *p, const struct node *n, int k) { return &p->now[n->in[k]->slot]; }
 
 /* The same node on one part of each complex operand. */
 static struct node *on_part(struct pass *p, const struct node *n, int part) {
@@ -89,45 +89,46 @@ static struct node *on_part(struct pass *p, const struct node *n, int part) {
   return added(p, n->op, dtype_part((weft_dtype)n->dtype), n, n->n_in, in, n->attr, n->attr_bytes);
 }
 
-static struct split on_parts(struct pass *p, const struct node *n) {
+static struct split_node on_parts(struct pass *p, const struct node *n) {
   struct node *re = on_part(p, n, 0);
-  return (struct split){ { re, re ? on_part(p, n, 1) : NULL }, NULL };
+  return (struct split_node){ { re, re ? on_part(p, n, 1) : NULL }, NULL };
 }
 
-static struct split split_view(struct pass *p, struct node *n) {
+static struct split_node split_view(struct pass *p, struct node *n) {
   struct node *whole = operand(p, n, 0)->whole;
   if (!whole) return on_parts(p, n);
   n->in[0] = whole;
   return split_whole(p, n);
 }
 
-static struct split split_element(struct pass *p, const struct node *n) {
+static struct split_node split_element(struct pass *p, const struct node *n) {
   struct parts in[3];
   for (int k = 0; k < n->n_in; k++) in[k] = operand(p, n, k)->part;
   p->s.like = n;
-  return (struct split){ n->op->parts(&p->s, n, in), NULL };
+  return (struct split_node){ n->op->parts(&p->s, n, in), NULL };
 }
 
 /* (a + ib)(c + id) = ac - bd + i(ad + bc), with matrices. */
-static struct split split_contract(struct pass *p, const struct node *n) {
+static struct split_node split_contract(struct pass *p, const struct node *n) {
   const struct parts *x = &operand(p, n, 0)->part, *y = &operand(p, n, 1)->part;
   weft_dtype d = dtype_part((weft_dtype)n->dtype);
   struct node *left[] = { x->re, x->im, x->re, x->im }, *right[] = { y->re, y->im, y->im, y->re }, *product[4];
   for (int i = 0; i < 4; i++)
     product[i] = added(p, n->op, d, n, 2, (struct node *[]){ left[i], right[i] }, n->attr, n->attr_bytes);
-  return (struct split){ { added(p, &op_sub, d, n, 2, product, NULL, 0), added(p, &op_add, d, n, 2, product + 2, NULL, 0) }, NULL };
+  struct node *re = added(p, &op_sub, d, n, 2, product, NULL, 0), *im = added(p, &op_add, d, n, 2, product + 2, NULL, 0);
+  return (struct split_node){ { re, im }, NULL };
 }
 
-static struct split split_iota(struct pass *p, const struct node *n) {
+static struct split_node split_iota(struct pass *p, const struct node *n) {
   p->s.like = n;
   struct node *re = on_part(p, n, 0);
-  return (struct split){ { re, split_number(&p->s, dtype_part((weft_dtype)n->dtype), 0) }, NULL };
+  return (struct split_node){ { re, split_number(&p->s, dtype_part((weft_dtype)n->dtype), 0) }, NULL };
 }
 
 /* What an identity passes on; its item k is its operand k. A barrier stays, on both parts. */
-static struct split split_identity(struct pass *p, struct node *n) {
+static struct split_node split_identity(struct pass *p, struct node *n) {
   if (n->op == &op_barrier && operand(p, n, 0)->part.im) return on_parts(p, n);
-  if (n->op != &op_barrier) return n->op->many ? (struct split){ 0 } : *operand(p, n, 0);
+  if (n->op != &op_barrier) return n->op->many ? (struct split_node){ 0 } : *operand(p, n, 0);
   n->in[0] = operand(p, n, 0)->part.re;
   return real_of(split_add(&p->s, n));
 }
@@ -179,14 +180,14 @@ static struct node **copy_body(struct pass *p, const struct loop *l, const struc
   }
   for (int k = 0, at = 0; k < n_variables(l); k++) {
     struct node *v = variable(l, k);
-    struct split *to = g->wall[k] < 0 ? NULL : &inner->now[g->wall[k]];
-    if (to) *to = (struct split){ { var[at], is_complex(v) ? var[at + 1] : NULL }, NULL };
+    struct split_node *to = g->wall[k] < 0 ? NULL : &inner->now[g->wall[k]];
+    if (to) *to = (struct split_node){ { var[at], is_complex(v) ? var[at + 1] : NULL }, NULL };
     at += 1 + is_complex(v);
   }
   return copy;
 }
 
-static int put_parts(const struct split *x, struct node *out[]) {
+static int put_parts(const struct split_node *x, struct node *out[]) {
   out[0] = x->part.re;
   if (x->part.im) out[1] = x->part.im;
   return x->part.im ? 2 : 1;
@@ -216,15 +217,15 @@ static struct loop *split_body(struct pass *p, const struct loop *l, const struc
 }
 
 /* The node refers to the old loop until its items are split: they ask it where their parts are. */
-static struct split split_loop(struct pass *p, struct node *n) {
+static struct split_node split_loop(struct pass *p, struct node *n) {
   const struct loop *l = loop_of(n);
   struct subgraph g;
   struct node **in = room(p, 2 * n->n_in);
   int n_in = 0;
-  if (!in || !take_body(p->s.arena, l, &g)) return p->s.no_memory = true, (struct split){ 0 };
+  if (!in || !take_body(p->s.arena, l, &g)) return p->s.no_memory = true, (struct split_node){ 0 };
   struct loop_attr attr = { split_body(p, l, &g) };
   subgraph_free(&g);
-  if (!attr.loop) return p->s.no_memory = true, (struct split){ 0 };
+  if (!attr.loop) return p->s.no_memory = true, (struct split_node){ 0 };
   for (int k = 0; k < n->n_in; k++) n_in += put_parts(operand(p, n, k), in + n_in);
   return real_of(added(p, &op_loop, (weft_dtype)n->dtype, n, n_in, in, &attr, sizeof attr));
 }
@@ -237,7 +238,7 @@ static int result_at(const struct loop *l, int k) {
   return at;
 }
 
-static struct split split_item(struct pass *p, const struct node *n) {
+static struct split_node split_item(struct pass *p, const struct node *n) {
   int k = ((const struct item_attr *)n->attr)->k;
   struct node *from = n->in[0], *many = operand(p, n, 0)->part.re, *item[2] = { NULL, NULL };
   if (from->op->kind == OP_IDENTITY) return p->now[from->in[k]->slot];
@@ -245,7 +246,7 @@ static struct split split_item(struct pass *p, const struct node *n) {
   for (int i = 0; i < 1 + is_complex(n); i++)
     item[i] = added(p, n->op, dtype_part((weft_dtype)n->dtype), n, 1, &many,
                     &(struct item_attr){ at + i }, sizeof(struct item_attr));
-  return (struct split){ { item[0], item[1] }, NULL };
+  return (struct split_node){ { item[0], item[1] }, NULL };
 }
 
 /* ---- The graph ---- */
@@ -256,12 +257,12 @@ static bool is_touched(struct pass *p, const struct node *n) {
   return found || (n->op->kind == OP_LOOP && has_complex(&p->s, loop_of(n)));
 }
 
-static struct split as_it_is(struct pass *p, struct node *n) {
+static struct split_node as_it_is(struct pass *p, struct node *n) {
   for (int k = 0; k < n->n_in; k++) n->in[k] = operand(p, n, k)->part.re;
   return real_of(split_add(&p->s, n));
 }
 
-static struct split split_node_of(struct pass *p, struct node *n) {
+static struct split_node split_node_of(struct pass *p, struct node *n) {
   if (n->op->kind == OP_IDENTITY) return split_identity(p, n);
   if (n->op->kind == OP_ITEM) return split_item(p, n);
   if (!is_touched(p, n)) return as_it_is(p, n);
@@ -300,7 +301,7 @@ bool split_complex(struct arena *a, struct node_list *list, int n, struct node *
   for (int t = 0; t < n; t++) slot[t] = target[t]->slot;
   if (!split_list(&p, list->n, list->node)) return false;
   for (int t = 0; t < n; t++) {
-    const struct split *x = &p.now[slot[t]];
+    const struct split_node *x = &p.now[slot[t]];
     struct node *part[] = { x->part.re, x->part.im };
     bool is_pair = x->part.im && !x->whole;
     target[t] = is_pair ? added(&p, &op_pair, (weft_dtype)target[t]->dtype, target[t], 2, part, NULL, 0)

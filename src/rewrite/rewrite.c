@@ -129,21 +129,20 @@ static struct node *behind_barriers(struct node *n) {
 }
 
 /* Lists what the targets need, inputs before users; slot: -1 not seen, -2 on the stack. */
-struct frame { struct node *node; int next; };
 
 static bool order(struct rewriting *w, struct node_list *list, int n, struct node *const target[], int most) {
-  struct frame *stack = arena_take(w->arena, (size_t)(most + 1) * sizeof *stack);
+  struct visit *stack = arena_take(w->arena, (size_t)(most + 1) * sizeof *stack);
   struct node **out = arena_take(w->arena, (size_t)(most + 1) * sizeof *out);
   if (!stack || !out) return false;
   int n_out = 0, depth = 0;
   for (int t = 0; t < n; t++) {
-    if (target[t]->slot == -1) target[t]->slot = -2, stack[depth++] = (struct frame){ target[t], 0 };
+    if (target[t]->slot == -1) target[t]->slot = -2, stack[depth++] = (struct visit){ target[t], 0 };
     while (depth) {
-      struct frame *f = &stack[depth - 1];
+      struct visit *f = &stack[depth - 1];
       if (f->next < f->node->n_in) {
         struct node **in = &f->node->in[f->next++];
         *in = behind_barriers(*in);
-        if ((*in)->slot == -1) (*in)->slot = -2, stack[depth++] = (struct frame){ *in, 0 };
+        if ((*in)->slot == -1) (*in)->slot = -2, stack[depth++] = (struct visit){ *in, 0 };
         continue;
       }
       f->node->slot = n_out;

@@ -7,8 +7,8 @@
 #include "run/eval.h"
 #include "run/show.h"
 
-struct entry {
-  struct entry *next;
+struct call_plan {
+  struct call_plan *next;
   int n_items;              /* results that are wanted */
   int64_t *word;            /* device, which results, and of each argument sizes and strides */
   struct plan *plan;        /* NULL: sizes depend on values, so the body is evaluated part by part */
@@ -16,7 +16,7 @@ struct entry {
   int *input;               /* by leaf: which input it is, or -1: captured */
   struct node **captured;   /* by leaf */
 };
-struct plan_set { _Atomic(struct entry *) entry; int n; }; /* read without the lock: entries only join, at the front */
+struct plan_set { _Atomic(struct call_plan *) entry; int n; }; /* read without the lock: entries only join, at the front */
 
 pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER; /* of all sets: held while an entry joins */
 
@@ -24,7 +24,7 @@ enum { MOST = 256 };
 
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_call: out of memory"); }
 
-static void entry_free(struct entry *e) {
+static void entry_free(struct call_plan *e) {
   for (int i = 0; e->captured && i < e->n_leaves; i++) node_release(e->captured[i]);
   plan_release(e->plan);
   mem_free(e->word);
@@ -35,7 +35,7 @@ static void entry_free(struct entry *e) {
 
 void plan_set_free(struct plan_set *s) {
   if (!s) return;
-  for (struct entry *e = atomic_load(&s->entry), *next; e; e = next) {
+  for (struct call_plan *e = atomic_load(&s->entry), *next; e; e = next) {
     next = e->next;
     entry_free(e);
   }
@@ -43,7 +43,7 @@ void plan_set_free(struct plan_set *s) {
 }
 
 void plan_set_show(const struct plan_set *s, const char *what, struct text *t) {
-  for (const struct entry *e = s ? atomic_load(&s->entry) : NULL; e; e = e->next) if (e->plan) plan_show(e->plan, what, t);
+  for (const struct call_plan *e = s ? atomic_load(&s->entry) : NULL; e; e = e->next) if (e->plan) plan_show(e->plan, what, t);
 }
 
 static struct plan_set *set_of(struct weft_function *f) {
@@ -159,7 +159,7 @@ static void drop_items(const struct weft_function *f, struct node **out) {
 }
 
 static struct failure *plan_call(struct weft_function *f, struct node *const leaf[],
-                                 int n, struct node *const item[], struct entry *e) {
+                                 int n, struct node *const item[], struct call_plan *e) {
   struct node **out, **target;
   struct failure *failure = settle(f);
   if (!failure) failure = expand_items(f, leaf, n, item, &out, &target);
@@ -179,15 +179,15 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
   return NULL;
 }
 
-static struct entry *find(struct plan_set *s, int n_in, struct node *const in[], int n, struct node *const item[]) {
-  struct entry *e = atomic_load_explicit(&s->entry, memory_order_acquire);
+static struct call_plan *find(struct plan_set *s, int n_in, struct node *const in[], int n, struct node *const item[]) {
+  struct call_plan *e = atomic_load_explicit(&s->entry, memory_order_acquire);
   while (e && (e->n_items != n || !is_for(e->word, false, n_in, in, n, item))) e = e->next;
   return e;
 }
 
 static struct failure *plan_entry(struct weft_function *f, struct node *const in[], int n, struct node *const item[],
-                                  struct entry **out) {
-  struct entry *e = mem_alloc(sizeof *e);
+                                  struct call_plan **out) {
+  struct call_plan *e = mem_alloc(sizeof *e);
   struct node **alias = mem_alloc(sizeof *alias * (size_t)(f->n_in + 1));
   bool ok = e && alias && (e->word = mem_alloc(sizeof *e->word * (size_t)n_words(f->n_in, in, n)));
   for (int i = 0; ok && i < f->n_in; i++) ok = (alias[i] = alias_of(in[i])) != NULL;
@@ -201,7 +201,7 @@ static struct failure *plan_entry(struct weft_function *f, struct node *const in
 }
 
 /* Entries are never taken out while the function lives, so that they can be used without the lock. False: no room. */
-static bool keep(struct plan_set *s, struct entry *e) {
+static bool keep(struct plan_set *s, struct call_plan *e) {
   pthread_mutex_lock(&call_mutex);
   bool has_room = s->n < MOST;
   if (has_room) {
@@ -214,12 +214,12 @@ static bool keep(struct plan_set *s, struct entry *e) {
 
 /* ---- running ---- */
 
-static struct node *leaf_from(const struct entry *e, int i, struct node *const in[]) {
+static struct node *leaf_from(const struct call_plan *e, int i, struct node *const in[]) {
   return e->input[i] >= 0 ? in[e->input[i]] : e->captured[i];
 }
 
 /* Arguments and what the function has captured live as long as the call; a number is memory of its own for the while. */
-static struct failure *run_entry(const struct entry *e, int n, struct node *item[], struct node *const in[]) {
+static struct failure *run_entry(const struct call_plan *e, int n, struct node *item[], struct node *const in[]) {
   struct node *few[32], **leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
   bool ok = leaf != NULL;
   int made = 0;
@@ -260,7 +260,7 @@ static struct failure *run_parts(struct weft_function *f, int n, struct node *it
   return failure;
 }
 
-static struct failure *run_call(const struct entry *e, struct weft_function *f,
+static struct failure *run_call(const struct call_plan *e, struct weft_function *f,
                                 int n, struct node *item[], struct node *const in[]) {
   return e->plan ? run_entry(e, n, item, in) : run_parts(f, n, item, in);
 }
@@ -271,7 +271,7 @@ static struct failure *run_items(struct node *call, int n, struct node *item[]) 
   if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
   struct plan_set *s = set_of(f);
   if (!s) return no_memory();
-  struct entry *e = find(s, f->n_in, call->in, n, item);
+  struct call_plan *e = find(s, f->n_in, call->in, n, item);
   if (e) return run_call(e, f, n, item, call->in);
   failure = plan_entry(f, call->in, n, item, &e);
   if (failure) return failure;

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include "base/hard.h"
 #include "base/hash.h"
 #include "base/mem.h"

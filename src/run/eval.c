@@ -10,7 +10,7 @@
 #include "graph/shape.h"
 #include "op/loop.h"
 #include "run/buffer.h"
-#include "run/contract.h"
+#include "run/product.h"
 #include "run/device.h"
 #include "run/key.h"
 #include "run/pool.h"

@@ -10,7 +10,7 @@ enum { PARTS = 4, EVEN = 4 }; /* parts a thread, of so many grains or more: slow
 enum { ALIGN = 64 };        /* bytes */
 enum { LANES = 128, FEW_LANES = 32 }; /* lanes are cut between as many: those that stay together are interleaved */
 
-struct run {
+struct launching {
   const struct backend *backend;
   const struct code *code;
   const struct kir_kernel *k;
@@ -25,7 +25,7 @@ static bool is_cancelled(const struct launch *l) { return flag_is_set(l->cancel)
 
 /* ---- Extents --------------------------------------------------------------------------------------------------------- */
 
-static bool value(const struct run *r, int val, int64_t *out) {
+static bool value(const struct launching *r, int val, int64_t *out) {
   const struct kir_val *v = &r->k->vals[val];
   if (v->kind == KIR_SIZE) *out = r->launch->sizes[v->index];
   else if (v->kind == KIR_ARG) *out = (int64_t)r->launch->args[v->index];
@@ -35,7 +35,7 @@ static bool value(const struct run *r, int val, int64_t *out) {
 }
 
 /* False: it depends on values of the kernel. */
-static bool lin_value(const struct run *r, struct kir_lin lin, int64_t *out) {
+static bool lin_value(const struct launching *r, struct kir_lin lin, int64_t *out) {
   uint64_t sum = 0;
   for (int i = 0; i < lin.n; i++) {
     uint64_t product = (uint64_t)lin.term[i].coef;
@@ -50,7 +50,7 @@ static bool lin_value(const struct run *r, struct kir_lin lin, int64_t *out) {
   return true;
 }
 
-static bool extent(const struct run *r, const struct kir_stmt *loop, int64_t *n) {
+static bool extent(const struct launching *r, const struct kir_stmt *loop, int64_t *n) {
   int64_t b;
   if (loop->extent == KIR_BLOCK || !lin_value(r, loop->at[0], n)) return false;
   if (*n < 0) *n = 0;
@@ -61,7 +61,7 @@ static bool extent(const struct run *r, const struct kir_stmt *loop, int64_t *n)
 }
 
 /* Statements times iterations, roughly: what is not known counts as 16. */
-static double work(const struct run *r, const struct kir_block *block) {
+static double work(const struct launching *r, const struct kir_block *block) {
   double sum = 0;
   for (const struct kir_stmt *s = block->first; s; s = s->next) {
     int64_t n = 1;
@@ -77,20 +77,20 @@ static double work(const struct run *r, const struct kir_block *block) {
 /* ---- Loops that may be cut anywhere ---------------------------------------------------------------------------------- */
 
 static void part(void *ctx, int i) {
-  struct run *r = ctx;
+  struct launching *r = ctx;
   struct launch l = *r->launch;
   l.lo = i * r->chunk, l.hi = r->n - l.lo < r->chunk ? r->n : l.lo + r->chunk;
   if (r->backend->run(r->code, &l)) __atomic_store_n(&r->failed, 1, __ATOMIC_RELAXED);
 }
 
-static int run_whole(const struct run *r) {
+static int run_whole(const struct launching *r) {
   struct launch l = *r->launch;
   l.lo = 0, l.hi = r->n;
   return r->backend->run(r->code, &l);
 }
 
 /* How many parts of at least a grain; 1: not worth it. */
-static int64_t parts(const struct run *r, int threads) {
+static int64_t parts(const struct launching *r, int threads) {
   if (threads < 2 || r->n < 2) return 1;
   double all = r->per_iteration ? (double)r->n * r->per_iteration : work(r, &r->k->body);
   double grains = all / GRAIN, rounds = grains / EVEN / threads;
@@ -99,13 +99,13 @@ static int64_t parts(const struct run *r, int threads) {
 }
 
 /* As many iterations stay together; fewer where threads would be left without any. */
-static int64_t unit_of(const struct run *r, int threads) {
+static int64_t unit_of(const struct launching *r, int threads) {
   int64_t unit = r->outer->kind == KIR_LANE ? LANES : 1;
   while (unit > FEW_LANES && r->n >= 2 * LANES && r->n / unit < threads) unit /= 2;
   return unit;
 }
 
-static int run_divided(struct run *r, int threads) {
+static int run_divided(struct launching *r, int threads) {
   int64_t n = parts(r, threads), unit = unit_of(r, threads);
   if (n < 2) return run_whole(r);
   r->chunk = ((r->n - 1) / n / unit + 1) * unit;
@@ -120,7 +120,7 @@ static int run_divided(struct run *r, int threads) {
 enum { MAX_PRIVATE = 32, LEVELS = 64 };
 
 struct copies {
-  struct run r;
+  struct launching r;
   int n;                                 /* private buffers */
   int64_t elements[MAX_PRIVATE];
   size_t offset[MAX_PRIVATE], bytes;     /* in a copy of all of them; of a copy */
@@ -251,7 +251,7 @@ static bool measure(struct copies *c) {
   return true;
 }
 
-static int run_private(const struct run *r, int threads) {
+static int run_private(const struct launching *r, int threads) {
   struct copies c = {.r = *r, .group = 1};
   struct counter merged = {.count = 0};
   if (!measure(&c)) return 1;
@@ -272,7 +272,7 @@ static int run_private(const struct run *r, int threads) {
 
 int launch_run(const struct backend *backend, const struct code *code, const struct kir_kernel *k, const struct kir_facts *facts,
                const struct launch *launch, int threads) {
-  struct run r = {.backend = backend, .code = code, .k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX,
+  struct launching r = {.backend = backend, .code = code, .k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX,
                   .per_iteration = facts->per_iteration};
   bool known = r.outer && extent(&r, r.outer, &r.n);
   if (!known) r.n = INT64_MAX;
@@ -284,7 +284,7 @@ int launch_run(const struct backend *backend, const struct code *code, const str
 
 bool launch_borrows(const struct backend *backend, const struct code *code, const struct kir_kernel *k,
                     const struct kir_facts *facts, const struct launch *launch) {
-  struct run r = {.k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX};
+  struct launching r = {.k = k, .outer = facts->outer, .launch = launch, .n = INT64_MAX};
   struct launch l = *launch;
   if (facts->is_private || (r.outer && !extent(&r, r.outer, &r.n))) return true;
   l.lo = 0, l.hi = r.n;

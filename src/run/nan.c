@@ -141,7 +141,7 @@ static struct node *stop_of(const struct search *s, const struct loop *l, struct
 }
 
 /* The loop with what each step was given as carries beside. */
-static bool draft_probe(struct draft *d, struct node *loop, struct node *const body[]) {
+static bool draft_probe(struct loop_draft *d, struct node *loop, struct node *const body[]) {
   const struct loop *l = loop_of(loop);
   d->parts.n_steps = l->steps;
   d->parts.owns_steps = l->owns_steps;
@@ -160,7 +160,7 @@ static bool draft_probe(struct draft *d, struct node *loop, struct node *const b
 
 static struct node *probe(const struct search *s, struct node *loop, struct failure **why) {
   const struct loop *l = loop_of(loop);
-  struct draft d = { 0 };
+  struct loop_draft d = { 0 };
   draft_branch(&d, l);
   struct node **body = bodies_of(l, NULL, loop->in + loop_in_const(l, 0), why);
   struct node *stop = body ? stop_of(s, l, body, why) : NULL;

@@ -11,7 +11,7 @@
 #include "op/op.h"
 #include "rewrite/rewrite.h"
 #include "run/buffer.h"
-#include "run/contract.h"
+#include "run/product.h"
 #include "run/device.h"
 #include "run/donate.h"
 #include "run/eval.h"

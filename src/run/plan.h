@@ -12,7 +12,7 @@ struct plan {
   bool uses_host;                /* some of its steps need memory on the host for what they make */
   struct compiled **code;        /* by step; NULL: a replay, or a contraction that no kernel goes on with */
   struct plan **body;            /* by step; a replay's */
-  _Atomic(struct product *) *product; /* two a step: how it was multiplied by one thread and by several (contract.c), or NULL */
+  _Atomic(struct product *) *product; /* two a step: how it was multiplied by one thread and by several (product.c), or NULL */
   uint64_t hash;
   size_t key_bytes;
   void *key;

@@ -28,7 +28,7 @@
 
 enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256, WAKE_AFTER = 16, WAKE_SELDOM = 1024 };
 
-struct job {
+struct pool_job {
   int n, seats;
   void (*part)(void *ctx, int i);
   void *ctx;
@@ -41,7 +41,7 @@ static LINE atomic_int pending;   /* after the seats are shut: threads that stil
 static LINE atomic_int spinning;  /* threads that will see an opened seat without being woken */
 static atomic_int sleeping;
 static atomic_bool owner_sleeps, stopping, owned;
-static struct job job;            /* written by the owner while no seat is open */
+static struct pool_job job;            /* written by the owner while no seat is open */
 static pthread_t threads[THREADS_MAX]; /* the rest belongs to the owner */
 static int n_threads, refused;
 static struct cpus home;  /* where they may run, but .. */
@@ -120,7 +120,7 @@ static void await_seat(void) {
   }
 }
 
-static void work(const struct job *j) {
+static void work(const struct pool_job *j) {
   for (int64_t i; (i = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed)) < j->n;) j->part(j->ctx, (int)i);
 }
 
@@ -202,7 +202,7 @@ void pool_run(int n, int max_threads, void (*part)(void *ctx, int i), void *ctx)
   }
   inside = true;
   start_threads(others);
-  job = (struct job){ n, others < n_threads ? others : n_threads, part, ctx };
+  job = (struct pool_job){ n, others < n_threads ? others : n_threads, part, ctx };
   atomic_store(&next, 0);
   leave_cpu_to_owner();
   open_seats(job.seats);

@@ -5,7 +5,7 @@
 #include "graph/dtype.h"
 
 /* The memory of the body's stores for one step: leaves and outputs move, its own block stays. */
-struct frame {
+struct replaying {
   const struct plan *body;
   const struct replay *l;
   uint8_t *const *outside;   /* by store of the schedule around */
@@ -13,11 +13,11 @@ struct frame {
   struct leaf *leaf;
 };
 
-static uint8_t *at(const struct frame *f, const struct binding *b, int64_t size, int64_t step) {
+static uint8_t *at(const struct replaying *f, const struct binding *b, int64_t size, int64_t step) {
   return f->outside[b->store] + (b->offset + step * b->stride[0]) * size;
 }
 
-static void bind(struct frame *f, int64_t step, uint8_t *stop) {
+static void bind(struct replaying *f, int64_t step, uint8_t *stop) {
   const struct replay *l = f->l;
   const struct schedule *s = f->body->schedule;
   int side = (int)(step & 1);
@@ -36,7 +36,7 @@ static void bind(struct frame *f, int64_t step, uint8_t *stop) {
 }
 
 /* How many steps at most; below 0: that is what the user asked for. */
-static int64_t most_steps(const struct frame *f) {
+static int64_t most_steps(const struct replaying *f) {
   const struct binding *c = &f->l->count;
   if (c->store < 0) return f->l->steps;
   uint64_t bits = 0;
@@ -46,7 +46,7 @@ static int64_t most_steps(const struct frame *f) {
   return n < 9e18 ? (int64_t)n : INT64_MAX;
 }
 
-static struct failure *steps(struct frame *f, struct run *r, int64_t *n) {
+static struct failure *steps(struct replaying *f, struct run *r, int64_t *n) {
   int64_t most = most_steps(f);
   *n = 0;
   if (most < 0) return fail(WEFT_ERR_ARG, 0, "weft_loop_open: %lld steps", (long long)most);
@@ -67,7 +67,7 @@ static struct failure *steps(struct frame *f, struct run *r, int64_t *n) {
 }
 
 struct failure *replay_run(struct plan *body, const struct replay *l, struct run *r, uint8_t *const base[]) {
-  struct frame f = { body, l, base, mem_alloc(sizeof *f.base * (size_t)(body->schedule->n_stores + 1)), NULL };
+  struct replaying f = { body, l, base, mem_alloc(sizeof *f.base * (size_t)(body->schedule->n_stores + 1)), NULL };
   int64_t n = 0;
   f.leaf = mem_alloc(sizeof *f.leaf * (size_t)(body->schedule->n_leaves + 1));
   struct failure *why = f.base && f.leaf ? steps(&f, r, &n) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");

@@ -12,7 +12,7 @@
 #include "run/buffer.h"
 #include "run/eval.h"
 
-struct stack { int k; struct buffer *buf; uint8_t *data; int64_t row_bytes; }; /* stacked output k, held */
+struct stacked { int k; struct buffer *buf; uint8_t *data; int64_t row_bytes; }; /* stacked output k, held */
 
 struct uneven {
   struct node *node;
@@ -22,7 +22,7 @@ struct uneven {
   struct node **value;     /* by variable: what stands for it in this step. References */
   struct node **body;      /* next, stacked outputs that somebody wants, until */
   struct node **now;       /* what they are in this step. References */
-  struct stack *stack;
+  struct stacked *stack;
 };
 
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory"); }
@@ -81,7 +81,7 @@ static int64_t bytes_of(const struct node *n, int first) {
 static struct failure *keep_rows(struct uneven *u) {
   struct failure *f = NULL;
   for (int i = 0; !f && i < u->n_stacks; i++) {
-    const struct stack *s = &u->stack[i];
+    const struct stacked *s = &u->stack[i];
     const struct node *row = u->now[u->l->n_carry + i];
     if (bytes_of(row, 0) != s->row_bytes)
       return fail(WEFT_ERR_SHAPE, row->origin, "weft_loop_all: the size of a row differs from step to step");
@@ -140,8 +140,8 @@ static struct failure *steps(struct uneven *u) {
 /* ---- Opening and closing ---- */
 
 static struct failure *open_stack(struct uneven *u, const struct node *item, int k) {
-  struct stack *s = &u->stack[u->n_stacks];
-  *s = (struct stack){ .k = k, .row_bytes = bytes_of(item, 1) };
+  struct stacked *s = &u->stack[u->n_stacks];
+  *s = (struct stacked){ .k = k, .row_bytes = bytes_of(item, 1) };
   if (s->row_bytes < 0) return fail(WEFT_ERR_INTERNAL, item->origin, "weft_loop_all: rows of unknown size");
   dim bytes = dim_mul(s->row_bytes, u->most);
   void *data = NULL;
@@ -195,7 +195,7 @@ static void uneven_close(struct uneven *u) {
 
 static struct node *stacked(const struct uneven *u, const struct node *item, int k) {
   dim dims[WEFT_RANK_MAX];
-  const struct stack *s = u->stack;
+  const struct stacked *s = u->stack;
   while (s->k != k) s++;
   for (int i = 0; i < item->rank; i++) dims[i] = i ? dim_resolve(item->dims[i]) : u->taken;
   return value_node((weft_dtype)item->dtype, item->rank, dims, buffer_retain(s->buf), 0, NULL);

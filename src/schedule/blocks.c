@@ -2,7 +2,7 @@
  *
  * The order of a contraction is that of blocks which start at +0 and are added in order. So the blocks are a batch of small
  * products, which read their operands where they are and which threads share, and a kernel adds them: the same bits. */
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include "schedule/draft.h"
 
 enum {

@@ -45,7 +45,7 @@ struct moving body_stack(const struct body *, const struct place *stacked);
 
 /* One kernel, lanes beside the time loop, if every value of the body has one shape. *done: it was. false: failed. */
 bool scan(struct body *, bool *done);
-/* One kernel, a row of the batch at a time, if the body only contracts its rows with constant matrices (rows.c). */
+/* One kernel, a row of the batch at a time, if the body only contracts its rows with constant matrices (loop_rows.c). */
 bool scan_rows(struct body *, bool *done);
 bool rows_fit(const struct body *); /* whether it is so; only its nodes and inputs need be there */
 /* One kernel in which every element is a value of its own, if there are few (small.c). */

@@ -72,35 +72,35 @@ void chains_find(struct work *w) {
 
 /* ---- what lies above a diagonal ---- */
 
-struct affine { int64_t row, column, start; }; /* row i + column j + start */
+struct row_column { int64_t row, column, start; }; /* row i + column j + start */
 
 enum { DEEPEST = 8, LARGEST = 1 << 22 }; /* so nothing on the way can be beyond 2^30 */
 
-static bool affine_of(const struct node *, int row_axis, int column_axis, int depth, struct affine *);
+static bool affine_of(const struct node *, int row_axis, int column_axis, int depth, struct row_column *);
 
-static struct affine sum_of(struct affine a, struct affine b, int64_t sign) {
-  return (struct affine){ a.row + sign * b.row, a.column + sign * b.column, a.start + sign * b.start };
+static struct row_column sum_of(struct row_column a, struct row_column b, int64_t sign) {
+  return (struct row_column){ a.row + sign * b.row, a.column + sign * b.column, a.start + sign * b.start };
 }
 
-static bool is_number(struct affine a, int64_t number) { return !a.row && !a.column && a.start == number; }
+static bool is_number(struct row_column a, int64_t number) { return !a.row && !a.column && a.start == number; }
 
-static bool combined(const struct node *n, int r, int c, int depth, struct affine *out) {
-  struct affine a, b;
+static bool combined(const struct node *n, int r, int c, int depth, struct row_column *out) {
+  struct row_column a, b;
   if (!affine_of(n->in[0], r, c, depth, &a) || !affine_of(n->in[1], r, c, depth, &b)) return false;
   if (n->op == &op_mul) return *out = is_number(b, 1) ? a : b, is_number(a, 1) || is_number(b, 1);
   *out = sum_of(a, b, n->op == &op_add ? 1 : -1);
   return true;
 }
 
-static bool number_of(int64_t x, struct affine *out) {
-  *out = (struct affine){ .start = x };
+static bool number_of(int64_t x, struct row_column *out) {
+  *out = (struct row_column){ .start = x };
   return llabs(x) < LARGEST;
 }
 
 /* Along an axis that is really there; one of length 1 has the index 0 only. */
-static bool index_of(const struct node *n, int r, int c, struct affine *out) {
+static bool index_of(const struct node *n, int r, int c, struct row_column *out) {
   int axis = ((const struct axis_attr *)n->attr)->axis;
-  *out = (struct affine){ .row = axis == r, .column = axis == c };
+  *out = (struct row_column){ .row = axis == r, .column = axis == c };
   return (axis == r || axis == c) && n->dims[axis] > 1 && n->dims[axis] < LARGEST;
 }
 
@@ -114,7 +114,7 @@ static void find_axes(const struct edge *e, int row, int column, int *r, int *c)
 }
 
 /* Integers as a function of the row and column, which are the indices along two axes of n. */
-static bool affine_of(const struct node *n, int row_axis, int column_axis, int depth, struct affine *out) {
+static bool affine_of(const struct node *n, int row_axis, int column_axis, int depth, struct row_column *out) {
   struct edge e = edge_of(n);
   int r, c;
   weft_dtype t = (weft_dtype)e.base->dtype;
@@ -131,12 +131,12 @@ static bool affine_of(const struct node *n, int row_axis, int column_axis, int d
 /* mask: column <= row + *band. */
 static bool is_band(const struct node *mask, int64_t *band) {
   struct edge e = edge_of(mask);
-  struct affine left, right;
+  struct row_column left, right;
   int r, c;
   find_axes(&e, mask->rank - 2, mask->rank - 1, &r, &c);
   if (!e.aligned || (e.base->op != &op_le && e.base->op != &op_lt)) return false;
   if (!affine_of(e.base->in[0], r, c, DEEPEST, &left) || !affine_of(e.base->in[1], r, c, DEEPEST, &right)) return false;
-  struct affine d = sum_of(right, left, -1);
+  struct row_column d = sum_of(right, left, -1);
   *band = d.start - (e.base->op == &op_lt);
   return d.row == 1 && d.column == -1;
 }

@@ -6,7 +6,7 @@
  * inner loop of the first phase that needs them and kept for later ones (rows) or computed again (columns, or rows too
  * long to keep); all others stand between the inner loops. */
 #include <string.h>
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include "schedule/draft.h"
 
 enum {
@@ -20,7 +20,7 @@ enum {
 };
 
 /* Something read from memory: a place, with a stride for each axis of the group. */
-struct access {
+struct emit_access {
   int store;
   int64_t offset, stride[AXES];
   weft_dtype dtype;
@@ -34,13 +34,13 @@ struct access {
 enum form { FORM_ROWS, FORM_COLUMNS };     /* phases in lane loops; in serial loops inside a lane loop */
 
 enum from { FROM_PART, FROM_ACCESS, FROM_SCALAR };
-struct source { enum from from; int i; };
+struct operand_source { enum from from; int i; };
 
 struct part {                             /* an item of the group, being emitted */
   struct item *item;
   struct node *node;
   int n_in;
-  struct source in[MOST_OPERANDS];
+  struct operand_source in[MOST_OPERANDS];
   int value;                              /* -1: not computed in the open blocks */
   int phase, fold_phase;                  /* of the value; of the inner loop a fold runs in */
   bool is_inner, is_kept, need, need_mid, is_stored_already;
@@ -61,7 +61,7 @@ struct emit {
   bool is_private, is_split;              /* column folds through private copies; folds cut into spans */
   struct axes axes;
   int block_var;                          /* is_split: the variable of the spans */
-  struct access access[MOST_ACCESSES];
+  struct emit_access access[MOST_ACCESSES];
   struct part *part;
   int n_access, n_parts, n_phases;
   int first[AXES];                        /* the size where a cell or piece begins, as a value; -1: none yet */
@@ -84,13 +84,13 @@ static int part_of(struct emit *e, int slot) {
   return -1;
 }
 
-static bool same_access(const struct access *a, const struct access *b) {
+static bool same_access(const struct emit_access *a, const struct emit_access *b) {
   return a->store == b->store && a->offset == b->offset && a->dtype == b->dtype && a->n_index == b->n_index &&
          !memcmp(a->index_stride, b->index_stride, sizeof a->index_stride) &&
          !memcmp(a->index_size, b->index_size, sizeof a->index_size) && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
-static int access_add(struct emit *e, const struct access *a) {
+static int access_add(struct emit *e, const struct emit_access *a) {
   for (int i = 0; i < e->n_access && !a->n_index; i++) if (same_access(&e->access[i], a)) return i;
   if (e->n_access == MOST_ACCESSES) return crowded(e), -1;
   e->access[e->n_access] = *a;
@@ -102,7 +102,7 @@ static int access_add(struct emit *e, const struct access *a) {
 enum { BY_INDEX = -2 };
 static int access_of(struct emit *e, const struct node *x, const int axis_of[]) {
   struct place p;
-  struct access a = { .value = -1, .dtype = (weft_dtype)x->dtype, .buf = -1 };
+  struct emit_access a = { .value = -1, .dtype = (weft_dtype)x->dtype, .buf = -1 };
   if (!place_needed(e->w, x, &p)) return -1;
   bool is_empty = !node_count(x); /* then it is read inside the loop that does not run, even if it stands still */
   a.store = p.store;
@@ -137,10 +137,10 @@ static void operand_axes(const struct node *n, int k, const int8_t ax[], int of[
 static bool find_operand(struct emit *e, struct part *p, int k) {
   struct node *n = p->node, *x = n->in[k];
   int of[WEFT_RANK_MAX], q = part_of(e, edge_of(x).base->slot);
-  if (q >= 0) return p->in[k] = (struct source){ FROM_PART, q }, true;
-  if (scalar_of(x)) return p->in[k] = (struct source){ FROM_SCALAR, 0 }, true;
+  if (q >= 0) return p->in[k] = (struct operand_source){ FROM_PART, q }, true;
+  if (scalar_of(x)) return p->in[k] = (struct operand_source){ FROM_SCALAR, 0 }, true;
   operand_axes(n, k, p->item->ax, of);
-  p->in[k] = (struct source){ FROM_ACCESS, access_of(e, x, of) };
+  p->in[k] = (struct operand_source){ FROM_ACCESS, access_of(e, x, of) };
   return p->in[k].i >= 0;
 }
 
@@ -163,12 +163,12 @@ static void sort_ints(int *v, int n) { /* insertion: nearly sorted already */
 
 /* The value of a product by patches is loaded from a cell of it, whose rows or columns are neighbours. */
 static void read_cell(struct emit *e, struct part *p) {
-  struct access a = { .store = -1, .value = -1, .dtype = kir_register_of((weft_dtype)p->node->in[0]->dtype), .buf = -1 };
+  struct emit_access a = { .store = -1, .value = -1, .dtype = kir_register_of((weft_dtype)p->node->in[0]->dtype), .buf = -1 };
   const struct contraction *c = e->product;
   if (c->row_axis >= 0) a.stride[c->row_axis] = c->is_turned ? 1 : 2; /* 2: any */
   if (c->column_axis >= 0) a.stride[c->column_axis] = c->is_turned ? 2 : 1;
   p->n_in = 1;
-  p->in[0] = (struct source){ FROM_ACCESS, e->cell = access_add(e, &a) };
+  p->in[0] = (struct operand_source){ FROM_ACCESS, e->cell = access_add(e, &a) };
 }
 
 static bool collect(struct emit *e) {
@@ -332,7 +332,7 @@ static const char *var_name(struct emit *e, int axis) {
 }
 
 /* Indexed axes first, then the axes it moves along. */
-static void declare_access(struct emit *e, struct access *a) {
+static void declare_access(struct emit *e, struct emit_access *a) {
   struct reach r = { .store = a->store, .offset = a->offset };
   for (int j = 0; j < a->n_index; j++) {
     a->index_val[j] = draft_sized(&e->d, "V", e->d.n_sizes, a->index_size[j]);
@@ -383,17 +383,17 @@ static void subscripts(struct emit *e, const int64_t stride[], int rank, struct 
   axes_subscripts(&e->axes, &e->d, stride, rank, at);
 }
 
-static int load(struct emit *e, struct access *a) {
+static int load(struct emit *e, struct emit_access *a) {
   struct kir_lin at[2 * AXES];
   subscripts(e, a->stride, 0, at);
   return kir_load(&e->d.b, a->buf, at);
 }
 
 static int in_value(struct emit *e, struct part *p, int k) {
-  struct source s = p->in[k];
+  struct operand_source s = p->in[k];
   if (s.from == FROM_SCALAR) return scalar_value(e, p->node->in[k]);
   if (s.from == FROM_PART) return e->part[s.i].value;
-  struct access *a = &e->access[s.i];
+  struct emit_access *a = &e->access[s.i];
   if (a->value < 0) a->value = load(e, a);
   return a->value;
 }
@@ -414,7 +414,7 @@ static int emit_take(struct emit *e, struct part *p) {
   static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window",
                                        [BY_ALONG] = "weft_take_along", [BY_STRIDES] = "weft_as_strided" };
   struct node *n = p->node;
-  struct access *a = &e->access[p->in[0].i];
+  struct emit_access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];
   int first = n->rank > n->in[0]->rank - a->n_index ? axis_at(p, 0) : -1;
   if (first == e->inner && !p->is_inner) first = -1; /* all indices along it are the same, the first of them is number 0 */
@@ -431,7 +431,7 @@ static int emit_take(struct emit *e, struct part *p) {
 /* The element where there is one, else the value: the load happens under the condition. */
 static int emit_pad(struct emit *e, struct part *p) {
   const struct pad_attr *t = p->node->attr;
-  struct access *a = &e->access[p->in[0].i];
+  struct emit_access *a = &e->access[p->in[0].i];
   struct kir_lin at[2 * AXES];
   int lo = draft_sized(&e->d, "lo", e->d.n_sizes, t->before), i = axis_value(e, axis_at(p, t->axis)), fill = in_value(e, p, 1);
   int inside = kir_op2(&e->d.b, KIR_LT, kir_op2(&e->d.b, KIR_SUB, i, lo), a->index_val[0]);
@@ -445,7 +445,7 @@ static int emit_pad(struct emit *e, struct part *p) {
 
 /* sum_k a[..,k] b[k,..] over n products from `from` on, in order of k: one fma a step. */
 static int sum_of_products(struct emit *e, struct part *p, struct kir_lin from, struct kir_lin n) {
-  struct access *a = &e->access[p->in[0].i], *b = &e->access[p->in[1].i];
+  struct emit_access *a = &e->access[p->in[0].i], *b = &e->access[p->in[1].i];
   struct kir_lin at[2 * AXES], bt[2 * AXES];
   weft_dtype t = kir_register_of((weft_dtype)p->node->in[0]->dtype);
   int k = kir_loop(&e->d.b, KIR_SERIAL, "k", n);
@@ -461,9 +461,9 @@ static int sum_of_products(struct emit *e, struct part *p, struct kir_lin from, 
   return sum;
 }
 
-/* Long sums in blocks, each from 0, added in order (backend/contract.h): the first, those between, the last. */
+/* Long sums in blocks, each from 0, added in order (backend/patch.h): the first, those between, the last. */
 static int emit_contract(struct emit *e, struct part *p) {
-  struct access *a = &e->access[p->in[0].i];
+  struct emit_access *a = &e->access[p->in[0].i];
   struct kir_lin zero = kir_lin_const(e->d.k, 0), block = kir_lin_const(e->d.k, CONTRACT_BLOCK);
   int64_t n = a->index_size[0], between = (n - 1) / CONTRACT_BLOCK - 1;
   if (n <= CONTRACT_BLOCK) return sum_of_products(e, p, zero, lin(e, a->index_val[0]));
@@ -522,7 +522,7 @@ static int compute(struct emit *e, struct part *p) {
 }
 
 static bool same_source(struct emit *e, const struct part *p, const struct part *q, int k) {
-  struct source a = p->in[k], b = q->in[k];
+  struct operand_source a = p->in[k], b = q->in[k];
   if (a.from != b.from || p->node->in[k]->dtype != q->node->in[k]->dtype) return false;
   if (a.from == FROM_SCALAR) return scalar_value(e, p->node->in[k]) == scalar_value(e, q->node->in[k]);
   return a.i == b.i || (a.from == FROM_PART && e->part[a.i].value == e->part[b.i].value);
@@ -577,7 +577,7 @@ static void need_operands(struct emit *e, struct part *p) {
       struct part *q = &e->part[p->in[k].i];
       *(q->is_inner ? &q->need : &q->need_mid) = true;
     } else if (p->in[k].from == FROM_ACCESS) {
-      struct access *a = &e->access[p->in[k].i];
+      struct emit_access *a = &e->access[p->in[k].i];
       if (!a->n_index) *(a->is_inner ? &a->need : &a->need_mid) = true;
     }
   }
@@ -624,7 +624,7 @@ static bool find_kept(struct emit *e) {
       p->need = p->need_mid = false;
     }
     for (int i = 0; i < e->n_access; i++) {
-      struct access *a = &e->access[i];
+      struct emit_access *a = &e->access[i];
       if (a->need && had_access[i] && keeps(e)) a->is_kept = true;
       had_access[i] |= a->need;
       a->need = a->need_mid = false;

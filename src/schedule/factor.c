@@ -1,10 +1,10 @@
 /* factor.c -- products that a loop is given come back into it.
  *
  * x_t W of all steps is one product X W before the loop (op/loop_hoist.c), a sequence as large as X. A loop that is one kernel
- * by rows anyway (rows.c) multiplies its rows itself, if nobody else reads them: X is read once, and X W stands nowhere. Bits
+ * by rows anyway (loop_rows.c) multiplies its rows itself, if nobody else reads them: X is read once, and X W stands nowhere. Bits
  * stay, since a product has the same order of sums either way. */
 #include <string.h>
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include "op/loop.h"
 #include "schedule/body.h"
 #include "schedule/draft.h"

@@ -1,4 +1,4 @@
-/* loop.c -- loops: one kernel with the time loop inside where the body allows (scan.c, rows.c, small.c), else a replay of the
+/* loop.c -- loops: one kernel with the time loop inside where the body allows (scan.c, loop_rows.c, small.c), else a replay of the
  * body's own schedule, step by step. */
 #include <math.h>
 #include <string.h>

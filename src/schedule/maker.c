@@ -14,7 +14,7 @@ enum { /* vector instructions for as many elements as a vector has */
   LEAST_BYTES = 1 << 18,        /* less stays in cache, and need not even be packed */
   LARGE_BYTES = 1 << 20,
   SMALL_PART = 16,              /* of the products' work: a sixteenth is worth the memory */
-  BLOCK_COLUMNS = 512, BLOCK_ROWS = 112, FLAT_ROWS = 28, MOST_BLOCKS = 8, /* as run/contract.c packs: */
+  BLOCK_COLUMNS = 512, BLOCK_ROWS = 112, FLAT_ROWS = 28, MOST_BLOCKS = 8, /* as run/product.c packs: */
   HELD_ROWS = 2048, SHARED = 1 << 22 /* elements of a right operand that is packed once */
 };
 

@@ -25,7 +25,7 @@ struct lines {                    /* elements in memory: strides of the rows' ax
   int buf;
 };
 
-struct piece { int64_t from, n; }; /* blocks of a row */
+struct row_piece { int64_t from, n; }; /* blocks of a row */
 
 struct prefix {
   struct work *w;
@@ -36,7 +36,7 @@ struct prefix {
 };
 
 /* One kernel over rows: y = before o (x so far), or only the total. */
-struct running {
+struct prefix_draft {
   struct draft d;
   struct axes axes;
   struct lines x, y, before, total;
@@ -46,14 +46,14 @@ struct running {
 static struct lines none(void) { return (struct lines){ .store = -1 }; }
 
 static bool may_merge(void *of, int a, int b) {
-  const struct running *r = of;
+  const struct prefix_draft *r = of;
   const struct lines *all[] = { &r->x, &r->y, &r->before, &r->total };
   for (int i = 0; i < 4; i++)
     if (all[i]->store >= 0 && all[i]->stride[a] != all[i]->stride[b] * r->axes.extent[b]) return false;
   return true;
 }
 
-static void declare(struct running *r, struct lines *l, const char *name, enum kir_buf_kind kind, int size) {
+static void declare(struct prefix_draft *r, struct lines *l, const char *name, enum kir_buf_kind kind, int size) {
   struct reach x = { .store = l->store, .offset = l->offset };
   if (l->store < 0) return;
   axes_reach(&r->axes, &r->d, l->stride, &x);
@@ -61,24 +61,24 @@ static void declare(struct running *r, struct lines *l, const char *name, enum k
   l->buf = draft_buffer(&r->d, name, kind, l->dtype, &x);
 }
 
-static void subscripts(struct running *r, const struct lines *l, struct kir_lin at[]) {
+static void subscripts(struct prefix_draft *r, const struct lines *l, struct kir_lin at[]) {
   int n = axes_subscripts(&r->axes, &r->d, l->stride, 0, at);
   if (l->step) at[n] = draft_lin(&r->d, r->i);
 }
 
-static int load(struct running *r, const struct lines *l) {
+static int load(struct prefix_draft *r, const struct lines *l) {
   struct kir_lin at[AXES + 1];
   subscripts(r, l, at);
   return kir_load(&r->d.b, l->buf, at);
 }
 
-static void store(struct running *r, const struct lines *l, int value) {
+static void store(struct prefix_draft *r, const struct lines *l, int value) {
   struct kir_lin at[AXES + 1];
   subscripts(r, l, at);
   kir_store(&r->d.b, l->buf, at, KIR_SET, kir_cast(&r->d.b, l->dtype, value));
 }
 
-static bool begin(struct prefix *p, struct running *r, const char *name, int64_t n) {
+static bool begin(struct prefix *p, struct prefix_draft *r, const char *name, int64_t n) {
   static const char *const sizes[] = { "A", "B", "C", "D", "E", "F", "G", "H" },
                     *const vars[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
   struct axes *x = &r->axes;
@@ -96,20 +96,20 @@ static bool begin(struct prefix *p, struct running *r, const char *name, int64_t
   return true;
 }
 
-static bool end(struct running *r) {
+static bool end(struct prefix_draft *r) {
   for (int i = 0; i < r->axes.n_live; i++) kir_end(&r->d.b);
   return draft_end(&r->d);
 }
 
 /* Before the first element is the neutral value, with which every element stands alone. */
-static int neutral(struct prefix *p, struct running *r) { return kir_lit(r->d.k, p->value, kir_neutral(p->op, p->value)); }
-static int open_row(struct running *r, int before) {
+static int neutral(struct prefix *p, struct prefix_draft *r) { return kir_lit(r->d.k, p->value, kir_neutral(p->op, p->value)); }
+static int open_row(struct prefix_draft *r, int before) {
   r->i = kir_loop(&r->d.b, KIR_SERIAL, "i", draft_lin(&r->d, r->i));
   return kir_carry(&r->d.b, "so_far", before);
 }
 
 /* The first n elements of each line, from left to right. */
-static bool run(struct prefix *p, struct running *r, const char *name, int64_t n) {
+static bool run(struct prefix *p, struct prefix_draft *r, const char *name, int64_t n) {
   if (!n) return true;
   if (!begin(p, r, name, n)) return false;
   struct kir_builder *b = &r->d.b;
@@ -135,9 +135,9 @@ static struct lines at(struct lines l, int64_t n) {
 
 /* y[q] = x[0] .. x[q-1] combined in order, for the q of a piece and the one behind it. What is before the first piece is
  * the neutral value; later ones find it where the one before has left it. */
-static bool chain(struct prefix *p, struct lines x, struct lines y, struct piece of) {
+static bool chain(struct prefix *p, struct lines x, struct lines y, struct row_piece of) {
   bool is_first = of.from == 0;
-  struct running r = { .axes = p->rows, .x = after(x, of.from), .y = after(y, of.from + !is_first),
+  struct prefix_draft r = { .axes = p->rows, .x = after(x, of.from), .y = after(y, of.from + !is_first),
                        .before = is_first ? none() : at(y, of.from), .total = is_first ? at(y, of.n) : none() };
   if (!begin(p, &r, "prefix_chain", of.n)) return false;
   int a = open_row(&r, is_first ? neutral(p, &r) : load(&r, &r.before));
@@ -151,18 +151,18 @@ static bool chain(struct prefix *p, struct lines x, struct lines y, struct piece
 }
 
 /* The lines of a piece as blocks: one axis more. */
-static struct lines in_blocks(const struct prefix *p, struct lines l, struct piece of) {
+static struct lines in_blocks(const struct prefix *p, struct lines l, struct row_piece of) {
   l = after(l, of.from * BLOCK);
   l.stride[p->rows.n_live] = l.step * BLOCK;
   return l;
 }
-static struct lines by_block(const struct prefix *p, struct lines l, struct piece of) { /* one element a block */
+static struct lines by_block(const struct prefix *p, struct lines l, struct row_piece of) { /* one element a block */
   l = after(l, of.from);
   l.stride[p->rows.n_live] = l.step;
   l.step = 0;
   return l;
 }
-static struct axes with_blocks(const struct prefix *p, struct piece of) {
+static struct axes with_blocks(const struct prefix *p, struct row_piece of) {
   struct axes x = p->rows;
   x.live[x.n_live] = x.n_live;
   x.extent[x.n_live++] = of.n;
@@ -181,8 +181,9 @@ static struct lines lines_new(struct prefix *p) {
   return l;
 }
 
-static bool run_piece(struct prefix *p, struct lines x, struct lines y, struct lines total, struct lines before, struct piece of) {
-  struct running of_blocks = { .axes = with_blocks(p, of), .x = in_blocks(p, x, of), .y = none(),
+static bool run_piece(struct prefix *p, struct lines x, struct lines y, struct lines total, struct lines before,
+                      struct row_piece of) {
+  struct prefix_draft of_blocks = { .axes = with_blocks(p, of), .x = in_blocks(p, x, of), .y = none(),
                                .before = none(), .total = by_block(p, total, of) },
                  again = { .axes = with_blocks(p, of), .x = in_blocks(p, x, of), .y = in_blocks(p, y, of),
                            .before = by_block(p, before, of), .total = none() };
@@ -203,10 +204,10 @@ static bool long_rows(struct prefix *p, struct lines x, struct lines y) {
   int64_t most = longest_piece(p, &x);
   if (p->w->no_memory) return false;
   for (int64_t from = 0; from < p->blocks; from += most) {
-    struct piece of = { from, p->blocks - from < most ? p->blocks - from : most };
+    struct row_piece of = { from, p->blocks - from < most ? p->blocks - from : most };
     if (!run_piece(p, x, y, total, before, of)) return false;
   }
-  struct running rest = { .axes = p->rows, .x = after(x, p->blocks * BLOCK), .y = after(y, p->blocks * BLOCK),
+  struct prefix_draft rest = { .axes = p->rows, .x = after(x, p->blocks * BLOCK), .y = after(y, p->blocks * BLOCK),
                           .before = at(before, p->blocks), .total = none() };
   return run(p, &rest, "prefix_rest", p->n - p->blocks * BLOCK);
 }
@@ -237,6 +238,6 @@ bool step_prefix(struct work *w, struct node *n) {
   cost_add(&w->out->moved_bytes, (times + 1) * (double)node_count(n) * (double)weft_dtype_bytes(p.memory));
   cost_add(&w->out->operations, times * (double)node_count(n));
   if (p.n > BLOCK) return long_rows(&p, x, y);
-  struct running r = { .axes = p.rows, .x = x, .y = y, .before = none(), .total = none() };
+  struct prefix_draft r = { .axes = p.rows, .x = x, .y = y, .before = none(), .total = none() };
   return run(&p, &r, "prefix", p.n);
 }

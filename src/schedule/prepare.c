@@ -21,9 +21,9 @@ static struct node *cast_to(struct work *w, struct node *x, weft_dtype t) {
 
 /* ---- the order of nodes, after some were added or replaced ---- */
 
-struct stack { struct node **node; int *next; int n, room; };
+struct node_stack { struct node **node; int *next; int n, room; };
 
-static bool push(struct work *w, struct stack *s, struct node *x) {
+static bool push(struct work *w, struct node_stack *s, struct node *x) {
   if (s->n == s->room) {
     int room = s->room ? 2 * s->room : 256;
     struct node **node = arena_grow(w->arena, s->node, sizeof *node * (size_t)s->n, sizeof *node * (size_t)room);
@@ -53,7 +53,7 @@ enum { UNSEEN = -1, OPEN = -2 };
 
 /* Lists what the targets need, inputs before users. */
 static bool order(struct work *w) {
-  struct stack s = { 0 };
+  struct node_stack s = { 0 };
   for (int i = 0; i < w->list->n; i++) w->list->node[i]->slot = UNSEEN;
   *w->list = (struct node_list){ 0 };
   for (int t = 0; t < w->n_targets; t++) {
@@ -219,7 +219,7 @@ static bool view_of_iota(struct work *w, struct node *v) {
 }
 
 /* view(f(a, b)) = f(view(a), view(b)), if nobody else needs f(a, b). The view node becomes the f node. */
-static bool sink(struct work *w, struct node *v, struct stack *todo) {
+static bool sink(struct work *w, struct node *v, struct node_stack *todo) {
   if (v->in[0]->op->kind == OP_IOTA) return view_of_iota(w, v);
   struct node *e = v->in[0], *in[3];
   if (e->op->kind != OP_ELEMENT || e->n_uses != 1 || e->n_in > 3 || e->is_marked) return true;
@@ -244,7 +244,7 @@ static bool sink(struct work *w, struct node *v, struct stack *todo) {
 }
 
 static bool sink_views(struct work *w) {
-  struct stack todo = { 0 };
+  struct node_stack todo = { 0 };
   for (int i = 0; i < w->list->n; i++) {
     if (moves_elements(w->list->node[i]) && !push(w, &todo, w->list->node[i])) return false;
     while (todo.n)

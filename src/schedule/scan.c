@@ -10,7 +10,7 @@
 
 enum { MOST_RESULTS = 16 }; /* carries; stacked outputs */
 
-struct stream {                   /* something read or written in memory, with a stride for each axis and for time */
+struct lane_stream {                   /* something read or written in memory, with a stride for each axis and for time */
   int store;
   int64_t offset, stride[AXES], time;
   weft_dtype dtype;
@@ -22,7 +22,7 @@ struct scanning {
   struct body *b;
   const struct node *shape;       /* one node of the common shape */
   struct axes axes;               /* those of the shape that are not 1 */
-  struct stream stream[DRAFT_BUFFERS];
+  struct lane_stream stream[DRAFT_BUFFERS];
   int n_streams;
   int *stream_of;                 /* by slot of a node that body_reads: its stream */
   int *value;                     /* by slot: what this step has computed */
@@ -135,13 +135,13 @@ static bool carries(const struct scanning *s, int k) {
 
 enum { NONE = -2 };
 
-static bool same_stream(const struct stream *a, const struct stream *b) {
+static bool same_stream(const struct lane_stream *a, const struct lane_stream *b) {
   return a->store == b->store && a->offset == b->offset && a->time == b->time && a->dtype == b->dtype &&
          a->is_written == b->is_written && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
 static int add_stream(struct scanning *s, const struct node *n, const struct moving *m, bool is_written) {
-  struct stream x = { .store = m->at.store, .offset = m->at.offset, .time = m->time, .dtype = (weft_dtype)n->dtype,
+  struct lane_stream x = { .store = m->at.store, .offset = m->at.offset, .time = m->time, .dtype = (weft_dtype)n->dtype,
                       .is_written = is_written, .value = -1 };
   int axis = s->axes.n_live, d = s->shape->rank - n->rank; /* aligned on the right */
   for (int k = s->shape->rank - 1; k >= 0; k--) {
@@ -220,7 +220,7 @@ static void declare(struct scanning *s) {
     x->size[x->live[i]] = draft_size(&s->d, x->n_live == 1 ? "N" : names[i], x->extent[x->live[i]]);
   int rows = !is_counted && s->b->rows < s->b->steps && writes_rows(s) ? draft_size(&s->d, "R", s->b->rows) : s->size_t_;
   for (int i = 0; i < s->n_streams; i++) {
-    struct stream *m = &s->stream[i];
+    struct lane_stream *m = &s->stream[i];
     struct reach r = { .store = m->store, .offset = m->offset };
     if (m->time) reach_along(&r, lin(s, m->is_written ? rows : s->size_t_), m->time);
     axes_reach(x, &s->d, m->stride, &r);
@@ -232,13 +232,13 @@ static void declare(struct scanning *s) {
   s->length = n ? draft_buffer(&s->d, "n", kind, WEFT_I64, &(struct reach){ .store = n->store, .offset = n->offset }) : -1;
 }
 
-static void subscripts(struct scanning *s, const struct stream *x, struct kir_lin at[]) {
+static void subscripts(struct scanning *s, const struct lane_stream *x, struct kir_lin at[]) {
   int rank = 0;
   if (x->time) at[rank++] = lin(s, s->t);
   axes_subscripts(&s->axes, &s->d, x->stride, rank, at);
 }
 
-static int load(struct scanning *s, struct stream *x) {
+static int load(struct scanning *s, struct lane_stream *x) {
   struct kir_lin at[AXES + 1];
   if (x->value >= 0) return x->value;
   subscripts(s, x, at);

@@ -11,7 +11,7 @@
 
 enum { UPDATES = 4096, FEW_SLOTS = 4096, FEW_BYTES = 32768, MANY = 65536, PARTS = 8, MOST_INDICES = 8 };
 
-struct rows { int store; int64_t offset, outer, inner; }; /* [outer, inner] with one stride each, in elements */
+struct strided_rows { int store; int64_t offset, outer, inner; }; /* [outer, inner] with one stride each, in elements */
 
 struct scatter {
   struct work *w;
@@ -21,7 +21,7 @@ struct scatter {
   int64_t updates, slots, row;             /* N, S, C */
   int64_t parts;                           /* in how many the slots are divided among owners */
   int64_t slot_dims[MOST_INDICES];
-  struct rows index[MOST_INDICES], v, y;
+  struct strided_rows index[MOST_INDICES], v, y;
   struct draft d;
   int size_n, size_s, size_c, size_v[MOST_INDICES], buf_index[MOST_INDICES], buf_v, buf_y; /* size_c -1: rows of one */
 };
@@ -38,7 +38,7 @@ static enum kir_op combine(weft_how how, weft_dtype t) {
 }
 
 /* The operand as rows, copied first where its strides do not allow that. */
-static bool as_rows(struct work *w, struct node *x, int n_outer, struct rows *out) {
+static bool as_rows(struct work *w, struct node *x, int n_outer, struct strided_rows *out) {
   struct place p;
   if (!place_needed(w, x, &p)) return false;
   bool fits = true;
@@ -57,13 +57,13 @@ static bool as_rows(struct work *w, struct node *x, int n_outer, struct rows *ou
     p = dense;
     last[0] = size[1], last[1] = 1;
   }
-  *out = (struct rows){ p.store, p.offset, last[0], last[1] };
+  *out = (struct strided_rows){ p.store, p.offset, last[0], last[1] };
   return true;
 }
 
 static struct kir_lin val(struct scatter *s, int v) { return draft_lin(&s->d, v); }
 
-static int declare_rows(struct scatter *s, const char *name, enum kir_buf_kind kind, int size, const struct rows *x) {
+static int declare_rows(struct scatter *s, const char *name, enum kir_buf_kind kind, int size, const struct strided_rows *x) {
   struct reach r = { .store = x->store, .offset = x->offset };
   reach_along(&r, val(s, size), x->outer);
   if (s->size_c >= 0) reach_along(&r, val(s, s->size_c), x->inner);
@@ -163,7 +163,7 @@ bool step_scatter(struct work *w, struct node *n) {
   if (!find_shape(&s)) return false;
   if (!s.updates || !s.row) return true;
   const struct place *y = &w->item[n->slot].place; /* dense: a fresh copy of x */
-  s.y = (struct rows){ y->store, y->offset, s.row, 1 };
+  s.y = (struct strided_rows){ y->store, y->offset, s.row, 1 };
   s.parts = s.updates * s.row >= MANY ? PARTS : 1;
   if (!draft_begin(&s.d, w, "scatter")) return false;
   declare(&s);

@@ -1,8 +1,8 @@
 /* schedule.h -- from a graph of local nodes to a list of kernels on bound memory.
  *
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
- * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contract.c, blocks.c, chain.c and
- * maker.c products of matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, lane.c, scan.c, rows.c, small.c) those
+ * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contraction.c, blocks.c, chain.c and
+ * maker.c products of matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, lane.c, scan.c, loop_rows.c, small.c) those
  * of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule)
  * refers to no nodes: a plan keeps it, binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
@@ -41,7 +41,7 @@ struct maker {
 };
 
 /* A product of matrices that is no kernel in KIR: y[..,i,j] = sum over k of a[..,i,k] b[..,k,j], by patches of a back end
- * (backend/contract.h). If the step has a kernel, that goes on with y: it runs over one cell of it after the other, and y
+ * (backend/patch.h). If the step has a kernel, that goes on with y: it runs over one cell of it after the other, and y
  * as a whole stands nowhere. */
 struct contraction {
   weft_dtype a_dtype, b_dtype;   /* sums are of their register dtype, which is the same */

@@ -20,14 +20,14 @@ enum {
 };
 
 /* The body of a loop while it is written. Slots are those of its own list. */
-struct frame {
+struct small_loop {
   struct body *b;              /* of a loop inside: its nodes and targets only */
   int **element;               /* by slot: values, row by row; those of loops inside: of all carries */
-  struct frame **inside;       /* by slot: of a loop node */
+  struct small_loop **inside;       /* by slot: of a loop node */
   int *var;                    /* by variable: the slot of its leaf, or -1 */
   int n_carried;               /* elements of all carries */
   bool *is_needed;
-  struct frame *around;        /* NULL: the loop itself */
+  struct small_loop *around;        /* NULL: the loop itself */
   int64_t lanes;
   int64_t work;                /* operations of a step */
 };
@@ -38,7 +38,7 @@ struct cells { int buf; bool has_time, has_lanes; int rank; int axis[WEFT_RANK_M
 struct small {
   struct draft d;
   struct body *whole;            /* what all lanes see; that of the frame is what one does */
-  struct frame *top;
+  struct small_loop *top;
   struct cells *in, *all, *last; /* by variable, output, carry */
   int64_t lanes;                 /* 0: none, one computation for all */
   int size_t_, t, size_n, lane;
@@ -74,15 +74,15 @@ static int64_t carried(const struct body *b, int k) {
   return n;
 }
 
-static bool frame_take(struct work *, struct frame *, bool *fits);
+static bool frame_take(struct work *, struct small_loop *, bool *fits);
 
 /* A loop of the kernel: it goes through no sequences, keeps nothing but its carries, and cannot fail. */
-static bool take_inside(struct work *w, struct frame *f, const struct node *n, bool *fits) {
-  struct frame *in = work_take(w, sizeof *in);
+static bool take_inside(struct work *w, struct small_loop *f, const struct node *n, bool *fits) {
+  struct small_loop *in = work_take(w, sizeof *in);
   struct body *b = work_take(w, sizeof *b);
   if (!in || !b) return false;
   *b = (struct body){ .w = w, .loop = ((const struct loop_attr *)n->attr)->loop };
-  *in = (struct frame){ .b = b, .around = f, .lanes = f->lanes };
+  *in = (struct small_loop){ .b = b, .around = f, .lanes = f->lanes };
   f->inside[n->slot] = in;
   b->steps = dim_resolve(b->loop->steps);
   *fits = !b->loop->n_seq && (b->loop->is_branch || dim_is_known(b->steps) || loop_runs_blind(b->loop, n->in[0]));
@@ -93,7 +93,7 @@ static bool take_inside(struct work *w, struct frame *f, const struct node *n, b
   return !*fits || (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(in->n_carried + 1)));
 }
 
-static int depth_of(const struct frame *f) { return f->around ? 1 + depth_of(f->around) : 0; }
+static int depth_of(const struct small_loop *f) { return f->around ? 1 + depth_of(f->around) : 0; }
 
 /* Of a loop inside, the last carries only. */
 static bool is_carry_item(const struct node *n) {
@@ -103,7 +103,7 @@ static bool is_carry_item(const struct node *n) {
 }
 
 /* Memory for the elements of every node, and where the variables are. */
-static bool make_room(struct work *w, struct frame *f) {
+static bool make_room(struct work *w, struct small_loop *f) {
   const struct node_list *l = &f->b->list;
   int m = body_variables(f->b->loop);
   f->element = work_take(w, sizeof *f->element * (size_t)(l->n + 1));
@@ -114,7 +114,7 @@ static bool make_room(struct work *w, struct frame *f) {
   return !w->no_memory;
 }
 
-static bool take_node(struct work *w, struct frame *f, const struct node *n, bool *fits) {
+static bool take_node(struct work *w, struct small_loop *f, const struct node *n, bool *fits) {
   int64_t cost = cost_of(n);
   *fits = cost >= 0 && is_small(n) && (n->op->kind != OP_ITEM || is_carry_item(n));
   if (!*fits) return true;
@@ -125,7 +125,7 @@ static bool take_node(struct work *w, struct frame *f, const struct node *n, boo
 }
 
 /* *fits = false: too large, or of another kind. false: out of memory. */
-static bool frame_take(struct work *w, struct frame *f, bool *fits) {
+static bool frame_take(struct work *w, struct small_loop *f, bool *fits) {
   const struct body *b = f->b;
   if (!make_room(w, f)) return false;
   *fits = depth_of(f) < MOST_INSIDE;
@@ -139,7 +139,7 @@ static bool frame_take(struct work *w, struct frame *f, bool *fits) {
 }
 
 /* What the results need; outputs that nobody wants are none. */
-static void find_needed(struct frame *f) {
+static void find_needed(struct small_loop *f) {
   const struct body *b = f->b;
   const struct loop *l = b->loop;
   for (int k = 0; k < b->n_targets; k++) {
@@ -197,7 +197,7 @@ static void store(struct small *s, const struct cells *c, const struct node *lik
   kir_store(&s->d.b, c->buf, at, KIR_SET, value);
 }
 
-static bool is_read(const struct frame *f, int k) { return f->var[k] >= 0 && f->is_needed[f->var[k]]; }
+static bool is_read(const struct small_loop *f, int k) { return f->var[k] >= 0 && f->is_needed[f->var[k]]; }
 
 static bool writes_rows(const struct body *b) {
   for (int k = 0; k < b->loop->n_all; k++) if (b->all[k]) return true;
@@ -235,7 +235,7 @@ static void read(struct small *s, int k, int64_t n, int out[]) {
 /* ---- one node ---- */
 
 /* Element i of the view is element at(i) of what it shows, whose elements are row by row. */
-static void view(struct frame *f, const struct node *n) {
+static void view(struct small_loop *f, const struct node *n) {
   struct place dense, p;
   place_dense(n->in[0], 0, &dense);
   place_view(n, &dense, &p);
@@ -246,7 +246,7 @@ static void view(struct frame *f, const struct node *n) {
   }
 }
 
-static void element(struct small *s, struct frame *f, const struct node *n) {
+static void element(struct small *s, struct small_loop *f, const struct node *n) {
   int in[3] = { 0 };
   for (int64_t i = 0, count = node_count(n); i < count; i++) {
     for (int k = 0; k < n->n_in; k++) in[k] = f->element[n->in[k]->slot][i];
@@ -255,9 +255,9 @@ static void element(struct small *s, struct frame *f, const struct node *n) {
 }
 
 /* An array as [before, length, behind] around one of its axes. */
-struct lines { int64_t before, length, behind; };
-static struct lines lines_of(const struct node *n, int axis) {
-  struct lines l = { 1, n->dims[axis], 1 };
+struct axis_lines { int64_t before, length, behind; };
+static struct axis_lines lines_of(const struct node *n, int axis) {
+  struct axis_lines l = { 1, n->dims[axis], 1 };
   for (int k = 0; k < axis; k++) l.before *= n->dims[k];
   for (int k = axis + 1; k < n->rank; k++) l.behind *= n->dims[k];
   return l;
@@ -304,9 +304,9 @@ static int finished(struct small *s, const struct node *n, struct tuple t) {
   return has_zero ? kir_op2(&s->d.b, KIR_ADD, start_of(s, n), t.part[0]) : t.part[0];
 }
 
-static void reduce(struct small *s, struct frame *f, const struct node *n) {
+static void reduce(struct small *s, struct small_loop *f, const struct node *n) {
   const struct fold *how = n->op->fold;
-  struct lines l = lines_of(n->in[0], axis_of(n));
+  struct axis_lines l = lines_of(n->in[0], axis_of(n));
   struct tuple x[MOST_ELEMENTS];
   int fn = how->n ? how->combine(&s->d.b, n) : -1;
   bool is_row = axis_of(n) == n->rank - 1;
@@ -321,8 +321,8 @@ static void reduce(struct small *s, struct frame *f, const struct node *n) {
   }
 }
 
-static void prefix(struct small *s, struct frame *f, const struct node *n) {
-  struct lines l = lines_of(n, axis_of(n));
+static void prefix(struct small *s, struct small_loop *f, const struct node *n) {
+  struct axis_lines l = lines_of(n, axis_of(n));
   const int *x = f->element[n->in[0]->slot];
   for (int64_t i = 0; i < l.before * l.behind; i++) {
     int so_far = -1;
@@ -335,7 +335,7 @@ static void prefix(struct small *s, struct frame *f, const struct node *n) {
 }
 
 /* y[i,j] = sum_k a[i,k] b[k,j], in order of k, of each matrix of the batch */
-static void contract(struct small *s, struct frame *f, const struct node *n) {
+static void contract(struct small *s, struct small_loop *f, const struct node *n) {
   int64_t rows = n->dims[n->rank - 2], columns = n->dims[n->rank - 1], inner = contracted(n);
   weft_dtype t = kir_register_of((weft_dtype)n->in[0]->dtype);
   for (int64_t e = 0, count = node_count(n); e < count; e++) {
@@ -351,11 +351,11 @@ static void contract(struct small *s, struct frame *f, const struct node *n) {
   }
 }
 
-static void concat(struct frame *f, const struct node *n) {
-  struct lines whole = lines_of(n, axis_of(n));
+static void concat(struct small_loop *f, const struct node *n) {
+  struct axis_lines whole = lines_of(n, axis_of(n));
   int64_t first = 0;
   for (int k = 0; k < n->n_in; k++) {
-    struct lines l = lines_of(n->in[k], axis_of(n));
+    struct axis_lines l = lines_of(n->in[k], axis_of(n));
     int64_t run = l.length * l.behind;
     for (int64_t i = 0; i < l.before * run; i++)
       f->element[n->slot][(i / run * whole.length + first) * whole.behind + i % run] = f->element[n->in[k]->slot][i];
@@ -363,16 +363,16 @@ static void concat(struct frame *f, const struct node *n) {
   }
 }
 
-static void pad(struct frame *f, const struct node *n) {
+static void pad(struct small_loop *f, const struct node *n) {
   const struct pad_attr *a = n->attr;
-  struct lines whole = lines_of(n, (int)a->axis), l = lines_of(n->in[0], (int)a->axis);
+  struct axis_lines whole = lines_of(n, (int)a->axis), l = lines_of(n->in[0], (int)a->axis);
   int64_t run = l.length * l.behind;
   for (int64_t i = 0, count = node_count(n); i < count; i++) f->element[n->slot][i] = f->element[n->in[1]->slot][0];
   for (int64_t i = 0; i < l.before * run; i++)
     f->element[n->slot][(i / run * whole.length + a->before) * whole.behind + i % run] = f->element[n->in[0]->slot][i];
 }
 
-static void put(struct small *s, struct frame *f, const struct node *n) {
+static void put(struct small *s, struct small_loop *f, const struct node *n) {
   const struct put_attr *a = n->attr;
   const struct node *v = n->in[1];
   const struct op *op = a->how == WEFT_SET ? NULL : put_combiner((weft_how)a->how, (weft_dtype)n->dtype);
@@ -388,8 +388,8 @@ static void put(struct small *s, struct frame *f, const struct node *n) {
   }
 }
 
-static void iota(struct small *s, struct frame *f, const struct node *n) {
-  struct lines l = lines_of(n, axis_of(n));
+static void iota(struct small *s, struct small_loop *f, const struct node *n) {
+  struct axis_lines l = lines_of(n, axis_of(n));
   for (int64_t i = 0, count = node_count(n); i < count; i++)
     f->element[n->slot][i] = kir_cast(&s->d.b, (weft_dtype)n->dtype, kir_lit_int(s->d.k, WEFT_I64, i / l.behind % l.length));
 }
@@ -397,22 +397,22 @@ static void iota(struct small *s, struct frame *f, const struct node *n) {
 /* ---- bodies ---- */
 
 /* A leaf: a number, or a variable, which has its elements already. */
-static void leaf(struct small *s, struct frame *f, const struct node *n) {
+static void leaf(struct small *s, struct small_loop *f, const struct node *n) {
   for (int64_t i = 0, count = node_count(n); n->op == &op_scalar && i < count; i++)
     f->element[n->slot][i] = draft_number(&s->d, n);
 }
 
 /* Carry k of the loop inside. */
-static void item(struct frame *f, const struct node *n) {
-  const struct frame *in = f->inside[n->in[0]->slot];
+static void item(struct small_loop *f, const struct node *n) {
+  const struct small_loop *in = f->inside[n->in[0]->slot];
   int k = ((const struct item_attr *)n->attr)->k - in->b->loop->n_all;
   const int *from = f->element[n->in[0]->slot] + carried(in->b, k);
   memcpy(f->element[n->slot], from, sizeof *from * (size_t)node_count(n));
 }
 
-static void write_loop(struct small *, struct frame *around, const struct node *loop);
+static void write_loop(struct small *, struct small_loop *around, const struct node *loop);
 
-static void write(struct small *s, struct frame *f, const struct node *n) {
+static void write(struct small *s, struct small_loop *f, const struct node *n) {
   switch (n->op->kind) {
     case OP_LEAF: return leaf(s, f, n);
     case OP_VIEW: return view(f, n);
@@ -431,14 +431,14 @@ static void write(struct small *s, struct frame *f, const struct node *n) {
   }
 }
 
-static void write_body(struct small *s, struct frame *f) {
+static void write_body(struct small *s, struct small_loop *f) {
   for (int i = 0; i < f->b->list.n; i++) if (f->is_needed[i]) write(s, f, f->b->list.node[i]);
 }
 
-static const int *target_of(const struct frame *f, int k) { return f->element[f->b->target[k]->slot]; }
+static const int *target_of(const struct small_loop *f, int k) { return f->element[f->b->target[k]->slot]; }
 
 /* What the carries are in a step: given to their variables. */
-static void set_carries(struct frame *f, const int carry[]) {
+static void set_carries(struct small_loop *f, const int carry[]) {
   const struct loop *l = f->b->loop;
   for (int k = 0; k < l->n_carry; k++) {
     int slot = f->var[l->n_seq + k];
@@ -447,26 +447,26 @@ static void set_carries(struct frame *f, const int carry[]) {
   }
 }
 
-static void next_carries(const struct frame *f, int next[]) {
+static void next_carries(const struct small_loop *f, int next[]) {
   for (int k = 0; k < f->b->loop->n_carry; k++)
     memcpy(next + carried(f->b, k), target_of(f, k), sizeof *next * (size_t)node_count(f->b->target[k]));
 }
 
 /* init becomes the carries of a loop that has just been opened. */
-static void open_carries(struct small *s, struct frame *f, int carry[]) {
+static void open_carries(struct small *s, struct small_loop *f, int carry[]) {
   for (int i = 0; i < f->n_carried; i++) carry[i] = kir_carry(&s->d.b, NULL, carry[i]);
   set_carries(f, carry);
 }
 
 /* The end of a step: its next carries and, if there is one, until. */
-static void close_step(struct small *s, const struct frame *f, int n, const int carry[], const int next[]) {
+static void close_step(struct small *s, const struct small_loop *f, int n, const int carry[], const int next[]) {
   if (n) kir_next(&s->d.b, n, carry, next);
   if (f->b->loop->until) kir_until(&s->d.b, target_of(f, f->b->n_targets - 1)[0]);
   kir_end(&s->d.b);
 }
 
 /* One side of a choice: carry becomes next where it is chosen. */
-static void write_branch(struct small *s, struct frame *f, int steps, int carry[]) {
+static void write_branch(struct small *s, struct small_loop *f, int steps, int carry[]) {
   struct kir_builder *b = &s->d.b;
   int next[MOST_CARRIED + 1], is_chosen = kir_op2(b, KIR_LT, kir_lit_int(s->d.k, WEFT_I64, 0), steps);
   bool jumps = f->work > CHEAP;
@@ -479,14 +479,14 @@ static void write_branch(struct small *s, struct frame *f, int steps, int carry[
   if (jumps) kir_end(b);
 }
 
-static struct kir_lin steps_inside(struct small *s, const struct frame *around, const struct node *n) {
+static struct kir_lin steps_inside(struct small *s, const struct small_loop *around, const struct node *n) {
   int64_t steps = around->inside[n->slot]->b->steps;
   if (dim_is_known(steps)) return number(s, steps);
   return draft_lin(&s->d, kir_cast(&s->d.b, WEFT_I64, around->element[n->in[0]->slot][0]));
 }
 
-static void write_loop(struct small *s, struct frame *around, const struct node *n) {
-  struct frame *f = around->inside[n->slot];
+static void write_loop(struct small *s, struct small_loop *around, const struct node *n) {
+  struct small_loop *f = around->inside[n->slot];
   const struct loop *l = f->b->loop;
   int *carry = around->element[n->slot], next[MOST_CARRIED + 1];
   for (int k = 0; k < body_variables(l); k++) {
@@ -527,7 +527,7 @@ static void store_carries(struct small *s, const int carry[]) {
 }
 
 static void nest(struct small *s) {
-  struct frame *f = s->top;
+  struct small_loop *f = s->top;
   const struct loop *l = f->b->loop;
   struct kir_builder *b = &s->d.b;
   int carry[MOST_CARRIED + 1], next[MOST_CARRIED + 1], n = f->n_carried;
@@ -551,7 +551,7 @@ static void nest(struct small *s) {
 }
 
 /* *done = false: too much for one kernel. */
-static bool write_kernel(struct body *whole, struct frame *f, bool *done) {
+static bool write_kernel(struct body *whole, struct small_loop *f, bool *done) {
   struct work *w = whole->w;
   const struct loop *l = whole->loop;
   struct small *s = work_take(w, sizeof *s);
@@ -584,14 +584,14 @@ static bool gives_lanes(const struct body *b, int64_t lanes) {
 
 /* By so many lanes; 0: one computation for all. */
 static bool attempt(struct body *whole, int64_t lanes, bool *done) {
-  struct frame *f = work_take(whole->w, sizeof *f);
+  struct small_loop *f = work_take(whole->w, sizeof *f);
   struct body *b = work_take(whole->w, sizeof *b);
   struct node **target = work_take(whole->w, sizeof *target * (size_t)(whole->n_targets + 1));
   bool fits = true;
   if (!f || !b || !target) return false;
   *b = *whole;
   b->target = memcpy(target, whole->target, sizeof *target * (size_t)whole->n_targets);
-  *f = (struct frame){ .b = b, .lanes = lanes };
+  *f = (struct small_loop){ .b = b, .lanes = lanes };
   if (lanes && !body_lane(b, lanes, &fits)) return false;
   if (fits && !frame_take(whole->w, f, &fits)) return false;
   return !fits || write_kernel(whole, f, done);

@@ -90,7 +90,7 @@ struct edge { struct node *base; bool aligned; int8_t map[WEFT_RANK_MAX]; }; /* 
 struct edge edge_of(const struct node *operand);
 bool group_nodes(struct work *);
 
-/* contract.c */
+/* contraction.c */
 bool contract_is_by_patches(const struct work *, const struct node *);
 bool contract_takes_rows(const struct node *);  /* cells of whole rows are no worse than others */
 bool contract_is_turned(const struct node *);   /* y' = b' a' is computed: few columns */

@@ -112,11 +112,12 @@ static void lifted_free(void *ctx) {
 }
 
 /* A row's worth of handles, and which names stand for which arrays. */
-struct row { weft_array **in; struct node **name, **full; int n; };
+struct lifted_row { weft_array **in; struct node **name, **full; int n; };
 
-static bool row_open(struct row *w, const struct lifted *l, weft_array *const y[], weft_array *const x[], weft_array *const dy[]) {
+static bool row_open(struct lifted_row *w, const struct lifted *l, weft_array *const y[], weft_array *const x[],
+                     weft_array *const dy[]) {
   int n = 2 * l->n_y + l->n_x;
-  *w = (struct row){ mem_alloc((size_t)(n + 1) * sizeof *w->in), node_list_new(n), node_list_new(n), 0 };
+  *w = (struct lifted_row){ mem_alloc((size_t)(n + 1) * sizeof *w->in), node_list_new(n), node_list_new(n), 0 };
   if (!w->in || !w->name || !w->full) return false;
   for (int k = 0; k < n; k++) {
     weft_array *full = k < l->n_y ? y[k] : k < l->n_y + l->n_x ? x[k - l->n_y] : dy[k - l->n_y - l->n_x];
@@ -128,14 +129,14 @@ static bool row_open(struct row *w, const struct lifted *l, weft_array *const y[
   return true;
 }
 
-static void row_close(struct row *w) {
+static void row_close(struct lifted_row *w) {
   mem_free(w->in);
   mem_free(w->name);
   mem_free(w->full);
 }
 
 /* d of one row, in all rows; summed over them for what is not mapped. */
-static weft_array *all_rows(const struct lifted *l, const struct row *w, weft_array *d, bool is_summed) {
+static weft_array *all_rows(const struct lifted *l, const struct lifted_row *w, weft_array *d, bool is_summed) {
   struct node *full = NULL, *one = d->node;
   struct failure *why = NULL;
   dim dims[WEFT_RANK_MAX + 1] = { l->rows };
@@ -148,7 +149,7 @@ static weft_array *all_rows(const struct lifted *l, const struct row *w, weft_ar
 
 static int lifted_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
   struct lifted *l = ctx;
-  struct row w;
+  struct lifted_row w;
   int status = row_open(&w, l, y, x, dy) ? 0 : WEFT_ERR_MEMORY;
   if (!status) status = l->one->rules.vjp(l->one->rules.ctx, w.in + l->n_y, w.in, w.in + l->n_y + l->n_x, dx);
   for (int k = 0; !status && k < l->n_x; k++)
@@ -161,7 +162,7 @@ static int lifted_vjp(void *ctx, weft_array *const x[], weft_array *const y[], w
 static int lifted_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], weft_array *dy[]) {
   struct lifted *l = ctx;
   int n = l->n_x;
-  struct row w = { mem_alloc((size_t)(2 * n + 1) * sizeof *w.in), node_list_new(2 * n), node_list_new(2 * n), 0 };
+  struct lifted_row w = { mem_alloc((size_t)(2 * n + 1) * sizeof *w.in), node_list_new(2 * n), node_list_new(2 * n), 0 };
   struct node **tangent = node_list_new(n);
   int status = w.in && w.name && w.full && tangent ? 0 : WEFT_ERR_MEMORY;
   for (int k = 0; !status && k < n; k++) {

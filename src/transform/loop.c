@@ -21,7 +21,7 @@ static struct node *self(const struct rule *r) { return (struct node *)r->node; 
 
 /* A loop over the rows that r's loop has gone through: its sequences, and the carries it kept, as sequences. Those of a
  * branch are its initial ones. */
-static bool draft_replay(struct draft *d, const struct rule *r) {
+static bool draft_replay(struct loop_draft *d, const struct rule *r) {
   const struct loop *l = loop_of(r->node);
   if (!draft_same_steps(d, self(r))) return false;
   for (int k = 0; k < l->n_seq; k++)
@@ -38,7 +38,7 @@ static bool draft_replay(struct draft *d, const struct rule *r) {
 struct reversal {
   const struct rule *r;
   const struct loop *l;
-  struct draft d;
+  struct loop_draft d;
   struct node **body;                  /* of the loop, on its constants */
   struct node **carry;                 /* what stands for the carries before a step: variables; of a branch, the initial ones */
   struct nodes y, seed;                /* what is pulled back: next of floats, all that have a cotangent */
@@ -206,7 +206,7 @@ static bool is_product(const struct reversal *v, const struct node *d, struct fa
 
 /* n for all steps, from the sequences of the reverse loop. */
 static struct node *for_all_steps(const struct reversal *v, struct node *n, struct failure **why) {
-  const struct draft *d = &v->d;
+  const struct loop_draft *d = &v->d;
   struct node *y = node_retain(n), *ys = NULL;
   bool ok = spread(d->parts.n_steps, d->seq.n, d->seq_var.node, d->seq.node, 1, &y, &ys, why);
   node_release(y);
@@ -426,7 +426,7 @@ struct advance {
   const struct rule *r;
   const struct loop *l;
   weft_array *const *dx;
-  struct draft d;
+  struct loop_draft d;
   struct node **body, **dbody;       /* dbody: tangents of next and all; NULL: zero */
   struct node **x, **tangent;        /* variables and constants, and their tangents; references in tangent only */
   bool *is_live;                     /* carries that have a tangent */

@@ -11,18 +11,18 @@ bool nodes_add_zeros(struct nodes *, const struct node *like);
 void nodes_free(struct nodes *);
 
 /* A loop in the making: lists for loop_parts. */
-struct draft {
+struct loop_draft {
   struct nodes seq, seq_var, init, carry_var, next, all;
   struct loop_parts parts;           /* steps, n_steps, owns_steps, is_backward, until: borrowed */
   struct node *length;               /* reference: the item that says how many steps were executed; NULL: not needed */
 };
-bool draft_seq(struct draft *, struct node *seq, struct node *var);    /* both stay the caller's */
-bool draft_carry(struct draft *, struct node *init, struct node *var, struct node *next);
-struct node *draft_make(struct draft *, struct failure **);            /* the loop node */
-void draft_free(struct draft *);
-void draft_branch(struct draft *, const struct loop *); /* of a branch another one: what is made from now on is its own */
+bool draft_seq(struct loop_draft *, struct node *seq, struct node *var);    /* both stay the caller's */
+bool draft_carry(struct loop_draft *, struct node *init, struct node *var, struct node *next);
+struct node *draft_make(struct loop_draft *, struct failure **);            /* the loop node */
+void draft_free(struct loop_draft *);
+void draft_branch(struct loop_draft *, const struct loop *); /* of a branch another one: what is made from now on is its own */
 /* Steps of another loop over the rows that n, a loop on these inputs, has executed. */
-bool draft_same_steps(struct draft *, struct node *n);
+bool draft_same_steps(struct loop_draft *, struct node *n);
 
 /* The bodies of a loop in terms of its variables and these nodes for its constants, and for its carries if these are given:
  * next, all, then until if there is one. References; NULL: *failure. */

@@ -15,7 +15,7 @@ struct spreading {
   const struct loop *l;
   const bool *is_mapped;
   dim rows;
-  struct draft d;
+  struct loop_draft d;
   struct node **x, **xs;      /* variables and constants of the body; mapped ones, references, NULL: not mapped */
   struct node **body, **full; /* full: mapped bodies; NULL: not mapped */
   bool *is_mapped_carry;

@@ -172,12 +172,12 @@ static void finish(struct mapping *m) {
  * A result that does not depend on x, of a node that does (a carry beside those of a loop over x), is an expression of x all
  * the same. Where x is a name, nobody will give it a value: the result is that for zeros. */
 
-struct names { int n; struct node **from, **to, **target, **now; };
+struct mapped_names { int n; struct node **from, **to, **target, **now; };
 
 static bool is_name(const struct node *n) { return n->op == &op_input || n->op == &op_loop_var; }
 
 /* Mapped names become zeros; what they were mapped to stays, though it may be an expression of them. */
-static bool list_names(struct mapping *m, struct names *l, int n, struct node *const x[], struct node *const xs[]) {
+static bool list_names(struct mapping *m, struct mapped_names *l, int n, struct node *const x[], struct node *const xs[]) {
   for (int j = 0; j < n; j++) {
     if (!xs[j]) continue;
     l->from[l->n] = node_retain(xs[j]), l->to[l->n++] = node_retain(xs[j]);
@@ -188,7 +188,7 @@ static bool list_names(struct mapping *m, struct names *l, int n, struct node *c
   return true;
 }
 
-static bool take_now(struct mapping *m, struct names *l, int k, struct node *y, struct node **ys) {
+static bool take_now(struct mapping *m, struct mapped_names *l, int k, struct node *y, struct node **ys) {
   struct node *now = l->now[k];
   dim dims[WEFT_RANK_MAX];
   if (now == l->target[k]) return true;
@@ -203,7 +203,7 @@ static bool take_now(struct mapping *m, struct names *l, int k, struct node *y, 
 
 static bool settle_names(struct mapping *m, int n, struct node *const x[], struct node *const xs[], int n_y,
                          struct node *const y[], struct node *ys[]) {
-  struct names l = { 0, node_list_new(2 * n), node_list_new(2 * n), node_list_new(n_y), node_list_new(n_y) };
+  struct mapped_names l = { 0, node_list_new(2 * n), node_list_new(2 * n), node_list_new(n_y), node_list_new(n_y) };
   bool ok = l.from && l.to && l.target && l.now ? list_names(m, &l, n, x, xs) : failed(m, no_memory());
   for (int k = 0; ok && k < n_y; k++) l.target[k] = node_retain(ys[k] ? ys[k] : y[k]);
   ok = ok && graph_substitute(l.n, l.from, l.to, n_y, l.target, l.now, &m->failure);
@@ -242,7 +242,7 @@ static bool spread_nodes(dim rows, int n, struct node *const x[], struct node *c
  * Where rows are of different lengths on the way, as are the steps that a loop keeps which ends in each row where it likes,
  * no node can have one axis more: a loop over the rows computes them one after the other. */
 
-static bool draft_rows(struct draft *d, int n, struct node *const x[], struct node *const xs[], struct nodes *from) {
+static bool draft_rows(struct loop_draft *d, int n, struct node *const x[], struct node *const xs[], struct nodes *from) {
   bool ok = true;
   for (int j = 0; ok && j < n; j++) {
     if (!xs[j]) continue;
@@ -253,7 +253,7 @@ static bool draft_rows(struct draft *d, int n, struct node *const x[], struct no
 
 static bool spread_by_loop(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
                            struct node *ys[], struct failure **failure) {
-  struct draft d = { .parts.n_steps = rows };
+  struct loop_draft d = { .parts.n_steps = rows };
   struct nodes from = { 0 };
   struct node **now = node_list_new(n_y), *loop = NULL;
   bool ok = now && draft_rows(&d, n, x, xs, &from);

@@ -12,7 +12,7 @@ static const char *thread_names[PTX_AXES] = { "lane", "row", "plane", "volume" }
 
 /* ---- Extents ----------------------------------------------------------------------------------------------------------- */
 
-struct range { const char *lo, *hi; };
+struct ptx_range { const char *lo, *hi; };
 
 static const char *block_length(struct printer *p, const struct kir_stmt *blocks) {
   return p->survey.may_reblock && blocks == p->survey.private_loop ? "$block" : ptx_lin(p, blocks->at[1]);
@@ -27,25 +27,25 @@ static const char *n_blocks(struct printer *p, const struct kir_stmt *s) {
   return n;
 }
 
-static struct range block_range(struct printer *p, int q) {
+static struct ptx_range block_range(struct printer *p, int q) {
   const struct kir_stmt *blocks = survey_blocks_of(p->k, q);
   const char *b = block_length(p, blocks), *lo = ptx_own(p, OWN_LONG), *hi = ptx_own(p, OWN_LONG);
   ptx_line(p, "mul.lo.s64 %s, %s, %s", lo, ptx_val(p, q), b);
   ptx_line(p, "add.s64 %s, %s, %s", hi, lo, b);
   ptx_line(p, "min.s64 %s, %s, %s", hi, hi, ptx_lin(p, blocks->at[0]));
-  return (struct range){ lo, hi };
+  return (struct ptx_range){ lo, hi };
 }
 
-static struct range range_of(struct printer *p, const struct kir_stmt *s) {
+static struct ptx_range range_of(struct printer *p, const struct kir_stmt *s) {
   if (s->extent == KIR_BLOCK) return block_range(p, s->block_of);
-  return (struct range){ "0", s->extent == KIR_BLOCKS ? n_blocks(p, s) : ptx_lin(p, s->at[0]) };
+  return (struct ptx_range){ "0", s->extent == KIR_BLOCKS ? n_blocks(p, s) : ptx_lin(p, s->at[0]) };
 }
 
 /* ---- Instructions, loads, stores ---------------------------------------------------------------------------------------- */
 
 static void owns(struct printer *p, const struct kir_stmt *s) {
   const struct kir_stmt *blocks = survey_blocks_of(p->k, s->in[0]);
-  struct range r = { "0", NULL };
+  struct ptx_range r = { "0", NULL };
   if (blocks == p->survey.owned) r.hi = ptx_lin(p, blocks->at[0]);
   else r = block_range(p, s->in[0]);
   const char *from = ptx_own(p, OWN_PRED), *k = ptx_val(p, s->in[1]);
@@ -150,7 +150,7 @@ static void load_kept(struct printer *p, const struct kir_stmt *loop, const char
 struct head { const char *next, *leave, *again, *step; };
 
 /* for (var = lo + own; var < hi; var += step) */
-static struct head open_loop(struct printer *p, const struct kir_stmt *s, struct range r, int axis) {
+static struct head open_loop(struct printer *p, const struct kir_stmt *s, struct ptx_range r, int axis) {
   struct head h = { ptx_label(p, "next"), ptx_label(p, "leave"), ptx_label(p, "loop"), "1" };
   const char *var = ptx_val(p, s->var), *over = ptx_own(p, OWN_PRED);
   if (axis >= 0) {
@@ -219,7 +219,7 @@ static bool has_lane(const struct kir_block *b) {
 /* The loop over updates when nobody owns their targets: a row of the grid or a thread each. */
 static void swept_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   bool in_rows = has_lane(&s->body);
-  struct range r = range_of(p, s);
+  struct ptx_range r = range_of(p, s);
   struct head h = open_loop(p, s, r, in_rows ? PTX_ROWS : PTX_LANES);
   w.rest = h.next, w.lo = r.lo;
   if (!in_rows) w.lane = s;
@@ -259,7 +259,7 @@ static const struct kir_stmt *segment(struct printer *p, const struct kir_stmt *
 }
 
 /* A lane loop with prefixes: all threads go through each tile of lanes together. */
-static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct range r, struct where w) {
+static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
   const char *tile = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED),
              *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave");
   for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_start(p, x);
@@ -280,7 +280,7 @@ static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct ran
 }
 
 static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
-  struct range r = range_of(p, s);
+  struct ptx_range r = range_of(p, s);
   w.lane = s, w.lo = r.lo;
   for (const struct kir_stmt *x = s->body.first; x; x = x->next)
     if (x->kind == KIR_FOLD) ptx_start(p, x);

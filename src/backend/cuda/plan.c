@@ -11,15 +11,15 @@ enum { GRID_X = INT32_MAX };
 
 /* ---- Making ----------------------------------------------------------------------------------------------------------- */
 
-struct maker { struct ptx_plan *plan; const struct kir_kernel *k; const struct survey *s; const char *why; };
+struct ptx_planner { struct ptx_plan *plan; const struct kir_kernel *k; const struct survey *s; const char *why; };
 
-static void *take(struct maker *m, size_t n, size_t bytes) {
+static void *take(struct ptx_planner *m, size_t n, size_t bytes) {
   void *r = arena_take(m->plan->arena, (n + 1) * bytes);
   if (!r) m->why = "";
   return r;
 }
 
-static bool lin(struct maker *m, struct kir_lin l, struct ptx_lin *out) {
+static bool lin(struct ptx_planner *m, struct kir_lin l, struct ptx_lin *out) {
   *out = (struct ptx_lin){ l.n, take(m, (size_t)l.n, sizeof *out->term) };
   if (!out->term) return out->n = 0, false;
   for (int i = 0; i < l.n; i++) {
@@ -33,21 +33,21 @@ static bool lin(struct maker *m, struct kir_lin l, struct ptx_lin *out) {
   return true;
 }
 
-static struct ptx_lin *dims(struct maker *m, int rank, const struct kir_lin of[]) {
+static struct ptx_lin *dims(struct ptx_planner *m, int rank, const struct kir_lin of[]) {
   struct ptx_lin *d = take(m, (size_t)rank, sizeof *d);
   for (int i = 0; d && i < rank; i++)
     if (!lin(m, of[i], &d[i]) && !m->why) m->why = "a length that is known only inside the kernel";
   return d;
 }
 
-static struct ptx_row *add_row(struct maker *m, enum ptx_row_kind kind, int of, int width) {
+static struct ptx_row *add_row(struct ptx_planner *m, enum ptx_row_kind kind, int of, int width) {
   struct ptx_plan *p = m->plan;
   struct ptx_row *r = &p->rows[p->n_rows++];
   *r = (struct ptx_row){ .kind = (uint8_t)kind, .width = (uint8_t)width, .of = of };
   return r;
 }
 
-static void keep_rows(struct maker *m, const struct kir_stmt *s, const struct kir_stmt *loop) {
+static void keep_rows(struct ptx_planner *m, const struct kir_stmt *s, const struct kir_stmt *loop) {
   struct kir_lin length = loop->extent == KIR_BLOCK ? survey_blocks_of(m->k, loop->block_of)->at[1] : loop->at[0];
   for (int i = 0; i < s->n_in && !m->why; i++) {
     struct ptx_row *r = add_row(m, PTX_KEEP, s->in[i], kir_width((weft_dtype)m->k->vals[s->in[i]].dtype));
@@ -56,7 +56,7 @@ static void keep_rows(struct maker *m, const struct kir_stmt *s, const struct ki
   }
 }
 
-static void buffer_row(struct maker *m, enum ptx_row_kind kind, int b) {
+static void buffer_row(struct ptx_planner *m, enum ptx_row_kind kind, int b) {
   const struct kir_buf *buf = &m->k->bufs[b];
   struct ptx_row *r = add_row(m, kind, b, kir_width((weft_dtype)buf->dtype));
   r->n_dims = buf->rank;
@@ -74,14 +74,14 @@ static int count_loops(const struct kir_block *b) {
   return count_kind(b, KIR_PAR) + count_kind(b, KIR_LANE) + count_kind(b, KIR_SERIAL);
 }
 
-static void extent(struct maker *m, const struct kir_stmt *s, enum ptx_axis axis) {
+static void extent(struct ptx_planner *m, const struct kir_stmt *s, enum ptx_axis axis) {
   struct ptx_extent *e = &m->plan->extents[m->plan->n_extents++];
   *e = (struct ptx_extent){ .axis = (uint8_t)axis, .in_blocks = s->extent == KIR_BLOCKS };
   if (s->extent == KIR_BLOCK) e->is_known = lin(m, survey_blocks_of(m->k, s->block_of)->at[1], &e->n);
   else e->is_known = lin(m, s->at[0], &e->n) && (!e->in_blocks || lin(m, s->at[1], &e->b));
 }
 
-static void walk(struct maker *m, const struct kir_block *b, const struct kir_stmt *lane, int pars) {
+static void walk(struct ptx_planner *m, const struct kir_block *b, const struct kir_stmt *lane, int pars) {
   for (const struct kir_stmt *s = b->first; s && !m->why; s = s->next) {
     bool is_swept = s == m->s->swept, is_par = s->kind == KIR_PAR && s != m->s->owned;
     if (s->kind == KIR_KEEP) keep_rows(m, s, lane);
@@ -93,7 +93,7 @@ static void walk(struct maker *m, const struct kir_block *b, const struct kir_st
   }
 }
 
-static void bufs(struct maker *m) {
+static void bufs(struct ptx_planner *m) {
   m->plan->bufs = take(m, (size_t)m->k->n_bufs, sizeof *m->plan->bufs);
   for (int b = 0; m->plan->bufs && b < m->k->n_bufs && !m->why; b++) {
     const struct kir_buf *x = &m->k->bufs[b];
@@ -104,7 +104,7 @@ static void bufs(struct maker *m) {
   }
 }
 
-static void copies(struct maker *m) {
+static void copies(struct ptx_planner *m) {
   const struct kir_stmt *p = m->s->private_loop;
   if (!p || m->why) return;
   for (int i = 0; i < p->n_private && !m->why; i++) buffer_row(m, PTX_COPY, p->private[i].buf);
@@ -113,7 +113,7 @@ static void copies(struct maker *m) {
 }
 
 const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s) {
-  struct maker m = { plan, k, s, NULL };
+  struct ptx_planner m = { plan, k, s, NULL };
   int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + k->n_bufs, n_loops = count_loops(&k->body);
   plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args, plan->n_checks = s->n_checks;
   plan->is_cooperative = s->is_cooperative, plan->is_single = s->is_single;

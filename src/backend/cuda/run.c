@@ -61,14 +61,14 @@ static void show(const struct code *c, struct text *out) { text_add(out, text_of
 
 enum { ALIGN = 16 }; /* addresses on the device are those on the host, modulo this */
 
-struct piece { uintptr_t lo, hi; uint64_t at; bool is_stored; }; /* host bytes [lo, hi), and where lo is on the device */
+struct host_piece { uintptr_t lo, hi; uint64_t at; bool is_stored; }; /* host bytes [lo, hi), and where lo is on the device */
 
 struct session {
   const struct code *c;
   const struct launch *l;
   bool is_there;             /* the addresses of the launch are those of the device */
   struct arena *arena;
-  struct piece *pieces;
+  struct host_piece *pieces;
   int n_pieces;
   struct ptx_shape shape;
   uint64_t checks, scratch;
@@ -79,7 +79,7 @@ struct session {
 static bool is_bound(const struct ptx_buf *b) { return b->kind != KIR_TABLE && b->kind != KIR_LOCAL; }
 
 /* The host bytes that a buffer spans; false: none. */
-static bool span(const struct session *s, int i, struct piece *out) {
+static bool span(const struct session *s, int i, struct host_piece *out) {
   const struct ptx_buf *b = &s->c->plan.bufs[i];
   const struct bound *x = &s->l->bufs[i];
   int64_t low = 0, high = 0, width = kir_width((weft_dtype)b->dtype);
@@ -89,14 +89,14 @@ static bool span(const struct session *s, int i, struct piece *out) {
     *(x->stride[d] < 0 ? &low : &high) += (n - 1) * x->stride[d];
   }
   uintptr_t base = (uintptr_t)x->data;
-  *out = (struct piece){ base + (uintptr_t)(low * width), base + (uintptr_t)((high + 1) * width), 0, b->kind != KIR_IN };
+  *out = (struct host_piece){ base + (uintptr_t)(low * width), base + (uintptr_t)((high + 1) * width), 0, b->kind != KIR_IN };
   return true;
 }
 
 /* Adds bytes, melting them with every piece they overlap. */
-static void add_piece(struct session *s, struct piece p) {
+static void add_piece(struct session *s, struct host_piece p) {
   for (int i = 0; i < s->n_pieces;) {
-    struct piece *q = &s->pieces[i];
+    struct host_piece *q = &s->pieces[i];
     if (q->hi <= p.lo || p.hi <= q->lo) { i++; continue; }
     if (q->lo < p.lo) p.lo = q->lo;
     if (q->hi > p.hi) p.hi = q->hi;
@@ -107,11 +107,11 @@ static void add_piece(struct session *s, struct piece p) {
   s->pieces[s->n_pieces++] = p;
 }
 
-static size_t bytes_of(const struct piece *p) { return (size_t)(p->hi - p->lo); }
+static size_t bytes_of(const struct host_piece *p) { return (size_t)(p->hi - p->lo); }
 
 static int upload(struct session *s) {
   for (int i = 0; i < s->n_pieces; i++) {
-    struct piece *p = &s->pieces[i];
+    struct host_piece *p = &s->pieces[i];
     int r = cuda_take(bytes_of(p) + ALIGN, &p->at);
     if (r) return r;
     p->at += p->lo % ALIGN;
@@ -163,7 +163,7 @@ static void param(struct session *s, uint64_t x) { s->params[s->n_params++] = x;
 
 static uint64_t address(const struct session *s, int i) {
   uintptr_t data = (uintptr_t)s->l->bufs[i].data;
-  struct piece own;
+  struct host_piece own;
   if (s->is_there || !span(s, i, &own)) return data;
   for (int k = 0; k < s->n_pieces; k++)
     if (s->pieces[k].lo <= own.lo && own.hi <= s->pieces[k].hi) return s->pieces[k].at - s->pieces[k].lo + data;
@@ -223,7 +223,7 @@ static int run_there(struct session *s, double *ms) {
 
 static int bring(struct session *s) {
   const struct ptx_plan *p = &s->c->plan;
-  struct piece piece;
+  struct host_piece piece;
   s->pieces = arena_take(s->arena, (size_t)(p->n_bufs + 1) * sizeof *s->pieces);
   if (!s->pieces) return CUDA_NO_MEMORY;
   for (int b = 0; b < p->n_bufs; b++)

@@ -6,13 +6,13 @@
 #include "backend/cuda/survey.h"
 #include <string.h>
 
-struct site {                    /* an access */
+struct access_site {                    /* an access */
   const struct kir_stmt *s, *lane;
   bool in_serial;                /* in a serial loop around the lane loop */
-  struct site *next;
+  struct access_site *next;
 };
 
-struct walk { struct survey *s; struct arena *arena; struct site *sites; };
+struct survey_walk { struct survey *s; struct arena *arena; struct access_site *sites; };
 struct around { const struct kir_stmt *lane; bool in_serial; int pars; };
 
 static bool is_loop(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE; }
@@ -69,21 +69,21 @@ static bool is_exactly(struct kir_lin l, int v) {
 }
 
 /* Some subscript is the lane itself in both, so that a place belongs to one thread. */
-static bool same_owner(const struct site *a, const struct site *b) {
+static bool same_owner(const struct access_site *a, const struct access_site *b) {
   if (!a->lane || !b->lane || !same_extent(a->lane, b->lane)) return false;
   for (int d = 0; d < a->s->n_at; d++)
     if (is_exactly(a->s->at[d], a->lane->var) && is_exactly(b->s->at[d], b->lane->var)) return true;
   return false;
 }
 
-struct sum { int n; struct kir_term term[3 * KIR_TERMS]; };
+struct address_sum { int n; struct kir_term term[3 * KIR_TERMS]; };
 
 static bool same_factors(const struct kir_term *a, const struct kir_term *b) {
   return a->n == b->n && !memcmp(a->val, b->val, (size_t)a->n * sizeof *a->val);
 }
 
 /* to += by l, but for the term that is the value `but` alone */
-static void sum_add(struct sum *to, struct kir_lin l, int64_t by, int but) {
+static void sum_add(struct address_sum *to, struct kir_lin l, int64_t by, int but) {
   for (int i = 0; i < l.n; i++) {
     const struct kir_term *t = &l.term[i];
     int j = 0;
@@ -96,7 +96,7 @@ static void sum_add(struct sum *to, struct kir_lin l, int64_t by, int but) {
 
 static bool is_size(const struct kir_kernel *k, int v) { return k->vals[v].kind == KIR_SIZE; }
 
-static bool not_negative(const struct kir_kernel *k, const struct sum *x) {
+static bool not_negative(const struct kir_kernel *k, const struct address_sum *x) {
   for (int i = 0; i < x->n; i++) {
     if (x->term[i].coef < 0) return false;
     for (int j = 0; x->term[i].coef && j < x->term[i].n; j++)
@@ -115,11 +115,11 @@ static bool rises(struct kir_lin l, int lane) {
 }
 
 /* Along some axis the lanes of a end before those of b begin: rest_a + n_a <= rest_b, as the parts of a concatenation. */
-static bool before(const struct kir_kernel *k, const struct site *a, const struct site *b) {
+static bool before(const struct kir_kernel *k, const struct access_site *a, const struct access_site *b) {
   if (!a->lane || !b->lane || a->lane->extent != KIR_N || b->lane->extent != KIR_N) return false;
   for (int d = 0; d < a->s->n_at; d++) {
     if (!rises(a->s->at[d], a->lane->var) || !rises(b->s->at[d], b->lane->var)) continue;
-    struct sum gap = { 0 };
+    struct address_sum gap = { 0 };
     sum_add(&gap, b->s->at[d], 1, b->lane->var);
     sum_add(&gap, a->s->at[d], -1, a->lane->var);
     sum_add(&gap, a->lane->at[0], -1, -1);
@@ -128,9 +128,9 @@ static bool before(const struct kir_kernel *k, const struct site *a, const struc
   return false;
 }
 
-static bool stores(const struct site *x) { return x->s->kind == KIR_STORE; }
+static bool stores(const struct access_site *x) { return x->s->kind == KIR_STORE; }
 
-static bool conflict(const struct kir_kernel *k, const struct site *a, const struct site *b) {
+static bool conflict(const struct kir_kernel *k, const struct access_site *a, const struct access_site *b) {
   if (a->s->buf != b->s->buf || (!stores(a) && !stores(b))) return false;
   if (stores(a) && stores(b) && a->s->op == b->s->op && a->s->op != KIR_SET) return false;
   if (!a->lane && !b->lane) return !stores(a) || !stores(b); /* one thread stores for all, in order */
@@ -138,18 +138,18 @@ static bool conflict(const struct kir_kernel *k, const struct site *a, const str
   return !same_owner(a, b) && !before(k, a, b) && !before(k, b, a);
 }
 
-static void find_conflicts(struct walk *w) {
-  for (const struct site *a = w->sites; a; a = a->next)
-    for (const struct site *b = a; b; b = b->next)
+static void find_conflicts(struct survey_walk *w) {
+  for (const struct access_site *a = w->sites; a; a = a->next)
+    for (const struct access_site *b = a; b; b = b->next)
       if (conflict(w->s->k, a, b)) w->s->bufs[a->s->buf].is_shared = true;
 }
 
 /* ---- The walk ------------------------------------------------------------------------------------------------------- */
 
-static void access(struct walk *w, const struct kir_stmt *s, struct around a) {
-  struct site *x = arena_take(w->arena, sizeof *x);
+static void access(struct survey_walk *w, const struct kir_stmt *s, struct around a) {
+  struct access_site *x = arena_take(w->arena, sizeof *x);
   if (!x) { refuse(w->s, ""); return; }
-  *x = (struct site){ s, a.lane, a.in_serial, w->sites };
+  *x = (struct access_site){ s, a.lane, a.in_serial, w->sites };
   w->sites = x;
   struct survey_buf *b = &w->s->bufs[s->buf];
   *(s->kind == KIR_STORE ? &b->is_stored : &b->is_loaded) = true;
@@ -159,7 +159,7 @@ static void access(struct walk *w, const struct kir_stmt *s, struct around a) {
   refuse(w->s, "a plain store through a loaded index: which of several lanes is last");
 }
 
-static void private(struct walk *w, const struct kir_stmt *s, struct around a) {
+static void private(struct survey_walk *w, const struct kir_stmt *s, struct around a) {
   if (!s->n_private) return;
   if (a.pars) refuse(w->s, "private on an inner par loop");
   if (w->s->private_loop) refuse(w->s, "two private loops");
@@ -172,9 +172,9 @@ static void private(struct walk *w, const struct kir_stmt *s, struct around a) {
   }
 }
 
-static void visit(struct walk *w, const struct kir_block *b, struct around a);
+static void visit(struct survey_walk *w, const struct kir_block *b, struct around a);
 
-static void lane_loop(struct walk *w, const struct kir_stmt *s, struct around a) {
+static void lane_loop(struct survey_walk *w, const struct kir_stmt *s, struct around a) {
   int folded = 0, scanned = 0;
   w->s->has_lane = true;
   for (const struct kir_stmt *x = s->body.first; x; x = x->next) {
@@ -188,7 +188,7 @@ static void lane_loop(struct walk *w, const struct kir_stmt *s, struct around a)
   visit(w, &s->body, a);
 }
 
-static void statement(struct walk *w, const struct kir_stmt *s, struct around a) {
+static void statement(struct survey_walk *w, const struct kir_stmt *s, struct around a) {
   switch (s->kind) {
   case KIR_LOAD: case KIR_STORE: access(w, s, a); break;
   case KIR_CHECK: w->s->n_checks++; break;
@@ -207,7 +207,7 @@ static void statement(struct walk *w, const struct kir_stmt *s, struct around a)
   }
 }
 
-static void visit(struct walk *w, const struct kir_block *b, struct around a) {
+static void visit(struct survey_walk *w, const struct kir_block *b, struct around a) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) statement(w, s, a);
 }
 
@@ -268,7 +268,7 @@ static void find_blocks(struct survey *s) {
   if (p) s->may_reblock = p->extent == KIR_BLOCKS && !survey_uses(&p->body, p->var);
 }
 
-static void decide(struct walk *w) {
+static void decide(struct survey_walk *w) {
   struct survey *s = w->s;
   find_conflicts(w);
   find_owners(s);
@@ -286,7 +286,7 @@ static void decide(struct walk *w) {
 
 bool survey_make(struct survey *s, const struct kir_kernel *k, struct arena *arena) {
   *s = (struct survey){ .k = k, .bufs = arena_take(arena, (size_t)(k->n_bufs + 1) * sizeof *s->bufs) };
-  struct walk w = { s, arena, NULL };
+  struct survey_walk w = { s, arena, NULL };
   if (!s->bufs) return s->why = "", false;
   for (int b = 0; b < k->n_bufs; b++) s->bufs[b].private_op = KIR_OPS;
   visit(&w, &k->body, (struct around){ 0 });

@@ -7,9 +7,9 @@
 #include "backend/vm/frame.h"
 #include <string.h>
 
-struct running { struct vm_frame *f; const struct vm_fold *fold; struct vm_fold_state *s; };
+struct vm_folding { struct vm_frame *f; const struct vm_fold *fold; struct vm_fold_state *s; };
 
-static int width(const struct running *r, int part) { return tile_width(r->fold->dtype[part]); }
+static int width(const struct vm_folding *r, int part) { return tile_width(r->fold->dtype[part]); }
 static int n_acc(const struct vm_fold *f) { return f->is_row ? TILE_FOLD : 1; }
 static int64_t block_of(const struct vm_fold *f) { return f->is_row ? ORDER_ROW : ORDER_COL; }
 
@@ -18,7 +18,7 @@ static int64_t block_of(const struct vm_fold *f) { return f->is_row ? ORDER_ROW 
 typedef char *tuple[VM_PARTS];
 
 /* Runs the fn on n lanes; its results are in the registers of the fn. */
-static void call(const struct running *r, const tuple a, const tuple b, int64_t n) {
+static void call(const struct vm_folding *r, const tuple a, const tuple b, int64_t n) {
   struct vm_frame *f = r->f;
   const struct vm_fn *fn = &f->c->fns[r->fold->fn];
   int parts = r->fold->n_parts;
@@ -29,7 +29,7 @@ static void call(const struct running *r, const tuple a, const tuple b, int64_t 
   f->n = outer;
 }
 
-static void combine_part(const struct running *r, const tuple out, const tuple a, const tuple b, int64_t n) {
+static void combine_part(const struct vm_folding *r, const tuple out, const tuple a, const tuple b, int64_t n) {
   if (r->fold->op != KIR_CALL) {
     r->f->tiles->op[r->fold->op][tile_reg(r->fold->dtype[0])][3](out[0], a[0], b[0], NULL, n);
     return;
@@ -40,7 +40,7 @@ static void combine_part(const struct running *r, const tuple out, const tuple a
 }
 
 /* out = a o b on n lanes; a fn takes at most a tile at once. */
-static void combine(const struct running *r, const tuple out, const tuple a, const tuple b, int64_t n) {
+static void combine(const struct vm_folding *r, const tuple out, const tuple a, const tuple b, int64_t n) {
   int64_t most = r->fold->op == KIR_CALL ? r->f->lanes : n;
   for (int64_t at = 0; at < n; at += most) {
     tuple o, x, y;
@@ -53,7 +53,7 @@ static void combine(const struct running *r, const tuple out, const tuple a, con
 }
 
 /* a = a o b where mask. */
-static void combine_masked(const struct running *r, const tuple a, const tuple b, const uint8_t *mask, int64_t n) {
+static void combine_masked(const struct vm_folding *r, const tuple a, const tuple b, const uint8_t *mask, int64_t n) {
   struct vm_frame *f = r->f;
   tuple out;
   if (!mask) { combine(r, a, a, b, n); return; }
@@ -69,22 +69,22 @@ static void combine_masked(const struct running *r, const tuple a, const tuple b
 
 /* ---- Blocks ---------------------------------------------------------------------------------------------------------- */
 
-static void fill(const struct running *r, int part, char *out, int64_t n) {
+static void fill(const struct vm_folding *r, int part, char *out, int64_t n) {
   int reg = r->fold->start[part], w = width(r, part);
   bool one = r->f->c->regs[reg].kind == VM_ONE;
   if (one) { r->f->tiles->splat[w](out, r->f->ptr[reg], NULL, NULL, n); return; }
   for (int64_t at = 0; at < n; at += r->s->n) memcpy(out + at * w, r->f->ptr[reg], (size_t)(r->s->n * w));
 }
 
-static void start_block(const struct running *r) {
+static void start_block(const struct vm_folding *r) {
   for (int i = 0; i < r->fold->n_parts; i++) fill(r, i, r->s->acc[i], n_acc(r->fold) * r->s->n);
 }
 
-static void level(const struct running *r, int64_t k, tuple at) {
+static void level(const struct vm_folding *r, int64_t k, tuple at) {
   for (int i = 0; i < r->fold->n_parts; i++) at[i] = r->s->level[i] + k * r->s->n * width(r, i);
 }
 
-static void push(const struct running *r) {
+static void push(const struct vm_folding *r) {
   struct vm_fold_state *s = r->s;
   tuple older;
   int64_t k = 0;
@@ -94,7 +94,7 @@ static void push(const struct running *r) {
   s->count++;
 }
 
-static void close_block(const struct running *r) {
+static void close_block(const struct vm_folding *r) {
   struct vm_fold_state *s = r->s;
   for (int64_t half = n_acc(r->fold) / 2; half; half /= 2) {
     tuple upper;
@@ -104,7 +104,7 @@ static void close_block(const struct running *r) {
   push(r);
 }
 
-static void enter_block(const struct running *r, int64_t block) {
+static void enter_block(const struct vm_folding *r, int64_t block) {
   struct vm_fold_state *s = r->s;
   if (s->block == block) return;
   if (s->block < 0) s->block = 0, start_block(r);
@@ -113,7 +113,7 @@ static void enter_block(const struct running *r, int64_t block) {
 
 /* ---- Folds ----------------------------------------------------------------------------------------------------------- */
 
-static void step_beside(const struct running *r, int64_t j, const tuple in, const uint8_t *mask) {
+static void step_beside(const struct vm_folding *r, int64_t j, const tuple in, const uint8_t *mask) {
   tuple acc;
   enter_block(r, j / block_of(r->fold));
   for (int i = 0; i < r->fold->n_parts; i++)
@@ -122,7 +122,7 @@ static void step_beside(const struct running *r, int64_t j, const tuple in, cons
 }
 
 /* Positions j .. j + n - 1 of one block, row order. */
-static void lanes_row(const struct running *r, int64_t j, const tuple in, const uint8_t *mask, int64_t n) {
+static void lanes_row(const struct vm_folding *r, int64_t j, const tuple in, const uint8_t *mask, int64_t n) {
   const struct vm_fold *fold = r->fold;
   if (fold->op != KIR_CALL && !mask) {
     r->f->tiles->fold[fold->op][tile_reg(fold->dtype[0])](r->s->acc[0], in[0], j % TILE_FOLD, n);
@@ -137,7 +137,7 @@ static void lanes_row(const struct running *r, int64_t j, const tuple in, const 
   }
 }
 
-static void lanes_col(const struct running *r, const tuple in, const uint8_t *mask, int64_t n) {
+static void lanes_col(const struct vm_folding *r, const tuple in, const uint8_t *mask, int64_t n) {
   const struct vm_fold *fold = r->fold;
   if (fold->op != KIR_CALL && !mask) { order_of(fold->op, fold->dtype[0])->fold(r->s->acc[0], in[0], n); return; }
   for (int64_t k = 0; k < n; k++) {
@@ -147,7 +147,7 @@ static void lanes_col(const struct running *r, const tuple in, const uint8_t *ma
   }
 }
 
-static void step_lanes(const struct running *r, const tuple in, const uint8_t *mask) {
+static void step_lanes(const struct vm_folding *r, const tuple in, const uint8_t *mask) {
   int64_t size = block_of(r->fold), first = r->f->at - r->f->zero;
   for (int64_t done = 0, m; done < r->f->n; done += m) {
     tuple v;
@@ -160,7 +160,7 @@ static void step_lanes(const struct running *r, const tuple in, const uint8_t *m
   }
 }
 
-static void total(const struct running *r, char **out) {
+static void total(const struct vm_folding *r, char **out) {
   struct vm_fold_state *s = r->s;
   if (s->block < 0) { for (int i = 0; i < r->fold->n_parts; i++) fill(r, i, out[i], s->n); return; }
   close_block(r);
@@ -174,17 +174,17 @@ static void total(const struct running *r, char **out) {
 
 /* ---- Prefixes: in order inside blocks of 4096, blocks chained. acc: carry, offset, last. ----------------------------- */
 
-static void prefix_places(const struct running *r, tuple carry, tuple offset, tuple last) {
+static void prefix_places(const struct vm_folding *r, tuple carry, tuple offset, tuple last) {
   for (int i = 0; i < r->fold->n_parts; i++) {
     int64_t bytes = r->s->n * width(r, i);
     carry[i] = r->s->acc[i], offset[i] = carry[i] + bytes, last[i] = offset[i] + bytes;
   }
 }
-static void move(const struct running *r, const tuple out, const tuple a, int64_t n) {
+static void move(const struct vm_folding *r, const tuple out, const tuple a, int64_t n) {
   for (int i = 0; i < r->fold->n_parts; i++) memcpy(out[i], a[i], (size_t)(n * width(r, i)));
 }
 
-static void prefix_beside(const struct running *r, int64_t j, const tuple in, const tuple out, const uint8_t *mask) {
+static void prefix_beside(const struct vm_folding *r, int64_t j, const tuple in, const tuple out, const uint8_t *mask) {
   struct vm_fold_state *s = r->s;
   tuple carry, offset, last;
   prefix_places(r, carry, offset, last);
@@ -200,7 +200,7 @@ static void prefix_beside(const struct running *r, int64_t j, const tuple in, co
 }
 
 /* n lanes of one block; the first one may open it. */
-static void prefix_run(const struct running *r, const tuple in, const tuple out, int64_t n, bool opens) {
+static void prefix_run(const struct vm_folding *r, const tuple in, const tuple out, int64_t n, bool opens) {
   struct vm_fold_state *s = r->s;
   const struct vm_fold *fold = r->fold;
   tuple carry, offset, last;
@@ -222,7 +222,7 @@ static void prefix_run(const struct running *r, const tuple in, const tuple out,
   for (int i = 0; i < fold->n_parts; i++) memcpy(last[i], out[i] + (n - 1) * width(r, i), (size_t)width(r, i));
 }
 
-static void prefix_lanes(const struct running *r, const tuple in, const tuple out) {
+static void prefix_lanes(const struct vm_folding *r, const tuple in, const tuple out) {
   struct vm_fold_state *s = r->s;
   int64_t first = r->f->at - r->f->zero;
   for (int64_t done = 0, m; done < r->f->n; done += m) {
@@ -247,7 +247,7 @@ void vm_fold_open(struct vm_frame *f, int fold) {
 
 void vm_fold_step(struct vm_frame *f, int index, int mask_reg) {
   const struct vm_fold *fold = &f->c->folds[index];
-  struct running r = {f, fold, &f->fold[index]};
+  struct vm_folding r = {f, fold, &f->fold[index]};
   const uint8_t *mask = vm_mask(f, mask_reg);
   tuple in, out;
   for (int i = 0; i < fold->n_parts; i++) in[i] = f->ptr[fold->in[i]], out[i] = fold->out[i] < 0 ? NULL : f->ptr[fold->out[i]];
@@ -260,7 +260,7 @@ void vm_fold_step(struct vm_frame *f, int index, int mask_reg) {
 
 void vm_fold_close(struct vm_frame *f, int index) {
   const struct vm_fold *fold = &f->c->folds[index];
-  struct running r = {f, fold, &f->fold[index]};
+  struct vm_folding r = {f, fold, &f->fold[index]};
   tuple out, carry, offset, last;
   for (int i = 0; i < fold->n_parts; i++) out[i] = f->ptr[fold->last[i]];
   prefix_places(&r, carry, offset, last);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Where statements stand: the mask of lanes that run, what it was when the loop body began, where the block ends. */
-struct place { int mask, entry, end, loop, depth; };
+struct vm_place { int mask, entry, end, loop, depth; };
 
 /* ---- Growing lists --------------------------------------------------------------------------------------------------- */
 
@@ -169,7 +169,7 @@ static void stmt_op(struct translator *t, const struct kir_stmt *s) {
 
 /* ---- Memory ---------------------------------------------------------------------------------------------------------- */
 
-static void stmt_load(struct translator *t, const struct kir_stmt *s, struct place p, struct pending pending) {
+static void stmt_load(struct translator *t, const struct kir_stmt *s, struct vm_place p, struct pending pending) {
   int a = address_access(t, s, pending), out = define(t, s->out[0], VM_REF), target = out;
   bool is_lane = t->c->access[a].is_lane;
   if (!is_lane && !translator_is_one(t, out)) target = translator_reg(t, VM_ONE, t->c->regs[out].width);
@@ -179,7 +179,7 @@ static void stmt_load(struct translator *t, const struct kir_stmt *s, struct pla
 }
 
 /* An operation with no other use may write to memory itself. */
-static bool merge_store(struct translator *t, const struct kir_stmt *s, struct place p, int access) {
+static bool merge_store(struct translator *t, const struct kir_stmt *s, struct vm_place p, int access) {
   struct vm_step *last = &t->c->steps[t->c->n_steps - 1];
   const struct vm_access *a = &t->c->access[access];
   if (t->last_value != s->in[0] || t->uses[s->in[0]] != 1 || s->op != KIR_SET || p.mask >= 0) return false;
@@ -190,7 +190,7 @@ static bool merge_store(struct translator *t, const struct kir_stmt *s, struct p
   return true;
 }
 
-static void stmt_store(struct translator *t, const struct kir_stmt *s, struct place p) {
+static void stmt_store(struct translator *t, const struct kir_stmt *s, struct vm_place p) {
   int last_value = t->last_value;
   int a = address_access(t, s, t->pending[t->next_access++]);
   t->last_value = last_value;
@@ -230,7 +230,7 @@ static void folds_open(struct translator *t, struct kir_block b, int loop, bool 
     if (s->kind == KIR_FOLD || s->kind == KIR_PREFIX) fold_open(t, s, loop, in_lane);
 }
 
-static void stmt_fold(struct translator *t, const struct kir_stmt *s, struct place p, int index) {
+static void stmt_fold(struct translator *t, const struct kir_stmt *s, struct vm_place p, int index) {
   if (t->why) return;
   int in[VM_PARTS], out[VM_PARTS], scratch[VM_PARTS];
   bool wants_tile = t->c->folds[index].in_lane || t->c->folds[index].is_tile;
@@ -261,7 +261,7 @@ static void folds_close(struct translator *t, struct kir_block b, int index) {
 
 /* ---- Blocks ---------------------------------------------------------------------------------------------------------- */
 
-static void block(struct translator *, struct kir_block, struct place, int fold);
+static void block(struct translator *, struct kir_block, struct vm_place, int fold);
 
 static bool has_kind(struct kir_block b, int kind) {
   for (const struct kir_stmt *s = b.first; s; s = s->next)
@@ -280,13 +280,13 @@ static void yields_else(struct translator *t, struct kir_block b) {
 
 /* Skipped regions land on a pad that gives yields their other value; a region with a check gives it beforehand, since it
  * may be left anywhere. */
-static void stmt_if(struct translator *t, const struct kir_stmt *s, struct place p) {
+static void stmt_if(struct translator *t, const struct kir_stmt *s, struct vm_place p) {
   int cond = translator_use(t, s->in[0]), end = label_new(t), pad = end;
   bool has_yield = has_kind(s->body, KIR_YIELD), has_check = has_kind(s->body, KIR_CHECK);
   yields_define(t, s->body);
   if (has_yield && has_check) yields_else(t, s->body);
   else if (has_yield) pad = label_new(t);
-  struct place inner = p;
+  struct vm_place inner = p;
   inner.depth++, inner.end = end, inner.entry = p.mask;
   if (translator_is_one(t, cond)) {
     struct vm_step *step = translator_emit(t, VM_UNLESS);
@@ -305,7 +305,7 @@ static void stmt_if(struct translator *t, const struct kir_stmt *s, struct place
   label_here(t, end);
 }
 
-static void stmt_yield(struct translator *t, const struct kir_stmt *s, struct place p) {
+static void stmt_yield(struct translator *t, const struct kir_stmt *s, struct vm_place p) {
   int out = translator_use(t, s->out[0]);
   if (p.mask == p.entry || translator_is_one(t, out)) { copy(t, out, translator_use(t, s->in[0])); return; }
   int in[3] = {p.mask, translator_use(t, s->in[0]), translator_use(t, s->in[1])}, shape = 1;
@@ -314,7 +314,7 @@ static void stmt_yield(struct translator *t, const struct kir_stmt *s, struct pl
   step_op(t, out, run, run, in, 3);
 }
 
-static void stmt_check(struct translator *t, const struct kir_stmt *s, struct place *p) {
+static void stmt_check(struct translator *t, const struct kir_stmt *s, struct vm_place *p) {
   int ok = translator_use(t, s->in[0]), at = translator_use(t, s->in[1]);
   bool one = translator_is_one(t, ok) && translator_is_one(t, at);
   if (!one) ok = as_tile(t, ok), at = as_tile(t, at);
@@ -324,7 +324,7 @@ static void stmt_check(struct translator *t, const struct kir_stmt *s, struct pl
   if (!one) p->mask = mask;
 }
 
-static void stmt_until(struct translator *t, const struct kir_stmt *s, struct place *p) {
+static void stmt_until(struct translator *t, const struct kir_stmt *s, struct vm_place *p) {
   int stop = translator_use(t, s->in[0]), live = t->c->loops[p->loop].live;
   if (live < 0) {
     struct vm_step *step = translator_emit(t, VM_UNTIL_ONE);
@@ -340,7 +340,7 @@ static void stmt_until(struct translator *t, const struct kir_stmt *s, struct pl
 
 /* The carried values of one kind, all at once: a source that another entry overwrites is saved first, unless pointers
  * rotate (slots.c). */
-static void next_entries(struct translator *t, const struct kir_stmt *s, struct place p, const int *from, bool ones) {
+static void next_entries(struct translator *t, const struct kir_stmt *s, struct vm_place p, const int *from, bool ones) {
   struct vm_lin lin = {t->c->n_list, 0};
   for (int i = 0; i < s->n_out; i++) {
     int c = translator_use(t, s->out[i]), save = -1;
@@ -356,7 +356,7 @@ static void next_entries(struct translator *t, const struct kir_stmt *s, struct 
   step->lin = lin, step->mask = p.mask != p.entry ? p.mask : -1, step->access = p.loop;
 }
 
-static void stmt_next(struct translator *t, const struct kir_stmt *s, struct place p) {
+static void stmt_next(struct translator *t, const struct kir_stmt *s, struct vm_place p) {
   int from[64];
   if (s->n_out > 64) { translator_refuse(t, "more than 64 carried values"); return; }
   for (int i = 0; i < s->n_out; i++) {
@@ -404,14 +404,14 @@ static void carries(struct translator *t, struct kir_block b) {
     if (s->kind == KIR_CARRY) { int init = translator_use(t, s->in[0]); copy(t, define(t, s->out[0], VM_OWN), init); }
 }
 
-static void stmt_loop(struct translator *t, const struct kir_stmt *s, struct place p) {
+static void stmt_loop(struct translator *t, const struct kir_stmt *s, struct vm_place p) {
   bool is_lane = s->kind == KIR_LANE;
   int at = t->next_access, loop = loop_new(t, s), end = label_new(t), outer_lane = t->lane, outer_var = t->lane_var;
   address_hoist(t, s->body, &at, p.depth);
   carries(t, s->body);
   int fold = t->c->n_folds;
   folds_open(t, s->body, loop, is_lane);
-  struct place inner = {.mask = p.mask, .end = end, .loop = loop, .depth = p.depth + 1};
+  struct vm_place inner = {.mask = p.mask, .end = end, .loop = loop, .depth = p.depth + 1};
   if (s->kind == KIR_SERIAL && t->lane >= 0 && vm_leaves_by_lane(t->varying, s->body)) {
     inner.mask = t->c->loops[loop].live = translator_reg(t, VM_OWN, 1);
     struct vm_step *step = translator_emit(t, VM_ONES);
@@ -433,7 +433,7 @@ static void stmt_loop(struct translator *t, const struct kir_stmt *s, struct pla
   folds_close(t, s->body, fold);
 }
 
-static void block(struct translator *t, struct kir_block b, struct place p, int fold) {
+static void block(struct translator *t, struct kir_block b, struct vm_place p, int fold) {
   if (p.depth > VM_DEPTH) { translator_refuse(t, "loops nest too deep"); return; }
   for (const struct kir_stmt *s = b.first; s && !t->why; s = s->next) switch (s->kind) {
     case KIR_OP: stmt_op(t, s); break;
@@ -455,7 +455,7 @@ static void block(struct translator *t, struct kir_block b, struct place p, int 
 static void fn_body(struct translator *t, const struct kir_fn *f) {
   for (const struct kir_stmt *s = f->body.first; s && !t->why; s = s->next) {
     if (s->kind == KIR_OP) stmt_op(t, s);
-    else if (s->kind == KIR_LOAD) stmt_load(t, s, (struct place){.mask = -1}, (struct pending){-1, 0});
+    else if (s->kind == KIR_LOAD) stmt_load(t, s, (struct vm_place){.mask = -1}, (struct pending){-1, 0});
     else translator_refuse(t, "a statement that may not stand in a fn");
   }
 }
@@ -586,7 +586,7 @@ static void whole(struct translator *t) {
   fixed_values(t);
   buffers(t);
   int end = label_new(t);
-  if (!t->why) block(t, t->k->body, (struct place){.mask = -1, .entry = -1, .end = end, .loop = -1}, 0);
+  if (!t->why) block(t, t->k->body, (struct vm_place){.mask = -1, .entry = -1, .end = end, .loop = -1}, 0);
   label_here(t, end);
   translator_emit(t, VM_STOP);
   folds_fn(t);

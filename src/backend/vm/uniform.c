@@ -5,24 +5,24 @@
 #include "backend/vm/program.h"
 #include "base/mem.h"
 
-struct walk {
+struct uniform_walk {
   uint8_t *varying, *kept;
   int *lane_of; /* by value: the lane loop it is defined in, 0: none */
   int lane, n_lanes;
   bool changed;
 };
 
-static void set(struct walk *w, int val, bool varies) {
+static void set(struct uniform_walk *w, int val, bool varies) {
   if (varies && !w->varying[val]) w->varying[val] = 1, w->changed = true;
 }
 
-static bool any(const struct walk *w, const int *vals, int n) {
+static bool any(const struct uniform_walk *w, const int *vals, int n) {
   for (int i = 0; i < n; i++)
     if (w->varying[vals[i]]) return true;
   return false;
 }
 
-static bool any_at(const struct walk *w, const struct kir_stmt *s) {
+static bool any_at(const struct uniform_walk *w, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_at; i++)
     for (int t = 0; t < s->at[i].n; t++)
       if (any(w, s->at[i].term[t].val, s->at[i].term[t].n)) return true;
@@ -38,29 +38,29 @@ bool vm_leaves_by_lane(const uint8_t *varying, struct kir_block b) {
   return false;
 }
 
-static void keep(struct walk *w, const struct kir_stmt *s) {
+static void keep(struct uniform_walk *w, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_in; i++)
     if (w->lane_of[s->in[i]] == w->lane) w->kept[s->in[i]] = 1, set(w, s->in[i], true);
 }
 
 /* A block: the loop or if it belongs to, and whether some lanes may rest in it while others go on. */
 struct inside { const struct kir_stmt *of; bool resting; int depth; };
-static void block(struct walk *, struct kir_block, struct inside);
+static void block(struct uniform_walk *, struct kir_block, struct inside);
 
-static void loop(struct walk *w, const struct kir_stmt *s, int depth) {
+static void loop(struct uniform_walk *w, const struct kir_stmt *s, int depth) {
   int outer = w->lane;
   if (s->kind == KIR_LANE) w->lane = ++w->n_lanes, set(w, s->var, true);
   block(w, s->body, (struct inside){s, vm_leaves_by_lane(w->varying, s->body), depth});
   w->lane = outer;
 }
 
-static void fold(struct walk *w, const struct kir_stmt *s, struct inside in) {
+static void fold(struct uniform_walk *w, const struct kir_stmt *s, struct inside in) {
   bool over_lanes = in.of && in.of->kind == KIR_LANE;
   bool varies = in.resting || any(w, s->in, s->n_in) || any(w, s->from, s->n_from);
   for (int i = 0; i < s->n_out; i++) set(w, s->out[i], over_lanes ? s->kind == KIR_PREFIX : varies);
 }
 
-static void block(struct walk *w, struct kir_block b, struct inside in) {
+static void block(struct uniform_walk *w, struct kir_block b, struct inside in) {
   if (in.depth > VM_DEPTH) return; /* translate.c refuses it */
   for (const struct kir_stmt *s = b.first; s; s = s->next) {
     for (int i = 0; i < s->n_out && s->kind != KIR_NEXT; i++) w->lane_of[s->out[i]] = w->lane;
@@ -81,7 +81,7 @@ static void block(struct walk *w, struct kir_block b, struct inside in) {
 }
 
 bool vm_varying(const struct kir_kernel *k, uint8_t *varying, uint8_t *kept) {
-  struct walk w = {.varying = varying, .kept = kept, .lane_of = mem_alloc(sizeof(int) * (size_t)k->n_vals)};
+  struct uniform_walk w = {.varying = varying, .kept = kept, .lane_of = mem_alloc(sizeof(int) * (size_t)k->n_vals)};
   if (!w.lane_of) return false;
   for (int f = 0; f < k->n_fns; f++) {
     for (int i = 0; i < k->fns[f].n_param; i++) varying[k->fns[f].param[i]] = 1;

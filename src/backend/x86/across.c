@@ -5,14 +5,14 @@
 
 static const struct kir_stmt along_lanes = { .kind = KIR_LANE }, beside_lanes = { .kind = KIR_SERIAL };
 
-static bool is_row(const struct loop *l) { return l->stmt->kind == KIR_LANE; }
+static bool is_row(const struct gen_loop *l) { return l->stmt->kind == KIR_LANE; }
 
 static int row_bytes(const struct gen *g) { return COPIES * g->vector_bytes; } /* from accumulator to accumulator */
 
-void across_place(struct gen *g, struct loop *l) {
+void across_place(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_across; i++) {
     struct across *a = &l->across[i];
-    a->blocks = (struct loop){ .stmt = is_row(l) ? &along_lanes : &beside_lanes, .in_lane = l->in_lane };
+    a->blocks = (struct gen_loop){ .stmt = is_row(l) ? &along_lanes : &beside_lanes, .in_lane = l->in_lane };
     a->blocks.folds = &a->fold;
     a->blocks.n_folds = 1;
     a->blocks.count = slot_scalar(g);
@@ -25,32 +25,32 @@ void across_place(struct gen *g, struct loop *l) {
   }
 }
 
-static struct side row_at(const struct gen *g, const struct fold *f, int row) {
-  struct side s = { .vals = NULL };
+static struct fold_side row_at(const struct gen *g, const struct gen_fold *f, int row) {
+  struct fold_side s = { .vals = NULL };
   for (int p = 0; p < f->n; p++) s.at[p] = in_frame(f->acc[p] + row * row_bytes(g));
   return s;
 }
 
-static void start_block(struct gen *g, const struct loop *l, struct across *a) {
+static void start_block(struct gen *g, const struct gen_loop *l, struct across *a) {
   if (is_row(l)) { folds_start(g, &a->blocks); return; }
   for (int r = 0; r < LANES; r++) {
-    struct side to = row_at(g, &a->fold, r);
+    struct fold_side to = row_at(g, &a->fold, r);
     store_start(g, &a->fold, 0, &to);
   }
 }
 
 /* The block's result to the first accumulator. */
-static void close_block(struct gen *g, const struct loop *l, struct across *a) {
+static void close_block(struct gen *g, const struct gen_loop *l, struct across *a) {
   for (int h = LANES / 2; h && !is_row(l); h /= 2)
     for (int r = 0; r < h; r++) {
-      struct side left = row_at(g, &a->fold, r), right = row_at(g, &a->fold, r + h);
+      struct fold_side left = row_at(g, &a->fold, r), right = row_at(g, &a->fold, r + h);
       int out[PARTS];
       merge(g, &a->fold, &left, &right, 0, part_bytes(g, &a->fold, 0), out);
       merge_store(g, &a->fold, out, &left, -1, 0, 0);
     }
 }
 
-void across_start(struct gen *g, struct loop *l) {
+void across_start(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_across; i++) {
     registers_clear(g);
     gpr_store_imm(enc(g), in_frame(l->across[i].blocks.count), 0);
@@ -58,7 +58,7 @@ void across_start(struct gen *g, struct loop *l) {
   }
 }
 
-void across_end(struct gen *g, struct loop *l) {
+void across_end(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_across; i++) {
     registers_clear(g);
     close_block(g, l, &l->across[i]);
@@ -67,7 +67,7 @@ void across_end(struct gen *g, struct loop *l) {
 }
 
 /* The position in the loop is in RAX: at the beginning of a block, but for the first, the one before is pushed. */
-static void open_block(struct gen *g, const struct loop *l, struct across *a) {
+static void open_block(struct gen *g, const struct gen_loop *l, struct across *a) {
   struct encoder *e = enc(g);
   int inside = label_new(e);
   gpr(e, G_TEST, RAX, rm_reg(RAX));
@@ -83,7 +83,7 @@ static void open_block(struct gen *g, const struct loop *l, struct across *a) {
 
 static void lane_step(struct gen *g, int lane, void *ctx) {
   struct across *a = ctx;
-  struct side acc = row_at(g, &a->fold, 0), here = acc;
+  struct fold_side acc = row_at(g, &a->fold, 0), here = acc;
   int out[PARTS];
   for (int p = 0; p < a->fold.n; p++)
     here.at[p] = lane_at(lane, lane_bytes(part_dtype(g, &a->fold, p)) == 8 ? 3 : 2, a->fold.elements[p]);
@@ -92,7 +92,7 @@ static void lane_step(struct gen *g, int lane, void *ctx) {
   registers_clear(g);
 }
 
-static void lane_steps(struct gen *g, const struct loop *l, struct across *a, int mask) {
+static void lane_steps(struct gen *g, const struct gen_loop *l, struct across *a, int mask) {
   if (l->is_flat) gpr(enc(g), G_MOV, RAX, rm_reg(R9));
   else gpr(enc(g), G_MOV, RAX, in_frame(l->j));
   open_block(g, l, a);
@@ -106,9 +106,9 @@ static void lane_steps(struct gen *g, const struct loop *l, struct across *a, in
   registers_clear(g);
 }
 
-static void row_step(struct gen *g, const struct loop *l, struct across *a, int mask) {
+static void row_step(struct gen *g, const struct gen_loop *l, struct across *a, int mask) {
   struct encoder *e = enc(g);
-  struct side acc = row_at(g, &a->fold, 0), value = { .vals = a->fold.stmt->in };
+  struct fold_side acc = row_at(g, &a->fold, 0), value = { .vals = a->fold.stmt->in };
   int out[PARTS];
   gpr(e, G_MOV, RAX, in_frame(l->var));
   gpr(e, G_SUB, RAX, in_frame(l->first));
@@ -125,7 +125,7 @@ static void row_step(struct gen *g, const struct loop *l, struct across *a, int 
 }
 
 void across_step(struct gen *g, const struct kir_stmt *s, int mask) {
-  struct loop *l = &g->loops[g->loop];
+  struct gen_loop *l = &g->loops[g->loop];
   int i = 0;
   while (l->across[i].fold.stmt != s) i++;
   registers_clear(g);

@@ -12,9 +12,9 @@ static int all_lanes(const struct gen *g) { return (1 << g->lanes) - 1; }
 int active_new(struct gen *g) {
   if (g->n_active == MAX_ACTIVE) { gen_cannot(g, "too many nested conditions"); return g->k->n_vals; }
   int val = g->k->n_vals + g->n_active++;
-  struct value *v = &g->vals[val];
+  struct gen_value *v = &g->vals[val];
   if (!v->home) v->home = slot_vector(g, COPIES);
-  *v = (struct value){ .domain = BOOL, .dtype = WEFT_BOOL, .lane = true, .crosses = true, .home = v->home,
+  *v = (struct gen_value){ .domain = BOOL, .dtype = WEFT_BOOL, .lane = true, .crosses = true, .home = v->home,
                        .row = -1, .pin = -1, .want = -1, .loop = g->loop, .region = -1 };
   return val;
 }
@@ -170,7 +170,7 @@ static enum about about(const struct gen *g, const struct kir_stmt *s) {
 /* RDX = the index that belongs to lane RSI of a copy. */
 static void index_of(struct gen *g, const struct kir_stmt *s, int copy) {
   struct encoder *e = enc(g);
-  const struct loop *l = g->lane_loop >= 0 ? &g->loops[g->lane_loop] : NULL;
+  const struct gen_loop *l = g->lane_loop >= 0 ? &g->loops[g->lane_loop] : NULL;
   switch (about(g, s)) {
     case SHARED: scalar_load(g, RDX, s->in[1]); return;
     case BUFFERED: gpr(e, G_MOV, RDX, rm_index(RBX, RSI, 3, g->tail_buffer)); return;

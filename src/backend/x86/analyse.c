@@ -2,7 +2,7 @@
  * and how the address of each load and store moves with them. Refuses what the encoder cannot do. */
 #include "backend/x86/gen.h"
 
-struct walk { struct gen *g; int loop, region, depth; bool guarded; }; /* guarded: in an if of the loop */
+struct analysis { struct gen *g; int loop, region, depth; bool guarded; }; /* guarded: in an if of the loop */
 
 static int loop_lane(const struct gen *g, int loop) { return loop < 0 ? -1 : g->loops[loop].lane; }
 
@@ -11,12 +11,12 @@ uint8_t domain_of(int dtype, bool lane) {
   return (dtype == WEFT_I64 || dtype == WEFT_U64) && !lane ? SCALAR : VECTOR;
 }
 
-static void note_width(struct gen *g, const struct value *v) {
+static void note_width(struct gen *g, const struct gen_value *v) {
   if (v->domain == VECTOR && dtype_bytes(v->dtype) == 8) g->wide = true;
 }
 
-static void define_at(struct walk *w, int val, bool lane) {
-  struct value *v = &w->g->vals[val];
+static void define_at(struct analysis *w, int val, bool lane) {
+  struct gen_value *v = &w->g->vals[val];
   v->lane = lane;
   v->domain = domain_of(v->dtype, lane);
   v->region = w->region;
@@ -24,9 +24,9 @@ static void define_at(struct walk *w, int val, bool lane) {
   note_width(w->g, v);
 }
 
-static void use(struct walk *w, int val) {
+static void use(struct analysis *w, int val) {
   struct gen *g = w->g;
-  struct value *v = &g->vals[val];
+  struct gen_value *v = &g->vals[val];
   v->is_operand = true;
   note_width(g, v);
   if (is_literal(g, val)) return;
@@ -85,7 +85,7 @@ static enum lane_class lane_class(struct gen *g, const struct kir_stmt *s, int v
 
 /* The innermost loop whose variable is in the address. OWNER_USE if the address takes a value born inside that loop, or
  * is not linear in it: then it is computed where it is used. */
-static int find_owner(struct walk *w, const struct kir_stmt *s, bool lane_is_flat, bool is_indexed) {
+static int find_owner(struct analysis *w, const struct kir_stmt *s, bool lane_is_flat, bool is_indexed) {
   struct gen *g = w->g;
   int owner = OWNER_START;
   bool is_linear = true;
@@ -103,19 +103,19 @@ static int find_owner(struct walk *w, const struct kir_stmt *s, bool lane_is_fla
     for (int i = 0; i < s->at[d].n; i++)
       for (int j = 0; j < s->at[d].term[i].n; j++) {
         int val = s->at[d].term[i].val[j];
-        const struct value *v = &g->vals[val];
+        const struct gen_value *v = &g->vals[val];
         if (g->k->vals[val].kind == KIR_AXIS || v->lane) continue;
         if (v->loop >= owner) return OWNER_USE;
       }
   return is_linear ? owner : OWNER_USE;
 }
 
-static void use_subscripts(struct walk *w, const struct kir_lin *at, int n) {
+static void use_subscripts(struct analysis *w, const struct kir_lin *at, int n) {
   struct gen *g = w->g;
   for (int d = 0; d < n; d++)
     for (int i = 0; i < at[d].n; i++)
       for (int j = 0; j < at[d].term[i].n; j++) {
-        struct value *v = &g->vals[at[d].term[i].val[j]];
+        struct gen_value *v = &g->vals[at[d].term[i].val[j]];
         if (v->domain == SCALAR && v->home < 0) v->crosses = true;
       }
 }
@@ -125,13 +125,13 @@ static void use_counters(struct gen *g, const struct kir_stmt *s) {
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++)
       for (int j = 0; j < s->at[d].term[i].n; j++) {
-        struct value *v = &g->vals[s->at[d].term[i].val[j]];
+        struct gen_value *v = &g->vals[s->at[d].term[i].val[j]];
         if (v->domain == SCALAR) v->is_operand = true;
       }
 }
 
 /* What lanes are indexed by becomes an operand, in its home or row. */
-static void use_indices(struct walk *w, const struct kir_stmt *s) {
+static void use_indices(struct analysis *w, const struct kir_stmt *s) {
   w->g->wide = true;
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++)
@@ -150,28 +150,28 @@ static bool same_subscripts(const struct kir_stmt *a, const struct kir_stmt *b) 
 }
 
 /* An earlier access that always has the same address. Only the latest few are asked: this stays linear. */
-static int find_same(const struct gen *g, const struct access *a) {
+static int find_same(const struct gen *g, const struct gen_access *a) {
   for (int i = g->n_accesses - 1; i >= 0 && i >= g->n_accesses - 16; i--) {
-    const struct access *b = &g->accesses[i];
+    const struct gen_access *b = &g->accesses[i];
     if (b->lane == a->lane && b->owner == a->owner && same_subscripts(a->stmt, b->stmt)) return i;
   }
   return -1;
 }
 
-static void take_slots(struct gen *g, struct access *a) {
+static void take_slots(struct gen *g, struct gen_access *a) {
   a->pointer = slot_scalar(g);
   a->entry = slot_scalar(g);
   a->step = a->owner >= 0 ? slot_scalar(g) : -1;
   a->lane_step = a->cls == LANE_ANY ? slot_scalar(g) : -1;
 }
 
-static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_flat) {
+static void add_access(struct analysis *w, const struct kir_stmt *s, bool lane_is_flat) {
   struct gen *g = w->g;
   const struct kir_buf *b = &g->k->bufs[s->buf];
   int lane = loop_lane(g, w->loop),
       bytes = g->is_private[s->buf] ? dtype_bytes(kir_register_of(b->dtype)) : dtype_bytes(b->dtype);
   if (b->rank > BACKEND_RANK) gen_cannot(g, "more axes than a bound buffer has");
-  struct access a = {
+  struct gen_access a = {
     .stmt = s, .lane = lane, .reg = -1, .narrow = bytes < 4, .element = __builtin_ctz((unsigned)bytes),
     .is_guarded = w->guarded
   };
@@ -196,7 +196,7 @@ static void add_access(struct walk *w, const struct kir_stmt *s, bool lane_is_fl
 
 /* ---- Statements ---- */
 
-static void walk_block(struct walk *w, const struct kir_block *b);
+static void walk_block(struct analysis *w, const struct kir_block *b);
 
 static bool has_loop(const struct kir_block *b) {
   for (const struct kir_stmt *s = b->first; s; s = s->next)
@@ -206,17 +206,17 @@ static bool has_loop(const struct kir_block *b) {
 }
 
 /* The lane loop whose statements that do not depend on the lane are computed before it, or NULL. */
-static struct loop *hoisting_loop(struct walk *w) {
-  struct loop *l = w->loop >= 0 ? &w->g->loops[w->loop] : NULL;
+static struct gen_loop *hoisting_loop(struct analysis *w) {
+  struct gen_loop *l = w->loop >= 0 ? &w->g->loops[w->loop] : NULL;
   return l && l->is_flat && !w->guarded ? l : NULL;
 }
 
-static bool is_before_loop(struct walk *w, int val) {
-  const struct value *v = &w->g->vals[val];
+static bool is_before_loop(struct analysis *w, int val) {
+  const struct gen_value *v = &w->g->vals[val];
   return !v->lane && (v->hoisted || v->loop != w->loop);
 }
 
-static bool all_before_loop(struct walk *w, const struct kir_stmt *s) {
+static bool all_before_loop(struct analysis *w, const struct kir_stmt *s) {
   bool all = true;
   for (int i = 0; i < s->n_in; i++) all &= is_before_loop(w, s->in[i]);
   for (int d = 0; d < s->n_at; d++)
@@ -226,14 +226,14 @@ static bool all_before_loop(struct walk *w, const struct kir_stmt *s) {
 }
 
 /* As if the statement stood before the lane loop. */
-static struct walk hoist(struct walk *w, struct loop *l) {
+static struct analysis hoist(struct analysis *w, struct gen_loop *l) {
   l->n_hoisted++;
-  return (struct walk){ w->g, l->parent, l->hoist_region, w->depth, false };
+  return (struct analysis){ w->g, l->parent, l->hoist_region, w->depth, false };
 }
 
-static void on_op(struct walk *w, const struct kir_stmt *s) {
-  struct loop *l = hoisting_loop(w);
-  struct walk before, *at = w;
+static void on_op(struct analysis *w, const struct kir_stmt *s) {
+  struct gen_loop *l = hoisting_loop(w);
+  struct analysis before, *at = w;
   bool lane = false;
   for (int i = 0; i < s->n_in; i++) lane |= w->g->vals[s->in[i]].lane;
   if (l && all_before_loop(w, s)) {
@@ -248,15 +248,15 @@ static void on_op(struct walk *w, const struct kir_stmt *s) {
   w->g->vals[s->out[0]].is_magnitude = s->op == KIR_ABS;
 }
 
-static void on_load(struct walk *w, const struct kir_stmt *s) {
+static void on_load(struct analysis *w, const struct kir_stmt *s) {
   int lane = loop_lane(w->g, w->loop);
   add_access(w, s, lane >= 0 && w->g->loops[lane].is_flat);
   bool moves = false;
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++) moves |= lane >= 0 && term_varies(w->g, &s->at[d].term[i]);
-  struct loop *l = hoisting_loop(w);
+  struct gen_loop *l = hoisting_loop(w);
   if (l && !l->has_lane_check && w->g->k->bufs[s->buf].kind == KIR_IN && all_before_loop(w, s)) {
-    struct walk before = hoist(w, l);
+    struct analysis before = hoist(w, l);
     w->g->vals[s->out[0]].hoisted = true;
     define_at(&before, s->out[0], false);
   } else {
@@ -264,7 +264,7 @@ static void on_load(struct walk *w, const struct kir_stmt *s) {
   }
 }
 
-static void on_store(struct walk *w, const struct kir_stmt *s) {
+static void on_store(struct analysis *w, const struct kir_stmt *s) {
   int lane = loop_lane(w->g, w->loop);
   if (lane >= 0) w->g->loops[lane].has_effects = true;
   use(w, s->in[0]);
@@ -273,13 +273,13 @@ static void on_store(struct walk *w, const struct kir_stmt *s) {
 }
 
 /* Used by a statement that is not part of a run. */
-static void use_apart(struct walk *w, int val) {
+static void use_apart(struct analysis *w, int val) {
   use(w, val);
   if (!is_literal(w->g, val) && w->g->vals[val].row < 0) w->g->vals[val].crosses = true;
 }
 
 /* Operands and results of a fold or prefix. By a fn it happens between runs. */
-static void use_parts(struct walk *w, const struct kir_stmt *s, bool is_apart) {
+static void use_parts(struct analysis *w, const struct kir_stmt *s, bool is_apart) {
   for (int i = 0; i < s->n_in; i++) {
     if (is_apart) use_apart(w, s->in[i]);
     else use(w, s->in[i]);
@@ -289,30 +289,30 @@ static void use_parts(struct walk *w, const struct kir_stmt *s, bool is_apart) {
   if (is_apart) w->region = ++w->g->n_regions;
 }
 
-static struct fold *add_fold(struct gen *g, struct fold **folds, int *n, int *room, const struct kir_stmt *s) {
+static struct gen_fold *add_fold(struct gen *g, struct gen_fold **folds, int *n, int *room, const struct kir_stmt *s) {
   if (s->n_in > PARTS) gen_cannot(g, "a fold of more than 8 values");
   if (g->why || !gen_grow(g, (void **)folds, room, *n + 1, sizeof **folds)) return NULL;
-  (*folds)[*n] = (struct fold){ .stmt = s, .n = s->n_in, .pin = -1 };
+  (*folds)[*n] = (struct gen_fold){ .stmt = s, .n = s->n_in, .pin = -1 };
   return &(*folds)[(*n)++];
 }
 
-static bool add_across(struct gen *g, struct loop *l, const struct kir_stmt *s) {
+static bool add_across(struct gen *g, struct gen_loop *l, const struct kir_stmt *s) {
   if (s->n_in > PARTS) gen_cannot(g, "a fold of more than 8 values");
   if (g->why || !gen_grow(g, (void **)&l->across, &l->across_room, l->n_across + 1, sizeof *l->across)) return false;
   l->across[l->n_across++] = (struct across){ .fold = { .stmt = s, .n = s->n_in, .pin = -1 } };
   return true;
 }
 
-static void on_prefix(struct walk *w, const struct kir_stmt *s) {
+static void on_prefix(struct analysis *w, const struct kir_stmt *s) {
   struct gen *g = w->g;
-  struct loop *l = &g->loops[w->loop];
-  struct fold *f = add_fold(g, &l->prefixes, &l->n_prefixes, &l->prefix_room, s);
+  struct gen_loop *l = &g->loops[w->loop];
+  struct gen_fold *f = add_fold(g, &l->prefixes, &l->n_prefixes, &l->prefix_room, s);
   if (!f) return;
   use_parts(w, s, true);
   l->has_effects = true;
   g->vals[l->stmt->var].is_operand |= l->stmt->kind != KIR_LANE;
   for (int i = 0; i < s->n_in; i++) {
-    struct value *v = &g->vals[s->out[i]];
+    struct gen_value *v = &g->vals[s->out[i]];
     define_at(w, s->out[i], l->lane >= 0);
     v->crosses = v->of_loop = true;
     if (l->stmt->kind != KIR_LANE) continue;
@@ -321,9 +321,9 @@ static void on_prefix(struct walk *w, const struct kir_stmt *s) {
   }
 }
 
-static void on_fold(struct walk *w, const struct kir_stmt *s) {
+static void on_fold(struct analysis *w, const struct kir_stmt *s) {
   struct gen *g = w->g;
-  struct loop *l = &g->loops[w->loop];
+  struct gen_loop *l = &g->loops[w->loop];
   bool in_lane = l->stmt->kind == KIR_LANE;
   bool is_across = fold_is_across(l, s);
   if (is_across ? !add_across(g, l, s) : !add_fold(g, &l->folds, &l->n_folds, &l->fold_room, s)) return;
@@ -351,25 +351,25 @@ static bool is_used_late(const struct gen *g, const struct kir_stmt *s, int val,
 }
 
 /* An input that lies side by side is read again instead of being copied. */
-static bool may_read_again(const struct gen *g, const struct loop *l, const struct value *v, int val) {
-  const struct access *a = v->access ? &g->accesses[v->access - 1] : NULL;
+static bool may_read_again(const struct gen *g, const struct gen_loop *l, const struct gen_value *v, int val) {
+  const struct gen_access *a = v->access ? &g->accesses[v->access - 1] : NULL;
   bool is_stored = false;
   return a && l->is_flat && !l->is_outer && l->stmt->extent == KIR_N && a->cls == LANE_UNIT && a->owner != OWNER_USE &&
          !a->narrow && !a->is_guarded && v->dtype != WEFT_BOOL && g->k->bufs[a->stmt->buf].kind == KIR_IN &&
          !is_used_late(g, l->stmt, val, a->stmt, &is_stored);
 }
 
-static void on_keep(struct walk *w, const struct kir_stmt *s) {
+static void on_keep(struct analysis *w, const struct kir_stmt *s) {
   struct gen *g = w->g;
   g->loops[w->loop].has_effects = true;
   for (int i = 0; i < s->n_in; i++) {
-    struct value *v = &g->vals[s->in[i]];
+    struct gen_value *v = &g->vals[s->in[i]];
     if (!v->lane) {
       v->crosses = true;
       continue;
     }
     if (v->row >= 0 || !gen_grow(g, (void **)&g->rows, &g->row_room, g->n_rows + 1, sizeof *g->rows)) continue;
-    struct row row = { s->in[i], w->loop, lane_bytes(v->dtype), -1, may_read_again(g, &g->loops[w->loop], v, s->in[i]) };
+    struct kept_row row = { s->in[i], w->loop, lane_bytes(v->dtype), -1, may_read_again(g, &g->loops[w->loop], v, s->in[i]) };
     row.pointer = row.in_place ? g->accesses[v->access - 1].pointer : slot_scalar(g);
     g->rows[g->n_rows] = row;
     if (g->n_rows < 64) g->loops[w->g->loops[w->loop].lane].rows |= (uint64_t)1 << g->n_rows;
@@ -377,13 +377,13 @@ static void on_keep(struct walk *w, const struct kir_stmt *s) {
   }
 }
 
-static void on_loop(struct walk *w, const struct kir_stmt *s) {
+static void on_loop(struct analysis *w, const struct kir_stmt *s) {
   struct gen *g = w->g;
   if (w->depth == MAX_DEPTH) { gen_cannot(g, "too many nested loops"); return; }
   if (!gen_grow(g, (void **)&g->loops, &g->loop_room, g->n_loops + 1, sizeof *g->loops)) return;
   int id = g->n_loops++, lane = loop_lane(g, w->loop);
-  struct loop *l = &g->loops[id];
-  *l = (struct loop){ .stmt = s, .parent = w->loop, .depth = w->depth, .lane = s->kind == KIR_LANE ? id : lane };
+  struct gen_loop *l = &g->loops[id];
+  *l = (struct gen_loop){ .stmt = s, .parent = w->loop, .depth = w->depth, .lane = s->kind == KIR_LANE ? id : lane };
   l->accesses = -1;
   l->first_memory = g->n_memory;
   l->first_check = g->n_checks;
@@ -396,15 +396,15 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
   for (int i = 0; i < 8; i++) *slots[i] = slot_scalar(g);
   if (w->loop >= 0) g->loops[w->loop].has_inner = true;
   if (s->extent != KIR_BLOCK) use_subscripts(w, s->at, s->extent == KIR_BLOCKS ? 2 : 1);
-  struct value *v = &g->vals[s->var];
-  *v = (struct value){ .dtype = WEFT_I64, .row = -1, .pin = -1, .want = -1, .loop = id, .home = l->var, .region = -1 };
+  struct gen_value *v = &g->vals[s->var];
+  *v = (struct gen_value){ .dtype = WEFT_I64, .row = -1, .pin = -1, .want = -1, .loop = id, .home = l->var, .region = -1 };
   if (s->kind == KIR_LANE) {
     v->domain = VECTOR;
     v->lane = true;
     v->home = -1;
   }
   l->hoist_region = ++g->n_regions;
-  struct walk in = { g, id, ++g->n_regions, w->depth + 1, false };
+  struct analysis in = { g, id, ++g->n_regions, w->depth + 1, false };
   if (s->kind == KIR_LANE) prefixes_view(g, id);
   walk_block(&in, &s->body);
   if (s->kind == KIR_LANE) prefixes_view(g, -1);
@@ -413,23 +413,23 @@ static void on_loop(struct walk *w, const struct kir_stmt *s) {
   w->region = ++g->n_regions;
 }
 
-static void on_carry(struct walk *w, const struct kir_stmt *s) {
+static void on_carry(struct analysis *w, const struct kir_stmt *s) {
   struct gen *g = w->g;
   int init = s->in[0];
   define_at(w, s->out[0], loop_lane(g, w->loop) >= 0);
-  struct value *v = &g->vals[s->out[0]];
+  struct gen_value *v = &g->vals[s->out[0]];
   v->of_loop = v->crosses = true;
   if (!is_literal(g, init)) g->vals[init].crosses = true;
   note_width(g, &g->vals[init]);
 }
 
-static void on_until(struct walk *w, const struct kir_stmt *s) {
+static void on_until(struct analysis *w, const struct kir_stmt *s) {
   w->g->loops[w->loop].has_until = true;
   use(w, s->in[0]);
 }
 
 /* One that is a statement of its run. */
-static void on_aside(struct walk *w, const struct kir_stmt *s, const struct kir_stmt *aside) {
+static void on_aside(struct analysis *w, const struct kir_stmt *s, const struct kir_stmt *aside) {
   bool outer = w->guarded;
   for (int i = 0; i < aside->n_in; i++) use(w, aside->in[i]);
   w->guarded = true;
@@ -437,7 +437,7 @@ static void on_aside(struct walk *w, const struct kir_stmt *s, const struct kir_
   w->guarded = outer;
 }
 
-static void on_if(struct walk *w, const struct kir_stmt *s) {
+static void on_if(struct analysis *w, const struct kir_stmt *s) {
   bool outer = w->guarded;
   if (loop_lane(w->g, w->loop) >= 0 && aside_note(w->g, s)) {
     on_aside(w, s, aside_of(w->g, s));
@@ -453,24 +453,24 @@ static void on_if(struct walk *w, const struct kir_stmt *s) {
   w->region = ++w->g->n_regions;
 }
 
-static void on_yield(struct walk *w, const struct kir_stmt *s) {
+static void on_yield(struct analysis *w, const struct kir_stmt *s) {
   use(w, s->in[0]);
   define_at(w, s->out[0], loop_lane(w->g, w->loop) >= 0);
   if (!w->g->vals[s->out[0]].stand_in) w->g->vals[s->out[0]].crosses = w->g->vals[s->out[0]].of_loop = true;
 }
 
 /* Which lane a check is about need not be a value: it is counted once one fails. */
-static bool is_lane_number(const struct walk *w, int val) {
+static bool is_lane_number(const struct analysis *w, int val) {
   int lane = loop_lane(w->g, w->loop);
   return lane >= 0 && w->g->loops[lane].stmt->var == val;
 }
 
 /* Inside lanes a check that all share, and that nothing precedes that could be seen, decides for the whole loop. */
-static void on_check(struct walk *w, const struct kir_stmt *s) {
-  struct loop *l = hoisting_loop(w);
+static void on_check(struct analysis *w, const struct kir_stmt *s) {
+  struct gen_loop *l = hoisting_loop(w);
   bool is_hoisted = false;
   if (!gen_grow(w->g, (void **)&w->g->hoisted_check, &w->g->check_room, w->g->n_checks + 1, sizeof(bool))) return;
-  struct walk before, *at = w;
+  struct analysis before, *at = w;
   if (l && !l->has_effects && all_before_loop(w, s)) {
     before = hoist(w, l);
     at = &before;
@@ -479,14 +479,14 @@ static void on_check(struct walk *w, const struct kir_stmt *s) {
   }
   w->g->hoisted_check[w->g->n_checks++] = is_hoisted;
   if (!is_hoisted && loop_lane(w->g, w->loop) >= 0) {
-    struct loop *lane = &w->g->loops[loop_lane(w->g, w->loop)];
+    struct gen_loop *lane = &w->g->loops[loop_lane(w->g, w->loop)];
     lane->has_effects = lane->has_lane_check = true;
   }
   use(at, s->in[0]);
   if (is_hoisted || !is_lane_number(w, s->in[1])) use(at, s->in[1]);
 }
 
-static void walk_block(struct walk *w, const struct kir_block *b) {
+static void walk_block(struct analysis *w, const struct kir_block *b) {
   struct gen *g = w->g;
   for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory; s = s->next) switch (s->kind) {
     case KIR_OP: on_op(w, s); break;
@@ -521,7 +521,7 @@ static void note_private(struct gen *g, const struct kir_block *b) {
 /* Its loads are from tables, by what the lanes say; an index is in its home. */
 static void note_table(struct gen *g, const struct kir_stmt *s) {
   int bytes = dtype_bytes(g->k->bufs[s->buf].dtype);
-  struct access a = { .stmt = s, .owner = OWNER_FN, .lane = -1, .cls = LANE_INDEX, .reg = -1, .next = -1,
+  struct gen_access a = { .stmt = s, .owner = OWNER_FN, .lane = -1, .cls = LANE_INDEX, .reg = -1, .next = -1,
                       .element = __builtin_ctz((unsigned)bytes), .narrow = bytes < 4 };
   g->wide = true;
   for (int i = 0; i < s->at[0].n; i++)
@@ -534,7 +534,7 @@ static void note_table(struct gen *g, const struct kir_stmt *s) {
 }
 
 static void note_lane(struct gen *g, int val) {
-  struct value *v = &g->vals[val];
+  struct gen_value *v = &g->vals[val];
   v->lane = true;
   v->domain = v->dtype == WEFT_BOOL ? BOOL : VECTOR;
   note_width(g, v);
@@ -570,8 +570,8 @@ static void place_inputs(struct gen *g) {
   }
   for (int v = 0; v < k->n_vals; v++) {
     const struct kir_val *kv = &k->vals[v];
-    struct value *x = &g->vals[v];
-    *x = (struct value){ .dtype = kv->dtype, .row = -1, .home = -1, .pin = -1, .want = -1, .loop = -2, .region = -1 };
+    struct gen_value *x = &g->vals[v];
+    *x = (struct gen_value){ .dtype = kv->dtype, .row = -1, .home = -1, .pin = -1, .want = -1, .loop = -2, .region = -1 };
     x->domain = domain_of(kv->dtype, false);
     if (x->domain != SCALAR && !is_read_as_given(g, v)) continue;
     if (kv->kind == KIR_SIZE) x->home = FRAME_VALUES + 8 * kv->index;
@@ -602,7 +602,7 @@ static void note_moves(struct gen *g, const struct kir_block *b) {
 /* Values that cross get their homes once it is known which do; a lane value has one a copy. */
 static void place_homes(struct gen *g) {
   for (int i = 0; i < g->k->n_vals; i++) {
-    struct value *v = &g->vals[i];
+    struct gen_value *v = &g->vals[i];
     int kind = g->k->vals[i].kind;
     if (v->home >= 0 || kind == KIR_LIT) continue;
     if (kind == KIR_AXIS && v->is_operand) v->crosses = true;
@@ -619,7 +619,7 @@ void analyse(struct gen *g) {
   note_moves(g, &g->k->body);
   note_fns(g, &g->k->body);
   g->first_memory = g->n_memory;
-  struct walk w = { g, -1, ++g->n_regions, 0, false };
+  struct analysis w = { g, -1, ++g->n_regions, 0, false };
   walk_block(&w, &g->k->body);
   if (g->why || g->no_memory) return;
   bool evex = g->e.evex;

@@ -80,7 +80,7 @@ static void take_over(struct gen *g, int dtype, int d, int cond, int wide) {
 }
 
 static int label_of(struct gen *g, const struct kir_stmt *s) {
-  struct value *y = &g->vals[s->out[0]];
+  struct gen_value *y = &g->vals[s->out[0]];
   if (y->aside_label) return y->aside_label - 1;
   if (!gen_grow(g, (void **)&g->asides, &g->aside_room, g->n_asides + 1, sizeof *g->asides)) return 0;
   g->asides[g->n_asides++] = s;
@@ -119,7 +119,7 @@ static void each_register(struct gen *g, int32_t at, bool is_saved) {
 
 static void emit_body(struct gen *g, const struct kir_stmt *s, int32_t saved) {
   static const uint8_t ret[] = { 0xC3 };
-  struct value *x = &g->vals[s->in[2]];
+  struct gen_value *x = &g->vals[s->in[2]];
   int val = s->body.last->in[0], n = run_prepare(g, &(struct kir_fn){ .body = s->body }, 0);
   x->home = g->aside_at;
   x->row = -1;

@@ -58,7 +58,7 @@ static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
     int mask = in_lanes ? mask_for(g, s, active) : -1;
     if (in_lanes && s->kind == KIR_CHECK && (active >= 0 || g->careful < 0)) active = active_new(g);
     const struct kir_stmt *other = s->kind == KIR_OP ? g->vals[s->out[0]].stand_in : aside_of(g, s);
-    g->steps[n++] = (struct step){ .s = other ? other : s, .access = access, .site = site, .mask = mask, .mask_after = active };
+    g->steps[n++] = (struct gen_step){ .s = other ? other : s, .access = access, .site = site, .mask = mask, .mask_after = active };
   }
   g->active = active;
   return n;
@@ -83,16 +83,16 @@ static void set_first_use(struct gen *g, int val) {
 }
 
 /* Nobody will read its result: it is left out, and does not use its operands. */
-static bool is_dead(const struct gen *g, const struct step *t) {
+static bool is_dead(const struct gen *g, const struct gen_step *t) {
   if (!defines(g, t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_LOCALS;
-  const struct value *v = &g->vals[t->s->out[0]];
+  const struct gen_value *v = &g->vals[t->s->out[0]];
   return t->next_out == NEVER && !v->crosses && v->row < 0 && v->domain != SCALAR;
 }
 
 /* From the back: where each operand and result is used next within the run. */
 static void find_next_uses(struct gen *g, int n) {
   for (int i = n - 1; i >= 0; i--) {
-    struct step *t = &g->steps[i];
+    struct gen_step *t = &g->steps[i];
     const struct kir_stmt *s = t->s;
     t->next_out = defines(g, s) ? g->upcoming[s->out[0]] : NEVER;
     t->is_dead = is_dead(g, t);
@@ -103,7 +103,7 @@ static void find_next_uses(struct gen *g, int n) {
     if (t->mask >= 0) g->upcoming[t->mask] = i;
   }
   for (int i = 0; i < n; i++) {
-    const struct step *t = &g->steps[i];
+    const struct gen_step *t = &g->steps[i];
     if (t->is_dead || !has_operands(t->s)) continue;
     for (int j = 0; j < t->s->n_in; j++) set_first_use(g, t->s->in[j]);
     if (t->mask >= 0) set_first_use(g, t->mask);
@@ -123,7 +123,7 @@ static bool may_leave(const struct kir_stmt *s) { return s->kind == KIR_UNTIL ||
 static void lend_carries(struct gen *g, int n, const struct kir_stmt *next, bool on) {
   for (int i = 0; i < next->n_in; i++) {
     int carry = next->out[i], val = next->in[i], at = n - 1;
-    struct value *v = &g->vals[val];
+    struct gen_value *v = &g->vals[val];
     if (!on) {
       v->want = -1;
       continue;
@@ -162,7 +162,7 @@ static bool is_in_mask(const struct gen *g, int val) { return g->vals[val].domai
 
 /* The home of val, or its register if it has one, becomes r; where the lanes of the mask act. */
 void assign_home(struct gen *g, int val, int copy, int r, int mask) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   int to = v->pin >= 0 ? v->pin + copy : -1;
   if (mask < 0 && to >= 0) { move_vector(g, width_of(g, v->dtype), to, r); return; }
   if (mask < 0) { store_home(g, v->dtype, r, home_of(g, val, copy)); return; }
@@ -176,7 +176,7 @@ void assign_home(struct gen *g, int val, int copy, int r, int mask) {
 
 /* carry = val, or what was saved of it. */
 static void assign_carry(struct gen *g, int carry, int val, int32_t saved) {
-  struct value *c = &g->vals[carry];
+  struct gen_value *c = &g->vals[carry];
   if (c->domain == SCALAR) { assign_scalar(g, carry, val, saved); return; }
   for (int u = 0; u < (c->lane ? g->copies : 1); u++) {
     if (saved < 0 && c->pin >= 0 && g->where[id_of(g, val, u)] == c->pin + u) continue;
@@ -188,7 +188,7 @@ static void assign_carry(struct gen *g, int carry, int val, int32_t saved) {
 }
 
 static int32_t save_carry(struct gen *g, int carry) {
-  struct value *c = &g->vals[carry];
+  struct gen_value *c = &g->vals[carry];
   int32_t at = c->domain == SCALAR ? slot_scalar(g) : slot_vector(g, COPIES);
   if (c->domain == SCALAR) {
     scalar_load(g, RAX, carry);
@@ -249,7 +249,7 @@ static void emit_until(struct gen *g, const struct kir_stmt *s) {
 
 /* The home of an if region's value: set to the other value before the region, to its own inside, for lanes that act. */
 static void set_yield(struct gen *g, const struct kir_stmt *s, int val, int mask) {
-  struct value *v = &g->vals[s->out[0]];
+  struct gen_value *v = &g->vals[s->out[0]];
   if (v->domain == SCALAR) {
     scalar_load(g, RAX, val);
     gpr(enc(g), G_STORE, RAX, in_frame(v->home));
@@ -306,9 +306,9 @@ static void emit_check(struct gen *g, const struct kir_stmt *s) {
 
 /* ---- Statements ---- */
 
-static void emit_copy(struct gen *g, const struct step *t) {
+static void emit_copy(struct gen *g, const struct gen_step *t) {
   const struct kir_stmt *s = t->s;
-  struct access *a = t->access >= 0 ? &g->accesses[t->access] : NULL;
+  struct gen_access *a = t->access >= 0 ? &g->accesses[t->access] : NULL;
   switch (s->kind) {
   case KIR_OP: if (!scalar_op(g, s)) vector_op(g, s); break;
   case KIR_LOAD: load_op(g, s, a); break;
@@ -329,12 +329,12 @@ static void emit_copy(struct gen *g, const struct step *t) {
 }
 
 /* Of short rows: loads of what is the same in all of them, and sums over them. */
-static bool is_for_all_rows(const struct gen *g, const struct step *t) {
+static bool is_for_all_rows(const struct gen *g, const struct gen_step *t) {
   const struct kir_stmt *s = t->s;
   return s->kind == KIR_LOAD ? g->vals[s->out[0]].repeats : s->kind == KIR_STORE && g->accesses[t->access].owner != g->short_loop;
 }
 
-static int copies_of(const struct gen *g, const struct step *t) {
+static int copies_of(const struct gen *g, const struct gen_step *t) {
   const struct kir_stmt *s = t->s;
   if (g->short_loop >= 0 && (s->kind == KIR_FOLD || !t->in_lanes)) return 1;
   if (g->short_loop >= 0 && is_for_all_rows(g, t)) return g->vectors;
@@ -344,7 +344,7 @@ static int copies_of(const struct gen *g, const struct step *t) {
 }
 
 static void emit_step(struct gen *g, int at, bool is_last) {
-  const struct step *t = &g->steps[at];
+  const struct gen_step *t = &g->steps[at];
   if (t->is_dead) return;
   mark(g, t->s);
   g->now = t;
@@ -364,7 +364,7 @@ int run_prepare(struct gen *g, const struct kir_fn *fn, int memory) {
   for (const struct kir_stmt *s = fn->body.first; s; s = s->next) {
     if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
     int access = reads_memory(s) ? g->access_of[memory++] : -1;
-    g->steps[n++] = (struct step){ .s = s, .access = access, .site = -1, .mask = -1, .mask_after = -1 };
+    g->steps[n++] = (struct gen_step){ .s = s, .access = access, .site = -1, .mask = -1, .mask_after = -1 };
   }
   for (int i = 0; i < fn->n_result; i++)
     if (!is_literal(g, fn->result[i])) g->upcoming[fn->result[i]] = n;
@@ -408,7 +408,7 @@ static int collect_row(struct gen *g, const struct kir_block *b, int n, bool in_
     bool of_lanes = is_of_lanes(g, s, in_lanes), is_masked = of_lanes && s->kind != KIR_OP && s->kind != KIR_IF;
     if ((s->kind == KIR_OP && g->vals[s->out[0]].is_fixed) != fixed) continue;
     const struct kir_stmt *aside = aside_of(g, s);
-    g->steps[n++] = (struct step){ .s = aside ? aside : s, .access = access, .site = -1, .mask = is_masked ? g->row_mask : -1,
+    g->steps[n++] = (struct gen_step){ .s = aside ? aside : s, .access = access, .site = -1, .mask = is_masked ? g->row_mask : -1,
                                    .mask_after = -1, .in_lanes = of_lanes };
   }
   return n;
@@ -452,7 +452,7 @@ void emit_block(struct gen *g, const struct kir_block *b) {
   g->n_active = n_active;
 }
 
-void emit_hoisted(struct gen *g, struct loop *l) {
+void emit_hoisted(struct gen *g, struct gen_loop *l) {
   struct encoder *e = enc(g);
   int outer = g->loop, rest = g->rest, done = label_new(e), fail = label_new(e);
   if (!l->n_hoisted) return;

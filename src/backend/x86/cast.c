@@ -63,9 +63,9 @@ static void f32_to_u32(struct gen *g, int d, int a, int to) {
   vec(e, I_POR, bytes, d, d, rm_reg(t));
 }
 
-struct range { int dtype, low, high; };
-static struct range narrow_range(int dtype) {
-  static const struct range ranges[] = {
+struct integer_range { int dtype, low, high; };
+static struct integer_range narrow_range(int dtype) {
+  static const struct integer_range ranges[] = {
     { WEFT_U8, 0, 255 }, { WEFT_I8, -128, 127 }, { WEFT_U16, 0, 65535 }, { WEFT_I16, -32768, 32767 } };
   int i = 0;
   while (i < 3 && ranges[i].dtype != dtype) i++;
@@ -73,7 +73,7 @@ static struct range narrow_range(int dtype) {
 }
 
 static void f32_to_narrow(struct gen *g, int d, int a, int to) {
-  struct range r = narrow_range(to);
+  struct integer_range r = narrow_range(to);
   int bytes = width_of(g, WEFT_I32);
   f32_to_i32(g, d, a, to);
   vec(enc(g), I_PMAXSD, bytes, d, d, i32(g, (uint32_t)r.low));
@@ -109,7 +109,7 @@ static void f64_to_i32(struct gen *g, int d, int a, int to) {
 }
 
 static void f64_to_narrow(struct gen *g, int d, int a, int to) {
-  struct range r = narrow_range(to);
+  struct integer_range r = narrow_range(to);
   f64_to_i32_between(g, d, a, r.low, r.high);
 }
 

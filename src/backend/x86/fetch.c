@@ -5,14 +5,14 @@
  * been checked yet: fetching harms nobody. That it is the element, unless that is negative, stores rely on too (straight.c). */
 #include "backend/x86/gen.h"
 
-static const struct kir_stmt *defined_by(const struct loop *l, int val) {
+static const struct kir_stmt *defined_by(const struct gen_loop *l, int val) {
   for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next)
     if ((s->kind == KIR_OP || s->kind == KIR_LOAD) && s->out[0] == val) return s;
   return NULL;
 }
 
 /* select(x < 0, .., x) */
-static bool counts_from_the_end(const struct gen *g, const struct loop *l, const struct kir_stmt *s) {
+static bool counts_from_the_end(const struct gen *g, const struct gen_loop *l, const struct kir_stmt *s) {
   const struct kir_stmt *c = s->op == KIR_SELECT ? defined_by(l, s->in[0]) : NULL;
   return c && c->kind == KIR_OP && c->op == KIR_LT && c->in[0] == s->in[2] && is_literal(g, c->in[1]) &&
          !g->k->vals[c->in[1]].bits;
@@ -23,14 +23,14 @@ static bool widens(const struct gen *g, const struct kir_stmt *s) {
 }
 
 /* The load that an index comes from: widened, and counted from the end if it is negative. */
-static const struct kir_stmt *index_load(const struct gen *g, const struct loop *l, int val) {
+static const struct kir_stmt *index_load(const struct gen *g, const struct gen_loop *l, int val) {
   const struct kir_stmt *s = defined_by(l, val);
   while (s && s->kind == KIR_OP && (widens(g, s) || counts_from_the_end(g, l, s)))
     s = defined_by(l, s->in[s->op == KIR_SELECT ? 2 : 0]);
   return s && s->kind == KIR_LOAD ? s : NULL;
 }
 
-const struct access *indices_of(const struct gen *g, const struct loop *l, const struct access *a) {
+const struct gen_access *indices_of(const struct gen *g, const struct gen_loop *l, const struct gen_access *a) {
   const struct kir_stmt *s = a->stmt, *from = NULL;
   int n = 0;
   if (a->cls != LANE_INDEX || a->is_guarded || a->owner == OWNER_USE || a->reg < 0) return NULL;
@@ -43,7 +43,7 @@ const struct access *indices_of(const struct gen *g, const struct loop *l, const
       n++;
     }
   for (int i = l->access_first; from && n == 1 && i < l->access_end; i++) {
-    const struct access *b = &g->accesses[i];
+    const struct gen_access *b = &g->accesses[i];
     int dtype = g->k->bufs[b->stmt->buf].dtype;
     if (b->stmt == from && b->cls == LANE_UNIT && b->reg >= 0 && (dtype == WEFT_I32 || dtype == WEFT_I64)) return b;
   }
@@ -51,19 +51,19 @@ const struct access *indices_of(const struct gen *g, const struct loop *l, const
 }
 
 /* What is private is small enough to be near. */
-static const struct access *fetched_by(const struct gen *g, const struct loop *l, const struct access *a) {
+static const struct gen_access *fetched_by(const struct gen *g, const struct gen_loop *l, const struct gen_access *a) {
   return g->is_private[a->stmt->buf] ? NULL : indices_of(g, l, a);
 }
 
-bool wants_fetch(const struct gen *g, const struct loop *l) {
+bool wants_fetch(const struct gen *g, const struct gen_loop *l) {
   for (int i = l->access_first; l->is_flat && i < l->access_end; i++)
     if (fetched_by(g, l, &g->accesses[i])) return true;
   return false;
 }
 
-void fetch_indexed(struct gen *g, const struct loop *l) {
+void fetch_indexed(struct gen *g, const struct gen_loop *l) {
   for (int i = l->access_first; i < l->access_end; i++) {
-    const struct access *a = &g->accesses[i], *from = fetched_by(g, l, a);
+    const struct gen_access *a = &g->accesses[i], *from = fetched_by(g, l, a);
     for (int k = 0; from && k < g->copies * g->lanes; k++) {
       gpr(enc(g), from->element == 3 ? G_MOV : G_MOVSXD, RAX,
           rm_index(from->reg, R9, from->element, (FETCH_AHEAD + k) << from->element));
@@ -83,7 +83,7 @@ static int inner_loops(const struct kir_stmt *loop) {
 }
 
 /* The outermost serial loop around a flat lane loop, if it is such a one. */
-static const struct kir_stmt *steps_around(const struct gen *g, const struct loop *l) {
+static const struct kir_stmt *steps_around(const struct gen *g, const struct gen_loop *l) {
   const struct kir_stmt *steps = NULL;
   for (int i = l->parent; l->is_flat && i >= 0; i = g->loops[i].parent)
     if (g->loops[i].stmt->kind == KIR_SERIAL) steps = g->loops[i].stmt;
@@ -91,7 +91,7 @@ static const struct kir_stmt *steps_around(const struct gen *g, const struct loo
 }
 
 /* Which axis of what is read or written moves with the steps; -1: none. */
-static int axis_of_steps(const struct gen *g, const struct access *a) {
+static int axis_of_steps(const struct gen *g, const struct gen_access *a) {
   const struct kir_stmt *steps = steps_around(g, &g->loops[g->loop]), *s = a->stmt;
   if (!steps || g->short_loop >= 0 || a->cls != LANE_UNIT || a->reg < 0 || g->k->bufs[s->buf].kind == KIR_LOCAL) return -1;
   for (int d = 0; d < s->n_at; d++)
@@ -99,7 +99,7 @@ static int axis_of_steps(const struct gen *g, const struct access *a) {
   return -1;
 }
 
-void fetch_next_step(struct gen *g, const struct access *a, int copy) {
+void fetch_next_step(struct gen *g, const struct gen_access *a, int copy) {
   int axis = axis_of_steps(g, a), at = copy * g->lanes << a->element;
   if (axis < 0) return;
   if (!copy) {

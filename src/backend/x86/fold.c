@@ -7,45 +7,45 @@
  * has room for one block's result of every fold of the loop. */
 #include "backend/x86/gen.h"
 
-static bool is_row(const struct loop *l) { return l->stmt->kind == KIR_LANE; }
-static bool is_fn(const struct fold *f) { return f->stmt->op == KIR_CALL; }
+static bool is_row(const struct gen_loop *l) { return l->stmt->kind == KIR_LANE; }
+static bool is_fn(const struct gen_fold *f) { return f->stmt->op == KIR_CALL; }
 
-bool fold_is_across(const struct loop *l, const struct kir_stmt *s) {
+bool fold_is_across(const struct gen_loop *l, const struct kir_stmt *s) {
   return s->kind == KIR_FOLD && s->order == (is_row(l) ? KIR_COL : KIR_ROW);
 }
 
 /* Whether the order of its elements cannot be told from the result: then each copy has an accumulator of its own. */
-static bool is_free(const struct gen *g, const struct fold *f) {
+static bool is_free(const struct gen *g, const struct gen_fold *f) {
   return !is_fn(f) && !(kir_is_float((weft_dtype)part_dtype(g, f, 0)) && (f->stmt->op == KIR_ADD || f->stmt->op == KIR_MUL));
 }
 
-int fold_copies(const struct gen *g, const struct loop *l, const struct fold *f) {
+int fold_copies(const struct gen *g, const struct gen_loop *l, const struct gen_fold *f) {
   int n = LANES / g->lanes;
   if (l->in_one) return 1;
   if (!is_row(l)) return l->in_lane ? g->copies : 1;
   return is_free(g, f) && l->copies > n ? l->copies : n;
 }
 
-static struct rm acc_at(const struct gen *g, const struct loop *l, const struct fold *f, int part, int i) {
+static struct rm acc_at(const struct gen *g, const struct gen_loop *l, const struct gen_fold *f, int part, int i) {
   return in_frame(f->acc[part] + i * (is_row(l) ? part_bytes(g, f, part) : g->vector_bytes));
 }
 
-static struct side accs_at(const struct gen *g, const struct loop *l, const struct fold *f, int i) {
-  struct side s = { .vals = NULL };
+static struct fold_side accs_at(const struct gen *g, const struct gen_loop *l, const struct gen_fold *f, int i) {
+  struct fold_side s = { .vals = NULL };
   for (int p = 0; p < f->n; p++) s.at[p] = acc_at(g, l, f, p, i);
   return s;
 }
 
 /* Where the result lives is also where it is accumulated, if it looks the same there. */
-static bool is_in_home(const struct gen *g, const struct loop *l, const struct fold *f, int part) {
+static bool is_in_home(const struct gen *g, const struct gen_loop *l, const struct gen_fold *f, int part) {
   return !is_row(l) && !f->is_apart && g->vals[f->stmt->out[part]].domain == VECTOR;
 }
 
-void folds_place(struct gen *g, struct loop *l) {
+void folds_place(struct gen *g, struct gen_loop *l) {
   int copies = l->in_lane ? COPIES : 1;
   l->n_parts = 0;
   for (int i = 0; i < l->n_folds; i++) {
-    struct fold *f = &l->folds[i];
+    struct gen_fold *f = &l->folds[i];
     f->pin = -1;
     f->first = l->n_parts;
     l->n_parts += f->n;
@@ -57,30 +57,30 @@ void folds_place(struct gen *g, struct loop *l) {
   if (l->n_folds) l->counter = slot_vector(g, LEVELS * l->n_parts * (is_row(l) ? 1 : copies));
 }
 
-void folds_start(struct gen *g, struct loop *l) {
+void folds_start(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_folds; i++) {
-    struct fold *f = &l->folds[i];
+    struct gen_fold *f = &l->folds[i];
     for (int c = 0; c < fold_copies(g, l, f); c++) {
-      struct side to = accs_at(g, l, f, c);
+      struct fold_side to = accs_at(g, l, f, c);
       if (f->pin < 0) store_start(g, f, is_row(l) ? 0 : c, &to);
       else fill_start(g, f, 0, is_row(l) ? 0 : c, f->pin + c);
     }
   }
 }
 
-static void move_all(struct gen *g, struct loop *l, enum insn insn) {
+static void move_all(struct gen *g, struct gen_loop *l, enum insn insn) {
   for (int i = 0; i < l->n_folds; i++) {
-    struct fold *f = &l->folds[i];
+    struct gen_fold *f = &l->folds[i];
     for (int c = 0; f->pin >= 0 && c < fold_copies(g, l, f); c++)
       vec(enc(g), insn, part_bytes(g, f, 0), f->pin + c, 0, acc_at(g, l, f, 0, c));
   }
 }
-void folds_to_memory(struct gen *g, struct loop *l) { move_all(g, l, I_MOVUPS_TO); }
-void folds_from_memory(struct gen *g, struct loop *l) { move_all(g, l, I_MOVUPS); }
+void folds_to_memory(struct gen *g, struct gen_loop *l) { move_all(g, l, I_MOVUPS_TO); }
+void folds_from_memory(struct gen *g, struct gen_loop *l) { move_all(g, l, I_MOVUPS); }
 
 /* ---- One element ---- */
 
-static const struct fold *fold_of(const struct loop *l, const struct kir_stmt *s) {
+static const struct gen_fold *fold_of(const struct gen_loop *l, const struct kir_stmt *s) {
   int f = 0;
   while (l->folds[f].stmt != s) f++;
   return &l->folds[f];
@@ -90,7 +90,7 @@ static const struct fold *fold_of(const struct loop *l, const struct kir_stmt *s
 static bool is_aligned(const struct gen *g) { return g->copies * g->lanes % LANES == 0; }
 
 /* reg = which of the 32 accumulators the first lane of the copy goes to. */
-static void first_accumulator(struct gen *g, const struct loop *l, int copy, int reg) {
+static void first_accumulator(struct gen *g, const struct gen_loop *l, int copy, int reg) {
   struct encoder *e = enc(g);
   if (l->is_flat) gpr(e, G_LEA, reg, rm_at(R9, copy * g->lanes));
   else {
@@ -100,17 +100,17 @@ static void first_accumulator(struct gen *g, const struct loop *l, int copy, int
   gpr_imm(e, A_AND, rm_reg(reg), LANES - 1);
 }
 
-static struct rm indexed(const struct gen *g, const struct fold *f, int part, int reg) {
+static struct rm indexed(const struct gen *g, const struct gen_fold *f, int part, int reg) {
   return rm_index(RBX, reg, lane_bytes(part_dtype(g, f, part)) == 8 ? 3 : 2, f->acc[part]);
 }
 
-static struct rm row_acc(struct gen *g, const struct loop *l, const struct fold *f) {
+static struct rm row_acc(struct gen *g, const struct gen_loop *l, const struct gen_fold *f) {
   if (is_aligned(g)) return acc_at(g, l, f, 0, g->now_copy % (LANES / g->lanes));
   first_accumulator(g, l, g->now_copy, RAX);
   return indexed(g, f, 0, RAX);
 }
 
-static void step_in_memory(struct gen *g, const struct fold *f, int v, struct rm acc) {
+static void step_in_memory(struct gen *g, const struct gen_fold *f, int v, struct rm acc) {
   struct encoder *e = enc(g);
   int dtype = part_dtype(g, f, 0), bytes = width_of(g, dtype), t = temp(g);
   vec(e, I_MOVUPS, bytes, t, 0, acc);
@@ -125,8 +125,8 @@ static void step_in_memory(struct gen *g, const struct fold *f, int v, struct rm
 }
 
 void fold_step(struct gen *g, const struct kir_stmt *s) {
-  struct loop *l = &g->loops[g->loop];
-  const struct fold *f = fold_of(l, s);
+  struct gen_loop *l = &g->loops[g->loop];
+  const struct gen_fold *f = fold_of(l, s);
   int copy = is_row(l) ? g->now_copy % fold_copies(g, l, f) : g->now_copy;
   int v = lanes_of(g, in_reg(g, s->in[0], g->now_copy));
   if (f->pin >= 0) {
@@ -141,9 +141,9 @@ void fold_step(struct gen *g, const struct kir_stmt *s) {
 }
 
 /* By a fn: between runs, from the homes of its operands. RSI is the first accumulator if that is found at run time. */
-static void fn_copy(struct gen *g, const struct loop *l, const struct fold *f, int mask, int copy) {
+static void fn_copy(struct gen *g, const struct gen_loop *l, const struct gen_fold *f, int mask, int copy) {
   bool is_found = is_row(l) && !is_aligned(g);
-  struct side acc = accs_at(g, l, f, copy), value = { .vals = f->stmt->in };
+  struct fold_side acc = accs_at(g, l, f, copy), value = { .vals = f->stmt->in };
   int out[PARTS];
   if (is_found) {
     gpr(enc(g), G_STORE, RSI, in_frame(g->saved + SAVED_LOOP));
@@ -156,7 +156,7 @@ static void fn_copy(struct gen *g, const struct loop *l, const struct fold *f, i
 }
 
 void fold_by_fn(struct gen *g, const struct kir_stmt *s, int mask) {
-  struct loop *l = &g->loops[g->loop];
+  struct gen_loop *l = &g->loops[g->loop];
   registers_clear(g);
   for (int c = 0; c < (l->lane >= 0 ? g->copies : 1); c++) fn_copy(g, l, fold_of(l, s), mask, c);
 }
@@ -182,10 +182,10 @@ static void tree(struct gen *g, int op, int dtype, int first, int n) {
 }
 
 /* In memory, whole vectors at a time: below G the lanes behind the half are of no use to anybody. */
-static void tree_by_fn(struct gen *g, const struct fold *f) {
+static void tree_by_fn(struct gen *g, const struct gen_fold *f) {
   for (int h = LANES / 2; h; h /= 2)
     for (int i = 0; i < h; i += g->lanes) {
-      struct side left = { .vals = NULL }, right = left;
+      struct fold_side left = { .vals = NULL }, right = left;
       int out[PARTS];
       for (int p = 0; p < f->n; p++) {
         int size = lane_bytes(part_dtype(g, f, p));
@@ -197,7 +197,7 @@ static void tree_by_fn(struct gen *g, const struct fold *f) {
     }
 }
 
-static void tree_by_op(struct gen *g, struct loop *l, struct fold *f) {
+static void tree_by_op(struct gen *g, struct gen_loop *l, struct gen_fold *f) {
   int n = fold_copies(g, l, f), dtype = part_dtype(g, f, 0), bytes = width_of(g, dtype), first = f->pin;
   if (first < 0) {
     first = pin_run(g, n, 0);
@@ -210,10 +210,10 @@ static void tree_by_op(struct gen *g, struct loop *l, struct fold *f) {
 }
 
 /* Leaves the result of each fold in lane 0 of its first accumulator in the frame. */
-void folds_tree(struct gen *g, struct loop *l) {
+void folds_tree(struct gen *g, struct gen_loop *l) {
   registers_clear(g);
   for (int i = 0; i < l->n_folds; i++) {
-    struct fold *f = &l->folds[i];
+    struct gen_fold *f = &l->folds[i];
     if (is_fn(f)) tree_by_fn(g, f);
     else tree_by_op(g, l, f);
   }
@@ -221,10 +221,10 @@ void folds_tree(struct gen *g, struct loop *l) {
 
 /* ---- The counter ---- */
 
-static int block_vectors(const struct gen *g, const struct loop *l) { return is_row(l) ? 1 : fold_copies(g, l, &l->folds[0]); }
+static int block_vectors(const struct gen *g, const struct gen_loop *l) { return is_row(l) ? 1 : fold_copies(g, l, &l->folds[0]); }
 
-static struct side level_at(const struct gen *g, const struct loop *l, const struct fold *f, int i) {
-  struct side s = { .vals = NULL };
+static struct fold_side level_at(const struct gen *g, const struct gen_loop *l, const struct gen_fold *f, int i) {
+  struct fold_side s = { .vals = NULL };
   for (int p = 0; p < f->n; p++) s.at[p] = rm_at(RDX, ((f->first + p) * block_vectors(g, l) + i) * g->vector_bytes);
   return s;
 }
@@ -235,12 +235,12 @@ static void keep_counter(struct gen *g, bool back) {
   gpr(enc(g), back ? G_MOV : G_STORE, RDX, in_frame(g->saved + SAVED_LOOP + 8));
 }
 
-static void merge_level(struct gen *g, struct loop *l) {
+static void merge_level(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_folds; i++) {
-    struct fold *f = &l->folds[i];
+    struct gen_fold *f = &l->folds[i];
     for (int c = 0; c < block_vectors(g, l); c++) {
       int out[PARTS], bytes = is_fn(f) ? 0 : is_row(l) ? 16 : part_bytes(g, f, 0);
-      struct side older = level_at(g, l, f, c), newer = accs_at(g, l, f, c);
+      struct fold_side older = level_at(g, l, f, c), newer = accs_at(g, l, f, c);
       if (is_fn(f)) keep_counter(g, false);
       merge(g, f, &older, &newer, 0, bytes, out);
       merge_store(g, f, out, &newer, -1, 0, bytes);
@@ -249,12 +249,12 @@ static void merge_level(struct gen *g, struct loop *l) {
   }
 }
 
-static void store_level(struct gen *g, struct loop *l) {
+static void store_level(struct gen *g, struct gen_loop *l) {
   int v = temp(g);
   for (int i = 0; i < l->n_folds; i++)
     for (int c = 0; c < block_vectors(g, l); c++) {
-      struct fold *f = &l->folds[i];
-      struct side level = level_at(g, l, f, c);
+      struct gen_fold *f = &l->folds[i];
+      struct fold_side level = level_at(g, l, f, c);
       for (int p = 0; p < f->n; p++) {
         int bytes = is_row(l) ? 16 : part_bytes(g, f, p);
         vec(enc(g), I_MOVUPS, bytes, v, 0, acc_at(g, l, f, p, c));
@@ -264,12 +264,12 @@ static void store_level(struct gen *g, struct loop *l) {
   g->temps = 0;
 }
 
-static void next_level(struct gen *g, struct loop *l) {
+static void next_level(struct gen *g, struct gen_loop *l) {
   gpr_imm(enc(g), A_ADD, rm_reg(RDX), l->n_parts * block_vectors(g, l) * g->vector_bytes);
   gpr_shift(enc(g), 5, RAX, 1);
 }
 
-static void counter_open(struct gen *g, struct loop *l) { /* RAX = blocks so far, RDX = level 0 */
+static void counter_open(struct gen *g, struct gen_loop *l) { /* RAX = blocks so far, RDX = level 0 */
   gpr(enc(g), G_MOV, RAX, in_frame(l->count));
   gpr(enc(g), G_LEA, RDX, in_frame(l->counter));
 }
@@ -279,7 +279,7 @@ static void test_bit(struct gen *g) {
   code_bytes(enc(g), test_al_1, 2);
 }
 
-void folds_push(struct gen *g, struct loop *l) {
+void folds_push(struct gen *g, struct gen_loop *l) {
   struct encoder *e = enc(g);
   int again = label_new(e), store = label_new(e);
   counter_open(g, l);
@@ -298,7 +298,7 @@ void folds_push(struct gen *g, struct loop *l) {
 
 /* All lanes of reg to the home of a fold's result, or one of them to a scalar's. */
 static void set_result(struct gen *g, int val, int copy, int reg) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   struct rm home = home_of(g, val, copy);
   if (v->domain == SCALAR) { vec(enc(g), I_MOVQ_TO, 16, reg, 0, home); return; }
   if (v->domain == BOOL && g->e.evex) {
@@ -314,9 +314,9 @@ static void broadcast(struct gen *g, int dtype, int reg, struct rm m) {
   vec(enc(g), lane_bytes(dtype) == 8 ? I_BROADCASTSD : I_BROADCASTSS, width_of(g, dtype), reg, 0, m);
 }
 
-void folds_results(struct gen *g, struct loop *l) {
+void folds_results(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_folds; i++) {
-    struct fold *f = &l->folds[i];
+    struct gen_fold *f = &l->folds[i];
     for (int p = 0; p < f->n; p++)
       for (int c = 0; !is_in_home(g, l, f, p) && c < block_vectors(g, l); c++) {
         int r = temp(g), dtype = part_dtype(g, f, p);
@@ -329,9 +329,9 @@ void folds_results(struct gen *g, struct loop *l) {
 }
 
 /* Accumulators that no element reached hold the start value, which changes nothing: the tree over them is skipped. */
-void folds_of_one(struct gen *g, struct loop *l) {
+void folds_of_one(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_folds; i++) {
-    struct fold *f = &l->folds[i];
+    struct gen_fold *f = &l->folds[i];
     int dtype = part_dtype(g, f, 0), r = f->pin;
     tree(g, f->stmt->op, dtype, r, 1);
     broadcast(g, dtype, r, rm_reg(r));
@@ -340,7 +340,7 @@ void folds_of_one(struct gen *g, struct loop *l) {
   }
 }
 
-void folds_total(struct gen *g, struct loop *l) {
+void folds_total(struct gen *g, struct gen_loop *l) {
   struct encoder *e = enc(g);
   int again = label_new(e), skip = label_new(e), done = label_new(e);
   counter_open(g, l);

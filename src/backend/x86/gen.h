@@ -40,7 +40,7 @@ enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD 
        CMP_NE_ORDERED = 12 }; /* quiet */
 
 enum domain { SCALAR, VECTOR, BOOL };
-struct value {
+struct gen_value {
   uint8_t domain, dtype;
   bool lane;         /* differs between lanes: a register a copy */
   bool crosses;      /* used outside the run of statements that defines it: stored to its home when defined */
@@ -69,7 +69,7 @@ struct value {
 
 enum lane_class { LANE_NONE, LANE_UNIT, LANE_BACK, LANE_ANY, LANE_ZERO, LANE_INDEX }; /* INDEX: as values of the lanes say */
 enum { OWNER_START = -1, OWNER_USE = -2, OWNER_FN = -3 };
-struct access {
+struct gen_access {
   const struct kir_stmt *stmt;
   int owner;             /* loop at whose entry the address is computed and along which it steps */
   int lane;              /* enclosing lane loop, -1: none */
@@ -85,7 +85,7 @@ struct access {
 };
 
 /* A fold or a prefix: slots by part, of which one combined by a fn has as many as that takes pairs of. */
-struct fold {
+struct gen_fold {
   const struct kir_stmt *stmt;
   int n, first;              /* parts; which of the loop's is the first */
   int pin;                   /* fold: first register of its accumulators, -1: in memory */
@@ -96,7 +96,7 @@ struct fold {
   int32_t home[PARTS], after[PARTS];     /* prefix along lanes: homes inside its loop and outside */
 };
 
-struct loop {
+struct gen_loop {
   const struct kir_stmt *stmt;
   int parent, depth, end;  /* end: first loop behind its body, in preorder */
   int lane;                /* the lane loop it is or stands in, -1: none */
@@ -111,7 +111,7 @@ struct loop {
   bool has_turns;          /* serial: sequences that lie along it */
   int32_t var, last, extent, block, count, j, limit; /* slots */
   int32_t first;           /* slot: where a loop with prefixes began */
-  struct fold *folds, *prefixes;
+  struct gen_fold *folds, *prefixes;
   struct across *across;   /* folds in the order of the other kind of loop */
   int n_folds, n_prefixes, n_across, fold_room, prefix_room, across_room;
   int n_parts;             /* of all folds */
@@ -123,16 +123,16 @@ struct loop {
   bool in_one;             /* the row being emitted fits one vector: one accumulator a fold */
 };
 
-struct across { struct fold fold; struct loop blocks; };
+struct across { struct gen_fold fold; struct gen_loop blocks; };
 
 /* A kept row: its slot, its extent is loop's. One in place is the input it was loaded from, read again. */
-struct row { int value, loop, bytes; int32_t pointer; bool in_place; };
+struct kept_row { int value, loop, bytes; int32_t pointer; bool in_place; };
 
 struct mark { uint32_t at; const struct kir_stmt *stmt; }; /* for the listing */
 
 /* One statement of a run, the mask it acts under, and the positions of the next uses of what it reads and writes. */
 enum { MASK_USE = 3, SAVED_LOOP = 16 }; /* g->saved: two registers while lanes are gone through, and two around that */
-struct step {
+struct gen_step {
   const struct kir_stmt *s;
   int access, site;      /* of a load or store, a check */
   int mask, mask_after;  /* values, -1: all lanes act. A check or until changes it */
@@ -158,8 +158,8 @@ struct gen {
   int n_vregs;
   bool wide;                 /* a vector value has 64-bit elements */
 
-  struct value *vals;
-  struct access *accesses;
+  struct gen_value *vals;
+  struct gen_access *accesses;
   int n_accesses, access_room;
   int *access_of;            /* by load or store in text order */
   int n_memory, memory_room;
@@ -167,9 +167,9 @@ struct gen {
   int first_memory;          /* the first one of the kernel itself */
   bool *hoisted_check;       /* by check in text order */
   int n_checks, check_room;
-  struct loop *loops;
+  struct gen_loop *loops;
   int n_loops, loop_room;
-  struct row *rows;
+  struct kept_row *rows;
   int n_rows, row_room;
   int n_regions;
 
@@ -209,9 +209,9 @@ struct gen {
   int *spilled;              /* what has a spill slot, or had one, in this run */
   int n_spilled, spilled_room;
   int32_t *upcoming;         /* by value */
-  struct step *steps;
+  struct gen_step *steps;
   int step_room;
-  const struct step *now;    /* statement being emitted */
+  const struct gen_step *now;    /* statement being emitted */
   int now_copy, now_copies, now_at;
   int want;                  /* register its result should go to, -1: any */
   int32_t freed[8];          /* slots it read for the last time: free once it is emitted */
@@ -237,7 +237,7 @@ static inline bool is_read_as_given(const struct gen *g, int val) {
   return g->e.evex && val < g->k->n_vals && g->k->vals[val].kind == KIR_ARG && g->vals[val].domain == VECTOR;
 }
 static inline int id_of(const struct gen *g, int val, int copy) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   return val * COPIES + (!v->lane ? 0 : v->repeats && g->short_loop >= 0 ? copy % g->vectors : copy);
 }
 
@@ -288,8 +288,8 @@ void lin_eval(struct gen *, int reg, const struct kir_lin *);
 bool scalar_op(struct gen *, const struct kir_stmt *); /* false: no operand or result is scalar */
 bool term_varies(const struct gen *, const struct kir_term *); /* between lanes */
 void scalar_combine(struct gen *, int op, bool is_signed);     /* RAX = op(RAX, RCX) */
-void address_eval(struct gen *, const struct access *, int skip); /* RDX = the address, without terms of value skip */
-void address_step(struct gen *, const struct access *, int val);  /* RDX = bytes it moves when val grows by 1 */
+void address_eval(struct gen *, const struct gen_access *, int skip); /* RDX = the address, without terms of value skip */
+void address_step(struct gen *, const struct gen_access *, int val);  /* RDX = bytes it moves when val grows by 1 */
 bool lin_has(const struct kir_lin *, int val);
 void bool_test(struct gen *, int reg);          /* flags: zero if lane 0 is false */
 
@@ -349,50 +349,50 @@ void each_lane(struct gen *, int mask, int copy, int saved, bool is_long, lane_c
 struct rm lane_at(int lane, int scale, int32_t at);        /* its element of a vector in the frame */
 void load_masked(struct gen *, int dtype, int mask, int copy, int d, struct rm); /* 4 or 8 bytes an element */
 void blend(struct gen *, int dtype, int mask, int copy, int dst, int src); /* dst = src where the mask is set */
-bool may_stream(const struct gen *, const struct access *); /* stores whole vectors of what nobody reads here */
-void load_op(struct gen *, const struct kir_stmt *, struct access *);
-void store_op(struct gen *, const struct kir_stmt *, struct access *);
+bool may_stream(const struct gen *, const struct gen_access *); /* stores whole vectors of what nobody reads here */
+void load_op(struct gen *, const struct kir_stmt *, struct gen_access *);
+void store_op(struct gen *, const struct kir_stmt *, struct gen_access *);
 void axis_value(struct gen *, int loop, int copy); /* the lane axis as a value */
 
 /* merge.c: older o newer. One side of it is parts in memory, or values of the kernel */
-struct side { struct rm at[PARTS]; const int *vals; };
-int part_dtype(const struct gen *, const struct fold *, int part);
-int part_bytes(const struct gen *, const struct fold *, int part); /* of a vector */
+struct fold_side { struct rm at[PARTS]; const int *vals; };
+int part_dtype(const struct gen *, const struct gen_fold *, int part);
+int part_bytes(const struct gen *, const struct gen_fold *, int part); /* of a vector */
 int lanes_of(struct gen *, int reg);            /* a vector register; of a mask, a temporary */
-void fill_start(struct gen *, const struct fold *, int part, int copy, int reg);
-void store_start(struct gen *, const struct fold *, int copy, const struct side *);
-void merge(struct gen *, const struct fold *, const struct side *left, const struct side *right, int copy, int bytes,
+void fill_start(struct gen *, const struct gen_fold *, int part, int copy, int reg);
+void store_start(struct gen *, const struct gen_fold *, int copy, const struct fold_side *);
+void merge(struct gen *, const struct gen_fold *, const struct fold_side *left, const struct fold_side *right, int copy, int bytes,
            int out[PARTS]);                     /* out: registers; bytes: of a vector, if it is no fn */
-void merge_store(struct gen *, const struct fold *, const int out[PARTS], const struct side *, int mask, int copy,
+void merge_store(struct gen *, const struct gen_fold *, const int out[PARTS], const struct fold_side *, int mask, int copy,
                  int bytes);                    /* bytes 0: whole vectors */
 
 /* prefix.c */
-void prefixes_place(struct gen *, struct loop *);     /* slots */
+void prefixes_place(struct gen *, struct gen_loop *);     /* slots */
 void prefixes_view(struct gen *, int lane_loop);      /* what prefixes along lanes are there; -1: outside */
-void prefixes_start(struct gen *, struct loop *);
-void prefixes_last(struct gen *, struct loop *);      /* along lanes: the values after the loop */
+void prefixes_start(struct gen *, struct gen_loop *);
+void prefixes_last(struct gen *, struct gen_loop *);      /* along lanes: the values after the loop */
 void prefix_step(struct gen *, const struct kir_stmt *, int mask);
 
 /* across.c */
-void across_place(struct gen *, struct loop *);
-void across_start(struct gen *, struct loop *);
-void across_end(struct gen *, struct loop *);
+void across_place(struct gen *, struct gen_loop *);
+void across_start(struct gen *, struct gen_loop *);
+void across_end(struct gen *, struct gen_loop *);
 void across_step(struct gen *, const struct kir_stmt *, int mask);
 
 /* fold.c: accumulators, their tree, and the counter of blocks */
 void fold_step(struct gen *, const struct kir_stmt *);
 void fold_by_fn(struct gen *, const struct kir_stmt *, int mask);
-bool fold_is_across(const struct loop *, const struct kir_stmt *);
-void folds_place(struct gen *, struct loop *);        /* slots */
-void folds_start(struct gen *, struct loop *);        /* all accumulators at the start value, where they are now */
-void folds_to_memory(struct gen *, struct loop *);
-void folds_from_memory(struct gen *, struct loop *);
-void folds_tree(struct gen *, struct loop *);         /* lane loops: 32 accumulators to one value, in memory */
-void folds_push(struct gen *, struct loop *);         /* one block is done, another follows */
-void folds_total(struct gen *, struct loop *);        /* the last block is done: the results */
-void folds_results(struct gen *, struct loop *);      /* from the accumulators, which are in memory */
-void folds_of_one(struct gen *, struct loop *);       /* rows of one vector: the results, from registers */
-int fold_copies(const struct gen *, const struct loop *, const struct fold *); /* its accumulator vectors */
+bool fold_is_across(const struct gen_loop *, const struct kir_stmt *);
+void folds_place(struct gen *, struct gen_loop *);        /* slots */
+void folds_start(struct gen *, struct gen_loop *);        /* all accumulators at the start value, where they are now */
+void folds_to_memory(struct gen *, struct gen_loop *);
+void folds_from_memory(struct gen *, struct gen_loop *);
+void folds_tree(struct gen *, struct gen_loop *);         /* lane loops: 32 accumulators to one value, in memory */
+void folds_push(struct gen *, struct gen_loop *);         /* one block is done, another follows */
+void folds_total(struct gen *, struct gen_loop *);        /* the last block is done: the results */
+void folds_results(struct gen *, struct gen_loop *);      /* from the accumulators, which are in memory */
+void folds_of_one(struct gen *, struct gen_loop *);       /* rows of one vector: the results, from registers */
+int fold_copies(const struct gen *, const struct gen_loop *, const struct gen_fold *); /* its accumulator vectors */
 
 /* tile.c */
 void tiles_find(struct gen *);
@@ -402,14 +402,15 @@ void transpose(struct gen *, enum insn, row_store *); /* the first T registers a
 void tiles_run(struct gen *, int loop);               /* the rows of a loop with tiles */
 
 /* fetch.c */
-bool wants_fetch(const struct gen *, const struct loop *);
-void fetch_indexed(struct gen *, const struct loop *);  /* for one body: what gathers will read FETCH_AHEAD elements on */
-void fetch_next_step(struct gen *, const struct access *, int copy); /* what it reads or writes in the next step of a long one */
-const struct access *indices_of(const struct gen *, const struct loop *, const struct access *); /* the array of indices of a
-                                                   gather or scatter: signed, in a register, side by side; NULL: none */
+bool wants_fetch(const struct gen *, const struct gen_loop *);
+void fetch_indexed(struct gen *, const struct gen_loop *);  /* for one body: what gathers will read FETCH_AHEAD elements on */
+/* Fetches what it reads or writes in the next step of a long loop. */
+void fetch_next_step(struct gen *, const struct gen_access *, int copy);
+/* The array of indices of a gather or scatter: signed, in a register, side by side; NULL: none. */
+const struct gen_access *indices_of(const struct gen *, const struct gen_loop *, const struct gen_access *);
 
 /* straight.c */
-int straight_store(struct gen *, const struct step *, bool is_last); /* label behind it all: jumped to if the store is done
+int straight_store(struct gen *, const struct gen_step *, bool is_last); /* label behind it all: jumped to if the store is done
                                                    already; what follows is for other indices. -1: not such a store */
 
 /* turn.c */
@@ -420,17 +421,17 @@ void turns_run(struct gen *, int loop);               /* one pass from var to li
 void short_rows_find(struct gen *);
 void short_rows_run(struct gen *, int loop);
 void short_rows_fold(struct gen *, const struct kir_stmt *);
-void short_rows_store(struct gen *, const struct access *, int reg);
-struct rm short_row_at(struct gen *, const struct access *, int row, int32_t disp);
+void short_rows_store(struct gen *, const struct gen_access *, int reg);
+struct rm short_row_at(struct gen *, const struct gen_access *, int row, int32_t disp);
 bool is_packed(const struct gen *, int val);          /* the current statement's lanes want a row's part of it */
 void row_spread(struct gen *, int row, int d, int packed); /* d = that part in all lanes */
 
 /* loops.c */
 void body_of(struct gen *, int loop);
 void poll_cancel(struct gen *);
-void enter_accesses(struct gen *, const struct loop *);
+void enter_accesses(struct gen *, const struct gen_loop *);
 void iterate(struct gen *, int loop);                 /* one pass from var to limit */
-void loop_limit(struct gen *, const struct loop *, int block); /* limit = min(var + block, last); 0: last */
+void loop_limit(struct gen *, const struct gen_loop *, int block); /* limit = min(var + block, last); 0: last */
 void emit_kernel(struct gen *);
 void emit_loop(struct gen *, const struct kir_stmt *);
 int pin_run(struct gen *, int n, int leave_free);     /* n registers in a row, pinned; -1: not enough */
@@ -442,6 +443,6 @@ void assign_home(struct gen *, int val, int copy, int reg, int mask); /* where t
 void emit_block(struct gen *, const struct kir_block *);
 void emit_row(struct gen *, const struct kir_block *, bool fixed); /* short rows: the block and its lane loops, as one run;
                                                    what is the same in all rows, or the rest */
-void emit_hoisted(struct gen *, struct loop *);       /* what a flat lane loop computes once; extent = 0 if a check fails */
+void emit_hoisted(struct gen *, struct gen_loop *);       /* what a flat lane loop computes once; extent = 0 if a check fails */
 
 #endif

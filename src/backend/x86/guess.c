@@ -12,10 +12,10 @@ static bool is_arg(const struct gen *g, int val) { return g->k->vals[val].kind =
 
 /* A division by a root has the number under it as a third operand. */
 const struct kir_stmt *guess_note(struct gen *g, const struct kir_stmt *s) {
-  struct value *y = &g->vals[s->out[0]];
+  struct gen_value *y = &g->vals[s->out[0]];
   if (s->op == KIR_SQRT) y->square = s->in[0] + 1;
   if (s->op != KIR_DIV) return s;
-  struct value *divisor = &g->vals[s->in[1]];
+  struct gen_value *divisor = &g->vals[s->in[1]];
   if (is_arg(g, s->in[1])) divisor->divides = true;
   else if (divisor->square && y->dtype == WEFT_F32)
     y->stand_in = stand_in_for(g, s, (int[]){ s->in[0], s->in[1], divisor->square - 1 });
@@ -51,7 +51,7 @@ static void by_number(struct gen *g, const struct kir_stmt *s, int dtype) {
 /* The number is in register 0. */
 void guess_reciprocal(struct gen *g, int val) {
   struct encoder *e = enc(g);
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   int wide = lane_bytes(v->dtype) == 8, bytes = width_of(g, v->dtype);
   struct rm minus_one = constant(g, v->dtype, wide ? UINT64_C(0xBFF) << 52 : 0xBF800000u);
   vec(e, I_MOVUPS, bytes, 1, 0, minus_one);

@@ -8,7 +8,7 @@ _Static_assert(sizeof pointer_pool == POINTERS, "one for each");
 
 /* ---- Extents and addresses ---- */
 
-static bool may_start_late(const struct loop *l) { return l->is_outer || l->stmt->extent == KIR_BLOCK; }
+static bool may_start_late(const struct gen_loop *l) { return l->is_outer || l->stmt->extent == KIR_BLOCK; }
 
 /* RAX = ceil(n / b) with n in RAX, b in RCX > 0. */
 static void divide_up(struct gen *g) {
@@ -18,9 +18,9 @@ static void divide_up(struct gen *g) {
   gpr_unary(enc(g), 7, RCX);
 }
 
-static void block_bounds(struct gen *g, const struct loop *l) { /* q*b and min(n, q*b + b) */
+static void block_bounds(struct gen *g, const struct gen_loop *l) { /* q*b and min(n, q*b + b) */
   struct encoder *e = enc(g);
-  const struct loop *q = &g->loops[g->vals[l->stmt->block_of].loop];
+  const struct gen_loop *q = &g->loops[g->vals[l->stmt->block_of].loop];
   gpr(e, G_MOV, RAX, in_frame(q->var));
   gpr(e, G_IMUL, RAX, in_frame(q->block));
   gpr(e, G_STORE, RAX, in_frame(l->var));
@@ -32,7 +32,7 @@ static void block_bounds(struct gen *g, const struct loop *l) { /* q*b and min(n
 }
 
 /* var = first, last = one behind the last. */
-static void loop_bounds(struct gen *g, const struct loop *l) {
+static void loop_bounds(struct gen *g, const struct gen_loop *l) {
   struct encoder *e = enc(g);
   const struct kir_stmt *s = l->stmt;
   if (s->extent == KIR_BLOCK) { block_bounds(g, l); return; }
@@ -57,7 +57,7 @@ static void loop_bounds(struct gen *g, const struct loop *l) {
 }
 
 /* Does the distance the address moves with val depend on sizes and args alone? Then it is computed once. */
-static bool step_is_fixed(const struct gen *g, const struct access *a, int val) {
+static bool step_is_fixed(const struct gen *g, const struct gen_access *a, int val) {
   const struct kir_stmt *s = a->stmt;
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++) {
@@ -72,33 +72,33 @@ static bool step_is_fixed(const struct gen *g, const struct access *a, int val) 
   return true;
 }
 
-static void eval_step(struct gen *g, const struct access *a, int val, int32_t slot) {
+static void eval_step(struct gen *g, const struct gen_access *a, int val, int32_t slot) {
   address_step(g, a, val);
   gpr(enc(g), G_STORE, RDX, in_frame(slot));
 }
 
-static void eval_pointer(struct gen *g, const struct access *a, int skip) {
+static void eval_pointer(struct gen *g, const struct gen_access *a, int skip) {
   address_eval(g, a, skip);
   gpr(enc(g), G_STORE, RDX, in_frame(a->pointer));
 }
 
 /* The lane variable if it is left out of the pointer. */
-static int flat_axis(const struct gen *g, const struct access *a) {
+static int flat_axis(const struct gen *g, const struct gen_access *a) {
   return a->lane >= 0 && g->loops[a->lane].is_flat ? g->loops[a->lane].stmt->var : -1;
 }
 
-void enter_accesses(struct gen *g, const struct loop *l) {
+void enter_accesses(struct gen *g, const struct gen_loop *l) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
-    const struct access *a = &g->accesses[i];
+    const struct gen_access *a = &g->accesses[i];
     eval_pointer(g, a, flat_axis(g, a));
     if (!step_is_fixed(g, a, l->stmt->var)) eval_step(g, a, l->stmt->var, a->step);
   }
 }
 
-static void step_accesses(struct gen *g, const struct loop *l) {
+static void step_accesses(struct gen *g, const struct gen_loop *l) {
   struct encoder *e = enc(g);
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
-    const struct access *a = &g->accesses[i];
+    const struct gen_access *a = &g->accesses[i];
     if (a->reg >= 0) {
       gpr(e, G_ADD, a->reg, in_frame(a->step));
     } else {
@@ -129,16 +129,16 @@ enum { FREE_WANTED = 6 }; /* registers that a statement may need at once */
 
 /* ---- Serial and par loops ---- */
 
-static int carry_copies(const struct gen *g, const struct value *c) { return c->lane ? g->copies : 1; }
+static int carry_copies(const struct gen *g, const struct gen_value *c) { return c->lane ? g->copies : 1; }
 
 /* Beside lanes, and where nothing inside would miss the register. */
-static bool may_pin(const struct gen *g, const struct value *c) {
+static bool may_pin(const struct gen *g, const struct gen_value *c) {
   return c->domain == VECTOR && (c->lane || !g->loops[c->loop].has_inner);
 }
 
 static void enter_carry(struct gen *g, const struct kir_stmt *s) {
   struct encoder *e = enc(g);
-  struct value *c = &g->vals[s->out[0]];
+  struct gen_value *c = &g->vals[s->out[0]];
   if (c->domain == SCALAR) {
     scalar_load(g, RAX, s->in[0]);
     gpr(e, G_STORE, RAX, in_frame(c->home));
@@ -163,7 +163,7 @@ static void enter_carry(struct gen *g, const struct kir_stmt *s) {
 }
 
 static void leave_carry(struct gen *g, const struct kir_stmt *s) {
-  struct value *c = &g->vals[s->out[0]];
+  struct gen_value *c = &g->vals[s->out[0]];
   for (int u = 0; c->pin >= 0 && u < carry_copies(g, c); u++) {
     int r = c->pin + u;
     vec(enc(g), I_MOVUPS_TO, width_of(g, c->dtype), r, 0, home_of(g, s->out[0], u));
@@ -174,26 +174,26 @@ static void leave_carry(struct gen *g, const struct kir_stmt *s) {
   c->pin = -1;
 }
 
-static void each_carry(struct gen *g, const struct loop *l, void (*act)(struct gen *, const struct kir_stmt *)) {
+static void each_carry(struct gen *g, const struct gen_loop *l, void (*act)(struct gen *, const struct kir_stmt *)) {
   registers_clear(g);
   for (const struct kir_stmt *s = l->stmt->body.first; s && s->kind == KIR_CARRY; s = s->next) act(g, s);
   registers_clear(g);
 }
 
-static bool is_fn(const struct fold *f) { return f->stmt->op == KIR_CALL; }
-static bool has_fn(const struct loop *l) {
+static bool is_fn(const struct gen_fold *f) { return f->stmt->op == KIR_CALL; }
+static bool has_fn(const struct gen_loop *l) {
   for (int f = 0; f < l->n_folds; f++)
     if (is_fn(&l->folds[f])) return true;
   return false;
 }
 
-static void pin_folds(struct gen *g, struct loop *l) {
+static void pin_folds(struct gen *g, struct gen_loop *l) {
   for (int f = 0; f < l->n_folds; f++)
     l->folds[f].pin = (l->in_lane || !l->has_inner) && !is_fn(&l->folds[f])
                         ? pin_run(g, fold_copies(g, l, &l->folds[f]), FREE_WANTED) : -1;
 }
 
-static void unpin_folds(struct gen *g, struct loop *l) {
+static void unpin_folds(struct gen *g, struct gen_loop *l) {
   for (int f = 0; f < l->n_folds; f++) {
     for (int i = 0; l->folds[f].pin >= 0 && i < fold_copies(g, l, &l->folds[f]); i++) unpin(g, l->folds[f].pin + i);
     l->folds[f].pin = -1;
@@ -201,9 +201,9 @@ static void unpin_folds(struct gen *g, struct loop *l) {
 }
 
 /* The loop may keep its counter and addresses in general registers: nothing inside needs them. */
-static bool is_innermost(const struct loop *l) { return l->stmt->kind == KIR_SERIAL && !l->has_inner; }
+static bool is_innermost(const struct gen_loop *l) { return l->stmt->kind == KIR_SERIAL && !l->has_inner; }
 
-static void take_pointers(struct gen *g, const struct loop *l) {
+static void take_pointers(struct gen *g, const struct gen_loop *l) {
   int n = 0;
   for (int i = l->accesses; i >= 0 && n < POINTERS; i = g->accesses[i].next) {
     g->accesses[i].reg = (int8_t)pointer_pool[n++];
@@ -211,7 +211,7 @@ static void take_pointers(struct gen *g, const struct loop *l) {
   }
 }
 
-static void drop_pointers(struct gen *g, const struct loop *l) {
+static void drop_pointers(struct gen *g, const struct gen_loop *l) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) g->accesses[i].reg = -1;
 }
 
@@ -231,7 +231,7 @@ void poll_cancel(struct gen *g) {
 }
 
 void body_of(struct gen *g, int id) {
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int outer = g->loop;
   g->loop = id;
   g->loop_cursor = id + 1;
@@ -243,7 +243,7 @@ void body_of(struct gen *g, int id) {
 
 void iterate(struct gen *g, int id) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   bool fast = is_innermost(l);
   int again = label_new(e);
   if (fast) {
@@ -269,7 +269,7 @@ void iterate(struct gen *g, int id) {
   if (fast) gpr(e, G_STORE, R10, in_frame(l->var));
 }
 
-void loop_limit(struct gen *g, const struct loop *l, int block) {
+void loop_limit(struct gen *g, const struct gen_loop *l, int block) {
   struct encoder *e = enc(g);
   gpr(e, G_MOV, RAX, in_frame(l->last));
   if (block) {
@@ -282,7 +282,7 @@ void loop_limit(struct gen *g, const struct loop *l, int block) {
 }
 
 /* Where an until goes: the loop is at its end. */
-static void leave_early(struct gen *g, const struct loop *l, int all) {
+static void leave_early(struct gen *g, const struct gen_loop *l, int all) {
   struct encoder *e = enc(g);
   jump_to(e, all);
   label_here(e, g->leave);
@@ -294,7 +294,7 @@ static void leave_early(struct gen *g, const struct loop *l, int all) {
 /* In blocks of 128 if anything is folded; else of as many steps as may go by until somebody looks whether to stop. */
 static void run_blocks(struct gen *g, int id) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int block = label_new(e), total = label_new(e), all = label_new(e), outer_leave = g->leave;
   int unseen = is_innermost(l) ? UNSEEN_STEPS : UNSEEN_ROWS;
   if (l->n_folds) gpr_store_imm(e, in_frame(l->count), 0);
@@ -328,7 +328,7 @@ static int count_live(const struct gen *g, const struct kir_block *b) {
   for (const struct kir_stmt *s = b->first; s; s = s->next, at++) {
     bool has_result = s->kind == KIR_OP || s->kind == KIR_LOAD;
     for (int i = 0; i < s->n_in; i++) {
-      const struct value *v = &g->vals[s->in[i]];
+      const struct gen_value *v = &g->vals[s->in[i]];
       if (g->upcoming[s->in[i]] != at) continue;
       live -= v->lane && !v->of_loop && v->domain == VECTOR && v->is_counted;
       g->vals[s->in[i]].is_counted = false;
@@ -347,7 +347,7 @@ static int count_live(const struct gen *g, const struct kir_block *b) {
 /* ---- What stays the same in a loop ---- */
 
 static bool is_invariant(const struct gen *g, int val) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   return !v->lane && v->domain == VECTOR && !is_literal(g, val) && v->home >= 0;
 }
 
@@ -361,7 +361,7 @@ static void pin_invariant(struct gen *g, int val, int leave_free) {
 }
 
 /* As many as may be are loaded once, before the bodies. */
-static void pin_invariants(struct gen *g, const struct loop *l, int leave_free) {
+static void pin_invariants(struct gen *g, const struct gen_loop *l, int leave_free) {
   registers_clear(g);
   if (l->n_prefixes || l->n_across || has_fn(l)) return;
   for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next)
@@ -379,7 +379,7 @@ static void unpin_invariants(struct gen *g) {
 }
 
 /* The steps of a time loop inside lanes take what their carries and values leave. */
-static void pin_for_steps(struct gen *g, const struct loop *l) {
+static void pin_for_steps(struct gen *g, const struct gen_loop *l) {
   bool is_straight = l->in_lane && is_innermost(l) && !l->has_turns && !l->n_tiles && !l->group;
   for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next) is_straight &= !s->body.first;
   if (is_straight) pin_invariants(g, l, count_live(g, &l->stmt->body) * g->copies + FREE_WANTED);
@@ -387,7 +387,7 @@ static void pin_for_steps(struct gen *g, const struct loop *l) {
 
 static void emit_serial(struct gen *g, int id) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int leave = label_new(e), go = label_new(e), active = g->active, n_active = g->n_active,
       active_at_loop = g->active_at_loop;
   loop_bounds(g, l);
@@ -428,7 +428,7 @@ static void emit_serial(struct gen *g, int id) {
   each_carry(g, l, leave_carry);
 }
 
-static void enter_lane_access(struct gen *g, struct loop *l, struct access *a, int *n) {
+static void enter_lane_access(struct gen *g, struct gen_loop *l, struct gen_access *a, int *n) {
   struct encoder *e = enc(g);
   if (a->owner == OWNER_USE) address_eval(g, a, l->stmt->var);
   else gpr(e, G_MOV, RDX, in_frame(a->pointer));
@@ -453,8 +453,8 @@ static int count_statements(const struct kir_block *b) {
 
 /* Of several lane loops of a row all but the first read little, and the longest one of these takes most time: meanwhile the
  * inputs of the next row come from memory. */
-static bool is_longest_of_row(const struct gen *g, const struct loop *l) {
-  const struct loop *rows = l->parent >= 0 ? &g->loops[l->parent] : NULL;
+static bool is_longest_of_row(const struct gen *g, const struct gen_loop *l) {
+  const struct gen_loop *rows = l->parent >= 0 ? &g->loops[l->parent] : NULL;
   const struct kir_stmt *longest = NULL;
   if (!rows || rows->lane >= 0 || rows->stmt->body.first == l->stmt || !l->is_flat) return false;
   for (const struct kir_stmt *s = rows->stmt->body.first->next; s; s = s->next)
@@ -462,18 +462,18 @@ static bool is_longest_of_row(const struct gen *g, const struct loop *l) {
   return longest == l->stmt;
 }
 
-static bool is_fetched(const struct gen *g, const struct loop *rows, int access) {
+static bool is_fetched(const struct gen *g, const struct gen_loop *rows, int access) {
   for (int i = rows->access_first; i < access; i++)
     if (g->accesses[i].stmt->buf == g->accesses[access].stmt->buf) return false;
-  const struct access *a = &g->accesses[access];
+  const struct gen_access *a = &g->accesses[access];
   return a->stmt->kind == KIR_LOAD && a->cls == LANE_UNIT && a->owner >= 0 && &g->loops[a->owner] == rows;
 }
 
-static void next_rows(struct gen *g, const struct loop *l, int n) {
+static void next_rows(struct gen *g, const struct gen_loop *l, int n) {
   struct encoder *e = enc(g);
   g->n_next_rows = 0;
   if (!is_longest_of_row(g, l)) return;
-  const struct loop *rows = &g->loops[l->parent];
+  const struct gen_loop *rows = &g->loops[l->parent];
   for (int i = rows->access_first; i < rows->access_end && n < POINTERS && g->n_next_rows < NEXT_ROWS; i++) {
     if (!is_fetched(g, rows, i)) continue;
     int reg = pointer_pool[n++];
@@ -492,10 +492,10 @@ static void fetch_next_rows(struct gen *g, int copies) {
 
 /* ---- Lane loops ---- */
 
-static void enter_lanes(struct gen *g, struct loop *l) {
+static void enter_lanes(struct gen *g, struct gen_loop *l) {
   int n = 0;
   for (int i = l->access_first; i < l->access_end; i++) {
-    struct access *a = &g->accesses[i];
+    struct gen_access *a = &g->accesses[i];
     if (a->cls == LANE_ANY && !step_is_fixed(g, a, l->stmt->var)) eval_step(g, a, l->stmt->var, a->lane_step);
     if (l->is_flat) enter_lane_access(g, l, a, &n);
   }
@@ -505,13 +505,13 @@ static void enter_lanes(struct gen *g, struct loop *l) {
   next_rows(g, l, n);
 }
 
-static void leave_lanes(struct gen *g, struct loop *l) {
+static void leave_lanes(struct gen *g, struct gen_loop *l) {
   for (int i = l->access_first; i < l->access_end; i++) g->accesses[i].reg = -1;
   for (int r = 0; r < g->n_rows; r++) g->row_reg[r] = -1;
 }
 
 /* With loops inside, j and what depends on it is in the frame while the body runs. */
-static void enter_group(struct gen *g, const struct loop *l) {
+static void enter_group(struct gen *g, const struct gen_loop *l) {
   struct encoder *e = enc(g);
   if (l->is_flat) return;
   gpr(e, G_STORE, R9, in_frame(l->j));
@@ -523,14 +523,14 @@ static void enter_group(struct gen *g, const struct loop *l) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) eval_pointer(g, &g->accesses[i], -1);
 }
 
-static void leave_group(struct gen *g, const struct loop *l) {
+static void leave_group(struct gen *g, const struct gen_loop *l) {
   if (l->is_flat) return;
   gpr(enc(g), G_MOV, R9, in_frame(l->j));
   gpr(enc(g), G_MOV, R10, in_frame(l->limit));
 }
 
 static void lane_body(struct gen *g, int id, int copies, int active) {
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   g->copies = copies;
   g->active = g->active_at_loop = g->tail = active;
   enter_group(g, l);
@@ -633,13 +633,13 @@ static bool has_turns(const struct gen *g, int id) {
 
 /* So many statements that the machine cannot look ahead to the next body: there the copies alone hide how long each waits for
  * the one before. */
-static bool is_long_chain(const struct gen *g, const struct loop *l) {
+static bool is_long_chain(const struct gen *g, const struct gen_loop *l) {
   enum { LONG = 40 };
   return count_statements(&l->stmt->body) > LONG && 8 * count_live(g, &l->stmt->body) + FREE_WANTED <= g->n_vregs;
 }
 
 static int copies_for(const struct gen *g, int id) {
-  const struct loop *l = &g->loops[id];
+  const struct gen_loop *l = &g->loops[id];
   int per_fold = LANES / g->lanes, wanted = g->shape->unroll;
   if (has_across(g, id)) return 1;
   if (has_fn(l)) return wanted && wanted < per_fold ? 1 : per_fold; /* each copy has accumulators of its own */
@@ -655,7 +655,7 @@ static int choose_copies(const struct gen *g, int id) {
   return n > TURN_COPIES && has_turns(g, id) ? TURN_COPIES : n;
 }
 
-static void pin_row_folds(struct gen *g, struct loop *l, int copies) {
+static void pin_row_folds(struct gen *g, struct gen_loop *l, int copies) {
   int n = 0;
   l->copies = l->is_flat && copies * g->vector_bytes <= LANES * 8 ? copies : 0;
   for (int f = 0; f < l->n_folds; f++) n += fold_copies(g, l, &l->folds[f]);
@@ -664,14 +664,14 @@ static void pin_row_folds(struct gen *g, struct loop *l, int copies) {
 }
 
 /* The first store of the loop that could go around the caches, at or after `from`; -1: none. */
-static int next_stream(const struct gen *g, const struct loop *l, int from) {
+static int next_stream(const struct gen *g, const struct gen_loop *l, int from) {
   for (int i = from; i < l->access_end; i++)
     if (may_stream(g, &g->accesses[i])) return i;
   return -1;
 }
 
 /* Memory is the limit of short bodies alone; of others it is not worth a body more. */
-static bool wants_streams(const struct gen *g, const struct loop *l) {
+static bool wants_streams(const struct gen *g, const struct gen_loop *l) {
   enum { SHORT = 48 };
   return count_statements(&l->stmt->body) <= SHORT && l->is_flat && !l->n_folds && next_stream(g, l, l->access_first) >= 0;
 }
@@ -679,12 +679,12 @@ static bool wants_streams(const struct gen *g, const struct loop *l) {
 /* Whole bodies that store around the caches, if the launch says so and all these stores are aligned. */
 static void streaming_bodies(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int plain = label_new(e), test_al = 0xA8;
   gpr_imm(e, A_CMP, in_frame(FRAME_STREAMS), 0);
   jump_if(e, CC_E, plain);
   for (int i = next_stream(g, l, l->access_first); i >= 0; i = next_stream(g, l, i + 1)) {
-    const struct access *a = &g->accesses[i];
+    const struct gen_access *a = &g->accesses[i];
     uint8_t test[] = { (uint8_t)test_al, (uint8_t)(g->vector_bytes - 1) };
     if (a->reg < 0) gpr(e, G_MOV, RDX, in_frame(a->entry));
     gpr(e, G_LEA, RAX, rm_index(a->reg < 0 ? RDX : a->reg, R9, a->element, 0));
@@ -705,7 +705,7 @@ static void fetching_bodies(struct gen *g, int id, int copies) {
 }
 
 /* Checks come before all that a body leaves behind: it can be left there and begun again. */
-static bool checks_come_first(const struct loop *l) {
+static bool checks_come_first(const struct gen_loop *l) {
   bool leaves = l->n_folds || l->n_prefixes || l->n_across;
   for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next) {
     if (s->kind == KIR_CHECK && leaves) return false;
@@ -717,7 +717,7 @@ static bool checks_come_first(const struct loop *l) {
 /* The bodies from R9 to R10, and with folds the 32 accumulators of each brought together. */
 static void lane_range(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int gather = label_new(e), again = label_new(e), pins[16];
   bool in_registers = l->n_folds && l->folds[0].pin >= 0;
   g->careful = checks_come_first(l) ? label_new(e) : -1;
@@ -750,7 +750,7 @@ static void lane_range(struct gen *g, int id, int copies) {
  * through. */
 static void short_row(struct gen *g, int id, int done) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int other = label_new(e);
   gpr(e, G_MOV, R10, in_frame(l->extent));
   gpr(e, G_LEA, RAX, rm_at(R10, -1));
@@ -769,7 +769,7 @@ static void short_row(struct gen *g, int id, int done) {
 }
 
 /* R10: the end of a block, or of the loop. */
-static void lane_limit(struct gen *g, const struct loop *l, int block) {
+static void lane_limit(struct gen *g, const struct gen_loop *l, int block) {
   struct encoder *e = enc(g);
   gpr(e, G_MOV, R10, in_frame(l->extent));
   gpr(e, G_LEA, RAX, rm_at(R9, block));
@@ -780,7 +780,7 @@ static void lane_limit(struct gen *g, const struct loop *l, int block) {
 /* Nothing is folded: in blocks only so that somebody looks whether to stop. */
 static void plain_lanes(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int block = label_new(e), range = label_new(e);
   gpr(e, G_MOV, R10, in_frame(l->extent));
   gpr_imm(e, A_CMP, rm_reg(R10), UNSEEN_LANES);
@@ -796,7 +796,7 @@ static void plain_lanes(struct gen *g, int id, int copies) {
 
 static void folded_lanes(struct gen *g, int id, int copies) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int block = label_new(e), total = label_new(e), done = label_new(e);
   if (l->is_flat && l->n_folds <= 4 && !has_fn(l)) short_row(g, id, done);
   gpr_store_imm(e, in_frame(l->count), 0);
@@ -817,7 +817,7 @@ static void folded_lanes(struct gen *g, int id, int copies) {
 }
 
 /* extent = lanes; block and, for flat loops, var = the first. An extent that is a size or an arg is used where it is. */
-static void lane_bounds(struct gen *g, struct loop *l) {
+static void lane_bounds(struct gen *g, struct gen_loop *l) {
   struct encoder *e = enc(g);
   const struct kir_lin *n = &l->stmt->at[0];
   if (may_start_late(l)) {
@@ -843,7 +843,7 @@ static void lane_bounds(struct gen *g, struct loop *l) {
 
 static void emit_lane(struct gen *g, int id) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int copies = choose_copies(g, id);
   lane_bounds(g, l);
   emit_hoisted(g, l);
@@ -882,7 +882,7 @@ void emit_loop(struct gen *g, const struct kir_stmt *s) {
 
 static void broadcast_arg(struct gen *g, int val) {
   struct encoder *e = enc(g);
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   struct rm m = in_frame(FRAME_VALUES + 8 * (g->k->n_sizes + g->k->vals[val].index));
   if (v->domain == BOOL) {
     gpr(e, G_MOV, RAX, m);
@@ -916,7 +916,7 @@ static void prologue(struct gen *g) {
     if (g->vals[val].domain != SCALAR && g->vals[val].home >= 0 && !is_read_as_given(g, val)) broadcast_arg(g, val);
   }
   for (int i = 0; i < g->n_accesses; i++) {
-    const struct access *a = &g->accesses[i];
+    const struct gen_access *a = &g->accesses[i];
     int owner_var = a->owner >= 0 ? g->loops[a->owner].stmt->var : -1,
         lane_var = a->lane >= 0 ? g->loops[a->lane].stmt->var : -1;
     if (a->owner == OWNER_START) eval_pointer(g, a, flat_axis(g, a));

@@ -4,16 +4,16 @@
 #include "backend/x86/gen.h"
 
 /* The dtype of an element as stored. Private copies hold register dtypes. */
-static int memory_dtype(const struct gen *g, const struct access *a) {
+static int memory_dtype(const struct gen *g, const struct gen_access *a) {
   int buf = a->stmt->buf, dtype = g->k->bufs[buf].dtype;
   return g->is_private[buf] ? (int)kir_register_of((weft_dtype)dtype) : dtype;
 }
 
 static bool is_flat(const struct gen *g) { return g->lane_loop >= 0 && g->loops[g->lane_loop].is_flat; }
-static bool is_one(const struct access *a) { return a->cls == LANE_NONE || a->cls == LANE_ZERO; }
+static bool is_one(const struct gen_access *a) { return a->cls == LANE_NONE || a->cls == LANE_ZERO; }
 
 /* A register with the address at the start of the lane loop (flat), of the group of lanes, or of the one element. */
-static int pointer_of(struct gen *g, struct access *a) {
+static int pointer_of(struct gen *g, struct gen_access *a) {
   if (a->reg >= 0) return a->reg;
   if (a->owner == OWNER_FN) address_eval(g, a, -1);
   else if (is_flat(g)) gpr(enc(g), G_MOV, RDX, in_frame(a->entry));
@@ -22,14 +22,14 @@ static int pointer_of(struct gen *g, struct access *a) {
   return RDX;
 }
 
-static struct rm unit_at(struct gen *g, struct access *a, int copy) {
+static struct rm unit_at(struct gen *g, struct gen_access *a, int copy) {
   if (g->short_loop >= 0) return short_row_at(g, a, copy / g->vectors, copy % g->vectors * g->lanes << a->element);
   int p = pointer_of(g, a), disp = copy * g->lanes << a->element;
   return is_flat(g) ? rm_index(p, R9, a->element, disp) : rm_at(p, disp);
 }
 
 /* RDX = address of the first lane of the copy, RCX = bytes from lane to lane. */
-static void strided_at(struct gen *g, struct access *a, int copy) {
+static void strided_at(struct gen *g, struct gen_access *a, int copy) {
   struct encoder *e = enc(g);
   int p = pointer_of(g, a);
   if (p != RDX) gpr(e, G_MOV, RDX, rm_reg(p));
@@ -57,7 +57,7 @@ static void times_vector(struct gen *g, int x, int by) {
 }
 
 /* x *= the bytes that the axis moves, times coef. */
-static void times_stride(struct gen *g, struct access *a, int axis, int64_t coef, int x) {
+static void times_stride(struct gen *g, struct gen_access *a, int axis, int64_t coef, int x) {
   struct encoder *e = enc(g);
   int bytes = width_of(g, WEFT_I64), t = temp(g);
   if (stride_class(g, a->stmt->buf, axis) == STRIDE_1) {
@@ -74,7 +74,7 @@ static void times_stride(struct gen *g, struct access *a, int axis, int64_t coef
 }
 
 /* The bytes each lane adds to the address: all terms of the subscripts in which lanes differ. A temporary. */
-static int offsets_of(struct gen *g, struct access *a, int copy) {
+static int offsets_of(struct gen *g, struct gen_access *a, int copy) {
   int sum = -1, bytes = width_of(g, WEFT_I64);
   for (int d = 0; d < a->stmt->n_at; d++) {
     if (stride_class(g, a->stmt->buf, d) == STRIDE_0) continue;
@@ -155,7 +155,7 @@ void each_lane(struct gen *g, int mask, int copy, int saved, bool is_long, lane_
 }
 
 /* RAX = where the lane is, from RDX on; RCX is as strided_at leaves it. */
-static void lane_offset(struct gen *g, const struct access *a, int lane) {
+static void lane_offset(struct gen *g, const struct gen_access *a, int lane) {
   struct encoder *e = enc(g);
   if (a->cls == LANE_INDEX) { gpr(e, G_MOV, RAX, lane_at(lane, 3, g->tail_buffer + g->vector_bytes)); return; }
   if (lane >= 0) { gpr_mul_imm(e, RAX, rm_reg(RCX), lane); return; }
@@ -170,15 +170,15 @@ static void spill_offsets(struct gen *g, int reg) {
   if (g->vector_bytes == 64) vec_imm(enc(g), I_EXTRACTI256, 64, reg, 0, in_frame(at + 32), 1);
 }
 
-static void place_lanes(struct gen *g, struct access *a, int copy) {
+static void place_lanes(struct gen *g, struct gen_access *a, int copy) {
   if (a->cls == LANE_INDEX) spill_offsets(g, offsets_of(g, a, copy));
   strided_at(g, a, copy);
 }
 
-struct elements { const struct access *a; int op, dtype, x, y; }; /* x, y: temporaries */
+struct elements { const struct gen_access *a; int op, dtype, x, y; }; /* x, y: temporaries */
 
 static void load_element(struct gen *g, int lane, void *ctx) {
-  const struct access *a = ((struct elements *)ctx)->a;
+  const struct gen_access *a = ((struct elements *)ctx)->a;
   lane_offset(g, a, lane);
   gpr_move(enc(g), 1 << a->element, false, RAX, rm_index(RDX, RAX, 0, 0));
   gpr_move(enc(g), 1 << a->element, true, RAX, lane_at(lane, a->element, g->tail_buffer));
@@ -203,7 +203,7 @@ static void store_element(struct gen *g, int lane, void *ctx) {
 }
 
 /* Copies the lanes that act between memory and the buffer in the frame. */
-static void copy_elements(struct gen *g, struct access *a, int copy, int mask, bool to_memory) {
+static void copy_elements(struct gen *g, struct gen_access *a, int copy, int mask, bool to_memory) {
   struct elements m = { .a = a, .x = to_memory && a->element >= 2 ? temp(g) : -1 };
   place_lanes(g, a, copy);
   each_lane(g, mask, copy, 0, false, to_memory ? store_element : load_element, &m);
@@ -231,7 +231,7 @@ static void combine_element(struct gen *g, int lane, void *ctx) {
 }
 
 /* Places may meet: one lane after the other. The values are in the buffer, as stored. */
-static void combine_elements(struct gen *g, struct access *a, int copy, int mask, int op) {
+static void combine_elements(struct gen *g, struct gen_access *a, int copy, int mask, int op) {
   struct elements m = { .a = a, .op = op, .dtype = memory_dtype(g, a), .x = temp(g), .y = temp(g) };
   place_lanes(g, a, copy);
   reserve(g);
@@ -387,7 +387,7 @@ static void reverse(struct gen *g, int dtype, int d) {
   vec(e, size == 8 ? I_PERMQV : I_PERMD, bytes, d, t, rm_reg(d));
 }
 
-static struct rm back_at(struct gen *g, struct access *a, int copy) {
+static struct rm back_at(struct gen *g, struct gen_access *a, int copy) {
   int p = pointer_of(g, a), disp = -((copy + 1) * g->lanes - 1) * (1 << a->element);
   if (!is_flat(g)) return rm_at(p, disp);
   gpr(enc(g), G_MOV, RAX, rm_reg(R9));
@@ -396,7 +396,7 @@ static struct rm back_at(struct gen *g, struct access *a, int copy) {
 }
 
 /* 16 bytes at a time by inserts, which beat gathers on most machines. */
-static void load_strided(struct gen *g, struct access *a, int copy, int d) {
+static void load_strided(struct gen *g, struct gen_access *a, int copy, int d) {
   struct encoder *e = enc(g);
   int size = 1 << a->element, per = 16 / size, parts = g->lanes / per, t = parts > 1 ? temp(g) : d;
   strided_at(g, a, copy);
@@ -411,7 +411,7 @@ static void load_strided(struct gen *g, struct access *a, int copy, int d) {
   }
 }
 
-static void store_strided(struct gen *g, struct access *a, int copy, int reg) {
+static void store_strided(struct gen *g, struct gen_access *a, int copy, int reg) {
   struct encoder *e = enc(g);
   int size = 1 << a->element, per = 16 / size, parts = g->lanes / per, t = parts > 1 ? temp(g) : reg;
   strided_at(g, a, copy);
@@ -426,7 +426,7 @@ static void store_strided(struct gen *g, struct access *a, int copy, int reg) {
 }
 
 /* Elements of 4 or 8 bytes. The machine clears the mask it works with. */
-static void gather(struct gen *g, struct access *a, int copy, int mask, int d) {
+static void gather(struct gen *g, struct gen_access *a, int copy, int mask, int d) {
   struct encoder *e = enc(g);
   int wide = a->element == 3, bytes = width_of(g, WEFT_I64), at = offsets_of(g, a, copy), p = pointer_of(g, a);
   enum insn insn = (enum insn)(I_GATHERQPS + wide);
@@ -458,7 +458,7 @@ static void load_one(struct gen *g, int dtype, int d, struct rm m) {
   if (dtype == WEFT_BOOL) bool_of_lanes(g, d, t);
 }
 
-static void store_one(struct gen *g, struct access *a, int dtype, int reg) {
+static void store_one(struct gen *g, struct gen_access *a, int dtype, int reg) {
   struct encoder *e = enc(g);
   int size = dtype_bytes(dtype);
   if (size >= 4) {
@@ -474,15 +474,15 @@ static void store_one(struct gen *g, struct access *a, int dtype, int reg) {
 /* ---- Statements ---- */
 
 /* A whole vector by one instruction: side by side, and under a mask only if that instruction takes one. */
-static bool is_whole(const struct gen *g, const struct access *a, int mask) {
+static bool is_whole(const struct gen *g, const struct gen_access *a, int mask) {
   return a->cls == LANE_UNIT && (mask < 0 || g->e.evex || !a->narrow);
 }
 
 /* Columns that are folded: a row has too few lines side by side for the machine to see them coming. Where there are others
  * besides, they are short and go on in the next lanes. */
-static void fetch_ahead(struct gen *g, const struct access *a, int copy) {
+static void fetch_ahead(struct gen *g, const struct gen_access *a, int copy) {
   enum { ROWS_AHEAD = 2, BODIES_AHEAD = 2 }; /* the first: log2 */
-  const struct loop *l = &g->loops[g->loop];
+  const struct gen_loop *l = &g->loops[g->loop];
   int at = copy * g->lanes << a->element;
   if (g->short_loop >= 0 || l->lane == g->loop || !l->n_folds || a->owner != g->loop || a->reg < 0) return;
   if (g->loops[l->lane].is_outer) {
@@ -491,7 +491,7 @@ static void fetch_ahead(struct gen *g, const struct access *a, int copy) {
   } else prefetch_far(enc(g), rm_at(a->reg, (BODIES_AHEAD * g->copies * g->lanes << a->element) + at));
 }
 
-static void load_whole(struct gen *g, struct access *a, int copy, int mask, int d) {
+static void load_whole(struct gen *g, struct gen_access *a, int copy, int mask, int d) {
   int dtype = memory_dtype(g, a);
   if (a->stmt->kind == KIR_LOAD && mask < 0) fetch_ahead(g, a, copy), fetch_next_step(g, a, copy);
   if (mask >= 0 && !g->e.evex) maskmov(g, dtype, mask, copy, false, d, unit_at(g, a, copy));
@@ -501,7 +501,7 @@ static void load_whole(struct gen *g, struct access *a, int copy, int mask, int 
   }
 }
 
-static void load_into(struct gen *g, struct access *a, int copy, int d) {
+static void load_into(struct gen *g, struct gen_access *a, int copy, int d) {
   int dtype = memory_dtype(g, a), mask = g->now->mask;
   if (is_one(a)) load_one(g, dtype, d, rm_at(pointer_of(g, a), 0));
   else if (is_whole(g, a, mask)) load_whole(g, a, copy, mask, d);
@@ -517,13 +517,13 @@ static void load_into(struct gen *g, struct access *a, int copy, int d) {
   }
 }
 
-bool may_stream(const struct gen *g, const struct access *a) {
+bool may_stream(const struct gen *g, const struct gen_access *a) {
   return a->stmt->kind == KIR_STORE && a->stmt->op == KIR_SET && a->cls == LANE_UNIT && !a->is_guarded &&
          g->k->bufs[a->stmt->buf].kind == KIR_OUT && !g->is_private[a->stmt->buf] &&
          g->lanes << a->element == g->vector_bytes;
 }
 
-static void store_whole(struct gen *g, struct access *a, int copy, int mask, int reg) {
+static void store_whole(struct gen *g, struct gen_access *a, int copy, int mask, int reg) {
   int dtype = memory_dtype(g, a);
   if (g->is_streaming && mask < 0 && may_stream(g, a)) {
     vec(enc(g), I_MOVNTPS_TO, g->vector_bytes, reg, 0, unit_at(g, a, copy));
@@ -537,7 +537,7 @@ static void store_whole(struct gen *g, struct access *a, int copy, int mask, int
   }
 }
 
-static void store_from(struct gen *g, struct access *a, int copy, int reg) {
+static void store_from(struct gen *g, struct gen_access *a, int copy, int reg) {
   int dtype = memory_dtype(g, a), mask = g->now->mask;
   if (a->lane < 0 && g->group > 1) short_rows_store(g, a, reg);
   else if (a->lane < 0) store_one(g, a, dtype, reg);
@@ -555,7 +555,7 @@ static void store_from(struct gen *g, struct access *a, int copy, int reg) {
   }
 }
 
-void load_op(struct gen *g, const struct kir_stmt *s, struct access *a) {
+void load_op(struct gen *g, const struct kir_stmt *s, struct gen_access *a) {
   if (g->vals[s->out[0]].domain == SCALAR) {
     gpr(enc(g), G_MOV, RAX, rm_at(pointer_of(g, a), 0));
     gpr(enc(g), G_STORE, RAX, in_frame(g->vals[s->out[0]].home));
@@ -567,7 +567,7 @@ void load_op(struct gen *g, const struct kir_stmt *s, struct access *a) {
   define(g, d);
 }
 
-static void store_scalar(struct gen *g, const struct kir_stmt *s, struct access *a) {
+static void store_scalar(struct gen *g, const struct kir_stmt *s, struct gen_access *a) {
   int p = pointer_of(g, a);
   scalar_load(g, RAX, s->in[0]);
   if (s->op != KIR_SET) {
@@ -579,7 +579,7 @@ static void store_scalar(struct gen *g, const struct kir_stmt *s, struct access 
   release(g);
 }
 
-static void store_combined(struct gen *g, const struct kir_stmt *s, struct access *a, int reg) {
+static void store_combined(struct gen *g, const struct kir_stmt *s, struct gen_access *a, int reg) {
   int dtype = g->vals[s->in[0]].dtype, is_mask = g->e.evex && dtype == WEFT_BOOL;
   if (a->lane >= 0 && (a->cls == LANE_INDEX || is_one(a))) {
     store_to(g, memory_dtype(g, a), reg, in_frame(g->tail_buffer), 0);
@@ -593,7 +593,7 @@ static void store_combined(struct gen *g, const struct kir_stmt *s, struct acces
 }
 
 /* The rows of a group, one after the other, into the same place. */
-static void store_rows(struct gen *g, const struct kir_stmt *s, struct access *a) {
+static void store_rows(struct gen *g, const struct kir_stmt *s, struct gen_access *a) {
   int k = g->now_copy, n = g->group * g->vectors, dtype = g->vals[s->in[0]].dtype, t = temp(g);
   load_into(g, a, k, t);
   for (int c = k; c < n; c += g->vectors) combine(g, s->op, dtype, width_of(g, dtype), t, t, rm_reg(in_reg(g, s->in[0], c)));
@@ -605,7 +605,7 @@ static void store_rows(struct gen *g, const struct kir_stmt *s, struct access *a
   g->temps = 0;
 }
 
-void store_op(struct gen *g, const struct kir_stmt *s, struct access *a) {
+void store_op(struct gen *g, const struct kir_stmt *s, struct gen_access *a) {
   if (g->short_loop >= 0 && a->lane >= 0 && a->owner != g->short_loop) { store_rows(g, s, a); return; }
   if (g->vals[s->in[0]].domain == SCALAR && a->lane < 0) { store_scalar(g, s, a); return; }
   int reg = in_reg(g, s->in[0], g->now_copy);
@@ -617,7 +617,7 @@ void store_op(struct gen *g, const struct kir_stmt *s, struct access *a) {
 
 void axis_value(struct gen *g, int loop, int copy) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[loop];
+  struct gen_loop *l = &g->loops[loop];
   int64_t lanes[8];
   int bytes = width_of(g, WEFT_I64), d = take_register(g, false);
   for (int i = 0; i < g->lanes && i < 8; i++) lanes[i] = copy * g->lanes + i;

@@ -5,12 +5,12 @@
  * emitted between runs: nothing is held in registers before or after, but for what is pinned. */
 #include "backend/x86/gen.h"
 
-int part_dtype(const struct gen *g, const struct fold *f, int part) {
+int part_dtype(const struct gen *g, const struct gen_fold *f, int part) {
   int dtype = g->vals[f->stmt->in[part]].dtype;
   return dtype == WEFT_BOOL ? WEFT_I32 : dtype;
 }
 
-int part_bytes(const struct gen *g, const struct fold *f, int part) { return width_of(g, part_dtype(g, f, part)); }
+int part_bytes(const struct gen *g, const struct gen_fold *f, int part) { return width_of(g, part_dtype(g, f, part)); }
 
 /* A register with the 32 bits a lane of a bool; any other value is what it is. */
 int lanes_of(struct gen *g, int reg) {
@@ -31,13 +31,13 @@ static void load_lanes(struct gen *g, int bytes, int reg, struct rm m) {
 
 /* ---- Where folds begin ---- */
 
-static uint64_t start_bits(const struct fold *f, int dtype) {
+static uint64_t start_bits(const struct gen_fold *f, int dtype) {
   enum kir_op op = (enum kir_op)f->stmt->op;
   uint64_t bits = f->stmt->kind == KIR_PREFIX ? kir_neutral(op, (weft_dtype)dtype) : kir_empty(op, (weft_dtype)dtype);
   return dtype == WEFT_BOOL && bits ? UINT32_MAX : bits;
 }
 
-void fill_start(struct gen *g, const struct fold *f, int part, int copy, int reg) {
+void fill_start(struct gen *g, const struct gen_fold *f, int part, int copy, int reg) {
   int dtype = part_dtype(g, f, part), bytes = width_of(g, dtype);
   if (f->stmt->n_from) {
     uint64_t before = g->temps;
@@ -53,7 +53,7 @@ void fill_start(struct gen *g, const struct fold *f, int part, int copy, int reg
   vec(enc(g), insn, bytes, reg, 0, start);
 }
 
-void store_start(struct gen *g, const struct fold *f, int copy, const struct side *to) {
+void store_start(struct gen *g, const struct gen_fold *f, int copy, const struct fold_side *to) {
   for (int p = 0; p < f->n; p++) {
     int r = temp(g);
     fill_start(g, f, p, copy, r);
@@ -65,7 +65,7 @@ void store_start(struct gen *g, const struct fold *f, int copy, const struct sid
 
 /* ---- By a fn ---- */
 
-static void define_param(struct gen *g, const struct fold *f, const struct side *side, int part, int param, int copy) {
+static void define_param(struct gen *g, const struct gen_fold *f, const struct fold_side *side, int part, int param, int copy) {
   bool is_mask = g->vals[param].domain == BOOL && g->e.evex;
   int bytes = part_bytes(g, f, part), r;
   if (side->vals) {
@@ -81,8 +81,8 @@ static void define_param(struct gen *g, const struct fold *f, const struct side 
   define_value(g, param, 0, r);
 }
 
-static void merge_by_fn(struct gen *g, const struct fold *f, const struct side *left, const struct side *right, int copy,
-                        int out[PARTS]) {
+static void merge_by_fn(struct gen *g, const struct gen_fold *f, const struct fold_side *left, const struct fold_side *right,
+                        int copy, int out[PARTS]) {
   const struct kir_fn *fn = &g->k->fns[f->stmt->fn];
   int copies = g->copies;
   g->copies = 1;
@@ -99,15 +99,15 @@ static void merge_by_fn(struct gen *g, const struct fold *f, const struct side *
 
 /* ---- By an instruction ---- */
 
-static int operand_of(struct gen *g, const struct side *side, int copy, int bytes) {
+static int operand_of(struct gen *g, const struct fold_side *side, int copy, int bytes) {
   if (side->vals) return lanes_of(g, in_reg(g, side->vals[0], copy));
   int r = temp(g);
   vec(enc(g), I_MOVUPS, bytes, r, 0, side->at[0]);
   return r;
 }
 
-void merge(struct gen *g, const struct fold *f, const struct side *left, const struct side *right, int copy, int bytes,
-           int out[PARTS]) {
+void merge(struct gen *g, const struct gen_fold *f, const struct fold_side *left, const struct fold_side *right, int copy,
+           int bytes, int out[PARTS]) {
   if (f->stmt->op == KIR_CALL) { merge_by_fn(g, f, left, right, copy, out); return; }
   int x = operand_of(g, left, copy, bytes), y = operand_of(g, right, copy, bytes), d = temp(g);
   combine(g, f->stmt->op, part_dtype(g, f, 0), bytes, d, x, rm_reg(y));
@@ -115,7 +115,7 @@ void merge(struct gen *g, const struct fold *f, const struct side *left, const s
 }
 
 /* Stores what merge gave, where the lanes of the mask act, and forgets it. */
-void merge_store(struct gen *g, const struct fold *f, const int out[PARTS], const struct side *to, int mask, int copy,
+void merge_store(struct gen *g, const struct gen_fold *f, const int out[PARTS], const struct fold_side *to, int mask, int copy,
                  int bytes) {
   for (int p = 0; p < f->n; p++) {
     int n = bytes ? bytes : part_bytes(g, f, p), r = out[p];

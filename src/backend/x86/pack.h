@@ -1,7 +1,7 @@
 /* pack.h -- panels of products by AVX2: rows of vectors where columns are neighbours, transposed in registers where k is. */
 #ifndef WEFT_X86_PACK_H
 #define WEFT_X86_PACK_H
-#include "backend/contract.h"
+#include "backend/patch.h"
 
 void pack_avx2(const struct panel *);
 void pairs_avx2(const struct panel *, bool is_left);

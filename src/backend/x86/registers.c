@@ -46,7 +46,7 @@ struct rm home_of(struct gen *g, int val, int copy) {
 }
 
 static struct rm literal(struct gen *g, int val) {
-  struct value *v = &g->vals[val];
+  struct gen_value *v = &g->vals[val];
   uint64_t bits = g->k->vals[val].bits;
   if (v->domain == BOOL) return pool_scalar(enc(g), 4, bits ? 0xFFFFFFFFu : 0);
   if (!v->pool) v->pool = pool_scalar(enc(g), lane_bytes(v->dtype), bits).disp + 1;
@@ -55,7 +55,7 @@ static struct rm literal(struct gen *g, int val) {
 }
 
 static struct rm kept(struct gen *g, int val, int copy) {
-  struct row *r = &g->rows[g->vals[val].row];
+  struct kept_row *r = &g->rows[g->vals[val].row];
   int base = g->row_reg[g->vals[val].row], scale = r->bytes == 8 ? 3 : 2;
   if (base < 0) gpr(enc(g), G_MOV, base = RAX, in_frame(r->pointer));
   if (!g->loops[g->lane_loop].is_flat) gpr(enc(g), G_MOV, R9, in_frame(g->loops[g->lane_loop].j));
@@ -63,7 +63,7 @@ static struct rm kept(struct gen *g, int val, int copy) {
 }
 
 static bool comes_from_row(const struct gen *g, int val) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   return v->row >= 0 && g->lane_loop >= 0 && g->loops[v->loop].lane != g->lane_loop;
 }
 
@@ -74,7 +74,7 @@ static bool is_masked(const struct gen *g, int val) {
 
 /* Where the value is in memory. */
 struct rm in_memory(struct gen *g, int val, int copy) {
-  struct value *v = &g->vals[val];
+  struct gen_value *v = &g->vals[val];
   if (is_literal(g, val)) return literal(g, val);
   if (comes_from_row(g, val)) return kept(g, val, copy);
   if (v->domain == SCALAR || is_read_as_given(g, val)) {
@@ -89,7 +89,7 @@ struct rm in_memory(struct gen *g, int val, int copy) {
 static bool is_spread(const struct gen *g, int val, int id) { return g->short_loop >= 0 && !g->vals[val].lane && id % COPIES; }
 
 static bool has_memory(const struct gen *g, int val, int id) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   return is_literal(g, val) || v->domain == SCALAR || v->home >= 0 || comes_from_row(g, val) ||
          g->spill[id] >= 0 || is_spread(g, val, id);
 }
@@ -219,7 +219,7 @@ struct rm in_rm(struct gen *g, int val, int copy) {
 /* ---- The current statement ---- */
 
 static bool is_last_copy(const struct gen *g, int val) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   if (v->lane && v->repeats && g->short_loop >= 0) return g->now_copy >= g->now_copies - g->vectors;
   return v->lane || g->now_copy == g->now_copies - 1;
 }
@@ -301,7 +301,7 @@ void define_value(struct gen *g, int val, int copy, int reg) {
   int id = id_of(g, val, copy);
   if (!(g->pinned >> reg & 1)) g->holder[reg] = id;
   g->where[id] = (int8_t)reg;
-  struct value *v = &g->vals[val];
+  struct gen_value *v = &g->vals[val];
   if (v->crosses && v->home >= 0) store_register(g, v->dtype, reg, home_of(g, val, copy));
   store_row(g, val, copy, reg);
 }

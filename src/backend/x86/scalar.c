@@ -76,7 +76,7 @@ void lin_eval(struct gen *g, int reg, const struct kir_lin *l) {
   if (!sum_eval(g, reg, l, -1, -1, false)) gpr_const(enc(g), reg, 0);
 }
 
-static void add_axis(struct gen *g, const struct access *a, int axis) {
+static void add_axis(struct gen *g, const struct gen_access *a, int axis) {
   int buf = a->stmt->buf;
   if (stride_class(g, buf, axis) == STRIDE_1) gpr(enc(g), G_LEA, RCX, rm_index(RCX, RDX, a->element, 0));
   else {
@@ -85,19 +85,19 @@ static void add_axis(struct gen *g, const struct access *a, int axis) {
   }
 }
 
-static void address_sum(struct gen *g, const struct access *a, int only, int skip) {
+static void address_sum(struct gen *g, const struct gen_access *a, int only, int skip) {
   for (int d = 0; d < a->stmt->n_at; d++)
     if (stride_class(g, a->stmt->buf, d) != STRIDE_0 && sum_eval(g, RDX, &a->stmt->at[d], only, skip, a->cls == LANE_INDEX))
       add_axis(g, a, d);
   gpr(enc(g), G_MOV, RDX, rm_reg(RCX));
 }
 
-void address_eval(struct gen *g, const struct access *a, int skip) {
+void address_eval(struct gen *g, const struct gen_access *a, int skip) {
   gpr(enc(g), G_MOV, RCX, in_frame(g->data_at[a->stmt->buf]));
   address_sum(g, a, -1, skip);
 }
 
-void address_step(struct gen *g, const struct access *a, int val) {
+void address_step(struct gen *g, const struct gen_access *a, int val) {
   gpr_const(enc(g), RCX, 0);
   address_sum(g, a, val, -1);
 }
@@ -259,7 +259,7 @@ void scalar_combine(struct gen *g, int op, bool is_signed) {
 /* RCX = q*b, RAX = min(n, q*b + b) */
 static void block_ends(struct gen *g, int var) {
   struct encoder *e = enc(g);
-  const struct loop *q = &g->loops[g->vals[var].loop];
+  const struct gen_loop *q = &g->loops[g->vals[var].loop];
   gpr(e, G_MOV, RCX, in_frame(q->var));
   gpr(e, G_IMUL, RCX, in_frame(q->block));
   gpr(e, G_MOV, RAX, rm_reg(RCX));

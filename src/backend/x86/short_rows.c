@@ -26,19 +26,19 @@ static bool is_inside(const struct gen *g, int rows, int val) {
 
 /* As many bytes a lane as all other values have. */
 static bool is_regular(const struct gen *g, int val) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   return v->domain == BOOL || (v->domain == VECTOR && lane_bytes(v->dtype) == (g->wide ? 8 : 4));
 }
 
 /* An operand of lanes: of lanes itself, or a vector that they share. */
 static bool serves_lanes(const struct gen *g, int val) {
-  const struct value *v = &g->vals[val];
+  const struct gen_value *v = &g->vals[val];
   return is_literal(g, val) || (is_regular(g, val) && (v->lane || v->domain == VECTOR));
 }
 
 /* Made of sizes and args alone. */
 static void note_fixed(struct gen *g, const struct kir_stmt *s) {
-  struct value *v = &g->vals[s->out[0]];
+  struct gen_value *v = &g->vals[s->out[0]];
   v->is_fixed = v->domain == VECTOR && !v->lane;
   for (int i = 0; i < s->n_in; i++)
     v->is_fixed &= is_literal(g, s->in[i]) || g->vals[s->in[i]].loop == -2 || g->vals[s->in[i]].is_fixed;
@@ -53,14 +53,14 @@ static bool op_fits(const struct gen *g, const struct kir_stmt *s) {
   return fits;
 }
 
-static bool fold_fits(const struct gen *g, const struct loop *lanes, const struct kir_stmt *s) {
+static bool fold_fits(const struct gen *g, const struct gen_loop *lanes, const struct kir_stmt *s) {
   return s->op != KIR_CALL && !fold_is_across(lanes, s) && g->vals[s->in[0]].lane && g->vals[s->in[0]].domain == VECTOR &&
          is_regular(g, s->in[0]) && g->vals[s->out[0]].domain == VECTOR;
 }
 
 static bool access_fits(struct look *w, const struct kir_stmt *s, bool in_lanes) {
   struct gen *g = w->g;
-  const struct access *a = &g->accesses[g->access_of[w->memory++]];
+  const struct gen_access *a = &g->accesses[g->access_of[w->memory++]];
   int val = s->kind == KIR_LOAD ? s->out[0] : s->in[0];
   bool is_masked = in_lanes && !g->shape->row_is_full, moves = a->owner == w->rows;
   if (a->is_guarded || a->owner == OWNER_USE || a->owner == OWNER_FN || a->tile || !is_regular(g, val)) return false;
@@ -74,16 +74,16 @@ static bool access_fits(struct look *w, const struct kir_stmt *s, bool in_lanes)
                              : !in_lanes && s->op == KIR_SET && g->vals[val].domain == VECTOR;
 }
 
-static bool block_fits(struct look *, const struct kir_block *, const struct loop *lanes);
+static bool block_fits(struct look *, const struct kir_block *, const struct gen_loop *lanes);
 
 static bool lanes_fit(struct look *w, const struct kir_stmt *s, int id) {
-  const struct loop *l = &w->g->loops[id], *first = &w->g->loops[w->rows + 1];
+  const struct gen_loop *l = &w->g->loops[id], *first = &w->g->loops[w->rows + 1];
   return l->is_flat && s->extent == KIR_N && !l->is_outer && !l->n_prefixes && !l->n_across && !l->has_check &&
          !l->has_lane_check && !w->g->vals[s->var].is_operand &&
          kir_lin_equal(s->at[0], first->stmt->at[0]) && block_fits(w, &s->body, l);
 }
 
-static bool block_fits(struct look *w, const struct kir_block *b, const struct loop *lanes) {
+static bool block_fits(struct look *w, const struct kir_block *b, const struct gen_loop *lanes) {
   int loop = w->rows + 1;
   bool fits = true;
   for (const struct kir_stmt *s = b->first; s && fits; s = s->next) {
@@ -102,7 +102,7 @@ static bool block_fits(struct look *w, const struct kir_block *b, const struct l
   return fits;
 }
 
-static bool is_row_loop(const struct gen *g, const struct loop *l) {
+static bool is_row_loop(const struct gen *g, const struct gen_loop *l) {
   const struct kir_stmt *s = l->stmt;
   bool is_plain = s->kind == KIR_PAR ? s->extent == KIR_N : s->kind == KIR_SERIAL && s->extent != KIR_BLOCKS;
   return is_plain && !l->in_lane && l->has_inner && !l->n_folds && !l->n_prefixes && !l->n_across && !l->has_until &&
@@ -130,11 +130,11 @@ void short_rows_find(struct gen *g) {
 
 static const uint8_t pool[] = { RSI, RDI, R8, R12, R13, R14, R15, RBP, R9, R10, R11 };
 
-static void take_pointers(struct gen *g, const struct loop *l) {
+static void take_pointers(struct gen *g, const struct gen_loop *l) {
   struct encoder *e = enc(g);
   int n = 0, most = sizeof pool;
   for (int i = l->access_first; i < l->access_end; i++) {
-    struct access *a = &g->accesses[i];
+    struct gen_access *a = &g->accesses[i];
     bool moves = g->group > 1 && g->loops[a->owner < 0 ? 0 : a->owner].stmt == l->stmt && a->owner >= 0;
     if (n + (moves ? g->group > 2 ? 3 : 2 : 1) > most) continue;
     gpr(e, G_MOV, a->reg = (int8_t)pool[n++], in_frame(a->pointer));
@@ -144,11 +144,11 @@ static void take_pointers(struct gen *g, const struct loop *l) {
   }
 }
 
-static void drop_pointers(struct gen *g, const struct loop *l) {
+static void drop_pointers(struct gen *g, const struct gen_loop *l) {
   for (int i = l->access_first; i < l->access_end; i++) g->accesses[i].reg = -1;
 }
 
-struct rm short_row_at(struct gen *g, const struct access *a, int row, int32_t disp) {
+struct rm short_row_at(struct gen *g, const struct gen_access *a, int row, int32_t disp) {
   struct encoder *e = enc(g);
   if (a->owner != g->short_loop) row = 0;
   if (a->reg < 0) {
@@ -161,7 +161,7 @@ struct rm short_row_at(struct gen *g, const struct access *a, int row, int32_t d
   return row == 3 ? rm_index(a->reg, a->steps_reg, 0, disp) : rm_index(a->reg, a->step_reg, row - 1, disp);
 }
 
-static void step_pointers(struct gen *g, const struct loop *l) {
+static void step_pointers(struct gen *g, const struct gen_loop *l) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
     gpr_mul_imm(enc(g), RAX, in_frame(g->accesses[i].step), g->group);
     gpr(enc(g), G_ADD_TO, RAX, in_frame(g->accesses[i].pointer));
@@ -201,7 +201,7 @@ void row_spread(struct gen *g, int row, int d, int packed) {
 }
 
 /* y[r] = what the lanes of row r share. */
-void short_rows_store(struct gen *g, const struct access *a, int reg) {
+void short_rows_store(struct gen *g, const struct gen_access *a, int reg) {
   struct encoder *e = enc(g);
   int lanes_of_16 = g->vector_bytes / 16 / g->group;
   for (int row = 0; row < g->group; row++) {
@@ -214,7 +214,7 @@ void short_rows_store(struct gen *g, const struct access *a, int reg) {
 /* ---- Folds ---- */
 
 /* The operand in one copy of the lanes; lanes that are not there have the start value. */
-static int fold_operand(struct gen *g, const struct fold *f, int copy) {
+static int fold_operand(struct gen *g, const struct gen_fold *f, int copy) {
   int x = in_reg(g, f->stmt->in[0], copy);
   if (g->now->mask < 0) return x;
   uint64_t other = g->locked & ~((uint64_t)1 << x);
@@ -225,14 +225,14 @@ static int fold_operand(struct gen *g, const struct fold *f, int copy) {
   return t;
 }
 
-static int combined(struct gen *g, const struct fold *f, int a, int b) {
+static int combined(struct gen *g, const struct gen_fold *f, int a, int b) {
   int dtype = part_dtype(g, f, 0), d = g->temps >> a & 1 ? a : temp(g);
   combine(g, f->stmt->op, dtype, width_of(g, dtype), d, a, rm_reg(b));
   return d;
 }
 
 /* The vectors of a row, as 32 accumulators would take them, brought together to one. */
-static int fold_vectors(struct gen *g, const struct fold *f, int row) {
+static int fold_vectors(struct gen *g, const struct gen_fold *f, int row) {
   int acc[GROUP], most = LANES / g->lanes, n = g->vectors < most ? g->vectors : most;
   for (int k = 0; k < g->vectors; k++) {
     int x = fold_operand(g, f, row * g->vectors + k);
@@ -244,7 +244,7 @@ static int fold_vectors(struct gen *g, const struct fold *f, int row) {
 }
 
 /* Rows two and two: the low parts of both beside each other, with the high ones. */
-static int fold_group(struct gen *g, const struct fold *f, int r[GROUP]) {
+static int fold_group(struct gen *g, const struct gen_fold *f, int r[GROUP]) {
   int part = g->vector_bytes, high = temp(g), dtype = part_dtype(g, f, 0), bytes = width_of(g, dtype);
   for (int n = g->group; n > 1; n /= 2) {
     part /= 2;
@@ -264,14 +264,14 @@ static int fold_group(struct gen *g, const struct fold *f, int r[GROUP]) {
 }
 
 /* Sums start at +0: that only shows if all elements are -0. */
-static void from_start(struct gen *g, const struct fold *f, int r) {
+static void from_start(struct gen *g, const struct gen_fold *f, int r) {
   int dtype = part_dtype(g, f, 0);
   if (f->stmt->op == KIR_ADD && kir_is_float((weft_dtype)dtype))
     combine(g, KIR_ADD, dtype, width_of(g, dtype), r, r, constant(g, dtype, 0));
 }
 
 void short_rows_fold(struct gen *g, const struct kir_stmt *s) {
-  struct fold f = { .stmt = s, .n = 1, .pin = -1 };
+  struct gen_fold f = { .stmt = s, .n = 1, .pin = -1 };
   int r[GROUP], copies = g->group * g->vectors;
   for (int i = 0; i < g->group; i++) r[i] = fold_vectors(g, &f, i);
   int all = fold_group(g, &f, r);
@@ -293,7 +293,7 @@ void short_rows_fold(struct gen *g, const struct kir_stmt *s) {
 /* ---- The loop ---- */
 
 /* Which lanes of each copy are there: -1, all of them. */
-static int row_mask(struct gen *g, const struct loop *lanes) {
+static int row_mask(struct gen *g, const struct gen_loop *lanes) {
   struct encoder *e = enc(g);
   if (g->shape->row_is_full) return -1;
   int val = active_new(g);
@@ -315,7 +315,7 @@ static int row_mask(struct gen *g, const struct loop *lanes) {
 /* Groups of rows from var on, as long as there are whole ones. */
 static void groups(struct gen *g, int id, int group) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int again = label_new(e), done = label_new(e);
   g->group = group;
   g->copies = group * g->vectors;
@@ -335,7 +335,7 @@ static void groups(struct gen *g, int id, int group) {
   label_here(e, done);
 }
 
-static bool has_stream(const struct gen *g, const struct loop *l) {
+static bool has_stream(const struct gen *g, const struct gen_loop *l) {
   for (int i = l->access_first; i < l->access_end; i++)
     if (may_stream(g, &g->accesses[i])) return true;
   return false;
@@ -344,12 +344,12 @@ static bool has_stream(const struct gen *g, const struct loop *l) {
 /* Around the caches, if the launch says so and all rows begin at a multiple of a vector. */
 static void streaming_groups(struct gen *g, int id) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int plain = label_new(e);
   gpr_imm(e, A_CMP, in_frame(FRAME_STREAMS), 0);
   jump_if(e, CC_E, plain);
   for (int i = l->access_first; i < l->access_end; i++) {
-    const struct access *a = &g->accesses[i];
+    const struct gen_access *a = &g->accesses[i];
     uint8_t test_al[] = { 0xA8, (uint8_t)(g->vector_bytes - 1) };
     if (!may_stream(g, a)) continue;
     gpr(e, G_MOV, RAX, in_frame(a->pointer));
@@ -364,7 +364,7 @@ static void streaming_groups(struct gen *g, int id) {
 }
 
 void short_rows_run(struct gen *g, int id) {
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int n_active = g->n_active, outer = g->loop;
   g->short_loop = g->loop = id;
   g->vectors = g->shape->row / g->lanes;

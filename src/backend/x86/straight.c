@@ -3,12 +3,12 @@
  * one of a body counts from the end, or a lane rests, the store goes the way of all others (memory.c). */
 #include "backend/x86/gen.h"
 
-struct straight { const struct access *to, *index, *value; };
+struct straight { const struct gen_access *to, *index, *value; };
 
-static bool is_beside(const struct access *a) { return a->cls == LANE_UNIT && a->reg >= 0; }
+static bool is_beside(const struct gen_access *a) { return a->cls == LANE_UNIT && a->reg >= 0; }
 
-static bool find(const struct gen *g, const struct step *t, struct straight *s) {
-  const struct loop *l = g->lane_loop >= 0 ? &g->loops[g->lane_loop] : NULL;
+static bool find(const struct gen *g, const struct gen_step *t, struct straight *s) {
+  const struct gen_loop *l = g->lane_loop >= 0 ? &g->loops[g->lane_loop] : NULL;
   if (t->s->kind != KIR_STORE || t->mask >= 0 || !l || !l->is_flat || g->short_loop >= 0) return false;
   int from = g->vals[t->s->in[0]].access;
   s->to = &g->accesses[t->access];
@@ -18,10 +18,10 @@ static bool find(const struct gen *g, const struct step *t, struct straight *s) 
          s->value->lane == g->lane_loop && s->value->element == s->to->element;
 }
 
-static struct rm element(const struct access *a, int i) { return rm_index(a->reg, R9, a->element, i << a->element); }
+static struct rm element(const struct gen_access *a, int i) { return rm_index(a->reg, R9, a->element, i << a->element); }
 
 /* Jumps if any index of the body is below 0. */
-static void jump_if_negative(struct gen *g, const struct access *index, int t, int k, int label) {
+static void jump_if_negative(struct gen *g, const struct gen_access *index, int t, int k, int label) {
   struct encoder *e = enc(g);
   int wide = index->element == 3, bytes = g->lanes << index->element;
   for (int c = 0; c < g->copies; c++) vec(e, c ? I_POR : I_MOVUPS, bytes, t, c ? t : 0, element(index, c * g->lanes));
@@ -49,7 +49,7 @@ static void update(struct gen *g, const struct straight *s, const struct kir_stm
   vec(e, (enum insn)(I_MOVD_TO + wide), 16, store->op == KIR_SET ? y : x, 0, slot);
 }
 
-int straight_store(struct gen *g, const struct step *t, bool is_last) {
+int straight_store(struct gen *g, const struct gen_step *t, bool is_last) {
   struct encoder *e = enc(g);
   struct straight s;
   if (!is_last || !find(g, t, &s)) return -1;

@@ -34,19 +34,19 @@ static bool is_fixed(const struct gen *g, const struct kir_lin *l) {
   return true;
 }
 
-static bool may_tile(const struct gen *g, const struct loop *rows, const struct loop *lanes) {
+static bool may_tile(const struct gen *g, const struct gen_loop *rows, const struct gen_loop *lanes) {
   const struct kir_stmt *s = lanes->stmt;
   return rows->stmt->kind == KIR_PAR && rows->stmt->extent == KIR_N && rows->stmt->body.first == s && !s->next &&
          lanes->is_flat && s->extent == KIR_N && is_fixed(g, &s->at[0]) && !lanes->n_folds && !lanes->n_prefixes &&
          !lanes->n_across && !lanes->rows && !lanes->has_check && !lanes->has_lane_check;
 }
 
-static bool is_across(const struct gen *g, const struct access *a, int rows) {
+static bool is_across(const struct gen *g, const struct gen_access *a, int rows) {
   return a->stmt->kind == KIR_LOAD && !a->is_guarded && g->k->bufs[a->stmt->buf].kind == KIR_IN && a->cls == LANE_ANY &&
          a->element == 2 && a->owner == rows && moves_by_one(g, a->stmt, g->loops[rows].stmt->var);
 }
 
-static void take(struct gen *g, struct loop *rows, struct access *a) {
+static void take(struct gen *g, struct gen_loop *rows, struct gen_access *a) {
   if (!rows->n_tiles) {
     rows->tile_first = slot_scalar(g);
     rows->tile_from = slot_scalar(g);
@@ -60,7 +60,7 @@ static void take(struct gen *g, struct loop *rows, struct access *a) {
 
 void tiles_find(struct gen *g) {
   for (int i = 0; i < g->n_loops; i++) {
-    struct loop *lanes = &g->loops[i], *rows = lanes->parent >= 0 ? &g->loops[lanes->parent] : NULL;
+    struct gen_loop *lanes = &g->loops[i], *rows = lanes->parent >= 0 ? &g->loops[lanes->parent] : NULL;
     if (lanes->stmt->kind != KIR_LANE || !rows || !may_tile(g, rows, lanes)) continue;
     for (int j = lanes->access_first; j < lanes->access_end && rows->n_tiles < MAX_TILES; j++)
       if (is_across(g, &g->accesses[j], lanes->parent)) take(g, rows, &g->accesses[j]);
@@ -166,7 +166,7 @@ static void copy_elements(struct gen *g) {
 }
 
 /* Fills the tile of an access, and points the access to it: lane j of the first row is at pointer + 4 j. */
-static void fill(struct gen *g, const struct loop *rows, struct access *a, int lane_var) {
+static void fill(struct gen *g, const struct gen_loop *rows, struct gen_access *a, int lane_var) {
   struct encoder *e = enc(g);
   int slow = label_new(e), done = label_new(e);
   address_step(g, a, lane_var);
@@ -200,7 +200,7 @@ static void fill(struct gen *g, const struct loop *rows, struct access *a, int l
 
 /* ---- The nest ---- */
 
-static void next_lanes(struct gen *g, const struct loop *rows) { /* to = min(from + WIDTH, extent) */
+static void next_lanes(struct gen *g, const struct gen_loop *rows) { /* to = min(from + WIDTH, extent) */
   struct encoder *e = enc(g);
   gpr(e, G_MOV, RAX, in_frame(rows->tile_from));
   gpr_imm(e, A_ADD, rm_reg(RAX), WIDTH);
@@ -217,7 +217,7 @@ static void copy_slot(struct gen *g, int32_t to, int32_t from) {
 /* Rows from var to last: T at a time, and of these 256 lanes at a time. */
 void tiles_run(struct gen *g, int id) {
   struct encoder *e = enc(g);
-  struct loop *rows = &g->loops[id], *lanes = &g->loops[id + 1];
+  struct gen_loop *rows = &g->loops[id], *lanes = &g->loops[id + 1];
   int block = label_new(e), part = label_new(e);
   lin_eval(g, RDX, &lanes->stmt->at[0]);
   gpr(e, G_STORE, RDX, in_frame(rows->tile_extent));

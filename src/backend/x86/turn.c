@@ -21,7 +21,7 @@ static int count_uses(const struct kir_block *b, int buf) {
   return n;
 }
 
-static bool may_turn(const struct gen *g, const struct loop *l, const struct access *a) {
+static bool may_turn(const struct gen *g, const struct gen_loop *l, const struct gen_access *a) {
   const struct kir_stmt *s = a->stmt;
   bool reads = s->kind == KIR_LOAD && g->k->bufs[s->buf].kind == KIR_IN;
   bool writes = s->kind == KIR_STORE && s->op == KIR_SET && g->k->bufs[s->buf].kind == KIR_OUT &&
@@ -32,7 +32,7 @@ static bool may_turn(const struct gen *g, const struct loop *l, const struct acc
 
 void turns_find(struct gen *g) {
   for (int i = 0; i < g->n_loops; i++) {
-    struct loop *l = &g->loops[i];
+    struct gen_loop *l = &g->loops[i];
     if (l->stmt->kind != KIR_SERIAL || !l->in_lane || l->has_inner || l->has_until ||
         l->n_prefixes || g->loops[l->lane].has_lane_check) continue;
     int n = 0, turned = 0;
@@ -91,7 +91,7 @@ enum { MEMORY, FRAME, COPY_MEMORY, COPY_FRAME, LEFT };
 static void add_to(struct gen *g, int i, int reg) { gpr(enc(g), G_ADD_TO, reg, slot(g, i)); }
 
 /* R9 = how far it is to the squares after these: further along the rows, or to the beginning of other rows. */
-static void look_ahead(struct gen *g, const struct loop *l, const struct access *a) {
+static void look_ahead(struct gen *g, const struct gen_loop *l, const struct gen_access *a) {
   struct encoder *e = enc(g);
   gpr_mul_imm(e, R9, in_frame(a->lane_step), g->copies * g->lanes);
   gpr(e, G_MOV, RAX, in_frame(l->var));
@@ -103,7 +103,7 @@ static void look_ahead(struct gen *g, const struct loop *l, const struct access 
   gpr(e, G_CMOV | CC_L, R9, rm_reg(RCX));
 }
 
-static void each_square(struct gen *g, const struct access *a, enum insn store, void (*move)(struct gen *, enum insn)) {
+static void each_square(struct gen *g, const struct gen_access *a, enum insn store, void (*move)(struct gen *, enum insn)) {
   struct encoder *e = enc(g);
   int copy = label_new(e), again = label_new(e);
   gpr(e, G_MOV, RDX, in_frame(a->pointer));
@@ -157,7 +157,7 @@ static void write_square(struct gen *g, enum insn store) {
 }
 
 /* Around the caches if the launch says so and every row begins a line. */
-static void write_back(struct gen *g, const struct access *a) {
+static void write_back(struct gen *g, const struct gen_access *a) {
   struct encoder *e = enc(g);
   int plain = label_new(e), done = label_new(e);
   const uint8_t test_al[] = { 0xA8, (uint8_t)(g->vector_bytes - 1) };
@@ -175,9 +175,9 @@ static void write_back(struct gen *g, const struct access *a) {
   label_here(e, done);
 }
 
-static void move_all(struct gen *g, const struct loop *l, bool is_store) {
+static void move_all(struct gen *g, const struct gen_loop *l, bool is_store) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
-    const struct access *a = &g->accesses[i];
+    const struct gen_access *a = &g->accesses[i];
     if (!a->tile || (a->stmt->kind == KIR_STORE) != is_store) continue;
     if (is_store) write_back(g, a);
     if (is_store) continue;
@@ -189,18 +189,18 @@ static void move_all(struct gen *g, const struct loop *l, bool is_store) {
 /* ---- Steps ---- */
 
 /* The accesses read and write the frame, or memory again. */
-static void point(struct gen *g, const struct loop *l, bool to_frame) {
+static void point(struct gen *g, const struct gen_loop *l, bool to_frame) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
-    struct access *a = &g->accesses[i];
+    struct gen_access *a = &g->accesses[i];
     if (!a->tile) continue;
     a->cls = to_frame ? LANE_UNIT : LANE_ANY;
     if (to_frame) gpr(enc(g), G_LEA, a->reg, in_frame(a->tile));
   }
 }
 
-static void step_turned(struct gen *g, const struct loop *l) {
+static void step_turned(struct gen *g, const struct gen_loop *l) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next) {
-    const struct access *a = &g->accesses[i];
+    const struct gen_access *a = &g->accesses[i];
     if (a->tile) gpr_imm(enc(g), A_ADD, rm_reg(a->reg), step_bytes(g));
     else gpr(enc(g), G_ADD, a->reg, in_frame(a->step));
   }
@@ -208,7 +208,7 @@ static void step_turned(struct gen *g, const struct loop *l) {
 
 static void steps(struct gen *g, int id) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int again = label_new(e);
   gpr(e, G_MOV, R10, in_frame(l->var));
   gpr(e, G_MOV, R11, in_frame(g->turn_end));
@@ -224,27 +224,27 @@ static void steps(struct gen *g, int id) {
 }
 
 /* Pointers of turned accesses: those steps on; in registers, or from there. */
-static void advance(struct gen *g, const struct loop *l) {
+static void advance(struct gen *g, const struct gen_loop *l) {
   gpr(enc(g), G_MOV, RAX, in_frame(g->turn_squares));
   gpr_mul_imm(enc(g), RAX, rm_reg(RAX), 4 * square(g));
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next)
     if (g->accesses[i].tile) gpr(enc(g), G_ADD_TO, RAX, in_frame(g->accesses[i].pointer));
 }
-static void move_pointers(struct gen *g, const struct loop *l, int opcode) {
+static void move_pointers(struct gen *g, const struct gen_loop *l, int opcode) {
   for (int i = l->accesses; i >= 0; i = g->accesses[i].next)
     if (g->accesses[i].tile) gpr(enc(g), opcode, g->accesses[i].reg, in_frame(g->accesses[i].pointer));
 }
 
 /* The lanes that are there. */
 static void count_rows(struct gen *g) {
-  const struct loop *lanes = &g->loops[g->lane_loop];
+  const struct gen_loop *lanes = &g->loops[g->lane_loop];
   gpr(enc(g), G_MOV, RAX, in_frame(lanes->limit));
   gpr(enc(g), G_SUB, RAX, in_frame(lanes->j));
   gpr(enc(g), G_STORE, RAX, in_frame(g->turn_rows));
 }
 
 /* As many squares as there are steps for; flags: zero if none. */
-static void count_squares(struct gen *g, const struct loop *l) {
+static void count_squares(struct gen *g, const struct gen_loop *l) {
   struct encoder *e = enc(g);
   int shift = __builtin_ctz((unsigned)square(g));
   gpr(e, G_MOV, RAX, in_frame(l->limit));
@@ -263,7 +263,7 @@ static void count_squares(struct gen *g, const struct loop *l) {
 
 void turns_run(struct gen *g, int id) {
   struct encoder *e = enc(g);
-  struct loop *l = &g->loops[id];
+  struct gen_loop *l = &g->loops[id];
   int again = label_new(e), rest = label_new(e), done = label_new(e);
   registers_clear(g);
   if (is_tail(g)) count_rows(g);

@@ -9,9 +9,9 @@ enum form {
   F_BITS, F_SCALE
 };
 enum kind { FLOAT, SIGNED, UNSIGNED };
-struct rule { uint8_t form, imm; int16_t insn; };
+struct vector_rule { uint8_t form, imm; int16_t insn; };
 
-static const struct rule rules[KIR_OPS][3] = {
+static const struct vector_rule rules[KIR_OPS][3] = {
   [KIR_ADD] = { { F_COMMUTES, 0, I_ADDPS }, { F_COMMUTES, 0, I_PADDD }, { F_COMMUTES, 0, I_PADDD } },
   [KIR_SUB] = { { F_BINARY, 0, I_SUBPS }, { F_BINARY, 0, I_PSUBD }, { F_BINARY, 0, I_PSUBD } },
   [KIR_MUL] = { { F_COMMUTES, 0, I_MULPS }, { F_COMMUTES, 0, I_PMULLD }, { F_COMMUTES, 0, I_PMULLD } },
@@ -413,7 +413,7 @@ static void long_op(struct gen *g, const struct kir_stmt *s, int dtype) {
 
 void vector_op(struct gen *g, const struct kir_stmt *s) {
   int in = s->in[s->n_in - 1], dtype = g->vals[in].dtype;
-  const struct rule *r = &rules[s->op][kind_of(dtype)];
+  const struct vector_rule *r = &rules[s->op][kind_of(dtype)];
   if (integer_is_long(g, s->op, dtype)) { long_op(g, s, dtype); return; }
   if (g->e.evex && dtype == WEFT_BOOL && (r->form == F_LOGIC || r->form == F_NOT)) { mask_logic(g, s); return; }
   if (guess_quotient(g, s, dtype)) return;
@@ -439,7 +439,7 @@ void vector_op(struct gen *g, const struct kir_stmt *s) {
 
 /* Temporaries it takes are given back. */
 void combine(struct gen *g, int op, int dtype, int bytes, int dst, int a, struct rm b) {
-  const struct rule *r = &rules[op][kind_of(dtype)];
+  const struct vector_rule *r = &rules[op][kind_of(dtype)];
   bool is_long = integer_is_long(g, op, dtype);
   if (dtype == WEFT_BOOL && g->e.evex) {
     vec(enc(g), mask_insn(op), 32, dst - MASK_BASE, a - MASK_BASE, rm_reg(b.reg - MASK_BASE));

@@ -61,7 +61,7 @@ static int factor_slot(struct gen *g, int val) {
 }
 
 /* The length of a row is that of its lane loop: n, or b for a block. */
-static const struct kir_lin *row_length(const struct gen *g, const struct row *r) {
+static const struct kir_lin *row_length(const struct gen *g, const struct kept_row *r) {
   const struct kir_stmt *s = g->loops[r->loop].stmt;
   return s->extent == KIR_BLOCK ? &g->loops[g->vals[s->block_of].loop].stmt->at[1] : &s->at[0];
 }
@@ -113,7 +113,7 @@ static bool note_scratch(struct gen *g, struct code *c) {
   c->outs = arena_take(c->arena, (size_t)(g->k->n_bufs + 1) * sizeof *c->outs);
   if (!c->rows || !c->locals || !c->terms || !c->outs) return false;
   for (int i = 0; i < g->n_rows; i++) {
-    const struct row *r = &g->rows[i];
+    const struct kept_row *r = &g->rows[i];
     const struct kir_lin *l = row_length(g, r);
     if (r->in_place) continue;
     c->rows[c->n_rows++] =

@@ -1,9 +1,9 @@
-#include "run/contract.h"
+#include "run/product.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/blas.h"
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include "backend/float_mode.h"
 #include "base/least.h"
 #include "base/mem.h"
@@ -403,16 +403,17 @@ static const uint8_t *left_at(const struct worker *w, int64_t row, int64_t k) {
 }
 
 /* Elements of an operand where they can be read. */
-struct block { const uint8_t *at; int64_t row, column; };
+struct operand_block { const uint8_t *at; int64_t row, column; };
 
 /* Computed into scratch, rows or columns side by side. */
-static struct block made(struct worker *w, const struct matrix *x, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+static struct operand_block made(struct worker *w, const struct matrix *x, int64_t row, int64_t column, int64_t rows,
+                                 int64_t columns) {
   const struct maker *m = x->maker;
   bool is_by_rows = llabs(x->column) < llabs(x->row);
   int64_t size = kir_width(x->dtype), next = up((is_by_rows ? columns : rows) * size, ALIGN), from[AXES], extent[AXES];
   struct piece_buffer own = { .buf = m->piece, .data = w->piece };
   int r = x->row_axis, c = x->column_axis;
-  struct block b = { w->piece, r < 0 ? 0 : is_by_rows ? next : size, c < 0 ? 0 : is_by_rows ? size : next };
+  struct operand_block b = { w->piece, r < 0 ? 0 : is_by_rows ? next : size, c < 0 ? 0 : is_by_rows ? size : next };
   for (int i = 0; i < w->p->c->n_batch; i++)
     if (m->batch_axis[i] >= 0) from[m->batch_axis[i]] = w->cell.batch[i], extent[m->batch_axis[i]] = 1;
   if (r >= 0) from[r] = row, extent[r] = rows, own.stride[r] = b.row;
@@ -422,10 +423,10 @@ static struct block made(struct worker *w, const struct matrix *x, int64_t row, 
 }
 
 /* Of the right operand. */
-static struct block block_of(struct worker *w, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+static struct operand_block block_of(struct worker *w, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   const struct matrix *b = &w->p->b;
   if (b->maker) return made(w, b, row, column, rows, columns);
-  return (struct block){ corner(w, b, row, column), b->row, b->column };
+  return (struct operand_block){ corner(w, b, row, column), b->row, b->column };
 }
 
 /* Where the i-th of `of` equal shares of n begins. */
@@ -487,7 +488,7 @@ static void begin_fours(struct worker *w, int64_t first, int64_t n) {
 /* n rows of the right operand, i of those that are packed, in the strips of some columns of the cell. */
 static void pack_block(struct worker *w, int64_t from, int64_t i, int64_t n, int64_t column, int64_t columns) {
   const struct product *p = w->p;
-  struct block b = block_of(w, from + i, w->cell.column + column, n, columns);
+  struct operand_block b = block_of(w, from + i, w->cell.column + column, n, columns);
   for (int64_t j = column; j < column + columns; j += p->width)
     pack(p, &(struct panel){ b.at + (j - column) * b.column, strip_at(w, j) + panel_rows(p, i) * p->width * p->size,
                              b.row, b.column, n, strip(w, j), p->width, p->b.dtype }, false);
@@ -522,7 +523,7 @@ static uint8_t *part_at(const struct worker *w, int64_t part, int64_t n) {
 static void pack_parts(struct worker *w, int64_t part, int64_t parts, int64_t k, int64_t all, int64_t i, int64_t n) {
   const struct product *p = w->p;
   int64_t row = first_row(p, part), rows = first_row(p, part + parts) - row;
-  struct block a = { left_at(w, row, k + i), p->a.row, p->a.column };
+  struct operand_block a = { left_at(w, row, k + i), p->a.row, p->a.column };
   if (p->a.maker) a = made(w, &p->a, row, k + i, rows, n);
   for (int64_t j = part; j < part + parts; j++)
     pack(p, &(struct panel){ a.at + (first_row(p, j) - row) * a.row,
@@ -635,7 +636,7 @@ static void multiply(struct worker *w, int64_t k, int64_t n) {
   struct patch t = { .a_row = p->packs_a ? p->size : p->a.row, .a_k = p->a.column, .k = panel_rows(p, n),
                      .adds = ends && k >= CONTRACT_BLOCK };
   struct upper_left u = { .a = p->packs_a ? w->a : left_at(w, w->cell.row, k), .a_row = p->packs_a ? t.k * p->size : p->a.row };
-  struct block b = { 0 };
+  struct operand_block b = { 0 };
   place_sums(w, begins, ends, &u, &t);
   if (!p->packs_b) b = block_of(w, k, w->cell.column, n, w->cell.columns);
   t.b_k = p->packs_b ? p->width * p->size : b.row;

@@ -1,5 +1,5 @@
-/* contract.c -- patches of products for any machine: a row at a time, by the tile loops of the interpreter. */
-#include "backend/contract.h"
+/* plain_patch.c -- patches of products for any machine: a row at a time, by the tile loops of the interpreter. */
+#include "backend/patch.h"
 #include <string.h>
 #include "backend/vm/tile.h"
 

@@ -1,4 +1,4 @@
-/* draft.c -- loops that transforms make. */
+/* loop_draft.c -- loops that transforms make. */
 #include "base/mem.h"
 #include "op/operand.h"
 #include "transform/loop.h"
@@ -31,16 +31,16 @@ void nodes_free(struct nodes *l) {
   *l = (struct nodes){ 0 };
 }
 
-bool draft_seq(struct draft *d, struct node *seq, struct node *var) {
+bool draft_seq(struct loop_draft *d, struct node *seq, struct node *var) {
   return nodes_add(&d->seq, node_retain(seq)) && nodes_add(&d->seq_var, node_retain(var));
 }
 
-bool draft_carry(struct draft *d, struct node *init, struct node *var, struct node *next) {
+bool draft_carry(struct loop_draft *d, struct node *init, struct node *var, struct node *next) {
   return nodes_add(&d->init, node_retain(init)) && nodes_add(&d->carry_var, node_retain(var)) &&
          nodes_add(&d->next, node_retain(next));
 }
 
-bool draft_same_steps(struct draft *d, struct node *n) {
+bool draft_same_steps(struct loop_draft *d, struct node *n) {
   const struct loop *l = loop_of(n);
   d->parts.n_steps = dim_resolve(l->length);
   if (l->until) {
@@ -52,7 +52,7 @@ bool draft_same_steps(struct draft *d, struct node *n) {
   return true;
 }
 
-struct node *draft_make(struct draft *d, struct failure **failure) {
+struct node *draft_make(struct loop_draft *d, struct failure **failure) {
   struct loop_parts *p = &d->parts;
   p->n_seq = d->seq.n;
   p->n_carry = d->init.n;
@@ -66,7 +66,7 @@ struct node *draft_make(struct draft *d, struct failure **failure) {
   return loop_make(p, failure);
 }
 
-void draft_free(struct draft *d) {
+void draft_free(struct loop_draft *d) {
   nodes_free(&d->seq);
   nodes_free(&d->seq_var);
   nodes_free(&d->init);
@@ -78,7 +78,7 @@ void draft_free(struct draft *d) {
 
 int n_bodies_of(const struct loop *l) { return l->n_carry + l->n_all + (l->until != NULL); }
 
-void draft_branch(struct draft *d, const struct loop *l) {
+void draft_branch(struct loop_draft *d, const struct loop *l) {
   if (l->is_branch) d->parts.since = node_serial() + 1;
 }
 

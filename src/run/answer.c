@@ -1,4 +1,4 @@
-/* evaluate.c -- the public calls that compute: eval, read, wait. */
+/* answer.c -- the public calls through which values leave: eval, read, wait. */
 #include <string.h>
 #include "base/mem.h"
 #include "graph/shape.h"

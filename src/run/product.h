@@ -1,7 +1,7 @@
-/* contract.h -- runs the contractions of a plan: cuts a product into cells, copies what is better copied, multiplies patch by
+/* product.h -- runs the contractions of a plan: cuts a product into cells, copies what is better copied, multiplies patch by
  * patch, and gives each finished cell to the kernel that goes on with it. No choice made here changes a bit. */
-#ifndef WEFT_RUN_CONTRACT_H
-#define WEFT_RUN_CONTRACT_H
+#ifndef WEFT_PRODUCT_H
+#define WEFT_PRODUCT_H
 #include "run/plan.h"
 
 struct failure *contract_run(const struct plan *, int step, struct run *, uint8_t *const base[]);

@@ -1,9 +1,9 @@
-/* contract.c -- patches of products for AVX2 and AVX-512, written by the encoder when first wanted and kept.
+/* patch.c -- patches of products for AVX2 and AVX-512, written by the encoder when first wanted and kept.
  *
  * A patch holds rows x vectors accumulators. A step of k loads a row of b, then broadcasts each a[i,k] and adds to the
  * accumulators of its row. Rows of a and c are reached from three addresses by multiples of the stride, so operands of
  * any layout are read where they are. */
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include <stdatomic.h>
 #include <stddef.h>
 #include "backend/x86/cpu.h"

@@ -1,4 +1,4 @@
-/* contract.c -- matrix products. [..,m,k] x [..,k,n] -> [..,m,n]; batch dims of the node are equal in both operands,
+/* matmul.c -- matrix products. [..,m,k] x [..,k,n] -> [..,m,n]; batch dims of the node are equal in both operands,
  * which have one dtype: that of the node or, of narrow integers, one whose sums have it. */
 #include <string.h>
 #include "op/operand.h"

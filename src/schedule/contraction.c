@@ -1,4 +1,4 @@
-/* contract.c -- products of matrices by patches of a back end: which, on what memory, and how they are turned. */
+/* contraction.c -- products of matrices by patches of a back end: which, on what memory, and how they are turned. */
 #include <string.h>
 #include "schedule/work.h"
 

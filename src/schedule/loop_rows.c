@@ -1,4 +1,4 @@
-/* rows.c -- a loop whose body contracts rows with constant matrices, as one kernel: an RNN, a small filter.
+/* loop_rows.c -- a loop whose body contracts rows with constant matrices, as one kernel: an RNN, a small filter.
  *
  * Rows of the batch never meet, so some of them are a par iteration with the time loop inside: four, so that an element of
  * a matrix that is loaded serves four rows, and what is left one by one. A carry is a local array of two times these rows,
@@ -6,14 +6,14 @@
  * are local arrays too. Inside a step, for each phase and length, there is a lane loop for the contractions of all rows and
  * one for everything else of each row: what a contraction reads is complete in an earlier phase. */
 #include <string.h>
-#include "backend/contract.h"
+#include "backend/patch.h"
 #include "schedule/body.h"
 #include "schedule/draft.h"
 
 enum { MOST_RESULTS = 8, LONGEST = 1024, GROUP = 4 }; /* LONGEST: elements of a row */
 enum { LARGE = 1 << 16 };           /* elements of a matrix that no longer stays in the second cache beside others */
 
-struct stream {                     /* something in memory: strides of time, of the batch axes, of the lanes */
+struct row_stream {                     /* something in memory: strides of time, of the batch axes, of the lanes */
   int store, buf;
   int64_t offset, time, lead[AXES], lane, inner; /* inner: of the contracted axis */
   int64_t length, inner_length;     /* of the lane axis, 0: it does not move; of a matrix's contracted axis, else 0 */
@@ -30,7 +30,7 @@ struct rows {
   int n_phases, now;                /* the phase being written */
   int64_t first_row, n_rows;        /* of the last batch axis: those of this kernel */
   int group;                        /* rows of an iteration */
-  struct stream stream[DRAFT_BUFFERS];
+  struct row_stream stream[DRAFT_BUFFERS];
   int n_streams;
   struct turned turned[DRAFT_BUFFERS];
   int n_turned;
@@ -126,27 +126,27 @@ static void find_phases(struct rows *r) {
 
 enum { NONE = -2 };
 
-static bool same_stream(const struct stream *a, const struct stream *b) {
+static bool same_stream(const struct row_stream *a, const struct row_stream *b) {
   return a->store == b->store && a->offset == b->offset && a->dtype == b->dtype && a->is_written == b->is_written &&
          a->time == b->time && a->lane == b->lane && a->inner == b->inner && a->length == b->length &&
          a->inner_length == b->inner_length && !memcmp(a->lead, b->lead, sizeof a->lead);
 }
 
-static int add_stream(struct rows *r, struct stream s) {
+static int add_stream(struct rows *r, struct row_stream s) {
   for (int i = 0; i < r->n_streams; i++) if (same_stream(&r->stream[i], &s)) return i;
   if (r->n_streams == DRAFT_BUFFERS) return NONE;
   r->stream[r->n_streams] = s;
   return r->n_streams++;
 }
 
-static struct stream stream_of(const struct node *x, const struct moving *m, bool is_written) {
-  return (struct stream){ .store = m->at.store, .offset = m->at.offset, .time = m->time, .dtype = (weft_dtype)x->dtype,
+static struct row_stream stream_of(const struct node *x, const struct moving *m, bool is_written) {
+  return (struct row_stream){ .store = m->at.store, .offset = m->at.offset, .time = m->time, .dtype = (weft_dtype)x->dtype,
                           .is_written = is_written };
 }
 
 /* Axes are aligned on the right with those of the loop's rows. What is written moves along its lanes even if it is one. */
 static int add_rows(struct rows *r, const struct node *x, const struct moving *m, bool is_written) {
-  struct stream s = stream_of(x, m, is_written);
+  struct row_stream s = stream_of(x, m, is_written);
   const struct node *shape = r->b->in_node[r->b->loop->n_seq];
   for (int k = 0, axis = 0; k < shape->rank - 1; k++) {
     int j = k - (shape->rank - x->rank);
@@ -181,7 +181,7 @@ static bool lay_along(struct rows *r, const struct node *x, struct place *at) {
 
 static int add_matrix(struct rows *r, const struct node *x, struct moving *m) {
   if (!lay_along(r, x, &m->at)) return NONE;
-  struct stream s = stream_of(x, m, false);
+  struct row_stream s = stream_of(x, m, false);
   s.inner = m->at.stride[0], s.inner_length = x->dims[0];
   s.lane = m->at.stride[1], s.length = x->dims[1];
   return add_stream(r, s);
@@ -246,9 +246,9 @@ static int size_of_length(struct rows *r, int64_t n) {
   return r->length_size[r->n_lengths++] = size;
 }
 
-static bool has_lanes(const struct stream *s) { return s->length && (s->lane || s->inner_length); }
+static bool has_lanes(const struct row_stream *s) { return s->length && (s->lane || s->inner_length); }
 
-static struct reach reach_of(struct rows *r, const struct stream *s) {
+static struct reach reach_of(struct rows *r, const struct row_stream *s) {
   struct reach x = { .store = s->store, .offset = s->offset };
   if (s->time) reach_along(&x, lin(r, r->size_t_), s->time);
   axes_reach(&r->lead, &r->d, s->lead, &x);
@@ -258,7 +258,7 @@ static struct reach reach_of(struct rows *r, const struct stream *s) {
 }
 
 /* inner: of a matrix, the row. */
-static void subscripts(struct rows *r, const struct stream *s, int inner, struct kir_lin at[]) {
+static void subscripts(struct rows *r, const struct row_stream *s, int inner, struct kir_lin at[]) {
   int n = 0;
   if (s->time) at[n++] = lin(r, r->t);
   n = lead_subscripts(r, s->lead, n, at);
@@ -433,7 +433,7 @@ static void declare(struct rows *r) {
   for (int a = 0; a <= last; a++) r->lead.size[a] = draft_size(&r->d, names[a], a < last ? r->lead.extent[a] : r->n_rows);
   for (int k = 0; k < b->loop->n_carry; k++) size_of_length(r, last_dim(b->target[k]));
   for (int i = 0; i < r->n_streams; i++) {
-    struct stream *s = &r->stream[i];
+    struct row_stream *s = &r->stream[i];
     struct reach x = reach_of(r, s);
     if (last >= 0) x.offset += r->first_row * s->lead[last];
     s->buf = draft_buffer(&r->d, NULL, s->is_written ? KIR_OUT : KIR_IN, s->dtype, &x);

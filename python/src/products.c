@@ -1,4 +1,4 @@
-/* contract.c -- sums of products over named or numbered axes. */
+/* products.c -- sums of products over named or numbered axes. */
 #include "core.h"
 
 static PyObject *einsum(PyObject *module, PyObject *args) {

@@ -1,4 +1,4 @@
-/* rows.c -- the instructions as data, what combiners start from, and the dtypes a kernel knows. */
+/* instructions.c -- the instructions as data, what combiners start from, and the dtypes a kernel knows. */
 #include "kernel/kir.h"
 
 const struct kir_row kir_rows[] = {
