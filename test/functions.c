@@ -229,6 +229,71 @@ TEST(derivatives_and_maps_of_calls_are_those_of_the_body) {
   check_function("called_twice", called_twice, 3, x);
 }
 
+/* Functions of three arguments that are one array: each path from it counts once, whatever the body is. */
+
+typedef weft_array *(*body_of_three)(weft_array *p, weft_array *q, weft_array *r);
+
+static weft_array *plain(weft_array *p, weft_array *q, weft_array *r) { return weft_mul(weft_tanh(p), weft_add(weft_mul(q, r), q)); }
+static weft_array *looped(weft_array *p, weft_array *q, weft_array *r) {
+  weft_loop *l = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(l, r), *y;
+  weft_loop_next(l, c, weft_add(weft_mul(weft_tanh(c), p), weft_mul(q, weft_scalar(0.3))));
+  y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *looped_over(weft_array *p, weft_array *q, weft_array *r) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, p), *f = weft_loop_each(l, q), *c = weft_loop_carry(l, weft_sum(r, WEFT_ALL)), *y;
+  weft_loop_next(l, c, weft_mul(weft_tanh(c), weft_add(e, weft_mul(f, weft_sum(r, WEFT_ALL)))));
+  y = weft_loop_all(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *chosen(weft_array *p, weft_array *q, weft_array *r) {
+  weft_cond *c = weft_cond_open(weft_gt(weft_sum(p, WEFT_ALL), weft_scalar(0)));
+  weft_array *y = weft_cond_value(c, weft_mul(weft_exp(q), r), weft_mul(p, p));
+  weft_cond_close(c);
+  return y;
+}
+static weft_array *checkpointed(weft_array *p, weft_array *q, weft_array *r) {
+  weft_array *y = weft_mul(weft_exp(weft_mul(p, weft_scalar(0.5))), weft_mul(weft_tanh(q), r));
+  weft_checkpoint(1, &p, 1, &y);
+  return y;
+}
+
+static weft_array *on_one_array(body_of_three body, weft_array *x) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in[3], *y;
+  for (int k = 0; k < 3; k++) in[k] = weft_input(WEFT_F64, WEFT_DIMS(3));
+  y = body(in[0], in[1], in[2]);
+  weft_function *f = weft_compile(s, 3, in, 1, &y);
+  weft_call(f, 3, (weft_array *[]){ x, x, x }, 1, &y);
+  return y;
+}
+
+static weft_array *plain_thrice(weft_array *x) { return on_one_array(plain, x); }
+static weft_array *looped_thrice(weft_array *x) { return on_one_array(looped, x); }
+static weft_array *looped_over_thrice(weft_array *x) { return on_one_array(looped_over, x); }
+static weft_array *chosen_thrice(weft_array *x) { return on_one_array(chosen, x); }
+static weft_array *checkpointed_thrice(weft_array *x) { return on_one_array(checkpointed, x); }
+static weft_array *nested_thrice(weft_array *x) { return plain(looped_thrice(x), plain_thrice(x), plain_thrice(x)); }
+static weft_array *of_functions(weft_array *p, weft_array *q, weft_array *r) {
+  return weft_add(plain_thrice(weft_add(p, q)), looped_thrice(weft_mul(r, q)));
+}
+static weft_array *of_functions_thrice(weft_array *x) { return on_one_array(of_functions, x); }
+
+TEST(a_function_given_one_array_for_several_arguments_is_differentiated_once_by_each_path) {
+  double x[] = { 0.3, -0.7, 1.2 };
+  check_function("plain", plain_thrice, 3, x);
+  check_function("looped", looped_thrice, 3, x);
+  check_function("looped_over", looped_over_thrice, 3, x);
+  check_function("chosen", chosen_thrice, 3, x);
+  check_function("checkpointed", checkpointed_thrice, 3, x);
+  check_function("nested", nested_thrice, 3, x);
+  check_function("of_functions", of_functions_thrice, 3, x);
+}
+
 TEST(functions_call_functions) {
   weft_scope *outer = weft_scope_open();
   weft_function *f = square_and_sum();

@@ -185,6 +185,15 @@ static void finish(struct reverse *r) {
   subgraph_free(&r->g);
 }
 
+/* The cotangent of an x. Of a body it is taken away: two inputs of a loop or call may have become one node, and whoever asks
+ * adds up what the inputs get, so that the first of them gets all of it and the other nothing. */
+static struct node *result(struct reverse *r, int i, bool is_body) {
+  struct node *d = r->cotangent[i];
+  if (d && is_body) r->cotangent[i] = NULL;
+  else if (d) node_retain(d);
+  return d;
+}
+
 static bool run(struct reverse *r, int m, struct node *const dy[], int n, bool is_body, struct node *dx[]) {
   mark(r, m, n);
   if (!seed(r, m, dy, is_body)) return false;
@@ -192,10 +201,7 @@ static bool run(struct reverse *r, int m, struct node *const dy[], int n, bool i
     if (!visit(r, i)) return false;
     forget(r, i);
   }
-  for (int j = 0; j < n; j++) {
-    struct node *d = r->cotangent[r->g.target[m + j]];
-    dx[j] = d ? node_retain(d) : NULL;
-  }
+  for (int j = 0; j < n; j++) dx[j] = result(r, r->g.target[m + j], is_body);
   return true;
 }
 

@@ -10,8 +10,9 @@
 /* The youngest node met whose history is gone: what is older than it has no derivative that could be trusted. */
 struct dropped { uint64_t serial; struct failure *why; }; /* 0, NULL: none */
 
-/* dx = J' dy. is_wall: paths end at x, so that a derivative by one x does not go through another one. dropped NULL:
- * meeting a node without history is a failure. */
+/* dx = J' dy. is_wall: of the body of a loop or call. Paths end at x, so that a derivative by one x does not go through
+ * another one, and each path counts once: where a node stands twice among x, its first place gets all of dx and the others
+ * NULL. dropped NULL: meeting a node without history is a failure. */
 bool pull(int m, struct node *const y[], struct node *const dy[], int n, struct node *const x[], bool is_wall,
           struct node *dx[], struct dropped *, struct failure **);
 /* dy = J dx. */
