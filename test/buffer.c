@@ -1,6 +1,8 @@
 /* buffer.c -- one state machine for memory that is there, comes later, or never comes. */
 #define _GNU_SOURCE
 #include "run/buffer.h"
+#include "run/memory.h"
+#include "run/source.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/format.h"
+#include "run/memory.h"
 #include "run/reader.h"
 #include "test.h"
 

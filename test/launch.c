@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "base/mem.h"
 #include "kernels.h"
-#include "run/buffer.h"
+#include "run/memory.h"
 #include "run/pool.h"
 
 /* A kernel on dense f32 and i64 buffers filled by a formula; what it leaves in its outputs is hashed by bytes. */

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "run/buffer.h"
+#include "run/memory.h"
 #include "test.h"
 
 static const size_t sizes[] = { 0, 1, 63, 64, 65, 511, 512, 513, 576, 577, 1000, 4096, 65537, 1 << 20, (4 << 20) - 1,

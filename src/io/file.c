@@ -7,6 +7,7 @@
 #include "io/format.h"
 #include "op/op.h"
 #include "run/eval.h"
+#include "run/memory.h"
 
 struct weft_file {
   struct weft_file *next;       /* of the same scope */

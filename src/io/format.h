@@ -5,6 +5,7 @@
 #ifndef WEFT_FORMAT_H
 #define WEFT_FORMAT_H
 #include "run/buffer.h"
+#include "run/source.h"
 
 struct entry {            /* one array of a file */
   char *name;

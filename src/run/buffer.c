@@ -14,7 +14,9 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "run/guard.h"
+#include "run/memory.h"
 #include "run/reader.h"
+#include "run/source.h"
 
 enum kind { OWN, EXTERNAL, MAPPED, COPIED }; /* the last two: from a file, in its mapping or in memory of ours */
 

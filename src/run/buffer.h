@@ -13,7 +13,7 @@
 enum buffer_state { BUFFER_ABSENT, BUFFER_LOADING, BUFFER_RESIDENT, BUFFER_FAILED };
 
 struct buffer;
-struct text; /* base/text.h */
+struct source; /* run/source.h */
 
 struct buffer *buffer_new(size_t bytes);  /* resident, undefined content, 64-byte aligned. NULL: out of memory/budget */
 struct buffer *buffer_external(void *data, size_t bytes, void (*release)(void *ctx), void *ctx); /* NULL: no memory;
@@ -37,33 +37,10 @@ size_t buffer_bytes(struct buffer *);
 bool buffer_is_mapped(struct buffer *);   /* its bytes are pages of a file */
 void buffer_pin(struct buffer *, bool on); /* pinned: never overwritten by donation */
 
-/* A file being read: shared by the buffers of all its arrays; closed with the last of them. */
-struct source;
-struct source *source_open(const char *path, struct text *why); /* NULL: why says what is wrong; errno: ENOMEM if memory is */
-struct source *source_retain(struct source *);
-void source_release(struct source *);
-const char *source_path(struct source *);
-int64_t source_bytes(struct source *);        /* when it was opened */
-uint8_t *source_map(struct source *);         /* private mapping of the whole file, or NULL if reading with pread */
-weft_status source_read(struct source *, int64_t offset, void *dst, size_t bytes, struct text *why); /* checked */
-bool source_was_cut(struct source *);         /* somebody has found bytes missing that were there when it was opened */
-bool source_is_cut(struct source *);          /* the same, looking at the file now (a system call) */
-bool source_is_changed(struct source *);      /* its length or its time of change is another: it holds other data */
-/* Absent. Mapped when offset is a multiple of align, the alignment of an element; else copied by a background reader.
+/* Of a file: absent. Mapped when offset is a multiple of align, the alignment of an element; else copied by a background reader.
  * NULL: no memory. */
 struct buffer *buffer_from_source(struct source *, int64_t offset, size_t bytes, size_t align);
 /* The same for bools: copied, and each byte that is not 0 becomes 1, as kernels expect. */
 struct buffer *buffer_of_bools(struct source *, int64_t offset, size_t bytes);
-
-/* The memory below all of it: a cache of blocks on huge pages, with a budget. The limit is the memory of the machine (or
- * its cgroup), that of the cache a quarter of it, until set otherwise; a negative one means none. */
-int64_t memory_used(void), memory_cached(void), memory_peak(void), memory_limit(void), memory_cache_limit(void);
-void memory_set_peak(int64_t), memory_set_limit(int64_t), memory_set_cache_limit(int64_t); /* cache 0: gives back all */
-void *memory_take(size_t bytes); /* NULL: out of memory or beyond the limit */
-void memory_give(void *, size_t bytes);
-/* The same for scratch of a kernel while it runs, a few rows a thread: it is not counted as used, so that what is used and
- * its peak are arrays and temporaries, which a plan predicts. */
-void *memory_borrow(size_t bytes);
-void memory_return(void *, size_t bytes);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "run/buffer.h"
+#include "run/memory.h"
 #include "run/replay.h"
 
 /* ---- which ---- */

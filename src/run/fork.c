@@ -4,8 +4,8 @@
  * themselves. In the child the other threads are gone: what they were computing is lazy again. */
 #include <pthread.h>
 #include "graph/scope.h"
-#include "run/buffer.h"
 #include "run/eval.h"
+#include "run/memory.h"
 
 extern pthread_mutex_t graph_mutex, pin_mutex, call_mutex, plan_mutex, compiled_mutex, spare_mutex, handle_mutex, dim_mutex;
 static pthread_mutex_t *const locks[] = { &graph_mutex, &pin_mutex, &call_mutex, &plan_mutex,

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "backend/float_mode.h"
 #include "backend/vm/order.h"
-#include "run/buffer.h"
+#include "run/memory.h"
 #include "run/pool.h"
 
 enum { GRAIN = 1 << 16 };   /* a part of less work than this is not worth a thread */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/mem.h"
-#include "run/buffer.h"
+#include "run/memory.h"
 #include "run/machine.h"
 
 #if defined __SANITIZE_ADDRESS__

@@ -16,6 +16,7 @@
 #include "run/donate.h"
 #include "run/eval.h"
 #include "run/launch.h"
+#include "run/memory.h"
 #include "run/replay.h"
 #include "run/show.h"
 

@@ -3,9 +3,9 @@
 #include <string.h>
 #include "backend/blas.h"
 #include "graph/node.h"
-#include "run/buffer.h"
 #include "run/device.h"
 #include "run/eval.h"
+#include "run/memory.h"
 #include "run/pool.h"
 
 /* Of a device: its memory is the limit, and the cache keeps what fits. */

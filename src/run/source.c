@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/text.h"
-#include "run/buffer.h"
+#include "run/source.h"
 #include "run/guard.h"
 
 struct source {

@@ -3,7 +3,7 @@
  * A small launch lives on the stack; a large one takes its scratch from the cache of memory. */
 #include "backend/float_mode.h"
 #include "backend/vm/frame.h"
-#include "run/buffer.h"
+#include "run/memory.h"
 #include <string.h>
 
 enum { ON_STACK = 24 << 10, LINE = 64 };

@@ -5,7 +5,7 @@
 #include "backend/x86/debug.h"
 #include "backend/x86/pages.h"
 #include "base/mem.h"
-#include "run/buffer.h"
+#include "run/memory.h"
 
 /* ---- Compiling ---- */
 
