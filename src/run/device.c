@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "run/buffer.h"
 #include "run/memory.h"
-#include "run/replay.h"
 
 /* ---- which ---- */
 
@@ -141,44 +140,23 @@ static void take_home(struct tour *t, int i) {
 
 /* ---- steps ---- */
 
-static bool is_there(const struct plan *p, int step) { return p->code[step] && p->code[step]->is_on_device; }
-
-typedef void see(struct tour *, int store, bool is_written);
-
-static void see_replay(struct tour *t, const struct replay *l, see *f) {
-  for (int j = 0; j < l->n_seq + l->n_carry + l->n_const; j++) if (l->in[j].store >= 0) f(t, l->in[j].store, false);
-  if (l->count.store >= 0) f(t, l->count.store, false);
-  for (int j = 0; j < l->n_all; j++) if (l->all[j].store >= 0) f(t, l->all[j].store, true);
-  for (int j = 0; j < l->n_carry; j++) if (l->last[j].store >= 0) f(t, l->last[j].store, true);
-  for (int j = 0; j < 2 * l->n_carry; j++) f(t, l->ping[j], true);
-  if (l->length.store >= 0) f(t, l->length.store, true);
-  if (l->body_block >= 0) f(t, l->body_block, true);
-  if (l->spare >= 0) f(t, l->spare, true);
-}
-
-static void see_stores(struct tour *t, int step, see *f) {
-  const struct step *s = &t->p->schedule->step[step];
-  if (s->replay) { see_replay(t, s->replay, f); return; }
-  const struct kir_kernel *k = t->p->code[step]->kernel;
-  for (int j = 0; j < k->n_bufs; j++)
-    if (k->bufs[j].kind <= KIR_INOUT) f(t, s->bufs[j].store, k->bufs[j].kind != KIR_IN);
-}
-
 /* What is written may be written in parts, so what is there of it comes along. */
-static void to_device(struct tour *t, int store, bool is_written) { (void)is_written, bring(t, store); }
-static void to_host(struct tour *t, int store, bool is_written) { (void)is_written, take_home(t, store); }
-static void made_there(struct tour *t, int store, bool is_written) {
-  if (is_written) t->stay[store].on_device = true, t->stay[store].on_host = false;
+static void to_device(void *t, int *store, enum store_use use) { (void)use, bring(t, *store); }
+static void to_host(void *t, int *store, enum store_use use) { (void)use, take_home(t, *store); }
+static void made_there(void *of, int *store, enum store_use use) {
+  struct stay *y = &((struct tour *)of)->stay[*store];
+  if (use & STORE_WRITTEN) y->on_device = true, y->on_host = false;
 }
-static void made_here(struct tour *t, int store, bool is_written) {
-  if (is_written) t->stay[store].on_device = false, t->stay[store].on_host = true;
+static void made_here(void *of, int *store, enum store_use use) {
+  struct stay *y = &((struct tour *)of)->stay[*store];
+  if (use & STORE_WRITTEN) y->on_device = false, y->on_host = true;
 }
 
 static void run_step(struct tour *t, int i) {
-  bool there = is_there(t->p, i);
-  see_stores(t, i, there ? to_device : to_host);
+  bool there = plan_is_on_device(t->p, i);
+  step_stores(t->p->schedule, i, there ? to_device : to_host, t);
   if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->host);
-  see_stores(t, i, there ? made_there : made_here);
+  step_stores(t->p->schedule, i, there ? made_there : made_here, t);
 }
 
 static void run_steps(struct tour *t) {

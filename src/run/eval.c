@@ -10,7 +10,6 @@
 #include "graph/shape.h"
 #include "op/loop.h"
 #include "run/buffer.h"
-#include "run/product.h"
 #include "run/device.h"
 #include "run/key.h"
 #include "run/pool.h"
@@ -838,9 +837,9 @@ struct failure *eval_cost(int n, struct node *const target[], const bool forgets
   struct failure *f = plan_only(&e, false, &given);
   if (!f) {
     const struct schedule *s = e.plan->schedule;
-    *out = (weft_cost){ plan_peak(e.plan, eval_threads()) - given, s->moved_bytes, s->operations, s->n_steps, 0,
+    *out = (weft_cost){ plan_peak(e.plan, eval_threads()) - given, s->cost.moved_bytes, s->cost.operations, s->n_steps, 0,
                         plan_scratch(e.plan, eval_threads()) };
-    for (int i = 0; i < s->n_steps; i++) out->library_calls += contract_is_for_blas(e.plan, i);
+    for (int i = 0; i < s->n_steps; i++) out->library_calls += plan_library_calls(e.plan, i);
   }
   eval_free(&e);
   return f;

@@ -3,7 +3,7 @@
  * part begins. */
 #ifndef WEFT_RUN_PIECE_H
 #define WEFT_RUN_PIECE_H
-#include "run/plan.h"
+#include "run/kernel_step.h"
 #include "schedule/draft.h"
 
 struct piece_kernel {

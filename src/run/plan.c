@@ -11,13 +11,11 @@
 #include "op/op.h"
 #include "rewrite/rewrite.h"
 #include "run/buffer.h"
-#include "run/product.h"
 #include "run/device.h"
 #include "run/donate.h"
 #include "run/eval.h"
 #include "run/launch.h"
 #include "run/memory.h"
-#include "run/replay.h"
 #include "run/show.h"
 
 /* ---- making ---- */
@@ -59,8 +57,12 @@ struct failure *plan_stopped(const volatile int *cancel) {
   return flag_is_set(cancel) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
 }
 
-/* A schedule whose kernels are compiled; takes over the kernels. Bodies of loops run on the host. */
-struct plan *plan_of(struct arena *arena, struct schedule *s, const struct device *device, struct failure **failure) {
+bool plan_is_on_device(const struct plan *p, int i) {
+  return p->schedule->step[i].kind->where == STEP_WHERE_COMPILED && p->code[i]->is_on_device;
+}
+
+/* A schedule whose steps are compiled; takes over their kernels. */
+struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const struct device *device, struct failure **failure) {
   struct plan *p = mem_alloc(sizeof *p);
   if (!p) {
     schedule_drop_kernels(s);
@@ -73,15 +75,10 @@ struct plan *plan_of(struct arena *arena, struct schedule *s, const struct devic
   p->product = mem_alloc(sizeof *p->product * (size_t)(2 * s->n_steps + 1));
   if (!p->code || !p->body || !p->product) return destroy(p), NULL;
   for (int i = 0; i < s->n_steps; i++) {
-    struct step *step = &s->step[i];
+    const struct step_kind *k = s->step[i].kind;
     if ((*failure = plan_stopped(eval_settings()->cancel))) return destroy(p), NULL;
-    if (step->replay) p->body[i] = plan_of(NULL, step->replay->body, NULL, failure);
-    else if (step->kernel) {
-      p->code[i] = compiled_get(step->kernel, &step->shape, device, failure);
-      step->kernel = NULL;
-    }
-    if (!p->code[i] && !p->body[i] && (!step->contraction || *failure)) return destroy(p), NULL;
-    p->uses_host |= !p->code[i] || !p->code[i]->is_on_device;
+    if (k->compile && !k->compile(p, i, failure)) return destroy(p), NULL;
+    p->uses_host |= !plan_is_on_device(p, i);
   }
   return p;
 }
@@ -111,7 +108,7 @@ struct plan *plan_for(struct program *g, struct failure **failure) {
   if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->rewrites) && !(*failure = too_large(&g->list)))
     s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place,
                       &(struct schedule_options){ fusing(), !g->device, g->rewrites }, failure);
-  struct plan *p = s ? plan_of(g->arena, s, g->device, failure) : NULL;
+  struct plan *p = s ? plan_of_schedule(g->arena, s, g->device, failure) : NULL;
   if (!s) arena_free(g->arena);
   if (!p && !*failure) *failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while planning");
   if (p) plan_show_if_asked(p);
@@ -198,56 +195,9 @@ void plan_keep(struct plan *p, const void *key, size_t bytes, uint64_t hash) {
 
 /* ---- running ---- */
 
-static struct failure *index_failure(const struct site *t, int64_t at) {
-  return fail(WEFT_ERR_INDEX, t->origin, "%s: index number %lld is out of range for an axis of %lld", t->text, (long long)at,
-              (long long)t->bound);
-}
-
-struct failure *step_index_failure(const struct step *s, int site, int64_t at) { return index_failure(&s->site[site], at); }
-
-void step_bind(const struct step *s, const struct kir_kernel *k, uint8_t *const base[], struct bound bound[]) {
-  for (int j = 0; j < k->n_bufs; j++) {
-    if (k->bufs[j].kind > KIR_INOUT) continue;
-    const struct binding *b = &s->bufs[j];
-    int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
-    bound[j].data = base && b->store >= 0 ? base[b->store] + b->offset * size : NULL;
-    memcpy(bound[j].stride, b->stride, sizeof b->stride);
-    bound[j].in_register_dtype = false;
-  }
-}
-
-/* One kernel on memory that starts at base[store]. */
-static struct failure *run_kernel(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
-  const struct step *s = &p->schedule->step[i];
-  const struct compiled *c = p->code[i];
-  const struct kir_kernel *k = c->kernel;
-  struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
-  int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
-  step_bind(s, k, base, bound);
-  for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
-  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = checks, .cancel = r->cancel, .parts = s->parts,
-                      .loads = r->loads ? r->loads[i] : NULL };
-  int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
-  if (c->is_on_device && how) return device_failure(p->device, how);
-  if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
-  if (how == 2 || flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
-  for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return index_failure(&s->site[j], checks[j]);
-  return NULL;
-}
-
-/* A copy of what stands there already. */
-static bool moves_nothing(const struct step *s, uint8_t *const base[]) {
-  const struct binding *from = &s->bufs[0], *to = &s->bufs[1];
-  return s->is_copy && base[from->store] == base[to->store] && from->offset == to->offset &&
-         !memcmp(from->stride, to->stride, sizeof from->stride);
-}
-
 struct failure *plan_step(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
-  const struct contraction *c = p->schedule->step[i].contraction;
-  if (p->schedule->step[i].is_maker) return NULL; /* the product runs it */
-  if (c) return c->feeds ? NULL : contract_run(p, i, r, base); /* the step it feeds runs both */
-  if (!p->code[i]) return replay_run(p->body[i], p->schedule->step[i].replay, r, base);
-  return r->overwrites && moves_nothing(&p->schedule->step[i], base) ? NULL : run_kernel(p, i, r, base);
+  const struct step_kind *k = p->schedule->step[i].kind;
+  return k->run ? k->run(p, i, r, base) : NULL;
 }
 
 static struct failure *hold_leaves(const struct plan *p, const struct run *r, uint8_t *base[], int *held) {
@@ -305,14 +255,14 @@ static struct failure *look_again(const struct plan *p, const struct run *r) {
   return NULL;
 }
 
+int plan_library_calls(const struct plan *p, int i) {
+  const struct step_kind *k = p->schedule->step[i].kind;
+  return k->library_calls ? k->library_calls(p, i) : 0;
+}
+
 bool plan_may_fail(const struct plan *p, int i) {
-  const struct step *s = &p->schedule->step[i];
-  const struct compiled *c = p->code[i];
-  if (!c || c->is_on_device || s->n_sites || s->contraction) return true;
-  struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
-  step_bind(s, c->kernel, NULL, bound);
-  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound };
-  return launch_borrows(c->backend, c->code, c->kernel, &c->facts, &l);
+  const struct step_kind *k = p->schedule->step[i].kind;
+  return !k->may_fail || k->may_fail(p, i);
 }
 
 /* Whether the last moment to fail passes well. */
@@ -334,15 +284,11 @@ struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const b
   return f;
 }
 
-enum {
-  MOMENT = 1 << 17, /* operations and bytes; some ten microseconds */
-  AT_A_TIME = 8     /* operations of products in the time of one */
-};
+enum { MOMENT = 1 << 17 }; /* operations and bytes; some ten microseconds */
 
 static bool takes_long(const struct plan *p, const struct run *r) {
   const struct schedule *s = p->schedule;
-  int64_t operations = s->operations - s->by_patches + s->by_patches / AT_A_TIME;
-  if (p->device || operations > MOMENT || s->moved_bytes > MOMENT) return true;
+  if (p->device || s->cost.effort > MOMENT || s->cost.moved_bytes > MOMENT) return true;
   for (int i = 0; i < s->n_stores; i++) {
     int leaf = s->store[i].leaf;
     if (leaf >= 0 && (buffer_is_mapped(r->leaf[leaf].buf) || buffer_state_of(r->leaf[leaf].buf) != BUFFER_RESIDENT)) return true;
@@ -374,8 +320,8 @@ weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
 int64_t plan_scratch(const struct plan *p, int threads) {
   int64_t most = 0;
   for (int i = 0; i < p->schedule->n_steps; i++) {
-    int64_t n = p->body[i] ? plan_scratch(p->body[i], threads) : 0;
-    if (p->schedule->step[i].contraction) n = contract_scratch(p, i, threads);
+    const struct step_kind *k = p->schedule->step[i].kind;
+    int64_t n = k->scratch ? k->scratch(p, i, threads) : 0;
     if (n > most) most = n;
   }
   return most;

@@ -37,6 +37,7 @@ struct program {
 
 /* Takes over program->arena in any case. NULL: *failure says why. */
 struct plan *plan_for(struct program *, struct failure **);
+struct plan *plan_of_schedule(struct arena *, struct schedule *, const struct device *, struct failure **); /* the same */
 void plan_retain(struct plan *), plan_release(struct plan *);
 
 /* The table of plans. */
@@ -63,11 +64,13 @@ struct run {
                                     0: none */
 };
 weft_status plan_run(struct plan *, struct run *, struct failure **);
-/* The memory a step's kernel is given in a run: NULL where it stands nowhere; base NULL: all of it. */
-void step_bind(const struct step *, const struct kir_kernel *, uint8_t *const base[], struct bound[]);
-struct failure *step_index_failure(const struct step *, int site, int64_t at); /* a check failed at this index */
+/* Steps on the memory of stores; in order, or one of them. */
+struct failure *plan_steps(const struct plan *, struct run *, uint8_t *const base[]);
+struct failure *plan_step(const struct plan *, int step, struct run *, uint8_t *const base[]);
 int64_t plan_peak(const struct plan *, int threads);    /* bytes allocated at the same time, if no leaf gives its memory; */
 int64_t plan_scratch(const struct plan *, int threads); /* of these, the most that a step needs to work in */
-bool plan_may_fail(const struct plan *, int step); /* for want of memory, or by a check */
+int plan_library_calls(const struct plan *, int step);
+bool plan_may_fail(const struct plan *, int step); /* see struct step_kind */
+bool plan_is_on_device(const struct plan *, int step); /* runs there, on the memory of stores there */
 
 #endif

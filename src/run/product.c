@@ -1,4 +1,6 @@
-#include "run/product.h"
+/* product.c -- steps that are products of matrices: cuts a product into cells, copies what is better copied, multiplies patch by
+ * patch, and gives each finished cell to the kernel that goes on with it. No choice made here changes a bit. */
+#include "run/plan.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "run/pattern.h"
 #include "run/piece.h"
 #include "run/pool.h"
+#include "run/show.h"
 
 enum {
   SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are */
@@ -1081,9 +1084,9 @@ static void keep(const struct plan *plan, int i, const struct product *p) {
   if (!atomic_compare_exchange_strong(&plan->product[2 * i + (p->wanted > 1)], &none, kept)) mem_free(kept);
 }
 
-struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
+static struct failure *run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
   const struct step *s = &plan->schedule->step[i];
-  if (is_empty(s->contraction)) return NULL;
+  if (s->contraction->feeds || is_empty(s->contraction)) return NULL; /* the step it feeds runs both */
   struct kernels kernels[2];
   struct product p, first;
   int wanted;
@@ -1104,7 +1107,7 @@ struct failure *contract_run(const struct plan *plan, int i, struct run *r, uint
   return run_both(&first, r, 0);
 }
 
-int64_t contract_scratch(const struct plan *plan, int i, int threads) {
+static int64_t scratch(const struct plan *plan, int i, int threads) {
   const struct step *s = &plan->schedule->step[i];
   struct product p, first;
   if (is_empty(s->contraction) || s->contraction->feeds) return 0;
@@ -1116,10 +1119,71 @@ int64_t contract_scratch(const struct plan *plan, int i, int threads) {
   return (int64_t)bytes_of(both);
 }
 
-bool contract_is_for_blas(const struct plan *plan, int i) {
+/* ---- the kind ---- */
+
+static void stores(struct schedule *s, struct step *p, store_visitor *v, void *of) {
+  struct contraction *c = p->contraction;
+  kernel_stores(s, p, v, of);
+  see_store(&c->a.store, STORE_READ, v, of);
+  see_store(&c->b.store, STORE_READ, v, of);
+  see_store(&c->y.store, STORE_WRITTEN, v, of);
+  for (int k = 0; k < 2; k++) if (c->maker[k]) kernel_stores(s, &s->step[c->maker[k]->step], v, of);
+  if (c->is_fed) stores(s, p - 1, v, of); /* they run together */
+}
+
+/* Not where makers, or the other one of two that run together, may read it later. */
+static bool may_overwrite(const struct step *p, int from, int to) {
+  const struct contraction *c = p->contraction;
+  if (c->is_fed || c->feeds || c->maker[0] || c->maker[1]) return false;
+  bool is_operand = c->a.store == from || c->b.store == from || c->a.store == to || c->b.store == to;
+  return !is_operand && p->kernel && kernel_may_overwrite(p, from, to);
+}
+
+static bool compile(struct plan *p, int i, struct failure **failure) {
+  return !p->schedule->step[i].kernel || kernel_compile(p, i, NULL, failure);
+}
+
+static void show_operand(const struct schedule *s, const struct maker *m, const struct binding *b, struct text *t) {
+  if (m) text_addf(t, "pieces of step %d", m->step);
+  else store_show(s, b->store, t);
+}
+
+static void show_contraction(const struct schedule *s, const struct contraction *c, struct text *t) {
+  text_addf(t, "product(%s", weft_dtype_name(c->a_dtype));
+  if (c->b_dtype != c->a_dtype) text_addf(t, " x %s", weft_dtype_name(c->b_dtype));
+  for (int i = 0; i < c->n_batch; i++) text_addf(t, ", batch=%lld", (long long)c->batch[i]);
+  text_addf(t, ", M=%lld, N=%lld, K=%lld, a=", (long long)c->m, (long long)c->n, (long long)c->k);
+  if (c->is_fed) text_add(t, "rows of the step before");
+  else show_operand(s, c->maker[0], &c->a, t);
+  text_add(t, ", b=");
+  show_operand(s, c->maker[1], &c->b, t);
+  if (c->y.store >= 0) text_add(t, ", y="), store_show(s, c->y.store, t);
+  text_add(t, ")");
+}
+
+/* As this thread's WEFT_BLAS is set. */
+static int library_calls(const struct plan *plan, int i) {
   const struct contraction *c = plan->schedule->step[i].contraction;
   struct product p;
-  if (!c || c->feeds || is_empty(c)) return false;
+  if (c->feeds || is_empty(c)) return 0;
   find_product(&p, c);
   return is_for_blas(&p);
 }
+
+static const char *cell_or_rows(const struct step *s, int buf) {
+  const struct contraction *c = s->contraction;
+  return c->feeds && buf == c->fed ? "rows" : s->bufs[buf].store < 0 ? "cell" : NULL;
+}
+
+static void show(const struct plan *p, int i, struct text *t) {
+  text_addf(t, "%d: ", i);
+  show_contraction(p->schedule, p->schedule->step[i].contraction, t);
+  text_add(t, p->code[i] ? ", cell by cell:\n  " : "\n");
+  if (p->code[i]) kernel_show(p, i, cell_or_rows, t);
+}
+
+const struct step_kind step_product = {
+  .name = "product", .where = STEP_ON_HOST, .stores = stores, .may_overwrite = may_overwrite, .drop = kernel_drop,
+  .compile = compile, .run = run, .scratch = scratch, .library_calls = library_calls,
+  .show = show,
+};

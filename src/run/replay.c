@@ -1,8 +1,10 @@
-#include "run/replay.h"
-#include <alloca.h>
+/* replay.c -- steps that are loops run step by step: the plan of the body on ping-pong buffers, nothing planned or allocated
+ * a step. */
+#include "run/plan.h"
 #include <string.h>
 #include "base/mem.h"
 #include "graph/dtype.h"
+#include "run/show.h"
 
 /* The memory of the body's stores for one step: leaves and outputs move, its own block stays. */
 struct replaying {
@@ -66,7 +68,9 @@ static struct failure *steps(struct replaying *f, struct run *r, int64_t *n) {
   return NULL;
 }
 
-struct failure *replay_run(struct plan *body, const struct replay *l, struct run *r, uint8_t *const base[]) {
+static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  struct plan *body = p->body[i];
+  const struct replay *l = p->schedule->step[i].replay;
   struct replaying f = { body, l, base, mem_alloc(sizeof *f.base * (size_t)(body->schedule->n_stores + 1)), NULL };
   int64_t n = 0;
   f.leaf = mem_alloc(sizeof *f.leaf * (size_t)(body->schedule->n_leaves + 1));
@@ -79,3 +83,39 @@ struct failure *replay_run(struct plan *body, const struct replay *l, struct run
   mem_free(f.leaf);
   return why;
 }
+
+static void see_all(int n, struct binding b[], enum store_use use, store_visitor *v, void *of) {
+  for (int i = 0; i < n; i++) see_store(&b[i].store, use, v, of);
+}
+
+static void stores(struct schedule *s, struct step *p, store_visitor *v, void *of) {
+  struct replay *l = p->replay;
+  (void)s;
+  see_all(l->n_seq + l->n_carry + l->n_const, l->in, STORE_READ, v, of);
+  see_all(1, &l->count, STORE_READ, v, of);
+  see_all(l->n_all, l->all, STORE_WRITTEN, v, of);
+  see_all(l->n_carry, l->last, STORE_WRITTEN, v, of);
+  for (int k = 0; k < 2 * l->n_carry; k++) see_store(&l->ping[k], STORE_BOTH, v, of);
+  see_all(1, &l->length, STORE_WRITTEN, v, of);
+  see_store(&l->body_block, STORE_WRITTEN, v, of);
+  see_store(&l->spare, STORE_WRITTEN, v, of);
+}
+
+static void drop(struct step *p) { schedule_drop_kernels(p->replay->body); }
+
+static bool compile(struct plan *p, int i, struct failure **failure) {
+  p->body[i] = plan_of_schedule(NULL, p->schedule->step[i].replay->body, NULL, failure);
+  return p->body[i] != NULL;
+}
+
+static int64_t scratch(const struct plan *p, int i, int threads) { return plan_scratch(p->body[i], threads); }
+
+static void show(const struct plan *p, int i, struct text *t) {
+  text_addf(t, "%d: loop, step by step:\n", i);
+  plan_show(p->body[i], "plan", t);
+}
+
+const struct step_kind step_replay = {
+  .name = "loop", .where = STEP_ON_HOST, .stores = stores, .drop = drop, .compile = compile, .run = run, .scratch = scratch,
+  .show = show,
+};

@@ -56,56 +56,11 @@ static struct failure *show_graph(int n, struct node *const target[], bool as_do
 
 /* ---- plans ---- */
 
-static void show_store(const struct schedule *s, int i, struct text *t) {
+void store_show(const struct schedule *s, int i, struct text *t) {
   const struct store *x = &s->store[i];
   if (x->leaf >= 0) text_addf(t, "leaf%d", x->leaf);
   else if (x->is_output) text_addf(t, "out%d", i);
   else text_addf(t, "tmp@%lld", (long long)x->offset);
-}
-
-static void show_operand(const struct schedule *s, const struct maker *m, const struct binding *b, struct text *t) {
-  if (m) text_addf(t, "pieces of step %d", m->step);
-  else show_store(s, b->store, t);
-}
-
-static void show_contraction(const struct schedule *s, const struct contraction *c, struct text *t) {
-  text_addf(t, "product(%s", weft_dtype_name(c->a_dtype));
-  if (c->b_dtype != c->a_dtype) text_addf(t, " x %s", weft_dtype_name(c->b_dtype));
-  for (int i = 0; i < c->n_batch; i++) text_addf(t, ", batch=%lld", (long long)c->batch[i]);
-  text_addf(t, ", M=%lld, N=%lld, K=%lld, a=", (long long)c->m, (long long)c->n, (long long)c->k);
-  if (c->is_fed) text_add(t, "rows of the step before");
-  else show_operand(s, c->maker[0], &c->a, t);
-  text_add(t, ", b=");
-  show_operand(s, c->maker[1], &c->b, t);
-  if (c->y.store >= 0) text_add(t, ", y="), show_store(s, c->y.store, t);
-  text_add(t, ")");
-}
-
-static void show_step(const struct plan *p, int i, struct text *t) {
-  const struct step *s = &p->schedule->step[i];
-  if (s->contraction) {
-    text_addf(t, "%d: ", i);
-    show_contraction(p->schedule, s->contraction, t);
-    text_add(t, p->code[i] ? ", cell by cell:\n  " : "\n");
-    if (!p->code[i]) return;
-  }
-  if (!p->code[i]) {
-    text_addf(t, "%d: loop, step by step:\n", i);
-    plan_show(p->body[i], "plan", t);
-    return;
-  }
-  const struct kir_kernel *k = p->code[i]->kernel;
-  text_addf(t, "%d: %s on %s(", i, k->name, p->code[i]->backend->name);
-  for (int j = 0; j < k->n_sizes; j++) text_addf(t, "%s%s=%lld", j ? ", " : "", k->vals[k->sizes[j]].name, (long long)s->sizes[j]);
-  for (int j = 0; j < k->n_bufs; j++) {
-    if (k->bufs[j].kind > KIR_INOUT) continue;
-    text_addf(t, ", %s=", k->bufs[j].name);
-    bool is_fed = s->contraction && s->contraction->feeds && j == s->contraction->fed;
-    if (s->bufs[j].store < 0 || is_fed) text_add(t, is_fed ? "rows" : "cell");
-    else if (s->is_maker && k->bufs[j].kind == KIR_OUT) text_add(t, "piece");
-    else show_store(p->schedule, s->bufs[j].store, t);
-  }
-  text_add(t, ")\n");
 }
 
 /* What the GPU's printer makes of a kernel, whether there is a GPU or not. */
@@ -121,7 +76,7 @@ void plan_show(const struct plan *p, const char *what, struct text *t) {
                          (long long)plan_peak(p, eval_threads()), (long long)plan_scratch(p, eval_threads()));
   for (int i = 0; i < p->schedule->n_steps; i++) {
     const struct compiled *c = p->code[i];
-    if (is_plan) show_step(p, i, t);
+    if (is_plan) p->schedule->step[i].kind->show(p, i, t);
     else if (!c && p->body[i]) plan_show(p->body[i], what, t);
     else if (!c) continue;
     else if (!strcmp(what, "asm")) {

@@ -25,7 +25,7 @@ bool contract_is_long(const struct work *w, const struct node *n) {
 /* n products of at most a block each, from block `first` on. */
 static bool multiply_blocks(struct work *w, const struct contraction *all, int store, int64_t first, int64_t n, int64_t k) {
   struct contraction *c = work_take(w, sizeof *c);
-  struct step *s = c ? step_new(w) : NULL;
+  struct step *s = c ? step_new(w, &step_product) : NULL;
   if (!s) return false;
   *c = *all;
   c->n_batch = 1, c->batch[0] = n, c->k = k;

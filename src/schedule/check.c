@@ -45,17 +45,27 @@ static void check_buffer(const struct schedule *s, const struct step *p, int i) 
     if (n == 0) return; /* no element */
     *(x->stride[k] < 0 ? &low : &high) += (n - 1) * x->stride[k];
   }
-  if (p->contraction && i == p->contraction->cell) return; /* it stands nowhere */
+  if (p->kind == &step_product && i == p->contraction->cell) return; /* it stands nowhere */
   INVARIANT(x->store >= 0 && x->store < s->n_stores);
   if (s->store[x->store].leaf >= 0) return; /* leaves are as large as their arrays */
   if (!s->store[x->store].bytes) return;    /* an empty array: its kernel has nothing to do there */
   INVARIANT(low >= 0 && (high + 1) * (int64_t)weft_dtype_bytes((weft_dtype)b->dtype) <= s->store[x->store].bytes);
 }
 
+struct checking { const struct schedule *s; int step; };
+
+/* What a kind says it touches is there while the step runs. */
+static void check_store(void *of, int *store, enum store_use use) {
+  const struct checking *m = of;
+  INVARIANT(*store >= 0 && *store < m->s->n_stores && use >= STORE_READ && use <= STORE_BOTH);
+  INVARIANT(m->s->store[*store].first <= m->step && m->step <= m->s->store[*store].last);
+}
+
 void schedule_check(const struct work *w) {
   const struct schedule *s = w->out;
   check_levels(w);
   check_memory(s);
+  for (int i = 0; i < s->n_steps; i++) step_stores(w->out, i, check_store, &(struct checking){ s, i });
   for (int i = 0; i < s->n_steps; i++)
     for (int k = 0; s->step[i].kernel && k < s->step[i].kernel->n_bufs; k++)
       if (s->step[i].kernel->bufs[k].kind <= KIR_INOUT) check_buffer(s, &s->step[i], k);

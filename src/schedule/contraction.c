@@ -45,15 +45,15 @@ static struct binding binding_of(const struct node *n, const struct place *p) {
   return b;
 }
 
-/* Each operand read once; makers have accounted for what they read. */
-static void account(struct schedule *s, const struct contraction *c) {
+enum { AT_A_TIME = 8 }; /* products, in the time of one operation of a kernel */
+
+/* Makers have accounted for what they read. */
+void contract_account(struct work *w, const struct contraction *c) {
   double batch = 1, a = c->maker[0] ? 0 : (double)weft_dtype_bytes(c->a_dtype);
   double b = c->maker[1] ? 0 : (double)weft_dtype_bytes(c->b_dtype);
   for (int i = 0; i < c->n_batch; i++) batch *= (double)c->batch[i];
   double products = batch * (double)c->m * (double)c->n * (double)c->k;
-  cost_add(&s->operations, 2 * products);
-  cost_add(&s->by_patches, 2 * products);
-  cost_add(&s->moved_bytes, batch * (double)c->k * (a * (double)c->m + b * (double)c->n));
+  step_add_cost(w, batch * (double)c->k * (a * (double)c->m + b * (double)c->n), 2 * products, AT_A_TIME);
 }
 
 static void name_axes(const struct node *n, struct contraction *c) {
@@ -85,7 +85,6 @@ struct contraction *contraction_of(struct work *w, const struct group *g) {
   if (!find_operand(w, g, 0, &c->a, &c->maker[0]) || !find_operand(w, g, 1, &c->b, &c->maker[1])) return NULL;
   c->is_fed = g->fed_by >= 0;
   c->y.store = c->cell = -1;
-  account(w->out, c);
   return c;
 }
 
@@ -97,10 +96,11 @@ bool contraction_fits(const struct contraction *c, const struct item *x) {
 
 bool step_contract(struct work *w, struct contraction *c, const struct item *x) {
   c->y = binding_of(x->node, &x->place);
-  cost_add(&w->out->moved_bytes, (double)node_count(x->node) * (double)weft_dtype_bytes((weft_dtype)x->node->dtype));
-  if (contract_is_long(w, x->node)) return step_blocks(w, c, (weft_dtype)x->node->dtype);
-  struct step *s = step_new(w);
-  if (!s) return false;
-  s->contraction = c;
+  struct step *s = NULL;
+  bool is_long = contract_is_long(w, x->node);
+  if (!(is_long ? step_blocks(w, c, (weft_dtype)x->node->dtype) : (s = step_new(w, &step_product)) != NULL)) return false;
+  if (s) s->contraction = c;
+  contract_account(w, c);
+  step_add_cost(w, (double)node_count(x->node) * (double)weft_dtype_bytes((weft_dtype)x->node->dtype), 0, 1);
   return true;
 }

@@ -4,7 +4,7 @@
 
 /* ---- steps ---- */
 
-struct step *step_new(struct work *w) {
+struct step *step_new(struct work *w, const struct step_kind *kind) {
   struct schedule *s = w->out;
   if (s->n_steps == w->room_steps) {
     int room = w->room_steps ? 2 * w->room_steps : 32;
@@ -13,7 +13,7 @@ struct step *step_new(struct work *w) {
     s->step = more;
     w->room_steps = room;
   }
-  s->step[s->n_steps] = (struct step){ 0 };
+  s->step[s->n_steps] = (struct step){ .kind = kind };
   return &s->step[s->n_steps++];
 }
 
@@ -28,7 +28,7 @@ static uint8_t stride_class(int64_t s) {
 
 static void fill(struct step *s, struct draft *d) {
   shape_of_rows(&s->shape, d->row);
-  s->n_sites = d->n_sites;
+  s->n_bufs = d->n_bufs, s->n_sites = d->n_sites;
   s->sizes = copy_of(d->w, d->sizes, sizeof *d->sizes * (size_t)d->n_sizes);
   s->args = copy_of(d->w, d->arg, sizeof *d->arg * (size_t)d->n_args);
   s->bufs = copy_of(d->w, d->bind, sizeof *d->bind * (size_t)d->n_bufs);
@@ -56,7 +56,7 @@ void draft_drop(struct draft *d) {
 
 bool draft_end(struct draft *d) {
   struct work *w = d->w;
-  struct step *s = d->is_full || d->k->failed ? NULL : step_new(w);
+  struct step *s = d->is_full || d->k->failed ? NULL : step_new(w, &step_kernel);
   if (d->is_full) w->is_crowded = true;
   else if (!s) w->no_memory = true;
   if (!s) return draft_drop(d), false;
@@ -137,7 +137,8 @@ int draft_buffer(struct draft *d, const char *name, enum kir_buf_kind kind, weft
     return kir_buf(d->k, "none", kind, dtype, r->rank, r->dims);
   }
   struct binding *b = &d->bind[d->n_bufs++];
-  *b = (struct binding){ .store = r->store, .offset = r->offset };
+  *b = (struct binding){ .store = r->store, .offset = r->offset,
+                         .use = kind == KIR_IN ? STORE_READ : kind == KIR_OUT ? STORE_WRITTEN : STORE_BOTH };
   memcpy(b->stride, r->stride, sizeof *b->stride * (size_t)r->rank);
   if (!name) numbered(made, kind == KIR_IN ? "x" : "y", count_alike(d->k, kind));
   return kir_buf(d->k, name ? name : made, kind, dtype, r->rank, r->dims);

@@ -815,18 +815,18 @@ static double walked(const struct emit *e, const int64_t stride[]) {
 }
 
 static void account(struct emit *e) {
-  struct schedule *s = e->w->out;
+  const struct schedule *s = e->w->out;
   int64_t stride[AXES];
-  double points = 1;
+  double points = 1, bytes = 0;
   for (int i = 0; i < e->n_access; i++)
-    cost_add(&s->moved_bytes, walked(e, e->access[i].stride) * (double)weft_dtype_bytes(e->access[i].dtype));
+    bytes += walked(e, e->access[i].stride) * (double)weft_dtype_bytes(e->access[i].dtype);
   for (int i = 0; i < e->n_parts; i++)
     if (e->part[i].item->is_stored && s->store[e->part[i].item->place.store].bytes) {
       stored_strides(&e->part[i], stride);
-      cost_add(&s->moved_bytes, walked(e, stride) * (double)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype));
+      bytes += walked(e, stride) * (double)weft_dtype_bytes((weft_dtype)e->part[i].node->dtype);
     }
   for (int i = 0; i < e->axes.n_live; i++) points *= (double)e->axes.extent[e->axes.live[i]];
-  cost_add(&s->operations, points * e->n_parts);
+  step_add_cost(e->w, bytes, points * e->n_parts, 1);
 }
 
 /* What the runner has to know about rows of cells. */
@@ -846,7 +846,7 @@ static void name_rows(struct emit *e) {
 static void name_piece(struct emit *e) {
   struct schedule *s = e->w->out;
   e->maker->step = s->n_steps - 1;
-  s->step[s->n_steps - 1].is_maker = true;
+  s->step[s->n_steps - 1].kind = &step_maker;
   for (int i = 0; i < e->n_parts; i++) if (e->part[i].item->is_stored) e->maker->piece = e->part[i].buf;
 }
 
@@ -871,15 +871,17 @@ bool step_group(struct work *w, struct group *g) {
   e->is_split = splits(e);
   if (!find_kept(e) || !declare(e)) return false;
   if (!nest(e)) return draft_drop(&e->d), false;
-  account(e);
   bool folds_rows = e->form == FORM_ROWS && e->g->has_row && e->axes.n_live > 1;
   if (folds_rows && !e->product) e->d.row = e->axes.extent[e->inner]; /* cells of a product have extents of their own */
   if (!draft_end(&e->d)) return false;
+  account(e);
   if (e->maker) name_piece(e);
   if (e->product) {
+    struct step *s = &w->out->step[w->out->n_steps - 1];
     e->product->cell = e->access[e->cell].buf;
     name_rows(e);
-    w->out->step[w->out->n_steps - 1].contraction = e->product;
+    s->kind = &step_product, s->contraction = e->product;
+    contract_account(w, e->product);
   }
   return true;
 }

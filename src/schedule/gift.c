@@ -27,20 +27,14 @@ static void measure_leaves(struct work *w) {
   }
 }
 
-static bool writes(const struct step *p, int store) {
-  for (int j = 0; p->kernel && j < p->kernel->n_bufs; j++)
-    if ((p->kernel->bufs[j].kind == KIR_OUT || p->kernel->bufs[j].kind == KIR_INOUT) && p->bufs[j].store == store) return true;
-  return p->replay || (p->contraction && p->contraction->y.store == store); /* a loop: perhaps */
-}
-
 /* The first step that would change what the leaf holds, if `to` stood in its memory. */
-static int first_change(const struct schedule *s, int from, int to) {
+static int first_change(struct schedule *s, int from, int to) {
   int i = s->store[to].first;
-  while (i <= s->store[to].last && (!writes(&s->step[i], to) || step_is_copy_within(&s->step[i], from, to))) i++;
+  while (i <= s->store[to].last && (!step_writes(s, i, to) || step_is_copy_within(&s->step[i], from, to))) i++;
   return i;
 }
 
-static bool may_give(const struct schedule *s, int from, int to, int *step) {
+static bool may_give(struct schedule *s, int from, int to, int *step) {
   int last = s->store[from].last;
   *step = first_change(s, from, to);
   return last < *step || (last == *step && step_may_overwrite(&s->step[last], from, to));

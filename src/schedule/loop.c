@@ -23,7 +23,9 @@ static bool separate_targets(struct body *b) {
   return true;
 }
 
-static struct binding binding_of(struct moving m) { return (struct binding){ m.at.store, m.at.offset, { m.time } }; }
+static struct binding binding_of(struct moving m) { 
+  return (struct binding){ .store = m.at.store, .offset = m.at.offset, .stride = { m.time } };
+}
 static struct binding still(const struct place *p) { /* NULL: not wanted */
   return p ? (struct binding){ .store = p->store, .offset = p->offset } : (struct binding){ .store = -1 };
 }
@@ -125,7 +127,7 @@ static bool replay(struct body *b) {
   r->body = schedule_make(w->arena, &b->list, b->n_targets, b->target, body_variables(b->loop), leaf,
                           &(struct schedule_options){ w->fuse, true, w->rewrites }, &f);
   if (!r->body) return f ? work_fail(w, f) : !(w->no_memory = true);
-  struct step *s = bind_all(b, r) ? step_new(w) : NULL;
+  struct step *s = bind_all(b, r) ? step_new(w, &step_replay) : NULL;
   if (!s) return schedule_drop_kernels(r->body), false;
   s->replay = r;
   return true;
@@ -133,15 +135,13 @@ static bool replay(struct body *b) {
 
 /* All of the body in every step there may be; nobody can say how many a run will tell. */
 static void account(struct body *b) {
-  struct schedule *s = b->w->out;
   double points = 0, bytes = 0, steps = b->steps == STEPS_AT_RUN ? INFINITY : (double)b->steps;
   for (int i = 0; i < b->list.n; i++) {
     const struct node *n = b->list.node[i];
     if (n->op->kind != OP_LEAF && n->op->kind != OP_VIEW) points += (double)node_count(n);
     if (n->op->kind == OP_LEAF) bytes += (double)node_count(n) * (double)weft_dtype_bytes((weft_dtype)n->dtype);
   }
-  cost_add(&s->operations, steps * points);
-  cost_add(&s->moved_bytes, steps * bytes);
+  step_add_cost(b->w, steps * bytes, steps * points, 1);
 }
 
 static bool is_scheduled(const struct node *n) { return n->op->kind != OP_CALL && n->op->kind != OP_IDENTITY; }
@@ -154,9 +154,10 @@ bool step_loop(struct work *w, struct node *n) {
       return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_loop: %s inside a loop", b->list.node[i]->op->name));
   bool done = false;
   bool may_fuse = w->fuse && (b->steps != STEPS_AT_RUN || (!b->loop->is_branch && loop_runs_blind(b->loop, n->in[0])));
-  account(b);
   if (may_fuse && !scan(b, &done)) return false;
   if (may_fuse && !done && !scan_rows(b, &done)) return false;
   if (may_fuse && !done && !scan_small(b, &done)) return false;
-  return done || replay(b);
+  if (!done && !replay(b)) return false;
+  account(b);
+  return true;
 }

@@ -8,44 +8,14 @@ enum {
   LONGEST_LIFE = 256 /* steps that are looked through for a value that moves */
 };
 
-/* Shown every store that a step reads or writes. */
-typedef void visitor(void *of, int *store, int step);
+struct moment { struct schedule *s; int step; };
 
-/* What a step that is no loop reads and writes, as part of step i. */
-static void visit_step(struct schedule *s, struct step *p, int i, visitor *v, void *of) {
-  struct contraction *c = p->contraction;
-  for (int j = 0; p->kernel && j < p->kernel->n_bufs; j++)
-    if (p->kernel->bufs[j].kind <= KIR_INOUT) v(of, &p->bufs[j].store, i);
-  if (!c) return;
-  v(of, &c->a.store, i);
-  v(of, &c->b.store, i);
-  v(of, &c->y.store, i);
-  for (int k = 0; k < 2; k++) if (c->maker[k]) visit_step(s, &s->step[c->maker[k]->step], i, v, of);
-}
-
-static void visit_replay(struct replay *r, int i, visitor *v, void *of) {
-  for (int j = 0; j < r->n_seq + r->n_carry + r->n_const; j++) v(of, &r->in[j].store, i);
-  for (int j = 0; j < r->n_all; j++) v(of, &r->all[j].store, i);
-  for (int j = 0; j < r->n_carry; j++) v(of, &r->last[j].store, i);
-  for (int j = 0; j < 2 * r->n_carry; j++) v(of, &r->ping[j], i);
-  v(of, &r->length.store, i);
-  v(of, &r->count.store, i);
-  v(of, &r->body_block, i);
-  v(of, &r->spare, i);
-}
-
-static void visit(struct schedule *s, int i, visitor *v, void *of) {
-  struct step *p = &s->step[i];
-  if (p->replay) visit_replay(p->replay, i, v, of);
-  else visit_step(s, p, i, v, of);
-  if (p->contraction && p->contraction->is_fed) visit_step(s, p - 1, i, v, of); /* they run together */
-}
-
-static void touch(void *of, int *store, int step) {
-  if (*store < 0) return;
-  struct store *t = &((struct schedule *)of)->store[*store];
-  if (t->first < 0) t->first = step;
-  t->last = step;
+static void touch(void *of, int *store, enum store_use use) {
+  const struct moment *m = of;
+  struct store *t = &m->s->store[*store];
+  if (t->first < 0) t->first = m->step;
+  t->last = m->step;
+  (void)use;
 }
 
 /* Free ranges of the block, sorted by offset, neighbours joined. */
@@ -96,69 +66,38 @@ static bool give(struct work *w, struct ranges *f, int64_t at, int64_t bytes) {
 
 /* ---- donation ---- */
 
-static bool has_makers(const struct contraction *c) { return c && (c->maker[0] || c->maker[1]); }
-
-/* No other buffer of the step stands in the same store. */
-static bool touches_once(const struct step *p, int buf) {
-  const struct contraction *c = p->contraction;
-  if (c && (c->a.store == p->bufs[buf].store || c->b.store == p->bufs[buf].store)) return false;
-  for (int j = 0; j < p->kernel->n_bufs; j++)
-    if (j != buf && p->kernel->bufs[j].kind <= KIR_INOUT && p->bufs[j].store == p->bufs[buf].store) return false;
-  return true;
-}
-
 static bool is_temporary(const struct store *s) { return s->leaf < 0 && !s->is_output; }
 
-static bool same_place(const struct binding *a, const struct binding *b) {
-  return a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
+struct donor { const struct schedule *s; const bool *gives; int step, to, from; };
+
+static void offer(void *of, int *store, enum store_use use) {
+  struct donor *d = of;
+  const struct store *t = &d->s->store[*store];
+  bool is_free = is_temporary(t) && t->last == d->step && !d->gives[*store] && t->bytes == d->s->store[d->to].bytes;
+  if (d->from >= 0 || use != STORE_READ || !is_free) return;
+  if (step_may_overwrite(&d->s->step[d->step], *store, d->to)) d->from = *store;
 }
 
-/* The buffer of the step that is this store, as the kernel reads or writes it; -1: none. */
-static int buffer_in(const struct step *p, int store, enum kir_buf_kind kind) {
-  for (int j = 0; p->kernel && j < p->kernel->n_bufs; j++)
-    if (p->kernel->bufs[j].kind == kind && p->bufs[j].store == store) return j;
-  return -1;
-}
-
-bool step_may_overwrite(const struct step *p, int from, int to) {
-  int in = buffer_in(p, from, KIR_IN), out = buffer_in(p, to, KIR_OUT);
-  if (p->contraction && (p->contraction->is_fed || p->contraction->feeds)) return false; /* the other one may read it too */
-  if (has_makers(p->contraction)) return false; /* they may read it later */
-  return in >= 0 && out >= 0 && same_place(&p->bufs[in], &p->bufs[out]) && touches_once(p, in) && touches_once(p, out) &&
-         kir_may_donate(p->kernel, in, out);
-}
-
-bool step_is_copy_within(const struct step *p, int from, int to) {
-  int in = buffer_in(p, from, KIR_IN), out = buffer_in(p, to, KIR_OUT);
-  return p->is_copy && in >= 0 && out >= 0 && same_place(&p->bufs[in], &p->bufs[out]);
-}
-
-/* A store that dies in step i and that the kernel reads just where it writes store `to`, or -1. */
-static int donor(const struct schedule *s, int i, int to, const bool gives[]) {
-  const struct step *p = &s->step[i];
-  for (int d = 0; p->kernel && d < p->kernel->n_bufs; d++) {
-    if (p->kernel->bufs[d].kind != KIR_IN || p->bufs[d].store < 0) continue;
-    int from = p->bufs[d].store;
-    const struct store *t = &s->store[from];
-    bool is_free = is_temporary(t) && t->last == i && !gives[from] && t->bytes == s->store[to].bytes;
-    if (is_free && step_may_overwrite(p, from, to)) return from;
-  }
-  return -1;
+/* A store that dies in step i and that the step reads just where it writes store `to`, or -1. */
+static int donor(struct schedule *s, int i, int to, const bool gives[]) {
+  struct donor d = { s, gives, i, to, -1 };
+  if (s->step[i].kind->may_overwrite) step_stores(s, i, offer, &d);
+  return d.from;
 }
 
 /* ---- values that stand in an output before it is there ---- */
 
 struct move { int from, to; };
 
-static void move(void *of, int *store, int step) {
+static void move(void *of, int *store, enum store_use use) {
   const struct move *m = of;
-  (void)step;
+  (void)use;
   if (*store == m->from) *store = m->to;
 }
 
 static void move_store(struct schedule *s, int from, int to) {
   struct store *a = &s->store[from], *b = &s->store[to];
-  for (int i = a->first; i <= a->last; i++) visit(s, i, move, &(struct move){ from, to });
+  for (int i = a->first; i <= a->last; i++) step_stores(s, i, move, &(struct move){ from, to });
   b->first = a->first;
   a->first = a->last = -1;
 }
@@ -183,7 +122,7 @@ static int *ints(struct work *w, int n) { return work_take(w, sizeof(int) * (siz
 bool memory_plan(struct work *w) {
   struct schedule *s = w->out;
   struct ranges f = { 0 };
-  for (int i = 0; i < s->n_steps; i++) visit(s, i, touch, s);
+  for (int i = 0; i < s->n_steps; i++) step_stores(s, i, touch, &(struct moment){ s, i });
   int *by_first = ints(w, s->n_steps), *by_last = ints(w, s->n_steps); /* by step: the first store that begins, ends there */
   int *next_first = ints(w, s->n_stores), *next_last = ints(w, s->n_stores);
   bool *gives = work_take(w, (size_t)s->n_stores + 1); /* its memory has gone over to another */

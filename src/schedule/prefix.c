@@ -235,9 +235,8 @@ bool step_prefix(struct work *w, struct node *n) {
   struct lines x = lines_of(&p, n, &in), y = lines_of(&p, n, out);
   p.blocks = p.n / BLOCK;
   double times = p.n > BLOCK ? 2 : 1; /* x is read */
-  cost_add(&w->out->moved_bytes, (times + 1) * (double)node_count(n) * (double)weft_dtype_bytes(p.memory));
-  cost_add(&w->out->operations, times * (double)node_count(n));
-  if (p.n > BLOCK) return long_rows(&p, x, y);
   struct prefix_draft r = { .axes = p.rows, .x = x, .y = y, .before = none(), .total = none() };
-  return run(&p, &r, "prefix", p.n);
+  if (!(p.n > BLOCK ? long_rows(&p, x, y) : run(&p, &r, "prefix", p.n))) return false;
+  double count = (double)node_count(n);
+  return step_add_cost(w, (times + 1) * count * (double)weft_dtype_bytes(p.memory), times * count, 1), true;
 }

@@ -168,6 +168,7 @@ bool step_scatter(struct work *w, struct node *n) {
   if (!draft_begin(&s.d, w, "scatter")) return false;
   declare(&s);
   write_kernel(&s);
-  cost_add(&w->out->moved_bytes, 3.0 * (double)s.updates * (double)s.row * (double)weft_dtype_bytes((weft_dtype)n->dtype));
-  return draft_end(&s.d);
+  if (!draft_end(&s.d)) return false;
+  step_add_cost(w, 3.0 * (double)s.updates * (double)s.row * (double)weft_dtype_bytes((weft_dtype)n->dtype), 0, 1);
+  return true;
 }

@@ -235,15 +235,10 @@ static bool find_outputs(struct work *w) {
   return true;
 }
 
-void cost_add(int64_t *sum, double cost) {
-  *sum = cost < (double)(INT64_MAX - *sum) ? *sum + (int64_t)cost : INT64_MAX;
-}
-
 void schedule_drop_kernels(struct schedule *s) {
   for (int i = 0; s && i < s->n_steps; i++) {
-    kir_free(s->step[i].kernel);
-    s->step[i].kernel = NULL;
-    if (s->step[i].replay) schedule_drop_kernels(s->step[i].replay->body);
+    struct step *p = &s->step[i];
+    if (p->kind->drop) p->kind->drop(p);
   }
 }
 
@@ -252,7 +247,6 @@ static bool fit(struct work *w) {
   for (w->most_nodes = 64; w->most_nodes; w->most_nodes /= 4) {
     w->is_crowded = false;
     w->out->n_stores = 0;
-    w->out->moved_bytes = w->out->operations = w->out->by_patches = 0;
     for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
     if (group_nodes(w) && place_all(w) && (chains_find(w), makers_find(w)) && emit_all(w)) return true;
     if (!w->is_crowded) return false;
@@ -272,6 +266,7 @@ static bool make(struct work *w) {
   s->n_targets = w->n_targets;
   if (w->no_memory) return false;
   if (!fit(w) || !find_outputs(w) || !memory_plan(w) || !gifts_find(w)) return false;
+  costs_sum(s);
 #ifdef WEFT_HARD
   schedule_check(w);
 #endif

@@ -3,16 +3,14 @@
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
  * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contraction.c, blocks.c, chain.c and
  * maker.c products of matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, lane.c, scan.c, loop_rows.c, small.c) those
- * of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule)
- * refers to no nodes: a plan keeps it, binds leaves to it and runs it as often as it likes. */
+ * of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule) is
+ * steps (step.h) and refers to no nodes: a plan keeps it, binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
-#include "backend/backend.h"
 #include "base/arena.h"
 #include "op/op.h"
 #include "rewrite/rewrite.h"
-
-enum { AXES = BACKEND_RANK };
+#include "schedule/step.h"
 
 /* Memory that steps read or write: a leaf of the graph, or allocated by the plan. */
 struct store {
@@ -25,58 +23,6 @@ struct store {
 
 /* Where an array stands: element i at offset + sum i_k stride[k] of a store, in elements. store -1: nowhere. */
 struct place { int store; int64_t offset; int64_t stride[WEFT_RANK_MAX]; };
-
-struct binding { int store; int64_t offset; int64_t stride[AXES]; }; /* of one kernel buffer, in elements */
-
-struct site { const char *text; uint64_t origin; int64_t bound; };   /* of a check: what failed, whose, the size */
-
-/* A kernel that computes an operand of a product, piece by piece while it is packed; as a whole that stands nowhere. The first
- * n_axes of the kernel's sizes are the extents of the piece; -1: the operand does not move along an axis. */
-struct maker {
-  int step;                      /* whose kernel it is: it runs as part of the product */
-  int piece;                     /* the buffer that is the piece */
-  bool is_by_rows;               /* elements of a row of the operand are neighbours in a piece, else those of a column */
-  int n_axes, row_axis, column_axis, batch_axis[AXES]; /* axes of the kernel */
-  int start[AXES];               /* by axis of the kernel: the size that is the index where a piece begins; -1: not asked for */
-};
-
-/* A product of matrices that is no kernel in KIR: y[..,i,j] = sum over k of a[..,i,k] b[..,k,j], by patches of a back end
- * (backend/patch.h). If the step has a kernel, that goes on with y: it runs over one cell of it after the other, and y
- * as a whole stands nowhere. */
-struct contraction {
-  weft_dtype a_dtype, b_dtype;   /* sums are of their register dtype, which is the same */
-  bool is_turned;                /* y' = b' a' is computed: few columns */
-  int n_batch;
-  int64_t batch[AXES], m, n, k;
-  struct binding a, b, y;        /* strides: of the batch axes, then of the matrix. y.store -1: for the kernel only */
-  const struct maker *maker[2];  /* of a, of b; NULL: it stands in memory */
-  bool has_whole_rows;           /* a cell has all columns: the kernel folds rows */
-  bool has_still;                /* the kernel stores something that is the same for several cells: each writes it, one by one */
-  bool feeds, is_fed;            /* the kernel's one result is, row by row, the left operand of the next step, which runs both:
-                                    a whole it stands nowhere */
-  int fed;                       /* feeds: the buffer that is this result */
-  bool is_banded;                /* feeds: what it gives is 0 beyond column i + band of row i, whatever y is there */
-  int64_t band;
-  /* Of the kernel: the first n_axes of its sizes are the extents of batch axes, rows, columns, without those that are 1. */
-  int n_axes, row_axis, column_axis; /* -1: length 1 */
-  int cell;                      /* the buffer that is y */
-  int start[AXES];               /* by axis: the size that is the index where a cell begins; -1: not asked for */
-};
-
-struct step {
-  struct kir_kernel *kernel;     /* verified and legalised by whoever compiles it; lives in its own arena */
-  struct shape_class shape;
-  int n_sites;
-  int64_t *sizes;
-  uint64_t *args;                /* numbers, as patterns of their register dtypes */
-  struct binding *bufs;
-  struct site *site;
-  struct replay *replay;         /* not NULL: no kernel, a loop run step by step */
-  struct contraction *contraction; /* not NULL: a product, and the kernel, if any, goes on with it */
-  int64_t parts;                 /* so many steps write one array together; 0: it is not so */
-  bool is_copy;                  /* moves elements and does nothing else */
-  bool is_maker;                 /* runs as part of the product whose operand it computes */
-};
 
 /* An output may stand in the memory of a leaf that nobody needs any more: no step from `step` on, which is the first to
  * change it, reads what the leaf held, but where it writes. */
@@ -92,28 +38,7 @@ struct schedule {
   int64_t block_bytes;           /* allocated stores that are no outputs, together */
   int n_gifts;
   struct gift *gift;
-  int64_t moved_bytes;           /* read and written by the kernels if nothing stays in a cache */
-  int64_t operations;
-  int64_t by_patches;            /* of the operations: those of products, many at a time */
-};
-
-/* A loop that is run step by step on the schedule of its body. Leaves of the body: sequences, carries, constants;
- * targets: next carries, stacked outputs, until. Carries go to and fro between two stores each, which begin with the
- * initial value in the first. */
-struct replay {
-  struct schedule *body;
-  int n_seq, n_carry, n_const, n_all;
-  bool has_until;
-  int64_t steps;                 /* at most */
-  struct binding count;          /* store >= 0: as many as stands there */
-  weft_dtype count_dtype;
-  struct binding *in;            /* by leaf; stride[0] of sequences: from step to step */
-  int64_t *leaf_size, *all_size; /* bytes of an element */
-  int64_t *carry_bytes;
-  struct binding *all, *last;    /* stacked outputs (stride[0] from step to step), final carries; store -1: not wanted */
-  struct binding length;         /* store -1: not wanted */
-  int *ping;                     /* two stores a carry */
-  int body_block, spare;         /* memory of the body's own; of until */
+  struct step_cost cost;         /* of all steps */
 };
 
 /* list: rewritten local nodes, inputs before users; leaves have their number in `serial`, and stand at leaf_place.

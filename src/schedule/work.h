@@ -96,14 +96,17 @@ bool contract_takes_rows(const struct node *);  /* cells of whole rows are no wo
 bool contract_is_turned(const struct node *);   /* y' = b' a' is computed: few columns */
 struct contraction *contraction_of(struct work *, const struct group *);               /* of its product. NULL: the work fails */
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
+void contract_account(struct work *, const struct contraction *); /* to the last step: each operand read once, and the products */
 bool step_contract(struct work *, struct contraction *, const struct item *);
 
 /* blocks.c */
 bool contract_is_long(const struct work *, const struct node *); /* few results of many terms; stands alone in its group */
 bool step_blocks(struct work *, const struct contraction *, weft_dtype sums);
 
-/* schedule.c: costs stop at the largest number there is */
-void cost_add(int64_t *sum, double cost);
+/* step.c: costs stop at the largest number there is */
+void step_add_cost(struct work *, double moved_bytes, double operations, int at_a_time); /* to the last step appended;
+                                    at_a_time: operations in the time that a kernel needs for one */
+void costs_sum(struct schedule *);
 
 /* chain.c */
 void chains_find(struct work *); /* products that feed each other; after places are known */
@@ -116,7 +119,7 @@ void makers_mark(struct work *); /* what might be computed for an operand alone;
 bool makers_find(struct work *); /* operands that are computed while they are packed; after chains. false: out of memory */
 
 /* draft.c */
-struct step *step_new(struct work *); /* NULL: out of memory */
+struct step *step_new(struct work *, const struct step_kind *); /* NULL: out of memory */
 
 /* emit.c, copy.c, scatter.c, loop.c, prefix.c: append steps */
 const struct node *scalar_of(const struct node *); /* the scalar leaf a value is a broadcast of, or NULL */
@@ -134,8 +137,6 @@ void schedule_check(const struct work *);
 
 /* memory.c */
 bool memory_plan(struct work *);
-bool step_may_overwrite(const struct step *, int from, int to);  /* reads store `from` just where it writes `to`, and before */
-bool step_is_copy_within(const struct step *, int from, int to); /* would move nothing if both were the same memory */
 
 /* gift.c */
 bool gifts_find(struct work *); /* after memory_plan */

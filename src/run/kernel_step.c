@@ -1,0 +1,140 @@
+#include "run/kernel_step.h"
+#include <alloca.h>
+#include <string.h>
+#include "run/device.h"
+#include "run/launch.h"
+#include "run/show.h"
+
+/* ---- stores ---- */
+
+void kernel_stores(struct schedule *s, struct step *p, store_visitor *v, void *of) {
+  (void)s;
+  for (int j = 0; j < p->n_bufs; j++) see_store(&p->bufs[j].store, p->bufs[j].use, v, of);
+}
+
+/* No other buffer of the step stands in the same store. */
+static bool touches_once(const struct step *p, int buf) {
+  for (int j = 0; j < p->n_bufs; j++) if (j != buf && p->bufs[j].store == p->bufs[buf].store) return false;
+  return true;
+}
+
+/* The buffer of the step that is this store, used just so; -1: none. */
+static int buffer_in(const struct step *p, int store, enum store_use use) {
+  for (int j = 0; j < p->n_bufs; j++) if (p->bufs[j].use == use && p->bufs[j].store == store) return j;
+  return -1;
+}
+
+bool kernel_may_overwrite(const struct step *p, int from, int to) {
+  int in = buffer_in(p, from, STORE_READ), out = buffer_in(p, to, STORE_WRITTEN);
+  return in >= 0 && out >= 0 && binding_is_same(&p->bufs[in], &p->bufs[out]) && touches_once(p, in) && touches_once(p, out) &&
+         kir_may_donate(p->kernel, in, out);
+}
+
+/* ---- compiling ---- */
+
+void kernel_drop(struct step *p) {
+  kir_free(p->kernel);
+  p->kernel = NULL;
+}
+
+bool kernel_compile(struct plan *p, int i, const struct device *device, struct failure **failure) {
+  struct step *s = &p->schedule->step[i];
+  p->code[i] = compiled_get(s->kernel, &s->shape, device, failure);
+  s->kernel = NULL;
+  return p->code[i] != NULL;
+}
+
+static bool compile(struct plan *p, int i, struct failure **failure) { return kernel_compile(p, i, p->device, failure); }
+
+/* ---- running ---- */
+
+struct failure *step_index_failure(const struct step *s, int site, int64_t at) {
+  const struct site *t = &s->site[site];
+  return fail(WEFT_ERR_INDEX, t->origin, "%s: index number %lld is out of range for an axis of %lld", t->text, (long long)at,
+              (long long)t->bound);
+}
+
+void step_bind(const struct step *s, const struct kir_kernel *k, uint8_t *const base[], struct bound bound[]) {
+  for (int j = 0; j < k->n_bufs; j++) {
+    if (k->bufs[j].kind > KIR_INOUT) continue;
+    const struct binding *b = &s->bufs[j];
+    int64_t size = (int64_t)weft_dtype_bytes((weft_dtype)k->bufs[j].dtype);
+    bound[j].data = base && b->store >= 0 ? base[b->store] + b->offset * size : NULL;
+    memcpy(bound[j].stride, b->stride, sizeof b->stride);
+    bound[j].in_register_dtype = false;
+  }
+}
+
+/* One kernel on memory that starts at base[store]. */
+static struct failure *launch(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  const struct step *s = &p->schedule->step[i];
+  const struct compiled *c = p->code[i];
+  const struct kir_kernel *k = c->kernel;
+  struct bound *bound = alloca(sizeof *bound * (size_t)(k->n_bufs + 1));
+  int64_t *checks = alloca(sizeof *checks * (size_t)(s->n_sites + 1));
+  step_bind(s, k, base, bound);
+  for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = checks, .cancel = r->cancel, .parts = s->parts,
+                      .loads = r->loads ? r->loads[i] : NULL };
+  int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
+  if (c->is_on_device && how) return device_failure(p->device, how);
+  if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
+  if (how == 2 || flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return step_index_failure(s, j, checks[j]);
+  return NULL;
+}
+
+/* A copy of what stands there already. */
+static bool moves_nothing(const struct step *s, uint8_t *const base[]) {
+  const struct binding *from = &s->bufs[0], *to = &s->bufs[1];
+  return s->is_copy && base[from->store] == base[to->store] && binding_is_same(from, to);
+}
+
+static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  return r->overwrites && moves_nothing(&p->schedule->step[i], base) ? NULL : launch(p, i, r, base);
+}
+
+static bool may_fail(const struct plan *p, int i) {
+  const struct step *s = &p->schedule->step[i];
+  const struct compiled *c = p->code[i];
+  if (c->is_on_device || s->n_sites) return true;
+  struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
+  step_bind(s, c->kernel, NULL, bound);
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound };
+  return launch_borrows(c->backend, c->code, c->kernel, &c->facts, &l);
+}
+
+/* ---- showing ---- */
+
+void kernel_show(const struct plan *p, int i, const char *(*of_buffer)(const struct step *, int buf), struct text *t) {
+  const struct step *s = &p->schedule->step[i];
+  const struct kir_kernel *k = p->code[i]->kernel;
+  text_addf(t, "%d: %s on %s(", i, k->name, p->code[i]->backend->name);
+  for (int j = 0; j < k->n_sizes; j++) text_addf(t, "%s%s=%lld", j ? ", " : "", k->vals[k->sizes[j]].name, (long long)s->sizes[j]);
+  for (int j = 0; j < s->n_bufs; j++) {
+    const char *other = of_buffer ? of_buffer(s, j) : NULL;
+    text_addf(t, ", %s=", k->bufs[j].name);
+    if (other) text_add(t, other);
+    else store_show(p->schedule, s->bufs[j].store, t);
+  }
+  text_add(t, ")\n");
+}
+
+static void show(const struct plan *p, int i, struct text *t) { kernel_show(p, i, NULL, t); }
+
+const struct step_kind step_kernel = {
+  .name = "kernel", .where = STEP_WHERE_COMPILED, .stores = kernel_stores, .may_overwrite = kernel_may_overwrite,
+  .drop = kernel_drop, .compile = compile, .run = run, .may_fail = may_fail, .show = show,
+};
+
+/* ---- kernels that compute an operand of a product, which runs them ---- */
+
+static bool compile_for_host(struct plan *p, int i, struct failure **failure) { return kernel_compile(p, i, NULL, failure); }
+
+static const char *piece(const struct step *s, int buf) { return s->bufs[buf].use == STORE_WRITTEN ? "piece" : NULL; }
+static void show_maker(const struct plan *p, int i, struct text *t) { kernel_show(p, i, piece, t); }
+
+const struct step_kind step_maker = {
+  .name = "maker", .where = STEP_ON_HOST, .stores = kernel_stores, .drop = kernel_drop, .compile = compile_for_host,
+  .show = show_maker,
+};
