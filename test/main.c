@@ -3,6 +3,7 @@
  *   weft-test [options] [text ..]    runs the tests whose name or file contains one of the texts; none: all
  *     --but TEXT   not those whose name or file contains it; may be given several times
  *     --list       the tests as file: name, without running them
+ *     --first      no test is begun after one has failed
  *     --jobs N     that many at once; default: the processors there are
  *     --shard I/N  every N-th test, from the I-th (1..N) on
  *     --here       one after another in this process, for debuggers
@@ -29,7 +30,7 @@ static int n_tests;
 static const struct test *current;
 static enum result current_result;
 
-static bool verbose, here, list_only;
+static bool verbose, here, list_only, first;
 static int n_jobs, shard = 1, n_shards = 1;
 static const char *buts[MAX_BUTS];
 static int n_buts;
@@ -191,7 +192,7 @@ static void run_or_list(struct job jobs[], int i) {
 }
 
 static int usage(void) {
-  fputs("usage: weft-test [--but TEXT] [--list] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n", stderr);
+  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n", stderr);
   return 2;
 }
 
@@ -203,6 +204,7 @@ static int options(int n, char **arg) {
     if (!strcmp(arg[i], "--list")) list_only = true;
     else if (!strcmp(arg[i], "--here")) here = true;
     else if (!strcmp(arg[i], "--verbose")) verbose = true;
+    else if (!strcmp(arg[i], "--first")) first = true;
     else if (!strcmp(arg[i], "--but") && *value && n_buts < MAX_BUTS) buts[n_buts++] = value, i++;
     else if (!strcmp(arg[i], "--jobs") && sscanf(value, "%d", &n_jobs) == 1) i++;
     else if (!strcmp(arg[i], "--shard") && sscanf(value, "%d/%d", &shard, &n_shards) == 2) i++;
@@ -221,7 +223,7 @@ int main(int argc, char **argv) {
 
   struct job jobs[MAX_JOBS] = { 0 };
   int n_texts = argc - 1 - n_options, n_wanted = 0;
-  for (int i = 0; i < n_tests; i++)
+  for (int i = 0; i < n_tests && !(first && n_failed); i++)
     if (wanted(&tests[i], n_texts, argv + 1 + n_options) && n_wanted++ % n_shards == shard - 1) run_or_list(jobs, i);
   while (any_running(jobs)) finish_one(jobs);
   if (list_only) return 0;
