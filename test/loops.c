@@ -746,3 +746,50 @@ TEST(a_gradient_reads_the_new_carries_where_they_are_stacked_anyway) {
   if (read_f64(dx, N, got)) EXPECT_NEAR(got[N - 1] / g, 1, 1e-12);
   weft_scope_discard(s);
 }
+
+/* until: c, as it is before the step, though next sets it. */
+static weft_array *ended_by_a_carry(weft_array *init, weft_array *rows) {
+  weft_loop *l = weft_loop_open(weft_integer(9));
+  weft_array *t = weft_loop_carry(l, i64_of(0)), *c = weft_loop_carry(l, weft_ne(init, init)), *x = weft_loop_carry(l, rows);
+  weft_loop_next(l, t, weft_add(t, weft_integer(1)));
+  weft_loop_next(l, c, weft_ge(t, weft_integer(3)));
+  weft_loop_next(l, x, weft_add(x, weft_scalar(1)));
+  weft_loop_until(l, c);
+  weft_array *last = weft_loop_last(l, x);
+  weft_loop_close(l);
+  return last;
+}
+
+TEST(a_carry_that_ends_a_loop_is_that_of_the_step) {
+  weft_scope *s = weft_scope_open();
+  EXPECT_F64(ended_by_a_carry(i64_of(0), f64_of(0)), 5);
+  EXPECT_F64(ended_by_a_carry(i64_of(0), f64s(3, (double[]){ 0, 10, 20 })), 5, 15, 25);
+  weft_scope_discard(s);
+}
+
+/* Sizes of the loop and the choice inside are renewed when the body is made; `row` is older than they are. */
+static weft_array *loop_and_choice_inside(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(3));
+  weft_array *a = weft_loop_carry(l, x), *b = weft_loop_carry(l, weft_sin(x)), *row = weft_squeeze(weft_slice(b, 0, 2, 3, 1), 0);
+  weft_array *put = weft_put(b, weft_slice(b, 0, 0, 1, 1), weft_slice(b, 0, 1, 2, 1), WEFT_SET);
+  weft_loop *inner = weft_loop_open(weft_integer(4));
+  weft_array *d = weft_loop_carry(inner, a), *more = weft_mul(d, weft_scalar(1.5));
+  weft_loop_next(inner, d, more);
+  weft_loop_until(inner, weft_gt(weft_sum(more, WEFT_ALL), weft_scalar(4)));
+  weft_array *rows = weft_loop_all(inner, weft_add(row, weft_sum(put, WEFT_ALL)));
+  weft_loop_close(inner);
+  weft_array *i = weft_mul(weft_sum(weft_sin(rows), WEFT_ALL), weft_scalar(0.2));
+  weft_cond *p = weft_cond_open(weft_gt(weft_sum(a, WEFT_ALL), weft_scalar(0)));
+  weft_array *k = weft_cond_value(p, weft_add(a, i), weft_sub(a, i));
+  weft_cond_close(p);
+  weft_loop_next(l, a, weft_broadcast_like(i, a));
+  weft_loop_next(l, b, weft_tanh(weft_add(put, k)));
+  weft_array *y = weft_loop_last(l, b);
+  weft_loop_close(l);
+  return y;
+}
+
+TEST(a_body_older_than_a_loop_inside_stays_as_it_is_when_sizes_are_renewed) {
+  const double x[] = { 0.3, -0.8, 0.9 };
+  check_function("loop and choice inside", loop_and_choice_inside, 3, x);
+}

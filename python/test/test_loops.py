@@ -267,3 +267,35 @@ def test_what_only_the_run_knows_is_said_when_the_shape_is_asked_for():
             ys.shape
         with pytest.raises(ValueError, match=message):
             ys.tolist()
+
+
+@pytest.mark.parametrize("view", [lambda c: c[::-1], lambda c: weft.broadcast_to(c[:1], (3,)), lambda c: c[2], lambda c: (c * c)[::-1]])
+def test_views_of_carries_are_what_they_show(view):
+    x = np.array([1.0, 2.0, 3.0])
+
+    def shown(c):
+        return np.array(view(weft.array(c)))
+
+    _, ys = weft.scan(lambda c, _: (c * 10, view(c)), weft.array(x), length=3)
+    np.testing.assert_array_equal(np.array(ys), [shown(x), shown(10 * x), shown(100 * x)])
+    if shown(x).shape == (3,):
+        last, _ = weft.scan(lambda c, _: (view(c), None), weft.array(x), length=3)
+        np.testing.assert_array_equal(np.array(last), shown(shown(shown(x))))
+
+
+def test_a_body_with_a_loop_and_a_choice_inside_reads_rows_from_around_them():
+    x = weft.array([1.0, 2.0, 3.0])
+
+    def body(carry, _):
+        a, b = carry
+        ys = weft.scan(lambda d, _: (d * 1.5, b[-1]), a, length=17, reverse=True)[1]
+        i = weft.sin(ys * 1.3).sum() * 0.2 + weft.zeros((3,))
+        k = weft.cond(a.sum() > 0, lambda p, q: weft.full((3,), 0.3), lambda p, q: weft.full((3,), 0.4), a, i)
+        return (i, weft.full((3,), 0.1)), weft.tanh(b * 0.5 + k)
+
+    ys = np.array(weft.scan(body, (x, x), length=17)[1])
+    a, b = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0])
+    for y in ys:
+        i = np.full(3, 17 * np.sin(b[-1] * 1.3) * 0.2)
+        np.testing.assert_allclose(y, np.tanh(b * 0.5 + (0.3 if a.sum() > 0 else 0.4)), rtol=1e-5)
+        a, b = i, np.full(3, 0.1)

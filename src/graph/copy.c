@@ -135,10 +135,11 @@ static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
   return remake(c, i, dims, in, attr, is_changed);
 }
 
+/* Where the snapshot ends nothing is replaced below, and no size of a node is one of the loops above that are renewed. */
 static bool stays(const struct copy *c, int i) {
   const struct node *n = c->g.node[i];
   dim dims[WEFT_RANK_MAX];
-  return subgraph_is_dropped(&c->g, i) || (!operands_changed(c, i) && !resize(c, n, dims) && !(n->op->resize && c->sizes.n));
+  return c->g.is_end[i] || (!operands_changed(c, i) && !resize(c, n, dims) && !(n->op->resize && c->sizes.n));
 }
 
 /* The number of steps of a loop, if it is computed, is another one where what says it has changed. */

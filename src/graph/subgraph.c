@@ -53,8 +53,10 @@ static bool reserve_node(struct snapshot_walk *w) {
   struct node **node = mem_resize(g->node, (size_t)room * sizeof *node);
   if (node) g->node = node;
   int *first = node ? mem_resize(g->first, (size_t)room * sizeof *first) : NULL;
-  if (!first) return false;
-  g->first = first;
+  if (first) g->first = first;
+  bool *is_end = first ? mem_resize(g->is_end, (size_t)room * sizeof *is_end) : NULL;
+  if (!is_end) return false;
+  g->is_end = is_end;
   w->room_nodes = room;
   return true;
 }
@@ -67,6 +69,7 @@ static bool finish(struct snapshot_walk *w, struct node *n) {
     if (!add_operand(w, at + k, n->in[k])) return false;
   g->first[g->n] = at;
   g->first[g->n + 1] = at + n_in;
+  g->is_end[g->n] = !n_in && (n->n_in || n->history_dropped);
   g->node[g->n] = node_retain(n);
   n->slot = g->n++;
   return true;
@@ -136,6 +139,7 @@ void subgraph_free(struct subgraph *g) {
   mem_free(g->node);
   mem_free(g->first);
   mem_free(g->operand);
+  mem_free(g->is_end);
   mem_free(g->target);
   *g = (struct subgraph){ 0 };
 }

@@ -11,6 +11,7 @@ struct subgraph {
   struct node **node; /* inputs before users, each once; a reference each */
   int *first;         /* n + 1: the operands of node i are operand[first[i]] .. operand[first[i + 1] - 1] */
   int *operand;       /* indices into node */
+  bool *is_end;       /* it has operands, or had, and is taken without them */
   int *target, *wall; /* where the targets and walls stand; -1: a wall no target needs */
 };
 

@@ -108,6 +108,14 @@ void draft_check(struct draft *d, int ok, int at, struct site site) {
   kir_check(&d->b, ok, at);
 }
 
+void draft_next(struct draft *d, int n, const int carry[], const int next[], int stop) {
+  bool is_carry = false;
+  for (int i = 0; i < n; i++) is_carry |= carry[i] == stop;
+  if (is_carry) stop = kir_op2(&d->b, KIR_OR, stop, stop);
+  if (n) kir_next(&d->b, n, carry, next);
+  if (stop >= 0) kir_until(&d->b, stop);
+}
+
 /* One statement an instruction: the order in which C evaluates arguments must not show in a kernel. */
 int draft_index(struct draft *d, int i, int size, int at, struct site site) {
   struct kir_builder *b = &d->b;

@@ -44,17 +44,17 @@ static bool same_dims(const struct node *a, const struct node *b) {
 static bool is_lane_local(const struct node *n, const struct node *shape) {
   if (n->n_in > 3) return false;
   switch (n->op->kind) {
-    case OP_LEAF: case OP_SIZE: return true;
-    case OP_VIEW: return edge_of(n).aligned || edge_of(n).base->op->kind == OP_LEAF;
+    case OP_LEAF: case OP_SIZE: case OP_VIEW: return true; /* of a view, whoever uses it is asked (reads_own_lane) */
     case OP_ELEMENT: return same_dims(n, shape) || node_count(n) == 1;
     default: return false;
   }
 }
 
-/* A carry is read at its own lane only. */
+/* What a lane carries or computes is used at that lane only: whoever uses x, an operation or a result, has no other's. What
+ * stands in memory is read where it is, by any view. */
 static bool reads_own_lane(const struct body *b, const struct node *x) {
   struct edge e = edge_of(x);
-  if (!body_is_carry(b, e.base)) return true;
+  if (e.base->op->kind == OP_LEAF && !body_is_carry(b, e.base)) return true;
   if (node_count(e.base) == 1) return e.aligned;
   if (!e.aligned || node_count(x) != node_count(e.base)) return false;
   for (int j = 0; j < e.base->rank; j++) if (e.base->dims[j] != 1 && e.map[j] != j) return false;
@@ -86,6 +86,7 @@ static bool fits(const struct body *b, const struct node *shape) {
     if (!is_lane_local(n, shape)) return false;
     for (int k = 0; n->op->kind != OP_VIEW && k < n->n_in; k++) if (!reads_own_lane(b, n->in[k])) return false;
   }
+  for (int k = 0; k < b->n_targets; k++) if (!reads_own_lane(b, b->target[k])) return false;
   return true;
 }
 
@@ -297,12 +298,12 @@ static void first_carries(struct scanning *s, int init[]) {
   for (int i = 0; i < s->n_streams; i++) s->stream[i].value = -1;
 }
 
-/* All of them at once, but for those nobody needs. */
-static void next_carries(struct scanning *s, const int carry[], const int next[], int n) {
+/* All of them at once, but for those nobody needs. stop: until's value, or -1. */
+static void next_carries(struct scanning *s, const int carry[], const int next[], int n, int stop) {
   int from[MOST_RESULTS + 1], to[MOST_RESULTS + 1], count = 0;
   for (int k = 0; k < n; k++)
     if (next[k] >= 0) from[count] = carry[k], to[count++] = next[k];
-  if (count) kir_next(&s->d.b, count, from, to);
+  draft_next(&s->d, count, from, to, stop);
 }
 
 static void nest(struct scanning *s) {
@@ -319,8 +320,7 @@ static void nest(struct scanning *s) {
   if (counts) carry[n] = kir_carry(b, "steps", kir_lit_int(s->d.k, WEFT_I64, 0));
   int stop = step(s, carry, next);
   if (counts) next[n] = kir_op2(b, KIR_ADD, carry[n], kir_lit_int(s->d.k, WEFT_I64, 1));
-  next_carries(s, carry, next, n + counts);
-  if (stop >= 0) kir_until(b, stop);
+  next_carries(s, carry, next, n + counts, stop);
   kir_end(b);
   for (int k = 0; k < n; k++) if (s->last[k] >= 0) store(s, s->last[k], carry[k]);
   if (counts) kir_store(b, s->length, NULL, KIR_SET, carry[n]);

@@ -460,8 +460,7 @@ static void open_carries(struct small *s, struct small_loop *f, int carry[]) {
 
 /* The end of a step: its next carries and, if there is one, until. */
 static void close_step(struct small *s, const struct small_loop *f, int n, const int carry[], const int next[]) {
-  if (n) kir_next(&s->d.b, n, carry, next);
-  if (f->b->loop->until) kir_until(&s->d.b, target_of(f, f->b->n_targets - 1)[0]);
+  draft_next(&s->d, n, carry, next, f->b->loop->until ? target_of(f, f->b->n_targets - 1)[0] : -1);
   kir_end(&s->d.b);
 }
 
