@@ -89,6 +89,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "barrier", "", "made by the derivative of a checkpoint alone, which is in its row" },
   { "part", "", "half of a complex number, made when a plan is: complex numbers in the other rows go through it" },
   { "pair", "", "two halves as a complex number, likewise" },
+  { "random_bits", "", "32 or 64 bits of a key at a place; u32 and u64 inside, zero derivative, mapped and fused as any elementwise op: test/random.c" },
   { "broadcast", "fused", read_elsewhere },
   { "as_strided", "fused", read_elsewhere },
   { "take", "fused", read_elsewhere },

@@ -144,6 +144,7 @@ MAKE(to_c64, weft_cast(x[0], WEFT_C64))
 MAKE(to_c128, weft_cast(x[0], WEFT_C128))
 MAKE(complex, weft_complex(x[0], x[1]))
 MAKE(iota, weft_iota(x[0], axis))
+MAKE(random_bits, ((void)axis, weft_random_bits(weft_random_key(UINT64_C(0x123456789)), x[0])))
 MAKE(size, weft_size(x[0], axis))
 MAKE(flat, weft_reshape(x[0], WEFT_DIMS(1, WEFT_ANY)))
 MAKE(turn, weft_transpose(x[0], NULL))
@@ -459,6 +460,37 @@ PLAIN(std) { return (void)c, variance(x[0], axis, out, 1, true); }
 MAKE(clip, weft_clip(x[0], x[1], x[2]))
 PLAIN(clip) { return (void)c, (void)axis, (void)out, released(two("minimum", two("maximum", x[0], x[1]), x[2]), out); }
 
+/* threefry 2x32 in plain C, and the bytes of its words in order. */
+static void plain_threefry(uint32_t k0, uint32_t k1, uint32_t x[2]) {
+  static const int turn[2][4] = { { 13, 15, 26, 6 }, { 17, 29, 16, 24 } };
+  uint32_t k[3] = { k0, k1, k0 ^ k1 ^ 0x1BD11BDA };
+  x[0] += k0, x[1] += k1;
+  for (uint32_t g = 0; g < 5; g++) {
+    for (int r = 0; r < 4; r++) {
+      int by = turn[g % 2][r];
+      x[0] += x[1];
+      x[1] = (x[1] << by | x[1] >> (32 - by)) ^ x[0];
+    }
+    x[0] += k[(g + 1) % 3], x[1] += k[(g + 2) % 3] + g + 1;
+  }
+}
+
+static struct plain plain_random_bits(const struct call *c, const struct plain *const x[], int axis, weft_dtype out) {
+  (void)c, (void)axis;
+  struct plain y = plain_new(out, x[0]->rank, x[0]->dims);
+  size_t size = weft_dtype_bytes(out), bytes = (size_t)y.count * size, n = (bytes + 3) / 4, half = n / 2 + n % 2;
+  uint32_t *word = calloc(2 * half + 2, sizeof *word);
+  for (size_t i = 0; i < half; i++) {
+    uint32_t w[2] = { (uint32_t)i, i + half < n ? (uint32_t)(i + half) : 0 };
+    plain_threefry(1, 0x23456789, w);
+    size_t first = size == 8 ? 2 * i : i, second = size == 8 ? 2 * i + 1 : i + half;
+    word[first] = w[0], word[second] = w[1];
+  }
+  if (bytes) memcpy(y.data, word, bytes);
+  free(word);
+  return y;
+}
+
 static const struct call calls[] = {
 #define E(n, on, name) { #name, #name, n, on, 0, make_##name, by_element },
   E(1, 'n', neg) E(1, 'a', abs) E(1, 'a', sqrt) E(1, 'a', rsqrt) E(1, 'a', exp) E(1, 'a', log) E(1, 'a', log1p) E(1, 'a', tanh)
@@ -484,6 +516,7 @@ static const struct call calls[] = {
 #define P(name) { #name, #name, 1, 'a', 1, make_##name, by_prefix },
   P(cumsum) P(cumprod) P(cummax) P(cummin)
 #undef P
+  { "cast", "random_bits", 1, 'i', 0, make_random_bits, plain_random_bits },
   { "iota", "iota", 1, 'n', 1, make_iota, plain_iota_ }, { "size", "size", 1, 'a', 1, make_size, plain_size },
   { "reshape", "reshape", 1, 'a', 0, make_flat, plain_flat }, { "transpose", "transpose", 1, 'a', 0, make_turn, plain_turn },
   { "slice", "slice", 1, 'a', 1, make_odd, plain_odd }, { "slice", "flip", 1, 'a', 1, make_flip, plain_flip },
@@ -515,7 +548,7 @@ enum { CALLS = sizeof calls / sizeof *calls };
 
 /* Leaves, ops with bodies, and what only plans and gradients have: made by other tests (errors, transforms, edges,
  * functions, loops). */
-static const char *const elsewhere[] = { "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item" };
+static const char *const elsewhere[] = { "random_bits", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item" };
 
 TEST(every_op_has_a_row) {
   for (const struct op *const *op = op_table; *op; op++) {

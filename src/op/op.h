@@ -28,6 +28,7 @@ enum op_kind {
   OP_CALL,     /* attr: struct call_attr; several results; expanded before scheduling */
   OP_ITEM      /* in: a node with several results; attr: struct item_attr */
 };
+enum { ELEMENT_MOST = 4 }; /* operands of an ELEMENT node */
 
 /* No attr has padding: equal ones are equal bytes. */
 struct axis_attr { int axis; };
@@ -126,6 +127,7 @@ extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_io
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,
     op_depends, op_item, op_loop, op_call,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
+extern const struct op op_random_bits; /* in: k0, k1, i, n, all u32: see random.c */
 extern const struct op op_scale; /* a b, but a where a is 0, whatever b is: what a branch that was not taken passes on */
 extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */
 

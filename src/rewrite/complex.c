@@ -102,7 +102,7 @@ static struct split_node split_view(struct pass *p, struct node *n) {
 }
 
 static struct split_node split_element(struct pass *p, const struct node *n) {
-  struct parts in[3];
+  struct parts in[ELEMENT_MOST];
   for (int k = 0; k < n->n_in; k++) in[k] = operand(p, n, k)->part;
   p->s.like = n;
   return (struct split_node){ n->op->parts(&p->s, n, in), NULL };

@@ -93,8 +93,8 @@ static struct node *apply_rows(struct rewriting *w, struct node *n) {
 /* ---- Numbers ---- */
 
 static struct node *fold(struct rewriting *w, struct node *n) {
-  const struct node *scalar[3];
-  if (n->n_in < 1 || n->n_in > 3 || w->n_folds == MOST_FOLDS) return n;
+  const struct node *scalar[ELEMENT_MOST];
+  if (n->n_in < 1 || n->n_in > ELEMENT_MOST || w->n_folds == MOST_FOLDS) return n;
   for (int k = 0; k < n->n_in; k++)
     if (!(scalar[k] = scalar_below(n->in[k]))) return n;
   uint64_t bits;

@@ -329,7 +329,7 @@ static void contract(struct rows *r, const struct node *n) {
 }
 
 static int compute(struct rows *r, struct node *n) {
-  int in[3] = { 0 };
+  int in[ELEMENT_MOST] = { 0 };
   for (int k = 0; k < n->n_in; k++) in[k] = value_of(r, n->in[k]);
   return n->op->lower(&r->d.b, n, in);
 }

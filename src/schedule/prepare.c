@@ -221,8 +221,8 @@ static bool view_of_iota(struct work *w, struct node *v) {
 /* view(f(a, b)) = f(view(a), view(b)), if nobody else needs f(a, b). The view node becomes the f node. */
 static bool sink(struct work *w, struct node *v, struct node_stack *todo) {
   if (v->in[0]->op->kind == OP_IOTA) return view_of_iota(w, v);
-  struct node *e = v->in[0], *in[3];
-  if (e->op->kind != OP_ELEMENT || e->n_uses != 1 || e->n_in > 3 || e->is_marked) return true;
+  struct node *e = v->in[0], *in[ELEMENT_MOST];
+  if (e->op->kind != OP_ELEMENT || e->n_uses != 1 || e->n_in > ELEMENT_MOST || e->is_marked) return true;
   if (v->op == &op_reshape && only_ones(v)) return true;
   for (int k = 0; k < e->n_in; k++) {
     struct node *x = e->in[k];

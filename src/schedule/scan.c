@@ -261,7 +261,7 @@ static int value_of(struct scanning *s, const struct node *x, const int carry[])
 }
 
 static void compute(struct scanning *s, struct node *n, const int carry[]) {
-  int in[3] = { 0 };
+  int in[ELEMENT_MOST] = { 0 };
   if (n->op->kind == OP_SIZE) s->value[n->slot] = kir_lit_int(s->d.k, WEFT_I64, ((const struct size_attr *)n->attr)->size);
   if (n->op->kind != OP_ELEMENT) return;
   for (int k = 0; k < n->n_in; k++) in[k] = value_of(s, n->in[k], carry);

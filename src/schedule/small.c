@@ -55,7 +55,7 @@ static int64_t cost_of(const struct node *n) {
     case OP_LEAF: case OP_SIZE: case OP_IOTA: case OP_CONCAT: case OP_PAD: case OP_LOOP: case OP_ITEM: return 0;
     case OP_VIEW: return n->op == &op_part ? -1 : 0;
     case OP_PUT: return node_count(n->in[1]);
-    case OP_ELEMENT: return n->n_in <= 3 ? node_count(n) : -1;
+    case OP_ELEMENT: return n->n_in <= ELEMENT_MOST ? node_count(n) : -1;
     case OP_REDUCE: return node_count(n->in[0]);
     case OP_PREFIX: return n->op->fold->n ? -1 : node_count(n);
     case OP_CONTRACT: return node_count(n) * contracted(n);
@@ -247,7 +247,7 @@ static void view(struct small_loop *f, const struct node *n) {
 }
 
 static void element(struct small *s, struct small_loop *f, const struct node *n) {
-  int in[3] = { 0 };
+  int in[ELEMENT_MOST] = { 0 };
   for (int64_t i = 0, count = node_count(n); i < count; i++) {
     for (int k = 0; k < n->n_in; k++) in[k] = f->element[n->in[k]->slot][i];
     f->element[n->slot][i] = kir_cast(&s->d.b, (weft_dtype)n->dtype, n->op->lower(&s->d.b, n, in));

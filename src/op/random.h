@@ -1,0 +1,77 @@
+/* random.h -- what the families of random draws share: a key's words at the places of an array, parameters that were looked at.
+ *
+ * A draw is a function of a key, the place of an element and nothing else, written with elementwise operations. So it is
+ * computed where it is used, is the same on every back end, and maps, loops and functions need no rule for it. */
+#ifndef WEFT_RANDOM_H
+#define WEFT_RANDOM_H
+#include "op/operand.h"
+
+enum { RANDOM_PARAMETERS = 3 };
+enum range { REAL, FINITE_SCALE, ABOVE_0, PROBABILITY, CHANCE, COUNT }; /* any; >= 0; > 0; [0, 1]; (0, 1]; >= 0, rounded down */
+
+struct parameter { const char *name; enum range range; double otherwise; }; /* what NULL means; nan: nothing */
+
+struct draw {
+  const char *fn;
+  weft_array *k0, *k1;                  /* the halves of the key: 0-d u32 */
+  weft_array *places, *n;               /* u32: the number of each draw, [n]; how many there are */
+  weft_array *p[RANDOM_PARAMETERS];     /* in `in`, 0-d or of the shape of the draws; nan where they make no sense */
+  weft_dtype as, in;                    /* of the result; what it is computed in: f32 or f64 */
+  int rank;
+  dim dims[WEFT_RANK_MAX], count;
+};
+
+enum drawn { REALS, WHOLES, TRUTHS };   /* floats; whole numbers, computed in f64, i32 unless asked otherwise; bools */
+struct distribution {
+  const char *fn;
+  enum drawn of;
+  int n;
+  struct parameter p[RANDOM_PARAMETERS];
+  weft_array *(*draw)(struct draw *);
+};
+weft_array *random_drawn(const struct distribution *, weft_array *key, weft_array *like, weft_array *const p[]);
+
+/* Opening by hand: the key looked at, the shape given. false: *bad. */
+bool random_open(struct draw *, const char *fn, weft_array *key, int rank, const dim dims[], weft_array **bad);
+weft_array *random_shaped(const struct draw *, weft_array *flat);  /* [n] in the shape of the draws */
+weft_array *random_word(weft_dtype u32_or_u64, weft_array *k0, weft_array *k1, weft_array *i, weft_array *n); /* word i of n */
+
+/* Draw j of the m that each element takes, independent of each other. */
+weft_array *random_unit(const struct draw *, int j, int m);    /* [0, 1): f32 in steps of 2^-32 below 2^-8, f64 of 2^-53 */
+weft_array *random_open_unit(const struct draw *, int j, int m); /* (0, 1) */
+weft_array *random_normal(const struct draw *, int j, int m);
+weft_array *random_exponential(const struct draw *, int j, int m);
+
+/* The same from words that are given: u32 for f32, u64 for f64. */
+weft_array *unit_of(weft_array *word, weft_dtype in);
+weft_array *open_unit_of(weft_array *word, weft_dtype in);
+weft_array *normal_of(weft_array *word, weft_dtype in);
+
+#define RANDOM1(id, of, name_a, range_a, or_a)                                                                      \
+  static weft_array *draw_##id(struct draw *);                                                                         \
+  weft_array *weft_random_##id(weft_array *key, weft_array *like, weft_array *a) {                                     \
+    static const struct distribution d = { "weft_random_" #id, of, 1, { { name_a, range_a, or_a } }, draw_##id };   \
+    return random_drawn(&d, key, like, (weft_array *[]){ a });                                                         \
+  }                                                                                                                    \
+  static weft_array *draw_##id(struct draw *d)
+#define RANDOM2(id, of, name_a, range_a, or_a, name_b, range_b, or_b)                                               \
+  static weft_array *draw_##id(struct draw *);                                                                         \
+  weft_array *weft_random_##id(weft_array *key, weft_array *like, weft_array *a, weft_array *b) {                      \
+    static const struct distribution d = {                                                                             \
+      "weft_random_" #id, of, 2, { { name_a, range_a, or_a }, { name_b, range_b, or_b } }, draw_##id                \
+    };                                                                                                                 \
+    return random_drawn(&d, key, like, (weft_array *[]){ a, b });                                                      \
+  }                                                                                                                    \
+  static weft_array *draw_##id(struct draw *d)
+#define RANDOM3(id, of, name_a, range_a, or_a, name_b, range_b, or_b, name_c, range_c, or_c)                        \
+  static weft_array *draw_##id(struct draw *);                                                                         \
+  weft_array *weft_random_##id(weft_array *key, weft_array *like, weft_array *a, weft_array *b, weft_array *c) {       \
+    static const struct distribution d = {                                                                             \
+      "weft_random_" #id, of, 3, { { name_a, range_a, or_a }, { name_b, range_b, or_b }, { name_c, range_c, or_c } }, \
+      draw_##id                                                                                                        \
+    };                                                                                                                 \
+    return random_drawn(&d, key, like, (weft_array *[]){ a, b, c });                                                   \
+  }                                                                                                                    \
+  static weft_array *draw_##id(struct draw *d)
+
+#endif
