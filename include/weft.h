@@ -338,14 +338,14 @@ weft_array *weft_triu(weft_array *, int64_t k);        /* x on and above it, els
  * use. Keys, bits, uniform, randint and bernoulli have the bits of MLX. Draws are computed where they are used.
  *
  * The result has the shape and dtype of `like`, whose values are not read; NULL: the shape that the parameters broadcast to, in
- * their dtype, f32 at least in class; whole numbers in i32. A parameter that is NULL is the one in [brackets]. Of parameters that make no sense,
- * numbers are an error, and elements of arrays give nan, or where whole numbers are drawn -1. */
+ * their dtype if it is a float, else f32; whole numbers in i32. A parameter that is NULL is the one in [brackets]. Of those that
+ * make no sense, numbers are an error; elements of arrays give nan, or -1 where whole numbers are drawn. */
 
 weft_array *weft_random_key(uint64_t seed);                        /* its high half and its low one */
 weft_array *weft_random_split(weft_array *key, int64_t n);         /* u32 [n,2]: a key in every row */
 weft_array *weft_random_bits(weft_array *key, weft_array *like);   /* integers of which every bit is drawn */
 weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *low, weft_array *high);
-                                          /* low [0] <= x < high, integers; by 24 bits, so few of a wide range. low if there is none */
+                                          /* low [0] <= x < high; of a range beyond 2^24 not every number. low if there is none */
 
 /* X1(name, a, doc), X2, X3 declare weft_random_name(key, like, a, ..). */
 #define WEFT_RANDOM(X1, X2, X3)                                                                                        \
@@ -354,7 +354,8 @@ weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *l
   X1(bernoulli,    p,               "true with probability p [1/2]; bool unless like says otherwise")
 
 #define WEFT_DECLARE1_(name, a, doc) weft_array *weft_random_##name(weft_array *key, weft_array *like, weft_array *a);
-#define WEFT_DECLARE2_(name, a, b, doc) weft_array *weft_random_##name(weft_array *key, weft_array *like, weft_array *a, weft_array *b);
+#define WEFT_DECLARE2_(name, a, b, doc) \
+  weft_array *weft_random_##name(weft_array *key, weft_array *like, weft_array *a, weft_array *b);
 #define WEFT_DECLARE3_(name, a, b, c, doc) \
   weft_array *weft_random_##name(weft_array *key, weft_array *like, weft_array *a, weft_array *b, weft_array *c);
 WEFT_RANDOM(WEFT_DECLARE1_, WEFT_DECLARE2_, WEFT_DECLARE3_)

@@ -1,7 +1,7 @@
 /* random.c -- keys, the bits a key has at a place, and what is drawn straight from them.
  *
- * threefry 2x32, 20 rounds: a key (k0, k1) and a counter (c0, c1) give two words. Word i of n is made of the counter (j, j + h), h =
- * ceil(n / 2): its first word for i = j < h, the second for i = j + h. Where n is odd the one in the middle has the counter
+ * threefry 2x32, 20 rounds: a key (k0, k1) and a counter (c0, c1) give two words. Word i of n is made of the counter (j, j + h),
+ * h = ceil(n / 2): its first word for i = j < h, the second for i = j + h. Where n is odd the one in the middle has the counter
  * (j, 0). These are the streams of MLX. 64 bits are both words of one counter. */
 #include "op/random.h"
 #include <math.h>
@@ -331,7 +331,8 @@ static struct failure *ends_check(struct draw *d, const struct node *like, struc
   if (why || end[0]->op != &op_scalar || end[1]->op != &op_scalar) return why;
   int64_t low = (int64_t)scalar_bits(end[0], WEFT_I64), high = (int64_t)scalar_bits(end[1], WEFT_I64);
   if (low < high) return NULL;
-  return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no integer from %lld to below %lld", d->fn, (long long)low, (long long)high);
+  return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no integer from %lld to below %lld", d->fn, (long long)low,
+              (long long)high);
 }
 
 /* low + u (high - low) in f32, rounded down: of a range beyond 2^24 not every number is drawn. */
