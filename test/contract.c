@@ -535,6 +535,46 @@ TEST(a_product_shares_no_kernel_that_has_its_axes_in_another_order) {
   }
 }
 
+/* ---- products of other lengths beside one ---- */
+
+/* Quarters, of which sums are exact in any order: [m,k] x [k,n] and the result. */
+struct quarters { int m, k, n; weft_array *y; double *sum; };
+
+static struct quarters quarters_of(int m, int k, int n) {
+  double *a = malloc(sizeof *a * (size_t)(m * k)), *b = malloc(sizeof *b * (size_t)(k * n));
+  struct quarters q = { m, k, n, NULL, calloc((size_t)(m * n), sizeof *q.sum) };
+  for (int i = 0; i < m * k; i++) a[i] = (int)(next_bits() >> 28) * 0.25;
+  for (int i = 0; i < k * n; i++) b[i] = (int)(next_bits() >> 28) * 0.25 - 2;
+  for (int i = 0; i < m * n; i++) for (int j = 0; j < k; j++) q.sum[i] += a[i / n * k + j] * b[j * n + i % n];
+  q.y = weft_matmul(weft_from(WEFT_F64, WEFT_DIMS(m, k), a), weft_from(WEFT_F64, WEFT_DIMS(k, n), b));
+  free(a), free(b);
+  return q;
+}
+
+static void check_lengths(int m, int n, int k0, int k1) {
+  weft_scope *s = weft_scope_open();
+  struct quarters p = quarters_of(m, k0, n), q = quarters_of(m, k1, n), r = quarters_of(m, 3, n);
+  double *got = malloc(sizeof *got * (size_t)(m * n));
+  weft_array *y = weft_sub(weft_add(weft_mul(p.y, weft_scalar(2)), q.y), r.y);
+  EXPECT_OK(weft_read(y, WEFT_F64, got, sizeof *got * (size_t)(m * n)));
+  for (int i = 0; i < m * n; i++) {
+    double want = 2 * p.sum[i] + q.sum[i] - r.sum[i];
+    if (got[i] == want) continue;
+    test_fail(__FILE__, __LINE__, "[%d,%d], lengths %d and %d: element %d is %g, not %g", m, n, k0, k1, i, got[i], want);
+    break;
+  }
+  free(p.sum), free(q.sum), free(r.sum), free(got);
+  weft_scope_discard(s);
+}
+
+TEST(products_of_any_lengths_are_added_element_by_element) {
+  static const int LENGTH[] = { 1, 2, 15, 64, 511, 512, 513, 2048 }, SHAPE[][2] = { { 1, 1 }, { 1, 7 }, { 5, 1 }, { 4, 9 }, { 24, 24 } };
+  enum { LENGTHS = sizeof LENGTH / sizeof *LENGTH, SHAPES = sizeof SHAPE / sizeof *SHAPE };
+  EACH_BACKEND(name)
+    for (int i = 0; i < SHAPES * LENGTHS * LENGTHS; i++)
+      check_lengths(SHAPE[i % SHAPES][0], SHAPE[i % SHAPES][1], LENGTH[i / SHAPES % LENGTHS], LENGTH[i / SHAPES / LENGTHS]);
+}
+
 TEST(products_of_single_elements_are_summed_over_their_batches) {
   enum { A = 9, B = 8, K = 8 };
   static double x[A * B * K], y[A * B * K], got[A];

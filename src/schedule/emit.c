@@ -508,7 +508,7 @@ static int compute(struct emit *e, struct part *p) {
   switch (n->op->kind) {
     case OP_TAKE: return emit_take(e, p);
     case OP_PAD: return emit_pad(e, p);
-    case OP_CONTRACT: return e->product ? in_value(e, p, 0) : emit_contract(e, p);
+    case OP_CONTRACT: return n == e->g->product ? in_value(e, p, 0) : emit_contract(e, p);
     case OP_IOTA: return kir_cast(&e->d.b, (weft_dtype)n->dtype, axis_value(e, axis_at(p, own_axis(p))));
     case OP_SIZE: return p->size = size_value(e, p);
     case OP_REDUCE: return fold_one(e, p);
