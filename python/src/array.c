@@ -9,6 +9,7 @@ PyObject *array_wrap(weft_array *a) {
   if (!self) return NULL;
   self->handle = weft_own(a);
   self->weak_references = NULL;
+  self->body = body_serial();
   return (PyObject *)self;
 }
 
@@ -135,21 +136,8 @@ static PyObject *get_priority(PyObject *self, void *closure) {
   return PyFloat_FromDouble(1000);
 }
 
-/* What is written in Python: attributes of weft._text and weft._at, found once. */
-static PyObject *in_python(const char *module, const char *name) {
-  PyObject *m = PyImport_ImportModule(module), *f = m ? PyObject_GetAttrString(m, name) : NULL;
-  Py_XDECREF(m);
-  return f;
-}
-
-static PyObject *call_in_python(const char *module, const char *name, PyObject *self) {
-  PyObject *f = in_python(module, name), *r = f ? PyObject_CallFunctionObjArgs(f, self, NULL) : NULL;
-  Py_XDECREF(f);
-  return r;
-}
-
-static PyObject *get_at(PyObject *self, void *closure) { (void)closure; return call_in_python("weft._at", "At", self); }
-static PyObject *represent(PyObject *self) { return call_in_python("weft._text", "represent", self); }
+static PyObject *get_at(PyObject *self, void *closure) { (void)closure; return in_python("weft._at", "At", self); }
+static PyObject *represent(PyObject *self) { return in_python("weft._text", "represent", self); }
 
 static PyGetSetDef properties[] = {
   { "shape", get_shape, NULL, "the sizes of the axes", NULL },
@@ -230,9 +218,18 @@ static int gather_methods(void) {
 static int add_functions(PyObject *module) {
   PyMethodDef *const families[] = { origin_functions,  convert_functions, evaluate_functions, index_functions,
                                     element_functions, axis_functions,    shape_functions,    contract_functions, make_functions,
-                                    trace_functions,   tree_functions,    file_functions,     dlpack_functions };
+                                    transform_functions, rules_functions, tree_functions, file_functions, dlpack_functions };
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     if (PyModule_AddFunctions(module, families[f])) return -1;
+  return 0;
+}
+
+static int add_types(PyObject *module) {
+  PyTypeObject *const types[] = { &array_type, &scope_type, &function_type, &loop_type, &cond_type, &compiled_type };
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    const char *name = strrchr(types[i]->tp_name, '.') + 1;
+    if (PyType_Ready(types[i]) || PyObject_SetAttrString(module, name, (PyObject *)types[i])) return -1;
+  }
   return 0;
 }
 
@@ -242,12 +239,10 @@ static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, .m_name = "weft.
 PyMODINIT_FUNC PyInit__core(void); /* found by name */
 PyMODINIT_FUNC PyInit__core(void) {
   array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity, although == compares elements */
-  if (gather_methods() || PyType_Ready(&array_type)) return NULL;
+  if (gather_methods()) return NULL;
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
-  if (!PyObject_SetAttrString(module, "array", (PyObject *)&array_type) && !dtype_add_all(module) &&
-      !add_functions(module) && !trace_add_types(module))
-    return module;
+  if (!error_add_types(module) && !dtype_add_all(module) && !add_types(module) && !add_functions(module)) return module;
   Py_DECREF(module);
   return NULL;
 }

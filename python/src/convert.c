@@ -322,8 +322,7 @@ int convert_dims(PyObject *array, int *rank, int64_t dims[]) {
     if (dims[i] >= 0) continue;
     weft_status s = weft_eval(1, &a); /* what is in the way, unless it is a name */
     if (s && s != WEFT_ERR_NO_VALUE) return raise_status(s), -1;
-    PyErr_Format(PyExc_ValueError, "the size of axis %d is not known yet", i);
-    return -1;
+    return raise_no_size(i), -1;
   }
   return 0;
 }

@@ -20,6 +20,7 @@ struct array {
   PyObject_HEAD
   weft_array *handle;
   PyObject *weak_references;
+  uint64_t body; /* in which it was made */
 };
 extern PyTypeObject array_type;
 #define array_check(o)  PyObject_TypeCheck(o, &array_type)
@@ -36,13 +37,23 @@ PyObject *array_list(int n, weft_array *const[]);    /* a list of new objects */
 weft_scope *op_begin(void);                          /* also notes the user's line */
 PyObject *op_end(weft_scope *, weft_array *result);  /* wraps the result; NULL passes through */
 
+PyObject *in_python(const char *module, const char *name, PyObject *); /* what is written in Python: name(o) */
+
 /* origin.c: lines of the user's program, as tags of nodes. */
 void origin_mark(void);
 PyObject *origin_text(uint64_t tag);                 /* "file.py:12", or None */
 extern PyMethodDef origin_functions[];
 
+/* scope.c: bodies, Python functions that are being traced. The serial of the innermost of this thread; 0: there is none. */
+struct body { uint64_t serial; const char *name; };
+uint64_t body_serial(void);
+const char *body_name(void);                         /* "scan" or the like */
+int body_refuses(uint64_t serial);                   /* to change an array that was made in that one: with the exception */
+
 /* error.c */
 PyObject *raise_status(weft_status);                 /* always NULL */
+PyObject *raise_no_size(int axis);                   /* always NULL */
+int error_add_types(PyObject *module);
 
 /* dtype.c */
 extern PyTypeObject dtype_type;
@@ -70,6 +81,8 @@ extern PyMethodDef convert_functions[];
 extern PyMethodDef value_methods[];
 extern PyBufferProcs value_buffer;
 PyObject *value_item(PyObject *);
+weft_array *value_pin(weft_array *, weft_block *);   /* computes and pins; what value_unpin is to be given */
+void value_unpin(weft_array *);                      /* any thread; needs no GIL */
 extern PyMethodDef dlpack_methods[], dlpack_functions[];
 
 /* evaluate.c */
@@ -89,11 +102,11 @@ PyObject *element_compare(PyObject *, PyObject *, int op);
 extern PyMethodDef axis_methods[], axis_functions[];
 extern PyMethodDef shape_methods[], shape_functions[], contract_functions[];
 extern PyMethodDef make_functions[];
-extern PyMethodDef trace_functions[], tree_functions[];
+extern PyMethodDef transform_functions[], rules_functions[], tree_functions[];
 extern PyMethodDef file_functions[];
-int trace_add_types(PyObject *module);
+extern PyTypeObject scope_type, function_type, loop_type, cond_type, compiled_type;
+PyObject *function_make(weft_function *, int n, int m); /* of n arrays, with m results; takes part in owning it */
 weft_function *function_of(PyObject *function);      /* of a Function; NULL: it is none */
-extern PyTypeObject compiled_type;
 PyObject *tree_arrays(Py_ssize_t n, PyObject *const trees[]); /* a list of all arrays in them */
 
 /* A function of the module that is a method of its first argument. */

@@ -36,8 +36,7 @@ struct exported {
 
 static void export_end(struct dl_managed *m) { /* any thread; weft needs no GIL */
   struct exported *e = m->context;
-  weft_unpin(e->array);
-  weft_disown(e->array);
+  value_unpin(e->array);
   PyMem_RawFree(e);
 }
 
@@ -55,19 +54,11 @@ static void describe(struct exported *e, const weft_block *b) {
 }
 
 static PyObject *export(PyObject *self, PyObject *args, PyObject *kwargs) {
-  weft_array *a = array_handle(self);
   weft_block b;
   (void)args, (void)kwargs; /* the CPU has no streams; a copy is never needed */
   struct exported *e = PyMem_RawCalloc(1, sizeof *e);
   if (!e) return PyErr_NoMemory();
-  e->array = weft_own(a);
-  weft_status s = evaluate(1, &a) ? WEFT_ERR_CANCELLED : weft_pin(a, 0, &b);
-  if (s) {
-    raise_status(s);
-    weft_disown(a);
-    PyMem_RawFree(e);
-    return NULL;
-  }
+  if (!(e->array = value_pin(array_handle(self), &b))) return PyMem_RawFree(e), NULL;
   describe(e, &b);
   PyObject *capsule = PyCapsule_New(&e->managed, "dltensor", capsule_end);
   if (!capsule) export_end(&e->managed);

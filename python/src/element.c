@@ -182,6 +182,7 @@ static PyObject *operate(binary op, PyObject *x, PyObject *y) {
 /* x += y is x = x + y inside the object: all who hold it see the sum. */
 static PyObject *operate_inplace(binary op, PyObject *x, PyObject *y) {
   if (!convert_is_possible(y)) Py_RETURN_NOTIMPLEMENTED;
+  if (body_refuses(((struct array *)x)->body)) return NULL;
   weft_scope *s = op_begin();
   weft_array *b = convert_operand(y);
   int failed = !b || array_assign(x, op(array_handle(x), b));

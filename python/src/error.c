@@ -1,5 +1,17 @@
-/* error.c -- statuses as exceptions, with the user's line that built the failing operation. */
+/* error.c -- statuses as exceptions: the message with Python's names in place of C's, and the user's line that built the
+ * failing operation. */
 #include "core.h"
+#include <string.h>
+
+static PyObject *no_value; /* weft.NoValueError */
+
+int error_add_types(PyObject *module) {
+  no_value = PyErr_NewExceptionWithDoc("weft.NoValueError", "The value, or the size, of something that has none yet: "
+                                       "an argument of a function that is being traced.", PyExc_ValueError, NULL);
+  return no_value ? PyObject_SetAttrString(module, "NoValueError", no_value) : -1;
+}
+
+PyObject *raise_no_size(int axis) { return PyErr_Format(no_value, "the size of axis %d is not known yet", axis); }
 
 static PyObject *type_of(weft_status s) {
   switch (s) {
@@ -10,17 +22,54 @@ static PyObject *type_of(weft_status s) {
     case WEFT_ERR_UNSUPPORTED: return PyExc_NotImplementedError;
     case WEFT_ERR_NAN: return PyExc_FloatingPointError;
     case WEFT_ERR_TIMEOUT: return PyExc_TimeoutError;
-    case WEFT_ERR_ARG: case WEFT_ERR_SHAPE: case WEFT_ERR_NO_VALUE: case WEFT_ERR_NO_HISTORY: return PyExc_ValueError;
+    case WEFT_ERR_NO_VALUE: return no_value;
+    case WEFT_ERR_ARG: case WEFT_ERR_SHAPE: case WEFT_ERR_NO_HISTORY: return PyExc_ValueError;
     default: return PyExc_RuntimeError;
   }
 }
 
+/* What Python says for functions of C that it has under no name of their own. */
+static const struct { const char *c, *python; } spelled[] = {
+  { "at", "an index" },          { "from", "array" },            { "map", "vmap" },        { "put", "an assignment" },
+  { "read", "eval" },            { "slice", "a slice" },         { "input", "traced argument" },  { "cast", "astype" },
+  { "pin", "memoryview" },       { "custom", "custom_function" }, { "call", "a compiled function" },
+  { "external", "asarray" },     { "file_open", "load" },        { "file_get", "load" },   { "scope_close", "eval" },
+  { "eval_async", "async_eval" }, { "concat", "concatenate" },   { "broadcast", "broadcast_to" }, { "unsqueeze", "expand_dims" },
+};
+
+/* Loops and choices are called by the function that is being traced. */
+static const char *python_name(const char *c, size_t n) {
+  if (body_name() && ((n > 5 && !memcmp(c, "loop_", 5)) || (n > 5 && !memcmp(c, "cond_", 5)))) return body_name();
+  if (n > 5 && !memcmp(c, "loop_", 5)) return "a loop";
+  for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++)
+    if (strlen(spelled[i].c) == n && !memcmp(spelled[i].c, c, n)) return spelled[i].python;
+  return NULL;
+}
+
+/* The message, with every weft_name in it as Python has it; one that has no row loses its prefix. */
+static PyObject *in_python_names(const char *message) {
+  PyObject *text = PyUnicode_FromString("");
+  for (const char *at = message, *next; text && *at; at = next) {
+    const char *found = strstr(at, "weft_");
+    if (found != at) {
+      next = found ? found : at + strlen(at);
+      PyUnicode_AppendAndDel(&text, PyUnicode_DecodeUTF8(at, next - at, "replace"));
+      continue;
+    }
+    size_t n = strspn(at += 5, "abcdefghijklmnopqrstuvwxyz_0123456789");
+    const char *name = python_name(at, n);
+    next = at + n;
+    PyUnicode_AppendAndDel(&text, name ? PyUnicode_FromString(name) : PyUnicode_DecodeUTF8(at, (Py_ssize_t)n, "replace"));
+  }
+  return text;
+}
+
 PyObject *raise_status(weft_status s) {
   if (PyErr_Occurred()) return NULL; /* a rule or a signal handler raised: that is the cause */
-  PyObject *line = origin_text(weft_blame());
-  if (!line) return NULL;
-  if (line == Py_None) PyErr_SetString(type_of(s), weft_message());
-  else PyErr_Format(type_of(s), "%s (%U)", weft_message(), line);
-  Py_DECREF(line);
+  PyObject *line = origin_text(weft_blame()), *message = line ? in_python_names(weft_message()) : NULL;
+  if (message && line == Py_None) PyErr_SetObject(type_of(s), message);
+  else if (message) PyErr_Format(type_of(s), "%U (%U)", message, line);
+  Py_XDECREF(message);
+  Py_XDECREF(line);
   return NULL;
 }

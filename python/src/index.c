@@ -267,6 +267,7 @@ static weft_array *put(weft_array *x, PyObject *index, PyObject *value, weft_how
 
 int index_set(PyObject *self, PyObject *index, PyObject *value) {
   if (!value) return PyErr_SetString(PyExc_TypeError, "elements of an array cannot be deleted"), -1;
+  if (body_refuses(((struct array *)self)->body)) return -1;
   weft_scope *s = op_begin();
   weft_array *old = weft_own(array_handle(self)), *a = put(old, index, value, WEFT_SET);
   weft_disown(old);
@@ -300,10 +301,35 @@ static PyObject *take(PyObject *module, PyObject *args) {
   return op_end(s, i ? gather(array_handle(o), &g) : NULL);
 }
 
+/* take_along(a, indices, axis): a[.., indices[.., k, ..], ..]; the other axes broadcast. */
+static PyObject *take_along(PyObject *module, PyObject *args) {
+  PyObject *o, *index;
+  int axis;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OOi", &o, &index, &axis)) return NULL;
+  weft_scope *s = op_begin();
+  weft_array *i = convert_array(index, NULL, 0), *x = i ? convert_array(o, NULL, 0) : NULL;
+  return op_end(s, x ? weft_take_along(x, axis, i) : NULL);
+}
+
+/* put_along(a, indices, values, axis): a with these elements set. The other axes of a and the indices broadcast: those of
+ * the indices, not those of a, for there is one a to put into. */
+static PyObject *put_along(PyObject *module, PyObject *args) {
+  PyObject *o, *index, *value;
+  int axis;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OOOi", &o, &index, &value, &axis)) return NULL;
+  weft_scope *s = op_begin();
+  weft_array *i = convert_array(index, NULL, 0), *v = i ? convert_operand(value) : NULL, *x = v ? convert_array(o, NULL, 0) : NULL;
+  return op_end(s, x ? weft_put(x, weft_take_along(x, axis, i), weft_cast(v, weft_dtype_of(x)), WEFT_SET) : NULL);
+}
+
 PyMethodDef index_functions[] = {
   { "put", put_function, METH_VARARGS,
     "put(x, index, value, how): a new x, with x[index] set (0), added to (1), multiplied (2), "
     "the minimum (3) or maximum (4) taken" },
+  { "take_along", take_along, METH_VARARGS, "take_along(a, indices, axis)" },
+  { "put_along", put_along, METH_VARARGS, "put_along(a, indices, values, axis)" },
   { "take_axis", take, METH_VARARGS, "take_axis(x, indices, axis)" },
   { 0 },
 };

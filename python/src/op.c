@@ -12,6 +12,12 @@ PyObject *op_end(weft_scope *scope, weft_array *result) {
   return object;
 }
 
+PyObject *in_python(const char *module, const char *name, PyObject *o) {
+  PyObject *m = PyImport_ImportModule(module), *result = m ? PyObject_CallMethod(m, name, "(O)", o) : NULL;
+  Py_XDECREF(m);
+  return result;
+}
+
 PyObject *op_on_first(method call, PyObject *args, PyObject *kwargs) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   if (!n) return PyErr_Format(PyExc_TypeError, "the first argument, an array, is missing");

@@ -205,7 +205,7 @@ static PyObject *pad_axis(PyObject *module, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OiLLO", &o, &axis, &before, &after, &value)) return NULL;
   weft_scope *s = op_begin();
   weft_array *x = convert_operand(o), *v = x ? convert_operand(value) : NULL;
-  return op_end(s, v ? weft_pad(x, axis, before, after, v) : NULL);
+  return op_end(s, v ? weft_pad(x, axis, before, after, weft_cast(v, weft_dtype_of(x))) : NULL);
 }
 
 static PyObject *strided(PyObject *module, PyObject *args) {

@@ -42,12 +42,18 @@ static PyObject *container(PyObject *tree, PyObject *keys, PyObject *items, PyOb
   return structure;
 }
 
+/* The keys, as a tuple; of a subclass as weft._tree.Keys, which can make another of its kind. */
+static PyObject *keys_of(PyObject *dict) {
+  if (!PyDict_CheckExact(dict)) return in_python("weft._tree", "keys_of", dict);
+  PyObject *names = PyDict_Keys(dict), *keys = names ? PyList_AsTuple(names) : NULL;
+  Py_XDECREF(names);
+  return keys;
+}
+
 static PyObject *take_dict(PyObject *dict, PyObject *leaves, PyObject *other) {
-  PyObject *names = PyDict_Keys(dict), *keys = names ? PyList_AsTuple(names) : NULL,
-           *items = keys ? PyDict_Values(dict) : NULL;
+  PyObject *keys = other ? keys_of(dict) : Py_NewRef(Py_None), *items = keys ? PyDict_Values(dict) : NULL;
   PyObject *structure = items ? container(dict, keys, items, leaves, other) : (Py_XDECREF(keys), NULL);
   Py_XDECREF(items);
-  Py_XDECREF(names);
   return structure;
 }
 

@@ -113,14 +113,32 @@ static int fill(Py_buffer *out, struct shown *shown, const weft_block *b, int fl
   return 0;
 }
 
-/* Computes and pins; the array is owned and pinned until unshow. */
-static int pin(weft_array *a, weft_block *b) {
-  weft_own(a);
-  weft_status s = evaluate(1, &a) ? WEFT_ERR_CANCELLED : weft_pin(a, 0, b);
-  if (!s) return 0;
+/* Itself, or the same number in memory: a number that is part of the program has none. Owned by the caller. */
+static weft_array *with_memory(weft_array *a) {
+  double room[2];
+  const char *op = weft_op(a);
+  if (!op || strcmp(op, "scalar")) return weft_own(a);
+  weft_dtype d = weft_dtype_of(a);
+  if (evaluate_into(a, room, weft_dtype_bytes(d))) return NULL;
+  weft_scope *s = weft_scope_open();
+  weft_array *value = weft_own(weft_from(d, 0, NULL, room));
+  weft_scope_discard(s);
+  return value;
+}
+
+weft_array *value_pin(weft_array *a, weft_block *b) {
+  weft_array *shown = with_memory(a);
+  if (!shown) return NULL;
+  weft_status s = evaluate(1, &shown) ? WEFT_ERR_CANCELLED : weft_pin(shown, 0, b);
+  if (!s) return shown;
   raise_status(s);
+  weft_disown(shown);
+  return NULL;
+}
+
+void value_unpin(weft_array *a) {
+  weft_unpin(a);
   weft_disown(a);
-  return -1;
 }
 
 /* NumPy takes no interest in why there is no buffer, and asks for __array__ next: an interrupt would be lost. */
@@ -135,14 +153,12 @@ static int show(PyObject *self, Py_buffer *out, int flags) {
   if (!dtype_format(weft_dtype_of(a))) return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
   struct shown *shown = PyMem_Malloc(sizeof *shown);
   if (!shown) return PyErr_NoMemory(), -1;
-  shown->array = a;
-  if (pin(a, &b)) {
+  if (!(shown->array = value_pin(a, &b))) {
     if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) interrupted = self;
     return PyMem_Free(shown), -1;
   }
   if (fill(out, shown, &b, flags)) {
-    weft_unpin(a);
-    weft_disown(a);
+    value_unpin(shown->array);
     PyMem_Free(shown);
     return -1;
   }
@@ -153,8 +169,7 @@ static int show(PyObject *self, Py_buffer *out, int flags) {
 static void unshow(PyObject *self, Py_buffer *out) {
   struct shown *shown = out->internal;
   (void)self;
-  weft_unpin(shown->array);
-  weft_disown(shown->array);
+  value_unpin(shown->array);
   PyMem_Free(shown);
 }
 PyBufferProcs value_buffer = { show, unshow };
@@ -184,10 +199,7 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
 /* As weft._text.rebuild(list, shape, dtype). */
 static PyObject *reduce(PyObject *self, PyObject *unused) {
   (void)unused;
-  PyObject *text = PyImport_ImportModule("weft._text"),
-           *parts = text ? PyObject_CallMethod(text, "reduce", "O", self) : NULL;
-  Py_XDECREF(text);
-  return parts;
+  return in_python("weft._text", "reduce", self);
 }
 
 PyMethodDef value_methods[] = {

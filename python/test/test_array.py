@@ -1,5 +1,6 @@
 import copy
 import pickle
+import re
 import weakref
 
 import numpy as np
@@ -157,7 +158,7 @@ def test_representation_shows_values():
     assert repr(weft.array(1.5)) == "array(1.5, dtype=float32)"
     assert repr(weft.array([[True], [False]])) == "array([[True],\n       [False]], dtype=bool)"
     assert str(weft.arange(2000)) == "array([0, 1, 2, ..., 1997, 1998, 1999], dtype=int32)"
-    assert repr(weft.zeros((0, 2))) == "array([], dtype=float32)"
+    assert repr(weft.zeros((0, 2))) == "array([], shape=(0, 2), dtype=float32)"
 
 
 def test_iteration_and_length():
@@ -235,3 +236,33 @@ def test_creation():
     for wrong in [(-1,), (2**40, 2**40)]:
         with pytest.raises(ValueError):
             weft.zeros(wrong)
+
+
+def test_representation_has_the_digits_of_the_dtype():
+    third = [1 / 3, 1.0, -0.0, float("inf")]
+    assert repr(weft.array(third, dtype="float64")) == "array([0.3333333333333333, 1, -0, inf], dtype=float64)"
+    assert repr(weft.array(third)) == "array([0.333333, 1, -0, inf], dtype=float32)"
+    assert repr(weft.array([0.1 + 0.2j, 1 - 2j])) == "array([(0.1+0.2j), (1-2j)], dtype=complex64)"
+    assert repr(weft.array([1 / 3 + 1j], dtype="complex128")) == "array([(0.3333333333333333+1j)], dtype=complex128)"
+    assert repr(weft.zeros((3, 0, 2), dtype="int8")) == "array([], shape=(3, 0, 2), dtype=int8)"
+
+
+def test_representation_of_what_failed_says_why():
+    a = weft.array([1, 2, 3])[weft.array([5])]
+    with pytest.raises(IndexError):
+        weft.eval(a)
+    assert re.fullmatch(r"array\(<failed: .*index.*test_array.py:\d+\)>, shape=\(1,\), dtype=int32\)", repr(a))
+
+
+@pytest.mark.parametrize("dtype", "bool_ uint8 int16 int64 float16 float32 float64 complex64 complex128".split())
+def test_memory_of_a_number(dtype):
+    for a, value in ((weft.zeros((), getattr(weft, dtype)), 0), (weft.ones((), getattr(weft, dtype)) + weft.zeros((), getattr(weft, dtype)), 1)):
+        for seen in (np.asarray(a), np.array(a), np.from_dlpack(a), np.asarray(memoryview(a))):
+            assert seen.shape == () and seen == value and seen.dtype.name == dtype.rstrip("_")
+        assert weft.from_dlpack(a).item() == value and np.asarray(weft.full((), 3, "float32") * 2) == 6
+
+
+def test_a_name_has_no_value():
+    with pytest.raises(weft.NoValueError, match="^eval: a traced argument"):
+        weft.compile(lambda x: float(x))(weft.array(1.0))
+    assert issubclass(weft.NoValueError, ValueError)

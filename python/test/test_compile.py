@@ -229,3 +229,37 @@ def test_short_and_long_evaluations_on_many_threads_agree():
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_compile_with_options_is_a_decorator():
+    @weft.compile(rewrites="exact")
+    def f(x):
+        """doc"""
+        return x * 2 + 1
+    assert f(weft.array([1.0])).tolist() == [3] and f.__name__ == "f" and f.__doc__ == "doc"
+
+    @weft.compile
+    def g(x):
+        return x * 3
+    assert g(weft.array([1.0])).tolist() == [3]
+    with pytest.raises(ValueError, match="rewrites='most'"):
+        weft.compile(rewrites="most")
+
+
+def test_state_that_a_function_replaces_is_as_before_unless_it_is_an_output():
+    state = {"x": weft.array([1.0]), "list": [weft.array([2.0])]}
+
+    def f(y):
+        out = state["x"] + y + state["list"][0]
+        state["x"] = state["x"] * 10
+        state["list"].append(y)
+        state["new"] = y
+        return out
+    h = weft.compile(f, inputs=state)
+    y = weft.array([5.0])
+    for _ in range(3):
+        assert h(y).tolist() == [8]
+    assert list(state) == ["x", "list"] and state["x"].tolist() == [1] and len(state["list"]) == 1
+    h = weft.compile(lambda y: f(y), inputs=state, outputs=[state])
+    assert [h(y).tolist() for _ in range(2)] == [[8], [17]]
+    assert state["x"].tolist() == [100] and state["new"].tolist() == [5]

@@ -11,7 +11,7 @@ def here():
 
 def test_an_error_names_the_function_the_shapes_and_the_line():
     a, b = weft.zeros((8, 3)), weft.zeros((4, 16))
-    with pytest.raises(ValueError, match=r"weft_matmul: .*\[8,3\] x \[4,16\]") as caught:
+    with pytest.raises(ValueError, match=r"^matmul: .*\[8,3\] x \[4,16\]") as caught:
         a @ b
     assert f"test_errors.py:{caught.traceback[0].lineno + 1}" in str(caught.value)
 
@@ -97,7 +97,7 @@ def test_a_nan_is_found_in_its_line_and_step(checked):
         return c - x, root * 2
 
     _, ys = weft.scan(body, weft.array([9.0, 2.5]), weft.ones(20))
-    with pytest.raises(FloatingPointError, match=r"weft_sqrt: f32 \[2\] at \[1\] \(step 3 of the loop\).*test_errors.py"):
+    with pytest.raises(FloatingPointError, match=r"sqrt: f32 \[2\] at \[1\] \(step 3 of the loop\).*test_errors.py"):
         weft.eval(ys)
     weft.set_check(None)
     assert np.isnan(np.array(ys)).sum() == 27  # the values are there
@@ -108,7 +108,7 @@ def test_a_nan_is_found_in_its_line_and_step(checked):
 
 def test_a_nan_in_a_gradient_is_found(checked):
     x = weft.array([4.0, 0.0])
-    with pytest.raises(FloatingPointError, match="weft_.* at \\[1\\]"):
+    with pytest.raises(FloatingPointError, match="arises in .* at \\[1\\]"):
         weft.eval(weft.grad(lambda x: (weft.sqrt(x) * x).sum())(x))
     assert weft.grad(lambda x: (weft.sqrt(x) * x).sum())(x + 1).shape == (2,)
 

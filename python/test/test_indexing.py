@@ -221,3 +221,28 @@ def test_0d_and_empty():
     assert weft.zeros((0, 3))[:, ::-1].shape == (0, 3)
     assert weft.arange(4)[weft.array([], dtype=weft.int32)].shape == (0,)
     assert weft.arange(4)[[]].shape == (0,)
+
+
+def test_along_an_axis_the_others_broadcast(rng):
+    a = rng.standard_normal((8, 2, 3))
+    for shape, axis in (((4, 1, 3), 0), ((4, 2, 1), 0), ((1, 5, 1), 1), ((8, 1, 6), -1), ((8, 2, 0), 2), ((1, 1, 1), 0)):
+        i = rng.integers(-a.shape[axis], a.shape[axis], shape)
+        expected = np.take_along_axis(a, i, axis)
+        np.testing.assert_array_equal(np.asarray(weft.take_along_axis(a, i, axis)), expected)
+        changed = a.copy()
+        np.put_along_axis(changed, i, 7.0, axis)
+        np.testing.assert_array_equal(np.asarray(weft.put_along_axis(a, i, 7, axis)), changed)
+    i = weft.array([1, 3, 5, 0]).reshape(1, 1, 4, 1)
+    assert weft.put_along_axis(weft.zeros((1, 1, 8, 32)), i, 1.0, -2).sum().item() == 128
+    rows = weft.vmap(lambda a, i: weft.take_along_axis(a, i, 0), in_axes=(0, None))(weft.array(a), weft.array([[1], [0]]))
+    np.testing.assert_array_equal(np.asarray(rows), np.take_along_axis(a, np.array([[[1], [0]]]), 1))
+    slope = weft.grad(lambda a: weft.take_along_axis(a, weft.array([[[1]]]), 0).sum())(weft.array(a))
+    assert slope.sum().item() == 6 and slope[1].sum().item() == 6
+
+
+def test_padding_and_diagonals_keep_the_dtype():
+    for dtype in ("bool_", "uint8", "int8", "float16", "complex64"):
+        x = weft.array([1, 1], dtype=getattr(weft, dtype))
+        for y in (weft.pad(x, 1), weft.pad(x, (0, 2), constant_values=1), weft.diag(x, 1), weft.diag(x, -2), weft.diag(x)):
+            assert y.dtype is x.dtype
+    assert weft.diag(weft.array([True, False, True]), -1).tolist() == np.diag([True, False, True], -1).tolist()

@@ -63,7 +63,7 @@ def test_wrong_bodies_are_refused():
         weft.scan(lambda c, x: ((c, c), x), weft.array(0.0), xs)
     with pytest.raises(ValueError):
         weft.scan(lambda c, x: (weft.zeros(3), x), weft.array(0.0), xs)
-    with pytest.raises(TypeError, match="the carry is i32, the value f32"):
+    with pytest.raises(TypeError, match="carry 0 begins as int32 and the body makes it float32"):
         weft.scan(lambda c, x: (c * 1.5, x), weft.array(1), xs)
     with pytest.raises(ValueError, match="3 rows, the loop 4 steps"):
         weft.scan(lambda c, x: (c + x, c), weft.array(0.0), weft.ones(3), length=4)
@@ -299,3 +299,87 @@ def test_a_body_with_a_loop_and_a_choice_inside_reads_rows_from_around_them():
         i = np.full(3, 17 * np.sin(b[-1] * 1.3) * 0.2)
         np.testing.assert_allclose(y, np.tanh(b * 0.5 + (0.3 if a.sum() > 0 else 0.4)), rtol=1e-5)
         a, b = i, np.full(3, 0.1)
+
+
+# ---- what bodies may return, and may not do
+
+
+def test_numbers_that_a_body_returns_are_values():
+    last, ys = weft.scan(lambda c, x: (c + x, True), weft.array(0.0), weft.array([1.0, 2.0]))
+    assert ys.dtype is weft.bool_ and ys.tolist() == [True, True]
+    last, ys = weft.scan(lambda c, _: (0, 2j), weft.array([1.5, 2.5]), length=3)
+    assert last.dtype is weft.float32 and last.tolist() == [0.0, 0.0] and ys.tolist() == [2j] * 3
+    value, flag = weft.while_loop(lambda c: c[1], lambda c: (c[0] + 1, c[0] < 3), (0, True))
+    assert value.tolist() == 4 and flag.tolist() is False
+    assert weft.cond(weft.array(False), lambda: True, lambda: False).tolist() is False
+
+
+def test_a_carry_that_changes_its_dtype_is_named():
+    double = weft.array([1.0, 2.0], dtype=weft.float64)
+    with pytest.raises(TypeError, match=r"scan: carry 1 begins as float32 and the body makes it float64.*astype\(weft.float32\)"):
+        weft.scan(lambda c, _: ((c[0], c[1] * double), None), (weft.zeros(2), weft.zeros(2)), length=2)
+    with pytest.raises(TypeError, match="while_loop: carry 0 begins as int32 and the body makes it float32"):
+        weft.while_loop(lambda c: c < 3, lambda c: c * 1.5, 1)
+    with pytest.raises(ValueError, match="^scan: ") as error:
+        weft.scan(lambda c, _: (weft.zeros(3), None), weft.zeros(2), length=2)
+    assert "weft_" not in str(error.value)
+    with pytest.raises(TypeError, match="cond: result 0 is float32 on one side and int32 on the other"):
+        weft.cond(weft.array(True), lambda: 1.0, lambda: 1)
+    with pytest.raises(TypeError, match=r"scan: the body returns a pair"):
+        weft.scan(lambda c, _: c, weft.zeros(2), length=2)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_tail_of_0_keeps_nothing(reverse):
+    last, ys = weft.scan(lambda c, x: (c + x, c * x), weft.array(0.0), weft.array([1.0, 2.0, 3.0]), tail=0, reverse=reverse)
+    assert last.tolist() == 6 and ys.shape == (0,)
+    slope = weft.grad(lambda x: sum(y.sum() for y in weft.scan(lambda c, _: (c * 2, c), x, length=3, tail=0)))(weft.array([1.0]))
+    assert slope.tolist() == [8]
+    with pytest.raises(ValueError, match="tail=-1 is negative"):
+        weft.scan(lambda c, x: (c + x, c * x), weft.array(0.0), weft.array([1.0]), tail=-1)
+
+
+def test_a_condition_is_one_bool():
+    for say in (lambda x: weft.while_loop(lambda c: c < 3, lambda c: c + 1, x), lambda x: weft.cond(x < 3, lambda: x, lambda: x)):
+        with pytest.raises(ValueError, match="the condition is one bool, not an array of 1 axes: weft.all or weft.any"):
+            say(weft.array([1.0, 2.0]))
+
+
+def captured_and_changed():
+    """Ways to change an array from outside in a body."""
+    x, y = weft.array([1.0, 2.0]), weft.zeros(2)
+
+    def item(c):
+        y[0] = c[0]
+        return c
+
+    def sum_(c):
+        nonlocal y
+        y += c
+        return c
+    for change in (item, sum_):
+        yield x, y, "scan", lambda: weft.scan(lambda c, _: (change(c), None), x, length=2)
+        yield x, y, "while_loop", lambda: weft.while_loop(lambda c: c.sum() < 9, lambda c: change(c) * 2, x)
+        yield x, y, "cond", lambda: weft.cond(weft.array(True), change, lambda c: c, x)
+        yield x, y, "vmap", lambda: weft.vmap(lambda c: change(c))(weft.array([[1.0, 2.0]]))
+        yield x, y, "compile", lambda: weft.compile(change)(x)
+        yield x, y, "scan", lambda: weft.compile(lambda x: weft.scan(lambda c, _: (change(c), None), x, length=2)[0])(x)
+
+
+def test_what_is_captured_is_not_changed_by_a_body():
+    for x, y, who, program in captured_and_changed():
+        with pytest.raises(ValueError, match=f"^{who}: an array from outside cannot be changed in here"):
+            program()
+        y += x  # it still is what it was
+        assert y.tolist() == [1, 2]
+        y -= x
+
+
+def test_what_a_body_makes_it_may_change():
+    def body(c, _):
+        y = weft.zeros(2)
+        y[0] = c[0]
+        c += 1
+        return c, y
+    last, ys = weft.scan(body, weft.array([1.0, 2.0]), length=2)
+    assert last.tolist() == [3, 4] and ys.tolist() == [[1, 0], [2, 0]]

@@ -133,7 +133,7 @@ def test_argnums_and_argnames():
     assert gx.item() == 16 and named["z"].item() == 10
     none, named = weft.grad(f, argnames=["z"])(3.0, 4.0, z=weft.array(5.0))
     assert none is None and named["z"].item() == 10
-    for wrong in [-1, (0, 0), 5]:
+    for wrong in [-3, (0, 0), 5]:
         with pytest.raises(ValueError):
             weft.grad(f, wrong)(3.0, 4.0)
 
@@ -319,3 +319,71 @@ def test_gradient_of_rms_norm_with_a_square_of_a_root():
 
     x = np.random.default_rng(1).standard_normal((3, 4))
     np.testing.assert_allclose(np.array(weft.grad(f)(weft.array(x))), numeric_gradient(f, x), rtol=1e-5, atol=1e-7)
+
+
+# ---- trees, numbers and keywords
+
+
+class Params(dict):
+    """A dict that is made in its own way and knows more than its items."""
+
+    def __init__(self, name, **items):
+        super().__init__(items)
+        self.name = name
+
+
+def test_a_dict_of_another_class_is_a_tree():
+    p = Params("layer", w=weft.array([1.0, 2.0]), b=weft.array(3.0))
+    g = weft.grad(lambda p: (p["w"] * p["w"]).sum() + p["b"])(p)
+    assert type(g) is Params and g.name == "layer" and g["w"].tolist() == [2, 4] and g["b"].tolist() == 1
+    q = weft.compile(lambda p: p)(p)
+    assert type(q) is Params and q.name == "layer" and q["w"].tolist() == [1, 2]
+    d = collections.defaultdict(list, x=weft.array([1.0, 2.0]))
+    out = weft.vmap(lambda d: d)(d)
+    assert type(out) is collections.defaultdict and out["y"] == [] and out["x"].tolist() == [1, 2]
+    assert list(weft.scan(lambda c, _: (c, None), collections.OrderedDict(b=1.0, a=2.0), length=1)[0]) == ["b", "a"]
+
+
+def test_vjp_and_jvp_take_trees():
+    def f(p, q):
+        return {"sum": p["w"] * q[0] + p["b"], "n": 3}, (p["w"] * 2,)
+    p, q = {"w": weft.array([1.0, 2.0]), "b": weft.array(3.0)}, [weft.array([5.0, 7.0])]
+    (first, second), (dp, dq) = weft.vjp(f, (p, q), [{"sum": [1.0, 10.0], "n": 0}, (weft.array([1.0, 1.0]),)])
+    assert first["sum"].tolist() == [8, 17] and second[0].tolist() == [2, 4]
+    assert dp["w"].tolist() == [7, 72] and dp["b"].tolist() == 11 and dq[0].tolist() == [1, 20]
+    (_, _), (dfirst, dsecond) = weft.jvp(f, (p, q), [{"w": [1.0, 0.0], "b": 1.0}, [[0.0, 1.0]]])
+    assert dfirst["sum"].tolist() == [6, 3] and dsecond[0].tolist() == [2, 0]
+    with pytest.raises(ValueError, match="jvp: the tangents have another structure"):
+        weft.jvp(f, (p, q), [{"w": [1.0, 0.0]}, [[0.0, 1.0]]])
+    with pytest.raises(ValueError, match="vjp: the cotangents have another structure"):
+        weft.vjp(f, (p, q), [{"sum": [1.0, 10.0], "n": 0}])
+
+
+def test_vjp_is_jvp_turned_round(rng):
+    def f(p):
+        return weft.tanh(p["a"]) * p["b"][0], {"y": p["a"].sum() * p["b"][0]}
+    p = {"a": weft.array(rng.standard_normal(3)), "b": (weft.array(rng.standard_normal(3)),)}
+    u = {"a": weft.array(rng.standard_normal(3)), "b": (weft.array(rng.standard_normal(3)),)}
+    v = [weft.array(rng.standard_normal(3)), {"y": weft.array(rng.standard_normal(3))}]
+    (g,), dy = weft.vjp(f, [p], v)[1], weft.jvp(f, [p], [u])[1]
+    left = (g["a"] * u["a"]).sum() + (g["b"][0] * u["b"][0]).sum()
+    right = (v[0] * dy[0]).sum() + (v[1]["y"] * dy[1]["y"]).sum()
+    np.testing.assert_allclose(float(left), float(right), rtol=1e-12)
+
+
+def test_gradient_by_an_integer_and_by_the_last_argument():
+    assert weft.grad(lambda x: x * x)(3).tolist() == 6
+    assert weft.grad(lambda n, x: n * x * x, argnums=-1)(2, 3).tolist() == 12
+    a, b = weft.grad(lambda n, x: n * x * x, argnums=(0, -1))(2.0, 3)
+    assert a.tolist() == 9 and b.tolist() == 12
+    with pytest.raises(ValueError, match="twice"):
+        weft.grad(lambda n, x: n * x, argnums=(1, -1))(2.0, 3.0)
+    with pytest.raises(ValueError, match="there is no argument -3 among 2"):
+        weft.grad(lambda n, x: n * x, argnums=-3)(2.0, 3.0)
+
+
+def test_map_over_keywords():
+    x = weft.array([1.0, 2.0])
+    assert weft.vmap(lambda x, by, power=1: x * by ** power)(x, by=weft.array([3.0, 4.0]), power=2).tolist() == [9, 32]
+    assert weft.vmap(lambda *, by: by["a"] * 2)(by={"a": np.array([1.0, 2.0])}).tolist() == [2, 4]
+    assert weft.vmap(lambda x, by: x.sum() * by, in_axes=1)(weft.array([[1.0, 2.0]]), by=x).tolist() == [1, 4]

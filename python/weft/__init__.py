@@ -19,7 +19,7 @@ from ._composed import (
     isclose, linspace, ones, ones_like, outer, pad, put_along_axis, radians, repeat, result_type, roll, round,
     split, std, take, take_along_axis, tensordot, tile, trace, tri, tril, triu, var, zeros, zeros_like)
 from ._core import (
-    Dtype, abs, add, all, any, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, argmax, argmin, array,
+    Dtype, NoValueError, abs, add, all, any, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh, argmax, argmin, array,
     asarray, astype, attention, bfloat16, bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, bool_, broadcast_to, ceil,
     complex, complex64, complex128, concatenate, conj, cos, cosh, cummax, cummin, cumprod, cumsum, depends, divide,
     einsum, equal, erf, erfc, erfinv, exp, exp2, expand_dims, expm1, flatten, flip, float16, float32, float64, floor,

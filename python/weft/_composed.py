@@ -163,23 +163,14 @@ def take(a, indices, axis=None):
     return _core.take_axis(a.flatten(), indices, 0) if axis is None else _core.take_axis(a, indices, axis)
 
 
-def _along(a, indices, axis):
-    axis = axis % a.ndim
-    where = [arange(n).reshape((-1,) + (1,) * (a.ndim - 1 - k)) for k, n in enumerate(indices.shape)]
-    where[axis] = indices
-    return tuple(where)
-
-
 def take_along_axis(a, indices, axis):
-    """a[.., indices[.., i, ..], ..] with i along the axis."""
-    a, indices = asarray(a), asarray(indices)
-    return a[_along(a, indices, axis)]
+    """a[.., indices[.., i, ..], ..] with i along the axis; the other axes broadcast."""
+    return _core.take_along(a, indices, axis)
 
 
 def put_along_axis(a, indices, values, axis):
     """a with a[.., indices[.., i, ..], ..] set to the values, i along the axis."""
-    a, indices = asarray(a), asarray(indices)
-    return a.at[_along(a, indices, axis)].set(values)
+    return _core.put_along(a, indices, values, axis)
 
 
 def as_strided(a, shape=None, strides=None, offset=0):

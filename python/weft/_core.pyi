@@ -1,6 +1,8 @@
 # The C part of weft. The functions take arrays, numbers, nested lists, NumPy arrays and whatever has the buffer protocol.
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
+class NoValueError(ValueError): ...
+
 class Dtype:
     @property
     def name(self) -> str: ...

@@ -1,6 +1,6 @@
 """Loops and choices as values: a body is traced once, whatever the number of steps."""
 from . import _core
-from ._tree import flatten_numbers, own, unflatten
+from ._tree import as_value, flatten_numbers, flatten_values, own, unflatten
 
 
 def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=None, tail=None):
@@ -10,13 +10,15 @@ def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=
     many steps are kept, and have memory; a y of None gives none. Of grad:
     recompute: it keeps the carries before every so many steps and computes those between again; 0: before as many as
     the square root of the steps. truncate: it goes back through the last so many steps only."""
-    carries, carry_structure = flatten_numbers(init)
+    carries, carry_structure = flatten_values(init)
     rows, row_structure = flatten_numbers(xs)
     if not rows and length is None:
         raise ValueError("scan: the number of steps is missing")
+    if tail is not None and tail < 0:
+        raise ValueError(f"scan: tail={tail} is negative")
     if reverse:
         rows = [_core.flip(row, 0) for row in rows]
-    with _core.Scope():
+    with _core.Scope("scan"):
         loop = _core.Loop(None if length is None else length)
         if recompute is not None:
             loop.recompute(recompute)
@@ -24,15 +26,23 @@ def scan(f, init, xs=None, length=None, reverse=False, recompute=None, truncate=
             loop.truncate(truncate)
         x = [loop.each(row) for row in rows]
         c = [loop.carry(carry) for carry in carries]
-        carry, y = f(own(carry_structure, c), own(row_structure, x))
-        _step(loop, c, carry, carry_structure)
-        outs, out_structure = flatten_numbers(y)
-        ys = [loop.all(out) if tail is None else loop.tail(out, tail) for out in outs]
+        result = f(own(carry_structure, c), own(row_structure, x))
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise TypeError("scan: the body returns a pair, (carry, y); y may be None")
+        _step("scan", loop, c, result[0], carry_structure)
+        outs, out_structure = flatten_values(result[1])
+        ys = [loop.all(out) if tail is None else _tail(loop, out, tail) for out in outs]
         last = [loop.last(name) for name in c]
         loop.close()
         if reverse:
             ys = [_core.flip(out, 0) for out in ys]
+        if tail == 0:
+            ys = [out[:0] for out in ys]
         return unflatten(carry_structure, last), unflatten(out_structure, ys)
+
+
+def _tail(loop, out, k):
+    return loop.tail(out, max(k, 1))
 
 
 def while_loop(cond, body, init, bound=None, recompute=None):
@@ -40,16 +50,15 @@ def while_loop(cond, body, init, bound=None, recompute=None):
 
     bound: the most steps there may be. grad needs it, and keeps so many; or recompute, with or without a bound: it runs the
     loop once more to count the steps, keeps the carries before every so many of them and computes those between again."""
-    carries, structure = flatten_numbers(init)
-    with _core.Scope():
-        begins = cond(own(structure, carries))
+    carries, structure = flatten_values(init)
+    with _core.Scope("while_loop"):
+        begins = _one_bool("while_loop", cond(own(structure, carries)))
         loop = _core.Loop(_core.where(begins, 2**62 if bound is None else bound, 0))  # numbers: not below 0 for sure
         if recompute is not None:
             loop.recompute(recompute)
         c = [loop.carry(carry) for carry in carries]
-        carry = body(own(structure, c))
-        _step(loop, c, carry, structure)
-        loop.until(_core.logical_not(cond(carry)))
+        carry = _step("while_loop", loop, c, body(own(structure, c)), structure)
+        loop.until(_core.logical_not(_one_bool("while_loop", cond(own(structure, carry)))))
         last = [loop.last(name) for name in c]
         loop.close()
         return unflatten(structure, last)
@@ -58,20 +67,45 @@ def while_loop(cond, body, init, bound=None, recompute=None):
 def cond(p, a, b, *operands):
     """a(*operands) if p, else b(*operands): one of them is computed. Both give the same tree, shapes and dtypes."""
     arrays, structure = flatten_numbers(operands)
-    with _core.Scope():
-        choice = _core.Cond(p)
-        left, left_structure = flatten_numbers(a(*own(structure, arrays)))
-        right, right_structure = flatten_numbers(b(*own(structure, arrays)))
+    with _core.Scope("cond"):
+        choice = _core.Cond(_one_bool("cond", p))
+        left, left_structure = flatten_values(a(*own(structure, arrays)))
+        right, right_structure = flatten_values(b(*own(structure, arrays)))
         if left_structure != right_structure:
             raise ValueError("cond: the two sides have different structures")
+        for k, (x, y) in enumerate(zip(left, right)):
+            if x.dtype is not y.dtype:
+                raise TypeError(f"cond: result {k} is {x.dtype.name} on one side and {y.dtype.name} on the other: "
+                                "use astype on one")
         values = [choice.value(x, y) for x, y in zip(left, right)]
         choice.close()
         return unflatten(left_structure, values)
 
 
-def _step(loop, names, carry, structure):
-    values, found = flatten_numbers(carry)
+def _one_bool(who, p):
+    if getattr(p, "ndim", 0):
+        raise ValueError(f"{who}: the condition is one bool, not an array of {p.ndim} axes: weft.all or weft.any makes one of it")
+    return p
+
+
+def _step(who, loop, names, carry, structure):
+    """Says what the carries become, and returns that. Python's numbers take dtype and shape of their carry."""
+    numbers = {}
+
+    def take(x):
+        made = as_value(x)
+        if type(x) in (bool, int, float, complex):
+            numbers[id(made)] = made, x
+        return made
+
+    values, found = _core.flatten_tree(carry, take)
     if found != structure:
-        raise ValueError("the carry that the body returns has another structure than the one it gets")
-    for name, value in zip(names, values):
+        raise ValueError(f"{who}: the carry that the body returns has another structure than the one it gets")
+    for k, (name, value) in enumerate(zip(names, values)):
+        if id(value) in numbers:
+            value = values[k] = _core.where(True, numbers[id(value)][1], name)
+        if value.dtype is not name.dtype:
+            raise TypeError(f"{who}: carry {k} begins as {name.dtype.name} and the body makes it {value.dtype.name}: begin with "
+                            f"{value.dtype.name}, or return it with astype(weft.{name.dtype.name})")
         loop.next(name, value)
+    return values

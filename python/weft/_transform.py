@@ -4,7 +4,8 @@ import functools
 from . import _core
 from ._core import array
 from ._run import set_rewrites
-from ._tree import arrays, flatten, flatten_floats, flatten_memory, flatten_numbers, own, spread, unflatten
+from ._tree import (
+    Constant, arrays, flatten, flatten_floats, flatten_memory, flatten_numbers, flatten_values, own, spread, unflatten)
 
 
 # ---- Derivatives
@@ -15,9 +16,22 @@ def _argnums(argnums, argnames):
         argnums = () if argnames else (0,)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
-    if any(n < 0 for n in numbers) or len(set(numbers)) != len(numbers):
-        raise ValueError(f"argnums must be different and not negative: {argnums}")
     return numbers, names
+
+
+def _positions(numbers, n):
+    """argnums among n arguments, counted from 0; below 0, they count from the end."""
+    if any(not -n <= k < n for k in numbers):
+        raise ValueError(f"grad: there is no argument {[k for k in numbers if not -n <= k < n][0]} among {n}")
+    positions = [k % n for k in numbers]
+    if len(set(positions)) != len(positions):
+        raise ValueError(f"grad: argnums {numbers} name an argument twice")
+    return positions
+
+
+def _as_float(x):
+    """An argument to differentiate by: an integer is meant as a float."""
+    return float(x) if isinstance(x, int) and not isinstance(x, bool) else x
 
 
 def _loss(value):
@@ -39,9 +53,9 @@ def value_and_grad(fun, argnums=None, argnames=()):
 
     @functools.wraps(fun)
     def transformed(*args, **kwargs):
-        if numbers and max(numbers) >= len(args):
-            raise ValueError(f"there is no argument {max(numbers)} among {len(args)}")
-        leaves, structure = flatten_floats(([args[n] for n in numbers], {name: kwargs[name] for name in names}))
+        positions = _positions(numbers, len(args))
+        leaves, structure = flatten_floats(([_as_float(args[n]) for n in positions],
+                                            {name: _as_float(kwargs[name]) for name in names}))
         if not leaves:
             raise ValueError("there is no array to differentiate by")
         for leaf in leaves:
@@ -51,7 +65,7 @@ def value_and_grad(fun, argnums=None, argnames=()):
             inputs = [_core.alias(leaf) for leaf in leaves]
             positional, named = own(structure, inputs)
             args = list(args)
-            for n, value in zip(numbers, positional):
+            for n, value in zip(positions, positional):
                 args[n] = value
             value = fun(*args, **{**kwargs, **named})
             loss = _loss(value)
@@ -84,44 +98,68 @@ def _list(result):
 
 
 def vjp(fun, primals, cotangents):
-    """(fun's outputs, the products of the cotangents with its Jacobian), as lists."""
+    """(fun's outputs, the products of the cotangents with its Jacobian): lists, with an item for each output and for each
+    primal. Items may be trees; cotangents are a list with the structure of the outputs."""
+    leaves, structure = flatten_numbers(_list(primals))
     with _core.Scope():
-        inputs = [_core.alias(x) for x in flatten_numbers(primals)[0]]
-        outputs = _list(fun(*[x.copy() for x in inputs]))
-        return outputs, _core.vjp(outputs, _cast_like(cotangents, outputs), inputs)
+        inputs = [_core.alias(x) for x in leaves]
+        outputs, out_structure = flatten_floats(_list(fun(*own(structure, inputs))))
+        gradients = _core.vjp(outputs, _values("vjp: the cotangents", cotangents, out_structure, outputs), inputs)
+        return unflatten(out_structure, outputs), unflatten(structure, gradients)
 
 
 def jvp(fun, primals, tangents):
-    """(fun's outputs, the products of its Jacobian with the tangents), as lists."""
+    """(fun's outputs, the products of its Jacobian with the tangents): lists, with an item for each output. Items may be
+    trees; tangents are a list with the structure of the primals."""
+    leaves, structure = flatten_numbers(_list(primals))
     with _core.Scope():
-        inputs = [_core.alias(x) for x in flatten_numbers(primals)[0]]
-        outputs = _list(fun(*[x.copy() for x in inputs]))
-        return outputs, _core.jvp(inputs, _cast_like(tangents, inputs), outputs)
+        inputs = [_core.alias(x) for x in leaves]
+        outputs, out_structure = flatten_floats(_list(fun(*own(structure, inputs))))
+        derivatives = _core.jvp(inputs, _values("jvp: the tangents", tangents, structure, inputs), outputs)
+        return unflatten(out_structure, outputs), unflatten(out_structure, derivatives)
 
 
-def _cast_like(values, likes):
-    if len(values) != len(likes):
-        raise ValueError(f"{len(values)} values for {len(likes)} arrays")
-    return [v if isinstance(v, array) else array(v, dtype=like.dtype) for v, like in zip(values, likes)]
+def _values(what, tree, structure, likes):
+    """The arrays of a tree that has a structure; where that has an array, numbers and lists will do, in its dtype."""
+    out = []
+
+    def visit(tree, structure):
+        if structure == "leaf":
+            like = likes[len(out)]
+            out.append(tree if isinstance(tree, array) else array(tree, dtype=like.dtype))
+        elif not isinstance(structure, Constant):
+            keys = structure[1]
+            is_alike = isinstance(tree, (list, tuple)) if keys is None else isinstance(tree, dict) and tree.keys() == set(keys)
+            if not is_alike or len(tree) != len(structure) - 2:
+                raise ValueError(f"{what} have another structure than what they belong to")
+            for item, part in zip(tree if keys is None else [tree[key] for key in keys], structure[2:]):
+                visit(item, part)
+
+    visit(_list(tree), structure)
+    return out
 
 
 # ---- Map
 
 
 def vmap(fun, in_axes=0, out_axes=0):
-    """fun over an axis of its arguments. in_axes and out_axes are numbers, or trees of them; None is not mapped."""
+    """fun over an axis of its arguments. in_axes and out_axes are numbers, or trees of them; None is not mapped. Arrays that
+    are passed by keyword are mapped over their first axis."""
 
     @functools.wraps(fun)
-    def mapped(*args):
+    def mapped(*args, **kwargs):
         leaves, structure = flatten_numbers(args)
         axes = spread(in_axes, unflatten(structure, leaves))
+        named, named_structure = flatten_memory(kwargs)
+        n, leaves, axes = len(leaves), leaves + named, axes + [0] * len(named)
         if all(axis is None for axis in axes):
             raise ValueError("vmap: no argument is mapped")
         rows = [None if axis is None else _core.moveaxis(leaf, axis, 0) for leaf, axis in zip(leaves, axes)]
         _check_lengths(rows)
-        with _core.Scope():
+        with _core.Scope("vmap"):
             names = [leaf if row is None else _core.input(row, 1) for leaf, row in zip(leaves, rows)]
-            result, result_structure = flatten_numbers(fun(*own(structure, names)))
+            positional, by_name = own(structure, names[:n]), own(named_structure, names[n:])
+            result, result_structure = flatten_values(fun(*positional, **by_name))
             pairs = [(name, row) for name, row in zip(names, rows) if row is not None]
             results = _core.map([name for name, _ in pairs], [row for _, row in pairs], result)
             tree = unflatten(result_structure, results)
@@ -155,21 +193,26 @@ class _Compiled:
             compiled.learn(args, self.function, self.structure[0], len(self.structure) - 2)
 
 
-def _trace(fun, leaves, structure, state, outputs, rewrites):
+def _trace(fun, leaves, structure, state, inputs, outputs, rewrites):
     """Runs fun on names in place of the arrays. Those of the state get names while it runs, and come back after it."""
     saved = [leaf.copy() for leaf in state]
+    containers = _containers(inputs, outputs)
     with _core.Scope():
-        with _core.Scope() as body:
+        with _core.Scope("compile") as body:
             names = [_core.input(leaf, 0) for leaf in leaves + state]
             try:
                 for leaf, name in zip(state, names[len(leaves):]):
                     _core.become(leaf, name)
+                for leaf in arrays(outputs):
+                    _core.become(leaf, leaf)  # it may be changed
                 args, kwargs = own(structure, names)
                 result, result_structure = flatten(fun(*args, **kwargs))
                 results = [_core.alias(y) for y in result + arrays(outputs)]
             finally:
                 for leaf, value in zip(state, saved):
                     _core.become(leaf, value)
+                for container, items in containers:
+                    _restore(container, items)
             before = set_rewrites(rewrites)
             try:
                 return _Compiled(body.compile(names, results), result_structure)
@@ -177,11 +220,39 @@ def _trace(fun, leaves, structure, state, outputs, rewrites):
                 set_rewrites(before)
 
 
+def _walk(tree, passed):
+    """The containers of a tree that are not among those passed, which they join."""
+    if isinstance(tree, (tuple, list, dict)) and id(tree) not in passed:
+        passed.add(id(tree))
+        yield tree
+        for item in tree.values() if isinstance(tree, dict) else tree:
+            yield from _walk(item, passed)
+
+
+def _containers(inputs, outputs):
+    """The lists and dicts of the state that are no outputs, with their items: what fun does to them stays in its trace."""
+    passed = set()
+    list(_walk(outputs, passed))
+    return [(tree, dict(tree) if isinstance(tree, dict) else list(tree))
+            for tree in _walk(inputs, passed) if not isinstance(tree, tuple)]
+
+
+def _restore(container, items):
+    if isinstance(container, list):
+        container[:] = items
+    else:
+        for key in list(container):
+            del container[key]
+        for key, item in items.items():
+            container[key] = item
+
+
 _REWRITES = {"exact": 0, "stable": 1, "fast": 2}
 
 
-def compile(fun, inputs=None, outputs=None, rewrites="stable"):
-    """fun as one program, traced once for every set of shapes, dtypes and other arguments.
+def compile(fun=None, inputs=None, outputs=None, rewrites="stable"):
+    """fun as one program, traced once for every set of shapes, dtypes and other arguments. Without fun, with options alone:
+    a decorator.
 
     Arrays that fun uses but does not receive are constants with the value they have when it is traced. inputs and
     outputs are trees of arrays that fun reads and changes besides its arguments: state that varies. rewrites: "exact" keeps
@@ -189,6 +260,8 @@ def compile(fun, inputs=None, outputs=None, rewrites="stable"):
     is rounded once, a quotient by a number is a product with its reciprocal."""
     if rewrites not in _REWRITES:
         raise ValueError(f"compile: rewrites={rewrites!r} is none of {', '.join(_REWRITES)}")
+    if fun is None:
+        return functools.partial(compile, inputs=inputs, outputs=outputs, rewrites=rewrites)
     traces = {}
     compiled = functools.update_wrapper(_core.Compiled(), fun)
 
@@ -199,7 +272,7 @@ def compile(fun, inputs=None, outputs=None, rewrites="stable"):
         key = (structure, len(leaves), _core.signature(values))
         trace = traces.get(key)
         if trace is None:
-            trace = traces[key] = _trace(fun, leaves, structure, state, outputs, _REWRITES[rewrites])
+            trace = traces[key] = _trace(fun, leaves, structure, state, inputs, outputs, _REWRITES[rewrites])
             if inputs is None and outputs is None and not kwargs and all(type(x) is array for x in args):
                 trace.teach(compiled, args)
         results = trace.function(values)

@@ -3,6 +3,8 @@
 flatten gives the arrays in order and the structure: a hashable value that is equal for trees that differ in their
 arrays alone. Whatever is no container and no array is part of the structure.
 """
+import copy
+
 from ._core import array, arrays, flatten_tree  # noqa: F401
 
 _LEAF = "leaf"
@@ -56,8 +58,30 @@ def _number_or_memory(x):
     return array(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else _memory(x)
 
 
+def flatten_values(tree):
+    """As flatten, with all numbers, bools too, and NumPy arrays as arrays: what a traced body returns."""
+    return flatten_tree(tree, as_value)
+
+
 def _float_or_memory(x):
     return array(x) if isinstance(x, float) else _memory(x)
+
+
+def as_value(x):
+    return array(x) if isinstance(x, (bool, int, float, complex)) else _memory(x)
+
+
+class Keys(tuple):
+    """The keys of a dict that is more than a dict, and `like`: one of its kind, without items."""
+
+
+def keys_of(tree):
+    """Called for every dict of another class, to make its like: by copying, since its constructor may want anything."""
+    keys = Keys(dict.keys(tree))
+    keys.like = copy.copy(tree)
+    for key in keys:
+        del keys.like[key]
+    return keys
 
 
 def unflatten(structure, leaves):
@@ -84,8 +108,9 @@ def _sequence(kind, items):
 
 
 def _dict(kind, keys, items):
-    result = {} if kind is dict else kind()
-    result.update(zip(keys, items))
+    result = {} if kind is dict else copy.copy(keys.like)
+    for key, item in zip(keys, items):
+        result[key] = item
     return result
 
 

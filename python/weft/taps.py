@@ -47,7 +47,7 @@ def scan(info: ScanInfo, inner: Callable[..., Sequence[array]], outer: Sequence)
     the last untraced values.
     """
     n, kinds = _kinds(info, outer)
-    with _core.Scope():
+    with _core.Scope("scan"):
         loop = _core.Loop(n)
         seqs, non_seqs = _elements(loop, info, n, outer), [_as_array(x) for x in outer[len(outer) - info.n_non_seqs:]]
         for kind in kinds:

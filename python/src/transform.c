@@ -1,0 +1,118 @@
+/* transform.c -- what transforms of Python functions are made of, on flat lists of arrays: names to trace with, which
+ * belong to the scope that is open, and the transforms of expressions. */
+#include "core.h"
+#include <string.h>
+
+/* ---- Names to trace with; they belong to the scope that is open ---- */
+
+static PyObject *alias(PyObject *module, PyObject *o) {
+  (void)module;
+  origin_mark();
+  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "alias: an array is expected");
+  return array_wrap(weft_alias(array_handle(o)));
+}
+
+/* input(like, skip): a name of the dtype and the sizes of like without its first axes. */
+static PyObject *input(PyObject *module, PyObject *args) {
+  PyObject *like;
+  int rank, skip;
+  int64_t dims[WEFT_RANK_MAX];
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!i", &array_type, &like, &skip) || convert_dims(like, &rank, dims)) return NULL;
+  if (skip > rank) return PyErr_Format(PyExc_ValueError, "a 0-d array has no axis to map over");
+  origin_mark();
+  return array_wrap(weft_input(weft_dtype_of(array_handle(like)), rank - skip, dims + skip));
+}
+
+/* ---- Transforms of expressions ---- */
+
+/* Three lists of arguments and one of n results, by `run`. */
+typedef void (*transform)(struct list *, struct list *, struct list *, weft_array *result[]);
+
+static PyObject *with_lists(transform run, PyObject *args, int results_like) {
+  PyObject *o[3], *results = NULL;
+  struct list l[3];
+  int n = 0;
+  if (!PyArg_UnpackTuple(args, "a transform", 3, 3, &o[0], &o[1], &o[2])) return NULL;
+  while (n < 3 && !list_take(&l[n], o[n])) n++;
+  weft_array **out = n == 3 ? PyMem_Malloc((size_t)(l[results_like].n + 1) * sizeof *out) : NULL;
+  if (n == 3 && !out) PyErr_NoMemory();
+  if (out && l[0].n != l[1].n) PyErr_Format(PyExc_ValueError, "%d arrays and %d values for them", l[0].n, l[1].n);
+  else if (out) {
+    weft_scope *s = op_begin();
+    run(&l[0], &l[1], &l[2], out);
+    results = array_list(l[results_like].n, out);
+    weft_scope_discard(s);
+  }
+  PyMem_Free(out);
+  while (n-- > 0) list_drop(&l[n]);
+  return results;
+}
+
+static void run_vjp(struct list *y, struct list *dy, struct list *x, weft_array *dx[]) {
+  weft_vjp(y->n, y->array, dy->array, x->n, x->array, dx);
+}
+static void run_jvp(struct list *x, struct list *dx, struct list *y, weft_array *dy[]) {
+  weft_jvp(x->n, x->array, dx->array, y->n, y->array, dy);
+}
+static void run_map(struct list *x, struct list *xs, struct list *y, weft_array *ys[]) {
+  weft_map(x->n, x->array, xs->array, y->n, y->array, ys);
+}
+static PyObject *vjp(PyObject *module, PyObject *args) { (void)module; return with_lists(run_vjp, args, 2); }
+static PyObject *jvp(PyObject *module, PyObject *args) { (void)module; return with_lists(run_jvp, args, 2); }
+static PyObject *map(PyObject *module, PyObject *args) { (void)module; return with_lists(run_map, args, 2); }
+
+static PyObject *checkpoint(PyObject *module, PyObject *args) {
+  PyObject *inputs, *outputs, *results = NULL;
+  struct list x, y;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OO", &inputs, &outputs) || list_take(&x, inputs)) return NULL;
+  if (!list_take(&y, outputs)) {
+    weft_array **out = PyMem_Malloc((size_t)(y.n + 1) * sizeof *out); /* list_drop needs the old ones */
+    if (!out) PyErr_NoMemory();
+    else {
+      memcpy(out, y.array, (size_t)y.n * sizeof *out);
+      weft_scope *s = op_begin();
+      weft_checkpoint(x.n, x.array, y.n, out);
+      results = array_list(y.n, out);
+      weft_scope_discard(s);
+      PyMem_Free(out);
+    }
+    list_drop(&y);
+  }
+  list_drop(&x);
+  return results;
+}
+
+static PyObject *depends(PyObject *module, PyObject *args) {
+  PyObject *o, *on;
+  struct list l;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O", &array_type, &o, &on) || list_take(&l, on)) return NULL;
+  weft_scope *s = op_begin();
+  PyObject *result = op_end(s, weft_depends(array_handle(o), l.n, l.array));
+  list_drop(&l);
+  return result;
+}
+
+/* become(array, other): the object array names what other names, and belongs to the body that is being traced. */
+static PyObject *become(PyObject *module, PyObject *args) {
+  PyObject *self, *other;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O!", &array_type, &self, &array_type, &other)) return NULL;
+  if (array_assign(self, array_handle(other))) return NULL;
+  ((struct array *)self)->body = body_serial();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef transform_functions[] = {
+  { "alias", alias, METH_O, "alias(a): the same value under a new identity, to differentiate by" },
+  { "input", input, METH_VARARGS, "input(like, skip): a name without value, of like's shape without the first axes" },
+  { "vjp", vjp, METH_VARARGS, "vjp(y, dy, x): dx = J' dy" },
+  { "jvp", jvp, METH_VARARGS, "jvp(x, dx, y): dy = J dx" },
+  { "map", map, METH_VARARGS, "map(x, xs, y): y for every row of xs in place of x" },
+  { "checkpoint", checkpoint, METH_VARARGS, "checkpoint(x, y): y, computed again from x by reverse mode" },
+  { "depends", depends, METH_VARARGS, "depends(a, on): a, computed after these" },
+  { "become", become, METH_VARARGS, "become(array, other)" },
+  { 0 },
+};
