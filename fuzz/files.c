@@ -90,7 +90,7 @@ static const char *check_entry(struct source *s, const struct entry *e) {
   struct entry again = *e;
   if (!entry_measure(&again, false) || again.bytes != e->bytes) return "bytes that do not fit the shape";
   struct buffer *b = buffer_from_source(s, e->offset, (size_t)e->bytes, weft_dtype_bytes(e->dtype));
-  if (!b || buffer_hold(b, &data, NULL)) return "an array that cannot be held";
+  if (!b || buffer_hold(b, NULL, &data, NULL)) return "an array that cannot be held";
   volatile uint8_t sum = 0;
   for (int64_t i = 0; i < e->bytes; i++) sum += ((uint8_t *)data)[i];
   buffer_drop(b);

@@ -50,7 +50,7 @@ static bool matches(const uint8_t *data, int64_t offset, int64_t n) {
 static void expect_content(struct buffer *b, int64_t offset) {
   void *data = NULL;
   const char *why = "";
-  weft_status status = buffer_hold(b, &data, &why);
+  weft_status status = buffer_hold(b, NULL, &data, &why);
   if (status) test_fail(__FILE__, __LINE__, "hold: status %d: %s", (int)status, why);
   if (status) return;
   EXPECT(matches(data, offset, (int64_t)buffer_bytes(b)));
@@ -62,7 +62,7 @@ static void expect_failure(struct buffer *b, const char *part_of_message) {
   void *data = NULL;
   const char *why = "";
   (void)buffer_state_of(b); /* a cut that nobody has touched is seen by who asks for the state */
-  EXPECT_INT(buffer_hold(b, &data, &why), WEFT_ERR_FILE);
+  EXPECT_INT(buffer_hold(b, NULL, &data, &why), WEFT_ERR_FILE);
   EXPECT(strstr(why, path) != NULL);
   if (!strstr(why, part_of_message)) test_fail(__FILE__, __LINE__, "the message is: %s", why);
   EXPECT_INT(buffer_state_of(b), BUFFER_FAILED);
@@ -89,11 +89,11 @@ TEST(an_own_buffer_is_resident_and_may_be_overwritten_by_its_only_holder) {
   EXPECT_INT(buffer_state_of(b), BUFFER_RESIDENT);
   EXPECT_INT(buffer_bytes(b), 1000);
   EXPECT(buffer_is_only(b));
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   EXPECT(data && (uintptr_t)data % 64 == 0 && buffer_is_only(b));
-  buffer_pin(b, true);
+  buffer_pin(b, NULL);
   EXPECT(!buffer_is_only(b));
-  buffer_pin(b, false);
+  buffer_unpin(b);
   buffer_retain(b);
   EXPECT(!buffer_is_only(b));
   buffer_release(b);
@@ -108,7 +108,7 @@ TEST(an_own_buffer_is_resident_and_may_be_overwritten_by_its_only_holder) {
 TEST(an_empty_buffer_has_an_address_and_no_memory) {
   struct buffer *b = buffer_new(0);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   EXPECT(data != NULL);
   EXPECT_INT(memory_used(), 0);
   buffer_drop(b);
@@ -137,7 +137,7 @@ TEST(external_memory_is_released_once_with_the_last_reference) {
   struct buffer *b = buffer_external(there, sizeof there, count_up, &n);
   void *data = NULL;
   EXPECT(!buffer_is_only(b));
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   EXPECT(data == there);
   buffer_release(b);
   EXPECT_INT(n, 0);
@@ -146,7 +146,7 @@ TEST(external_memory_is_released_once_with_the_last_reference) {
   buffer_callbacks();
   EXPECT_INT(n, 1);
   b = buffer_external(NULL, 0, NULL, NULL);
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   EXPECT(data != NULL);
   buffer_drop(b);
   buffer_release(b);
@@ -207,7 +207,7 @@ TEST(unaligned_data_is_copied_into_aligned_memory) {
   struct buffer *b = buffer_from_source(s, 4097, 5000, 4);
   expect_content(b, 4097);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   EXPECT((uintptr_t)data % 64 == 0);
   EXPECT_INT(memory_used(), 5000);
   buffer_drop(b);
@@ -219,7 +219,7 @@ TEST(bools_of_a_file_are_0_or_1_whatever_its_bytes) {
   struct source *s = open_source();
   struct buffer *b = buffer_of_bools(s, 0, 1000);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   for (int i = 0; i < 1000; i++) EXPECT_INT(((uint8_t *)data)[i], pattern(i) != 0);
   buffer_drop(b);
   buffer_release(b);
@@ -254,7 +254,7 @@ TEST(writing_to_a_held_mapping_changes_neither_the_file_nor_the_process) {
   struct source *s = open_source();
   struct buffer *b = buffer_from_source(s, 0, PAGE, 4);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   memset(data, 0xEE, PAGE);
   uint8_t again[PAGE];
   struct text why = { 0 };
@@ -325,7 +325,7 @@ TEST(a_file_cut_while_it_is_mapped_reads_zeros_and_then_an_error) {
   struct source *s = open_source();
   struct buffer *b = buffer_from_source(s, 0, BYTES, 4);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   cut_file(PAGE);
   const uint8_t *p = data;
   EXPECT(matches(p, 0, PAGE));
@@ -343,7 +343,7 @@ TEST(a_cut_within_the_last_page_is_seen_by_who_asks_after_reading) {
   struct source *s = open_source();
   struct buffer *b = buffer_from_source(s, 0, BYTES, 4);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   cut_file(BYTES - 5); /* no signal comes: the rest of the page reads as zeros */
   EXPECT_INT(((uint8_t *)data)[BYTES - 1], 0);
   EXPECT_INT(buffer_state_of(b), BUFFER_FAILED);
@@ -364,7 +364,7 @@ TEST(four_threads_survive_a_cut_under_their_eyes) {
   struct source *s = open_source();
   struct buffer *b = buffer_from_source(s, 0, BYTES, 4);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   pthread_t t[4];
   for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, add_up, data);
   for (int n = PAGES - 1; n >= 0; n--) cut_file(n * PAGE);
@@ -383,7 +383,7 @@ TEST(one_cut_file_leaves_the_others_alone) {
   struct source *s = open_source();
   struct buffer *b = buffer_from_source(s, 0, BYTES, 4), *c = buffer_from_source(other, 0, BYTES, 4);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   cut_file(0);
   EXPECT_INT(((uint8_t *)data)[BYTES - 1], 0);
   buffer_drop(b);
@@ -515,7 +515,7 @@ TEST(a_handler_put_on_top_of_ours_stays_there_and_may_call_it) {
   under = ours.sa_sigaction;
   struct buffer *b = buffer_from_source(s, 0, BYTES, 4);
   void *data = NULL;
-  EXPECT_INT(buffer_hold(b, &data, NULL), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &data, NULL), WEFT_OK);
   cut_file(0);
   EXPECT_INT(((uint8_t *)data)[0], 0);
   buffer_drop(b);
@@ -551,7 +551,7 @@ static void *hold_all(void *start) {
   for (int k = 0; k < PAGES; k++) {
     int i = (k + (int)(intptr_t)start) % PAGES;
     void *data;
-    if (buffer_hold(shared[i], &data, NULL) || !matches(data, i * PAGE + i % 2, 100)) atomic_fetch_add(&n_wrong, 1);
+    if (buffer_hold(shared[i], NULL, &data, NULL) || !matches(data, i * PAGE + i % 2, 100)) atomic_fetch_add(&n_wrong, 1);
     else buffer_drop(shared[i]);
   }
   return NULL;
@@ -589,7 +589,7 @@ TEST(a_cut_while_readers_are_reading_is_an_error_or_came_too_late) {
     for (int i = 0; i < PAGES; i++) {
       void *data = NULL;
       const char *why = NULL;
-      weft_status status = buffer_hold(shared[i], &data, &why);
+      weft_status status = buffer_hold(shared[i], NULL, &data, &why);
       bool is_right = status == WEFT_OK && matches(data, i * PAGE + i % 2, PAGE - 1);
       EXPECT(is_right || buffer_state_of(shared[i]) == BUFFER_FAILED);
       EXPECT(status == WEFT_OK || (status == WEFT_ERR_FILE && strstr(why, path)));
@@ -645,7 +645,7 @@ TEST(lack_of_memory_is_not_a_failure_of_the_file) {
   const char *why = NULL;
   memory_set_limit(999);
   buffer_start(b);
-  EXPECT_INT(buffer_hold(b, &data, &why), WEFT_ERR_MEMORY);
+  EXPECT_INT(buffer_hold(b, NULL, &data, &why), WEFT_ERR_MEMORY);
   EXPECT(why && strstr(why, "memory"));
   memory_set_limit(1000);
   expect_content(b, 1);
@@ -663,7 +663,7 @@ TEST(each_allocation_may_fail_and_the_load_still_works_afterwards) {
     struct buffer *b = s ? buffer_from_source(s, 3, 5000, 4) : NULL;
     void *data = NULL;
     if (b) buffer_start(b);
-    if (b && buffer_hold(b, &data, NULL) == WEFT_OK) buffer_drop(b);
+    if (b && buffer_hold(b, NULL, &data, NULL) == WEFT_OK) buffer_drop(b);
     mem_fail_at(0, 0);
     if (b) expect_content(b, 3);
     text_free(&why);

@@ -1,149 +1,45 @@
-/* device.c -- plans on a device, without one: a device that is the vm, with memory of its own that nobody else can touch.
- *
- * WEFT_TEST_DEVICE=1 makes it device 1 for all tests: with WEFT_DEVICE=1 they run there. */
+/* device.c -- plans on a device, without one: on those of far.h. What stays there, and what goes wrong. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "every_recipe.h"
-#include "run/buffer.h"
+#include "far.h"
 #include "run/device.h"
-#include "run/launch.h"
 #include "test.h"
-
-/* ---- the device ---- */
-
-#define FAR (UINT64_C(1) << 62) /* added to its addresses: whoever uses one on the host crashes */
-
-struct code { struct code *vm; const struct kir_kernel *k; struct kir_facts facts; };
-
-static _Atomic int64_t n_bytes, n_uploads, n_downloads, n_runs, n_asked;
-static _Atomic int refuses;     /* one kernel in so many; 0: none */
-static _Atomic int takes_left, runs_left; /* before it fails; negative: for ever */
-static const volatile int *cancel_after_run;
-
-static void device_reset(void) {
-  n_uploads = n_downloads = n_runs = n_asked = 0;
-  refuses = 0;
-  takes_left = runs_left = -1;
-  cancel_after_run = NULL;
-}
-
-static bool is_there(void) { return true; }
-static const char *text(void) { return "a device of the tests"; }
-static const char *message(void) { return "test: it was asked to fail"; }
-static bool is_over(_Atomic int *left) { return *left == 0 || (*left > 0 && (*left)-- < 0); }
-
-static int compile(const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
-  int one_in = refuses;
-  if (one_in && n_asked++ % one_in == 0) return *why = "it is its turn", DEVICE_CANNOT;
-  struct code *c = calloc(1, sizeof *c);
-  *c = (struct code){ backend_vm.compile(k, shape, why), k, kir_facts(k) };
-  if (c->vm) return *out = c, DEVICE_OK;
-  free(c);
-  return DEVICE_NO_MEMORY;
-}
-
-static void code_free(struct code *c) {
-  backend_vm.free(c->vm);
-  free(c);
-}
-
-static int take(size_t bytes, uint64_t *at) {
-  uint8_t *p = is_over(&takes_left) ? NULL : malloc(bytes + 1);
-  if (!p) return DEVICE_NO_MEMORY;
-  memset(p, 0xa5, bytes); /* what was not brought is not there by chance */
-  n_bytes += (int64_t)bytes;
-  *at = (uint64_t)(uintptr_t)p + FAR;
-  return DEVICE_OK;
-}
-
-static void give(uint64_t at, size_t bytes) {
-  if (!at) return;
-  n_bytes -= (int64_t)bytes;
-  free((void *)(uintptr_t)(at - FAR));
-}
-
-static int upload(uint64_t to, const void *from, size_t bytes) {
-  n_uploads++;
-  memcpy((void *)(uintptr_t)(to - FAR), from, bytes);
-  return DEVICE_OK;
-}
-
-static int download(void *to, uint64_t from, size_t bytes) {
-  n_downloads++;
-  if (bytes) memcpy(to, (const void *)(uintptr_t)(from - FAR), bytes);
-  return DEVICE_OK;
-}
-
-static int run(const struct code *c, const struct launch *given) {
-  struct bound *bufs = calloc((size_t)c->k->n_bufs + 1, sizeof *bufs);
-  struct launch l = *given;
-  if (is_over(&runs_left)) return free(bufs), DEVICE_FAILED;
-  for (int b = 0; b < c->k->n_bufs; b++) {
-    if (c->k->bufs[b].kind > KIR_INOUT) continue;
-    bufs[b] = l.bufs[b];
-    bufs[b].data = (void *)((uintptr_t)bufs[b].data - FAR);
-  }
-  l.bufs = bufs;
-  l.cancel = NULL;
-  int how = launch_run(&backend_vm, c->vm, c->k, &c->facts, &l, 2);
-  free(bufs);
-  n_runs++;
-  if (cancel_after_run) *(volatile int *)(uintptr_t)cancel_after_run = 1;
-  return how ? DEVICE_NO_MEMORY : DEVICE_OK;
-}
-
-static bool print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, const char **why) {
-  (void)k, (void)shape, (void)out;
-  return *why = "it has no text", false;
-}
-
-static struct device_bytes bytes(void) { return (struct device_bytes){ n_bytes, n_bytes, 0, INT64_C(1) << 40 }; }
-static void set_peak(int64_t to) { (void)to; }
-static void trim(void) {}
-
-static const struct backend backend_test = { .name = "test", .available = is_there, .free = code_free };
-static const struct device device_test = { &backend_test, text, print, message, compile, take, give, upload, download, run,
-                                           bytes, set_peak, trim };
-
-__attribute__((constructor)) static void use_for_all(void) {
-  device_reset();
-  if (getenv("WEFT_TEST_DEVICE")) device_use(&device_test);
-}
 
 static const struct way on_device = { "on a device", "x86", true, 2, 1 };
 
 static void begin(void) {
-  device_use(&device_test);
-  device_reset();
+  far_use();
   way_take(&on_device);
 }
 
 static void end(void) {
   way_leave();
-  EXPECT_INT(n_bytes, 0);
-  device_reset();
-  device_use(getenv("WEFT_TEST_DEVICE") ? &device_test : NULL);
+  far_leave();
 }
 
 /* ---- values ---- */
 
-static void try_recipes(int one_in) {
+static void try_recipes(int one_in, int lag) {
   test_watchdog(120);
-  device_use(&device_test);
-  device_reset();
-  refuses = one_in;
+  far_use();
+  far_refuses = one_in;
+  far_lag = lag;
   for (uint64_t seed = 1; seed <= 200; seed++)
     if (!recipe_check_way(seed, &on_device, false)) test_fail(__FILE__, __LINE__, "seed %d", (int)seed);
-  EXPECT(one_in == 1 || n_runs > 200);
+  EXPECT(one_in == 1 || far_counts().runs > 200);
   end();
 }
 
-TEST(random_programs_on_a_device_have_the_bits_of_the_host) { try_recipes(0); }
-TEST(random_programs_half_on_a_device_have_the_bits_of_the_host) { try_recipes(2); }
-TEST(random_programs_that_a_device_refuses_have_the_bits_of_the_host) { try_recipes(1); }
+TEST(random_programs_on_a_device_have_the_bits_of_the_host) { try_recipes(0, FAR_AT_ONCE); }
+TEST(random_programs_half_on_a_device_have_the_bits_of_the_host) { try_recipes(2, FAR_AT_ONCE); }
+TEST(random_programs_that_a_device_refuses_have_the_bits_of_the_host) { try_recipes(1, FAR_AT_ONCE); }
+TEST(random_programs_on_a_device_that_waits_have_the_bits_of_the_host) { try_recipes(0, FAR_WHEN_WAITED_FOR); }
+TEST(random_programs_half_on_a_device_that_waits_have_the_bits_of_the_host) { try_recipes(2, FAR_WHEN_WAITED_FOR); }
+TEST(random_programs_half_on_a_device_with_moods_have_the_bits_of_the_host) { try_recipes(3, FAR_NOW_AND_THEN); }
 
 enum { N = 100000 }; /* a cumulative sum of so many is three kernels */
 
@@ -160,9 +56,9 @@ TEST(a_run_uploads_a_buffer_once_and_downloads_outputs_alone) {
   weft_array *x = ramp(), *y = weft_cumsum(weft_add(weft_mul(x, weft_flip(x, 0)), weft_slice(x, 0, 0, 1, 1)), 0);
   weft_fetch(weft_div(y, weft_sum(y, 0)), WEFT_F32, got, sizeof got);
   EXPECT_OK(weft_scope_close(s));
-  EXPECT(n_runs >= 4);
-  EXPECT_INT(n_uploads, 1);
-  EXPECT_INT(n_downloads, 1);
+  EXPECT(far_counts().runs >= 4);
+  EXPECT_INT(far_counts().uploads, 1);
+  EXPECT_INT(far_counts().downloads, 1);
   EXPECT(got[N - 1] > got[0]);
   end();
 }
@@ -185,7 +81,7 @@ TEST(loops_run_on_the_host_between_kernels_of_the_device) {
     EXPECT(strstr(weft_show(1, &y, "plan"), "step by step"));
     EXPECT_OK(weft_read(y, WEFT_F32, on ? &got : &want, sizeof got));
   }
-  EXPECT(n_runs > 0);
+  EXPECT(far_counts().runs > 0);
   EXPECT(got == want);
   weft_scope_discard(s);
   end();
@@ -200,11 +96,11 @@ TEST(a_function_has_a_plan_for_each_device) {
   weft_function *f = weft_compile(body, 1, &x, 1, &y);
   float got[4];
   for (int i = 0; i < 4; i++) {
-    int64_t before = n_runs;
+    int64_t before = far_counts().runs;
     weft_set(WEFT_DEVICE, i % 2);
     weft_call(f, 1, &in, 1, &out);
     EXPECT_OK(weft_read(out, WEFT_F32, &got[i], sizeof got[i]));
-    EXPECT(i % 2 ? n_runs > before : n_runs == before);
+    EXPECT(i % 2 ? far_counts().runs > before : far_counts().runs == before);
     EXPECT(got[i] == got[0]);
   }
   weft_scope_discard(s);
@@ -231,15 +127,15 @@ TEST(want_of_device_memory_is_a_status_and_the_next_run_works) {
   for (int left = 0;; left++) {
     weft_scope *s = weft_scope_open();
     float got;
-    takes_left = left;
+    far_takes_left = left;
     weft_status status = weft_read(chain(), WEFT_F32, &got, sizeof got);
-    takes_left = -1;
+    far_takes_left = -1;
     if (status) {
       EXPECT_INT(status, WEFT_ERR_MEMORY);
       EXPECT_TEXT(weft_message(), "weft_read: out of memory on the device (test)");
     }
     weft_scope_discard(s);
-    EXPECT_INT(n_bytes, 0);
+    EXPECT_INT(far_counts().bytes, 0);
     if (!status) { EXPECT(left > 1); break; }
   }
   expect_works();
@@ -251,10 +147,10 @@ TEST(a_device_that_fails_says_so_and_leaves_the_graph_as_it_was) {
   weft_scope *s = weft_scope_open();
   weft_array *y = chain();
   float got;
-  runs_left = 1;
+  far_launches_left = 1;
   EXPECT_INT(weft_read(y, WEFT_F32, &got, sizeof got), WEFT_ERR_DEVICE);
   EXPECT_TEXT(weft_message(), "weft_read: test: it was asked to fail");
-  runs_left = -1;
+  far_launches_left = -1;
   EXPECT_OK(weft_read(y, WEFT_F32, &got, sizeof got));
   weft_scope_discard(s);
   end();
@@ -268,10 +164,10 @@ TEST(a_run_on_a_device_is_cancelled_between_kernels) {
   float got;
   flag = 0;
   weft_cancel_when(&flag);
-  cancel_after_run = &flag;
+  far_cancel_after_run = &flag;
   EXPECT_INT(weft_read(y, WEFT_F32, &got, sizeof got), WEFT_ERR_CANCELLED);
-  EXPECT_INT(n_runs, 1);
-  cancel_after_run = NULL;
+  EXPECT_INT(far_counts().runs, 1);
+  far_cancel_after_run = NULL;
   flag = 0;
   EXPECT_OK(weft_read(y, WEFT_F32, &got, sizeof got));
   weft_cancel_when(NULL);
@@ -299,10 +195,11 @@ TEST(the_device_is_chosen_by_each_thread) {
   pthread_t other;
   void *there = NULL;
   EXPECT_INT(weft_get(WEFT_DEVICE), 1);
-  EXPECT_INT(weft_get(WEFT_DEVICE_COUNT), 2);
+  EXPECT_INT(weft_get(WEFT_DEVICE_COUNT), 3);
   EXPECT_TEXT(weft_device_text(1), "a device of the tests");
-  EXPECT(weft_device_text(2) == NULL && weft_device_text(-1) == NULL);
-  EXPECT_INT(weft_set(WEFT_DEVICE, 2), -1);
+  EXPECT_TEXT(weft_device_text(2), "another device of the tests");
+  EXPECT(weft_device_text(3) == NULL && weft_device_text(-1) == NULL);
+  EXPECT_INT(weft_set(WEFT_DEVICE, 3), -1);
   EXPECT_INT(weft_set(WEFT_DEVICE, -1), -1);
   EXPECT_INT(weft_get(WEFT_BYTES_LIMIT), INT64_C(1) << 40);
   EXPECT_INT(pthread_create(&other, NULL, device_of_thread, NULL), 0);

@@ -420,7 +420,7 @@ static void expect_data(struct source *s, const struct entry *e, const void *dat
   void *got = NULL;
   const char *why = "";
   struct buffer *b = buffer_from_source(s, e->offset, (size_t)e->bytes, weft_dtype_bytes(e->dtype));
-  EXPECT_INT(buffer_hold(b, &got, &why), WEFT_OK);
+  EXPECT_INT(buffer_hold(b, NULL, &got, &why), WEFT_OK);
   EXPECT(got && !memcmp(got, data, (size_t)e->bytes));
   EXPECT((uintptr_t)got % weft_dtype_bytes(e->dtype) == 0);
   buffer_drop(b);

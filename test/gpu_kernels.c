@@ -410,11 +410,11 @@ TEST(cuda_kernels_take_this_long) {
 
 TEST(cuda_without_a_device_fails_with_a_text) {
   struct cuda_module *m = NULL;
-  uint64_t at;
+  uint64_t at, since;
   if (cuda_available()) { test_skip("there is a device"); return; }
-  EXPECT_INT(cuda_take(16, &at), CUDA_FAILED);
+  EXPECT_INT(cuda_take(cuda_gpu(0), 16, &at, &since), CUDA_FAILED);
   EXPECT(!strncmp(cuda_message(), "cuda: taking memory: ", 21));
-  EXPECT_INT(cuda_load(".version 7.0", &m), CUDA_FAILED);
+  EXPECT_INT(cuda_load(cuda_gpu(0), ".version 7.0", &m), CUDA_FAILED);
   EXPECT(!strncmp(cuda_message(), "cuda: loading PTX: ", 19));
   EXPECT(!backend_cuda.available());
 }

@@ -12,7 +12,7 @@
 #include "test.h"
 
 static bool has_gpu(void) {
-  if (device_cuda.backend->available()) return true;
+  if (cuda_device(0)) return true;
   test_skip("there is no device");
   return false;
 }

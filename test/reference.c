@@ -339,7 +339,7 @@ static bool leaf(const struct node *n, double *y) {
   void *data;
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
   int64_t index[WEFT_RANK_MAX];
-  if (buffer_hold(n->value->buf, &data, NULL)) return false;
+  if (buffer_hold(n->value->buf, NULL, &data, NULL)) return false;
   for (int64_t i = 0; i < count(n); i++) {
     int64_t from = n->value->offset;
     uint64_t bits = 0;

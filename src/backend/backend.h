@@ -66,28 +66,46 @@ struct backend {
 
 extern const struct backend backend_vm, backend_x86;
 
-/* A device with memory of its own. Its addresses are numbers to everybody else. Every call waits until the device is done
- * and may come from any thread; all but the first three ask for a device that is there. */
+/* A device has memory of its own, a *space*: its addresses are numbers to everybody else. Work for it goes to one of its
+ * *queues* and is done there in the order in which it was enqueued; calls return before that, unless they are said to wait. An
+ * *event* is a point of a queue: all that was enqueued before it. The host's queue is always done, so its events are past and
+ * cost nothing. Any thread may call; all but available, text and message ask for a device that is there.
+ *
+ * Memory belongs to the compute queue: what is taken may be used by what is enqueued there afterwards, what is given still serves
+ * what is enqueued there already. */
 enum { DEVICE_OK, DEVICE_NO_MEMORY, DEVICE_CANNOT, DEVICE_FAILED };
+enum queue { QUEUE_COMPUTE, QUEUE_COPY, N_QUEUES };
+
+struct event { const struct device *device; enum queue queue; uint64_t at; }; /* device NULL: it is past */
 
 struct device_bytes { int64_t used, peak, cached, total; };
 
 struct device {
-  const struct backend *backend;         /* what its kernels are of; asking whether it is available looks for the device */
-  const char *(*text)(void);             /* name, memory, instruction set; NULL: there is none */
-  bool (*print)(const struct kir_kernel *, const struct shape_class *, struct text *, const char **why); /* its code */
+  const struct backend *backend;         /* what its kernels are of */
+  void *self;                            /* which of the back end's devices it is */
+  bool (*available)(const struct device *);
+  const char *(*text)(const struct device *); /* name, memory, instruction set; NULL: it is not there */
   const char *(*message)(void);          /* what the last failure on this thread was */
-  int (*compile)(const struct kir_kernel *, const struct shape_class *, struct code **, const char **why); /* CANNOT: why */
-  int (*take)(size_t bytes, uint64_t *at);
-  void (*give)(uint64_t at, size_t bytes); /* 0: nothing */
-  int (*upload)(uint64_t to, const void *from, size_t bytes);
-  int (*download)(void *to, uint64_t from, size_t bytes);
-  int (*run)(const struct code *, const struct launch *); /* a whole kernel on its memory: bound addresses are its own */
-  struct device_bytes (*bytes)(void);
-  void (*set_peak)(int64_t);
-  void (*trim)(void);                    /* gives cached memory back */
+  int (*compile)(const struct device *, const struct kir_kernel *, const struct shape_class *, struct code **,
+                 const char **why);      /* CANNOT: why */
+
+  int (*take)(const struct device *, size_t bytes, uint64_t *at, struct event *since); /* other queues may use it after `since` */
+  void (*give)(const struct device *, uint64_t at, size_t bytes); /* 0: nothing */
+  struct device_bytes (*bytes)(const struct device *);
+  void (*set_peak)(const struct device *, int64_t);
+  void (*trim)(const struct device *);   /* gives cached memory back */
+
+  int (*upload)(const struct device *, enum queue, uint64_t to, const void *from, size_t bytes); /* has read `from` */
+  int (*download)(const struct device *, enum queue, void *to, uint64_t from, size_t bytes);     /* waits: `to` is there */
+  int (*launch)(const struct device *, const struct code *, const struct launch *); /* a whole kernel, in the compute queue; bound
+                                            addresses and those of checks are the device's own */
+  uint64_t (*record)(const struct device *, enum queue);   /* the point that is reached now, as `at` of an event */
+  int (*follow)(const struct device *, enum queue, const struct event *); /* what is enqueued from now on waits for it */
+  int (*wait)(const struct event *);     /* FAILED: the device is lost, and what was to be done by then */
+  bool (*is_past)(const struct event *); /* never waits */
 };
 
-extern const struct device device_cuda;
+const struct device *cuda_device(int); /* from 0 on; NULL: there are fewer */
+bool cuda_print(const struct kir_kernel *, const struct shape_class *, struct text *, const char **why); /* PTX; device or not */
 
 #endif

@@ -119,7 +119,7 @@ static struct buffer *filled(weft_dtype dtype, const void *data, size_t bytes) {
   struct buffer *buf = buffer_new(bytes);
   void *to;
   if (!buf || !bytes) return buf;
-  if (buffer_hold(buf, &to, NULL) != WEFT_OK) {
+  if (buffer_hold(buf, NULL, &to, NULL) != WEFT_OK) {
     buffer_release(buf);
     return NULL;
   }

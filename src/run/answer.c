@@ -5,6 +5,7 @@
 #include "run/buffer.h"
 #include "run/device.h"
 #include "run/eval.h"
+#include "run/memory.h"
 
 /* ---- moving elements to the user ---- */
 
@@ -32,6 +33,35 @@ static void copy_strided(uint8_t *dst, const uint8_t *src, size_t size, int rank
   } while (rank && advance(&o, dims, rank - 1, stride, &offset));
 }
 
+static bool is_dense(const struct node *n) {
+  int64_t row = 1;
+  for (int k = n->rank - 1; k >= 0; row *= n->dims[k--]) if (n->dims[k] != 1 && n->value->stride[k] != row) return false;
+  return true;
+}
+
+/* Elements from the lowest that a view shows to the highest; *first: where that of all indices 0 is among them. */
+static int64_t span_of(const struct node *n, int64_t *first) {
+  int64_t below = 0, above = 0;
+  for (int k = 0; k < n->rank; k++) *(n->value->stride[k] < 0 ? &below : &above) += (n->dims[k] - 1) * n->value->stride[k];
+  *first = -below;
+  return above - below + 1;
+}
+
+/* Straight from a device, and no more of it than the array shows: the host keeps no copy. */
+static weft_status copy_from_device(const struct node *n, void *dst, size_t size, struct failure **failure) {
+  int64_t first, count = span_of(n, &first);
+  size_t bytes = (size_t)count * size;
+  bool is_dst = is_dense(n);
+  uint8_t *to = is_dst ? dst : memory_take(bytes);
+  const char *why = "out of memory";
+  int64_t at = (n->value->offset - first) * (int64_t)size;
+  weft_status status = to ? buffer_read(n->value->buf, at, bytes, to, &why) : WEFT_ERR_MEMORY;
+  if (status) *failure = fail(status, n->origin, "weft_read: %s", why);
+  else if (!is_dst) copy_strided(dst, to + first * (int64_t)size, size, n->rank, n->dims, n->value->stride);
+  if (to && !is_dst) memory_give(to, bytes);
+  return status;
+}
+
 weft_status value_copy(const struct node *n, void *dst, struct failure **failure) {
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
   const char *why = NULL;
@@ -42,7 +72,8 @@ weft_status value_copy(const struct node *n, void *dst, struct failure **failure
     return WEFT_OK;
   }
   for (int k = 0; k < n->rank; k++) if (!n->dims[k]) return WEFT_OK;
-  weft_status status = buffer_hold(n->value->buf, &data, &why);
+  if (!buffer_is_here(n->value->buf)) return copy_from_device(n, dst, size, failure);
+  weft_status status = buffer_hold(n->value->buf, NULL, &data, &why);
   if (status) return *failure = fail(status, n->origin, "weft_read: %s", why ? why : "the value cannot be read"), status;
   copy_strided(dst, (const uint8_t *)data + n->value->offset * (int64_t)size, size, n->rank, n->dims, n->value->stride);
   bool cut = buffer_state_of(n->value->buf) == BUFFER_FAILED;
@@ -76,6 +107,16 @@ static weft_status look_at(const char *fn, int n, weft_array *const a[], struct 
   return WEFT_OK;
 }
 
+weft_status values_await(int n, struct node *const node[], struct failure **failure) {
+  for (int i = 0; i < n; i++) {
+    const char *why = NULL;
+    const struct value *v = atomic_load(&node[i]->state) == NODE_READY ? node[i]->value : NULL;
+    weft_status status = v ? buffer_await(v->buf, &why) : WEFT_OK;
+    if (status) return *failure = fail(status, node[i]->origin, "weft_eval: %s", why), status;
+  }
+  return WEFT_OK;
+}
+
 static weft_status compute(int n, struct node *node[], const struct eval_options *o, struct failure **failure) {
   *failure = o->in_background ? NULL : eval_ready_call(n, node);
   if (*failure && o->fn) *failure = failure_for(*failure, o->fn);
@@ -91,6 +132,7 @@ static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool i
   if (status == WEFT_OK) {
     for (int i = 0; i < n; i++) forgets[i] = !a[i]->scope;
     status = compute(n, node, &(struct eval_options){ .in_background = in_background, .forgets = forgets }, &f);
+    if (!status && !in_background) status = values_await(n, node, &f);
     nodes_release(n, node);
   }
   if (node != few) mem_free(node);
@@ -104,6 +146,7 @@ weft_status weft_eval_async(int n, weft_array *const a[]) { return evaluate("wef
 static weft_status wait_for_all(double seconds) {
   if (!job_wait(seconds)) return report(WEFT_ERR_TIMEOUT, "weft_wait: not ready yet");
   struct failure *f = job_failure();
+  if (!f) f = device_drain();
   return finish(f ? failure_status(f) : WEFT_OK, f);
 }
 
@@ -123,6 +166,7 @@ weft_status weft_wait(int n, weft_array *const a[], double seconds) {
   if (status == WEFT_OK) {
     status = eval_wait(n, node, seconds, &f);
     if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
+    if (status == WEFT_OK) status = values_await(n, node, &f);
     if (status == WEFT_OK && some_lazy(n, node) && (f = job_failure())) status = failure_status(f);
     nodes_release(n, node);
   }
@@ -179,6 +223,8 @@ weft_state weft_state_of(weft_array *a, int *device) {
   if (s == WEFT_READY && n->value) {
     enum buffer_state b = buffer_state_of(n->value->buf);
     s = b == BUFFER_FAILED ? WEFT_FAILED : b == BUFFER_LOADING ? WEFT_RUNNING : b == BUFFER_ABSENT ? WEFT_LAZY : s;
+    if (s == WEFT_READY && !buffer_is_done(n->value->buf)) s = WEFT_RUNNING;
+    if (s == WEFT_READY && device) *device = device_number(buffer_space(n->value->buf));
   }
   node_release(n);
   return s;

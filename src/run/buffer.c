@@ -1,5 +1,9 @@
 /* buffer.c -- memory of arrays and the one state machine: absent -> loading -> resident, or failed.
  *
+ * The host's copy is in the buffer itself, those in the memory of devices (run/space.h) in a list that only grows. `state` is
+ * that of the host's copy; own memory that is absent is resident on a device, and to load it is to bring it home. The copies'
+ * states are changed and read under the lock.
+ *
  * `counts` holds references in its low half and holds in its high half; the memory goes when both are 0. A state is
  * changed under the lock and read without it. Whoever turns absent into loading does the load, or queues it for a reader;
  * the load has a reference of its own and is listed in `loads`, so that a child after fork can take it back. A load that
@@ -17,6 +21,7 @@
 #include "run/memory.h"
 #include "run/reader.h"
 #include "run/source.h"
+#include "run/space.h"
 
 enum kind { OWN, EXTERNAL, MAPPED, COPIED }; /* the last two: from a file, in its mapping or in memory of ours */
 
@@ -34,7 +39,12 @@ struct buffer {
   void (*release)(void *ctx);
   void *ctx;
   struct buffer *before, *after; /* in `loads`, or in the queue of releases */
+  _Atomic(struct space_copy *) copies;
+  _Atomic(const struct device *) shown; /* pinned or external in the memory of this device; NULL: on the host, or nowhere */
+  struct old *old;               /* of the host's copy: those that somebody may still hold */
 };
+
+struct old { struct old *next; void *data; };
 
 #define REF UINT64_C(1)
 #define HOLD (UINT64_C(1) << 32)
@@ -76,7 +86,34 @@ struct buffer *buffer_external(void *data, size_t bytes, void (*release)(void *c
   return b;
 }
 
+static void free_copies(struct buffer *b) {
+  for (struct space_copy *c = atomic_load_explicit(&b->copies, memory_order_acquire), *next; c; c = next) {
+    next = c->next;
+    if (c->is_foreign) (void)event_wait(&(struct event){ c->device, QUEUE_COMPUTE, c->device->record(c->device, QUEUE_COMPUTE) });
+    space_give(c, b->bytes);
+    mem_free(c);
+  }
+}
+
+static void free_old(struct buffer *b) {
+  for (struct old *o = b->old, *next; o; o = next) {
+    next = o->next;
+    memory_give(o->data, b->bytes);
+    mem_free(o);
+  }
+  b->old = NULL;
+}
+
+static void free_here(struct buffer *b) {
+  if (b->old) free_old(b);
+  if (b->data && b->data != nothing) memory_give(b->data, b->bytes);
+  b->data = NULL;
+}
+
 static void call_release(struct buffer *b) {
+  bool is_there = atomic_load(&b->shown) != NULL;
+  free_copies(b);
+  if (is_there) free_here(b); /* what was brought home of it */
   if (b->release) b->release(b->ctx);
   mem_free(b);
 }
@@ -106,9 +143,10 @@ static void end(struct buffer *b) {
     else call_release(b);
     return;
   }
-  if (b->kind != MAPPED && b->data != nothing) memory_give(b->data, b->bytes);
-  source_release(b->source);
-  mem_free(b->why);
+  if (atomic_load_explicit(&b->copies, memory_order_acquire)) free_copies(b);
+  if (b->kind != MAPPED) free_here(b);
+  if (b->source) source_release(b->source);
+  if (b->why) mem_free(b->why);
   mem_free(b);
 }
 
@@ -123,7 +161,6 @@ void buffer_release(struct buffer *b) { if (b) give(b, REF); }
 void buffer_drop(struct buffer *b) { give(b, HOLD); }
 size_t buffer_bytes(struct buffer *b) { return b->bytes; }
 bool buffer_is_mapped(struct buffer *b) { return b->kind == MAPPED; }
-void buffer_pin(struct buffer *b, bool on) { atomic_fetch_add(&b->pins, on ? 1 : -1); }
 
 bool buffer_is_only(struct buffer *b) {
   bool one = (uint32_t)atomic_load_explicit(&b->counts, memory_order_acquire) == 1;
@@ -166,7 +203,62 @@ static weft_status copy_in(struct buffer *b, struct text *why) {
   return status;
 }
 
+/* ---- Copies in the memory of devices ---- */
+
+static weft_status status_of(int how) {
+  return how == DEVICE_OK ? WEFT_OK : how == DEVICE_NO_MEMORY ? WEFT_ERR_MEMORY : WEFT_ERR_DEVICE;
+}
+
+static const char *message_of(const struct device *d, int how) {
+  return how == DEVICE_NO_MEMORY ? "out of memory on the device" : d->message();
+}
+
+/* Lock held, or the buffer is the caller's alone. */
+static struct space_copy *find_copy(struct buffer *b, const struct device *d) {
+  struct space_copy *c = atomic_load_explicit(&b->copies, memory_order_acquire);
+  while (c && c->device != d) c = c->next;
+  return c;
+}
+
+static struct space_copy *add_copy(struct buffer *b, const struct device *d) {
+  struct space_copy *c = mem_alloc(sizeof *c);
+  if (!c) return NULL;
+  *c = (struct space_copy){ .next = atomic_load(&b->copies), .device = d, .state = BUFFER_ABSENT };
+  atomic_store_explicit(&b->copies, c, memory_order_release);
+  return c;
+}
+
+/* One that has the bytes; false: none has. */
+static bool some_copy(struct buffer *b, struct space_copy *out) {
+  pthread_mutex_lock(&lock);
+  struct space_copy *c = atomic_load(&b->copies);
+  while (c && c->state != BUFFER_RESIDENT) c = c->next;
+  if (c) *out = *c;
+  pthread_mutex_unlock(&lock);
+  return c != NULL;
+}
+
+/* Memory for the host's copy: the same as before, unless somebody besides the caller may hold that. */
+static bool make_room(struct buffer *b) {
+  if (!b->bytes) return b->data = nothing, true;
+  if (b->data && atomic_load(&b->counts) >> 32 > 1) {
+    struct old *o = mem_alloc(sizeof *o);
+    if (!o) return false;
+    *o = (struct old){ b->old, b->data };
+    b->old = o;
+    b->data = NULL;
+  }
+  return b->data || (b->data = memory_take(b->bytes));
+}
+
+static weft_status bring_home(struct buffer *b) {
+  struct space_copy c;
+  if (!some_copy(b, &c)) return WEFT_ERR_INTERNAL;
+  return make_room(b) ? status_of(space_read(&c, 0, b->bytes, b->data)) : WEFT_ERR_MEMORY;
+}
+
 static weft_status load(struct buffer *b, struct text *why) {
+  if (!b->source) return bring_home(b);
   if (source_is_cut(b->source)) return say_cut(b, why), WEFT_ERR_FILE;
   if (source_is_changed(b->source)) {
     text_addf(why, "%s: the file was changed after it was opened and before this array was read", source_path(b->source));
@@ -197,7 +289,8 @@ static void fail(struct buffer *b, struct text *why) {
   atomic_store(&b->state, BUFFER_FAILED);
 }
 
-/* Lack of memory is not a property of the file: the buffer is absent again, and may be asked for later. */
+/* Lack of memory is not a property of the file, nor is what a device does one of the buffer: it is absent again, and may be asked
+ * for later. */
 static void finish(struct buffer *b, enum buffer_state state, struct text *why) {
   pthread_mutex_lock(&lock);
   unlist(b);
@@ -211,7 +304,8 @@ static void finish(struct buffer *b, enum buffer_state state, struct text *why) 
 static weft_status do_load(struct buffer *b) {
   struct text why = { 0 };
   weft_status status = load(b, &why);
-  finish(b, status == WEFT_OK ? BUFFER_RESIDENT : status == WEFT_ERR_MEMORY ? BUFFER_ABSENT : BUFFER_FAILED, &why);
+  bool is_of_file = status == WEFT_ERR_FILE, stays = status == WEFT_OK && !atomic_load(&b->shown);
+  finish(b, stays ? BUFFER_RESIDENT : is_of_file ? BUFFER_FAILED : BUFFER_ABSENT, &why);
   text_free(&why);
   give(b, REF);
   return status;
@@ -262,9 +356,13 @@ static void watch_forks(void) {
   pthread_atfork(take_lock, give_lock, after_fork);
 }
 
-static struct buffer *from_source(struct source *s, int64_t offset, size_t bytes, bool is_mapped) {
+static void watch_forks_once(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
+}
+
+static struct buffer *from_source(struct source *s, int64_t offset, size_t bytes, bool is_mapped) {
+  watch_forks_once();
   struct buffer *b = make(is_mapped ? MAPPED : COPIED, bytes, bytes ? BUFFER_ABSENT : BUFFER_RESIDENT);
   if (!b) return NULL;
   b->errand.run = run_errand;
@@ -312,7 +410,7 @@ static const char *why_of(struct buffer *b) {
   return why;
 }
 
-/* Resident, failed, or out of memory. */
+/* Resident, failed, out of memory, or a device's failure. */
 static weft_status settle(struct buffer *b) {
   for (;;) {
     int state = atomic_load_explicit(&b->state, memory_order_acquire);
@@ -320,28 +418,186 @@ static weft_status settle(struct buffer *b) {
     if (state == BUFFER_RESIDENT) {
       if (b->kind != MAPPED || !source_was_cut(b->source)) return WEFT_OK;
       fail_cut(b);
-    } else if (state == BUFFER_ABSENT ? claim(b) : reader_withdraw(&b->errand)) {
+    } else if (state == BUFFER_ABSENT ? claim(b) : b->source && reader_withdraw(&b->errand)) {
       weft_status status = do_load(b);
-      if (status == WEFT_ERR_MEMORY) return status;
+      if (status != WEFT_ERR_FILE) return status;
     } else {
       await_load(b);
     }
   }
 }
 
-weft_status buffer_hold(struct buffer *b, void **data, const char **why) {
-  weft_status status = settle(b);
-  if (status == WEFT_OK) {
-    take(b, HOLD);
-    *data = b->data;
-  } else if (why) {
-    *why = status == WEFT_ERR_MEMORY ? no_memory : why_of(b);
-  }
+static const char *why_not(struct buffer *b, weft_status status) {
+  struct space_copy c;
+  if (status == WEFT_ERR_FILE) return why_of(b);
+  if (status == WEFT_ERR_DEVICE && some_copy(b, &c)) return c.device->message();
+  return b->source ? no_memory : "out of memory on the host for a value of a device";
+}
+
+/* Held before it is looked for: a copy that is held is not brought anew in its place. */
+static inline weft_status hold_here(struct buffer *b, void **data, const char **why) {
+  take(b, HOLD);
+  bool is_there = b->kind != MAPPED && atomic_load_explicit(&b->state, memory_order_acquire) == BUFFER_RESIDENT;
+  weft_status status = is_there ? WEFT_OK : settle(b);
+  if (status == WEFT_OK) return *data = b->data, status;
+  if (why) *why = why_not(b, status);
+  give(b, HOLD);
   return status;
 }
 
+/* Of a copy that the caller has claimed. */
+static weft_status bring_there(struct buffer *b, struct space_copy *c, const char **why) {
+  void *from;
+  weft_status status = hold_here(b, &from, why);
+  if (status) return status;
+  int how = space_fill(c, from, b->bytes, b->kind == MAPPED);
+  status = status_of(how);
+  if (how && why) *why = message_of(c->device, how);
+  if (!how && buffer_state_of(b) == BUFFER_FAILED) {
+    status = settle(b);
+    if (why) *why = why_not(b, status);
+  }
+  buffer_drop(b);
+  return status;
+}
+
+/* The copy, claimed if it is absent; NULL: out of memory. */
+static struct space_copy *claim_copy(struct buffer *b, const struct device *d, bool *is_ours) {
+  pthread_mutex_lock(&lock);
+  struct space_copy *c = find_copy(b, d);
+  if (!c) c = add_copy(b, d);
+  while (c && c->state == BUFFER_LOADING) pthread_cond_wait(&changed, &lock);
+  *is_ours = c && c->state == BUFFER_ABSENT;
+  if (*is_ours) c->state = BUFFER_LOADING;
+  pthread_mutex_unlock(&lock);
+  return c;
+}
+
+static void end_claim(struct space_copy *c, bool is_there) {
+  pthread_mutex_lock(&lock);
+  c->state = is_there ? BUFFER_RESIDENT : BUFFER_ABSENT;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+}
+
+static weft_status hold_there(struct buffer *b, const struct device *d, void **data, const char **why) {
+  bool is_ours = false;
+  const char *unused;
+  if (!why) why = &unused;
+  watch_forks_once();
+  if (!d->available(d)) return *why = "the device is not there any more", WEFT_ERR_DEVICE;
+  struct space_copy *c = claim_copy(b, d, &is_ours);
+  if (!c) return *why = "out of memory", WEFT_ERR_MEMORY;
+  weft_status status = is_ours ? bring_there(b, c, why) : WEFT_OK;
+  if (is_ours) end_claim(c, status == WEFT_OK);
+  if (status) return status;
+  int how = event_follow(d, QUEUE_COMPUTE, &c->event);
+  if (how) return *why = message_of(d, how), status_of(how);
+  take(b, HOLD);
+  *data = (void *)(uintptr_t)c->at;
+  return WEFT_OK;
+}
+
+weft_status buffer_hold(struct buffer *b, const struct device *space, void **data, const char **why) {
+  return space ? hold_there(b, space, data, why) : hold_here(b, data, why);
+}
+
+struct buffer *buffer_new_in(const struct device *d, size_t bytes, weft_status *status) {
+  struct buffer *b = make(OWN, bytes, BUFFER_ABSENT);
+  struct space_copy *c = b ? add_copy(b, d) : NULL;
+  watch_forks_once();
+  *status = c ? status_of(space_take(c, bytes)) : WEFT_ERR_MEMORY;
+  if (*status == WEFT_OK) return c->state = BUFFER_RESIDENT, c->event = (struct event){ 0 }, b;
+  if (b) end(b);
+  return NULL;
+}
+
+/* ---- Being written, shown, read ---- */
+
+/* All copies but one are absent from now on. */
+static void forget_others(struct buffer *b, const struct device *space) {
+  for (struct space_copy *c = atomic_load(&b->copies); c; c = c->next)
+    if (c->device != space && c->state == BUFFER_RESIDENT) c->state = BUFFER_ABSENT;
+}
+
+void buffer_wrote(struct buffer *b, const struct device *space, const struct event *e) {
+  if (!atomic_load_explicit(&b->copies, memory_order_relaxed)) return; /* there is one copy, the host's */
+  pthread_mutex_lock(&lock);
+  forget_others(b, space);
+  struct space_copy *c = space ? find_copy(b, space) : NULL;
+  if (c) c->event = e ? *e : (struct event){ 0 };
+  pthread_mutex_unlock(&lock);
+  atomic_store(&b->state, space ? BUFFER_ABSENT : BUFFER_RESIDENT);
+  if (space) free_here(b);
+}
+
+bool buffer_pin(struct buffer *b, const struct device *space) {
+  bool is_free = true;
+  pthread_mutex_lock(&lock);
+  if (b->kind == EXTERNAL || atomic_load(&b->pins)) is_free = atomic_load(&b->shown) == space;
+  if (is_free) {
+    atomic_fetch_add(&b->pins, 1);
+    atomic_store(&b->shown, space);
+    forget_others(b, space);
+    if (space && b->kind != MAPPED && atomic_load(&b->state) == BUFFER_RESIDENT) atomic_store(&b->state, BUFFER_ABSENT);
+  }
+  pthread_mutex_unlock(&lock);
+  return is_free;
+}
+
+void buffer_unpin(struct buffer *b) {
+  pthread_mutex_lock(&lock);
+  if (atomic_fetch_sub(&b->pins, 1) == 1 && b->kind != EXTERNAL) atomic_store(&b->shown, NULL);
+  pthread_mutex_unlock(&lock);
+}
+
+bool buffer_is_shown(struct buffer *b, const struct device **where) {
+  *where = atomic_load(&b->shown);
+  return b->kind == EXTERNAL || atomic_load(&b->pins);
+}
+
+weft_status buffer_await(struct buffer *b, const char **why) {
+  for (struct space_copy *c = atomic_load_explicit(&b->copies, memory_order_acquire); c; c = c->next) {
+    pthread_mutex_lock(&lock);
+    struct event e = c->state == BUFFER_RESIDENT ? c->event : (struct event){ 0 };
+    pthread_mutex_unlock(&lock);
+    int how = event_wait(&e);
+    if (how) return *why = message_of(c->device, how), status_of(how);
+  }
+  return WEFT_OK;
+}
+
+bool buffer_is_done(struct buffer *b) {
+  struct space_copy *c = atomic_load_explicit(&b->copies, memory_order_acquire);
+  if (!c) return true;
+  bool done = true;
+  pthread_mutex_lock(&lock);
+  for (; done && c; c = c->next) done = c->state != BUFFER_RESIDENT || event_is_past(&c->event);
+  pthread_mutex_unlock(&lock);
+  return done;
+}
+
+bool buffer_is_here(struct buffer *b) {
+  return b->source || atomic_load_explicit(&b->state, memory_order_acquire) == BUFFER_RESIDENT;
+}
+
+const struct device *buffer_space(struct buffer *b) {
+  struct space_copy c;
+  return !buffer_is_here(b) && some_copy(b, &c) ? c.device : NULL;
+}
+
+weft_status buffer_read(struct buffer *b, int64_t at, size_t bytes, void *to, const char **why) {
+  struct space_copy c;
+  if (!some_copy(b, &c)) return *why = "its memory is nowhere", WEFT_ERR_INTERNAL;
+  int how = space_read(&c, at, bytes, to);
+  if (how) *why = message_of(c.device, how);
+  return status_of(how);
+}
+
+/* Without a file the bytes are somewhere: here, or on a device. */
 enum buffer_state buffer_state_of(struct buffer *b) {
   int state = atomic_load_explicit(&b->state, memory_order_acquire);
+  if (!b->source) return BUFFER_RESIDENT;
   bool depends = state == BUFFER_ABSENT || (state == BUFFER_RESIDENT && b->kind == MAPPED);
   return depends && source_is_cut(b->source) ? BUFFER_FAILED : (enum buffer_state)state;
 }

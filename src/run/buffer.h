@@ -1,8 +1,13 @@
-/* buffer.h -- memory of arrays, with one state machine: absent -> loading -> resident, or failed.
+/* buffer.h -- memory of arrays, in one space or several, with one state machine: absent -> loading -> resident, or failed.
  *
- * A kernel is bound only through buffer_hold, which waits until the bytes are resident and keeps them so; a launch on
- * memory that is not there cannot be written down. A buffer is counted by references; the last one gives the memory
- * back to the cache (own memory), unmaps it (files) or calls the release of its owner (external memory). */
+ * A buffer has a copy in each space that has asked for it, and each goes through these states; those that are resident have the
+ * same bytes, those in the memory of a device once their event is past. A kernel is bound only through buffer_hold, which
+ * brings the bytes and keeps them; a launch on memory that is not there cannot be written down. Being written makes
+ * the other copies absent. While a buffer is shown to others, pinned or external, its copy there alone counts, since they may
+ * write to it at any time: whoever needs it in another space takes a copy of his own and forgets it.
+ *
+ * A buffer is counted by references; the last one gives the memory back (own memory), unmaps it (files) or calls the release of
+ * its owner (external memory). A space is a device (backend/backend.h), or NULL: the host. */
 #ifndef WEFT_BUFFER_H
 #define WEFT_BUFFER_H
 #include <stdbool.h>
@@ -13,9 +18,13 @@
 enum buffer_state { BUFFER_ABSENT, BUFFER_LOADING, BUFFER_RESIDENT, BUFFER_FAILED };
 
 struct buffer;
+struct device; /* backend/backend.h, as the next */
+struct event;
 struct source; /* run/source.h */
 
 struct buffer *buffer_new(size_t bytes);  /* resident, undefined content, 64-byte aligned. NULL: out of memory/budget */
+struct buffer *buffer_new_in(const struct device *, size_t bytes, weft_status *); /* the same in the memory of a device; nothing is
+                                             on the host. NULL: why not, MEMORY or DEVICE */
 struct buffer *buffer_external(void *data, size_t bytes, void (*release)(void *ctx), void *ctx); /* NULL: no memory;
                                              then release has not been called */
 struct buffer *buffer_retain(struct buffer *);
@@ -25,17 +34,30 @@ void buffer_callbacks(void);              /* runs queued release callbacks; call
 void buffer_mark_own_thread(void);        /* this thread is weft's own: no callback may come on it */
 bool buffer_is_only(struct buffer *);     /* exactly one reference, own memory, not pinned: may be overwritten */
 
-/* Makes the bytes resident (starting and awaiting a load if need be) and keeps them. WEFT_OK, or why not: then
- * *why, if not NULL, is a text that lives as long as the buffer. *data is the first byte. */
-weft_status buffer_hold(struct buffer *, void **data, const char **why);
+/* Makes the bytes resident in a space (starting and awaiting a load if need be) and keeps them. WEFT_OK, or why not: then
+ * *why, if not NULL, is a text that lives as long as the buffer, or until the thread's next failure on a device. *data is the first
+ * byte; on a device, for what is enqueued in its compute queue from now on. */
+weft_status buffer_hold(struct buffer *, const struct device *space, void **data, const char **why);
 void buffer_drop(struct buffer *);        /* once for every successful hold */
-/* Never waits. A mapping whose file has been cut reads FAILED, held or not: its lost bytes read as zeros, so whoever has
- * computed from a held buffer asks here before the result is trusted. (For a mapping: a system call.) */
+/* Of a buffer that is the caller's alone: it was written there, and is what it should be once the event is past (NULL: now). */
+void buffer_wrote(struct buffer *, const struct device *space, const struct event *);
+weft_status buffer_await(struct buffer *, const char **why); /* until what was enqueued for its copies is done */
+bool buffer_is_done(struct buffer *);     /* whether it is; never waits */
+/* The bytes to the host's memory, straight from where they are: no copy is kept. */
+weft_status buffer_read(struct buffer *, int64_t at, size_t bytes, void *to, const char **why);
+bool buffer_is_here(struct buffer *);     /* the host has or can read them without a device */
+const struct device *buffer_space(struct buffer *); /* one that has a copy; NULL: the host, if it has one */
+bool buffer_is_shown(struct buffer *, const struct device **where); /* pinned or external: where */
+/* Never waits, and is about the host's copy, or about that of a device if there is no other. A mapping whose file has been cut
+ * reads FAILED, held or not: its lost bytes read as zeros, so whoever has computed from a held buffer asks here before the result
+ * is trusted. (For a mapping: a system call.) */
 enum buffer_state buffer_state_of(struct buffer *);
 void buffer_start(struct buffer *);       /* begins a background load if absent; does not wait */
 size_t buffer_bytes(struct buffer *);
 bool buffer_is_mapped(struct buffer *);   /* its bytes are pages of a file */
-void buffer_pin(struct buffer *, bool on); /* pinned: never overwritten by donation */
+/* Shown in a space in which it is held: never overwritten by donation, and other copies are void. */
+bool buffer_pin(struct buffer *, const struct device *space); /* false: it is shown in another space */
+void buffer_unpin(struct buffer *);
 
 /* Of a file: absent. Mapped when offset is a multiple of align, the alignment of an element; else copied by a background reader.
  * NULL: no memory. */

@@ -64,7 +64,7 @@ static struct node *number_leaf(const struct node *n) {
   uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
   void *data;
   if (!b) return NULL;
-  buffer_hold(b, &data, NULL);
+  buffer_hold(b, NULL, &data, NULL);
   memcpy(data, &bits, size);
   buffer_drop(b);
   return value_node((weft_dtype)n->dtype, 0, NULL, b, 0, NULL);

@@ -82,6 +82,7 @@ static struct failure *compute(const struct closing *c) {
   struct eval_options o = { .fn = "weft_scope_close", .only_targets = true, .n_heirs = c->n_heirs, .heir = c->heir };
   struct failure *f = c->n_heirs ? misfetch(c) : NULL;
   if (!f) eval_nodes(c->n_updates + c->n_fetches, c->node, &o, &f);
+  if (!f && !job_is_here()) values_await(c->n_updates + c->n_fetches, c->node, &f);
   return f ? f : misfetch(c);
 }
 
@@ -94,7 +95,7 @@ static struct buffer *number_buffer(const struct node *n) {
   struct buffer *b = buffer_new(size);
   void *data;
   if (!b) return NULL;
-  buffer_hold(b, &data, NULL);
+  buffer_hold(b, NULL, &data, NULL);
   memcpy(data, &bits, size);
   buffer_drop(b);
   return b;

@@ -89,7 +89,7 @@ static struct compiled *find(const char *text, const struct shape_class *shape, 
 /* For the device; where its printer cannot, it is left to the host. */
 static struct failure *compile_there(struct compiled *c) {
   const char *why = "";
-  switch (c->device->compile(c->kernel, &c->shape, &c->code, &why)) {
+  switch (c->device->compile(c->device, c->kernel, &c->shape, &c->code, &why)) {
     case DEVICE_OK: c->backend = c->device->backend, c->is_on_device = true; return NULL;
     case DEVICE_CANNOT: atomic_fetch_add(&n_fallbacks, 1); return NULL;
     case DEVICE_NO_MEMORY: return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");

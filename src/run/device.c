@@ -4,30 +4,50 @@
 #include <string.h>
 #include "base/mem.h"
 #include "run/buffer.h"
+#include "run/kernel_step.h"
 #include "run/memory.h"
+#include "run/space.h"
 
 /* ---- which ---- */
 
-static _Atomic(const struct device *) first; /* NULL: the GPU */
+enum { MOST_USED = 8 };
+static _Atomic int n_used; /* devices of tests; 0: none */
+static _Atomic(const struct device *) used[MOST_USED];
 
-void device_use(const struct device *d) { atomic_store(&first, d); }
-
-const struct device *device_numbered(int n) {
-  const struct device *d = n == 1 ? atomic_load(&first) : NULL;
-  if (n == 1 && !d) d = &device_cuda;
-  return d && d->backend->available() ? d : NULL;
+void device_use(int n, const struct device *const d[]) {
+  for (int i = 0; i < n && i < MOST_USED; i++) atomic_store(&used[i], d[i]);
+  atomic_store(&n_used, n < MOST_USED ? n : MOST_USED);
 }
 
-int device_count(void) { return device_numbered(1) ? 2 : 1; }
+const struct device *device_numbered(int n) {
+  int of_tests = atomic_load(&n_used);
+  if (n < 1 || (of_tests && n > of_tests)) return NULL;
+  const struct device *d = of_tests ? atomic_load(&used[n - 1]) : cuda_device(n - 1);
+  return d && d->available(d) ? d : NULL;
+}
+
+int device_count(void) {
+  int n = 1;
+  while (device_numbered(n)) n++;
+  return n;
+}
+
+int device_number(const struct device *d) {
+  for (int n = 1; d && n < device_count(); n++) if (device_numbered(n) == d) return n;
+  return d ? -1 : 0;
+}
 
 int device_default(void) {
-  static _Atomic int known; /* 0: not asked yet; else 1 + the number */
-  int k = atomic_load_explicit(&known, memory_order_relaxed);
-  if (k) return k - 1;
   const char *s = getenv("WEFT_DEVICE");
-  int n = s && !strcmp(s, "1") && device_numbered(1) ? 1 : 0;
-  atomic_store(&known, 1 + n);
-  return n;
+  char *end = NULL;
+  long n = s && *s ? strtol(s, &end, 10) : 0;
+  return s && *s && (*end || n < 0 || n > 1000) ? -1 : (int)n;
+}
+
+struct failure *device_missing(int n) {
+  int last = device_count() - 1;
+  if (n < 0) return fail(WEFT_ERR_DEVICE, 0, "weft_eval: WEFT_DEVICE is no number of a device: those are 0 to %d", last);
+  return fail(WEFT_ERR_DEVICE, 0, "weft_eval: there is no device %d: there are 0 to %d, and in a child of fork 0 alone", n, last);
 }
 
 struct failure *device_failure(const struct device *d, int how) {
@@ -35,146 +55,242 @@ struct failure *device_failure(const struct device *d, int how) {
   return fail(WEFT_ERR_DEVICE, 0, "weft_eval: %s", d->message());
 }
 
+static _Atomic bool some_run; /* some plan has run on a device: only then is one looked for */
+
+struct failure *device_drain(void) {
+  struct failure *f = NULL;
+  const struct device *d;
+  for (int n = 1; !f && atomic_load(&some_run) && (d = device_numbered(n)); n++)
+    for (int q = 0; !f && q < N_QUEUES; q++) {
+      struct event e = event_now(d, (enum queue)q);
+      int how = event_wait(&e);
+      if (how) f = device_failure(d, how);
+    }
+  return f;
+}
+
 /* ---- where the bytes of stores are ---- */
 
-struct stay { uint8_t *at; bool has_memory, on_device, on_host; }; /* at: of the store's base on the device */
+/* Leaves and outputs are buffers, which know where they are; temporaries stand in a block, one on each side. */
+struct stay {
+  uint8_t *here, *there;     /* the store's base; NULL: nowhere yet */
+  bool on_host, on_device;   /* its bytes are */
+  int n_holds;               /* of its buffer */
+  struct space_copy own;           /* of a leaf that is shown to others elsewhere: for this run alone */
+};
 
 struct tour {                /* one run of a plan */
   const struct device *d;
   const struct plan *p;
   struct run *r;
-  uint8_t *const *host;      /* by store, as the two below */
-  uint8_t **there;
+  uint8_t **here, **there;   /* by store, as the next */
   struct stay *stay;
-  uint64_t block;            /* of temporaries, on the device */
+  uint8_t *block_here;       /* of temporaries; NULL: not needed yet */
+  struct space_copy block, checks; /* the block on the device; the checks of all steps */
+  int n_checks;
   struct failure *failure;
 };
 
 static const struct store *store_of(const struct tour *t, int i) { return &t->p->schedule->store[i]; }
-static struct buffer *buffer_of(const struct tour *t, int i) { return t->r->leaf[store_of(t, i)->leaf].buf; }
 static bool is_leaf(const struct tour *t, int i) { return store_of(t, i)->leaf >= 0; }
+static bool is_temporary(const struct tour *t, int i) { return !is_leaf(t, i) && !store_of(t, i)->is_output; }
+static const struct leaf *leaf_of(const struct tour *t, int i) { return &t->r->leaf[store_of(t, i)->leaf]; }
+static struct buffer *buffer_of(const struct tour *t, int i) { return is_leaf(t, i) ? leaf_of(t, i)->buf : t->r->out[i]; }
+static int64_t offset_of(const struct tour *t, int i) { return is_leaf(t, i) ? leaf_of(t, i)->offset : 0; }
 
-/* A leaf may be any view of its buffer, so all of the buffer goes with it: bytes in front of the store's base .. */
-static int64_t bytes_before(const struct tour *t, int i) { return is_leaf(t, i) ? t->r->leaf[store_of(t, i)->leaf].offset : 0; }
-/* .. and all in all. */
-static size_t bytes_of(const struct tour *t, int i) {
-  return is_leaf(t, i) ? buffer_bytes(buffer_of(t, i)) : (size_t)store_of(t, i)->bytes;
+static void note(struct tour *t, int how) { if (how && !t->failure) t->failure = device_failure(t->d, how); }
+
+static void hold(struct tour *t, int i, const struct device *space, uint8_t **base) {
+  const char *why = NULL;
+  void *data = NULL;
+  weft_status status = buffer_hold(buffer_of(t, i), space, &data, &why);
+  if (status == WEFT_ERR_MEMORY && space) note(t, DEVICE_NO_MEMORY);
+  else if (status) t->failure = fail(status, 0, "weft_eval: %s", why ? why : "a value cannot be read");
+  else *base = (uint8_t *)data + offset_of(t, i), t->stay[i].n_holds++;
 }
 
-/* An element more: a kernel may load that of an empty array and not use it. */
-static size_t room_for(size_t bytes) { return bytes + 16; }
-
-static void note(struct tour *t, int how) {
-  if (how && !t->failure) t->failure = device_failure(t->d, how);
+/* An output is made where the first step that touches it runs. */
+static bool make_output(struct tour *t, int i, const struct device *space) {
+  size_t bytes = (size_t)store_of(t, i)->bytes;
+  weft_status status = WEFT_ERR_MEMORY;
+  if (t->r->out[i]) return true;
+  t->r->out[i] = space ? buffer_new_in(space, bytes, &status) : buffer_new(bytes);
+  if (t->r->out[i]) return true;
+  if (space) note(t, status == WEFT_ERR_MEMORY ? DEVICE_NO_MEMORY : DEVICE_FAILED);
+  else t->failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on the host for a value of a device");
+  return false;
 }
 
-/* Another view of the same buffer that is there already, or -1. */
-static int twin(const struct tour *t, int i) {
-  for (int k = 0; is_leaf(t, i) && k < t->p->schedule->n_stores; k++)
-    if (k != i && t->stay[k].has_memory && is_leaf(t, k) && buffer_of(t, k) == buffer_of(t, i)) return k;
-  return -1;
-}
-
-static void take(struct tour *t, int i) {
-  const struct store *s = store_of(t, i);
+/* The whole buffer of a leaf that may be written by others at any time, as it is now. */
+static void bring_shown(struct tour *t, int i) {
   struct stay *y = &t->stay[i];
-  uint64_t at = 0;
-  if (y->at) return;
-  if (s->leaf < 0 && !s->is_output) at = t->block + (uint64_t)s->offset;
-  else {
-    note(t, t->d->take(room_for(bytes_of(t, i)), &at));
-    y->has_memory = at != 0;
+  hold(t, i, NULL, &y->here);
+  if (t->failure) return;
+  y->own.device = t->d;
+  note(t, space_fill(&y->own, y->here - offset_of(t, i), buffer_bytes(buffer_of(t, i)), false));
+  if (!t->failure) note(t, event_follow(t->d, QUEUE_COMPUTE, &y->own.event));
+  y->there = (uint8_t *)(uintptr_t)y->own.at + offset_of(t, i);
+}
+
+static void bring_buffer(struct tour *t, int i) {
+  struct stay *y = &t->stay[i];
+  const struct device *where;
+  if (is_leaf(t, i) && buffer_is_shown(buffer_of(t, i), &where) && where != t->d) bring_shown(t, i);
+  else if (is_leaf(t, i) || make_output(t, i, t->d)) hold(t, i, t->d, &y->there);
+}
+
+static void bring_temporary(struct tour *t, int i) {
+  struct stay *y = &t->stay[i];
+  y->there = (uint8_t *)(uintptr_t)t->block.at + store_of(t, i)->offset;
+  if (y->on_host) note(t, t->d->upload(t->d, QUEUE_COMPUTE, (uint64_t)(uintptr_t)y->there, y->here, (size_t)store_of(t, i)->bytes));
+}
+
+static void take_home_temporary(struct tour *t, int i) {
+  struct stay *y = &t->stay[i];
+  size_t block_bytes = (size_t)t->p->schedule->block_bytes;
+  if (!t->block_here && !(t->block_here = memory_take(block_bytes ? block_bytes : 1))) {
+    t->failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on the host for what steps of a device plan make there");
+    return;
   }
-  if (at) y->at = (uint8_t *)(uintptr_t)(at + (uint64_t)bytes_before(t, i));
+  y->here = t->block_here + store_of(t, i)->offset;
+  if (y->on_device)
+    note(t, t->d->download(t->d, QUEUE_COMPUTE, y->here, (uint64_t)(uintptr_t)y->there, (size_t)store_of(t, i)->bytes));
 }
 
-static void give(struct tour *t, int i) {
+
+static void take_home_buffer(struct tour *t, int i) {
   struct stay *y = &t->stay[i];
-  if (y->has_memory) t->d->give((uint64_t)(uintptr_t)y->at - (uint64_t)bytes_before(t, i), room_for(bytes_of(t, i)));
-}
-
-/* ---- moving ---- */
-
-enum { PIECE = 4 << 20 };
-
-/* Pages of a file may vanish while they are read: that must happen to us, who expect it (guard.h), and not to the driver. */
-static int upload_pages(const struct tour *t, uint64_t to, const uint8_t *from, size_t bytes) {
-  size_t most = bytes < PIECE ? bytes : PIECE;
-  void *piece = memory_take(most);
-  int how = piece ? DEVICE_OK : DEVICE_NO_MEMORY;
-  for (size_t at = 0, n; !how && at < bytes; at += n) {
-    n = bytes - at < most ? bytes - at : most;
-    memcpy(piece, from + at, n);
-    how = t->d->upload(to + at, piece, n);
+  if (is_leaf(t, i)) hold(t, i, NULL, &y->here);
+  else if (make_output(t, i, NULL)) {
+    struct event now = event_now(t->d, QUEUE_COMPUTE);
+    if (y->on_device) buffer_wrote(t->r->out[i], t->d, &now);
+    hold(t, i, NULL, &y->here);
   }
-  if (piece) memory_give(piece, most);
-  return how;
 }
-
-static void upload(struct tour *t, int i) {
-  const uint8_t *from = t->host[i] - bytes_before(t, i);
-  uint64_t to = (uint64_t)(uintptr_t)t->stay[i].at - (uint64_t)bytes_before(t, i);
-  if (is_leaf(t, i) && buffer_is_mapped(buffer_of(t, i))) note(t, upload_pages(t, to, from, bytes_of(t, i)));
-  else note(t, t->d->upload(to, from, bytes_of(t, i)));
-}
-
-static void bring(struct tour *t, int i) {
-  struct stay *y = &t->stay[i];
-  int k;
-  if (t->failure || y->on_device) return;
-  if (!y->at && (k = twin(t, i)) >= 0) y->at = t->stay[k].at - bytes_before(t, k) + bytes_before(t, i);
-  else {
-    take(t, i);
-    if (!t->failure && y->on_host && bytes_of(t, i)) upload(t, i);
-  }
-  y->on_device = y->on_host;
-  t->there[i] = y->at;
-}
-
-static void take_home(struct tour *t, int i) {
-  struct stay *y = &t->stay[i];
-  if (t->failure || y->on_host || !y->on_device) return;
-  note(t, t->d->download(t->host[i], (uint64_t)(uintptr_t)y->at, bytes_of(t, i)));
-  y->on_host = true;
-}
-
-/* ---- steps ---- */
 
 /* What is written may be written in parts, so what is there of it comes along. */
-static void to_device(void *t, int *store, enum store_use use) { (void)use, bring(t, *store); }
-static void to_host(void *t, int *store, enum store_use use) { (void)use, take_home(t, *store); }
+static void to_device(void *of, int *store, enum store_use use) {
+  struct tour *t = of;
+  struct stay *y = &t->stay[*store];
+  (void)use;
+  if (t->failure || (y->there && (y->on_device || !y->on_host))) return;
+  if (is_temporary(t, *store)) bring_temporary(t, *store);
+  else bring_buffer(t, *store);
+  y->on_device = y->on_host || is_leaf(t, *store);
+  t->there[*store] = y->there;
+}
+
+static void to_host(void *of, int *store, enum store_use use) {
+  struct tour *t = of;
+  struct stay *y = &t->stay[*store];
+  (void)use;
+  if (t->failure || (y->here && (y->on_host || !y->on_device))) return;
+  if (is_temporary(t, *store)) take_home_temporary(t, *store);
+  else take_home_buffer(t, *store);
+  y->on_host = y->on_device || is_leaf(t, *store);
+  t->here[*store] = y->here;
+}
+
 static void made_there(void *of, int *store, enum store_use use) {
   struct stay *y = &((struct tour *)of)->stay[*store];
   if (use & STORE_WRITTEN) y->on_device = true, y->on_host = false;
 }
+
 static void made_here(void *of, int *store, enum store_use use) {
-  struct stay *y = &((struct tour *)of)->stay[*store];
-  if (use & STORE_WRITTEN) y->on_device = false, y->on_host = true;
+  struct tour *t = of;
+  struct stay *y = &t->stay[*store];
+  if (!(use & STORE_WRITTEN)) return;
+  y->on_device = false, y->on_host = true;
+  if (store_of(t, *store)->is_output && t->r->out[*store]) buffer_wrote(t->r->out[*store], NULL, NULL);
 }
+
+/* ---- checks: one array for all steps, looked at when all are enqueued ---- */
+
+static void begin_checks(struct tour *t) {
+  const struct schedule *s = t->p->schedule;
+  for (int i = 0; i < s->n_steps; i++) t->n_checks += plan_is_on_device(t->p, i) ? s->step[i].n_sites : 0;
+  if (!t->n_checks) return;
+  size_t bytes = (size_t)t->n_checks * sizeof(int64_t);
+  int64_t *none = mem_alloc(bytes);
+  for (int i = 0; none && i < t->n_checks; i++) none[i] = INT64_MAX;
+  t->checks.device = t->d;
+  int how = none ? space_take(&t->checks, bytes) : DEVICE_NO_MEMORY;
+  note(t, how ? how : t->d->upload(t->d, QUEUE_COMPUTE, t->checks.at, none, bytes));
+  t->r->checks = (int64_t *)(uintptr_t)t->checks.at;
+  mem_free(none);
+}
+
+static struct failure *first_failed(const struct tour *t, const int64_t *found) {
+  const struct schedule *s = t->p->schedule;
+  for (int i = 0; i < s->n_steps; i++) {
+    for (int j = 0; plan_is_on_device(t->p, i) && j < s->step[i].n_sites; j++, found++)
+      if (*found != INT64_MAX) return step_index_failure(&s->step[i], j, *found);
+  }
+  return NULL;
+}
+
+static void end_checks(struct tour *t) {
+  size_t bytes = (size_t)t->n_checks * sizeof(int64_t);
+  if (t->failure || !t->n_checks) return;
+  int64_t *found = mem_alloc(bytes);
+  note(t, found ? t->d->download(t->d, QUEUE_COMPUTE, found, t->checks.at, bytes) : DEVICE_NO_MEMORY);
+  if (!t->failure) t->failure = first_failed(t, found);
+  mem_free(found);
+}
+
+/* ---- a run ---- */
 
 static void run_step(struct tour *t, int i) {
   bool there = plan_is_on_device(t->p, i);
   step_stores(t->p->schedule, i, there ? to_device : to_host, t);
-  if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->host);
-  step_stores(t->p->schedule, i, there ? made_there : made_here, t);
+  if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->here);
+  if (there && t->r->checks) t->r->checks += t->p->schedule->step[i].n_sites;
+  if (!t->failure) step_stores(t->p->schedule, i, there ? made_there : made_here, t);
+}
+
+/* Outputs that no step touches, as those of nothing, are made all the same. */
+static void end_outputs(struct tour *t) {
+  struct event now = t->failure ? (struct event){ 0 } : event_now(t->d, QUEUE_COMPUTE);
+  for (int i = 0; !t->failure && i < t->p->schedule->n_stores; i++) {
+    if (!store_of(t, i)->is_output || !make_output(t, i, t->d)) continue;
+    if (t->stay[i].on_device && !t->stay[i].on_host) buffer_wrote(t->r->out[i], t->d, &now);
+  }
+}
+
+static void leave(struct tour *t) {
+  const struct schedule *s = t->p->schedule;
+  for (int i = 0; i < s->n_stores; i++) {
+    struct stay *y = &t->stay[i];
+    if (y->own.at) space_give(&y->own, buffer_bytes(buffer_of(t, i)));
+    while (y->n_holds-- > 0) buffer_drop(buffer_of(t, i));
+  }
+  if (t->checks.at) space_give(&t->checks, (size_t)t->n_checks * sizeof(int64_t));
+  if (t->block.at) space_give(&t->block, (size_t)s->block_bytes);
+  if (t->block_here) memory_give(t->block_here, (size_t)(s->block_bytes ? s->block_bytes : 1));
+  t->r->checks = NULL;
 }
 
 static void run_steps(struct tour *t) {
   const struct schedule *s = t->p->schedule;
-  for (int i = 0; i < s->n_stores; i++) t->stay[i].on_host = s->store[i].leaf >= 0;
-  note(t, t->d->take(room_for((size_t)s->block_bytes), &t->block));
+  for (int i = 0; i < s->n_stores; i++) t->stay[i].on_host = t->stay[i].on_device = false;
+  t->block.device = t->d;
+  if (s->block_bytes) note(t, space_take(&t->block, (size_t)s->block_bytes));
+  if (!t->failure) begin_checks(t);
   for (int i = 0; !t->failure && i < s->n_steps; i++) run_step(t, i);
-  for (int i = 0; !t->failure && i < s->n_stores; i++) if (s->store[i].is_output) take_home(t, i);
-  for (int i = 0; i < s->n_stores; i++) give(t, i);
-  t->d->give(t->block, room_for((size_t)s->block_bytes));
+  end_outputs(t);
+  end_checks(t);
+  leave(t);
 }
 
-struct failure *device_steps(const struct plan *p, struct run *r, uint8_t *const base[]) {
+struct failure *device_run(const struct plan *p, struct run *r) {
   size_t n = (size_t)p->schedule->n_stores + 1;
-  struct tour t = { .d = p->device, .p = p, .r = r, .host = base, .there = mem_alloc(sizeof *t.there * n),
+  struct tour t = { .d = p->device, .p = p, .r = r, .here = mem_alloc(sizeof *t.here * n), .there = mem_alloc(sizeof *t.there * n),
                     .stay = mem_alloc(sizeof *t.stay * n) };
-  if (t.there && t.stay) run_steps(&t);
+  atomic_store(&some_run, true);
+  if (!p->device->available(p->device)) t.failure = device_missing(device_number(p->device));
+  else if (t.here && t.there && t.stay) run_steps(&t);
   else t.failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  mem_free(t.here);
   mem_free(t.there);
   mem_free(t.stay);
   return t.failure;

@@ -1,19 +1,24 @@
-/* device.h -- plans on a device with memory of its own.
+/* device.h -- devices by number, and plans on one of them.
  *
- * Device 0 is the host. Values stay buffers of the host: a run brings to the device what its kernels read, keeps there
- * what they make, and takes home what becomes a value. Loops run step by step, and kernels that the device's printer
- * refuses, run on the host in between. */
+ * Device 0 is the host. A run brings to the device what its kernels read, unless it is there already, enqueues them, and leaves
+ * what they make there: a value is ready when it is enqueued, with an event, and goes home when somebody reads it. A run waits
+ * for the device only if its kernels have checks, which it looks at all together at its end, or if some of its steps run on the
+ * host: loops run step by step, and kernels that the device's printer refuses. */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 #include "run/plan.h"
 
 int device_count(void);                        /* the host among them. Looks for devices when first asked */
 const struct device *device_numbered(int);     /* NULL: the host, or there is none */
-int device_default(void);                      /* the environment variable WEFT_DEVICE, if there is such a device; else 0 */
-void device_use(const struct device *);        /* for tests: is device 1 from now on; NULL: the GPU */
+int device_number(const struct device *);      /* NULL: 0 */
+int device_default(void);                      /* the environment variable WEFT_DEVICE, whether there is such a device or not */
+struct failure *device_missing(int);           /* why there is no such device */
 struct failure *device_failure(const struct device *, int how);
+struct failure *device_drain(void);            /* until all that was enqueued is done, on all devices */
 
-/* All steps of a plan for a device. base: the memory of stores on the host; NULL where no step there needs any. */
-struct failure *device_steps(const struct plan *, struct run *, uint8_t *const base[]);
+/* For tests: these are the devices from now on; 0: those of the machine. */
+void device_use(int n, const struct device *const[]);
+
+struct failure *device_run(const struct plan *, struct run *); /* a plan for a device */
 
 #endif

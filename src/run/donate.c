@@ -161,6 +161,7 @@ int64_t donate_memory(const struct plan *p, struct run *r, uint8_t *base[]) {
     bytes += s->store[g->to].bytes;
     if (!base) continue;
     r->out[g->to] = buffer_retain(l->buf);
+    buffer_wrote(l->buf, NULL, NULL);
     base[g->to] = base[g->from];
     if (!r->overwrites || g->step < r->overwrites - 1) r->overwrites = g->step + 1;
   }

@@ -242,8 +242,7 @@ static struct failure *find_plan(struct eval *e, const struct node_list *l, enum
   const struct device *device = device_numbered(e->settings.device);
   struct program g;
   if (e->settings.device && !device)
-    return fail(WEFT_ERR_DEVICE, 0, "weft_eval: device %d is not there: a child of a process that uses it has none",
-                e->settings.device);
+    return device_missing(e->settings.device);
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return no_memory();
   g.device = device;
   graph_unlock();
@@ -269,7 +268,7 @@ static struct value *number_value(const struct node *n, uint64_t bits) {
   struct value *v = b ? value_new(n->rank, b) : NULL;
   void *data;
   if (!v) return buffer_release(b), NULL;
-  buffer_hold(b, &data, NULL);
+  buffer_hold(b, NULL, &data, NULL);
   memcpy(data, &bits, size);
   buffer_drop(b);
   return v;

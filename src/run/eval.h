@@ -25,7 +25,9 @@ struct failure *eval_look(int n, struct node *const target[]); /* why they canno
  * as this thread's WEFT_CHECK cares. */
 struct failure *nan_find(int n, struct node *const target[]);
 
-/* Copies a ready node's elements, row by row. */
+/* Until what is enqueued on devices for those that are ready is done. */
+weft_status values_await(int n, struct node *const[], struct failure **);
+/* Copies a ready node's elements, row by row; waits for them. */
 weft_status value_copy(const struct node *, void *dst, struct failure **);
 
 /* This thread's settings. */

@@ -76,12 +76,23 @@ static struct failure *launch(const struct plan *p, int i, struct run *r, uint8_
   for (int j = 0; j < s->n_sites; j++) checks[j] = INT64_MAX;
   struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = checks, .cancel = r->cancel, .parts = s->parts,
                       .loads = r->loads ? r->loads[i] : NULL };
-  int how = c->is_on_device ? p->device->run(c->code, &l) : launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
-  if (c->is_on_device && how) return device_failure(p->device, how);
+  int how = launch_run(c->backend, c->code, k, &c->facts, &l, r->threads);
   if (how == 1) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory for scratch");
   if (how == 2 || flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
   for (int j = 0; j < s->n_sites; j++) if (checks[j] != INT64_MAX) return step_index_failure(s, j, checks[j]);
   return NULL;
+}
+
+/* The same on a device. What its checks find is looked at when all steps are enqueued. */
+static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  const struct step *s = &p->schedule->step[i];
+  const struct compiled *c = p->code[i];
+  struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
+  if (flag_is_set(r->cancel)) return fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled");
+  step_bind(s, c->kernel, base, bound);
+  struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = r->checks, .parts = s->parts };
+  int how = p->device->launch(p->device, c->code, &l);
+  return how ? device_failure(p->device, how) : NULL;
 }
 
 /* A copy of what stands there already. */
@@ -91,7 +102,8 @@ static bool moves_nothing(const struct step *s, uint8_t *const base[]) {
 }
 
 static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
-  return r->overwrites && moves_nothing(&p->schedule->step[i], base) ? NULL : launch(p, i, r, base);
+  if (r->overwrites && moves_nothing(&p->schedule->step[i], base)) return NULL;
+  return p->code[i]->is_on_device ? enqueue(p, i, r, base) : launch(p, i, r, base);
 }
 
 static bool may_fail(const struct plan *p, int i) {

@@ -12,17 +12,20 @@ struct pin { struct pin *older; struct node *node; };
 
 pthread_mutex_t pin_mutex = PTHREAD_MUTEX_INITIALIZER; /* the lists of all handles */
 
-static struct failure *hold(struct node *n, void **data) {
+static struct failure *hold(struct node *n, const struct device *space, void **data) {
   const char *why = NULL;
   struct failure *f = NULL;
   if (eval_nodes(1, &n, &(struct eval_options){ .fn = "weft_pin" }, &f)) return f;
   if (n->op == &op_scalar) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_pin: a number has no memory; weft_read gives it");
-  weft_status status = buffer_hold(n->value->buf, data, &why);
-  return status ? fail(status, n->origin, "weft_pin: %s", why ? why : "the value cannot be read") : NULL;
+  weft_status status = buffer_hold(n->value->buf, space, data, &why);
+  if (!status && (status = buffer_await(n->value->buf, &why))) buffer_drop(n->value->buf);
+  if (status) return fail(status, n->origin, "weft_pin: %s", why ? why : "the value cannot be read");
+  if (buffer_pin(n->value->buf, space)) return NULL;
+  buffer_drop(n->value->buf);
+  return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_pin: its memory is pinned or external on another device: one at a time");
 }
 
 static void add(weft_array *a, struct pin *p, struct node *n) {
-  buffer_pin(n->value->buf, true);
   weft_own(a);
   p->node = n;
   pthread_mutex_lock(&pin_mutex);
@@ -31,10 +34,10 @@ static void add(weft_array *a, struct pin *p, struct node *n) {
   pthread_mutex_unlock(&pin_mutex);
 }
 
-static weft_block block_of(const struct node *n, void *data) {
+static weft_block block_of(const struct node *n, int device, void *data) {
   weft_dtype d = (weft_dtype)n->dtype;
   uint8_t *first = (uint8_t *)data + n->value->offset * (int64_t)weft_dtype_bytes(d);
-  return (weft_block){ first, 0, d, n->rank, n->dims, n->value->stride };
+  return (weft_block){ first, device, d, n->rank, n->dims, n->value->stride };
 }
 
 weft_status weft_pin(weft_array *a, int device, weft_block *out) {
@@ -42,14 +45,14 @@ weft_status weft_pin(weft_array *a, int device, weft_block *out) {
   weft_array *bad;
   void *data;
   if (!out) return report(WEFT_ERR_ARG, "weft_pin: the block is NULL");
-  if (device_numbered(device)) return report(WEFT_ERR_UNSUPPORTED, "weft_pin: values are kept in the memory of the host, device 0");
-  if (device) return report(WEFT_ERR_DEVICE, "weft_pin: there is no device %d", device);
+  const struct device *space = device_numbered(device);
+  if (device && !space) return report(WEFT_ERR_DEVICE, "weft_pin: there is no device %d", device);
   if (!arrays_nodes("weft_pin", 1, &a, &n, &bad)) return weft_check(bad);
   struct pin *p = mem_alloc(sizeof *p);
-  struct failure *f = p ? hold(n, &data) : fail(WEFT_ERR_MEMORY, 0, "weft_pin: out of memory");
+  struct failure *f = p ? hold(n, space, &data) : fail(WEFT_ERR_MEMORY, 0, "weft_pin: out of memory");
   weft_status status = f ? failure_report(f) : WEFT_OK;
   if (!f) {
-    *out = block_of(n, data);
+    *out = block_of(n, device, data);
     add(a, p, n);
   } else {
     mem_free(p);
@@ -69,7 +72,7 @@ void weft_unpin(weft_array *a) {
   if (p) a->pins = p->older;
   pthread_mutex_unlock(&pin_mutex);
   if (!p) return scope_blame(fail(WEFT_ERR_ARG, scope_origin(), "weft_unpin: the array is not pinned"));
-  buffer_pin(p->node->value->buf, false);
+  buffer_unpin(p->node->value->buf);
   buffer_drop(p->node->value->buf);
   node_release(p->node);
   mem_free(p);

@@ -69,7 +69,7 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
     arena_free(arena);
     return NULL;
   }
-  *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .device = device, .uses_host = !device };
+  *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .device = device };
   p->code = mem_alloc(sizeof *p->code * (size_t)(s->n_steps + 1));
   p->body = mem_alloc(sizeof *p->body * (size_t)(s->n_steps + 1));
   p->product = mem_alloc(sizeof *p->product * (size_t)(2 * s->n_steps + 1));
@@ -78,7 +78,6 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
     const struct step_kind *k = s->step[i].kind;
     if ((*failure = plan_stopped(eval_settings()->cancel))) return destroy(p), NULL;
     if (k->compile && !k->compile(p, i, failure)) return destroy(p), NULL;
-    p->uses_host |= !plan_is_on_device(p, i);
   }
   return p;
 }
@@ -207,7 +206,7 @@ static struct failure *hold_leaves(const struct plan *p, const struct run *r, ui
     const char *why = NULL;
     void *data = NULL;
     if (leaf < 0) continue;
-    weft_status status = buffer_hold(r->leaf[leaf].buf, &data, &why);
+    weft_status status = buffer_hold(r->leaf[leaf].buf, NULL, &data, &why);
     if (status) return fail(status, 0, "weft_eval: %s", why ? why : "a value cannot be read");
     base[*held] = (uint8_t *)data + r->leaf[leaf].offset;
   }
@@ -221,9 +220,8 @@ static void drop_leaves(const struct plan *p, const struct run *r, int held) {
 
 static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t *base[], uint8_t **block) {
   const struct schedule *s = p->schedule;
-  bool has_block = s->block_bytes && p->uses_host;
-  *block = has_block ? memory_take((size_t)s->block_bytes) : NULL;
-  if (has_block && !*block) goto no_memory;
+  *block = s->block_bytes ? memory_take((size_t)s->block_bytes) : NULL;
+  if (s->block_bytes && !*block) goto no_memory;
   for (int i = 0; i < s->n_stores; i++) {
     const struct store *t = &s->store[i];
     if (t->leaf >= 0) continue;
@@ -231,7 +229,7 @@ static struct failure *take_memory(const struct plan *p, struct run *r, uint8_t 
     if (r->out[i]) continue; /* given by a leaf */
     void *data;
     if (!(r->out[i] = buffer_new((size_t)t->bytes))) goto no_memory;
-    buffer_hold(r->out[i], &data, NULL);
+    buffer_hold(r->out[i], NULL, &data, NULL);
     buffer_drop(r->out[i]); /* own memory stays where it is */
     base[i] = data;
   }
@@ -248,7 +246,7 @@ static struct failure *look_again(const struct plan *p, const struct run *r) {
     const char *why = NULL;
     void *data;
     if (leaf < 0 || buffer_state_of(r->leaf[leaf].buf) != BUFFER_FAILED) continue;
-    weft_status status = buffer_hold(r->leaf[leaf].buf, &data, &why);
+    weft_status status = buffer_hold(r->leaf[leaf].buf, NULL, &data, &why);
     if (!status) buffer_drop(r->leaf[leaf].buf);
     return fail(WEFT_ERR_FILE, 0, "weft_eval: %s", why ? why : "a file was cut while it was read");
   }
@@ -296,21 +294,27 @@ static bool takes_long(const struct plan *p, const struct run *r) {
   return false;
 }
 
-weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
+static struct failure *run_on_host(const struct plan *p, struct run *r) {
   const struct schedule *s = p->schedule;
-  if (eval_is_to_tell() && takes_long(p, r)) eval_before_long();
   uint8_t *few[64], **base = s->n_stores <= 64 ? few : mem_alloc(sizeof *base * (size_t)s->n_stores), *block = NULL;
   int held = 0;
-  *failure = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  if (!*failure) donate_memory(p, r, base);
-  if (!*failure) *failure = take_memory(p, r, base, &block);
-  if (!*failure) *failure = p->device ? device_steps(p, r, base) : plan_steps(p, r, base);
-  if (!*failure && !r->overwrites) *failure = look_again(p, r);
+  struct failure *f = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  if (!f) donate_memory(p, r, base);
+  if (!f) f = take_memory(p, r, base, &block);
+  if (!f) f = plan_steps(p, r, base);
+  if (!f && !r->overwrites) f = look_again(p, r);
   drop_leaves(p, r, held);
   if (block) memory_give(block, (size_t)s->block_bytes);
   if (base != few) mem_free(base);
+  return f;
+}
+
+weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
+  if (eval_is_to_tell() && takes_long(p, r)) eval_before_long();
+  *failure = p->device ? device_run(p, r) : run_on_host(p, r);
+  if (!*failure && p->device) *failure = look_again(p, r);
   if (!*failure) return WEFT_OK;
-  for (int i = 0; i < s->n_stores; i++) {
+  for (int i = 0; i < p->schedule->n_stores; i++) {
     buffer_release(r->out[i]);
     r->out[i] = NULL;
   }

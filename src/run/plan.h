@@ -9,7 +9,6 @@ struct plan {
   struct arena *arena;
   struct schedule *schedule;
   const struct device *device;   /* where it runs; NULL: on the host */
-  bool uses_host;                /* some of its steps need memory on the host for what they make */
   struct compiled **code;        /* by step; NULL: a replay, or a contraction that no kernel goes on with */
   struct plan **body;            /* by step; a replay's */
   _Atomic(struct product *) *product; /* two a step: how it was multiplied by one thread and by several (product.c), or NULL */
@@ -62,6 +61,7 @@ struct run {
   uint64_t **loads;              /* vm: by step, by buffer; NULL: not counted */
   int overwrites;                /* 1 + the first step that changes a leaf's memory; from there on nothing fails or stops.
                                     0: none */
+  int64_t *checks;               /* on a device: those of the next step, in its memory; NULL: none has any */
 };
 weft_status plan_run(struct plan *, struct run *, struct failure **);
 /* Steps on the memory of stores; in order, or one of them. */

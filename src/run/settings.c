@@ -10,7 +10,7 @@
 
 /* Of a device: its memory is the limit, and the cache keeps what fits. */
 static int64_t bytes_there(const struct device *d, weft_setting s) {
-  struct device_bytes b = d->bytes();
+  struct device_bytes b = d->bytes(d);
   switch (s) {
     case WEFT_BYTES_USED: return b.used;
     case WEFT_BYTES_CACHED: return b.cached;
@@ -54,8 +54,8 @@ int64_t weft_get(weft_setting s) {
 }
 
 static int64_t set_there(const struct device *d, weft_setting s, int64_t v, int64_t before) {
-  if (s == WEFT_BYTES_PEAK) return d->set_peak(v), before;
-  if (s == WEFT_BYTES_CACHE && v == 0) return d->trim(), before;
+  if (s == WEFT_BYTES_PEAK) return d->set_peak(d, v), before;
+  if (s == WEFT_BYTES_CACHE && v == 0) return d->trim(d), before;
   return -1;
 }
 

@@ -66,7 +66,7 @@ void store_show(const struct schedule *s, int i, struct text *t) {
 /* What the GPU's printer makes of a kernel, whether there is a GPU or not. */
 static void show_ptx(const struct compiled *c, struct text *t) {
   const char *why = "";
-  if (!device_cuda.print(c->kernel, &c->shape, t, &why))
+  if (!cuda_print(c->kernel, &c->shape, t, &why))
     text_addf(t, "// %s: no PTX: %s\n", c->kernel->name, *why ? why : "out of memory");
 }
 
@@ -302,7 +302,7 @@ const char *weft_version_text(void) {
 const char *weft_device_text(int device) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   const struct device *d = device_numbered(device);
-  if (device) return d ? d->text() : NULL;
+  if (device) return d ? d->text(d) : NULL;
   pthread_once(&once, describe_cpu);
   return cpu_text;
 }

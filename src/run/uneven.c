@@ -147,7 +147,7 @@ static struct failure *open_stack(struct uneven *u, const struct node *item, int
   void *data = NULL;
   if (bytes == DIM_BAD || !(s->buf = buffer_new((size_t)bytes))) return no_memory();
   u->n_stacks++;
-  buffer_hold(s->buf, &data, NULL);
+  buffer_hold(s->buf, NULL, &data, NULL);
   s->data = data;
   u->body[u->n_bodies++] = u->l->all[k];
   return NULL;

@@ -1,8 +1,9 @@
-/* cuda.h -- an NVIDIA GPU through its driver alone: libcuda is loaded when first asked for, nothing is needed to build.
+/* cuda.h -- NVIDIA GPUs through their driver alone: libcuda is loaded when first asked for, nothing is needed to build.
  *
  * Without a driver or a device of compute capability 8.0 cuda_available() is false and every other call fails with a text;
- * so it is in a child of the process that has found the device. The first device that the driver shows is the one. All
- * calls wait until the device is done. Any thread may call. */
+ * so it is in a child of the process that has found the devices. Each has two streams, its queues; calls enqueue and return,
+ * unless they say that they wait. Any thread may call. A fault of a kernel loses the device's context: from then on every call
+ * fails with the driver's text. */
 #ifndef WEFT_CUDA_H
 #define WEFT_CUDA_H
 #include "backend/backend.h"
@@ -10,32 +11,44 @@
 
 enum { CUDA_OK = DEVICE_OK, CUDA_NO_MEMORY = DEVICE_NO_MEMORY, CUDA_FAILED = DEVICE_FAILED };
 
-bool cuda_available(void);
+struct gpu;
+struct gpu *cuda_gpu(int);                            /* from 0 on; 0 is never NULL, whether there is one or not */
+bool cuda_available(void);                            /* there is at least one */
+bool cuda_is_there(const struct gpu *);
 const char *cuda_message(void);                       /* what the last failure on this thread was */
-const char *cuda_text(void);                          /* NULL: there is none */
-struct ptx_machine cuda_machine(void);
-struct device_bytes cuda_bytes(void);
-void cuda_set_peak(int64_t);
+const char *cuda_text(const struct gpu *);            /* NULL: there is none */
+struct ptx_machine cuda_machine(const struct gpu *);
 
-int cuda_take(size_t bytes, uint64_t *at);            /* device memory, aligned to 256 */
-void cuda_give(uint64_t at, size_t bytes);            /* 0: nothing */
-void cuda_trim(void);                                 /* gives the cached memory back to the driver */
-int cuda_upload(uint64_t to, const void *from, size_t bytes);
-int cuda_download(void *to, uint64_t from, size_t bytes);
+/* gpu_memory.c: device memory, aligned to 256, ordered by the compute queue, with a cache. */
+int cuda_take(struct gpu *, size_t bytes, uint64_t *at, uint64_t *since); /* other queues: from that point on; 0: at once */
+void cuda_give(struct gpu *, uint64_t at, size_t bytes); /* 0: nothing */
+void cuda_trim(struct gpu *);                         /* gives the cached memory back to the driver; waits */
+struct device_bytes cuda_bytes(const struct gpu *);
+void cuda_set_peak(struct gpu *, int64_t);
+
+int cuda_upload(struct gpu *, enum queue, uint64_t to, const void *from, size_t bytes);
+int cuda_download(struct gpu *, enum queue, void *to, uint64_t from, size_t bytes); /* waits */
+
+/* Points of a queue, numbered from 1 on. */
+uint64_t cuda_record(struct gpu *, enum queue);
+uint64_t cuda_point_after(struct gpu *, enum queue);  /* one that will come after all that is enqueued now; costs nothing */
+int cuda_follow(struct gpu *, enum queue, struct gpu *of, enum queue, uint64_t point);
+int cuda_wait(struct gpu *, enum queue, uint64_t point);
+bool cuda_is_past(struct gpu *, enum queue, uint64_t point);
 
 struct cuda_module;
 struct cuda_entry;
-int cuda_load(const char *ptx, struct cuda_module **);
-void cuda_unload(struct cuda_module *);               /* NULL: nothing */
-int cuda_find(struct cuda_module *, const char *name, struct cuda_entry **); /* lives as long as the module */
+int cuda_load(struct gpu *, const char *ptx, struct cuda_module **);
+void cuda_unload(struct gpu *, struct cuda_module *); /* NULL: nothing. Waits until nothing runs */
+int cuda_find(struct gpu *, struct cuda_module *, const char *name, struct cuda_entry **); /* lives as long as the module */
 
 struct cuda_launch { struct cuda_entry *entry; const unsigned *grid, *block; size_t shared_bytes; };
-/* One after the other with the same parameters, each a slot of 8 bytes. ms: NULL, or the time the device took. */
-int cuda_launch(int n, const struct cuda_launch[], int n_params, uint64_t params[], double *ms);
+/* One after the other with the same parameters, each a slot of 8 bytes. ms: NULL, or the time the device took: then it waits. */
+int cuda_launch(struct gpu *, int n, const struct cuda_launch[], int n_params, uint64_t params[], double *ms);
 
-/* Whole kernels on host memory: uploads what the bound buffers span, runs, downloads what was stored into. lo, hi, cancel
- * and loads of a launch are ignored. Buffers whose memory overlaps stay one piece, so they see each other as on the host; host
- * memory changes only when all went well. run returns CUDA_FAILED where the device or the driver failed. */
+/* Whole kernels on host memory, on the first device: uploads what the bound buffers span, runs, downloads what was stored into.
+ * lo, hi, cancel and loads of a launch are ignored. Buffers whose memory overlaps stay one piece, so they see each other as on
+ * the host; host memory changes only when all went well. run returns CUDA_FAILED where the device or the driver failed. */
 extern const struct backend backend_cuda;
 int cuda_run(const struct code *, const struct launch *, double *ms); /* the same, timed */
 

@@ -1,69 +1,31 @@
-/* driver.c -- libcuda, loaded at first use: the device, its memory, modules and launches.
+/* driver.c -- libcuda, loaded at first use: the devices, their queues, modules and launches.
  *
- * Owns the one device handle of the process and a small cache of device memory. Every failure is a status, and a text of
- * the calling thread. The driver's types are declared here as far as they are used. */
-#include "backend/cuda/cuda.h"
+ * Owns the device handles of the process. A device's context, the primary one, is asked for when it is first used. Every failure
+ * is a status, and a text of the calling thread. */
+#include "backend/cuda/driver.h"
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
 
-typedef int result;
-typedef void *handle;
-
-/* X(name in the library, our name, parameters) */
-#define DRIVER(X)                                                                                                     \
-  X(cuInit, init, (unsigned))                                                                                         \
-  X(cuDeviceGetCount, count, (int *))                                                                                 \
-  X(cuDeviceGet, device, (int *, int))                                                                                \
-  X(cuDeviceGetName, name, (char *, int, int))                                                                        \
-  X(cuDeviceTotalMem_v2, total, (size_t *, int))                                                                      \
-  X(cuDeviceGetAttribute, attribute, (int *, int, int))                                                               \
-  X(cuDevicePrimaryCtxRetain, retain, (handle *, int))                                                                \
-  X(cuCtxSetCurrent, set_current, (handle))                                                                           \
-  X(cuGetErrorString, error_text, (result, const char **))                                                            \
-  X(cuModuleLoadDataEx, load, (handle *, const void *, unsigned, int *, void **))                                     \
-  X(cuModuleUnload, unload, (handle))                                                                                 \
-  X(cuModuleGetFunction, find, (handle *, handle, const char *))                                                      \
-  X(cuFuncSetAttribute, set_function, (handle, int, int))                                                             \
-  X(cuLaunchKernel, launch, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,    \
-                             void **, void **))                                                                       \
-  X(cuMemAlloc_v2, alloc, (uint64_t *, size_t))                                                                       \
-  X(cuMemFree_v2, free, (uint64_t))                                                                                   \
-  X(cuMemcpyHtoD_v2, to_device, (uint64_t, const void *, size_t))                                                     \
-  X(cuMemcpyDtoH_v2, to_host, (void *, uint64_t, size_t))                                                             \
-  X(cuStreamSynchronize, wait, (handle))                                                                              \
-  X(cuEventCreate, event_new, (handle *, unsigned))                                                                   \
-  X(cuEventRecord, event_record, (handle, handle))                                                                    \
-  X(cuEventElapsedTime, event_ms, (float *, handle, handle))                                                          \
-  X(cuEventDestroy_v2, event_free, (handle))
-
-enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6 };
 enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, SHARED_BYTES = 97 };
 enum { FUNCTION_SHARED_BYTES = 8 };
+enum { NOT_READY = 600 };
+enum { MOST_GPUS = 16 };
 
-static struct {
-#define MEMBER_(symbol, name, params) result (*name) params;
-  DRIVER(MEMBER_)
-#undef MEMBER_
-} cu;
+struct driver cu;
 
 static struct {
   pthread_once_t once;
-  bool is_there;
-  pid_t owner;               /* the process that found it: its children have no context */
-  handle context;
-  struct ptx_machine machine;
-  size_t bytes;
-  char text[200];
-  const char *why;
-} gpu = { .once = PTHREAD_ONCE_INIT };
+  int n;
+  pid_t owner;               /* the process that found them: its children have no context */
+  const char *why;           /* there is none */
+  struct gpu gpu[MOST_GPUS];
+} found = { .once = PTHREAD_ONCE_INIT };
 static _Thread_local char message[400];
 
-/* ---- Finding it --------------------------------------------------------------------------------------------------------- */
+/* ---- Finding them ------------------------------------------------------------------------------------------------------- */
 
 /* The texts one after the other, as far as they fit. */
 static void join(char *to, size_t room, const char *const texts[], int n) {
@@ -73,12 +35,12 @@ static void join(char *to, size_t room, const char *const texts[], int n) {
   to[at] = 0;
 }
 
-static void say(const char *doing, const char *what) {
+void cuda_say(const char *doing, const char *what) {
   join(message, sizeof message, (const char *[]){ "cuda: ", doing, ": ", what }, 4);
 }
 
 static bool missing(const char *why) {
-  gpu.why = why;
+  found.why = why;
   return false;
 }
 
@@ -93,219 +55,218 @@ static bool resolve(void) {
   return true;
 }
 
-static void describe(int device, int major, int minor) {
+static void describe(struct gpu *g, int device, int major, int minor) {
   struct text t = { 0 };
   char name[100] = "a CUDA device";
   cu.name(name, sizeof name, device);
-  text_addf(&t, ", %d MiB, compute capability %d.%d", (int)(gpu.bytes >> 20), major, minor);
-  join(gpu.text, sizeof gpu.text, (const char *[]){ name, text_of(&t) }, 2);
+  text_addf(&t, ", %d MiB, compute capability %d.%d", (int)(g->bytes >> 20), major, minor);
+  join(g->text, sizeof g->text, (const char *[]){ name, text_of(&t) }, 2);
   text_free(&t);
 }
 
-static bool open_device(void) {
-  int n = 0, device = 0, processors = 0, shared = 0, major = 0, minor = 0;
-  if (cu.init(0) || cu.count(&n) || n < 1 || cu.device(&device, 0)) return missing("there is no device");
-  if (cu.attribute(&processors, PROCESSORS, device) || cu.attribute(&shared, SHARED_BYTES, device) ||
-      cu.attribute(&major, CAPABILITY_MAJOR, device) || cu.attribute(&minor, CAPABILITY_MINOR, device) ||
-      cu.total(&gpu.bytes, device))
+static bool look_at(struct gpu *g, int ordinal) {
+  int device = 0, processors = 0, shared = 0, major = 0, minor = 0;
+  if (cu.device(&device, ordinal) || cu.attribute(&processors, PROCESSORS, device) ||
+      cu.attribute(&shared, SHARED_BYTES, device) || cu.attribute(&major, CAPABILITY_MAJOR, device) ||
+      cu.attribute(&minor, CAPABILITY_MINOR, device) || cu.total(&g->bytes, device))
     return missing("the device does not say what it is");
   if (major < 8) return missing("the device is older than compute capability 8.0");
-  if (cu.retain(&gpu.context, device)) return missing("the device has no context to give");
-  gpu.machine = (struct ptx_machine){ processors, (size_t)shared };
-  describe(device, major, minor);
+  g->ordinal = device;
+  g->machine = (struct ptx_machine){ processors, (size_t)shared };
+  pthread_mutex_init(&g->lock, NULL);
+  pthread_mutex_init(&g->up.lock, NULL);
+  pthread_mutex_init(&g->down.lock, NULL);
+  describe(g, device, major, minor);
   return true;
 }
 
-static void find_device(void) {
-  gpu.is_there = resolve() && open_device();
-  gpu.owner = getpid();
+static void find_devices(void) {
+  int n = 0;
+  found.owner = getpid();
+  if (!resolve()) return;
+  if (cu.init(0) || cu.count(&n) || n < 1) { missing("there is no device"); return; }
+  for (int i = 0; i < n && found.n < MOST_GPUS; i++) found.n += look_at(&found.gpu[found.n], i);
 }
 
 /* Why there is no device for this process; NULL: there is one. */
 static const char *absence(void) {
-  pthread_once(&gpu.once, find_device);
-  if (!gpu.is_there) return gpu.why;
-  return gpu.owner == getpid() ? NULL : "the device belongs to the process that this one was forked from";
+  pthread_once(&found.once, find_devices);
+  if (!found.n) return found.why;
+  return found.owner == getpid() ? NULL : "the device belongs to the process that this one was forked from";
 }
 
 bool cuda_available(void) { return !absence(); }
-const char *cuda_text(void) { return absence() ? NULL : gpu.text; }
+bool cuda_is_there(const struct gpu *g) { return !absence() && g - found.gpu < found.n; }
+const char *cuda_text(const struct gpu *g) { return cuda_is_there(g) ? g->text : NULL; }
 
-struct ptx_machine cuda_machine(void) {
-  return cuda_available() ? gpu.machine : (struct ptx_machine){ 1, 48 << 10 };
+struct gpu *cuda_gpu(int i) {
+  pthread_once(&found.once, find_devices);
+  return i == 0 || (i > 0 && i < found.n) ? &found.gpu[i] : NULL;
+}
+
+struct ptx_machine cuda_machine(const struct gpu *g) {
+  return cuda_is_there(g) ? g->machine : (struct ptx_machine){ 1, 48 << 10 };
 }
 
 const char *cuda_message(void) { return message; }
 
-static int status(result r, const char *doing) {
+int cuda_status(result r, const char *doing) {
   const char *text = NULL;
   if (r == SUCCESS) return CUDA_OK;
   if (cu.error_text(r, &text) || !text) text = "unknown error";
-  say(doing, text);
+  cuda_say(doing, text);
   return r == OUT_OF_MEMORY ? CUDA_NO_MEMORY : CUDA_FAILED;
 }
 
-/* The context becomes the calling thread's. */
-static int enter(const char *doing) {
-  const char *why = absence();
-  if (why) return say(doing, why), CUDA_FAILED;
-  return status(cu.set_current(gpu.context), doing);
-}
-
-/* ---- Memory ------------------------------------------------------------------------------------------------------------- */
-
-enum { CACHED = 64 };
-static struct { pthread_mutex_t lock; int n; struct { uint64_t at; size_t bytes; } block[CACHED]; } cache = {
-  .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static _Atomic int64_t used, peak, cached;
-
-static void count(int64_t bytes) {
-  int64_t now = atomic_fetch_add(&used, bytes) + bytes, most = atomic_load(&peak);
-  while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) {}
-}
-
-struct device_bytes cuda_bytes(void) {
-  return (struct device_bytes){ atomic_load(&used), atomic_load(&peak), atomic_load(&cached), absence() ? 0 : (int64_t)gpu.bytes };
-}
-
-void cuda_set_peak(int64_t bytes) { atomic_store(&peak, bytes); }
-
-static size_t rounded(size_t bytes) {
-  size_t unit = bytes > (1 << 20) ? 1 << 20 : 4096;
-  return (bytes + unit) / unit * unit; /* always some bytes more: words around the last byte may be combined into */
-}
-
-static uint64_t from_cache(size_t bytes) {
-  uint64_t at = 0;
-  pthread_mutex_lock(&cache.lock);
-  for (int i = 0; i < cache.n && !at; i++) {
-    if (cache.block[i].bytes != bytes) continue;
-    at = cache.block[i].at;
-    cache.block[i] = cache.block[--cache.n];
-    cached -= (int64_t)bytes;
-  }
-  pthread_mutex_unlock(&cache.lock);
-  return at;
-}
-
-static bool to_cache(uint64_t at, size_t bytes) {
-  pthread_mutex_lock(&cache.lock);
-  bool has_room = cache.n < CACHED;
-  if (has_room) cache.block[cache.n].at = at, cache.block[cache.n++].bytes = bytes, cached += (int64_t)bytes;
-  pthread_mutex_unlock(&cache.lock);
-  return has_room;
-}
-
-void cuda_trim(void) {
-  if (!cuda_available() || cu.set_current(gpu.context)) return;
-  pthread_mutex_lock(&cache.lock);
-  while (cache.n) cu.free(cache.block[--cache.n].at);
-  cached = 0;
-  pthread_mutex_unlock(&cache.lock);
-}
-
-/* From the cache, from the driver, or from the driver once the cache is given back. */
-static int take(size_t bytes, uint64_t *at) {
-  if ((*at = from_cache(bytes))) return CUDA_OK;
-  int s = status(cu.alloc(at, bytes), "taking memory");
-  if (s != CUDA_NO_MEMORY) return s;
-  cuda_trim();
-  return status(cu.alloc(at, bytes), "taking memory");
-}
-
-int cuda_take(size_t bytes, uint64_t *at) {
-  int s = enter("taking memory");
-  *at = 0;
-  if (s) return s;
-  if (mem_should_fail() || bytes > SIZE_MAX / 2) return say("taking memory", "out of memory"), CUDA_NO_MEMORY;
-  s = take(rounded(bytes), at);
-  if (s) *at = 0;
-  else count((int64_t)rounded(bytes));
+/* Lock held. */
+static int open_context(struct gpu *g, const char *doing) {
+  handle context = NULL;
+  int s = cuda_status(cu.retain(&context, g->ordinal), doing);
+  if (!s) s = cuda_status(cu.set_current(context), doing);
+  for (int q = 0; !s && q < N_QUEUES; q++)
+    if (!g->queue[q].stream) s = cuda_status(cu.stream_new(&g->queue[q].stream, NON_BLOCKING), doing);
+  if (!s) g->context = context;
   return s;
 }
 
-void cuda_give(uint64_t at, size_t bytes) {
-  if (at) count(-(int64_t)rounded(bytes));
-  if (at && !to_cache(at, rounded(bytes)) && !cu.set_current(gpu.context)) cu.free(at);
+int cuda_enter(struct gpu *g, const char *doing) {
+  const char *why = absence();
+  if (why) return cuda_say(doing, why), CUDA_FAILED;
+  pthread_mutex_lock(&g->lock);
+  int s = g->context ? CUDA_OK : open_context(g, doing);
+  pthread_mutex_unlock(&g->lock);
+  return s ? s : cuda_status(cu.set_current(g->context), doing);
 }
 
-int cuda_upload(uint64_t to, const void *from, size_t bytes) {
-  int s = enter("uploading");
-  return s || !bytes ? s : status(cu.to_device(to, from, bytes), "uploading");
+/* ---- Points of queues --------------------------------------------------------------------------------------------------- */
+
+/* Lock held, context entered. */
+static uint64_t record(struct points *p) {
+  uint64_t n = ++p->recorded;
+  handle *e = &p->event[n % POINTS];
+  if ((!*e && cu.event_new(e, UNTIMED)) || cu.event_record(*e, p->stream)) *e = NULL; /* who waits for it waits for the stream */
+  return n;
 }
 
-int cuda_download(void *to, uint64_t from, size_t bytes) {
-  int s = enter("downloading");
-  return s || !bytes ? s : status(cu.to_host(to, from, bytes), "downloading");
+uint64_t cuda_record(struct gpu *g, enum queue q) {
+  if (cuda_enter(g, "recording")) return 0;
+  pthread_mutex_lock(&g->lock);
+  uint64_t n = record(&g->queue[q]);
+  pthread_mutex_unlock(&g->lock);
+  return n;
+}
+
+uint64_t cuda_point_after(struct gpu *g, enum queue q) { return g->queue[q].recorded + 1; }
+
+/* The event of a point, which is recorded now if it has none yet. */
+static handle event_of(struct gpu *g, enum queue q, uint64_t point) {
+  struct points *p = &g->queue[q];
+  pthread_mutex_lock(&g->lock);
+  if (point > p->recorded) record(p);
+  handle e = p->event[point % POINTS];
+  pthread_mutex_unlock(&g->lock);
+  return e;
+}
+
+static void note_past(struct points *p, uint64_t point) {
+  uint64_t past = atomic_load(&p->past);
+  while (past < point && !atomic_compare_exchange_weak(&p->past, &past, point)) {}
+}
+
+int cuda_wait(struct gpu *g, enum queue q, uint64_t point) {
+  if (point <= atomic_load(&g->queue[q].past)) return CUDA_OK;
+  int s = cuda_enter(g, "waiting");
+  if (s) return s;
+  handle e = event_of(g, q, point);
+  s = cuda_status(e ? cu.event_wait(e) : cu.wait(g->queue[q].stream), "running");
+  if (!s) note_past(&g->queue[q], point);
+  return s;
+}
+
+bool cuda_is_past(struct gpu *g, enum queue q, uint64_t point) {
+  if (point <= atomic_load(&g->queue[q].past)) return true;
+  if (cuda_enter(g, "asking")) return false;
+  handle e = event_of(g, q, point);
+  bool yes = e && cu.event_ask(e) == SUCCESS;
+  if (yes) note_past(&g->queue[q], point);
+  return yes;
+}
+
+int cuda_follow(struct gpu *g, enum queue q, struct gpu *of, enum queue other, uint64_t point) {
+  int s = g == of ? CUDA_OK : cuda_enter(of, "waiting");
+  handle e = s ? NULL : event_of(of, other, point);
+  if (!s) s = cuda_enter(g, "waiting");
+  if (s) return s;
+  return e ? cuda_status(cu.stream_after(g->queue[q].stream, e, 0), "waiting") : cuda_wait(of, other, point);
 }
 
 /* ---- Code --------------------------------------------------------------------------------------------------------------- */
 
-int cuda_load(const char *ptx, struct cuda_module **out) {
+int cuda_load(struct gpu *g, const char *ptx, struct cuda_module **out) {
   char log[300] = "";
   int options[] = { JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES };
   void *values[] = { log, (void *)(uintptr_t)(sizeof log - 1) };
   handle module = NULL;
-  int s = enter("loading PTX");
+  int s = cuda_enter(g, "loading PTX");
   if (s) return s;
-  s = status(cu.load(&module, ptx, 2, options, values), "loading PTX");
-  if (s && log[0]) say("loading PTX", log);
+  s = cuda_status(cu.load(&module, ptx, 2, options, values), "loading PTX");
+  if (s && log[0]) cuda_say("loading PTX", log);
   *out = module;
   return s;
 }
 
-void cuda_unload(struct cuda_module *m) {
-  if (m && !cu.set_current(gpu.context)) cu.unload((handle)m);
+void cuda_unload(struct gpu *g, struct cuda_module *m) {
+  if (!m || cuda_enter(g, "unloading")) return;
+  (void)cu.wait(g->queue[QUEUE_COMPUTE].stream); /* what is enqueued may still run it */
+  cu.unload((handle)m);
 }
 
-int cuda_find(struct cuda_module *m, const char *name, struct cuda_entry **out) {
+int cuda_find(struct gpu *g, struct cuda_module *m, const char *name, struct cuda_entry **out) {
   handle f = NULL;
-  int s = enter("finding an entry");
-  if (!s) s = status(cu.find(&f, (handle)m, name), "finding an entry");
+  int s = cuda_enter(g, "finding an entry");
+  if (!s) s = cuda_status(cu.find(&f, (handle)m, name), "finding an entry");
   *out = f;
   return s;
 }
 
-static int start(const struct cuda_launch *l, void *pointers[]) {
+static int start(struct gpu *g, const struct cuda_launch *l, void *pointers[]) {
   handle f = (handle)l->entry;
   int s = 0;
   if (l->shared_bytes > 32 << 10) /* the limit of 48 KB counts what the entry declares itself, too */
-    s = status(cu.set_function(f, FUNCTION_SHARED_BYTES, (int)l->shared_bytes), "asking for shared memory");
+    s = cuda_status(cu.set_function(f, FUNCTION_SHARED_BYTES, (int)l->shared_bytes), "asking for shared memory");
   if (s) return s;
-  return status(cu.launch(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-                          (unsigned)l->shared_bytes, NULL, pointers, NULL), "launching");
+  return cuda_status(cu.launch(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+                               (unsigned)l->shared_bytes, g->queue[QUEUE_COMPUTE].stream, pointers, NULL), "launching");
 }
 
-static int start_all(int n, const struct cuda_launch l[], void *pointers[]) {
+static int start_all(struct gpu *g, int n, const struct cuda_launch l[], void *pointers[]) {
   int s = 0;
-  for (int i = 0; i < n && !s; i++) s = start(&l[i], pointers);
-  int done = status(cu.wait(NULL), "running");
-  return s ? s : done;
+  for (int i = 0; i < n && !s; i++) s = start(g, &l[i], pointers);
+  return s;
 }
 
-static int start_timed(int n, const struct cuda_launch l[], void *pointers[], double *ms) {
-  handle a = NULL, b = NULL;
+static int start_timed(struct gpu *g, int n, const struct cuda_launch l[], void *pointers[], double *ms) {
+  handle a = NULL, b = NULL, stream = g->queue[QUEUE_COMPUTE].stream;
   float took = 0;
-  int s = status(cu.event_new(&a, 0), "timing");
-  if (!s) s = status(cu.event_new(&b, 0), "timing");
-  if (!s) s = status(cu.event_record(a, NULL), "timing");
-  for (int i = 0; i < n && !s; i++) s = start(&l[i], pointers);
-  if (!s) s = status(cu.event_record(b, NULL), "timing");
-  int done = status(cu.wait(NULL), "running");
-  if (!s && !done) s = status(cu.event_ms(&took, a, b), "timing");
+  int s = cuda_status(cu.event_new(&a, 0), "timing");
+  if (!s) s = cuda_status(cu.event_new(&b, 0), "timing");
+  if (!s) s = cuda_status(cu.event_record(a, stream), "timing");
+  if (!s) s = start_all(g, n, l, pointers);
+  if (!s) s = cuda_status(cu.event_record(b, stream), "timing");
+  int done = cuda_status(cu.wait(stream), "running");
+  if (!s && !done) s = cuda_status(cu.event_ms(&took, a, b), "timing");
   if (a) cu.event_free(a);
   if (b) cu.event_free(b);
   *ms = took;
   return s ? s : done;
 }
 
-int cuda_launch(int n, const struct cuda_launch l[], int n_params, uint64_t params[], double *ms) {
+int cuda_launch(struct gpu *g, int n, const struct cuda_launch l[], int n_params, uint64_t params[], double *ms) {
   void **pointers = mem_alloc((size_t)(n_params + 1) * sizeof *pointers);
-  int s = enter("launching");
-  if (!pointers) return mem_free(pointers), say("launching", "out of memory"), CUDA_NO_MEMORY;
+  int s = cuda_enter(g, "launching");
+  if (!pointers) return cuda_say("launching", "out of memory"), CUDA_NO_MEMORY;
   for (int i = 0; i < n_params; i++) pointers[i] = &params[i];
-  if (!s) s = ms ? start_timed(n, l, pointers, ms) : start_all(n, l, pointers);
+  if (!s) s = ms ? start_timed(g, n, l, pointers, ms) : start_all(g, n, l, pointers);
   mem_free(pointers);
   return s;
 }

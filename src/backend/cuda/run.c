@@ -2,11 +2,12 @@
  *
  * A launch on host memory uploads the bytes that its buffers span, runs, and downloads the pieces that were stored into.
  * Buffers whose spans overlap share one piece of device memory, so aliasing means the same as on the host. */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/driver.h"
 #include <string.h>
 #include "base/mem.h"
 
 struct code {
+  struct gpu *gpu;
   struct cuda_module *module;
   struct cuda_entry *main, *init;
   struct ptx_plan plan;
@@ -17,22 +18,23 @@ struct code {
 
 static void code_free(struct code *c) {
   if (!c) return;
-  cuda_unload(c->module);
+  cuda_unload(c->gpu, c->module);
   ptx_plan_free(&c->plan);
   text_free(&c->ptx);
   mem_free(c);
 }
 
 static int load(struct code *c) {
-  int s = cuda_load(text_of(&c->ptx), &c->module);
-  if (!s) s = cuda_find(c->module, c->plan.entry, &c->main);
-  if (!s && c->plan.init) s = cuda_find(c->module, c->plan.init, &c->init);
+  int s = cuda_load(c->gpu, text_of(&c->ptx), &c->module);
+  if (!s) s = cuda_find(c->gpu, c->module, c->plan.entry, &c->main);
+  if (!s && c->plan.init) s = cuda_find(c->gpu, c->module, c->plan.init, &c->init);
   return s;
 }
 
-static int make(const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
+static int make(struct gpu *g, const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
   struct code *c = mem_alloc(sizeof *c);
   if (!c) return CUDA_NO_MEMORY;
+  c->gpu = g;
   if (!ptx_print(k, shape, &c->ptx, &c->plan, why)) return code_free(c), **why ? DEVICE_CANNOT : CUDA_NO_MEMORY;
   int s = load(c);
   if (s) return code_free(c), s;
@@ -42,13 +44,13 @@ static int make(const struct kir_kernel *k, const struct shape_class *shape, str
 
 static struct code *compile(const struct kir_kernel *k, const struct shape_class *shape, const char **why) {
   struct code *c = NULL;
-  int s = make(k, shape, &c, why);
+  int s = make(cuda_gpu(0), k, shape, &c, why);
   if (s == CUDA_NO_MEMORY) *why = "";
   if (s == CUDA_FAILED) *why = cuda_message();
   return c;
 }
 
-static bool print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, const char **why) {
+bool cuda_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, const char **why) {
   struct ptx_plan plan = { 0 };
   bool ok = ptx_print(k, shape, out, &plan, why);
   if (ok) ptx_plan_free(&plan);
@@ -112,10 +114,10 @@ static size_t bytes_of(const struct host_piece *p) { return (size_t)(p->hi - p->
 static int upload(struct session *s) {
   for (int i = 0; i < s->n_pieces; i++) {
     struct host_piece *p = &s->pieces[i];
-    int r = cuda_take(bytes_of(p) + ALIGN, &p->at);
+    int r = cuda_take(s->c->gpu, bytes_of(p) + ALIGN, &p->at, &(uint64_t){ 0 });
     if (r) return r;
     p->at += p->lo % ALIGN;
-    if ((r = cuda_upload(p->at, (const void *)p->lo, bytes_of(p)))) return r;
+    if ((r = cuda_upload(s->c->gpu, QUEUE_COMPUTE, p->at, (const void *)p->lo, bytes_of(p)))) return r;
   }
   return CUDA_OK;
 }
@@ -123,13 +125,14 @@ static int upload(struct session *s) {
 static int download(const struct session *s) {
   int r = CUDA_OK;
   for (int i = 0; i < s->n_pieces && !r; i++)
-    if (s->pieces[i].is_stored) r = cuda_download((void *)s->pieces[i].lo, s->pieces[i].at, bytes_of(&s->pieces[i]));
+    if (s->pieces[i].is_stored)
+      r = cuda_download(s->c->gpu, QUEUE_COMPUTE, (void *)s->pieces[i].lo, s->pieces[i].at, bytes_of(&s->pieces[i]));
   return r;
 }
 
 static void give_pieces(struct session *s) {
   for (int i = 0; i < s->n_pieces; i++)
-    if (s->pieces[i].at) cuda_give(s->pieces[i].at - s->pieces[i].lo % ALIGN, bytes_of(&s->pieces[i]) + ALIGN);
+    if (s->pieces[i].at) cuda_give(s->c->gpu, s->pieces[i].at - s->pieces[i].lo % ALIGN, bytes_of(&s->pieces[i]) + ALIGN);
 }
 
 /* ---- Checks, parameters --------------------------------------------------------------------------------------------------- */
@@ -140,8 +143,8 @@ static int start_checks(struct session *s) {
   if (!n) return CUDA_OK;
   if (!none) return CUDA_NO_MEMORY;
   for (int i = 0; i < n; i++) none[i] = INT64_MAX;
-  int r = cuda_take((size_t)n * sizeof *none, &s->checks);
-  return r ? r : cuda_upload(s->checks, none, (size_t)n * sizeof *none);
+  int r = cuda_take(s->c->gpu, (size_t)n * sizeof *none, &s->checks, &(uint64_t){ 0 });
+  return r ? r : cuda_upload(s->c->gpu, QUEUE_COMPUTE, s->checks, none, (size_t)n * sizeof *none);
 }
 
 static void lower(int64_t *slot, int64_t to) {
@@ -154,7 +157,7 @@ static int end_checks(struct session *s) {
   int64_t *found = arena_take(s->arena, (size_t)(n + 1) * sizeof *found);
   if (!n) return CUDA_OK;
   if (!found) return CUDA_NO_MEMORY;
-  int r = cuda_download(found, s->checks, (size_t)n * sizeof *found);
+  int r = cuda_download(s->c->gpu, QUEUE_COMPUTE, found, s->checks, (size_t)n * sizeof *found);
   for (int i = 0; i < n && !r; i++) lower(&s->l->checks[i], found[i]);
   return r;
 }
@@ -193,12 +196,10 @@ static void fill_params(struct session *s) {
 
 static int prepare(struct session *s) {
   const struct ptx_plan *p = &s->c->plan;
-  struct ptx_machine m = cuda_machine();
+  struct ptx_machine m = cuda_machine(s->c->gpu);
   s->params = arena_take(s->arena, (size_t)(p->n_params + 1) * sizeof *s->params);
   if (!s->params || !ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
-  int r = start_checks(s);
-  if (!r && s->shape.scratch_bytes) r = cuda_take(s->shape.scratch_bytes, &s->scratch);
-  return r;
+  return s->shape.scratch_bytes ? cuda_take(s->c->gpu, s->shape.scratch_bytes, &s->scratch, &(uint64_t){ 0 }) : CUDA_OK;
 }
 
 static int launch(struct session *s, double *ms) {
@@ -208,16 +209,14 @@ static int launch(struct session *s, double *ms) {
   if (s->c->init) l[n++] = (struct cuda_launch){ s->c->init, fill_grid, fill_block, 0 };
   l[n++] = (struct cuda_launch){ s->c->main, s->shape.grid, s->shape.block, s->shape.shared_bytes };
   fill_params(s);
-  return cuda_launch(n, l, s->n_params, s->params, ms);
+  return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);
 }
 
-/* All but moving the memory. */
+/* All but moving the memory: enqueued, unless it is timed. */
 static int run_there(struct session *s, double *ms) {
   int r = prepare(s);
   if (!r) r = launch(s, ms);
-  if (!r) r = end_checks(s);
-  cuda_give(s->checks, (size_t)s->c->plan.n_checks * sizeof(int64_t));
-  cuda_give(s->scratch, s->shape.scratch_bytes);
+  cuda_give(s->c->gpu, s->scratch, s->shape.scratch_bytes);
   return r;
 }
 
@@ -235,17 +234,12 @@ int cuda_run(const struct code *c, const struct launch *l, double *ms) {
   struct session s = { .c = c, .l = l, .arena = arena_new() };
   if (!s.arena) return CUDA_NO_MEMORY;
   int r = bring(&s);
+  if (!r) r = start_checks(&s);
   if (!r) r = run_there(&s, ms);
+  if (!r) r = end_checks(&s);
   if (!r) r = download(&s);
+  cuda_give(c->gpu, s.checks, (size_t)c->plan.n_checks * sizeof(int64_t));
   give_pieces(&s);
-  arena_free(s.arena);
-  return r;
-}
-
-static int run_resident(const struct code *c, const struct launch *l) {
-  struct session s = { .c = c, .l = l, .is_there = true, .arena = arena_new() };
-  if (!s.arena) return CUDA_NO_MEMORY;
-  int r = run_there(&s, NULL);
   arena_free(s.arena);
   return r;
 }
@@ -255,5 +249,71 @@ static int run(const struct code *c, const struct launch *l) { return cuda_run(c
 const struct backend backend_cuda = {
   .name = "cuda", .available = cuda_available, .compile = compile, .run = run, .free = code_free, .show = show
 };
-const struct device device_cuda = { &backend_cuda, cuda_text, print, cuda_message, make, cuda_take, cuda_give, cuda_upload,
-                                    cuda_download, run_resident, cuda_bytes, cuda_set_peak, cuda_trim };
+
+/* ---- As a device ---------------------------------------------------------------------------------------------------------- */
+
+static struct gpu *gpu_of(const struct device *d) { return d->self; }
+
+static bool is_there(const struct device *d) { return cuda_is_there(gpu_of(d)); }
+static const char *text_of_device(const struct device *d) { return cuda_text(gpu_of(d)); }
+static struct device_bytes bytes_there(const struct device *d) { return cuda_bytes(gpu_of(d)); }
+static void set_peak(const struct device *d, int64_t bytes) { cuda_set_peak(gpu_of(d), bytes); }
+static void trim(const struct device *d) { cuda_trim(gpu_of(d)); }
+static void give(const struct device *d, uint64_t at, size_t bytes) { cuda_give(gpu_of(d), at, bytes); }
+static uint64_t record(const struct device *d, enum queue q) { return cuda_record(gpu_of(d), q); }
+static int wait(const struct event *e) { return cuda_wait(gpu_of(e->device), e->queue, e->at); }
+static bool is_past(const struct event *e) { return cuda_is_past(gpu_of(e->device), e->queue, e->at); }
+
+static int compile_there(const struct device *d, const struct kir_kernel *k, const struct shape_class *shape, struct code **out,
+                         const char **why) {
+  return make(gpu_of(d), k, shape, out, why);
+}
+
+static int take(const struct device *d, size_t bytes, uint64_t *at, struct event *since) {
+  uint64_t point = 0;
+  int how = cuda_take(gpu_of(d), bytes, at, &point);
+  *since = point ? (struct event){ d, QUEUE_COMPUTE, point } : (struct event){ 0 };
+  return how;
+}
+
+static int upload_there(const struct device *d, enum queue q, uint64_t to, const void *from, size_t bytes) {
+  return cuda_upload(gpu_of(d), q, to, from, bytes);
+}
+
+static int download_from(const struct device *d, enum queue q, void *to, uint64_t from, size_t bytes) {
+  return cuda_download(gpu_of(d), q, to, from, bytes);
+}
+
+/* Events of another kind of device are waited for. */
+static int follow(const struct device *d, enum queue q, const struct event *e) {
+  if (e->device->wait != wait) return e->device->wait(e);
+  return cuda_follow(gpu_of(d), q, gpu_of(e->device), e->queue, e->at);
+}
+
+static int launch_there(const struct device *d, const struct code *c, const struct launch *l) {
+  struct session s = { .c = c, .l = l, .is_there = true, .checks = (uint64_t)(uintptr_t)l->checks, .arena = arena_new() };
+  (void)d;
+  if (!s.arena) return CUDA_NO_MEMORY;
+  int r = run_there(&s, NULL);
+  arena_free(s.arena);
+  return r;
+}
+
+static const struct device as_device = {
+  .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
+  .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .trim = trim, .upload = upload_there,
+  .download = download_from, .launch = launch_there, .record = record, .follow = follow, .wait = wait, .is_past = is_past,
+};
+
+const struct device *cuda_device(int i) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  struct gpu *g = cuda_available() ? cuda_gpu(i) : NULL;
+  if (!g) return NULL;
+  pthread_mutex_lock(&lock);
+  if (!g->device.self) {
+    g->device = as_device;
+    g->device.self = g;
+  }
+  pthread_mutex_unlock(&lock);
+  return &g->device;
+}

@@ -1,0 +1,83 @@
+/* driver.h -- libcuda as far as it is used, and what a GPU is: for the files of this folder that speak to the driver. */
+#ifndef WEFT_CUDA_DRIVER_H
+#define WEFT_CUDA_DRIVER_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include "backend/cuda/cuda.h"
+
+typedef int result;
+typedef void *handle;
+
+/* X(name in the library, our name, parameters) */
+#define DRIVER(X)                                                                                                     \
+  X(cuInit, init, (unsigned))                                                                                         \
+  X(cuDeviceGetCount, count, (int *))                                                                                 \
+  X(cuDeviceGet, device, (int *, int))                                                                                \
+  X(cuDeviceGetName, name, (char *, int, int))                                                                        \
+  X(cuDeviceTotalMem_v2, total, (size_t *, int))                                                                      \
+  X(cuDeviceGetAttribute, attribute, (int *, int, int))                                                               \
+  X(cuDevicePrimaryCtxRetain, retain, (handle *, int))                                                                \
+  X(cuCtxSetCurrent, set_current, (handle))                                                                           \
+  X(cuGetErrorString, error_text, (result, const char **))                                                            \
+  X(cuModuleLoadDataEx, load, (handle *, const void *, unsigned, int *, void **))                                     \
+  X(cuModuleUnload, unload, (handle))                                                                                 \
+  X(cuModuleGetFunction, find, (handle *, handle, const char *))                                                      \
+  X(cuFuncSetAttribute, set_function, (handle, int, int))                                                             \
+  X(cuLaunchKernel, launch, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,    \
+                             void **, void **))                                                                       \
+  X(cuMemAlloc_v2, alloc, (uint64_t *, size_t))                                                                       \
+  X(cuMemFree_v2, free, (uint64_t))                                                                                   \
+  X(cuMemHostAlloc, host_alloc, (void **, size_t, unsigned))                                                          \
+  X(cuMemcpyHtoDAsync_v2, to_device, (uint64_t, const void *, size_t, handle))                                        \
+  X(cuMemcpyDtoHAsync_v2, to_host, (void *, uint64_t, size_t, handle))                                                \
+  X(cuStreamCreate, stream_new, (handle *, unsigned))                                                                 \
+  X(cuStreamSynchronize, wait, (handle))                                                                              \
+  X(cuStreamWaitEvent, stream_after, (handle, handle, unsigned))                                                      \
+  X(cuEventCreate, event_new, (handle *, unsigned))                                                                   \
+  X(cuEventRecord, event_record, (handle, handle))                                                                    \
+  X(cuEventSynchronize, event_wait, (handle))                                                                         \
+  X(cuEventQuery, event_ask, (handle))                                                                                \
+  X(cuEventElapsedTime, event_ms, (float *, handle, handle))                                                          \
+  X(cuEventDestroy_v2, event_free, (handle))
+
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
+enum { NON_BLOCKING = 1, UNTIMED = 2 };          /* of streams; of events */
+enum { POINTS = 64 };                            /* of a queue that have an event of their own */
+enum { CACHED = 256 };                           /* blocks */
+enum { STAGE_PIECES = 2, STAGE_BYTES = 4 << 20 };
+
+struct driver {
+#define MEMBER_(symbol, name, params) result (*name) params;
+  DRIVER(MEMBER_)
+#undef MEMBER_
+};
+extern struct driver cu;
+
+/* Point p of a queue is the event p % POINTS, or a later one that took its place: to wait for that is to wait for both. */
+struct points { handle stream; handle event[POINTS]; uint64_t recorded; _Atomic uint64_t past; };
+
+/* Pinned memory through which bytes go to the device, or come from it, so that both sides work at the same time. */
+struct stage { pthread_mutex_t lock; void *piece[STAGE_PIECES]; handle event[STAGE_PIECES]; };
+
+struct gpu_block { uint64_t at; size_t bytes; uint64_t since; }; /* free for other queues from that point of the compute queue on */
+
+struct gpu {
+  struct device device;
+  int ordinal;               /* the driver's */
+  pthread_mutex_t lock;      /* of context, points and blocks */
+  handle context;            /* NULL: not asked for yet */
+  struct ptx_machine machine;
+  size_t bytes;
+  char text[200];
+  struct points queue[N_QUEUES];
+  struct stage up, down;
+  int n_blocks;
+  struct gpu_block block[CACHED];
+  _Atomic int64_t used, peak, cached;
+};
+
+int cuda_status(result, const char *doing);            /* a text if it is none of CUDA_OK */
+void cuda_say(const char *doing, const char *what);
+int cuda_enter(struct gpu *, const char *doing);       /* its context becomes the calling thread's */
+
+#endif

@@ -1,0 +1,155 @@
+/* gpu_memory.c -- the memory of a GPU: a cache of blocks in the order of the compute queue, and the way of bytes there and back.
+ *
+ * A block that is given may still be in use by what is enqueued. Whoever takes it for the compute queue comes later there anyhow;
+ * for other queues it carries the point from which on it is free. Blocks come in eight sizes a doubling, so that one that was
+ * given serves the next of nearly its size, and an eighth is the most that is wasted. */
+#include <string.h>
+#include "backend/cuda/driver.h"
+#include "base/mem.h"
+
+/* ---- Blocks ---- */
+
+static void count(struct gpu *g, int64_t bytes) {
+  int64_t now = atomic_fetch_add(&g->used, bytes) + bytes, most = atomic_load(&g->peak);
+  while (now > most && !atomic_compare_exchange_weak(&g->peak, &most, now)) {}
+}
+
+struct device_bytes cuda_bytes(const struct gpu *g) {
+  return (struct device_bytes){ atomic_load(&g->used), atomic_load(&g->peak), atomic_load(&g->cached),
+                                cuda_is_there(g) ? (int64_t)g->bytes : 0 };
+}
+
+void cuda_set_peak(struct gpu *g, int64_t bytes) { atomic_store(&g->peak, bytes); }
+
+/* Always some bytes more: words around the last byte may be combined into. */
+static size_t rounded(size_t bytes) {
+  size_t unit = 4096;
+  while (unit * 16 <= bytes) unit *= 2;
+  return (bytes + 4 + unit - 1) / unit * unit;
+}
+
+static bool from_cache(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
+  bool is_found = false;
+  pthread_mutex_lock(&g->lock);
+  for (int i = g->n_blocks; !is_found && i-- > 0;) {
+    if (g->block[i].bytes != bytes) continue;
+    *at = g->block[i].at, *since = g->block[i].since;
+    g->block[i] = g->block[--g->n_blocks];
+    atomic_fetch_sub(&g->cached, (int64_t)bytes);
+    is_found = true;
+  }
+  pthread_mutex_unlock(&g->lock);
+  return is_found;
+}
+
+static bool to_cache(struct gpu *g, uint64_t at, size_t bytes) {
+  pthread_mutex_lock(&g->lock);
+  bool has_room = g->n_blocks < CACHED;
+  if (has_room) {
+    g->block[g->n_blocks++] = (struct gpu_block){ at, bytes, cuda_point_after(g, QUEUE_COMPUTE) };
+    atomic_fetch_add(&g->cached, (int64_t)bytes);
+  }
+  pthread_mutex_unlock(&g->lock);
+  return has_room;
+}
+
+/* The driver waits before it frees what may be in use; so do we, to be independent of that. */
+void cuda_trim(struct gpu *g) {
+  if (cuda_enter(g, "giving memory back")) return;
+  pthread_mutex_lock(&g->lock);
+  if (g->n_blocks) (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
+  while (g->n_blocks) cu.free(g->block[--g->n_blocks].at);
+  atomic_store(&g->cached, 0);
+  pthread_mutex_unlock(&g->lock);
+}
+
+/* From the cache, from the driver, or from the driver once the cache is given back. */
+static int take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
+  if (from_cache(g, bytes, at, since)) return CUDA_OK;
+  int s = cuda_status(cu.alloc(at, bytes), "taking memory");
+  if (s != CUDA_NO_MEMORY) return s;
+  cuda_trim(g);
+  return cuda_status(cu.alloc(at, bytes), "taking memory");
+}
+
+int cuda_take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
+  int s = cuda_enter(g, "taking memory");
+  *at = 0, *since = 0;
+  if (s) return s;
+  if (mem_should_fail() || bytes > SIZE_MAX / 2) return cuda_say("taking memory", "out of memory"), CUDA_NO_MEMORY;
+  s = take(g, rounded(bytes), at, since);
+  if (s) *at = 0;
+  else count(g, (int64_t)rounded(bytes));
+  return s;
+}
+
+void cuda_give(struct gpu *g, uint64_t at, size_t bytes) {
+  if (!at || !cuda_is_there(g)) return; /* a child of fork has none of it */
+  count(g, -(int64_t)rounded(bytes));
+  if (to_cache(g, at, rounded(bytes)) || cuda_enter(g, "giving memory back")) return;
+  (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
+  cu.free(at);
+}
+
+/* ---- The way there and back ---- */
+
+/* Pinned pieces and their events; a failure if they are not to be had. Its lock held. */
+static int open_stage(struct stage *s) {
+  int how = CUDA_OK;
+  for (int i = 0; !how && i < STAGE_PIECES; i++) {
+    if (!s->event[i]) how = cuda_status(cu.event_new(&s->event[i], UNTIMED), "pinning memory");
+    if (!how && !s->piece[i]) how = cuda_status(cu.host_alloc(&s->piece[i], STAGE_BYTES, 0), "pinning memory");
+  }
+  return how;
+}
+
+static size_t piece_of(size_t left) { return left < STAGE_BYTES ? left : STAGE_BYTES; }
+
+/* While the device reads one piece the next is filled. */
+static int upload(struct gpu *g, handle stream, uint64_t to, const uint8_t *from, size_t bytes) {
+  int how = open_stage(&g->up);
+  for (size_t at = 0, i = 0; !how && at < bytes; at += piece_of(bytes - at), i = (i + 1) % STAGE_PIECES) {
+    how = cuda_status(cu.event_wait(g->up.event[i]), "uploading");
+    if (how) break;
+    memcpy(g->up.piece[i], from + at, piece_of(bytes - at));
+    how = cuda_status(cu.to_device(to + at, g->up.piece[i], piece_of(bytes - at), stream), "uploading");
+    if (!how) how = cuda_status(cu.event_record(g->up.event[i], stream), "uploading");
+  }
+  return how;
+}
+
+int cuda_upload(struct gpu *g, enum queue q, uint64_t to, const void *from, size_t bytes) {
+  int how = cuda_enter(g, "uploading");
+  if (how || !bytes) return how;
+  pthread_mutex_lock(&g->up.lock);
+  how = upload(g, g->queue[q].stream, to, from, bytes);
+  pthread_mutex_unlock(&g->up.lock);
+  return how;
+}
+
+static int ask_for(struct gpu *g, handle stream, int i, uint64_t from, size_t bytes) {
+  int how = cuda_status(cu.to_host(g->down.piece[i], from, bytes, stream), "downloading");
+  return how ? how : cuda_status(cu.event_record(g->down.event[i], stream), "downloading");
+}
+
+/* While one piece is copied to its place the device writes the next. */
+static int download(struct gpu *g, handle stream, uint8_t *to, uint64_t from, size_t bytes) {
+  int how = open_stage(&g->down);
+  if (!how) how = ask_for(g, stream, 0, from, piece_of(bytes));
+  for (size_t at = 0, n, i = 0; !how && at < bytes; at += n, i = (i + 1) % STAGE_PIECES) {
+    n = piece_of(bytes - at);
+    if (at + n < bytes) how = ask_for(g, stream, (int)(i + 1) % STAGE_PIECES, from + at + n, piece_of(bytes - at - n));
+    if (!how) how = cuda_status(cu.event_wait(g->down.event[i]), "downloading");
+    if (!how) memcpy(to + at, g->down.piece[i], n);
+  }
+  return how;
+}
+
+int cuda_download(struct gpu *g, enum queue q, void *to, uint64_t from, size_t bytes) {
+  int how = cuda_enter(g, "downloading");
+  if (how || !bytes) return how;
+  pthread_mutex_lock(&g->down.lock);
+  how = download(g, g->queue[q].stream, to, from, bytes);
+  pthread_mutex_unlock(&g->down.lock);
+  return how;
+}

@@ -1,0 +1,339 @@
+#include "far.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "run/device.h"
+#include "run/launch.h"
+#include "test.h"
+
+#define FAR (UINT64_C(1) << 62) /* added to its addresses: whoever uses one on the host crashes */
+
+struct code { struct code *vm; const struct kir_kernel *k; struct kir_facts facts; };
+
+enum work_kind { UPLOAD, LAUNCH, SPOIL, POINT, FOLLOW };
+
+struct work_item {
+  struct work_item *next;
+  enum work_kind kind;
+  uint8_t *at;                /* UPLOAD, SPOIL */
+  size_t bytes;
+  void *from;                 /* UPLOAD: the bytes */
+  const struct code *code;    /* LAUNCH, and all its launch points to */
+  struct launch launch;
+  uint64_t point;             /* POINT; FOLLOW: of that event */
+  struct event after;
+};
+
+struct free_block { struct free_block *next; uint8_t *at; size_t bytes; uint64_t since; };
+
+struct far {
+  struct device device;
+  const char *text;
+  struct work_item *first[N_QUEUES], **last[N_QUEUES];
+  uint64_t recorded[N_QUEUES], past[N_QUEUES];
+  struct free_block *blocks;
+  bool is_lost;
+};
+
+static pthread_mutex_t far_lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
+static struct far far[2];
+static struct far_counts counts;
+static unsigned far_seed = 1;
+
+_Atomic int far_lag, far_refuses, far_takes_left = -1, far_launches_left = -1, far_uploads_left = -1, far_downloads_left = -1,
+            far_runs_left = -1;
+const volatile int *far_cancel_after_run;
+static _Atomic int n_asked;
+
+static bool is_over(_Atomic int *left) { return *left == 0 || (*left > 0 && (*left)-- < 0); }
+static uint8_t *near(uint64_t at) { return (uint8_t *)(uintptr_t)(at - FAR); }
+static struct far *far_of(const struct device *d) { return d->self; }
+
+/* ---- Doing what is enqueued; lock held ---- */
+
+static void advance(struct far *f, enum queue q, uint64_t point);
+
+static void run_kernel(struct far *f, struct work_item *w) {
+  counts.runs++;
+  if (is_over(&far_runs_left)) f->is_lost = true;
+  if (!f->is_lost && launch_run(&backend_vm, w->code->vm, w->code->k, &w->code->facts, &w->launch, 2)) f->is_lost = true;
+  if (far_cancel_after_run) *(volatile int *)(uintptr_t)far_cancel_after_run = 1;
+}
+
+static void do_first(struct far *f, enum queue q) {
+  struct work_item *w = f->first[q];
+  if (w->kind == FOLLOW) advance(far_of(w->after.device), w->after.queue, w->after.at);
+  if (f->first[q] != w) return;
+  f->first[q] = w->next;
+  if (!w->next) f->last[q] = &f->first[q];
+  switch (w->kind) {
+    case UPLOAD: memcpy(w->at, w->from, w->bytes); break;
+    case SPOIL: memset(w->at, 0xdd, w->bytes); break;
+    case LAUNCH: run_kernel(f, w); break;
+    case POINT: f->past[q] = w->point; break;
+    case FOLLOW: break;
+  }
+  counts.pending--;
+  free(w->from);
+  free(w);
+}
+
+static void advance(struct far *f, enum queue q, uint64_t point) { while (f->first[q] && f->past[q] < point) do_first(f, q); }
+static void finish(struct far *f, enum queue q) { advance(f, q, UINT64_MAX); }
+
+static void hurry(struct far *f, enum queue q) {
+  if (far_lag == FAR_AT_ONCE) finish(f, q);
+  if (far_lag == FAR_NOW_AND_THEN)
+    for (int n = rand_r(&far_seed) % 3; n > 0 && f->first[q]; n--) do_first(f, q);
+}
+
+static void enqueue(struct far *f, enum queue q, struct work_item w) {
+  struct work_item *copy = malloc(sizeof *copy);
+  *copy = w;
+  copy->next = NULL;
+  *f->last[q] = copy;
+  f->last[q] = &copy->next;
+  counts.pending++;
+  hurry(f, q);
+}
+
+static uint64_t mark(struct far *f, enum queue q) {
+  uint64_t n = ++f->recorded[q];
+  enqueue(f, q, (struct work_item){ .kind = POINT, .point = n });
+  return n;
+}
+
+/* ---- The device ---- */
+
+static bool is_there(const struct device *d) { return (void)d, true; }
+static const char *text(const struct device *d) { return far_of(d)->text; }
+static const char *message(void) { return "test: it was asked to fail"; }
+
+static int compile(const struct device *d, const struct kir_kernel *k, const struct shape_class *shape, struct code **out,
+                   const char **why) {
+  int one_in = far_refuses;
+  (void)d;
+  if (one_in && n_asked++ % one_in == 0) return *why = "it is its turn", DEVICE_CANNOT;
+  struct code *c = calloc(1, sizeof *c);
+  *c = (struct code){ backend_vm.compile(k, shape, why), k, kir_facts(k) };
+  if (c->vm) return *out = c, DEVICE_OK;
+  free(c);
+  return DEVICE_NO_MEMORY;
+}
+
+static void code_free(struct code *c) {
+  far_drain(); /* it may be enqueued */
+  backend_vm.free(c->vm);
+  free(c);
+}
+
+static int take(const struct device *d, size_t bytes, uint64_t *at, struct event *since) {
+  struct far *f = far_of(d);
+  if (is_over(&far_takes_left)) return DEVICE_NO_MEMORY;
+  *since = (struct event){ 0 };
+  pthread_mutex_lock(&far_lock);
+  struct free_block **b = &f->blocks, *found;
+  while (*b && (*b)->bytes != bytes) b = &(*b)->next;
+  if ((found = *b)) {
+    *b = found->next;
+    *at = (uint64_t)(uintptr_t)found->at + FAR;
+    *since = (struct event){ d, QUEUE_COMPUTE, found->since };
+    free(found);
+  } else {
+    uint8_t *p = malloc(bytes + 1);
+    memset(p, 0xa5, bytes); /* what was not brought is not there by chance */
+    *at = (uint64_t)(uintptr_t)p + FAR;
+  }
+  counts.bytes += (int64_t)bytes;
+  pthread_mutex_unlock(&far_lock);
+  return DEVICE_OK;
+}
+
+static void give(const struct device *d, uint64_t at, size_t bytes) {
+  struct far *f = far_of(d);
+  if (!at) return;
+  pthread_mutex_lock(&far_lock);
+  counts.bytes -= (int64_t)bytes;
+  enqueue(f, QUEUE_COMPUTE, (struct work_item){ .kind = SPOIL, .at = near(at), .bytes = bytes });
+  struct free_block *b = malloc(sizeof *b);
+  *b = (struct free_block){ f->blocks, near(at), bytes, mark(f, QUEUE_COMPUTE) };
+  f->blocks = b;
+  pthread_mutex_unlock(&far_lock);
+}
+
+static void trim(const struct device *d) {
+  struct far *f = far_of(d);
+  far_drain();
+  pthread_mutex_lock(&far_lock);
+  for (struct free_block *b = f->blocks, *next; b; b = next) {
+    next = b->next;
+    free(b->at);
+    free(b);
+  }
+  f->blocks = NULL;
+  pthread_mutex_unlock(&far_lock);
+}
+
+static struct device_bytes bytes_there(const struct device *d) {
+  (void)d;
+  return (struct device_bytes){ far_counts().bytes, far_counts().bytes, 0, INT64_C(1) << 40 };
+}
+
+static void set_peak(const struct device *d, int64_t to) { (void)d, (void)to; }
+
+static void *copy_of(const void *from, size_t bytes) {
+  void *p = malloc(bytes + 1);
+  if (bytes) memcpy(p, from, bytes);
+  return p;
+}
+
+static int upload(const struct device *d, enum queue q, uint64_t to, const void *from, size_t bytes) {
+  if (is_over(&far_uploads_left)) return DEVICE_FAILED;
+  pthread_mutex_lock(&far_lock);
+  counts.uploads++;
+  enqueue(far_of(d), q, (struct work_item){ .kind = UPLOAD, .at = near(to), .bytes = bytes, .from = copy_of(from, bytes) });
+  pthread_mutex_unlock(&far_lock);
+  return DEVICE_OK;
+}
+
+static int download(const struct device *d, enum queue q, void *to, uint64_t from, size_t bytes) {
+  struct far *f = far_of(d);
+  if (is_over(&far_downloads_left)) return DEVICE_FAILED;
+  pthread_mutex_lock(&far_lock);
+  counts.downloads++, counts.downloaded += (int64_t)bytes;
+  finish(f, q);
+  bool is_lost = f->is_lost;
+  if (!is_lost) memcpy(to, near(from), bytes);
+  pthread_mutex_unlock(&far_lock);
+  return is_lost ? DEVICE_FAILED : DEVICE_OK;
+}
+
+/* One block for all that a launch points to. */
+static struct launch keep_launch(const struct code *c, const struct launch *l, void **block) {
+  size_t sizes = sizeof *l->sizes * (size_t)(c->k->n_sizes + 1), args = sizeof *l->args * (size_t)(c->k->n_args + 1);
+  size_t bufs = sizeof *l->bufs * (size_t)(c->k->n_bufs + 1);
+  uint8_t *at = calloc(1, sizes + args + bufs);
+  struct bound *b = (struct bound *)at;
+  *block = at;
+  for (int i = 0; i < c->k->n_bufs; i++) {
+    if (c->k->bufs[i].kind > KIR_INOUT) continue;
+    b[i] = l->bufs[i];
+    b[i].data = near((uint64_t)(uintptr_t)l->bufs[i].data);
+  }
+  if (c->k->n_sizes) memcpy(at + bufs, l->sizes, sizes - sizeof *l->sizes);
+  if (c->k->n_args) memcpy(at + bufs + sizes, l->args, args - sizeof *l->args);
+  return (struct launch){ .sizes = (int64_t *)(at + bufs), .args = (uint64_t *)(at + bufs + sizes), .bufs = b, .parts = l->parts,
+                          .checks = l->checks ? (int64_t *)near((uint64_t)(uintptr_t)l->checks) : NULL };
+}
+
+static int launch(const struct device *d, const struct code *c, const struct launch *l) {
+  struct work_item w = { .kind = LAUNCH, .code = c };
+  if (is_over(&far_launches_left)) return DEVICE_FAILED;
+  w.launch = keep_launch(c, l, &w.from);
+  pthread_mutex_lock(&far_lock);
+  counts.launches++;
+  enqueue(far_of(d), QUEUE_COMPUTE, w);
+  pthread_mutex_unlock(&far_lock);
+  return DEVICE_OK;
+}
+
+static uint64_t record(const struct device *d, enum queue q) {
+  pthread_mutex_lock(&far_lock);
+  uint64_t n = mark(far_of(d), q);
+  pthread_mutex_unlock(&far_lock);
+  return n;
+}
+
+static int follow(const struct device *d, enum queue q, const struct event *e) {
+  pthread_mutex_lock(&far_lock);
+  enqueue(far_of(d), q, (struct work_item){ .kind = FOLLOW, .after = *e });
+  pthread_mutex_unlock(&far_lock);
+  return DEVICE_OK;
+}
+
+static int await(const struct event *e) {
+  struct far *f = far_of(e->device);
+  pthread_mutex_lock(&far_lock);
+  advance(f, e->queue, e->at);
+  bool is_lost = f->is_lost;
+  pthread_mutex_unlock(&far_lock);
+  return is_lost ? DEVICE_FAILED : DEVICE_OK;
+}
+
+static bool is_past(const struct event *e) {
+  pthread_mutex_lock(&far_lock);
+  bool yes = far_of(e->device)->past[e->queue] >= e->at;
+  pthread_mutex_unlock(&far_lock);
+  return yes;
+}
+
+static bool is_here(void) { return true; }
+static const struct backend backend_far = { .name = "test", .available = is_here, .free = code_free };
+static const struct device device_far = {
+  .backend = &backend_far, .available = is_there, .text = text, .message = message, .compile = compile, .take = take, .give = give,
+  .bytes = bytes_there, .set_peak = set_peak, .trim = trim, .upload = upload, .download = download, .launch = launch,
+  .record = record, .follow = follow, .wait = await, .is_past = is_past,
+};
+
+/* ---- For tests ---- */
+
+const struct device *far_device(int i) { return &far[i].device; }
+
+struct far_counts far_counts(void) {
+  pthread_mutex_lock(&far_lock);
+  struct far_counts c = counts;
+  pthread_mutex_unlock(&far_lock);
+  return c;
+}
+
+void *far_memory(const void *there) {
+  far_drain();
+  return near((uint64_t)(uintptr_t)there);
+}
+
+void far_drain(void) {
+  pthread_mutex_lock(&far_lock);
+  for (int i = 0; i < 2; i++)
+    for (int q = 0; q < N_QUEUES; q++) finish(&far[i], (enum queue)q);
+  pthread_mutex_unlock(&far_lock);
+}
+
+static void set_out(void) {
+  const char *lag = getenv("WEFT_TEST_LAG");
+  far_lag = lag ? atoi(lag) : FAR_AT_ONCE;
+  far_refuses = n_asked = 0;
+  far_takes_left = far_launches_left = far_uploads_left = far_downloads_left = far_runs_left = -1;
+  far_cancel_after_run = NULL;
+  pthread_mutex_lock(&far_lock);
+  counts.uploads = counts.downloads = counts.downloaded = counts.launches = counts.runs = 0;
+  far[0].is_lost = far[1].is_lost = false;
+  pthread_mutex_unlock(&far_lock);
+}
+
+static void use_both(void) { device_use(2, (const struct device *const[]){ &far[0].device, &far[1].device }); }
+
+void far_use(void) {
+  set_out();
+  use_both();
+}
+
+void far_leave(void) {
+  far_drain();
+  EXPECT_INT(far_counts().bytes, 0);
+  EXPECT_INT(far_counts().pending, 0);
+  for (int i = 0; i < 2; i++) trim(&far[i].device);
+  set_out();
+  if (!getenv("WEFT_TEST_DEVICE")) device_use(0, NULL);
+}
+
+__attribute__((constructor)) static void make_devices(void) {
+  for (int i = 0; i < 2; i++) {
+    far[i].device = device_far;
+    far[i].device.self = &far[i];
+    far[i].text = i ? "another device of the tests" : "a device of the tests";
+    for (int q = 0; q < N_QUEUES; q++) far[i].last[q] = &far[i].first[q];
+  }
+  set_out();
+  if (getenv("WEFT_TEST_DEVICE")) use_both();
+}

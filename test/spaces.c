@@ -1,0 +1,387 @@
+/* spaces.c -- values that live in the memory of a device: they stay until somebody reads them, are awaited, and are not lost. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "far.h"
+#include "run/eval.h"
+#include "test.h"
+#include "values.h"
+
+enum { N = 1000 };
+
+static void begin(int lag) {
+  far_use();
+  far_lag = lag;
+  weft_set(WEFT_DEVICE, 1);
+}
+
+static void end(void) {
+  weft_set(WEFT_DEVICE, 0);
+  far_leave();
+}
+
+static weft_array *ramp(void) {
+  float x[N];
+  for (int i = 0; i < N; i++) x[i] = (float)i;
+  return weft_from(WEFT_F32, WEFT_DIMS(N), x);
+}
+
+static weft_array *plus(weft_array *x, double c) { return weft_add(x, weft_scalar(c)); }
+
+static void expect_ramp(weft_array *x, float by, float from) {
+  float got[N];
+  int wrong = 0;
+  EXPECT_OK(weft_read(x, WEFT_F32, got, sizeof got));
+  for (int i = 0; i < N; i++) wrong += got[i] != by * (float)i + from;
+  EXPECT_INT(wrong, 0);
+}
+
+static int place_of(weft_array *x) {
+  int device = -1;
+  EXPECT_INT(weft_state_of(x, &device), WEFT_READY);
+  return device;
+}
+
+/* ---- Staying ---- */
+
+TEST(values_stay_on_a_device_and_are_copied_when_asked_for) {
+  begin(FAR_AT_ONCE);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ramp(), *y = weft_mul(x, weft_scalar(2)), *z = plus(y, 1);
+  EXPECT_INT(place_of(x), 0);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_OK(weft_eval(1, &z));
+  EXPECT_INT(far_counts().uploads, 1);
+  EXPECT_INT(far_counts().downloads, 0);
+  EXPECT_INT(place_of(y), 1);
+  EXPECT_INT(place_of(z), 1);
+  expect_ramp(z, 2, 1);
+  EXPECT_INT(far_counts().downloads, 1);
+  EXPECT_INT(far_counts().downloaded, N * 4);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(a_view_brings_home_no_more_than_it_shows) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  float got[3];
+  weft_array *y = weft_mul(ramp(), weft_scalar(2)), *last = weft_slice(weft_flip(y, 0), 0, 2, 8, 2);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_OK(weft_read(last, WEFT_F32, got, sizeof got));
+  EXPECT(got[0] == 2 * (N - 3) && got[1] == 2 * (N - 5) && got[2] == 2 * (N - 7));
+  EXPECT(far_counts().downloaded <= 5 * 4);
+  weft_scope_discard(s);
+  end();
+}
+
+/* A training step: its state goes there once and never comes back. */
+TEST(state_that_is_updated_stays_there) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *w = ramp();
+  for (int i = 0; i < 10; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_update(w, plus(w, 1));
+    EXPECT_OK(weft_scope_close(step));
+    EXPECT_INT(far_counts().runs, i + 1); /* closing waits for the true status */
+  }
+  EXPECT_INT(far_counts().uploads, 1);
+  EXPECT_INT(far_counts().downloads, 0);
+  expect_ramp(w, 1, 10);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(arguments_and_results_of_calls_stay_there) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *y = ramp();
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *out = weft_sqrt(weft_mul(in, in));
+  weft_function *f = weft_compile(body, 1, &in, 1, &out);
+  for (int i = 0; i < 5; i++) {
+    weft_call(f, 1, &y, 1, &y);
+    EXPECT_OK(weft_eval(1, &y));
+  }
+  EXPECT_INT(far_counts().uploads, 1);
+  EXPECT_INT(far_counts().downloads, 0);
+  expect_ramp(y, 1, 0);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(the_host_and_two_devices_pass_values_to_each_other) {
+  for (int lag = 0; lag < 3; lag++) {
+    begin(lag);
+    weft_scope *s = weft_scope_open();
+    weft_array *x = ramp();
+    for (int i = 0; i < 9; i++) {
+      weft_set(WEFT_DEVICE, i % 3);
+      x = plus(x, 1);
+      EXPECT_OK(weft_eval(1, &x));
+      EXPECT_INT(place_of(x), i % 3);
+    }
+    expect_ramp(x, 1, 9);
+    weft_scope_discard(s);
+    end();
+  }
+}
+
+/* ---- Being awaited ---- */
+
+static void until_launched(int64_t n) {
+  for (int i = 0; i < 5000 && far_counts().launches < n; i++) usleep(1000);
+  EXPECT_INT(far_counts().launches, n);
+}
+
+TEST(what_is_enqueued_is_running_until_it_is_waited_for) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *y = weft_mul(ramp(), weft_scalar(3));
+  EXPECT_OK(weft_eval_async(1, &y));
+  until_launched(1);
+  EXPECT_INT(far_counts().runs, 0);
+  EXPECT_INT(weft_state_of(y, NULL), WEFT_RUNNING);
+  EXPECT_OK(weft_wait(1, &y, 10));
+  EXPECT_INT(far_counts().runs, 1);
+  EXPECT_INT(place_of(y), 1);
+  weft_array *z = plus(y, 1);
+  EXPECT_OK(weft_eval_async(1, &z));
+  EXPECT_OK(weft_wait(0, NULL, 10));
+  EXPECT_INT(far_counts().runs, 2);
+  expect_ramp(z, 3, 1);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(an_asynchronous_close_enqueues_and_a_read_waits_for_it) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *w = ramp();
+  for (int i = 0; i < 5; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_update(w, plus(w, 1));
+    EXPECT_OK(weft_scope_close_async(step));
+  }
+  until_launched(5);
+  EXPECT_INT(far_counts().runs, 0);
+  expect_ramp(w, 1, 5);
+  EXPECT_INT(far_counts().runs, 5);
+  weft_scope_discard(s);
+  end();
+}
+
+/* ---- Nothing is lost ---- */
+
+TEST(a_copy_that_fails_is_an_error_and_may_be_asked_for_again) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ramp(), *y = weft_mul(x, weft_scalar(2));
+  float got[N];
+  far_uploads_left = 0;
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_DEVICE);
+  EXPECT_TEXT(weft_message(), "weft_eval: test: it was asked to fail");
+  EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
+  far_uploads_left = -1;
+  EXPECT_OK(weft_eval(1, &y));
+  far_downloads_left = 0;
+  EXPECT_INT(weft_read(y, WEFT_F32, got, sizeof got), WEFT_ERR_DEVICE);
+  EXPECT_TEXT(weft_message(), "weft_read: test: it was asked to fail");
+  weft_set(WEFT_DEVICE, 0);
+  weft_array *z = plus(y, 1);
+  EXPECT_INT(weft_eval(1, &z), WEFT_ERR_DEVICE);
+  EXPECT_INT(place_of(y), 1);
+  far_downloads_left = -1;
+  expect_ramp(z, 2, 1);
+  expect_ramp(y, 2, 0);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(a_lost_device_takes_along_what_was_only_there) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ramp(), *y = weft_mul(x, weft_scalar(2));
+  float got[N];
+  far_runs_left = 0;
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_read(y, WEFT_F32, got, sizeof got), WEFT_ERR_DEVICE);
+  weft_set(WEFT_DEVICE, 0);
+  weft_array *z = plus(x, 1);
+  expect_ramp(x, 1, 0);
+  expect_ramp(z, 1, 1);
+  weft_scope_discard(s);
+  end();
+}
+
+/* An update whose kernel is lost is no update. */
+TEST(a_close_that_fails_on_the_device_commits_nothing) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open(), *step;
+  weft_array *w = ramp();
+  for (int how = 0; how < 2; how++) {
+    step = weft_scope_open();
+    weft_update(w, plus(w, 1));
+    if (how) far_runs_left = 0;
+    else far_launches_left = 0;
+    EXPECT_INT(weft_scope_close(step), WEFT_ERR_DEVICE);
+    far_launches_left = far_runs_left = -1;
+    weft_set(WEFT_DEVICE, 0);
+    expect_ramp(w, 1, 0);
+    weft_set(WEFT_DEVICE, 1);
+  }
+  weft_scope_discard(s);
+  end();
+}
+
+/* ---- Copies that are void ---- */
+
+TEST(an_array_overwritten_on_the_host_is_brought_to_the_device_anew) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  enum { MANY = 4096 };
+  float x[MANY] = { 0 }, got[MANY];
+  weft_array *w = weft_from(WEFT_F32, WEFT_DIMS(MANY), x);
+  for (int i = 0; i < 6; i++) {
+    weft_set(WEFT_DEVICE, i % 2);
+    weft_scope *step = weft_scope_open();
+    weft_update(w, plus(w, 1));
+    EXPECT_OK(weft_scope_close(step));
+  }
+  EXPECT_OK(weft_read(w, WEFT_F32, got, sizeof got));
+  EXPECT(got[0] == 6 && got[MANY - 1] == 6);
+  weft_scope_discard(s);
+  end();
+}
+
+static int n_released;
+static void released(void *unused) { (void)unused, n_released++; }
+
+TEST(memory_of_others_is_brought_as_it_is_at_each_evaluation) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  float x[N];
+  n_released = 0;
+  weft_array *e = weft_external(&(weft_block){ x, 0, WEFT_F32, 1, (int64_t[]){ N }, (int64_t[]){ 1 } }, released, NULL);
+  for (int k = 1; k < 4; k++) {
+    for (int i = 0; i < N; i++) x[i] = (float)(k * i);
+    weft_array *y = plus(e, 1);
+    EXPECT_OK(weft_eval(1, &y));
+    for (int i = 0; i < N; i++) x[i] = -1;
+    expect_ramp(y, (float)k, 1);
+  }
+  weft_scope_discard(s);
+  EXPECT_INT(n_released, 1);
+  end();
+}
+
+TEST(memory_pinned_on_the_host_is_brought_as_it_is_at_each_evaluation) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = plus(ramp(), 0), *y = plus(x, 1), *z;
+  weft_block b;
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_OK(weft_pin(x, 0, &b));
+  for (int k = 1; k < 4; k++) {
+    for (int i = 0; i < N; i++) ((float *)b.data)[i] = (float)(k * i);
+    z = plus(x, 1);
+    EXPECT_OK(weft_eval(1, &z));
+    expect_ramp(z, (float)k, 1);
+  }
+  weft_unpin(x);
+  z = plus(x, 2);
+  expect_ramp(z, 3, 2);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(memory_pinned_on_a_device_is_what_the_host_sees) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = plus(ramp(), 0), *z;
+  weft_block b, other;
+  expect_ramp(x, 1, 0);
+  EXPECT_OK(weft_pin(x, 1, &b));
+  EXPECT_INT(b.device, 1);
+  EXPECT_INT(weft_pin(x, 0, &other), WEFT_ERR_UNSUPPORTED);
+  EXPECT_INT(weft_pin(x, 3, &other), WEFT_ERR_DEVICE);
+  for (int k = 1; k < 4; k++) {
+    float *there = far_memory(b.data);
+    for (int i = 0; i < N; i++) there[i] = (float)(k * i);
+    for (int device = 0; device < 3; device++) {
+      weft_set(WEFT_DEVICE, device);
+      z = plus(x, device);
+      EXPECT_OK(weft_eval(1, &z));
+      expect_ramp(z, (float)k, (float)device);
+    }
+    expect_ramp(x, (float)k, 0);
+  }
+  weft_unpin(x);
+  weft_set(WEFT_DEVICE, 0);
+  z = plus(x, 2);
+  expect_ramp(z, 3, 2);
+  weft_scope_discard(s);
+  end();
+}
+
+/* ---- Threads ---- */
+
+static weft_array *shared_value;
+
+static void *use_shared(void *at) {
+  intptr_t k = (intptr_t)at;
+  weft_set(WEFT_DEVICE, k % 3);
+  for (int i = 0; i < 20; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *y = plus(weft_mul(shared_value, weft_scalar(2)), (double)(k + i));
+    EXPECT_OK(weft_eval(1, &y));
+    expect_ramp(y, 2, (float)(k + i));
+    weft_scope_discard(s);
+  }
+  return NULL;
+}
+
+TEST(threads_on_the_host_and_on_devices_share_values) {
+  test_watchdog(120);
+  for (int lag = FAR_WHEN_WAITED_FOR; lag <= FAR_NOW_AND_THEN; lag++) {
+    pthread_t t[6];
+    begin(lag);
+    weft_scope *s = weft_scope_open();
+    shared_value = plus(ramp(), 0);
+    EXPECT_OK(weft_eval(1, &shared_value));
+    for (intptr_t i = 0; i < 6; i++) EXPECT_INT(pthread_create(&t[i], NULL, use_shared, (void *)i), 0);
+    for (int i = 0; i < 6; i++) pthread_join(t[i], NULL);
+    expect_ramp(shared_value, 1, 0);
+    weft_scope_discard(s);
+    end();
+  }
+}
+
+/* ---- A device that is not there ---- */
+
+static void *eval_there(void *unused) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y = plus(ramp(), 1);
+  weft_status status = weft_eval(1, &y);
+  bool is_told = strstr(weft_message(), "WEFT_DEVICE") || strstr(weft_message(), "there is no device 7");
+  weft_scope_discard(s);
+  return (void)unused, (void *)(intptr_t)(status == WEFT_ERR_DEVICE && is_told);
+}
+
+TEST(a_device_of_the_environment_that_is_not_there_is_an_error) {
+  const char *names[] = { "7", "gpu", "-1", "1x" };
+  char *before = getenv("WEFT_DEVICE") ? strdup(getenv("WEFT_DEVICE")) : NULL;
+  for (int i = 0; i < 4; i++) {
+    pthread_t t;
+    void *is_told = NULL;
+    setenv("WEFT_DEVICE", names[i], 1);
+    EXPECT_INT(pthread_create(&t, NULL, eval_there, NULL), 0);
+    pthread_join(t, &is_told);
+    EXPECT(is_told);
+  }
+  if (before) setenv("WEFT_DEVICE", before, 1);
+  else unsetenv("WEFT_DEVICE");
+  free(before);
+}
