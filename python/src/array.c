@@ -136,8 +136,8 @@ static PyObject *get_priority(PyObject *self, void *closure) {
   return PyFloat_FromDouble(1000);
 }
 
-static PyObject *get_at(PyObject *self, void *closure) { (void)closure; return in_python("weft._at", "At", self); }
-static PyObject *represent(PyObject *self) { return in_python("weft._text", "represent", self); }
+static PyObject *get_at(PyObject *self, void *closure) { (void)closure; return in_python("weft._at", "At", PyTuple_Pack(1, self)); }
+static PyObject *represent(PyObject *self) { return in_python("weft._text", "represent", PyTuple_Pack(1, self)); }
 
 static PyGetSetDef properties[] = {
   { "shape", get_shape, NULL, "the sizes of the axes", NULL },

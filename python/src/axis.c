@@ -24,7 +24,7 @@ static void sort(int n, int axes[]) { /* by insertion: n is at most WEFT_RANK_MA
 }
 
 int axes_parse(PyObject *o, int rank, int *n, int axes[]) {
-  if (PyIndex_Check(o)) return *n = 1, axis_parse(o, rank, axes);
+  if (convert_is_index(o)) return *n = 1, axis_parse(o, rank, axes);
   PyObject *list = PySequence_Fast(o, "axis is a number or a sequence of numbers");
   if (!list) return -1;
   Py_ssize_t count = PySequence_Fast_GET_SIZE(list);

@@ -79,6 +79,7 @@ static weft_array *weak_number(PyObject *o, int kind) {
 /* ---- Nested lists ---- */
 
 static int is_list(PyObject *o) { return PyList_Check(o) || PyTuple_Check(o); }
+static int is_range(PyObject *o) { return Py_TYPE(o) == &PyRange_Type; }
 
 /* A list of numbers, and whether something in it is an array. */
 struct nest { int rank, kind, has_arrays; int64_t dims[WEFT_RANK_MAX]; };
@@ -270,7 +271,7 @@ static int has_memory(PyObject *o) {
 
 /* ---- All together ---- */
 
-int convert_is_possible(PyObject *o) { return array_check(o) || kind_of(o) >= 0 || is_list(o) || has_memory(o); }
+int convert_is_possible(PyObject *o) { return array_check(o) || kind_of(o) >= 0 || is_list(o) || is_range(o) || has_memory(o); }
 
 /* numpy.float64 and complex128 are Python's numbers too, and have a dtype. */
 static int is_numpy_number(PyObject *o) { return !PyFloat_CheckExact(o) && !PyComplex_CheckExact(o) && PyObject_CheckBuffer(o); }
@@ -280,6 +281,12 @@ weft_array *convert_array(PyObject *o, const weft_dtype *wanted, int may_share) 
   weft_array *a;
   if (kind >= 0) return number_as(o, wanted ? *wanted : kind_dtype[kind]);
   if (is_list(o)) return from_list(o, wanted);
+  if (is_range(o)) {
+    PyObject *list = PySequence_List(o);
+    a = list ? from_list(list, wanted) : NULL;
+    Py_XDECREF(list);
+    return a;
+  }
   if (array_check(o)) a = array_handle(o);
   else if (has_memory(o)) a = from_memory(o, may_share);
   else return PyErr_Format(PyExc_TypeError, "an array cannot be made of a %.200s", Py_TYPE(o)->tp_name), NULL;
@@ -300,8 +307,14 @@ static int dim_parse(PyObject *o, int64_t *dim) {
   return *dim == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
+/* Arrays have __index__, but are one number only if they are 0-d. */
+int convert_is_index(PyObject *o) {
+  if (!PyIndex_Check(o)) return 0;
+  return array_check(o) ? weft_rank(array_handle(o)) == 0 : !PyObject_CheckBuffer(o) || !PySequence_Check(o) || PySequence_Size(o) < 0;
+}
+
 int convert_shape(PyObject *o, int *rank, int64_t dims[]) {
-  if (PyIndex_Check(o)) return *rank = 1, dim_parse(o, dims);
+  if (convert_is_index(o)) return *rank = 1, dim_parse(o, dims);
   PyObject *list = PySequence_Fast(o, "a shape is a number or a sequence of numbers");
   if (!list) return -1;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(list);

@@ -37,7 +37,8 @@ PyObject *array_list(int n, weft_array *const[]);    /* a list of new objects */
 weft_scope *op_begin(void);                          /* also notes the user's line */
 PyObject *op_end(weft_scope *, weft_array *result);  /* wraps the result; NULL passes through */
 
-PyObject *in_python(const char *module, const char *name, PyObject *); /* what is written in Python: name(o) */
+PyObject *in_python(const char *module, const char *name, PyObject *args); /* what is written in Python: name(*args). Takes
+                                                        over args, a tuple or NULL */
 
 /* origin.c: lines of the user's program, as tags of nodes. */
 void origin_mark(void);
@@ -68,6 +69,7 @@ int dtype_add_all(PyObject *module);
 weft_array *convert_operand(PyObject *);             /* numbers are weak */
 weft_array *convert_array(PyObject *, const weft_dtype *wanted, int may_share); /* wanted NULL: what it is */
 int convert_is_possible(PyObject *);
+int convert_is_index(PyObject *);                    /* whether it is one integer, as a size or an axis is */
 int convert_shape(PyObject *, int *rank, int64_t dims[]);
 int convert_dims(PyObject *array, int *rank, int64_t dims[]); /* of an array: every size is a number */
 /* A list of arrays, owned, so that whatever Python does meanwhile they stay. */

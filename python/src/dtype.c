@@ -42,7 +42,30 @@ static PyObject *reduce(PyObject *self, PyObject *unused) {
   return PyUnicode_FromFormat("%s%s", rows[value(self)].name, value(self) == WEFT_BOOL ? "_" : "");
 }
 
+/* numpy.dtype(weft.float32) asks for it. */
+static PyObject *get_numpy(PyObject *self, void *closure) {
+  (void)closure;
+  if (value(self) == WEFT_BF16) return PyErr_Format(PyExc_AttributeError, "NumPy has no bfloat16");
+  PyObject *numpy = PyImport_ImportModule("numpy");
+  PyObject *dtype = numpy ? PyObject_CallMethod(numpy, "dtype", "s", rows[value(self)].name) : NULL;
+  Py_XDECREF(numpy);
+  return dtype;
+}
+
+/* weft.float32 == numpy.float32, numpy.dtype("float32"), "float32". */
+static PyObject *compare(PyObject *self, PyObject *other, int op) {
+  weft_dtype d;
+  if (op != Py_EQ && op != Py_NE) Py_RETURN_NOTIMPLEMENTED;
+  int same = self == other;
+  if (!same && Py_TYPE(other) != &dtype_type) {
+    if (other == Py_None || dtype_parse(other, &d)) PyErr_Clear();
+    else same = d == value(self);
+  }
+  return PyBool_FromLong(same == (op == Py_EQ));
+}
+
 static PyGetSetDef properties[] = {
+  { "dtype", get_numpy, NULL, "NumPy's dtype of this name", NULL },
   { "name", get_name, NULL, "\"float32\"", NULL },
   { "size", get_size, NULL, "bytes of an element", NULL },
   { "itemsize", get_size, NULL, "bytes of an element", NULL },
@@ -61,6 +84,7 @@ PyTypeObject dtype_type = {
   .tp_doc = "The type of an array's elements.",
   .tp_repr = represent,
   .tp_getset = properties,
+  .tp_richcompare = compare,
   .tp_methods = methods,
 };
 
@@ -121,6 +145,7 @@ static int add(PyObject *module, int i) {
 }
 
 int dtype_add_all(PyObject *module) {
+  dtype_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity, as NumPy's differ from those of the texts they equal */
   if (PyType_Ready(&dtype_type) || PyObject_SetAttrString(module, "Dtype", (PyObject *)&dtype_type)) return -1;
   for (int i = 0; i < N_DTYPES; i++)
     if (add(module, i)) return -1;

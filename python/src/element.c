@@ -165,12 +165,6 @@ PyMethodDef element_functions[] = {
   static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
 METHODS(DEFINE)
 #undef DEFINE
-PyMethodDef element_methods[] = {
-#define ROW(name) { #name, self_##name, METH_NOARGS, "The function of this name." },
-  METHODS(ROW)
-#undef ROW
-  { 0 },
-};
 
 /* ---- Operators ---- */
 
@@ -230,12 +224,65 @@ static PyObject *number_by(PyObject *(*convert)(PyObject *), PyObject *self) {
 static PyObject *slot_int(PyObject *self) { return number_by(PyNumber_Long, self); }
 static PyObject *slot_float(PyObject *self) { return number_by(PyNumber_Float, self); }
 
+/* As an index, a size or a bound of range(): one integer, 0-d, for an array of one element is a list of indices. */
+static PyObject *slot_index(PyObject *self) {
+  weft_dtype d = weft_dtype_of(array_handle(self));
+  if (weft_rank(array_handle(self)) || d == WEFT_BOOL || d > WEFT_I64)
+    return PyErr_Format(PyExc_TypeError, "only a 0-d array of integers is an index, not one of %s with %d axes", dtype_text(d),
+                        weft_rank(array_handle(self)));
+  return value_item(self);
+}
+
+static PyObject *slot_divmod(PyObject *x, PyObject *y) {
+  PyObject *quotient = operate(weft_floor_divide, x, y);
+  if (!quotient || quotient == Py_NotImplemented) return quotient;
+  PyObject *rest = operate(weft_remainder, x, y);
+  return rest ? Py_BuildValue("NN", quotient, rest) : (Py_DECREF(quotient), NULL);
+}
+
+static PyObject *as_complex(PyObject *self, PyObject *unused) {
+  (void)unused;
+  PyObject *value = value_item(self), *number = NULL;
+  if (value) number = PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, value, NULL);
+  Py_XDECREF(value);
+  return number;
+}
+
+/* A number as numbers are; of other arrays only the plain text. */
+static PyObject *format(PyObject *self, PyObject *spec) {
+  if (!PyUnicode_Check(spec)) return PyErr_Format(PyExc_TypeError, "__format__: a text is expected");
+  if (!PyUnicode_GET_LENGTH(spec)) return PyObject_Str(self);
+  if (weft_rank(array_handle(self)))
+    return PyErr_Format(PyExc_TypeError, "'%U' formats one number, not an array of %d axes", spec, weft_rank(array_handle(self)));
+  PyObject *value = value_item(self), *text = value ? PyObject_Format(value, spec) : NULL;
+  Py_XDECREF(value);
+  return text;
+}
+
+/* round(a, n): to n decimals, as an array. */
+static PyObject *rounded(PyObject *self, PyObject *args) {
+  PyObject *decimals = Py_None;
+  if (!PyArg_ParseTuple(args, "|O", &decimals)) return NULL;
+  return in_python("weft._numpy", "rounded", decimals == Py_None ? PyTuple_Pack(1, self) : PyTuple_Pack(2, self, decimals));
+}
+
+PyMethodDef element_methods[] = {
+#define ROW(name) { #name, self_##name, METH_NOARGS, "The function of this name." },
+  METHODS(ROW)
+#undef ROW
+  { "__complex__", as_complex, METH_NOARGS, "complex(a)" },
+  { "__format__", format, METH_O, "format(a, spec): of a number" },
+  { "__round__", rounded, METH_VARARGS, "round(a, decimals)" },
+  { 0 },
+};
+
 PyNumberMethods element_numbers = {
 #define ROW(name, op) .nb_##name = slot_##name, .nb_inplace_##name = inplace_##name,
   OPERATORS(ROW)
 #undef ROW
   .nb_negative = slot_negative, .nb_positive = slot_positive, .nb_absolute = slot_absolute, .nb_invert = slot_invert,
   .nb_power = slot_power, .nb_bool = slot_bool, .nb_int = slot_int, .nb_float = slot_float,
+  .nb_index = slot_index, .nb_divmod = slot_divmod,
 };
 
 PyObject *element_compare(PyObject *x, PyObject *y, int op) {

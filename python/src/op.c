@@ -12,9 +12,12 @@ PyObject *op_end(weft_scope *scope, weft_array *result) {
   return object;
 }
 
-PyObject *in_python(const char *module, const char *name, PyObject *o) {
-  PyObject *m = PyImport_ImportModule(module), *result = m ? PyObject_CallMethod(m, name, "(O)", o) : NULL;
+PyObject *in_python(const char *module, const char *name, PyObject *args) {
+  PyObject *m = args ? PyImport_ImportModule(module) : NULL, *f = m ? PyObject_GetAttrString(m, name) : NULL;
+  PyObject *result = f ? PyObject_CallObject(f, args) : NULL;
+  Py_XDECREF(f);
   Py_XDECREF(m);
+  Py_XDECREF(args);
   return result;
 }
 

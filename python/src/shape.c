@@ -4,7 +4,7 @@
 /* reshape(2, 3) and reshape((2, 3)) are the same. */
 static PyObject *one_or_all(PyObject *args) {
   PyObject *first = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : args;
-  return PyIndex_Check(first) ? args : first;
+  return convert_is_index(first) ? args : first;
 }
 
 static int no_keywords(PyObject *kwargs) {
@@ -38,7 +38,7 @@ static int permutation(PyObject *o, int rank, int axes[]) {
   int sorted[WEFT_RANK_MAX], n;
   if (axes_parse(o, rank, &n, sorted)) return -1;
   if (n != rank) return PyErr_Format(PyExc_ValueError, "transpose: %d axes for an array of %d", n, rank), -1;
-  if (PyIndex_Check(o)) return axis_parse(o, rank, axes);
+  if (convert_is_index(o)) return axis_parse(o, rank, axes);
   for (int i = 0; i < n; i++) {
     PyObject *item = PySequence_GetItem(o, i);
     int wrong = !item || axis_parse(item, rank, &axes[i]);
@@ -101,7 +101,7 @@ static PyObject *method_expand_dims(PyObject *self, PyObject *args, PyObject *kw
   PyObject *axis;
   int n = 1, axes[WEFT_RANK_MAX];
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &axis)) return NULL;
-  if (!PyIndex_Check(axis)) {
+  if (!convert_is_index(axis)) {
     Py_ssize_t count = PySequence_Size(axis);
     if (count < 0) return NULL;
     n = (int)count;

@@ -44,7 +44,7 @@ static PyObject *container(PyObject *tree, PyObject *keys, PyObject *items, PyOb
 
 /* The keys, as a tuple; of a subclass as weft._tree.Keys, which can make another of its kind. */
 static PyObject *keys_of(PyObject *dict) {
-  if (!PyDict_CheckExact(dict)) return in_python("weft._tree", "keys_of", dict);
+  if (!PyDict_CheckExact(dict)) return in_python("weft._tree", "keys_of", PyTuple_Pack(1, dict));
   PyObject *names = PyDict_Keys(dict), *keys = names ? PyList_AsTuple(names) : NULL;
   Py_XDECREF(names);
   return keys;

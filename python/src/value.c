@@ -199,13 +199,25 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
 /* As weft._text.rebuild(list, shape, dtype). */
 static PyObject *reduce(PyObject *self, PyObject *unused) {
   (void)unused;
-  return in_python("weft._text", "reduce", self);
+  return in_python("weft._text", "reduce", PyTuple_Pack(1, self));
+}
+
+/* What NumPy's functions do with an array is written in Python. */
+static PyObject *array_function(PyObject *self, PyObject *args) {
+  (void)self;
+  return in_python("weft._numpy", "array_function", Py_NewRef(args));
+}
+static PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *kwargs) {
+  (void)self;
+  return in_python("weft._numpy", "array_ufunc", Py_BuildValue("(OO)", args, kwargs ? kwargs : Py_None));
 }
 
 PyMethodDef value_methods[] = {
   { "item", item, METH_NOARGS, "item(): the one element as a number" },
   { "tolist", tolist, METH_NOARGS, "tolist(): the elements as nested lists" },
   { "__array__", WITH_KEYWORDS(to_numpy), "A NumPy array that shows the memory." },
+  { "__array_function__", array_function, METH_VARARGS, "numpy.f(a): weft's function of this name, or NumPy's of the values." },
+  { "__array_ufunc__", WITH_KEYWORDS(array_ufunc), "numpy.f(a): weft's function of this name, or NumPy's of the values." },
   { "__reduce__", reduce, METH_NOARGS, "How to pickle it: by value." },
   { 0 },
 };
