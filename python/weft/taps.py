@@ -13,6 +13,9 @@ are steps of time. With i the step, t a tap, m the number of rows a buffer begin
 
 A buffer may be shorter than what passes through it: it then ends with the last rows, oldest first. If it is longer, rows
 that were not written are 0; a scan that its condition ends has no such rows.
+
+The number of steps may be a name: an argument of a function that is being traced. What depends on it is then known when the
+scan has run, and so is where rows go.
 """
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
@@ -66,11 +69,18 @@ def scan(info: ScanInfo, inner: Callable[..., Sequence[array]], outer: Sequence)
 
 
 def _count(x):
-    """The number in an integer, or in an array of one."""
+    """The number in an integer, or in an array of one; the array itself if it is a name."""
     dtype = str(getattr(x, "dtype", type(x).__name__)).rpartition(".")[2]
     if not dtype.startswith(("int", "uint")):
         raise TypeError(f"scan: {x!r} is not a number of steps")
-    return int(x)
+    try:
+        return int(x)
+    except _core.NoValueError:
+        return x
+
+
+def _is_name(n):
+    return isinstance(n, array)
 
 
 def _as_array(x):
@@ -87,7 +97,7 @@ def _kinds(info, outer):
     if len(outer) != 1 + info.n_seqs + len(makers) + info.n_non_seqs:
         raise ValueError(f"scan: {len(outer)} inputs, not {1 + info.n_seqs + len(makers) + info.n_non_seqs}")
     n = _count(outer[0])
-    if n < 0:
+    if not _is_name(n) and n < 0:
         raise IndexError(f"scan: {n} steps")
     kinds = [make(x, *taps) for (make, taps), x in zip(makers, outer[1 + info.n_seqs:])]
     traced = len(kinds) - info.n_untraced_sit_sot - info.n_nit_sot
@@ -97,7 +107,7 @@ def _kinds(info, outer):
 def _elements(loop, info, n, outer):
     seqs = [_as_array(x) for x in outer[1:1 + info.n_seqs]]
     for k, seq in enumerate(seqs):
-        if seq.shape[0] < n:
+        if not _is_name(n) and seq.shape[0] < n:
             raise ValueError(f"scan: sequence {k} has {seq.shape[0]} rows, the scan {n} steps")
     return [loop.each(seq) for seq in seqs]
 
@@ -116,11 +126,11 @@ class _MitMot:
         self.n_results = len(self.writes)
 
     def open(self, loop, n, is_while):
-        self.is_while = is_while
-        if n and self.buffer.shape[0] < n + self.width - 1:
+        self.counter = _Counter(loop) if is_while or _is_name(n) else None
+        if not _is_name(n) and n and self.buffer.shape[0] < n + self.width - 1:
             raise ValueError(f"scan: a mit-mot buffer has {self.buffer.shape[0]} rows, its taps need {n + self.width - 1}")
         held = self.width - 1
-        buffer = self.buffer if n else zeros((held, *self.buffer.shape[1:]), dtype=self.buffer.dtype)
+        buffer = self.buffer if _is_name(n) or n else zeros((held, *self.buffer.shape[1:]), dtype=self.buffer.dtype)
         self.carries = [loop.carry(row) for row in _first_rows(buffer, held)]
         self.window = self.carries + [loop.each(buffer[held:])]
 
@@ -135,17 +145,37 @@ class _MitMot:
             loop.next(carry, value)
         self.left = loop.all(window[0])
         self.last = [loop.last(carry) for carry in self.carries]
+        if self.counter:
+            self.steps, self.executed = loop.all(self.counter.name), self.counter.step(loop)
 
     def result(self, n):
-        if n == 0:
+        if not _is_name(n) and n == 0:
             return self.buffer
-        executed = self.left.shape[0] if self.is_while else n
-        rest = self.buffer[executed + self.width - 1:]
-        return _core.concatenate([self.left, *(_core.expand_dims(row, 0) for row in self.last), rest], 0)
+        if not self.counter:
+            rest = self.buffer[n + self.width - 1:]
+            return _core.concatenate([self.left, *(_core.expand_dims(row, 0) for row in self.last), rest], 0)
+        buffer = self.buffer.at[self.steps].set(self.left)
+        for k, row in enumerate(self.last):
+            buffer = buffer.at[self.executed + k].set(row)
+        return buffer
+
+
+class _Counter:
+    """The number of the step, for what cannot be counted before the scan has run."""
+
+    def __init__(self, loop):
+        self.name = loop.carry(_core.asarray(0))
+
+    def step(self, loop):
+        loop.next(self.name, self.name + 1)
+        return loop.last(self.name)
 
 
 class _Rows:
-    """A buffer whose row m + i step i writes; the last rows are carried, as many as taps or a short buffer need."""
+    """A buffer whose row m + i step i writes; the last rows are carried, as many as taps or a short buffer need.
+
+    The m carried rows are a window on rows: what leaves it are the first ones, in order, however many steps there are. So the
+    last rows of a scan that ends itself are the last ones that left, and the window."""
 
     n_results = 1
 
@@ -153,11 +183,18 @@ class _Rows:
         self.length, self.m, self.initial = length, len(initial), initial
 
     def open(self, loop, n, is_while):
-        if self.length < self.m:
+        if _is_name(n) and self.length is n:  # all rows
+            self.length, self.is_cut, self.is_placed = None, False, False
+        elif _is_name(self.length):
+            raise _core.NoValueError("scan: the length of a buffer is a name, and not that of the steps")
+        elif self.length < self.m:
             raise ValueError(f"scan: a buffer of {self.length} rows for a state of {self.m}")
+        else:
+            self.is_cut = _is_name(n) or n + self.m > self.length
+            self.is_placed = _is_name(n) and not is_while
         self.is_while = is_while
-        self.is_cut = n + self.m > self.length
         self.carries = [loop.carry(row) for row in self.initial]
+        self.counter = _Counter(loop) if self.is_placed else None
 
     def step(self, loop, results):
         value, = results
@@ -165,25 +202,48 @@ class _Rows:
             if (value.shape, value.dtype) != (row.shape, row.dtype):
                 error = TypeError if value.dtype != row.dtype else ValueError
                 raise error(f"scan: a state of {row.dtype} {row.shape} becomes {value.dtype} {value.shape}")
-        more = self.length - self.m
-        is_carried = self.is_cut and (more == 0 or (more <= MOST_ROWS_CARRIED and not self.is_while))
+        more = self.length - self.m if self.is_cut else 0
+        is_carried = self.is_cut and not self.is_placed and (more == 0 or (more <= MOST_ROWS_CARRIED and not self.is_while))
         rows = [loop.carry(zeros(value.shape, dtype=value.dtype)) for _ in range(more)] if is_carried else []
         rows += self.carries
         for row, next_row in zip(rows, (*rows[1:], value)):
             loop.next(row, next_row)
         self.last = [loop.last(row) for row in rows]
-        self.written = None
-        if not (is_carried and rows):
+        self.written = self.left = None
+        if is_carried and rows:
+            return
+        if self.is_cut and self.is_while and self.m:
+            self.left = loop.tail(self.carries[0], more)
+        else:
             self.written = loop.tail(value, self.length) if self.is_cut and self.length else loop.all(value)
+        if self.is_placed:
+            self.shape = value.shape
+            self.steps = loop.tail(self.counter.name, self.length) if self.length else None
+            self.executed = self.counter.step(loop)
+
+    def place(self):
+        """The rows of a buffer that has its length whatever the number of steps: those that do not fit are the first. They
+        go to row 0, which the ones after them then overwrite."""
+        buffer = zeros((self.length, *self.shape), dtype=self.written.dtype)
+        if not self.length:
+            return buffer
+        cut = _core.maximum(self.executed + (self.m - self.length), 0)
+        for k, row in enumerate(self.initial):
+            buffer = buffer.at[_core.maximum(k - cut, 0)].set(row)
+        return buffer.at[self.steps + (self.m - cut)].set(self.written)
 
     def result(self, n):
+        if self.is_placed:
+            return self.place()
+        if self.left is not None:
+            return _core.concatenate([self.left, *(_core.expand_dims(row, 0) for row in self.last)], 0)
         if self.written is None:
             return _core.stack(self.last, 0)
         rows = [_core.expand_dims(row, 0) for row in self.initial] + [self.written]
-        if not self.is_while and n + self.m < self.length:
+        if not self.is_while and self.length is not None and n + self.m < self.length:
             rows.append(zeros((self.length - n - self.m, *self.written.shape[1:]), dtype=self.written.dtype))
         trace = rows[0] if len(rows) == 1 else _core.concatenate(rows, 0)
-        return trace[max(0, trace.shape[0] - self.length):] if self.is_cut else trace
+        return trace[max(0, trace.shape[0] - self.length):] if self.is_cut and self.m else trace
 
 
 class _Sot(_Rows):
