@@ -310,7 +310,11 @@ static int dim_parse(PyObject *o, int64_t *dim) {
 /* Arrays have __index__, but are one number only if they are 0-d. */
 int convert_is_index(PyObject *o) {
   if (!PyIndex_Check(o)) return 0;
-  return array_check(o) ? weft_rank(array_handle(o)) == 0 : !PyObject_CheckBuffer(o) || !PySequence_Check(o) || PySequence_Size(o) < 0;
+  if (array_check(o)) return weft_rank(array_handle(o)) == 0;
+  if (!PyObject_CheckBuffer(o) || !PySequence_Check(o)) return 1;
+  Py_ssize_t n = PySequence_Size(o); /* of a 0-d array: none */
+  PyErr_Clear();
+  return n < 0;
 }
 
 int convert_shape(PyObject *o, int *rank, int64_t dims[]) {

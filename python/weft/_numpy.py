@@ -39,7 +39,8 @@ def array_function(func, types, args, kwargs):
 def array_ufunc(args, kwargs):
     ufunc, method, *inputs = args
     kwargs = kwargs or {}
-    own = _own(ufunc.__name__) if method == "__call__" else _own(_REDUCTIONS.get(ufunc.__name__, "")) if method == "reduce" else None
+    name = {"__call__": ufunc.__name__, "reduce": _REDUCTIONS.get(ufunc.__name__)}.get(method)
+    own = _own(name) if name else None
     if own is None or kwargs.get("out") is not None:
         out = kwargs.get("out") or ()
         if any(isinstance(x, array) for x in out):
