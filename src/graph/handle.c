@@ -185,10 +185,23 @@ struct node *array_node(weft_array *a) {
   return n;
 }
 
+/* Nodes know how many of their names have owners, and how many of these have no scope any more. */
+
+static bool has_owner(const weft_array *a) { return atomic_load_explicit(&a->owners, memory_order_relaxed) & ~HELD_BY_SCOPE; }
+
+static void count_owned(struct node *n, int by) { atomic_fetch_add_explicit(&n->n_owned, by, memory_order_relaxed); }
+static void count_loose(struct node *n, int by) { atomic_fetch_add_explicit(&n->n_loose, by, memory_order_relaxed); }
+
+static void name(weft_array *a, struct node *n) {
+  if (has_owner(a)) count_owned(a->node, -1), count_owned(n, 1);
+  if (!a->scope) count_loose(a->node, -1), count_loose(n, 1);
+  a->node = n;
+}
+
 struct node *array_swap(weft_array *a, struct node *n) {
   seize(a);
   struct node *before = a->node;
-  a->node = n;
+  name(a, n);
   free_up(a);
   return before;
 }
@@ -196,7 +209,7 @@ struct node *array_swap(weft_array *a, struct node *n) {
 bool array_replace(weft_array *a, struct node *from, struct node *to) {
   seize(a);
   bool is_from = a->node == from;
-  if (is_from) a->node = to;
+  if (is_from) name(a, to);
   free_up(a);
   return is_from;
 }
@@ -285,6 +298,7 @@ weft_status weft_check(weft_array *a) {
 static void end(weft_array *a) {
   struct caller *me = caller();
   struct node *n = a->node;
+  if (!a->scope) count_loose(n, -1);
   a->tag = HANDLE_GONE;
   a->node = NULL;
   if (me->n_spare >= SPARE_MOST) give_all(me);
@@ -295,25 +309,44 @@ static void end(weft_array *a) {
 static bool is_alive(weft_array *a) { return a && a != &no_memory && a->tag == HANDLE_ALIVE; }
 
 weft_array *weft_own(weft_array *a) {
-  if (is_alive(a)) atomic_fetch_add(&a->owners, 1);
+  if (!is_alive(a)) return a;
+  seize(a);
+  if (!(atomic_fetch_add(&a->owners, 1) & ~HELD_BY_SCOPE)) count_owned(a->node, 1);
+  free_up(a);
   return a;
 }
 
 /* Once too often is ignored while the scope is open: what it holds is not the caller's to give up. */
 void weft_disown(weft_array *a) {
   if (!is_alive(a)) return;
+  seize(a);
   int now = atomic_load(&a->owners);
-  while (now & ~HELD_BY_SCOPE)
-    if (atomic_compare_exchange_weak(&a->owners, &now, now - 1)) {
-      if (now == 1) end(a);
-      return;
-    }
+  while (now & ~HELD_BY_SCOPE && !atomic_compare_exchange_weak(&a->owners, &now, now - 1)) continue;
+  if ((now & ~HELD_BY_SCOPE) == 1) count_owned(a->node, -1);
+  free_up(a);
+  if (now == 1) end(a);
+}
+
+/* A name that outlives its scope: what has its value by now could be differentiated in the scope, and forgets how it was
+ * made with it. */
+static void loosen(weft_array *a) {
+  seize(a);
+  a->scope = NULL;
+  count_loose(a->node, 1);
+  bool has_value = atomic_load_explicit(&a->node->state, memory_order_acquire) == NODE_READY;
+  struct node *n = has_value ? node_retain(a->node) : NULL;
+  free_up(a);
+  if (!n) return;
+  graph_lock();
+  node_forget(n);
+  graph_unlock();
+  node_release(n);
 }
 
 void scope_drop_handles(struct weft_scope *s) {
   for (struct weft_array *h; (h = s->handles);) {
     unlink_from(h);
-    h->scope = NULL;
+    if (has_owner(h)) loosen(h);
     if (atomic_fetch_sub(&h->owners, HELD_BY_SCOPE) == HELD_BY_SCOPE) end(h);
   }
 }

@@ -7,6 +7,7 @@
 #include "base/hard.h"
 #include "base/mem.h"
 #include "graph/caller.h"
+#include "graph/scope.h"
 #include "op/op.h"
 #include "run/buffer.h"
 
@@ -138,6 +139,42 @@ void node_show_history(struct node *n) {
   n->n_in = n->n_forgotten;
   n->n_forgotten = 0;
   n->history_dropped = false;
+}
+
+/* While a trace is open whatever gets a value keeps its history. What would have forgotten it waits here, with a reference:
+ * nobody may come by it again. */
+static struct node_list deferred; /* graph lock */
+
+static void defer(struct node *n) {
+  if (n->is_to_forget) return;
+  if (deferred.n == deferred.room) {
+    int room = deferred.room ? 2 * deferred.room : 64;
+    struct node **node = mem_resize(deferred.node, sizeof *node * (size_t)room);
+    if (!node) return; /* its history stays */
+    deferred.node = node;
+    deferred.room = room;
+  }
+  n->is_to_forget = true;
+  deferred.node[deferred.n++] = node_retain(n);
+}
+
+void node_forget(struct node *n) {
+  if (!n->n_in) return;
+  if (scope_trace_open()) defer(n);
+  else node_drop_history(n);
+}
+
+void nodes_forget_deferred(void) {
+  graph_lock();
+  struct node_list l = scope_trace_open() ? (struct node_list){ 0 } : deferred;
+  if (l.node) deferred = (struct node_list){ 0 };
+  for (int i = 0; i < l.n; i++) {
+    l.node[i]->is_to_forget = false;
+    if (atomic_load(&l.node[i]->state) == NODE_READY) node_drop_history(l.node[i]);
+  }
+  graph_unlock();
+  for (int i = 0; i < l.n; i++) node_release(l.node[i]);
+  mem_free(l.node);
 }
 
 static void forget(struct node *n) {

@@ -33,8 +33,11 @@ struct node {
   bool weak;               /* a number without dtype of its own: yields to its partner */
   bool history_dropped;
   bool is_marked;          /* asked for once already: stored if it is needed again */
+  bool is_to_forget;       /* graph lock: among those whose history goes when the last trace ends */
   bool is_floating;        /* local nodes: computed in the kernel of its only user */
   _Atomic uint8_t state;
+  _Atomic int32_t n_owned; /* handles that name it and have an owner */
+  _Atomic int32_t n_loose; /* those of them whose scope has ended: their owners alone keep them */
   int n_in;
   uint32_t attr_bytes;
   uint64_t serial;         /* age: later nodes have larger ones */
@@ -59,6 +62,8 @@ void node_release(struct node *);                     /* NULL: nothing; iterativ
 int64_t node_live(void);
 uint64_t node_serial(void);                           /* of the youngest */
 void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */
+void node_forget(struct node *);                      /* the same, but while a trace is open, when the last one ends */
+void nodes_forget_deferred(void);                     /* the last trace has ended; graph lock not held */
 void node_hide_history(struct node *);                /* for a while: nobody can ask for its inputs; graph lock held */
 void node_show_history(struct node *);                /* again; likewise */
 struct node *node_local(struct arena *, const struct op *, weft_dtype, int rank, const dim dims[], int n_in,

@@ -84,7 +84,7 @@ void scope_end(struct weft_scope *s) {
   trusts_free(&s->trusts);
   arena_free(s->texts);
   failure_release(s->failure);
-  if (s->is_trace) atomic_fetch_sub(&n_traces, 1);
+  if (s->is_trace && atomic_fetch_sub(&n_traces, 1) == 1) nodes_forget_deferred();
   spare_push(&me->scopes, s, sizeof *s);
   buffer_callbacks();
 }

@@ -125,18 +125,15 @@ static weft_status compute(int n, struct node *node[], const struct eval_options
 
 static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool in_background) {
   struct node *few[16], **node = n <= 16 ? few : mem_alloc(sizeof *node * (size_t)n);
-  bool some[16], *forgets = n <= 16 ? some : mem_alloc((size_t)n);
   struct failure *f = NULL;
   weft_status status = n < 0 || (n && !a) ? report(WEFT_ERR_ARG, "%s: no arrays", fn)
-                     : node && forgets ? look_at(fn, n, a, node) : report(WEFT_ERR_MEMORY, "%s: out of memory", fn);
+                     : node ? look_at(fn, n, a, node) : report(WEFT_ERR_MEMORY, "%s: out of memory", fn);
   if (status == WEFT_OK) {
-    for (int i = 0; i < n; i++) forgets[i] = !a[i]->scope;
-    status = compute(n, node, &(struct eval_options){ .in_background = in_background, .forgets = forgets }, &f);
+    status = compute(n, node, &(struct eval_options){ .in_background = in_background }, &f);
     if (!status && !in_background) status = values_await(n, node, &f);
     nodes_release(n, node);
   }
   if (node != few) mem_free(node);
-  if (forgets != some) mem_free(forgets);
   return finish(status, f);
 }
 
@@ -191,8 +188,7 @@ weft_status weft_read(weft_array *a, weft_dtype dtype, void *dst, size_t bytes) 
   struct failure *f;
   weft_status status = look_at("weft_read", 1, &a, &n);
   if (status) return status;
-  bool forgets = !a->scope;
-  status = compute(1, &n, &(struct eval_options){ .fn = "weft_read", .forgets = &forgets }, &f);
+  status = compute(1, &n, &(struct eval_options){ .fn = "weft_read" }, &f);
   if (status == WEFT_OK && (f = misread(n, dtype, dst, bytes))) status = failure_status(f);
   if (status == WEFT_OK) status = value_copy(n, dst, &f);
   node_release(n);

@@ -11,6 +11,7 @@
 #include "op/loop.h"
 #include "run/buffer.h"
 #include "run/device.h"
+#include "run/held.h"
 #include "run/key.h"
 #include "run/pool.h"
 
@@ -44,7 +45,7 @@ struct eval {
   struct node **leaf;             /* in the order of the plan, with references */
   struct plan *plan;
   struct eval_settings settings;
-  bool in_background, only_targets;
+  bool in_background, only_targets, is_asked; /* by a user */
   int n_heirs;
   struct heir *heir;
   bool *dies;                     /* by leaf: nobody will ask for it; NULL: none of them */
@@ -66,7 +67,7 @@ static bool is_free(const struct node *n) {
 static bool is_known_size(const struct node *n) {
   return n->op->kind == OP_SIZE && dim_is_known(dim_resolve(((const struct size_attr *)n->attr)->size));
 }
-static bool stops(const struct node *n) { return has_value(n) || n->op->kind == OP_LEAF || is_known_size(n); }
+bool eval_stops(const struct node *n) { return has_value(n) || n->op->kind == OP_LEAF || is_known_size(n); }
 
 /* ---- what is in the way of a plan ---- */
 
@@ -125,41 +126,20 @@ static enum obstacle look(const struct node_list *l, struct failure **failure, s
 
 /* ---- values somebody will want again ---- */
 
-static bool is_heavy(const struct node *n) {
-  switch (n->op->kind) {
-    case OP_REDUCE: case OP_PREFIX: case OP_CONTRACT: case OP_SCATTER: case OP_ITEM: return true;
-    default: return false;
-  }
-}
-
-/* Whether somebody outside the graph holds node i, so that it is worth storing: heavy ones now, others the second time. */
-static bool is_wanted(struct node *n, int uses, bool only_looks) {
-  if (stops(n) || n->op->kind == OP_VIEW || n->op->many || n->op->kind == OP_IOTA) return false;
-  if (atomic_load(&n->refs) <= uses) return false;
-  bool now = is_heavy(n) || n->is_marked;
-  if (!only_looks) n->is_marked = true;
-  return now;
-}
-
-/* Adds such nodes to the targets. Lock held. */
+/* They join the targets. Lock held. */
 static bool add_held(struct eval *e, const struct node_list *l, bool only_looks) {
-  int *uses = mem_alloc(sizeof *uses * (size_t)(l->n + 1)), *wanted = mem_alloc(sizeof *wanted * (size_t)(l->n + 1)), n = 0;
-  bool ok = uses && wanted;
-  for (int i = 0; ok && i < l->n; i++)
-    for (int k = 0; k < (stops(l->node[i]) ? 0 : l->node[i]->n_in); k++) uses[l->node[i]->in[k]->slot]++;
-  for (int i = 0; ok && i < e->n; i++) uses[e->target[i]->slot] = INT32_MAX;
-  for (int i = 0; ok && i < l->n; i++) if (is_wanted(l->node[i], uses[i], only_looks)) wanted[n++] = i;
-  struct node **more = ok && n ? mem_resize(e->target, sizeof *more * (size_t)(e->n + n)) : e->target;
-  if (more) e->target = more;
-  bool *forgets = ok && n ? mem_resize(e->forgets, (size_t)(e->n + n)) : e->forgets;
+  struct held h;
+  if (!held_find(&h, l, e->n, e->target, only_looks)) return false;
+  struct node **target = h.n ? mem_resize(e->target, sizeof *target * (size_t)(e->n + h.n)) : e->target;
+  if (target) e->target = target;
+  bool *forgets = h.n ? mem_resize(e->forgets, (size_t)(e->n + h.n)) : e->forgets;
   if (forgets) e->forgets = forgets;
-  ok = ok && more && forgets;
-  for (int i = 0; ok && i < n; i++) {
-    e->forgets[e->n] = false;
-    e->target[e->n++] = node_retain(l->node[wanted[i]]);
+  bool ok = target && forgets;
+  for (int i = 0; ok && i < h.n; i++) {
+    e->forgets[e->n] = h.forgets[i];
+    e->target[e->n++] = node_retain(h.node[i]);
   }
-  mem_free(uses);
-  mem_free(wanted);
+  held_free(&h);
   return ok;
 }
 
@@ -329,7 +309,7 @@ static bool claim(struct eval *e) {
 }
 
 /* What is to be checked first is forgotten later. */
-static bool will_forget(const struct eval *e, int i) { return e->forgets[i] && !e->settings.check && !scope_trace_open(); }
+static bool may_forget(const struct eval *e, int i) { return e->forgets[i] && !e->settings.check; }
 
 /* A target that shows a part of a file may still fail to be read. */
 static bool shows_file(const struct eval *e) {
@@ -350,7 +330,7 @@ static bool may_donate(const struct eval *e) {
 /* Finds the leaves that die. What is seen of the targets by others has no history from now on. Lock held. */
 static void donate(struct eval *e) {
   bool *dies = mem_alloc((size_t)e->n_leaves + 1), *forgets = mem_alloc((size_t)e->n + 1);
-  for (int i = 0; forgets && i < e->n; i++) forgets[i] = will_forget(e, i);
+  for (int i = 0; forgets && i < e->n; i++) forgets[i] = may_forget(e, i) && !scope_trace_open();
   struct donation d = { e->n, e->n_asked, e->target, forgets, e->n_heirs, e->heir, e->n_leaves, e->leaf, dies };
   if (!dies || !forgets || !donate_find(&d)) {
     mem_free(dies);
@@ -398,7 +378,7 @@ static void publish(struct eval *e, struct run *r, struct value *v[]) {
     n->value = v[i];
     v[i] = NULL;
     set_state(n, NODE_READY);
-    if (will_forget(e, i) && !(e->hides && e->hides[i])) node_drop_history(n);
+    if (may_forget(e, i) && !(e->hides && e->hides[i])) node_forget(n);
   }
   end_donation(e, true);
   leave(e);
@@ -481,9 +461,12 @@ static struct failure *run_or_give_up(struct eval *e) {
 
 static struct failure *size_loop(int n, struct node *const item[]);
 
+static bool is_asked(const struct eval_options *o) { return o->fn || !o->only_targets; }
+static bool is_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed) > 0; }
+
 static bool begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
   *e = (struct eval){ .n = n, .n_asked = n, .settings = *eval_settings(), .in_background = o->in_background,
-                      .only_targets = o->only_targets, .n_heirs = o->n_heirs, .heir = o->heir };
+                      .only_targets = o->only_targets, .is_asked = is_asked(o), .n_heirs = o->n_heirs, .heir = o->heir };
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
   e->forgets = mem_alloc((size_t)n + 1);
   if (!e->target || !e->forgets) {
@@ -493,16 +476,20 @@ static bool begin(struct eval *e, int n, struct node *const target[], const stru
   }
   for (int i = 0; i < n; i++) {
     e->target[i] = node_retain(target[i]);
-    e->forgets[i] = o->forgets && o->forgets[i];
+    e->forgets[i] = is_asked(o) && is_loose(target[i]);
   }
   return true;
 }
 
-/* Leaves out what is there already. */
+/* Leaves out what is there already: since long, or as the result of a call or loop that came first. */
 static void drop_ready(struct eval *e) {
   int n = 0, asked = 0;
   for (int i = 0; i < e->n; i++) {
-    if (state_of(e->target[i]) == NODE_READY) { node_release(e->target[i]), e->had_ready = true; continue; }
+    if (state_of(e->target[i]) == NODE_READY) {
+      if (may_forget(e, i)) node_forget(e->target[i]);
+      node_release(e->target[i]), e->had_ready = true;
+      continue;
+    }
     e->forgets[n] = e->forgets[i];
     e->target[n++] = e->target[i];
     asked += i < e->n_asked;
@@ -550,11 +537,12 @@ static struct failure *approach(struct eval *e) {
     graph_lock();
     drop_ready(e);
     if (!e->n) return graph_unlock(), NULL;
-    if (!walk(&l, e->n, e->target, stops)) return graph_unlock(), no_memory();
+    if (!walk(&l, e->n, e->target, eval_stops)) return graph_unlock(), no_memory();
     if (!settle_sizes(&l)) return node_list_free(&l), graph_unlock(), no_memory();
     enum obstacle in_the_way = look(&l, &f, &which);
     if (in_the_way == CLEAR) {
-      bool ok = (e->only_targets || add_held(e, &l, false)) && take_leaves(e, &l);
+      bool ok = (!e->is_asked || held_forget(&l, e->n, e->target, e->forgets)) &&
+                (e->only_targets || add_held(e, &l, false)) && take_leaves(e, &l);
       f = ok ? find_plan(e, &l, RULE_EXACT) : no_memory();
       /* while a plan was made somebody may have computed or claimed a target: then once more */
       bool again = !f && !claim(e);
@@ -604,12 +592,14 @@ static struct failure *compute(struct eval *e) {
   return f;
 }
 
-/* Of what has been computed and checked. */
-static void forget(struct eval *e) {
+/* Of what was asked for, has its value and, if need be, was checked. */
+static void forget(int n, struct node *const asked[]) {
+  bool some = false;
+  for (int i = 0; i < n; i++) some |= is_loose(asked[i]);
+  if (!some) return;
   graph_lock();
-  e->settings.check = 0;
-  for (int i = 0; i < e->n; i++)
-    if (will_forget(e, i) && state_of(e->target[i]) == NODE_READY) node_drop_history(e->target[i]);
+  for (int i = 0; i < n; i++)
+    if (is_loose(asked[i]) && state_of(asked[i]) == NODE_READY) node_forget(asked[i]);
   graph_unlock();
 }
 
@@ -620,7 +610,7 @@ static struct failure *compute_checked(struct eval *e) {
   for (int i = 0; asked && i < n; i++) asked[i] = node_retain(e->target[i]);
   struct failure *f = asked ? compute(e) : no_memory();
   if (!f) f = nan_find(n, asked);
-  if (!f) forget(e);
+  if (!f) forget(n, asked);
   nodes_release(asked ? n : 0, asked);
   mem_free(asked);
   return f;
@@ -638,7 +628,7 @@ static struct failure *look_ahead(int n, struct node *const target[]) {
   struct node_list l;
   struct node *which;
   struct failure *f = NULL;
-  if (!walk(&l, n, target, stops)) return no_memory();
+  if (!walk(&l, n, target, eval_stops)) return no_memory();
   (void)look(&l, &f, &which);
   node_list_free(&l);
   return f;
@@ -668,10 +658,10 @@ static struct failure *start(int n, struct node *const target[], const struct ev
 
 weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *o, struct failure **failure) {
   struct eval e;
-  bool there = true, is_asked = o->fn || !o->only_targets, checks = is_asked && eval_settings()->check;
+  bool there = true, checks = is_asked(o) && eval_settings()->check;
   *failure = NULL;
   for (int i = 0; i < n; i++) there &= state_of(target[i]) == NODE_READY;
-  if (there && !checks) return WEFT_OK;
+  if (there && !checks) return forget(is_asked(o) ? n : 0, target), WEFT_OK;
   if (o->in_background) *failure = start(n, target, o);
   else if (!begin(&e, n, target, o)) *failure = no_memory();
   else {
@@ -694,7 +684,7 @@ static struct failure *eval_unsized(int n, struct node *const target[]) {
   if (!begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return no_memory();
   graph_lock();
   bool go = false;
-  if (!walk(&l, e.n, e.target, stops)) f = no_memory();
+  if (!walk(&l, e.n, e.target, eval_stops)) f = no_memory();
   else {
     f = take_leaves(&e, &l) ? find_plan(&e, &l, false) : no_memory();
     go = !f && claim(&e);
@@ -790,7 +780,7 @@ static struct failure *plan_only(struct eval *e, enum rule_tag rewrites, int64_t
   struct node *which;
   struct failure *f = NULL;
   graph_lock();
-  if (!walk(&l, e->n, e->target, stops)) return graph_unlock(), no_memory();
+  if (!walk(&l, e->n, e->target, eval_stops)) return graph_unlock(), no_memory();
   if (look(&l, &f, &which) == CLEAR) {
     f = (e->only_targets || add_held(e, &l, true)) && take_leaves(e, &l) ? find_plan(e, &l, rewrites) : no_memory();
     if (!f && given) *given = would_give(e);
@@ -806,7 +796,7 @@ bool eval_is_sized(int n, struct node *const target[]) {
   struct failure *f = NULL;
   bool is_sized = true;
   graph_lock();
-  if (walk(&l, n, target, stops)) {
+  if (walk(&l, n, target, eval_stops)) {
     enum obstacle found = look(&l, &f, &which);
     is_sized = f || found != UNSIZED; /* what fails says so when it is planned */
     node_list_free(&l);
@@ -829,10 +819,10 @@ struct plan *eval_plan_leaves(int n, struct node *const target[], enum rule_tag 
   return p;
 }
 
-struct failure *eval_cost(int n, struct node *const target[], const bool forgets[], weft_cost *out) {
+struct failure *eval_cost(int n, struct node *const target[], weft_cost *out) {
   struct eval e;
   int64_t given = 0;
-  if (!begin(&e, n, target, &(struct eval_options){ .forgets = forgets })) return no_memory();
+  if (!begin(&e, n, target, &(struct eval_options){ 0 })) return no_memory();
   struct failure *f = plan_only(&e, false, &given);
   if (!f) {
     const struct schedule *s = e.plan->schedule;

@@ -8,15 +8,17 @@
 #include "run/donate.h"
 #include "run/plan.h"
 
+/* Targets that a user has asked for (fn is set, or only_targets is not) forget their history once they have a value, if
+ * somebody's owner keeps them after their scope: nobody but a trace can ask for it. */
 struct eval_options {
   const char *fn;           /* what the user has called; NULL: weft_eval */
   bool in_background;       /* return once it is started */
   bool only_targets;        /* store nothing else, even if somebody holds it (a scope that closes) */
-  const bool *forgets;      /* by target: its history may go once it has a value; NULL: none */
   int n_heirs;              /* updates the targets are for (donate.h): they may be done when this returns */
   struct heir *heir;
 };
 weft_status eval_nodes(int n, struct node *const target[], const struct eval_options *, struct failure **);
+bool eval_stops(const struct node *); /* an evaluation does not look below it: it has a value, or is a leaf */
 /* Until none of them is queued or running. TIMEOUT has no failure. */
 weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **);
 struct failure *eval_look(int n, struct node *const target[]); /* why they cannot be computed, as far as one can see now */
@@ -60,7 +62,7 @@ void job_resume(void);                  /* they go on, if need be here and now; 
 struct plan *eval_plan_leaves(int n, struct node *const target[], enum rule_tag rewrites,
                               int *n_leaves, struct node ***leaf, struct failure **);
 /* What weft_eval would do, storing also what somebody holds and would have to compute again. */
-struct failure *eval_cost(int n, struct node *const target[], const bool forgets[], weft_cost *);
+struct failure *eval_cost(int n, struct node *const target[], weft_cost *);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
  * the caller meanwhile. */
 struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[]);

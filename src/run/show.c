@@ -239,17 +239,14 @@ weft_status weft_plan(int n, weft_array *const a[], weft_cost *out) {
   if (!out) return report(WEFT_ERR_ARG, "weft_plan: the cost is NULL");
   if (n < 0) return report(WEFT_ERR_ARG, "weft_plan: %d arrays", n);
   struct node **node = mem_alloc(sizeof *node * (size_t)(n + 1));
-  bool *forgets = mem_alloc((size_t)n + 1);
   *out = (weft_cost){ 0 };
-  if (!node || !forgets) f = fail(WEFT_ERR_MEMORY, 0, "weft_plan: out of memory");
+  if (!node) f = fail(WEFT_ERR_MEMORY, 0, "weft_plan: out of memory");
   else if (!arrays_nodes("weft_plan", n, a, node, &bad)) f = array_failure("weft_plan", 0, bad);
   else {
-    for (int i = 0; i < n; i++) forgets[i] = !a[i]->scope;
-    f = eval_cost(n, node, forgets, out);
+    f = eval_cost(n, node, out);
     nodes_release(n, node);
   }
   mem_free(node);
-  mem_free(forgets);
   weft_status status = f ? failure_report(f) : WEFT_OK;
   failure_release(f);
   return status;

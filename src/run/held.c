@@ -1,0 +1,200 @@
+#include "run/held.h"
+#include "base/mem.h"
+#include "graph/dtype.h"
+#include "op/op.h"
+#include "run/eval.h"
+
+enum { FAR = 64, SMALL_BYTES = 64 << 10 }; /* FAR operations cost about what one array of memory traffic does; what is small
+                                              costs less to store than its kernel costs to launch */
+
+/* By index in the list. */
+struct holding {
+  const struct node_list *list;
+  int *uses;            /* references from nodes of the list; INT32_MAX: a target */
+  uint8_t *reach;       /* REACHED | FULL */
+  int *depth, *most;    /* operations on the longest path to stored values; at most so many lie between. Of long lists only */
+  int *seen, *stack;    /* of a search: the last one that came by; nodes still to look at */
+};
+enum { REACHED = 1, FULL = 2 }; /* a path from a target meets nothing held before it; all its elements are computed */
+
+static bool holding_begin(struct holding *s, const struct node_list *l) {
+  size_t n = (size_t)l->n + 1;
+  bool is_long = l->n > FAR;
+  *s = (struct holding){ .list = l, .uses = mem_alloc((sizeof(int) * (is_long ? 5 : 1) + 1) * n) };
+  if (!s->uses) return false;
+  int *next = s->uses + n;
+  if (is_long) s->depth = next, s->most = next + n, s->seen = next + 2 * n, s->stack = next + 3 * n, next += 4 * n;
+  s->reach = (uint8_t *)next;
+  for (int i = 0; i < l->n; i++)
+    for (int k = 0; k < (eval_stops(l->node[i]) ? 0 : l->node[i]->n_in); k++) s->uses[l->node[i]->in[k]->slot]++;
+  return true;
+}
+
+static void holding_end(struct holding *s) { mem_free(s->uses); }
+
+/* ---- Who holds it ---- */
+
+static int refs_of(const struct node *n) { return atomic_load_explicit(&n->refs, memory_order_relaxed); }
+static bool is_owned(const struct node *n) { return atomic_load_explicit(&n->n_owned, memory_order_relaxed) > 0; }
+static int n_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed); }
+
+/* What has memory of its own if it is stored, and somebody outside the list refers to it. */
+static bool is_held(const struct holding *s, int i) {
+  const struct node *n = s->list->node[i];
+  if (eval_stops(n) || n->op->kind == OP_VIEW || n->op->many || n->op->kind == OP_IOTA) return false;
+  return refs_of(n) > s->uses[i];
+}
+
+/* All who hold it are owners, and no scope is open that it belongs to. */
+static bool is_loose(const struct holding *s, int i) {
+  const struct node *n = s->list->node[i];
+  return n_loose(n) && refs_of(n) <= s->uses[i] + n_loose(n);
+}
+
+static bool is_heavy(const struct node *n) {
+  switch (n->op->kind) {
+    case OP_REDUCE: case OP_PREFIX: case OP_CONTRACT: case OP_SCATTER: case OP_ITEM: return true;
+    default: return false;
+  }
+}
+
+static bool is_small(const struct node *n) {
+  dim count = dim_count(n->rank, n->dims);
+  return dim_is_known(count) && count <= SMALL_BYTES / (int64_t)weft_dtype_bytes((weft_dtype)n->dtype);
+}
+
+/* ---- How far it is from stored values ---- */
+
+static bool is_operation(const struct node *n) {
+  switch (n->op->kind) {
+    case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_VIEW: case OP_IDENTITY: case OP_ITEM: return false;
+    default: return !eval_stops(n);
+  }
+}
+
+static int at_most(int a, int b) { return a < b ? a : b; }
+
+/* Paths that meet again are counted twice by `most`, and once by the search. */
+static void measure(struct holding *s) {
+  for (int i = 0; i < s->list->n; i++) {
+    const struct node *n = s->list->node[i];
+    int own = is_operation(n), depth = 0, most = 0;
+    for (int k = 0; k < (eval_stops(n) ? 0 : n->n_in); k++) {
+      int j = n->in[k]->slot;
+      depth = depth > s->depth[j] ? depth : s->depth[j];
+      most = at_most(most + s->most[j], FAR + 1);
+    }
+    s->depth[i] = depth + own;
+    s->most[i] = at_most(most + own, FAR + 1);
+  }
+}
+
+/* Goes down from i until more than FAR operations are found. */
+static bool search(struct holding *s, int i) {
+  int found = 0, n = 0;
+  s->stack[n++] = i, s->seen[i] = i + 1;
+  while (n && found <= FAR) {
+    const struct node *x = s->list->node[s->stack[--n]];
+    found += is_operation(x);
+    for (int k = 0; k < (eval_stops(x) ? 0 : x->n_in); k++) {
+      int j = x->in[k]->slot;
+      if (s->seen[j] != i + 1) s->seen[j] = i + 1, s->stack[n++] = j;
+    }
+  }
+  return found > FAR;
+}
+
+static bool is_far(struct holding *s, int i) {
+  return s->depth && s->most[i] > FAR && (s->depth[i] > FAR || search(s, i));
+}
+
+/* ---- Which of them are met first ---- */
+
+/* Whether all elements of operand k are computed where all of n are. */
+static bool needs_all(const struct node *n, int k) {
+  if (n->op->kind == OP_TAKE || n->op->kind == OP_PUT) return k > 0;
+  if (n->op == &op_as_strided) return false;
+  if (n->op != &op_slice) return true;
+  int64_t axis = ((const struct slice_attr *)n->attr)->axis;
+  return n->dims[axis] == n->in[0]->dims[axis];
+}
+
+static void pass_on(struct holding *s, int i) {
+  const struct node *n = s->list->node[i];
+  if (eval_stops(n) || n->op->kind == OP_SIZE) return;
+  for (int k = 0; k < n->n_in; k++) s->reach[n->in[k]->slot] |= needs_all(n, k) ? s->reach[i] : s->reach[i] & REACHED;
+}
+
+static bool is_worth_it(struct holding *s, int i) {
+  const struct node *n = s->list->node[i];
+  if (is_heavy(n)) return true;
+  if (!(s->reach[i] & REACHED)) return false;
+  return n->is_marked || ((s->reach[i] & FULL) && ((is_owned(n) && is_small(n)) || is_far(s, i)));
+}
+
+/* Users come after what they use: from the end of the list on, all users of a node have been looked at before it. */
+static int choose(struct holding *s, bool only_looks, int wanted[]) {
+  int found = 0;
+  for (int i = s->list->n; i-- > 0;) {
+    if (s->uses[i] == INT32_MAX) s->reach[i] = REACHED | FULL;
+    if (!is_held(s, i)) { pass_on(s, i); continue; }
+    if (is_worth_it(s, i)) wanted[found++] = i;
+    if (!only_looks) s->list->node[i]->is_marked = true;
+  }
+  return found;
+}
+
+static bool put_down(struct held *h, const struct holding *s, int n, const int wanted[]) {
+  h->node = mem_alloc((sizeof *h->node + sizeof *h->forgets) * (size_t)(n + 1));
+  if (!h->node) return false;
+  h->forgets = (bool *)(h->node + n + 1);
+  for (h->n = 0; h->n < n; h->n++) {
+    int i = wanted[n - 1 - h->n]; /* in the order of the list */
+    h->node[h->n] = s->list->node[i];
+    h->forgets[h->n] = is_loose(s, i);
+  }
+  return true;
+}
+
+bool held_find(struct held *h, const struct node_list *l, int n, struct node *const target[], bool only_looks) {
+  struct holding s;
+  int *wanted = mem_alloc(sizeof *wanted * (size_t)(l->n + 1));
+  *h = (struct held){ 0 };
+  bool ok = holding_begin(&s, l) && wanted;
+  if (ok) {
+    for (int i = 0; i < n; i++) s.uses[target[i]->slot] = INT32_MAX;
+    if (s.depth) measure(&s);
+    ok = put_down(h, &s, choose(&s, only_looks, wanted), wanted);
+  }
+  holding_end(&s);
+  mem_free(wanted);
+  return ok;
+}
+
+void held_free(struct held *h) { mem_free(h->node); }
+
+/* ---- What may be forgotten ---- */
+
+static bool has_history(const struct node *n) { return n->n_in && atomic_load(&n->state) == NODE_READY; }
+
+/* reach: in an open scope somebody may ask for its history, having it or something made of it. */
+static void find_scoped(struct holding *s) {
+  for (int i = s->list->n; i-- > 0;) {
+    const struct node *n = s->list->node[i];
+    if (s->uses[i] != INT32_MAX && refs_of(n) > s->uses[i] + n_loose(n)) s->reach[i] = REACHED;
+    for (int k = 0; s->reach[i] && k < (eval_stops(n) ? 0 : n->n_in); k++) s->reach[n->in[k]->slot] = REACHED;
+  }
+}
+
+bool held_forget(const struct node_list *l, int n, struct node *const target[], const bool forgets[]) {
+  struct holding s;
+  bool some = false;
+  for (int i = 0; i < l->n; i++) some |= has_history(l->node[i]);
+  if (!some) return true;
+  if (!holding_begin(&s, l)) return false;
+  for (int i = 0; i < n; i++) s.uses[target[i]->slot] = INT32_MAX, s.reach[target[i]->slot] |= forgets[i] ? 0 : REACHED;
+  find_scoped(&s);
+  for (int i = 0; i < l->n; i++) if (has_history(l->node[i]) && !s.reach[i]) node_forget(l->node[i]);
+  holding_end(&s);
+  return true;
+}

@@ -1,0 +1,30 @@
+/* held.h -- what an evaluation stores besides what was asked for, because somebody holds it and will want it again.
+ *
+ * Held is a node that has references from outside the graph that is evaluated: names, owners, other expressions. Heavy ones
+ * are stored. Of others, only those that a path from a target meets first (what lies behind would be computed again at a
+ * distance of at most 64 operations), and only
+ *   - the second time they are needed, or
+ *   - if the evaluation computes all of their elements anyway, and either an owner has them and they have at most 64 KiB, or
+ *     more than 64 operations lie between them and values that are stored.
+ * So whoever goes on step by step computes at most 64 operations of earlier steps again, however large the arrays are, and an
+ * evaluation stores at most one array more for each path to what was asked for, not one for every node. */
+#ifndef WEFT_HELD_H
+#define WEFT_HELD_H
+#include "graph/node.h"
+
+struct held {
+  int n;
+  struct node **node;  /* borrowed */
+  bool *forgets;       /* by node: only owners hold it, without a scope: nobody will ask how it was made */
+};
+
+/* Among the nodes of a list that begins at what has a value; graph lock held. Marks what is needed now, unless only_looks.
+ * false: out of memory, and there is nothing to free. */
+bool held_find(struct held *, const struct node_list *, int n, struct node *const target[], bool only_looks);
+void held_free(struct held *);
+
+/* Values in the list forget how they were made, unless a scope can get at them: by a name, or through an expression of them.
+ * forgets: by target, whether it will. Graph lock held. false: out of memory. */
+bool held_forget(const struct node_list *, int n, struct node *const target[], const bool forgets[]);
+
+#endif
