@@ -294,6 +294,9 @@ weft_array *weft_flatten(weft_array *, int first, int last);               /* th
 weft_array *weft_as_strided(weft_array *, int rank, const int64_t dims[], const int64_t strides[], int64_t offset);
                                           /* y[i,j,..] = e[offset + i strides[0] + j strides[1] + ..], e being the elements
                                              of x row by row; they may be shown many times */
+weft_array *weft_windows(weft_array *, int axis, int64_t n, int64_t step, int64_t dilation);
+                                          /* windows of n that slide along the axis: y[..,i,..,j] = x[..,i step + j dilation,..]
+                                             for as many i as fit; j is a new last axis */
 
 
 /* ---- Indexing and updates ------------------------------------------------------------------------------------------
@@ -374,6 +377,19 @@ weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes
                                                            pairs of axes; those left of a, then those of b */
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /* "bqd,bkd->bqk"; ... for any axes; ii: a
                                                            diagonal. In pairs, the smallest products first */
+
+/* Convolution. x [N, s.., C] and w [O, k.., C/groups], with as many axes between as you like, give [N, t.., O]:
+ *   y[n, i.., o] = sum over j.. and c of x[n, i stride + j dilation - before.., c] w[o, j.., c],
+ * where x is 0 outside. Channels elsewhere are a transpose, which moves nothing. A transposed convolution is one whose x
+ * has been spread, by its stride, with w flipped. */
+typedef struct {
+  const int64_t *stride, *dilation;  /* one for each axis between; NULL: all 1 */
+  const int64_t *before, *after;     /* zeros around x; below 0: that many of its elements are left out; NULL: none */
+  const int64_t *spread;             /* so far apart x's elements stand, zeros between them; NULL: all 1 */
+  int64_t groups;                    /* channels of x and w go together group by group; 0: 1 */
+  int is_flipped;                    /* w runs backwards along each axis between */
+} weft_conv_options;
+weft_array *weft_conv(weft_array *x, weft_array *w, const weft_conv_options *);
 
 
 /* ---- Composed operations -------------------------------------------------------------------------------------------

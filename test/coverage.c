@@ -92,6 +92,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "random_bits", "", "32 or 64 bits of a key at a place; u32 and u64 inside, zero derivative, mapped and fused as any elementwise op: test/random.c" },
   { "broadcast", "fused", read_elsewhere },
   { "as_strided", "fused", read_elsewhere },
+  { "windows", "fused", read_elsewhere },
   { "take", "fused", read_elsewhere },
   { "pad", "fused", read_elsewhere },
   { "put", "fused", "what is updated, and what by, is stored first: they are read at other places than they are written" },
@@ -342,6 +343,7 @@ BIG(reshape, is(total(weft_reshape(bytes(), WEFT_DIMS(16, WEFT_ANY))), 5))
 BIG(broadcast, is(total(weft_broadcast(weft_from(WEFT_U8, WEFT_DIMS(1), (uint8_t[]){ 3 }), WEFT_DIMS(LENGTH))), 3.0 * LENGTH))
 BIG(transpose, is(weft_max(weft_add(weft_transpose(weft_iota(weft_full(WEFT_I64, WEFT_DIMS(65537, 32769), 0), 0), NULL), weft_integer(1)), WEFT_ALL), 65537))
 BIG(as_strided, is(total(weft_as_strided(weft_from(WEFT_U8, WEFT_DIMS(2), (uint8_t[]){ 1, 3 }), WEFT_DIMS(2, LENGTH / 2), (int64_t[]){ 1, 0 }, 0)), 2.0 * LENGTH))
+BIG(windows, is(weft_max(weft_at(weft_windows(bytes(), 0, 4, 1, 1), 0, weft_integer(LENGTH - 4)), WEFT_ALL), 5))
 BIG(slice, is(weft_slice(count(), 0, -2, LENGTH - 4, -1), 2.0 * LENGTH - 5))
 BIG(take, is(weft_at(bytes(), 0, weft_integer(-3)), 5))
 static weft_array *put_end(weft_array *x) { return weft_put(x, part_of(x, SPIKE), weft_integer(1), WEFT_SET); }
@@ -361,7 +363,7 @@ BIG(call, is(total(through_call(bytes())), 5))
 static const struct { const char *op; weft_array *(*make)(void); } long_rows[] = {
 #define B(name) { #name, big_##name },
   B(sum) B(prod) B(max) B(min) B(all) B(any) B(logsumexp) B(argmax) B(argmin) B(cumsum) B(cumprod) B(cummax) B(cummin) B(iota) B(size)
-  B(reshape) B(broadcast) B(transpose) B(slice) B(as_strided) B(take) B(put) B(scatter) B(concat) B(pad) B(matmul) B(loop) B(call) { "item", big_loop },
+  B(reshape) B(broadcast) B(transpose) B(slice) B(as_strided) B(windows) B(take) B(put) B(scatter) B(concat) B(pad) B(matmul) B(loop) B(call) { "item", big_loop },
 };
 
 /* Operands that have the same 2048 elements in each of many rows; so has the result. */

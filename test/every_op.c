@@ -286,6 +286,23 @@ PLAIN(windows) {
   return (void)c, (void)out, moved(x[0], 2, (int64_t[]){ x[0]->count < 3 ? 0 : x[0]->count - 2, 3 }, from_window, axis);
 }
 
+/* Pairs that slide along an axis, every other one. */
+static int64_t pair_of(int64_t n) { return n < 2 ? 1 : 2; }
+MAKE(pairs, weft_windows(x[0], axis, pair_of(weft_dim(x[0], axis)), 2, 1))
+static int64_t from_pair(const struct plain *x, int axis, const int64_t at[]) {
+  int64_t i[PLAIN_RANK + 1];
+  memcpy(i, at, (size_t)x->rank * sizeof *i);
+  i[axis] = 2 * at[axis] + at[x->rank];
+  return plain_at(x, i);
+}
+PLAIN(pairs) {
+  int64_t dims[PLAIN_RANK + 1], n = x[0]->dims[axis];
+  memcpy(dims, x[0]->dims, (size_t)x[0]->rank * sizeof *dims);
+  dims[axis] = (n - pair_of(n)) / 2 + 1;
+  dims[x[0]->rank] = pair_of(n);
+  return (void)c, (void)out, moved(x[0], x[0]->rank + 1, dims, from_pair, axis);
+}
+
 /* The last and the first along an axis, for every place beside it. */
 static weft_array *ends(weft_array *x, int axis) {
   int64_t dims[PLAIN_RANK];
@@ -530,6 +547,7 @@ static const struct call calls[] = {
   { "concat", "concat", 2, 'a', 1, make_concat, plain_concat_ }, { "pad", "pad", 2, 'a', 1, make_pad, plain_pad_ },
   { "matmul", "matmul", 2, 'm', 4, make_matmul, plain_matmul_ },
   { "as_strided", "as_strided", 1, 'a', 0, make_windows, plain_windows }, { "take", "take_along", 1, 'a', 5, make_ends, plain_ends },
+  { "windows", "windows", 1, 'a', 5, make_pairs, plain_pairs },
   { "reshape", "repeat", 1, 'a', 1, make_repeat, plain_repeat }, { "reshape", "tile", 1, 'a', 0, make_tile, plain_tile },
   { "concat", "roll", 1, 'a', 5, make_roll, plain_roll }, { "where", "tril", 1, 'a', 4, make_tril, plain_tril },
   { "where", "triu", 1, 'a', 4, make_triu, plain_triu }, { "where", "diag", 1, 'a', 6, make_diag, plain_diag },
@@ -750,6 +768,7 @@ D(scatter_mul, weft_put(x, some(x), weft_exp(weft_slice(x, 0, 0, 4, 1)), WEFT_MU
 D(scatter_max, weft_put(x, some(x), weft_mul(weft_slice(x, 0, 0, 4, 1), weft_scalar(1.5)), WEFT_MAX))
 D(scatter_min, weft_put(x, some(x), weft_mul(weft_slice(x, 0, 0, 4, 1), weft_scalar(1.5)), WEFT_MIN))
 D(as_strided, weft_exp(weft_as_strided(x, WEFT_DIMS(4, 3), (int64_t[]){ -1, 1 }, 3))) /* windows, the last first */
+D(windows, weft_exp(weft_windows(matrix(x), 1, 2, 1, 1)))
 D(along, weft_exp(weft_take_along(matrix(x), 1, weft_from(WEFT_I64, WEFT_DIMS(2, 4), (int64_t[]){ 0, 2, 2, 1, -1, 0, 0, 0 }))))
 static weft_array *add_along(weft_array *x) {
   weft_array *i = weft_from(WEFT_I64, WEFT_DIMS(2, 3), (int64_t[]){ 0, 1, 1, 0, 0, 1 });
@@ -780,7 +799,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
   S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum)
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
-  S(as_strided) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)
+  S(as_strided) S(windows) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)
   S(relu) S(silu) S(gelu) S(gelu_approx) S(softplus) S(clip) S(log_softmax) S(var) S(std) S(var_all) S(over_mean) S(over_var) S(over_prod)
   S(rms_norm) S(layer_norm) S(attention) L(cumprod) L(cummax) L(cummin)
 };

@@ -15,7 +15,7 @@ enum op_kind {
   OP_SIZE,     /* 0-d i64: a dim as a value; in[0]: an array that has it; attr: struct size_attr */
   OP_REDUCE,   /* attr: struct axis_attr; the axis stays with size 1; fold says how */
   OP_PREFIX,   /* attr: struct axis_attr; running combine, fold.op says how */
-  OP_VIEW,     /* moves no data; see the attrs below: reshape, broadcast, transpose, slice, as_strided */
+  OP_VIEW,     /* moves no data; see the attrs below: reshape, broadcast, transpose, slice, as_strided, windows */
   OP_TAKE,     /* in: x, index..; attr: struct take_attr */
   OP_PUT,      /* in: x, v; attr: struct put_attr: x with an affine part set or combined */
   OP_SCATTER,  /* in: x, v, index..; attr: struct scatter_attr */
@@ -35,6 +35,8 @@ struct axis_attr { int axis; };
 struct transpose_attr { int axes[WEFT_RANK_MAX]; };          /* attr_bytes covers rank entries only */
 struct strided_attr { int64_t offset, stride[WEFT_RANK_MAX]; }; /* of the elements row by row; attr_bytes: rank strides */
 struct slice_attr { int64_t axis; dim start; int64_t step; }; /* element i of the axis is x's start + i*step */
+struct windows_attr { int64_t axis, step, dilation; };          /* element j of window i is x's i*step + j*dilation; the last
+                                                                axis is j */
 struct take_attr { int n; enum { BY_TAKE, BY_AT, BY_WINDOW, BY_ALONG, BY_STRIDES } by; }; /* indices have one common shape I;
                                                                 result I + rest of x; by: what the user called, for messages */
 struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
@@ -123,7 +125,7 @@ struct op {
  * loop.c */
 extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
-    op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_take,
+    op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_windows, op_take,
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,
     op_depends, op_item, op_loop, op_call,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */

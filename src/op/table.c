@@ -21,7 +21,7 @@ const struct op *const op_table[] = {
   &op_random_bits, &op_where, &op_scale, &op_fma, &op_cast, &op_complex,
   &op_sum, &op_prod, &op_max, &op_min, &op_all, &op_any, &op_logsumexp, &op_argmax, &op_argmin,
   &op_cumsum, &op_cumprod, &op_cummax, &op_cummin,
-  &op_reshape, &op_broadcast, &op_transpose, &op_slice, &op_as_strided, &op_part, &op_pair,
+  &op_reshape, &op_broadcast, &op_transpose, &op_slice, &op_as_strided, &op_windows, &op_part, &op_pair,
   &op_take, &op_put, &op_scatter, &op_concat, &op_pad, &op_matmul,
   &op_alias, &op_stop_gradient, &op_depends, &op_barrier, &op_checkpoint, &op_custom,
   &op_loop, &op_call, &op_item, NULL

@@ -38,7 +38,7 @@ static bool through(const struct node *v, int8_t map[]) { /* map: axis of v -> a
       for (int k = 0; k < x->rank; k++) if (x->dims[k] == 1 && v->dims[k] == 1) m[k] = map[k];
   } else if (v->op == &op_part) {
     return true;
-  } else if (v->op == &op_as_strided) {
+  } else if (v->op == &op_as_strided || v->op == &op_windows) {
     return false;
   } else {
     const struct slice_attr *s = v->attr;

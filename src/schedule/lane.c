@@ -17,6 +17,7 @@ static bool view_keeps(const struct node *v, int64_t lanes) {
   if (is != was || v->op == &op_part) return false;
   if (v->op == &op_transpose) return !is || ((const struct transpose_attr *)v->attr)->axes[0] == 0;
   if (v->op == &op_slice) return !is || ((const struct slice_attr *)v->attr)->axis != 0;
+  if (v->op == &op_windows) return !is || ((const struct windows_attr *)v->attr)->axis != 0;
   return !is || v->op == &op_reshape;
 }
 

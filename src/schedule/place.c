@@ -94,6 +94,11 @@ bool place_view(const struct node *v, const struct place *in, struct place *out)
     memcpy(out->stride, in->stride, sizeof out->stride);
     if (node_count(v)) out->offset += s->start * in->stride[s->axis];
     out->stride[s->axis] *= s->step;
+  } else if (v->op == &op_windows) {
+    const struct windows_attr *a = v->attr;
+    memcpy(out->stride, in->stride, (size_t)x->rank * sizeof *in->stride);
+    out->stride[a->axis] *= a->step;
+    out->stride[x->rank] = in->stride[a->axis] * a->dilation;
   } else if (v->op == &op_part) {
     place_part(in, v->rank, (int)((const struct part_attr *)v->attr)->part, out);
   } else { /* reshape, as_strided */

@@ -1,0 +1,345 @@
+/* convolve.c -- convolution, of products of matrices and views.
+ *
+ *   y[n, i.., o] = sum over j.., c of x[n, i stride + j dilation - before.., c] w[o, j.., c]
+ *
+ * Windows of x are a view (windows.c), so for one place j of the leading kernel axes the rest is a product
+ * [rows, k C] x [k C, O] whose left operand is read where it is: along the last axis windows and channels are neighbours.
+ * There are as many products as leading places, and their results are added. Where rows are few, or k C is small, windows are
+ * copied side by side first, and there is one product. One channel a group is no product but a sum of shifted arrays.
+ *
+ * Derivatives are convolutions again: by x of dy, spread by the stride, with the flipped kernel; by w of x with dy, stride
+ * and dilation changing places. So they are own rules, and derivatives of derivatives follow. */
+#include <string.h>
+#include "base/mem.h"
+#include "op/operand.h"
+
+enum {
+  AXES = WEFT_RANK_MAX - 2,
+  FEW_ROWS = 14,        /* less than the rows of a patch: windows of several rows are copied together */
+  FEW_TERMS = 48,       /* shorter sums of products are worth a copy too */
+  MANY_PLACES = 64      /* so many products are too many */
+};
+
+static const char fn[] = "weft_conv";
+
+/* All that is asked of one convolution. */
+struct convolution {
+  int n;                /* axes between */
+  int64_t stride[AXES], dilation[AXES], before[AXES], after[AXES], spread[AXES], groups;
+  int is_flipped;
+};
+
+static weft_array *conv(const struct convolution *, weft_array *x, weft_array *w);
+
+/* ---- What x looks like to the windows ---- */
+
+/* Zeros between the elements of an axis. */
+static weft_array *spread(weft_array *x, int axis, int64_t by) {
+  if (by == 1) return x;
+  weft_array *apart = weft_pad(weft_unsqueeze(x, axis + 1), axis + 1, 0, by - 1, weft_integer(0));
+  return weft_slice(weft_flatten(apart, axis, axis + 1), axis, 0, 1 - by, 1);
+}
+
+static int64_t above_zero(int64_t n) { return n > 0 ? n : 0; }
+
+/* Zeros before and after an axis; below 0: elements less. */
+static weft_array *padded(weft_array *x, int axis, int64_t before, int64_t after) {
+  if (before < 0 || after < 0)
+    x = weft_slice(x, axis, above_zero(-before), after < 0 ? after : WEFT_END, 1);
+  if (before <= 0 && after <= 0) return x;
+  return weft_pad(x, axis, above_zero(before), above_zero(after), weft_integer(0));
+}
+
+static weft_array *surrounded(const struct convolution *c, weft_array *x) {
+  for (int k = 0; k < c->n; k++) x = padded(spread(x, k + 1, c->spread[k]), k + 1, c->before[k], c->after[k]);
+  return x;
+}
+
+static weft_array *flipped(const struct convolution *c, weft_array *w) {
+  for (int k = 0; k < c->n && c->is_flipped; k++) w = weft_flip(w, k + 1);
+  return w;
+}
+
+/* ---- The sums ---- */
+
+static int64_t kernel_size(weft_array *w, int k) { return w->node->dims[k + 1]; }
+
+static int64_t n_places(const struct convolution *c, weft_array *w) {
+  int64_t n = 1;
+  for (int k = 0; k + 1 < c->n; k++) n *= kernel_size(w, k);
+  return n;
+}
+
+/* [N, s.., C] -> [N, t.., C, k..] */
+static weft_array *windows(const struct convolution *c, weft_array *x, weft_array *w) {
+  for (int k = 0; k < c->n; k++) x = weft_windows(x, k + 1, kernel_size(w, k), c->stride[k], c->dilation[k]);
+  return x;
+}
+
+/* What stands at place p, counted row by row, of the first n - 1 of the n axes from `axis` on, which go. */
+static weft_array *at_place(const struct convolution *c, weft_array *x, weft_array *w, int axis, int64_t p) {
+  for (int k = c->n - 2; k >= 0; k--) {
+    x = weft_at(x, axis + k, weft_integer(p % kernel_size(w, k)));
+    p /= kernel_size(w, k);
+  }
+  return x;
+}
+
+/* The axis becomes two: [.., G C, ..] -> [.., G, C, ..] */
+static weft_array *groups_apart(weft_array *x, int axis, int64_t groups) {
+  dim d[WEFT_RANK_MAX + 1];
+  const struct node *n = x->node;
+  int rank = n->rank;
+  if (rank == WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "%s: the rank would be %d", fn, rank + 1);
+  for (int k = 0; k < rank; k++) d[k + (k > axis)] = n->dims[k];
+  d[axis] = groups;
+  d[axis + 1] = n->dims[axis] / groups;
+  return array_reshape(fn, x, rank + 1, d);
+}
+
+/* One product for a place: v [N, t.., C, k] and u [O, k, C] are summed over k and C. */
+static weft_array *by_product(weft_array *v, weft_array *u) {
+  return weft_matmul(weft_flatten(weft_moveaxis(v, -1, -2), -2, -1), weft_moveaxis(weft_flatten(u, -2, -1), 0, 1));
+}
+
+/* The same group by group: v [N, t.., G C, k], u [G O, k, C] -> [N, t.., G O]. */
+static weft_array *by_groups(const struct convolution *c, weft_array *v, weft_array *u) {
+  weft_array *rows = weft_moveaxis(groups_apart(v, c->n + 1, c->groups), c->n + 1, 0); /* [G, N, t.., C, k] */
+  weft_array *columns = weft_moveaxis(weft_flatten(groups_apart(u, 0, c->groups), -2, -1), -1, -2); /* [G, k C, O] */
+  rows = weft_flatten(weft_moveaxis(rows, -1, -2), -2, -1);
+  weft_array *y = weft_matmul(weft_flatten(rows, 1, c->n + 1), columns);                   /* [G, N t.., O] */
+  dim d[WEFT_RANK_MAX + 1] = { c->groups };
+  for (int k = 0; k <= c->n; k++) d[k + 1] = v->node->dims[k];
+  d[c->n + 2] = u->node->dims[0] / c->groups;
+  return weft_flatten(weft_moveaxis(array_reshape(fn, y, c->n + 3, d), 0, -2), -2, -1);
+}
+
+/* A group is one channel: v [N, t.., C, k], u [C O, k, 1] -> [N, t.., C O], a sum over k with channels side by side. */
+static weft_array *by_channel(const struct convolution *c, weft_array *v, weft_array *u) {
+  weft_array *factor = groups_apart(weft_squeeze(u, -1), 0, c->groups);       /* [C, O, k] */
+  factor = weft_moveaxis(factor, -1, 0);                                      /* [k, C, O] */
+  weft_array *x = weft_unsqueeze(weft_moveaxis(v, -1, -2), -1);               /* [N, t.., k, C, 1] */
+  return weft_flatten(weft_squeeze(weft_sum(weft_mul(x, factor), -3), -3), -2, -1);
+}
+
+static weft_array *at_one_place(const struct convolution *c, weft_array *v, weft_array *u) {
+  if (c->groups == 1) return by_product(v, u);
+  return u->node->dims[u->node->rank - 1] == 1 ? by_channel(c, v, u) : by_groups(c, v, u);
+}
+
+/* Windows side by side: [N, t.., C, k..] -> [N t.., k.. C], one product. */
+static weft_array *all_at_once(const struct convolution *c, weft_array *v, weft_array *u) {
+  const struct node *n = v->node;
+  dim d[WEFT_RANK_MAX];
+  memcpy(d, n->dims, (size_t)(c->n + 1) * sizeof *d);
+  d[c->n + 1] = u->node->dims[0];
+  weft_array *rows = weft_flatten(weft_flatten(weft_moveaxis(v, c->n + 1, -1), c->n + 1, -1), 0, c->n);
+  weft_array *y = weft_matmul(rows, weft_moveaxis(weft_flatten(u, 1, -1), 0, 1));
+  return array_reshape(fn, y, c->n + 2, d);
+}
+
+/* Whether windows are better copied side by side. */
+static bool wants_copy(const struct convolution *c, weft_array *v, weft_array *w) {
+  const struct node *n = v->node;
+  dim rows = n->dims[c->n];
+  if (c->groups != 1) return false;
+  int64_t terms = kernel_size(w, c->n - 1) * n->dims[c->n + 1];
+  return (dim_is_known(rows) && rows < FEW_ROWS) || terms < FEW_TERMS || c->dilation[c->n - 1] != 1 ||
+         n_places(c, w) > MANY_PLACES;
+}
+
+static weft_array *sums(const struct convolution *c, weft_array *x, weft_array *w) {
+  weft_array *v = windows(c, surrounded(c, x), w), *u = flipped(c, w), *y = NULL;
+  if (weft_check(v) || weft_check(u)) return weft_check(v) ? v : u;
+  if (wants_copy(c, v, w)) return all_at_once(c, v, u);
+  for (int64_t p = 0; p < n_places(c, w); p++) {
+    weft_array *t = at_one_place(c, at_place(c, v, w, c->n + 2, p), at_place(c, u, w, 1, p));
+    y = y ? weft_add(y, t) : t;
+  }
+  return y;
+}
+
+/* ---- Derivatives ---- */
+
+static dim size_of(weft_array *x, int axis) { return x->node->dims[axis]; }
+
+/* [G O, k.., C] -> [G C, k.., O] */
+static weft_array *turned_kernel(const struct convolution *c, weft_array *w) {
+  weft_array *apart = groups_apart(w, 0, c->groups);                          /* [G, O, k.., C] */
+  int last = c->n + 2, axes[WEFT_RANK_MAX + 1];
+  for (int k = 0; k <= last; k++) axes[k] = k;
+  axes[1] = last, axes[last] = 1;
+  return weft_flatten(weft_transpose(apart, axes), 0, 1);
+}
+
+/* dx: of all i, j with i stride + j dilation - before = spread t. */
+static weft_array *by_x(const struct convolution *c, weft_array *x, weft_array *w, weft_array *dy) {
+  struct convolution d = *c;
+  for (int k = 0; k < c->n; k++) {
+    int64_t reach = (kernel_size(w, k) - 1) * c->dilation[k];
+    d.stride[k] = c->spread[k], d.spread[k] = c->stride[k];
+    d.before[k] = reach - c->before[k];
+    d.after[k] = (size_of(x, k + 1) - 1) * c->spread[k] + reach - (size_of(dy, k + 1) - 1) * c->stride[k] - d.before[k];
+  }
+  d.is_flipped = !c->is_flipped;
+  return conv(&d, dy, turned_kernel(c, w));
+}
+
+/* dw: x's channels are the batch, the batch is summed over: [C, s.., G N] and [G O, t.., N] -> [C, k.., G O]. */
+static weft_array *by_w(const struct convolution *c, weft_array *x, weft_array *w, weft_array *dy) {
+  struct convolution d = *c;
+  weft_array *apart = groups_apart(x, c->n + 1, c->groups);                   /* [N, s.., G, C] */
+  apart = weft_moveaxis(weft_moveaxis(apart, 0, -1), -2, 0);                  /* [C, s.., G, N] */
+  weft_array *left = weft_flatten(apart, -2, -1), *right = weft_moveaxis(weft_moveaxis(dy, -1, 0), 1, -1);
+  for (int k = 0; k < c->n; k++) {
+    int64_t size = (size_of(x, k + 1) - 1) * c->spread[k] + 1;
+    int64_t reach = (size_of(dy, k + 1) - 1) * c->stride[k] + (kernel_size(w, k) - 1) * c->dilation[k] + 1;
+    d.stride[k] = c->dilation[k], d.dilation[k] = c->stride[k];
+    d.after[k] = reach - size - c->before[k];
+  }
+  d.is_flipped = 0;
+  weft_array *dw = weft_moveaxis(weft_moveaxis(conv(&d, left, right), 0, -1), -2, 0); /* [G O, k.., C] */
+  return flipped(c, dw);
+}
+
+static bool sizes_are_known(const struct convolution *c, weft_array *x) {
+  for (int k = 0; k < c->n; k++) if (!dim_is_known(size_of(x, k + 1))) return false;
+  return true;
+}
+
+static int conv_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
+  (void)y;
+  if (!dy[0]) return 0;
+  dx[0] = by_x(ctx, x[0], x[1], dy[0]);
+  dx[1] = by_w(ctx, x[0], x[1], dy[0]);
+  return 0;
+}
+
+static int conv_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], weft_array *dy[]) {
+  weft_array *a = dx[0] ? conv(ctx, dx[0], x[1]) : NULL, *b = dx[1] ? conv(ctx, x[0], dx[1]) : NULL;
+  dy[0] = a && b ? weft_add(a, b) : a ? a : b;
+  return 0;
+}
+
+/* Rows of x alone are more of its batch. */
+static weft_array *map_x(const struct convolution *c, weft_array *xs, weft_array *w) {
+  dim d[WEFT_RANK_MAX];
+  weft_array *y = conv(c, weft_flatten(xs, 0, 1), w);
+  if (weft_check(y)) return y;
+  d[0] = size_of(xs, 0), d[1] = size_of(xs, 1);
+  memcpy(d + 2, y->node->dims + 1, (size_t)(c->n + 1) * sizeof *d);
+  return array_reshape(fn, y, c->n + 3, d);
+}
+
+/* Rows of w, and perhaps of x, are groups: [R, N, s.., C] -> [N, s.., R C], [R, O, k.., C] -> [R O, k.., C]. */
+static weft_array *map_w(const struct convolution *c, weft_array *x, weft_array *ws, bool has_rows) {
+  struct convolution d = *c;
+  dim rows = size_of(ws, 0);
+  bool is_shared = !has_rows && c->groups == 1; /* all rows read the same channels */
+  if (!dim_is_known(rows)) return array_bad(WEFT_ERR_SHAPE, "%s: how many kernels there are is not known yet", fn);
+  if (!has_rows && !is_shared) {
+    dim dims[WEFT_RANK_MAX];
+    dims[0] = rows;
+    memcpy(dims + 1, x->node->dims, (size_t)(c->n + 2) * sizeof *dims);
+    x = array_broadcast(fn, x, c->n + 3, dims);
+  }
+  if (!is_shared) x = weft_flatten(weft_moveaxis(x, 0, -2), -2, -1), d.groups = c->groups * rows;
+  weft_array *y = conv(&d, x, weft_flatten(ws, 0, 1));
+  return weft_check(y) ? y : weft_moveaxis(groups_apart(y, c->n + 1, rows), -2, 0);
+}
+
+static int conv_map(void *ctx, weft_array *const xs[], const int is_mapped[], weft_array *ys[]) {
+  ys[0] = is_mapped[1] ? map_w(ctx, xs[0], xs[1], is_mapped[0]) : map_x(ctx, xs[0], xs[1]);
+  return 0;
+}
+
+/* ---- One convolution ---- */
+
+/* f16 and bf16: sums of several products are rounded once. */
+static weft_array *wide(weft_array *x) {
+  weft_dtype d = (weft_dtype)x->node->dtype;
+  return d == WEFT_F16 || d == WEFT_BF16 ? weft_cast(x, WEFT_F32) : x;
+}
+
+static weft_array *conv(const struct convolution *c, weft_array *x, weft_array *w) {
+  if (weft_check(x) || weft_check(w)) return weft_check(x) ? x : w;
+  weft_dtype to = weft_dtype_promote((weft_dtype)x->node->dtype, (weft_dtype)w->node->dtype);
+  weft_array *in[] = { x, w }, *y = weft_cast(sums(c, wide(x), wide(w)), to);
+  if (weft_check(y) || !sizes_are_known(c, x)) return y; /* sizes that are not known: the ordinary rules */
+  struct convolution *own = mem_alloc(sizeof *own);
+  if (!own) return array_bad(WEFT_ERR_MEMORY, "%s: out of memory", fn);
+  *own = *c;
+  weft_custom(2, in, 1, &y, &(weft_rules){ own, conv_vjp, conv_jvp, conv_map, mem_free });
+  return y;
+}
+
+/* ---- weft_conv ---- */
+
+static void take(int n, const int64_t given[], int64_t otherwise, int64_t out[]) {
+  for (int k = 0; k < n; k++) out[k] = given ? given[k] : otherwise;
+}
+
+static struct failure *check_options(const struct convolution *c) {
+  for (int k = 0; k < c->n; k++)
+    if (c->stride[k] < 1 || c->dilation[k] < 1 || c->spread[k] < 1)
+      return fail(WEFT_ERR_ARG, scope_origin(), "%s: stride %lld, dilation %lld, spread %lld on axis %d: all are at least 1", fn,
+                  (long long)c->stride[k], (long long)c->dilation[k], (long long)c->spread[k], k + 1);
+  return NULL;
+}
+
+static struct failure *check_channels(const struct convolution *c, const struct node *x, const struct node *w) {
+  struct shape_text a, b;
+  dim channels = x->dims[c->n + 1], of_group = w->dims[c->n + 1], out = w->dims[0];
+  if (!dim_is_known(channels) || !dim_is_known(of_group) || !dim_is_known(out))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the channels of %s and %s are not known yet", fn, shape_show(x, &a),
+                shape_show(w, &b));
+  if (c->groups < 1 || channels % c->groups || out % c->groups)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld groups do not divide the channels of %s and %s", fn, (long long)c->groups,
+                shape_show(x, &a), shape_show(w, &b));
+  if (channels == of_group * c->groups) return NULL;
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s has %lld channels, and %s wants %lld in %lld groups", fn, shape_show(x, &a),
+              (long long)channels, shape_show(w, &b), (long long)(of_group * c->groups), (long long)c->groups);
+}
+
+/* A kernel is not longer than what it slides along. */
+static struct failure *check_sizes(const struct convolution *c, const struct node *x, const struct node *w) {
+  struct shape_text a, b;
+  for (int k = 0; k < c->n; k++) {
+    dim size = x->dims[k + 1], kernel = w->dims[k + 1];
+    if (!dim_is_known(kernel) || kernel < 1)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the kernel %s has no size on axis %d", fn, shape_show(w, &b), k + 1);
+    if (!dim_is_known(size)) continue;
+    __int128 room = (size ? (__int128)(size - 1) * c->spread[k] + 1 : 0) + c->before[k] + c->after[k];
+    if (room < 1 || (__int128)(kernel - 1) * c->dilation[k] >= room)
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: on axis %d the kernel %s is longer than %s with its padding", fn, k + 1,
+                  shape_show(w, &b), shape_show(x, &a));
+  }
+  return NULL;
+}
+
+static struct failure *check_all(const struct convolution *c, const struct node *x, const struct node *w) {
+  struct shape_text a, b;
+  if (x->rank != w->rank || x->rank < 3)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: x is [N, s.., C] and w [O, k.., C/groups]: %s and %s", fn, shape_show(x, &a),
+                shape_show(w, &b));
+  struct failure *why = check_options(c);
+  if (!why) why = check_channels(c, x, w);
+  return why ? why : check_sizes(c, x, w);
+}
+
+weft_array *weft_conv(weft_array *x, weft_array *w, const weft_conv_options *options) {
+  struct node *n[2];
+  weft_array *bad;
+  weft_conv_options o = options ? *options : (weft_conv_options){ 0 };
+  if (!operands(fn, 2, (weft_array *[]){ x, w }, n, &bad)) return bad;
+  struct convolution c = { .n = n[0]->rank - 2, .groups = o.groups ? o.groups : 1, .is_flipped = o.is_flipped };
+  take(c.n, o.stride, 1, c.stride);
+  take(c.n, o.dilation, 1, c.dilation);
+  take(c.n, o.before, 0, c.before);
+  take(c.n, o.after, 0, c.after);
+  take(c.n, o.spread, 1, c.spread);
+  struct failure *why = check_all(&c, n[0], n[1]);
+  if (why) return array_of_bad(why, 2, n);
+  nodes_release(2, n);
+  return conv(&c, x, w);
+}
