@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 
 int64_t plain_off;
+const char *plain_missing;
 
 /* ---- numbers ---- */
 
@@ -338,7 +339,8 @@ static double in_f64(const char *op, const double x[]) {
   if (IS("maximum")) return larger(x[0], x[1]);
   if (IS("minimum")) return smaller(x[0], x[1]);
   if (IS("fma")) return fma(x[0], x[1], x[2]);
-  abort();
+  if (IS("scale")) return x[0] == 0 ? x[0] : x[0] * x[1];
+  return plain_missing = op, NAN;
 }
 
 static float in_f32(const char *op, const double x[]) {
@@ -354,6 +356,7 @@ static float in_f32(const char *op, const double x[]) {
   if (IS("mul")) return a * b;
   if (IS("div")) return a / b;
   if (IS("fma")) return fmaf(a, b, c);
+  if (IS("scale")) return a == 0 ? a : a * b;
   return (float)in_f64(op, x);
 }
 
@@ -372,7 +375,7 @@ static int64_t on_bools(const char *op, const int64_t x[]) {
   if (IS("pow")) return x[0] | !x[1];
   if (IS("remainder") || IS("fmod")) return x[0] & !x[1];
   if (IS("fma")) return (x[0] & x[1]) | x[2];
-  abort();
+  return plain_missing = op, 0;
 }
 
 /* a / 0 = 0, a % 0 = a; the lowest integer / -1 is itself */
@@ -421,7 +424,7 @@ static int64_t on_integers(const char *op, weft_dtype t, const int64_t x[]) {
   if (IS("or")) return x[0] | x[1];
   if (IS("xor")) return x[0] ^ x[1];
   if (IS("fma")) return (int64_t)(a * b + c);
-  abort();
+  return plain_missing = op, 0;
 }
 
 static bool is_comparison(const char *op) { return IS("eq") || IS("ne") || IS("lt") || IS("le") || IS("gt") || IS("ge"); }
@@ -497,6 +500,32 @@ struct plain plain_element(const char *op, weft_dtype out, int n, const struct p
   y = same_shape(op, out, n, (const struct plain *const *)at);
   for (int k = 0; k < n; k++) plain_free(&wide[k]);
   return y;
+}
+
+/* Whether there is a row for it: tried on ones, as floats and as integers. */
+bool plain_has_element(const char *op) {
+  static struct { const char *op; bool has; } known[256];
+  static int n_known;
+  for (int i = 0; i < n_known; i++) if (known[i].op == op) return known[i].has;
+  bool has = false;
+  const char *before = plain_missing;
+  for (int k = 0; !has && k < 2; k++) {
+    struct plain one = plain_new(k ? WEFT_I32 : WEFT_F32, 0, NULL);
+    k ? plain_set_i(&one, 0, 1) : plain_set_f(&one, 0, 1);
+    plain_missing = NULL;
+    struct plain y = plain_element(op, one.dtype, IS("where") || IS("fma") ? 3 : 2, (const struct plain *[]){ &one, &one, &one });
+    has = !plain_missing;
+    plain_free(&one), plain_free(&y);
+  }
+  plain_missing = before;
+  if (n_known < 256) known[n_known].op = op, known[n_known++].has = has;
+  return has;
+}
+
+bool plain_has_fold(const char *op) {
+  static const char *const names[] = { "sum", "prod", "max", "min", "all", "any", "logsumexp", "argmax", "argmin", "cumsum", "cumprod", "cummax", "cummin" };
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) if (IS(names[i])) return true;
+  return false;
 }
 
 /* ---- folds: docs/kir.md, section 6 ---- */
@@ -794,6 +823,7 @@ struct plain plain_pad(const struct plain *x, int axis, int64_t before, int64_t 
   return y;
 }
 
+/* In blocks of 512, in order; integers wrap. */
 struct plain plain_matmul(const struct plain *a, const struct plain *b, weft_dtype out) {
   int64_t dims[PLAIN_RANK], at[PLAIN_RANK], bt[PLAIN_RANK];
   int r = a->rank;
@@ -802,15 +832,21 @@ struct plain plain_matmul(const struct plain *a, const struct plain *b, weft_dty
   dims[r - 1] = b->dims[r - 1];
   struct plain y = plain_new(out, r, dims);
   for (int64_t i = 0; i < y.count; i++) {
-    double s = 0;
+    double s = 0, total = 0;
+    uint64_t whole = 0;
     plain_index(&y, i, at);
     memcpy(bt, at, sizeof bt);
     for (int64_t k = 0; k < a->dims[r - 1]; k++) {
       at[r - 1] = bt[r - 2] = k;
-      double u = plain_f(a, plain_at(a, at)), v = plain_f(b, plain_at(b, bt));
+      int64_t ia = plain_at(a, at), ib = plain_at(b, bt);
+      if (!plain_is_float(out)) { whole += (uint64_t)plain_i(a, ia) * (uint64_t)plain_i(b, ib); continue; }
+      if (k && k % 512 == 0) total = k == 512 ? s : out == WEFT_F64 ? total + s : (double)((float)total + (float)s), s = 0;
+      double u = plain_f(a, ia), v = plain_f(b, ib);
       s = out == WEFT_F64 ? fma(u, v, s) : (double)fmaf((float)u, (float)v, (float)s);
     }
-    plain_set_f(&y, i, s);
+    if (a->dims[r - 1] > 512) s = out == WEFT_F64 ? total + s : (double)((float)total + (float)s);
+    if (plain_is_float(out)) plain_set_f(&y, i, s);
+    else plain_set_i(&y, i, (int64_t)whole);
   }
   return y;
 }

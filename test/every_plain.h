@@ -56,6 +56,10 @@ struct plain plain_complex_prefix(const char *op, const struct plain *, int axis
 struct plain plain_complex_put(const struct plain *x, const struct plain *number, const struct plain *v, weft_how);
 struct plain plain_complex_matmul(const struct plain *a, const struct plain *b);
 
+/* Whether this file has it: a missing row is told by name. */
+bool plain_has_element(const char *op), plain_has_fold(const char *op);
+extern const char *plain_missing; /* the last op that was asked for and has no row: its value is nan or 0 */
+
 void plain_end(void);     /* gives back what exp and its like have compiled */
 extern int64_t plain_off; /* results of mathematical functions more than 4 ulp off libm, and wrong remainders, so far */
 

@@ -203,7 +203,7 @@ struct plain plain_complex_element(const char *op, weft_dtype out, int n, const 
   else if (IS("reciprocal")) y = quotient((struct pair){ number(x[0].re, 1), number(x[0].re, 0) }, x[0]);
   else if (IS("isnan")) y.re = OP2(or, OP1(isnan, x[0].re), OP1(isnan, x[0].im));
   else if (IS("where")) y = (struct pair){ WHERE(c, x[1].re, x[2].re), WHERE(c, x[1].im, x[2].im) };
-  else abort();
+  else plain_missing = op, y.re = x[0].re;
   return ended(since, y.im ? joined(y) : plain_cast(y.re, out));
 }
 

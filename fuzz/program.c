@@ -1,0 +1,134 @@
+/* program.c -- random programs of everything public (test/program.h): values against the plain evaluator and against the
+ * program written out by hand, derivatives against differences, maps against rows, functions, steps that are repeated.
+ *
+ *   program SECONDS SEED [COUNT [SHRINKING]]    COUNT: so many programs from that seed on, whatever the time; 0: print it,
+ *                                               check nothing. SHRINKING: seconds to make a finding smaller; default 60
+ *
+ * Programs run in processes of their own, some hundreds each, so that one that crashes or hangs is a finding like others. A
+ * program that fails is made smaller as long as it fails, and printed. The counts at the end say what programs were made of. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "../test/program.h"
+
+enum { BATCH = 200, LONGEST = 60 }; /* programs a process; seconds a program */
+enum { FINE = 0, WRONG = 1 };
+static int shrink_seconds = 60;
+static struct { volatile uint64_t seed, done; } *shared;
+
+static int batch(uint64_t first, uint64_t n, time_t end) {
+  static struct program p;
+  for (uint64_t seed = first; seed < first + n && (!end || time(NULL) < end); seed++) {
+    shared->seed = seed;
+    alarm(LONGEST);
+    program_make(&p, seed);
+    FILE *none = fopen("/dev/null", "w");
+    bool ok = program_check(&p, none);
+    fclose(none);
+    program_free(&p);
+    if (!ok) return WRONG;
+    shared->done++;
+  }
+  return FINE;
+}
+
+/* How it ends in a process of its own: 0, 1, or minus the signal. */
+static int outcome(int (*run)(void *), void *ctx) {
+  fflush(stdout);
+  pid_t pid = fork();
+  if (pid == 0) {
+    int r = run(ctx);
+    fflush(stdout);
+    _exit(r);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+struct range { uint64_t first, n; time_t end; };
+static int run_batch(void *ctx) {
+  const struct range *r = ctx;
+  return batch(r->first, r->n, r->end);
+}
+
+static int run_quietly(void *ctx) {
+  FILE *none = fopen("/dev/null", "w");
+  alarm(10);
+  program_counts = false;
+  return !program_check(ctx, none);
+}
+static int run_aloud(void *ctx) {
+  alarm(LONGEST);
+  program_counts = false;
+  return !program_check(ctx, stdout);
+}
+static int print_it(void *ctx) { return program_print(ctx, stdout), 0; }
+
+/* Smaller, as long as it ends in the same way. */
+static void shrink(struct program *p, int as) {
+  static struct program less;
+  time_t end = time(NULL) + shrink_seconds;
+  for (bool is_smaller = true; is_smaller && time(NULL) < end;) {
+    is_smaller = false;
+    for (int way = 0; time(NULL) < end; way++) {
+      program_copy(&less, p);
+      bool can = program_cut(&less, way);
+      if (can && program_size(&less) < program_size(p) && outcome(run_quietly, &less) == as) {
+        struct program t = *p;
+        *p = less, less = t;
+        is_smaller = true, way--;
+      }
+      program_free(&less);
+      if (!can) break;
+    }
+  }
+}
+
+static int make_it(void *ctx) { return program_make(ctx, ((struct program *)ctx)->seed), 0; }
+
+static void tell(uint64_t seed, int as) {
+  struct program *p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  (void)make_it;
+  program_make(p, seed);
+  shrink(p, as);
+  if (shrink_seconds) outcome(print_it, p);
+  int now = outcome(run_aloud, p);
+  if (now < 0) printf("program %llu: signal %d%s\n", (unsigned long long)seed, -now, now == -SIGALRM ? " (it hangs)" : "");
+  printf("program: seed %llu: program 0 %llu 1\n", (unsigned long long)seed, (unsigned long long)seed);
+  program_free(p);
+}
+
+int main(int argc, char **argv) {
+  time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 10);
+  uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1, first = seed, most = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
+  int n_findings = 0, is_only_printed = argc > 3 && !most;
+  if (is_only_printed) {
+    static struct program p;
+    program_make(&p, seed);
+    program_print(&p, stdout);
+    program_free(&p);
+    return 0;
+  }
+  if (argc > 4) shrink_seconds = atoi(argv[4]);
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  program_used("leaf");
+  while (most ? seed < first + most : time(NULL) < end) {
+    struct range r = { seed, most && first + most - seed < BATCH ? first + most - seed : BATCH, most ? 0 : end };
+    shared->seed = seed;
+    int as = outcome(run_batch, &r);
+    if (as == FINE) { seed += r.n; continue; }
+    n_findings++;
+    seed = shared->seed;
+    tell(seed++, as);
+    if (n_findings >= (shrink_seconds ? 20 : 400)) break;
+  }
+  if (shared->done >= 100) printf("what the programs used:\n"), program_print_uses(stdout);
+  printf("program: %llu programs, seeds %llu to %llu, %d findings\n", (unsigned long long)shared->done, (unsigned long long)first, (unsigned long long)shared->seed, n_findings);
+  return n_findings != 0;
+}

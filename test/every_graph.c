@@ -1,0 +1,489 @@
+/* every_graph.c -- see every_graph.h. The value of a node is found by that of its operands, from the targets down; a loop's
+ * body is evaluated anew in each step, with the loop's variables given. */
+#include "every_graph.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/function.h"
+#include "op/loop.h"
+#include "run/buffer.h"
+
+/* What has been computed of a node: several results only for loops, calls and the like. */
+struct found { const struct node *node; int n; struct plain *out; };
+struct sizes { int n, room; dim *symbol; int64_t *value; };
+
+/* One body at one time: what its leaves stand for, what is known of it so far. */
+struct stage {
+  int n_given;
+  const struct node **given;
+  const struct plain **value;
+  struct found *found; /* a hash table */
+  int n_found, room;
+  struct sizes *sizes;
+  int n_targets;
+  struct node *const *target; /* where loops are looked for that tell a size */
+  bool is_asking;
+};
+
+static char why[512];
+const char *plain_graph_why(void) { return why; }
+
+__attribute__((format(printf, 1, 2))) static bool no(const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(why, sizeof why, format, list);
+  va_end(list);
+  return false;
+}
+
+static void *room_for(size_t n, size_t size) {
+  void *p = calloc(n + 1, size);
+  if (!p) abort();
+  return p;
+}
+
+/* ---- sizes ---- */
+
+static void bind(struct sizes *s, dim symbol, int64_t value) {
+  if (dim_is_known(symbol) || !dim_is_symbol(symbol)) return;
+  if (s->n == s->room) {
+    s->room = 2 * s->room + 16;
+    s->symbol = realloc(s->symbol, sizeof *s->symbol * (size_t)s->room);
+    s->value = realloc(s->value, sizeof *s->value * (size_t)s->room);
+    if (!s->symbol || !s->value) abort();
+  }
+  s->symbol[s->n] = symbol, s->value[s->n++] = value;
+}
+
+/* The newest number of a symbol counts: a loop inside another has a length of its own in each step. */
+static int64_t number_of(const struct sizes *s, dim d) {
+  if (dim_is_known(d)) return d;
+  dim *symbol = room_for((size_t)s->n, sizeof *symbol);
+  int64_t *value = room_for((size_t)s->n, sizeof *value);
+  for (int i = 0; i < s->n; i++) symbol[i] = s->symbol[s->n - 1 - i], value[i] = s->value[s->n - 1 - i];
+  int64_t x = dim_value(d, s->n, symbol, value);
+  if (x < 0) x = dim_value(dim_resolve(d), s->n, symbol, value);
+  free(symbol), free(value);
+  return x;
+}
+
+static const struct found *find(struct stage *, const struct node *);
+static const struct plain *value_of(struct stage *, const struct node *);
+
+/* The number of steps of a loop, once the array that says it has a value. */
+static bool bind_steps(struct stage *s, const struct node *n) {
+  const struct loop *l = loop_of(n);
+  if (!l->has_steps || number_of(s->sizes, l->steps) >= 0) return true;
+  const struct plain *steps = value_of(s, n->in[0]);
+  if (steps) bind(s->sizes, l->steps, plain_i(steps, 0));
+  return steps != NULL;
+}
+
+/* Finds out sizes that nothing has told yet: what says how many steps a loop has, and how many it made. */
+static bool ask_loops(struct stage *s, dim d) {
+  struct node_list l = { 0 };
+  if (s->is_asking) return false;
+  s->is_asking = true;
+  graph_lock();
+  bool ok = walk(&l, s->n_targets, s->target, NULL);
+  graph_unlock();
+  for (int i = 0; ok && number_of(s->sizes, d) < 0 && i < l.n; i++)
+    if (l.node[i]->op == &op_loop && l.node[i]->n_in) bind_steps(s, l.node[i]);
+  for (int i = 0; ok && number_of(s->sizes, d) < 0 && i < l.n; i++)
+    if (l.node[i]->op == &op_loop && number_of(s->sizes, loop_of(l.node[i])->length) < 0) find(s, l.node[i]);
+  node_list_free(&l);
+  s->is_asking = false;
+  return ok;
+}
+
+static int64_t size_of(struct stage *s, dim d) {
+  int64_t n = number_of(s->sizes, d);
+  return n < 0 && ask_loops(s, d) ? number_of(s->sizes, d) : n;
+}
+
+static bool shape_of(struct stage *s, const struct node *n, int64_t dims[]) {
+  if (n->rank > PLAIN_RANK) return no("%s: more than %d axes", n->op->name, PLAIN_RANK);
+  for (int k = 0; k < n->rank; k++)
+    if ((dims[k] = size_of(s, n->dims[k])) < 0) return no("%s: the size of axis %d is not known", n->op->name, k);
+  return true;
+}
+
+static bool same_dims(const struct plain *a, const struct plain *b) {
+  return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
+/* ---- leaves ---- */
+
+static bool stored(const struct node *n, const int64_t dims[], struct plain *y) {
+  void *data;
+  size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
+  if (buffer_hold(n->value->buf, &data, NULL)) return no("%s: its elements cannot be had", n->op->name);
+  *y = plain_new((weft_dtype)n->dtype, n->rank, dims);
+  for (int64_t i = 0; i < y->count; i++) {
+    int64_t at[PLAIN_RANK], from = n->value->offset;
+    plain_index(y, i, at);
+    for (int k = 0; k < n->rank; k++) from += at[k] * n->value->stride[k];
+    memcpy(y->data + (size_t)i * size, (const char *)data + from * (int64_t)size, size);
+  }
+  buffer_drop(n->value->buf);
+  return true;
+}
+
+static bool leaf(struct stage *s, const struct node *n, struct plain *y) {
+  int64_t dims[PLAIN_RANK];
+  if (!shape_of(s, n, dims)) return false;
+  if (n->op != &op_scalar) return n->value ? stored(n, dims, y) : no("%s: a name without a value", n->op->name);
+  uint64_t bits = scalar_bits(n, (weft_dtype)n->dtype);
+  *y = plain_new((weft_dtype)n->dtype, 0, NULL);
+  memcpy(y->data, &bits, weft_dtype_bytes(y->dtype));
+  return true;
+}
+
+/* ---- one op ---- */
+
+static bool element(const struct node *n, const struct plain *const in[], struct plain *y) {
+  weft_dtype out = (weft_dtype)n->dtype;
+  for (int k = 1; k < n->n_in; k++)
+    if (!same_dims(in[k], in[0])) return no("%s: operands have different shapes", n->op->name);
+  if (n->op == &op_cast) return *y = plain_cast(in[0], out), true;
+  if (n->op == &op_complex) {
+    if (n->n_in == 2) return *y = plain_pair(in[0], in[1]), true;
+    struct plain parts;
+    *y = plain_new(out, 0, NULL);
+    parts = plain_parts(y);
+    plain_set_f(&parts, 0, ((const struct complex_attr *)n->attr)->re);
+    plain_set_f(&parts, 1, ((const struct complex_attr *)n->attr)->im);
+    return true;
+  }
+  if (!plain_has_element(n->op->name)) return no("%s: no row in test/every_plain.c", n->op->name);
+  *y = plain_element(n->op->name, out, n->n_in, in);
+  return true;
+}
+
+static struct plain strided(const struct node *n, const int64_t dims[], const struct plain *x) {
+  const struct strided_attr *a = n->attr;
+  struct plain numbers = plain_new(WEFT_I64, n->rank, dims);
+  for (int64_t i = 0; i < numbers.count; i++) {
+    int64_t at[PLAIN_RANK], from = a->offset;
+    plain_index(&numbers, i, at);
+    for (int k = 0; k < n->rank; k++) from += at[k] * a->stride[k];
+    plain_set_i(&numbers, i, from);
+  }
+  struct plain flat = plain_reshape(x, 1, &x->count), y = plain_take(&flat, 1, (const struct plain *[]){ &numbers });
+  plain_free(&flat), plain_free(&numbers);
+  return y;
+}
+
+static bool view(struct stage *s, const struct node *n, const struct plain *x, struct plain *y) {
+  int64_t dims[PLAIN_RANK], count = 1;
+  if (!shape_of(s, n, dims)) return false;
+  for (int k = 0; k < n->rank; k++) count *= dims[k];
+  if (n->op == &op_reshape) {
+    if (count != x->count) return no("reshape: %lld elements, not %lld", (long long)x->count, (long long)count);
+    *y = plain_reshape(x, n->rank, dims);
+  } else if (n->op == &op_broadcast) *y = plain_broadcast(x, n->rank, dims);
+  else if (n->op == &op_transpose) *y = plain_transpose(x, n->attr);
+  else if (n->op == &op_as_strided) *y = strided(n, dims, x);
+  else if (n->op == &op_slice) {
+    const struct slice_attr *a = n->attr;
+    int64_t start = size_of(s, a->start), last = start + (dims[a->axis] - 1) * a->step;
+    bool is_inside = !dims[a->axis] || (start >= 0 && start < x->dims[a->axis] && last >= 0 && last < x->dims[a->axis]);
+    if (!is_inside) return no("weft_slice: %lld:+%lld:%lld of %lld", (long long)start, (long long)dims[a->axis], (long long)a->step, (long long)x->dims[a->axis]);
+    *y = plain_slice(x, (int)a->axis, start, dims[a->axis], a->step);
+  } else return no("%s: only plans have it", n->op->name);
+  return true;
+}
+
+static bool in_range(const struct plain *x, int n, const struct plain *const index[]) {
+  for (int k = 0; k < n; k++)
+    for (int64_t i = 0; i < index[k]->count; i++) {
+      int64_t j = plain_i(index[k], i);
+      if (j < -x->dims[k] || j >= x->dims[k]) return no("index %lld is out of range: %lld elements", (long long)j, (long long)x->dims[k]);
+    }
+  return true;
+}
+
+static struct plain numbers_of(const struct plain *x) {
+  struct plain n = plain_new(WEFT_I64, x->rank, x->dims);
+  for (int64_t i = 0; i < n.count; i++) plain_set_i(&n, i, i);
+  return n;
+}
+
+static bool put(struct stage *s, const struct node *n, const struct plain *const in[], struct plain *y) {
+  const struct put_attr *a = n->attr;
+  struct plain part = numbers_of(in[0]);
+  for (int k = 0; k < n->rank; k++) {
+    int64_t start = size_of(s, a->start[k]), length = in[1]->dims[k], last = start + (length - 1) * a->step[k];
+    if (length && (start < 0 || start >= in[0]->dims[k] || last < 0 || last >= in[0]->dims[k])) {
+      plain_free(&part);
+      return no("weft_put: the part does not lie inside");
+    }
+    struct plain less = plain_slice(&part, k, start, length, a->step[k]);
+    plain_free(&part);
+    part = less;
+  }
+  *y = plain_put(in[0], &part, in[1], (weft_how)a->how);
+  plain_free(&part);
+  return true;
+}
+
+static bool scatter(const struct node *n, const struct plain *const in[], struct plain *y) {
+  const struct scatter_attr *a = n->attr;
+  if (!in_range(in[0], a->n, in + 2)) return false;
+  struct plain all = numbers_of(in[0]), part = plain_take(&all, a->n, in + 2);
+  *y = plain_put(in[0], &part, in[1], a->how);
+  plain_free(&all), plain_free(&part);
+  return true;
+}
+
+static bool iota(struct stage *s, const struct node *n, struct plain *y) {
+  int64_t dims[PLAIN_RANK];
+  if (!shape_of(s, n, dims)) return false;
+  *y = plain_iota((weft_dtype)n->dtype, n->rank, dims, ((const struct axis_attr *)n->attr)->axis);
+  return true;
+}
+
+static bool size(struct stage *s, const struct node *n, const struct plain *const in[], struct plain *y) {
+  const struct size_attr *a = n->attr;
+  int64_t is = n->n_in ? (a->axis < 0 ? in[0]->count : in[0]->dims[a->axis]) : size_of(s, a->size);
+  *y = plain_new(WEFT_I64, 0, NULL);
+  plain_set_i(y, 0, is);
+  return is >= 0 || no("weft_size: not known");
+}
+
+bool plain_knows(const struct op *op) {
+  switch (op->kind) {
+  case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
+  case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
+  case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided;
+  case OP_PAIR: return false;
+  case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
+  case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
+  }
+  return false;
+}
+
+static bool compute(struct stage *s, const struct node *n, const struct plain *const in[], struct plain *y) {
+  int axis = n->attr_bytes >= sizeof(int) ? ((const struct axis_attr *)n->attr)->axis : 0;
+  weft_dtype out = (weft_dtype)n->dtype;
+  if (!plain_knows(n->op)) return no("%s: the plain evaluator does not know it", n->op->name);
+  switch (n->op->kind) {
+  case OP_LEAF: return leaf(s, n, y);
+  case OP_ELEMENT: return element(n, in, y);
+  case OP_IOTA: return iota(s, n, y);
+  case OP_SIZE: return size(s, n, in, y);
+  case OP_REDUCE:
+    if (!in[0]->dims[axis] && !strncmp(n->op->name, "arg", 3)) return no("%s of nothing", n->op->name);
+    return *y = plain_reduce(n->op->name, out, in[0], axis), true;
+  case OP_PREFIX: return *y = plain_prefix(n->op->name, out, in[0], axis), true;
+  case OP_VIEW: return view(s, n, in[0], y);
+  case OP_TAKE: return in_range(in[0], n->n_in - 1, in + 1) && (*y = plain_take(in[0], n->n_in - 1, in + 1), true);
+  case OP_PUT: return put(s, n, in, y);
+  case OP_SCATTER: return scatter(n, in, y);
+  case OP_CONTRACT: return *y = plain_matmul(in[0], in[1], out), true;
+  case OP_CONCAT: return *y = plain_concat(axis, n->n_in, in), true;
+  case OP_PAD: {
+    const struct pad_attr *a = n->attr;
+    return *y = plain_pad(in[0], (int)a->axis, a->before, a->after, in[1]), true;
+  }
+  case OP_IDENTITY: return *y = plain_cast(in[0], out), true;
+  case OP_PAIR: case OP_LOOP: case OP_CALL: case OP_ITEM: break;
+  }
+  return no("%s: not one op", n->op->name);
+}
+
+/* ---- bodies ---- */
+
+static bool evaluate(struct sizes *, int n_given, const struct node **given, const struct plain **value, int n,
+                     struct node *const target[], struct plain out[]);
+
+static struct plain row_of(const struct plain *xs, int64_t t) {
+  struct plain y = plain_new(xs->dtype, xs->rank - 1, xs->dims + 1);
+  size_t bytes = (size_t)y.count * weft_dtype_bytes(y.dtype);
+  memcpy(y.data, xs->data + (size_t)t * bytes, bytes);
+  return y;
+}
+
+static struct plain stacked(struct stage *s, const struct node *body, int64_t n, struct plain rows[], bool is_backward) {
+  int64_t dims[PLAIN_RANK + 1] = { n };
+  if (!n && !shape_of(s, body, dims + 1)) memset(dims, 0, sizeof dims);
+  if (n) memcpy(dims + 1, rows[0].dims, (size_t)body->rank * sizeof *dims);
+  struct plain y = plain_new((weft_dtype)body->dtype, body->rank + 1, dims);
+  for (int64_t t = 0; t < n; t++) {
+    size_t bytes = (size_t)rows[t].count * weft_dtype_bytes(y.dtype);
+    memcpy(y.data + (size_t)(is_backward ? n - 1 - t : t) * bytes, rows[t].data, bytes);
+    plain_free(&rows[t]);
+  }
+  return y;
+}
+
+/* The results of a loop: all steps of n_all, the last of n_carry, how many there were. */
+static bool loop(struct stage *s, const struct node *n, const struct plain *const in[], struct found *f) {
+  enum { LONGEST = 1 << 20 };
+  const struct loop *l = loop_of(n);
+  int n_body = l->n_carry + l->n_all + (l->until != NULL), n_var = l->n_seq + l->n_carry + l->n_const;
+  int64_t steps = l->has_steps ? plain_i(in[0], 0) : l->steps == INT64_MAX ? LONGEST : size_of(s, l->steps), done = 0;
+  if (steps < 0) return no("a loop of %lld steps", (long long)steps);
+  if (steps > LONGEST) steps = LONGEST;
+  if (l->has_steps) bind(s->sizes, l->steps, steps);
+  struct node **body = room_for((size_t)n_body, sizeof *body);
+  const struct node **var = room_for((size_t)n_var, sizeof *var);
+  const struct plain **value = room_for((size_t)n_var, sizeof *value);
+  struct plain *carry = room_for((size_t)l->n_carry, sizeof *carry), *row = room_for((size_t)l->n_seq, sizeof *row),
+               *now = room_for((size_t)n_body, sizeof *now), **all = room_for((size_t)l->n_all, sizeof *all);
+  int v = 0, room = 0;
+  for (int k = 0; k < l->n_carry; k++) body[k] = l->next[k], carry[k] = plain_cast(in[loop_in_carry(l, k)], in[loop_in_carry(l, k)]->dtype);
+  for (int k = 0; k < l->n_all; k++) body[l->n_carry + k] = l->all[k];
+  if (l->until) body[n_body - 1] = l->until;
+  for (int k = 0; k < l->n_seq; k++) var[v] = l->seq_var[k], value[v++] = &row[k];
+  for (int k = 0; k < l->n_carry; k++) var[v] = l->carry_var[k], value[v++] = &carry[k];
+  for (int k = 0; k < l->n_const; k++) var[v] = l->const_var[k], value[v++] = in[loop_in_const(l, k)];
+  bool ok = true;
+  for (int64_t t = 0, is_over = 0; ok && t < steps && !is_over; t++) {
+    if (t == room) {
+      room = 2 * room + 16;
+      for (int k = 0; k < l->n_all; k++) if (!(all[k] = realloc(all[k], sizeof **all * (size_t)room))) abort();
+    }
+    for (int k = 0; k < l->n_seq; k++) row[k] = row_of(in[loop_in_seq(l, k)], l->is_backward ? steps - 1 - t : t);
+    ok = evaluate(s->sizes, n_var, var, value, n_body, body, now);
+    for (int k = 0; k < l->n_seq; k++) plain_free(&row[k]);
+    if (!ok) break;
+    for (int k = 0; k < l->n_carry; k++) plain_free(&carry[k]), carry[k] = now[k];
+    for (int k = 0; k < l->n_all; k++) all[k][done] = now[l->n_carry + k];
+    done++;
+    if (l->until) is_over = plain_i(&now[n_body - 1], 0), plain_free(&now[n_body - 1]);
+  }
+  bind(s->sizes, l->length, done);
+  f->n = l->n_all + l->n_carry + 1;
+  f->out = room_for((size_t)f->n, sizeof *f->out);
+  for (int k = 0; k < l->n_all; k++) f->out[k] = stacked(s, l->all[k], done, all[k], l->is_backward), free(all[k]);
+  for (int k = 0; k < l->n_carry; k++) f->out[l->n_all + k] = carry[k];
+  f->out[f->n - 1] = plain_new(WEFT_I64, 0, NULL);
+  plain_set_i(&f->out[f->n - 1], 0, done);
+  free(body), free(var), free(value), free(carry), free(row), free(now), free(all);
+  return ok;
+}
+
+/* A call is its body on what it is given; sizes of its inputs are those of the arguments. */
+static bool call(struct stage *s, const struct node *n, const struct plain *const in[], struct found *f) {
+  const struct weft_function *g = ((const struct call_attr *)n->attr)->function;
+  const struct node **given = room_for((size_t)g->n_in, sizeof *given);
+  const struct plain **value = room_for((size_t)g->n_in, sizeof *value);
+  for (int i = 0; i < g->n_in; i++) {
+    given[i] = g->in[i], value[i] = in[i];
+    for (int k = 0; k < g->in[i]->rank; k++) bind(s->sizes, g->in[i]->dims[k], in[i]->dims[k]);
+  }
+  f->n = g->n_out;
+  f->out = room_for((size_t)f->n, sizeof *f->out);
+  bool ok = evaluate(s->sizes, g->n_in, given, value, g->n_out, g->out, f->out);
+  if (!ok) f->n = 0;
+  free(given), free(value);
+  return ok;
+}
+
+/* ---- graphs ---- */
+
+static struct found *slot(struct stage *s, const struct node *n) {
+  size_t at = ((uintptr_t)n >> 4) * 0x9e3779b97f4a7c15u % (size_t)s->room;
+  while (s->found[at].node && s->found[at].node != n) at = (at + 1) % (size_t)s->room;
+  return &s->found[at];
+}
+
+static void note(struct stage *s, struct found f) {
+  if (2 * s->n_found >= s->room) {
+    struct found *old = s->found;
+    int n = s->room;
+    s->room = 2 * n + 64;
+    s->found = room_for((size_t)s->room, sizeof *s->found);
+    for (int i = 0; i < n; i++) if (old[i].node) *slot(s, old[i].node) = old[i];
+    free(old);
+  }
+  *slot(s, f.node) = f;
+  s->n_found++;
+}
+
+static const struct plain *given_to(const struct stage *s, const struct node *n) {
+  for (int i = 0; i < s->n_given; i++) if (s->given[i] == n) return s->value[i];
+  return NULL;
+}
+
+static const struct plain *value_of(struct stage *s, const struct node *n) {
+  const struct plain *is_given = given_to(s, n);
+  if (is_given) return is_given;
+  int k = n->op == &op_item && !n->value ? ((const struct item_attr *)n->attr)->k : 0;
+  const struct found *f = find(s, n->op == &op_item && !n->value ? n->in[0] : n);
+  return f ? &f->out[k] : NULL;
+}
+
+/* Checkpoints and own rules pass their first operands on, one for each result. */
+static bool pass(const struct node *n, const struct plain *const in[], struct found *f) {
+  f->n = n->op->many->count(n);
+  f->out = room_for((size_t)f->n, sizeof *f->out);
+  for (int k = 0; k < f->n; k++) f->out[k] = plain_cast(in[k], in[k]->dtype);
+  return true;
+}
+
+static const struct found *find(struct stage *s, const struct node *n) {
+  if (s->room && slot(s, n)->node) return slot(s, n);
+  bool is_leaf = n->value || n->op->kind == OP_LEAF, ok = true;
+  const struct plain **in = room_for((size_t)n->n_in, sizeof *in);
+  struct found f = { .node = n };
+  if (n->op == &op_loop && n->n_in) ok = bind_steps(s, n);
+  for (int k = 0; ok && !is_leaf && k < n->n_in; k++) {
+    struct plain copy; /* the table may grow, but elements stay where they are */
+    const struct plain *x = value_of(s, n->in[k]);
+    if (!(ok = x != NULL)) break;
+    copy = *x;
+    in[k] = memcpy(room_for(1, sizeof copy), &copy, sizeof copy);
+  }
+  if (ok && is_leaf) f.n = 1, f.out = room_for(1, sizeof *f.out), ok = leaf(s, n, f.out);
+  else if (ok && n->op == &op_loop) ok = loop(s, n, in, &f);
+  else if (ok && n->op == &op_call) ok = call(s, n, in, &f);
+  else if (ok && n->op->many) ok = pass(n, in, &f);
+  else if (ok) f.n = 1, f.out = room_for(1, sizeof *f.out), ok = compute(s, n, in, f.out);
+  for (int k = 0; !is_leaf && k < n->n_in; k++) free((void *)(uintptr_t)in[k]);
+  free(in);
+  if (ok) return note(s, f), slot(s, n);
+  for (int k = 0; k < f.n; k++) plain_free(&f.out[k]);
+  free(f.out);
+  return NULL;
+}
+
+static bool evaluate(struct sizes *sizes, int n_given, const struct node **given, const struct plain **value, int n,
+                     struct node *const target[], struct plain out[]) {
+  struct stage s = { .n_given = n_given, .given = given, .value = value, .sizes = sizes, .n_targets = n, .target = target };
+  bool ok = true;
+  int i = 0;
+  for (; ok && i < n; i++) {
+    const struct plain *x = value_of(&s, target[i]);
+    if ((ok = x != NULL)) out[i] = plain_cast(x, x->dtype);
+    else break;
+  }
+  for (int k = 0; !ok && k < i; k++) plain_free(&out[k]);
+  for (int j = 0; j < s.room; j++) {
+    for (int k = 0; s.found[j].node && k < s.found[j].n; k++) plain_free(&s.found[j].out[k]);
+    if (s.found[j].node) free(s.found[j].out);
+  }
+  free(s.found);
+  return ok;
+}
+
+bool plain_graph(int n, weft_array *const y[], int n_given, const struct plain_given given[], struct plain out[]) {
+  struct sizes sizes = { 0 };
+  const struct node **node = room_for((size_t)n_given, sizeof *node);
+  const struct plain **value = room_for((size_t)n_given, sizeof *value);
+  struct node **target = room_for((size_t)n, sizeof *target);
+  bool ok = true;
+  for (int i = 0; i < n_given; i++) {
+    node[i] = given[i].x->node, value[i] = given[i].value;
+    for (int k = 0; k < node[i]->rank; k++) bind(&sizes, node[i]->dims[k], value[i]->dims[k]);
+  }
+  for (int i = 0; ok && i < n; i++) {
+    if (weft_check(y[i])) ok = no("%s", weft_message());
+    else target[i] = y[i]->node;
+  }
+  ok = ok && evaluate(&sizes, n_given, node, value, n, target, out);
+  free(node), free(value), free(target), free(sizes.symbol), free(sizes.value);
+  return ok;
+}

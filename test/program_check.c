@@ -1,0 +1,473 @@
+/* program_check.c -- what must hold of every program, whatever it is: weft computes, in every way it has, what the plain
+ * evaluator says; that is what the program written out by hand gives; vjp, jvp and differences agree; mapped over rows, each
+ * row is what it is alone; as a function it is the same; and a step that is repeated leaves nothing behind. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "every_graph.h"
+#include "every_recipe.h"
+#include "graph/scope.h"
+#include "program_kinds.h"
+
+enum { ROWS = 3 };
+
+struct results { int n; struct plain y[PROGRAM_OUTS]; };
+
+static void results_free(struct results *r) {
+  for (int k = 0; k < r->n; k++) plain_free(&r->y[k]);
+  r->n = 0;
+}
+
+static bool found(const struct program *p, FILE *out, const char *what, const char *why) {
+  fprintf(out, "program %llu: %s: %s\n", (unsigned long long)p->seed, what, why);
+  return false;
+}
+
+/* What is legal but not written yet, and sizes that were taken to be equal while they were open. */
+static bool is_excused(const char *message) {
+  static const char *const told[] = { "not written yet", "taken to be equal", "bounds do not fit", "not supported", "is not known", "keeps no steps to go back", NULL };
+  for (int k = 0; told[k]; k++) if (strstr(message, told[k])) return true;
+  return false;
+}
+
+static int outs_of(const struct build *b, weft_array *y[]) {
+  int n = b->p->blocks[0].n_outs;
+  for (int k = 0; k < n; k++) y[k] = b->at[b->p->blocks[0].out[k]][0];
+  return n;
+}
+
+static bool is_input(const struct step *s) { return s->row == &kind_leaf && s->block == 0 && !s->is_dead; }
+
+/* ---- comparing ---- */
+
+/* Bits, or in smooth programs nearly: derivatives of what is written otherwise are rounded otherwise. */
+static bool is_same(const struct program *p, const struct plain *a, const struct plain *b, bool by_bits, char why[256]) {
+  bool same = a->dtype == b->dtype && a->rank == b->rank;
+  for (int k = 0; same && k < a->rank; k++) same = a->dims[k] == b->dims[k];
+  if (!same) return snprintf(why, 256, "another form: %s rank %d, %lld elements, not %s rank %d, %lld", weft_dtype_name(b->dtype), b->rank, (long long)b->count, weft_dtype_name(a->dtype), a->rank, (long long)a->count), false;
+  int64_t at = plain_differs(a, b->data);
+  if (at < 0) return true;
+  if (!by_bits && p->is_smooth && plain_is_float(a->dtype)) {
+    double size = 1;
+    for (int64_t i = 0; i < a->count; i++) if (isfinite(plain_f(a, i))) size = fmax(size, fabs(plain_f(a, i)));
+    for (at = 0; at < a->count; at++)
+      if (isfinite(plain_f(a, at)) && isfinite(plain_f(b, at)) && fabs(plain_f(a, at) - plain_f(b, at)) > 1e-7 * size) break;
+    if (at == a->count || size > 1e9) return true;
+  } else if (!by_bits && p->is_smooth) return true; /* whole numbers and bools of what is rounded otherwise */
+  return snprintf(why, 256, "element %lld of %lld is %s, not %s", (long long)at, (long long)a->count, plain_text(b, at), plain_text(a, at)), false;
+}
+
+static bool are_same(const struct program *p, FILE *out, const char *what, const struct results *a, const struct results *b, bool by_bits) {
+  char why[256], text[300];
+  for (int k = 0; k < a->n; k++)
+    if (!is_same(p, &a->y[k], &b->y[k], by_bits, why)) return snprintf(text, sizeof text, "result %d (%%%d): %s", k, p->blocks[0].out[k], why), found(p, out, what, text);
+  return true;
+}
+
+/* ---- values ---- */
+
+#define NO_SIZE ((weft_status)1000) /* evaluated, and a size is still none */
+
+static struct plain read_array(weft_array *a, weft_status *s) {
+  weft_dtype t = weft_dtype_of(a);
+  int64_t dims[PLAIN_RANK];
+  *s = weft_eval(1, &a);
+  int rank = *s ? 0 : weft_rank(a);
+  bool is_known = true;
+  for (int k = 0; k < rank; k++) is_known &= (dims[k] = weft_dim(a, k)) >= 0;
+  struct plain y = plain_new(t, is_known ? rank : 0, dims);
+  if (!is_known) *s = NO_SIZE;
+  if (!*s) *s = weft_read(a, t, y.data, (size_t)y.count * weft_dtype_bytes(t));
+  return y;
+}
+
+/* All at once, then read. */
+static bool compute(const struct program *p, FILE *out, const char *what, int n, weft_array *const y[], struct results *r, bool *is_skipped) {
+  weft_status s = weft_eval(n, y);
+  r->n = 0;
+  for (int k = 0; !s && k < n; k++) r->y[r->n++] = read_array(y[k], &s);
+  if (!s) return true;
+  if (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message())) return *is_skipped = true, used("excused"), false;
+  return found(p, out, what, s == NO_SIZE ? "it was evaluated, and has no size" : weft_message());
+}
+
+struct truth { struct results plain; bool is_skipped; bool is_open; };
+
+/* The program as it is written, by the plain evaluator; and written out. */
+static bool find_truth(const struct program *p, FILE *out, struct truth *t) {
+  struct build *b = calloc(1, sizeof *b);
+  struct results by_hand = { 0 };
+  weft_array *y[PROGRAM_OUTS];
+  bool ok = true;
+  weft_scope *scope = weft_scope_open();
+  *b = (struct build){ .p = p, .is_open = t->is_open };
+  if (!program_build(b)) {
+    if (is_excused(b->why)) t->is_skipped = true, used("excused");
+    else ok = found(p, out, "refused", b->why);
+  }
+  if (ok && !t->is_skipped) {
+    int n = outs_of(b, y);
+    if (plain_graph(n, y, 0, NULL, t->plain.y)) t->plain.n = n;
+    else if (is_excused(plain_graph_why())) t->is_skipped = true;
+    else ok = found(p, out, "plainly", plain_graph_why());
+  }
+  weft_scope_discard(scope);
+  if (ok && !t->is_skipped) {
+    scope = weft_scope_open();
+    *b = (struct build){ .p = p, .is_written_out = true };
+    used("written out");
+    if (!program_build(b)) ok = found(p, out, "written out, refused", b->why);
+    int n = ok ? outs_of(b, y) : 0;
+    if (ok && !plain_graph(n, y, 0, NULL, by_hand.y)) ok = found(p, out, "written out", plain_graph_why());
+    else by_hand.n = n;
+    ok = ok && are_same(p, out, "as written beside written out", &by_hand, &t->plain, false);
+    weft_scope_discard(scope);
+  }
+  results_free(&by_hand);
+  free(b);
+  return ok;
+}
+
+static bool check_way(const struct program *p, FILE *out, const struct way *w, struct truth *t) {
+  struct build *b = calloc(1, sizeof *b);
+  struct results r = { 0 };
+  weft_array *y[PROGRAM_OUTS];
+  way_take(w);
+  weft_scope *scope = weft_scope_open();
+  *b = (struct build){ .p = p, .is_open = t->is_open };
+  bool ok = program_build(b) || found(p, out, "refused the second time", b->why), is_skipped = false;
+  int n = ok ? outs_of(b, y) : 0;
+  if (ok) ok = compute(p, out, w->name, n, y, &r, &is_skipped) && are_same(p, out, w->name, &t->plain, &r, true);
+  t->is_skipped |= is_skipped;
+  results_free(&r);
+  weft_scope_discard(scope);
+  free(b);
+  return ok || is_skipped;
+}
+
+/* ---- derivatives ---- */
+
+static double weight(int64_t i) { return 0.3 + 0.17 * (double)((i * 7) % 5) - 0.25 * (double)(i % 3); }
+static struct plain weights_like(const struct plain *x, int64_t from) {
+  struct plain y = plain_new(x->dtype, x->rank, x->dims);
+  for (int64_t i = 0; i < y.count; i++) plain_set_f(&y, i, weight(i + from));
+  return y;
+}
+static double dot(const struct plain *a, const struct plain *b, double *size) {
+  double s = 0;
+  for (int64_t i = 0; i < a->count; i++) s += plain_f(a, i) * plain_f(b, i), *size += fabs(plain_f(a, i) * plain_f(b, i));
+  return s;
+}
+
+/* sum v y at x + h u, of the program written out, by the plain evaluator. */
+static double at_distance(const struct build *b, int n_x, const int x[], int n, weft_array *const y[], const struct plain v[], double h, double *size, bool *ok) {
+  struct plain moved[16], z[PROGRAM_OUTS];
+  struct plain_given given[16] = { 0 };
+  for (int j = 0; j < n_x; j++) {
+    const struct plain *at = &b->p->step[x[j]].value;
+    moved[j] = plain_cast(at, at->dtype);
+    for (int64_t i = 0; i < at->count; i++) plain_set_f(&moved[j], i, plain_f(at, i) + h * weight(i + 3 * j));
+    given[j] = (struct plain_given){ b->at[x[j]][0], &moved[j] };
+  }
+  double s = 0;
+  if ((*ok &= plain_graph(n, y, n_x, given, z)))
+    for (int k = 0; k < n; k++) s += dot(&v[k], &z[k], size), plain_free(&z[k]);
+  for (int j = 0; j < n_x; j++) plain_free(&moved[j]);
+  return s;
+}
+
+struct slopes { double forward, backward, size; bool has_backward; };
+
+/* By weft: <v, J u> and <J' v, u>. false: a finding. */
+static bool find_slopes(const struct program *p, FILE *out, int n_x, const int x[], int n, const int at[], const struct plain v[], struct slopes *s, bool *is_skipped) {
+  struct build *b = calloc(1, sizeof *b);
+  struct results dy = { 0 }, dx = { 0 };
+  weft_array *xs[16], *u[16], *y[PROGRAM_OUTS], *seed[PROGRAM_OUTS], *d[16];
+  struct plain up[16];
+  weft_scope *scope = weft_scope_open();
+  *b = (struct build){ .p = p };
+  bool ok = program_build(b) || found(p, out, "refused the third time", b->why), no_vjp = false;
+  for (int j = 0; ok && j < n_x; j++) xs[j] = b->at[x[j]][0], up[j] = weights_like(&p->step[x[j]].value, 3 * j), u[j] = plain_array(&up[j], 0);
+  for (int k = 0; ok && k < n; k++) y[k] = b->at[at[k]][0], seed[k] = plain_array(&v[k], 0);
+  if (ok) {
+    weft_jvp(n_x, xs, u, n, y, d);
+    ok = compute(p, out, "jvp", n, d, &dy, is_skipped);
+    for (int k = 0; ok && k < n; k++) s->forward += dot(&v[k], &dy.y[k], &s->size);
+  }
+  if (ok) {
+    weft_vjp(n, y, seed, n_x, xs, d);
+    ok = compute(p, out, "vjp", n_x, d, &dx, &no_vjp);
+    s->has_backward = ok;
+    for (int j = 0; ok && j < n_x; j++) s->backward += dot(&up[j], &dx.y[j], &s->size);
+  }
+  if (b->at[x[0]][0]) for (int j = 0; j < n_x; j++) plain_free(&up[j]);
+  results_free(&dy), results_free(&dx);
+  weft_scope_discard(scope);
+  free(b);
+  return ok || *is_skipped || no_vjp;
+}
+
+static bool check_gradient(const struct program *p, FILE *out, const struct truth *t) {
+  int x[16], at[PROGRAM_OUTS], n_x = 0, n = 0;
+  struct plain v[PROGRAM_OUTS];
+  struct slopes s = { 0 };
+  bool is_skipped = false;
+  char text[200];
+  for (int i = 0; i < p->n && n_x < 8; i++) if (is_input(&p->step[i]) && p->step[i].form.dtype == WEFT_F64 && p->step[i].value.count) x[n_x++] = i;
+  for (int k = 0; k < t->plain.n; k++)
+    if (t->plain.y[k].dtype == WEFT_F64) v[n] = weights_like(&t->plain.y[k], k), at[n++] = p->blocks[0].out[k];
+  bool ok = !n || !n_x || find_slopes(p, out, n_x, x, n, at, v, &s, &is_skipped);
+  if (ok && n && n_x && !is_skipped && isfinite(s.forward) && s.size < 1e7) {
+    used("jvp checked");
+    if (s.has_backward && !(fabs(s.forward - s.backward) <= 1e-8 * (s.size + 1e-3)))
+      ok = snprintf(text, sizeof text, "<v, J u> is %.17g, <J'v, u> is %.17g", s.forward, s.backward), found(p, out, "gradient", text);
+    struct build *b = calloc(1, sizeof *b);
+    weft_array *y[PROGRAM_OUTS];
+    weft_scope *scope = weft_scope_open();
+    *b = (struct build){ .p = p, .is_written_out = true };
+    bool can = ok && program_build(b);
+    for (int k = 0; can && k < n; k++) y[k] = b->at[at[k]][0];
+    double size = 0, slope[2] = { 0 };
+    for (int i = 0; can && i < 2; i++) {
+      double h = i ? 2e-5 : 4e-5;
+      slope[i] = (at_distance(b, n_x, x, n, y, v, h, &size, &can) - at_distance(b, n_x, x, n, y, v, -h, &size, &can)) / (2 * h);
+    }
+    double want = (4 * slope[1] - slope[0]) / 3, doubt = fabs(slope[1] - slope[0]);
+    bool is_smooth_here = can && isfinite(want) && size < 1e6 && doubt <= 1e-3 * (fabs(want) + 1);
+    if (ok && is_smooth_here) {
+      used("gradient checked");
+      if (fabs(s.forward - want) > 1e-4 * fabs(want) + 30 * doubt + 1e-6 * (1 + size))
+        ok = snprintf(text, sizeof text, "<v, J u> is %.10g, <J'v, u> %.10g, by differences %.10g", s.forward, s.backward, want), found(p, out, "derivative", text);
+    }
+    weft_scope_discard(scope);
+    free(b);
+  }
+  for (int k = 0; k < n; k++) plain_free(&v[k]);
+  return ok;
+}
+
+/* ---- mapped ---- */
+
+static struct plain turned(const struct plain *x, int r) { /* its elements, moved on by r */
+  struct plain y = plain_new(x->dtype, x->rank, x->dims);
+  size_t size = weft_dtype_bytes(x->dtype);
+  for (int64_t i = 0; i < x->count; i++) memcpy(y.data + (size_t)i * size, x->data + (size_t)((i + r) % x->count) * size, size);
+  return y;
+}
+
+static struct plain rows_of(const struct plain *x) {
+  struct plain row[ROWS], thin[ROWS];
+  const struct plain *all[ROWS];
+  int64_t dims[PLAIN_RANK + 1] = { 1 };
+  memcpy(dims + 1, x->dims, sizeof *dims * (size_t)x->rank);
+  for (int r = 0; r < ROWS; r++) row[r] = turned(x, r), thin[r] = plain_reshape(&row[r], x->rank + 1, dims), all[r] = &thin[r];
+  struct plain y = plain_concat(0, ROWS, all);
+  for (int r = 0; r < ROWS; r++) plain_free(&row[r]), plain_free(&thin[r]);
+  return y;
+}
+
+static bool check_rows(const struct program *p, FILE *out, int n_x, const int x[], const struct results *ys) {
+  bool ok = true;
+  for (int r = 0; ok && r < ROWS; r++) {
+    struct build *b = calloc(1, sizeof *b);
+    struct plain row[16];
+    struct results alone = { 0 }, one = { 0 };
+    weft_array *y[PROGRAM_OUTS];
+    weft_scope *scope = weft_scope_open();
+    *b = (struct build){ .p = p, .is_written_out = true };
+    for (int j = 0; j < n_x; j++) row[j] = turned(&p->step[x[j]].value, r), b->leaf[x[j]] = &row[j];
+    bool can = program_build(b);
+    int n = can ? outs_of(b, y) : 0;
+    if (can && plain_graph(n, y, 0, NULL, alone.y)) alone.n = n;
+    for (int k = 0; ok && k < alone.n; k++) {
+      struct plain s = plain_slice(&ys->y[k], 0, r, 1, 1);
+      one.y[one.n++] = plain_reshape(&s, s.rank - 1, s.dims + 1);
+      plain_free(&s);
+    }
+    if (ok) ok = are_same(p, out, r ? "mapped, a later row" : "mapped, row 0", &alone, &one, false);
+    results_free(&alone), results_free(&one);
+    weft_scope_discard(scope);
+    for (int j = 0; j < n_x; j++) plain_free(&row[j]);
+    free(b);
+  }
+  return ok;
+}
+
+/* Whether a result has a size that differs from row to row. */
+static bool has_open_result(const struct program *p) {
+  for (int k = 0; k < p->blocks[0].n_outs; k++) if (!is_known(&p->step[p->blocks[0].out[k]].form)) return true;
+  return false;
+}
+
+static bool check_map(struct program *p, FILE *out) {
+  int x[16], n_x = 0;
+  struct results r = { 0 };
+  bool is_skipped = false;
+  for (int i = 0; i < p->n && n_x < 8; i++) if (is_input(&p->step[i]) && !p->step[i].is_index && p->step[i].value.count && p->step[i].value.rank < 5 && (!n_x || once_in(p, 2))) x[n_x++] = i;
+  if (!n_x || has_open_result(p)) return true;
+  struct build *b = calloc(1, sizeof *b);
+  weft_array *y[PROGRAM_OUTS], *ys[PROGRAM_OUTS], *from[16], *rows[16];
+  weft_scope *scope = weft_scope_open();
+  *b = (struct build){ .p = p };
+  bool ok = program_build(b) || found(p, out, "refused before a map", b->why);
+  int n = ok ? outs_of(b, y) : 0;
+  for (int j = 0; ok && j < n_x; j++) {
+    struct plain all = rows_of(&p->step[x[j]].value);
+    from[j] = b->at[x[j]][0], rows[j] = plain_array(&all, 0);
+    plain_free(&all);
+  }
+  if (ok) weft_map(n_x, from, rows, n, y, ys), used("mapped"), ok = compute(p, out, "mapped", n, ys, &r, &is_skipped);
+  weft_scope_discard(scope);
+  free(b);
+  if (ok && !is_skipped) ok = check_rows(p, out, n_x, x, &r);
+  results_free(&r);
+  return ok || is_skipped;
+}
+
+/* ---- as a function ---- */
+
+static bool check_function(const struct program *p, FILE *out, const struct truth *t, bool is_open) {
+  struct build *b = calloc(1, sizeof *b);
+  struct results r = { 0 };
+  weft_array *in[PROGRAM_STEPS], *arg[PROGRAM_STEPS], *y[PROGRAM_OUTS], *result[PROGRAM_OUTS];
+  int n_in = 0;
+  bool is_skipped = false;
+  weft_scope *scope = weft_scope_open();
+  for (int i = 0; i < p->n; i++) if (is_input(&p->step[i])) arg[n_in++] = plain_array(&p->step[i].value, p->step[i].p[0]);
+  n_in = 0;
+  weft_scope *body = weft_scope_open();
+  *b = (struct build){ .p = p };
+  for (int i = 0; i < p->n; i++) {
+    if (!is_input(&p->step[i])) continue;
+    struct form f = p->step[i].form;
+    for (int k = 0; k < f.rank; k++) if (is_open && f.dims[k] != 1) f.dims[k] = WEFT_ANY;
+    in[n_in++] = b->given[i] = weft_input(f.dtype, f.rank, f.dims);
+  }
+  bool ok = program_build(b);
+  if (!ok && (is_open || is_excused(b->why))) is_skipped = true, used("excused");
+  else if (!ok) found(p, out, "as a function, refused", b->why);
+  int n = ok ? outs_of(b, y) : 0;
+  weft_function *f = ok ? weft_compile(body, n_in, in, n, y) : NULL;
+  for (int times = 0; ok && times < 2; times++) {
+    weft_call(f, n_in, arg, n, result);
+    if (is_open && weft_check(result[0])) { is_skipped = true, used("excused"); break; }
+    ok = compute(p, out, is_open ? "as an open function" : "as a function", n, result, &r, &is_skipped) &&
+         are_same(p, out, is_open ? "as an open function" : times ? "as a function, again" : "as a function", &t->plain, &r, true);
+    results_free(&r);
+  }
+  if (ok && !is_skipped) used(is_open ? "as an open function" : "as a function");
+  results_free(&r);
+  weft_scope_discard(scope);
+  free(b);
+  return ok || is_skipped;
+}
+
+/* ---- the steady state: a step that is repeated leaves nothing behind ---- */
+
+enum { LAZILY, BY_CALL, BY_UPDATE, BY_ASYNC, BY_READ, STEADY_WAYS };
+
+/* x/2 + something of every result, in the form of x. */
+static weft_array *next_of(struct build *b, int x, weft_array *from) {
+  weft_array *y[PROGRAM_OUTS], *s = weft_mul(from, weft_scalar(0.5));
+  int n = outs_of(b, y);
+  for (int k = 0; k < n; k++) s = weft_add(s, weft_cast(weft_sum(weft_cast(weft_real(y[k]), WEFT_F32), WEFT_ALL), b->p->step[x].form.dtype));
+  return s;
+}
+
+static weft_array *one_step(const struct program *p, int x, weft_array *a) {
+  struct build *b = calloc(1, sizeof *b);
+  *b = (struct build){ .p = p };
+  b->given[x] = a;
+  weft_array *y = program_build(b) ? next_of(b, x, a) : NULL;
+  free(b);
+  return y;
+}
+
+static weft_function *function_of_step(const struct program *p, int x) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(p->step[x].form.dtype, p->step[x].form.rank, p->step[x].form.dims), *y = one_step(p, x, in);
+  return y ? weft_compile(body, 1, &in, 1, &y) : NULL;
+}
+
+static bool check_steady(const struct program *p, FILE *out, int how) {
+  enum { STEPS = 20, BEGIN = 8 };
+  int x = -1;
+  for (int i = 0; i < p->n && x < 0; i++) if (is_input(&p->step[i]) && plain_is_float(p->step[i].form.dtype) && p->step[i].value.count) x = i;
+  if (x < 0) return true;
+  int64_t nodes = 0, bytes = 0;
+  bool ok = true, is_skipped = false;
+  weft_scope *outer = weft_scope_open();
+  weft_array *a = weft_own(plain_array(&p->step[x].value, 0));
+  weft_function *f = how == BY_CALL ? function_of_step(p, x) : NULL;
+  is_skipped = how == BY_CALL && !f;
+  for (int k = 0; ok && !is_skipped && k < STEPS; k++) {
+    weft_scope *scope = weft_scope_open();
+    weft_array *y = NULL;
+    weft_status s = WEFT_OK;
+    if (how == BY_CALL) weft_call(f, 1, &a, 1, &y);
+    else y = one_step(p, x, a);
+    if (!y) { is_skipped = true; break; }
+    if (how == BY_UPDATE) weft_update(a, y), s = weft_scope_close(scope);
+    else {
+      weft_own(y);
+      weft_scope_discard(scope);
+      if (how == BY_READ) {
+        struct plain v = read_array(y, &s);
+        plain_free(&v);
+      } else s = how == BY_ASYNC ? weft_eval_async(1, &y) : weft_eval(1, &y);
+      if (!s && how == BY_ASYNC) s = weft_wait(1, &y, 20);
+      weft_disown(a);
+      a = y;
+    }
+    if (s && (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message()))) { is_skipped = true; break; }
+    if (s) ok = found(p, out, "repeated", weft_message());
+    if (k == BEGIN) nodes = weft_get(WEFT_NODES), bytes = weft_get(WEFT_BYTES_USED);
+  }
+  for (int k = 0; how == BY_ASYNC && k < 100 && weft_get(WEFT_NODES) > nodes; k++) usleep(2000); /* a job lets go a moment later */
+  int64_t more = weft_get(WEFT_NODES) - nodes, larger = weft_get(WEFT_BYTES_USED) - bytes;
+  if (ok && !is_skipped && (more > 0 || larger > 0)) {
+    static const char *const names[] = { "repeated, by eval", "repeated, by a call", "repeated, by update", "repeated, asynchronously", "repeated, by read" };
+    char text[100];
+    snprintf(text, sizeof text, "%d steps later there are %lld nodes and %lld bytes more", STEPS - BEGIN - 1, (long long)more, (long long)larger);
+    ok = found(p, out, names[how], text);
+  }
+  if (ok && !is_skipped) used("steady"), used(how == BY_ASYNC ? "async" : how == BY_UPDATE ? "updated" : "steady");
+  weft_disown(a);
+  weft_scope_discard(outer);
+  return ok;
+}
+
+/* ---- all ---- */
+
+static bool check_all(struct program *p, FILE *out, struct truth *t) {
+  const struct way *second = &ways[1 + p->seed % (uint64_t)(n_ways - 1)];
+  if (!find_truth(p, out, t) || t->is_skipped) return t->is_skipped;
+  if (!check_way(p, out, &ways[0], t) || (!t->is_skipped && !check_way(p, out, second, t))) return false;
+  way_leave();
+  if (t->is_skipped) return true;
+  if (p->is_smooth && !check_gradient(p, out, t)) return false;
+  if (p->seed % 3 == 0 && !check_map(p, out)) return false;
+  if (p->seed % 3 == 1 && !check_function(p, out, t, false)) return false;
+  if (p->seed % 3 == 2 && !check_function(p, out, t, true)) return false;
+  return p->seed % 4 || check_steady(p, out, (int)(p->seed / 4 % STEADY_WAYS));
+}
+
+bool program_check(struct program *p, FILE *out) {
+  struct truth t = { .is_open = true };
+  uint64_t state = p->state;
+  weft_set(WEFT_REWRITES, 0);
+  bool ok = check_all(p, out, &t);
+  results_free(&t.plain);
+  p->state = state;
+  way_leave();
+  weft_set(WEFT_REWRITES, 1);
+  if (ok && plain_off) plain_off = 0, ok = found(p, out, "plainly", "exp or its like is more than 4 ulp off");
+  for (int k = 0; k < 100 && weft_get(WEFT_NODES); k++) usleep(2000);
+  if (ok && weft_get(WEFT_NODES)) {
+    char text[64];
+    snprintf(text, sizeof text, "%lld nodes are left", (long long)weft_get(WEFT_NODES));
+    ok = found(p, out, "afterwards", text);
+  }
+  return ok;
+}

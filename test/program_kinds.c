@@ -1,0 +1,513 @@
+/* program_kinds.c -- what programs are made of: the operations of weft.h, a row each. Rows of the lists in weft.h come by
+ * themselves. */
+#include "program_kinds.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+#define MAKE(name) static bool make_##name(struct program *p, const struct kind *kind)
+#define BUILD(name) static weft_array *build_##name(__attribute__((unused)) weft_array *const in[], __attribute__((unused)) const struct step *s)
+static const struct form *form(const struct program *p, int i) { return &p->step[i].form; }
+static int any_axis(struct program *p, int i) { return (int)any(p, (uint32_t)form(p, i)->rank); }
+static int64_t signed_axis(struct program *p, int i, int axis) { return once_in(p, 3) ? axis - form(p, i)->rank : axis; }
+static bool ok(int i) { return i >= 0; }
+
+static bool is_in(const char *name, const char *const list[]) {
+  for (int k = 0; list[k]; k++) if (!strcmp(name, list[k])) return true;
+  return false;
+}
+
+/* ---- elements ---- */
+
+BUILD(unary) { return ((weft_array *(*)(weft_array *))s->row->function)(in[0]); }
+BUILD(binary) { return ((weft_array *(*)(weft_array *, weft_array *))s->row->function)(in[0], in[1]); }
+BUILD(with_number) { /* p[0]: which side; p[1]: a whole number */
+  weft_array *n = s->p[1] ? weft_integer((int64_t)s->number) : weft_scalar(s->number);
+  typedef weft_array *two(weft_array *, weft_array *);
+  two *f = (two *[]){ weft_add, weft_mul, weft_sub, weft_maximum, weft_div, weft_minimum }[s->p[2]];
+  return s->p[0] ? f(n, in[0]) : f(in[0], n);
+}
+BUILD(where) { return weft_where(in[0], in[1], in[2]); }
+BUILD(fma) { return weft_fma(in[0], in[1], in[2]); }
+BUILD(clip) { return weft_clip(in[0], s->p[0] & 1 ? NULL : weft_scalar(-1.5), s->p[0] & 2 ? NULL : in[1]); }
+BUILD(cast) { return weft_cast(in[0], (weft_dtype)s->p[0]); }
+BUILD(complex) { return weft_complex(in[0], in[1]); }
+
+MAKE(unary) {
+  static const char *const smooth[] = { "weft_neg", "weft_abs", "weft_square", "weft_sin", "weft_cos", "weft_tanh", "weft_sigmoid", "weft_erf", "weft_erfc", "weft_atan",
+    "weft_asinh", "weft_exp", "weft_silu", "weft_gelu", "weft_gelu_approx", "weft_softplus", "weft_relu", NULL };
+  if (p->is_smooth && !is_in(kind->name, smooth)) return false;
+  int a = pick(p, p->is_smooth ? FLOAT : 0);
+  return ok(grow(p, kind, 1, &a, 0, NULL));
+}
+
+/* Something that may broadcast with a: another value, itself, or a leaf in which some axes are 1 or missing. */
+static int partner(struct program *p, int a) {
+  if (a < 0 || once_in(p, 5)) return a;
+  if (!once_in(p, 3)) return pick(p, p->is_smooth ? FLOAT : 0);
+  if (!is_known(form(p, a))) return leaf(p, form(p, a)->dtype, 0, NULL);
+  int64_t dims[PLAIN_RANK];
+  int skip = (int)any(p, (uint32_t)form(p, a)->rank + 1), rank = form(p, a)->rank - (once_in(p, 2) ? skip : 0);
+  for (int k = 0; k < rank; k++) dims[k] = once_in(p, 3) ? 1 : form(p, a)->dims[form(p, a)->rank - rank + k];
+  return leaf(p, form(p, a)->dtype, rank, dims);
+}
+
+MAKE(binary) {
+  static const char *const smooth[] = { "weft_add", "weft_sub", "weft_mul", "weft_maximum", "weft_minimum", "weft_logaddexp", "weft_add", NULL },
+                    *const often[] = { "weft_add", "weft_mul", "weft_sub", NULL };
+  if (p->is_smooth && !is_in(kind->name, smooth)) return false;
+  for (int tries = 0; tries < (is_in(kind->name, often) ? 6 : 3); tries++) {
+    int a = pick(p, p->is_smooth ? FLOAT : 0), b = partner(p, a);
+    if (ok(grow(p, kind, 2, (int[]){ a, b }, 0, NULL))) return true;
+  }
+  return false;
+}
+MAKE(with_number) {
+  int a = pick(p, p->is_smooth ? FLOAT : 0), which = (int)any(p, p->is_smooth ? 4 : 6);
+  static const double usual[] = { 0, 1, -1, 2, 0.5, -0.5, 3 };
+  if (a < 0) return false;
+  double n = usual[any(p, COUNT(usual))];
+  bool is_whole = any(p, 2);
+  return ok(grow_number(p, kind, a, 3, (int64_t[]){ any(p, 2), is_whole, which }, is_whole ? (double)(int)n : n));
+}
+MAKE(where) {
+  int a = pick(p, p->is_smooth ? FLOAT : 0), b = partner(p, a), c = -1;
+  if (a < 0 || b < 0) return false;
+  for (int i = p->n - 1; i >= 0 && c < 0; i--) if (is_visible(p, i) && form(p, i)->rank >= 0 && form(p, i)->dtype == WEFT_BOOL && once_in(p, 2)) c = i;
+  if (c < 0) c = leaf(p, WEFT_BOOL, is_known(form(p, a)) ? form(p, a)->rank : 0, form(p, a)->dims);
+  return ok(grow(p, kind, 3, (int[]){ c, a, b }, 0, NULL));
+}
+MAKE(fma) {
+  int a = pick(p, p->is_smooth ? FLOAT : 0), b = partner(p, a), c = partner(p, a);
+  return ok(grow(p, kind, 3, (int[]){ a, b, c }, 0, NULL));
+}
+MAKE(clip) {
+  int a = pick(p, FLOAT), b = partner(p, a);
+  return ok(grow(p, kind, 2, (int[]){ a, b }, 1, (int64_t[]){ any(p, 3) }));
+}
+MAKE(cast) {
+  static const weft_dtype to[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_BOOL, WEFT_F16, WEFT_BF16, WEFT_U8, WEFT_I64, WEFT_C64, WEFT_C128, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_U64 };
+  int a = pick(p, 0);
+  return ok(grow(p, kind, 1, &a, 1, (int64_t[]){ p->is_smooth ? WEFT_F64 : to[any(p, COUNT(to))] }));
+}
+MAKE(complex) {
+  int a = pick(p, REAL), b = partner(p, a);
+  return ok(grow(p, kind, 2, (int[]){ a, b }, 0, NULL));
+}
+
+/* ---- along an axis ---- */
+
+BUILD(along) { return ((weft_array *(*)(weft_array *, int))s->row->function)(in[0], (int)s->p[0]); }
+BUILD(var) { return weft_var(in[0], (int)s->p[0], s->p[1]); }
+BUILD(std) { return weft_std(in[0], (int)s->p[0], s->p[1]); }
+BUILD(over) {
+  typedef weft_array *fold(weft_array *, int);
+  fold *f = (fold *[]){ weft_sum, weft_mean, weft_max, weft_logsumexp, weft_argmin, weft_any }[s->p[0]];
+  return weft_over(f, in[0], (int)s->p[1], (int[]){ (int)s->p[2], (int)s->p[3] });
+}
+MAKE(along) {
+  static const char *const smooth[] = { "weft_sum", "weft_mean", "weft_max", "weft_min", "weft_logsumexp", "weft_cumsum", "weft_cummax", "weft_softmax",
+    "weft_log_softmax", "weft_flip", NULL }, *const can_all[] = { "weft_cumsum", "weft_cumprod", "weft_cummax", "weft_cummin", "weft_softmax", "weft_log_softmax", "weft_flip", NULL },
+    *const of_none[] = { "weft_max", "weft_min", "weft_argmax", "weft_argmin", NULL }, *const slow[] = { "weft_logsumexp", "weft_prod", "weft_cumprod", NULL };
+  if (p->is_smooth && !is_in(kind->name, smooth)) return false;
+  int a = pick(p, (p->is_smooth ? FLOAT : 0) | RANK_1 | (is_in(kind->name, of_none) ? FULL : 0) | (is_in(kind->name, slow) ? SMALL : 0));
+  if (a < 0 || (is_in(kind->name, slow) && plain_is_complex(form(p, a)->dtype) && count_of(form(p, a)) > 100)) return false;
+  int64_t axis = signed_axis(p, a, any_axis(p, a));
+  if (!is_in(kind->name, can_all) && once_in(p, 4)) axis = WEFT_ALL;
+  return ok(grow(p, kind, 1, &a, 1, &axis));
+}
+MAKE(var) {
+  int a = pick(p, FLOAT | RANK_1 | FULL | KNOWN);
+  if (a < 0) return false;
+  int axis = any_axis(p, a);
+  int64_t ddof = any(p, 2);
+  if (p->is_smooth && (form(p, a)->dims[axis] < 2 + ddof || !strcmp(kind->name, "weft_std"))) return false;
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ axis, ddof }));
+}
+MAKE(over) {
+  int a = pick(p, (p->is_smooth ? FLOAT : REAL) | RANK_2 | FULL | SMALL);
+  if (a < 0) return false;
+  int one = any_axis(p, a), two = (one + 1) % form(p, a)->rank;
+  return ok(grow(p, kind, 1, &a, 4, (int64_t[]){ any(p, p->is_smooth ? 4 : 6), 1 + any(p, 2), one, two }));
+}
+
+/* ---- views ---- */
+
+BUILD(reshape) { return weft_reshape(in[0], (int)s->p[0], s->p + 1); }
+BUILD(reshape_like) { return weft_reshape_like(in[0], in[1]); }
+BUILD(broadcast) { return weft_broadcast(in[0], (int)s->p[0], s->p + 1); }
+BUILD(broadcast_like) { return weft_broadcast_like(in[0], in[1]); }
+BUILD(transpose) {
+  int axes[PLAIN_RANK];
+  for (int k = 0; k < PLAIN_RANK; k++) axes[k] = (int)s->p[k + 1];
+  return weft_transpose(in[0], s->p[0] ? NULL : axes);
+}
+BUILD(moveaxis) { return weft_moveaxis(in[0], (int)s->p[0], (int)s->p[1]); }
+BUILD(unsqueeze) { return weft_unsqueeze(in[0], (int)s->p[0]); }
+BUILD(squeeze) { return weft_squeeze(in[0], (int)s->p[0]); }
+BUILD(flatten) { return weft_flatten(in[0], (int)s->p[0], (int)s->p[1]); }
+BUILD(as_strided) { return weft_as_strided(in[0], 2, s->p, s->p + 2, s->p[4]); }
+
+MAKE(reshape) {
+  int a = pick(p, KNOWN);
+  if (a < 0) return false;
+  int64_t n = count_of(form(p, a)), q[PROGRAM_PARAMS] = { 1, n };
+  if (n > 1 && once_in(p, 2))
+    for (int64_t d = 2; d < 8; d++) if (n % d == 0) { q[0] = 2, q[1] = d, q[2] = once_in(p, 2) ? WEFT_ANY : n / d; break; }
+  if (form(p, a)->rank && once_in(p, 5)) { /* a leading SAME */
+    q[0] = 2, q[1] = WEFT_SAME, q[2] = form(p, a)->dims[0] ? n / form(p, a)->dims[0] : 1;
+  }
+  return ok(grow(p, kind, 1, &a, 8, q));
+}
+MAKE(like) {
+  int a = pick(p, KNOWN), b = a < 0 ? -1 : pick(p, KNOWN);
+  return ok(grow(p, kind, 2, (int[]){ a, b }, 0, NULL));
+}
+MAKE(broadcast) {
+  int a = pick(p, KNOWN);
+  if (a < 0) return false;
+  int more = (int)any(p, 2), rank = form(p, a)->rank + more;
+  int64_t q[PROGRAM_PARAMS] = { rank };
+  if (rank > 5) return false;
+  for (int k = 0; k < rank; k++) {
+    int64_t d = k < more ? 1 : form(p, a)->dims[k - more];
+    q[k + 1] = d == 1 ? any_length(p) : once_in(p, 3) ? WEFT_SAME : d;
+  }
+  return ok(grow(p, kind, 1, &a, rank + 1, q));
+}
+MAKE(transpose) {
+  int a = pick(p, RANK_1);
+  if (a < 0) return false;
+  int64_t q[PROGRAM_PARAMS] = { once_in(p, 2) };
+  int rank = form(p, a)->rank;
+  for (int k = 0; k < rank; k++) q[k + 1] = k;
+  for (int k = rank - 1; k > 0; k--) {
+    int j = (int)any(p, (uint32_t)k + 1);
+    int64_t t = q[k + 1];
+    q[k + 1] = q[j + 1], q[j + 1] = t;
+  }
+  return ok(grow(p, kind, 1, &a, rank + 1, q));
+}
+MAKE(two_axes) {
+  int a = pick(p, RANK_1);
+  if (a < 0) return false;
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ signed_axis(p, a, any_axis(p, a)), any_axis(p, a) }));
+}
+MAKE(unsqueeze) {
+  int a = pick(p, 0);
+  return ok(a < 0 ? -1 : grow(p, kind, 1, &a, 1, (int64_t[]){ any(p, (uint32_t)form(p, a)->rank + 1) }));
+}
+MAKE(as_strided) {
+  int a = pick(p, KNOWN | FULL);
+  if (a < 0) return false;
+  int64_t n = count_of(form(p, a)), d0 = 1 + any(p, 4), d1 = 1 + any(p, 4), s0 = (int64_t)any(p, 5) - 2, s1 = (int64_t)any(p, 5) - 2;
+  int64_t low = (s0 < 0 ? s0 * (d0 - 1) : 0) + (s1 < 0 ? s1 * (d1 - 1) : 0), high = (s0 > 0 ? s0 * (d0 - 1) : 0) + (s1 > 0 ? s1 * (d1 - 1) : 0);
+  if (high - low >= n) return false;
+  return ok(grow(p, kind, 1, &a, 5, (int64_t[]){ d0, d1, s0, s1, (int64_t)any(p, (uint32_t)(n - (high - low))) - low }));
+}
+
+/* ---- indexing ---- */
+
+BUILD(slice) { return weft_slice(in[0], (int)s->p[0], s->p[1], s->p[2], s->p[3]); }
+BUILD(window) { return weft_window(in[0], (int)s->p[0], in[1], s->p[1]); }
+BUILD(at) { return weft_at(in[0], (int)s->p[0], in[1]); }
+BUILD(take) { return weft_take(in[0], s->n_in - 1, in + 1); }
+BUILD(take_along) { return weft_take_along(in[0], (int)s->p[0], in[1]); }
+BUILD(diagonal) { return weft_diagonal(in[0], s->p[0], (int)s->p[1], (int)s->p[2]); }
+
+static void bounds(struct program *p, int64_t n, int64_t q[3]) { /* as in Python, cut where they do not fit */
+  static const int steps[] = { 1, 1, 1, -1, -1, 2, -2, 3, -3 };
+  int64_t step = n < 0 ? (once_in(p, 2) ? 1 : -1) : steps[any(p, COUNT(steps))];
+  q[0] = (int64_t)any(p, (uint32_t)(n > 0 ? n : 1)), q[2] = step;
+  q[1] = step > 0 ? (once_in(p, 2) ? WEFT_END : (int64_t)any(p, (uint32_t)n + 2)) : once_in(p, 2) ? WEFT_BEGIN : (int64_t)any(p, (uint32_t)q[0] + 1) - 1;
+  if (step < 0 && q[1] == -1) q[1] = WEFT_BEGIN;
+  if (step < 0 && once_in(p, 2)) q[0] = n > 0 ? n - 1 : -1;
+  if (n < 0) q[0] = step > 0 ? 0 : -1, q[1] = step > 0 ? WEFT_END : WEFT_BEGIN;
+}
+MAKE(slice) {
+  int a = pick(p, RANK_1);
+  if (a < 0) return false;
+  int axis = any_axis(p, a);
+  int64_t q[4] = { signed_axis(p, a, axis) };
+  bounds(p, form(p, a)->dims[axis], q + 1);
+  return ok(grow(p, kind, 1, &a, 4, q));
+}
+MAKE(window) {
+  int a = pick(p, RANK_1 | FULL | KNOWN);
+  if (a < 0) return false;
+  int axis = any_axis(p, a);
+  int64_t n = form(p, a)->dims[axis], length = strcmp(kind->name, "weft_at") ? (int64_t)any(p, (uint32_t)n + 1) : 1;
+  int i = index_leaf(p, 0, NULL, n - length + 1);
+  int64_t at = plain_i(&p->step[i].value, 0);
+  if (at < 0) plain_set_i(&p->step[i].value, 0, length ? at - (length - 1) : 0);
+  return ok(grow(p, kind, 2, (int[]){ a, i }, 2, (int64_t[]){ axis, length }));
+}
+MAKE(take) {
+  int a = pick(p, RANK_1 | FULL | KNOWN);
+  if (a < 0) return false;
+  int rank = (int)any(p, 3), n = 1 + (form(p, a)->rank > 1 && once_in(p, 3)), in[4] = { a };
+  int64_t dims[2] = { 1 + any(p, 5), any_length(p) };
+  if (dims[1] > 40) dims[1] = 2;
+  for (int k = 0; k < n; k++) in[k + 1] = index_leaf(p, rank, dims, p->step[a].form.dims[k]);
+  return ok(grow(p, kind, n + 1, in, 0, NULL));
+}
+MAKE(take_along) {
+  int a = pick(p, RANK_1 | FULL | KNOWN | SMALL);
+  if (a < 0) return false;
+  int axis = any_axis(p, a);
+  int64_t dims[PLAIN_RANK], n = form(p, a)->dims[axis];
+  for (int k = 0; k < form(p, a)->rank; k++) dims[k] = k == axis ? 1 + any(p, 4) : once_in(p, 4) ? 1 : form(p, a)->dims[k];
+  int i = index_leaf(p, form(p, a)->rank, dims, n);
+  return ok(grow(p, kind, 2, (int[]){ a, i }, 1, (int64_t[]){ axis }));
+}
+MAKE(diagonal) {
+  int a = pick(p, RANK_2 | KNOWN);
+  if (a < 0) return false;
+  int one = any_axis(p, a), two = (one + 1) % form(p, a)->rank;
+  return ok(grow(p, kind, 1, &a, 3, (int64_t[]){ (int64_t)any(p, 3) - 1, one, two }));
+}
+
+/* ---- updates: part by what reads it ---- */
+
+enum { BY_SLICE, BY_TAKE, BY_AT, BY_WINDOW, BY_TRANSPOSE, BY_ALONG, BY_DIAGONAL, BY_KINDS };
+static weft_array *part_of(weft_array *x, weft_array *const in[], const struct step *s) {
+  switch (s->p[1]) {
+    case BY_SLICE: return weft_slice(x, (int)s->p[2], s->p[3], s->p[4], s->p[5]);
+    case BY_TAKE: return weft_take(x, 1, in + 2);
+    case BY_AT: return weft_at(x, (int)s->p[2], in[2]);
+    case BY_WINDOW: return weft_window(x, (int)s->p[2], in[2], s->p[3]);
+    case BY_TRANSPOSE: return weft_slice(weft_transpose(x, NULL), 0, s->p[3], s->p[4], s->p[5]);
+    case BY_ALONG: return weft_take_along(x, (int)s->p[2], in[2]);
+    default: return weft_diagonal(x, 0, 0, 1);
+  }
+}
+BUILD(put) { return weft_put(in[0], part_of(in[0], in, s), in[1], (weft_how)s->p[0]); }
+MAKE(put) {
+  int a = pick(p, RANK_1 | FULL | KNOWN | (p->is_smooth ? FLOAT | SMALL : SMALL)), by = (int)any(p, BY_KINDS), index = -1;
+  if (a < 0 || (by == BY_DIAGONAL && form(p, a)->rank < 2)) return false;
+  int axis = by == BY_TAKE ? 0 : any_axis(p, a);
+  int64_t q[PROGRAM_PARAMS] = { any(p, p->is_smooth ? 2 : 5), by, axis }, n = form(p, a)->dims[axis];
+  if (by == BY_SLICE) bounds(p, n, q + 3);
+  if (by == BY_TRANSPOSE) bounds(p, form(p, a)->dims[form(p, a)->rank - 1], q + 3);
+  if (by == BY_WINDOW) q[3] = 1;
+  if (by == BY_AT || by == BY_WINDOW) index = index_leaf(p, 0, NULL, n);
+  if (by == BY_TAKE) index = index_leaf(p, 1, (int64_t[]){ 1 + any(p, 5) }, n);
+  if (by == BY_ALONG) {
+    int64_t dims[PLAIN_RANK];
+    for (int k = 0; k < form(p, a)->rank; k++) dims[k] = k == axis ? 1 + any(p, 3) : form(p, a)->dims[k];
+    index = index_leaf(p, form(p, a)->rank, dims, n);
+  }
+  int v = once_in(p, 2) ? leaf(p, p->is_smooth ? WEFT_F64 : form(p, a)->dtype, 0, NULL) : pick(p, p->is_smooth ? FLOAT : REAL);
+  return ok(grow(p, kind, index < 0 ? 2 : 3, (int[]){ a, v, index }, 8, q));
+}
+
+/* ---- joining ---- */
+
+BUILD(concat) { return weft_concat((int)s->p[0], s->n_in, in); }
+BUILD(stack) { return weft_stack((int)s->p[0], s->n_in, in); }
+BUILD(split) {
+  weft_array *part[4];
+  weft_split(in[0], (int)s->p[0], (int)s->p[1], part);
+  return part[s->p[2]];
+}
+BUILD(pad) { return weft_pad(in[0], (int)s->p[0], s->p[1], s->p[2], s->n_in > 1 ? in[1] : weft_integer(s->p[3])); }
+BUILD(repeat) { return weft_repeat(in[0], (int)s->p[0], s->p[1]); }
+BUILD(tile) { return weft_tile(in[0], 2, s->p); }
+BUILD(roll) { return weft_roll(in[0], (int)s->p[0], s->p[1]); }
+BUILD(diag) { return weft_diag(in[0], s->p[0]); }
+BUILD(tril) { return weft_tril(in[0], s->p[0]); }
+BUILD(triu) { return weft_triu(in[0], s->p[0]); }
+
+MAKE(join) {
+  int a = pick(p, KNOWN), n = 1 + (int)any(p, 3), in[3] = { a, a, a };
+  if (a < 0) return false;
+  for (int k = 1; k < n; k++) { int b = pick(p, KNOWN); if (b >= 0 && form(p, b)->rank == form(p, a)->rank && once_in(p, 2)) in[k] = b; }
+  return ok(grow(p, kind, n, in, 1, (int64_t[]){ any(p, (uint32_t)form(p, a)->rank + (kind->one == build_stack)) }));
+}
+MAKE(split) {
+  int a = pick(p, KNOWN | RANK_1);
+  if (a < 0) return false;
+  int axis = any_axis(p, a);
+  int64_t n = form(p, a)->dims[axis] % 3 == 0 ? 3 : form(p, a)->dims[axis] % 2 == 0 ? 2 : 1;
+  return ok(grow(p, kind, 1, &a, 3, (int64_t[]){ axis, n, any(p, (uint32_t)n) }));
+}
+MAKE(pad) {
+  int a = pick(p, KNOWN | RANK_1), n = 1 + (int)any(p, 2);
+  if (a < 0) return false;
+  int v = leaf(p, form(p, a)->dtype, 0, NULL);
+  return ok(grow(p, kind, n, (int[]){ a, v }, 4, (int64_t[]){ any_axis(p, a), any(p, 4), any(p, 4), any(p, 3) }));
+}
+MAKE(by_number) {
+  int a = pick(p, KNOWN | RANK_1 | SMALL);
+  if (a < 0) return false;
+  bool is_roll = kind->one == build_roll;
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ any_axis(p, a), is_roll ? (int64_t)any(p, 9) - 4 : (int64_t)any(p, 4) }));
+}
+MAKE(tile) {
+  int a = pick(p, KNOWN | SMALL);
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ 1 + any(p, 2), any(p, 3) }));
+}
+MAKE(diag) {
+  int a = pick(p, KNOWN | RANK_1 | SMALL);
+  return ok(grow(p, kind, 1, &a, 1, (int64_t[]){ (int64_t)any(p, 5) - 2 }));
+}
+
+/* ---- contractions ---- */
+
+BUILD(matmul) { return weft_matmul(in[0], in[1]); }
+BUILD(tensordot) { return weft_tensordot(in[0], in[1], 1, (int[]){ (int)s->p[0] }, (int[]){ (int)s->p[1] }); }
+static const char *const subscripts[] = { "ij,kj->ik", "ij,ij->i", "i,j->ij", "ii->i", "ij->ji", "...i,i->...", "bij,bjk->bik", "ij,jk,kl->il", "ii" };
+BUILD(einsum) { return weft_einsum(subscripts[s->p[0]], s->n_in, in); }
+
+static weft_dtype product_dtype(const struct program *p, int a) { return form(p, a)->dtype == WEFT_BOOL ? WEFT_I32 : form(p, a)->dtype; }
+MAKE(matmul) {
+  int a = pick(p, KNOWN | RANK_1 | (p->is_smooth ? FLOAT : 0)), b = once_in(p, 3) ? a : pick(p, KNOWN | RANK_1 | (p->is_smooth ? FLOAT : 0));
+  if (a < 0) return false;
+  if (count_of(form(p, a)) <= 8000 && ok(grow(p, kind, 2, (int[]){ a, b }, 0, NULL))) return true;
+  int rank = form(p, a)->rank;
+  int64_t k = form(p, a)->dims[rank - 1], dims[2] = { k, k > 600 ? 1 : 1 + any(p, 5) };
+  if (count_of(form(p, a)) * dims[1] > 30000) return false;
+  b = leaf(p, product_dtype(p, a), 1 + (int)any(p, 2), dims);
+  return ok(grow(p, kind, 2, (int[]){ a, b }, 0, NULL));
+}
+/* Two dot products of very different lengths, added: one kernel. */
+MAKE(dots) {
+  static const int lengths[] = { 1, 2, 3, 17, 512, 513, 600, 1030 };
+  weft_dtype t = p->is_smooth ? WEFT_F64 : WEFT_F32;
+  int side[2];
+  for (int k = 0; k < 2; k++) {
+    int a = leaf(p, t, 1, (int64_t[]){ lengths[any(p, COUNT(lengths))] });
+    side[k] = grow(p, kind, 2, (int[]){ a, a }, 0, NULL);
+  }
+  const struct kind *add = NULL;
+  for (int k = 0; program_kinds[k]; k++) if (!strcmp(program_kinds[k]->name, "weft_add")) add = program_kinds[k];
+  return ok(grow(p, add, 2, side, 0, NULL));
+}
+MAKE(tensordot) {
+  int a = pick(p, KNOWN | RANK_1 | SMALL | (p->is_smooth ? FLOAT : 0));
+  if (a < 0) return false;
+  int axis = any_axis(p, a);
+  int64_t dims[2] = { 1 + any(p, 4), p->step[a].form.dims[axis] };
+  int b = leaf(p, product_dtype(p, a), 2, dims);
+  return ok(grow(p, kind, 2, (int[]){ a, b }, 2, (int64_t[]){ axis, 1 }));
+}
+MAKE(einsum) {
+  int a = pick(p, KNOWN | RANK_1 | SMALL | (p->is_smooth ? FLOAT : 0)), which = (int)any(p, COUNT(subscripts)), n = 1, in[3] = { a, a, a };
+  for (const char *c = subscripts[which]; *c != '-' && *c; c++) n += *c == ',';
+  for (int k = 1; k < n; k++) if (once_in(p, 2)) in[k] = pick(p, KNOWN | RANK_1 | SMALL | (p->is_smooth ? FLOAT : 0));
+  return ok(grow(p, kind, n, in, 1, (int64_t[]){ which }));
+}
+
+/* ---- composed ---- */
+
+BUILD(rms_norm) { return weft_rms_norm(in[0], s->n_in > 1 ? in[1] : NULL, 1e-2); }
+BUILD(layer_norm) { return weft_layer_norm(in[0], s->n_in > 1 ? in[1] : NULL, s->n_in > 2 ? in[2] : NULL, 1e-2); }
+BUILD(attention) {
+  weft_attention_options o = { .scale = s->p[0] ? 0.7 : 0, .is_causal = (int)s->p[1], .mask = s->p[2] ? in[3] : NULL };
+  return weft_attention(in[0], in[1], in[2], &o);
+}
+MAKE(norm) {
+  int a = pick(p, KNOWN | RANK_1 | FLOAT | FULL), n = 1 + (int)any(p, kind->one == build_layer_norm ? 3 : 2);
+  if (a < 0) return false;
+  int64_t d = form(p, a)->dims[form(p, a)->rank - 1];
+  int in[3] = { a, leaf(p, form(p, a)->dtype, 1, &d), leaf(p, form(p, a)->dtype, 1, &d) };
+  return ok(grow(p, kind, n, in, 0, NULL));
+}
+MAKE(attention) {
+  int a = pick(p, KNOWN | RANK_2 | FLOAT | SMALL | FULL), in[4] = { a, a, a, a };
+  if (a < 0) return false;
+  int64_t dims[2] = { 1 + any(p, 20), form(p, a)->dims[form(p, a)->rank - 1] }, mask[2] = { form(p, a)->dims[form(p, a)->rank - 2], dims[0] };
+  weft_dtype t = form(p, a)->dtype;
+  bool has_mask = once_in(p, 2) && !p->is_smooth, is_self = once_in(p, 3);
+  if (!is_self && form(p, a)->rank == 2) in[1] = leaf(p, t, 2, dims), in[2] = once_in(p, 2) ? in[1] : leaf(p, t, 2, dims);
+  else mask[1] = mask[0];
+  if (has_mask) in[3] = leaf(p, once_in(p, 2) ? WEFT_BOOL : t, 2, mask);
+  return ok(grow(p, kind, has_mask ? 4 : 3, in, 3, (int64_t[]){ any(p, 2), any(p, 2), has_mask }));
+}
+
+/* ---- making ---- */
+
+BUILD(full) { return weft_full((weft_dtype)s->p[0], (int)s->p[1], s->p + 2, (double)s->p[5]); }
+BUILD(full_like) { return weft_full_like(in[0], (double)s->p[0]); }
+BUILD(iota) { return weft_iota(in[0], (int)s->p[0]); }
+BUILD(size) { return weft_size(in[0], (int)s->p[0]); }
+BUILD(sized) { return weft_sized((weft_dtype)s->p[0], 2, (weft_array *[]){ weft_size(in[0], 0), weft_integer(2) }); }
+BUILD(arange) { return weft_arange((weft_dtype)s->p[0], (double)s->p[1], (double)s->p[2], 0.5 * (double)s->p[3]); }
+BUILD(linspace) { return weft_linspace((weft_dtype)s->p[0], (double)s->p[1], (double)s->p[2], s->p[3]); }
+BUILD(eye) { return weft_eye((weft_dtype)s->p[0], s->p[1], s->p[2], s->p[3]); }
+BUILD(tri) { return weft_tri((weft_dtype)s->p[0], s->p[1], s->p[2], s->p[3]); }
+static int64_t any_dtype(struct program *p) {
+  static const weft_dtype of[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_BF16 };
+  return p->is_smooth ? WEFT_F64 : of[any(p, COUNT(of))];
+}
+MAKE(full) { return ok(grow(p, kind, 0, NULL, 6, (int64_t[]){ any_dtype(p), any(p, 3), 1 + any(p, 4), 1 + any(p, 4), 0, any(p, 3) })); }
+MAKE(full_like) {
+  int a = pick(p, p->is_smooth ? FLOAT : 0);
+  return ok(grow(p, kind, 1, &a, 1, (int64_t[]){ any(p, 4) }));
+}
+MAKE(iota) {
+  int a = pick(p, RANK_1);
+  return ok(a < 0 ? -1 : grow(p, kind, 1, &a, 1, (int64_t[]){ any_axis(p, a) }));
+}
+MAKE(sized) {
+  int a = pick(p, RANK_1);
+  return ok(a < 0 ? -1 : grow(p, kind, 1, &a, 1, (int64_t[]){ any_dtype(p) }));
+}
+MAKE(series) { return ok(grow(p, kind, 0, NULL, 4, (int64_t[]){ any_dtype(p), any(p, 5), 5 + any(p, 5), 1 + any(p, 4) })); }
+
+/* ---- the same value ---- */
+
+BUILD(stop_gradient) { return weft_stop_gradient(in[0]); }
+BUILD(alias) { return weft_alias(in[0]); }
+BUILD(depends) { return weft_depends(in[0], 1, in + 1); }
+MAKE(same) {
+  int a = pick(p, 0), b = a < 0 ? -1 : pick(p, KNOWN);
+  if (p->is_smooth && kind->one == build_stop_gradient) return false;
+  return ok(grow(p, kind, kind->one == build_depends ? 2 : 1, (int[]){ a, b }, 0, NULL));
+}
+
+/* ---- the table ---- */
+
+#define ROW(name_, doc) static const struct kind kind_##name_ = { "weft_" #name_, 1, true, make_unary, build_unary, NULL, (void *)weft_##name_ };
+WEFT_UNARY(ROW) WEFT_ACTIVATION(ROW)
+#undef ROW
+#define ROW(name_, doc) static const struct kind kind_##name_ = { "weft_" #name_, 2, true, make_binary, build_binary, NULL, (void *)weft_##name_ };
+WEFT_BINARY(ROW)
+#undef ROW
+#define ROW(name_, doc) static const struct kind kind_##name_ = { "weft_" #name_, 2, true, make_along, build_along, NULL, (void *)weft_##name_ };
+WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
+#undef ROW
+/* name, weight, is_smooth, how it is chosen */
+#define ROWS(X)                                                                                                              \
+  X(where, 4, true, where) X(fma, 3, true, fma) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
+  X(var, 2, true, var) X(std, 1, true, var) X(over, 3, true, over)                                                            \
+  X(reshape, 5, true, reshape) X(reshape_like, 2, true, like) X(broadcast, 5, true, broadcast)                                \
+  X(broadcast_like, 2, true, like) X(transpose, 5, true, transpose) X(moveaxis, 2, true, two_axes)                            \
+  X(unsqueeze, 2, true, unsqueeze) X(squeeze, 4, true, two_axes) X(flatten, 2, true, two_axes)                                \
+  X(as_strided, 3, true, as_strided)                                                                                          \
+  X(slice, 9, true, slice) X(window, 3, true, window) X(at, 4, true, window) X(take, 4, true, take)                           \
+  X(take_along, 2, true, take_along) X(diagonal, 2, true, diagonal) X(put, 9, true, put)                                      \
+  X(concat, 4, true, join) X(stack, 3, true, join) X(split, 3, true, split) X(pad, 3, true, pad)                              \
+  X(repeat, 2, true, by_number) X(tile, 2, true, tile) X(roll, 3, true, by_number) X(diag, 2, true, diag)                     \
+  X(tril, 2, true, diag) X(triu, 2, true, diag)                                                                               \
+  X(matmul, 8, true, matmul) X(tensordot, 2, true, tensordot) X(einsum, 3, true, einsum)                                      \
+  X(rms_norm, 2, true, norm) X(layer_norm, 2, true, norm) X(attention, 2, true, attention)                                    \
+  X(full, 2, true, full) X(full_like, 2, true, full_like) X(iota, 2, false, iota) X(size, 2, false, iota)                     \
+  X(sized, 2, true, sized) X(arange, 1, true, series) X(linspace, 1, true, series) X(eye, 1, true, series) X(tri, 1, true, series) \
+  X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(depends, 1, true, same)
+#define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
+ROWS(X)
+#undef X
+static const struct kind kind_with_number = { "weft_scalar", 12, true, make_with_number, build_with_number, NULL, NULL };
+static const struct kind kind_dots = { "weft_matmul", 2, true, make_dots, build_matmul, NULL, NULL };
+
+extern const struct kind kind_loop, kind_cond, kind_call, kind_map, kind_grad, kind_jvp, kind_checkpoint, kind_custom; /* program_build.c */
+const struct kind *const program_kinds[] = {
+#define ROW(name, doc) &kind_##name,
+  WEFT_UNARY(ROW) WEFT_ACTIVATION(ROW) WEFT_BINARY(ROW) WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
+#undef ROW
+#define X(name, weight, smooth, how) &kind_##name,
+  ROWS(X)
+#undef X
+  &kind_with_number, &kind_dots, &kind_loop, &kind_cond, &kind_call, &kind_map, &kind_grad, &kind_jvp, &kind_checkpoint, &kind_custom, NULL
+};
