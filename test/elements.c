@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "graph/dtype.h"
-#include "reference.h"
+#include "every_graph.h"
 #include "test.h"
 
 static const weft_dtype dtypes[] = { WEFT_BOOL, WEFT_U8,  WEFT_U16, WEFT_U32,  WEFT_U64, WEFT_I8, WEFT_I16,

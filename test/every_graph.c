@@ -118,7 +118,7 @@ static bool same_dims(const struct plain *a, const struct plain *b) {
 static bool stored(const struct node *n, const int64_t dims[], struct plain *y) {
   void *data;
   size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
-  if (buffer_hold(n->value->buf, &data, NULL)) return no("%s: its elements cannot be had", n->op->name);
+  if (buffer_hold(n->value->buf, NULL, &data, NULL)) return no("%s: its elements cannot be had", n->op->name);
   *y = plain_new((weft_dtype)n->dtype, n->rank, dims);
   for (int64_t i = 0; i < y->count; i++) {
     int64_t at[PLAIN_RANK], from = n->value->offset;
@@ -486,4 +486,30 @@ bool plain_graph(int n, weft_array *const y[], int n_given, const struct plain_g
   ok = ok && evaluate(&sizes, n_given, node, value, n, target, out);
   free(node), free(value), free(target), free(sizes.symbol), free(sizes.value);
   return ok;
+}
+
+/* ---- as doubles ---- */
+
+int64_t elements(weft_array *a) { return dim_count(a->node->rank, a->node->dims); }
+
+static struct plain from_doubles(const struct node *n, const double *x) {
+  struct plain y = plain_new((weft_dtype)n->dtype, n->rank, n->dims);
+  for (int64_t i = 0; i < y.count; i++) plain_is_float(y.dtype) ? plain_set_f(&y, i, x[i]) : plain_set_i(&y, i, (int64_t)x[i]);
+  return y;
+}
+
+double *reference(weft_array *y, int n, const struct binding given[]) {
+  struct plain_given *g = room_for((size_t)n, sizeof *g);
+  struct plain *x = room_for((size_t)n, sizeof *x), z;
+  double *out = NULL;
+  for (int i = 0; i < n; i++) x[i] = from_doubles(given[i].x->node, given[i].data), g[i] = (struct plain_given){ given[i].x, &x[i] };
+  if (plain_graph(1, &y, n, g, &z)) {
+    out = room_for((size_t)z.count, sizeof *out);
+    for (int64_t i = 0; i < z.count; i++) out[i] = z.dtype == WEFT_U64 ? (double)(uint64_t)plain_i(&z, i) : plain_f(&z, i);
+    plain_free(&z);
+  }
+  for (int i = 0; i < n; i++) plain_free(&x[i]);
+  free(x), free(g);
+  plain_end();
+  return out;
 }

@@ -13,4 +13,9 @@ bool plain_graph(int n, weft_array *const y[], int n_given, const struct plain_g
 const char *plain_graph_why(void);
 bool plain_knows(const struct op *); /* whether it evaluates nodes of this op; those that only plans have it does not */
 
+/* The same for one array and doubles, in the array's dtype; to be freed. NULL: it has no value. Sizes are numbers. */
+struct binding { weft_array *x; const double *data; };
+double *reference(weft_array *y, int n, const struct binding given[]);
+int64_t elements(weft_array *);
+
 #endif

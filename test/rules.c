@@ -1,6 +1,7 @@
 /* rules.c -- every derivative and map rule against its definition, in double, on an evaluator of its own:
  *   J u = (f(x + hu) - f(x - hu)) / 2h,   <v, J u> = <J' v, u>,   map f = f of each row. */
-#include "reference.h"
+#include "every_graph.h"
+#include "op/op.h"
 #include <math.h>
 #include <stdlib.h>
 #include "test.h"

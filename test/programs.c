@@ -1,0 +1,24 @@
+/* programs.c -- random programs of everything public (program.h), some hundreds of them; fuzz/program.c makes more. */
+#include <stdlib.h>
+#include "op/op.h"
+#include "program_kinds.h"
+#include "test.h"
+
+static void check_programs(uint64_t first, uint64_t n) {
+  static struct program p;
+  test_watchdog(120);
+  for (uint64_t seed = first; seed < first + n; seed++) {
+    program_make(&p, seed);
+    if (!program_check(&p, stdout)) {
+      program_print(&p, stdout);
+      test_fail(__FILE__, __LINE__, "program %llu: build/release/fuzz/program 0 %llu 1 makes it smaller", (unsigned long long)seed, (unsigned long long)seed);
+    }
+    program_free(&p);
+  }
+  plain_end();
+}
+
+TEST(random_programs_are_what_the_plain_evaluator_says_1) { check_programs(100000, 150); }
+TEST(random_programs_are_what_the_plain_evaluator_says_2) { check_programs(200000, 150); }
+TEST(random_programs_are_what_the_plain_evaluator_says_3) { check_programs(300000, 150); }
+TEST(random_programs_are_what_the_plain_evaluator_says_4) { check_programs(400000, 150); }
