@@ -333,6 +333,33 @@ static weft_array *recomputed_whiles(weft_array *x) {
   return y;
 }
 
+/* As many steps inside as is computed, by elements that go side by side: of no vector of the kernel, but the same for all. */
+static weft_array *counted(weft_array *c, weft_array *from) {
+  weft_loop *l = opened(weft_where(weft_lt(from, weft_integer(4)), weft_integer(9), weft_integer(0)));
+  weft_array *d = weft_loop_carry(l, c), *t = weft_loop_carry(l, from), *next = weft_add(t, weft_integer(1));
+  weft_loop_next(l, d, weft_mul(weft_add(weft_mul(d, d), weft_scalar(1)), weft_scalar(0.6)));
+  weft_loop_next(l, t, next);
+  weft_loop_until(l, weft_ge(next, weft_integer(4)));
+  weft_array *last = weft_loop_last(l, d);
+  weft_loop_close(l);
+  return last;
+}
+static weft_array *counted_inside(weft_array *x) {
+  weft_array *from = weft_cast(weft_gt(at(x, 3), weft_scalar(1)), WEFT_I64), *far = weft_mul(from, weft_integer(7));
+  weft_loop *l = opened(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, weft_mul(counted(c, from), counted(weft_mul(c, weft_scalar(0.5)), far)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *counted_in_choice(weft_array *x) {
+  weft_cond *p = weft_cond_open(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)));
+  weft_array *y = weft_cond_value(p, counted_inside(x), weft_mul(x, weft_scalar(2)));
+  weft_cond_close(p);
+  return weft_tanh(y);
+}
+
 /* ---- Transforms: of an expression y of x ---- */
 
 static weft_array *weights(weft_array *y) { return weft_add(weft_mul(weft_iota(y, weft_rank(y) - 1), weft_scalar(0.5)), weft_scalar(1)); }
@@ -402,6 +429,7 @@ static const struct kind { const char *name; array_function of; int refused, rou
   { "rows in scan", rows_in_scan, 0, TWICE_OR_MAPPED, true }, { "longer and longer", longer_and_longer, 0, TWICE_OR_MAPPED },
   { "while in choice", while_in_choice, 0, TWICE_OR_MAPPED, true }, { "choice of whiles", choice_of_whiles, 0, TWICE_OR_MAPPED, true },
   { "last rows until", last_rows_until, 0, TWICE_OR_MAPPED, true, EVERY }, { "recomputed whiles", recomputed_whiles, 0, TWICE_OR_MAPPED, true },
+  { "counted inside", counted_inside, 0, REVERSE, true }, { "counted in choice", counted_in_choice, 0, REVERSE, true },
 };
 
 static int64_t count(weft_array *a) { return weft_rank(a) == 1 ? weft_dim(a, 0) : -1; }

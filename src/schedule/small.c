@@ -478,10 +478,17 @@ static void write_branch(struct small *s, struct small_loop *f, int steps, int c
   if (jumps) kir_end(b);
 }
 
-static struct kir_lin steps_inside(struct small *s, const struct small_loop *around, const struct node *n) {
-  int64_t steps = around->inside[n->slot]->b->steps;
-  if (dim_is_known(steps)) return number(s, steps);
-  return draft_lin(&s->d, kir_cast(&s->d.b, WEFT_I64, around->element[n->in[0]->slot][0]));
+/* A number of steps that is computed: each lane has its own, and leaves the loop when it has made them. */
+static void open_loop(struct small *s, struct small_loop *around, const struct node *n, int carry[]) {
+  struct small_loop *f = around->inside[n->slot];
+  struct kir_builder *b = &s->d.b;
+  bool is_known = dim_is_known(f->b->steps);
+  int steps = is_known ? -1 : kir_cast(b, WEFT_I64, around->element[n->in[0]->slot][0]);
+  bool leaves = s->lanes && !is_known;
+  struct kir_lin most = leaves ? number(s, INT64_MAX) : is_known ? number(s, f->b->steps) : draft_lin(&s->d, steps);
+  int u = kir_loop(b, KIR_SERIAL, "u", most);
+  open_carries(s, f, carry);
+  if (leaves) kir_until(b, kir_op2(b, KIR_LE, steps, u));
 }
 
 static void write_loop(struct small *s, struct small_loop *around, const struct node *n) {
@@ -495,8 +502,7 @@ static void write_loop(struct small *s, struct small_loop *around, const struct 
     if (to) memcpy(to, from, sizeof *to * (size_t)node_count(x));
   }
   if (l->is_branch) return write_branch(s, f, around->element[n->in[0]->slot][0], carry);
-  kir_loop(&s->d.b, KIR_SERIAL, "u", steps_inside(s, around, n));
-  open_carries(s, f, carry);
+  open_loop(s, around, n, carry);
   write_body(s, f);
   next_carries(f, next);
   close_step(s, f, f->n_carried, carry, next);
