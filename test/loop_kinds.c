@@ -345,10 +345,10 @@ static weft_array *counted(weft_array *c, weft_array *from) {
   return last;
 }
 static weft_array *counted_inside(weft_array *x) {
-  weft_array *from = weft_cast(weft_gt(at(x, 3), weft_scalar(1)), WEFT_I64), *far = weft_mul(from, weft_integer(7));
   weft_loop *l = opened(weft_integer(2));
-  weft_array *c = weft_loop_carry(l, x);
-  weft_loop_next(l, c, weft_mul(counted(c, from), counted(weft_mul(c, weft_scalar(0.5)), far)));
+  weft_array *c = weft_loop_carry(l, x), *from = weft_loop_carry(l, weft_cast(weft_gt(at(x, 3), weft_scalar(1)), WEFT_I64));
+  weft_loop_next(l, c, weft_mul(counted(c, from), counted(weft_mul(c, weft_scalar(0.5)), weft_mul(from, weft_integer(7)))));
+  weft_loop_next(l, from, weft_sub(weft_integer(1), from));
   weft_array *y = weft_loop_last(l, c);
   weft_loop_close(l);
   return y;
