@@ -175,6 +175,19 @@ static struct plain strided(const struct node *n, const int64_t dims[], const st
   return y;
 }
 
+static struct plain windows(const struct node *n, const int64_t dims[], const struct plain *x) {
+  const struct windows_attr *a = n->attr;
+  struct plain y = plain_new(x->dtype, n->rank, dims);
+  size_t size = weft_dtype_bytes(x->dtype);
+  for (int64_t i = 0; i < y.count; i++) {
+    int64_t at[PLAIN_RANK];
+    plain_index(&y, i, at);
+    at[a->axis] = at[a->axis] * a->step + at[n->rank - 1] * a->dilation;
+    memcpy(y.data + (size_t)i * size, x->data + (size_t)plain_at(x, at) * size, size);
+  }
+  return y;
+}
+
 static bool view(struct stage *s, const struct node *n, const struct plain *x, struct plain *y) {
   int64_t dims[PLAIN_RANK], count = 1;
   if (!shape_of(s, n, dims)) return false;
@@ -185,6 +198,7 @@ static bool view(struct stage *s, const struct node *n, const struct plain *x, s
   } else if (n->op == &op_broadcast) *y = plain_broadcast(x, n->rank, dims);
   else if (n->op == &op_transpose) *y = plain_transpose(x, n->attr);
   else if (n->op == &op_as_strided) *y = strided(n, dims, x);
+  else if (n->op == &op_windows) *y = windows(n, dims, x);
   else if (n->op == &op_slice) {
     const struct slice_attr *a = n->attr;
     int64_t start = size_of(s, a->start), last = start + (dims[a->axis] - 1) * a->step;
@@ -256,7 +270,7 @@ bool plain_knows(const struct op *op) {
   switch (op->kind) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
-  case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided;
+  case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;

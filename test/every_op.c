@@ -477,21 +477,7 @@ PLAIN(std) { return (void)c, variance(x[0], axis, out, 1, true); }
 MAKE(clip, weft_clip(x[0], x[1], x[2]))
 PLAIN(clip) { return (void)c, (void)axis, (void)out, released(two("minimum", two("maximum", x[0], x[1]), x[2]), out); }
 
-/* threefry 2x32 in plain C, and the bytes of its words in order. */
-static void plain_threefry(uint32_t k0, uint32_t k1, uint32_t x[2]) {
-  static const int turn[2][4] = { { 13, 15, 26, 6 }, { 17, 29, 16, 24 } };
-  uint32_t k[3] = { k0, k1, k0 ^ k1 ^ 0x1BD11BDA };
-  x[0] += k0, x[1] += k1;
-  for (uint32_t g = 0; g < 5; g++) {
-    for (int r = 0; r < 4; r++) {
-      int by = turn[g % 2][r];
-      x[0] += x[1];
-      x[1] = (x[1] << by | x[1] >> (32 - by)) ^ x[0];
-    }
-    x[0] += k[(g + 1) % 3], x[1] += k[(g + 2) % 3] + g + 1;
-  }
-}
-
+/* The bytes of the words of threefry in order. */
 static struct plain plain_random_bits(const struct call *c, const struct plain *const x[], int axis, weft_dtype out) {
   (void)c, (void)axis;
   struct plain y = plain_new(out, x[0]->rank, x[0]->dims);
@@ -817,6 +803,52 @@ TEST(derivatives_and_maps_of_every_op_are_right_on_x86) { check_derivatives(0, 0
 TEST(derivatives_and_maps_of_every_op_are_right_on_the_vm) { check_derivatives(1, 0), check_derivatives(1, 1); }
 TEST(derivatives_and_maps_of_every_op_are_right_one_op_a_kernel) { check_derivatives(3, 0), check_derivatives(3, 1); }
 
+/* Rows of operands, mapped: each has the bits of the call on that row alone. */
+static void check_mapped(const struct call *c, weft_dtype t) {
+  enum { ROWS = 3 };
+  struct operand in[3], row[ROWS];
+  weft_array *x[3], *many, *y, *ys;
+  int shape = c->axes == 6 ? 6 : 0;
+  int64_t dims[PLAIN_RANK] = { ROWS };
+  weft_scope *s = weft_scope_open();
+  for (int k = 0; k < c->n_in; k++) lay_out(&in[k], !strcmp(c->op, "where") && c->n_in == 3 && k == 0 ? WEFT_BOOL : t, shapes[shape].rank, shapes[shape].dims, DENSE, c->on == 'm' ? SMALL : USUAL);
+  for (int k = 0; k < c->n_in; k++) x[k] = array_on(&in[k]);
+  struct plain wide[ROWS];
+  const struct plain *all[ROWS];
+  memcpy(dims + 1, shapes[shape].dims, sizeof *dims * (size_t)shapes[shape].rank);
+  dims[0] = 1;
+  for (int r = 0; r < ROWS; r++) {
+    lay_out(&row[r], in[0].value.dtype, shapes[shape].rank, shapes[shape].dims, DENSE, c->on == 'm' ? SMALL : USUAL);
+    wide[r] = plain_reshape(&row[r].value, shapes[shape].rank + 1, dims), all[r] = &wide[r];
+  }
+  struct plain stacked = plain_concat(0, ROWS, all);
+  many = weft_from(stacked.dtype, stacked.rank, stacked.dims, stacked.data);
+  y = c->make(x, 0);
+  bool is_refused = weft_check(y) == WEFT_ERR_DTYPE; /* check_one asks for what it says */
+  weft_map(1, x, &many, 1, &y, &ys);
+  for (int r = 0; r < ROWS; r++) {
+    const struct plain *px[3] = { &row[r].value, &in[1].value, &in[2].value };
+    if (is_refused) { plain_free(&wide[r]), operand_free(&row[r]); continue; }
+    struct plain want = c->plain(c, px, 0, weft_dtype_of(y)), got = plain_new(want.dtype, want.rank, want.dims);
+    bool ok = !weft_read(weft_at(ys, 0, weft_integer(r)), want.dtype, got.data, (size_t)want.count * weft_dtype_bytes(want.dtype));
+    int64_t at = ok ? plain_differs(&want, got.data) : -1;
+    if (!ok || at >= 0) test_fail(__FILE__, __LINE__, "weft_%s of %s, mapped, row %d: %s%s%s", c->name, weft_dtype_name(t), r, ok ? plain_text(&got, at) : weft_message(), ok ? ", not " : "", ok ? plain_text(&want, at) : "");
+    plain_free(&want), plain_free(&got), plain_free(&wide[r]), operand_free(&row[r]);
+  }
+  weft_scope_discard(s);
+  plain_free(&stacked);
+  for (int k = 0; k < c->n_in; k++) operand_free(&in[k]);
+}
+
+TEST(every_row_mapped_is_itself_on_every_row) {
+  static const weft_dtype some_of[] = { WEFT_F32, WEFT_I32, WEFT_C64 };
+  test_watchdog(200);
+  for (int i = 0; i < CALLS; i++)
+    for (int k = 0; k < 3; k++)
+      if (takes(&calls[i], some_of[k]) && (!plain_is_complex(some_of[k]) || takes_complex(&calls[i]))) check_mapped(&calls[i], some_of[k]);
+  plain_end();
+}
+
 /* ---- the tables, for others ---- */
 
 int every_rows(void) { return CALLS; }
@@ -825,6 +857,10 @@ bool every_row_is_of(int row, const char *op) {
   const char *name = calls[row].name;
   size_t n = strlen(op);
   return !strcmp(calls[row].op, op) && !strncmp(name, op, n) && (name[n] == 0 || name[n] == ' ');
+}
+bool every_row_named(const char *function) {
+  for (int i = 0; i < CALLS; i++) if (!strcmp(calls[i].name, function)) return true;
+  return false;
 }
 bool every_row_takes(int row, weft_dtype t) {
   return takes(&calls[row], t) && (!plain_is_complex(t) || takes_complex(&calls[row]));

@@ -6,6 +6,7 @@
 int every_rows(void);
 const char *every_row_op(int row);                            /* of the node it makes */
 bool every_row_is_of(int row, const char *op);                /* it makes such a node, and no other function calls it so */
+bool every_row_named(const char *function);                   /* a public function, without weft_ */
 bool every_row_takes(int row, weft_dtype);
 weft_array *every_row_make(int row, weft_array *const x[]); /* of three; along axis 0 */
 int every_row_check(int row, weft_dtype, bool is_empty);      /* all layouts and shapes that are so; how many there were */

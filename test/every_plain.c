@@ -403,6 +403,30 @@ static int64_t shifted(const char *op, weft_dtype t, int64_t a, int64_t b) {
   return is_signed(t) ? a >> b : (int64_t)((uint64_t)a >> b);
 }
 
+/* threefry 2x32, 20 rounds: a key and a counter give two words. */
+void plain_threefry(uint32_t k0, uint32_t k1, uint32_t x[2]) {
+  static const int turn[2][4] = { { 13, 15, 26, 6 }, { 17, 29, 16, 24 } };
+  uint32_t k[3] = { k0, k1, k0 ^ k1 ^ 0x1BD11BDA };
+  x[0] += k0, x[1] += k1;
+  for (uint32_t g = 0; g < 5; g++) {
+    for (int r = 0; r < 4; r++) {
+      int by = turn[g % 2][r];
+      x[0] += x[1];
+      x[1] = (x[1] << by | x[1] >> (32 - by)) ^ x[0];
+    }
+    x[0] += k[(g + 1) % 3], x[1] += k[(g + 2) % 3] + g + 1;
+  }
+}
+
+/* x: the key, the number of the word, how many there are. */
+static int64_t random_word(weft_dtype out, const int64_t x[]) {
+  uint32_t i = (uint32_t)x[2], n = (uint32_t)x[3], half = n - n / 2, w[2] = { i, i + n };
+  bool is_first = out == WEFT_U64 || i < half;
+  if (out != WEFT_U64) w[0] = is_first ? i : i - half, w[1] = !is_first ? i : i + half < n ? i + half : 0;
+  plain_threefry((uint32_t)x[0], (uint32_t)x[1], w);
+  return out == WEFT_U64 ? (int64_t)((uint64_t)w[1] << 32 | w[0]) : (int64_t)w[!is_first];
+}
+
 static int64_t on_integers(const char *op, weft_dtype t, const int64_t x[]) {
   uint64_t a = (uint64_t)x[0], b = (uint64_t)x[1], c = (uint64_t)x[2];
   if (t == WEFT_BOOL) return on_bools(op, x);
@@ -469,10 +493,11 @@ static struct plain same_shape(const char *op, weft_dtype out, int n, const stru
   if (is_function(op) && plain_is_float(a->dtype)) return function_of(op, out, a, x[n - 1]);
   struct plain y = plain_new(out, a->rank, a->dims);
   for (int64_t i = 0; i < y.count; i++) {
-    double f[3] = { 0 };
-    int64_t g[3] = { 0 };
+    double f[4] = { 0 };
+    int64_t g[4] = { 0 };
     for (int k = 0; k < n; k++) plain_is_float(x[k]->dtype) ? (f[k] = plain_f(x[k], i)) : (double)(g[k] = plain_i(x[k], i));
     if (IS("where")) copy_element(&y, i, g[0] ? x[1] : x[2], i);
+    else if (IS("random_bits")) plain_set_i(&y, i, random_word(out, g));
     else if (IS("isnan")) plain_set_i(&y, i, isnan(f[0]));
     else if (IS("isinf")) plain_set_i(&y, i, isinf(f[0]) != 0);
     else if (IS("isfinite")) plain_set_i(&y, i, isfinite(f[0]) != 0);
@@ -487,10 +512,10 @@ static struct plain same_shape(const char *op, weft_dtype out, int n, const stru
 struct plain plain_element(const char *op, weft_dtype out, int n, const struct plain *const x[]) {
   int64_t dims[PLAIN_RANK];
   int rank;
-  struct plain wide[3], *at[3], y;
+  struct plain wide[4], *at[4], y;
   if (plain_is_complex_element(op, n, x)) return plain_complex_element(op, out, n, x);
   if (!plain_common(n, x, &rank, dims)) abort();
-  weft_dtype met = n == 3 && IS("where") ? out : is_comparison(op) ? weft_dtype_promote(x[0]->dtype, x[1]->dtype) : IS("isnan") || IS("isinf") || IS("isfinite") ? x[0]->dtype : out;
+  weft_dtype met = n == 3 && IS("where") ? out : is_comparison(op) ? weft_dtype_promote(x[0]->dtype, x[1]->dtype) : IS("isnan") || IS("isinf") || IS("isfinite") || IS("random_bits") ? x[0]->dtype : out;
   for (int k = 0; k < n; k++) {
     struct plain c = plain_cast(x[k], IS("where") && k == 0 ? WEFT_BOOL : met);
     wide[k] = plain_broadcast(&c, rank, dims);
@@ -513,7 +538,7 @@ bool plain_has_element(const char *op) {
     struct plain one = plain_new(k ? WEFT_I32 : WEFT_F32, 0, NULL);
     k ? plain_set_i(&one, 0, 1) : plain_set_f(&one, 0, 1);
     plain_missing = NULL;
-    struct plain y = plain_element(op, one.dtype, IS("where") || IS("fma") ? 3 : 2, (const struct plain *[]){ &one, &one, &one });
+    struct plain y = plain_element(op, one.dtype, IS("random_bits") ? 4 : IS("where") || IS("fma") ? 3 : 2, (const struct plain *[]){ &one, &one, &one, &one });
     has = !plain_missing;
     plain_free(&one), plain_free(&y);
   }

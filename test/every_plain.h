@@ -56,6 +56,8 @@ struct plain plain_complex_prefix(const char *op, const struct plain *, int axis
 struct plain plain_complex_put(const struct plain *x, const struct plain *number, const struct plain *v, weft_how);
 struct plain plain_complex_matmul(const struct plain *a, const struct plain *b);
 
+void plain_threefry(uint32_t k0, uint32_t k1, uint32_t x[2]); /* x: the counter, then the two words */
+
 /* Whether this file has it: a missing row is told by name. */
 bool plain_has_element(const char *op), plain_has_fold(const char *op);
 extern const char *plain_missing; /* the last op that was asked for and has no row: its value is nan or 0 */

@@ -398,6 +398,42 @@ MAKE(einsum) {
   return ok(grow(p, kind, n, in, 1, (int64_t[]){ which }));
 }
 
+BUILD(windows) { return weft_windows(in[0], (int)s->p[0], s->p[1], s->p[2], s->p[3]); }
+BUILD(conv) {
+  weft_conv_options o = { .stride = s->p, .dilation = s->p + 1, .before = s->p + 2, .after = s->p + 3, .spread = s->p + 4, .is_flipped = (int)s->p[5] };
+  return weft_conv(in[0], in[1], s->p[6] ? NULL : &o);
+}
+MAKE(windows) {
+  int a = pick(p, KNOWN | RANK_1 | SMALL);
+  return ok(a < 0 ? -1 : grow(p, kind, 1, &a, 4, (int64_t[]){ any_axis(p, a), 1 + any(p, 3), 1 + any(p, 2), 1 + any(p, 2) }));
+}
+MAKE(conv) {
+  int a = pick(p, KNOWN | RANK_2 | SMALL | FLOAT | FULL);
+  if (a < 0 || form(p, a)->rank != 3) return false;
+  int w = leaf(p, form(p, a)->dtype, 3, (int64_t[]){ 1 + any(p, 3), 1 + any(p, 3), p->step[a].form.dims[2] });
+  return ok(grow(p, kind, 2, (int[]){ a, w }, 7, (int64_t[]){ 1 + any(p, 2), 1 + any(p, 2), any(p, 2), any(p, 3), 1 + any(p, 2), any(p, 2), any(p, 2) }));
+}
+
+/* ---- random numbers ---- */
+
+BUILD(random_key) { return weft_random_key((uint64_t)s->p[0]); }
+BUILD(random_split) { return weft_random_split(in[0], s->p[0]); }
+BUILD(random_bits) { return weft_random_bits(in[0], in[1]); }
+BUILD(random_randint) { return weft_random_randint(in[0], in[1], weft_integer(-3), weft_integer(9)); }
+BUILD(random1) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], NULL); }
+BUILD(random2) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], NULL, NULL); }
+__attribute__((unused)) BUILD(random3) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], NULL, NULL, NULL); }
+extern const struct kind kind_random_key;
+MAKE(random_key) { return ok(p->is_smooth ? -1 : grow(p, kind, 0, NULL, 1, (int64_t[]){ any(p, 100) })); }
+MAKE(random_split) {
+  int key = p->is_smooth ? -1 : grow(p, &kind_random_key, 0, NULL, 1, (int64_t[]){ any(p, 100) });
+  return ok(grow(p, kind, 1, &key, 1, (int64_t[]){ any(p, 4) }));
+}
+MAKE(random) {
+  int like = pick(p, REAL), key = like < 0 || p->is_smooth ? -1 : grow(p, &kind_random_key, 0, NULL, 1, (int64_t[]){ any(p, 100) });
+  return ok(grow(p, kind, 2, (int[]){ key, like }, 0, NULL));
+}
+
 /* ---- composed ---- */
 
 BUILD(rms_norm) { return weft_rms_norm(in[0], s->n_in > 1 ? in[1] : NULL, 1e-2); }
@@ -494,10 +530,20 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(rms_norm, 2, true, norm) X(layer_norm, 2, true, norm) X(attention, 2, true, attention)                                    \
   X(full, 2, true, full) X(full_like, 2, true, full_like) X(iota, 2, false, iota) X(size, 2, false, iota)                     \
   X(sized, 2, true, sized) X(arange, 1, true, series) X(linspace, 1, true, series) X(eye, 1, true, series) X(tri, 1, true, series) \
+  X(windows, 3, true, windows) X(conv, 3, true, conv) X(random_split, 1, false, random_split)                                \
+  X(random_bits, 2, false, random) X(random_randint, 1, false, random)                                                       \
   X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
 ROWS(X)
 #undef X
+const struct kind kind_random_key = { "weft_random_key", 1, false, make_random_key, build_random_key, NULL, NULL };
+#define X1(id, a, doc) static const struct kind kind_random_##id = { "weft_random_" #id, 1, false, make_random, build_random1, NULL, (void *)weft_random_##id };
+#define X2(id, a, b, doc) static const struct kind kind_random_##id = { "weft_random_" #id, 1, false, make_random, build_random2, NULL, (void *)weft_random_##id };
+#define X3(id, a, b, c, doc) static const struct kind kind_random_##id = { "weft_random_" #id, 1, false, make_random, build_random3, NULL, (void *)weft_random_##id };
+WEFT_RANDOM(X1, X2, X3)
+#undef X1
+#undef X2
+#undef X3
 static const struct kind kind_with_number = { "weft_scalar", 12, true, make_with_number, build_with_number, NULL, NULL };
 static const struct kind kind_dots = { "weft_matmul", 2, true, make_dots, build_matmul, NULL, NULL };
 
@@ -509,5 +555,12 @@ const struct kind *const program_kinds[] = {
 #define X(name, weight, smooth, how) &kind_##name,
   ROWS(X)
 #undef X
+#define X1(id, a, doc) &kind_random_##id,
+#define X2(id, a, b, doc) &kind_random_##id,
+#define X3(id, a, b, c, doc) &kind_random_##id,
+  WEFT_RANDOM(X1, X2, X3) &kind_random_key,
+#undef X1
+#undef X2
+#undef X3
   &kind_with_number, &kind_dots, &kind_loop, &kind_cond, &kind_call, &kind_map, &kind_grad, &kind_jvp, &kind_checkpoint, &kind_custom, NULL
 };

@@ -1,0 +1,190 @@
+/* demands.c -- what every operation and public function must have before it is done, asked for by name: a value, a derivative
+ * where there is a rule, a map, the plain evaluator, random programs that use it; a test that calls it. */
+#include <ctype.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include "every_graph.h"
+#include "every_op.h"
+#include "graph/function.h"
+#include "op/loop.h"
+#include "program_kinds.h"
+
+/* ---- which ops a graph has, bodies included ---- */
+
+enum { OPS = 512 };
+static bool seen[OPS];
+
+static int number_of(const struct op *op) {
+  int i = 0;
+  while (op_table[i] && op_table[i] != op) i++;
+  return i;
+}
+
+static void look(int n, struct node *const target[]) {
+  struct node_list l = { 0 };
+  graph_lock();
+  bool ok = walk(&l, n, target, NULL);
+  graph_unlock();
+  for (int i = 0; ok && i < l.n; i++) {
+    const struct node *x = l.node[i];
+    seen[number_of(x->op)] = true;
+    if (x->op == &op_loop) {
+      const struct loop *b = loop_of(x);
+      look(b->n_carry, b->next), look(b->n_all, b->all);
+      if (b->until) look(1, &b->until);
+    }
+    if (x->op == &op_call) look(((const struct call_attr *)x->attr)->function->n_out, ((const struct call_attr *)x->attr)->function->out);
+  }
+  node_list_free(&l);
+}
+
+static bool is_any_of(const char *name, const char *const list[]) {
+  for (int k = 0; list[k]; k++) if (!strcmp(list[k], name)) return true;
+  return false;
+}
+
+/* ---- ops ---- */
+
+TEST(every_op_is_known_to_the_plain_evaluator) {
+  static const char *const in_plans_only[] = { "part", "pair", NULL };
+  for (int i = 0; op_table[i]; i++)
+    if (!plain_knows(op_table[i]) && !is_any_of(op_table[i]->name, in_plans_only))
+      test_fail(__FILE__, __LINE__, "%s: test/every_plain.c wants its value in plain C (and test/every_graph.c its kind, if it is new)", op_table[i]->name);
+  plain_end();
+}
+
+TEST(every_op_with_a_rule_has_a_derivative_that_is_checked) {
+  static const char *const elsewhere[] = { "scale", "barrier", "alias", "depends", "real", "imag", "conj", "complex", NULL }; /* rules.c transforms.c complex.c */
+  weft_scope *s = weft_scope_open();
+  memset(seen, 0, sizeof seen);
+  for (int i = 0; i < every_derivatives(); i++) {
+    const char *name;
+    const double *x;
+    array_function f = every_derivative(i, &name, &x);
+    look(1, &f(f64s(6, x))->node);
+  }
+  weft_scope_discard(s);
+  for (int i = 0; op_table[i]; i++) {
+    const struct op *op = op_table[i];
+    if ((op->partial || op->vjp || op->jvp) && !seen[number_of(op)] && !is_any_of(op->name, elsewhere))
+      test_fail(__FILE__, __LINE__, "%s has a derivative: test/every_op.c wants a function of it among D(..) and a row in `derivatives`", op->name);
+  }
+}
+
+TEST(every_op_is_in_random_programs) {
+  enum { PROGRAMS = 1500 };
+  static const char *const in_plans_or_gradients[] = { "part", "pair", "bad", "scale", "barrier", NULL };
+  static struct program p;
+  memset(seen, 0, sizeof seen);
+  for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {
+    struct build *b = calloc(1, sizeof *b);
+    weft_scope *s = weft_scope_open();
+    program_make(&p, seed);
+    *b = (struct build){ .p = &p };
+    if (program_build(b)) for (int k = 0; k < p.blocks[0].n_outs; k++) look(1, &b->at[p.blocks[0].out[k]][0]->node);
+    weft_scope_discard(s);
+    program_free(&p);
+    free(b);
+  }
+  plain_end();
+  for (int i = 0; op_table[i]; i++)
+    if (!seen[number_of(op_table[i])] && !is_any_of(op_table[i]->name, in_plans_or_gradients))
+      test_fail(__FILE__, __LINE__, "%s is in none of %d random programs: test/program_kinds.c wants a row", op_table[i]->name, PROGRAMS);
+}
+
+/* ---- public functions ---- */
+
+TEST(the_library_says_its_version) { EXPECT_INT(weft_version(), WEFT_VERSION); }
+
+static char *file_text(const char *path) {
+  FILE *f = fopen(path, "r");
+  if (!f) return NULL;
+  char *text = calloc(1, 1 << 20);
+  if (text && fread(text, 1, (1 << 20) - 1, f) == 0) text[0] = 0;
+  fclose(f);
+  return text;
+}
+
+/* The C files of test and test/scenes, as one text. */
+static char *all_tests(void) {
+  static const char *const folders[] = { TEST_FOLDER, TEST_FOLDER "/scenes" };
+  char *all = calloc(1, 1), path[1024];
+  for (int k = 0; k < 2; k++) {
+    DIR *d = opendir(folders[k]);
+    for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
+      size_t n = strlen(e->d_name);
+      if (n < 3 || strcmp(e->d_name + n - 2, ".c")) continue;
+      snprintf(path, sizeof path, "%s/%s", folders[k], e->d_name);
+      char *text = file_text(path);
+      size_t before = strlen(all);
+      if (text && (all = realloc(all, before + strlen(text) + 1))) strcpy(all + before, text);
+      free(text);
+    }
+    if (d) closedir(d);
+  }
+  return all;
+}
+
+static bool has_word(const char *text, const char *word) {
+  size_t n = strlen(word);
+  for (const char *at = text; (at = strstr(at, word)) != NULL; at += n)
+    if (!isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+  return false;
+}
+
+/* The next public function of the header that is declared, or mentioned as a call; NULL: there is none. */
+static char *next_function(char *at, char name[96], bool *gives_array) {
+  while ((at = strstr(at, "weft_")) != NULL) {
+    size_t length = 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '_') length++;
+    *gives_array = !strncmp(at - 12, "weft_array *", 12);
+    snprintf(name, 96, "%.*s", (int)(length < 95 ? length : 95), at);
+    at += length;
+    if (*at == '(' && at[-1] != '_' && strcmp(name, "weft_name") && strcmp(name, "weft_random_name")) return at;
+  }
+  return NULL;
+}
+
+TEST(every_public_function_of_arrays_is_in_random_programs) {
+  static const char *const elsewhere[] = { /* of scopes, files and bindings; parts of the rows of loops, choices and numbers */
+    "weft_keep", "weft_from", "weft_integer", "weft_input", "weft_loop_each", "weft_loop_carry", "weft_loop_all", "weft_loop_tail", "weft_loop_last",
+    "weft_cond_value", "weft_file_get", "weft_own", "weft_external", NULL };
+  char *header = file_text(TEST_FOLDER "/../include/weft.h"), name[96];
+  bool gives_array;
+  if (!header) return test_skip("the sources are not here");
+  for (char *at = strstr(header, "WEFT_VERSION"); (at = next_function(at, name, &gives_array)) != NULL;)
+    if (gives_array && program_used(name) < 0 && !is_any_of(name, elsewhere))
+      test_fail(__FILE__, __LINE__, "%s is in no random program: test/program_kinds.c wants a row", name);
+  free(header);
+}
+
+TEST(every_public_function_is_called_by_a_test) {
+  char *header = file_text(TEST_FOLDER "/../include/weft.h"), *tests = all_tests();
+  if (!header || !tests) {
+    free(header), free(tests);
+    return test_skip("the sources are not here");
+  }
+  int n = 0;
+  char name[96];
+  bool gives_array;
+  for (char *at = strstr(header, "WEFT_VERSION"); (at = next_function(at, name, &gives_array)) != NULL; n++)
+    if (!has_word(tests, name)) test_fail(__FILE__, __LINE__, "%s of include/weft.h: no file of test/ calls it", name);
+  EXPECT(n > 100);
+  free(header), free(tests);
+}
+
+/* Rows of the lists in weft.h: a value in test/every_op.c, or a call by name somewhere. */
+TEST(every_public_row_has_a_value_that_is_checked) {
+  char *tests = all_tests(), name[96];
+  if (!tests || !*tests) {
+    free(tests);
+    return test_skip("the sources are not here");
+  }
+#define ROW(id, doc)                                                                                                       \
+  snprintf(name, sizeof name, "weft_%s", #id);                                                                             \
+  if (!every_row_named(#id) && !has_word(tests, name)) test_fail(__FILE__, __LINE__, "weft_%s: test/every_op.c wants a row in `calls`", #id);
+  WEFT_UNARY(ROW) WEFT_BINARY(ROW) WEFT_REDUCE(ROW) WEFT_ALONG(ROW) WEFT_ACTIVATION(ROW)
+#undef ROW
+  free(tests);
+}
