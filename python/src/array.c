@@ -1,5 +1,5 @@
 /* array.c -- the type weft.array: making, naming and freeing objects, their properties, the table of methods. */
-#include "core.h"
+#include "names.h"
 #include <string.h>
 
 PyObject *array_wrap(weft_array *a) {
@@ -203,8 +203,8 @@ PyTypeObject array_type = {
 
 /* The methods of all families in one table, which the type wants. */
 static int gather_methods(void) {
-  static PyMethodDef all[128];
-  PyMethodDef *const families[] = { element_methods, axis_methods, shape_methods, value_methods, dlpack_methods };
+  static PyMethodDef all[32];
+  PyMethodDef *const families[] = { element_methods, shape_methods, value_methods, dlpack_methods };
   size_t n = 0;
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     for (PyMethodDef *m = families[f]; m->ml_name; m++) {
@@ -216,9 +216,8 @@ static int gather_methods(void) {
 }
 
 static int add_functions(PyObject *module) {
-  PyMethodDef *const families[] = { origin_functions,  convert_functions, evaluate_functions, index_functions,
-                                    element_functions, axis_functions,    shape_functions,    contract_functions, make_functions,
-                                    transform_functions, rules_functions, tree_functions, file_functions, dlpack_functions };
+  PyMethodDef *const families[] = { origin_functions, evaluate_functions, index_functions, transform_functions, rules_functions,
+                                    tree_functions,   file_functions };
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     if (PyModule_AddFunctions(module, families[f])) return -1;
   return 0;
@@ -242,7 +241,9 @@ PyMODINIT_FUNC PyInit__core(void) {
   if (gather_methods()) return NULL;
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
-  if (!error_add_types(module) && !dtype_add_all(module) && !add_types(module) && !add_functions(module)) return module;
+  if (!error_add_types(module) && !dtype_add_all(module) && !add_types(module) && !add_functions(module) &&
+      !names_install(weft_names, module, &array_type, "weft"))
+    return module;
   Py_DECREF(module);
   return NULL;
 }

@@ -1,5 +1,5 @@
 /* axis.c -- reductions and running folds. Those of weft keep the axis they reduce; here it goes unless keepdims. */
-#include "core.h"
+#include "names.h"
 
 typedef weft_array *(*along)(weft_array *, int axis);
 
@@ -49,109 +49,107 @@ static weft_array *reduce(along op, weft_array *x, int n, const int axes[], int 
   return x;
 }
 
-static weft_array *reduce_all(along op, weft_array *x, int rank, int keeps) {
+static weft_array *reduce_all(along op, weft_array *x, int keeps) {
+  int rank = weft_rank(x);
   x = op(x, WEFT_ALL);
   for (int i = 0; keeps && i < rank; i++) x = weft_unsqueeze(x, 0);
   return x;
 }
 
-static PyObject *reduction(along op, int takes_one, PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "axis", "keepdims", NULL };
-  PyObject *axis = Py_None;
-  int keeps = 0, n, axes[WEFT_RANK_MAX], rank = weft_rank(array_handle(self));
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op", names, &axis, &keeps)) return NULL;
-  if (axis != Py_None && axes_parse(axis, rank, &n, axes)) return NULL;
-  if (axis != Py_None && takes_one && n != 1) return PyErr_Format(PyExc_ValueError, "one axis is expected, not %d", n);
-  weft_scope *s = op_begin();
-  weft_array *x = array_handle(self);
-  return op_end(s, axis == Py_None ? reduce_all(op, x, rank, keeps) : reduce(op, x, n, axes, keeps));
+/* By a function of one axis. axis: None for all. */
+static weft_array *reduced(along op, weft_array *x, PyObject *axis, PyObject *keepdims) {
+  int n, axes[WEFT_RANK_MAX], keeps = PyObject_IsTrue(keepdims);
+  if (!x || keeps < 0 || (axis != Py_None && axes_parse(axis, weft_rank(x), &n, axes))) return NULL;
+  return axis == Py_None ? reduce_all(op, x, keeps) : reduce(op, x, n, axes, keeps);
 }
 
-#define REDUCE(X) \
-  X(sum, weft_sum, 0, "the sum") \
-  X(prod, weft_prod, 0, "the product") \
-  X(mean, weft_mean, 0, "the mean") \
-  X(max, weft_max, 0, "the largest; nan wins") \
-  X(min, weft_min, 0, "the smallest; nan wins") \
-  X(all, weft_all, 0, "whether all are true") \
-  X(any, weft_any, 0, "whether one is true") \
-  X(logsumexp, weft_logsumexp, 0, "log sum e^a") \
-  X(argmax, weft_argmax, 1, "the index of the first nan, else of the first largest") \
-  X(argmin, weft_argmin, 1, "the index of the first nan, else of the first smallest")
+/* The array, in a dtype if one is asked for. */
+static weft_array *in_dtype(PyObject *o, PyObject *dtype) {
+  weft_dtype d;
+  if (dtype != Py_None && dtype_parse(dtype, &d)) return NULL;
+  return convert_array(o, dtype == Py_None ? NULL : &d, 0);
+}
 
-#define DEFINE(name, op, takes_one, doc) \
-  static PyObject *method_##name(PyObject *self, PyObject *args, PyObject *kwargs) { \
-    return reduction(op, takes_one, self, args, kwargs); \
-  } \
-  AS_FUNCTION(name)
-REDUCE(DEFINE)
-#undef DEFINE
+/* A result in that dtype: sums of small integers have 32 bits. */
+static weft_array *out_in(weft_array *x, PyObject *dtype) {
+  weft_dtype d;
+  return !x || dtype == Py_None ? x : dtype_parse(dtype, &d) ? NULL : weft_cast(x, d);
+}
+
+/* (a, axis, keepdims) */
+weft_array *call_reduce(const struct name *row, PyObject *const arg[]) {
+  return reduced((along)row->function, convert_array(arg[0], NULL, 0), arg[1], arg[2]);
+}
+
+/* (a, axis, keepdims, dtype) */
+weft_array *call_reduce_in(const struct name *row, PyObject *const arg[]) {
+  return out_in(reduced((along)row->function, in_dtype(arg[0], arg[3]), arg[1], arg[2]), arg[3]);
+}
+
+/* (a, axis, keepdims), of one axis or of all elements in order */
+weft_array *call_arg(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int n = 1, axes[WEFT_RANK_MAX];
+  if (!x || (arg[1] != Py_None && axes_parse(arg[1], weft_rank(x), &n, axes))) return NULL;
+  if (n != 1) return PyErr_Format(PyExc_ValueError, "%s: one axis is expected, not %d", row->name, n), NULL;
+  return reduced((along)row->function, x, arg[1], arg[2]);
+}
 
 /* Without an axis, over all elements in order. */
-static PyObject *running(along op, PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "axis", "reverse", NULL };
-  PyObject *axis = Py_None;
-  int backwards = 0, k = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$p", names, &axis, &backwards)) return NULL;
-  if (axis != Py_None && axis_parse(axis, weft_rank(array_handle(self)), &k)) return NULL;
-  weft_scope *s = op_begin();
-  weft_array *x = array_handle(self);
+static weft_array *running(along op, weft_array *x, PyObject *axis, PyObject *reverse) {
+  int backwards = PyObject_IsTrue(reverse), k = 0;
+  if (!x || backwards < 0 || (axis != Py_None && axis_parse(axis, weft_rank(x), &k))) return NULL;
   if (axis == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
-  x = backwards ? weft_flip(op(weft_flip(x, k), k), k) : op(x, k);
-  return op_end(s, x);
+  return backwards ? weft_flip(op(weft_flip(x, k), k), k) : op(x, k);
 }
 
-#define RUNNING(X) \
-  X(cumsum, weft_cumsum, "the sum so far") \
-  X(cumprod, weft_cumprod, "the product so far") \
-  X(cummax, weft_cummax, "the largest so far") \
-  X(cummin, weft_cummin, "the smallest so far")
+/* (a, axis, reverse) */
+weft_array *call_running(const struct name *row, PyObject *const arg[]) {
+  return running((along)row->function, convert_array(arg[0], NULL, 0), arg[1], arg[2]);
+}
 
-#define DEFINE(name, op, doc) \
-  static PyObject *method_##name(PyObject *self, PyObject *args, PyObject *kwargs) { \
-    return running(op, self, args, kwargs); \
-  } \
-  AS_FUNCTION(name)
-RUNNING(DEFINE)
-#undef DEFINE
+/* (a, axis, reverse, dtype) */
+weft_array *call_running_in(const struct name *row, PyObject *const arg[]) {
+  return out_in(running((along)row->function, in_dtype(arg[0], arg[3]), arg[1], arg[2]), arg[3]);
+}
 
-/* e^x / sum e^x over one axis, or over several as over one. */
-static weft_array *softmax(weft_array *x, int n, const int axes[]) {
+/* The axes that axis names, all for None. */
+static int these_axes(PyObject *axis, weft_array *x, int *n, int axes[]) {
+  *n = weft_rank(x);
+  for (int i = 0; i < *n; i++) axes[i] = i;
+  return axis == Py_None ? 0 : axes_parse(axis, *n, n, axes);
+}
+
+/* (a, axis): e^a / sum e^a over one axis, or over several as over one */
+weft_array *call_softmax(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int n, axes[WEFT_RANK_MAX];
+  (void)row;
+  if (!x || these_axes(arg[1], x, &n, axes)) return NULL;
   if (n == 1) return weft_softmax(x, axes[0]);
   weft_array *shifted = weft_exp(weft_sub(x, weft_stop_gradient(reduce(weft_max, x, n, axes, 1))));
   return weft_div(shifted, reduce(weft_sum, shifted, n, axes, 1));
 }
 
-static PyObject *method_softmax(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "axis", NULL };
-  PyObject *axis = Py_None;
-  int n = weft_rank(array_handle(self)), axes[WEFT_RANK_MAX];
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", names, &axis)) return NULL;
-  for (int i = 0; i < n; i++) axes[i] = i;
-  if (axis != Py_None && axes_parse(axis, n, &n, axes)) return NULL;
-  weft_scope *s = op_begin();
-  return op_end(s, softmax(array_handle(self), n, axes));
+/* (a, axis): a - log sum e^a, likewise */
+weft_array *call_log_softmax(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int n, axes[WEFT_RANK_MAX];
+  (void)row;
+  if (!x || these_axes(arg[1], x, &n, axes)) return NULL;
+  return n == 1 ? weft_log_softmax(x, axes[0]) : weft_sub(x, reduce(weft_logsumexp, x, n, axes, 1));
 }
-AS_FUNCTION(softmax)
 
-PyMethodDef axis_methods[] = {
-#define ROW(name, op, takes_one, doc) METHOD_ROW(name, #name "(axis=None, keepdims=False): " doc),
-  REDUCE(ROW)
-#undef ROW
-#define ROW(name, op, doc) METHOD_ROW(name, #name "(axis=None, *, reverse=False): " doc),
-  RUNNING(ROW)
-#undef ROW
-  METHOD_ROW(softmax, "softmax(axis=None): e^x / sum e^x"),
-  { 0 },
-};
+/* weft_var and weft_std take ddof besides the axis, and weft_over passes an axis alone. */
+static _Thread_local struct { weft_array *(*function)(weft_array *, int axis, int64_t ddof); int64_t ddof; } spread;
+static weft_array *spread_along(weft_array *x, int axis) { return spread.function(x, axis, spread.ddof); }
 
-PyMethodDef axis_functions[] = {
-#define ROW(name, op, takes_one, doc) FUNCTION_ROW(name, #name "(a, axis=None, keepdims=False): " doc),
-  REDUCE(ROW)
-#undef ROW
-#define ROW(name, op, doc) FUNCTION_ROW(name, #name "(a, axis=None, *, reverse=False): " doc),
-  RUNNING(ROW)
-#undef ROW
-  FUNCTION_ROW(softmax, "softmax(a, axis=None): e^a / sum e^a"),
-  { 0 },
-};
+/* (a, axis, keepdims, ddof) */
+weft_array *call_var(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int64_t ddof;
+  if (!x || convert_integer(arg[3], &ddof)) return NULL;
+  spread.function = (weft_array * (*)(weft_array *, int, int64_t)) row->function;
+  spread.ddof = ddof;
+  return reduced(spread_along, x, arg[1], arg[2]);
+}

@@ -1,7 +1,7 @@
 /* convert.c -- numbers, nested lists, and whatever shows its memory (buffer protocol, __array_interface__), as arrays
  * of the open scope. Lists and numbers have no dtype of their own: bool, int32 (int64 if need be), float32, complex64.
  * What comes with a dtype keeps it. Memory is copied unless the caller says that it may be shared. */
-#include "core.h"
+#include "names.h"
 #include <string.h>
 
 /* ---- Numbers ---- */
@@ -299,7 +299,16 @@ weft_array *convert_operand(PyObject *o) {
   return kind >= 0 ? weak_number(o, kind) : convert_array(o, NULL, 0);
 }
 
-static int dim_parse(PyObject *o, int64_t *dim) {
+/* What is no array comes first: converting it may run Python, which may give an array object another array. */
+int convert_all(int n, PyObject *const o[], weft_array *a[]) {
+  for (int i = 0; i < n; i++)
+    if (!array_check(o[i]) && !(a[i] = convert_operand(o[i]))) return 0;
+  for (int i = 0; i < n; i++)
+    if (array_check(o[i])) a[i] = array_handle(o[i]);
+  return 1;
+}
+
+int convert_integer(PyObject *o, int64_t *dim) {
   PyObject *i = PyNumber_Index(o);
   if (!i) return -1;
   *dim = PyLong_AsLongLong(i);
@@ -318,20 +327,21 @@ int convert_is_index(PyObject *o) {
 }
 
 int convert_shape(PyObject *o, int *rank, int64_t dims[]) {
-  if (convert_is_index(o)) return *rank = 1, dim_parse(o, dims);
+  if (convert_is_index(o)) return *rank = 1, convert_integer(o, dims);
   PyObject *list = PySequence_Fast(o, "a shape is a number or a sequence of numbers");
   if (!list) return -1;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
   int wrong = n > WEFT_RANK_MAX;
   if (wrong) PyErr_Format(PyExc_ValueError, "%zd axes are too many", n);
-  for (Py_ssize_t i = 0; !wrong && i < n; i++) wrong = dim_parse(PySequence_Fast_GET_ITEM(list, i), &dims[i]);
+  for (Py_ssize_t i = 0; !wrong && i < n; i++) wrong = convert_integer(PySequence_Fast_GET_ITEM(list, i), &dims[i]);
   *rank = (int)n;
   Py_DECREF(list);
   return wrong ? -1 : 0;
 }
 
-int convert_dims(PyObject *array, int *rank, int64_t dims[]) {
-  weft_array *a = array_handle(array);
+int convert_dims(PyObject *array, int *rank, int64_t dims[]) { return convert_dims_of(array_handle(array), rank, dims); }
+
+int convert_dims_of(weft_array *a, int *rank, int64_t dims[]) {
   *rank = weft_rank(a);
   if (*rank < 0) return raise_status(weft_check(a)), -1;
   for (int i = 0; i < *rank; i++) {
@@ -373,21 +383,14 @@ void list_drop(struct list *l) {
 
 /* ---- asarray ---- */
 
-static PyObject *asarray(PyObject *module, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "", "dtype", "copy", NULL };
-  PyObject *o, *dtype = Py_None, *copied = Py_None;
+/* (a, dtype, copy) */
+PyObject *make_asarray(const struct name *row, PyObject *const arg[]) {
+  PyObject *o = arg[0];
   weft_dtype wanted;
-  (void)module;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO", names, &o, &dtype, &copied)) return NULL;
-  if (dtype != Py_None && dtype_parse(dtype, &wanted)) return NULL;
-  if (array_check(o) && (dtype == Py_None || weft_dtype_of(array_handle(o)) == wanted)) return Py_NewRef(o);
+  int copies = arg[2] == Py_None ? 0 : PyObject_IsTrue(arg[2]), has_dtype = arg[1] != Py_None;
+  (void)row;
+  if (copies < 0 || (has_dtype && dtype_parse(arg[1], &wanted))) return NULL;
+  if (array_check(o) && (!has_dtype || weft_dtype_of(array_handle(o)) == wanted)) return Py_NewRef(o);
   weft_scope *s = op_begin();
-  return op_end(s, convert_array(o, dtype == Py_None ? NULL : &wanted, copied == Py_None || !PyObject_IsTrue(copied)));
+  return op_end(s, convert_array(o, has_dtype ? &wanted : NULL, !copies));
 }
-
-PyMethodDef convert_functions[] = {
-  { "asarray", WITH_KEYWORDS(asarray),
-    "asarray(a, dtype=None, copy=None): an array of a. Memory of NumPy arrays and the like is shared, unless "
-    "copy is true: who writes to it then changes the array, and what is computed from it later." },
-  { 0 },
-};

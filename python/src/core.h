@@ -72,12 +72,13 @@ int convert_is_possible(PyObject *);
 int convert_is_index(PyObject *);                    /* whether it is one integer, as a size or an axis is */
 int convert_shape(PyObject *, int *rank, int64_t dims[]);
 int convert_dims(PyObject *array, int *rank, int64_t dims[]); /* of an array: every size is a number */
+int convert_dims_of(weft_array *, int *rank, int64_t dims[]);
+int convert_integer(PyObject *, int64_t *);
+int convert_all(int n, PyObject *const o[], weft_array *a[]); /* operands; whether all could be converted */
 /* A list of arrays, owned, so that whatever Python does meanwhile they stay. */
 struct list { int n; weft_array **array; };
 int list_take(struct list *, PyObject *sequence);    /* on failure there is nothing to drop */
 void list_drop(struct list *);
-
-extern PyMethodDef convert_functions[];
 
 /* value.c: arrays to Python objects. */
 extern PyMethodDef value_methods[];
@@ -85,7 +86,7 @@ extern PyBufferProcs value_buffer;
 PyObject *value_item(PyObject *);
 weft_array *value_pin(weft_array *, weft_block *);   /* computes and pins; what value_unpin is to be given */
 void value_unpin(weft_array *);                      /* any thread; needs no GIL */
-extern PyMethodDef dlpack_methods[], dlpack_functions[];
+extern PyMethodDef dlpack_methods[];
 
 /* evaluate.c */
 int evaluate(int n, weft_array *const[]);            /* waits without the GIL; Ctrl-C stops it. Owned by the caller */
@@ -96,14 +97,12 @@ extern PyMethodDef evaluate_functions[];
 PyObject *index_get(PyObject *self, PyObject *index);
 int index_set(PyObject *self, PyObject *index, PyObject *value);
 extern PyMethodDef index_functions[];
+weft_array *index_take(weft_array *, int axis, weft_array *i); /* integers of any shape in the place of an axis */
 
-/* Families of operations: methods of arrays, and functions of the module. */
-extern PyMethodDef element_methods[], element_functions[];
+/* Methods and slots that are no rows of names.h. */
+extern PyMethodDef element_methods[], shape_methods[];
 extern PyNumberMethods element_numbers;
 PyObject *element_compare(PyObject *, PyObject *, int op);
-extern PyMethodDef axis_methods[], axis_functions[];
-extern PyMethodDef shape_methods[], shape_functions[], contract_functions[];
-extern PyMethodDef make_functions[];
 extern PyMethodDef transform_functions[], rules_functions[], tree_functions[];
 extern PyMethodDef file_functions[];
 extern PyTypeObject scope_type, function_type, loop_type, cond_type, compiled_type;
@@ -111,17 +110,7 @@ PyObject *function_make(weft_function *, int n, int m); /* of n arrays, with m r
 weft_function *function_of(PyObject *function);      /* of a Function; NULL: it is none */
 PyObject *tree_arrays(Py_ssize_t n, PyObject *const trees[]); /* a list of all arrays in them */
 
-/* A function of the module that is a method of its first argument. */
-typedef PyObject *(*method)(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *op_on_first(method, PyObject *args, PyObject *kwargs);
-#define AS_FUNCTION(name) \
-  static PyObject *function_##name(PyObject *module, PyObject *args, PyObject *kwargs) { \
-    (void)module; \
-    return op_on_first(method_##name, args, kwargs); \
-  }
 #define WITH_KEYWORDS(f) (PyCFunction)(void (*)(void))f, METH_VARARGS | METH_KEYWORDS
-#define METHOD_ROW(name, doc)   { #name, WITH_KEYWORDS(method_##name), doc }
-#define FUNCTION_ROW(name, doc) { #name, WITH_KEYWORDS(function_##name), doc }
 
 /* Axes counted from 0. */
 int axis_parse(PyObject *, int rank, int *axis);                    /* one number */

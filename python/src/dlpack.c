@@ -1,5 +1,5 @@
 /* dlpack.c -- memory exchanged with other libraries through DLPack (the layout of dlpack.h, version 0). */
-#include "core.h"
+#include "names.h"
 
 struct dl_device { int32_t type, id; };
 struct dl_dtype { uint8_t code, bits; uint16_t lanes; };
@@ -109,9 +109,9 @@ static weft_array *share(struct dl_managed *m) {
 }
 
 /* Once the capsule is renamed, the memory is ours to release: weft_external does that, also if it refuses the block. */
-static PyObject *import(PyObject *module, PyObject *o) {
-  (void)module;
-  PyObject *capsule = PyObject_CallMethod(o, "__dlpack__", NULL);
+PyObject *make_from_dlpack(const struct name *row, PyObject *const arg[]) {
+  (void)row;
+  PyObject *capsule = PyObject_CallMethod(arg[0], "__dlpack__", NULL);
   struct dl_managed *m = capsule ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
   PyObject *result = NULL;
   if (m) {
@@ -123,8 +123,3 @@ static PyObject *import(PyObject *module, PyObject *o) {
   Py_XDECREF(capsule);
   return result;
 }
-
-PyMethodDef dlpack_functions[] = {
-  { "from_dlpack", import, METH_O, "from_dlpack(x): an array that shares the memory of x" },
-  { 0 },
-};

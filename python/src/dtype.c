@@ -1,5 +1,5 @@
 /* dtype.c -- element types as objects: weft.float32 and its like, one object each, alive as long as the module. */
-#include "core.h"
+#include "names.h"
 #include <string.h>
 
 /* Name, character of the struct module (the buffer protocol's format), NumPy's kind. */
@@ -150,4 +150,18 @@ int dtype_add_all(PyObject *module) {
   for (int i = 0; i < N_DTYPES; i++)
     if (add(module, i)) return -1;
   return 0;
+}
+
+/* (*arrays_and_dtypes) */
+PyObject *make_result_type(const struct name *row, PyObject *const arg[]) {
+  weft_dtype all = WEFT_BOOL, one;
+  (void)row;
+  if (!PyTuple_GET_SIZE(arg[0])) return PyErr_Format(PyExc_TypeError, "result_type: of one array or dtype at least");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arg[0]); i++) {
+    PyObject *o = PyTuple_GET_ITEM(arg[0], i);
+    if (array_check(o)) one = weft_dtype_of(array_handle(o));
+    else if (dtype_parse(o, &one)) return NULL;
+    all = i ? weft_dtype_promote(all, one) : one;
+  }
+  return Py_NewRef(dtype_object(all));
 }

@@ -1,5 +1,7 @@
 /* element.c -- operations element by element: operators, methods and functions from tables of names. */
-#include "core.h"
+#include "names.h"
+#include <math.h>
+#include <string.h>
 
 typedef weft_array *(*unary)(weft_array *);
 typedef weft_array *(*binary)(weft_array *, weft_array *);
@@ -10,24 +12,11 @@ static PyObject *apply_unary(unary op, PyObject *x) {
   return op_end(s, a ? op(a) : NULL);
 }
 
-/* What is no array comes first: converting it may run Python, which may give an array object another array. */
-static int convert_all(int n, PyObject *const o[], weft_array *a[]) {
-  for (int i = 0; i < n; i++)
-    if (!array_check(o[i]) && !(a[i] = convert_operand(o[i]))) return 0;
-  for (int i = 0; i < n; i++)
-    if (array_check(o[i])) a[i] = array_handle(o[i]);
-  return 1;
-}
-
 static PyObject *apply_binary(binary op, PyObject *x, PyObject *y) {
   weft_array *a[2];
   weft_scope *s = op_begin();
   return op_end(s, convert_all(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
 }
-
-/* ---- Compositions ---- */
-
-static weft_array *positive(weft_array *x) { return x; }
 
 /* x^n as products, by squaring; x^-n is 1 / x^n. */
 static weft_array *power(weft_array *x, long n) {
@@ -40,131 +29,97 @@ static weft_array *power(weft_array *x, long n) {
   return n < 0 ? weft_reciprocal(y) : y;
 }
 
-/* ---- Functions and methods ---- */
+/* ---- Functions ---- */
 
-#define UNARY(X) \
-  X(negative, weft_neg, "-a") \
-  X(positive, positive, "+a") \
-  X(abs, weft_abs, "|a|") \
-  X(sign, weft_sign, "-1, 0 or 1; nan stays") \
-  X(floor, weft_floor, "the largest whole number not above a") \
-  X(ceil, weft_ceil, "the smallest whole number not below a") \
-  X(trunc, weft_trunc, "the nearest whole number towards 0") \
-  X(round, weft_round, "the nearest whole number; halves to the even one") \
-  X(square, weft_square, "a a") \
-  X(sqrt, weft_sqrt, "the square root; nan below 0") \
-  X(rsqrt, weft_rsqrt, "1 / the square root") \
-  X(reciprocal, weft_reciprocal, "1 / a") \
-  X(exp, weft_exp, "e^a") \
-  X(log, weft_log, "the natural logarithm") \
-  X(log1p, weft_log1p, "log(1 + a)") \
-  X(tanh, weft_tanh, "the hyperbolic tangent") \
-  X(exp2, weft_exp2, "2^a") \
-  X(expm1, weft_expm1, "e^a - 1") \
-  X(log2, weft_log2, "the logarithm to base 2") \
-  X(log10, weft_log10, "the logarithm to base 10") \
-  X(sin, weft_sin, "the sine") \
-  X(cos, weft_cos, "the cosine") \
-  X(tan, weft_tan, "the tangent") \
-  X(arcsin, weft_asin, "the inverse sine") \
-  X(arccos, weft_acos, "the inverse cosine") \
-  X(arctan, weft_atan, "the inverse tangent") \
-  X(sinh, weft_sinh, "the hyperbolic sine") \
-  X(cosh, weft_cosh, "the hyperbolic cosine") \
-  X(arcsinh, weft_asinh, "the inverse hyperbolic sine") \
-  X(arccosh, weft_acosh, "the inverse hyperbolic cosine") \
-  X(arctanh, weft_atanh, "the inverse hyperbolic tangent") \
-  X(erf, weft_erf, "the error function") \
-  X(erfc, weft_erfc, "1 - erf(a)") \
-  X(erfinv, weft_erfinv, "the inverse of erf") \
-  X(sigmoid, weft_sigmoid, "1 / (1 + e^-a)") \
-  X(isnan, weft_isnan, "where a is nan") \
-  X(real, weft_real, "the real part") \
-  X(imag, weft_imag, "the imaginary part; of real numbers 0") \
-  X(conj, weft_conj, "the complex conjugate") \
-  X(isinf, weft_isinf, "where a is inf or -inf") \
-  X(isfinite, weft_isfinite, "where a is neither nan nor infinite") \
-  X(logical_not, weft_logical_not, "where a is 0") \
-  X(bitwise_invert, weft_not, "all bits the other way") \
-  X(stop_gradient, weft_stop_gradient, "a, with derivative 0")
-
-#define BINARY(X) \
-  X(add, weft_add, "a + b") \
-  X(subtract, weft_sub, "a - b") \
-  X(multiply, weft_mul, "a b") \
-  X(divide, weft_div, "a / b; integers give float32") \
-  X(floor_divide, weft_floor_divide, "a / b rounded down; integers: a // 0 is 0") \
-  X(remainder, weft_remainder, "a - b floor(a / b); integers: a % 0 is a") \
-  X(fmod, weft_fmod, "a - b trunc(a / b), with the sign of a") \
-  X(power, weft_pow, "a^b; integers stay integers") \
-  X(arctan2, weft_atan2, "the angle of (b, a)") \
-  X(hypot, weft_hypot, "sqrt(a^2 + b^2)") \
-  X(logaddexp, weft_logaddexp, "log(e^a + e^b)") \
-  X(maximum, weft_maximum, "the larger; nan wins") \
-  X(minimum, weft_minimum, "the smaller; nan wins") \
-  X(equal, weft_eq, "a == b") \
-  X(not_equal, weft_ne, "a != b") \
-  X(less, weft_lt, "a < b") \
-  X(less_equal, weft_le, "a <= b") \
-  X(greater, weft_gt, "a > b") \
-  X(greater_equal, weft_ge, "a >= b") \
-  X(logical_and, weft_logical_and, "where both are not 0") \
-  X(logical_or, weft_logical_or, "where one is not 0") \
-  X(logical_xor, weft_logical_xor, "where exactly one is not 0") \
-  X(bitwise_and, weft_and, "of bools or of bits") \
-  X(bitwise_or, weft_or, "of bools or of bits") \
-  X(bitwise_xor, weft_xor, "of bools or of bits") \
-  X(complex, weft_complex, "a + 1j b, of real numbers") \
-  X(left_shift, weft_shl, "a 2^b; 0 if b is the width or more") \
-  X(right_shift, weft_shr, "a / 2^b rounded down") \
-  X(matmul, weft_matmul, "the matrix product, 1-d as in NumPy")
-
-#define DEFINE(name, op, doc) \
-  static PyObject *unary_##name(PyObject *module, PyObject *x) { (void)module; return apply_unary(op, x); }
-UNARY(DEFINE)
-#undef DEFINE
-
-static int two(PyObject *args, PyObject **x, PyObject **y) {
-  return PyArg_UnpackTuple(args, "a function of two arrays", 2, 2, x, y);
+weft_array *call_unary(const struct name *row, PyObject *const arg[]) {
+  weft_array *a = convert_array(arg[0], NULL, 0); /* a number has no partner to take a dtype from */
+  return a ? ((unary)row->function)(a) : NULL;
 }
-#define DEFINE(name, op, doc) \
-  static PyObject *binary_##name(PyObject *module, PyObject *args) { \
-    PyObject *x, *y; \
-    (void)module; \
-    return two(args, &x, &y) ? apply_binary(op, x, y) : NULL; \
-  }
-BINARY(DEFINE)
-#undef DEFINE
 
-static PyObject *apply_ternary(weft_array *(*op)(weft_array *, weft_array *, weft_array *), PyObject *args) {
-  PyObject *o[3];
+weft_array *call_binary(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[2];
+  return convert_all(2, arg, a) ? ((binary)row->function)(a[0], a[1]) : NULL;
+}
+
+weft_array *call_ternary(const struct name *row, PyObject *const arg[]) {
   weft_array *a[3];
-  if (!PyArg_UnpackTuple(args, "a function of three arrays", 3, 3, &o[0], &o[1], &o[2])) return NULL;
-  weft_scope *s = op_begin();
-  return op_end(s, convert_all(3, o, a) ? op(a[0], a[1], a[2]) : NULL);
+  if (!convert_all(3, arg, a)) return NULL;
+  return ((weft_array * (*)(weft_array *, weft_array *, weft_array *)) row->function)(a[0], a[1], a[2]);
 }
-static PyObject *where(PyObject *module, PyObject *args) { (void)module; return apply_ternary(weft_where, args); }
-static PyObject *fma_(PyObject *module, PyObject *args) { (void)module; return apply_ternary(weft_fma, args); }
 
-PyMethodDef element_functions[] = {
-#define ROW(name, op, doc) { #name, unary_##name, METH_O, #name "(a): " doc },
-  UNARY(ROW)
-#undef ROW
-#define ROW(name, op, doc) { #name, binary_##name, METH_VARARGS, #name "(a, b): " doc },
-  BINARY(ROW)
-#undef ROW
-  { "where", where, METH_VARARGS, "where(condition, a, b): a where the condition holds, else b" },
-  { "fma", fma_, METH_VARARGS, "fma(a, b, c): a b + c, rounded once" },
-  { 0 },
-};
+/* (a) */
+weft_array *call_positive(const struct name *row, PyObject *const arg[]) { return (void)row, convert_array(arg[0], NULL, 0); }
 
-#define METHODS(X) \
-  X(abs) X(sign) X(floor) X(ceil) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) \
-  X(log2) X(log10) X(sin) X(cos) X(tanh) X(sigmoid) X(conj)
-#define DEFINE(name) \
-  static PyObject *self_##name(PyObject *self, PyObject *unused) { return unary_##name(unused, self); }
-METHODS(DEFINE)
-#undef DEFINE
+/* (a, a_min, a_max, min, max): by either name */
+weft_array *call_clip(const struct name *row, PyObject *const arg[]) {
+  weft_array *bound[2] = { NULL, NULL };
+  (void)row;
+  for (int i = 0; i < 2; i++) {
+    PyObject *o = arg[1 + i] == Py_None ? arg[3 + i] : arg[1 + i];
+    if (arg[1 + i] != Py_None && arg[3 + i] != Py_None)
+      return PyErr_SetString(PyExc_TypeError, "clip: a bound is given twice"), NULL;
+    if (o != Py_None && !(bound[i] = convert_operand(o))) return NULL;
+  }
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  return x ? weft_clip(x, bound[0], bound[1]) : NULL;
+}
+
+/* (a, decimals); integers have none */
+weft_array *call_round(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int64_t decimals;
+  (void)row;
+  if (!x || convert_integer(arg[1], &decimals)) return NULL;
+  if (!decimals) return weft_round(x);
+  if (decimals > 0 && weft_dtype_of(x) <= WEFT_I64) return x;
+  weft_array *scale = weft_scalar(pow(10, (double)decimals));
+  return weft_div(weft_round(weft_mul(x, scale)), scale);
+}
+
+static weft_array *times(PyObject *o, double factor) {
+  weft_array *x = convert_array(o, NULL, 0);
+  return x ? weft_mul(x, weft_scalar(factor)) : NULL;
+}
+/* (a) */
+weft_array *call_degrees(const struct name *row, PyObject *const arg[]) { return (void)row, times(arg[0], 180 / M_PI); }
+weft_array *call_radians(const struct name *row, PyObject *const arg[]) { return (void)row, times(arg[0], M_PI / 180); }
+
+/* Equal, or nan both if that counts. */
+static weft_array *alike(weft_array *a, weft_array *b, weft_array *is_alike, PyObject *equal_nan) {
+  int counts = PyObject_IsTrue(equal_nan);
+  if (counts < 0) return NULL;
+  return counts ? weft_or(is_alike, weft_and(weft_isnan(a), weft_isnan(b))) : is_alike;
+}
+
+/* (a, b, rtol, atol, equal_nan): |a - b| <= atol + rtol |b| */
+weft_array *call_isclose(const struct name *row, PyObject *const arg[]) {
+  double rtol = PyFloat_AsDouble(arg[2]), atol = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[3]);
+  weft_array *x[2];
+  (void)row;
+  for (int i = 0; i < 2; i++)
+    if (PyErr_Occurred() || !(x[i] = convert_array(arg[i], NULL, 0))) return NULL;
+  weft_array *room = weft_add(weft_scalar(atol), weft_mul(weft_scalar(rtol), weft_abs(x[1])));
+  weft_array *is_near = weft_and(weft_le(weft_abs(weft_sub(x[0], x[1])), room), weft_isfinite(x[1]));
+  return alike(x[0], x[1], weft_or(is_near, weft_eq(x[0], x[1])), arg[4]);
+}
+
+weft_array *call_allclose(const struct name *row, PyObject *const arg[]) {
+  weft_array *is_close = call_isclose(row, arg);
+  return is_close ? weft_all(is_close, WEFT_ALL) : NULL;
+}
+
+/* (a, b, equal_nan) */
+weft_array *call_array_equal(const struct name *row, PyObject *const arg[]) {
+  int64_t dims[2][WEFT_RANK_MAX];
+  weft_array *x[2];
+  int rank[2];
+  (void)row;
+  for (int i = 0; i < 2; i++)
+    if (!(x[i] = convert_array(arg[i], NULL, 0)) || convert_dims_of(x[i], &rank[i], dims[i])) return NULL;
+  if (rank[0] != rank[1] || memcmp(dims[0], dims[1], (size_t)rank[0] * sizeof **dims)) return weft_full(WEFT_BOOL, 0, NULL, 0);
+  weft_array *same = alike(x[0], x[1], weft_eq(x[0], x[1]), arg[2]);
+  return same ? weft_all(same, WEFT_ALL) : NULL;
+}
 
 /* ---- Operators ---- */
 
@@ -263,13 +218,12 @@ static PyObject *format(PyObject *self, PyObject *spec) {
 static PyObject *rounded(PyObject *self, PyObject *args) {
   PyObject *decimals = Py_None;
   if (!PyArg_ParseTuple(args, "|O", &decimals)) return NULL;
-  return in_python("weft._numpy", "rounded", decimals == Py_None ? PyTuple_Pack(1, self) : PyTuple_Pack(2, self, decimals));
+  if (decimals == Py_None) return apply_unary(weft_round, self);
+  weft_scope *s = op_begin();
+  return op_end(s, call_round(NULL, (PyObject *[]){ self, decimals }));
 }
 
 PyMethodDef element_methods[] = {
-#define ROW(name) { #name, self_##name, METH_NOARGS, "The function of this name." },
-  METHODS(ROW)
-#undef ROW
   { "__complex__", as_complex, METH_NOARGS, "complex(a)" },
   { "__format__", format, METH_O, "format(a, spec): of a number" },
   { "__round__", rounded, METH_VARARGS, "round(a, decimals)" },

@@ -1,6 +1,6 @@
 /* error.c -- statuses as exceptions: the message with Python's names in place of C's, and the user's line that built the
  * failing operation. */
-#include "core.h"
+#include "names.h"
 #include <string.h>
 
 static PyObject *no_value; /* weft.NoValueError */
@@ -30,11 +30,10 @@ static PyObject *type_of(weft_status s) {
 
 /* What Python says for functions of C that it has under no name of their own. */
 static const struct { const char *c, *python; } spelled[] = {
-  { "at", "an index" },          { "from", "array" },            { "map", "vmap" },        { "put", "an assignment" },
-  { "read", "eval" },            { "slice", "a slice" },         { "input", "traced argument" },  { "cast", "astype" },
-  { "pin", "memoryview" },       { "custom", "custom_function" }, { "call", "a compiled function" },
-  { "external", "asarray" },     { "file_open", "load" },        { "file_get", "load" },   { "scope_close", "eval" },
-  { "eval_async", "async_eval" }, { "concat", "concatenate" },   { "broadcast", "broadcast_to" }, { "unsqueeze", "expand_dims" },
+  { "at", "an index" },     { "from", "array" },              { "map", "vmap" },          { "put", "an assignment" },
+  { "read", "eval" },       { "slice", "a slice" },           { "input", "traced argument" }, { "pin", "memoryview" },
+  { "scope_close", "eval" }, { "custom", "custom_function" }, { "call", "a compiled function" }, { "external", "asarray" },
+  { "file_open", "load" },  { "file_get", "load" },           { "eval_async", "async_eval" }, { "unsqueeze", "expand_dims" },
 };
 
 /* Loops and choices are called by the function that is being traced. */
@@ -43,7 +42,7 @@ static const char *python_name(const char *c, size_t n) {
   if (n > 5 && !memcmp(c, "loop_", 5)) return "a loop";
   for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++)
     if (strlen(spelled[i].c) == n && !memcmp(spelled[i].c, c, n)) return spelled[i].python;
-  return NULL;
+  return names_of_c(c, n);
 }
 
 /* The message, with every weft_name in it as Python has it; one that has no row loses its prefix. */

@@ -3,7 +3,7 @@
  * Reading makes a view, or a gather from one; writing is reading plus weft_put, so there is one interpretation of an
  * index. A mask is turned into the integers where it is true, for which its values must be known; only when a whole
  * mask is set to something that broadcasts is that not needed. */
-#include "core.h"
+#include "names.h"
 #include <string.h>
 
 enum what { INTEGER, SLICE, NEW, FILL, ARRAY };
@@ -288,48 +288,43 @@ static PyObject *put_function(PyObject *module, PyObject *args) {
   return result;
 }
 
-/* take(a, indices, axis): integers of any shape in the place of an axis. */
-static PyObject *take(PyObject *module, PyObject *args) {
-  PyObject *o, *index, *axis;
-  int k;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "O!OO", &array_type, &o, &index, &axis)) return NULL;
-  if (axis_parse(axis, weft_rank(array_handle(o)), &k)) return NULL;
-  weft_scope *s = op_begin();
-  weft_array *i = convert_array(index, NULL, 0);
-  struct gather g = { 1, { k }, 1, { i } };
-  return op_end(s, i ? gather(array_handle(o), &g) : NULL);
+/* ---- Along an axis ---- */
+
+weft_array *index_take(weft_array *x, int axis, weft_array *i) {
+  struct gather g = { 1, { axis }, 1, { i } };
+  return gather(x, &g);
 }
 
-/* take_along(a, indices, axis): a[.., indices[.., k, ..], ..]; the other axes broadcast. */
-static PyObject *take_along(PyObject *module, PyObject *args) {
-  PyObject *o, *index;
-  int axis;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "OOi", &o, &index, &axis)) return NULL;
-  weft_scope *s = op_begin();
-  weft_array *i = convert_array(index, NULL, 0), *x = i ? convert_array(o, NULL, 0) : NULL;
-  return op_end(s, x ? weft_take_along(x, axis, i) : NULL);
+/* (a, indices, axis): integers of any shape in the place of an axis; without one, of all elements in order */
+weft_array *call_take(const struct name *row, PyObject *const arg[]) {
+  weft_array *i = convert_array(arg[1], NULL, 0), *x = i ? convert_array(arg[0], NULL, 0) : NULL;
+  int axis = 0;
+  (void)row;
+  if (x && arg[2] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+  return !x || (arg[2] != Py_None && axis_parse(arg[2], weft_rank(x), &axis)) ? NULL : index_take(x, axis, i);
 }
 
-/* put_along(a, indices, values, axis): a with these elements set. The other axes of a and the indices broadcast: those of
- * the indices, not those of a, for there is one a to put into. */
-static PyObject *put_along(PyObject *module, PyObject *args) {
-  PyObject *o, *index, *value;
+/* (a, indices, axis): a[.., indices[.., k, ..], ..]; the other axes broadcast */
+weft_array *call_take_along(const struct name *row, PyObject *const arg[]) {
+  weft_array *i = convert_array(arg[1], NULL, 0), *x = i ? convert_array(arg[0], NULL, 0) : NULL;
   int axis;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "OOOi", &o, &index, &value, &axis)) return NULL;
-  weft_scope *s = op_begin();
-  weft_array *i = convert_array(index, NULL, 0), *v = i ? convert_operand(value) : NULL, *x = v ? convert_array(o, NULL, 0) : NULL;
-  return op_end(s, x ? weft_put(x, weft_take_along(x, axis, i), weft_cast(v, weft_dtype_of(x)), WEFT_SET) : NULL);
+  (void)row;
+  return !x || axis_parse(arg[2], weft_rank(x), &axis) ? NULL : weft_take_along(x, axis, i);
+}
+
+/* (a, indices, values, axis): a with these elements set; the other axes of the indices broadcast against those of a */
+weft_array *call_put_along(const struct name *row, PyObject *const arg[]) {
+  weft_array *i = convert_array(arg[1], NULL, 0), *v = i ? convert_operand(arg[2]) : NULL;
+  weft_array *x = v ? convert_array(arg[0], NULL, 0) : NULL;
+  int axis;
+  (void)row;
+  if (!x || axis_parse(arg[3], weft_rank(x), &axis)) return NULL;
+  return weft_put(x, weft_take_along(x, axis, i), weft_cast(v, weft_dtype_of(x)), WEFT_SET);
 }
 
 PyMethodDef index_functions[] = {
   { "put", put_function, METH_VARARGS,
     "put(x, index, value, how): a new x, with x[index] set (0), added to (1), multiplied (2), "
     "the minimum (3) or maximum (4) taken" },
-  { "take_along", take_along, METH_VARARGS, "take_along(a, indices, axis)" },
-  { "put_along", put_along, METH_VARARGS, "put_along(a, indices, values, axis)" },
-  { "take_axis", take, METH_VARARGS, "take_axis(x, indices, axis)" },
   { 0 },
 };

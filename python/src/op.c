@@ -20,13 +20,3 @@ PyObject *in_python(const char *module, const char *name, PyObject *args) {
   Py_XDECREF(args);
   return result;
 }
-
-PyObject *op_on_first(method call, PyObject *args, PyObject *kwargs) {
-  Py_ssize_t n = PyTuple_GET_SIZE(args);
-  if (!n) return PyErr_Format(PyExc_TypeError, "the first argument, an array, is missing");
-  PyObject *self = array_from(PyTuple_GET_ITEM(args, 0)), *rest = self ? PyTuple_GetSlice(args, 1, n) : NULL;
-  PyObject *result = rest ? call(self, rest, kwargs) : NULL;
-  Py_XDECREF(rest);
-  Py_XDECREF(self);
-  return result;
-}

@@ -1,37 +1,37 @@
-/* shape.c -- views, joins and casts: what changes the shape or the dtype and not the values. */
-#include "core.h"
+/* shape.c -- views, joins, copies of parts, casts: what changes the shape or the dtype and not the values. */
+#include "names.h"
+#include <string.h>
 
 /* reshape(2, 3) and reshape((2, 3)) are the same. */
-static PyObject *one_or_all(PyObject *args) {
-  PyObject *first = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : args;
-  return convert_is_index(first) ? args : first;
+static PyObject *one_or_all(PyObject *rest) {
+  PyObject *first = PyTuple_GET_SIZE(rest) == 1 ? PyTuple_GET_ITEM(rest, 0) : rest;
+  return convert_is_index(first) ? rest : first;
 }
 
-static int no_keywords(PyObject *kwargs) {
-  if (!kwargs || !PyDict_GET_SIZE(kwargs)) return 0;
-  PyErr_SetString(PyExc_TypeError, "no keyword arguments are expected");
-  return -1;
-}
+static weft_array *first(PyObject *const arg[]) { return convert_array(arg[0], NULL, 0); }
 
-static PyObject *method_reshape(PyObject *self, PyObject *args, PyObject *kwargs) {
+/* (a, *shape) */
+weft_array *call_reshape(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
   int rank;
   int64_t dims[WEFT_RANK_MAX];
-  if (no_keywords(kwargs) || convert_shape(one_or_all(args), &rank, dims)) return NULL;
+  (void)row;
+  if (!x || convert_shape(one_or_all(arg[1]), &rank, dims)) return NULL;
   for (int i = 0; i < rank; i++)
-    if (dims[i] < -1) return PyErr_Format(PyExc_ValueError, "reshape: the size %lld is negative", (long long)dims[i]);
-  weft_scope *s = op_begin();
-  return op_end(s, weft_reshape(array_handle(self), rank, dims));
+    if (dims[i] < -1) return PyErr_Format(PyExc_ValueError, "reshape: the size %lld is negative", (long long)dims[i]), NULL;
+  return weft_reshape(x, rank, dims);
 }
 
-static PyObject *method_broadcast_to(PyObject *self, PyObject *args, PyObject *kwargs) {
+/* (a, *shape) */
+weft_array *call_broadcast_to(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
   int rank;
   int64_t dims[WEFT_RANK_MAX];
-  if (no_keywords(kwargs) || convert_shape(one_or_all(args), &rank, dims)) return NULL;
+  (void)row;
+  if (!x || convert_shape(one_or_all(arg[1]), &rank, dims)) return NULL;
   for (int i = 0; i < rank; i++)
-    if (dims[i] < 0)
-      return PyErr_Format(PyExc_ValueError, "broadcast_to: the size %lld is negative", (long long)dims[i]);
-  weft_scope *s = op_begin();
-  return op_end(s, weft_broadcast(array_handle(self), rank, dims));
+    if (dims[i] < 0) return PyErr_Format(PyExc_ValueError, "broadcast_to: the size %lld is negative", (long long)dims[i]), NULL;
+  return weft_broadcast(x, rank, dims);
 }
 
 static int permutation(PyObject *o, int rank, int axes[]) {
@@ -48,209 +48,352 @@ static int permutation(PyObject *o, int rank, int axes[]) {
   return 0;
 }
 
-static PyObject *method_transpose(PyObject *self, PyObject *args, PyObject *kwargs) {
-  int axes[WEFT_RANK_MAX] = { 0 };
-  PyObject *order = one_or_all(args);
-  if (no_keywords(kwargs)) return NULL;
-  int reversed = order == Py_None || (order == args && !PyTuple_GET_SIZE(args));
-  if (!reversed && permutation(order, weft_rank(array_handle(self)), axes)) return NULL;
-  weft_scope *s = op_begin();
-  return op_end(s, weft_transpose(array_handle(self), reversed ? NULL : axes));
+/* (a, *axes) */
+weft_array *call_transpose(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  PyObject *order = one_or_all(arg[1]);
+  int axes[WEFT_RANK_MAX] = { 0 }, reversed = order == Py_None || (order == arg[1] && !PyTuple_GET_SIZE(order));
+  (void)row;
+  if (!x || (!reversed && permutation(order, weft_rank(x), axes))) return NULL;
+  return weft_transpose(x, reversed ? NULL : axes);
 }
 
-static PyObject *method_moveaxis(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "source", "destination", NULL };
+/* (a, source, destination) */
+weft_array *call_moveaxis(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
   int from, to;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ii", names, &from, &to)) return NULL;
-  weft_scope *s = op_begin();
-  return op_end(s, weft_moveaxis(array_handle(self), from, to));
+  (void)row;
+  if (!x || axis_parse(arg[1], weft_rank(x), &from) || axis_parse(arg[2], weft_rank(x), &to)) return NULL;
+  return weft_moveaxis(x, from, to);
 }
 
-static PyObject *method_swapaxes(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "axis1", "axis2", NULL };
-  PyObject *first, *second;
-  int a, b, axes[WEFT_RANK_MAX], rank = weft_rank(array_handle(self));
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", names, &first, &second)) return NULL;
-  if (axis_parse(first, rank, &a) || axis_parse(second, rank, &b)) return NULL;
+/* (a, axis1, axis2) */
+weft_array *call_swapaxes(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int a, b, axes[WEFT_RANK_MAX], rank = x ? weft_rank(x) : 0;
+  (void)row;
+  if (!x || axis_parse(arg[1], rank, &a) || axis_parse(arg[2], rank, &b)) return NULL;
   for (int i = 0; i < rank; i++) axes[i] = i == a ? b : i == b ? a : i;
-  weft_scope *s = op_begin();
-  return op_end(s, weft_transpose(array_handle(self), axes));
+  return weft_transpose(x, axes);
 }
 
-/* Without an axis, all those of length 1. */
-static PyObject *method_squeeze(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "axis", NULL };
-  PyObject *axis = Py_None;
+/* (a, axis); without an axis, all those of length 1 */
+weft_array *call_squeeze(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
   int n = 0, axes[WEFT_RANK_MAX], rank;
   int64_t dims[WEFT_RANK_MAX];
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", names, &axis)) return NULL;
-  if (axis != Py_None && axes_parse(axis, weft_rank(array_handle(self)), &n, axes)) return NULL;
-  if (axis == Py_None) {
-    if (convert_dims(self, &rank, dims)) return NULL;
+  (void)row;
+  if (!x || (arg[1] != Py_None && axes_parse(arg[1], weft_rank(x), &n, axes))) return NULL;
+  if (arg[1] == Py_None) {
+    if (convert_dims_of(x, &rank, dims)) return NULL;
     for (int i = 0; i < rank; i++)
       if (dims[i] == 1) axes[n++] = i;
   }
-  weft_scope *s = op_begin();
-  weft_array *x = array_handle(self);
   while (n-- > 0) x = weft_squeeze(x, axes[n]);
-  return op_end(s, x);
+  return x;
 }
 
-static PyObject *method_expand_dims(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "axis", NULL };
-  PyObject *axis;
-  int n = 1, axes[WEFT_RANK_MAX];
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &axis)) return NULL;
-  if (!convert_is_index(axis)) {
-    Py_ssize_t count = PySequence_Size(axis);
-    if (count < 0) return NULL;
-    n = (int)count;
-  }
-  int rank = weft_rank(array_handle(self)) + n;
-  if (rank > WEFT_RANK_MAX) return PyErr_Format(PyExc_ValueError, "expand_dims: %d axes are too many", rank);
-  if (axes_parse(axis, rank, &n, axes)) return NULL;
-  weft_scope *s = op_begin();
-  weft_array *x = array_handle(self);
+/* (a, axis) */
+weft_array *call_expand_dims(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  Py_ssize_t count = !x ? -1 : convert_is_index(arg[1]) ? 1 : PySequence_Size(arg[1]);
+  int n, axes[WEFT_RANK_MAX];
+  (void)row;
+  if (count < 0) return NULL;
+  if (count + weft_rank(x) > WEFT_RANK_MAX)
+    return PyErr_Format(PyExc_ValueError, "expand_dims: %zd axes are too many", count), NULL;
+  if (axes_parse(arg[1], weft_rank(x) + (int)count, &n, axes)) return NULL;
   for (int i = 0; i < n; i++) x = weft_unsqueeze(x, axes[i]);
-  return op_end(s, x);
+  return x;
 }
 
-static PyObject *method_flatten(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "start_axis", "end_axis", NULL };
-  int first = 0, last = -1, rank, n = 0;
-  int64_t dims[WEFT_RANK_MAX], flat[WEFT_RANK_MAX + 1];
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ii", names, &first, &last)) return NULL;
-  if (convert_dims(self, &rank, dims)) return NULL;
-  if (first < 0) first += rank;
-  if (last < 0) last += rank;
-  if (rank && (first < 0 || last >= rank || first > last))
-    return PyErr_Format(PyExc_ValueError, "flatten: there are no axes %d to %d among %d", first, last, rank);
-  if (!rank) flat[n++] = 1;
-  for (int i = 0; i < rank; i++)
-    if (i > first && i <= last) flat[n - 1] *= dims[i];
-    else flat[n++] = dims[i];
-  weft_scope *s = op_begin();
-  return op_end(s, weft_reshape(array_handle(self), n, flat));
+/* (a, start_axis, end_axis) */
+weft_array *call_flatten(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int64_t from, to;
+  (void)row;
+  if (!x || convert_integer(arg[1], &from) || convert_integer(arg[2], &to)) return NULL;
+  int rank = weft_rank(x);
+  if (!rank) return weft_reshape(x, 1, (int64_t[]){ 1 });
+  if (from < 0) from += rank;
+  if (to < 0) to += rank;
+  if (from < 0 || to >= rank || from > to) {
+    PyErr_Format(PyExc_ValueError, "flatten: there are no axes %lld to %lld among %d", (long long)from, (long long)to, rank);
+    return NULL;
+  }
+  return weft_flatten(x, (int)from, (int)to);
 }
 
-static PyObject *method_flip(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "axis", NULL };
-  PyObject *axis = Py_None;
-  int n = weft_rank(array_handle(self)), axes[WEFT_RANK_MAX];
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", names, &axis)) return NULL;
+/* (a) */
+weft_array *call_ravel(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  (void)row;
+  return x ? weft_reshape(x, 1, (int64_t[]){ WEFT_ANY }) : NULL;
+}
+
+/* (a, axis); without an axis, all */
+weft_array *call_flip(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int n = x ? weft_rank(x) : 0, axes[WEFT_RANK_MAX];
+  (void)row;
   for (int i = 0; i < n; i++) axes[i] = i;
-  if (axis != Py_None && axes_parse(axis, n, &n, axes)) return NULL;
-  weft_scope *s = op_begin();
-  weft_array *x = array_handle(self);
+  if (!x || (arg[1] != Py_None && axes_parse(arg[1], n, &n, axes))) return NULL;
   for (int i = 0; i < n; i++) x = weft_flip(x, axes[i]);
-  return op_end(s, x);
+  return x;
 }
 
-static PyObject *method_astype(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = { "dtype", NULL };
-  PyObject *dtype;
+/* (a, dtype) */
+weft_array *call_astype(const struct name *row, PyObject *const arg[]) {
   weft_dtype d;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &dtype) || dtype_parse(dtype, &d)) return NULL;
-  weft_scope *s = op_begin();
-  return op_end(s, weft_cast(array_handle(self), d));
+  (void)row;
+  weft_array *x = dtype_parse(arg[1], &d) ? NULL : first(arg);
+  return x ? weft_cast(x, d) : NULL;
 }
+
+/* (arrays, axis): along an axis that is there, or along a new one, as the row's function does; None: of all elements in order */
+weft_array *call_join(const struct name *row, PyObject *const arg[]) {
+  weft_array *(*join)(int, int, weft_array *const[]) = (weft_array * (*)(int, int, weft_array *const[])) row->function;
+  struct list l;
+  int64_t axis = 0;
+  if ((arg[1] != Py_None && convert_integer(arg[1], &axis)) || list_take(&l, arg[0])) return NULL;
+  weft_array **part = PyMem_Malloc((size_t)(l.n ? l.n : 1) * sizeof *part), *joined = NULL;
+  if (!part) PyErr_NoMemory();
+  else {
+    for (int i = 0; i < l.n; i++) part[i] = arg[1] == Py_None ? weft_reshape(l.array[i], 1, (int64_t[]){ WEFT_ANY }) : l.array[i];
+    joined = join(axis < -1000 || axis > 1000 ? 1000 : (int)axis, l.n, part);
+  }
+  PyMem_Free(part);
+  list_drop(&l);
+  return joined;
+}
+
+/* (a, shape, strides, offset); row by row unless strides say otherwise */
+weft_array *call_as_strided(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int rank, n;
+  int64_t dims[WEFT_RANK_MAX], steps[WEFT_RANK_MAX], offset, stride = 1;
+  (void)row;
+  if (!x || convert_integer(arg[3], &offset)) return NULL;
+  if (arg[1] == Py_None ? convert_dims_of(x, &rank, dims) : convert_shape(arg[1], &rank, dims)) return NULL;
+  if (arg[2] == Py_None)
+    for (int i = n = rank; i-- > 0; stride *= dims[i]) steps[i] = stride;
+  else if (convert_shape(arg[2], &n, steps)) return NULL;
+  if (n != rank) return PyErr_Format(PyExc_ValueError, "as_strided: %d strides for %d axes", n, rank), NULL;
+  return weft_as_strided(x, rank, dims, steps, offset);
+}
+
+/* ---- Padding ---- */
+
+/* Places of an axis of n that stand at -before .. n + after; outside they repeat as the mode says. NULL: there is no such mode. */
+static weft_array *places(const char *mode, int64_t n, int64_t before, int64_t after) {
+  weft_array *room = weft_full(WEFT_I64, 1, (int64_t[]){ before + n + after }, 0);
+  weft_array *i = weft_sub(weft_iota(room, 0), weft_integer(before));
+  if (!strcmp(mode, "edge") || (!strcmp(mode, "reflect") && n == 1)) return weft_clip(i, weft_integer(0), weft_integer(n - 1));
+  if (!strcmp(mode, "wrap")) return weft_remainder(i, weft_integer(n));
+  int turns = !strcmp(mode, "symmetric") ? 1 : !strcmp(mode, "reflect") ? 0 : -1; /* whether the last one comes twice */
+  if (turns < 0) return NULL;
+  int64_t period = 2 * (n - 1 + turns);
+  weft_array *at = weft_remainder(i, weft_integer(period));
+  return weft_minimum(at, weft_sub(weft_integer(period - turns), at));
+}
+
+/* Of one axis. */
+static weft_array *pad(weft_array *x, int axis, int64_t before, int64_t after, const char *mode, weft_array *value) {
+  if (!before && !after) return x;
+  if (!strcmp(mode, "constant")) return weft_pad(x, axis, before, after, value);
+  int64_t n = weft_dim(x, axis);
+  if (n < 0) return raise_no_size(axis), NULL;
+  if (before < 0 || after < 0) return PyErr_SetString(PyExc_ValueError, "pad: a width is negative"), NULL;
+  if (!n) return PyErr_Format(PyExc_ValueError, "pad: axis %d is empty: there is nothing to repeat", axis), NULL;
+  weft_array *at = places(mode, n, before, after);
+  if (!at)
+    return PyErr_Format(PyExc_ValueError, "pad: mode=\"%s\" is none of constant, edge, reflect, symmetric, wrap", mode), NULL;
+  return index_take(x, axis, at);
+}
+
+/* Widths before and after each axis: one number, a pair for all axes, or a pair for each. */
+static int widths(PyObject *o, int rank, int64_t width[][2]) {
+  int n;
+  int64_t pair[WEFT_RANK_MAX];
+  PyObject *each = convert_is_index(o) ? PyTuple_Pack(1, o)
+                                       : PySequence_Fast(o, "pad: widths are a number, a pair, or a pair for each axis");
+  if (!each) return -1;
+  Py_ssize_t count = PySequence_Fast_GET_SIZE(each);
+  int is_flat = count && convert_is_index(PySequence_Fast_GET_ITEM(each, 0)), failed = 0;
+  if (!is_flat && count != 1 && count != rank)
+    failed = (PyErr_Format(PyExc_ValueError, "pad: %zd pairs for %d axes", count, rank), 1);
+  for (int k = 0; k < rank && !failed; k++) {
+    PyObject *one = is_flat ? each : PySequence_Fast_GET_ITEM(each, count == 1 ? 0 : k);
+    failed = convert_shape(one, &n, pair);
+    if (!failed && (n < 1 || n > 2)) failed = (PyErr_Format(PyExc_ValueError, "pad: a pair of widths, not %d", n), 1);
+    if (!failed) width[k][0] = pair[0], width[k][1] = pair[n - 1];
+  }
+  Py_DECREF(each);
+  return failed ? -1 : 0;
+}
+
+/* (a, pad_width, mode, constant_values) */
+weft_array *call_pad(const struct name *row, PyObject *const arg[]) {
+  int64_t width[WEFT_RANK_MAX][2];
+  const char *mode = PyUnicode_Check(arg[2]) ? PyUnicode_AsUTF8(arg[2]) : NULL;
+  (void)row;
+  if (!mode) return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_TypeError, "pad: the mode is a text"), NULL);
+  weft_array *value = convert_operand(arg[3]), *x = value ? first(arg) : NULL;
+  if (!x || widths(arg[1], weft_rank(x), width)) return NULL;
+  value = weft_cast(value, weft_dtype_of(x));
+  for (int k = 0; x && k < weft_rank(x); k++) x = pad(x, k, width[k][0], width[k][1], mode, value);
+  return x;
+}
+
+/* ---- Repetitions ---- */
+
+/* Place i so many times as a list says. */
+static weft_array *repeated(PyObject *list, int64_t n) {
+  Py_ssize_t count = PySequence_Fast_GET_SIZE(list), total = 0, at = 0;
+  int64_t times;
+  if (count != n) return PyErr_Format(PyExc_ValueError, "repeat: %zd numbers for an axis of %lld", count, (long long)n), NULL;
+  for (Py_ssize_t i = 0; i < count; i++, total += (Py_ssize_t)times)
+    if (convert_integer(PySequence_Fast_GET_ITEM(list, i), &times)) return NULL;
+    else if (times < 0) return PyErr_SetString(PyExc_ValueError, "repeat: a number is negative"), NULL;
+  int64_t *place = PyMem_Malloc((size_t)(total ? total : 1) * sizeof *place);
+  if (!place) return (weft_array *)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count && !convert_integer(PySequence_Fast_GET_ITEM(list, i), &times); i++)
+    for (int64_t k = 0; k < times && at < total; k++) place[at++] = i;
+  weft_array *places = weft_from(WEFT_I64, 1, (int64_t[]){ at }, place);
+  PyMem_Free(place);
+  return places;
+}
+
+/* (a, repeats, axis): a number, or one for each place of the axis */
+weft_array *call_repeat(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int axis = 0;
+  int64_t times;
+  (void)row;
+  if (x && arg[2] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+  if (!x || (arg[2] != Py_None && axis_parse(arg[2], weft_rank(x), &axis))) return NULL;
+  if (convert_is_index(arg[1])) return convert_integer(arg[1], &times) ? NULL : weft_repeat(x, axis, times);
+  PyObject *list = PySequence_Fast(arg[1], "repeat: a number, or one for each place of the axis");
+  if (!list) return NULL;
+  weft_array *out = NULL, *at;
+  if (PySequence_Fast_GET_SIZE(list) == 1) {
+    if (!convert_integer(PySequence_Fast_GET_ITEM(list, 0), &times)) out = weft_repeat(x, axis, times);
+  } else if (weft_dim(x, axis) < 0) raise_no_size(axis);
+  else if ((at = repeated(list, weft_dim(x, axis)))) out = index_take(x, axis, at);
+  Py_DECREF(list);
+  return out;
+}
+
+/* (a, reps) */
+weft_array *call_tile(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int n;
+  int64_t times[WEFT_RANK_MAX];
+  (void)row;
+  return !x || convert_shape(arg[1], &n, times) ? NULL : weft_tile(x, n, times);
+}
+
+/* (a, shift, axis): numbers, or several of each; without an axis, of all elements in order */
+weft_array *call_roll(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int n_shifts, n_axes;
+  int64_t shift[WEFT_RANK_MAX], axis[WEFT_RANK_MAX];
+  (void)row;
+  if (!x || convert_shape(arg[1], &n_shifts, shift)) return NULL;
+  if (arg[2] == Py_None) {
+    weft_array *flat = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+    for (int i = 0; i < n_shifts; i++) flat = weft_roll(flat, 0, shift[i]);
+    return weft_reshape_like(flat, x);
+  }
+  if (convert_shape(arg[2], &n_axes, axis)) return NULL;
+  if (n_shifts != n_axes && n_shifts != 1 && n_axes != 1)
+    return PyErr_Format(PyExc_ValueError, "roll: %d shifts for %d axes", n_shifts, n_axes), NULL;
+  for (int i = 0; i < n_shifts || i < n_axes; i++) {
+    int64_t k = axis[n_axes == 1 ? 0 : i];
+    x = weft_roll(x, k < -1000 || k > 1000 ? 1000 : (int)k, shift[n_shifts == 1 ? 0 : i]);
+  }
+  return x;
+}
+
+/* ---- Diagonals and parts ---- */
+
+/* (a, k): as the row's function does */
+weft_array *call_triangle(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int64_t k;
+  return !x || convert_integer(arg[1], &k) ? NULL : ((weft_array * (*)(weft_array *, int64_t)) row->function)(x, k);
+}
+weft_array *call_diag(const struct name *row, PyObject *const arg[]) { return call_triangle(row, arg); }
+
+/* (a, offset, axis1, axis2) */
+weft_array *call_diagonal(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int64_t k;
+  int a, b;
+  (void)row;
+  if (!x || convert_integer(arg[1], &k)) return NULL;
+  if (axis_parse(arg[2], weft_rank(x), &a) || axis_parse(arg[3], weft_rank(x), &b)) return NULL;
+  return weft_diagonal(x, k, a, b);
+}
+
+/* (a, offset, axis1, axis2) */
+weft_array *call_trace(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = call_diagonal(row, arg);
+  return x ? weft_squeeze(weft_sum(x, -1), -1) : NULL;
+}
+
+static PyObject *equal_parts(weft_array *x, int axis, int64_t n) {
+  if (n < 1 || n > 1 << 20) return PyErr_Format(PyExc_ValueError, "split: %lld parts", (long long)n);
+  weft_array **part = PyMem_Malloc((size_t)n * sizeof *part);
+  if (!part) return PyErr_NoMemory();
+  weft_split(x, axis, (int)n, part);
+  PyObject *list = array_list((int)n, part);
+  PyMem_Free(part);
+  return list;
+}
+
+static PyObject *parts_at(weft_array *x, int axis, PyObject *cuts) {
+  PyObject *at = PySequence_Fast(cuts, "split: a number of parts, or the indices before which to cut");
+  PyObject *list = at ? PyList_New(0) : NULL;
+  int64_t begin = 0, end;
+  for (Py_ssize_t i = 0, n = at ? PySequence_Fast_GET_SIZE(at) : 0; list && i <= n; i++, begin = end) {
+    PyObject *part = NULL;
+    if (i == n) end = WEFT_END;
+    if (i == n || !convert_integer(PySequence_Fast_GET_ITEM(at, i), &end)) part = array_wrap(weft_slice(x, axis, begin, end, 1));
+    if (!part || PyList_Append(list, part)) Py_CLEAR(list);
+    Py_XDECREF(part);
+  }
+  Py_XDECREF(at);
+  return list;
+}
+
+/* (a, indices_or_sections, axis) */
+PyObject *make_split(const struct name *row, PyObject *const arg[]) {
+  weft_scope *s = op_begin();
+  weft_array *x = first(arg);
+  int axis;
+  int64_t n;
+  PyObject *list = NULL;
+  (void)row;
+  if (x && !axis_parse(arg[2], weft_rank(x), &axis)) {
+    if (!convert_is_index(arg[1])) list = parts_at(x, axis, arg[1]);
+    else if (!convert_integer(arg[1], &n)) list = equal_parts(x, axis, n);
+  }
+  weft_scope_discard(s);
+  return list;
+}
+
+/* ---- Copies ---- */
 
 /* A copy is another name of the same value: arrays do not change, names do. */
-static PyObject *method_copy(PyObject *self, PyObject *args, PyObject *kwargs) {
-  (void)args, (void)kwargs;
+static PyObject *copy(PyObject *self, PyObject *unused) {
+  (void)unused;
   return array_wrap(array_handle(self));
 }
 
-AS_FUNCTION(reshape)
-AS_FUNCTION(broadcast_to)
-AS_FUNCTION(transpose)
-AS_FUNCTION(moveaxis)
-AS_FUNCTION(swapaxes)
-AS_FUNCTION(squeeze)
-AS_FUNCTION(expand_dims)
-AS_FUNCTION(flatten)
-AS_FUNCTION(flip)
-AS_FUNCTION(astype)
-
-/* Along an axis that is there, or along a new one. */
-static PyObject *join(PyObject *args, PyObject *kwargs, int is_new) {
-  static char *names[] = { "", "axis", NULL };
-  PyObject *arrays;
-  struct list l;
-  int axis = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i", names, &arrays, &axis) || list_take(&l, arrays)) return NULL;
-  weft_array **part = PyMem_Malloc((size_t)(l.n ? l.n : 1) * sizeof *part);
-  if (!part) return list_drop(&l), PyErr_NoMemory();
-  weft_scope *s = op_begin();
-  for (int i = 0; i < l.n; i++) part[i] = is_new ? weft_unsqueeze(l.array[i], axis) : l.array[i];
-  PyObject *result = op_end(s, weft_concat(axis, l.n, part));
-  PyMem_Free(part);
-  list_drop(&l);
-  return result;
-}
-static PyObject *concatenate(PyObject *module, PyObject *args, PyObject *kwargs) {
-  (void)module;
-  return join(args, kwargs, 0);
-}
-static PyObject *stack(PyObject *module, PyObject *args, PyObject *kwargs) {
-  (void)module;
-  return join(args, kwargs, 1);
-}
-
-static PyObject *pad_axis(PyObject *module, PyObject *args) {
-  PyObject *o, *value;
-  int axis;
-  long long before, after;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "OiLLO", &o, &axis, &before, &after, &value)) return NULL;
-  weft_scope *s = op_begin();
-  weft_array *x = convert_operand(o), *v = x ? convert_operand(value) : NULL;
-  return op_end(s, v ? weft_pad(x, axis, before, after, weft_cast(v, weft_dtype_of(x))) : NULL);
-}
-
-static PyObject *strided(PyObject *module, PyObject *args) {
-  PyObject *o, *shape, *strides;
-  long long offset;
-  int rank, n;
-  int64_t dims[WEFT_RANK_MAX], steps[WEFT_RANK_MAX];
-  (void)module;
-  if (!PyArg_ParseTuple(args, "OOOL", &o, &shape, &strides, &offset)) return NULL;
-  if (convert_shape(shape, &rank, dims) || convert_shape(strides, &n, steps)) return NULL;
-  if (n != rank) return PyErr_Format(PyExc_ValueError, "as_strided: %d strides for %d axes", n, rank);
-  weft_scope *s = op_begin();
-  weft_array *x = convert_operand(o);
-  return op_end(s, x ? weft_as_strided(x, rank, dims, steps, offset) : NULL);
-}
-
-#define BOTH(X) \
-  X(reshape, "another shape for the same elements in order; one size may be -1") \
-  X(broadcast_to, "repeated along new axes and those of length 1") \
-  X(transpose, "with the axes in another order, reversed by default") \
-  X(moveaxis, "(source, destination): with one axis elsewhere") \
-  X(swapaxes, "(axis1, axis2): with two axes exchanged") \
-  X(squeeze, "(axis=None): without axes of length 1") \
-  X(expand_dims, "(axis): with new axes of length 1") \
-  X(flatten, "(start_axis=0, end_axis=-1): with these axes as one") \
-  X(flip, "(axis=None): backwards") \
-  X(astype, "(dtype): converted; floats to integers saturate, nan becomes 0")
-
 PyMethodDef shape_methods[] = {
-#define ROW(name, doc) METHOD_ROW(name, doc),
-  BOTH(ROW)
-#undef ROW
-  METHOD_ROW(copy, "copy(): another name of the same value"),
-  { "__copy__", WITH_KEYWORDS(method_copy), "copy()" },
-  { "__deepcopy__", WITH_KEYWORDS(method_copy), "copy()" },
-  { 0 },
-};
-
-PyMethodDef shape_functions[] = {
-#define ROW(name, doc) FUNCTION_ROW(name, doc),
-  BOTH(ROW)
-#undef ROW
-  { "concatenate", WITH_KEYWORDS(concatenate), "concatenate(arrays, axis=0)" },
-  { "stack", WITH_KEYWORDS(stack), "stack(arrays, axis=0): along a new axis" },
-  { "strided", strided, METH_VARARGS, "strided(a, shape, strides, offset)" },
-  { "pad_axis", pad_axis, METH_VARARGS, "pad_axis(a, axis, before, after, value)" },
+  { "copy", copy, METH_NOARGS, "copy(): another name of the same value" },
+  { "__copy__", copy, METH_NOARGS, "copy()" },
+  { "__deepcopy__", copy, METH_O, "copy()" },
   { 0 },
 };

@@ -1,6 +1,6 @@
 /* transform.c -- what transforms of Python functions are made of, on flat lists of arrays: names to trace with, which
  * belong to the scope that is open, and the transforms of expressions. */
-#include "core.h"
+#include "names.h"
 #include <string.h>
 
 /* ---- Names to trace with; they belong to the scope that is open ---- */
@@ -84,15 +84,14 @@ static PyObject *checkpoint(PyObject *module, PyObject *args) {
   return results;
 }
 
-static PyObject *depends(PyObject *module, PyObject *args) {
-  PyObject *o, *on;
-  struct list l;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "O!O", &array_type, &o, &on) || list_take(&l, on)) return NULL;
-  weft_scope *s = op_begin();
-  PyObject *result = op_end(s, weft_depends(array_handle(o), l.n, l.array));
-  list_drop(&l);
-  return result;
+/* (a, on) */
+weft_array *call_depends(const struct name *row, PyObject *const arg[]) {
+  struct list on;
+  (void)row;
+  if (list_take(&on, arg[1])) return NULL;
+  weft_array *x = convert_array(arg[0], NULL, 0), *after = x ? weft_depends(x, on.n, on.array) : NULL;
+  list_drop(&on);
+  return after;
 }
 
 /* become(array, other): the object array names what other names, and belongs to the body that is being traced. */
@@ -112,7 +111,6 @@ PyMethodDef transform_functions[] = {
   { "jvp", jvp, METH_VARARGS, "jvp(x, dx, y): dy = J dx" },
   { "map", map, METH_VARARGS, "map(x, xs, y): y for every row of xs in place of x" },
   { "checkpoint", checkpoint, METH_VARARGS, "checkpoint(x, y): y, computed again from x by reverse mode" },
-  { "depends", depends, METH_VARARGS, "depends(a, on): a, computed after these" },
   { "become", become, METH_VARARGS, "become(array, other)" },
   { 0 },
 };

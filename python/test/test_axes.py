@@ -139,7 +139,7 @@ def test_joins(rng):
     assert np.array_equal(np.array(weft.concatenate([weft.array(x)[:, ::-1], y], axis=0)), np.concatenate([x[:, ::-1], y]))
     assert np.array_equal(np.array(weft.stack([x, x * 2], axis=1)), np.stack([x, x * 2], 1))
     assert np.array_equal(np.array(weft.stack([x, x], axis=-1)), np.stack([x, x], -1))
-    assert np.array_equal(np.array(weft.pad(weft.array(x), ((1, 2), (0, 1)), 7)), np.pad(x, ((1, 2), (0, 1)), constant_values=7))
+    assert np.array_equal(np.array(weft.pad(weft.array(x), ((1, 2), (0, 1)), constant_values=7)), np.pad(x, ((1, 2), (0, 1)), constant_values=7))
     assert np.array_equal(np.array(weft.pad(x, 1)), np.pad(x, 1))
     assert weft.concatenate([weft.array([1]), weft.array([1.5])]).dtype is weft.float32
     for wrong in [lambda: weft.concatenate([x, y], axis=1), lambda: weft.concatenate([]), lambda: weft.stack([x, y])]:

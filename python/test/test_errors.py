@@ -71,7 +71,7 @@ def test_a_failed_operation_leaves_its_operands_alone():
 
 def test_unknown_arguments_are_refused():
     for wrong in [lambda: weft.array([1], kind=1), lambda: weft.sum(), lambda: weft.sum([1], 0, False, 3), lambda: weft.add(1),
-                  lambda: weft.exp(1, 2), lambda: weft.array([1]).reshape(shape=1)]:
+                  lambda: weft.exp(1, 2), lambda: weft.array([1]).reshape(1, shape=1), lambda: weft.clip([1], 0, min=0)]:
         with pytest.raises(TypeError):
             wrong()
 

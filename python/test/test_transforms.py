@@ -42,7 +42,7 @@ FUNCTIONS = {
     "where": lambda x: weft.where(x > 0.1, x * x, -x).sum(),
     "maximum": lambda x: (weft.maximum(x, 0.3 * x.T.reshape(3, 4)) ** 2).sum(),
     "concatenate": lambda x: (weft.concatenate([x, x * x], axis=1) ** 2).sum(),
-    "pad": lambda x: (weft.pad(x, 1, 2.0) ** 2).sum(),
+    "pad": lambda x: (weft.pad(x, 1, constant_values=2.0) ** 2).sum(),
     "rms_norm": lambda x: (weft.rms_norm(x, x[0] + 1) * weft.arange(4)).sum(),
     "layer_norm": lambda x: (weft.layer_norm(x, x[1], x[0]) * weft.arange(4)).sum(),
     "attention": lambda x: (weft.attention(x, x * x, x, scale=0.7, mask=weft.array([True, False, True])) * weft.arange(4)).sum(),

@@ -1,10 +1,9 @@
 """Arrays in the hands of NumPy's functions: weft's function of the same name takes them; what weft has not is computed by NumPy of
 the values, and so is what writes into NumPy's memory."""
-from . import _composed, _core
+from . import _core
 from ._core import array
 
-# Of the same name, but not the same: NumPy's change their argument, or are no functions of values.
-_OTHERS = {"array", "load", "put", "put_along_axis", "save"}
+_OWN = {row["name"] for row in _core.names} - {"put_along_axis"}  # NumPy's changes its argument
 _ATTRIBUTES = {"ndim": lambda a: a.ndim, "shape": lambda a: a.shape, "size": lambda a: a.size}
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
 _RENAMED = {"absolute": "abs", "conjugate": "conj", "invert": "bitwise_invert", "true_divide": "divide", "mod": "remainder",
@@ -13,7 +12,7 @@ _RENAMED = {"absolute": "abs", "conjugate": "conj", "invert": "bitwise_invert", 
 
 def _own(name):
     name = _RENAMED.get(name, name)
-    return None if name in _OTHERS else getattr(_composed, name, None) or getattr(_core, name, None)
+    return getattr(_core, name) if name in _OWN else None
 
 
 def _values(x):
@@ -49,7 +48,3 @@ def array_ufunc(args, kwargs):
     if method == "reduce" and "axis" not in kwargs and len(inputs) == 1:
         kwargs = {"axis": 0, **kwargs}  # as NumPy has it
     return own(*inputs, **kwargs)
-
-
-def rounded(a, decimals=0):
-    return _composed.round(a, decimals)

@@ -77,6 +77,7 @@ def get_peak_memory():
 
 
 def reset_peak_memory():
+    """The peak counts from now on."""
     _set(_PEAK, _core.get(_USED))
 
 

@@ -1,4 +1,6 @@
-"""Arrays as text, and as something to pickle."""
+"""Arrays as text, and as something to pickle; signatures of functions."""
+import inspect
+
 from . import _core
 
 _HEAD = 3  # of an axis longer than twice this, so many elements are shown at either end
@@ -70,3 +72,8 @@ def reduce(a):
 
 def rebuild(values, shape, dtype):
     return _core.array(values, dtype=dtype).reshape(shape)
+
+
+def signature(text):
+    """Of "(a, /, axis=None)"; defaults may be dtypes."""
+    return inspect.signature(eval(f"lambda {text[1:-1]}: None", vars(_core)))

@@ -20,8 +20,7 @@ scan has run, and so is where rows go.
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 from . import _core
-from ._composed import zeros
-from ._core import array
+from ._core import array, zeros
 
 MOST_ROWS_CARRIED = 8  # the last rows of a shorter buffer are carried along if they are so few
 

@@ -1,0 +1,236 @@
+/* names.c -- the rows of a table of names as objects to call. A function of a module and a method of the array are of two types,
+ * which differ in this: a function that is an attribute of a class is not bound to its instances, as those of C are not. */
+#include "names.h"
+#include <string.h>
+
+enum { MOST = 8 }; /* parameters of a row */
+
+struct named {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  const struct name *row;
+  const char *package;
+  int n, n_required, n_by_position, rest;     /* rest: the parameter that takes what is left, or -1; it ends those by position */
+  int n_without_name;                         /* before the / */
+  PyObject *parameter[MOST], *otherwise[MOST]; /* names, interned; defaults, NULL: it must be given */
+};
+
+/* ---- Signatures ---- */
+
+/* The value of a default: Python's literals, and dtypes of the module. */
+static PyObject *literal(const char *text, size_t n, PyObject *module) {
+  char copy[64];
+  PyObject *globals = n < sizeof copy ? PyDict_Copy(PyModule_GetDict(module)) : NULL;
+  if (!globals) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_SystemError, "the default %s is too long", text);
+  memcpy(copy, text, n);
+  copy[n] = 0;
+  PyObject *value = PyRun_String(copy, Py_eval_input, globals, globals);
+  Py_DECREF(globals);
+  return value;
+}
+
+/* One item between commas. */
+static int add_parameter(struct named *f, const char *text, size_t n, PyObject *module, int *is_by_name) {
+  const char *equals = memchr(text, '=', n);
+  size_t length = equals ? (size_t)(equals - text) : n;
+  if (n == 1 && *text == '/') return f->n_without_name = f->n, 0;
+  if (n == 1 && *text == '*') return *is_by_name = 1, 0;
+  if (f->n == MOST) return PyErr_Format(PyExc_SystemError, "%s has too many parameters", f->row->name), -1;
+  if (*text == '*') f->rest = f->n, *is_by_name = 1, text++, length--;
+  f->parameter[f->n] = PyUnicode_FromStringAndSize(text, (Py_ssize_t)length);
+  if (!f->parameter[f->n]) return -1;
+  PyUnicode_InternInPlace(&f->parameter[f->n]);
+  if (equals && !(f->otherwise[f->n] = literal(equals + 1, n - length - 1, module))) return -1;
+  if (!equals && f->rest != f->n && !*is_by_name) f->n_required = f->n + 1;
+  f->n++;
+  if (!*is_by_name) f->n_by_position = f->n;
+  return 0;
+}
+
+static int read_signature(struct named *f, PyObject *module) {
+  int is_by_name = 0;
+  f->rest = -1;
+  for (const char *at = f->row->signature + 1; *at != ')';) {
+    size_t n = strcspn(at, ",)");
+    if (add_parameter(f, at, n, module, &is_by_name)) return -1;
+    at += n;
+    at += strspn(at, ", ");
+  }
+  return 0;
+}
+
+/* ---- Calls ---- */
+
+static int find(const struct named *f, PyObject *name) {
+  for (int i = f->n_without_name; i < f->n; i++)
+    if (f->parameter[i] == name || !PyUnicode_Compare(f->parameter[i], name)) return i;
+  return -1;
+}
+
+static int take_keywords(const struct named *f, PyObject *const values[], PyObject *names, PyObject *arg[]) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(names); k++) {
+    PyObject *name = PyTuple_GET_ITEM(names, k);
+    int i = find(f, name);
+    if (i < 0) return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", f->row->name, name), -1;
+    if (arg[i]) return PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", f->row->name, name), -1;
+    arg[i] = values[k];
+  }
+  return 0;
+}
+
+static int too_many(const struct named *f, Py_ssize_t n) {
+  PyErr_Format(PyExc_TypeError, "%s() takes %s%d arguments by position, not %zd: %s%s", f->row->name,
+               f->n_required < f->n_by_position ? "at most " : "", f->n_by_position, n, f->row->name, f->row->signature);
+  return -1;
+}
+
+/* Fills arg with what was passed and the defaults. *rest is the tuple to release, if there is one. */
+static int bind(const struct named *f, PyObject *const args[], Py_ssize_t n, PyObject *names, PyObject *arg[], PyObject **rest) {
+  Py_ssize_t by_position = n < f->n_by_position ? n : f->n_by_position;
+  if (n > f->n_by_position && f->rest < 0) return too_many(f, n);
+  memcpy(arg, args, (size_t)by_position * sizeof *arg);
+  memset(arg + by_position, 0, (size_t)(f->n - by_position) * sizeof *arg);
+  if (names && take_keywords(f, args + n, names, arg)) return -1;
+  if (f->rest >= 0) { /* by its name: one object, as f(x, shape=(2, 3)) */
+    Py_ssize_t left = n - by_position;
+    if (left && arg[f->rest])
+      return PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", f->row->name, f->parameter[f->rest]), -1;
+    *rest = PyTuple_New(arg[f->rest] ? 1 : left);
+    if (!*rest) return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(*rest); i++)
+      PyTuple_SET_ITEM(*rest, i, Py_NewRef(arg[f->rest] ? arg[f->rest] : args[by_position + i]));
+    arg[f->rest] = *rest;
+  }
+  for (int i = 0; i < f->n; i++)
+    if (!arg[i] && !(arg[i] = f->otherwise[i]))
+      return PyErr_Format(PyExc_TypeError, "%s() misses the argument '%U': %s%s", f->row->name, f->parameter[i], f->row->name,
+                          f->row->signature), -1;
+  return 0;
+}
+
+static PyObject *run(const struct named *f, PyObject *const arg[]) {
+  if (!f->row->call) return f->row->made(f->row, arg);
+  weft_scope *s = op_begin();
+  return op_end(s, f->row->call(f->row, arg));
+}
+
+static PyObject *call(PyObject *self, PyObject *const args[], size_t flags, PyObject *names) {
+  const struct named *f = (struct named *)self;
+  Py_ssize_t n = PyVectorcall_NARGS(flags);
+  PyObject *arg[MOST], *rest = NULL;
+  if (n == f->n && n == f->n_by_position && !names) return run(f, args);
+  PyObject *result = bind(f, args, n, names, arg, &rest) ? NULL : run(f, arg);
+  Py_XDECREF(rest);
+  return result;
+}
+
+/* ---- The types ---- */
+
+static PyObject *get_name(PyObject *self, void *closure) {
+  (void)closure;
+  return PyUnicode_FromString(((struct named *)self)->row->name);
+}
+static PyObject *get_module(PyObject *self, void *closure) {
+  (void)closure;
+  return PyUnicode_FromString(((struct named *)self)->package);
+}
+static PyObject *get_signature(PyObject *self, void *closure) {
+  (void)closure;
+  return PyUnicode_FromString(((struct named *)self)->row->signature);
+}
+static PyObject *get_inspected(PyObject *self, void *closure) { /* what inspect.signature gives */
+  (void)closure;
+  return in_python("weft._text", "signature", Py_BuildValue("(s)", ((struct named *)self)->row->signature));
+}
+static PyObject *get_doc(PyObject *self, void *closure) {
+  const struct name *r = ((struct named *)self)->row;
+  (void)closure;
+  return PyUnicode_FromFormat("%s%s: %s\n\n    >>> %s.%s.tolist()\n    %s\n", r->name, r->signature, r->doc,
+                              ((struct named *)self)->package, r->example, r->result);
+}
+static PyObject *represent(PyObject *self) {
+  const struct named *f = (struct named *)self;
+  return PyUnicode_FromFormat("<function %s.%s%s>", f->package, f->row->name, f->row->signature);
+}
+static PyObject *reduce(PyObject *self, PyObject *unused) { return (void)unused, get_name(self, NULL); } /* by its name */
+
+static PyObject *bound(PyObject *self, PyObject *instance, PyObject *type) {
+  (void)type;
+  return !instance || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+static PyGetSetDef properties[] = {
+  { "__name__", get_name, NULL, NULL, NULL },       { "__qualname__", get_name, NULL, NULL, NULL },
+  { "__module__", get_module, NULL, NULL, NULL },   { "__text_signature__", get_signature, NULL, NULL, NULL },
+  { "__signature__", get_inspected, NULL, NULL, NULL }, { "__doc__", get_doc, NULL, NULL, NULL },
+  { 0 },
+};
+static PyMethodDef methods[] = {
+  { "__reduce__", reduce, METH_NOARGS, "The name of the global it is." },
+  { 0 },
+};
+
+static PyTypeObject function = {
+  PyVarObject_HEAD_INIT(NULL, 0)
+  .tp_name = "weft.function",
+  .tp_basicsize = sizeof(struct named),
+  .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+  .tp_repr = represent,
+  .tp_call = PyVectorcall_Call,
+  .tp_vectorcall_offset = offsetof(struct named, vectorcall),
+  .tp_getset = properties,
+  .tp_methods = methods,
+};
+static PyTypeObject method = {
+  PyVarObject_HEAD_INIT(NULL, 0)
+  .tp_name = "weft.method",
+  .tp_basicsize = sizeof(struct named),
+  .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+  .tp_repr = represent,
+  .tp_call = PyVectorcall_Call,
+  .tp_vectorcall_offset = offsetof(struct named, vectorcall),
+  .tp_descr_get = bound,
+  .tp_getset = properties,
+  .tp_methods = methods,
+};
+
+/* ---- Tables ---- */
+
+/* Rows live as long as the process, and so do these objects. */
+static PyObject *named(PyTypeObject *type, const struct name *row, PyObject *module, const char *package) {
+  struct named *f = (struct named *)type->tp_alloc(type, 0);
+  if (!f) return NULL;
+  f->vectorcall = call;
+  f->row = row;
+  f->package = package;
+  return read_signature(f, module) ? NULL : (PyObject *)f;
+}
+
+static PyObject *describe(const struct name *r) {
+  return Py_BuildValue("{sssssssssssssO}", "name", r->name, "signature", r->signature, "c", r->c, "doc", r->doc, "example",
+                       r->example, "result", r->result, "is_method", r->is_method ? Py_True : Py_False);
+}
+
+static int install(const struct name *row, PyObject *module, PyTypeObject *array, const char *package, PyObject *rows) {
+  PyObject *f = named(&function, row, module, package), *m = f && row->is_method ? named(&method, row, module, package) : NULL;
+  PyObject *text = f ? describe(row) : NULL;
+  int failed = !text || PyObject_SetAttrString(module, row->name, f) || PyList_Append(rows, text) ||
+               (row->is_method && (!m || PyDict_SetItemString(array->tp_dict, row->name, m)));
+  Py_XDECREF(text);
+  return failed ? -1 : 0;
+}
+
+int names_install(const struct name *rows, PyObject *module, PyTypeObject *array, const char *package) {
+  PyObject *list = PyList_New(0);
+  if (!list || PyType_Ready(&function) || PyType_Ready(&method)) return -1;
+  for (const struct name *r = rows; r->name; r++)
+    if (install(r, module, array, package, list)) return -1;
+  PyType_Modified(array);
+  return PyModule_AddObject(module, "names", list);
+}
+
+const char *names_of_c(const char *c, size_t n) {
+  for (const struct name *r = weft_names; r->name; r++)
+    if (!strncmp(r->c, "weft_", 5) && strlen(r->c + 5) == n && !memcmp(r->c + 5, c, n)) return r->name;
+  return NULL;
+}

@@ -1,0 +1,47 @@
+/* names.h -- a front end is a table of names: what Python users type, which function of weft.h that is, with which arguments and
+ * defaults. Functions of the module, methods of the array, signatures, docstrings and the C names in messages come from the table;
+ * stubs and exports are compared with it by a test. Another front end over the same arrays is another table, and brings the
+ * conventions it has of its own as functions of type name_call.
+ *
+ * A row is called with one object for each parameter of its signature, in order: what was passed, or the default. The parameter
+ * *rest gets a tuple. */
+#ifndef WEFT_PYTHON_NAMES_H
+#define WEFT_PYTHON_NAMES_H
+#include "core.h"
+
+struct name;
+typedef weft_array *name_call(const struct name *, PyObject *const arg[]); /* inside op_begin and op_end */
+typedef PyObject *name_made(const struct name *, PyObject *const arg[]);   /* what is no single array */
+
+struct name {
+  const char *name, *signature;  /* "sum", "(a, /, axis=None, keepdims=False)": as inspect.signature shows it */
+  const char *c;                 /* "weft_sum"; "": it is composed of several, or Python's own */
+  void (*function)(void);        /* what call calls, if it serves many rows; what type it has is call's matter */
+  name_call *call;
+  name_made *made;               /* if call is NULL */
+  int is_method;                 /* of the array, which is the first argument */
+  const char *doc, *example, *result; /* the example as one types it after weft., and what tolist() then is */
+};
+
+extern const struct name weft_names[]; /* of the package weft; ends with a row without a name */
+
+int names_install(const struct name *, PyObject *module, PyTypeObject *array, const char *package); /* functions and methods */
+const char *names_of_c(const char *c, size_t n); /* the public name of weft_ and these n characters; NULL: it has none */
+
+/* What rows call, by the file of its family. */
+name_call call_unary, call_binary, call_ternary, call_positive, call_clip, call_round, call_degrees, call_radians;
+name_call call_isclose, call_allclose, call_array_equal;
+name_call call_reduce, call_reduce_in, call_arg, call_running, call_running_in, call_softmax, call_log_softmax, call_var;
+name_call call_reshape, call_broadcast_to, call_transpose, call_moveaxis, call_swapaxes, call_squeeze, call_expand_dims;
+name_call call_flatten, call_ravel, call_flip, call_astype, call_join, call_as_strided, call_pad, call_repeat, call_tile, call_roll;
+name_call call_diag, call_diagonal, call_trace, call_triangle;
+name_made make_split;
+name_call call_full, call_zeros, call_ones, call_full_like, call_zeros_like, call_ones_like;
+name_call call_arange, call_linspace, call_eye, call_identity, call_rms_norm, call_layer_norm, call_attention;
+name_made make_asarray, make_result_type;
+name_call call_take, call_take_along, call_put_along;
+name_call call_einsum, call_tensordot, call_outer, call_dot;
+name_call call_depends;
+name_made make_from_dlpack;
+
+#endif

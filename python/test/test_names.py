@@ -1,0 +1,149 @@
+"""The table of names: what it says is exported, stubbed, documented and true."""
+import ast
+import inspect
+import pathlib
+import pickle
+
+import numpy as np
+import pytest
+import weft
+from weft import _core
+
+ROWS = {row["name"]: row for row in _core.names}
+STUB = (pathlib.Path(weft.__file__).parent / "_core.pyi").read_text()
+TYPES = {"axis": "_Axis", "keepdims": "bool", "dtype": "_DtypeLike", "reverse": "bool", "shape": "Any", "axes": "Any", "ddof": "int",
+         "decimals": "int", "k": "int", "n": "int", "m": "Optional[int]", "num": "int", "endpoint": "bool", "offset": "int", "axis1": "int",
+         "axis2": "int", "source": "int", "destination": "int", "start_axis": "int", "end_axis": "int", "arrays": "Sequence[_ArrayLike]",
+         "mode": "str", "copy": "Optional[bool]", "equal_nan": "bool", "rtol": "float", "atol": "float", "eps": "float", "subscripts": "str",
+         "on": "Sequence[_ArrayLike]", "scale": "Optional[float]", "pad_width": "Any", "indices_or_sections": "Any", "reps": "_Shape",
+         "repeats": "Any", "shift": "Any", "strides": "Any", "arrays_and_dtypes": "Any", "x": "Any"}
+RETURNS = {"split": "List[array]", "result_type": "Dtype"}
+
+
+def stub(row, is_method):
+    """The line of a function, or of a method, in the stub."""
+    parts = ["self"] if is_method else []
+    for p in inspect.signature(getattr(weft, row["name"])).parameters.values():
+        if is_method and p.kind is p.POSITIONAL_ONLY and len(parts) == 1 and p.name == "a":
+            continue
+        if p.kind is p.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
+            parts.append("*")
+        if p.kind is not p.POSITIONAL_ONLY and not is_method and "/" not in parts and parts and row["signature"].find("/") > 0:
+            parts.append("/")
+        star = "*" if p.kind is p.VAR_POSITIONAL else ""
+        default = "" if p.default is p.empty else " = ..." if isinstance(p.default, weft.Dtype) else f" = {p.default!r}"
+        parts.append(f"{star}{p.name}: {TYPES.get(p.name, '_ArrayLike')}{default}")
+    if row["signature"].endswith("/)") and not is_method:
+        parts.append("/")
+    return f"{'    ' if is_method else ''}def {row['name']}({', '.join(parts)}) -> {RETURNS.get(row['name'], 'array')}: ..."
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_name_is_exported_stubbed_and_compared(name):
+    row = ROWS[name]
+    assert getattr(weft, name, None) is getattr(_core, name), f"python/weft/__init__.py does not import {name}"
+    assert stub(row, False) in STUB.splitlines(), f"python/weft/_core.pyi wants: {stub(row, False)}"
+    if row["is_method"]:
+        assert stub(row, True) in STUB.splitlines(), f"python/weft/_core.pyi wants in class array: {stub(row, True)}"
+    import test_against_numpy as numpy
+    assert name in numpy.CALLS or numpy.kind(name) or name in numpy.NOT_OF_VALUES, f"test_against_numpy.py wants a row of CALLS for {name}"
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_example_gives_what_it_says(name):
+    row, f = ROWS[name], getattr(weft, name)
+    assert repr(eval("weft." + row["example"], {"weft": weft}).tolist()) == row["result"]
+    assert row["example"].startswith(name) or "weft." + name in row["example"]
+    assert f.__doc__.startswith(name + row["signature"]) and row["example"] in f.__doc__ and row["doc"] in f.__doc__
+    assert f.__name__ == name and pickle.loads(pickle.dumps(f)) is f and f"weft.{name}(" in repr(f)
+
+
+def test_the_stub_names_what_there_is():
+    """Nothing in the stub that is not there, nothing there that is not in the stub."""
+    tree = ast.parse(STUB)
+    said = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    said |= {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+    there = {name for name in vars(_core) if not name.startswith("_")}
+    assert said == there
+    for kind in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        members = {m.name for m in kind.body if isinstance(m, ast.FunctionDef)}
+        members |= {m.target.id for m in kind.body if isinstance(m, ast.AnnAssign)}
+        own = {m for m in vars(getattr(_core, kind.name)) if not m.startswith("_")}
+        assert own - members == set() and [m for m in members if not hasattr(getattr(_core, kind.name), m)] == [], kind.name
+
+
+def test_every_export_says_what_it_is():
+    for name in dir(weft):
+        if not name.startswith("_") and callable(getattr(weft, name)):
+            assert (getattr(weft, name).__doc__ or "").strip(), f"weft.{name} has no docstring"
+
+
+def test_methods_are_functions_of_the_array():
+    x = weft.array([[1.0, -2.5, 3.0], [4.0, 0.5, -6.0]])
+    for name, row in ROWS.items():
+        assert hasattr(weft.array, name) == row["is_method"] or name in ("T", "real", "imag"), name
+    assert x.std().item() == weft.std(x).item() and x.var(1, ddof=1).tolist() == weft.var(x, axis=1, ddof=1).tolist()
+    assert x.clip(-1, 2).tolist() == [[1, -1, 2], [2, 0.5, -1]] == x.clip(min=-1, max=2).tolist() == weft.clip(x, max=2, min=-1).tolist()
+    assert x.round().tolist() == [[1, -2, 3], [4, 0, -6]] and x.take([0, 5]).tolist() == [1, -6] and x.take([1], axis=1).tolist() == [[-2.5], [0.5]]
+    assert x.repeat(2, 0).shape == (4, 3) and x.ravel().tolist() == x.flatten().tolist() and x.dot(weft.ones(3)).tolist() == [1.5, -1.5]
+    assert x.reshape(shape=(3, 2)).shape == (3, 2) and x.sum(axis=0, keepdims=True).shape == (1, 3)
+
+    class Layer:
+        activation = weft.tanh
+    assert Layer().activation(0.0).item() == 0  # a function is not bound
+
+
+def test_arguments_by_name_and_what_is_wrong_with_them():
+    a = weft.array([1, 2, 3])
+    assert a.sum(dtype="float64").dtype == "float64" and weft.cumsum(a, dtype=weft.int64).dtype == "int64"
+    assert weft.sum(weft.array([200, 100], dtype="uint8"), dtype=np.uint8).item() == 44
+    for call, text in ((lambda: weft.sum(a, where=True), r"sum\(\) got an unexpected keyword argument 'where'"),
+                       (lambda: weft.sum(a, 0, axis=1), r"sum\(\) got multiple values for argument 'axis'"),
+                       (lambda: weft.sum(), r"sum\(\) misses the argument 'a': sum\(a, /, axis=None"),
+                       (lambda: a.sum(0, False, 3), r"sum\(\) takes at most 3 arguments by position, not 4"),
+                       (lambda: weft.add(1), r"add\(\) misses the argument 'b'")):
+        with pytest.raises(TypeError, match=text):
+            call()
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric", "wrap"])
+def test_modes_of_padding(mode, rng):
+    for shape, width in (((3, 4), ((1, 2), (3, 0))), ((5,), 3), ((2,), (7, 5)), ((1, 3), (2, 9)), ((3, 1), [(1, 1)])):
+        x = rng.integers(0, 99, shape)
+        np.testing.assert_array_equal(np.asarray(weft.pad(x, width, mode)), np.pad(x, width, mode), err_msg=f"{shape} {width}")
+    if mode != "constant":
+        with pytest.raises(ValueError, match="is empty"):
+            weft.pad(weft.zeros((0, 2)), 1, mode=mode)
+    with pytest.raises(ValueError, match='mode="odd" is none of'):
+        weft.pad(weft.zeros(2), 1, mode="odd")
+    slope = weft.grad(lambda x: weft.pad(x, (2, 1), mode).sum())(weft.array([1.0, 2.0, 3.0]))
+    assert slope.sum().item() == (3 if mode == "constant" else 6)
+
+
+def test_several_repeats_and_shifts(rng):
+    x = rng.integers(0, 99, (3, 4))
+    for times, axis in (([1, 0, 2], 0), ([2, 1, 0, 3], 1), ([2], 1), (np.array([1, 1, 2]), 0), (2, None), ([1] * 11 + [3], None)):
+        np.testing.assert_array_equal(np.asarray(weft.repeat(x, times, axis)), np.repeat(x, times, axis))
+    for shift, axis in (((1, 2), (0, 1)), (1, (0, 1)), ((1, -2), 1), (5, None), ((1, 2), None), (-7, -1)):
+        np.testing.assert_array_equal(np.asarray(weft.roll(x, shift, axis)), np.roll(x, shift, axis))
+    for cuts in ([1, 3], [0, 2, 9], [], 4):
+        for a, b in zip(weft.split(x, cuts, 1), np.split(x, cuts, 1)):
+            np.testing.assert_array_equal(np.asarray(a), b)
+    with pytest.raises(ValueError, match="2 numbers for an axis of 3"):
+        weft.repeat(x, [1, 2], 0)
+
+
+def test_what_c_has_is_not_composed_again(rng):
+    """linspace of C's bits, std of float16 that does not overflow, ranges that are exact."""
+    n = 1000
+    start, stop = 0.1, 7.3
+    i = np.arange(n, dtype=np.float64)
+    expected = i * ((stop - start) / (n - 1)) + start
+    expected[-1] = stop
+    np.testing.assert_array_equal(np.asarray(weft.linspace(start, stop, n, dtype="float64")), expected)
+    np.testing.assert_allclose(np.asarray(weft.linspace(-1, 2, 6, endpoint=False, dtype="float64")), np.linspace(-1, 2, 6, endpoint=False), atol=1e-15)
+    assert [weft.linspace(2, 3, k).tolist() for k in (0, 1)] == [[], [2.0]] and weft.linspace(2, 3, 0, endpoint=False).shape == (0,)
+    x = weft.array(rng.uniform(-1, 1, 64) * 30000).astype("float16")
+    np.testing.assert_allclose(x.std().item(), np.asarray(x).astype(np.float64).std(), rtol=1e-3)
+    assert weft.arange(2**60, 2**60 + 3).tolist() == [2**60, 2**60 + 1, 2**60 + 2] and weft.arange(5, 0, -2).tolist() == [5, 3, 1]
+    assert weft.arange(weft.array(3)).tolist() == [0, 1, 2] and weft.arange(0, 1, 0.25).tolist() == [0, 0.25, 0.5, 0.75]
