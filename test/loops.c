@@ -515,6 +515,36 @@ TEST(results_that_a_map_does_not_touch_need_no_mapped_input) {
   weft_scope_discard(s);
 }
 
+/* Three times c * 2: its carry is mapped, what ends it is not. */
+static weft_array *doubled(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(9));
+  weft_array *c = weft_loop_carry(l, x), *n = weft_loop_carry(l, f64_of(0)), *more = weft_add(n, weft_scalar(1));
+  weft_loop_next(l, c, weft_mul(c, weft_scalar(2)));
+  weft_loop_next(l, n, more);
+  weft_loop_until(l, weft_gt(more, weft_scalar(2.5)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+
+TEST(a_map_of_a_call_or_loop_on_what_is_made_of_a_name_needs_no_value_of_it) {
+  weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+  weft_array *a = weft_input(WEFT_F64, WEFT_DIMS(3)), *b = doubled(a);
+  weft_function *f = weft_compile(body, 1, &a, 1, &b);
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(3)), *rows = weft_from(WEFT_F64, WEFT_DIMS(2, 3), POINT);
+  weft_array *half = weft_mul(x, weft_scalar(0.5)), *y[4], *ys[4];
+  weft_call(f, 1, &half, 1, &y[0]);
+  y[1] = repeated(1, half, doubled);
+  weft_cond *p = weft_cond_open(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(-100)));
+  y[2] = weft_cond_value(p, doubled(half), half);
+  weft_cond_close(p);
+  weft_grad(repeated(2, weft_mul(half, half), doubled), 1, &x, &y[3]);
+  weft_map(1, &x, &rows, 4, y, ys);
+  for (int k = 0; k < 3; k++) EXPECT_F64(ys[k], 1.2, -2.8, 4.8, 3.6, -1.6, 2.4);
+  EXPECT_F64(ys[3], 9.6, -22.4, 38.4, 28.8, -12.8, 19.2);
+  weft_scope_discard(s);
+}
+
 /* ---- Work that depends on sequences alone ---- */
 
 static weft_array *rnn(weft_array *x, weft_array *w, weft_array *u, bool is_unrolled) {

@@ -383,3 +383,14 @@ def test_what_a_body_makes_it_may_change():
         return c, y
     last, ys = weft.scan(body, weft.array([1.0, 2.0]), length=2)
     assert last.tolist() == [3, 4] and ys.tolist() == [[1, 0], [2, 0]]
+
+
+def test_a_mapped_function_may_count_its_steps_apart_from_the_rows():
+    def counted(x):
+        return weft.while_loop(lambda c: c[1] < 4, lambda c: (c[0] * 1.5, c[1] + 1), (x, weft.array(0)), bound=9)[0]
+
+    rows = weft.array([[1.0, 2.0, 3.0], [0.3, 0.2, 0.1]])
+    f = weft.compile(counted)
+    np.testing.assert_allclose(np.array(weft.vmap(lambda x: f(2 * x))(rows)), 2 * 1.5**4 * np.array(rows), rtol=1e-6)
+    g = weft.grad(lambda x: weft.cond(x.sum() > 2, counted, lambda p: p * 2, x).sum())
+    np.testing.assert_allclose(np.array(weft.vmap(g)(rows)), [[1.5**4] * 3, [2] * 3], rtol=1e-6)

@@ -12,7 +12,6 @@ struct mapping {
   struct node **mapped;    /* node i with the new axis; a reference. NULL: not mapped */
   struct node ***results;  /* nodes with several results: each of them mapped, or NULL */
   bool *is_given;
-  bool is_partial;         /* a node with several results was mapped, but not all of them */
   struct failure *failure;
 };
 
@@ -76,10 +75,8 @@ static bool apply_one(struct mapping *m, int i, struct applied *a, const bool is
 
 /* A bad result is kept too: it matters only if somebody uses it. */
 static void keep_results(struct mapping *m, int i, int n_out, weft_array *const ys[], const bool is_mapped_out[]) {
-  for (int k = 0; k < n_out; k++) {
+  for (int k = 0; k < n_out; k++)
     if (ys[k] && is_mapped_out[k]) m->results[i][k] = array_node(ys[k]);
-    m->is_partial |= !is_mapped_out[k];
-  }
 }
 
 static bool apply_many(struct mapping *m, int i, struct applied *a, const bool is_mapped[]) {
@@ -170,7 +167,9 @@ static void finish(struct mapping *m) {
 
 /* ---- Names that are left ----
  * A result that does not depend on x, of a node that does (a carry beside those of a loop over x), is an expression of x all
- * the same. Where x is a name, nobody will give it a value: the result is that for zeros. */
+ * the same, and so may be what the rows use: the steps that such a loop has made. Where x is a name, nobody will give it a
+ * value: the result is that for zeros. Rules map parts of what they are given by themselves, on operands that are no names but
+ * made of them, so that whoever has the names looks at all of it. */
 
 struct mapped_names { int n; struct node **from, **to, **target, **now; };
 
@@ -201,6 +200,11 @@ static bool take_now(struct mapping *m, struct mapped_names *l, int k, struct no
   return now ? true : failed(m, no_memory());
 }
 
+static bool has_names(int n, struct node *const x[], struct node *const xs[]) {
+  for (int j = 0; j < n; j++) if (xs[j] && is_name(x[j])) return true;
+  return false;
+}
+
 static bool settle_names(struct mapping *m, int n, struct node *const x[], struct node *const xs[], int n_y,
                          struct node *const y[], struct node *ys[]) {
   struct mapped_names l = { 0, node_list_new(2 * n), node_list_new(2 * n), node_list_new(n_y), node_list_new(n_y) };
@@ -229,7 +233,7 @@ static bool spread_nodes(dim rows, int n, struct node *const x[], struct node *c
     ys[j] = now ? node_retain(now) : NULL;
   }
   finish(&m);
-  if (ok && m.is_partial) ok = settle_names(&m, n, x, xs, n_y, y, ys);
+  if (ok && has_names(n, x, xs)) ok = settle_names(&m, n, x, xs, n_y, y, ys);
   for (int j = 0; !ok && j < n_y; j++) {
     node_release(ys[j]);
     ys[j] = NULL;
