@@ -51,6 +51,9 @@ fuzz: build ## random graphs and files, SECONDS=60 for each program
 ulp: build  ## how far mathematical functions are from the truth; writes docs/accuracy.md
 	@$(B)/test/ulp -o docs/accuracy.md
 
+special: build  ## likewise of special functions, against mpmath, which PYTHON must have; writes docs/special.md
+	@WEFT_ULP=$(B)/test/ulp $(or $(PYTHON),python3) test/special.py -o docs/special.md
+
 bench: build ## how fast it is: alone, against kernels by hand, and against its peers (installed in a cache folder)
 	@tools/bench $(B)
 
@@ -75,4 +78,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan hard fuzz ulp bench coverage arm gpu symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan hard fuzz ulp special bench coverage arm gpu symbols layers install clean

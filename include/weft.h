@@ -188,6 +188,24 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(erfc,          "1 - erf, without loss")                                  \
   X(erfinv,        "inverse of erf; nan beyond 1")                           \
   X(sigmoid,       "1 / (1 + e^-x)")                                         \
+  X(lgamma,        "log of |gamma(x)|; inf at 0, -1, -2 ..")                 \
+  X(gamma,         "the gamma function; nan at -1, -2 ..")                   \
+  X(digamma,       "derivative of lgamma; nan at -1, -2 ..")                 \
+  X(trigamma,      "derivative of digamma")                                  \
+  X(erfcx,         "e^(x^2) erfc(x)")                                        \
+  X(erfcinv,       "inverse of erfc; nan outside of [0, 2]")                 \
+  X(ndtr,          "normal distribution function")                           \
+  X(ndtri,         "its inverse; nan outside of [0, 1]")                     \
+  X(log_ndtr,      "log of ndtr, without loss")                              \
+  X(log1mexp,      "log(1 - e^x); nan above 0")                              \
+  X(logit,         "log(x / (1 - x)); nan outside of [0, 1]")                \
+  X(sinc,          "sin(pi x) / (pi x)")                                     \
+  X(i0,            "modified Bessel function, order 0")                      \
+  X(i0e,           "e^-|x| i0(x)")                                           \
+  X(i1,            "order 1")                                                \
+  X(i1e,           "e^-|x| i1(x)")                                           \
+  X(j0,            "Bessel function of the first kind, order 0")             \
+  X(j1,            "order 1")                                                \
   X(isnan,         "x != x, bool")                                           \
   X(isinf,         "|x| = inf, bool")                                        \
   X(isfinite,      "neither inf nor nan, bool")                              \
@@ -209,6 +227,10 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(atan2,         "angle of (b, a); derivative 0 at (0, 0)")                \
   X(hypot,         "sqrt(a^2 + b^2) without overflow, likewise")             \
   X(logaddexp,     "log(e^a + e^b)")                                         \
+  X(xlogy,         "a log(b); 0 where a = 0")                                \
+  X(xlog1py,       "a log(1 + b), likewise")                                 \
+  X(zeta,          "Hurwitz's: sum of (b + k)^-a; nan for a < 1, b < -50")   \
+  X(polygamma,     "derivative of digamma(b), a times; by a: nan")           \
   X(maximum,       "nan wins; a tie shares its derivative")                  \
   X(minimum,       "nan wins; likewise")                                     \
   X(eq,            "a = b, bool")                                            \

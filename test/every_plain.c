@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/backend.h"
+#include "truth.h"
 
 int64_t plain_off;
 const char *plain_missing;
@@ -223,6 +224,12 @@ static const struct { const char *name; double (*one)(double), (*two)(double, do
 #undef F
   { "rsqrt", rsqrt_, NULL }, { "sigmoid", sigmoid_, NULL }, { "erfinv", erfinv_, NULL },
   { "pow", NULL, pow }, { "atan2", NULL, atan2 }, { "hypot", NULL, hypot },
+#define F(name) { #name, truth_##name, NULL },
+  TRUTH_ONE(F)
+#undef F
+#define F(name) { #name, NULL, truth_##name },
+  TRUTH_TWO(F)
+#undef F
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 static struct { struct kir_kernel *kernel; struct code *code; } made[FUNCTIONS][2];
@@ -255,11 +262,11 @@ void plain_end(void) {
   }
 }
 
-static bool is_near(weft_dtype t, double a, double b) {
+static bool is_near(weft_dtype t, double a, double b, double least) { /* least: the size whose last place is good enough */
   if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
   if (a == b) return true;
   if (isinf(a) || isinf(b)) return t == WEFT_F32 && fabs(isinf(a) ? b : a) > 0x1.fffff0p127;
-  double ulp = t == WEFT_F32 ? (double)(nextafterf(fabsf((float)b), INFINITY) - fabsf((float)b)) : nextafter(fabs(b), INFINITY) - fabs(b);
+  double size = fmax(fabs(b), least), ulp = t == WEFT_F32 ? (double)(nextafterf((float)size, INFINITY) - (float)size) : nextafter(size, INFINITY) - size;
   return fabs(a - b) <= 4 * ulp;
 }
 
@@ -272,7 +279,7 @@ static struct plain math2(const char *op, const struct plain *x, const struct pl
   if (!code || backend_vm.run(code, &l)) abort();
   for (int64_t i = 0; i < x->count; i++) {
     double a = plain_f(x, i), want = functions[f].one ? functions[f].one(a) : functions[f].two(a, plain_f(z, i));
-    plain_off += !is_near(x->dtype, plain_f(&y, i), want);
+    plain_off += !is_near(x->dtype, plain_f(&y, i), want, truth_least(op));
   }
   return y;
 }

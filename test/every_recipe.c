@@ -200,7 +200,9 @@ static void unary(struct recipe *p) {
     { "sigmoid", 'f' }, { "isnan", 'b' }, { "isinf", 'b' }, { "isfinite", 'b' }, { "logical_not", 'b' }, { "not", '&' }, { "sign", 'n' },
     { "floor", 'n' }, { "ceil", 'n' }, { "trunc", 'n' }, { "round", 'n' }, { "square", 'n' }, { "reciprocal", 'f' },
     { "exp2", 'f' }, { "expm1", 'f' }, { "log2", 'f' }, { "log10", 'f' }, { "sin", 'f' }, { "cos", 'f' }, { "tan", 'f' }, { "asin", 'f' }, { "acos", 'f' },
-    { "atan", 'f' }, { "sinh", 'f' }, { "cosh", 'f' }, { "asinh", 'f' }, { "acosh", 'f' }, { "atanh", 'f' }, { "erf", 'f' }, { "erfc", 'f' }, { "erfinv", 'f' } };
+    { "atan", 'f' }, { "sinh", 'f' }, { "cosh", 'f' }, { "asinh", 'f' }, { "acosh", 'f' }, { "atanh", 'f' }, { "erf", 'f' }, { "erfc", 'f' }, { "erfinv", 'f' },
+    { "lgamma", 'f' }, { "gamma", 'f' }, { "digamma", 'f' }, { "trigamma", 'f' }, { "erfcx", 'f' }, { "erfcinv", 'f' }, { "ndtr", 'f' }, { "ndtri", 'f' }, { "log_ndtr", 'f' },
+    { "log1mexp", 'f' }, { "logit", 'f' }, { "sinc", 'f' }, { "i0", 'f' }, { "i0e", 'f' }, { "i1", 'f' }, { "i1e", 'f' }, { "j0", 'f' }, { "j1", 'f' } };
   static const char *const of_complex[] = { "neg", "abs", "isnan", "conj", "real", "imag", "sqrt", "rsqrt", "exp", "log", "sin", "tanh", "sigmoid", "isinf", "isfinite", "logical_not", "square", "reciprocal" };
   int a = pick(p), k = (int)any(p, COUNT(ops));
   weft_dtype t = value(p, a)->dtype;
@@ -226,7 +228,8 @@ static void binary(struct recipe *p) {
     { "add", 'n' }, { "sub", 'n' }, { "mul", 'n' }, { "div", 'f' }, { "maximum", 'n' }, { "minimum", 'n' }, { "add", 'n' }, { "mul", 'n' },
     { "sub", 'n' }, { "eq", 'b' }, { "ne", 'b' }, { "lt", 'b' }, { "le", 'b' }, { "gt", 'b' }, { "ge", 'b' }, { "and", '&' }, { "or", '&' },
     { "xor", '&' }, { "logical_and", 'b' }, { "logical_or", 'b' }, { "logical_xor", 'b' }, { "shl", 'i' }, { "shr", 'i' }, { "floor_divide", 'n' },
-    { "remainder", 'n' }, { "fmod", 'n' }, { "pow", 'n' }, { "atan2", 'f' }, { "hypot", 'f' }, { "logaddexp", 'f' } };
+    { "remainder", 'n' }, { "fmod", 'n' }, { "pow", 'n' }, { "atan2", 'f' }, { "hypot", 'f' }, { "logaddexp", 'f' },
+    { "xlogy", 'f' }, { "xlog1py", 'f' }, { "zeta", 'f' }, { "polygamma", 'f' } };
   int a = pick(p), k = (int)any(p, COUNT(ops));
   int in[2] = { a, partner(p, a, value(p, a)->dtype) };
   if (once_in(p, 3)) { int t = in[0]; in[0] = in[1], in[1] = t; }

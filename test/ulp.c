@@ -1,6 +1,7 @@
 /* ulp.c -- how far the mathematical functions are from the truth, in units of the last place, by the kernels themselves.
  *
  *   ulp [-o docs/accuracy.md] [name ..]
+ *   ulp -v f32|f64 name                     values: operands from stdin, one number after the other, results to stdout
  *
  * Each function is built by its op's own rule, compiled by the vm and by the encoder for both tiers, which must agree to the bit, and compared
  * with libm: f32 with double, at every 127th pattern and around special values; f64 with long double, at random and special
@@ -72,14 +73,20 @@ static const struct op *op_named(const char *name) {
   return NULL;
 }
 
+static int operands_of(const char *name) { /* those of the instruction that has the op's name */
+  for (int o = 0; o < KIR_CAST; o++)
+    if (!strcmp(kir_rows[o].name, name)) return (int)strlen(kir_rows[o].operands);
+  return 1;
+}
+
 static struct kir_kernel *kernel_of(const struct function *f, weft_dtype d) {
-  struct node leaf = { .dtype = (uint8_t)d }, *in[2] = { &leaf, &leaf }, n = { .dtype = (uint8_t)d, .n_in = f->n_in, .in = in };
+  struct node leaf = { .dtype = (uint8_t)d }, *in[4] = { &leaf, &leaf, &leaf, &leaf }, n = { .dtype = (uint8_t)d, .n_in = f->n_in, .in = in };
   struct kir_kernel *k = kir_new(f->name);
   struct kir_builder b;
-  int x[2], buf[2];
+  int x[4], buf[4];
   if (!k) abort();
   struct kir_lin size = kir_lin_val(k, kir_size(k, "N"));
-  for (int i = 0; i < f->n_in; i++) buf[i] = kir_buf(k, i ? "b" : "a", KIR_IN, d, 1, &size);
+  for (int i = 0; i < f->n_in; i++) buf[i] = kir_buf(k, (const char *[]){ "a", "b", "c", "d" }[i], KIR_IN, d, 1, &size);
   int out = kir_buf(k, "y", KIR_OUT, d, 1, &size);
   kir_begin(&b, k);
   struct kir_lin at = kir_lin_val(k, kir_loop(&b, KIR_LANE, "i", size));
@@ -98,7 +105,7 @@ struct sweep {
   struct kir_kernel *kernel;
   struct code *vm, *x86[2]; /* AVX-512 where it is there, AVX2 */
   int n, n_instructions;
-  void *in[2], *out[2];
+  void *in[4], *out[2];
   double worst, total;
   uint64_t at[2];
   int64_t count, unequal;
@@ -136,8 +143,8 @@ static exact truth(const struct sweep *s, int i) {
 }
 
 static void run(struct sweep *s, const struct backend *b, struct code *code, void *out) {
-  struct bound buf[3] = { { .data = s->in[0], .stride = { 1 } } };
-  if (s->f->n_in == 2) buf[1] = (struct bound){ .data = s->in[1], .stride = { 1 } };
+  struct bound buf[5];
+  for (int i = 0; i < s->f->n_in; i++) buf[i] = (struct bound){ .data = s->in[i], .stride = { 1 } };
   buf[s->f->n_in] = (struct bound){ .data = out, .stride = { 1 } };
   int64_t n = s->n;
   struct launch l = { .sizes = &n, .bufs = buf, .lo = 0, .hi = n };
@@ -246,8 +253,8 @@ static void try_binary(struct sweep *s) {
   }
 }
 
-static void sweep(struct sweep *s) {
-  struct shape_class shape = { .stride = { { STRIDE_1 }, { STRIDE_1 }, { STRIDE_1 } } };
+static void translate(struct sweep *s) {
+  struct shape_class shape = { .stride = { { STRIDE_1 }, { STRIDE_1 }, { STRIDE_1 }, { STRIDE_1 }, { STRIDE_1 } } };
   const char *why = NULL;
   s->kernel = kernel_of(s->f, s->d);
   for (const struct kir_stmt *t = s->kernel->body.first->body.first; t; t = t->next) s->n_instructions += t->kind == KIR_OP && t->op != KIR_BITS;
@@ -258,14 +265,49 @@ static void sweep(struct sweep *s) {
     s->x86[t] = backend_x86.compile(s->kernel, &shape, &why);
   }
   if (!s->x86[0] || !s->x86[1]) snprintf(s->why, sizeof s->why, "%s", why ? why : "");
-  for (int i = 0; i < 2; i++) s->in[i] = malloc(BLOCK * 8), s->out[i] = malloc(BLOCK * 8);
-  s->f->n_in == 2 ? try_binary(s) : try_unary(s);
-  if (s->n) measure(s);
-  for (int i = 0; i < 2; i++) free(s->in[i]), free(s->out[i]);
+  for (int i = 0; i < 4; i++) s->in[i] = malloc(BLOCK * 8);
+  for (int i = 0; i < 2; i++) s->out[i] = malloc(BLOCK * 8);
+}
+
+static void release(struct sweep *s) {
+  for (int i = 0; i < 4; i++) free(s->in[i]);
+  for (int i = 0; i < 2; i++) free(s->out[i]);
   backend_vm.free(s->vm);
   for (int t = 0; t < 2; t++)
     if (s->x86[t]) backend_x86.free(s->x86[t]);
   kir_free(s->kernel);
+}
+
+static void sweep(struct sweep *s) {
+  translate(s);
+  s->f->n_in == 2 ? try_binary(s) : try_unary(s);
+  if (s->n) measure(s);
+  release(s);
+}
+
+/* ---- Values for others to judge: those whose truth libm does not know (test/special.py) ---- */
+
+static int values(const char *dtype, const char *name) {
+  const struct op *o = op_named(name);
+  if (!o) return fprintf(stderr, "%s is no op\n", name), 1;
+  struct function f = { .name = name, .n_in = operands_of(name) };
+  struct sweep s = { .f = &f, .d = !strcmp(dtype, "f32") ? WEFT_F32 : WEFT_F64 };
+  size_t size = narrow(&s) ? 4 : 8;
+  translate(&s);
+  for (;;) {
+    for (s.n = 0; s.n < BLOCK; s.n++)
+      for (int k = 0; k < f.n_in; k++)
+        if (!fread((char *)s.in[k] + (size_t)s.n * size, size, 1, stdin)) goto last;
+  last:
+    if (!s.n) break;
+    run(&s, &backend_vm, s.vm, s.out[0]);
+    for (int t = 0; t < 2; t++) compare(&s, s.x86[t]);
+    fwrite(s.out[0], size, (size_t)s.n, stdout);
+  }
+  fprintf(stderr, "%d instructions, %lld different, %s\n", s.n_instructions, (long long)s.unequal, s.x86[0] && s.x86[1] ? "encoded" : s.why);
+  int bad = s.unequal != 0;
+  release(&s);
+  return bad;
 }
 
 /* ---- All of them, on two threads ---- */
@@ -315,6 +357,7 @@ static const char head[] =
     "| function | dtype | bound | max | mean | at | instructions | values, 10^6 |\n|---|---|---|---|---|---|---|---|\n";
 
 int main(int argc, char **argv) {
+  if (argc == 4 && !strcmp(argv[1], "-v")) return values(argv[2], argv[3]);
   const char *path = argc > 2 && !strcmp(argv[1], "-o") ? argv[2] : NULL;
   int first = path ? 3 : 1, bad = 0;
   for (int i = 0; i < 2 * FUNCTIONS; i++) {

@@ -34,18 +34,25 @@ static struct two nearly_constant(struct here h, int x) {
 
 struct scaled { struct two value; int a, b; struct two exp; }; /* value a b; exp a b = e^(-x^2) */
 
-/* erfc x, x >= 0.45 */
-static struct scaled erfc_large(struct here h, int x) {
-  struct scaled r;
-  struct two square = product(h, x, x), g = nearly_constant(h, x), d = sum(h, add(h, x, x), number(h, 1));
+/* e^(x^2) erfc x, x >= 0.45, up to 30 */
+static struct two erfcx_large(struct here h, int x) {
+  struct two g = nearly_constant(h, x), d = sum(h, add(h, x, x), number(h, 1));
   int over = quotient(h, number(h, 1), d.high), q = mul(h, g.high, over);
   int left = add(h, mulsub(h, q, d.high, g.high), mulsub(h, q, d.low, g.low));
-  int low = mul(h, left, over);
+  return (struct two){ q, mul(h, left, over) };
+}
+
+/* erfc x; square: of x, which may be known better than x is */
+static struct scaled erfc_with(struct here h, int x, struct two square) {
+  struct scaled r;
+  struct two q = erfcx_large(h, x);
   r.exp = exp_of(h, (struct two){ negative(h, square.high), negative(h, square.low) }, &r.a, &r.b);
-  r.value = product(h, q, r.exp.high);
-  r.value.low = add(h, r.value.low, muladd(h, q, r.exp.low, mul(h, low, r.exp.high)));
+  r.value = product(h, q.high, r.exp.high);
+  r.value.low = add(h, r.value.low, muladd(h, q.high, r.exp.low, mul(h, q.low, r.exp.high)));
   return r;
 }
+
+static struct scaled erfc_large(struct here h, int x) { return erfc_with(h, x, product(h, x, x)); }
 
 static int value_of(struct here h, struct scaled s) {
   int sum_ = add(h, s.value.high, s.value.low), most = mul(h, sum_, s.a);
@@ -112,23 +119,31 @@ int expand_erfc(struct here h, const int x[]) { return is_narrow(h) ? erfc_f32(h
 
 /* ---- The inverse ---------------------------------------------------------------------------------------------------------- */
 
-/* From w = -log(1 - a^2), good to 15 bits */
-static int roughly(struct here h, int a) {
+/* From w = -log(1 - a^2), good to 15 bits; below = 1 - a */
+static int roughly(struct here h, int a, int below) {
   static const double near[] = { 0x1.52ecbap-22, -0x1.ab9952p-19, -0x1.12c41cp-18, 0x1.c7c94p-13,
                                  -0x1.48e4ep-10, -0x1.11b1fcp-8,  0x1.f91f24p-3,   0x1.805c5ap0 };
   static const double far[] = { -0x1.01ffp-14,  0x1.d18c6p-13, -0x1.e6665ap-14, -0x1.e219a8p-15,
                                 -0x1.b15ddp-11, 0x1.93803p-10, 0x1.026d68p0,    0x1.eb7cf6p1 };
-  int one = number(h, 1), below = sub(h, one, a), rest = mul(h, below, add(h, one, a));
+  int rest = mul(h, below, add(h, number(h, 1), a));
   int w = negative(h, expand_log(h, &rest)), is_near = less(h, w, number(h, 5));
   int n = polynomial(h, sub(h, w, number(h, 2.5)), 8, near), f = polynomial(h, sub(h, root(h, w), number(h, 4)), 8, far);
   return mul(h, a, either(h, is_near, n, f));
 }
 
-/* With d = (a - erf y) / erf' y, a step of fifth order: y + d + y d^2 + (1 + 4 y^2) d^3 / 3 + (7 y / 6 + 2 y^3) d^4.
- * From a = 1/2 on, a - erf y is erfc y - (1 - a), where nothing is lost. */
+/* With d = (a - erf y) / erf' y, a step of fifth order: y + d + y d^2 + (1 + 4 y^2) d^3 / 3 + (7 y / 6 + 2 y^3) d^4. */
+static int improved(struct here h, int y, int d) {
+  int z = mul(h, y, y),
+      third = muladd(h, z, VALUE(h, 0x1.555556p0, 0x1.5555555555555p0), VALUE(h, 0x1.555556p-2, 0x1.5555555555555p-2));
+  int fourth = mul(h, y, muladd(h, z, number(h, 2), VALUE(h, 0x1.2aaaaap0, 0x1.2aaaaaaaaaaabp0)));
+  int more = muladd(h, d, muladd(h, d, fourth, third), y);
+  return add(h, y, muladd(h, mul(h, d, d), more, d));
+}
+
+/* From a = 1/2 on, a - erf y is erfc y - (1 - a), where nothing is lost. */
 int expand_erfinv(struct here h, const int x[]) {
   int size = size_of(h, x[0]), one = number(h, 1), a = op(h, KIR_MIN, size, VALUE(h, 0x1.fffffep-1, 0x1.fffffffffffffp-1));
-  int y = roughly(h, a);
+  int y = roughly(h, a, sub(h, one, a));
   struct two s = erf_small(h, y);
   struct scaled c = erfc_large(h, y);
   int scale = mul(h, c.a, c.b), e = mul(h, c.exp.high, scale);
@@ -136,11 +151,96 @@ int expand_erfinv(struct here h, const int x[]) {
   int large = muladd(h, c.value.low, scale, sub(h, mul(h, c.value.high, scale), sub(h, one, a)));
   int left = either(h, less(h, a, number(h, 0.5)), small, large);
   int d = mul(h, left, quotient(h, VALUE(h, 0x1.c5bf8ap-1, 0x1.c5bf891b4ef6bp-1), e));
-  int z = mul(h, y, y),
-      third = muladd(h, z, VALUE(h, 0x1.555556p0, 0x1.5555555555555p0), VALUE(h, 0x1.555556p-2, 0x1.5555555555555p-2));
-  int fourth = mul(h, y, muladd(h, z, number(h, 2), VALUE(h, 0x1.2aaaaap0, 0x1.2aaaaaaaaaaabp0)));
-  int more = muladd(h, d, muladd(h, d, fourth, third), y);
-  int step = muladd(h, mul(h, d, d), more, d), r = add(h, y, step);
+  int r = improved(h, y, d);
   r = either(h, less(h, size, one), r, either(h, op(h, KIR_EQ, size, one), number(h, INFINITY), number(h, NAN)));
   return with_sign(h, r, x[0]);
+}
+
+/* ---- Of f64 alone: f32 is rounded from them ------------------------------------------------------------------------------ */
+
+static int half_root_pi(struct here h) { return number(h, 0x1.c5bf891b4ef6bp-1); }
+
+/* 1 / s, s a power of 2 */
+static int over_scale(struct here h, int s) { return as_float(h, sub(h, integer(h, 0x7fe0000000000000), as_bits(h, s))); }
+
+/* Below a = 1/2 as in erfinv; from there on by c = 1 - a, which may be as small as it likes: everything is divided by the scale
+ * of e^(-y^2). Far out, from v = sqrt(-log(c (1 + a))), y = v D(1 / v). */
+static int inverse_of(struct here h, int a, int c) {
+  static const double deep[] = { -0x1.1661a839a3f83p2, 0x1.bd41925fbee6cp1, -0x1.2213799d83a1ep0, -0x1.e3ecded69f234p-6,
+                                 0x1.0013d43499678p0 };
+  int rest = mul(h, c, add(h, number(h, 1), a)), v = root(h, negative(h, expand_log(h, &rest)));
+  int far = mul(h, v, polynomial(h, quotient(h, number(h, 1), v), 5, deep));
+  int y = either(h, less(h, c, number(h, 0x1p-50)), far, roughly(h, a, c));
+  struct two s = erf_small(h, y);
+  struct scaled e = erfc_large(h, y);
+  int small = quotient(h, sub(h, sub(h, a, s.high), s.low), mul(h, e.a, e.b));
+  int scaled = mul(h, mul(h, c, over_scale(h, e.a)), over_scale(h, e.b));
+  int large = add(h, sub(h, e.value.high, scaled), e.value.low);
+  int left = either(h, less(h, a, number(h, 0.5)), small, large);
+  return improved(h, y, mul(h, left, quotient(h, half_root_pi(h), e.exp.high)));
+}
+
+/* x < 1: y with erfc y = x; above 1 the other way round */
+static int erfc_inverse(struct here h, int x) {
+  int one = number(h, 1), two = number(h, 2), is_above = less(h, one, x);
+  int c = either(h, is_above, sub(h, two, x), x), a = size_of(h, sub(h, one, x)), y = inverse_of(h, a, c);
+  y = either(h, less(h, number(h, 0), c), y, either(h, op(h, KIR_EQ, c, number(h, 0)), number(h, INFINITY), number(h, NAN)));
+  return either(h, is_above, negative(h, y), y);
+}
+
+int expand_erfcinv(struct here h, const int x[]) { return erfc_inverse(h, x[0]); }
+
+/* The normal distribution: ndtr x = erfc(-x / sqrt 2) / 2. The square x^2 / 2 is known exactly, x / sqrt 2 is not. */
+int expand_ndtri(struct here h, const int x[]) {
+  return mul(h, erfc_inverse(h, add(h, x[0], x[0])), number(h, -0x1.6a09e667f3bcdp0));
+}
+
+/* For x >= 28: 1 / (x sqrt pi) (1 - 1/(2 x^2) + ..) */
+static int erfcx_any(struct here h, int x) {
+  static const double p[] = { 162.421875, -29.53125, 6.5625, -1.875, 0.75, -0.5, 1 };
+  int over = quotient(h, number(h, 1), x), far = mul(h, mul(h, over, number(h, 0x1.20dd750429b6dp-1)), polynomial(h, mul(h, over, over), 7, p));
+  struct two q = erfcx_large(h, at_most(h, x));
+  return either(h, less(h, x, number(h, 28)), add(h, q.high, q.low), far);
+}
+
+int expand_erfcx(struct here h, const int x[]) {
+  int size = size_of(h, x[0]), one = number(h, 1), in = at_most(h, size), square = mul(h, x[0], x[0]), a, b;
+  struct two y = erf_small(h, x[0]), near = sum(h, one, negative(h, y.high));
+  int small = mul(h, add(h, near.high, sub(h, near.low, y.low)), expand_exp(h, &square));
+  int large = erfcx_any(h, size), is_below = less(h, x[0], number(h, 0));
+  rarely(h, is_below);
+  struct two e = exp_of(h, product(h, in, in), &a, &b);
+  int most = add(h, e.high, e.low), twice = mul(h, mul(h, add(h, most, most), a), b), below = sub(h, twice, large);
+  large = usually(h, is_below, below, large);
+  return either(h, less(h, size, number(h, 0.75)), small, large);
+}
+
+struct normal { int small, large, z; }; /* ndtr x where |x| is small; ndtr -|x| where it is not; |x| / sqrt 2 */
+
+static struct normal normal_of(struct here h, int x) {
+  int in = op(h, KIR_MIN, size_of(h, x), number(h, 39)), half = number(h, 0.5), over_root = number(h, 0x1.6a09e667f3bcdp-1);
+  struct two square = product(h, in, in), y = erf_small(h, mul(h, x, over_root)), near = sum(h, half, mul(h, y.high, half));
+  square = (struct two){ mul(h, square.high, half), mul(h, square.low, half) };
+  struct scaled e = erfc_with(h, mul(h, in, over_root), square);
+  e.a = mul(h, e.a, half);
+  int small = add(h, near.high, muladd(h, y.low, half, near.low));
+  return (struct normal){ small, value_of(h, e), mul(h, size_of(h, x), over_root) };
+}
+
+int expand_ndtr(struct here h, const int x[]) {
+  struct normal n = normal_of(h, x[0]);
+  int large = either(h, less(h, x[0], number(h, 0)), n.large, sub(h, number(h, 1), n.large));
+  return either(h, less(h, n.z, number(h, 0.75)), n.small, large);
+}
+
+/* Far below 0, log(erfcx(z) / 2) - x^2 / 2; from 0 on, log1p(-ndtr(-x)). */
+int expand_log_ndtr(struct here h, const int x[]) {
+  int turned = negative(h, size_of(h, x[0])), half = number(h, 0.5);
+  struct normal n = normal_of(h, turned);
+  int is_small = less(h, n.z, number(h, 0.75)), tail = either(h, is_small, n.small, n.large), less_tail = negative(h, tail);
+  int above = expand_log1p(h, &less_tail), is_below = less(h, x[0], number(h, 0));
+  rarely(h, is_below);
+  int log_of = either(h, is_small, n.small, mul(h, erfcx_any(h, n.z), half)), l = expand_log(h, &log_of);
+  int below = either(h, is_small, l, mulsub(h, mul(h, x[0], half), x[0], l));
+  return usually(h, is_below, below, above);
 }

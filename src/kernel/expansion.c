@@ -45,6 +45,8 @@ int usually(struct here h, int cond, int x, int y) {
   return r;
 }
 
+void rounds(struct here h, int n) { kir_loop(h.b, KIR_SERIAL, "k", kir_lin_const(h.b->k, n)); }
+
 int with_sign(struct here h, int x, int s) {
   int sign = op(h, KIR_AND, as_bits(h, s), integer(h, sign_bit(h)));
   return as_float(h, op(h, KIR_OR, as_bits(h, x), sign));

@@ -40,6 +40,10 @@ bool in_lanes(struct here h);
 void rarely(struct here h, int cond);
 int usually(struct here h, int cond, int x, int y);
 
+/* Opens a loop of at most n rounds: carries, what happens, kir_next, kir_until lane by lane, and kir_end follow. What can end only
+ * by a number must also end by NaN, or goes round n times. */
+void rounds(struct here h, int n);
+
 /* x - y z, rounded once */
 int mulsub(struct here h, int y, int z, int x);
 
@@ -63,16 +67,22 @@ struct two root_of(struct here h, struct two x, double least);
 /* Coefficients and limits of a dtype: VALUE(h, of f32, of f64). */
 #define VALUE(h, narrow, wide) number(h, is_narrow(h) ? (narrow) : (wide))
 
-/* exp.c, log.c, trigonometry.c, arc.c, erf.c, power.c: the value, of the instruction's operands x[0], x[1] */
+/* exp.c, log.c, trigonometry.c, arc.c, erf.c, power.c, gamma.c, zeta.c, bessel.c: the value, of the instruction's operands x[0], x[1] */
 typedef int expansion(struct here, const int x[]);
 expansion expand_exp, expand_exp2, expand_expm1, expand_sinh, expand_cosh, expand_tanh, expand_log, expand_log2, expand_log10,
     expand_log1p, expand_asinh, expand_acosh, expand_atanh, expand_sin, expand_cos, expand_tan, expand_asin, expand_acos,
     expand_atan, expand_atan2, expand_erf, expand_erfc, expand_erfinv, expand_pow, expand_hypot, expand_rsqrt, expand_sigmoid;
 
+/* These are of f64; f32 is rounded from them. */
+expansion expand_lgamma, expand_gamma, expand_digamma, expand_trigamma, expand_sinc, expand_erfcx, expand_erfcinv, expand_ndtr,
+    expand_ndtri, expand_log_ndtr, expand_log1mexp, expand_logit, expand_xlogy, expand_xlog1py, expand_i0, expand_i0e, expand_i1,
+    expand_i1e, expand_j0, expand_j1, expand_zeta, expand_polygamma;
+
 /* What several of them need. */
 int whole_of(struct here, int x, double times, int bias, int *t); /* n = rint(times x); *t holds n + bias in its low bits */
 int scale_of(struct here, int biased);                            /* 2^(biased - bias of the exponent), from the low bits */
 struct two exp_of(struct here, struct two x, int *scale_a, int *scale_b); /* e^x = value * *scale_a * *scale_b */
+struct two long_log(struct here, int x);   /* log x of a positive f64, to 65 bits */
 int log_split(struct here, int x, int *k); /* x = 2^k (1 + m), x positive and normal: m */
 
 #endif

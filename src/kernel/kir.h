@@ -73,7 +73,29 @@ enum { KIR_FACTORS = 4, KIR_TERMS = 16 }; /* of a product in an index, of the su
   X(RSQRT, "rsqrt", F, "T", T, E)        \
   X(ATAN2, "atan2", F, "TT", T, E)       \
   X(HYPOT, "hypot", F, "TT", T, E)       \
-  X(POW, "pow", F, "TT", T, E)
+  X(POW, "pow", F, "TT", T, E)           \
+  X(LGAMMA, "lgamma", F, "T", T, E)      \
+  X(GAMMA, "gamma", F, "T", T, E)        \
+  X(DIGAMMA, "digamma", F, "T", T, E)    \
+  X(TRIGAMMA, "trigamma", F, "T", T, E)  \
+  X(SINC, "sinc", F, "T", T, E)          \
+  X(ERFCX, "erfcx", F, "T", T, E)        \
+  X(ERFCINV, "erfcinv", F, "T", T, E)    \
+  X(NDTR, "ndtr", F, "T", T, E)          \
+  X(NDTRI, "ndtri", F, "T", T, E)        \
+  X(LOG_NDTR, "log_ndtr", F, "T", T, E)  \
+  X(LOG1MEXP, "log1mexp", F, "T", T, E)  \
+  X(LOGIT, "logit", F, "T", T, E)        \
+  X(I0, "i0", F, "T", T, E)              \
+  X(I0E, "i0e", F, "T", T, E)            \
+  X(I1, "i1", F, "T", T, E)              \
+  X(I1E, "i1e", F, "T", T, E)            \
+  X(J0, "j0", F, "T", T, E)              \
+  X(J1, "j1", F, "T", T, E)              \
+  X(XLOGY, "xlogy", F, "TT", T, E)       \
+  X(XLOG1PY, "xlog1py", F, "TT", T, E)   \
+  X(ZETA, "zeta", F, "TT", T, E)         \
+  X(POLYGAMMA, "polygamma", F, "TT", T, E)
 
 enum kir_op {
 #define KIR_ENUM_(name, ...) KIR_##name,

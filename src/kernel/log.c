@@ -157,3 +157,26 @@ int expand_atanh(struct here h, const int x[]) {
   r = either(h, less(h, a, one), r, either(h, op(h, KIR_EQ, a, one), number(h, INFINITY), number(h, NAN)));
   return with_sign(h, r, x[0]);
 }
+
+/* ---- Logarithms of probabilities, of f64 alone: f32 is rounded from them --------------------------------------------------- */
+
+/* log(1 - e^x), x <= 0: log(-expm1 x) near 0, log1p(-e^x) far below */
+int expand_log1mexp(struct here h, const int x[]) {
+  int less_near = negative(h, expand_expm1(h, x)), near = expand_log(h, &less_near);
+  int less_far = negative(h, expand_exp(h, x)), far = expand_log1p(h, &less_far);
+  return either(h, less(h, x[0], number(h, -0x1.62e42fefa39efp-1)), far, near);
+}
+
+int expand_logit(struct here h, const int x[]) {
+  int odds = quotient(h, x[0], sub(h, number(h, 1), x[0]));
+  return expand_log(h, &odds);
+}
+
+/* x log y, 0 where x is, unless y is NaN */
+static int times_log(struct here h, const int x[], int log_y) {
+  int zero = number(h, 0), is_0 = op(h, KIR_AND, op(h, KIR_EQ, x[0], zero), op(h, KIR_EQ, x[1], x[1]));
+  return either(h, is_0, zero, mul(h, x[0], log_y));
+}
+
+int expand_xlogy(struct here h, const int x[]) { return times_log(h, x, expand_log(h, &x[1])); }
+int expand_xlog1py(struct here h, const int x[]) { return times_log(h, x, expand_log1p(h, &x[1])); }

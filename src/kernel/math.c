@@ -12,6 +12,25 @@ static expansion *const expansions[KIR_OPS] = {
   [KIR_POW] = expand_pow,     [KIR_HYPOT] = expand_hypot, [KIR_RSQRT] = expand_rsqrt, [KIR_SIGMOID] = expand_sigmoid,
 };
 
+/* Of f64. What f32 needs of them is the f64 result rounded: within 0.501 ulp wherever that one is good to 1e-10. */
+static expansion *const expansions_f64[KIR_OPS] = {
+  [KIR_LGAMMA] = expand_lgamma,     [KIR_GAMMA] = expand_gamma,     [KIR_DIGAMMA] = expand_digamma,
+  [KIR_TRIGAMMA] = expand_trigamma, [KIR_SINC] = expand_sinc,       [KIR_ERFCX] = expand_erfcx,
+  [KIR_ERFCINV] = expand_erfcinv,   [KIR_NDTR] = expand_ndtr,       [KIR_NDTRI] = expand_ndtri,
+  [KIR_LOG_NDTR] = expand_log_ndtr, [KIR_LOG1MEXP] = expand_log1mexp, [KIR_LOGIT] = expand_logit,
+  [KIR_XLOGY] = expand_xlogy,       [KIR_XLOG1PY] = expand_xlog1py, [KIR_I0] = expand_i0,
+  [KIR_I0E] = expand_i0e,           [KIR_I1] = expand_i1,           [KIR_I1E] = expand_i1e,
+  [KIR_J0] = expand_j0,             [KIR_J1] = expand_j1,             [KIR_ZETA] = expand_zeta,
+  [KIR_POLYGAMMA] = expand_polygamma,
+};
+
+static int in_f64(struct kir_builder *b, enum kir_op o, const int x[]) {
+  int wide[4], n = (int)strlen(kir_rows[o].operands);
+  for (int i = 0; i < n; i++) wide[i] = kir_cast(b, WEFT_F64, x[i]);
+  return kir_cast(b, (weft_dtype)b->k->vals[x[0]].dtype, expansions_f64[o](here_in(b, WEFT_F64), wide));
+}
+
 int math_expand(struct kir_builder *b, enum kir_op o, const int x[]) {
+  if (expansions_f64[o]) return in_f64(b, o, x);
   return expansions[o](here_in(b, (weft_dtype)b->k->vals[x[0]].dtype), x);
 }

@@ -23,7 +23,7 @@ static struct two long_log_1m(struct here h, int m) {
   return (struct two){ y.high, add(h, y.low, muladd(h, s.low, number(h, 2), u.low)) };
 }
 
-static struct two long_log(struct here h, int x) {
+struct two long_log(struct here h, int x) {
   int k, is_tiny = less(h, x, number(h, 0x1p-1022)), in = either(h, is_tiny, mul(h, x, number(h, 0x1p54)), x);
   int m = log_split(h, in, &k);
   k = sub(h, k, either(h, is_tiny, number(h, 54), number(h, 0)));

@@ -248,7 +248,7 @@ static bool verify_owns(struct verifier *v, const struct open_block *b, const st
 }
 
 static bool verify_op(struct verifier *v, const struct open_block *b, const struct kir_stmt *s) {
-  weft_dtype result;
+  weft_dtype result = WEFT_BOOL;
   for (int i = 0; i < s->n_in; i++)
     if (!see(v, s->in[i])) return false;
   if (s->op == KIR_CALL) return verify_call(v, b, s);
@@ -316,7 +316,7 @@ static bool verify_local(struct verifier *v, const struct open_block *b, const s
 /* ---- What crosses iterations and regions ------------------------------------------------------------------------------- */
 
 static bool combines(struct verifier *v, const struct kir_stmt *s) {
-  weft_dtype result;
+  weft_dtype result = WEFT_BOOL;
   if (s->op == KIR_CALL) {
     int both[64];
     if (s->n_in > 32) return refuse(v, "a fold of more than 32 values");

@@ -1,0 +1,109 @@
+/* special.c -- the special functions of statistics and physics: gamma and its kin, the normal distribution, Bessel functions. Each
+ * is an instruction of the kernel language; its derivative is made of others. */
+#include <math.h>
+#include "op/element.h"
+
+static weft_array *number(double x) { return weft_scalar(x); }
+static weft_array *where_0(weft_array *x, double at_0, weft_array *otherwise) { /* at_0 where x = 0 */
+  return weft_where(weft_eq(x, weft_integer(0)), number_like(otherwise, at_0), otherwise);
+}
+static weft_array *half_square(weft_array *x) { return weft_mul(weft_mul(x, x), number(0.5)); }
+
+/* ---- Gamma ---- */
+
+ONE_INSTRUCTION(lgamma, KIR_LGAMMA)
+ONE_INSTRUCTION(gamma, KIR_GAMMA)
+ONE_INSTRUCTION(digamma, KIR_DIGAMMA)
+ONE_INSTRUCTION(trigamma, KIR_TRIGAMMA)
+
+ONE_INSTRUCTION(zeta, KIR_ZETA)
+ONE_INSTRUCTION(polygamma, KIR_POLYGAMMA)
+
+PARTIAL(lgamma) { return (void)k, weft_digamma(X); }
+PARTIAL(gamma) { return (void)k, weft_mul(Y, weft_digamma(X)); }
+PARTIAL(digamma) { return (void)k, weft_trigamma(X); }
+PARTIAL(trigamma) { return (void)k, weft_polygamma(number(2), X); }
+/* Nobody has a formula for derivatives by the order. */
+PARTIAL(zeta) {
+  if (k == 0) return number(NAN);
+  return weft_mul(weft_neg(X), weft_zeta(weft_add(X, number(1)), r->in[1]));
+}
+PARTIAL(polygamma) { return k == 0 ? number(NAN) : weft_polygamma(weft_add(X, number(1)), r->in[1]); }
+
+UNARY(lgamma, FLOAT, false, DERIVATIVE)
+UNARY(gamma, FLOAT, false, DERIVATIVE)
+UNARY(digamma, FLOAT, false, DERIVATIVE)
+UNARY(trigamma, FLOAT, false, DERIVATIVE)
+BINARY(zeta, FLOAT, false, DERIVATIVE)
+BINARY(polygamma, FLOAT, false, DERIVATIVE)
+
+/* ---- The normal distribution and probabilities ---- */
+
+ONE_INSTRUCTION(erfcx, KIR_ERFCX)
+ONE_INSTRUCTION(erfcinv, KIR_ERFCINV)
+ONE_INSTRUCTION(ndtr, KIR_NDTR)
+ONE_INSTRUCTION(ndtri, KIR_NDTRI)
+ONE_INSTRUCTION(log_ndtr, KIR_LOG_NDTR)
+ONE_INSTRUCTION(log1mexp, KIR_LOG1MEXP)
+ONE_INSTRUCTION(logit, KIR_LOGIT)
+ONE_INSTRUCTION(xlogy, KIR_XLOGY)
+ONE_INSTRUCTION(xlog1py, KIR_XLOG1PY)
+
+PARTIAL(erfcx) { return (void)k, weft_sub(weft_mul(weft_mul(X, number(2)), Y), number(1.1283791670955126)); }
+PARTIAL(erfcinv) { return (void)k, weft_mul(number(-0.8862269254527580), weft_exp(weft_mul(Y, Y))); }
+PARTIAL(ndtr) { return (void)k, weft_mul(number(0.3989422804014327), weft_exp(weft_neg(half_square(X)))); }
+PARTIAL(ndtri) { return (void)k, weft_mul(number(2.5066282746310002), weft_exp(half_square(Y))); }
+/* The density over ndtr, without e^(-x^2 / 2) in either */
+PARTIAL(log_ndtr) {
+  weft_array *turned = weft_mul(X, number(-0.7071067811865476));
+  return (void)k, weft_div(number(0.7978845608028654), weft_erfcx(turned));
+}
+PARTIAL(log1mexp) { return (void)k, weft_div(number(-1), weft_expm1(weft_neg(X))); }
+PARTIAL(logit) { return (void)k, weft_div(number(1), weft_mul(X, weft_sub(number(1), X))); }
+PARTIAL(xlogy) { return k == 0 ? weft_log(r->in[1]) : where_0(X, 0, weft_div(X, r->in[1])); }
+PARTIAL(xlog1py) { return k == 0 ? weft_log1p(r->in[1]) : where_0(X, 0, weft_div(X, weft_add(number(1), r->in[1]))); }
+
+UNARY(erfcx, FLOAT, false, DERIVATIVE)
+UNARY(erfcinv, FLOAT, false, DERIVATIVE)
+UNARY(ndtr, FLOAT, false, DERIVATIVE)
+UNARY(ndtri, FLOAT, false, DERIVATIVE)
+UNARY(log_ndtr, FLOAT, false, DERIVATIVE)
+UNARY(log1mexp, FLOAT, false, DERIVATIVE)
+UNARY(logit, FLOAT, false, DERIVATIVE)
+BINARY(xlogy, FLOAT, false, DERIVATIVE)
+BINARY(xlog1py, FLOAT, false, DERIVATIVE)
+
+/* ---- Waves ---- */
+
+ONE_INSTRUCTION(sinc, KIR_SINC)
+ONE_INSTRUCTION(i0, KIR_I0)
+ONE_INSTRUCTION(i0e, KIR_I0E)
+ONE_INSTRUCTION(i1, KIR_I1)
+ONE_INSTRUCTION(i1e, KIR_I1E)
+ONE_INSTRUCTION(j0, KIR_J0)
+ONE_INSTRUCTION(j1, KIR_J1)
+
+/* (cos(pi x) - sinc x) / x, which near 0 is -pi^2 x / 3 (1 - (pi x)^2 / 10 (1 - (pi x)^2 / 28)) */
+PARTIAL(sinc) {
+  weft_array *turn = weft_mul(X, number(3.141592653589793)), *z = weft_mul(turn, turn);
+  weft_array *more = weft_sub(number(1), weft_mul(weft_mul(z, number(0.1)), weft_sub(number(1), weft_div(z, number(28)))));
+  weft_array *near = weft_mul(weft_mul(X, number(-3.2898681336964529)), more), *far = weft_div(weft_sub(weft_cos(turn), Y), X);
+  return (void)k, weft_where(weft_lt(weft_abs(X), number(0.003)), near, far);
+}
+PARTIAL(i0) { return (void)k, weft_i1(X); }
+PARTIAL(i1) { return (void)k, where_0(X, 0.5, weft_sub(weft_i0(X), weft_div(Y, X))); }
+PARTIAL(i0e) { return (void)k, weft_sub(weft_i1e(X), weft_mul(weft_sign(X), Y)); }
+PARTIAL(i1e) {
+  weft_array *d = weft_sub(weft_i0e(X), weft_mul(Y, weft_add(weft_sign(X), weft_div(number(1), X))));
+  return (void)k, where_0(X, 0.5, d);
+}
+PARTIAL(j0) { return (void)k, weft_neg(weft_j1(X)); }
+PARTIAL(j1) { return (void)k, where_0(X, 0.5, weft_sub(weft_j0(X), weft_div(Y, X))); }
+
+UNARY(sinc, FLOAT, false, DERIVATIVE)
+UNARY(i0, FLOAT, false, DERIVATIVE)
+UNARY(i0e, FLOAT, false, DERIVATIVE)
+UNARY(i1, FLOAT, false, DERIVATIVE)
+UNARY(i1e, FLOAT, false, DERIVATIVE)
+UNARY(j0, FLOAT, false, DERIVATIVE)
+UNARY(j1, FLOAT, false, DERIVATIVE)
