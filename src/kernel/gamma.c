@@ -101,6 +101,16 @@ static struct log_gamma log_gamma_above(struct here h, int x) { /* x >= 0 */
   return (struct log_gamma){ either(h, is_near, near, far), poly };
 }
 
+/* Between -3 and -2 log |Gamma| has a minimum of -0.12, where the difference of two logarithms is not good enough: s = x + 2.59375 */
+static int log_gamma_dip(struct here h, int s) {
+  static const double dip[] = { -0x1.775ac7301a601p21, 0x1.563316a4049c9p19, -0x1.90bd92fcb514ap17, 0x1.bb414fd56a67ap16,
+                                -0x1.864a804c1fa39p15, 0x1.50217164fbe03p14, -0x1.22727abfbc1f6p13, 0x1.0475e8a868074p12,
+                                -0x1.c1e1a7d68c442p10, 0x1.a1897e6d7fcf6p9, -0x1.648a7003d4fe1p8, 0x1.612dd5603827bp7,
+                                -0x1.22f7d043aa51bp6, 0x1.474d5e0803e96p5, -0x1.ec3ce94acd491p3, 0x1.69e190d2c785fp3,
+                                -0x1.b868e0ce9e0cbp1, 0x1.4ea2123b21da9p2, 0x1.72030fdee3488p-3, -0x1.df97311d4f4d8p-4 };
+  return polynomial(h, s, 20, dip);
+}
+
 /* Far below 0 the two logarithms are of one size; near a zero the result is exact to the last place of either. */
 int expand_lgamma(struct here h, const int x[]) {
   int y = size_of(h, x[0]), one = number(h, 1), is_below = less(h, x[0], number(h, -0x1p-60));
@@ -112,6 +122,8 @@ int expand_lgamma(struct here h, const int x[]) {
   int below = sub(h, expand_log(h, &over), either(h, is_low, l.poly, l.value));
   int is_pole = op(h, KIR_OR, op(h, KIR_EQ, t.r, number(h, 0)), op(h, KIR_EQ, y, number(h, INFINITY)));
   below = either(h, is_pole, number(h, INFINITY), below);
+  int dip = add(h, x[0], number(h, 2.59375)), is_dip = less(h, size_of(h, add(h, dip, number(h, 0.01))), number(h, 0.1));
+  below = either(h, is_dip, log_gamma_dip(h, dip), below);
   return usually(h, is_below, below, l.value);
 }
 
