@@ -1,10 +1,10 @@
 /* bessel.c -- Bessel functions of orders 0 and 1: I, also divided by e^|x|, and J. In f64 alone: f32 is rounded from it.
  *
- * Near 0 a polynomial of x^2; far away, I(x) = e^x / sqrt x P(1/x), and J(x) = sqrt(2 / (pi x)) (P cos(x - c) - Q / x sin(x - c))
- * with P and Q of 1/x^2, c = pi/4 or 3 pi/4, where sqrt 2 cos(x - pi/4) = cos x + sin x. */
+ * Near 0 a polynomial of x^2; far away, I(x) = e^x / sqrt x P(1/x), and J(x) = sqrt(2 / (pi x)) (P cos(x - c) - Q / x
+ * sin(x - c)) with P and Q of 1/x^2, c = pi/4 or 3 pi/4, where sqrt 2 cos(x - pi/4) = cos x + sin x. */
 #include "kernel/expansion.h"
 
-/* ---- I: up to 12 all terms are positive ---------------------------------------------------------------------------------------- */
+/* ---- I: up to 12 all terms are positive --------------------------------------------------------------------------------- */
 
 static int i0_near(struct here h, int x) { /* 1 + a P(a), a = x^2 / 4 */
   static const double p[] = { 0x1.a33865ff323dfp-113, 0x1.57894ce14bf7ap-107, 0x1.8399027c01fbcp-97, 0x1.582545164bb0cp-89,
@@ -64,7 +64,7 @@ int expand_i1(struct here h, const int x[]) { return with_sign(h, i_plain(h, x[0
 int expand_i0e(struct here h, const int x[]) { return i_scaled(h, x[0], 0); }
 int expand_i1e(struct here h, const int x[]) { return with_sign(h, i_scaled(h, x[0], 1), x[0]); }
 
-/* ---- J -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- J ------------------------------------------------------------------------------------------------------------------ */
 
 /* J(x) / x^order: below 2.75 from x^2 = z, up to 6 from x^2 - 22, where the digits that it loses matter least */
 static int j_near(struct here h, int x, int order) {

@@ -198,7 +198,8 @@ int expand_ndtri(struct here h, const int x[]) {
 /* For x >= 28: 1 / (x sqrt pi) (1 - 1/(2 x^2) + ..) */
 static int erfcx_any(struct here h, int x) {
   static const double p[] = { 162.421875, -29.53125, 6.5625, -1.875, 0.75, -0.5, 1 };
-  int over = quotient(h, number(h, 1), x), far = mul(h, mul(h, over, number(h, 0x1.20dd750429b6dp-1)), polynomial(h, mul(h, over, over), 7, p));
+  int over = quotient(h, number(h, 1), x), first = mul(h, over, number(h, 0x1.20dd750429b6dp-1));
+  int far = mul(h, first, polynomial(h, mul(h, over, over), 7, p));
   struct two q = erfcx_large(h, at_most(h, x));
   return either(h, less(h, x, number(h, 28)), add(h, q.high, q.low), far);
 }

@@ -40,8 +40,8 @@ bool in_lanes(struct here h);
 void rarely(struct here h, int cond);
 int usually(struct here h, int cond, int x, int y);
 
-/* Opens a loop of at most n rounds: carries, what happens, kir_next, kir_until lane by lane, and kir_end follow. What can end only
- * by a number must also end by NaN, or goes round n times. */
+/* Opens a loop of at most n rounds: carries, what happens, kir_next, kir_until lane by lane, and kir_end follow. What ends by
+ * a comparison of numbers goes round n times of NaN unless that ends it too. */
 void rounds(struct here h, int n);
 
 /* x - y z, rounded once */
@@ -67,7 +67,8 @@ struct two root_of(struct here h, struct two x, double least);
 /* Coefficients and limits of a dtype: VALUE(h, of f32, of f64). */
 #define VALUE(h, narrow, wide) number(h, is_narrow(h) ? (narrow) : (wide))
 
-/* exp.c, log.c, trigonometry.c, arc.c, erf.c, power.c, gamma.c, zeta.c, bessel.c: the value, of the instruction's operands x[0], x[1] */
+/* exp.c, log.c, trigonometry.c, arc.c, erf.c, power.c, gamma.c, zeta.c, bessel.c: the value, of the instruction's
+ * operands x[0], x[1] */
 typedef int expansion(struct here, const int x[]);
 expansion expand_exp, expand_exp2, expand_expm1, expand_sinh, expand_cosh, expand_tanh, expand_log, expand_log2, expand_log10,
     expand_log1p, expand_asinh, expand_acosh, expand_atanh, expand_sin, expand_cos, expand_tan, expand_asin, expand_acos,

@@ -101,7 +101,8 @@ static struct log_gamma log_gamma_above(struct here h, int x) { /* x >= 0 */
   return (struct log_gamma){ either(h, is_near, near, far), poly };
 }
 
-/* Between -3 and -2 log |Gamma| has a minimum of -0.12, where the difference of two logarithms is not good enough: s = x + 2.59375 */
+/* Between -3 and -2 log |Gamma| has a minimum of -0.12, where the difference of two logarithms is not good enough;
+ * s = x + 2.59375 */
 static int log_gamma_dip(struct here h, int s) {
   static const double dip[] = { -0x1.775ac7301a601p21, 0x1.563316a4049c9p19, -0x1.90bd92fcb514ap17, 0x1.bb414fd56a67ap16,
                                 -0x1.864a804c1fa39p15, 0x1.50217164fbe03p14, -0x1.22727abfbc1f6p13, 0x1.0475e8a868074p12,
@@ -174,7 +175,8 @@ int expand_digamma(struct here h, const int x[]) {
   static const double d[] = { 0x1.cc6b1a38c1a0ap-1, -0x1.4cd7b5ac330bcp-2, 0x1.44862b742c497p-4, -0x1.582128f973c01p-6,
                               0x1.f06889c29fd2p-8, -0x1.1110eb52b2e9dp-8, 0x1.041040df28355p-8, -0x1.111111110a0dbp-7,
                               0x1.5555555555554p-4 };
-  int y = size_of(h, x[0]), zero = number(h, 0), one = number(h, 1), is_near = less(h, y, number(h, 5)), is_below = less(h, x[0], zero);
+  int y = size_of(h, x[0]), zero = number(h, 0), one = number(h, 1);
+  int is_near = less(h, y, number(h, 5)), is_below = less(h, x[0], zero);
   struct two up = sum(h, number(h, 5), y);
   int w = either(h, is_near, up.high, y), over = quotient(h, one, w), t = mul(h, over, over);
   int half_less = sub(h, number(h, 0.5), either(h, is_near, up.low, zero)); /* log(w + low) = log w + low / w */
@@ -199,7 +201,8 @@ static int two_squares(struct here h, int a, int b) {
 int expand_trigamma(struct here h, const int x[]) {
   static const double t[] = { 0x1.b7a5f47721ecbp-1, -0x1.f9d9c7216c73ap-3, 0x1.360bc3ac05fb3p-4, -0x1.11105c888595ep-5,
                               0x1.86186098270b1p-6, -0x1.11111110f37eep-5, 0x1.5555555555551p-3 };
-  int y = size_of(h, x[0]), zero = number(h, 0), one = number(h, 1), is_near = less(h, y, number(h, 8)), is_below = less(h, x[0], zero);
+  int y = size_of(h, x[0]), zero = number(h, 0), one = number(h, 1);
+  int is_near = less(h, y, number(h, 8)), is_below = less(h, x[0], zero);
   int w = either(h, is_near, add(h, y, number(h, 8)), y), over = quotient(h, one, w), z = mul(h, over, over);
   int tail = muladd(h, mul(h, z, over), polynomial(h, z, 7, t), mul(h, z, number(h, 0.5)));
   int few = op(h, KIR_MIN, y, number(h, 8)), some = quotient(h, one, mul(h, add(h, few, one), add(h, few, one)));

@@ -25,7 +25,8 @@ static int zeta_of(struct here h, int s, int q) {
   int zero = number(h, 0), ten = number(h, 10), one = number(h, 1);
   rounds(h, ROUNDS);
   int carry[] = { kir_carry(h.b, NULL, q), kir_carry(h.b, NULL, zero), kir_carry(h.b, NULL, zero) }, a = carry[0], n = carry[1];
-  int term = expand_pow(h, (int[]){ a, negative(h, s) }), sum = add(h, carry[2], term), more = add(h, a, one), n_more = add(h, n, one);
+  int term = expand_pow(h, (int[]){ a, negative(h, s) }), sum = add(h, carry[2], term);
+  int more = add(h, a, one), n_more = add(h, n, one);
   kir_next(h.b, 3, carry, (int[]){ more, n_more, sum });
   int is_enough = op(h, KIR_AND, op(h, KIR_LE, ten, n_more), op(h, KIR_LE, ten, more));
   kir_until(h.b, op(h, KIR_OR, is_enough, op(h, KIR_NE, sum, sum)));
