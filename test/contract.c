@@ -94,9 +94,9 @@ static double right(weft_dtype t, int64_t n, const double *a, const double *b, i
   double sum = 0;
   for (int64_t k = 0; k < n;) {
     double block = 0;
-    for (int64_t end = k + CONTRACT_BLOCK < n ? k + CONTRACT_BLOCK : n; k < end; k++)
+    for (int64_t end = k + KIR_PRODUCT_BLOCK < n ? k + KIR_PRODUCT_BLOCK : n; k < end; k++)
       block = t == WEFT_F64 ? fma(a[k], b[k * step], block) : (double)fmaf((float)a[k], (float)b[k * step], (float)block);
-    sum = k <= CONTRACT_BLOCK ? block : t == WEFT_F64 ? sum + block : (double)((float)sum + (float)block);
+    sum = k <= KIR_PRODUCT_BLOCK ? block : t == WEFT_F64 ? sum + block : (double)((float)sum + (float)block);
   }
   return rounded(t, sum);
 }
@@ -620,7 +620,7 @@ TEST(an_operand_is_cast_inside_the_product) {
 static void check_error(weft_dtype t, int64_t m, int64_t n, int64_t k) {
   struct product p = { .t = t, .m = m, .n = n, .k = k };
   double u = t == WEFT_F64 ? 0x1p-53 : 0x1p-24, last = t == WEFT_BF16 ? 0x1p-8 : t == WEFT_F16 ? 0x1p-11 : 0, worst = 0;
-  double most = ((double)CONTRACT_BLOCK + ceil((double)k / CONTRACT_BLOCK)) * u;
+  double most = ((double)KIR_PRODUCT_BLOCK + ceil((double)k / KIR_PRODUCT_BLOCK)) * u;
   weft_scope *scope = weft_scope_open();
   fill(&p, ORDINARY);
   weft_array *y = weft_matmul(laid_out(t, PLAIN, m, k, p.a), laid_out(t, PLAIN, k, n, p.b));

@@ -1,7 +1,7 @@
 /* patch.h -- what a back end offers for products of matrices: patches of c = a b that it holds in registers.
  *
  * The order of the sum is part of the meaning: the products of an element are added in the order of k, by fma where the
- * dtype has one, in blocks of CONTRACT_BLOCK; a block starts at +0 and is added to those before it. How a product is cut
+ * dtype has one, in blocks of KIR_PRODUCT_BLOCK; a block starts at +0 and is added to those before it. How a product is cut
  * into patches, which operand is copied before and who computes what changes no bit, and an instruction set does not
  * either: a contraction written in KIR (schedule/emit.c) has the same bits. */
 #ifndef WEFT_PATCH_H
@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include "kernel/kir.h"
 
-enum { CONTRACT_BLOCK = 512 };
 enum { CACHE_LINE = 64 }; /* bytes */
 
 /* sum = start + a b in the order of k, then c = sum or, if it adds, c = c + sum. Strides in bytes; the columns of b, c and

@@ -14,6 +14,14 @@
 
 enum { KIR_FACTORS = 4, KIR_TERMS = 16 }; /* of a product in an index, of the sum */
 
+/* The order of sums, which is part of the meaning (docs/kir.md, measured in docs/design.md): nobody else writes these down. */
+enum {
+  KIR_ROW_LANES = 32,      /* accumulators of a fold along lanes: element j goes to j mod 32, combined by the tree 16, 8, 4, 2, 1 */
+  KIR_ROW_BLOCK = 4096,    /* elements of such a fold, and of a prefix, before a new block begins */
+  KIR_COLUMN_BLOCK = 128,  /* steps of a fold along a serial loop, in order, before a new block begins; rows of a private copy */
+  KIR_PRODUCT_BLOCK = 512  /* products of a contraction, added by fma in order, before a new block begins at +0 */
+};
+
 /* ---- Instructions: X(NAME, "text", class, operands, result, level) ---------------------------------------------------
  * class: which register dtypes T stands for: F f32 f64; I i32 u32 i64 u64; N = F or I; B = I or bool; A any.
  * operands: a letter each, T or b (bool). result: T or b. level: C core, E expanded by the legaliser (expansion.h). */

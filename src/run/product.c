@@ -171,7 +171,7 @@ static void choose_packing(struct product *p, bool small, bool in_runs) {
   p->packs_b |= p->b.maker && !(in_runs && p->b.column_axis >= 0); /* else pieces are read where they are */
   p->packs_a = p->a.dtype != p->reg || p->a.maker || (!small && !is_flat(p) && !is_close(p) && !p->c->is_fed);
   p->shares_b = p->packs_b && !is_flat(p) && may_share(p);
-  p->chunk = in_runs ? SHORT_CHUNK : CONTRACT_BLOCK * (kir_is_float(p->reg) ? 1 : p->together); /* integers have no order */
+  p->chunk = in_runs ? SHORT_CHUNK : KIR_PRODUCT_BLOCK * (kir_is_float(p->reg) ? 1 : p->together); /* integers have no order */
   p->held = is_flat(p) ? least(p->k, p->chunk) : p->k;
 }
 
@@ -288,7 +288,7 @@ static void measure_scratch(struct product *p) {
   int64_t rows = most_rows(p);
   p->a_bytes = p->packs_a ? padded(rows * panel_rows(p, least(p->k, p->chunk)) * p->size + PANEL_SLACK) : 0;
   p->b_bytes = p->shares_b ? 0 : panels_of(p, p->cell_columns);
-  p->sums_bytes = p->k > p->chunk && p->chunk < CONTRACT_BLOCK ? padded(rows * p->cell_row) : 0;
+  p->sums_bytes = p->k > p->chunk && p->chunk < KIR_PRODUCT_BLOCK ? padded(rows * p->cell_row) : 0;
   p->cell_bytes = p->c->y.store >= 0 ? 0 : padded(rows * p->cell_row);
   p->starts_bytes = p->shares_b ? 0 : starts_of(p, p->cell_columns);
   p->fed_bytes = p->then ? padded(rows * p->fed_row) : 0;
@@ -634,10 +634,10 @@ static void multiply_strip(const struct worker *w, int64_t j, struct upper_left 
 /* The patches of a cell over n products from k on. */
 static void multiply(struct worker *w, int64_t k, int64_t n) {
   const struct product *p = w->p;
-  bool begins = k % CONTRACT_BLOCK == 0, ends = (k + n) % CONTRACT_BLOCK == 0 || k + n == w->k;
+  bool begins = k % KIR_PRODUCT_BLOCK == 0, ends = (k + n) % KIR_PRODUCT_BLOCK == 0 || k + n == w->k;
   bool fetches = p->read ? k + n == w->k : w->batch + 1 < w->end && p->a_lines + p->b_lines;
   struct patch t = { .a_row = p->packs_a ? p->size : p->a.row, .a_k = p->a.column, .k = panel_rows(p, n),
-                     .adds = ends && k >= CONTRACT_BLOCK };
+                     .adds = ends && k >= KIR_PRODUCT_BLOCK };
   struct upper_left u = { .a = p->packs_a ? w->a : left_at(w, w->cell.row, k), .a_row = p->packs_a ? t.k * p->size : p->a.row };
   struct operand_block b = { 0 };
   place_sums(w, begins, ends, &u, &t);

@@ -17,9 +17,10 @@ bool contract_is_long(const struct work *w, const struct node *n) {
   int64_t m, columns, k = n->in[0]->dims[n->rank - 1];
   if (!contract_is_by_patches(w, n) || n->rank < 2 || !kir_is_register((weft_dtype)n->dtype)) return false;
   m = n->dims[n->rank - 2], columns = n->dims[n->rank - 1];
-  if (node_count(n) != m * columns || m < LEAST_ROWS || columns < LEAST_COLUMNS || k < LEAST_BLOCKS * CONTRACT_BLOCK) return false;
+  if (node_count(n) != m * columns || m < LEAST_ROWS || columns < LEAST_COLUMNS) return false;
+  if (k < LEAST_BLOCKS * KIR_PRODUCT_BLOCK) return false;
   return (double)m * (double)columns * (double)k >= LEAST_PRODUCTS &&
-         m * columns <= CONTRACT_BLOCK / SMALLEST_SHARE * (m + columns);
+         m * columns <= KIR_PRODUCT_BLOCK / SMALLEST_SHARE * (m + columns);
 }
 
 /* n products of at most a block each, from block `first` on. */
@@ -29,10 +30,10 @@ static bool multiply_blocks(struct work *w, const struct contraction *all, int s
   if (!s) return false;
   *c = *all;
   c->n_batch = 1, c->batch[0] = n, c->k = k;
-  c->a.offset += first * CONTRACT_BLOCK * all->a.stride[1];
-  c->b.offset += first * CONTRACT_BLOCK * all->b.stride[0];
-  c->a.stride[0] = CONTRACT_BLOCK * all->a.stride[1], c->a.stride[1] = all->a.stride[0], c->a.stride[2] = all->a.stride[1];
-  c->b.stride[0] = CONTRACT_BLOCK * all->b.stride[0], c->b.stride[1] = all->b.stride[0], c->b.stride[2] = all->b.stride[1];
+  c->a.offset += first * KIR_PRODUCT_BLOCK * all->a.stride[1];
+  c->b.offset += first * KIR_PRODUCT_BLOCK * all->b.stride[0];
+  c->a.stride[0] = KIR_PRODUCT_BLOCK * all->a.stride[1], c->a.stride[1] = all->a.stride[0], c->a.stride[2] = all->a.stride[1];
+  c->b.stride[0] = KIR_PRODUCT_BLOCK * all->b.stride[0], c->b.stride[1] = all->b.stride[0], c->b.stride[2] = all->b.stride[1];
   c->y = (struct binding){ .store = store, .offset = first * c->m * c->n, .stride = { c->m * c->n, c->n, 1 } };
   s->contraction = c;
   return true;
@@ -64,9 +65,9 @@ static bool add_blocks(struct work *w, const struct contraction *c, weft_dtype t
 }
 
 bool step_blocks(struct work *w, const struct contraction *c, weft_dtype t) {
-  int64_t whole = c->k / CONTRACT_BLOCK, rest = c->k % CONTRACT_BLOCK, n = whole + (rest > 0);
+  int64_t whole = c->k / KIR_PRODUCT_BLOCK, rest = c->k % KIR_PRODUCT_BLOCK, n = whole + (rest > 0);
   int store = store_new(w, n * c->m * c->n * (int64_t)weft_dtype_bytes(t));
-  if (store < 0 || !multiply_blocks(w, c, store, 0, whole, CONTRACT_BLOCK)) return false;
+  if (store < 0 || !multiply_blocks(w, c, store, 0, whole, KIR_PRODUCT_BLOCK)) return false;
   if (rest && !multiply_blocks(w, c, store, whole, 1, rest)) return false;
   return add_blocks(w, c, t, store, n);
 }

@@ -11,8 +11,8 @@
 
 enum {
   KEEP_LIMIT = 16384,   /* longer rows are loaded and computed again */
-  COLUMN_BLOCK = 128,   /* of the order of sums; spans are power-of-two multiples of its blocks, so bits stay */
-  ROW_SPAN = 16384, COLUMN_SPAN = 2048,   /* pieces for threads of folds with few results .. */
+  ROW_SPAN = 4 * KIR_ROW_BLOCK, COLUMN_SPAN = 16 * KIR_COLUMN_BLOCK, /* pieces for threads of folds with few results: nodes
+                                             of the tree of blocks, so bits stay .. */
   LONG_ROW = 32768, LONG_COLUMN = 8192,   /* .. that are longer than this */
   FEW_ROWS = 16, FEW_COLUMNS = 1024,
   MANY_COLUMNS = 65536, LARGE = 1 << 22,  /* arrays beyond caches are folded row by row, if a row of sums fits one */
@@ -215,7 +215,7 @@ static bool ends_in_folds(const struct emit *e) {
 static bool folds_by_rows(const struct emit *e) {
   const struct group *g = e->g;
   int64_t n;
-  return g->n_axes == 2 && g->column == 0 && !g->product && g->extent[0] >= 4 * COLUMN_BLOCK &&
+  return g->n_axes == 2 && g->column == 0 && !g->product && g->extent[0] >= 4 * KIR_COLUMN_BLOCK &&
          g->extent[1] >= FEW_COLUMNS && g->extent[1] <= MANY_COLUMNS &&
          (__builtin_mul_overflow(g->extent[0], g->extent[1], &n) || n >= LARGE) && ends_in_folds(e);
 }
@@ -464,18 +464,18 @@ static int sum_of_products(struct emit *e, struct part *p, struct kir_lin from, 
 /* Long sums in blocks, each from 0, added in order (backend/patch.h): the first, those between, the last. */
 static int emit_contract(struct emit *e, struct part *p) {
   struct emit_access *a = &e->access[p->in[0].i];
-  struct kir_lin zero = kir_lin_const(e->d.k, 0), block = kir_lin_const(e->d.k, CONTRACT_BLOCK);
-  int64_t n = a->index_size[0], between = (n - 1) / CONTRACT_BLOCK - 1;
-  if (n <= CONTRACT_BLOCK) return sum_of_products(e, p, zero, lin(e, a->index_val[0]));
+  struct kir_lin zero = kir_lin_const(e->d.k, 0), block = kir_lin_const(e->d.k, KIR_PRODUCT_BLOCK);
+  int64_t n = a->index_size[0], between = (n - 1) / KIR_PRODUCT_BLOCK - 1;
+  if (n <= KIR_PRODUCT_BLOCK) return sum_of_products(e, p, zero, lin(e, a->index_val[0]));
   int q_size = draft_sized(&e->d, "Q", e->d.n_sizes, between);
-  int rest = draft_sized(&e->d, "R", e->d.n_sizes, n - (between + 1) * CONTRACT_BLOCK);
+  int rest = draft_sized(&e->d, "R", e->d.n_sizes, n - (between + 1) * KIR_PRODUCT_BLOCK);
   int first = sum_of_products(e, p, zero, block);
   int q = kir_loop(&e->d.b, KIR_SERIAL, "q", lin(e, q_size)), sum = kir_carry(&e->d.b, "v", first);
-  struct kir_lin from = kir_lin_add(e->d.k, block, kir_lin_scale(e->d.k, lin(e, q), CONTRACT_BLOCK));
+  struct kir_lin from = kir_lin_add(e->d.k, block, kir_lin_scale(e->d.k, lin(e, q), KIR_PRODUCT_BLOCK));
   int next = kir_op2(&e->d.b, KIR_ADD, sum, sum_of_products(e, p, from, block));
   kir_next(&e->d.b, 1, &sum, &next);
   kir_end(&e->d.b);
-  from = kir_lin_add(e->d.k, block, kir_lin_scale(e->d.k, lin(e, q_size), CONTRACT_BLOCK));
+  from = kir_lin_add(e->d.k, block, kir_lin_scale(e->d.k, lin(e, q_size), KIR_PRODUCT_BLOCK));
   return kir_op2(&e->d.b, KIR_ADD, sum, sum_of_products(e, p, from, lin(e, rest)));
 }
 
@@ -782,7 +782,7 @@ static int open_loops(struct emit *e) {
     if (a != e->inner && a != e->lane && a != e->column) open_axis(e, KIR_PAR, a), opened++;
   }
   if (e->column >= 0 && e->is_private) {
-    int q = open_blocks(e, e->column, COLUMN_BLOCK);
+    int q = open_blocks(e, e->column, KIR_COLUMN_BLOCK);
     e->axes.var[e->column] = kir_loop_block(&e->d.b, KIR_SERIAL, var_name(e, e->column), q);
     opened += 2;
   } else if (e->column >= 0) open_axis(e, KIR_SERIAL, e->column), opened++;

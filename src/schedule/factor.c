@@ -20,7 +20,7 @@ static struct node *product_of(const struct node *s) {
   if (!y || y->op->kind != OP_CONTRACT || y->rank != 2 || y->n_uses != 1 || y->dims[1] != s->dims[2]) return NULL;
   const struct node *a = y->in[0], *b = y->in[1];
   if (a->dtype != y->dtype || b->dtype != y->dtype || scalar_of(a) || scalar_of(b)) return NULL;
-  return s->dims[1] >= LEAST_ROWS && a->dims[1] && a->dims[1] <= CONTRACT_BLOCK && node_count(b) <= LARGEST ? y : NULL;
+  return s->dims[1] >= LEAST_ROWS && a->dims[1] && a->dims[1] <= KIR_PRODUCT_BLOCK && node_count(b) <= LARGEST ? y : NULL;
 }
 
 /* Whether the loop, as it is, becomes one kernel by rows. */

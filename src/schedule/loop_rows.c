@@ -67,7 +67,7 @@ static bool is_plain(const struct body *b, const struct node *x, const struct no
 /* [b, k] x [k, j], the rows carried, computed or read, the matrix constant. */
 static bool contracts_rows(const struct body *b, const struct node *n) {
   const struct node *x = n->in[0], *w = n->in[1];
-  if (n->rank != 2 || x->rank != 2 || w->rank != 2 || last_dim(x) == 0 || last_dim(x) > CONTRACT_BLOCK) return false;
+  if (n->rank != 2 || x->rank != 2 || w->rank != 2 || last_dim(x) == 0 || last_dim(x) > KIR_PRODUCT_BLOCK) return false;
   if (w->dims[0] * w->dims[1] > LARGE) return false;
   return !body_number(b, x) && body_is_constant(b, edge_of(w).base) && !body_number(b, w);
 }

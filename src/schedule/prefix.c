@@ -4,7 +4,7 @@
 #include <string.h>
 #include "schedule/draft.h"
 
-enum { BLOCK = 4096, ENOUGH = 16, SHORT = 16, LEAD = AXES - 2 }; /* lanes worth it; a row that is not; most axes of rows */
+enum { ENOUGH = 16, SHORT = 16, LEAD = AXES - 2 }; /* lanes worth it; a row that is not; most axes of rows */
 enum { PIECE = 256, PIECES = 16 };                               /* blocks of a piece, at least; pieces of a row, at most */
 
 static int axis_of(const struct node *n) { return ((const struct axis_attr *)n->attr)->axis; }
@@ -15,7 +15,9 @@ bool prefix_is_apart(const struct node *n) {
   int axis = axis_of(n), lead = 0;
   for (int k = axis + 1; k < n->rank; k++) if (n->dims[k] != 1) return false;
   for (int k = 0; k < axis; k++) lead += n->dims[k] != 1;
-  return lead <= LEAD && n->dims[axis] >= SHORT && node_count(n) / n->dims[axis] * ((n->dims[axis] + BLOCK - 1) / BLOCK) >= ENOUGH;
+  if (lead > LEAD || n->dims[axis] < SHORT) return false;
+  int64_t blocks = (n->dims[axis] + KIR_ROW_BLOCK - 1) / KIR_ROW_BLOCK;
+  return node_count(n) / n->dims[axis] * blocks >= ENOUGH;
 }
 
 struct lines {                    /* elements in memory: strides of the rows' axes and blocks, and along a row */
@@ -152,8 +154,8 @@ static bool chain(struct prefix *p, struct lines x, struct lines y, struct row_p
 
 /* The lines of a piece as blocks: one axis more. */
 static struct lines in_blocks(const struct prefix *p, struct lines l, struct row_piece of) {
-  l = after(l, of.from * BLOCK);
-  l.stride[p->rows.n_live] = l.step * BLOCK;
+  l = after(l, of.from * KIR_ROW_BLOCK);
+  l.stride[p->rows.n_live] = l.step * KIR_ROW_BLOCK;
   return l;
 }
 static struct lines by_block(const struct prefix *p, struct lines l, struct row_piece of) { /* one element a block */
@@ -187,7 +189,8 @@ static bool run_piece(struct prefix *p, struct lines x, struct lines y, struct l
                                .before = none(), .total = by_block(p, total, of) },
                  again = { .axes = with_blocks(p, of), .x = in_blocks(p, x, of), .y = in_blocks(p, y, of),
                            .before = by_block(p, before, of), .total = none() };
-  bool ok = run(p, &of_blocks, "prefix_totals", BLOCK) && chain(p, total, before, of) && run(p, &again, "prefix_apply", BLOCK);
+  bool ok = run(p, &of_blocks, "prefix_totals", KIR_ROW_BLOCK) && chain(p, total, before, of) &&
+            run(p, &again, "prefix_apply", KIR_ROW_BLOCK);
   if (ok) p->w->out->step[p->w->out->n_steps - 1].parts = p->blocks / of.n;
   return ok;
 }
@@ -207,9 +210,9 @@ static bool long_rows(struct prefix *p, struct lines x, struct lines y) {
     struct row_piece of = { from, p->blocks - from < most ? p->blocks - from : most };
     if (!run_piece(p, x, y, total, before, of)) return false;
   }
-  struct prefix_draft rest = { .axes = p->rows, .x = after(x, p->blocks * BLOCK), .y = after(y, p->blocks * BLOCK),
+  struct prefix_draft rest = { .axes = p->rows, .x = after(x, p->blocks * KIR_ROW_BLOCK), .y = after(y, p->blocks * KIR_ROW_BLOCK),
                           .before = at(before, p->blocks), .total = none() };
-  return run(p, &rest, "prefix_rest", p->n - p->blocks * BLOCK);
+  return run(p, &rest, "prefix_rest", p->n - p->blocks * KIR_ROW_BLOCK);
 }
 
 /* The axes of the rows, and the lines of an array of them. */
@@ -233,10 +236,10 @@ bool step_prefix(struct work *w, struct node *n) {
   if (!place_needed(w, n->in[0], &in)) return false;
   find_rows(&p, n);
   struct lines x = lines_of(&p, n, &in), y = lines_of(&p, n, out);
-  p.blocks = p.n / BLOCK;
-  double times = p.n > BLOCK ? 2 : 1; /* x is read */
+  p.blocks = p.n / KIR_ROW_BLOCK;
+  double times = p.n > KIR_ROW_BLOCK ? 2 : 1; /* x is read */
   struct prefix_draft r = { .axes = p.rows, .x = x, .y = y, .before = none(), .total = none() };
-  if (!(p.n > BLOCK ? long_rows(&p, x, y) : run(&p, &r, "prefix", p.n))) return false;
+  if (!(p.n > KIR_ROW_BLOCK ? long_rows(&p, x, y) : run(&p, &r, "prefix", p.n))) return false;
   double count = (double)node_count(n);
   return step_add_cost(w, (times + 1) * count * (double)weft_dtype_bytes(p.memory), times * count, 1), true;
 }

@@ -9,7 +9,7 @@
  * leaves nothing half done. */
 #include "schedule/draft.h"
 
-enum { UPDATES = 4096, FEW_SLOTS = 4096, FEW_BYTES = 32768, MANY = 65536, PARTS = 8, MOST_INDICES = 8 };
+enum { UPDATES = KIR_ROW_BLOCK, FEW_SLOTS = 4096, FEW_BYTES = 32768, MANY = 65536, PARTS = 8, MOST_INDICES = 8 };
 
 struct strided_rows { int store; int64_t offset, outer, inner; }; /* [outer, inner] with one stride each, in elements */
 

@@ -259,7 +259,13 @@ static bool fit(struct work *w) {
 static bool make(struct work *w) {
   struct schedule *s = w->out = work_take(w, sizeof *s);
   w->leaf_store = work_take(w, sizeof *w->leaf_store * (size_t)(w->n_leaves + 1));
+#ifdef WEFT_HARD
+  graph_check(w->list);
+#endif
   if (!s || !w->leaf_store || !prepare(w)) return false;
+#ifdef WEFT_HARD
+  graph_check(w->list);
+#endif
   w->item = work_take(w, sizeof *w->item * (size_t)(w->list->n + 1));
   s->output = work_take(w, sizeof *s->output * (size_t)(w->n_targets + 1));
   s->n_leaves = w->n_leaves;

@@ -135,6 +135,9 @@ bool needs_memory(const struct node *, int k); /* operand k is read by index, no
 /* check.c: in the hard build */
 void schedule_check(const struct work *);
 
+/* graph_check.c: likewise; gives slots in the order of the list */
+void graph_check(const struct node_list *);
+
 /* memory.c */
 bool memory_plan(struct work *);
 

@@ -11,7 +11,7 @@ struct vm_folding { struct vm_frame *f; const struct vm_fold *fold; struct vm_fo
 
 static int width(const struct vm_folding *r, int part) { return tile_width(r->fold->dtype[part]); }
 static int n_acc(const struct vm_fold *f) { return f->is_row ? TILE_FOLD : 1; }
-static int64_t block_of(const struct vm_fold *f) { return f->is_row ? ORDER_ROW : ORDER_COL; }
+static int64_t block_of(const struct vm_fold *f) { return f->is_row ? KIR_ROW_BLOCK : KIR_COLUMN_BLOCK; }
 
 /* ---- Combining tuples of tiles --------------------------------------------------------------------------------------- */
 
@@ -188,10 +188,10 @@ static void prefix_beside(const struct vm_folding *r, int64_t j, const tuple in,
   struct vm_fold_state *s = r->s;
   tuple carry, offset, last;
   prefix_places(r, carry, offset, last);
-  if (s->block != j / ORDER_ROW) {
+  if (s->block != j / KIR_ROW_BLOCK) {
     if (s->block >= 0) move(r, offset, last, s->n);
     move(r, carry, in, s->n);
-    s->count = s->block >= 0 ? 1 : 0, s->block = j / ORDER_ROW;
+    s->count = s->block >= 0 ? 1 : 0, s->block = j / KIR_ROW_BLOCK;
   } else combine(r, carry, carry, in, s->n);
   if (s->count) combine(r, out, offset, carry, s->n);
   else move(r, out, carry, s->n);
@@ -227,13 +227,13 @@ static void prefix_lanes(const struct vm_folding *r, const tuple in, const tuple
   int64_t first = r->f->at - r->f->zero;
   for (int64_t done = 0, m; done < r->f->n; done += m) {
     tuple v, o, carry, offset, last;
-    int64_t j = first + done, left = ORDER_ROW - j % ORDER_ROW;
+    int64_t j = first + done, left = KIR_ROW_BLOCK - j % KIR_ROW_BLOCK;
     m = left < r->f->n - done ? left : r->f->n - done;
     for (int i = 0; i < r->fold->n_parts; i++) v[i] = in[i] + done * width(r, i), o[i] = out[i] + done * width(r, i);
-    bool opens = s->block != j / ORDER_ROW;
+    bool opens = s->block != j / KIR_ROW_BLOCK;
     prefix_places(r, carry, offset, last);
     if (opens && s->block >= 0) move(r, offset, last, 1), s->count = 1;
-    s->block = j / ORDER_ROW;
+    s->block = j / KIR_ROW_BLOCK;
     prefix_run(r, v, o, m, opens);
   }
 }

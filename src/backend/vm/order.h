@@ -4,7 +4,7 @@
 #define WEFT_VM_ORDER_H
 #include "backend/vm/tile.h"
 
-enum { ORDER_ROW = 4096, ORDER_COL = 128, ORDER_LEVELS = 57 }; /* blocks of a fold; levels: blocks of 2^63 elements */
+enum { ORDER_LEVELS = 57 }; /* of the tree of blocks: those of 2^63 elements */
 
 typedef void order_fold(void *acc, const void *v, int64_t n);   /* acc = acc o v[0] o v[1] .. */
 typedef void order_run(void *out, void *carry, const void *v, int64_t n); /* out[i] = carry = carry o v[i] */

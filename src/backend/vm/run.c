@@ -118,7 +118,7 @@ static int64_t lanes(const struct vm_frame *f) {
 
 static void fold_places(struct vm_frame *f, struct room *r, int i, int64_t room) {
   const struct vm_fold *fold = &f->c->folds[i];
-  int64_t n = most(f, &f->c->loops[fold->loop]), per = fold->is_row ? ORDER_ROW : ORDER_COL, levels = ORDER_LEVELS;
+  int64_t n = most(f, &f->c->loops[fold->loop]), per = fold->is_row ? KIR_ROW_BLOCK : KIR_COLUMN_BLOCK, levels = ORDER_LEVELS;
   int64_t beside = fold->is_tile ? room : 1, accs = fold->is_prefix ? 3 : fold->is_row ? TILE_FOLD : 1;
   if (n >= 0) levels = 65 - __builtin_clzll((uint64_t)(n / per + 1));
   for (int p = 0; p < fold->n_parts; p++) {

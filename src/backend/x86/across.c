@@ -19,7 +19,7 @@ void across_place(struct gen *g, struct gen_loop *l) {
     a->fold.is_apart = true;
     folds_place(g, &a->blocks);
     for (int p = 0; p < a->fold.n; p++) {
-      if (!is_row(l)) a->fold.acc[p] = slot_vector(g, LANES * COPIES);
+      if (!is_row(l)) a->fold.acc[p] = slot_vector(g, KIR_ROW_LANES * COPIES);
       a->fold.elements[p] = slot_vector(g, 2);
     }
   }
@@ -33,7 +33,7 @@ static struct fold_side row_at(const struct gen *g, const struct gen_fold *f, in
 
 static void start_block(struct gen *g, const struct gen_loop *l, struct across *a) {
   if (is_row(l)) { folds_start(g, &a->blocks); return; }
-  for (int r = 0; r < LANES; r++) {
+  for (int r = 0; r < KIR_ROW_LANES; r++) {
     struct fold_side to = row_at(g, &a->fold, r);
     store_start(g, &a->fold, 0, &to);
   }
@@ -41,7 +41,7 @@ static void start_block(struct gen *g, const struct gen_loop *l, struct across *
 
 /* The block's result to the first accumulator. */
 static void close_block(struct gen *g, const struct gen_loop *l, struct across *a) {
-  for (int h = LANES / 2; h && !is_row(l); h /= 2)
+  for (int h = KIR_ROW_LANES / 2; h && !is_row(l); h /= 2)
     for (int r = 0; r < h; r++) {
       struct fold_side left = row_at(g, &a->fold, r), right = row_at(g, &a->fold, r + h);
       int out[PARTS];
@@ -72,7 +72,7 @@ static void open_block(struct gen *g, const struct gen_loop *l, struct across *a
   int inside = label_new(e);
   gpr(e, G_TEST, RAX, rm_reg(RAX));
   jump_if(e, CC_E, inside);
-  gpr_imm(e, A_AND, rm_reg(RAX), (is_row(l) ? COL_BLOCK : ROW_BLOCK) - 1);
+  gpr_imm(e, A_AND, rm_reg(RAX), (is_row(l) ? KIR_COLUMN_BLOCK : KIR_ROW_BLOCK) - 1);
   jump_if(e, CC_NE, inside);
   close_block(g, l, a);
   folds_push(g, &a->blocks);
@@ -116,7 +116,7 @@ static void row_step(struct gen *g, const struct gen_loop *l, struct across *a, 
   gpr(e, G_STORE, RSI, in_frame(g->saved + SAVED_LOOP));
   gpr(e, G_MOV, RSI, in_frame(l->var));
   gpr(e, G_SUB, RSI, in_frame(l->first));
-  gpr_imm(e, A_AND, rm_reg(RSI), LANES - 1);
+  gpr_imm(e, A_AND, rm_reg(RSI), KIR_ROW_LANES - 1);
   gpr_mul_imm(e, RSI, rm_reg(RSI), row_bytes(g));
   for (int p = 0; p < a->fold.n; p++) acc.at[p] = rm_index(RBX, RSI, 0, a->fold.acc[p]);
   merge(g, &a->fold, &acc, &value, 0, part_bytes(g, &a->fold, 0), out);

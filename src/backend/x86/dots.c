@@ -68,8 +68,8 @@ AVX2 static inline __m256 eight(__m256 sum, const float *x, int64_t step, __m256
   AVX2 static void dots_##t(const struct dots *d) {                                                           \
     int64_t together = d->is_far ? 8 : 16;                                                                    \
     for (int64_t j = 0; j < d->columns; j += together)                                                        \
-      for (int64_t k = 0; k == 0 || k < d->k; k += CONTRACT_BLOCK)                                            \
-        block_##t(d, j, together, k, least(CONTRACT_BLOCK, d->k - k));                                        \
+      for (int64_t k = 0; k == 0 || k < d->k; k += KIR_PRODUCT_BLOCK)                                            \
+        block_##t(d, j, together, k, least(KIR_PRODUCT_BLOCK, d->k - k));                                        \
   }
 DOTS(f32, 4)
 DOTS(bf16, 2)

@@ -20,7 +20,7 @@ static bool is_free(const struct gen *g, const struct gen_fold *f) {
 }
 
 int fold_copies(const struct gen *g, const struct gen_loop *l, const struct gen_fold *f) {
-  int n = LANES / g->lanes;
+  int n = KIR_ROW_LANES / g->lanes;
   if (l->in_one) return 1;
   if (!is_row(l)) return l->in_lane ? g->copies : 1;
   return is_free(g, f) && l->copies > n ? l->copies : n;
@@ -50,7 +50,7 @@ void folds_place(struct gen *g, struct gen_loop *l) {
     f->first = l->n_parts;
     l->n_parts += f->n;
     for (int p = 0; p < f->n; p++)
-      f->acc[p] = is_row(l)                  ? slot_vector(g, LANES * 8 / g->vector_bytes + 1)
+      f->acc[p] = is_row(l)                  ? slot_vector(g, KIR_ROW_LANES * 8 / g->vector_bytes + 1)
                   : is_in_home(g, l, f, p) ? g->vals[f->stmt->out[p]].home
                                            : slot_vector(g, copies);
   }
@@ -87,7 +87,7 @@ static const struct gen_fold *fold_of(const struct gen_loop *l, const struct kir
 }
 
 /* Is the accumulator of a copy of the lanes known now? The body starts at a multiple of 32. */
-static bool is_aligned(const struct gen *g) { return g->copies * g->lanes % LANES == 0; }
+static bool is_aligned(const struct gen *g) { return g->copies * g->lanes % KIR_ROW_LANES == 0; }
 
 /* reg = which of the 32 accumulators the first lane of the copy goes to. */
 static void first_accumulator(struct gen *g, const struct gen_loop *l, int copy, int reg) {
@@ -97,7 +97,7 @@ static void first_accumulator(struct gen *g, const struct gen_loop *l, int copy,
     gpr(e, G_MOV, reg, in_frame(l->j));
     gpr_imm(e, A_ADD, rm_reg(reg), copy * g->lanes);
   }
-  gpr_imm(e, A_AND, rm_reg(reg), LANES - 1);
+  gpr_imm(e, A_AND, rm_reg(reg), KIR_ROW_LANES - 1);
 }
 
 static struct rm indexed(const struct gen *g, const struct gen_fold *f, int part, int reg) {
@@ -105,7 +105,7 @@ static struct rm indexed(const struct gen *g, const struct gen_fold *f, int part
 }
 
 static struct rm row_acc(struct gen *g, const struct gen_loop *l, const struct gen_fold *f) {
-  if (is_aligned(g)) return acc_at(g, l, f, 0, g->now_copy % (LANES / g->lanes));
+  if (is_aligned(g)) return acc_at(g, l, f, 0, g->now_copy % (KIR_ROW_LANES / g->lanes));
   first_accumulator(g, l, g->now_copy, RAX);
   return indexed(g, f, 0, RAX);
 }
@@ -183,7 +183,7 @@ static void tree(struct gen *g, int op, int dtype, int first, int n) {
 
 /* In memory, whole vectors at a time: below G the lanes behind the half are of no use to anybody. */
 static void tree_by_fn(struct gen *g, const struct gen_fold *f) {
-  for (int h = LANES / 2; h; h /= 2)
+  for (int h = KIR_ROW_LANES / 2; h; h /= 2)
     for (int i = 0; i < h; i += g->lanes) {
       struct fold_side left = { .vals = NULL }, right = left;
       int out[PARTS];

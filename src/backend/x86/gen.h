@@ -22,7 +22,7 @@ enum {
   VECTORS = 32, MASKS = 8, REGISTERS = VECTORS + MASKS,
   MASK_BASE = VECTORS, /* register number of k0 in the allocator */
   NEVER = 1 << 30,     /* position of the next use of a value that has none */
-  ROW_BLOCK = 4096, COL_BLOCK = 128, LANES = 32, LEVELS = 40, /* 2^40 blocks are more than memory holds */
+  LEVELS = 40,         /* of the tree of blocks: 2^40 are more than memory holds */
   PARTS = 8, MAX_DEPTH = 16, MAX_NEXTS = 64,
   COMBINE_TEMPS = 3,   /* vector registers that `combine` takes at most */
   MAX_ACTIVE = 72,     /* masks of blocks inside each other */

@@ -299,7 +299,7 @@ static void run_blocks(struct gen *g, int id) {
   int unseen = is_innermost(l) ? UNSEEN_STEPS : UNSEEN_ROWS;
   if (l->n_folds) gpr_store_imm(e, in_frame(l->count), 0);
   label_here(e, block);
-  loop_limit(g, l, l->n_folds ? COL_BLOCK : unseen);
+  loop_limit(g, l, l->n_folds ? KIR_COLUMN_BLOCK : unseen);
   folds_start(g, l);
   g->leave = label_new(e);
   if (l->has_turns && (g->active < 0 || g->active == g->tail)) turns_run(g, id);
@@ -640,7 +640,7 @@ static bool is_long_chain(const struct gen *g, const struct gen_loop *l) {
 
 static int copies_for(const struct gen *g, int id) {
   const struct gen_loop *l = &g->loops[id];
-  int per_fold = LANES / g->lanes, wanted = g->shape->unroll;
+  int per_fold = KIR_ROW_LANES / g->lanes, wanted = g->shape->unroll;
   if (has_across(g, id)) return 1;
   if (has_fn(l)) return wanted && wanted < per_fold ? 1 : per_fold; /* each copy has accumulators of its own */
   if (wanted) return wanted >= 8 ? 8 : wanted >= 4 ? 4 : wanted >= 2 ? 2 : 1;
@@ -657,9 +657,9 @@ static int choose_copies(const struct gen *g, int id) {
 
 static void pin_row_folds(struct gen *g, struct gen_loop *l, int copies) {
   int n = 0;
-  l->copies = l->is_flat && copies * g->vector_bytes <= LANES * 8 ? copies : 0;
+  l->copies = l->is_flat && copies * g->vector_bytes <= KIR_ROW_LANES * 8 ? copies : 0;
   for (int f = 0; f < l->n_folds; f++) n += fold_copies(g, l, &l->folds[f]);
-  bool fits = l->is_flat && copies % (LANES / g->lanes) == 0 && n <= (g->e.evex ? 16 : 8) && !has_fn(l);
+  bool fits = l->is_flat && copies % (KIR_ROW_LANES / g->lanes) == 0 && n <= (g->e.evex ? 16 : 8) && !has_fn(l);
   for (int f = 0; f < l->n_folds; f++) l->folds[f].pin = fits ? pin_run(g, fold_copies(g, l, &l->folds[f]), 6) : -1;
 }
 
@@ -802,7 +802,7 @@ static void folded_lanes(struct gen *g, int id, int copies) {
   gpr_store_imm(e, in_frame(l->count), 0);
   pin_row_folds(g, l, copies);
   label_here(e, block);
-  lane_limit(g, l, ROW_BLOCK);
+  lane_limit(g, l, KIR_ROW_BLOCK);
   folds_start(g, l);
   lane_range(g, id, copies);
   gpr(e, G_CMP, R9, in_frame(l->extent));

@@ -146,7 +146,7 @@ static void next_block(struct gen *g, const struct gen_loop *l, const struct gen
 static void open_block(struct gen *g, const struct gen_loop *l, const struct gen_fold *f) {
   struct encoder *e = enc(g);
   int inside = label_new(e);
-  gpr_imm(e, A_AND, rm_reg(RAX), ROW_BLOCK - 1);
+  gpr_imm(e, A_AND, rm_reg(RAX), KIR_ROW_BLOCK - 1);
   jump_if(e, CC_NE, inside);
   next_block(g, l, f);
   registers_clear(g);

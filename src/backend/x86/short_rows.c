@@ -233,7 +233,7 @@ static int combined(struct gen *g, const struct gen_fold *f, int a, int b) {
 
 /* The vectors of a row, as 32 accumulators would take them, brought together to one. */
 static int fold_vectors(struct gen *g, const struct gen_fold *f, int row) {
-  int acc[GROUP], most = LANES / g->lanes, n = g->vectors < most ? g->vectors : most;
+  int acc[GROUP], most = KIR_ROW_LANES / g->lanes, n = g->vectors < most ? g->vectors : most;
   for (int k = 0; k < g->vectors; k++) {
     int x = fold_operand(g, f, row * g->vectors + k);
     acc[k % n] = k < n ? x : combined(g, f, acc[k % n], x);
