@@ -114,12 +114,32 @@ static PyObject *run(const struct named *f, PyObject *const arg[]) {
   return op_end(s, f->row->call(f->row, arg));
 }
 
+/* Whether an argument can be read without running Python. */
+static int is_plain(PyObject *o) {
+  return array_check(o) || o == Py_None || PyLong_CheckExact(o) || PyBool_Check(o) || PyFloat_CheckExact(o) ||
+         PyUnicode_CheckExact(o) || Py_TYPE(o) == &dtype_type;
+}
+
+/* Python that runs while arguments are read, an __index__ say, may give an array object another array: the arrays that were
+ * passed are kept until the end. */
+static PyObject *run_safely(const struct named *f, PyObject *const arg[]) {
+  weft_array *kept[MOST];
+  int n = 0, is_safe = 1;
+  for (int i = 0; i < f->n; i++) is_safe &= is_plain(arg[i]);
+  if (is_safe) return run(f, arg);
+  for (int i = 0; i < f->n; i++)
+    if (array_check(arg[i])) kept[n++] = weft_own(array_handle(arg[i]));
+  PyObject *result = run(f, arg);
+  while (n) weft_disown(kept[--n]);
+  return result;
+}
+
 static PyObject *call(PyObject *self, PyObject *const args[], size_t flags, PyObject *names) {
   const struct named *f = (struct named *)self;
   Py_ssize_t n = PyVectorcall_NARGS(flags);
   PyObject *arg[MOST], *rest = NULL;
-  if (n == f->n && n == f->n_by_position && !names) return run(f, args);
-  PyObject *result = bind(f, args, n, names, arg, &rest) ? NULL : run(f, arg);
+  if (n == f->n && n == f->n_by_position && !names) return run_safely(f, args);
+  PyObject *result = bind(f, args, n, names, arg, &rest) ? NULL : run_safely(f, arg);
   Py_XDECREF(rest);
   return result;
 }
