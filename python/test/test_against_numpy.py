@@ -48,11 +48,17 @@ REFERENCE = {
     "log_softmax": lambda a, axis=None: special.log_softmax(a, axis),
     "erfinv": special.erfinv,
     "lgamma": special.gammaln,
+    "trigamma": lambda a: special.polygamma(1, a),
+    "log1mexp": lambda a: np.where(a > -0.7, np.log(-np.expm1(a)), np.log1p(-np.exp(a))),
+    "erfcinv": special.erfcinv,
+    "i0": special.i0,  # NumPy's wants floats
     "matmul": lambda a, b: np.matmul(*[x.astype(np.int32) if x.dtype == np.bool_ else x for x in (a, b)]),  # counts
 }
 DIVIDES = {"fmod", "remainder", "floor_divide"}  # integers by 0 have a value of weft's own
 # Integers of NumPy are not comparable where the result is a float of another width or rounding goes the other way.
 FLOATS_ONLY = {"isinf", "isfinite"}
+# SciPy's have no limits, or others than C's, at infinity, or lose what is tiny.
+OTHERWISE_FAR_OUT = {"erfcinv", "i0", "i1", "j0", "j1", "lgamma", "trigamma"}
 BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "left_shift", "right_shift"}
 
 
@@ -178,7 +184,10 @@ def test_one_array(one, dtype, rng):
 def test_one_array_of_special_values(one):
     for dtype in (np.float32, np.float64):
         with np.errstate(all="ignore"):
-            compare(one, [SPECIAL.astype(dtype)])
+            x = SPECIAL.astype(dtype)
+            if one in OTHERWISE_FAR_OUT:
+                x = x[np.isnan(x) | (np.abs(x) > 0.1) & (np.abs(x) < 1e3)]
+            compare(one, [x])
 
 
 def test_two_arrays(two, dtype, rng):
@@ -226,7 +235,7 @@ def test_special_values_along_an_axis(reduce):
 # ---- derivatives, against differences of NumPy's function
 
 POSITIVE = np.array([0.3, 0.55, 0.7, 0.85])
-BEGINS_AT = {"arccosh": 1}
+BEGINS_AT = {"arccosh": 1, "log1mexp": -3}
 
 
 def is_smooth(name):
@@ -270,6 +279,7 @@ def test_gradient_along_an_axis(reduce):
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7
 M = X[0]
+D = M.astype(np.float64)
 LIKE = np.zeros((2, 3), np.int32)
 
 
@@ -291,6 +301,8 @@ def attended(q, k, v, mask):
 
 
 CALLS = {
+    "polygamma": (lambda: weft.polygamma(D % 3, D + 8.5), lambda: special.polygamma(D % 3, D + 8.5)),
+    "zeta": (lambda: weft.zeta(D / 2 + 5.25, np.abs(D) + 0.5), lambda: special.zeta(D / 2 + 5.25, np.abs(D) + 0.5)),
     "allclose": lambda m: m.allclose(M, M + 1e-9),
     "arange": lambda m: m.arange(2, 17, 3),
     "array_equal": lambda m: m.array_equal(M, M),

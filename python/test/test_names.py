@@ -3,6 +3,7 @@ import ast
 import inspect
 import pathlib
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -70,6 +71,23 @@ def test_the_stub_names_what_there_is():
         members |= {m.target.id for m in kind.body if isinstance(m, ast.AnnAssign)}
         own = {m for m in vars(getattr(_core, kind.name)) if not m.startswith("_")}
         assert own - members == set() and [m for m in members if not hasattr(getattr(_core, kind.name), m)] == [], kind.name
+
+
+# Functions of weft.h that Python has no name for: it has another way, or none yet.
+NOT_IN_PYTHON = set("""
+    device_text dtype_name fetch function_arity function_show grad id keep operands over scope_close scope_close_async size sized update
+    version version_text window windows conv
+    """.split())
+
+
+def test_every_function_of_c_has_a_name_or_a_reason():
+    root = pathlib.Path(__file__).parents[2]
+    header = (root / "include" / "weft.h").read_text()
+    there = set(re.findall(r"\bweft_([a-z0-9_]+)(?=\()", header)) | set(re.findall(r"^  X\((\w+), ", header, re.M))
+    source = "".join(path.read_text() for path in (root / "python" / "src").glob("*.c"))
+    called = set(re.findall(r"\bweft_([a-z0-9_]+)\b", source))
+    missing = {name for name in there - called - NOT_IN_PYTHON if not name.startswith("random_")}
+    assert missing == set(), "python/src/table.c wants a row, or NOT_IN_PYTHON a line"
 
 
 def test_every_export_says_what_it_is():
