@@ -373,10 +373,39 @@ weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *l
                                           /* low [0] <= x < high; of a range beyond 2^24 not every number. low if there is none */
 
 /* X1(name, a, doc), X2, X3 declare weft_random_name(key, like, a, ..). */
-#define WEFT_RANDOM(X1, X2, X3)                                                                                        \
-  X2(uniform,      low, high,       "[low, high), [0] and [1]")                                                        \
-  X2(normal,       mean, sd,        "[0], [1]; by the inverse of its distribution")                                    \
-  X1(bernoulli,    p,               "true with probability p [1/2]; bool unless like says otherwise")
+#define WEFT_RANDOM(X1, X2, X3)                                                                                       \
+  X2(uniform,          low, high,         "[0] <= x < [1]")                                                           \
+  X2(normal,           mean, sd,          "[0], [1]; by the inverse of its distribution")                             \
+  X2(truncated_normal, low, high,         "mean 0 and sd 1, between low and high, [-inf] and [inf]; beyond 8 an end of it")\
+  X2(lognormal,        mean, sd,          "e^normal")                                                                 \
+  X2(halfnormal,       loc, scale,        "loc [0] + scale [1] |normal|")                                             \
+  X1(exponential,      scale,             "mean scale [1]")                                                           \
+  X3(truncexpon,       b, loc, scale,     "loc [0] + scale [1] times an exponential below b")                         \
+  X2(laplace,          loc, scale,        "[0], [1]; density e^-|x| / 2")                                             \
+  X2(logistic,         loc, scale,        "[0], [1]; distribution sigmoid(x)")                                        \
+  X2(gumbel,           loc, scale,        "[0], [1]; distribution e^-e^-x")                                           \
+  X2(cauchy,           loc, scale,        "[0], [1]; density 1 / (pi (1 + x^2))")                                     \
+  X2(halfcauchy,       loc, scale,        "loc [0] + scale [1] |cauchy|")                                             \
+  X1(rayleigh,         scale,             "[1]; density x e^(-x^2 / 2)")                                              \
+  X2(weibull,          shape, scale,      "[1]; distribution 1 - e^-x^shape")                                         \
+  X2(pareto,           shape, scale,      "from scale [1] on, with density shape / x^(shape + 1)")                    \
+  X3(triangular,       left, mode, right, "[0], [1/2], [1]")                                                          \
+  X2(wald,             mean, scale,       "inverse normal; scale [1]")                                                \
+  X2(gamma,            shape, scale,      "[1]; density x^(shape - 1) e^-x / gamma(shape)")                           \
+  X2(invgamma,         shape, scale,      "scale [1] / gamma(shape)")                                                 \
+  X3(gengamma,         a, p, scale,       "scale [1] times a gamma draw of shape a / p, to the power 1 / p [1]")      \
+  X1(chisquare,        df,                "the sum of the squares of df normal numbers")                              \
+  X2(beta,             a, b,              "density x^(a - 1) (1 - x)^(b - 1), up to a factor")                        \
+  X3(studentt,         df, loc, scale,    "loc [0] + scale [1] normal / sqrt(chisquare(df) / df)")                    \
+  X2(f,                dfnum, dfden,      "the ratio of two chisquare draws over df each")                            \
+  X1(bernoulli,        p,                 "true with probability p [1/2]; bool unless like says otherwise")           \
+  X2(vonmises,         mu, kappa,         "an angle in [-pi, pi], with density e^(kappa cos(x - mu)); mu [0]")        \
+  X1(poisson,          mean,              "events where mean are expected")                                           \
+  X2(binomial,         n, p,              "successes among n trials of probability p [1/2]")                          \
+  X1(geometric,        p,                 "trials up to the first success, 1 at least")                               \
+  X2(negative_binomial, n, p,             "failures before n successes; n need not be whole")                         \
+  X3(betabinomial,     n, a, b,           "successes among n trials of a probability that is beta(a, b)")             \
+  X3(hypergeometric,   good, bad, taken,  "good ones among those taken, in so many steps; the least of them: 2^24")
 
 #define WEFT_DECLARE1_(name, a, doc) weft_array *weft_random_##name(weft_array *key, weft_array *like, weft_array *a);
 #define WEFT_DECLARE2_(name, a, b, doc) \
@@ -387,6 +416,14 @@ WEFT_RANDOM(WEFT_DECLARE1_, WEFT_DECLARE2_, WEFT_DECLARE3_)
 #undef WEFT_DECLARE1_
 #undef WEFT_DECLARE2_
 #undef WEFT_DECLARE3_
+
+weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_array *logits, int axis);
+                               /* an index along the axis, with probability softmax(logits); like: integers, of the shape of logits
+                                  without the axis, perhaps with more in front. NULL: one each, i32 */
+weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array *alpha);  /* gamma draws over their sum along the
+                                  last axis, with derivatives */
+weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p);  /* how often each of the
+                                  kinds along the last axis of p was drawn in n trials; p is divided by its sum */
 
 
 /* ---- Contractions --------------------------------------------------------------------------------------------------

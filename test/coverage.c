@@ -90,6 +90,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "part", "", "half of a complex number, made when a plan is: complex numbers in the other rows go through it" },
   { "pair", "", "two halves as a complex number, likewise" },
   { "random_bits", "", "32 or 64 bits of a key at a place; u32 and u64 inside, zero derivative, mapped and fused as any elementwise op: test/random.c" },
+  { "gamma_draw", "", "a number that was drawn, as a function of the shape it was drawn with: its derivative is the quantile's, test/distributions.c" },
   { "broadcast", "fused", read_elsewhere },
   { "as_strided", "fused", read_elsewhere },
   { "windows", "fused", read_elsewhere },

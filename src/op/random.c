@@ -109,16 +109,22 @@ bool random_open(struct draw *d, const char *fn, weft_array *key, int rank, cons
   d->k1 = half_of(key, 1);
   d->places = weft_iota(like, 0);
   d->n = dim_is_known(d->count) ? array_of(scalar_node(WEFT_U32, (uint32_t)d->count, false)) : weft_cast(size, WEFT_U32);
+  d->n_draws = dim_is_known(d->count) ? d->n : weft_cast(weft_size(like, 0), WEFT_U32);
   return true;
 }
 
 weft_array *random_shaped(const struct draw *d, weft_array *flat) { return array_reshape(d->fn, flat, d->rank, d->dims); }
 
-/* Words of draw j of m: those of an array [m, n], row j. */
-static weft_array *words(const struct draw *d, weft_dtype as, int j, int m) {
-  weft_array *i = j ? weft_add(d->places, weft_mul(d->n, weft_integer(j))) : d->places;
-  weft_array *n = m > 1 ? weft_mul(d->n, weft_integer(m)) : d->n;
-  return random_shaped(d, random_word(as, d->k0, d->k1, i, n));
+struct draw random_part(const struct draw *d, int j, int m) {
+  struct draw part = *d;
+  if (j) part.places = weft_add(d->places, weft_mul(d->n, weft_integer(j)));
+  if (m > 1) part.n = weft_mul(d->n, weft_integer(m)), part.n_draws = weft_mul(d->n_draws, weft_integer(m));
+  return part;
+}
+
+static weft_array *words(const struct draw *all, weft_dtype as, int j, int m) {
+  struct draw d = random_part(all, j, m);
+  return random_shaped(all, random_word(as, d.k0, d.k1, d.places, d.n));
 }
 
 static weft_array *words_for(const struct draw *d, int j, int m) {
@@ -192,13 +198,14 @@ weft_array *random_exponential(const struct draw *d, int j, int m) {
 
 static const char *const wanted[] = {
   [REAL] = "a number", [FINITE_SCALE] = "at least 0", [ABOVE_0] = "above 0", [PROBABILITY] = "in [0, 1]", [CHANCE] = "in (0, 1]",
-  [COUNT] = "at least 0"
+  [COUNT] = "in [0, 2^53]"
 };
 
 static bool lies_in(enum range r, double x) {
   switch (r) {
     case REAL: return !isnan(x);
-    case FINITE_SCALE: case COUNT: return x >= 0;
+    case FINITE_SCALE: return x >= 0;
+    case COUNT: return x >= 0 && x <= 0x1p53;
     case ABOVE_0: return x > 0;
     case PROBABILITY: return x >= 0 && x <= 1;
     case CHANCE: return x > 0 && x <= 1;
@@ -211,7 +218,8 @@ static weft_array *where_in(enum range r, weft_array *p) {
   weft_array *zero = weft_integer(0), *ok = NULL;
   switch (r) {
     case REAL: return p;
-    case FINITE_SCALE: case COUNT: ok = weft_ge(p, zero); break;
+    case FINITE_SCALE: ok = weft_ge(p, zero); break;
+    case COUNT: ok = weft_and(weft_ge(p, zero), weft_le(p, number_like(p, 0x1p53))); break;
     case ABOVE_0: ok = weft_gt(p, zero); break;
     case PROBABILITY: ok = weft_and(weft_ge(p, zero), weft_le(p, weft_integer(1))); break;
     case CHANCE: ok = weft_and(weft_gt(p, zero), weft_le(p, weft_integer(1))); break;

@@ -7,7 +7,7 @@
 #include "op/operand.h"
 
 enum { RANDOM_PARAMETERS = 3 };
-enum range { REAL, FINITE_SCALE, ABOVE_0, PROBABILITY, CHANCE, COUNT }; /* any; >= 0; > 0; [0, 1]; (0, 1]; >= 0, rounded down */
+enum range { REAL, FINITE_SCALE, ABOVE_0, PROBABILITY, CHANCE, COUNT }; /* any; >= 0; > 0; [0, 1]; (0, 1]; to 2^53 */
 
 struct parameter { const char *name; enum range range; double otherwise; }; /* what NULL means; nan: nothing */
 
@@ -15,6 +15,7 @@ struct draw {
   const char *fn;
   weft_array *k0, *k1;                  /* the halves of the key: 0-d u32 */
   weft_array *places, *n;               /* u32: the number of each draw, [n]; how many there are */
+  weft_array *n_draws;                  /* the same, 0-d */
   weft_array *p[RANDOM_PARAMETERS];     /* in `in`, 0-d or of the shape of the draws; nan where they make no sense */
   weft_dtype as, in;                    /* of the result; what it is computed in: f32 or f64 */
   int rank;
@@ -36,7 +37,8 @@ bool random_open(struct draw *, const char *fn, weft_array *key, int rank, const
 weft_array *random_shaped(const struct draw *, weft_array *flat);  /* [n] in the shape of the draws */
 weft_array *random_word(weft_dtype u32_or_u64, weft_array *k0, weft_array *k1, weft_array *i, weft_array *n); /* word i of n */
 
-/* Draw j of the m that each element takes, independent of each other. */
+/* Draw j of the m that each element takes, independent of each other: row j of an array [m, n]. */
+struct draw random_part(const struct draw *, int j, int m);
 weft_array *random_unit(const struct draw *, int j, int m);    /* [0, 1): f32 in steps of 2^-32 below 2^-8, f64 of 2^-53 */
 weft_array *random_open_unit(const struct draw *, int j, int m); /* (0, 1) */
 weft_array *random_normal(const struct draw *, int j, int m);
@@ -46,6 +48,26 @@ weft_array *random_exponential(const struct draw *, int j, int m);
 weft_array *unit_of(weft_array *word, weft_dtype in);
 weft_array *open_unit_of(weft_array *word, weft_dtype in);
 weft_array *normal_of(weft_array *word, weft_dtype in);
+
+/* ---- Loops of lanes (random_lanes.c) ---- */
+
+/* body of arrays x that broadcast, written for one element of each, 0-d, and mapped; n at most 8. */
+weft_array *lanes_map(const char *fn, int n, weft_array *const x[], weft_array *body(const void *, weft_array *const x[]), const void *);
+
+/* Attempts of each element by itself, at most so many: from so many words, a value and whether it is taken. After the last the
+ * value is taken all the same; `most` makes that less likely than 2^-64. */
+struct rejection {
+  int n_words, most;
+  weft_array *(*attempt)(const struct draw *, weft_array *const word[], weft_array *const p[], weft_array **value);
+};
+weft_array *random_rejected(const struct draw *, const struct rejection *, int n, weft_array *const p[]);
+
+/* Gamma draws of shape a, scale 1 (random_gamma.c), with derivatives: draw j of m. is_log: their logarithm, which does not
+ * underflow. */
+weft_array *random_gamma(const struct draw *, weft_array *a, int j, int m, bool is_log);
+
+/* Successes among n trials (random_whole.c), in f64. */
+weft_array *random_binomial(const struct draw *, weft_array *n, weft_array *p);
 
 #define RANDOM1(id, of, name_a, range_a, or_a)                                                                      \
   static weft_array *draw_##id(struct draw *);                                                                         \

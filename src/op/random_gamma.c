@@ -1,0 +1,148 @@
+/* random_gamma.c -- gamma draws, and what is made of them.
+ *
+ * Marsaglia and Tsang: with d = a - 1/3 and c = 1 / (3 sqrt d), d v^3, v = 1 + c z, is a gamma draw of shape a >= 1 where
+ * v > 0 and log u < z^2 / 2 + d (1 - v^3 + 3 log v): more than 95 of 100 attempts. Below 1 it is u^(1 / a) times one of shape
+ * a + 1.
+ *
+ * The derivative by the shape is that of the quantile: where the distribution P(a, x) stays, dx / da = -(dP / da) / (dP / dx).
+ * With c_0 = 1, c_k = c_(k-1) x / (a + k) and h_k = 1 / (a + 1) + .. + 1 / (a + k),
+ *   dx / da = -(x / a) (S (log x - digamma(a + 1)) - D), S = sum c_k, D = sum c_k h_k. */
+#include <math.h>
+#include "op/element.h"
+#include "op/random.h"
+
+static weft_array *number(weft_dtype d, double x) { return weft_cast(weft_scalar(x), d); }
+
+/* ---- Drawing ---- */
+
+static weft_array *attempt_gamma(const struct draw *d, weft_array *const word[], weft_array *const p[], weft_array **value) {
+  weft_array *less = weft_sub(p[0], number(d->in, 1. / 3)), *one = number(d->in, 1);
+  weft_array *z = normal_of(word[0], d->in), *u = open_unit_of(word[1], d->in);
+  weft_array *v = weft_add(one, weft_div(z, weft_sqrt(weft_mul(less, number(d->in, 9)))));
+  weft_array *cube = weft_mul(weft_mul(v, v), v), *half = weft_mul(weft_mul(z, z), number(d->in, 0.5));
+  weft_array *log = weft_mul(weft_log(v), number(d->in, 3));
+  weft_array *most = weft_add(half, weft_mul(less, weft_add(weft_sub(one, cube), log)));
+  *value = weft_mul(less, cube);
+  return weft_or(weft_lt(weft_log(u), most), weft_isnan(p[0])); /* below 0 the logarithm is nan, and nothing is below that */
+}
+static const struct rejection gamma_rejection = { 2, 32, attempt_gamma };
+
+static weft_array *gamma_at(weft_array *a, weft_array *x) {
+  return element("weft_random_gamma", &op_gamma_draw, FLOAT, 2, (weft_array *[]){ a, x });
+}
+
+weft_array *random_gamma(const struct draw *all, weft_array *a, int j, int m, bool is_log) {
+  struct draw d = random_part(all, j, m);
+  weft_array *one = number(d.in, 1), *is_small = weft_lt(a, one), *large = weft_where(is_small, weft_add(a, one), a);
+  weft_array *x = gamma_at(large, random_rejected(&d, &gamma_rejection, 1, &large));
+  weft_array *log = weft_div(weft_log(random_open_unit(&d, 0, 1)), weft_where(is_small, a, one));
+  if (is_log) return weft_add(weft_log(x), weft_where(is_small, log, number(d.in, 0)));
+  return weft_where(is_small, weft_mul(x, weft_exp(log)), x);
+}
+
+/* ---- The derivative by the shape ---- */
+
+/* By the series: all terms are positive. Its error is 2^-53 over the probability of what is above x. */
+static weft_array *slope_sum(const void *ctx, weft_array *const x[]) {
+  (void)ctx;
+  weft_array *a = x[0], *z = x[1], *logs = x[2], *one = number(WEFT_F64, 1), *zero = number(WEFT_F64, 0);
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *k = weft_loop_carry(loop, zero), *c = weft_loop_carry(loop, one), *h = weft_loop_carry(loop, zero);
+  weft_array *sum = weft_loop_carry(loop, one), *d = weft_loop_carry(loop, zero);
+  weft_array *k_next = weft_add(k, one), *over = weft_div(one, weft_add(a, k_next));
+  weft_array *c_next = weft_mul(c, weft_mul(z, over)), *h_next = weft_add(h, over);
+  weft_array *sum_next = weft_add(sum, c_next), *more = weft_mul(c_next, h_next);
+  weft_loop_next(loop, k, k_next), weft_loop_next(loop, c, c_next), weft_loop_next(loop, h, h_next);
+  weft_loop_next(loop, sum, sum_next), weft_loop_next(loop, d, weft_add(d, more));
+  weft_array *goes_on = weft_gt(c_next, weft_mul(sum_next, number(WEFT_F64, 0x1p-54)));
+  weft_loop_until(loop, weft_or(weft_not(goes_on), weft_ge(k_next, number(WEFT_F64, 4096))));
+  weft_array *s_last = weft_loop_last(loop, sum), *d_last = weft_loop_last(loop, d);
+  weft_loop_close(loop);
+  return weft_mul(weft_neg(weft_div(z, a)), weft_sub(weft_mul(s_last, logs), d_last));
+}
+
+/* Of large shapes x = a + q sqrt a + (q^2 - 1) / 3 + (q^3 - 7 q) / (36 sqrt a) - (3 q^4 + 7 q^2 - 16) / (810 a) .., where q is the
+ * quantile of a normal number. */
+static weft_array *slope_large(weft_array *a, weft_array *x) {
+  weft_array *root = weft_sqrt(a), *q = weft_div(weft_sub(x, a), root), *f[3] = { 0 };
+  for (int i = 0; i < 6; i++) {
+    weft_array *q2 = weft_mul(q, q);
+    f[0] = weft_div(weft_sub(q2, number(WEFT_F64, 1)), number(WEFT_F64, 3));
+    f[1] = weft_div(weft_mul(q, weft_sub(q2, number(WEFT_F64, 7))), number(WEFT_F64, 36));
+    f[2] = weft_div(weft_sub(weft_mul(q2, weft_add(weft_mul(q2, number(WEFT_F64, 3)), number(WEFT_F64, 7))), number(WEFT_F64, 16)),
+                    number(WEFT_F64, -810));
+    weft_array *rest = weft_add(f[0], weft_add(weft_div(f[1], root), weft_div(f[2], a)));
+    if (i < 5) q = weft_div(weft_sub(weft_sub(x, a), rest), root);
+  }
+  weft_array *two = number(WEFT_F64, 2), *first = weft_div(q, weft_mul(root, two));
+  weft_array *second = weft_div(f[1], weft_mul(weft_mul(root, a), two)), *third = weft_div(f[2], weft_mul(a, a));
+  return weft_sub(weft_add(number(WEFT_F64, 1), first), weft_add(second, third));
+}
+
+/* digamma(x), x >= 2: six steps up, then log x - 1 / 2x - 1 / 12x^2 + 1 / 120x^4 - .. */
+static weft_array *digamma_above_2(weft_array *x) {
+  static const double term[] = { -691. / 32760, 1. / 132, -1. / 240, 1. / 252, -1. / 120, 1. / 12 };
+  weft_array *one = number(WEFT_F64, 1), *below = number(WEFT_F64, 0), *tail = below;
+  for (int i = 0; i < 6; i++) below = weft_add(below, weft_div(one, weft_add(x, number(WEFT_F64, i))));
+  weft_array *y = weft_add(x, number(WEFT_F64, 6)), *over = weft_div(one, y), *square = weft_mul(over, over);
+  for (int i = 0; i < 6; i++) tail = weft_fma(tail, square, number(WEFT_F64, term[i]));
+  weft_array *near = weft_sub(weft_log(y), weft_mul(over, number(WEFT_F64, 0.5)));
+  return weft_sub(weft_sub(near, weft_mul(tail, square)), below);
+}
+
+static weft_array *slope_of(weft_array *a, weft_array *x) {
+  weft_dtype as = weft_dtype_of(a);
+  a = weft_cast(a, WEFT_F64), x = weft_cast(x, WEFT_F64);
+  weft_array *limit = number(WEFT_F64, 10000), *is_large = weft_ge(a, limit), *one = number(WEFT_F64, 1);
+  weft_array *a_few = weft_where(is_large, one, a), *x_few = weft_where(is_large, one, x);
+  weft_array *logs = weft_sub(weft_log(x_few), digamma_above_2(weft_add(a_few, one)));
+  weft_array *few = lanes_map("weft_random_gamma", 3, (weft_array *[]){ a_few, x_few, logs }, slope_sum, NULL);
+  return weft_cast(weft_where(is_large, slope_large(a, x), few), as);
+}
+
+/* x, that was drawn with the shape a, as a function of it. */
+LOWER(gamma_draw) { return (void)b, in[1]; }
+PARTIAL(gamma_draw) { return k == 0 ? slope_of(X, Y) : NULL; }
+ROW(gamma_draw, true, DERIVATIVE)
+
+/* ---- The family ---- */
+
+RANDOM2(gamma, REALS, "shape", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
+  return weft_mul(random_gamma(d, d->p[0], 0, 1, false), d->p[1]);
+}
+
+RANDOM2(invgamma, REALS, "shape", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
+  return weft_mul(weft_exp(weft_neg(random_gamma(d, d->p[0], 0, 1, true))), d->p[1]);
+}
+
+/* x^p is a gamma draw of shape a / p. */
+RANDOM3(gengamma, REALS, "a", ABOVE_0, NAN, "p", ABOVE_0, 1, "scale", FINITE_SCALE, 1) {
+  weft_array *log = random_gamma(d, weft_div(d->p[0], d->p[1]), 0, 1, true);
+  return weft_mul(weft_exp(weft_div(log, d->p[1])), d->p[2]);
+}
+
+RANDOM1(chisquare, REALS, "df", ABOVE_0, NAN) {
+  return weft_mul(random_gamma(d, weft_mul(d->p[0], number(d->in, 0.5)), 0, 1, false), number(d->in, 2));
+}
+
+/* a / (a + b) of two gamma draws, by their logarithms. */
+RANDOM2(beta, REALS, "a", ABOVE_0, NAN, "b", ABOVE_0, NAN) {
+  return weft_sigmoid(weft_sub(random_gamma(d, d->p[0], 0, 2, true), random_gamma(d, d->p[1], 1, 2, true)));
+}
+
+/* z sqrt(df / chi^2). */
+RANDOM3(studentt, REALS, "df", ABOVE_0, NAN, "loc", REAL, 0, "scale", FINITE_SCALE, 1) {
+  weft_array *half = weft_mul(d->p[0], number(d->in, 0.5)), *log = random_gamma(d, half, 0, 2, true);
+  weft_array *t = weft_mul(random_normal(d, 1, 2), weft_exp(weft_mul(weft_sub(weft_log(half), log), number(d->in, 0.5))));
+  return weft_add(weft_mul(t, d->p[2]), d->p[1]);
+}
+
+/* The ratio of two chi^2, each over its degrees of freedom. */
+RANDOM2(f, REALS, "dfnum", ABOVE_0, NAN, "dfden", ABOVE_0, NAN) {
+  weft_array *log[2];
+  for (int i = 0; i < 2; i++) {
+    weft_array *half = weft_mul(d->p[i], number(d->in, 0.5));
+    log[i] = weft_sub(random_gamma(d, half, i, 2, true), weft_log(half));
+  }
+  return weft_exp(weft_sub(log[0], log[1]));
+}

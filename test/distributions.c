@@ -1,0 +1,429 @@
+/* distributions.c -- random draws follow what they claim: a million of each against its distribution function, written here in plain C;
+ * derivatives against differences; the same draws however they are computed. */
+#include <math.h>
+#include <stdlib.h>
+#include "every_recipe.h"
+#include "values.h"
+
+enum { DRAWS = 1000000, BUCKETS = 1 << 16, CELLS = 64 };
+
+/* ---- Whether draws may have come from a distribution ---- */
+
+/* Kolmogorov: the probability of a distance as large as d or larger. */
+static double chance_of(double d) {
+  double p = 0, x = d * sqrt(DRAWS);
+  for (int k = 1; k < 100; k++) p += (k % 2 ? 2 : -2) * exp(-2. * k * k * x * x);
+  return x < 0.2 ? 1 : p;
+}
+
+/* From draws, and their distribution function with parameters q: u = F(x) is to be uniform. Buckets say it to 2^-16. */
+static void expect_follows(int line, const char *name, weft_array *draws, double cdf(double x, const double q[]), const double q[]) {
+  size_t n;
+  double *x = all_f64(draws, &n), most = 0, below = 0;
+  int *count = calloc(BUCKETS + 1, sizeof *count);
+  for (size_t i = 0; i < n; i++) {
+    double u = cdf(x[i], q);
+    if (!(u >= 0 && u <= 1)) test_fail(__FILE__, line, "%s draws %g, where the distribution function is %g", name, x[i], u);
+    else count[(int)(u * BUCKETS)]++;
+  }
+  for (int k = 0; k < BUCKETS; k++) {
+    below += count[k];
+    double d = fabs(below / (double)n - (k + 1.) / BUCKETS);
+    if (d > most) most = d;
+  }
+  if (!(chance_of(most) > 1e-4)) test_fail(__FILE__, line, "%s is off by %g, chance %g", name, most, chance_of(most));
+  free(count);
+  free(x);
+}
+
+/* Whole numbers, against their probabilities: chi-square of those of which at least 10 are expected, by Wilson and Hilferty's z. */
+static void expect_counts(int line, const char *name, weft_array *draws, double pmf(double k, const double q[]), const double q[]) {
+  size_t n;
+  double *x = all_f64(draws, &n), chi = 0, rest_want = (double)n, rest_got = (double)n;
+  int cells = 0, count[CELLS] = { 0 };
+  for (size_t i = 0; i < n; i++)
+    if (x[i] >= 0 && x[i] < CELLS && x[i] == floor(x[i])) count[(int)x[i]]++;
+  for (int k = 0; k < CELLS; k++) {
+    double want = pmf(k, q) * (double)n, got = count[k];
+    if (want < 10) continue;
+    chi += (got - want) * (got - want) / want, cells++;
+    rest_want -= want, rest_got -= got;
+  }
+  if (rest_want > 10) chi += (rest_got - rest_want) * (rest_got - rest_want) / rest_want, cells++;
+  else if (rest_got > 60) test_fail(__FILE__, line, "%s draws %g beyond its cells", name, rest_got);
+  double v = cells - 1, z = (cbrt(chi / v) - (1 - 2 / (9 * v))) / sqrt(2 / (9 * v));
+  if (!(z < 3.72)) test_fail(__FILE__, line, "%s: chi-square %g of %d cells", name, chi, cells); /* 1e-4 above */
+  free(x);
+}
+
+#define S(x) weft_scalar(x)
+#define FOLLOWS(name, F, ...)                                                                        \
+  do {                                                                                               \
+    weft_scope *s_ = weft_scope_open();                                                              \
+    weft_array *a_ = (weft_random_##name)(weft_random_key(2024), weft_full(WEFT_F32, WEFT_DIMS(DRAWS), 0), __VA_ARGS__); \
+    weft_array *b_ = (weft_random_##name)(weft_random_key(77), weft_full(WEFT_F64, WEFT_DIMS(DRAWS), 0), __VA_ARGS__);   \
+    expect_follows(__LINE__, #name " in f32", a_, F, q);                                             \
+    expect_follows(__LINE__, #name " in f64", b_, F, q);                                             \
+    weft_scope_discard(s_);                                                                          \
+  } while (0)
+#define COUNTS(name, P, ...)                                                                         \
+  do {                                                                                               \
+    weft_scope *s_ = weft_scope_open();                                                              \
+    weft_array *a_ = (weft_random_##name)(weft_random_key(4711), weft_full(WEFT_I32, WEFT_DIMS(DRAWS), 0), __VA_ARGS__); \
+    expect_counts(__LINE__, #name, a_, P, q);                                                        \
+    weft_scope_discard(s_);                                                                          \
+  } while (0)
+
+static double phi(double z) { return 0.5 * erfc(-z * M_SQRT1_2); }
+static double F_uniform(double x, const double q[]) { return (x - q[0]) / (q[1] - q[0]); }
+static double F_normal(double x, const double q[]) { return phi((x - q[0]) / q[1]); }
+static double F_truncated(double x, const double q[]) { return (phi(x) - phi(q[0])) / (phi(q[1]) - phi(q[0])); }
+static double F_lognormal(double x, const double q[]) { return phi((log(x) - q[0]) / q[1]); }
+static double F_halfnormal(double x, const double q[]) { return erf((x - q[0]) / q[1] * M_SQRT1_2); }
+static double F_exponential(double x, const double q[]) { return -expm1(-x / q[0]); }
+static double F_truncexpon(double x, const double q[]) { return expm1(-(x - q[1]) / q[2]) / expm1(-q[0]); }
+static double F_laplace(double x, const double q[]) {
+  double z = (x - q[0]) / q[1];
+  return z < 0 ? exp(z) / 2 : 1 - exp(-z) / 2;
+}
+static double F_logistic(double x, const double q[]) { return 1 / (1 + exp(-(x - q[0]) / q[1])); }
+static double F_gumbel(double x, const double q[]) { return exp(-exp(-(x - q[0]) / q[1])); }
+static double F_cauchy(double x, const double q[]) { return 0.5 + atan((x - q[0]) / q[1]) / M_PI; }
+static double F_halfcauchy(double x, const double q[]) { return atan((x - q[0]) / q[1]) / M_PI_2; }
+static double F_rayleigh(double x, const double q[]) { return -expm1(-x * x / (2 * q[0] * q[0])); }
+static double F_weibull(double x, const double q[]) { return -expm1(-pow(x / q[1], q[0])); }
+static double F_pareto(double x, const double q[]) { return 1 - pow(q[1] / x, q[0]); }
+static double F_triangular(double x, const double q[]) {
+  double l = q[0], m = q[1], r = q[2];
+  return x < m ? (x - l) * (x - l) / ((r - l) * (m - l)) : 1 - (r - x) * (r - x) / ((r - l) * (r - m));
+}
+static double F_wald(double x, const double q[]) {
+  double r = sqrt(q[1] / x), up = phi(-r * (x / q[0] + 1));
+  return phi(r * (x / q[0] - 1)) + (up > 0 ? exp(2 * q[1] / q[0] + log(up)) : 0);
+}
+
+TEST(draws_by_a_formula_follow_their_distributions) {
+  test_watchdog(120);
+  double q[3];
+#define WITH(a, b, c) (q[0] = a, q[1] = b, q[2] = c)
+  WITH(-1, 2, 0); FOLLOWS(uniform, F_uniform, S(-1), S(2));
+  WITH(1, 2, 0); FOLLOWS(normal, F_normal, S(1), S(2));
+  WITH(-1, 2, 0); FOLLOWS(truncated_normal, F_truncated, S(-1), S(2));
+  WITH(0, 0.5, 0); FOLLOWS(lognormal, F_lognormal, NULL, S(0.5));
+  WITH(1, 2, 0); FOLLOWS(halfnormal, F_halfnormal, S(1), S(2));
+  WITH(3, 0, 0); FOLLOWS(exponential, F_exponential, S(3));
+  WITH(2, 1, 3); FOLLOWS(truncexpon, F_truncexpon, S(2), S(1), S(3));
+  WITH(1, 2, 0); FOLLOWS(laplace, F_laplace, S(1), S(2));
+  FOLLOWS(logistic, F_logistic, S(1), S(2));
+  FOLLOWS(gumbel, F_gumbel, S(1), S(2));
+  FOLLOWS(cauchy, F_cauchy, S(1), S(2));
+  FOLLOWS(halfcauchy, F_halfcauchy, S(1), S(2));
+  WITH(2, 0, 0); FOLLOWS(rayleigh, F_rayleigh, S(2));
+  WITH(1.7, 2, 0); FOLLOWS(weibull, F_weibull, S(1.7), S(2));
+  WITH(2.5, 2, 0); FOLLOWS(pareto, F_pareto, S(2.5), S(2));
+  WITH(1, 2, 5); FOLLOWS(triangular, F_triangular, S(1), S(2), S(5));
+  WITH(2, 3, 0); FOLLOWS(wald, F_wald, S(2), S(3));
+}
+
+/* ---- Gamma and what is made of it: closed forms where shapes are halves or whole ---- */
+
+/* P(a, x) by its series, in long double. */
+static long double lower_gamma(long double a, long double x) {
+  if (!(x > 0)) return 0;
+  long double term = 1 / a, sum = term;
+  for (int k = 1; k < 5000 && term > sum * 1e-21L; k++) sum += term *= x / (a + k);
+  return sum * expl(a * logl(x) - x - lgammal(a));
+}
+static double F_gamma(double x, const double q[]) { return (double)lower_gamma(q[0], x / q[1]); }
+static double F_invgamma(double x, const double q[]) { return 1 - (double)lower_gamma(q[0], q[1] / x); }
+static double F_gengamma(double x, const double q[]) { return (double)lower_gamma(q[0] / q[1], pow(x / q[2], q[1])); }
+static double F_chisquare(double x, const double q[]) { return (double)lower_gamma(q[0] / 2, x / 2); }
+static double F_beta_2_3(double x, const double q[]) { return (void)q, x * x * (6 - 8 * x + 3 * x * x); }
+static double F_arcsine(double x, const double q[]) { return (void)q, asin(sqrt(x)) / M_PI_2; }
+static double F_student_2(double x, const double q[]) {
+  double t = (x - q[1]) / q[2];
+  return 0.5 + t / (2 * sqrt(2 + t * t));
+}
+static double F_f_2_4(double x, const double q[]) { return (void)q, 1 - 1 / ((1 + x / 2) * (1 + x / 2)); }
+
+/* By Simpson's rule on a grid that is made once. */
+static double F_vonmises_half(double x, const double q[]) {
+  enum { GRID = 4096 };
+  static double F[GRID + 1];
+  double h = 2 * M_PI / GRID, at = (x + M_PI) / h;
+  if (!F[GRID]) {
+    for (int i = 0; i < GRID; i++) {
+      double a = -M_PI + i * h;
+      F[i + 1] = F[i] + h / 6 * (exp(q[0] * cos(a)) + 4 * exp(q[0] * cos(a + h / 2)) + exp(q[0] * cos(a + h)));
+    }
+    for (int i = 0; i <= GRID; i++) F[i] /= F[GRID];
+  }
+  int i = at < 0 ? 0 : at >= GRID ? GRID - 1 : (int)at;
+  return fmin(1, fmax(0, F[i] + (at - i) * (F[i + 1] - F[i])));
+}
+
+TEST(draws_by_rejection_follow_their_distributions) {
+  test_watchdog(120);
+  double q[3];
+  WITH(2.5, 2, 0); FOLLOWS(gamma, F_gamma, S(2.5), S(2));
+  WITH(0.5, 1, 0); FOLLOWS(gamma, F_gamma, S(0.5), NULL);
+  WITH(3, 2, 0); FOLLOWS(invgamma, F_invgamma, S(3), S(2));
+  WITH(3, 2, 3); FOLLOWS(gengamma, F_gengamma, S(3), S(2), S(3));
+  WITH(3, 0, 0); FOLLOWS(chisquare, F_chisquare, S(3));
+  FOLLOWS(beta, F_beta_2_3, S(2), S(3));
+  FOLLOWS(beta, F_arcsine, S(0.5), S(0.5));
+  WITH(2, 1, 3); FOLLOWS(studentt, F_student_2, S(2), S(1), S(3));
+  FOLLOWS(f, F_f_2_4, S(2), S(4));
+  WITH(0.5, 0, 0); FOLLOWS(vonmises, F_vonmises_half, NULL, S(0.5));
+}
+
+static double log_choose(double n, double k) { return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1); }
+static double P_poisson(double k, const double q[]) { return exp(k * log(q[0]) - q[0] - lgamma(k + 1)); }
+static double P_binomial(double k, const double q[]) {
+  return k > q[0] ? 0 : exp(log_choose(q[0], k) + k * log(q[1]) + (q[0] - k) * log1p(-q[1]));
+}
+static double P_geometric(double k, const double q[]) { return k < 1 ? 0 : q[0] * pow(1 - q[0], k - 1); }
+static double P_negative(double k, const double q[]) {
+  return exp(lgamma(k + q[0]) - lgamma(k + 1) - lgamma(q[0]) + q[0] * log(q[1]) + k * log1p(-q[1]));
+}
+static double P_hyper(double k, const double q[]) {
+  if (k > q[0] || k > q[2] || q[2] - k > q[1]) return 0;
+  return exp(log_choose(q[0], k) + log_choose(q[1], q[2] - k) - log_choose(q[0] + q[1], q[2]));
+}
+static double P_betabinomial(double k, const double q[]) {
+  if (k > q[0]) return 0;
+  double n = q[0], a = q[1], b = q[2];
+  return exp(log_choose(n, k) + lgamma(k + a) + lgamma(n - k + b) - lgamma(n + a + b) + lgamma(a + b) - lgamma(a) - lgamma(b));
+}
+
+TEST(whole_draws_follow_their_distributions) {
+  test_watchdog(120);
+  double q[3];
+  WITH(3, 0, 0); COUNTS(poisson, P_poisson, S(3));
+  WITH(9.9, 0, 0); COUNTS(poisson, P_poisson, S(9.9));
+  WITH(20, 0, 0); COUNTS(poisson, P_poisson, S(20));
+  WITH(10, 0.3, 0); COUNTS(binomial, P_binomial, S(10), S(0.3));
+  WITH(60, 0.4, 0); COUNTS(binomial, P_binomial, S(60), S(0.4));
+  WITH(60, 0.8, 0); COUNTS(binomial, P_binomial, S(60), S(0.8));
+  WITH(0.3, 0, 0); COUNTS(geometric, P_geometric, S(0.3));
+  WITH(3.5, 0.3, 0); COUNTS(negative_binomial, P_negative, S(3.5), S(0.3));
+  WITH(20, 2, 3); COUNTS(betabinomial, P_betabinomial, S(20), S(2), S(3));
+  WITH(50, 20, 30); COUNTS(hypergeometric, P_hyper, S(50), S(20), S(30));
+  WITH(50, 20, 60); COUNTS(hypergeometric, P_hyper, S(50), S(20), S(60));
+  WITH(5, 10, 4); COUNTS(hypergeometric, P_hyper, S(5), S(10), S(4));
+}
+
+TEST(draws_along_an_axis_follow_their_distributions) {
+  weft_scope *s = weft_scope_open();
+  double p[] = { 0.1, 0.2, 0.3, 0.4 }, q[3];
+  weft_array *logits = weft_log(f64s(4, p)), *key = weft_random_key(9);
+  weft_array *one = weft_random_categorical(key, weft_full(WEFT_I32, WEFT_DIMS(DRAWS), 0), logits, -1);
+  for (int k = 0; k < 4; k++)
+    EXPECT_NEAR(one_f64(weft_cast(weft_mean(weft_cast(weft_eq(one, weft_integer(k)), WEFT_F64), WEFT_ALL), WEFT_F64)), p[k], 2e-3);
+  weft_array *counts = weft_random_multinomial(key, weft_full(WEFT_I32, WEFT_DIMS(DRAWS / 10, 4), 0), weft_integer(20), f64s(4, p));
+  uint8_t ok = 0;
+  EXPECT_OK(weft_read(weft_all(weft_eq(weft_sum(counts, -1), weft_integer(20)), WEFT_ALL), WEFT_BOOL, &ok, 1));
+  EXPECT(ok);
+  for (int k = 0; k < 4; k++)
+    WITH(20, p[k], 0), expect_counts(__LINE__, "multinomial", weft_slice(counts, 1, k, k + 1, 1), P_binomial, q);
+  double alpha[] = { 1, 1 };
+  weft_array *shares = weft_random_dirichlet(key, weft_full(WEFT_F64, WEFT_DIMS(DRAWS, 2), 0), f64s(2, alpha));
+  WITH(0, 1, 0), expect_follows(__LINE__, "dirichlet", weft_slice(shares, 1, 0, 1, 1), F_uniform, q);
+  weft_scope_discard(s);
+}
+
+TEST(categorical_draws_are_those_recorded) {
+  weft_scope *s = weft_scope_open();
+  float logits[] = { 0.1f, 0.5f, 2, 1, 1, 1, 3, 0, 0, 0, 2, 1 };
+  weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(4, 3), logits), *key = weft_random_key(8);
+  EXPECT_F64(weft_cast(weft_random_categorical(key, NULL, x, -1), WEFT_F64), 2, 1, 0, 1);
+  EXPECT_F64(weft_cast(weft_random_categorical(key, NULL, x, 0), WEFT_F64), 2, 3, 0);
+  weft_scope_discard(s);
+}
+
+/* ---- However they are computed ---- */
+
+/* One of each kind, of parameters that vary. */
+static weft_array *some_of_each(weft_array *key, weft_array *a) {
+  weft_array *keys = weft_random_split(key, 6), *k[6];
+  for (int i = 0; i < 6; i++) k[i] = weft_at(keys, 0, weft_integer(i));
+  weft_array *y = weft_random_gamma(k[0], NULL, a, NULL), *half = weft_mul(a, S(0.5));
+  y = weft_add(y, weft_random_beta(k[1], NULL, a, half));
+  y = weft_add(y, weft_cast(weft_random_poisson(k[2], NULL, weft_mul(a, S(6))), WEFT_F64));
+  y = weft_add(y, weft_cast(weft_random_binomial(k[3], NULL, weft_floor(weft_mul(a, S(20))), S(0.3)), WEFT_F64));
+  y = weft_add(y, weft_random_vonmises(k[4], NULL, NULL, a));
+  return weft_add(y, weft_random_weibull(k[5], NULL, a, NULL));
+}
+
+static const double shapes_of[] = { 0.2, 0.7, 1, 1.5, 2, 3.25, 8, 40, 1.1, 0.9, 5, 6 };
+enum { SHAPES_OF = sizeof shapes_of / sizeof *shapes_of };
+
+static void expect_same(int line, weft_array *a, weft_array *b) {
+  size_t n, m;
+  double *x = all_f64(a, &n), *y = all_f64(b, &m);
+  if (n != m || !are_same(x, y, n)) test_fail(__FILE__, line, "they differ");
+  free(x);
+  free(y);
+}
+#define EXPECT_SAME(a, b) expect_same(__LINE__, a, b)
+
+TEST(rejections_have_the_same_bits_in_every_way_of_evaluation) {
+  double *first = NULL;
+  for (int i = 0; i < n_ways; i++) {
+    size_t n;
+    way_take(&ways[i]);
+    weft_scope *s = weft_scope_open();
+    weft_array *a = weft_reshape(weft_repeat(f64s(SHAPES_OF, shapes_of), 0, 11), WEFT_DIMS(11, SHAPES_OF));
+    double *x = all_f64(some_of_each(weft_random_key(42), a), &n);
+    if (first && !are_same(first, x, n)) test_fail(__FILE__, __LINE__, "%s draws others than %s", ways[i].name, ways[0].name);
+    for (size_t k = 0; k < n; k++) EXPECT(isfinite(x[k]));
+    weft_scope_discard(s);
+    way_leave();
+    if (first) free(x);
+    else first = x;
+  }
+  free(first);
+}
+
+TEST(rejections_mapped_over_keys_are_those_of_each_key) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = f64s(SHAPES_OF, shapes_of), *keys = weft_random_split(weft_random_key(1), 3);
+  weft_array *key = weft_input(WEFT_U32, WEFT_DIMS(2)), *y = some_of_each(key, a), *ys;
+  weft_map(1, &key, &keys, 1, &y, &ys);
+  for (int64_t i = 0; i < 3; i++) {
+    weft_array *i_ = weft_integer(i);
+    EXPECT_SAME(weft_at(ys, 0, i_), some_of_each(weft_at(keys, 0, i_), a));
+  }
+  weft_scope_discard(s);
+}
+
+TEST(rejections_of_sizes_that_a_call_tells_are_those_of_known_sizes) {
+  weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+  weft_array *in[2] = { weft_input(WEFT_U32, WEFT_DIMS(2)), weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)) };
+  weft_array *out = some_of_each(in[0], in[1]), *y;
+  weft_function *f = weft_compile(body, 2, in, 1, &out);
+  weft_array *key = weft_random_key(3);
+  for (int n = 0; n <= SHAPES_OF; n += 6) {
+    weft_array *a = f64s(n, shapes_of);
+    weft_call(f, WEFT_ARRAYS(key, a), 1, &y);
+    EXPECT_SAME(y, some_of_each(key, a));
+  }
+  weft_scope_discard(s);
+}
+
+TEST(rejections_in_a_loop_are_those_written_out) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = f64s(SHAPES_OF, shapes_of), *keys = weft_random_split(weft_random_key(8), 3), *want[3];
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *got = weft_loop_all(loop, some_of_each(weft_loop_each(loop, keys), a));
+  weft_loop_close(loop);
+  for (int i = 0; i < 3; i++) want[i] = some_of_each(weft_at(keys, 0, weft_integer(i)), a);
+  EXPECT_SAME(got, weft_stack(0, 3, want));
+  weft_scope_discard(s);
+}
+
+/* ---- Derivatives ---- */
+
+static weft_array *key_of_tests(void) { return weft_random_key(31); }
+#define OF_X(name, expression) static weft_array *name(weft_array *x) { return expression; }
+OF_X(normal_by_both, weft_random_normal(key_of_tests(), NULL, weft_mul(x, x), weft_exp(x)))
+OF_X(uniform_by_both, weft_random_uniform(key_of_tests(), NULL, x, weft_exp(x)))
+OF_X(weibull_by_both, weft_random_weibull(key_of_tests(), NULL, weft_exp(x), weft_mul(x, x)))
+OF_X(pareto_by_shape, weft_random_pareto(key_of_tests(), NULL, weft_exp(x), NULL))
+OF_X(gumbel_by_both, weft_random_gumbel(key_of_tests(), NULL, x, weft_mul(x, x)))
+OF_X(truncated_by_ends, weft_random_truncated_normal(key_of_tests(), NULL, weft_neg(weft_exp(x)), weft_mul(x, x)))
+OF_X(triangular_by_right, weft_random_triangular(key_of_tests(), NULL, S(0), S(0.5), weft_add(S(1), weft_mul(x, x))))
+OF_X(gamma_by_scale, weft_random_gamma(key_of_tests(), NULL, S(2.5), weft_mul(x, x)))
+
+TEST(derivatives_by_parameters_are_those_of_the_formula) {
+  const double x[] = { 0.3, -0.7, 1.2, 0.9 };
+  check_function("normal", normal_by_both, 4, x);
+  check_function("uniform", uniform_by_both, 4, x);
+  check_function("weibull", weibull_by_both, 4, x);
+  check_function("pareto", pareto_by_shape, 4, x);
+  check_function("gumbel", gumbel_by_both, 4, x);
+  check_function("truncated_normal", truncated_by_ends, 4, x);
+  check_function("triangular", triangular_by_right, 4, x);
+  check_function("gamma by its scale", gamma_by_scale, 4, x);
+}
+
+/* At a fixed value of P(a, x) dx / da = -(dP / da) / (dP / dx): by differences of the series in long double. */
+static double quantile_slope(double a, double x) {
+  long double h = 1e-5L * a, density = expl((a - 1) * logl(x) - x - lgammal(a));
+  long double d1 = lower_gamma(a + h, x) - lower_gamma(a - h, x), d2 = lower_gamma(a + 2 * h, x) - lower_gamma(a - 2 * h, x);
+  return (double)(-(8 * d1 - d2) / (12 * h) / density);
+}
+
+TEST(a_gamma_draw_moves_with_its_shape_as_the_quantile_does) {
+  weft_scope *s = weft_scope_open();
+  static const double shape[] = { 1, 1.3, 2, 5, 17, 300, 9999, 10001, 30000 };
+  for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+    double many[20], x[20], dx[20], forward[20];
+    for (int k = 0; k < 20; k++) many[k] = shape[i];
+    weft_array *a = f64s(20, many), *y = weft_random_gamma(weft_random_key(i), NULL, a, NULL), *da, *dy, *one = weft_full_like(a, 1);
+    weft_grad(y, 1, &a, &da);
+    weft_jvp(1, &a, &one, 1, &y, &dy);
+    read_f64(y, 20, x), read_f64(da, 20, dx), read_f64(dy, 20, forward);
+    for (int k = 0; k < 20; k++) {
+      EXPECT_NEAR(dx[k], quantile_slope(shape[i], x[k]), 1e-7);
+      EXPECT(dx[k] == forward[k]);
+    }
+  }
+  weft_scope_discard(s);
+}
+
+/* d E f / da = E df / da: the mean of beta(a, b) is a / (a + b), its derivative b / (a + b)^2; a gamma draw's is its shape. */
+TEST(gradients_of_means_are_means_of_gradients) {
+  weft_scope *s = weft_scope_open();
+  static const double shape[] = { 0.3, 0.8, 2, 6 };
+  for (int i = 0; i < 4; i++) {
+    double p = shape[i], want = 1.5 / ((p + 1.5) * (p + 1.5));
+    weft_array *a = f64_of(p), *like = weft_full(WEFT_F64, WEFT_DIMS(100000), 0), *da;
+    weft_grad(weft_mean(weft_random_beta(weft_random_key(5), like, a, S(1.5)), WEFT_ALL), 1, &a, &da);
+    EXPECT_NEAR(one_f64(da), want, 4e-3);
+    weft_grad(weft_mean(weft_random_gamma(weft_random_key(6), like, a, NULL), WEFT_ALL), 1, &a, &da);
+    EXPECT_NEAR(one_f64(da), 1, 1e-2);
+    weft_array *alpha = weft_stack(0, 3, (weft_array *[]){ a, f64_of(1), f64_of(2) }), *wide = weft_full(WEFT_F64, WEFT_DIMS(100000, 3), 0);
+    weft_array *first = weft_slice(weft_random_dirichlet(weft_random_key(7), wide, alpha), 1, 0, 1, 1);
+    weft_grad(weft_mean(first, WEFT_ALL), 1, &a, &da);
+    EXPECT_NEAR(one_f64(da), 3 / ((p + 3) * (p + 3)), 4e-3);
+  }
+  weft_scope_discard(s);
+}
+
+TEST(whole_draws_have_no_derivative) {
+  weft_scope *s = weft_scope_open();
+  weft_array *m = f64_of(3), *dm, *y = weft_random_poisson(weft_random_key(1), weft_full(WEFT_F64, WEFT_DIMS(5), 0), m);
+  weft_grad(y, 1, &m, &dm);
+  EXPECT(one_f64(dm) == 0);
+  weft_scope_discard(s);
+}
+
+/* ---- Nonsense ---- */
+
+TEST(parameters_that_make_no_sense_give_nan_or_minus_one) {
+  weft_scope *s = weft_scope_open();
+  static const double odd[] = { -1, NAN, 0, INFINITY, 2 };
+  weft_array *p = f64s(5, odd), *key = weft_random_key(1);
+  double y[5];
+  read_f64(weft_random_gamma(key, NULL, p, NULL), 5, y);
+  EXPECT(isnan(y[0]) && isnan(y[1]) && isnan(y[2]) && y[4] > 0);
+  read_f64(weft_cast(weft_random_poisson(key, NULL, p), WEFT_F64), 5, y);
+  EXPECT(y[0] == -1 && y[1] == -1 && y[2] == 0 && y[3] == -1 && y[4] >= 0);
+  read_f64(weft_cast(weft_random_binomial(key, NULL, p, NULL), WEFT_F64), 5, y);
+  EXPECT(y[0] == -1 && y[1] == -1 && y[2] == 0 && y[3] == -1 && y[4] >= 0 && y[4] <= 2);
+  read_f64(weft_random_poisson(key, weft_full(WEFT_F64, WEFT_DIMS(5), 0), p), 5, y);
+  EXPECT(isnan(y[0]) && isnan(y[1]));
+  weft_array *bad = weft_random_gamma(key, NULL, S(-2), NULL);
+  EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_random_gamma: shape is -2, not above 0");
+  bad = weft_random_weibull(key, NULL, NULL, NULL);
+  EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
+  EXPECT_TEXT(weft_message(), "weft_random_weibull: shape is NULL");
+  bad = weft_random_categorical(key, NULL, S(1), 0);
+  EXPECT_INT(weft_check(bad), WEFT_ERR_SHAPE);
+  EXPECT_TEXT(weft_message(), "weft_random_categorical: logits is a number and has no axis");
+  read_f64(weft_cast(weft_random_hypergeometric(key, weft_full(WEFT_I64, 0, NULL, 0), S(0x1p50), S(0x1p50), S(0x1p50)), WEFT_F64), 1, y);
+  EXPECT(y[0] == -1); /* too many steps */
+  weft_scope_discard(s);
+}
