@@ -52,7 +52,8 @@ weft_array *normal_of(weft_array *word, weft_dtype in);
 /* ---- Loops of lanes (random_lanes.c) ---- */
 
 /* body of arrays x that broadcast, written for one element of each, 0-d, and mapped; n at most 8. */
-weft_array *lanes_map(const char *fn, int n, weft_array *const x[], weft_array *body(const void *, weft_array *const x[]), const void *);
+weft_array *lanes_map(const char *fn, int n, weft_array *const x[], weft_array *body(const void *, weft_array *const x[]),
+                      const void *ctx);
 
 /* Attempts of each element by itself, at most so many: from so many words, a value and whether it is taken. After the last the
  * value is taken all the same; `most` makes that less likely than 2^-64. */
