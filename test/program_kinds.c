@@ -420,9 +420,12 @@ BUILD(random_key) { return weft_random_key((uint64_t)s->p[0]); }
 BUILD(random_split) { return weft_random_split(in[0], s->p[0]); }
 BUILD(random_bits) { return weft_random_bits(in[0], in[1]); }
 BUILD(random_randint) { return weft_random_randint(in[0], in[1], weft_integer(-3), weft_integer(9)); }
-BUILD(random1) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], NULL); }
-BUILD(random2) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], NULL, NULL); }
-__attribute__((unused)) BUILD(random3) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], NULL, NULL, NULL); }
+BUILD(random1) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], weft_scalar(0.5)); }
+BUILD(random2) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], weft_scalar(0.5), weft_scalar(0.75)); }
+BUILD(random3) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], weft_scalar(0.5), weft_scalar(0.75), weft_scalar(2)); }
+BUILD(random_categorical) { return weft_random_categorical(in[0], NULL, in[1], -1); }
+BUILD(random_dirichlet) { return weft_random_dirichlet(in[0], NULL, weft_add(weft_mul(in[1], in[1]), weft_scalar(0.5))); }
+BUILD(random_multinomial) { return weft_random_multinomial(in[0], NULL, weft_integer(5), weft_add(weft_mul(in[1], in[1]), weft_scalar(0.5))); }
 extern const struct kind kind_random_key;
 MAKE(random_key) { return ok(p->is_smooth ? -1 : grow(p, kind, 0, NULL, 1, (int64_t[]){ any(p, 100) })); }
 MAKE(random_split) {
@@ -432,6 +435,10 @@ MAKE(random_split) {
 MAKE(random) {
   int like = pick(p, REAL), key = like < 0 || p->is_smooth ? -1 : grow(p, &kind_random_key, 0, NULL, 1, (int64_t[]){ any(p, 100) });
   return ok(grow(p, kind, 2, (int[]){ key, like }, 0, NULL));
+}
+MAKE(random_axis) {
+  int x = pick(p, RANK_1 | FLOAT | FULL | SMALL), key = x < 0 || p->is_smooth ? -1 : grow(p, &kind_random_key, 0, NULL, 1, (int64_t[]){ any(p, 100) });
+  return ok(grow(p, kind, 2, (int[]){ key, x }, 0, NULL));
 }
 
 /* ---- composed ---- */
@@ -532,6 +539,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(sized, 2, true, sized) X(arange, 1, true, series) X(linspace, 1, true, series) X(eye, 1, true, series) X(tri, 1, true, series) \
   X(windows, 3, true, windows) X(conv, 3, true, conv) X(random_split, 1, false, random_split)                                \
   X(random_bits, 2, false, random) X(random_randint, 1, false, random)                                                       \
+  X(random_categorical, 1, false, random_axis) X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
   X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
 ROWS(X)

@@ -147,12 +147,15 @@ static weft_array *bits_of(const struct draw *d, weft_dtype as) {
   return weft_cast(words(d, bytes == 8 ? WEFT_U64 : WEFT_U32, 0, 1), as);
 }
 
-weft_array *weft_random_split(weft_array *key, int64_t n) {
+weft_array *random_keys(const char *fn, weft_array *key, dim n) {
   struct draw d;
   weft_array *bad;
+  return random_open(&d, fn, key, 2, (dim[]){ n, 2 }, &bad) ? bits_of(&d, WEFT_U32) : bad;
+}
+
+weft_array *weft_random_split(weft_array *key, int64_t n) {
   struct failure *why = dims_check("weft_random_split", 2, (int64_t[]){ n, 2 });
-  if (why) return array_failed(why);
-  return random_open(&d, "weft_random_split", key, 2, (dim[]){ n, 2 }, &bad) ? bits_of(&d, WEFT_U32) : bad;
+  return why ? array_failed(why) : random_keys("weft_random_split", key, n);
 }
 
 weft_array *weft_random_bits(weft_array *key, weft_array *like) {

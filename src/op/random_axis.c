@@ -100,10 +100,8 @@ weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_arra
   node_release(shape);
   if (why) return array_of_bad(why, 2, in);
   nodes_release(2, in);
-  if (!dim_is_known(dims[rank - 1]))
-    return array_bad(WEFT_ERR_SHAPE, "%s: the number of kinds is not known here", fn);
 
-  weft_array *each = array_broadcast(fn, weft_cast(p, WEFT_F64), rank, dims), *keys = weft_random_split(key, dims[rank - 1]);
+  weft_array *each = array_broadcast(fn, weft_cast(p, WEFT_F64), rank, dims), *keys = random_keys(fn, key, dims[rank - 1]);
   weft_loop *loop = weft_loop_open(NULL);
   weft_array *now = weft_loop_each(loop, weft_moveaxis(each, -1, 0)), *one = weft_loop_each(loop, keys);
   weft_array *trials = array_broadcast(fn, weft_floor(weft_cast(n, WEFT_F64)), rank - 1, dims);
