@@ -337,7 +337,7 @@ static weft_array *recomputed_whiles(weft_array *x) {
 static weft_array *counted(weft_array *c, weft_array *from) {
   weft_loop *l = opened(weft_where(weft_lt(from, weft_integer(4)), weft_integer(9), weft_integer(0)));
   weft_array *d = weft_loop_carry(l, c), *t = weft_loop_carry(l, from), *next = weft_add(t, weft_integer(1));
-  weft_loop_next(l, d, weft_mul(weft_add(weft_mul(d, d), weft_scalar(1)), weft_scalar(0.6)));
+  weft_loop_next(l, d, weft_mul(weft_add(weft_mul(d, d), weft_scalar(1)), weft_scalar(0.45)));
   weft_loop_next(l, t, next);
   weft_loop_until(l, weft_ge(next, weft_integer(4)));
   weft_array *last = weft_loop_last(l, d);
@@ -353,6 +353,16 @@ static weft_array *counted_inside(weft_array *x) {
   weft_loop_close(l);
   return y;
 }
+/* The reverse loops inside make as many steps as loops that no row of a map changes: those are outside of the map's. */
+static weft_array *counted_from_0(weft_array *x) {
+  weft_loop *l = opened(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, counted(c, i64_of(0)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+static weft_array *counted_twice_from_0(weft_array *x) { return repeated(2, x, counted_from_0); }
 static weft_array *counted_in_choice(weft_array *x) {
   weft_cond *p = weft_cond_open(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)));
   weft_array *y = weft_cond_value(p, counted_inside(x), weft_mul(x, weft_scalar(2)));
@@ -430,6 +440,7 @@ static const struct kind { const char *name; array_function of; int refused, rou
   { "while in choice", while_in_choice, 0, TWICE_OR_MAPPED, true }, { "choice of whiles", choice_of_whiles, 0, TWICE_OR_MAPPED, true },
   { "last rows until", last_rows_until, 0, TWICE_OR_MAPPED, true, EVERY }, { "recomputed whiles", recomputed_whiles, 0, TWICE_OR_MAPPED, true },
   { "counted inside", counted_inside, 0, REVERSE, true }, { "counted in choice", counted_in_choice, 0, REVERSE, true },
+  { "counted from 0", counted_from_0, 0, REVERSE, true }, { "counted twice from 0", counted_twice_from_0, 0, REVERSE, true },
 };
 
 static int64_t count(weft_array *a) { return weft_rank(a) == 1 ? weft_dim(a, 0) : -1; }

@@ -157,7 +157,7 @@ static struct loop *same_shape(const struct loop *l) {
   struct loop *to = loop_new(l->n_seq, l->n_carry, l->n_const, l->n_all);
   if (!to) return NULL;
   to->has_steps = l->has_steps, to->is_branch = l->is_branch, to->is_backward = l->is_backward;
-  to->is_uneven = l->is_uneven, to->truncate = l->truncate;
+  to->is_uneven = l->is_uneven, to->needs_length = l->needs_length, to->truncate = l->truncate;
   return to;
 }
 
@@ -441,10 +441,36 @@ bool loop_runs_blind(const struct loop *l, const struct node *steps) {
 
 /* ---- Loops inside with a length of their own in each step ---- */
 
+/* The steps that a loop has made. */
+bool loop_is_length(const struct node *n) {
+  const struct node *of = n->op == &op_item && n->n_in ? n->in[0] : NULL;
+  return of && of->op == &op_loop && ((const struct item_attr *)n->attr)->k == loop_out_length(loop_of(of));
+}
+
+/* Whether sizes in the body are the steps that loop i inside makes, of which there are as many as another has made: in each
+ * step one of the body (is_own), or one outside. */
+static bool has_steps_of(const struct making *m, int i, bool is_own) {
+  const struct loop *l = m->is_inside[i] && m->g.node[i]->op == &op_loop ? loop_of(m->g.node[i]) : NULL;
+  bool has_sizes = l && l->needs_length, is_said = false;
+  if (!l || (!l->needs_length && dim_is_known(dim_resolve(l->steps)))) return false;
+  for (int k = 0; k < m->g.n && !has_sizes; k++) has_sizes = m->is_inside[k] && has_size(m->g.node[k], l->steps);
+  for (int at = m->g.first[i]; at < m->g.first[i + 1]; at++) {
+    int k = m->g.operand[at];
+    is_said |= m->depends[k] == is_own && loop_is_length(m->g.node[k]);
+  }
+  return has_sizes && is_said;
+}
+
+static bool needs_length(const struct making *m) {
+  for (int i = 0; i < m->g.n; i++) if (has_steps_of(m, i, false)) return true;
+  return false;
+}
+
 /* Whether a node inside has such a size. */
 static bool is_uneven(const struct making *m) {
   for (int i = 0; i < m->g.n; i++) {
     if (m->is_inside[i] && m->g.node[i]->op == &op_loop && loop_of(m->g.node[i])->is_uneven) return true;
+    if (has_steps_of(m, i, true)) return true;
     const struct loop *l = m->is_inside[i] ? own_length(m, i) : NULL;
     for (int k = 0; l && k < m->g.n; k++)
       if (m->is_inside[k] && has_size_of(m->g.node[k], l)) return true;
@@ -475,6 +501,7 @@ static struct loop *assemble(struct making *m, struct failure **failure) {
   l->is_branch = p->since != 0;
   l->is_backward = p->is_backward;
   l->is_uneven = is_uneven(m);
+  l->needs_length = needs_length(m);
   l->truncate = p->truncate;
   with_sizes(l, p->n_steps, p->owns_steps, p->until ? dim_symbol() : p->n_steps);
   for (int i = 0, k = 0; i < p->n_seq; i++)

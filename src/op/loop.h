@@ -69,6 +69,7 @@ static inline int loop_in_seq(const struct loop *l, int k) { return l->has_steps
 static inline int loop_in_carry(const struct loop *l, int k) { return l->has_steps + l->n_seq + k; }
 static inline int loop_in_const(const struct loop *l, int k) { return l->has_steps + l->n_seq + l->n_carry + k; }
 static inline int loop_out_last(const struct loop *l, int k) { return l->n_all + k; }
+bool loop_is_length(const struct node *); /* of a loop: how many steps it has made */
 static inline int loop_out_length(const struct loop *l) { return l->n_all + l->n_carry; }
 static inline int loop_out_kept(const struct loop *l, int k) { return l->n_all - l->n_carry + k; } /* carries before steps */
 

@@ -97,6 +97,16 @@ static bool is_unsized(const struct node *item) {
   return l->is_uneven || !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
 }
 
+/* The length of a loop that must have run before this one, in whose body sizes depend on it. NULL: none is unknown. */
+static struct node *unknown_length(const struct node *loop) {
+  if (!((const struct loop_attr *)loop->attr)->loop->needs_length) return NULL;
+  for (int k = 0; k < loop->n_in; k++) {
+    struct node *n = loop->in[k];
+    if (loop_is_length(n) && !dim_is_known(dim_resolve(((const struct loop_attr *)n->in[0]->attr)->loop->length))) return n;
+  }
+  return NULL;
+}
+
 /* Sizes that have become known since the nodes were made; lock held. false: out of memory. */
 static bool settle_sizes(const struct node_list *l) {
   for (int i = 0; i < l->n; i++) {
@@ -119,7 +129,8 @@ static enum obstacle look(const struct node_list *l, struct failure **failure, s
     if ((*failure = unusable(n))) return BLOCKED;
     if (found == CLEAR && !has_value(n) && !is_free(n)) found = WAITS;
     else if (found == CLEAR && n->op->kind == OP_CALL && !has_value(n)) found = CALLS, *which = n;
-    else if (found == CLEAR && n->op->kind == OP_ITEM && !has_value(n) && is_unsized(n)) found = UNSIZED, *which = n->in[0];
+    else if (found == CLEAR && n->op->kind == OP_ITEM && !has_value(n) && is_unsized(n)) found = UNSIZED, *which = n;
+    else if (found == CLEAR && n->op->kind == OP_LOOP && unknown_length(n)) found = UNSIZED, *which = unknown_length(n);
   }
   return found;
 }
@@ -460,6 +471,7 @@ static struct failure *run_or_give_up(struct eval *e) {
 /* ---- the way there ---- */
 
 static struct failure *size_loop(int n, struct node *const item[]);
+static struct failure *tell_length(struct node *n, dim length);
 
 static bool is_asked(const struct eval_options *o) { return o->fn || !o->only_targets; }
 static bool is_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed) > 0; }
@@ -555,12 +567,16 @@ static struct failure *approach(struct eval *e) {
     }
     if (in_the_way == WAITS) f = await_change(&e->settings);
     struct node **item = NULL;
-    int n_items = in_the_way == CALLS || in_the_way == UNSIZED ? items_of(&l, which, &item) : 0;
+    const struct node *many = in_the_way == CALLS ? which : in_the_way == UNSIZED ? which->in[0] : NULL;
+    int n_items = many ? items_of(&l, many, &item) : 0;
+    dim length = in_the_way == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
+    which = in_the_way == UNSIZED ? node_retain(which) : NULL;
     node_list_free(&l);
     graph_unlock();
-    if (n_items < 0) return no_memory();
+    if (n_items < 0) return node_release(which), no_memory();
     if (in_the_way == CALLS) f = eval_call(n_items, item);
-    if (in_the_way == UNSIZED) f = size_loop(n_items, item);
+    if (in_the_way == UNSIZED) f = n_items ? size_loop(n_items, item) : tell_length(which, length);
+    node_release(which);
     nodes_release(n_items, item);
     mem_free(item);
     if (f) return f;
@@ -733,6 +749,13 @@ static struct failure *run_unsized(struct loop *l, struct node *loop, int n, str
   node_release(length);
   mem_free(target);
   return f;
+}
+
+/* n is the length of a loop that has run. */
+static struct failure *tell_length(struct node *n, dim length) {
+  int64_t taken;
+  struct failure *f = read_integer(n, &taken);
+  return f ? f : dim_bind(length, taken) ? NULL : no_memory();
 }
 
 static struct failure *size_loop(int n, struct node *const item[]) {

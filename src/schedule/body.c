@@ -15,17 +15,19 @@ static struct node *var_of(const struct loop *l, int k) {
   return k < l->n_seq + l->n_carry ? l->carry_var[k - l->n_seq] : l->const_var[k - l->n_seq - l->n_carry];
 }
 
-/* Variables become leaves numbered as the inputs of the loop are. */
+/* Variables become leaves numbered as the inputs of the loop are. Sizes that a loop outside has told are numbers here. */
 static struct node *local_of(struct body *b, const struct subgraph *g, int i, struct node *const made[]) {
   struct work *w = b->w;
   const struct node *n = g->node[i];
+  dim dims[WEFT_RANK_MAX];
   int n_in = n->op->kind == OP_SIZE ? 0 : subgraph_arity(g, i);
   struct node **in = work_take(w, sizeof *in * (size_t)(n_in + 1));
   if (!in) return NULL;
   for (int k = 0; k < n_in; k++) in[k] = made[g->operand[g->first[i] + k]];
   const struct op *op = n->op == &op_loop_var ? &op_value : n->op;
-  struct node *x = node_local(w->arena, op, (weft_dtype)n->dtype, n->rank, n->dims, n_in, in, n->attr, n->attr_bytes);
-  if (!x) return w->no_memory = true, NULL;
+  for (int k = 0; k < n->rank; k++) dims[k] = dim_resolve(n->dims[k]);
+  struct node *x = node_local(w->arena, op, (weft_dtype)n->dtype, n->rank, dims, n_in, in, n->attr, n->attr_bytes);
+  if (!x || (op->settle && !op->settle(x))) return w->no_memory = true, NULL;
   x->origin = n->origin;
   x->slot = i;
   for (int k = 0; n->op == &op_loop_var && k < body_variables(b->loop); k++)
