@@ -148,7 +148,7 @@ TEST(views_backwards_and_joints_pass_derivatives_to_their_places) {
 TEST(a_branch_that_is_not_taken_passes_on_neither_nan_nor_inf) {
   weft_scope *s = weft_scope_open();
   weft_array *x = f64s(3, (double[]){ -1, 2, 0 }), *is_above = weft_gt(x, weft_scalar(0)), *nan = weft_scalar(NAN);
-  EXPECT_GRADIENT(weft_where(is_above, weft_log(x), weft_mul(x, weft_scalar(3))), weft_slice(x, 0, 0, 3, 1), 3, 0.5, 3);
+  EXPECT_GRADIENT(weft_where(is_above, weft_log(x), weft_mul(x, weft_scalar(3))), x, 3, 0.5, 3);
   EXPECT_GRADIENT(weft_where(is_above, weft_mul(x, x), weft_scalar(-INFINITY)), x, 0, 4, 0);
   EXPECT_GRADIENT(weft_where(is_above, weft_exp(weft_mul(x, weft_scalar(1))), nan), x, 0, exp(2), 0);
   weft_array *large = f64s(2, (double[]){ 1000, 1 }), *is_small = weft_lt(large, weft_scalar(10));

@@ -124,6 +124,32 @@ TEST(the_gradient_by_an_inner_node_and_by_its_argument_are_total) {
   weft_scope_discard(s);
 }
 
+/* Views that change nothing for some sizes: v(x) of 2 rows or 1. */
+static weft_array *one_flipped(weft_array *x) { return weft_flip(x, 0); }
+static weft_array *one_rolled(weft_array *x) { return weft_roll(x, 0, 2); }
+static weft_array *one_sliced(weft_array *x) { return weft_slice(x, 0, 0, 2, 1); }
+static weft_array *one_reshaped(weft_array *x) { return weft_reshape(x, WEFT_DIMS(WEFT_ANY, 3)); }
+static weft_array *one_broadcast(weft_array *x) { return weft_broadcast(x, WEFT_DIMS(WEFT_SAME, WEFT_SAME)); }
+static weft_array *one_like(weft_array *x) { return weft_broadcast_like(x, weft_mul(x, x)); }
+static weft_array *one_reshaped_like(weft_array *x) { return weft_reshape_like(x, weft_mul(x, x)); }
+
+TEST(the_gradient_by_a_view_is_by_the_view_whether_it_changes_anything_or_not) {
+  array_function views[] = { one_flipped, one_rolled, one_sliced, one_reshaped, one_broadcast, one_like, one_reshaped_like };
+  for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+    for (int rows = 1; rows <= 2; rows++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(rows, 3), POINT), *v = views[i](x), *dv, *dx;
+      weft_grad(weft_sum(weft_mul(v, x), WEFT_ALL), 1, &v, &dv); /* d sum(v x) / dv = x */
+      double got[6];
+      if (read_f64(dv, 3 * rows, got)) for (int k = 0; k < 3 * rows; k++) EXPECT_NEAR(got[k], POINT[k], 0);
+      weft_grad(weft_sum(weft_mul(v, weft_scalar(3)), WEFT_ALL), 1, &x, &dx);
+      if (read_f64(dx, 3 * rows, got)) for (int k = 0; k < 3 * rows; k++) EXPECT_NEAR(got[k], 3, 0);
+      weft_array *set = weft_put(x, v, weft_scalar(7), WEFT_SET); /* it is still a part of x */
+      if (i != 1 && read_f64(set, 3 * rows, got)) for (int k = 0; k < 3 * rows; k++) EXPECT_NEAR(got[k], 7, 0);
+      weft_scope_discard(s);
+    }
+}
+
 TEST(third_derivatives_are_derivatives_of_second_ones) {
   weft_scope *s = weft_scope_open();
   weft_array *x = f64_of(0.5), *y = weft_exp(weft_mul(x, weft_scalar(2))), *d = y;

@@ -44,6 +44,7 @@ struct node *array_good_node(weft_array *);                   /* a reference; NU
 weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
+weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
 weft_array *array_scale(weft_array *d, weft_array *by);       /* d by, by op_scale */
 static inline weft_dtype operand_register(const struct node *n) { return kir_register_of((weft_dtype)n->in[0]->dtype); }

@@ -65,7 +65,7 @@ weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const
 }
 
 static weft_array *place(const struct rule *r, weft_array *x, weft_array *v, weft_how how) {
-  v = weft_broadcast_like(v, r->in[1]);
+  v = array_broadcast("weft_put", v, r->in[1]->node->rank, r->in[1]->node->dims);
   return r->node->op == &op_put ? array_put(x, v, r->node->attr, how)
                                 : array_scatter(x, v, r->n_in - 2, r->in + 2, how);
 }

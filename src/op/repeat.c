@@ -68,7 +68,7 @@ weft_array *weft_tile(weft_array *x, int rank, const int64_t times[]) {
 /* The last `shift` elements come first. */
 static weft_array *turned(weft_array *x, int axis, int64_t size, int64_t shift) {
   shift = size ? ((shift % size) + size) % size : 0;
-  if (shift == 0) return x;
+  if (shift == 0) return array_apart(x);
   weft_array *front = array_slice(x, axis, size - shift, shift, 1);
   return weft_concat(axis, 2, (weft_array *[]){ front, array_slice(x, axis, 0, size - shift, 1) });
 }

@@ -96,7 +96,10 @@ static weft_array *slice_of(const struct rule *r, weft_array *x, int shift) {
 /* dx is 0 but for the part that was read. */
 static weft_array *slice_vjp(const struct rule *r, int k, weft_array *dy) {
   (void)k;
-  weft_array *zeros = zeros_of(in_node(r));
+  const struct node *x = in_node(r);
+  bool is_all = dims_equal(x->rank, x->dims, r->node->rank, r->node->dims) && ((const struct slice_attr *)r->node->attr)->step == 1;
+  if (is_all) return dy;
+  weft_array *zeros = zeros_of(x);
   return weft_put(zeros, slice_of(r, zeros, 0), dy, WEFT_SET);
 }
 
@@ -154,6 +157,32 @@ const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = tr
 const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .chooses = true, .vjp = slice_vjp, .jvp = slice_jvp,
                              .batch = slice_batch, .resize = slice_resize, .settle = slice_settle,
                              .agree = slice_agree };
+
+/* ---- Views that show all of an array as it is ----
+ * Whether a view changes anything depends on sizes: a flip of one row, a roll by a multiple of the length. What a user gets is
+ * a node of its own all the same, so that a derivative by it means the same for every size; rewrites take it away. A number
+ * stays a number: there is no derivative by it. Views that rules make for themselves are left out where they change nothing. */
+
+static weft_array *whole(struct node *x, const struct op *op) {
+  if (x->op == &op_scalar || x->weak) return array_of(x);
+  struct slice_attr all = { 0, 0, 1 };
+  struct node *y = node_make(op, (weft_dtype)x->dtype, x->rank, x->dims, 1, &x, &all, op == &op_slice ? sizeof all : 0);
+  node_release(x);
+  return array_of(y);
+}
+
+/* y as a node that is not x; takes over the reference to x. */
+static weft_array *apart(weft_array *y, struct node *x, const struct op *op) {
+  if (y->node == x) return whole(x, op);
+  node_release(x);
+  return y;
+}
+
+weft_array *array_apart(weft_array *x) {
+  struct node *n;
+  weft_array *bad;
+  return operands("weft_slice", 1, &x, &n, &bad) ? whole(n, &op_reshape) : bad;
+}
 
 /* ---- Reshape ---- */
 
@@ -214,14 +243,14 @@ weft_array *weft_reshape(weft_array *x, int rank, const int64_t dims[]) {
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_reshape: no size fits for WEFT_ANY on axis %d of %s", any,
                shape_show(n, &s));
   }
-  return why ? array_of_bad(why, 1, &n) : reshaped("weft_reshape", n, rank, d);
+  return why ? array_of_bad(why, 1, &n) : apart(reshaped("weft_reshape", node_retain(n), rank, d), n, &op_reshape);
 }
 
 weft_array *weft_reshape_like(weft_array *x, weft_array *like) {
   struct node *n[2];
   weft_array *bad;
   if (!operands("weft_reshape_like", 2, (weft_array *[]){ x, like }, n, &bad)) return bad;
-  weft_array *y = reshaped("weft_reshape_like", n[0], n[1]->rank, n[1]->dims);
+  weft_array *y = apart(reshaped("weft_reshape_like", node_retain(n[0]), n[1]->rank, n[1]->dims), n[0], &op_reshape);
   node_release(n[1]);
   return y;
 }
@@ -304,14 +333,14 @@ weft_array *weft_broadcast(weft_array *x, int rank, const int64_t dims[]) {
   if (!why) why = wished("weft_broadcast", n, rank - n->rank, rank, dims, d, &any);
   if (!why && any >= 0)
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_broadcast: WEFT_ANY says nothing here; see WEFT_SAME");
-  return why ? array_of_bad(why, 1, &n) : broadcasted("weft_broadcast", n, rank, d);
+  return why ? array_of_bad(why, 1, &n) : apart(broadcasted("weft_broadcast", node_retain(n), rank, d), n, &op_broadcast);
 }
 
 weft_array *weft_broadcast_like(weft_array *x, weft_array *like) {
   struct node *n[2];
   weft_array *bad;
   if (!operands("weft_broadcast_like", 2, (weft_array *[]){ x, like }, n, &bad)) return bad;
-  weft_array *y = broadcasted("weft_broadcast_like", n[0], n[1]->rank, n[1]->dims);
+  weft_array *y = apart(broadcasted("weft_broadcast_like", node_retain(n[0]), n[1]->rank, n[1]->dims), n[0], &op_broadcast);
   node_release(n[1]);
   return y;
 }
@@ -423,7 +452,7 @@ weft_array *weft_slice(weft_array *x, int axis, int64_t start, int64_t stop, int
     return array_of_bad(why, 1, &n);
   }
   slice_meets("weft_slice", WEFT_ERR_SHAPE, n->dims[axis], first, length, step);
-  return slice_node(n, axis, first, length, step);
+  return apart(slice_node(node_retain(n), axis, first, length, step), n, &op_slice);
 }
 
 weft_array *array_slice(weft_array *x, int axis, dim start, dim length, int64_t step) {
@@ -439,5 +468,5 @@ weft_array *weft_flip(weft_array *x, int axis) {
   struct failure *why = axis_check("weft_flip", n, &axis);
   if (why) return array_of_bad(why, 1, &n);
   dim size = n->dims[axis];
-  return slice_node(n, axis, size == 0 ? 0 : dim_sub(size, 1), size, -1);
+  return apart(slice_node(node_retain(n), axis, size == 0 ? 0 : dim_sub(size, 1), size, -1), n, &op_slice);
 }
