@@ -267,6 +267,12 @@ TEST(nan_and_inf_spread_as_the_formulas_say) {
   IS(weft_tanh(Z(400, 1)), 1, 0);
   IS(weft_pow(Z(0, 0), Z(2, 1)), 0, 0);
   IS(weft_pow(Z(0, 0), Z(0, 0)), 1, 0);
+  IS(weft_pow(Z(0, 0), Z(NAN, 0)), NAN, NAN);
+  IS(weft_pow(Z(0, 0), Z(-1, 0)), NAN, NAN);
+  IS(weft_pow(Z(1, 1), Z(2, 0)), 0, 2); /* products, not logarithms */
+  IS(weft_pow(Z(1, -2), Z(3, 0)), -11, 2);
+  IS(weft_pow(Z(0, 2), Z(-2, 0)), -0.25, 0);
+  IS(weft_pow(Z(0, 1), Z(15, 0)), 0, -1);
   EXPECT_OK(weft_read(weft_abs(Z(NAN, -inf)), WEFT_F64, &m, sizeof m));
   EXPECT(m == inf);
   EXPECT_OK(weft_read(weft_abs(Z(NAN, 0)), WEFT_F64, &m, sizeof m));

@@ -1,4 +1,5 @@
 /* every_plain_complex.c -- complex arrays in plain C: pairs of real ones, and what every operation does to the parts. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,11 +132,27 @@ static struct pair logistic(struct pair z) {
   return quotient((struct pair){ WHERE(is_left, w.re, one), WHERE(is_left, w.im, zero) }, (struct pair){ OP2(add, one, w.re), w.im });
 }
 
+static struct pair either(const struct plain *c, struct pair a, struct pair b) {
+  return (struct pair){ WHERE(c, a.re, b.re), WHERE(c, a.im, b.im) };
+}
+
+/* Whole powers below 16 by squaring. */
 static struct pair power(struct pair z, struct pair w) {
-  const struct plain *zero = number(z.re, 0), *is_zero = OP2(and, OP2(eq, z.re, zero), OP2(eq, z.im, zero));
-  const struct plain *is_flat = OP2(and, OP2(eq, w.re, zero), OP2(eq, w.im, zero));
-  struct pair y = exponential(product(w, logarithm(z)));
-  return (struct pair){ WHERE(is_flat, number(z.re, 1), WHERE(is_zero, zero, y.re)), WHERE(is_flat, zero, WHERE(is_zero, zero, y.im)) };
+  const struct plain *zero = number(z.re, 0), *one = number(z.re, 1), *nan = number(z.re, NAN), *k = OP1(abs, w.re), *left = k;
+  struct pair up = { one, zero }, f = z, none = { zero, zero };
+  for (int bit = 0; bit < 4; bit++, f = product(f, f)) {
+    const struct plain *half = OP1(floor, OP2(mul, left, number(z.re, 0.5)));
+    up = either(OP2(lt, OP2(add, half, half), left), bit ? product(up, f) : f, up);
+    left = half;
+  }
+  up = either(OP2(lt, w.re, zero), quotient((struct pair){ one, zero }, up), up);
+  const struct plain *is_real = OP2(eq, w.im, zero), *is_whole = OP2(and, is_real, OP2(and, OP2(eq, k, OP1(floor, k)), OP2(lt, k, number(z.re, 16))));
+  const struct plain *is_number = OP2(and, OP2(eq, up.re, up.re), OP2(eq, up.im, up.im));
+  struct pair y = either(OP2(and, is_whole, is_number), up, exponential(product(w, logarithm(z))));
+  const struct plain *is_zero = OP2(and, OP2(eq, z.re, zero), OP2(eq, z.im, zero));
+  const struct plain *is_up = OP2(and, OP2(lt, zero, w.re), OP2(eq, w.im, w.im));
+  y = either(is_zero, either(is_up, none, (struct pair){ nan, nan }), y);
+  return either(OP2(and, OP2(eq, w.re, zero), is_real), (struct pair){ one, zero }, y);
 }
 
 /* ---- operations ---- */

@@ -93,7 +93,7 @@ TEST(an_unrelated_x_has_zeros_of_its_shape) {
   EXPECT_INT(weft_dim(d[0], 1), 2);
   EXPECT_F64(d[0], 0, 0);
   EXPECT_F64(d[1], 0.6, -1.4, 2.4, 1.8, -0.8, 1.2);
-  EXPECT_INT(weft_dtype_of(d[2]), WEFT_I64);
+  EXPECT_INT(weft_check(d[2]), WEFT_ERR_DTYPE);
   weft_scope_discard(s);
 }
 
@@ -209,6 +209,16 @@ TEST(differentiating_what_is_no_float_is_refused) {
   weft_array *x = f64s(6, POINT), *seed = f64_of(1), *y = weft_mul(x, x);
   weft_vjp(1, &y, &seed, 1, &x, &d);
   EXPECT_INT(weft_check(d), WEFT_ERR_SHAPE);
+  weft_array *of_both[] = { weft_sum(y, WEFT_ALL), weft_gt(x, weft_scalar(0)) }, *both[2], *vars[] = { x, i };
+  weft_grad(weft_mul(of_both[0], i), 2, vars, both); /* by the float, not by the integer */
+  EXPECT_OK(weft_check(both[0]));
+  EXPECT_INT(weft_check(both[1]), WEFT_ERR_DTYPE);
+  weft_jvp(1, &i, &i, 1, &y, &d);
+  EXPECT_INT(weft_check(d), WEFT_ERR_DTYPE);
+  weft_jvp(1, &x, &x, 2, of_both, both); /* of the float, not of the comparison */
+  EXPECT_NEAR(one_f64(both[0]), 2 * one_f64(of_both[0]), 1e-14);
+  EXPECT_INT(weft_check(both[1]), WEFT_ERR_DTYPE);
+  EXPECT(strstr(weft_message(), "y 2 is bool"));
   weft_scope_discard(s);
 }
 

@@ -3,7 +3,7 @@
 #include "op/complex.h"
 #include "op/parts.h"
 
-extern const struct op op_exp, op_log, op_log1p, op_sin, op_cos, op_tan, op_sinh, op_cosh, op_tanh, op_atan2;
+extern const struct op op_exp, op_log, op_log1p, op_sin, op_cos, op_tan, op_sinh, op_cosh, op_tanh, op_atan2, op_floor;
 
 static struct parts times(struct splitting *s, const struct node *n, struct parts a, struct parts b) {
   return parts_mul(s, n, (struct parts[]){ a, b });
@@ -67,12 +67,35 @@ RULE(sigmoid) {
   return over(s, n, top, (struct parts){ REAL(add, one, w.re), w.im });
 }
 
-/* z^w = e^(w log z); z^0 = 1, and 0^w = 0. */
+static struct parts where(struct splitting *s, const struct node *n, struct node *c, struct parts a, struct parts b) {
+  return (struct parts){ REAL(where, c, a.re, b.re), REAL(where, c, a.im, b.im) };
+}
+
+/* z^k by squaring, for whole k of 0 .. 15: z^(1, 2, 4, 8) where k has the bit. */
+static struct parts whole_power(struct splitting *s, const struct node *n, struct parts z, struct node *k) {
+  struct parts y = { NUMBER(1), NUMBER(0) };
+  for (int bit = 0; bit < 4; bit++) {
+    struct node *half = REAL(floor, REAL(mul, k, NUMBER(0.5))), *is_odd = BOOL(lt, REAL(add, half, half), k);
+    y = where(s, n, is_odd, bit ? times(s, n, y, z) : z, y);
+    if (bit < 3) z = times(s, n, z, z);
+    k = half;
+  }
+  return y;
+}
+
+/* z^w = e^(w log z), and products for small whole w, which are as exact as they can be: (1 + i)^2 is 2i. z^0 = 1; 0^w = 0
+ * where Re w > 0, else nan. */
 RULE(pow) {
-  struct node *zero = NUMBER(0), *one = NUMBER(1);
+  struct node *zero = NUMBER(0), *one = NUMBER(1), *nan = NUMBER(__builtin_nan(""));
   struct parts z = in[0], w = in[1], root = parts_log(s, n, &z), exponent = times(s, n, w, root), y = parts_exp(s, n, &exponent);
+  struct node *k = REAL(abs, w.re), *is_real = BOOL(eq, w.im, zero);
+  struct node *is_whole = BOOL(and, BOOL(and, is_real, BOOL(eq, k, REAL(floor, k))), BOOL(lt, k, NUMBER(16)));
+  struct parts up = whole_power(s, n, z, k), down = over(s, n, (struct parts){ one, zero }, up);
+  up = where(s, n, BOOL(lt, w.re, zero), down, up);
+  struct node *is_number = BOOL(and, BOOL(eq, up.re, up.re), BOOL(eq, up.im, up.im)); /* what inf 0 is the logarithm knows */
+  y = where(s, n, BOOL(and, is_whole, is_number), up, y);
   struct node *is_zero = BOOL(and, BOOL(eq, z.re, zero), BOOL(eq, z.im, zero)),
-              *is_flat = BOOL(and, BOOL(eq, w.re, zero), BOOL(eq, w.im, zero));
-  return (struct parts){ REAL(where, is_flat, one, REAL(where, is_zero, zero, y.re)),
-                         REAL(where, is_flat, zero, REAL(where, is_zero, zero, y.im)) };
+              *is_flat = BOOL(and, BOOL(eq, w.re, zero), is_real), *is_up = BOOL(and, BOOL(lt, zero, w.re), BOOL(eq, w.im, w.im));
+  y = where(s, n, is_zero, where(s, n, is_up, (struct parts){ zero, zero }, (struct parts){ nan, nan }), y);
+  return where(s, n, is_flat, (struct parts){ one, zero }, y);
 }

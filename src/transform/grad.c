@@ -245,9 +245,11 @@ static struct failure *not_variable(const char *fn, int n, struct node *const x[
   return NULL;
 }
 
-static void give_out(int n, struct node *const x[], struct node *const dx[], const struct dropped *dropped, weft_array *out[]) {
+static void give_out(const char *fn, int n, struct node *const x[], struct node *const dx[], const struct dropped *dropped,
+                     weft_array *out[]) {
   for (int j = 0; j < n; j++) {
-    if (x[j]->serial < dropped->serial) out[j] = array_failed(failure_retain(dropped->why));
+    if (!is_differentiable(x[j])) out[j] = array_failed(no_float(fn, "x", j + 1, x[j]));
+    else if (x[j]->serial < dropped->serial) out[j] = array_failed(failure_retain(dropped->why));
     else out[j] = dx[j] ? handle_of(dx[j]) : zeros_of(x[j]);
   }
 }
@@ -259,7 +261,7 @@ static void reverse_mode(const char *fn, int m, struct node *const y[], struct n
   struct dropped dropped = { 0 };
   struct node **dx = why ? NULL : node_list_new(n);
   if (!why && !dx) why = no_memory();
-  if (!why && pull(m, y, dy, n, x, false, dx, &dropped, &why)) give_out(n, x, dx, &dropped, out);
+  if (!why && pull(m, y, dy, n, x, false, dx, &dropped, &why)) give_out(fn, n, x, dx, &dropped, out);
   node_list_drop(n, dx);
   failure_release(dropped.why);
   if (why) all_bad(n, out, why);

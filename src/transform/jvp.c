@@ -147,12 +147,13 @@ static struct failure *not_tangent(const struct node *x, const struct node *dx, 
   if (x->weak)
     return fail(WEFT_ERR_ARG, scope_origin(),
                 "weft_jvp: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
+  if (!is_differentiable(x)) return no_float("weft_jvp", "x", j + 1, x);
   if (!shape_equal(x, dx))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_jvp: x %d is %s, dx %s", j + 1, shape_show(x, &a), shape_show(dx, &b));
   return NULL;
 }
 
-/* Tangents in the dtype of their x; integers have none. */
+/* Tangents in the dtype of their x. */
 static bool fit_tangents(int n, struct node *const x[], struct node *dx[], struct failure **why) {
   for (int j = 0; j < n; j++) {
     if ((*why = not_tangent(x[j], dx[j], j))) return false;
@@ -165,17 +166,18 @@ static bool fit_tangents(int n, struct node *const x[], struct node *dx[], struc
   return true;
 }
 
+static weft_array *tangent_of(const struct node *y, struct node *dy, int j) {
+  if (!is_differentiable(y)) return array_failed(no_float("weft_jvp", "y", j + 1, y));
+  return dy ? handle_of(dy) : zeros_of(y);
+}
 
 static void forward_mode(int n, struct node *const x[], struct node *dx[], int m, struct node *const y[], weft_array *out[]) {
   struct failure *why = NULL;
-  struct node **dy = node_list_new(m), **given = node_list_new(n);
-  bool ok = dy && given && fit_tangents(n, x, dx, &why);
-  for (int j = 0; ok && j < n; j++) given[j] = is_differentiable(x[j]) ? dx[j] : NULL;
-  if (ok && push(n, x, given, m, y, dy, &why))
-    for (int j = 0; j < m; j++) out[j] = dy[j] ? handle_of(dy[j]) : zeros_of(y[j]);
+  struct node **dy = node_list_new(m);
+  if (dy && fit_tangents(n, x, dx, &why) && push(n, x, dx, m, y, dy, &why))
+    for (int j = 0; j < m; j++) out[j] = tangent_of(y[j], dy[j], j);
   else all_bad(m, out, why ? why : no_memory());
   node_list_drop(m, dy);
-  mem_free(given);
 }
 
 void weft_jvp(int n, weft_array *const x[], weft_array *const dx[], int m, weft_array *const y[], weft_array *dy[]) {

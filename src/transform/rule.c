@@ -13,6 +13,11 @@ struct failure *no_history(const char *fn, const struct node *n) {
               weft_dtype_name(n->dtype), shape_show(n, &t), n->op->name);
 }
 
+struct failure *no_float(const char *fn, const char *what, int which, const struct node *n) {
+  return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: %s %d is %s, and only floats can be differentiated", fn, what, which,
+              weft_dtype_name(n->dtype));
+}
+
 weft_array *handle_of(struct node *n) { return array_of(node_retain(n)); }
 
 bool rule_open(struct applied *a, const struct node *n, int n_in, struct node *const in[]) {
