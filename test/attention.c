@@ -271,6 +271,20 @@ TEST(the_gradient_of_attention_is_that_of_its_formula) {
   weft_scope_discard(s);
 }
 
+/* The scale is a number where the size is known, else computed from it. */
+TEST(attention_of_an_unknown_size_is_scaled_as_one_of_a_known_size) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_sin(weft_reshape(weft_arange(WEFT_F64, 0, 15, 1), WEFT_DIMS(5, 3))), *y = weft_attention(x, x, x, NULL), *z;
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, WEFT_ANY)), *out = weft_attention(in, in, in, NULL);
+  weft_function *f = weft_compile(body, 1, &in, 1, &out);
+  weft_call(f, 1, &x, 1, &z);
+  double known[15], unknown[15];
+  read_f64(y, 15, known), read_f64(z, 15, unknown);
+  for (int i = 0; i < 15; i++) EXPECT_NEAR(unknown[i], known[i], 1e-15);
+  weft_scope_discard(s);
+}
+
 TEST(attention_of_nonsense_says_so) {
   weft_scope *s = weft_scope_open();
   weft_array *x = numbers(WEFT_F32, WEFT_DIMS(4, 3)), *y = numbers(WEFT_F32, WEFT_DIMS(5, 2));

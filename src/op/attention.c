@@ -31,13 +31,19 @@ static weft_array *masked(weft_array *scores, weft_array *mask) {
   return weft_add(scores, weft_cast(mask, weft_dtype_of(scores)));
 }
 
+/* 1 / sqrt(d) as of an unknown size: rounded as that of a known one is. */
+static weft_array *scale_by(weft_array *size) {
+  weft_array *d = weft_maximum(weft_cast(size, WEFT_F64), weft_scalar(1));
+  return weft_div(weft_scalar(1), weft_sqrt(d));
+}
+
 /* 1 / sqrt(d), if nothing is said. */
 static weft_array *scale_of(weft_array *q, const weft_attention_options *how) {
   struct node *n = array_node(q);
   dim d = n->dims[n->rank - 1];
   node_release(n);
   if (how && how->scale) return weft_scalar(how->scale);
-  return d >= 0 ? weft_scalar(d ? 1 / sqrt((double)d) : 1) : weft_rsqrt(weft_cast(weft_size(q, -1), WEFT_F32));
+  return d >= 0 ? weft_scalar(d ? 1 / sqrt((double)d) : 1) : scale_by(weft_size(q, -1));
 }
 
 static weft_array *attend(weft_array *q, weft_array *k, weft_array *v, weft_array *mask, const weft_attention_options *how) {
