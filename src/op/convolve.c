@@ -17,7 +17,8 @@ enum {
   AXES = WEFT_RANK_MAX - 2,
   FEW_ROWS = 14,        /* less than the rows of a patch: windows of several rows are copied together */
   FEW_TERMS = 48,       /* shorter sums of products are worth a copy too */
-  MANY_PLACES = 64      /* so many products are too many */
+  MANY_PLACES = 64,     /* so many products are too many */
+  MOST_COPIED = 2       /* axes between whose windows, with groups, batch and channels, are not more than 8 */
 };
 
 static const char fn[] = "weft_conv";
@@ -27,6 +28,7 @@ struct convolution {
   int n;                /* axes between */
   int64_t stride[AXES], dilation[AXES], before[AXES], after[AXES], spread[AXES], groups;
   int is_flipped;
+  bool is_of_products;  /* groups are rows of a map: what they are one by one is products, though a group be one channel */
 };
 
 static weft_array *conv(const struct convolution *, weft_array *x, weft_array *w);
@@ -102,16 +104,17 @@ static weft_array *by_product(weft_array *v, weft_array *u) {
   return weft_matmul(weft_flatten(weft_moveaxis(v, -1, -2), -2, -1), weft_moveaxis(weft_flatten(u, -2, -1), 0, 1));
 }
 
-/* The same group by group: v [N, t.., G C, k], u [G O, k, C] -> [N, t.., G O]. */
+/* The same group by group, of one place or of all: v [N, t.., G C, k..], u [G O, k.., C] -> [N, t.., G O]. */
 static weft_array *by_groups(const struct convolution *c, weft_array *v, weft_array *u) {
-  weft_array *rows = weft_moveaxis(groups_apart(v, c->n + 1, c->groups), c->n + 1, 0); /* [G, N, t.., C, k] */
-  weft_array *columns = weft_moveaxis(weft_flatten(groups_apart(u, 0, c->groups), -2, -1), -1, -2); /* [G, k C, O] */
-  rows = weft_flatten(weft_moveaxis(rows, -1, -2), -2, -1);
-  weft_array *y = weft_matmul(weft_flatten(rows, 1, c->n + 1), columns);                   /* [G, N t.., O] */
+  int n = c->n;
+  weft_array *rows = weft_moveaxis(groups_apart(v, n + 1, c->groups), n + 1, 0);                        /* [G, N, t.., C, k..] */
+  weft_array *columns = weft_moveaxis(weft_flatten(groups_apart(u, 0, c->groups), 2, -1), -1, -2);      /* [G, k.. C, O] */
+  rows = weft_flatten(weft_flatten(weft_moveaxis(rows, n + 2, -1), n + 2, -1), 1, n + 1);               /* [G, N t.., k.. C] */
   dim d[WEFT_RANK_MAX + 1] = { c->groups };
-  for (int k = 0; k <= c->n; k++) d[k + 1] = v->node->dims[k];
-  d[c->n + 2] = u->node->dims[0] / c->groups;
-  return weft_flatten(weft_moveaxis(array_reshape(fn, y, c->n + 3, d), 0, -2), -2, -1);
+  for (int k = 0; k <= n; k++) d[k + 1] = v->node->dims[k];
+  d[n + 2] = u->node->dims[0] / c->groups;
+  weft_array *y = array_reshape(fn, weft_matmul(rows, columns), n + 3, d);
+  return weft_flatten(weft_moveaxis(y, 0, -2), -2, -1);
 }
 
 /* A group is one channel: v [N, t.., C, k], u [C O, k, 1] -> [N, t.., C O], a sum over k with channels side by side. */
@@ -123,27 +126,15 @@ static weft_array *by_channel(const struct convolution *c, weft_array *v, weft_a
 }
 
 static weft_array *at_one_place(const struct convolution *c, weft_array *v, weft_array *u) {
-  if (c->groups == 1) return by_product(v, u);
-  return u->node->dims[u->node->rank - 1] == 1 ? by_channel(c, v, u) : by_groups(c, v, u);
+  return c->groups == 1 ? by_product(v, u) : by_groups(c, v, u);
 }
 
-/* Windows side by side: [N, t.., C, k..] -> [N t.., k.. C], one product. */
-static weft_array *all_at_once(const struct convolution *c, weft_array *v, weft_array *u) {
-  const struct node *n = v->node;
-  dim d[WEFT_RANK_MAX];
-  memcpy(d, n->dims, (size_t)(c->n + 1) * sizeof *d);
-  d[c->n + 1] = u->node->dims[0];
-  weft_array *rows = weft_flatten(weft_flatten(weft_moveaxis(v, c->n + 1, -1), c->n + 1, -1), 0, c->n);
-  weft_array *y = weft_matmul(rows, weft_moveaxis(weft_flatten(u, 1, -1), 0, 1));
-  return array_reshape(fn, y, c->n + 2, d);
-}
-
-/* Whether windows are better copied side by side. */
+/* Whether windows are better copied side by side, for one product. It depends on what a group and a row have, so that a map,
+ * whose rows are groups, adds in the order of one row. */
 static bool wants_copy(const struct convolution *c, weft_array *v, weft_array *w) {
-  const struct node *n = v->node;
-  dim rows = n->dims[c->n];
-  if (c->groups != 1) return false;
-  int64_t terms = kernel_size(w, c->n - 1) * n->dims[c->n + 1];
+  dim rows = v->node->dims[c->n];
+  int64_t terms = kernel_size(w, c->n - 1) * w->node->dims[c->n + 1];
+  if (c->n > MOST_COPIED) return false;
   return (dim_is_known(rows) && rows < FEW_ROWS) || terms < FEW_TERMS || c->dilation[c->n - 1] != 1 ||
          n_places(c, w) > MANY_PLACES;
 }
@@ -151,9 +142,11 @@ static bool wants_copy(const struct convolution *c, weft_array *v, weft_array *w
 static weft_array *sums(const struct convolution *c, weft_array *x, weft_array *w) {
   weft_array *v = windows(c, surrounded(c, x), w), *u = flipped(c, w), *y = NULL;
   if (weft_check(v) || weft_check(u)) return weft_check(v) ? v : u;
-  if (wants_copy(c, v, w)) return all_at_once(c, v, u);
+  bool is_of_channels = c->groups > 1 && !c->is_of_products && w->node->dims[c->n + 1] == 1;
+  if (!is_of_channels && wants_copy(c, v, w)) return by_groups(c, v, u);
   for (int64_t p = 0; p < n_places(c, w); p++) {
-    weft_array *t = at_one_place(c, at_place(c, v, w, c->n + 2, p), at_place(c, u, w, 1, p));
+    weft_array *x_p = at_place(c, v, w, c->n + 2, p), *w_p = at_place(c, u, w, 1, p);
+    weft_array *t = is_of_channels ? by_channel(c, x_p, w_p) : at_one_place(c, x_p, w_p);
     y = y ? weft_add(y, t) : t;
   }
   return y;
@@ -244,6 +237,7 @@ static weft_array *map_w(const struct convolution *c, weft_array *x, weft_array 
     x = array_broadcast(fn, x, c->n + 3, dims);
   }
   if (!is_shared) x = weft_flatten(weft_moveaxis(x, 0, -2), -2, -1), d.groups = c->groups * rows;
+  d.is_of_products |= c->groups == 1;
   weft_array *y = conv(&d, x, weft_flatten(ws, 0, 1));
   return weft_check(y) ? y : weft_moveaxis(groups_apart(y, c->n + 1, rows), -2, 0);
 }
