@@ -387,12 +387,12 @@ weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *l
   X2(cauchy,           loc, scale,        "[0], [1]; density 1 / (pi (1 + x^2))")                                     \
   X2(halfcauchy,       loc, scale,        "loc [0] + scale [1] |cauchy|")                                             \
   X1(rayleigh,         scale,             "[1]; density x e^(-x^2 / 2)")                                              \
-  X2(weibull,          shape, scale,      "[1]; distribution 1 - e^-x^shape")                                         \
-  X2(pareto,           shape, scale,      "from scale [1] on, with density shape / x^(shape + 1)")                    \
+  X2(weibull,          a, scale,          "[1]; distribution 1 - e^-x^a")                                             \
+  X2(pareto,           a, scale,          "from scale [1] on, with density a / x^(a + 1)")                            \
   X3(triangular,       left, mode, right, "[0], [1/2], [1]")                                                          \
   X2(wald,             mean, scale,       "inverse normal; scale [1]")                                                \
-  X2(gamma,            shape, scale,      "[1]; density x^(shape - 1) e^-x / gamma(shape)")                           \
-  X2(invgamma,         shape, scale,      "scale [1] / gamma(shape)")                                                 \
+  X2(gamma,            a, scale,          "[1]; density x^(a - 1) e^-x / gamma(a)")                                   \
+  X2(invgamma,         a, scale,          "scale [1] / gamma(a)")                                                     \
   X3(gengamma,         a, p, scale,       "scale [1] times a gamma draw of shape a / p, to the power 1 / p [1]")      \
   X1(chisquare,        df,                "the sum of the squares of df normal numbers")                              \
   X2(beta,             a, b,              "density x^(a - 1) (1 - x)^(b - 1), up to a factor")                        \

@@ -416,10 +416,10 @@ TEST(parameters_that_make_no_sense_give_nan_or_minus_one) {
   EXPECT(isnan(y[0]) && isnan(y[1]));
   weft_array *bad = weft_random_gamma(key, NULL, S(-2), NULL);
   EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
-  EXPECT_TEXT(weft_message(), "weft_random_gamma: shape is -2, not above 0");
+  EXPECT_TEXT(weft_message(), "weft_random_gamma: a is -2, not above 0");
   bad = weft_random_weibull(key, NULL, NULL, NULL);
   EXPECT_INT(weft_check(bad), WEFT_ERR_ARG);
-  EXPECT_TEXT(weft_message(), "weft_random_weibull: shape is NULL");
+  EXPECT_TEXT(weft_message(), "weft_random_weibull: a is NULL");
   bad = weft_random_categorical(key, NULL, S(1), 0);
   EXPECT_INT(weft_check(bad), WEFT_ERR_SHAPE);
   EXPECT_TEXT(weft_message(), "weft_random_categorical: logits is a number and has no axis");

@@ -235,6 +235,13 @@ static int add_types(PyObject *module) {
 static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, .m_name = "weft._core", .m_size = -1,
                                          .m_doc = "The C part of weft; the package weft is what to import." };
 
+/* The names of weft.random are a module of their own inside. */
+static int add_random(PyObject *module) {
+  PyObject *random = PyModule_New("weft.random");
+  if (!random || names_install(random_names, random, &array_type, "weft.random")) return Py_XDECREF(random), -1;
+  return PyModule_AddObject(module, "_random", random);
+}
+
 PyMODINIT_FUNC PyInit__core(void); /* found by name */
 PyMODINIT_FUNC PyInit__core(void) {
   array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity, although == compares elements */
@@ -242,7 +249,7 @@ PyMODINIT_FUNC PyInit__core(void) {
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
   if (!error_add_types(module) && !dtype_add_all(module) && !add_types(module) && !add_functions(module) &&
-      !names_install(weft_names, module, &array_type, "weft"))
+      !names_install(weft_names, module, &array_type, "weft") && !add_random(module))
     return module;
   Py_DECREF(module);
   return NULL;

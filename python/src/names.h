@@ -23,7 +23,7 @@ struct name {
   const char *doc, *example, *result; /* the example as one types it after weft., and what tolist() then is */
 };
 
-extern const struct name weft_names[]; /* of the package weft; ends with a row without a name */
+extern const struct name weft_names[], random_names[]; /* of the packages weft and weft.random; end with a row without a name */
 
 int names_install(const struct name *, PyObject *module, PyTypeObject *array, const char *package); /* functions and methods */
 const char *names_of_c(const char *c, size_t n); /* the public name of weft_ and these n characters; NULL: it has none */

@@ -13,7 +13,7 @@ An array is an expression, computed when somebody needs its values. Errors name 
 """
 import os as _os
 
-from . import _core
+from . import _core, random
 from ._core import (
     Dtype, NoValueError, abs, add, all, allclose, any, arange, arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh,
     argmax, argmin, array, array_equal, as_strided, asarray, astype, attention, bfloat16, bitwise_and, bitwise_invert,

@@ -79,23 +79,12 @@ static weft_array *slope_large(weft_array *a, weft_array *x) {
   return weft_sub(weft_add(number(WEFT_F64, 1), first), weft_add(second, third));
 }
 
-/* digamma(x), x >= 2: six steps up, then log x - 1 / 2x - 1 / 12x^2 + 1 / 120x^4 - .. */
-static weft_array *digamma_above_2(weft_array *x) {
-  static const double term[] = { -691. / 32760, 1. / 132, -1. / 240, 1. / 252, -1. / 120, 1. / 12 };
-  weft_array *one = number(WEFT_F64, 1), *below = number(WEFT_F64, 0), *tail = below;
-  for (int i = 0; i < 6; i++) below = weft_add(below, weft_div(one, weft_add(x, number(WEFT_F64, i))));
-  weft_array *y = weft_add(x, number(WEFT_F64, 6)), *over = weft_div(one, y), *square = weft_mul(over, over);
-  for (int i = 0; i < 6; i++) tail = weft_fma(tail, square, number(WEFT_F64, term[i]));
-  weft_array *near = weft_sub(weft_log(y), weft_mul(over, number(WEFT_F64, 0.5)));
-  return weft_sub(weft_sub(near, weft_mul(tail, square)), below);
-}
-
 static weft_array *slope_of(weft_array *a, weft_array *x) {
   weft_dtype as = weft_dtype_of(a);
   a = weft_cast(a, WEFT_F64), x = weft_cast(x, WEFT_F64);
   weft_array *limit = number(WEFT_F64, 10000), *is_large = weft_ge(a, limit), *one = number(WEFT_F64, 1);
   weft_array *a_few = weft_where(is_large, one, a), *x_few = weft_where(is_large, one, x);
-  weft_array *logs = weft_sub(weft_log(x_few), digamma_above_2(weft_add(a_few, one)));
+  weft_array *logs = weft_sub(weft_log(x_few), weft_digamma(weft_add(a_few, one)));
   weft_array *few = lanes_map("weft_random_gamma", 3, (weft_array *[]){ a_few, x_few, logs }, slope_sum, NULL);
   return weft_cast(weft_where(is_large, slope_large(a, x), few), as);
 }
@@ -107,11 +96,11 @@ ROW(gamma_draw, true, DERIVATIVE)
 
 /* ---- The family ---- */
 
-RANDOM2(gamma, REALS, "shape", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
+RANDOM2(gamma, REALS, "a", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
   return weft_mul(random_gamma(d, d->p[0], 0, 1, false), d->p[1]);
 }
 
-RANDOM2(invgamma, REALS, "shape", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
+RANDOM2(invgamma, REALS, "a", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
   return weft_mul(weft_exp(weft_neg(random_gamma(d, d->p[0], 0, 1, true))), d->p[1]);
 }
 

@@ -58,11 +58,11 @@ RANDOM1(rayleigh, REALS, "scale", FINITE_SCALE, 1) {
   return weft_mul(weft_sqrt(weft_mul(random_exponential(d, 0, 1), weft_integer(2))), d->p[0]);
 }
 
-RANDOM2(weibull, REALS, "shape", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
+RANDOM2(weibull, REALS, "a", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
   return weft_mul(weft_pow(random_exponential(d, 0, 1), weft_div(number(d, 1), d->p[0])), d->p[1]);
 }
 
-RANDOM2(pareto, REALS, "shape", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
+RANDOM2(pareto, REALS, "a", ABOVE_0, NAN, "scale", FINITE_SCALE, 1) {
   return weft_mul(weft_exp(weft_div(random_exponential(d, 0, 1), d->p[0])), d->p[1]);
 }
 

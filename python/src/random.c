@@ -1,0 +1,149 @@
+/* random.c -- the names of the package weft.random. A draw takes a key, the parameters of its distribution, and, by name, the
+ * shape, or an array that has it, and the dtype. */
+#include "names.h"
+
+/* ---- Calls ---- */
+
+static int optional(PyObject *o, weft_array **a) {
+  *a = o == Py_None ? NULL : convert_operand(o);
+  return o != Py_None && !*a ? -1 : 0;
+}
+
+/* What a distribution of n parameters draws. */
+static weft_array *draw(const struct name *row, int n, weft_array *key, weft_array *like, weft_array *const p[]) {
+  void (*f)(void) = row->function;
+  if (n == 1) return ((weft_array * (*)(weft_array *, weft_array *, weft_array *)) f)(key, like, p[0]);
+  if (n == 2) return ((weft_array * (*)(weft_array *, weft_array *, weft_array *, weft_array *)) f)(key, like, p[0], p[1]);
+  return ((weft_array * (*)(weft_array *, weft_array *, weft_array *, weft_array *, weft_array *)) f)(key, like, p[0], p[1], p[2]);
+}
+
+/* (shape, dtype, like): an array of that shape and dtype. What is not said is that of an array that would be drawn without. */
+static weft_array *outline(PyObject *const arg[], weft_array *without) {
+  int rank;
+  int64_t dims[WEFT_RANK_MAX];
+  weft_dtype d = weft_dtype_of(without);
+  weft_array *like = without;
+  if (arg[1] != Py_None && dtype_parse(arg[1], &d)) return NULL;
+  if (arg[0] != Py_None && arg[2] != Py_None) return PyErr_SetString(PyExc_TypeError, "either shape or like, not both"), NULL;
+  if (arg[0] == Py_None) {
+    if (arg[2] != Py_None && !(like = convert_array(arg[2], NULL, 0))) return NULL;
+    return weft_full_like(weft_cast(like, d), 0);
+  }
+  if (convert_shape(arg[0], &rank, dims)) return NULL;
+  return weft_full(d, rank, dims, 0);
+}
+
+static weft_array *drawn(const struct name *row, int n, PyObject *const arg[]) {
+  weft_array *key = convert_operand(arg[0]), *p[3], *like = NULL;
+  PyObject *const *last = arg + 1 + n;
+  if (!key) return NULL;
+  for (int i = 0; i < n; i++)
+    if (optional(arg[1 + i], &p[i])) return NULL;
+  int is_told = last[0] != Py_None || last[1] != Py_None || last[2] != Py_None;
+  weft_array *without = draw(row, n, key, NULL, p);
+  if (!is_told || weft_rank(without) < 0) return without;
+  return (like = outline(last, without)) ? draw(row, n, key, like, p) : NULL;
+}
+
+/* (key, parameters.., shape, dtype, like) */
+static weft_array *call_draw1(const struct name *row, PyObject *const arg[]) { return drawn(row, 1, arg); }
+static weft_array *call_draw2(const struct name *row, PyObject *const arg[]) { return drawn(row, 2, arg); }
+static weft_array *call_draw3(const struct name *row, PyObject *const arg[]) { return drawn(row, 3, arg); }
+
+/* (seed) */
+static weft_array *call_key(const struct name *row, PyObject *const arg[]) {
+  PyObject *i = PyNumber_Index(arg[0]);
+  uint64_t seed = i ? PyLong_AsUnsignedLongLongMask(i) : 0; /* -1 is 2^64 - 1 */
+  (void)row;
+  Py_XDECREF(i);
+  return PyErr_Occurred() ? NULL : weft_random_key(seed);
+}
+
+/* (key, n) */
+static weft_array *call_split(const struct name *row, PyObject *const arg[]) {
+  int64_t n;
+  weft_array *key = convert_operand(arg[0]);
+  (void)row;
+  return key && !convert_integer(arg[1], &n) ? weft_random_split(key, n) : NULL;
+}
+
+/* (key, shape, dtype, like) */
+static weft_array *call_bits(const struct name *row, PyObject *const arg[]) {
+  weft_array *key = convert_operand(arg[0]), *like = key ? outline(arg + 1, weft_full(WEFT_U32, 0, NULL, 0)) : NULL;
+  (void)row;
+  return like ? weft_random_bits(key, like) : NULL;
+}
+
+/* (key, logits, axis, shape) */
+static weft_array *call_categorical(const struct name *row, PyObject *const arg[]) {
+  int64_t axis, dims[WEFT_RANK_MAX];
+  int rank;
+  weft_array *key = convert_operand(arg[0]), *logits = key ? convert_operand(arg[1]) : NULL;
+  (void)row;
+  if (!logits || convert_integer(arg[2], &axis)) return NULL;
+  if (axis < -WEFT_RANK_MAX || axis >= WEFT_RANK_MAX)
+    return PyErr_Format(PyExc_ValueError, "there is no axis %lld", (long long)axis), NULL;
+  if (arg[3] == Py_None) return weft_random_categorical(key, NULL, logits, (int)axis);
+  if (convert_shape(arg[3], &rank, dims)) return NULL;
+  return weft_random_categorical(key, weft_full(WEFT_I32, rank, dims, 0), logits, (int)axis);
+}
+
+/* ---- The table ---- */
+
+#define LAST ", *, shape=None, dtype=None, like=None)"
+#define ROW(name, signature, call, doc, example, result) \
+  { #name, signature, "weft_random_" #name, (void (*)(void))weft_random_##name, call, NULL, 0, doc, example, result }
+#define KEY "(weft.random.key(1), "
+#define DRAW1(name, a, doc, with) ROW(name, "(key, " a LAST, call_draw1, doc, #name KEY with "shape=(2, 0))", "[[], []]")
+#define DRAW2(name, a, b, doc, with) ROW(name, "(key, " a ", " b LAST, call_draw2, doc, #name KEY with "shape=(2, 0))", "[[], []]")
+#define DRAW3(name, a, b, c, doc, with) \
+  ROW(name, "(key, " a ", " b ", " c LAST, call_draw3, doc, #name KEY with "shape=(2, 0))", "[[], []]")
+
+const struct name random_names[] = {
+  ROW(key, "(seed)", call_key, "a key: uint32 [2], the high half of the seed and the low one", "key(5)", "[0, 5]"),
+  ROW(split, "(key, n=2)", call_split, "n new keys, uint32 [n, 2]", "split(weft.random.key(0))",
+      "[[4146024105, 967050713], [2718843009, 1272950319]]"),
+  ROW(bits, "(key, *, shape=None, dtype=None, like=None)", call_bits,
+      "integers, uint32 unless a dtype is given, of which every bit is drawn",
+      "bits(weft.random.key(0), shape=2)", "[928981903, 3453687069]"),
+  ROW(randint, "(key, low, high" LAST, call_draw2, "low <= x < high; of a range beyond 2^24 not every number",
+      "randint(weft.random.key(3), -5, 10, shape=4)", "[-2, -5, 4, 0]"),
+  DRAW2(uniform, "low=None", "high=None", "low [0] <= x < high [1]", ""),
+  DRAW2(normal, "mean=None", "sd=None", "normal, of mean 0 and sd 1 unless they are given", ""),
+  DRAW2(truncated_normal, "low=None", "high=None", "normal of mean 0 and sd 1, between low and high", ""),
+  DRAW2(lognormal, "mean=None", "sd=None", "e^normal", ""),
+  DRAW2(halfnormal, "loc=None", "scale=None", "loc [0] + scale [1] |normal|", ""),
+  DRAW1(exponential, "scale=None", "of mean scale [1]", ""),
+  DRAW3(truncexpon, "b", "loc=None", "scale=None", "loc [0] + scale [1] times an exponential below b", "2.0, "),
+  DRAW2(laplace, "loc=None", "scale=None", "density e^-|x| / 2", ""),
+  DRAW2(logistic, "loc=None", "scale=None", "distribution sigmoid(x)", ""),
+  DRAW2(gumbel, "loc=None", "scale=None", "distribution e^-e^-x", ""),
+  DRAW2(cauchy, "loc=None", "scale=None", "density 1 / (pi (1 + x^2))", ""),
+  DRAW2(halfcauchy, "loc=None", "scale=None", "loc [0] + scale [1] |cauchy|", ""),
+  DRAW1(rayleigh, "scale=None", "density x e^(-x^2 / 2)", ""),
+  DRAW2(weibull, "a", "scale=None", "distribution 1 - e^-x^a", "2.0, "),
+  DRAW2(pareto, "a", "scale=None", "from scale [1] on, with density a / x^(a + 1)", "2.0, "),
+  DRAW3(triangular, "left=None", "mode=None", "right=None", "between left [0] and right [1], most often mode [1/2]", ""),
+  DRAW2(wald, "mean", "scale=None", "inverse normal", "2.0, "),
+  DRAW2(gamma, "a", "scale=None", "density x^(a - 1) e^-x / gamma(a)", "2.0, "),
+  DRAW2(invgamma, "a", "scale=None", "scale [1] / gamma(a)", "2.0, "),
+  DRAW3(gengamma, "a", "p=None", "scale=None", "scale [1] times a gamma draw of shape a / p, to the power 1 / p [1]", "2.0, "),
+  DRAW1(chisquare, "df", "the sum of the squares of df normal numbers", "2.0, "),
+  DRAW2(beta, "a", "b", "density x^(a - 1) (1 - x)^(b - 1), up to a factor", "2.0, 3.0, "),
+  DRAW3(studentt, "df", "loc=None", "scale=None", "loc [0] + scale [1] normal / sqrt(chisquare(df) / df)", "2.0, "),
+  DRAW2(f, "dfnum", "dfden", "the ratio of two chisquare draws over df each", "2.0, 3.0, "),
+  DRAW2(vonmises, "mu", "kappa", "an angle in [-pi, pi], with density e^(kappa cos(x - mu))", "0.0, 3.0, "),
+  DRAW1(bernoulli, "p=None", "true with probability p [1/2]; bool unless a dtype is given", ""),
+  DRAW1(poisson, "mean", "events where mean are expected; int32 unless a dtype is given, as all that follow", "2.0, "),
+  DRAW2(binomial, "n", "p=None", "successes among n trials of probability p [1/2]", "5, "),
+  DRAW1(geometric, "p", "trials up to the first success, 1 at least", "0.5, "),
+  DRAW2(negative_binomial, "n", "p", "failures before n successes; n need not be whole", "2.0, 0.5, "),
+  DRAW3(betabinomial, "n", "a", "b", "successes among n trials of a probability that is beta(a, b)", "5, 2.0, 3.0, "),
+  DRAW3(hypergeometric, "good", "bad", "taken", "good ones among those taken", "5, 6, 7, "),
+  ROW(categorical, "(key, logits, axis=-1, *, shape=None)", call_categorical,
+      "an index along the axis, with probability softmax(logits); shape: that of logits without the axis, or with more in front",
+      "categorical(weft.random.key(8), [[0.0, 100.0], [100.0, 0.0]])", "[1, 0]"),
+  DRAW1(dirichlet, "alpha", "gamma draws over their sum, along the last axis", "[], "),
+  DRAW2(multinomial, "n", "p", "how often each of the kinds along the last axis of p was drawn in n trials", "5, [], "),
+  { 0 },
+};

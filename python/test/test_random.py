@@ -1,0 +1,123 @@
+"""weft.random: the table of its names, streams recorded from MLX, draws of each against SciPy where it is installed (a million of
+each are drawn by test/distributions.c)."""
+import ast
+import inspect
+import pathlib
+import pickle
+
+import numpy as np
+import pytest
+import weft
+from weft import _core, random
+
+ROWS = {row["name"]: row for row in _core._random.names}
+STUB = (pathlib.Path(weft.__file__).parent / "random.pyi").read_text()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_name_is_what_its_row_says(name):
+    row, f = ROWS[name], getattr(random, name)
+    assert f.__name__ == name and f.__doc__.startswith(name + row["signature"]) and pickle.loads(pickle.dumps(f)) is f
+    assert repr(eval("weft.random." + row["example"], {"weft": weft}).tolist()) == row["result"]
+    stubs = {node.name: [a.arg for a in node.args.args + node.args.kwonlyargs]
+             for node in ast.parse(STUB).body if isinstance(node, ast.FunctionDef)}
+    assert stubs[name] == list(inspect.signature(f).parameters)
+    assert set(stubs) == set(ROWS) == set(random.__all__)
+
+
+def test_streams_are_those_recorded():
+    assert random.key(2 ** 40 + 5).tolist() == [256, 5]
+    assert random.split(random.key(7), 3).tolist() == [[276534068, 861967409], [1905761346, 1641862660], [2900896126, 1402713516]]
+    u = random.uniform(random.key(11), shape=(3, 3))
+    assert [x.hex() for x in u.tolist()[0]] == ["0x1.26a9de0000000p-3", "0x1.20a4820000000p-1", "0x1.bf0ad20000000p-1"]
+    assert random.randint(random.key(3), -5, 10, shape=12).tolist() == [7, 3, 9, 1, 5, 8, 6, -2, 0, 2, -4, 2]
+    assert random.randint(random.key(3), 0, 2 ** 40, shape=4, dtype=weft.int64).tolist()[:2] == [262274957312, 12225966080]
+    assert random.bernoulli(random.key(4), 0.3, shape=16).tolist()[:6] == [True, True, True, False, True, False]
+
+
+def test_shape_dtype_and_like():
+    key = random.key(0)
+    x = weft.zeros((2, 3), weft.float64)
+    assert random.normal(key).shape == () and random.normal(key).dtype == weft.float32
+    assert random.normal(key, shape=4).shape == (4,)
+    assert random.normal(key, like=x).shape == (2, 3) and random.normal(key, like=x, dtype=weft.float16).dtype == weft.float16
+    assert random.normal(key, np.zeros(5), np.ones((3, 1))).shape == (3, 5)
+    assert random.normal(key, np.zeros(5)).dtype == weft.float64
+    assert random.normal(key, np.zeros(5), dtype=weft.float32).dtype == weft.float32
+    assert random.poisson(key, 3.0, shape=2).dtype == weft.int32 and random.poisson(key, 3.0, shape=2, dtype=weft.int64).dtype == weft.int64
+    assert random.bits(key, shape=3).dtype == weft.uint32 and random.bits(key, shape=3, dtype=weft.uint8).dtype == weft.uint8
+    with pytest.raises(TypeError):
+        random.normal(key, shape=3, like=x)
+
+
+def test_nonsense_is_named():
+    key = random.key(0)
+    for call, text in ((lambda: random.normal(key, 0, -1, shape=3), "sd is -1, not at least 0"),
+                       (lambda: random.bernoulli(key, 1.5), "p is 1.5, not in"),
+                       (lambda: random.normal(weft.zeros(2)), "a key is u32"),
+                       (lambda: random.gamma(key, None), "a is NULL"),
+                       (lambda: random.split(key, -1), "negative"),
+                       (lambda: random.normal(key, shape=3, dtype=weft.int32), "not of i32")):
+        with pytest.raises((ValueError, TypeError), match=text):
+            call().tolist()
+    assert np.isnan(random.normal(key, 0.0, np.array([-1.0])).tolist()[0])
+
+
+def test_keys_under_vmap_and_in_compiled_functions():
+    keys = random.split(random.key(1), 4)
+    x = np.arange(5, dtype=np.float32)
+
+    def noisy(key, x):
+        return x + random.normal(key, like=x) * random.gamma(key, weft.exp(x))
+
+    rows = weft.vmap(noisy, in_axes=(0, None))(keys, x)
+    whole = weft.compile(noisy)
+    for i in range(4):
+        assert rows[i].tolist() == noisy(keys[i], x).tolist()
+        np.testing.assert_allclose(np.array(whole(keys[i], x)), np.array(rows[i]), rtol=1e-6)
+
+
+def test_gradients_go_through_draws():
+    key = random.key(2)
+    like = weft.zeros(20000, weft.float64)
+    slope = weft.grad(lambda a: random.gamma(key, a, like=like, dtype=weft.float64).mean())(weft.array(2.5, dtype=weft.float64))
+    assert abs(float(slope) - 1) < 0.02
+    assert float(weft.grad(lambda s: random.normal(key, 0.0, s, like=like, dtype=weft.float64).sum())(weft.array(2.0, dtype=weft.float64))) == \
+        pytest.approx(float(random.normal(key, like=like, dtype=weft.float64).sum()))
+
+
+REAL = {"uniform": ("uniform", (-1.0, 2.0), (-1, 3)), "normal": ("norm", (1.0, 2.0), (1, 2)),
+        "truncated_normal": ("truncnorm", (4.0, 6.0), (4, 6)), "lognormal": ("lognorm", (0.0, 0.5), (0.5,)),
+        "halfnormal": ("halfnorm", (1.0, 2.0), (1, 2)), "exponential": ("expon", (3.0,), (0, 3)),
+        "truncexpon": ("truncexpon", (2.0, 1.0, 3.0), (2, 1, 3)), "laplace": ("laplace", (1.0, 2.0), (1, 2)),
+        "logistic": ("logistic", (1.0, 2.0), (1, 2)), "gumbel": ("gumbel_r", (1.0, 2.0), (1, 2)), "cauchy": ("cauchy", (1.0, 2.0), (1, 2)),
+        "halfcauchy": ("halfcauchy", (1.0, 2.0), (1, 2)), "rayleigh": ("rayleigh", (2.0,), (0, 2)),
+        "weibull": ("weibull_min", (1.7, 2.0), (1.7, 0, 2)), "pareto": ("pareto", (2.5, 2.0), (2.5, 0, 2)),
+        "triangular": ("triang", (1.0, 2.0, 5.0), (0.25, 1, 4)), "wald": ("invgauss", (50.0, 0.2), (250, 0, 0.2)),
+        "gamma": ("gamma", (0.5, 2.0), (0.5, 0, 2)), "invgamma": ("invgamma", (3.0, 2.0), (3, 0, 2)),
+        "gengamma": ("gengamma", (3.0, 2.0, 3.0), (1.5, 2, 0, 3)), "chisquare": ("chi2", (3.0,), (3,)), "beta": ("beta", (2.0, 0.5), (2, 0.5)),
+        "studentt": ("t", (2.5, 1.0, 2.0), (2.5, 1, 2)), "f": ("f", (3.0, 7.0), (3, 7)), "vonmises": ("vonmises", (0.0, 4.0), (4,))}
+WHOLE = {"poisson": ("poisson", (50.0,), (50,)), "binomial": ("binom", (1000, 0.9), (1000, 0.9)), "geometric": ("geom", (0.05,), (0.05,)),
+         "negative_binomial": ("nbinom", (3.5, 0.2), (3.5, 0.2)), "betabinomial": ("betabinom", (20, 2.0, 3.0), (20, 2, 3)),
+         "hypergeometric": ("hypergeom", (50, 20, 30), (70, 50, 30))}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", REAL)
+def test_draws_follow_their_distribution(name, dtype):
+    stats = pytest.importorskip("scipy.stats")
+    scipy_name, given, frozen = REAL[name]
+    x = np.array(getattr(random, name)(random.key(99), *given, shape=100000, dtype=dtype), np.float64)
+    assert stats.kstest(x, getattr(stats, scipy_name)(*frozen).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_draws_follow_their_distribution(name):
+    stats = pytest.importorskip("scipy.stats")
+    scipy_name, given, frozen = WHOLE[name]
+    x = np.array(getattr(random, name)(random.key(99), *given, shape=100000))
+    law = getattr(stats, scipy_name)(*frozen)
+    edges = np.unique(law.ppf(np.linspace(0, 1, 41)[1:-1]))
+    want = np.diff(np.concatenate([[0], law.cdf(edges), [1]])) * len(x)
+    got = np.histogram(x, np.concatenate([[-np.inf], edges + 0.5, [np.inf]]))[0]
+    assert stats.chisquare(got, want).pvalue > 1e-4
