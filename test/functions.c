@@ -160,6 +160,41 @@ static void expect_refused(weft_array *(*body)(weft_array *, weft_array *), int 
   weft_scope_discard(s);
 }
 
+static weft_array *stacked(weft_array *x, weft_array *y) { return weft_sum(weft_stack(0, WEFT_ARRAYS(x, y)), 0); }
+static weft_array *side_by_side(weft_array *x, weft_array *y) {
+  return weft_sum(weft_concat(0, WEFT_ARRAYS(weft_unsqueeze(x, 0), weft_unsqueeze(y, 0))), 0);
+}
+static weft_array *chosen_of_two(weft_array *x, weft_array *y) {
+  weft_cond *c = weft_cond_open(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)));
+  weft_array *z = weft_cond_value(c, weft_add(x, weft_scalar(1)), weft_mul(y, weft_scalar(2)));
+  weft_cond_close(c);
+  return weft_add(z, y);
+}
+
+TEST(whatever_joins_two_arrays_of_open_size_trusts_them_as_arithmetic_does) {
+  static const struct { weft_array *(*f)(weft_array *, weft_array *); double want[3]; bool knows; } rows[] = {
+    { stacked, { 2, 4, 6 } }, { side_by_side, { 2, 4, 6 } }, { chosen_of_two, { 3, 5, 7 } },
+    { stacked, { 2, 4, 6 }, true }, { side_by_side, { 2, 4, 6 }, true }, { chosen_of_two, { 3, 5, 7 }, true },
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+    weft_array *in[2] = { weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), weft_input(WEFT_F64, WEFT_DIMS(rows[i].knows ? 3 : WEFT_ANY)) };
+    weft_array *out = rows[i].f(in[0], in[1]), *d;
+    weft_grad(out, 1, &in[0], &d);
+    weft_function *f = weft_compile(s, 2, in, 2, (weft_array *[]){ out, d });
+    double v[] = { 1, 2, 3, 4 }, got[3];
+    weft_array *y[2], *given[] = { f64s(3, v), f64s(3, v) }, *apart[] = { f64s(4, v), f64s(3, v) };
+    weft_call(f, 2, given, 2, y);
+    EXPECT_OK(weft_eval(2, y));
+    y[0] = weft_reshape(y[0], WEFT_DIMS(3));
+    EXPECT_OK(weft_read(y[0], WEFT_F64, got, sizeof got));
+    for (int k = 0; k < 3; k++) EXPECT_NEAR(got[k], rows[i].want[k], 0);
+    weft_call(f, 2, apart, 2, y);
+    EXPECT_INT(weft_check(y[0]), WEFT_ERR_SHAPE);
+    weft_scope_discard(outer);
+  }
+}
+
 TEST(sizes_taken_on_trust_are_checked_where_only_the_shape_is_used) {
   weft_array *(*sums[])(weft_array *, weft_array *) = { number_sum, number_sum_inside, number_sum_by_call };
   for (int i = 0; i < 3; i++) {

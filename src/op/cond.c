@@ -76,12 +76,17 @@ weft_cond *weft_cond_open(weft_array *p) {
   return c;
 }
 
-static struct failure *do_not_fit(const struct node *a, const struct node *b) {
+/* Sizes that are not known yet are taken to be equal. */
+static struct failure *fit(struct node *n[2]) {
+  struct node *a = n[0], *b = n[1];
   struct shape_text s, t;
+  dim d[WEFT_RANK_MAX];
   if (a->dtype != b->dtype)
     return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_cond_value: %s or %s", weft_dtype_name(a->dtype), weft_dtype_name(b->dtype));
-  if (!shape_equal(a, b))
+  if (!dims_meet("weft_cond_value", 2, n, -1, d))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_cond_value: %s or %s", shape_show(a, &s), shape_show(b, &t));
+  for (int k = 0; k < 2; k++)
+    if (!(n[k] = node_agree(n[k], -1, d))) return no_memory("weft_cond_value");
   return NULL;
 }
 
@@ -95,7 +100,7 @@ static struct failure *take_sides(weft_array *a, weft_array *b, struct side *out
   if (n[0]->weak || n[1]->weak) f = common_dtype("weft_cond_value", 2, n, &d);
   for (int k = 0; !f && k < 2; k++)
     if (n[k]->weak && !(n[k] = node_cast(n[k], d))) f = no_memory("weft_cond_value");
-  if (!f) f = do_not_fit(n[0], n[1]);
+  if (!f) f = fit(n);
   if (f) {
     for (int k = 0; k < 2; k++) node_release(n[k]);
     return f;

@@ -57,15 +57,14 @@ const struct op op_concat = { .name = "concat", .kind = OP_CONCAT, .vjp = concat
 
 static struct failure *concat_dims(int axis, int n, struct node *const node[], dim d[]) {
   struct shape_text a, b;
-  memcpy(d, node[0]->dims, node[0]->rank * sizeof *d);
-  for (int i = 1; i < n; i++) {
-    bool fits = node[i]->rank == node[0]->rank;
-    for (int k = 0; fits && k < node[0]->rank; k++) fits = k == axis || dim_same(node[i]->dims[k], d[k]);
-    if (!fits)
+  dim pair[WEFT_RANK_MAX];
+  for (int i = 1; i < n; i++)
+    if (!dims_meet("weft_concat", 2, (struct node *[]){ node[0], node[i] }, axis, pair))
       return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_concat: %s and %s do not fit beside axis %d",
                   shape_show(node[0], &a), shape_show(node[i], &b), axis);
-    d[axis] = dim_add(d[axis], node[i]->dims[axis]);
-  }
+  (void)dims_meet("weft_concat", n, node, axis, d); /* a number, where one of them knows it */
+  d[axis] = node[0]->dims[axis];
+  for (int i = 1; i < n; i++) d[axis] = dim_add(d[axis], node[i]->dims[axis]);
   return count_check("weft_concat", node[0]->rank, d);
 }
 
@@ -78,7 +77,7 @@ static weft_array *concat(int axis, int n, struct node *node[]) {
   if (why) return array_of_bad(why, n, node);
   int rank = node[0]->rank;
   bool ok = true;
-  for (int i = 0; i < n; i++) ok &= (node[i] = node_cast(node[i], dtype)) != NULL;
+  for (int i = 0; i < n; i++) ok &= (node[i] = node_agree(node_cast(node[i], dtype), axis, d)) != NULL;
   struct node *y =
       ok ? node_make(&op_concat, dtype, rank, d, n, node, &(struct axis_attr){ axis }, sizeof(struct axis_attr)) : NULL;
   nodes_release(n, node);
@@ -95,7 +94,8 @@ static struct failure *stack_check(int *axis, int n, weft_array *const x[]) {
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_stack: no axis %d in a stack of %s", *axis, shape_show(first, &a));
   for (int i = 1; i < n && !why; i++) {
     struct node *next = array_node(x[i]);
-    if (!shape_equal(first, next))
+    dim d[WEFT_RANK_MAX];
+    if (!dims_meet("weft_stack", 2, (struct node *[]){ first, next }, -1, d))
       why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_stack: %s and %s differ", shape_show(first, &a),
                  shape_show(next, &b));
     node_release(next);

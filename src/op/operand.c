@@ -176,6 +176,26 @@ struct failure *common_dims(const char *fn, int n, struct node *const node[], in
   return NULL;
 }
 
+bool dims_meet(const char *fn, int n, struct node *const node[], int but, dim dims[]) {
+  for (int k = 0; k < node[0]->rank; k++) dims[k] = dim_resolve(node[0]->dims[k]);
+  for (int i = 1; i < n; i++) {
+    if (node[i]->rank != node[0]->rank) return false;
+    for (int k = 0; k < node[0]->rank; k++) {
+      dim want = dim_resolve(node[i]->dims[k]);
+      if (k == but || want == dims[k]) continue;
+      if (!sizes_meet(fn, dims[k], want)) return false;
+      if (dim_is_known(want)) dims[k] = want;
+    }
+  }
+  return true;
+}
+
+struct node *node_agree(struct node *x, int but, const dim dims[]) {
+  dim d[WEFT_RANK_MAX];
+  for (int k = 0; x && k < x->rank; k++) d[k] = k == but ? x->dims[k] : dims[k];
+  return x ? node_reshape(x, x->rank, d) : NULL;
+}
+
 /* x with its sizes replaced by those they were taken to equal: a reshape, which fails if they turn out to differ. */
 static struct node *agreed(struct node *x, int rank, const dim dims[]) {
   dim d[WEFT_RANK_MAX];

@@ -15,6 +15,12 @@ struct node *scalar_node(weft_dtype, uint64_t bits, bool weak); /* not complex *
 struct node *number_node(weft_dtype, double re, double im);   /* 0-d, of any dtype; im: of the complex ones */
 struct node *node_broadcast(struct node *, int rank, const dim dims[]); /* known to fit */
 struct node *node_reshape(struct node *, int rank, const dim dims[]);   /* known to have as many elements */
+
+/* Arrays that must have one shape, but along axis `but` (-1: none). Sizes that are not known yet are taken to be equal, and
+ * dims is what they are then; false: they differ, whatever the symbols are. node_agree is x with these sizes: a reshape, which
+ * fails if they turn out to differ. */
+bool dims_meet(const char *fn, int n, struct node *const node[], int but, dim dims[]);
+struct node *node_agree(struct node *, int but, const dim dims[]);
 struct node *node_size(struct node *x, int axis, dim size);   /* a size as a 0-d i64; axis -1: the number of elements */
 
 /* The dtype that operands meet in, weak ones last. NULL, or why they cannot. */
