@@ -1,5 +1,5 @@
 /* shapes.c -- what operations infer without computing: shapes, dtypes, symbolic sizes, which node comes out. */
-#include "test.h"
+#include "values.h"
 #include "graph/shape.h"
 #include "op/op.h"
 #include "weft.h"
@@ -277,4 +277,43 @@ TEST(sizes_travel_as_arrays) {
   EXPECT_OK(weft_check(weft_add(longer, weft_concat(0, WEFT_ARRAYS(x, F32(1, 4))))));
   EXPECT_INT(weft_check(weft_add(x, longer)), WEFT_ERR_SHAPE);
   weft_scope_discard(s);
+}
+
+/* Rows of a loop that until ends after six steps: 1, 2, .. 6. */
+static weft_array *six_rows(void) {
+  weft_loop *l = weft_loop_open(weft_integer(100));
+  weft_array *c = weft_loop_carry(l, f64_of(0)), *next = weft_add(c, weft_scalar(1));
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_ge(next, weft_scalar(6)));
+  weft_array *y = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return y;
+}
+
+TEST(a_slice_of_a_size_that_only_a_run_tells_fits_or_says_that_it_does_not) {
+  static const struct { int64_t start, stop, step; int n; double first; } rows[] = {
+    { -4, WEFT_END, 1, 4, 3 }, { 2, WEFT_END, 1, 4, 3 }, { 0, -2, 1, 4, 1 }, { -6, WEFT_END, 1, 6, 1 }, { 6, WEFT_END, 1, 0, 0 },
+    { WEFT_END, WEFT_BEGIN, -1, 6, 6 }, /* these fit */
+    { -8, WEFT_END, 1, -1, 0 }, { 10, WEFT_END, 1, -1, 0 }, { 0, -8, 1, -1, 0 }, { 0, 9, 1, -1, 0 }, { -8, -7, 1, -1, 0 },
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int way = 0; way < 3; way++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *y = six_rows();
+      if (way == 1) EXPECT_OK(weft_eval(1, &y)); /* known before it is cut, then as in Python */
+      weft_array *part = weft_slice(y, 0, rows[i].start, rows[i].stop, rows[i].step), *z = weft_mul(part, weft_scalar(1));
+      double got[6];
+      if (way == 2) EXPECT_OK(weft_eval(1, &y)); /* after it is cut, before that is asked for */
+      weft_status status = weft_eval(1, &z);
+      if (rows[i].n >= 0) {
+        EXPECT_OK(status);
+        EXPECT_OK(weft_read(z, WEFT_F64, got, sizeof *got * (size_t)rows[i].n));
+        if (rows[i].n) EXPECT_NEAR(got[0], rows[i].first, 0);
+      } else if (way != 1) {
+        EXPECT_INT(status, WEFT_ERR_SHAPE);
+      } else {
+        EXPECT_OK(status);
+      }
+      weft_scope_discard(s);
+    }
 }

@@ -216,10 +216,9 @@ void dim_unbind(const struct dim_table *t, dim since) {
   pthread_mutex_unlock(&dim_mutex);
 }
 
-dim dim_resolve(dim d) {
-  if (dim_is_known(d) || d == DIM_BAD) return d;
+/* The symbols of d that have a number, and their numbers. */
+static int bound_in(dim d, dim symbol[], dim value[]) {
   struct poly p = poly_of(d);
-  dim symbol[TERMS * DEGREE], value[TERMS * DEGREE];
   int n = 0;
   pthread_mutex_lock(&dim_mutex);
   for (int i = 0; i < p.n; i++)
@@ -228,6 +227,13 @@ dim dim_resolve(dim d) {
       if (is_bound(k, p.term[i].symbol[j])) symbol[n] = p.term[i].symbol[j], value[n++] = bound.at[k].value;
     }
   pthread_mutex_unlock(&dim_mutex);
+  return n;
+}
+
+dim dim_resolve(dim d) {
+  if (dim_is_known(d) || d == DIM_BAD) return d;
+  dim symbol[TERMS * DEGREE], value[TERMS * DEGREE];
+  int n = bound_in(d, symbol, value);
   return n ? dim_substitute(d, n, symbol, value) : d;
 }
 
@@ -317,12 +323,7 @@ static int index_of(dim d, int n, const dim list[]) {
   return -1;
 }
 
-dim dim_substitute(dim d, int n, const dim symbol[], const dim value[]) {
-  if (d >= 0 || d == DIM_BAD) return d;
-  if (dim_is_symbol(d)) {
-    int k = index_of(d, n, symbol);
-    return k < 0 ? d : value[k];
-  }
+static struct poly substituted(dim d, int n, const dim symbol[], const dim value[]) {
   struct poly p = poly_of(d), sum = { .failed = p.failed };
   for (int i = 0; i < p.n; i++) {
     struct poly t = number(p.term[i].coef);
@@ -334,7 +335,25 @@ dim dim_substitute(dim d, int n, const dim symbol[], const dim value[]) {
     }
     add_scaled(&sum, &t, &one);
   }
-  return intern(&sum);
+  return sum;
+}
+
+dim dim_substitute(dim d, int n, const dim symbol[], const dim value[]) {
+  if (d >= 0 || d == DIM_BAD) return d;
+  if (dim_is_symbol(d)) {
+    int k = index_of(d, n, symbol);
+    return k < 0 ? d : value[k];
+  }
+  struct poly p = substituted(d, n, symbol, value);
+  return intern(&p);
+}
+
+bool dim_is_negative(dim d) {
+  if (dim_is_known(d) || d == DIM_BAD) return false;
+  dim symbol[TERMS * DEGREE], value[TERMS * DEGREE];
+  int n = bound_in(d, symbol, value);
+  struct poly p = substituted(d, n, symbol, value);
+  return !p.failed && p.n == 1 && !p.term[0].degree && p.term[0].coef < 0;
 }
 
 int64_t dim_value(dim d, int n, const dim symbol[], const int64_t value[]) {

@@ -37,6 +37,7 @@ struct dim_table *dim_note(struct dim_table *); /* where this thread notes what 
 void dim_unbind(const struct dim_table *, dim since); /* those of these symbols that were made after `since` was: nobody
                                                    mentions them any more */
 dim dim_resolve(dim);
+bool dim_is_negative(dim);           /* what is known so far makes it a number below 0: n - 8 of n = 6 */
 static inline bool dim_same(dim a, dim b) { /* as far as is known */
   return a == b || (!(dim_is_known(a) && dim_is_known(b)) && dim_resolve(a) == dim_resolve(b));
 }

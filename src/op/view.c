@@ -123,17 +123,23 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
   return false;
 }
 
+/* Bounds that turn out not to fit stay as they are: slice_agree says so. */
 static bool slice_settle(struct node *n) {
   struct slice_attr *a = n->attr;
+  if (dim_is_negative(a->start)) return true;
   dim now = dim_resolve(a->start);
   if (now != DIM_BAD) a->start = now;
   return now != DIM_BAD;
 }
 
-/* A sequence that is cut to steps known only now. */
+/* A sequence that is cut to steps known only now, or bounds of a size known only now. */
 static struct failure *slice_agree(const struct node *n) {
   const struct slice_attr *a = n->attr;
+  struct shape_text s;
   dim size = n->in[0]->dims[a->axis], length = n->dims[a->axis];
+  if (dim_is_negative(a->start) || dim_is_negative(length))
+    return fail(WEFT_ERR_SHAPE, n->origin, "weft_slice: the bounds do not fit axis %d of %s, whose size was not known before: "
+                "they are not cut to fit there", (int)a->axis, shape_show(n->in[0], &s));
   if (dim_slice_fits(size, a->start, length, a->step)) return NULL;
   dim last = a->start + (length - 1) * a->step, reach = (last > a->start ? last : a->start) + 1;
   return fail(WEFT_ERR_SHAPE, n->origin,
