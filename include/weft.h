@@ -295,6 +295,11 @@ WEFT_REDUCE(WEFT_DECLARE_)
 WEFT_ALONG(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
 
+weft_array *weft_sort(weft_array *, int axis);      /* in order, nan last; equal ones, as -0 and 0 are, stay as they stood */
+weft_array *weft_argsort(weft_array *, int axis);   /* where the sorted elements stood, i64 */
+weft_array *weft_searchsorted(weft_array *sorted, weft_array *v, int is_right);  /* how many of the sorted [n] come before each
+                                                       v: less than it, or is_right: not more than it; i64 in the shape of v */
+
 /* Over several axes as over one that runs through their elements, row by row: weft_over(weft_mean, x, WEFT_AXES(0, -1)).
  * Any function of this kind will do; sums are taken over the last axis first, as those over all axes. */
 weft_array *weft_over(weft_array *reduce(weft_array *x, int axis), weft_array *x, int n, const int axes[]);
@@ -706,6 +711,20 @@ void        weft_unpin(weft_array *);  /* once for every pin; the block is void 
 /* Where in the user's program: nodes made by this thread carry the tag last set. */
 uint64_t    weft_origin(uint64_t tag);  /* returns the one before */
 uint64_t    weft_blame(void);           /* the tag of the node that weft_message is about; 0: none */
+
+
+/* Functions of the host that compute arrays, as a step of whatever is computed: called on the thread that asks for the result,
+ * with no lock held and nothing left to do on a device. What is started in the background waits there until somebody waits for
+ * it. The function may use weft, but must not ask for what waits for it. It is called once for every row of a map, and
+ * differentiated by the rules of weft_custom alone. */
+typedef struct {
+  void *ctx;
+  int (*run)(void *ctx, const weft_block in[], const weft_block out[]);  /* all dense; fills out; 0, or anything else to fail:
+                                     the status of what failed inside it is the caller's, with its message */
+  void (*release)(void *ctx);     /* when nothing refers to it any more; NULL: nothing */
+} weft_host_function;
+void        weft_host(const weft_host_function *, int n, weft_array *const x[], int m, const weft_block like[], weft_array *y[]);
+                                  /* y_k has the dtype and dims of like_k; its data and strides are not looked at */
 
 
 /* ---- Lists in place ------------------------------------------------------------------------------------------------

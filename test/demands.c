@@ -47,7 +47,7 @@ static bool is_any_of(const char *name, const char *const list[]) {
 /* ---- ops ---- */
 
 TEST(every_op_is_known_to_the_plain_evaluator) {
-  static const char *const in_plans_only[] = { "part", "pair", NULL };
+  static const char *const in_plans_only[] = { "part", "pair", "host", NULL }; /* host: a function of the user's */
   for (int i = 0; op_table[i]; i++)
     if (!plain_knows(op_table[i]) && !is_any_of(op_table[i]->name, in_plans_only))
       test_fail(__FILE__, __LINE__, "%s: test/every_plain.c wants its value in plain C (and test/every_graph.c its kind, if it is new)", op_table[i]->name);
@@ -74,7 +74,7 @@ TEST(every_op_with_a_rule_has_a_derivative_that_is_checked) {
 
 TEST(every_op_is_in_random_programs) {
   enum { PROGRAMS = 1500 };
-  static const char *const in_plans_or_gradients[] = { "part", "pair", "bad", "scale", "barrier", NULL };
+  static const char *const in_plans_or_gradients[] = { "part", "pair", "bad", "scale", "barrier", "host", NULL };
   static struct program p;
   memset(seen, 0, sizeof seen);
   for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {

@@ -271,6 +271,7 @@ bool plain_knows(const struct op *op) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
+  case OP_LIBRARY: return op == &op_sort;
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -302,7 +303,7 @@ static bool compute(struct stage *s, const struct node *n, const struct plain *c
     return *y = plain_pad(in[0], (int)a->axis, a->before, a->after, in[1]), true;
   }
   case OP_IDENTITY: return *y = plain_cast(in[0], out), true;
-  case OP_PAIR: case OP_LOOP: case OP_CALL: case OP_ITEM: break;
+  case OP_PAIR: case OP_LOOP: case OP_CALL: case OP_ITEM: case OP_LIBRARY: break;
   }
   return no("%s: not one op", n->op->name);
 }
@@ -438,6 +439,14 @@ static bool pass(const struct node *n, const struct plain *const in[], struct fo
   return true;
 }
 
+static bool library(const struct node *n, const struct plain *const in[], struct found *f) {
+  if (!plain_knows(n->op)) return no("%s: the plain evaluator does not know it", n->op->name);
+  f->n = 2;
+  f->out = room_for(2, sizeof *f->out);
+  for (int k = 0; k < 2; k++) f->out[k] = plain_sort(in[0], in[0]->rank - 1, k);
+  return true;
+}
+
 static const struct found *find(struct stage *s, const struct node *n) {
   if (s->room && slot(s, n)->node) return slot(s, n);
   bool is_leaf = n->value || n->op->kind == OP_LEAF, ok = true;
@@ -454,6 +463,7 @@ static const struct found *find(struct stage *s, const struct node *n) {
   if (ok && is_leaf) f.n = 1, f.out = room_for(1, sizeof *f.out), ok = leaf(s, n, f.out);
   else if (ok && n->op == &op_loop) ok = loop(s, n, in, &f);
   else if (ok && n->op == &op_call) ok = call(s, n, in, &f);
+  else if (ok && n->op->kind == OP_LIBRARY) ok = library(n, in, &f);
   else if (ok && n->op->many) ok = pass(n, in, &f);
   else if (ok) f.n = 1, f.out = room_for(1, sizeof *f.out), ok = compute(s, n, in, f.out);
   for (int k = 0; !is_leaf && k < n->n_in; k++) free((void *)(uintptr_t)in[k]);

@@ -493,6 +493,10 @@ static struct plain plain_random_bits(const struct call *c, const struct plain *
   free(word);
   return y;
 }
+MAKE(sort, weft_sort(x[0], axis))
+MAKE(argsort, weft_argsort(x[0], axis))
+PLAIN(sorted) { return (void)c, (void)out, plain_sort(x[0], axis, false); }
+PLAIN(order) { return (void)c, (void)out, plain_sort(x[0], axis, true); }
 
 static const struct call calls[] = {
 #define E(n, on, name) { #name, #name, n, on, 0, make_##name, by_element },
@@ -523,6 +527,7 @@ static const struct call calls[] = {
   P(cumsum) P(cumprod) P(cummax) P(cummin)
 #undef P
   { "cast", "random_bits", 1, 'i', 0, make_random_bits, plain_random_bits },
+  { "sort", "sort", 1, 'a', 1, make_sort, plain_sorted }, { "sort", "argsort", 1, 'a', 1, make_argsort, plain_order },
   { "iota", "iota", 1, 'n', 1, make_iota, plain_iota_ }, { "size", "size", 1, 'a', 1, make_size, plain_size },
   { "reshape", "reshape", 1, 'a', 0, make_flat, plain_flat }, { "transpose", "transpose", 1, 'a', 0, make_turn, plain_turn },
   { "slice", "slice", 1, 'a', 1, make_odd, plain_odd }, { "slice", "flip", 1, 'a', 1, make_flip, plain_flip },
@@ -555,7 +560,7 @@ enum { CALLS = sizeof calls / sizeof *calls };
 
 /* Leaves, ops with bodies, and what only plans and gradients have: made by other tests (errors, transforms, edges,
  * functions, loops). */
-static const char *const elsewhere[] = { "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item" };
+static const char *const elsewhere[] = { "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item", "host" };
 
 TEST(every_op_has_a_row) {
   for (const struct op *const *op = op_table; *op; op++) {
@@ -582,7 +587,7 @@ static bool takes(const struct call *c, weft_dtype t) {
 
 /* What needs an order of numbers, or bits, takes no complex ones and says so. */
 static bool takes_complex(const struct call *c) {
-  static const char *const ordered[] = { "max", "min", "argmax", "argmin", "logsumexp", "cummax", "cummin", "put min", "put max",
+  static const char *const ordered[] = { "max", "min", "argmax", "argmin", "sort", "argsort", "logsumexp", "cummax", "cummin", "put min", "put max",
                                          "scatter min", "scatter max", "var", "std", "log_softmax", "softplus", "silu", "gelu", "gelu_approx" };
   for (size_t i = 0; i < sizeof ordered / sizeof *ordered; i++)
     if (!strcmp(c->name, ordered[i])) return false;
@@ -750,6 +755,7 @@ D(sum, weft_mul(weft_sum(matrix(x), 0), weft_sum(matrix(x), 0))) D(row_sum, weft
 D(prod, weft_prod(matrix(x), 0)) D(max, weft_max(matrix(x), 1)) D(min, weft_min(matrix(x), 0))
 D(logsumexp, weft_logsumexp(matrix(x), 1)) D(column_logsumexp, weft_logsumexp(matrix(x), 0)) D(mean, weft_mean(weft_mul(x, x), 0))
 D(softmax, weft_softmax(matrix(x), 1)) D(cumsum, weft_exp(weft_cumsum(matrix(x), 1)))
+D(sort, weft_exp(weft_sort(matrix(x), 1))) D(sort_columns, weft_mul(weft_sort(matrix(x), 0), matrix(x)))
 D(cumprod, weft_cumprod(matrix(x), 1)) D(cummax, weft_cummax(matrix(x), 1)) D(cummin, weft_cummin(matrix(x), 1))
 D(reshape, weft_exp(weft_reshape(matrix(x), WEFT_DIMS(3, 2)))) D(broadcast, weft_exp(weft_broadcast(x, WEFT_DIMS(2, N))))
 D(transpose, weft_exp(weft_transpose(matrix(x), NULL))) D(slice, weft_exp(weft_slice(x, 0, 4, 0, -2)))
@@ -793,7 +799,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
   A(pow) S(atan2) S(hypot) S(logaddexp)
   A(lgamma) A(gamma) A(digamma) A(trigamma) S(erfcx) S(erfcinv) S(ndtr) S(ndtri) S(log_ndtr) S(log1mexp) S(logit) S(sinc) S(i0) S(i0e) S(i1) S(i1e) S(j0) S(j1) A(xlogy) A(xlog1py) A(zeta) A(polygamma)
   S(sign) S(floor) S(ceil) S(trunc) S(round) S(floor_divide) S(remainder) S(fmod) S(add) S(sub) S(mul) S(div) S(maximum) S(minimum)
-  S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum)
+  S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum) S(sort) S(sort_columns)
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
   S(as_strided) S(windows) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)

@@ -754,6 +754,35 @@ struct plain plain_prefix(const char *op, weft_dtype out, const struct plain *gi
   return y;
 }
 
+/* Which of two elements comes first: nan last, equal ones in order. */
+static bool comes_before(const struct plain *x, int64_t i, int64_t j) {
+  if (x->dtype == WEFT_U64) return (uint64_t)plain_i(x, i) < (uint64_t)plain_i(x, j);
+  if (!plain_is_float(x->dtype)) return plain_i(x, i) < plain_i(x, j);
+  double a = plain_f(x, i), b = plain_f(x, j);
+  return a < b || (!isnan(a) && isnan(b));
+}
+
+/* By insertion: each element goes before those that it comes before. */
+struct plain plain_sort(const struct plain *x, int axis, bool is_order) {
+  struct plain y = plain_new(is_order ? WEFT_I64 : x->dtype, x->rank, x->dims);
+  int64_t at[PLAIN_RANK], stride = 1, n = x->dims[axis], *from = malloc(sizeof *from * (size_t)(n + 1));
+  for (int k = axis + 1; k < x->rank; k++) stride *= x->dims[k];
+  for (int64_t i = 0; i < y.count; i++) {
+    plain_index(&y, i, at);
+    if (at[axis]) continue;
+    for (int64_t j = 0, k; j < n; j++) {
+      for (k = j; k > 0 && comes_before(x, i + j * stride, i + from[k - 1] * stride); k--) from[k] = from[k - 1];
+      from[k] = j;
+    }
+    for (int64_t j = 0; j < n; j++) {
+      if (is_order) plain_set_i(&y, i + j * stride, from[j]);
+      else copy_element(&y, i + j * stride, x, i + from[j] * stride);
+    }
+  }
+  free(from);
+  return y;
+}
+
 /* ---- moving ---- */
 
 struct plain plain_reshape(const struct plain *x, int rank, const int64_t dims[]) {

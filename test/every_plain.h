@@ -31,6 +31,7 @@ bool plain_common(int n, const struct plain *const x[], int *rank, int64_t dims[
 struct plain plain_element(const char *op, weft_dtype out, int n, const struct plain *const x[]);
 struct plain plain_reduce(const char *op, weft_dtype out, const struct plain *, int axis); /* axis stays with length 1 */
 struct plain plain_prefix(const char *op, weft_dtype out, const struct plain *, int axis);
+struct plain plain_sort(const struct plain *, int axis, bool is_order); /* or where the elements stood */
 struct plain plain_reshape(const struct plain *, int rank, const int64_t dims[]);
 struct plain plain_transpose(const struct plain *, const int axes[]);
 struct plain plain_slice(const struct plain *, int axis, int64_t start, int64_t length, int64_t step);

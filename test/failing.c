@@ -464,6 +464,36 @@ STORY(files, every_allocation_of_saving_and_loading_may_fail) {
   return status;
 }
 
+/* A library step: operands that are copied, one result that nobody wants, in a loop and its gradient. */
+STORY(library_steps, every_allocation_of_a_library_step_may_fail) {
+  weft_array *x = floats(WEFT_DIMS(3, 4)), *dx, *mapped, *row = floats(WEFT_DIMS(4)), *in_order = weft_sort(row, 0);
+  weft_loop *l = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, weft_mul(weft_sort(weft_flip(c, 1), 1), weft_scalar(1.5)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_grad(y, 1, &x, &dx);
+  weft_map(1, &row, &x, 1, &in_order, &mapped);
+  weft_status status = read_to(out, weft_add(dx, mapped), 12);
+  return status ? status : read_to(out + 12, weft_cast(weft_argsort(y, 0), WEFT_F32), 12);
+}
+
+static int add_one(void *ctx, const weft_block in[], const weft_block out[]) {
+  (void)ctx;
+  for (int64_t i = 0; i < 4; i++) ((float *)out[0].data)[i] = ((const float *)in[0].data)[i] + 1;
+  return 0;
+}
+
+/* A function of the host, alone and mapped. */
+STORY(host_functions, every_allocation_of_a_function_of_the_host_may_fail) {
+  weft_array *x = floats(WEFT_DIMS(4)), *xs = floats(WEFT_DIMS(2, 4)), *y = NULL, *ys = NULL;
+  weft_block like = { .dtype = WEFT_F32, .rank = 1, .dims = (int64_t[]){ 4 } };
+  weft_host(&(weft_host_function){ NULL, add_one, NULL }, 1, &x, 1, &like, &y);
+  weft_map(1, &x, &xs, 1, &y, &ys);
+  weft_status status = read_to(out, y, 4);
+  return status ? status : read_to(out + 4, ys, 8);
+}
+
 /* Started, waited for; a scope closed in the background that updates an array outside. */
 STORY(background, every_allocation_of_work_in_the_background_may_fail) {
   weft_array *w = floats(WEFT_DIMS(4)), *y = weft_cumsum(weft_exp(w), 0);

@@ -116,6 +116,20 @@ MAKE(along) {
   if (!is_in(kind->name, can_all) && once_in(p, 4)) axis = WEFT_ALL;
   return ok(grow(p, kind, 1, &a, 1, &axis));
 }
+BUILD(sort) { return weft_sort(in[0], (int)s->p[0]); }
+BUILD(argsort) { return weft_argsort(in[0], (int)s->p[0]); }
+BUILD(searchsorted) { return weft_searchsorted(weft_sort(weft_reshape(in[0], WEFT_DIMS(WEFT_ANY)), 0), in[1], (int)s->p[0]); }
+MAKE(sort) { /* not in smooth programs: equal elements have no derivative */
+  int a = pick(p, REAL | RANK_1);
+  if (a < 0 || p->is_smooth) return false;
+  int64_t axis = signed_axis(p, a, any_axis(p, a));
+  return ok(grow(p, kind, 1, &a, 1, &axis));
+}
+MAKE(search) {
+  int a = pick(p, REAL | RANK_1 | SMALL | KNOWN), v = pick(p, REAL | KNOWN);
+  if (a < 0 || v < 0 || p->is_smooth) return false;
+  return ok(grow(p, kind, 2, (int[]){ a, v }, 1, (int64_t[]){ any(p, 2) }));
+}
 MAKE(var) {
   int a = pick(p, FLOAT | RANK_1 | FULL | KNOWN);
   if (a < 0) return false;
@@ -523,6 +537,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
 /* name, weight, is_smooth, how it is chosen */
 #define ROWS(X)                                                                                                              \
   X(where, 4, true, where) X(fma, 3, true, fma) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
+  X(sort, 3, false, sort) X(argsort, 1, false, sort) X(searchsorted, 1, false, search)                                       \
   X(var, 2, true, var) X(std, 1, true, var) X(over, 3, true, over)                                                            \
   X(reshape, 5, true, reshape) X(reshape_like, 2, true, like) X(broadcast, 5, true, broadcast)                                \
   X(broadcast_like, 2, true, like) X(transpose, 5, true, transpose) X(moveaxis, 2, true, two_axes)                            \

@@ -50,6 +50,9 @@ F(f_max_all) { return weft_max(x[0], WEFT_ALL); }
 F(f_logsumexp) { return weft_logsumexp(x[0], 1); }
 F(f_softmax) { return weft_softmax(x[0], 0); }
 F(f_argmax) { return weft_mul(x[0], weft_cast(weft_argmax(x[0], 1), WEFT_F64)); }
+F(f_sort) { return weft_sort(x[0], 1); }
+F(f_sort_column) { return weft_sort(x[0], 0); }
+F(f_argsort) { return weft_mul(weft_cast(weft_argsort(x[0], 1), WEFT_F64), x[0]); }
 F(f_cumsum) { return weft_cumsum(x[0], 1); }
 F(f_cumprod) { return weft_cumprod(x[0], 1); }
 F(f_cumprod_zero) { return weft_cumprod(weft_sub(x[0], weft_slice(x[0], 0, 1, 2, 1)), 0); }
@@ -152,6 +155,9 @@ static const struct rule_case cases[] = {
   { "logsumexp", f_logsumexp, 1, ONE },
   { "softmax", f_softmax, 1, ONE },
   { "argmax", f_argmax, 1, ONE },
+  { "sort", f_sort, 1, ONE },
+  { "sort_column", f_sort_column, 1, ONE },
+  { "argsort", f_argsort, 1, ONE },
   { "cumsum", f_cumsum, 1, ONE },
   { "cumprod", f_cumprod, 1, ONE },
   { "cumprod_zero", f_cumprod_zero, 1, ONE },

@@ -26,9 +26,31 @@ enum op_kind {
   OP_IDENTITY, /* alias, stop_gradient, depends, checkpoint, custom: in[0] moved through; gone before scheduling */
   OP_LOOP,     /* attr: struct loop_attr; several results, taken by OP_ITEM */
   OP_CALL,     /* attr: struct call_attr; several results; expanded before scheduling */
-  OP_ITEM      /* in: a node with several results; attr: struct item_attr */
+  OP_ITEM,     /* in: a node with several results; attr: struct item_attr */
+  OP_LIBRARY   /* code of our own or of a library on dense arrays: struct library; results by OP_ITEM */
 };
 enum { ELEMENT_MOST = 4 }; /* operands of an ELEMENT node */
+enum { N_OP_KINDS = OP_LIBRARY + 1 };
+
+/* What is true of a kind (kinds.c: a row each). What a stage does with each kind is a switch there, without a default: a new
+ * kind does not compile until everybody has said what it is. */
+struct kind_facts {
+  const char *name;
+  enum {
+    READS_BY_ELEMENT,   /* element i of the result is made of element i of the operands, or folds such */
+    READS_FIRST_WHOLE,  /* the first operand by index: it stands in memory; the others by element */
+    READS_WHOLE         /* all operands stand in memory */
+  } reads;
+  bool joins_groups;    /* may share a kernel with others */
+  bool is_own_step;     /* is no kernel of a group: emit_own (schedule/schedule.c) writes its steps */
+  bool is_several;      /* its results are items; it has no value of its own */
+  bool is_gone;         /* expanded or passed through before anything is scheduled */
+  bool is_heavy;        /* if somebody holds it, it is stored the first time; others the second time */
+  bool may_be_made;     /* may be computed while an operand of a product is packed; .. */
+  int element_cost;     /* .. then this is what an element costs, unless its op is cheap */
+  bool may_be_blamed;   /* may fail when it runs: a plan is for the lines of the user's that it blames */
+};
+extern const struct kind_facts kind_facts[];
 
 /* No attr has padding: equal ones are equal bytes. */
 struct axis_attr { int axis; };
@@ -90,6 +112,27 @@ struct splitting {
   bool no_memory;
 };
 
+/* What OP_LIBRARY runs: on arrays that stand dense, row by row; never fused. The last `core` axes of the first operand are one
+ * problem. The axes before are the batch, the same for all operands and results; so map is one axis more (library.c). */
+struct library_array { weft_dtype dtype; int rank; const dim *dims; int64_t each; uint8_t *data; }; /* each: bytes a problem */
+struct library_call {
+  const void *attr;
+  int n_in, n_out;
+  const struct library_array *in, *out;  /* results that nobody wants have memory too */
+  int64_t n_problems;
+  uint64_t origin;                       /* for failures */
+};
+struct library {
+  int core;
+  int (*batch_axes)(const void *attr);                 /* instead of core: how many are in front of a problem's own */
+  bool is_callers;                                     /* one problem after the other, on the thread that asks (host_step.c) */
+  double (*operations)(const struct library_call *);   /* of all problems, about; data is NULL */
+  size_t (*scratch)(const struct library_call *);      /* bytes that one thread works in; NULL: none */
+  /* Problems from .. to - 1, on any thread, several ranges at once. NULL: done. */
+  struct failure *(*run)(const struct library_call *, int64_t from, int64_t to, void *scratch);
+  const char *(*by)(const struct library_call *);      /* the library that was loaded for it; NULL: it is our own code */
+};
+
 struct op {
   const char *name;                /* "add"; messages say weft_add */
   enum op_kind kind;
@@ -118,8 +161,10 @@ struct op {
   bool (*settle)(struct node *);   /* attr contains sizes: those that have become known; graph lock held. false: memory */
   /* Sizes were taken to be equal while they were unknown: a failure once they turn out to differ, else NULL. */
   struct failure *(*agree)(const struct node *);
-  const struct many *many;         /* ops with several results: loop, call, checkpoint, custom */
+  const struct many *many;         /* ops with several results: loop, call, checkpoint, custom, all of OP_LIBRARY */
+  const struct library *library;   /* LIBRARY */
 };
+static inline const struct kind_facts *facts_of(const struct node *n) { return &kind_facts[n->op->kind]; }
 
 /* By family: element.c (also logic.c quotient.c rounding.c) reduce.c (logsumexp.c) view.c index.c matmul.c make.c identity.c
  * loop.c */
@@ -127,7 +172,7 @@ extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_io
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
     op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_windows, op_take,
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,
-    op_depends, op_item, op_loop, op_call,
+    op_depends, op_item, op_loop, op_call, op_sort, op_host,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
 extern const struct op op_random_bits; /* in: k0, k1, i, n, all u32: see random.c */
 extern const struct op op_gamma_draw; /* in: a, x drawn with the shape a: x as a function of a */
@@ -173,6 +218,13 @@ struct call_attr { struct weft_function *function; int n_out; };
 
 /* Result k of an op with several (item.c). NULL: out of memory. */
 struct node *item_make(struct node *many, int k);
+
+/* A node of OP_LIBRARY, and its results (library.c). */
+void library_apply(const struct op *, int n, struct node *const in[], const void *attr, size_t attr_bytes, int n_out,
+                   weft_array *out[]);
+void library_batch(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]); /* for struct many */
+void library_rows(const struct rule *, const bool is_mapped[], const void *attr, weft_array *ys[], bool is_mapped_out[]);
+                  /* the same with another attr, of as many bytes */
 
 extern const struct many loop_many, call_many, checkpoint_many, custom_many; /* transform/: they need derivatives of bodies */
 

@@ -238,10 +238,31 @@ static int result_at(const struct loop *l, int k) {
   return at;
 }
 
+/* ---- Library steps: complex arrays stay whole ---- */
+
+static struct node *whole_of(struct pass *p, const struct split_node *x, const struct node *like) {
+  struct node *part[] = { x->part.re, x->part.im };
+  if (x->whole || !x->part.im) return x->whole ? x->whole : x->part.re;
+  return added(p, &op_pair, (weft_dtype)like->dtype, like, 2, part, NULL, 0);
+}
+
+static struct split_node split_library(struct pass *p, struct node *n) {
+  for (int k = 0; k < n->n_in; k++)
+    if (!(n->in[k] = whole_of(p, operand(p, n, k), n->in[k]))) return (struct split_node){ 0 };
+  return real_of(split_add(&p->s, n));
+}
+
+static struct split_node split_result(struct pass *p, const struct node *item, struct node *many) {
+  struct node *whole = added(p, item->op, (weft_dtype)item->dtype, item, 1, &many, item->attr, item->attr_bytes);
+  if (!is_complex(item)) return real_of(whole);
+  return (struct split_node){ { part_of(p, whole, 0), part_of(p, whole, 1) }, whole };
+}
+
 static struct split_node split_item(struct pass *p, const struct node *n) {
   int k = ((const struct item_attr *)n->attr)->k;
   struct node *from = n->in[0], *many = operand(p, n, 0)->part.re, *item[2] = { NULL, NULL };
   if (from->op->kind == OP_IDENTITY) return p->now[from->in[k]->slot];
+  if (from->op->kind == OP_LIBRARY) return split_result(p, n, many);
   int at = from->op->kind == OP_LOOP ? result_at(loop_of(from), k) : k;
   for (int i = 0; i < 1 + is_complex(n); i++)
     item[i] = added(p, n->op, dtype_part((weft_dtype)n->dtype), n, 1, &many,
@@ -273,8 +294,11 @@ static struct split_node split_node_of(struct pass *p, struct node *n) {
     case OP_CONTRACT: return split_contract(p, n);
     case OP_IOTA: return split_iota(p, n);
     case OP_LOOP: return split_loop(p, n);
-    default: return on_parts(p, n);
+    case OP_LIBRARY: return split_library(p, n);
+    case OP_SIZE: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONCAT: case OP_PAIR:
+    case OP_PAD: case OP_IDENTITY: case OP_CALL: case OP_ITEM: break;
   }
+  return on_parts(p, n);
 }
 
 /* list: inputs before users, slots in order; what has a place in p->now already is not split again. */

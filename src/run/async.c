@@ -17,12 +17,14 @@ static struct job *first, *last, *failed;  /* through `next` */
 static struct job *running, *ending;       /* the one at work; the one whose parts are being released */
 static uint64_t n_started, n_ended;        /* jobs end in the order in which they were started */
 static bool is_alive;
-static _Thread_local bool is_here;
+static _Thread_local bool is_here, is_waiting, is_put_off; /* is_waiting: this thread runs jobs because it waits for one */
 static _Thread_local uint64_t last_started; /* n_started after this thread's last one */
 
 enum { IDLE_SECONDS = 2, MOST = 1024 };    /* who starts more waits until there are fewer: each holds memory */
 
 bool job_is_here(void) { return is_here; }
+bool job_is_put_off(void) { return is_here && is_put_off; }
+bool job_put_off(void) { return is_here && !is_waiting && (is_put_off = true); }
 
 /* ---- The queue; lock held ---- */
 
@@ -54,7 +56,7 @@ static struct job *next_job(void) {
   struct timespec until = after(IDLE_SECONDS);
   while (!first)
     if (pthread_cond_timedwait(&changed, &lock, &until)) break;
-  return take();
+  return first && first->needs_caller ? NULL : take();
 }
 
 static bool is_of(const struct job *list, uint64_t thread) {
@@ -83,9 +85,21 @@ static void perform(struct job *j) {
   struct eval_settings *mine = eval_settings(), before = *mine;
   *mine = j->settings;
   is_here = true;
+  is_put_off = false;
   j->failure = j->run(j);
   is_here = false;
   *mine = before;
+}
+
+/* First again, for somebody who waits. */
+static void put_back(struct job *j) {
+  failure_release(j->failure);
+  j->failure = NULL;
+  j->needs_caller = true;
+  j->next = first;
+  if (!first) last = j;
+  first = j;
+  running = NULL;
 }
 
 /* The job `running`, to its end. Lock held on entry and on return. */
@@ -94,6 +108,10 @@ static void run_it(void) {
   pthread_mutex_unlock(&lock);
   perform(j);
   pthread_mutex_lock(&lock);
+  if (is_put_off) {
+    is_put_off = false;
+    return put_back(j);
+  }
   ending = j;
   running = NULL;
   pthread_mutex_unlock(&lock);
@@ -105,13 +123,22 @@ static void run_it(void) {
   pthread_cond_broadcast(&changed);
 }
 
+/* Those who wait for nodes see that a job has been put off. No lock held. */
+static void tell(void) {
+  graph_lock();
+  graph_changed();
+  graph_unlock();
+}
+
 static void *live(void *unused) {
   buffer_mark_own_thread();
   pthread_mutex_lock(&lock);
   while (next_job()) run_it();
   is_alive = false;
+  bool is_left = first;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
+  if (is_left) tell();
   return unused;
 }
 
@@ -149,12 +176,18 @@ void jobs_watch_forks(void) {
 
 /* ---- For others ---- */
 
-/* Without a thread the jobs run here. Lock held, but not while they do. */
-static void go_on(void) {
-  if (!first || is_alive || (is_alive = thread_start(NULL, live, NULL))) return;
+/* Without a thread the jobs run here, as do those that need somebody who waits. Lock held, but not while they do. */
+static void go_on(bool waits) {
+  bool needs_caller = first && first->needs_caller;
+  if (!first || is_alive || (needs_caller && !waits)) return;
+  if (!needs_caller && (is_alive = thread_start(NULL, live, NULL))) return;
+  bool before = is_waiting;
   is_alive = true;
-  while (take()) run_it();
+  is_waiting = waits;
+  while (!(first && first->needs_caller && !waits) && take()) run_it();
+  is_waiting = before;
   is_alive = false;
+  pthread_cond_broadcast(&changed);
 }
 
 void job_start(struct job *j) {
@@ -165,8 +198,10 @@ void job_start(struct job *j) {
   put(j);
   last_started = ++n_started;
   pthread_cond_broadcast(&changed);
-  go_on();
+  go_on(false);
+  bool is_left = first && !is_alive;
   pthread_mutex_unlock(&lock);
+  if (is_left) tell();
 }
 
 bool job_is_stuck(void) {
@@ -178,7 +213,7 @@ bool job_is_stuck(void) {
 
 void job_resume(void) {
   pthread_mutex_lock(&lock);
-  go_on();
+  go_on(true);
   pthread_mutex_unlock(&lock);
 }
 
@@ -186,10 +221,12 @@ bool job_wait(double seconds) {
   struct timespec until = after(seconds >= 0 ? seconds : 0);
   bool in_time = true;
   pthread_mutex_lock(&lock);
-  go_on();
-  while (in_time && n_ended < last_started)
+  go_on(true);
+  while (in_time && n_ended < last_started) {
     if (!(seconds >= 0)) pthread_cond_wait(&changed, &lock);
     else in_time = pthread_cond_timedwait(&changed, &lock, &until) == 0;
+    go_on(true); /* one of them may have been put off */
+  }
   in_time = n_ended >= last_started;
   pthread_mutex_unlock(&lock);
   return in_time;

@@ -219,6 +219,7 @@ static struct failure *run_job(struct job *j) {
   struct closing *c = (struct closing *)j;
   if (is_settled(c)) return NULL; /* a child of fork that begins it again */
   struct failure *f = compute(c);
+  if (f && job_is_put_off()) return f; /* promises are kept by whoever begins it again */
   if (!f) f = fetch_all(c);
   settle_promises(c, f);
   return f;

@@ -51,6 +51,7 @@ struct eval {
   bool *dies;                     /* by leaf: nobody will ask for it; NULL: none of them */
   bool *hides;                    /* by target: its history is hidden; NULL: of none */
   struct eval *older, **link;     /* among those under way: graph lock */
+  const void *thread;             /* whose evaluation it is: the address of its settings */
 };
 
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory"); }
@@ -171,7 +172,8 @@ static struct node *local_of(struct program *g, struct node *const made[], const
   size_t attr_bytes = op == &op_value ? 0 : n->attr_bytes;
   struct node *x = node_local(g->arena, op, (weft_dtype)n->dtype, n->rank, n->dims, n_in, ins, n->attr, attr_bytes);
   if (!x) return NULL;
-  if (n->op->kind == OP_ITEM && n->rank && !dim_is_known(n->dims[0])) x->dims[0] = most_steps(n);
+  bool is_of_loop = n->op->kind == OP_ITEM && n->n_in && n->in[0]->op->kind == OP_LOOP;
+  if (is_of_loop && n->rank && !dim_is_known(n->dims[0])) x->dims[0] = most_steps(n);
   x->origin = n->origin;
   x->weak = n->weak;
   if (op == &op_value) {
@@ -312,11 +314,29 @@ static void leave(struct eval *e) {
 static bool claim(struct eval *e) {
   for (int i = 0; i < e->n; i++) if (!is_free(e->target[i])) return false;
   for (int i = 0; i < e->n; i++) set_state(e->target[i], NODE_RUNNING);
+  e->thread = eval_settings();
   e->older = under_way;
   e->link = &under_way;
   if (e->older) e->older->link = &e->older;
   under_way = e;
   return true;
+}
+
+/* A function of the host that this evaluation calls asks for n, which waits for the function; lock held. In a job nothing is
+ * there to be waited for: jobs come one after the other. */
+static bool waits_for_itself(const struct node *n) {
+  for (const struct eval *e = under_way; e; e = e->older) {
+    if (e->thread != eval_settings()) continue;
+    for (int i = 0; i < e->n; i++) if (job_is_here() || e->target[i] == n) return true;
+  }
+  return false;
+}
+
+static struct failure *circle_in(int n, struct node *const node[]) {
+  for (int i = 0; under_way && i < n; i++)
+    if (!has_value(node[i]) && !is_free(node[i]) && waits_for_itself(node[i]))
+      return fail(WEFT_ERR_ARG, node[i]->origin, "weft_host: the function asks for what waits for it");
+  return NULL;
 }
 
 /* What is to be checked first is forgotten later. */
@@ -397,8 +417,17 @@ static void publish(struct eval *e, struct run *r, struct value *v[]) {
   graph_unlock();
 }
 
+/* A job that somebody else will begin again. */
+static void put_off(struct eval *e) {
+  graph_lock();
+  if (e->link) unclaim(e);
+  graph_changed();
+  graph_unlock();
+}
+
 /* What was asked for in the background fails, unless it was cancelled; everything else is lazy again. */
 static void give_up(struct eval *e, struct failure *f) {
+  if (job_is_put_off()) return put_off(e);
   bool fails = e->in_background && failure_status(f) != WEFT_ERR_CANCELLED;
   graph_lock(); /* neighbours change e->link when they leave */
   for (int i = 0; (e->link || e->in_background) && i < e->n; i++) {
@@ -565,7 +594,7 @@ static struct failure *approach(struct eval *e) {
       drop_plan(e);
       continue;
     }
-    if (in_the_way == WAITS) f = await_change(&e->settings);
+    if (in_the_way == WAITS && !(f = circle_in(l.n, l.node))) f = await_change(&e->settings);
     struct node **item = NULL;
     const struct node *many = in_the_way == CALLS ? which : in_the_way == UNSIZED ? which->in[0] : NULL;
     int n_items = many ? items_of(&l, many, &item) : 0;
@@ -874,8 +903,9 @@ static double left(double seconds, double end) {
 weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **failure) {
   weft_status status = WEFT_OK;
   double end = now() + seconds;
-  *failure = NULL;
   graph_lock();
+  *failure = circle_in(n, target);
+  if (*failure) status = failure_status(*failure);
   for (int i = 0; i < n && !status; i++) {
     bool is_started = is_awaited(target[i]);
     while (!status && is_awaited(target[i]))

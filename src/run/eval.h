@@ -48,11 +48,15 @@ struct job {
   struct eval_settings settings;
   uint64_t thread;                      /* the caller that started it; 0: it has ended */
   struct failure *failure;
+  bool needs_caller;                    /* it has been put off: whoever waits runs it */
   struct job *next;
 };
 void job_start(struct job *);           /* takes it over. If no thread is to be had it runs here and now */
 void jobs_watch_forks(void);            /* before any other call of these */
 bool job_is_here(void);                 /* this thread is running one */
+bool job_put_off(void);                 /* true: it runs in the background and must not; it is given up, and begun again by
+                                           whoever waits for it */
+bool job_is_put_off(void);              /* the one that this thread is running */
 bool job_wait(double seconds);          /* until none that this thread started is left; false: timed out */
 struct failure *job_failure(void);      /* of the first job of this thread that failed unnoticed; with a reference, or NULL */
 bool job_is_stuck(void);                /* after a fork: there are jobs, and nobody who does them */

@@ -51,13 +51,6 @@ static bool is_loose(const struct holding *s, int i) {
   return n_loose(n) && refs_of(n) <= s->uses[i] + n_loose(n);
 }
 
-static bool is_heavy(const struct node *n) {
-  switch (n->op->kind) {
-    case OP_REDUCE: case OP_PREFIX: case OP_CONTRACT: case OP_SCATTER: case OP_ITEM: return true;
-    default: return false;
-  }
-}
-
 static bool is_small(const struct node *n) {
   dim count = dim_count(n->rank, n->dims);
   return dim_is_known(count) && count <= SMALL_BYTES / (int64_t)weft_dtype_bytes((weft_dtype)n->dtype);
@@ -68,8 +61,10 @@ static bool is_small(const struct node *n) {
 static bool is_operation(const struct node *n) {
   switch (n->op->kind) {
     case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_VIEW: case OP_IDENTITY: case OP_ITEM: return false;
-    default: return !eval_stops(n);
+    case OP_ELEMENT: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
+    case OP_PAIR: case OP_PAD: case OP_LOOP: case OP_CALL: case OP_LIBRARY: break;
   }
+  return !eval_stops(n);
 }
 
 static int at_most(int a, int b) { return a < b ? a : b; }
@@ -127,7 +122,7 @@ static void pass_on(struct holding *s, int i) {
 
 static bool is_worth_it(struct holding *s, int i) {
   const struct node *n = s->list->node[i];
-  if (is_heavy(n)) return true;
+  if (facts_of(n)->is_heavy) return true;
   if (!(s->reach[i] & REACHED)) return false;
   return n->is_marked || ((s->reach[i] & FULL) && ((is_owned(n) && is_small(n)) || is_far(s, i)));
 }

@@ -71,8 +71,7 @@ static void inner(struct key *k, const struct node *n) {
   }
   if (n->op->kind == OP_LOOP) loop_body(k, ((const struct loop_attr *)n->attr)->loop);
   else key_add(k, n->attr, n->attr_bytes);
-  if (n->op->kind == OP_TAKE || n->op->kind == OP_SCATTER)
-    key_add(k, &n->origin, sizeof n->origin); /* whom a failed check blames */
+  if (facts_of(n)->may_be_blamed) key_add(k, &n->origin, sizeof n->origin);
 }
 
 void key_graph(struct key *k, const struct node_list *list, int n, struct node *const target[]) {

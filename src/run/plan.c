@@ -78,6 +78,7 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
     const struct step_kind *k = s->step[i].kind;
     if ((*failure = plan_stopped(eval_settings()->cancel))) return destroy(p), NULL;
     if (k->compile && !k->compile(p, i, failure)) return destroy(p), NULL;
+    p->needs_caller |= k->where == STEP_BY_CALLER || (p->body[i] && p->body[i]->needs_caller);
   }
   return p;
 }
@@ -310,6 +311,10 @@ static struct failure *run_on_host(const struct plan *p, struct run *r) {
 }
 
 weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
+  if (p->needs_caller && job_put_off()) {
+    *failure = fail(WEFT_ERR_CANCELLED, 0, "weft_eval: put off until somebody waits for it");
+    return WEFT_ERR_CANCELLED;
+  }
   if (eval_is_to_tell() && takes_long(p, r)) eval_before_long();
   *failure = p->device ? device_run(p, r) : run_on_host(p, r);
   if (!*failure && p->device) *failure = look_again(p, r);

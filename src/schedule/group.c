@@ -108,23 +108,11 @@ static bool is_row(const struct node *n) { return fold_axis(n) == space(n)->rank
 
 /* Operands that must stand in memory: read by index, not element by element. */
 bool needs_memory(const struct node *n, int k) {
-  switch (n->op->kind) {
-    case OP_ELEMENT: case OP_REDUCE: return false;
-    case OP_PREFIX: return prefix_is_apart(n);
-    case OP_TAKE: return k == 0;
-    case OP_PAD: return k == 0;
-    default: return true;
-  }
+  int reads = facts_of(n)->reads;
+  return reads == READS_WHOLE || (reads == READS_FIRST_WHOLE && k == 0) || prefix_is_apart(n);
 }
 
-static bool joins_groups(const struct node *n) {
-  switch (n->op->kind) {
-    case OP_ELEMENT: return !n->is_marked;
-    case OP_REDUCE: case OP_TAKE: case OP_PAD: return true;
-    case OP_PREFIX: return !prefix_is_apart(n);
-    default: return false;
-  }
-}
+static bool joins_groups(const struct node *n) { return facts_of(n)->joins_groups && !n->is_marked && !prefix_is_apart(n); }
 
 /* What a candidate group says about the axes of n: -1 unknown. false: it contradicts itself. The axes of an operand that
  * is read element by element are those of the node, but for the number that pads. */
@@ -515,13 +503,7 @@ static bool start_group(struct work *w, struct node *n) {
   return enter(w, n, index, ax);
 }
 
-static bool is_own_step(const struct node *n) {
-  switch (n->op->kind) {
-    case OP_PUT: case OP_SCATTER: case OP_CONCAT: case OP_PAIR: case OP_LOOP: case OP_ITEM: return true;
-    case OP_PREFIX: return prefix_is_apart(n);
-    default: return false;
-  }
-}
+static bool is_own_step(const struct node *n) { return facts_of(n)->is_own_step || prefix_is_apart(n); }
 
 static bool place_node(struct work *w, struct node *n) {
   struct item *x = &w->item[n->slot];

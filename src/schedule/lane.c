@@ -51,8 +51,9 @@ static bool keeps_lanes(const struct node *n, int64_t lanes) {
       return is_laned(n->in[0], lanes) == is_laned(n, lanes) &&
              (!is_laned(n, lanes) || ((const struct pad_attr *)n->attr)->axis != 0);
     case OP_PUT: return put_keeps(n, lanes);
-    default: return false;
+    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: break;
   }
+  return false;
 }
 
 /* ---- loops that end when all lanes have stopped ---- */

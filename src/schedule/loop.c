@@ -144,13 +144,11 @@ static void account(struct body *b) {
   step_add_cost(b->w, steps * bytes, steps * points, 1);
 }
 
-static bool is_scheduled(const struct node *n) { return n->op->kind != OP_CALL && n->op->kind != OP_IDENTITY; }
-
 bool step_loop(struct work *w, struct node *n) {
   struct body *b = work_take(w, sizeof *b);
   if (!b || !body_take(b, w, n)) return false;
   for (int i = 0; i < b->list.n; i++)
-    if (!is_scheduled(b->list.node[i]))
+    if (facts_of(b->list.node[i])->is_gone)
       return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_loop: %s inside a loop", b->list.node[i]->op->name));
   bool done = false;
   bool may_fuse = w->fuse && (b->steps != STEPS_AT_RUN || (!b->loop->is_branch && loop_runs_blind(b->loop, n->in[0])));

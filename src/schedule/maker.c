@@ -8,7 +8,7 @@
 #include "schedule/work.h"
 
 enum { /* vector instructions for as many elements as a vector has */
-  CHEAP = 2, DEAR = 24, GATHER = 4, GUARDED = 4,
+  CHEAP = 2,
   PASS = 3,                     /* a piece written and read again, in L1 */
   FROM_CACHE = 6, FROM_MEMORY = 24, /* a whole operand written and read again */
   LEAST_BYTES = 1 << 18,        /* less stays in cache, and need not even be packed */
@@ -21,12 +21,7 @@ enum { /* vector instructions for as many elements as a vector has */
 /* ---- what it costs ---- */
 
 static double cost_of(const struct node *n) {
-  switch (n->op->kind) {
-    case OP_ELEMENT: return n->op->is_cheap ? CHEAP : DEAR;
-    case OP_TAKE: return GATHER;
-    case OP_PAD: return GUARDED;
-    default: return 1;
-  }
+  return n->op->is_cheap ? CHEAP : facts_of(n)->element_cost;
 }
 
 static double divide_up(double a, double b) { return (double)((int64_t)((a - 1) / b) + 1); }
@@ -55,7 +50,7 @@ static bool pays(struct work *w, const struct group *g, const struct node *produ
   double bytes = (double)node_count(x) * kir_width(kir_register_of((weft_dtype)x->dtype)) / times_read(product, m);
   for (int i = 0; i < g->n_items; i++) work += cost_of(w->list->node[g->item[i]]);
   bool is_flat = other <= FLAT_ROWS && (k == 0) == contract_is_turned(product); /* read once, by few rows at a time */
-  if (bytes < LEAST_BYTES || (is_flat && work >= DEAR)) return false;
+  if (bytes < LEAST_BYTES || (is_flat && work >= kind_facts[OP_ELEMENT].element_cost)) return false;
   double made = times_made(product, k, other) * times_read(product, m) * (work + PASS);
   return made <= work + (bytes > LARGE_BYTES ? FROM_MEMORY : FROM_CACHE) || made * SMALL_PART <= other;
 }
@@ -71,16 +66,9 @@ static bool needs_whole(struct work *w, const struct node *product) {
 
 /* ---- which ---- */
 
-static bool may_be_made(const struct node *n) {
-  switch (n->op->kind) {
-    case OP_ELEMENT: case OP_TAKE: case OP_PAD: case OP_IOTA: case OP_SIZE: return true;
-    default: return false;
-  }
-}
-
 static bool is_elementwise(struct work *w, const struct group *g) {
   if (g->is_dead || g->product || g->has_contract || g->has_row || g->column >= 0 || !g->n_axes) return false;
-  for (int i = 0; i < g->n_items; i++) if (!may_be_made(w->list->node[g->item[i]])) return false;
+  for (int i = 0; i < g->n_items; i++) if (!facts_of(w->list->node[g->item[i]])->may_be_made) return false;
   return true;
 }
 
@@ -94,7 +82,7 @@ static const struct node *shown_by(const struct node *operand, struct edge *e) {
 static void mark(struct work *w, const struct node *operand, int for_operand) {
   struct edge e;
   const struct node *x = shown_by(operand, &e);
-  if (x && may_be_made(x) && !w->item[x->slot].is_target) w->item[x->slot].for_operand = for_operand;
+  if (x && facts_of(x)->may_be_made && !w->item[x->slot].is_target) w->item[x->slot].for_operand = for_operand;
 }
 
 void makers_mark(struct work *w) {

@@ -113,7 +113,7 @@ static bool place_all(struct work *w) {
   for (int i = w->list->n - 1; i >= 0; i--) {
     struct item *x = &w->item[i];
     if (x->node->op == &op_value && !place_leaf(w, x)) return false;
-    if (x->node->op->kind == OP_LEAF || !x->is_stored || x->node->op->kind == OP_LOOP) continue;
+    if (x->node->op->kind == OP_LEAF || !x->is_stored || facts_of(x->node)->is_several) continue;
     if (x->place.store < 0) {
       int s = store_new(w, node_count(x->node) * (int64_t)weft_dtype_bytes((weft_dtype)x->node->dtype));
       if (s < 0) return false;
@@ -171,9 +171,12 @@ static bool emit_own(struct work *w, struct node *n) {
     case OP_SCATTER: return copy_operand(w, n->in[0], &w->item[n->slot].place) && step_scatter(w, n);
     case OP_PREFIX: return step_prefix(w, n);
     case OP_LOOP: return step_loop(w, n);
-    case OP_ITEM: return true; /* the loop has stored it */
-    default: return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: cannot be scheduled", n->op->name));
+    case OP_LIBRARY: return step_of_library(w, n);
+    case OP_ITEM: return true; /* what it is a result of has stored it */
+    case OP_LEAF: case OP_ELEMENT: case OP_IOTA: case OP_SIZE: case OP_REDUCE: case OP_VIEW: case OP_TAKE: case OP_CONTRACT:
+    case OP_PAD: case OP_IDENTITY: case OP_CALL: break;
   }
+  return work_fail(w, fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_%s: cannot be scheduled", n->op->name));
 }
 
 /* Values of the group that stand in an updated array: what they are put into must be there first. */

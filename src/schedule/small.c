@@ -59,8 +59,9 @@ static int64_t cost_of(const struct node *n) {
     case OP_REDUCE: return node_count(n->in[0]);
     case OP_PREFIX: return n->op->fold->n ? -1 : node_count(n);
     case OP_CONTRACT: return node_count(n) * contracted(n);
-    default: return -1;
+    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: break;
   }
+  return -1;
 }
 
 static bool is_small(const struct node *n) {
@@ -427,7 +428,7 @@ static void write(struct small *s, struct small_loop *f, const struct node *n) {
     case OP_PUT: return put(s, f, n);
     case OP_LOOP: return write_loop(s, f, n);
     case OP_ITEM: return item(f, n);
-    default: return;
+    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: return;
   }
 }
 

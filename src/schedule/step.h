@@ -8,6 +8,7 @@
 #include <string.h>
 #include "backend/backend.h"
 #include "graph/fail.h"
+#include "op/op.h"
 
 enum { AXES = BACKEND_RANK };
 
@@ -34,7 +35,8 @@ struct step_kind {
   const char *name;
   enum {
     STEP_WHERE_COMPILED,         /* on the device, if its kernel could be compiled for it */
-    STEP_ON_HOST                 /* on memory of the host, whatever the plan is for */
+    STEP_ON_HOST,                /* on memory of the host, whatever the plan is for */
+    STEP_BY_CALLER               /* the same, and on the thread that asks for the result, not in the background */
   } where;
   /* Every store that the step reads or writes, itself or through what runs as part of it. A kind that touches a store and does
    * not say so here gets memory that others use. Stores that are -1 are not shown; the visitor may put another number in their
@@ -52,7 +54,7 @@ struct step_kind {
   int (*library_calls)(const struct plan *, int step); /* of somebody else's code, as this thread's settings are; NULL: none */
   void (*show)(const struct plan *, int step, struct text *);
 };
-extern const struct step_kind step_kernel, step_product, step_maker, step_replay; /* run/ */
+extern const struct step_kind step_kernel, step_product, step_maker, step_replay, step_library, step_host; /* run/ */
 
 struct step_cost {
   int64_t moved_bytes;           /* read and written if nothing stays in a cache */
@@ -76,6 +78,7 @@ struct step {
   union {
     struct contraction *contraction; /* of a product; the kernel, if any, goes on with it */
     struct replay *replay;
+    struct library_step *library;
   };
 };
 
@@ -119,6 +122,15 @@ struct contraction {
   int n_axes, row_axis, column_axis; /* -1: length 1 */
   int cell;                      /* the buffer that is y */
   int start[AXES];               /* by axis: the size that is the index where a cell begins; -1: not asked for */
+};
+
+/* ---- Of library steps ---- */
+
+struct library_step {
+  const struct op *op;           /* whose struct library it is */
+  struct library_call call;      /* but for data */
+  int *store;                    /* of its operands, then of its results; .. */
+  int64_t *offset;               /* .. and where in it they begin, in bytes. They stand dense */
 };
 
 /* ---- Of replays ---- */

@@ -129,6 +129,7 @@ bool step_number(struct work *, const struct node *scalar, weft_dtype, int64_t n
 bool step_scatter(struct work *, struct node *);
 bool step_prefix(struct work *, struct node *);
 bool step_loop(struct work *, struct node *);
+bool step_of_library(struct work *, struct node *); /* library.c */
 bool prefix_is_apart(const struct node *);
 bool needs_memory(const struct node *, int k); /* operand k is read by index, not element by element */
 

@@ -78,6 +78,7 @@ static bool apply_many(struct reverse *r, int i, struct applied *a) {
   if (!ok) failed(r, no_memory());
   for (int k = 0; ok && k < n_out; k++) d[k] = r->results[i][k] ? handle_of(r->results[i][k]) : NULL;
   for (int k = 0; ok && k < a->n_in; k++) is_wanted[k] = takes(r, i, k);
+  if (ok && !many->vjp) ok = failed(r, no_rule("weft_grad", r->g.node[i]));
   if (ok) many->vjp(&a->rule, is_wanted, d, dx);
   for (int k = 0; ok && k < a->n_in; k++)
     if (is_wanted[k] && dx[k]) ok = give(r, i, k, dx[k]);

@@ -62,8 +62,9 @@ static bool apply_many(struct forward *f, int i, struct applied *a) {
     struct node *t = f->tangent[operand(f, i, k)];
     dx[k] = t ? handle_of(t) : NULL;
   }
-  many->jvp(&a->rule, dx, dy);
-  bool ok = keep_results(f, i, n_out, dy);
+  bool ok = many->jvp || failed(f, no_rule("weft_jvp", f->g.node[i]));
+  if (ok) many->jvp(&a->rule, dx, dy);
+  ok = ok && keep_results(f, i, n_out, dy);
   mem_free(dy);
   return ok;
 }

@@ -7,6 +7,11 @@
 
 struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"); }
 
+struct failure *no_rule(const char *fn, const struct node *n) {
+  return fail(WEFT_ERR_UNSUPPORTED, n->origin, "%s: weft_%s has no derivative; give it one with weft_custom, or stop with "
+              "weft_stop_gradient", fn, n->op->name);
+}
+
 struct failure *no_history(const char *fn, const struct node *n) {
   struct shape_text t;
   return fail(WEFT_ERR_NO_HISTORY, n->origin, "%s: the expression of %s %s (%s) was dropped when it was evaluated", fn,

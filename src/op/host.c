@@ -1,0 +1,143 @@
+/* host.c -- functions of the user's that compute arrays: library steps that are called on the thread that asks for the result.
+ *
+ * An attribute refers to the function, which lives as long as nodes do. Plans do not keep it: a plan is found by the address,
+ * and whoever runs it has the node. A function is mapped by calling it for every row, and has no derivative of its own:
+ * weft_custom gives it one. */
+#include <string.h>
+#include "base/mem.h"
+#include "op/operand.h"
+#include "run/buffer.h"
+
+struct host_result { weft_dtype dtype; int rank; int64_t dims[WEFT_RANK_MAX]; };
+
+struct host {
+  _Atomic int refs;
+  weft_host_function f;
+  struct buffer *owner;          /* runs `release` when it may be run; NULL: nothing to release */
+  int n_out;
+  struct host_result out[];      /* of one row */
+};
+
+struct host_attr { struct host *host; int64_t n_batch; }; /* axes that map has put in front */
+
+static const struct host_attr *attr_of(const struct node *n) { return n->attr; }
+
+static void hold(const void *attr) {
+  atomic_fetch_add_explicit(&((const struct host_attr *)attr)->host->refs, 1, memory_order_relaxed);
+}
+
+static void host_release(struct host *h) {
+  if (!h || atomic_fetch_sub_explicit(&h->refs, 1, memory_order_acq_rel) != 1) return;
+  buffer_release(h->owner);
+  mem_free(h);
+}
+
+static void drop(const void *attr) { host_release(((const struct host_attr *)attr)->host); }
+
+/* ---- results ---- */
+
+static int count(const struct node *n) { return attr_of(n)->host->n_out; }
+
+static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
+  const struct host_attr *a = attr_of(n);
+  const struct host_result *y = &a->host->out[k];
+  *rank = (int)a->n_batch + y->rank;
+  for (int64_t d = 0; d < a->n_batch; d++) dims[d] = n->in[0]->dims[d];
+  for (int d = 0; d < y->rank; d++) dims[a->n_batch + d] = y->dims[d];
+  return y->dtype;
+}
+
+static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]) {
+  struct host_attr more = *attr_of(r->node);
+  more.n_batch++;
+  library_rows(r, is_mapped, &more, ys, is_mapped_out);
+}
+
+/* ---- one call ---- */
+
+struct host_block { weft_block b; int64_t stride[WEFT_RANK_MAX]; };
+
+/* Row p of an array, as the function sees it. */
+static void show(const struct library_array *a, int64_t n_batch, int64_t p, struct host_block *x) {
+  int rank = a->rank - (int)n_batch;
+  int64_t stride = 1;
+  for (int k = rank; k-- > 0; stride *= a->dims[n_batch + k]) x->stride[k] = stride;
+  x->b = (weft_block){ .data = a->data + p * a->each, .dtype = a->dtype, .rank = rank, .dims = a->dims + n_batch,
+                       .strides = x->stride };
+}
+
+/* The status of a call of weft that failed inside, with its message; anything else is the function's own. */
+static struct failure *function_failed(const struct library_call *c, int status) {
+  const char *why = weft_message(), *name = "weft_host: ";
+  if (status > WEFT_OK && status < WEFT_ERR_INTERNAL && status != WEFT_ERR_RULE && *why)
+    return fail((weft_status)status, c->origin, "%s%s", strncmp(why, name, strlen(name)) ? name : "", why);
+  return fail(WEFT_ERR_RULE, c->origin, "weft_host: the function failed with %d", status);
+}
+
+static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
+  const struct host_attr *a = c->attr;
+  int n = c->n_in + c->n_out;
+  struct host_block *x = mem_alloc(sizeof *x * (size_t)(n + 1));
+  weft_block *b = mem_alloc(sizeof *b * (size_t)(n + 1));
+  struct failure *f = x && b ? NULL : fail(WEFT_ERR_MEMORY, c->origin, "weft_host: out of memory");
+  (void)scratch;
+  for (int64_t p = from; !f && p < to; p++) {
+    for (int k = 0; k < n; k++) show(&c->in[k], a->n_batch, p, &x[k]), b[k] = x[k].b;
+    int status = a->host->f.run(a->host->f.ctx, b, b + c->n_in);
+    if (status) f = function_failed(c, status);
+  }
+  mem_free(x);
+  mem_free(b);
+  return f;
+}
+
+static int batch_axes(const void *attr) { return (int)((const struct host_attr *)attr)->n_batch; }
+static double operations(const struct library_call *c) { return 1e6 * (double)c->n_problems; } /* nobody can say */
+
+static const struct library steps = { .batch_axes = batch_axes, .is_callers = true, .operations = operations, .run = run };
+static const struct many results = { .count = count, .type = type, .batch = batch };
+const struct op op_host = { .name = "host", .kind = OP_LIBRARY, .hold = hold, .drop = drop, .many = &results, .library = &steps };
+
+/* ---- the public call ---- */
+
+static struct failure *check_results(int m, const weft_block like[]) {
+  struct failure *why = m < 1 || !like ? fail(WEFT_ERR_ARG, scope_origin(), "weft_host: %d results", m) : NULL;
+  for (int k = 0; !why && k < m; k++)
+    if (!(why = dtype_check("weft_host", like[k].dtype))) why = dims_check("weft_host", like[k].rank, like[k].dims);
+  return why;
+}
+
+/* NULL: out of memory, and release has been called. */
+static struct host *host_new(const weft_host_function *f, int m, const weft_block like[]) {
+  struct host *h = mem_alloc(sizeof *h + sizeof *h->out * (size_t)m);
+  if (h) *h = (struct host){ .refs = 1, .f = *f, .n_out = m };
+  if (h && f->release) h->owner = buffer_external(NULL, 0, f->release, f->ctx);
+  if (!h || (f->release && !h->owner)) {
+    mem_free(h);
+    if (f->release) f->release(f->ctx);
+    return NULL;
+  }
+  for (int k = 0; k < m; k++) {
+    h->out[k] = (struct host_result){ .dtype = like[k].dtype, .rank = like[k].rank };
+    if (like[k].rank) memcpy(h->out[k].dims, like[k].dims, sizeof *like[k].dims * (size_t)like[k].rank);
+  }
+  return h;
+}
+
+void weft_host(const weft_host_function *f, int n, weft_array *const x[], int m, const weft_block like[], weft_array *y[]) {
+  struct failure *why = !f || !f->run || n < 0 ? fail(WEFT_ERR_ARG, scope_origin(), "weft_host: no function")
+                                               : check_results(m, like);
+  struct node **in = why ? NULL : mem_alloc(sizeof *in * (size_t)(n + 1));
+  weft_array *bad = NULL;
+  bool has_in = in && operands("weft_host", n, x, in, &bad);
+  struct host *h = has_in ? host_new(f, m, like) : NULL;
+  if (!has_in && f && f->release) f->release(f->ctx);
+  if (!why && !h && !bad) why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_host: out of memory");
+  struct host_attr attr = { h, 0 };
+  if (h) library_apply(&op_host, n, in, &attr, sizeof attr, m, y);
+  for (int k = 0; !h && k < m; k++) y[k] = bad ? bad : array_of_bad(failure_retain(why), 0, NULL);
+  host_release(h);
+  for (int k = 0; has_in && k < n; k++) node_release(in[k]);
+  failure_release(why);
+  mem_free(in);
+}

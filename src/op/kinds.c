@@ -1,0 +1,34 @@
+/* kinds.c -- what is true of all ops of a kind, a row each. What depends on the node besides is asked where it matters: a
+ * running sum that goes in blocks is a step of its own (schedule/prefix.c), a copy for its own sake joins no group. */
+#include "op/op.h"
+
+/* Vector instructions for as many elements as a vector has: of a function that is not cheap, of a gather, of a guarded load. */
+enum { DEAR = 24, GATHER = 4, GUARDED = 4, PLAIN = 1 };
+
+#define ROW(id, title, ...) [id] = { .name = title, __VA_ARGS__ }
+
+const struct kind_facts kind_facts[] = {
+  ROW(OP_LEAF,     "leaf",     .reads = READS_WHOLE, .element_cost = PLAIN),
+  ROW(OP_ELEMENT,  "element",  .reads = READS_BY_ELEMENT, .joins_groups = true, .may_be_made = true, .element_cost = DEAR),
+  ROW(OP_IOTA,     "iota",     .reads = READS_WHOLE, .may_be_made = true, .element_cost = PLAIN),
+  ROW(OP_SIZE,     "size",     .reads = READS_WHOLE, .may_be_made = true, .element_cost = PLAIN),
+  ROW(OP_REDUCE,   "reduce",   .reads = READS_BY_ELEMENT, .joins_groups = true, .is_heavy = true, .element_cost = PLAIN),
+  ROW(OP_PREFIX,   "prefix",   .reads = READS_BY_ELEMENT, .joins_groups = true, .is_heavy = true, .element_cost = PLAIN),
+  ROW(OP_VIEW,     "view",     .reads = READS_WHOLE, .element_cost = PLAIN),
+  ROW(OP_TAKE,     "take",     .reads = READS_FIRST_WHOLE, .joins_groups = true, .may_be_made = true, .element_cost = GATHER,
+                               .may_be_blamed = true),
+  ROW(OP_PUT,      "put",      .reads = READS_WHOLE, .is_own_step = true, .element_cost = PLAIN),
+  ROW(OP_SCATTER,  "scatter",  .reads = READS_WHOLE, .is_own_step = true, .is_heavy = true, .element_cost = PLAIN,
+                               .may_be_blamed = true),
+  ROW(OP_CONTRACT, "contract", .reads = READS_WHOLE, .is_heavy = true, .element_cost = PLAIN),
+  ROW(OP_CONCAT,   "concat",   .reads = READS_WHOLE, .is_own_step = true, .element_cost = PLAIN),
+  ROW(OP_PAIR,     "pair",     .reads = READS_WHOLE, .is_own_step = true, .element_cost = PLAIN),
+  ROW(OP_PAD,      "pad",      .reads = READS_FIRST_WHOLE, .joins_groups = true, .may_be_made = true, .element_cost = GUARDED),
+  ROW(OP_IDENTITY, "identity", .reads = READS_WHOLE, .is_gone = true, .element_cost = PLAIN),
+  ROW(OP_LOOP,     "loop",     .reads = READS_WHOLE, .is_own_step = true, .is_several = true, .element_cost = PLAIN),
+  ROW(OP_CALL,     "call",     .reads = READS_WHOLE, .is_several = true, .is_gone = true, .element_cost = PLAIN),
+  ROW(OP_ITEM,     "item",     .reads = READS_WHOLE, .is_own_step = true, .is_heavy = true, .element_cost = PLAIN),
+  ROW(OP_LIBRARY,  "library",  .reads = READS_WHOLE, .is_own_step = true, .is_several = true, .element_cost = PLAIN,
+                               .may_be_blamed = true),
+};
+_Static_assert(sizeof kind_facts / sizeof *kind_facts == N_OP_KINDS, "a row for each kind");

@@ -1,0 +1,131 @@
+/* library_step.c -- steps that run code of our own or of a library on dense arrays: their problems, cut into ranges that the
+ * threads of the pool take. */
+#include "run/library_step.h"
+#include "base/mem.h"
+#include "graph/shape.h"
+#include "run/memory.h"
+#include "run/pool.h"
+#include "run/show.h"
+
+static const struct library *library_of(const struct step *s) { return s->library->op->library; }
+
+void library_stores(struct schedule *s, struct step *p, store_visitor *v, void *of) {
+  struct library_step *l = p->library;
+  (void)s;
+  for (int k = 0; k < l->call.n_in; k++) see_store(&l->store[k], STORE_READ, v, of);
+  for (int k = 0; k < l->call.n_out; k++) see_store(&l->store[l->call.n_in + k], STORE_WRITTEN, v, of);
+}
+
+/* ---- ranges ---- */
+
+enum {
+  GRAIN = 1 << 16, /* operations; fewer are not worth to wake a thread */
+  CUTS = 4         /* ranges a thread, at least: slow ones even out; between them it is asked whether to go on */
+};
+
+struct ranges_run {
+  const struct library *library;
+  const struct library_call *call;
+  const volatile int *cancel;
+  int64_t each;                  /* problems a range */
+  struct failure **failure;      /* by range */
+};
+
+static int64_t n_ranges(const struct library *l, const struct library_call *c, int threads) {
+  double worth = l->operations(c) / GRAIN, most = (double)threads * CUTS;
+  int64_t n = worth < 1 ? 1 : worth < most ? (int64_t)worth : (int64_t)most;
+  return n < c->n_problems ? n : c->n_problems;
+}
+
+static struct failure *no_room(size_t bytes) {
+  return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory: a step needs %lld bytes to work in", (long long)bytes);
+}
+
+static void run_range(void *ctx, int i) {
+  struct ranges_run *r = ctx;
+  int64_t from = i * r->each, to = from + r->each < r->call->n_problems ? from + r->each : r->call->n_problems;
+  size_t bytes = r->library->scratch ? r->library->scratch(r->call) : 0;
+  void *scratch = bytes ? memory_take(bytes) : NULL;
+  if (flag_is_set(r->cancel) || from >= to) r->failure[i] = NULL;
+  else r->failure[i] = bytes && !scratch ? no_room(bytes) : r->library->run(r->call, from, to, scratch);
+  if (scratch) memory_give(scratch, bytes);
+}
+
+/* The failure of the first problem that failed; the same for any number of threads. */
+static struct failure *first_of(int64_t n, struct failure *failure[]) {
+  struct failure *first = NULL;
+  for (int64_t i = 0; i < n; i++) {
+    if (!first) first = failure[i];
+    else failure_release(failure[i]);
+  }
+  return first;
+}
+
+static struct failure *run_all(const struct library *l, const struct library_call *c, struct run *r) {
+  int64_t n = n_ranges(l, c, r->threads);
+  struct failure **failure = mem_alloc(sizeof *failure * (size_t)(n + 1));
+  if (!failure) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  struct ranges_run x = { l, c, r->cancel, (c->n_problems - 1) / n + 1, failure };
+  pool_run((int)n, r->threads, run_range, &x);
+  struct failure *f = first_of(n, failure);
+  mem_free(failure);
+  return f ? f : plan_stopped(r->cancel);
+}
+
+struct failure *library_run(const struct plan *p, int i, struct run *r, uint8_t *const base[], library_runner *all_of) {
+  const struct library_step *s = p->schedule->step[i].library;
+  int n = s->call.n_in + s->call.n_out;
+  struct library_array few[8], *a = n <= 8 ? few : mem_alloc(sizeof *a * (size_t)n);
+  if (!s->call.n_problems) return a != few ? mem_free(a), NULL : NULL;
+  if (!a) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  for (int k = 0; k < n; k++) {
+    a[k] = s->call.in[k];
+    a[k].data = base[s->store[k]] + s->offset[k];
+  }
+  struct library_call c = s->call;
+  c.in = a, c.out = a + c.n_in;
+  struct failure *f = all_of(s->op->library, &c, r);
+  if (a != few) mem_free(a);
+  return f;
+}
+
+static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  return library_run(p, i, r, base, run_all);
+}
+
+/* ---- what it takes ---- */
+
+static int64_t scratch(const struct plan *p, int i, int threads) {
+  const struct step *s = &p->schedule->step[i];
+  const struct library *l = library_of(s);
+  const struct library_call *c = &s->library->call;
+  if (!l->scratch || !c->n_problems) return 0;
+  int64_t n = n_ranges(l, c, threads);
+  return (int64_t)l->scratch(c) * (n < threads ? n : threads);
+}
+
+static const char *by(const struct step *s) {
+  const struct library *l = library_of(s);
+  return l->by ? l->by(&s->library->call) : NULL;
+}
+
+static int library_calls(const struct plan *p, int i) { return by(&p->schedule->step[i]) != NULL; }
+
+void library_show(const struct plan *p, int i, struct text *t) {
+  const struct step *s = &p->schedule->step[i];
+  const struct library_step *l = s->library;
+  text_addf(t, "%d: %s by %s(", i, l->op->name, by(s) ? by(s) : "weft");
+  for (int k = 0; k < l->call.n_in + l->call.n_out; k++) {
+    struct shape_text d;
+    const struct library_array *a = &l->call.in[k];
+    text_add(t, k == l->call.n_in ? "; " : k ? ", " : "");
+    text_addf(t, "%s%s=", weft_dtype_name(a->dtype), dims_show(a->rank, a->dims, &d));
+    store_show(p->schedule, l->store[k], t);
+  }
+  text_add(t, ")\n");
+}
+
+const struct step_kind step_library = {
+  .name = "library", .where = STEP_ON_HOST, .stores = library_stores, .run = run, .scratch = scratch,
+  .library_calls = library_calls, .show = library_show,
+};
