@@ -415,6 +415,16 @@ STORY(complex_numbers, every_allocation_of_complex_numbers_may_fail) {
   return status ? status : weft_read(weft_matmul(weft_transpose(put, NULL), all), WEFT_C64, out + 12, 18 * sizeof *out);
 }
 
+/* Keys, bits, a rejection, draws along an axis. */
+STORY(random_numbers, every_allocation_of_random_numbers_may_fail) {
+  weft_array *keys = weft_random_split(weft_random_key(3), 2), *key = weft_at(keys, 0, weft_integer(1)), *a = floats(WEFT_DIMS(3));
+  weft_array *shape = weft_add(weft_mul(a, a), weft_scalar(1)), *y = weft_random_weibull(key, NULL, shape, NULL);
+  y = weft_add(y, weft_cast(weft_random_categorical(key, weft_full(WEFT_I32, WEFT_DIMS(3), 0), a, 0), WEFT_F32));
+  y = weft_add(y, weft_cast(weft_random_bits(key, weft_full(WEFT_U8, WEFT_DIMS(3), 0)), WEFT_F32));
+  weft_status status = read_to(out, y, 3);
+  return status ? status : weft_read(weft_random_multinomial(key, NULL, weft_integer(9), shape), WEFT_I32, out + 3, 3 * sizeof *out);
+}
+
 /* Everything that indexes, through a function called with two sizes. */
 STORY(indexing, every_allocation_of_updates_and_indexing_may_fail) {
   weft_scope *body = weft_scope_open();

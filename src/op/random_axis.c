@@ -8,7 +8,9 @@ static struct node *real_node(const char *fn, weft_array *x, weft_array **bad) {
   if (!operands(fn, 1, &x, &n, bad)) return NULL;
   weft_dtype t = (weft_dtype)n->dtype;
   if (dtype_is_complex(t)) return *bad = array_of_bad(not_of(fn, t), 1, &n), NULL;
-  return node_cast(n, dtype_float(t) == WEFT_F64 ? WEFT_F64 : WEFT_F32);
+  n = node_cast(n, dtype_float(t) == WEFT_F64 ? WEFT_F64 : WEFT_F32);
+  if (!n) *bad = array_of(NULL);
+  return n;
 }
 
 static struct failure *no_axis(const char *fn, const char *name) {
@@ -106,19 +108,16 @@ weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_arra
   weft_array *now = weft_loop_each(loop, weft_moveaxis(each, -1, 0)), *one = weft_loop_each(loop, keys);
   weft_array *trials = array_broadcast(fn, weft_floor(weft_cast(n, WEFT_F64)), rank - 1, dims);
   weft_array *whole = weft_squeeze(weft_sum(each, -1), -1), *zero = weft_cast(weft_scalar(0), WEFT_F64);
-  weft_array *left = weft_loop_carry(loop, trials), *rest = weft_loop_carry(loop, whole), *y = NULL;
+  weft_array *left = weft_loop_carry(loop, trials), *rest = weft_loop_carry(loop, whole), *k;
+  weft_array *share = weft_minimum(weft_div(now, rest), weft_cast(weft_scalar(1), WEFT_F64));
+  share = weft_where(weft_gt(left, zero), share, zero);
   struct draw d = { .in = WEFT_F64 };
-  if (random_open(&d, fn, one, rank - 1, dims, &y)) {
-    weft_array *share = weft_minimum(weft_div(now, rest), weft_cast(weft_scalar(1), WEFT_F64));
-    weft_array *is_any = weft_gt(left, zero);
-    weft_array *k = random_binomial(&d, left, weft_where(is_any, share, zero));
-    weft_loop_next(loop, left, weft_sub(left, k));
-    weft_loop_next(loop, rest, weft_sub(rest, now));
-    y = weft_loop_all(loop, k);
-  }
+  if (random_open(&d, fn, one, rank - 1, dims, &k)) k = random_binomial(&d, left, share); /* else k is bad, of this scope */
+  weft_loop_next(loop, left, weft_sub(left, k));
+  weft_loop_next(loop, rest, weft_sub(rest, now));
+  weft_array *counts = weft_loop_all(loop, k);
   weft_loop_close(loop);
-  if (weft_check(y) != WEFT_OK) return y;
-  weft_array *counts = weft_moveaxis(y, 0, -1);
+  counts = weft_moveaxis(counts, 0, -1);
   if (!dtype_is_float(as)) counts = weft_where(weft_isnan(counts), number_like(counts, -1), counts);
   return weft_cast(weft_stop_gradient(counts), as);
 }
