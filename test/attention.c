@@ -294,3 +294,20 @@ TEST(attention_of_nonsense_says_so) {
   EXPECT_INT(weft_check(weft_attention(x, x, x, &(weft_attention_options){ .mask = y })), WEFT_ERR_SHAPE);
   weft_scope_discard(s);
 }
+
+TEST(the_scale_of_attention_is_the_same_number_where_sizes_are_open) {
+  double q[15], got[2][15];
+  weft_scope *s = weft_scope_open(), *body;
+  for (int i = 0; i < 15; i++) q[i] = (i * 7 % 11) / 5.0 - 1;
+  weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(3, 5), q), *y;
+  EXPECT_OK(weft_read(weft_attention(x, x, x, NULL), WEFT_F64, got[0], sizeof got[0]));
+  weft_set(WEFT_REWRITES, 0);
+  body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, WEFT_ANY)), *out = weft_attention(in, in, in, NULL);
+  weft_function *f = weft_compile(body, 1, &in, 1, &out);
+  weft_set(WEFT_REWRITES, 1);
+  weft_call(f, 1, &x, 1, &y);
+  EXPECT_OK(weft_read(y, WEFT_F64, got[1], sizeof got[1]));
+  EXPECT(!memcmp(got[0], got[1], sizeof got[0]));
+  weft_scope_discard(s);
+}

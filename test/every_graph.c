@@ -260,7 +260,7 @@ static bool iota(struct stage *s, const struct node *n, struct plain *y) {
 
 static bool size(struct stage *s, const struct node *n, const struct plain *const in[], struct plain *y) {
   const struct size_attr *a = n->attr;
-  int64_t is = n->n_in ? (a->axis < 0 ? in[0]->count : in[0]->dims[a->axis]) : size_of(s, a->size);
+  int64_t is = in[0] ? (a->axis < 0 ? in[0]->count : in[0]->dims[a->axis]) : size_of(s, a->size);
   *y = plain_new(WEFT_I64, 0, NULL);
   plain_set_i(y, 0, is);
   return is >= 0 || no("weft_size: not known");
@@ -453,7 +453,8 @@ static const struct found *find(struct stage *s, const struct node *n) {
   const struct plain **in = room_for((size_t)n->n_in, sizeof *in);
   struct found f = { .node = n };
   if (n->op == &op_loop && n->n_in) ok = bind_steps(s, n);
-  for (int k = 0; ok && !is_leaf && k < n->n_in; k++) {
+  bool is_told = n->op == &op_size && number_of(s->sizes, ((const struct size_attr *)n->attr)->size) >= 0;
+  for (int k = 0; ok && !is_leaf && !is_told && k < n->n_in; k++) {
     struct plain copy; /* the table may grow, but elements stay where they are */
     const struct plain *x = value_of(s, n->in[k]);
     if (!(ok = x != NULL)) break;

@@ -17,4 +17,4 @@ static void check_programs(uint64_t first, uint64_t n) {
   plain_end();
 }
 
-TEST(random_programs_are_what_the_plain_evaluator_says) { check_programs(100165, 75); }
+TEST(random_programs_are_what_the_plain_evaluator_says) { check_programs(100000, 150); }

@@ -228,3 +228,35 @@ TEST(a_sequence_that_is_too_short_for_the_last_rows_says_how_long_it_must_be) {
   EXPECT_TEXT(weft_message(), "weft_eval: a slice, or a loop over a sequence, needs 9 elements of an axis that has 7");
   weft_scope_discard(s);
 }
+
+/* ---- Sizes that only a run tells ---- */
+
+static weft_array *four_of_seven(void) { /* 1, 2, 3, 4 */
+  weft_loop *l = weft_loop_open(weft_integer(7));
+  weft_array *c = weft_loop_carry(l, f64_of(1));
+  weft_loop_next(l, c, weft_add(c, weft_scalar(1)));
+  weft_loop_until(l, weft_ge(c, weft_scalar(4)));
+  weft_array *y = weft_loop_all(l, c);
+  weft_loop_close(l);
+  return y;
+}
+
+TEST(what_has_the_size_of_an_array_waits_for_the_loop_that_tells_it) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64_of(2), *dx = f64_of(1), *y = four_of_seven(), *d, *size = weft_size(four_of_seven(), 0);
+  EXPECT_F64(weft_full_like(four_of_seven(), 2), 2, 2, 2, 2);
+  EXPECT_F64(weft_iota(four_of_seven(), 0), 0, 1, 2, 3);
+  EXPECT_F64(weft_sum(weft_iota(four_of_seven(), 0), 0), 6);
+  EXPECT_F64(weft_broadcast_like(x, four_of_seven()), 2, 2, 2, 2);
+  EXPECT_F64(weft_reshape_like(weft_iota(weft_full(WEFT_F64, WEFT_DIMS(4), 0), 0), four_of_seven()), 0, 1, 2, 3);
+  EXPECT_F64(weft_sized(WEFT_F64, 1, &size), 0, 0, 0, 0);
+  weft_jvp(1, &x, &dx, 1, &y, &d);
+  EXPECT_F64(d, 0, 0, 0, 0);
+  y = four_of_seven();
+  weft_grad(weft_mul(x, x), 1, &y, &d);
+  EXPECT_F64(d, 0, 0, 0, 0);
+  y = four_of_seven();
+  weft_grad(y, 1, &y, &d);
+  EXPECT_F64(d, 1, 1, 1, 1);
+  weft_scope_discard(s);
+}

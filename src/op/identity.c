@@ -78,3 +78,13 @@ weft_array *weft_depends(weft_array *x, int n, weft_array *const on[]) {
   mem_free(node);
   return y;
 }
+
+weft_array *array_sized_by(weft_array *y, weft_array *like) {
+  struct node *n = array_good_node(like);
+  weft_array *on[WEFT_RANK_MAX];
+  int m = 0;
+  for (int k = 0; n && k < n->rank; k++)
+    if (!dim_is_known(n->dims[k])) on[m++] = weft_size(like, k);
+  node_release(n);
+  return m ? weft_depends(y, m, on) : y;
+}

@@ -84,7 +84,7 @@ weft_array *weft_full_like(weft_array *like, double value) {
   weft_dtype d = (weft_dtype)n->dtype;
   struct node *y = node_broadcast(number_node(d, value, 0), n->rank, n->dims);
   node_release(n);
-  return array_of(y);
+  return array_sized_by(array_of(y), like);
 }
 
 /* ---- Values ---- */
@@ -224,7 +224,7 @@ weft_array *weft_iota(weft_array *like, int axis) {
   iota = node_make(&op_iota, n->dtype, n->rank, n->dims, 0, NULL, &(struct axis_attr){ axis },
                    sizeof(struct axis_attr));
   node_release(n);
-  return array_of(iota);
+  return array_sized_by(array_of(iota), like);
 }
 
 /* What a 0-d integer says about a size: a number, or arithmetic of sizes. DIM_BAD: neither. */
@@ -261,6 +261,12 @@ static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *
   return NULL;
 }
 
+static bool has_open_size(int rank, const dim d[]) {
+  for (int k = 0; k < rank; k++)
+    if (!dim_is_known(d[k])) return true;
+  return false;
+}
+
 /* The inputs are there for graphs that replace what the sizes come from. */
 weft_array *weft_sized(weft_dtype dtype, int rank, weft_array *const sizes[]) {
   struct node *n[WEFT_RANK_MAX];
@@ -274,5 +280,7 @@ weft_array *weft_sized(weft_dtype dtype, int rank, weft_array *const sizes[]) {
   for (int k = 0; k < rank && !why; k++) why = size_of(sizes[k], n[k], k, &d[k]);
   nodes_release(rank, n);
   if (!why) why = count_check("weft_sized", rank, d);
-  return why ? array_failed(why) : array_of(node_broadcast(scalar_node(dtype, 0, false), rank, d));
+  if (why) return array_failed(why);
+  weft_array *y = array_of(node_broadcast(scalar_node(dtype, 0, false), rank, d));
+  return has_open_size(rank, d) ? weft_depends(y, rank, sizes) : y;
 }

@@ -48,6 +48,8 @@ weft_array *array_reshape(const char *fn, weft_array *, int rank, const dim dims
 weft_array *array_broadcast(const char *fn, weft_array *, int rank, const dim dims[]);
 struct node *array_good_node(weft_array *);                   /* a reference; NULL: it is bad */
 weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
+weft_array *array_sized_by(weft_array *y, weft_array *like);   /* y, which has like's sizes: it waits for those that only a
+                                                                 run tells, so that nothing is evaluated without them */
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */

@@ -258,7 +258,7 @@ weft_array *weft_reshape_like(weft_array *x, weft_array *like) {
   if (!operands("weft_reshape_like", 2, (weft_array *[]){ x, like }, n, &bad)) return bad;
   weft_array *y = apart(reshaped("weft_reshape_like", node_retain(n[0]), n[1]->rank, n[1]->dims), n[0], &op_reshape);
   node_release(n[1]);
-  return y;
+  return array_sized_by(y, like);
 }
 
 weft_array *weft_unsqueeze(weft_array *x, int axis) {
@@ -348,7 +348,7 @@ weft_array *weft_broadcast_like(weft_array *x, weft_array *like) {
   if (!operands("weft_broadcast_like", 2, (weft_array *[]){ x, like }, n, &bad)) return bad;
   weft_array *y = apart(broadcasted("weft_broadcast_like", node_retain(n[0]), n[1]->rank, n[1]->dims), n[0], &op_broadcast);
   node_release(n[1]);
-  return y;
+  return array_sized_by(y, like);
 }
 
 /* ---- Transpose ---- */

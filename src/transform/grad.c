@@ -251,7 +251,7 @@ static void give_out(const char *fn, int n, struct node *const x[], struct node 
   for (int j = 0; j < n; j++) {
     if (!is_differentiable(x[j])) out[j] = array_failed(no_float(fn, "x", j + 1, x[j]));
     else if (x[j]->serial < dropped->serial) out[j] = array_failed(failure_retain(dropped->why));
-    else out[j] = dx[j] ? handle_of(dx[j]) : zeros_of(x[j]);
+    else out[j] = array_sized_by(dx[j] ? handle_of(dx[j]) : zeros_of(x[j]), handle_of(x[j]));
   }
 }
 
