@@ -260,3 +260,30 @@ TEST(what_has_the_size_of_an_array_waits_for_the_loop_that_tells_it) {
   EXPECT_F64(d, 1, 1, 1, 1);
   weft_scope_discard(s);
 }
+
+TEST(a_loop_over_rows_it_does_not_read_makes_as_many_steps) {
+  weft_scope *s = weft_scope_open();
+  weft_loop *l = weft_loop_open(NULL);
+  (void)weft_loop_each(l, four_of_seven());
+  weft_array *c = weft_loop_carry(l, f64_of(1));
+  weft_loop_next(l, c, weft_mul(c, weft_scalar(2)));
+  weft_array *all = weft_loop_all(l, c), *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  EXPECT_F64(last, 16);
+  EXPECT_F64(all, 1, 2, 4, 8);
+  weft_scope_discard(s);
+}
+
+/* A loop of a function that no input changes, and what has its sizes without reading it. */
+TEST(a_loop_that_until_ends_stands_in_a_function_whose_inputs_it_does_not_read) {
+  weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, 0, NULL), *rows = four_of_seven(), *y[2] = { weft_add(x, weft_sum(rows, WEFT_ALL)), weft_add(weft_iota(rows, 0), x) }, *z[2];
+  weft_function *f = weft_compile(body, 1, &x, 2, y);
+  for (int times = 1; times < 4; times++) {
+    weft_array *at = f64_of(times);
+    weft_call(f, 1, &at, 2, z);
+    EXPECT_F64(z[0], times + 10);
+    EXPECT_F64(z[1], times, times + 1, times + 2, times + 3);
+  }
+  weft_scope_discard(s);
+}

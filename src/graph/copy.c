@@ -106,6 +106,7 @@ static bool infer(struct copy *c, int i, struct node *const in[]) {
   struct failure *f = NULL;
   struct node *now = n->op->again(n, in, &f);
   if (!now && f) return copy_fail(c, f);
+  if (now && n->op == &op_loop) loop_has_length(now, dim_in(&c->sizes, ((const struct loop_attr *)n->attr)->loop->length));
   return replace(c, i, now);
 }
 
@@ -147,15 +148,19 @@ static bool owns_steps(const struct node *n) {
   return n->op == &op_loop && n->n_in && ((const struct loop_attr *)n->attr)->loop->owns_steps;
 }
 
+static bool renew(struct copy *c, dim symbol) {
+  return dim_in(&c->sizes, symbol) != symbol || dim_table_add(&c->sizes, symbol, dim_symbol()) || no_memory(c);
+}
+
 bool copy_renew(struct copy *c, bool (*changes)(const struct copy *, int i)) {
   bool *moves = mem_alloc((size_t)c->g.n + 1), ok = moves ? true : no_memory(c);
   for (int i = 0; ok && i < c->g.n; i++) {
     int first = c->g.first[i], arity = subgraph_arity(&c->g, i);
     moves[i] = changes(c, i);
     for (int k = 0; k < arity; k++) moves[i] |= moves[c->g.operand[first + k]];
-    dim steps = owns_steps(c->g.node[i]) ? ((const struct loop_attr *)c->g.node[i]->attr)->loop->steps : 0;
-    if (!arity || !steps || !moves[c->g.operand[first]] || dim_in(&c->sizes, steps) != steps) continue;
-    if (!dim_table_add(&c->sizes, steps, dim_symbol())) ok = no_memory(c);
+    const struct loop *l = c->g.node[i]->op == &op_loop ? ((const struct loop_attr *)c->g.node[i]->attr)->loop : NULL;
+    if (l && arity && owns_steps(c->g.node[i]) && moves[c->g.operand[first]]) ok = renew(c, l->steps);
+    if (ok && l && l->until && moves[i]) ok = renew(c, l->length);
   }
   mem_free(moves);
   return ok;

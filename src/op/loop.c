@@ -190,6 +190,14 @@ static bool resize(const struct node *n, struct node *const in[], void *attr, st
   return true;
 }
 
+void loop_has_length(struct node *n, dim length) {
+  struct loop *l = loop_of(n);
+  if (!l->until || l->length == length || !dim_is_symbol(length)) return;
+  dim_retain(length);
+  dim_release(l->length);
+  l->length = length;
+}
+
 /* ---- The node again on inputs of other sizes ---- */
 
 static bool vars_for(struct loop *to, const struct loop *l, struct node *const in[]) {
@@ -405,9 +413,19 @@ static bool capture(struct making *m) {
   return true;
 }
 
+/* Sequences that no body reads are left out, but for the first where nothing else tells how many steps there are. */
+static bool is_read(const struct making *m, int i) { return m->g.wall[i] >= 0; }
+static bool is_sequence(const struct making *m, int i) {
+  const struct loop_parts *p = m->parts;
+  if (is_read(m, i) || i || p->steps || dim_is_known(p->n_steps)) return is_read(m, i);
+  for (int k = 0; k < p->n_seq; k++)
+    if (is_read(m, k)) return false;
+  return true;
+}
+
 static int n_seq_used(const struct making *m) {
   int n = 0;
-  for (int i = 0; i < m->parts->n_seq; i++) n += m->g.wall[i] >= 0;
+  for (int i = 0; i < m->parts->n_seq; i++) n += is_sequence(m, i);
   return n;
 }
 
@@ -505,7 +523,7 @@ static struct loop *assemble(struct making *m, struct failure **failure) {
   l->truncate = p->truncate;
   with_sizes(l, p->n_steps, p->owns_steps, p->until ? dim_symbol() : p->n_steps);
   for (int i = 0, k = 0; i < p->n_seq; i++)
-    if (m->g.wall[i] >= 0) l->seq_var[k++] = node_retain(p->seq_var[i]);
+    if (is_sequence(m, i)) l->seq_var[k++] = node_retain(p->seq_var[i]);
   for (int i = 0; i < p->n_carry; i++) l->carry_var[i] = node_retain(p->carry_var[i]);
   for (int i = 0; i < m->n_captured; i++) l->const_var[i] = node_retain(m->const_var[i]);
   if (bodies_into(m, l, failure)) return l;
@@ -520,7 +538,7 @@ static struct node *connect(const struct making *m, struct loop *l) {
   int at = 0;
   if (p->steps) in[at++] = p->steps;
   for (int i = 0; i < p->n_seq; i++)
-    if (m->g.wall[i] >= 0) in[at++] = p->seq[i];
+    if (is_sequence(m, i)) in[at++] = p->seq[i];
   for (int i = 0; i < p->n_carry; i++) in[at++] = p->init[i];
   for (int i = 0; i < m->n_captured; i++) in[at++] = m->captured[i];
   struct node *n = node_of(l, at, in);

@@ -213,6 +213,7 @@ struct loop {
                                                       of this loop's own, bound to the executed length */
 };
 void loop_retain(struct loop *), loop_release(struct loop *);
+void loop_has_length(struct node *loop, dim length); /* a node just made: its rows are so many, if until ends it */
 
 struct call_attr { struct weft_function *function; int n_out; };
 

@@ -126,7 +126,7 @@ static struct failure *settle(struct weft_function *f) {
     if (!yes[i] || l.node[i]->op->kind == OP_LOOP) continue;
     for (int k = 0; k < l.node[i]->n_in; k++) {
       struct node *c = l.node[i]->in[k];
-      bool is_known = !yes[c->slot] && c->op->kind != OP_LEAF && c->op->kind != OP_VIEW && c->op->kind != OP_IOTA &&
+      bool is_known = !yes[c->slot] && !c->op->many && c->op->kind != OP_LEAF && c->op->kind != OP_VIEW && c->op->kind != OP_IOTA &&
                       c->op->kind != OP_SIZE && atomic_load(&c->state) == NODE_LAZY;
       if (is_known) todo[n++] = node_retain(c), yes[c->slot] = true;
     }
