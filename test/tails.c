@@ -287,3 +287,22 @@ TEST(a_loop_that_until_ends_stands_in_a_function_whose_inputs_it_does_not_read) 
   }
   weft_scope_discard(s);
 }
+
+/* Sizes inside a body: those of what it captured are known once that has run. */
+TEST(a_body_folds_rows_whose_number_only_a_run_tells) {
+  weft_scope *s = weft_scope_open();
+  uint8_t yes = 1;
+  weft_loop *l = weft_loop_open(weft_integer(2));
+  weft_array *rows = four_of_seven(), *c = weft_loop_carry(l, f64_of(2));
+  weft_loop_next(l, c, weft_sum(weft_mul(c, rows), WEFT_ALL));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  EXPECT_F64(last, 200);
+  weft_cond *choice = weft_cond_open(weft_from(WEFT_BOOL, 0, NULL, &yes));
+  rows = four_of_seven();
+  weft_array *y = weft_cond_value(choice, weft_mean(rows, WEFT_ALL), f64_of(-1)), *z = weft_cond_value(choice, weft_argmax(rows, WEFT_ALL), i64_of(-1));
+  weft_cond_close(choice);
+  EXPECT_F64(y, 2.5);
+  EXPECT_F64(weft_cast(z, WEFT_F64), 3);
+  weft_scope_discard(s);
+}

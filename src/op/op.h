@@ -196,6 +196,7 @@ struct loop {
   bool is_branch;                                  /* of 0 or 1 steps, and nothing of its body is computed before it; it
                                                       keeps no carries: they are the initial ones */
   bool is_backward;                                /* runs from the last row of sequences and stacked outputs to the first */
+  bool is_settled;                                 /* graph lock: all sizes in its bodies are numbers */
   bool is_uneven;                                  /* sizes in its body differ from step to step: those of loops inside */
   bool needs_length;                               /* a loop inside makes as many steps as one outside, which has to run before */
   struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */

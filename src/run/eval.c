@@ -108,16 +108,44 @@ static struct node *unknown_length(const struct node *loop) {
   return NULL;
 }
 
+static bool settle_sizes(const struct node_list *);
+
+static bool settle_node(struct node *n) {
+  if (n->op->settle && !n->op->settle(n)) return false;
+  for (int k = 0; k < n->rank; k++) {
+    dim d = n->dims[k], now = dim_resolve(d);
+    if (now == d || !dim_is_known(now)) continue;
+    n->dims[k] = now;
+    dim_release(d);
+  }
+  return true;
+}
+
+/* What a body has captured may have had no size when the loop was made. A body whose sizes are all known is not looked at
+ * again; sizes that differ from step to step are found in each. */
+static bool settle_bodies(struct loop *l) {
+  if (l->is_settled || l->is_uneven) return true;
+  struct node_list list = { 0 };
+  int n = 0;
+  struct node **body = mem_alloc(sizeof *body * (size_t)(l->n_carry + l->n_all + 1));
+  if (!body) return false;
+  for (int k = 0; k < l->n_carry; k++) body[n++] = l->next[k];
+  for (int k = 0; k < l->n_all; k++) body[n++] = l->all[k];
+  if (l->until) body[n++] = l->until;
+  bool ok = walk(&list, n, body, NULL) && settle_sizes(&list), is_known = true;
+  for (int k = 0; ok && k < l->n_seq + l->n_carry + l->n_const; k++) ok = settle_node(l->seq_var[k]); /* carries and constants follow */
+  for (int k = 0; ok && k < list.n; k++) is_known &= node_is_known(list.node[k]);
+  l->is_settled = ok && is_known;
+  node_list_free(&list);
+  mem_free(body);
+  return ok;
+}
+
 /* Sizes that have become known since the nodes were made; lock held. false: out of memory. */
 static bool settle_sizes(const struct node_list *l) {
   for (int i = 0; i < l->n; i++) {
-    if (l->node[i]->op->settle && !l->node[i]->op->settle(l->node[i])) return false;
-    for (int k = 0; k < l->node[i]->rank; k++) {
-      dim d = l->node[i]->dims[k], now = dim_resolve(d);
-      if (now == d || !dim_is_known(now)) continue;
-      l->node[i]->dims[k] = now;
-      dim_release(d);
-    }
+    if (!settle_node(l->node[i])) return false;
+    if (l->node[i]->op == &op_loop && !settle_bodies(((const struct loop_attr *)l->node[i]->attr)->loop)) return false;
   }
   return true;
 }
