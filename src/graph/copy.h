@@ -15,7 +15,8 @@ bool copy_begin(struct copy *, int n, struct node *const target[], int n_walls, 
 bool copy_begin_lazy(struct copy *, int n, struct node *const target[]); /* subgraph_take_lazy */
 struct node *copy_of(const struct copy *, int i);  /* no reference */
 /* Before any node is done: new symbols for the steps and lengths of loops that will be computed from something else, since
- * what the loops read mentions them, and what has their sizes without reading them. changes: whether node i will be another one, whatever its operands. false: out of memory. */
+ * what the loops read mentions them, and what has their sizes without reading them. changes: whether node i will be another
+ * one, whatever its operands. false: out of memory. */
 bool copy_renew(struct copy *, bool (*changes)(const struct copy *, int i));
 bool copy_node(struct copy *, int i);              /* its operands have been done. false: failure says why */
 bool copy_fail(struct copy *, struct failure *);   /* takes it over; returns false */
