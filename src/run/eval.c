@@ -133,7 +133,8 @@ static bool settle_bodies(struct loop *l) {
   for (int k = 0; k < l->n_all; k++) body[n++] = l->all[k];
   if (l->until) body[n++] = l->until;
   bool ok = walk(&list, n, body, NULL) && settle_sizes(&list), is_known = true;
-  for (int k = 0; ok && k < l->n_seq + l->n_carry + l->n_const; k++) ok = settle_node(l->seq_var[k]); /* carries and constants follow */
+  int n_vars = l->n_seq + l->n_carry + l->n_const; /* carries and constants stand behind sequences */
+  for (int k = 0; ok && k < n_vars; k++) ok = settle_node(l->seq_var[k]);
   for (int k = 0; ok && k < list.n; k++) is_known &= node_is_known(list.node[k]);
   l->is_settled = ok && is_known;
   node_list_free(&list);
