@@ -1,4 +1,4 @@
-# Thin: a target is a few lines over meson and the scripts in tools/. Variables: CC, JOBS, SECONDS (make fuzz),
+# Thin: a target is a few lines over meson and the scripts in tools/. Variables: CC, JOBS, SECONDS and SEED (make fuzz),
 # PREFIX and DESTDIR (make install), T (make test T=text runs only the tests of the library that are called so).
 B       ?= build/release
 JOBS    ?= 2
@@ -41,11 +41,14 @@ tsan:       ## the same under ThreadSanitizer
 	@$(call make_in,build/tsan,$(checked) -Db_sanitize=thread)
 	@tools/sanitized build/tsan/test/weft-test $(T)
 
+valgrind: build ## random programs under memcheck, by the vm: values that nothing has set. COUNT=40, SEED
+	@tools/valgrind $(B) $(or $(COUNT),40) $(SEED)
+
 hard:       ## the same with every internal invariant asserted
 	@$(call make_in,build/hard,-Dhard=true -Db_ndebug=false -Dpython=disabled)
 	@build/hard/test/weft-test $(T)
 
-fuzz: build ## random graphs and files, SECONDS=60 for each program
+fuzz: build ## random programs, graphs and files, SECONDS=60 for each; SEED=n: from there on
 	@tools/fuzz $(B) $(SECONDS)
 
 ulp: build  ## how far mathematical functions are from the truth; writes docs/accuracy.md
@@ -78,4 +81,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan hard fuzz ulp special bench coverage arm gpu symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu symbols layers install clean

@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
   }
   if (argc > 4) shrink_seconds = atoi(argv[4]);
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  program_used("leaf");
+  program_used("weft_add"); /* counts are shared from here on */
   while (most ? seed < first + most : time(NULL) < end) {
     struct range r = { seed, most && first + most - seed < BATCH ? first + most - seed : BATCH, most ? 0 : end };
     shared->seed = seed;

@@ -88,6 +88,9 @@ TEST(every_op_is_in_random_programs) {
     free(b);
   }
   plain_end();
+  for (int k = 0; program_kinds[k]; k++)
+    if (!program_used(program_kinds[k]->name))
+      test_fail(__FILE__, __LINE__, "%s is used by none of %d random programs: its row in test/program_kinds.c chooses nothing", program_kinds[k]->name, PROGRAMS);
   for (int i = 0; op_table[i]; i++)
     if (!seen[number_of(op_table[i])] && !is_any_of(op_table[i]->name, in_plans_or_gradients))
       test_fail(__FILE__, __LINE__, "%s is in none of %d random programs: test/program_kinds.c wants a row", op_table[i]->name, PROGRAMS);

@@ -14,10 +14,10 @@ static const struct form *form(const struct program *p, int i) { return &p->step
 /* ---- what was used ---- */
 
 static const char *const options[] = {
-  "leaf", "loop steps", "loop steps of an array", "loop each", "loop carry", "loop until", "loop without a bound", "loop all", "loop tail", "loop last",
-  "loop recompute", "loop recompute 0", "loop truncate", "loop backwards", "loop in a loop", "next is a view", "all is a view", "carry is an output", "one array twice in a loop",
-  "one array twice in a call", "call with open sizes", "call in a call", "function that captures", "cond in a loop", "loop in a cond", "map of a loop", "map of names", "depth 3",
-  "open size", "gradient of a loop", "gradient of a call", "gradient checked", "jvp checked", "mapped", "mapped gradient", "as a function", "as an open function", "steady", "updated", "fetched",
+  "loop steps", "loop steps of an array", "loop each", "loop carry", "loop until", "loop without a bound", "loop all", "loop tail", "loop last",
+  "loop recompute", "loop recompute 0", "loop truncate", "loop in a loop", "next is a view", "all is a view", "carry is an output", "one array twice in a loop",
+  "one array twice in a call", "call with open sizes", "call in a call", "cond in a loop", "loop in a cond", "map of a loop", "map of names", "depth 3",
+  "gradient of a loop", "gradient of a call", "gradient checked", "jvp checked", "mapped", "as a function", "as an open function", "steady", "updated",
   "async", "excused", "written out", "second derivative",
 };
 static int64_t *uses;
@@ -110,7 +110,14 @@ static bool build_step(struct build *b, int i) {
   return is_good(b, i, 1);
 }
 
+static int depth_of(const struct program *p, int block) {
+  int d = 0;
+  for (; block > 0; block = p->blocks[block].parent) d++;
+  return d;
+}
+
 bool build_block(struct build *b, int block) {
+  if (!b->is_written_out && depth_of(b->p, block) == 3) used("depth 3");
   for (int i = 0; i < b->p->n; i++)
     if (b->p->step[i].block == block && !b->p->step[i].is_dead && !build_step(b, i)) return false;
   return true;

@@ -240,6 +240,7 @@ static bool check_gradient(const struct program *p, FILE *out, const struct trut
     bool is_smooth_here = can && isfinite(want) && size < 1e6 && doubt <= 1e-3 * (fabs(want) + 1);
     if (ok && is_smooth_here) {
       used("gradient checked");
+      for (int i = 0; i < p->n; i++) if (!p->step[i].is_dead && p->step[i].row->build) used(!strcmp(p->step[i].row->name, "weft_call") ? "gradient of a call" : !strcmp(p->step[i].row->name, "weft_loop_open") ? "gradient of a loop" : "");
       if (fabs(s.forward - want) > 1e-4 * fabs(want) + 30 * doubt + 1e-6 * (1 + size))
         ok = snprintf(text, sizeof text, "<v, J u> is %.10g, <J'v, u> %.10g, by differences %.10g", s.forward, s.backward, want), found(p, out, "derivative", text);
     }
@@ -443,11 +444,18 @@ static bool check_steady(const struct program *p, FILE *out, int how) {
 
 /* ---- all ---- */
 
+/* WEFT_JIT=0: nothing but the vm, for tools that cannot follow machine code. */
+static bool is_vm_only(void) {
+  const char *jit = getenv("WEFT_JIT");
+  return jit && !strcmp(jit, "0");
+}
+static void leave(void) { is_vm_only() ? way_take(&ways[1]) : way_leave(); }
+
 static bool check_all(struct program *p, FILE *out, struct truth *t) {
-  const struct way *second = &ways[1 + p->seed % (uint64_t)(n_ways - 1)];
+  const struct way *first = &ways[is_vm_only()], *second = is_vm_only() ? &ways[2] : &ways[1 + p->seed % (uint64_t)(n_ways - 1)];
   if (!find_truth(p, out, t) || t->is_skipped) return t->is_skipped;
-  if (!check_way(p, out, &ways[0], t) || (!t->is_skipped && !check_way(p, out, second, t))) return false;
-  way_leave();
+  if (!check_way(p, out, first, t) || (!t->is_skipped && !check_way(p, out, second, t))) return false;
+  leave();
   if (t->is_skipped) return true;
   if (p->is_smooth && !check_gradient(p, out, t)) return false;
   if (p->seed % 3 == 0 && !check_map(p, out)) return false;
@@ -459,11 +467,12 @@ static bool check_all(struct program *p, FILE *out, struct truth *t) {
 bool program_check(struct program *p, FILE *out) {
   struct truth t = { .is_open = true };
   uint64_t state = p->state;
+  leave();
   weft_set(WEFT_REWRITES, 0);
   bool ok = check_all(p, out, &t);
   results_free(&t.plain);
   p->state = state;
-  way_leave();
+  leave();
   weft_set(WEFT_REWRITES, 1);
   if (ok && plain_off) plain_off = 0, ok = found(p, out, "plainly", "exp or its like is more than 4 ulp off");
   for (int k = 0; k < 100 && weft_get(WEFT_NODES); k++) usleep(2000);

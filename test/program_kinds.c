@@ -447,7 +447,8 @@ MAKE(random_split) {
   return ok(grow(p, kind, 1, &key, 1, (int64_t[]){ any(p, 4) }));
 }
 MAKE(random) {
-  int like = pick(p, REAL), key = like < 0 || p->is_smooth ? -1 : grow(p, &kind_random_key, 0, NULL, 1, (int64_t[]){ any(p, 100) });
+  bool is_whole = kind->one == build_random_bits || kind->one == build_random_randint;
+  int like = pick(p, is_whole ? INTEGER : REAL), key = like < 0 || p->is_smooth ? -1 : grow(p, &kind_random_key, 0, NULL, 1, (int64_t[]){ any(p, 100) });
   return ok(grow(p, kind, 2, (int[]){ key, like }, 0, NULL));
 }
 MAKE(random_axis) {

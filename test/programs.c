@@ -17,4 +17,6 @@ static void check_programs(uint64_t first, uint64_t n) {
   plain_end();
 }
 
-TEST(random_programs_are_what_the_plain_evaluator_says) { check_programs(100000, 150); }
+TEST(random_programs_are_what_the_plain_evaluator_says) { check_programs(100000, 200); }
+TEST(random_programs_are_what_the_plain_evaluator_says_2) { check_programs(200000, 200); }
+TEST(random_programs_are_what_the_plain_evaluator_says_3) { check_programs(300000, 200); }
