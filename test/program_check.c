@@ -428,7 +428,7 @@ static bool check_steady(const struct program *p, FILE *out, int how) {
     if (s) ok = found(p, out, "repeated", weft_message());
     if (k == BEGIN) nodes = weft_get(WEFT_NODES), bytes = weft_get(WEFT_BYTES_USED);
   }
-  for (int k = 0; how == BY_ASYNC && k < 100 && weft_get(WEFT_NODES) > nodes; k++) usleep(2000); /* a job lets go a moment later */
+  for (int k = 0; how == BY_ASYNC && k < 1000 && weft_get(WEFT_NODES) > nodes; k++) usleep(5000); /* a job lets go a moment later */
   int64_t more = weft_get(WEFT_NODES) - nodes, larger = weft_get(WEFT_BYTES_USED) - bytes;
   if (ok && !is_skipped && (more > 0 || larger > 0)) {
     static const char *const names[] = { "repeated, by eval", "repeated, by a call", "repeated, by update", "repeated, asynchronously", "repeated, by read" };
@@ -475,7 +475,7 @@ bool program_check(struct program *p, FILE *out) {
   leave();
   weft_set(WEFT_REWRITES, 1);
   if (ok && plain_off) plain_off = 0, ok = found(p, out, "plainly", "exp or its like is more than 4 ulp off");
-  for (int k = 0; k < 100 && weft_get(WEFT_NODES); k++) usleep(2000);
+  for (int k = 0; k < 1000 && weft_get(WEFT_NODES); k++) usleep(5000); /* likewise */
   if (ok && weft_get(WEFT_NODES)) {
     char text[64];
     snprintf(text, sizeof text, "%lld nodes are left", (long long)weft_get(WEFT_NODES));
