@@ -231,6 +231,11 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(xlog1py,       "a log(1 + b), likewise")                                 \
   X(zeta,          "Hurwitz's: sum of (b + k)^-a; nan for a < 1, b < -50")   \
   X(polygamma,     "derivative of digamma(b), a times; by a: nan")           \
+  X(beta,          "gamma(a) gamma(b) / gamma(a + b)")                       \
+  X(betaln,        "log of |beta(a, b)|")                                    \
+  X(gammainc,      "the gamma distribution of shape a up to b; nan below 0") \
+  X(gammaincc,     "1 - gammainc, without loss")                             \
+  X(gammainc_da,   "derivative of gammainc(a, b) by a")                      \
   X(maximum,       "nan wins; a tie shares its derivative")                  \
   X(minimum,       "nan wins; likewise")                                     \
   X(eq,            "a = b, bool")                                            \
@@ -248,11 +253,18 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(shl,           "a 2^b of integers; by the width or more: 0")             \
   X(shr,           "a / 2^b rounded down; by the width or more: 0, or -1 below 0")
 
+#define WEFT_TERNARY(X)                                                      \
+  X(betainc,       "the beta distribution of a and b up to c; nan below 0, above 1")\
+  X(betainc_da,    "derivative of betainc(a, b, c) by a")
+
 #define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *x);
 WEFT_UNARY(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
 #define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *a, weft_array *b);
 WEFT_BINARY(WEFT_DECLARE_)
+#undef WEFT_DECLARE_
+#define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *a, weft_array *b, weft_array *c);
+WEFT_TERNARY(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
 
 weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a : b; what is not taken has derivative 0, even

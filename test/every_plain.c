@@ -217,18 +217,21 @@ static double erfinv_(double x) { /* Newton on erf below 1/2, on erfc above */
   return (double)copysignl(y, x);
 }
 
-static const struct { const char *name; double (*one)(double), (*two)(double, double); } functions[] = {
-#define F(name) { #name, name, NULL },
+static const struct { const char *name; double (*one)(double), (*two)(double, double), (*three)(double, double, double); } functions[] = {
+#define F(name) { #name, name, NULL, NULL },
   F(exp) F(exp2) F(expm1) F(log) F(log2) F(log10) F(log1p) F(sin) F(cos) F(tan) F(asin)
   F(acos) F(atan) F(sinh) F(cosh) F(tanh) F(asinh) F(acosh) F(atanh) F(erf) F(erfc)
 #undef F
-  { "rsqrt", rsqrt_, NULL }, { "sigmoid", sigmoid_, NULL }, { "erfinv", erfinv_, NULL },
-  { "pow", NULL, pow }, { "atan2", NULL, atan2 }, { "hypot", NULL, hypot },
-#define F(name) { #name, truth_##name, NULL },
+  { "rsqrt", rsqrt_, NULL, NULL }, { "sigmoid", sigmoid_, NULL, NULL }, { "erfinv", erfinv_, NULL, NULL },
+  { "pow", NULL, pow, NULL }, { "atan2", NULL, atan2, NULL }, { "hypot", NULL, hypot, NULL },
+#define F(name) { #name, truth_##name, NULL, NULL },
   TRUTH_ONE(F)
 #undef F
-#define F(name) { #name, NULL, truth_##name },
+#define F(name) { #name, NULL, truth_##name, NULL },
   TRUTH_TWO(F)
+#undef F
+#define F(name) { #name, NULL, NULL, truth_##name },
+  TRUTH_THREE(F)
 #undef F
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
@@ -242,13 +245,13 @@ static int function_named(const char *op) { /* -1: no such */
 
 static struct code *math_code(int f, weft_dtype t) {
   char text[256];
-  struct shape_class shape = { .stride = { { STRIDE_1 }, { STRIDE_1 }, { STRIDE_1 } } };
-  const char *why, *d = weft_dtype_name(t), *one = functions[f].one ? "" : ", load z[i]";
+  struct shape_class shape = { .stride = { { STRIDE_1 }, { STRIDE_1 }, { STRIDE_1 }, { STRIDE_1 } } };
+  const char *why, *d = weft_dtype_name(t), *more = functions[f].one ? "" : functions[f].two ? ", load z[i]" : ", load z[i], load w[i]";
   struct kir_kernel *k = NULL;
   int wide = t == WEFT_F64;
   if (made[f][wide].code) return made[f][wide].code;
-  snprintf(text, sizeof text, "kernel m { size N in x:%s[N], z:%s[N] out y:%s[N] lane i in N { a = load x[i] b = %s(a%s) store y[i] = b } }",
-           d, d, d, functions[f].name, one);
+  snprintf(text, sizeof text, "kernel m { size N in x:%s[N], z:%s[N], w:%s[N] out y:%s[N] lane i in N { a = load x[i] b = %s(a%s) store y[i] = b } }",
+           d, d, d, d, functions[f].name, more);
   if (kir_parse(text, &k, 1, NULL) != 1 || kir_verify(k) || !kir_legalise(k)) abort();
   made[f][wide].kernel = k;
   return made[f][wide].code = backend_vm.compile(k, &shape, &why);
@@ -262,27 +265,29 @@ void plain_end(void) {
   }
 }
 
-static bool is_near(weft_dtype t, double a, double b, double least) { /* least: the size whose last place is good enough */
+static bool is_near(weft_dtype t, double a, double b, double least, double units) { /* least: the size whose last place is good enough */
   if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
   if (a == b) return true;
   if (isinf(a) || isinf(b)) return t == WEFT_F32 && fabs(isinf(a) ? b : a) > 0x1.fffff0p127;
   double size = fmax(fabs(b), least), ulp = t == WEFT_F32 ? (double)(nextafterf((float)size, INFINITY) - (float)size) : nextafter(size, INFINITY) - size;
-  return fabs(a - b) <= 4 * ulp;
+  return fabs(a - b) <= (t == WEFT_F32 ? 4 : units) * ulp;
 }
 
-static struct plain math2(const char *op, const struct plain *x, const struct plain *z) { /* f32 or f64 */
+static struct plain math3(const char *op, const struct plain *x, const struct plain *z, const struct plain *w) { /* f32 or f64 */
   struct plain y = plain_new(x->dtype, x->rank, x->dims);
   int f = function_named(op);
   struct code *code = math_code(f, x->dtype);
-  struct bound buf[3] = { { .data = x->data, .stride = { 1 } }, { .data = z->data, .stride = { 1 } }, { .data = y.data, .stride = { 1 } } };
+  struct bound buf[4] = { { .data = x->data, .stride = { 1 } }, { .data = z->data, .stride = { 1 } }, { .data = w->data, .stride = { 1 } }, { .data = y.data, .stride = { 1 } } };
   struct launch l = { .sizes = &x->count, .bufs = buf, .lo = 0, .hi = x->count };
   if (!code || backend_vm.run(code, &l)) abort();
   for (int64_t i = 0; i < x->count; i++) {
-    double a = plain_f(x, i), want = functions[f].one ? functions[f].one(a) : functions[f].two(a, plain_f(z, i));
-    plain_off += !is_near(x->dtype, plain_f(&y, i), want, truth_least(op));
+    double a = plain_f(x, i), b = plain_f(z, i);
+    double want = functions[f].one ? functions[f].one(a) : functions[f].two ? functions[f].two(a, b) : functions[f].three(a, b, plain_f(w, i));
+    plain_off += want != TRUTH_UNKNOWN && !is_near(x->dtype, plain_f(&y, i), want, truth_least(op), truth_units(op));
   }
   return y;
 }
+static struct plain math2(const char *op, const struct plain *x, const struct plain *z) { return math3(op, x, z, x); }
 static struct plain math(const char *op, const struct plain *x) { return math2(op, x, x); }
 
 /* ---- one element ---- */
@@ -488,16 +493,17 @@ static struct plain logaddexp(const struct plain *a, const struct plain *b) {
 
 static bool is_function(const char *op) { return function_named(op) >= 0 || IS("logaddexp"); }
 
-static struct plain function_of(const char *op, weft_dtype out, const struct plain *x, const struct plain *other) {
-  weft_dtype t = x->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
-  struct plain a = plain_cast(x, t), b = plain_cast(other, t), y = IS("logaddexp") ? logaddexp(&a, &b) : math2(op, &a, &b), z = plain_cast(&y, out);
-  plain_free(&a), plain_free(&b), plain_free(&y);
+static struct plain function_of(const char *op, weft_dtype out, int n, const struct plain *const x[]) {
+  weft_dtype t = x[0]->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+  struct plain a = plain_cast(x[0], t), b = plain_cast(x[n > 1], t), c = plain_cast(x[n > 2 ? 2 : 0], t);
+  struct plain y = IS("logaddexp") ? logaddexp(&a, &b) : math3(op, &a, &b, &c), z = plain_cast(&y, out);
+  plain_free(&a), plain_free(&b), plain_free(&c), plain_free(&y);
   return z;
 }
 
 static struct plain same_shape(const char *op, weft_dtype out, int n, const struct plain *const x[]) {
   const struct plain *a = x[0];
-  if (is_function(op) && plain_is_float(a->dtype)) return function_of(op, out, a, x[n - 1]);
+  if (is_function(op) && plain_is_float(a->dtype)) return function_of(op, out, n, x);
   struct plain y = plain_new(out, a->rank, a->dims);
   for (int64_t i = 0; i < y.count; i++) {
     double f[4] = { 0 };

@@ -229,7 +229,7 @@ static void binary(struct recipe *p) {
     { "sub", 'n' }, { "eq", 'b' }, { "ne", 'b' }, { "lt", 'b' }, { "le", 'b' }, { "gt", 'b' }, { "ge", 'b' }, { "and", '&' }, { "or", '&' },
     { "xor", '&' }, { "logical_and", 'b' }, { "logical_or", 'b' }, { "logical_xor", 'b' }, { "shl", 'i' }, { "shr", 'i' }, { "floor_divide", 'n' },
     { "remainder", 'n' }, { "fmod", 'n' }, { "pow", 'n' }, { "atan2", 'f' }, { "hypot", 'f' }, { "logaddexp", 'f' },
-    { "xlogy", 'f' }, { "xlog1py", 'f' }, { "zeta", 'f' }, { "polygamma", 'f' } };
+    { "xlogy", 'f' }, { "xlog1py", 'f' }, { "zeta", 'f' }, { "polygamma", 'f' }, { "beta", 'f' }, { "gammainc", 'f' } };
   int a = pick(p), k = (int)any(p, COUNT(ops));
   int in[2] = { a, partner(p, a, value(p, a)->dtype) };
   if (once_in(p, 3)) { int t = in[0]; in[0] = in[1], in[1] = t; }

@@ -13,6 +13,9 @@ static weft_array *call(const char *name, weft_array *const x[]) {
 #define ROW(id, doc) if (!strcmp(name, #id)) return weft_##id(x[0], x[1]);
   WEFT_BINARY(ROW)
 #undef ROW
+#define ROW(id, doc) if (!strcmp(name, #id)) return weft_##id(x[0], x[1], x[2]);
+  WEFT_TERNARY(ROW)
+#undef ROW
   return NULL;
 }
 
@@ -213,6 +216,41 @@ TEST(special_functions_of_f32_are_rounded_once) {
     if ((double)(float)r->x[0] != r->x[0] || !(fabs(r->y) < 3e38)) continue;
     double y = at(r->name, WEFT_F32, r->x), unit = last_place(fmax(fabs(r->y), 0x1p-126), WEFT_F32);
     if (!(fabs(y - r->y) <= 0.51 * unit)) test_fail(__FILE__, __LINE__, "%s(%a) of f32 is %a, not %a", r->name, r->x[0], y, r->y);
+  }
+}
+
+static const struct row several[] = {
+  { "zeta", { 1.000001, 1 }, 0x1.e848127939aa2p19, 0 }, { "zeta", { 2, 0.01 }, 0x1.388cf83ecc5f8p13, 0 },
+  { "zeta", { 7.5, 30 }, 0x1.7927fb057ecb2p-35, 0 }, { "zeta", { 2, -1.5 }, 0x1.2c22c9dc2b128p3, 0 },
+  { "polygamma", { 1, 0.1 }, 0x1.95bbb2c5c8286p6, 0 }, { "polygamma", { 4, 3.5 }, -0x1.1682f9223e6fdp-4, 0 },
+  { "polygamma", { 20, 1 }, -0x1.0e1b44555eaadp61, 0 }, { "beta", { 0.01, 300 }, 0x1.77af8ade37ff2p6, 0 },
+  { "beta", { 2.5, 3.5 }, 0x1.2d97c7f3321d2p-5, 0 }, { "beta", { 200, 100 }, 0x1.c07f28f3dae24p-278, 0 },
+  { "gammainc", { 0.01, 0.001 }, 0x1.e08c55232b92cp-1, 0 }, { "gammainc", { 0.5, 2 }, 0x1.e8b4307d3627ap-1, 0 },
+  { "gammainc", { 7.99, 8 }, 0x1.18d056131dd32p-1, 0 }, { "gammainc", { 8, 7 }, 0x1.9aeac2a31036dp-2, 0 },
+  { "gammainc", { 100, 90 }, 0x1.44095db0c59b1p-3, 0 }, { "gammainc", { 100, 130 }, 0x1.fe977f9c06073p-1, 0 },
+  { "gammainc", { 300, 20 }, 0x1.75c78fe48c0f4p-774, 0 }, { "gammainc", { 30000.0, 30100.0 }, 0x1.6fe9f7ff07240p-1, 0 },
+  { "gammaincc", { 0.01, 0.001 }, 0x1.f73aadcd46d47p-5, 0 }, { "gammaincc", { 1e-08, 0.5 }, 0x1.80ac69a91c0a7p-28, 0 },
+  { "gammaincc", { 0.5, 2 }, 0x1.74bcf82c9d860p-5, 0 }, { "gammaincc", { 8, 7 }, 0x1.328a9eae77e49p-1, 0 },
+  { "gammaincc", { 100, 90 }, 0x1.aefda893ce994p-1, 0 }, { "gammaincc", { 100, 130 }, 0x1.688063f9f8cbbp-9, 0 },
+  { "gammaincc", { 300, 900 }, 0x1.585025d798db3p-397, 0 }, { "gammaincc", { 30000.0, 30100.0 }, 0x1.202c1001f1b80p-2, 0 },
+  { "gammainc_da", { 0.01, 0.001 }, -0x1.7d4e534ddd675p2, 0 }, { "gammainc_da", { 0.5, 2 }, -0x1.15bf970b405e3p-3, 0 },
+  { "gammainc_da", { 8, 7 }, -0x1.233d3ec50b5afp-3, 0 }, { "gammainc_da", { 100, 90 }, -0x1.933ddc7bf3f64p-6, 0 },
+  { "gammainc_da", { 100, 130 }, -0x1.a8bdcfd35163ap-11, 0 }, { "betainc", { 0.01, 0.02, 0.5 }, 0x1.555c40d18eda7p-1, 0 },
+  { "betainc", { 0.5, 0.5, 0.001 }, 0x1.49e47c5469c13p-6, 0 }, { "betainc", { 2.5, 3.5, 0.3 }, 0x1.2fe004000f7d0p-2, 0 },
+  { "betainc", { 2.5, 3.5, 0.9 }, 0x1.fee31449768e4p-1, 0 }, { "betainc", { 8, 7.9, 0.5 }, 0x1.f57b89a9361b3p-2, 0 },
+  { "betainc", { 20, 0.1, 0.99 }, 0x1.f32faaf93bd67p-4, 0 }, { "betainc", { 300, 200, 0.6 }, 0x1.fd835a5153501p-2, 0 },
+  { "betainc", { 300, 200, 0.2 }, 0x1.fcfb07513d4c7p-282, 0 }, { "betainc", { 3000.0, 2000.0, 0.6 }, 0x1.ff36ba9f88a07p-2, 0 },
+  { "betainc_da", { 0.5, 0.5, 0.001 }, -0x1.36266979a9ed2p-3, 0 },
+  { "betainc_da", { 2.5, 3.5, 0.3 }, -0x1.9f17ff8efdb69p-3, 0 }, { "betainc_da", { 2.5, 3.5, 0.9 }, -0x1.06ccc177c99e4p-9, 0 },
+  { "betainc_da", { 8, 7.9, 0.5 }, -0x1.a336f51bd9c04p-4, 0 }, { "betainc_da", { 300, 200, 0.6 }, -0x1.ddac627245320p-7, 0 },
+};
+
+TEST(special_functions_of_several_numbers_are_within_two_in_10_to_the_12) {
+  for (int i = 0; i < (int)(sizeof several / sizeof *several); i++) {
+    const struct row *r = &several[i];
+    double y = at(r->name, WEFT_F64, r->x);
+    if (!(fabs(y - r->y) <= 2e-12 * fabs(r->y)))
+      test_fail(__FILE__, __LINE__, "%s(%g, %g, %g) is %.17g, not %.17g", r->name, r->x[0], r->x[1], r->x[2], y, r->y);
   }
 }
 

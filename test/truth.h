@@ -7,7 +7,9 @@
 #define TRUTH_ONE(X)                                                                              \
   X(lgamma) X(gamma) X(digamma) X(trigamma) X(erfcx) X(erfcinv) X(ndtr) X(ndtri) X(log_ndtr)      \
   X(log1mexp) X(logit) X(sinc) X(i0) X(i0e) X(i1) X(i1e) X(j0) X(j1)
-#define TRUTH_TWO(X) X(xlogy) X(xlog1py) X(zeta) X(polygamma)
+#define TRUTH_TWO(X)                                                                              \
+  X(xlogy) X(xlog1py) X(zeta) X(polygamma) X(beta) X(betaln) X(gammainc) X(gammaincc) X(gammainc_da)
+#define TRUTH_THREE(X) X(betainc) X(betainc_da)
 
 #define TRUTH_DECLARE_(name) double truth_##name(double);
 TRUTH_ONE(TRUTH_DECLARE_)
@@ -16,7 +18,14 @@ TRUTH_ONE(TRUTH_DECLARE_)
 TRUTH_TWO(TRUTH_DECLARE_)
 #undef TRUTH_DECLARE_
 
+#define TRUTH_DECLARE_(name) double truth_##name(double, double, double);
+TRUTH_THREE(TRUTH_DECLARE_)
+#undef TRUTH_DECLARE_
+
+#define TRUTH_UNKNOWN 0x1.bad0bad0badp1000 /* where it cannot say */
+
 bool truth(const char *op, const double x[], double *y); /* false: none of them */
 double truth_least(const char *op);                      /* |x f'| next to its zeros, whose last place is good enough there */
+double truth_units(const char *op);                      /* of the last place it may be off */
 
 #endif

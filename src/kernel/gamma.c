@@ -46,7 +46,7 @@ static struct near near_of(struct here h, int x) {
 }
 
 /* log Gamma(1 + u) = u (u - 1) L(u - 1/2), 0 <= u < 1: it is 0 at both ends. */
-static int log_gamma_1u(struct here h, int u) {
+int log_gamma_1u(struct here h, int u) {
   static const double l[] = { 0x1.8ca55ab6b8718p-17, -0x1.36d84fee907ffp-16, 0x1.c7d009a4fae3ap-17, -0x1.6880fac68f031p-16,
                               0x1.672b94917149fp-15, -0x1.1cf3272629995p-14, 0x1.ba26ce28a34bp-14, -0x1.61854b057e6e9p-13,
                               0x1.1c7b46046a59cp-12, -0x1.cb502b140a127p-12, 0x1.750aa27fe4301p-11, -0x1.313e5323120b7p-10,

@@ -103,7 +103,14 @@ enum {
   X(XLOGY, "xlogy", F, "TT", T, E)       \
   X(XLOG1PY, "xlog1py", F, "TT", T, E)   \
   X(ZETA, "zeta", F, "TT", T, E)         \
-  X(POLYGAMMA, "polygamma", F, "TT", T, E)
+  X(POLYGAMMA, "polygamma", F, "TT", T, E)     \
+  X(BETA, "beta", F, "TT", T, E)               \
+  X(BETALN, "betaln", F, "TT", T, E)           \
+  X(GAMMAINC, "gammainc", F, "TT", T, E)       \
+  X(GAMMAINCC, "gammaincc", F, "TT", T, E)     \
+  X(GAMMAINC_DA, "gammainc_da", F, "TT", T, E) \
+  X(BETAINC, "betainc", F, "TTT", T, E)        \
+  X(BETAINC_DA, "betainc_da", F, "TTT", T, E)
 
 enum kir_op {
 #define KIR_ENUM_(name, ...) KIR_##name,

@@ -21,7 +21,9 @@ static expansion *const expansions_f64[KIR_OPS] = {
   [KIR_XLOGY] = expand_xlogy,       [KIR_XLOG1PY] = expand_xlog1py, [KIR_I0] = expand_i0,
   [KIR_I0E] = expand_i0e,           [KIR_I1] = expand_i1,           [KIR_I1E] = expand_i1e,
   [KIR_J0] = expand_j0,             [KIR_J1] = expand_j1,             [KIR_ZETA] = expand_zeta,
-  [KIR_POLYGAMMA] = expand_polygamma,
+  [KIR_POLYGAMMA] = expand_polygamma, [KIR_BETA] = expand_beta,     [KIR_BETALN] = expand_betaln,
+  [KIR_GAMMAINC] = expand_gammainc, [KIR_GAMMAINCC] = expand_gammaincc, [KIR_GAMMAINC_DA] = expand_gammainc_da,
+  [KIR_BETAINC] = expand_betainc,   [KIR_BETAINC_DA] = expand_betainc_da,
 };
 
 static int in_f64(struct kir_builder *b, enum kir_op o, const int x[]) {

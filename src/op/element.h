@@ -48,5 +48,10 @@ static inline int negated(struct kir_builder *b, int x) { return kir_op1(b, KIR_
   weft_array *weft_##id(weft_array *a, weft_array *b) {                                           \
     return element("weft_" #id, &op_##id, cls, 2, (weft_array *[]){ a, b });                      \
   }
+#define TERNARY(id, cls, cheap, derivative)                                                       \
+  ROW(id, cheap, derivative)                                                                      \
+  weft_array *weft_##id(weft_array *a, weft_array *b, weft_array *c) {                            \
+    return element("weft_" #id, &op_##id, cls, 3, (weft_array *[]){ a, b, c });                   \
+  }
 
 #endif

@@ -37,6 +37,61 @@ UNARY(trigamma, FLOAT, false, DERIVATIVE)
 BINARY(zeta, FLOAT, false, DERIVATIVE)
 BINARY(polygamma, FLOAT, false, DERIVATIVE)
 
+/* ---- Beta, and what is incomplete ---- */
+
+ONE_INSTRUCTION(beta, KIR_BETA)
+ONE_INSTRUCTION(betaln, KIR_BETALN)
+ONE_INSTRUCTION(gammainc, KIR_GAMMAINC)
+ONE_INSTRUCTION(gammaincc, KIR_GAMMAINCC)
+ONE_INSTRUCTION(gammainc_da, KIR_GAMMAINC_DA)
+ONE_INSTRUCTION(betainc, KIR_BETAINC)
+ONE_INSTRUCTION(betainc_da, KIR_BETAINC_DA)
+
+static weft_array *less_digamma_of_sum(const struct rule *r, int k) {
+  return weft_sub(weft_digamma(r->in[k]), weft_digamma(weft_add(X, r->in[1])));
+}
+PARTIAL(beta) { return weft_mul(Y, less_digamma_of_sum(r, k)); }
+PARTIAL(betaln) { return less_digamma_of_sum(r, k); }
+
+/* x^(a - 1) e^-x / Gamma(a) */
+static weft_array *gamma_density(weft_array *a, weft_array *x) {
+  weft_array *power = weft_xlogy(weft_sub(a, number(1)), x);
+  return weft_exp(weft_sub(weft_sub(power, x), weft_lgamma(a)));
+}
+PARTIAL(gammainc) { return k == 0 ? weft_gammainc_da(X, r->in[1]) : gamma_density(X, r->in[1]); }
+PARTIAL(gammaincc) { return weft_neg(k == 0 ? weft_gammainc_da(X, r->in[1]) : gamma_density(X, r->in[1])); }
+/* Nobody has a formula for second derivatives by the shape. */
+PARTIAL(gammainc_da) {
+  if (k == 0) return number(NAN);
+  return weft_mul(gamma_density(X, r->in[1]), weft_sub(weft_log(r->in[1]), weft_digamma(X)));
+}
+
+/* x^(a - 1) (1 - x)^(b - 1) / B(a, b) */
+static weft_array *beta_density(weft_array *a, weft_array *b, weft_array *x) {
+  weft_array *power = weft_add(weft_xlogy(weft_sub(a, number(1)), x), weft_xlog1py(weft_sub(b, number(1)), weft_neg(x)));
+  return weft_exp(weft_sub(power, weft_betaln(a, b)));
+}
+/* I_x(a, b) = 1 - I_(1-x)(b, a) */
+PARTIAL(betainc) {
+  weft_array *a = X, *b = r->in[1], *x = r->in[2];
+  if (k == 2) return beta_density(a, b, x);
+  return k == 0 ? weft_betainc_da(a, b, x) : weft_neg(weft_betainc_da(b, a, weft_sub(number(1), x)));
+}
+PARTIAL(betainc_da) {
+  weft_array *a = X, *b = r->in[1], *x = r->in[2];
+  if (k < 2) return number(NAN);
+  weft_array *slope = weft_sub(weft_add(weft_log(x), weft_digamma(weft_add(a, b))), weft_digamma(a));
+  return weft_mul(beta_density(a, b, x), slope);
+}
+
+BINARY(beta, FLOAT, false, DERIVATIVE)
+BINARY(betaln, FLOAT, false, DERIVATIVE)
+BINARY(gammainc, FLOAT, false, DERIVATIVE)
+BINARY(gammaincc, FLOAT, false, DERIVATIVE)
+BINARY(gammainc_da, FLOAT, false, DERIVATIVE)
+TERNARY(betainc, FLOAT, false, DERIVATIVE)
+TERNARY(betainc_da, FLOAT, false, DERIVATIVE)
+
 /* ---- The normal distribution and probabilities ---- */
 
 ONE_INSTRUCTION(erfcx, KIR_ERFCX)

@@ -12,12 +12,13 @@ extern const struct op op_sum, op_prod, op_max, op_min, op_all, op_any, op_logsu
 #define ROW(name, doc) extern const struct op op_##name;
 WEFT_UNARY(ROW)
 WEFT_BINARY(ROW)
+WEFT_TERNARY(ROW)
 #undef ROW
 #define ROW(name, doc) &op_##name,
 
 const struct op *const op_table[] = {
   &op_value, &op_scalar, &op_input, &op_bad, &op_loop_var, &op_iota, &op_size,
-  WEFT_UNARY(ROW) WEFT_BINARY(ROW)
+  WEFT_UNARY(ROW) WEFT_BINARY(ROW) WEFT_TERNARY(ROW)
   &op_random_bits, &op_gamma_draw, &op_where, &op_scale, &op_fma, &op_cast, &op_complex,
   &op_sum, &op_prod, &op_max, &op_min, &op_all, &op_any, &op_logsumexp, &op_argmax, &op_argmin,
   &op_cumsum, &op_cumprod, &op_cummax, &op_cummin,

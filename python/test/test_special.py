@@ -1,0 +1,59 @@
+"""Special functions: the names of scipy.special, and derivatives by all operands."""
+import numpy as np
+import pytest
+import weft
+from weft import special
+
+scipy = pytest.importorskip("scipy.special")
+
+
+def test_names_are_those_of_scipy():
+    own = {"lgamma", "log1mexp", "log1pexp", "sigmoid", "sinc", "softplus", "trigamma"}
+    assert [n for n in dir(special) if not n.startswith("_") and n not in own and not hasattr(scipy, n)] == []
+    assert special.gammaln is weft.lgamma and special.psi is weft.digamma
+
+
+def slope(f, x, k):
+    """by differences"""
+    h = 1e-5 * x[k]
+    up, down = list(x), list(x)
+    up[k], down[k] = x[k] + h, x[k] - h
+    return (f(*up) - f(*down)) / (2 * h)
+
+
+@pytest.mark.parametrize("name, x", [("gammainc", (0.7, 2.0)), ("gammainc", (6.0, 4.5)), ("gammainc", (3.0, 9.0)), ("gammaincc", (30.0, 25.0)),
+                                     ("gammaincc", (0.2, 0.1)), ("beta", (0.7, 2.0)), ("betaln", (12.0, 30.0))])
+def test_derivatives_by_both_operands(name, x):
+    for k in 0, 1:
+        got = float(weft.grad(getattr(weft, name), argnums=k)(*[weft.array(v, weft.float64) for v in x]))
+        np.testing.assert_allclose(got, slope(getattr(scipy, name), x, k), rtol=1e-7)
+
+
+@pytest.mark.parametrize("x", [(0.7, 2.0, 0.1), (0.7, 2.0, 0.9), (30.0, 12.0, 0.7), (5.0, 0.3, 0.99), (100.0, 80.0, 0.5)])
+def test_derivatives_of_betainc_by_all_operands(x):
+    for k in range(3):
+        got = float(weft.grad(weft.betainc, argnums=k)(*[weft.array(v, weft.float64) for v in x]))
+        np.testing.assert_allclose(got, slope(scipy.betainc, x, k), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name, f", [("gammainc", lambda a, x: weft.gammainc(a, x)), ("betainc", lambda a, x: weft.betainc(a, 2.0, x / 9))])
+def test_in_fused_kernels_reductions_loops_and_maps(name, f):
+    a, x = weft.array(np.linspace(0.5, 4, 8)), weft.array(np.linspace(0.1, 8, 8))
+    want = np.array(f(a, x))
+    np.testing.assert_array_equal(np.array(f(a, x) * 2 + 1), want * 2 + 1)
+    np.testing.assert_allclose(float(f(a, x).sum()), want.sum(), rtol=1e-15)
+    np.testing.assert_array_equal(np.array(weft.vmap(f)(a, x)), want)
+    _, rows = weft.scan(lambda c, p: (c, f(p[0], p[1])), weft.array(0.0), (a, x))
+    np.testing.assert_array_equal(np.array(rows), want)
+    outer = f(a.reshape(8, 1), x.reshape(1, 8))
+    np.testing.assert_array_equal(np.array(outer.max(axis=1)), np.array(outer).max(axis=1))
+    np.testing.assert_array_equal(np.array(f(a[::-2], x[::-2])), want[::-2])
+
+
+def test_nothing_hangs_on_nan_and_infinity():
+    odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e-300, 1e300, -1.0, 1.0, 1e5])
+    a, b = (weft.array(np.ravel(v)) for v in np.meshgrid(odd, odd))
+    for f in weft.gammainc, weft.gammaincc, weft.zeta, weft.polygamma, weft.beta, weft.betaln:
+        assert np.array(f(a, b)).shape == (121,)
+    for c in odd:
+        assert np.array(weft.betainc(a, b, float(c))).shape == (121,)
