@@ -252,8 +252,10 @@ static void ternary(struct recipe *p) {
     in[0] = a, in[1] = b, in[2] = leaf(p, met, rank, dims);
   }
   const struct plain *x[] = { value(p, in[0]), value(p, in[1]), value(p, in[2]) };
-  const char *op = is_where ? "where" : "fma";
-  made(p, ELEMENT, op, 3, in, plain_element(op, met, 3, x));
+  static const char *const ops[] = { "fma", "betainc", "betainc_da" };
+  int k = is_where || plain_is_complex(met) ? 0 : (int)any(p, COUNT(ops));
+  const char *op = is_where ? "where" : ops[k];
+  made(p, ELEMENT, op, 3, in, plain_element(op, k ? float_of(met) : met, 3, x));
 }
 
 static void cast(struct recipe *p) {
@@ -779,6 +781,9 @@ static weft_array *element(const char *op, weft_array *const in[]) {
 #undef ROW
 #define ROW(name, doc) if (IS(#name)) return weft_##name(in[0], in[1]);
   WEFT_BINARY(ROW)
+#undef ROW
+#define ROW(name, doc) if (IS(#name)) return weft_##name(in[0], in[1], in[2]);
+  WEFT_TERNARY(ROW)
 #undef ROW
   return IS("where") ? weft_where(in[0], in[1], in[2]) : weft_fma(in[0], in[1], in[2]);
 }
