@@ -482,7 +482,7 @@ weft_array *weft_attention(weft_array *q, weft_array *k, weft_array *v, const we
                                                       scale + mask) v: [..,T,d], [..,S,d], [..,S,e] -> [..,T,e]. Heads stand
                                                       on axis -3; q may have several for each of k and v. The scores
                                                       [..,T,S] are never stored, but for a gradient */
-weft_array *weft_var(weft_array *, int axis, int64_t ddof);  /* sum (x - mean)^2 / (n - ddof); the axis stays */
+weft_array *weft_var(weft_array *, int axis, int64_t ddof);  /* sum |x - mean|^2 / (n - ddof); the axis stays */
 weft_array *weft_std(weft_array *, int axis, int64_t ddof);  /* its square root */
 
 #define WEFT_ACTIVATION(X)                                                   \

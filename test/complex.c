@@ -357,6 +357,26 @@ TEST(a_loop_inside_a_loop_has_complex_state) {
   weft_scope_discard(s);
 }
 
+TEST(the_variance_of_complex_numbers_is_the_mean_of_squared_distances) {
+  weft_scope *s = weft_scope_open();
+  z128 z[] = { CMPLX(1, 2), CMPLX(-3, 0), CMPLX(0, 4), CMPLX(2, -2) }; /* mean i: distances^2 1 + 1, 9 + 1, 9, 4 + 9 */
+  weft_array *x = weft_from(WEFT_C128, WEFT_DIMS(4), z), *narrow = weft_cast(x, WEFT_C64);
+  EXPECT_F64(weft_var(x, WEFT_ALL, 0), 34. / 4);
+  EXPECT_F64(weft_std(x, 0, 1), sqrt(34. / 3));
+  EXPECT_INT(weft_dtype_of(weft_var(narrow, 0, 0)), WEFT_F32);
+  EXPECT_F64(weft_cast(weft_var(narrow, 0, 0), WEFT_F64), 34. / 4);
+  weft_array *v = weft_var(x, WEFT_ALL, 0), *dx;
+  z128 got[4];
+  weft_grad(v, 1, &x, &dx); /* 2 conj(z - mean) / n */
+  EXPECT_OK(weft_read(dx, WEFT_C128, got, sizeof got));
+  for (int i = 0; i < 4; i++) {
+    z128 want = conj(z[i] - CMPLX(0, 1)) / 2;
+    EXPECT_NEAR(creal(got[i]), creal(want), 1e-15);
+    EXPECT_NEAR(cimag(got[i]), cimag(want), 1e-15);
+  }
+  weft_scope_discard(s);
+}
+
 TEST(parts_of_real_numbers_and_of_bad_arrays) {
   weft_scope *s = weft_scope_open();
   weft_array *x = weft_full(WEFT_I16, WEFT_DIMS(2), 3), *bad = weft_at(x, 7, x);

@@ -556,7 +556,7 @@ static const struct call calls[] = {
   { "mul", "gelu_approx", 1, 'a', 0, make_gelu_approx, plain_gelu_approx },
   { "add", "softplus", 1, 'a', 0, make_softplus, plain_softplus }, { "minimum", "clip", 3, 'a', 0, make_clip, plain_clip },
   { "sub", "log_softmax", 1, 'a', 1, make_log_softmax, plain_log_softmax },
-  { "div", "var", 1, 'a', 1, make_var, plain_var }, { "sqrt", "std", 1, 'a', 1, make_std, plain_std },
+  { "div", "var", 1, 'r', 1, make_var, plain_var }, { "sqrt", "std", 1, 'r', 1, make_std, plain_std },
   { "alias", "alias", 1, 'a', 0, make_alias, same }, { "stop_gradient", "stop_gradient", 1, 'a', 0, make_stop, same },
   { "depends", "depends", 2, 'a', 0, make_depend, same },
 };
@@ -592,7 +592,7 @@ static bool takes(const struct call *c, weft_dtype t) {
 /* What needs an order of numbers, or bits, takes no complex ones and says so. */
 static bool takes_complex(const struct call *c) {
   static const char *const ordered[] = { "max", "min", "argmax", "argmin", "sort", "argsort", "logsumexp", "cummax", "cummin", "put min", "put max",
-                                         "scatter min", "scatter max", "var", "std", "log_softmax", "softplus", "silu", "gelu", "gelu_approx" };
+                                         "scatter min", "scatter max", "log_softmax", "softplus", "silu", "gelu", "gelu_approx" };
   for (size_t i = 0; i < sizeof ordered / sizeof *ordered; i++)
     if (!strcmp(c->name, ordered[i])) return false;
   for (const struct op *const *op = op_table; *op; op++)

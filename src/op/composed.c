@@ -26,17 +26,24 @@ weft_array *weft_mean(weft_array *x, int axis) {
   return lowered(weft_div(weft_sum(a, axis), weft_cast(count(a, axis), weft_dtype_of(a))), x);
 }
 
-/* Divided by n - ddof, which is 0 at least. */
+/* |d|^2, a real number. */
+static weft_array *squared_distance(weft_array *d) {
+  if (!dtype_is_complex(weft_dtype_of(d))) return weft_mul(d, d);
+  weft_array *re = weft_real(d), *im = weft_imag(d);
+  return weft_add(weft_mul(re, re), weft_mul(im, im));
+}
+
+/* Divided by n - ddof, which is 0 at least. Real also of complex numbers. */
 static weft_array *variance(const char *fn, weft_array *x, int axis, int64_t ddof, weft_array *after(weft_array *)) {
   weft_array *bad;
-  if (!is_ordered(fn, x, &bad)) return bad;
+  if (!is_usable(fn, x, &bad)) return bad;
   struct failure *why = axis_wrong(fn, x, &axis);
   if (!why && ddof < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "%s: ddof is %lld", fn, (long long)ddof);
   if (why) return array_failed(why);
-  weft_array *a = raised(x), *d = weft_sub(a, weft_mean(a, axis)), *sum = weft_sum(weft_mul(d, d), axis);
+  weft_array *a = raised(x), *d = weft_sub(a, weft_mean(a, axis)), *sum = weft_sum(squared_distance(d), axis);
   weft_array *n = weft_maximum(weft_sub(count(a, axis), weft_integer(ddof)), weft_integer(0));
-  weft_array *y = weft_div(sum, weft_cast(n, weft_dtype_of(a)));
-  return lowered(after ? after(y) : y, x);
+  weft_array *y = weft_div(sum, weft_cast(n, weft_dtype_of(sum)));
+  return weft_cast(after ? after(y) : y, dtype_part(dtype_float(weft_dtype_of(x))));
 }
 
 weft_array *weft_var(weft_array *x, int axis, int64_t ddof) { return variance("weft_var", x, axis, ddof, NULL); }
