@@ -151,3 +151,35 @@ TEST(lengths_that_differ_go_with_whatever_loops_are) {
   }
   weft_scope_discard(s);
 }
+
+/* A loop over rows that does not look at them has no input left, and still as many steps as there are rows. */
+static weft_array *rows_nobody_reads(weft_array *x) {
+  weft_loop *outer = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(outer, x);
+  weft_loop *l = weft_loop_open(weft_integer(7));
+  weft_array *d = weft_loop_carry(l, c), *more = weft_mul(d, weft_scalar(1.5));
+  weft_loop_next(l, d, more);
+  weft_loop_until(l, weft_gt(weft_sum(more, WEFT_ALL), weft_scalar(3)));
+  weft_array *rows = weft_loop_all(l, more);
+  weft_loop_close(l);
+  weft_loop *blind = weft_loop_open(NULL);
+  weft_loop_each(blind, rows);
+  weft_array *t = weft_loop_carry(blind, f64_of(0.25));
+  weft_loop_next(blind, t, weft_add(t, weft_scalar(0.1)));
+  weft_array *times = weft_loop_all(blind, t);
+  weft_loop_close(blind);
+  weft_loop *empty = weft_loop_open(NULL);
+  weft_loop_each(empty, rows);
+  weft_array *halves = weft_loop_all(empty, weft_cast(weft_scalar(0.5), WEFT_F64));
+  weft_loop_close(empty);
+  weft_array *sum = weft_squeeze(weft_sum(weft_mul(rows, weft_unsqueeze(weft_mul(times, halves), 1)), 0), 0);
+  weft_loop_next(outer, c, weft_sin(weft_mul(sum, weft_scalar(0.1))));
+  weft_array *y = weft_loop_last(outer, c);
+  weft_loop_close(outer);
+  return y;
+}
+
+TEST(a_loop_with_as_many_steps_as_another_and_no_input_is_part_of_its_step) {
+  const double x[] = { 0.3, 0.4, 0.6 };
+  check_function("rows nobody reads", rows_nobody_reads, 3, x);
+}

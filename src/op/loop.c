@@ -314,9 +314,11 @@ static bool is_branch_own(const struct making *m, int i) {
   return m->parts->since && m->g.node[i]->serial >= m->parts->since && subgraph_arity(&m->g, i) && !m->is_fixed[i];
 }
 
+static bool is_made_of(dim d, dim symbol) { return !dim_is_known(d) && dim_substitute(d, 1, &symbol, &(dim){ 1 }) != d; }
+
 static bool has_size(const struct node *n, dim symbol) {
   for (int k = 0; k < n->rank; k++)
-    if (!dim_is_known(n->dims[k]) && dim_substitute(n->dims[k], 1, &symbol, &(dim){ 1 }) != n->dims[k]) return true;
+    if (is_made_of(n->dims[k], symbol)) return true;
   return false;
 }
 
@@ -328,6 +330,12 @@ static const struct loop *own_length(const struct making *m, int i) {
 
 static bool has_size_of(const struct node *n, const struct loop *l) {
   return has_size(n, l->length) || (l->owns_steps && has_size(n, l->steps));
+}
+
+/* Whether n is a loop of as many steps as l, which none of its inputs need say. */
+static bool runs_as_long(const struct node *n, const struct loop *l) {
+  const struct loop *other = n->op == &op_loop ? loop_of(n) : NULL;
+  return other && other != l && (is_made_of(other->steps, l->length) || (l->owns_steps && is_made_of(other->steps, l->steps)));
 }
 
 /* Whether the attribute of node i, which may mention sizes, mentions this one: it is another one for another size. */
@@ -355,8 +363,8 @@ static bool find_sized(struct making *m) {
     const struct loop *l = m->depends[i] ? own_length(m, i) : NULL;
     for (int k = 0; l && k < m->g.n; k++) {
       const struct node *n = m->g.node[k];
-      if (m->depends[k] || !subgraph_arity(&m->g, k)) continue;
-      m->depends[k] = has_size_of(n, l) || begins_at(m, k, l->length) || begins_at(m, k, l->steps);
+      if (m->depends[k] || (!subgraph_arity(&m->g, k) && (m->g.is_end[k] || n->op != &op_loop))) continue;
+      m->depends[k] = has_size_of(n, l) || runs_as_long(n, l) || begins_at(m, k, l->length) || begins_at(m, k, l->steps);
       is_new |= m->depends[k];
     }
   }
@@ -382,7 +390,8 @@ static void find_captured(struct making *m) {
     else m->captured[m->n_captured++] = m->g.node[i];
   }
   for (int i = 0; i < m->g.n; i++)
-    if (m->is_inside[i] && m->is_free[i] && !subgraph_arity(&m->g, i)) m->captured[m->n_captured + m->n_leaves++] = m->g.node[i];
+    if (m->is_inside[i] && !subgraph_arity(&m->g, i) && (m->is_free[i] || (m->depends[i] && m->g.node[i]->op == &op_loop)))
+      m->captured[m->n_captured + m->n_leaves++] = m->g.node[i];
 }
 
 struct node *loop_leaf_again(const struct node *n) {
