@@ -517,9 +517,9 @@ weft_array *weft_stop_gradient(weft_array *);      /* x, with derivative 0 */
 void weft_checkpoint(int n, weft_array *const x[], int m, weft_array *y[]);
                                                    /* y is replaced: reverse mode computes it from x again */
 
-/* Own rules: y is replaced by arrays of the same value whose derivatives are what the rules say. A rule builds
- * expressions, and returns 0 or, to report failure, anything else. It is called by weft_grad, vjp, jvp or map, on their
- * thread, and never during evaluation. A NULL rule means the ordinary one. */
+/* Own rules: y is replaced by arrays of the same value whose derivatives by x are what the rules say, and 0 by all else. A
+ * rule builds expressions, and returns 0 or, to report failure, anything else. It is called by weft_grad, vjp, jvp or map,
+ * on their thread, and never during evaluation. A NULL rule means the ordinary one. */
 typedef struct {
   void *ctx;
   int (*vjp)(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]);

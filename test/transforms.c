@@ -250,6 +250,37 @@ TEST(bad_arrays_stay_bad_through_transforms) {
   weft_scope_discard(s);
 }
 
+/* x, a = x x, y = a + w a: dy/da = 1 + w, dy/dx = 2 x (1 + w), dy/dw = a. */
+TEST(a_gradient_by_an_array_inside_a_checkpoint_is_that_without_it) {
+  for (int how = 0; how < 3; how++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = f64s(2, (double[]){ 3, -2 }), *w = f64s(2, (double[]){ 10, 20 }), *d[4];
+    weft_array *a = weft_mul(x, x), *y = weft_add(a, weft_mul(w, a)), *inside = y;
+    weft_checkpoint(1, &x, 1, &y);
+    if (how == 1) weft_checkpoint(1, &x, 1, &y);
+    if (how == 2) y = weft_mul(y, weft_scalar(1)), weft_checkpoint(WEFT_ARRAYS(x, w), 1, &y);
+    weft_grad(y, 1, &a, &d[0]);
+    EXPECT_F64(d[0], 11, 21);
+    weft_grad(y, WEFT_ARRAYS(inside, w, a, x), d);
+    EXPECT_F64(d[0], 1, 1);
+    EXPECT_F64(d[1], 9, 4);
+    EXPECT_F64(d[2], 11, 21);
+    EXPECT_F64(d[3], 66, -84);
+    weft_jvp(1, &a, &w, 1, &y, d);
+    EXPECT_F64(d[0], 110, 420);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(a_gradient_by_a_constant_that_a_checkpoint_reads_is_that_without_it) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = f64s(2, (double[]){ 3, -2 }), *k = weft_full(WEFT_F64, 0, NULL, 5), *y[] = { weft_mul(x, k), weft_exp(k) }, *d;
+  weft_checkpoint(1, &x, 2, y);
+  weft_grad(weft_add(y[0], y[1]), 1, &k, &d);
+  EXPECT_F64(d, 3 - 2 + 2 * exp(5));
+  weft_scope_discard(s);
+}
+
 TEST(a_jacobian_through_a_checkpoint_is_a_map_of_its_vjp) {
   weft_scope *s = weft_scope_open();
   double p[] = { 0.5, -0.25 }, unit[] = { 1, 0, 0, 1 };

@@ -2,7 +2,8 @@
  *
  * The node passes the y of the region on. Its inputs are y, then x, then whatever else the region uses that does not
  * depend on x, so that derivatives by these are found as well. The gradient is taken of a copy of the region whose x
- * stand behind barriers: identities that merging of common expressions does not see through. */
+ * stand behind barriers: identities that merging of common expressions does not see through. Where a derivative
+ * by an array inside the region is asked for, reverse mode goes through y instead (grad.c). */
 #include "base/mem.h"
 #include "op/operand.h"
 #include "transform/transform.h"

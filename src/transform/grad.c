@@ -9,6 +9,8 @@ struct reverse {
   struct node **cotangent;        /* of node i; a reference. NULL: zero so far */
   struct node ***results;         /* nodes with several results: the cotangent of each. NULL: all zero */
   bool *is_asked, *depends;       /* is an x; is one or is computed from one, in floats */
+  bool *is_met;                   /* all false between uses: what a walk has met */
+  int *walk;                      /* places for it; NULL: none was needed yet */
   bool *is_chosen;                /* its cotangent may be 0 because something was not read or not taken. Such a 0 stays 0:
                                      beyond a branch that was not taken there may be an infinite slope */
   uint64_t oldest;
@@ -87,6 +89,44 @@ static bool apply_many(struct reverse *r, int i, struct applied *a) {
   return ok;
 }
 
+/* ---- Regions ---- */
+
+static void meet(struct reverse *r, int *n, int i) {
+  if (r->is_met[i]) return;
+  r->is_met[i] = true;
+  r->walk[(*n)++] = i;
+}
+
+static bool is_region(const struct reverse *r, int i) { return r->g.node[i]->op == &op_checkpoint && subgraph_arity(&r->g, i); }
+
+/* Whether an x lies between the y and the other inputs of the checkpoint at i, where its rule, which computes the region
+ * again, does not come by. -1: out of memory. */
+static int has_asked_inside(struct reverse *r, int i) {
+  int n_y = r->g.node[i]->op->many->count(r->g.node[i]), first = r->g.first[i], n = 0, from, found = false;
+  if (!r->walk) r->walk = mem_alloc((size_t)r->g.n * sizeof *r->walk);
+  if (!r->walk) return -1;
+  for (int at = first + n_y; at < r->g.first[i + 1]; at++) meet(r, &n, r->g.operand[at]);
+  from = n;
+  for (int k = 0; k < n_y; k++) meet(r, &n, r->g.operand[first + k]);
+  for (int j = from; j < n && !found; j++) {
+    int k = r->walk[j];
+    found = r->is_asked[k];
+    for (int at = r->g.first[k]; r->depends[k] && at < r->g.first[k + 1]; at++) meet(r, &n, r->g.operand[at]);
+  }
+  for (int j = 0; j < n; j++) r->is_met[r->walk[j]] = false;
+  return found;
+}
+
+/* The checkpoint at i as the identity it is: what was asked for is on the way. */
+static bool pass_on(struct reverse *r, int i) {
+  struct weft_scope *s = weft_scope_open();
+  bool ok = s ? true : failed(r, no_memory());
+  for (int k = 0; ok && k < r->g.node[i]->op->many->count(r->g.node[i]); k++)
+    if (r->results[i][k] && takes(r, i, k)) ok = give(r, i, k, handle_of(r->results[i][k]));
+  if (s) weft_scope_discard(s);
+  return ok;
+}
+
 static bool apply(struct reverse *r, int i) {
   struct applied a;
   int n_in = subgraph_arity(&r->g, i);
@@ -123,6 +163,8 @@ static bool visit(struct reverse *r, int i) {
   if (!r->depends[i] || !(n->op->many ? r->results[i] != NULL : r->cotangent[i] != NULL)) return true;
   if (!r->is_asked[i] && subgraph_is_dropped(&r->g, i)) return meet_dropped(r, n), true;
   if (!subgraph_arity(&r->g, i)) return true;
+  int is_kept = is_region(r, i) ? has_asked_inside(r, i) : false;
+  if (is_kept) return is_kept > 0 ? pass_on(r, i) : failed(r, no_memory());
   return n->op == &op_item ? hand_over(r, i) : apply(r, i);
 }
 
@@ -168,7 +210,8 @@ static bool prepare(struct reverse *r, int m, struct node *const y[], int n, str
     r->is_asked = mem_alloc((size_t)r->g.n);
     r->depends = mem_alloc((size_t)r->g.n);
     r->is_chosen = mem_alloc((size_t)r->g.n);
-    ok = r->cotangent && r->results && r->is_asked && r->depends && r->is_chosen;
+    r->is_met = mem_alloc((size_t)r->g.n);
+    ok = r->cotangent && r->results && r->is_asked && r->depends && r->is_chosen && r->is_met;
   }
   return ok ? true : failed(r, no_memory());
 }
@@ -183,6 +226,8 @@ static void finish(struct reverse *r) {
   mem_free(r->is_asked);
   mem_free(r->depends);
   mem_free(r->is_chosen);
+  mem_free(r->is_met);
+  mem_free(r->walk);
   subgraph_free(&r->g);
 }
 
