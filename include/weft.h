@@ -307,7 +307,7 @@ WEFT_REDUCE(WEFT_DECLARE_)
 WEFT_ALONG(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
 
-weft_array *weft_sort(weft_array *, int axis);      /* in order, nan last; equal ones, as -0 and 0 are, stay as they stood */
+weft_array *weft_sort(weft_array *, int axis);      /* in order, -0 before 0 and nan last; equal ones stay as they stood */
 weft_array *weft_argsort(weft_array *, int axis);   /* where the sorted elements stood, i64 */
 weft_array *weft_searchsorted(weft_array *sorted, weft_array *v, int is_right);  /* how many of the sorted [n] come before each
                                                        v: less than it, or is_right: not more than it; i64 in the shape of v */

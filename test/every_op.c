@@ -718,7 +718,9 @@ TEST(every_row_makes_the_op_it_says) {
       x[k] = array_on(&in[k]);
     }
     if (calls[i].axes == 6) x[0] = weft_reshape(x[0], WEFT_DIMS(WEFT_ANY));
-    EXPECT_TEXT(weft_op(calls[i].make(x, calls[i].axes == 1)), calls[i].op);
+    weft_array *y = calls[i].make(x, calls[i].axes == 1);
+    if (!strcmp(weft_op(y), "item")) EXPECT_INT(weft_operands(y, 1, &y), 1); /* one result of an op that has several */
+    EXPECT_TEXT(weft_op(y), calls[i].op);
     weft_scope_discard(s);
     for (int k = 0; k < 3; k++) operand_free(&in[k]);
   }

@@ -760,11 +760,12 @@ struct plain plain_prefix(const char *op, weft_dtype out, const struct plain *gi
   return y;
 }
 
-/* Which of two elements comes first: nan last, equal ones in order. */
+/* Which of two elements comes first: -0 before 0, nan last, equal ones in order. */
 static bool comes_before(const struct plain *x, int64_t i, int64_t j) {
   if (x->dtype == WEFT_U64) return (uint64_t)plain_i(x, i) < (uint64_t)plain_i(x, j);
   if (!plain_is_float(x->dtype)) return plain_i(x, i) < plain_i(x, j);
   double a = plain_f(x, i), b = plain_f(x, j);
+  if (a == 0 && b == 0) return signbit(a) && !signbit(b);
   return a < b || (!isnan(a) && isnan(b));
 }
 

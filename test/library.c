@@ -80,12 +80,20 @@ SCOPED(sorting_takes_the_elements_that_its_order_names) {
   expect_floats(both[1], sorted_rows(), ROWS * LENGTH, "taken");
 }
 
-SCOPED(equal_elements_stay_in_order_and_nans_come_last) {
-  float x[] = { NAN, 0, -0.0f, INFINITY, 1, -NAN, -INFINITY, -0.0f, 1, 0 };
-  int64_t order[10], want[] = { 6, 1, 2, 7, 9, 4, 8, 3, 0, 5 };
-  weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(10), x);
-  EXPECT_OK(weft_read(weft_argsort(a, 0), WEFT_I64, order, sizeof order));
-  for (int i = 0; i < 10; i++) EXPECT_INT(order[i], want[i]);
+SCOPED(equal_elements_stay_in_order_with_negative_zeros_before_zeros_and_nans_last) {
+  double x[] = { NAN, 0, -0.0, INFINITY, 1, -NAN, -INFINITY, -0.0, 1, 0, -1e-3, 1e-3 }, sorted[12];
+  int64_t order[12], want[] = { 6, 10, 2, 7, 1, 9, 11, 4, 8, 3, 0, 5 };
+  const weft_dtype dtypes[] = { WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64 };
+  for (int d = 0; d < 4; d++) {
+    weft_array *a = weft_cast(f64s(12, x), dtypes[d]), *both[] = { weft_sort(a, 0), weft_argsort(a, 0) };
+    EXPECT_OK(weft_read(weft_cast(both[0], WEFT_F64), WEFT_F64, sorted, sizeof sorted));
+    EXPECT_OK(weft_read(both[1], WEFT_I64, order, sizeof order));
+    for (int i = 0; i < 12; i++) {
+      EXPECT_INT(order[i], want[i]);
+      EXPECT_INT(isnan(sorted[i]), isnan(x[want[i]]));
+      if (!isnan(sorted[i])) EXPECT_INT(signbit(sorted[i]) != 0, signbit(x[want[i]]) != 0);
+    }
+  }
 }
 
 SCOPED(two_results_of_a_library_step_are_one_step) {

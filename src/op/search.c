@@ -5,7 +5,7 @@
  * changes nothing, so that every value may take as many steps as the worst. */
 #include "op/operand.h"
 
-/* x comes before y: nan is the largest. */
+/* x comes before y: nan is the largest. -0 and 0 are equal, and stand next to each other in what weft_sort has put in order. */
 static weft_array *before(weft_array *x, weft_array *y) {
   return weft_or(weft_lt(x, y), weft_and(weft_isnan(y), weft_not(weft_isnan(x))));
 }

@@ -1,7 +1,8 @@
 /* sort.c -- sorting along an axis: a library step with two results, the sorted elements and where each stood.
  *
  * Every dtype is sorted by the same code. An element has a key, a u64 whose order is that of the elements: NaN is the largest,
- * -0 and 0 are equal. Keys and places are merged, so equal elements stay in order and the result is one, whatever computes it. */
+ * whatever its sign and payload, and -0 comes before 0. Keys and places are merged, so equal elements stay in order and the
+ * result is one, whatever computes it. */
 #include <string.h>
 #include "op/operand.h"
 
@@ -17,7 +18,7 @@ static uint64_t key_of(weft_dtype d, uint64_t bits) {
   if (dtype_is_signed(d)) return bits ^ sign;
   if (!dtype_is_float(d)) return bits;
   if (size >= least_nan(d)) return UINT64_MAX;
-  return !size || !(bits & sign) ? size | sign : sign - size;
+  return bits & sign ? sign - 1 - size : sign | size;
 }
 
 /* ---- merging ---- */
