@@ -153,3 +153,24 @@ weft_array *call_var(const struct name *row, PyObject *const arg[]) {
   spread.ddof = ddof;
   return reduced(spread_along, x, arg[1], arg[2]);
 }
+
+/* ---- Order ---- */
+
+/* (a, axis), as the row's function does; without an axis, of all elements in order */
+weft_array *call_sort(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int axis = 0;
+  if (!x || (arg[1] != Py_None && axis_parse(arg[1], weft_rank(x), &axis))) return NULL;
+  return ((along)row->function)(arg[1] == Py_None ? weft_reshape(x, 1, (int64_t[]){ WEFT_ANY }) : x, axis);
+}
+
+/* (a, v, side) */
+weft_array *call_searchsorted(const struct name *row, PyObject *const arg[]) {
+  int is_left = PyUnicode_Check(arg[2]) && !PyUnicode_CompareWithASCIIString(arg[2], "left");
+  int is_right = PyUnicode_Check(arg[2]) && !PyUnicode_CompareWithASCIIString(arg[2], "right");
+  weft_array *a[2];
+  (void)row;
+  if (!is_left && !is_right)
+    return PyErr_Format(PyExc_ValueError, "searchsorted: the side is 'left' or 'right', not %R", arg[2]), NULL;
+  return convert_all(2, arg, a) ? weft_searchsorted(a[0], a[1], is_right) : NULL;
+}

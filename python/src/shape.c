@@ -182,6 +182,53 @@ weft_array *call_as_strided(const struct name *row, PyObject *const arg[]) {
   return weft_as_strided(x, rank, dims, steps, offset);
 }
 
+/* ---- Sizes and windows ---- */
+
+/* (a, axis): of one axis, or the product of all */
+weft_array *call_size(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg), *n = weft_cast(weft_integer(1), WEFT_I64);
+  int axis;
+  (void)row;
+  if (!x || (arg[1] != Py_None && axis_parse(arg[1], weft_rank(x), &axis))) return NULL;
+  if (arg[1] != Py_None) return weft_size(x, axis);
+  for (int k = 0; k < weft_rank(x); k++) n = weft_mul(n, weft_size(x, k));
+  return n;
+}
+
+/* (shape, dtype) */
+weft_array *call_sized(const struct name *row, PyObject *const arg[]) {
+  struct list sizes;
+  weft_dtype d;
+  (void)row;
+  PyObject *one = convert_is_index(arg[0]) || array_check(arg[0]) ? PyTuple_Pack(1, arg[0]) : Py_NewRef(arg[0]);
+  int failed = !one || dtype_parse(arg[1], &d) || list_take(&sizes, one);
+  Py_XDECREF(one);
+  if (failed) return NULL;
+  weft_array *zeros = weft_sized(d, sizes.n, sizes.array);
+  list_drop(&sizes);
+  return zeros;
+}
+
+/* (a, start, n, axis) */
+weft_array *call_window(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg), *start = x ? convert_operand(arg[1]) : NULL;
+  int64_t n;
+  int axis;
+  (void)row;
+  if (!start || convert_integer(arg[2], &n) || axis_parse(arg[3], weft_rank(x), &axis)) return NULL;
+  return weft_window(x, axis, start, n);
+}
+
+/* (a, n, axis, step, dilation) */
+weft_array *call_windows(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int64_t n, step, dilation;
+  int axis;
+  (void)row;
+  if (!x || convert_integer(arg[1], &n) || axis_parse(arg[2], weft_rank(x), &axis)) return NULL;
+  return convert_integer(arg[3], &step) || convert_integer(arg[4], &dilation) ? NULL : weft_windows(x, axis, n, step, dilation);
+}
+
 /* ---- Padding ---- */
 
 /* Places of an axis of n that stand at -before .. n + after; outside they repeat as the mode says. NULL: there is no such mode. */

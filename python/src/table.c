@@ -188,12 +188,22 @@ const struct name weft_names[] = {
     "[1, 3, 3]"),
   METHOD(cummin, "(a, /, axis=None, *, reverse=False)", call_running, weft_cummin, "the smallest so far",
     "cummin([3, 1, 2], reverse=True)", "[1, 1, 2]"),
+  METHOD(sort, "(a, /, axis=-1)", call_sort, weft_sort,
+    "a new array in order along the axis, or of all elements: -0 before 0, nan last; equal ones stay as they stood",
+    "sort([3, 1, 2])", "[1, 2, 3]"),
+  METHOD(argsort, "(a, /, axis=-1)", call_sort, weft_argsort, "where the elements of sort stood", "argsort([3, 1, 2])",
+    "[1, 2, 0]"),
+  METHOD(searchsorted, "(a, /, v, side='left')", call_searchsorted, weft_searchsorted,
+    "how many elements of a, which is sorted, come before each v: those less than it, side='right': those not more",
+    "searchsorted([1, 2, 2, 5], [2, 9])", "[1, 4]"),
   METHOD(softmax, "(a, /, axis=None)", call_softmax, weft_softmax, "e^a / sum e^a", "softmax([0.0, 0.0])", "[0.5, 0.5]"),
   METHOD(log_softmax, "(a, /, axis=None)", call_log_softmax, weft_log_softmax, "a - log sum e^a", "log_softmax([5.0])",
     "[0.0]"),
 
   /* ---- Shapes ---- */
 
+  FUNCTION(size, "(a, /, axis=None)", call_size, weft_size,
+    "how long the axis is, or how many elements there are, as an array: known or not", "size([[1, 2, 3]], 1)", "3"),
   METHOD(reshape, "(a, /, *shape)", call_reshape, weft_reshape,
     "another shape for the same elements in order; one size may be -1", "reshape([1, 2, 3, 4], (2, -1))", "[[1, 2], [3, 4]]"),
   METHOD(broadcast_to, "(a, /, *shape)", call_broadcast_to, weft_broadcast, "repeated along new axes and those of length 1",
@@ -222,6 +232,12 @@ const struct name weft_names[] = {
   FUNCTION(as_strided, "(a, /, shape=None, strides=None, offset=0)", call_as_strided, weft_as_strided,
     "a view of the elements, row by row: (i, j, ..) is number offset + i strides[0] + j strides[1] + ..",
     "as_strided([1, 2, 3], (2, 2), (1, 1))", "[[1, 2], [2, 3]]"),
+  FUNCTION(windows, "(a, /, n, axis, step=1, dilation=1)", call_windows, weft_windows,
+    "a view of the windows of n that slide along the axis, as many as fit: (.., i, .., j) is (.., i step + j dilation, ..) of a",
+    "windows([1, 2, 3, 4], 2, 0)", "[[1, 2], [2, 3], [3, 4]]"),
+  FUNCTION(window, "(a, /, start, n, axis=0)", call_window, weft_window,
+    "n elements along the axis, from start on, which may be computed: an integer array without axes",
+    "window([5, 6, 7, 8], weft.array(1), 2)", "[6, 7]"),
   FUNCTION(pad, "(a, /, pad_width, mode='constant', *, constant_values=0)", call_pad, weft_pad,
     "with so many more before and after each axis: a number, a pair, or a pair for each axis. mode: constant, "
     "edge, reflect, symmetric or wrap", "pad([1, 2], (1, 2))", "[0, 1, 2, 0, 0]"),
@@ -263,12 +279,19 @@ const struct name weft_names[] = {
   FUNCTION(einsum, "(subscripts, /, *operands)", call_einsum, weft_einsum, "a sum of products by the names of axes",
     "einsum('ij,j->i', [[1, 2], [3, 4]], [1, 1])", "[3, 7]"),
 
+  FUNCTION(conv, "(x, w, /, stride=1, padding=0, dilation=1, groups=1, flip=False, spread=1)", call_conv, weft_conv,
+    "the sum over j.. and c of x[n, i stride + j dilation - padding.., c] w[o, j.., c], as [n, i.., o]. One number, or one for "
+    "each axis between; padding: zeros around x, or pairs of zeros before and after; spread: so far apart x's elements stand",
+    "conv([[[1.0], [2.0], [3.0]]], [[[1.0], [1.0]]])", "[[[3.0], [5.0]]]"),
+
   /* ---- Making ---- */
 
   FUNCTION(full, "(shape, fill_value, dtype=None)", call_full, weft_full,
     "fill_value, which may be an array that broadcasts, in this shape", "full((2,), 7)", "[7, 7]"),
   OWN_FUNCTION(zeros, "(shape, dtype=float32)", call_zeros, "0 in this shape", "zeros((2,))", "[0.0, 0.0]"),
   OWN_FUNCTION(ones, "(shape, dtype=float32)", call_ones, "1 in this shape", "ones((2,), weft.int32)", "[1, 1]"),
+  FUNCTION(sized, "(shape, dtype=float32)", call_sized, weft_sized,
+    "0 in a shape whose sizes may be computed: integer arrays without axes", "sized((weft.array(2),))", "[0.0, 0.0]"),
   FUNCTION(full_like, "(a, /, fill_value, dtype=None)", call_full_like, weft_full_like,
     "fill_value in the shape and dtype of a", "full_like([1, 2], 7)", "[7, 7]"),
   OWN_FUNCTION(zeros_like, "(a, /, dtype=None)", call_zeros_like, "0 in the shape and dtype of a", "zeros_like([1, 2])",

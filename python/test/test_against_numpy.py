@@ -44,6 +44,7 @@ REFERENCE = {
     "silu": lambda a: a * special.expit(a),
     "gelu": lambda a: a * special.ndtr(a),
     "gelu_approx": lambda a: 0.5 * a * (1 + np.tanh(np.sqrt(2 / np.pi) * (a + 0.044715 * a ** 3))),
+    "argsort": lambda a, axis=-1: np.argsort(a, axis, kind="stable"),
     "softplus": lambda a: np.logaddexp(a, 0),
     "log_softmax": lambda a, axis=None: special.log_softmax(a, axis),
     "erfinv": special.erfinv,
@@ -300,7 +301,18 @@ def attended(q, k, v, mask):
     return p / p.sum(-1, keepdims=True) @ v
 
 
+def slid(x, n, axis, step, dilation):
+    whole = np.lib.stride_tricks.sliding_window_view(x, (n - 1) * dilation + 1, axis)[..., ::dilation]
+    return np.moveaxis(np.moveaxis(whole, axis, 0)[::step], 0, axis)
+
+
 CALLS = {
+    "windows": (lambda: weft.windows(X, 2, 1, 1), lambda: slid(X, 2, 1, 1, 1)),
+    "window": (lambda: weft.window(X, weft.array(1), 2, axis=-1), lambda: X[..., 1:3]),
+    "searchsorted": lambda m: m.searchsorted(m.asarray(np.sort(M, None)), m.asarray(X), "right"),
+    "sized": (lambda: weft.sized((weft.array(2), 3)), lambda: np.zeros((2, 3))),
+    "conv": (lambda: weft.conv(X, M[:, :2, None] * np.ones(4, np.float32)),
+             lambda: np.einsum("ntcj,ojc->nto", slid(X, 2, 1, 1, 1), M[:, :2, None] * np.ones(4))),
     "polygamma": (lambda: weft.polygamma(D % 3, D + 8.5), lambda: special.polygamma(D % 3, D + 8.5)),
     "zeta": (lambda: weft.zeta(D / 2 + 5.25, np.abs(D) + 0.5), lambda: special.zeta(D / 2 + 5.25, np.abs(D) + 0.5)),
     "allclose": lambda m: m.allclose(M, M + 1e-9),

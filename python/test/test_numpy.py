@@ -39,7 +39,8 @@ def test_what_numpys_functions_may_not_do():
         np.put_along_axis(a, np.array([[0]]), 1.0, 0)
     with pytest.raises(TypeError, match="where"):
         np.sum(a, where=A > 0)
-    assert np.shape(a) == (2, 3) and np.ndim(a) == 2 and np.size(a) == 6
+    assert np.shape(a) == (2, 3) and np.ndim(a) == 2 and np.size(a) == 6 == np.size(a, 0) * np.size(a, 1)
+    assert np.argsort(a, kind="stable").tolist() == np.argsort(A, kind="stable").tolist() and isinstance(np.sort(a, stable=True), weft.array)
     with pytest.raises(weft.NoValueError):
         weft.compile(lambda x: np.cbrt(x))(a)
     assert weft.compile(lambda x: np.sum(np.exp(x)))(a).shape == ()

@@ -3,11 +3,12 @@ the values, and so is what writes into NumPy's memory."""
 from . import _core
 from ._core import array
 
-_OWN = {row["name"] for row in _core.names} - {"put_along_axis"}  # NumPy's changes its argument
+_OWN = {row["name"] for row in _core.names} - {"put_along_axis", "size"}  # NumPy's changes its argument, gives an int
 _ATTRIBUTES = {"ndim": lambda a: a.ndim, "shape": lambda a: a.shape, "size": lambda a: a.size}
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
 _RENAMED = {"absolute": "abs", "conjugate": "conj", "invert": "bitwise_invert", "true_divide": "divide", "mod": "remainder",
             "amax": "max", "amin": "min", "round_": "round"}
+_ANY_WAY = {"sort": ("kind", "stable"), "argsort": ("kind", "stable")}  # weft's order is the stable one, whatever these ask for
 
 
 def _own(name):
@@ -32,7 +33,9 @@ def array_function(func, types, args, kwargs):
     if func.__name__ in ("put", "put_along_axis"):
         raise TypeError(f"numpy.{func.__name__} writes into its argument, and arrays of weft are values: "
                         "use a[..] = v or weft.put_along_axis")
-    return func(*_values(args), **_values(kwargs)) if own is None else own(*args, **kwargs)
+    if own is None:
+        return func(*_values(args), **_values(kwargs))
+    return own(*args, **{key: kwargs[key] for key in kwargs if key not in _ANY_WAY.get(func.__name__, ())})
 
 
 def array_ufunc(args, kwargs):
