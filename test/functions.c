@@ -484,3 +484,29 @@ TEST(a_function_may_contain_a_loop_whose_steps_depend_on_values) {
   EXPECT_TEXT(weft_function_show(f, "kernels"), "");
   weft_scope_discard(s);
 }
+
+/* The loop depends on no input: it runs once, before a call is planned, and tells the size of everything behind it. */
+TEST(a_call_behind_a_loop_that_until_ends_is_planned_with_the_length_it_had) {
+  for (int every = 0; every < 3; every++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *in = f64_of(3), *out[2];
+    weft_scope *body = weft_scope_open();
+    weft_array *x = weft_input(WEFT_F64, 0, NULL);
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *e = weft_loop_each(l, f64s(4, (double[]){ 3, 3, 12, 4 }));
+    weft_loop_until(l, weft_ge(e, weft_scalar(12)));
+    if (every) weft_loop_recompute(l, every);
+    weft_array *all = weft_loop_all(l, e);
+    weft_loop_close(l);
+    weft_array *product = weft_mul(all, x), *y[2] = { NULL, weft_softmax(all, -1) };
+    y[0] = weft_sqrt(product);
+    weft_function *f = weft_compile(body, 1, &x, 2, y);
+    for (int times = 0; times < 2; times++) {
+      weft_call(f, 1, &in, 2, out);
+      EXPECT_OK(weft_eval(2, out));
+      EXPECT_F64(out[0], 3, 3, 6);
+      EXPECT_NEAR(one_f64(weft_max(out[1], -1)), 1 / (1 + 2 * exp(-9)), 1e-15);
+    }
+    weft_scope_discard(s);
+  }
+}

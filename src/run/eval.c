@@ -151,6 +151,14 @@ static bool settle_sizes(const struct node_list *l) {
   return true;
 }
 
+/* All that the targets need, with the sizes that are known by now: who plans walks so. Lock held; false: out of memory. */
+static bool walk_sized(struct node_list *l, int n, struct node *const target[]) {
+  if (!walk(l, n, target, eval_stops)) return false;
+  if (settle_sizes(l)) return true;
+  node_list_free(l);
+  return false;
+}
+
 /* Looks through the list: a node that fails, one somebody else is computing, a call, a size only a loop can tell. */
 static enum obstacle look(const struct node_list *l, struct failure **failure, struct node **which) {
   enum obstacle found = CLEAR;
@@ -236,6 +244,12 @@ static bool make_program(struct program *g, const struct node_list *l, int n_lea
   return ok;
 }
 
+/* The first whose sizes are not all numbers: a plan of it would compute nothing, or anything. NULL: there is none. */
+static const struct node *sizeless(const struct program *g) {
+  for (int i = 0; i < g->list.n; i++) if (!node_is_known(g->list.node[i])) return g->list.node[i];
+  return NULL;
+}
+
 /* What a plan reads; numbers are part of it. */
 static bool is_memory(const struct node *n) { return n->op != &op_scalar && has_value(n); }
 
@@ -266,6 +280,9 @@ static struct failure *find_plan(struct eval *e, const struct node_list *l, enum
   if (e->settings.device && !device)
     return device_missing(e->settings.device);
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return no_memory();
+  const struct node *open = sizeless(&g);
+  if (open) failure = fail(WEFT_ERR_INTERNAL, open->origin, "weft_eval: %s is planned before its size is known", open->op->name);
+  if (failure) return arena_free(g.arena), failure;
   g.device = device;
   graph_unlock();
   eval_before_long();
@@ -607,8 +624,7 @@ static struct failure *approach(struct eval *e) {
     graph_lock();
     drop_ready(e);
     if (!e->n) return graph_unlock(), NULL;
-    if (!walk(&l, e->n, e->target, eval_stops)) return graph_unlock(), no_memory();
-    if (!settle_sizes(&l)) return node_list_free(&l), graph_unlock(), no_memory();
+    if (!walk_sized(&l, e->n, e->target)) return graph_unlock(), no_memory();
     enum obstacle in_the_way = look(&l, &f, &which);
     if (in_the_way == CLEAR) {
       bool ok = (!e->is_asked || held_forget(&l, e->n, e->target, e->forgets)) &&
@@ -758,7 +774,7 @@ static struct failure *eval_unsized(int n, struct node *const target[]) {
   if (!begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return no_memory();
   graph_lock();
   bool go = false;
-  if (!walk(&l, e.n, e.target, eval_stops)) f = no_memory();
+  if (!walk_sized(&l, e.n, e.target)) f = no_memory();
   else {
     f = take_leaves(&e, &l) ? find_plan(&e, &l, false) : no_memory();
     go = !f && claim(&e);
@@ -861,7 +877,7 @@ static struct failure *plan_only(struct eval *e, enum rule_tag rewrites, int64_t
   struct node *which;
   struct failure *f = NULL;
   graph_lock();
-  if (!walk(&l, e->n, e->target, eval_stops)) return graph_unlock(), no_memory();
+  if (!walk_sized(&l, e->n, e->target)) return graph_unlock(), no_memory();
   if (look(&l, &f, &which) == CLEAR) {
     f = (e->only_targets || add_held(e, &l, true)) && take_leaves(e, &l) ? find_plan(e, &l, rewrites) : no_memory();
     if (!f && given) *given = would_give(e);
@@ -877,7 +893,7 @@ bool eval_is_sized(int n, struct node *const target[]) {
   struct failure *f = NULL;
   bool is_sized = true;
   graph_lock();
-  if (walk(&l, n, target, eval_stops)) {
+  if (walk_sized(&l, n, target)) {
     enum obstacle found = look(&l, &f, &which);
     is_sized = f || found != UNSIZED; /* what fails says so when it is planned */
     node_list_free(&l);
