@@ -639,7 +639,7 @@ WEFT_MUST weft_status weft_save(const char *path, int n, const char *const names
 
 typedef enum {
   WEFT_DEVICE,        /* where work started by this thread runs: 0 the CPU, 1.. GPUs. At first the environment variable
-                         WEFT_DEVICE, where there is such a device, else 0 */
+                         WEFT_DEVICE, else 0; evaluating on a device that is not there is an error */
   WEFT_DEVICE_COUNT,  /* read only */
   WEFT_THREADS,       /* the most CPU threads for work started by this thread */
   WEFT_REWRITES,      /* of functions this thread compiles: 0 those that keep every bit, as outside functions; 1 those too that
