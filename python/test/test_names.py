@@ -90,6 +90,10 @@ def test_every_function_of_c_has_a_name_or_a_reason():
     assert missing == set(), "python/src/table.c wants a row, or NOT_IN_PYTHON a line"
 
 
+def test_the_modules_of_the_package_are_there_without_being_imported():
+    assert weft.random.uniform and weft.special.gammaln is weft.lgamma
+
+
 def test_every_export_says_what_it_is():
     for name in dir(weft):
         if not name.startswith("_") and callable(getattr(weft, name)):
@@ -183,7 +187,9 @@ class Turncoat:
 @pytest.mark.parametrize("call", [
     lambda a, i: a.sum(i), lambda a, i: a.sum(axis=(i,)), lambda a, i: a.reshape(i, 2), lambda a, i: weft.take(a, [0], i), lambda a, i: weft.roll(a, i, 0),
     lambda a, i: weft.pad(a, i), lambda a, i: weft.repeat(a, [i, i], 0), lambda a, i: a.var(ddof=i), lambda a, i: weft.take_along_axis(a, a, i),
-    lambda a, i: weft.split(a, [i]), lambda a, i: weft.tensordot(a, a, i), lambda a, i: a.swapaxes(0, i), lambda a, i: a.round(i)])
+    lambda a, i: weft.split(a, [i]), lambda a, i: weft.tensordot(a, a, i), lambda a, i: a.swapaxes(0, i), lambda a, i: a.round(i),
+    lambda a, i: a.sort(i), lambda a, i: weft.windows(a, i, 0), lambda a, i: weft.window(a, 0, i), lambda a, i: weft.size(a, i),
+    lambda a, i: weft.conv(a.reshape(1, 2, 2), a.reshape(1, 2, 2), padding=[(i, i)]), lambda a, i: weft.conv(a.reshape(1, 2, 2), a.reshape(2, 1, 2), stride=i)])
 def test_arguments_that_change_the_array_are_harmless(call):
     a = weft.array([[0, 1], [1, 0]]) + weft.zeros((2, 2), dtype=weft.int32)
     try:

@@ -13,7 +13,7 @@ An array is an expression, computed when somebody needs its values. Errors name 
 """
 import os as _os
 
-from . import _core, random
+from . import _core, random, special
 from ._core import (
     Dtype, NoValueError, abs, add, all, allclose, any, arange, arccos, arccosh, arcsin, arcsinh, arctan, arctan2,
     arctanh, argmax, argmin, argsort, array, array_equal, as_strided, asarray, astype, attention, beta, betainc, betaln,
