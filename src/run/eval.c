@@ -244,9 +244,18 @@ static bool make_program(struct program *g, const struct node_list *l, int n_lea
   return ok;
 }
 
-/* The first whose sizes are not all numbers: a plan of it would compute nothing, or anything. NULL: there is none. */
+static bool is_open_view(const struct node *n) { return n->op->kind == OP_VIEW && !node_is_known(n); }
+
+/* The first whose sizes, or those of what it reads, are not all numbers: a plan of it would compute nothing, or anything. A loop
+ * that runs blind may have its sequences cut to steps that only its run tells. NULL: there is none. */
 static const struct node *sizeless(const struct program *g) {
-  for (int i = 0; i < g->list.n; i++) if (!node_is_known(g->list.node[i])) return g->list.node[i];
+  for (int i = 0; i < g->list.n; i++) {
+    const struct node *n = g->list.node[i];
+    if (is_open_view(n) || n->op->kind == OP_LOOP) continue;
+    if (!node_is_known(n)) return n;
+    for (int k = 0; k < n->n_in; k++) if (is_open_view(n->in[k])) return n->in[k];
+  }
+  for (int i = 0; i < g->n_targets; i++) if (!node_is_known(g->target[i])) return g->target[i];
   return NULL;
 }
 
