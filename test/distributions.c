@@ -311,6 +311,48 @@ TEST(rejections_of_sizes_that_a_call_tells_are_those_of_known_sizes) {
   weft_scope_discard(s);
 }
 
+/* Draws like an array, of which only the shape and the dtype matter; the last axis is one of 3. */
+static weft_array *like_it(int kind, weft_array *key, weft_array *like) {
+  weft_array *whole = weft_cast(like, WEFT_U8), *shares = f64s(3, (double[]){ 0.2, 0.5, 0.3 });
+  switch (kind) {
+    case 0: return weft_random_uniform(key, like, NULL, NULL);
+    case 1: return weft_random_bits(key, whole);
+    case 2: return weft_random_randint(key, whole, NULL, weft_integer(9));
+    case 3: return weft_random_gamma(key, like, weft_scalar(0.7), NULL);
+    case 4: return weft_random_poisson(key, like, weft_scalar(20));
+    case 5: return weft_random_categorical(key, whole, weft_log(shares), -1);
+    case 6: return weft_random_dirichlet(key, like, shares);
+    case 7: return weft_random_multinomial(key, like, weft_integer(50), shares);
+    default: return NULL;
+  }
+}
+
+/* The rows of x up to the first that begins with 3 or more. */
+static weft_array *rows_until(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x);
+  weft_loop_until(l, weft_ge(weft_at(e, 0, weft_integer(0)), weft_scalar(3)));
+  weft_array *all = weft_loop_all(l, e);
+  weft_loop_close(l);
+  return all;
+}
+
+TEST(draws_like_what_a_loop_has_made_are_those_of_known_sizes) {
+  static const double x[] = { 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 0 };
+  for (int kind = 0; kind < 8; kind++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *key = weft_random_key(7), *in = weft_from(WEFT_F64, WEFT_DIMS(4, 3), x), *out;
+    weft_array *want = like_it(kind, key, weft_full(WEFT_F64, WEFT_DIMS(3, 3), 0));
+    EXPECT_SAME(like_it(kind, key, rows_until(in)), want);
+    weft_scope *body = weft_scope_open();
+    weft_array *each = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, 3)), *y = like_it(kind, weft_random_key(7), rows_until(each));
+    weft_function *f = weft_compile(body, 1, &each, 1, &y);
+    weft_call(f, 1, &in, 1, &out);
+    EXPECT_SAME(out, want);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(rejections_in_a_loop_are_those_written_out) {
   weft_scope *s = weft_scope_open();
   weft_array *a = f64s(SHAPES_OF, shapes_of), *keys = weft_random_split(weft_random_key(8), 3), *want[3];

@@ -93,7 +93,7 @@ static struct failure *count_few(const char *fn, dim count) {
               (long long)count);
 }
 
-bool random_open(struct draw *d, const char *fn, weft_array *key, int rank, const dim dims[], weft_array **bad) {
+bool random_open(struct draw *d, const char *fn, weft_array *key, weft_array *like, int rank, const dim dims[], weft_array **bad) {
   if (!arrays_ok(fn, 1, &key, bad)) return false;
   struct failure *why = key_check(fn, key);
   if (!why) why = count_check(fn, rank, dims);
@@ -104,12 +104,13 @@ bool random_open(struct draw *d, const char *fn, weft_array *key, int rank, cons
   if (!why) why = count_few(fn, d->count);
   if (why) return *bad = array_failed(why), false;
   struct node *flat = node_broadcast(scalar_node(WEFT_U32, 0, false), 1, &d->count);
-  weft_array *like = array_of(flat), *size = array_broadcast(fn, weft_size(like, 0), 1, &d->count);
+  weft_array *all = array_of(flat), *size = array_broadcast(fn, weft_size(all, 0), 1, &d->count);
+  if (like) key = array_sized_by(key, like); /* whatever draws reads the key, and so waits for these sizes */
   d->k0 = half_of(key, 0);
   d->k1 = half_of(key, 1);
-  d->places = weft_iota(like, 0);
+  d->places = weft_iota(all, 0);
   d->n = dim_is_known(d->count) ? array_of(scalar_node(WEFT_U32, (uint32_t)d->count, false)) : weft_cast(size, WEFT_U32);
-  d->n_draws = dim_is_known(d->count) ? d->n : weft_cast(weft_size(like, 0), WEFT_U32);
+  d->n_draws = dim_is_known(d->count) ? d->n : weft_cast(weft_size(all, 0), WEFT_U32);
   return true;
 }
 
@@ -147,15 +148,15 @@ static weft_array *bits_of(const struct draw *d, weft_dtype as) {
   return weft_cast(words(d, bytes == 8 ? WEFT_U64 : WEFT_U32, 0, 1), as);
 }
 
-weft_array *random_keys(const char *fn, weft_array *key, dim n) {
+weft_array *random_keys(const char *fn, weft_array *key, weft_array *like, dim n) {
   struct draw d;
   weft_array *bad;
-  return random_open(&d, fn, key, 2, (dim[]){ n, 2 }, &bad) ? bits_of(&d, WEFT_U32) : bad;
+  return random_open(&d, fn, key, like, 2, (dim[]){ n, 2 }, &bad) ? bits_of(&d, WEFT_U32) : bad;
 }
 
 weft_array *weft_random_split(weft_array *key, int64_t n) {
   struct failure *why = dims_check("weft_random_split", 2, (int64_t[]){ n, 2 });
-  return why ? array_failed(why) : random_keys("weft_random_split", key, n);
+  return why ? array_failed(why) : random_keys("weft_random_split", key, NULL, n);
 }
 
 weft_array *weft_random_bits(weft_array *key, weft_array *like) {
@@ -165,7 +166,7 @@ weft_array *weft_random_bits(weft_array *key, weft_array *like) {
   if (!operands("weft_random_bits", 1, &like, &n, &bad)) return bad;
   weft_dtype as = (weft_dtype)n->dtype;
   if (!dtype_is_integer(as)) return array_of_bad(not_of("weft_random_bits", as), 1, &n);
-  bool ok = random_open(&d, "weft_random_bits", key, n->rank, n->dims, &bad);
+  bool ok = random_open(&d, "weft_random_bits", key, like, n->rank, n->dims, &bad);
   node_release(n);
   return ok ? bits_of(&d, as) : bad;
 }
@@ -273,14 +274,15 @@ static weft_array *finished(const struct distribution *t, const struct draw *d, 
   return weft_cast(array_broadcast(t->fn, y, d->rank, d->dims), d->as);
 }
 
-static weft_array *drawn_of(const struct distribution *t, weft_array *key, struct node *like, struct node *const p[]) {
+static weft_array *drawn_of(const struct distribution *t, weft_array *key, weft_array *like, const struct node *n,
+                            struct node *const p[]) {
   struct draw d = { 0 };
   weft_array *bad;
   struct failure *why = NULL;
   for (int i = 0; i < t->n && !why; i++) why = number_wrong(t->fn, &t->p[i], p[i]);
-  if (!why) why = outline(t, &d, like, p);
+  if (!why) why = outline(t, &d, n, p);
   if (why) return array_failed(why);
-  if (!random_open(&d, t->fn, key, d.rank, d.dims, &bad)) return bad;
+  if (!random_open(&d, t->fn, key, like, d.rank, d.dims, &bad)) return bad;
   for (int i = 0; i < t->n; i++) d.p[i] = looked_at(&d, &t->p[i], p[i]);
   return finished(t, &d, t->draw(&d));
 }
@@ -294,7 +296,7 @@ weft_array *random_drawn(const struct distribution *t, weft_array *key, weft_arr
   }
   if (like && !operands(t->fn, 1, &like, &n, &bad)) return bad;
   if (!arrays_nodes(t->fn, t->n, all, p, &bad)) return node_release(n), bad;
-  weft_array *y = drawn_of(t, key, n, p);
+  weft_array *y = drawn_of(t, key, like, n, p);
   nodes_release(t->n, p);
   node_release(n);
   return y;
@@ -369,5 +371,5 @@ weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *l
   node_release(n);
   if (why) return array_of_bad(why, 2, end);
   nodes_release(2, end);
-  return random_open(&d, d.fn, key, d.rank, d.dims, &bad) ? between(&d, ends) : bad;
+  return random_open(&d, d.fn, key, like, d.rank, d.dims, &bad) ? between(&d, ends) : bad;
 }

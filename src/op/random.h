@@ -32,9 +32,9 @@ struct distribution {
 };
 weft_array *random_drawn(const struct distribution *, weft_array *key, weft_array *like, weft_array *const p[]);
 
-/* Opening by hand: the key looked at, the shape given. false: *bad. */
-bool random_open(struct draw *, const char *fn, weft_array *key, int rank, const dim dims[], weft_array **bad);
-weft_array *random_keys(const char *fn, weft_array *key, dim n);   /* u32 [n,2], as weft_random_split */
+/* Opening by hand: the key looked at, the shape given. like: it tells sizes that nothing else does, or NULL. false: *bad. */
+bool random_open(struct draw *, const char *fn, weft_array *key, weft_array *like, int rank, const dim dims[], weft_array **bad);
+weft_array *random_keys(const char *fn, weft_array *key, weft_array *like, dim n); /* u32 [n,2], as weft_random_split */
 weft_array *random_shaped(const struct draw *, weft_array *flat);  /* [n] in the shape of the draws */
 weft_array *random_word(weft_dtype u32_or_u64, weft_array *k0, weft_array *k1, weft_array *i, weft_array *n); /* word i of n */
 

@@ -51,7 +51,7 @@ weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_arra
   if (!why && !dtype_is_integer(as)) why = not_of(fn, as);
   node_release(n);
   if (why) return array_of_bad(why, 1, &x);
-  if (!random_open(&d, fn, key, rank, dims, &bad)) return node_release(x), bad;
+  if (!random_open(&d, fn, key, like, rank, dims, &bad)) return node_release(x), bad;
   d.in = (weft_dtype)x->dtype;
   weft_array *gumbel = weft_neg(weft_log(weft_neg(weft_log(random_open_unit(&d, 0, 1)))));
   weft_array *scores = weft_add(gumbel, array_broadcast(fn, array_of(x), rank, dims));
@@ -72,7 +72,7 @@ weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array 
   weft_dtype as = n ? (weft_dtype)n->dtype : dtype_float(weft_dtype_of(alpha));
   struct failure *why = a->rank && shape->rank ? NULL : no_axis(fn, a->rank ? "like" : "alpha");
   if (!why && !dtype_is_float(as)) why = not_of(fn, as);
-  bool ok = !why && random_open(&d, fn, key, shape->rank, shape->dims, &bad);
+  bool ok = !why && random_open(&d, fn, key, like, shape->rank, shape->dims, &bad);
   node_release(n);
   if (why) return array_of_bad(why, 1, &a);
   if (!ok) return node_release(a), bad;
@@ -103,7 +103,7 @@ weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_arra
   if (why) return array_of_bad(why, 2, in);
   nodes_release(2, in);
 
-  weft_array *each = array_broadcast(fn, weft_cast(p, WEFT_F64), rank, dims), *keys = random_keys(fn, key, dims[rank - 1]);
+  weft_array *each = array_broadcast(fn, weft_cast(p, WEFT_F64), rank, dims), *keys = random_keys(fn, key, like, dims[rank - 1]);
   weft_loop *loop = weft_loop_open(NULL);
   weft_array *now = weft_loop_each(loop, weft_moveaxis(each, -1, 0)), *one = weft_loop_each(loop, keys);
   weft_array *trials = array_broadcast(fn, weft_floor(weft_cast(n, WEFT_F64)), rank - 1, dims);
@@ -112,7 +112,7 @@ weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_arra
   weft_array *share = weft_minimum(weft_div(now, rest), weft_cast(weft_scalar(1), WEFT_F64));
   share = weft_where(weft_gt(left, zero), share, zero);
   struct draw d = { .in = WEFT_F64 };
-  if (random_open(&d, fn, one, rank - 1, dims, &k)) k = random_binomial(&d, left, share); /* else k is bad, of this scope */
+  if (random_open(&d, fn, one, NULL, rank - 1, dims, &k)) k = random_binomial(&d, left, share); /* else k is bad, of this scope */
   weft_loop_next(loop, left, weft_sub(left, k));
   weft_loop_next(loop, rest, weft_sub(rest, now));
   weft_array *counts = weft_loop_all(loop, k);
