@@ -1,6 +1,7 @@
 /* transforms.c -- derivatives and maps: against differences, against each other, nested, and where they must refuse. */
 #include <math.h>
 #include <pthread.h>
+#include <string.h>
 #include "base/mem.h"
 #include "graph/scope.h"
 #include "values.h"
@@ -517,5 +518,83 @@ TEST(zeros_of_a_branch_are_multiplied_plainly_by_positive_numbers_alone) {
   EXPECT(!strcmp(slope_of_branch(INFINITY), "scale"));
   EXPECT(!strcmp(slope_of_branch(1e300), "scale")); /* infinite in f32 */
   EXPECT(!strcmp(slope_of_branch(NAN), "scale"));
+  weft_scope_discard(s);
+}
+
+/* ---- By arrays that a body copies ---- */
+
+enum { COPIED_NUMBER, COPIED_IOTA, COPIED_INSIDE, COPIED_BROADCAST, COPIED_ALIAS, COPIED_FULL, COPIED_VIEW, N_COPIED };
+
+static weft_array *copied(int kind, weft_array *like) {
+  if (kind == COPIED_NUMBER) return weft_full(WEFT_F64, 0, NULL, 2);
+  if (kind == COPIED_IOTA) return weft_iota(like, 0);
+  if (kind == COPIED_BROADCAST) return weft_broadcast(weft_sum(like, 0), WEFT_DIMS(3));
+  if (kind == COPIED_ALIAS) return weft_alias(weft_full(WEFT_F64, 0, NULL, 2));
+  weft_array *x = weft_full(WEFT_F64, WEFT_DIMS(3), 2);
+  return kind == COPIED_VIEW ? weft_flip(x, 0) : x;
+}
+
+/* c x x by a loop, one in a loop, a choice in a loop; x, owned, is made before it or in the body. */
+static weft_array *two_products(int form, int kind, weft_array *c0, weft_array **x) {
+  bool is_inside = kind == COPIED_INSIDE || kind == COPIED_BROADCAST;
+  if (!is_inside) *x = weft_own(copied(kind, c0));
+  weft_loop *l = weft_loop_open(weft_integer(form == 1 ? 1 : 2)), *in = NULL;
+  weft_array *c = weft_loop_carry(l, c0), *last = weft_loop_last(l, c), *inner = c, *next = c;
+  if (form == 1) in = weft_loop_open(weft_integer(2)), inner = weft_loop_carry(in, c);
+  weft_cond *choice = form == 2 ? weft_cond_open(weft_all(weft_gt(weft_abs(c), weft_scalar(-1)), WEFT_ALL)) : NULL;
+  if (is_inside) *x = weft_own(copied(kind, c0));
+  next = weft_mul(inner, *x);
+  if (choice) next = weft_cond_value(choice, next, c), weft_cond_close(choice);
+  if (in) {
+    weft_loop_next(in, inner, next);
+    next = weft_loop_last(in, inner);
+    weft_loop_close(in);
+  }
+  weft_loop_next(l, c, next);
+  weft_loop_close(l);
+  return last;
+}
+
+TEST(a_derivative_by_an_array_that_a_body_copies_is_refused_and_never_zero) {
+  for (int form = 0; form < 3; form++)
+    for (int kind = 0; kind < N_COPIED; kind++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *c0 = f64s(3, (double[]){ 1, -2, 3 }), *x, *d, *t, *y = two_products(form, kind, c0, &x);
+      weft_grad(y, 1, &x, &d);
+      weft_jvp(1, &x, &x, 1, &y, &t);
+      if (kind < COPIED_ALIAS) {
+        EXPECT_INT(weft_check(d), WEFT_ERR_ARG);
+        EXPECT(strstr(weft_message(), "weft_grad: x 1 was copied into a loop or choice"));
+        EXPECT_INT(weft_check(t), WEFT_ERR_ARG);
+        EXPECT(strstr(weft_message(), "weft_jvp: x 1 was copied into a loop or choice"));
+      } else {
+        if (kind == COPIED_ALIAS) EXPECT_F64(d, 8);
+        else EXPECT_F64(d, 4, -8, 12);
+        EXPECT_F64(t, 8, -16, 24);
+      }
+      weft_disown(x);
+      weft_scope_discard(s);
+    }
+}
+
+TEST(a_constant_that_no_body_copies_may_be_asked_for) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F64, 0, NULL, 2), *d, *z;
+  weft_loop *l = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, x), *last = weft_loop_last(l, c);
+  weft_loop_next(l, c, weft_mul(weft_mul(c, c), weft_full(WEFT_F64, 0, NULL, 2)));
+  weft_loop_close(l);
+  weft_grad(last, 1, &x, &d);                        /* 8 x^4 */
+  EXPECT_F64(d, 256);
+  weft_scope *body = weft_scope_open();
+  weft_array *p = weft_input(WEFT_F64, 0, NULL), *one = weft_full(WEFT_F64, 0, NULL, 1);
+  l = weft_loop_open(weft_integer(3));
+  c = weft_loop_carry(l, one), last = weft_loop_last(l, c);
+  weft_loop_next(l, c, weft_mul(c, p));
+  weft_loop_close(l);
+  weft_function *f = weft_compile(body, 1, &p, 1, &last);
+  weft_call(f, 1, &x, 1, &z);
+  weft_grad(z, 1, &x, &d);                           /* x^3 */
+  EXPECT_F64(d, 12);
   weft_scope_discard(s);
 }

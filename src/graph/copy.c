@@ -90,8 +90,10 @@ static bool all_fit(const struct copy *c, int i) {
   return true;
 }
 
+/* n: with a reference; others have one too where it is an operand that will do. */
 static bool replace(struct copy *c, int i, struct node *n) {
   if (!n) return no_memory(c);
+  if (atomic_load(&n->refs) == 1) n->copy_of = node_first(c->g.node[i]);
   n->weak = c->g.node[i]->weak;
   n->origin = c->g.node[i]->origin;
   c->now[i] = n;

@@ -41,6 +41,7 @@ struct node {
   int n_in;
   uint32_t attr_bytes;
   uint64_t serial;         /* age: later nodes have larger ones */
+  uint64_t copy_of;        /* the serial of the first it is a copy of; 0: it is none */
   uint64_t origin;         /* the user's tag */
   uint64_t mark;           /* graph lock: epoch of the walk that saw it last, and its index there */
   int slot;
@@ -60,6 +61,7 @@ struct node *node_make(const struct op *, weft_dtype, int rank, const dim dims[]
 struct node *node_retain(struct node *);
 void node_release(struct node *);                     /* NULL: nothing; iterative */
 int64_t node_live(void);
+static inline uint64_t node_first(const struct node *n) { return n->copy_of ? n->copy_of : n->serial; }
 uint64_t node_serial(void);                           /* of the youngest */
 void node_drop_history(struct node *);                /* ready nodes only; graph lock held: graph_unlock releases */
 void node_forget(struct node *);                      /* the same, but while a trace is open, when the last one ends */

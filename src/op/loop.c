@@ -398,6 +398,7 @@ struct node *loop_leaf_again(const struct node *n) {
   struct node *c = node_make(n->op, (weft_dtype)n->dtype, n->rank, n->dims, 0, NULL, n->attr, n->attr_bytes);
   if (!c) return NULL;
   c->weak = n->weak;
+  c->copy_of = node_first(n);
   atomic_store(&c->state, n->op == &op_scalar ? NODE_READY : NODE_LAZY);
   return c;
 }

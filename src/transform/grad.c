@@ -282,15 +282,6 @@ static struct failure *not_seed(const char *fn, const struct node *y, const stru
   return NULL;
 }
 
-/* A number leaves no trace in what is made from it: each use is a new scalar of the partner's dtype. */
-static struct failure *not_variable(const char *fn, int n, struct node *const x[]) {
-  for (int j = 0; j < n; j++)
-    if (x[j]->weak)
-      return fail(WEFT_ERR_ARG, scope_origin(),
-                  "%s: x %d is a number, which no expression remembers; use weft_cast or weft_full", fn, j + 1);
-  return NULL;
-}
-
 static void give_out(const char *fn, int n, struct node *const x[], struct node *const dx[], const struct dropped *dropped,
                      weft_array *out[]) {
   for (int j = 0; j < n; j++) {
@@ -302,7 +293,7 @@ static void give_out(const char *fn, int n, struct node *const x[], struct node 
 
 static void reverse_mode(const char *fn, int m, struct node *const y[], struct node *const dy[], int n, struct node *const x[],
                          weft_array *out[]) {
-  struct failure *why = not_variable(fn, n, x);
+  struct failure *why = no_variable(fn, m, y, n, x);
   for (int j = 0; !why && j < m; j++) why = not_seed(fn, y[j], dy[j]);
   struct dropped dropped = { 0 };
   struct node **dx = why ? NULL : node_list_new(n);

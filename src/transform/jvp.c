@@ -145,9 +145,6 @@ bool push(int n, struct node *const x[], struct node *const dx[], int m, struct 
 
 static struct failure *not_tangent(const struct node *x, const struct node *dx, int j) {
   struct shape_text a, b;
-  if (x->weak)
-    return fail(WEFT_ERR_ARG, scope_origin(),
-                "weft_jvp: x %d is a number, which no expression remembers; use weft_cast or weft_full", j + 1);
   if (!is_differentiable(x)) return no_float("weft_jvp", "x", j + 1, x);
   if (!shape_equal(x, dx))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_jvp: x %d is %s, dx %s", j + 1, shape_show(x, &a), shape_show(dx, &b));
@@ -173,9 +170,9 @@ static weft_array *tangent_of(struct node *y, struct node *dy, int j) {
 }
 
 static void forward_mode(int n, struct node *const x[], struct node *dx[], int m, struct node *const y[], weft_array *out[]) {
-  struct failure *why = NULL;
+  struct failure *why = no_variable("weft_jvp", m, y, n, x);
   struct node **dy = node_list_new(m);
-  if (dy && fit_tangents(n, x, dx, &why) && push(n, x, dx, m, y, dy, &why))
+  if (dy && !why && fit_tangents(n, x, dx, &why) && push(n, x, dx, m, y, dy, &why))
     for (int j = 0; j < m; j++) out[j] = tangent_of(y[j], dy[j], j);
   else all_bad(m, out, why ? why : no_memory());
   node_list_drop(m, dy);

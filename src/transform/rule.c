@@ -2,6 +2,7 @@
  * they make on the way; what a transform keeps of it is nodes. */
 #include "base/mem.h"
 #include "graph/caller.h"
+#include "graph/subgraph.h"
 #include "op/operand.h"
 #include "transform/transform.h"
 
@@ -21,6 +22,56 @@ struct failure *no_history(const char *fn, const struct node *n) {
 struct failure *no_float(const char *fn, const char *what, int which, const struct node *n) {
   return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: %s %d is %s, and only floats can be differentiated", fn, what, which,
               weft_dtype_name(n->dtype));
+}
+
+/* ---- What expressions do not remember ---- */
+
+struct asked { int n; struct node *const *x; uint64_t oldest, youngest; int found; }; /* found: which x; -1: none yet */
+
+static void look_for(struct asked *a, uint64_t serial) {
+  if (serial < a->oldest || serial > a->youngest) return;
+  for (int j = 0; j < a->n && a->found < 0; j++)
+    if (a->x[j]->serial == serial && is_differentiable(a->x[j])) a->found = j;
+}
+
+/* Looks for copies of an x in the bodies of the loops of g, and of the loops in these. false: out of memory. */
+static bool look_inside(struct asked *a, const struct subgraph *g, bool is_body) {
+  bool ok = true;
+  for (int i = 0; ok && i < g->n && a->found < 0; i++) {
+    const struct node *n = g->node[i];
+    const struct loop *l = n->op == &op_loop && !g->is_end[i] ? ((const struct loop_attr *)n->attr)->loop : NULL;
+    struct subgraph body;
+    if (is_body) look_for(a, n->copy_of);
+    if (!l || !(l->n_carry + l->n_all)) continue;
+    if (!(ok = subgraph_take(&body, l->n_carry + l->n_all, l->next, 0, NULL, 0))) break;
+    ok = look_inside(a, &body, true);
+    subgraph_free(&body);
+  }
+  return ok;
+}
+
+/* Bodies copy scalars, iotas and what is made inside them, and no other leaves. */
+static bool may_be_copied(const struct node *x) { return x->n_in || x->op == &op_scalar || x->op->kind != OP_LEAF; }
+
+/* A number leaves no trace in what is made from it: each use is a new scalar of the partner's dtype. Nor does a constant of
+ * a loop, or what is made in a body: bodies have copies. */
+struct failure *no_variable(const char *fn, int m, struct node *const y[], int n, struct node *const x[]) {
+  struct asked a = { n, x, oldest_of(n, x), 0, -1 };
+  for (int j = 0; j < n; j++) {
+    if (x[j]->weak)
+      return fail(WEFT_ERR_ARG, scope_origin(),
+                  "%s: x %d is a number, which no expression remembers; use weft_cast or weft_full", fn, j + 1);
+    if (x[j]->serial > a.youngest && may_be_copied(x[j])) a.youngest = x[j]->serial;
+  }
+  struct subgraph g;
+  if (!m || !a.youngest) return NULL;
+  if (!subgraph_take(&g, m, y, 0, NULL, a.oldest)) return no_memory();
+  bool ok = look_inside(&a, &g, false);
+  subgraph_free(&g);
+  if (!ok) return no_memory();
+  if (a.found < 0) return NULL;
+  return fail(WEFT_ERR_ARG, scope_origin(), "%s: x %d was copied into a loop or choice, which does not remember it: it is a "
+              "constant, or was made inside; use a weft_alias of it, made before", fn, a.found + 1);
 }
 
 weft_array *handle_of(struct node *n) { return array_of(node_retain(n)); }

@@ -39,6 +39,8 @@ void rule_close(struct applied *);
 struct failure *no_memory(void);
 struct failure *no_history(const char *fn, const struct node *);
 struct failure *no_float(const char *fn, const char *what, int which, const struct node *); /* "x", 1: the first x */
+struct failure *no_variable(const char *fn, int m, struct node *const y[], int n, struct node *const x[]);
+                                                     /* an x that expressions y do not remember. NULL: none */
 struct failure *no_rule(const char *fn, const struct node *); /* the op has no derivative rule */
 weft_array *handle_of(struct node *);                /* of a node that stays the caller's */
 weft_array *times(weft_array *d, weft_array *partial); /* NULL: zero; nothing is multiplied by a literal 1 */
