@@ -1,4 +1,5 @@
 /* prefix.c -- running sums, products, extrema along an axis. */
+#include <math.h>
 #include "op/complex.h"
 
 #define X (r->in[0])
@@ -31,11 +32,14 @@ static weft_array *backward_scan(weft_array *c, weft_array *dy, int axis) {
   return weft_flip(linear_scan(weft_flip(later(c, axis), axis), weft_flip(dy, axis), axis), axis);
 }
 
-/* The product of all elements before each. */
-static weft_array *product_before(weft_array *y, int axis) {
-  weft_array *padded = weft_pad(y, axis, 1, 0, number_like(y, 1));
+/* y one step before along the axis, `first` at its beginning; of an axis without elements nothing is read. */
+static weft_array *before(weft_array *y, int axis, double first) {
+  weft_array *padded = weft_pad(y, axis, 1, 0, number_like(y, first));
   return array_slice(padded, axis, 0, y->node->dims[axis], 1);
 }
+
+/* The product of all elements before each. */
+static weft_array *product_before(weft_array *y, int axis) { return before(y, axis, 1); }
 
 static weft_array *cumsum_jvp(const struct rule *r, int k, weft_array *dx) {
   return (void)k, weft_cumsum(dx, axis_of(r));
@@ -55,13 +59,8 @@ static weft_array *cumprod_vjp(const struct rule *r, int k, weft_array *dy) {
   return (void)k, weft_mul(product_before(r->out, axis), backward_scan(X, dy, axis));
 }
 
-/* Where y still is what it was one step before, it is not x's doing: the first of equal elements counts. */
-static weft_array *is_old(const struct rule *r) {
-  int axis = axis_of(r);
-  weft_array *head = weft_slice(r->out, axis, 0, 1, 1), *rest = weft_slice(r->out, axis, 1, WEFT_END, 1);
-  weft_array *same = weft_eq(rest, array_slice(r->out, axis, 0, rest->node->dims[axis], 1));
-  return weft_concat(axis, 2, (weft_array *[]){ weft_ne(head, head), same });
-}
+/* Where y still is what it was one step before, it is not x's doing: the first of equal elements counts. NaN is like nothing. */
+static weft_array *is_old(const struct rule *r) { return weft_eq(r->out, before(r->out, axis_of(r), NAN)); }
 
 static weft_array *extremum_jvp(const struct rule *r, int k, weft_array *dx) {
   weft_array *old = is_old(r);
