@@ -593,7 +593,8 @@ void        weft_loop_close(weft_loop *);
  *   weft_array *y = weft_cond_value(choice, x, refined(x));
  *   weft_cond_close(choice);
  *
- * A choice can be differentiated, mapped, nested. If weft_map makes p vary, it is weft_where of both. */
+ * A choice can be differentiated, mapped, nested. If weft_map makes p vary, it is weft_where of both, and what
+ * fails in a row that takes the other side counts for nothing. */
 
 weft_cond  *weft_cond_open(weft_array *p);                   /* 0-d bool */
 weft_array *weft_cond_value(weft_cond *, weft_array *a, weft_array *b);  /* p ? a : b, of the same shape and dtype; for

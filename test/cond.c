@@ -223,6 +223,240 @@ TEST(under_a_map_a_condition_that_does_not_vary_still_computes_one_side) {
   weft_scope_discard(s);
 }
 
+/* ---- Rows that fail where they are not asked ----
+ * Functions of a table [3] and a number k: each row reads, writes and loops as far as it alone would. */
+
+typedef weft_array *(*lookup)(weft_array *table, weft_array *k);
+
+static weft_array *lesser(weft_array *k, int64_t n) { return weft_lt(k, weft_integer(n)); }
+static weft_array *minus_one(weft_array *table) { return weft_sub(weft_mul(weft_sum(table, WEFT_ALL), weft_scalar(0)), weft_scalar(1)); }
+
+static weft_array *reads(weft_array *table, weft_array *k) {
+  weft_cond *c = weft_cond_open(lesser(k, 3));
+  weft_array *at = weft_at(table, 0, k), *y = weft_cond_value(c, weft_mul(at, at), minus_one(table));
+  weft_cond_close(c);
+  return y;
+}
+
+static weft_array *writes(weft_array *table, weft_array *k) {
+  weft_cond *c = weft_cond_open(lesser(k, 3));
+  weft_array *set = weft_put(table, weft_at(table, 0, k), weft_scalar(50), WEFT_SET);
+  weft_array *y = weft_cond_value(c, weft_put(set, weft_at(set, 0, k), weft_sum(table, WEFT_ALL), WEFT_ADD), twice(table));
+  weft_cond_close(c);
+  return y;
+}
+
+static weft_array *reads_windows(weft_array *table, weft_array *k) {
+  weft_cond *c = weft_cond_open(weft_and(lesser(k, 2), weft_ge(k, weft_integer(0))));
+  weft_array *y = weft_cond_value(c, curved(weft_window(table, 0, k, 2)), weft_slice(table, 0, 0, 2, 1));
+  weft_cond_close(c);
+  return y;
+}
+
+/* Both sides read where the other one would fail. */
+static weft_array *reads_in_turn(weft_array *table, weft_array *k) {
+  weft_cond *c = weft_cond_open(lesser(k, 2)), *low, *high;
+  low = weft_cond_open(lesser(k, 0));
+  weft_array *a = weft_cond_value(low, minus_one(table), weft_at(table, 0, weft_add(k, weft_integer(1))));
+  weft_cond_close(low);
+  high = weft_cond_open(lesser(k, 5));
+  weft_array *b = weft_cond_value(high, weft_at(table, 0, weft_sub(k, weft_integer(2))), weft_sum(table, WEFT_ALL));
+  weft_cond_close(high);
+  weft_array *y = weft_cond_value(c, squared(a), squared(b));
+  weft_cond_close(c);
+  return y;
+}
+
+/* From k to the end of the table, wherever k begins. */
+static weft_array *reads_on(weft_array *table, weft_array *k) {
+  weft_loop *l = weft_loop_open(weft_maximum(weft_sub(weft_integer(3), k), weft_integer(0)));
+  weft_array *i = weft_loop_carry(l, k), *sum = weft_loop_carry(l, weft_mul(weft_sum(table, WEFT_ALL), weft_scalar(0.5)));
+  weft_loop_next(l, i, weft_add(i, weft_integer(1)));
+  weft_loop_next(l, sum, weft_add(weft_mul(sum, weft_scalar(0.5)), weft_at(table, 0, i)));
+  weft_array *last = weft_loop_last(l, sum);
+  weft_loop_close(l);
+  return last;
+}
+
+static weft_array *reads_until(weft_array *table, weft_array *k) {
+  weft_loop *l = weft_loop_open(weft_integer(20));
+  weft_array *i = weft_loop_carry(l, weft_minimum(k, weft_integer(2))), *sum = weft_loop_carry(l, weft_sum(table, WEFT_ALL));
+  weft_array *next = weft_add(i, weft_integer(1));
+  weft_loop_next(l, i, next);
+  weft_loop_next(l, sum, weft_mul(sum, weft_at(table, 0, i)));
+  weft_loop_until(l, weft_ge(next, weft_integer(3)));
+  weft_array *last = weft_loop_last(l, sum);
+  weft_loop_close(l);
+  return last;
+}
+
+/* As many steps in every row; the index is the row's own. */
+static weft_array *loops_on_one_side(weft_array *table, weft_array *k) {
+  weft_cond *c = weft_cond_open(lesser(k, 3));
+  weft_loop *l = weft_loop_open(weft_integer(4));
+  weft_array *sum = weft_loop_carry(l, weft_sum(table, WEFT_ALL));
+  weft_loop_next(l, sum, weft_mul(sum, weft_at(table, 0, k)));
+  weft_array *last = weft_loop_last(l, sum);
+  weft_loop_close(l);
+  weft_array *y = weft_cond_value(c, last, minus_one(table));
+  weft_cond_close(c);
+  return y;
+}
+
+/* Steps of k, until nothing is left: for ever if k is no step. */
+static weft_array *would_never_end(weft_array *table, weft_array *k) {
+  weft_cond *c = weft_cond_open(weft_gt(k, weft_integer(0)));
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *left = weft_loop_carry(l, i64_of(9)), *n = weft_loop_carry(l, i64_of(0));
+  weft_array *next = weft_sub(left, k);
+  weft_loop_next(l, left, next);
+  weft_loop_next(l, n, weft_add(n, weft_integer(1)));
+  weft_loop_until(l, weft_le(next, weft_integer(0)));
+  weft_array *last = weft_loop_last(l, n);
+  weft_loop_close(l);
+  weft_array *y = weft_cond_value(c, weft_mul(weft_sum(table, WEFT_ALL), weft_cast(last, WEFT_F64)), minus_one(table));
+  weft_cond_close(c);
+  return y;
+}
+
+static weft_array *chooses_in_a_loop(weft_array *table, weft_array *k) {
+  weft_loop *l = weft_loop_open(weft_integer(5));
+  weft_array *i = weft_loop_carry(l, k), *sum = weft_loop_carry(l, weft_sum(table, WEFT_ALL));
+  weft_loop_next(l, i, weft_add(i, weft_integer(1)));
+  weft_loop_next(l, sum, weft_add(weft_mul(sum, weft_scalar(0.5)), reads(table, i)));
+  weft_array *last = weft_loop_last(l, sum);
+  weft_loop_close(l);
+  return last;
+}
+
+static weft_array *calls_on_one_side(weft_array *table, weft_array *k) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F64, WEFT_DIMS(3)), weft_input(WEFT_I64, 0, NULL) }, *at = weft_at(in[0], 0, in[1]), *out;
+  weft_function *f = weft_compile(body, 2, in, 1, &at);
+  weft_cond *c = weft_cond_open(lesser(k, 3));
+  weft_call(f, 2, (weft_array *[]){ table, k }, 1, &out);
+  weft_array *y = weft_cond_value(c, squared(out), minus_one(table));
+  weft_cond_close(c);
+  return y;
+}
+
+static weft_array *gradient_of(weft_array *y, weft_array *x) {
+  weft_array *d;
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &d);
+  return d;
+}
+
+static weft_array *stack_of_rows(lookup f, bool is_gradient, weft_array *table, int n, const int64_t rows[]) {
+  weft_array *ys[8];
+  for (int i = 0; i < n; i++) {
+    ys[i] = f(table, i64_of(rows[i]));
+    if (is_gradient) ys[i] = gradient_of(ys[i], table);
+  }
+  return weft_stack(0, n, ys);
+}
+
+static void expect_same(const char *name, const char *what, weft_array *a, weft_array *b) {
+  size_t n, m;
+  double *x = all_f64(a, &n), *y = all_f64(b, &m);
+  bool same = n == m;
+  for (size_t i = 0; same && i < n; i++) same = near(x[i], y[i], 1e-12);
+  if (!same) test_fail(__FILE__, __LINE__, "%s: %s is not what the rows give one by one", name, what);
+  free(x);
+  free(y);
+}
+
+static weft_array *called(weft_scope *body, weft_array *table, weft_array *ks, weft_array *ys, weft_array *const in[2]) {
+  weft_array *out;
+  weft_function *f = weft_compile(body, 2, (weft_array *[]){ table, ks }, 1, &ys);
+  weft_call(f, 2, in, 1, &out);
+  return out;
+}
+
+static void check_rows(const char *name, lookup f, int n, const int64_t rows[]) {
+  weft_scope *s = weft_scope_open();
+  weft_array *table = f64s(3, (double[]){ 1.5, -0.5, 3 }), *ks = weft_from(WEFT_I64, WEFT_DIMS(n), rows);
+  weft_array *k = weft_input(WEFT_I64, 0, NULL), *y = f(table, k), *ys = mapped(k, y, ks);
+  weft_array *one = stack_of_rows(f, false, table, n, rows), *slopes = stack_of_rows(f, true, table, n, rows);
+  expect_same(name, "the map", ys, one);
+  expect_same(name, "the gradient of the map", gradient_of(ys, table), weft_sum(slopes, 0));
+  expect_same(name, "the map of the gradient", mapped(k, gradient_of(y, table), ks), slopes);
+  weft_array *two = weft_stack(0, 2, (weft_array *[]){ ks, weft_flip(ks, 0) }), *kk = weft_input(WEFT_I64, WEFT_DIMS(n));
+  expect_same(name, "the map of the map", mapped(kk, mapped(k, y, kk), two),
+              weft_stack(0, 2, (weft_array *[]){ one, weft_flip(one, 0) }));
+  weft_array *tables = weft_stack(0, 2, (weft_array *[]){ table, weft_neg(table) }), *t = weft_input(WEFT_F64, WEFT_DIMS(3));
+  expect_same(name, "the map by both", mapped(t, mapped(k, f(t, k), ks), tables),
+              weft_stack(0, 2, (weft_array *[]){ one, stack_of_rows(f, false, weft_neg(table), n, rows) }));
+  weft_scope *body = weft_scope_open();
+  weft_array *in_table = weft_input(WEFT_F64, WEFT_DIMS(3)), *in_ks = weft_input(WEFT_I64, WEFT_DIMS(WEFT_ANY));
+  weft_array *in_k = weft_input(WEFT_I64, 0, NULL), *out = mapped(in_k, f(in_table, in_k), in_ks);
+  expect_same(name, "the function", called(body, in_table, in_ks, out, (weft_array *[]){ table, ks }), one);
+  weft_scope_discard(s);
+}
+
+#define CHECK_ROWS(f, ...) check_rows(#f, f, (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / 8), (int64_t[]){ __VA_ARGS__ })
+
+TEST(a_row_of_a_map_fails_only_where_it_would_alone) {
+  CHECK_ROWS(reads, 0, 1, 7, 2);
+  CHECK_ROWS(reads, 1000000);
+  CHECK_ROWS(writes, 0, 7, 2, -1);
+  CHECK_ROWS(reads_windows, 0, 7, 1, -20);
+  CHECK_ROWS(reads_in_turn, 0, 7, 2, -20, 1, 4);
+  CHECK_ROWS(reads_on, 0, 7, 2, 1);
+  CHECK_ROWS(reads_until, 2, 0, 7, 1);
+  CHECK_ROWS(loops_on_one_side, 0, 7, 2, 1);
+  CHECK_ROWS(would_never_end, 0, 7, 2, -1);
+  CHECK_ROWS(chooses_in_a_loop, 0, 1, 7, -2);
+  CHECK_ROWS(calls_on_one_side, 0, 1, 7, 2);
+}
+
+TEST(a_row_of_a_map_that_would_fail_alone_fails) {
+  weft_scope *s = weft_scope_open();
+  weft_array *table = f64s(3, POINT), *k = weft_input(WEFT_I64, 0, NULL);
+  weft_array *rows = weft_from(WEFT_I64, WEFT_DIMS(3), (int64_t[]){ 0, 7, -4 });
+  weft_array *ys[] = { mapped(k, reads(table, k), rows), mapped(k, writes(table, k), rows), mapped(k, reads_on(table, k), rows) };
+  for (int i = 0; i < 3; i++) EXPECT_INT(weft_eval(1, &ys[i]), WEFT_ERR_INDEX);
+  weft_scope_discard(s);
+}
+
+/* No index is legal in an empty table; only the row that asks fails. */
+static weft_array *reads_nothing(weft_array *table, weft_array *k) {
+  weft_cond *c = weft_cond_open(weft_eq(k, weft_integer(1)));
+  weft_array *y = weft_cond_value(c, weft_at(table, 0, k), f64_of(-1));
+  weft_cond_close(c);
+  return y;
+}
+
+/* As many steps as k says; the one that would ask is beyond the last. */
+static weft_array *reads_nothing_in_a_loop(weft_array *table, weft_array *k) {
+  weft_loop *l = weft_loop_open(k);
+  weft_array *sum = weft_loop_carry(l, f64_of(0)), *left = weft_loop_carry(l, weft_add(k, weft_integer(1)));
+  weft_loop_next(l, left, weft_sub(left, weft_integer(1)));
+  weft_loop_next(l, sum, weft_add(sum, reads_nothing(table, left)));
+  weft_array *last = weft_loop_last(l, sum);
+  weft_loop_close(l);
+  return last;
+}
+
+static weft_array *writes_nothing(weft_array *table, weft_array *k) {
+  weft_cond *c = weft_cond_open(weft_eq(k, weft_integer(1)));
+  weft_array *y = weft_cond_value(c, weft_put(table, weft_at(table, 0, k), weft_scalar(5), WEFT_SET), table);
+  weft_cond_close(c);
+  return weft_sum(y, WEFT_ALL);
+}
+
+TEST(a_row_of_a_map_that_does_not_ask_for_an_empty_table_has_its_value) {
+  weft_scope *s = weft_scope_open();
+  weft_array *none = weft_full(WEFT_F64, WEFT_DIMS(0), 0), *k = weft_input(WEFT_I64, 0, NULL);
+  weft_array *idle = weft_from(WEFT_I64, WEFT_DIMS(3), (int64_t[]){ 0, 7, 2 });
+  weft_array *rows = weft_from(WEFT_I64, WEFT_DIMS(2), (int64_t[]){ 0, 1 });
+  EXPECT_F64(mapped(k, reads_nothing(none, k), idle), -1, -1, -1);
+  EXPECT_F64(mapped(k, writes_nothing(none, k), idle), 0, 0, 0);
+  EXPECT_F64(mapped(k, reads_nothing_in_a_loop(none, k), idle), 0, -7, -2);
+  weft_array *y = mapped(k, reads_nothing(none, k), rows);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+  weft_scope_discard(s);
+}
+
 /* ---- In loops and functions ---- */
 
 /* Collatz: 3n + 1 or n / 2. */

@@ -504,6 +504,20 @@ STORY(host_functions, every_allocation_of_a_function_of_the_host_may_fail) {
   return status ? status : read_to(out + 4, ys, 8);
 }
 
+/* A map of a choice: an index and a function of the host that count in some rows only. */
+STORY(active_rows, every_allocation_of_a_map_of_a_choice_that_may_fail_may_fail) {
+  weft_array *table = floats(WEFT_DIMS(4)), *k = weft_input(WEFT_I64, 0, NULL), *y = NULL, *ys = NULL;
+  weft_array *ks = weft_from(WEFT_I64, WEFT_DIMS(3), (int64_t[]){ 1, 9, 3 });
+  weft_block like = { .dtype = WEFT_F32, .rank = 1, .dims = (int64_t[]){ 4 } };
+  weft_cond *c = weft_cond_open(weft_lt(k, weft_integer(4)));
+  weft_array *x = weft_mul(table, weft_at(table, 0, k));
+  weft_host(&(weft_host_function){ NULL, add_one, NULL }, 1, &x, 1, &like, &y);
+  y = weft_cond_value(c, weft_put(y, weft_at(y, 0, k), weft_scalar(2), WEFT_ADD), table);
+  weft_cond_close(c);
+  weft_map(1, &k, &ks, 1, &y, &ys);
+  return read_to(out, ys, 12);
+}
+
 /* Started, waited for; a scope closed in the background that updates an array outside. */
 STORY(background, every_allocation_of_work_in_the_background_may_fail) {
   weft_array *w = floats(WEFT_DIMS(4)), *y = weft_cumsum(weft_exp(w), 0);

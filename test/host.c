@@ -77,6 +77,30 @@ SCOPED(a_function_is_called_once_for_every_row_of_a_map) {
   EXPECT_F64(twice[1], 6, 15, -6, -15);
 }
 
+static weft_array *called_if_positive(struct counting *c, weft_array *x) {
+  weft_array *y[2];
+  weft_cond *p = weft_cond_open(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)));
+  counted(c, x, 3, y);
+  weft_array *z = weft_cond_value(p, y[0], weft_mul(x, weft_scalar(10)));
+  weft_cond_close(p);
+  return z;
+}
+
+SCOPED(a_function_is_not_called_for_a_row_that_takes_the_other_side) {
+  struct counting c = { .fails_at = 3, .status = 3 };
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(3)), *y = called_if_positive(&c, x), *ys, *twice;
+  weft_array *xs = weft_from(WEFT_F64, WEFT_DIMS(3, 3), (double[]){ 1, 2, 3, -4, -5, -6, 7, 8, 9 });
+  weft_map(1, &x, &xs, 1, &y, &ys);
+  EXPECT_F64(ys, 1, 3, 5, -40, -50, -60, 7, 9, 11);
+  EXPECT_INT(c.calls, 2);
+  c = (struct counting){ 0 };
+  weft_array *one = weft_input(WEFT_F64, WEFT_DIMS(1, 3)), *more = weft_unsqueeze(xs, 1);
+  weft_map(1, &x, &one, 1, &y, &ys);
+  weft_map(1, &one, &more, 1, &ys, &twice);
+  EXPECT_F64(twice, 1, 3, 5, -40, -50, -60, 7, 9, 11);
+  EXPECT_INT(c.calls, 2);
+}
+
 SCOPED(a_function_is_called_in_every_step_of_a_loop) {
   struct counting c = { 0 };
   weft_loop *l = weft_loop_open(weft_integer(4));

@@ -394,3 +394,46 @@ def test_a_mapped_function_may_count_its_steps_apart_from_the_rows():
     np.testing.assert_allclose(np.array(weft.vmap(lambda x: f(2 * x))(rows)), 2 * 1.5**4 * np.array(rows), rtol=1e-6)
     g = weft.grad(lambda x: weft.cond(x.sum() > 2, counted, lambda p: p * 2, x).sum())
     np.testing.assert_allclose(np.array(weft.vmap(g)(rows)), [[1.5**4] * 3, [2] * 3], rtol=1e-6)
+
+
+TABLE = [1.5, -0.5, 3.0]
+
+
+def read_below_three(a, k):
+    return weft.cond(k < 3, lambda k: a[k] * a[k], lambda k: weft.array(-1.0), k)
+
+
+def read_to_the_end(a, k):
+    return weft.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 0.5 + a[c[0]]), (k, weft.array(1.0)), bound=8)[1]
+
+
+def read_in_a_scan(a, k):
+    def read():
+        return weft.scan(lambda c, x: (c * x + a[k], c), weft.array(1.0), a)[0]
+
+    return weft.cond(k < 3, read, lambda: weft.array(-1.0))
+
+
+def write_below_three(a, k):
+    return weft.cond(k < 3, lambda: a.at[k].add(2.0) * a, lambda: a)
+
+
+@pytest.mark.parametrize("f", [read_below_three, read_to_the_end, read_in_a_scan, write_below_three])
+def test_a_row_of_a_map_fails_only_where_it_would_alone(f):
+    a, rows = weft.array(TABLE), [0, 7, 2, 1]
+    ks = weft.array(rows)
+    one = np.array([np.array(f(a, weft.array(k))) for k in rows])
+
+    def slope(a, k):
+        return weft.grad(lambda a: f(a, k).sum())(a)
+
+    def total(a):
+        return weft.vmap(lambda k: f(a, k))(ks).sum()
+
+    slopes = np.array([np.array(slope(a, weft.array(k))) for k in rows])
+    np.testing.assert_allclose(np.array(weft.vmap(lambda k: f(a, k))(ks)), one, rtol=1e-6)
+    np.testing.assert_allclose(np.array(weft.compile(weft.vmap(lambda k: f(a, k)))(ks)), one, rtol=1e-6)
+    np.testing.assert_allclose(np.array(weft.vmap(lambda k: slope(a, k))(ks)), slopes, rtol=1e-6)
+    np.testing.assert_allclose(np.array(weft.grad(total)(a)), slopes.sum(0), rtol=1e-6)
+    with pytest.raises(IndexError):
+        np.array(weft.vmap(lambda k: f(a, k))(weft.array([0, -4])))

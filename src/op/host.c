@@ -1,8 +1,8 @@
 /* host.c -- functions of the user's that compute arrays: library steps that are called on the thread that asks for the result.
  *
  * An attribute refers to the function, which lives as long as nodes do. Plans do not keep it: a plan is found by the address,
- * and whoever runs it has the node. A function is mapped by calling it for every row, and has no derivative of its own:
- * weft_custom gives it one. */
+ * and whoever runs it has the node. A function is mapped by calling it for every active row, and has no derivative of its
+ * own: weft_custom gives it one. */
 #include <string.h>
 #include "base/mem.h"
 #include "op/operand.h"
@@ -18,7 +18,11 @@ struct host {
   struct host_result out[];      /* of one row */
 };
 
-struct host_attr { struct host *host; int64_t n_batch; }; /* axes that map has put in front */
+struct host_attr {
+  struct host *host;
+  int64_t n_batch;               /* axes that map has put in front */
+  int64_t has_mask;              /* the last operand says for which rows it is called; the others are 0 */
+};
 
 static const struct host_attr *attr_of(const struct node *n) { return n->attr; }
 
@@ -47,10 +51,39 @@ static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
   return y->dtype;
 }
 
+/* For the axes that were there, and one in front, whose active rows are r->active. before: the mask there was, or NULL. */
+static weft_array *mask_of(const struct rule *r, bool has_rows, weft_array *before, bool has_rows_before) {
+  int n_batch = (int)attr_of(r->node)->n_batch;
+  weft_array *mask = r->active;
+  for (int k = 0; k < n_batch; k++) mask = weft_unsqueeze(mask, -1);
+  if (before) return weft_and(mask, has_rows_before ? before : weft_unsqueeze(before, 0));
+  dim dims[WEFT_RANK_MAX + 1] = { r->active->node->dims[0] };
+  for (int k = 0; k < n_batch; k++) dims[k + 1] = r->in[0]->node->dims[k + has_rows];
+  return array_broadcast("weft_map", mask, n_batch + 1, dims);
+}
+
+static void batch_active(const struct rule *r, const bool is_mapped[], struct host_attr *more, weft_array *ys[],
+                         bool is_mapped_out[]) {
+  int n = r->n_in - (int)more->has_mask;
+  weft_array **in = mem_alloc(sizeof *in * (size_t)(n + 1));
+  bool *is_mapped_in = mem_alloc((size_t)(n + 1)), ok = in && is_mapped_in;
+  for (int k = 0; ok && k < n; k++) in[k] = r->in[k], is_mapped_in[k] = is_mapped[k];
+  if (ok) {
+    in[n] = mask_of(r, is_mapped[0], more->has_mask ? r->in[n] : NULL, more->has_mask && is_mapped[n]);
+    is_mapped_in[n] = true;
+    more->has_mask = 1;
+    library_rows(&(struct rule){ .node = r->node, .in = in, .n_in = n + 1 }, is_mapped_in, more, ys, is_mapped_out);
+  }
+  for (int k = 0; !ok && k < count(r->node); k++) ys[k] = array_of(NULL), is_mapped_out[k] = true;
+  mem_free(in);
+  mem_free(is_mapped_in);
+}
+
 static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]) {
   struct host_attr more = *attr_of(r->node);
   more.n_batch++;
-  library_rows(r, is_mapped, &more, ys, is_mapped_out);
+  if (r->active) batch_active(r, is_mapped, &more, ys, is_mapped_out);
+  else library_rows(r, is_mapped, &more, ys, is_mapped_out);
 }
 
 /* ---- one call ---- */
@@ -74,6 +107,16 @@ static struct failure *function_failed(const struct library_call *c, int status)
   return fail(WEFT_ERR_RULE, c->origin, "weft_host: the function failed with %d", status);
 }
 
+static bool is_called(const struct library_call *c, int64_t p) {
+  const struct library_array *mask = &c->in[c->n_in - 1];
+  return !((const struct host_attr *)c->attr)->has_mask || mask->data[p * mask->each];
+}
+
+static void clear(const struct library_call *c, int64_t p) {
+  for (int k = 0; k < c->n_out; k++)
+    if (c->out[k].each) memset(c->out[k].data + p * c->out[k].each, 0, (size_t)c->out[k].each);
+}
+
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
   const struct host_attr *a = c->attr;
   int n = c->n_in + c->n_out;
@@ -82,6 +125,10 @@ static struct failure *run(const struct library_call *c, int64_t from, int64_t t
   struct failure *f = x && b ? NULL : fail(WEFT_ERR_MEMORY, c->origin, "weft_host: out of memory");
   (void)scratch;
   for (int64_t p = from; !f && p < to; p++) {
+    if (!is_called(c, p)) {
+      clear(c, p);
+      continue;
+    }
     for (int k = 0; k < n; k++) show(&c->in[k], a->n_batch, p, &x[k]), b[k] = x[k].b;
     int status = a->host->f.run(a->host->f.ctx, b, b + c->n_in);
     if (status) f = function_failed(c, status);
@@ -133,7 +180,7 @@ void weft_host(const weft_host_function *f, int n, weft_array *const x[], int m,
   struct host *h = has_in ? host_new(f, m, like) : NULL;
   if (!has_in && f && f->release) f->release(f->ctx);
   if (!why && !h && !bad) why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_host: out of memory");
-  struct host_attr attr = { h, 0 };
+  struct host_attr attr = { .host = h };
   if (h) library_apply(&op_host, n, in, &attr, sizeof attr, m, y);
   for (int k = 0; !h && k < m; k++) y[k] = bad ? bad : array_of_bad(failure_retain(why), 0, NULL);
   host_release(h);

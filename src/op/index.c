@@ -38,12 +38,20 @@ static weft_array *row_index(dim rows, int rank) {
 
 /* Indices of every row, with the row itself in front. */
 void array_row_indices(dim rows, int n, weft_array *const index[], const bool is_mapped[], weft_array *out[]) {
-  int rank = 0;
+  weft_array *bad = NULL;
   for (int k = 0; k < n; k++) {
     out[k + 1] = is_mapped[k] ? index[k] : weft_unsqueeze(index[k], 0);
-    rank = weft_rank(out[k + 1]);
+    if (weft_rank(out[k + 1]) < 1) bad = out[k + 1]; /* whose failure is the one to tell */
   }
-  out[0] = row_index(rows, rank);
+  out[0] = bad ? bad : row_index(rows, weft_rank(out[n]));
+}
+
+void array_active_indices(const struct rule *r, int first, const bool is_mapped[], weft_array *out[]) {
+  for (int k = first; k < r->n_in; k++) {
+    weft_array *index = r->in[k], *active = r->active;
+    for (int d = 1; active && d < weft_rank(index); d++) active = weft_unsqueeze(active, -1);
+    out[k - first] = active && is_mapped[k] ? weft_where(active, index, weft_integer(0)) : index;
+  }
 }
 
 /* Only x is mapped: its rows stand behind the indexed axes and come to the front again. */
@@ -54,10 +62,11 @@ static weft_array *take_rows(const struct rule *r) {
 
 static weft_array *take_batch(const struct rule *r, const bool is_mapped[]) {
   int n = n_index(r);
-  weft_array *index[WEFT_RANK_MAX + 1];
+  weft_array *active[WEFT_RANK_MAX], *index[WEFT_RANK_MAX + 1];
   if (!any_mapped(n, is_mapped + 1)) return take_rows(r);
-  if (!is_mapped[0]) return weft_take(r->in[0], n, r->in + 1);
-  array_row_indices(r->in[0]->node->dims[0], n, r->in + 1, is_mapped + 1, index);
+  array_active_indices(r, 1, is_mapped, active);
+  if (!is_mapped[0]) return weft_take(r->in[0], n, active);
+  array_row_indices(r->in[0]->node->dims[0], n, active, is_mapped + 1, index);
   return weft_take(r->in[0], n + 1, index);
 }
 

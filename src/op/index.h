@@ -12,6 +12,10 @@ weft_array *array_take(weft_array *x, int n, weft_array *const index[], int by);
 weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const index[], weft_how);
 
 weft_array *array_spread(weft_array *x, dim rows); /* the same in every row */
+/* Operands from `first` on as indices: mapped ones are 0, a legal index, in rows that are not active (r->active), where nobody
+ * uses what is read or written. On an empty axis none is legal; but whenever the node is computed some row is active, and
+ * fails rightly. */
+void array_active_indices(const struct rule *r, int first, const bool is_mapped[], weft_array *out[]);
 void array_row_indices(dim rows, int n, weft_array *const index[], const bool is_mapped[], weft_array *out[]); /* n + 1 */
 
 #endif

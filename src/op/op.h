@@ -91,7 +91,13 @@ struct fold {
 };
 
 /* For derivative and map rules: handles of what the node was built from. Rules use the public API in the open scope. */
-struct rule { const struct node *node; weft_array *const *in; weft_array *out; int n_in; }; /* the node's n_in may be 0 */
+struct rule {
+  const struct node *node;   /* its n_in may be 0 */
+  weft_array *const *in, *out;
+  int n_in;
+  weft_array *active;        /* of map: a bool for every row. What fails in a row that is not counts for nothing, and nobody
+                                uses what it gives. NULL: all rows are */
+};
 
 /* Rules of ops with several results, taken by OP_ITEM. NULL among dx, dy: zero. Failures go out as bad arrays. */
 struct many {

@@ -161,9 +161,10 @@ static weft_array *put_batch(const struct rule *r, const bool is_mapped[]) {
 static weft_array *scatter_batch(const struct rule *r, const bool is_mapped[]) {
   dim rows = rows_of(r, is_mapped);
   int n = r->n_in - 2;
-  weft_array *index[WEFT_RANK_MAX + 1];
+  weft_array *active[WEFT_RANK_MAX], *index[WEFT_RANK_MAX + 1];
   weft_array *x = is_mapped[0] ? X : array_spread(X, rows), *v = is_mapped[1] ? V : array_spread(V, rows);
-  array_row_indices(rows, n, r->in + 2, is_mapped + 2, index);
+  array_active_indices(r, 2, is_mapped, active);
+  array_row_indices(rows, n, active, is_mapped + 2, index);
   return array_scatter(x, v, n + 1, index, how_of(r->node));
 }
 

@@ -83,7 +83,7 @@ static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[]
     if (is_mapped[k]) rows = xs[k]->dims[0];
   }
   ok = ok && function_expand(f, list, list + f->n_in, &why) &&
-       spread(rows, f->n_in, list, xs, f->n_out, list + f->n_in, d, &why);
+       spread(rows, r->active ? r->active->node : NULL, f->n_in, list, xs, f->n_out, list + f->n_in, d, &why);
   for (int k = 0; k < f->n_out; k++) is_mapped_out[k] = !ok || d[k];
   if (ok) handles_of(f->n_out, d, ys);
   else all_bad(f->n_out, ys, why ? why : no_memory());

@@ -141,7 +141,7 @@ static weft_array *all_rows(const struct lifted *l, const struct lifted_row *w, 
   struct failure *why = NULL;
   dim dims[WEFT_RANK_MAX + 1] = { l->rows };
   if (one->op == &op_bad) return d;
-  if (!spread(l->rows, w->n, w->name, w->full, 1, &one, &full, &why)) return array_failed(why);
+  if (!spread(l->rows, NULL, w->n, w->name, w->full, 1, &one, &full, &why)) return array_failed(why);
   for (int k = 0; k < one->rank; k++) dims[k + 1] = one->dims[k];
   weft_array *out = array_of(full ? full : node_broadcast(node_retain(one), one->rank + 1, dims));
   return is_summed ? weft_squeeze(weft_sum(out, 0), 0) : out;

@@ -208,7 +208,7 @@ static bool is_product(const struct reversal *v, const struct node *d, struct fa
 static struct node *for_all_steps(const struct reversal *v, struct node *n, struct failure **why) {
   const struct loop_draft *d = &v->d;
   struct node *y = node_retain(n), *ys = NULL;
-  bool ok = spread(d->parts.n_steps, d->seq.n, d->seq_var.node, d->seq.node, 1, &y, &ys, why);
+  bool ok = spread(d->parts.n_steps, NULL, d->seq.n, d->seq_var.node, d->seq.node, 1, &y, &ys, why);
   node_release(y);
   return ok ? ys : NULL;
 }

@@ -3,7 +3,9 @@
  * A carry is mapped if its initial value is, or if its next value comes out mapped. Sequences become [steps, rows, ..]. A
  * loop that until ends and whose stop is the same in all rows runs over the steps the loop itself has executed. Where stop
  * or the number of steps differs from row to row, all carries are mapped, a row that has stopped keeps its carries
- * (where), and the loop ends with the last row; stacked outputs would have a length for each row, and are unsupported:
+ * (where), and the loop ends with the last row. What fails in such a row counts for nothing: the bodies are mapped with the rows
+ * that go on as the active ones, and a loop inside makes no steps in the others, so that whenever a body runs, some row is
+ * active, and what is the same in all rows needs no mask. Stacked outputs would have a length for each row, and are unsupported:
  * whoever needs them goes through the rows one by one (map.c). */
 #include <string.h>
 #include "base/mem.h"
@@ -21,6 +23,7 @@ struct spreading {
   bool *is_mapped_carry;
   bool has_own_steps;         /* the number of steps differs from row to row */
   bool is_ragged;             /* that, or until does */
+  struct node *own_steps;     /* by row, 0 in rows that are not active; a reference. NULL: they are the same for all */
   struct node *count, *stopped, *done; /* if ragged, by row: carries, how many steps were made and whether until was true
                                  (NULL: it is the same for all); whether the row stands still. References */
   bool is_replay;             /* runs over the executed steps of the loop itself */
@@ -74,22 +77,45 @@ static bool more_mapped(struct spreading *s) {
   return more;
 }
 
-static bool settle(struct spreading *s, struct failure **why) {
+static bool spread_bodies(struct spreading *s, struct node *active, struct failure **why) {
   const struct loop *l = s->l;
   int n_x = l->n_seq + l->n_carry + l->n_const, n_y = n_bodies_of(l);
+  nodes_release(n_y, s->full);
+  for (int k = 0; k < n_y; k++) s->full[k] = NULL;
+  return spread(s->rows, active, n_x, s->x, s->xs, n_y, s->body, s->full, why);
+}
+
+/* Which rows stand still, in terms of two more carries. */
+static bool open_rows(struct spreading *s, struct failure **why) {
+  s->count = loop_var(WEFT_I64, 1, &s->rows);
+  s->stopped = stop_of(s) ? loop_var(WEFT_BOOL, 1, &s->rows) : NULL;
+  if (!s->count || (stop_of(s) && !s->stopped)) return false;
+  weft_array *done = s->stopped ? handle_of(s->stopped) : NULL;
+  if (s->has_own_steps) {
+    weft_array *over = weft_le(handle_of(s->own_steps), handle_of(s->count));
+    done = done ? weft_or(done, over) : over;
+  }
+  s->done = result_of(done, why);
+  return s->done;
+}
+
+/* Which rows stand still is known once it is known what is mapped: then the bodies are mapped for those that go on. */
+static bool settle(struct spreading *s, struct failure **why) {
   do {
-    nodes_release(n_y, s->full);
-    for (int k = 0; k < n_y; k++) s->full[k] = NULL;
-    if (!fresh_vars(s) || !spread(s->rows, n_x, s->x, s->xs, n_y, s->body, s->full, why)) return false;
+    if (!fresh_vars(s) || !spread_bodies(s, s->r->active ? s->r->active->node : NULL, why)) return false;
   } while (more_mapped(s));
-  return true;
+  if (!s->is_ragged) return true;
+  struct node *active = open_rows(s, why) ? result_of(weft_not(handle_of(s->done)), why) : NULL;
+  bool ok = active && spread_bodies(s, active, why);
+  node_release(active);
+  return ok;
 }
 
 /* ---- The loop ---- */
 
 /* As many as the row with the most. */
 static bool add_most_steps(struct spreading *s, struct failure **why) {
-  weft_array *none = weft_full(WEFT_I64, WEFT_DIMS(1), 0), *steps = weft_cast(s->r->in[0], WEFT_I64);
+  weft_array *none = weft_full(WEFT_I64, WEFT_DIMS(1), 0), *steps = weft_cast(handle_of(s->own_steps), WEFT_I64);
   weft_array *most = weft_max(weft_concat(0, WEFT_ARRAYS(none, steps)), WEFT_ALL);
   s->d.parts.n_steps = dim_symbol();
   s->d.parts.owns_steps = true;
@@ -155,34 +181,23 @@ static bool add_carries(struct spreading *s, struct failure **why) {
   return true;
 }
 
-/* Which rows stand still, in terms of two more carries. */
-static bool open_rows(struct spreading *s, struct failure **why) {
-  if (!s->is_ragged) return true;
-  s->count = loop_var(WEFT_I64, 1, &s->rows);
-  s->stopped = stop_of(s) ? loop_var(WEFT_BOOL, 1, &s->rows) : NULL;
-  if (!s->count || (stop_of(s) && !s->stopped)) return false;
-  weft_array *done = s->stopped ? handle_of(s->stopped) : NULL;
-  if (s->has_own_steps) {
-    weft_array *over = weft_le(s->r->in[0], handle_of(s->count));
-    done = done ? weft_or(done, over) : over;
-  }
-  s->done = result_of(done, why);
-  return s->done;
+static bool add_row_carry(struct spreading *s, struct node *var, weft_array *next, struct failure **why) {
+  return nodes_add(&s->d.carry_var, node_retain(var)) && nodes_add(&s->d.next, result_of(next, why));
 }
 
-static bool add_row_carry(struct spreading *s, struct node *var, weft_array *next, struct failure **why) {
-  return nodes_add_zeros(&s->d.init, var) && nodes_add(&s->d.carry_var, node_retain(var)) &&
-         nodes_add(&s->d.next, result_of(next, why));
+/* A row that is not active has stopped before it begins. */
+static bool add_stopped(struct spreading *s, struct failure **why) {
+  return s->r->active ? nodes_add(&s->d.init, result_of(weft_not(s->r->active), why)) : nodes_add_zeros(&s->d.init, s->stopped);
 }
 
 static bool add_stops(struct spreading *s, struct failure **why) {
   weft_array *done = handle_of(s->done);
   weft_array *count = weft_add(handle_of(s->count), weft_cast(weft_not(done), WEFT_I64));
-  if (!add_row_carry(s, s->count, count, why)) return false;
+  if (!nodes_add_zeros(&s->d.init, s->count) || !add_row_carry(s, s->count, count, why)) return false;
   if (!s->stopped) return true;
   weft_array *now = weft_or(done, handle_of(stop_of(s)));
   s->d.parts.until = result_of(weft_all(now, WEFT_ALL), why);
-  return s->d.parts.until && add_row_carry(s, s->stopped, now, why);
+  return s->d.parts.until && add_stopped(s, why) && add_row_carry(s, s->stopped, now, why);
 }
 
 static bool add_outputs(struct spreading *s) {
@@ -195,7 +210,7 @@ static bool add_outputs(struct spreading *s) {
 
 static struct node *draft(struct spreading *s, struct failure **why) {
   const struct loop *l = s->l;
-  bool ok = add_steps(s, why) && open_rows(s, why) && add_sequences(s) && add_carries(s, why) &&
+  bool ok = add_steps(s, why) && add_sequences(s) && add_carries(s, why) &&
             (!s->is_ragged || add_stops(s, why)) && add_outputs(s);
   if (ok && l->until && !s->stopped && !s->is_replay) s->d.parts.until = s->body[n_bodies_of(l) - 1];
   struct node *made = ok ? draft_make(&s->d, why) : NULL;
@@ -231,6 +246,14 @@ static void give_out(struct spreading *s, struct node *made, weft_array *ys[], b
   if ((is_mapped_out[length] = s->is_ragged)) ys[length] = array_of(item_of(made, loop_out_last(now, l->n_carry)));
 }
 
+static bool take_own_steps(struct spreading *s, struct failure **why) {
+  weft_array *steps = s->r->in[0];
+  if (!s->has_own_steps) return true;
+  if (s->r->active) steps = weft_where(s->r->active, steps, weft_integer(0));
+  s->own_steps = result_of(steps, why);
+  return s->own_steps;
+}
+
 static bool spreading_open(struct spreading *s, struct failure **why) {
   const struct loop *l = s->l;
   int n_x = l->n_seq + l->n_carry + l->n_const;
@@ -244,6 +267,7 @@ static bool spreading_open(struct spreading *s, struct failure **why) {
   for (int k = 0; k < l->n_carry; k++) s->is_mapped_carry[k] = s->is_mapped[loop_in_carry(l, k)];
   for (int k = 0; k < s->r->node->n_in; k++)
     if (s->is_mapped[k]) s->rows = operand(s, k)->dims[0];
+  if (!take_own_steps(s, why)) return false;
   draft_branch(&s->d, l);
   s->body = bodies_of(l, NULL, s->x + l->n_seq + l->n_carry, why);
   return s->body;
@@ -256,6 +280,7 @@ static void spreading_close(struct spreading *s) {
   node_list_drop(l->n_seq + l->n_carry + l->n_const, s->xs);
   node_list_drop(n_bodies_of(l), s->full);
   node_list_drop(n_bodies_of(l), s->body);
+  node_release(s->own_steps);
   node_release(s->count);
   node_release(s->stopped);
   node_release(s->done);

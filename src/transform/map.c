@@ -9,6 +9,7 @@
 struct mapping {
   struct subgraph g;
   dim rows;
+  struct node *active;     /* NULL: all rows are */
   struct node **mapped;    /* node i with the new axis; a reference. NULL: not mapped */
   struct node ***results;  /* nodes with several results: each of them mapped, or NULL */
   bool *is_given;
@@ -109,6 +110,7 @@ static bool apply_rule(struct mapping *m, int i) {
   mem_free(in);
   if (!ok) failed(m, no_memory());
   else {
+    a.rule.active = m->active ? handle_of(m->active) : NULL;
     ok = m->g.node[i]->op->many ? apply_many(m, i, &a, is_mapped) : apply_one(m, i, &a, is_mapped);
     rule_close(&a);
   }
@@ -220,11 +222,11 @@ static bool settle_names(struct mapping *m, int n, struct node *const x[], struc
 }
 
 /* One axis more for every node. */
-static bool spread_nodes(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
-            struct node *ys[], struct failure **failure) {
+static bool spread_nodes(dim rows, struct node *active, int n, struct node *const x[], struct node *const xs[], int n_y,
+                         struct node *const y[], struct node *ys[], struct failure **failure) {
   for (int j = 0; j < n_y; j++) ys[j] = NULL;
   if (!n || !n_y) return true;
-  struct mapping m = { .rows = rows };
+  struct mapping m = { .rows = rows, .active = active };
   bool ok = prepare(&m, n, x, xs, n_y, y);
   uint64_t oldest = oldest_of(n, x);
   for (int i = 0; ok && i < m.g.n; i++) ok = visit(&m, i, oldest);
@@ -276,10 +278,11 @@ static bool spread_by_loop(dim rows, int n, struct node *const x[], struct node 
   return ok;
 }
 
-bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
+/* Where only some rows are active, whoever maps all of them goes through them one by one. */
+bool spread(dim rows, struct node *active, int n, struct node *const x[], struct node *const xs[], int n_y, struct node *const y[],
             struct node *ys[], struct failure **failure) {
-  if (spread_nodes(rows, n, x, xs, n_y, y, ys, failure)) return true;
-  if (failure_status(*failure) != WEFT_ERR_UNSUPPORTED) return false;
+  if (spread_nodes(rows, active, n, x, xs, n_y, y, ys, failure)) return true;
+  if (active || failure_status(*failure) != WEFT_ERR_UNSUPPORTED) return false;
   failure_release(*failure);
   *failure = NULL;
   return spread_by_loop(rows, n, x, xs, n_y, y, ys, failure);
@@ -319,7 +322,7 @@ static void map_all(int n, struct node *const x[], struct node *const xs[], int 
   for (int j = 0; !why && j < n; j++) why = not_rows(x[j], xs[j], rows, j);
   struct node **ys = node_list_new(m);
   if (!why && !ys) why = no_memory();
-  if (!why && spread(rows, n, x, xs, m, y, ys, &why))
+  if (!why && spread(rows, NULL, n, x, xs, m, y, ys, &why))
     for (int j = 0; j < m; j++) out[j] = ys[j] ? handle_of(ys[j]) : in_every_row(y[j], rows);
   if (why) all_bad(m, out, why);
   node_list_drop(m, ys);

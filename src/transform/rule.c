@@ -86,7 +86,7 @@ bool rule_open(struct applied *a, const struct node *n, int n_in, struct node *c
   }
   caller()->origin = n->origin;
   for (int k = 0; k < n_in; k++) a->in[k] = handle_of(in[k]);
-  a->rule = (struct rule){ n, a->in, NULL, n_in };
+  a->rule = (struct rule){ .node = n, .in = a->in, .n_in = n_in };
   return true;
 }
 

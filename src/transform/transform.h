@@ -18,8 +18,8 @@ bool pull(int m, struct node *const y[], struct node *const dy[], int n, struct 
 /* dy = J dx. */
 bool push(int n, struct node *const x[], struct node *const dx[], int m, struct node *const y[], struct node *dy[],
           struct failure **);
-/* ys = y for every row of xs, with `rows` rows. xs[j] NULL: x[j] is not mapped. */
-bool spread(dim rows, int n, struct node *const x[], struct node *const xs[], int m, struct node *const y[],
+/* ys = y for every row of xs, with `rows` rows. xs[j] NULL: x[j] is not mapped. active: as in struct rule, or NULL. */
+bool spread(dim rows, struct node *active, int n, struct node *const x[], struct node *const xs[], int m, struct node *const y[],
             struct node *ys[], struct failure **);
 
 /* ---- Applying the rule of one node: handles in a scope of their own ---- */
