@@ -67,7 +67,16 @@ static void plain(struct printer *p, enum kir_op op, weft_dtype d, const char *d
   }
 }
 
+/* or(c, c), a copy of a condition that is read when c has changed, goes through a word: a driver's compiler was seen to take
+ * the predicate for c itself, after the change (a_carry_that_ends_a_loop_is_that_of_the_step). */
+static void copied(struct printer *p, const char *dst, const char *c) {
+  const char *word = ptx_own(p, OWN_WORD);
+  ptx_line(p, "selp.u32 %s, 1, 0, %s", word, c);
+  ptx_line(p, "setp.ne.u32 %s, %s, 0", dst, word);
+}
+
 static void logic(struct printer *p, enum kir_op op, weft_dtype d, const char *dst, const char *const in[]) {
+  if (d == WEFT_BOOL && op == KIR_OR && !strcmp(in[0], in[1])) { copied(p, dst, in[0]); return; }
   if (op == KIR_NOT) ptx_line(p, "not.%s %s, %s", ptx_bits(d), dst, in[0]);
   else ptx_line(p, "%s.%s %s, %s, %s", kir_rows[op].name, ptx_bits(d), dst, in[0], in[1]);
 }
