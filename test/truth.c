@@ -93,12 +93,19 @@ static exact integrand(const struct shape *p, exact u) {
   exact y = expl(p->a * l + tail);
   return p->by_a ? y * l : y;
 }
-static exact integral(const struct shape *p) {
-  exact sum = 0, step = 1 / 64.0L;
-  for (int k = -64 * 6; k <= 64 * 60; k++) {
-    exact s = k * step, u = expl(s - expl(-s)), w = u * (1 + expl(-s));
-    if (u > 0 && isfinite(u)) sum += w * integrand(p, u) * step;
+enum { PER_UNIT = 16, FIRST = -6 * PER_UNIT, LAST = 60 * PER_UNIT };
+static struct { exact u, weight; } nodes[LAST - FIRST + 1];
+static void find_nodes(void) {
+  for (int k = FIRST; k <= LAST; k++) {
+    exact s = (exact)k / PER_UNIT, u = expl(s - expl(-s));
+    nodes[k - FIRST].u = u, nodes[k - FIRST].weight = u * (1 + expl(-s)) / PER_UNIT;
   }
+}
+static exact integral(const struct shape *p) {
+  exact sum = 0;
+  if (!nodes[LAST - FIRST].weight) find_nodes();
+  for (int k = FIRST; k <= LAST && p->a * nodes[k - FIRST].u < 11400; k++) /* beyond, e^-au is 0 */
+    if (nodes[k - FIRST].u > 0) sum += nodes[k - FIRST].weight * integrand(p, nodes[k - FIRST].u);
   return sum;
 }
 
@@ -118,8 +125,8 @@ static double gamma_part(double a, double x, bool is_upper) {
   if (x > a + 60 + 10 * sqrt(a) && !is_upper) return 1;
   if (!is_upper) return (double)gamma_p(a, x);
   if (x > 800) return 0;
-  exact sum = 0, step = 1 / 64.0L; /* from x on: t = x + u */
-  for (int k = -64 * 6; k <= 64 * 8; k++) {
+  exact sum = 0, step = 1 / (exact)PER_UNIT; /* from x on: t = x + u */
+  for (int k = FIRST; k <= 8 * PER_UNIT; k++) {
     exact s = k * step, u = expl(s - expl(-s)), t = x + u;
     sum += u * (1 + expl(-s)) * expl((a - 1) * logl(t) - t) * step;
   }
