@@ -611,6 +611,9 @@ WEFT_MUST weft_status weft_eval(int n, weft_array *const[]);        /* compute a
 WEFT_MUST weft_status weft_eval_async(int n, weft_array *const[]);  /* the same, but return once it is started */
 WEFT_MUST weft_status weft_wait(int n, weft_array *const[], double seconds);
                                   /* until ready, or TIMEOUT; seconds < 0: for ever. n = 0: all this thread started */
+weft_array *weft_to(weft_array *, int device);  /* x on that device: what is computed from it runs there, and nowhere else until
+                                     weft_to brings it away; -1: on none in particular, so it runs where the thread
+                                     says (WEFT_DEVICE). In the body of a loop, which runs in one place, it is x */
 typedef enum { WEFT_LAZY, WEFT_RUNNING, WEFT_READY, WEFT_FAILED } weft_state;
 weft_state  weft_state_of(weft_array *, int *device);  /* never waits. device may be NULL; where, if READY */
 
@@ -642,8 +645,9 @@ WEFT_MUST weft_status weft_save(const char *path, int n, const char *const names
  * weft_set returns the value before, or -1 if it refuses. Bytes are those of the current device. */
 
 typedef enum {
-  WEFT_DEVICE,        /* where work started by this thread runs: 0 the CPU, 1.. GPUs. At first the environment variable
-                         WEFT_DEVICE, else 0; evaluating on a device that is not there is an error */
+  WEFT_DEVICE,        /* where work started by this thread runs, unless weft_to has placed it: 0 the CPU, 1.. GPUs. Values stay
+                         where they were computed until they are read or wanted elsewhere. At first the environment
+                         variable WEFT_DEVICE, else 0; evaluating on a device that is not there is WEFT_ERR_DEVICE */
   WEFT_DEVICE_COUNT,  /* read only */
   WEFT_THREADS,       /* the most CPU threads for work started by this thread */
   WEFT_REWRITES,      /* of functions this thread compiles: 0 those that keep every bit, as outside functions; 1 those too that

@@ -154,6 +154,7 @@ MAKE(turn, weft_transpose(x[0], NULL))
 MAKE(odd, weft_slice(x[0], axis, 1, WEFT_END, 2))
 MAKE(alias, weft_alias(x[0]))
 MAKE(stop, weft_stop_gradient(x[0]))
+MAKE(to, weft_to(x[0], 0))
 MAKE(depend, weft_depends(x[0], 1, x + 1))
 MAKE(pad, weft_pad(x[0], axis, 2, 1, weft_at(weft_reshape(weft_concat(0, WEFT_ARRAYS(weft_reshape(x[1], WEFT_DIMS(WEFT_ANY)), weft_full(weft_dtype_of(x[0]), WEFT_DIMS(1), 1))), WEFT_DIMS(WEFT_ANY)), 0, weft_integer(0))))
 MAKE(concat, weft_concat(axis, WEFT_ARRAYS(x[0], x[1], weft_flip(x[0], axis))))
@@ -558,6 +559,7 @@ static const struct call calls[] = {
   { "sub", "log_softmax", 1, 'a', 1, make_log_softmax, plain_log_softmax },
   { "div", "var", 1, 'r', 1, make_var, plain_var }, { "sqrt", "std", 1, 'r', 1, make_std, plain_std },
   { "alias", "alias", 1, 'a', 0, make_alias, same }, { "stop_gradient", "stop_gradient", 1, 'a', 0, make_stop, same },
+  { "to", "to", 1, 'a', 0, make_to, same },
   { "depends", "depends", 2, 'a', 0, make_depend, same },
 };
 enum { CALLS = sizeof calls / sizeof *calls };
@@ -736,6 +738,7 @@ static weft_array *front(weft_array *x) { return weft_slice(x, 0, 0, 3, 1); }
 static weft_array *back(weft_array *x) { return weft_slice(x, 0, 5, 2, -1); }
 
 #define D(name, expression) static weft_array *d_##name(weft_array *x) { return (expression); }
+D(to, weft_mul(weft_to(x, 0), x))
 D(neg, weft_neg(x)) D(abs, weft_abs(x)) D(sqrt, weft_sqrt(x)) D(rsqrt, weft_rsqrt(x)) D(exp, weft_exp(x)) D(log, weft_log(x))
 D(log1p, weft_log1p(x)) D(tanh, weft_tanh(x)) D(sigmoid, weft_sigmoid(x))
 D(square, weft_square(x)) D(reciprocal, weft_reciprocal(x)) D(sign, weft_mul(weft_sign(x), x)) D(floor, weft_mul(weft_floor(x), x))
@@ -800,6 +803,7 @@ D(rms_norm, weft_rms_norm(matrix(x), front(x), 1e-5)) D(layer_norm, weft_layer_n
 D(attention, weft_attention(matrix(x), matrix(x), matrix(x), &(weft_attention_options){ .is_causal = 1 }))
 
 static const struct { const char *name; array_function f; const double *x; bool has_loop; } derivatives[] = {
+  S(to),
 #define S(name) { #name, d_##name, any_sign, false },
 #define A(name) { #name, d_##name, above_0, false },
 #define L(name) { #name, d_##name, above_0, true },

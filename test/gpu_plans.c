@@ -391,11 +391,12 @@ TEST(cuda_device_says_what_it_is) {
   softmax(y);
   EXPECT_OK(weft_eval(1, y));
   EXPECT(weft_get(WEFT_BYTES_PEAK) >= 2 * 2000 * 1500 * 4);
+  EXPECT(weft_get(WEFT_BYTES_USED) >= 2000 * 1500 * 4); /* the value lives there */
+  weft_scope_discard(s);
   EXPECT_INT(weft_get(WEFT_BYTES_USED), 0);
   EXPECT(weft_get(WEFT_BYTES_CACHED) > 0);
   EXPECT(weft_set(WEFT_BYTES_CACHE, 0) >= 0);
   EXPECT_INT(weft_get(WEFT_BYTES_CACHED), 0);
-  weft_scope_discard(s);
 }
 
 /* ---- without a device: what the scheduler writes is printed, and ptxas takes it ---- */

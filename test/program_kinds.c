@@ -516,6 +516,7 @@ MAKE(series) { return ok(grow(p, kind, 0, NULL, 4, (int64_t[]){ any_dtype(p), an
 /* ---- the same value ---- */
 
 BUILD(stop_gradient) { return weft_stop_gradient(in[0]); }
+BUILD(to) { return weft_to(in[0], 0); }
 BUILD(alias) { return weft_alias(in[0]); }
 BUILD(depends) { return weft_depends(in[0], 1, in + 1); }
 MAKE(same) {
@@ -556,7 +557,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(windows, 3, true, windows) X(conv, 3, true, conv) X(random_split, 1, false, random_split)                                \
   X(random_bits, 2, false, random) X(random_randint, 1, false, random)                                                       \
   X(random_categorical, 1, false, random_axis) X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
-  X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(depends, 1, true, same)
+  X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
 ROWS(X)
 #undef X

@@ -385,3 +385,84 @@ TEST(a_device_of_the_environment_that_is_not_there_is_an_error) {
   else unsetenv("WEFT_DEVICE");
   free(before);
 }
+
+/* ---- Placing ---- */
+
+TEST(what_is_computed_from_a_placed_array_runs_there) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_exp(weft_mul(ramp(), weft_scalar(0))), *y = weft_mul(weft_to(weft_mul(x, ramp()), 1), weft_scalar(2));
+  weft_array *z = weft_to(y, 2), *both[] = { plus(y, 1), plus(z, 2), plus(x, 3) };
+  EXPECT_OK(weft_eval(3, both));
+  EXPECT_INT(place_of(both[0]), 1);
+  EXPECT_INT(place_of(both[1]), 2);
+  EXPECT_INT(place_of(both[2]), 0);
+  EXPECT_INT(far_counts().downloads, 1); /* from device 1 to 2 */
+  expect_ramp(both[0], 2, 1);
+  expect_ramp(both[1], 2, 2);
+  expect_ramp(weft_to(y, 0), 2, 0);
+  expect_ramp(plus(weft_to(y, -1), 5), 2, 5);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(two_places_are_an_error_that_names_both) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_to(ramp(), 1), *y = weft_to(ramp(), 2);
+  EXPECT_INT(weft_check(weft_add(x, plus(y, 1))), WEFT_ERR_DEVICE);
+  EXPECT_TEXT(weft_message(), "weft_add: operands are on devices 1 and 2; weft_to brings one to the other");
+  EXPECT_INT(weft_check(weft_to(x, 3)), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_check(weft_to(x, -2)), WEFT_ERR_DEVICE);
+  expect_ramp(weft_add(x, weft_to(plus(y, 1), 1)), 2, 1);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(functions_loops_updates_and_gradients_follow_their_place) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope *s = weft_scope_open();
+  weft_array *w = weft_to(ramp(), 1), *v = ramp(), *dw, *dv, *y;
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *out = plus(in, 1);
+  weft_function *f = weft_compile(body, 1, &in, 1, &out);
+  weft_call(f, 1, &w, 1, &y);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_INT(place_of(y), 1);
+  expect_ramp(y, 1, 1);
+  body = weft_scope_open();
+  in = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), out = plus(weft_to(plus(in, 1), 2), 1); /* moves inside */
+  weft_function *g = weft_compile(body, 1, &in, 1, &out);
+  weft_call(g, 1, &v, 1, &y);
+  expect_ramp(y, 1, 2);
+  weft_loop *l = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(l, w);
+  weft_loop_next(l, c, weft_add(c, weft_to(w, 1)));
+  y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_INT(place_of(y), 1);
+  expect_ramp(y, 4, 0);
+  weft_array *wrt[] = { v, w }, *d[2], *loss = weft_sum(weft_mul(weft_to(v, 1), weft_mul(w, w)), WEFT_ALL);
+  weft_grad(loss, 2, wrt, d);
+  dv = d[0], dw = d[1];
+  weft_array *all[] = { plus(weft_sqrt(dv), 0), weft_div(dw, weft_mul(weft_scalar(2), weft_to(v, 1))) };
+  EXPECT_OK(weft_eval(2, all));
+  EXPECT_INT(place_of(all[0]), 0);
+  EXPECT_INT(place_of(all[1]), 1);
+  expect_ramp(all[0], 1, 0);
+  for (int i = 0; i < 3; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_update(w, plus(w, 1));
+    weft_update(v, plus(v, 2));
+    EXPECT_OK(weft_scope_close(step));
+  }
+  EXPECT_INT(place_of(w), 1);
+  EXPECT_INT(place_of(v), 0);
+  expect_ramp(w, 1, 3);
+  expect_ramp(v, 1, 6);
+  weft_scope_discard(s);
+  end();
+}

@@ -42,7 +42,7 @@ name_call call_arange, call_linspace, call_eye, call_identity, call_rms_norm, ca
 name_made make_asarray, make_result_type;
 name_call call_take, call_take_along, call_put_along;
 name_call call_einsum, call_tensordot, call_outer, call_dot;
-name_call call_depends;
+name_call call_depends, call_to_device;
 name_made make_from_dlpack;
 
 #endif

@@ -142,6 +142,8 @@ const struct name weft_names[] = {
     "betainc([1.0], 2.0, 1.0)", "[1.0]"),
   FUNCTION(depends, "(a, on, /)", call_depends, weft_depends, "a, computed after all arrays of the list on",
     "depends([1], [[2], [3]])", "[1]"),
+  FUNCTION(to_device, "(a, device, /)", call_to_device, weft_to, "a on that device, and what is computed from it; -1: on none",
+    "to_device([1], 0)", "[1]"),
   FUNCTION(where, "(condition, a, b, /)", call_ternary, weft_where, "a where the condition holds, else b",
     "where([True, False], 1, 2)", "[1, 2]"),
   FUNCTION(fma, "(a, b, c, /)", call_ternary, weft_fma, "a b + c, rounded once", "fma([2.0], 3.0, 1.0)", "[7.0]"),

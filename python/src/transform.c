@@ -1,6 +1,7 @@
 /* transform.c -- what transforms of Python functions are made of, on flat lists of arrays: names to trace with, which
  * belong to the scope that is open, and the transforms of expressions. */
 #include "names.h"
+#include <limits.h>
 #include <string.h>
 
 /* ---- Names to trace with; they belong to the scope that is open ---- */
@@ -92,6 +93,15 @@ weft_array *call_depends(const struct name *row, PyObject *const arg[]) {
   weft_array *x = convert_array(arg[0], NULL, 0), *after = x ? weft_depends(x, on.n, on.array) : NULL;
   list_drop(&on);
   return after;
+}
+
+/* (a, device); numbers beyond those of devices stay beyond them */
+weft_array *call_to_device(const struct name *row, PyObject *const arg[]) {
+  int64_t device;
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  (void)row;
+  if (!x || convert_integer(arg[1], &device)) return NULL;
+  return weft_to(x, device < -1 || device > INT_MAX ? INT_MAX : (int)device);
 }
 
 /* become(array, other): the object array names what other names, and belongs to the body that is being traced. */

@@ -12,7 +12,7 @@ from weft import _core
 
 ROWS = {row["name"]: row for row in _core.names}
 STUB = (pathlib.Path(weft.__file__).parent / "_core.pyi").read_text()
-TYPES = {"axis": "_Axis", "keepdims": "bool", "dtype": "_DtypeLike", "reverse": "bool", "shape": "Any", "axes": "Any", "ddof": "int",
+TYPES = {"axis": "_Axis", "keepdims": "bool", "dtype": "_DtypeLike", "reverse": "bool", "shape": "Any", "axes": "Any", "ddof": "int", "device": "int",
          "decimals": "int", "k": "int", "n": "int", "m": "Optional[int]", "num": "int", "endpoint": "bool", "offset": "int", "axis1": "int",
          "axis2": "int", "source": "int", "destination": "int", "start_axis": "int", "end_axis": "int", "arrays": "Sequence[_ArrayLike]",
          "mode": "str", "copy": "Optional[bool]", "equal_nan": "bool", "rtol": "float", "atol": "float", "eps": "float", "subscripts": "str",

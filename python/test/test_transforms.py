@@ -387,3 +387,11 @@ def test_map_over_keywords():
     assert weft.vmap(lambda x, by, power=1: x * by ** power)(x, by=weft.array([3.0, 4.0]), power=2).tolist() == [9, 32]
     assert weft.vmap(lambda *, by: by["a"] * 2)(by={"a": np.array([1.0, 2.0])}).tolist() == [2, 4]
     assert weft.vmap(lambda x, by: x.sum() * by, in_axes=1)(weft.array([[1.0, 2.0]]), by=x).tolist() == [1, 4]
+
+
+def test_to_device_places_and_gradients_come_back():
+    x = weft.array([1.0, 2.0, 3.0])
+    assert weft.to_device(x, 0).tolist() == [1, 2, 3]
+    assert weft.grad(lambda x: weft.sum(weft.to_device(x, 0) ** 2))(x).tolist() == [2, 4, 6]
+    with pytest.raises(RuntimeError, match="no device 99"):
+        weft.eval(weft.to_device(x, 99))

@@ -123,9 +123,24 @@ static weft_array *handle_for(struct weft_scope *s, struct node *n) {
   return h;
 }
 
+/* Two of its inputs are placed on different devices. */
+static struct failure *placed_twice(const struct node *n) {
+  int first = 0, other = 0;
+  for (int i = 0; i < n->n_in && !other; i++) {
+    int p = n->in[i]->place;
+    if (p && !first) first = p;
+    else if (p && p != first) other = p;
+  }
+  return fail(WEFT_ERR_DEVICE, n->origin, "weft_%s: operands are on devices %d and %d; weft_to brings one to the other",
+              n->op->name, first - 1, other - 1);
+}
+
 weft_array *array_of(struct node *n) {
-  return n ? handle_for(scope_current(), n)
-           : array_failed(fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"));
+  if (!n) return array_failed(fail(WEFT_ERR_MEMORY, scope_origin(), "weft: out of memory"));
+  if (n->place != PLACE_TWO) return handle_for(scope_current(), n);
+  struct failure *why = placed_twice(n);
+  node_release(n);
+  return array_failed(why);
 }
 
 static void note(struct weft_scope *s, struct failure *f) {

@@ -39,6 +39,17 @@ static void fill(struct node *n, const struct op *op, weft_dtype dtype, int rank
   if (attr_bytes) memcpy(n->attr, attr, attr_bytes);
 }
 
+/* An op runs where its inputs are placed; weft_to places its result. */
+static uint8_t place_of(const struct node *n) {
+  uint8_t place = 0;
+  if (n->op == &op_to) return n->in[0]->place == PLACE_TWO ? PLACE_TWO : (uint8_t)(1 + ((const struct to_attr *)n->attr)->device);
+  for (int i = 0; i < n->n_in; i++) {
+    uint8_t p = n->in[i]->place;
+    if (p) place = place && place != p ? PLACE_TWO : p;
+  }
+  return place;
+}
+
 struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
                        struct node *const in[], const void *attr, size_t attr_bytes) {
   struct node *n = mem_alloc(node_bytes(rank, n_in, attr_bytes));
@@ -47,6 +58,7 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
   atomic_init(&n->refs, 1);
   n->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
   n->origin = caller()->origin;
+  n->place = place_of(n);
   for (int i = 0; i < rank; i++) dim_retain(n->dims[i]);
   for (int i = 0; i < n_in; i++) node_retain(n->in[i]);
   if (op->hold) op->hold(n->attr);

@@ -21,6 +21,7 @@ struct op;
 struct arena;
 struct buffer;
 
+enum { PLACE_TWO = 255 };
 enum node_state { NODE_LAZY, NODE_QUEUED, NODE_RUNNING, NODE_READY, NODE_FAILED };
 
 /* Where a ready node's elements are: data[offset + sum_k i_k stride[k]], in elements of the dtype. */
@@ -36,6 +37,7 @@ struct node {
   bool is_to_forget;       /* graph lock: among those whose history goes when the last trace ends */
   bool is_floating;        /* local nodes: computed in the kernel of its only user */
   _Atomic uint8_t state;
+  uint8_t place;           /* 1 + the device it is placed on, as one of its inputs is; 0: on none; PLACE_TWO: inputs disagree */
   _Atomic int32_t n_owned; /* handles that name it and have an owner */
   _Atomic int32_t n_loose; /* those of them whose scope has ended: their owners alone keep them */
   int n_in;

@@ -1,5 +1,5 @@
-/* identity.c -- nodes that pass their first operand on: a new name, a wall for derivatives, an order of events. They are
- * gone before anything is scheduled. */
+/* identity.c -- nodes that pass their first operand on: a new name, a wall for derivatives, an order of events, a
+ * place (run/move.c). They are gone before anything is scheduled. */
 #include "base/mem.h"
 #include "op/operand.h"
 
@@ -38,6 +38,19 @@ const struct op op_stop_gradient = { .name = "stop_gradient", .kind = OP_IDENTIT
                                      .again = pass_again };
 const struct op op_depends = { .name = "depends", .kind = OP_IDENTITY, .vjp = pass_vjp, .jvp = depends_jvp,
                                .batch = depends_batch, .again = pass_again };
+
+/* ---- Placing ---- */
+
+static int device_of(const struct node *n) { return (int)((const struct to_attr *)n->attr)->device; }
+
+/* A cotangent goes back to where the operand is placed. */
+static weft_array *to_vjp(const struct rule *r, int k, weft_array *dy) { return (void)k, weft_to(dy, r->in[0]->node->place - 1); }
+static weft_array *to_jvp(const struct rule *r, int k, weft_array *dx) { return (void)k, weft_to(dx, device_of(r->node)); }
+static weft_array *to_batch(const struct rule *r, const bool is_mapped[]) {
+  return (void)is_mapped, weft_to(r->in[0], device_of(r->node));
+}
+
+const struct op op_to = { .name = "to", .kind = OP_IDENTITY, .vjp = to_vjp, .jvp = to_jvp, .batch = to_batch, .again = pass_again };
 
 static weft_array *passed(const char *fn, const struct op *op, weft_array *x) {
   struct node *n;

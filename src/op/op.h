@@ -23,7 +23,7 @@ enum op_kind {
   OP_CONCAT,   /* attr: struct axis_attr */
   OP_PAIR,     /* in: re, im; one complex array of them. In plans only: see struct parts */
   OP_PAD,      /* in: x, value (0-d); attr: struct pad_attr */
-  OP_IDENTITY, /* alias, stop_gradient, depends, checkpoint, custom: in[0] moved through; gone before scheduling */
+  OP_IDENTITY, /* alias, stop_gradient, depends, to, checkpoint, custom: in[0] moved through; gone before scheduling */
   OP_LOOP,     /* attr: struct loop_attr; several results, taken by OP_ITEM */
   OP_CALL,     /* attr: struct call_attr; several results; expanded before scheduling */
   OP_ITEM,     /* in: a node with several results; attr: struct item_attr */
@@ -53,6 +53,7 @@ struct kind_facts {
 extern const struct kind_facts kind_facts[];
 
 /* No attr has padding: equal ones are equal bytes. */
+struct to_attr { int64_t device; };  /* -1: on none in particular */
 struct axis_attr { int axis; };
 struct transpose_attr { int axes[WEFT_RANK_MAX]; };          /* attr_bytes covers rank entries only */
 struct strided_attr { int64_t offset, stride[WEFT_RANK_MAX]; }; /* of the elements row by row; attr_bytes: rank strides */
@@ -178,7 +179,7 @@ extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_io
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
     op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_windows, op_take,
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,
-    op_depends, op_item, op_loop, op_call, op_sort, op_host,
+    op_depends, op_to, op_item, op_loop, op_call, op_sort, op_host,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
 extern const struct op op_random_bits; /* in: k0, k1, i, n, all u32: see random.c */
 extern const struct op op_gamma_draw; /* in: a, x drawn with the shape a: x as a function of a */

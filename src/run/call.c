@@ -73,7 +73,10 @@ static struct node *number_leaf(const struct node *n) {
 /* To plan with: the same value under an identity of its own, as an argument may be given twice. */
 static struct node *alias_of(struct node *n) {
   if (n->op == &op_scalar) return number_leaf(n);
-  return value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
+  struct node *alias =
+    value_node((weft_dtype)n->dtype, n->rank, n->dims, buffer_retain(n->value->buf), n->value->offset, n->value->stride);
+  if (alias) alias->place = n->place;
+  return alias;
 }
 
 /* What a plan of a call is for. The rank of an argument is the function's matter, so equal calls have equally many words. */
@@ -93,7 +96,7 @@ static bool meet(int64_t **word, bool notes, int64_t value) {
 }
 
 static bool is_for(int64_t *word, bool notes, int n_in, struct node *const in[], int n, struct node *const item[]) {
-  bool same = meet(&word, notes, eval_settings()->device);
+  bool same = meet(&word, notes, eval_device(item[0]));
   for (int i = 0; same && i < n; i++) same = meet(&word, notes, ((const struct item_attr *)item[i]->attr)->k);
   for (int i = 0; same && i < n_in; i++) {
     for (int d = 0; same && d < in[i]->rank; d++) same = meet(&word, notes, in[i]->dims[d]);
@@ -271,6 +274,7 @@ static struct failure *run_items(struct node *call, int n, struct node *item[]) 
   if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
   struct plan_set *s = set_of(f);
   if (!s) return no_memory();
+  eval_settings()->place = item[0]->place;
   struct call_plan *e = find(s, f->n_in, call->in, n, item);
   if (e) return run_call(e, f, n, item, call->in);
   failure = plan_entry(f, call->in, n, item, &e);
@@ -284,7 +288,9 @@ static struct failure *run_items(struct node *call, int n, struct node *item[]) 
 /* Once an item has its value, another thread may make it forget the call: it is held until we are done with it. */
 struct failure *eval_call(int n, struct node *item[]) {
   struct node *call = node_retain(item[0]->in[0]);
+  int before = eval_settings()->place;
   struct failure *f = run_items(call, n, item);
+  eval_settings()->place = before;
   node_release(call);
   return f;
 }

@@ -105,6 +105,7 @@ static struct buffer *number_buffer(const struct node *n) {
 static struct node *promise_of(const struct node *n) {
   struct node *p = node_make(&op_value, (weft_dtype)n->dtype, n->rank, n->dims, 0, NULL, NULL, 0);
   if (!p) return NULL;
+  p->place = n->place;
   p->value = mem_alloc(sizeof *p->value + sizeof *p->value->stride * (size_t)n->rank);
   bool ok = p->value && (n->op != &op_scalar || (p->value->buf = number_buffer(n)));
   atomic_store_explicit(&p->state, NODE_RUNNING, memory_order_relaxed);

@@ -24,6 +24,11 @@ struct eval_settings *eval_settings(void) {
   return s;
 }
 
+int eval_device(const struct node *n) {
+  const struct eval_settings *s = eval_settings();
+  return n->place ? n->place - 1 : s->place ? s->place - 1 : s->device;
+}
+
 int eval_threads(void) {
   int asked = eval_settings()->threads;
   return asked ? asked : pool_threads();
@@ -85,7 +90,7 @@ static struct failure *unusable(const struct node *n) {
   return n->op->agree && n->n_in ? n->op->agree(n) : NULL;
 }
 
-enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED };
+enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED, MOVES };
 
 /* A result of a loop whose number of steps, or executed length, is to be known before anything is planned: sizes depend on
  * it, and kernels. Not so that of a branch, or of a loop that only computes its carries. And one of a loop in whose body
@@ -166,6 +171,7 @@ static enum obstacle look(const struct node_list *l, struct failure **failure, s
     struct node *n = l->node[i];
     if ((*failure = unusable(n))) return BLOCKED;
     if (found == CLEAR && !has_value(n) && !is_free(n)) found = WAITS;
+    else if (found == CLEAR && n->op == &op_to && eval_moves(n)) found = MOVES, *which = n;
     else if (found == CLEAR && n->op->kind == OP_CALL && !has_value(n)) found = CALLS, *which = n;
     else if (found == CLEAR && n->op->kind == OP_ITEM && !has_value(n) && is_unsized(n)) found = UNSIZED, *which = n;
     else if (found == CLEAR && n->op->kind == OP_LOOP && unknown_length(n)) found = UNSIZED, *which = unknown_length(n);
@@ -563,6 +569,7 @@ static bool is_loose(const struct node *n) { return atomic_load_explicit(&n->n_l
 static bool begin(struct eval *e, int n, struct node *const target[], const struct eval_options *o) {
   *e = (struct eval){ .n = n, .n_asked = n, .settings = *eval_settings(), .in_background = o->in_background,
                       .only_targets = o->only_targets, .is_asked = is_asked(o), .n_heirs = o->n_heirs, .heir = o->heir };
+  if (n) e->settings.device = eval_device(target[0]);
   e->target = mem_alloc(sizeof *e->target * (size_t)(n + 1));
   e->forgets = mem_alloc((size_t)n + 1);
   if (!e->target || !e->forgets) {
@@ -653,10 +660,11 @@ static struct failure *approach(struct eval *e) {
     const struct node *many = in_the_way == CALLS ? which : in_the_way == UNSIZED ? which->in[0] : NULL;
     int n_items = many ? items_of(&l, many, &item) : 0;
     dim length = in_the_way == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
-    which = in_the_way == UNSIZED ? node_retain(which) : NULL;
+    which = in_the_way == UNSIZED || in_the_way == MOVES ? node_retain(which) : NULL;
     node_list_free(&l);
     graph_unlock();
     if (n_items < 0) return node_release(which), no_memory();
+    if (in_the_way == MOVES) f = eval_move(which);
     if (in_the_way == CALLS) f = eval_call(n_items, item);
     if (in_the_way == UNSIZED) f = n_items ? size_loop(n_items, item) : tell_length(which, length);
     node_release(which);
@@ -761,6 +769,7 @@ weft_status eval_nodes(int n, struct node *const target[], const struct eval_opt
   *failure = NULL;
   for (int i = 0; i < n; i++) there &= state_of(target[i]) == NODE_READY;
   if (there && !checks) return forget(is_asked(o) ? n : 0, target), WEFT_OK;
+  if (!eval_is_one_place(n, target)) return eval_by_place(n, target, o, failure);
   if (o->in_background) *failure = start(n, target, o);
   else if (!begin(&e, n, target, o)) *failure = no_memory();
   else {
@@ -904,7 +913,7 @@ bool eval_is_sized(int n, struct node *const target[]) {
   graph_lock();
   if (walk_sized(&l, n, target)) {
     enum obstacle found = look(&l, &f, &which);
-    is_sized = f || found != UNSIZED; /* what fails says so when it is planned */
+    is_sized = f || (found != UNSIZED && found != MOVES); /* what fails says so when it is planned */
     node_list_free(&l);
   }
   graph_unlock();

@@ -33,10 +33,17 @@ weft_status values_await(int n, struct node *const[], struct failure **);
 weft_status value_copy(const struct node *, void *dst, struct failure **);
 
 /* This thread's settings. */
-struct eval_settings { const volatile int *cancel; int threads, device, check; enum rule_tag rewrites; bool blas, is_known; };
+struct eval_settings {
+  const volatile int *cancel;
+  int threads, device, check;
+  int place;                /* 1 + the device of the call that is being evaluated; 0: none is placed */
+  enum rule_tag rewrites;
+  bool blas, is_known;
+};
 struct eval_settings *eval_settings(void);
 int check_default(void);     /* as the environment says */
 bool blas_default(void);
+int eval_device(const struct node *); /* where it is to be computed: where it is placed, or where this thread says */
 int eval_threads(void);      /* the most for work started by this thread */
 bool eval_is_to_tell(void);  /* somebody wants to know before work of more than a moment begins */
 void eval_before_long(void); /* calls whom weft_before_long named on this thread */
@@ -71,6 +78,10 @@ struct failure *eval_cost(int n, struct node *const target[], weft_cost *);
  * the caller meanwhile. */
 struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[]);
 bool eval_is_sized(int n, struct node *const target[]); /* nothing must be computed before they can be planned */
+bool eval_moves(const struct node *); /* move.c: it is to be brought to its place before the rest is planned */
+struct failure *eval_move(struct node *); /* the same: it is */
+bool eval_is_one_place(int n, struct node *const target[]);
+weft_status eval_by_place(int n, struct node *const target[], const struct eval_options *, struct failure **);
 struct failure *eval_call(int n, struct node *item[]); /* call.c: items of one call */
 struct failure *eval_uneven(int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known number */
 /* Results that have their values: the items, which nobody has claimed yet, get those. */
