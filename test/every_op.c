@@ -803,11 +803,10 @@ D(rms_norm, weft_rms_norm(matrix(x), front(x), 1e-5)) D(layer_norm, weft_layer_n
 D(attention, weft_attention(matrix(x), matrix(x), matrix(x), &(weft_attention_options){ .is_causal = 1 }))
 
 static const struct { const char *name; array_function f; const double *x; bool has_loop; } derivatives[] = {
-  S(to),
 #define S(name) { #name, d_##name, any_sign, false },
 #define A(name) { #name, d_##name, above_0, false },
 #define L(name) { #name, d_##name, above_0, true },
-  S(neg) S(abs) A(sqrt) A(rsqrt) S(exp) A(log) A(log1p) S(tanh) S(sigmoid) S(square) S(reciprocal)
+  S(to) S(neg) S(abs) A(sqrt) A(rsqrt) S(exp) A(log) A(log1p) S(tanh) S(sigmoid) S(square) S(reciprocal)
   S(exp2) S(expm1) A(log2) A(log10) S(sin) S(cos) S(tan) S(asin) S(acos) S(atan) S(sinh) S(cosh) S(asinh) A(acosh) S(atanh) S(erf) S(erfc) S(erfinv)
   A(pow) S(atan2) S(hypot) S(logaddexp)
   A(lgamma) A(gamma) A(digamma) A(trigamma) S(erfcx) S(erfcinv) S(ndtr) S(ndtri) S(log_ndtr) S(log1mexp) S(logit) S(sinc) S(i0) S(i0e) S(i1) S(i1e) S(j0) S(j1) A(xlogy) A(xlog1py) A(zeta) A(polygamma)

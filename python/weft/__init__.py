@@ -28,8 +28,8 @@ from ._core import (
     ones, ones_like, outer, pad, polygamma, positive, power, prod, put_along_axis, radians, ravel, real, reciprocal,
     relu, remainder, repeat, reshape, result_type, right_shift, rms_norm, roll, round, rsqrt, searchsorted, sigmoid,
     sign, silu, sin, sinc, sinh, size, sized, softmax, softplus, sort, split, sqrt, square, squeeze, stack, state, std,
-    stop_gradient, subtract, sum, swapaxes, take, take_along_axis, tan, tanh, tensordot, tile, to_device, trace, transpose, tri,
-    trigamma, tril, triu, trunc, uint16, uint32, uint64, uint8, var, where, window, windows, xlog1py, xlogy, zeros,
+    stop_gradient, subtract, sum, swapaxes, take, take_along_axis, tan, tanh, tensordot, tile, to_device, trace, transpose,
+    tri, trigamma, tril, triu, trunc, uint16, uint32, uint64, uint8, var, where, window, windows, xlog1py, xlogy, zeros,
     zeros_like, zeta)
 from ._file import load, save, save_safetensors
 from ._loop import cond, scan, while_loop
