@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/mem.h"
 #include "run/device.h"
 #include "run/launch.h"
 #include "test.h"
@@ -54,10 +55,13 @@ static struct far *far_of(const struct device *d) { return d->self; }
 
 static void advance(struct far *f, enum queue q, uint64_t point);
 
+/* A device has scratch of its own: want of memory on the host does not reach its kernels. */
 static void run_kernel(struct far *f, struct work_item *w) {
   counts.runs++;
+  mem_fail_pause(true);
   if (is_over(&far_runs_left)) f->is_lost = true;
   if (!f->is_lost && launch_run(&backend_vm, w->code->vm, w->code->k, &w->code->facts, &w->launch, 2)) f->is_lost = true;
+  mem_fail_pause(false);
   if (far_cancel_after_run) *(volatile int *)(uintptr_t)far_cancel_after_run = 1;
 }
 

@@ -29,6 +29,7 @@ BUILD(with_number) { /* p[0]: which side; p[1]: a whole number */
 }
 BUILD(where) { return weft_where(in[0], in[1], in[2]); }
 BUILD(fma) { return weft_fma(in[0], in[1], in[2]); }
+BUILD(betainc) { return weft_betainc(in[0], in[1], in[2]); }
 BUILD(clip) { return weft_clip(in[0], s->p[0] & 1 ? NULL : weft_scalar(-1.5), s->p[0] & 2 ? NULL : in[1]); }
 BUILD(cast) { return weft_cast(in[0], (weft_dtype)s->p[0]); }
 BUILD(complex) { return weft_complex(in[0], in[1]); }
@@ -80,6 +81,10 @@ MAKE(where) {
 MAKE(fma) {
   int a = pick(p, p->is_smooth ? FLOAT : 0), b = partner(p, a), c = partner(p, a);
   return ok(grow(p, kind, 3, (int[]){ a, b, c }, 0, NULL));
+}
+MAKE(betainc) { /* one array in all its roles */
+  int a = pick(p, FLOAT);
+  return ok(grow(p, kind, 3, (int[]){ a, a, a }, 0, NULL));
 }
 MAKE(clip) {
   int a = pick(p, FLOAT), b = partner(p, a);
@@ -538,7 +543,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
 #undef ROW
 /* name, weight, is_smooth, how it is chosen */
 #define ROWS(X)                                                                                                              \
-  X(where, 4, true, where) X(fma, 3, true, fma) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
+  X(where, 4, true, where) X(fma, 3, true, fma) X(betainc, 2, false, betainc) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
   X(sort, 3, false, sort) X(argsort, 1, false, sort) X(searchsorted, 1, false, search)                                       \
   X(var, 2, true, var) X(std, 1, true, var) X(over, 3, true, over)                                                            \
   X(reshape, 5, true, reshape) X(reshape_like, 2, true, like) X(broadcast, 5, true, broadcast)                                \

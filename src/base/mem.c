@@ -5,12 +5,12 @@
 #include <string.h>
 
 static _Atomic int64_t live, count, fail_at;
-static _Atomic int fail_sticky;
+static _Atomic int fail_sticky, fail_paused;
 static _Atomic bool is_watched;
 
 int mem_should_fail(void) {
   int64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
-  if (!at) return 0;
+  if (!at || atomic_load(&fail_paused)) return 0;
   int64_t n = atomic_fetch_add(&count, 1) + 1;
   return n == at || (n > at && fail_sticky);
 }
@@ -20,6 +20,8 @@ void mem_fail_at(int64_t n, int sticky) {
   atomic_store(&fail_sticky, sticky);
   atomic_store(&fail_at, n);
 }
+
+void mem_fail_pause(int on) { atomic_store(&fail_paused, on); }
 
 int64_t mem_count(void) { return atomic_load(&count); }
 void mem_watch(void) { atomic_store(&is_watched, true); }

@@ -12,6 +12,7 @@ void mem_free(void *);          /* NULL: nothing */
 
 /* For tests: the n-th allocation from now on fails (1: the next one), and all after it if sticky. 0: none does. */
 void mem_fail_at(int64_t n, int sticky);
+void mem_fail_pause(int on);    /* meanwhile none fails and none is counted: what a test's own device allocates */
 int64_t mem_count(void);        /* allocations made since mem_fail_at was last called */
 int mem_should_fail(void);      /* counts one allocation made elsewhere (buffers, mappings) as a site */
 void mem_watch(void);           /* counts live blocks from now on; nobody else wants to know */
