@@ -432,9 +432,9 @@ static void explain(const char *op, int column, char *cell) {
   else sprintf(cell + strlen(cell), "%s(%d)", *cell ? " " : "", note(why));
 }
 
-/* The last cell of the op's row in a page that is there. */
+/* The last cell of the op's row in a page that is there; nothing if that is but the number of a reason. */
 static void old_cell(const char *page, const char *op, char *cell) {
-  char start[64];
+  char start[64], *first = cell;
   snprintf(start, sizeof start, "\n| %s |", op);
   const char *row = strstr(page, start), *end = row ? strchr(row + 1, '\n') : NULL, *from = end;
   *cell = 0;
@@ -443,6 +443,7 @@ static void old_cell(const char *page, const char *op, char *cell) {
   while (*++from == ' ') {}
   while (*from != ' ' && *from != '|') *cell++ = *from++;
   *cell = 0;
+  if (*first == '(') *first = 0;
 }
 
 static void print_row(FILE *out, const struct op *op, const char *page) {
