@@ -151,7 +151,7 @@ int leaf(struct program *p, weft_dtype t, int rank, const int64_t dims[]) {
   struct step s = { .row = &kind_leaf, .form = { t, rank, { 0 } }, .value = plain_new(t, rank, dims) };
   struct plain parts = plain_parts(&s.value);
   bool is_odd = !p->is_smooth && once_in(p, 4);
-  memcpy(s.form.dims, dims, (size_t)rank * sizeof *dims);
+  if (rank) memcpy(s.form.dims, dims, (size_t)rank * sizeof *dims);
   for (int64_t i = 0; i < parts.count; i++) {
     if (plain_is_float(parts.dtype)) plain_set_f(&parts, i, any_number(p, is_odd));
     else plain_set_i(&parts, i, t == WEFT_BOOL ? (int64_t)any(p, 2) : (int64_t)any(p, 19) - 9);
