@@ -258,15 +258,6 @@ static weft_array *some_of_each(weft_array *key, weft_array *a) {
 static const double shapes_of[] = { 0.2, 0.7, 1, 1.5, 2, 3.25, 8, 40, 1.1, 0.9, 5, 6 };
 enum { SHAPES_OF = sizeof shapes_of / sizeof *shapes_of };
 
-static void expect_same(int line, weft_array *a, weft_array *b) {
-  size_t n, m;
-  double *x = all_f64(a, &n), *y = all_f64(b, &m);
-  if (n != m || !are_same(x, y, n)) test_fail(__FILE__, line, "they differ");
-  free(x);
-  free(y);
-}
-#define EXPECT_SAME(a, b) expect_same(__LINE__, a, b)
-
 TEST(rejections_have_the_same_bits_in_every_way_of_evaluation) {
   double *first = NULL;
   for (int i = 0; i < n_ways; i++) {

@@ -6,15 +6,6 @@
 #include "test.h"
 #include "values.h"
 
-#define SCOPED(name)                      \
-  static void in_scope_##name(void);      \
-  TEST(name) {                            \
-    weft_scope *s_ = weft_scope_open();   \
-    in_scope_##name();                    \
-    weft_scope_discard(s_);               \
-  }                                       \
-  static void in_scope_##name(void)
-
 /* y_i = x_i + i + base, and the sum of x: of f64 [n]. */
 struct counting { _Atomic int calls, released; bool counts; int fails_at, status; double base; pthread_t thread; weft_array *asks; volatile int *flag; };
 

@@ -8,15 +8,6 @@
 #include "test.h"
 #include "values.h"
 
-#define SCOPED(name)                      \
-  static void in_scope_##name(void);      \
-  TEST(name) {                            \
-    weft_scope *s_ = weft_scope_open();   \
-    in_scope_##name();                    \
-    weft_scope_discard(s_);               \
-  }                                       \
-  static void in_scope_##name(void)
-
 enum { ROWS = 37, LENGTH = 211 };
 
 static float numbers[ROWS * LENGTH];

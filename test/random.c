@@ -77,15 +77,6 @@ static weft_array *draws_of(weft_array *key) {
   return weft_add(weft_add(weft_cast(u, WEFT_F64), z), weft_cast(b, WEFT_F64));
 }
 
-static void expect_same(int line, weft_array *a, weft_array *b) {
-  size_t n, m;
-  double *x = all_f64(a, &n), *y = all_f64(b, &m);
-  if (n != m || !are_same(x, y, n)) test_fail(__FILE__, line, "they differ");
-  free(x);
-  free(y);
-}
-#define EXPECT_SAME(a, b) expect_same(__LINE__, a, b)
-
 TEST(draws_have_the_same_bits_in_every_way_of_evaluation) {
   double *first = NULL;
   for (int i = 0; i < 5; i++) {

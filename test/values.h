@@ -45,6 +45,25 @@ static inline bool are_same(const double *a, const double *b, size_t n) {
   return same;
 }
 
+static inline void expect_same_bits(const char *file, int line, weft_array *a, weft_array *b) {
+  size_t n, m;
+  double *x = all_f64(a, &n), *y = all_f64(b, &m);
+  if (n != m || !are_same(x, y, n)) test_fail(file, line, "they differ");
+  free(x);
+  free(y);
+}
+#define EXPECT_SAME(a, b) expect_same_bits(__FILE__, __LINE__, a, b)
+
+/* A test whose arrays belong to a scope of its own. */
+#define SCOPED(name)                      \
+  static void in_scope_##name(void);      \
+  TEST(name) {                            \
+    weft_scope *s_ = weft_scope_open();   \
+    in_scope_##name();                    \
+    weft_scope_discard(s_);               \
+  }                                       \
+  static void in_scope_##name(void)
+
 static inline bool near(double a, double b, double tolerance) {
   double size = 1 + (a < 0 ? -a : a);
   double d = a - b;
