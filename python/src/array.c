@@ -36,6 +36,11 @@ int array_describe(PyObject *self, int64_t word[1 + WEFT_RANK_MAX]) {
   return 1 + rank;
 }
 
+void array_open(int open, int rank, int64_t dims[]) {
+  for (int k = 0; k < rank && open; k++)
+    if (open == OPEN_ALL || dims[k] != 1) dims[k] = WEFT_ANY;
+}
+
 PyObject *array_list(int n, weft_array *const a[]) {
   PyObject *list = PyList_New(n);
   for (int i = 0; list && i < n; i++) {

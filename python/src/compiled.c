@@ -1,8 +1,8 @@
 /* compiled.c -- what weft.compile returns: a function that goes straight to weft where it can.
  *
- * It is straight when every argument is an array, by position, and a call with the same dtypes and sizes was traced before
- * and gave an array, or a tuple or list of them. Everything else, and the first call of each kind, is left to a function in
- * Python, which traces and tells what it has learnt. */
+ * It is straight when every argument is an array, by position, and a call with the same dtypes and sizes (where it is open for
+ * sizes: the same ranks) was traced before and gave an array, or a tuple or list of them. Everything else, and the first call of
+ * each kind, is left to a function in Python, which traces and tells what it has learnt. */
 #include "core.h"
 #include <stddef.h>
 #include <string.h>
@@ -22,16 +22,18 @@ struct compiled {
   PyObject_HEAD
   vectorcallfunc call;
   PyObject *otherwise, *dict, *weak_references;
+  int open;                /* which sizes of arguments it is chosen by: OPEN_NONE .. */
   struct known *known;
 };
 
 /* How many words; -1: they are not all arrays whose sizes are known. */
-static int describe(Py_ssize_t n, PyObject *const args[], int64_t word[WORDS]) {
+static int describe(int open, Py_ssize_t n, PyObject *const args[], int64_t word[WORDS]) {
   int at = 0;
   if (n > MOST_ARGS) return -1;
   for (Py_ssize_t i = 0; i < n; i++) {
     int n_words = array_check(args[i]) ? array_describe(args[i], word + at) : -1;
     if (n_words < 0) return -1;
+    array_open(open, n_words - 1, word + at + 1);
     at += n_words;
   }
   return at;
@@ -39,7 +41,7 @@ static int describe(Py_ssize_t n, PyObject *const args[], int64_t word[WORDS]) {
 
 static const struct known *find(const struct compiled *self, Py_ssize_t n, PyObject *const args[]) {
   int64_t word[WORDS];
-  int n_words = self->known ? describe(n, args, word) : -1;
+  int n_words = self->known ? describe(self->open, n, args, word) : -1;
   for (const struct known *k = self->known; k && n_words >= 0; k = k->next)
     if (k->n_words == n_words && !memcmp(k->word, word, sizeof *word * (size_t)n_words)) return k;
   return NULL;
@@ -87,7 +89,7 @@ static PyObject *learn(PyObject *object, PyObject *arguments) {
   int n_results;
   int64_t word[WORDS];
   if (!PyArg_ParseTuple(arguments, "O!OOi", &PyTuple_Type, &args, &function, &container, &n_results)) return NULL;
-  int n_words = describe(PyTuple_GET_SIZE(args), PySequence_Fast_ITEMS(args), word);
+  int n_words = describe(self->open, PyTuple_GET_SIZE(args), PySequence_Fast_ITEMS(args), word);
   if (n_words < 0 || n_results > MOST_RESULTS || !function_of(function)) Py_RETURN_NONE;
   struct known *k = PyMem_Malloc(sizeof *k + sizeof *word * (size_t)n_words);
   if (!k) return PyErr_NoMemory();
@@ -136,6 +138,7 @@ static PyMethodDef methods[] = {
 };
 static PyMemberDef members[] = {
   { "otherwise", T_OBJECT, offsetof(struct compiled, otherwise), 0, "the function in Python" },
+  { "open", T_INT, offsetof(struct compiled, open), 0, "0: it is traced for every size; 1: but 1 for none; 2: for none" },
   { 0 },
 };
 static PyGetSetDef properties[] = {

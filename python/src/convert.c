@@ -339,9 +339,8 @@ int convert_shape(PyObject *o, int *rank, int64_t dims[]) {
   return wrong ? -1 : 0;
 }
 
-int convert_dims(PyObject *array, int *rank, int64_t dims[]) { return convert_dims_of(array_handle(array), rank, dims); }
-
-int convert_dims_of(weft_array *a, int *rank, int64_t dims[]) {
+/* WEFT_ANY for a size that only a call will tell. */
+static int open_dims(weft_array *a, int *rank, int64_t dims[]) {
   *rank = weft_rank(a);
   if (*rank < 0) return raise_status(weft_check(a)), -1;
   for (int i = 0; i < *rank; i++) {
@@ -349,10 +348,21 @@ int convert_dims_of(weft_array *a, int *rank, int64_t dims[]) {
     if (dims[i] >= 0) continue;
     weft_status s = weft_eval(1, &a); /* what is in the way, unless it is a name */
     if (s && s != WEFT_ERR_NO_VALUE) return raise_status(s), -1;
-    return raise_no_size(i), -1;
+    dims[i] = WEFT_ANY;
   }
   return 0;
 }
+
+int convert_dims(PyObject *array, int *rank, int64_t dims[]) { return convert_dims_of(array_handle(array), rank, dims); }
+
+int convert_dims_of(weft_array *a, int *rank, int64_t dims[]) {
+  if (open_dims(a, rank, dims)) return -1;
+  for (int i = 0; i < *rank; i++)
+    if (dims[i] < 0) return raise_no_size(i), -1;
+  return 0;
+}
+
+int convert_open_dims(PyObject *array, int *rank, int64_t dims[]) { return open_dims(array_handle(array), rank, dims); }
 
 /* Numbers and the like first: making arrays of them may run Python, which may give an object another array. */
 static PyObject *all_arrays(PyObject *sequence) {

@@ -31,6 +31,9 @@ int array_assign(PyObject *self, weft_array *);      /* self names this one from
 PyObject *array_from(PyObject *);                    /* the object itself if it is an array, else one made of it */
 int array_describe(PyObject *, int64_t word[1 + WEFT_RANK_MAX]); /* dtype and rank, the sizes: how many words; -1: a size
                                                         is not known yet, and no exception is set */
+/* Which sizes a compiled function is for: those of its arguments; those that are 1, as only these stretch; or it says itself. */
+enum { OPEN_NONE, OPEN_ALL_BUT_ONE, OPEN_ALL };
+void array_open(int open, int rank, int64_t dims[]);       /* WEFT_ANY for sizes it is not chosen by */
 PyObject *array_list(int n, weft_array *const[]);    /* a list of new objects */
 
 /* op.c: the frame of every operation. */
@@ -73,6 +76,7 @@ int convert_is_index(PyObject *);                    /* whether it is one intege
 int convert_shape(PyObject *, int *rank, int64_t dims[]);
 int convert_dims(PyObject *array, int *rank, int64_t dims[]); /* of an array: every size is a number */
 int convert_dims_of(weft_array *, int *rank, int64_t dims[]);
+int convert_open_dims(PyObject *array, int *rank, int64_t dims[]); /* the same, WEFT_ANY for sizes that are not known yet */
 int convert_integer(PyObject *, int64_t *);
 int convert_all(int n, PyObject *const o[], weft_array *a[]); /* operands; whether all could be converted */
 /* A list of arrays, owned, so that whatever Python does meanwhile they stay. */

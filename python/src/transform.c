@@ -13,15 +13,38 @@ static PyObject *alias(PyObject *module, PyObject *o) {
   return array_wrap(weft_alias(array_handle(o)));
 }
 
-/* input(like, skip): a name of the dtype and the sizes of like without its first axes. */
+/* The sizes that a shape says, None for any, of an array that has so many axes. */
+static int sizes_said(PyObject *shape, int rank, int64_t dims[]) {
+  PyObject *list = PySequence_Fast(shape, "compile: a shape is a sequence of sizes, None for any");
+  Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(list) : -1;
+  int failed = n != rank;
+  if (list && failed) PyErr_Format(PyExc_ValueError, "compile: a shape of %zd axes for an argument that has %d", n, rank);
+  for (int k = 0; k < rank && !failed; k++) {
+    PyObject *size = PySequence_Fast_GET_ITEM(list, k);
+    if (size == Py_None) dims[k] = WEFT_ANY;
+    else if (!(failed = convert_integer(size, &dims[k])) && dims[k] < 0)
+      failed = (PyErr_Format(PyExc_ValueError, "compile: the size %lld of axis %d is negative", (long long)dims[k], k), 1);
+  }
+  Py_XDECREF(list);
+  return failed ? -1 : 0;
+}
+
+/* input(like, skip, open=0, shape=None): a name of the dtype and the sizes of like without its first axes; of any size where it
+ * is open; or of the sizes that the shape says. */
 static PyObject *input(PyObject *module, PyObject *args) {
-  PyObject *like;
-  int rank, skip;
+  PyObject *like, *shape = Py_None;
+  int rank, skip, open = OPEN_NONE;
   int64_t dims[WEFT_RANK_MAX];
   (void)module;
-  if (!PyArg_ParseTuple(args, "O!i", &array_type, &like, &skip) || convert_dims(like, &rank, dims)) return NULL;
+  if (!PyArg_ParseTuple(args, "O!i|iO", &array_type, &like, &skip, &open, &shape) || convert_open_dims(like, &rank, dims))
+    return NULL;
   if (skip > rank) return PyErr_Format(PyExc_ValueError, "a 0-d array has no axis to map over");
+  if (shape != Py_None && sizes_said(shape, rank, dims)) return NULL;
+  if (shape == Py_None) array_open(open, rank, dims);
+  int is_known = 1;
+  for (int k = skip; k < rank; k++) is_known &= dims[k] >= 0;
   origin_mark();
+  if (skip && !is_known) return array_wrap(weft_alias(weft_at(array_handle(like), 0, weft_integer(0)))); /* a row of its sizes */
   return array_wrap(weft_input(weft_dtype_of(array_handle(like)), rank - skip, dims + skip));
 }
 

@@ -93,21 +93,24 @@ static PyObject *arrays(PyObject *module, PyObject *const trees[], Py_ssize_t n)
 }
 
 /* Dtype, rank and sizes of every array, as bytes: what a compiled function is chosen by. */
-static PyObject *signature(PyObject *module, PyObject *list) {
+static PyObject *signature(PyObject *module, PyObject *args) {
   int64_t small[64], *out = small;
+  PyObject *list;
+  int open;
   (void)module;
-  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "signature: a list of arrays is expected");
+  if (!PyArg_ParseTuple(args, "O!i", &PyList_Type, &list, &open)) return NULL;
   Py_ssize_t n = PyList_GET_SIZE(list), at = 0;
   if (n > 64 / (WEFT_RANK_MAX + 1)) out = PyMem_Malloc((size_t)n * (WEFT_RANK_MAX + 1) * sizeof *out);
   if (!out) return PyErr_NoMemory();
   PyObject *bytes = NULL;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *a = PyList_GET_ITEM(list, i);
-    int64_t dims[WEFT_RANK_MAX];
     int rank;
     if (!array_check(a)) { PyErr_SetString(PyExc_TypeError, "signature: a list of arrays is expected"); goto end; }
-    if (convert_dims(a, &rank, dims)) goto end;
-    at += array_describe(a, out + at);
+    if (convert_open_dims(a, &rank, out + at + 1)) goto end;
+    out[at] = (int64_t)weft_dtype_of(array_handle(a)) << 8 | rank;
+    array_open(open, rank, out + at + 1);
+    at += 1 + rank;
   }
   bytes = PyBytes_FromStringAndSize((char *)out, at * (Py_ssize_t)sizeof *out);
 end:
@@ -120,6 +123,7 @@ PyMethodDef tree_functions[] = {
     "flatten_tree(tree, other): ([arrays], structure); other(x) makes an array or a part of the "
     "structure of whatever is no container" },
   { "arrays", (PyCFunction)(void (*)(void))arrays, METH_FASTCALL, "arrays(*trees): all arrays in the trees" },
-  { "signature", signature, METH_O, "signature([arrays]): their dtypes and sizes as bytes" },
+  { "signature", signature, METH_VARARGS,
+    "signature([arrays], open): their dtypes and sizes as bytes; open 1: sizes but 1 are any, 2: all are" },
   { 0 },
 };

@@ -263,3 +263,62 @@ def test_state_that_a_function_replaces_is_as_before_unless_it_is_an_output():
     h = weft.compile(lambda y: f(y), inputs=state, outputs=[state])
     assert [h(y).tolist() for _ in range(2)] == [[8], [17]]
     assert state["x"].tolist() == [100] and state["new"].tolist() == [5]
+
+
+def test_one_trace_serves_all_sizes(rng):
+    traces = []
+
+    @weft.compile(shapes="any")
+    def f(x, y):
+        traces.append(0)
+        return weft.exp(x).sum(0) + y * weft.size(x, 0), x[1:] - x[:-1]
+
+    for n in (2, 3, 7, 50):
+        x, y = rng.standard_normal((n, 4)), rng.standard_normal(4)
+        total, steps = f(weft.array(x), weft.array(y))
+        np.testing.assert_allclose(np.array(total), np.exp(x).sum(0) + y * n, rtol=1e-12)
+        np.testing.assert_array_equal(np.array(steps), np.diff(x, axis=0))
+    assert len(traces) == 1
+    f(weft.ones((1, 4)), weft.ones(4))  # a size of 1 stretches, another dtype promotes: other traces
+    assert len(traces) == 2
+    with pytest.raises(ValueError, match="differ|broadcast"):
+        f(weft.zeros((3, 4), weft.float64), weft.zeros(5, weft.float64))
+
+
+def test_shapes_say_which_sizes_are_fixed():
+    traces = []
+
+    def f(x, y):
+        traces.append(0)
+        with pytest.raises(weft.NoValueError):
+            x.shape
+        return weft.vmap(lambda a, b: a * b.sum())(x, y)
+
+    compiled = weft.compile(f, shapes=[(None, 2), (None, 3)])
+    for n in (0, 1, 2, 5):
+        assert compiled(weft.ones((n, 2)), weft.ones((n, 3))).tolist() == [[3, 3]] * n
+    assert len(traces) == 1
+    with pytest.raises(ValueError, match=r"argument 2 is \[2,4\]"):
+        compiled(weft.ones((2, 2)), weft.ones((2, 4)))
+    with pytest.raises(ValueError, match="taken to be equal differ"):
+        compiled(weft.ones((2, 2)), weft.ones((3, 3)))
+    for wrong in ([(None, 2)], [(None,), (None, 3)], [(None, 2), (-1, 3)]):
+        with pytest.raises(ValueError, match="compile"):
+            weft.compile(f, shapes=wrong)(weft.ones((2, 2)), weft.ones((2, 3)))
+    with pytest.raises(ValueError, match="shapes='all'"):
+        weft.compile(f, shapes="all")
+
+
+def test_functions_of_any_size_are_differentiated_mapped_looped_and_nested():
+    inner = weft.compile(lambda y: y * y)
+    total = weft.compile(lambda x: inner(x).sum() * x[1:].sum(), shapes="any")
+    slope = weft.compile(weft.grad(total), shapes="any")
+    for n in (2, 3, 5):
+        x = weft.arange(1, n + 1, dtype=weft.float64)
+        np.testing.assert_allclose(np.array(slope(x)), np.array(weft.grad(lambda x: (x * x).sum() * x[1:].sum())(x)))
+        rows = weft.stack([x, x + 1])
+        np.testing.assert_allclose(np.array(weft.vmap(total)(rows)), [total(x).item(), total(x + 1).item()])
+    running = weft.compile(lambda x: weft.scan(lambda c, a: (c + a, c * a), weft.array(0.0), x), shapes="any")
+    for n in (0, 1, 3, 4):
+        last, all_of_them = running(weft.ones(n))
+        assert last.item() == n and all_of_them.tolist() == list(range(n))

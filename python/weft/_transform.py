@@ -170,8 +170,15 @@ def vmap(fun, in_axes=0, out_axes=0):
     return mapped
 
 
+def _length(row):
+    try:
+        return len(row)
+    except _core.NoValueError:
+        return None  # of an argument of any size: looked at when it is known
+
+
 def _check_lengths(rows):
-    lengths = {len(row) for row in rows if row is not None}
+    lengths = {_length(row) for row in rows if row is not None} - {None}
     if len(lengths) > 1:
         raise ValueError(f"vmap: the mapped axes differ in length: {sorted(lengths)}")
 
@@ -193,13 +200,13 @@ class _Compiled:
             compiled.learn(args, self.function, self.structure[0], len(self.structure) - 2)
 
 
-def _trace(fun, leaves, structure, state, inputs, outputs, rewrites):
+def _trace(fun, leaves, structure, state, inputs, outputs, rewrites, shapes):
     """Runs fun on names in place of the arrays. Those of the state get names while it runs, and come back after it."""
     saved = [leaf.copy() for leaf in state]
     containers = _containers(inputs, outputs)
     with _core.Scope():
         with _core.Scope("compile") as body:
-            names = [_core.input(leaf, 0) for leaf in leaves + state]
+            names = _names(leaves, shapes) + [_core.input(leaf, 0) for leaf in state]
             try:
                 for leaf, name in zip(state, names[len(leaves):]):
                     _core.become(leaf, name)
@@ -218,6 +225,15 @@ def _trace(fun, leaves, structure, state, inputs, outputs, rewrites):
                 return _Compiled(body.compile(names, results), result_structure)
             finally:
                 set_rewrites(before)
+
+
+def _names(leaves, shapes):
+    """Names for arguments: of their sizes, of any, or of the sizes that a list of shapes says."""
+    if shapes is None or shapes == "any":
+        return [_core.input(leaf, 0, _OPEN[shapes]) for leaf in leaves]
+    if len(shapes) != len(leaves):
+        raise ValueError(f"compile: {len(shapes)} shapes for {len(leaves)} arrays")
+    return [_core.input(leaf, 0, 2, shape) for leaf, shape in zip(leaves, shapes)]
 
 
 def _walk(tree, passed):
@@ -248,11 +264,16 @@ def _restore(container, items):
 
 
 _REWRITES = {"exact": 0, "stable": 1, "fast": 2}
+_OPEN = {None: 0, "any": 1}
 
 
-def compile(fun=None, inputs=None, outputs=None, rewrites="stable"):
+def compile(fun=None, inputs=None, outputs=None, rewrites="stable", shapes=None):
     """fun as one program, traced once for every set of shapes, dtypes and other arguments. Without fun, with options alone:
     a decorator.
+
+    shapes="any": traced once for all sizes. Inside, sizes of arguments are values like others (weft.size(x, axis)), and x.shape
+    is not known; sizes of 1, which stretch in operations, are another trace. A list of shapes, one for each array among the
+    arguments, says itself which sizes are fixed: [(None, 3), (None,)], None being any.
 
     Arrays that fun uses but does not receive are constants with the value they have when it is traced. inputs and
     outputs are trees of arrays that fun reads and changes besides its arguments: state that varies. rewrites: "exact" keeps
@@ -261,18 +282,21 @@ def compile(fun=None, inputs=None, outputs=None, rewrites="stable"):
     if rewrites not in _REWRITES:
         raise ValueError(f"compile: rewrites={rewrites!r} is none of {', '.join(_REWRITES)}")
     if fun is None:
-        return functools.partial(compile, inputs=inputs, outputs=outputs, rewrites=rewrites)
+        return functools.partial(compile, inputs=inputs, outputs=outputs, rewrites=rewrites, shapes=shapes)
+    if isinstance(shapes, str) and shapes != "any":
+        raise ValueError(f'compile: shapes={shapes!r} is neither "any" nor a list of shapes')
     traces = {}
     compiled = functools.update_wrapper(_core.Compiled(), fun)
+    compiled.open = _OPEN[shapes] if shapes is None or isinstance(shapes, str) else 2
 
     def otherwise(*args, **kwargs):
         leaves, structure = flatten_memory((args, kwargs))
         state = [] if inputs is None else _distinct(arrays(inputs))
         values = leaves + state
-        key = (structure, len(leaves), _core.signature(values))
+        key = (structure, len(leaves), _core.signature(leaves, compiled.open), _core.signature(state, 0))
         trace = traces.get(key)
         if trace is None:
-            trace = traces[key] = _trace(fun, leaves, structure, state, inputs, outputs, _REWRITES[rewrites])
+            trace = traces[key] = _trace(fun, leaves, structure, state, inputs, outputs, _REWRITES[rewrites], shapes)
             if inputs is None and outputs is None and not kwargs and all(type(x) is array for x in args):
                 trace.teach(compiled, args)
         results = trace.function(values)

@@ -301,7 +301,7 @@ static struct failure *not_rows(const struct node *x, const struct node *xs, dim
   if (xs->rank != x->rank + 1 || !dims_equal(x->rank, x->dims, xs->rank - 1, xs->dims + 1))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: x %d is %s, so xs must be that with one axis in front, not %s", j + 1,
                 shape_show(x, &a), shape_show(xs, &b));
-  if (!dim_same(xs->dims[0], rows))
+  if (!dim_same(xs->dims[0], rows) && !sizes_meet("weft_map", dim_resolve(xs->dims[0]), dim_resolve(rows)))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: xs %d is %s, but the first has other rows", j + 1, shape_show(xs, &b));
   return NULL;
 }
@@ -314,12 +314,33 @@ static weft_array *in_every_row(struct node *y, dim rows) {
   return array_of(node_broadcast(node_retain(y), y->rank + 1, dims));
 }
 
-static void map_all(int n, struct node *const x[], struct node *const xs[], int m, struct node *const y[], weft_array *out[]) {
+/* Lengths that are not known yet are taken to be equal: xs with that of the first, or NULL. */
+static struct node *with_rows(struct node *xs, dim rows) {
+  dim dims[WEFT_RANK_MAX];
+  memcpy(dims, xs->dims, xs->rank * sizeof *dims);
+  dims[0] = rows;
+  return node_reshape(node_retain(xs), xs->rank, dims);
+}
+
+/* The length that all have: a number, if one of them is one. */
+static dim rows_of(int n, struct node *const xs[]) {
+  dim rows = dim_resolve(xs[0]->dims[0]);
+  for (int j = 1; j < n && !dim_is_known(rows); j++)
+    if (xs[j]->rank && dim_is_known(dim_resolve(xs[j]->dims[0]))) rows = dim_resolve(xs[j]->dims[0]);
+  return rows;
+}
+
+static void map_all(int n, struct node *const x[], struct node *xs[], int m, struct node *const y[], weft_array *out[]) {
   struct failure *why = NULL;
   if (n && !xs[0]->rank) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: xs 1 is 0-d and has no rows");
   if (!n && m) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_map: nothing to map over");
-  dim rows = n && !why ? xs[0]->dims[0] : 0;
+  dim rows = n && !why ? rows_of(n, xs) : 0;
   for (int j = 0; !why && j < n; j++) why = not_rows(x[j], xs[j], rows, j);
+  for (int j = 0; !why && j < n; j++) {
+    struct node *same = with_rows(xs[j], rows);
+    if (!same) why = no_memory();
+    else node_release(xs[j]), xs[j] = same;
+  }
   struct node **ys = node_list_new(m);
   if (!why && !ys) why = no_memory();
   if (!why && spread(rows, NULL, n, x, xs, m, y, ys, &why))
