@@ -4,6 +4,7 @@
  *     --but TEXT   not those whose name or file contains it; may be given several times
  *     --list       the tests as file: name, without running them
  *     --first      no test is begun after one has failed
+ *     --in-order   those of the first text first, then those of the second, and so on
  *     --jobs N     that many at once; default: the processors there are
  *     --shard I/N  every N-th test, from the I-th (1..N) on
  *     --here       one after another in this process, for debuggers
@@ -22,7 +23,7 @@
 enum { WATCHDOG_SECONDS = 60, MAX_JOBS = 64, MAX_BUTS = 32 };
 enum result { FAILED = 1, PASSED = 42, SKIPPED = 77 }; /* also exit statuses: a test that calls exit(0) has not passed */
 
-struct test { const char *name, *file; void (*run)(void); };
+struct test { const char *name, *file; void (*run)(void); bool is_begun; };
 struct job { pid_t pid; int test; double start; };
 
 static struct test *tests;
@@ -30,7 +31,7 @@ static int n_tests;
 static const struct test *current;
 static enum result current_result;
 
-static bool verbose, here, list_only, first;
+static bool verbose, here, list_only, first, in_order;
 static int n_jobs, shard = 1, n_shards = 1;
 static const char *buts[MAX_BUTS];
 static int n_buts;
@@ -46,7 +47,7 @@ void test_add(const char *name, const char *file, void (*run)(void)) {
   if (!grown) abort();
   const char *slash = strrchr(file, '/');
   tests = grown;
-  tests[n_tests++] = (struct test){ name, slash ? slash + 1 : file, run };
+  tests[n_tests++] = (struct test){ name, slash ? slash + 1 : file, run, false };
 }
 
 void test_fail(const char *file, int line, const char *format, ...) {
@@ -191,8 +192,19 @@ static void run_or_list(struct job jobs[], int i) {
   count(&tests[i], FAILED, 0);
 }
 
+/* Begins those of this shard that are called so and have not been begun yet; returns how many are called so. */
+static int run_those(struct job jobs[], int n_texts, char **texts) {
+  int n = 0;
+  for (int i = 0; i < n_tests && !(first && n_failed); i++) {
+    if (tests[i].is_begun || !wanted(&tests[i], n_texts, texts)) continue;
+    tests[i].is_begun = true;
+    if (n++ % n_shards == shard - 1) run_or_list(jobs, i);
+  }
+  return n;
+}
+
 static int usage(void) {
-  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n", stderr);
+  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--in-order] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n", stderr);
   return 2;
 }
 
@@ -205,6 +217,7 @@ static int options(int n, char **arg) {
     else if (!strcmp(arg[i], "--here")) here = true;
     else if (!strcmp(arg[i], "--verbose")) verbose = true;
     else if (!strcmp(arg[i], "--first")) first = true;
+    else if (!strcmp(arg[i], "--in-order")) in_order = true;
     else if (!strcmp(arg[i], "--but") && *value && n_buts < MAX_BUTS) buts[n_buts++] = value, i++;
     else if (!strcmp(arg[i], "--jobs") && sscanf(value, "%d", &n_jobs) == 1) i++;
     else if (!strcmp(arg[i], "--shard") && sscanf(value, "%d/%d", &shard, &n_shards) == 2) i++;
@@ -223,8 +236,9 @@ int main(int argc, char **argv) {
 
   struct job jobs[MAX_JOBS] = { 0 };
   int n_texts = argc - 1 - n_options, n_wanted = 0;
-  for (int i = 0; i < n_tests && !(first && n_failed); i++)
-    if (wanted(&tests[i], n_texts, argv + 1 + n_options) && n_wanted++ % n_shards == shard - 1) run_or_list(jobs, i);
+  char **texts = argv + 1 + n_options;
+  if (in_order) for (int i = 0; i < n_texts; i++) n_wanted += run_those(jobs, 1, texts + i);
+  else n_wanted = run_those(jobs, n_texts, texts);
   while (any_running(jobs)) finish_one(jobs);
   if (list_only) return 0;
   if (!weft_get) printf("no weft_get in this program: what tests leave behind was not checked\n");
