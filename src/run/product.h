@@ -1,0 +1,235 @@
+/* product.h -- a product of matrices that is run: [m,k] x [k,n] -> [m,n] for each of a batch.
+ *
+ * y is cut into cells; a thread takes one cell after the other, copies of the operands what is better copied, multiplies patch by
+ * patch and hands the finished cell to the kernel that goes on with it. How the operands are read is a strategy, one file each:
+ *
+ *   product_dots.c     one row, and the matrix as it lies: no patches
+ *   product_small.c    operands that the caches hold: read where they are
+ *   product_flat.c     few rows: the matrix is used hardly more than once, and read in long runs
+ *   product_panels.c   the rest: both operands are copied to panels
+ *   product_fed.c      two products that run together, the rows of one being the left operand of the other; each reads its
+ *                      operands by one of the above
+ *   product_library.c  a CBLAS that was asked for
+ *
+ * They share how y is cut (product_cut.c), panels, pieces and scratch (product_pack.c), patches (product_patch.c), and cells and
+ * threads (product_cells.c). product.c is the step. No choice made in any of them changes a bit, but a library's. */
+#ifndef WEFT_RUN_PRODUCT_H
+#define WEFT_RUN_PRODUCT_H
+#include <stdlib.h>
+#include "backend/patch.h"
+#include "base/least.h"
+#include "run/piece.h"
+#include "run/plan.h"
+
+enum {
+  PRODUCT_ALIGN = 64,       /* bytes: what threads write stands in lines of its own */
+  ROW_GAP = 64,             /* bytes between rows of a cell or of what is fed, lest they share the sets of a cache */
+  CELLS_A_THREAD = 4        /* at least: slow ones even out */
+};
+
+/* Strides in bytes. An operand that is made has no address: its strides say along which axis its pieces lie. */
+struct matrix {
+  uint8_t *at;
+  weft_dtype dtype;
+  int64_t row, column, batch[AXES];
+  const struct maker *maker;     /* NULL: it stands in memory */
+  struct piece_kernel *kernel;   /* the maker's, with its axes: */
+  int row_axis, column_axis;
+};
+
+/* How y is cut. Rows go in parts, one patch high; the first n_higher of them have one row more. Columns go in strips, as wide as a
+ * patch. A cell is some parts by some strips. */
+struct cut {
+  int64_t n_parts, part_rows, n_higher;
+  int width;                    /* columns of a patch */
+  int64_t n_strips;
+  int64_t cell_parts, cell_columns; /* of a cell, at most */
+  int64_t cell_row;             /* bytes from row to row of a cell */
+  int64_t n_row_cells, n_column_cells, n_cells;
+  int64_t turn;                 /* cells that a thread takes at a time */
+};
+
+/* What is copied before it is multiplied. */
+struct packing {
+  bool a, b, shares_b;          /* shares: all of b, once for all threads */
+  int together;                 /* products at a time: 2 or 4 if it multiplies pairs or fours */
+  int64_t chunk;                /* products between two visits of a patch */
+  int64_t held;                 /* rows of b that are packed at once */
+};
+
+/* Scratch of a thread, in the order in which it stands: panels, the cell, sums of blocks that are cut, rows for the next
+ * product, a piece of an operand, where sums of fours begin. */
+struct product_bytes { size_t a, b, cell, sums, fed, piece, starts; };
+
+/* What is fetched while a patch multiplies: of an operand that the next batch reads where it is, or of a matrix that the kernel
+ * which goes on with the cell reads. */
+struct fetching {
+  int64_t a_lines, b_lines;     /* of the cache, of one batch; then a cell is a batch. 0: nothing */
+  const uint8_t *read;          /* as large as the product; NULL: none */
+  int64_t read_stride[AXES];    /* bytes, by axis of the kernel */
+};
+
+struct worker;
+struct product;
+
+/* A way to read the operands. */
+struct strategy {
+  const char *name;
+  bool (*applies)(const struct product *);        /* parts and strips are cut */
+  void (*choose)(struct product *);               /* what is packed, and cells: calls product_cut_cells */
+  void (*multiply)(struct worker *, int64_t k, int64_t n); /* n products from k on, for all of the worker's cell */
+};
+extern const struct strategy strategy_dots, strategy_small, strategy_flat, strategy_panels; /* asked in this order */
+
+/* If it is turned, the rows here are the columns there: y' = b' a'. */
+struct product {
+  const struct contraction *c;
+  const struct contractor *unit;
+  const struct strategy *strategy;
+  weft_dtype reg;               /* dtype of sums, and of what is packed */
+  int size;                     /* bytes of an element of it */
+  int64_t m, n, k;
+  struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
+  int wanted;                   /* threads, if there were cells for all; */
+  int threads;                  /* those there are cells for */
+  struct cut cut;
+  struct packing packs;
+  struct product_bytes bytes;
+  struct fetching fetch;
+  patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
+  patch_code *row_code[2];      /* fours: of one row */
+  dots_code *dots;              /* strategy_dots: instead of patches */
+  uint8_t *scratch;             /* first what is shared, then that of each thread */
+  uint8_t *shared_b;            /* all strips of b, and where their sums start */
+  int32_t *shared_starts;
+  int64_t next_cell, next_strip; /* atomic: what nobody has taken yet begins there */
+  struct product *then;         /* what the rows of the kernel's result are the left operand of */
+  int64_t fed_row;              /* bytes from row to row of those */
+  struct piece_kernel *next;    /* goes on with a cell; its code may be NULL: there is none */
+  const volatile int *cancel;
+  int failed;                   /* atomic: out of memory for scratch */
+};
+
+struct cell {
+  int64_t batch[AXES];
+  int64_t part, parts, row, rows, column, columns; /* of the product: first, how many */
+};
+
+struct worker {
+  const struct product *p;
+  uint8_t *a, *b, *y, *sums;    /* scratch; sums: of blocks that are cut */
+  uint8_t *piece;
+  bool failed;                  /* out of memory */
+  int32_t *starts;              /* fours: where sums begin, by chunk and column */
+  int64_t b_batch, b_column, b_columns, b_k; /* what of b is packed, from b on; batch -1: nothing */
+  struct cell cell;
+  int64_t batch;                /* of the cell, as one number */
+  int64_t end;                  /* cells from here on are others' */
+  int64_t k;                    /* products to be added: fewer than there are where the others are with 0 */
+  uint8_t *fed;                 /* rows of the kernel's result, for .. */
+  struct worker *then;
+  const uint8_t *left;          /* .. whose left operand they are; NULL: it stands in memory */
+  int64_t finite_batch;         /* of b: all of this batch are finite; -1: not known; -2 - batch: they are not */
+};
+
+static inline int64_t divide_up(int64_t a, int64_t b) { return a ? (a - 1) / b + 1 : 0; }
+static inline int64_t round_up(int64_t a, int64_t to) { return divide_up(a, to) * to; }
+static inline size_t padded(int64_t bytes) { return (size_t)round_up(bytes, PRODUCT_ALIGN); }
+static inline bool product_is_cancelled(const struct product *p) { return flag_is_set(p->cancel); }
+
+static inline int64_t first_row(const struct product *p, int64_t part) {
+  return part * p->cut.part_rows + least(part, p->cut.n_higher);
+}
+static inline int rows_of_part(const struct product *p, int64_t part) {
+  return (int)(p->cut.part_rows + (part < p->cut.n_higher));
+}
+static inline int64_t panel_rows(const struct product *p, int64_t k) { return divide_up(k, p->packs.together); }
+
+/* So few rows that b is used hardly more than once. */
+static inline bool product_is_flat(const struct product *p) { return p->cut.n_parts <= 2; }
+static inline bool product_lies_along_k(const struct product *p) { return llabs(p->b.row) < llabs(p->b.column); }
+
+static inline const uint8_t *operand_corner(const struct worker *w, const struct matrix *x, int64_t row, int64_t column) {
+  const uint8_t *at = x->at + row * x->row + column * x->column;
+  for (int i = 0; i < w->p->c->n_batch; i++) at += w->cell.batch[i] * x->batch[i];
+  return at;
+}
+
+/* The left operand from a row of the cell and k on. */
+static inline const uint8_t *left_corner(const struct worker *w, int64_t row, int64_t k) {
+  return w->left ? w->left + (row - w->cell.row) * w->p->a.row + k * w->p->a.column : operand_corner(w, &w->p->a, row, k);
+}
+
+/* Columns of the strip that begins at column j of the cell. */
+static inline int64_t strip_columns(const struct worker *w, int64_t j) { return least(w->p->cut.width, w->cell.columns - j); }
+
+/* The panel of the strip that begins at column j. */
+static inline uint8_t *strip_at(const struct worker *w, int64_t j) {
+  return w->b + (w->cell.column - w->b_column + j) * panel_rows(w->p, w->p->packs.held) * w->p->size;
+}
+
+static inline uint64_t mask_of(const struct product *p, int64_t columns) {
+  return ~UINT64_C(0) >> (63 - (columns - 1) % p->unit->lanes(p->reg));
+}
+
+/* Fours: where the sums of a chunk begin, from column j of the cell on. k: of the rows that are packed. */
+static inline int32_t *start_of(const struct worker *w, int64_t k, int64_t j) {
+  int64_t columns = w->p->packs.shares_b ? w->p->cut.n_strips * w->p->cut.width : w->p->cut.cell_columns;
+  return w->starts + k / w->p->packs.chunk * columns + w->cell.column - w->b_column + j;
+}
+
+static inline int product_row_axis(const struct product *p) { return p->c->is_turned ? p->c->column_axis : p->c->row_axis; }
+static inline int product_column_axis(const struct product *p) { return p->c->is_turned ? p->c->row_axis : p->c->column_axis; }
+
+/* product_cut.c */
+double product_batches(const struct product *);
+int product_threads(const struct product *, int most, bool is_run);
+bool product_is_small(const struct product *);      /* the caches hold its operands */
+void product_cut_patches(struct product *);
+void product_cut_cells(struct product *, int64_t columns, int64_t parts); /* at most these a cell; what is packed has been chosen */
+int64_t product_parts_in(const struct product *, int64_t columns, int64_t bytes); /* of cells of so many columns and bytes */
+bool product_may_share(const struct product *);     /* threads may pack all of b together */
+
+/* product_pack.c */
+struct operand_block { const uint8_t *at; int64_t row, column; }; /* elements of an operand where they can be read */
+struct operand_block right_block(struct worker *, int64_t row, int64_t column, int64_t rows, int64_t columns);
+void product_pack_left(struct worker *, int64_t k, int64_t n);
+void product_pack_right(struct worker *, int64_t k);
+void product_pack_strips(struct worker *, int64_t from, int64_t n, int64_t first);
+void product_measure(struct product *);             /* bytes */
+size_t product_own_bytes(const struct product *);   /* scratch of one thread, */
+size_t product_shared_bytes(const struct product *); /* of all together, */
+size_t product_total_bytes(const struct product *); /* and both, with that of a product which is fed */
+uint8_t *product_room(const struct product *, int thread);
+void product_place_shared(struct product *);        /* in the scratch that is there now */
+void worker_begin(struct worker *, const struct product *, uint8_t *room);
+
+/* product_patch.c */
+int product_find_code(struct product *);            /* 1: out of memory; 2: nobody may make code */
+void product_by_patches(struct worker *, int64_t k, int64_t n); /* see struct strategy */
+void product_find_read(struct product *);
+
+/* product_cells.c */
+void cell_axes(const struct worker *, int64_t from[], int64_t extent[]);
+void cell_multiply(struct worker *);
+int cell_go_on(const struct worker *);              /* the kernel, on a cell. 1: out of memory */
+void product_run_cells(struct product *, size_t bytes);
+
+/* product_panels.c */
+int product_most_together(const struct product *);  /* products at a time, if all numbers allow it */
+bool product_pairs_are_allowed(const struct product *, int threads); /* looks at them */
+
+/* product_fed.c */
+void product_chain(struct product *, struct product *next); /* rows of the first are the left operand of the next */
+int fed_cell(struct worker *);                      /* the worker's cell and what it feeds. 1: out of memory */
+
+/* product_library.c */
+bool product_is_for_library(const struct product *);
+size_t product_library_bytes(const struct product *);
+struct failure *product_run_library(struct product *, struct run *);
+
+/* product.c */
+struct failure *product_outcome(const struct product *);
+struct failure *product_no_room(size_t bytes);
+
+#endif

@@ -1,0 +1,124 @@
+/* product_cut.c -- how y is cut: rows into parts, columns into strips, both into cells that fit a cache and that threads share.
+ * By shapes and threads alone. */
+#include "run/product.h"
+#include "run/pool.h"
+
+enum {
+  SMALL_BYTES = 1 << 18,    /* operands of at most this size are read where they are; see product_small.c */
+  HELD_BYTES = 4 << 20,     /* of a block of columns of b over all of k, packed by one thread; if it is more, b is packed chunk by
+                               chunk, and .. */
+  TALL_CELL = 32,           /* .. a cell has so many parts, each of which uses it */
+  SHARED_BYTES = 32 << 20,  /* of all of b, packed by all threads: 32 MiB is the last cache of eight cores of Zen 4 */
+  ROWS_BYTES = 1 << 17,     /* of a cell that has whole rows: it stays in the second cache while a kernel folds it */
+  UNEVEN_PARTS = 16,        /* more than so many a thread are as good as equally many for all */
+  GRAIN = 1 << 19,          /* products; less is not worth to wake a thread, */
+  FINE_GRAIN = 1 << 15,     /* nor less to share them with one that is awake: 64^3 takes 5.4 us by one, 3.6 by two */
+  READING = 4,              /* products that take as long as to read an element of b: a vector by 512^2 takes 6.8 us on two
+                               threads, 12.2 if what is read does not count */
+  TURNS = 16                /* of a thread, about: each takes some cells */
+};
+
+double product_batches(const struct product *p) {
+  double n = 1;
+  for (int i = 0; i < p->c->n_batch; i++) n *= (double)p->c->batch[i];
+  return n;
+}
+
+/* Work of a few microseconds is shared with a thread that need not be woken. To be asked once a run: now and then one is woken. */
+int product_threads(const struct product *p, int most, bool is_run) {
+  double products = (double)(p->m + READING) * (double)p->n * (double)(p->k + 1) * product_batches(p), grains = products / GRAIN;
+  bool is_shared = grains >= 2 || (most > 1 && products >= 2 * FINE_GRAIN && (!is_run || pool_is_awake()));
+  return !is_shared || p->c->has_still ? 1 : grains < 2 ? 2 : grains < most ? (int)grains : most;
+}
+
+/* Rows go in as few parts as patches allow, but equally many for each thread. */
+static int64_t count_parts(const struct product *p) {
+  int64_t n = divide_up(p->m, p->unit->rows());
+  return n > p->wanted && n < (int64_t)p->wanted * UNEVEN_PARTS ? least(round_up(n, p->wanted), p->m) : n;
+}
+
+void product_cut_patches(struct product *p) {
+  int lanes = p->unit->lanes(p->reg);
+  p->cut.n_parts = count_parts(p);
+  p->cut.part_rows = p->m / p->cut.n_parts;
+  p->cut.n_higher = p->m % p->cut.n_parts;
+  int vectors = (int)least(p->unit->vectors(p->reg, (int)p->cut.part_rows + (p->cut.n_higher > 0)), divide_up(p->n, lanes));
+  if (product_is_flat(p) && product_lies_along_k(p)) vectors = (int)least(vectors, 2); /* they are transposed in registers */
+  p->cut.width = vectors * lanes;
+  p->cut.n_strips = divide_up(p->n, p->cut.width);
+}
+
+bool product_is_small(const struct product *p) {
+  int64_t most = SMALL_BYTES / p->size / (p->k ? p->k : 1);
+  return p->m <= most && p->n <= most;
+}
+
+int64_t product_parts_in(const struct product *p, int64_t columns, int64_t bytes) {
+  int64_t n = bytes / (columns * p->size * (p->cut.part_rows + 1));
+  return n < 1 ? 1 : least(n, 8);
+}
+
+bool product_may_share(const struct product *p) {
+  for (int i = 0; i < p->c->n_batch; i++) if (p->b.batch[i]) return false;
+  if (p->threads == 1 || p->then || p->c->is_fed) return false;
+  return panel_rows(p, p->k) <= SHARED_BYTES / p->size / (p->cut.n_strips * p->cut.width);
+}
+
+static int64_t count_cells(const struct product *p) {
+  int64_t n = p->cut.n_row_cells * p->cut.n_column_cells;
+  for (int i = 0; i < p->c->n_batch; i++) n *= p->c->batch[i];
+  return n;
+}
+
+/* More cells, so that there are as many as wanted. */
+static void cut_rows(struct product *p, int64_t wanted) {
+  int64_t n = count_cells(p);
+  if (n < wanted) p->cut.n_row_cells = least(p->cut.n_parts, p->cut.n_row_cells * divide_up(wanted, n));
+}
+
+static void cut_columns(struct product *p, int64_t wanted) {
+  int64_t n = count_cells(p);
+  if (n < wanted) p->cut.n_column_cells = least(p->cut.n_strips, p->cut.n_column_cells * divide_up(wanted, n));
+}
+
+/* More cells than those that fit the caches, so that all threads have some. Those that copy a, and those that a kernel goes on
+ * with, have all columns they can. */
+static void cut_for_threads(struct product *p) {
+  int64_t wanted = (int64_t)p->threads * (p->threads == 1 || product_is_flat(p) ? 1 : CELLS_A_THREAD);
+  if (p->packs.a || p->c->y.store < 0) cut_rows(p, wanted);
+  if (p->c->y.store < 0 && count_cells(p) >= 2 * p->threads) wanted = 0; /* each run of the kernel has its price */
+  if (!p->packs.a && !p->c->has_whole_rows) cut_columns(p, wanted);
+  cut_rows(p, wanted);
+  p->cut.cell_parts = divide_up(p->cut.n_parts, p->cut.n_row_cells);
+  p->cut.cell_columns = divide_up(p->cut.n_strips, p->cut.n_column_cells) * p->cut.width;
+}
+
+/* Lines of the cache of one batch of an operand; 0: its elements are not all neighbours, or other batches read the same. */
+static int64_t lines_of(const struct product *p, const struct matrix *x, int64_t rows, int64_t columns) {
+  int64_t size = kir_width(x->dtype), by_rows = x->column == size && x->row == columns * size,
+          by_columns = x->row == size && x->column == rows * size;
+  if (p->c->n_batch != 1 || p->cut.n_cells != p->c->batch[0] || !x->batch[0] || x->maker) return 0;
+  return by_rows || by_columns ? divide_up(rows * columns * size, CACHE_LINE) : 0;
+}
+
+static void choose_fetching(struct product *p) {
+  p->fetch.a_lines = p->packs.a || p->c->is_fed ? 0 : lines_of(p, &p->a, p->m, p->k);
+  p->fetch.b_lines = p->packs.b ? 0 : lines_of(p, &p->b, p->k, p->n);
+}
+
+void product_cut_cells(struct product *p, int64_t columns, int64_t parts) {
+  p->cut.cell_columns = least(p->cut.n_strips * p->cut.width, round_up(columns, p->cut.width));
+  p->cut.cell_parts = parts;
+  if (p->packs.b && !p->packs.shares_b && panel_rows(p, p->packs.held) > HELD_BYTES / p->size / p->cut.cell_columns)
+    p->packs.held = least(p->k, p->packs.chunk), p->cut.cell_parts = TALL_CELL;
+  if (p->c->has_whole_rows)
+    p->cut.cell_columns = p->cut.n_strips * p->cut.width, p->cut.cell_parts = product_parts_in(p, p->cut.cell_columns, ROWS_BYTES);
+  p->cut.n_row_cells = divide_up(p->cut.n_parts, p->cut.cell_parts);
+  p->cut.n_column_cells = divide_up(p->n, p->cut.cell_columns);
+  cut_for_threads(p);
+  p->cut.n_cells = count_cells(p);
+  p->threads = (int)least(p->threads, p->cut.n_cells);
+  p->cut.turn = p->threads == 1 ? p->cut.n_cells : divide_up(p->cut.n_cells, (int64_t)p->threads * TURNS);
+  p->cut.cell_row = p->cut.cell_columns * p->size + (p->c->has_whole_rows ? ROW_GAP : 0);
+  choose_fetching(p);
+}

@@ -1,0 +1,207 @@
+/* product_pack.c -- what a product works in: panels of its operands, pieces of those that are made, and the one block of memory in
+ * which all of it stands, so that it is counted and refused as a whole.
+ *
+ * A piece is the part of an operand that its kernel makes at a time. Where lanes run along k it is some parts over all of k, or a
+ * strip; else all of the cell, some of k at a time. */
+#include "run/product.h"
+
+enum {
+  PACKED_ROWS = 16,         /* of b that are packed at a time, so that memory is read in runs and not a vector a row */
+  PIECE = 1 << 14           /* elements of an operand that are made at a time: they stay in the first two caches */
+};
+
+/* ---- how large pieces and panels are ---- */
+
+static size_t starts_of(const struct product *p, int64_t columns) {
+  return p->packs.together == 4 ? padded(divide_up(p->packs.held, p->packs.chunk) * columns * p->size) : 0;
+}
+
+static size_t panels_of(const struct product *p, int64_t columns) {
+  return p->packs.b ? padded(panel_rows(p, p->packs.held) * columns * p->size) : 0;
+}
+
+static bool made_along_k(const struct matrix *a) { return llabs(a->column) < llabs(a->row); } /* of the left one */
+
+static int64_t most_rows(const struct product *p) { /* of a cell */
+  return p->cut.cell_parts * (p->cut.part_rows + (p->cut.n_higher > 0));
+}
+
+/* Parts of the left operand that are packed from one piece, and products: as many in smaller cells, so that it has room. */
+static int64_t piece_parts(const struct product *p, int64_t n) {
+  if (!p->a.maker || !made_along_k(&p->a)) return p->cut.cell_parts;
+  int64_t most = PIECE / ((p->cut.part_rows + 1) * n);
+  return most < 1 ? 1 : least(most, p->cut.cell_parts);
+}
+
+static int64_t piece_products(const struct product *p, int64_t n) {
+  if (!p->a.maker || made_along_k(&p->a)) return n;
+  return least(n, round_up(divide_up(PIECE, most_rows(p)), PACKED_ROWS));
+}
+
+/* Rows of the right operand that are packed from one piece: of all strips or, if it lies along k, of one. */
+static int64_t piece_rows(const struct product *p, int64_t n) {
+  if (!product_lies_along_k(p)) return PACKED_ROWS * p->packs.together;
+  return p->b.maker ? least(n, round_up(divide_up(PIECE, p->cut.width), PACKED_ROWS)) : n;
+}
+
+static size_t measure_pieces(const struct product *p) {
+  int64_t n = least(p->k, p->packs.chunk), a = 0, b = 0, gap = PRODUCT_ALIGN;
+  if (p->a.maker) {
+    int64_t high = least(most_rows(p), piece_parts(p, n) * (p->cut.part_rows + 1)), wide = piece_products(p, n);
+    a = made_along_k(&p->a) ? high * (wide * p->size + gap) : wide * (high * p->size + gap);
+  }
+  if (p->b.maker) {
+    int64_t high = piece_rows(p, p->packs.held), wide = product_lies_along_k(p) ? p->cut.width : p->cut.cell_columns;
+    b = product_lies_along_k(p) ? wide * (high * p->size + gap) : high * (wide * p->size + gap);
+  }
+  return padded(a > b ? a : b);
+}
+
+void product_measure(struct product *p) {
+  int64_t rows = most_rows(p);
+  p->bytes.a = p->packs.a ? padded(rows * panel_rows(p, least(p->k, p->packs.chunk)) * p->size + PANEL_SLACK) : 0;
+  p->bytes.b = p->packs.shares_b ? 0 : panels_of(p, p->cut.cell_columns);
+  p->bytes.sums = p->k > p->packs.chunk && p->packs.chunk < KIR_PRODUCT_BLOCK ? padded(rows * p->cut.cell_row) : 0;
+  p->bytes.cell = p->c->y.store >= 0 ? 0 : padded(rows * p->cut.cell_row);
+  p->bytes.starts = p->packs.shares_b ? 0 : starts_of(p, p->cut.cell_columns);
+  p->bytes.fed = p->then ? padded(rows * p->fed_row) : 0;
+  p->bytes.piece = measure_pieces(p);
+}
+
+/* ---- where they stand ---- */
+
+size_t product_own_bytes(const struct product *p) {
+  return p->bytes.a + p->bytes.b + p->bytes.cell + p->bytes.sums + p->bytes.starts + p->bytes.fed + p->bytes.piece;
+}
+
+/* Leaves the cell as it is: small products are done before so much memory is cleared. */
+void worker_begin(struct worker *w, const struct product *p, uint8_t *room) {
+  w->p = p, w->a = room, w->b = room + p->bytes.a;
+  w->y = w->b + p->bytes.b, w->sums = w->y + p->bytes.cell, w->fed = w->sums + p->bytes.sums;
+  w->piece = w->fed + p->bytes.fed;
+  w->starts = (int32_t *)(void *)(w->piece + p->bytes.piece);
+  if (p->packs.shares_b) w->b = p->shared_b, w->starts = p->shared_starts;
+  w->b_batch = w->finite_batch = -1;
+  w->end = 0;
+  w->b_column = w->b_columns = w->b_k = 0;
+  w->then = NULL, w->left = NULL, w->failed = false;
+}
+
+/* With that of the product it feeds. */
+static size_t own_bytes(const struct product *p) { return product_own_bytes(p) + (p->then ? product_own_bytes(p->then) : 0); }
+
+size_t product_shared_bytes(const struct product *p) {
+  int64_t columns = p->cut.n_strips * p->cut.width;
+  return p->packs.shares_b ? panels_of(p, columns) + starts_of(p, columns) : 0;
+}
+
+size_t product_total_bytes(const struct product *p) { return product_shared_bytes(p) + own_bytes(p) * (size_t)p->threads; }
+
+uint8_t *product_room(const struct product *p, int i) { return p->scratch + product_shared_bytes(p) + own_bytes(p) * (size_t)i; }
+
+void product_place_shared(struct product *p) {
+  p->shared_b = p->scratch;
+  if (p->packs.shares_b) p->shared_starts = (int32_t *)(void *)(p->shared_b + panels_of(p, p->cut.n_strips * p->cut.width));
+}
+
+/* ---- packing ---- */
+
+/* Computed into scratch, rows or columns side by side. */
+static struct operand_block made(struct worker *w, const struct matrix *x, int64_t row, int64_t column, int64_t rows,
+                                 int64_t columns) {
+  const struct maker *m = x->maker;
+  bool is_by_rows = llabs(x->column) < llabs(x->row);
+  int64_t from[AXES], extent[AXES];
+  int64_t size = kir_width(x->dtype), next = round_up((is_by_rows ? columns : rows) * size, PRODUCT_ALIGN);
+  struct piece_buffer own = { .buf = m->piece, .data = w->piece };
+  int r = x->row_axis, c = x->column_axis;
+  struct operand_block b = { w->piece, r < 0 ? 0 : is_by_rows ? next : size, c < 0 ? 0 : is_by_rows ? size : next };
+  for (int i = 0; i < w->p->c->n_batch; i++)
+    if (m->batch_axis[i] >= 0) from[m->batch_axis[i]] = w->cell.batch[i], extent[m->batch_axis[i]] = 1;
+  if (r >= 0) from[r] = row, extent[r] = rows, own.stride[r] = b.row;
+  if (c >= 0) from[c] = column, extent[c] = columns, own.stride[c] = b.column;
+  if (piece_run(x->kernel, from, extent, 1, &own, w->p->cancel)) w->failed = true;
+  return b;
+}
+
+/* Of the right operand. */
+struct operand_block right_block(struct worker *w, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+  const struct matrix *b = &w->p->b;
+  if (b->maker) return made(w, b, row, column, rows, columns);
+  return (struct operand_block){ operand_corner(w, b, row, column), b->row, b->column };
+}
+
+static void pack(const struct product *p, const struct panel *x, bool is_left) {
+  if (p->packs.together > 1) p->unit->pack_together(x, is_left);
+  else p->unit->pack(x);
+}
+
+/* -128 times the sums of columns, over n rows that are packed, of the strips from column `first` on. */
+static void begin_fours(struct worker *w, int64_t first, int64_t n) {
+  static const uint32_t ones = FOURS_SHIFT;
+  const struct product *p = w->p;
+  for (int64_t i = 0; i < n; i += p->packs.chunk)
+    for (int64_t j = first; j < w->cell.columns; j += p->cut.width) {
+      int32_t *start = start_of(w, i, j);
+      int64_t row = p->cut.width * p->size, columns = strip_columns(w, j);
+      struct patch t = { .a = &ones, .b = strip_at(w, j) + panel_rows(p, i) * row, .b_k = row, .c = start,
+                         .k = panel_rows(p, least(p->packs.chunk, n - i)), .rows = 1, .columns = columns,
+                         .mask = mask_of(p, columns) };
+      p->row_code[t.columns < p->cut.width](&t);
+      for (int64_t c = 0; c < t.columns; c++) start[c] = (int32_t)(0 - 128u * (uint32_t)start[c]);
+    }
+}
+
+/* n rows of the right operand, i of those that are packed, in the strips of some columns of the cell. */
+static void pack_block(struct worker *w, int64_t from, int64_t i, int64_t n, int64_t column, int64_t columns) {
+  const struct product *p = w->p;
+  struct operand_block b = right_block(w, from + i, w->cell.column + column, n, columns);
+  for (int64_t j = column; j < column + columns; j += p->cut.width)
+    pack(p, &(struct panel){ b.at + (j - column) * b.column, strip_at(w, j) + panel_rows(p, i) * p->cut.width * p->size,
+                             b.row, b.column, n, strip_columns(w, j), p->cut.width, p->b.dtype }, false);
+}
+
+/* n rows of b from `from` on, of the strips of the cell from column `first` on. */
+void product_pack_strips(struct worker *w, int64_t from, int64_t n, int64_t first) {
+  const struct product *p = w->p;
+  int64_t run = piece_rows(p, n), all = p->b.maker ? p->cut.cell_columns : w->cell.columns,
+          wide = product_lies_along_k(p) ? p->cut.width : all;
+  for (int64_t j = first; j < w->cell.columns; j += wide)
+    for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
+      pack_block(w, from, i, least(run, n - i), j, least(wide, w->cell.columns - j));
+  if (p->packs.together == 4) begin_fours(w, first, n);
+}
+
+void product_pack_right(struct worker *w, int64_t k) {
+  const struct product *p = w->p;
+  int64_t from = p->packs.held < p->k ? k : 0;
+  bool is_same = w->b_batch == w->batch && w->b_column == w->cell.column && w->b_k == from;
+  int64_t first = is_same ? w->b_columns : 0;
+  if (first >= w->cell.columns) return;
+  w->b_batch = w->batch, w->b_column = w->cell.column, w->b_columns = w->cell.columns, w->b_k = from;
+  product_pack_strips(w, from, least(p->packs.held, p->k - from), first);
+}
+
+/* The panel of a part, of n products. */
+static uint8_t *part_at(const struct worker *w, int64_t part, int64_t n) {
+  return w->a + (first_row(w->p, part) - w->cell.row) * panel_rows(w->p, n) * w->p->size;
+}
+
+/* Parts from `part` on over n products, from k + i on of those that are packed. */
+static void pack_parts(struct worker *w, int64_t part, int64_t parts, int64_t k, int64_t all, int64_t i, int64_t n) {
+  const struct product *p = w->p;
+  int64_t row = first_row(p, part), rows = first_row(p, part + parts) - row;
+  struct operand_block a = { left_corner(w, row, k + i), p->a.row, p->a.column };
+  if (p->a.maker) a = made(w, &p->a, row, k + i, rows, n);
+  for (int64_t j = part; j < part + parts; j++)
+    pack(p, &(struct panel){ a.at + (first_row(p, j) - row) * a.row,
+                             part_at(w, j, all) + panel_rows(p, i) * rows_of_part(p, j) * p->size,
+                             a.column, a.row, n, rows_of_part(p, j), rows_of_part(p, j), p->a.dtype }, true);
+}
+
+void product_pack_left(struct worker *w, int64_t k, int64_t n) {
+  const struct product *p = w->p;
+  int64_t parts = piece_parts(p, n), run = piece_products(p, n), end = w->cell.part + w->cell.parts;
+  for (int64_t j = w->cell.part; j < end; j += parts)
+    for (int64_t i = 0; i < n; i += run) pack_parts(w, j, least(parts, end - j), k, n, i, least(run, n - i));
+}
