@@ -108,7 +108,7 @@ extern PyMethodDef element_methods[], shape_methods[];
 extern PyNumberMethods element_numbers;
 PyObject *element_compare(PyObject *, PyObject *, int op);
 extern PyMethodDef transform_functions[], rules_functions[], tree_functions[];
-extern PyMethodDef file_functions[];
+extern PyMethodDef file_functions[], host_functions[];
 extern PyTypeObject scope_type, function_type, loop_type, cond_type, compiled_type;
 PyObject *function_make(weft_function *, int n, int m); /* of n arrays, with m results; takes part in owning it */
 weft_function *function_of(PyObject *function);      /* of a Function; NULL: it is none */

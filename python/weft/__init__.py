@@ -21,7 +21,7 @@ from ._core import (
     complex64, concatenate, conj, conv, cos, cosh, cummax, cummin, cumprod, cumsum, degrees, depends, diag, diagonal,
     digamma, divide, dot, einsum, equal, erf, erfc, erfcinv, erfcx, erfinv, exp, exp2, expand_dims, expm1, eye, flatten,
     flip, float16, float32, float64, floor, floor_divide, fma, fmod, from_dlpack, full, full_like, gamma, gammainc,
-    gammaincc, gelu, gelu_approx, greater, greater_equal, hypot, i0, i0e, i1, i1e, identity, imag, int16, int32, int64,
+    gammaincc, gelu, gelu_approx, greater, greater_equal, host, hypot, i0, i0e, i1, i1e, identity, imag, int16, int32, int64,
     int8, isclose, isfinite, isinf, isnan, j0, j1, layer_norm, left_shift, less, less_equal, lgamma, linspace, log,
     log10, log1mexp, log1p, log2, log_ndtr, log_softmax, logaddexp, logical_and, logical_not, logical_or, logical_xor,
     logit, logsumexp, matmul, max, maximum, mean, min, minimum, moveaxis, multiply, ndtr, ndtri, negative, not_equal,

@@ -1,0 +1,91 @@
+"""Functions in Python as a step of what is computed: alone, in functions, loops and maps; what they raise is raised."""
+import threading
+
+import numpy as np
+import pytest
+import weft
+
+
+def sums_and_squares(x):
+    x = np.asarray(x)
+    return x.sum(), x * x
+
+
+LIKE = [((), weft.float64), ((3,), weft.float64)]
+
+
+def test_it_is_called_when_its_result_is_asked_for(rng):
+    calls = []
+
+    def counted(x):
+        calls.append(threading.get_ident())
+        return sums_and_squares(x)
+
+    x = rng.standard_normal(6)
+    total, squares = weft.host(counted, [weft.asarray(x)[::-2] * 2], LIKE)
+    assert calls == []
+    y = 2 * x[::-2]
+    np.testing.assert_allclose(squares + total, y * y + y.sum(), rtol=1e-15)
+    assert calls == [threading.get_ident()]
+
+
+def test_a_compiled_function_calls_it_every_time(rng):
+    f = weft.compile(lambda x: weft.host(sums_and_squares, [x + 1], LIKE)[1].sum())
+    for _ in range(3):
+        x = rng.standard_normal(3)
+        assert float(f(weft.asarray(x))) == pytest.approx(((x + 1) ** 2).sum(), rel=1e-14)
+
+
+def test_in_a_loop_it_is_called_at_every_step_and_in_a_map_for_every_row(rng):
+    x = rng.standard_normal((4, 3))
+    step = lambda carry, row: (weft.host(sums_and_squares, [carry + row], LIKE)[1], carry)
+    last, _ = weft.scan(step, weft.zeros(3, weft.float64), weft.asarray(x))
+    want = np.zeros(3)
+    for row in x:
+        want = (want + row) ** 2
+    np.testing.assert_allclose(last, want, rtol=1e-13)
+    np.testing.assert_allclose(weft.vmap(lambda r: weft.host(sums_and_squares, [r], LIKE)[0])(weft.asarray(x)), x.sum(1), rtol=1e-14)
+
+
+def test_what_it_raises_is_raised_and_the_function_stays_usable():
+    def refuses(x):
+        if np.asarray(x)[0] < 0:
+            raise LookupError("below 0")
+        return sums_and_squares(x)
+
+    f = weft.compile(lambda x: weft.host(refuses, [x], LIKE)[1])
+    for x in ([1.0, 2, 3], [-1.0, 2, 3], [2.0, 2, 2]):
+        y = f(weft.asarray(np.array(x)))
+        if x[0] < 0:
+            with pytest.raises(LookupError, match="below 0"):
+                weft.eval(y)
+        else:
+            assert y.tolist() == [v * v for v in x]
+
+
+@pytest.mark.parametrize("returned, error", [([1.0], ValueError), ([np.zeros(3), np.zeros(3)], ValueError), (7, TypeError),
+                                             ([np.zeros((), "f"), np.zeros(3)], TypeError)])
+def test_results_that_are_not_what_was_said(returned, error):
+    y, _ = weft.host(lambda x: returned, [weft.zeros(3, weft.float64)], LIKE)
+    with pytest.raises(error, match="host"):
+        weft.eval(y)
+
+
+@pytest.mark.parametrize("args, error", [((7, [], LIKE), TypeError), ((len, 3, LIKE), TypeError), ((len, [], [3]), TypeError),
+                                         ((len, [], [((-1,), weft.int8)]), ValueError), ((len, [], []), ValueError)])
+def test_nonsense_is_refused(args, error):
+    with pytest.raises(error):
+        weft.eval(weft.host(*args))
+
+
+def test_operands_may_be_kept_and_it_may_use_weft(rng):
+    kept = []
+
+    def keeps(x):
+        kept.append(x)
+        return [weft.cumsum(x)]
+
+    x = rng.standard_normal(5)
+    y, = weft.host(keeps, [weft.asarray(x)], [((5,), "float64")])
+    np.testing.assert_allclose(y, np.cumsum(x), rtol=1e-14)
+    assert kept.pop().tolist() == x.tolist()
