@@ -13,7 +13,7 @@ make_in = test -f $1/build.ninja || { tools/setup --once && meson setup $1 $2; }
 checked = -Doptimization=1 -Dpython=disabled
 
 help:       ## this list
-	@sed -n 's/^\([a-z]*\): [^#]*## /\1	/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\): [^#]*## /\1	/p' Makefile | expand -t 16
 
 setup:      ## install what is missing (compiler, meson, python3 ..); nothing if all is there
 	@tools/setup
@@ -69,6 +69,9 @@ arm: build  ## the library and its tests for aarch64 under qemu-user: the bits a
 gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none it says so and succeeds
 	@tools/gpu $(B)
 
+pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx tensor", PYTHON with pytensor
+	@$(or $(PYTHON),python3) tools/pytensor-suite $(B) $(PYTENSOR) $(PART)
+
 symbols: build ## what the libraries export and use
 	@tools/symbols $(B)
 
@@ -81,4 +84,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu pytensor-suite symbols layers install clean

@@ -1,0 +1,278 @@
+"""The mode WEFT of PyTensor. PyTensor's own tests are run by `make pytensor-suite`; here is what they do not look at."""
+import threading
+import warnings
+
+import numpy as np
+import pytest
+import weft
+
+pytest.importorskip("pytensor", reason="PyTensor is not installed", exc_type=ImportError)
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+import pytensor  # noqa: E402
+import pytensor.tensor as pt  # noqa: E402
+from pytensor.graph.basic import Apply  # noqa: E402
+from pytensor.graph.op import Op  # noqa: E402
+from pytensor.ifelse import ifelse  # noqa: E402
+from pytensor.raise_op import Assert  # noqa: E402
+from pytensor.scan.utils import until  # noqa: E402
+
+import weft.pytensor  # noqa: E402
+
+
+def function(inputs, outputs, **options):
+    return pytensor.function(inputs, outputs, mode="WEFT", **options)
+
+
+def program_of(f):
+    return f.vm.jit_fn.program
+
+
+def agrees(inputs, outputs, *values, rtol=1e-12):
+    """With PyTensor's own evaluation by NumPy."""
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    wanted = pytensor.function(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")(*values)
+    got = function(inputs, outputs, on_unused_input="ignore")(*values)
+    for a, b in zip(got, wanted):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=rtol)
+
+
+@pytest.fixture(autouse=True)
+def without_fallbacks(request):
+    before = weft.pytensor.fallbacks.total()
+    yield
+    if "fallback" not in request.node.name:
+        assert weft.pytensor.fallbacks.total() == before
+
+
+def test_the_mode_is_there_by_name():
+    assert pytensor.compile.mode.get_mode("WEFT") is weft.pytensor.WEFT
+
+
+def test_a_value_and_its_gradient(rng):
+    x, w = pt.dmatrix("x"), pt.dvector("w")
+    loss = pt.log1p(pt.exp(-(x @ w))).sum()
+    agrees([x, w], [loss, *pytensor.grad(loss, [x, w])], rng.standard_normal((5, 3)), rng.standard_normal(3))
+
+
+@pytest.mark.parametrize("layout", ["plain", "reversed", "strided", "readonly", "swapped", "empty", "fortran"])
+def test_arguments_of_any_layout(layout, rng):
+    a = rng.standard_normal((6, 4))
+    a = {"plain": a, "reversed": a[::-1, ::-1], "strided": a[::2, 1:], "swapped": a.astype(">f8"), "empty": a[:0],
+         "fortran": np.asfortranarray(a), "readonly": a}[layout]
+    a.flags.writeable = layout != "readonly"
+    x = pt.dmatrix("x")
+    f = function([x], [x * 2, x.sum(0)], trust_input=True)
+    twice, sums = f(a)
+    np.testing.assert_array_equal(twice, a * 2)
+    np.testing.assert_allclose(sums, a.sum(0), rtol=1e-14)
+    c = pt.as_tensor(a.astype("=f8"))
+    np.testing.assert_array_equal(function([], c + 1)(), a + 1)
+
+
+def test_sizes_come_from_arguments_and_from_what_is_computed(rng):
+    x, n = pt.dvector("x"), pt.iscalar("n")
+    m = pt.cast(pt.abs(x).max(), "int64")
+    y = [pt.zeros(n) + 1, x[:n], x[n::2], x[-n:], pt.arange(m), pt.zeros((m, 2)), x[::-n]]
+    f = function([x, n], y)
+    for size, k in ((7, 3), (4, 1), (9, 2)):
+        a = rng.standard_normal(size) * 5
+        got, top = f(a, k), int(abs(a).max())
+        want = [np.ones(k), a[:k], a[k::2], a[-k:], np.arange(top), np.zeros((top, 2)), a[::-k]]
+        for g, w in zip(got, want):
+            np.testing.assert_array_equal(g, w)
+
+
+def test_masks(rng):
+    x = pt.dvector("x")
+    y = x[x > 0]
+    f = function([x], [y, pt.cumsum(y), (x > 0).sum()])
+    for _ in range(3):
+        a = rng.standard_normal(10)
+        for got, want in zip(f(a), (a[a > 0], np.cumsum(a[a > 0]), (a > 0).sum())):
+            np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+def test_scans_are_native_loops(rng):
+    x, a, b = pt.dvector("x"), pt.dscalar("a"), pt.dscalar("b")
+    y = pytensor.scan(lambda e, y2, y1, a, b: a * y1 + b * y2 + e, sequences=x, non_sequences=[a, b], return_updates=False,
+                      outputs_info=dict(initial=pt.as_tensor(np.zeros(2)), taps=[-2, -1]))
+    loss = (y ** 2).sum()
+    agrees([x, a, b], [y, *pytensor.grad(loss, [x, a, b])], rng.standard_normal(9), 0.5, -0.2)
+    agrees([x, a, b], [y], np.zeros(0), 0.5, -0.2)
+
+
+def test_a_scan_that_ends_itself(rng):
+    x = pt.dscalar("x")
+    y = pytensor.scan(lambda v: (v * 2, until(v > 50)), outputs_info=x, n_steps=100, return_updates=False)
+    agrees([x], [y, y[-1], y.shape[0]], 1.0)
+    agrees([x], [y[-1]], 60.0)
+
+
+def test_scans_inside_scans_and_gradients_of_gradients(rng):
+    x = pt.dmatrix("x")
+    row = lambda r, s: s + pytensor.scan(lambda e, p: pt.tanh(p + e), sequences=r, outputs_info=pt.as_tensor(np.float64(0.1)), return_updates=False)[-1]
+    y = pytensor.scan(row, sequences=x, outputs_info=pt.as_tensor(np.float64(0)), return_updates=False)[-1]
+    g = pytensor.grad(y, x)
+    agrees([x], [y, g, pytensor.grad((g ** 2).sum(), x)], rng.standard_normal((3, 4)), rtol=1e-10)
+
+
+def test_a_choice_computes_one_side():
+    x, p = pt.dvector("x"), pt.bscalar("p")
+    checked = Assert("there is a negative one")(x, pt.all(x >= 0))
+    f = function([x, p], ifelse(p, pt.sqrt(checked).sum(), x.sum()))
+    assert f(np.array([-1.0, 2]), 0) == 1 and f(np.array([4.0, 9]), 1) == 5
+    with pytest.raises(AssertionError, match="there is a negative one"):
+        f(np.array([-1.0, 2]), 1)
+    assert f(np.array([4.0, 9]), 1) == 5
+
+
+def test_sides_of_different_sizes():
+    x, p = pt.dvector("x"), pt.bscalar("p")
+    f = function([x, p], ifelse(p, x[1:], x))
+    assert f(np.arange(3.0), 1).tolist() == [1, 2] and f(np.arange(3.0), 0).tolist() == [0, 1, 2]
+
+
+def test_checks_raise_what_they_say_also_in_a_scan():
+    x = pt.dvector("x")
+    f = function([x], Assert("positive, please")(x, pt.all(x > 0)) * 2)
+    assert f(np.ones(2)).tolist() == [2, 2]
+    with pytest.raises(AssertionError, match="positive, please"):
+        f(np.array([1.0, -1]))
+    y = pytensor.scan(lambda v: Assert("inside")(v, v > 0) * 2, sequences=x, return_updates=False)
+    f = function([x], y)
+    assert f(np.ones(3)).tolist() == [2, 2, 2]
+    with pytest.raises(AssertionError, match="inside"):
+        f(np.array([1.0, 1, -1]))
+    assert f(np.ones(3)).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("make, values, error", [
+    (lambda x, i: x[i], (np.ones(3), 7), IndexError), (lambda x, i: x + pt.arange(i), (np.ones(3), 4), ValueError),
+    (lambda x, i: pt.specify_shape(x, (i,)), (np.ones(3), 4), AssertionError),
+    (lambda x, i: pytensor.scan(lambda v: v + 1, outputs_info=x, n_steps=i, return_updates=False), (np.ones(3), -2), (ValueError, IndexError)),
+    (lambda x, i: x.reshape((i, 2)), (np.ones(3), 2), ValueError)])
+def test_what_does_not_fit_is_the_error_that_pytensor_raises(make, values, error):
+    x, i, state = pt.dvector("x"), pt.lscalar("i"), pytensor.shared(np.zeros(2))
+    f = function([x, i], make(x, i), updates={state: state + 1})
+    with pytest.raises(error):
+        f(*values)
+    assert state.get_value().tolist() == [0, 0]
+
+
+def test_shared_variables_are_updated(rng):
+    w, x = pytensor.shared(np.zeros(3), name="w"), pt.dvector("x")
+    f = function([x], (w ** 2).sum(), updates={w: w - 0.1 * (w - x)})
+    a, want = rng.standard_normal(3), np.zeros(3)
+    for _ in range(4):
+        assert f(a) == pytest.approx((want ** 2).sum(), rel=1e-13)
+        want = want - 0.1 * (want - a)
+    np.testing.assert_allclose(w.get_value(), want, rtol=1e-13)
+    kept = w.get_value(borrow=True)
+    f(a)
+    np.testing.assert_allclose(kept, want, rtol=1e-13)
+    w.set_value(np.ones(3))
+    assert f(a) == 3
+
+
+def test_results_are_the_callers_own():
+    x = pt.dvector("x")
+    f = function([x], [x, x[::-1], pt.as_tensor(np.arange(3.0))])
+    a = np.arange(3.0)
+    for result in f(a):
+        result[:] = 7
+    assert a.tolist() == [0, 1, 2]
+    assert [r.tolist() for r in f(a)] == [[0, 1, 2], [2, 1, 0], [0, 1, 2]]
+
+
+class Doubled(Op):
+    """An Op that weft knows nothing of."""
+    __props__ = ()
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = inputs[0] * 2
+
+    def infer_shape(self, node, shapes):
+        return shapes
+
+
+class Positive(Op):
+    """Likewise, with a result whose size only it can tell."""
+    __props__ = ()
+
+    def make_node(self, x):
+        return Apply(self, [x], [pt.dvector()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = inputs[0][inputs[0] > 0]
+
+
+def test_fallback_to_perform_is_a_step_with_one_warning_and_a_count(rng):
+    x = pt.dvector("x")
+    weft.pytensor.fallbacks.pop("Doubled", None)
+    f = function([x], Doubled()(x + 1) - 1)
+    with pytest.warns(weft.pytensor.FallbackWarning, match="Doubled"):
+        assert f(np.arange(3.0)).tolist() == [1, 3, 5]
+    assert f(np.arange(4.0)).tolist() == [1, 3, 5, 7]
+    assert weft.pytensor.fallbacks["Doubled"] == 2
+    y = pytensor.scan(lambda v, s: Doubled()(s + v), sequences=x, outputs_info=pt.as_tensor(np.zeros(2)), return_updates=False)
+    assert function([x], y)(np.arange(1.0, 4)).tolist() == [[2, 2], [8, 8], [22, 22]]
+
+
+@pytest.mark.filterwarnings("ignore::weft.pytensor.FallbackWarning")
+def test_fallback_of_unknown_size_is_computed_first(rng):
+    x = pt.dvector("x")
+    f = function([x], [Positive()(x * 2) + 1, Positive()(x).sum()])
+    for _ in range(3):
+        a = rng.standard_normal(6)
+        got, total = f(a)
+        np.testing.assert_allclose(got, (2 * a)[a > 0] + 1, rtol=1e-14)
+        assert total == pytest.approx(a[a > 0].sum(), rel=1e-13)
+
+
+def test_threads_share_a_function(rng):
+    x = pt.dvector("x")
+    f = function([x], pt.exp(x).sum())
+    wrong = []
+
+    def call(n):
+        linked = f.vm.jit_fn
+        for k in range(30):
+            a = np.full(n + k % 3, 0.5 * n)
+            if not np.allclose(linked(a)[0], np.exp(a).sum()):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in range(1, 5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+def test_functions_can_be_pickled_and_copied(rng):
+    import pickle
+    x = pt.dvector("x")
+    f = function([x], pt.tanh(x).sum())
+    a = rng.standard_normal(5)
+    for g in (pickle.loads(pickle.dumps(f)), f.copy()):
+        assert g(a) == f(a)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dtypes_and_special_values_are_numpys(dtype):
+    x = pt.vector("x", dtype=dtype)
+    a = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5], dtype)
+    with np.errstate(all="ignore"):
+        agrees([x], [x + 1, pt.maximum(x, 0), pt.switch(x > 0, x, -1), pt.max(x), pt.isnan(x), pt.round(x), pt.sgn(x), x // 2, x % 2,
+                     pt.cast(x, "float32") + pt.cast(1, "int64"), pt.clip(x, -1, 1)], a)
+
+
+def test_integers_promote_as_in_numpy():
+    i, u = pt.vector("i", dtype="int64"), pt.vector("u", dtype="uint8")
+    agrees([i, u], [i / u, i // u, i % u, i + u, pt.exp(i), u < i, i ** 2, ~u, i.mean(), u.sum(), i.prod()],
+           np.array([7, -8, 2**53 + 1]), np.array([2, 3, 255], "uint8"))

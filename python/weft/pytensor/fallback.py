@@ -1,0 +1,156 @@
+"""Ops that have no row: their own perform, as a function of the host."""
+import threading
+import warnings
+from collections import Counter
+
+import numpy as np
+import weft
+from pytensor.graph.basic import Constant
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type import TensorType
+
+from .random import WORDS, generator_of, words_of
+from .value import DTYPE, NoRow, is_expression, known, shape
+
+fallbacks = Counter()
+"""How many nodes of each Op were traced as calls of its perform."""
+
+
+class FallbackWarning(UserWarning):
+    """An Op has no row in weft.pytensor: it is computed by PyTensor's own perform."""
+
+
+def note(op):
+    name = str(op)
+    if not fallbacks[name]:
+        warnings.warn(f"weft has no row for {name}: its perform is called", FallbackWarning, stacklevel=2)
+    fallbacks[name] += 1
+
+
+class Performer:
+    """Calls an Op with NumPy's arrays. Any thread may."""
+
+    def __init__(self, node):
+        self.node, self.lock = node, threading.Lock()
+        self.destroyed = {k for ks in getattr(node.op, "destroy_map", {}).values() for k in ks}
+        if type(node.op).make_thunk is Op.make_thunk or not hasattr(type(node.op), "make_thunk"):
+            self.call = self.perform
+        else:
+            self.call = self.thunk()
+        node.op.prepare_node(node, None, None, "py")
+
+    def __call__(self, values):
+        values = [as_host(value, v, k in self.destroyed) for k, (value, v) in enumerate(zip(values, self.node.inputs))]
+        return [as_result(value, v) for value, v in zip(self.call(values), self.node.outputs)]
+
+    def perform(self, values):
+        cells = [[None] for _ in self.node.outputs]
+        self.node.op.perform(self.node, values, cells)
+        return [cell[0] for cell in cells]
+
+    def thunk(self):
+        """Of an Op that is more than perform: Scan, a lazy choice."""
+        node = self.node
+        cells = {v: [v.data if isinstance(v, Constant) else None] for v in (*node.inputs, *node.outputs)}
+        is_there = {v: [True] for v in node.inputs} | {v: [False] for v in node.outputs}
+        run = node.op.make_thunk(node, cells, is_there, list(node.outputs), impl="py")
+
+        def call(values):
+            with self.lock:
+                for v, value in zip(node.inputs, values):
+                    cells[v][0] = value
+                for v in node.outputs:
+                    cells[v][0], is_there[v][0] = None, False
+                while run():  # which inputs a lazy one still wants: all of them are there
+                    pass
+                return [cells[v][0] for v in node.outputs]
+
+        return call
+
+
+def as_host(value, variable, is_changed=False):
+    """As the Op expects it."""
+    if isinstance(variable.type, RandomType):
+        return generator_of(np.asarray(value)) if not isinstance(value, np.random.Generator) else value
+    if isinstance(variable.type, ScalarType):
+        return np.asarray(value)[()]
+    if not isinstance(variable.type, TensorType):
+        return value
+    value = np.asarray(value)
+    return np.array(value) if is_changed or not value.flags.writeable else value
+
+
+def as_result(value, variable):
+    if isinstance(variable.type, RandomType):
+        return words_of(value)
+    if isinstance(variable.type, (TensorType, ScalarType)):
+        return np.asarray(value, dtype=variable.type.dtype)
+    return value
+
+
+def performer(step):
+    if step.performer is None:
+        step.performer = Performer(step.node)
+    return step.performer
+
+
+def perform(step, values):
+    """The outputs, of known values."""
+    return performer(step)(values)
+
+
+def as_step(step, values):
+    """The outputs of a node as arrays that its perform computes; NoRow if nothing tells their shapes."""
+    if not step.is_plain:
+        raise NoRow(step.node.op)
+    call = performer(step)
+    results = [((WORDS,), weft.uint32) if isinstance(v.type, RandomType) else (sizes, DTYPE[v.type.dtype])
+               for v, sizes in zip(step.node.outputs, sizes_of(step.node, values))]
+    places = [k for k, value in enumerate(values) if is_expression(value)]
+    fixed = list(values)
+
+    def run(*arrays):
+        given = list(fixed)
+        for k, x in zip(places, arrays):
+            given[k] = np.asarray(x)
+        out = call(given)
+        return [np.ascontiguousarray(x).reshape(np.shape(x)) for x in out]
+
+    for k in places:
+        fixed[k] = None
+    note(step.node.op)
+    return weft.host(run, [values[k] for k in places], results)
+
+
+def sizes_of(node, values):
+    """The shape of each output, from the shapes of the inputs; NoRow if the Op cannot say."""
+    static = [getattr(v.type, "shape", ()) for v in node.outputs]
+    if all(None not in sizes for sizes in static):
+        return static
+    try:
+        said = node.op.infer_shape(node, [symbols(value, v) for value, v in zip(values, node.inputs)])
+    except Exception:  # whatever an Op does that cannot tell its shape from those of its inputs
+        raise NoRow(node.op) from None
+    there = dict(zip(node.inputs, values))
+    return [sizes if None not in sizes else tuple(int(n) for n in folded(symbolic, there))
+            for symbolic, sizes in zip(said, static)]
+
+
+def symbols(value, variable):
+    from pytensor.tensor.basic import constant
+    return tuple(constant(n, dtype="int64") for n in shape(value)) if isinstance(variable.type, TensorType) else None
+
+
+def folded(variables, there):
+    """Known values of the variables, where the values in `there` are."""
+    from pytensor.tensor.basic import as_tensor_variable
+    variables = [as_tensor_variable(v) for v in variables]
+    there = dict(there)
+    get = lambda v: v.data if isinstance(v, Constant) and v not in there else known(there[v])
+    for node in toposort(variables, blockers=list(there)):
+        if not all(v in there for v in node.outputs):
+            there.update(zip(node.outputs, Performer(node)([get(v) for v in node.inputs])))
+    return [get(v) for v in variables]

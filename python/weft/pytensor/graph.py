@@ -1,0 +1,105 @@
+"""A FunctionGraph as numbered slots and steps, and which of its steps are to be traced where.
+
+A step inside a side of an IfElse is one that nothing else needs: it is traced inside that side, so that it is computed, and may
+fail, only where that side is chosen.
+"""
+from pytensor.graph.basic import Constant
+from pytensor.ifelse import IfElse
+
+from .row import find
+from .value import is_array, is_tensor
+
+FOLDED_DTYPES = ("int", "uint", "bool")
+CONTAINERS = ("Scan", "OpFromGraph", "IfElse", "CheckAndRaise", "RandomVariable")
+
+
+class Step:
+    """A node: its row, and the slots it reads and writes."""
+
+    __slots__ = ("node", "rule", "ins", "outs", "folds", "is_plain", "performer")
+
+    def __init__(self, node, ins, outs):
+        self.node, self.ins, self.outs, self.performer = node, ins, outs, None
+        self.is_plain = all(is_array(v) for v in (*node.inputs, *node.outputs) if not isinstance(v, Constant))
+        self.rule = find(node) if self.is_plain else None
+        self.folds = self.is_plain and all(is_small(v) for v in node.outputs) and not any(
+            kind.__name__ in CONTAINERS for kind in type(node.op).__mro__)
+
+    @property
+    def is_choice(self):
+        return isinstance(self.node.op, IfElse) and self.is_plain
+
+
+def is_small(variable):
+    """Whether what is computed of known values is known too: sizes, shapes, numbers."""
+    return is_tensor(variable) and (getattr(variable.type, "ndim", 0) == 0 or (
+        variable.type.ndim == 1 and variable.type.dtype.startswith(FOLDED_DTYPES)))
+
+
+class Graph:
+    def __init__(self, fgraph):
+        self.fgraph, self.slots, self.constants, self.steps = fgraph, {}, {}, []
+        self.inputs = [self.slot(v) for v in fgraph.inputs]
+        for node in fgraph.toposort():
+            ins = [self.slot(v) for v in node.inputs]
+            self.steps.append(Step(node, ins, [self.slot(v) for v in node.outputs]))
+        self.outputs = [self.slot(v) for v in fgraph.outputs]
+        self.variables = list(self.slots)
+        self._all = None
+
+    def slot(self, variable):
+        k = self.slots.get(variable)
+        if k is None:
+            k = self.slots[variable] = len(self.slots)
+            if isinstance(variable, Constant):
+                self.constants[k] = variable.data
+        return k
+
+    def all_steps(self):
+        """Those that its outputs need."""
+        if self._all is None:
+            self._all = Arranged(needed(self.steps, self.outputs, self.constants), self.outputs)
+        return self._all
+
+
+def needed(steps, outputs, given):
+    """The steps that the outputs need, if the slots in `given` are there already."""
+    wanted, kept = {k for k in outputs if k not in given}, []
+    for step in reversed(steps):
+        if any(k in wanted for k in step.outs) and not all(k in given for k in step.outs):
+            kept.append(step)
+            wanted.update(k for k in step.ins if k not in given)
+    return kept[::-1]
+
+
+class Arranged:
+    """Steps in order: those of the graph itself, and for each choice those of its two sides."""
+
+    def __init__(self, steps, outputs):
+        home, sides = {}, {}
+        for step in reversed(steps):
+            uses = [home[k] for k in step.outs if k in home]
+            if any(k in outputs for k in step.outs):
+                uses.append(())
+            at = common(uses)
+            sides.setdefault(at, []).append(step)
+            for place, k in enumerate(step.ins):
+                there = (*at, (id(step), side_of(step, place))) if step.is_choice and place else at
+                home[k] = common([home[k], there]) if k in home else there
+        self.sides = {at: found[::-1] for at, found in sides.items()}
+
+    def steps(self, at=()):
+        return self.sides.get(at, ())
+
+
+def side_of(step, place):
+    return int(place > step.node.op.n_outs)
+
+
+def common(paths):
+    """The longest path that all of them begin with."""
+    first, *rest = paths or [()]
+    n = len(first)
+    for path in rest:
+        n = next((k for k in range(min(n, len(path))) if path[k] != first[k]), min(n, len(path)))
+    return first[:n]

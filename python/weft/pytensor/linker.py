@@ -1,0 +1,36 @@
+"""The linker "weft" and the mode "WEFT"."""
+from pytensor.compile import rewriting
+from pytensor.compile.mode import Mode, predefined_linkers, register_linker, register_mode
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.link.basic import JITLinker
+from pytensor.link.jax.linker import JAXLinker
+from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
+
+from .program import Linked
+
+
+class WeftLinker(JITLinker):
+    """Links a graph as one compiled function of weft for each set of sizes."""
+
+    required_rewrites = ("minimum_compile",)
+    incompatible_rewrites = ("cxx_only", "BlasOpt", "local_careduce_fusion", "inplace", "scan_reduce_trace_prealloc")
+
+    def fgraph_convert(self, fgraph, input_storage, storage_map, **kwargs):
+        return Linked(fgraph)
+
+    def jit_compile(self, fn):
+        return fn
+
+    def create_thunk_inputs(self, storage_map):
+        return [storage_map[v] for v in self.fgraph.inputs]
+
+
+# Graphs inside are rewritten as for the other linkers that change nothing in place.
+for dispatch in (rewrite_scan_inner_graph, rewriting.rewrite_ofg_inner_graph):
+    dispatch.register(WeftLinker, dispatch.dispatch(JAXLinker))
+
+# Fusing is weft's own work; buffers of a Scan of which only the last rows are read become short.
+WEFT = Mode(WeftLinker(), RewriteDatabaseQuery(include=["fast_run", "scan_save_mem_no_prealloc"], exclude=["fusion"]))
+if "weft" not in predefined_linkers:
+    register_linker("weft", WeftLinker())
+    register_mode("WEFT", WEFT)

@@ -1,0 +1,158 @@
+"""A graph as something to call: compiled functions of weft, one for each set of sizes and known values.
+
+A value that sizes depend on is known when the rest is traced: it is an input, or computed first by a program of its own (a
+*cut*). So is a step whose results have sizes that only its perform tells. The functions are found again by the shapes of what enters
+and the bytes of what is known.
+"""
+import numpy as np
+import weft
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.random.type import RandomType
+from weft import _core
+
+from . import fallback
+from .graph import Arranged, Graph, needed
+from .random import generator_of, words_of
+from .trace import Demand, Trace
+from .value import array, is_array, is_expression, is_tensor
+
+MOST_TRACES = 64  # kept of a program; a loop over more shapes than that traces again
+
+
+class Cut:
+    """What is computed before the rest is traced. fill puts it among the values."""
+
+    def __init__(self, program, slots, step=None, is_known=False):
+        self.program, self.slots, self.step, self.is_known = program, slots, step, is_known
+
+    def fill(self, values):
+        if self.program is None:  # an input
+            return
+        found = self.program.run(values)
+        if self.step is not None:
+            fallback.note(self.step.node.op)
+            found = fallback.perform(self.step, found)
+        for k, value in zip(self.slots, found):
+            values[k] = value
+
+
+class Program:
+    """Slots `outputs` of a graph, from its inputs and the slots `given`; `known`: those of them that are known."""
+
+    def __init__(self, graph, outputs, graphs, given=(), known=()):
+        self.graph, self.outputs, self.graphs = graph, outputs, graphs
+        self.given, self.known, self.cuts = set(given) | set(graph.inputs), set(known), []
+        self.arrange()
+
+    def arrange(self):
+        """Which steps are to be traced, and what enters them."""
+        there = self.given | set(self.graph.constants)
+        steps = needed(self.graph.steps, self.outputs, there)
+        made = {k for step in steps for k in step.outs}
+        read = {k for step in steps for k in step.ins} | set(self.outputs)
+        enters = sorted(k for k in read - made if k not in self.graph.constants)
+        self.arranged, self.traces = Arranged(steps, self.outputs), {}
+        self.entering = [k for k in enters if k not in self.known and is_array(self.graph.variables[k])]
+        self.fixed = [k for k in enters if k in self.known]
+        self.words = [k for k in self.entering if isinstance(self.graph.variables[k].type, RandomType)]
+
+    def cut(self, demand):
+        """Has what was demanded computed first, from now on."""
+        if demand.step is None:
+            slots, step, wanted = [demand.slot], None, [demand.slot]
+        else:
+            slots, step, wanted = demand.step.outs, demand.step, demand.step.ins
+        is_input = step is None and slots[0] in self.given
+        program = None if is_input else Program(self.graph, wanted, self.graphs, self.given, self.known)
+        self.cuts.append(Cut(program, slots, step, is_known=step is None))
+        self.given.update(slots)
+        self.known.update(slots if step is None else ())
+        self.arrange()
+
+    def run(self, values):
+        """values: those of the inputs and of what is given, by slot, as NumPy's arrays; the outputs likewise."""
+        done = 0
+        while True:
+            for cut in self.cuts[done:]:
+                cut.fill(values)
+            done = len(self.cuts)
+            for k in self.words:
+                if isinstance(values[k], np.random.Generator):
+                    values[k] = words_of(values[k])
+            key = tuple([np.shape(values[k]) for k in self.entering] + [np.asarray(values[k]).tobytes() for k in self.fixed])
+            function = self.traces.get(key)
+            if function is not None:
+                return function(values)
+            try:
+                function = self.traces[key] = Traced(self, values)
+            except Demand as demand:
+                self.cut(demand)
+                continue
+            if len(self.traces) > MOST_TRACES:
+                del self.traces[next(iter(self.traces))]
+
+
+class Traced:
+    """A function of weft for one set of shapes and known values, its results among the values, and what it checks."""
+
+    def __init__(self, program, values):
+        graph, self.entering = program.graph, program.entering
+        arrays = [weft.asarray(as_memory(values[k])) for k in self.entering]
+        with _core.Scope(), _core.Scope() as body:
+            names = [_core.input(x, 0) for x in arrays]
+            there = dict(graph.constants)
+            there.update((k, values[k]) for k in program.fixed)
+            there.update((k, values[k]) for k in program.given if k in values and k not in there and not is_array(graph.variables[k]))
+            there.update(zip(self.entering, names))
+            checks = []
+            Trace(program.graphs, checks).outermost(program.arranged, there)
+            results = [there[k] for k in program.outputs]
+            variables = [graph.variables[k] for k in program.outputs]
+            self.known = [None if is_array(v) and is_expression(r) else (r, v) for r, v in zip(results, variables)]
+            outs = [array(r, getattr(v.type, "dtype", None)) for r, v, k in zip(results, variables, self.known) if k is None]
+            outs += [holds for _, holds in checks]
+            self.checks = [op for op, _ in checks]
+            self.function = body.compile(names, [_core.alias(r) for r in outs]) if outs else None
+
+    def __call__(self, values):
+        results = []
+        if self.function is not None:
+            results = self.function([weft.asarray(as_memory(values[k])) for k in self.entering])
+            weft.eval(results)
+        n = len(results) - len(self.checks)
+        for op, holds in zip(self.checks, results[n:]):
+            if not holds.item():
+                raise op.exc_type(op.msg)
+        found = iter(results[:n])
+        return [np.array(next(found)) if known is None else as_known(*known) for known in self.known]
+
+
+def as_memory(value):
+    """Something of NumPy's that weft can share: writable, and in the byte order of the machine."""
+    if type(value) is not np.ndarray:
+        value = np.asarray(value)
+    return value if value.flags.writeable and value.dtype.isnative else np.array(value, dtype=value.dtype.newbyteorder("="))
+
+
+def as_known(value, variable):
+    return np.array(value, dtype=variable.type.dtype) if is_tensor(variable) else value
+
+
+class Linked:
+    """What the linker's thunk calls: the values of the inputs in order, then those of the outputs."""
+
+    def __init__(self, fgraph):
+        self.graph = Graph(fgraph)
+        self.program = Program(self.graph, self.graph.outputs, {})
+        self.leave = [leaver(v) for v in fgraph.outputs]
+
+    def __call__(self, *inputs):
+        results = self.program.run(dict(zip(self.graph.inputs, inputs)))
+        return [value if leave is None else leave(value) for leave, value in zip(self.leave, results)]
+
+
+def leaver(variable):
+    """What makes a result what PyTensor expects; None: it is that already."""
+    if isinstance(variable.type, RandomType):
+        return lambda words: generator_of(words) if not isinstance(words, np.random.Generator) else words
+    return (lambda x: x[()]) if isinstance(variable.type, ScalarType) else None

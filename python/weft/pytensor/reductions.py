@@ -1,0 +1,50 @@
+"""Reductions over axes, and cumulative ones."""
+import pytensor.scalar.basic as ps
+import weft
+from pytensor.tensor.elemwise import CAReduce
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Argmax, MulWithoutZeros
+
+from .row import row
+from .value import array
+
+REDUCED = {ps.Add: weft.sum, ps.Mul: weft.prod, ps.Maximum: weft.max, ps.Minimum: weft.min, ps.AND: weft.all, ps.OR: weft.any,
+           MulWithoutZeros: lambda x, axis: weft.prod(weft.where(x == 0, weft.ones_like(x), x), axis)}
+ADDING = (ps.Add, ps.Mul, MulWithoutZeros)
+
+
+@row(CAReduce)
+def reduction(node, values, trace):
+    op, dtype, kind = node.op, node.outputs[0].type.dtype, type(node.op.scalar_op)
+    x = array(values[0], (getattr(op, "acc_dtype", None) or dtype) if kind in ADDING else None)
+    axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
+    return array(REDUCED[kind](x, axes) if axes else x, dtype)
+
+
+def is_reduced(node):
+    kind = type(node.op.scalar_op)
+    return kind in REDUCED and (kind not in (ps.AND, ps.OR) or node.inputs[0].type.dtype == "bool")
+
+
+reduction.takes = is_reduced
+
+
+@row(Argmax)
+def argmax(node, values, trace):
+    x, axis = array(values[0]), node.op.axis
+    axes = tuple(range(x.ndim)) if axis is None else tuple(axis)
+    rest = [k for k in range(x.ndim) if k not in axes]
+    if not axes:
+        return weft.zeros_like(x, dtype=weft.int64)
+    if len(axes) > 1:  # the axes become one, the last
+        x = weft.transpose(x, [*rest, *axes])
+        x, axes = x.reshape(*(x.shape[k] for k in range(len(rest))), -1), (len(rest),)
+    return array(weft.argmax(x, axes[0]), "int64")
+
+
+@row(CumOp)
+def cumulative(node, values, trace):
+    op, dtype = node.op, node.outputs[0].type.dtype
+    x = array(values[0], dtype)
+    x = x.flatten() if op.axis is None else x
+    return array((weft.cumsum if op.mode == "add" else weft.cumprod)(x, op.axis or 0), dtype)

@@ -1,0 +1,126 @@
+"""A graph told to weft once: its steps in order, each by its row."""
+import numpy as np
+import weft
+
+from . import fallback
+from .graph import Graph
+from .value import NeedsValue, NoRow, array, is_expression, shape, shape_if_known
+
+
+class Demand(Exception):
+    """What has to be computed before the rest can be traced: the value of a slot, or a whole step."""
+
+    def __init__(self, slot=None, step=None):
+        super().__init__(slot, step)
+        self.slot, self.step = slot, step
+
+
+class Trace:
+    """One tracing of the graph of a program. In a body (of a loop, a map, a choice) checks are steps of their own; outside they are
+    outputs that whoever calls looks at, which costs no call of Python."""
+
+    def __init__(self, graphs, checks):
+        self.graphs, self.checks = graphs, checks
+
+    def body(self):
+        return Trace(self.graphs, None)
+
+    def graph(self, fgraph):
+        found = self.graphs.get(id(fgraph))
+        if found is None:
+            found = self.graphs[id(fgraph)] = Graph(fgraph)
+        return found
+
+    def inner(self, fgraph, values):
+        """The outputs of a graph inside."""
+        graph = self.graph(fgraph)
+        there = dict(graph.constants)
+        there.update(zip(graph.inputs, values))
+        self.run(graph.all_steps(), there)
+        return [there[k] for k in graph.outputs]
+
+    def outermost(self, arranged, there):
+        """The steps of the graph of a program. Demand: something is to be computed first."""
+        self.run(arranged, there, is_outermost=True)
+
+    def run(self, arranged, there, at=(), is_outermost=False):
+        for step in arranged.steps(at):
+            if step.is_choice:
+                results = self.choice(arranged, step, there, at, is_outermost)
+            else:
+                results = self.step(step, [there[k] for k in step.ins], there if is_outermost else None)
+            there.update(zip(step.outs, results))
+
+    def step(self, step, values, there):
+        """The results of one step; `there`: what an outermost step may ask the program for, else None."""
+        try:
+            if step.folds and not any(is_expression(v) for v in values):
+                return fallback.perform(step, values)
+            if step.rule is None:
+                raise NoRow(step.node.op)
+            results = step.rule(step.node, values, self)
+            return results if isinstance(results, (list, tuple)) else [results]
+        except (NeedsValue, NoRow, NotImplementedError, weft.NoValueError) as error:
+            slot = None if there is None else slot_of(getattr(error, "value", None), there)
+            if slot is not None:
+                raise Demand(slot=slot) from None
+            if isinstance(error, NeedsValue) and there is None:
+                raise
+        try:
+            return fallback.as_step(step, values)
+        except (NoRow, NeedsValue) as error:
+            if there is None:
+                raise
+            slot = slot_of(getattr(error, "value", None), there)
+            raise Demand(slot=slot, step=step if slot is None else None) from None
+
+    def choice(self, arranged, step, there, at, is_outermost):
+        """One of two sides. A side is traced inside the choice, so what only it needs is computed only if it is chosen."""
+        n, p = step.node.op.n_outs, there[step.ins[0]]
+        sides = [(*at, (id(step), k)) for k in range(2)]
+        pick = lambda k: [there[slot] for slot in step.ins[1 + k * n:1 + (k + 1) * n]]
+        if not is_expression(p):
+            side = 0 if p else 1
+            self.run(arranged, there, sides[side], is_outermost)
+            return pick(side)
+        with weft._core.Scope("cond"):
+            choice = weft._core.Cond(array(p) != 0)
+            inside = self.body()
+            for side in sides:
+                inside.run(arranged, there, side, is_outermost)
+            pairs = [(array(a, dtype_of(v)), array(b, dtype_of(v))) for a, b, v in zip(pick(0), pick(1), step.node.outputs)]
+            if any(shape_if_known(a) != shape_if_known(b) for a, b in pairs):
+                if is_outermost and slot_of(p, there) is not None:
+                    raise Demand(slot=slot_of(p, there))
+                raise NeedsValue(p, "the sides of a choice differ in shape")
+            results = [choice.value(a, b) for a, b in pairs]
+            choice.close()
+        return results
+
+    def check(self, op, x, condition):
+        """x, if the condition holds; else the exception of the Op."""
+        if not is_expression(condition):
+            if not np.all(condition):
+                raise op.exc_type(op.msg)
+            return x
+        holds = weft.all(array(condition) != 0)
+        if self.checks is not None:
+            self.checks.append((op, holds))
+            return x
+
+        x = array(x)
+
+        def raises(holds, x):  # x passes through, so that nobody can have it without the check
+            if not holds.item():
+                raise op.exc_type(op.msg)
+            return [x]
+
+        return weft.host(raises, [holds, x], [(shape(x), x.dtype)])[0]
+
+
+def dtype_of(variable):
+    return getattr(variable.type, "dtype", None)
+
+
+def slot_of(value, there):
+    return None if value is None else next((k for k, v in there.items() if v is value), None)

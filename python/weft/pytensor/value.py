@@ -1,0 +1,102 @@
+"""What a variable of a graph is while the graph is traced.
+
+A value is a weft array, an expression of the names of the function; or it is *known*: a NumPy array or a number, of a constant, a
+size, or what is computed of those. Sizes, slices and numbers of steps have to be known. A random generator is an array of four
+words (random.py). Who needs to know a value that is an expression raises NeedsValue with it; the program (program.py) then has it
+computed first.
+"""
+import numpy as np
+import weft
+from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type import TensorType
+
+DTYPE = {name: getattr(weft, "bool_" if name == "bool" else name) for name in (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "complex64", "complex128")}
+
+
+class NeedsValue(Exception):
+    """The value of an expression has to be known to trace what is made of it."""
+
+    def __init__(self, value, why=""):
+        super().__init__(why)
+        self.value = value
+
+
+class NoRow(Exception):
+    """There is no row for this use of an Op: its perform is to be called."""
+
+
+def is_tensor(variable):
+    return isinstance(variable.type, (TensorType, ScalarType))
+
+
+def is_array(variable):
+    """Whether its values can be arrays of weft: tensors, numbers, random generators."""
+    return isinstance(variable.type, (TensorType, ScalarType, RandomType))
+
+
+def is_expression(value):
+    return isinstance(value, weft.array)
+
+
+def known(value):
+    if is_expression(value):
+        raise NeedsValue(value)
+    return value
+
+
+def integer(value):
+    return int(known(value))
+
+
+def integers(values):
+    return tuple(integer(value) for value in values)
+
+
+def array(value, dtype=None):
+    """As an array of weft, of this dtype if one is named."""
+    if not is_expression(value):
+        value = np.asarray(value)
+        if not value.flags.writeable or not value.dtype.isnative:
+            value = np.array(value, dtype=value.dtype.newbyteorder("="))
+        value = weft.asarray(value)
+    wanted = DTYPE[dtype] if dtype else value.dtype
+    return value if value.dtype == wanted else value.astype(wanted)
+
+
+def dtype_of(value):
+    return value.dtype.name if is_expression(value) else np.asarray(value).dtype.name
+
+
+def rank(value):
+    return value.ndim if is_expression(value) else np.ndim(value)
+
+
+def shape(value):
+    """The sizes as numbers."""
+    try:
+        return tuple(value.shape) if is_expression(value) else np.shape(value)
+    except weft.NoValueError as error:
+        raise NeedsValue(weft.size(value, 0), str(error)) from None
+
+
+def shape_if_known(value):
+    try:
+        return shape(value)
+    except NeedsValue:
+        return None
+
+
+class Shaped:
+    """Something of a shape, for the checks of PyTensor's that look at nothing else."""
+
+    def __init__(self, shape):
+        self.shape, self.ndim = shape, len(shape)
+
+
+def shaped(values):
+    """All of them as Shaped; None if a size is not known."""
+    shapes = [shape_if_known(value) for value in values]
+    return None if None in shapes else [Shaped(s) for s in shapes]
