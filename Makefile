@@ -69,6 +69,9 @@ arm: build  ## the library and its tests for aarch64 under qemu-user: the bits a
 gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none it says so and succeeds
 	@tools/gpu $(B)
 
+mlx-suite: build ## MLX's own tests on weft: MLX=a checkout of its repository; PYTHON=one that has NumPy
+	@PYTHONPATH=$(B)/python $(or $(PYTHON),python3) tools/mlx_suite.py $(or $(MLX),$(error say MLX=a checkout of MLX)) --jobs $(JOBS)
+
 pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx tensor", PYTHON with pytensor
 	@$(or $(PYTHON),python3) tools/pytensor-suite $(B) $(PYTENSOR) $(PART)
 
@@ -84,4 +87,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu mlx-suite pytensor-suite symbols layers install clean

@@ -2,10 +2,36 @@
 #include "names.h"
 #include <string.h>
 
-PyObject *array_wrap(weft_array *a) {
+/* ---- Flavours ---- */
+
+static _Thread_local PyTypeObject *set; /* NULL: weft's own */
+
+PyTypeObject *flavour(void) { return set ? set : &array_type; }
+
+PyTypeObject *flavour_set(PyTypeObject *type) {
+  PyTypeObject *before = flavour();
+  set = type;
+  return before;
+}
+
+PyTypeObject *flavour_of(Py_ssize_t n, PyObject *const o[]) {
+  for (Py_ssize_t i = 0; i < n; i++) {
+    if (Py_TYPE(o[i]) == &mlx_array_type) return &mlx_array_type;
+    if ((PyTuple_CheckExact(o[i]) || PyList_CheckExact(o[i])) &&
+        flavour_of(PySequence_Fast_GET_SIZE(o[i]), PySequence_Fast_ITEMS(o[i])) == &mlx_array_type)
+      return &mlx_array_type;
+  }
+  return &array_type;
+}
+
+/* ---- Making ---- */
+
+PyObject *array_wrap(weft_array *a) { return array_wrap_as(flavour(), a); }
+
+PyObject *array_wrap_as(PyTypeObject *type, weft_array *a) {
   weft_status s = weft_check(a);
   if (s) return raise_status(s);
-  struct array *self = PyObject_New(struct array, &array_type);
+  struct array *self = PyObject_New(struct array, type);
   if (!self) return NULL;
   self->handle = weft_own(a);
   self->weak_references = NULL;
@@ -32,7 +58,7 @@ int array_describe(PyObject *self, int64_t word[1 + WEFT_RANK_MAX]) {
   weft_dtype t;
   int rank = weft_describe(array_handle(self), &t, word + 1);
   if (rank < 0) return -1;
-  word[0] = (int64_t)t << 8 | rank;
+  word[0] = (int64_t)(Py_TYPE(self) == &mlx_array_type) << 16 | (int64_t)t << 8 | rank;
   return 1 + rank;
 }
 
@@ -41,10 +67,10 @@ void array_open(int open, int rank, int64_t dims[]) {
     if (open == OPEN_ALL || dims[k] != 1) dims[k] = WEFT_ANY;
 }
 
-PyObject *array_list(int n, weft_array *const a[]) {
+PyObject *array_list(PyTypeObject *type, int n, weft_array *const a[]) {
   PyObject *list = PyList_New(n);
   for (int i = 0; list && i < n; i++) {
-    PyObject *item = array_wrap(a[i]);
+    PyObject *item = array_wrap_as(type, a[i]);
     if (item) PyList_SET_ITEM(list, i, item);
     else Py_CLEAR(list);
   }
@@ -55,11 +81,10 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *names[] = { "", "dtype", NULL };
   PyObject *o, *dtype = Py_None;
   weft_dtype wanted;
-  (void)type;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:array", names, &o, &dtype)) return NULL;
   if (dtype != Py_None && dtype_parse(dtype, &wanted)) return NULL;
   weft_scope *s = op_begin();
-  return op_end(s, convert_array(o, dtype == Py_None ? NULL : &wanted, 0));
+  return op_end_as(type, s, convert_array(o, dtype == Py_None ? NULL : &wanted, 0));
 }
 
 static void destroy(PyObject *self) { /* any thread, also while the interpreter ends */
@@ -115,24 +140,24 @@ static PyObject *get_ndim(PyObject *self, void *closure) {
 }
 static PyObject *get_dtype(PyObject *self, void *closure) {
   (void)closure;
-  return Py_NewRef(dtype_object(weft_dtype_of(array_handle(self))));
+  return Py_NewRef(dtype_object_as(Py_TYPE(self), weft_dtype_of(array_handle(self))));
 }
 
 static PyObject *get_transposed(PyObject *self, void *closure) {
   (void)closure;
   weft_scope *s = op_begin();
-  return op_end(s, weft_transpose(array_handle(self), NULL));
+  return op_end_as(Py_TYPE(self), s, weft_transpose(array_handle(self), NULL));
 }
 
 static PyObject *get_real(PyObject *self, void *closure) {
   (void)closure;
   weft_scope *s = op_begin();
-  return op_end(s, weft_real(array_handle(self)));
+  return op_end_as(Py_TYPE(self), s, weft_real(array_handle(self)));
 }
 static PyObject *get_imag(PyObject *self, void *closure) {
   (void)closure;
   weft_scope *s = op_begin();
-  return op_end(s, weft_imag(array_handle(self)));
+  return op_end_as(Py_TYPE(self), s, weft_imag(array_handle(self)));
 }
 
 /* Where NumPy's operators meet an array, they leave the work to it. */
@@ -253,8 +278,8 @@ PyMODINIT_FUNC PyInit__core(void) {
   if (gather_methods()) return NULL;
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
-  if (!error_add_types(module) && !dtype_add_all(module) && !add_types(module) && !add_functions(module) &&
-      !names_install(weft_names, module, &array_type, "weft") && !add_random(module))
+  if (!error_add_types(module) && !dtype_add_all(module, &array_type) && !add_types(module) && !add_functions(module) &&
+      !names_install(weft_names, module, &array_type, "weft") && !add_random(module) && !mlx_add(module))
     return module;
   Py_DECREF(module);
   return NULL;

@@ -48,8 +48,8 @@ static const struct known *find(const struct compiled *self, Py_ssize_t n, PyObj
 }
 
 static PyObject *results_of(const struct known *k, weft_array *const out[]) {
-  if (!k->container) return array_wrap(out[0]);
-  PyObject *list = array_list(k->n_results, out);
+  if (!k->container) return array_wrap_as(function_flavour(k->function), out[0]);
+  PyObject *list = array_list(function_flavour(k->function), k->n_results, out);
   if (!list || k->container == &PyList_Type) return list;
   PyObject *tuple = PyList_AsTuple(list);
   Py_DECREF(list);

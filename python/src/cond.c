@@ -29,7 +29,7 @@ static PyObject *cond_value(PyObject *self, PyObject *args) {
   weft_cond *c = choosing(self);
   if (!c || !PyArg_ParseTuple(args, "O!O!", &array_type, &a, &array_type, &b)) return NULL;
   origin_mark();
-  return array_wrap(weft_cond_value(c, array_handle(a), array_handle(b)));
+  return array_wrap_as(flavour_of(2, (PyObject *[]){ a, b }), weft_cond_value(c, array_handle(a), array_handle(b)));
 }
 
 static PyObject *cond_close(PyObject *self, PyObject *unused) {

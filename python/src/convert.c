@@ -276,6 +276,13 @@ int convert_is_possible(PyObject *o) { return array_check(o) || kind_of(o) >= 0 
 /* numpy.float64 and complex128 are Python's numbers too, and have a dtype. */
 static int is_numpy_number(PyObject *o) { return !PyFloat_CheckExact(o) && !PyComplex_CheckExact(o) && PyObject_CheckBuffer(o); }
 
+/* MLX has float32 and complex64 of NumPy's doubles unless it is told otherwise. */
+static weft_array *in_flavour(weft_array *a, const weft_dtype *wanted) {
+  if (!a || wanted || flavour() == &array_type) return a;
+  weft_dtype d = weft_dtype_of(a);
+  return d == WEFT_F64 ? weft_cast(a, WEFT_F32) : d == WEFT_C128 ? weft_cast(a, WEFT_C64) : a;
+}
+
 weft_array *convert_array(PyObject *o, const weft_dtype *wanted, int may_share) {
   int kind = is_numpy_number(o) ? -1 : kind_of(o);
   weft_array *a;
@@ -288,7 +295,8 @@ weft_array *convert_array(PyObject *o, const weft_dtype *wanted, int may_share) 
     return a;
   }
   if (array_check(o)) a = array_handle(o);
-  else if (has_memory(o)) a = from_memory(o, may_share);
+  else if (has_memory(o)) a = in_flavour(from_memory(o, may_share), wanted);
+  else if (mlx_is_made_of(o)) return mlx_from(o, wanted);
   else return PyErr_Format(PyExc_TypeError, "an array cannot be made of a %.200s", Py_TYPE(o)->tp_name), NULL;
   return a && wanted && weft_dtype_of(a) != *wanted ? weft_cast(a, *wanted) : a;
 }
@@ -301,6 +309,7 @@ weft_array *convert_operand(PyObject *o) {
 
 /* What is no array comes first: converting it may run Python, which may give an array object another array. */
 int convert_all(int n, PyObject *const o[], weft_array *a[]) {
+  if (flavour() == &mlx_array_type) return mlx_operands(n, o, a);
   for (int i = 0; i < n; i++)
     if (!array_check(o[i]) && !(a[i] = convert_operand(o[i]))) return 0;
   for (int i = 0; i < n; i++)
@@ -376,8 +385,9 @@ static PyObject *all_arrays(PyObject *sequence) {
 
 int list_take(struct list *l, PyObject *sequence) {
   PyObject *list = all_arrays(sequence);
-  *l = (struct list){ 0 };
+  *l = (struct list){ .flavour = &array_type };
   if (!list) return -1;
+  l->flavour = flavour_of(PyList_GET_SIZE(list), PySequence_Fast_ITEMS(list));
   Py_ssize_t n = PyList_GET_SIZE(list);
   l->array = PyMem_Malloc((size_t)(n ? n : 1) * sizeof *l->array);
   if (!l->array) PyErr_NoMemory();

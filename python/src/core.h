@@ -23,22 +23,31 @@ struct array {
   uint64_t body; /* in which it was made */
 };
 extern PyTypeObject array_type;
+extern PyTypeObject mlx_array_type; /* the same struct with the conventions of MLX: mlx.c */
 #define array_check(o)  PyObject_TypeCheck(o, &array_type)
 #define array_handle(o) (((struct array *)(o))->handle)
 
-PyObject *array_wrap(weft_array *);                  /* a new object that owns it, or the exception it deserves */
+PyObject *array_wrap(weft_array *);                  /* a new object that owns it, of the flavour set, or the exception */
+PyObject *array_wrap_as(PyTypeObject *, weft_array *);
 int array_assign(PyObject *self, weft_array *);      /* self names this one from now on */
 PyObject *array_from(PyObject *);                    /* the object itself if it is an array, else one made of it */
-int array_describe(PyObject *, int64_t word[1 + WEFT_RANK_MAX]); /* dtype and rank, the sizes: how many words; -1: a size
+int array_describe(PyObject *, int64_t word[1 + WEFT_RANK_MAX]); /* flavour, dtype and rank, the sizes: how many words; -1: a size
                                                         is not known yet, and no exception is set */
 /* Which sizes a compiled function is for: those of its arguments; those that are 1, as only these stretch; or it says itself. */
 enum { OPEN_NONE, OPEN_ALL_BUT_ONE, OPEN_ALL };
 void array_open(int open, int rank, int64_t dims[]);       /* WEFT_ANY for sizes it is not chosen by */
-PyObject *array_list(int n, weft_array *const[]);    /* a list of new objects */
+PyObject *array_list(PyTypeObject *, int n, weft_array *const[]); /* a list of new objects */
+
+/* Flavour: which of the two types an array is an object of. Results have that of their operands, and where these differ, MLX's.
+ * Rows of a table of names run with a flavour that is set for the thread; everything else says which it means. */
+PyTypeObject *flavour(void);                         /* the one that is set */
+PyTypeObject *flavour_set(PyTypeObject *);           /* gives the one before */
+PyTypeObject *flavour_of(Py_ssize_t n, PyObject *const[]); /* of operands; lists and tuples of them count */
 
 /* op.c: the frame of every operation. */
 weft_scope *op_begin(void);                          /* also notes the user's line */
-PyObject *op_end(weft_scope *, weft_array *result);  /* wraps the result; NULL passes through */
+PyObject *op_end(weft_scope *, weft_array *result);  /* wraps the result in the flavour that is set; NULL passes through */
+PyObject *op_end_as(PyTypeObject *, weft_scope *, weft_array *result);
 
 PyObject *in_python(const char *module, const char *name, PyObject *args); /* what is written in Python: name(*args). Takes
                                                         over args, a tuple or NULL */
@@ -60,13 +69,14 @@ PyObject *raise_no_size(int axis);                   /* always NULL */
 int error_add_types(PyObject *module);
 
 /* dtype.c */
-extern PyTypeObject dtype_type;
-PyObject *dtype_object(weft_dtype);                  /* a borrowed reference; one object for each dtype */
+extern PyTypeObject dtype_type, mlx_dtype_type;       /* one for each flavour of arrays */
+PyObject *dtype_object(weft_dtype);                  /* a borrowed reference; one object for each dtype, of the flavour set */
+PyObject *dtype_object_as(PyTypeObject *array, weft_dtype);
 int dtype_parse(PyObject *, weft_dtype *);           /* weft.float32, "float32", a NumPy dtype, or float, int, bool */
 int dtype_of_format(const char *format, Py_ssize_t itemsize, weft_dtype *); /* of the buffer protocol; 0: none */
 const char *dtype_format(weft_dtype);                /* NULL: the buffer protocol has none for it */
 const char *dtype_text(weft_dtype);                  /* "float32" */
-int dtype_add_all(PyObject *module);
+int dtype_add_all(PyObject *module, PyTypeObject *array); /* of an array type */
 
 /* convert.c: Python objects to arrays of the open scope. */
 weft_array *convert_operand(PyObject *);             /* numbers are weak */
@@ -80,9 +90,15 @@ int convert_open_dims(PyObject *array, int *rank, int64_t dims[]); /* the same, 
 int convert_integer(PyObject *, int64_t *);
 int convert_all(int n, PyObject *const o[], weft_array *a[]); /* operands; whether all could be converted */
 /* A list of arrays, owned, so that whatever Python does meanwhile they stay. */
-struct list { int n; weft_array **array; };
+struct list { int n; weft_array **array; PyTypeObject *flavour; };
 int list_take(struct list *, PyObject *sequence);    /* on failure there is nothing to drop */
 void list_drop(struct list *);
+
+/* mlx.c: the same by the conventions of MLX. */
+int mlx_operands(int n, PyObject *const o[], weft_array *a[]); /* as convert_all: numbers and the memory of others take the dtype
+                                                        of the array they meet */
+int mlx_is_made_of(PyObject *);                      /* whether it has __mlx_array__ */
+weft_array *mlx_from(PyObject *, const weft_dtype *wanted); /* of what has it */
 
 /* value.c: arrays to Python objects. */
 extern PyMethodDef value_methods[];
@@ -110,8 +126,10 @@ PyObject *element_compare(PyObject *, PyObject *, int op);
 extern PyMethodDef transform_functions[], rules_functions[], tree_functions[];
 extern PyMethodDef file_functions[], host_functions[];
 extern PyTypeObject scope_type, function_type, loop_type, cond_type, compiled_type;
-PyObject *function_make(weft_function *, int n, int m); /* of n arrays, with m results; takes part in owning it */
+PyObject *function_make(weft_function *, PyTypeObject *flavour, int n, int m); /* of n arrays, with m results of that flavour;
+                                                        takes part in owning it */
 weft_function *function_of(PyObject *function);      /* of a Function; NULL: it is none */
+PyTypeObject *function_flavour(PyObject *function);  /* of its results */
 PyObject *tree_arrays(Py_ssize_t n, PyObject *const trees[]); /* a list of all arrays in them */
 
 #define WITH_KEYWORDS(f) (PyCFunction)(void (*)(void))f, METH_VARARGS | METH_KEYWORDS

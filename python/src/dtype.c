@@ -16,15 +16,17 @@ struct dtype {
   PyObject_HEAD
   weft_dtype value;
 };
-static PyObject *objects[N_DTYPES];
+static PyObject *objects[2][N_DTYPES]; /* weft's, MLX's */
 
-PyObject *dtype_object(weft_dtype d) { return objects[d]; }
+PyObject *dtype_object_as(PyTypeObject *array, weft_dtype d) { return objects[array == &mlx_array_type][d]; }
+PyObject *dtype_object(weft_dtype d) { return dtype_object_as(flavour(), d); }
 const char *dtype_format(weft_dtype d) { return rows[d].format; }
 const char *dtype_text(weft_dtype d) { return rows[d].name; }
 
 static weft_dtype value(PyObject *o) { return ((struct dtype *)o)->value; }
 
 static PyObject *represent(PyObject *self) {
+  if (Py_TYPE(self) == &mlx_dtype_type) return PyUnicode_FromFormat("mlx.core.%s", rows[value(self)].name);
   return PyUnicode_FromFormat("weft.%s%s", rows[value(self)].name, value(self) == WEFT_BOOL ? "_" : "");
 }
 
@@ -88,6 +90,25 @@ PyTypeObject dtype_type = {
   .tp_methods = methods,
 };
 
+/* MLX's equal nothing but themselves; the same one by its name is the same object. */
+static PyObject *mlx_compare(PyObject *self, PyObject *other, int op) {
+  if (op != Py_EQ && op != Py_NE) Py_RETURN_NOTIMPLEMENTED;
+  int same = self == other || (Py_TYPE(other) == &dtype_type && value(self) == value(other));
+  return PyBool_FromLong(same == (op == Py_EQ));
+}
+
+PyTypeObject mlx_dtype_type = {
+  PyVarObject_HEAD_INIT(NULL, 0)
+  .tp_name = "weft.mlx.core.Dtype",
+  .tp_basicsize = sizeof(struct dtype),
+  .tp_flags = Py_TPFLAGS_DEFAULT,
+  .tp_doc = "The type of an array's elements.",
+  .tp_repr = represent,
+  .tp_getset = properties,
+  .tp_richcompare = mlx_compare,
+  .tp_methods = methods,
+};
+
 static int by_name(const char *name, weft_dtype *d) {
   for (int i = 0; i < N_DTYPES; i++)
     if (!strcmp(rows[i].name, name)) return *d = (weft_dtype)i, 1;
@@ -105,7 +126,7 @@ static int by_attribute(PyObject *o, const char *attribute, weft_dtype *d) {
 }
 
 int dtype_parse(PyObject *o, weft_dtype *d) {
-  if (Py_TYPE(o) == &dtype_type) return *d = value(o), 0;
+  if (Py_TYPE(o) == &dtype_type || Py_TYPE(o) == &mlx_dtype_type) return *d = value(o), 0;
   if (o == (PyObject *)&PyFloat_Type) return *d = WEFT_F32, 0;
   if (o == (PyObject *)&PyLong_Type) return *d = WEFT_I32, 0;
   if (o == (PyObject *)&PyBool_Type) return *d = WEFT_BOOL, 0;
@@ -134,21 +155,22 @@ int dtype_of_format(const char *f, Py_ssize_t size, weft_dtype *d) {
   return 0;
 }
 
-static int add(PyObject *module, int i) {
-  struct dtype *d = PyObject_New(struct dtype, &dtype_type);
+static int add(PyObject *module, PyTypeObject *type, int i) {
+  struct dtype *d = PyObject_New(struct dtype, type);
   char name[32];
   if (!d) return -1;
   d->value = (weft_dtype)i;
-  objects[i] = (PyObject *)d;
+  objects[type == &mlx_dtype_type][i] = (PyObject *)d;
   PyOS_snprintf(name, sizeof name, "%s%s", rows[i].name, i == WEFT_BOOL ? "_" : "");
   return PyObject_SetAttrString(module, name, (PyObject *)d);
 }
 
-int dtype_add_all(PyObject *module) {
-  dtype_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity, as NumPy's differ from those of the texts they equal */
-  if (PyType_Ready(&dtype_type) || PyObject_SetAttrString(module, "Dtype", (PyObject *)&dtype_type)) return -1;
+int dtype_add_all(PyObject *module, PyTypeObject *array) {
+  PyTypeObject *type = array == &mlx_array_type ? &mlx_dtype_type : &dtype_type;
+  type->tp_hash = PyBaseObject_Type.tp_hash; /* by identity, as NumPy's differ from those of the texts they equal */
+  if (PyType_Ready(type) || PyObject_SetAttrString(module, "Dtype", (PyObject *)type)) return -1;
   for (int i = 0; i < N_DTYPES; i++)
-    if (add(module, i)) return -1;
+    if (add(module, type, i)) return -1;
   return 0;
 }
 

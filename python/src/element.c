@@ -9,13 +9,14 @@ typedef weft_array *(*binary)(weft_array *, weft_array *);
 static PyObject *apply_unary(unary op, PyObject *x) {
   weft_scope *s = op_begin();
   weft_array *a = convert_array(x, NULL, 0); /* a number has no partner to take a dtype from */
-  return op_end(s, a ? op(a) : NULL);
+  return op_end_as(flavour_of(1, &x), s, a ? op(a) : NULL);
 }
 
 static PyObject *apply_binary(binary op, PyObject *x, PyObject *y) {
   weft_array *a[2];
   weft_scope *s = op_begin();
-  return op_end(s, convert_all(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
+  PyTypeObject *type = flavour_of(2, (PyObject *[]){ x, y });
+  return op_end_as(type, s, convert_all(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
 }
 
 /* x^n as products, by squaring; x^-n is 1 / x^n. */
@@ -161,7 +162,7 @@ static PyObject *slot_power(PyObject *x, PyObject *y, PyObject *modulus) {
   long n = PyLong_AsLong(y);
   if (n == -1 && PyErr_Occurred()) return NULL;
   weft_scope *s = op_begin();
-  return op_end(s, power(array_handle(x), n));
+  return op_end_as(Py_TYPE(x), s, power(array_handle(x), n));
 }
 
 static int slot_bool(PyObject *self) {
@@ -220,7 +221,7 @@ static PyObject *rounded(PyObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "|O", &decimals)) return NULL;
   if (decimals == Py_None) return apply_unary(weft_round, self);
   weft_scope *s = op_begin();
-  return op_end(s, call_round(NULL, (PyObject *[]){ self, decimals }));
+  return op_end_as(Py_TYPE(self), s, call_round(NULL, (PyObject *[]){ self, decimals }));
 }
 
 PyMethodDef element_methods[] = {

@@ -15,8 +15,8 @@ PyObject *raise_no_size(int axis) { return PyErr_Format(no_value, "the size of a
 
 static PyObject *type_of(weft_status s) {
   switch (s) {
-    case WEFT_ERR_DTYPE: return PyExc_TypeError;
-    case WEFT_ERR_INDEX: return PyExc_IndexError;
+    case WEFT_ERR_DTYPE: return flavour() == &mlx_array_type ? PyExc_ValueError : PyExc_TypeError;
+    case WEFT_ERR_INDEX: return flavour() == &mlx_array_type ? PyExc_ValueError : PyExc_IndexError;
     case WEFT_ERR_MEMORY: return PyExc_MemoryError;
     case WEFT_ERR_FILE: return PyExc_OSError;
     case WEFT_ERR_UNSUPPORTED: return PyExc_NotImplementedError;

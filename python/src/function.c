@@ -5,19 +5,23 @@ struct function {
   PyObject_HEAD
   weft_function *function;
   int n, m;
+  PyTypeObject *flavour;
 };
 
-PyObject *function_make(weft_function *f, int n, int m) {
+PyObject *function_make(weft_function *f, PyTypeObject *flavour, int n, int m) {
   struct function *self = PyObject_New(struct function, &function_type);
   if (!self) return NULL;
   self->function = weft_function_own(f);
   self->n = n, self->m = m;
+  self->flavour = flavour;
   return (PyObject *)self;
 }
 
 weft_function *function_of(PyObject *o) {
   return PyObject_TypeCheck(o, &function_type) ? ((struct function *)o)->function : NULL;
 }
+
+PyTypeObject *function_flavour(PyObject *function) { return ((struct function *)function)->flavour; }
 
 static void function_destroy(PyObject *self) {
   weft_function_disown(((struct function *)self)->function);
@@ -27,7 +31,7 @@ static void function_destroy(PyObject *self) {
 static PyObject *call_into(struct function *f, struct list *in, weft_array *out[]) {
   weft_scope *s = op_begin();
   weft_call(f->function, in->n, in->array, f->m, out);
-  PyObject *results = array_list(f->m, out);
+  PyObject *results = array_list(f->flavour, f->m, out);
   weft_scope_discard(s);
   return results;
 }

@@ -9,7 +9,7 @@ struct called { PyObject *function; int n, m; struct result result[]; };
 static PyObject *operands(const struct called *c, const weft_block in[]) {
   PyObject *args = PyTuple_New(c->n);
   for (int i = 0; args && i < c->n; i++) {
-    PyObject *a = array_wrap(weft_from(in[i].dtype, in[i].rank, in[i].dims, in[i].data));
+    PyObject *a = array_wrap_as(&array_type, weft_from(in[i].dtype, in[i].rank, in[i].dims, in[i].data));
     if (a) PyTuple_SET_ITEM(args, i, a);
     else Py_CLEAR(args);
   }
@@ -102,7 +102,7 @@ static PyObject *call_of(struct called *c, weft_array *const x[]) {
       like[i] = (weft_block){ .dtype = c->result[i].dtype, .rank = c->result[i].rank, .dims = c->result[i].dims };
     weft_scope *s = op_begin();
     weft_host(&(weft_host_function){ c, run, release }, c->n, x, m, like, y);
-    list = array_list(m, y);
+    list = array_list(&array_type, m, y);
     weft_scope_discard(s);
   }
   PyMem_Free(like);

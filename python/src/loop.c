@@ -30,7 +30,7 @@ static PyObject *loop_call(weft_array *(*call)(weft_loop *, weft_array *), PyObj
   if (!l) return NULL;
   origin_mark();
   weft_array *a = convert_operand(o);
-  return a ? array_wrap(call(l, a)) : NULL;
+  return a ? array_wrap_as(flavour_of(1, &o), call(l, a)) : NULL;
 }
 static PyObject *loop_each(PyObject *self, PyObject *xs) { return loop_call(weft_loop_each, self, xs); }
 static PyObject *loop_carry(PyObject *self, PyObject *init) { return loop_call(weft_loop_carry, self, init); }
@@ -50,7 +50,7 @@ static PyObject *loop_tail(PyObject *self, PyObject *args) {
   if (!l || !PyArg_ParseTuple(args, "OL", &y, &k)) return NULL;
   origin_mark();
   weft_array *a = convert_operand(y);
-  return a ? loop_result(self, array_wrap(weft_loop_tail(l, a, k))) : NULL;
+  return a ? loop_result(self, array_wrap_as(flavour_of(1, &y), weft_loop_tail(l, a, k))) : NULL;
 }
 
 static PyObject *loop_next(PyObject *self, PyObject *args) {

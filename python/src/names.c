@@ -3,12 +3,13 @@
 #include "names.h"
 #include <string.h>
 
-enum { MOST = 8 }; /* parameters of a row */
+enum { MOST = 12 }; /* parameters of a row */
 
 struct named {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   const struct name *row;
+  PyTypeObject *array;                        /* the flavour of results, if operands have none of their own */
   const char *package;
   int n, n_required, n_by_position, rest;     /* rest: the parameter that takes what is left, or -1; it ends those by position */
   int n_without_name;                         /* before the / */
@@ -109,15 +110,22 @@ static int bind(const struct named *f, PyObject *const args[], Py_ssize_t n, PyO
 }
 
 static PyObject *run(const struct named *f, PyObject *const arg[]) {
-  if (!f->row->call) return f->row->made(f->row, arg);
-  weft_scope *s = op_begin();
-  return op_end(s, f->row->call(f->row, arg));
+  PyTypeObject *before = flavour_set(f->array == &array_type ? flavour_of(f->n, arg) : f->array);
+  PyObject *result;
+  if (f->row->call) {
+    weft_scope *s = op_begin();
+    result = op_end(s, f->row->call(f->row, arg));
+  } else {
+    result = f->row->made(f->row, arg);
+  }
+  flavour_set(before);
+  return result;
 }
 
 /* Whether an argument can be read without running Python. */
 static int is_plain(PyObject *o) {
   return array_check(o) || o == Py_None || PyLong_CheckExact(o) || PyBool_Check(o) || PyFloat_CheckExact(o) ||
-         PyUnicode_CheckExact(o) || Py_TYPE(o) == &dtype_type;
+         PyUnicode_CheckExact(o) || Py_TYPE(o) == &dtype_type || Py_TYPE(o) == &mlx_dtype_type;
 }
 
 /* Python that runs while arguments are read, an __index__ say, may give an array object another array: the arrays that were
@@ -162,11 +170,19 @@ static PyObject *get_inspected(PyObject *self, void *closure) { /* what inspect.
   (void)closure;
   return in_python("weft._text", "signature", Py_BuildValue("(s)", ((struct named *)self)->row->signature));
 }
+/* Itself, or the row of weft's own table that says what it is. */
+static const struct name *described(const struct name *row) {
+  for (const struct name *r = weft_names; !row->doc && r->name; r++)
+    if (!strcmp(r->name, row->name)) return r;
+  return row;
+}
 static PyObject *get_doc(PyObject *self, void *closure) {
-  const struct name *r = ((struct named *)self)->row;
+  const struct name *r = described(((struct named *)self)->row);
   (void)closure;
-  return PyUnicode_FromFormat("%s%s: %s\n\n    >>> %s.%s.tolist()\n    %s\n", r->name, r->signature, r->doc,
-                              ((struct named *)self)->package, r->example, r->result);
+  if (!r->doc) return PyUnicode_FromFormat("%s%s", r->name, ((struct named *)self)->row->signature);
+  return PyUnicode_FromFormat("%s%s: %s\n\n    >>> %s.%s.tolist()\n    %s\n", r->name,
+                              ((struct named *)self)->row->signature, r->doc, ((struct named *)self)->package, r->example,
+                              r->result);
 }
 static PyObject *represent(PyObject *self) {
   const struct named *f = (struct named *)self;
@@ -217,24 +233,27 @@ static PyTypeObject method = {
 /* ---- Tables ---- */
 
 /* Rows live as long as the process, and so do these objects. */
-static PyObject *named(PyTypeObject *type, const struct name *row, PyObject *module, const char *package) {
+static PyObject *named(PyTypeObject *type, const struct name *row, PyObject *module, PyTypeObject *array, const char *package) {
   struct named *f = (struct named *)type->tp_alloc(type, 0);
   if (!f) return NULL;
   f->vectorcall = call;
   f->row = row;
+  f->array = array;
   f->package = package;
   return read_signature(f, module) ? NULL : (PyObject *)f;
 }
 
 static PyObject *describe(const struct name *r) {
-  return Py_BuildValue("{sssssssssssssO}", "name", r->name, "signature", r->signature, "c", r->c, "doc", r->doc, "example",
+  return Py_BuildValue("{szszszszszszsO}", "name", r->name, "signature", r->signature, "c", r->c, "doc", r->doc, "example",
                        r->example, "result", r->result, "is_method", r->is_method ? Py_True : Py_False);
 }
 
 static int install(const struct name *row, PyObject *module, PyTypeObject *array, const char *package, PyObject *rows) {
-  PyObject *f = named(&function, row, module, package), *m = f && row->is_method ? named(&method, row, module, package) : NULL;
+  PyObject *f = named(&function, row, module, array, package);
+  PyObject *m = f && row->is_method ? named(&method, row, module, array, package) : NULL;
   PyObject *text = f ? describe(row) : NULL;
-  int failed = !text || PyObject_SetAttrString(module, row->name, f) || PyList_Append(rows, text) ||
+  int is_function = row->is_method != 2;
+  int failed = !text || (is_function && (PyObject_SetAttrString(module, row->name, f) || PyList_Append(rows, text))) ||
                (row->is_method && (!m || PyDict_SetItemString(array->tp_dict, row->name, m)));
   Py_XDECREF(text);
   return failed ? -1 : 0;

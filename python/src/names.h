@@ -19,13 +19,16 @@ struct name {
   void (*function)(void);        /* what call calls, if it serves many rows; what type it has is call's matter */
   name_call *call;
   name_made *made;               /* if call is NULL */
-  int is_method;                 /* of the array, which is the first argument */
-  const char *doc, *example, *result; /* the example as one types it after weft., and what tolist() then is */
+  int is_method;                 /* of the array, which is the first argument; 2: and no function */
+  const char *doc, *example, *result; /* the example as one types it after weft., and what tolist() then is. NULL: as weft's row of
+                                         the same name has it, if there is one */
 };
 
 extern const struct name weft_names[], random_names[]; /* of the packages weft and weft.random; end with a row without a name */
+extern const struct name mlx_names[];                  /* of weft.mlx.core */
 
 int names_install(const struct name *, PyObject *module, PyTypeObject *array, const char *package); /* functions and methods */
+int mlx_add(PyObject *module);   /* mlx.c: the module _mlx in it, with arrays, dtypes and names as MLX has them */
 const char *names_of_c(const char *c, size_t n); /* the public name of weft_ and these n characters; NULL: it has none */
 
 /* What rows call, by the file of its family. */

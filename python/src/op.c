@@ -6,8 +6,10 @@ weft_scope *op_begin(void) {
   return weft_scope_open();
 }
 
-PyObject *op_end(weft_scope *scope, weft_array *result) {
-  PyObject *object = result ? array_wrap(result) : NULL;
+PyObject *op_end(weft_scope *scope, weft_array *result) { return op_end_as(flavour(), scope, result); }
+
+PyObject *op_end_as(PyTypeObject *type, weft_scope *scope, weft_array *result) {
+  PyObject *object = result ? array_wrap_as(type, result) : NULL;
   weft_scope_discard(scope);
   return object;
 }

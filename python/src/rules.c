@@ -2,7 +2,7 @@
 #include "core.h"
 #include <string.h>
 
-struct rules { PyObject *vjp, *jvp, *map; int n, m; };
+struct rules { PyObject *vjp, *jvp, *map; int n, m; PyTypeObject *flavour; };
 
 /* Aliases of what a rule returned, because its objects die here and the scope must hold the arrays. */
 static int take_results(PyObject *results, int n, weft_array *out[]) {
@@ -20,7 +20,8 @@ static int take_results(PyObject *results, int n, weft_array *out[]) {
 static int rule_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
   struct rules *r = ctx;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *xs = array_list(r->n, x), *ys = xs ? array_list(r->m, y) : NULL, *dys = ys ? array_list(r->m, dy) : NULL;
+  PyObject *xs = array_list(r->flavour, r->n, x), *ys = xs ? array_list(r->flavour, r->m, y) : NULL;
+  PyObject *dys = ys ? array_list(r->flavour, r->m, dy) : NULL;
   int failed = take_results(dys ? PyObject_CallFunctionObjArgs(r->vjp, xs, ys, dys, NULL) : NULL, r->n, dx);
   Py_XDECREF(xs);
   Py_XDECREF(ys);
@@ -29,10 +30,10 @@ static int rule_vjp(void *ctx, weft_array *const x[], weft_array *const y[], wef
   return failed;
 }
 
-static PyObject *list_or_none(int n, weft_array *const a[]) {
+static PyObject *list_or_none(PyTypeObject *type, int n, weft_array *const a[]) {
   PyObject *list = PyList_New(n);
   for (int i = 0; list && i < n; i++) {
-    PyObject *item = a[i] ? array_wrap(a[i]) : Py_NewRef(Py_None);
+    PyObject *item = a[i] ? array_wrap_as(type, a[i]) : Py_NewRef(Py_None);
     if (item) PyList_SET_ITEM(list, i, item);
     else Py_CLEAR(list);
   }
@@ -42,7 +43,7 @@ static PyObject *list_or_none(int n, weft_array *const a[]) {
 static int rule_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], weft_array *dy[]) {
   struct rules *r = ctx;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *xs = array_list(r->n, x), *dxs = xs ? list_or_none(r->n, dx) : NULL;
+  PyObject *xs = array_list(r->flavour, r->n, x), *dxs = xs ? list_or_none(r->flavour, r->n, dx) : NULL;
   int failed = take_results(dxs ? PyObject_CallFunctionObjArgs(r->jvp, xs, dxs, NULL) : NULL, r->m, dy);
   Py_XDECREF(xs);
   Py_XDECREF(dxs);
@@ -59,7 +60,7 @@ static PyObject *bools(int n, const int flags[]) {
 static int rule_map(void *ctx, weft_array *const xs[], const int is_mapped[], weft_array *ys[]) {
   struct rules *r = ctx;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *list = array_list(r->n, xs), *mapped = list ? bools(r->n, is_mapped) : NULL;
+  PyObject *list = array_list(r->flavour, r->n, xs), *mapped = list ? bools(r->n, is_mapped) : NULL;
   int failed = take_results(mapped ? PyObject_CallFunctionObjArgs(r->map, list, mapped, NULL) : NULL, r->m, ys);
   Py_XDECREF(list);
   Py_XDECREF(mapped);
@@ -90,13 +91,14 @@ static PyObject *custom(PyObject *module, PyObject *args) {
   weft_array **out = r ? PyMem_Malloc((size_t)(y.n + 1) * sizeof *out) : NULL;
   if (!out) PyMem_Free(r), PyErr_NoMemory();
   else {
-    *r = (struct rules){ Py_NewRef(rule[0]), Py_NewRef(rule[1]), Py_NewRef(rule[2]), x.n, y.n };
+    PyTypeObject *type = flavour_of(2, (PyObject *[]){ inputs, outputs });
+    *r = (struct rules){ Py_NewRef(rule[0]), Py_NewRef(rule[1]), Py_NewRef(rule[2]), x.n, y.n, type };
     memcpy(out, y.array, (size_t)y.n * sizeof *out);
     weft_scope *s = op_begin();
     weft_custom(x.n, x.array, y.n, out,
                 &(weft_rules){ r, rule[0] == Py_None ? NULL : rule_vjp, rule[1] == Py_None ? NULL : rule_jvp,
                                rule[2] == Py_None ? NULL : rule_map, rules_release });
-    results = array_list(y.n, out);
+    results = array_list(y.flavour, y.n, out);
     weft_scope_discard(s);
     PyMem_Free(out);
   }

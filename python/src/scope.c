@@ -61,7 +61,7 @@ static PyObject *scope_compile(PyObject *self, PyObject *args) {
   struct scope *s = (struct scope *)self;
   if (!PyArg_ParseTuple(args, "OO", &inputs, &outputs) || list_take(&in, inputs)) return NULL;
   if (!list_take(&out, outputs)) {
-    function = function_make(weft_compile(s->scope, in.n, in.array, out.n, out.array), in.n, out.n);
+    function = function_make(weft_compile(s->scope, in.n, in.array, out.n, out.array), out.flavour, in.n, out.n);
     s->scope = NULL;
     list_drop(&out);
   }

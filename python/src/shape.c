@@ -394,7 +394,7 @@ static PyObject *equal_parts(weft_array *x, int axis, int64_t n) {
   weft_array **part = PyMem_Malloc((size_t)n * sizeof *part);
   if (!part) return PyErr_NoMemory();
   weft_split(x, axis, (int)n, part);
-  PyObject *list = array_list((int)n, part);
+  PyObject *list = array_list(flavour(), (int)n, part);
   PyMem_Free(part);
   return list;
 }
@@ -435,7 +435,7 @@ PyObject *make_split(const struct name *row, PyObject *const arg[]) {
 /* A copy is another name of the same value: arrays do not change, names do. */
 static PyObject *copy(PyObject *self, PyObject *unused) {
   (void)unused;
-  return array_wrap(array_handle(self));
+  return array_wrap_as(Py_TYPE(self), array_handle(self));
 }
 
 PyMethodDef shape_methods[] = {

@@ -10,7 +10,7 @@ static PyObject *alias(PyObject *module, PyObject *o) {
   (void)module;
   origin_mark();
   if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "alias: an array is expected");
-  return array_wrap(weft_alias(array_handle(o)));
+  return array_wrap_as(Py_TYPE(o), weft_alias(array_handle(o)));
 }
 
 /* The sizes that a shape says, None for any, of an array that has so many axes. */
@@ -44,8 +44,9 @@ static PyObject *input(PyObject *module, PyObject *args) {
   int is_known = 1;
   for (int k = skip; k < rank; k++) is_known &= dims[k] >= 0;
   origin_mark();
-  if (skip && !is_known) return array_wrap(weft_alias(weft_at(array_handle(like), 0, weft_integer(0)))); /* a row of its sizes */
-  return array_wrap(weft_input(weft_dtype_of(array_handle(like)), rank - skip, dims + skip));
+  if (skip && !is_known) /* a row of its sizes */
+    return array_wrap_as(Py_TYPE(like), weft_alias(weft_at(array_handle(like), 0, weft_integer(0))));
+  return array_wrap_as(Py_TYPE(like), weft_input(weft_dtype_of(array_handle(like)), rank - skip, dims + skip));
 }
 
 /* ---- Transforms of expressions ---- */
@@ -65,7 +66,7 @@ static PyObject *with_lists(transform run, PyObject *args, int results_like) {
   else if (out) {
     weft_scope *s = op_begin();
     run(&l[0], &l[1], &l[2], out);
-    results = array_list(l[results_like].n, out);
+    results = array_list(flavour_of(3, o), l[results_like].n, out);
     weft_scope_discard(s);
   }
   PyMem_Free(out);
@@ -98,7 +99,7 @@ static PyObject *checkpoint(PyObject *module, PyObject *args) {
       memcpy(out, y.array, (size_t)y.n * sizeof *out);
       weft_scope *s = op_begin();
       weft_checkpoint(x.n, x.array, y.n, out);
-      results = array_list(y.n, out);
+      results = array_list(y.flavour, y.n, out);
       weft_scope_discard(s);
       PyMem_Free(out);
     }

@@ -184,7 +184,7 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
   if (weft_dtype_of(array_handle(self)) == WEFT_BF16) {
     Py_DECREF(source);
     weft_scope *s = op_begin();
-    source = op_end(s, weft_cast(array_handle(self), WEFT_F32));
+    source = op_end_as(&array_type, s, weft_cast(array_handle(self), WEFT_F32));
   }
   numpy = source ? PyImport_ImportModule("numpy") : NULL;
   memory = numpy ? PyMemoryView_FromObject(source) : NULL;

@@ -48,4 +48,12 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 permute_dims = transpose
 
 __version__ = "0.1.0"
+
+
+def as_mlx():
+    """From here on `import mlx.core` is weft: see weft.mlx."""
+    from .mlx import as_mlx
+    return as_mlx()
+
+
 _core.hide_frames_of(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)

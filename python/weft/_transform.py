@@ -297,7 +297,7 @@ def compile(fun=None, inputs=None, outputs=None, rewrites="stable", shapes=None)
         trace = traces.get(key)
         if trace is None:
             trace = traces[key] = _trace(fun, leaves, structure, state, inputs, outputs, _REWRITES[rewrites], shapes)
-            if inputs is None and outputs is None and not kwargs and all(type(x) is array for x in args):
+            if inputs is None and outputs is None and not kwargs and all(isinstance(x, array) for x in args):
                 trace.teach(compiled, args)
         results = trace.function(values)
         if outputs is not None:

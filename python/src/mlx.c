@@ -1,0 +1,272 @@
+/* mlx.c -- arrays with the conventions of MLX: a second type over the struct of weft.array, of which it is a kind. What differs
+ * is decided here, when a node is built: how numbers and other objects become operands, which objects are refused, which
+ * exceptions are raised. The nodes are the same, and nothing behind weft.h knows of it. */
+#include "names.h"
+#include <string.h>
+
+typedef weft_array *(*binary)(weft_array *, weft_array *);
+
+/* ---- Operands ---- */
+
+int mlx_is_made_of(PyObject *o) { return flavour() == &mlx_array_type && PyObject_HasAttrString(o, "__mlx_array__"); }
+
+/* Aliases, because the object dies here and the scope must hold the array. */
+weft_array *mlx_from(PyObject *o, const weft_dtype *wanted) {
+  PyObject *made = PyObject_CallMethod(o, "__mlx_array__", NULL);
+  weft_array *a = NULL;
+  if (made && array_check(made)) a = weft_alias(array_handle(made));
+  else if (made) PyErr_Format(PyExc_TypeError, "__mlx_array__ gave a %.200s", Py_TYPE(made)->tp_name);
+  Py_XDECREF(made);
+  return a && wanted && weft_dtype_of(a) != *wanted ? weft_cast(a, *wanted) : a;
+}
+
+static int is_number(PyObject *o) {
+  return PyFloat_CheckExact(o) || PyLong_Check(o) || PyComplex_CheckExact(o);
+}
+
+/* Whether an integer is in the range of a dtype of fewer than 64 bits; sets the exception. */
+static int fits(PyObject *o, weft_dtype d) {
+  static const int bits[] = { [WEFT_U8] = 8, [WEFT_U16] = 16, [WEFT_U32] = 32, [WEFT_I8] = 7, [WEFT_I16] = 15, [WEFT_I32] = 31 };
+  if (PyBool_Check(o) || !PyLong_Check(o) || d == WEFT_BOOL || d > WEFT_I32 || d == WEFT_U64) return 1;
+  int overflow, is_signed = d >= WEFT_I8;
+  long long v = PyLong_AsLongLongAndOverflow(o, &overflow), top = (1LL << bits[d]) - 1;
+  if (!overflow && v <= top && v >= (is_signed ? -top - 1 : 0)) return 1;
+  PyErr_Format(PyExc_ValueError, "converting %R to %s would result in overflow", o, dtype_text(d));
+  return 0;
+}
+
+static weft_array *operand(PyObject *o, const weft_dtype *partner) {
+  if (!is_number(o)) return convert_array(o, partner, 0);
+  if (!partner) return convert_array(o, NULL, 0);
+  return fits(o, *partner) ? convert_operand(o) : NULL;
+}
+
+int mlx_operands(int n, PyObject *const o[], weft_array *a[]) {
+  weft_dtype d = WEFT_BOOL;
+  int has_partner = 0;
+  for (int i = 0; i < n && !has_partner; i++)
+    if (array_check(o[i])) d = weft_dtype_of(array_handle(o[i])), has_partner = 1;
+  for (int i = 0; i < n; i++)
+    if (!array_check(o[i]) && !(a[i] = operand(o[i], has_partner ? &d : NULL))) return 0;
+  for (int i = 0; i < n; i++)
+    if (array_check(o[i])) a[i] = array_handle(o[i]);
+  return 1;
+}
+
+static int is_operand(PyObject *o) {
+  return array_check(o) || (!PyList_Check(o) && !PyTuple_Check(o) && convert_is_possible(o)) || mlx_is_made_of(o);
+}
+
+/* ---- Operators ---- */
+
+static PyObject *refuse(PyObject *x, PyObject *y) {
+  return PyErr_Format(PyExc_ValueError, "cannot operate on a %.100s and a %.100s", Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
+}
+
+static PyObject *operate(binary op, PyObject *x, PyObject *y) {
+  weft_array *a[2];
+  PyTypeObject *before = flavour_set(&mlx_array_type);
+  PyObject *result = NULL;
+  if (!is_operand(x) || !is_operand(y)) refuse(x, y);
+  else {
+    weft_scope *s = op_begin();
+    result = op_end(s, mlx_operands(2, (PyObject *[]){ x, y }, a) ? op(a[0], a[1]) : NULL);
+  }
+  flavour_set(before);
+  return result;
+}
+
+/* x += y is x = x + y inside the object: all who hold it see the sum. */
+static PyObject *operate_inplace(binary op, PyObject *x, PyObject *y) {
+  if (body_refuses(((struct array *)x)->body)) return NULL;
+  PyObject *sum = operate(op, x, y);
+  int failed = !sum || array_assign(x, array_handle(sum));
+  Py_XDECREF(sum);
+  return failed ? NULL : Py_NewRef(x);
+}
+
+static int is_inexact(weft_array *a) { return weft_dtype_of(a) > WEFT_I64; }
+
+/* Products of integers are refused, as there. */
+static weft_array *matmul(weft_array *a, weft_array *b) {
+  weft_dtype d = weft_dtype_promote(weft_dtype_of(a), weft_dtype_of(b));
+  if (d <= WEFT_I64 && !weft_check(a) && !weft_check(b))
+    return PyErr_Format(PyExc_ValueError, "matmul: only inexact types are supported, not %s", dtype_text(d)), NULL;
+  return weft_matmul(a, b);
+}
+
+#define OPERATORS(X) \
+  X(add, weft_add) X(subtract, weft_sub) X(multiply, weft_mul) X(floor_divide, weft_floor_divide) X(remainder, weft_remainder) \
+  X(lshift, weft_shl) X(rshift, weft_shr) X(matrix_multiply, matmul) X(and, weft_and) X(or, weft_or) X(xor, weft_xor)
+#define DEFINE(name, op) \
+  static PyObject *slot_##name(PyObject *x, PyObject *y) { return operate(op, x, y); } \
+  static PyObject *inplace_##name(PyObject *x, PyObject *y) { return operate_inplace(op, x, y); }
+OPERATORS(DEFINE)
+#undef DEFINE
+
+static PyObject *slot_true_divide(PyObject *x, PyObject *y) { return operate(weft_div, x, y); }
+static PyObject *inplace_true_divide(PyObject *x, PyObject *y) {
+  if (is_inexact(array_handle(x))) return operate_inplace(weft_div, x, y);
+  return PyErr_Format(PyExc_ValueError, "in-place division of an array of %s", dtype_text(weft_dtype_of(array_handle(x))));
+}
+
+static PyObject *slot_power(PyObject *x, PyObject *y, PyObject *modulus) {
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  if (array_check(x) && PyLong_CheckExact(y) && is_inexact(array_handle(x))) return element_numbers.nb_power(x, y, modulus);
+  return operate(weft_pow, x, y);
+}
+static PyObject *inplace_power(PyObject *x, PyObject *y, PyObject *modulus) {
+  return modulus != Py_None ? Py_NewRef(Py_NotImplemented) : operate_inplace(weft_pow, x, y);
+}
+
+static PyObject *slot_unary(weft_array *(*op)(weft_array *), PyObject *x) {
+  PyTypeObject *before = flavour_set(&mlx_array_type);
+  weft_scope *s = op_begin();
+  PyObject *result = op_end(s, op(array_handle(x)));
+  flavour_set(before);
+  return result;
+}
+static PyObject *slot_negative(PyObject *x) { return slot_unary(weft_neg, x); }
+static PyObject *slot_absolute(PyObject *x) { return slot_unary(weft_abs, x); }
+static PyObject *slot_invert(PyObject *x) { return slot_unary(weft_not, x); }
+
+static PyNumberMethods numbers = {
+#define ROW(name, op) .nb_##name = slot_##name, .nb_inplace_##name = inplace_##name,
+  OPERATORS(ROW)
+#undef ROW
+  .nb_true_divide = slot_true_divide, .nb_inplace_true_divide = inplace_true_divide, .nb_power = slot_power,
+  .nb_inplace_power = inplace_power, .nb_negative = slot_negative, .nb_absolute = slot_absolute, .nb_invert = slot_invert,
+};
+
+/* What is no array nor number is not equal, and not smaller either. */
+static PyObject *compare(PyObject *x, PyObject *y, int op) {
+  static const binary ops[] = { [Py_LT] = weft_lt, [Py_LE] = weft_le, [Py_EQ] = weft_eq, [Py_NE] = weft_ne,
+                                [Py_GT] = weft_gt, [Py_GE] = weft_ge };
+  if (op == Py_EQ || op == Py_NE) {
+    PyTypeObject *before = flavour_set(&mlx_array_type);
+    int can = is_operand(y);
+    flavour_set(before);
+    if (!can) return PyBool_FromLong(op == Py_NE);
+  }
+  return operate(ops[op], x, y);
+}
+
+/* ---- Indices ---- */
+
+/* There an index that does not fit is a ValueError. */
+static void as_value_error(void) {
+  PyObject *type, *value, *trace;
+  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_IndexError)) return;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  if (text) PyErr_SetObject(PyExc_ValueError, text);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+}
+
+static PyObject *get(PyObject *self, PyObject *index) {
+  PyTypeObject *before = flavour_set(&mlx_array_type);
+  PyObject *part = index_get(self, index);
+  if (!part) as_value_error();
+  flavour_set(before);
+  return part;
+}
+
+static int put(PyObject *self, PyObject *index, PyObject *value) {
+  PyTypeObject *before = flavour_set(&mlx_array_type);
+  int failed = value && !fits(value, weft_dtype_of(array_handle(self))) ? -1 : index_set(self, index, value);
+  if (failed) as_value_error();
+  flavour_set(before);
+  return failed;
+}
+
+static PyMappingMethods mapping = { .mp_subscript = get, .mp_ass_subscript = put };
+
+/* ---- The type ---- */
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = { "val", "dtype", NULL };
+  PyObject *o, *dtype = Py_None;
+  weft_dtype wanted;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:array", names, &o, &dtype)) return NULL;
+  if (dtype != Py_None && dtype_parse(dtype, &wanted)) return NULL;
+  PyTypeObject *before = flavour_set(type);
+  weft_scope *s = op_begin();
+  PyObject *array = op_end(s, convert_array(o, dtype == Py_None ? NULL : &wanted, 0));
+  flavour_set(before);
+  return array;
+}
+
+static PyObject *represent(PyObject *self) { return in_python("weft.mlx._text", "represent", PyTuple_Pack(1, self)); }
+static PyObject *reduce(PyObject *self, PyObject *unused) {
+  (void)unused;
+  return in_python("weft.mlx._text", "reduce", PyTuple_Pack(1, self));
+}
+static PyObject *namespace(PyObject *self, PyObject *args, PyObject *kwargs) {
+  (void)self;
+  PyObject *module = PyImport_ImportModule("weft.mlx._text"), *f = module ? PyObject_GetAttrString(module, "namespace") : NULL;
+  PyObject *result = f ? PyObject_Call(f, args, kwargs) : NULL;
+  Py_XDECREF(f);
+  Py_XDECREF(module);
+  return result;
+}
+
+/* as_mlx(a): the same array in this flavour, as as_weft(a) is in the other. */
+static PyObject *as_mlx(PyObject *module, PyObject *o) {
+  (void)module;
+  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "an array is expected, not a %.200s", Py_TYPE(o)->tp_name);
+  return Py_TYPE(o) == &mlx_array_type ? Py_NewRef(o) : array_wrap_as(&mlx_array_type, array_handle(o));
+}
+static PyObject *as_weft(PyObject *module, PyObject *o) {
+  (void)module;
+  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "an array is expected, not a %.200s", Py_TYPE(o)->tp_name);
+  return Py_TYPE(o) == &array_type ? Py_NewRef(o) : array_wrap_as(&array_type, array_handle(o));
+}
+
+/* _add_method(name, function): what is written in Python. */
+static PyObject *add_method(PyObject *module, PyObject *args) {
+  PyObject *name, *function;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "UO", &name, &function) || PyDict_SetItem(mlx_array_type.tp_dict, name, function)) return NULL;
+  PyType_Modified(&mlx_array_type);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+  { "_add_method", add_method, METH_VARARGS, "_add_method(name, function): a method of arrays that is written in Python" },
+  { "as_mlx", as_mlx, METH_O, "as_mlx(a): the same array with MLX's conventions" },
+  { "as_weft", as_weft, METH_O, "as_weft(a): the same array with weft's conventions" },
+  { 0 },
+};
+static PyMethodDef methods[] = {
+  { "__reduce__", reduce, METH_NOARGS, "How to pickle it: by value." },
+  { "__array_namespace__", WITH_KEYWORDS(namespace), "The module mlx.core." },
+  { 0 },
+};
+
+PyTypeObject mlx_array_type = {
+  PyVarObject_HEAD_INIT(NULL, 0)
+  .tp_name = "weft.mlx.core.array",
+  .tp_base = &array_type,
+  .tp_basicsize = sizeof(struct array),
+  .tp_flags = Py_TPFLAGS_DEFAULT,
+  .tp_doc = "array(val, dtype=None): an n-dimensional array with the conventions of MLX.",
+  .tp_new = make,
+  .tp_repr = represent,
+  .tp_as_number = &numbers,
+  .tp_as_mapping = &mapping,
+  .tp_richcompare = compare,
+  .tp_methods = methods,
+};
+
+int mlx_add(PyObject *module) {
+  PyObject *mlx = PyModule_New("weft.mlx.core");
+  mlx_array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity */
+  if (!mlx || PyType_Ready(&mlx_array_type) || PyObject_SetAttrString(mlx, "array", (PyObject *)&mlx_array_type) ||
+      dtype_add_all(mlx, &mlx_array_type) || PyModule_AddFunctions(mlx, functions) ||
+      names_install(mlx_names, mlx, &mlx_array_type, "weft.mlx.core"))
+    return Py_XDECREF(mlx), -1;
+  return PyModule_AddObject(module, "_mlx", mlx);
+}

@@ -1,0 +1,253 @@
+/* mlx_table.c -- the names of the package weft.mlx.core that C serves: those of mlx.core, with its arguments. What a row calls is
+ * mostly what weft's own row calls; what MLX has otherwise (dtypes of results, arguments, refusals) is a function here. What is
+ * rare is written in Python, in weft/mlx/core. The argument stream is there and says nothing: work runs where its thread says. */
+#include "names.h"
+
+typedef weft_array *(*along)(weft_array *, int axis);
+typedef weft_array *(*binary)(weft_array *, weft_array *);
+
+/* ---- What MLX has otherwise ---- */
+
+static weft_array *first(PyObject *const arg[]) { return convert_array(arg[0], NULL, 0); }
+static weft_array *as(weft_array *a, weft_dtype d) { return a ? weft_cast(a, d) : NULL; }
+
+/* Indices are uint32. */
+static weft_array *call_arg32(const struct name *row, PyObject *const arg[]) { return as(call_arg(row, arg), WEFT_U32); }
+static weft_array *call_argsort32(const struct name *row, PyObject *const arg[]) { return as(call_sort(row, arg), WEFT_U32); }
+static weft_array *call_searchsorted32(const struct name *row, PyObject *const arg[]) {
+  return as(call_searchsorted(row, arg), WEFT_U32);
+}
+
+/* Sums and products of small integers and of bools have 32 bits in weft too; nothing differs but the arguments. */
+
+static weft_array *refuse_integers(const char *name, weft_dtype d) {
+  return PyErr_Format(PyExc_ValueError, "%s: only inexact types are supported, not %s", name, dtype_text(d)), NULL;
+}
+
+/* (a, b): products of integers are refused */
+static weft_array *call_product(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[2];
+  if (!convert_all(2, arg, a)) return NULL;
+  weft_dtype d = weft_dtype_promote(weft_dtype_of(a[0]), weft_dtype_of(a[1]));
+  return d <= WEFT_I64 ? refuse_integers(row->name, d) : ((binary)row->function)(a[0], a[1]);
+}
+
+/* (c, a, b, alpha, beta): beta c + alpha a b */
+static weft_array *call_addmm(const struct name *row, PyObject *const arg[]) {
+  double alpha = PyFloat_AsDouble(arg[3]), beta = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[4]);
+  weft_array *a[3];
+  (void)row;
+  if (PyErr_Occurred() || !convert_all(3, arg, a)) return NULL;
+  weft_dtype d = weft_dtype_promote(weft_dtype_of(a[0]), weft_dtype_promote(weft_dtype_of(a[1]), weft_dtype_of(a[2])));
+  if (d <= WEFT_I64) return refuse_integers("addmm", d);
+  weft_array *product = weft_matmul(a[1], a[2]);
+  if (alpha != 1) product = weft_mul(product, weft_scalar(alpha));
+  return weft_add(beta != 1 ? weft_mul(a[0], weft_scalar(beta)) : a[0], product);
+}
+
+/* The sum so far without the element itself: shifted by one, with what nothing adds up to in front. */
+static weft_array *without_itself(weft_array *x, along op, int axis, int backwards) {
+  int64_t n = weft_dim(x, axis);
+  if (n <= 0) return n < 0 ? (raise_no_size(axis), NULL) : x;
+  weft_array *start = op == weft_cumsum ? weft_integer(0) : op == weft_cumprod ? weft_integer(1) : NULL;
+  weft_dtype d = weft_dtype_of(x);
+  if (!start && d > WEFT_I64) start = weft_scalar(op == weft_cummax ? -1.0 / 0.0 : 1.0 / 0.0);
+  if (!start) {
+    int bits = 8 * (int)weft_dtype_bytes(d), is_signed = d >= WEFT_I8, is_max = op == weft_cummax;
+    int64_t top = (int64_t)(((uint64_t)1 << (bits - 1)) - 1);
+    if (d == WEFT_BOOL) start = weft_integer(!is_max);
+    else if (!is_signed) start = is_max ? weft_integer(0) : weft_not(weft_cast(weft_integer(0), d));
+    else start = weft_integer(is_max ? -top - 1 : top);
+  }
+  weft_array *rest = weft_slice(x, axis, backwards ? 1 : 0, backwards ? n : n - 1, 1);
+  return weft_pad(rest, axis, backwards ? 0 : 1, backwards ? 1 : 0, weft_cast(start, d));
+}
+
+/* (a, axis, reverse, inclusive, dtype) */
+static weft_array *call_so_far(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int backwards = PyObject_IsTrue(arg[2]), is_inclusive = backwards < 0 ? -1 : PyObject_IsTrue(arg[3]), k = 0;
+  weft_dtype d;
+  if (!x || is_inclusive < 0 || (arg[1] != Py_None && axis_parse(arg[1], weft_rank(x), &k))) return NULL;
+  if (arg[4] != Py_None && dtype_parse(arg[4], &d)) return NULL;
+  if (arg[4] != Py_None) x = weft_cast(x, d);
+  along op = (along)row->function;
+  if (arg[1] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+  weft_array *y = backwards ? weft_flip(op(weft_flip(x, k), k), k) : op(x, k);
+  return is_inclusive ? y : without_itself(y, op, k, backwards);
+}
+
+/* (a, axis, precise) */
+static weft_array *call_softmax_of(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  return x ? call_softmax(row, arg) : NULL;
+}
+
+/* (a, lowest, highest): bounds by position, either may be None */
+static weft_array *call_clip2(const struct name *row, PyObject *const arg[]) {
+  return call_clip(row, (PyObject *[]){ arg[0], arg[1], arg[2], Py_None, Py_None });
+}
+
+/* (a, dtype): floats that no integer holds wrap, through 64 bits, where weft saturates */
+static weft_array *call_cast(const struct name *row, PyObject *const arg[]) {
+  weft_dtype d;
+  (void)row;
+  weft_array *x = dtype_parse(arg[1], &d) ? NULL : first(arg);
+  if (!x) return NULL;
+  weft_dtype from = weft_dtype_of(x);
+  int narrows = from > WEFT_I64 && from != WEFT_C64 && from != WEFT_C128 && d != WEFT_BOOL && d <= WEFT_I32 && d != WEFT_U64;
+  return weft_cast(narrows ? weft_cast(x, WEFT_I64) : x, d);
+}
+
+/* (a, shape) as (a, *shape) */
+static weft_array *with_shape(name_call *call, const struct name *row, PyObject *const arg[]) {
+  PyObject *rest = PyTuple_Pack(1, arg[1]);
+  weft_array *a = rest ? call(row, (PyObject *[]){ arg[0], rest }) : NULL;
+  Py_XDECREF(rest);
+  return a;
+}
+static weft_array *call_broadcast(const struct name *row, PyObject *const arg[]) { return with_shape(call_broadcast_to, row, arg); }
+static weft_array *call_order(const struct name *row, PyObject *const arg[]) { return with_shape(call_transpose, row, arg); }
+static weft_array *call_shaped(const struct name *row, PyObject *const arg[]) { return with_shape(call_reshape, row, arg); }
+
+/* (a, indices, axis): uint32 indices need no sign */
+static weft_array *call_take_any(const struct name *row, PyObject *const arg[]) { return call_take(row, arg); }
+
+/* (a, dtype): the bits as they are; they are read for it */
+static weft_array *call_view(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  weft_dtype d;
+  int rank;
+  int64_t dims[WEFT_RANK_MAX], bytes = x ? (int64_t)weft_dtype_bytes(weft_dtype_of(x)) : 0;
+  (void)row;
+  if (!x || dtype_parse(arg[1], &d) || convert_dims_of(x, &rank, dims)) return NULL;
+  int64_t size = (int64_t)weft_dtype_bytes(d);
+  for (int i = 0; i < rank; i++) bytes *= dims[i];
+  if (rank) dims[rank - 1] = dims[rank - 1] * (int64_t)weft_dtype_bytes(weft_dtype_of(x)) / size;
+  void *block = PyMem_Malloc(bytes ? (size_t)bytes : 1);
+  if (!block) return (weft_array *)PyErr_NoMemory();
+  weft_array *y = evaluate_into(x, block, (size_t)bytes) ? NULL : weft_from(d, rank, dims, block);
+  PyMem_Free(block);
+  return y;
+}
+
+/* (a, part, v): a with the part, which was made from it, set to v */
+static weft_array *call_put(const struct name *row, PyObject *const arg[]) {
+  (void)row;
+  if (!array_check(arg[0]) || !array_check(arg[1]) || !array_check(arg[2]))
+    return PyErr_SetString(PyExc_TypeError, "_put: arrays are expected"), NULL;
+  weft_array *x = array_handle(arg[0]);
+  return weft_put(x, array_handle(arg[1]), weft_cast(array_handle(arg[2]), weft_dtype_of(x)), WEFT_SET);
+}
+
+/* ---- The table ---- */
+
+#define S ", *, stream=None)"
+#define FUNCTION(name, signature, call, c) { #name, signature, #c, (void (*)(void))c, call, NULL, 0, NULL, NULL, NULL }
+#define METHOD(name, signature, call, c) { #name, signature, #c, (void (*)(void))c, call, NULL, 1, NULL, NULL, NULL }
+#define OWN(name, signature, call) { #name, signature, "", NULL, call, NULL, 0, NULL, NULL, NULL }
+#define OWN_METHOD(name, signature, call) { #name, signature, "", NULL, call, NULL, 1, NULL, NULL, NULL }
+#define METHOD_ALONE(name, signature, call, c) { #name, signature, #c, (void (*)(void))c, call, NULL, 2, NULL, NULL, NULL }
+#define UNARY(name, c) FUNCTION(name, "(a, /" S, call_unary, c)
+#define UNARY_METHOD(name, c) METHOD(name, "(a, /" S, call_unary, c)
+#define BINARY(name, c) FUNCTION(name, "(a, b, stream=None)", call_binary, c)
+#define REDUCE(name, c) METHOD(name, "(a, /, axis=None, keepdims=False" S, call_reduce, c)
+#define SO_FAR(name, c) METHOD(name, "(a, /, axis=None, *, reverse=False, inclusive=True, dtype=None, stream=None)", call_so_far, c)
+
+const struct name mlx_names[] = {
+  UNARY_METHOD(abs, weft_abs), UNARY_METHOD(square, weft_square), UNARY_METHOD(sqrt, weft_sqrt),
+  UNARY_METHOD(rsqrt, weft_rsqrt), UNARY_METHOD(reciprocal, weft_reciprocal), UNARY_METHOD(exp, weft_exp),
+  UNARY_METHOD(log, weft_log), UNARY_METHOD(log2, weft_log2), UNARY_METHOD(log10, weft_log10),
+  UNARY_METHOD(log1p, weft_log1p), UNARY_METHOD(sin, weft_sin), UNARY_METHOD(cos, weft_cos),
+  METHOD(conj, "(a" S, call_unary, weft_conj), FUNCTION(conjugate, "(a" S, call_unary, weft_conj),
+  UNARY(sign, weft_sign), UNARY(negative, weft_neg), UNARY(expm1, weft_expm1), UNARY(tan, weft_tan),
+  UNARY(arcsin, weft_asin), UNARY(arccos, weft_acos), UNARY(arctan, weft_atan), UNARY(sinh, weft_sinh),
+  UNARY(cosh, weft_cosh), UNARY(tanh, weft_tanh), UNARY(arcsinh, weft_asinh), UNARY(arccosh, weft_acosh),
+  UNARY(arctanh, weft_atanh), UNARY(erf, weft_erf), UNARY(erfinv, weft_erfinv), UNARY(sigmoid, weft_sigmoid),
+  UNARY(floor, weft_floor), UNARY(ceil, weft_ceil), UNARY(trunc, weft_trunc), UNARY(real, weft_real),
+  UNARY(imag, weft_imag), UNARY(logical_not, weft_logical_not), UNARY(stop_gradient, weft_stop_gradient),
+  FUNCTION(isnan, "(a, stream=None)", call_unary, weft_isnan), FUNCTION(isinf, "(a, stream=None)", call_unary, weft_isinf),
+  FUNCTION(isfinite, "(a, stream=None)", call_unary, weft_isfinite),
+  FUNCTION(bitwise_invert, "(a, stream=None)", call_unary, weft_not),
+  OWN(positive, "(a, /" S, call_positive), OWN(degrees, "(a, /" S, call_degrees), OWN(radians, "(a, /" S, call_radians),
+  METHOD(round, "(a, /, decimals=0, stream=None)", call_round, weft_round),
+
+  BINARY(add, weft_add), BINARY(subtract, weft_sub), BINARY(multiply, weft_mul), BINARY(divide, weft_div),
+  BINARY(floor_divide, weft_floor_divide), BINARY(remainder, weft_remainder), BINARY(power, weft_pow),
+  BINARY(maximum, weft_maximum), BINARY(minimum, weft_minimum), BINARY(logaddexp, weft_logaddexp),
+  BINARY(arctan2, weft_atan2), BINARY(equal, weft_eq), BINARY(not_equal, weft_ne), BINARY(less, weft_lt),
+  BINARY(less_equal, weft_le), BINARY(greater, weft_gt), BINARY(greater_equal, weft_ge),
+  BINARY(logical_and, weft_logical_and), BINARY(logical_or, weft_logical_or), BINARY(logical_xor, weft_logical_xor),
+  BINARY(bitwise_and, weft_and), BINARY(bitwise_or, weft_or), BINARY(bitwise_xor, weft_xor), BINARY(left_shift, weft_shl),
+  BINARY(right_shift, weft_shr),
+  FUNCTION(where, "(condition, x, y, /" S, call_ternary, weft_where),
+  FUNCTION(clip, "(a, /, a_min=None, a_max=None" S, call_clip2, weft_clip),
+  OWN(isclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose),
+  OWN(allclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_allclose),
+  OWN(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal),
+
+  REDUCE(sum, weft_sum), REDUCE(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, weft_max), REDUCE(min, weft_min),
+  REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, weft_logsumexp),
+  METHOD(argmax, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmax),
+  METHOD(argmin, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmin),
+  METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_var),
+  METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_std),
+  SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, weft_cummax), SO_FAR(cummin, weft_cummin),
+  FUNCTION(sort, "(a, /, axis=-1" S, call_sort, weft_sort), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, weft_argsort),
+  FUNCTION(searchsorted, "(a, v, /, side='left'" S, call_searchsorted32, weft_searchsorted),
+  FUNCTION(softmax, "(a, /, axis=None, *, precise=False, stream=None)", call_softmax_of, weft_softmax),
+
+  FUNCTION(reshape, "(a, /, shape" S, call_shaped, weft_reshape),
+  METHOD_ALONE(reshape, "(a, /, *shape, stream=None)", call_reshape, weft_reshape),
+  METHOD_ALONE(transpose, "(a, /, *axes, stream=None)", call_transpose, weft_transpose),
+  FUNCTION(broadcast_to, "(a, /, shape" S, call_broadcast, weft_broadcast),
+  FUNCTION(transpose, "(a, /, axes=None" S, call_order, weft_transpose),
+  METHOD(moveaxis, "(a, /, source, destination" S, call_moveaxis, weft_moveaxis),
+  OWN_METHOD(swapaxes, "(a, /, axis1, axis2" S, call_swapaxes),
+  METHOD(squeeze, "(a, /, axis=None" S, call_squeeze, weft_squeeze),
+  FUNCTION(expand_dims, "(a, /, axis" S, call_expand_dims, weft_unsqueeze),
+  METHOD(flatten, "(a, /, start_axis=0, end_axis=-1" S, call_flatten, weft_flatten),
+  FUNCTION(flip, "(a, /, axis=None" S, call_flip, weft_flip),
+  METHOD(astype, "(a, dtype, stream=None)", call_cast, weft_cast),
+  FUNCTION(concatenate, "(arrays, axis=0" S, call_join, weft_concat),
+  FUNCTION(stack, "(arrays, axis=0" S, call_join, weft_stack),
+  { "split", "(a, /, indices_or_sections, axis=0" S, "weft_split", (void (*)(void))weft_split, NULL, make_split, 1, NULL,
+    NULL, NULL },
+  FUNCTION(as_strided, "(a, /, shape=None, strides=None, offset=0" S, call_as_strided, weft_as_strided),
+  FUNCTION(pad, "(a, pad_width, mode='constant', constant_values=0" S, call_pad, weft_pad),
+  FUNCTION(repeat, "(array, repeats, axis=None" S, call_repeat, weft_repeat),
+  FUNCTION(tile, "(a, reps, /" S, call_tile, weft_tile),
+  FUNCTION(roll, "(a, shift, axis=None, /" S, call_roll, weft_roll),
+  METHOD(diag, "(a, /, k=0" S, call_diag, weft_diag),
+  METHOD(diagonal, "(a, offset=0, axis1=0, axis2=1, stream=None)", call_diagonal, weft_diagonal),
+  FUNCTION(tril, "(x, k=0" S, call_triangle, weft_tril), FUNCTION(triu, "(x, k=0" S, call_triangle, weft_triu),
+  FUNCTION(take, "(a, /, indices, axis=None" S, call_take_any, weft_take),
+
+  FUNCTION(matmul, "(a, b, /" S, call_product, weft_matmul),
+  OWN(addmm, "(c, a, b, /, alpha=1.0, beta=1.0" S, call_addmm),
+  FUNCTION(tensordot, "(a, b, /, axes=2" S, call_tensordot, weft_tensordot),
+  OWN(outer, "(a, b, /" S, call_outer),
+  FUNCTION(einsum, "(subscripts, *operands, stream=None)", call_einsum, weft_einsum),
+  FUNCTION(_conv, "(x, w, stride, padding, dilation, groups, flip, spread)", call_conv, weft_conv),
+  FUNCTION(_attention, "(q, k, v, scale, mask)", call_attention, weft_attention),
+  FUNCTION(_rms_norm, "(x, weight, eps)", call_rms_norm, weft_rms_norm),
+  FUNCTION(_layer_norm, "(x, weight, bias, eps)", call_layer_norm, weft_layer_norm),
+
+  FUNCTION(full, "(shape, vals, dtype=None" S, call_full, weft_full),
+  OWN(zeros, "(shape, dtype=float32" S, call_zeros), OWN(ones, "(shape, dtype=float32" S, call_ones),
+  FUNCTION(full_like, "(a, vals, dtype=None" S, call_full_like, weft_full_like),
+  OWN(zeros_like, "(a, /, dtype=None" S, call_zeros_like), OWN(ones_like, "(a, /, dtype=None" S, call_ones_like),
+  FUNCTION(eye, "(n, m=None, k=0, dtype=float32" S, call_eye, weft_eye),
+  FUNCTION(tri, "(n, m=None, k=0, dtype=float32" S, call_eye, weft_tri),
+  OWN(identity, "(n, dtype=float32" S, call_identity),
+  FUNCTION(linspace, "(start, stop, num=50, endpoint=True, dtype=float32, stream=None)", call_linspace, weft_linspace),
+  FUNCTION(_arange, "(start, stop=None, step=None, dtype=None)", call_arange, weft_arange),
+  FUNCTION(_take_along, "(a, indices, axis)", call_take_along, weft_take_along),
+  OWN(_put_along, "(a, indices, values, axis)", call_put_along),
+  FUNCTION(_depends, "(a, on, /)", call_depends, weft_depends),
+  OWN(_view, "(a, dtype)", call_view), OWN(_put, "(a, part, v)", call_put),
+  FUNCTION(_window, "(a, /, start, n, axis=0)", call_window, weft_window),
+  FUNCTION(_windows, "(a, /, n, axis, step=1, dilation=1)", call_windows, weft_windows),
+  { "result_type", "(*arrays_and_dtypes)", "", NULL, NULL, make_result_type, 0, NULL, NULL, NULL },
+  { 0 },
+};

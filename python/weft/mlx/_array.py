@@ -1,0 +1,561 @@
+"""Functions of mlx.core that are composed of others."""
+import builtins
+import math
+
+from .. import _core, _at
+
+_mlx = _core._mlx
+array = _mlx.array
+
+
+def _as_array(a):
+    return a if isinstance(a, _core.array) else array(a)
+
+
+# ---- Making
+
+
+def arange(*args, start=None, stop=None, step=None, dtype=None, stream=None):
+    """arange(stop), arange(start, stop, step=None, dtype=None): start, start + step, .. below stop."""
+    bounds = list(args)
+    if bounds and start is not None:
+        raise TypeError("arange: start is given twice")
+    if len(bounds) == 0:
+        bounds = [0 if start is None else start]
+    if stop is not None:
+        bounds = [bounds[0], stop] + bounds[1:]
+    elif len(bounds) == 1:
+        bounds = [0, bounds[0]]
+    if step is not None:
+        bounds = bounds[:2] + [step] + bounds[2:]
+    first, last, by = bounds[0], bounds[1], bounds[2] if len(bounds) > 2 else None
+    dtype = bounds[3] if len(bounds) > 3 else dtype
+    for bound in (first, last, by):
+        if isinstance(bound, float) and not math.isfinite(bound):
+            if math.isnan(bound) or bound is not by:
+                raise ValueError(f"arange: a bound is {bound}")
+    first, last, by = (x.item() if isinstance(x, _core.array) else x for x in (first, last, by))
+    by = 1 if by is None else by
+    if dtype is None and all(isinstance(x, int) for x in (first, last, by)):
+        in_32 = all(-2 ** 31 <= x < 2 ** 31 for x in (first, last))
+        dtype = _mlx.int32 if in_32 else _mlx.int64
+    if by == 0:
+        return _mlx.zeros((0,), dtype or _mlx.float32)
+    n = 0 if isinstance(by, float) and math.isinf(by) else builtins.max(0, math.ceil((last - first) / by))
+    if isinstance(by, float) and math.isinf(by):
+        return _mlx.full((1 if (last - first) * by > 0 else 0,), first, dtype or _mlx.float32)
+    if n >= 2 ** 31:
+        raise ValueError(f"arange: {n} elements are too many")
+    return _mlx._arange(first, last, by, dtype)
+
+
+def asarray(a, dtype=None, *, copy=None):
+    """An array of a; memory is shared where it can be, unless copy is true."""
+    if isinstance(a, array):
+        if dtype is not None and a.dtype != dtype:
+            if copy is False:
+                raise ValueError("asarray: another dtype needs a copy")
+            return a.astype(dtype)
+        return array(a) if copy else a
+    made = array(a, dtype)
+    if copy is False:
+        shared = _mlx.as_mlx(_core.asarray(a))
+        if shared.dtype != made.dtype:
+            raise ValueError("asarray: another dtype needs a copy")
+        return shared
+    return made
+
+
+def from_dlpack(x, /, *, copy=None):
+    """An array of the memory of x."""
+    return _mlx.as_mlx(_core.from_dlpack(x))
+
+
+def _window(n, numbers):
+    if n < 1:
+        return _mlx.zeros((0,))
+    if n == 1:
+        return _mlx.ones((1,))
+    angle = _mlx._arange(0, n, 1, _mlx.float32) * (2 * math.pi / (n - 1))
+    return builtins.sum((c * _mlx.cos(k * angle) for k, c in enumerate(numbers[1:], 1)), _mlx.full((n,), numbers[0]))
+
+
+def hanning(M, *, stream=None):
+    """Hann's window of M."""
+    return _window(M, (0.5, -0.5))
+
+
+def hamming(M, *, stream=None):
+    """Hamming's window of M."""
+    return _window(M, (0.54, -0.46))
+
+
+def blackman(M, *, stream=None):
+    """Blackman's window of M."""
+    return _window(M, (0.42, -0.5, 0.08))
+
+
+def bartlett(M, *, stream=None):
+    """Bartlett's window of M: a triangle."""
+    if M < 1:
+        return _mlx.zeros((0,))
+    if M == 1:
+        return _mlx.ones((1,))
+    return 1 - _mlx.abs(_mlx._arange(0, M, 1, _mlx.float32) * (2 / (M - 1)) - 1)
+
+
+def meshgrid(*arrays, sparse=False, indexing="xy", stream=None):
+    """Coordinates of a grid, one array for each axis."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing={indexing!r} is neither 'xy' nor 'ij'")
+    n = len(arrays)
+    out = [a.reshape([-1 if k == i else 1 for k in range(n)]) for i, a in enumerate(arrays)]
+    if indexing == "xy" and n > 1:
+        out = [_mlx.swapaxes(a, 0, 1) for a in out]
+    return tuple(out if sparse else broadcast_arrays(*out))
+
+
+# ---- Shapes
+
+
+def broadcast_shapes(*shapes):
+    """The shape that arrays of these shapes broadcast to."""
+    if not shapes:
+        raise ValueError("broadcast_shapes: there are no shapes")
+    rank = builtins.max(len(shape) for shape in shapes)
+    out = [1] * rank
+    for shape in shapes:
+        for i, n in enumerate(shape, rank - len(shape)):
+            if n != 1 and out[i] not in (1, n):
+                raise ValueError(f"broadcast_shapes: {tuple(shapes)} do not broadcast")
+            out[i] = out[i] if n == 1 else n
+    return tuple(out)
+
+
+def broadcast_arrays(*arrays, stream=None):
+    """The arrays in the shape that they broadcast to."""
+    if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)):
+        arrays = arrays[0]
+    shape = broadcast_shapes(*(a.shape for a in arrays)) if arrays else ()
+    return [_mlx.broadcast_to(a, shape) for a in arrays]
+
+
+def _at_least(rank, place):
+    def function(*arys, stream=None):
+        if len(arys) == 1 and isinstance(arys[0], (list, tuple)):
+            arys = arys[0]
+        out = [place(_as_array(a)) for a in arys]
+        return out[0] if len(out) == 1 else out
+
+    function.__name__ = function.__qualname__ = f"atleast_{rank}d"
+    function.__doc__ = f"The arrays with {rank} axes at least."
+    return function
+
+
+atleast_1d = _at_least(1, lambda a: a if a.ndim else a.reshape((1,)))
+atleast_2d = _at_least(2, lambda a: a if a.ndim > 1 else a.reshape((1, -1)))
+atleast_3d = _at_least(3, lambda a: a if a.ndim > 2 else _mlx.expand_dims(a, 2) if a.ndim == 2 else a.reshape((1, -1, 1)))
+
+
+def unflatten(a, /, axis, shape, *, stream=None):
+    """One axis as several."""
+    a, shape = _as_array(a), tuple(shape)
+    if not shape:
+        raise ValueError("unflatten: the shape is empty")
+    if not -a.ndim <= axis < a.ndim:
+        raise ValueError(f"unflatten: there is no axis {axis} among {a.ndim}")
+    axis %= a.ndim
+    if -1 in shape:
+        rest = math.prod(n for n in shape if n != -1)
+        shape = tuple(a.shape[axis] // builtins.max(rest, 1) if n == -1 else n for n in shape)
+    if math.prod(shape) != a.shape[axis]:
+        raise ValueError(f"unflatten: an axis of {a.shape[axis]} is not {shape}")
+    return a.reshape(a.shape[:axis] + shape + a.shape[axis + 1:])
+
+
+def unstack(x, /, *, axis=0, stream=None):
+    """The arrays that stand along an axis."""
+    if not x.ndim:
+        raise ValueError("unstack: the array has no axes")
+    parts = _mlx.moveaxis(x, axis, 0)
+    return [parts[i] for i in range(parts.shape[0])]
+
+
+def contiguous(a, /, allow_col_major=False, *, stream=None):
+    """The same array: how it lies in memory is weft's matter."""
+    return _as_array(a)
+
+
+def view(a, dtype, stream=None):
+    """The bits of a as numbers of another dtype. They are read for it."""
+    a = _as_array(a)
+    if dtype == a.dtype:
+        return a
+    if not a.ndim and dtype.size != a.dtype.size:
+        raise ValueError(f"view: a 0-d array of {a.dtype.name} is not one of {dtype.name}")
+    if a.ndim and a.shape[-1] * a.dtype.size % dtype.size:
+        raise ValueError(f"view: the last axis, {a.shape[-1]} of {a.dtype.name}, is no multiple of {dtype.name}")
+    return _mlx._view(a, dtype)
+
+
+def trace(a, /, offset=0, axis1=0, axis2=1, dtype=None, *, stream=None):
+    """The sum along a diagonal."""
+    diagonal = _mlx.diagonal(a, offset, axis1, axis2)
+    return _mlx.sum(diagonal if dtype is None else diagonal.astype(dtype), -1)
+
+
+def depends(inputs, dependencies):
+    """The inputs, computed after the dependencies."""
+    many = isinstance(inputs, (list, tuple))
+    on = list(dependencies) if isinstance(dependencies, (list, tuple)) else [dependencies]
+    out = [_mlx._depends(a, on) for a in (inputs if many else [inputs])]
+    return out if many else out[0]
+
+
+# ---- Elements
+
+
+def isposinf(a, stream=None):
+    """Where a is inf."""
+    a = _as_array(a)
+    return a == math.inf if _is_float(a) else _mlx.zeros(a.shape, _mlx.bool_)
+
+
+def isneginf(a, stream=None):
+    """Where a is -inf."""
+    a = _as_array(a)
+    return a == -math.inf if _is_float(a) else _mlx.zeros(a.shape, _mlx.bool_)
+
+
+def _is_float(a):
+    return a.dtype.name.startswith(("float", "bfloat"))
+
+
+def nan_to_num(a, nan=0, posinf=None, neginf=None, *, stream=None):
+    """a with numbers in the place of nan and infinities, the largest and smallest by default."""
+    from ._dtype import finfo
+    a = _as_array(a)
+    if not _is_float(a):
+        return a
+    most = finfo(a.dtype)
+    number = lambda x: array(x, a.dtype)
+    a = _mlx.where(_mlx.isnan(a), number(nan), a)
+    a = _mlx.where(isposinf(a), number(most.max if posinf is None else posinf), a)
+    return _mlx.where(isneginf(a), number(most.min if neginf is None else neginf), a)
+
+
+def divmod(a, b, stream=None):
+    """[the quotient rounded down, the rest]"""
+    return [_mlx.floor_divide(a, b), _mlx.remainder(a, b)]
+
+
+def count_nonzero(a, /, *, axis=None, keepdims=False, stream=None):
+    """How many are not 0."""
+    return _mlx.sum(_mlx.not_equal(a, 0), axis, keepdims)
+
+
+def diff(a, /, n=1, axis=-1, *, stream=None):
+    """Differences of neighbours along an axis, n times."""
+    a = _as_array(a)
+    if n < 0:
+        raise ValueError(f"diff: n is {n}")
+    if not a.ndim:
+        raise ValueError("diff: the array has no axes")
+    for _ in range(n):
+        length = a.shape[axis]
+        before = (builtins.slice(None),) * (axis % a.ndim)
+        later, earlier = a[before + (builtins.slice(1, None),)], a[before + (builtins.slice(0, builtins.max(length - 1, 0)),)]
+        a = _mlx.not_equal(later, earlier) if a.dtype == _mlx.bool_ else later - earlier
+    return a
+
+
+def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None):
+    """log of the sum of e^a so far."""
+    a = _as_array(a)
+    if axis is None:
+        a, axis = a.flatten(), 0
+    most = _mlx.stop_gradient(_mlx.max(a, axis, True)) if a.size else a
+    most = _mlx.where(_mlx.isfinite(most), most, 0.0)
+    return _mlx.log(_mlx.cumsum(_mlx.exp(a - most), axis, reverse=reverse, inclusive=inclusive)) + most
+
+
+# ---- Order
+
+
+def _axis_last(a, axis, call):
+    a = _as_array(a)
+    if axis is None:
+        a, axis = a.flatten(), 0
+    if not -a.ndim <= axis < a.ndim:
+        raise ValueError(f"there is no axis {axis} among {a.ndim}")
+    return call(a, axis)
+
+
+def _check_kth(a, kth, axis):
+    n = a.shape[axis]
+    if not -n <= kth < n:
+        raise ValueError(f"partition: there is no element {kth} among {n}")
+
+
+def partition(a, /, kth, axis=-1, *, stream=None):
+    """Along an axis, what is smaller than the kth before it, what is larger behind it. All of it is in order here."""
+    return _axis_last(a, axis, lambda a, axis: (_check_kth(a, kth, axis), _mlx.sort(a, axis))[1])
+
+
+def argpartition(a, /, kth, axis=-1, *, stream=None):
+    """Where the elements of partition stood."""
+    return _axis_last(a, axis, lambda a, axis: (_check_kth(a, kth, axis), _mlx.argsort(a, axis))[1])
+
+
+def topk(a, /, k, axis=-1, *, stream=None):
+    """The k largest along an axis."""
+    def largest(a, axis):
+        n = a.shape[axis]
+        if not 0 <= k <= n:
+            raise ValueError(f"topk: {k} of {n} elements")
+        return _mlx.sort(a, axis)[(builtins.slice(None),) * (axis % a.ndim) + (builtins.slice(n - k, n),)]
+    return _axis_last(a, axis, largest)
+
+
+def median(a, /, axis=None, keepdims=False, *, stream=None):
+    """The one in the middle, or the mean of the two there."""
+    a = _as_array(a)
+    axes = range(a.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    if any(not -a.ndim <= k < a.ndim for k in axes):
+        raise ValueError(f"median: there is no axis {axis} among {a.ndim}")
+    axes = sorted(k % a.ndim for k in axes)
+    if len(set(axes)) != len(axes):
+        raise ValueError("median: an axis is named twice")
+    if not _is_float(a) and not a.dtype.name.startswith("complex"):
+        a = a.astype(_mlx.float32)
+    rest = [k for k in range(a.ndim) if k not in axes]
+    n = math.prod(a.shape[k] for k in axes)
+    if not n:
+        raise ValueError("median: of no elements")
+    ordered = _mlx.sort(_mlx.transpose(a, rest + axes).reshape([a.shape[k] for k in rest] + [n]), -1)
+    middle = ordered[..., n // 2] if n % 2 else (ordered[..., n // 2 - 1] + ordered[..., n // 2]) * 0.5
+    return middle.reshape([1 if k in axes else a.shape[k] for k in range(a.ndim)]) if keepdims else middle
+
+
+def take_along_axis(a, /, indices, axis=None, *, stream=None):
+    """a[.., indices[.., i, ..], ..], i along the axis."""
+    a, indices = _as_array(a), _as_array(indices)
+    if axis is None:
+        return _mlx._take_along(a.flatten(), indices.flatten(), 0)
+    if a.ndim != indices.ndim:
+        raise ValueError(f"take_along_axis: indices of {indices.ndim} axes for an array of {a.ndim}")
+    return _mlx._take_along(a, indices, axis)
+
+
+def put_along_axis(a, /, indices, values, axis=None, *, stream=None):
+    """A new a, with a[.., indices[.., i, ..], ..] set to the values."""
+    a, indices = _as_array(a), _as_array(indices)
+    if axis is None:
+        flat = _mlx._put_along(a.flatten(), indices.flatten(), _mlx.broadcast_to(_as_array(values), indices.shape).flatten(), 0)
+        return flat.reshape(a.shape)
+    if a.ndim != indices.ndim:
+        raise ValueError(f"put_along_axis: indices of {indices.ndim} axes for an array of {a.ndim}")
+    return _mlx._put_along(a, indices, values, axis)
+
+
+def _window_of(a, start_indices, axes, sizes):
+    axes = [k % a.ndim for k in axes]
+    if len(set(axes)) != len(axes):
+        raise ValueError("slice: an axis is named twice")
+    starts = _as_array(start_indices).reshape((-1,))
+    if starts.size != len(axes):
+        raise ValueError(f"slice: {starts.size} starts for {len(axes)} axes")
+    for i, axis in enumerate(axes):
+        if not 0 <= sizes[axis] <= a.shape[axis]:
+            raise ValueError(f"slice: {sizes[axis]} elements of an axis of {a.shape[axis]}")
+    part = a
+    for axis in range(a.ndim):
+        if axis in axes:
+            at = starts[axes.index(axis)].astype(_mlx.int32)
+            part = _mlx._window(part, _mlx.clip(at, 0, a.shape[axis] - sizes[axis]), sizes[axis], axis)
+        elif sizes[axis] != a.shape[axis]:
+            part = part[(builtins.slice(None),) * axis + (builtins.slice(0, sizes[axis]),)]
+    return part
+
+
+def slice(a, start_indices, axes, slice_size, *, stream=None):
+    """slice_size elements from start_indices on, which may be computed, along these axes."""
+    a = _as_array(a)
+    if len(slice_size) != a.ndim:
+        raise ValueError(f"slice: {len(slice_size)} sizes for {a.ndim} axes")
+    return _window_of(a, start_indices, axes, list(slice_size))
+
+
+def slice_update(a, update, start_indices, axes, *, stream=None):
+    """a with the elements from start_indices on set to the update."""
+    a, update = _as_array(a), _as_array(update)
+    while update.ndim < a.ndim:
+        update = _mlx.expand_dims(update, 0)
+    if update.ndim > a.ndim:
+        raise ValueError(f"slice_update: {update.ndim} axes for an array of {a.ndim}")
+    return _mlx._put(a, _window_of(a, start_indices, axes, list(update.shape)), update)
+
+
+# ---- Products
+
+
+def inner(a, b, /, *, stream=None):
+    """The sum of products over the last axes."""
+    a, b = _as_array(a), _as_array(b)
+    if not a.ndim or not b.ndim:
+        return a * b
+    return _mlx.tensordot(a, b, [[a.ndim - 1], [b.ndim - 1]])
+
+
+def vecdot(a, b, /, *, axis=-1, stream=None):
+    """The sum of conj(a) b along an axis."""
+    return _mlx.sum(_mlx.conj(a) * b, axis)
+
+
+def kron(a, b, *, stream=None):
+    """Every element of a times b, as blocks."""
+    a, b = _as_array(a), _as_array(b)
+    rank = builtins.max(a.ndim, b.ndim)
+    a, b = a.reshape((1,) * (rank - a.ndim) + a.shape), b.reshape((1,) * (rank - b.ndim) + b.shape)
+    left = [n for size in a.shape for n in (size, 1)]
+    right = [n for size in b.shape for n in (1, size)]
+    return (a.reshape(left) * b.reshape(right)).reshape([x * y for x, y in zip(a.shape, b.shape)])
+
+
+def _blocks(mask, size, shape):
+    mask = _mlx.repeat(_mlx.repeat(mask, size, -1), size, -2)
+    return mask[..., :shape[-2], :shape[-1]]
+
+
+def block_masked_mm(a, b, /, block_size=64, mask_out=None, mask_lhs=None, mask_rhs=None, *, stream=None):
+    """a b, with blocks of a, b and the product masked."""
+    if block_size not in (32, 64):
+        raise ValueError(f"block_masked_mm: blocks are of 32 or 64, not {block_size}")
+    masked = lambda x, mask: x if mask is None else _mask(x, _blocks(mask, block_size, x.shape))
+    product = _mlx.matmul(masked(a, mask_lhs), masked(b, mask_rhs))
+    return masked(product, mask_out)
+
+
+def _mask(x, mask):
+    return _mlx.where(mask, x, array(0, x.dtype)) if mask.dtype == _mlx.bool_ else x * mask
+
+
+def gather_mm(a, b, /, lhs_indices=None, rhs_indices=None, *, sorted_indices=False, stream=None):
+    """Products of the matrices that indices choose."""
+    if lhs_indices is None and rhs_indices is None:
+        return _mlx.matmul(a, b)
+    if not _is_float(a) and not a.dtype.name.startswith("complex"):
+        raise ValueError(f"gather_mm: only floating types are supported, not {a.dtype.name}")
+    chosen = lambda x, at: x if at is None else x.reshape((-1,) + x.shape[-2:])[at]
+    every = lambda x: _mlx._arange(0, math.prod(x.shape[:-2]), 1, _mlx.uint32).reshape(x.shape[:-2])
+    lhs = every(a) if lhs_indices is None else lhs_indices
+    rhs = every(b) if rhs_indices is None else rhs_indices
+    lhs, rhs = broadcast_arrays(lhs, rhs)
+    return _mlx.matmul(chosen(a, lhs), chosen(b, rhs))
+
+
+def segmented_mm(a, b, /, segments, *, stream=None):
+    """Products over parts of the inner axis, from segments[.., 0] to segments[.., 1]."""
+    if a.ndim != 2 or b.ndim != 2:
+        raise ValueError("segmented_mm: matrices are expected")
+    at = _mlx._arange(0, a.shape[1], 1, _mlx.uint32)
+    ends = _mlx.expand_dims(segments, -1)
+    inside = ((at >= ends[..., 0, :]) & (at < ends[..., 1, :])).astype(a.dtype)
+    return _mlx.matmul(a * _mlx.expand_dims(inside, -2), b)
+
+
+def hadamard_transform(a, scale=None, stream=None):
+    """The product of the last axis with Hadamard's matrix, times 1 / sqrt(n) unless a scale is given."""
+    a = _as_array(a)
+    n = a.shape[-1]
+    if n & (n - 1) or not n:
+        raise NotImplementedError(f"mlx.core.hadamard_transform: weft has powers of two, not {n}")
+    if not _is_float(a):
+        a = a.astype(_mlx.float32)
+    shape, step = a.shape, 1
+    while step < n:
+        pairs = a.reshape(shape[:-1] + (n // (2 * step), 2, step))
+        x, y = pairs[..., 0, :], pairs[..., 1, :]
+        a = _mlx.stack([x + y, x - y], -2).reshape(shape)
+        step *= 2
+    return a * (1 / math.sqrt(n) if scale is None else scale)
+
+
+def _pair(x, n):
+    return [x] * n if isinstance(x, int) else list(x)
+
+
+def conv_general(input, weight, /, stride=1, padding=0, kernel_dilation=1, input_dilation=1, groups=1, flip=False, *, stream=None):
+    """Convolution over any number of axes; channels are last."""
+    n = input.ndim - 2
+    if n < 1:
+        raise ValueError(f"conv: an input of {input.ndim} axes")
+    if weight.ndim != input.ndim:
+        raise ValueError(f"conv: weights of {weight.ndim} axes for an input of {input.ndim}")
+    if not isinstance(padding, int) and len(padding) == 2 and not isinstance(padding[0], int):
+        padding = list(zip(_pair(padding[0], n), _pair(padding[1], n)))
+    else:
+        padding = [(p, p) for p in _pair(padding, n)]
+    return _mlx._conv(input, weight, _pair(stride, n), padding, _pair(kernel_dilation, n), groups, flip, _pair(input_dilation, n))
+
+
+def _conv(rank):
+    def function(input, weight, /, stride=1, padding=0, dilation=1, groups=1, *, stream=None):
+        if input.ndim != rank + 2 or weight.ndim != rank + 2:
+            raise ValueError(f"conv{rank}d: an input and weights of {rank + 2} axes, not {input.ndim} and {weight.ndim}")
+        return conv_general(input, weight, stride, padding, dilation, 1, groups)
+
+    function.__name__ = function.__qualname__ = f"conv{rank}d"
+    function.__doc__ = f"Convolution over {rank} axes; channels are last."
+    return function
+
+
+def _conv_transpose(rank):
+    def function(input, weight, /, stride=1, padding=0, dilation=1, output_padding=0, groups=1, *, stream=None):
+        if input.ndim != rank + 2 or weight.ndim != rank + 2:
+            raise ValueError(f"conv_transpose{rank}d: an input and weights of {rank + 2} axes, not {input.ndim} and {weight.ndim}")
+        stride, padding, dilation, more = (_pair(x, rank) for x in (stride, padding, dilation, output_padding))
+        full = [d * (k - 1) - p for d, k, p in zip(dilation, weight.shape[1:-1], padding)]
+        around = [full, [p + extra for p, extra in zip(full, more)]]
+        return conv_general(input, weight, 1, around, dilation, stride, groups, True)
+
+    function.__name__ = function.__qualname__ = f"conv_transpose{rank}d"
+    function.__doc__ = f"The transpose of a convolution over {rank} axes; channels are last."
+    return function
+
+
+conv1d, conv2d, conv3d = _conv(1), _conv(2), _conv(3)
+conv_transpose1d, conv_transpose2d, conv_transpose3d = _conv_transpose(1), _conv_transpose(2), _conv_transpose(3)
+
+
+def convolve(a, v, /, mode="full", *, stream=None):
+    """Convolution of two sequences."""
+    a, v = _as_array(a), _as_array(v)
+    if a.ndim != 1 or v.ndim != 1:
+        raise ValueError("convolve: sequences of one axis are expected")
+    if not a.size or not v.size:
+        raise ValueError("convolve: a sequence is empty")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"convolve: mode={mode!r} is none of full, same, valid")
+    a, v = (v, a) if a.size < v.size else (a, v)
+    n = v.size
+    around = {"full": (n - 1, n - 1), "valid": (0, 0), "same": (n // 2, n - 1 - n // 2)}[mode]
+    return conv_general(a.reshape((1, -1, 1)), v[::-1].reshape((1, -1, 1)), 1, ([around[0]], [around[1]])).reshape((-1,))
+
+
+# ---- Methods that the array has of these
+
+
+class ArrayAt(_at.At):
+    """x.at, to be indexed."""
+
+
+def _matrices_transposed(a):
+    if a.ndim < 2:
+        raise ValueError(f"mT: of an array of {a.ndim} axes")
+    return _mlx.swapaxes(a, -1, -2)
+
+
+_mlx._add_method("view", view)
+_mlx._add_method("logcumsumexp", logcumsumexp)
+_mlx._add_method("mT", property(_matrices_transposed))

@@ -1,0 +1,206 @@
+"""Devices, streams and memory, on those of weft: mx.cpu is weft's device 0, the gpu its device 1 where there is one. A stream is a
+name: weft orders work by what it needs."""
+import enum
+import platform
+import threading
+
+from .. import _core, _run
+
+
+class DeviceType(enum.Enum):
+    cpu = 0
+    gpu = 1
+
+    def __eq__(self, other):
+        if isinstance(other, Device):
+            return other.type is self and other.index == 0
+        return self is other
+
+    def __hash__(self):
+        return hash(self.name)
+
+
+class Device:
+    """A place to compute: its type, cpu or gpu, and a number."""
+
+    def __init__(self, type, index=0):
+        self.type, self.index = type, index
+
+    def __eq__(self, other):
+        if isinstance(other, DeviceType):
+            return self.type is other and self.index == 0
+        return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self):
+        return hash((self.type, self.index))
+
+    def __repr__(self):
+        return f"Device({self.type.name}, {self.index})"
+
+
+class Stream:
+    """Work in order on a device."""
+
+    def __init__(self, device, index):
+        self.device, self.index = device, index
+
+    def __eq__(self, other):
+        return type(self) is type(other) and (self.device, self.index) == (other.device, other.index)
+
+    def __hash__(self):
+        return hash((self.device, self.index))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.device!r}, {self.index})"
+
+
+class ThreadLocalStream(Stream):
+    """A stream of its own in every thread."""
+
+
+_default = [Device(DeviceType.cpu)]
+_local = threading.local()
+_lock = threading.Lock()
+_n_streams = [2]  # 0 and 1 are the defaults of cpu and gpu
+
+
+def _as_device(device):
+    if isinstance(device, Stream):
+        return device.device
+    if isinstance(device, DeviceType):
+        return Device(device)
+    if not isinstance(device, Device):
+        raise TypeError(f"a device or a stream is expected, not {type(device).__name__}")
+    return device
+
+
+def is_available(device):
+    """Whether there is such a device. The cpu is always there."""
+    device = _as_device(device)
+    return device.index < device_count(device.type)
+
+
+def device_count(device_type):
+    """How many devices of a type there are."""
+    return 1 if device_type == DeviceType.cpu else _run.device_count() - 1
+
+
+def device_info(d=None):
+    """What is known of a device, as a dict."""
+    device = _as_device(d) if d is not None else default_device()
+    if not is_available(device):
+        raise ValueError(f"device_info: there is no {device!r}")
+    if device.type is DeviceType.cpu:
+        return {"device_name": platform.processor() or platform.machine(), "architecture": platform.machine()}
+    return {"device_name": "cuda", "architecture": "cuda"}
+
+
+def default_device():
+    """Where work runs unless something else is said."""
+    return _default[0]
+
+
+def set_default_device(device):
+    """Where work of this thread runs from here on. The gpu is accepted without one: the work then stays on the cpu."""
+    device = _as_device(device)
+    _default[0] = device
+    if is_available(device):
+        _run.set_device(0 if device.type is DeviceType.cpu else 1 + device.index)
+
+
+def _defaults():
+    if not hasattr(_local, "streams"):
+        _local.streams = {}
+    return _local.streams
+
+
+def default_stream(device):
+    """The stream of a device that work goes to."""
+    device = _as_device(device)
+    return _defaults().get(device) or Stream(device, 0 if device.type is DeviceType.cpu else 1)
+
+
+def set_default_stream(stream):
+    """Makes a stream the default of its device."""
+    _defaults()[stream.device] = stream
+
+
+def _new(kind, device):
+    device = _as_device(device)
+    with _lock:
+        _n_streams[0] += 1
+        return kind(device, _n_streams[0] - 1)
+
+
+def new_stream(device):
+    """A new stream of a device."""
+    return _new(Stream, device)
+
+
+def new_thread_unsafe_stream(device):
+    """A new stream of a device, for several threads."""
+    return _new(Stream, device)
+
+
+def new_thread_local_stream(device):
+    """A new stream of a device in each thread that uses it."""
+    return _new(ThreadLocalStream, device)
+
+
+def clear_streams():
+    """Forgets the default streams of this thread."""
+    _defaults().clear()
+
+
+class StreamContext:
+    """with stream(s): s is the default, and so is its device."""
+
+    def __init__(self, s):
+        if s is None:
+            raise RuntimeError("stream: a stream or a device is expected, not None")
+        self._device, self._stream = _as_device(s), s if isinstance(s, Stream) else None
+
+    def __enter__(self):
+        self._before = default_device(), default_stream(self._device)
+        set_default_device(self._device)
+        if self._stream is not None:
+            set_default_stream(self._stream)
+
+    def __exit__(self, *why):
+        set_default_stream(self._before[1])
+        set_default_device(self._before[0])
+
+
+def stream(s):
+    """with stream(s): work goes to the stream, or to the device."""
+    return StreamContext(s)
+
+
+def synchronize(stream=None):
+    """Waits for what was started; evaluations of weft end before they return, and async ones are waited for where they are read."""
+
+
+get_active_memory, get_peak_memory = _run.get_active_memory, _run.get_peak_memory
+reset_peak_memory, get_cache_memory, clear_cache = _run.reset_peak_memory, _run.get_cache_memory, _run.clear_cache
+_limits = {"wired": 0}
+
+
+def set_memory_limit(limit):
+    """Beyond so many bytes an evaluation is a MemoryError. Returns the limit before."""
+    return _run.set_memory_limit(limit)
+
+
+def get_memory_limit():
+    """The limit of set_memory_limit."""
+    return _core.get(_run._LIMIT)
+
+
+def set_cache_limit(limit):
+    """The most bytes to keep for reuse. Returns the limit before."""
+    return _run.set_cache_limit(limit)
+
+
+def set_wired_limit(limit):
+    """Nothing is wired here. Returns the limit before."""
+    before, _limits["wired"] = _limits["wired"], limit
+    return before

@@ -1,0 +1,114 @@
+"""Arrays in files: npy, npz and safetensors."""
+import io
+import os
+import tempfile
+import zipfile
+
+from .. import _core, _file
+
+_mlx = _core._mlx
+
+
+def _is_file(file):
+    return hasattr(file, "read") or hasattr(file, "write")
+
+
+def _named(file, suffix):
+    path = os.fspath(file)
+    return path if path.endswith(suffix) else path + suffix
+
+
+def _to(file, suffix, write):
+    """write(path) for a path; a file object gets the bytes."""
+    if not _is_file(file):
+        return write(_named(file, suffix))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a" + suffix)
+        write(path)
+        with open(path, "rb") as written:
+            file.write(written.read())
+
+
+def save(file, arr):
+    """Writes an array as an npy file."""
+    _to(file, ".npy", lambda path: _file.save(path, _mlx.array(arr) if not isinstance(arr, _core.array) else arr))
+
+
+def save_safetensors(file, arrays, metadata=None):
+    """Writes a dict of arrays."""
+    for name, a in arrays.items():
+        if not isinstance(a, _core.array):
+            raise ValueError(f"save_safetensors: {name!r} is no array")
+    _to(file, ".safetensors", lambda path: _file.save_safetensors(path, arrays, metadata))
+
+
+def _savez(file, args, kwargs, compression):
+    arrays = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
+    with zipfile.ZipFile(file if _is_file(file) else _named(file, ".npz"), "w", compression) as archive:
+        for name, a in arrays.items():
+            with io.BytesIO() as item:
+                save(item, a)
+                archive.writestr(name + ".npy", item.getvalue())
+
+
+def savez(file, *args, **kwargs):
+    """Writes several arrays as an npz file."""
+    _savez(file, args, kwargs, zipfile.ZIP_STORED)
+
+
+def savez_compressed(file, *args, **kwargs):
+    """Writes several arrays as a compressed npz file."""
+    _savez(file, args, kwargs, zipfile.ZIP_DEFLATED)
+
+
+def _from(file, suffix, read):
+    """read(path); of a file object, the bytes as a file."""
+    if not _is_file(file):
+        return read(os.fspath(file))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a" + suffix)
+        with open(path, "wb") as copy:
+            copy.write(file.read())
+        loaded = read(path)
+        _core.eval(loaded)
+        return loaded
+
+
+def _format(file, format):
+    if format is not None:
+        return format
+    name = os.fspath(file) if not _is_file(file) else getattr(file, "name", "")
+    return name.rsplit(".", 1)[-1] if "." in str(name) else "npy"
+
+
+def _npz(file):
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            arrays[name.removesuffix(".npy")] = load(io.BytesIO(archive.read(name)), format="npy")
+    return arrays
+
+
+def _in_flavour(arrays):
+    return {name: _mlx.as_mlx(a) for name, a in arrays.items()}
+
+
+def load(file, /, format=None, return_metadata=False, *, stream=None):
+    """The array of an npy file, the dict of an npz or safetensors file; with the metadata if asked for."""
+    kind = _format(file, format)
+    if _is_file(file) and getattr(file, "closed", False):
+        raise ValueError("load: the file is closed")
+    if return_metadata and kind in ("npy", "npz"):
+        raise RuntimeError(f"load: there is no metadata in {kind} files")
+    if not _is_file(file) and not os.path.exists(file):
+        raise RuntimeError(f"load: there is no file {os.fspath(file)!r}")
+    if kind == "npy":
+        return _mlx.as_mlx(_from(file, ".npy", _file.load))
+    if kind == "npz":
+        return _npz(file)
+    if kind == "safetensors":
+        arrays, metadata = _from(file, ".safetensors", lambda path: _file.load(path, return_metadata=True))
+        return (_in_flavour(arrays), metadata) if return_metadata else _in_flavour(arrays)
+    if kind == "gguf":
+        raise NotImplementedError("mlx.core.load: weft does not read gguf files yet")
+    raise ValueError(f"load: {kind!r} is no format of arrays")

@@ -1,0 +1,110 @@
+"""Norms, rotary positions and attention, which weft fuses like everything else."""
+import math
+
+from ... import _core
+from .._missing import add_missing
+
+_mlx = _core._mlx
+
+
+def _in_float(x, call):
+    """Halves are computed in float32, and rounded once."""
+    return call(x.astype(_mlx.float32)).astype(x.dtype) if x.dtype.size == 2 else call(x)
+
+
+def _same_type(what, x, *others):
+    if not x.ndim:
+        raise ValueError(f"{what}: the input has no axes")
+    for other in others:
+        if other is not None and other.shape != (x.shape[-1],):
+            raise ValueError(f"{what}: weights of shape {other.shape} for {x.shape[-1]} elements")
+
+
+def rms_norm(x, weight, eps, *, stream=None):
+    """x / sqrt(mean x^2 + eps) weight, over the last axis."""
+    _same_type("rms_norm", x, weight)
+    return _in_float(x, lambda x: _mlx._rms_norm(x, weight, eps))
+
+
+def layer_norm(x, weight, bias, eps, *, stream=None):
+    """(x - mean) / sqrt(var + eps) weight + bias, over the last axis."""
+    _same_type("layer_norm", x, weight, bias)
+    return _in_float(x, lambda x: _mlx._layer_norm(x, weight, bias, eps))
+
+
+def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):
+    """Rotary positions: pairs of the first dims elements of the last axis turn by angles that grow with the place."""
+    if a.ndim < 3:
+        raise ValueError(f"rope: an input of {a.ndim} axes")
+    if (base is None) == (freqs is None):
+        raise ValueError("rope: either base or freqs is given, and not both")
+    half, n = dims // 2, a.shape[-2]
+    offset = offset if isinstance(offset, _core.array) else _mlx.array(offset)
+    if offset.ndim > 1 or (offset.ndim == 1 and offset.size not in (1, a.shape[0])):
+        raise ValueError(f"rope: an offset of shape {offset.shape} for a batch of {a.shape[0]}")
+    places = _mlx._arange(0, n, 1, _mlx.float32)
+    if offset.ndim and offset.size > 1:
+        offset = offset.reshape((-1,) + (1,) * (a.ndim - 2))
+    elif offset.ndim:
+        offset = offset.reshape(())
+    places = (places + offset.astype(_mlx.float32)) * scale
+    if freqs is None:
+        slow = _mlx.exp(_mlx._arange(0, half, 1, _mlx.float32) * (-math.log(base) / half))
+    else:
+        if freqs.shape != (half,):
+            raise ValueError(f"rope: freqs of shape {freqs.shape} for {half} pairs")
+        slow = _mlx.reciprocal(freqs.astype(_mlx.float32))
+    angle = _mlx.expand_dims(places, -1) * slow
+    cos, sin = _mlx.cos(angle), _mlx.sin(angle)
+    x = a.astype(_mlx.float32) if a.dtype.size == 2 else a
+    if traditional:
+        x1, x2 = x[..., 0:dims:2], x[..., 1:dims:2]
+        turned = _mlx.stack([x1 * cos - x2 * sin, x1 * sin + x2 * cos], -1).reshape(x.shape[:-1] + (dims,))
+    else:
+        x1, x2 = x[..., :half], x[..., half:dims]
+        turned = _mlx.concatenate([x1 * cos - x2 * sin, x1 * sin + x2 * cos], -1)
+    if dims < x.shape[-1]:
+        turned = _mlx.concatenate([turned, x[..., dims:]], -1)
+    return turned.astype(a.dtype)
+
+
+def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force_fused=False, stream=None):
+    """softmax(q k' scale + mask) v; several heads of q may share one of k and v."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.ndim != 4:
+            raise ValueError(f"scaled_dot_product_attention: {name} has {x.ndim} axes, not 4")
+    if q.shape[1] % k.shape[1]:
+        raise ValueError(f"scaled_dot_product_attention: {q.shape[1]} heads of q for {k.shape[1]} of k and v")
+    if isinstance(mask, str) and mask != "causal":
+        raise ValueError(f"scaled_dot_product_attention: the mask {mask!r} is neither 'causal' nor an array")
+    dtype = _mlx.result_type(q, k, v)
+    if isinstance(mask, _core.array) and mask.dtype != _mlx.bool_ and _mlx.result_type(mask.dtype, dtype) != dtype:
+        raise ValueError(f"scaled_dot_product_attention: a mask of {mask.dtype.name} for arrays of {dtype.name}")
+    wide = _mlx.float32 if dtype.size == 2 else dtype
+    if sinks is None:
+        mask = mask.astype(wide) if isinstance(mask, _core.array) and mask.dtype != _mlx.bool_ else mask
+        return _mlx._attention(q.astype(wide), k.astype(wide), v.astype(wide), scale, mask).astype(dtype)
+    heads, shared = q.shape[1], k.shape[1]
+    repeat = heads // shared
+    q, k, v = (x.astype(wide) for x in (q, k, v))
+    k, v = (_mlx.repeat(x, repeat, 1) for x in (k, v))
+    scores = (q * scale) @ _mlx.swapaxes(k, -1, -2)
+    if isinstance(mask, str):
+        n, m = scores.shape[-2:]
+        mask = _mlx.tri(n, m, m - n, _mlx.bool_)
+    if mask is not None:
+        scores = _mlx.where(mask, scores, -math.inf) if mask.dtype == _mlx.bool_ else scores + mask.astype(wide)
+    sink = _mlx.broadcast_to(sinks.astype(wide).reshape((1, heads, 1, 1)), scores.shape[:-1] + (1,))
+    weights = _mlx.softmax(_mlx.concatenate([sink, scores], -1), -1)[..., 1:]
+    return (weights @ v).astype(dtype)
+
+
+def cross_entropy(logits, targets, *, stream=None):
+    """-log softmax(logits) at the targets, over the last axis."""
+    score = _mlx._take_along(logits, _mlx.expand_dims(targets, -1), -1)
+    return _mlx.logsumexp(logits, -1) - _mlx.squeeze(score, -1)
+
+
+add_missing(globals(), "mlx.core.fast", ["gated_delta_update"])
+add_missing(globals(), "mlx.core.fast", ["metal_kernel", "cuda_kernel", "precompiled_cuda_kernel"],
+            "kernels in another language cannot be given to weft yet")

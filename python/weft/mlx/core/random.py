@@ -1,0 +1,149 @@
+"""Random numbers with a global key, which every draw without a key of its own splits."""
+import time
+
+from ... import _core
+
+_mlx, _random = _core._mlx, _core._random
+
+
+class _RandomState(list):
+    """[the key]: what a compiled function that draws has among its inputs and outputs."""
+
+
+def key(seed):
+    """A key: uint32 [2]."""
+    return _mlx.as_mlx(_random.key(seed))
+
+
+state = _RandomState([key(time.time_ns() // 1000)])
+
+
+def seed(seed):
+    """Makes draws begin anew."""
+    state[0] = key(seed)
+
+
+def _next(key):
+    if key is not None:
+        return key
+    both = split(state[0])
+    try:
+        _core.eval(both)  # else the keys of a thousand draws are a chain of a thousand splits
+    except _core.NoValueError:
+        pass  # inside of a function that is being traced
+    state[0] = both[0]
+    return both[1]
+
+
+def split(key, num=2, stream=None):
+    """num new keys, uint32 [num, 2]."""
+    return _mlx.as_mlx(_random.split(key, num))
+
+
+def _shape(shape):
+    return [shape] if isinstance(shape, int) else list(shape)
+
+
+def _number(x, dtype=None):
+    return x if isinstance(x, _core.array) else _mlx.array(x) if dtype is None else _mlx.array(x, dtype)
+
+
+def _floating(name, dtype):
+    if not dtype.name.startswith(("float", "bfloat")):
+        raise ValueError(f"random.{name}: draws are of floating dtypes, not {dtype.name}")
+
+
+def uniform(low=0, high=1, shape=(), dtype=None, key=None, stream=None):
+    """low <= x < high."""
+    dtype = dtype or _mlx.float32
+    _floating("uniform", dtype)
+    low, high = _number(low, dtype).astype(dtype), _number(high, dtype).astype(dtype)
+    return _mlx.as_mlx(_random.uniform(_next(key), low, high, shape=_shape(shape), dtype=dtype))
+
+
+def normal(shape=(), dtype=None, loc=None, scale=None, key=None, stream=None):
+    """Normal, of mean loc and standard deviation scale."""
+    dtype = dtype or _mlx.float32
+    if dtype == _mlx.complex64:
+        both = _mlx.as_mlx(_random.normal(_next(key), shape=_shape(shape) + [2], dtype=_mlx.float32)) * (0.5 ** 0.5)
+        drawn = both[..., 0] + 1j * both[..., 1]
+    else:
+        _floating("normal", dtype)
+        drawn = _mlx.as_mlx(_random.normal(_next(key), shape=_shape(shape), dtype=dtype))
+    if scale is not None:
+        drawn = drawn * (scale.astype(dtype) if isinstance(scale, _core.array) else scale)
+    if loc is not None:
+        drawn = drawn + (loc.astype(dtype) if isinstance(loc, _core.array) else loc)
+    return drawn
+
+
+def randint(low, high, shape=(), dtype=None, key=None, stream=None):
+    """low <= x < high, whole numbers."""
+    dtype = dtype or _mlx.int32
+    if not dtype.name.startswith(("int", "uint")):
+        raise ValueError(f"random.randint: draws are of integer dtypes, not {dtype.name}")
+    return _mlx.as_mlx(_random.randint(_next(key), _number(low), _number(high), shape=_shape(shape), dtype=dtype))
+
+
+def bernoulli(p=0.5, shape=None, key=None, stream=None):
+    """True with probability p."""
+    p = _number(p)
+    if not p.dtype.name.startswith(("float", "bfloat")):
+        p = p.astype(_mlx.float32)
+    return _mlx.as_mlx(_random.bernoulli(_next(key), p, shape=list(p.shape) if shape is None else _shape(shape)))
+
+
+def truncated_normal(lower, upper, shape=None, dtype=None, key=None, stream=None):
+    """Normal of mean 0 and standard deviation 1, between lower and upper."""
+    dtype = dtype or _mlx.float32
+    _floating("truncated_normal", dtype)
+    lower, upper = _number(lower).astype(dtype), _number(upper).astype(dtype)
+    if shape is None:
+        from .._array import broadcast_shapes
+        shape = broadcast_shapes(lower.shape, upper.shape)
+    return _mlx.as_mlx(_random.truncated_normal(_next(key), lower, upper, shape=_shape(shape), dtype=dtype))
+
+
+def gumbel(shape=(), dtype=None, key=None, stream=None):
+    """Distribution e^-e^-x."""
+    return _mlx.as_mlx(_random.gumbel(_next(key), shape=_shape(shape), dtype=dtype or _mlx.float32))
+
+
+def laplace(shape=(), dtype=None, loc=0.0, scale=1.0, key=None, stream=None):
+    """Density e^-|x| / 2."""
+    dtype = dtype or _mlx.float32
+    drawn = _mlx.as_mlx(_random.laplace(_next(key), shape=_shape(shape), dtype=dtype))
+    return drawn * scale + loc
+
+
+def categorical(logits, axis=-1, shape=None, num_samples=None, key=None, stream=None):
+    """An index along the axis, with probability softmax(logits)."""
+    if shape is not None and num_samples is not None:
+        raise ValueError("random.categorical: either shape or num_samples, not both")
+    logits = _number(logits)
+    if not logits.ndim:
+        raise ValueError("random.categorical: the logits have no axes")
+    if not -logits.ndim <= axis < logits.ndim:
+        raise ValueError(f"random.categorical: there is no axis {axis} among {logits.ndim}")
+    batch = [n for i, n in enumerate(logits.shape) if i != axis % logits.ndim]
+    key = _next(key)
+    if num_samples is not None:
+        drawn = _random.categorical(key, logits, axis, shape=[num_samples] + batch)
+        return _mlx.moveaxis(_mlx.as_mlx(drawn), 0, -1).astype(_mlx.uint32)
+    if shape is not None:
+        from .._array import broadcast_shapes
+        if list(broadcast_shapes(shape, batch)) != list(shape):
+            raise ValueError(f"random.categorical: a shape {tuple(shape)} for logits of {tuple(logits.shape)}")
+    return _mlx.as_mlx(_random.categorical(key, logits, axis, shape=None if shape is None else list(shape))).astype(_mlx.uint32)
+
+
+def permutation(x, axis=0, key=None, stream=None):
+    """x in another order along the axis; of a number, 0 .. x - 1 in another order."""
+    n = x if isinstance(x, int) else x.shape[axis]
+    order = _mlx.argsort(_mlx.as_mlx(_random.bits(_next(key), shape=[n])))
+    return order if isinstance(x, int) else _mlx.take(x, order, axis)
+
+
+def multivariate_normal(mean, cov, shape=(), dtype=None, key=None, stream=None):
+    """Not there yet."""
+    raise NotImplementedError("mlx.core.random.multivariate_normal: weft does not have it yet")

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""MLX's own tests, unmodified, with weft in the place of mlx.core.
+
+    tools/mlx_suite.py CHECKOUT [--jobs N] [--only text] [--python PYTHON] [--write] [--peer]
+
+CHECKOUT is a folder of MLX's repository: CHECKOUT/python/tests are run, with CHECKOUT/python/mlx for mlx.nn and its like. Every file
+is a process of its own. What passed, failed and was skipped is counted by file. test/mlx_expected.txt has the tests that are
+expected to fail, with a reason each: a failure that is not in it, or a test in it that passes, makes the run fail. --write
+adds those that fail to the file and takes those that pass out of it. --peer runs MLX itself, as it is installed: the count to
+compare with."""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+EXPECTED = HERE.parent / "test" / "mlx_expected.txt"
+LIMIT_S = 400  # of a file
+
+RUN = r'''
+import json, os, sys, time, traceback, unittest
+checkout, name, out, is_peer = sys.argv[1:5]
+sys.path.insert(0, os.path.join(checkout, "python", "tests"))
+if is_peer != "1":
+    sys.path.insert(0, os.path.join(checkout, "python"))
+    import weft
+    weft.as_mlx()
+log = open(out, "a")
+def say(test, what, why="", seconds=0.0):
+    log.write(json.dumps([test.id().split(".", 1)[1], what, why, seconds]) + "\n")
+    log.flush()
+class Result(unittest.TestResult):
+    def startTest(self, test):
+        super().startTest(test)
+        self.began, self.failed = time.time(), False
+        say(test, "began")
+    def said(self, test, what, err):
+        kind, value, trace = err
+        text = str(value).strip().splitlines() or [""]
+        say(test, what, f"{kind.__name__}: {text[0][:150]}", time.time() - self.began)
+    def addSuccess(self, test):
+        if not self.failed: say(test, "passed", "", time.time() - self.began)
+    def addSkip(self, test, reason): say(test, "skipped", reason)
+    def addError(self, test, err): self.said(test, "failed", err)
+    def addFailure(self, test, err): self.said(test, "failed", err)
+    def addSubTest(self, test, subtest, err):
+        if err is not None and not self.failed:
+            self.failed = True
+            self.said(test, "failed", err)
+try:
+    suite = unittest.defaultTestLoader.loadTestsFromName(name)
+    suite.run(Result())
+finally:
+    log.close()
+os._exit(0)
+'''
+
+
+def run_file(name, args, environment):
+    """{test: (what, why)} of one file."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out")
+        try:
+            done = subprocess.run(["nice", "-n", "5", args.python, "-c", RUN, args.checkout, name, out, "1" if args.peer else "0"],
+                                  env=environment, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
+            last = (done.stderr.strip().splitlines() or [""])[-1]
+            ended = f"the process ended with {done.returncode}: {last[:150]}"
+        except subprocess.TimeoutExpired:
+            ended = f"not done after {LIMIT_S} s"
+        results = {}
+        if os.path.exists(out):
+            for line in open(out):
+                test, what, why, seconds = json.loads(line)
+                results[test] = (what, why, seconds)
+        for test, (what, why, seconds) in results.items():
+            if what == "began":
+                results[test] = ("failed", ended, seconds)
+        if not results:
+            results["all"] = ("failed", ended, 0.0)
+        return name, results
+
+
+def read_expected():
+    expected = {}
+    for line in EXPECTED.read_text().splitlines() if EXPECTED.exists() else []:
+        if line.strip() and not line.startswith("#"):
+            test, reason = line.split(":", 1)
+            expected[test.strip()] = reason.strip()
+    return expected
+
+
+def write_expected(expected):
+    head = ("# Tests of MLX's suite that are expected to fail on weft, with the reason. tools/mlx_suite.py checks it: a failure that is\n"
+            "# not here, and a test here that passes, are both wrong.\n")
+    EXPECTED.write_text(head + "".join(f"{test}: {expected[test]}\n" for test in sorted(expected)))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("checkout")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--peer", action="store_true")
+    args = parser.parse_args()
+    args.checkout = os.path.abspath(args.checkout)
+    names = sorted(p.stem for p in pathlib.Path(args.checkout, "python", "tests").glob("test_*.py") if args.only in p.stem)
+    if not names:
+        sys.exit(f"mlx_suite: there are no tests in {args.checkout}/python/tests")
+    environment = {**os.environ, "CI": "1", "LOW_MEMORY": "1"}
+    expected, found = read_expected(), {}
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for name, results in pool.map(lambda name: run_file(name, args, environment), names):
+            found[name] = results
+            count = {what: sum(r[0] == what for r in results.values()) for what in ("passed", "failed", "skipped")}
+            print(f"{name[5:]:18}" + "".join(f"{count[what]:5} {what}" for what in count)
+                  + f"{sum(r[2] for r in results.values()):8.1f} s", flush=True)
+    tests = {f"{name}.{test}": r for name, results in found.items() for test, r in results.items()}
+    total = {what: sum(r[0] == what for r in tests.values()) for what in ("passed", "failed", "skipped")}
+    print(f"{'all':18}" + "".join(f"{total[what]:5} {what}" for what in total))
+    if args.peer:
+        return
+    surprises = {t: r for t, r in tests.items() if r[0] == "failed" and t not in expected}
+    mended = [t for t in expected if t in tests and tests[t][0] == "passed"]
+    gone = [t for t in expected if t.split(".")[0] in found and t not in tests]
+    for test, (what, why, _) in sorted(surprises.items()):
+        print(f"failed, not expected: {test}: {why}")
+    for test in sorted(mended):
+        print(f"passed, not expected: {test}: {expected[test]}")
+    for test in sorted(gone):
+        print(f"expected to fail, but there is no such test: {test}")
+    if args.write:
+        write_expected({**{t: r for t, r in expected.items() if t not in mended and t not in gone},
+                        **{t: r[1] for t, r in surprises.items()}})
+    elif surprises or mended or gone:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
