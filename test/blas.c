@@ -107,6 +107,28 @@ TEST(a_cblas_is_told_how_many_threads_there_are_and_counted) {
   weft_scope_discard(s);
 }
 
+TEST(a_product_is_a_step_of_the_library_where_it_is_asked_for_when_it_runs) {
+  blas_use(PLAIN_CBLAS);
+  weft_scope *outside = weft_scope_open();
+  weft_array *one = matrix(WEFT_F32, M, K), *w = matrix(WEFT_F32, K, N);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(M, K)), *y = weft_matmul(x, w);
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  for (int asks = 0, i = 0; i < 4; i++, asks = !asks) {
+    EXPECT_INT(weft_set(WEFT_BLAS, asks), !asks && i);
+    weft_array *called, *graph = weft_matmul(one, w);
+    weft_call(f, 1, &one, 1, &called);
+    EXPECT(!!strstr(weft_show(1, &graph, "plan"), "product by ") == asks);
+    *counter("plain_calls") = 0;
+    EXPECT_OK(weft_eval(1, &called));
+    EXPECT_INT(*counter("plain_calls"), asks);
+    EXPECT_OK(weft_eval(1, &graph));
+    EXPECT_INT(*counter("plain_calls"), 2 * asks);
+  }
+  leave();
+  weft_scope_discard(outside);
+}
+
 TEST(a_cblas_that_is_not_there_is_refused_aloud) {
   blas_use("libno-such-blas.so");
   EXPECT_INT(weft_set(WEFT_BLAS, 1), -1);

@@ -10,7 +10,7 @@
 struct call_plan {
   struct call_plan *next;
   int n_items;              /* results that are wanted */
-  int64_t *word;            /* device, which results, and of each argument sizes and strides */
+  int64_t *word;            /* device and library, which results, and of each argument sizes and strides */
   struct plan *plan;        /* NULL: sizes depend on values, so the body is evaluated part by part */
   int n_leaves;
   int *input;               /* by leaf: which input it is, or -1: captured */
@@ -96,7 +96,7 @@ static bool meet(int64_t **word, bool notes, int64_t value) {
 }
 
 static bool is_for(int64_t *word, bool notes, int n_in, struct node *const in[], int n, struct node *const item[]) {
-  bool same = meet(&word, notes, eval_device(item[0]));
+  bool same = meet(&word, notes, 2 * eval_device(item[0]) + eval_settings()->blas);
   for (int i = 0; same && i < n; i++) same = meet(&word, notes, ((const struct item_attr *)item[i]->attr)->k);
   for (int i = 0; same && i < n_in; i++) {
     for (int d = 0; same && d < in[i]->rank; d++) same = meet(&word, notes, in[i]->dims[d]);

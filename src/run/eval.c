@@ -285,6 +285,7 @@ static struct failure *find_plan(struct eval *e, const struct node_list *l, enum
   key_clear(&key);
   key_int(&key, rewrites);
   key_int(&key, e->settings.device);
+  key_int(&key, e->settings.blas);
   key_graph(&key, l, e->n, e->target);
   if (key.failed) return no_memory();
   uint64_t hash = hash_bytes(key.bytes, key.n);

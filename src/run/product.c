@@ -43,7 +43,7 @@ static void find_made(struct matrix *x, const struct maker *m) {
   for (int i = 0; i < AXES; i++) x->batch[i] = m->batch_axis[i] >= 0 ? APART : 0;
 }
 
-static void product_of(struct product *p, const struct contraction *c) {
+void product_of(struct product *p, const struct contraction *c) {
   *p = (struct product){ .c = c, .reg = kir_register_of(c->a_dtype), .m = c->m, .n = c->n, .k = c->k };
   p->size = kir_width(p->reg);
   find_matrix(&p->a, c, &c->a, c->a_dtype);
@@ -65,12 +65,10 @@ static void product_place(struct product *p, uint8_t *const base[]) {
   place(&p->y, &c->y, base);
 }
 
-static bool product_is_empty(const struct contraction *c) {
+bool product_is_empty(const struct contraction *c) {
   for (int i = 0; i < c->n_batch; i++) if (!c->batch[i]) return true;
   return !c->m || !c->n;
 }
-
-struct kernels { struct piece_kernel next, made[2]; };
 
 /* Binds it to memory, and to the kernel that goes on with it. */
 static void product_bind(struct product *p, const struct plan *plan, int i, const struct run *r, uint8_t *const base[],
@@ -82,7 +80,8 @@ static void product_bind(struct product *p, const struct plan *plan, int i, cons
 }
 
 /* The product of step i, with the kernels that make its operands and go on with it. */
-static void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[], struct kernels *k) {
+void product_at(struct product *p, const struct plan *plan, int i, struct run *r, uint8_t *const base[],
+                struct product_kernels *k) {
   const struct contraction *c = plan->schedule->step[i].contraction;
   product_of(p, c);
   for (int j = 0; j < 2; j++) {
@@ -162,7 +161,6 @@ static struct failure *run_chosen(struct product *p, size_t bytes) {
 }
 
 static struct failure *run_both(struct product *p, struct run *r, int wanted) {
-  if (product_is_for_library(p)) return product_run_library(p, r);
   if (!wanted) wanted = product_threads(p, r->threads, true);
   int how = choose_both(p, wanted, compiled_contractor(), true);
   if (how == 2) how = choose_both(p, wanted, &contractor_vm, true);
@@ -180,7 +178,6 @@ static const struct contractor *unit_for(const struct product *p) {
 /* wanted: threads; 0: it has not been asked how many. */
 static const struct product *recall(const struct plan *plan, int i, int most, int *wanted) {
   *wanted = 0;
-  if (eval_settings()->blas) return NULL;
   const struct product *one = atomic_load_explicit(&plan->product[2 * i], memory_order_acquire),
                        *many = atomic_load_explicit(&plan->product[2 * i + 1], memory_order_acquire), *any = one ? one : many;
   if (!any || any->unit != unit_for(any)) return NULL;
@@ -201,7 +198,7 @@ static void keep(const struct plan *plan, int i, const struct product *p) {
 static struct failure *run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
   const struct step *s = &plan->schedule->step[i];
   if (s->contraction->feeds || product_is_empty(s->contraction)) return NULL; /* the step it feeds runs both */
-  struct kernels kernels[2];
+  struct product_kernels kernels[2];
   struct product p, first;
   int wanted;
   const struct product *known = recall(plan, i, r->threads, &wanted);
@@ -228,32 +225,31 @@ static int64_t scratch(const struct plan *plan, int i, int threads) {
   product_of(&p, s->contraction);
   if (s->contraction->is_fed) product_of(&first, s[-1].contraction), product_chain(&first, &p);
   struct product *both = s->contraction->is_fed ? &first : &p;
-  if (product_is_for_library(both)) return (int64_t)product_library_bytes(both);
   choose_both(both, product_threads(both, threads, false), compiled_contractor(), false);
   return (int64_t)bytes_of(both);
 }
 
 /* ---- the kind ---- */
 
-static void stores(struct schedule *s, struct step *p, store_visitor *v, void *of) {
+void product_stores(struct schedule *s, struct step *p, store_visitor *v, void *of) {
   struct contraction *c = p->contraction;
   kernel_stores(s, p, v, of);
   see_store(&c->a.store, STORE_READ, v, of);
   see_store(&c->b.store, STORE_READ, v, of);
   see_store(&c->y.store, STORE_WRITTEN, v, of);
   for (int k = 0; k < 2; k++) if (c->maker[k]) kernel_stores(s, &s->step[c->maker[k]->step], v, of);
-  if (c->is_fed) stores(s, p - 1, v, of); /* they run together */
+  if (c->is_fed) product_stores(s, p - 1, v, of); /* they run together */
 }
 
 /* Not where makers, or the other one of two that run together, may read it later. */
-static bool may_overwrite(const struct step *p, int from, int to) {
+bool product_may_overwrite(const struct step *p, int from, int to) {
   const struct contraction *c = p->contraction;
   if (c->is_fed || c->feeds || c->maker[0] || c->maker[1]) return false;
   bool is_operand = c->a.store == from || c->b.store == from || c->a.store == to || c->b.store == to;
   return !is_operand && p->kernel && kernel_may_overwrite(p, from, to);
 }
 
-static bool compile(struct plan *p, int i, struct failure **failure) {
+bool product_compile(struct plan *p, int i, struct failure **failure) {
   return !p->schedule->step[i].kernel || kernel_compile(p, i, NULL, failure);
 }
 
@@ -262,8 +258,8 @@ static void show_operand(const struct schedule *s, const struct maker *m, const 
   else store_show(s, b->store, t);
 }
 
-static void show_contraction(const struct schedule *s, const struct contraction *c, struct text *t) {
-  text_addf(t, "product(%s", weft_dtype_name(c->a_dtype));
+static void show_contraction(const struct schedule *s, const struct contraction *c, const char *by, struct text *t) {
+  text_addf(t, by ? "product by %s(%s" : "product%s(%s", by ? by : "", weft_dtype_name(c->a_dtype));
   if (c->b_dtype != c->a_dtype) text_addf(t, " x %s", weft_dtype_name(c->b_dtype));
   for (int i = 0; i < c->n_batch; i++) text_addf(t, ", batch=%lld", (long long)c->batch[i]);
   text_addf(t, ", M=%lld, N=%lld, K=%lld, a=", (long long)c->m, (long long)c->n, (long long)c->k);
@@ -275,29 +271,21 @@ static void show_contraction(const struct schedule *s, const struct contraction 
   text_add(t, ")");
 }
 
-/* As this thread's WEFT_BLAS is set. */
-static int library_calls(const struct plan *plan, int i) {
-  const struct contraction *c = plan->schedule->step[i].contraction;
-  struct product p;
-  if (c->feeds || product_is_empty(c)) return 0;
-  product_of(&p, c);
-  return product_is_for_library(&p);
-}
-
 static const char *cell_or_rows(const struct step *s, int buf) {
   const struct contraction *c = s->contraction;
   return c->feeds && buf == c->fed ? "rows" : s->bufs[buf].store < 0 ? "cell" : NULL;
 }
 
-static void show(const struct plan *p, int i, struct text *t) {
+void product_show(const struct plan *p, int i, const char *by, struct text *t) {
   text_addf(t, "%d: ", i);
-  show_contraction(p->schedule, p->schedule->step[i].contraction, t);
+  show_contraction(p->schedule, p->schedule->step[i].contraction, by, t);
   text_add(t, p->code[i] ? ", cell by cell:\n  " : "\n");
   if (p->code[i]) kernel_show(p, i, cell_or_rows, t);
 }
 
+static void show(const struct plan *p, int i, struct text *t) { product_show(p, i, NULL, t); }
+
 const struct step_kind step_product = {
-  .name = "product", .where = STEP_ON_HOST, .stores = stores, .may_overwrite = may_overwrite, .drop = kernel_drop,
-  .compile = compile, .run = run, .scratch = scratch, .library_calls = library_calls,
-  .show = show,
+  .name = "product", .where = STEP_ON_HOST, .stores = product_stores, .may_overwrite = product_may_overwrite, .drop = kernel_drop,
+  .compile = product_compile, .run = run, .scratch = scratch, .show = show,
 };

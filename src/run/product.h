@@ -9,7 +9,7 @@
  *   product_panels.c   the rest: both operands are copied to panels
  *   product_fed.c      two products that run together, the rows of one being the left operand of the other; each reads its
  *                      operands by one of the above
- *   product_library.c  a CBLAS that was asked for
+ *   product_library.c  a CBLAS that was asked for: a kind of step of its own
  *
  * They share how y is cut (product_cut.c), panels, pieces and scratch (product_pack.c), patches (product_patch.c), and cells and
  * threads (product_cells.c). product.c is the step. No choice made in any of them changes a bit, but a library's. */
@@ -223,12 +223,15 @@ bool product_pairs_are_allowed(const struct product *, int threads); /* looks at
 void product_chain(struct product *, struct product *next); /* rows of the first are the left operand of the next */
 int fed_cell(struct worker *);                      /* the worker's cell and what it feeds. 1: out of memory */
 
-/* product_library.c */
-bool product_is_for_library(const struct product *);
-size_t product_library_bytes(const struct product *);
-struct failure *product_run_library(struct product *, struct run *);
-
-/* product.c */
+/* product.c; the kinds step_product and step_library_product (product_library.c) share it */
+struct product_kernels { struct piece_kernel next, made[2]; };
+void product_of(struct product *, const struct contraction *); /* but for memory */
+void product_at(struct product *, const struct plan *, int step, struct run *, uint8_t *const base[], struct product_kernels *);
+bool product_is_empty(const struct contraction *);
+void product_stores(struct schedule *, struct step *, store_visitor *, void *of);
+bool product_may_overwrite(const struct step *, int from, int to);
+bool product_compile(struct plan *, int step, struct failure **);
+void product_show(const struct plan *, int step, const char *by, struct text *); /* by: a library; NULL: patches */
 struct failure *product_outcome(const struct product *);
 struct failure *product_no_room(size_t bytes);
 

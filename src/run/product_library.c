@@ -1,16 +1,17 @@
-/* product_library.c -- products by a CBLAS, where WEFT_BLAS asks for one: f32 and f64, dense rows or columns, and large enough that
- * a call does not matter. Its bits are the library's. What follows goes on with some rows at a time, which caches still hold.
+/* product_library.c -- steps that are products by a CBLAS, where WEFT_BLAS asks for one: f32 and f64, dense rows or columns, and
+ * large enough that a call does not matter (schedule/contraction.c says which). A step is of this kind when it is planned, and the
+ * setting is part of the plan's key. Its bits are the library's. What follows goes on with some rows at a time, which caches hold.
  *
  * Best where the library beats patches. Weft's time over that of OpenBLAS, in turns on one thread: 1.06 at 64^3, 1.01 at 256^3,
  * 0.88 at 1024^3, 0.77 for 8 rows by 4096^2, but 1.17 at 1024^3 of f64. */
 #include "run/product.h"
 #include "backend/blas.h"
 #include "backend/float_mode.h"
-#include "run/eval.h"
 #include "run/memory.h"
 #include "run/pool.h"
+#include "run/show.h"
 
-enum { LEAST_FOR_BLAS = 1 << 15, BLAS_BYTES = 8 << 20 }; /* products; of rows that a kernel goes on with */
+enum { BLAS_BYTES = 8 << 20 }; /* of rows that a kernel goes on with: a call for fewer is slower, the last cache holds no more */
 
 /* Of all rows of a batch, but for addresses. */
 static struct blas_product blas_shape(const struct product *p) {
@@ -25,14 +26,7 @@ static int64_t blas_rows(const struct product *p) {
   return p->c->y.store >= 0 ? p->m : least(p->m, rows < 1 ? 1 : rows);
 }
 
-bool product_is_for_library(const struct product *p) {
-  if (!eval_settings()->blas || p->then || p->c->is_fed || p->a.maker || p->b.maker) return false;
-  if (p->a.dtype != p->reg || p->b.dtype != p->reg || (double)p->m * (double)p->n * (double)p->k < LEAST_FOR_BLAS) return false;
-  struct blas_product b = blas_shape(p);
-  return blas_takes(&b) && (p->c->y.store < 0 || p->y.column == p->size || p->n == 1);
-}
-
-size_t product_library_bytes(const struct product *p) { return p->c->y.store >= 0 ? 0 : padded(blas_rows(p) * p->n * p->size); }
+static size_t bytes_of(const struct product *p) { return p->c->y.store >= 0 ? 0 : padded(blas_rows(p) * p->n * p->size); }
 
 struct going_on { const struct worker *w; int64_t each; int failed; };
 
@@ -61,8 +55,8 @@ static void blas_rows_of(struct worker *w, int threads) {
   }
 }
 
-struct failure *product_run_library(struct product *p, struct run *r) {
-  size_t bytes = product_library_bytes(p);
+static struct failure *multiply(struct product *p, struct run *r) {
+  size_t bytes = bytes_of(p);
   const char *why = blas_load();
   if (why) return fail(WEFT_ERR_FILE, 0, "weft_eval: WEFT_BLAS asks for a library that is not there: %s", why);
   struct worker w = { .p = p, .y = bytes ? memory_take(bytes) : NULL, .cell = { .columns = p->n } };
@@ -76,3 +70,29 @@ struct failure *product_run_library(struct product *p, struct run *r) {
   if (w.y) memory_give(w.y, bytes);
   return p->failed ? product_no_room(bytes) : product_outcome(p);
 }
+
+/* ---- the kind ---- */
+
+static struct failure *run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
+  struct product_kernels kernels;
+  struct product p;
+  if (product_is_empty(plan->schedule->step[i].contraction)) return NULL;
+  product_at(&p, plan, i, r, base, &kernels);
+  return multiply(&p, r);
+}
+
+static int64_t scratch(const struct plan *plan, int i, int threads) {
+  struct product p;
+  (void)threads;
+  product_of(&p, plan->schedule->step[i].contraction);
+  return (int64_t)bytes_of(&p);
+}
+
+static int library_calls(const struct plan *plan, int i) { return !product_is_empty(plan->schedule->step[i].contraction); }
+
+static void show(const struct plan *p, int i, struct text *t) { product_show(p, i, blas_load() ? "no library" : blas_name(), t); }
+
+const struct step_kind step_library_product = {
+  .name = "library", .where = STEP_ON_HOST, .stores = product_stores, .may_overwrite = product_may_overwrite, .drop = kernel_drop,
+  .compile = product_compile, .run = run, .scratch = scratch, .library_calls = library_calls, .show = show,
+};

@@ -45,7 +45,7 @@ static void check_buffer(const struct schedule *s, const struct step *p, int i) 
     if (n == 0) return; /* no element */
     *(x->stride[k] < 0 ? &low : &high) += (n - 1) * x->stride[k];
   }
-  if (p->kind == &step_product && i == p->contraction->cell) return; /* it stands nowhere */
+  if (step_is_product(p) && i == p->contraction->cell) return; /* it stands nowhere */
   INVARIANT(x->store >= 0 && x->store < s->n_stores);
   if (s->store[x->store].leaf >= 0) return; /* leaves are as large as their arrays */
   if (!s->store[x->store].bytes) return;    /* an empty array: its kernel has nothing to do there */

@@ -1,5 +1,6 @@
 /* contraction.c -- products of matrices by patches of a back end: which, on what memory, and how they are turned. */
 #include <string.h>
+#include "backend/blas.h"
 #include "schedule/work.h"
 
 enum {
@@ -103,4 +104,31 @@ bool step_contract(struct work *w, struct contraction *c, const struct item *x) 
   contract_account(w, c);
   step_add_cost(w, (double)node_count(x->node) * (double)weft_dtype_bytes((weft_dtype)x->node->dtype), 0, 1);
   return true;
+}
+
+/* ---- by a library ---- */
+
+enum { LEAST_FOR_LIBRARY = 1 << 15 }; /* products: below, a call and its checks are a good part of the time (64^3 takes 5 us) */
+
+static struct blas_product as_blas(const struct contraction *c) {
+  int row = c->n_batch, column = c->n_batch + 1;
+  const struct binding *a = c->is_turned ? &c->b : &c->a, *b = c->is_turned ? &c->a : &c->b;
+  if (c->is_turned) row = c->n_batch + 1, column = c->n_batch;
+  int64_t m = c->is_turned ? c->n : c->m, n = c->is_turned ? c->m : c->n;
+  return (struct blas_product){ .dtype = kir_register_of(c->a_dtype), .m = m, .n = n, .k = c->k, .a_row = a->stride[row],
+                                .a_column = a->stride[column], .b_row = b->stride[row], .b_column = b->stride[column],
+                                .c_row = c->y.store >= 0 ? c->y.stride[row] : n };
+}
+
+static bool is_for_library(const struct contraction *c) {
+  if (c->feeds || c->is_fed || c->maker[0] || c->maker[1] || (double)c->m * (double)c->n * (double)c->k < LEAST_FOR_LIBRARY)
+    return false;
+  struct blas_product p = as_blas(c);
+  int64_t c_column = c->y.stride[c->n_batch + !c->is_turned];
+  return c->a_dtype == p.dtype && c->b_dtype == p.dtype && blas_takes(&p) && (c->y.store < 0 || c_column == 1 || p.n == 1);
+}
+
+void contractions_to_library(struct schedule *s) {
+  for (int i = 0; i < s->n_steps; i++)
+    if (s->step[i].kind == &step_product && is_for_library(s->step[i].contraction)) s->step[i].kind = &step_library_product;
 }

@@ -274,7 +274,9 @@ static bool make(struct work *w) {
   s->n_leaves = w->n_leaves;
   s->n_targets = w->n_targets;
   if (w->no_memory) return false;
-  if (!fit(w) || !find_outputs(w) || !memory_plan(w) || !gifts_find(w)) return false;
+  if (!fit(w)) return false;
+  if (w->by_library) contractions_to_library(s);
+  if (!find_outputs(w) || !memory_plan(w) || !gifts_find(w)) return false;
   costs_sum(s);
 #ifdef WEFT_HARD
   schedule_check(w);
@@ -291,7 +293,8 @@ struct schedule *schedule_make(struct arena *arena, struct node_list *list, int 
   if (!w || !t) return NULL;
   memcpy(t, target, sizeof *t * (size_t)n_targets);
   *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
-                      .leaf_place = leaf_place, .fuse = o->fuse, .by_patches = o->by_patches, .rewrites = o->rewrites };
+                      .leaf_place = leaf_place, .fuse = o->fuse, .by_patches = o->by_patches, .by_library = o->by_library,
+                      .rewrites = o->rewrites };
   if (make(w)) return w->out;
   schedule_drop_kernels(w->out);
   *failure = w->failure;

@@ -46,6 +46,7 @@ struct schedule {
 struct schedule_options {
   bool fuse;                     /* false: one op a kernel */
   bool by_patches;               /* false: products of matrices are kernels in KIR too */
+  bool by_library;               /* those that a CBLAS can read are its */
   enum rule_tag rewrites;        /* of the bodies of loops */
 };
 struct schedule *schedule_make(struct arena *, struct node_list *list, int n_targets, struct node *const target[],

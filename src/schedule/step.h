@@ -54,7 +54,8 @@ struct step_kind {
   int (*library_calls)(const struct plan *, int step); /* of somebody else's code, as this thread's settings are; NULL: none */
   void (*show)(const struct plan *, int step, struct text *);
 };
-extern const struct step_kind step_kernel, step_product, step_maker, step_replay, step_library, step_host; /* run/ */
+extern const struct step_kind step_kernel, step_product, step_library_product, step_maker, step_replay, step_library,
+  step_host; /* run/ */
 
 struct step_cost {
   int64_t moved_bytes;           /* read and written if nothing stays in a cache */
@@ -85,6 +86,7 @@ struct step {
 /* step.c: steps, whatever kind they are */
 void step_stores(struct schedule *, int step, store_visitor *, void *of); /* what the kind says */
 bool step_writes(struct schedule *, int step, int store);
+static inline bool step_is_product(const struct step *s) { return s->kind == &step_product || s->kind == &step_library_product; }
 static inline void see_store(int *store, enum store_use use, store_visitor *v, void *of) { if (*store >= 0) v(of, store, use); }
 bool step_may_overwrite(const struct step *, int from, int to);  /* see struct step_kind */
 bool step_is_copy_within(const struct step *, int from, int to); /* would move nothing if both were the same memory */

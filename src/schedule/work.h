@@ -51,7 +51,7 @@ struct work {
   struct item *item;
   int n_leaves;
   const struct place *leaf_place;
-  bool fuse, by_patches, no_memory;
+  bool fuse, by_patches, by_library, no_memory;
   enum rule_tag rewrites;
   int most_nodes;             /* in a group */
   bool is_crowded;            /* a kernel would need too many buffers: smaller groups are tried */
@@ -95,6 +95,7 @@ bool contract_is_by_patches(const struct work *, const struct node *);
 bool contract_takes_rows(const struct node *);  /* cells of whole rows are no worse than others */
 bool contract_is_turned(const struct node *);   /* y' = b' a' is computed: few columns */
 struct contraction *contraction_of(struct work *, const struct group *);               /* of its product. NULL: the work fails */
+void contractions_to_library(struct schedule *); /* those that a CBLAS can read become steps of that kind */
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
 void contract_account(struct work *, const struct contraction *); /* to the last step: each operand read once, and the products */
 bool step_contract(struct work *, struct contraction *, const struct item *);
