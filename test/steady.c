@@ -2,6 +2,7 @@
  *
  * Each way to compute the next state is combined with each way to evaluate it. After a few steps, nodes and bytes must stay
  * the same for as many more as one likes; nothing is asked about what is left in the end. */
+#include <stdlib.h>
 #include "graph/node.h"
 #include "run/memory.h"
 #include "values.h"
@@ -355,4 +356,47 @@ TEST(a_chain_of_100000_operations_on_a_million_elements_stores_one_array_for_eac
   EXPECT(memory_used() <= 3 * 4 * SIZE + 1000);
   EXPECT(weft_get(WEFT_BYTES_PEAK) <= 8 * 4 * SIZE);
   weft_scope_discard(s);
+}
+
+/* ---- composed functions ---- */
+
+static weft_array *mean_last(weft_array *x) { return weft_mean(x, -1); }
+static weft_array *softmax_last(weft_array *x) { return weft_softmax(x, -1); }
+static weft_array *log_softmax_last(weft_array *x) { return weft_log_softmax(x, -1); }
+static weft_array *std_first(weft_array *x) { return weft_std(x, 0, 1); }
+static weft_array *rms_norm(weft_array *x) { return weft_rms_norm(x, NULL, 1e-5); }
+static weft_array *layer_norm(weft_array *x) { return weft_layer_norm(x, NULL, NULL, 1e-5); }
+static weft_array *three_factors(weft_array *x) { return weft_einsum("ij,jk,kl->il", 3, (weft_array *[]){ x, x, x }); }
+static weft_array *attended(weft_array *x) { return weft_attention(x, x, x, NULL); }
+static weft_array *gaps(weft_array *x) { return weft_searchsorted(weft_squeeze(weft_slice(x, 0, 0, 1, 1), 0), x, 0); }
+
+static int n_steps_shown(weft_array *y) { return atoi(weft_show(1, &y, "plan")); } /* it begins with "7 steps" */
+
+TEST(composed_functions_leave_nothing_but_their_result_and_the_plan_that_is_shown_is_the_one_that_is_run) {
+  static const struct { const char *name; weft_array *(*f)(weft_array *); } functions[] = {
+    { "mean", mean_last }, { "softmax", softmax_last }, { "log_softmax", log_softmax_last }, { "std", std_first },
+    { "rms_norm", rms_norm }, { "layer_norm", layer_norm }, { "einsum", three_factors }, { "attention", attended },
+    { "searchsorted", gaps }, { "gelu", weft_gelu }, { "silu", weft_silu } };
+  enum { SIZE = 48 };
+  weft_scope *outside = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(SIZE, SIZE), 1);
+  x = weft_add(weft_iota(x, 1), x);
+  EXPECT_OK(weft_eval(1, &x));
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+    weft_scope *s = weft_scope_open();
+    int64_t bytes = weft_get(WEFT_BYTES_USED), nodes = weft_get(WEFT_NODES);
+    weft_array *y = functions[i].f(x);
+    weft_cost cost;
+    EXPECT_OK(weft_plan(1, &y, &cost));
+    if (cost.kernels != n_steps_shown(y))
+      test_fail(__FILE__, __LINE__, "%s: %d steps are planned, %d shown", functions[i].name, (int)cost.kernels, n_steps_shown(y));
+    EXPECT_OK(weft_eval(1, &y));
+    int64_t size = (int64_t)weft_dtype_bytes(weft_dtype_of(y)), left = weft_get(WEFT_BYTES_USED) - bytes;
+    for (int k = 0; k < weft_rank(y); k++) size *= weft_dim(y, k);
+    if (left > size + 64)
+      test_fail(__FILE__, __LINE__, "%s: %lld bytes are left, the result has %lld", functions[i].name, (long long)left, (long long)size);
+    weft_scope_discard(s);
+    EXPECT_INT(weft_get(WEFT_NODES), nodes);
+  }
+  weft_scope_discard(outside);
 }

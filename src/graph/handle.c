@@ -366,6 +366,21 @@ void scope_drop_handles(struct weft_scope *s) {
   }
 }
 
+struct composing composing_begin(void) {
+  struct weft_scope *s = scope_current();
+  return (struct composing){ s, s ? s->handles : NULL };
+}
+
+weft_array *composing_end(struct composing c, weft_array *y) {
+  for (struct weft_array *h = c.scope ? c.scope->handles : c.newest, *older; h != c.newest; h = older) {
+    older = h->next;
+    if (h == y || has_owner(h)) continue;
+    unlink_from(h);
+    if (atomic_fetch_sub(&h->owners, HELD_BY_SCOPE) == HELD_BY_SCOPE) end(h);
+  }
+  return y;
+}
+
 /* Into the scope outside the open one: what belongs further out already stays where it is. Bad arrays move too. */
 weft_array *weft_keep(weft_array *a) {
   struct weft_scope *s = scope_current();

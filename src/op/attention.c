@@ -98,9 +98,5 @@ weft_array *weft_attention(weft_array *q, weft_array *k, weft_array *v, const we
   for (int i = 0; i < 4; i++) if ((i < 3 || in[i]) && !is_ordered("weft_attention", in[i], &bad)) return bad;
   struct failure *why = shapes_wrong(in);
   if (why) return array_failed(why);
-  weft_scope *inside = weft_scope_open(); /* what nobody can ask for need not be kept */
-  if (!inside) return array_of(NULL);
-  weft_array *y = weft_keep(attend_in_groups(q, k, v, in[3], how));
-  weft_scope_discard(inside);
-  return y;
+  return COMPOSED(attend_in_groups(q, k, v, in[3], how));
 }

@@ -17,7 +17,7 @@ static struct failure *axis_wrong(const char *fn, weft_array *x, int *axis) {
   return why;
 }
 
-weft_array *weft_mean(weft_array *x, int axis) {
+static weft_array *mean(weft_array *x, int axis) {
   weft_array *bad;
   if (!is_usable("weft_mean", x, &bad)) return bad;
   struct failure *why = axis_wrong("weft_mean", x, &axis);
@@ -25,6 +25,8 @@ weft_array *weft_mean(weft_array *x, int axis) {
   weft_array *a = raised(x);
   return lowered(weft_div(weft_sum(a, axis), weft_cast(count(a, axis), weft_dtype_of(a))), x);
 }
+
+weft_array *weft_mean(weft_array *x, int axis) { return COMPOSED(mean(x, axis)); }
 
 /* |d|^2, a real number. */
 static weft_array *squared_distance(weft_array *d) {
@@ -46,8 +48,8 @@ static weft_array *variance(const char *fn, weft_array *x, int axis, int64_t ddo
   return weft_cast(after ? after(y) : y, dtype_part(dtype_float(weft_dtype_of(x))));
 }
 
-weft_array *weft_var(weft_array *x, int axis, int64_t ddof) { return variance("weft_var", x, axis, ddof, NULL); }
-weft_array *weft_std(weft_array *x, int axis, int64_t ddof) { return variance("weft_std", x, axis, ddof, weft_sqrt); }
+weft_array *weft_var(weft_array *x, int axis, int64_t ddof) { return COMPOSED(variance("weft_var", x, axis, ddof, NULL)); }
+weft_array *weft_std(weft_array *x, int axis, int64_t ddof) { return COMPOSED(variance("weft_std", x, axis, ddof, weft_sqrt)); }
 
 /* The largest exponent is 0. A row of -inf gives nan, as 0 / 0 should. */
 static weft_array *below_largest(weft_array *a, int axis) {
@@ -71,8 +73,8 @@ static weft_array *softmax(const char *fn, weft_array *x, int axis, weft_array *
   return lowered(finish(below_largest(raised(x), axis), axis), x);
 }
 
-weft_array *weft_softmax(weft_array *x, int axis) { return softmax("weft_softmax", x, axis, divided); }
-weft_array *weft_log_softmax(weft_array *x, int axis) { return softmax("weft_log_softmax", x, axis, log_divided); }
+weft_array *weft_softmax(weft_array *x, int axis) { return COMPOSED(softmax("weft_softmax", x, axis, divided)); }
+weft_array *weft_log_softmax(weft_array *x, int axis) { return COMPOSED(softmax("weft_log_softmax", x, axis, log_divided)); }
 
 static weft_array *last_axis_bad(const char *fn, weft_array *x, weft_array *w) {
   weft_array *bad;
@@ -88,7 +90,7 @@ static weft_array *beside(const char *fn, weft_array *w, weft_array *x) {
   return y;
 }
 
-weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps) {
+static weft_array *rms_norm(weft_array *x, weft_array *w, double eps) {
   weft_array *bad = last_axis_bad("weft_rms_norm", x, w);
   if (bad) return bad;
   weft_array *a = raised(x);
@@ -97,7 +99,9 @@ weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps) {
   return lowered(w ? weft_mul(y, beside("weft_rms_norm", w, x)) : y, x);
 }
 
-weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps) {
+weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps) { return COMPOSED(rms_norm(x, w, eps)); }
+
+static weft_array *layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps) {
   weft_array *bad = last_axis_bad("weft_layer_norm", x, w);
   if (!bad && b) is_ordered("weft_layer_norm", b, &bad);
   if (bad) return bad;
@@ -107,6 +111,8 @@ weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double 
   if (b) y = weft_add(y, beside("weft_layer_norm", b, x));
   return lowered(y, x);
 }
+
+weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps) { return COMPOSED(layer_norm(x, w, b, eps)); }
 
 /* ---- Over several axes ---- */
 
@@ -160,7 +166,7 @@ static struct failure *over_check(reduction *reduce, const struct node *x, int n
   return why ? why : count_check("weft_over", x->rank, x->dims);
 }
 
-weft_array *weft_over(reduction *reduce, weft_array *x, int n, const int axes[]) {
+static weft_array *over(reduction *reduce, weft_array *x, int n, const int axes[]) {
   weft_array *bad;
   bool is_listed[WEFT_RANK_MAX] = { false };
   if (!is_usable("weft_over", x, &bad)) return bad;
@@ -171,3 +177,5 @@ weft_array *weft_over(reduction *reduce, weft_array *x, int n, const int axes[])
   if (chains(reduce) && n) return chained(reduce, x, is_listed);
   return reduce == weft_mean && n ? mean_over(x, is_listed) : merged_over(reduce, x, is_listed);
 }
+
+weft_array *weft_over(reduction *reduce, weft_array *x, int n, const int axes[]) { return COMPOSED(over(reduce, x, n, axes)); }

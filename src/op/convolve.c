@@ -321,7 +321,7 @@ static struct failure *check_all(const struct convolution *c, const struct node 
   return why ? why : check_sizes(c, x, w);
 }
 
-weft_array *weft_conv(weft_array *x, weft_array *w, const weft_conv_options *options) {
+static weft_array *convolved(weft_array *x, weft_array *w, const weft_conv_options *options) {
   struct node *n[2];
   weft_array *bad;
   weft_conv_options o = options ? *options : (weft_conv_options){ 0 };
@@ -337,3 +337,5 @@ weft_array *weft_conv(weft_array *x, weft_array *w, const weft_conv_options *opt
   nodes_release(2, n);
   return conv(&c, x, w);
 }
+
+weft_array *weft_conv(weft_array *x, weft_array *w, const weft_conv_options *options) { return COMPOSED(convolved(x, w, options)); }

@@ -308,7 +308,7 @@ static weft_array *compute(struct einsum *s) {
 
 /* ---- public ---- */
 
-weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) {
+static weft_array *einsum(const char *subscripts, int n, weft_array *const x[]) {
   struct einsum s = { .fn = "weft_einsum", .n = n };
   weft_array *bad;
   if (!subscripts) return array_bad(WEFT_ERR_ARG, "weft_einsum: the subscripts are NULL");
@@ -319,6 +319,8 @@ weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) {
   return compute(&s);
 }
 
+weft_array *weft_einsum(const char *subscripts, int n, weft_array *const x[]) { return COMPOSED(einsum(subscripts, n, x)); }
+
 static struct failure *pairs_check(const struct node *a, const struct node *b, int n, const int i[], const int j[]) {
   struct shape_text s, t;
   for (int k = 0; k < n; k++)
@@ -328,7 +330,7 @@ static struct failure *pairs_check(const struct node *a, const struct node *b, i
   return NULL;
 }
 
-weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]) {
+static weft_array *tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]) {
   struct einsum s = { .fn = "weft_tensordot", .n = 2 };
   weft_array *bad, *x[] = { a, b };
   struct node *node[2];
@@ -357,4 +359,8 @@ weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes
   if (rank > WEFT_RANK_MAX)
     return array_failed(fail(WEFT_ERR_SHAPE, scope_origin(), "weft_tensordot: the result has %d axes", rank));
   return compute(&s);
+}
+
+weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]) {
+  return COMPOSED(tensordot(a, b, n, a_axes, b_axes));
 }

@@ -360,7 +360,7 @@ static weft_array *between(const struct draw *d, weft_array *const end[2]) {
   return weft_maximum(weft_minimum(x, last), whole[0]);
 }
 
-weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *low, weft_array *high) {
+static weft_array *randint(weft_array *key, weft_array *like, weft_array *low, weft_array *high) {
   struct draw d = { .fn = "weft_random_randint", .in = WEFT_F32 };
   struct node *end[2], *n = NULL;
   weft_array *bad, *ends[2] = { low ? low : weft_integer(0), high };
@@ -372,4 +372,8 @@ weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *l
   if (why) return array_of_bad(why, 2, end);
   nodes_release(2, end);
   return random_open(&d, d.fn, key, like, d.rank, d.dims, &bad) ? between(&d, ends) : bad;
+}
+
+weft_array *weft_random_randint(weft_array *key, weft_array *like, weft_array *low, weft_array *high) {
+  return COMPOSED(randint(key, like, low, high));
 }

@@ -75,7 +75,7 @@ weft_array *random_binomial(const struct draw *, weft_array *n, weft_array *p);
   static weft_array *draw_##id(struct draw *);                                                                         \
   weft_array *weft_random_##id(weft_array *key, weft_array *like, weft_array *a) {                                     \
     static const struct distribution d = { "weft_random_" #id, of, 1, { { name_a, range_a, or_a } }, draw_##id };   \
-    return random_drawn(&d, key, like, (weft_array *[]){ a });                                                         \
+    return COMPOSED(random_drawn(&d, key, like, (weft_array *[]){ a }));                                               \
   }                                                                                                                    \
   static weft_array *draw_##id(struct draw *d)
 #define RANDOM2(id, of, name_a, range_a, or_a, name_b, range_b, or_b)                                               \
@@ -84,7 +84,7 @@ weft_array *random_binomial(const struct draw *, weft_array *n, weft_array *p);
     static const struct distribution d = {                                                                             \
       "weft_random_" #id, of, 2, { { name_a, range_a, or_a }, { name_b, range_b, or_b } }, draw_##id                \
     };                                                                                                                 \
-    return random_drawn(&d, key, like, (weft_array *[]){ a, b });                                                      \
+    return COMPOSED(random_drawn(&d, key, like, (weft_array *[]){ a, b }));                                            \
   }                                                                                                                    \
   static weft_array *draw_##id(struct draw *d)
 #define RANDOM3(id, of, name_a, range_a, or_a, name_b, range_b, or_b, name_c, range_c, or_c)                        \
@@ -94,7 +94,7 @@ weft_array *random_binomial(const struct draw *, weft_array *n, weft_array *p);
       "weft_random_" #id, of, 3, { { name_a, range_a, or_a }, { name_b, range_b, or_b }, { name_c, range_c, or_c } }, \
       draw_##id                                                                                                        \
     };                                                                                                                 \
-    return random_drawn(&d, key, like, (weft_array *[]){ a, b, c });                                                   \
+    return COMPOSED(random_drawn(&d, key, like, (weft_array *[]){ a, b, c }));                                         \
   }                                                                                                                    \
   static weft_array *draw_##id(struct draw *d)
 

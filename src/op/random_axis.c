@@ -34,7 +34,7 @@ static struct failure *scores_shape(const char *fn, const struct node *logits, i
 }
 
 /* The largest of logits + gumbel: one kernel, nothing stored. */
-weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_array *logits, int axis) {
+static weft_array *categorical(weft_array *key, weft_array *like, weft_array *logits, int axis) {
   static const char fn[] = "weft_random_categorical";
   struct draw d = { 0 };
   weft_array *bad;
@@ -58,10 +58,14 @@ weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_arra
   return weft_cast(weft_squeeze(weft_argmax(weft_stop_gradient(scores), at), at), as);
 }
 
+weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_array *logits, int axis) {
+  return COMPOSED(categorical(key, like, logits, axis));
+}
+
 /* ---- Shares of a whole ---- */
 
 /* Gamma draws over their sum, by their logarithms. */
-weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array *alpha) {
+static weft_array *dirichlet(weft_array *key, weft_array *like, weft_array *alpha) {
   static const char fn[] = "weft_random_dirichlet";
   struct draw d = { 0 };
   weft_array *bad;
@@ -82,10 +86,14 @@ weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array 
   return weft_cast(weft_softmax(random_gamma(&d, p, 0, 1, true), -1), as);
 }
 
+weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array *alpha) {
+  return COMPOSED(dirichlet(key, like, alpha));
+}
+
 /* ---- How often each ---- */
 
 /* The j-th of those that are left, each with its share of the probability that is left. */
-weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p) {
+static weft_array *multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p) {
   static const char fn[] = "weft_random_multinomial";
   struct node *shape = NULL, *in[2];
   weft_array *bad, *all[2] = { n, p };
@@ -120,4 +128,8 @@ weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_arra
   counts = weft_moveaxis(counts, 0, -1);
   if (!dtype_is_float(as)) counts = weft_where(weft_isnan(counts), number_like(counts, -1), counts);
   return weft_cast(weft_stop_gradient(counts), as);
+}
+
+weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p) {
+  return COMPOSED(multinomial(key, like, n, p));
 }

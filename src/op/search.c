@@ -25,7 +25,7 @@ static struct failure *search_check(const struct node *a, const struct node *v) 
 }
 
 /* The last place that is read is n: it is one behind the elements, so that there is one even if there is none. */
-weft_array *weft_searchsorted(weft_array *a, weft_array *v, int is_right) {
+static weft_array *searchsorted(weft_array *a, weft_array *v, int is_right) {
   struct node *n[2];
   weft_array *bad;
   if (!operands("weft_searchsorted", 2, (weft_array *[]){ a, v }, n, &bad)) return bad;
@@ -47,3 +47,5 @@ weft_array *weft_searchsorted(weft_array *a, weft_array *v, int is_right) {
   weft_loop_close(l);
   return y;
 }
+
+weft_array *weft_searchsorted(weft_array *a, weft_array *v, int is_right) { return COMPOSED(searchsorted(a, v, is_right)); }

@@ -935,11 +935,21 @@ struct plan *eval_plan_leaves(int n, struct node *const target[], enum rule_tag 
   return p;
 }
 
+struct plan *eval_plan_asked(int n, struct node *const target[], struct failure **failure) {
+  struct eval e;
+  if (!begin(&e, n, target, &(struct eval_options){ 0 })) return *failure = no_memory(), NULL;
+  *failure = plan_only(&e, RULE_EXACT, NULL);
+  struct plan *p = *failure ? NULL : e.plan;
+  if (p) plan_retain(p);
+  eval_free(&e);
+  return p;
+}
+
 struct failure *eval_cost(int n, struct node *const target[], weft_cost *out) {
   struct eval e;
   int64_t given = 0;
   if (!begin(&e, n, target, &(struct eval_options){ 0 })) return no_memory();
-  struct failure *f = plan_only(&e, false, &given);
+  struct failure *f = plan_only(&e, RULE_EXACT, &given);
   if (!f) {
     const struct schedule *s = e.plan->schedule;
     *out = (weft_cost){ plan_peak(e.plan, eval_threads()) - given, s->cost.moved_bytes, s->cost.operations, s->n_steps, 0,

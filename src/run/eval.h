@@ -72,7 +72,8 @@ void job_resume(void);                  /* they go on, if need be here and now; 
 /* The plan of a graph whose leaves are ready; leaf not NULL: those, with references, in the order the plan knows. */
 struct plan *eval_plan_leaves(int n, struct node *const target[], enum rule_tag rewrites,
                               int *n_leaves, struct node ***leaf, struct failure **);
-/* What weft_eval would do, storing also what somebody holds and would have to compute again. */
+/* What weft_eval would do, storing also what somebody holds and would have to compute again; and what that costs. */
+struct plan *eval_plan_asked(int n, struct node *const target[], struct failure **);
 struct failure *eval_cost(int n, struct node *const target[], weft_cost *);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
  * the caller meanwhile. */

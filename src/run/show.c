@@ -187,7 +187,7 @@ static const char *kept(struct text *t, struct failure *f) {
   return out ? out : "";
 }
 
-static struct failure *show_nodes(int n, struct node *const node[], const char *what, enum rule_tag rewrites, struct text *t) {
+static struct failure *show_nodes(int n, struct node *const node[], const char *what, struct text *t) {
   struct failure *f = NULL;
   if (!strcmp(what, "graph") || !strcmp(what, "dot")) return show_graph(n, node, what[0] == 'd', t);
   if (!strcmp(what, "value")) {
@@ -196,7 +196,7 @@ static struct failure *show_nodes(int n, struct node *const node[], const char *
   }
   if (!is_of_plans(what))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm, ptx", what);
-  struct plan *p = eval_plan_leaves(n, node, rewrites, NULL, NULL, &f);
+  struct plan *p = eval_plan_asked(n, node, &f);
   if (p) plan_show(p, what, t);
   plan_release(p);
   return f;
@@ -210,7 +210,7 @@ const char *weft_show(int n, weft_array *const a[], const char *what) {
   weft_array *bad;
   if (!f && !arrays_nodes("weft_show", n, a, node, &bad)) f = array_failure("weft_show", 0, bad);
   else if (!f) {
-    f = show_nodes(n, node, what, RULE_EXACT, &t);
+    f = show_nodes(n, node, what, &t);
     nodes_release(n, node);
   }
   mem_free(node);
