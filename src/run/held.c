@@ -1,4 +1,5 @@
 #include "run/held.h"
+#include <string.h>
 #include "base/mem.h"
 #include "graph/dtype.h"
 #include "op/op.h"
@@ -7,6 +8,8 @@
 enum { FAR = 64, SMALL_BYTES = 64 << 10 }; /* FAR operations cost about what one array of memory traffic does; what is small
                                               costs less to store than its kernel costs to launch */
 
+enum { FEW = 32 }; /* nodes of a list that need no memory beside the stack: a single operation costs less than an allocation */
+
 /* By index in the list. */
 struct holding {
   const struct node_list *list;
@@ -14,13 +17,15 @@ struct holding {
   uint8_t *reach;       /* REACHED | FULL */
   int *depth, *most;    /* operations on the longest path to stored values; at most so many lie between. Of long lists only */
   int *seen, *stack;    /* of a search: the last one that came by; nodes still to look at */
+  int few[FEW + FEW / sizeof(int)]; /* uses and reach, of a short list */
 };
 enum { REACHED = 1, FULL = 2 }; /* a path from a target meets nothing held before it; all its elements are computed */
 
 static bool holding_begin(struct holding *s, const struct node_list *l) {
   size_t n = (size_t)l->n + 1;
   bool is_long = l->n > FAR;
-  *s = (struct holding){ .list = l, .uses = mem_alloc((sizeof(int) * (is_long ? 5 : 1) + 1) * n) };
+  s->list = l, s->depth = s->most = s->seen = s->stack = NULL;
+  s->uses = n <= FEW ? memset(s->few, 0, sizeof s->few) : mem_alloc((sizeof(int) * (is_long ? 5 : 1) + 1) * n);
   if (!s->uses) return false;
   int *next = s->uses + n;
   if (is_long) s->depth = next, s->most = next + n, s->seen = next + 2 * n, s->stack = next + 3 * n, next += 4 * n;
@@ -30,7 +35,9 @@ static bool holding_begin(struct holding *s, const struct node_list *l) {
   return true;
 }
 
-static void holding_end(struct holding *s) { mem_free(s->uses); }
+static void holding_end(struct holding *s) {
+  if (s->uses != s->few) mem_free(s->uses);
+}
 
 /* ---- Who holds it ---- */
 
@@ -140,6 +147,7 @@ static int choose(struct holding *s, bool only_looks, int wanted[]) {
 }
 
 static bool put_down(struct held *h, const struct holding *s, int n, const int wanted[]) {
+  if (!n) return true;
   h->node = mem_alloc((sizeof *h->node + sizeof *h->forgets) * (size_t)(n + 1));
   if (!h->node) return false;
   h->forgets = (bool *)(h->node + n + 1);
@@ -153,7 +161,7 @@ static bool put_down(struct held *h, const struct holding *s, int n, const int w
 
 bool held_find(struct held *h, const struct node_list *l, int n, struct node *const target[], bool only_looks) {
   struct holding s;
-  int *wanted = mem_alloc(sizeof *wanted * (size_t)(l->n + 1));
+  int few[FEW], *wanted = l->n <= FEW ? few : mem_alloc(sizeof *wanted * (size_t)(l->n + 1));
   *h = (struct held){ 0 };
   bool ok = holding_begin(&s, l) && wanted;
   if (ok) {
@@ -162,7 +170,7 @@ bool held_find(struct held *h, const struct node_list *l, int n, struct node *co
     ok = put_down(h, &s, choose(&s, only_looks, wanted), wanted);
   }
   holding_end(&s);
-  mem_free(wanted);
+  if (wanted != few) mem_free(wanted);
   return ok;
 }
 
