@@ -1,3 +1,4 @@
+/* blas.c -- loads a CBLAS when somebody asks for one, and finds its functions under any of their usual names: see blas.h. */
 #include "backend/blas.h"
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* arena.c -- blocks of memory that go together: see arena.h. */
 #include "base/arena.h"
 #include <stdint.h>
 #include <string.h>

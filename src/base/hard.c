@@ -1,3 +1,4 @@
+/* hard.c -- what an invariant that does not hold says: see hard.h. */
 #include "base/hard.h"
 #ifdef WEFT_HARD
 #include <string.h>

@@ -1,3 +1,4 @@
+/* mem.c -- the one allocator, whose every allocation can be made to fail: see mem.h. */
 #include "base/mem.h"
 #include <stdatomic.h>
 #include <stdbool.h>

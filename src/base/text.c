@@ -1,3 +1,4 @@
+/* text.c -- texts that grow: see text.h. */
 #include "base/text.h"
 #include <stdio.h>
 #include <stdlib.h>

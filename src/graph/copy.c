@@ -1,4 +1,4 @@
-/* copy.c -- see copy.h.
+/* copy.c -- copies of subgraphs in which some nodes are others: see copy.h.
  *
  * A node is copied if an operand has become another one, or if its sizes mention a symbol that became something else; all
  * others stay as they are and are shared. Where the operands have the sizes they should have after the replacement of

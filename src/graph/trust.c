@@ -1,4 +1,4 @@
-/* trust.c -- see trust.h. */
+/* trust.c -- what was taken on trust about sizes: see trust.h. */
 #include "graph/trust.h"
 #include <string.h>
 #include "base/mem.h"

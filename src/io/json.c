@@ -1,3 +1,4 @@
+/* json.c -- the JSON that headers of files are written in: see json.h. */
 #include "io/json.h"
 #include <string.h>
 #include "base/text.h"

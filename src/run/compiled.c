@@ -1,3 +1,4 @@
+/* compiled.c -- kernels that were compiled, found again by their text: see compiled.h. */
 #include "run/compiled.h"
 #include <pthread.h>
 #include <stdatomic.h>

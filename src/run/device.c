@@ -1,3 +1,4 @@
+/* device.c -- the devices there are, and plans that run on one: see device.h. */
 #include "run/device.h"
 #include <stdatomic.h>
 #include <stdlib.h>

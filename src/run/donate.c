@@ -1,3 +1,4 @@
+/* donate.c -- which leaves die with an evaluation, and their memory for its results: see donate.h. */
 #include "run/donate.h"
 #include <string.h>
 #include "base/mem.h"

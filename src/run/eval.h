@@ -41,9 +41,11 @@ struct eval_settings {
   bool blas, is_known;
 };
 struct eval_settings *eval_settings(void);
-int check_default(void);     /* as the environment says */
-bool blas_default(void);
-int eval_device(const struct node *); /* where it is to be computed: where it is placed, or where this thread says */
+/* Where it is to be computed: where it is placed, or where this thread says. */
+static inline int device_for(const struct node *n, const struct eval_settings *s) {
+  return n->place ? n->place - 1 : s->place ? s->place - 1 : s->device;
+}
+static inline int eval_device(const struct node *n) { return device_for(n, eval_settings()); }
 int eval_threads(void);      /* the most for work started by this thread */
 bool eval_is_to_tell(void);  /* somebody wants to know before work of more than a moment begins */
 void eval_before_long(void); /* calls whom weft_before_long named on this thread */

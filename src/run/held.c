@@ -1,3 +1,4 @@
+/* held.c -- what somebody holds and will want again: see held.h. */
 #include "run/held.h"
 #include <string.h>
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* kernel_step.c -- steps that are one kernel, and what other kinds share with them: see kernel_step.h. */
 #include "run/kernel_step.h"
 #include <alloca.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* key.c -- keys of plans, by the structure of a graph: see key.h. */
 #include "run/key.h"
 #include <pthread.h>
 #include <string.h>

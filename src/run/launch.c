@@ -1,3 +1,4 @@
+/* launch.c -- one run of a compiled kernel, cut for threads, with private copies: see launch.h. */
 #include "run/launch.h"
 #include <string.h>
 #include "backend/float_mode.h"

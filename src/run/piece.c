@@ -1,3 +1,4 @@
+/* piece.c -- kernels that run on part of their axes: see piece.h. */
 #include "run/piece.h"
 #include <alloca.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* plan.c -- plans: made, kept in a table, run. See plan.h. */
 #include "run/plan.h"
 #include <alloca.h>
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* settings.c -- weft_get, weft_set, and what the machine is. */
+/* settings.c -- the settings of a thread: as the environment says, until weft_set says otherwise; and what weft_get tells of the
+ * library and the machine. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/blas.h"
@@ -21,15 +22,35 @@ static int64_t bytes_there(const struct device *d, weft_setting s) {
 
 static bool is_about_bytes(weft_setting s) { return s >= WEFT_BYTES_LIMIT && s <= WEFT_BYTES_PEAK; }
 
-int check_default(void) {
+static int check_default(void) {
   const char *s = getenv("WEFT_CHECK");
   return s && !strcmp(s, "nan") ? 1 : s && !strcmp(s, "inf") ? 2 : 0;
 }
 
-bool blas_default(void) {
+static bool blas_default(void) {
   const char *s = getenv("WEFT_BLAS");
   return s && *s && strcmp(s, "0");
 }
+
+struct eval_settings *eval_settings(void) {
+  static _Thread_local struct eval_settings own;
+  struct eval_settings *s = &own; /* its address is not found twice: that is a call in a shared library */
+  if (!s->is_known)
+    *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .blas = blas_default(),
+                                 .rewrites = RULE_STABLE };
+  return s;
+}
+
+int eval_threads(void) {
+  int asked = eval_settings()->threads;
+  return asked ? asked : pool_threads();
+}
+
+static _Thread_local struct { void (*call)(void *); void *ctx; } before_long;
+
+void weft_before_long(void (*call)(void *ctx), void *ctx) { before_long.call = call, before_long.ctx = ctx; }
+bool eval_is_to_tell(void) { return before_long.call != NULL; }
+void eval_before_long(void) { if (before_long.call) before_long.call(before_long.ctx); }
 
 int64_t weft_get(weft_setting s) {
   const struct device *there = is_about_bytes(s) ? device_numbered(eval_settings()->device) : NULL;

@@ -1,3 +1,4 @@
+/* space.c -- memory of a device taken and given, and copies there and back: see space.h. */
 #include "run/space.h"
 #include <string.h>
 #include "run/memory.h"

@@ -1,3 +1,4 @@
+/* thread.c -- threads of the library: see thread.h. */
 #define _GNU_SOURCE
 #include "run/thread.h"
 #include <sched.h>

@@ -1,3 +1,4 @@
+/* body.c -- the body of a loop as part of a kernel: see body.h. */
 #include "schedule/body.h"
 #include <string.h>
 #include "graph/dtype.h"

@@ -1,3 +1,4 @@
+/* draft.c -- a kernel that is being written: see draft.h. */
 #include "schedule/draft.h"
 #include <string.h>
 #include "graph/dtype.h"

@@ -1,3 +1,4 @@
+/* step.c -- what is asked of steps, whatever kind they are: see step.h. */
 #include "schedule/step.h"
 #include "schedule/work.h"
 

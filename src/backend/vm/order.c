@@ -1,3 +1,4 @@
+/* order.c -- the order of sums in plain C: see order.h. */
 #include "backend/vm/order.h"
 #include "backend/vm/number.h"
 

@@ -1,3 +1,4 @@
+/* cpu.c -- which instructions this processor has, and the system lets us use: see cpu.h. */
 #include "backend/x86/cpu.h"
 #include <cpuid.h>
 #include <stdint.h>

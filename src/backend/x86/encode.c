@@ -1,3 +1,4 @@
+/* encode.c -- bytes of instructions: prefixes, operands, jumps that are filled in later. See encode.h. */
 #include "backend/x86/encode.h"
 #include <string.h>
 #include "base/mem.h"

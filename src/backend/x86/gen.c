@@ -1,3 +1,4 @@
+/* gen.c -- where the code of a kernel begins: see gen.h. */
 #include "backend/x86/gen.h"
 
 void gen_cannot(struct gen *g, const char *why) {

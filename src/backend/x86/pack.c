@@ -1,3 +1,4 @@
+/* pack.c -- panels, copied and transposed in registers: see pack.h. */
 #include "backend/x86/pack.h"
 #include <string.h>
 #include "backend/vm/tile.h"

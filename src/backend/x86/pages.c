@@ -1,3 +1,4 @@
+/* pages.c -- pages that may be executed: see pages.h. */
 #include "backend/x86/pages.h"
 #include <errno.h>
 #include <string.h>

@@ -1,0 +1,273 @@
+/* claim.c -- who computes what. An evaluation claims its targets, all or none, before it runs; then they get their values, or are
+ * as before, or fail. What is claimed nobody else computes; a list of the evaluations under way says whose they are. Leaves that
+ * die with an evaluation give their memory to its results (donate.h). */
+#include "run/evaluation.h"
+#include <string.h>
+#include "base/mem.h"
+#include "run/buffer.h"
+#include "run/pool.h"
+
+/* ---- results ---- */
+
+static struct value *value_new(int rank, struct buffer *buf) {
+  struct value *v = mem_alloc(sizeof *v + sizeof *v->stride * (size_t)rank);
+  if (v) v->buf = buf;
+  return v;
+}
+
+/* A target that is a number: memory of one element that every index reads. */
+static struct value *number_value(const struct node *n, uint64_t bits) {
+  size_t size = weft_dtype_bytes((weft_dtype)n->dtype);
+  struct buffer *b = buffer_new(size);
+  struct value *v = b ? value_new(n->rank, b) : NULL;
+  void *data;
+  if (!v) return buffer_release(b), NULL;
+  buffer_hold(b, NULL, &data, NULL);
+  memcpy(data, &bits, size);
+  buffer_drop(b);
+  return v;
+}
+
+/* Where a leaf begins, in elements of a target that shows it: parts of a complex number are half as long. */
+static int64_t offset_as(const struct node *leaf, weft_dtype d) {
+  return leaf->value->offset * (int64_t)(weft_dtype_bytes((weft_dtype)leaf->dtype) / weft_dtype_bytes(d));
+}
+
+static void value_set(const struct eval *e, const struct run *r, int i, struct value *v) {
+  const struct output *o = &e->plan->schedule->output[i];
+  if (o->is_number) return;
+  const struct store *s = &e->plan->schedule->store[o->place.store];
+  v->buf = buffer_retain(s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
+  v->offset = o->place.offset + (s->leaf >= 0 ? offset_as(e->leaf[s->leaf], (weft_dtype)e->target[i]->dtype) : 0);
+  memcpy(v->stride, o->place.stride, sizeof *v->stride * e->target[i]->rank);
+}
+
+static void free_values(int n, struct value *v[]) {
+  for (int i = 0; i < n; i++) {
+    if (v[i]) buffer_release(v[i]->buf);
+    mem_free(v[i]);
+  }
+}
+
+/* Room for the values of all targets, so that nothing fails once they are computed. */
+static bool values_make(const struct eval *e, struct value *v[]) {
+  bool ok = true;
+  memset(v, 0, sizeof *v * (size_t)e->n);
+  for (int i = 0; ok && i < e->n; i++) {
+    const struct output *o = &e->plan->schedule->output[i];
+    ok = (v[i] = o->is_number ? number_value(e->target[i], o->bits) : value_new(e->target[i]->rank, NULL)) != NULL;
+  }
+  return ok;
+}
+
+/* ---- evaluations under way: who has claimed what ---- */
+
+static struct eval *under_way; /* graph lock */
+
+static void leave(struct eval *e) {
+  if (!e->link) return;
+  *e->link = e->older;
+  if (e->older) e->older->link = e->link;
+  e->link = NULL;
+}
+
+/* Claims the targets for this evaluation, all or none; lock held. */
+bool eval_claim(struct eval *e) {
+  for (int i = 0; i < e->n; i++) if (!node_is_free(e->target[i])) return false;
+  for (int i = 0; i < e->n; i++) node_set_state(e->target[i], NODE_RUNNING);
+  e->thread = eval_settings();
+  e->older = under_way;
+  e->link = &under_way;
+  if (e->older) e->older->link = &e->older;
+  under_way = e;
+  return true;
+}
+
+/* A function of the host that this evaluation calls asks for n, which waits for the function; lock held. In a job nothing is
+ * there to be waited for: jobs come one after the other. */
+static bool waits_for_itself(const struct node *n) {
+  for (const struct eval *e = under_way; e; e = e->older) {
+    if (e->thread != eval_settings()) continue;
+    for (int i = 0; i < e->n; i++) if (job_is_here() || e->target[i] == n) return true;
+  }
+  return false;
+}
+
+struct failure *eval_circle(int n, struct node *const node[]) {
+  for (int i = 0; under_way && i < n; i++)
+    if (!node_has_value(node[i]) && !node_is_free(node[i]) && waits_for_itself(node[i]))
+      return fail(WEFT_ERR_ARG, node[i]->origin, "weft_host: the function asks for what waits for it");
+  return NULL;
+}
+
+/* What is to be checked first is forgotten later. */
+bool eval_may_forget(const struct eval *e, int i) { return e->forgets[i] && !e->settings.check; }
+
+/* A target that shows a part of a file may still fail to be read. */
+static bool shows_file(const struct eval *e) {
+  const struct schedule *s = e->plan->schedule;
+  for (int i = 0; i < e->n; i++) {
+    int leaf = !s->output[i].is_number ? s->store[s->output[i].place.store].leaf : -1;
+    if (leaf >= 0 && buffer_is_mapped(e->leaf[leaf]->value->buf)) return true;
+  }
+  return false;
+}
+
+/* Updates must be all that is left to do, and nothing may fail behind them. */
+bool eval_may_donate(const struct eval *e) {
+  return e->plan->schedule->n_gifts && !e->settings.check && !e->in_background && !job_is_here() && !e->plan->device &&
+         !(e->n_heirs && (e->had_ready || shows_file(e)));
+}
+
+/* Finds the leaves that die. What is seen of the targets by others has no history from now on. Lock held. */
+void eval_donate(struct eval *e) {
+  bool *dies = mem_alloc((size_t)e->n_leaves + 1), *forgets = mem_alloc((size_t)e->n + 1);
+  for (int i = 0; forgets && i < e->n; i++) forgets[i] = eval_may_forget(e, i) && !scope_trace_open();
+  struct donation d = { e->n, e->n_asked, e->target, forgets, e->n_heirs, e->heir, e->n_leaves, e->leaf, dies };
+  if (!dies || !forgets || !donate_find(&d)) {
+    mem_free(dies);
+    mem_free(forgets);
+    return;
+  }
+  e->dies = dies;
+  e->hides = forgets;
+  for (int i = 0; i < e->n; i++)
+    if ((e->hides[i] = forgets[i] && e->target[i]->n_in)) node_hide_history(e->target[i]);
+}
+
+/* The end of what donate began; lock held. */
+void eval_end_donation(struct eval *e, bool is_done) {
+  overwriting_end();
+  heirs_settle(e->n_heirs, e->heir, is_done);
+  for (int i = 0; e->hides && i < e->n; i++) {
+    if (!e->hides[i]) continue;
+    node_show_history(e->target[i]);
+    if (is_done) node_drop_history(e->target[i]);
+  }
+  mem_free(e->hides);
+  e->hides = NULL;
+}
+
+/* The targets are as before they were claimed: a job has still to compute its own. Lock held. */
+void eval_unclaim(struct eval *e) {
+  for (int i = 0; i < e->n; i++)
+    if (node_state_of(e->target[i]) == NODE_RUNNING)
+      node_set_state(e->target[i], e->in_background && i < e->n_asked ? NODE_QUEUED : NODE_LAZY);
+  leave(e);
+  eval_end_donation(e, false);
+}
+
+/* In a child nobody computes them any more; what a job was to compute it will, as the child goes on with it. */
+void eval_after_fork(void) { while (under_way) eval_unclaim(under_way); }
+
+/* All targets get their values. */
+static void publish(struct eval *e, struct run *r, struct value *v[]) {
+  for (int i = 0; i < e->n; i++) value_set(e, r, i, v[i]);
+  graph_lock();
+  for (int i = 0; i < e->n; i++) {
+    struct node *n = e->target[i];
+    if (node_state_of(n) == NODE_READY) continue; /* the same node twice */
+    n->value = v[i];
+    v[i] = NULL;
+    node_set_state(n, NODE_READY);
+    if (eval_may_forget(e, i) && !(e->hides && e->hides[i])) node_forget(n);
+  }
+  eval_end_donation(e, true);
+  leave(e);
+  graph_changed();
+  graph_unlock();
+}
+
+/* A job that somebody else will begin again. */
+static void put_off(struct eval *e) {
+  graph_lock();
+  if (e->link) eval_unclaim(e);
+  graph_changed();
+  graph_unlock();
+}
+
+/* What was asked for in the background fails, unless it was cancelled; everything else is lazy again. */
+void eval_give_up(struct eval *e, struct failure *f) {
+  if (job_is_put_off()) return put_off(e);
+  bool fails = e->in_background && failure_status(f) != WEFT_ERR_CANCELLED;
+  graph_lock(); /* neighbours change e->link when they leave */
+  for (int i = 0; (e->link || e->in_background) && i < e->n; i++) {
+    struct node *n = e->target[i];
+    if (node_state_of(n) != (e->link ? NODE_RUNNING : NODE_QUEUED)) continue;
+    if (fails && i < e->n_asked) n->failure = failure_retain(f);
+    node_set_state(n, fails && i < e->n_asked ? NODE_FAILED : NODE_LAZY);
+  }
+  eval_end_donation(e, false);
+  leave(e);
+  graph_changed();
+  graph_unlock();
+}
+
+void eval_drop_plan(struct eval *e) {
+  nodes_release(e->n_leaves, e->leaf);
+  mem_free(e->leaf);
+  mem_free(e->dies);
+  plan_release(e->plan);
+  e->leaf = NULL, e->dies = NULL, e->n_leaves = 0, e->plan = NULL;
+}
+
+void eval_free(struct eval *e) {
+  eval_drop_plan(e);
+  nodes_release(e->n, e->target);
+  mem_free(e->target);
+  mem_free(e->forgets);
+}
+
+static struct leaf leaf_of(const struct node *n) {
+  weft_dtype t = (weft_dtype)n->dtype;
+  return (struct leaf){ .buf = n->value->buf, .offset = n->value->offset * (int64_t)weft_dtype_bytes(t) };
+}
+
+void eval_leaves(const struct eval *e, struct leaf leaf[]) {
+  for (int i = 0; i < e->n_leaves; i++) {
+    leaf[i] = leaf_of(e->leaf[i]);
+    leaf[i].dies = e->dies && e->dies[i];
+  }
+}
+
+struct failure *eval_run(struct eval *e) {
+  int n_stores = e->plan->schedule->n_stores;
+  struct leaf few[32], *leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
+  struct buffer *some[32], **out = n_stores <= 32 ? some : mem_alloc(sizeof *out * (size_t)n_stores);
+  struct value *one[16], **v = e->n <= 16 ? one : mem_alloc(sizeof *v * (size_t)e->n);
+  bool has_room = v && values_make(e, v);
+  struct failure *f = leaf && out && has_room ? NULL : eval_no_memory();
+  int threads = e->settings.threads ? e->settings.threads : pool_threads();
+  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .out = out };
+  if (!f) {
+    memset(out, 0, sizeof *out * (size_t)n_stores);
+    eval_leaves(e, leaf);
+    if (plan_run(e->plan, &r, &f) == WEFT_OK) publish(e, &r, v);
+    for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
+  }
+  if (v) free_values(e->n, v);
+  if (v != one) mem_free(v);
+  if (leaf != few) mem_free(leaf);
+  if (out != some) mem_free(out);
+  return f;
+}
+
+struct failure *eval_run_or_give_up(struct eval *e) {
+  struct failure *f = eval_run(e);
+  if (f) eval_give_up(e, f);
+  return f;
+}
+
+/* Claims the items, unless somebody has; then runs a plan whose leaves are known. */
+struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int n_leaves, struct node *leaf[]) {
+  bool few[64] = { 0 }, *forgets = n <= 64 ? few : mem_alloc((size_t)n);
+  struct eval e = { .n = n, .n_asked = n, .target = item, .forgets = forgets, .n_leaves = n_leaves, .leaf = leaf, .plan = plan,
+                    .settings = *eval_settings(), .only_targets = true };
+  if (!forgets) return eval_no_memory();
+  graph_lock();
+  bool is_ours = eval_claim(&e);
+  graph_unlock();
+  struct failure *f = is_ours ? eval_run_or_give_up(&e) : NULL;
+  if (forgets != few) mem_free(forgets);
+  return f;
+}

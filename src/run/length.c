@@ -1,0 +1,84 @@
+/* length.c -- loops whose sizes only a run can tell: they run first, with memory for the most steps there can be, and the sizes
+ * that depend on their number of steps or executed length are bound. */
+#include "run/evaluation.h"
+#include <string.h>
+#include "base/mem.h"
+
+/* Items of one loop, evaluated with its capacity for a length (make_program knows). What they need must be clear. */
+static struct failure *eval_unsized(int n, struct node *const target[]) {
+  struct eval e;
+  struct node_list l;
+  struct failure *f = NULL;
+  struct node *loop = target[0]->in[0];
+  if (loop->n_in && eval_nodes(loop->n_in, loop->in, &(struct eval_options){ .only_targets = true }, &f)) return f;
+  if (!eval_begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return eval_no_memory();
+  graph_lock();
+  bool go = false;
+  if (!eval_walk(&l, e.n, e.target)) f = eval_no_memory();
+  else {
+    f = eval_take_leaves(&e, &l) ? eval_find_plan(&e, &l, false) : eval_no_memory();
+    go = !f && eval_claim(&e);
+    node_list_free(&l);
+  }
+  graph_unlock();
+  if (go) f = eval_run_or_give_up(&e);
+  eval_free(&e);
+  return f;
+}
+
+static struct failure *read_integer(struct node *n, int64_t *out) {
+  struct failure *f = NULL;
+  union { int64_t i64; int32_t i32; int16_t i16; int8_t i8; uint64_t u64; uint32_t u32; uint16_t u16; uint8_t u8; } v = { 0 };
+  if (eval_nodes(1, &n, &(struct eval_options){ .only_targets = true }, &f) || value_copy(n, &v, &f)) return f;
+  switch (n->dtype) {
+    case WEFT_I64: *out = v.i64; break;
+    case WEFT_I32: *out = v.i32; break;
+    case WEFT_I16: *out = v.i16; break;
+    case WEFT_I8: *out = v.i8; break;
+    case WEFT_U64: *out = v.u64 > INT64_MAX ? INT64_MAX : (int64_t)v.u64; break;
+    case WEFT_U32: *out = v.u32; break;
+    case WEFT_U16: *out = v.u16; break;
+    default: *out = v.u8;
+  }
+  return NULL;
+}
+
+/* Runs the loop for its items, with memory for the most steps there can be, and binds its length to those it took. */
+static struct failure *run_unsized(struct loop *l, struct node *loop, int n, struct node *const item[]) {
+  struct node **target = mem_alloc(sizeof *target * (size_t)(n + 1)), *length = item_make(loop, l->n_all + l->n_carry);
+  struct failure *f = target && length ? NULL : eval_no_memory();
+  int64_t taken;
+  if (!f) {
+    memcpy(target, item, sizeof *target * (size_t)n);
+    target[n] = length;
+    f = l->is_uneven ? eval_uneven(n + 1, target) : eval_unsized(n + 1, target);
+  }
+  if (!f) f = read_integer(length, &taken);
+  if (!f && l->until && !dim_bind(l->length, taken)) f = eval_no_memory();
+  if (!f) {
+    graph_lock();
+    if (!eval_settle(&(struct node_list){ .node = target, .n = n })) f = eval_no_memory();
+    graph_unlock();
+  }
+  node_release(length);
+  mem_free(target);
+  return f;
+}
+
+/* n is the length of a loop that has run. */
+struct failure *eval_tell_length(struct node *n, dim length) {
+  int64_t taken;
+  struct failure *f = read_integer(n, &taken);
+  return f ? f : dim_bind(length, taken) ? NULL : eval_no_memory();
+}
+
+struct failure *eval_size_loop(int n, struct node *const item[]) {
+  struct node *loop = item[0]->in[0];
+  struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
+  int64_t steps;
+  if (dim_is_known(dim_resolve(l->steps))) return run_unsized(l, loop, n, item);
+  struct failure *f = read_integer(loop->in[0], &steps);
+  if (f) return f;
+  if (steps < 0) return fail(WEFT_ERR_ARG, loop->origin, "weft_loop_open: %lld steps", (long long)steps);
+  return dim_bind(l->steps, steps) ? NULL : eval_no_memory();
+}

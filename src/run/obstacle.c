@@ -1,0 +1,104 @@
+/* obstacle.c -- what is in the way of a plan: a node that fails, one that somebody else computes, a call, a copy to another device,
+ * a size that only a loop which runs can tell; and sizes that have become known. */
+#include "run/evaluation.h"
+#include "base/mem.h"
+#include "graph/shape.h"
+#include "run/device.h"
+
+bool eval_stops(const struct node *n) { return node_has_value(n) || n->op->kind == OP_LEAF || is_known_size(n); }
+
+static struct failure *unusable(const struct node *n) {
+  struct shape_text t;
+  const char *dtype = weft_dtype_name((weft_dtype)n->dtype);
+  if (n->op == &op_bad || node_state_of(n) == NODE_FAILED) return failure_retain(n->failure);
+  if (n->op == &op_input)
+    return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a weft_input %s %s is a name, not a value: call the function", dtype,
+                shape_show(n, &t));
+  if (n->op == &op_loop_var)
+    return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a loop variable %s %s has no value outside its loop", dtype,
+                shape_show(n, &t));
+  return n->op->agree && n->n_in ? n->op->agree(n) : NULL;
+}
+
+/* A result of a loop whose number of steps, or executed length, is to be known before anything is planned: sizes depend on
+ * it, and kernels. Not so that of a branch, or of a loop that only computes its carries. And one of a loop in whose body
+ * sizes are to be known in each step. */
+static bool is_unsized(const struct node *item) {
+  if (item->in[0]->op->kind != OP_LOOP) return false;
+  const struct node *loop = item->in[0];
+  const struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
+  bool runs_blind = l->is_branch || loop_runs_blind(l, l->has_steps && loop->n_in ? loop->in[0] : NULL);
+  return l->is_uneven || !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
+}
+
+/* The length of a loop that must have run before this one, in whose body sizes depend on it. NULL: none is unknown. */
+static struct node *unknown_length(const struct node *loop) {
+  if (!((const struct loop_attr *)loop->attr)->loop->needs_length) return NULL;
+  for (int k = 0; k < loop->n_in; k++) {
+    struct node *n = loop->in[k];
+    if (loop_is_length(n) && !dim_is_known(dim_resolve(((const struct loop_attr *)n->in[0]->attr)->loop->length))) return n;
+  }
+  return NULL;
+}
+
+static bool settle_node(struct node *n) {
+  if (n->op->settle && !n->op->settle(n)) return false;
+  for (int k = 0; k < n->rank; k++) {
+    dim d = n->dims[k], now = dim_resolve(d);
+    if (now == d || !dim_is_known(now)) continue;
+    n->dims[k] = now;
+    dim_release(d);
+  }
+  return true;
+}
+
+/* What a body has captured may have had no size when the loop was made. A body whose sizes are all known is not looked at
+ * again; sizes that differ from step to step are found in each. */
+static bool settle_bodies(struct loop *l) {
+  if (l->is_settled || l->is_uneven) return true;
+  struct node_list list = { 0 };
+  int n = 0;
+  struct node **body = mem_alloc(sizeof *body * (size_t)(l->n_carry + l->n_all + 1));
+  if (!body) return false;
+  for (int k = 0; k < l->n_carry; k++) body[n++] = l->next[k];
+  for (int k = 0; k < l->n_all; k++) body[n++] = l->all[k];
+  if (l->until) body[n++] = l->until;
+  bool ok = walk(&list, n, body, NULL) && eval_settle(&list), is_known = true;
+  int n_vars = l->n_seq + l->n_carry + l->n_const; /* carries and constants stand behind sequences */
+  for (int k = 0; ok && k < n_vars; k++) ok = settle_node(l->seq_var[k]);
+  for (int k = 0; ok && k < list.n; k++) is_known &= node_is_known(list.node[k]);
+  l->is_settled = ok && is_known;
+  node_list_free(&list);
+  mem_free(body);
+  return ok;
+}
+
+bool eval_settle(const struct node_list *l) {
+  for (int i = 0; i < l->n; i++) {
+    if (!settle_node(l->node[i])) return false;
+    if (l->node[i]->op == &op_loop && !settle_bodies(((const struct loop_attr *)l->node[i]->attr)->loop)) return false;
+  }
+  return true;
+}
+
+bool eval_walk(struct node_list *l, int n, struct node *const target[]) {
+  if (!walk(l, n, target, eval_stops)) return false;
+  if (eval_settle(l)) return true;
+  node_list_free(l);
+  return false;
+}
+
+/* Looks through the list: a node that fails, one somebody else is computing, a call, a size only a loop can tell. */
+enum obstacle eval_find_obstacle(const struct node_list *l, struct failure **failure, struct node **which) {
+  enum obstacle found = CLEAR;
+  for (int i = 0; i < l->n; i++) {
+    struct node *n = l->node[i];
+    if ((*failure = unusable(n))) return BLOCKED;
+    if (found == CLEAR && !node_has_value(n) && !node_is_free(n)) found = WAITS;
+    else if (found == CLEAR && n->op == &op_to && eval_moves(n)) found = MOVES, *which = n;
+    else if (found == CLEAR && n->op->kind == OP_CALL && !node_has_value(n)) found = CALLS, *which = n;
+    else if (found == CLEAR && n->op->kind == OP_ITEM && !node_has_value(n) && is_unsized(n)) found = UNSIZED, *which = n;
+    else if (found == CLEAR && n->op->kind == OP_LOOP && unknown_length(n)) found = UNSIZED, *which = unknown_length(n);
+  }
+  return found;
+}

@@ -1,0 +1,133 @@
+/* program.c -- the program of an evaluation: local copies of the graph that its targets need, the leaves that it reads, and the
+ * plan for it, found by its key or made. */
+#include "run/evaluation.h"
+#include <string.h>
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "run/device.h"
+#include "run/held.h"
+#include "run/key.h"
+
+bool eval_add_held(struct eval *e, const struct node_list *l, bool only_looks) {
+  struct held h;
+  if (!held_find(&h, l, e->n, e->target, only_looks)) return false;
+  struct node **target = h.n ? mem_resize(e->target, sizeof *target * (size_t)(e->n + h.n)) : e->target;
+  if (target) e->target = target;
+  bool *forgets = h.n ? mem_resize(e->forgets, (size_t)(e->n + h.n)) : e->forgets;
+  if (forgets) e->forgets = forgets;
+  bool ok = target && forgets;
+  for (int i = 0; ok && i < h.n; i++) {
+    e->forgets[e->n] = h.forgets[i];
+    e->target[e->n++] = node_retain(h.node[i]);
+  }
+  held_free(&h);
+  return ok;
+}
+
+/* Results of a loop that has not run yet have room for the most steps there can be. */
+static dim most_steps(const struct node *item) {
+  return dim_resolve(((const struct loop_attr *)item->in[0]->attr)->loop->steps);
+}
+
+static struct node *local_of(struct program *g, struct node *const made[], const struct node *n, int *n_leaves) {
+  bool leaf = node_has_value(n);
+  struct node *in[64], **ins = n->n_in <= 64 ? in : arena_take(g->arena, sizeof *ins * (size_t)n->n_in);
+  int n_in = leaf || n->op->kind == OP_SIZE ? 0 : n->n_in;
+  if (!ins) return NULL;
+  for (int k = 0; k < n_in; k++) ins[k] = made[n->in[k]->slot];
+  const struct op *op = !leaf ? n->op : n->op == &op_scalar ? &op_scalar : &op_value;
+  size_t attr_bytes = op == &op_value ? 0 : n->attr_bytes;
+  struct node *x = node_local(g->arena, op, (weft_dtype)n->dtype, n->rank, n->dims, n_in, ins, n->attr, attr_bytes);
+  if (!x) return NULL;
+  bool is_of_loop = n->op->kind == OP_ITEM && n->n_in && n->in[0]->op->kind == OP_LOOP;
+  if (is_of_loop && n->rank && !dim_is_known(n->dims[0])) x->dims[0] = most_steps(n);
+  x->origin = n->origin;
+  x->weak = n->weak;
+  if (op == &op_value) {
+    struct place *p = &g->leaf_place[*n_leaves];
+    memcpy(p->stride, n->value->stride, sizeof *p->stride * n->rank);
+    x->value = n->value; /* scalar folding may look at it */
+    x->serial = (uint64_t)(*n_leaves)++;
+  }
+  return x;
+}
+
+/* Local copies of the list; graph lock held. */
+static bool make_program(struct program *g, const struct node_list *l, int n_leaves,
+                         int n, struct node *const target[], enum rule_tag rewrites) {
+  *g = (struct program){ .arena = arena_new(), .n_targets = n, .n_leaves = n_leaves, .rewrites = rewrites };
+  if (!g->arena) return false;
+  g->list.node = arena_take(g->arena, sizeof *g->list.node * (size_t)(l->n + 1));
+  g->target = arena_take(g->arena, sizeof *g->target * (size_t)(n + 1));
+  g->leaf_place = arena_take(g->arena, sizeof *g->leaf_place * (size_t)(n_leaves + 1));
+  bool ok = g->list.node && g->target && g->leaf_place;
+  int leaves = 0;
+  for (int i = 0; ok && i < l->n; i++) {
+    struct node *x = local_of(g, g->list.node, l->node[i], &leaves);
+    ok = x != NULL;
+    if (x) x->slot = i;
+    g->list.node[g->list.n++] = x;
+  }
+  for (int i = 0; ok && i < n; i++) g->target[i] = g->list.node[target[i]->slot];
+  g->list.room = g->list.n;
+  if (!ok) arena_free(g->arena);
+  return ok;
+}
+
+static bool is_open_view(const struct node *n) { return n->op->kind == OP_VIEW && !node_is_known(n); }
+
+/* The first whose sizes, or those of what it reads, are not all numbers: a plan of it would compute nothing, or anything. A loop
+ * that runs blind may have its sequences cut to steps that only its run tells. NULL: there is none. */
+static const struct node *sizeless(const struct program *g) {
+  for (int i = 0; i < g->list.n; i++) {
+    const struct node *n = g->list.node[i];
+    if (is_open_view(n) || n->op->kind == OP_LOOP) continue;
+    if (!node_is_known(n)) return n;
+    for (int k = 0; k < n->n_in; k++) if (is_open_view(n->in[k])) return n->in[k];
+  }
+  for (int i = 0; i < g->n_targets; i++) if (!node_is_known(g->target[i])) return g->target[i];
+  return NULL;
+}
+
+/* What a plan reads; numbers are part of it. */
+static bool is_memory(const struct node *n) { return n->op != &op_scalar && node_has_value(n); }
+
+bool eval_take_leaves(struct eval *e, const struct node_list *l) {
+  int n = 0;
+  for (int i = 0; i < l->n; i++) n += is_memory(l->node[i]);
+  e->leaf = mem_alloc(sizeof *e->leaf * (size_t)(n + 1));
+  if (!e->leaf) return false;
+  for (int i = 0; i < l->n; i++)
+    if (is_memory(l->node[i])) e->leaf[e->n_leaves++] = node_retain(l->node[i]);
+  return true;
+}
+
+struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum rule_tag rewrites) {
+  static _Thread_local struct key key;
+  struct failure *failure = NULL;
+  key_clear(&key);
+  key_int(&key, rewrites);
+  key_int(&key, e->settings.device);
+  key_int(&key, e->settings.blas);
+  key_graph(&key, l, e->n, e->target);
+  if (key.failed) return eval_no_memory();
+  uint64_t hash = hash_bytes(key.bytes, key.n);
+  e->plan = plan_find(key.bytes, key.n, hash);
+  if (e->plan) return NULL;
+  const struct device *device = device_numbered(e->settings.device);
+  struct program g;
+  if (e->settings.device && !device)
+    return device_missing(e->settings.device);
+  if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return eval_no_memory();
+  const struct node *open = sizeless(&g);
+  if (open) failure = fail(WEFT_ERR_INTERNAL, open->origin, "weft_eval: %s is planned before its size is known", open->op->name);
+  if (failure) return arena_free(g.arena), failure;
+  g.device = device;
+  graph_unlock();
+  eval_before_long();
+  e->plan = plan_for(&g, &failure);
+  if (e->plan) plan_keep(e->plan, key.bytes, key.n, hash);
+  graph_lock();
+  return failure;
+}
