@@ -291,7 +291,9 @@ enum { WEFT_ALL = -1000 };
   X(any,       "one true")                                                   \
   X(logsumexp, "log sum e^x")                                                \
   X(argmax,    "i64; first nan, else first largest; ALL: counted row by row") \
-  X(argmin,    "i64, likewise")
+  X(argmin,    "i64, likewise")                                              \
+  X(median,    "the middle one, or the mean of the two; nan wins, and of nothing") \
+  X(nanmedian, "the same of what is no nan")
 
 #define WEFT_ALONG(X)                                                        \
   X(cumsum,    "y_i = sum x_0..i")                                           \
@@ -309,8 +311,22 @@ WEFT_ALONG(WEFT_DECLARE_)
 
 weft_array *weft_sort(weft_array *, int axis);      /* in order, -0 before 0 and nan last; equal ones stay as they stood */
 weft_array *weft_argsort(weft_array *, int axis);   /* where the sorted elements stood, i64 */
+weft_array *weft_topk(weft_array *, int axis, int64_t k);     /* the k that sort puts last, the last first */
+weft_array *weft_argtopk(weft_array *, int axis, int64_t k);  /* where they stood, i64 */
+weft_array *weft_partition(weft_array *, int axis, int64_t k);     /* element k is the one that sort puts there (k < 0: from the
+                                                       end), those before it come before it in that order; each part as it stood */
+weft_array *weft_argpartition(weft_array *, int axis, int64_t k);  /* where they stood, i64 */
 weft_array *weft_searchsorted(weft_array *sorted, weft_array *v, int is_right);  /* how many of the sorted [n] come before each
                                                        v: less than it, or is_right: not more than it; i64 in the shape of v */
+
+/* Quantiles. q is a number or [m], in [0, 1] (a number elsewhere is an error, an element nan); the axis becomes that long, and
+ * WEFT_ALL gives the shape of q. The methods are NumPy's; LOWER, HIGHER, NEAREST, INVERTED_CDF and CLOSEST_OBSERVATION give an element of x in its dtype. */
+typedef enum {
+  WEFT_LINEAR, WEFT_LOWER, WEFT_HIGHER, WEFT_NEAREST, WEFT_MIDPOINT, WEFT_INVERTED_CDF, WEFT_AVERAGED_INVERTED_CDF,
+  WEFT_CLOSEST_OBSERVATION, WEFT_INTERPOLATED_INVERTED_CDF, WEFT_HAZEN, WEFT_WEIBULL, WEFT_MEDIAN_UNBIASED, WEFT_NORMAL_UNBIASED
+} weft_quantile_method;
+weft_array *weft_quantile(weft_array *x, weft_array *q, int axis, weft_quantile_method);     /* nan wins, and of nothing */
+weft_array *weft_nanquantile(weft_array *x, weft_array *q, int axis, weft_quantile_method);  /* of what is no nan */
 
 /* Over several axes as over one that runs through their elements, row by row: weft_over(weft_mean, x, WEFT_AXES(0, -1)).
  * Any function of this kind will do; sums are taken over the last axis first, as those over all axes. */
@@ -437,6 +453,12 @@ WEFT_RANDOM(WEFT_DECLARE1_, WEFT_DECLARE2_, WEFT_DECLARE3_)
 weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_array *logits, int axis);
                                /* an index along the axis, with probability softmax(logits); like: integers, of the shape of logits
                                   without the axis, perhaps with more in front. NULL: one each, i32 */
+weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis);  /* x in a drawn order along the axis; MLX's order */
+weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis);      /* every row along the axis in an order of its own */
+weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x, weft_array *p, int is_once);
+                               /* rows of x, [n,..], so many as like has elements, in its shape (NULL: one); with probability
+                                  p [n] over its sum, of which only what is above 0 counts; NULL: all the same. is_once: no row
+                                  twice; those without a chance come last then */
 weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array *alpha);  /* gamma draws over their sum along the
                                   last axis, with derivatives */
 weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p);  /* how often each of the

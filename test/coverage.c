@@ -94,6 +94,8 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "host", "", "a function of the user's, called with dense arrays: test/host.c" },
   { "sort", "fused", "a step of its own: what is sorted is stored first, and what reads it is another kernel" },
   { "sort", "> 2^31", "not tried: sorting so many takes minutes" },
+  { "select", "fused", "a step of its own: what is selected from is stored first, and what reads it is another kernel" },
+  { "select", "> 2^31", "not tried: so many take minutes" },
   { "broadcast", "fused", read_elsewhere },
   { "as_strided", "fused", read_elsewhere },
   { "windows", "fused", read_elsewhere },

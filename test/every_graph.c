@@ -7,6 +7,7 @@
 #include <string.h>
 #include "graph/function.h"
 #include "op/loop.h"
+#include "op/select.h"
 #include "run/buffer.h"
 
 /* What has been computed of a node: several results only for loops, calls and the like. */
@@ -271,7 +272,7 @@ bool plain_knows(const struct op *op) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
-  case OP_LIBRARY: return op == &op_sort;
+  case OP_LIBRARY: return op == &op_sort || op == &op_select;
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -443,7 +444,11 @@ static bool library(const struct node *n, const struct plain *const in[], struct
   if (!plain_knows(n->op)) return no("%s: the plain evaluator does not know it", n->op->name);
   f->n = 2;
   f->out = room_for(2, sizeof *f->out);
-  for (int k = 0; k < 2; k++) f->out[k] = plain_sort(in[0], in[0]->rank - 1, k);
+  for (int k = 0; k < 2; k++) {
+    struct plain sorted = plain_sort(in[0], in[0]->rank - 1, k);
+    f->out[k] = n->op == &op_sort ? sorted : plain_ranks(&sorted, in[0]->rank - 1, n->attr);
+    if (n->op != &op_sort) plain_free(&sorted);
+  }
   return true;
 }
 

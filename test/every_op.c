@@ -6,6 +6,7 @@
 #include "every_op.h"
 #include "every_recipe.h"
 #include "op/op.h"
+#include "op/select.h"
 #include "test.h"
 #include "values.h"
 
@@ -502,6 +503,23 @@ MAKE(argsort, weft_argsort(x[0], axis))
 PLAIN(sorted) { return (void)c, (void)out, plain_sort(x[0], axis, false); }
 PLAIN(order) { return (void)c, (void)out, plain_sort(x[0], axis, true); }
 
+/* The two in the middle: select's own function, which takes the last axis. */
+static const struct select_attr middle = { .times = 1, .plus = -1, .over = 2, .count = 2 };
+static weft_array *selected(weft_array *x, int axis, int which) {
+  weft_array *y[2];
+  array_select(weft_moveaxis(x, axis, -1), &middle, y);
+  return weft_moveaxis(y[which], -1, axis);
+}
+MAKE(select, selected(x[0], axis, 0))
+MAKE(select_places, selected(x[0], axis, 1))
+static struct plain plain_middle(const struct plain *x, int axis, bool is_order) {
+  struct plain sorted = plain_sort(x, axis, is_order), y = plain_ranks(&sorted, axis, &middle);
+  plain_free(&sorted);
+  return y;
+}
+PLAIN(select) { return (void)c, (void)out, plain_middle(x[0], axis, false); }
+PLAIN(select_places) { return (void)c, (void)out, plain_middle(x[0], axis, true); }
+
 static const struct call calls[] = {
 #define E(n, on, name) { #name, #name, n, on, 0, make_##name, by_element },
   E(1, 'n', neg) E(1, 'a', abs) E(1, 'a', sqrt) E(1, 'a', rsqrt) E(1, 'a', exp) E(1, 'a', log) E(1, 'a', log1p) E(1, 'a', tanh)
@@ -533,6 +551,7 @@ static const struct call calls[] = {
 #undef P
   { "cast", "random_bits", 1, 'i', 0, make_random_bits, plain_random_bits },
   { "sort", "sort", 1, 'a', 1, make_sort, plain_sorted }, { "sort", "argsort", 1, 'a', 1, make_argsort, plain_order },
+  { "select", "select", 1, 'a', 1, make_select, plain_select }, { "select", "select places", 1, 'a', 1, make_select_places, plain_select_places },
   { "iota", "iota", 1, 'n', 1, make_iota, plain_iota_ }, { "size", "size", 1, 'a', 1, make_size, plain_size },
   { "reshape", "reshape", 1, 'a', 0, make_flat, plain_flat }, { "transpose", "transpose", 1, 'a', 0, make_turn, plain_turn },
   { "slice", "slice", 1, 'a', 1, make_odd, plain_odd }, { "slice", "flip", 1, 'a', 1, make_flip, plain_flip },
@@ -593,7 +612,7 @@ static bool takes(const struct call *c, weft_dtype t) {
 
 /* What needs an order of numbers, or bits, takes no complex ones and says so. */
 static bool takes_complex(const struct call *c) {
-  static const char *const ordered[] = { "max", "min", "argmax", "argmin", "sort", "argsort", "logsumexp", "cummax", "cummin", "put min", "put max",
+  static const char *const ordered[] = { "max", "min", "argmax", "argmin", "sort", "argsort", "select", "select places", "logsumexp", "cummax", "cummin", "put min", "put max",
                                          "scatter min", "scatter max", "log_softmax", "softplus", "silu", "gelu", "gelu_approx" };
   for (size_t i = 0; i < sizeof ordered / sizeof *ordered; i++)
     if (!strcmp(c->name, ordered[i])) return false;
@@ -767,7 +786,8 @@ D(sum, weft_mul(weft_sum(matrix(x), 0), weft_sum(matrix(x), 0))) D(row_sum, weft
 D(prod, weft_prod(matrix(x), 0)) D(max, weft_max(matrix(x), 1)) D(min, weft_min(matrix(x), 0))
 D(logsumexp, weft_logsumexp(matrix(x), 1)) D(column_logsumexp, weft_logsumexp(matrix(x), 0)) D(mean, weft_mean(weft_mul(x, x), 0))
 D(softmax, weft_softmax(matrix(x), 1)) D(cumsum, weft_exp(weft_cumsum(matrix(x), 1)))
-D(sort, weft_exp(weft_sort(matrix(x), 1))) D(sort_columns, weft_mul(weft_sort(matrix(x), 0), matrix(x)))
+D(sort, weft_exp(weft_sort(matrix(x), 1))) D(topk, weft_exp(weft_topk(matrix(x), 1, 2))) D(median, weft_exp(weft_median(matrix(x), 0))) D(quantile, weft_exp(weft_quantile(matrix(x), weft_scalar(0.3), 1, WEFT_LINEAR)))
+D(sort_columns, weft_mul(weft_sort(matrix(x), 0), matrix(x)))
 D(cumprod, weft_cumprod(matrix(x), 1)) D(cummax, weft_cummax(matrix(x), 1)) D(cummin, weft_cummin(matrix(x), 1))
 D(reshape, weft_exp(weft_reshape(matrix(x), WEFT_DIMS(3, 2)))) D(broadcast, weft_exp(weft_broadcast(x, WEFT_DIMS(2, N))))
 D(transpose, weft_exp(weft_transpose(matrix(x), NULL))) D(slice, weft_exp(weft_slice(x, 0, 4, 0, -2)))
@@ -812,7 +832,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
   A(lgamma) A(gamma) A(digamma) A(trigamma) S(erfcx) S(erfcinv) S(ndtr) S(ndtri) S(log_ndtr) S(log1mexp) S(logit) S(sinc) S(i0) S(i0e) S(i1) S(i1e) S(j0) S(j1) A(xlogy) A(xlog1py) A(zeta) A(polygamma)
   A(beta) A(betaln) A(gammainc) A(gammaincc) A(betainc) A(gammainc_da) A(betainc_da)
   S(sign) S(floor) S(ceil) S(trunc) S(round) S(floor_divide) S(remainder) S(fmod) S(add) S(sub) S(mul) S(div) S(maximum) S(minimum)
-  S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum) S(sort) S(sort_columns)
+  S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum) S(sort) S(sort_columns) S(topk) S(median) S(quantile)
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
   S(as_strided) S(windows) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "op/select.h"
 #include "backend/backend.h"
 #include "truth.h"
 
@@ -807,6 +808,20 @@ struct plain plain_sort(const struct plain *x, int axis, bool is_order) {
     }
   }
   free(from);
+  return y;
+}
+
+/* The ranks of what is sorted; those beyond an end are the element there. */
+struct plain plain_ranks(const struct plain *sorted, int axis, const struct select_attr *a) {
+  int64_t n = sorted->dims[axis], dims[PLAIN_RANK], at[PLAIN_RANK], first = (int64_t)floor((double)(n * a->times + a->plus) / (double)a->over);
+  for (int k = 0; k < sorted->rank; k++) dims[k] = k == axis ? a->count : sorted->dims[k];
+  struct plain y = plain_new(sorted->dtype, sorted->rank, dims);
+  size_t size = weft_dtype_bytes(y.dtype);
+  for (int64_t i = 0; n && i < y.count; i++) {
+    plain_index(&y, i, at);
+    at[axis] = first + at[axis] < 0 ? 0 : first + at[axis] >= n ? n - 1 : first + at[axis];
+    memcpy((char *)y.data + (size_t)i * size, (char *)sorted->data + (size_t)plain_at(sorted, at) * size, size);
+  }
   return y;
 }
 

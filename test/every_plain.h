@@ -65,5 +65,7 @@ extern const char *plain_missing; /* the last op that was asked for and has no r
 
 void plain_end(void);     /* gives back what exp and its like have compiled */
 extern int64_t plain_off; /* results of mathematical functions more than 4 ulp off libm, and wrong remainders, so far */
+struct select_attr;
+struct plain plain_ranks(const struct plain *sorted, int axis, const struct select_attr *); /* of what is sorted along the axis */
 
 #endif

@@ -488,6 +488,17 @@ STORY(library_steps, every_allocation_of_a_library_step_may_fail) {
   return status ? status : read_to(out + 12, weft_cast(weft_argsort(y, 0), WEFT_F32), 12);
 }
 
+/* Selecting: ranks of a mapped row and what is composed of them, and draws by order. */
+STORY(order, every_allocation_of_what_is_ordered_may_fail) {
+  weft_array *x = floats(WEFT_DIMS(3, 4)), *row = floats(WEFT_DIMS(4)), *middle = weft_median(row, 0), *mapped, *dx;
+  weft_array *y = weft_add(weft_topk(x, 1, 2), weft_quantile(x, weft_scalar(0.4), 1, WEFT_LINEAR)), *key = weft_random_key(3);
+  weft_map(1, &row, &x, 1, &middle, &mapped);
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &dx);
+  weft_status status = read_to(out, weft_add(weft_add(dx, mapped), weft_partition(x, 0, 1)), 12);
+  weft_array *drawn = weft_random_choice(key, row, weft_random_shuffle(key, weft_random_permutation(key, x, 0), 1), NULL, 0);
+  return status ? status : read_to(out + 12, weft_mean(weft_nanquantile(drawn, weft_scalar(0.5), -1, WEFT_HAZEN), WEFT_ALL), 1);
+}
+
 static int add_one(void *ctx, const weft_block in[], const weft_block out[]) {
   (void)ctx;
   for (int64_t i = 0; i < 4; i++) ((float *)out[0].data)[i] = ((const float *)in[0].data)[i] + 1;

@@ -130,6 +130,25 @@ MAKE(sort) { /* not in smooth programs: equal elements have no derivative */
   int64_t axis = signed_axis(p, a, any_axis(p, a));
   return ok(grow(p, kind, 1, &a, 1, &axis));
 }
+BUILD(topk) { return weft_topk(in[0], (int)s->p[0], s->p[1]); }
+BUILD(argtopk) { return weft_argtopk(in[0], (int)s->p[0], s->p[1]); }
+BUILD(partition) { return weft_partition(in[0], (int)s->p[0], s->p[1]); }
+BUILD(argpartition) { return weft_argpartition(in[0], (int)s->p[0], s->p[1]); }
+MAKE(rank) { /* k = 0 of a size that is not known, else up to its end and from it */
+  int a = pick(p, REAL | RANK_1 | FULL);
+  if (a < 0 || p->is_smooth) return false;
+  int axis = any_axis(p, a);
+  int64_t n = is_known(form(p, a)) ? form(p, a)->dims[axis] : 1, k = any(p, (uint32_t)n);
+  if (kind->one == build_partition || kind->one == build_argpartition) k -= once_in(p, 2) ? n : 0;
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ signed_axis(p, a, axis), k }));
+}
+BUILD(quantile) { return weft_quantile(in[0], s->p[2] ? in[1] : weft_scalar(0.3), (int)s->p[0], (weft_quantile_method)s->p[1]); }
+BUILD(nanquantile) { return weft_nanquantile(in[0], s->p[2] ? in[1] : weft_scalar(0.7), (int)s->p[0], (weft_quantile_method)s->p[1]); }
+MAKE(quantile) {
+  int a = pick(p, REAL | RANK_1 | FULL), q = leaf(p, WEFT_F64, 1, (int64_t[]){ 3 });
+  if (a < 0 || p->is_smooth) return false;
+  return ok(grow(p, kind, 2, (int[]){ a, q }, 3, (int64_t[]){ once_in(p, 4) ? WEFT_ALL : any_axis(p, a), any(p, WEFT_NORMAL_UNBIASED + 1), any(p, 2) }));
+}
 MAKE(search) {
   int a = pick(p, REAL | RANK_1 | SMALL | KNOWN), v = pick(p, REAL | KNOWN);
   if (a < 0 || v < 0 || p->is_smooth) return false;
@@ -443,6 +462,9 @@ BUILD(random1) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array
 BUILD(random2) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], weft_scalar(0.5), weft_scalar(0.75)); }
 BUILD(random3) { return ((weft_array *(*)(weft_array *, weft_array *, weft_array *, weft_array *, weft_array *))s->row->function)(in[0], in[1], weft_scalar(0.5), weft_scalar(0.75), weft_scalar(2)); }
 BUILD(random_categorical) { return weft_random_categorical(in[0], NULL, in[1], -1); }
+BUILD(random_permutation) { return weft_random_permutation(in[0], in[1], 0); }
+BUILD(random_shuffle) { return weft_random_shuffle(in[0], in[1], -1); }
+BUILD(random_choice) { return weft_random_choice(in[0], weft_full(WEFT_I32, WEFT_DIMS(1), 0), in[1], NULL, weft_rank(in[1]) > 1); }
 BUILD(random_dirichlet) { return weft_random_dirichlet(in[0], NULL, weft_add(weft_mul(in[1], in[1]), weft_scalar(0.5))); }
 BUILD(random_multinomial) { return weft_random_multinomial(in[0], NULL, weft_integer(5), weft_add(weft_mul(in[1], in[1]), weft_scalar(0.5))); }
 extern const struct kind kind_random_key;
@@ -544,7 +566,8 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
 /* name, weight, is_smooth, how it is chosen */
 #define ROWS(X)                                                                                                              \
   X(where, 4, true, where) X(fma, 3, true, fma) X(betainc, 2, false, betainc) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
-  X(sort, 3, false, sort) X(argsort, 1, false, sort) X(searchsorted, 1, false, search)                                       \
+  X(sort, 3, false, sort) X(argsort, 1, false, sort) X(searchsorted, 1, false, search) X(topk, 1, false, rank) X(argtopk, 1, false, rank) \
+  X(partition, 1, false, rank) X(argpartition, 1, false, rank) X(quantile, 1, false, quantile) X(nanquantile, 1, false, quantile)                                        \
   X(var, 2, true, var) X(std, 1, true, var) X(over, 3, true, over)                                                            \
   X(reshape, 5, true, reshape) X(reshape_like, 2, true, like) X(broadcast, 5, true, broadcast)                                \
   X(broadcast_like, 2, true, like) X(transpose, 5, true, transpose) X(moveaxis, 2, true, two_axes)                            \
@@ -561,7 +584,8 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(sized, 2, true, sized) X(arange, 1, true, series) X(linspace, 1, true, series) X(eye, 1, true, series) X(tri, 1, true, series) \
   X(windows, 3, true, windows) X(conv, 3, true, conv) X(random_split, 1, false, random_split)                                \
   X(random_bits, 2, false, random) X(random_randint, 1, false, random)                                                       \
-  X(random_categorical, 1, false, random_axis) X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
+  X(random_categorical, 1, false, random_axis) X(random_permutation, 1, false, random_axis) X(random_shuffle, 1, false, random_axis) X(random_choice, 1, false, random_axis) \
+  X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
   X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
 ROWS(X)

@@ -52,6 +52,10 @@ F(f_softmax) { return weft_softmax(x[0], 0); }
 F(f_argmax) { return weft_mul(x[0], weft_cast(weft_argmax(x[0], 1), WEFT_F64)); }
 F(f_sort) { return weft_sort(x[0], 1); }
 F(f_sort_column) { return weft_sort(x[0], 0); }
+F(f_topk) { return weft_topk(x[0], 1, 2); }
+F(f_median) { return weft_median(x[0], 1); }
+F(f_partition) { return weft_partition(x[0], 0, 1); }
+F(f_quantile) { return weft_quantile(x[0], weft_scalar(0.3), 1, WEFT_HAZEN); }
 F(f_argsort) { return weft_mul(weft_cast(weft_argsort(x[0], 1), WEFT_F64), x[0]); }
 F(f_cumsum) { return weft_cumsum(x[0], 1); }
 F(f_cumprod) { return weft_cumprod(x[0], 1); }
@@ -158,6 +162,10 @@ static const struct rule_case cases[] = {
   { "sort", f_sort, 1, ONE },
   { "sort_column", f_sort_column, 1, ONE },
   { "argsort", f_argsort, 1, ONE },
+  { "topk", f_topk, 1, ONE },
+  { "median", f_median, 1, ONE },
+  { "partition", f_partition, 1, ONE },
+  { "quantile", f_quantile, 1, ONE },
   { "cumsum", f_cumsum, 1, ONE },
   { "cumprod", f_cumprod, 1, ONE },
   { "cumprod_zero", f_cumprod_zero, 1, ONE },

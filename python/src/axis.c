@@ -164,6 +164,53 @@ weft_array *call_sort(const struct name *row, PyObject *const arg[]) {
   return ((along)row->function)(arg[1] == Py_None ? weft_reshape(x, 1, (int64_t[]){ WEFT_ANY }) : x, axis);
 }
 
+/* (a, k, axis) */
+weft_array *call_rank(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int axis = 0;
+  int64_t k;
+  if (!x || convert_integer(arg[1], &k) || (arg[2] != Py_None && axis_parse(arg[2], weft_rank(x), &axis))) return NULL;
+  if (arg[2] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+  return ((weft_array * (*)(weft_array *, int, int64_t)) row->function)(x, axis, k);
+}
+
+static const char *const methods[] = { "linear", "lower", "higher", "nearest", "midpoint", "inverted_cdf", "averaged_inverted_cdf",
+  "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased", "normal_unbiased" };
+
+static int method_parse(PyObject *o) {
+  for (int i = 0; PyUnicode_Check(o) && i < (int)(sizeof methods / sizeof *methods); i++)
+    if (!PyUnicode_CompareWithASCIIString(o, methods[i])) return i;
+  PyErr_Format(PyExc_ValueError, "quantile: there is no method %R", o);
+  return -1;
+}
+
+static _Thread_local struct { weft_array *(*function)(weft_array *, weft_array *, int, weft_quantile_method); weft_array *q; int method; } share;
+static weft_array *share_along(weft_array *x, int axis) {
+  return share.function(x, share.q, axis, (weft_quantile_method)share.method);
+}
+
+/* (a, q, axis, keepdims, method): the axes of q come first */
+weft_array *call_quantile(const struct name *row, PyObject *const arg[]) {
+  weft_dtype exact = WEFT_F64;
+  int is_number = PyFloat_Check(arg[1]) || PyLong_Check(arg[1]);
+  weft_array *x = convert_array(arg[0], NULL, 0), *q = !x ? NULL : is_number ? convert_operand(arg[1]) : convert_array(arg[1], &exact, 0);
+  if (!q || (share.method = method_parse(arg[4])) < 0) return NULL;
+  share.function = (weft_array * (*)(weft_array *, weft_array *, int, weft_quantile_method)) row->function;
+  if (weft_rank(q) != 1) {
+    share.q = q;
+    return reduced(share_along, weft_rank(x) ? x : weft_unsqueeze(x, 0), arg[2], arg[3]);
+  }
+  int64_t m = weft_dim(q, 0);
+  weft_array *each[64], *all = NULL;
+  if (m > 64) return PyErr_Format(PyExc_ValueError, "quantile: 64 shares are the most, not %lld", (long long)m), NULL;
+  for (int64_t i = 0; i < m; i++) {
+    share.q = weft_at(q, 0, weft_integer(i));
+    if (!(each[i] = reduced(share_along, weft_rank(x) ? x : weft_unsqueeze(x, 0), arg[2], arg[3]))) return NULL;
+  }
+  all = weft_stack(0, (int)m, each);
+  return all;
+}
+
 /* (a, v, side) */
 weft_array *call_searchsorted(const struct name *row, PyObject *const arg[]) {
   int is_left = PyUnicode_Check(arg[2]) && !PyUnicode_CompareWithASCIIString(arg[2], "left");

@@ -35,7 +35,7 @@ const char *names_of_c(const char *c, size_t n); /* the public name of weft_ and
 name_call call_unary, call_binary, call_ternary, call_positive, call_clip, call_round, call_degrees, call_radians;
 name_call call_isclose, call_allclose, call_array_equal;
 name_call call_reduce, call_reduce_in, call_arg, call_running, call_running_in, call_softmax, call_log_softmax, call_var;
-name_call call_sort, call_searchsorted, call_size, call_sized, call_window, call_windows, call_conv;
+name_call call_sort, call_rank, call_quantile, call_searchsorted, call_size, call_sized, call_window, call_windows, call_conv;
 name_call call_reshape, call_broadcast_to, call_transpose, call_moveaxis, call_swapaxes, call_squeeze, call_expand_dims;
 name_call call_flatten, call_ravel, call_flip, call_astype, call_join, call_as_strided, call_pad, call_repeat, call_tile, call_roll;
 name_call call_diag, call_diagonal, call_trace, call_triangle;

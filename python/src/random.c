@@ -88,6 +88,37 @@ static weft_array *call_categorical(const struct name *row, PyObject *const arg[
   return weft_random_categorical(key, weft_full(WEFT_I32, rank, dims, 0), logits, (int)axis);
 }
 
+/* (key, x, axis); of a number n: of 0 .. n - 1, by its order */
+static weft_array *call_ordered(const struct name *row, PyObject *const arg[]) {
+  int64_t axis, n;
+  weft_array *key = convert_operand(arg[0]);
+  if (!key || convert_integer(arg[2], &axis)) return NULL;
+  if (axis < -WEFT_RANK_MAX || axis >= WEFT_RANK_MAX)
+    return PyErr_Format(PyExc_ValueError, "there is no axis %lld", (long long)axis), NULL;
+  if (PyLong_Check(arg[1]) && !PyBool_Check(arg[1])) {
+    if (convert_integer(arg[1], &n)) return NULL;
+    return weft_argsort(weft_random_bits(key, weft_full(WEFT_U32, 1, &n, 0)), 0);
+  }
+  weft_array *x = convert_operand(arg[1]);
+  return x ? ((weft_array * (*)(weft_array *, weft_array *, int)) row->function)(key, x, (int)axis) : NULL;
+}
+
+/* (key, a, shape, replace, p) */
+static weft_array *call_choice(const struct name *row, PyObject *const arg[]) {
+  int64_t n, dims[WEFT_RANK_MAX];
+  int rank = 0, is_replaced = PyObject_IsTrue(arg[3]);
+  weft_array *key = convert_operand(arg[0]), *x = NULL, *p = NULL;
+  (void)row;
+  if (!key || is_replaced < 0) return NULL;
+  if (PyLong_Check(arg[1]) && !PyBool_Check(arg[1])) {
+    if (convert_integer(arg[1], &n)) return NULL;
+    x = weft_iota(weft_full(WEFT_I64, 1, &n, 0), 0);
+  } else if (!(x = convert_operand(arg[1]))) return NULL;
+  if (arg[4] != Py_None && !(p = convert_operand(arg[4]))) return NULL;
+  if (arg[2] != Py_None && convert_shape(arg[2], &rank, dims)) return NULL;
+  return weft_random_choice(key, weft_full(WEFT_I32, rank, dims, 0), x, p, !is_replaced);
+}
+
 /* ---- The table ---- */
 
 #define LAST ", *, shape=None, dtype=None, like=None)"
@@ -143,6 +174,13 @@ const struct name random_names[] = {
   ROW(categorical, "(key, logits, axis=-1, *, shape=None)", call_categorical,
       "an index along the axis, with probability softmax(logits); shape: that of logits without the axis, or with more in front",
       "categorical(weft.random.key(8), [[0.0, 100.0], [100.0, 0.0]])", "[1, 0]"),
+  ROW(permutation, "(key, x, axis=0)", call_ordered, "x in a drawn order along the axis; of a number n: 0 .. n - 1 in that order",
+      "permutation(weft.random.key(1), 1)", "[0]"),
+  ROW(shuffle, "(key, x, axis=-1)", call_ordered, "x with every row along the axis in an order of its own",
+      "shuffle(weft.random.key(1), [[5, 5]])", "[[5, 5]]"),
+  ROW(choice, "(key, a, shape=None, replace=True, p=None)", call_choice,
+      "rows of a, or numbers below a, with probability p over its sum; replace=False: none of them twice",
+      "choice(weft.random.key(1), [7], shape=2)", "[7, 7]"),
   DRAW1(dirichlet, "alpha", "gamma draws over their sum, along the last axis", "[], "),
   DRAW2(multinomial, "n", "p", "how often each of the kinds along the last axis of p was drawn in n trials", "5, [], "),
   { 0 },

@@ -17,7 +17,7 @@ TYPES = {"axis": "_Axis", "keepdims": "bool", "dtype": "_DtypeLike", "reverse": 
          "axis2": "int", "source": "int", "destination": "int", "start_axis": "int", "end_axis": "int", "arrays": "Sequence[_ArrayLike]",
          "mode": "str", "copy": "Optional[bool]", "equal_nan": "bool", "rtol": "float", "atol": "float", "eps": "float", "subscripts": "str",
          "on": "Sequence[_ArrayLike]", "scale": "Optional[float]", "pad_width": "Any", "indices_or_sections": "Any", "reps": "_Shape",
-         "repeats": "Any", "shift": "Any", "strides": "Any", "side": "str", "stride": "_Shape", "padding": "Any", "dilation": "_Shape", "groups": "int", "flip": "bool", "spread": "_Shape", "arrays_and_dtypes": "Any", "x": "Any"}
+         "repeats": "Any", "shift": "Any", "strides": "Any", "side": "str", "kth": "int", "method": "str", "stride": "_Shape", "padding": "Any", "dilation": "_Shape", "groups": "int", "flip": "bool", "spread": "_Shape", "arrays_and_dtypes": "Any", "x": "Any"}
 RETURNS = {"split": "List[array]", "result_type": "Dtype"}
 
 

@@ -20,7 +20,7 @@ def test_functions_that_weft_has_take_its_arrays(f):
 
 
 @pytest.mark.parametrize("f", [lambda a: np.cbrt(a), lambda a: np.linalg.norm(a), lambda a: np.histogram(a)[0], lambda a: np.add.accumulate(a),
-                               lambda a: np.copysign(a, -1), lambda a: np.median(a)])
+                               lambda a: np.copysign(a, -1), lambda a: np.ptp(a)])
 def test_functions_that_weft_has_not_are_numpys(f):
     got = f(weft.array(A))
     assert not isinstance(got, weft.array)

@@ -53,3 +53,83 @@ def test_places_in_what_is_sorted():
     for side in ("middle", None, 1):
         with pytest.raises(ValueError, match="'left' or 'right'"):
             weft.searchsorted([1], 1, side)
+
+
+# ---- ranks ----
+
+TIES = np.array([[3.0, 1.0, np.nan, 1.0, -0.0, 0.0], [2.0, 2.0, 2.0, 7.0, -np.inf, np.inf]])
+METHODS = ["linear", "lower", "higher", "nearest", "midpoint", "inverted_cdf", "averaged_inverted_cdf", "closest_observation",
+           "interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased", "normal_unbiased"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint16", "int32", "int64", "uint64", "bool"])
+def test_the_largest_and_partitions_have_the_elements_that_a_sort_puts_there(dtype, rng):
+    for shape in ((7,), (3, 50), (4, 1), (2, 3, 900)):
+        x = rng.integers(0, 40, shape).astype(dtype)
+        n, order = shape[-1], np.argsort(x, -1, kind="stable")
+        for k in {0, 1, n // 2, n}:
+            np.testing.assert_array_equal(np.asarray(weft.topk(x, k)), np.sort(x, -1)[..., n - k:][..., ::-1])
+            np.testing.assert_array_equal(np.asarray(weft.argtopk(x, k)), order[..., n - k:][..., ::-1])
+        for k in {0, n // 3, n - 1, -1, -n}:
+            got, at = np.asarray(weft.partition(x, k)), np.asarray(weft.argpartition(x, k))
+            np.testing.assert_array_equal(np.take_along_axis(x, at, -1), got)
+            np.testing.assert_array_equal(got[..., k], np.sort(x, -1)[..., k])
+            k %= n
+            np.testing.assert_array_equal(np.sort(at[..., :k]), np.sort(order[..., :k]))
+            assert (np.diff(at[..., :k]) > 0).all() and (np.diff(at[..., k + 1:]) > 0).all()
+
+
+def test_ranks_along_axes_and_of_odd_values(rng):
+    x = rng.standard_normal((5, 6, 7))
+    for axis in (0, 1, 2, -1, -3):
+        np.testing.assert_array_equal(np.asarray(weft.topk(x, 2, axis)), np.flip(np.sort(x, axis), axis).take([0, 1], axis))
+        np.testing.assert_array_equal(np.asarray(weft.median(x[::-1, :, ::2], axis)), np.median(x[::-1, :, ::2], axis))
+    assert weft.argtopk(TIES, 6).tolist() == [[2, 0, 3, 1, 5, 4], [5, 3, 2, 1, 0, 4]]
+    np.testing.assert_array_equal(np.asarray(weft.topk(TIES[0], 3, None)), [np.nan, 3, 1])
+    for call in (lambda: weft.topk(x, 8), lambda: weft.topk(x, -1), lambda: weft.partition(x, 7), lambda: weft.topk(1.0, 1), lambda: weft.partition(x, 0, 3)):
+        with pytest.raises(ValueError):
+            call()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_medians_are_numpys(rng):
+    x = rng.standard_normal((4, 9, 10))
+    x[rng.random(x.shape) < 0.1] = np.nan
+    x[2, 3] = np.nan
+    for y in (x, x[:, :, :1], x[:1], x[:, :0], x[0, 0, 0], x.astype("float32"), np.arange(12).reshape(3, 4), np.array([True, False, True])):
+        for axis in (None, *range(y.ndim), *([(0, 2), (0, 1, 2)] if y.ndim == 3 and y.size else [])):
+            for keepdims in (False, True):
+                np.testing.assert_array_equal(np.asarray(weft.median(y, axis, keepdims)), np.median(y, axis, keepdims=keepdims))
+                if y.size:
+                    np.testing.assert_allclose(np.asarray(weft.nanmedian(y, axis, keepdims)), np.nanmedian(y.astype(float), axis, keepdims=keepdims), rtol=1e-7)
+    assert weft.median([1, 2]).item() == 1.5 and weft.median(weft.array([1, 2, 4]).astype("float16")).dtype == "float16"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", METHODS)
+def test_quantiles_are_numpys(method, rng):
+    for n in (1, 2, 3, 4, 7, 10, 101):
+        x = rng.standard_normal((3, n))
+        for q in (0, 0.1, 0.25, 0.3, 0.5, 2 / 3, 0.75, 0.9, 1, 1 / n):
+            for axis in (1, 0, None, (0, 1)):
+                np.testing.assert_allclose(np.asarray(weft.quantile(x, q, axis, method=method)), np.quantile(x, q, axis, method=method), rtol=1e-14, atol=1e-15)
+        q = [0.0, 0.5, 1 / n]
+        np.testing.assert_allclose(np.asarray(weft.quantile(x, q, 1, method=method)), np.quantile(x, q, 1, method=method), rtol=1e-14, atol=1e-15)
+        i = rng.integers(-9, 9, (n, 2))
+        np.testing.assert_allclose(np.asarray(weft.quantile(i, 0.3, 0, True, method=method)), np.quantile(i, 0.3, 0, keepdims=True, method=method), rtol=1e-6)
+        x[rng.random(x.shape) < 0.3] = np.nan
+        for q in (0, 0.3, 0.5, 1):
+            np.testing.assert_array_equal(np.isnan(np.asarray(weft.quantile(x, q, 1, method=method))), np.isnan(x).any(1))
+            np.testing.assert_allclose(np.asarray(weft.nanquantile(x, q, 1, method=method)), np.nanquantile(x, q, 1, method=method), rtol=1e-14, atol=1e-15)
+
+
+def test_quantiles_refuse_and_differentiate():
+    x = weft.array([3.0, 1.0, 2.0, 8.0])
+    for call in (lambda: weft.quantile(x, 1.5), lambda: weft.quantile(x, 0.5, method="middle"), lambda: weft.quantile(x, [[0.5]])):
+        with pytest.raises(ValueError):
+            call()
+    assert weft.grad(lambda x: weft.quantile(x, 0.25))(x).tolist() == [0, 0.25, 0.75, 0]
+    assert weft.grad(weft.median)(x).tolist() == [0.5, 0, 0.5, 0]
+    assert weft.grad(lambda x: weft.topk(x, 2).sum())(x).tolist() == [1, 0, 0, 1]
+    m = weft.array([[3.0, 1.0, 2.0], [9.0, 7.0, 8.0]])
+    assert weft.vmap(weft.median)(m).tolist() == [2, 8] and weft.compile(lambda x: weft.topk(x, 1))(m).tolist() == [[3], [9]]

@@ -121,3 +121,41 @@ def test_whole_draws_follow_their_distribution(name):
     want = np.diff(np.concatenate([[0], law.cdf(edges), [1]])) * len(x)
     got = np.histogram(x, np.concatenate([[-np.inf], edges + 0.5, [np.inf]]))[0]
     assert stats.chisquare(got, want).pvalue > 1e-4
+
+
+def test_permutations_and_choices(rng):
+    key = weft.random.key(7)
+    for n in (0, 1, 2, 9, 1000):
+        bits = np.asarray(weft.random.bits(key, shape=n))
+        np.testing.assert_array_equal(np.asarray(weft.random.permutation(key, n)), np.argsort(bits, kind="stable"))
+    x = np.arange(24).reshape(4, 6)
+    for axis in (0, 1, -1):
+        order = np.asarray(weft.random.permutation(key, x.shape[axis]))
+        np.testing.assert_array_equal(np.asarray(weft.random.permutation(key, x, axis)), np.take(x, order, axis))
+        got = np.asarray(weft.random.shuffle(key, x, axis))
+        np.testing.assert_array_equal(np.sort(got, axis), x)
+        assert (got != x).any()
+    assert weft.random.permutation(weft.random.key(0), 10).tolist() == [3, 6, 7, 4, 0, 2, 5, 1, 9, 8]  # recorded from MLX
+    assert weft.random.permutation(weft.random.key(5), 13).tolist() == [2, 4, 5, 1, 0, 7, 6, 12, 9, 10, 8, 11, 3]
+    with pytest.raises(ValueError):
+        weft.random.permutation(key, -1)
+
+
+def test_choices_have_their_chances():
+    key, n = weft.random.key(3), 200000
+    p = np.array([0.1, 0.0, 0.4, 0.5])
+    for chances in (None, p, 3 * p):
+        got = np.bincount(np.asarray(weft.random.choice(key, 4, (n,), p=chances)), minlength=4) / n
+        np.testing.assert_allclose(got, [0.25] * 4 if chances is None else p, atol=0.005)
+    rows = np.asarray(weft.random.choice(key, weft.array([[1, 2], [3, 4]]), (5, 3)))
+    assert rows.shape == (5, 3, 2) and set(map(tuple, rows.reshape(-1, 2))) <= {(1, 2), (3, 4)}
+    assert sorted(weft.random.choice(key, 10, 10, replace=False).tolist()) == list(range(10))
+    # The second of two without replacement: P(1st = i) P(2nd = j | i), of exact weights.
+    keys = weft.random.split(key, 20000)
+    pairs = np.asarray(weft.vmap(lambda k: weft.random.choice(k, 3, 2, replace=False, p=[0.2, 0.3, 0.5]))(keys))
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+    np.testing.assert_allclose((pairs[:, 0] == 2).mean(), 0.5, atol=0.015)
+    np.testing.assert_allclose(((pairs[:, 0] == 2) & (pairs[:, 1] == 1)).mean(), 0.5 * 0.3 / 0.5, atol=0.015)
+    for call in (lambda: weft.random.choice(key, 3, 4, replace=False), lambda: weft.random.choice(key, 0), lambda: weft.random.choice(key, 3, p=[0.5, 0.5])):
+        with pytest.raises(ValueError):
+            call()

@@ -1,91 +1,159 @@
 /* sort.c -- sorting along an axis: a library step with two results, the sorted elements and where each stood.
  *
- * Every dtype is sorted by the same code. An element has a key, a u64 whose order is that of the elements: NaN is the largest,
- * whatever its sign and payload, and -0 comes before 0. Keys and places are merged, so equal elements stay in order and the
- * result is one, whatever computes it. */
-#include <string.h>
-#include "op/operand.h"
+ * Rows are sorted by the digits of their keys, the lowest first: a pass counts nothing anew and moves every entry once, whatever
+ * the elements are. An entry is as small as it may be: a key alone where nobody asks for places, else a key of 32 bits and a place
+ * of 32, or 64 of each. */
+#include "op/order.h"
 
-/* ---- keys ---- */
+/* ---- by digits ---- */
 
-/* The lowest pattern, without its sign, that is a NaN. */
-static uint64_t least_nan(weft_dtype d) {
-  return d == WEFT_F16 ? 0x7c01 : d == WEFT_BF16 ? 0x7f81 : d == WEFT_F32 ? 0x7f800001 : 0x7ff0000000000001;
+enum {
+  FEW = 40,         /* so many are put in order one by one: counting digits takes longer */
+  SHORT = 1 << 14,  /* fewer than that are sorted by digits of 8 bits, whose counts are quickly cleared, more by 11 */
+};
+
+ORDER_INLINE uint64_t key_at(const uint8_t *e, int64_t i, size_t size) {
+  return order_load(e, size == 16 ? 2 * i : i, size == 16 ? 8 : (int)size);
 }
 
-static uint64_t key_of(weft_dtype d, uint64_t bits) {
-  uint64_t sign = (uint64_t)1 << (8 * weft_dtype_bytes(d) - 1), size = bits & ~sign;
-  if (dtype_is_signed(d)) return bits ^ sign;
-  if (!dtype_is_float(d)) return bits;
-  if (size >= least_nan(d)) return UINT64_MAX;
-  return bits & sign ? sign - 1 - size : sign | size;
+ORDER_INLINE void move_to(uint8_t *to, int64_t k, const uint8_t *from, int64_t i, size_t size) {
+  memcpy(to + (size_t)k * size, from + (size_t)i * size, size);
 }
 
-/* ---- merging ---- */
-
-struct sort_entry { uint64_t key; int64_t at; };
-
-enum { RUN = 12 }; /* so many are put in order one by one: fewer merges, and all in one or two lines of the cache */
-
-static void insert_all(struct sort_entry e[], int64_t n) {
+ORDER_INLINE void insert_all(uint8_t *e, int64_t n, size_t size, int low) {
   for (int64_t i = 1, j; i < n; i++) {
-    struct sort_entry x = e[i];
-    for (j = i; j > 0 && e[j - 1].key > x.key; j--) e[j] = e[j - 1];
-    e[j] = x;
+    uint8_t x[16];
+    move_to(x, 0, e, i, size);
+    uint64_t key = key_at(x, 0, size) >> low;
+    for (j = i; j > 0 && key_at(e, j - 1, size) >> low > key; j--) move_to(e, j, e, j - 1, size);
+    move_to(e, j, x, 0, size);
   }
 }
 
-/* Of two that are equal the one from a comes first. */
-static void merge(const struct sort_entry a[], int64_t n_a, const struct sort_entry b[], int64_t n_b, struct sort_entry to[]) {
-  while (n_a && n_b) {
-    if (b->key < a->key) *to++ = *b++, n_b--;
-    else *to++ = *a++, n_a--;
+/* How many there are of each digit, of all digits in one pass. */
+ORDER_INLINE void count_digits(const uint8_t *e, int64_t n, size_t size, int low, int width, int digits, int64_t count[]) {
+  uint64_t mask = ((uint64_t)1 << width) - 1;
+  memset(count, 0, sizeof *count * ((size_t)digits << width));
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t key = key_at(e, i, size) >> low;
+    for (int d = 0; d < digits; d++, key >>= width) count[((uint64_t)d << width) + (key & mask)]++;
   }
-  memcpy(to, n_a ? a : b, sizeof *to * (size_t)(n_a + n_b));
 }
 
-/* e in order, there or in `other`: where it is returned. */
-static struct sort_entry *merge_sort(struct sort_entry *e, struct sort_entry *other, int64_t n) {
-  for (int64_t i = 0; i < n; i += RUN) insert_all(e + i, n - i < RUN ? n - i : RUN);
-  for (int64_t run = RUN; run < n; run *= 2) {
-    for (int64_t i = 0; i < n; i += 2 * run) {
-      int64_t left = n - i < run ? n - i : run, right = n - i - left < run ? n - i - left : run;
-      merge(e + i, left, e + i + left, right, other + i);
-    }
-    struct sort_entry *t = e;
+/* Where each digit begins. False: all entries have the same, and may stay. */
+static bool begin(int64_t count[], int width, int64_t n) {
+  int64_t at = 0;
+  for (int k = 0; k < 1 << width; k++) {
+    int64_t here = count[k];
+    if (here == n) return false;
+    count[k] = at;
+    at += here;
+  }
+  return true;
+}
+
+/* n entries of so many bytes, a key first in each, in the order of the bits of their keys from `low` on: in e or in `other`. */
+ORDER_INLINE uint8_t *by_digits(uint8_t *e, uint8_t *other, int64_t n, size_t size, int low, int64_t count[]) {
+  if (n <= FEW) return insert_all(e, n, size, low), e;
+  int bits = 8 * (size < 8 ? (int)size : 8) - low, width = n < SHORT ? 8 : 11, digits = (bits + width - 1) / width;
+  uint64_t mask = ((uint64_t)1 << width) - 1;
+  count_digits(e, n, size, low, width, digits, count);
+  for (int d = 0; d < digits; d++, count += (size_t)1 << width) {
+    if (!begin(count, width, n)) continue;
+    for (int64_t i = 0; i < n; i++) move_to(other, count[key_at(e, i, size) >> (low + d * width) & mask]++, e, i, size);
+    uint8_t *t = e;
     e = other, other = t;
   }
   return e;
+}
+
+struct order_entry *order_sort(struct order_entry *e, struct order_entry *other, int64_t n, int64_t count[ORDER_COUNTS]) {
+  return (void *)by_digits((void *)e, (void *)other, n, sizeof *e, 0, count);
+}
+
+/* ---- a row ---- */
+
+struct row {
+  weft_dtype dtype;
+  int64_t n;
+  const uint8_t *from;
+  uint8_t *y;              /* NULL: nobody asks for the elements, .. */
+  int64_t *order;          /* .. or for where they stood */
+  uint8_t *e, *other;      /* room for n entries of 16 bytes each */
+  int64_t *count;
+};
+
+/* The elements that have these keys in order, but for NaNs, which stand at the end as they stood. */
+ORDER_INLINE void elements_of(const struct row *r, weft_dtype d, int bytes, const uint8_t *keys, int64_t n_nan) {
+  int64_t n = r->n - n_nan;
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t bits = order_bits(d, bytes, order_load(keys, i, bytes < 8 ? 4 : 8));
+    memcpy(r->y + i * bytes, &bits, (size_t)bytes);
+  }
+  for (int64_t i = 0; n < r->n; i++)
+    if (order_is_nan(d, bytes, order_load(r->from, i, bytes))) memcpy(r->y + n++ * bytes, r->from + i * bytes, (size_t)bytes);
+}
+
+ORDER_INLINE void sort_keys(const struct row *r, weft_dtype d, int bytes) {
+  int64_t n_nan = 0;
+  for (int64_t i = 0; i < r->n; i++) {
+    uint64_t bits = order_load(r->from, i, bytes), key = order_key(d, bytes, bits);
+    n_nan += order_is_nan(d, bytes, bits);
+    if (bytes < 8) memcpy(r->e + 4 * i, &(uint32_t){ (uint32_t)key }, 4);
+    else memcpy(r->e + 8 * i, &key, 8);
+  }
+  elements_of(r, d, bytes, by_digits(r->e, r->other, r->n, bytes < 8 ? 4 : 8, 0, r->count), n_nan);
+}
+
+/* Key and place in one word: bits 32 and up are the key. */
+ORDER_INLINE void sort_words(const struct row *r, weft_dtype d, int bytes) {
+  for (int64_t i = 0; i < r->n; i++) {
+    uint64_t word = order_key(d, bytes, order_load(r->from, i, bytes)) << 32 | (uint64_t)i;
+    memcpy(r->e + 8 * i, &word, 8);
+  }
+  const uint8_t *e = by_digits(r->e, r->other, r->n, 8, 32, r->count);
+  for (int64_t i = 0; i < r->n; i++) r->order[i] = (int64_t)(uint32_t)order_load(e, i, 8);
+}
+
+ORDER_INLINE void sort_entries(const struct row *r, weft_dtype d, int bytes) {
+  struct order_entry *e = (void *)r->e;
+  for (int64_t i = 0; i < r->n; i++) e[i] = (struct order_entry){ order_key(d, bytes, order_load(r->from, i, bytes)), i };
+  e = order_sort(e, (void *)r->other, r->n, r->count);
+  for (int64_t i = 0; i < r->n; i++) r->order[i] = e[i].at;
+}
+
+static void sort_row(const struct row *r) {
+  size_t bytes = weft_dtype_bytes(r->dtype);
+#define KEYS(d, bytes) sort_keys(r, d, bytes)
+#define PLACES(d, bytes) if (bytes < 8 && r->n <= UINT32_MAX) sort_words(r, d, bytes); else sort_entries(r, d, bytes)
+  if (!r->order) { ORDER_BY_DTYPE(r->dtype, KEYS) return; }
+  ORDER_BY_DTYPE(r->dtype, PLACES)
+#undef KEYS
+#undef PLACES
+  for (int64_t i = 0; r->y && i < r->n; i++) memcpy(r->y + (size_t)i * bytes, r->from + (size_t)r->order[i] * bytes, bytes);
 }
 
 /* ---- the step: in x[.., n]; out y[.., n], order[.., n] ---- */
 
 static int64_t length(const struct library_call *c) { return c->in[0].dims[c->in[0].rank - 1]; }
 
-static void sort_row(const struct library_array *x, const uint8_t *from, int64_t n, struct sort_entry *e, uint8_t *y,
-                     int64_t *order) {
-  size_t size = weft_dtype_bytes(x->dtype);
-  for (int64_t i = 0; i < n; i++) {
-    uint64_t bits = 0;
-    memcpy(&bits, from + (size_t)i * size, size);
-    e[i] = (struct sort_entry){ key_of(x->dtype, bits), i };
-  }
-  e = merge_sort(e, e + n, n);
-  for (int64_t i = 0; i < n; i++) {
-    memcpy(y + (size_t)i * size, from + (size_t)e[i].at * size, size);
-    order[i] = e[i].at;
-  }
-}
+static size_t entries_bytes(const struct library_call *c) { return sizeof(struct order_entry) * (size_t)length(c); }
 
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
   const struct library_array *x = &c->in[0], *y = &c->out[0], *order = &c->out[1];
-  for (int64_t i = from; i < to; i++)
-    sort_row(x, x->data + i * x->each, length(c), scratch, y->data + i * y->each,
-             (int64_t *)(void *)(order->data + i * order->each));
+  uint8_t *room = scratch;
+  struct row r = { .dtype = x->dtype, .n = length(c), .e = room, .other = room + entries_bytes(c),
+                   .count = (int64_t *)(void *)(room + 2 * entries_bytes(c)) };
+  for (int64_t i = from; i < to; i++) {
+    r.from = x->data + i * x->each;
+    r.y = y->is_wanted ? y->data + i * y->each : NULL;
+    r.order = order->is_wanted ? (int64_t *)(void *)(order->data + i * order->each) : NULL;
+    sort_row(&r);
+  }
   return NULL;
 }
 
-static size_t scratch(const struct library_call *c) { return sizeof(struct sort_entry) * 2 * (size_t)length(c); }
+static size_t scratch(const struct library_call *c) { return 2 * entries_bytes(c) + sizeof(int64_t[ORDER_COUNTS]); }
 
 static double operations(const struct library_call *c) {
   double per_element = 1;

@@ -59,6 +59,7 @@ static bool find_results(struct work *w, const struct node *n, struct library_st
     const struct node *item = item_of(w, n, k);
     weft_dtype t = n->op->many->type(n, k, &rank, dims);
     if (!describe(w, &a[at], t, rank, dims)) return false;
+    a[at].is_wanted = item != NULL;
     s->store[at] = item ? w->item[item->slot].place.store : store_new(w, bytes_of(&a[at]));
     s->offset[at] = item ? w->item[item->slot].place.offset * size_of(item) : 0;
     if (s->store[at] < 0) return false;

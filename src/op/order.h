@@ -1,0 +1,76 @@
+/* order.h -- the order of elements, which sorting and selecting share.
+ *
+ * An element has a key, an unsigned integer whose order is that of the elements: NaN is the largest, whatever its sign and payload,
+ * and -0 comes before 0. Of equal keys the one that stands first comes first, so every order has one result, whatever finds it. */
+#ifndef WEFT_ORDER_H
+#define WEFT_ORDER_H
+#include <string.h>
+#include "op/operand.h"
+
+#define ORDER_INLINE static inline __attribute__((always_inline))
+
+/* The lowest pattern, without its sign, that is a NaN. */
+ORDER_INLINE uint64_t order_least_nan(weft_dtype d) {
+  return d == WEFT_F16 ? 0x7c01 : d == WEFT_BF16 ? 0x7f81 : d == WEFT_F32 ? 0x7f800001 : 0x7ff0000000000001;
+}
+
+ORDER_INLINE bool order_is_nan(weft_dtype d, int bytes, uint64_t bits) {
+  uint64_t sign = (uint64_t)1 << (8 * bytes - 1);
+  return dtype_is_float(d) && (bits & ~sign) >= order_least_nan(d);
+}
+
+/* Of dtypes of at most 4 bytes the key has 32 bits. */
+ORDER_INLINE uint64_t order_key(weft_dtype d, int bytes, uint64_t bits) {
+  uint64_t sign = (uint64_t)1 << (8 * bytes - 1), size = bits & ~sign;
+  if (dtype_is_signed(d)) return bits ^ sign;
+  if (!dtype_is_float(d)) return bits;
+  if (size >= order_least_nan(d)) return bytes == 8 ? UINT64_MAX : UINT32_MAX;
+  return bits & sign ? sign - 1 - size : sign | size;
+}
+
+/* What has that key; not of a NaN. */
+ORDER_INLINE uint64_t order_bits(weft_dtype d, int bytes, uint64_t key) {
+  uint64_t sign = (uint64_t)1 << (8 * bytes - 1);
+  if (dtype_is_signed(d)) return key ^ sign;
+  if (!dtype_is_float(d)) return key;
+  return key & sign ? key & ~sign : sign | (sign - 1 - key);
+}
+
+ORDER_INLINE uint64_t order_load(const uint8_t *from, int64_t i, int bytes) {
+  uint8_t one;
+  uint16_t two;
+  uint32_t four;
+  uint64_t eight;
+  switch (bytes) {
+    case 1: return memcpy(&one, from + i, 1), one;
+    case 2: return memcpy(&two, from + 2 * i, 2), two;
+    case 4: return memcpy(&four, from + 4 * i, 4), four;
+  }
+  return memcpy(&eight, from + 8 * i, 8), eight;
+}
+
+/* Calls DO(dtype, bytes) with constants, so that a loop over the elements knows what it reads. */
+#define ORDER_BY_DTYPE(dtype, DO)                                                                       \
+  switch (dtype) {                                                                                      \
+    case WEFT_BOOL: case WEFT_U8: DO(WEFT_U8, 1); break;                                                \
+    case WEFT_I8: DO(WEFT_I8, 1); break;                                                                \
+    case WEFT_U16: DO(WEFT_U16, 2); break;                                                              \
+    case WEFT_I16: DO(WEFT_I16, 2); break;                                                              \
+    case WEFT_F16: DO(WEFT_F16, 2); break;                                                              \
+    case WEFT_BF16: DO(WEFT_BF16, 2); break;                                                            \
+    case WEFT_U32: DO(WEFT_U32, 4); break;                                                              \
+    case WEFT_I32: DO(WEFT_I32, 4); break;                                                              \
+    case WEFT_F32: DO(WEFT_F32, 4); break;                                                              \
+    case WEFT_U64: DO(WEFT_U64, 8); break;                                                              \
+    case WEFT_I64: DO(WEFT_I64, 8); break;                                                              \
+    case WEFT_F64: case WEFT_C64: case WEFT_C128: DO(WEFT_F64, 8); break;                               \
+  }
+
+struct order_entry { uint64_t key; int64_t at; };
+
+enum { ORDER_COUNTS = 6 * 2048 }; /* what a sort counts in */
+
+/* e in order, there or in `other`: where it is returned. Stable. */
+struct order_entry *order_sort(struct order_entry *e, struct order_entry *other, int64_t n, int64_t count[ORDER_COUNTS]);
+
+#endif

@@ -1,0 +1,143 @@
+/* order.c -- ranks along an axis: the largest, partitions, medians and quantiles; orders that are drawn. Values of every dtype
+ * and layout are in every_op.c and program_kinds.c, and python/test/test_order.py has NumPy beside them. */
+#include <math.h>
+#include <stdlib.h>
+#include "test.h"
+#include "values.h"
+
+enum { MANY = 50000 };
+
+#define EXPECT_I64(a, ...)                                                                     \
+  do {                                                                                         \
+    int64_t want_[] = { __VA_ARGS__ }, got_[sizeof want_ / sizeof *want_];                     \
+    EXPECT_OK(weft_read(a, WEFT_I64, got_, sizeof got_));                                      \
+    for (size_t i_ = 0; i_ < sizeof want_ / sizeof *want_; i_++) EXPECT_INT(got_[i_], want_[i_]); \
+  } while (0)
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Rows on which narrowing down goes wrong if it can: of few values, of one, of two far apart, in order, with powers of 2. */
+static double *hard_row(int which) {
+  double *x = malloc(sizeof *x * MANY);
+  uint32_t state = 7;
+  for (int i = 0; i < MANY; i++) {
+    state = state * 1664525 + 1013904223;
+    double u = (double)state / 0x1p32;
+    switch (which) {
+      case 0: x[i] = u; break;
+      case 1: x[i] = floor(4 * u); break;
+      case 2: x[i] = 3; break;
+      case 3: x[i] = u < 0.5 ? -1e300 : 1e300; break;
+      case 4: x[i] = i; break;
+      case 5: x[i] = -i; break;
+      case 6: x[i] = ldexp(u, (int)(state % 600) - 300); break;
+      default: x[i] = i == 777 ? INFINITY : u; break;
+    }
+  }
+  return x;
+}
+
+TEST(ranks_of_hard_rows_are_those_of_the_sorted_row) {
+  for (int which = 0; which < 8; which++) {
+    weft_scope *s = weft_scope_open();
+    double *x = hard_row(which), top[100], middle, low, cut;
+    weft_array *a = f64s(MANY, x), *all[] = { weft_topk(a, 0, 100), weft_median(a, 0), weft_slice(weft_partition(a, 0, 17), 0, 17, 18, 1),
+                                              weft_slice(weft_partition(a, 0, -3), 0, -3, -2, 1) };
+    EXPECT_OK(weft_eval(4, all));
+    EXPECT_OK(weft_read(all[0], WEFT_F64, top, sizeof top));
+    EXPECT_OK(weft_read(all[1], WEFT_F64, &middle, sizeof middle));
+    EXPECT_OK(weft_read(all[2], WEFT_F64, &low, sizeof low));
+    EXPECT_OK(weft_read(all[3], WEFT_F64, &cut, sizeof cut));
+    qsort(x, MANY, sizeof *x, by_value);
+    for (int k = 0; k < 100; k++) EXPECT(top[k] == x[MANY - 1 - k]);
+    EXPECT(middle == (x[MANY / 2 - 1] == x[MANY / 2] ? x[MANY / 2] : (x[MANY / 2 - 1] + x[MANY / 2]) / 2));
+    EXPECT(low == x[17] && cut == x[MANY - 3]);
+    free(x);
+    weft_scope_discard(s);
+  }
+}
+
+SCOPED(a_partition_keeps_each_side_as_it_stood) {
+  double x[] = { 5, 1, NAN, 3, -0.0, 0, 3, -2 };
+  weft_array *a = f64s(8, x);
+  EXPECT_F64(weft_partition(weft_slice(a, 0, 3, 8, 1), 0, 2), 0, -0.0, 0, 3, 3);
+  EXPECT_I64(weft_argpartition(a, 0, 4), 1, 4, 5, 7, 3, 0, 2, 6);
+  EXPECT_I64(weft_argpartition(a, -1, -1), 0, 1, 3, 4, 5, 6, 7, 2);
+  EXPECT_I64(weft_argpartition(a, 0, 1), 7, 4, 0, 1, 2, 3, 5, 6);
+  EXPECT_I64(weft_argpartition(a, 0, 2), 4, 7, 5, 0, 1, 2, 3, 6);
+}
+
+SCOPED(a_function_selects_from_what_it_is_given_of_any_length) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY));
+  weft_array *out[] = { weft_topk(in, 0, 2), weft_median(in, 0), weft_quantile(in, weft_scalar(0.25), 0, WEFT_LINEAR), weft_partition(in, 0, 1) }, *y[4];
+  weft_function *f = weft_compile(body, 1, &in, 4, out);
+  weft_array *x = f64s(5, (double[]){ 4, 0, 8, 2, 6 });
+  weft_call(f, 1, &x, 4, y);
+  EXPECT_F64(y[0], 8, 6);
+  EXPECT_F64(y[1], 4);
+  EXPECT_F64(y[2], 2);
+  EXPECT_F64(y[3], 0, 2, 4, 8, 6);
+  weft_array *one = f64s(1, (double[]){ 3 });
+  weft_call(f, 1, &one, 4, y);
+  EXPECT_INT(weft_eval(1, y), WEFT_ERR_SHAPE);
+  EXPECT_TEXT(weft_message(), "weft_topk: the bounds do not fit an axis of [1]");
+}
+
+SCOPED(a_function_of_any_length_gives_the_median_of_one_and_of_none) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *out = weft_median(in, 0), *y;
+  weft_function *f = weft_compile(body, 1, &in, 1, &out);
+  weft_array *x = f64s(3, (double[]){ 3, 9, 4 });
+  for (int n = 3; n >= 0; n--) {
+    weft_array *some = weft_slice(x, 0, 0, n, 1);
+    weft_call(f, 1, &some, 1, &y);
+    double got;
+    EXPECT_OK(weft_read(y, WEFT_F64, &got, sizeof got));
+    static const double want[] = { 0, 3, 6, 4 };
+    EXPECT(n ? got == want[n] : isnan(got));
+  }
+}
+
+SCOPED(what_makes_no_sense_is_named) {
+  weft_array *x = f64s(3, (double[]){ 1, 2, 3 }), *key = weft_random_key(1), *p = f64s(2, (double[]){ 1, 2 });
+#define REFUSED(array, status, text) EXPECT_INT(weft_check(array), status); EXPECT_TEXT(weft_message(), text)
+  REFUSED(weft_topk(x, 0, 4), WEFT_ERR_SHAPE, "weft_topk: 4 along axis 0 of [3]");
+  REFUSED(weft_argtopk(x, 0, -1), WEFT_ERR_ARG, "weft_argtopk: k is -1");
+  REFUSED(weft_partition(x, 0, 3), WEFT_ERR_SHAPE, "weft_partition: 4 along axis 0 of [3]");
+  REFUSED(weft_argpartition(x, 1, 0), WEFT_ERR_SHAPE, "weft_argpartition: there is no axis 1 in [3]");
+  REFUSED(weft_median(weft_full(WEFT_C64, WEFT_DIMS(2), 1), 0), WEFT_ERR_DTYPE, "weft_median: not of c64");
+  REFUSED(weft_quantile(x, weft_scalar(1.5), 0, WEFT_LINEAR), WEFT_ERR_ARG, "weft_quantile: q is 1.5, not in [0, 1]");
+  REFUSED(weft_nanquantile(x, weft_scalar(NAN), 0, WEFT_LINEAR), WEFT_ERR_ARG, "weft_nanquantile: q is nan, not in [0, 1]");
+  REFUSED(weft_quantile(x, weft_scalar(0.5), 0, (weft_quantile_method)99), WEFT_ERR_ARG, "weft_quantile: there is no method 99");
+  REFUSED(weft_random_choice(key, weft_full(WEFT_I32, WEFT_DIMS(4), 0), x, NULL, 1), WEFT_ERR_SHAPE, "weft_random_choice: 4 different rows of [3]");
+  REFUSED(weft_random_choice(key, NULL, x, p, 0), WEFT_ERR_SHAPE, "weft_random_choice: p [2] of x [3]");
+  REFUSED(weft_random_choice(key, NULL, weft_slice(x, 0, 0, 0, 1), NULL, 0), WEFT_ERR_SHAPE, "weft_random_choice: there is nothing to choose from in [0]");
+  REFUSED(weft_random_permutation(x, x, 0), WEFT_ERR_ARG, "weft_random_permutation: a key is u32 [2], not f64 [3]; see weft_random_key");
+}
+
+SCOPED(quantiles_of_arrays_outside_of_0_to_1_are_nan) {
+  weft_array *x = f64s(4, (double[]){ 4, NAN, 1, 2 }), *q = f64s(4, (double[]){ 0, 1, -0.1, 0.5 });
+  weft_array *without = weft_nanquantile(x, q, 0, WEFT_LINEAR);
+  EXPECT_F64(weft_where(weft_isnan(without), weft_scalar(-9), without), 1, 4, -9, 2);
+  EXPECT_F64(weft_cast(weft_isnan(weft_quantile(x, q, 0, WEFT_LINEAR)), WEFT_F64), 1, 1, 1, 1);
+  EXPECT_F64(weft_nanmedian(x, 0), 2);
+  EXPECT_F64(weft_cast(weft_isnan(weft_median(weft_slice(x, 0, 1, 2, 1), 0)), WEFT_F64), 1);
+}
+
+SCOPED(draws_by_order_are_permutations) {
+  weft_array *key = weft_random_key(5), *x = weft_arange(WEFT_I64, 0, 1000, 1), *m = weft_reshape(x, WEFT_DIMS(10, 100));
+  EXPECT_INT(weft_check(weft_random_permutation(key, x, 0)), WEFT_OK);
+  weft_array *all[] = { weft_all(weft_eq(weft_sort(weft_random_permutation(key, x, 0), 0), x), WEFT_ALL),
+                        weft_all(weft_eq(weft_sort(weft_random_shuffle(key, m, 1), 1), m), WEFT_ALL),
+                        weft_all(weft_eq(weft_sort(weft_random_choice(key, x, x, NULL, 1), 0), x), WEFT_ALL),
+                        weft_any(weft_ne(weft_random_shuffle(key, m, 1), m), WEFT_ALL) };
+  uint8_t is[4];
+  for (int k = 0; k < 4; k++) {
+    EXPECT_OK(weft_read(all[k], WEFT_BOOL, is + k, 1));
+    EXPECT(is[k]);
+  }
+}
