@@ -320,7 +320,8 @@ weft_array *weft_searchsorted(weft_array *sorted, weft_array *v, int is_right); 
                                                        v: less than it, or is_right: not more than it; i64 in the shape of v */
 
 /* Quantiles. q is a number or [m], in [0, 1] (a number elsewhere is an error, an element nan); the axis becomes that long, and
- * WEFT_ALL gives the shape of q. The methods are NumPy's; LOWER, HIGHER, NEAREST, INVERTED_CDF and CLOSEST_OBSERVATION give an element of x in its dtype. */
+ * WEFT_ALL gives the shape of q. The methods are NumPy's; LOWER, HIGHER, NEAREST, INVERTED_CDF and CLOSEST_OBSERVATION give an
+ * element of x in its dtype. */
 typedef enum {
   WEFT_LINEAR, WEFT_LOWER, WEFT_HIGHER, WEFT_NEAREST, WEFT_MIDPOINT, WEFT_INVERTED_CDF, WEFT_AVERAGED_INVERTED_CDF,
   WEFT_CLOSEST_OBSERVATION, WEFT_INTERPOLATED_INVERTED_CDF, WEFT_HAZEN, WEFT_WEIBULL, WEFT_MEDIAN_UNBIASED, WEFT_NORMAL_UNBIASED
@@ -453,7 +454,7 @@ WEFT_RANDOM(WEFT_DECLARE1_, WEFT_DECLARE2_, WEFT_DECLARE3_)
 weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_array *logits, int axis);
                                /* an index along the axis, with probability softmax(logits); like: integers, of the shape of logits
                                   without the axis, perhaps with more in front. NULL: one each, i32 */
-weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis);  /* x in a drawn order along the axis; MLX's order */
+weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis);  /* x in a drawn order along the axis: MLX's */
 weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis);      /* every row along the axis in an order of its own */
 weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x, weft_array *p, int is_once);
                                /* rows of x, [n,..], so many as like has elements, in its shape (NULL: one); with probability

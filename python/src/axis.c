@@ -184,7 +184,11 @@ static int method_parse(PyObject *o) {
   return -1;
 }
 
-static _Thread_local struct { weft_array *(*function)(weft_array *, weft_array *, int, weft_quantile_method); weft_array *q; int method; } share;
+static _Thread_local struct {
+  weft_array *(*function)(weft_array *, weft_array *, int, weft_quantile_method);
+  weft_array *q;
+  int method;
+} share;
 static weft_array *share_along(weft_array *x, int axis) {
   return share.function(x, share.q, axis, (weft_quantile_method)share.method);
 }
@@ -193,7 +197,8 @@ static weft_array *share_along(weft_array *x, int axis) {
 weft_array *call_quantile(const struct name *row, PyObject *const arg[]) {
   weft_dtype exact = WEFT_F64;
   int is_number = PyFloat_Check(arg[1]) || PyLong_Check(arg[1]);
-  weft_array *x = convert_array(arg[0], NULL, 0), *q = !x ? NULL : is_number ? convert_operand(arg[1]) : convert_array(arg[1], &exact, 0);
+  weft_array *x = convert_array(arg[0], NULL, 0), *q = NULL;
+  if (x) q = is_number ? convert_operand(arg[1]) : convert_array(arg[1], &exact, 0);
   if (!q || (share.method = method_parse(arg[4])) < 0) return NULL;
   share.function = (weft_array * (*)(weft_array *, weft_array *, int, weft_quantile_method)) row->function;
   if (weft_rank(q) != 1) {

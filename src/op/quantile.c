@@ -80,7 +80,8 @@ weft_array *weft_nanmedian(weft_array *x, int axis) {
   if (is_none(last)) return back(nothing_like(last), axis);
   weft_array *sorted = weft_sort(last, -1), *n = counted(last, true), *one = weft_integer(1), *none = weft_integer(0);
   while (weft_rank(n) >= 0 && weft_rank(n) < weft_rank(last)) n = weft_unsqueeze(n, 0);
-  weft_array *low = standing_at(sorted, weft_maximum(weft_shr(weft_sub(n, one), one), none)), *high = standing_at(sorted, weft_shr(n, one));
+  weft_array *low = standing_at(sorted, weft_maximum(weft_shr(weft_sub(n, one), one), none));
+  weft_array *high = standing_at(sorted, weft_shr(n, one));
   weft_array *is_odd = weft_eq(weft_and(n, one), one), *y = mean_of_two(low, weft_where(is_odd, low, high));
   return back(lowered(weft_where(weft_eq(n, none), no_number(y), y), last), axis);
 }
@@ -124,7 +125,8 @@ static void divide(enum at at, weft_array *v, weft_array **before, weft_array **
 
 /* Between two values: from the nearer one, so that the ends are exact. */
 static weft_array *between(weft_array *a, weft_array *b, weft_array *g) {
-  weft_array *d = weft_sub(b, a), *from_a = weft_add(a, weft_mul(d, g)), *from_b = weft_sub(b, weft_mul(d, weft_sub(number_like(g, 1), g)));
+  weft_array *d = weft_sub(b, a), *from_a = weft_add(a, weft_mul(d, g));
+  weft_array *from_b = weft_sub(b, weft_mul(d, weft_sub(number_like(g, 1), g)));
   weft_array *is_a = weft_or(weft_eq(a, b), weft_eq(g, number_like(g, 0)));
   return weft_where(is_a, a, weft_where(weft_lt(g, number_like(g, 0.5)), from_a, from_b));
 }
@@ -132,7 +134,8 @@ static weft_array *between(weft_array *a, weft_array *b, weft_array *g) {
 static bool chooses_one(enum at at) { return at == BEFORE || at == BEHIND || at == NEXT || at == INVERTED || at == CLOSEST; }
 
 static weft_array *quantile_of(weft_array *last, weft_array *q, const struct method *m, bool skips_nan) {
-  weft_array *count = counted(last, skips_nan), *n = weft_cast(count, WEFT_F64), *before, *g, *end = weft_sub(count, weft_integer(1));
+  weft_array *count = counted(last, skips_nan), *n = weft_cast(count, WEFT_F64), *before, *g;
+  weft_array *end = weft_sub(count, weft_integer(1));
   divide(m->at, place_of(m, n, q), &before, &g);
   weft_array *sorted = weft_sort(last, -1), *none = weft_cast(weft_integer(0), WEFT_I64), *at = weft_cast(before, WEFT_I64);
   weft_array *low = standing_at(sorted, weft_maximum(weft_minimum(at, end), none));
@@ -146,7 +149,8 @@ static weft_array *quantile_of(weft_array *last, weft_array *q, const struct met
 
 static struct failure *quantile_check(const char *fn, const struct node *q, weft_quantile_method method) {
   struct shape_text s;
-  if ((unsigned)method > WEFT_NORMAL_UNBIASED) return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no method %d", fn, (int)method);
+  if ((unsigned)method > WEFT_NORMAL_UNBIASED)
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no method %d", fn, (int)method);
   if (dtype_is_complex(q->dtype)) return not_of(fn, (weft_dtype)q->dtype);
   if (q->rank > 1) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: q has one axis at most, not %s", fn, shape_show(q, &s));
   double x = q->op == &op_scalar ? dtype_decode(WEFT_F64, scalar_bits(q, WEFT_F64)) : 0;

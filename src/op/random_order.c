@@ -39,9 +39,11 @@ weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis) {
 
 /* ---- one of several, or several of them ---- */
 
-/* With probability p, each draw by itself: where a share of the sum lies among the sums so far. Of equal chances, the share itself. */
+/* With probability p, each draw by itself: where a share of the sum lies among the sums so far; of equal chances the share
+ * itself. */
 static weft_array *drawn_again(const struct draw *d, weft_array *x, weft_array *p) {
-  weft_array *u = random_unit(d, 0, 1), *size = weft_cast(weft_size(x, 0), WEFT_F64), *last = weft_sub(weft_size(x, 0), weft_integer(1));
+  weft_array *u = random_unit(d, 0, 1), *size = weft_cast(weft_size(x, 0), WEFT_F64);
+  weft_array *last = weft_sub(weft_size(x, 0), weft_integer(1));
   if (!p) return weft_minimum(weft_cast(weft_floor(weft_mul(u, size)), WEFT_I64), last);
   weft_array *sums = weft_cumsum(p, 0), *all = weft_sum(p, 0);
   return weft_minimum(weft_searchsorted(sums, weft_mul(u, weft_squeeze(all, 0)), true), last);
@@ -67,7 +69,8 @@ static struct failure *choice_check(const char *fn, const struct node *x, const 
   if (p && dtype_is_complex(p->dtype)) return not_of(fn, (weft_dtype)p->dtype);
   if (p && (p->rank != 1 || !sizes_meet(fn, p->dims[0], x->dims[0])))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: p %s of x %s", fn, shape_show(p, &s), shape_show(x, &t));
-  if (x->dims[0] == 0 && n_draws != 0) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: there is nothing to choose from in %s", fn, shape_show(x, &s));
+  if (x->dims[0] == 0 && n_draws != 0)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: there is nothing to choose from in %s", fn, shape_show(x, &s));
   if (is_once && !slice_meets(fn, WEFT_ERR_SHAPE, x->dims[0], 0, n_draws, 1))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld different rows of %s", fn, (long long)n_draws, shape_show(x, &s));
   return NULL;

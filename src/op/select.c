@@ -47,7 +47,8 @@ ORDER_INLINE bool is_kept(const struct parts_kept *k, const struct extent *x, ui
 }
 
 /* The elements of a row that may have the ranks, as entries. */
-ORDER_INLINE void narrow_row(const uint8_t *from, weft_dtype d, int bytes, struct ranks *r, struct order_entry *e, int64_t count[]) {
+ORDER_INLINE void narrow_row(const uint8_t *from, weft_dtype d, int bytes, struct ranks *r, struct order_entry *e,
+                             int64_t count[]) {
   struct extent x = { UINT64_MAX, 0 };
   int64_t n = r->n, m = 0;
   for (int64_t i = 0; i < n; i++) extend(&x, order_key(d, bytes, order_load(from, i, bytes)));
