@@ -455,7 +455,7 @@ weft_array *weft_random_categorical(weft_array *key, weft_array *like, weft_arra
                                /* an index along the axis, with probability softmax(logits); like: integers, of the shape of logits
                                   without the axis, perhaps with more in front. NULL: one each, i32 */
 weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis);  /* x in a drawn order along the axis: MLX's */
-weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis);      /* every row along the axis in an order of its own */
+weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis);  /* every row along the axis in its own order */
 weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x, weft_array *p, int is_once);
                                /* rows of x, [n,..], so many as like has elements, in its shape (NULL: one); with probability
                                   p [n] over its sum, of which only what is above 0 counts; NULL: all the same. is_once: no row

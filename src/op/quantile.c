@@ -56,7 +56,7 @@ static weft_array *mean_of_two(weft_array *low, weft_array *high) {
   return weft_where(weft_eq(a, b), a, weft_div(weft_add(a, b), number_like(a, 2)));
 }
 
-weft_array *weft_median(weft_array *x, int axis) {
+static weft_array *median(weft_array *x, int axis) {
   weft_array *bad, *last = turned("weft_median", x, &axis, &bad), *two[2];
   if (!last) return bad;
   if (is_none(last)) return back(nothing_like(last), axis);
@@ -74,7 +74,7 @@ static weft_array *standing_at(weft_array *sorted, weft_array *at) {
   return weft_take_along(sorted, -1, at);
 }
 
-weft_array *weft_nanmedian(weft_array *x, int axis) {
+static weft_array *nanmedian(weft_array *x, int axis) {
   weft_array *bad, *last = turned("weft_nanmedian", x, &axis, &bad);
   if (!last) return bad;
   if (is_none(last)) return back(nothing_like(last), axis);
@@ -85,6 +85,9 @@ weft_array *weft_nanmedian(weft_array *x, int axis) {
   weft_array *is_odd = weft_eq(weft_and(n, one), one), *y = mean_of_two(low, weft_where(is_odd, low, high));
   return back(lowered(weft_where(weft_eq(n, none), no_number(y), y), last), axis);
 }
+
+weft_array *weft_median(weft_array *x, int axis) { return COMPOSED(median(x, axis)); }
+weft_array *weft_nanmedian(weft_array *x, int axis) { return COMPOSED(nanmedian(x, axis)); }
 
 /* ---- quantiles ---- */
 
@@ -182,8 +185,8 @@ static weft_array *quantile(const char *fn, weft_array *x, weft_array *q, int ax
 }
 
 weft_array *weft_quantile(weft_array *x, weft_array *q, int axis, weft_quantile_method m) {
-  return quantile("weft_quantile", x, q, axis, m, false);
+  return COMPOSED(quantile("weft_quantile", x, q, axis, m, false));
 }
 weft_array *weft_nanquantile(weft_array *x, weft_array *q, int axis, weft_quantile_method m) {
-  return quantile("weft_nanquantile", x, q, axis, m, true);
+  return COMPOSED(quantile("weft_nanquantile", x, q, axis, m, true));
 }

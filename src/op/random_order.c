@@ -14,7 +14,7 @@ static weft_array *rows_at(weft_array *x, int axis, weft_array *at) {
   return weft_moveaxis(weft_take(first, 1, &at), 0, axis);
 }
 
-weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis) {
+static weft_array *permuted(weft_array *key, weft_array *x, int axis) {
   static const char fn[] = "weft_random_permutation";
   struct node *n;
   weft_array *bad;
@@ -26,7 +26,7 @@ weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis) {
   return rows_at(x, axis, drawn_order(fn, key, x, size));
 }
 
-weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis) {
+static weft_array *shuffled(weft_array *key, weft_array *x, int axis) {
   static const char fn[] = "weft_random_shuffle";
   struct node *n;
   weft_array *bad;
@@ -76,7 +76,7 @@ static struct failure *choice_check(const char *fn, const struct node *x, const 
   return NULL;
 }
 
-weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x, weft_array *p, int is_once) {
+static weft_array *chosen(weft_array *key, weft_array *like, weft_array *x, weft_array *p, int is_once) {
   static const char fn[] = "weft_random_choice";
   struct draw d = { .in = WEFT_F64 };
   struct node *n = NULL, *shape = NULL, *chance = NULL;
@@ -94,4 +94,10 @@ weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x,
   if (p) p = weft_cast(p, WEFT_F64), p = weft_where(weft_gt(p, weft_integer(0)), p, number_like(p, 0));
   weft_array *at = is_once ? drawn_once(&d, key, x, p, size) : drawn_again(&d, x, p);
   return weft_take(x, 1, &at);
+}
+
+weft_array *weft_random_permutation(weft_array *key, weft_array *x, int axis) { return COMPOSED(permuted(key, x, axis)); }
+weft_array *weft_random_shuffle(weft_array *key, weft_array *x, int axis) { return COMPOSED(shuffled(key, x, axis)); }
+weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x, weft_array *p, int is_once) {
+  return COMPOSED(chosen(key, like, x, p, is_once));
 }

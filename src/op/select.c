@@ -193,8 +193,8 @@ static weft_array *largest(const char *fn, weft_array *x, int axis, int64_t k, i
   return weft_moveaxis(weft_flip(y[which], -1), -1, axis);
 }
 
-weft_array *weft_topk(weft_array *x, int axis, int64_t k) { return largest("weft_topk", x, axis, k, 0); }
-weft_array *weft_argtopk(weft_array *x, int axis, int64_t k) { return largest("weft_argtopk", x, axis, k, 1); }
+weft_array *weft_topk(weft_array *x, int axis, int64_t k) { return COMPOSED(largest("weft_topk", x, axis, k, 0)); }
+weft_array *weft_argtopk(weft_array *x, int axis, int64_t k) { return COMPOSED(largest("weft_argtopk", x, axis, k, 1)); }
 
 /* Where a is -0: 1 / a tells. */
 static weft_array *is_minus_0(weft_array *a) {
@@ -233,5 +233,5 @@ static weft_array *partitioned(const char *fn, weft_array *x, int axis, int64_t 
   return weft_moveaxis(is_order ? order : weft_take_along(last, -1, order), -1, axis);
 }
 
-weft_array *weft_partition(weft_array *x, int axis, int64_t k) { return partitioned("weft_partition", x, axis, k, false); }
-weft_array *weft_argpartition(weft_array *x, int axis, int64_t k) { return partitioned("weft_argpartition", x, axis, k, true); }
+weft_array *weft_partition(weft_array *x, int axis, int64_t k) { return COMPOSED(partitioned("weft_partition", x, axis, k, false)); }
+weft_array *weft_argpartition(weft_array *x, int axis, int64_t k) { return COMPOSED(partitioned("weft_argpartition", x, axis, k, true)); }

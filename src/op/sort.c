@@ -202,5 +202,5 @@ static weft_array *sorted(const char *fn, weft_array *x, int axis, int which) {
   return weft_moveaxis(out[which], -1, axis);
 }
 
-weft_array *weft_sort(weft_array *x, int axis) { return sorted("weft_sort", x, axis, 0); }
-weft_array *weft_argsort(weft_array *x, int axis) { return sorted("weft_argsort", x, axis, 1); }
+weft_array *weft_sort(weft_array *x, int axis) { return COMPOSED(sorted("weft_sort", x, axis, 0)); }
+weft_array *weft_argsort(weft_array *x, int axis) { return COMPOSED(sorted("weft_argsort", x, axis, 1)); }
