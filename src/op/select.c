@@ -233,5 +233,9 @@ static weft_array *partitioned(const char *fn, weft_array *x, int axis, int64_t 
   return weft_moveaxis(is_order ? order : weft_take_along(last, -1, order), -1, axis);
 }
 
-weft_array *weft_partition(weft_array *x, int axis, int64_t k) { return COMPOSED(partitioned("weft_partition", x, axis, k, false)); }
-weft_array *weft_argpartition(weft_array *x, int axis, int64_t k) { return COMPOSED(partitioned("weft_argpartition", x, axis, k, true)); }
+weft_array *weft_partition(weft_array *x, int axis, int64_t k) {
+  return COMPOSED(partitioned("weft_partition", x, axis, k, false));
+}
+weft_array *weft_argpartition(weft_array *x, int axis, int64_t k) {
+  return COMPOSED(partitioned("weft_argpartition", x, axis, k, true));
+}
