@@ -178,7 +178,8 @@ int dtype_add_all(PyObject *module, PyTypeObject *array) {
 PyObject *make_result_type(const struct name *row, PyObject *const arg[]) {
   weft_dtype all = WEFT_BOOL, one;
   (void)row;
-  if (!PyTuple_GET_SIZE(arg[0])) return PyErr_Format(PyExc_TypeError, "result_type: of one array or dtype at least");
+  PyObject *kind = flavour() == &mlx_array_type ? PyExc_ValueError : PyExc_TypeError;
+  if (!PyTuple_GET_SIZE(arg[0])) return PyErr_Format(kind, "result_type: of one array or dtype at least");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arg[0]); i++) {
     PyObject *o = PyTuple_GET_ITEM(arg[0], i);
     if (array_check(o)) one = weft_dtype_of(array_handle(o));

@@ -174,9 +174,64 @@ static PyObject *get(PyObject *self, PyObject *index) {
   return part;
 }
 
+/* Whether an index is one bool for all elements: a number, or 0-d. */
+static int is_for_all(PyObject *index) {
+  return PyBool_Check(index) || (array_check(index) && !weft_rank(array_handle(index)) &&
+                                 weft_dtype_of(array_handle(index)) == WEFT_BOOL);
+}
+
+static int put_all(PyObject *self, PyObject *mask, PyObject *value) {
+  if (body_refuses(((struct array *)self)->body)) return -1;
+  weft_scope *s = op_begin();
+  weft_array *a[3], *x = array_handle(self);
+  int failed = !mlx_operands(3, (PyObject *[]){ mask, value, self }, a) ||
+               array_assign(self, weft_broadcast_like(weft_where(a[0], weft_cast(a[1], weft_dtype_of(x)), x), x));
+  weft_scope_discard(s);
+  return failed ? -1 : 0;
+}
+
+/* x[mask] = v without the values of the mask: its k-th true element gets the k-th of v. */
+static int put_in_order(PyObject *self, PyObject *mask, PyObject *value) {
+  weft_scope *s = op_begin();
+  weft_array *x = array_handle(self), *m = array_handle(mask), *v = convert_array(value, NULL, 0);
+  int rest = weft_rank(x) - weft_rank(m), failed = !v || rest < 0;
+  if (v && rest < 0) PyErr_SetString(PyExc_ValueError, "a mask has more axes than the array");
+  if (!failed) {
+    for (int i = 0; i < rest; i++) m = weft_unsqueeze(m, weft_rank(m));
+    m = weft_broadcast_like(m, x);
+    weft_array *flat = weft_reshape(m, 1, (int64_t[]){ WEFT_ANY }), *from = weft_reshape(v, 1, (int64_t[]){ WEFT_ANY });
+    weft_array *at = weft_sub(weft_cumsum(weft_cast(flat, WEFT_I32), 0), weft_integer(1));
+    at = weft_clip(at, weft_integer(0), weft_sub(weft_size(from, 0), weft_integer(1)));
+    weft_array *chosen = weft_reshape_like(weft_take(from, 1, &at), x);
+    failed = array_assign(self, weft_where(m, weft_cast(chosen, weft_dtype_of(x)), x));
+  }
+  weft_scope_discard(s);
+  return failed ? -1 : 0;
+}
+
+/* Whether there are values for all elements: more than a mask can want. */
+static int has_more(PyObject *self, PyObject *value) {
+  int64_t n[2] = { 1, 1 };
+  PyObject *const o[2] = { self, value };
+  if (!array_check(value)) return 0;
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < weft_rank(array_handle(o[i])); k++) n[i] *= weft_dim(array_handle(o[i]), k);
+  return n[1] >= n[0] && n[0] > 0;
+}
+
+static int is_mask(PyObject *index) {
+  return array_check(index) && weft_rank(array_handle(index)) > 0 && weft_dtype_of(array_handle(index)) == WEFT_BOOL;
+}
+
 static int put(PyObject *self, PyObject *index, PyObject *value) {
   PyTypeObject *before = flavour_set(&mlx_array_type);
-  int failed = value && !fits(value, weft_dtype_of(array_handle(self))) ? -1 : index_set(self, index, value);
+  int failed = value && !fits(value, weft_dtype_of(array_handle(self))) ? -1
+               : value && is_for_all(index)                             ? put_all(self, index, value)
+                                                                        : index_set(self, index, value);
+  if (failed && is_mask(index) && (error_is_no_value() || has_more(self, value))) {
+    PyErr_Clear();
+    failed = put_in_order(self, index, value);
+  }
   if (failed) as_value_error();
   flavour_set(before);
   return failed;
@@ -192,10 +247,15 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   weft_dtype wanted;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:array", names, &o, &dtype)) return NULL;
   if (dtype != Py_None && dtype_parse(dtype, &wanted)) return NULL;
+  int is_list = PyList_Check(o) || PyTuple_Check(o), is_bytes = PyBytes_Check(o) || PyByteArray_Check(o);
   PyTypeObject *before = flavour_set(type);
+  PyObject *source = is_bytes ? PyMemoryView_FromObject(o) : Py_NewRef(o);
   weft_scope *s = op_begin();
-  PyObject *array = op_end(s, convert_array(o, dtype == Py_None ? NULL : &wanted, 0));
+  PyObject *array = op_end(s, source ? convert_array(source, dtype == Py_None ? NULL : &wanted, 0) : NULL);
+  Py_XDECREF(source);
   flavour_set(before);
+  if (!array && is_list && (PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_TypeError)))
+    PyErr_SetString(PyExc_ValueError, "Initialization encountered non-uniform length."); /* this is what MLX says */
   return array;
 }
 

@@ -42,7 +42,8 @@ static weft_array *call_addmm(const struct name *row, PyObject *const arg[]) {
   if (d <= WEFT_I64) return refuse_integers("addmm", d);
   weft_array *product = weft_matmul(a[1], a[2]);
   if (alpha != 1) product = weft_mul(product, weft_scalar(alpha));
-  return weft_add(beta != 1 ? weft_mul(a[0], weft_scalar(beta)) : a[0], product);
+  weft_array *c = weft_broadcast_like(beta != 1 ? weft_mul(a[0], weft_scalar(beta)) : a[0], product); /* which gives the shape */
+  return weft_add(c, product);
 }
 
 /* The sum so far without the element itself: shifted by one, with what nothing adds up to in front. */
@@ -110,8 +111,109 @@ static weft_array *call_broadcast(const struct name *row, PyObject *const arg[])
 static weft_array *call_order(const struct name *row, PyObject *const arg[]) { return with_shape(call_transpose, row, arg); }
 static weft_array *call_shaped(const struct name *row, PyObject *const arg[]) { return with_shape(call_reshape, row, arg); }
 
-/* (a, indices, axis): uint32 indices need no sign */
-static weft_array *call_take_any(const struct name *row, PyObject *const arg[]) { return call_take(row, arg); }
+/* (a, indices, axis): what is empty has nothing to take, which is found at once */
+static weft_array *call_take_any(const struct name *row, PyObject *const arg[]) {
+  weft_array *y = call_take(row, arg), *x = y ? first(arg) : NULL;
+  int axis = 0;
+  if (!x || (arg[2] != Py_None && axis_parse(arg[2], weft_rank(x), &axis))) return NULL;
+  if (weft_rank(x) > 0 && weft_dim(x, axis) == 0 && weft_dim(y, axis) > 0)
+    return PyErr_SetString(PyExc_ValueError, "take: from an empty axis"), NULL;
+  return y;
+}
+
+/* Functions that weft has for real numbers alone, of complex ones. */
+static int is_complex(weft_array *a) { return weft_dtype_of(a) == WEFT_C64 || weft_dtype_of(a) == WEFT_C128; }
+static weft_array *times_i(weft_array *a) { return weft_complex(weft_neg(weft_imag(a)), weft_real(a)); }
+static weft_array *one_plus(weft_array *a) { return weft_add(weft_scalar(1), a); }
+
+static weft_array *log1p_of(weft_array *a) { return is_complex(a) ? weft_log(one_plus(a)) : weft_log1p(a); }
+static weft_array *log2_of(weft_array *a) {
+  return is_complex(a) ? weft_mul(weft_log(a), weft_scalar(1.44269504088896340736)) : weft_log2(a);
+}
+static weft_array *log10_of(weft_array *a) {
+  return is_complex(a) ? weft_mul(weft_log(a), weft_scalar(0.43429448190325182765)) : weft_log10(a);
+}
+/* asin z = -i log(i z + sqrt(1 - z^2)) */
+static weft_array *asin_of(weft_array *a) {
+  if (!is_complex(a)) return weft_asin(a);
+  return weft_neg(times_i(weft_log(weft_add(times_i(a), weft_sqrt(one_plus(weft_neg(weft_mul(a, a))))))));
+}
+static weft_array *acos_of(weft_array *a) {
+  return is_complex(a) ? weft_sub(weft_scalar(1.57079632679489661923), asin_of(a)) : weft_acos(a);
+}
+/* atan z = i / 2 (log(1 - i z) - log(1 + i z)) */
+static weft_array *atan_of(weft_array *a) {
+  if (!is_complex(a)) return weft_atan(a);
+  weft_array *iz = times_i(a);
+  return weft_mul(times_i(weft_sub(weft_log(one_plus(weft_neg(iz))), weft_log(one_plus(iz)))), weft_scalar(0.5));
+}
+/* Refused there, so that nobody gets the real part alone. */
+static weft_array *real_alone(const char *name, weft_array *a, weft_array *(*op)(weft_array *)) {
+  if (!is_complex(a)) return op(a);
+  return PyErr_Format(PyExc_ValueError, "%s: not of complex numbers", name), NULL;
+}
+static weft_array *expm1_of(weft_array *a) { return real_alone("expm1", a, weft_expm1); }
+static weft_array *sigmoid_of(weft_array *a) { return real_alone("sigmoid", a, weft_sigmoid); }
+static weft_array *erf_of(weft_array *a) { return real_alone("erf", a, weft_erf); }
+static weft_array *erfinv_of(weft_array *a) { return real_alone("erfinv", a, weft_erfinv); }
+
+/* The largest or smallest complex number, by the real part, then by the imaginary one; one with a nan wins. */
+static weft_array *extreme(weft_array *a, int axis, along op, double worst) {
+  weft_array *re = weft_real(a), *im = weft_imag(a), *most = op(re, axis);
+  if (axis == WEFT_ALL) most = weft_broadcast_like(most, re);
+  weft_array *is_nan = weft_or(weft_isnan(re), weft_isnan(im)), *is_best = weft_or(weft_eq(re, most), is_nan);
+  weft_array *bad = weft_any(is_nan, axis), *second = op(weft_where(is_best, im, weft_scalar(worst)), axis);
+  weft_array *nan = weft_scalar(0.0 / 0.0);
+  return weft_complex(weft_where(bad, nan, op(re, axis)), weft_where(bad, nan, second));
+}
+static weft_array *max_of(weft_array *a, int axis) {
+  return is_complex(a) ? extreme(a, axis, weft_max, -1.0 / 0.0) : weft_max(a, axis);
+}
+static weft_array *min_of(weft_array *a, int axis) {
+  return is_complex(a) ? extreme(a, axis, weft_min, 1.0 / 0.0) : weft_min(a, axis);
+}
+
+/* z / |z| */
+static weft_array *sign_of(weft_array *a) {
+  if (!is_complex(a)) return weft_sign(a);
+  weft_array *size = weft_abs(a);
+  return weft_where(weft_eq(size, weft_scalar(0)), a, weft_div(a, size));
+}
+static weft_array *logaddexp_of(weft_array *a, weft_array *b) {
+  if (!is_complex(a) && !is_complex(b)) return weft_logaddexp(a, b);
+  weft_array *is_first = weft_ge(weft_real(a), weft_real(b));
+  weft_array *more = weft_where(is_first, a, b), *less = weft_where(is_first, b, a);
+  return weft_add(more, log1p_of(weft_exp(weft_sub(less, more))));
+}
+
+/* In order by the real part, then by the imaginary one: two sorts, of which the second keeps the order of the first. */
+static weft_array *argsort_of(weft_array *a, int axis) {
+  if (!is_complex(a)) return weft_argsort(a, axis);
+  weft_array *nan = weft_scalar(0.0 / 0.0), *is_nan = weft_or(weft_isnan(weft_real(a)), weft_isnan(weft_imag(a)));
+  weft_array *first = weft_argsort(weft_imag(a), axis), *re = weft_where(is_nan, nan, weft_real(a));
+  return weft_take_along(first, axis, weft_argsort(weft_take_along(re, axis, first), axis));
+}
+static weft_array *sort_of(weft_array *a, int axis) {
+  return is_complex(a) ? weft_take_along(a, axis, argsort_of(a, axis)) : weft_sort(a, axis);
+}
+
+/* (a, decimals): both parts of a complex number; integers stay what they are */
+static weft_array *call_round_parts(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  if (!x || !is_complex(x)) {
+    weft_array *y = x ? call_round(row, arg) : NULL;
+    return y && weft_dtype_of(x) <= WEFT_I64 ? weft_cast(y, weft_dtype_of(x)) : y;
+  }
+  if (PyLong_Check(arg[1]) && PyLong_AsLong(arg[1]) == 0) return weft_complex(weft_round(weft_real(x)), weft_round(weft_imag(x)));
+  return PyErr_SetString(PyExc_ValueError, "round: decimals of complex numbers"), NULL;
+}
+
+/* (a, b): an integer to a negative power is 0, whatever the integer is */
+static weft_array *pow_of(weft_array *a, weft_array *b) {
+  weft_array *y = weft_pow(a, b);
+  if (weft_dtype_of(y) > WEFT_I64 || weft_dtype_of(y) < WEFT_I8 || weft_check(y)) return y;
+  return weft_where(weft_lt(b, weft_integer(0)), weft_cast(weft_integer(0), weft_dtype_of(y)), y);
+}
 
 /* (a, dtype): the bits as they are; they are read for it */
 static weft_array *call_view(const struct name *row, PyObject *const arg[]) {
@@ -157,24 +259,24 @@ static weft_array *call_put(const struct name *row, PyObject *const arg[]) {
 const struct name mlx_names[] = {
   UNARY_METHOD(abs, weft_abs), UNARY_METHOD(square, weft_square), UNARY_METHOD(sqrt, weft_sqrt),
   UNARY_METHOD(rsqrt, weft_rsqrt), UNARY_METHOD(reciprocal, weft_reciprocal), UNARY_METHOD(exp, weft_exp),
-  UNARY_METHOD(log, weft_log), UNARY_METHOD(log2, weft_log2), UNARY_METHOD(log10, weft_log10),
-  UNARY_METHOD(log1p, weft_log1p), UNARY_METHOD(sin, weft_sin), UNARY_METHOD(cos, weft_cos),
+  UNARY_METHOD(log, weft_log), UNARY_METHOD(log2, log2_of), UNARY_METHOD(log10, log10_of),
+  UNARY_METHOD(log1p, log1p_of), UNARY_METHOD(sin, weft_sin), UNARY_METHOD(cos, weft_cos),
   METHOD(conj, "(a" S, call_unary, weft_conj), FUNCTION(conjugate, "(a" S, call_unary, weft_conj),
-  UNARY(sign, weft_sign), UNARY(negative, weft_neg), UNARY(expm1, weft_expm1), UNARY(tan, weft_tan),
-  UNARY(arcsin, weft_asin), UNARY(arccos, weft_acos), UNARY(arctan, weft_atan), UNARY(sinh, weft_sinh),
+  UNARY(sign, sign_of), UNARY(negative, weft_neg), UNARY(expm1, expm1_of), UNARY(tan, weft_tan),
+  UNARY(arcsin, asin_of), UNARY(arccos, acos_of), UNARY(arctan, atan_of), UNARY(sinh, weft_sinh),
   UNARY(cosh, weft_cosh), UNARY(tanh, weft_tanh), UNARY(arcsinh, weft_asinh), UNARY(arccosh, weft_acosh),
-  UNARY(arctanh, weft_atanh), UNARY(erf, weft_erf), UNARY(erfinv, weft_erfinv), UNARY(sigmoid, weft_sigmoid),
+  UNARY(arctanh, weft_atanh), UNARY(erf, erf_of), UNARY(erfinv, erfinv_of), UNARY(sigmoid, sigmoid_of),
   UNARY(floor, weft_floor), UNARY(ceil, weft_ceil), UNARY(trunc, weft_trunc), UNARY(real, weft_real),
   UNARY(imag, weft_imag), UNARY(logical_not, weft_logical_not), UNARY(stop_gradient, weft_stop_gradient),
   FUNCTION(isnan, "(a, stream=None)", call_unary, weft_isnan), FUNCTION(isinf, "(a, stream=None)", call_unary, weft_isinf),
   FUNCTION(isfinite, "(a, stream=None)", call_unary, weft_isfinite),
   FUNCTION(bitwise_invert, "(a, stream=None)", call_unary, weft_not),
   OWN(positive, "(a, /" S, call_positive), OWN(degrees, "(a, /" S, call_degrees), OWN(radians, "(a, /" S, call_radians),
-  METHOD(round, "(a, /, decimals=0, stream=None)", call_round, weft_round),
+  METHOD(round, "(a, /, decimals=0, stream=None)", call_round_parts, weft_round),
 
   BINARY(add, weft_add), BINARY(subtract, weft_sub), BINARY(multiply, weft_mul), BINARY(divide, weft_div),
-  BINARY(floor_divide, weft_floor_divide), BINARY(remainder, weft_remainder), BINARY(power, weft_pow),
-  BINARY(maximum, weft_maximum), BINARY(minimum, weft_minimum), BINARY(logaddexp, weft_logaddexp),
+  BINARY(floor_divide, weft_floor_divide), BINARY(remainder, weft_remainder), BINARY(power, pow_of),
+  BINARY(maximum, weft_maximum), BINARY(minimum, weft_minimum), BINARY(logaddexp, logaddexp_of),
   BINARY(arctan2, weft_atan2), BINARY(equal, weft_eq), BINARY(not_equal, weft_ne), BINARY(less, weft_lt),
   BINARY(less_equal, weft_le), BINARY(greater, weft_gt), BINARY(greater_equal, weft_ge),
   BINARY(logical_and, weft_logical_and), BINARY(logical_or, weft_logical_or), BINARY(logical_xor, weft_logical_xor),
@@ -186,14 +288,14 @@ const struct name mlx_names[] = {
   OWN(allclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_allclose),
   OWN(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal),
 
-  REDUCE(sum, weft_sum), REDUCE(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, weft_max), REDUCE(min, weft_min),
+  REDUCE(sum, weft_sum), REDUCE(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, max_of), REDUCE(min, min_of),
   REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, weft_logsumexp),
   METHOD(argmax, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmax),
   METHOD(argmin, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmin),
   METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_var),
   METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_std),
   SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, weft_cummax), SO_FAR(cummin, weft_cummin),
-  FUNCTION(sort, "(a, /, axis=-1" S, call_sort, weft_sort), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, weft_argsort),
+  FUNCTION(sort, "(a, /, axis=-1" S, call_sort, sort_of), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, argsort_of),
   FUNCTION(searchsorted, "(a, v, /, side='left'" S, call_searchsorted32, weft_searchsorted),
   FUNCTION(softmax, "(a, /, axis=None, *, precise=False, stream=None)", call_softmax_of, weft_softmax),
 
@@ -246,6 +348,7 @@ const struct name mlx_names[] = {
   OWN(_put_along, "(a, indices, values, axis)", call_put_along),
   FUNCTION(_depends, "(a, on, /)", call_depends, weft_depends),
   OWN(_view, "(a, dtype)", call_view), OWN(_put, "(a, part, v)", call_put),
+  FUNCTION(_exp2, "(a, /)", call_unary, weft_exp2),
   FUNCTION(_window, "(a, /, start, n, axis=0)", call_window, weft_window),
   FUNCTION(_windows, "(a, /, n, axis, step=1, dilation=1)", call_windows, weft_windows),
   { "result_type", "(*arrays_and_dtypes)", "", NULL, NULL, make_result_type, 0, NULL, NULL, NULL },

@@ -17,58 +17,56 @@ def _as_array(a):
 
 def arange(*args, start=None, stop=None, step=None, dtype=None, stream=None):
     """arange(stop), arange(start, stop, step=None, dtype=None): start, start + step, .. below stop."""
-    bounds = list(args)
-    if bounds and start is not None:
-        raise TypeError("arange: start is given twice")
-    if len(bounds) == 0:
-        bounds = [0 if start is None else start]
-    if stop is not None:
-        bounds = [bounds[0], stop] + bounds[1:]
-    elif len(bounds) == 1:
-        bounds = [0, bounds[0]]
-    if step is not None:
-        bounds = bounds[:2] + [step] + bounds[2:]
-    first, last, by = bounds[0], bounds[1], bounds[2] if len(bounds) > 2 else None
-    dtype = bounds[3] if len(bounds) > 3 else dtype
-    for bound in (first, last, by):
-        if isinstance(bound, float) and not math.isfinite(bound):
-            if math.isnan(bound) or bound is not by:
-                raise ValueError(f"arange: a bound is {bound}")
-    first, last, by = (x.item() if isinstance(x, _core.array) else x for x in (first, last, by))
-    by = 1 if by is None else by
-    if dtype is None and all(isinstance(x, int) for x in (first, last, by)):
-        in_32 = all(-2 ** 31 <= x < 2 ** 31 for x in (first, last))
-        dtype = _mlx.int32 if in_32 else _mlx.int64
+    given = dict(zip(("start", "stop", "step", "dtype"), args))
+    for name, value in (("start", start), ("stop", stop), ("step", step), ("dtype", dtype)):
+        if value is not None:
+            if given.get(name) is not None:
+                raise TypeError(f"arange: {name} is given twice")
+            given[name] = value
+    first, last, by, dtype = (given.get(name) for name in ("start", "stop", "step", "dtype"))
+    if last is None:
+        if start is not None or first is None:
+            raise TypeError("arange: there is no stop")
+        first, last = 0, first
+    first, last, by = (x.item() if isinstance(x, _core.array) else x for x in (0 if first is None else first, last, 1 if by is None else by))
+    if any(isinstance(x, float) and math.isnan(x) for x in (first, last, by)) or math.isinf(first) or math.isinf(last):
+        raise ValueError(f"arange: from {first} to {last} by {by}")
     if by == 0:
-        return _mlx.zeros((0,), dtype or _mlx.float32)
-    n = 0 if isinstance(by, float) and math.isinf(by) else builtins.max(0, math.ceil((last - first) / by))
-    if isinstance(by, float) and math.isinf(by):
+        raise ValueError("arange: the step is 0")
+    if dtype is None and all(isinstance(x, int) for x in (first, last, by)):
+        dtype = _mlx.int32 if all(-2 ** 31 <= x < 2 ** 31 for x in (first, last, by)) else _mlx.int64
+    if dtype is not None and dtype == _mlx.bool_:
+        raise ValueError("arange: of bools")
+    if math.isinf(by):
         return _mlx.full((1 if (last - first) * by > 0 else 0,), first, dtype or _mlx.float32)
-    if n >= 2 ** 31:
-        raise ValueError(f"arange: {n} elements are too many")
+    if (last - first) / by >= 2 ** 31:
+        raise ValueError(f"arange: {(last - first) / by:.0f} elements are too many")
     return _mlx._arange(first, last, by, dtype)
 
 
 def asarray(a, dtype=None, *, copy=None):
-    """An array of a; memory is shared where it can be, unless copy is true."""
-    if isinstance(a, array):
-        if dtype is not None and a.dtype != dtype:
-            if copy is False:
-                raise ValueError("asarray: another dtype needs a copy")
-            return a.astype(dtype)
-        return array(a) if copy else a
-    made = array(a, dtype)
+    """An array of a. copy=False is refused, as MLX refuses it without Metal; weft.asarray shares memory."""
     if copy is False:
-        shared = _mlx.as_mlx(_core.asarray(a))
-        if shared.dtype != made.dtype:
-            raise ValueError("asarray: another dtype needs a copy")
-        return shared
-    return made
+        raise ValueError("asarray: copy=False cannot be met; weft.asarray shares memory")
+    if isinstance(a, array) and not copy and (dtype is None or a.dtype == dtype):
+        return a
+    return array(a, dtype)
 
 
 def from_dlpack(x, /, *, copy=None):
-    """An array of the memory of x."""
-    return _mlx.as_mlx(_core.from_dlpack(x))
+    """An array of the memory of x, which is shared unless copy is true or doubles have to be narrowed."""
+    if copy:
+        return array(x)
+    try:
+        shared = _mlx.as_mlx(_core.from_dlpack(x))
+    except BufferError:
+        if not hasattr(x, "__array_interface__"):
+            raise
+        shared = _mlx.as_mlx(_core.asarray(x))
+    if any(n < 0 for n in getattr(x, "strides", ())):
+        raise ValueError("from_dlpack: a stride is negative")
+    narrow = {"float64": _mlx.float32, "complex128": _mlx.complex64}.get(shared.dtype.name)
+    return shared if narrow is None else shared.astype(narrow)
 
 
 def _window(n, numbers):
@@ -217,13 +215,17 @@ def depends(inputs, dependencies):
 
 def isposinf(a, stream=None):
     """Where a is inf."""
-    a = _as_array(a)
+    a = _real_of(_as_array(a))
     return a == math.inf if _is_float(a) else _mlx.zeros(a.shape, _mlx.bool_)
+
+
+def _real_of(a):
+    return _mlx.real(a) if a.dtype.name.startswith("complex") else a
 
 
 def isneginf(a, stream=None):
     """Where a is -inf."""
-    a = _as_array(a)
+    a = _real_of(_as_array(a))
     return a == -math.inf if _is_float(a) else _mlx.zeros(a.shape, _mlx.bool_)
 
 
@@ -246,7 +248,7 @@ def nan_to_num(a, nan=0, posinf=None, neginf=None, *, stream=None):
 
 def divmod(a, b, stream=None):
     """[the quotient rounded down, the rest]"""
-    return [_mlx.floor_divide(a, b), _mlx.remainder(a, b)]
+    return [_mlx.stop_gradient(_mlx.floor_divide(a, b)), _mlx.stop_gradient(_mlx.remainder(a, b))]
 
 
 def count_nonzero(a, /, *, axis=None, keepdims=False, stream=None):
@@ -259,8 +261,7 @@ def diff(a, /, n=1, axis=-1, *, stream=None):
     a = _as_array(a)
     if n < 0:
         raise ValueError(f"diff: n is {n}")
-    if not a.ndim:
-        raise ValueError("diff: the array has no axes")
+    _check_axis("diff", a, axis)
     for _ in range(n):
         length = a.shape[axis]
         before = (builtins.slice(None),) * (axis % a.ndim)
@@ -269,12 +270,18 @@ def diff(a, /, n=1, axis=-1, *, stream=None):
     return a
 
 
+def _check_axis(what, a, axis):
+    if not -a.ndim <= axis < a.ndim:
+        raise ValueError(f"{what}: there is no axis {axis} among {a.ndim}")
+
+
 def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None):
     """log of the sum of e^a so far."""
     a = _as_array(a)
     if axis is None:
         a, axis = a.flatten(), 0
-    most = _mlx.stop_gradient(_mlx.max(a, axis, True)) if a.size else a
+    size = _real_of(a)
+    most = _mlx.stop_gradient(_mlx.max(size, axis, True)) if a.size else size
     most = _mlx.where(_mlx.isfinite(most), most, 0.0)
     return _mlx.log(_mlx.cumsum(_mlx.exp(a - most), axis, reverse=reverse, inclusive=inclusive)) + most
 
@@ -332,8 +339,10 @@ def median(a, /, axis=None, keepdims=False, *, stream=None):
     n = math.prod(a.shape[k] for k in axes)
     if not n:
         raise ValueError("median: of no elements")
+    is_nan = _mlx.any(_mlx.isnan(a), axes)
     ordered = _mlx.sort(_mlx.transpose(a, rest + axes).reshape([a.shape[k] for k in rest] + [n]), -1)
     middle = ordered[..., n // 2] if n % 2 else (ordered[..., n // 2 - 1] + ordered[..., n // 2]) * 0.5
+    middle = _mlx.where(is_nan, array(math.nan, middle.dtype), middle)
     return middle.reshape([1 if k in axes else a.shape[k] for k in range(a.ndim)]) if keepdims else middle
 
 
@@ -350,6 +359,8 @@ def take_along_axis(a, /, indices, axis=None, *, stream=None):
 def put_along_axis(a, /, indices, values, axis=None, *, stream=None):
     """A new a, with a[.., indices[.., i, ..], ..] set to the values."""
     a, indices = _as_array(a), _as_array(indices)
+    if not indices.size:
+        return a
     if axis is None:
         flat = _mlx._put_along(a.flatten(), indices.flatten(), _mlx.broadcast_to(_as_array(values), indices.shape).flatten(), 0)
         return flat.reshape(a.shape)
@@ -409,12 +420,19 @@ def inner(a, b, /, *, stream=None):
 
 def vecdot(a, b, /, *, axis=-1, stream=None):
     """The sum of conj(a) b along an axis."""
+    a, b = _as_array(a), _as_array(b)
+    _check_axis("vecdot", a, axis)
+    _check_axis("vecdot", b, axis)
+    if a.shape[axis] != b.shape[axis]:
+        raise ValueError(f"vecdot: {a.shape[axis]} and {b.shape[axis]} elements")
     return _mlx.sum(_mlx.conj(a) * b, axis)
 
 
 def kron(a, b, *, stream=None):
     """Every element of a times b, as blocks."""
     a, b = _as_array(a), _as_array(b)
+    if not a.size or not b.size:
+        raise ValueError("kron: an array is empty")
     rank = builtins.max(a.ndim, b.ndim)
     a, b = a.reshape((1,) * (rank - a.ndim) + a.shape), b.reshape((1,) * (rank - b.ndim) + b.shape)
     left = [n for size in a.shape for n in (size, 1)]
@@ -501,8 +519,6 @@ def conv_general(input, weight, /, stride=1, padding=0, kernel_dilation=1, input
 
 def _conv(rank):
     def function(input, weight, /, stride=1, padding=0, dilation=1, groups=1, *, stream=None):
-        if input.ndim != rank + 2 or weight.ndim != rank + 2:
-            raise ValueError(f"conv{rank}d: an input and weights of {rank + 2} axes, not {input.ndim} and {weight.ndim}")
         return conv_general(input, weight, stride, padding, dilation, 1, groups)
 
     function.__name__ = function.__qualname__ = f"conv{rank}d"
@@ -549,6 +565,28 @@ def convolve(a, v, /, mode="full", *, stream=None):
 class ArrayAt(_at.At):
     """x.at, to be indexed."""
 
+    def _refuse(self, value):
+        raise ValueError("at: an index comes first, x.at[i].add(v)")
+
+    add = subtract = multiply = divide = maximum = minimum = _refuse
+
+
+def _values(x):
+    if isinstance(x, _core.array):
+        return x.__array__()
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(_values, x))
+    return {key: _values(item) for key, item in x.items()} if type(x) is dict else x
+
+
+def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
+    """NumPy's functions give NumPy's arrays, as they do of MLX's."""
+    return getattr(ufunc, method)(*_values(inputs), **_values(kwargs))
+
+
+def _array_function(self, func, types, args, kwargs):
+    return func(*_values(args), **_values(kwargs))
+
 
 def _matrices_transposed(a):
     if a.ndim < 2:
@@ -556,6 +594,9 @@ def _matrices_transposed(a):
     return _mlx.swapaxes(a, -1, -2)
 
 
+_mlx._add_method("__array_ufunc__", _array_ufunc)
+_mlx._add_method("__array_function__", _array_function)
+_mlx._add_method("at", property(ArrayAt))
 _mlx._add_method("view", view)
 _mlx._add_method("logcumsumexp", logcumsumexp)
 _mlx._add_method("mT", property(_matrices_transposed))

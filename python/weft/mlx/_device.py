@@ -41,8 +41,8 @@ class Device:
 class Stream:
     """Work in order on a device."""
 
-    def __init__(self, device, index):
-        self.device, self.index = device, index
+    def __init__(self, device, index, thread=None):
+        self.device, self.index, self._thread = device, index, thread
 
     def __eq__(self, other):
         return type(self) is type(other) and (self.device, self.index) == (other.device, other.index)
@@ -101,11 +101,17 @@ def default_device():
 
 
 def set_default_device(device):
-    """Where work of this thread runs from here on. The gpu is accepted without one: the work then stays on the cpu."""
-    device = _as_device(device)
+    """Where work of this thread runs from here on."""
+    device = _there(device)
     _default[0] = device
-    if is_available(device):
-        _run.set_device(0 if device.type is DeviceType.cpu else 1 + device.index)
+    _run.set_device(0 if device.type is DeviceType.cpu else 1 + device.index)
+
+
+def _there(device):
+    device = _as_device(device)
+    if not is_available(device):
+        raise ValueError(f"there is no {device!r}")
+    return device
 
 
 def _defaults():
@@ -116,7 +122,7 @@ def _defaults():
 
 def default_stream(device):
     """The stream of a device that work goes to."""
-    device = _as_device(device)
+    device = _there(device)
     return _defaults().get(device) or Stream(device, 0 if device.type is DeviceType.cpu else 1)
 
 
@@ -125,16 +131,16 @@ def set_default_stream(stream):
     _defaults()[stream.device] = stream
 
 
-def _new(kind, device):
-    device = _as_device(device)
+def _new(kind, device, thread=None):
+    device = _there(device)
     with _lock:
         _n_streams[0] += 1
-        return kind(device, _n_streams[0] - 1)
+        return kind(device, _n_streams[0] - 1, thread)
 
 
 def new_stream(device):
-    """A new stream of a device."""
-    return _new(Stream, device)
+    """A new stream of a device, for this thread."""
+    return _new(Stream, device, threading.get_ident())
 
 
 def new_thread_unsafe_stream(device):
@@ -161,6 +167,8 @@ class StreamContext:
         self._device, self._stream = _as_device(s), s if isinstance(s, Stream) else None
 
     def __enter__(self):
+        if self._stream is not None and self._stream._thread not in (None, threading.get_ident()):
+            raise RuntimeError(f"stream: {self._stream!r} is another thread's")
         self._before = default_device(), default_stream(self._device)
         set_default_device(self._device)
         if self._stream is not None:

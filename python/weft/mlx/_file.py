@@ -39,6 +39,9 @@ def save_safetensors(file, arrays, metadata=None):
     for name, a in arrays.items():
         if not isinstance(a, _core.array):
             raise ValueError(f"save_safetensors: {name!r} is no array")
+    for key, text in (metadata or {}).items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise ValueError(f"save_safetensors: the metadata are texts, not {key!r}: {text!r}")
     _to(file, ".safetensors", lambda path: _file.save_safetensors(path, arrays, metadata))
 
 
@@ -103,7 +106,10 @@ def load(file, /, format=None, return_metadata=False, *, stream=None):
     if not _is_file(file) and not os.path.exists(file):
         raise RuntimeError(f"load: there is no file {os.fspath(file)!r}")
     if kind == "npy":
-        return _mlx.as_mlx(_from(file, ".npy", _file.load))
+        loaded = _mlx.as_mlx(_from(file, ".npy", _file.load))
+        if loaded.dtype.name == "complex128":
+            raise ValueError("load: MLX has no complex128; weft.load reads it")
+        return loaded
     if kind == "npz":
         return _npz(file)
     if kind == "safetensors":

@@ -1,23 +1,12 @@
 """Transforms with MLX's arguments and conventions, on those of weft: complex cotangents come in and go out conjugated, lists of
 arrays in place of trees for vjp and jvp, state that compiled functions capture."""
 import functools
+import threading
 
 from .. import _core, _run, _transform
-from .._tree import arrays
 
 _mlx = _core._mlx
 array = _core.array
-
-
-def _tree(f, tree):
-    if isinstance(tree, array):
-        return f(tree)
-    if isinstance(tree, dict):
-        return {key: _tree(f, item) for key, item in tree.items()}
-    if isinstance(tree, (tuple, list)):
-        items = [_tree(f, item) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    return tree
 
 
 def _conjugate(x):
@@ -31,44 +20,142 @@ def eval(*trees):
 
 def async_eval(*trees):
     """Starts to compute the arrays in the trees."""
+    if _tracing.depth:
+        raise ValueError("async_eval: inside of a function that is being transformed")
     _run.async_eval(*trees)
 
 
+class _Tracing(threading.local):
+    """How many functions this thread is transforming."""
+
+    depth = 0
+
+    def __enter__(self):
+        self.depth += 1
+
+    def __exit__(self, *why):
+        self.depth -= 1
+
+
+_tracing = _Tracing()
+
+
 def _check(argnums, argnames):
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums or [])
+    numbers = [0] if argnums is None and not argnames else [argnums] if isinstance(argnums, int) else list(argnums or [])
+    if not all(isinstance(k, int) for k in numbers):
+        raise TypeError(f"value_and_grad: argnums {argnums} are numbers")
+    if not numbers and not argnames:
+        raise ValueError("value_and_grad: no argument is named")
     if any(k < 0 for k in numbers):
         raise ValueError(f"value_and_grad: argnums {argnums} are counted from 0")
-    if len(set(numbers)) != len(numbers):
-        raise ValueError(f"value_and_grad: argnums {argnums} name an argument twice")
     names = [argnames] if isinstance(argnames, str) else list(argnames or [])
-    if len(set(names)) != len(names):
-        raise ValueError(f"value_and_grad: argnames {argnames} name an argument twice")
+    for what, list_ in (("argnums", numbers), ("argnames", names)):
+        if len(set(list_)) != len(list_):
+            raise ValueError(f"value_and_grad: {what} {list_} name an argument twice")
+    return numbers, names
+
+
+class _Inputs:
+    """Arrays in the places of others, in lists and dicts that a function is given: what it does to these stays, but for the
+    arrays that it has left where they were, in whose place the old ones come back."""
+
+    def __init__(self):
+        self.arrays, self.places = [], []
+
+    def enter(self, tree):
+        if isinstance(tree, array):
+            is_number = tree.dtype.name.startswith(("float", "bfloat", "complex"))
+            self.arrays.append(_core.alias(tree if is_number else tree.astype(_mlx.float32)))
+            return self.arrays[-1].copy()  # the function may give its own another value
+        if isinstance(tree, (list, dict)):
+            for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
+                old = tree[key]
+                new = self.enter(old)
+                if new is not old:
+                    self.places.append((tree, key, old, new))
+                    tree[key] = new
+            return tree
+        if isinstance(tree, tuple):
+            items = [self.enter(item) for item in tree]
+            return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+        raise ValueError(f"value_and_grad: an argument to differentiate by holds a {type(tree).__name__}, not an array")
+
+    def leave(self):
+        for tree, key, old, new in self.places:
+            if (key in tree if isinstance(tree, dict) else key < len(tree)) and tree[key] is new:
+                tree[key] = old
+
+
+def _scalar(value):
+    first = value[0] if isinstance(value, (tuple, list)) and value else value
+    if not isinstance(first, array):
+        raise ValueError(f"value_and_grad: the function gave a {type(first).__name__} in place of an array")
+    if first.ndim:
+        raise ValueError(f"value_and_grad: the function gave an array of shape {first.shape} in place of a scalar")
+    return first
+
+
+def _fill(tree, values):
+    """The tree with values in the places of its arrays."""
+    if isinstance(tree, array):
+        return next(values)
+    if isinstance(tree, dict):
+        return {key: _fill(item, values) for key, item in tree.items()}
+    items = [_fill(item, values) for item in tree]
+    return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+
+
+def _value_and_gradients(fun, numbers, names, args, kwargs):
+    if numbers and max(numbers) >= len(args):
+        raise ValueError(f"value_and_grad: there is no argument {max(numbers)} among {len(args)}")
+    for name in names:
+        if name not in kwargs:
+            raise ValueError(f"value_and_grad: there is no keyword argument {name!r}")
+    inputs, new_args, new_kwargs = _Inputs(), list(args), dict(kwargs)
+    with _core.Scope(), _tracing:
+        try:
+            for n in numbers:
+                new_args[n] = inputs.enter(args[n])
+            for name in names:
+                new_kwargs[name] = inputs.enter(kwargs[name])
+            value = fun(*new_args, **new_kwargs)
+        finally:
+            inputs.leave()
+        if not inputs.arrays:
+            raise ValueError("value_and_grad: there is no array to differentiate by")
+        scalar = _scalar(value)
+        if not scalar.dtype.name.startswith(("float", "bfloat", "complex")):
+            gradients = [_mlx.zeros_like(x) for x in inputs.arrays]
+        else:
+            gradients = _core.vjp([scalar], [_core.full((), 1, scalar.dtype)], inputs.arrays)
+    gradients = iter([_conjugate(x) for x in gradients])
+    positional = tuple(_fill(args[n], gradients) for n in numbers)
+    named = {name: _fill(kwargs[name], gradients) for name in names}
+    positional = positional[0] if len(positional) == 1 else positional or None
+    return value, (positional, named) if names else positional
 
 
 def value_and_grad(fun, argnums=None, argnames=()):
     """A function that gives fun's value and its gradient by the arguments named, the first by default."""
-    _check(argnums, argnames)
-    argnames = [argnames] if isinstance(argnames, str) else list(argnames or [])
-    both = _transform.value_and_grad(fun, argnums, argnames)
+    numbers, names = _check(argnums, argnames)
 
-    @functools.wraps(fun)
+    @functools.wraps(fun, assigned=_NAMES)
     def transformed(*args, **kwargs):
-        for name in argnames:
-            if name not in kwargs:
-                raise ValueError(f"value_and_grad: there is no keyword argument {name!r}")
-        value, gradient = both(*args, **kwargs)
-        return value, _tree(_conjugate, gradient)
+        return _value_and_gradients(fun, numbers, names, args, kwargs)
 
     return transformed
 
 
+_NAMES = ("__module__", "__name__", "__qualname__", "__doc__")
+
+
 def grad(fun, argnums=None, argnames=()):
     """A function that gives fun's gradient by the arguments named, the first by default."""
-    both = value_and_grad(fun, argnums, argnames)
+    numbers, names = _check(argnums, argnames)
 
-    @functools.wraps(fun)
+    @functools.wraps(fun, assigned=_NAMES)
     def transformed(*args, **kwargs):
-        value, gradient = both(*args, **kwargs)
+        value, gradient = _value_and_gradients(fun, numbers, names, args, kwargs)
         if not isinstance(value, array):
             raise ValueError(f"grad: the function gave a {type(value).__name__}, not one array")
         return gradient
@@ -84,21 +171,39 @@ def _arrays_only(what, values):
     return values
 
 
+def _as_floats(what, fun, primals):
+    """Integers are differentiated by as if they were numbers; fun is told apart from what it does with an index."""
+    if all(_is_inexact(x) for x in primals):
+        return fun, primals
+    floats = [x if _is_inexact(x) else x.astype(_mlx.float32) for x in primals]
+
+    def called(*args):
+        try:
+            return fun(*args)
+        except (ValueError, TypeError, IndexError) as why:
+            raise ValueError(f"{what}: by an integer that is no number here; use stop_gradient on indices ({why})") from why
+
+    return called, floats
+
+
+def _is_inexact(x):
+    return x.dtype.name.startswith(("float", "bfloat", "complex"))
+
+
 def vjp(fun, primals, cotangents):
     """(fun's outputs, the products of the cotangents with its Jacobian), lists of arrays."""
-    primals = _arrays_only("vjp", primals)
-    conjugate = [_conjugate(x) for x in _arrays_only("vjp", cotangents)]
-
-    def flat(*args):
-        outputs = _list(fun(*args))
-        if len(outputs) != len(conjugate):
-            raise ValueError(f"vjp: {len(conjugate)} cotangents for {len(outputs)} outputs")
-        for y, dy in zip(outputs, conjugate):
+    fun, primals = _as_floats("vjp", fun, _arrays_only("vjp", primals))
+    cotangents = [_conjugate(x) for x in _arrays_only("vjp", cotangents)]
+    with _core.Scope(), _tracing:
+        inputs = [_core.alias(x) for x in primals]
+        outputs = _arrays_only("vjp", _list(fun(*(x.copy() for x in inputs))))
+        if len(outputs) != len(cotangents):
+            raise ValueError(f"vjp: {len(cotangents)} cotangents for {len(outputs)} outputs")
+        for y, dy in zip(outputs, cotangents):
             if y.shape != dy.shape:
                 raise ValueError(f"vjp: a cotangent of shape {dy.shape} for an output of shape {y.shape}")
-        return outputs
-
-    outputs, gradients = _transform.vjp(flat, primals, conjugate)
+        pairs = [(y, dy.astype(y.dtype)) for y, dy in zip(outputs, cotangents) if _is_inexact(y)]
+        gradients = _core.vjp([y for y, _ in pairs], [dy for _, dy in pairs], inputs)
     return outputs, [_conjugate(x) for x in gradients]
 
 
@@ -110,16 +215,53 @@ def jvp(fun, primals, tangents):
     for x, dx in zip(primals, tangents):
         if x.shape != dx.shape:
             raise ValueError(f"jvp: a tangent of shape {dx.shape} for a primal of shape {x.shape}")
-    return _transform.jvp(lambda *args: _list(fun(*args)), primals, tangents)
+    fun, primals = _as_floats("jvp", fun, primals)
+    with _core.Scope(), _tracing:
+        inputs = [_core.alias(x) for x in primals]
+        outputs = _arrays_only("jvp", _list(fun(*(x.copy() for x in inputs))))
+        floats = [y for y in outputs if _is_inexact(y)]
+        found = iter(_core.jvp(inputs, [dx.astype(x.dtype) for x, dx in zip(inputs, tangents)], floats))
+        derivatives = [next(found) if _is_inexact(y) else _mlx.zeros(y.shape) for y in outputs]
+    return outputs, derivatives
 
 
 def _list(result):
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
+def _check_axes(axes):
+    if isinstance(axes, (list, tuple)):
+        for axis in axes:
+            _check_axes(axis)
+    elif isinstance(axes, dict):
+        _check_axes(list(axes.values()))
+    elif axes is not None and not isinstance(axes, int):
+        raise ValueError(f"vmap: {axes!r} is no axis")
+
+
 def vmap(fun, in_axes=0, out_axes=0):
     """fun over an axis of its arguments. None is not mapped."""
-    return _transform.vmap(fun, in_axes, out_axes)
+    _check_axes(in_axes)
+    _check_axes(out_axes)
+
+    @functools.wraps(fun, assigned=_NAMES)
+    def mapped(*args):
+        alone = [False]
+
+        def traced(*args):
+            with _tracing:
+                result = fun(*args)
+            alone[0] = isinstance(result, array)
+            return (result,) if alone[0] else result
+
+        axes = (in_axes,) if isinstance(in_axes, dict) and len(args) == 1 else in_axes
+        try:
+            result = _transform.vmap(traced, axes, out_axes)(*args)
+        except KeyError as why:
+            raise ValueError(f"vmap: the axes have another structure than the values ({why})") from why
+        return result[0] if alone[0] else result
+
+    return mapped
 
 
 checkpoint = _transform.checkpoint
@@ -149,14 +291,31 @@ def _check_leaves(tree):
         raise ValueError(f"compile: an argument is a {type(tree).__name__}; arrays, texts, numbers and None can be passed")
 
 
-def compile(fun, inputs=None, outputs=None, shapeless=False):
-    """fun as one program, traced for every set of shapes and dtypes (shapeless ones too: new lengths need no new kernels).
-    inputs and outputs are trees of arrays that it reads and changes besides its arguments."""
-    compiled = _transform.compile(fun, inputs=inputs, outputs=outputs)
-    if inputs is not None or outputs is not None:
-        arrays(inputs, outputs)
+def _for_any_size(fun):
+    """Traced once for all sizes, if fun does not ask for them; else for each."""
+    any_size, each = _transform.compile(fun, shapes="any"), _transform.compile(fun)
+    asks = [False]
 
-    @functools.wraps(fun)
+    def call(*args, **kwargs):
+        if not asks[0]:
+            try:
+                return any_size(*args, **kwargs)
+            except (NotImplementedError, ValueError, TypeError):
+                asks[0] = True
+        return each(*args, **kwargs)
+
+    return call
+
+
+def compile(fun, inputs=None, outputs=None, shapeless=False):
+    """fun as one program, traced for every set of shapes and dtypes, or if shapeless, and if it does not look at shapes, once.
+    inputs and outputs are trees of arrays that it reads and changes besides its arguments."""
+    if shapeless and inputs is None and outputs is None:
+        compiled = _for_any_size(fun)
+    else:
+        compiled = _transform.compile(fun, inputs=inputs, outputs=outputs)
+
+    @functools.wraps(fun, assigned=_NAMES)
     def call(*args, **kwargs):
         if not _is_enabled[0]:
             return fun(*args, **kwargs)

@@ -2,6 +2,7 @@
 import math
 
 from ... import _core
+from .._dtype import finfo
 from .._missing import add_missing
 
 _mlx = _core._mlx
@@ -38,6 +39,10 @@ def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):
         raise ValueError(f"rope: an input of {a.ndim} axes")
     if (base is None) == (freqs is None):
         raise ValueError("rope: either base or freqs is given, and not both")
+    if dims <= 0 or dims % 2 or dims > a.shape[-1]:
+        raise ValueError(f"rope: {dims} of {a.shape[-1]} elements; it turns pairs")
+    if not a.dtype.name.startswith(("float", "bfloat")):
+        raise ValueError(f"rope: of {a.dtype.name}")
     half, n = dims // 2, a.shape[-2]
     offset = offset if isinstance(offset, _core.array) else _mlx.array(offset)
     if offset.ndim > 1 or (offset.ndim == 1 and offset.size not in (1, a.shape[0])):
@@ -81,8 +86,16 @@ def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force
     if isinstance(mask, _core.array) and mask.dtype != _mlx.bool_ and _mlx.result_type(mask.dtype, dtype) != dtype:
         raise ValueError(f"scaled_dot_product_attention: a mask of {mask.dtype.name} for arrays of {dtype.name}")
     wide = _mlx.float32 if dtype.size == 2 else dtype
+    if isinstance(mask, _core.array):
+        scores = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+        if len(mask.shape) > 4 or any(n not in (1, m) for n, m in zip(mask.shape[::-1], scores[::-1])):
+            raise ValueError(f"scaled_dot_product_attention: a mask of shape {mask.shape} for scores of {scores}")
+    if sinks is not None and (sinks.shape != (q.shape[1],) or _mlx.result_type(sinks.dtype, dtype) != dtype):
+        raise ValueError(f"scaled_dot_product_attention: sinks of {sinks.shape} {sinks.dtype.name} for {q.shape[1]} heads of {dtype.name}")
     if sinks is None:
-        mask = mask.astype(wide) if isinstance(mask, _core.array) and mask.dtype != _mlx.bool_ else mask
+        if isinstance(mask, _core.array):  # a row that sees nothing is a mean, not nan
+            hidden = _mlx.array(finfo(wide).min, wide)
+            mask = _mlx.where(mask, _mlx.array(0, wide), hidden) if mask.dtype == _mlx.bool_ else mask.astype(wide)
         return _mlx._attention(q.astype(wide), k.astype(wide), v.astype(wide), scale, mask).astype(dtype)
     heads, shared = q.shape[1], k.shape[1]
     repeat = heads // shared

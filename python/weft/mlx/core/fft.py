@@ -5,14 +5,21 @@ from .._missing import add_missing
 _mlx = _core._mlx
 
 
+def _check(n, d):
+    if n < 1 or d == 0:
+        raise ValueError(f"fftfreq: of {n} samples, {d} apart")
+
+
 def fftfreq(n, d=1.0, stream=None):
     """The frequencies of fft."""
+    _check(n, d)
     at = _mlx._arange(0, n, 1, _mlx.float32)
     return _mlx.where(at < (n + 1) // 2, at, at - n) / (n * d)
 
 
 def rfftfreq(n, d=1.0, stream=None):
     """The frequencies of rfft."""
+    _check(n, d)
     return _mlx._arange(0, n // 2 + 1, 1, _mlx.float32) / (n * d)
 
 

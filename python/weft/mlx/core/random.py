@@ -80,6 +80,8 @@ def normal(shape=(), dtype=None, loc=None, scale=None, key=None, stream=None):
 def randint(low, high, shape=(), dtype=None, key=None, stream=None):
     """low <= x < high, whole numbers."""
     dtype = dtype or _mlx.int32
+    if dtype == _mlx.bool_:
+        return randint(low, high, shape, _mlx.int32, key).astype(dtype)
     if not dtype.name.startswith(("int", "uint")):
         raise ValueError(f"random.randint: draws are of integer dtypes, not {dtype.name}")
     return _mlx.as_mlx(_random.randint(_next(key), _number(low), _number(high), shape=_shape(shape), dtype=dtype))
@@ -89,7 +91,8 @@ def bernoulli(p=0.5, shape=None, key=None, stream=None):
     """True with probability p."""
     p = _number(p)
     if not p.dtype.name.startswith(("float", "bfloat")):
-        p = p.astype(_mlx.float32)
+        raise ValueError(f"random.bernoulli: a probability is a float, not {p.dtype.name}")
+    p = _mlx.clip(p, 0, 1)
     return _mlx.as_mlx(_random.bernoulli(_next(key), p, shape=list(p.shape) if shape is None else _shape(shape)))
 
 
@@ -101,7 +104,9 @@ def truncated_normal(lower, upper, shape=None, dtype=None, key=None, stream=None
     if shape is None:
         from .._array import broadcast_shapes
         shape = broadcast_shapes(lower.shape, upper.shape)
-    return _mlx.as_mlx(_random.truncated_normal(_next(key), lower, upper, shape=_shape(shape), dtype=dtype))
+    most = _mlx.maximum(lower, upper)
+    drawn = _mlx.as_mlx(_random.truncated_normal(_next(key), lower, most, shape=_shape(shape), dtype=dtype))
+    return _mlx.where(lower >= upper, lower, drawn)
 
 
 def gumbel(shape=(), dtype=None, key=None, stream=None):
