@@ -276,3 +276,57 @@ def test_integers_promote_as_in_numpy():
     i, u = pt.vector("i", dtype="int64"), pt.vector("u", dtype="uint8")
     agrees([i, u], [i / u, i // u, i % u, i + u, pt.exp(i), u < i, i ** 2, ~u, i.mean(), u.sum(), i.prod()],
            np.array([7, -8, 2**53 + 1]), np.array([2, 3, 255], "uint8"))
+
+
+def generator(seed):
+    return np.random.default_rng(seed)
+
+
+def test_equal_generators_give_equal_draws_and_stay_as_they_are():
+    rng = pt.random.type.random_generator_type("rng")
+    following, x = pt.random.normal(0, 1, size=(4,), rng=rng, return_next_rng=True)
+    f = function([rng], [following, x])
+    given = generator(3)
+    (after, a), (_, b), (_, c) = f(given), f(generator(3)), f(generator(4))
+    assert given.bit_generator.state == generator(3).bit_generator.state
+    assert a.tolist() == b.tolist() != c.tolist()
+    assert f(after)[1].tolist() != a.tolist() and f(after)[1].tolist() == f(after)[1].tolist()
+
+
+def test_a_shared_generator_is_updated_also_through_a_scan():
+    def draws(seed):
+        rng = pytensor.shared(generator(seed))
+
+        def step(rng):
+            return pt.random.normal(size=(2,), rng=rng, return_next_rng=True)
+
+        last, xs = pytensor.scan(step, outputs_info=[rng, None], n_steps=4, return_updates=False)
+        f = function([], xs, updates={rng: last})
+        return [f(), f()]
+
+    (a, b), (c, d) = draws(5), draws(5)
+    assert a.tolist() == c.tolist() and b.tolist() == d.tolist() and len(np.unique([a, b])) == 16
+
+
+@pytest.mark.parametrize("name, parameters, mean, sd", [
+    ("normal", (1.0, 2.0), 1, 2), ("uniform", (-1.0, 3.0), 1, 4 / 12 ** 0.5), ("gamma", (3.0,), 3, 3 ** 0.5),
+    ("beta", (2.0, 3.0), 0.4, 0.2), ("poisson", (4.0,), 4, 2), ("binomial", (10, 0.3), 3, 2.1 ** 0.5),
+    ("bernoulli", (0.25,), 0.25, 0.1875 ** 0.5), ("exponential", (2.0,), 2, 2), ("integers", (0, 1 << 40), 2.0 ** 39, 2.0 ** 40 / 12 ** 0.5),
+    ("categorical", (np.array([0.2, 0.3, 0.5]),), 1.3, 0.61 ** 0.5), ("invgamma", (5.0, 2.0), 0.5, 1 / 12 ** 0.5),
+    ("geometric", (0.25,), 4, 12 ** 0.5), ("laplace", (1.0, 1.0), 1, 2 ** 0.5), ("pareto", (5.0, 2.0), 2.5, (25 / 60) ** 0.5)])
+def test_draws_have_the_mean_and_the_spread_of_their_distribution(name, parameters, mean, sd):
+    draw = getattr(pt.random, name)
+    options = {"scale": 1.0} if name == "gamma" else {}
+    _, x = draw(*parameters, size=(20000,), rng=pytensor.shared(generator(11)), return_next_rng=True, **options)
+    x = function([], x)()
+    assert abs(x.mean() - mean) < 5 * sd / len(x) ** 0.5 and abs(x.std() / sd - 1) < 0.06
+
+
+def test_permutations_and_choices_take_everything_once():
+    rng = pytensor.shared(generator(2))
+    x, k = pt.lvector("x"), pt.as_tensor(np.array([0.1, 0.2, 0.3, 0.2, 0.2]))
+    outputs = [pt.random.permutation(x, rng=rng, return_next_rng=True)[1],
+               pt.random.choice(x, size=(3,), replace=False, rng=rng, return_next_rng=True)[1],
+               pt.random.choice(x, size=(5,), replace=False, p=k, rng=rng, return_next_rng=True)[1]]
+    shuffled, three, five = function([x], outputs)(np.arange(10, 15))
+    assert sorted(shuffled) == sorted(five) == [10, 11, 12, 13, 14] and len(set(three)) == 3

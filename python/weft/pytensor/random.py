@@ -1,11 +1,18 @@
 """Random generators and what is drawn of them.
 
 A generator is four words while a graph runs: 128 bits that name a stream. They are drawn from a copy of NumPy's generator, which
-does not advance, so equal states give equal draws; they leave as Generator(Philox(words)). A draw and the next generator are two
+does not advance, so equal states give equal draws; they leave as Generator(Philox(words)). A draw and the next generator are
 children of the words. The distributions are NumPy's, the streams are weft's.
 """
 import numpy as np
+import pytensor.tensor.random.basic as pr
+import weft
 from numpy.random import Generator, Philox
+from pytensor.tensor.random.op import RandomVariable
+from weft import random as wr
+
+from .row import row
+from .value import DTYPE, array, integer, integers, known, shape
 
 WORDS = 4
 
@@ -20,4 +27,103 @@ def words_of(generator):
 
 
 def generator_of(words):
-    return Generator(Philox(key=np.asarray(words, np.uint32).view(np.uint64)))
+    return Generator(Philox(key=np.ascontiguousarray(words, np.uint32).view(np.uint64)))
+
+
+def children(words):
+    """A key to draw with, and the words of the next generator. All 128 bits have a say in both."""
+    first = wr.split(words[:2], 2)
+    three = wr.split(weft.bitwise_xor(first[0], words[2:]), 3)
+    return three[0], weft.concatenate([three[1], weft.bitwise_xor(three[2], first[1])], 0)
+
+
+def integers_between(key, low, high, shape, dtype):
+    """Every number of a range is drawn, however wide; the remainder favours none by more than 2^-64 of its width."""
+    low, high = weft.broadcast_to(array(low, "int64"), shape), weft.broadcast_to(array(high, "int64"), shape)
+    width = array(high - low, "uint64")
+    return (array(weft.remainder(wr.bits(key, shape=shape, dtype=weft.uint64), width), "int64") + low).astype(dtype)
+
+
+def categorical(key, p, shape, dtype):
+    return wr.categorical(key, weft.log(weft.broadcast_to(p, (*shape, p.shape[-1]))), shape=shape).astype(dtype)
+
+
+# Draws of a shape, by parameters: a row a distribution. Their order is that of the Op.
+DRAWN = {
+    pr.UniformRV: wr.uniform, pr.TriangularRV: wr.triangular, pr.BetaRV: wr.beta, pr.NormalRV: wr.normal,
+    pr.HalfNormalRV: wr.halfnormal, pr.LogNormalRV: wr.lognormal, pr.GammaRV: wr.gamma, pr.ParetoRV: wr.pareto,
+    pr.GumbelRV: wr.gumbel, pr.ExponentialRV: wr.exponential, pr.WeibullRV: wr.weibull, pr.LogisticRV: wr.logistic,
+    pr.VonMisesRV: wr.vonmises, pr.PoissonRV: wr.poisson, pr.GeometricRV: wr.geometric,
+    pr.HyperGeometricRV: wr.hypergeometric, pr.CauchyRV: wr.cauchy, pr.HalfCauchyRV: wr.halfcauchy,
+    pr.InvGammaRV: wr.invgamma, pr.WaldRV: wr.wald, pr.TruncExponentialRV: wr.truncexpon, pr.StudentTRV: wr.studentt,
+    pr.BernoulliRV: wr.bernoulli, pr.LaplaceRV: wr.laplace, pr.BinomialRV: wr.binomial, pr.NegBinomialRV: wr.negative_binomial,
+    pr.BetaBinomialRV: wr.betabinomial, pr.GenGammaRV: wr.gengamma, pr.IntegersRV: integers_between,
+    pr.CategoricalRV: categorical, pr.DirichletRV: wr.dirichlet, pr.MultinomialRV: wr.multinomial,
+}
+WHOLE = (pr.DirichletRV, pr.MultinomialRV)  # their shape says the last axis too
+
+
+def batch_shape(op, size, parameters):
+    """The shape of independent draws: the size that was asked for, or that of the parameters."""
+    batches = [shape(p)[:len(shape(p)) - n] for p, n in zip(parameters, op.ndims_params)]
+    if size is None:
+        return np.broadcast_shapes(*batches)
+    size = integers(known(size))
+    if np.broadcast_shapes(size, *batches) != size:
+        raise ValueError(f"the size {size} is incompatible with parameters of the shapes {batches}")
+    return size
+
+
+@row(RandomVariable)
+def draw(node, values, trace):
+    op, (words, size, *parameters) = node.op, values
+    key, following = children(array(words))
+    drawn = batch_shape(op, size, parameters)
+    if type(op) in WHOLE:
+        drawn = (*drawn, shape(parameters[-1])[-1])
+    parameters = [array(p) for p in parameters]
+    dtype = DTYPE[node.outputs[1].type.dtype]
+    if dtype in (weft.float32, weft.float64):
+        parameters = [p.astype(dtype) for p in parameters]
+    return [following, array(DRAWN[type(op)](key, *parameters, shape=drawn, dtype=dtype))]
+
+
+draw.takes = lambda node: type(node.op) in DRAWN
+
+
+def shuffled(key, n):
+    """The numbers below n in random order."""
+    return weft.argsort(wr.bits(key, shape=(n,), dtype=weft.uint64), 0)
+
+
+@row(pr.PermutationRV)
+def permutation(node, values, trace):
+    words, _, x = values
+    key, following = children(array(words))
+    if node.inputs[2].type.ndim == 0:
+        return [following, array(shuffled(key, integer(x)), node.outputs[1].type.dtype)]
+    x = array(x)
+    return [following, weft.take(x, shuffled(key, shape(x)[0]), 0)]
+
+
+permutation.takes = lambda node: node.op.batch_ndim(node) == 0
+
+
+@row(pr.ChoiceWithoutReplacement)
+def choice(node, values, trace):
+    """The first of all in random order; with probabilities p, in the order of log p + Gumbel noise."""
+    op, (words, _, a, *p, sizes) = node.op, values
+    key, following = children(array(words))
+    sizes, n = integers(np.ravel(known(sizes))), integer(a) if op.ndims_params[0] == 0 else shape(a)[0]
+    count = int(np.prod(sizes))
+    if count > n:
+        raise ValueError("Cannot take a larger sample than population when replace is False")
+    if p:
+        order = weft.argsort(-(weft.log(array(p[0], "float64")) + wr.gumbel(key, shape=(n,), dtype=weft.float64)), 0)
+    else:
+        order = shuffled(key, n)
+    which = order[:count].reshape(sizes)
+    return [following, array(which if op.ndims_params[0] == 0 else array(a)[which], node.outputs[1].type.dtype)]
+
+
+choice.takes = lambda node: node.op.batch_ndim(node) == 0 and node.inputs[-1].type.ndim == 1
