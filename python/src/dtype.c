@@ -2,11 +2,14 @@
 #include "names.h"
 #include <string.h>
 
+/* NumPy's int64 is the long of C where that has 64 bits; its long long is equal to it, but no instance of np.int64. */
+enum { IS_LONG = sizeof(long) == 8 };
+
 /* Name, character of the struct module (the buffer protocol's format), NumPy's kind. */
 static const struct row { const char *name, *format; } rows[] = {
   [WEFT_BOOL] = { "bool", "?" },      [WEFT_U8] = { "uint8", "B" },       [WEFT_U16] = { "uint16", "H" },
-  [WEFT_U32] = { "uint32", "I" },     [WEFT_U64] = { "uint64", "Q" },     [WEFT_I8] = { "int8", "b" },
-  [WEFT_I16] = { "int16", "h" },      [WEFT_I32] = { "int32", "i" },      [WEFT_I64] = { "int64", "q" },
+  [WEFT_U32] = { "uint32", "I" },     [WEFT_U64] = { "uint64", IS_LONG ? "L" : "Q" },     [WEFT_I8] = { "int8", "b" },
+  [WEFT_I16] = { "int16", "h" },      [WEFT_I32] = { "int32", "i" },      [WEFT_I64] = { "int64", IS_LONG ? "l" : "q" },
   [WEFT_F16] = { "float16", "e" },    [WEFT_F32] = { "float32", "f" },    [WEFT_F64] = { "float64", "d" },
   [WEFT_BF16] = { "bfloat16", NULL }, [WEFT_C64] = { "complex64", "Zf" }, [WEFT_C128] = { "complex128", "Zd" },
 };

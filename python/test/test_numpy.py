@@ -88,3 +88,10 @@ def test_ranges_are_made_of():
     assert weft.array(range(3)).tolist() == [0, 1, 2] and weft.array([range(2), range(2)]).tolist() == [[0, 1], [0, 1]]
     assert weft.array(range(2), dtype="float64").dtype == "float64" and (weft.array([1, 2]) + range(2)).tolist() == [1, 3]
     assert weft.array(range(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "float64", "bool"])
+def test_numbers_of_the_memory_are_instances_of_numpys_types(dtype):
+    a = np.asarray(weft.array(np.zeros(2, dtype)))
+    assert a.dtype == np.dtype(dtype) and a.dtype.char == np.dtype(dtype).char and isinstance(a[0], np.dtype(dtype).type)
+    assert weft.array(memoryview(np.array([1, 2], dtype))).dtype == dtype

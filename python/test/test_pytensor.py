@@ -330,3 +330,17 @@ def test_permutations_and_choices_take_everything_once():
                pt.random.choice(x, size=(5,), replace=False, p=k, rng=rng, return_next_rng=True)[1]]
     shuffled, three, five = function([x], outputs)(np.arange(10, 15))
     assert sorted(shuffled) == sorted(five) == [10, 11, 12, 13, 14] and len(set(three)) == 3
+
+
+def test_flat_indices_and_diagonals(rng):
+    i, x, k = pt.lvector("i"), pt.dmatrix("x"), pt.lscalar("k")
+    at = pt.unravel_index(i, (3, 4))
+    f = function([i, x, k], [*at, pt.ravel_multi_index(at, (3, 4)), pt.fill_diagonal(x, 7.0), pt.fill_diagonal_offset(x, 5.0, k)])
+    a = rng.standard_normal((3, 4))
+    for offset in (-1, 0, 2):
+        rows, columns, flat, filled, shifted = f(np.array([0, 5, 11]), a, offset)
+        assert rows.tolist() == [0, 1, 2] and columns.tolist() == [0, 1, 3] and flat.tolist() == [0, 5, 11]
+        np.testing.assert_array_equal(filled, np.where(np.eye(3, 4), 7, a))
+        np.testing.assert_array_equal(shifted, np.where(np.eye(3, 4, offset), 5, a))
+    with pytest.raises(ValueError, match="out of bounds"):
+        f(np.array([12]), a, 0)

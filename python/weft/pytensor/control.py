@@ -18,7 +18,7 @@ def inner_graph(node, values, trace):
 def check(node, values, trace):
     x, *conditions = values
     for condition in conditions:
-        x = trace.check(node.op, x, condition)
+        x = trace.check(x, condition, node.op.exc_type, node.op.msg)
     return x
 
 

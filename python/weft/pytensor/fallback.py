@@ -23,8 +23,14 @@ class FallbackWarning(UserWarning):
     """An Op has no row in weft.pytensor: it is computed by PyTensor's own perform."""
 
 
+def name_of(op):
+    """Of an Elemwise or a Blockwise: the name of what it applies."""
+    inner = getattr(op, "scalar_op", None) or getattr(op, "core_op", None)
+    return f"{type(op).__name__}{{{name_of(inner)}}}" if inner is not None else type(op).__name__
+
+
 def note(op):
-    name = str(op)
+    name = name_of(op)
     if not fallbacks[name]:
         warnings.warn(f"weft has no row for {name}: its perform is called", FallbackWarning, stacklevel=2)
     fallbacks[name] += 1

@@ -1,13 +1,28 @@
 """Products of matrices."""
 import weft
 from pytensor.tensor.blas import BatchedDot
+from pytensor.tensor.einsum import Einsum
 from pytensor.tensor.math import Dot
 
 from .row import row
-from .value import array
+from .value import array, shape_if_known
 
 
-@row(Dot, BatchedDot, batched=True)
+@row(BatchedDot)
+def batched_dot(node, values, trace):
+    sizes = [shape_if_known(v) for v in values]
+    if None not in sizes and sizes[0][0] != sizes[1][0]:
+        raise TypeError(f"batched_dot: the batches differ in length: {sizes[0]} x {sizes[1]}")
+    return dot(node, values, trace)
+
+
+@row(Dot, batched=True)
 def dot(node, values, trace):
     dtype = node.outputs[0].type.dtype
     return weft.matmul(*(array(v, dtype) for v in values))
+
+
+@row(Einsum)
+def einsum(node, values, trace):
+    dtype = node.outputs[0].type.dtype
+    return weft.einsum(node.op.subscripts, *(array(v, dtype) for v in values))

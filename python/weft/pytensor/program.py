@@ -110,8 +110,8 @@ class Traced:
             variables = [graph.variables[k] for k in program.outputs]
             self.known = [None if is_array(v) and is_expression(r) else (r, v) for r, v in zip(results, variables)]
             outs = [array(r, getattr(v.type, "dtype", None)) for r, v, k in zip(results, variables, self.known) if k is None]
-            outs += [holds for _, holds in checks]
-            self.checks = [op for op, _ in checks]
+            outs += [holds for _, _, holds in checks]
+            self.checks = [(kind, message) for kind, message, _ in checks]
             self.function = body.compile(names, [_core.alias(r) for r in outs]) if outs else None
 
     def __call__(self, values):
@@ -120,9 +120,9 @@ class Traced:
             results = self.function([weft.asarray(as_memory(values[k])) for k in self.entering])
             weft.eval(results)
         n = len(results) - len(self.checks)
-        for op, holds in zip(self.checks, results[n:]):
+        for (kind, message), holds in zip(self.checks, results[n:]):
             if not holds.item():
-                raise op.exc_type(op.msg)
+                raise kind(message)
         found = iter(results[:n])
         return [np.array(next(found)) if known is None else as_known(*known) for known in self.known]
 

@@ -97,25 +97,29 @@ class Trace:
             choice.close()
         return results
 
-    def check(self, op, x, condition):
-        """x, if the condition holds; else the exception of the Op."""
+    def check(self, x, condition, kind, message):
+        """x, if the condition holds; else the exception."""
         if not is_expression(condition):
             if not np.all(condition):
-                raise op.exc_type(op.msg)
+                raise kind(message)
             return x
         holds = weft.all(array(condition) != 0)
         if self.checks is not None:
-            self.checks.append((op, holds))
+            self.checks.append((kind, message, holds))
             return x
 
         x = array(x)
 
         def raises(holds, x):  # x passes through, so that nobody can have it without the check
             if not holds.item():
-                raise op.exc_type(op.msg)
+                raise kind(message)
             return [x]
 
         return weft.host(raises, [holds, x], [(shape(x), x.dtype)])[0]
+
+    def require(self, x, holds, kind, message):
+        """x, if holds(x) is true of all its elements."""
+        return self.check(x, holds(x), kind, message)
 
 
 def dtype_of(variable):
