@@ -750,6 +750,8 @@ WEFT_MUST weft_status weft_pin(weft_array *, int device, weft_block *);
                                   /* computed, brought and kept there, and no kernel will overwrite it. Who writes to it
                                      changes the array, and expressions of it that are not computed yet */
 void        weft_unpin(weft_array *);  /* once for every pin; the block is void then */
+int         weft_is_only(weft_array *);  /* 1: it is computed and not pinned, its elements are apart, and no other array, expression
+                                     or view can come to its memory. Who pins it then may write there without being seen */
 
 /* Where in the user's program: nodes made by this thread carry the tag last set. */
 uint64_t    weft_origin(uint64_t tag);  /* returns the one before */

@@ -491,3 +491,38 @@ TEST(a_child_of_fork_finds_arrays_whole_that_another_thread_overwrites) {
   pthread_join(t, NULL);
   weft_scope_discard(s);
 }
+
+/* ---- What may be written to ---- */
+
+SCOPED(an_array_is_the_only_one_at_its_memory_if_nothing_else_can_read_it) {
+  weft_array *x = array_n(6), *y = twice(x);
+  EXPECT_INT(weft_is_only(y), 0); /* not computed */
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_INT(weft_is_only(y), 1);
+  weft_array *z = weft_transpose(weft_reshape(y, WEFT_DIMS(2, 3)), NULL);
+  EXPECT_INT(weft_is_only(y), 0); /* an expression reads it */
+  EXPECT_OK(weft_eval(1, &z));
+  EXPECT_INT(weft_is_only(z), 0); /* a view of it */
+  weft_block b;
+  weft_array *w = twice(x);
+  EXPECT_OK(weft_pin(w, 0, &b));
+  EXPECT_INT(weft_is_only(w), 0);
+  weft_unpin(w);
+  EXPECT_INT(weft_is_only(w), 1);
+  weft_array *same = weft_alias(w);
+  EXPECT_OK(weft_eval(1, &same));
+  EXPECT_INT(weft_is_only(same), 0);
+  EXPECT_INT(weft_is_only(weft_scalar(1)), 0);
+  EXPECT_INT(weft_is_only(weft_add(x, array_n(5))), 0); /* bad */
+}
+
+SCOPED(elements_that_share_a_place_are_not_apart) {
+  weft_array *row = twice(array_n(3)), *rows = weft_broadcast(row, WEFT_DIMS(4, 3));
+  EXPECT_OK(weft_eval(1, &rows));
+  if (weft_is_only(rows)) { /* stored, or its first row would be changed four times */
+    weft_block b;
+    EXPECT_OK(weft_pin(rows, 0, &b));
+    EXPECT(b.strides[0] != 0 && b.strides[1] != 0);
+    weft_unpin(rows);
+  }
+}

@@ -21,6 +21,7 @@ struct array {
   weft_array *handle;
   PyObject *weak_references;
   uint64_t body; /* in which it was made */
+  int is_given;  /* its memory belongs to whoever looks at it: nobody else can (weft_is_only) */
 };
 extern PyTypeObject array_type;
 extern PyTypeObject mlx_array_type; /* the same struct with the conventions of MLX: mlx.c */

@@ -51,6 +51,57 @@ static PyObject *function_call(PyObject *self, PyObject *args, PyObject *kwargs)
   return results;
 }
 
+/* Memory of NumPy's is shared for the call. Arrays are owned, as a conversion may run Python. */
+static int operands(struct function *f, PyObject *const args[], weft_array *in[]) {
+  for (int i = 0; i < f->n; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *a = convert_array(args[i], NULL, 1);
+    if (a) weft_own(in[i] = a);
+    weft_scope_discard(s);
+    if (!a) return i;
+  }
+  return f->n;
+}
+
+static void disown_all(int n, weft_array *const a[]) {
+  for (int i = 0; i < n; i++) weft_disown(a[i]);
+}
+
+/* Results are owned until they are objects: evaluation may run Python, and what is computed is stored as their own. */
+static PyObject *run_into(struct function *f, weft_array *const in[], weft_array *out[]) {
+  weft_origin(0);
+  weft_scope *s = weft_scope_open();
+  weft_call(f->function, f->n, in, f->m, out);
+  for (int i = 0; i < f->m; i++) weft_own(out[i]);
+  weft_scope_discard(s);
+  PyObject *list = evaluate(f->m, out) ? NULL : array_list(&array_type, f->m, out);
+  disown_all(f->m, out);
+  for (int i = 0; list && i < f->m; i++) { /* no owner but the objects is left */
+    struct array *a = (struct array *)PyList_GET_ITEM(list, i);
+    a->is_given = weft_is_only(a->handle);
+  }
+  return list;
+}
+
+/* run(*memory): the function of NumPy's arrays, computed. A result whose memory nobody else can see may be written to. */
+static PyObject *function_run(PyObject *self, PyObject *const args[], Py_ssize_t n) {
+  struct function *f = (struct function *)self;
+  weft_array *room[16], **in = room;
+  if (n != f->n) return PyErr_Format(PyExc_TypeError, "the function takes %d arrays, not %zd", f->n, n);
+  if (f->n + f->m > 16 && !(in = PyMem_Malloc((size_t)(f->n + f->m) * sizeof *in))) return PyErr_NoMemory();
+  int n_taken = operands(f, args, in);
+  PyObject *list = n_taken == f->n ? run_into(f, in, in + f->n) : NULL;
+  disown_all(n_taken, in);
+  if (in != room) PyMem_Free(in);
+  return list;
+}
+
+static PyMethodDef function_methods[] = {
+  { "run", (PyCFunction)(void (*)(void))function_run, METH_FASTCALL,
+    "run(*memory): the results, computed, of memory that is shared for the call. Those that nobody else can see may be written to." },
+  { 0 },
+};
+
 PyTypeObject function_type = {
   PyVarObject_HEAD_INIT(NULL, 0)
   .tp_name = "weft._core.Function",
@@ -59,4 +110,5 @@ PyTypeObject function_type = {
   .tp_doc = "A compiled function from a list of arrays to a list of arrays.",
   .tp_dealloc = function_destroy,
   .tp_call = function_call,
+  .tp_methods = function_methods,
 };

@@ -149,7 +149,8 @@ static int show(PyObject *self, Py_buffer *out, int flags) {
   interrupted = NULL;
   weft_block b;
   out->obj = NULL;
-  if (flags & PyBUF_WRITABLE) return refuse("arrays are values: their memory is read-only");
+  int is_given = ((struct array *)self)->is_given;
+  if (flags & PyBUF_WRITABLE && !is_given) return refuse("arrays are values: their memory is read-only");
   if (!dtype_format(weft_dtype_of(a))) return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
   struct shown *shown = PyMem_Malloc(sizeof *shown);
   if (!shown) return PyErr_NoMemory(), -1;
@@ -162,6 +163,7 @@ static int show(PyObject *self, Py_buffer *out, int flags) {
     PyMem_Free(shown);
     return -1;
   }
+  out->readonly = !is_given;
   out->obj = Py_NewRef(self);
   return 0;
 }

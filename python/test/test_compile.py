@@ -322,3 +322,23 @@ def test_functions_of_any_size_are_differentiated_mapped_looped_and_nested():
     for n in (0, 1, 3, 4):
         last, all_of_them = running(weft.ones(n))
         assert last.item() == n and all_of_them.tolist() == list(range(n))
+
+
+def test_a_function_of_memory_gives_memory_that_may_be_written_to_if_nobody_else_sees_it():
+    with weft._core.Scope(), weft._core.Scope() as body:
+        x = weft._core.input(weft.zeros(3, weft.float64), 0)
+        y = x * 2
+        f = body.compile([x], [y, weft._core.alias(x), y[::-1], weft._core.alias(weft.broadcast_to(x[:1], (4,)))])
+    a = np.arange(3.0)
+    for _ in range(2):
+        twice, same, flipped, ones = (np.asarray(r) for r in f.run(a))
+        shares = np.shares_memory(twice, flipped)
+        assert not same.flags.writeable and twice.flags.writeable == flipped.flags.writeable == (not shares)
+        assert not ones.flags.writeable or ones.strides != (0,)
+        if twice.flags.writeable:
+            twice[:] = 7
+        assert flipped.tolist() == [4, 2, 0] and a.tolist() == [0, 1, 2] and ones.tolist() == [0] * 4
+    with pytest.raises(TypeError):
+        f.run()
+    with pytest.raises(TypeError):
+        f.run(object())

@@ -79,3 +79,27 @@ void weft_unpin(weft_array *a) {
   weft_disown(a);
   buffer_callbacks();
 }
+
+/* Whether no two elements stand in one place, and none is left out between them: the axes, by stride, are those of rows. */
+static bool is_apart(const struct node *n) {
+  int64_t expected = 1, elements = 1;
+  for (int k = 0; k < n->rank; k++) elements *= n->dims[k];
+  for (int done = 0; done < n->rank; done++) {
+    int64_t found = 0;
+    for (int k = 0; k < n->rank && !found; k++)
+      if (n->dims[k] > 1 && (n->value->stride[k] == expected || n->value->stride[k] == -expected)) found = n->dims[k];
+    if (!found) break;
+    expected *= found;
+  }
+  return expected == elements || !elements;
+}
+
+int weft_is_only(weft_array *a) {
+  struct node *n;
+  weft_array *bad;
+  if (!arrays_nodes("weft_is_only", 1, &a, &n, &bad)) return 0;
+  bool is_alone = atomic_load(&n->refs) == 2; /* its handle, and here */
+  bool is = is_alone && atomic_load(&n->state) == NODE_READY && n->value && buffer_is_only(n->value->buf) && is_apart(n);
+  node_release(n);
+  return is;
+}

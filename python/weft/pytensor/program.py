@@ -6,8 +6,10 @@ and the bytes of what is known.
 """
 import numpy as np
 import weft
+from numpy import asarray
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type import TensorType
 from weft import _core
 
 from . import fallback
@@ -54,7 +56,8 @@ class Program:
         self.arranged, self.traces = Arranged(steps, self.outputs), {}
         self.entering = [k for k in enters if k not in self.known and is_array(self.graph.variables[k])]
         self.fixed = [k for k in enters if k in self.known]
-        self.words = [k for k in self.entering if isinstance(self.graph.variables[k].type, RandomType)]
+        self.is_plain = not self.cuts and not self.fixed and all(
+            isinstance(self.graph.variables[k].type, TensorType) for k in (*self.entering, *self.outputs))
 
     def cut(self, demand):
         """Has what was demanded computed first, from now on."""
@@ -76,10 +79,9 @@ class Program:
             for cut in self.cuts[done:]:
                 cut.fill(values)
             done = len(self.cuts)
-            for k in self.words:
-                if isinstance(values[k], np.random.Generator):
-                    values[k] = words_of(values[k])
-            key = tuple([np.shape(values[k]) for k in self.entering] + [np.asarray(values[k]).tobytes() for k in self.fixed])
+            for k in self.entering:
+                values[k] = words_of(values[k]) if isinstance(values[k], np.random.Generator) else as_memory(values[k])
+            key = tuple([values[k].shape for k in self.entering] + [np.asarray(values[k]).tobytes() for k in self.fixed])
             function = self.traces.get(key)
             if function is not None:
                 return function(values)
@@ -97,7 +99,7 @@ class Traced:
 
     def __init__(self, program, values):
         graph, self.entering = program.graph, program.entering
-        arrays = [weft.asarray(as_memory(values[k])) for k in self.entering]
+        arrays = [weft.asarray(values[k]) for k in self.entering]
         with _core.Scope(), _core.Scope() as body:
             names = [_core.input(x, 0) for x in arrays]
             there = dict(graph.constants)
@@ -113,25 +115,28 @@ class Traced:
             outs += [holds for _, _, holds in checks]
             self.checks = [(kind, message) for kind, message, _ in checks]
             self.function = body.compile(names, [_core.alias(r) for r in outs]) if outs else None
+            self.is_straight = self.function is not None and not self.checks and not any(self.known)
 
     def __call__(self, values):
-        results = []
-        if self.function is not None:
-            results = self.function([weft.asarray(as_memory(values[k])) for k in self.entering])
-            weft.eval(results)
+        results = [] if self.function is None else self.function.run(*[values[k] for k in self.entering])
         n = len(results) - len(self.checks)
         for (kind, message), holds in zip(self.checks, results[n:]):
             if not holds.item():
                 raise kind(message)
-        found = iter(results[:n])
-        return [np.array(next(found)) if known is None else as_known(*known) for known in self.known]
+        found = iter(results)
+        return [as_own(next(found)) if known is None else as_known(*known) for known in self.known]
+
+
+def as_own(result):
+    """As an array of NumPy's that may be written to: over the same memory if nobody else can see it."""
+    memory = asarray(result)
+    return memory if memory.flags.writeable else memory.copy()
 
 
 def as_memory(value):
-    """Something of NumPy's that weft can share: writable, and in the byte order of the machine."""
-    if type(value) is not np.ndarray:
-        value = np.asarray(value)
-    return value if value.flags.writeable and value.dtype.isnative else np.array(value, dtype=value.dtype.newbyteorder("="))
+    """Something of NumPy's that weft can share: in the byte order of the machine."""
+    value = value if type(value) is np.ndarray else np.asarray(value)
+    return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
 
 
 def as_known(value, variable):
@@ -139,15 +144,30 @@ def as_known(value, variable):
 
 
 class Linked:
-    """What the linker's thunk calls: the values of the inputs in order, then those of the outputs."""
+    """What the linker's thunk calls: the values of the inputs in order, then those of the outputs.
+
+    Calls of shapes that were seen before go straight to their function, where nothing but tensors enters and leaves."""
 
     def __init__(self, fgraph):
         self.graph = Graph(fgraph)
         self.program = Program(self.graph, self.graph.outputs, {})
         self.leave = [leaver(v) for v in fgraph.outputs]
+        self.straight = {}
 
     def __call__(self, *inputs):
+        try:
+            run = self.straight[tuple([x.shape for x in inputs])]
+        except (KeyError, AttributeError):
+            return self.otherwise(inputs)
+        return [as_own(x) for x in run(*inputs)]
+
+    def otherwise(self, inputs):
+        program = self.program
         results = self.program.run(dict(zip(self.graph.inputs, inputs)))
+        if program.is_plain and program.entering == self.graph.inputs and len(self.straight) < MOST_TRACES:
+            traced = program.traces.get(tuple(np.shape(x) for x in inputs))
+            if traced is not None and traced.is_straight:
+                self.straight[tuple(np.shape(x) for x in inputs)] = traced.function.run
         return [value if leave is None else leave(value) for leave, value in zip(self.leave, results)]
 
 
