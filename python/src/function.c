@@ -98,7 +98,7 @@ static PyObject *function_run(PyObject *self, PyObject *const args[], Py_ssize_t
 
 static PyMethodDef function_methods[] = {
   { "run", (PyCFunction)(void (*)(void))function_run, METH_FASTCALL,
-    "run(*memory): the results, computed, of memory that is shared for the call. Those that nobody else can see may be written to." },
+    "run(*memory): the results, computed, of memory that is shared for the call. Those that nobody else sees may be written to." },
   { 0 },
 };
 
