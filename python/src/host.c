@@ -127,7 +127,7 @@ static PyObject *host(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef host_functions[] = {
-  { "host", host, METH_VARARGS, "host(function, arrays, [(shape, dtype), ..]): what the function returns, as arrays that are "
-    "computed by calling it" },
+  { "host", host, METH_VARARGS, "host(function, arrays, results, /)\n--\n\n"
+    "What the function returns of the arrays, as arrays that are computed by calling it; results: (shape, dtype) of each." },
   { 0 },
 };

@@ -15,7 +15,7 @@ optimize = pytest.importorskip("scipy.optimize")
 # ---- which functions there are
 
 NOT_OF_VALUES = set("""
-    Dtype NoValueError array async_eval checkpoint clear_cache compile cond custom_function device_count eval from_dlpack get_active_memory
+    Dtype NoValueError array as_mlx async_eval checkpoint clear_cache compile cond custom_function device_count eval from_dlpack get_active_memory
     get_cache_memory get_peak_memory grad jvp kernels_compiled live_nodes load plan reset_peak_memory save save_safetensors scan
     set_blas set_cache_limit set_check set_device set_memory_limit set_threads show state to_device value_and_grad vjp vmap wait while_loop
     """.split())
@@ -375,6 +375,7 @@ CALLS = {
     "tril": lambda m: m.tril(m.asarray(X), -1),
     "triu": lambda m: m.triu(m.asarray(X), 1),
     "var": lambda m: m.var(X, axis=(1, 2)),
+    "host": (lambda: weft.host(lambda x: [np.asarray(x) * 2], [X], [(X.shape, X.dtype)])[0], lambda: X * 2),
     "where": lambda m: m.where(M > 0, M, -M),
     "zeros": lambda m: m.zeros((2, 3)),
     "zeros_like": (lambda: weft.zeros_like(weft.array(LIKE)), lambda: np.zeros_like(LIKE)),
