@@ -14,17 +14,20 @@
 struct found { const struct node *node; int n; struct plain *out; };
 struct sizes { int n, room; dim *symbol; int64_t *value; };
 
-/* One body at one time: what its leaves stand for, what is known of it so far. */
+/* One body at one time: what its leaves stand for, what is known of it so far. Sizes that it tells are forgotten with it: in the
+ * next step of a loop they are others. */
 struct stage {
+  struct stage *outer;   /* of the loop or call whose body it is; NULL: the whole */
   int n_given;
   const struct node **given;
   const struct plain **value;
   struct found *found; /* a hash table */
   int n_found, room;
-  struct sizes *sizes;
+  struct sizes sizes;
   int n_targets;
   struct node *const *target; /* where loops are looked for that tell a size */
-  bool is_asking;
+  int n_asked;
+  const struct node *asked[8]; /* loops that are being run to tell one */
 };
 
 static char why[512];
@@ -57,14 +60,17 @@ static void bind(struct sizes *s, dim symbol, int64_t value) {
   s->symbol[s->n] = symbol, s->value[s->n++] = value;
 }
 
-/* The newest number of a symbol counts: a loop inside another has a length of its own in each step. */
-static int64_t number_of(const struct sizes *s, dim d) {
+/* What is known here and around; the newest number of a symbol counts. */
+static int64_t number_of(const struct stage *s, dim d) {
   if (dim_is_known(d)) return d;
-  dim *symbol = room_for((size_t)s->n, sizeof *symbol);
-  int64_t *value = room_for((size_t)s->n, sizeof *value);
-  for (int i = 0; i < s->n; i++) symbol[i] = s->symbol[s->n - 1 - i], value[i] = s->value[s->n - 1 - i];
-  int64_t x = dim_value(d, s->n, symbol, value);
-  if (x < 0) x = dim_value(dim_resolve(d), s->n, symbol, value);
+  int n = 0, at = 0;
+  for (const struct stage *t = s; t; t = t->outer) n += t->sizes.n;
+  dim *symbol = room_for((size_t)n, sizeof *symbol);
+  int64_t *value = room_for((size_t)n, sizeof *value);
+  for (const struct stage *t = s; t; t = t->outer)
+    for (int i = t->sizes.n - 1; i >= 0; i--) symbol[at] = t->sizes.symbol[i], value[at++] = t->sizes.value[i];
+  int64_t x = dim_value(d, n, symbol, value);
+  if (x < 0) x = dim_value(dim_resolve(d), n, symbol, value);
   free(symbol), free(value);
   return x;
 }
@@ -75,32 +81,35 @@ static const struct plain *value_of(struct stage *, const struct node *);
 /* The number of steps of a loop, once the array that says it has a value. */
 static bool bind_steps(struct stage *s, const struct node *n) {
   const struct loop *l = loop_of(n);
-  if (!l->has_steps || number_of(s->sizes, l->steps) >= 0) return true;
+  if (!l->has_steps) return true;
   const struct plain *steps = value_of(s, n->in[0]);
-  if (steps) bind(s->sizes, l->steps, plain_i(steps, 0));
+  if (steps) bind(&s->sizes, l->steps, plain_i(steps, 0));
   return steps != NULL;
 }
 
-/* Finds out sizes that nothing has told yet: what says how many steps a loop has, and how many it made. */
-static bool ask_loops(struct stage *s, dim d) {
-  struct node_list l = { 0 };
-  if (s->is_asking) return false;
-  s->is_asking = true;
-  graph_lock();
-  bool ok = walk(&l, s->n_targets, s->target, NULL);
-  graph_unlock();
-  for (int i = 0; ok && number_of(s->sizes, d) < 0 && i < l.n; i++)
-    if (l.node[i]->op == &op_loop && l.node[i]->n_in) bind_steps(s, l.node[i]);
-  for (int i = 0; ok && number_of(s->sizes, d) < 0 && i < l.n; i++)
-    if (l.node[i]->op == &op_loop && number_of(s->sizes, loop_of(l.node[i])->length) < 0) find(s, l.node[i]);
-  node_list_free(&l);
-  s->is_asking = false;
-  return ok;
+/* Runs a loop for the sizes it tells, unless it is being run for them: how many steps it is to make, and how many it makes. */
+static void ask_loop(struct stage *s, const struct node *n, dim d) {
+  enum { MOST = sizeof s->asked / sizeof *s->asked };
+  if (n->op != &op_loop || s->n_asked == MOST) return;
+  for (int k = 0; k < s->n_asked; k++) if (s->asked[k] == n) return;
+  s->asked[s->n_asked++] = n;
+  if (n->n_in) bind_steps(s, n);
+  if (number_of(s, d) < 0 && number_of(s, loop_of(n)->length) < 0) find(s, n);
+  s->n_asked--;
 }
 
+/* Finds out a size that nothing has told yet, here and then around. */
 static int64_t size_of(struct stage *s, dim d) {
-  int64_t n = number_of(s->sizes, d);
-  return n < 0 && ask_loops(s, d) ? number_of(s->sizes, d) : n;
+  for (; s && number_of(s, d) < 0; s = s->outer) {
+    struct node_list l = { 0 };
+    graph_lock();
+    bool ok = walk(&l, s->n_targets, s->target, NULL);
+    graph_unlock();
+    for (int i = 0; ok && number_of(s, d) < 0 && i < l.n; i++) ask_loop(s, l.node[i], d);
+    node_list_free(&l);
+    if (!s->outer) break;
+  }
+  return number_of(s, d);
 }
 
 static bool shape_of(struct stage *s, const struct node *n, int64_t dims[]) {
@@ -311,7 +320,7 @@ static bool compute(struct stage *s, const struct node *n, const struct plain *c
 
 /* ---- bodies ---- */
 
-static bool evaluate(struct sizes *, int n_given, const struct node **given, const struct plain **value, int n,
+static bool evaluate(struct stage *outer, int n_given, const struct node **given, const struct plain **value, int n,
                      struct node *const target[], struct plain out[]);
 
 static struct plain row_of(const struct plain *xs, int64_t t) {
@@ -342,7 +351,7 @@ static bool loop(struct stage *s, const struct node *n, const struct plain *cons
   int64_t steps = l->has_steps ? plain_i(in[0], 0) : l->steps == INT64_MAX ? LONGEST : size_of(s, l->steps), done = 0;
   if (steps < 0) return no("a loop of %lld steps", (long long)steps);
   if (steps > LONGEST) steps = LONGEST;
-  if (l->has_steps) bind(s->sizes, l->steps, steps);
+  if (l->has_steps) bind(&s->sizes, l->steps, steps);
   struct node **body = room_for((size_t)n_body, sizeof *body);
   const struct node **var = room_for((size_t)n_var, sizeof *var);
   const struct plain **value = room_for((size_t)n_var, sizeof *value);
@@ -362,7 +371,7 @@ static bool loop(struct stage *s, const struct node *n, const struct plain *cons
       for (int k = 0; k < l->n_all; k++) if (!(all[k] = realloc(all[k], sizeof **all * (size_t)room))) abort();
     }
     for (int k = 0; k < l->n_seq; k++) row[k] = row_of(in[loop_in_seq(l, k)], l->is_backward ? steps - 1 - t : t);
-    ok = evaluate(s->sizes, n_var, var, value, n_body, body, now);
+    ok = evaluate(s, n_var, var, value, n_body, body, now);
     for (int k = 0; k < l->n_seq; k++) plain_free(&row[k]);
     if (!ok) break;
     for (int k = 0; k < l->n_carry; k++) plain_free(&carry[k]), carry[k] = now[k];
@@ -370,7 +379,7 @@ static bool loop(struct stage *s, const struct node *n, const struct plain *cons
     done++;
     if (l->until) is_over = plain_i(&now[n_body - 1], 0), plain_free(&now[n_body - 1]);
   }
-  bind(s->sizes, l->length, done);
+  bind(&s->sizes, l->length, done);
   f->n = l->n_all + l->n_carry + 1;
   f->out = room_for((size_t)f->n, sizeof *f->out);
   for (int k = 0; k < l->n_all; k++) f->out[k] = stacked(s, l->all[k], done, all[k], l->is_backward), free(all[k]);
@@ -386,13 +395,10 @@ static bool call(struct stage *s, const struct node *n, const struct plain *cons
   const struct weft_function *g = ((const struct call_attr *)n->attr)->function;
   const struct node **given = room_for((size_t)g->n_in, sizeof *given);
   const struct plain **value = room_for((size_t)g->n_in, sizeof *value);
-  for (int i = 0; i < g->n_in; i++) {
-    given[i] = g->in[i], value[i] = in[i];
-    for (int k = 0; k < g->in[i]->rank; k++) bind(s->sizes, g->in[i]->dims[k], in[i]->dims[k]);
-  }
+  for (int i = 0; i < g->n_in; i++) given[i] = g->in[i], value[i] = in[i];
   f->n = g->n_out;
   f->out = room_for((size_t)f->n, sizeof *f->out);
-  bool ok = evaluate(s->sizes, g->n_in, given, value, g->n_out, g->out, f->out);
+  bool ok = evaluate(s, g->n_in, given, value, g->n_out, g->out, f->out);
   if (!ok) f->n = 0;
   free(given), free(value);
   return ok;
@@ -458,7 +464,7 @@ static const struct found *find(struct stage *s, const struct node *n) {
   const struct plain **in = room_for((size_t)n->n_in, sizeof *in);
   struct found f = { .node = n };
   if (n->op == &op_loop && n->n_in) ok = bind_steps(s, n);
-  bool is_told = n->op == &op_size && number_of(s->sizes, ((const struct size_attr *)n->attr)->size) >= 0;
+  bool is_told = n->op == &op_size && number_of(s, ((const struct size_attr *)n->attr)->size) >= 0;
   for (int k = 0; ok && !is_leaf && !is_told && k < n->n_in; k++) {
     struct plain copy; /* the table may grow, but elements stay where they are */
     const struct plain *x = value_of(s, n->in[k]);
@@ -480,11 +486,13 @@ static const struct found *find(struct stage *s, const struct node *n) {
   return NULL;
 }
 
-static bool evaluate(struct sizes *sizes, int n_given, const struct node **given, const struct plain **value, int n,
+static bool evaluate(struct stage *outer, int n_given, const struct node **given, const struct plain **value, int n,
                      struct node *const target[], struct plain out[]) {
-  struct stage s = { .n_given = n_given, .given = given, .value = value, .sizes = sizes, .n_targets = n, .target = target };
+  struct stage s = { .outer = outer, .n_given = n_given, .given = given, .value = value, .n_targets = n, .target = target };
   bool ok = true;
   int i = 0;
+  for (int k = 0; k < n_given; k++)
+    for (int j = 0; j < given[k]->rank; j++) bind(&s.sizes, given[k]->dims[j], value[k]->dims[j]);
   for (; ok && i < n; i++) {
     const struct plain *x = value_of(&s, target[i]);
     if ((ok = x != NULL)) out[i] = plain_cast(x, x->dtype);
@@ -495,26 +503,22 @@ static bool evaluate(struct sizes *sizes, int n_given, const struct node **given
     for (int k = 0; s.found[j].node && k < s.found[j].n; k++) plain_free(&s.found[j].out[k]);
     if (s.found[j].node) free(s.found[j].out);
   }
-  free(s.found);
+  free(s.found), free(s.sizes.symbol), free(s.sizes.value);
   return ok;
 }
 
 bool plain_graph(int n, weft_array *const y[], int n_given, const struct plain_given given[], struct plain out[]) {
-  struct sizes sizes = { 0 };
   const struct node **node = room_for((size_t)n_given, sizeof *node);
   const struct plain **value = room_for((size_t)n_given, sizeof *value);
   struct node **target = room_for((size_t)n, sizeof *target);
   bool ok = true;
-  for (int i = 0; i < n_given; i++) {
-    node[i] = given[i].x->node, value[i] = given[i].value;
-    for (int k = 0; k < node[i]->rank; k++) bind(&sizes, node[i]->dims[k], value[i]->dims[k]);
-  }
+  for (int i = 0; i < n_given; i++) node[i] = given[i].x->node, value[i] = given[i].value;
   for (int i = 0; ok && i < n; i++) {
     if (weft_check(y[i])) ok = no("%s", weft_message());
     else target[i] = y[i]->node;
   }
-  ok = ok && evaluate(&sizes, n_given, node, value, n, target, out);
-  free(node), free(value), free(target), free(sizes.symbol), free(sizes.value);
+  ok = ok && evaluate(NULL, n_given, node, value, n, target, out);
+  free(node), free(value), free(target);
   return ok;
 }
 

@@ -138,6 +138,31 @@ static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
   return remake(c, i, dims, in, attr, is_changed);
 }
 
+bool attr_mentions(const struct node *n, int n_in, struct node *const in[], struct dim_table *t) {
+  uint64_t attr[2 + 2 * WEFT_RANK_MAX];
+  struct failure *why = NULL;
+  if (!n->op->resize || !t->n || n->n_in > n_in) return false; /* taken without its operands, it stays */
+  if (n->op == &op_loop) return loop_mentions(((const struct loop_attr *)n->attr)->loop, t);
+  if (n->attr_bytes > sizeof attr) return true;
+  memcpy(attr, n->attr, n->attr_bytes);
+  bool ok = n->op->resize(n, in, attr, t, false, &why);
+  failure_release(why);
+  return !ok || memcmp(attr, n->attr, n->attr_bytes);
+}
+
+/* Whether symbols that are replaced make node i another one, whatever becomes of its operands. */
+static bool is_resized(struct copy *c, int i) {
+  enum { MOST = 8 };
+  struct node *in[MOST];
+  dim dims[WEFT_RANK_MAX];
+  int n_in = subgraph_arity(&c->g, i);
+  if (c->g.is_end[i] || !c->sizes.n) return false;
+  if (resize(c, c->g.node[i], dims)) return true;
+  if (n_in > MOST && c->g.node[i]->op != &op_loop) return c->g.node[i]->op->resize;
+  for (int k = 0; k < n_in && k < MOST; k++) in[k] = c->g.node[c->g.operand[c->g.first[i] + k]];
+  return attr_mentions(c->g.node[i], n_in, in, &c->sizes);
+}
+
 /* Where the snapshot ends nothing is replaced below, and no size of a node is one of the loops above that are renewed. */
 static bool stays(const struct copy *c, int i) {
   const struct node *n = c->g.node[i];
@@ -154,15 +179,19 @@ static bool renew(struct copy *c, dim symbol) {
   return dim_in(&c->sizes, symbol) != symbol || dim_table_add(&c->sizes, symbol, dim_symbol()) || no_memory(c);
 }
 
+/* Loops that move get new symbols; what mentions these moves too, and perhaps other loops with it: until there is no new one. */
 bool copy_renew(struct copy *c, bool (*changes)(const struct copy *, int i)) {
   bool *moves = mem_alloc((size_t)c->g.n + 1), ok = moves ? true : no_memory(c);
-  for (int i = 0; ok && i < c->g.n; i++) {
-    int first = c->g.first[i], arity = subgraph_arity(&c->g, i);
-    moves[i] = changes(c, i);
-    for (int k = 0; k < arity; k++) moves[i] |= moves[c->g.operand[first + k]];
-    const struct loop *l = c->g.node[i]->op == &op_loop ? ((const struct loop_attr *)c->g.node[i]->attr)->loop : NULL;
-    if (l && arity && owns_steps(c->g.node[i]) && moves[c->g.operand[first]]) ok = renew(c, l->steps);
-    if (ok && l && l->until && moves[i]) ok = renew(c, l->length);
+  for (int n_before = -1; ok && n_before < c->sizes.n;) {
+    n_before = c->sizes.n;
+    for (int i = 0; ok && i < c->g.n; i++) {
+      int first = c->g.first[i], arity = subgraph_arity(&c->g, i);
+      for (int k = 0; k < arity && !moves[i]; k++) moves[i] = moves[c->g.operand[first + k]];
+      if (!moves[i]) moves[i] = changes(c, i) || is_resized(c, i);
+      const struct loop *l = c->g.node[i]->op == &op_loop ? ((const struct loop_attr *)c->g.node[i]->attr)->loop : NULL;
+      if (l && arity && owns_steps(c->g.node[i]) && moves[c->g.operand[first]]) ok = renew(c, l->steps);
+      if (ok && l && l->until && moves[i]) ok = renew(c, l->length);
+    }
   }
   mem_free(moves);
   return ok;

@@ -18,6 +18,8 @@ struct node *copy_of(const struct copy *, int i);  /* no reference */
  * what the loops read mentions them, and what has their sizes without reading them. changes: whether node i will be another
  * one, whatever its operands. false: out of memory. */
 bool copy_renew(struct copy *, bool (*changes)(const struct copy *, int i));
+/* Whether the attribute of n, which may contain sizes, is another one with these symbols replaced. in: its operands. */
+bool attr_mentions(const struct node *n, int n_in, struct node *const in[], struct dim_table *);
 bool copy_node(struct copy *, int i);              /* its operands have been done. false: failure says why */
 bool copy_fail(struct copy *, struct failure *);   /* takes it over; returns false */
 /* The targets with references; frees everything. Passes the failure on, if there is one. */

@@ -92,6 +92,17 @@ weft_array *weft_depends(weft_array *x, int n, weft_array *const on[]) {
   return y;
 }
 
+weft_array *array_waits_with(weft_array *y, weft_array *x) {
+  struct node *n = array_good_node(x);
+  int m = n && n->op == &op_depends ? n->n_in - 1 : 0;
+  for (int k = 1; k <= m; k++) {
+    weft_array *on = array_of(node_retain(n->in[k]));
+    y = weft_depends(y, 1, &on);
+  }
+  node_release(n);
+  return y;
+}
+
 weft_array *array_sized_by(weft_array *y, weft_array *like) {
   struct node *n = array_good_node(like);
   weft_array *on[WEFT_RANK_MAX];

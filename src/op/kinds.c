@@ -32,3 +32,18 @@ const struct kind_facts kind_facts[] = {
                                .may_be_blamed = true),
 };
 _Static_assert(sizeof kind_facts / sizeof *kind_facts == N_OP_KINDS, "a row for each kind");
+
+/* ---- What cannot be planned ---- */
+
+static const struct node *first_unsized(const struct node_list *l) {
+  for (int i = 0; i < l->n; i++) {
+    const struct node *x = l->node[i];
+    if (!node_is_known(x) || (x->op->is_open && x->op->is_open(x))) return x;
+  }
+  return NULL;
+}
+
+struct failure *unsized_in(const struct node_list *l) {
+  const struct node *x = first_unsized(l);
+  return x ? fail(WEFT_ERR_INTERNAL, x->origin, "weft_eval: %s is planned before its size is known", x->op->name) : NULL;
+}

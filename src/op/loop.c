@@ -120,15 +120,30 @@ static bool mentions(const struct dim_table *t, const struct node *n) {
   return false;
 }
 
-/* Sizes of a body come from its variables, its scalars' broadcasts and iotas, so all of it is looked at. */
-static int body_mentions(const struct loop *l, const struct dim_table *t) {
-  if (!t->n) return 0;
+/* The operands of node i of a snapshot, as far as there is room. Returns how many there are. */
+static int operands_in(const struct subgraph *g, int i, int most, struct node *in[]) {
+  int n = subgraph_arity(g, i);
+  for (int k = 0; k < n && k < most; k++) in[k] = g->node[g->operand[g->first[i] + k]];
+  return n;
+}
+
+/* Sizes of a body come from its variables, its scalars' broadcasts and iotas, so all of it is looked at. Out of memory: true. */
+bool loop_mentions(const struct loop *l, struct dim_table *t) {
+  enum { MOST_IN = 8 };
+  struct node *in[MOST_IN];
   struct subgraph g;
-  if (!subgraph_take(&g, n_bodies(l) - 1, l->next, 0, NULL, 0)) return -1;
-  int found = dim_in(t, l->steps) != l->steps;
+  bool found = dim_in(t, l->steps) != l->steps;
   for (int i = 0; !found && i < n_vars(l); i++) found = mentions(t, l->seq_var[i]);
-  for (int i = 0; !found && i < g.n; i++) found = mentions(t, g.node[i]) || (g.node[i]->op->resize && t->n);
-  subgraph_free(&g);
+  for (int part = 0; !found && part < 2; part++) {
+    if (part && !l->until) break;
+    if (!subgraph_take(&g, part ? 1 : n_bodies(l) - 1, part ? &l->until : l->next, 0, NULL, 0)) return true;
+    for (int i = 0; !found && i < g.n; i++) {
+      int n_in = operands_in(&g, i, MOST_IN, in);
+      bool is_large = n_in > MOST_IN && g.node[i]->op->resize && g.node[i]->op != &op_loop;
+      found = mentions(t, g.node[i]) || is_large || attr_mentions(g.node[i], n_in, in, t);
+    }
+    subgraph_free(&g);
+  }
   return found;
 }
 
@@ -182,8 +197,7 @@ static bool resize(const struct node *n, struct node *const in[], void *attr, st
                    struct failure **failure) {
   struct loop_attr *a = attr;
   struct loop *l = a->loop;
-  int is_deep = body_mentions(l, t);
-  if (is_deep < 0) return false;
+  bool is_deep = t->n && loop_mentions(l, t);
   bool is_new_steps = l->has_steps && in[0] != n->in[0];
   if (is_deep || (is_copied && (l->until || is_new_steps))) return (a->loop = resized(l, is_new_steps, is_deep, t, failure));
   loop_retain(l);
@@ -338,22 +352,15 @@ static bool runs_as_long(const struct node *n, const struct loop *l) {
   return other && other != l && (is_made_of(other->steps, l->length) || (l->owns_steps && is_made_of(other->steps, l->steps)));
 }
 
-/* Whether the attribute of node i, which may mention sizes, mentions this one: it is another one for another size. */
+/* Whether node i begins or ends at a place that this symbol tells. */
 static bool begins_at(const struct making *m, int i, dim symbol) {
-  const struct node *n = m->g.node[i];
   enum { MOST_IN = 2 };
   struct node *in[MOST_IN];
-  uint64_t attr[1 + 2 * WEFT_RANK_MAX];
-  dim room[2], more = dim_add(symbol, 1);
+  dim room[2], more = dim_is_known(symbol) ? 0 : dim_add(symbol, 1);
   struct dim_table t = DIM_TABLE_IN(room);
-  if (!n->op->settle || dim_is_known(symbol)) return false;
-  if (subgraph_arity(&m->g, i) > MOST_IN || n->attr_bytes > sizeof attr || !dim_table_add(&t, symbol, more)) return true;
-  for (int k = 0; k < subgraph_arity(&m->g, i); k++) in[k] = m->g.node[m->g.operand[m->g.first[i] + k]];
-  memcpy(attr, n->attr, n->attr_bytes);
-  struct failure *why = NULL;
-  bool ok = n->op->resize(n, in, attr, &t, false, &why);
-  failure_release(why);
-  return !ok || memcmp(attr, n->attr, n->attr_bytes);
+  if (!m->g.node[i]->op->settle || dim_is_known(symbol)) return false;
+  int n_in = operands_in(&m->g, i, MOST_IN, in);
+  return n_in > MOST_IN || !dim_table_add(&t, symbol, more) || attr_mentions(m->g.node[i], n_in, in, &t);
 }
 
 /* Nodes that a loop inside tells the size, or where they begin: a constant cut to its steps. */

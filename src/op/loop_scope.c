@@ -7,6 +7,7 @@
 #include "graph/caller.h"
 #include "graph/dtype.h"
 #include "graph/shape.h"
+#include "graph/subgraph.h"
 #include "op/loop.h"
 #include "op/operand.h"
 
@@ -159,10 +160,47 @@ static struct node *strong(struct node *n) {
   return array_node(weft_cast(array_of(n), n->dtype));
 }
 
+/* What a variable of the loop is a row of (*rows: 1), or begins with (0). NULL: it is none of its variables. */
+static struct node *outside(const struct weft_loop *l, const struct node *var, int *rows) {
+  *rows = 1;
+  for (int i = 0; i < l->n_each; i++) if (l->each[i].var == var) return l->each[i].xs;
+  *rows = 0;
+  for (int i = 0; i < l->n_carry; i++) if (l->carry[i].var == var) return l->carry[i].init;
+  return NULL;
+}
+
+/* Sizes that an initial carry asks of variables of its loop are asked of what is outside: it is computed before the loop. Takes
+ * over the reference, gives one. NULL: *why, or there is no memory. */
+static struct node *initial(const struct weft_loop *l, struct node *n, struct failure **why) {
+  uint64_t first = l->n_each ? l->each[0].var->serial : l->n_carry ? l->carry[0].var->serial : UINT64_MAX;
+  if (n->serial < first) return n;
+  struct subgraph g;
+  struct node *now = NULL, *xs;
+  int n_sizes = 0, rows;
+  if (!subgraph_take(&g, 1, &n, 0, NULL, first)) return node_release(n), NULL;
+  struct node **from = mem_alloc((size_t)(2 * g.n + 1) * sizeof *from), **to = from ? from + g.n : NULL;
+  bool ok = from;
+  for (int i = 0; ok && i < g.n; i++) {
+    const struct size_attr *a = g.node[i]->attr;
+    if (g.node[i]->op != &op_size || g.is_end[i] || !(xs = outside(l, g.node[i]->in[0], &rows)) || (rows && a->axis < 0)) continue;
+    from[n_sizes] = g.node[i];
+    ok = (to[n_sizes] = node_size(node_retain(xs), (int)a->axis + rows, a->size));
+    n_sizes += ok;
+  }
+  if (ok) graph_substitute(n_sizes, from, to, 1, &n, &now, why);
+  nodes_release(n_sizes, to);
+  mem_free(from);
+  subgraph_free(&g);
+  node_release(n);
+  return now;
+}
+
 weft_array *weft_loop_carry(weft_loop *l, weft_array *init) {
   struct node *n = used(l, "weft_loop_carry", init);
+  struct failure *why = NULL;
   if (!n) return array_failed(cause(l, "weft_loop_carry"));
-  n = strong(n);
+  n = initial(l, strong(n), &why);
+  if (!n) return bad(l, why ? why : no_memory("weft_loop_carry"));
   struct node *var = loop_var(n->dtype, n->rank, n->dims);
   weft_array *out = add_carry(l, n, var) ? array_of(node_retain(var)) : bad(l, no_memory("weft_loop_carry"));
   node_release(var);

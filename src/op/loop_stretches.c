@@ -91,10 +91,11 @@ struct node *loop_count_until(const struct loop_parts *parts, struct failure **f
 
 /* ---- A stretch ---- */
 
+/* Where they begin is known when all stretches before have run: none of these need have a carry that leads back to another. */
 static struct node *rows(const struct stretches *s, int i, struct node *xs) {
   const struct stretch *f = &s->stretch[i];
-  weft_array *x = handle(xs);
-  if (f->steps && i) x = weft_depends(x, 1, (weft_array *[]){ handle(s->stretch[i - 1].after) });
+  weft_array *x = handle(xs), *after;
+  for (int k = 0; f->steps && k < i; k++) after = handle(s->stretch[k].after), x = weft_depends(x, 1, &after);
   return array_good_node(array_slice(x, 0, f->start, f->length, 1));
 }
 

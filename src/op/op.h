@@ -172,12 +172,16 @@ struct op {
    * anew join the table. attr then holds its references beside those of the node. false: *failure, or out of memory. */
   bool (*resize)(const struct node *n, struct node *const in[], void *attr, struct dim_table *, bool is_copied,
                  struct failure **);
+  bool (*is_open)(const struct node *); /* attr contains sizes, and one is not a number yet. NULL: never */
   bool (*settle)(struct node *);   /* attr contains sizes: those that have become known; graph lock held. false: memory */
   /* Sizes were taken to be equal while they were unknown: a failure once they turn out to differ, else NULL. */
   struct failure *(*agree)(const struct node *);
   const struct many *many;         /* ops with several results: loop, call, checkpoint, custom, all of OP_LIBRARY */
   const struct library *library;   /* LIBRARY */
 };
+/* Before a graph or a body is planned: a node whose sizes, or where it begins, are not all numbers is a failure. A plan of it would
+ * compute nothing, or write anywhere. NULL: there is none. (kinds.c) */
+struct failure *unsized_in(const struct node_list *);
 static inline const struct kind_facts *facts_of(const struct node *n) { return &kind_facts[n->op->kind]; }
 
 /* By family: element.c (also logic.c quotient.c rounding.c) reduce.c (logsumexp.c) view.c index.c matmul.c make.c identity.c
@@ -228,6 +232,8 @@ struct loop {
                                                       of this loop's own, bound to the executed length */
 };
 void loop_retain(struct loop *), loop_release(struct loop *);
+struct dim_table;
+bool loop_mentions(const struct loop *, struct dim_table *); /* whether its steps or sizes in its bodies are among these symbols */
 void loop_has_length(struct node *loop, dim length); /* a node just made: its rows are so many, if until ends it */
 
 struct call_attr { struct weft_function *function; int n_out; };

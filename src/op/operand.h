@@ -50,6 +50,8 @@ struct node *array_good_node(weft_array *);                   /* a reference; NU
 weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
 weft_array *array_sized_by(weft_array *y, weft_array *like);   /* y, which has like's sizes: it waits for those that only a
                                                                  run tells, so that nothing is evaluated without them */
+weft_array *array_waits_with(weft_array *y, weft_array *x);    /* y, which begins or ends inside x: it waits for all that x waits
+                                                                 for, as that may tell where */
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */

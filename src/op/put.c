@@ -66,7 +66,7 @@ weft_array *array_scatter(weft_array *x, weft_array *v, int n, weft_array *const
 
 static weft_array *place(const struct rule *r, weft_array *x, weft_array *v, weft_how how) {
   v = array_broadcast("weft_put", v, r->in[1]->node->rank, r->in[1]->node->dims);
-  return r->node->op == &op_put ? array_put(x, v, r->node->attr, how)
+  return r->node->op == &op_put ? array_put(array_waits_with(x, r->in[0]), v, r->node->attr, how)
                                 : array_scatter(x, v, r->n_in - 2, r->in + 2, how);
 }
 
@@ -74,6 +74,7 @@ static weft_array *part(const struct rule *r, weft_array *x) {
   if (r->node->op == &op_scatter) return weft_take(x, r->n_in - 2, r->in + 2);
   const struct put_attr *a = r->node->attr;
   const dim *length = r->in[1]->node->dims;
+  x = array_waits_with(x, r->in[0]);
   for (int k = 0; k < r->node->rank; k++) x = array_slice(x, k, a->start[k], length[k], a->step[k]);
   return x;
 }
@@ -203,8 +204,14 @@ static bool put_settle(struct node *n) {
   return ok;
 }
 
+static bool put_is_open(const struct node *n) {
+  for (int k = 0; k < n->rank; k++)
+    if (!dim_is_known(((const struct put_attr *)n->attr)->start[k])) return true;
+  return false;
+}
+
 const struct op op_put = { .name = "put", .kind = OP_PUT, .chooses = true, .vjp = put_vjp, .jvp = put_jvp, .batch = put_batch,
-                           .again = put_again, .resize = put_resize, .settle = put_settle };
+                           .again = put_again, .resize = put_resize, .settle = put_settle, .is_open = put_is_open };
 const struct op op_scatter = { .name = "scatter", .kind = OP_SCATTER, .chooses = true, .vjp = put_vjp, .jvp = put_jvp,
                                .batch = scatter_batch, .again = put_again };
 

@@ -99,7 +99,7 @@ static weft_array *slice_vjp(const struct rule *r, int k, weft_array *dy) {
   const struct node *x = in_node(r);
   bool is_all = dims_equal(x->rank, x->dims, r->node->rank, r->node->dims) && ((const struct slice_attr *)r->node->attr)->step == 1;
   if (is_all) return dy;
-  weft_array *zeros = zeros_of(x);
+  weft_array *zeros = array_waits_with(zeros_of(x), r->in[0]);
   return weft_put(zeros, slice_of(r, zeros, 0), dy, WEFT_SET);
 }
 
@@ -132,6 +132,8 @@ static bool slice_settle(struct node *n) {
   return now != DIM_BAD;
 }
 
+static bool slice_is_open(const struct node *n) { return !dim_is_known(((const struct slice_attr *)n->attr)->start); }
+
 /* A sequence that is cut to steps known only now, or bounds of a size known only now. */
 static struct failure *slice_agree(const struct node *n) {
   const struct slice_attr *a = n->attr;
@@ -161,7 +163,7 @@ const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = br
 const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = transpose_vjp, .jvp = transpose_jvp,
                                  .batch = transpose_batch, .again = transpose_again };
 const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .chooses = true, .vjp = slice_vjp, .jvp = slice_jvp,
-                             .batch = slice_batch, .resize = slice_resize, .settle = slice_settle,
+                             .batch = slice_batch, .resize = slice_resize, .settle = slice_settle, .is_open = slice_is_open,
                              .agree = slice_agree };
 
 /* ---- Views that show all of an array as it is ----

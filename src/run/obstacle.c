@@ -31,11 +31,13 @@ static bool is_unsized(const struct node *item) {
   return l->is_uneven || !node_is_known(item) || (!runs_blind && !dim_is_known(dim_resolve(l->steps)));
 }
 
-/* The length of a loop that must have run before this one, in whose body sizes depend on it. NULL: none is unknown. */
-static struct node *unknown_length(const struct node *loop) {
-  if (!((const struct loop_attr *)loop->attr)->loop->needs_length) return NULL;
-  for (int k = 0; k < loop->n_in; k++) {
-    struct node *n = loop->in[k];
+/* The length of a loop that must have run before n: before a loop in whose body sizes depend on it, or before what waits for it.
+ * NULL: none is unknown. */
+static struct node *unknown_length(const struct node *waits) {
+  bool is_loop = waits->op->kind == OP_LOOP;
+  if (is_loop ? !((const struct loop_attr *)waits->attr)->loop->needs_length : waits->op != &op_depends) return NULL;
+  for (int k = !is_loop; k < waits->n_in; k++) {
+    struct node *n = waits->in[k];
     if (loop_is_length(n) && !dim_is_known(dim_resolve(((const struct loop_attr *)n->in[0]->attr)->loop->length))) return n;
   }
   return NULL;
@@ -98,7 +100,7 @@ enum obstacle eval_find_obstacle(const struct node_list *l, struct failure **fai
     else if (found == CLEAR && n->op == &op_to && eval_moves(n)) found = MOVES, *which = n;
     else if (found == CLEAR && n->op->kind == OP_CALL && !node_has_value(n)) found = CALLS, *which = n;
     else if (found == CLEAR && n->op->kind == OP_ITEM && !node_has_value(n) && is_unsized(n)) found = UNSIZED, *which = n;
-    else if (found == CLEAR && n->op->kind == OP_LOOP && unknown_length(n)) found = UNSIZED, *which = unknown_length(n);
+    else if (found == CLEAR && !node_has_value(n) && unknown_length(n)) found = UNSIZED, *which = unknown_length(n);
   }
   return found;
 }

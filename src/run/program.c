@@ -75,21 +75,6 @@ static bool make_program(struct program *g, const struct node_list *l, int n_lea
   return ok;
 }
 
-static bool is_open_view(const struct node *n) { return n->op->kind == OP_VIEW && !node_is_known(n); }
-
-/* The first whose sizes, or those of what it reads, are not all numbers: a plan of it would compute nothing, or anything. A loop
- * that runs blind may have its sequences cut to steps that only its run tells. NULL: there is none. */
-static const struct node *sizeless(const struct program *g) {
-  for (int i = 0; i < g->list.n; i++) {
-    const struct node *n = g->list.node[i];
-    if (is_open_view(n) || n->op->kind == OP_LOOP) continue;
-    if (!node_is_known(n)) return n;
-    for (int k = 0; k < n->n_in; k++) if (is_open_view(n->in[k])) return n->in[k];
-  }
-  for (int i = 0; i < g->n_targets; i++) if (!node_is_known(g->target[i])) return g->target[i];
-  return NULL;
-}
-
 /* What a plan reads; numbers are part of it. */
 static bool is_memory(const struct node *n) { return n->op != &op_scalar && node_has_value(n); }
 
@@ -120,9 +105,7 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
   if (e->settings.device && !device)
     return device_missing(e->settings.device);
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return eval_no_memory();
-  const struct node *open = sizeless(&g);
-  if (open) failure = fail(WEFT_ERR_INTERNAL, open->origin, "weft_eval: %s is planned before its size is known", open->op->name);
-  if (failure) return arena_free(g.arena), failure;
+  if ((failure = unsized_in(&g.list))) return arena_free(g.arena), failure;
   g.device = device;
   graph_unlock();
   eval_before_long();

@@ -98,6 +98,8 @@ bool body_nodes(struct body *b) {
   b->list.room = b->list.n;
   for (int i = 0; ok && i < n; i++) b->target[i] = b->list.node[g.target[i]];
   subgraph_free(&g);
+  struct failure *open = ok ? unsized_in(&b->list) : NULL;
+  if (open) return work_fail(w, open);
   return ok && multiply_sequences(b) && (rewrite(w->arena, &b->list, n, b->target, w->rewrites) || !(w->no_memory = true));
 }
 

@@ -41,6 +41,16 @@ const struct op op_barrier = { .name = "barrier", .kind = OP_IDENTITY, .vjp = pa
 
 struct region { int n_y, n_x, n_in; struct node **in, **fresh, **dx, **seeds; }; /* in borrowed; fresh: y again, then x */
 
+/* Cotangents of y as those of y computed again: loops in the copy have lengths of their own, which will turn out to be the same. */
+static bool seeds_fit(struct region *g, weft_array *const dy[], struct failure **why) {
+  for (int k = 0; k < g->n_y; k++) {
+    if (!dy[k]) continue;
+    struct node *seed = node_agree(array_node(dy[k]), -1, g->fresh[k]->dims);
+    if (!(g->seeds[k] = seed ? result_of(array_of(seed), why) : NULL)) return false;
+  }
+  return true;
+}
+
 static bool region_open(struct region *g, const struct rule *r, weft_array *const dy[], struct failure **why) {
   const struct checkpoint_attr *a = attr_of(r->node);
   *g = (struct region){ .n_y = a->n_y, .n_x = a->n_x, .n_in = r->node->n_in };
@@ -50,17 +60,16 @@ static bool region_open(struct region *g, const struct rule *r, weft_array *cons
   g->seeds = node_list_new(g->n_y);
   if (!g->in || !g->fresh || !g->dx || !g->seeds) return false;
   for (int k = 0; k < g->n_in; k++) g->in[k] = r->in[k]->node;
-  for (int k = 0; k < g->n_y; k++) g->seeds[k] = dy[k] ? dy[k]->node : NULL;
   for (int k = g->n_y; k < g->n_in; k++) {
     bool is_x = k < g->n_y + g->n_x;
     if (!(g->fresh[k] = is_x ? barrier(g->in[k]) : node_retain(g->in[k]))) return false;
   }
-  return graph_substitute(g->n_x, g->in + g->n_y, g->fresh + g->n_y, g->n_y, g->in, g->fresh, why);
+  return graph_substitute(g->n_x, g->in + g->n_y, g->fresh + g->n_y, g->n_y, g->in, g->fresh, why) && seeds_fit(g, dy, why);
 }
 
 static void region_close(struct region *g) {
   mem_free(g->in);
-  mem_free(g->seeds);
+  node_list_drop(g->n_y, g->seeds);
   node_list_drop(g->n_in, g->fresh);
   node_list_drop(g->n_in, g->dx);
 }
@@ -94,8 +103,12 @@ static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[]
   mem_free(in);
 }
 
+static struct node *again(const struct node *n, struct node *const in[], struct failure **why) {
+  return (void)why, node_make(n->op, WEFT_I64, 0, NULL, n->n_in, in, n->attr, n->attr_bytes);
+}
+
 const struct many checkpoint_many = { count, type, vjp, jvp, batch };
-const struct op op_checkpoint = { .name = "checkpoint", .kind = OP_IDENTITY, .many = &checkpoint_many };
+const struct op op_checkpoint = { .name = "checkpoint", .kind = OP_IDENTITY, .again = again, .many = &checkpoint_many };
 
 /* ---- The public call ---- */
 

@@ -254,8 +254,13 @@ static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[]
   else batch_by_name(r, is_mapped, ys, rows);
 }
 
+static struct node *again(const struct node *n, struct node *const in[], struct failure **why) {
+  return (void)why, node_make(n->op, WEFT_I64, 0, NULL, n->n_in, in, n->attr, n->attr_bytes);
+}
+
 const struct many custom_many = { count, type, vjp, jvp, batch };
-const struct op op_custom = { .name = "custom", .kind = OP_IDENTITY, .hold = hold, .drop = drop, .many = &custom_many };
+const struct op op_custom = { .name = "custom", .kind = OP_IDENTITY, .again = again, .hold = hold, .drop = drop,
+                              .many = &custom_many };
 
 /* ---- The public call ---- */
 

@@ -1,0 +1,132 @@
+/* open_sizes.c -- sizes and places that only a run tells: whoever needs one waits for the loop that tells it, and in a copy of
+ * such a loop the sizes are its own. */
+#include "values.h"
+
+/* The rows of x as long as they are below 10: [n, ..]. */
+static weft_array *rows_below_ten(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x);
+  weft_loop_until(l, weft_gt(weft_sum(e, WEFT_ALL), weft_scalar(10)));
+  weft_array *all = weft_loop_all(l, e);
+  weft_loop_close(l);
+  return all;
+}
+
+static const double FIVE[] = { 1, 2, 3, 40, 5 }, SIX[] = { 3, 1, 2, 5, 40, 7 };
+static weft_array *three_by_two(void) { return weft_from(WEFT_F64, WEFT_DIMS(3, 2), SIX); }
+
+static weft_array *pushed(weft_array *y, weft_array *x) {
+  weft_array *dx = weft_full_like(x, 1), *dy;
+  weft_jvp(1, &x, &dx, 1, &y, &dy);
+  return dy;
+}
+static weft_array *pulled(weft_array *y, weft_array *dy, weft_array *x) {
+  weft_array *dx;
+  weft_vjp(1, &y, &dy, 1, &x, &dx);
+  return dx;
+}
+
+/* Nothing leads from the last rows to the first: no carry, and sequences that are not read. */
+SCOPED(the_last_rows_of_a_truncated_loop_without_state_are_where_they_are) {
+  weft_array *x = f64s(5, FIVE);
+  for (int64_t truncate = 1; truncate <= 5; truncate++) {
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *e = weft_loop_each(l, x);
+    weft_loop_until(l, weft_gt(e, weft_scalar(10)));
+    weft_loop_truncate(l, truncate);
+    weft_array *tail = weft_loop_tail(l, weft_mul(e, weft_scalar(2)), 2), *three = weft_loop_tail(l, e, 3);
+    weft_loop_close(l);
+    EXPECT_F64(tail, 6, 80);
+    EXPECT_F64(three, 2, 3, 40);
+  }
+}
+
+SCOPED(running_extrema_and_products_of_rows_until_have_derivatives) {
+  weft_array *x = three_by_two(), *y = weft_mul(rows_below_ten(x), weft_scalar(2));
+  EXPECT_F64(pushed(weft_cummax(y, 1), x), 2, 2, 2, 2, 2, 2);
+  EXPECT_F64(pushed(weft_cumprod(y, 0), x), 2, 2, 20, 24, 2 * 24 + 80 * 20, 2 * 20 + 14 * 24);
+  EXPECT_F64(weft_sum(pulled(weft_cummin(y, 1), weft_full_like(y, 1), x), WEFT_ALL), 12);
+  weft_array *z = weft_cumprod(weft_complex(y, weft_full_like(y, 0)), 1);
+  EXPECT_F64(weft_real(z), 6, 12, 4, 40, 80, 80 * 14);
+}
+
+/* Sizes of a variable are those of what it goes through. */
+SCOPED(a_carry_begins_with_the_sizes_of_the_elements_of_its_loop) {
+  weft_array *rows = rows_below_ten(three_by_two());
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, weft_transpose(rows, NULL)), *c = weft_loop_carry(l, weft_full_like(e, 1));
+  weft_array *d = weft_loop_carry(l, weft_full_like(c, 2));
+  weft_loop_next(l, c, weft_add(c, weft_mul(d, e)));
+  weft_array *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  EXPECT_F64(last, 9, 15, 95);
+}
+
+SCOPED(a_checkpoint_around_rows_until_has_a_gradient) {
+  weft_array *x = three_by_two(), *y = weft_mul(rows_below_ten(x), rows_below_ten(x)), *seed = weft_from(WEFT_F64, WEFT_DIMS(3, 2), SIX);
+  weft_checkpoint(1, &x, 1, &y);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_F64(pulled(y, seed, x), 18, 2, 8, 50, 3200, 98);
+}
+
+/* Own rules and checkpoints in a body whose sizes differ from step to step. */
+static weft_array *with_regions(weft_array *x) {
+  weft_loop *outer = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(outer, x);
+  weft_loop *l = weft_loop_open(weft_integer(7));
+  weft_array *d = weft_loop_carry(l, c), *more = weft_mul(d, weft_scalar(1.5));
+  weft_loop_next(l, d, more);
+  weft_loop_until(l, weft_gt(weft_sum(more, WEFT_ALL), weft_scalar(3)));
+  weft_array *rows = weft_loop_all(l, more);
+  weft_loop_close(l);
+  weft_array *y = weft_mul(rows, weft_scalar(0.3)), *z = weft_sin(y), *w = weft_mul(z, y);
+  weft_custom(1, &rows, 1, &y, &(weft_rules){ 0 });
+  weft_checkpoint(1, &y, 1, &z);
+  weft_checkpoint(1, &rows, 1, &w);
+  weft_loop_next(outer, c, weft_squeeze(weft_sum(weft_mul(weft_add(z, w), weft_scalar(0.5)), 0), 0));
+  weft_array *last = weft_loop_last(outer, c);
+  weft_loop_close(outer);
+  return last;
+}
+TEST(regions_stand_in_bodies_whose_sizes_differ_from_step_to_step) {
+  const double x[] = { 0.3, 0.4, 0.6 };
+  check_function("regions", with_regions, 3, x);
+}
+
+/* The last four of fewer rows: those before begin nowhere until their number is known. */
+SCOPED(a_function_of_any_size_has_the_gradient_of_its_last_rows) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *dx;
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x), *tail = weft_loop_tail(l, weft_mul(e, weft_scalar(3)), 4);
+  weft_loop_close(l);
+  weft_grad(weft_sum(tail, WEFT_ALL), 1, &x, &dx);
+  weft_function *f = weft_compile(s, 1, &x, 1, &dx);
+  for (int n = 0; n <= 6; n++) {
+    weft_array *arg = f64s(n, SIX), *y;
+    double got[6];
+    weft_call(f, 1, &arg, 1, &y);
+    if (read_f64(y, n, got)) for (int i = 0; i < n; i++) EXPECT_NEAR(got[i], i < n - 4 ? 0 : 3, 0);
+  }
+}
+
+/* The loop that counts steps reads no input, and those of the stretches do: a copy of one must not leave the other behind. */
+SCOPED(a_function_computes_a_loop_whose_length_no_input_changes) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(2)), *zeros = weft_full(WEFT_F64, WEFT_DIMS(5, 1), 0.5);
+  weft_loop *l = weft_loop_open(weft_integer(4));
+  weft_array *e = weft_loop_each(l, zeros), *c = weft_loop_carry(l, x);
+  weft_array *at = weft_at(weft_slice(weft_add(e, weft_scalar(1)), 0, 0, 1, 1), 0, weft_integer(0));
+  weft_loop_next(l, c, weft_mul(c, at));
+  weft_loop_until(l, weft_lt(at, weft_scalar(0)));
+  weft_array *tail = weft_loop_tail(l, c, 3), *last = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_array *y[] = { weft_sum(tail, WEFT_ALL), last };
+  weft_function *f = weft_compile(s, 1, &x, 2, y);
+  for (int times = 0; times < 2; times++) {
+    weft_array *arg = f64s(2, FIVE), *z[2];
+    weft_call(f, 1, &arg, 2, z);
+    EXPECT_F64(z[1], 5.0625, 10.125);
+    EXPECT_F64(z[0], 3 * (1.5 + 2.25 + 3.375));
+  }
+}
