@@ -1,4 +1,6 @@
 /* launch.c -- kernels cut over threads: large enough that they really are, with the bits of one thread. */
+#include "backend/processor.h"
+#include "run/compiled.h"
 #include "run/launch.h"
 #include <math.h>
 #include <stdlib.h>
@@ -196,4 +198,19 @@ TEST(launch_says_that_it_was_cancelled) {
   l.cancel = &stop;
   EXPECT_INT(launch_run(&backend_vm, j.code, j.k, &j.facts, &l, 2), 2);
   job_close(&j);
+}
+
+TEST(processors_are_taken_in_the_order_of_their_table_from_the_one_that_is_named) {
+  const struct processor *best = processor_named(NULL), *narrow = processor_named("avx2"), *any = processor_any();
+  EXPECT(best->backend->available() && best->contractor->available());
+  EXPECT(processor_named("avx512") == best);
+  EXPECT(narrow == any || !strcmp(narrow->name, "avx2"));
+  EXPECT(processor_named("vm") == any && processor_named("no such") == any);
+  EXPECT_TEXT(any->backend->name, "vm");
+  EXPECT_TEXT(any->contractor->name, "vm");
+  compiled_use("avx2");
+  EXPECT(compiled_contractor() == narrow->contractor);
+  EXPECT_TEXT(compiled_by(), narrow->text);
+  compiled_use(NULL);
+  EXPECT(compiled_contractor() == best->contractor);
 }

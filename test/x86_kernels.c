@@ -231,7 +231,7 @@ static void compare(const struct problem *p, struct memory *vm, struct memory *x
 }
 
 static struct shape_class class_for(const struct problem *p, const struct memory *m) {
-  struct shape_class s = { .avx2_only = p->avx2_only, .unroll = p->unroll };
+  struct shape_class s = { .set = p->avx2_only ? SET_AVX2 : SET_BEST, .unroll = p->unroll };
   for (int i = 0; i < p->k->n_bufs; i++)
     for (int d = 0; d < p->k->bufs[i].rank; d++) s.stride[i][d] = class_of(m[i].bound.stride[d]);
   return s;
@@ -360,7 +360,7 @@ TEST(kernels_on_the_best_instructions_here_give_the_bits_of_the_vm) {
 }
 
 static struct code *compile_for(const struct kir_kernel *k, bool avx2_only, const char **why) {
-  struct shape_class s = { .avx2_only = avx2_only };
+  struct shape_class s = { .set = avx2_only ? SET_AVX2 : SET_BEST };
   for (int i = 0; i < 32; i++)
     for (int d = 0; d < BACKEND_RANK; d++)
       s.stride[i][d] = i < k->n_bufs && d == k->bufs[i].rank - 1 ? STRIDE_1 : STRIDE_ANY;

@@ -13,6 +13,8 @@ enum { BACKEND_RANK = 8 }; /* axes of a buffer in a kernel; more are collapsed o
 /* Stride classes, part of the key of a compiled kernel: per buffer and axis. */
 enum { STRIDE_0, STRIDE_1, STRIDE_MINUS_1, STRIDE_ANY };
 
+enum { SET_BEST, SET_AVX2 }; /* the best there is; x86: no AVX-512 */
+
 /* The schedule record: may be chosen freely, never changes bits. */
 struct shape_class {
   uint8_t stride[32][BACKEND_RANK]; /* by buffer (tables and locals ignored) and axis */
@@ -20,7 +22,7 @@ struct shape_class {
   int unroll;                       /* x86: 0: default */
   int row;                          /* x86: rows that are folded have at most this many elements, 8, 16, 32 or 64; 0: any */
   bool row_is_full;                 /* .. and just as many */
-  bool avx2_only;                   /* x86: do not use AVX-512 */
+  uint8_t set;                      /* instructions that a back end with several sets may use: enum below */
 };
 
 /* Rows of n elements are folded, 0: none are. Short ones are told apart by how many vectors they fill. */

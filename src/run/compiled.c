@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/patch.h"
+#include "backend/processor.h"
 #include "base/hard.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -17,37 +17,27 @@ static struct compiled *bucket[BUCKETS];
 static int n_kept;
 static _Atomic int64_t n_compiled, n_fallbacks;
 static _Atomic int tile; /* of the vm, for tests; 0: its own */
-static _Atomic int choice; /* 0: not asked yet; else enum below */
-enum { ASK, BEST, VM_ONLY, AVX2_ONLY };
+static _Atomic(const struct processor *) processor; /* NULL: not asked yet */
 
 int64_t compiled_count(void) { return atomic_load(&n_compiled); }
 int64_t compiled_fallbacks(void) { return atomic_load(&n_fallbacks); }
 
 void compiled_use(const char *name) {
-  atomic_store(&choice, !name || !strcmp(name, "x86") ? BEST : !strcmp(name, "avx2") ? AVX2_ONLY : VM_ONLY);
+  atomic_store(&processor, processor_named(name && !strcmp(name, "x86") ? NULL : name));
 }
 
 void compiled_use_tile(int lanes) { atomic_store(&tile, lanes); }
 
-static int chosen(void) {
-  int c = atomic_load_explicit(&choice, memory_order_relaxed);
-  if (c != ASK) return c;
+static const struct processor *chosen(void) {
+  const struct processor *p = atomic_load_explicit(&processor, memory_order_relaxed);
+  if (p) return p;
   const char *jit = getenv("WEFT_JIT");
   compiled_use(jit && !strcmp(jit, "0") ? "vm" : jit && !strcmp(jit, "avx2") ? "avx2" : NULL);
-  return atomic_load(&choice);
+  return atomic_load(&processor);
 }
 
-const char *compiled_by(void) {
-  int how = chosen();
-  bool has_512 = how == BEST && contractor_avx512.available();
-  return how == VM_ONLY || !backend_x86.available() ? "the vm" : has_512 ? "the encoder for AVX-512" : "the encoder for AVX2";
-}
-
-const struct contractor *compiled_contractor(void) {
-  int how = chosen();
-  if (how == BEST && contractor_avx512.available()) return &contractor_avx512;
-  return how != VM_ONLY && contractor_avx2.available() ? &contractor_avx2 : &contractor_vm;
-}
+const char *compiled_by(void) { return chosen()->text; }
+const struct contractor *compiled_contractor(void) { return chosen()->contractor; }
 
 static void destroy(struct compiled *c) {
   if (c->code) c->backend->free(c->code);
@@ -98,28 +88,26 @@ static struct failure *compile_there(struct compiled *c) {
   }
 }
 
-/* The encoder where there is one and it can, else the vm. */
-static const char *compile(struct compiled *c, int how) {
+/* Where the processor's own cannot, that which takes every kernel does. */
+static const char *compile(struct compiled *c, const struct processor *p) {
   const char *why = "";
-  if (how != VM_ONLY && backend_x86.available()) {
-    c->backend = &backend_x86;
-    c->code = backend_x86.compile(c->kernel, &c->shape, &why);
-    if (c->code) return NULL;
-    if (!c->device) atomic_fetch_add(&n_fallbacks, 1);
-  }
-  c->backend = &backend_vm;
-  c->code = backend_vm.compile(c->kernel, &c->shape, &why);
+  c->backend = p->backend;
+  c->code = c->backend->compile(c->kernel, &c->shape, &why);
+  if (c->code || p == processor_any()) return c->code ? NULL : why;
+  if (!c->device) atomic_fetch_add(&n_fallbacks, 1);
+  c->backend = processor_any()->backend;
+  c->code = c->backend->compile(c->kernel, &c->shape, &why);
   return c->code ? NULL : why;
 }
 
-static struct failure *build(struct compiled *c, int how) {
+static struct failure *build(struct compiled *c, const struct processor *p) {
   const char *wrong = kir_verify(c->kernel);
   if (c->kernel->failed) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
   if (wrong) return fail(WEFT_ERR_INTERNAL, 0, "weft: a kernel is not well formed: %s\n%s", wrong, c->text);
   if (!kir_legalise(c->kernel)) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
   struct failure *failed = c->device ? compile_there(c) : NULL;
   if (failed) return failed;
-  wrong = c->code ? NULL : compile(c, how);
+  wrong = c->code ? NULL : compile(c, p);
   if (wrong && *wrong) return fail(WEFT_ERR_INTERNAL, 0, "weft: a kernel cannot be compiled: %s\n%s", wrong, c->text);
   if (wrong) return fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
   c->facts = kir_facts(c->kernel);
@@ -147,11 +135,11 @@ struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *gi
                               struct failure **failure) {
   struct text t = { 0 };
   struct shape_class shape = *given;
-  int how = chosen();
-  shape.avx2_only = how == AVX2_ONLY;
+  const struct processor *p = chosen();
+  shape.set = p->set;
   if (atomic_load(&tile)) shape.tile = atomic_load(&tile);
   kir_print(k, &t);
-  uint64_t hash = hash_mix(hash_mix(hash_bytes(text_of(&t), t.n), hash_bytes(&shape, sizeof shape)), (uint64_t)how);
+  uint64_t hash = hash_mix(hash_mix(hash_bytes(text_of(&t), t.n), hash_bytes(&shape, sizeof shape)), (uint64_t)(uintptr_t)p);
   pthread_mutex_lock(&compiled_mutex);
   struct compiled *c = t.failed ? NULL : find(text_of(&t), &shape, device, hash);
   pthread_mutex_unlock(&compiled_mutex);
@@ -168,6 +156,6 @@ struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *gi
     return NULL;
   }
   *c = (struct compiled){ .kernel = k, .text = t.s, .shape = shape, .device = device, .hash = hash, .refs = 1 };
-  if ((*failure = build(c, how))) return destroy(c), NULL;
+  if ((*failure = build(c, p))) return destroy(c), NULL;
   return keep(c);
 }

@@ -26,7 +26,7 @@ static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct sha
   g->shape = shape ? shape : &any_shape;
   struct kir_facts facts = kir_facts(k);
   g->outer = facts.outer;
-  g->has_range = cpu_has_avx512() && !g->shape->avx2_only;
+  g->has_range = cpu_has_avx512() && g->shape->set != SET_AVX2;
   g->e.evex = g->has_range && (facts.n_lanes || k->n_vals > FEW_NUMBERS);
   g->is_latent = !g->e.evex && !facts.n_lanes;
   g->vector_bytes = g->e.evex && facts.n_lanes && !(g->shape->row == 8 && !g->is_whole) ? 64 : 32;
