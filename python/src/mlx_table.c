@@ -197,6 +197,32 @@ static weft_array *sort_of(weft_array *a, int axis) {
   return is_complex(a) ? weft_take_along(a, axis, argsort_of(a, axis)) : weft_sort(a, axis);
 }
 
+/* (a, k, axis): along an axis, or of all elements in order */
+static weft_array *ranked(PyObject *const arg[], int is_size, weft_array *(*op)(weft_array *, int, int64_t)) {
+  weft_array *x = first(arg);
+  int64_t k;
+  int axis = 0;
+  if (!x || convert_integer(arg[1], &k) || (arg[2] != Py_None && axis_parse(arg[2], weft_rank(x), &axis))) return NULL;
+  if (arg[2] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+  int64_t n = weft_dim(x, axis);
+  if (n >= 0 && (is_size ? k < 0 || k > n : k < -n || k >= n))
+    return PyErr_Format(PyExc_ValueError, "there is no %lld among %lld elements", (long long)k, (long long)n), NULL;
+  return op(x, axis, k);
+}
+static weft_array *call_partition(const struct name *row, PyObject *const arg[]) { return (void)row, ranked(arg, 0, weft_partition); }
+static weft_array *call_argpartition(const struct name *row, PyObject *const arg[]) {
+  return (void)row, as(ranked(arg, 0, weft_argpartition), WEFT_U32);
+}
+static weft_array *smallest_first(weft_array *x, int axis, int64_t k) { return weft_flip(weft_topk(x, axis, k), axis); }
+static weft_array *call_topk(const struct name *row, PyObject *const arg[]) { return (void)row, ranked(arg, 1, smallest_first); }
+/* (a, axis, keepdims) */
+static weft_array *call_median(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  for (int k = 0; x && k < weft_rank(x); k++)
+    if (weft_dim(x, k) == 0) return PyErr_SetString(PyExc_ValueError, "median: of no elements"), NULL;
+  return x ? call_reduce(row, arg) : NULL;
+}
+
 /* (a, decimals): both parts of a complex number; integers stay what they are */
 static weft_array *call_round_parts(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
@@ -296,6 +322,8 @@ const struct name mlx_names[] = {
   METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_std),
   SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, weft_cummax), SO_FAR(cummin, weft_cummin),
   FUNCTION(sort, "(a, /, axis=-1" S, call_sort, sort_of), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, argsort_of),
+  OWN(partition, "(a, /, kth, axis=-1" S, call_partition), OWN(argpartition, "(a, /, kth, axis=-1" S, call_argpartition),
+  OWN(topk, "(a, /, k, axis=-1" S, call_topk), FUNCTION(median, "(a, /, axis=None, keepdims=False" S, call_median, weft_median),
   FUNCTION(searchsorted, "(a, v, /, side='left'" S, call_searchsorted32, weft_searchsorted),
   FUNCTION(softmax, "(a, /, axis=None, *, precise=False, stream=None)", call_softmax_of, weft_softmax),
 

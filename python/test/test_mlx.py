@@ -182,6 +182,11 @@ def test_a_script_runs_with_weft_in_place_of_mlx(tmp_path):
     assert _run(None, "-m", "weft.mlx").returncode != 0
 
 
+def test_the_package_says_what_it_is():
+    done = _run(None, "-m", "weft")
+    assert done.returncode == 0 and done.stdout.startswith(f"weft {weft.__version__}, Python") and "device 0: the CPU" in done.stdout
+
+
 # ---- Files
 
 

@@ -289,63 +289,6 @@ def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None)
 # ---- Order
 
 
-def _axis_last(a, axis, call):
-    a = _as_array(a)
-    if axis is None:
-        a, axis = a.flatten(), 0
-    if not -a.ndim <= axis < a.ndim:
-        raise ValueError(f"there is no axis {axis} among {a.ndim}")
-    return call(a, axis)
-
-
-def _check_kth(a, kth, axis):
-    n = a.shape[axis]
-    if not -n <= kth < n:
-        raise ValueError(f"partition: there is no element {kth} among {n}")
-
-
-def partition(a, /, kth, axis=-1, *, stream=None):
-    """Along an axis, what is smaller than the kth before it, what is larger behind it. All of it is in order here."""
-    return _axis_last(a, axis, lambda a, axis: (_check_kth(a, kth, axis), _mlx.sort(a, axis))[1])
-
-
-def argpartition(a, /, kth, axis=-1, *, stream=None):
-    """Where the elements of partition stood."""
-    return _axis_last(a, axis, lambda a, axis: (_check_kth(a, kth, axis), _mlx.argsort(a, axis))[1])
-
-
-def topk(a, /, k, axis=-1, *, stream=None):
-    """The k largest along an axis."""
-    def largest(a, axis):
-        n = a.shape[axis]
-        if not 0 <= k <= n:
-            raise ValueError(f"topk: {k} of {n} elements")
-        return _mlx.sort(a, axis)[(builtins.slice(None),) * (axis % a.ndim) + (builtins.slice(n - k, n),)]
-    return _axis_last(a, axis, largest)
-
-
-def median(a, /, axis=None, keepdims=False, *, stream=None):
-    """The one in the middle, or the mean of the two there."""
-    a = _as_array(a)
-    axes = range(a.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-    if any(not -a.ndim <= k < a.ndim for k in axes):
-        raise ValueError(f"median: there is no axis {axis} among {a.ndim}")
-    axes = sorted(k % a.ndim for k in axes)
-    if len(set(axes)) != len(axes):
-        raise ValueError("median: an axis is named twice")
-    if not _is_float(a) and not a.dtype.name.startswith("complex"):
-        a = a.astype(_mlx.float32)
-    rest = [k for k in range(a.ndim) if k not in axes]
-    n = math.prod(a.shape[k] for k in axes)
-    if not n:
-        raise ValueError("median: of no elements")
-    is_nan = _mlx.any(_mlx.isnan(a), axes)
-    ordered = _mlx.sort(_mlx.transpose(a, rest + axes).reshape([a.shape[k] for k in rest] + [n]), -1)
-    middle = ordered[..., n // 2] if n % 2 else (ordered[..., n // 2 - 1] + ordered[..., n // 2]) * 0.5
-    middle = _mlx.where(is_nan, array(math.nan, middle.dtype), middle)
-    return middle.reshape([1 if k in axes else a.shape[k] for k in range(a.ndim)]) if keepdims else middle
-
-
 def take_along_axis(a, /, indices, axis=None, *, stream=None):
     """a[.., indices[.., i, ..], ..], i along the axis."""
     a, indices = _as_array(a), _as_array(indices)

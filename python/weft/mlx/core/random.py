@@ -144,9 +144,9 @@ def categorical(logits, axis=-1, shape=None, num_samples=None, key=None, stream=
 
 def permutation(x, axis=0, key=None, stream=None):
     """x in another order along the axis; of a number, 0 .. x - 1 in another order."""
-    n = x if isinstance(x, int) else x.shape[axis]
-    order = _mlx.argsort(_mlx.as_mlx(_random.bits(_next(key), shape=[n])))
-    return order if isinstance(x, int) else _mlx.take(x, order, axis)
+    if isinstance(x, int):
+        return permutation(_mlx._arange(0, x, 1, _mlx.uint32), 0, key)
+    return _mlx.as_mlx(_random.permutation(_next(key), x, axis))
 
 
 def multivariate_normal(mean, cov, shape=(), dtype=None, key=None, stream=None):
