@@ -209,12 +209,25 @@ static weft_array *ranked(PyObject *const arg[], int is_size, weft_array *(*op)(
     return PyErr_Format(PyExc_ValueError, "there is no %lld among %lld elements", (long long)k, (long long)n), NULL;
   return op(x, axis, k);
 }
-static weft_array *call_partition(const struct name *row, PyObject *const arg[]) { return (void)row, ranked(arg, 0, weft_partition); }
+static weft_array *call_partition(const struct name *row, PyObject *const arg[]) {
+  return (void)row, ranked(arg, 0, weft_partition);
+}
 static weft_array *call_argpartition(const struct name *row, PyObject *const arg[]) {
   return (void)row, as(ranked(arg, 0, weft_argpartition), WEFT_U32);
 }
 static weft_array *smallest_first(weft_array *x, int axis, int64_t k) { return weft_flip(weft_topk(x, axis, k), axis); }
 static weft_array *call_topk(const struct name *row, PyObject *const arg[]) { return (void)row, ranked(arg, 1, smallest_first); }
+/* Of complex numbers: the middle of the order that sort_of has; one with a nan makes it nan. */
+static weft_array *median_of(weft_array *a, int axis) {
+  if (!is_complex(a)) return weft_median(a, axis);
+  if (axis == WEFT_ALL) return weft_squeeze(median_of(weft_reshape(a, 1, (int64_t[]){ WEFT_ANY }), 0), 0);
+  int64_t n = weft_dim(a, axis);
+  if (n < 0) return raise_no_size(axis), NULL;
+  weft_array *y = sort_of(a, axis), *nan = weft_scalar(0.0 / 0.0);
+  weft_array *bad = weft_any(weft_or(weft_isnan(weft_real(a)), weft_isnan(weft_imag(a))), axis);
+  weft_array *middle = weft_mean(weft_slice(y, axis, (n - 1) / 2, n / 2 + 1, 1), axis);
+  return weft_where(bad, weft_complex(nan, nan), middle);
+}
 /* (a, axis, keepdims) */
 static weft_array *call_median(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
@@ -323,7 +336,8 @@ const struct name mlx_names[] = {
   SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, weft_cummax), SO_FAR(cummin, weft_cummin),
   FUNCTION(sort, "(a, /, axis=-1" S, call_sort, sort_of), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, argsort_of),
   OWN(partition, "(a, /, kth, axis=-1" S, call_partition), OWN(argpartition, "(a, /, kth, axis=-1" S, call_argpartition),
-  OWN(topk, "(a, /, k, axis=-1" S, call_topk), FUNCTION(median, "(a, /, axis=None, keepdims=False" S, call_median, weft_median),
+  OWN(topk, "(a, /, k, axis=-1" S, call_topk),
+  FUNCTION(median, "(a, /, axis=None, keepdims=False" S, call_median, median_of),
   FUNCTION(searchsorted, "(a, v, /, side='left'" S, call_searchsorted32, weft_searchsorted),
   FUNCTION(softmax, "(a, /, axis=None, *, precise=False, stream=None)", call_softmax_of, weft_softmax),
 
