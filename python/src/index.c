@@ -140,10 +140,7 @@ static int mask_fits(weft_array *a, int axis, const struct item *i) {
   return 0;
 }
 
-static weft_array *at(weft_array *a, int axis, Py_ssize_t i) {
-  if (i < 0) return weft_at(a, axis, weft_integer(i));
-  return weft_squeeze(weft_slice(a, axis, i, i + 1, 1), axis);
-}
+static weft_array *at(weft_array *a, int axis, Py_ssize_t i) { return weft_at(a, axis, weft_integer(i)); }
 
 /* Python's bounds are those of weft: PY_SSIZE_T_MAX is WEFT_END, PY_SSIZE_T_MIN is WEFT_BEGIN. */
 static weft_array *slice(weft_array *a, int axis, const struct item *i) {

@@ -147,7 +147,9 @@ bool attr_mentions(const struct node *n, int n_in, struct node *const in[], stru
   memcpy(attr, n->attr, n->attr_bytes);
   bool ok = n->op->resize(n, in, attr, t, false, &why);
   failure_release(why);
-  return !ok || memcmp(attr, n->attr, n->attr_bytes);
+  bool mentions = !ok || memcmp(attr, n->attr, n->attr_bytes);
+  if (ok && n->op->drop) n->op->drop(attr);
+  return mentions;
 }
 
 /* Whether symbols that are replaced make node i another one, whatever becomes of its operands. */

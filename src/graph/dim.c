@@ -1,8 +1,15 @@
-/* dim.c -- interned polynomials over symbols with integer coefficients.
+/* dim.c -- interned polynomials over atoms with integer coefficients.
  *
- * A symbol is its own number and needs no entry: the dim -(2k+1) is symbol k. Any other polynomial is an entry of the
- * table: the dim -(2k+2) is entry k. Both count from 1, which leaves WEFT_ANY and WEFT_SAME free. Numbers of entries are
- * never used twice, so that a dim kept too long is a dim nobody knows, and not another one. */
+ * An atom is a symbol, or one of two functions of polynomials: above(a) = max(a, 0) and quotient(a, b) = floor(a / b). All
+ * others are written with them: min(a, b) = a - above(a - b). What is known of an atom is taken out of it when it is made, so
+ * that sizes which are equal for simple reasons are equal integers.
+ *
+ * The dim -(2k+1) is symbol k, the dim -(2k+2) any other atom or polynomial, number k. Both count from 1, which leaves WEFT_ANY
+ * and WEFT_SAME free. No number is used twice, so that a dim kept too long is a dim nobody knows, and not another one.
+ *
+ * Expressions have an entry, symbols have one while somebody counts on it, for the number they are bound to. An entry goes with
+ * its last reference: of nodes, of other entries, and of the thread that has just computed it, which has not given it to a node
+ * yet. So what a thread keeps on its stack lives until the same thread has computed RECENT others. */
 #include "graph/dim.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,18 +18,30 @@
 #include "base/mem.h"
 #include "graph/copy.h"
 
-enum { DEGREE = 6, TERMS = 32 };
+enum { DEGREE = 6, TERMS = 32, DEPTH = 12 }; /* DEPTH: of atoms in atoms, so that walks down may be recursive */
 
-struct term { int64_t coef; int64_t symbol[DEGREE]; int degree; }; /* symbols ascend; unused ones are 0 */
+struct term { int64_t coef; int64_t atom[DEGREE]; int degree; };   /* atoms ascend; unused ones are 0 */
 struct poly { int n; bool failed; struct term term[TERMS]; };      /* terms descend by `order`; no coefficient is 0 */
 
-struct interned { uint64_t hash; int n; struct term term[]; };
+enum atom { SUM, ABOVE, QUOTIENT };
+struct function { int64_t atom; dim a, b; };                         /* SUM: the entry is a polynomial, and no atom */
+struct expression {
+  dim d;
+  struct expression *next, *next_equal;  /* in the lists of the table: by number, and by hash */
+  int64_t refs;
+  bool is_bound;                    /* a symbol, whose number is known by now: the length of a loop that has run */
+  int64_t value;
+  uint64_t hash;
+  struct function f;
+  int depth, n;
+  struct term term[];
+};
 
 pthread_mutex_t dim_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct interned **entries;  /* entry k is entries[k - first] */
-static int64_t first = 1, n_entries, room;
-static int64_t n_retained;      /* by nodes: entries go when it reaches 0 */
-static _Atomic int64_t n_symbols = 1;
+static struct { struct expression **by_number, **by_hash; size_t n_lists, n; } table; /* n_lists: a power of 2 */
+static int64_t n_counted;           /* references that are not entries' or threads' own */
+static bool is_lossy;               /* there was no memory to count on a symbol: from then on symbols stay bound */
+static _Atomic int64_t n_symbols = 1, n_expressions = 1;
 
 dim dim_symbol(void) { return -(2 * atomic_fetch_add(&n_symbols, 1) + 1); }
 
@@ -30,11 +49,11 @@ bool dim_is_symbol(dim d) { return d < 0 && d != DIM_BAD && (d & 1); }
 
 /* ---- Polynomials on the stack ---- */
 
-/* Higher degree first, then smaller symbols first: a monomial order, so that leading terms multiply. */
+/* Higher degree first, then smaller atoms first: a monomial order, so that leading terms multiply. */
 static int order(const struct term *a, const struct term *b) {
   if (a->degree != b->degree) return a->degree > b->degree ? -1 : 1;
   for (int i = 0; i < a->degree; i++)
-    if (a->symbol[i] != b->symbol[i]) return a->symbol[i] > b->symbol[i] ? -1 : 1;
+    if (a->atom[i] != b->atom[i]) return a->atom[i] > b->atom[i] ? -1 : 1;
   return 0;
 }
 
@@ -60,8 +79,7 @@ static bool multiply_terms(const struct term *a, const struct term *b, struct te
   *out = (struct term){ .degree = a->degree + b->degree };
   if (out->degree > DEGREE || __builtin_mul_overflow(a->coef, b->coef, &out->coef)) return false;
   for (int i = 0, j = 0, k = 0; k < out->degree; k++)
-    out->symbol[k] = j == b->degree || (i < a->degree && a->symbol[i] <= b->symbol[j]) ? a->symbol[i++]
-                                                                                       : b->symbol[j++];
+    out->atom[k] = j == b->degree || (i < a->degree && a->atom[i] <= b->atom[j]) ? a->atom[i++] : b->atom[j++];
   return true;
 }
 
@@ -71,8 +89,8 @@ static bool divide_terms(const struct term *a, const struct term *b, struct term
   out->coef = a->coef / b->coef;
   int j = 0;
   for (int i = 0; i < a->degree; i++) {
-    if (j < b->degree && a->symbol[i] == b->symbol[j]) j++;
-    else out->symbol[out->degree++] = a->symbol[i];
+    if (j < b->degree && a->atom[i] == b->atom[j]) j++;
+    else out->atom[out->degree++] = a->atom[i];
   }
   return j == b->degree;
 }
@@ -89,170 +107,265 @@ static void add_scaled(struct poly *p, const struct poly *q, const struct term *
 
 static struct poly number(int64_t x) { return (struct poly){ .n = x != 0, .term = { { .coef = x } } }; }
 
+static struct poly one_atom(dim d) { return (struct poly){ .n = 1, .term = { { .coef = 1, .atom = { d }, .degree = 1 } } }; }
+
+/* ---- The table; lock held ---- */
+
+static size_t list_of(uint64_t x) { return (size_t)hash_mix(0, x) & (table.n_lists - 1); }
+
+static struct expression *entry_of(dim d) { /* NULL: nobody counts on it */
+  struct expression *e = table.n ? table.by_number[list_of((uint64_t)d)] : NULL;
+  while (e && e->d != d) e = e->next;
+  return e;
+}
+
+static void enlist(struct expression *e) {
+  struct expression **at = &table.by_number[list_of((uint64_t)e->d)], **equal = &table.by_hash[list_of(e->hash)];
+  e->next = *at, *at = e;
+  e->next_equal = *equal, *equal = e;
+}
+
+static bool reserve(void) {
+  if (table.n < table.n_lists) return true;
+  size_t more = table.n_lists ? 2 * table.n_lists : 64, before = table.n_lists;
+  struct expression **lists = mem_alloc(2 * more * sizeof *lists), **old = table.by_number;
+  if (!lists) return false;
+  table.by_number = lists, table.by_hash = lists + more, table.n_lists = more;
+  for (size_t i = 0; i < before; i++)
+    for (struct expression *e = old[i], *next; e; e = next) next = e->next, enlist(e);
+  mem_free(old);
+  return true;
+}
+
+static struct expression *add_entry(dim d, const struct function *f, const struct poly *p, uint64_t hash) {
+  struct expression *e = reserve() ? mem_alloc(sizeof *e + (size_t)p->n * sizeof *p->term) : NULL;
+  if (!e) return NULL;
+  *e = (struct expression){ .d = d, .hash = hash, .f = *f, .n = p->n };
+  memcpy(e->term, p->term, (size_t)p->n * sizeof *p->term);
+  table.n++;
+  enlist(e);
+  return e;
+}
+
+static void unlist(struct expression *e) {
+  struct expression **at = &table.by_number[list_of((uint64_t)e->d)], **equal = &table.by_hash[list_of(e->hash)];
+  while (*at != e) at = &(*at)->next;
+  while (*equal != e) equal = &(*equal)->next_equal;
+  *at = e->next, *equal = e->next_equal;
+  table.n--;
+}
+
+static const struct poly nothing;
+static const struct function no_function;
+
+static void count_on(dim d) {
+  if (d >= 0 || d == DIM_BAD) return;
+  struct expression *e = entry_of(d);
+  if (!e && dim_is_symbol(d) && !(e = add_entry(d, &no_function, &nothing, 0))) is_lossy = true;
+  if (e) e->refs++;
+}
+
+/* Deeper than DEPTH, nothing is counted on, so this ends soon. */
+static void let_go(dim d) {
+  struct expression *e = d >= 0 || d == DIM_BAD ? NULL : entry_of(d);
+  if (!e || --e->refs > 0 || (is_lossy && dim_is_symbol(d))) return;
+  unlist(e);
+  let_go(e->f.a), let_go(e->f.b);
+  for (int i = 0; i < e->n; i++)
+    for (int k = 0; k < e->term[i].degree; k++) let_go(e->term[i].atom[k]);
+  mem_free(e);
+}
+
+static void count_on_parts(const struct expression *e) {
+  count_on(e->f.a), count_on(e->f.b);
+  for (int i = 0; i < e->n; i++)
+    for (int k = 0; k < e->term[i].degree; k++) count_on(e->term[i].atom[k]);
+}
+
+/* ---- What a thread has computed last ---- */
+
+enum { RECENT = 2048 }; /* a node of 32 axes takes fewer */
+struct recent { int at; dim d[RECENT]; };
+static _Thread_local struct recent *recent;
+static pthread_key_t recent_key;
+static bool has_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void forget(struct recent *r) { /* lock held */
+  for (int i = 0; r && i < RECENT; i++) let_go(r->d[i]);
+  mem_free(r);
+}
+
+static void leave(void *r) {
+  pthread_mutex_lock(&dim_mutex);
+  forget(r);
+  pthread_mutex_unlock(&dim_mutex);
+  recent = NULL;
+}
+
+static void make_key(void) { has_key = pthread_key_create(&recent_key, leave) == 0; }
+
+/* Before the lock is taken. False: out of memory. */
+static bool has_recent(void) {
+  if (recent) return true;
+  pthread_once(&once, make_key);
+  recent = mem_alloc(sizeof *recent);
+  if (recent && has_key) pthread_setspecific(recent_key, recent);
+  return recent;
+}
+
+static void remember(dim d) { /* lock held */
+  dim *at = &recent->d[recent->at];
+  if (*at == d) return;
+  recent->at = (recent->at + 1) % RECENT;
+  at = &recent->d[recent->at];
+  count_on(d);
+  let_go(*at);
+  *at = d;
+}
+
+/* ---- Entries as polynomials ---- */
+
 static struct poly poly_of(dim d) {
   if (d >= 0) return number(d);
-  struct poly p = { .failed = d == DIM_BAD };
-  if (dim_is_symbol(d)) {
-    p.n = 1;
-    p.term[0] = (struct term){ .coef = 1, .symbol = { d }, .degree = 1 };
-  } else if (!p.failed) {
-    pthread_mutex_lock(&dim_mutex);
-    int64_t k = -(d + 2) / 2 - first;
-    p.failed = k < 0 || k >= n_entries;
-    if (!p.failed) memcpy(p.term, entries[k]->term, (size_t)(p.n = entries[k]->n) * sizeof *p.term);
-    pthread_mutex_unlock(&dim_mutex);
-  }
+  if (dim_is_symbol(d)) return one_atom(d);
+  struct poly p = { .failed = true };
+  if (d == DIM_BAD) return p;
+  pthread_mutex_lock(&dim_mutex);
+  const struct expression *e = entry_of(d);
+  p.failed = !e;
+  if (e && e->f.atom == SUM) memcpy(p.term, e->term, (size_t)(p.n = e->n) * sizeof *p.term);
+  else if (e) p = one_atom(d);
+  pthread_mutex_unlock(&dim_mutex);
   return p;
+}
+
+/* What an atom is a function of. SUM: it is a symbol. */
+static struct function function_of(dim atom) {
+  struct function f = { SUM, 0, 0 };
+  if (dim_is_symbol(atom)) return f;
+  pthread_mutex_lock(&dim_mutex);
+  const struct expression *e = entry_of(atom);
+  if (e) f = e->f;
+  pthread_mutex_unlock(&dim_mutex);
+  return f;
 }
 
 /* ---- Interning ---- */
 
-static struct interned *entry_new(const struct poly *p, uint64_t hash) {
-  struct interned *e = mem_alloc(sizeof *e + (size_t)p->n * sizeof *p->term);
-  if (!e) return NULL;
-  e->hash = hash;
-  e->n = p->n;
-  memcpy(e->term, p->term, (size_t)p->n * sizeof *p->term);
-  return e;
+static int depth_of(dim d) { /* lock held, as in what follows */
+  const struct expression *e = d < 0 && !dim_is_symbol(d) ? entry_of(d) : NULL;
+  return e ? e->depth : 0;
 }
 
-static bool reserve(void) {
-  if (n_entries < room) return true;
-  int64_t more = room ? 2 * room : 64;
-  struct interned **grown = mem_resize(entries, (size_t)more * sizeof *grown);
-  if (!grown) return false;
-  entries = grown;
-  room = more;
-  return true;
+static int depth_of_parts(const struct function *f, const struct poly *p) {
+  int depth = f->atom == SUM ? 0 : 1 + (depth_of(f->a) > depth_of(f->b) ? depth_of(f->a) : depth_of(f->b));
+  for (int i = 0; i < p->n; i++)
+    for (int k = 0; k < p->term[i].degree; k++)
+      if (depth_of(p->term[i].atom[k]) > depth) depth = depth_of(p->term[i].atom[k]);
+  return depth;
 }
 
-static dim find_or_add(const struct poly *p) {
-  uint64_t hash = hash_bytes(p->term, (size_t)p->n * sizeof *p->term);
-  for (int64_t k = 0; k < n_entries; k++)
-    if (entries[k]->hash == hash && entries[k]->n == p->n &&
-        !memcmp(entries[k]->term, p->term, (size_t)p->n * sizeof *p->term))
-      return -(2 * (first + k) + 2);
-  struct interned *e = reserve() ? entry_new(p, hash) : NULL;
-  if (!e) return DIM_BAD;
-  entries[n_entries] = e;
-  return -(2 * (first + n_entries++) + 2);
+static bool is_equal(const struct expression *e, uint64_t hash, const struct function *f, const struct poly *p) {
+  return e->hash == hash && e->n == p->n && !dim_is_symbol(e->d) && !memcmp(&e->f, f, sizeof *f) &&
+         !memcmp(e->term, p->term, (size_t)p->n * sizeof *p->term);
 }
 
-static dim intern(const struct poly *p) {
+static dim find_or_add(const struct function *f, const struct poly *p) {
+  uint64_t hash = hash_bytes(p->term, (size_t)p->n * sizeof *p->term) ^ hash_bytes(f, sizeof *f);
+  struct expression *e = table.n ? table.by_hash[list_of(hash)] : NULL;
+  while (e && !is_equal(e, hash, f, p)) e = e->next_equal;
+  if (!e) {
+    int depth = depth_of_parts(f, p);
+    e = depth > DEPTH ? NULL : add_entry(-(2 * atomic_fetch_add(&n_expressions, 1) + 2), f, p, hash);
+    if (!e) return DIM_BAD;
+    e->depth = depth;
+    count_on_parts(e);
+  }
+  remember(e->d);
+  return e->d;
+}
+
+static dim intern_as(const struct function *f, const struct poly *p) {
+  if (!has_recent()) return DIM_BAD;
+  pthread_mutex_lock(&dim_mutex);
+  dim d = find_or_add(f, p);
+  pthread_mutex_unlock(&dim_mutex);
+  return d;
+}
+
+/* An operand of an atom; unlike a size it may be a number below 0. */
+static dim operand(const struct poly *p) {
   if (p->failed) return DIM_BAD;
   if (p->n == 0) return 0;
   const struct term *t = p->term;
-  if (p->n == 1 && t->degree == 0) return t->coef < 0 ? DIM_BAD : t->coef;
-  if (p->n == 1 && t->degree == 1 && t->coef == 1) return t->symbol[0];
-  pthread_mutex_lock(&dim_mutex);
-  dim d = find_or_add(p);
-  pthread_mutex_unlock(&dim_mutex);
-  return d;
+  if (p->n == 1 && t->degree == 0 && t->coef > 0) return t->coef;
+  if (p->n == 1 && t->degree == 1 && t->coef == 1) return t->atom[0];
+  return intern_as(&no_function, p);
+}
+
+static dim intern(const struct poly *p) {
+  bool is_negative = p->n == 1 && p->term[0].degree == 0 && p->term[0].coef < 0;
+  return is_negative ? DIM_BAD : operand(p);
+}
+
+/* An atom as a polynomial; failed: out of memory, or too deep. */
+static struct poly atom_of(enum atom atom, const struct poly *a, const struct poly *b) {
+  struct function f = { atom, operand(a), operand(b) };
+  if (f.a == DIM_BAD || f.b == DIM_BAD) return (struct poly){ .failed = true };
+  dim d = intern_as(&f, &nothing);
+  return d == DIM_BAD ? (struct poly){ .failed = true } : one_atom(d);
 }
 
 void dim_retain(dim d) {
   if (dim_is_known(d)) return;
   pthread_mutex_lock(&dim_mutex);
-  n_retained++;
+  count_on(d);
+  n_counted++;
   pthread_mutex_unlock(&dim_mutex);
 }
 
-/* ---- Symbols whose number is known by now: the length of a loop that has run ----
- * In the order in which they were made. They go with the entries, or before, when nobody mentions them. */
-
-struct settled { dim symbol; int64_t value; };
-static struct { struct settled *at; int n, room; } bound;
-static _Thread_local struct dim_table *noted;
-
-struct dim_table *dim_note(struct dim_table *into) {
-  struct dim_table *before = noted;
-  noted = into;
-  return before;
-}
-
-/* Where it stands, or would; later symbols are smaller numbers. Lock held, as in what follows. */
-static int place_of(dim symbol) {
-  int low = 0, high = bound.n;
-  while (low < high) {
-    int middle = low + (high - low) / 2;
-    if (bound.at[middle].symbol > symbol) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-static bool is_bound(int k, dim symbol) { return k < bound.n && bound.at[k].symbol == symbol; }
-
-static bool bind(dim symbol, int64_t value) {
-  int k = place_of(symbol);
-  if (is_bound(k, symbol)) return true;
-  if (bound.n == bound.room) {
-    int more = bound.room ? 2 * bound.room : 16;
-    struct settled *grown = mem_resize(bound.at, (size_t)more * sizeof *grown);
-    if (!grown) return false;
-    bound.at = grown;
-    bound.room = more;
-  }
-  memmove(bound.at + k + 1, bound.at + k, (size_t)(bound.n++ - k) * sizeof *bound.at);
-  bound.at[k] = (struct settled){ symbol, value };
-  return true;
-}
-
-bool dim_bind(dim symbol, int64_t value) {
-  if (noted && !dim_table_add(noted, symbol, value)) return false;
-  pthread_mutex_lock(&dim_mutex);
-  bool ok = bind(symbol, value);
-  pthread_mutex_unlock(&dim_mutex);
-  return ok;
-}
-
-void dim_unbind(const struct dim_table *t, dim since) {
-  pthread_mutex_lock(&dim_mutex);
-  for (int i = 0; i < t->n; i++) {
-    int k = place_of(t->symbol[i]);
-    if (t->symbol[i] < since && is_bound(k, t->symbol[i]))
-      memmove(bound.at + k, bound.at + k + 1, (size_t)(--bound.n - k) * sizeof *bound.at);
-  }
-  pthread_mutex_unlock(&dim_mutex);
-}
-
-/* The symbols of d that have a number, and their numbers. */
-static int bound_in(dim d, dim symbol[], dim value[]) {
-  struct poly p = poly_of(d);
-  int n = 0;
-  pthread_mutex_lock(&dim_mutex);
-  for (int i = 0; i < p.n; i++)
-    for (int j = 0; j < p.term[i].degree; j++) {
-      int k = place_of(p.term[i].symbol[j]);
-      if (is_bound(k, p.term[i].symbol[j])) symbol[n] = p.term[i].symbol[j], value[n++] = bound.at[k].value;
+/* The last one takes along what this thread remembers: sizes it is computing with are those of nodes it holds. */
+static void end_all(void) {
+  forget(recent);
+  recent = NULL;
+  if (has_key) pthread_setspecific(recent_key, NULL);
+  for (size_t i = 0; is_lossy && i < table.n_lists; i++)
+    for (struct expression *e = table.by_number[i], *next; e; e = next) {
+      next = e->next;
+      if (dim_is_symbol(e->d) && e->refs <= 0) unlist(e), mem_free(e);
     }
-  pthread_mutex_unlock(&dim_mutex);
-  return n;
-}
-
-dim dim_resolve(dim d) {
-  if (dim_is_known(d) || d == DIM_BAD) return d;
-  dim symbol[TERMS * DEGREE], value[TERMS * DEGREE];
-  int n = bound_in(d, symbol, value);
-  return n ? dim_substitute(d, n, symbol, value) : d;
-}
-
-static void forget_entries(void) {
-  mem_free(bound.at);
-  bound.at = NULL;
-  bound.n = bound.room = 0;
-  for (int64_t k = 0; k < n_entries; k++) mem_free(entries[k]);
-  mem_free(entries);
-  first += n_entries;
-  entries = NULL;
-  n_entries = room = 0;
+  if (table.n) return;
+  mem_free(table.by_number);
+  table.by_number = table.by_hash = NULL;
+  table.n_lists = 0;
+  is_lossy = false;
 }
 
 void dim_release(dim d) {
   if (dim_is_known(d)) return;
   pthread_mutex_lock(&dim_mutex);
-  if (--n_retained == 0) forget_entries();
+  let_go(d);
+  if (--n_counted == 0) end_all();
   pthread_mutex_unlock(&dim_mutex);
+}
+
+void dim_replace(dim *d, dim now) {
+  dim_retain(now);
+  dim_release(*d);
+  *d = now;
+}
+
+/* ---- Symbols whose number is known by now ---- */
+
+bool dim_bind(dim symbol, int64_t value) {
+  pthread_mutex_lock(&dim_mutex);
+  struct expression *e = entry_of(symbol);
+  if (!e && is_lossy) e = add_entry(symbol, &no_function, &nothing, 0);
+  bool ok = e || !is_lossy; /* nobody who counts on it: nobody asks */
+  if (e && !e->is_bound) e->is_bound = true, e->value = value;
+  pthread_mutex_unlock(&dim_mutex);
+  return ok;
 }
 
 /* ---- Arithmetic ---- */
@@ -302,20 +415,218 @@ dim dim_mul(dim a, dim b) {
   return intern(&r);
 }
 
-/* Division by the leading term, as on paper. */
-bool dim_divide(dim a, dim b, dim *quotient) {
-  if (b == 0 || a == DIM_BAD || b == DIM_BAD) return false;
-  struct poly p = poly_of(a), q = poly_of(b), out = { 0 };
-  while (p.n && !p.failed && q.n && !q.failed) {
+/* Division by the leading term, as on paper. False: it does not divide. */
+static bool divide(const struct poly *a, const struct poly *b, struct poly *out) {
+  struct poly p = *a;
+  *out = (struct poly){ 0 };
+  while (p.n && !p.failed && b->n && !b->failed) {
     struct term t;
-    if (!divide_terms(&p.term[0], &q.term[0], &t)) return false;
-    add_term(&out, &t);
+    if (!divide_terms(&p.term[0], &b->term[0], &t)) return false;
+    add_term(out, &t);
     t.coef = -t.coef;
-    add_scaled(&p, &q, &t);
+    add_scaled(&p, b, &t);
   }
-  if (p.failed || q.failed) return false;
-  return (*quotient = intern(&out)) != DIM_BAD;
+  return !p.failed && !b->failed && b->n;
 }
+
+bool dim_divide(dim a, dim b, dim *quotient) {
+  struct poly p = poly_of(a), q = poly_of(b), out;
+  return divide(&p, &q, &out) && (*quotient = intern(&out)) != DIM_BAD;
+}
+
+/* ---- What atoms are worth ---- */
+
+static struct poly above(const struct poly *), quotient(const struct poly *, const struct poly *);
+
+static bool is_number(const struct poly *p) { return p->n == 0 || (p->n == 1 && p->term[0].degree == 0); }
+static int64_t number_of(const struct poly *p) { return p->n ? p->term[0].coef : 0; }
+static const struct poly *last_number(const struct poly *p) { return p->n && !p->term[p->n - 1].degree ? p : NULL; }
+
+static struct poly sum_of(const struct poly *p, const struct poly *q, int64_t scale) {
+  struct poly sum = *p;
+  add_scaled(&sum, q, &(struct term){ .coef = scale });
+  return sum;
+}
+
+/* p without term i. */
+static struct poly without(const struct poly *p, int i) {
+  struct poly rest = *p;
+  memmove(&rest.term[i], &rest.term[i + 1], (size_t)(--rest.n - i) * sizeof *rest.term);
+  return rest;
+}
+
+static bool is_atom(const struct term *t, enum atom atom, struct function *f) {
+  if (t->degree != 1) return false;
+  *f = function_of(t->atom[0]);
+  return f->atom == atom;
+}
+
+static bool is_positive(const struct poly *p, int *tries);
+
+/* A quotient is at least 0 if what is divided is; all other atoms are. */
+static bool has_positive_atoms(const struct term *t, int *tries) {
+  for (int k = 0; k < t->degree; k++) {
+    struct function f = function_of(t->atom[k]);
+    if (f.atom != QUOTIENT) continue;
+    struct poly a = poly_of(f.a), b = poly_of(f.b);
+    if (!is_positive(&a, tries) || !is_positive(&b, tries)) return false;
+  }
+  return true;
+}
+
+/* Whether p is at least 0 whatever the symbols are, which are. Exact bounds of an atom take its place, both if either may be
+ * its value, until no term is negative; `tries` ends that. False: not as far as one can see. */
+static bool is_positive(const struct poly *p, int *tries) {
+  int k = 0;
+  struct function f;
+  if (p->failed || (*tries)-- <= 0) return false;
+  while (k < p->n && p->term[k].coef > 0) k++;
+  bool has_negative = k < p->n;
+  for (int i = 0; i < p->n; i++) {
+    int64_t c = p->term[i].coef;
+    if (is_atom(&p->term[i], ABOVE, &f)) { /* c max(a, 0) */
+      if (!has_negative) continue;
+      struct poly a = poly_of(f.a), at_0 = without(p, i), at_a = sum_of(&at_0, &a, c);
+      if (c < 0) return is_positive(&at_0, tries) && is_positive(&at_a, tries);
+      if (is_positive(&at_0, tries) || is_positive(&at_a, tries)) return true;
+    } else if (c < 0 && is_atom(&p->term[i], QUOTIENT, &f) && f.b > 0) { /* b rest + c a <= b p */
+      struct poly a = poly_of(f.a), rest = without(p, i), scaled = sum_of(&nothing, &rest, f.b), at = sum_of(&scaled, &a, c);
+      return is_positive(&at, tries);
+    } else if (!has_positive_atoms(&p->term[i], tries)) return false;
+  }
+  return !has_negative;
+}
+
+static bool is_surely_positive(const struct poly *p) {
+  int tries = 24;
+  return is_positive(p, &tries);
+}
+
+static bool is_surely_not_positive(const struct poly *p) {
+  struct poly minus = sum_of(&nothing, p, -1);
+  return is_surely_positive(&minus);
+}
+
+/* The largest number that divides all coefficients. */
+static int64_t content(const struct poly *p) {
+  int64_t g = 0;
+  for (int i = 0; i < p->n; i++)
+    for (int64_t a = p->term[i].coef < 0 ? -p->term[i].coef : p->term[i].coef; a; ) {
+      int64_t rest = g % a;
+      g = a, a = rest;
+    }
+  return g;
+}
+
+static struct poly divided(const struct poly *p, int64_t by) {
+  struct poly q = *p;
+  for (int i = 0; i < q.n; i++) q.term[i].coef /= by;
+  return q;
+}
+
+/* max(max(a, 0) + r, 0) is max(a + r, 0) where r <= 0. */
+static bool above_above(const struct poly *p, struct poly *out) {
+  struct function f;
+  for (int i = 0; i < p->n; i++) {
+    if (p->term[i].coef != 1 || !is_atom(&p->term[i], ABOVE, &f)) continue;
+    struct poly rest = without(p, i), a = poly_of(f.a);
+    if (!is_surely_not_positive(&rest)) continue;
+    struct poly inner = sum_of(&a, &rest, 1);
+    return *out = above(&inner), true;
+  }
+  return false;
+}
+
+static struct poly above(const struct poly *p) {
+  struct poly out;
+  if (p->failed) return *p;
+  for (int i = 0; i < p->n; i++)
+    if (p->term[i].coef == INT64_MIN) return (struct poly){ .failed = true };
+  if (is_number(p)) return number(number_of(p) > 0 ? number_of(p) : 0);
+  if (is_surely_positive(p)) return *p;
+  if (is_surely_not_positive(p)) return number(0);
+  if (above_above(p, &out)) return out;
+  int64_t g = content(p);
+  struct poly small = divided(p, g), atom = atom_of(ABOVE, &small, &nothing);
+  return sum_of(&nothing, &atom, g);
+}
+
+/* Of numbers that can be negated. */
+static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+/* floor((floor(a / b) + r) / c) is floor((a + r b) / (b c)), of numbers r, b, c. */
+static bool quotient_of_quotient(const struct poly *p, int64_t c, struct poly *out) {
+  struct function f;
+  const struct poly *r = p->n == 2 ? last_number(p) : p;
+  int64_t bc;
+  if (p->n < 1 || p->n > 2 || !r || p->term[0].coef != 1 || !is_atom(&p->term[0], QUOTIENT, &f)) return false;
+  if (!dim_is_known(f.b) || __builtin_mul_overflow(f.b, c, &bc)) return false;
+  struct poly a = poly_of(f.a), more = number(p->n == 2 ? p->term[1].coef : 0), by = number(bc);
+  a = sum_of(&a, &more, f.b);
+  return *out = quotient(&a, &by), true;
+}
+
+/* By a number: whole multiples of it leave the atom, so that what is left has coefficients 0 .. c - 1. */
+static struct poly quotient_by(const struct poly *p, int64_t c) {
+  struct poly whole = { 0 }, rest = { 0 }, out;
+  for (int i = 0; i < p->n; i++) {
+    struct term t = p->term[i];
+    t.coef = floor_divide(p->term[i].coef, c);
+    add_term(&whole, &t);
+    t.coef = p->term[i].coef - c * t.coef;
+    add_term(&rest, &t);
+  }
+  if (is_number(&rest)) return whole;
+  if (!quotient_of_quotient(&rest, c, &out)) {
+    struct poly by = number(c);
+    out = atom_of(QUOTIENT, &rest, &by);
+  }
+  return sum_of(&out, &whole, 1);
+}
+
+static bool divide(const struct poly *a, const struct poly *b, struct poly *out);
+
+/* floor(p / q); 0 where q is 0. */
+static struct poly quotient(const struct poly *p, const struct poly *q) {
+  struct poly out;
+  bool failed = p->failed || q->failed;
+  for (int i = 0; i < p->n; i++) failed |= p->term[i].coef == INT64_MIN;
+  if (failed) return (struct poly){ .failed = true };
+  if (!p->n || !q->n) return number(0);
+  if (is_number(p) && is_number(q)) return number(floor_divide(number_of(p), number_of(q)));
+  if (is_number(q) && number_of(q) > 0) return quotient_by(p, number_of(q));
+  if (is_number(q) && divide(p, q, &out)) return out;
+  return atom_of(QUOTIENT, p, q); /* by a symbol, which may be 0 */
+}
+
+dim dim_above(dim a, dim b) {
+  if (a >= 0 && b >= 0) return a > b ? a - b : 0;
+  struct poly p = poly_of(a), q = poly_of(b), difference = sum_of(&p, &q, -1), r = above(&difference);
+  return intern(&r);
+}
+
+dim dim_min(dim a, dim b) {
+  if (a >= 0 && b >= 0) return a < b ? a : b;
+  struct poly p = poly_of(a), q = poly_of(b), difference = sum_of(&p, &q, -1), over = above(&difference), r = sum_of(&p, &over, -1);
+  return intern(&r);
+}
+
+dim dim_max(dim a, dim b) {
+  if (a >= 0 && b >= 0) return a > b ? a : b;
+  struct poly p = poly_of(a), q = poly_of(b), difference = sum_of(&p, &q, -1), over = above(&difference), r = sum_of(&q, &over, 1);
+  return intern(&r);
+}
+
+dim dim_quotient(dim a, dim b) {
+  if (a >= 0 && b >= 0) return b ? a / b : 0;
+  struct poly p = poly_of(a), q = poly_of(b), r = quotient(&p, &q);
+  return intern(&r);
+}
+
+/* ---- Symbols replaced ---- */
+
+/* What symbols become: what a list says, or what they are bound to. */
+struct meaning { int n; const dim *symbol, *value; bool is_bound; };
 
 static int index_of(dim d, int n, const dim list[]) {
   for (int i = 0; i < n; i++)
@@ -323,14 +634,51 @@ static int index_of(dim d, int n, const dim list[]) {
   return -1;
 }
 
-static struct poly substituted(dim d, int n, const dim symbol[], const dim value[]) {
+/* Lock held. False: it stays. */
+static bool means(const struct meaning *m, dim symbol, dim *value) {
+  if (m->is_bound) {
+    const struct expression *e = entry_of(symbol);
+    return e && e->is_bound ? (*value = e->value, true) : false;
+  }
+  int k = index_of(symbol, m->n, m->symbol);
+  return k < 0 ? false : (*value = m->value[k], true);
+}
+
+/* Lock held. Whether d mentions a symbol that becomes something else. */
+static bool mentions(dim d, const struct meaning *m) {
+  dim value;
+  if (d >= 0 || d == DIM_BAD) return false;
+  if (dim_is_symbol(d)) return means(m, d, &value);
+  const struct expression *e = entry_of(d);
+  if (!e) return false;
+  if (e->f.atom != SUM) return mentions(e->f.a, m) || mentions(e->f.b, m);
+  for (int i = 0; i < e->n; i++)
+    for (int k = 0; k < e->term[i].degree; k++)
+      if (mentions(e->term[i].atom[k], m)) return true;
+  return false;
+}
+
+static struct poly substituted(dim, const struct meaning *);
+
+static struct poly meaning_of(dim atom, const struct meaning *m) {
+  dim value = atom;
+  pthread_mutex_lock(&dim_mutex);
+  bool is_changed = dim_is_symbol(atom) ? means(m, atom, &value) : mentions(atom, m);
+  pthread_mutex_unlock(&dim_mutex);
+  if (!is_changed || dim_is_symbol(atom)) return poly_of(value);
+  struct function f = function_of(atom);
+  struct poly a = substituted(f.a, m);
+  if (f.atom == ABOVE) return above(&a);
+  struct poly b = substituted(f.b, m);
+  return quotient(&a, &b);
+}
+
+static struct poly substituted(dim d, const struct meaning *m) {
   struct poly p = poly_of(d), sum = { .failed = p.failed };
   for (int i = 0; i < p.n; i++) {
     struct poly t = number(p.term[i].coef);
-    for (int j = 0; j < p.term[i].degree; j++) {
-      dim s = p.term[i].symbol[j];
-      int k = index_of(s, n, symbol);
-      struct poly factor = poly_of(k < 0 ? s : value[k]);
+    for (int k = 0; k < p.term[i].degree; k++) {
+      struct poly factor = meaning_of(p.term[i].atom[k], m);
       t = product(&t, &factor);
     }
     add_scaled(&sum, &t, &one);
@@ -338,22 +686,28 @@ static struct poly substituted(dim d, int n, const dim symbol[], const dim value
   return sum;
 }
 
-dim dim_substitute(dim d, int n, const dim symbol[], const dim value[]) {
+static dim meant(dim d, const struct meaning *m) {
   if (d >= 0 || d == DIM_BAD) return d;
-  if (dim_is_symbol(d)) {
-    int k = index_of(d, n, symbol);
-    return k < 0 ? d : value[k];
-  }
-  struct poly p = substituted(d, n, symbol, value);
+  dim value;
+  pthread_mutex_lock(&dim_mutex);
+  bool is_one = dim_is_symbol(d) && means(m, d, &value), is_changed = is_one || mentions(d, m);
+  bool is_lost = !dim_is_symbol(d) && !entry_of(d);
+  pthread_mutex_unlock(&dim_mutex);
+  if (is_one || !is_changed) return is_one ? value : is_lost ? DIM_BAD : d;
+  struct poly p = substituted(d, m);
   return intern(&p);
 }
 
+dim dim_substitute(dim d, int n, const dim symbol[], const dim value[]) {
+  return meant(d, &(struct meaning){ n, symbol, value, false });
+}
+
+dim dim_resolve(dim d) { return meant(d, &(struct meaning){ .is_bound = true }); }
+
 bool dim_is_negative(dim d) {
   if (dim_is_known(d) || d == DIM_BAD) return false;
-  dim symbol[TERMS * DEGREE], value[TERMS * DEGREE];
-  int n = bound_in(d, symbol, value);
-  struct poly p = substituted(d, n, symbol, value);
-  return !p.failed && p.n == 1 && !p.term[0].degree && p.term[0].coef < 0;
+  struct poly p = substituted(d, &(struct meaning){ .is_bound = true });
+  return !p.failed && is_number(&p) && number_of(&p) < 0;
 }
 
 int64_t dim_value(dim d, int n, const dim symbol[], const int64_t value[]) {
@@ -371,16 +725,44 @@ dim dim_count(int rank, const dim dims[]) {
 
 /* ---- Text ---- */
 
+static void print_poly(const struct poly *, struct text *);
+
+static void print_atom(dim atom, struct text *out) {
+  struct function f = function_of(atom);
+  if (f.atom == SUM) return text_addf(out, "n%lld", (long long)(-atom / 2));
+  text_add(out, f.atom == ABOVE ? "max(" : "floor((");
+  dim_print(f.a, out);
+  text_add(out, f.atom == ABOVE ? ",0" : ")/(");
+  if (f.atom == QUOTIENT) dim_print(f.b, out), text_add(out, ")");
+  text_add(out, ")");
+}
+
 static void print_term(const struct term *t, bool is_first, struct text *out) {
   uint64_t size = t->coef < 0 ? -(uint64_t)t->coef : (uint64_t)t->coef;
   text_add(out, t->coef < 0 ? "-" : is_first ? "" : "+");
   if (size != 1 || !t->degree) text_addf(out, "%llu%s", (unsigned long long)size, t->degree ? "*" : "");
-  for (int i = t->degree - 1; i >= 0; i--) text_addf(out, "n%lld%s", (long long)(-t->symbol[i] / 2), i ? "*" : "");
+  for (int i = t->degree - 1; i >= 0; i--) print_atom(t->atom[i], out), text_add(out, i ? "*" : "");
+}
+
+/* p - max(a, 0) is min(p - a, p). */
+static bool print_min(const struct poly *p, struct text *out) {
+  struct function f;
+  for (int i = 0; i < p->n; i++) {
+    if (p->term[i].coef != -1 || !is_atom(&p->term[i], ABOVE, &f)) continue;
+    struct poly rest = without(p, i), a = poly_of(f.a), other = sum_of(&rest, &a, -1);
+    text_add(out, "min("), print_poly(&rest, out), text_add(out, ","), print_poly(&other, out), text_add(out, ")");
+    return true;
+  }
+  return false;
+}
+
+static void print_poly(const struct poly *p, struct text *out) {
+  if (p->failed || p->n == 0) text_add(out, p->failed ? "?" : "0");
+  else if (!print_min(p, out))
+    for (int i = 0; i < p->n; i++) print_term(&p->term[i], i == 0, out);
 }
 
 void dim_print(dim d, struct text *out) {
   struct poly p = poly_of(d);
-  if (p.failed || p.n == 0) text_add(out, p.failed ? "?" : "0");
-  else
-    for (int i = 0; i < p.n; i++) print_term(&p.term[i], i == 0, out);
+  print_poly(&p, out);
 }

@@ -9,18 +9,21 @@ static dim size_in(const struct node *x, int64_t axis) {
   return axis < 0 ? dim_count(x->rank, x->dims) : x->dims[axis];
 }
 
+static void hold_size(const void *attr) { dim_retain(((const struct size_attr *)attr)->size); }
+static void drop_size(const void *attr) { dim_release(((const struct size_attr *)attr)->size); }
+
 static bool resize_size(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
                         struct failure **why) {
   (void)n, (void)t, (void)is_copied, (void)why;
   struct size_attr *a = attr;
   a->size = size_in(in[0], a->axis);
-  return a->size != DIM_BAD;
+  return a->size != DIM_BAD && (hold_size(a), true);
 }
 
 static bool settle_size(struct node *n) {
   struct size_attr *a = n->attr;
   dim now = dim_resolve(a->size);
-  if (dim_is_known(now)) a->size = now;
+  if (dim_is_known(now)) dim_replace(&a->size, now);
   return now != DIM_BAD;
 }
 
@@ -56,7 +59,7 @@ const struct op op_scalar = { .name = "scalar", .kind = OP_LEAF };
 const struct op op_input = { .name = "input", .kind = OP_LEAF };
 const struct op op_iota = { .name = "iota", .kind = OP_IOTA, .batch = batch_iota };
 const struct op op_size = { .name = "size", .kind = OP_SIZE, .batch = batch_size, .resize = resize_size,
-                            .settle = settle_size, .again = size_again };
+                            .settle = settle_size, .again = size_again, .hold = hold_size, .drop = drop_size };
 
 /* ---- Numbers ---- */
 

@@ -176,6 +176,13 @@ static struct node *put_again(const struct node *n, struct node *const in[], str
   return node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, in[0]->dims, n->n_in, in, n->attr, n->attr_bytes);
 }
 
+static void put_hold(const void *attr) {
+  for (int k = 0; k < WEFT_RANK_MAX; k++) dim_retain(((const struct put_attr *)attr)->start[k]);
+}
+static void put_drop(const void *attr) {
+  for (int k = 0; k < WEFT_RANK_MAX; k++) dim_release(((const struct put_attr *)attr)->start[k]);
+}
+
 static bool put_resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
                        struct failure **why) {
   (void)is_copied;
@@ -190,6 +197,7 @@ static bool put_resize(const struct node *n, struct node *const in[], void *attr
   if (!fits)
     *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_put: the part %s does not lie in %s", shape_show(in[1], &v),
                 shape_show(in[0], &x));
+  else put_hold(a);
   return fits;
 }
 
@@ -197,9 +205,9 @@ static bool put_settle(struct node *n) {
   struct put_attr *a = n->attr;
   bool ok = true;
   for (int k = 0; k < n->rank; k++) {
-    dim now = dim_resolve(a->start[k]);
+    dim now = n->n_in && dim_resolve(n->in[1]->dims[k]) == 0 ? 0 : dim_resolve(a->start[k]); /* of nothing, wherever it begins */
     if (now == DIM_BAD) ok = false;
-    else a->start[k] = now;
+    else dim_replace(&a->start[k], now);
   }
   return ok;
 }
@@ -211,7 +219,8 @@ static bool put_is_open(const struct node *n) {
 }
 
 const struct op op_put = { .name = "put", .kind = OP_PUT, .chooses = true, .vjp = put_vjp, .jvp = put_jvp, .batch = put_batch,
-                           .again = put_again, .resize = put_resize, .settle = put_settle, .is_open = put_is_open };
+                           .again = put_again, .resize = put_resize, .settle = put_settle, .is_open = put_is_open,
+                           .hold = put_hold, .drop = put_drop };
 const struct op op_scatter = { .name = "scatter", .kind = OP_SCATTER, .chooses = true, .vjp = put_vjp, .jvp = put_jvp,
                                .batch = scatter_batch, .again = put_again };
 

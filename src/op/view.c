@@ -108,6 +108,9 @@ static weft_array *slice_batch(const struct rule *r, const bool is_mapped[]) {
   return (void)is_mapped, slice_of(r, r->in[0], 1);
 }
 
+static void slice_hold(const void *attr) { dim_retain(((const struct slice_attr *)attr)->start); }
+static void slice_drop(const void *attr) { dim_release(((const struct slice_attr *)attr)->start); }
+
 static bool slice_resize(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
                          struct failure **why) {
   (void)is_copied;
@@ -117,7 +120,7 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
   dim length = t->n ? dim_substitute(n->dims[a->axis], t->n, t->symbol, t->value) : n->dims[a->axis];
   if (length == 0) a->start = 0; /* what was the last element is none now */
   if (a->start != DIM_BAD && length != DIM_BAD && dim_slice_fits(in[0]->dims[a->axis], a->start, length, a->step))
-    return true;
+    return slice_hold(a), true;
   *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_slice: the bounds do not fit axis %d of %s", (int)a->axis,
               shape_show(in[0], &s));
   return false;
@@ -127,8 +130,8 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
 static bool slice_settle(struct node *n) {
   struct slice_attr *a = n->attr;
   if (dim_is_negative(a->start)) return true;
-  dim now = dim_resolve(a->start);
-  if (now != DIM_BAD) a->start = now;
+  dim now = dim_resolve(n->dims[a->axis]) == 0 ? 0 : dim_resolve(a->start); /* of nothing, wherever it begins */
+  if (now != DIM_BAD) dim_replace(&a->start, now);
   return now != DIM_BAD;
 }
 
@@ -164,7 +167,7 @@ const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = tr
                                  .batch = transpose_batch, .again = transpose_again };
 const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .chooses = true, .vjp = slice_vjp, .jvp = slice_jvp,
                              .batch = slice_batch, .resize = slice_resize, .settle = slice_settle, .is_open = slice_is_open,
-                             .agree = slice_agree };
+                             .agree = slice_agree, .hold = slice_hold, .drop = slice_drop };
 
 /* ---- Views that show all of an array as it is ----
  * Whether a view changes anything depends on sizes: a flip of one row, a roll by a multiple of the length. What a user gets is
@@ -414,22 +417,23 @@ static void cut(int64_t n, int64_t start, int64_t stop, int64_t step, dim *first
   *first = *length ? start : 0;
 }
 
-/* A bound of an axis whose size is a symbol; SIZE of it for the ends. */
+#define BEYOND ((int64_t)1 << 60) /* no axis is that long */
+
+/* A bound of an axis whose size is not known yet, cut to fit: 0 .. n. */
 static dim bound(dim n, int64_t at) {
-  if (at == WEFT_END) return n;
-  if (at >= 0) return at;
-  return at == WEFT_BEGIN || at == INT64_MIN ? DIM_BAD : dim_sub(n, -at);
+  if (at >= BEYOND || at <= -BEYOND) return at < 0 ? 0 : n;
+  return at >= 0 ? dim_min(n, at) : dim_above(n, -at);
 }
 
-/* Of an unknown size: from a bound to a bound that surely fit if the size does, in steps that divide evenly. */
-static bool cut_symbolic(dim n, int64_t start, int64_t stop, int64_t step, dim *first, dim *length) {
-  bool is_backward = step == -1;
-  if (step != 1 && !is_backward) return false;
-  dim from = is_backward ? (start == WEFT_END ? dim_sub(n, 1) : bound(n, start)) : bound(n, start);
-  dim end = is_backward ? (stop == WEFT_BEGIN ? 0 : dim_add(bound(n, stop), 1)) : bound(n, stop);
-  *first = from;
-  *length = is_backward ? dim_sub(dim_add(from, 1), end) : dim_sub(end, from);
-  return from != DIM_BAD && *length != DIM_BAD;
+/* The same of an unknown size. Going down, bounds are counted from one further on, so that -1 is 0. */
+static void cut_open(dim n, int64_t start, int64_t stop, int64_t step, dim *first, dim *length) {
+  bool is_down = step < 0;
+  if (is_down && start != WEFT_END && start != WEFT_BEGIN) start = start == -1 ? WEFT_END : start + 1;
+  if (is_down && stop != WEFT_END && stop != WEFT_BEGIN) stop = stop == -1 ? WEFT_END : stop + 1;
+  dim from = bound(n, start), to = bound(n, stop), span = is_down ? dim_above(from, to) : dim_above(to, from);
+  uint64_t stride = is_down ? -(uint64_t)step : (uint64_t)step;
+  *length = stride >= BEYOND ? dim_min(span, 1) : dim_quotient(dim_add(span, (int64_t)stride - 1), (int64_t)stride);
+  *first = is_down ? dim_above(from, 1) : from;
 }
 
 static weft_array *slice_node(struct node *x, int axis, dim start, dim length, int64_t step) {
@@ -453,13 +457,14 @@ weft_array *weft_slice(weft_array *x, int axis, int64_t start, int64_t stop, int
   struct failure *why = axis_check("weft_slice", n, &axis);
   if (!why && step == 0) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_slice: the step is 0");
   if (why) return array_of_bad(why, 1, &n);
-  if (dim_is_known(n->dims[axis])) cut(n->dims[axis], start, stop, step, &first, &length);
-  else if (!cut_symbolic(n->dims[axis], start, stop, step, &first, &length)) {
-    why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(),
-               "weft_slice: these bounds of axis %d of %s, whose size is not known yet", axis, shape_show(n, &s));
+  dim size = dim_resolve(n->dims[axis]);
+  if (dim_is_known(size)) cut(size, start, stop, step, &first, &length);
+  else cut_open(size, start, stop, step, &first, &length);
+  if (first == DIM_BAD || length == DIM_BAD) {
+    why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_slice: the bounds of axis %d of %s are more than sizes can say", axis,
+               shape_show(n, &s));
     return array_of_bad(why, 1, &n);
   }
-  slice_meets("weft_slice", WEFT_ERR_SHAPE, n->dims[axis], first, length, step);
   return apart(slice_node(node_retain(n), axis, first, length, step), n, &op_slice);
 }
 
@@ -476,5 +481,5 @@ weft_array *weft_flip(weft_array *x, int axis) {
   struct failure *why = axis_check("weft_flip", n, &axis);
   if (why) return array_of_bad(why, 1, &n);
   dim size = n->dims[axis];
-  return apart(slice_node(node_retain(n), axis, size == 0 ? 0 : dim_sub(size, 1), size, -1), n, &op_slice);
+  return apart(slice_node(node_retain(n), axis, dim_above(size, 1), size, -1), n, &op_slice);
 }

@@ -10,13 +10,11 @@ static const struct windows_attr *attr_of(const struct node *n) { return n->attr
 /* Elements between the first and the last of a window. */
 static int64_t span(const struct windows_attr *a, int64_t n) { return (n - 1) * a->dilation; }
 
-/* How many windows an axis has room for; DIM_BAD: it cannot be said. */
+/* How many windows an axis has room for: floor((size - 1 - span) / step) + 1. DIM_BAD: it cannot be said. */
 static dim count_of(dim size, const struct windows_attr *a, int64_t n) {
-  dim last;
   if (dim_is_known(size)) return size <= span(a, n) ? 0 : (size - 1 - span(a, n)) / a->step + 1;
   dim rest = dim_sub(size, span(a, n));
-  if (a->step == 1 || rest == DIM_BAD) return rest;
-  return dim_divide(dim_sub(rest, 1), a->step, &last) ? dim_add(last, 1) : DIM_BAD;
+  return a->step == 1 ? rest : dim_quotient(dim_add(rest, a->step - 1), a->step);
 }
 
 static struct node *windows_node(struct node *x, const struct windows_attr *a, int64_t n, dim count) {
@@ -98,7 +96,8 @@ static struct node *windows_again(const struct node *n, struct node *const in[],
 /* Sizes that became known later have room for the windows that were counted. */
 static struct failure *windows_agree(const struct node *n) {
   dim size = n->in[0]->dims[attr_of(n)->axis], count = n->dims[attr_of(n)->axis];
-  if (count_of(size, attr_of(n), length_of(n)) == count && count >= 0) return NULL;
+  bool is_short = dim_is_known(size) && size <= span(attr_of(n), length_of(n));
+  if (!is_short && (!dim_is_known(count) || count_of(size, attr_of(n), length_of(n)) == count)) return NULL;
   return fail(WEFT_ERR_SHAPE, n->origin, "weft_windows: a window of %lld, dilated by %lld, is longer than an axis of %lld",
               (long long)length_of(n), (long long)attr_of(n)->dilation, (long long)size);
 }

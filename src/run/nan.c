@@ -188,7 +188,7 @@ static struct failure *run_probe(struct node *made, const struct loop *l, struct
 static struct node *row_of(struct node *xs, const struct loop *l, int64_t step, struct failure **why) {
   weft_array *a = handle_of(xs);
   int64_t row = l->is_backward ? weft_dim(a, 0) - 1 - step : step;
-  return result_of(weft_squeeze(weft_slice(a, 0, row, row + 1, 1), 0), why);
+  return result_of(weft_at(a, 0, weft_integer(row)), why);
 }
 
 /* What the bodies are computed from in that step, and the bodies themselves: n_bodies_of. */

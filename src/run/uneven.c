@@ -112,17 +112,9 @@ static struct failure *run_body(struct uneven *u, bool *stop) {
   return f;
 }
 
-/* Sizes that it has told go with it. */
 static struct failure *step(struct uneven *u, bool *stop) {
   struct failure *f = plan_stopped(eval_settings()->cancel);
-  if (f) return f;
-  dim since = dim_symbol();
-  struct dim_table told = { 0 }, *before = dim_note(&told);
-  f = run_body(u, stop);
-  dim_note(before);
-  dim_unbind(&told, since);
-  dim_table_free(&told);
-  return f;
+  return f ? f : run_body(u, stop);
 }
 
 static struct failure *steps(struct uneven *u) {
