@@ -271,6 +271,14 @@ weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a :
                                                                           where its own is infinite */
 weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c, rounded once; complex: by mul, add */
 weft_array *weft_clip(weft_array *x, weft_array *low, weft_array *high);  /* minimum(maximum(x, low), high); NULL: none */
+weft_array *weft_nan_to_num(weft_array *x, weft_array *nan, weft_array *inf, weft_array *minus_inf);  /* x with these instead; NULL:
+                                                                          0, the largest and the lowest number there is */
+weft_array *weft_isclose(weft_array *a, weft_array *b, double rtol, double atol, int equal_nan);  /* |a - b| <= atol + rtol |b| */
+weft_array *weft_allclose(weft_array *a, weft_array *b, double rtol, double atol, int equal_nan);  /* of all elements, 0-d */
+weft_array *weft_array_equal(weft_array *a, weft_array *b, int equal_nan);  /* the same shape and the same elements, 0-d */
+weft_array *weft_gcd(weft_array *a, weft_array *b);  /* the greatest common divisor of integers, not negative; gcd(0, 0) = 0 */
+weft_array *weft_lcm(weft_array *a, weft_array *b);  /* the least common multiple, likewise; 0 where one is 0 */
+weft_array *weft_bit_count(weft_array *x);           /* how many bits of |x| are 1, as u8; of integers and bools */
 
 
 /* ---- Along an axis -------------------------------------------------------------------------------------------------
@@ -293,13 +301,23 @@ enum { WEFT_ALL = -1000 };
   X(argmax,    "i64; first nan, else first largest; ALL: counted row by row") \
   X(argmin,    "i64, likewise")                                              \
   X(median,    "the middle one, or the mean of the two; nan wins, and of nothing") \
-  X(nanmedian, "the same of what is no nan")
+  X(nanmedian, "the same of what is no nan")                                 \
+  X(nansum,    "sum, as if there were no nan")                               \
+  X(nanprod,   "product, likewise")                                          \
+  X(nanmean,   "mean; nan where all are nan")                                \
+  X(nanmax,    "largest, likewise")                                          \
+  X(nanmin,    "smallest, likewise")                                         \
+  X(nanargmax, "i64; -1 where all are nan")                                  \
+  X(nanargmin, "i64, likewise")
 
 #define WEFT_ALONG(X)                                                        \
   X(cumsum,    "y_i = sum x_0..i")                                           \
   X(cumprod,   "product")                                                    \
   X(cummax,    "largest so far")                                             \
   X(cummin,    "smallest so far")                                            \
+  X(logcumsumexp, "log sum e^x so far")                                      \
+  X(nancumsum, "sum so far, as if there were no nan")                        \
+  X(nancumprod, "product so far, likewise")                                  \
   X(softmax,   "e^x / sum e^x")                                              \
   X(log_softmax, "its logarithm")                                            \
   X(flip,      "backwards; a view")
@@ -308,6 +326,24 @@ enum { WEFT_ALL = -1000 };
 WEFT_REDUCE(WEFT_DECLARE_)
 WEFT_ALONG(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
+
+weft_array *weft_backwards(weft_array *run(weft_array *x, int axis), weft_array *x, int axis);  /* from the end: weft_cumsum of all
+                                                       elements from i on */
+weft_array *weft_before(weft_array *run(weft_array *x, int axis), weft_array *x, int axis);  /* weft_cumsum or another cumulative
+                                                       function of the elements before i; at 0 what it gives of none */
+
+/* Along an axis whose elements are values at points. */
+weft_array *weft_diff(weft_array *x, int64_t n, int axis);  /* x_(i+1) - x_i, n times; of bools: whether they differ */
+weft_array *weft_trapezoid(weft_array *y, weft_array *x, double dx, int axis);  /* sum of (y_(i+1) + y_i) / 2 (x_(i+1) - x_i). x: a
+                                                       vector, or what broadcasts with y; NULL: points at distances dx. The
+                                                       axis stays */
+weft_array *weft_interp(weft_array *x, weft_array *xp, weft_array *fp, weft_array *left, weft_array *right);  /* on the lines
+                                                       through the points (xp, fp), [n] each, xp ascending; before the first: left,
+                                                       after the last: right, 0-d. NULL: the nearest fp */
+typedef enum { WEFT_REACH_FULL, WEFT_REACH_SAME, WEFT_REACH_VALID } weft_reach;  /* wherever two vectors touch; as many as the
+                                                       longer has; where one covers the other */
+weft_array *weft_convolve(weft_array *a, weft_array *v, weft_reach);   /* y_k = sum a_i v_(k-i), of vectors */
+weft_array *weft_correlate(weft_array *a, weft_array *v, weft_reach);  /* y_k = sum a_(i+k) conj(v_i) */
 
 weft_array *weft_sort(weft_array *, int axis);      /* in order, -0 before 0 and nan last; equal ones stay as they stood */
 weft_array *weft_argsort(weft_array *, int axis);   /* where the sorted elements stood, i64 */
@@ -385,6 +421,9 @@ weft_array *weft_pad(weft_array *, int axis, int64_t before, int64_t after, weft
 weft_array *weft_repeat(weft_array *, int axis, int64_t n);                  /* every element n times */
 weft_array *weft_tile(weft_array *, int rank, const int64_t times[]);        /* all of it, so often along each axis */
 weft_array *weft_roll(weft_array *, int axis, int64_t shift);                /* what leaves at the end comes in again */
+weft_array *weft_rot90(weft_array *, int64_t quarters, int axis1, int axis2);  /* turned from axis1 towards axis2 */
+void        weft_meshgrid(int n, weft_array *const x[], int is_xy, weft_array *y[]);  /* y_k[i,j,..] = x_k at its place of i, j, ..;
+                                                          is_xy: the first two axes change places */
 weft_array *weft_diag(weft_array *, int64_t k);        /* 1-d: a matrix with x on diagonal k; 2-d: that diagonal */
 weft_array *weft_tril(weft_array *, int64_t k);        /* the last two axes: x on and below diagonal k, else 0 */
 weft_array *weft_triu(weft_array *, int64_t k);        /* x on and above it, else 0 */
@@ -473,6 +512,7 @@ weft_array *weft_matmul(weft_array *a, weft_array *b);  /* [..,m,k] x [..,k,n] -
                                                            are exact but wrap around, as in weft_sum */
 weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]);  /* sums over n
                                                            pairs of axes; those left of a, then those of b */
+weft_array *weft_kron(weft_array *a, weft_array *b);  /* on each axis, every element of a times all of b */
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /* "bqd,bkd->bqk"; ... for any axes; ii: a
                                                            diagonal. In pairs, the smallest products first */
 
@@ -506,6 +546,8 @@ weft_array *weft_attention(weft_array *q, weft_array *k, weft_array *v, const we
                                                       [..,T,S] are never stored, but for a gradient */
 weft_array *weft_var(weft_array *, int axis, int64_t ddof);  /* sum |x - mean|^2 / (n - ddof); the axis stays */
 weft_array *weft_std(weft_array *, int axis, int64_t ddof);  /* its square root */
+weft_array *weft_nanvar(weft_array *, int axis, int64_t ddof);  /* as if there were no nan; nan of not more than ddof elements */
+weft_array *weft_nanstd(weft_array *, int axis, int64_t ddof);
 
 #define WEFT_ACTIVATION(X)                                                   \
   X(relu,        "x above 0, else 0; derivative 0 at 0")                     \

@@ -100,6 +100,26 @@ MAKE(complex) {
   return ok(grow(p, kind, 2, (int[]){ a, b }, 0, NULL));
 }
 
+BUILD(nan_to_num) { return weft_nan_to_num(in[0], s->p[0] ? NULL : weft_integer(2), NULL, NULL); }
+BUILD(isclose) { return weft_isclose(in[0], in[1], 1e-3, 1e-6, (int)s->p[0]); }
+BUILD(allclose) { return weft_allclose(in[0], in[1], 1e-3, 1e-6, (int)s->p[0]); }
+BUILD(array_equal) { return weft_array_equal(in[0], in[1], (int)s->p[0]); }
+BUILD(gcd) { return weft_gcd(in[0], in[1]); }
+BUILD(lcm) { return weft_lcm(in[0], in[1]); }
+BUILD(bit_count) { return weft_bit_count(in[0]); }
+MAKE(nan_to_num) {
+  int a = pick(p, p->is_smooth ? FLOAT : 0);
+  return ok(a < 0 ? -1 : grow(p, kind, 1, &a, 1, (int64_t[]){ any(p, 2) }));
+}
+MAKE(alike) {
+  int a = pick(p, KNOWN), b = partner(p, a);
+  return !p->is_smooth && ok(grow(p, kind, 2, (int[]){ a, b }, 1, (int64_t[]){ any(p, 2) }));
+}
+MAKE(whole) {
+  int a = pick(p, INTEGER | SMALL), b = partner(p, a);
+  return !p->is_smooth && ok(grow(p, kind, kind->one == build_bit_count ? 1 : 2, (int[]){ a, b }, 0, NULL));
+}
+
 /* ---- along an axis ---- */
 
 BUILD(along) { return ((weft_array *(*)(weft_array *, int))s->row->function)(in[0], (int)s->p[0]); }
@@ -112,8 +132,10 @@ BUILD(over) {
 }
 MAKE(along) {
   static const char *const smooth[] = { "weft_sum", "weft_mean", "weft_max", "weft_min", "weft_logsumexp", "weft_cumsum", "weft_cummax", "weft_softmax",
-    "weft_log_softmax", "weft_flip", NULL }, *const can_all[] = { "weft_cumsum", "weft_cumprod", "weft_cummax", "weft_cummin", "weft_softmax", "weft_log_softmax", "weft_flip", NULL },
-    *const of_none[] = { "weft_max", "weft_min", "weft_argmax", "weft_argmin", NULL }, *const slow[] = { "weft_logsumexp", "weft_prod", "weft_cumprod", NULL };
+    "weft_log_softmax", "weft_flip", "weft_logcumsumexp", "weft_nansum", "weft_nanmean", "weft_nanmax", "weft_nancumsum", NULL },
+    *const can_all[] = { "weft_cumsum", "weft_cumprod", "weft_cummax", "weft_cummin", "weft_softmax", "weft_log_softmax", "weft_flip", "weft_logcumsumexp", "weft_nancumsum", "weft_nancumprod", NULL },
+    *const of_none[] = { "weft_max", "weft_min", "weft_argmax", "weft_argmin", "weft_nanmax", "weft_nanmin", "weft_nanargmax", "weft_nanargmin", NULL },
+    *const slow[] = { "weft_logsumexp", "weft_prod", "weft_cumprod", "weft_logcumsumexp", "weft_nanprod", "weft_nancumprod", NULL };
   if (p->is_smooth && !is_in(kind->name, smooth)) return false;
   int a = pick(p, (p->is_smooth ? FLOAT : 0) | RANK_1 | (is_in(kind->name, of_none) ? FULL : 0) | (is_in(kind->name, slow) ? SMALL : 0));
   if (a < 0 || (is_in(kind->name, slow) && plain_is_complex(form(p, a)->dtype) && count_of(form(p, a)) > 100)) return false;
@@ -121,6 +143,47 @@ MAKE(along) {
   if (!is_in(kind->name, can_all) && once_in(p, 4)) axis = WEFT_ALL;
   return ok(grow(p, kind, 1, &a, 1, &axis));
 }
+BUILD(nanvar) { return weft_nanvar(in[0], (int)s->p[0], s->p[1]); }
+BUILD(nanstd) { return weft_nanstd(in[0], (int)s->p[0], s->p[1]); }
+typedef weft_array *cumulative(weft_array *, int);
+static cumulative *const runs[] = { weft_cumsum, weft_cummax, weft_cummin, weft_cumprod };
+BUILD(backwards) { return weft_backwards(runs[s->p[1]], in[0], (int)s->p[0]); }
+BUILD(before) { return weft_before(runs[s->p[1]], in[0], (int)s->p[0]); }
+MAKE(run) { /* what is before the first may be infinite: not in smooth programs */
+  int a = pick(p, (p->is_smooth ? FLOAT : REAL) | RANK_1 | SMALL);
+  if (a < 0) return false;
+  int64_t axis = signed_axis(p, a, any_axis(p, a));
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ axis, any(p, p->is_smooth ? 1 : 4) }));
+}
+BUILD(diff) { return weft_diff(in[0], s->p[1], (int)s->p[0]); }
+BUILD(trapezoid) { return weft_trapezoid(in[0], s->n_in > 1 ? in[1] : NULL, 0.5, (int)s->p[0]); }
+BUILD(interp) { return weft_interp(in[0], weft_sort(in[1], 0), in[2], NULL, s->p[0] ? NULL : weft_integer(2)); }
+BUILD(convolve) { return weft_convolve(in[0], in[1], (weft_reach)s->p[0]); }
+BUILD(correlate) { return weft_correlate(in[0], in[1], (weft_reach)s->p[0]); }
+MAKE(diff) {
+  int a = pick(p, KNOWN | RANK_1 | (p->is_smooth ? FLOAT : 0));
+  return ok(a < 0 ? -1 : grow(p, kind, 1, &a, 2, (int64_t[]){ any_axis(p, a), any(p, 3) }));
+}
+MAKE(trapezoid) {
+  int a = pick(p, KNOWN | RANK_1 | SMALL | (p->is_smooth ? FLOAT : REAL));
+  if (a < 0) return false;
+  int axis = any_axis(p, a), x = leaf(p, p->is_smooth ? WEFT_F64 : WEFT_F32, 1, &p->step[a].form.dims[axis]);
+  return ok(grow(p, kind, 1 + once_in(p, 2), (int[]){ a, x }, 1, (int64_t[]){ axis }));
+}
+MAKE(interp) {
+  int a = pick(p, KNOWN | REAL | SMALL);
+  if (a < 0 || p->is_smooth) return false;
+  int64_t n = 1 + any(p, 6);
+  int xp = leaf(p, WEFT_F32, 1, &n), fp = leaf(p, WEFT_F32, 1, &n);
+  return ok(grow(p, kind, 3, (int[]){ a, xp, fp }, 1, (int64_t[]){ any(p, 2) }));
+}
+MAKE(convolve) {
+  int64_t n[2] = { 1 + any(p, 9), 1 + any(p, 5) };
+  weft_dtype t = p->is_smooth ? WEFT_F64 : once_in(p, 2) ? WEFT_F32 : WEFT_I32;
+  int a = leaf(p, t, 1, &n[0]), v = leaf(p, t, 1, &n[1]);
+  return ok(grow(p, kind, 2, (int[]){ a, v }, 1, (int64_t[]){ any(p, 3) }));
+}
+
 BUILD(sort) { return weft_sort(in[0], (int)s->p[0]); }
 BUILD(argsort) { return weft_argsort(in[0], (int)s->p[0]); }
 BUILD(searchsorted) { return weft_searchsorted(weft_sort(weft_reshape(in[0], WEFT_DIMS(WEFT_ANY)), 0), in[1], (int)s->p[0]); }
@@ -159,7 +222,7 @@ MAKE(var) {
   if (a < 0) return false;
   int axis = any_axis(p, a);
   int64_t ddof = any(p, 2);
-  if (p->is_smooth && (form(p, a)->dims[axis] < 2 + ddof || !strcmp(kind->name, "weft_std"))) return false;
+  if (p->is_smooth && (form(p, a)->dims[axis] < 2 + ddof || (!strcmp(kind->name, "weft_std") || !strcmp(kind->name, "weft_nanstd")))) return false;
   return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ axis, ddof }));
 }
 MAKE(over) {
@@ -356,6 +419,24 @@ BUILD(diag) { return weft_diag(in[0], s->p[0]); }
 BUILD(tril) { return weft_tril(in[0], s->p[0]); }
 BUILD(triu) { return weft_triu(in[0], s->p[0]); }
 
+BUILD(rot90) { return weft_rot90(in[0], s->p[0], (int)s->p[1], (int)s->p[2]); }
+BUILD(meshgrid) {
+  weft_array *y[2];
+  weft_meshgrid(2, in, (int)s->p[0], y);
+  return y[s->p[1]];
+}
+BUILD(kron) { return weft_kron(in[0], in[1]); }
+MAKE(rot90) {
+  int a = pick(p, RANK_2);
+  if (a < 0) return false;
+  int one = any_axis(p, a), two = (one + 1) % form(p, a)->rank;
+  return ok(grow(p, kind, 1, &a, 3, (int64_t[]){ (int64_t)any(p, 9) - 4, one, two }));
+}
+MAKE(kron) { /* all pairs of elements */
+  int a = pick(p, KNOWN | SMALL | (p->is_smooth ? FLOAT : 0)), b = leaf(p, p->is_smooth ? WEFT_F64 : WEFT_F32, 1, (int64_t[]){ 1 + any(p, 4) });
+  if (a < 0 || count_of(form(p, a)) > 400) return false;
+  return ok(grow(p, kind, 2, (int[]){ a, b }, 2, (int64_t[]){ any(p, 2), any(p, 2) }));
+}
 MAKE(join) {
   int a = pick(p, KNOWN), n = 1 + (int)any(p, 3), in[3] = { a, a, a };
   if (a < 0) return false;
@@ -566,6 +647,11 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
 /* name, weight, is_smooth, how it is chosen */
 #define ROWS(X)                                                                                                              \
   X(where, 4, true, where) X(fma, 3, true, fma) X(betainc, 2, false, betainc) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
+  X(nan_to_num, 2, true, nan_to_num) X(isclose, 1, false, alike) X(allclose, 1, false, alike) X(array_equal, 1, false, alike)       \
+  X(gcd, 1, false, whole) X(lcm, 1, false, whole) X(bit_count, 1, false, whole) X(nanvar, 1, true, var) X(nanstd, 1, true, var)       \
+  X(backwards, 2, true, run) X(before, 2, true, run) X(diff, 2, true, diff) X(trapezoid, 2, true, trapezoid)                         \
+  X(interp, 1, false, interp) X(convolve, 1, true, convolve) X(correlate, 1, true, convolve)                                         \
+  X(rot90, 2, true, rot90) X(meshgrid, 2, true, kron) X(kron, 2, true, kron)                                                         \
   X(sort, 3, false, sort) X(argsort, 1, false, sort) X(searchsorted, 1, false, search) X(topk, 1, false, rank) X(argtopk, 1, false, rank) \
   X(partition, 1, false, rank) X(argpartition, 1, false, rank) X(quantile, 1, false, quantile) X(nanquantile, 1, false, quantile)                                        \
   X(var, 2, true, var) X(std, 1, true, var) X(over, 3, true, over)                                                            \

@@ -95,22 +95,23 @@ weft_array *call_arg(const struct name *row, PyObject *const arg[]) {
   return reduced((along)row->function, x, arg[1], arg[2]);
 }
 
-/* Without an axis, over all elements in order. */
-static weft_array *running(along op, weft_array *x, PyObject *axis, PyObject *reverse) {
-  int backwards = PyObject_IsTrue(reverse), k = 0;
-  if (!x || backwards < 0 || (axis != Py_None && axis_parse(axis, weft_rank(x), &k))) return NULL;
+/* Without an axis, over all elements in order; not inclusive: of those before each. */
+static weft_array *running(along op, weft_array *x, PyObject *axis, PyObject *reverse, PyObject *inclusive) {
+  int backwards = PyObject_IsTrue(reverse), counts = PyObject_IsTrue(inclusive), k = 0;
+  if (!x || backwards < 0 || counts < 0 || (axis != Py_None && axis_parse(axis, weft_rank(x), &k))) return NULL;
   if (axis == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
-  return backwards ? weft_flip(op(weft_flip(x, k), k), k) : op(x, k);
+  if (counts) return backwards ? weft_backwards(op, x, k) : op(x, k);
+  return backwards ? weft_flip(weft_before(op, weft_flip(x, k), k), k) : weft_before(op, x, k);
 }
 
-/* (a, axis, reverse) */
+/* (a, axis, reverse, inclusive) */
 weft_array *call_running(const struct name *row, PyObject *const arg[]) {
-  return running((along)row->function, convert_array(arg[0], NULL, 0), arg[1], arg[2]);
+  return running((along)row->function, convert_array(arg[0], NULL, 0), arg[1], arg[2], arg[3]);
 }
 
-/* (a, axis, reverse, dtype) */
+/* (a, axis, reverse, inclusive, dtype) */
 weft_array *call_running_in(const struct name *row, PyObject *const arg[]) {
-  return out_in(running((along)row->function, in_dtype(arg[0], arg[3]), arg[1], arg[2]), arg[3]);
+  return out_in(running((along)row->function, in_dtype(arg[0], arg[4]), arg[1], arg[2], arg[3]), arg[4]);
 }
 
 /* The axes that axis names, all for None. */

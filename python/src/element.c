@@ -1,7 +1,6 @@
 /* element.c -- operations element by element: operators, methods and functions from tables of names. */
 #include "names.h"
 #include <math.h>
-#include <string.h>
 
 typedef weft_array *(*unary)(weft_array *);
 typedef weft_array *(*binary)(weft_array *, weft_array *);
@@ -85,41 +84,32 @@ static weft_array *times(PyObject *o, double factor) {
 weft_array *call_degrees(const struct name *row, PyObject *const arg[]) { return (void)row, times(arg[0], 180 / M_PI); }
 weft_array *call_radians(const struct name *row, PyObject *const arg[]) { return (void)row, times(arg[0], M_PI / 180); }
 
-/* Equal, or nan both if that counts. */
-static weft_array *alike(weft_array *a, weft_array *b, weft_array *is_alike, PyObject *equal_nan) {
-  int counts = PyObject_IsTrue(equal_nan);
-  if (counts < 0) return NULL;
-  return counts ? weft_or(is_alike, weft_and(weft_isnan(a), weft_isnan(b))) : is_alike;
-}
-
-/* (a, b, rtol, atol, equal_nan): |a - b| <= atol + rtol |b| */
+/* (a, b, rtol, atol, equal_nan): as the row's function does */
 weft_array *call_isclose(const struct name *row, PyObject *const arg[]) {
   double rtol = PyFloat_AsDouble(arg[2]), atol = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[3]);
+  int equal_nan = PyErr_Occurred() ? -1 : PyObject_IsTrue(arg[4]);
   weft_array *x[2];
-  (void)row;
   for (int i = 0; i < 2; i++)
-    if (PyErr_Occurred() || !(x[i] = convert_array(arg[i], NULL, 0))) return NULL;
-  weft_array *room = weft_add(weft_scalar(atol), weft_mul(weft_scalar(rtol), weft_abs(x[1])));
-  weft_array *is_near = weft_and(weft_le(weft_abs(weft_sub(x[0], x[1])), room), weft_isfinite(x[1]));
-  return alike(x[0], x[1], weft_or(is_near, weft_eq(x[0], x[1])), arg[4]);
-}
-
-weft_array *call_allclose(const struct name *row, PyObject *const arg[]) {
-  weft_array *is_close = call_isclose(row, arg);
-  return is_close ? weft_all(is_close, WEFT_ALL) : NULL;
+    if (equal_nan < 0 || !(x[i] = convert_array(arg[i], NULL, 0))) return NULL;
+  return ((weft_array * (*)(weft_array *, weft_array *, double, double, int)) row->function)(x[0], x[1], rtol, atol, equal_nan);
 }
 
 /* (a, b, equal_nan) */
 weft_array *call_array_equal(const struct name *row, PyObject *const arg[]) {
-  int64_t dims[2][WEFT_RANK_MAX];
+  int equal_nan = PyObject_IsTrue(arg[2]);
   weft_array *x[2];
-  int rank[2];
   (void)row;
   for (int i = 0; i < 2; i++)
-    if (!(x[i] = convert_array(arg[i], NULL, 0)) || convert_dims_of(x[i], &rank[i], dims[i])) return NULL;
-  if (rank[0] != rank[1] || memcmp(dims[0], dims[1], (size_t)rank[0] * sizeof **dims)) return weft_full(WEFT_BOOL, 0, NULL, 0);
-  weft_array *same = alike(x[0], x[1], weft_eq(x[0], x[1]), arg[2]);
-  return same ? weft_all(same, WEFT_ALL) : NULL;
+    if (equal_nan < 0 || !(x[i] = convert_array(arg[i], NULL, 0))) return NULL;
+  return weft_array_equal(x[0], x[1], equal_nan);
+}
+
+/* (a, b): the quotient and the remainder */
+PyObject *make_divmod(const struct name *row, PyObject *const arg[]) {
+  (void)row;
+  PyObject *quotient = apply_binary(weft_floor_divide, arg[0], arg[1]);
+  PyObject *rest = quotient ? apply_binary(weft_remainder, arg[0], arg[1]) : NULL;
+  return rest ? Py_BuildValue("NN", quotient, rest) : (Py_XDECREF(quotient), NULL);
 }
 
 /* ---- Operators ---- */

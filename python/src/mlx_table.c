@@ -323,9 +323,9 @@ const struct name mlx_names[] = {
   BINARY(right_shift, weft_shr),
   FUNCTION(where, "(condition, x, y, /" S, call_ternary, weft_where),
   FUNCTION(clip, "(a, /, a_min=None, a_max=None" S, call_clip2, weft_clip),
-  OWN(isclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose),
-  OWN(allclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_allclose),
-  OWN(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal),
+  FUNCTION(isclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_isclose),
+  FUNCTION(allclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_allclose),
+  FUNCTION(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal, weft_array_equal),
 
   REDUCE(sum, weft_sum), REDUCE(prod, weft_prod), REDUCE(mean, weft_mean), REDUCE(max, max_of), REDUCE(min, min_of),
   REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, weft_logsumexp),

@@ -48,11 +48,18 @@ static int add_parameter(struct named *f, const char *text, size_t n, PyObject *
   return 0;
 }
 
+/* Up to the comma or the bracket that ends an item; a tuple is part of it. */
+static size_t item_length(const char *text) {
+  size_t n = strcspn(text, ",()");
+  if (text[n] == '(') n += strcspn(text + n, ")") + 1;
+  return n;
+}
+
 static int read_signature(struct named *f, PyObject *module) {
   int is_by_name = 0;
   f->rest = -1;
   for (const char *at = f->row->signature + 1; *at != ')';) {
-    size_t n = strcspn(at, ",)");
+    size_t n = item_length(at);
     if (add_parameter(f, at, n, module, &is_by_name)) return -1;
     at += n;
     at += strspn(at, ", ");

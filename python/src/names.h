@@ -33,7 +33,9 @@ const char *names_of_c(const char *c, size_t n); /* the public name of weft_ and
 
 /* What rows call, by the file of its family. */
 name_call call_unary, call_binary, call_ternary, call_positive, call_clip, call_round, call_degrees, call_radians;
-name_call call_isclose, call_allclose, call_array_equal;
+name_call call_isclose, call_array_equal;
+name_made make_divmod, make_meshgrid;
+name_call call_diff, call_ediff1d, call_trapezoid, call_interp, call_convolve, call_nan_to_num, call_rot90;
 name_call call_reduce, call_reduce_in, call_arg, call_running, call_running_in, call_softmax, call_log_softmax, call_var;
 name_call call_sort, call_rank, call_quantile, call_searchsorted, call_size, call_sized, call_window, call_windows, call_conv;
 name_call call_reshape, call_broadcast_to, call_transpose, call_moveaxis, call_swapaxes, call_squeeze, call_expand_dims;

@@ -362,6 +362,49 @@ weft_array *call_roll(const struct name *row, PyObject *const arg[]) {
   return x;
 }
 
+/* (a, k, axes) */
+weft_array *call_rot90(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  int64_t quarters, axis[WEFT_RANK_MAX];
+  int n, axes[2];
+  (void)row;
+  if (!x || convert_integer(arg[1], &quarters) || convert_shape(arg[2], &n, axis)) return NULL;
+  if (n != 2) return PyErr_Format(PyExc_ValueError, "rot90: two axes are expected, not %d", n), NULL;
+  for (int i = 0; i < 2; i++) axes[i] = axis[i] < -1000 || axis[i] > 1000 ? 1000 : (int)axis[i];
+  return weft_rot90(x, quarters, axes[0], axes[1]);
+}
+
+/* All of x along axis k of n. */
+static weft_array *alone(weft_array *x, int k, int n) {
+  int64_t dims[WEFT_RANK_MAX];
+  for (int i = 0; i < n; i++) dims[i] = i == k ? WEFT_ANY : 1;
+  return weft_reshape(x, n, dims);
+}
+
+/* (*xi, sparse, indexing): a list */
+PyObject *make_meshgrid(const struct name *row, PyObject *const arg[]) {
+  struct list l;
+  weft_array *y[WEFT_RANK_MAX];
+  PyObject *list = NULL;
+  int is_sparse = PyObject_IsTrue(arg[1]), is_xy = PyUnicode_Check(arg[2]) && !PyUnicode_CompareWithASCIIString(arg[2], "xy");
+  (void)row;
+  if (is_sparse < 0) return NULL;
+  if (!is_xy && !(PyUnicode_Check(arg[2]) && !PyUnicode_CompareWithASCIIString(arg[2], "ij")))
+    return PyErr_Format(PyExc_ValueError, "meshgrid: the indexing is 'xy' or 'ij', not %R", arg[2]);
+  weft_scope *s = op_begin();
+  if (!list_take(&l, arg[0])) {
+    if (l.n > WEFT_RANK_MAX) PyErr_Format(PyExc_ValueError, "meshgrid: %d arrays are too many", l.n);
+    else {
+      if (!is_sparse) weft_meshgrid(l.n, l.array, is_xy, y);
+      for (int k = 0; is_sparse && k < l.n; k++) y[k] = alone(l.array[k], is_xy && l.n > 1 && k < 2 ? 1 - k : k, l.n);
+      list = array_list(flavour(), l.n, y);
+    }
+    list_drop(&l);
+  }
+  weft_scope_discard(s);
+  return list;
+}
+
 /* ---- Diagonals and parts ---- */
 
 /* (a, k): as the row's function does */

@@ -37,6 +37,7 @@ REFERENCE = {
     "sigmoid": special.expit,
     "cummax": np.maximum.accumulate,
     "cummin": np.minimum.accumulate,
+    "logcumsumexp": lambda a, axis=None: np.logaddexp.accumulate(a, axis),
     "logsumexp": lambda a, axis=None, keepdims=False: special.logsumexp(a, axis, keepdims=keepdims),
     "softmax": lambda a, axis=None: special.softmax(a, axis),
     "stop_gradient": lambda a: a,
@@ -307,6 +308,16 @@ def slid(x, n, axis, step, dilation):
 
 
 CALLS = {
+    "nan_to_num": lambda m: m.nan_to_num(np.array([[1, np.nan], [-np.inf, np.inf]], np.float32), nan=3.0, neginf=-1.0),
+    "divmod": (lambda: weft.stack(weft.divmod(M, 3.0)), lambda: np.stack(np.divmod(M, 3.0))),
+    "diff": lambda m: m.diff(X, 2, 1),
+    "ediff1d": lambda m: m.ediff1d(M, [9.0], [7.0, 8.0]),
+    "trapezoid": (lambda: weft.trapezoid(X, M[0] ** 3, axis=-1), lambda: np.trapezoid(X, M[0] ** 3, axis=-1)),
+    "interp": lambda m: m.interp(X / 5, M[0], M[1]),
+    "convolve": lambda m: m.convolve(M[0], M[1, :3]),
+    "correlate": lambda m: m.correlate(M[0], M[1, :3], "full"),
+    "rot90": lambda m: m.rot90(X, 3, (0, 2)),
+    "meshgrid": lambda m: m.stack(m.meshgrid(M[0], M[1], M[2])),
     "windows": (lambda: weft.windows(X, 2, 1, 1), lambda: slid(X, 2, 1, 1, 1)),
     "window": (lambda: weft.window(X, weft.array(1), 2, axis=-1), lambda: X[..., 1:3]),
     "searchsorted": lambda m: m.searchsorted(m.asarray(np.sort(M, None)), m.asarray(X), "right"),

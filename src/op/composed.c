@@ -10,13 +10,6 @@ static weft_array *count(weft_array *x, int axis) {
   return array_of(axis == WEFT_ALL ? node_size(n, -1, dim_count(n->rank, n->dims)) : node_size(n, axis, n->dims[axis]));
 }
 
-static struct failure *axis_wrong(const char *fn, weft_array *x, int *axis) {
-  struct node *n = array_node(x);
-  struct failure *why = *axis == WEFT_ALL ? NULL : axis_check(fn, n, axis);
-  node_release(n);
-  return why;
-}
-
 static weft_array *mean(weft_array *x, int axis) {
   weft_array *bad;
   if (!is_usable("weft_mean", x, &bad)) return bad;

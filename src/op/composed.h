@@ -11,6 +11,23 @@ static inline bool is_ordered(const char *fn, weft_array *x, weft_array **bad) {
   return ok;
 }
 
+/* Why x has no such axis; NULL: it has, and it counts from 0. WEFT_ALL stays. */
+static inline struct failure *axis_wrong(const char *fn, weft_array *x, int *axis) {
+  struct node *n = array_node(x);
+  struct failure *why = *axis == WEFT_ALL ? NULL : axis_check(fn, n, axis);
+  node_release(n);
+  return why;
+}
+
+/* Usable, with this axis: not all of them. */
+static inline bool has_axis(const char *fn, weft_array *x, int *axis, weft_array **bad) {
+  if (!arrays_ok(fn, 1, &x, bad)) return false;
+  struct failure *why = *axis == WEFT_ALL ? fail(WEFT_ERR_SHAPE, scope_origin(), "%s: along one axis, not all", fn)
+                                          : axis_wrong(fn, x, axis);
+  if (why) *bad = array_failed(why);
+  return !why;
+}
+
 /* What the inside computes in: f32 at least. */
 static inline weft_array *raised(weft_array *x) {
   weft_dtype d = dtype_float(weft_dtype_of(x));

@@ -237,6 +237,14 @@ struct node *array_good_node(weft_array *a) {
 
 weft_array *number_like(weft_array *like, double x) { return weft_cast(weft_scalar(x), weft_dtype_of(like)); }
 
+weft_array *array_row_full(weft_array *xs, double value) {
+  struct node *n = array_good_node(xs);
+  if (!n) return xs;
+  weft_array *row = array_broadcast("weft_loop_each", number_like(xs, value), n->rank - 1, n->dims + 1);
+  node_release(n);
+  return array_sized_by(row, xs);
+}
+
 weft_array *zeros_of(const struct node *like) {
   return array_of(node_broadcast(number_node(like->dtype, 0, 0), like->rank, like->dims));
 }

@@ -53,6 +53,8 @@ weft_array *array_sized_by(weft_array *y, weft_array *like);   /* y, which has l
 weft_array *array_waits_with(weft_array *y, weft_array *x);    /* y, which begins or ends inside x: it waits for all that x waits
                                                                  for, as that may tell where */
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
+weft_array *array_row_full(weft_array *xs, double);           /* a number in the dtype and shape of a row along axis 0, made without
+                                                                 one: what a loop over xs may begin with */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */

@@ -10,10 +10,9 @@ static int axis_of(const struct rule *r) { return ((const struct axis_attr *)r->
 
 /* h_i = a_i + c_i h_(i-1) along an axis, h before the first being 0. A bool c keeps h or drops it. */
 static weft_array *linear_scan(weft_array *c, weft_array *a, int axis) {
+  weft_array *cs = weft_moveaxis(c, axis, 0), *as = weft_moveaxis(a, axis, 0), *none = array_row_full(as, 0);
   weft_loop *loop = weft_loop_open(NULL);
-  weft_array *c_i = weft_loop_each(loop, weft_moveaxis(c, axis, 0)),
-             *a_i = weft_loop_each(loop, weft_moveaxis(a, axis, 0));
-  weft_array *h = weft_loop_carry(loop, weft_broadcast_like(number_like(a, 0), a_i));
+  weft_array *c_i = weft_loop_each(loop, cs), *a_i = weft_loop_each(loop, as), *h = weft_loop_carry(loop, none);
   bool keeps = weft_dtype_of(c) == WEFT_BOOL;
   weft_array *next = weft_add(a_i, keeps ? weft_where(c_i, h, number_like(a, 0)) : weft_mul(c_i, h));
   weft_loop_next(loop, h, next);

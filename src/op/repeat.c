@@ -90,3 +90,69 @@ weft_array *weft_roll(weft_array *x, int axis, int64_t shift) {
   weft_array *y = array_of(n);
   return dim_is_known(size) ? turned(y, axis, size, shift) : turned_later(y, axis, shift);
 }
+
+/* By quarters, from the first axis towards the second. */
+weft_array *weft_rot90(weft_array *x, int64_t quarters, int axis1, int axis2) {
+  struct node *n;
+  weft_array *bad;
+  int axes[2], order[WEFT_RANK_MAX];
+  if (!operands("weft_rot90", 1, &x, &n, &bad)) return bad;
+  struct failure *why = axes_check("weft_rot90", n, 2, (int[]){ axis1, axis2 }, axes);
+  if (why) return array_of_bad(why, 1, &n);
+  for (int k = 0; k < n->rank; k++) order[k] = k == axes[0] ? axes[1] : k == axes[1] ? axes[0] : k;
+  weft_array *y = array_of(n);
+  quarters = (quarters % 4 + 4) % 4;
+  if (quarters == 0) return array_apart(y);
+  if (quarters == 2) return weft_flip(weft_flip(y, axes[0]), axes[1]);
+  return quarters == 1 ? weft_flip(weft_transpose(y, order), axes[0]) : weft_transpose(weft_flip(y, axes[0]), order);
+}
+
+/* ---- Every element of one with every element of others ---- */
+
+/* All of x along one axis of many. */
+static weft_array *along_one(struct node *x, int rank, int axis) {
+  dim dims[WEFT_RANK_MAX];
+  for (int k = 0; k < rank; k++) dims[k] = k == axis ? dim_count(x->rank, x->dims) : 1;
+  return array_of(node_reshape(x, rank, dims));
+}
+
+static struct failure *mesh_check(int n, struct node *const x[], bool swaps, dim dims[]) {
+  for (int k = 0; k < n; k++) dims[swaps && k < 2 ? 1 - k : k] = dim_count(x[k]->rank, x[k]->dims);
+  return count_check("weft_meshgrid", n, dims);
+}
+
+void weft_meshgrid(int n, weft_array *const x[], int is_xy, weft_array *y[]) {
+  struct node *node[WEFT_RANK_MAX];
+  weft_array *bad = NULL;
+  dim dims[WEFT_RANK_MAX];
+  bool swaps = is_xy && n > 1;
+  if (n < 0 || n > WEFT_RANK_MAX) bad = array_bad(WEFT_ERR_ARG, "weft_meshgrid: of %d arrays", n);
+  else if (operands("weft_meshgrid", n, x, node, &bad)) {
+    struct failure *why = mesh_check(n, node, swaps, dims);
+    if (why) bad = array_of_bad(why, n, node);
+  }
+  for (int k = 0; k < n; k++)
+    y[k] = bad ? bad : array_broadcast("weft_meshgrid", along_one(node[k], n, swaps && k < 2 ? 1 - k : k), n, dims);
+}
+
+/* Both with the same rank, ones in front: axis k of the result is axis k of a, and within it that of b. */
+weft_array *weft_kron(weft_array *a, weft_array *b) {
+  struct node *n[2];
+  weft_array *bad, *x[2];
+  dim split[2 * WEFT_RANK_MAX], joined[WEFT_RANK_MAX];
+  if (!operands("weft_kron", 2, (weft_array *[]){ a, b }, n, &bad)) return bad;
+  int rank = n[0]->rank > n[1]->rank ? n[0]->rank : n[1]->rank;
+  struct failure *why = NULL;
+  if (2 * rank > WEFT_RANK_MAX) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_kron: %d axes are too many", rank);
+  for (int k = 0; k < rank; k++) joined[k] = 1;
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < n[i]->rank; k++) joined[rank - n[i]->rank + k] = dim_mul(joined[rank - n[i]->rank + k], n[i]->dims[k]);
+  if (!why) why = count_check("weft_kron", rank, joined);
+  if (why) return array_of_bad(why, 2, n);
+  for (int i = 0; i < 2; i++) {
+    for (int k = 0; k < 2 * rank; k++) split[k] = 1;
+    for (int k = 0; k < n[i]->rank; k++) split[2 * (rank - n[i]->rank + k) + i] = n[i]->dims[k];
+    x[i] = array_of(node_reshape(n[i], 2 * rank, split));
+  }
+  return array_reshape("weft_kron", weft_mul(x[0], x[1]), rank, joined);
+}

@@ -1,0 +1,149 @@
+/* families.c -- functions composed of others, in families: what is left when nan is left out, running the other way, values at
+ * points, whole numbers, turned and crossed arrays, sameness. Python compares them with NumPy; here are the edges, the messages and
+ * sizes that are known only later. */
+#include <math.h>
+#include "values.h"
+
+/* f compiled for unknown sizes and called with x. */
+static weft_array *called(weft_array *f(weft_array *), weft_array *x) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(weft_dtype_of(x), weft_rank(x), NULL), *out = f(in), *y;
+  weft_function *function = weft_compile(body, 1, &in, 1, &out);
+  weft_call(function, 1, &x, 1, &y);
+  return y;
+}
+
+#define VECTOR(...) f64s((int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)), (double[]){ __VA_ARGS__ })
+static weft_array *matrix(void) { return weft_reshape(VECTOR(1, 2, 3, 4, 5, 6), WEFT_DIMS(2, 3)); }
+static weft_array *wide(weft_array *x) { return weft_cast(x, WEFT_F64); }
+
+static void expect_bad(int line, weft_array *x, weft_status status, const char *text) {
+  if (weft_check(x) != status) test_fail(__FILE__, line, "status %d, not %d", weft_check(x), status);
+  else if (!strstr(weft_message(), text)) test_fail(__FILE__, line, "\"%s\" is not in \"%s\"", text, weft_message());
+}
+#define EXPECT_BAD(x, status, text) expect_bad(__LINE__, x, status, text)
+
+TEST(what_is_nan_is_left_out) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = VECTOR(3, NAN, -1, 4), *none = VECTOR(NAN, NAN);
+  EXPECT_F64(weft_nansum(x, 0), 6);
+  EXPECT_F64(weft_nanprod(x, WEFT_ALL), -12);
+  EXPECT_F64(weft_nanmean(x, 0), 2);
+  EXPECT_F64(weft_nanmax(x, -1), 4);
+  EXPECT_F64(weft_nanmin(x, 0), -1);
+  EXPECT_F64(wide(weft_nanargmax(x, 0)), 3);
+  EXPECT_F64(wide(weft_nanargmin(x, 0)), 2);
+  EXPECT_F64(weft_nanvar(x, 0, 1), 7);
+  EXPECT_F64(weft_nanstd(VECTOR(NAN, 1, 5), 0, 0), 2);
+  EXPECT_F64(weft_nancumsum(x, 0), 3, 3, 2, 6);
+  EXPECT_F64(weft_nancumprod(x, 0), 3, 3, -3, -12);
+  EXPECT_F64(weft_nansum(none, 0), 0);
+  EXPECT_F64(wide(weft_isnan(weft_nanmax(none, 0))), 1);
+  EXPECT_F64(wide(weft_nanargmax(none, 0)), -1);
+  EXPECT_F64(wide(weft_isnan(weft_nanvar(VECTOR(1, NAN), 0, 1))), 1);
+  EXPECT_F64(weft_nan_to_num(VECTOR(NAN, INFINITY, -INFINITY, 2), weft_scalar(7), weft_scalar(8), NULL), 7, 8, -1.7976931348623157e308, 2);
+  EXPECT_BAD(weft_nanmax(weft_complex(x, x), 0), WEFT_ERR_DTYPE, "weft_nanmax");
+  EXPECT_BAD(weft_nansum(x, 1), WEFT_ERR_SHAPE, "weft_nansum");
+  EXPECT_BAD(weft_nancumsum(x, WEFT_ALL), WEFT_ERR_SHAPE, "weft_nancumsum");
+  EXPECT_BAD(weft_nanvar(x, 0, -1), WEFT_ERR_ARG, "weft_nanvar: ddof is -1");
+  weft_scope_discard(s);
+}
+
+/* Infinities as -9 and 9. */
+static weft_array *within_nine(weft_array *x) { return weft_clip(x, weft_scalar(-9), weft_scalar(9)); }
+static weft_array *sums_before(weft_array *x) { return weft_before(weft_cumsum, x, 0); }
+static weft_array *sums_after(weft_array *x) { return weft_backwards(weft_cumsum, x, 0); }
+TEST(running_functions_go_backwards_and_stop_before) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = VECTOR(1, 2, 4);
+  EXPECT_F64(sums_before(x), 0, 1, 3);
+  EXPECT_F64(called(sums_before, x), 0, 1, 3);
+  EXPECT_F64(called(sums_after, x), 7, 6, 4);
+  EXPECT_INT(weft_dim(called(sums_before, weft_full(WEFT_F64, WEFT_DIMS(0), 0)), 0), 0);
+  EXPECT_F64(within_nine(weft_before(weft_cummax, x, 0)), -9, 1, 2);
+  EXPECT_F64(wide(weft_before(weft_cummin, weft_cast(x, WEFT_U8), 0)), 255, 1, 1);
+  EXPECT_F64(within_nine(weft_logcumsumexp(VECTOR(-INFINITY, 0, INFINITY), 0)), -9, 0, 9);
+  EXPECT_F64(within_nine(weft_before(weft_logcumsumexp, VECTOR(3, -INFINITY), 0)), -9, 3);
+  EXPECT_BAD(weft_before(weft_flip, x, 0), WEFT_ERR_ARG, "weft_before");
+  EXPECT_BAD(weft_backwards(NULL, x, 0), WEFT_ERR_ARG, "weft_backwards");
+  EXPECT_BAD(weft_logcumsumexp(x, 2), WEFT_ERR_SHAPE, "weft_logcumsumexp");
+  weft_scope_discard(s);
+}
+
+static weft_array *differences(weft_array *x) { return weft_diff(x, 1, 0); }
+static weft_array *integral(weft_array *x) { return weft_trapezoid(x, NULL, 1, 0); }
+static weft_array *between(weft_array *x) { return weft_interp(VECTOR(1.5, 9), x, weft_mul(x, x), NULL, weft_scalar(-1)); }
+static weft_array *with_two(weft_array *x) { return weft_convolve(x, VECTOR(1, 10), WEFT_REACH_FULL); }
+TEST(values_at_points_have_differences_integrals_and_lines_between) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = VECTOR(1, 2, 4), *empty = weft_full(WEFT_F64, WEFT_DIMS(0), 0);
+  EXPECT_F64(weft_diff(x, 2, 0), 1);
+  EXPECT_F64(called(differences, x), 1, 2);
+  EXPECT_INT(weft_dim(weft_diff(empty, 1, 0), 0), 0);
+  EXPECT_F64(wide(weft_diff(weft_lt(x, weft_scalar(3)), 1, 0)), 0, 1);
+  EXPECT_F64(called(integral, x), 4.5);
+  EXPECT_F64(weft_trapezoid(matrix(), VECTOR(0, 10), 1, 0), 25, 35, 45);
+  EXPECT_F64(called(between, x), 2.5, -1);
+  EXPECT_F64(weft_convolve(x, VECTOR(1, 10), WEFT_REACH_SAME), 1, 12, 24);
+  EXPECT_F64(weft_correlate(x, VECTOR(1, 10), WEFT_REACH_VALID), 21, 42);
+  EXPECT_F64(called(with_two, x), 1, 12, 24, 40);
+  EXPECT_BAD(weft_diff(x, -1, 0), WEFT_ERR_ARG, "weft_diff: -1 times");
+  EXPECT_BAD(weft_trapezoid(matrix(), VECTOR(0, 10), 1, 1), WEFT_ERR_SHAPE, "weft_trapezoid");
+  EXPECT_BAD(weft_interp(x, empty, empty, NULL, NULL), WEFT_ERR_SHAPE, "weft_interp: there are no points");
+  EXPECT_BAD(weft_interp(x, x, matrix(), NULL, NULL), WEFT_ERR_SHAPE, "weft_interp");
+  EXPECT_BAD(weft_convolve(x, empty, WEFT_REACH_FULL), WEFT_ERR_SHAPE, "weft_convolve");
+  EXPECT_BAD(weft_correlate(x, matrix(), WEFT_REACH_FULL), WEFT_ERR_SHAPE, "weft_correlate");
+  EXPECT_BAD(weft_convolve(x, x, (weft_reach)7), WEFT_ERR_ARG, "weft_convolve: there is no reach 7");
+  weft_scope_discard(s);
+}
+
+static weft_array *by_six(weft_array *x) { return weft_gcd(x, weft_integer(6)); }
+TEST(whole_numbers_have_divisors_and_bits) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_cast(VECTOR(0, 4, -9, 35), WEFT_I32), *lowest = weft_full(WEFT_I8, 0, NULL, -128);
+  EXPECT_F64(wide(by_six(x)), 6, 2, 3, 1);
+  EXPECT_F64(wide(called(by_six, x)), 6, 2, 3, 1);
+  EXPECT_F64(wide(weft_lcm(x, weft_integer(6))), 0, 12, 18, 210);
+  EXPECT_F64(wide(weft_gcd(lowest, weft_cast(weft_integer(96), WEFT_I8))), 32);
+  EXPECT_F64(wide(weft_bit_count(x)), 0, 1, 2, 3);
+  EXPECT_INT(weft_dtype_of(weft_bit_count(x)), WEFT_U8);
+  EXPECT_BAD(weft_gcd(x, weft_scalar(1.5)), WEFT_ERR_DTYPE, "weft_gcd");
+  EXPECT_BAD(weft_bit_count(matrix()), WEFT_ERR_DTYPE, "weft_bit_count");
+  weft_scope_discard(s);
+}
+
+static weft_array *turned(weft_array *x) { return weft_rot90(x, 1, 0, 1); }
+static weft_array *crossed(weft_array *x) { return weft_kron(x, VECTOR(1, 10)); }
+static weft_array *grid(weft_array *x) {
+  weft_array *y[2];
+  weft_meshgrid(2, (weft_array *[]){ x, VECTOR(7, 8) }, 1, y);
+  return weft_add(weft_mul(y[0], weft_scalar(10)), y[1]);
+}
+TEST(arrays_are_turned_and_crossed) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y[2], *x = VECTOR(1, 2);
+  EXPECT_F64(turned(matrix()), 3, 6, 2, 5, 1, 4);
+  EXPECT_F64(called(turned, matrix()), 3, 6, 2, 5, 1, 4);
+  EXPECT_F64(weft_rot90(matrix(), -2, 0, 1), 6, 5, 4, 3, 2, 1);
+  EXPECT_F64(called(crossed, x), 1, 10, 2, 20);
+  EXPECT_F64(called(grid, x), 17, 27, 18, 28);
+  weft_meshgrid(2, (weft_array *[]){ x, weft_slice(x, 0, 0, 1, 1) }, 0, y);
+  EXPECT_F64(y[0], 1, 2);
+  EXPECT_F64(y[1], 1, 1);
+  EXPECT_BAD(weft_rot90(x, 1, 0, 1), WEFT_ERR_SHAPE, "weft_rot90");
+  weft_meshgrid(2, (weft_array *[]){ x, weft_rot90(x, 1, 0, 1) }, 0, y);
+  EXPECT_BAD(y[0], WEFT_ERR_SHAPE, "weft_rot90");
+  weft_scope_discard(s);
+}
+
+TEST(arrays_are_alike_if_shape_and_elements_are) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = VECTOR(1, NAN, INFINITY), *beside = weft_add(x, weft_scalar(1e-9));
+  EXPECT_F64(wide(weft_isclose(x, beside, 1e-5, 1e-8, 0)), 1, 0, 1);
+  EXPECT_F64(wide(weft_allclose(x, beside, 1e-5, 1e-8, 1)), 1);
+  EXPECT_F64(wide(weft_array_equal(x, x, 0)), 0);
+  EXPECT_F64(wide(weft_array_equal(x, x, 1)), 1);
+  EXPECT_F64(wide(weft_array_equal(x, matrix(), 1)), 0);
+  EXPECT_BAD(weft_allclose(x, VECTOR(1, 2), 1, 1, 0), WEFT_ERR_SHAPE, "weft_allclose");
+  weft_scope_discard(s);
+}
