@@ -460,3 +460,32 @@ TEST(parameters_that_make_no_sense_give_nan_or_minus_one) {
   EXPECT(y[0] == -1); /* too many steps */
   weft_scope_discard(s);
 }
+
+/* ---- What is refused ---- */
+
+static void refused(int line, weft_status status, weft_array *x) {
+  if (weft_check(x) != status) test_fail(__FILE__, line, "status %d, not %d: %s", (int)weft_check(x), (int)status, weft_message());
+}
+#define REFUSED(status, x) refused(__LINE__, status, x)
+
+TEST(draws_along_an_axis_refuse_complex_numbers_and_what_has_no_axis_wherever_they_stand) {
+  weft_scope *s = weft_scope_open();
+  double p[] = { 0.25, 0.75 };
+  weft_array *key = weft_random_key(1), *real = f64s(2, p), *complex = weft_complex(real, real), *zero_d = weft_cast(S(1), WEFT_F64);
+  weft_array *like = weft_full(WEFT_I32, WEFT_DIMS(5, 2), 0), *complex_like = weft_complex(weft_full(WEFT_F64, WEFT_DIMS(5, 2), 0), S(0));
+  REFUSED(WEFT_OK, weft_random_multinomial(key, like, weft_integer(3), real));
+  REFUSED(WEFT_ERR_DTYPE, weft_random_multinomial(key, like, weft_complex(S(3), S(0)), real));
+  REFUSED(WEFT_ERR_DTYPE, weft_random_multinomial(key, like, weft_integer(3), complex));
+  REFUSED(WEFT_ERR_DTYPE, weft_random_multinomial(key, complex_like, weft_integer(3), real));
+  REFUSED(WEFT_ERR_SHAPE, weft_random_multinomial(key, like, weft_integer(3), zero_d));
+  REFUSED(WEFT_ERR_SHAPE, weft_random_multinomial(key, zero_d, weft_integer(3), real));
+  REFUSED(WEFT_ERR_DTYPE, weft_random_dirichlet(key, NULL, complex));
+  REFUSED(WEFT_ERR_DTYPE, weft_random_dirichlet(key, complex_like, real));
+  REFUSED(WEFT_ERR_DTYPE, weft_random_dirichlet(key, like, real));
+  REFUSED(WEFT_ERR_SHAPE, weft_random_dirichlet(key, NULL, zero_d));
+  REFUSED(WEFT_ERR_SHAPE, weft_random_dirichlet(key, zero_d, real));
+  REFUSED(WEFT_ERR_DTYPE, weft_random_categorical(key, NULL, complex, -1));
+  REFUSED(WEFT_ERR_SHAPE, weft_random_categorical(key, NULL, real, 1));
+  REFUSED(WEFT_ERR_SHAPE, weft_random_categorical(key, NULL, zero_d, 0));
+  weft_scope_discard(s);
+}

@@ -5,6 +5,7 @@
 #include "every_recipe.h"
 #include "run/plan.h"
 #include "test.h"
+#include "values.h"
 
 /* In all ways of evaluation: the array that `make` builds has these elements. */
 #define EXPECT_ALL_WAYS(make, type, weft_type, ...)                                                  \
@@ -248,4 +249,28 @@ TEST(an_index_is_used_before_and_after_a_fold_of_it) {
     for (int j = 0; j < 11; j++) EXPECT(plain[j] == j && times[j] == 55 * j);
     weft_scope_discard(s);
   }
+}
+
+/* Threads have copies of their own of such sums, and add them to what stands in rows of a larger array. */
+TEST(sums_over_the_first_axis_stand_in_part_of_an_array_on_any_number_of_threads) {
+  enum { N_ROWS = 20000, A = 3, B = 5 };
+  int64_t threads = weft_get(WEFT_THREADS);
+  weft_scope *s = weft_scope_open();
+  double *x = malloc(sizeof *x * N_ROWS * A * B), want[A][2 * B] = { 0 };
+  for (int i = 0; i < N_ROWS * A * B; i++) x[i] = i % 1009 * 7919 % 31 - 15, want[i / B % A][i % B] += x[i];
+  for (int a = 0; a < A; a++) for (int b = 0; b < B; b++) want[a][B + b] = 2 * want[a][b];
+  weft_array *in = weft_from(WEFT_F64, WEFT_DIMS(N_ROWS, A, B), x);
+  EXPECT_OK(weft_eval(1, &in));
+  for (int n = 1; n <= 4; n++) {
+    size_t count;
+    weft_set(WEFT_THREADS, n);
+    weft_array *parts[2] = { weft_sum(in, 0), weft_sum(weft_mul(in, weft_scalar(2)), 0) };
+    double *got = all_f64(weft_concat(2, 2, parts), &count);
+    EXPECT_INT(count, 2 * A * B);
+    EXPECT(!memcmp(got, want, sizeof want));
+    free(got);
+  }
+  free(x);
+  weft_set(WEFT_THREADS, threads);
+  weft_scope_discard(s);
 }

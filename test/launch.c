@@ -214,3 +214,32 @@ TEST(processors_are_taken_in_the_order_of_their_table_from_the_one_that_is_named
   compiled_use(NULL);
   EXPECT(compiled_contractor() == best->contractor);
 }
+
+/* Private copies are dense; what they are merged into has strides of its own on every axis. */
+TEST(private_copies_of_planes_are_merged_along_the_strides_of_the_buffer) {
+  enum { N = 3000, A = 3, B = 5, APART = 11, ASIDE = 2 };
+  struct kir_kernel *k = NULL;
+  struct text why = { 0 };
+  const char *wrong = "";
+  int n = kir_parse("kernel planes { size N, A, B in x:f32[N,A,B] out y:f32[A,B] par q in blocks(N, 128) private y add { serial r in "
+                    "block q { serial a in A { lane b in B { store y[a,b] add = load x[r,a,b] } } } } }", &k, 1, &why);
+  EXPECT_INT(n, 1);
+  EXPECT(!kir_verify(k) && kir_legalise(k));
+  float *x = malloc(sizeof *x * N * A * B), y[A * APART], want[A][B] = { 0 };
+  for (int i = 0; i < N * A * B; i++) x[i] = (float)(i % 13 - 6), want[i / B % A][i % B] += x[i];
+  struct kir_facts facts = kir_facts(k);
+  struct code *code = backend_vm.compile(k, &(struct shape_class){ 0 }, &wrong);
+  for (int threads = 1; code && threads <= 4; threads++) {
+    struct bound bound[] = { { .data = x, .stride = { A * B, B, 1 } }, { .data = y, .stride = { APART, ASIDE } } };
+    struct launch l = { .sizes = (int64_t[]){ N, A, B }, .bufs = bound };
+    for (int i = 0; i < A * APART; i++) y[i] = -1;
+    EXPECT_INT(launch_run(&backend_vm, code, k, &facts, &l, threads), 0);
+    for (int a = 0; a < A; a++)
+      for (int c = 0; c < APART; c++) EXPECT(y[a * APART + c] == (c % ASIDE || c / ASIDE >= B ? -1 : want[a][c / ASIDE]));
+  }
+  EXPECT(code);
+  if (code) backend_vm.free(code);
+  text_free(&why);
+  kir_free(k);
+  free(x);
+}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/text.h"
@@ -100,6 +101,27 @@ TEST(plain_writes_of_the_parts_are_seen_by_the_caller) {
   pool_run(50, 4, write_slow, out);
   for (int i = 0; i < 50; i++) EXPECT_INT(out[i], i + 1);
   pool_stop();
+}
+
+/* Some parts take long: whoever is done first must not be counted twice, nor anybody who was not asked to come. */
+static void one_is_slow(void *ctx, int i) {
+  if (i % 3 == 1) usleep(300);
+  atomic_fetch_add((_Atomic int *)ctx, 1);
+}
+
+TEST(a_job_is_done_when_its_last_part_is_and_idle_threads_do_nothing) {
+  for (int round = 0; round < 300; round++) {
+    _Atomic int done = 0;
+    pool_run(4, 4, one_is_slow, &done);
+    EXPECT_INT(done, 4);
+  }
+  struct timespec before, after;
+  usleep(20000); /* they spin for a moment, then sleep */
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+  usleep(100000);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+  double used = (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
+  if (used > 0.05) test_fail(__FILE__, __LINE__, "idle threads used %g s of processor time", used);
 }
 
 static void nest(void *ctx, int i) {

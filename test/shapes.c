@@ -278,3 +278,14 @@ TEST(sizes_travel_as_arrays) {
   EXPECT_INT(weft_check(weft_add(x, longer)), WEFT_ERR_SHAPE);
   weft_scope_discard(s);
 }
+
+TEST(same_is_refused_on_an_axis_that_the_array_does_not_have) {
+  weft_scope *s = weft_scope_open();
+  weft_array *refused[] = { weft_reshape(F32(4), WEFT_DIMS(4, WEFT_SAME)), weft_broadcast(F32(3), WEFT_DIMS(WEFT_SAME, 3)),
+                            weft_broadcast(F32(3), WEFT_DIMS(WEFT_SAME, WEFT_SAME)) };
+  for (int i = 0; i < 3; i++) {
+    EXPECT_INT(weft_check(refused[i]), WEFT_ERR_SHAPE);
+    EXPECT(strstr(weft_message(), "WEFT_SAME on axis"));
+  }
+  weft_scope_discard(s);
+}

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "op/op.h"
 #include "test.h"
+#include "values.h"
 #include "weft.h"
 
 static weft_array *call(const char *name, weft_array *const x[]) {
@@ -272,4 +273,34 @@ TEST(special_functions_at_the_ends_are_their_limits) {
   ends("log1mexp", -inf, -inf, nan, 0, -0.45867514538), ends("logit", -inf, -inf, nan, nan, nan), ends("sinc", 1, 1, nan, nan, 0);
   ends("i0", 1, 1, inf, inf, 1.26606587775), ends("i0e", 1, 1, 0, 0, 0.46575960759), ends("i1", 0, 0, inf, -inf, -0.56515910399);
   ends("i1e", 0, 0, 0, 0, -0.20791041535), ends("j0", 1, 1, 0, 0, 0.76519768656), ends("j1", 0, 0, 0, 0, -0.44005058574);
+}
+
+/* Derivatives that are a series near a point, on both sides of where it ends: against differences of the exact value. */
+static double slope_of(weft_array *f(weft_array *), double x) {
+  weft_scope *s = weft_scope_open();
+  weft_array *at = weft_alias(weft_from(WEFT_F64, WEFT_DIMS(1), &x)), *dy;
+  weft_grad(weft_sum(f(at), WEFT_ALL), 1, &at, &dy);
+  double d = one_f64(dy);
+  weft_scope_discard(s);
+  return d;
+}
+
+static double one_of(weft_array *f(weft_array *), double x) {
+  weft_scope *s = weft_scope_open();
+  double y = one_f64(f(weft_from(WEFT_F64, WEFT_DIMS(1), &x)));
+  weft_scope_discard(s);
+  return y;
+}
+
+TEST(derivatives_of_special_functions_are_right_where_a_series_takes_their_place) {
+  const double pi = 3.14159265358979323846, points[] = { 0, 1e-12, 1e-5, 0.001, 0.0029, -0.0029, 0.0031, -0.0031, 0.01 };
+  for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+    double x = points[i], z = pi * pi * x * x, h = x / 2;
+    EXPECT_NEAR(slope_of(weft_sinc, x), -pi * pi * x / 3 * (1 - z / 10 * (1 - z / 28)), 1e-13 + 1e-9 * fabs(x));
+    EXPECT_NEAR(slope_of(weft_i0, x), h * (1 + h * h / 2), 1e-12);
+    EXPECT_NEAR(slope_of(weft_i1, x), 0.5 + 3 * h * h / 4 + 5 * h * h * h * h / 24, 1e-11);
+    EXPECT_NEAR(slope_of(weft_j0, x), -h * (1 - h * h / 2), 1e-12);
+    EXPECT_NEAR(slope_of(weft_j1, x), 0.5 - 3 * h * h / 4 + 5 * h * h * h * h / 24, 1e-11);
+    EXPECT_NEAR(slope_of(weft_i0e, x) + (x ? copysign(1, x) * one_of(weft_i0e, x) : 0), exp(-fabs(x)) * h * (1 + h * h / 2), 1e-12);
+  }
 }
