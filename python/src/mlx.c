@@ -223,6 +223,35 @@ static int is_mask(PyObject *index) {
   return array_check(index) && weft_rank(array_handle(index)) > 0 && weft_dtype_of(array_handle(index)) == WEFT_BOOL;
 }
 
+/* Arrays that were changed and not computed since: {address: weak reference}. A cache that a program writes into is not what it
+ * asks for, but what it will ask with: were it not computed along, each step would compute all steps before it again. */
+static PyObject *changed;
+
+static int note_change(PyObject *self) {
+  if (body_serial()) return 0; /* it has no value */
+  if (!changed && !(changed = PyDict_New())) return -1;
+  PyObject *key = PyLong_FromVoidPtr(self), *reference = key ? PyWeakref_NewRef(self, NULL) : NULL;
+  int failed = !reference || PyDict_SetItem(changed, key, reference);
+  Py_XDECREF(key);
+  Py_XDECREF(reference);
+  return failed ? -1 : 0;
+}
+
+/* _changed(): a list of them, which are forgotten with it. */
+static PyObject *take_changed(PyObject *module, PyObject *unused) {
+  (void)module, (void)unused;
+  PyObject *list = PyList_New(0), *references = changed && list ? PyDict_Values(changed) : NULL;
+  for (Py_ssize_t i = 0; references && i < PyList_GET_SIZE(references); i++) {
+    PyObject *o = PyObject_CallNoArgs(PyList_GET_ITEM(references, i)); /* None: it is gone */
+    if (!o || (o != Py_None && PyList_Append(list, o))) Py_CLEAR(list);
+    Py_XDECREF(o);
+    if (!list) break;
+  }
+  Py_XDECREF(references);
+  if (changed) PyDict_Clear(changed);
+  return list;
+}
+
 static int put(PyObject *self, PyObject *index, PyObject *value) {
   PyTypeObject *before = flavour_set(&mlx_array_type);
   int failed = value && !fits(value, weft_dtype_of(array_handle(self))) ? -1
@@ -233,6 +262,7 @@ static int put(PyObject *self, PyObject *index, PyObject *value) {
     failed = put_in_order(self, index, value);
   }
   if (failed) as_value_error();
+  else failed = note_change(self);
   flavour_set(before);
   return failed;
 }
@@ -295,6 +325,7 @@ static PyObject *add_method(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
+  { "_changed", take_changed, METH_NOARGS, "_changed(): arrays that were changed and not computed since, which are forgotten" },
   { "_add_method", add_method, METH_VARARGS, "_add_method(name, function): a method of arrays that is written in Python" },
   { "as_mlx", as_mlx, METH_O, "as_mlx(a): the same array with MLX's conventions" },
   { "as_weft", as_weft, METH_O, "as_weft(a): the same array with weft's conventions" },

@@ -58,20 +58,20 @@ def _pack(q, bits):
     return _mlx.sum(_mlx.left_shift(parts, shift), -1).astype(_mlx.uint32)
 
 
-def _unpack(w, bits):
-    """The numbers of so many bits that a row of uint32 holds."""
-    mask = array((1 << bits) - 1, _mlx.uint32)
+def _unpack(w, groups, bits):
+    """The numbers of so many bits that a row of uint32 holds, as [.., groups, words or blocks of words, numbers in them]: no axis is
+    joined with another before scales, which are one for a group, have been applied, so that nothing is copied for it."""
     if 32 % bits == 0:
-        parts = _mlx.right_shift(_mlx.expand_dims(w, -1), _mlx._arange(0, 32, bits, _mlx.uint32))
-        return _mlx.bitwise_and(parts, mask).reshape(w.shape[:-1] + (-1,))
+        words = w.reshape(w.shape[:-1] + (groups, -1, 1))
+        return _mlx.bitwise_and(_mlx.right_shift(words, _mlx._arange(0, 32, bits, _mlx.uint32)), (1 << bits) - 1)
     # Numbers across two words: 32 of them are `bits` words, whatever the length.
-    block = w.reshape(w.shape[:-1] + (-1, bits))
+    block = w.reshape(w.shape[:-1] + (groups, -1, bits))
     at = [(k * bits // 32, k * bits % 32) for k in range(32)]
     low, offset = (array([a[i] for a in at], _mlx.uint32) for i in range(2))
     high = array([min(a[0] + 1, bits - 1) for a in at], _mlx.uint32)
     first = _mlx.right_shift(_mlx.take(block, low, -1), offset)
-    second = _mlx.left_shift(_mlx.take(block, high, -1), array(32, _mlx.uint32) - offset)
-    return _mlx.bitwise_and(_mlx.bitwise_or(first, second), mask).reshape(w.shape[:-1] + (-1,))
+    second = _mlx.left_shift(_mlx.take(block, high, -1), 32 - offset)
+    return _mlx.bitwise_and(_mlx.bitwise_or(first, second), (1 << bits) - 1)
 
 
 # ---- Small floats
@@ -171,20 +171,20 @@ def _check(what, w, scales, biases, mode, group_size, bits):
 
 def _expand(w, scales, biases, mode, group_size, bits, global_scale=None, dtype=None):
     """The matrix that was packed."""
-    q = _unpack(w, bits)
-    groups = q.reshape(q.shape[:-1] + (-1, group_size))
+    q = _unpack(w, scales.shape[-1], bits)
+    for_group = lambda a: a.reshape(a.shape + (1, 1))
     if mode == "affine":
         dtype = dtype or scales.dtype
         wide = _mlx.float32 if scales.dtype.size == 2 else scales.dtype
-        value = groups.astype(wide) * _mlx.expand_dims(scales.astype(wide), -1) + _mlx.expand_dims(biases.astype(wide), -1)
+        value = q.astype(wide) * for_group(scales.astype(wide)) + for_group(biases.astype(wide))
     else:
         dtype, wide = dtype or _mlx.bfloat16, _mlx.float32
         size = from_fp8(scales, wide) if mode == "nvfp4" else _mlx._exp2(scales.astype(wide) - 127)
         if global_scale is not None:
             size = size * (global_scale / (_LARGEST[8] * _LARGEST[4]))
         table = array(_FP4 + [-x for x in _FP4] if bits == 4 else _FP8, wide)
-        value = _mlx.take(table, groups, 0) * _mlx.expand_dims(size, -1)
-    return value.astype(dtype).reshape(q.shape)
+        value = _mlx.take(table, q, 0) * for_group(size)
+    return value.astype(dtype).reshape(w.shape[:-1] + (-1,))
 
 
 def dequantize(w, /, scales, biases=None, group_size=None, bits=None, mode="affine", global_scale=None, dtype=None, *, stream=None):
@@ -198,7 +198,18 @@ def dequantize(w, /, scales, biases=None, group_size=None, bits=None, mode="affi
     return _expand(w, scales, biases, mode, group_size, bits, global_scale, dtype)
 
 
-def _product(what, x, w, scales, biases, transpose, mode, group_size, bits, choose=None):
+_FEW = 16  # rows, for which unpacking the matrix for each is less work than storing it unpacked
+
+
+def _few_rows(x, w, scales, biases, bits):
+    """sum over groups g of scale_g (sum over k in g of x_k q_k) + bias_g (sum over k in g of x_k): one pass over the packed matrix."""
+    q = _unpack(w, scales.shape[-1], bits).astype(_mlx.float32)
+    rows = x.reshape((-1, 1) + q.shape[1:])
+    of_group = _mlx.sum(rows * q, (-1, -2)) * scales.astype(_mlx.float32) + _mlx.sum(rows, (-1, -2)) * biases.astype(_mlx.float32)
+    return _mlx.sum(of_group, -1).reshape(x.shape[:-1] + (w.shape[0],))
+
+
+def _product(what, x, w, scales, biases, transpose, mode, group_size, bits):
     _check(what, w, scales, biases, mode, group_size, bits)
     dtype = _mlx.result_type(x, scales) if mode == "affine" else x.dtype
     if not dtype.name.startswith(("float", "bfloat")):
@@ -208,9 +219,9 @@ def _product(what, x, w, scales, biases, transpose, mode, group_size, bits, choo
         raise ValueError(f"{what}: rows of {x.shape[-1]} for a matrix of {inner}")
     if mode != "affine":
         scales = _mlx.stop_gradient(scales)
+    if mode == "affine" and transpose and w.ndim == 2 and 0 < math.prod(x.shape[:-1]) <= _FEW:
+        return _few_rows(x.astype(_mlx.float32), w, scales, biases, bits).astype(dtype)
     matrix = _expand(w, scales, biases, mode, group_size, bits, dtype=_mlx.float32 if dtype.size == 2 else dtype)
-    if choose is not None:
-        x, matrix = choose(x, matrix)
     x = x.astype(matrix.dtype)
     product = _mlx.matmul(x, _mlx.swapaxes(matrix, -1, -2) if transpose else matrix)
     return product.astype(dtype)

@@ -14,15 +14,21 @@ def _conjugate(x):
 
 
 def eval(*trees):
-    """Computes the arrays in the trees."""
-    _core.eval(*trees)
+    """Computes the arrays in the trees, and those that were written into."""
+    changed = _mlx._changed()
+    if not changed or _tracing.depth:
+        return _core.eval(*trees)
+    try:
+        _core.eval(trees, changed)
+    except Exception:
+        _core.eval(*trees)  # what was asked for, or why there is none
 
 
 def async_eval(*trees):
     """Starts to compute the arrays in the trees."""
     if _tracing.depth:
         raise ValueError("async_eval: inside of a function that is being transformed")
-    _run.async_eval(*trees)
+    _run.async_eval(*trees, _mlx._changed())
 
 
 class _Tracing(threading.local):
