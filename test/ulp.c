@@ -261,7 +261,7 @@ static void translate(struct sweep *s) {
   s->vm = backend_vm.compile(s->kernel, &shape, &why);
   if (!s->vm) abort();
   for (int t = 0; t < 2; t++) {
-    shape.avx2_only = t;
+    shape.set = t ? SET_AVX2 : SET_BEST;
     s->x86[t] = backend_x86.compile(s->kernel, &shape, &why);
   }
   if (!s->x86[0] || !s->x86[1]) snprintf(s->why, sizeof s->why, "%s", why ? why : "");
