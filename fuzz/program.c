@@ -6,18 +6,21 @@
  *
  * Programs run in processes of their own, some hundreds each, so that one that crashes or hangs is a finding like others. A
  * program that fails is made smaller as long as it fails, and printed. The counts at the end say what programs were made of. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "../test/program.h"
 
 enum { BATCH = 200, LONGEST = 60 }; /* programs a process; seconds a program */
-enum { FINE = 0, WRONG = 1 };
+enum { FINE = 0, WRONG = 1, NO_PROCESS = 77 };
+static const rlim_t MOST_BYTES = (rlim_t)16 << 30;
 static int shrink_seconds = 60;
 static struct { volatile uint64_t seed, done; } *shared;
 
@@ -42,12 +45,14 @@ static int outcome(int (*run)(void *), void *ctx) {
   fflush(stdout);
   pid_t pid = fork();
   if (pid == 0) {
+    setrlimit(RLIMIT_AS, &(struct rlimit){ MOST_BYTES, MOST_BYTES }); /* or the system ends whom it likes */
     int r = run(ctx);
     fflush(stdout);
     _exit(r);
   }
   int status = 0;
-  waitpid(pid, &status, 0);
+  while (pid < 0 || waitpid(pid, &status, 0) < 0)
+    if (pid < 0 || errno != EINTR) return perror("program: fork"), NO_PROCESS;
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -90,18 +95,25 @@ static void shrink(struct program *p, int as) {
   }
 }
 
-static int make_it(void *ctx) { return program_make(ctx, ((struct program *)ctx)->seed), 0; }
+struct finding { uint64_t seed; int as; };
+static int run_finding(void *ctx) {
+  const struct finding *f = ctx;
+  static struct program p;
+  program_make(&p, f->seed);
+  shrink(&p, f->as);
+  if (shrink_seconds) outcome(print_it, &p);
+  int now = outcome(run_aloud, &p);
+  if (now < 0) printf("program %llu: signal %d%s\n", (unsigned long long)f->seed, -now, now == -SIGALRM ? " (it hangs)" : "");
+  if (now == FINE) printf("program %llu: outcome %d, and nothing the second time\n", (unsigned long long)f->seed, f->as);
+  program_free(&p);
+  return FINE;
+}
 
+/* In a process of its own too: making a program, or making it smaller, may be what ends by a signal. */
 static void tell(uint64_t seed, int as) {
-  struct program *p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  (void)make_it;
-  program_make(p, seed);
-  shrink(p, as);
-  if (shrink_seconds) outcome(print_it, p);
-  int now = outcome(run_aloud, p);
-  if (now < 0) printf("program %llu: signal %d%s\n", (unsigned long long)seed, -now, now == -SIGALRM ? " (it hangs)" : "");
+  int how = outcome(run_finding, &(struct finding){ seed, as });
+  if (how) printf("program %llu: outcome %d, and %d while it was made smaller\n", (unsigned long long)seed, as, how);
   printf("program: seed %llu: program 0 %llu 1\n", (unsigned long long)seed, (unsigned long long)seed);
-  program_free(p);
 }
 
 int main(int argc, char **argv) {

@@ -225,3 +225,9 @@ TEST(a_broadcast_batch_of_matrices_sums_its_derivative) {
   EXPECT_SECOND(weft_mul(y, y), x, 1216, 1216, 1372, 1372);
   weft_scope_discard(s);
 }
+
+SCOPED(beta_of_the_smallest_numbers_is_the_sum_of_their_inverses) {
+  const double a[] = { 4.9406564584124654e-324, 1e-310, 1e-291 }, ten = 2.302585092994045684, two = 0.69314718055994531;
+  EXPECT_F64(weft_betaln(f64s(3, a), f64s(3, a)), 745.13321910194122, 310 * ten + two, 291 * ten + two);
+  EXPECT_F64(weft_div(weft_beta(f64_of(1e-307), f64_of(1e-307)), f64_of(2e307)), 1);
+}

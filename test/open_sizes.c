@@ -130,3 +130,74 @@ SCOPED(a_function_computes_a_loop_whose_length_no_input_changes) {
     EXPECT_F64(z[0], 3 * (1.5 + 2.25 + 3.375));
   }
 }
+
+/* A loop that reads nothing at all, in a side of a choice, and one in a loop in it. */
+static weft_array *chosen(weft_array *x, bool is_first) {
+  weft_cond *c = weft_cond_open(weft_from(WEFT_BOOL, 0, NULL, &is_first));
+  weft_loop *l = weft_loop_open(NULL);
+  weft_loop_each(l, x);
+  weft_array *ones = weft_loop_all(l, weft_cast(weft_scalar(1), WEFT_F64));
+  weft_loop_close(l);
+  weft_array *y = weft_cond_value(c, weft_mul(ones, weft_scalar(3)), weft_full(WEFT_F64, WEFT_DIMS(2), 5));
+  weft_cond_close(c);
+  return y;
+}
+SCOPED(a_loop_without_inputs_stands_in_a_side_of_a_choice) {
+  weft_array *x = f64s(2, FIVE), *dx;
+  EXPECT_F64(chosen(x, true), 3, 3);
+  EXPECT_F64(chosen(x, false), 5, 5);
+  weft_array *y = weft_mul(chosen(x, true), x);
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &dx);
+  EXPECT_F64(dx, 3, 3);
+}
+
+/* Sizes that are not known yet are taken to be equal by all who want two that are, and it is told when they are not. */
+SCOPED(carries_parts_and_derivatives_trust_open_sizes_as_sums_do) {
+  weft_array *rows = rows_below_ten(f64s(5, FIVE)), *four = f64s(4, SIX), *three = f64s(3, SIX);
+  weft_loop *l = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, four), *d = weft_loop_carry(l, rows);
+  weft_loop_next(l, c, d);
+  weft_loop_next(l, d, four);
+  weft_array *last = weft_loop_last(l, c), *other = weft_loop_last(l, d);
+  weft_loop_close(l);
+  EXPECT_F64(last, 3, 1, 2, 5);
+  EXPECT_F64(other, 3, 1, 2, 5);
+  weft_array *x = f64s(6, SIX), *part = weft_slice(x, 0, 1, 5, 1), *open = rows_below_ten(f64s(5, FIVE)), *dy;
+  EXPECT_F64(weft_put(x, part, open, WEFT_SET), 3, 1, 2, 3, 40, 7);
+  weft_array *a = rows_below_ten(f64s(5, FIVE)), *y = weft_mul(a, a), *dx;
+  weft_jvp(1, &a, &four, 1, &y, &dy);
+  EXPECT_F64(dy, 6, 4, 12, 400);
+  weft_vjp(1, &y, &four, 1, &a, &dx);
+  EXPECT_F64(dx, 6, 4, 12, 400);
+  weft_array *b = rows_below_ten(f64s(5, FIVE)), *z = weft_mul(b, b);
+  weft_vjp(1, &z, &three, 1, &b, &dx);
+  EXPECT_INT(weft_eval(1, &dx), WEFT_ERR_SHAPE);
+}
+
+/* What is known of an array that is read in a body has become known since the body was written. */
+SCOPED(a_gradient_goes_through_a_choice_that_reads_rows_whose_number_is_known_by_now) {
+  weft_array *x = f64s(5, FIVE), *rows = rows_below_ten(weft_mul(x, weft_scalar(1))), *dx;
+  weft_cond *c = weft_cond_open(weft_gt(weft_at(x, 0, weft_integer(0)), weft_scalar(0)));
+  weft_array *side = weft_sum(weft_slice(weft_mul(rows, weft_scalar(2)), 0, 0, 2, 1), WEFT_ALL);
+  weft_array *y = weft_cond_value(c, side, f64_of(1));
+  weft_cond_close(c);
+  EXPECT_F64(y, 6);
+  weft_grad(y, 1, &x, &dx);
+  EXPECT_F64(dx, 2, 2, 0, 0, 0);
+}
+
+SCOPED(what_a_map_over_open_rows_does_not_change_stands_in_every_row) {
+  weft_array *rows = rows_below_ten(three_by_two()), *x = weft_input(WEFT_F64, WEFT_DIMS(2)), *y = weft_mul(f64_of(3), f64_of(2)), *ys;
+  weft_map(1, &x, &rows, 1, &y, &ys);
+  EXPECT_F64(ys, 6, 6, 6);
+}
+
+/* Where a part of a concatenation begins is told by those before it. */
+SCOPED(a_concatenation_of_open_rows_has_derivatives) {
+  weft_array *x = f64s(5, FIVE), *a = rows_below_ten(x), *y = weft_concat(0, WEFT_ARRAYS(a, x, a)), *dx;
+  const double seed[] = { 1, 2, 3, 4, 10, 20, 30, 40, 50, 100, 200, 300, 400 };
+  weft_array *dy = f64s(13, seed);
+  weft_vjp(1, &y, &dy, 1, &x, &dx);
+  EXPECT_F64(dx, 111, 222, 333, 444, 50);
+  EXPECT_F64(pushed(weft_concat(0, WEFT_ARRAYS(rows_below_ten(x), x)), x), 1, 1, 1, 1, 1, 1, 1, 1, 1);
+}

@@ -103,7 +103,7 @@ static bool find_truth(const struct program *p, FILE *out, struct truth *t) {
   weft_scope *scope = weft_scope_open();
   *b = (struct build){ .p = p, .is_open = t->is_open };
   if (!program_build(b)) {
-    if (is_excused(b->why)) t->is_skipped = true, used("excused");
+    if (is_excused(b->why) || strstr(b->why, "nothing to choose from")) t->is_skipped = true, used("excused");
     else ok = found(p, out, "refused", b->why);
   }
   if (ok && !t->is_skipped) {
@@ -398,6 +398,12 @@ static weft_function *function_of_step(const struct program *p, int x) {
   return y ? weft_compile(body, 1, &in, 1, &y) : NULL;
 }
 
+/* How many there are. What a thread of weft's has let go of, rules of one's own among it, ends in the next call of a user's. */
+static int64_t nodes_now(void) {
+  weft_scope_discard(weft_scope_open());
+  return weft_get(WEFT_NODES);
+}
+
 static bool check_steady(const struct program *p, FILE *out, int how) {
   enum { STEPS = 20, BEGIN = 8 };
   int x = -1;
@@ -430,10 +436,10 @@ static bool check_steady(const struct program *p, FILE *out, int how) {
     }
     if (s && (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message()))) { is_skipped = true; break; }
     if (s) ok = found(p, out, "repeated", weft_message());
-    if (k == BEGIN) nodes = weft_get(WEFT_NODES), bytes = weft_get(WEFT_BYTES_USED);
+    if (k == BEGIN) nodes = nodes_now(), bytes = weft_get(WEFT_BYTES_USED);
   }
-  for (int k = 0; how == BY_ASYNC && k < 1000 && weft_get(WEFT_NODES) > nodes; k++) usleep(5000); /* a job lets go a moment later */
-  int64_t more = weft_get(WEFT_NODES) - nodes, larger = weft_get(WEFT_BYTES_USED) - bytes;
+  for (int k = 0; how == BY_ASYNC && k < 1000 && nodes_now() > nodes; k++) usleep(5000); /* a job lets go a moment later */
+  int64_t more = nodes_now() - nodes, larger = weft_get(WEFT_BYTES_USED) - bytes;
   if (ok && !is_skipped && (more > 0 || larger > 0)) {
     static const char *const names[] = { "repeated, by eval", "repeated, by a call", "repeated, by update", "repeated, asynchronously", "repeated, by read" };
     char text[100];
@@ -478,11 +484,11 @@ bool program_check(struct program *p, FILE *out) {
   p->state = state;
   leave();
   weft_set(WEFT_REWRITES, 1);
-  if (ok && plain_off) plain_off = 0, ok = found(p, out, "plainly", "exp or its like is more than 4 ulp off");
-  for (int k = 0; k < 1000 && weft_get(WEFT_NODES); k++) usleep(5000); /* likewise */
-  if (ok && weft_get(WEFT_NODES)) {
+  if (ok && plain_off) plain_off = 0, ok = found(p, out, "plainly", "exp or its like is off by more than its bound");
+  for (int k = 0; k < 1000 && nodes_now(); k++) usleep(5000); /* likewise */
+  if (ok && nodes_now()) {
     char text[64];
-    snprintf(text, sizeof text, "%lld nodes are left", (long long)weft_get(WEFT_NODES));
+    snprintf(text, sizeof text, "%lld nodes are left", (long long)nodes_now());
     ok = found(p, out, "afterwards", text);
   }
   return ok;

@@ -240,4 +240,16 @@ double truth_least(const char *op) {
   return !strcmp(op, "digamma") || !strcmp(op, "polygamma") ? 2 : 0;
 }
 
-double truth_units(const char *op) { return !strncmp(op, "beta", 4) || !strncmp(op, "gammainc", 8) ? 2000 : 4; }
+/* Boxes on which docs/special.md says how exact a function of several numbers is. */
+bool truth_is_bounded(const char *op, const double x[]) {
+  if (!strcmp(op, "zeta")) return x[0] >= 1 + 1e-6 && x[0] <= 101 && x[1] >= 0.01 && x[1] <= 1000;
+  if (!strcmp(op, "polygamma")) return x[0] >= 0 && x[0] <= 20 && x[1] >= 0.01 && x[1] <= 1000;
+  if (!strncmp(op, "gammainc", 8)) return x[0] >= 0.01 && x[0] <= 300 && x[1] >= 0.03 * x[0] && x[1] <= 4 * x[0];
+  if (!strncmp(op, "betainc", 7)) return x[0] >= 0.01 && x[0] <= 300 && x[1] >= 0.01 && x[1] <= 300;
+  return true;
+}
+
+double truth_units(const char *op) {
+  if (!strcmp(op, "zeta") || !strcmp(op, "polygamma")) return 45; /* 1e-14 */
+  return !strncmp(op, "beta", 4) || !strncmp(op, "gammainc", 8) ? 2000 : 4;
+}

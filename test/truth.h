@@ -26,6 +26,7 @@ TRUTH_THREE(TRUTH_DECLARE_)
 
 bool truth(const char *op, const double x[], double *y); /* false: none of them */
 double truth_least(const char *op);                      /* |x f'| next to its zeros, whose last place is good enough there */
+bool truth_is_bounded(const char *op, const double x[]); /* whether anything is said about its accuracy there */
 double truth_units(const char *op);                      /* of the last place it may be off */
 
 #endif

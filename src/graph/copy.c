@@ -74,13 +74,13 @@ static bool resize(const struct copy *c, const struct node *n, dim dims[]) {
   return differs;
 }
 
-/* Whether operand k is what it was but for symbols replaced. */
+/* Whether operand k is what it was but for symbols replaced, and for those whose number has been told since. */
 static bool fits(const struct copy *c, int i, int k) {
   const struct node *old = c->g.node[c->g.operand[c->g.first[i] + k]], *now = operand(c, i, k);
   if (old == now) return true;
   if (old->rank != now->rank || old->dtype != now->dtype) return false;
   for (int d = 0; d < old->rank; d++)
-    if (dim_in(&c->sizes, old->dims[d]) != now->dims[d]) return false;
+    if (!dim_same(dim_in(&c->sizes, old->dims[d]), now->dims[d])) return false;
   return true;
 }
 

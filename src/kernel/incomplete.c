@@ -42,13 +42,18 @@ static int log_ratio(struct here h, int s, int l) {
 struct pair { int s, l; }; /* the smaller, the larger */
 static struct pair ordered(struct here h, int a, int b) { return (struct pair){ op(h, KIR_MIN, a, b), op(h, KIR_MAX, a, b) }; }
 
+/* Gamma(l) / Gamma(t) for 0 < l <= t <= 2 l, l <= 8: where both overflow it is t / l. */
+static int gamma_ratio(struct here h, int l, int t) {
+  return either(h, less(h, l, number(h, 1e-290)), quotient(h, t, l), quotient(h, gamma_of(h, l), gamma_of(h, t)));
+}
+
 /* Positive operands by the larger one: below 8 by Gamma, from 8 on by Stirling's series. */
 static int log_beta(struct here h, int a, int b) {
   struct pair p = ordered(h, a, b);
   int eight = number(h, 8), l = op(h, KIR_MAX, p.l, eight), s = op(h, KIR_MAX, p.s, eight), half = number(h, 0.5);
   int is_large = op(h, KIR_LE, eight, p.s), is_mixed = op(h, KIR_LE, eight, p.l), t = add(h, s, l);
   int small = expand_lgamma(h, &p.s), l_small = op(h, KIR_MIN, p.l, eight), t_small = add(h, l_small, op(h, KIR_MIN, p.s, eight));
-  int y = add(h, small, log_of(h, quotient(h, gamma_of(h, l_small), gamma_of(h, t_small))));
+  int y = add(h, small, log_of(h, gamma_ratio(h, l_small, t_small)));
   y = either(h, is_mixed, sub(h, small, log_ratio(h, op(h, KIR_MIN, p.s, eight), l)), y);
   int r = quotient(h, s, l), more = sub(h, add(h, stirling_of(h, s), stirling_of(h, l)), stirling_of(h, t));
   more = add(h, more, muladd(h, log_of(h, l), number(h, -0.5), number(h, 0x1.d67f1c864beb5p-1)));

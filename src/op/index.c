@@ -8,7 +8,7 @@
 static int n_index(const struct rule *r) { return r->n_in - 1; }
 
 static weft_array *take_vjp(const struct rule *r, int k, weft_array *dy) {
-  return k ? NULL : array_scatter(zeros_of(r->in[0]->node), dy, n_index(r), r->in + 1, WEFT_ADD);
+  return k ? NULL : array_scatter(zeros_like(r->in[0]), dy, n_index(r), r->in + 1, WEFT_ADD);
 }
 
 static weft_array *take_jvp(const struct rule *r, int k, weft_array *dx) {

@@ -13,12 +13,22 @@ static dim start_of(const struct rule *r, int k) {
   return at;
 }
 
+/* d, which has the sizes of the result: where operand k begins is told by those before it. */
+static weft_array *told(const struct rule *r, int k, weft_array *d) {
+  for (int j = 0; j <= k; j++) {
+    if (dim_is_known(r->in[j]->node->dims[axis_of(r)])) continue;
+    weft_array *size = weft_size(r->in[j], axis_of(r));
+    d = weft_depends(d, 1, &size);
+  }
+  return d;
+}
+
 static weft_array *concat_vjp(const struct rule *r, int k, weft_array *dy) {
-  return array_slice(dy, axis_of(r), start_of(r, k), r->in[k]->node->dims[axis_of(r)], 1);
+  return array_slice(told(r, k, dy), axis_of(r), start_of(r, k), r->in[k]->node->dims[axis_of(r)], 1);
 }
 
 static weft_array *concat_jvp(const struct rule *r, int k, weft_array *dx) {
-  weft_array *zeros = zeros_of(r->node);
+  weft_array *zeros = told(r, r->n_in - 1, zeros_of(r->node));
   weft_array *part = array_slice(zeros, axis_of(r), start_of(r, k), r->in[k]->node->dims[axis_of(r)], 1);
   return weft_put(zeros, part, dx, WEFT_SET);
 }

@@ -220,7 +220,7 @@ static struct failure *not_next(const struct node *carry, const struct node *val
   if (carry->dtype != value->dtype && !value->weak)
     return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_loop_next: the carry is %s, the value %s", weft_dtype_name(carry->dtype),
                 weft_dtype_name(value->dtype));
-  if (!shape_equal(carry, value))
+  if (!shapes_meet("weft_loop_next", carry, value))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_loop_next: the carry is %s, the value %s", shape_show(carry, &a),
                 shape_show(value, &b));
   return NULL;
@@ -234,6 +234,7 @@ void weft_loop_next(weft_loop *l, weft_array *carry, weft_array *value) {
     if (f) refuse(l, f);
     else {
       if (v->weak) v = array_node(weft_cast(array_of(v), c->dtype));
+      v = array_node(array_of(node_agree(v, -1, c->dims)));
       node_release(l->carry[k].next);
       l->carry[k].next = node_retain(v);
     }

@@ -190,6 +190,12 @@ bool dims_meet(const char *fn, int n, struct node *const node[], int but, dim di
   return true;
 }
 
+bool shapes_meet(const char *fn, const struct node *a, const struct node *b) {
+  bool meet = a->rank == b->rank;
+  for (int k = 0; meet && k < a->rank; k++) meet = sizes_meet(fn, dim_resolve(a->dims[k]), dim_resolve(b->dims[k]));
+  return meet;
+}
+
 struct node *node_agree(struct node *x, int but, const dim dims[]) {
   dim d[WEFT_RANK_MAX];
   for (int k = 0; x && k < x->rank; k++) d[k] = k == but ? x->dims[k] : dims[k];
@@ -248,3 +254,4 @@ weft_array *array_row_full(weft_array *xs, double value) {
 weft_array *zeros_of(const struct node *like) {
   return array_of(node_broadcast(number_node(like->dtype, 0, 0), like->rank, like->dims));
 }
+weft_array *zeros_like(weft_array *x) { return array_sized_by(zeros_of(x->node), x); }

@@ -20,6 +20,7 @@ struct node *node_reshape(struct node *, int rank, const dim dims[]);   /* known
  * dims is what they are then; false: they differ, whatever the symbols are. node_agree is x with these sizes: a reshape, which
  * fails if they turn out to differ. */
 bool dims_meet(const char *fn, int n, struct node *const node[], int but, dim dims[]);
+bool shapes_meet(const char *fn, const struct node *, const struct node *); /* the same of two, with nothing left out */
 struct node *node_agree(struct node *, int but, const dim dims[]);
 struct node *node_size(struct node *x, int axis, dim size);   /* a size as a 0-d i64; axis -1: the number of elements */
 
@@ -55,6 +56,7 @@ weft_array *array_waits_with(weft_array *y, weft_array *x);    /* y, which begin
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */
 weft_array *array_row_full(weft_array *xs, double);           /* a number in the dtype and shape of a row along axis 0, made without
                                                                  one: what a loop over xs may begin with */
+weft_array *zeros_like(weft_array *x);                        /* the same, and it waits for the sizes of x */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */

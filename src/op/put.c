@@ -102,7 +102,7 @@ static weft_array *stays(const struct rule *r) {
  * divided by them. Beside one other zero the product is 0 but has a slope, so that zero itself is a factor: the sum of
  * the zeros less this one. */
 static weft_array *times_others(const struct rule *r) {
-  weft_array *zero = zero_like(V), *is_zero = weft_eq(V, zero), *one = number_like(V, 1), *none = zeros_of(X->node);
+  weft_array *zero = zero_like(V), *is_zero = weft_eq(V, zero), *one = number_like(V, 1), *none = zeros_like(X);
   weft_array *n_zeros = part(r, place(r, none, flag(is_zero, X), WEFT_ADD));
   weft_array *rest = weft_where(is_zero, one, V), *product = part(r, place(r, X, rest, WEFT_MUL));
   weft_array *sum = part(r, place(r, none, weft_where(is_zero, V, zero), WEFT_ADD));
@@ -138,7 +138,7 @@ static weft_array *put_vjp(const struct rule *r, int k, weft_array *dy) {
 }
 
 static weft_array *put_jvp(const struct rule *r, int k, weft_array *dx) {
-  return k == 0 ? times_cx(r, dx) : k == 1 ? place(r, zeros_of(X->node), times_cv(r, dx), WEFT_ADD) : NULL;
+  return k == 0 ? times_cx(r, dx) : k == 1 ? place(r, zeros_like(X), times_cv(r, dx), WEFT_ADD) : NULL;
 }
 
 /* ---- Mapping ---- */
@@ -426,7 +426,10 @@ static weft_array *prepared(const struct node *x, const struct node *p, struct n
   struct failure *why = common_dtype("weft_put", 2, (struct node *[]){ (struct node *)x, v },
                                      &(weft_dtype){ WEFT_BOOL });
   bool fits = v->rank <= p->rank;
-  for (int k = 0; fits && k < v->rank; k++) fits = v->dims[k] == 1 || dim_same(v->dims[k], p->dims[p->rank - v->rank + k]);
+  for (int k = 0; fits && k < v->rank; k++) {
+    dim have = dim_resolve(v->dims[k]);
+    fits = have == 1 || sizes_meet("weft_put", have, dim_resolve(p->dims[p->rank - v->rank + k]));
+  }
   if (!why && !fits)
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_put: %s does not broadcast to the part, %s", shape_show(v, &a),
                shape_show(p, &b));

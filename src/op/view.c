@@ -99,7 +99,7 @@ static weft_array *slice_vjp(const struct rule *r, int k, weft_array *dy) {
   const struct node *x = in_node(r);
   bool is_all = dims_equal(x->rank, x->dims, r->node->rank, r->node->dims) && ((const struct slice_attr *)r->node->attr)->step == 1;
   if (is_all) return dy;
-  weft_array *zeros = array_waits_with(zeros_of(x), r->in[0]);
+  weft_array *zeros = array_waits_with(zeros_like(r->in[0]), r->in[0]);
   return weft_put(zeros, slice_of(r, zeros, 0), dy, WEFT_SET);
 }
 

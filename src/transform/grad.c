@@ -275,7 +275,7 @@ static struct failure *not_seed(const char *fn, const struct node *y, const stru
   if (!is_differentiable(y))
     return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: y is %s, and only floats can be differentiated",
                 fn, weft_dtype_name(y->dtype));
-  if (!shape_equal(y, dy))
+  if (!shapes_meet(fn, y, dy))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: y is %s, dy %s", fn, shape_show(y, &a), shape_show(dy, &b));
   if (!dy->weak && !is_differentiable(dy))
     return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: dy is %s", fn, weft_dtype_name(dy->dtype));
@@ -291,10 +291,12 @@ static void give_out(const char *fn, int n, struct node *const x[], struct node 
   }
 }
 
-static void reverse_mode(const char *fn, int m, struct node *const y[], struct node *const dy[], int n, struct node *const x[],
+/* dy: references, which become those of cotangents with the sizes of y. */
+static void reverse_mode(const char *fn, int m, struct node *const y[], struct node *dy[], int n, struct node *const x[],
                          weft_array *out[]) {
   struct failure *why = no_variable(fn, m, y, n, x);
   for (int j = 0; !why && j < m; j++) why = not_seed(fn, y[j], dy[j]);
+  for (int j = 0; !why && j < m; j++) if (!(dy[j] = node_agree(dy[j], -1, y[j]->dims))) why = no_memory();
   struct dropped dropped = { 0 };
   struct node **dx = why ? NULL : node_list_new(n);
   if (!why && !dx) why = no_memory();

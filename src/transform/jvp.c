@@ -146,7 +146,7 @@ bool push(int n, struct node *const x[], struct node *const dx[], int m, struct 
 static struct failure *not_tangent(const struct node *x, const struct node *dx, int j) {
   struct shape_text a, b;
   if (!is_differentiable(x)) return no_float("weft_jvp", "x", j + 1, x);
-  if (!shape_equal(x, dx))
+  if (!shapes_meet("weft_jvp", x, dx))
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_jvp: x %d is %s, dx %s", j + 1, shape_show(x, &a), shape_show(dx, &b));
   return NULL;
 }
@@ -155,6 +155,7 @@ static struct failure *not_tangent(const struct node *x, const struct node *dx, 
 static bool fit_tangents(int n, struct node *const x[], struct node *dx[], struct failure **why) {
   for (int j = 0; j < n; j++) {
     if ((*why = not_tangent(x[j], dx[j], j))) return false;
+    if (!(dx[j] = node_agree(dx[j], -1, x[j]->dims))) return *why = no_memory(), false;
     if (x[j]->dtype == dx[j]->dtype && !dx[j]->weak) continue;
     struct node *cast = result_of(weft_cast(handle_of(dx[j]), (weft_dtype)x[j]->dtype), why);
     if (!cast) return false;

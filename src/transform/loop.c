@@ -70,7 +70,7 @@ static bool add_carries(struct reversal *v, weft_array *const dy[]) {
     weft_array *last = dy[loop_out_last(l, k)];
     struct node *var = var_like(l->carry_var[k]);
     bool ok = nodes_add(&v->d.carry_var, var) &&
-              (last ? nodes_add(&v->d.init, node_retain(last->node)) : nodes_add_zeros(&v->d.init, l->carry_var[k]));
+              (last ? nodes_add(&v->d.init, node_retain(last->node)) : nodes_add_zeros(&v->d.init, init_of(v->r, l, k)));
     ok = ok && nodes_add(&v->y, node_retain(v->body[k])) && nodes_add(&v->seed, node_retain(var));
     if (!ok) return false;
   }
@@ -492,7 +492,7 @@ static bool add_tangents(struct advance *a) {
     if (!a->is_live[k]) continue;
     weft_array *d = a->dx[loop_in_carry(l, k)];
     struct node *next = a->dbody[k];
-    bool ok = d ? nodes_add(&a->d.init, node_retain(d->node)) : nodes_add_zeros(&a->d.init, l->carry_var[k]);
+    bool ok = d ? nodes_add(&a->d.init, node_retain(d->node)) : nodes_add_zeros(&a->d.init, init_of(a->r, l, k));
     ok = ok && nodes_add(&a->d.carry_var, node_retain(a->tangent[l->n_seq + k])) &&
          (next ? nodes_add(&a->d.next, node_retain(next)) : nodes_add_zeros(&a->d.next, l->carry_var[k]));
     if (!ok) return false;

@@ -7,7 +7,7 @@
 /* Lists of nodes in the making of a loop. Each holds references to all it contains. */
 struct nodes { struct node **node; int n, room; };
 bool nodes_add(struct nodes *, struct node *);       /* takes over the reference; NULL, or no memory: false */
-bool nodes_add_zeros(struct nodes *, const struct node *like);
+bool nodes_add_zeros(struct nodes *, struct node *like);
 void nodes_free(struct nodes *);
 
 /* A loop in the making: lists for loop_parts. */

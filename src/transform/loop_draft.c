@@ -16,14 +16,15 @@ bool nodes_add(struct nodes *l, struct node *n) {
   return true;
 }
 
-static struct node *zeros(const struct node *like) {
+/* They wait for sizes that a run tells; those of a variable of a body are told by its loop. */
+static struct node *zeros(struct node *like) {
   struct failure *why = NULL;
-  struct node *n = result_of(zeros_of(like), &why);
+  struct node *n = result_of(like->op == &op_loop_var ? zeros_of(like) : zeros_like(handle_of(like)), &why);
   if (!n) failure_release(why);
   return n;
 }
 
-bool nodes_add_zeros(struct nodes *l, const struct node *like) { return nodes_add(l, zeros(like)); }
+bool nodes_add_zeros(struct nodes *l, struct node *like) { return nodes_add(l, zeros(like)); }
 
 void nodes_free(struct nodes *l) {
   nodes_release(l->n, l->node);
