@@ -1,0 +1,165 @@
+/* libcuda.c -- the functions of libcuda.so.1 that weft asks for, on the machine of machine.h: everything is done when it is
+ * enqueued. WEFT_TEST_DRIVER_BYTES: how much memory the device has. A kernel that goes wrong says so on stderr and loses the
+ * device, as an illegal access does. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "machine.h"
+
+typedef int result;
+typedef void *handle;
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, LOST = 719 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
+static struct piece { uint64_t at; size_t bytes; } *pieces;
+static int n_pieces, last_piece;
+static size_t taken;
+static result lost;
+
+static size_t total(void) {
+  const char *s = getenv("WEFT_TEST_DRIVER_BYTES");
+  return s ? (size_t)strtoull(s, NULL, 0) : (size_t)2 << 30;
+}
+
+static bool is_inside(const struct piece *p, uint64_t at, size_t bytes) { return at >= p->at && at + bytes <= p->at + p->bytes; }
+
+static bool is_allocated(uint64_t at, int bytes) {
+  if (last_piece < n_pieces && is_inside(&pieces[last_piece], at, (size_t)bytes)) return true;
+  for (last_piece = 0; last_piece < n_pieces; last_piece++)
+    if (is_inside(&pieces[last_piece], at, (size_t)bytes)) return true;
+  return false;
+}
+
+#define API(name, ...) result name(__VA_ARGS__); result name(__VA_ARGS__)
+
+API(cuInit, unsigned flags) { return (void)flags, OK; }
+API(cuDeviceGetCount, int *n) { return *n = 1, OK; }
+API(cuDeviceGet, int *d, int i) { return *d = i, OK; }
+API(cuDeviceGetName, char *name, int room, int d) { return (void)d, snprintf(name, (size_t)room, "a machine for PTX"), OK; }
+API(cuDeviceTotalMem_v2, size_t *bytes, int d) { return (void)d, *bytes = total(), OK; }
+
+API(cuDeviceGetAttribute, int *x, int which, int d) {
+  (void)d;
+  *x = which == 16 ? 4 : which == 75 ? 8 : which == 76 ? 0 : which == 97 ? 100 << 10 : 0; /* processors, capability, shared memory */
+  return OK;
+}
+
+API(cuDevicePrimaryCtxRetain, handle *c, int d) { return (void)d, *c = &lock, OK; }
+API(cuCtxSetCurrent, handle c) { return (void)c, OK; }
+
+API(cuGetErrorString, result r, const char **text) {
+  *text = r == NO_MEMORY ? "out of memory" : r == BAD_PTX ? "a PTX JIT compilation failed" : r == LOST ? "unspecified launch failure"
+        : r == NOT_READY ? "device not ready" : "invalid argument";
+  return OK;
+}
+
+enum { LOG = 5, LOG_BYTES = 6 };
+
+API(cuModuleLoadDataEx, handle *m, const void *ptx, unsigned n, int *options, void **values) {
+  char why[200], *log = NULL;
+  size_t room = 0;
+  for (unsigned i = 0; i < n; i++) {
+    if (options[i] == LOG) log = values[i];
+    if (options[i] == LOG_BYTES) room = (size_t)(uintptr_t)values[i];
+  }
+  *m = module_parse(ptx, why, sizeof why);
+  if (!*m && log) snprintf(log, room, "%s", why);
+  return *m ? OK : BAD_PTX;
+}
+
+API(cuModuleUnload, handle m) { return module_free(m), OK; }
+
+/* A function is an entry and the module it is of. */
+struct function { const struct module *m; const struct entry *e; };
+
+API(cuModuleGetFunction, handle *f, handle module, const char *name) {
+  const struct module *m = module;
+  for (int i = 0; i < m->n_entries; i++) {
+    if (strcmp(m->entries[i].name, name)) continue;
+    struct function *x = malloc(sizeof *x); /* as long as the process */
+    *x = (struct function){ m, &m->entries[i] };
+    return *f = x, OK;
+  }
+  return NOT_FOUND;
+}
+
+API(cuFuncSetAttribute, handle f, int which, int x) { return (void)f, (void)which, (void)x, OK; }
+
+API(cuLaunchKernel, handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+    handle stream, void **params, void **extra) {
+  const struct function *x = f;
+  (void)stream, (void)extra;
+  if (!gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024) return INVALID;
+  pthread_mutex_lock(&lock);
+  if (!lost) {
+    const char *why = machine_run(x->m, x->e, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz }, shared, params, is_allocated);
+    if (why) fprintf(stderr, "%s\n", why), lost = LOST;
+  }
+  pthread_mutex_unlock(&lock);
+  return OK; /* what went wrong is told to whoever waits */
+}
+
+API(cuMemAlloc_v2, uint64_t *at, size_t bytes) {
+  pthread_mutex_lock(&lock);
+  void *p = lost || taken + bytes > total() ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (p) {
+    memset(p, 0xdd, bytes);
+    pieces = realloc(pieces, (size_t)(n_pieces + 1) * sizeof *pieces);
+    pieces[n_pieces++] = (struct piece){ (uint64_t)(uintptr_t)p, bytes };
+    taken += bytes;
+  }
+  *at = (uint64_t)(uintptr_t)p;
+  result r = lost ? lost : p ? OK : NO_MEMORY;
+  pthread_mutex_unlock(&lock);
+  return r;
+}
+
+API(cuMemFree_v2, uint64_t at) {
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < n_pieces; i++) {
+    if (pieces[i].at != at) continue;
+    taken -= pieces[i].bytes;
+    pieces[i] = pieces[--n_pieces];
+    free((void *)(uintptr_t)at);
+    break;
+  }
+  pthread_mutex_unlock(&lock);
+  return OK;
+}
+
+API(cuMemHostAlloc, void **p, size_t bytes, unsigned flags) { return (void)flags, (*p = malloc(bytes)) ? OK : NO_MEMORY; }
+
+static result move(void *to, const void *from, size_t bytes, uint64_t there) {
+  pthread_mutex_lock(&lock);
+  bool is_known = false;
+  for (int i = 0; i < n_pieces && !is_known; i++) is_known = is_inside(&pieces[i], there, bytes);
+  result r = lost ? lost : is_known ? OK : INVALID;
+  if (!r) memcpy(to, from, bytes);
+  pthread_mutex_unlock(&lock);
+  return r;
+}
+
+API(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t bytes, handle s) {
+  return (void)s, move((void *)(uintptr_t)to, from, bytes, to);
+}
+API(cuMemcpyDtoHAsync_v2, void *to, uint64_t from, size_t bytes, handle s) {
+  return (void)s, move(to, (const void *)(uintptr_t)from, bytes, from);
+}
+
+static result state(void) {
+  pthread_mutex_lock(&lock);
+  result r = lost;
+  pthread_mutex_unlock(&lock);
+  return r;
+}
+
+API(cuStreamCreate, handle *s, unsigned flags) { return (void)flags, *s = &lock, OK; }
+API(cuStreamSynchronize, handle s) { return (void)s, state(); }
+API(cuStreamWaitEvent, handle s, handle e, unsigned flags) { return (void)s, (void)e, (void)flags, OK; }
+API(cuEventCreate, handle *e, unsigned flags) { return (void)flags, *e = &lock, OK; }
+API(cuEventRecord, handle e, handle s) { return (void)e, (void)s, OK; }
+API(cuEventSynchronize, handle e) { return (void)e, state(); }
+API(cuEventQuery, handle e) { return (void)e, state(); }
+API(cuEventElapsedTime, float *ms, handle a, handle b) { return (void)a, (void)b, *ms = 0, OK; }
+API(cuEventDestroy_v2, handle e) { return (void)e, OK; }

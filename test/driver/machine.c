@@ -1,0 +1,483 @@
+/* machine.c -- runs an entry: blocks of threads one after the other, threads in turns between the points where they meet.
+ *
+ * A thread runs until it waits (bar, shfl, match) or ends. Blocks, and the warps of a block, come in an order of chance, so that
+ * what depends on the order differs from run to run. Addresses are the host's own in every space. */
+#include "machine.h"
+#include <fenv.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
+          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, OPS };
+static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
+  "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
+  "bfind", "neg", "abs", "vote", "prefetch" };
+
+int machine_op(const char *name) {
+  for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
+  return -1;
+}
+
+enum state { RUNS, WAITS, ENDED };
+struct thread { uint64_t *reg; int at; enum state state; unsigned tid[3], lane; };
+
+struct block {
+  const struct entry *e;
+  struct thread *t;
+  int n;
+  unsigned grid[3], dims[3], id[3];
+  uint8_t *shared;
+  size_t shared_bytes;
+  void **params;
+  may_touch *may_touch;
+  const struct module *m;
+  uint64_t steps;
+  char *why;
+};
+
+enum { WHY = 300 };
+static const uint64_t MOST_STEPS = UINT64_C(1) << 33; /* of a block: then it hangs */
+
+static void wrong(struct block *b, const struct thread *t, const char *what) {
+  if (*b->why) return;
+  const struct instruction *i = &b->e->i[t->at];
+  snprintf(b->why, WHY, "%s, line %d (%s): block %u,%u,%u thread %u,%u,%u: %s", b->e->name, i->line, i->name, b->id[0], b->id[1], b->id[2],
+           t->tid[0], t->tid[1], t->tid[2], what);
+}
+
+/* ---- Values ---- */
+
+static bool is_float(enum type t) { return t == T_F32 || t == T_F64 || t == T_F16; }
+static bool is_signed(enum type t) { return t == T_S8 || t == T_S16 || t == T_S32 || t == T_S64; }
+
+static float f32(uint64_t x) { float f; uint32_t w = (uint32_t)x; memcpy(&f, &w, 4); return f; }
+static double f64(uint64_t x) { double f; memcpy(&f, &x, 8); return f; }
+static uint64_t of_f32(float f) { uint32_t w; memcpy(&w, &f, 4); return w; }
+static uint64_t of_f64(double f) { uint64_t w; memcpy(&w, &f, 8); return w; }
+static _Float16 f16(uint64_t x) { _Float16 f; uint16_t w = (uint16_t)x; memcpy(&f, &w, 2); return f; }
+static uint64_t of_f16(_Float16 f) { uint16_t w; memcpy(&w, &f, 2); return w; }
+
+/* The register as a value of the type, signed ones extended. */
+static uint64_t as(enum type t, uint64_t x) {
+  switch (t) {
+    case T_PRED: return x & 1;
+    case T_U8: case T_B8: return (uint8_t)x;
+    case T_S8: return (uint64_t)(int8_t)x;
+    case T_U16: case T_B16: case T_F16: return (uint16_t)x;
+    case T_S16: return (uint64_t)(int16_t)x;
+    case T_U32: case T_B32: case T_F32: return (uint32_t)x;
+    case T_S32: return (uint64_t)(int32_t)x;
+    default: return x;
+  }
+}
+
+static uint64_t special(const struct block *b, const struct thread *t, uint64_t which) {
+  int axis = (int)which % 3;
+  if (which == LANEID) return t->lane;
+  return which < NTID_X ? t->tid[axis] : which < CTAID_X ? b->dims[axis] : which < NCTAID_X ? b->id[axis] : b->grid[axis];
+}
+
+static uint64_t get(const struct block *b, const struct thread *t, const struct arg *a, enum type type) {
+  switch (a->kind) {
+    case ARG_REG: return as(type, t->reg[a->reg]);
+    case ARG_SPECIAL: return special(b, t, a->number);
+    case ARG_SHARED: return (uint64_t)(uintptr_t)b->shared + a->number;
+    default: return as(type, a->number);
+  }
+}
+
+static uint64_t in(const struct block *b, const struct thread *t, const struct instruction *i, int k) { return get(b, t, &i->in[k], i->t); }
+static void set(struct thread *t, const struct instruction *i, enum type type, uint64_t x) {
+  t->reg[i->to[0].reg] = as(type, x) & (type_bytes(type) == 4 ? UINT32_MAX : UINT64_MAX);
+}
+
+/* ---- Arithmetic ---- */
+
+/* Of min and max: -0 is below +0; a NaN loses, or wins if the instruction says so. */
+static double extreme(bool is_min, bool nan_wins, double a, double b) {
+  if (isnan(a) || isnan(b)) return nan_wins ? NAN : isnan(a) ? b : a;
+  bool a_less = a < b || (a == b && signbit(a) && !signbit(b));
+  return a_less == is_min ? a : b;
+}
+
+static uint64_t in_floats(enum op op, const struct instruction *i, uint64_t x, uint64_t y, uint64_t z) {
+  if (i->t == T_F32) {
+    float a = f32(x), b = f32(y), c = f32(z);
+    switch (op) {
+      case ADD: return of_f32(a + b);
+      case SUB: return of_f32(a - b);
+      case MUL: return of_f32(a * b);
+      case FMA: return of_f32(fmaf(a, b, c));
+      case DIV: return of_f32(a / b);
+      case SQRT: return of_f32(sqrtf(a));
+      default: return of_f32((float)extreme(op == MIN, i->is_nan, a, b));
+    }
+  }
+  double a = f64(x), b = f64(y), c = f64(z);
+  switch (op) {
+    case ADD: return of_f64(a + b);
+    case SUB: return of_f64(a - b);
+    case MUL: return of_f64(a * b);
+    case FMA: return of_f64(fma(a, b, c));
+    case DIV: return of_f64(a / b);
+    case SQRT: return of_f64(sqrt(a));
+    default: return of_f64(extreme(op == MIN, i->is_nan, a, b));
+  }
+}
+
+static uint64_t divided(enum op op, enum type t, uint64_t a, uint64_t b) {
+  if (!b) return UINT64_MAX; /* unspecified */
+  if (!is_signed(t)) return op == DIV ? a / b : a % b;
+  if ((int64_t)b == -1) return op == DIV ? 0 - a : 0;
+  return (uint64_t)(op == DIV ? (int64_t)a / (int64_t)b : (int64_t)a % (int64_t)b);
+}
+
+static uint64_t multiplied(const struct instruction *i, uint64_t a, uint64_t b) {
+  if (i->how[0] != 'h') return a * b; /* lo, wide: operands are extended already */
+  if (type_bytes(i->t) == 4) return a * b >> 32;
+  return is_signed(i->t) ? (uint64_t)((__int128)(int64_t)a * (int64_t)b >> 64) : (uint64_t)((unsigned __int128)a * b >> 64);
+}
+
+static uint64_t in_integers(enum op op, const struct instruction *i, uint64_t a, uint64_t b) {
+  switch (op) {
+    case ADD: return a + b;
+    case SUB: return a - b;
+    case MUL: return multiplied(i, a, b);
+    case DIV: case REM: return divided(op, i->t, a, b);
+    case MIN: return is_signed(i->t) ? ((int64_t)a < (int64_t)b ? a : b) : a < b ? a : b;
+    default: return is_signed(i->t) ? ((int64_t)a > (int64_t)b ? a : b) : a > b ? a : b;
+  }
+}
+
+static uint64_t shifted(enum op op, enum type t, uint64_t a, uint64_t count) {
+  unsigned bits = 8 * (unsigned)type_bytes(t), n = (uint32_t)count > bits ? bits : (uint32_t)count;
+  if (op == SHL) return n >= bits ? 0 : a << n;
+  if (is_signed(t)) return (uint64_t)((int64_t)a >> (n >= bits ? bits - 1 : n));
+  return n >= bits ? 0 : a >> n;
+}
+
+static bool compared(const struct instruction *i, uint64_t x, uint64_t y) {
+  const char *how = i->how;
+  if (is_float(i->t)) {
+    double a = i->t == T_F32 ? f32(x) : f64(x), b = i->t == T_F32 ? f32(y) : f64(y);
+    if (!strncmp(how, "nan", 3)) return isnan(a) || isnan(b);
+    if (!strncmp(how, "num", 3)) return !isnan(a) && !isnan(b);
+    if (!strncmp(how, "neu", 3)) return !(a == b);
+    if (!strncmp(how, "eq", 2)) return a == b;
+    if (!strncmp(how, "ne", 2)) return a < b || a > b;
+    if (!strncmp(how, "lt", 2)) return a < b;
+    if (!strncmp(how, "le", 2)) return a <= b;
+    return !strncmp(how, "gt", 2) ? a > b : a >= b;
+  }
+  bool less = is_signed(i->t) ? (int64_t)x < (int64_t)y : x < y;
+  if (!strncmp(how, "eq", 2)) return x == y;
+  if (!strncmp(how, "ne", 2)) return x != y;
+  if (!strncmp(how, "lt", 2)) return less;
+  if (!strncmp(how, "le", 2)) return less || x == y;
+  return !strncmp(how, "gt", 2) ? !less && x != y : !less;
+}
+
+/* ---- Conversions ---- */
+
+static double rounded(const char *how, double x) {
+  if (!strcmp(how, "rni")) return nearbyint(x);
+  return !strcmp(how, "rmi") ? floor(x) : !strcmp(how, "rpi") ? ceil(x) : trunc(x);
+}
+
+static uint64_t to_integer(enum type t, double x) {
+  int bits = 8 * type_bytes(t) - is_signed(t);
+  double limit = ldexp(1, bits);
+  uint64_t most = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+  if (isnan(x)) return 0;
+  if (x >= limit) return most;
+  if (is_signed(t)) return x < -limit ? ~most : (uint64_t)(int64_t)x;
+  return x <= 0 ? 0 : (uint64_t)x;
+}
+
+static uint64_t to_float(const struct instruction *i, uint64_t x) {
+  volatile double d = 0;
+  volatile float f = 0;
+  bool is_zero = !strcmp(i->round, "rz"), from_float = is_float(i->from), is_s = is_signed(i->from);
+  if (i->t == T_F16) {
+    if (i->from == T_F32) return of_f16((_Float16)f32(x));
+    if (i->from == T_F64) return of_f16((_Float16)f64(x));
+    return of_f16(is_s ? (_Float16)(int64_t)x : (_Float16)x);
+  }
+  double v = i->from == T_F32 ? f32(x) : i->from == T_F64 ? f64(x) : i->from == T_F16 ? (double)f16(x) : 0;
+  if (from_float && i->t == i->from) return i->t == T_F32 ? of_f32((float)rounded(i->round, v)) : of_f64(rounded(i->round, v));
+  if (is_zero) fesetround(FE_TOWARDZERO);
+  volatile int64_t s = (int64_t)x;
+  volatile uint64_t u = x;
+  if (i->t == T_F32) f = from_float ? (float)v : is_s ? (float)s : (float)u;
+  else d = from_float ? v : is_s ? (double)s : (double)u;
+  if (is_zero) fesetround(FE_TONEAREST);
+  return i->t == T_F32 ? of_f32(f) : of_f64(d);
+}
+
+static uint64_t converted(const struct instruction *i, uint64_t x) {
+  if (is_float(i->t)) return to_float(i, x);
+  if (!is_float(i->from)) return x;
+  double v = i->from == T_F32 ? f32(x) : i->from == T_F64 ? f64(x) : (double)f16(x);
+  return to_integer(i->t, rounded(i->round, v));
+}
+
+/* ---- Memory ---- */
+
+static uint8_t *address(struct block *b, const struct thread *t, const struct instruction *i, int k, int bytes) {
+  uint64_t at = get(b, t, &i->in[k], T_U64) + i->in[k + 1].number;
+  uint64_t low = (uint64_t)(uintptr_t)b->shared;
+  if (at % (uint64_t)bytes) return wrong(b, t, "an address that is not aligned"), NULL;
+  if (at >= low && at + (uint64_t)bytes <= low + b->shared_bytes) return (uint8_t *)(uintptr_t)at;
+  if (i->is_shared) return wrong(b, t, "beyond shared memory"), NULL;
+  for (int k2 = 0; k2 < b->m->n_tables; k2++) {
+    uint64_t from = (uint64_t)(uintptr_t)b->m->tables[k2].data;
+    if (at >= from && at + (uint64_t)bytes <= from + b->m->tables[k2].bytes) return (uint8_t *)(uintptr_t)at;
+  }
+  if (!b->may_touch(at, bytes)) return wrong(b, t, "beyond what was allocated"), NULL;
+  return (uint8_t *)(uintptr_t)at;
+}
+
+static void load(struct block *b, struct thread *t, const struct instruction *i) {
+  int size = type_bytes(i->t), n = i->width ? i->width : 1;
+  uint8_t *at = !strcmp(i->how, "param") ? (uint8_t *)b->params[i->in[0].number] : address(b, t, i, 0, size * n);
+  for (int k = 0; at && k < n; k++) {
+    uint64_t x = 0;
+    memcpy(&x, at + k * size, (size_t)size);
+    t->reg[i->to[k].reg] = as(i->t, x) & (size < 8 ? UINT32_MAX : UINT64_MAX);
+  }
+}
+
+static void store(struct block *b, struct thread *t, const struct instruction *i) {
+  int size = type_bytes(i->t), n = i->width > 1 ? i->width : 1;
+  uint8_t *at = address(b, t, i, 0, size * n);
+  for (int k = 0; at && k < n; k++) {
+    uint64_t x = get(b, t, &i->in[2 + k], i->t);
+    memcpy(at + k * size, &x, (size_t)size);
+  }
+}
+
+static uint64_t updated(const struct instruction *i, uint64_t old, uint64_t x) {
+  enum op op = (enum op)machine_op(i->how);
+  switch (op) {
+    case AND: return old & x;
+    case OR: return old | x;
+    case XOR: return old ^ x;
+    default: return is_float(i->t) ? in_floats(op, i, old, x, 0) : in_integers(op, i, old, x);
+  }
+}
+
+static void atomic(struct block *b, struct thread *t, const struct instruction *i) {
+  int size = type_bytes(i->t);
+  uint8_t *at = address(b, t, i, 0, size);
+  uint64_t old = 0, x = get(b, t, &i->in[2], i->t), new;
+  if (!at) return;
+  memcpy(&old, at, (size_t)size);
+  old = as(i->t, old);
+  if (!strcmp(i->how, "cas")) new = old == x ? get(b, t, &i->in[3], i->t) : old;
+  else if (!strcmp(i->how, "exch")) new = x;
+  else new = updated(i, old, x);
+  if (i->op == ATOM) set(t, i, i->t, old);
+  memcpy(at, &new, (size_t)size);
+}
+
+/* ---- Meeting ---- */
+
+static struct thread *lane_of(const struct block *b, const struct thread *t, unsigned lane) {
+  unsigned at = (unsigned)(t - b->t) / 32 * 32 + lane;
+  return at < (unsigned)b->n ? &b->t[at] : NULL;
+}
+
+static uint32_t mask_of(const struct block *b, const struct thread *t, const struct instruction *i) {
+  return (uint32_t)get(b, t, &i->in[i->n_in - 1], T_U32);
+}
+
+/* All of the mask wait at the same instruction. */
+static bool is_together(struct block *b, const struct thread *t, uint32_t mask) {
+  if (!(mask >> t->lane & 1)) wrong(b, t, "a lane that is not of its mask");
+  for (unsigned l = 0; l < 32; l++) {
+    const struct thread *x = mask >> l & 1 ? lane_of(b, t, l) : NULL;
+    if (!(mask >> l & 1)) continue;
+    if (!x || x->state == ENDED) return wrong(b, t, "a mask with a lane that has ended"), false;
+    if (x->state != WAITS || x->at != t->at) return false;
+  }
+  return true;
+}
+
+/* Which lane a shuffle reads; its own if that is out of range. */
+static unsigned source(const struct block *b, const struct thread *t, const struct instruction *i) {
+  int by = (int)get(b, t, &i->in[1], T_U32), own = (int)t->lane;
+  int at = i->how[0] == 'd' ? own + by : i->how[0] == 'u' ? own - by : i->how[0] == 'b' ? own ^ by : by & 31;
+  return at < 0 || at > 31 ? t->lane : (unsigned)at;
+}
+
+static void exchange(struct block *b, struct thread *t, const struct instruction *i, uint32_t mask) {
+  uint64_t out[32] = { 0 };
+  for (unsigned l = 0; l < 32; l++) {
+    if (!(mask >> l & 1)) continue;
+    struct thread *x = lane_of(b, t, l);
+    if (i->op == SHFL) {
+      unsigned from = source(b, x, i);
+      if (!(mask >> from & 1)) wrong(b, x, "a shuffle from a lane that is not there");
+      else out[l] = get(b, lane_of(b, t, from), &i->in[0], i->t);
+    } else if (i->op == MATCH) {
+      for (unsigned k = 0; k < 32; k++)
+        if (mask >> k & 1 && get(b, lane_of(b, t, k), &i->in[0], i->t) == get(b, x, &i->in[0], i->t)) out[l] |= 1u << k;
+    } else { /* vote.ballot */
+      for (unsigned k = 0; k < 32; k++)
+        if (mask >> k & 1 && get(b, lane_of(b, t, k), &i->in[0], T_PRED)) out[l] |= 1u << k;
+    }
+  }
+  for (unsigned l = 0; l < 32; l++) {
+    if (!(mask >> l & 1)) continue;
+    struct thread *x = lane_of(b, t, l);
+    x->reg[i->to[0].reg] = out[l];
+    x->state = RUNS, x->at++;
+  }
+}
+
+/* Lets those go on who wait for nobody any more. */
+static bool meet(struct block *b) {
+  bool any = false, all = true;
+  for (int k = 0; k < b->n && all; k++)
+    all = b->t[k].state == ENDED || (b->t[k].state == WAITS && b->e->i[b->t[k].at].op == BAR);
+  for (int k = 0; k < b->n && !*b->why; k++) {
+    struct thread *t = &b->t[k];
+    if (t->state != WAITS) continue;
+    const struct instruction *i = &b->e->i[t->at];
+    if (i->op == BAR) {
+      if (all) t->state = RUNS, t->at++, any = true;
+      continue;
+    }
+    uint32_t mask = mask_of(b, t, i);
+    if (is_together(b, t, mask)) exchange(b, t, i, mask), any = true;
+  }
+  return any;
+}
+
+/* ---- Running ---- */
+
+static void step(struct block *b, struct thread *t) {
+  const struct instruction *i = &b->e->i[t->at];
+  if (i->guard >= 0 && (bool)(t->reg[i->guard] & 1) == i->unless) { t->at++; return; }
+  switch ((enum op)i->op) {
+    case MOV:
+      if (i->n_to == 2) {
+        uint64_t x = get(b, t, &i->in[0], T_B64);
+        t->reg[i->to[0].reg] = (uint32_t)x, t->reg[i->to[1].reg] = x >> 32;
+      } else if (i->n_in == 2) {
+        t->reg[i->to[0].reg] = get(b, t, &i->in[0], T_B32) | get(b, t, &i->in[1], T_B32) << 32;
+      } else {
+        set(t, i, i->t, in(b, t, i, 0));
+      }
+      break;
+    case CVTA: set(t, i, T_U64, in(b, t, i, 0)); break;
+    case ADD: case SUB: case MUL: case DIV: case REM: case MIN: case MAX: {
+      uint64_t x = in(b, t, i, 0), y = in(b, t, i, 1);
+      bool is_wide = i->op == MUL && i->how[0] == 'w';
+      if (is_float(i->t)) set(t, i, i->t, in_floats((enum op)i->op, i, x, y, 0));
+      else set(t, i, is_wide ? T_U64 : i->t, in_integers((enum op)i->op, i, x, y));
+      break;
+    }
+    case FMA: set(t, i, i->t, in_floats(FMA, i, in(b, t, i, 0), in(b, t, i, 1), in(b, t, i, 2))); break;
+    case MAD: {
+      bool is_wide = i->how[0] == 'w';
+      uint64_t c = get(b, t, &i->in[2], is_wide ? T_U64 : i->t);
+      set(t, i, is_wide ? T_U64 : i->t, multiplied(i, in(b, t, i, 0), in(b, t, i, 1)) + c);
+      break;
+    }
+    case SQRT: set(t, i, i->t, in_floats(SQRT, i, in(b, t, i, 0), 0, 0)); break;
+    case AND: set(t, i, i->t, in(b, t, i, 0) & in(b, t, i, 1)); break;
+    case OR: set(t, i, i->t, in(b, t, i, 0) | in(b, t, i, 1)); break;
+    case XOR: set(t, i, i->t, in(b, t, i, 0) ^ in(b, t, i, 1)); break;
+    case NOT: set(t, i, i->t, ~in(b, t, i, 0)); break;
+    case NEG: set(t, i, i->t, 0 - in(b, t, i, 0)); break;
+    case ABS: set(t, i, i->t, (int64_t)in(b, t, i, 0) < 0 ? 0 - in(b, t, i, 0) : in(b, t, i, 0)); break;
+    case SHL: case SHR: set(t, i, i->t, shifted((enum op)i->op, i->t, in(b, t, i, 0), get(b, t, &i->in[1], T_U32))); break;
+    case SETP: {
+      bool yes = compared(i, in(b, t, i, 0), in(b, t, i, 1));
+      if (strchr(i->how, '&')) yes = yes && get(b, t, &i->in[2], T_PRED);
+      t->reg[i->to[0].reg] = yes;
+      break;
+    }
+    case SELP: set(t, i, i->t, get(b, t, &i->in[2], T_PRED) ? in(b, t, i, 0) : in(b, t, i, 1)); break;
+    case CVT: set(t, i, i->t, converted(i, get(b, t, &i->in[0], i->from))); break;
+    case LD: load(b, t, i); break;
+    case ST: store(b, t, i); break;
+    case RED: case ATOM: atomic(b, t, i); break;
+    case BRA: t->at = i->target; return;
+    case RET: t->state = ENDED; return;
+    case BAR: case SHFL: case MATCH: case VOTE: t->state = WAITS; return;
+    case ACTIVEMASK: t->reg[i->to[0].reg] = 1u << t->lane; break; /* nobody promises more */
+    case BFIND: t->reg[i->to[0].reg] = in(b, t, i, 0) ? 31u - (unsigned)__builtin_clz((uint32_t)in(b, t, i, 0)) : UINT32_MAX; break;
+    case PREFETCH: break;
+    case OPS: wrong(b, t, "an instruction it does not know"); break;
+  }
+  t->at++;
+}
+
+static void run_thread(struct block *b, struct thread *t) {
+  while (t->state == RUNS && !*b->why) {
+    step(b, t);
+    if (++b->steps > MOST_STEPS) wrong(b, t, "it does not end");
+  }
+}
+
+static void begin(struct block *b) {
+  for (int k = 0; k < b->n; k++) {
+    struct thread *t = &b->t[k];
+    unsigned u = (unsigned)k;
+    t->at = 0, t->state = RUNS, t->lane = u % 32;
+    t->tid[0] = u % b->dims[0], t->tid[1] = u / b->dims[0] % b->dims[1], t->tid[2] = u / b->dims[0] / b->dims[1];
+    memset(t->reg, 0xcd, (size_t)b->e->n_regs * sizeof *t->reg);
+  }
+  memset(b->shared, 0xcd, b->shared_bytes);
+}
+
+static void run_block(struct block *b, unsigned *seed) {
+  bool any = true;
+  begin(b);
+  while (any && !*b->why) {
+    int warps = (b->n + 31) / 32, from = rand_r(seed) % warps;
+    for (int w = 0; w < warps; w++)
+      for (int l = 0; l < 32; l++) {
+        int k = (w + from) % warps * 32 + l;
+        if (k < b->n) run_thread(b, &b->t[k]);
+      }
+    any = meet(b);
+  }
+  for (int k = 0; k < b->n && !*b->why; k++)
+    if (b->t[k].state != ENDED) wrong(b, &b->t[k], "it waits for a thread that does not come");
+}
+
+static void number_block(struct block *b, uint64_t n) {
+  b->id[0] = (unsigned)(n % b->grid[0]), b->id[1] = (unsigned)(n / b->grid[0] % b->grid[1]);
+  b->id[2] = (unsigned)(n / b->grid[0] / b->grid[1]);
+}
+
+const char *machine_run(const struct module *m, const struct entry *e, const unsigned grid[3], const unsigned block[3],
+                        size_t shared_bytes, void **params, may_touch *may) {
+  static _Thread_local char why[WHY];
+  static _Thread_local unsigned seed = 1;
+  struct block b = { .e = e, .m = m, .params = params, .may_touch = may, .why = why, .n = (int)(block[0] * block[1] * block[2]),
+                     .shared_bytes = m->shared_bytes + shared_bytes };
+  size_t regs = (size_t)e->n_regs + 1;
+  memcpy(b.grid, grid, sizeof b.grid);
+  memcpy(b.dims, block, sizeof b.dims);
+  *why = 0;
+  b.t = calloc((size_t)b.n, sizeof *b.t);
+  b.shared = aligned_alloc(16, (b.shared_bytes + 31) / 16 * 16);
+  uint64_t *reg = calloc((size_t)b.n * regs, sizeof *reg);
+  for (int k = 0; k < b.n; k++) b.t[k].reg = reg + (size_t)k * regs;
+  uint64_t n = (uint64_t)grid[0] * grid[1] * grid[2], from = n ? (uint64_t)rand_r(&seed) % n : 0;
+  for (uint64_t k = 0; k < n && !*why; k++) {
+    number_block(&b, (k + from) % n);
+    b.steps = 0;
+    run_block(&b, &seed);
+  }
+  free(reg);
+  free(b.shared);
+  free(b.t);
+  return *why ? why : NULL;
+}

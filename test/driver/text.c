@@ -1,0 +1,336 @@
+/* text.c -- reads a PTX module. Registers are places by their name; scopes inside a body share them. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "machine.h"
+
+struct names { char **name; int n, room, *slot; }; /* slot: by hash, 1 + the place; 0: none */
+
+struct reader {
+  const char *s, *all;
+  char *why;
+  size_t room;
+  struct module *m;
+  struct entry *e;
+  struct names reg, label, param;
+  int *label_at;
+  char (*shared)[100];
+  size_t *shared_at;
+  int n_shared;
+};
+
+static void *grown(void *p, int n, size_t size) { return n & (n - 1) ? p : realloc(p, (size_t)(n ? 2 * n : 1) * size); }
+#define ADD(list, n, x) ((list) = grown((list), (n), sizeof *(list)), (list)[(n)++] = (x))
+
+static int line_of(const struct reader *r) {
+  int n = 1;
+  for (const char *s = r->all; s < r->s; s++) n += *s == '\n';
+  return n;
+}
+
+static void wrong(struct reader *r, const char *what, const char *which) {
+  if (!*r->why) snprintf(r->why, r->room, "line %d: %s: %.60s", line_of(r), what, which);
+}
+
+static void skip(struct reader *r) {
+  for (;;) {
+    while (isspace((unsigned char)*r->s)) r->s++;
+    if (r->s[0] != '/' || r->s[1] != '/') return;
+    while (*r->s && *r->s != '\n') r->s++;
+  }
+}
+
+/* A word with its dots, or one other character. */
+static bool word(struct reader *r, char w[200]) {
+  skip(r);
+  size_t n = 0;
+  bool is_word = isalnum((unsigned char)*r->s) || strchr("$%_.-", *r->s);
+  if (!*r->s) return w[0] = 0, false;
+  do w[n++] = *r->s++;
+  while (is_word && n < 199 && (isalnum((unsigned char)*r->s) || (*r->s && strchr("$%_.", *r->s))));
+  w[n] = 0;
+  return true;
+}
+
+static bool accept(struct reader *r, char c) {
+  skip(r);
+  return *r->s == c ? r->s++, true : false;
+}
+static void expect(struct reader *r, char c) {
+  if (!accept(r, c)) wrong(r, "something else is expected before", r->s);
+}
+
+/* ---- Names ---- */
+
+/* Where the name is, or could be, in the table. */
+static int *slot_of(struct names *x, const char *name) {
+  uint32_t h = 2166136261u;
+  for (const char *s = name; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
+  int i = (int)(h % (uint32_t)x->room);
+  while (x->slot[i] && strcmp(x->name[x->slot[i] - 1], name)) i = (i + 1) % x->room;
+  return &x->slot[i];
+}
+
+static int find(struct names *x, const char *name) { return x->room ? *slot_of(x, name) - 1 : -1; }
+
+static int place(struct names *x, const char *name) {
+  if (2 * x->n >= x->room) {
+    x->room = 4 * x->n + 64;
+    free(x->slot);
+    x->slot = calloc((size_t)x->room, sizeof *x->slot);
+    for (int i = 0; i < x->n; i++) *slot_of(x, x->name[i]) = i + 1;
+  }
+  int *slot = slot_of(x, name);
+  if (*slot) return *slot - 1;
+  ADD(x->name, x->n, strdup(name));
+  *slot = x->n;
+  return x->n - 1;
+}
+
+static enum type type_of(const char *s) {
+  static const char *const names[] = { "", "pred", "u8", "s8", "b8", "u16", "s16", "b16", "f16", "u32", "s32", "b32", "f32", "u64",
+                                       "s64", "b64", "f64" };
+  for (int t = T_PRED; t <= T_F64; t++) if (!strcmp(s, names[t])) return (enum type)t;
+  return T_NONE;
+}
+
+static bool special(const char *w, struct arg *a) {
+  static const char *const names[] = { "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y",
+                                       "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid" };
+  for (int i = 0; i <= LANEID; i++) if (!strcmp(w, names[i])) return *a = (struct arg){ ARG_SPECIAL, 0, (uint64_t)i }, true;
+  return false;
+}
+
+static uint64_t number(const char *w) {
+  if (w[0] == '0' && (w[1] == 'f' || w[1] == 'd') && strlen(w) > 8) return strtoull(w + 2, NULL, 16);
+  return w[0] == '-' ? (uint64_t)strtoll(w, NULL, 0) : strtoull(w, NULL, 0);
+}
+
+static bool symbol(struct reader *r, const char *w, struct arg *a) {
+  for (int i = 0; i < r->n_shared; i++)
+    if (!strcmp(r->shared[i], w)) return *a = (struct arg){ ARG_SHARED, 0, r->shared_at[i] }, true;
+  for (int i = 0; i < r->m->n_tables; i++)
+    if (!strcmp(r->m->tables[i].name, w)) return *a = (struct arg){ ARG_GLOBAL, 0, (uint64_t)(uintptr_t)r->m->tables[i].data }, true;
+  int p = find(&r->param, w);
+  return p < 0 ? false : (*a = (struct arg){ ARG_NUMBER, 0, (uint64_t)p }, true);
+}
+
+static struct arg argument(struct reader *r) {
+  char w[200];
+  struct arg a = { ARG_NONE, 0, 0 };
+  word(r, w);
+  if (special(w, &a)) return a;
+  if (isdigit((unsigned char)w[0]) || w[0] == '-') return (struct arg){ ARG_NUMBER, 0, number(w) };
+  int i = find(&r->reg, w);
+  if (i >= 0) return (struct arg){ ARG_REG, i, 0 };
+  if (!symbol(r, w, &a)) wrong(r, "not declared", w);
+  return a;
+}
+
+/* [a], [a+8], {a, b} or a; the address of memory is the first, its offset the second. */
+static void operand(struct reader *r, struct arg list[4], int *n) {
+  *n = 0;
+  if (accept(r, '[')) {
+    list[(*n)++] = argument(r);
+    list[*n] = (struct arg){ ARG_NUMBER, 0, 0 };
+    if (accept(r, '+')) list[*n] = argument(r);
+    (*n)++;
+    expect(r, ']');
+  } else if (accept(r, '{')) {
+    do list[(*n)++] = argument(r); while (*n < 4 && accept(r, ','));
+    expect(r, '}');
+  } else {
+    list[(*n)++] = argument(r);
+  }
+}
+
+/* ---- Instructions ---- */
+
+static void copy_word(char *to, size_t room, const char *w) { snprintf(to, room, "%.*s", (int)room - 1, w); }
+
+static void modifiers(struct instruction *x, char *w) {
+  for (char *s = strtok(w, "."); s; s = strtok(NULL, ".")) {
+    enum type t = type_of(s);
+    if (t && (x->t && x->op == machine_op("cvt"))) x->from = t;
+    else if (t) x->t = t;
+    else if (!strcmp(s, "shared")) x->is_shared = true;
+    else if (!strcmp(s, "NaN")) x->is_nan = true;
+    else if (s[0] == 'v' && (s[1] == '2' || s[1] == '4') && !s[2]) x->width = s[1] - '0';
+    else if (s[0] == 'r' && strlen(s) < 4) copy_word(x->round, sizeof x->round, s);
+    else if (strcmp(s, "global") && strcmp(s, "sync") && strcmp(s, "volatile") && strcmp(s, "nc") && strcmp(s, "to") && strcmp(s, "aligned")) {
+      if (x->how[0] && !strcmp(s, "and")) strcat(x->how, "&");
+      else copy_word(x->how, sizeof x->how, s);
+    }
+  }
+}
+
+static void operands(struct reader *r, struct instruction *x, bool stores) {
+  int n;
+  if (accept(r, ';')) return;
+  if (stores) operand(r, x->in, &x->n_in);
+  else operand(r, x->to, &x->n_to);
+  while (accept(r, ',')) {
+    struct arg more[4];
+    operand(r, more, &n);
+    for (int i = 0; i < n && x->n_in < 8; i++) x->in[x->n_in++] = more[i];
+    if (n > 1 && !stores && strcmp(x->name, "ld") && strcmp(x->name, "atom")) x->width = n;
+    if (stores && n > 1) x->width = n;
+  }
+  expect(r, ';');
+}
+
+static void instruction(struct reader *r, char *w) {
+  struct instruction x = { .guard = -1, .target = -1, .line = line_of(r) };
+  if (!strcmp(w, "@")) {
+    x.unless = accept(r, '!');
+    struct arg g = argument(r);
+    x.guard = g.reg;
+    word(r, w);
+  }
+  char *dot = strchr(w, '.'), rest[200] = "";
+  if (dot) snprintf(rest, sizeof rest, "%s", dot + 1), *dot = 0;
+  x.op = machine_op(w);
+  if (x.op < 0) wrong(r, "an instruction it does not know", w);
+  x.name = strdup(w);
+  modifiers(&x, rest);
+  if (!strcmp(w, "bra")) {
+    char to[200];
+    word(r, to);
+    x.target = place(&r->label, to);
+    expect(r, ';');
+  } else {
+    operands(r, &x, !strcmp(w, "st") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "ret"));
+  }
+  ADD(r->e->i, r->e->n_instructions, x);
+}
+
+static void registers(struct reader *r) {
+  char w[200], name[240];
+  word(r, w); /* .type */
+  do {
+    word(r, w);
+    if (accept(r, '<')) {
+      char count[200];
+      word(r, count);
+      for (int i = 0; i < atoi(count); i++) snprintf(name, sizeof name, "%s%d", w, i), place(&r->reg, name);
+      expect(r, '>');
+    } else {
+      place(&r->reg, w);
+    }
+  } while (accept(r, ','));
+  expect(r, ';');
+}
+
+static void body(struct reader *r) {
+  char w[200];
+  int depth = 1;
+  expect(r, '{');
+  while (depth && !*r->why && word(r, w)) {
+    if (!strcmp(w, "{")) depth++;
+    else if (!strcmp(w, "}")) depth--;
+    else if (!strcmp(w, ".reg")) registers(r);
+    else if (accept(r, ':')) {
+      int l = place(&r->label, w);
+      r->label_at = realloc(r->label_at, (size_t)(r->label.n + 1) * sizeof *r->label_at);
+      r->label_at[l] = r->e->n_instructions;
+    } else instruction(r, w);
+    if (r->label.n) r->label_at = realloc(r->label_at, (size_t)(r->label.n + 1) * sizeof *r->label_at);
+  }
+  for (int i = 0; i < r->e->n_instructions; i++)
+    if (r->e->i[i].target >= 0) r->e->i[i].target = r->label_at[r->e->i[i].target];
+  r->e->n_regs = r->reg.n;
+}
+
+static void forget(struct names *x) {
+  for (int i = 0; i < x->n; i++) free(x->name[i]);
+  free(x->name);
+  free(x->slot);
+  *x = (struct names){ 0 };
+}
+
+static void entry(struct reader *r) {
+  char w[200];
+  struct entry e = { .n_params = 0 };
+  word(r, w);
+  copy_word(e.name, sizeof e.name, w);
+  ADD(r->m->entries, r->m->n_entries, e);
+  r->e = &r->m->entries[r->m->n_entries - 1];
+  expect(r, '(');
+  while (!accept(r, ')') && !*r->why) {
+    word(r, w), word(r, w), word(r, w); /* .param .type name */
+    place(&r->param, w);
+    accept(r, ',');
+  }
+  r->e->n_params = r->param.n;
+  skip(r);
+  while (*r->s && *r->s != '{') r->s++;
+  body(r);
+  forget(&r->reg);
+  forget(&r->label);
+  forget(&r->param);
+}
+
+/* .shared .align 8 .b8 name[n]; .global .align 8 .b32 name[n] = { .. }; */
+static void memory(struct reader *r, bool is_shared) {
+  char w[200], name[200];
+  enum type t;
+  size_t n = 0;
+  word(r, w), word(r, w), word(r, w); /* .align n .type */
+  t = type_of(w + 1);
+  word(r, name);
+  expect(r, '[');
+  if (!accept(r, ']')) word(r, w), n = (size_t)strtoull(w, NULL, 0), expect(r, ']');
+  if (is_shared) {
+    r->shared = grown(r->shared, r->n_shared, sizeof *r->shared);
+    r->shared_at = grown(r->shared_at, r->n_shared, sizeof *r->shared_at);
+    copy_word(r->shared[r->n_shared], 100, name);
+    r->shared_at[r->n_shared++] = r->m->shared_bytes;
+    r->m->shared_bytes += (n * (size_t)type_bytes(t) + 15) / 16 * 16;
+  } else {
+    struct table x = { .bytes = n * (size_t)type_bytes(t), .data = calloc(n + 1, (size_t)type_bytes(t)) };
+    copy_word(x.name, sizeof x.name, name);
+    if (accept(r, '=')) {
+      expect(r, '{');
+      for (size_t i = 0; i < n; i++) {
+        word(r, w);
+        uint64_t bits = number(w);
+        memcpy((char *)x.data + i * (size_t)type_bytes(t), &bits, (size_t)type_bytes(t));
+        accept(r, ',');
+      }
+      expect(r, '}');
+    }
+    ADD(r->m->tables, r->m->n_tables, x);
+  }
+  expect(r, ';');
+}
+
+struct module *module_parse(const char *ptx, char *why, size_t room) {
+  struct reader r = { .s = ptx, .all = ptx, .why = why, .room = room, .m = calloc(1, sizeof *r.m) };
+  char w[200];
+  *why = 0;
+  while (!*why && word(&r, w)) {
+    if (!strcmp(w, ".version") || !strcmp(w, ".target") || !strcmp(w, ".address_size")) word(&r, w);
+    else if (!strcmp(w, ".shared")) memory(&r, true);
+    else if (!strcmp(w, ".global")) memory(&r, false);
+    else if (!strcmp(w, ".entry")) entry(&r);
+    else if (strcmp(w, ".visible") && strcmp(w, ".extern")) wrong(&r, "not expected", w);
+  }
+  free(r.label_at);
+  free(r.shared);
+  free(r.shared_at);
+  if (!*why) return r.m;
+  module_free(r.m);
+  return NULL;
+}
+
+void module_free(struct module *m) {
+  for (int e = 0; e < m->n_entries; e++) {
+    for (int i = 0; i < m->entries[e].n_instructions; i++) free((char *)(uintptr_t)m->entries[e].i[i].name);
+    free(m->entries[e].i);
+  }
+  for (int t = 0; t < m->n_tables; t++) free(m->tables[t].data);
+  free(m->entries);
+  free(m->tables);
+  free(m);
+}
