@@ -75,6 +75,9 @@ mlx-suite: build ## MLX's own tests on weft: MLX=a checkout of its repository; P
 pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx tensor", PYTHON with pytensor
 	@$(or $(PYTHON),python3) tools/pytensor-suite $(B) $(PYTENSOR) $(PART)
 
+emulated: build ## tests on a device without a GPU, whose driver interprets PTX. T=text: only these
+	@tools/emulated $(B) $(T)
+
 symbols: build ## what the libraries export and use
 	@tools/symbols $(B)
 
@@ -87,4 +90,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu mlx-suite pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu emulated mlx-suite pytensor-suite symbols layers install clean

@@ -730,7 +730,8 @@ typedef enum {
   WEFT_BYTES_PEAK,    /* of USED since it was last set */
   WEFT_NODES,         /* read only: nodes alive in the process; 0 when every scope has ended */
   WEFT_KERNELS,       /* read only: kernels compiled since the process started */
-  WEFT_KERNELS_VM     /* read only: those of them that the encoder left to the vm */
+  WEFT_KERNELS_VM,    /* read only: those of them that the encoder left to the vm */
+  WEFT_KERNELS_HOST   /* read only: steps of work for a device that ran on the host, since the process started */
 } weft_setting;
 int64_t     weft_get(weft_setting);
 int64_t     weft_set(weft_setting, int64_t value);

@@ -51,6 +51,8 @@ static struct kir_kernel *parse_one(const char *text) {
 
 static const struct { const char *name, *why; } refused[] = {
   { "scatter_private_bf16", "private copies of a narrow dtype" },
+  { "row_sum_beside", "a fold of rows along a serial loop" },
+  { "col_sum_across", "a fold of columns along lanes" },
 };
 
 static const char *refusal(const char *name) {

@@ -241,8 +241,12 @@ static void end_checks(struct tour *t) {
 
 /* ---- a run ---- */
 
+static _Atomic int64_t n_on_host;
+int64_t device_steps_on_host(void) { return atomic_load(&n_on_host); }
+
 static void run_step(struct tour *t, int i) {
   bool there = plan_is_on_device(t->p, i);
+  if (!there) atomic_fetch_add(&n_on_host, 1);
   step_stores(t->p->schedule, i, there ? to_device : to_host, t);
   if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->here);
   if (there && t->r->checks) t->r->checks += t->p->schedule->step[i].n_sites;

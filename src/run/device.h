@@ -19,6 +19,7 @@ struct failure *device_drain(void);            /* until all that was enqueued is
 /* For tests: these are the devices from now on; 0: those of the machine. */
 void device_use(int n, const struct device *const[]);
 
+int64_t device_steps_on_host(void);            /* of plans for a device, so far */
 struct failure *device_run(const struct plan *, struct run *); /* a plan for a device */
 
 #endif

@@ -70,6 +70,7 @@ int64_t weft_get(weft_setting s) {
     case WEFT_NODES: return node_live();
     case WEFT_KERNELS: return compiled_count();
     case WEFT_KERNELS_VM: return compiled_fallbacks();
+    case WEFT_KERNELS_HOST: return device_steps_on_host();
   }
   return -1;
 }

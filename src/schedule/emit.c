@@ -14,6 +14,7 @@ enum {
   ROW_SPAN = 4 * KIR_ROW_BLOCK, COLUMN_SPAN = 16 * KIR_COLUMN_BLOCK, /* pieces for threads of folds with few results: nodes
                                              of the tree of blocks, so bits stay .. */
   LONG_ROW = 32768, LONG_COLUMN = 8192,   /* .. that are longer than this */
+  DEVICE_COLUMNS = 1 << 17, DEVICE_ROWS = 1024, /* on a device: fewer leave most of its threads without work */
   FEW_ROWS = 16, FEW_COLUMNS = 1024,
   MANY_COLUMNS = 65536, LARGE = 1 << 22,  /* arrays beyond caches are folded row by row, if a row of sums fits one */
   MOST_OPERANDS = 9, MOST_ACCESSES = 40
@@ -215,7 +216,7 @@ static bool ends_in_folds(const struct emit *e) {
 static bool folds_by_rows(const struct emit *e) {
   const struct group *g = e->g;
   int64_t n;
-  return g->n_axes == 2 && g->column == 0 && !g->product && g->extent[0] >= 4 * KIR_COLUMN_BLOCK &&
+  return e->w->by_patches && g->n_axes == 2 && g->column == 0 && !g->product && g->extent[0] >= 4 * KIR_COLUMN_BLOCK &&
          g->extent[1] >= FEW_COLUMNS && g->extent[1] <= MANY_COLUMNS &&
          (__builtin_mul_overflow(g->extent[0], g->extent[1], &n) || n >= LARGE) && ends_in_folds(e);
 }
@@ -298,6 +299,14 @@ static bool may_merge(void *emit, int a, int b) {
   return true;
 }
 
+/* The same on a device: of columns, every block of 128 may have threads of its own. */
+static bool is_narrow_there(const struct emit *e, int64_t around) {
+  if (e->inner < 0 || e->column >= 0) return false;
+  int64_t n = e->axes.extent[e->inner], lanes = e->lane >= 0 ? e->axes.extent[e->lane] : 1, all;
+  if (__builtin_mul_overflow(around, lanes, &all)) return false;
+  return e->form == FORM_COLUMNS ? all < DEVICE_COLUMNS && n >= 4 * KIR_COLUMN_BLOCK : e->g->has_row && around < DEVICE_ROWS && n > LONG_ROW;
+}
+
 /* Whether the loops around the inner ones have too few iterations for threads, and these many enough. */
 static bool is_narrow(const struct emit *e) {
   bool is_columns = e->form == FORM_COLUMNS;
@@ -306,6 +315,7 @@ static bool is_narrow(const struct emit *e) {
     int a = e->axes.live[i];
     if (a != e->inner && a != e->lane && __builtin_mul_overflow(around, e->axes.extent[a], &around)) return false;
   }
+  if (!e->w->by_patches) return is_narrow_there(e, around);
   if (e->inner < 0 || e->column >= 0 || around >= FEW_ROWS) return false;
   if (is_columns && e->lane >= 0 && e->axes.extent[e->lane] > FEW_COLUMNS) return false;
   return is_columns ? e->axes.extent[e->inner] > LONG_COLUMN : e->g->has_row && e->axes.extent[e->inner] > LONG_ROW;
@@ -774,10 +784,14 @@ static int open_blocks(struct emit *e, int axis, int width) {
   return q;
 }
 
+static int64_t span_of(const struct emit *e) {
+  return e->form == FORM_ROWS ? ROW_SPAN : e->w->by_patches ? COLUMN_SPAN : KIR_COLUMN_BLOCK;
+}
+
 /* Opens the loops around the phases; how many. */
 static int open_loops(struct emit *e) {
   int opened = 0;
-  if (e->is_split) e->block_var = open_blocks(e, e->inner, e->form == FORM_ROWS ? ROW_SPAN : COLUMN_SPAN), opened++;
+  if (e->is_split) e->block_var = open_blocks(e, e->inner, span_of(e)), opened++;
   for (int i = 0; i < e->axes.n_live; i++) {
     int a = e->axes.live[i];
     if (a != e->inner && a != e->lane && a != e->column) open_axis(e, KIR_PAR, a), opened++;

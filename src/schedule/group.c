@@ -161,7 +161,9 @@ static bool uses_column(struct work *w, const struct node *n, int group) {
   return false;
 }
 
-static bool writable(const struct group *g) {
+/* On a device a kernel has rows, or columns with a sum for each lane: those of all rows at once are faster by themselves. */
+static bool writable(const struct work *w, const struct group *g) {
+  if (!w->by_patches && g->has_row && g->column >= 0 && g->column_wide) return false;
   if (g->product && (g->column >= 0 || (g->has_row && !(g->lane == g->n_axes - 1 && contract_takes_rows(g->product)))))
     return false;
   if (!g->has_row) return !(g->has_contract && g->column >= 0);
@@ -188,7 +190,7 @@ static bool with_node(struct work *w, const struct node *n, int group, const int
     for (int k = 0; k < space(n)->rank; k++) /* a value for each lane */
       if (ax[k] >= 0 && space(n)->dims[k] != 1 && ax[k] == lane) out->column_wide = true;
   }
-  return out->n_items < w->most_nodes && writable(out);
+  return out->n_items < w->most_nodes && writable(w, out);
 }
 
 /* Whether the kernel of g can store n: it must move along every axis whose iterations may run at once, or be told apart. */
@@ -298,7 +300,7 @@ static bool both_of(struct work *w, const struct group *g, const struct group *h
   both->has_readers |= h->has_readers;
   for (int a = 0; a < h->n_axes; a++) both->pinned[to[a]] |= h->pinned[a];
   for (int i = 0; i < h->n_bases; i++) if (!group_reads(both, h->base[i])) return false;
-  return writable(both) && can_store_all(w, both, g, NULL) && can_store_all(w, both, h, to);
+  return writable(w, both) && can_store_all(w, both, g, NULL) && can_store_all(w, both, h, to);
 }
 
 static void rename_axes(int8_t ax[], const int8_t to[]) {

@@ -4,8 +4,9 @@
  *   single elements:                     one lane loop of ordered stores: to go through all updates for each of several
  *                                        owners takes longer than the stores themselves
  *   rows:                                each block owns a range of slots and sees all updates in order, lanes over the row
+ *   setting, on a device:                the last update of each slot is found, as a maximum; then every slot takes its own
  *
- * Which one depends on shapes only. Indices are checked in all of them; the result is a copy of x, so a failed check
+ * Which one depends on shapes, and on whether it is a device, only. Indices are checked in all of them; the result is a copy of x, so a failed check
  * leaves nothing half done. */
 #include "schedule/draft.h"
 
@@ -70,10 +71,7 @@ static int declare_rows(struct scatter *s, const char *name, enum kir_buf_kind k
   return draft_buffer(&s->d, name, kind, (weft_dtype)s->n->dtype, &r);
 }
 
-static void declare(struct scatter *s) {
-  s->size_n = draft_size(&s->d, "N", s->updates);
-  s->size_s = draft_size(&s->d, "S", s->slots);
-  s->size_c = s->row > 1 ? draft_size(&s->d, "C", s->row) : -1;
+static void declare_indices(struct scatter *s) {
   for (int i = 0; i < s->n_index; i++) {
     struct reach r = { .store = s->index[i].store, .offset = s->index[i].offset };
     char name[] = { 'i', 'n', 'd', 'e', 'x', (char)('0' + i), 0 };
@@ -81,6 +79,13 @@ static void declare(struct scatter *s) {
     reach_along(&r, val(s, s->size_n), s->index[i].outer);
     s->buf_index[i] = draft_buffer(&s->d, name, KIR_IN, (weft_dtype)s->n->in[2 + i]->dtype, &r);
   }
+}
+
+static void declare(struct scatter *s) {
+  s->size_n = draft_size(&s->d, "N", s->updates);
+  s->size_s = draft_size(&s->d, "S", s->slots);
+  s->size_c = s->row > 1 ? draft_size(&s->d, "C", s->row) : -1;
+  declare_indices(s);
   s->buf_v = declare_rows(s, "v", KIR_IN, s->size_n, &s->v);
   s->buf_y = declare_rows(s, "y", KIR_INOUT, s->size_s, &s->y);
 }
@@ -133,6 +138,51 @@ static void rows_by_owners(struct scatter *s) {
   for (int k = 0; k < 4; k++) kir_end(&s->d.b);
 }
 
+/* win[k] = the last i whose slot is k; -2^63 if there is none */
+static bool find_winners(struct scatter *s, int win) {
+  struct reach r = { .store = win };
+  if (!draft_begin(&s->d, s->w, "scatter_winner")) return false;
+  s->size_n = draft_size(&s->d, "N", s->updates);
+  declare_indices(s);
+  reach_along(&r, val(s, draft_size(&s->d, "S", s->slots)), 1);
+  int buf = draft_buffer(&s->d, "win", KIR_OUT, WEFT_I64, &r);
+  int q = kir_loop_blocks(&s->d.b, "q", val(s, s->size_n), kir_lin_const(s->d.k, UPDATES));
+  kir_private(&s->d.b, buf, KIR_MAX);
+  int i = kir_loop_block(&s->d.b, KIR_LANE, "i", q);
+  struct kir_lin to = val(s, slot_of(s, i));
+  kir_store(&s->d.b, buf, &to, KIR_MAX, i);
+  kir_end(&s->d.b);
+  kir_end(&s->d.b);
+  return draft_end(&s->d);
+}
+
+/* y[k] = v[win[k]] where there is one */
+static bool set_winners(struct scatter *s, int win) {
+  struct reach r = { .store = win };
+  if (!draft_begin(&s->d, s->w, "scatter_set")) return false;
+  s->size_n = draft_size(&s->d, "N", s->updates);
+  s->size_s = draft_size(&s->d, "S", s->slots);
+  s->size_c = s->row > 1 ? draft_size(&s->d, "C", s->row) : -1;
+  reach_along(&r, val(s, s->size_s), 1);
+  int buf = draft_buffer(&s->d, "win", KIR_IN, WEFT_I64, &r);
+  s->buf_v = declare_rows(s, "v", KIR_IN, s->size_n, &s->v);
+  s->buf_y = declare_rows(s, "y", KIR_INOUT, s->size_s, &s->y);
+  int k = kir_loop(&s->d.b, s->row > 1 ? KIR_PAR : KIR_LANE, "k", val(s, s->size_s));
+  struct kir_lin at = val(s, k), from[2], to[2] = { at };
+  int i = kir_load(&s->d.b, buf, &at);
+  from[0] = val(s, i);
+  kir_if(&s->d.b, kir_op2(&s->d.b, KIR_LE, kir_lit_int(s->d.k, WEFT_I64, 0), i));
+  if (s->row > 1) from[1] = to[1] = val(s, kir_loop(&s->d.b, KIR_LANE, "c", val(s, s->size_c)));
+  kir_store(&s->d.b, s->buf_y, to, KIR_SET, kir_load(&s->d.b, s->buf_v, from));
+  for (int depth = s->row > 1 ? 3 : 2; depth > 0; depth--) kir_end(&s->d.b);
+  return draft_end(&s->d);
+}
+
+static bool set_on_device(struct scatter *s) {
+  int win = store_new(s->w, s->slots * (int64_t)sizeof(int64_t));
+  return !s->w->no_memory && find_winners(s, win) && set_winners(s, win);
+}
+
 static bool find_shape(struct scatter *s) {
   const struct scatter_attr *a = s->n->attr;
   const struct node *x = s->n->in[0], *v = s->n->in[1];
@@ -165,10 +215,14 @@ bool step_scatter(struct work *w, struct node *n) {
   const struct place *y = &w->item[n->slot].place; /* dense: a fresh copy of x */
   s.y = (struct strided_rows){ y->store, y->offset, s.row, 1 };
   s.parts = s.updates * s.row >= MANY ? PARTS : 1;
-  if (!draft_begin(&s.d, w, "scatter")) return false;
-  declare(&s);
-  write_kernel(&s);
-  if (!draft_end(&s.d)) return false;
+  if (s.op == KIR_SET && !w->by_patches) {
+    if (!set_on_device(&s)) return false;
+  } else {
+    if (!draft_begin(&s.d, w, "scatter")) return false;
+    declare(&s);
+    write_kernel(&s);
+    if (!draft_end(&s.d)) return false;
+  }
   step_add_cost(w, 3.0 * (double)s.updates * (double)s.row * (double)weft_dtype_bytes((weft_dtype)n->dtype), 0, 1);
   return true;
 }

@@ -21,7 +21,7 @@ int machine_op(const char *name) {
 }
 
 enum state { RUNS, WAITS, ENDED };
-struct thread { uint64_t *reg; int at; enum state state; unsigned tid[3], lane; };
+struct thread { uint64_t *reg; uint8_t *local; int at; enum state state; unsigned tid[3], lane; };
 
 struct block {
   const struct entry *e;
@@ -83,6 +83,7 @@ static uint64_t get(const struct block *b, const struct thread *t, const struct 
   switch (a->kind) {
     case ARG_REG: return as(type, t->reg[a->reg]);
     case ARG_SPECIAL: return special(b, t, a->number);
+    case ARG_LOCAL: return (uint64_t)(uintptr_t)t->local;
     case ARG_SHARED: return (uint64_t)(uintptr_t)b->shared + a->number;
     default: return as(type, a->number);
   }
@@ -230,6 +231,8 @@ static uint8_t *address(struct block *b, const struct thread *t, const struct in
   uint64_t low = (uint64_t)(uintptr_t)b->shared;
   if (at % (uint64_t)bytes) return wrong(b, t, "an address that is not aligned"), NULL;
   if (at >= low && at + (uint64_t)bytes <= low + b->shared_bytes) return (uint8_t *)(uintptr_t)at;
+  uint64_t own = (uint64_t)(uintptr_t)t->local;
+  if (at >= own && at + (uint64_t)bytes <= own + b->e->local_bytes) return (uint8_t *)(uintptr_t)at;
   if (i->is_shared) return wrong(b, t, "beyond shared memory"), NULL;
   for (int k2 = 0; k2 < b->m->n_tables; k2++) {
     uint64_t from = (uint64_t)(uintptr_t)b->m->tables[k2].data;
@@ -462,14 +465,15 @@ const char *machine_run(const struct module *m, const struct entry *e, const uns
   static _Thread_local unsigned seed = 1;
   struct block b = { .e = e, .m = m, .params = params, .may_touch = may, .why = why, .n = (int)(block[0] * block[1] * block[2]),
                      .shared_bytes = m->shared_bytes + shared_bytes };
-  size_t regs = (size_t)e->n_regs + 1;
+  size_t regs = (size_t)e->n_regs + 1, local = (e->local_bytes + 15) / 16 * 16;
   memcpy(b.grid, grid, sizeof b.grid);
   memcpy(b.dims, block, sizeof b.dims);
   *why = 0;
   b.t = calloc((size_t)b.n, sizeof *b.t);
   b.shared = aligned_alloc(16, (b.shared_bytes + 31) / 16 * 16);
   uint64_t *reg = calloc((size_t)b.n * regs, sizeof *reg);
-  for (int k = 0; k < b.n; k++) b.t[k].reg = reg + (size_t)k * regs;
+  uint8_t *locals = calloc((size_t)b.n, local + 1);
+  for (int k = 0; k < b.n; k++) b.t[k].reg = reg + (size_t)k * regs, b.t[k].local = locals + (size_t)k * local;
   uint64_t n = (uint64_t)grid[0] * grid[1] * grid[2], from = n ? (uint64_t)rand_r(&seed) % n : 0;
   for (uint64_t k = 0; k < n && !*why; k++) {
     number_block(&b, (k + from) % n);
@@ -477,6 +481,7 @@ const char *machine_run(const struct module *m, const struct entry *e, const uns
     run_block(&b, &seed);
   }
   free(reg);
+  free(locals);
   free(b.shared);
   free(b.t);
   return *why ? why : NULL;

@@ -12,7 +12,7 @@
 enum type { T_NONE, T_PRED, T_U8, T_S8, T_B8, T_U16, T_S16, T_B16, T_F16, T_U32, T_S32, T_B32, T_F32, T_U64, T_S64, T_B64, T_F64 };
 static inline int type_bytes(enum type t) { return t < T_U8 ? 1 : t < T_U16 ? 1 : t < T_U32 ? 2 : t < T_U64 ? 4 : 8; }
 
-enum arg_kind { ARG_NONE, ARG_REG, ARG_NUMBER, ARG_SPECIAL, ARG_SHARED, ARG_GLOBAL };
+enum arg_kind { ARG_NONE, ARG_REG, ARG_NUMBER, ARG_SPECIAL, ARG_SHARED, ARG_GLOBAL, ARG_LOCAL };
 enum special { TID_X, TID_Y, TID_Z, NTID_X, NTID_Y, NTID_Z, CTAID_X, CTAID_Y, CTAID_Z, NCTAID_X, NCTAID_Y, NCTAID_Z, LANEID };
 struct arg { enum arg_kind kind; int reg; uint64_t number; }; /* number: also of a special; an offset; the address of a global */
 
@@ -34,6 +34,7 @@ struct instruction {
 struct entry {
   char name[200];
   int n_params, n_regs, n_instructions;
+  size_t local_bytes;         /* of a thread */
   struct instruction *i;
 };
 

@@ -112,6 +112,7 @@ static bool symbol(struct reader *r, const char *w, struct arg *a) {
     if (!strcmp(r->shared[i], w)) return *a = (struct arg){ ARG_SHARED, 0, r->shared_at[i] }, true;
   for (int i = 0; i < r->m->n_tables; i++)
     if (!strcmp(r->m->tables[i].name, w)) return *a = (struct arg){ ARG_GLOBAL, 0, (uint64_t)(uintptr_t)r->m->tables[i].data }, true;
+  if (!strcmp(w, "stack") && r->e && r->e->local_bytes) return *a = (struct arg){ ARG_LOCAL, 0, 0 }, true;
   int p = find(&r->param, w);
   return p < 0 ? false : (*a = (struct arg){ ARG_NUMBER, 0, (uint64_t)p }, true);
 }
@@ -158,7 +159,7 @@ static void modifiers(struct instruction *x, char *w) {
     else if (!strcmp(s, "NaN")) x->is_nan = true;
     else if (s[0] == 'v' && (s[1] == '2' || s[1] == '4') && !s[2]) x->width = s[1] - '0';
     else if (s[0] == 'r' && strlen(s) < 4) copy_word(x->round, sizeof x->round, s);
-    else if (strcmp(s, "global") && strcmp(s, "sync") && strcmp(s, "volatile") && strcmp(s, "nc") && strcmp(s, "to") && strcmp(s, "aligned")) {
+    else if (strcmp(s, "global") && strcmp(s, "sync") && strcmp(s, "volatile") && strcmp(s, "nc") && strcmp(s, "local") && strcmp(s, "to") && strcmp(s, "aligned")) {
       if (x->how[0] && !strcmp(s, "and")) strcat(x->how, "&");
       else copy_word(x->how, sizeof x->how, s);
     }
@@ -222,6 +223,18 @@ static void registers(struct reader *r) {
   expect(r, ';');
 }
 
+/* .local .align 8 .b8 stack[n]; there is but one. */
+static void local(struct reader *r) {
+  char w[200];
+  word(r, w), word(r, w), word(r, w), word(r, w);
+  if (strcmp(w, "stack")) wrong(r, "local memory of another name", w);
+  expect(r, '[');
+  word(r, w);
+  r->e->local_bytes = (size_t)strtoull(w, NULL, 0);
+  expect(r, ']');
+  expect(r, ';');
+}
+
 static void body(struct reader *r) {
   char w[200];
   int depth = 1;
@@ -230,6 +243,7 @@ static void body(struct reader *r) {
     if (!strcmp(w, "{")) depth++;
     else if (!strcmp(w, "}")) depth--;
     else if (!strcmp(w, ".reg")) registers(r);
+    else if (!strcmp(w, ".local")) local(r);
     else if (accept(r, ':')) {
       int l = place(&r->label, w);
       r->label_at = realloc(r->label_at, (size_t)(r->label.n + 1) * sizeof *r->label_at);

@@ -1,6 +1,10 @@
 /* copies.c -- private outputs: what a par loop combines into them meets in memory.
  *
- * Where the copies fit into shared memory, the launch says so: each block of threads combines into its own copy, neutral
+ * Sums and products of floats have an order. There every iteration has copies of its own, in memory, and an entry that is
+ * launched behind combines them as the language says: aligned powers of two of iterations, which are nodes of the tree, by a
+ * thread each, and those by pairs.
+ *
+ * Else, and of what is scattered, nobody sees an order. Where the copies fit into shared memory, the launch says so: each block of threads combines into its own copy, neutral
  * at first, and at its end combines that once into the output. Otherwise it combines into the output at once. Addresses are
  * generic, so the statements in between are the same. An output that is not read before starts empty; that is an entry of its
  * own, launched before. */
@@ -8,6 +12,7 @@
 
 static const struct kir_buf *buf_of(struct printer *p, int b) { return &p->k->bufs[b]; }
 static weft_dtype dtype_of(struct printer *p, int b) { return (weft_dtype)buf_of(p, b)->dtype; }
+static weft_dtype register_of(struct printer *p, int b) { return kir_register_of(dtype_of(p, b)); }
 
 static const char *in_own(struct printer *p, weft_dtype d, uint64_t bits) {
   const char *r = ptx_own_of(p, d);
@@ -65,17 +70,17 @@ static void close_sweep(struct printer *p, struct sweep s) {
 
 static const char *copy_address(struct printer *p, int b, int row, const char *e) {
   const char *at = ptx_own(p, OWN_LONG);
-  ptx_line(p, "mad.lo.s64 %s, %s, %d, $row%d", at, e, kir_width(dtype_of(p, b)), row);
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, $row%d", at, e, kir_width(register_of(p, b)), row);
   return at;
 }
 
 /* From here on the buffer's address and strides are those of the copy. */
-static void move_to_copy(struct printer *p, int b, int row) {
+static void move_to_copy(struct printer *p, int b, const char *copy) {
   const struct kir_buf *buf = buf_of(p, b);
   const char *stride = ptx_own(p, OWN_LONG);
   p->base_used[b] = true;
-  ptx_line(p, "mov.u64 %s, $row%d", p->base[b], row);
-  ptx_line(p, "mov.s64 %s, %d", stride, kir_width((weft_dtype)buf->dtype));
+  ptx_line(p, "mov.u64 %s, %s", p->base[b], copy);
+  ptx_line(p, "mov.s64 %s, %d", stride, kir_width(register_of(p, b)));
   for (int d = buf->rank - 1; d >= 0; d--) {
     ptx_line(p, "mov.s64 %s, %s", ptx_stride(p, b, d), stride);
     if (d) ptx_line(p, "mul.lo.s64 %s, %s, %s", stride, stride, ptx_lin(p, buf->dims[d]));
@@ -86,7 +91,7 @@ static void begin(struct printer *p, int row) {
   int b = p->plan->rows[row].of;
   const char *in_place = ptx_label(p, "in_place");
   ptx_line(p, "@$in_place%d bra %s", row, in_place);
-  move_to_copy(p, b, row);
+  move_to_copy(p, b, ptx_textf(p, "$row%d", row));
   struct sweep s = open_sweep(p, b);
   uint64_t neutral = kir_neutral((enum kir_op)p->survey.bufs[b].private_op, dtype_of(p, b));
   const char *at = copy_address(p, b, row, s.e);
@@ -118,12 +123,14 @@ static void end(struct printer *p, int row) {
 }
 
 void ptx_copies_begin(struct printer *p) {
+  if (p->survey.in_order) return;
   for (int r = 0; r < p->plan->n_rows; r++)
     if (p->plan->rows[r].kind == PTX_COPY) begin(p, r);
   if (p->survey.has_private) ptx_line(p, "bar.sync 0");
 }
 
 void ptx_copies_end(struct printer *p) {
+  if (p->survey.in_order) return;
   if (p->survey.has_private) ptx_line(p, "bar.sync 0");
   for (int r = 0; r < p->plan->n_rows; r++)
     if (p->plan->rows[r].kind == PTX_COPY) end(p, r);
@@ -138,4 +145,222 @@ void ptx_empty_outputs(struct printer *p) {
     ptx_store(p, ".global", dtype_of(p, b), place_of(p, b, s.e), v);
     close_sweep(p, s);
   }
+}
+
+/* ---- In order ----------------------------------------------------------------------------------------------------------- */
+
+/* The address of element e of the copy that iteration q has of the row's buffer. */
+static const char *copy_element(struct printer *p, int row, const char *q, const char *e) {
+  const char *at = ptx_own(p, OWN_LONG), *bytes = ptx_own(p, OWN_LONG);
+  ptx_line(p, "ld.param.u64 %s, [q_copies]", at);
+  ptx_line(p, "cvta.to.global.u64 %s, %s", at, at);
+  ptx_line(p, "ld.param.s64 %s, [q_copy_bytes]", bytes);
+  ptx_line(p, "mad.lo.s64 %s, %s, %s, %s", at, q, bytes, at);
+  ptx_line(p, "ld.param.s64 %s, [q_row%d]", bytes, row);
+  ptx_line(p, "add.s64 %s, %s, %s", at, at, bytes);
+  if (e) ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, e, p->plan->rows[row].width, at);
+  return at;
+}
+
+void ptx_copy_of(struct printer *p, const struct kir_stmt *loop) {
+  for (int r = 0; r < p->plan->n_rows; r++) {
+    if (p->plan->rows[r].kind != PTX_COPY) continue;
+    int b = p->plan->rows[r].of;
+    weft_dtype d = register_of(p, b);
+    const char *copy = copy_element(p, r, ptx_val(p, loop->var), NULL), *at = ptx_own(p, OWN_LONG);
+    move_to_copy(p, b, copy);
+    const char *v = in_own(p, d, kir_neutral((enum kir_op)p->survey.bufs[b].private_op, d));
+    struct sweep s = open_sweep(p, b);
+    ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, s.e, kir_width(d), copy);
+    ptx_store(p, ".global", d, at, v);
+    close_sweep(p, s);
+  }
+  ptx_line(p, "bar.sync 0");
+}
+
+void ptx_combine_own(struct printer *p, int b, enum kir_op op, const char *address, const char *src) {
+  weft_dtype d = register_of(p, b);
+  const char *old = ptx_own_of(p, d), *new = ptx_own_of(p, d);
+  ptx_load(p, ".global", d, old, address);
+  ptx_instruction(p, op, d, new, (const char *[]){ old, src });
+  ptx_store(p, ".global", d, address, new);
+}
+
+enum { RANKS = 48 };
+
+struct merging {
+  int row, buf;
+  enum kir_op op;
+  weft_dtype d;
+  const char *x, *y, *width, *height;     /* the thread in its block: along elements, along iterations */
+  const char *from, *to, *shift, *parts;  /* iterations of this thread, 2^shift of them; threads that have some */
+  const char *e, *is_inside;              /* the element, and whether there is such a one */
+  const char *v;
+};
+
+static const char *word_of(struct printer *p, const char *special) {
+  const char *r = ptx_own(p, OWN_WORD);
+  ptx_line(p, "mov.u32 %s, %s", r, special);
+  return r;
+}
+
+/* Iterations for each thread along y: a power of two, as few as all of them need. */
+static void divide_iterations(struct printer *p, struct merging *m) {
+  const char *n = ptx_own(p, OWN_WORD), *all = p->survey.private_loop->extent == KIR_BLOCKS
+    ? ptx_n_blocks(p, p->survey.private_loop) : ptx_lin(p, p->survey.private_loop->at[0]), *log = ptx_own(p, OWN_WORD);
+  const char *most = ptx_own(p, OWN_LONG);
+  m->shift = ptx_own(p, OWN_WORD), m->parts = ptx_own(p, OWN_WORD), m->from = ptx_own(p, OWN_WORD), m->to = ptx_own(p, OWN_WORD);
+  ptx_line(p, "max.s64 %s, %s, 0", most, all);
+  ptx_line(p, "cvt.u32.u64 %s, %s", n, most);
+  ptx_line(p, "max.u32 %s, %s, 1", m->parts, n);
+  ptx_line(p, "sub.u32 %s, %s, 1", m->parts, m->parts);
+  ptx_line(p, "bfind.u32 %s, %s", m->shift, m->parts);
+  ptx_line(p, "add.u32 %s, %s, 1", m->shift, m->shift);
+  ptx_line(p, "bfind.u32 %s, %s", log, m->height);
+  ptx_line(p, "sub.s32 %s, %s, %s", m->shift, m->shift, log);
+  ptx_line(p, "max.s32 %s, %s, 0", m->shift, m->shift);
+  ptx_line(p, "shr.u32 %s, %s, %s", m->parts, m->parts, m->shift);
+  ptx_line(p, "add.u32 %s, %s, 1", m->parts, m->parts);
+  ptx_line(p, "shl.b32 %s, %s, %s", m->from, m->y, m->shift);
+  ptx_line(p, "shl.b32 %s, 1, %s", m->to, m->shift);
+  ptx_line(p, "add.u32 %s, %s, %s", m->to, m->to, m->from);
+  ptx_line(p, "min.u32 %s, %s, %s", m->to, m->to, n);
+}
+
+/* v joins the counter: the stack holds an entry for each bit of count. */
+static void push(struct printer *p, const struct merging *m, const char *count) {
+  const char *at = ptx_own(p, OWN_LONG), *rest = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD), *older = ptx_own_of(p, m->d);
+  const char *is_free = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *put = ptx_label(p, "put");
+  ptx_line(p, "mov.u64 %s, stack", at);
+  ptx_line(p, "mov.u32 %s, %s", rest, count);
+  ptx_place(p, again);
+  ptx_line(p, "and.b32 %s, %s, 1", bit, rest);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is_free, bit);
+  ptx_line(p, "@%s bra %s", is_free, put);
+  ptx_line(p, "ld.local.%s %s, [%s]", ptx_bits(m->d), older, at);
+  ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ older, m->v });
+  ptx_line(p, "add.u64 %s, %s, 8", at, at);
+  ptx_line(p, "shr.u32 %s, %s, 1", rest, rest);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, put);
+  ptx_line(p, "st.local.%s [%s], %s", ptx_bits(m->d), at, m->v);
+  ptx_line(p, "add.u32 %s, %s, 1", count, count);
+}
+
+/* v = the entries from the newest to the oldest; neutral if there is none. */
+static void total(struct printer *p, const struct merging *m, const char *count) {
+  const char *at = ptx_own(p, OWN_LONG), *bit = ptx_own(p, OWN_WORD), *older = ptx_own_of(p, m->d), *is = ptx_own(p, OWN_PRED);
+  const char *again = ptx_label(p, "rank"), *skip = ptx_label(p, "skip"), *done = ptx_label(p, "total");
+  ptx_mov(p, m->d, m->v, ptx_number(p, m->d, kir_neutral(m->op, m->d)));
+  ptx_line(p, "mov.u64 %s, stack", at);
+  ptx_place(p, again);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, count);
+  ptx_line(p, "@%s bra %s", is, done);
+  ptx_line(p, "and.b32 %s, %s, 1", bit, count);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, bit);
+  ptx_line(p, "@%s bra %s", is, skip);
+  ptx_line(p, "ld.local.%s %s, [%s]", ptx_bits(m->d), older, at);
+  ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ older, m->v }); /* o neutral changes no bit */
+  ptx_place(p, skip);
+  ptx_line(p, "add.u64 %s, %s, 8", at, at);
+  ptx_line(p, "shr.u32 %s, %s, 1", count, count);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, done);
+}
+
+static void own_iterations(struct printer *p, const struct merging *m) {
+  const char *q = ptx_own(p, OWN_WORD), *q_long = ptx_own(p, OWN_LONG), *count = ptx_own(p, OWN_WORD), *is_over = ptx_own(p, OWN_PRED);
+  const char *again = ptx_label(p, "iteration"), *leave = ptx_label(p, "leave"), *none = ptx_label(p, "none");
+  ptx_line(p, "mov.u32 %s, 0", count);
+  ptx_line(p, "@!%s bra %s", m->is_inside, none);
+  ptx_line(p, "mov.u32 %s, %s", q, m->from);
+  ptx_place(p, again);
+  ptx_line(p, "setp.ge.u32 %s, %s, %s", is_over, q, m->to);
+  ptx_line(p, "@%s bra %s", is_over, leave);
+  ptx_line(p, "cvt.u64.u32 %s, %s", q_long, q);
+  ptx_load(p, ".global", m->d, m->v, copy_element(p, m->row, q_long, m->e));
+  push(p, m, count);
+  ptx_line(p, "add.u32 %s, %s, 1", q, q);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+  ptx_place(p, none);
+  total(p, m, count);
+}
+
+static const char *merged_place(struct printer *p, const struct merging *m, const char *y) {
+  const char *i = ptx_own(p, OWN_WORD), *at = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mad.lo.u32 %s, %s, %s, %s", i, y, m->width, m->x);
+  ptx_line(p, "mov.u64 %s, merged", at);
+  ptx_line(p, "mad.wide.u32 %s, %s, 8, %s", at, i, at);
+  return at;
+}
+
+/* Thread y has v of its part; neighbours combine, then pairs of them: y = 0 ends up with the total. */
+static void pairs(struct printer *p, const struct merging *m) {
+  const char *by = ptx_own(p, OWN_WORD), *other = ptx_own(p, OWN_WORD), *low = ptx_own(p, OWN_WORD), *v = ptx_own_of(p, m->d);
+  const char *is_over = ptx_own(p, OWN_PRED), *takes = ptx_own(p, OWN_PRED), *again = ptx_label(p, "pairs"), *rest = ptx_label(p, "rest"),
+             *leave = ptx_label(p, "leave"), *own = merged_place(p, m, m->y);
+  ptx_line(p, "st.shared.%s [%s], %s", ptx_bits(m->d), own, m->v);
+  ptx_line(p, "mov.u32 %s, 1", by);
+  ptx_place(p, again);
+  ptx_line(p, "bar.sync 0");
+  ptx_line(p, "setp.ge.u32 %s, %s, %s", is_over, by, m->parts);
+  ptx_line(p, "@%s bra %s", is_over, leave);
+  ptx_line(p, "add.u32 %s, %s, %s", other, m->y, by);
+  ptx_line(p, "shl.b32 %s, %s, 1", by, by);
+  ptx_line(p, "sub.u32 %s, %s, 1", low, by);
+  ptx_line(p, "and.b32 %s, %s, %s", low, low, m->y);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", takes, low);
+  ptx_line(p, "setp.lt.and.u32 %s, %s, %s, %s", takes, other, m->parts, takes);
+  ptx_line(p, "@!%s bra %s", takes, rest);
+  ptx_line(p, "ld.shared.%s %s, [%s]", ptx_bits(m->d), v, merged_place(p, m, other));
+  ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ m->v, v });
+  ptx_line(p, "st.shared.%s [%s], %s", ptx_bits(m->d), own, m->v);
+  ptx_place(p, rest);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+}
+
+/* Onto what is there, or the empty value. */
+static void merge_out(struct printer *p, const struct merging *m) {
+  const char *is = ptx_own(p, OWN_PRED), *others = ptx_label(p, "others"), *old = ptx_own_of(p, m->d);
+  ptx_line(p, "setp.eq.and.u32 %s, %s, 0, %s", is, m->y, m->is_inside);
+  ptx_line(p, "@!%s bra %s", is, others);
+  const char *at = place_of(p, m->buf, m->e);
+  if (buf_of(p, m->buf)->kind == KIR_OUT) ptx_mov(p, m->d, old, ptx_number(p, m->d, kir_empty(m->op, m->d)));
+  else ptx_load(p, ".global", dtype_of(p, m->buf), old, at);
+  ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ old, m->v });
+  ptx_store(p, ".global", dtype_of(p, m->buf), at, m->v);
+  ptx_place(p, others);
+  ptx_line(p, "bar.sync 0");
+}
+
+static void merge_row(struct printer *p, int row) {
+  struct merging m = { .row = row, .buf = p->plan->rows[row].of };
+  m.op = (enum kir_op)p->survey.bufs[m.buf].private_op, m.d = register_of(p, m.buf), m.v = ptx_own_of(p, m.d);
+  m.x = word_of(p, "%tid.x"), m.y = word_of(p, "%tid.y"), m.width = word_of(p, "%ntid.x"), m.height = word_of(p, "%ntid.y");
+  divide_iterations(p, &m);
+  const char *n = count(p, m.buf), *first = ptx_own(p, OWN_LONG), *step = ptx_own(p, OWN_LONG), *x = ptx_own(p, OWN_LONG);
+  const char *again = ptx_label(p, "elements"), *leave = ptx_label(p, "leave"), *is_over = ptx_own(p, OWN_PRED);
+  m.e = ptx_own(p, OWN_LONG), m.is_inside = ptx_own(p, OWN_PRED);
+  ptx_line(p, "mul.wide.u32 %s, %s, %s", first, word_of(p, "%ctaid.x"), m.width);
+  ptx_line(p, "mul.wide.u32 %s, %s, %s", step, word_of(p, "%nctaid.x"), m.width);
+  ptx_line(p, "cvt.u64.u32 %s, %s", x, m.x);
+  ptx_place(p, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, first, n);
+  ptx_line(p, "@%s bra %s", is_over, leave);
+  ptx_line(p, "add.s64 %s, %s, %s", m.e, first, x);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", m.is_inside, m.e, n);
+  own_iterations(p, &m);
+  pairs(p, &m);
+  merge_out(p, &m);
+  ptx_line(p, "add.s64 %s, %s, %s", first, first, step);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+}
+
+void ptx_merge_copies(struct printer *p) {
+  p->stack_bytes = RANKS * 8;
+  for (int r = 0; r < p->plan->n_rows; r++)
+    if (p->plan->rows[r].kind == PTX_COPY) merge_row(p, r);
 }

@@ -18,7 +18,7 @@ static const char *block_length(struct printer *p, const struct kir_stmt *blocks
   return p->survey.may_reblock && blocks == p->survey.private_loop ? "$block" : ptx_lin(p, blocks->at[1]);
 }
 
-static const char *n_blocks(struct printer *p, const struct kir_stmt *s) {
+const char *ptx_n_blocks(struct printer *p, const struct kir_stmt *s) {
   const char *b = ptx_own(p, OWN_LONG), *n = ptx_own(p, OWN_LONG);
   ptx_line(p, "max.s64 %s, %s, 1", b, block_length(p, s));
   ptx_line(p, "add.s64 %s, %s, %s", n, ptx_lin(p, s->at[0]), b);
@@ -38,7 +38,7 @@ static struct ptx_range block_range(struct printer *p, int q) {
 
 static struct ptx_range range_of(struct printer *p, const struct kir_stmt *s) {
   if (s->extent == KIR_BLOCK) return block_range(p, s->block_of);
-  return (struct ptx_range){ "0", s->extent == KIR_BLOCKS ? n_blocks(p, s) : ptx_lin(p, s->at[0]) };
+  return (struct ptx_range){ "0", s->extent == KIR_BLOCKS ? ptx_n_blocks(p, s) : ptx_lin(p, s->at[0]) };
 }
 
 /* ---- Instructions, loads, stores ---------------------------------------------------------------------------------------- */
@@ -76,8 +76,9 @@ static void instruction(struct printer *p, const struct kir_stmt *s) {
 static bool meets_others(struct printer *p, int buf) { return p->survey.is_cooperative && p->survey.bufs[buf].is_shared; }
 
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
-  const char *at = ptx_address(p, s->buf, s->at);
-  ptx_load(p, ptx_space(p, s->buf), (weft_dtype)p->k->bufs[s->buf].dtype, ptx_val(p, s->out[0]), at);
+  const char *at = ptx_address(p, s->buf, s->at), *space = ptx_space(p, s->buf);
+  if (p->k->bufs[s->buf].kind == KIR_IN) space = ".global.nc"; /* nobody stores before it: it may go ahead of stores elsewhere */
+  ptx_load(p, space, (weft_dtype)p->k->bufs[s->buf].dtype, ptx_val(p, s->out[0]), at);
   if (!w->lane && meets_others(p, s->buf)) ptx_line(p, "bar.sync 0");
 }
 
@@ -90,6 +91,7 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   p->uses_first |= others != NULL;
   const char *at = ptx_address(p, s->buf, s->at), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
   if (s->op == KIR_SET) ptx_store(p, space, d, at, v);
+  else if (p->survey.in_order && p->survey.bufs[s->buf].private_op != KIR_OPS) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
   if (others) ptx_place(p, others);
   if (meets) ptx_line(p, "bar.sync 0");
@@ -178,12 +180,27 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
 static void serial_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   for (const struct kir_stmt *x = s->body.first; x; x = x->next) {
     if (x->kind == KIR_CARRY) ptx_mov(p, dtype_of(p, x->out[0]), ptx_val(p, x->out[0]), ptx_val(p, x->in[0]));
-    if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_start(p, x);
+    if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_serial_start(p, x);
   }
-  struct head h = open_loop(p, s, range_of(p, s), -1);
-  w.rest = h.next, w.leave = h.leave, w.active = NULL;
+  struct ptx_range r = range_of(p, s);
+  struct head h = open_loop(p, s, r, -1);
+  w.rest = h.next, w.leave = h.leave, w.active = NULL, w.serial = s, w.serial_lo = r.lo;
   ptx_block(p, &s->body, w);
   close_loop(p, s, h);
+  for (const struct kir_stmt *x = s->body.first; x; x = x->next)
+    if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_serial_end(p, x);
+}
+
+/* A fold or prefix of the innermost loop around it. */
+static void fold(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  if (!w->serial) { ptx_accumulate(p, s); return; }
+  const char *position = ptx_val(p, w->serial->var);
+  if (strcmp(w->serial_lo, "0")) {
+    const char *from_lo = ptx_own(p, OWN_LONG);
+    ptx_line(p, "sub.s64 %s, %s, %s", from_lo, position, w->serial_lo);
+    position = from_lo;
+  }
+  ptx_serial_step(p, s, position);
 }
 
 /* All new values are read before any carry changes. */
@@ -206,6 +223,7 @@ static void par_loop(struct printer *p, const struct kir_stmt *s, struct where w
   if (depth > p->survey.grid_depth) depth = p->survey.grid_depth;
   struct head h = open_loop(p, s, range_of(p, s), w.pars < depth ? PTX_ROWS + w.pars : -1);
   w.rest = h.next, w.pars++;
+  if (p->survey.in_order && s == p->survey.private_loop) ptx_copy_of(p, s);
   ptx_block(p, &s->body, w);
   close_loop(p, s, h);
 }
@@ -243,7 +261,8 @@ static const struct kir_stmt *find_prefix(const struct kir_stmt *s) {
 static void statement(struct printer *p, const struct kir_stmt *s, struct where w);
 
 /* The statements from s up to a prefix, for lanes that take part; its values go into its results, which else are empty. */
-static const struct kir_stmt *segment(struct printer *p, const struct kir_stmt *s, struct where w, bool is_first) {
+static const struct kir_stmt *segment(struct printer *p, const struct kir_stmt *s, struct where w, bool is_first,
+                                      const char *position, const char *n) {
   const struct kir_stmt *prefix = find_prefix(s);
   w.rest = ptx_label(p, "rest");
   if (prefix) ptx_start(p, prefix);
@@ -254,7 +273,7 @@ static const struct kir_stmt *segment(struct printer *p, const struct kir_stmt *
     ptx_mov(p, dtype_of(p, prefix->in[i]), ptx_val(p, prefix->out[i]), ptx_val(p, prefix->in[i]));
   ptx_place(p, w.rest);
   if (!prefix) return NULL;
-  ptx_scan(p, prefix);
+  ptx_scan(p, prefix, position, n);
   return prefix->next;
 }
 
@@ -271,17 +290,70 @@ static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct ptx
   ptx_line(p, "@%s bra %s", over, leave);
   ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), tile);
   ptx_line(p, "setp.lt.s64 %s, %s, %s", w.active, ptx_val(p, s->var), r.hi);
+  const char *position = ptx_own(p, OWN_LONG), *n = ptx_own(p, OWN_LONG), *few = ptx_own(p, OWN_WORD);
+  ptx_line(p, "sub.s64 %s, %s, %s", position, tile, r.lo);
+  ptx_line(p, "sub.s64 %s, %s, %s", n, r.hi, tile);
+  ptx_line(p, "min.s64 %s, %s, 32", n, n);
+  ptx_line(p, "cvt.u32.u64 %s, %s", few, n);
   bool is_first = true;
-  for (const struct kir_stmt *x = s->body.first; x; is_first = false) x = segment(p, x, w, is_first);
+  for (const struct kir_stmt *x = s->body.first; x; is_first = false) x = segment(p, x, w, is_first, position, few);
   ptx_line(p, "add.s64 %s, %s, $lanes", tile, tile);
   ptx_line(p, "bra %s", again);
   ptx_place(p, leave);
   for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_end(p, x);
 }
 
+enum { UNROLLED = 4, SHORT = 40 }; /* a body of few statements is written four times: its loads are under way together */
+
+static int length(const struct kir_block *b) {
+  int n = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next) n += s->body.first ? SHORT : 1;
+  return n;
+}
+
+static void one_lane(struct printer *p, const struct kir_stmt *s, struct where w, const char *next) {
+  w.rest = next;
+  load_kept(p, s, w.lo);
+  ptx_block(p, &s->body, w);
+  ptx_place(p, next);
+  ptx_line(p, "add.s64 %s, %s, 32", ptx_val(p, s->var), ptx_val(p, s->var));
+}
+
+/* for (var = from + lane; var < to; var += 32), in each block of the warp */
+static void blocked_loop(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
+  struct ptx_blocks b = ptx_blocks_open(p, s, r.lo, r.hi);
+  const char *var = ptx_val(p, s->var), *own = ptx_own(p, OWN_LONG), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED);
+  const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *leave = ptx_label(p, "leave");
+  int n_checks = p->n_checks;
+  ptx_line(p, "cvt.u64.u32 %s, %s", own, b.lane);
+  ptx_line(p, "add.s64 %s, %s, %s", var, b.from, own);
+  if (length(&s->body) < SHORT) {
+    ptx_place(p, many);
+    ptx_line(p, "add.s64 %s, %s, %d", ahead, var, 32 * (UNROLLED - 1));
+    ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, b.to);
+    ptx_line(p, "@%s bra %s", over, few);
+    for (int i = 0; i < UNROLLED; i++) p->n_checks = n_checks, one_lane(p, s, w, ptx_label(p, "next"));
+    ptx_line(p, "bra %s", many);
+    p->n_checks = n_checks;
+  }
+  ptx_place(p, few);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, b.to);
+  ptx_line(p, "@%s bra %s", over, leave);
+  one_lane(p, s, w, ptx_label(p, "next"));
+  ptx_line(p, "bra %s", few);
+  ptx_place(p, leave);
+  ptx_blocks_close(p, s, &b);
+  ptx_blocks_meet(p, s, &b);
+}
+
 static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   struct ptx_range r = range_of(p, s);
-  w.lane = s, w.lo = r.lo;
+  w.lane = s, w.lo = r.lo, w.serial = NULL;
+  if (p->survey.is_ordered && !find_prefix(s->body.first)) {
+    blocked_loop(p, s, r, w);
+    if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");
+    return;
+  }
   for (const struct kir_stmt *x = s->body.first; x; x = x->next)
     if (x->kind == KIR_FOLD) ptx_start(p, x);
   if (find_prefix(s->body.first)) {
@@ -323,7 +395,7 @@ static void statement(struct printer *p, const struct kir_stmt *s, struct where 
   case KIR_YIELD: ptx_mov(p, dtype_of(p, s->out[0]), ptx_val(p, s->out[0]), ptx_val(p, s->in[0])); break;
   case KIR_NEXT: next(p, s); break;
   case KIR_UNTIL: ptx_line(p, "@%s bra %s", ptx_val(p, s->in[0]), w.leave); break;
-  case KIR_FOLD: case KIR_PREFIX: ptx_accumulate(p, s); break;
+  case KIR_FOLD: case KIR_PREFIX: fold(p, s, &w); break;
   case KIR_KEEP: keep(p, s, &w); break;
   case KIR_CHECK: check(p, s, &w); break;
   default: break; /* carries are set where their loop begins, locals have their place from the start */

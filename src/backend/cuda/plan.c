@@ -58,7 +58,7 @@ static void keep_rows(struct ptx_planner *m, const struct kir_stmt *s, const str
 
 static void buffer_row(struct ptx_planner *m, enum ptx_row_kind kind, int b) {
   const struct kir_buf *buf = &m->k->bufs[b];
-  struct ptx_row *r = add_row(m, kind, b, kir_width((weft_dtype)buf->dtype));
+  struct ptx_row *r = add_row(m, kind, b, kir_width(kir_register_of((weft_dtype)buf->dtype)));
   r->n_dims = buf->rank;
   r->dims = dims(m, buf->rank, buf->dims);
 }
@@ -108,8 +108,10 @@ static void copies(struct ptx_planner *m) {
   const struct kir_stmt *p = m->s->private_loop;
   if (!p || m->why) return;
   for (int i = 0; i < p->n_private && !m->why; i++) buffer_row(m, PTX_COPY, p->private[i].buf);
-  m->plan->has_block = m->s->may_reblock && lin(m, p->at[0], &m->plan->block_n) && lin(m, p->at[1], &m->plan->block_b);
-  if (m->s->may_reblock && !m->plan->has_block && !m->why) m->why = "a length that is known only inside the kernel";
+  bool is_known = lin(m, p->at[0], &m->plan->block_n) && (p->extent != KIR_BLOCKS || lin(m, p->at[1], &m->plan->block_b));
+  m->plan->has_block = m->s->may_reblock;
+  m->plan->in_order = m->s->in_order;
+  if ((m->s->may_reblock || m->s->in_order) && !is_known && !m->why) m->why = "a length that is known only inside the kernel";
 }
 
 const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s) {
@@ -117,13 +119,14 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + k->n_bufs, n_loops = count_loops(&k->body);
   plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args, plan->n_checks = s->n_checks;
   plan->is_cooperative = s->is_cooperative, plan->is_single = s->is_single;
+  plan->is_ordered = s->is_ordered, plan->is_one_warp = s->is_one_warp;
   plan->partial_bytes = (size_t)s->n_partials * 32 * 8;
   plan->rows = take(&m, (size_t)n_rows, sizeof *plan->rows);
   plan->extents = take(&m, (size_t)n_loops, sizeof *plan->extents);
   if (!m.why) bufs(&m);
   if (!m.why) walk(&m, &k->body, NULL, 0);
   copies(&m);
-  plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0) + plan->has_block;
+  plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0) + plan->has_block + 2 * plan->in_order;
   return m.why;
 }
 
@@ -189,6 +192,36 @@ static bool place_rows(const struct user *u, struct ptx_shape *s, int64_t room) 
   return true;
 }
 
+static int64_t power_at_least(int64_t n, int64_t limit) {
+  int64_t x = 1;
+  while (x < n && x < limit) x *= 2;
+  return x;
+}
+
+static int64_t iterations(const struct user *u) {
+  int64_t n = ptx_size(&u->p->block_n, u->sizes, u->args);
+  return parts(n, u->p->block_b.n ? ptx_size(&u->p->block_b, u->sizes, u->args) : 1);
+}
+
+/* The copies of an iteration, one after the other; how they are merged: threads along elements, then along iterations. */
+static bool place_in_order(const struct user *u, struct ptx_shape *s) {
+  int64_t at = 0, elements = 1, all;
+  for (int r = 0; r < u->p->n_rows; r++) {
+    if (u->p->rows[r].kind != PTX_COPY) continue;
+    int64_t bytes = row_bytes(u, &u->p->rows[r]);
+    if (bytes < 0) return false;
+    s->row_at[r] = at;
+    at += bytes;
+    elements = most(elements, bytes / u->p->rows[r].width);
+  }
+  if (__builtin_mul_overflow(at, iterations(u), &all)) return false;
+  s->copy_bytes = (size_t)at, s->copies_bytes = (size_t)all;
+  int64_t x = power_at_least(elements, 32);
+  s->merge_block[0] = (unsigned)x, s->merge_block[1] = (unsigned)(MERGE_THREADS / x), s->merge_block[2] = 1;
+  s->merge_grid[0] = (unsigned)least(parts(elements, x), GRID_X), s->merge_grid[1] = s->merge_grid[2] = 1;
+  return true;
+}
+
 /* Then copies of private outputs, as far as they fit beside. */
 static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room) {
   for (int r = 0; r < u->p->n_rows; r++) {
@@ -198,12 +231,6 @@ static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room
     s->row_at[r] = fits ? (int64_t)s->shared_bytes : -1;
     if (fits) s->shared_bytes += (size_t)bytes;
   }
-}
-
-static int64_t power_at_least(int64_t n, int64_t limit) {
-  int64_t x = 1;
-  while (x < n && x < limit) x *= 2;
-  return x;
 }
 
 /* Threads along lanes, then along rows, so that short lanes still fill a warp. */
@@ -222,13 +249,14 @@ static void spread(const struct user *u, struct ptx_shape *s) {
 
 static bool has_copies(const struct user *u, const struct ptx_shape *s) {
   for (int r = 0; r < u->p->n_rows; r++)
-    if (u->p->rows[r].kind == PTX_COPY && s->row_at[r] >= 0) return true;
+    if (u->p->rows[r].kind == PTX_COPY && s->row_at[r] >= 0 && !u->p->in_order) return true;
   return false;
 }
 
 static void cooperate(const struct user *u, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows, limit = GRID_X;
   int64_t threads = least(ROW_THREADS, (parts(lanes, u->p->is_single ? 1 : LANES_A_THREAD) + 31) / 32 * 32);
+  if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
   if (u->p->has_block) { /* as many blocks as keep the machine busy, but no longer ones than the text has */
     int64_t n = ptx_size(&u->p->block_n, u->sizes, u->args), b = most(1, ptx_size(&u->p->block_b, u->sizes, u->args));
     s->block_length = least(b, most(1, parts(n, (int64_t)BLOCKS_A_PROCESSOR * u->m->n_processors)));
@@ -248,7 +276,8 @@ bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int6
   *s = (struct ptx_shape){ .row_at = arena_take(arena, (size_t)(p->n_rows + 1) * sizeof *s->row_at) };
   int64_t room = (int64_t)m->shared_bytes - (int64_t)p->partial_bytes;
   if (!s->row_at || !place_rows(&u, s, room)) return false;
-  place_copies(&u, s, room);
+  if (!p->in_order) place_copies(&u, s, room);
+  else if (!place_in_order(&u, s)) return false;
   if (p->is_cooperative) cooperate(&u, s);
   else spread(&u, s);
   return true;

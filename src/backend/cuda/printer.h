@@ -10,6 +10,14 @@
 enum { PTX_TUPLE = 8 }; /* values that a fold or prefix may combine at once */
 enum own { OWN_PRED, OWN_HALF, OWN_WORD, OWN_LONG, OWN_KINDS };
 
+/* What an ordered fold or prefix has beside its results. */
+struct ptx_counter {
+  const char *count;               /* of blocks, a word; its bits say which ranks have an entry */
+  const char *inside[PTX_TUPLE], *before[PTX_TUPLE], *has; /* of a prefix: in its block, before it, whether anything was before.
+                                      inside, of a fold along lanes: the entries, of rank k in lane k */
+  int offset;                      /* of a fold along a serial loop: where its entries begin in the stack */
+};
+
 struct printer {
   const struct kir_kernel *k;
   const struct shape_class *shape;
@@ -23,6 +31,8 @@ struct printer {
   bool *base_used;           /* by buffer */
   uint16_t *stride_used;     /* by buffer: a bit an axis */
   const char *(*carry)[PTX_TUPLE]; /* by first result of a prefix over lanes: what came before this tile */
+  struct ptx_counter *counter; /* by first result */
+  int stack_bytes;           /* local memory of a thread */
   int n_own[OWN_KINDS], n_labels, n_checks;
   bool uses_first, is_contended, uses_bool[2], uses_thread[PTX_AXES];
   const char *why;           /* NULL: all is well so far; "": out of memory */
@@ -61,12 +71,22 @@ const char *ptx_stride(struct printer *, int buf, int axis);
 /* reduce.c: folds and prefixes. */
 void ptx_start(struct printer *, const struct kir_stmt *fold);          /* the results are empty */
 void ptx_accumulate(struct printer *, const struct kir_stmt *fold);     /* results = results o values, in this thread */
+/* Folds and prefixes of a serial loop: before it, at an element's position, counted from 0, and behind it. */
+void ptx_serial_start(struct printer *, const struct kir_stmt *);
+void ptx_serial_step(struct printer *, const struct kir_stmt *, const char *position);
+void ptx_serial_end(struct printer *, const struct kir_stmt *);
 void ptx_inline(struct printer *, int fn, const char *const in[], const char *const out[]);
 /* how: "down", "up" or "idx"; by: a distance or a lane; among: the mask of the lanes that take part */
 const char *ptx_shuffle(struct printer *, weft_dtype, const char *how, const char *src, const char *by, const char *among);
 void ptx_meet(struct printer *, const struct kir_stmt *lane_loop);      /* its folds, over all threads of the block */
+/* A lane loop whose folds have an order: blocks of 4096 elements, from .. to, for one warp after the other. */
+struct ptx_blocks { const char *lane, *warp, *n_warps, *n, *shift, *at, *end, *from, *to, *again, *leave; };
+struct ptx_blocks ptx_blocks_open(struct printer *, const struct kir_stmt *lane_loop, const char *lo, const char *hi);
+void ptx_blocks_close(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *);
+void ptx_blocks_meet(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *); /* instead of ptx_meet */
 void ptx_scan_start(struct printer *, const struct kir_stmt *prefix);   /* a prefix over lanes: before its loop, */
-void ptx_scan(struct printer *, const struct kir_stmt *prefix);         /* for a tile of lanes, all threads at once, */
+void ptx_scan(struct printer *, const struct kir_stmt *prefix,           /* for a tile of lanes, all threads at once, */
+              const char *position, const char *n);                     /* .. whose first has that position, n of them, */
 void ptx_scan_end(struct printer *, const struct kir_stmt *prefix);     /* and behind the loop */
 
 /* nest.c: statements. */
@@ -76,6 +96,8 @@ struct where {               /* where in the nest a statement stands */
   const char *rest;          /* lanes that fail a check go here: the end of the block */
   const char *leave;         /* behind the innermost serial loop */
   const char *lo;            /* lane: its first index */
+  const struct kir_stmt *serial; /* the innermost serial loop around it, and its first index */
+  const char *serial_lo;
   const char *active;        /* inside a scanned lane loop: which lanes take part */
 };
 void ptx_block(struct printer *, const struct kir_block *, struct where);
@@ -84,5 +106,9 @@ void ptx_block(struct printer *, const struct kir_block *, struct where);
 void ptx_copies_begin(struct printer *);  /* a neutral copy of each, where the launch gave it room */
 void ptx_copies_end(struct printer *);    /* combines the copies into the outputs */
 void ptx_empty_outputs(struct printer *); /* the body of the entry that comes before */
+void ptx_copy_of(struct printer *, const struct kir_stmt *private_loop); /* in order: neutral copies of this iteration */
+void ptx_combine_own(struct printer *, int buf, enum kir_op, const char *address, const char *src); /* in such a copy */
+void ptx_merge_copies(struct printer *);  /* the body of the entry that comes behind */
+const char *ptx_n_blocks(struct printer *, const struct kir_stmt *loop); /* nest.c: iterations of a loop over blocks */
 
 #endif

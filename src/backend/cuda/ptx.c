@@ -125,6 +125,7 @@ static void params(struct printer *p, struct text *out) {
   if (p->plan->n_rows) param(out, "u64", "q_scratch_bytes");
   for (int r = 0; r < p->plan->n_rows; r++) param(out, "s64", "q_row%d", r);
   if (p->plan->has_block) param(out, "s64", "q_block");
+  if (p->plan->in_order) param(out, "u64", "q_copies"), param(out, "s64", "q_copy_bytes");
 }
 
 /* ---- What the statements use ----------------------------------------------------------------------------------------------- */
@@ -155,6 +156,7 @@ static void declare_own(struct printer *p, struct text *out) {
   static const char *const types[OWN_KINDS] = { "pred", "b16", "b32", "b64" };
   for (int k = 0; k < OWN_KINDS; k++)
     if (p->n_own[k]) text_addf(out, "\t.reg .%s $%c<%d>;\n", types[k], "phwd"[k], p->n_own[k]);
+  if (p->stack_bytes) text_addf(out, "\t.local .align 8 .b8 stack[%d];\n", p->stack_bytes);
 }
 
 static void declare(struct printer *p, struct text *out) {
@@ -214,6 +216,7 @@ static void row_addresses(struct printer *p, struct text *out) {
   for (int r = 0; r < p->plan->n_rows; r++) {
     const struct ptx_row *row = &p->plan->rows[r];
     text_addf(out, "\t.reg .b64 $row%d;\n\tld.param.s64 $row%d, [q_row%d];\n", r, r, r);
+    if (row->kind == PTX_COPY && p->plan->in_order) continue;
     if (row->kind == PTX_COPY) text_addf(out, "\t.reg .pred $in_place%d;\n\tsetp.lt.s64 $in_place%d, $row%d, 0;\n", r, r, r);
     text_addf(out, "\tadd.s64 $row%d, $row%d, %s;\n", r, r, row->kind == PTX_COPY ? "$shared" : "$memory");
     if (row->kind == PTX_LOCAL && p->base_used[row->of]) text_addf(out, "\tmov.u64 %s, $row%d;\n", p->base[row->of], r);
@@ -252,7 +255,8 @@ static bool printer_begin(struct printer *p) {
   p->base_used = arena_take(p->arena, n_bufs * sizeof *p->base_used);
   p->stride_used = arena_take(p->arena, n_bufs * sizeof *p->stride_used);
   p->carry = arena_take(p->arena, n_vals * sizeof *p->carry);
-  if (!p->reg || !p->base || !p->is_used || !p->base_used || !p->stride_used || !p->carry) return ptx_refuse(p, ""), false;
+  p->counter = arena_take(p->arena, n_vals * sizeof *p->counter);
+  if (!p->reg || !p->base || !p->is_used || !p->base_used || !p->stride_used || !p->carry || !p->counter) return ptx_refuse(p, ""), false;
   name_all(p);
   return !p->why;
 }
@@ -302,11 +306,13 @@ static void heading(struct printer *p, struct text *out) {
   comment(p->k, out);
   text_add(out, "\n.version 7.0\n.target sm_80\n.address_size 64\n\n");
   if (p->plan->partial_bytes) text_addf(out, ".shared .align 8 .b8 partials[%zu];\n", p->plan->partial_bytes);
+  if (p->plan->in_order) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGE_THREADS * 8);
   if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
   if (printer_begin(p)) tables(p, out);
 }
 
 static bool has_private_out(const struct kir_kernel *k, const struct survey *s) {
+  if (s->in_order) return false;
   for (int b = 0; b < k->n_bufs; b++)
     if (s->bufs[b].private_op != KIR_OPS && k->bufs[b].kind == KIR_OUT) return true;
   return false;
@@ -320,6 +326,7 @@ static struct printer again(const struct printer *p) {
 static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan) {
   plan->entry = ptx_textf(p, "weft_%s", p->k->name);
   plan->init = has_private_out(p->k, &p->survey) ? ptx_textf(p, "weft_%s_empty", p->k->name) : NULL;
+  plan->merge = p->survey.in_order ? ptx_textf(p, "weft_%s_merge", p->k->name) : NULL;
   heading(p, out);
   struct printer main = again(p), init;
   if (!main.why) entry(&main, out, plan->entry, main_body, true);
@@ -327,7 +334,9 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   init = again(&main);
   init.survey.is_cooperative = false; /* any number of threads, which never meet */
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
-  p->why = init.why;
+  struct printer merge = again(&init);
+  if (plan->merge && !merge.why) entry(&merge, out, plan->merge, ptx_merge_copies, false);
+  p->why = merge.why;
 }
 
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, struct ptx_plan *plan,

@@ -6,8 +6,7 @@
  *   by shuffles and shared memory, kept rows and locals lie in shared memory or, if too long, in a scratch buffer.
  * Every loop is strided by the size of the grid along its axis, so the plan decides speed, not results.
  *
- * Elementwise results, carried loops, max, min and integers have the bits of the vm. Sums and products of floats have
- * their own order; those that meet in memory (combining stores, private) have none at all. */
+ * Results have the bits of the vm. Sums and products of floats that meet in memory through loaded subscripts have no order. */
 #ifndef WEFT_PTX_H
 #define WEFT_PTX_H
 #include "backend/backend.h"
@@ -39,20 +38,25 @@ struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the scratch buffer (0: rows lie in
  * shared memory) and the bytes a block has of it; the offset of every row (a copy: -1, combine in place); the length
- * of a block of the private loop. */
+ * of a block of the private loop; the copies of iterations, and the bytes of one. */
 struct ptx_plan {
   struct arena *arena;
-  const char *entry, *init; /* init: NULL, or an entry to launch before, which empties private outputs */
+  const char *entry, *init, *merge; /* NULL, or: init, to launch before, empties private outputs; merge, behind, combines the copies
+                               of iterations into them, by blocks of MERGE_THREADS */
   bool is_cooperative, is_single; /* single: one block of threads */
+  bool is_ordered, is_one_warp;   /* lanes go to warps by blocks of 4096, or all of them to one */
   int n_bufs, n_sizes, n_args, n_checks, n_extents, n_rows, n_params;
   struct ptx_buf *bufs;
   struct ptx_extent *extents;
   struct ptx_row *rows;
   bool is_contended;        /* threads may compete for one place with exchanges: each one that fails costs the others time */
   bool has_block;           /* the length of private blocks may be chosen */
-  struct ptx_lin block_n, block_b;
+  bool in_order;            /* every iteration of the private loop has copies of its own, in memory */
+  struct ptx_lin block_n, block_b; /* of the private loop; blocks of 1 where it has none */
   size_t partial_bytes;     /* static shared memory */
 };
+
+enum { MERGE_THREADS = 256 };
 
 struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may have */ };
 
@@ -60,6 +64,8 @@ struct ptx_machine { int n_processors; size_t shared_bytes; /* most a block may 
 struct ptx_shape {
   unsigned grid[3], block[3];
   size_t shared_bytes, scratch_bytes, row_bytes; /* scratch in all, and a block's part of it */
+  size_t copy_bytes, copies_bytes; /* in_order: the copies of an iteration, and of all */
+  unsigned merge_grid[3], merge_block[3];
   int64_t *row_at;          /* by row; in the arena given */
   int64_t block_length;
 };

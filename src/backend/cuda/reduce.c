@@ -1,13 +1,22 @@
-/* reduce.c -- folds and prefixes: in one thread, and over the threads of a block.
+/* reduce.c -- folds and prefixes: in one thread, and over the threads of a block, in the order of docs/kir.md section 6.
  *
- * A fold of a lane loop is accumulated by each thread over its lanes, then combined down each warp by shuffles; the
- * partial results of the warps meet in shared memory, and every warp combines them again, in the same order, so that all
- * threads hold the same bits and may branch on them. */
+ * Along lanes a warp takes 4096 elements at a time, lane l those of accumulator l; their tree goes down by shuffles. The blocks
+ * of a warp are an aligned power of two, so that they are a node of the tree of blocks: the warp counts them, entry k of its
+ * counter in lane k. What the warps have found meets in shared memory, and every warp combines it again in the same order, so
+ * that all threads hold the same bits and may branch on them. Along a serial loop each thread has a counter of its own, in
+ * local memory. Where no order can be seen (integers, min, max) elements are dealt to all threads and nothing is counted. */
 #include "backend/cuda/printer.h"
 
 enum { SLOT = 32 * 8 }; /* bytes of `partials` for one value: a place a warp */
+enum { LEVELS = 48 };   /* of a thread's counter: more blocks than anybody has elements */
 
 static weft_dtype dtype_of(struct printer *p, int v) { return (weft_dtype)p->k->vals[v].dtype; }
+
+/* Integers, min and max are the same in any order; sums and products of floats and what a fn does are not. */
+bool ptx_is_ordered(const struct kir_kernel *k, const struct kir_stmt *s) {
+  return s->op == KIR_CALL || ((s->op == KIR_ADD || s->op == KIR_MUL) && kir_is_float((weft_dtype)k->vals[s->out[0]].dtype));
+}
+
 void ptx_inline(struct printer *p, int fn, const char *const in[], const char *const out[]) {
   const struct kir_fn *f = &p->k->fns[fn];
   for (int i = 0; i < f->n_param; i++) ptx_mov(p, dtype_of(p, f->param[i]), ptx_val(p, f->param[i]), in[i]);
@@ -53,6 +62,158 @@ void ptx_accumulate(struct printer *p, const struct kir_stmt *s) {
   results(p, s, r);
   for (int i = 0; i < s->n_out; i++) v[i] = ptx_val(p, s->in[i]);
   combine(p, s, r, v, r);
+}
+
+static void fresh(struct printer *p, const struct kir_stmt *s, const char *r[PTX_TUPLE]) {
+  for (int i = 0; i < s->n_out; i++) r[i] = ptx_own_of(p, dtype_of(p, s->out[i]));
+}
+
+static void copy(struct printer *p, const struct kir_stmt *s, const char *const to[], const char *const from[]) {
+  for (int i = 0; i < s->n_out; i++) ptx_mov(p, dtype_of(p, s->out[i]), to[i], from[i]);
+}
+
+/* ---- Along a serial loop ------------------------------------------------------------------------------------------------ */
+
+static struct ptx_counter *counter_of(struct printer *p, const struct kir_stmt *s) { return &p->counter[s->out[0]]; }
+
+static const char *stack(struct printer *p, const struct kir_stmt *s) {
+  const char *at = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mov.u64 %s, stack", at);
+  if (counter_of(p, s)->offset) ptx_line(p, "add.u64 %s, %s, %d", at, at, counter_of(p, s)->offset);
+  return at;
+}
+
+/* Entries are words of 8 bytes, those of a tuple side by side. */
+static void get_entry(struct printer *p, const struct kir_stmt *s, const char *at, const char *const to[]) {
+  for (int i = 0; i < s->n_out; i++) {
+    weft_dtype d = dtype_of(p, s->out[i]);
+    const char *w = d == WEFT_BOOL ? ptx_own(p, OWN_WORD) : to[i];
+    ptx_line(p, "ld.local.%s %s, [%s+%d]", d == WEFT_BOOL ? "u32" : ptx_bits(d), w, at, 8 * i);
+    if (d == WEFT_BOOL) ptx_line(p, "setp.ne.u32 %s, %s, 0", to[i], w);
+  }
+}
+
+static void put_entry(struct printer *p, const struct kir_stmt *s, const char *at, const char *const from[]) {
+  for (int i = 0; i < s->n_out; i++) {
+    weft_dtype d = dtype_of(p, s->out[i]);
+    const char *w = from[i];
+    if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", w = ptx_own(p, OWN_WORD), from[i]);
+    ptx_line(p, "st.local.%s [%s+%d], %s", d == WEFT_BOOL ? "u32" : ptx_bits(d), at, 8 * i, w);
+  }
+}
+
+void ptx_serial_start(struct printer *p, const struct kir_stmt *s) {
+  struct ptx_counter *c = counter_of(p, s);
+  ptx_start(p, s);
+  if (!ptx_is_ordered(p->k, s) || !fits(p, s)) return;
+  if (s->kind == KIR_PREFIX) {
+    fresh(p, s, c->inside);
+    fresh(p, s, c->before);
+    c->has = ptx_own(p, OWN_PRED);
+    return;
+  }
+  c->count = ptx_own(p, OWN_WORD);
+  c->offset = p->stack_bytes;
+  p->stack_bytes += LEVELS * 8 * s->n_out;
+  ptx_line(p, "mov.u32 %s, 0", c->count);
+}
+
+/* The results join the counter: while the newest entry is of the same rank they are combined with it, older on the left. */
+static void push(struct printer *p, const struct kir_stmt *s) {
+  const struct ptx_counter *c = counter_of(p, s);
+  const char *r[PTX_TUPLE], *older[PTX_TUPLE], *at = stack(p, s), *rest = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD),
+             *is_free = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *put = ptx_label(p, "put");
+  results(p, s, r);
+  fresh(p, s, older);
+  ptx_line(p, "mov.u32 %s, %s", rest, c->count);
+  ptx_place(p, again);
+  ptx_line(p, "and.b32 %s, %s, 1", bit, rest);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is_free, bit);
+  ptx_line(p, "@%s bra %s", is_free, put);
+  get_entry(p, s, at, older);
+  combine(p, s, older, r, r);
+  ptx_line(p, "add.u64 %s, %s, %d", at, at, 8 * s->n_out);
+  ptx_line(p, "shr.u32 %s, %s, 1", rest, rest);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, put);
+  put_entry(p, s, at, r);
+  ptx_line(p, "add.u32 %s, %s, 1", c->count, c->count);
+}
+
+/* results = what the counter holds o results, from the newest entry to the oldest. */
+static void total(struct printer *p, const struct kir_stmt *s) {
+  const struct ptx_counter *c = counter_of(p, s);
+  const char *r[PTX_TUPLE], *older[PTX_TUPLE], *at = stack(p, s), *rest = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD),
+             *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *skip = ptx_label(p, "skip"), *done = ptx_label(p, "total");
+  results(p, s, r);
+  fresh(p, s, older);
+  ptx_line(p, "mov.u32 %s, %s", rest, c->count);
+  ptx_place(p, again);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, rest);
+  ptx_line(p, "@%s bra %s", is, done);
+  ptx_line(p, "and.b32 %s, %s, 1", bit, rest);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, bit);
+  ptx_line(p, "@%s bra %s", is, skip);
+  get_entry(p, s, at, older);
+  combine(p, s, older, r, r);
+  ptx_place(p, skip);
+  ptx_line(p, "add.u64 %s, %s, %d", at, at, 8 * s->n_out);
+  ptx_line(p, "shr.u32 %s, %s, 1", rest, rest);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, done);
+}
+
+/* Whether the position begins a block that is not the first. */
+static const char *begins(struct printer *p, const char *position, int block, const char *is_first) {
+  const char *low = ptx_own(p, OWN_LONG);
+  ptx_line(p, "and.b64 %s, %s, %d", low, position, block - 1);
+  ptx_line(p, "setp.eq.s64 %s, %s, 0", is_first, low);
+  const char *is = ptx_own(p, OWN_PRED);
+  ptx_line(p, "setp.ne.and.s64 %s, %s, 0, %s", is, position, is_first);
+  return is;
+}
+
+static void serial_fold(struct printer *p, const struct kir_stmt *s, const char *position) {
+  const char *within = ptx_label(p, "within");
+  const char *is = begins(p, position, KIR_COLUMN_BLOCK, ptx_own(p, OWN_PRED));
+  ptx_line(p, "@!%s bra %s", is, within);
+  push(p, s);
+  ptx_start(p, s);
+  ptx_place(p, within);
+  ptx_accumulate(p, s);
+}
+
+/* Inside a block in order, the first element alone; then what came before the block, if anything did. */
+static void serial_prefix(struct printer *p, const struct kir_stmt *s, const char *position) {
+  const struct ptx_counter *c = counter_of(p, s);
+  const char *r[PTX_TUPLE], *v[PTX_TUPLE], *is_first = ptx_own(p, OWN_PRED), *within = ptx_label(p, "within"),
+             *both = ptx_label(p, "both"), *done = ptx_label(p, "done");
+  results(p, s, r);
+  for (int i = 0; i < s->n_out; i++) v[i] = ptx_val(p, s->in[i]);
+  (void)begins(p, position, KIR_ROW_BLOCK, is_first);
+  ptx_line(p, "@!%s bra %s", is_first, within);
+  ptx_line(p, "setp.ne.s64 %s, %s, 0", c->has, position);
+  copy(p, s, c->before, r);
+  copy(p, s, c->inside, v);
+  ptx_line(p, "bra %s", both);
+  ptx_place(p, within);
+  combine(p, s, c->inside, v, c->inside);
+  ptx_place(p, both);
+  copy(p, s, r, c->inside);
+  ptx_line(p, "@!%s bra %s", c->has, done);
+  combine(p, s, c->before, c->inside, r);
+  ptx_place(p, done);
+}
+
+void ptx_serial_step(struct printer *p, const struct kir_stmt *s, const char *position) {
+  if (!ptx_is_ordered(p->k, s)) { ptx_accumulate(p, s); return; }
+  if (!fits(p, s)) return;
+  if (s->kind == KIR_PREFIX) serial_prefix(p, s, position);
+  else serial_fold(p, s, position);
+}
+
+void ptx_serial_end(struct printer *p, const struct kir_stmt *s) {
+  if (s->kind == KIR_FOLD && ptx_is_ordered(p->k, s) && fits(p, s)) total(p, s);
 }
 
 /* ---- Between threads --------------------------------------------------------------------------------------------------- */
@@ -122,7 +283,14 @@ static const struct kir_stmt *next_fold(const struct kir_stmt *s) {
 
 #define FOLDS(s, loop) (const struct kir_stmt *s = next_fold((loop)->body.first); s; s = next_fold(s->next))
 
-/* Lane 0 of each warp ends up with the fold of its warp. */
+/* to = if ? from : to */
+static void take_if(struct printer *p, const struct kir_stmt *s, const char *if_,
+                    const char *const from[], const char *const to[]) {
+  for (int i = 0; i < s->n_out; i++)
+    ptx_line(p, "@%s mov.%s %s, %s", if_, ptx_type(dtype_of(p, s->out[i])), to[i], from[i]);
+}
+
+/* Lane 0 of each warp ends up with the fold of its warp, as the tree of the accumulators says. */
 static void fold_warp(struct printer *p, const struct kir_stmt *loop) {
   const char *by = ptx_own(p, OWN_WORD), *more = ptx_own(p, OWN_PRED), *down = ptx_label(p, "down");
   ptx_line(p, "mov.u32 %s, 16", by);
@@ -136,6 +304,27 @@ static void fold_warp(struct printer *p, const struct kir_stmt *loop) {
   ptx_line(p, "shr.u32 %s, %s, 1", by, by);
   ptx_line(p, "setp.ne.u32 %s, %s, 0", more, by);
   ptx_line(p, "@%s bra %s", more, down);
+}
+
+/* Lane 0 ends up with the n first lanes' values as a counter combines them: neighbours, then pairs of them .. */
+static void fold_pairs(struct printer *p, const struct kir_stmt *loop, const char *lane, const char *n) {
+  const char *by = ptx_own(p, OWN_WORD), *more = ptx_own(p, OWN_PRED), *has = ptx_own(p, OWN_PRED), *other_lane = ptx_own(p, OWN_WORD);
+  const char *pairs = ptx_label(p, "pairs");
+  ptx_line(p, "mov.u32 %s, 1", by);
+  ptx_place(p, pairs);
+  ptx_line(p, "add.u32 %s, %s, %s", other_lane, lane, by);
+  ptx_line(p, "setp.lt.u32 %s, %s, %s", has, other_lane, n);
+  for FOLDS(s, loop) {
+    const char *r[PTX_TUPLE], *other[PTX_TUPLE], *both[PTX_TUPLE];
+    results(p, s, r);
+    fresh(p, s, both);
+    for (int i = 0; i < s->n_out; i++) other[i] = shuffle(p, dtype_of(p, s->out[i]), "down", r[i], by);
+    combine(p, s, r, other, both);
+    take_if(p, s, has, both, r);
+  }
+  ptx_line(p, "shl.b32 %s, %s, 1", by, by);
+  ptx_line(p, "setp.lt.u32 %s, %s, %s", more, by, n);
+  ptx_line(p, "@%s bra %s", more, pairs);
 }
 
 static void put_all(struct printer *p, const struct kir_stmt *loop, const char *if_, const char *at) {
@@ -161,19 +350,149 @@ static void broadcast(struct printer *p, const struct kir_stmt *loop) {
     }
 }
 
+/* What the first n warps have found, in every thread. */
+static void meet_warps(struct printer *p, const struct kir_stmt *loop, const struct thread *t, const char *n) {
+  const char *is_first = ptx_own(p, OWN_PRED), *has_warp = ptx_own(p, OWN_PRED);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is_first, t->lane);
+  put_all(p, loop, is_first, place(p, t->warp));
+  ptx_line(p, "bar.sync 0");
+  ptx_line(p, "setp.lt.u32 %s, %s, %s", has_warp, t->lane, n);
+  get_all(p, loop, has_warp, place(p, t->lane));
+  fold_pairs(p, loop, t->lane, n);
+  broadcast(p, loop);
+  ptx_line(p, "bar.sync 0");
+}
+
 void ptx_meet(struct printer *p, const struct kir_stmt *loop) {
   if (!next_fold(loop->body.first) || p->why) return;
   struct thread t = thread(p);
-  const char *is_first = ptx_own(p, OWN_PRED), *has_warp = ptx_own(p, OWN_PRED);
   fold_warp(p, loop);
-  ptx_line(p, "setp.eq.u32 %s, %s, 0", is_first, t.lane);
-  put_all(p, loop, is_first, place(p, t.warp));
-  ptx_line(p, "bar.sync 0");
-  ptx_line(p, "setp.lt.u32 %s, %s, %s", has_warp, t.lane, t.n_warps);
-  get_all(p, loop, has_warp, place(p, t.lane));
-  fold_warp(p, loop);
-  broadcast(p, loop);
-  ptx_line(p, "bar.sync 0");
+  meet_warps(p, loop, &t, t.n_warps);
+}
+
+/* ---- Blocks of lanes ---------------------------------------------------------------------------------------------------- */
+
+/* A warp takes 2^shift blocks of 4096 elements, as few as the warps together need: they are a power of two. */
+struct ptx_blocks ptx_blocks_open(struct printer *p, const struct kir_stmt *loop, const char *lo, const char *hi) {
+  struct thread t = thread(p);
+  struct ptx_blocks b = { .lane = t.lane, .warp = t.warp, .n_warps = t.n_warps, .n = ptx_own(p, OWN_WORD), .shift = ptx_own(p, OWN_WORD),
+                          .at = ptx_own(p, OWN_WORD), .end = ptx_own(p, OWN_WORD), .from = ptx_own(p, OWN_LONG), .to = ptx_own(p, OWN_LONG),
+                          .again = ptx_label(p, "block"), .leave = ptx_label(p, "leave") };
+  const char *n = ptx_own(p, OWN_LONG), *log = ptx_own(p, OWN_WORD), *over = ptx_own(p, OWN_PRED);
+  ptx_line(p, "sub.s64 %s, %s, %s", n, hi, lo);
+  ptx_line(p, "max.s64 %s, %s, 0", n, n);
+  ptx_line(p, "add.s64 %s, %s, %d", n, n, KIR_ROW_BLOCK - 1);
+  ptx_line(p, "shr.u64 %s, %s, 12", n, n);
+  ptx_line(p, "cvt.u32.u64 %s, %s", b.n, n);
+  ptx_line(p, "sub.u32 %s, %s, 1", b.shift, b.n);
+  ptx_line(p, "bfind.u32 %s, %s", b.shift, b.shift); /* -1 of one block */
+  ptx_line(p, "add.u32 %s, %s, 1", b.shift, b.shift);
+  ptx_line(p, "bfind.u32 %s, %s", log, b.n_warps);
+  ptx_line(p, "sub.s32 %s, %s, %s", b.shift, b.shift, log);
+  ptx_line(p, "max.s32 %s, %s, 0", b.shift, b.shift);
+  ptx_line(p, "shl.b32 %s, %s, %s", b.at, b.warp, b.shift);
+  ptx_line(p, "shl.b32 %s, 1, %s", b.end, b.shift);
+  ptx_line(p, "add.u32 %s, %s, %s", b.end, b.end, b.at);
+  ptx_line(p, "min.u32 %s, %s, %s", b.end, b.end, b.n);
+  for FOLDS(s, loop) {
+    struct ptx_counter *c = counter_of(p, s);
+    if (!fits(p, s)) return b;
+    fresh(p, s, c->inside);
+    ptx_line(p, "mov.u32 %s, 0", c->count = ptx_own(p, OWN_WORD));
+    ptx_start(p, s);
+  }
+  ptx_place(p, b.again);
+  ptx_line(p, "setp.ge.u32 %s, %s, %s", over, b.at, b.end);
+  ptx_line(p, "@%s bra %s", over, b.leave);
+  ptx_line(p, "mul.wide.u32 %s, %s, %d", b.from, b.at, KIR_ROW_BLOCK);
+  ptx_line(p, "add.s64 %s, %s, %s", b.from, b.from, lo);
+  ptx_line(p, "add.s64 %s, %s, %d", b.to, b.from, KIR_ROW_BLOCK);
+  ptx_line(p, "min.s64 %s, %s, %s", b.to, b.to, hi);
+  for FOLDS(s, loop) ptx_start(p, s);
+  return b;
+}
+
+static void from_lane(struct printer *p, const struct kir_stmt *s, const char *const of[], const char *lane, const char *to[]) {
+  for (int i = 0; i < s->n_out; i++) to[i] = shuffle(p, dtype_of(p, s->out[i]), "idx", of[i], lane);
+}
+
+/* The value of a block, in lane 0, joins the counter of the warp, whose entry of rank k is in lane k. */
+static void push_warp(struct printer *p, const struct kir_stmt *s, const char *lane) {
+  const struct ptx_counter *c = counter_of(p, s);
+  const char *r[PTX_TUPLE], *whole[PTX_TUPLE], *older[PTX_TUPLE], *k = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD),
+             *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *put = ptx_label(p, "put");
+  results(p, s, r);
+  from_lane(p, s, r, "0", whole);
+  copy(p, s, r, whole);
+  ptx_line(p, "mov.u32 %s, 0", k);
+  ptx_place(p, again);
+  ptx_line(p, "shr.u32 %s, %s, %s", bit, c->count, k);
+  ptx_line(p, "and.b32 %s, %s, 1", bit, bit);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, bit);
+  ptx_line(p, "@%s bra %s", is, put);
+  from_lane(p, s, c->inside, k, older);
+  combine(p, s, older, r, r);
+  ptx_line(p, "add.u32 %s, %s, 1", k, k);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, put);
+  ptx_line(p, "setp.eq.u32 %s, %s, %s", is, lane, k);
+  take_if(p, s, is, r, c->inside);
+  ptx_line(p, "add.u32 %s, %s, 1", c->count, c->count);
+}
+
+void ptx_blocks_close(struct printer *p, const struct kir_stmt *loop, const struct ptx_blocks *b) {
+  if (next_fold(loop->body.first)) fold_warp(p, loop);
+  for FOLDS(s, loop) push_warp(p, s, b->lane);
+  ptx_line(p, "add.u32 %s, %s, 1", b->at, b->at);
+  ptx_line(p, "bra %s", b->again);
+  ptx_place(p, b->leave);
+}
+
+/* Lanes of a warp's counter, the lowest first: that of the newest entry. */
+static void lowest(struct printer *p, const char *rest, const char *bit, const char *k) {
+  ptx_line(p, "sub.u32 %s, 0, %s", bit, rest);
+  ptx_line(p, "and.b32 %s, %s, %s", bit, bit, rest);
+  ptx_line(p, "bfind.u32 %s, %s", k, bit);
+  ptx_line(p, "xor.b32 %s, %s, %s", rest, rest, bit);
+}
+
+/* The results of a warp, from the newest entry of its counter to the oldest; the start value if there is none. */
+static void total_warp(struct printer *p, const struct kir_stmt *s) {
+  const struct ptx_counter *c = counter_of(p, s);
+  const char *r[PTX_TUPLE], *older[PTX_TUPLE], *rest = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD), *k = ptx_own(p, OWN_WORD),
+             *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *done = ptx_label(p, "total");
+  results(p, s, r);
+  ptx_start(p, s);
+  ptx_line(p, "mov.u32 %s, %s", rest, c->count);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, rest);
+  ptx_line(p, "@%s bra %s", is, done);
+  lowest(p, rest, bit, k);
+  from_lane(p, s, c->inside, k, older);
+  copy(p, s, r, older);
+  ptx_place(p, again);
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is, rest);
+  ptx_line(p, "@%s bra %s", is, done);
+  lowest(p, rest, bit, k);
+  from_lane(p, s, c->inside, k, older);
+  combine(p, s, older, r, r);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, done);
+}
+
+/* One warp has everything by itself. */
+void ptx_blocks_meet(struct printer *p, const struct kir_stmt *loop, const struct ptx_blocks *b) {
+  struct thread t = { .lane = b->lane, .warp = b->warp, .n_warps = b->n_warps };
+  const char *n = ptx_own(p, OWN_WORD), *is_alone = ptx_own(p, OWN_PRED), *met = ptx_label(p, "met");
+  if (!next_fold(loop->body.first) || p->why) return;
+  for FOLDS(s, loop) total_warp(p, s);
+  ptx_line(p, "setp.eq.u32 %s, %s, 1", is_alone, b->n_warps);
+  ptx_line(p, "@%s bra %s", is_alone, met);
+  ptx_line(p, "max.u32 %s, %s, 1", n, b->n);
+  ptx_line(p, "sub.u32 %s, %s, 1", n, n);
+  ptx_line(p, "shr.u32 %s, %s, %s", n, n, b->shift);
+  ptx_line(p, "add.u32 %s, %s, 1", n, n);
+  meet_warps(p, loop, &t, n);
+  ptx_place(p, met);
 }
 
 /* ---- Prefixes over lanes ------------------------------------------------------------------------------------------------ */
@@ -183,22 +502,16 @@ void ptx_scan_start(struct printer *p, const struct kir_stmt *s) {
     weft_dtype d = dtype_of(p, s->out[i]);
     ptx_mov(p, d, p->carry[s->out[0]][i] = ptx_own_of(p, d), start(p, s, i));
   }
+  struct ptx_counter *c = counter_of(p, s);
+  if (!ptx_is_ordered(p->k, s) || !fits(p, s)) return;
+  fresh(p, s, c->inside);
+  fresh(p, s, c->before);
+  c->has = ptx_own(p, OWN_PRED);
 }
 
 void ptx_scan_end(struct printer *p, const struct kir_stmt *s) {
   for (int i = 0; i < s->n_out && fits(p, s); i++)
     ptx_mov(p, dtype_of(p, s->out[i]), ptx_val(p, s->out[i]), p->carry[s->out[0]][i]);
-}
-
-static void fresh(struct printer *p, const struct kir_stmt *s, const char *r[PTX_TUPLE]) {
-  for (int i = 0; i < s->n_out; i++) r[i] = ptx_own_of(p, dtype_of(p, s->out[i]));
-}
-
-/* to = if ? from : to */
-static void take_if(struct printer *p, const struct kir_stmt *s, const char *if_,
-                    const char *const from[], const char *const to[]) {
-  for (int i = 0; i < s->n_out; i++)
-    ptx_line(p, "@%s mov.%s %s, %s", if_, ptx_type(dtype_of(p, s->out[i])), to[i], from[i]);
 }
 
 /* r[lane] = r[0] o .. o r[lane], in each warp: distances 1, 2, 4, 8, 16 */
@@ -235,10 +548,50 @@ static void scan_warps(struct printer *p, const struct kir_stmt *s, const struct
   ptx_line(p, "@%s bra %s", more, next);
 }
 
+/* One warp and 32 elements from position on: in order inside a block, then what came before it. What lanes beyond the last element
+ * have does not matter, as nothing follows them. */
+static void scan_in_order(struct printer *p, const struct kir_stmt *s, const char *position, const char *n) {
+  const struct ptx_counter *c = counter_of(p, s);
+  const char *r[PTX_TUPLE], *next[PTX_TUPLE], *mine[PTX_TUPLE], *last[PTX_TUPLE], *is_first = ptx_own(p, OWN_PRED), *is = ptx_own(p, OWN_PRED),
+             *lane = ptx_own(p, OWN_WORD), *k = ptx_own(p, OWN_WORD), *again = ptx_label(p, "element"), *within = ptx_label(p, "within"),
+             *opened = ptx_label(p, "opened"), *alone = ptx_label(p, "alone");
+  results(p, s, r);
+  fresh(p, s, mine);
+  ptx_line(p, "mov.u32 %s, %%laneid", lane);
+  (void)begins(p, position, KIR_ROW_BLOCK, is_first);
+  from_lane(p, s, r, "0", next);
+  ptx_line(p, "@!%s bra %s", is_first, within);
+  ptx_line(p, "setp.ne.s64 %s, %s, 0", c->has, position);
+  copy(p, s, c->before, p->carry[s->out[0]]);
+  copy(p, s, c->inside, next);
+  ptx_line(p, "bra %s", opened);
+  ptx_place(p, within);
+  combine(p, s, c->inside, next, c->inside);
+  ptx_place(p, opened);
+  copy(p, s, mine, c->inside);
+  ptx_line(p, "mov.u32 %s, 1", k);
+  ptx_place(p, again);
+  from_lane(p, s, r, k, next);
+  combine(p, s, c->inside, next, c->inside);
+  ptx_line(p, "setp.eq.u32 %s, %s, %s", is, lane, k);
+  take_if(p, s, is, c->inside, mine);
+  ptx_line(p, "add.u32 %s, %s, 1", k, k);
+  ptx_line(p, "setp.lt.u32 %s, %s, 32", is, k);
+  ptx_line(p, "@%s bra %s", is, again);
+  copy(p, s, r, mine);
+  ptx_line(p, "@!%s bra %s", c->has, alone);
+  combine(p, s, c->before, mine, r);
+  ptx_place(p, alone);
+  ptx_line(p, "sub.u32 %s, %s, 1", k, n);
+  from_lane(p, s, r, k, last);
+  copy(p, s, p->carry[s->out[0]], last);
+}
+
 /* The results hold this lane's values, or the start value where no lane is; they become the running values. */
-void ptx_scan(struct printer *p, const struct kir_stmt *s) {
+void ptx_scan(struct printer *p, const struct kir_stmt *s, const char *position, const char *n) {
   const char *r[PTX_TUPLE], *offset[PTX_TUPLE], *is_last = ptx_own(p, OWN_PRED);
   if (!fits(p, s)) return;
+  if (ptx_is_ordered(p->k, s)) { scan_in_order(p, s, position, n); return; }
   struct thread t = thread(p);
   results(p, s, r);
   fresh(p, s, offset);

@@ -9,7 +9,7 @@
 struct code {
   struct gpu *gpu;
   struct cuda_module *module;
-  struct cuda_entry *main, *init;
+  struct cuda_entry *main, *init, *merge;
   struct ptx_plan plan;
   struct text ptx;
 };
@@ -28,6 +28,7 @@ static int load(struct code *c) {
   int s = cuda_load(c->gpu, text_of(&c->ptx), &c->module);
   if (!s) s = cuda_find(c->gpu, c->module, c->plan.entry, &c->main);
   if (!s && c->plan.init) s = cuda_find(c->gpu, c->module, c->plan.init, &c->init);
+  if (!s && c->plan.merge) s = cuda_find(c->gpu, c->module, c->plan.merge, &c->merge);
   return s;
 }
 
@@ -73,7 +74,7 @@ struct session {
   struct host_piece *pieces;
   int n_pieces;
   struct ptx_shape shape;
-  uint64_t checks, scratch;
+  uint64_t checks, scratch, copies;
   uint64_t *params;
   int n_params;
 };
@@ -190,6 +191,7 @@ static void fill_params(struct session *s) {
   if (p->n_rows) param(s, s->scratch), param(s, s->shape.row_bytes);
   for (int r = 0; r < p->n_rows; r++) param(s, (uint64_t)s->shape.row_at[r]);
   if (p->has_block) param(s, (uint64_t)s->shape.block_length);
+  if (p->in_order) param(s, s->copies), param(s, s->shape.copy_bytes);
 }
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------ */
@@ -199,15 +201,18 @@ static int prepare(struct session *s) {
   struct ptx_machine m = cuda_machine(s->c->gpu);
   s->params = arena_take(s->arena, (size_t)(p->n_params + 1) * sizeof *s->params);
   if (!s->params || !ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
-  return s->shape.scratch_bytes ? cuda_take(s->c->gpu, s->shape.scratch_bytes, &s->scratch, &(uint64_t){ 0 }) : CUDA_OK;
+  int r = s->shape.scratch_bytes ? cuda_take(s->c->gpu, s->shape.scratch_bytes, &s->scratch, &(uint64_t){ 0 }) : CUDA_OK;
+  if (!r && s->shape.copies_bytes) r = cuda_take(s->c->gpu, s->shape.copies_bytes, &s->copies, &(uint64_t){ 0 });
+  return r;
 }
 
 static int launch(struct session *s, double *ms) {
   static const unsigned fill_grid[3] = { 256, 1, 1 }, fill_block[3] = { 256, 1, 1 };
-  struct cuda_launch l[2];
+  struct cuda_launch l[3];
   int n = 0;
   if (s->c->init) l[n++] = (struct cuda_launch){ s->c->init, fill_grid, fill_block, 0 };
   l[n++] = (struct cuda_launch){ s->c->main, s->shape.grid, s->shape.block, s->shape.shared_bytes };
+  if (s->c->merge) l[n++] = (struct cuda_launch){ s->c->merge, s->shape.merge_grid, s->shape.merge_block, 0 };
   fill_params(s);
   return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);
 }
@@ -217,6 +222,7 @@ static int run_there(struct session *s, double *ms) {
   int r = prepare(s);
   if (!r) r = launch(s, ms);
   cuda_give(s->c->gpu, s->scratch, s->shape.scratch_bytes);
+  cuda_give(s->c->gpu, s->copies, s->shape.copies_bytes);
   return r;
 }
 

@@ -12,7 +12,7 @@ struct access_site {                    /* an access */
   struct access_site *next;
 };
 
-struct survey_walk { struct survey *s; struct arena *arena; struct access_site *sites; };
+struct survey_walk { struct survey *s; struct arena *arena; struct access_site *sites; bool has_prefix; };
 struct around { const struct kir_stmt *lane; bool in_serial; int pars; };
 
 static bool is_loop(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE; }
@@ -130,9 +130,10 @@ static bool before(const struct kir_kernel *k, const struct access_site *a, cons
 
 static bool stores(const struct access_site *x) { return x->s->kind == KIR_STORE; }
 
-static bool conflict(const struct kir_kernel *k, const struct access_site *a, const struct access_site *b) {
+/* in_order: threads combine into the buffer without exchanges. */
+static bool conflict(const struct kir_kernel *k, const struct access_site *a, const struct access_site *b, bool in_order) {
   if (a->s->buf != b->s->buf || (!stores(a) && !stores(b))) return false;
-  if (stores(a) && stores(b) && a->s->op == b->s->op && a->s->op != KIR_SET) return false;
+  if (stores(a) && stores(b) && a->s->op == b->s->op && a->s->op != KIR_SET && !in_order) return false;
   if (!a->lane && !b->lane) return !stores(a) || !stores(b); /* one thread stores for all, in order */
   if (a->lane == b->lane && !a->in_serial) return false;
   return !same_owner(a, b) && !before(k, a, b) && !before(k, b, a);
@@ -141,7 +142,7 @@ static bool conflict(const struct kir_kernel *k, const struct access_site *a, co
 static void find_conflicts(struct survey_walk *w) {
   for (const struct access_site *a = w->sites; a; a = a->next)
     for (const struct access_site *b = a; b; b = b->next)
-      if (conflict(w->s->k, a, b)) w->s->bufs[a->s->buf].is_shared = true;
+      if (conflict(w->s->k, a, b, w->s->in_order && w->s->bufs[a->s->buf].private_op != KIR_OPS)) w->s->bufs[a->s->buf].is_shared = true;
 }
 
 /* ---- The walk ------------------------------------------------------------------------------------------------------- */
@@ -165,9 +166,7 @@ static void private(struct survey_walk *w, const struct kir_stmt *s, struct arou
   if (w->s->private_loop) refuse(w->s, "two private loops");
   w->s->private_loop = s;
   for (int i = 0; i < s->n_private; i++) {
-    const struct kir_buf *b = &w->s->k->bufs[s->private[i].buf];
     w->s->bufs[s->private[i].buf].private_op = s->private[i].op;
-    if (!kir_is_register((weft_dtype)b->dtype)) refuse(w->s, "private copies of a narrow dtype");
     if (s->private[i].op == KIR_CALL) refuse(w->s, "private with a fn");
   }
 }
@@ -181,6 +180,9 @@ static void lane_loop(struct survey_walk *w, const struct kir_stmt *s, struct ar
     if (x->kind == KIR_FOLD) folded += x->n_out;
     if (x->kind == KIR_PREFIX && x->n_out > scanned) scanned = x->n_out;
     if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX || x->kind == KIR_KEEP) w->s->is_cooperative = true;
+    if (x->kind == KIR_FOLD && x->order == KIR_COL) refuse(w->s, "a fold of columns along lanes");
+    if ((x->kind == KIR_FOLD || x->kind == KIR_PREFIX) && ptx_is_ordered(w->s->k, x)) w->s->is_ordered = true;
+    if (x->kind == KIR_PREFIX) w->has_prefix = true;
   }
   if (folded < scanned) folded = scanned;
   if (w->s->n_partials < folded) w->s->n_partials = folded;
@@ -195,7 +197,10 @@ static void statement(struct survey_walk *w, const struct kir_stmt *s, struct ar
   case KIR_LOCALS: w->s->is_cooperative = true; break;
   case KIR_LANE: lane_loop(w, s, a); break;
   case KIR_IF: visit(w, &s->body, a); break;
-  case KIR_SERIAL: visit(w, &s->body, (struct around){ a.lane, a.in_serial || !a.lane, a.pars }); break;
+  case KIR_SERIAL:
+    for (const struct kir_stmt *x = s->body.first; x; x = x->next)
+      if (x->kind == KIR_FOLD && x->order == KIR_ROW && ptx_is_ordered(w->s->k, x)) refuse(w->s, "a fold of rows along a serial loop");
+    visit(w, &s->body, (struct around){ a.lane, a.in_serial || !a.lane, a.pars }); break;
   case KIR_PAR:
     private(w, s, a);
     visit(w, &s->body, (struct around){ a.lane, a.in_serial, a.pars + 1 });
@@ -265,11 +270,44 @@ static int perfect_depth(const struct kir_block *b) {
 
 static void find_blocks(struct survey *s) {
   const struct kir_stmt *p = s->private_loop;
-  if (p) s->may_reblock = p->extent == KIR_BLOCKS && !survey_uses(&p->body, p->var);
+  if (p && !s->in_order) s->may_reblock = p->extent == KIR_BLOCKS && !survey_uses(&p->body, p->var);
+}
+
+static bool is_computed(const struct kir_kernel *k, struct kir_lin l) {
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++)
+      if (k->vals[l.term[i].val[j]].kind == KIR_RESULT) return true;
+  return false;
+}
+
+/* Private copies that combine floats have an order, but for those that are scattered into. Each place of a copy belongs to one
+ * thread: the subscripts name its lane. */
+static void find_order(struct survey_walk *w) {
+  struct survey *s = w->s;
+  bool is_scatter = false, is_owned = true;
+  for (int i = 0; s->private_loop && i < s->private_loop->n_private; i++) {
+    const struct kir_private *x = &s->private_loop->private[i];
+    weft_dtype d = (weft_dtype)s->k->bufs[x->buf].dtype;
+    if (((x->op == KIR_ADD || x->op == KIR_MUL) && kir_is_float(kir_register_of(d))) || !kir_is_register(d)) s->in_order = true;
+  }
+  for (const struct access_site *a = w->sites; a; a = a->next) {
+    if (a->s->kind != KIR_STORE || s->bufs[a->s->buf].private_op == KIR_OPS) continue;
+    bool names_lane = !a->lane;
+    for (int d = 0; d < a->s->n_at; d++) {
+      if (is_computed(s->k, a->s->at[d])) is_scatter = true;
+      if (a->lane && survey_mentions(a->s->at[d], a->lane->var)) names_lane = true;
+    }
+    if (!names_lane) is_owned = false;
+  }
+  if (is_scatter) s->in_order = false;
+  if (s->in_order && !is_owned) refuse(s, "private copies that several lanes combine into in order");
+  for (int i = 0; s->private_loop && !s->in_order && i < s->private_loop->n_private; i++)
+    if (!kir_is_register((weft_dtype)s->k->bufs[s->private_loop->private[i].buf].dtype)) refuse(s, "private copies of a narrow dtype");
 }
 
 static void decide(struct survey_walk *w) {
   struct survey *s = w->s;
+  find_order(w);
   find_conflicts(w);
   find_owners(s);
   find_blocks(s);
@@ -278,6 +316,7 @@ static void decide(struct survey_walk *w) {
     if (s->bufs[b].is_shared) s->is_cooperative = true;
   }
   s->has_private = s->private_loop != NULL;
+  s->is_one_warp = s->is_ordered && w->has_prefix;
   s->is_cooperative |= s->has_private;
   s->grid_depth = perfect_depth(&s->k->body);
   s->is_single = s->is_cooperative && !s->grid_depth;
@@ -286,7 +325,7 @@ static void decide(struct survey_walk *w) {
 
 bool survey_make(struct survey *s, const struct kir_kernel *k, struct arena *arena) {
   *s = (struct survey){ .k = k, .bufs = arena_take(arena, (size_t)(k->n_bufs + 1) * sizeof *s->bufs) };
-  struct survey_walk w = { s, arena, NULL };
+  struct survey_walk w = { s, arena, NULL, false };
   if (!s->bufs) return s->why = "", false;
   for (int b = 0; b < k->n_bufs; b++) s->bufs[b].private_op = KIR_OPS;
   visit(&w, &k->body, (struct around){ 0 });

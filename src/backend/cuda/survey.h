@@ -19,12 +19,16 @@ struct survey {
   const struct kir_stmt *owned;  /* a par loop over owners that becomes combining in memory: it vanishes ... */
   const struct kir_stmt *swept;  /* ... and this loop inside it, over the updates, is spread over threads */
   const struct kir_stmt *private_loop;
+  bool is_ordered;               /* some fold or prefix along lanes has an order: warps take blocks of 4096 elements .. */
+  bool is_one_warp;              /* .. and where there is a prefix, one warp all of them */
+  bool in_order;                 /* private copies are those of iterations, in memory, and combine in the order of the language */
   bool may_reblock;              /* the length of its blocks is nobody else's concern */
   const char *why;
 };
 
 /* False: cannot, s->why says what is missing ("": out of memory). */
 bool survey_make(struct survey *, const struct kir_kernel *, struct arena *);
+bool ptx_is_ordered(const struct kir_kernel *, const struct kir_stmt *fold_or_prefix); /* reduce.c: its order can be seen */
 bool survey_uses(const struct kir_block *, int value);  /* is the value read in there? */
 bool survey_mentions(struct kir_lin, int value);
 const struct kir_stmt *survey_blocks_of(const struct kir_kernel *, int axis); /* the loop over blocks with this variable */
