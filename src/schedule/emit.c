@@ -304,7 +304,8 @@ static bool is_narrow_there(const struct emit *e, int64_t around) {
   if (e->inner < 0 || e->column >= 0) return false;
   int64_t n = e->axes.extent[e->inner], lanes = e->lane >= 0 ? e->axes.extent[e->lane] : 1, all;
   if (__builtin_mul_overflow(around, lanes, &all)) return false;
-  return e->form == FORM_COLUMNS ? all < DEVICE_COLUMNS && n >= 4 * KIR_COLUMN_BLOCK : e->g->has_row && around < DEVICE_ROWS && n > LONG_ROW;
+  if (e->form == FORM_COLUMNS) return all < DEVICE_COLUMNS && n >= 4 * KIR_COLUMN_BLOCK;
+  return e->g->has_row && around < DEVICE_ROWS && n > LONG_ROW;
 }
 
 /* Whether the loops around the inner ones have too few iterations for threads, and these many enough. */

@@ -6,7 +6,8 @@
  *   rows:                                each block owns a range of slots and sees all updates in order, lanes over the row
  *   setting, on a device:                the last update of each slot is found, as a maximum; then every slot takes its own
  *
- * Which one depends on shapes, and on whether it is a device, only. Indices are checked in all of them; the result is a copy of x, so a failed check
+ * Which one depends on shapes, and on whether it is a device, only. Indices are checked in all of them; the result is a copy
+ * of x, so a failed check
  * leaves nothing half done. */
 #include "schedule/draft.h"
 

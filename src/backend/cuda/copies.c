@@ -4,10 +4,10 @@
  * launched behind combines them as the language says: aligned powers of two of iterations, which are nodes of the tree, by a
  * thread each, and those by pairs.
  *
- * Else, and of what is scattered, nobody sees an order. Where the copies fit into shared memory, the launch says so: each block of threads combines into its own copy, neutral
- * at first, and at its end combines that once into the output. Otherwise it combines into the output at once. Addresses are
- * generic, so the statements in between are the same. An output that is not read before starts empty; that is an entry of its
- * own, launched before. */
+ * Else, and of what is scattered, nobody sees an order. Where the copies fit into shared memory, the launch says so: each
+ * block of threads combines into its own copy, neutral at first, and at its end combines that once into the output. Otherwise it
+ * combines into the output at once. Addresses are generic, so the statements in between are the same. An output that is not read
+ * before starts empty; that is an entry of its own, launched before. */
 #include "backend/cuda/printer.h"
 
 static const struct kir_buf *buf_of(struct printer *p, int b) { return &p->k->bufs[b]; }
@@ -269,8 +269,9 @@ static void total(struct printer *p, const struct merging *m, const char *count)
 }
 
 static void own_iterations(struct printer *p, const struct merging *m) {
-  const char *q = ptx_own(p, OWN_WORD), *q_long = ptx_own(p, OWN_LONG), *count = ptx_own(p, OWN_WORD), *is_over = ptx_own(p, OWN_PRED);
-  const char *again = ptx_label(p, "iteration"), *leave = ptx_label(p, "leave"), *none = ptx_label(p, "none");
+  const char *q = ptx_own(p, OWN_WORD), *q_long = ptx_own(p, OWN_LONG), *count = ptx_own(p, OWN_WORD);
+  const char *is_over = ptx_own(p, OWN_PRED), *again = ptx_label(p, "iteration"), *leave = ptx_label(p, "leave"),
+             *none = ptx_label(p, "none");
   ptx_line(p, "mov.u32 %s, 0", count);
   ptx_line(p, "@!%s bra %s", m->is_inside, none);
   ptx_line(p, "mov.u32 %s, %s", q, m->from);
@@ -298,8 +299,8 @@ static const char *merged_place(struct printer *p, const struct merging *m, cons
 /* Thread y has v of its part; neighbours combine, then pairs of them: y = 0 ends up with the total. */
 static void pairs(struct printer *p, const struct merging *m) {
   const char *by = ptx_own(p, OWN_WORD), *other = ptx_own(p, OWN_WORD), *low = ptx_own(p, OWN_WORD), *v = ptx_own_of(p, m->d);
-  const char *is_over = ptx_own(p, OWN_PRED), *takes = ptx_own(p, OWN_PRED), *again = ptx_label(p, "pairs"), *rest = ptx_label(p, "rest"),
-             *leave = ptx_label(p, "leave"), *own = merged_place(p, m, m->y);
+  const char *is_over = ptx_own(p, OWN_PRED), *takes = ptx_own(p, OWN_PRED), *again = ptx_label(p, "pairs"),
+             *rest = ptx_label(p, "rest"), *leave = ptx_label(p, "leave"), *own = merged_place(p, m, m->y);
   ptx_line(p, "st.shared.%s [%s], %s", ptx_bits(m->d), own, m->v);
   ptx_line(p, "mov.u32 %s, 1", by);
   ptx_place(p, again);

@@ -91,7 +91,7 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   p->uses_first |= others != NULL;
   const char *at = ptx_address(p, s->buf, s->at), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
   if (s->op == KIR_SET) ptx_store(p, space, d, at, v);
-  else if (p->survey.in_order && p->survey.bufs[s->buf].private_op != KIR_OPS) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
+  else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
   if (others) ptx_place(p, others);
   if (meets) ptx_line(p, "bar.sync 0");

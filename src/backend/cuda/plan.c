@@ -126,7 +126,8 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   if (!m.why) bufs(&m);
   if (!m.why) walk(&m, &k->body, NULL, 0);
   copies(&m);
-  plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0) + plan->has_block + 2 * plan->in_order;
+  plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
+  plan->n_params += plan->has_block + 2 * plan->in_order;
   return m.why;
 }
 

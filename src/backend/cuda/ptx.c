@@ -256,7 +256,8 @@ static bool printer_begin(struct printer *p) {
   p->stride_used = arena_take(p->arena, n_bufs * sizeof *p->stride_used);
   p->carry = arena_take(p->arena, n_vals * sizeof *p->carry);
   p->counter = arena_take(p->arena, n_vals * sizeof *p->counter);
-  if (!p->reg || !p->base || !p->is_used || !p->base_used || !p->stride_used || !p->carry || !p->counter) return ptx_refuse(p, ""), false;
+  if (!p->reg || !p->base || !p->is_used || !p->base_used || !p->stride_used || !p->carry || !p->counter)
+    return ptx_refuse(p, ""), false;
   name_all(p);
   return !p->why;
 }

@@ -308,8 +308,8 @@ static void fold_warp(struct printer *p, const struct kir_stmt *loop) {
 
 /* Lane 0 ends up with the n first lanes' values as a counter combines them: neighbours, then pairs of them .. */
 static void fold_pairs(struct printer *p, const struct kir_stmt *loop, const char *lane, const char *n) {
-  const char *by = ptx_own(p, OWN_WORD), *more = ptx_own(p, OWN_PRED), *has = ptx_own(p, OWN_PRED), *other_lane = ptx_own(p, OWN_WORD);
-  const char *pairs = ptx_label(p, "pairs");
+  const char *by = ptx_own(p, OWN_WORD), *more = ptx_own(p, OWN_PRED), *has = ptx_own(p, OWN_PRED);
+  const char *other_lane = ptx_own(p, OWN_WORD), *pairs = ptx_label(p, "pairs");
   ptx_line(p, "mov.u32 %s, 1", by);
   ptx_place(p, pairs);
   ptx_line(p, "add.u32 %s, %s, %s", other_lane, lane, by);
@@ -375,9 +375,10 @@ void ptx_meet(struct printer *p, const struct kir_stmt *loop) {
 /* A warp takes 2^shift blocks of 4096 elements, as few as the warps together need: they are a power of two. */
 struct ptx_blocks ptx_blocks_open(struct printer *p, const struct kir_stmt *loop, const char *lo, const char *hi) {
   struct thread t = thread(p);
-  struct ptx_blocks b = { .lane = t.lane, .warp = t.warp, .n_warps = t.n_warps, .n = ptx_own(p, OWN_WORD), .shift = ptx_own(p, OWN_WORD),
-                          .at = ptx_own(p, OWN_WORD), .end = ptx_own(p, OWN_WORD), .from = ptx_own(p, OWN_LONG), .to = ptx_own(p, OWN_LONG),
-                          .again = ptx_label(p, "block"), .leave = ptx_label(p, "leave") };
+  struct ptx_blocks b = { .lane = t.lane, .warp = t.warp, .n_warps = t.n_warps, .n = ptx_own(p, OWN_WORD),
+                          .shift = ptx_own(p, OWN_WORD), .at = ptx_own(p, OWN_WORD), .end = ptx_own(p, OWN_WORD),
+                          .from = ptx_own(p, OWN_LONG), .to = ptx_own(p, OWN_LONG), .again = ptx_label(p, "block"),
+                          .leave = ptx_label(p, "leave") };
   const char *n = ptx_own(p, OWN_LONG), *log = ptx_own(p, OWN_WORD), *over = ptx_own(p, OWN_PRED);
   ptx_line(p, "sub.s64 %s, %s, %s", n, hi, lo);
   ptx_line(p, "max.s64 %s, %s, 0", n, n);
@@ -552,8 +553,9 @@ static void scan_warps(struct printer *p, const struct kir_stmt *s, const struct
  * have does not matter, as nothing follows them. */
 static void scan_in_order(struct printer *p, const struct kir_stmt *s, const char *position, const char *n) {
   const struct ptx_counter *c = counter_of(p, s);
-  const char *r[PTX_TUPLE], *next[PTX_TUPLE], *mine[PTX_TUPLE], *last[PTX_TUPLE], *is_first = ptx_own(p, OWN_PRED), *is = ptx_own(p, OWN_PRED),
-             *lane = ptx_own(p, OWN_WORD), *k = ptx_own(p, OWN_WORD), *again = ptx_label(p, "element"), *within = ptx_label(p, "within"),
+  const char *r[PTX_TUPLE], *next[PTX_TUPLE], *mine[PTX_TUPLE], *last[PTX_TUPLE];
+  const char *is_first = ptx_own(p, OWN_PRED), *is = ptx_own(p, OWN_PRED), *lane = ptx_own(p, OWN_WORD), *k = ptx_own(p, OWN_WORD),
+             *again = ptx_label(p, "element"), *within = ptx_label(p, "within"),
              *opened = ptx_label(p, "opened"), *alone = ptx_label(p, "alone");
   results(p, s, r);
   fresh(p, s, mine);

@@ -142,7 +142,7 @@ static bool conflict(const struct kir_kernel *k, const struct access_site *a, co
 static void find_conflicts(struct survey_walk *w) {
   for (const struct access_site *a = w->sites; a; a = a->next)
     for (const struct access_site *b = a; b; b = b->next)
-      if (conflict(w->s->k, a, b, w->s->in_order && w->s->bufs[a->s->buf].private_op != KIR_OPS)) w->s->bufs[a->s->buf].is_shared = true;
+      if (conflict(w->s->k, a, b, survey_is_own(w->s, a->s->buf))) w->s->bufs[a->s->buf].is_shared = true;
 }
 
 /* ---- The walk ------------------------------------------------------------------------------------------------------- */
@@ -199,7 +199,8 @@ static void statement(struct survey_walk *w, const struct kir_stmt *s, struct ar
   case KIR_IF: visit(w, &s->body, a); break;
   case KIR_SERIAL:
     for (const struct kir_stmt *x = s->body.first; x; x = x->next)
-      if (x->kind == KIR_FOLD && x->order == KIR_ROW && ptx_is_ordered(w->s->k, x)) refuse(w->s, "a fold of rows along a serial loop");
+      if (x->kind == KIR_FOLD && x->order == KIR_ROW && ptx_is_ordered(w->s->k, x))
+        refuse(w->s, "a fold of rows along a serial loop");
     visit(w, &s->body, (struct around){ a.lane, a.in_serial || !a.lane, a.pars }); break;
   case KIR_PAR:
     private(w, s, a);
@@ -302,7 +303,8 @@ static void find_order(struct survey_walk *w) {
   if (is_scatter) s->in_order = false;
   if (s->in_order && !is_owned) refuse(s, "private copies that several lanes combine into in order");
   for (int i = 0; s->private_loop && !s->in_order && i < s->private_loop->n_private; i++)
-    if (!kir_is_register((weft_dtype)s->k->bufs[s->private_loop->private[i].buf].dtype)) refuse(s, "private copies of a narrow dtype");
+    if (!kir_is_register((weft_dtype)s->k->bufs[s->private_loop->private[i].buf].dtype))
+      refuse(s, "private copies of a narrow dtype");
 }
 
 static void decide(struct survey_walk *w) {

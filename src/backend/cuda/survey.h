@@ -30,6 +30,9 @@ struct survey {
 bool survey_make(struct survey *, const struct kir_kernel *, struct arena *);
 bool ptx_is_ordered(const struct kir_kernel *, const struct kir_stmt *fold_or_prefix); /* reduce.c: its order can be seen */
 bool survey_uses(const struct kir_block *, int value);  /* is the value read in there? */
+static inline bool survey_is_own(const struct survey *s, int buf) { /* its copies are those of iterations */
+  return s->in_order && s->bufs[buf].private_op != KIR_OPS;
+}
 bool survey_mentions(struct kir_lin, int value);
 const struct kir_stmt *survey_blocks_of(const struct kir_kernel *, int axis); /* the loop over blocks with this variable */
 
