@@ -201,3 +201,30 @@ SCOPED(a_concatenation_of_open_rows_has_derivatives) {
   EXPECT_F64(dx, 111, 222, 333, 444, 50);
   EXPECT_F64(pushed(weft_concat(0, WEFT_ARRAYS(rows_below_ten(x), x)), x), 1, 1, 1, 1, 1, 1, 1, 1, 1);
 }
+
+/* A function that wants three elements, of rows whose number only a run tells. */
+SCOPED(a_function_of_a_known_size_takes_an_open_one_for_it) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(4)), *y = weft_mul(x, weft_scalar(2)), *z;
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  weft_array *rows = rows_below_ten(f64s(5, FIVE)), *fewer = rows_below_ten(f64s(3, FIVE));
+  weft_call(f, 1, &rows, 1, &z);
+  EXPECT_F64(z, 2, 4, 6, 80);
+  weft_call(f, 1, &fewer, 1, &z);
+  EXPECT_INT(weft_eval(1, &z), WEFT_ERR_SHAPE);
+}
+
+SCOPED(medians_and_grids_of_an_open_size_are_those_of_a_known_one) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y[] = { weft_nanmedian(x, 0), weft_nanquantile(x, weft_scalar(0.25), 0, WEFT_LINEAR) }, *z[2];
+  weft_function *f = weft_compile(s, 1, &x, 2, y);
+  for (int n = 0; n <= 5; n++) {
+    weft_array *arg = f64s(n, FIVE);
+    weft_call(f, 1, &arg, 2, z);
+    EXPECT_SAME(z[0], weft_nanmedian(arg, 0));
+    EXPECT_SAME(z[1], weft_nanquantile(arg, weft_scalar(0.25), 0, WEFT_LINEAR));
+  }
+  weft_array *in[] = { rows_below_ten(f64s(2, FIVE)), f64s(3, SIX) }, *grid[2];
+  weft_meshgrid(2, in, true, grid);
+  EXPECT_F64(grid[1], 3, 3, 1, 1, 2, 2);
+}

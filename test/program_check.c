@@ -26,7 +26,7 @@ static bool found(const struct program *p, FILE *out, const char *what, const ch
 
 /* What is legal but not written yet, and sizes that were taken to be equal while they were open. */
 static bool is_excused(const char *message) {
-  static const char *const told[] = { "not written yet", "taken to be equal", "bounds do not fit", "not supported", "is not known", "keeps no steps to go back", NULL };
+  static const char *const told[] = { "not written yet", "taken to be equal", "more than 8 axes", "bounds do not fit", "not supported", "is not known", "keeps no steps to go back", NULL };
   for (int k = 0; told[k]; k++) if (strstr(message, told[k])) return true;
   return false;
 }
@@ -119,7 +119,7 @@ static bool find_truth(const struct program *p, FILE *out, struct truth *t) {
     *b = (struct build){ .p = p, .is_written_out = true };
     used("written out");
     if (!program_build(b)) { /* the largest of nothing is told only later where sizes are open */
-      if (strstr(b->why, "nothing to choose from")) t->is_skipped = true;
+      if (strstr(b->why, "nothing to choose from") || strstr(b->why, "weft_partition: ") || strstr(b->why, "weft_argpartition: ")) t->is_skipped = true;
       else ok = found(p, out, "written out, refused", b->why);
     }
     int n = ok && !t->is_skipped ? outs_of(b, y) : 0;
@@ -143,8 +143,9 @@ static bool check_way(const struct program *p, FILE *out, const struct way *w, s
   bool ok = program_build(b) || found(p, out, "refused the second time", b->why), is_skipped = false;
   int n = ok ? outs_of(b, y) : 0;
   if (ok && t->is_refused) {
-    bool says_so = weft_eval(n, y) == WEFT_ERR_SHAPE && strstr(weft_message(), "nothing to choose from");
-    ok = says_so || found(p, out, w->name, "there is nothing to choose from, and it does not say so");
+    weft_status s = weft_eval(n, y); /* the plain evaluator computes all results of a body, weft those that are wanted */
+    bool says_so = !s || (s == WEFT_ERR_SHAPE && strstr(weft_message(), "nothing to choose from"));
+    ok = says_so || found(p, out, w->name, weft_message());
   } else if (ok) ok = compute(p, out, w->name, n, y, &r, &is_skipped) && are_same(p, out, w->name, &t->plain, &r, true);
   t->is_skipped |= is_skipped;
   results_free(&r);

@@ -5,7 +5,7 @@
 #include "graph/dtype.h"
 #include "graph/function.h"
 #include "graph/shape.h"
-#include "op/op.h"
+#include "op/operand.h"
 
 static void hold(const void *attr) { function_retain(((const struct call_attr *)attr)->function); }
 static void drop(const void *attr) { function_release(((const struct call_attr *)attr)->function); }
@@ -69,12 +69,26 @@ static bool fit_dtype(const struct weft_function *f, int i, struct node **in, st
   return false;
 }
 
+/* A size that is not known yet is taken to be the one that the function wants. */
+static bool fit_sizes(const struct weft_function *f, int i, struct node **in, struct failure **why) {
+  const struct node *want = f->in[i], *got = *in;
+  dim dims[WEFT_RANK_MAX];
+  if (want->rank != got->rank) return true; /* told where sizes are bound */
+  for (int k = 0; k < got->rank; k++) {
+    dim now = dim_resolve(got->dims[k]);
+    bool is_taken = dim_is_known(want->dims[k]) && !dim_is_known(now) && sizes_meet("weft_call", now, want->dims[k]);
+    dims[k] = is_taken ? want->dims[k] : got->dims[k];
+  }
+  if ((*in = node_agree(*in, -1, dims))) return true;
+  return *why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_call: out of memory"), false;
+}
+
 static void call(struct weft_function *f, struct node **in, weft_array *out[]) {
   struct failure *why = NULL;
   dim few[16];
   struct dim_table bound = DIM_TABLE_IN(few);
   bool ok = true;
-  for (int i = 0; ok && i < f->n_in; i++) ok = fit_dtype(f, i, &in[i], &why);
+  for (int i = 0; ok && i < f->n_in; i++) ok = fit_dtype(f, i, &in[i], &why) && fit_sizes(f, i, &in[i], &why);
   ok = ok && function_bind(f, "weft_call", in, &bound, &why);
   if (!ok) fail_all(f->n_out, out, why);
   else if (has_inner_size(f, &bound)) call_at_once(f, in, out);

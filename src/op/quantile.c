@@ -70,6 +70,9 @@ static weft_array *median(weft_array *x, int axis) {
 
 /* Elements of sorted rows at these places, i64 [.., m] or [m]. */
 static weft_array *standing_at(weft_array *sorted, weft_array *at) {
+  const struct node *n = sorted->node;
+  bool is_open = n->rank && !dim_is_known(n->dims[n->rank - 1]); /* place 0 of none is one more, which nobody looks at */
+  if (is_open) sorted = weft_pad(sorted, -1, 0, 1, number_like(sorted, 0));
   while (weft_rank(at) >= 0 && weft_rank(at) < weft_rank(sorted)) at = weft_unsqueeze(at, 0);
   return weft_take_along(sorted, -1, at);
 }

@@ -131,8 +131,12 @@ void weft_meshgrid(int n, weft_array *const x[], int is_xy, weft_array *y[]) {
     struct failure *why = mesh_check(n, node, swaps, dims);
     if (why) bad = array_of_bad(why, n, node);
   }
-  for (int k = 0; k < n; k++)
+  weft_array *all[WEFT_RANK_MAX]; /* y may be x */
+  for (int k = 0; !bad && k < n; k++) all[k] = x[k];
+  for (int k = 0; k < n; k++) {
     y[k] = bad ? bad : array_broadcast("weft_meshgrid", along_one(node[k], n, swaps && k < 2 ? 1 - k : k), n, dims);
+    for (int j = 0; !bad && j < n; j++) if (j != k) y[k] = array_sized_by(y[k], all[j]);
+  }
 }
 
 /* Both with the same rank, ones in front: axis k of the result is axis k of a, and within it that of b. */
