@@ -245,6 +245,7 @@ bool truth_is_bounded(const char *op, const double x[]) {
   if (!strcmp(op, "zeta")) return x[0] >= 1 + 1e-6 && x[0] <= 101 && x[1] >= 0.01 && x[1] <= 1000;
   if (!strcmp(op, "polygamma")) return x[0] >= 0 && x[0] <= 20 && x[1] >= 0.01 && x[1] <= 1000;
   if (!strncmp(op, "gammainc", 8)) return x[0] >= 0.01 && x[0] <= 300 && x[1] >= 0.03 * x[0] && x[1] <= 4 * x[0];
+  if (!strcmp(op, "beta")) return x[0] >= -50 && x[1] >= -50; /* further below the gammas that it is made of are 0 */
   if (!strncmp(op, "betainc", 7)) return x[0] >= 0.01 && x[0] <= 300 && x[1] >= 0.01 && x[1] <= 300;
   return true;
 }

@@ -68,8 +68,9 @@ extern const struct fold fold_lse; /* logsumexp.c */
 
 static int axis_of(const struct rule *r) { return ((const struct axis_attr *)r->node->attr)->axis; }
 
+/* Nothing else need read X, whose sizes it has. */
 static weft_array *sum_vjp(const struct rule *r, int k, weft_array *dy) {
-  return (void)k, array_broadcast("weft_sum", dy, X->node->rank, X->node->dims);
+  return (void)k, array_sized_by(array_broadcast("weft_sum", dy, X->node->rank, X->node->dims), X);
 }
 static weft_array *sum_jvp(const struct rule *r, int k, weft_array *dx) { return (void)k, weft_sum(dx, axis_of(r)); }
 
