@@ -297,29 +297,12 @@ def _check_leaves(tree):
         raise ValueError(f"compile: an argument is a {type(tree).__name__}; arrays, texts, numbers and None can be passed")
 
 
-def _for_any_size(fun):
-    """Traced once for all sizes, if fun does not ask for them; else for each."""
-    any_size, each = _transform.compile(fun, shapes="any"), _transform.compile(fun)
-    asks = [False]
-
-    def call(*args, **kwargs):
-        if not asks[0]:
-            try:
-                return any_size(*args, **kwargs)
-            except (NotImplementedError, ValueError, TypeError):
-                asks[0] = True
-        return each(*args, **kwargs)
-
-    return call
-
-
 def compile(fun, inputs=None, outputs=None, shapeless=False):
-    """fun as one program, traced for every set of shapes and dtypes, or if shapeless, and if it does not look at shapes, once.
-    inputs and outputs are trees of arrays that it reads and changes besides its arguments."""
-    if shapeless and inputs is None and outputs is None:
-        compiled = _for_any_size(fun)
-    else:
-        compiled = _transform.compile(fun, inputs=inputs, outputs=outputs)
+    """fun as one program, traced for every set of shapes and dtypes: shapeless ones too, since a new length needs no new kernels.
+    inputs and outputs are trees of arrays that it reads and changes besides its arguments. A shapeless function is a small one, an
+    activation say: of arguments that are not computed yet it is the expression it is, to be fused with them."""
+    compiled = _transform.compile(fun, inputs=inputs, outputs=outputs)
+    is_stateful = inputs is not None or outputs is not None
 
     @functools.wraps(fun, assigned=_NAMES)
     def call(*args, **kwargs):
@@ -327,6 +310,8 @@ def compile(fun, inputs=None, outputs=None, shapeless=False):
             return fun(*args, **kwargs)
         _check_leaves(args)
         _check_leaves(kwargs)
+        if shapeless and not is_stateful and not all(_core.state(x) == "ready" for x in _core.arrays(args, kwargs)):
+            return fun(*args, **kwargs)
         return compiled(*args, **kwargs)
 
     return call
