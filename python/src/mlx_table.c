@@ -46,15 +46,47 @@ static weft_array *call_addmm(const struct name *row, PyObject *const arg[]) {
   return weft_add(c, product);
 }
 
+/* The largest, or smallest, so far, whose derivative goes to the last of equal elements; weft's goes to the first. The context of
+ * the rules is the axis, counted from the end, as map puts new ones in front, and which of the two it is. */
+struct ties { int axis; along op; };
+
+/* Where the element stood that is the result. */
+static weft_array *origin_of(const struct ties *t, weft_array *x) {
+  weft_array *at = weft_iota(weft_cast(x, WEFT_I64), t->axis);
+  return weft_cummax(weft_where(weft_eq(x, t->op(x, t->axis)), at, weft_integer(0)), t->axis);
+}
+static int ties_vjp(void *ctx, weft_array *const x[], weft_array *const y[], weft_array *const dy[], weft_array *dx[]) {
+  const struct ties *t = ctx;
+  weft_array *none = weft_full_like(x[0], 0);
+  (void)y;
+  dx[0] = weft_put(none, weft_take_along(none, t->axis, origin_of(t, x[0])), dy[0], WEFT_ADD);
+  return 0;
+}
+static int ties_jvp(void *ctx, weft_array *const x[], weft_array *const dx[], weft_array *dy[]) {
+  const struct ties *t = ctx;
+  dy[0] = dx[0] ? weft_take_along(dx[0], t->axis, origin_of(t, x[0])) : weft_full_like(x[0], 0);
+  return 0;
+}
+static weft_array *to_the_last(weft_array *x, int axis, along op) {
+  weft_array *y = op(x, axis);
+  struct ties *t = weft_dtype_of(x) > WEFT_I64 && !weft_check(y) ? PyMem_RawMalloc(sizeof *t) : NULL;
+  if (!t) return y; /* integers have no derivative */
+  *t = (struct ties){ axis < 0 ? axis : axis - weft_rank(x), op };
+  weft_custom(1, &x, 1, &y, &(weft_rules){ t, ties_vjp, ties_jvp, NULL, PyMem_RawFree });
+  return y;
+}
+static weft_array *cummax_of(weft_array *x, int axis) { return to_the_last(x, axis, weft_cummax); }
+static weft_array *cummin_of(weft_array *x, int axis) { return to_the_last(x, axis, weft_cummin); }
+
 /* The sum so far without the element itself: shifted by one, with what nothing adds up to in front. */
 static weft_array *without_itself(weft_array *x, along op, int axis, int backwards) {
   int64_t n = weft_dim(x, axis);
   if (n <= 0) return n < 0 ? (raise_no_size(axis), NULL) : x;
   weft_array *start = op == weft_cumsum ? weft_integer(0) : op == weft_cumprod ? weft_integer(1) : NULL;
   weft_dtype d = weft_dtype_of(x);
-  if (!start && d > WEFT_I64) start = weft_scalar(op == weft_cummax ? -1.0 / 0.0 : 1.0 / 0.0);
+  if (!start && d > WEFT_I64) start = weft_scalar(op == cummax_of ? -1.0 / 0.0 : 1.0 / 0.0);
   if (!start) {
-    int bits = 8 * (int)weft_dtype_bytes(d), is_signed = d >= WEFT_I8, is_max = op == weft_cummax;
+    int bits = 8 * (int)weft_dtype_bytes(d), is_signed = d >= WEFT_I8, is_max = op == cummax_of;
     int64_t top = (int64_t)(((uint64_t)1 << (bits - 1)) - 1);
     if (d == WEFT_BOOL) start = weft_integer(!is_max);
     else if (!is_signed) start = is_max ? weft_integer(0) : weft_not(weft_cast(weft_integer(0), d));
@@ -333,7 +365,7 @@ const struct name mlx_names[] = {
   METHOD(argmin, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmin),
   METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_var),
   METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_std),
-  SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, weft_cummax), SO_FAR(cummin, weft_cummin),
+  SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, cummax_of), SO_FAR(cummin, cummin_of),
   FUNCTION(sort, "(a, /, axis=-1" S, call_sort, sort_of), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, argsort_of),
   OWN(partition, "(a, /, kth, axis=-1" S, call_partition), OWN(argpartition, "(a, /, kth, axis=-1" S, call_argpartition),
   OWN(topk, "(a, /, k, axis=-1" S, call_topk),

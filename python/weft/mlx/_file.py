@@ -4,7 +4,7 @@ import os
 import tempfile
 import zipfile
 
-from .. import _core, _file
+from .. import _core, _file, _run
 
 _mlx = _core._mlx
 
@@ -75,6 +75,16 @@ def _from(file, suffix, read):
         loaded = read(path)
         _core.eval(loaded)
         return loaded
+
+
+def export_to_dot(file, *arrays, **named):
+    """Writes the expressions of arrays as a graph in the language of Graphviz, with weft's names of operations."""
+    text = _run.show(arrays, named, what="dot")
+    if hasattr(file, "write"):
+        file.write(text)
+    else:
+        with open(file, "w") as out:
+            out.write(text)
 
 
 def _format(file, format):

@@ -2,13 +2,13 @@
 from math import e, inf, nan, pi
 
 from ..._core import _mlx
-from .. import _array, _device, _dtype, _file, _quantised, _text, _transform
+from .. import _array, _device, _dtype, _einsum, _file, _quantised, _text, _transform
 from .._missing import add_missing as _add_missing
 
 globals().update((row["name"], getattr(_mlx, row["name"])) for row in _mlx.names if not row["name"].startswith("_"))
 globals().update((name, x) for name, x in vars(_mlx).items() if isinstance(x, _mlx.Dtype))
 array, Dtype = _mlx.array, _mlx.Dtype
-for _module in (_array, _device, _dtype, _file, _quantised, _text, _transform):
+for _module in (_array, _device, _dtype, _einsum, _file, _quantised, _text, _transform):
     globals().update((name, x) for name, x in vars(_module).items()
                      if not name.startswith("_") and getattr(x, "__module__", None) == _module.__name__)
 from .._device import (  # noqa: E402
@@ -33,5 +33,5 @@ from .linalg import norm as matrix_norm  # noqa: E402
 __version__ = "0.32.4"
 
 _add_missing(globals(), "mlx.core", [
-    "FunctionExporter", "einsum_path", "export_function", "export_to_dot", "exporter", "gather_qqmm", "get_array_buffer_size",
+    "FunctionExporter", "export_function", "exporter", "gather_qqmm", "get_array_buffer_size",
     "import_function", "minmax", "save_gguf", "unique"])
