@@ -59,19 +59,24 @@ def _pack(q, bits):
 
 
 def _unpack(w, groups, bits):
-    """The numbers of so many bits that a row of uint32 holds, as [.., groups, words or blocks of words, numbers in them]: no axis is
-    joined with another before scales, which are one for a group, have been applied, so that nothing is copied for it."""
+    """The numbers of so many bits that a row of uint32 holds, as [.., groups, words or blocks of words, numbers in them]: for sums
+    over groups. No axis is joined with another, so that nothing is copied for it."""
     if 32 % bits == 0:
         words = w.reshape(w.shape[:-1] + (groups, -1, 1))
         return _mlx.bitwise_and(_mlx.right_shift(words, _mlx._arange(0, 32, bits, _mlx.uint32)), (1 << bits) - 1)
-    # Numbers across two words: 32 of them are `bits` words, whatever the length.
-    block = w.reshape(w.shape[:-1] + (groups, -1, bits))
-    at = [(k * bits // 32, k * bits % 32) for k in range(32)]
-    low, offset = (array([a[i] for a in at], _mlx.uint32) for i in range(2))
-    high = array([min(a[0] + 1, bits - 1) for a in at], _mlx.uint32)
-    first = _mlx.right_shift(_mlx.take(block, low, -1), offset)
-    second = _mlx.left_shift(_mlx.take(block, high, -1), 32 - offset)
-    return _mlx.bitwise_and(_mlx.bitwise_or(first, second), (1 << bits) - 1)
+    block = w.reshape(w.shape[:-1] + (groups, -1, bits))  # 32 numbers are `bits` words
+    return _numbers(block, 32, bits)
+
+
+def _numbers(w, n, bits):
+    """The n numbers of so many bits that a row of uint32 holds, read where they are used."""
+    bit = _mlx._arange(0, n, 1, _mlx.uint32) * bits
+    word, offset = bit // 32, bit % 32
+    q = _mlx.right_shift(_mlx.take(w, word, -1), offset)
+    if 32 % bits:  # some lie across two words
+        rest = _mlx.take(w, _mlx.minimum(word + 1, w.shape[-1] - 1), -1)
+        q = _mlx.bitwise_or(q, _mlx.left_shift(rest, 32 - offset))
+    return _mlx.bitwise_and(q, (1 << bits) - 1)
 
 
 # ---- Small floats
@@ -171,8 +176,9 @@ def _check(what, w, scales, biases, mode, group_size, bits):
 
 def _expand(w, scales, biases, mode, group_size, bits, global_scale=None, dtype=None):
     """The matrix that was packed."""
-    q = _unpack(w, scales.shape[-1], bits)
-    for_group = lambda a: a.reshape(a.shape + (1, 1))
+    n = scales.shape[-1] * group_size
+    q, group = _numbers(w, n, bits), _mlx._arange(0, n, 1, _mlx.uint32) // group_size
+    for_group = lambda a: _mlx.take(a, group, -1)
     if mode == "affine":
         dtype = dtype or scales.dtype
         wide = _mlx.float32 if scales.dtype.size == 2 else scales.dtype
@@ -184,7 +190,7 @@ def _expand(w, scales, biases, mode, group_size, bits, global_scale=None, dtype=
             size = size * (global_scale / (_LARGEST[8] * _LARGEST[4]))
         table = array(_FP4 + [-x for x in _FP4] if bits == 4 else _FP8, wide)
         value = _mlx.take(table, q, 0) * for_group(size)
-    return value.astype(dtype).reshape(w.shape[:-1] + (-1,))
+    return value.astype(dtype)
 
 
 def dequantize(w, /, scales, biases=None, group_size=None, bits=None, mode="affine", global_scale=None, dtype=None, *, stream=None):
