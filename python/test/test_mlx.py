@@ -134,6 +134,128 @@ def test_every_name_has_a_signature_and_a_text():
         assert inspect.signature(f) is not None and f.__doc__ and f.__name__ == row["name"]
 
 
+# ---- Derivatives
+
+
+def test_grad_puts_names_into_containers_and_takes_them_out():
+    tree = {"a": [mx.array(2.0), mx.array(3.0)], "b": mx.array(5.0)}
+    kept = tree["a"][0]
+
+    def f(t):
+        t["b"] = t["b"] * 2
+        return t["a"][0] * t["a"][1] * t["b"]
+
+    gradient = mx.grad(f)(tree)
+    assert tree["a"][0] is kept and tree["b"].item() == 10.0
+    assert gradient["a"][0].item() == 30.0 and gradient["a"][1].item() == 20.0 and gradient["b"].item() == 12.0
+    with pytest.raises(ZeroDivisionError):
+        mx.grad(lambda t: 1 / 0)(tree)
+    assert tree["a"][0] is kept
+    with pytest.raises(ValueError, match="not an array"):
+        mx.grad(lambda t: t[0])([mx.array(1.0), "text"])
+
+
+def test_the_function_may_change_what_it_is_given():
+    def f(x, at):
+        x[at] = 2.0
+        return (x * x).sum()
+
+    x = mx.array([1.0, 2.0, 3.0])
+    assert mx.grad(f)(x, mx.array([1])).tolist() == [2.0, 0.0, 6.0] and x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_ties_of_running_extremes_go_to_the_last():
+    a = mx.array([[3.0, 3.0, 1.0, 5.0], [1.0, 2.0, 2.0, 0.0]])
+    one = mx.grad(lambda y: mx.cummax(y).sum())
+    wanted = [[1.0, 2.0, 0.0, 1.0], [1.0, 1.0, 2.0, 0.0]]
+    assert [one(row).tolist() for row in a] == wanted and mx.vmap(one)(a).tolist() == wanted
+    assert mx.grad(lambda y: mx.cummax(y, axis=1).sum())(a).tolist() == wanted
+    assert weft.grad(lambda y: weft.cummax(y, 0).sum())(weft.array([3.0, 3.0])).tolist() == [2.0, 0.0]
+    assert mx.jvp(lambda y: mx.cummin(y, axis=1), [a], [mx.arange(8.0).reshape(2, 4)])[1][0].tolist() == [[0, 1, 2, 2], [4, 4, 4, 7]]
+
+
+# ---- What is written into is computed along
+
+
+def test_a_cache_that_is_written_into_does_not_grow():
+    cache, x = mx.zeros((64, 4)), mx.ones((4,))
+    mx.eval(cache, x)
+    nodes = []
+    for i in range(20):
+        cache[i] = x * i
+        mx.eval((cache[: i + 1] * 2).sum())
+        nodes.append(weft.live_nodes())
+    assert nodes[-1] == nodes[4]
+    assert cache.sum().item() == 4 * sum(range(20))
+
+
+def test_what_was_written_into_and_fails_does_not_spoil_what_was_asked_for():
+    bad, at = mx.zeros((4,)), mx.array([7])
+    bad[at] = 1.0  # out of range, which is found when it is computed
+    y = mx.ones((2,)) + 1
+    mx.eval(y)
+    assert y.tolist() == [2.0, 2.0]
+    with pytest.raises(Exception):
+        bad.tolist()
+
+
+def test_masks_take_values_in_order_without_being_known():
+    x, m = np.arange(8.0, dtype=np.float32).reshape(2, 4), np.array([[True, False, True, False], [False, True, True, True]])
+
+    def put(a, mask, v):
+        a[mask] = v
+        return a
+
+    v = np.array([[10.0, 20.0, 30.0, 40.0]] * 2, dtype=np.float32)
+    wanted = [put(x[i].copy(), m[i], v[i][: m[i].sum()]).tolist() for i in range(2)]
+    assert mx.vmap(put)(mx.array(x), mx.array(m), mx.array(v)).tolist() == wanted
+
+
+# ---- Quantised matrices
+
+
+def _stream(rows, bits):
+    """Numbers of so many bits as uint32, least significant bit first: one number at a time, in Python's integers."""
+    out = []
+    for row in rows:
+        stream = sum(int(q) << (k * bits) for k, q in enumerate(row))
+        out.append([(stream >> (32 * k)) & 0xFFFFFFFF for k in range(len(row) * bits // 32)])
+    return np.array(out, dtype=np.uint32)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_packed_matrices_are_what_their_bits_say(bits, rows):
+    rng = np.random.default_rng(bits)
+    q = rng.integers(0, 2 ** bits, (6, 64))
+    scales, biases = (rng.standard_normal((6, 2)).astype(np.float32) for _ in range(2))
+    matrix = q * np.repeat(scales, 32, 1) + np.repeat(biases, 32, 1)
+    packed = [mx.array(_stream(q, bits)), mx.array(scales), mx.array(biases)]
+    np.testing.assert_allclose(np.array(mx.dequantize(*packed, group_size=32, bits=bits)), matrix, rtol=1e-6, atol=1e-5)
+    x = rng.standard_normal((rows, 64)).astype(np.float32)
+    np.testing.assert_allclose(np.array(mx.quantized_matmul(mx.array(x), *packed, group_size=32, bits=bits)), x @ matrix.T, rtol=1e-4,
+                               atol=1e-2)
+    again = mx.quantize(mx.array(matrix.astype(np.float32)), group_size=32, bits=bits)
+    step = np.abs(np.array(again[1])).max()
+    assert np.abs(np.array(mx.dequantize(*again, group_size=32, bits=bits)) - matrix).max() <= step * 0.51 + 1e-4
+
+
+def test_small_floats_are_rounded_to_the_nearest():
+    x = np.concatenate([np.linspace(-500, 500, 1001), 2.0 ** np.arange(-12.0, 9.0), [0.0, np.nan]]).astype(np.float32)
+    table = np.array([(-1 if c & 128 else 1) * ((c & 7) * 2.0 ** -9 if not c >> 3 & 15 else (8 + (c & 7)) * 2.0 ** ((c >> 3 & 15) - 10))
+                      for c in range(256) if c & 127 != 127])
+    back = np.array(mx.from_fp8(mx.to_fp8(mx.array(x)), mx.float32))
+    nearest = np.abs(np.clip(x, -448, 448)[:, None] - table).min(1)
+    assert np.isnan(back[-1])
+    np.testing.assert_array_equal(np.abs(back - np.clip(x, -448, 448))[:-1], nearest[:-1].astype(np.float32))
+
+
+def test_einsum_paths_are_those_of_numpy():
+    for text, shapes in (("ij,jk,kl", [(5, 8), (8, 3), (3, 7)]), ("ij,jk,kl", [(5, 8), (8, 10), (10, 7)]), ("ij->i", [(5, 5)]),
+                         ("bca,cdb,dbf,afc->", [(3, 4, 2), (4, 5, 3), (5, 3, 6), (2, 6, 4)])):
+        assert mx.einsum_path(text, *map(mx.zeros, shapes))[0] == np.einsum_path(text, *map(np.zeros, shapes))[0][1:]
+
+
 # ---- Random numbers
 
 
