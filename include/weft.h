@@ -398,12 +398,23 @@ weft_array *weft_windows(weft_array *, int axis, int64_t n, int64_t step, int64_
 #define WEFT_END   INT64_MAX  /* stop, going up */
 #define WEFT_BEGIN INT64_MIN  /* stop, going down */
 weft_array *weft_slice(weft_array *, int axis, int64_t start, int64_t stop, int64_t step);  /* x[start:stop:step] */
+weft_array *weft_cut(weft_array *, int axis, weft_array *start, weft_array *stop, weft_array *step);
+                                          /* the same by 0-d integers, which may be computed; NULL: as if left out in Python */
 weft_array *weft_window(weft_array *, int axis, weft_array *at, int64_t n);  /* x[at : at+n]; at: 0-d integer */
 weft_array *weft_at(weft_array *, int axis, weft_array *i);                  /* x[i]; the axis goes; i: 0-d integer */
 weft_array *weft_take(weft_array *, int n, weft_array *const index[]);       /* x[i,j,..]: integers that broadcast to a
                                                              shape I and index the first n axes: I + the other axes */
 weft_array *weft_take_along(weft_array *, int axis, weft_array *i);          /* x[..,i[..,k,..],..]; the other axes broadcast */
 weft_array *weft_diagonal(weft_array *, int64_t k, int axis1, int axis2);    /* x[i, i+k]; the two axes go, i is the last */
+
+/* Results whose size is known when they are computed: only their rank is before. In the rows of weft_map sizes may differ, and rows
+ * of different sizes are no array. */
+weft_array *weft_flatnonzero(weft_array *);            /* where x, row by row, is not 0: i64 [n] */
+void        weft_nonzero(weft_array *, weft_array *index[]);  /* the same as an index along each axis, [n] each */
+weft_array *weft_compress(weft_array *, weft_array *mask);    /* x[mask]: where bools over the first axes of x are true */
+weft_array *weft_unique(weft_array *, weft_array **first, weft_array **inverse, weft_array **counts);
+                                          /* the different elements in order, nan once and last. Any of the others may be NULL:
+                                             where each stands first, of each element of x which it is, how often each occurs */
 
 /* A new x in which the elements that `part` shows are set to, or combined with, v, which broadcasts. part is what you
  * would read: made from x by the functions above and by views. x[2:5] += v is

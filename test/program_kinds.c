@@ -602,6 +602,25 @@ BUILD(arange) { return weft_arange((weft_dtype)s->p[0], (double)s->p[1], (double
 BUILD(linspace) { return weft_linspace((weft_dtype)s->p[0], (double)s->p[1], (double)s->p[2], s->p[3]); }
 BUILD(eye) { return weft_eye((weft_dtype)s->p[0], s->p[1], s->p[2], s->p[3]); }
 BUILD(tri) { return weft_tri((weft_dtype)s->p[0], s->p[1], s->p[2], s->p[3]); }
+
+/* Sizes that are computed, but the same in every row of a map: of the size of an axis, and of its places. */
+static weft_array *places_of(weft_array *x) { return weft_iota(weft_sized(WEFT_I64, WEFT_ARRAYS(weft_size(x, 0))), 0); }
+static weft_array *every(weft_array *x, int64_t n, int64_t k) {
+  return weft_eq(weft_remainder(places_of(x), weft_integer(n + 1)), weft_integer(k));
+}
+BUILD(cut) {
+  weft_array *n = weft_size(in[0], (int)s->p[1]), *from = weft_sub(n, weft_integer(s->p[0] + 1)), *to = weft_floor_divide(n, weft_integer(2));
+  return weft_cut(in[0], (int)s->p[1], s->p[2] ? from : NULL, s->p[2] == 1 ? NULL : to, weft_integer(s->p[3]));
+}
+BUILD(compress) { return weft_compress(in[0], every(in[0], s->p[0], s->p[2])); }
+BUILD(flatnonzero) { return weft_flatnonzero(every(in[0], s->p[0], s->p[2])); }
+BUILD(unique) { return weft_unique(weft_floor_divide(places_of(in[0]), weft_integer(s->p[0] + 1)), NULL, NULL, NULL); }
+MAKE(chosen) {
+  static const int64_t steps[] = { 1, 1, -1, 2, -3 };
+  int a = pick(p, RANK_1);
+  return ok(a < 0 ? -1 : grow(p, kind, 1, &a, 4, (int64_t[]){ any(p, 3), any_axis(p, a), any(p, 3), steps[any(p, COUNT(steps))] }));
+}
+
 static int64_t any_dtype(struct program *p) {
   static const weft_dtype of[] = { WEFT_F32, WEFT_F64, WEFT_I32, WEFT_BF16 };
   return p->is_smooth ? WEFT_F64 : of[any(p, COUNT(of))];
@@ -659,6 +678,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(broadcast_like, 2, true, like) X(transpose, 5, true, transpose) X(moveaxis, 2, true, two_axes)                            \
   X(unsqueeze, 2, true, unsqueeze) X(squeeze, 4, true, two_axes) X(flatten, 2, true, two_axes)                                \
   X(as_strided, 3, true, as_strided)                                                                                          \
+  X(cut, 2, true, chosen) X(compress, 1, true, chosen) X(flatnonzero, 1, false, chosen) X(unique, 1, false, chosen)              \
   X(slice, 9, true, slice) X(window, 3, true, window) X(at, 4, true, window) X(take, 4, true, take)                           \
   X(take_along, 2, true, take_along) X(diagonal, 2, true, diagonal) X(put, 9, true, put)                                      \
   X(concat, 4, true, join) X(stack, 3, true, join) X(split, 3, true, split) X(pad, 3, true, pad)                              \

@@ -265,3 +265,189 @@ TEST(sizes_of_calls_that_have_ended_are_forgotten) {
   EXPECT_INT(live[2], live[1]);
   weft_scope_discard(outer);
 }
+
+/* ---- Sizes that are computed ---- */
+
+static weft_array *open_f64(void) { return weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)); }
+static weft_array *open_i64(void) { return weft_input(WEFT_I64, 0, NULL); }
+
+/* x[start:stop:step] of four inputs, and its uses. */
+static weft_function *cut_by_inputs(void) {
+  weft_scope *s = weft_scope_open();
+  weft_array *in[] = { open_f64(), open_i64(), open_i64(), open_i64() }, *out[4], *x = in[0];
+  weft_array *part = weft_cut(x, 0, in[1], in[2], in[3]), *row = weft_alias(x);
+  out[0] = weft_mul(part, weft_scalar(2));
+  out[1] = weft_put(x, part, weft_mul(part, weft_scalar(10)), WEFT_SET);
+  weft_grad(weft_sum(weft_mul(part, part), WEFT_ALL), 1, &x, &out[2]);
+  weft_array *rows = weft_stack(0, WEFT_ARRAYS(x, weft_mul(x, weft_scalar(2)))), *mapped = weft_cut(row, 0, in[1], in[2], in[3]);
+  weft_map(1, &row, &rows, 1, &mapped, &out[3]);
+  return weft_compile(s, 4, in, 4, out);
+}
+
+TEST(slices_by_computed_bounds_are_those_by_numbers) {
+  static const int64_t at[] = { INT64_MIN, -9, -4, -1, 0, 1, 3, 9, INT64_MAX }, by[] = { 1, 2, -1, -3, INT64_MAX, INT64_MIN };
+  test_watchdog(120);
+  weft_scope *outer = weft_scope_open();
+  weft_function *f = cut_by_inputs();
+  for (int n = 0; n <= LONGEST; n += 3)
+    for (int i = 0; i < 9; i++)
+      for (int j = 0; j < 9; j++)
+        for (int k = 0; k < 6; k++) {
+          weft_scope *call = weft_scope_open();
+          int place[LONGEST], m = places(n, at[i], at[j], by[k], place);
+          double read[LONGEST], written[LONGEST], slope[LONGEST] = { 0 }, mapped[2 * LONGEST];
+          for (int p = 0; p < n; p++) written[p] = p + 1;
+          for (int p = 0; p < m; p++) {
+            read[p] = 2 * (place[p] + 1), written[place[p]] = 10 * (place[p] + 1), slope[place[p]] = 2 * (place[p] + 1);
+            mapped[p] = place[p] + 1, mapped[m + p] = 2 * (place[p] + 1);
+          }
+          weft_array *in[] = { numbers_to(n), i64_of(at[i]), i64_of(at[j]), i64_of(by[k]) }, *out[4];
+          weft_call(f, 4, in, 4, out);
+          expect_all(out[0], m, read, "read"), expect_all(out[1], n, written, "written"), expect_all(out[2], n, slope, "slope");
+          expect_all(out[3], 2 * m, mapped, "mapped");
+          weft_scope_discard(call);
+        }
+  weft_array *in[] = { numbers_to(3), i64_of(0), i64_of(3), i64_of(0) }, *out[4];
+  weft_call(f, 4, in, 4, out);
+  EXPECT_INT(weft_eval(4, out), WEFT_ERR_ARG); /* a step of 0 */
+  weft_array *x = numbers_to(3);
+  EXPECT_INT(weft_check(weft_cut(x, 0, weft_scalar(1), NULL, NULL)), WEFT_ERR_ARG);
+  EXPECT_INT(weft_check(weft_cut(x, 1, NULL, NULL, NULL)), WEFT_ERR_SHAPE);
+  EXPECT_INT(weft_check(weft_cut(x, 0, NULL, NULL, weft_integer(0))), WEFT_ERR_ARG);
+  EXPECT_INT(weft_dim(weft_cut(x, 0, weft_integer(-2), NULL, NULL), 0), 2);
+  weft_scope_discard(outer);
+}
+
+TEST(arrays_are_as_long_as_an_input_says) {
+  weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+  weft_array *in[] = { open_i64(), open_i64() }, *x = weft_sized(WEFT_F64, WEFT_ARRAYS(in[0], in[1])), *out[3];
+  out[0] = weft_add(weft_mul(weft_iota(x, 0), weft_scalar(10)), weft_iota(x, 1));
+  out[1] = weft_sum(weft_reshape_like(out[0], weft_sized(WEFT_F64, WEFT_ARRAYS(in[1], in[0]))), 0);
+  out[2] = weft_broadcast_like(weft_cast(in[0], WEFT_F64), x);
+  weft_function *f = weft_compile(s, 2, in, 3, out);
+  for (int n = 0; n < 4; n++)
+    for (int m = 0; m < 4; m++) {
+      weft_scope *call = weft_scope_open();
+      double iota[16], sum[4] = { 0 }, all[16];
+      for (int i = 0; i < n * m; i++) iota[i] = i / m * 10 + i % m, all[i] = n;
+      for (int i = 0; i < n * m; i++) sum[i % n] += iota[i];
+      weft_call(f, 2, (weft_array *[]){ i64_of(n), i64_of(m) }, 3, out);
+      expect_all(out[0], n * m, iota, "iota"), expect_all(out[1], n, sum, "sum"), expect_all(out[2], n * m, all, "all");
+      weft_scope_discard(call);
+    }
+  weft_call(f, 2, (weft_array *[]){ i64_of(-1), i64_of(2) }, 3, out);
+  EXPECT_INT(weft_eval(3, out), WEFT_ERR_ARG);
+  weft_scope_discard(outer);
+}
+
+/* ---- Sizes that only data tell ---- */
+
+enum { CHOSEN, PLACES, ROW, COLUMN, SLOPE_OF_CHOSEN, SET, CHOICES };
+
+static void choose(weft_array *x, weft_array *mask, weft_array *out[CHOICES]) {
+  out[CHOSEN] = weft_compress(x, mask);
+  out[PLACES] = weft_flatnonzero(mask);
+  weft_nonzero(mask, &out[ROW]);
+  weft_grad(weft_sum(weft_mul(out[CHOSEN], out[CHOSEN]), WEFT_ALL), 1, &x, &out[SLOPE_OF_CHOSEN]);
+  out[SET] = weft_put(x, out[CHOSEN], weft_mul(out[CHOSEN], weft_scalar(10)), WEFT_SET);
+}
+
+static void expect_chosen(weft_array *const out[CHOICES], int n, int m) {
+  double chosen[16], at[16], row[16], column[16], slope[16], set[16];
+  int k = 0;
+  for (int i = 0; i < n * m; i++) {
+    bool is_true = i * 7 % 5 < 2;
+    slope[i] = is_true ? 2 * i : 0, set[i] = is_true ? 10 * i : i;
+    if (is_true) chosen[k] = i, at[k] = i, row[k] = i / m, column[k++] = i % m;
+  }
+  expect_all(out[CHOSEN], k, chosen, "chosen"), expect_all(out[PLACES], k, at, "places"), expect_all(out[ROW], k, row, "row");
+  expect_all(out[COLUMN], k, column, "column"), expect_all(out[SLOPE_OF_CHOSEN], n * m, slope, "slope");
+  expect_all(out[SET], n * m, set, "set");
+}
+
+static weft_array *matrix(int n, int m) {
+  return weft_reshape(weft_sub(numbers_to(n * m), weft_scalar(1)), WEFT_DIMS(n, m));
+}
+
+TEST(a_mask_chooses_what_it_is_true_for) {
+  weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, WEFT_ANY)), *out[CHOICES];
+  weft_array *mask = weft_lt(weft_remainder(weft_mul(x, weft_scalar(7)), weft_scalar(5)), weft_scalar(2));
+  choose(x, mask, out);
+  weft_function *f = weft_compile(s, 1, &x, CHOICES, out);
+  for (int n = 0; n < 5; n++)
+    for (int m = 0; m < 4; m++) {
+      weft_scope *call = weft_scope_open();
+      weft_array *in = matrix(n, m);
+      weft_call(f, 1, &in, CHOICES, out);
+      expect_chosen(out, n, m);
+      mask = weft_lt(weft_remainder(weft_mul(in, weft_scalar(7)), weft_scalar(5)), weft_scalar(2));
+      choose(in, mask, out);
+      expect_chosen(out, n, m);
+      weft_scope_discard(call);
+    }
+  weft_array *known = matrix(4, 3), *by_rows = weft_compress(known, weft_ge(weft_squeeze(weft_sum(known, 1), 1), weft_scalar(20)));
+  expect_all(by_rows, 6, (double[]){ 6, 7, 8, 9, 10, 11 }, "rows");
+  EXPECT_INT(weft_check(weft_compress(known, known)), WEFT_ERR_DTYPE);
+  EXPECT_INT(weft_check(weft_compress(known, weft_cast(numbers_to(3), WEFT_BOOL))), WEFT_ERR_SHAPE);
+  weft_array *row = weft_alias(weft_at(known, 0, weft_integer(0))), *odd = weft_compress(row, weft_gt(row, weft_scalar(4))), *mapped;
+  weft_map(1, &row, &known, 1, &odd, &mapped);
+  EXPECT(weft_eval(1, &mapped) != WEFT_OK); /* rows of different sizes are no array */
+  weft_scope_discard(outer);
+}
+
+/* Each step has a size of its own: the sum of x over places below t. */
+TEST(a_loop_chooses_anew_in_every_step) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = numbers_to(5);
+  weft_loop *l = weft_loop_open(weft_integer(6));
+  weft_array *t = weft_loop_carry(l, i64_of(0)), *total = weft_loop_carry(l, f64_of(0));
+  weft_array *below = weft_compress(x, weft_lt(weft_iota(weft_cast(x, WEFT_I64), 0), t)), *cut = weft_cut(x, 0, NULL, t, NULL);
+  weft_loop_next(l, t, weft_add(t, weft_integer(1)));
+  weft_loop_next(l, total, weft_add(total, weft_sub(weft_sum(below, WEFT_ALL), weft_mul(weft_sum(cut, WEFT_ALL), weft_scalar(0.5)))));
+  weft_array *sum = weft_loop_last(l, total);
+  weft_loop_close(l);
+  EXPECT_NEAR(one_f64(sum), (0 + 1 + 3 + 6 + 10 + 15) * 0.5, 0);
+  weft_scope_discard(s);
+}
+
+TEST(unique_elements_stand_in_order_and_say_where_they_were) {
+  static const double v[] = { 3, 1, NAN, 3, -1, 1, 3, NAN, 7 };
+  weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+  weft_array *x = open_f64(), *out[4];
+  out[0] = weft_unique(x, &out[1], &out[2], &out[3]);
+  weft_function *f = weft_compile(s, 1, &x, 4, out);
+  for (int n = 0; n <= 9; n++) {
+    double value[9], first[9], which[9], count[9];
+    int m = 0;
+    for (int i = 0; i < n; i++) {
+      int at = 0, k = 0;
+      for (int j = 0; j < n; j++) at += v[j] < v[i] || (isnan(v[i]) && !isnan(v[j]));
+      for (int j = 0; j < i; j++) k |= v[j] == v[i] || (isnan(v[j]) && isnan(v[i]));
+      which[i] = at; /* how many are less, for now */
+      if (!k) value[m] = v[i], first[m] = i, count[m++] = 0;
+    }
+    for (int i = 0; i < m; i++) /* in order */
+      for (int j = i + 1; j < m; j++)
+        if (which[(int)first[j]] < which[(int)first[i]]) {
+          double t = value[i];
+          value[i] = value[j], value[j] = t, t = first[i], first[i] = first[j], first[j] = t;
+        }
+    for (int i = 0; i < n; i++) {
+      int k = 0;
+      while (which[(int)first[k]] != which[i]) k++;
+      count[k]++;
+    }
+    double inverse[9];
+    for (int i = 0; i < n; i++)
+      for (int k = 0; k < m; k++) if (which[(int)first[k]] == which[i]) inverse[i] = k;
+    weft_scope *call = weft_scope_open();
+    weft_array *in = f64s(n, v), *got[4];
+    weft_call(f, 1, &in, 4, got);
+    if (m && isnan(value[m - 1])) got[0] = weft_where(weft_ne(got[0], got[0]), weft_scalar(99), got[0]), value[m - 1] = 99;
+    expect_all(got[0], m, value, "values"), expect_all(got[1], m, first, "first"), expect_all(got[2], n, inverse, "inverse");
+    expect_all(got[3], m, count, "counts");
+    weft_scope_discard(call);
+  }
+  weft_scope_discard(outer);
+}

@@ -1,6 +1,7 @@
 /* substitute.c -- the graph again with other leaves, other sizes. */
 #include "base/mem.h"
 #include "graph/copy.h"
+#include "op/op.h"
 
 static bool replace_walls(struct copy *c, int n, struct node *const to[]) {
   for (int i = 0; i < n; i++) {
@@ -14,6 +15,25 @@ static bool is_wall(const struct copy *c, int n, int i) {
   for (int k = 0; k < n; k++)
     if (c->g.wall[k] == i) return true;
   return false;
+}
+
+/* Counters that take the place of others are as long as a loop of the copy may be, which has got another symbol meanwhile. */
+static bool resize_walls(struct copy *c, int n) {
+  for (int i = 0; i < n && c->sizes.n; i++) {
+    int at = c->g.wall[i];
+    struct node *now = at >= 0 ? c->now[at] : NULL;
+    dim dims[WEFT_RANK_MAX];
+    bool differs = false;
+    if (!now || now->op->kind != OP_IOTA) continue;
+    for (int k = 0; k < now->rank; k++) differs |= (dims[k] = dim_in(&c->sizes, now->dims[k])) != now->dims[k];
+    if (!differs) continue;
+    struct node *other = node_make(now->op, (weft_dtype)now->dtype, now->rank, dims, 0, NULL, now->attr, now->attr_bytes);
+    if (!other) return copy_fail(c, fail(WEFT_ERR_MEMORY, 0, "weft: out of memory"));
+    other->copy_of = now->copy_of, other->origin = now->origin;
+    node_release(now);
+    c->now[at] = other;
+  }
+  return true;
 }
 
 static bool is_replaced(const struct copy *c, int i) { return c->now[i]; }
@@ -35,7 +55,7 @@ bool graph_specialise(int n_from, struct node *const from[], struct node *const 
   for (int i = 0; ok && i < n_symbols; i++)
     if (symbol[i] != value[i] && !dim_table_add(&c.sizes, symbol[i], value[i]))
       ok = copy_fail(&c, fail(WEFT_ERR_MEMORY, 0, "weft: out of memory"));
-  if (ok) ok = replace_walls(&c, n_from, to) && copy_renew(&c, is_replaced) && copy_all(&c, n_from);
+  if (ok) ok = replace_walls(&c, n_from, to) && copy_renew(&c, is_replaced) && resize_walls(&c, n_from) && copy_all(&c, n_from);
   return copy_end(&c, n, out, failure);
 }
 

@@ -139,8 +139,7 @@ weft_array *array_take(weft_array *x, int n, weft_array *const index[], int by) 
 
 weft_array *weft_take(weft_array *x, int n, weft_array *const index[]) { return array_take(x, n, index, BY_TAKE); }
 
-/* A 0-d integer that is a number already: then the index is a view. */
-static bool known_integer(weft_array *i, int64_t *value) {
+bool known_integer(weft_array *i, int64_t *value) {
   struct node *n = array_node(i);
   bool is_known = n->op == &op_scalar && dtype_is_integer((weft_dtype)n->dtype) && n->dtype != WEFT_U64;
   if (is_known) *value = (int64_t)scalar_bits(n, WEFT_I64);

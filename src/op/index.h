@@ -6,6 +6,7 @@
 /* Integers brought to i64 and one shape. NULL, or why not; the nodes stay the caller's to release. */
 struct failure *indices_join(const char *fn, int n, struct node *index[]);
 
+bool known_integer(weft_array *, int64_t *value); /* a 0-d integer that is a number already */
 weft_array *array_take(weft_array *x, int n, weft_array *const index[], int by); /* by: of struct take_attr */
 
 /* x with v, of dims I + rest of x, combined at the indices, which have the shape I. */

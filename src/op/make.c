@@ -2,7 +2,7 @@
 #include <limits.h>
 #include <string.h>
 #include "base/mem.h"
-#include "op/operand.h"
+#include "op/extent.h"
 #include "run/buffer.h"
 
 static dim size_in(const struct node *x, int64_t axis) {
@@ -239,12 +239,22 @@ static dim dim_of(const struct node *n, int depth) {
   }
   if (!depth || n->rank || !n->n_in || !dtype_is_integer(n->dtype)) return DIM_BAD;
   if (n->op == &op_cast && dtype_is_integer(n->in[0]->dtype)) return dim_of(n->in[0], depth - 1);
-  if (n->op != &op_add && n->op != &op_sub && n->op != &op_mul) return DIM_BAD;
-  dim a = dim_of(n->in[0], depth - 1), b = dim_of(n->in[1], depth - 1);
-  return n->op == &op_add ? dim_add(a, b) : n->op == &op_sub ? dim_sub(a, b) : dim_mul(a, b);
+  dim (*const rule)(dim, dim) = n->op == &op_add ? dim_add : n->op == &op_sub ? dim_sub : n->op == &op_mul ? dim_mul
+                              : n->op == &op_minimum ? dim_min : n->op == &op_maximum ? dim_max : NULL;
+  return rule ? rule(dim_of(n->in[0], depth - 1), dim_of(n->in[1], depth - 1)) : DIM_BAD;
 }
 
-static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *out) {
+/* An integer that nobody can compute yet: *rows has it for a size. */
+static struct failure *later_size(weft_array *a, dim *out, weft_array **rows) {
+  *rows = array_of_length(a);
+  struct node *n = array_node(*rows);
+  struct failure *why = n->op == &op_bad ? failure_retain(n->failure) : NULL;
+  *out = why ? DIM_BAD : n->dims[0];
+  node_release(n);
+  return why;
+}
+
+static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *out, weft_array **rows) {
   struct shape_text s;
   if (n->rank || !dtype_is_integer(n->dtype))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_sized: size %d is %s %s, not a 0-d integer", k,
@@ -254,7 +264,9 @@ static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *
   graph_unlock();
   int64_t now = 0;
   if (d == DIM_BAD) {
-    if (weft_read(weft_cast(a, WEFT_I64), WEFT_I64, &now, sizeof now) != WEFT_OK)
+    weft_status status = weft_read(weft_cast(a, WEFT_I64), WEFT_I64, &now, sizeof now);
+    if (status == WEFT_ERR_NO_VALUE) return later_size(a, out, rows);
+    if (status)
       return fail(WEFT_ERR_NO_VALUE, scope_origin(), "weft_sized: size %d: %s", k, weft_message());
     d = now < 0 ? DIM_BAD : now;
   }
@@ -271,19 +283,33 @@ static bool has_open_size(int rank, const dim d[]) {
 }
 
 /* The inputs are there for graphs that replace what the sizes come from. */
+static weft_array *sized(weft_dtype dtype, int rank, weft_array *const sizes[], struct node *const n[]) {
+  dim d[WEFT_RANK_MAX];
+  weft_array *on[WEFT_RANK_MAX], *y = NULL;
+  struct failure *why = NULL;
+  int n_sizes = 0;
+  for (int k = 0; k < rank && !why; k++) {
+    weft_array *rows = NULL;
+    why = size_of(sizes[k], n[k], k, &d[k], &rows);
+    on[k] = rows ? weft_size(rows, 0) : sizes[k];
+    if (!why) dim_retain(d[k]), n_sizes++; /* computing the next may take long */
+  }
+  if (!why) why = count_check("weft_sized", rank, d);
+  if (!why) y = array_of(node_broadcast(number_node(dtype, 0, 0), rank, d));
+  if (y && has_open_size(rank, d)) y = weft_depends(y, rank, on);
+  for (int k = 0; k < n_sizes; k++) dim_release(d[k]);
+  return why ? array_failed(why) : y;
+}
+
 weft_array *weft_sized(weft_dtype dtype, int rank, weft_array *const sizes[]) {
   struct node *n[WEFT_RANK_MAX];
-  dim d[WEFT_RANK_MAX];
   weft_array *bad;
   struct failure *why = dtype_check("weft_sized", dtype);
   if (!why && (rank < 0 || rank > WEFT_RANK_MAX))
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_sized: the rank %d is not in 0..%d", rank, WEFT_RANK_MAX);
   if (why) return array_failed(why);
   if (!operands("weft_sized", rank, sizes, n, &bad)) return bad;
-  for (int k = 0; k < rank && !why; k++) why = size_of(sizes[k], n[k], k, &d[k]);
+  weft_array *y = COMPOSED(sized(dtype, rank, sizes, n));
   nodes_release(rank, n);
-  if (!why) why = count_check("weft_sized", rank, d);
-  if (why) return array_failed(why);
-  weft_array *y = array_of(node_broadcast(scalar_node(dtype, 0, false), rank, d));
-  return has_open_size(rank, d) ? weft_depends(y, rank, sizes) : y;
+  return y;
 }
