@@ -7,70 +7,11 @@
 #define WEFT_OP_H
 #include "graph/scope.h"
 #include "kernel/kir.h"
+#include "op/attr.h"
+#include "op/kind.h"
+#include "op/library.h"
+#include "op/loop_form.h"
 
-enum op_kind {
-  OP_LEAF,     /* value, scalar, input, bad, loop variables: no inputs */
-  OP_ELEMENT,  /* inputs all have the dims of the node; lower computes one element */
-  OP_IOTA,     /* in: none (dims given); attr: struct axis_attr; the index along the axis in the dtype */
-  OP_SIZE,     /* 0-d i64: a dim as a value; in[0]: an array that has it; attr: struct size_attr */
-  OP_REDUCE,   /* attr: struct axis_attr; the axis stays with size 1; fold says how */
-  OP_PREFIX,   /* attr: struct axis_attr; running combine, fold.op says how */
-  OP_VIEW,     /* moves no data; see the attrs below: reshape, broadcast, transpose, slice, as_strided, windows */
-  OP_TAKE,     /* in: x, index..; attr: struct take_attr */
-  OP_PUT,      /* in: x, v; attr: struct put_attr: x with an affine part set or combined */
-  OP_SCATTER,  /* in: x, v, index..; attr: struct scatter_attr */
-  OP_CONTRACT, /* matmul: in a[..,m,k], b[..,k,n], batch dims and register dtypes equal */
-  OP_CONCAT,   /* attr: struct axis_attr */
-  OP_PAIR,     /* in: re, im; one complex array of them. In plans only: see struct parts */
-  OP_PAD,      /* in: x, value (0-d); attr: struct pad_attr */
-  OP_IDENTITY, /* alias, stop_gradient, depends, to, checkpoint, custom: in[0] moved through; gone before scheduling */
-  OP_LOOP,     /* attr: struct loop_attr; several results, taken by OP_ITEM */
-  OP_CALL,     /* attr: struct call_attr; several results; expanded before scheduling */
-  OP_ITEM,     /* in: a node with several results; attr: struct item_attr */
-  OP_LIBRARY   /* code of our own or of a library on dense arrays: struct library; results by OP_ITEM */
-};
-enum { ELEMENT_MOST = 4 }; /* operands of an ELEMENT node */
-enum { N_OP_KINDS = OP_LIBRARY + 1 };
-
-/* What is true of a kind (kinds.c: a row each). What a stage does with each kind is a switch there, without a default: a new
- * kind does not compile until everybody has said what it is. */
-struct kind_facts {
-  const char *name;
-  enum {
-    READS_BY_ELEMENT,   /* element i of the result is made of element i of the operands, or folds such */
-    READS_FIRST_WHOLE,  /* the first operand by index: it stands in memory; the others by element */
-    READS_WHOLE         /* all operands stand in memory */
-  } reads;
-  bool joins_groups;    /* may share a kernel with others */
-  bool is_own_step;     /* is no kernel of a group: emit_own (schedule/schedule.c) writes its steps */
-  bool is_several;      /* its results are items; it has no value of its own */
-  bool is_gone;         /* expanded or passed through before anything is scheduled */
-  bool is_heavy;        /* if somebody holds it, it is stored the first time; others the second time */
-  bool may_be_made;     /* may be computed while an operand of a product is packed; .. */
-  int element_cost;     /* .. then this is what an element costs, unless its op is cheap */
-  bool may_be_blamed;   /* may fail when it runs: a plan is for the lines of the user's that it blames */
-};
-extern const struct kind_facts kind_facts[];
-
-/* No attr has padding: equal ones are equal bytes. */
-struct to_attr { int64_t device; };  /* -1: on none in particular */
-struct axis_attr { int axis; };
-struct transpose_attr { int axes[WEFT_RANK_MAX]; };          /* attr_bytes covers rank entries only */
-struct strided_attr { int64_t offset, stride[WEFT_RANK_MAX]; }; /* of the elements row by row; attr_bytes: rank strides */
-struct slice_attr { int64_t axis; dim start; int64_t step; }; /* element i of the axis is x's start + i*step */
-struct windows_attr { int64_t axis, step, dilation; };          /* element j of window i is x's i*step + j*dilation; the last
-                                                                axis is j */
-struct take_attr { int n; enum { BY_TAKE, BY_AT, BY_WINDOW, BY_ALONG, BY_STRIDES } by; }; /* indices have one common shape I;
-                                                                result I + rest of x; by: what the user called, for messages */
-struct put_attr { int64_t how; dim start[WEFT_RANK_MAX]; int64_t step[WEFT_RANK_MAX]; }; /* v has x's rank; element i of v
-                                                                stands at start + i*step on each axis of x */
-struct scatter_attr { weft_how how; int n; };                /* v has dims I + rest of x */
-struct pad_attr { int64_t axis, before, after; };
-struct item_attr { int k; };
-struct part_attr { int64_t part; };                          /* 0: real, 1: imaginary */
-struct complex_attr { double re, im; };                      /* of a weak op_complex: the number itself */
-struct scalar_attr { uint64_t bits; };                       /* the pattern in the node's dtype (weak: f64 or i64) */
-struct size_attr { dim size; int64_t axis; };                /* in[0]'s size on that axis; -1: its number of elements */
 uint64_t scalar_bits(const struct node *, weft_dtype as);    /* of an op_scalar, weak or not, as a pattern of a dtype */
 struct buffer;
 struct node *value_node(weft_dtype, int rank, const dim dims[], struct buffer *, int64_t offset, const int64_t stride[]);
@@ -117,34 +58,6 @@ struct splitting {
   struct node_list list;                  /* what is made, inputs before users */
   const struct node *like;                /* the node that is being split: nodes made by a rule have its dims and origin */
   bool no_memory;
-};
-
-/* What OP_LIBRARY runs: on arrays that stand dense, row by row; never fused. The last `core` axes of the first operand are one
- * problem. The axes before are the batch, the same for all operands and results; so map is one axis more (library.c). */
-struct library_array {
-  weft_dtype dtype;
-  int rank;
-  const dim *dims;
-  int64_t each;      /* bytes a problem */
-  bool is_wanted;    /* of a result: somebody reads it. Those that nobody wants have memory too */
-  uint8_t *data;
-};
-struct library_call {
-  const void *attr;
-  int n_in, n_out;
-  const struct library_array *in, *out;
-  int64_t n_problems;
-  uint64_t origin;                       /* for failures */
-};
-struct library {
-  int core;
-  int (*batch_axes)(const void *attr);                 /* instead of core: how many are in front of a problem's own */
-  bool is_callers;                                     /* one problem after the other, on the thread that asks (host_step.c) */
-  double (*operations)(const struct library_call *);   /* of all problems, about; data is NULL */
-  size_t (*scratch)(const struct library_call *);      /* bytes that one thread works in; NULL: none */
-  /* Problems from .. to - 1, on any thread, several ranges at once. NULL: done. */
-  struct failure *(*run)(const struct library_call *, int64_t from, int64_t to, void *scratch);
-  const char *(*by)(const struct library_call *);      /* the library that was loaded for it; NULL: it is our own code */
 };
 
 struct op {
@@ -197,56 +110,8 @@ extern const struct op op_gamma_draw; /* in: a, x drawn with the shape a: x as a
 extern const struct op op_scale; /* a b, but a where a is 0, whatever b is: what a branch that was not taken passes on */
 extern const struct op *const op_table[]; /* all ops, ends with NULL: every_op walks it */
 
-/* ---- Loops: the one form. Results: all[0..n_all), last[0..n_carry), then the executed length (0-d i64). ---------------
- * Inputs of the node: steps (if has_steps, a 0-d integer), sequences (exactly `steps` rows each), initial carries,
- * constants. Bodies refer to the loop's own variables, scalars and iotas only, and share no node with the graph around.
- * The last n_carry of `all` (but for branches, and loops that only until ends) are the values of the carries before each
- * step: what a gradient needs. A result without an item is not wanted, and costs nothing (rewrite/ takes it out). The
- * node itself is 0-d i64 and has no value of its own. */
-struct loop_attr {
-  struct loop *loop; /* counted by nodes that refer to it, through the op's hold and drop */
-};
-enum { LOOP_CONSTANT = -1 };
-struct loop {
-  _Atomic int refs;
-  int n_seq, n_carry, n_const, n_all;
-  bool has_steps;
-  bool is_branch;                                  /* of 0 or 1 steps, and nothing of its body is computed before it; it
-                                                      keeps no carries: they are the initial ones */
-  bool is_backward;                                /* runs from the last row of sequences and stacked outputs to the first */
-  bool is_settled;                                 /* graph lock: all sizes in its bodies are numbers */
-  bool is_uneven;                                  /* sizes in its body differ from step to step: those of loops inside */
-  bool needs_length;                               /* a loop inside makes as many steps as one outside, which has to run before */
-  struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */
-  int *factor;                                     /* while it is scheduled: by sequence, the constant that its elements are
-                                                      multiplied by where the body reads them, or -1; NULL: none */
-  struct node **next;                              /* n_carry: bodies */
-  struct node **all;                               /* n_all: bodies of stacked outputs */
-  struct node *until;                              /* 0-d bool body, evaluated after the step; NULL: none */
-  dim steps;                                       /* at most so many: a number or a symbol (bound to the value of the
-                                                      steps input). INT64_MAX: only until ends it; then n_all is 0 */
-  bool owns_steps;                                 /* steps is a symbol made for this loop */
-  int64_t truncate;                                /* reverse mode goes through so many steps, the last; 0: all;
-                                                      LOOP_CONSTANT: none */
-  dim length;                                      /* rows of stacked outputs. Without until it is steps; with it, a symbol
-                                                      of this loop's own, bound to the executed length */
-};
-void loop_retain(struct loop *), loop_release(struct loop *);
-struct dim_table;
-bool loop_mentions(const struct loop *, struct dim_table *); /* whether its steps or sizes in its bodies are among these symbols */
-void loop_has_length(struct node *loop, dim length); /* a node just made: its rows are so many, if until ends it */
-
-struct call_attr { struct weft_function *function; int n_out; };
-
 /* Result k of an op with several (item.c). NULL: out of memory. */
 struct node *item_make(struct node *many, int k);
-
-/* A node of OP_LIBRARY, and its results (library.c). */
-void library_apply(const struct op *, int n, struct node *const in[], const void *attr, size_t attr_bytes, int n_out,
-                   weft_array *out[]);
-void library_batch(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]); /* for struct many */
-void library_rows(const struct rule *, const bool is_mapped[], const void *attr, weft_array *ys[], bool is_mapped_out[]);
-                  /* the same with another attr, of as many bytes */
 
 extern const struct many loop_many, call_many, checkpoint_many, custom_many; /* transform/: they need derivatives of bodies */
 

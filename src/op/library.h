@@ -1,0 +1,43 @@
+/* library.h -- ops that are code of our own or of a library on dense arrays: what such an op says, and how its nodes are made. */
+#ifndef WEFT_OP_LIBRARY_H
+#define WEFT_OP_LIBRARY_H
+#include "graph/node.h"
+
+struct rule;
+
+/* What OP_LIBRARY runs: on arrays that stand dense, row by row; never fused. The last `core` axes of the first operand are one
+ * problem. The axes before are the batch, the same for all operands and results; so map is one axis more (library.c). */
+struct library_array {
+  weft_dtype dtype;
+  int rank;
+  const dim *dims;
+  int64_t each;      /* bytes a problem */
+  bool is_wanted;    /* of a result: somebody reads it. Those that nobody wants have memory too */
+  uint8_t *data;
+};
+struct library_call {
+  const void *attr;
+  int n_in, n_out;
+  const struct library_array *in, *out;
+  int64_t n_problems;
+  uint64_t origin;                       /* for failures */
+};
+struct library {
+  int core;
+  int (*batch_axes)(const void *attr);                 /* instead of core: how many are in front of a problem's own */
+  bool is_callers;                                     /* one problem after the other, on the thread that asks (host_step.c) */
+  double (*operations)(const struct library_call *);   /* of all problems, about; data is NULL */
+  size_t (*scratch)(const struct library_call *);      /* bytes that one thread works in; NULL: none */
+  /* Problems from .. to - 1, on any thread, several ranges at once. NULL: done. */
+  struct failure *(*run)(const struct library_call *, int64_t from, int64_t to, void *scratch);
+  const char *(*by)(const struct library_call *);      /* the library that was loaded for it; NULL: it is our own code */
+};
+
+/* A node of OP_LIBRARY, and its results (library.c). */
+void library_apply(const struct op *, int n, struct node *const in[], const void *attr, size_t attr_bytes, int n_out,
+                   weft_array *out[]);
+void library_batch(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]); /* for struct many */
+void library_rows(const struct rule *, const bool is_mapped[], const void *attr, weft_array *ys[], bool is_mapped_out[]);
+                  /* the same with another attr, of as many bytes */
+
+#endif
