@@ -134,7 +134,7 @@ def quantize(w, /, group_size=None, bits=None, mode="affine", *, global_scale=No
         size = from_fp8(scales, _mlx.float32) / per_scale
     else:
         largest = _mlx.max(_mlx.abs(groups), -1).astype(_mlx.float32) / _LARGEST[bits]
-        exponent = _mlx.where(largest == 0, 0.0, _mlx.round(_mlx.log2(largest)))
+        exponent = _mlx.where(largest == 0, 0.0, _mlx.ceil(_mlx.log2(largest)))  # nothing is cut off
         scales, size = (exponent + 127).astype(_mlx.uint8), _mlx._exp2(exponent)
     size = _mlx.expand_dims(size, -1)
     ratio = _mlx.where(size == 0, 0.0, groups.astype(_mlx.float32) / size)

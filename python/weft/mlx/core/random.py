@@ -133,8 +133,8 @@ def categorical(logits, axis=-1, shape=None, num_samples=None, key=None, stream=
     batch = [n for i, n in enumerate(logits.shape) if i != axis % logits.ndim]
     key = _next(key)
     if num_samples is not None:
-        drawn = _random.categorical(key, logits, axis, shape=[num_samples] + batch)
-        return _mlx.moveaxis(_mlx.as_mlx(drawn), 0, -1).astype(_mlx.uint32)
+        noise = gumbel(list(logits.shape) + [num_samples], key=key)
+        return _mlx.argmax(noise + _mlx.expand_dims(logits, -1), axis % logits.ndim)
     if shape is not None:
         from .._array import broadcast_shapes
         if list(broadcast_shapes(shape, batch)) != list(shape):
