@@ -429,6 +429,16 @@ weft_array *weft_concat(int axis, int n, weft_array *const[]);
 weft_array *weft_stack(int axis, int n, weft_array *const[]);                /* along a new axis */
 void        weft_split(weft_array *, int axis, int n, weft_array *parts[]);  /* n views of equal length; see weft_slice */
 weft_array *weft_pad(weft_array *, int axis, int64_t before, int64_t after, weft_array *value);
+typedef enum {
+  WEFT_PAD_EDGE,       /* the element at the end */
+  WEFT_PAD_REFLECT,    /* backwards, without the one at the end */
+  WEFT_PAD_SYMMETRIC,  /* backwards, with it */
+  WEFT_PAD_WRAP,       /* from the other end */
+  WEFT_PAD_RAMP,       /* in even steps to a number */
+  WEFT_PAD_MAX, WEFT_PAD_MIN, WEFT_PAD_MEAN  /* of the axis */
+} weft_padding;
+weft_array *weft_pad_with(weft_array *, int axis, int64_t before, int64_t after, weft_padding, weft_array *end);  /* end: of a ramp,
+                                                          0-d; NULL: 0 */
 weft_array *weft_repeat(weft_array *, int axis, int64_t n);                  /* every element n times */
 weft_array *weft_tile(weft_array *, int rank, const int64_t times[]);        /* all of it, so often along each axis */
 weft_array *weft_roll(weft_array *, int axis, int64_t shift);                /* what leaves at the end comes in again */
@@ -523,6 +533,19 @@ weft_array *weft_matmul(weft_array *a, weft_array *b);  /* [..,m,k] x [..,k,n] -
                                                            are exact but wrap around, as in weft_sum */
 weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]);  /* sums over n
                                                            pairs of axes; those left of a, then those of b */
+weft_array *weft_inner(weft_array *a, weft_array *b);  /* summed over the last axis of both; those left of a, then those of b */
+weft_array *weft_outer(weft_array *a, weft_array *b);  /* a_i b_j, of all their elements in order */
+weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha, double beta);  /* beta c + alpha a b */
+weft_array *weft_matrix_power(weft_array *, int64_t n);  /* the product of n such matrices; 0: the identity */
+weft_array *weft_gather_mm(weft_array *a, weft_array *b, weft_array *at_a, weft_array *at_b);  /* the product of matrices at these
+                                                           places of the batch, counted row by row; NULL: as they stand */
+weft_array *weft_block_masked_mm(weft_array *a, weft_array *b, int64_t block, weft_array *mask_out, weft_array *mask_a,
+                                 weft_array *mask_b);   /* of blocks [block, block] that a mask lets count, the others being 0;
+                                                           bools, or numbers that multiply; NULL: all */
+weft_array *weft_segmented_mm(weft_array *a, weft_array *b, weft_array *segments);  /* a[:,i:j] b[i:j,:] for every pair (i, j)
+                                                           of the integers [..,2]: [..,m,n] */
+weft_array *weft_hadamard(weft_array *, double scale);  /* the last axis, of 2^k elements, times the matrix of signs
+                                                           (-1)^(bits that i and j share), times scale; 0: 1 / sqrt(2^k) */
 weft_array *weft_kron(weft_array *a, weft_array *b);  /* on each axis, every element of a times all of b */
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /* "bqd,bkd->bqk"; ... for any axes; ii: a
                                                            diagonal. In pairs, the smallest products first */
@@ -540,12 +563,39 @@ typedef struct {
 } weft_conv_options;
 weft_array *weft_conv(weft_array *x, weft_array *w, const weft_conv_options *);
 
+/* Pooling: windows that slide along the axes between of x [N, s.., C], as in a convolution. */
+typedef struct {
+  const int64_t *size;               /* of the window, for each axis between */
+  const int64_t *stride;             /* NULL: the size */
+  const int64_t *before, *after;     /* outside of x, where nothing is larger than -inf and all is 0; NULL: none */
+  const int64_t *dilation;           /* NULL: all 1 */
+  int without_padding;               /* a mean is of the elements of x alone */
+} weft_pool_options;
+weft_array *weft_max_pool(weft_array *x, const weft_pool_options *);
+weft_array *weft_mean_pool(weft_array *x, const weft_pool_options *);
+typedef enum { WEFT_RESIZE_NEAREST, WEFT_RESIZE_LINEAR, WEFT_RESIZE_CUBIC } weft_resizing;
+weft_array *weft_resize(weft_array *x, int axis, double scale, weft_resizing, int aligns_corners);  /* n scale points, rounded down,
+                                        over the stretch of the n of the axis: the nearest, on the line between two, on the cubic
+                                        (Keys' with -3/4) of four. aligns_corners: the first and the last stay where they are */
+
 
 /* ---- Composed operations -------------------------------------------------------------------------------------------
  * Written with the functions above and as fast as a kernel by hand. f16 and bf16 are raised to f32 inside. */
 
 weft_array *weft_rms_norm(weft_array *x, weft_array *w, double eps);  /* over the last axis; w may be NULL */
 weft_array *weft_layer_norm(weft_array *x, weft_array *w, weft_array *b, double eps);  /* w, b may be NULL */
+weft_array *weft_softmax_where(weft_array *x, weft_array *mask, int axis);      /* of the elements where the mask is; 0 elsewhere */
+weft_array *weft_log_softmax_where(weft_array *x, weft_array *mask, int axis);  /* its logarithm; -inf elsewhere */
+weft_array *weft_logsumexp_where(weft_array *x, weft_array *mask, int axis);    /* likewise; the axis stays */
+typedef struct {
+  int64_t dims;          /* elements of the last axis that are turned, in pairs; 0: all */
+  int neighbours;        /* pairs are 2 j and 2 j + 1, else j and j + dims / 2 */
+  double base;           /* pair j turns by base^(-2 j / dims) a place; 0: 10000 */
+  double scale;          /* of the places; 0: 1 */
+  weft_array *offset;    /* the first place: 0-d, or one for each of axis 0; NULL: 0 */
+  weft_array *periods;   /* [dims / 2]: pair j turns by 1 / period a place, whatever base is; NULL: by base */
+} weft_rope_options;
+weft_array *weft_rope(weft_array *x, const weft_rope_options *);  /* of [..,T,d]: pairs turned by their place in T */
 typedef struct {
   double scale;                                    /* 0: 1 / sqrt(d) */
   weft_array *mask;                                /* [..,T,S]; bool: false is left out; numbers are added; NULL: none */

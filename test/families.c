@@ -147,3 +147,70 @@ TEST(arrays_are_alike_if_shape_and_elements_are) {
   EXPECT_BAD(weft_allclose(x, VECTOR(1, 2), 1, 1, 0), WEFT_ERR_SHAPE, "weft_allclose");
   weft_scope_discard(s);
 }
+
+static weft_array *squared(weft_array *x) { return weft_matrix_power(x, 2); }
+TEST(products_of_vectors_powers_and_chosen_matrices) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = VECTOR(1, 2), *m = weft_reshape(VECTOR(1, 2, 3, 4), WEFT_DIMS(2, 2)), *two = weft_stack(0, WEFT_ARRAYS(m, weft_neg(m)));
+  EXPECT_F64(weft_inner(m, x), 5, 11);
+  EXPECT_F64(weft_outer(x, VECTOR(10, 20, 30)), 10, 20, 30, 20, 40, 60);
+  EXPECT_F64(weft_addmm(x, m, m, 2, -1), 13, 18, 29, 42);
+  EXPECT_F64(called(squared, m), 7, 10, 15, 22);
+  EXPECT_F64(weft_matrix_power(m, 0), 1, 0, 0, 1);
+  EXPECT_F64(weft_gather_mm(two, m, weft_full(WEFT_I32, WEFT_DIMS(1), 1), NULL), -7, -10, -15, -22);
+  EXPECT_F64(weft_block_masked_mm(m, m, 1, NULL, weft_from(WEFT_BOOL, WEFT_DIMS(2, 2), (uint8_t[]){ 1, 0, 0, 0 }), NULL), 1, 2, 0, 0);
+  EXPECT_F64(weft_segmented_mm(m, m, weft_from(WEFT_I32, WEFT_DIMS(2, 2), (int32_t[]){ 1, 2, 1, 1 })), 6, 8, 12, 16, 0, 0, 0, 0);
+  EXPECT_F64(weft_hadamard(VECTOR(1, 2, 3, 4), 1), 10, -2, -4, 0);
+  EXPECT_BAD(weft_inner(x, VECTOR(1, 2, 3)), WEFT_ERR_SHAPE, "weft_inner");
+  EXPECT_BAD(weft_matrix_power(matrix(), 2), WEFT_ERR_SHAPE, "weft_matrix_power");
+  EXPECT_BAD(weft_matrix_power(m, -1), WEFT_ERR_UNSUPPORTED, "weft_matrix_power");
+  EXPECT_BAD(weft_gather_mm(x, m, NULL, NULL), WEFT_ERR_SHAPE, "weft_gather_mm");
+  EXPECT_BAD(weft_block_masked_mm(m, m, 0, NULL, NULL, NULL), WEFT_ERR_ARG, "weft_block_masked_mm");
+  EXPECT_BAD(weft_segmented_mm(m, m, x), WEFT_ERR_SHAPE, "weft_segmented_mm");
+  EXPECT_BAD(weft_hadamard(VECTOR(1, 2, 3), 1), WEFT_ERR_SHAPE, "weft_hadamard");
+  weft_scope_discard(s);
+}
+
+static weft_array *edge(weft_array *x) { return weft_pad_with(x, 0, 1, 2, WEFT_PAD_EDGE, NULL); }
+static weft_array *twice(weft_array *x) { return weft_resize(x, 0, 2, WEFT_RESIZE_LINEAR, 0); }
+TEST(axes_are_continued_resized_and_pooled) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = VECTOR(1, 3, 2), *line = weft_reshape(x, WEFT_DIMS(1, 3, 1));
+  EXPECT_F64(called(edge, x), 1, 1, 3, 2, 2, 2);
+  EXPECT_F64(weft_pad_with(x, 0, 2, 0, WEFT_PAD_REFLECT, NULL), 2, 3, 1, 3, 2);
+  EXPECT_F64(weft_pad_with(x, 0, 2, 0, WEFT_PAD_SYMMETRIC, NULL), 3, 1, 1, 3, 2);
+  EXPECT_F64(weft_pad_with(x, 0, 1, 1, WEFT_PAD_WRAP, NULL), 2, 1, 3, 2, 1);
+  EXPECT_F64(weft_pad_with(x, 0, 2, 1, WEFT_PAD_RAMP, weft_scalar(5)), 5, 3, 1, 3, 2, 5);
+  EXPECT_F64(weft_pad_with(x, 0, 1, 0, WEFT_PAD_MEAN, NULL), 2, 1, 3, 2);
+  EXPECT_F64(weft_pad_with(x, 0, 1, 0, WEFT_PAD_MAX, NULL), 3, 1, 3, 2);
+  EXPECT_F64(weft_pad_with(x, 0, 0, 1, WEFT_PAD_MIN, NULL), 1, 3, 2, 1);
+  EXPECT_F64(called(twice, VECTOR(1, 3)), 1, 1.5, 2.5, 3);
+  EXPECT_F64(weft_resize(x, 0, 1.4, WEFT_RESIZE_NEAREST, 0), 1, 3, 3, 2);
+  weft_pool_options two = { .size = (int64_t[]){ 2 }, .stride = (int64_t[]){ 1 }, .after = (int64_t[]){ 1 } };
+  EXPECT_F64(weft_max_pool(line, &two), 3, 3, 2);
+  EXPECT_F64(weft_mean_pool(line, &two), 2, 2.5, 1);
+  two.without_padding = 1;
+  EXPECT_F64(weft_mean_pool(line, &two), 2, 2.5, 2);
+  EXPECT_BAD(weft_max_pool(line, NULL), WEFT_ERR_ARG, "weft_max_pool");
+  EXPECT_BAD(weft_mean_pool(x, &two), WEFT_ERR_SHAPE, "weft_mean_pool");
+  EXPECT_BAD(weft_pad_with(x, 0, -1, 0, WEFT_PAD_EDGE, NULL), WEFT_ERR_ARG, "weft_pad_with");
+  EXPECT_BAD(weft_pad_with(weft_slice(x, 0, 0, 0, 1), 0, 1, 0, WEFT_PAD_WRAP, NULL), WEFT_ERR_SHAPE, "weft_pad_with");
+  EXPECT_BAD(weft_resize(x, 0, -1, WEFT_RESIZE_CUBIC, 0), WEFT_ERR_ARG, "weft_resize");
+  weft_scope_discard(s);
+}
+
+TEST(exponentials_of_what_counts_and_pairs_that_turn) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = VECTOR(0, 0, 5), *mask = weft_from(WEFT_BOOL, WEFT_DIMS(3), (uint8_t[]){ 1, 1, 0 }), *none = weft_full(WEFT_BOOL, 0, NULL, 0);
+  EXPECT_F64(weft_softmax_where(x, mask, 0), 0.5, 0.5, 0);
+  EXPECT_F64(weft_softmax_where(x, none, 0), 0, 0, 0);
+  EXPECT_F64(weft_exp(weft_log_softmax_where(x, mask, 0)), 0.5, 0.5, 0);
+  EXPECT_F64(weft_exp(weft_logsumexp_where(x, mask, 0)), 2);
+  EXPECT_F64(weft_exp(weft_logsumexp_where(x, none, WEFT_ALL)), 0);
+  EXPECT_BAD(weft_softmax_where(x, mask, 1), WEFT_ERR_SHAPE, "weft_softmax_where");
+  EXPECT_BAD(weft_logsumexp_where(x, VECTOR(1, 2), 0), WEFT_ERR_SHAPE, "weft_logsumexp_where");
+  weft_rope_options quarter = { .dims = 2, .scale = 1.5707963267948966, .offset = weft_integer(1) }; /* turns by 90 degrees a place */
+  EXPECT_F64(weft_round(weft_rope(weft_reshape(VECTOR(1, 2, 7, 3, 4, 8), WEFT_DIMS(2, 3)), &quarter)), -2, 1, 7, -3, -4, 8);
+  EXPECT_BAD(weft_rope(x, NULL), WEFT_ERR_SHAPE, "weft_rope");
+  weft_scope_discard(s);
+}

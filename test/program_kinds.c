@@ -419,6 +419,63 @@ BUILD(diag) { return weft_diag(in[0], s->p[0]); }
 BUILD(tril) { return weft_tril(in[0], s->p[0]); }
 BUILD(triu) { return weft_triu(in[0], s->p[0]); }
 
+BUILD(pad_with) { return weft_pad_with(in[0], (int)s->p[0], s->p[1], s->p[2], (weft_padding)s->p[3], NULL); }
+BUILD(resize) { return weft_resize(in[0], (int)s->p[0], 0.5 * (double)s->p[1], (weft_resizing)s->p[2], (int)s->p[3]); }
+MAKE(pad_with) {
+  int a = pick(p, KNOWN | RANK_1 | FULL | SMALL | (p->is_smooth ? FLOAT : REAL));
+  if (a < 0) return false;
+  return ok(grow(p, kind, 1, &a, 4, (int64_t[]){ any_axis(p, a), any(p, 4), any(p, 4), any(p, 8) }));
+}
+MAKE(resize) {
+  int a = pick(p, KNOWN | RANK_1 | FULL | SMALL | (p->is_smooth ? FLOAT : REAL));
+  if (a < 0) return false;
+  return ok(grow(p, kind, 1, &a, 4, (int64_t[]){ any_axis(p, a), 1 + any(p, 5), any(p, 3), any(p, 2) }));
+}
+BUILD(max_pool) {
+  weft_pool_options how = { s->p, s->p + 2, s->p + 4, s->p + 4, NULL, 0 };
+  return weft_max_pool(in[0], &how);
+}
+BUILD(mean_pool) {
+  weft_pool_options how = { s->p, NULL, s->p + 4, s->p + 4, NULL, (int)s->p[6] };
+  return weft_mean_pool(in[0], &how);
+}
+MAKE(pool) {
+  int64_t dims[] = { 1 + any(p, 2), 3 + any(p, 4), 1 + any(p, 3) };
+  int a = leaf(p, p->is_smooth ? WEFT_F64 : WEFT_F32, 3, dims);
+  return ok(grow(p, kind, 1, &a, 7, (int64_t[]){ 1 + any(p, 3), 1, 1 + any(p, 2), 1, any(p, 2), 0, any(p, 2) }));
+}
+BUILD(softmax_where) { return weft_softmax_where(in[0], in[1], (int)s->p[0]); }
+BUILD(log_softmax_where) { return weft_log_softmax_where(in[0], in[1], (int)s->p[0]); }
+BUILD(logsumexp_where) { return weft_logsumexp_where(in[0], in[1], (int)s->p[0]); }
+MAKE(where_counts) {
+  int a = pick(p, KNOWN | FLOAT | RANK_1 | SMALL);
+  if (a < 0 || p->is_smooth) return false;
+  int mask = leaf(p, WEFT_BOOL, form(p, a)->rank, p->step[a].form.dims);
+  return ok(grow(p, kind, 2, (int[]){ a, mask }, 1, (int64_t[]){ any_axis(p, a) }));
+}
+BUILD(rope) {
+  weft_rope_options how = { .neighbours = (int)s->p[0], .base = 100, .offset = weft_integer(s->p[1]) };
+  return weft_rope(in[0], &how);
+}
+MAKE(rope) {
+  int64_t dims[] = { 1 + any(p, 2), 1 + any(p, 4), 2 + 2 * any(p, 3) };
+  int a = leaf(p, p->is_smooth ? WEFT_F64 : WEFT_F32, 3, dims);
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ any(p, 2), any(p, 3) }));
+}
+BUILD(inner) { return weft_inner(in[0], in[1]); }
+BUILD(outer) { return weft_outer(in[0], in[1]); }
+BUILD(addmm) { return weft_addmm(in[1], weft_outer(in[0], in[0]), weft_outer(in[0], in[1]), 0.5, 2); }
+BUILD(matrix_power) { return weft_matrix_power(in[2], s->p[0]); }
+BUILD(hadamard) { return weft_hadamard(in[2], s->p[0] ? 0.5 : 0); }
+BUILD(gather_mm) { return weft_gather_mm(in[2], in[2], weft_full(WEFT_I32, WEFT_DIMS(2), 0), NULL); }
+BUILD(block_masked_mm) { return weft_block_masked_mm(in[2], in[2], 2, NULL, weft_full(WEFT_BOOL, WEFT_DIMS(1, 1), (double)s->p[0]), NULL); }
+BUILD(segmented_mm) { return weft_segmented_mm(in[2], in[2], weft_from(WEFT_I32, WEFT_DIMS(2, 2), (int32_t[]){ 0, 1, (int32_t)(s->p[0] & 1), 2 })); }
+MAKE(small_product) { /* two vectors of the same length, and a matrix */
+  weft_dtype t = p->is_smooth ? WEFT_F64 : WEFT_F32;
+  int64_t n = 1 + any(p, 5);
+  int a = leaf(p, t, 1, &n), b = leaf(p, t, 1, &n), c = leaf(p, t, 2, (int64_t[]){ 2, 2 });
+  return ok(grow(p, kind, 3, (int[]){ a, b, c }, 1, (int64_t[]){ any(p, 4) }));
+}
 BUILD(rot90) { return weft_rot90(in[0], s->p[0], (int)s->p[1], (int)s->p[2]); }
 BUILD(meshgrid) {
   weft_array *y[2];
@@ -670,6 +727,11 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(gcd, 1, false, whole) X(lcm, 1, false, whole) X(bit_count, 1, false, whole) X(nanvar, 1, true, var) X(nanstd, 1, true, var)       \
   X(backwards, 2, true, run) X(before, 2, true, run) X(diff, 2, true, diff) X(trapezoid, 2, true, trapezoid)                         \
   X(interp, 1, false, interp) X(convolve, 1, true, convolve) X(correlate, 1, true, convolve)                                         \
+  X(pad_with, 2, true, pad_with) X(resize, 2, true, resize) X(max_pool, 1, true, pool) X(mean_pool, 1, true, pool) X(rope, 1, true, rope) \
+  X(softmax_where, 1, false, where_counts) X(log_softmax_where, 1, false, where_counts) X(logsumexp_where, 1, false, where_counts)    \
+  X(inner, 1, true, small_product) X(outer, 1, true, small_product) X(addmm, 1, true, small_product) X(matrix_power, 1, true, small_product) \
+  X(hadamard, 1, true, small_product) X(gather_mm, 1, true, small_product) X(block_masked_mm, 1, true, small_product)                 \
+  X(segmented_mm, 1, true, small_product)                                                                                            \
   X(rot90, 2, true, rot90) X(meshgrid, 2, true, kron) X(kron, 2, true, kron)                                                         \
   X(sort, 3, false, sort) X(argsort, 1, false, sort) X(searchsorted, 1, false, search) X(topk, 1, false, rank) X(argtopk, 1, false, rank) \
   X(partition, 1, false, rank) X(argpartition, 1, false, rank) X(quantile, 1, false, quantile) X(nanquantile, 1, false, quantile)                                        \

@@ -141,6 +141,29 @@ weft_array *call_log_softmax(const struct name *row, PyObject *const arg[]) {
   return n == 1 ? weft_log_softmax(x, axes[0]) : weft_sub(x, reduce(weft_logsumexp, x, n, axes, 1));
 }
 
+/* (a, axis, where): of the elements where it is; along one axis */
+weft_array *call_softmax_where(const struct name *row, PyObject *const arg[]) {
+  int is_log = row->function == (void (*)(void))weft_log_softmax, n, axes[WEFT_RANK_MAX];
+  if (arg[2] == Py_None) return is_log ? call_log_softmax(row, arg) : call_softmax(row, arg);
+  weft_array *x = convert_array(arg[0], NULL, 0), *where = x ? convert_operand(arg[2]) : NULL;
+  if (!where || these_axes(arg[1], x, &n, axes)) return NULL;
+  if (n != 1) return PyErr_Format(PyExc_ValueError, "%s: where needs one axis, not %d", row->name, n), NULL;
+  return is_log ? weft_log_softmax_where(x, where, axes[0]) : weft_softmax_where(x, where, axes[0]);
+}
+
+static _Thread_local weft_array *counts;
+static weft_array *logsumexp_where(weft_array *x, int axis) { return weft_logsumexp_where(x, counts, axis); }
+
+/* (a, axis, keepdims, where): of one axis, or of all */
+weft_array *call_logsumexp(const struct name *row, PyObject *const arg[]) {
+  if (arg[3] == Py_None) return call_reduce(row, arg);
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int n = 1, axes[WEFT_RANK_MAX];
+  if (!x || !(counts = convert_operand(arg[3])) || (arg[1] != Py_None && axes_parse(arg[1], weft_rank(x), &n, axes))) return NULL;
+  if (n != 1) return PyErr_Format(PyExc_ValueError, "%s: where needs one axis, or all, not %d", row->name, n), NULL;
+  return reduced(logsumexp_where, x, arg[1], arg[2]);
+}
+
 /* weft_var and weft_std take ddof besides the axis, and weft_over passes an axis alone. */
 static _Thread_local struct { weft_array *(*function)(weft_array *, int axis, int64_t ddof); int64_t ddof; } spread;
 static weft_array *spread_along(weft_array *x, int axis) { return spread.function(x, axis, spread.ddof); }

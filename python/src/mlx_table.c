@@ -402,7 +402,7 @@ const struct name mlx_names[] = {
   FUNCTION(matmul, "(a, b, /" S, call_product, weft_matmul),
   OWN(addmm, "(c, a, b, /, alpha=1.0, beta=1.0" S, call_addmm),
   FUNCTION(tensordot, "(a, b, /, axes=2" S, call_tensordot, weft_tensordot),
-  OWN(outer, "(a, b, /" S, call_outer),
+  FUNCTION(outer, "(a, b, /" S, call_binary, weft_outer),
   FUNCTION(einsum, "(subscripts, *operands, stream=None)", call_einsum, weft_einsum),
   FUNCTION(_conv, "(x, w, stride, padding, dilation, groups, flip, spread)", call_conv, weft_conv),
   FUNCTION(_attention, "(q, k, v, scale, mask)", call_attention, weft_attention),

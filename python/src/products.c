@@ -50,14 +50,6 @@ weft_array *call_tensordot(const struct name *row, PyObject *const arg[]) {
   return weft_tensordot(a[0], a[1], n, i, j);
 }
 
-/* (a, b): a_i b_j, of flattened arrays */
-weft_array *call_outer(const struct name *row, PyObject *const arg[]) {
-  weft_array *a[2];
-  (void)row;
-  if (!convert_all(2, arg, a)) return NULL;
-  return weft_mul(weft_reshape(a[0], 2, (int64_t[]){ WEFT_ANY, 1 }), weft_reshape(a[1], 2, (int64_t[]){ 1, WEFT_ANY }));
-}
-
 /* (a, b): the last axis of a with the last but one of b, or its only one; numbers multiply */
 weft_array *call_dot(const struct name *row, PyObject *const arg[]) {
   weft_array *a[2];
@@ -69,30 +61,97 @@ weft_array *call_dot(const struct name *row, PyObject *const arg[]) {
   return weft_tensordot(a[0], a[1], 1, (int[]){ left - 1 }, (int[]){ right > 1 ? right - 2 : 0 });
 }
 
+/* n objects as arrays, NULL for None. */
+static int optional(int n, PyObject *const o[], weft_array *a[]) {
+  for (int i = 0; i < n; i++) {
+    a[i] = o[i] == Py_None ? NULL : convert_operand(o[i]);
+    if (o[i] != Py_None && !a[i]) return -1;
+  }
+  return 0;
+}
+
+/* (c, a, b, alpha, beta) */
+weft_array *call_addmm3(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[3];
+  double alpha = PyFloat_AsDouble(arg[3]), beta = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[4]);
+  (void)row;
+  return PyErr_Occurred() || !convert_all(3, arg, a) ? NULL : weft_addmm(a[0], a[1], a[2], alpha, beta);
+}
+
+/* (a, n) */
+weft_array *call_matrix_power(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  int64_t n;
+  (void)row;
+  return !x || convert_integer(arg[1], &n) ? NULL : weft_matrix_power(x, n);
+}
+
+/* (a, b, lhs_indices, rhs_indices) */
+weft_array *call_gather_mm(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[4];
+  (void)row;
+  return !convert_all(2, arg, a) || optional(2, arg + 2, a + 2) ? NULL : weft_gather_mm(a[0], a[1], a[2], a[3]);
+}
+
+/* (a, b, block_size, mask_out, mask_lhs, mask_rhs) */
+weft_array *call_block_masked_mm(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[2], *mask[3];
+  int64_t block;
+  (void)row;
+  if (!convert_all(2, arg, a) || convert_integer(arg[2], &block) || optional(3, arg + 3, mask)) return NULL;
+  return weft_block_masked_mm(a[0], a[1], block, mask[0], mask[1], mask[2]);
+}
+
+/* (a, scale) */
+weft_array *call_hadamard(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  double scale = !x || arg[1] == Py_None ? 0 : PyFloat_AsDouble(arg[1]);
+  (void)row;
+  return !x || PyErr_Occurred() ? NULL : weft_hadamard(x, scale);
+}
+
+/* (x, dims, traditional, base, scale, offset, freqs) */
+weft_array *call_rope(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  weft_rope_options how = { 0 };
+  (void)row;
+  if (!x || (arg[1] != Py_None && convert_integer(arg[1], &how.dims))) return NULL;
+  if ((how.neighbours = PyObject_IsTrue(arg[2])) < 0) return NULL;
+  how.base = PyFloat_AsDouble(arg[3]);
+  how.scale = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[4]);
+  if (PyErr_Occurred() || optional(1, arg + 5, &how.offset) || optional(1, arg + 6, &how.periods)) return NULL;
+  if (!(how.base > 0) || how.scale == 0)
+    return PyErr_SetString(PyExc_ValueError, "rope: the base is above 0, the scale not 0"), NULL;
+  return weft_rope(x, &how);
+}
+
 /* ---- Convolution ---- */
 
 /* What each of n axes is given: one number for all, or one for each. */
-static int for_each_axis(PyObject *o, const char *what, int n, int64_t value[]) {
+static int for_each_axis_of(const char *fn, PyObject *o, const char *what, int n, int64_t value[]) {
   int count;
   if (convert_shape(o, &count, value)) return -1;
   if (convert_is_index(o))
     for (count = 1; count < n; count++) value[count] = value[0];
-  else if (count != n) return PyErr_Format(PyExc_ValueError, "conv: %s is one number, or one for each of %d axes", what, n), -1;
+  else if (count != n) return PyErr_Format(PyExc_ValueError, "%s: %s is one number, or one for each of %d axes", fn, what, n), -1;
   return 0;
+}
+static int for_each_axis(PyObject *o, const char *what, int n, int64_t value[]) {
+  return for_each_axis_of("conv", o, what, n, value);
 }
 
 /* Zeros before and after each of n axes: one number for all, or for each axis a number or a pair. */
 static int paddings(PyObject *o, int n, int64_t before[], int64_t after[]) {
   int64_t pair[WEFT_RANK_MAX];
   int count = 1, failed = 0;
-  PyObject *each = convert_is_index(o) ? NULL : PySequence_Fast(o, "conv: padding is one number, or for each axis one or a pair");
+  PyObject *each = convert_is_index(o) ? NULL : PySequence_Fast(o, "padding is one number, or for each axis one or a pair");
   if (!each && PyErr_Occurred()) return -1;
   if (each && PySequence_Fast_GET_SIZE(each) != n)
-    failed = (PyErr_Format(PyExc_ValueError, "conv: padding is one number, or for each of %d axes one or a pair", n), 1);
+    failed = (PyErr_Format(PyExc_ValueError, "padding is one number, or for each of %d axes one or a pair", n), 1);
   for (int k = 0; k < n && !failed; k++) {
     failed = convert_shape(each ? PySequence_Fast_GET_ITEM(each, k) : o, &count, pair);
     if (!failed && (count < 1 || count > 2))
-      failed = (PyErr_Format(PyExc_ValueError, "conv: a pair of paddings, not %d", count), 1);
+      failed = (PyErr_Format(PyExc_ValueError, "a pair of paddings, not %d", count), 1);
     if (!failed) before[k] = pair[0], after[k] = pair[count - 1];
   }
   Py_XDECREF(each);
@@ -112,4 +171,16 @@ weft_array *call_conv(const struct name *row, PyObject *const arg[]) {
   if (convert_integer(arg[5], &how.groups)) return NULL;
   if (how.groups < 1) return PyErr_Format(PyExc_ValueError, "conv: %lld groups", (long long)how.groups), NULL;
   return weft_conv(a[0], a[1], &how);
+}
+
+/* (x, size, stride, padding, dilation, count_include_pad): as the row's function does */
+weft_array *call_pool(const struct name *row, PyObject *const arg[]) {
+  int64_t size[WEFT_RANK_MAX], stride[WEFT_RANK_MAX], before[WEFT_RANK_MAX], after[WEFT_RANK_MAX], dilation[WEFT_RANK_MAX];
+  weft_pool_options how = { size, arg[2] == Py_None ? NULL : stride, before, after, dilation, PyObject_IsTrue(arg[5]) == 0 };
+  weft_array *x = PyErr_Occurred() ? NULL : convert_array(arg[0], NULL, 0);
+  int n = x && weft_rank(x) > 2 ? weft_rank(x) - 2 : 0;
+  if (!x || for_each_axis_of(row->name, arg[1], "the size", n, size) || paddings(arg[3], n, before, after)) return NULL;
+  if ((arg[2] != Py_None && for_each_axis_of(row->name, arg[2], "the stride", n, stride)) ||
+      for_each_axis_of(row->name, arg[4], "the dilation", n, dilation)) return NULL;
+  return ((weft_array * (*)(weft_array *, const weft_pool_options *)) row->function)(x, &how);
 }

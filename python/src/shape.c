@@ -231,31 +231,16 @@ weft_array *call_windows(const struct name *row, PyObject *const arg[]) {
 
 /* ---- Padding ---- */
 
-/* Places of an axis of n that stand at -before .. n + after; outside they repeat as the mode says. NULL: there is no such mode. */
-static weft_array *places(const char *mode, int64_t n, int64_t before, int64_t after) {
-  weft_array *room = weft_full(WEFT_I64, 1, (int64_t[]){ before + n + after }, 0);
-  weft_array *i = weft_sub(weft_iota(room, 0), weft_integer(before));
-  if (!strcmp(mode, "edge") || (!strcmp(mode, "reflect") && n == 1)) return weft_clip(i, weft_integer(0), weft_integer(n - 1));
-  if (!strcmp(mode, "wrap")) return weft_remainder(i, weft_integer(n));
-  int turns = !strcmp(mode, "symmetric") ? 1 : !strcmp(mode, "reflect") ? 0 : -1; /* whether the last one comes twice */
-  if (turns < 0) return NULL;
-  int64_t period = 2 * (n - 1 + turns);
-  weft_array *at = weft_remainder(i, weft_integer(period));
-  return weft_minimum(at, weft_sub(weft_integer(period - turns), at));
-}
-
-/* Of one axis. */
+/* Of one axis. value: outside, or of a ramp its end. */
 static weft_array *pad(weft_array *x, int axis, int64_t before, int64_t after, const char *mode, weft_array *value) {
+  static const char *const modes[] = { "edge", "reflect", "symmetric", "wrap", "linear_ramp", "maximum", "minimum", "mean" };
   if (!before && !after) return x;
   if (!strcmp(mode, "constant")) return weft_pad(x, axis, before, after, value);
-  int64_t n = weft_dim(x, axis);
-  if (n < 0) return raise_no_size(axis), NULL;
   if (before < 0 || after < 0) return PyErr_SetString(PyExc_ValueError, "pad: a width is negative"), NULL;
-  if (!n) return PyErr_Format(PyExc_ValueError, "pad: axis %d is empty: there is nothing to repeat", axis), NULL;
-  weft_array *at = places(mode, n, before, after);
-  if (!at)
-    return PyErr_Format(PyExc_ValueError, "pad: mode=\"%s\" is none of constant, edge, reflect, symmetric, wrap", mode), NULL;
-  return index_take(x, axis, at);
+  for (int i = 0; i < 8; i++)
+    if (!strcmp(mode, modes[i])) return weft_pad_with(x, axis, before, after, (weft_padding)i, value);
+  return PyErr_Format(PyExc_ValueError, "pad: mode=\"%s\" is none of constant, edge, reflect, symmetric, wrap, linear_ramp, "
+                                        "maximum, minimum, mean", mode), NULL;
 }
 
 /* Widths before and after each axis: one number, a pair for all axes, or a pair for each. */
@@ -279,16 +264,38 @@ static int widths(PyObject *o, int rank, int64_t width[][2]) {
   return failed ? -1 : 0;
 }
 
-/* (a, pad_width, mode, constant_values) */
-weft_array *call_pad(const struct name *row, PyObject *const arg[]) {
+static weft_array *padded(PyObject *const arg[], PyObject *outside) {
   int64_t width[WEFT_RANK_MAX][2];
   const char *mode = PyUnicode_Check(arg[2]) ? PyUnicode_AsUTF8(arg[2]) : NULL;
-  (void)row;
   if (!mode) return PyErr_Occurred() ? NULL : (PyErr_SetString(PyExc_TypeError, "pad: the mode is a text"), NULL);
-  weft_array *value = convert_operand(arg[3]), *x = value ? first(arg) : NULL;
+  weft_array *value = convert_operand(outside), *x = value ? first(arg) : NULL;
   if (!x || widths(arg[1], weft_rank(x), width)) return NULL;
   value = weft_cast(value, weft_dtype_of(x));
   for (int k = 0; x && k < weft_rank(x); k++) x = pad(x, k, width[k][0], width[k][1], mode, value);
+  return x;
+}
+
+/* (a, pad_width, mode, constant_values) */
+weft_array *call_pad(const struct name *row, PyObject *const arg[]) { return (void)row, padded(arg, arg[3]); }
+
+/* (a, pad_width, mode, constant_values, end_values) */
+weft_array *call_pad_ends(const struct name *row, PyObject *const arg[]) {
+  int is_ramp = PyUnicode_Check(arg[2]) && !PyUnicode_CompareWithASCIIString(arg[2], "linear_ramp");
+  return (void)row, padded(arg, arg[is_ramp ? 4 : 3]);
+}
+
+/* (a, scale, axis, mode, align_corners): one axis after the other */
+weft_array *call_resize(const struct name *row, PyObject *const arg[]) {
+  static const char *const modes[] = { "nearest", "linear", "cubic" };
+  weft_array *x = first(arg);
+  int how = -1, n, axes[WEFT_RANK_MAX], aligns = PyObject_IsTrue(arg[4]);
+  double scale = x ? PyFloat_AsDouble(arg[1]) : 0;
+  (void)row;
+  if (!x || aligns < 0 || PyErr_Occurred() || axes_parse(arg[2], weft_rank(x), &n, axes)) return NULL;
+  for (int i = 0; i < 3; i++)
+    if (PyUnicode_Check(arg[3]) && !PyUnicode_CompareWithASCIIString(arg[3], modes[i])) how = i;
+  if (how < 0) return PyErr_Format(PyExc_ValueError, "resize: the mode is 'nearest', 'linear' or 'cubic', not %R", arg[3]), NULL;
+  for (int i = 0; i < n; i++) x = weft_resize(x, axes[i], scale, (weft_resizing)how, aligns);
   return x;
 }
 

@@ -307,7 +307,37 @@ def slid(x, n, axis, step, dilation):
     return np.moveaxis(np.moveaxis(whole, axis, 0)[::step], 0, axis)
 
 
+def pooled(x, fold):
+    return fold(np.lib.stride_tricks.sliding_window_view(x, 2, 1)[:, ::2], -1)
+
+
+def turned(x):
+    half = x.shape[-1] // 2
+    angle = np.arange(x.shape[-2])[:, None] * 10000.0 ** (-np.arange(half) / half)
+    u, v = x[..., :half], x[..., half:]
+    return np.concatenate([u * np.cos(angle) - v * np.sin(angle), u * np.sin(angle) + v * np.cos(angle)], -1)
+
+
+def signs(n):
+    return np.ones((1, 1)) if n == 1 else np.kron([[1, 1], [1, -1]], signs(n // 2))
+
+
 CALLS = {
+    "logsumexp": (lambda: weft.logsumexp(M, 1, where=M > -3), lambda: special.logsumexp(np.where(M > -3, M, -np.inf), 1)),
+    "softmax": (lambda: weft.softmax(M, 1, where=M % 2 == 0), lambda: special.softmax(np.where(M % 2 == 0, M, -np.inf), 1)),
+    "log_softmax": (lambda: weft.log_softmax(M, 1, where=M % 2 == 0), lambda: special.log_softmax(np.where(M % 2 == 0, M, -np.inf), 1)),
+    "addmm": (lambda: weft.addmm(M, M[:, :3], M, 2.0, 0.5), lambda: 0.5 * M + 2 * M[:, :3] @ M),
+    "matrix_power": (lambda: weft.matrix_power(M[:, :3] / 4, 5), lambda: np.linalg.matrix_power(M[:, :3] / 4, 5)),
+    "inner": lambda m: m.inner(X, M),
+    "gather_mm": (lambda: weft.gather_mm(X, np.swapaxes(X, 1, 2), [1, 0, 1], [0, 0, 1]), lambda: X[[1, 0, 1]] @ np.swapaxes(X, 1, 2)[[0, 0, 1]]),
+    "block_masked_mm": (lambda: weft.block_masked_mm(M, M.T, 2, mask_lhs=np.array([[True, False], [False, True]])),
+                        lambda: (M * np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1]])) @ M.T),
+    "segmented_mm": (lambda: weft.segmented_mm(M, M.T, [[0, 2], [1, 4]]), lambda: np.stack([M[:, :2] @ M.T[:2], M[:, 1:] @ M.T[1:]])),
+    "hadamard_transform": (lambda: weft.hadamard_transform(X), lambda: X @ signs(4) / 2),
+    "max_pool": (lambda: weft.max_pool(X, 2), lambda: pooled(X, np.max)),
+    "mean_pool": (lambda: weft.mean_pool(X, 2), lambda: pooled(X, np.mean)),
+    "resize": (lambda: weft.resize(M, 2, 1), lambda: np.repeat(M, 2, 1)),
+    "rope": (lambda: weft.rope(X), lambda: turned(X)),
     "nan_to_num": lambda m: m.nan_to_num(np.array([[1, np.nan], [-np.inf, np.inf]], np.float32), nan=3.0, neginf=-1.0),
     "divmod": (lambda: weft.stack(weft.divmod(M, 3.0)), lambda: np.stack(np.divmod(M, 3.0))),
     "diff": lambda m: m.diff(X, 2, 1),

@@ -348,3 +348,230 @@ def test_sameness():
     assert not weft.array_equal(np.zeros((2, 3)), np.zeros((3, 2))).item() and not weft.array_equal(1, [1]).item()
     with pytest.raises(ValueError, match="allclose"):
         weft.allclose(np.zeros(2), np.zeros(3))
+
+
+# ---- products
+
+def test_products_of_chosen_matrices_and_parts(rng):
+    a, b = rng.standard_normal((2, 3, 4, 5)), rng.standard_normal((6, 5, 2))
+    i, j = rng.integers(0, 6, (4, 1)), rng.integers(-6, 6, (4, 2))
+    flat = a.reshape(6, 4, 5)
+    same(weft.gather_mm(a, b, i, j), flat[i] @ b[j])
+    same(weft.gather_mm(a, b[0]), a @ b[0])
+    same(weft.gather_mm(a[0, 0], b, None, j), a[0, 0] @ b[j])
+    differentiates(lambda v: weft.gather_mm(v, weft.array(b), weft.array(i), weft.array(j)), lambda v: v.reshape(6, 4, 5)[i] @ b[j], a)
+    with pytest.raises(IndexError):
+        weft.eval(weft.gather_mm(a, b, [6]))
+    with pytest.raises(TypeError, match="the places are integers"):
+        weft.gather_mm(a, b, [0.5])
+    with pytest.raises(ValueError, match="gather_mm: of matrices"):
+        weft.gather_mm(a, b[0, 0])
+
+    def blocks(mask, n, m, size):
+        return np.kron(mask, np.ones((size, size)))[..., :n, :m]
+    x, y = rng.standard_normal((2, 5, 7)), rng.standard_normal((7, 4))
+    for size in (1, 2, 3, 8):
+        masks = [rng.random((-(-n // size), -(-m // size))) < 0.6 for n, m in ((5, 4), (5, 7), (7, 4))]
+        expected = (x * blocks(masks[1], 5, 7, size)) @ (y * blocks(masks[2], 7, 4, size)) * blocks(masks[0], 5, 4, size)
+        same(weft.block_masked_mm(x, y, size, *masks), expected, atol=1e-12)
+        same(weft.block_masked_mm(x, y, size, None, masks[1] * 0.5), (x * 0.5 * blocks(masks[1], 5, 7, size)) @ y, atol=1e-12)
+    mask = np.array([[True, False]])
+    differentiates(lambda v: weft.block_masked_mm(v, weft.array(y), 6, mask_lhs=weft.array(mask)), lambda v: (v * blocks(mask, 5, 7, 6)) @ y, x)
+    for call, text in ((lambda: weft.block_masked_mm(x, y, 0), "blocks of 0"), (lambda: weft.block_masked_mm(x, y, 2, masks[0]), "in the mask"),
+                       (lambda: weft.block_masked_mm(x, y, 2, None, [True]), "a mask of 1 axes")):
+        with pytest.raises(ValueError, match=text):
+            call()
+
+    segments = np.array([[[0, 2], [2, 2]], [[1, 7], [0, 7]]])
+    theirs = lambda v: np.stack([[v[:, i:j] @ y[i:j] for i, j in row] for row in segments])
+    same(weft.segmented_mm(x[0], y, segments), theirs(x[0]), atol=1e-12)
+    differentiates(lambda v: weft.segmented_mm(v, weft.array(y), weft.array(segments)), theirs, x[0])
+    holes = y.copy()
+    holes[0] = nan
+    assert not np.isnan(np.asarray(weft.segmented_mm(x[0], holes, [[1, 7]]))).any()
+    with pytest.raises(ValueError, match="segmented_mm: the segments"):
+        weft.segmented_mm(x[0], y, [[0.0, 1.0]])
+
+
+def test_powers_inner_products_and_signs(rng):
+    x = rng.standard_normal((2, 3, 3))
+    for n in (0, 1, 2, 3, 7, 8):
+        same(weft.matrix_power(x, n), np.linalg.matrix_power(x, n), rtol=1e-10)
+    same(weft.matrix_power(np.array([[1, 1], [1, 0]]), 30), np.linalg.matrix_power(np.array([[1, 1], [1, 0]]), 30))
+    differentiates(lambda v: weft.matrix_power(v, 3), lambda v: np.linalg.matrix_power(v, 3), x)
+    open_too(lambda v: weft.matrix_power(v, 3), x)
+    open_too(lambda v: weft.matrix_power(v, 0), x)
+    with pytest.raises(ValueError, match="matrix_power: .* is no square matrix"):
+        weft.matrix_power(np.zeros((2, 3)), 2)
+    for a, b in (((3,), (3,)), ((2, 3), (3,)), ((2, 3), (4, 5, 3)), ((), (2, 2)), ((2,), ())):
+        u, v = rng.standard_normal(a), rng.standard_normal(b)
+        same(weft.inner(u, v), np.inner(u, v))
+    with pytest.raises(ValueError, match=r"inner: the last axes differ: \[2\] and \[3\]"):
+        weft.inner(np.zeros(2), np.zeros(3))
+    same(weft.addmm(np.ones(3), x[0], x[1], 0.5, -2), -2 + 0.5 * x[0] @ x[1])
+
+    def signs(n):
+        return np.ones((1, 1)) if n == 1 else np.kron([[1, 1], [1, -1]], signs(n // 2))
+    for n in (1, 2, 8, 64, 128, 1024):
+        y = rng.standard_normal((3, n))
+        same(weft.hadamard_transform(y), y @ signs(n) / np.sqrt(n), atol=1e-12)
+        same(weft.hadamard_transform(weft.hadamard_transform(y)), y, atol=1e-12)
+    same(weft.hadamard_transform(y[0].astype(np.float16), 1.0 / 1024), (y[0].astype(np.float16).astype(float) @ signs(n)) / 1024, atol=1e-3)
+    differentiates(lambda v: weft.hadamard_transform(v), lambda v: v @ signs(8) / np.sqrt(8), rng.standard_normal((2, 8)))
+    with pytest.raises(ValueError, match="hadamard_transform: the last axis is 3, not a power of 2"):
+        weft.hadamard_transform(np.zeros(3))
+
+
+# ---- windows, other sizes, edges
+
+def pool(x, fold, size, stride, padding, dilation, none, counts=True):
+    """By hand, a place at a time."""
+    n = x.ndim - 2
+    size, stride, dilation = ([v] * n if isinstance(v, int) else v for v in (size, stride if stride is not None else size, dilation))
+    padding = [(p, p) if isinstance(p, int) else p for p in ([padding] * n if isinstance(padding, int) else padding)]
+    whole = np.pad(x.astype(float), [(0, 0), *padding, (0, 0)], constant_values=none)
+    out = [(whole.shape[k + 1] - (size[k] - 1) * dilation[k] - 1) // stride[k] + 1 for k in range(n)]
+    y = np.zeros([x.shape[0], *out, x.shape[-1]])
+    for at in np.ndindex(*out):
+        cut = (slice(None), *[slice(at[k] * stride[k], at[k] * stride[k] + (size[k] - 1) * dilation[k] + 1, dilation[k]) for k in range(n)])
+        y[(slice(None), *at)] = fold(whole[cut], tuple(range(1, n + 1)))
+    return y
+
+
+POOLS = [((2, 7, 3), 2, None, 0, 1), ((2, 7, 3), 3, 1, 1, 2), ((1, 5, 6, 2), (2, 3), (1, 2), (1, (0, 2)), 1), ((1, 4, 5, 4, 1), 2, 1, 0, 1), ((1, 3, 3, 1), 3, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("case", POOLS)
+def test_pooling(case, rng):
+    shape, size, stride, padding, dilation = case
+    x = rng.standard_normal(shape)
+    same(weft.max_pool(x, size, stride, padding, dilation), pool(x, np.max, size, stride, padding, dilation, -inf))
+    same(weft.mean_pool(x, size, stride, padding, dilation), pool(x, np.mean, size, stride, padding, dilation, 0), atol=1e-14)
+    alone = pool(x, np.nanmean, size, stride, padding, dilation, nan)
+    same(weft.mean_pool(x, size, stride, padding, dilation, count_include_pad=False), alone, atol=1e-14)
+    whole = rng.integers(-9, 9, shape).astype(np.int32)
+    got = weft.max_pool(whole, size, stride, padding, dilation)
+    assert got.dtype == weft.int32
+    same(got, pool(whole, np.max, size, stride, padding, dilation, -inf))
+    differentiates(lambda v: weft.max_pool(v, size, stride, padding, dilation), lambda v: pool(v, np.max, size, stride, padding, dilation, -inf), x)
+    differentiates(lambda v: weft.mean_pool(v, size, stride, padding, dilation), lambda v: pool(v, np.mean, size, stride, padding, dilation, 0), x)
+    holes = x.copy()
+    holes[0, 1] = nan
+    with np.errstate(all="ignore"):
+        same(weft.max_pool(holes, size, stride, padding, dilation), pool(holes, np.max, size, stride, padding, dilation, -inf))
+
+
+def test_what_cannot_be_pooled():
+    x = weft.zeros((1, 4, 1))
+    for call, text in ((lambda: weft.max_pool(x, 5), "max_pool: on axis 1 a window of 5 is longer"), (lambda: weft.mean_pool(x, 0), "mean_pool: size 0"),
+                       (lambda: weft.max_pool(x, (2, 2)), "max_pool: the size is one number, or one for each of 1 axes"), (lambda: weft.max_pool(weft.zeros((2, 2)), 1), r"max_pool: x is \[N, s.., C\]")):
+        with pytest.raises(ValueError, match=text):
+            call()
+    open_too(lambda v: weft.max_pool(v, 2, 1), np.random.default_rng(0).standard_normal((2, 5, 3)))
+    assert weft.mean_pool(weft.ones((1, 2, 1)).astype(weft.float16), 2).dtype == weft.float16
+
+
+def resized(x, scale, mode, aligned):
+    """One axis, in plain Python."""
+    n = len(x)
+    m = int(scale * n)
+    y = np.zeros((m,) + x.shape[1:])
+    inside = lambda i: x[min(max(int(i), 0), n - 1)]
+    for k in range(m):
+        if mode == "nearest":
+            y[k] = inside(np.round((k + 0.5) * n / m - 0.5) if m > n else k * n // m)
+            continue
+        p = k * (n - 1) / max(m - 1, 1) if aligned else k / scale - ((m - 1) / scale - n + 1) / 2
+        if mode == "linear":
+            p = min(max(p, 0), n - 1)
+            low = np.floor(p)
+            y[k] = inside(low) * (1 - (p - low)) + inside(np.ceil(p)) * (p - low)
+        else:
+            low, a = np.floor(p), -0.75
+            for i in range(-1, 3):
+                t = abs(p - low - i)
+                w = (a + 2) * t**3 - (a + 3) * t**2 + 1 if t <= 1 else a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
+                y[k] += w * inside(low + i)
+    return y
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_other_sizes(mode, rng):
+    x = rng.standard_normal((6, 4))
+    for scale in (1, 2, 3, 0.5, 1.7, 2.5, 0.34):
+        for aligned in (False, True):
+            same(weft.resize(x, scale, 0, mode, aligned), resized(x, scale, mode, aligned), atol=1e-12)
+    both = resized(resized(x, 2, mode, False).T, 2, mode, False).T
+    same(weft.resize(x, 2, (0, 1), mode), both, atol=1e-12)
+    same(weft.resize(x[:1], 3, 0, mode, True), resized(x[:1], 3, mode, True), atol=1e-12)
+    differentiates(lambda v: weft.resize(v, 2.5, 0, mode), lambda v: resized(v, 2.5, mode, False), x)
+    open_too(lambda v: weft.resize(v, 2, 0, mode), x, atol=1e-12)
+    assert weft.resize(x.astype(np.float16), 2, 0, mode).dtype == weft.float16 and weft.resize(np.zeros((0, 2)), 2, 0, mode).shape == (0, 2)
+    for call, text in ((lambda: weft.resize(x, 0, 0, mode), "resize: by 0"), (lambda: weft.resize(x, nan, 0, mode), "resize: by"), (lambda: weft.resize(x, 2, 0, "odd"), "resize: the mode"),
+                       (lambda: weft.resize(x, 2, 2, mode), "no axis 2")):
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap", "linear_ramp", "maximum", "minimum", "mean"])
+def test_edges(mode, rng):
+    for dtype in (np.float64, np.float32, np.int32, np.uint8):
+        for shape, width in (((3, 4), ((1, 2), (3, 0))), ((5,), 3), ((2,), (7, 5)), ((1, 3), (2, 9)), ((3, 1), [(1, 1)]), ((2, 3, 2), 1)):
+            x = (rng.standard_normal(shape) * 9 if np.dtype(dtype).kind == "f" else rng.integers(0, 99, shape)).astype(dtype)
+            more = {"end_values": 7} if mode == "linear_ramp" else {}
+            same(weft.pad(x, width, mode, **more), np.pad(x, width, mode, **more), atol=1e-6 if dtype == np.float32 else 1e-12)
+    x = rng.standard_normal((3, 4))
+    differentiates(lambda v: weft.pad(v, 2, mode), lambda v: np.pad(v, 2, mode), x)
+    open_too(lambda v: weft.pad(v, ((2, 3), (1, 0)), mode), x, atol=1e-12)
+    with pytest.raises(ValueError, match="is empty"):
+        weft.pad(np.zeros((0, 2)), ((1, 1), (0, 0)), mode)
+    with pytest.raises(ValueError, match="negative"):
+        weft.pad(x, -1, mode)
+
+
+# ---- masks and places
+
+def test_exponentials_of_what_counts(rng):
+    x, mask = rng.standard_normal((4, 5)), rng.random((4, 5)) < 0.5
+    mask[1], mask[2] = False, True
+    e = np.where(mask, np.exp(x), 0)
+    with np.errstate(all="ignore"):
+        p = np.where(mask, e / e.sum(1, keepdims=True), 0)
+        same(weft.softmax(x, 1, where=mask), p)
+        same(weft.log_softmax(x, 1, where=mask), np.where(mask, np.log(p), -inf))
+        same(weft.logsumexp(x, 1, where=mask), np.log(e.sum(1)))
+        same(weft.logsumexp(x, where=mask, keepdims=True), np.log(e.sum(keepdims=True)))
+    same(weft.softmax(x, 0, where=mask[:, :1]), np.where(mask[:, :1], np.exp(x) / np.where(mask[:, :1], np.exp(x), 0).sum(0), 0))
+    slope = np.asarray(weft.grad(lambda v: (weft.softmax(v, 1, where=weft.array(mask)) * weft.array(np.cos(x))).sum())(weft.array(x)))
+    expected = p * (np.cos(x) - (p * np.cos(x)).sum(1, keepdims=True))
+    np.testing.assert_allclose(slope, expected, atol=1e-12)
+    with pytest.raises(ValueError, match="softmax: where needs one axis"):
+        weft.softmax(x, where=mask)
+    with pytest.raises(ValueError):
+        weft.softmax(x, 1, where=np.ones(3, bool))
+
+
+def test_rotary_positions(rng):
+    def turned(x, dims=None, traditional=False, base=10000.0, scale=1.0, offset=0, freqs=None):
+        dims = dims or x.shape[-1]
+        half = dims // 2
+        speed = 1 / np.asarray(freqs) if freqs is not None else base ** (-np.arange(half) / half)
+        place = np.arange(x.shape[-2]) + np.reshape(offset, (-1,) + (1,) * (x.ndim - 2)) if np.ndim(offset) else np.arange(x.shape[-2]) + offset
+        angle = (place * scale)[..., None] * speed
+        y = x.copy()
+        first, second = (slice(0, dims, 2), slice(1, dims, 2)) if traditional else (slice(0, half), slice(half, dims))
+        u, v = x[..., first], x[..., second]
+        y[..., first], y[..., second] = u * np.cos(angle) - v * np.sin(angle), u * np.sin(angle) + v * np.cos(angle)
+        return y
+    x = rng.standard_normal((2, 3, 5, 8))
+    for how in ({}, {"dims": 6}, {"traditional": True}, {"traditional": True, "dims": 4}, {"base": 100.0, "scale": 0.5}, {"offset": 7}, {"offset": np.array([3, 9])},
+                {"freqs": np.array([1.0, 2.0, 5.0, 9.0])}):
+        same(weft.rope(x, **how), turned(x, **how), rtol=2e-5, atol=2e-5)
+    differentiates(lambda v: weft.rope(v, 6), lambda v: np.asarray(weft.rope(weft.array(v), 6)), x[0])
+    assert weft.rope(x.astype(np.float16)).dtype == weft.float16
+    same(weft.compile(lambda v: weft.rope(v), shapes=[(None, None, 8)])(weft.array(x[0])), weft.rope(x[0]))
+    for call, text in ((lambda: weft.rope(x, 7), "rope: 7 elements of"), (lambda: weft.rope(x, 10), "rope: 10"), (lambda: weft.rope(x[0, 0, 0]), "rope: x is"), (lambda: weft.rope(x, freqs=[1.0]), "a period for each")):
+        with pytest.raises(ValueError, match=text):
+            call()
+    with pytest.raises(TypeError, match="rope"):
+        weft.rope(np.zeros((2, 2), int))

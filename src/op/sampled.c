@@ -7,6 +7,13 @@ static weft_array *but_last(weft_array *x, int axis) { return weft_slice(x, axis
 
 /* ---- Differences and integrals ---- */
 
+static bool is_empty(weft_array *x, int axis) {
+  struct node *n = array_good_node(x);
+  bool is = !n || n->dims[axis] == 0;
+  node_release(n);
+  return is;
+}
+
 /* Of bools: whether they differ. */
 weft_array *weft_diff(weft_array *x, int64_t n, int axis) {
   weft_array *bad;
@@ -14,7 +21,7 @@ weft_array *weft_diff(weft_array *x, int64_t n, int axis) {
   if (n < 0) return array_bad(WEFT_ERR_ARG, "weft_diff: %lld times", (long long)n);
   weft_array *(*less)(weft_array *, weft_array *) = weft_dtype_of(x) == WEFT_BOOL ? weft_ne : weft_sub;
   weft_array *y = n ? x : array_apart(x);
-  while (n-- > 0 && weft_dim(y, axis) != 0) y = less(from(y, axis, 1), but_last(y, axis));
+  while (n-- > 0 && !is_empty(y, axis)) y = less(from(y, axis, 1), but_last(y, axis));
   return y;
 }
 
@@ -96,9 +103,8 @@ weft_array *weft_interp(weft_array *x, weft_array *xp, weft_array *fp, weft_arra
   x = weft_cast(x, dtype_part(wide)), xp = weft_cast(xp, dtype_part(wide)), fp = weft_cast(fp, wide);
   weft_array *i = interval(xp, x), *next = weft_minimum(weft_add(i, weft_integer(1)), weft_sub(weft_size(xp, 0), weft_integer(1)));
   weft_array *y = on_line(x, taken(xp, i), taken(xp, next), taken(fp, i), taken(fp, next));
-  weft_array *first = weft_slice(xp, 0, 0, 1, 1), *last = weft_slice(xp, 0, -1, WEFT_END, 1);
-  weft_array *begin = weft_slice(fp, 0, 0, 1, 1), *end = weft_slice(fp, 0, -1, WEFT_END, 1);
-  first = weft_squeeze(first, 0), last = weft_squeeze(last, 0), begin = weft_squeeze(begin, 0), end = weft_squeeze(end, 0);
+  weft_array *zero = weft_integer(0), *back = weft_integer(-1), *first = weft_at(xp, 0, zero), *last = weft_at(xp, 0, back);
+  weft_array *begin = weft_at(fp, 0, zero), *end = weft_at(fp, 0, back);
   y = weft_where(weft_eq(x, last), end, y);
   y = weft_where(weft_gt(x, last), right ? weft_cast(right, wide) : end, y);
   y = weft_where(weft_lt(x, first), left ? weft_cast(left, wide) : begin, y);

@@ -1,0 +1,215 @@
+/* products.c -- products written with weft_matmul: of chosen matrices, of parts of them, with themselves, with signs. */
+#include <math.h>
+#include "op/composed.h"
+
+static dim size_of(weft_array *x, int axis) {
+  struct node *n = array_node(x);
+  dim d = n->dims[axis < 0 ? n->rank + axis : axis];
+  node_release(n);
+  return d;
+}
+
+/* ---- Vectors ---- */
+
+weft_array *weft_inner(weft_array *a, weft_array *b) {
+  struct node *n[2];
+  weft_array *bad;
+  struct shape_text s, t;
+  if (!operands("weft_inner", 2, (weft_array *[]){ a, b }, n, &bad)) return bad;
+  int i = n[0]->rank - 1, j = n[1]->rank - 1;
+  dim m = i < 0 ? 1 : n[0]->dims[i], k = j < 0 ? m : n[1]->dims[j];
+  if (i >= 0 && m != k && dim_is_known(m) && dim_is_known(k))
+    return array_of_bad(fail(WEFT_ERR_SHAPE, scope_origin(), "weft_inner: the last axes differ: %s and %s", shape_show(n[0], &s),
+                             shape_show(n[1], &t)), 2, n);
+  nodes_release(2, n);
+  return i < 0 || j < 0 ? weft_mul(a, b) : weft_tensordot(a, b, 1, &i, &j);
+}
+
+weft_array *weft_outer(weft_array *a, weft_array *b) {
+  weft_array *bad;
+  if (!arrays_ok("weft_outer", 2, (weft_array *[]){ a, b }, &bad)) return bad;
+  return weft_mul(weft_reshape(a, 2, (int64_t[]){ WEFT_ANY, 1 }), weft_reshape(b, 2, (int64_t[]){ 1, WEFT_ANY }));
+}
+
+/* ---- Matrices ---- */
+
+static weft_array *scaled(weft_array *x, double by) { return by == 1 ? x : weft_mul(x, weft_scalar(by)); }
+
+weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha, double beta) {
+  weft_array *bad;
+  if (!arrays_ok("weft_addmm", 3, (weft_array *[]){ c, a, b }, &bad)) return bad;
+  return weft_add(scaled(c, beta), scaled(weft_matmul(a, b), alpha));
+}
+
+static struct failure *square_check(const char *fn, const struct node *n) {
+  struct shape_text s;
+  dim m = n->rank < 2 ? 0 : n->dims[n->rank - 2], k = n->rank < 2 ? 0 : n->dims[n->rank - 1];
+  if (n->rank >= 2 && (m == k || !dim_is_known(m) || !dim_is_known(k))) return NULL;
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s is no square matrix", fn, shape_show(n, &s));
+}
+
+/* By squaring; the power 0 is the identity. */
+weft_array *weft_matrix_power(weft_array *x, int64_t n) {
+  struct node *node;
+  weft_array *bad, *y = NULL;
+  if (!operands("weft_matrix_power", 1, &x, &node, &bad)) return bad;
+  struct failure *why = square_check("weft_matrix_power", node);
+  if (!why && n < 0) why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_matrix_power: %lld: of an inverse", (long long)n);
+  if (why) return array_of_bad(why, 1, &node);
+  x = array_of(node);
+  if (n == 0) {
+    weft_array *like = weft_cast(weft_full_like(x, 0), WEFT_I64);
+    return weft_cast(weft_eq(weft_iota(like, -2), weft_iota(like, -1)), weft_dtype_of(x));
+  }
+  for (;; x = weft_matmul(x, x)) {
+    if (n & 1) y = y ? weft_matmul(y, x) : x;
+    if (!(n >>= 1)) return y == x ? array_apart(y) : y;
+  }
+}
+
+/* ---- Chosen matrices ---- */
+
+/* [.., m, k] as [batch, m, k] */
+static weft_array *in_a_row(weft_array *x) {
+  return weft_rank(x) == 2 ? weft_unsqueeze(x, 0) : weft_rank(x) == 3 ? x : weft_flatten(x, 0, -3);
+}
+
+/* The matrices at these places of the batch, counted row by row; without places all of them as they stand. */
+static weft_array *chosen(weft_array *x, weft_array *at) {
+  return at ? weft_take(in_a_row(x), 1, &at) : x;
+}
+
+weft_array *weft_gather_mm(weft_array *a, weft_array *b, weft_array *at_a, weft_array *at_b) {
+  static const char fn[] = "weft_gather_mm";
+  weft_array *bad, *given[] = { a, b, at_a ? at_a : a, at_b ? at_b : b };
+  if (!arrays_ok(fn, 4, given, &bad)) return bad;
+  if (weft_rank(a) < 2 || weft_rank(b) < 2)
+    return array_bad(WEFT_ERR_SHAPE, "%s: of matrices, not of arrays of %d and %d axes", fn, weft_rank(a), weft_rank(b));
+  if ((at_a && !dtype_is_integer(weft_dtype_of(at_a))) || (at_b && !dtype_is_integer(weft_dtype_of(at_b))))
+    return array_bad(WEFT_ERR_DTYPE, "%s: the places are integers", fn);
+  return weft_matmul(chosen(a, at_a), chosen(b, at_b));
+}
+
+/* ---- Parts of matrices ---- */
+
+/* Every element of the mask for a block of so many rows and columns; the last ones may be cut. */
+static weft_array *in_blocks(weft_array *mask, weft_array *x, int64_t block) {
+  for (int axis = -2; axis < 0; axis++) {
+    int from_0 = weft_rank(mask) + axis;
+    mask = weft_slice(weft_repeat(mask, from_0, block), from_0, 0, size_of(x, axis), 1);
+  }
+  return mask;
+}
+
+/* x where the mask is; a mask of numbers multiplies. */
+static weft_array *masked(weft_array *x, weft_array *mask, int64_t block) {
+  if (!mask) return x;
+  weft_array *all = in_blocks(mask, x, block);
+  return weft_dtype_of(mask) == WEFT_BOOL ? weft_where(all, x, number_like(x, 0)) : weft_mul(x, weft_cast(all, weft_dtype_of(x)));
+}
+
+static struct failure *mask_check(weft_array *x, weft_array *mask, int64_t block) {
+  static const char fn[] = "weft_block_masked_mm";
+  if (!mask) return NULL;
+  if (weft_rank(mask) < 2) return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: a mask of %d axes", fn, weft_rank(mask));
+  for (int axis = -2; axis < 0; axis++) {
+    dim n = size_of(x, axis), m = size_of(mask, axis);
+    if (!dim_is_known(n) || !dim_is_known(m))
+      return fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "%s: of matrices whose sizes are not known yet", fn);
+    if (m != n / block + (n % block != 0))
+      return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld blocks of %lld in the mask, for %lld elements", fn, (long long)m,
+                  (long long)block, (long long)n);
+  }
+  return NULL;
+}
+
+weft_array *weft_block_masked_mm(weft_array *a, weft_array *b, int64_t block, weft_array *mask_out, weft_array *mask_a,
+                                 weft_array *mask_b) {
+  static const char fn[] = "weft_block_masked_mm";
+  weft_array *bad, *given[] = { a, b, mask_out ? mask_out : a, mask_a ? mask_a : a, mask_b ? mask_b : b };
+  if (!arrays_ok(fn, 5, given, &bad)) return bad;
+  if (block < 1) return array_bad(WEFT_ERR_ARG, "%s: blocks of %lld", fn, (long long)block);
+  if (weft_rank(a) < 2 || weft_rank(b) < 2)
+    return array_bad(WEFT_ERR_SHAPE, "%s: of matrices, not of arrays of %d and %d axes", fn, weft_rank(a), weft_rank(b));
+  struct failure *why = mask_check(a, mask_a, block);
+  if (!why) why = mask_check(b, mask_b, block);
+  if (why) return array_failed(why);
+  weft_array *y = weft_matmul(masked(a, mask_a, block), masked(b, mask_b, block));
+  if (mask_out && weft_check(y)) return y;
+  why = mask_check(y, mask_out, block);
+  return why ? array_failed(why) : masked(y, mask_out, block);
+}
+
+/* One segment a step: what is outside of it counts as 0, on both sides. */
+static weft_array *of_segment(weft_array *a, weft_array *b, weft_array *from, weft_array *to) {
+  weft_array *k = weft_iota(weft_cast(weft_full_like(b, 0), WEFT_I64), -2);
+  weft_array *is_in = weft_and(weft_ge(k, from), weft_lt(k, to)), *column = weft_slice(is_in, 1, 0, 1, 1);
+  weft_array *zero = number_like(a, 0);
+  return weft_matmul(weft_where(weft_transpose(column, NULL), a, zero), weft_where(is_in, b, number_like(b, 0)));
+}
+
+/* y[.., m, n] = sum over s_0 <= k < s_1 of a[m, k] b[k, n], for every pair of the segments. */
+weft_array *weft_segmented_mm(weft_array *a, weft_array *b, weft_array *segments) {
+  static const char fn[] = "weft_segmented_mm";
+  struct node *n[3];
+  weft_array *bad;
+  struct shape_text s;
+  if (!operands(fn, 3, (weft_array *[]){ a, b, segments }, n, &bad)) return bad;
+  struct failure *why = NULL;
+  if (n[0]->rank != 2 || n[1]->rank != 2)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: of two matrices, not of arrays of %d and %d axes", fn, n[0]->rank,
+               n[1]->rank);
+  else if (n[2]->rank < 1 || n[2]->dims[n[2]->rank - 1] != 2 || !dtype_is_integer((weft_dtype)n[2]->dtype))
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the segments are pairs of integers [..,2], not %s", fn, shape_show(n[2], &s));
+  if (why) return array_of_bad(why, 3, n);
+  dim out[WEFT_RANK_MAX];
+  int rank = n[2]->rank + 1;
+  for (int k = 0; k + 1 < n[2]->rank; k++) out[k] = n[2]->dims[k];
+  out[rank - 2] = n[0]->dims[0], out[rank - 1] = n[1]->dims[1];
+  nodes_release(3, n);
+  weft_array *pairs = weft_cast(weft_reshape(segments, 2, (int64_t[]){ WEFT_ANY, 2 }), WEFT_I64);
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *pair = weft_loop_each(loop, pairs);
+  weft_array *y = of_segment(a, b, weft_at(pair, 0, weft_integer(0)), weft_at(pair, 0, weft_integer(1)));
+  weft_array *all = weft_loop_all(loop, y);
+  weft_loop_close(loop);
+  return array_reshape(fn, all, rank, out);
+}
+
+/* ---- Signs ---- */
+
+enum { SIGNS_MOST = 64 };
+
+/* Sylvester's matrix: -1 to the number of bits that i and j share. */
+static weft_array *signs(weft_dtype d, int64_t n) {
+  weft_array *zeros = weft_full(WEFT_U32, 2, (int64_t[]){ n, n }, 0);
+  weft_array *shared = weft_bit_count(weft_and(weft_iota(zeros, 0), weft_iota(zeros, 1)));
+  return weft_sub(weft_cast(weft_integer(1), d), weft_mul(weft_cast(weft_and(shared, weft_integer(1)), d), weft_integer(2)));
+}
+
+/* The matrix of n = p q is that of p for the rows and that of q for the columns of x as [.., p, q]: products with at most 64. */
+weft_array *weft_hadamard(weft_array *x, double scale) {
+  static const char fn[] = "weft_hadamard";
+  weft_array *bad;
+  int axis = -1;
+  if (!is_ordered(fn, x, &bad) || !has_axis(fn, x, &axis, &bad)) return bad;
+  dim n = size_of(x, -1);
+  if (!dim_is_known(n) || n < 1 || n & (n - 1))
+    return array_bad(WEFT_ERR_SHAPE, "%s: the last axis is %lld, not a power of 2", fn, dim_is_known(n) ? (long long)n : -1LL);
+  weft_array *y = raised(x);
+  struct node *like = array_node(x);
+  int rank = like->rank;
+  dim dims[WEFT_RANK_MAX + 3];
+  for (int k = 0; k < rank; k++) dims[k] = like->dims[k];
+  node_release(like);
+  if (rank + 1 > WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "%s: too many axes: %d", fn, rank);
+  for (int64_t done = 1, m; done < n; done *= m) { /* [.., n/m, m] turned: the next bits come last */
+    m = n / done < SIGNS_MOST ? n / done : SIGNS_MOST;
+    dims[rank - 1] = n / m, dims[rank] = m;
+    weft_array *part = weft_matmul(array_reshape(fn, y, rank + 1, dims), signs(weft_dtype_of(y), m));
+    part = weft_moveaxis(part, -1, -2);
+    dims[rank - 1] = n;
+    y = array_reshape(fn, part, rank, dims);
+  }
+  return lowered(weft_mul(y, weft_scalar(scale == 0 ? 1 / sqrt((double)n) : scale)), x);
+}

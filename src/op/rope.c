@@ -1,0 +1,53 @@
+/* rope.c -- rotary positions: pairs of elements of the last axis are turned by an angle that grows with the place on the axis
+ * before it, each pair at a speed of its own. */
+#include <math.h>
+#include "op/composed.h"
+
+/* Angle of place t for pair j: (t + offset) scale speed_j, as [.., T, half]. */
+static weft_array *angles(weft_array *x, int64_t half, const weft_rope_options *o) {
+  weft_array *like = weft_cast(weft_full_like(x, 0), WEFT_F32), *j = weft_arange(WEFT_F32, 0, (double)half, 1), *speed;
+  if (o->periods) speed = weft_div(weft_scalar(1), weft_cast(o->periods, WEFT_F32));
+  else speed = weft_exp(weft_mul(j, weft_scalar(-log(o->base ? o->base : 10000) / (double)half)));
+  weft_array *t = weft_slice(weft_iota(like, -2), -1, 0, half, 1);
+  weft_array *offset = o->offset ? weft_cast(o->offset, WEFT_F32) : weft_scalar(0);
+  for (int k = 1; o->offset && weft_rank(o->offset) == 1 && k < weft_rank(x); k++) offset = weft_unsqueeze(offset, -1);
+  return weft_mul(weft_mul(weft_add(t, offset), weft_scalar(o->scale ? o->scale : 1)), speed);
+}
+
+static struct failure *rope_check(const struct node *x, int64_t *dims, const weft_rope_options *o) {
+  struct shape_text s;
+  dim last = x->rank ? x->dims[x->rank - 1] : 0;
+  if (x->rank < 2 || !dim_is_known(last))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_rope: x is [.., T, d] with d known, not %s", shape_show(x, &s));
+  *dims = o->dims ? o->dims : last;
+  if (*dims < 2 || *dims % 2 || *dims > last)
+    return fail(WEFT_ERR_ARG, scope_origin(), "weft_rope: %lld elements of %s are turned in pairs", (long long)*dims,
+                shape_show(x, &s));
+  if (!dtype_is_float((weft_dtype)x->dtype)) return not_of("weft_rope", (weft_dtype)x->dtype);
+  if (o->offset && weft_rank(o->offset) > 1)
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_rope: the offset is a number, or one for each of axis 0");
+  if (o->periods && (weft_rank(o->periods) != 1 || weft_dim(o->periods, 0) != *dims / 2))
+    return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_rope: a period for each of %lld pairs", (long long)*dims / 2);
+  return NULL;
+}
+
+weft_array *weft_rope(weft_array *x, const weft_rope_options *options) {
+  struct node *n;
+  weft_array *bad;
+  int64_t dims = 0;
+  weft_rope_options o = options ? *options : (weft_rope_options){ 0 };
+  weft_array *given[] = { x, o.offset ? o.offset : x, o.periods ? o.periods : x };
+  if (!arrays_ok("weft_rope", 3, given, &bad) || !operands("weft_rope", 1, &x, &n, &bad)) return bad;
+  struct failure *why = rope_check(n, &dims, &o);
+  if (why) return array_of_bad(why, 1, &n);
+  node_release(n);
+  weft_array *a = raised(x), *angle = weft_cast(angles(x, dims / 2, &o), weft_dtype_of(a));
+  weft_array *c = weft_cos(angle), *s = weft_sin(angle);
+  int64_t half = dims / 2, step = o.neighbours ? 2 : 1, second = o.neighbours ? 1 : half;
+  weft_array *u = weft_slice(a, -1, 0, o.neighbours ? dims : half, step), *v = weft_slice(a, -1, second, dims, step);
+  weft_array *p = weft_sub(weft_mul(u, c), weft_mul(v, s)), *q = weft_add(weft_mul(u, s), weft_mul(v, c));
+  weft_array *turned = o.neighbours ? weft_flatten(weft_stack(-1, 2, (weft_array *[]){ p, q }), -2, -1)
+                                    : weft_concat(-1, 2, (weft_array *[]){ p, q });
+  weft_array *rest = weft_slice(a, -1, dims, WEFT_END, 1);
+  return lowered(weft_dim(rest, -1) ? weft_concat(-1, 2, (weft_array *[]){ turned, rest }) : turned, x);
+}
