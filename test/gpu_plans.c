@@ -139,6 +139,26 @@ static int long_products(weft_array *y[]) {
   y[2] = weft_matmul(weft_cast(weft_mul(a, weft_scalar(50)), WEFT_I8), weft_cast(weft_mul(b, weft_scalar(50)), WEFT_I8));
   return 3;
 }
+/* Tiles: all layouts of operands, edges, long sums, what follows, batches. */
+static weft_array *operand(weft_dtype t, int rank, const int64_t dims[], uint32_t seed) { return weft_cast(numbers(rank, dims, seed), t); }
+static int tiles(weft_array *y[]) {
+  weft_array *a = numbers(WEFT_DIMS(150, 513), 1), *b = numbers(WEFT_DIMS(140, 513), 2), *bias = numbers(WEFT_DIMS(140), 3);
+  weft_array *back = weft_flip(weft_transpose(b, NULL), 0);
+  y[0] = weft_maximum(weft_add(weft_matmul(a, back), bias), weft_scalar(0));
+  y[1] = weft_matmul(weft_transpose(a, NULL), numbers(WEFT_DIMS(150, 40), 4));
+  y[2] = weft_matmul(numbers(WEFT_DIMS(2, 3, 33, 20), 5), numbers(WEFT_DIMS(3, 20, 35), 6));
+  return 3;
+}
+static int tiles_of(weft_array *y[], const weft_dtype t[]) {
+  for (int i = 0; i < 3; i++) y[i] = weft_matmul(operand(t[i], WEFT_DIMS(40, 1100), 1), operand(t[i], WEFT_DIMS(1100, 70), 2));
+  return 3;
+}
+static int wide_tiles(weft_array *y[]) { return tiles_of(y, (weft_dtype[]){ WEFT_F64, WEFT_I64, WEFT_F32 }); }
+static int narrow_tiles(weft_array *y[]) { return tiles_of(y, (weft_dtype[]){ WEFT_BF16, WEFT_F16, WEFT_I8 }); }
+static int no_products(weft_array *y[]) {
+  y[0] = weft_matmul(weft_slice(numbers(WEFT_DIMS(140, 3), 1), 1, 1, 1, 1), weft_slice(numbers(WEFT_DIMS(3, 33), 2), 0, 1, 1, 1));
+  return 1;
+}
 static int narrow_sum(weft_array *y[]) { return y[0] = weft_sum(weft_cast(numbers(WEFT_DIMS(1000, 30), 1), WEFT_BF16), WEFT_ALL), 1; }
 
 /* y_t = 0.5 y_(t-1) - 0.3 y_(t-2) + e_t in many lanes: one kernel. */
@@ -185,7 +205,9 @@ static const struct { const char *name; int (*make)(weft_array *y[]); double clo
   { "concat and pad", joined, 0 }, { "checked gather", gathered, 0 }, { "scatter set", put_set, 0 },
   { "scatter add", put_add, 1e-3 }, { "scatter max", put_max, 0 }, { "scatter add, i32", put_integers, 0 },
   { "softmax", softmax, 0 }, { "layer norm gradient", layer_norm_gradient, 0 }, { "sum, logsumexp, mean", sums, 0 },
-  { "cumulative sum", cumulative, 0 }, { "matmul and tanh", product, 0 }, { "long products", long_products, 0 }, { "sum of bf16", narrow_sum, 0 },
+  { "cumulative sum", cumulative, 0 }, { "matmul and tanh", product, 0 }, { "long products", long_products, 0 },
+  { "tiles of f32", tiles, 0 }, { "tiles of f64, i64, f32", wide_tiles, 0 }, { "tiles of bf16, f16, i8", narrow_tiles, 0 },
+  { "a sum of no products", no_products, 0 }, { "sum of bf16", narrow_sum, 0 },
   { "scan", scan, 0 }, { "until", until, 0 }, { "recurrent network", recurrent, 0 }, { "empty", empty, 0 }, { "0-d", one, 0 },
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };

@@ -169,18 +169,20 @@ void ptx_copy_of(struct printer *p, const struct kir_stmt *loop) {
     weft_dtype d = register_of(p, b);
     const char *copy = copy_element(p, r, ptx_val(p, loop->var), NULL), *at = ptx_own(p, OWN_LONG);
     move_to_copy(p, b, copy);
+    if (p->survey.is_once) continue;
     const char *v = in_own(p, d, kir_neutral((enum kir_op)p->survey.bufs[b].private_op, d));
     struct sweep s = open_sweep(p, b);
     ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, s.e, kir_width(d), copy);
     ptx_store(p, ".global", d, at, v);
     close_sweep(p, s);
   }
-  ptx_line(p, "bar.sync 0");
+  if (!p->survey.is_once) ptx_line(p, "bar.sync 0");
 }
 
 void ptx_combine_own(struct printer *p, int b, enum kir_op op, const char *address, const char *src) {
   weft_dtype d = register_of(p, b);
   const char *old = ptx_own_of(p, d), *new = ptx_own_of(p, d);
+  if (p->survey.is_once) { ptx_store(p, ".global", d, address, src); return; } /* neutral o src */
   ptx_load(p, ".global", d, old, address);
   ptx_instruction(p, op, d, new, (const char *[]){ old, src });
   ptx_store(p, ".global", d, address, new);

@@ -177,22 +177,98 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
   ptx_place(p, h.leave);
 }
 
+/* A body of few statements is written four times: its loads are under way together. Those of serial loops wait for each other, so
+ * there it pays for longer ones too. */
+enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
+
+static int length(const struct kir_block *b) {
+  int n = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next) n += s->body.first ? SHORT_SERIAL : 1;
+  return n;
+}
+
+/* The body for var, var + step, .. while that is below `end`; four of them at a time if it is short. Lanes that fail a check go
+ * on with the next. */
+static void repeat(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, struct where w) {
+  const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *three = ptx_own(p, OWN_LONG);
+  const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *leave = ptx_label(p, "leave");
+  int n_checks = p->n_checks, copies = length(&s->body) < (s->kind == KIR_SERIAL ? SHORT_SERIAL : SHORT) ? UNROLLED : 0;
+  if (copies) {
+    ptx_line(p, "mul.lo.s64 %s, %s, %d", three, step, UNROLLED - 1);
+    ptx_place(p, many);
+    ptx_line(p, "add.s64 %s, %s, %s", ahead, var, three);
+    ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, end);
+    ptx_line(p, "@%s bra %s", over, few);
+  } else {
+    ptx_place(p, few);
+    ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
+    ptx_line(p, "@%s bra %s", over, leave);
+  }
+  for (int i = 0; i < copies + 1; i++) {
+    if (copies && i == copies) {
+      ptx_line(p, "bra %s", many);
+      ptx_place(p, few);
+      ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
+      ptx_line(p, "@%s bra %s", over, leave);
+    }
+    p->n_checks = n_checks;
+    w.rest = ptx_label(p, "next");
+    if (w.lane == s) load_kept(p, s, w.lo);
+    ptx_block(p, &s->body, w);
+    ptx_place(p, w.rest);
+    ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
+  }
+  ptx_line(p, "bra %s", few);
+  ptx_place(p, leave);
+}
+
+static bool has_ordered_fold(struct printer *p, const struct kir_stmt *loop) {
+  for (const struct kir_stmt *x = loop->body.first; x; x = x->next)
+    if (x->kind == KIR_FOLD && ptx_is_ordered(p->k, x)) return true;
+  return false;
+}
+
+/* Blocks of 128 steps; what the folds have of one joins their counters where the next begins. */
+static void in_blocks(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
+  const char *var = ptx_val(p, s->var), *end = ptx_own(p, OWN_LONG), *is = ptx_own(p, OWN_PRED);
+  const char *again = ptx_label(p, "block"), *first = ptx_label(p, "first");
+  ptx_place(p, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, var, r.hi);
+  ptx_line(p, "@%s bra %s", is, w.leave);
+  ptx_line(p, "setp.eq.s64 %s, %s, %s", is, var, r.lo);
+  ptx_line(p, "@%s bra %s", is, first);
+  for (const struct kir_stmt *x = s->body.first; x; x = x->next)
+    if (x->kind == KIR_FOLD) ptx_serial_block(p, x);
+  ptx_place(p, first);
+  ptx_line(p, "add.s64 %s, %s, %d", end, var, KIR_COLUMN_BLOCK);
+  ptx_line(p, "min.s64 %s, %s, %s", end, end, r.hi);
+  repeat(p, s, end, "1", w);
+  ptx_line(p, "bra %s", again);
+}
+
 static void serial_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   for (const struct kir_stmt *x = s->body.first; x; x = x->next) {
     if (x->kind == KIR_CARRY) ptx_mov(p, dtype_of(p, x->out[0]), ptx_val(p, x->out[0]), ptx_val(p, x->in[0]));
     if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_serial_start(p, x);
   }
   struct ptx_range r = range_of(p, s);
-  struct head h = open_loop(p, s, r, -1);
-  w.rest = h.next, w.leave = h.leave, w.active = NULL, w.serial = s, w.serial_lo = r.lo;
-  ptx_block(p, &s->body, w);
-  close_loop(p, s, h);
+  w.leave = ptx_label(p, "over"), w.active = NULL, w.serial = s, w.serial_lo = r.lo;
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, s->var), r.lo);
+  if (has_ordered_fold(p, s)) in_blocks(p, s, r, w);
+  else repeat(p, s, r.hi, "1", w);
+  ptx_place(p, w.leave);
   for (const struct kir_stmt *x = s->body.first; x; x = x->next)
     if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_serial_end(p, x);
 }
 
 /* A fold or prefix of the innermost loop around it. */
 static void fold(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  if (!w->serial && w->tile) {
+    const char *from_tile = ptx_own(p, OWN_LONG);
+    ptx_line(p, "sub.s64 %s, %s, %s", from_tile, ptx_val(p, w->lane->var), w->tile);
+    ptx_deal(p, w->lane, s, from_tile);
+    return;
+  }
   if (!w->serial) { ptx_accumulate(p, s); return; }
   const char *position = ptx_val(p, w->serial->var);
   if (strcmp(w->serial_lo, "0")) {
@@ -303,54 +379,49 @@ static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct ptx
   for (const struct kir_stmt *x = find_prefix(s->body.first); x; x = find_prefix(x->next)) ptx_scan_end(p, x);
 }
 
-enum { UNROLLED = 4, SHORT = 40 }; /* a body of few statements is written four times: its loads are under way together */
-
-static int length(const struct kir_block *b) {
-  int n = 0;
-  for (const struct kir_stmt *s = b->first; s; s = s->next) n += s->body.first ? SHORT : 1;
-  return n;
-}
-
-static void one_lane(struct printer *p, const struct kir_stmt *s, struct where w, const char *next) {
-  w.rest = next;
-  load_kept(p, s, w.lo);
-  ptx_block(p, &s->body, w);
-  ptx_place(p, next);
-  ptx_line(p, "add.s64 %s, %s, 32", ptx_val(p, s->var), ptx_val(p, s->var));
-}
-
 /* for (var = from + lane; var < to; var += 32), in each block of the warp */
 static void blocked_loop(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
   struct ptx_blocks b = ptx_blocks_open(p, s, r.lo, r.hi);
-  const char *var = ptx_val(p, s->var), *own = ptx_own(p, OWN_LONG), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED);
-  const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *leave = ptx_label(p, "leave");
-  int n_checks = p->n_checks;
+  const char *own = ptx_own(p, OWN_LONG);
   ptx_line(p, "cvt.u64.u32 %s, %s", own, b.lane);
-  ptx_line(p, "add.s64 %s, %s, %s", var, b.from, own);
-  if (length(&s->body) < SHORT) {
-    ptx_place(p, many);
-    ptx_line(p, "add.s64 %s, %s, %d", ahead, var, 32 * (UNROLLED - 1));
-    ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, b.to);
-    ptx_line(p, "@%s bra %s", over, few);
-    for (int i = 0; i < UNROLLED; i++) p->n_checks = n_checks, one_lane(p, s, w, ptx_label(p, "next"));
-    ptx_line(p, "bra %s", many);
-    p->n_checks = n_checks;
-  }
-  ptx_place(p, few);
-  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, b.to);
-  ptx_line(p, "@%s bra %s", over, leave);
-  one_lane(p, s, w, ptx_label(p, "next"));
-  ptx_line(p, "bra %s", few);
-  ptx_place(p, leave);
+  ptx_line(p, "add.s64 %s, %s, %s", ptx_val(p, s->var), b.from, own);
+  repeat(p, s, b.to, "32", w);
   ptx_blocks_close(p, s, &b);
   ptx_blocks_meet(p, s, &b);
+}
+
+/* 4096 elements at a time: all threads compute, then warps add up. */
+static void dealt_loop(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
+  const char *tile = ptx_own(p, OWN_LONG), *end = ptx_own(p, OWN_LONG), *few = ptx_own(p, OWN_LONG), *n = ptx_own(p, OWN_WORD),
+             *over = ptx_own(p, OWN_PRED), *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave");
+  p->uses_thread[PTX_LANES] = true;
+  w.tile = tile;
+  ptx_deal_start(p, s);
+  ptx_line(p, "mov.s64 %s, %s", tile, r.lo);
+  ptx_place(p, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, tile, r.hi);
+  ptx_line(p, "@%s bra %s", over, leave);
+  ptx_line(p, "add.s64 %s, %s, %d", end, tile, KIR_ROW_BLOCK);
+  ptx_line(p, "min.s64 %s, %s, %s", end, end, r.hi);
+  ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), tile);
+  repeat(p, s, end, "$lanes", w);
+  ptx_line(p, "sub.s64 %s, %s, %s", few, end, tile);
+  ptx_line(p, "cvt.u32.u64 %s, %s", n, few);
+  ptx_line(p, "bar.sync 0");
+  ptx_deal_add(p, s, n);
+  ptx_line(p, "bar.sync 0");
+  ptx_line(p, "mov.s64 %s, %s", tile, end);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+  ptx_deal_end(p, s);
 }
 
 static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   struct ptx_range r = range_of(p, s);
   w.lane = s, w.lo = r.lo, w.serial = NULL;
-  if (p->survey.is_ordered && !find_prefix(s->body.first)) {
-    blocked_loop(p, s, r, w);
+  if (p->survey.is_dealt ? has_ordered_fold(p, s) : p->survey.is_ordered && !find_prefix(s->body.first)) {
+    if (p->survey.is_dealt) dealt_loop(p, s, r, w);
+    else blocked_loop(p, s, r, w);
     if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");
     return;
   }
@@ -359,11 +430,9 @@ static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where 
   if (find_prefix(s->body.first)) {
     scanned_loop(p, s, r, w);
   } else {
-    struct head h = open_loop(p, s, r, PTX_LANES);
-    w.rest = h.next;
-    load_kept(p, s, r.lo);
-    ptx_block(p, &s->body, w);
-    close_loop(p, s, h);
+    p->uses_thread[PTX_LANES] = true;
+    ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), r.lo);
+    repeat(p, s, r.hi, "$lanes", w);
   }
   ptx_meet(p, s);
   if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");

@@ -8,6 +8,8 @@
 
 enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, BLOCKS_A_PROCESSOR = 4, UNKNOWN = 1024 };
 enum { GRID_X = INT32_MAX };
+enum { DEALT_THREADS = 256, DEALT_LANES = 16 }; /* of kept rows: a warp adds while those of other blocks compute */
+enum { SPREAD_BLOCKS = 32 }; /* of threads a processor: from there on threads have several lanes, loaded together */
 
 /* ---- Making ----------------------------------------------------------------------------------------------------------- */
 
@@ -56,6 +58,20 @@ static void keep_rows(struct ptx_planner *m, const struct kir_stmt *s, const str
   }
 }
 
+/* Rows for what the folds of a loop are given: all loops use the same. */
+static void fold_rows(struct ptx_planner *m, const struct kir_stmt *loop) {
+  int slot = 0;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    for (int i = 0; s->kind == KIR_FOLD && i < s->n_out && !m->why; i++, slot++) {
+      struct ptx_row *r = NULL;
+      int width = kir_width((weft_dtype)m->k->vals[s->out[i]].dtype);
+      for (int k = 0; k < m->plan->n_rows; k++)
+        if (m->plan->rows[k].kind == PTX_FOLD && m->plan->rows[k].of == slot) r = &m->plan->rows[k];
+      if (!r) r = add_row(m, PTX_FOLD, slot, width);
+      if (r->width < width) r->width = (uint8_t)width;
+    }
+}
+
 static void buffer_row(struct ptx_planner *m, enum ptx_row_kind kind, int b) {
   const struct kir_buf *buf = &m->k->bufs[b];
   struct ptx_row *r = add_row(m, kind, b, kir_width(kir_register_of((weft_dtype)buf->dtype)));
@@ -85,6 +101,7 @@ static void walk(struct ptx_planner *m, const struct kir_block *b, const struct 
   for (const struct kir_stmt *s = b->first; s && !m->why; s = s->next) {
     bool is_swept = s == m->s->swept, is_par = s->kind == KIR_PAR && s != m->s->owned;
     if (s->kind == KIR_KEEP) keep_rows(m, s, lane);
+    if (s->kind == KIR_LANE && m->s->is_dealt) fold_rows(m, s);
     if (s->kind == KIR_LOCALS) buffer_row(m, PTX_LOCAL, s->buf);
     if (is_par && pars < m->s->grid_depth && pars < 3) extent(m, s, PTX_ROWS + pars);
     if (is_swept) extent(m, s, count_kind(&s->body, KIR_LANE) ? PTX_ROWS : PTX_LANES);
@@ -114,18 +131,30 @@ static void copies(struct ptx_planner *m) {
   if ((m->s->may_reblock || m->s->in_order) && !is_known && !m->why) m->why = "a length that is known only inside the kernel";
 }
 
+static void product(struct ptx_planner *m) {
+  const struct survey_product *x = &m->s->product;
+  if (!x->is_there || m->why) return;
+  const struct kir_stmt *outer = m->k->body.first;
+  m->plan->product_side = kir_width((weft_dtype)m->k->vals[x->a->out[0]].dtype) == 8 ? 64 : 128;
+  bool is_known = lin(m, x->row->at[0], &m->plan->product_rows) && lin(m, x->lane->at[0], &m->plan->product_columns) &&
+                  (outer == x->row || lin(m, outer->at[0], &m->plan->product_batch));
+  if (!is_known) m->why = "a length that is known only inside the kernel";
+}
+
 const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s) {
   struct ptx_planner m = { plan, k, s, NULL };
-  int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + k->n_bufs, n_loops = count_loops(&k->body);
+  int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + count_kind(&k->body,
+      KIR_FOLD) + k->n_bufs, n_loops = count_loops(&k->body);
   plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args, plan->n_checks = s->n_checks;
   plan->is_cooperative = s->is_cooperative, plan->is_single = s->is_single;
-  plan->is_ordered = s->is_ordered, plan->is_one_warp = s->is_one_warp;
+  plan->is_ordered = s->is_ordered, plan->is_one_warp = s->is_one_warp, plan->is_dealt = s->is_dealt;
   plan->partial_bytes = (size_t)s->n_partials * 32 * 8;
   plan->rows = take(&m, (size_t)n_rows, sizeof *plan->rows);
   plan->extents = take(&m, (size_t)n_loops, sizeof *plan->extents);
   if (!m.why) bufs(&m);
   if (!m.why) walk(&m, &k->body, NULL, 0);
   copies(&m);
+  product(&m);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
   plan->n_params += plan->has_block + 2 * plan->in_order;
   return m.why;
@@ -170,9 +199,12 @@ static int64_t longest(const struct user *u, enum ptx_axis axis, int64_t block) 
   return n;
 }
 
+static int64_t longest(const struct user *u, enum ptx_axis axis, int64_t block);
+
 /* Bytes of a row, rounded so that the next one is aligned; -1: absurd. */
 static int64_t row_bytes(const struct user *u, const struct ptx_row *r) {
   int64_t n = r->width;
+  if (r->kind == PTX_FOLD) return (n * least(KIR_ROW_BLOCK, longest(u, PTX_LANES, 0)) + 15) / 16 * 16;
   for (int d = 0; d < r->n_dims; d++)
     if (__builtin_mul_overflow(n, most(0, ptx_size(&r->dims[d], u->sizes, u->args)), &n) || n > INT64_MAX / 4) return -1;
   return (n + 15) / 16 * 16;
@@ -241,6 +273,8 @@ static void spread(const struct user *u, struct ptx_shape *s) {
   s->block[0] = (unsigned)x, s->block[1] = (unsigned)y, s->block[2] = 1;
   s->grid[0] = (unsigned)least(parts(lanes, x), GRID_X);
   s->grid[1] = (unsigned)least(parts(rows, y), GRID_Y);
+  int64_t blocks = (int64_t)s->grid[0] * s->grid[1], enough = (int64_t)SPREAD_BLOCKS * u->m->n_processors;
+  if (blocks >= enough) s->grid[0] = (unsigned)parts(s->grid[0], least(LANES_A_THREAD, blocks / enough));
   s->grid[2] = (unsigned)least(planes, GRID_Y);
   if (!u->p->is_contended) return;
   s->grid[0] = (unsigned)least(s->grid[0], u->m->n_processors);
@@ -257,7 +291,8 @@ static bool has_copies(const struct user *u, const struct ptx_shape *s) {
 static void cooperate(const struct user *u, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows, limit = GRID_X;
   int64_t threads = least(ROW_THREADS, (parts(lanes, u->p->is_single ? 1 : LANES_A_THREAD) + 31) / 32 * 32);
-  if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
+  if (u->p->is_dealt) threads = most(32, power_at_least(parts(lanes, DEALT_LANES), DEALT_THREADS));
+  else if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
   if (u->p->has_block) { /* as many blocks as keep the machine busy, but no longer ones than the text has */
     int64_t n = ptx_size(&u->p->block_n, u->sizes, u->args), b = most(1, ptx_size(&u->p->block_b, u->sizes, u->args));
     s->block_length = least(b, most(1, parts(n, (int64_t)BLOCKS_A_PROCESSOR * u->m->n_processors)));
@@ -271,6 +306,20 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
   s->scratch_bytes = s->row_bytes * s->grid[0];
 }
 
+enum { LEAST_SIDE = 32 }; /* of a matrix that tiles are worth while for */
+
+static bool product_shape(const struct user *u, struct ptx_shape *s) {
+  const struct ptx_plan *p = u->p;
+  if (!p->product) return false;
+  int64_t rows = ptx_size(&p->product_rows, u->sizes, u->args), columns = ptx_size(&p->product_columns, u->sizes, u->args);
+  if (rows < LEAST_SIDE || columns < LEAST_SIDE) return false;
+  s->is_product = true;
+  s->block[0] = 256, s->block[1] = s->block[2] = 1;
+  s->grid[0] = (unsigned)parts(columns, p->product_side), s->grid[1] = (unsigned)least(parts(rows, p->product_side), GRID_Y);
+  s->grid[2] = p->product_batch.n ? (unsigned)least(most(1, ptx_size(&p->product_batch, u->sizes, u->args)), GRID_Y) : 1;
+  return true;
+}
+
 bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
                struct arena *arena, struct ptx_shape *s) {
   struct user u = { p, m, sizes, args };
@@ -279,6 +328,7 @@ bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int6
   if (!s->row_at || !place_rows(&u, s, room)) return false;
   if (!p->in_order) place_copies(&u, s, room);
   else if (!place_in_order(&u, s)) return false;
+  if (product_shape(&u, s)) return true;
   if (p->is_cooperative) cooperate(&u, s);
   else spread(&u, s);
   return true;

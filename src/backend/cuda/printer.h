@@ -73,12 +73,18 @@ void ptx_start(struct printer *, const struct kir_stmt *fold);          /* the r
 void ptx_accumulate(struct printer *, const struct kir_stmt *fold);     /* results = results o values, in this thread */
 /* Folds and prefixes of a serial loop: before it, at an element's position, counted from 0, and behind it. */
 void ptx_serial_start(struct printer *, const struct kir_stmt *);
+void ptx_serial_block(struct printer *, const struct kir_stmt *fold);   /* where a block of 128 begins that is not the first */
 void ptx_serial_step(struct printer *, const struct kir_stmt *, const char *position);
 void ptx_serial_end(struct printer *, const struct kir_stmt *);
 void ptx_inline(struct printer *, int fn, const char *const in[], const char *const out[]);
 /* how: "down", "up" or "idx"; by: a distance or a lane; among: the mask of the lanes that take part */
 const char *ptx_shuffle(struct printer *, weft_dtype, const char *how, const char *src, const char *by, const char *among);
 void ptx_meet(struct printer *, const struct kir_stmt *lane_loop);      /* its folds, over all threads of the block */
+/* The same where values are left in rows: at an element, for a tile of n elements, and behind the loop. All threads take part. */
+void ptx_deal_start(struct printer *, const struct kir_stmt *lane_loop);
+void ptx_deal(struct printer *, const struct kir_stmt *lane_loop, const struct kir_stmt *fold, const char *position);
+void ptx_deal_add(struct printer *, const struct kir_stmt *lane_loop, const char *n);
+void ptx_deal_end(struct printer *, const struct kir_stmt *lane_loop);
 /* A lane loop whose folds have an order: blocks of 4096 elements, from .. to, for one warp after the other. */
 struct ptx_blocks { const char *lane, *warp, *n_warps, *n, *shift, *at, *end, *from, *to, *again, *leave; };
 struct ptx_blocks ptx_blocks_open(struct printer *, const struct kir_stmt *lane_loop, const char *lo, const char *hi);
@@ -96,11 +102,16 @@ struct where {               /* where in the nest a statement stands */
   const char *rest;          /* lanes that fail a check go here: the end of the block */
   const char *leave;         /* behind the innermost serial loop */
   const char *lo;            /* lane: its first index */
+  const char *tile;          /* lane: values to fold are left in rows, which begin with this index; NULL: they are not */
   const struct kir_stmt *serial; /* the innermost serial loop around it, and its first index */
   const char *serial_lo;
   const char *active;        /* inside a scanned lane loop: which lanes take part */
 };
 void ptx_block(struct printer *, const struct kir_block *, struct where);
+
+/* gpu_product.c: the body of the entry that computes by tiles, and what they take of shared memory. */
+void ptx_product(struct printer *);
+size_t ptx_tile_bytes(weft_dtype);
 
 /* copies.c: private outputs. */
 void ptx_copies_begin(struct printer *);  /* a neutral copy of each, where the launch gave it room */

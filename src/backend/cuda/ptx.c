@@ -307,6 +307,9 @@ static void heading(struct printer *p, struct text *out) {
   comment(p->k, out);
   text_add(out, "\n.version 7.0\n.target sm_80\n.address_size 64\n\n");
   if (p->plan->partial_bytes) text_addf(out, ".shared .align 8 .b8 partials[%zu];\n", p->plan->partial_bytes);
+  if (p->survey.product.is_there)
+    text_addf(out, ".shared .align 16 .b8 tiles[%zu];\n",
+        ptx_tile_bytes((weft_dtype)p->k->vals[p->survey.product.a->out[0]].dtype));
   if (p->plan->in_order) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGE_THREADS * 8);
   if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
   if (printer_begin(p)) tables(p, out);
@@ -328,6 +331,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   plan->entry = ptx_textf(p, "weft_%s", p->k->name);
   plan->init = has_private_out(p->k, &p->survey) ? ptx_textf(p, "weft_%s_empty", p->k->name) : NULL;
   plan->merge = p->survey.in_order ? ptx_textf(p, "weft_%s_merge", p->k->name) : NULL;
+  plan->product = p->survey.product.is_there ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
   heading(p, out);
   struct printer main = again(p), init;
   if (!main.why) entry(&main, out, plan->entry, main_body, true);
@@ -337,7 +341,9 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);
   struct printer merge = again(&init);
   if (plan->merge && !merge.why) entry(&merge, out, plan->merge, ptx_merge_copies, false);
-  p->why = merge.why;
+  struct printer product = again(&merge);
+  if (plan->product && !product.why) entry(&product, out, plan->product, ptx_product, false);
+  p->why = product.why;
 }
 
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, struct ptx_plan *plan,

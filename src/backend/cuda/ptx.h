@@ -25,8 +25,9 @@ struct ptx_extent {        /* trips of one loop along an axis of the grid: n, or
   struct ptx_lin n, b;
 };
 
-enum ptx_row_kind { PTX_KEEP, PTX_LOCAL, PTX_COPY };
-struct ptx_row {           /* memory of one block of threads: a kept row, a local, or the copy of a private output */
+enum ptx_row_kind { PTX_KEEP, PTX_LOCAL, PTX_COPY, PTX_FOLD };
+struct ptx_row {           /* memory of one block of threads: a kept row, a local, the copy of a private output, or 4096 values at
+                              most that are folded in order, number `of` of their loop */
   uint8_t kind, width;     /* width: bytes an element */
   int of;                  /* a value (keep) or a buffer */
   int n_dims;
@@ -43,8 +44,11 @@ struct ptx_plan {
   struct arena *arena;
   const char *entry, *init, *merge; /* NULL, or: init, to launch before, empties private outputs; merge, behind, combines the copies
                                of iterations into them, by blocks of MERGE_THREADS */
+  const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
+  struct ptx_lin product_rows, product_columns, product_batch;
+  int product_side;
   bool is_cooperative, is_single; /* single: one block of threads */
-  bool is_ordered, is_one_warp;   /* lanes go to warps by blocks of 4096, or all of them to one */
+  bool is_ordered, is_one_warp, is_dealt; /* lanes go to warps by blocks of 4096, all of them to one, or to all threads */
   int n_bufs, n_sizes, n_args, n_checks, n_extents, n_rows, n_params;
   struct ptx_buf *bufs;
   struct ptx_extent *extents;
@@ -66,6 +70,7 @@ struct ptx_shape {
   size_t shared_bytes, scratch_bytes, row_bytes; /* scratch in all, and a block's part of it */
   size_t copy_bytes, copies_bytes; /* in_order: the copies of an iteration, and of all */
   unsigned merge_grid[3], merge_block[3];
+  bool is_product;          /* the grid is that of the entry by tiles */
   int64_t *row_at;          /* by row; in the arena given */
   int64_t block_length;
 };

@@ -163,24 +163,17 @@ static void total(struct printer *p, const struct kir_stmt *s) {
   ptx_place(p, done);
 }
 
-/* Whether the position begins a block that is not the first. */
-static const char *begins(struct printer *p, const char *position, int block, const char *is_first) {
+/* Whether the position begins a block. */
+static void begins(struct printer *p, const char *position, const char *is) {
   const char *low = ptx_own(p, OWN_LONG);
-  ptx_line(p, "and.b64 %s, %s, %d", low, position, block - 1);
-  ptx_line(p, "setp.eq.s64 %s, %s, 0", is_first, low);
-  const char *is = ptx_own(p, OWN_PRED);
-  ptx_line(p, "setp.ne.and.s64 %s, %s, 0, %s", is, position, is_first);
-  return is;
+  ptx_line(p, "and.b64 %s, %s, %d", low, position, KIR_ROW_BLOCK - 1);
+  ptx_line(p, "setp.eq.s64 %s, %s, 0", is, low);
 }
 
-static void serial_fold(struct printer *p, const struct kir_stmt *s, const char *position) {
-  const char *within = ptx_label(p, "within");
-  const char *is = begins(p, position, KIR_COLUMN_BLOCK, ptx_own(p, OWN_PRED));
-  ptx_line(p, "@!%s bra %s", is, within);
+void ptx_serial_block(struct printer *p, const struct kir_stmt *s) {
+  if (!ptx_is_ordered(p->k, s) || !fits(p, s)) return;
   push(p, s);
   ptx_start(p, s);
-  ptx_place(p, within);
-  ptx_accumulate(p, s);
 }
 
 /* Inside a block in order, the first element alone; then what came before the block, if anything did. */
@@ -190,7 +183,7 @@ static void serial_prefix(struct printer *p, const struct kir_stmt *s, const cha
              *both = ptx_label(p, "both"), *done = ptx_label(p, "done");
   results(p, s, r);
   for (int i = 0; i < s->n_out; i++) v[i] = ptx_val(p, s->in[i]);
-  (void)begins(p, position, KIR_ROW_BLOCK, is_first);
+  begins(p, position, is_first);
   ptx_line(p, "@!%s bra %s", is_first, within);
   ptx_line(p, "setp.ne.s64 %s, %s, 0", c->has, position);
   copy(p, s, c->before, r);
@@ -206,10 +199,8 @@ static void serial_prefix(struct printer *p, const struct kir_stmt *s, const cha
 }
 
 void ptx_serial_step(struct printer *p, const struct kir_stmt *s, const char *position) {
-  if (!ptx_is_ordered(p->k, s)) { ptx_accumulate(p, s); return; }
-  if (!fits(p, s)) return;
-  if (s->kind == KIR_PREFIX) serial_prefix(p, s, position);
-  else serial_fold(p, s, position);
+  if (s->kind == KIR_FOLD || !ptx_is_ordered(p->k, s)) ptx_accumulate(p, s);
+  else if (fits(p, s)) serial_prefix(p, s, position);
 }
 
 void ptx_serial_end(struct printer *p, const struct kir_stmt *s) {
@@ -496,6 +487,139 @@ void ptx_blocks_meet(struct printer *p, const struct kir_stmt *loop, const struc
   ptx_place(p, met);
 }
 
+/* ---- Values left in rows ---------------------------------------------------------------------------------------------------- */
+
+/* The row of the first value of a fold; those of a tuple follow. */
+static int fold_row(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *fold) {
+  int slot = 0;
+  for FOLDS(s, loop) {
+    if (s == fold) break;
+    slot += s->n_out;
+  }
+  for (int r = 0; r < p->plan->n_rows; r++)
+    if (p->plan->rows[r].kind == PTX_FOLD && p->plan->rows[r].of == slot) return r;
+  return -1;
+}
+
+static int row_after(struct printer *p, int row, int i) {
+  for (int r = 0; r < p->plan->n_rows; r++)
+    if (p->plan->rows[r].kind == PTX_FOLD && p->plan->rows[r].of == p->plan->rows[row].of + i) return r;
+  return -1;
+}
+
+static const char *row_element(struct printer *p, int row, const char *position) {
+  const char *at = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, $row%d", at, position, p->plan->rows[row].width, row);
+  return at;
+}
+
+void ptx_deal_start(struct printer *p, const struct kir_stmt *loop) {
+  for FOLDS(s, loop) {
+    struct ptx_counter *c = counter_of(p, s);
+    if (!fits(p, s)) return;
+    fresh(p, s, c->inside);
+    ptx_line(p, "mov.u32 %s, 0", c->count = ptx_own(p, OWN_WORD));
+  }
+}
+
+void ptx_deal(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, const char *position) {
+  int row = fold_row(p, loop, s);
+  for (int i = 0; i < s->n_out && fits(p, s); i++) {
+    weft_dtype d = dtype_of(p, s->in[i]);
+    ptx_store(p, "", d, row_element(p, row_after(p, row, i), position), ptx_in_register(p, d, s->in[i]));
+  }
+}
+
+/* acc = acc o the value at `at` of each row, which moves on by 32 */
+static void add_next(struct printer *p, const struct kir_stmt *s, int row, const char *const at[], int ahead) {
+  const char *r[PTX_TUPLE], *v[PTX_TUPLE];
+  results(p, s, r);
+  fresh(p, s, v);
+  for (int i = 0; i < s->n_out; i++)
+    ptx_load(p, "", dtype_of(p, s->out[i]), v[i], ptx_textf(p, "%s+%d", at[i], 32 * ahead * p->plan->rows[row_after(p, row,
+        i)].width));
+  combine(p, s, r, v, r);
+}
+
+/* The n elements of the tile by one warp, lane l those of accumulator l; the block joins the warp's counter. */
+static void add_tile(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, const char *lane, const char *n) {
+  int row = fold_row(p, loop, s);
+  const char *at[PTX_TUPLE], *wide = ptx_own(p, OWN_LONG), *left = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED);
+  const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *done = ptx_label(p, "done");
+  ptx_start(p, s);
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide, lane);
+  for (int i = 0; i < s->n_out; i++) at[i] = row_element(p, row_after(p, row, i), wide);
+  ptx_line(p, "sub.s32 %s, %s, %s", left, n, lane); /* of this lane: while more than 0, in steps of 32 */
+  ptx_place(p, many);
+  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * 7);
+  ptx_line(p, "@%s bra %s", is, few);
+  for (int k = 0; k < 8; k++) add_next(p, s, row, at, k);
+  for (int i = 0; i < s->n_out; i++) ptx_line(p, "add.s64 %s, %s, %d", at[i], at[i], 256 * p->plan->rows[row_after(p, row,
+      i)].width);
+  ptx_line(p, "sub.s32 %s, %s, 256", left, left);
+  ptx_line(p, "bra %s", many);
+  ptx_place(p, few);
+  ptx_line(p, "setp.le.s32 %s, %s, 0", is, left);
+  ptx_line(p, "@%s bra %s", is, done);
+  add_next(p, s, row, at, 0);
+  for (int i = 0; i < s->n_out; i++) ptx_line(p, "add.s64 %s, %s, %d", at[i], at[i], 32 * p->plan->rows[row_after(p, row,
+      i)].width);
+  ptx_line(p, "sub.s32 %s, %s, 32", left, left);
+  ptx_line(p, "bra %s", few);
+  ptx_place(p, done);
+}
+
+/* Lane 0 ends up with the tree of the accumulators. */
+static void fold_tree(struct printer *p, const struct kir_stmt *s) {
+  const char *r[PTX_TUPLE], *other[PTX_TUPLE];
+  results(p, s, r);
+  for (int by = 16; by; by /= 2) {
+    for (int i = 0; i < s->n_out; i++) other[i] = shuffle(p, dtype_of(p, s->out[i]), "down", r[i], ptx_textf(p, "%d", by));
+    combine(p, s, r, other, r);
+  }
+}
+
+/* Fold i is warp i's, counted round. */
+static const char *unless_owner(struct printer *p, const struct thread *t, int i) {
+  const char *owner = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED), *skip = ptx_label(p, "others");
+  ptx_line(p, "sub.u32 %s, %s, 1", owner, t->n_warps);
+  ptx_line(p, "and.b32 %s, %s, %d", owner, owner, i);
+  ptx_line(p, "setp.ne.u32 %s, %s, %s", is, owner, t->warp);
+  ptx_line(p, "@%s bra %s", is, skip);
+  return skip;
+}
+
+void ptx_deal_add(struct printer *p, const struct kir_stmt *loop, const char *n) {
+  struct thread t = thread(p);
+  int i = 0;
+  for FOLDS(s, loop) {
+    if (!fits(p, s)) return;
+    const char *skip = unless_owner(p, &t, i++);
+    add_tile(p, loop, s, t.lane, n);
+    fold_tree(p, s);
+    push_warp(p, s, t.lane);
+    ptx_place(p, skip);
+  }
+}
+
+void ptx_deal_end(struct printer *p, const struct kir_stmt *loop) {
+  struct thread t = thread(p);
+  const char *first = place(p, "0"), *is_first = ptx_own(p, OWN_PRED);
+  int i = 0, slot = 0;
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is_first, t.lane);
+  for FOLDS(s, loop) {
+    if (!fits(p, s)) return;
+    const char *skip = unless_owner(p, &t, i++);
+    total_warp(p, s);
+    for (int k = 0; k < s->n_out; k++) put(p, dtype_of(p, s->out[k]), is_first, first, slot + k, ptx_val(p, s->out[k]));
+    ptx_place(p, skip);
+    slot += s->n_out;
+  }
+  ptx_line(p, "bar.sync 0");
+  get_all(p, loop, NULL, first);
+  ptx_line(p, "bar.sync 0");
+}
+
 /* ---- Prefixes over lanes ------------------------------------------------------------------------------------------------ */
 
 void ptx_scan_start(struct printer *p, const struct kir_stmt *s) {
@@ -560,7 +684,7 @@ static void scan_in_order(struct printer *p, const struct kir_stmt *s, const cha
   results(p, s, r);
   fresh(p, s, mine);
   ptx_line(p, "mov.u32 %s, %%laneid", lane);
-  (void)begins(p, position, KIR_ROW_BLOCK, is_first);
+  begins(p, position, is_first);
   from_lane(p, s, r, "0", next);
   ptx_line(p, "@!%s bra %s", is_first, within);
   ptx_line(p, "setp.ne.s64 %s, %s, 0", c->has, position);

@@ -9,7 +9,7 @@
 struct code {
   struct gpu *gpu;
   struct cuda_module *module;
-  struct cuda_entry *main, *init, *merge;
+  struct cuda_entry *main, *init, *merge, *product;
   struct ptx_plan plan;
   struct text ptx;
 };
@@ -28,6 +28,7 @@ static int load(struct code *c) {
   int s = cuda_load(c->gpu, text_of(&c->ptx), &c->module);
   if (!s) s = cuda_find(c->gpu, c->module, c->plan.entry, &c->main);
   if (!s && c->plan.init) s = cuda_find(c->gpu, c->module, c->plan.init, &c->init);
+  if (!s && c->plan.product) s = cuda_find(c->gpu, c->module, c->plan.product, &c->product);
   if (!s && c->plan.merge) s = cuda_find(c->gpu, c->module, c->plan.merge, &c->merge);
   return s;
 }
@@ -211,7 +212,8 @@ static int launch(struct session *s, double *ms) {
   struct cuda_launch l[3];
   int n = 0;
   if (s->c->init) l[n++] = (struct cuda_launch){ s->c->init, fill_grid, fill_block, 0 };
-  l[n++] = (struct cuda_launch){ s->c->main, s->shape.grid, s->shape.block, s->shape.shared_bytes };
+  l[n++] = (struct cuda_launch){ s->shape.is_product ? s->c->product : s->c->main, s->shape.grid, s->shape.block,
+      s->shape.shared_bytes };
   if (s->c->merge) l[n++] = (struct cuda_launch){ s->c->merge, s->shape.merge_grid, s->shape.merge_block, 0 };
   fill_params(s);
   return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);

@@ -9,11 +9,12 @@
 struct access_site {                    /* an access */
   const struct kir_stmt *s, *lane;
   bool in_serial;                /* in a serial loop around the lane loop */
+  bool is_often;                 /* in a serial loop, or under a condition */
   struct access_site *next;
 };
 
-struct survey_walk { struct survey *s; struct arena *arena; struct access_site *sites; bool has_prefix; };
-struct around { const struct kir_stmt *lane; bool in_serial; int pars; };
+struct survey_walk { struct survey *s; struct arena *arena; struct access_site *sites; bool has_prefix, has_keep; };
+struct around { const struct kir_stmt *lane; bool in_serial, is_often; int pars; };
 
 static bool is_loop(const struct kir_stmt *s) { return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE; }
 
@@ -150,7 +151,7 @@ static void find_conflicts(struct survey_walk *w) {
 static void access(struct survey_walk *w, const struct kir_stmt *s, struct around a) {
   struct access_site *x = arena_take(w->arena, sizeof *x);
   if (!x) { refuse(w->s, ""); return; }
-  *x = (struct access_site){ s, a.lane, a.in_serial, w->sites };
+  *x = (struct access_site){ s, a.lane, a.in_serial, a.is_often, w->sites };
   w->sites = x;
   struct survey_buf *b = &w->s->bufs[s->buf];
   *(s->kind == KIR_STORE ? &b->is_stored : &b->is_loaded) = true;
@@ -183,6 +184,7 @@ static void lane_loop(struct survey_walk *w, const struct kir_stmt *s, struct ar
     if (x->kind == KIR_FOLD && x->order == KIR_COL) refuse(w->s, "a fold of columns along lanes");
     if ((x->kind == KIR_FOLD || x->kind == KIR_PREFIX) && ptx_is_ordered(w->s->k, x)) w->s->is_ordered = true;
     if (x->kind == KIR_PREFIX) w->has_prefix = true;
+    if (x->kind == KIR_KEEP) w->has_keep = true;
   }
   if (folded < scanned) folded = scanned;
   if (w->s->n_partials < folded) w->s->n_partials = folded;
@@ -196,15 +198,15 @@ static void statement(struct survey_walk *w, const struct kir_stmt *s, struct ar
   case KIR_CHECK: w->s->n_checks++; break;
   case KIR_LOCALS: w->s->is_cooperative = true; break;
   case KIR_LANE: lane_loop(w, s, a); break;
-  case KIR_IF: visit(w, &s->body, a); break;
+  case KIR_IF: visit(w, &s->body, (struct around){ a.lane, a.in_serial, true, a.pars }); break;
   case KIR_SERIAL:
     for (const struct kir_stmt *x = s->body.first; x; x = x->next)
       if (x->kind == KIR_FOLD && x->order == KIR_ROW && ptx_is_ordered(w->s->k, x))
         refuse(w->s, "a fold of rows along a serial loop");
-    visit(w, &s->body, (struct around){ a.lane, a.in_serial || !a.lane, a.pars }); break;
+    visit(w, &s->body, (struct around){ a.lane, a.in_serial || !a.lane, true, a.pars }); break;
   case KIR_PAR:
     private(w, s, a);
-    visit(w, &s->body, (struct around){ a.lane, a.in_serial, a.pars + 1 });
+    visit(w, &s->body, (struct around){ a.lane, a.in_serial, a.is_often, a.pars + 1 });
     break;
   case KIR_OP:
     if (s->op < KIR_CAST && kir_rows[s->op].level == 'E') refuse(w->s, "an instruction that the legaliser left");
@@ -281,6 +283,26 @@ static bool is_computed(const struct kir_kernel *k, struct kir_lin l) {
   return false;
 }
 
+/* The subscripts are the variables of loops as long as the axes. */
+static bool covers(const struct kir_kernel *k, const struct kir_stmt *store) {
+  const struct kir_buf *b = &k->bufs[store->buf];
+  for (int d = 0; d < store->n_at; d++) {
+    struct kir_lin l = store->at[d];
+    if (l.n != 1 || l.term[0].coef != 1 || l.term[0].n != 1) return false;
+    const struct kir_stmt *loop = find_loop(&k->body, l.term[0].val[0]);
+    if (!loop || loop->kind == KIR_SERIAL || loop->extent != KIR_N || !kir_lin_equal(loop->at[0], b->dims[d])) return false;
+    for (int c = 0; c < d; c++) if (kir_lin_equal(store->at[c], l)) return false;
+  }
+  return true;
+}
+
+static bool is_stored_once(const struct survey_walk *w, int buf) {
+  int n = 0;
+  for (const struct access_site *a = w->sites; a; a = a->next)
+    if (a->s->buf == buf) n += a->s->kind == KIR_STORE && !a->is_often && covers(w->s->k, a->s) ? 1 : 2;
+  return n == 1;
+}
+
 /* Private copies that combine floats have an order, but for those that are scattered into. Each place of a copy belongs to one
  * thread: the subscripts name its lane. */
 static void find_order(struct survey_walk *w) {
@@ -301,6 +323,9 @@ static void find_order(struct survey_walk *w) {
     if (!names_lane) is_owned = false;
   }
   if (is_scatter) s->in_order = false;
+  s->is_once = s->in_order;
+  for (int i = 0; s->is_once && i < s->private_loop->n_private; i++) s->is_once = is_stored_once(w,
+      s->private_loop->private[i].buf);
   if (s->in_order && !is_owned) refuse(s, "private copies that several lanes combine into in order");
   for (int i = 0; s->private_loop && !s->in_order && i < s->private_loop->n_private; i++)
     if (!kir_is_register((weft_dtype)s->k->bufs[s->private_loop->private[i].buf].dtype))
@@ -319,7 +344,8 @@ static void decide(struct survey_walk *w) {
   }
   s->has_private = s->private_loop != NULL;
   s->is_one_warp = s->is_ordered && w->has_prefix;
-  s->is_cooperative |= s->has_private;
+  s->is_dealt = s->is_ordered && w->has_keep && !w->has_prefix;
+  s->is_cooperative |= s->has_private && !s->is_once;
   s->grid_depth = perfect_depth(&s->k->body);
   s->is_single = s->is_cooperative && !s->grid_depth;
   if (s->has_private && s->is_single) refuse(s, "a private loop that is not alone in its kernel");
@@ -327,10 +353,11 @@ static void decide(struct survey_walk *w) {
 
 bool survey_make(struct survey *s, const struct kir_kernel *k, struct arena *arena) {
   *s = (struct survey){ .k = k, .bufs = arena_take(arena, (size_t)(k->n_bufs + 1) * sizeof *s->bufs) };
-  struct survey_walk w = { s, arena, NULL, false };
+  struct survey_walk w = { s, arena, NULL, false, false };
   if (!s->bufs) return s->why = "", false;
   for (int b = 0; b < k->n_bufs; b++) s->bufs[b].private_op = KIR_OPS;
   visit(&w, &k->body, (struct around){ 0 });
   if (!s->why) decide(&w);
+  if (!s->why) survey_find_product(s);
   return !s->why;
 }

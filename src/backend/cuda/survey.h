@@ -9,6 +9,16 @@ struct survey_buf {
   uint8_t private_op;            /* KIR_OPS: not private */
 };
 
+/* A kernel that is a product of matrices, and what else it does with each element. */
+struct survey_product {
+  bool is_there;
+  const struct kir_stmt *row, *lane;             /* its innermost loops */
+  const struct kir_stmt *before, *sum, *between, *last, *rest; /* what comes before the sum; its loops, the last two of long sums
+                                                    only; what follows */
+  const struct kir_stmt *a, *b;                  /* the loads of the first loop */
+  int step, total;                               /* values: its variable, and the sum of all */
+};
+
 struct survey {
   const struct kir_kernel *k;
   bool is_cooperative, is_single;
@@ -20,15 +30,19 @@ struct survey {
   const struct kir_stmt *swept;  /* ... and this loop inside it, over the updates, is spread over threads */
   const struct kir_stmt *private_loop;
   bool is_ordered;               /* some fold or prefix along lanes has an order: warps take blocks of 4096 elements .. */
-  bool is_one_warp;              /* .. and where there is a prefix, one warp all of them */
+  bool is_one_warp;              /* .. and where there is a prefix, one warp all of them; .. */
+  bool is_dealt;                 /* .. but where rows are kept all threads compute, and a warp adds up what they left in a row */
   bool in_order;                 /* private copies are those of iterations, in memory, and combine in the order of the language */
+  bool is_once;                  /* .. and every place of a copy is stored just once: nothing need be there before */
   bool may_reblock;              /* the length of its blocks is nobody else's concern */
+  struct survey_product product;
   const char *why;
 };
 
 /* False: cannot, s->why says what is missing ("": out of memory). */
 bool survey_make(struct survey *, const struct kir_kernel *, struct arena *);
 bool ptx_is_ordered(const struct kir_kernel *, const struct kir_stmt *fold_or_prefix); /* reduce.c: its order can be seen */
+void survey_find_product(struct survey *);              /* gpu_product.c */
 bool survey_uses(const struct kir_block *, int value);  /* is the value read in there? */
 static inline bool survey_is_own(const struct survey *s, int buf) { /* its copies are those of iterations */
   return s->in_order && s->bufs[buf].private_op != KIR_OPS;

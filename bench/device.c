@@ -1,0 +1,228 @@
+/* device.c -- how fast a device is: works on arrays that are there already, enqueued many times, the time of one.
+ *
+ *   build/release/bench/device [text ..]    only works whose name contains a text; WEFT_DEVICE says which device
+ *
+ * Prints one line of JSON a work: median milliseconds of seven rounds, bytes that must move over that time, the time of the first
+ * call, and how many steps ran on the host. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <weft.h>
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static void must(weft_status s) {
+  if (s == WEFT_OK) return;
+  fprintf(stderr, "%s\n", weft_message());
+  exit(1);
+}
+
+/* Numbers between -1 and 1, or indices, in memory that stays there. */
+static weft_array *noise(weft_dtype t, int rank, const int64_t dims[], double scale) {
+  weft_array *like = weft_full(WEFT_F32, rank, dims, 0);
+  weft_array *u = weft_random_uniform(weft_random_key(7), like, weft_scalar(-scale), weft_scalar(scale)), *r = weft_cast(u, t);
+  must(weft_eval(1, &r));
+  return r;
+}
+static weft_array *indices(int64_t n, int64_t below) {
+  weft_array *like = weft_full(WEFT_F32, 1, &n, 0), *u = weft_random_uniform(weft_random_key(9), like, weft_scalar(0), weft_scalar(0.999));
+  weft_array *r = weft_cast(weft_mul(u, weft_scalar((double)below)), WEFT_I32);
+  must(weft_eval(1, &r));
+  return r;
+}
+
+enum { MOST = 4, REPEATS = 20 };
+typedef int work(weft_array *const x[], weft_array *y[]);
+
+static weft_array *c(double v) { return weft_scalar(v); }
+
+static int copy(weft_array *const x[], weft_array *y[]) { return y[0] = weft_neg(x[0]), 1; }
+static int muladd(weft_array *const x[], weft_array *y[]) { return y[0] = weft_add(weft_mul(x[0], x[1]), x[2]), 1; }
+static int gelu(weft_array *const x[], weft_array *y[]) {
+  return y[0] = weft_add(weft_mul(weft_gelu_approx(x[0]), x[2]), x[1]), 1;
+}
+static weft_array *rms(weft_array *x, weft_array *w) {
+  weft_array *m = weft_mean(weft_mul(x, x), 1);
+  return weft_mul(weft_mul(x, weft_rsqrt(weft_add(m, c(1e-6)))), w);
+}
+static int rmsnorm(weft_array *const x[], weft_array *y[]) { return y[0] = rms(x[0], x[1]), 1; }
+static int rmsnorm_grad(weft_array *const x[], weft_array *y[]) {
+  weft_array *r = rms(x[0], x[1]);
+  return weft_grad(weft_sum(weft_mul(r, r), WEFT_ALL), 2, x, y), 2;
+}
+static int softmax(weft_array *const x[], weft_array *y[]) { return y[0] = weft_softmax(x[0], -1), 1; }
+static int sum_all(weft_array *const x[], weft_array *y[]) { return y[0] = weft_sum(x[0], WEFT_ALL), 1; }
+static int sum_0(weft_array *const x[], weft_array *y[]) { return y[0] = weft_sum(x[0], 0), 1; }
+static int sum_1(weft_array *const x[], weft_array *y[]) { return y[0] = weft_sum(x[0], 1), 1; }
+static int lse_0(weft_array *const x[], weft_array *y[]) { return y[0] = weft_logsumexp(x[0], 0), 1; }
+static int reversed(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_flip(x[0], 0), c(2)), 1; }
+static int turned(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_transpose(x[0], NULL), c(2)), 1; }
+static int put(weft_array *const x[], weft_array *y[], weft_how how) {
+  return y[0] = weft_put(x[0], weft_take(x[0], 1, &x[1]), x[2], how), 1;
+}
+static int put_add(weft_array *const x[], weft_array *y[]) { return put(x, y, WEFT_ADD); }
+static int put_mul(weft_array *const x[], weft_array *y[]) { return put(x, y, WEFT_MUL); }
+static int put_set(weft_array *const x[], weft_array *y[]) { return put(x, y, WEFT_SET); }
+static int gather(weft_array *const x[], weft_array *y[]) { return y[0] = weft_take(x[0], 1, &x[1]), 1; }
+static int cumsum(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cumsum(x[0], 0), 1; }
+static int cumsum_rows(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cumsum(x[0], 1), 1; }
+static int sort(weft_array *const x[], weft_array *y[]) { return y[0] = weft_sort(x[0], 0), 1; }
+static int normal(weft_array *const x[], weft_array *y[]) {
+  return y[0] = weft_random_normal(weft_random_key(3), x[0], c(0), c(1)), 1;
+}
+static int product(weft_array *const x[], weft_array *y[]) { return y[0] = weft_matmul(x[0], x[1]), 1; }
+static int chain(weft_array *const x[], weft_array *y[]) {
+  y[0] = x[0];
+  for (int i = 0; i < 100; i++) y[0] = weft_mul(weft_sin(y[0]), c(1.01));
+  return 1;
+}
+static weft_array *rnn_of(weft_array *const x[]) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *x_t = weft_loop_each(l, x[0]), *h = weft_loop_carry(l, x[2]), *next = weft_tanh(weft_add(weft_matmul(h, x[1]), x_t));
+  weft_loop_next(l, h, next);
+  weft_array *all = weft_loop_all(l, next);
+  weft_loop_close(l);
+  return all;
+}
+static int rnn(weft_array *const x[], weft_array *y[]) { return y[0] = rnn_of(x), 1; }
+static int rnn_grad(weft_array *const x[], weft_array *y[]) {
+  weft_array *h = rnn_of(x);
+  return weft_grad(weft_sum(weft_mul(h, h), WEFT_ALL), 1, &x[1], y), 1;
+}
+static weft_array *ar2_of(weft_array *e) {
+  weft_array *first = weft_reshape(weft_slice(e, 0, 0, 1, 1), 1, (int64_t[]){ weft_dim(e, 1) });
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e_t = weft_loop_each(l, e), *a = weft_loop_carry(l, first), *b = weft_loop_carry(l, first);
+  weft_array *m = weft_add(weft_sub(weft_mul(a, c(0.5)), weft_mul(b, c(0.3))), weft_tanh(e_t));
+  weft_loop_next(l, a, m);
+  weft_loop_next(l, b, a);
+  weft_array *all = weft_loop_all(l, m);
+  weft_loop_close(l);
+  return all;
+}
+static int ar2(weft_array *const x[], weft_array *y[]) { return y[0] = ar2_of(x[0]), 1; }
+static int ar2_grad(weft_array *const x[], weft_array *y[]) {
+  weft_array *h = ar2_of(x[0]);
+  return weft_grad(weft_sum(weft_mul(h, h), WEFT_ALL), 1, x, y), 1;
+}
+static int steps(weft_array *const x[], weft_array *y[]) {
+  weft_loop *l = weft_loop_open(weft_integer(10000));
+  weft_array *h = weft_loop_carry(l, x[0]);
+  weft_loop_next(l, h, weft_add(weft_mul(h, c(0.999)), c(0.5)));
+  y[0] = weft_loop_last(l, h);
+  weft_loop_close(l);
+  return 1;
+}
+
+static const struct row {
+  const char *name;
+  work *make;
+  int repeats;
+  double bytes;                        /* that must move */
+  const char *in;                      /* of each operand: f, b, d (f32, bf16, f64), s (small f32) and dims;
+                                          i: count and limit of indices */
+} rows[] = {
+  { "copy-64M-f32", copy, 20, 8 * 0x1p26, "f 67108864" },
+  { "fma-64M-f32", muladd, 20, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },
+  { "gelu-residual-64M-f32", gelu, 20, 12 * 0x1p26, "f 67108864|f 67108864|f 1" },
+  { "gelu-residual-64M-bf16", gelu, 20, 6 * 0x1p26, "b 67108864|b 67108864|b 1" },
+  { "rmsnorm-8192x4096-f32", rmsnorm, 20, 8 * 0x1p25, "f 8192 4096|f 4096" },
+  { "rmsnorm-grad-8192x4096-f32", rmsnorm_grad, 10, 8 * 0x1p25, "f 8192 4096|f 4096" },
+  { "softmax-8192x4096-f32", softmax, 20, 8 * 0x1p25, "f 8192 4096" },
+  { "softmax-65536x512-f32", softmax, 20, 8 * 0x1p25, "f 65536 512" },
+  { "sum-all-64M-f32", sum_all, 20, 4 * 0x1p26, "f 67108864" },
+  { "sum-axis0-8192x4096", sum_0, 20, 4 * 0x1p25, "f 8192 4096" },
+  { "sum-axis1-8192x4096", sum_1, 20, 4 * 0x1p25, "f 8192 4096" },
+  { "logsumexp-axis0-8192x4096", lse_0, 20, 4 * 0x1p25, "f 8192 4096" },
+  { "reverse-mul-64M-f32", reversed, 20, 8 * 0x1p26, "f 67108864" },
+  { "transpose-8192x8192-f32", turned, 10, 8 * 0x1p26, "f 8192 8192" },
+  { "scatter-add-16M-into-1024", put_add, 5, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
+  { "scatter-add-16M-into-1048576", put_add, 5, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "scatter-prod-16M-into-1024", put_mul, 5, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
+  { "scatter-prod-16M-into-1048576", put_mul, 5, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "scatter-set-16M-into-1048576", put_set, 5, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
+  { "gather-65536x768", gather, 10, 8 * 65536.0 * 768, "f 50257 768|i 65536 50257" },
+  { "cumsum-16M-f32", cumsum, 5, 8 * 0x1p24, "f 16777216" },
+  { "cumsum-rows-4096x4096", cumsum_rows, 5, 8 * 0x1p24, "f 4096 4096" },
+  { "sort-16M-f32", sort, 1, 8 * 0x1p24, "f 16777216" },
+  { "normal-64M-f32", normal, 5, 4 * 0x1p26, "f 67108864" },
+  { "chain200-1k-f32", chain, 20, 0, "f 1024" },
+  { "rnn-scan-T1000-B64-H64", rnn, 5, 0, "f 1000 64 64|s 64 64|s 64 64" },
+  { "rnn-scan-grad-T1000-B64-H64", rnn_grad, 3, 0, "f 1000 64 64|s 64 64|s 64 64" },
+  { "ar2-scan-T10000-N256", ar2, 5, 0, "f 10000 256" },
+  { "ar2-scan-grad-T10000-N256", ar2_grad, 3, 0, "f 10000 256" },
+  { "while-10000-N256", steps, 5, 0, "f 256" },
+  { "matmul-1024-f32", product, 5, 0, "f 1024 1024|f 1024 1024" },
+  { "matmul-4096-f32", product, 2, 0, "f 4096 4096|f 4096 4096" },
+  { "matmul-1024-f64", product, 5, 0, "d 1024 1024|d 1024 1024" },
+  { "matmul-1024-bf16", product, 5, 0, "b 1024 1024|b 1024 1024" },
+};
+
+static weft_array *operand(const char *s) {
+  int64_t dims[3];
+  int rank = 0;
+  char *end;
+  for (const char *at = s + 1; rank < 3; at = end, rank++) {
+    int64_t n = strtoll(at, &end, 10);
+    if (end == at) break;
+    dims[rank] = n;
+  }
+  switch (*s) {
+    case 'i': return indices(dims[0], dims[1]);
+    case 'b': return noise(WEFT_BF16, rank, dims, 1);
+    case 'd': return noise(WEFT_F64, rank, dims, 1);
+    case 's': return noise(WEFT_F32, rank, dims, 0.1);
+    default: return noise(WEFT_F32, rank, dims, 1);
+  }
+}
+
+/* So many evaluations, one enqueued after the other, and all of them waited for. */
+static double round_ms(const struct row *r, weft_array *const x[], int repeats) {
+  weft_scope *s = weft_scope_open();
+  weft_array *y[REPEATS][MOST];
+  double begin = now_ms();
+  int n = 0;
+  for (int i = 0; i < repeats; i++) n = r->make(x, y[i]), must(weft_eval_async(n, y[i]));
+  for (int i = 0; i < repeats; i++) must(weft_wait(n, y[i], 60));
+  must(weft_eval(n, y[repeats - 1]));
+  double took = now_ms() - begin;
+  weft_scope_discard(s);
+  return took / repeats;
+}
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void run(const struct row *r) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x[MOST] = { 0 };
+  int n = 0;
+  for (const char *at = r->in; at; at = strchr(at, '|')) at += *at == '|', x[n++] = operand(at);
+  int64_t on_host = weft_get(WEFT_KERNELS_HOST), kernels = weft_get(WEFT_KERNELS);
+  double first = round_ms(r, x, 1), ms[7];
+  kernels = weft_get(WEFT_KERNELS) - kernels;
+  on_host = weft_get(WEFT_KERNELS_HOST) - on_host;
+  for (int i = 0; i < 7; i++) ms[i] = round_ms(r, x, r->repeats);
+  qsort(ms, 7, sizeof *ms, by_size);
+  printf("{\"work\": \"%s\", \"system\": \"weft\", \"ms\": %.4f, \"GBps\": %.0f, \"first_ms\": %.1f, \"kernels\": %d, "
+         "\"on_host\": %d}\n", r->name, ms[3], r->bytes / ms[3] / 1e6, first, (int)kernels, (int)on_host);
+  fflush(stdout);
+  weft_scope_discard(s);
+}
+
+int main(int n, char **texts) {
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    bool is_wanted = n < 2;
+    for (int k = 1; k < n; k++) is_wanted |= strstr(rows[i].name, texts[k]) != NULL;
+    if (is_wanted) run(&rows[i]);
+  }
+  return 0;
+}
