@@ -39,6 +39,8 @@ void cuda_say(const char *doing, const char *what) {
   join(message, sizeof message, (const char *[]){ "cuda: ", doing, ": ", what }, 4);
 }
 
+void cuda_repeat(const char *of_other) { join(message, sizeof message, &of_other, 1); }
+
 static bool missing(const char *why) {
   found.why = why;
   return false;

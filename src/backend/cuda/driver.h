@@ -44,7 +44,7 @@ enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 enum { NON_BLOCKING = 1, UNTIMED = 2 };          /* of streams; of events */
 enum { POINTS = 64 };                            /* of a queue that have an event of their own */
 enum { CACHED = 256 };                           /* blocks */
-enum { STAGE_PIECES = 2, STAGE_BYTES = 4 << 20 };
+enum { STAGE_LINES = 8, STAGE_PIECES = 2, STAGE_BYTES = 2 << 20 };
 
 struct driver {
 #define MEMBER_(symbol, name, params) result (*name) params;
@@ -56,8 +56,10 @@ extern struct driver cu;
 /* Point p of a queue is the event p % POINTS, or a later one that took its place: to wait for that is to wait for both. */
 struct points { handle stream; handle event[POINTS]; uint64_t recorded; _Atomic uint64_t past; };
 
-/* Pinned memory through which bytes go to the device, or come from it, so that both sides work at the same time. */
-struct stage { pthread_mutex_t lock; void *piece[STAGE_PIECES]; handle event[STAGE_PIECES]; };
+/* Pinned memory through which bytes go to the device, or come from it, so that both sides work at the same time. Of many bytes
+ * every line moves a part, by a thread of its own: one alone would fill pages more slowly than the device does. */
+struct stage_line { void *piece[STAGE_PIECES]; handle event[STAGE_PIECES]; };
+struct stage { pthread_mutex_t lock; struct stage_line line[STAGE_LINES]; };
 
 struct gpu_block { uint64_t at; size_t bytes; uint64_t since; }; /* free for other queues from that point of the compute queue on */
 
@@ -78,6 +80,7 @@ struct gpu {
 
 int cuda_status(result, const char *doing);            /* a text if it is none of CUDA_OK */
 void cuda_say(const char *doing, const char *what);
+void cuda_repeat(const char *message);                 /* of another thread: it becomes this one's */
 int cuda_enter(struct gpu *, const char *doing);       /* its context becomes the calling thread's */
 
 #endif

@@ -93,8 +93,8 @@ void cuda_give(struct gpu *g, uint64_t at, size_t bytes) {
 
 /* ---- The way there and back ---- */
 
-/* Pinned pieces and their events; a failure if they are not to be had. Its lock held. */
-static int open_stage(struct stage *s) {
+/* Pinned pieces and their events; a failure if they are not to be had. The stage's lock held. */
+static int open_line(struct stage_line *s) {
   int how = CUDA_OK;
   for (int i = 0; !how && i < STAGE_PIECES; i++) {
     if (!s->event[i]) how = cuda_status(cu.event_new(&s->event[i], UNTIMED), "pinning memory");
@@ -103,53 +103,88 @@ static int open_stage(struct stage *s) {
   return how;
 }
 
+/* What a line moves. */
+struct stage_part {
+  struct gpu *g;
+  struct stage_line *line;
+  handle stream;
+  uint8_t *here;
+  uint64_t there;
+  size_t bytes;
+  bool is_up;
+  int how;
+  char why[200];
+};
+
 static size_t piece_of(size_t left) { return left < STAGE_BYTES ? left : STAGE_BYTES; }
 
 /* While the device reads one piece the next is filled. */
-static int upload(struct gpu *g, handle stream, uint64_t to, const uint8_t *from, size_t bytes) {
-  int how = open_stage(&g->up);
-  for (size_t at = 0, i = 0; !how && at < bytes; at += piece_of(bytes - at), i = (i + 1) % STAGE_PIECES) {
-    how = cuda_status(cu.event_wait(g->up.event[i]), "uploading");
+static int upload(const struct stage_part *p) {
+  int how = CUDA_OK;
+  for (size_t at = 0, i = 0; !how && at < p->bytes; at += piece_of(p->bytes - at), i = (i + 1) % STAGE_PIECES) {
+    how = cuda_status(cu.event_wait(p->line->event[i]), "uploading");
     if (how) break;
-    memcpy(g->up.piece[i], from + at, piece_of(bytes - at));
-    how = cuda_status(cu.to_device(to + at, g->up.piece[i], piece_of(bytes - at), stream), "uploading");
-    if (!how) how = cuda_status(cu.event_record(g->up.event[i], stream), "uploading");
+    memcpy(p->line->piece[i], p->here + at, piece_of(p->bytes - at));
+    how = cuda_status(cu.to_device(p->there + at, p->line->piece[i], piece_of(p->bytes - at), p->stream), "uploading");
+    if (!how) how = cuda_status(cu.event_record(p->line->event[i], p->stream), "uploading");
   }
+  return how;
+}
+
+static int ask_for(const struct stage_part *p, int i, size_t at) {
+  int how = cuda_status(cu.to_host(p->line->piece[i], p->there + at, piece_of(p->bytes - at), p->stream), "downloading");
+  return how ? how : cuda_status(cu.event_record(p->line->event[i], p->stream), "downloading");
+}
+
+/* While one piece is copied to its place the device writes the next. */
+static int download(const struct stage_part *p) {
+  int how = ask_for(p, 0, 0);
+  for (size_t at = 0, n, i = 0; !how && at < p->bytes; at += n, i = (i + 1) % STAGE_PIECES) {
+    n = piece_of(p->bytes - at);
+    if (at + n < p->bytes) how = ask_for(p, (int)(i + 1) % STAGE_PIECES, at + n);
+    if (!how) how = cuda_status(cu.event_wait(p->line->event[i]), "downloading");
+    if (!how) memcpy(p->here + at, p->line->piece[i], n);
+  }
+  return how;
+}
+
+static void *move_part(void *of) {
+  struct stage_part *p = of;
+  p->how = cuda_enter(p->g, p->is_up ? "uploading" : "downloading");
+  if (!p->how) p->how = open_line(p->line);
+  if (!p->how) p->how = p->is_up ? upload(p) : download(p);
+  if (p->how) memcpy(p->why, cuda_message(), sizeof p->why - 1);
+  return NULL;
+}
+
+/* Parts of at least STAGE_PIECES pieces, in whole pieces, one a line. Those for whom there is no thread come last. */
+static int move(struct gpu *g, struct stage *s, bool is_up, enum queue q, void *here, uint64_t there, size_t bytes) {
+  struct stage_part part[STAGE_LINES];
+  pthread_t thread[STAGE_LINES];
+  bool has_thread[STAGE_LINES] = { false };
+  size_t pieces = (bytes - 1) / STAGE_BYTES + 1, lines = pieces / (2 * STAGE_PIECES);
+  lines = lines < 1 ? 1 : lines > STAGE_LINES ? STAGE_LINES : lines;
+  size_t each = (pieces + lines - 1) / lines * STAGE_BYTES;
+  int n = 0, how = CUDA_OK;
+  pthread_mutex_lock(&s->lock);
+  for (size_t at = 0; at < bytes; at += each, n++) {
+    part[n] = (struct stage_part){ g, &s->line[n], g->queue[q].stream, (uint8_t *)here + at, there + at,
+                                   bytes - at < each ? bytes - at : each, is_up, CUDA_OK, "" };
+    has_thread[n] = n > 0 && !pthread_create(&thread[n], NULL, move_part, &part[n]);
+  }
+  for (int i = 0; i < n; i++) if (!has_thread[i]) move_part(&part[i]);
+  for (int i = 0; i < n; i++) if (has_thread[i]) pthread_join(thread[i], NULL);
+  for (int i = 0; !how && i < n; i++) if ((how = part[i].how)) cuda_repeat(part[i].why);
+  pthread_mutex_unlock(&s->lock);
   return how;
 }
 
 int cuda_upload(struct gpu *g, enum queue q, uint64_t to, const void *from, size_t bytes) {
   int how = cuda_enter(g, "uploading");
-  if (how || !bytes) return how;
-  pthread_mutex_lock(&g->up.lock);
-  how = upload(g, g->queue[q].stream, to, from, bytes);
-  pthread_mutex_unlock(&g->up.lock);
-  return how;
-}
-
-static int ask_for(struct gpu *g, handle stream, int i, uint64_t from, size_t bytes) {
-  int how = cuda_status(cu.to_host(g->down.piece[i], from, bytes, stream), "downloading");
-  return how ? how : cuda_status(cu.event_record(g->down.event[i], stream), "downloading");
-}
-
-/* While one piece is copied to its place the device writes the next. */
-static int download(struct gpu *g, handle stream, uint8_t *to, uint64_t from, size_t bytes) {
-  int how = open_stage(&g->down);
-  if (!how) how = ask_for(g, stream, 0, from, piece_of(bytes));
-  for (size_t at = 0, n, i = 0; !how && at < bytes; at += n, i = (i + 1) % STAGE_PIECES) {
-    n = piece_of(bytes - at);
-    if (at + n < bytes) how = ask_for(g, stream, (int)(i + 1) % STAGE_PIECES, from + at + n, piece_of(bytes - at - n));
-    if (!how) how = cuda_status(cu.event_wait(g->down.event[i]), "downloading");
-    if (!how) memcpy(to + at, g->down.piece[i], n);
-  }
-  return how;
+  return how || !bytes ? how : move(g, &g->up, true, q, (void *)(uintptr_t)from, to, bytes);
 }
 
 int cuda_download(struct gpu *g, enum queue q, void *to, uint64_t from, size_t bytes) {
   int how = cuda_enter(g, "downloading");
-  if (how || !bytes) return how;
-  pthread_mutex_lock(&g->down.lock);
-  how = download(g, g->queue[q].stream, to, from, bytes);
-  pthread_mutex_unlock(&g->down.lock);
-  return how;
+  return how || !bytes ? how : move(g, &g->down, false, q, to, from, bytes);
 }
