@@ -119,7 +119,7 @@ static const char *kept_address(struct printer *p, int row, const struct kir_stm
   return at;
 }
 
-static int row_of(struct printer *p, int value) {
+int ptx_kept_row(struct printer *p, int value) {
   for (int r = 0; r < p->plan->n_rows; r++)
     if (p->plan->rows[r].kind == PTX_KEEP && p->plan->rows[r].of == value) return r;
   return -1;
@@ -128,21 +128,14 @@ static int row_of(struct printer *p, int value) {
 static void keep(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   for (int i = 0; i < s->n_in; i++) {
     weft_dtype d = dtype_of(p, s->in[i]);
-    ptx_store(p, "", d, kept_address(p, row_of(p, s->in[i]), w->lane, w->lo), ptx_in_register(p, d, s->in[i]));
+    ptx_store(p, "", d, kept_address(p, ptx_kept_row(p, s->in[i]), w->lane, w->lo), ptx_in_register(p, d, s->in[i]));
   }
-}
-
-static bool keeps(const struct kir_stmt *loop, int value) {
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
-    for (int i = 0; s->kind == KIR_KEEP && i < s->n_in; i++)
-      if (s->in[i] == value) return true;
-  return false;
 }
 
 static void load_kept(struct printer *p, const struct kir_stmt *loop, const char *lo) {
   for (int r = 0; r < p->plan->n_rows; r++) {
     int v = p->plan->rows[r].of;
-    if (p->plan->rows[r].kind != PTX_KEEP || keeps(loop, v) || !survey_uses(&loop->body, v)) continue;
+    if (p->plan->rows[r].kind != PTX_KEEP || survey_keeps(loop, v) || !survey_uses(&loop->body, v)) continue;
     ptx_load(p, "", dtype_of(p, v), ptx_val(p, v), kept_address(p, r, loop, lo));
   }
 }
@@ -408,7 +401,7 @@ static void dealt_loop(struct printer *p, const struct kir_stmt *s, struct ptx_r
   ptx_line(p, "sub.s64 %s, %s, %s", few, end, tile);
   ptx_line(p, "cvt.u32.u64 %s, %s", n, few);
   ptx_line(p, "bar.sync 0");
-  ptx_deal_add(p, s, n);
+  ptx_deal_add(p, s, tile, r.lo, n);
   ptx_line(p, "bar.sync 0");
   ptx_line(p, "mov.s64 %s, %s", tile, end);
   ptx_line(p, "bra %s", again);

@@ -64,6 +64,7 @@ static void fold_rows(struct ptx_planner *m, const struct kir_stmt *loop) {
   for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
     for (int i = 0; s->kind == KIR_FOLD && i < s->n_out && !m->why; i++, slot++) {
       struct ptx_row *r = NULL;
+      if (survey_keeps(loop, s->in[i])) continue;
       int width = kir_width((weft_dtype)m->k->vals[s->out[i]].dtype);
       for (int k = 0; k < m->plan->n_rows; k++)
         if (m->plan->rows[k].kind == PTX_FOLD && m->plan->rows[k].of == slot) r = &m->plan->rows[k];

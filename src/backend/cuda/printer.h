@@ -83,7 +83,7 @@ void ptx_meet(struct printer *, const struct kir_stmt *lane_loop);      /* its f
 /* The same where values are left in rows: at an element, for a tile of n elements, and behind the loop. All threads take part. */
 void ptx_deal_start(struct printer *, const struct kir_stmt *lane_loop);
 void ptx_deal(struct printer *, const struct kir_stmt *lane_loop, const struct kir_stmt *fold, const char *position);
-void ptx_deal_add(struct printer *, const struct kir_stmt *lane_loop, const char *n);
+void ptx_deal_add(struct printer *, const struct kir_stmt *lane_loop, const char *tile, const char *lo, const char *n);
 void ptx_deal_end(struct printer *, const struct kir_stmt *lane_loop);
 /* A lane loop whose folds have an order: blocks of 4096 elements, from .. to, for one warp after the other. */
 struct ptx_blocks { const char *lane, *warp, *n_warps, *n, *shift, *at, *end, *from, *to, *again, *leave; };
@@ -107,6 +107,7 @@ struct where {               /* where in the nest a statement stands */
   const char *serial_lo;
   const char *active;        /* inside a scanned lane loop: which lanes take part */
 };
+int ptx_kept_row(struct printer *, int value);
 void ptx_block(struct printer *, const struct kir_block *, struct where);
 
 /* gpu_product.c: the body of the entry that computes by tiles, and what they take of shared memory. */

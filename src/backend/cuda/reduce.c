@@ -489,21 +489,16 @@ void ptx_blocks_meet(struct printer *p, const struct kir_stmt *loop, const struc
 
 /* ---- Values left in rows ---------------------------------------------------------------------------------------------------- */
 
-/* The row of the first value of a fold; those of a tuple follow. */
-static int fold_row(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *fold) {
-  int slot = 0;
+/* The row that value i of a fold is left in: the one it is kept in, where it is. */
+static int fold_row(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *fold, int i) {
+  int slot = i;
+  if (survey_keeps(loop, fold->in[i])) return ptx_kept_row(p, fold->in[i]);
   for FOLDS(s, loop) {
     if (s == fold) break;
     slot += s->n_out;
   }
   for (int r = 0; r < p->plan->n_rows; r++)
     if (p->plan->rows[r].kind == PTX_FOLD && p->plan->rows[r].of == slot) return r;
-  return -1;
-}
-
-static int row_after(struct printer *p, int row, int i) {
-  for (int r = 0; r < p->plan->n_rows; r++)
-    if (p->plan->rows[r].kind == PTX_FOLD && p->plan->rows[r].of == p->plan->rows[row].of + i) return r;
   return -1;
 }
 
@@ -523,48 +518,57 @@ void ptx_deal_start(struct printer *p, const struct kir_stmt *loop) {
 }
 
 void ptx_deal(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, const char *position) {
-  int row = fold_row(p, loop, s);
   for (int i = 0; i < s->n_out && fits(p, s); i++) {
     weft_dtype d = dtype_of(p, s->in[i]);
-    ptx_store(p, "", d, row_element(p, row_after(p, row, i), position), ptx_in_register(p, d, s->in[i]));
+    if (survey_keeps(loop, s->in[i])) continue;
+    ptx_store(p, "", d, row_element(p, fold_row(p, loop, s, i), position), ptx_in_register(p, d, s->in[i]));
   }
 }
 
-/* acc = acc o the value at `at` of each row, which moves on by 32 */
-static void add_next(struct printer *p, const struct kir_stmt *s, int row, const char *const at[], int ahead) {
+struct dealt { const char *at[PTX_TUPLE]; int width[PTX_TUPLE]; }; /* where a lane reads, in each row */
+
+/* acc = acc o what stands 32 `ahead` elements from there */
+static void add_next(struct printer *p, const struct kir_stmt *s, const struct dealt *x, int ahead) {
   const char *r[PTX_TUPLE], *v[PTX_TUPLE];
   results(p, s, r);
   fresh(p, s, v);
   for (int i = 0; i < s->n_out; i++)
-    ptx_load(p, "", dtype_of(p, s->out[i]), v[i], ptx_textf(p, "%s+%d", at[i], 32 * ahead * p->plan->rows[row_after(p, row,
-        i)].width));
+    ptx_load(p, "", dtype_of(p, s->out[i]), v[i], ptx_textf(p, "%s+%d", x->at[i], 32 * ahead * x->width[i]));
   combine(p, s, r, v, r);
 }
 
-/* The n elements of the tile by one warp, lane l those of accumulator l; the block joins the warp's counter. */
-static void add_tile(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, const char *lane, const char *n) {
-  int row = fold_row(p, loop, s);
-  const char *at[PTX_TUPLE], *wide = ptx_own(p, OWN_LONG), *left = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED);
+static void go_on(struct printer *p, const struct kir_stmt *s, const struct dealt *x, const char *left, int elements) {
+  for (int i = 0; i < s->n_out; i++) ptx_line(p, "add.s64 %s, %s, %d", x->at[i], x->at[i], elements * x->width[i]);
+  ptx_line(p, "sub.s32 %s, %s, %d", left, left, elements);
+}
+
+/* The n elements of the tile by one warp, lane l those of accumulator l. Kept rows begin with lo, others with the tile. */
+static void add_tile(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, const char *tile, const char *lo,
+                     const char *lane, const char *n) {
+  struct dealt x;
+  const char *wide = ptx_own(p, OWN_LONG), *whole = ptx_own(p, OWN_LONG), *left = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED);
   const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *done = ptx_label(p, "done");
   ptx_start(p, s);
   ptx_line(p, "cvt.u64.u32 %s, %s", wide, lane);
-  for (int i = 0; i < s->n_out; i++) at[i] = row_element(p, row_after(p, row, i), wide);
+  ptx_line(p, "sub.s64 %s, %s, %s", whole, tile, lo);
+  ptx_line(p, "add.s64 %s, %s, %s", whole, whole, wide);
+  for (int i = 0; i < s->n_out; i++) {
+    int row = fold_row(p, loop, s, i);
+    x.width[i] = p->plan->rows[row].width;
+    x.at[i] = row_element(p, row, p->plan->rows[row].kind == PTX_KEEP ? whole : wide);
+  }
   ptx_line(p, "sub.s32 %s, %s, %s", left, n, lane); /* of this lane: while more than 0, in steps of 32 */
   ptx_place(p, many);
   ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * 7);
   ptx_line(p, "@%s bra %s", is, few);
-  for (int k = 0; k < 8; k++) add_next(p, s, row, at, k);
-  for (int i = 0; i < s->n_out; i++) ptx_line(p, "add.s64 %s, %s, %d", at[i], at[i], 256 * p->plan->rows[row_after(p, row,
-      i)].width);
-  ptx_line(p, "sub.s32 %s, %s, 256", left, left);
+  for (int k = 0; k < 8; k++) add_next(p, s, &x, k);
+  go_on(p, s, &x, left, 256);
   ptx_line(p, "bra %s", many);
   ptx_place(p, few);
   ptx_line(p, "setp.le.s32 %s, %s, 0", is, left);
   ptx_line(p, "@%s bra %s", is, done);
-  add_next(p, s, row, at, 0);
-  for (int i = 0; i < s->n_out; i++) ptx_line(p, "add.s64 %s, %s, %d", at[i], at[i], 32 * p->plan->rows[row_after(p, row,
-      i)].width);
-  ptx_line(p, "sub.s32 %s, %s, 32", left, left);
+  add_next(p, s, &x, 0);
+  go_on(p, s, &x, left, 32);
   ptx_line(p, "bra %s", few);
   ptx_place(p, done);
 }
@@ -589,13 +593,13 @@ static const char *unless_owner(struct printer *p, const struct thread *t, int i
   return skip;
 }
 
-void ptx_deal_add(struct printer *p, const struct kir_stmt *loop, const char *n) {
+void ptx_deal_add(struct printer *p, const struct kir_stmt *loop, const char *tile, const char *lo, const char *n) {
   struct thread t = thread(p);
   int i = 0;
   for FOLDS(s, loop) {
     if (!fits(p, s)) return;
     const char *skip = unless_owner(p, &t, i++);
-    add_tile(p, loop, s, t.lane, n);
+    add_tile(p, loop, s, tile, lo, t.lane, n);
     fold_tree(p, s);
     push_warp(p, s, t.lane);
     ptx_place(p, skip);

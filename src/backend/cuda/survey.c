@@ -45,6 +45,13 @@ bool survey_uses(const struct kir_block *b, int v) {
   return false;
 }
 
+bool survey_keeps(const struct kir_stmt *loop, int v) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    for (int i = 0; s->kind == KIR_KEEP && i < s->n_in; i++)
+      if (s->in[i] == v) return true;
+  return false;
+}
+
 static const struct kir_stmt *find_loop(const struct kir_block *b, int axis) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
     const struct kir_stmt *found = is_loop(s) && s->var == axis ? s : find_loop(&s->body, axis);

@@ -47,6 +47,7 @@ bool survey_uses(const struct kir_block *, int value);  /* is the value read in 
 static inline bool survey_is_own(const struct survey *s, int buf) { /* its copies are those of iterations */
   return s->in_order && s->bufs[buf].private_op != KIR_OPS;
 }
+bool survey_keeps(const struct kir_stmt *lane_loop, int value); /* it has a row of its own */
 bool survey_mentions(struct kir_lin, int value);
 const struct kir_stmt *survey_blocks_of(const struct kir_kernel *, int axis); /* the loop over blocks with this variable */
 
