@@ -127,7 +127,7 @@ static void measure(struct kir_kernel *k, const int64_t *sizes, double elements,
   int repeats = elements < 1e5 ? (int)(1e5 / elements) + 1 : 1;
   for (int m = 0; m < MACHINES; m++) {
     const char *why;
-    shape.avx2_only = m == AVX2;
+    shape.set = m == AVX2 ? SET_AVX2 : SET_BEST;
     code[m] = backends[m]->compile(k, &shape, &why);
     compiled[m] = compile_us(backends[m], k, &shape);
     t[m] = malloc((size_t)rounds * sizeof(double));
