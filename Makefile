@@ -72,7 +72,7 @@ gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none
 mlx-suite: build ## MLX's own tests on weft: MLX=a checkout of its repository; PYTHON=one that has NumPy
 	@PYTHONPATH=$(B)/python $(or $(PYTHON),python3) tools/mlx_suite.py $(or $(MLX),$(error say MLX=a checkout of MLX)) --jobs $(JOBS)
 
-pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx tensor", PYTHON with pytensor
+pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx door tensor", PYTHON with pytensor
 	@$(or $(PYTHON),python3) tools/pytensor-suite $(B) $(PYTENSOR) $(PART)
 
 emulated: build ## tests on a device without a GPU, whose driver interprets PTX. T=text: only these

@@ -1,6 +1,6 @@
 """A plugin of pytest for PyTensor's own tests: WEFT is the default mode, and outcomes are written where WEFT_OUTCOMES says.
 
-Modes that tests ask for by name stay what they are, but for MLX where WEFT_INSTEAD_OF_MLX is set: the tests of that back end then run in
+With WEFT_AS_MLX weft stands where MLX is looked for instead, and PyTensor's own mode for it is tested. Modes that tests ask for by name stay what they are, but for MLX where WEFT_INSTEAD_OF_MLX is set: the tests of that back end then run in
 mode WEFT, and what they ask of a result's type holds for NumPy's arrays."""
 import json
 import os
@@ -11,7 +11,10 @@ import numpy as np
 import pytensor
 import weft.pytensor
 
-pytensor.config.mode = weft.pytensor.WEFT
+if os.environ.get("WEFT_AS_MLX"):
+    weft.as_mlx()
+else:
+    pytensor.config.mode = weft.pytensor.WEFT
 weft.pytensor.fallback.warnings = types.SimpleNamespace(warn=lambda *args, **options: None)  # tests make errors of warnings
 outcomes = {}
 

@@ -344,3 +344,43 @@ def test_flat_indices_and_diagonals(rng):
         np.testing.assert_array_equal(shifted, np.where(np.eye(3, 4, offset), 5, a))
     with pytest.raises(ValueError, match="out of bounds"):
         f(np.array([12]), a, 0)
+
+
+# ---- What users of other back ends met ----
+
+def test_a_scan_that_another_back_end_has_no_dispatcher_for():
+    """An AR(1) likelihood: it could not be compiled at all."""
+    y, rho = pt.dvector("y"), pt.dscalar("rho")
+    errors = pytensor.scan(lambda now, before, rho: now - rho * before, sequences=[y[1:], y[:-1]], non_sequences=[rho], return_updates=False)
+    density = -0.5 * (errors ** 2).sum()
+    agrees([y, rho], [density, pytensor.grad(density, rho)], np.array([0.1, 0.5, -0.3, 0.8]), 0.7)
+
+
+def test_a_nan_that_a_rewrite_makes_is_a_number():
+    """sqr(sqrt(z)) becomes switch(z >= 0, z, nan): the nan went into a kernel's text and ended the process."""
+    z = pt.dvector("z")
+    y = pt.sqr(pt.sqrt(z))
+    assert np.array_equal(function([z], y)(np.array([4.0, -1.0, 0.0])), [4, np.nan, 0], equal_nan=True)
+    x, gain = pt.dmatrix("x"), pt.dvector("gain")
+    normed = x / pt.sqrt(pt.sqr(x).mean(axis=1, keepdims=True) + 1e-5) * gain
+    agrees([x, gain], pytensor.grad((normed ** 3).sum(), [x, gain]), np.arange(6.0).reshape(2, 3), np.ones(3))
+
+
+def test_steps_of_all_kinds_that_are_known_when_it_runs(rng):
+    """A scan by tracing every step needs their number, and a condition it cannot have."""
+    x0, n, x = pt.dscalar("x0"), pt.lscalar("n"), pt.dvector("x")
+    f = function([x0, n], pytensor.scan(lambda v: v * 1.5, outputs_info=x0, n_steps=n, return_updates=False))
+    for steps in (1, 4, 9):
+        np.testing.assert_allclose(f(2.0, steps), 2 * 1.5 ** np.arange(1, steps + 1), rtol=1e-14)
+    back = pytensor.scan(lambda e, s: (s * 0.5 + e, e ** 2), sequences=x, outputs_info=[pt.as_tensor(np.float64(0)), None],
+                         go_backwards=True, return_updates=False)
+    agrees([x], [*back, pytensor.grad(back[0][-1], x)], rng.standard_normal(6))
+
+
+def test_a_reversed_view_into_a_compiled_kernel(rng):
+    """Only the first row was right."""
+    x = pt.dmatrix("x")
+    a = rng.standard_normal((5, 3))
+    np.testing.assert_array_equal(function([x], 2 * x[::-1])(a), 2 * a[::-1])
+    np.testing.assert_array_equal(function([x], x[::-2, ::-1] + 1)(a), a[::-2, ::-1] + 1)
+    np.testing.assert_allclose(function([x], x[::-1].sum(1))(a), a[::-1].sum(1), rtol=1e-14)
