@@ -384,3 +384,32 @@ def test_a_reversed_view_into_a_compiled_kernel(rng):
     np.testing.assert_array_equal(function([x], 2 * x[::-1])(a), 2 * a[::-1])
     np.testing.assert_array_equal(function([x], x[::-2, ::-1] + 1)(a), a[::-2, ::-1] + 1)
     np.testing.assert_allclose(function([x], x[::-1].sum(1))(a), a[::-1].sum(1), rtol=1e-14)
+
+
+# ---- Sizes ----
+
+def test_a_new_length_is_no_new_trace(rng):
+    x, w, b = pt.dmatrix("x"), pt.dvector("w"), pt.dscalar("b")
+    eta = x @ w + b
+    loss = pt.softplus(eta).sum() + (pt.zeros_like(w) + 1).sum() + pt.mean(x[::-1, 0] * pt.exp(x).sum(1))
+    g = function([x, w, b], [loss, *pytensor.grad(loss, [x, w, b])])
+    reference = pytensor.function([x, w, b], [loss, *pytensor.grad(loss, [x, w, b])], mode="FAST_COMPILE")
+    for n, d in ((4, 3), (7, 2), (1, 1), (2, 5), (9, 1), (1, 4)):
+        point = rng.standard_normal((n, d)), rng.standard_normal(d), 0.3
+        for got, want in zip(g(*point), reference(*point)):
+            np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-13)
+            assert got.shape == want.shape
+    assert len(program_of(g).traces) == 1 and program_of(g).open
+    with pytest.raises(ValueError):
+        g(np.ones((3, 2)), np.ones(3), 0.0)
+    with pytest.raises(ValueError):
+        g(np.ones((3, 2)), np.ones(1), 0.0)
+    assert g(np.zeros((2, 1)), np.zeros(1), 0.0)[0] == pytest.approx(2 * np.log(2) + 1)
+
+
+def test_lengths_that_have_to_be_numbers_are_traced_each(rng):
+    x = pt.dvector("x")
+    f = function([x], pytensor.scan(lambda e, s: s + e, sequences=x, outputs_info=pt.as_tensor(np.float64(0)), return_updates=False))
+    for n in (3, 5, 1, 8):
+        a = rng.standard_normal(n)
+        np.testing.assert_allclose(f(a), np.cumsum(a), rtol=1e-13)

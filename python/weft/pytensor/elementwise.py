@@ -7,7 +7,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from . import scalar
 from .row import row
-from .value import array, shape, shaped
+from .value import array, shape_if_known, shaped
 
 
 @row(Elemwise)
@@ -35,8 +35,8 @@ def itself(node, values, trace):
 @row(DimShuffle)
 def dimshuffle(node, values, trace):
     op, x = node.op, array(values[0])
-    sizes = shape(x) if op.drop else ()
-    if any(sizes[axis] != 1 for axis in op.drop):
+    sizes = shape_if_known(x) if op.drop else None
+    if sizes and any(sizes[axis] != 1 for axis in op.drop):
         raise ValueError(f"DimShuffle: an axis that is to go is not of size 1: {sizes}")
     order = [*op.shuffle, *op.drop]
     if order != sorted(order):

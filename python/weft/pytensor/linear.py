@@ -5,13 +5,13 @@ from pytensor.tensor.einsum import Einsum
 from pytensor.tensor.math import Dot
 
 from .row import row
-from .value import array, shape_if_known
+from .value import array, shape
 
 
 @row(BatchedDot)
 def batched_dot(node, values, trace):
-    sizes = [shape_if_known(v) for v in values]
-    if None not in sizes and sizes[0][0] != sizes[1][0]:
+    sizes = [shape(v) for v in values]
+    if sizes[0][0] != sizes[1][0]:
         raise TypeError(f"batched_dot: the batches differ in length: {sizes[0]} x {sizes[1]}")
     return dot(node, values, trace)
 

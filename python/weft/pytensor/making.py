@@ -10,13 +10,22 @@ from .value import DTYPE, Shaped, array, integers, is_expression, known, shape
 @row(Alloc)
 def alloc(node, values, trace):
     value, *sizes = values
+    if trace.is_open and any(is_expression(n) for n in sizes):
+        return like(array(value, node.outputs[0].type.dtype), sizes)
     sizes = integers(sizes)
     Alloc._check_runtime_broadcast(node, Shaped(shape(value)), sizes)
     return weft.broadcast_to(array(value, node.outputs[0].type.dtype), sizes)
 
 
+def like(value, sizes):
+    """Of sizes that are not known yet."""
+    return weft.where(True, value, weft.sized([array(n, "int64") for n in sizes], value.dtype))
+
+
 @row(AllocEmpty)
 def alloc_empty(node, values, trace):
+    if trace.is_open and any(is_expression(n) for n in values):
+        return weft.sized([array(n, "int64") for n in values], DTYPE[node.op.dtype])
     return weft.zeros(integers(values), DTYPE[node.op.dtype])
 
 

@@ -1,5 +1,7 @@
 """A graph as something to call: compiled functions of weft, one for each set of sizes and known values.
 
+A second set of sizes is traced for all sizes at once, where every step takes sizes that are expressions.
+
 A value that sizes depend on is known when the rest is traced: it is an input, or computed first by a program of its own (a
 *cut*). So is a step whose results have sizes that only its perform tells. The functions are found again by the shapes of what enters
 and the bytes of what is known.
@@ -14,7 +16,7 @@ from weft import _core
 
 from . import fallback
 from .graph import Arranged, Graph, needed
-from .random import generator_of, words_of
+from .random import WORDS, generator_of, words_of
 from .trace import Demand, Trace
 from .value import array, is_array, is_expression, is_tensor
 
@@ -53,7 +55,7 @@ class Program:
         made = {k for step in steps for k in step.outs}
         read = {k for step in steps for k in step.ins} | set(self.outputs)
         enters = sorted(k for k in read - made if k not in self.graph.constants)
-        self.arranged, self.traces = Arranged(steps, self.outputs), {}
+        self.arranged, self.traces, self.open = Arranged(steps, self.outputs), {}, None
         self.entering = [k for k in enters if k not in self.known and is_array(self.graph.variables[k])]
         self.fixed = [k for k in enters if k in self.known]
         self.is_plain = not self.cuts and not self.fixed and all(
@@ -85,6 +87,11 @@ class Program:
             function = self.traces.get(key)
             if function is not None:
                 return function(values)
+            if self.opened(values):
+                try:
+                    return self.open(values)
+                except Exception:
+                    pass  # the function for these sizes alone says what is wrong, or does what is not there for all
             try:
                 function = self.traces[key] = Traced(self, values)
             except Demand as demand:
@@ -94,20 +101,33 @@ class Program:
                 del self.traces[next(iter(self.traces))]
 
 
-class Traced:
-    """A function of weft for one set of shapes and known values, its results among the values, and what it checks."""
+    def opened(self, values):
+        """A function for all sizes, once a second set of them has come; False if nothing but numbers will do somewhere. Then each set
+        is traced by itself."""
+        if self.open is None and self.traces and not self.cuts and not self.fixed:
+            try:
+                self.open = Traced(self, values, is_open=True)
+            except Exception:  # a Demand, or what a function says of sizes that it does not know
+                self.open = False
+        return self.open
 
-    def __init__(self, program, values):
+
+class Traced:
+    """A function of weft for one set of shapes and known values, its results among the values, and what it checks. If it is open it is
+    for all sizes that the types of the graph leave open: none of them stretches, as PyTensor has it."""
+
+    def __init__(self, program, values, is_open=False):
         graph, self.entering = program.graph, program.entering
         arrays = [weft.asarray(values[k]) for k in self.entering]
         with _core.Scope(), _core.Scope() as body:
-            names = [_core.input(x, 0) for x in arrays]
+            names = [_core.input(x, 0, 2, shape_of(graph.variables[k])) if is_open else _core.input(x, 0)
+                     for k, x in zip(self.entering, arrays)]
             there = dict(graph.constants)
             there.update((k, values[k]) for k in program.fixed)
             there.update((k, values[k]) for k in program.given if k in values and k not in there and not is_array(graph.variables[k]))
             there.update(zip(self.entering, names))
             checks = []
-            Trace(program.graphs, checks).outermost(program.arranged, there)
+            Trace(program.graphs, checks, is_open).outermost(program.arranged, there)
             results = [there[k] for k in program.outputs]
             variables = [graph.variables[k] for k in program.outputs]
             self.known = [None if is_array(v) and is_expression(r) else (r, v) for r, v in zip(results, variables)]
@@ -125,6 +145,11 @@ class Traced:
                 raise kind(message)
         found = iter(results)
         return [as_own(next(found)) if known is None else as_known(*known) for known in self.known]
+
+
+def shape_of(variable):
+    """The sizes that its type says, None for those it leaves open."""
+    return (WORDS,) if isinstance(variable.type, RandomType) else getattr(variable.type, "shape", ())
 
 
 def as_own(result):
@@ -159,15 +184,19 @@ class Linked:
             run = self.straight[tuple([x.shape for x in inputs])]
         except (KeyError, AttributeError):
             return self.otherwise(inputs)
-        return [as_own(x) for x in run(*inputs)]
+        try:
+            return [as_own(x) for x in run(*inputs)]
+        except Exception:
+            return self.otherwise(inputs)  # which may do otherwise, or says what is wrong
 
     def otherwise(self, inputs):
         program = self.program
         results = self.program.run(dict(zip(self.graph.inputs, inputs)))
         if program.is_plain and program.entering == self.graph.inputs and len(self.straight) < MOST_TRACES:
-            traced = program.traces.get(tuple(np.shape(x) for x in inputs))
-            if traced is not None and traced.is_straight:
-                self.straight[tuple(np.shape(x) for x in inputs)] = traced.function.run
+            shapes = tuple(np.shape(x) for x in inputs)
+            traced = program.traces.get(shapes) or program.open
+            if traced and traced.is_straight:
+                self.straight[shapes] = traced.function.run
         return [value if leave is None else leave(value) for leave, value in zip(self.leave, results)]
 
 

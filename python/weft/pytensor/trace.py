@@ -17,13 +17,13 @@ class Demand(Exception):
 
 class Trace:
     """One tracing of the graph of a program. In a body (of a loop, a map, a choice) checks are steps of their own; outside they are
-    outputs that whoever calls looks at, which costs no call of Python."""
+    outputs that whoever calls looks at, which costs no call of Python. Open: sizes of arguments are not known."""
 
-    def __init__(self, graphs, checks):
-        self.graphs, self.checks = graphs, checks
+    def __init__(self, graphs, checks, is_open=False):
+        self.graphs, self.checks, self.is_open = graphs, checks, is_open
 
     def body(self):
-        return Trace(self.graphs, None)
+        return Trace(self.graphs, None, self.is_open)
 
     def graph(self, fgraph):
         found = self.graphs.get(id(fgraph))
