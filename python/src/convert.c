@@ -348,6 +348,55 @@ int convert_shape(PyObject *o, int *rank, int64_t dims[]) {
   return wrong ? -1 : 0;
 }
 
+/* ---- Shapes whose sizes are computed ---- */
+
+static weft_array *size_in(weft_array *x) {
+  weft_array *n = weft_cast(weft_integer(1), WEFT_I64);
+  for (int k = 0; k < weft_rank(x); k++) n = weft_mul(n, weft_size(x, k));
+  return n;
+}
+
+/* The sizes as arrays; *any is where one is -1, or -1. */
+static int sizes_of(PyObject *list, Py_ssize_t n, weft_array *size[], int *any) {
+  *any = -1;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(list, i);
+    int64_t number;
+    if (array_check(item)) {
+      size[i] = array_handle(item);
+      continue;
+    }
+    if (convert_integer(item, &number)) return -1;
+    if (number == -1 && *any < 0) *any = (int)i;
+    size[i] = weft_cast(weft_integer(number == -1 ? 1 : number), WEFT_I64);
+  }
+  return 0;
+}
+
+static int names_arrays(PyObject *list, Py_ssize_t n) {
+  for (Py_ssize_t i = 0; i < n; i++)
+    if (array_check(PySequence_Fast_GET_ITEM(list, i))) return 1;
+  return 0;
+}
+
+int convert_sized(PyObject *o, weft_dtype d, weft_array *of, weft_array **zeros) {
+  if (array_check(o) ? weft_rank(array_handle(o)) != 0 : !PyTuple_Check(o) && !PyList_Check(o)) return 0;
+  PyObject *list = array_check(o) ? PyTuple_Pack(1, o) : PySequence_Fast(o, "a shape is a sequence");
+  Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(list) : -1;
+  weft_array *size[WEFT_RANK_MAX];
+  int any, found = n < 0 ? -1 : n <= WEFT_RANK_MAX && names_arrays(list, n);
+  if (found > 0 && sizes_of(list, n, size, &any)) found = -1;
+  if (found > 0 && any >= 0 && !of) found = (PyErr_SetString(PyExc_ValueError, "the size -1 is negative"), -1);
+  if (found > 0) {
+    weft_array *others = weft_cast(weft_integer(1), WEFT_I64);
+    for (Py_ssize_t i = 0; any >= 0 && i < n; i++) others = weft_mul(others, weft_cast(size[i], WEFT_I64));
+    if (any >= 0) size[any] = weft_floor_divide(size_in(of), others);
+    *zeros = weft_sized(d, (int)n, size);
+  }
+  Py_XDECREF(list);
+  return found;
+}
+
 /* WEFT_ANY for a size that only a call will tell. */
 static int open_dims(weft_array *a, int *rank, int64_t dims[]) {
   *rank = weft_rank(a);

@@ -67,6 +67,7 @@ int body_refuses(uint64_t serial);                   /* to change an array that 
 
 /* error.c */
 PyObject *raise_status(weft_status);                 /* always NULL */
+int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */
 PyObject *raise_no_size(int axis);                   /* always NULL */
 int error_add_types(PyObject *module);
 int error_is_no_value(void);                         /* whether NoValueError is what was raised */
@@ -89,6 +90,9 @@ int convert_is_index(PyObject *);                    /* whether it is one intege
 int convert_shape(PyObject *, int *rank, int64_t dims[]);
 int convert_dims(PyObject *array, int *rank, int64_t dims[]); /* of an array: every size is a number */
 int convert_dims_of(weft_array *, int *rank, int64_t dims[]);
+/* A shape in which sizes are arrays: 1, and zeros that have it; one may be -1 if it is the shape of all elements of `of`. 0: it
+ * names none. -1: an exception is set. */
+int convert_sized(PyObject *shape, weft_dtype, weft_array *of, weft_array **zeros);
 int convert_open_dims(PyObject *array, int *rank, int64_t dims[]); /* the same, WEFT_ANY for sizes that are not known yet */
 int convert_integer(PyObject *, int64_t *);
 int convert_all(int n, PyObject *const o[], weft_array *a[]); /* operands; whether all could be converted */

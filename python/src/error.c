@@ -13,6 +13,8 @@ int error_add_types(PyObject *module) {
 
 int error_is_no_value(void) { return PyErr_ExceptionMatches(no_value); }
 
+int raised_no_value(void) { return PyErr_ExceptionMatches(no_value); }
+
 PyObject *raise_no_size(int axis) { return PyErr_Format(no_value, "the size of axis %d is not known yet", axis); }
 
 static PyObject *type_of(weft_status s) {

@@ -1,16 +1,17 @@
 /* index.c -- x[...] read and written, as in NumPy: integers, slices, None, Ellipsis, integer arrays, boolean masks.
  *
  * Reading makes a view, or a gather from one; writing is reading plus weft_put, so there is one interpretation of an
- * index. A mask is turned into the integers where it is true, for which its values must be known; only when a whole
- * mask is set to something that broadcasts is that not needed. */
+ * index. A mask is turned into the integers where it is true: numbers, if its values can be had, else as many as will be known
+ * when it is computed. Where a whole mask is set to something that broadcasts, that is a choice. */
 #include "names.h"
 #include <string.h>
 
-enum what { INTEGER, SLICE, NEW, FILL, ARRAY };
+enum what { INTEGER, SLICE, CUT, NEW, FILL, ARRAY };
 struct item {
   enum what what;
   Py_ssize_t start, stop, step; /* INTEGER: start */
   weft_array *array;            /* ARRAY: integers */
+  weft_array *cut[3];           /* CUT: a slice by integers that are computed; NULL: left out */
   int64_t size;                 /* of the axis it is for, plus 1; 0: any. Only a mask says */
 };
 struct index {
@@ -23,7 +24,7 @@ static int too_many(void) { return PyErr_SetString(PyExc_IndexError, "there are 
 static int push(struct index *x, struct item item) {
   if (x->n == 2 * WEFT_RANK_MAX) return too_many();
   x->item[x->n++] = item;
-  x->n_axes += item.what == INTEGER || item.what == SLICE || item.what == ARRAY;
+  x->n_axes += item.what == INTEGER || item.what == SLICE || item.what == CUT || item.what == ARRAY;
   x->n_arrays += item.what == ARRAY;
   return 0;
 }
@@ -54,12 +55,34 @@ static weft_array *mask_axis(const uint8_t *bits, size_t n, size_t count, int64_
   return weft_from(WEFT_I64, 1, (int64_t[]){ (int64_t)count }, where);
 }
 
+/* Whether the values of a mask can be had now; 0: those of a name cannot. */
+static int mask_is_known(weft_array *mask, int rank) {
+  for (int i = 0; i < rank; i++)
+    if (weft_dim(mask, i) < 0) return 0;
+  if (!evaluate(1, &mask)) return 1;
+  if (!raised_no_value()) return -1;
+  return PyErr_Clear(), 0;
+}
+
+/* Where a mask is true, once that is known: how many places that is too. */
+static int push_open_mask(struct index *x, weft_array *mask, int rank) {
+  weft_array *at[WEFT_RANK_MAX];
+  weft_nonzero(mask, at);
+  for (int i = 0; i < rank; i++) {
+    int64_t dim = weft_dim(mask, i);
+    if (push(x, (struct item){ .what = ARRAY, .array = at[i], .size = dim < 0 ? 0 : dim + 1 })) return -1;
+  }
+  return 0;
+}
+
 /* A mask over r axes of x is r integer arrays. */
 static int push_mask(struct index *x, weft_array *mask) {
   int rank = weft_rank(mask);
   int64_t dims[WEFT_RANK_MAX], stride = 1;
   size_t n, count = 0;
   if (!rank) return PyErr_SetString(PyExc_IndexError, "a single bool is not an index"), -1;
+  int is_known = mask_is_known(mask, rank);
+  if (is_known <= 0) return is_known < 0 ? -1 : push_open_mask(x, mask, rank);
   uint8_t *bits = mask_read(mask, rank, dims, &n);
   if (!bits) return -1;
   for (size_t i = 0; i < n; i++) count += bits[i] != 0;
@@ -78,6 +101,11 @@ static int push_mask(struct index *x, weft_array *mask) {
 
 /* ---- From Python ---- */
 
+static weft_array *whole_number(PyObject *o) {
+  int64_t n;
+  return convert_integer(o, &n) ? NULL : weft_integer(n);
+}
+
 static int push_array(struct index *x, PyObject *o) {
   weft_array *i = convert_array(o, NULL, 0);
   if (!i) return -1;
@@ -90,6 +118,15 @@ static int push_array(struct index *x, PyObject *o) {
   return push(x, (struct item){ .what = ARRAY, .array = i });
 }
 
+/* A slice of which a bound, or the step, is an array. */
+static int push_cut(struct index *x, PySliceObject *s) {
+  PyObject *const part[] = { s->start, s->stop, s->step };
+  struct item item = { .what = CUT };
+  for (int k = 0; k < 3; k++)
+    if (part[k] != Py_None && !(item.cut[k] = array_check(part[k]) ? array_handle(part[k]) : whole_number(part[k]))) return -1;
+  return push(x, item);
+}
+
 static int push_item(struct index *x, PyObject *o) {
   if (o == Py_None) return push(x, (struct item){ .what = NEW });
   if (o == Py_Ellipsis) {
@@ -98,6 +135,8 @@ static int push_item(struct index *x, PyObject *o) {
   }
   if (PySlice_Check(o)) {
     struct item i = { .what = SLICE };
+    PySliceObject *s = (PySliceObject *)o;
+    if (array_check(s->start) || array_check(s->stop) || array_check(s->step)) return push_cut(x, s);
     return PySlice_Unpack(o, &i.start, &i.stop, &i.step) ? -1 : push(x, i);
   }
   if (PyBool_Check(o)) return PyErr_SetString(PyExc_IndexError, "a single bool is not an index"), -1;
@@ -134,7 +173,7 @@ static int in_range(weft_array *a, int axis, Py_ssize_t *i) {
 }
 
 static int mask_fits(weft_array *a, int axis, const struct item *i) {
-  if (!i->size || weft_dim(a, axis) == i->size - 1) return 1;
+  if (!i->size || weft_dim(a, axis) < 0 || weft_dim(a, axis) == i->size - 1) return 1;
   PyErr_Format(PyExc_IndexError, "a mask of %lld does not fit axis %d of %lld",
                (long long)i->size - 1, axis, (long long)weft_dim(a, axis));
   return 0;
@@ -174,6 +213,8 @@ static weft_array *view(weft_array *a, const struct index *x, struct gather *g) 
       a = weft_unsqueeze(a, axis++);
     } else if (item.what == SLICE) {
       a = slice(a, axis, &item), axis++;
+    } else if (item.what == CUT) {
+      a = weft_cut(a, axis++, item.cut[0], item.cut[1], item.cut[2]);
     } else {
       axis += rank - x->n_axes;
     }
@@ -200,7 +241,16 @@ static weft_array *gather(weft_array *a, const struct gather *g) {
   return weft_transpose(a, order);
 }
 
+/* The one mask that an index consists of, or NULL without an exception. */
+static PyObject *only_mask(PyObject *index) {
+  PyObject *o = PyTuple_Check(index) && PyTuple_GET_SIZE(index) == 1 ? PyTuple_GET_ITEM(index, 0) : index;
+  return array_check(o) && weft_dtype_of(array_handle(o)) == WEFT_BOOL ? o : NULL;
+}
+
 static weft_array *get(weft_array *a, PyObject *o) {
+  PyObject *mask = only_mask(o);
+  int is_known = mask && weft_rank(array_handle(mask)) > 0 ? mask_is_known(array_handle(mask), weft_rank(array_handle(mask))) : 1;
+  if (is_known <= 0) return is_known < 0 ? NULL : weft_compress(a, array_handle(mask));
   struct index x;
   struct gather g;
   if (parse(&x, a, o)) return NULL;
@@ -233,12 +283,6 @@ static weft_array *combine(weft_array *x, weft_array *v, weft_how how) {
     case WEFT_MAX: return weft_maximum(x, v);
     default: return v;
   }
-}
-
-/* The one mask that an index consists of, or NULL without an exception. */
-static PyObject *only_mask(PyObject *index) {
-  PyObject *o = PyTuple_Check(index) && PyTuple_GET_SIZE(index) == 1 ? PyTuple_GET_ITEM(index, 0) : index;
-  return array_check(o) && weft_dtype_of(array_handle(o)) == WEFT_BOOL ? o : NULL;
 }
 
 /* where(mask, v, x), if the mask is over the first axes of x and v broadcasts against the others; else NULL. */

@@ -24,8 +24,13 @@ weft_array *call_full(const struct name *row, PyObject *const arg[]) {
   int rank;
   int64_t dims[WEFT_RANK_MAX];
   weft_dtype d;
+  weft_array *like;
   (void)row;
-  if (shape_of(arg[0], &rank, dims) || (arg[2] != Py_None && dtype_parse(arg[2], &d))) return NULL;
+  if (arg[2] != Py_None && dtype_parse(arg[2], &d)) return NULL;
+  int is_open = convert_sized(arg[0], WEFT_U8, NULL, &like);
+  weft_array *all = is_open > 0 ? convert_array(arg[1], arg[2] == Py_None ? NULL : &d, 0) : NULL;
+  if (is_open) return all ? weft_broadcast_like(all, like) : NULL;
+  if (shape_of(arg[0], &rank, dims)) return NULL;
   int known = arg[2] == Py_None ? -1 : constant(arg[1], d);
   if (known >= 0) return weft_full(d, rank, dims, known);
   weft_array *v = convert_array(arg[1], arg[2] == Py_None ? NULL : &d, 0);
@@ -36,7 +41,11 @@ static weft_array *filled(PyObject *const arg[], double value) {
   int rank;
   int64_t dims[WEFT_RANK_MAX];
   weft_dtype d;
-  return shape_of(arg[0], &rank, dims) || dtype_or(arg[1], WEFT_F32, &d) ? NULL : weft_full(d, rank, dims, value);
+  weft_array *zeros;
+  if (dtype_or(arg[1], WEFT_F32, &d)) return NULL;
+  int is_open = convert_sized(arg[0], d, NULL, &zeros);
+  if (is_open) return is_open < 0 || value == 0 ? is_open < 0 ? NULL : zeros : weft_full_like(zeros, value);
+  return shape_of(arg[0], &rank, dims) ? NULL : weft_full(d, rank, dims, value);
 }
 /* (shape, dtype) */
 weft_array *call_zeros(const struct name *row, PyObject *const arg[]) { return (void)row, filled(arg, 0); }
@@ -97,11 +106,34 @@ static weft_array *whole_range(int64_t start, int64_t stop, int64_t step, const 
   return weft_cast(values, wanted ? *wanted : is_large ? WEFT_I64 : WEFT_I32);
 }
 
+/* Whether an end is a 0-d array of integers, of which others may be numbers. */
+static int is_open_bound(PyObject *o) {
+  return array_check(o) && !weft_rank(array_handle(o)) && weft_dtype_of(array_handle(o)) <= WEFT_I64;
+}
+
+/* Of computed integers: as many as there are when they are known, -floor((start - stop) / step). */
+static weft_array *open_range(PyObject *const arg[]) {
+  weft_array *a[3];
+  weft_dtype d;
+  PyObject *zero = PyLong_FromLong(0), *one = PyLong_FromLong(1);
+  int has_start = arg[1] != Py_None;
+  PyObject *const given[] = { has_start ? arg[0] : zero, has_start ? arg[1] : arg[0], arg[2] == Py_None ? one : arg[2] };
+  int failed = !zero || !one || (arg[3] != Py_None && dtype_parse(arg[3], &d)) || !convert_all(3, given, a);
+  Py_XDECREF(zero);
+  Py_XDECREF(one);
+  if (failed) return NULL;
+  if (arg[3] == Py_None) d = weft_dtype_of(weft_add(weft_add(a[0], a[1]), a[2]));
+  for (int k = 0; k < 3; k++) a[k] = weft_cast(a[k], WEFT_I64);
+  weft_array *n = weft_maximum(weft_neg(weft_floor_divide(weft_sub(a[0], a[1]), a[2])), weft_integer(0));
+  return weft_cast(weft_add(weft_mul(weft_iota(weft_sized(WEFT_I64, 1, &n), 0), a[2]), a[0]), d);
+}
+
 /* (start, stop, step, dtype) */
 weft_array *call_arange(const struct name *row, PyObject *const arg[]) {
   struct bound start = { 1, 0, 0 }, stop, step = { 1, 1, 1 };
   weft_dtype d;
   (void)row;
+  if (is_open_bound(arg[0]) || is_open_bound(arg[1]) || is_open_bound(arg[2])) return open_range(arg);
   if (arg[1] == Py_None ? bound_of(arg[0], &stop) : bound_of(arg[0], &start) || bound_of(arg[1], &stop)) return NULL;
   if ((arg[2] != Py_None && bound_of(arg[2], &step)) || (arg[3] != Py_None && dtype_parse(arg[3], &d))) return NULL;
   if (step.value == 0) return PyErr_SetString(PyExc_ValueError, "arange: the step is 0"), NULL;

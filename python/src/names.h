@@ -41,7 +41,7 @@ name_call call_sort, call_rank, call_quantile, call_searchsorted, call_size, cal
 name_call call_reshape, call_broadcast_to, call_transpose, call_moveaxis, call_swapaxes, call_squeeze, call_expand_dims;
 name_call call_flatten, call_ravel, call_flip, call_astype, call_join, call_as_strided, call_pad, call_repeat, call_tile, call_roll;
 name_call call_diag, call_diagonal, call_trace, call_triangle;
-name_made make_split;
+name_made make_split, make_nonzero, make_unique;
 name_call call_full, call_zeros, call_ones, call_full_like, call_zeros_like, call_ones_like;
 name_call call_arange, call_linspace, call_eye, call_identity, call_rms_norm, call_layer_norm, call_attention;
 name_made make_asarray, make_result_type;

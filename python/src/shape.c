@@ -16,7 +16,10 @@ weft_array *call_reshape(const struct name *row, PyObject *const arg[]) {
   int rank;
   int64_t dims[WEFT_RANK_MAX];
   (void)row;
-  if (!x || convert_shape(one_or_all(arg[1]), &rank, dims)) return NULL;
+  weft_array *like;
+  int is_open = x ? convert_sized(one_or_all(arg[1]), WEFT_U8, x, &like) : -1;
+  if (is_open) return is_open < 0 ? NULL : weft_reshape_like(x, like);
+  if (convert_shape(one_or_all(arg[1]), &rank, dims)) return NULL;
   for (int i = 0; i < rank; i++)
     if (dims[i] < -1) return PyErr_Format(PyExc_ValueError, "reshape: the size %lld is negative", (long long)dims[i]), NULL;
   return weft_reshape(x, rank, dims);
@@ -28,7 +31,10 @@ weft_array *call_broadcast_to(const struct name *row, PyObject *const arg[]) {
   int rank;
   int64_t dims[WEFT_RANK_MAX];
   (void)row;
-  if (!x || convert_shape(one_or_all(arg[1]), &rank, dims)) return NULL;
+  weft_array *like;
+  int is_open = x ? convert_sized(one_or_all(arg[1]), WEFT_U8, NULL, &like) : -1;
+  if (is_open) return is_open < 0 ? NULL : weft_broadcast_like(x, like);
+  if (convert_shape(one_or_all(arg[1]), &rank, dims)) return NULL;
   for (int i = 0; i < rank; i++)
     if (dims[i] < 0) return PyErr_Format(PyExc_ValueError, "broadcast_to: the size %lld is negative", (long long)dims[i]), NULL;
   return weft_broadcast(x, rank, dims);
@@ -478,6 +484,47 @@ PyObject *make_split(const struct name *row, PyObject *const arg[]) {
   }
   weft_scope_discard(s);
   return list;
+}
+
+/* ---- Where a condition holds ---- */
+
+/* (a): a tuple of indices */
+PyObject *make_nonzero(const struct name *row, PyObject *const arg[]) {
+  weft_scope *s = op_begin();
+  weft_array *x = first(arg), *index[WEFT_RANK_MAX];
+  int rank = x ? weft_rank(x) : 0;
+  PyObject *list = NULL;
+  (void)row;
+  if (x && !rank) PyErr_SetString(PyExc_ValueError, "nonzero: a 0-d array has no indices");
+  else if (x && rank < 0) raise_status(weft_check(x));
+  else if (x) {
+    weft_nonzero(x, index);
+    list = array_list(flavour(), rank, index);
+  }
+  weft_scope_discard(s);
+  PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
+  Py_XDECREF(list);
+  return tuple;
+}
+
+/* (a, return_index, return_inverse, return_counts) */
+PyObject *make_unique(const struct name *row, PyObject *const arg[]) {
+  weft_scope *s = op_begin();
+  weft_array *x = first(arg), *got[4], *out[4];
+  int n = 1, is_asked[3] = { 0 }, failed = !x;
+  (void)row;
+  for (int k = 0; k < 3 && !failed; k++) failed = (is_asked[k] = PyObject_IsTrue(arg[k + 1])) < 0;
+  PyObject *list = NULL;
+  if (!failed) {
+    out[0] = weft_unique(x, is_asked[0] ? &got[0] : NULL, is_asked[1] ? &got[1] : NULL, is_asked[2] ? &got[2] : NULL);
+    for (int k = 0; k < 3; k++) if (is_asked[k]) out[n++] = got[k];
+    list = array_list(flavour(), n, out);
+  }
+  weft_scope_discard(s);
+  if (!list) return NULL;
+  PyObject *result = n > 1 ? PyList_AsTuple(list) : Py_NewRef(PyList_GET_ITEM(list, 0));
+  Py_DECREF(list);
+  return result;
 }
 
 /* ---- Copies ---- */

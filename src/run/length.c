@@ -79,6 +79,7 @@ struct failure *eval_size_loop(int n, struct node *const item[]) {
   if (dim_is_known(dim_resolve(l->steps))) return run_unsized(l, loop, n, item);
   struct failure *f = read_integer(loop->in[0], &steps);
   if (f) return f;
-  if (steps < 0) return fail(WEFT_ERR_ARG, loop->origin, "weft_loop_open: %lld steps", (long long)steps);
+  if (steps < 0)
+    return fail(WEFT_ERR_ARG, loop->origin, "weft_loop_open: %lld steps, or a computed size of that", (long long)steps);
   return dim_bind(l->steps, steps) ? NULL : eval_no_memory();
 }
