@@ -422,7 +422,7 @@ const struct name mlx_names[] = {
   OWN(_put_along, "(a, indices, values, axis)", call_put_along),
   FUNCTION(_depends, "(a, on, /)", call_depends, weft_depends),
   OWN(_view, "(a, dtype)", call_view), OWN(_put, "(a, part, v)", call_put),
-  FUNCTION(_exp2, "(a, /)", call_unary, weft_exp2),
+  FUNCTION(_complex, "(a, b, /)", call_binary, weft_complex), FUNCTION(_exp2, "(a, /)", call_unary, weft_exp2),
   FUNCTION(_window, "(a, /, start, n, axis=0)", call_window, weft_window),
   FUNCTION(_windows, "(a, /, n, axis, step=1, dilation=1)", call_windows, weft_windows),
   { "result_type", "(*arrays_and_dtypes)", "", NULL, NULL, make_result_type, 0, NULL, NULL, NULL },

@@ -122,7 +122,7 @@ def test_complex_gradients_are_conjugated_at_the_door():
 
 
 def test_what_is_not_there_says_its_name():
-    for call, name in ((mx.fft.fft, "fft.fft"), (mx.fast.metal_kernel, "fast.metal_kernel"), (mx.export_function, "export_function")):
+    for call, name in ((mx.linalg.eig, "linalg.eig"), (mx.fast.metal_kernel, "fast.metal_kernel"), (mx.export_function, "export_function")):
         with pytest.raises(NotImplementedError, match=f"mlx.core.{name}"):
             call()
 
@@ -248,6 +248,34 @@ def test_small_floats_are_rounded_to_the_nearest():
     nearest = np.abs(np.clip(x, -448, 448)[:, None] - table).min(1)
     assert np.isnan(back[-1])
     np.testing.assert_array_equal(np.abs(back - np.clip(x, -448, 448))[:-1], nearest[:-1].astype(np.float32))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 32, 33, 64, 100, 131, 210, 257, 1037, 4096])
+def test_fourier_transforms_are_those_of_numpy(n):
+    rng = np.random.default_rng(n)
+    x = (rng.standard_normal((2, n)) + 1j * rng.standard_normal((2, n))).astype(np.complex64)
+    close = lambda ours, theirs: np.testing.assert_allclose(np.array(ours), theirs, rtol=1e-5, atol=1e-5 * n ** 0.5)
+    for norm in ("backward", "ortho", "forward"):
+        close(mx.fft.fft(mx.array(x), norm=norm), np.fft.fft(x, norm=norm))
+        close(mx.fft.ifft(mx.array(x), norm=norm), np.fft.ifft(x, norm=norm))
+        close(mx.fft.rfft(mx.array(x.real), norm=norm), np.fft.rfft(x.real, norm=norm))
+    close(mx.fft.irfft(mx.array(x), n=n), np.fft.irfft(x, n=n))
+    close(mx.fft.fft(mx.array(x), n=n + 3, axis=1), np.fft.fft(x, n=n + 3, axis=1))
+    close(mx.fft.fft2(mx.array(x)), np.fft.fft2(x))
+    close(mx.fft.irfftn(mx.fft.rfftn(mx.array(x.real)), s=x.shape), x.real)
+    f = lambda v: mx.square(mx.abs(mx.fft.fft(v))).sum()  # n |v|^2, whose gradient is 2 n v
+    close(mx.grad(f)(mx.array(x.real)) / n, 2 * x.real)
+    close(mx.vmap(mx.fft.fft)(mx.array(x)), np.fft.fft(x))
+
+
+def test_unique_elements_are_those_of_numpy():
+    x = np.array([[3, 1, 3], [7, 1, 0]])
+    found = mx.unique(mx.array(x), 6, return_index=True, return_inverse=True, return_counts=True)
+    values, index, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    assert found[0].tolist() == values.tolist() + [0, 0] and found[1].tolist()[:4] == index.tolist()
+    assert found[2].tolist() == inverse.reshape(x.shape).tolist() and found[3].tolist() == counts.tolist() + [0, 0]
+    assert mx.unique(mx.array(x), 2).tolist() == [0, 1] and mx.unique(mx.array(x), 5, fill_value=9).tolist() == [0, 1, 3, 7, 9]
+    assert [y.item() for y in mx.minmax(mx.array(x))] == [0, 7]
 
 
 def test_einsum_paths_are_those_of_numpy():

@@ -289,6 +289,38 @@ def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None)
 # ---- Order
 
 
+def minmax(a, /, axis=None, keepdims=False, *, stream=None):
+    """(the smallest, the largest)"""
+    return _mlx.min(a, axis, keepdims), _mlx.max(a, axis, keepdims)
+
+
+def unique(a, /, size, return_index=False, return_inverse=False, return_counts=False, fill_value=None, *, stream=None):
+    """The different elements in order, as many as size says: the smallest ones, with fill_value, or the first again, behind them. With
+    them, if asked for, where each stood first, which of them each element is, and how often each is there."""
+    a = _as_array(a)
+    flat = a.flatten()
+    if not flat.size:
+        raise ValueError("unique: of no elements")
+    order = _mlx.argsort(flat)
+    ordered = flat[order]
+    is_new = _mlx.concatenate([_mlx.ones((1,), _mlx.bool_), ordered[1:] != ordered[:-1]])
+    number = _mlx.cumsum(is_new.astype(_mlx.int32)) - 1
+    place = _mlx.minimum(number, size)  # what is too many goes behind the end, and is cut off
+    fill = ordered[0] if fill_value is None else _as_array(fill_value).astype(a.dtype)
+    firsts = _mlx.where(is_new, place, size)
+    put = lambda start, values: _core.put(_mlx.broadcast_to(start, (size + 1,)), firsts, values, 0)[:size]
+    found = [put(fill, ordered)]
+    if return_index:
+        found.append(put(order[0], order))
+    if return_inverse:
+        inverse = _core.put(_mlx.zeros(flat.shape, _mlx.uint32), order, _mlx.minimum(number, builtins.max(size - 1, 0)), 0)
+        found.append(inverse.reshape(a.shape))
+    if return_counts:
+        counts = _core.put(_mlx.zeros((size + 1,), _mlx.uint32), place, _mlx.ones_like(place), 1)
+        found.append(counts[:size])
+    return found[0] if len(found) == 1 else tuple(found)
+
+
 def take_along_axis(a, /, indices, axis=None, *, stream=None):
     """a[.., indices[.., i, ..], ..], i along the axis."""
     a, indices = _as_array(a), _as_array(indices)

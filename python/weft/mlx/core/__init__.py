@@ -34,4 +34,4 @@ __version__ = "0.32.4"
 
 _add_missing(globals(), "mlx.core", [
     "FunctionExporter", "export_function", "exporter", "gather_qqmm", "get_array_buffer_size",
-    "import_function", "minmax", "save_gguf", "unique"])
+    "import_function", "save_gguf"])

@@ -1,8 +1,189 @@
-"""Fourier transforms: what needs none of them is here."""
+"""Fourier transforms, composed of products with small matrices: a length that is a product of small numbers is taken apart
+(Cooley and Tukey), one that is not becomes a convolution of a length that is a power of two (Bluestein). All is computed in complex128
+and rounded once."""
+import cmath
+import functools
+import math
+
 from ... import _core
 from .._missing import add_missing
 
 _mlx = _core._mlx
+_LARGEST = 32  # a length that is one product with a matrix
+_DIRECT = 128  # and one that is, if it has no such divisor
+
+
+# ---- One axis, the last
+
+
+@functools.lru_cache(64)
+def _roots(n):
+    """e^(-2 pi i j k / n), as lists: an array that is made where a function is traced belongs to its trace."""
+    roots = [cmath.exp(-2j * math.pi * k / n) for k in range(n)]
+    return [[roots[j * k % n] for k in range(n)] for j in range(n)]
+
+
+def _matrix(n):
+    return _mlx.array(_roots(n), _mlx.complex128)
+
+
+def _turn(steps, n):
+    """e^(-2 pi i steps / n), of whole numbers below n"""
+    angle = steps.astype(_mlx.float64) * (-2 * math.pi / n)
+    return _mlx._complex(_mlx.cos(angle), _mlx.sin(angle))
+
+
+def _dft(x):
+    """Sum over j of x_j e^(-2 pi i j k / n). With n = p m, j = j1 m + j2 and k = k1 + p k2 it is, for each k1, a transform over j2 of
+    length m of the transforms over j1 of length p, turned by e^(-2 pi i j2 k1 / n)."""
+    n = x.shape[-1]
+    divisors = [p for p in range(2, _LARGEST + 1) if n % p == 0]
+    if n <= _LARGEST or (not divisors and n <= _DIRECT):
+        return x @ _matrix(n)
+    if not divisors:
+        return _bluestein(x)
+    p = divisors[-1]
+    m = n // p
+    y = _matrix(p) @ x.reshape(x.shape[:-1] + (p, m))
+    rows, columns = _mlx._arange(0, p, 1, _mlx.int64).reshape((p, 1)), _mlx._arange(0, m, 1, _mlx.int64)
+    y = _dft(y * _turn(rows * columns, n))
+    return _mlx.swapaxes(y, -1, -2).reshape(x.shape)
+
+
+def _bluestein(x):
+    """j k = (j^2 + k^2 - (k - j)^2) / 2: a convolution with e^(pi i j^2 / n)."""
+    n, dtype = x.shape[-1], _mlx.complex128
+    length = 1 << (2 * n - 1).bit_length()
+    at = _mlx._arange(0, n, 1, _mlx.int64)
+    chirp = _turn(at * at % (2 * n), 2 * n)
+    kernel = _mlx.concatenate([_mlx.conj(chirp), _mlx.zeros((length - 2 * n + 1,), dtype), _mlx.conj(chirp)[:0:-1]])
+    padded = _mlx.concatenate([x * chirp, _mlx.zeros(x.shape[:-1] + (length - n,), dtype)], -1)
+    product = _dft(padded) * _dft(kernel)
+    return (_mlx.conj(_dft(_mlx.conj(product))) * (1 / length))[..., :n] * chirp
+
+
+# ---- Arguments
+
+
+_NORMS = {"backward": (0.0, 1.0), "ortho": (0.5, 0.5), "forward": (1.0, 0.0)}  # powers of 1 / n, there and back
+
+
+def _scale(norm, n, is_back):
+    if norm not in _NORMS:
+        raise ValueError(f"fft: norm={norm!r} is none of {', '.join(_NORMS)}")
+    return n ** -_NORMS[norm][is_back]
+
+
+def _cut(a, n, axis):
+    """The first n along the axis, with zeros behind if there are fewer."""
+    length = a.shape[axis]
+    if n < length:
+        return a[(slice(None),) * (axis % a.ndim) + (slice(0, n),)]
+    widths = [(0, n - length if k == axis % a.ndim else 0) for k in range(a.ndim)]
+    return _mlx.pad(a, widths) if n > length else a
+
+
+def _length(what, a, n, axis):
+    if not -a.ndim <= axis < a.ndim:
+        raise ValueError(f"{what}: there is no axis {axis} among {a.ndim}")
+    n = a.shape[axis] if n is None else n
+    if n < 1:
+        raise ValueError(f"{what}: of {n} elements")
+    return n
+
+
+def _along(a, axis, call):
+    wide = _mlx.complex128 if a.dtype.name in ("float64", "complex128") else _mlx.complex64
+    return _mlx.moveaxis(call(_mlx.moveaxis(a, axis, -1).astype(_mlx.complex128)).astype(wide), -1, axis)
+
+
+def fft(a, n=None, axis=-1, norm="backward", stream=None):
+    """The Fourier transform along an axis, of n elements."""
+    n = _length("fft", a, n, axis)
+    return _along(_cut(a, n, axis), axis, lambda x: _dft(x) * _scale(norm, n, 0))
+
+
+def ifft(a, n=None, axis=-1, norm="backward", stream=None):
+    """The inverse of fft."""
+    n = _length("ifft", a, n, axis)
+    return _along(_cut(a, n, axis), axis, lambda x: _mlx.conj(_dft(_mlx.conj(x))) * _scale(norm, n, 1))
+
+
+def rfft(a, n=None, axis=-1, norm="backward", stream=None):
+    """fft of real numbers: the frequencies that are not below 0."""
+    n = _length("rfft", a, n, axis)
+    if a.dtype.name.startswith("complex"):
+        raise ValueError("rfft: of real numbers")
+    return _cut(fft(a, n, axis, norm), n // 2 + 1, axis)
+
+
+def irfft(a, n=None, axis=-1, norm="backward", stream=None):
+    """The inverse of rfft: n real numbers."""
+    if not -a.ndim <= axis < a.ndim:
+        raise ValueError(f"irfft: there is no axis {axis} among {a.ndim}")
+    n = 2 * (a.shape[axis] - 1) if n is None else n
+    if n < 1:
+        raise ValueError(f"irfft: of {n} elements")
+    half = _mlx.moveaxis(_cut(a, n // 2 + 1, axis), axis, -1).astype(_mlx.complex128 if a.dtype.name == "complex128" else _mlx.complex64)
+    whole = _mlx.concatenate([half, _mlx.conj(half[..., 1:(n + 1) // 2])[..., ::-1]], -1)
+    return _mlx.moveaxis(_mlx.real(ifft(whole, n, -1, norm)), -1, axis)
+
+
+def _axes(what, a, s, axes):
+    if axes is None:
+        axes = list(range(a.ndim)) if s is None else list(range(-len(s), 0))
+    axes = list(axes)
+    if not a.ndim or not axes or any(not -a.ndim <= k < a.ndim for k in axes):
+        raise ValueError(f"{what}: axes {axes} of an array of {a.ndim}")
+    if s is not None and len(s) != len(axes):
+        raise ValueError(f"{what}: {len(s)} sizes for {len(axes)} axes")
+    return axes, [None] * len(axes) if s is None else list(s)
+
+
+def fftn(a, s=None, axes=None, norm="backward", stream=None):
+    """fft along several axes."""
+    for axis, n in zip(*_axes("fftn", a, s, axes)):
+        a = fft(a, n, axis, norm)
+    return a
+
+
+def ifftn(a, s=None, axes=None, norm="backward", stream=None):
+    """The inverse of fftn."""
+    for axis, n in zip(*_axes("ifftn", a, s, axes)):
+        a = ifft(a, n, axis, norm)
+    return a
+
+
+def rfftn(a, s=None, axes=None, norm="backward", stream=None):
+    """fftn of real numbers: rfft along the last of the axes."""
+    axes, sizes = _axes("rfftn", a, s, axes)
+    a = rfft(a, sizes[-1], axes[-1], norm)
+    for axis, n in zip(axes[:-1], sizes[:-1]):
+        a = fft(a, n, axis, norm)
+    return a
+
+
+def irfftn(a, s=None, axes=None, norm="backward", stream=None):
+    """The inverse of rfftn."""
+    axes, sizes = _axes("irfftn", a, s, axes)
+    for axis, n in zip(axes[:-1], sizes[:-1]):
+        a = ifft(a, n, axis, norm)
+    return irfft(a, sizes[-1], axes[-1], norm)
+
+
+def _of_two(name, call):
+    def function(a, s=None, axes=(-2, -1), norm="backward", stream=None):
+        return call(a, s, axes, norm)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{call.__name__} along two axes."
+    return function
+
+
+fft2, ifft2, rfft2, irfft2 = (_of_two(call.__name__[:-1] + "2", call) for call in (fftn, ifftn, rfftn, irfftn))
+
+
+# ---- Frequencies
 
 
 def _check(n, d):
@@ -41,5 +222,4 @@ def ifftshift(a, axes=None, stream=None):
     return _shift(a, axes, -1)
 
 
-add_missing(globals(), "mlx.core.fft", ["fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "istft",
-                                        "rfft", "rfft2", "rfftn", "stft"])
+add_missing(globals(), "mlx.core.fft", ["istft", "stft"])
