@@ -108,7 +108,7 @@ static bool infer(struct copy *c, int i, struct node *const in[]) {
   struct failure *f = NULL;
   struct node *now = n->op->again(n, in, &f);
   if (!now && f) return copy_fail(c, f);
-  if (now && n->op == &op_loop) loop_has_length(now, dim_in(&c->sizes, ((const struct loop_attr *)n->attr)->loop->length));
+  if (now && n->op == &op_loop) loop_rename(now, ((const struct loop_attr *)n->attr)->loop, &c->sizes);
   return replace(c, i, now);
 }
 

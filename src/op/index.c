@@ -216,7 +216,8 @@ static struct failure *along_dims(const struct node *x, const struct node *i, in
   if (why) return why;
   bool fits = i->rank == x->rank;
   for (int k = 0; fits && k < x->rank; k++) {
-    fits = k == *axis || dim_same(i->dims[k], x->dims[k]) || i->dims[k] == 1 || x->dims[k] == 1;
+    fits = k == *axis || i->dims[k] == 1 || x->dims[k] == 1 ||
+           sizes_meet("weft_take_along", dim_resolve(i->dims[k]), dim_resolve(x->dims[k]));
     dims[k] = k == *axis || x->dims[k] == 1 ? i->dims[k] : x->dims[k];
   }
   if (fits) return NULL;

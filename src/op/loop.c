@@ -204,12 +204,18 @@ static bool resize(const struct node *n, struct node *const in[], void *attr, st
   return true;
 }
 
-void loop_has_length(struct node *n, dim length) {
+static void rename(dim *at, dim now) {
+  if (*at == now) return;
+  dim_retain(now);
+  dim_release(*at);
+  *at = now;
+}
+
+void loop_rename(struct node *n, const struct loop *was, const struct dim_table *t) {
   struct loop *l = loop_of(n);
-  if (!l->until || l->length == length || !dim_is_symbol(length)) return;
-  dim_retain(length);
-  dim_release(l->length);
-  l->length = length;
+  if (!l->n_seq) rename(&l->steps, dim_in(t, was->steps));
+  if (!l->until) rename(&l->length, l->steps);
+  else if (dim_is_symbol(dim_in(t, was->length))) rename(&l->length, dim_in(t, was->length));
 }
 
 /* ---- The node again on inputs of other sizes ---- */
@@ -240,7 +246,7 @@ static struct node *again(const struct node *n, struct node *const in[], struct 
   struct loop *to = same_shape(l);
   struct node *now = NULL;
   if (to) {
-    dim steps = l->n_seq ? in[l->has_steps]->dims[0] : l->owns_steps ? dim_symbol() : l->steps;
+    dim steps = l->n_seq ? in[l->has_steps]->dims[0] : l->steps; /* whoever copies gives it the name it has there */
     with_sizes(to, steps, l->owns_steps, l->until ? dim_symbol() : steps);
     if (vars_for(to, l, in) && fill_bodies(to, l, &(struct dim_table){ 0 }, failure) && carries_fit(to, failure))
       now = node_of(to, n->n_in, in);
@@ -415,8 +421,19 @@ struct node *loop_leaf_again(const struct node *n) {
   return c;
 }
 
-static bool capture(struct making *m) {
-  if (!subgraph_take(&m->g, m->n_bodies, m->body, m->n_vars, m->var, oldest_inside(m))) return false;
+/* Whether something is captured that has the size of a loop inside: older than the variables, as what a transform has left as it
+ * was, it stood at an end of the snapshot. */
+static bool captures_inner_size(const struct making *m) {
+  for (int i = 0; i < m->g.n; i++) {
+    const struct loop *l = m->is_inside[i] ? own_length(m, i) : NULL;
+    for (int k = 0; l && k < m->n_captured; k++)
+      if (has_size_of(m->captured[k], l)) return true;
+  }
+  return false;
+}
+
+static bool look(struct making *m, uint64_t oldest) {
+  if (!subgraph_take(&m->g, m->n_bodies, m->body, m->n_vars, m->var, oldest)) return false;
   size_t n = (size_t)m->g.n + 1;
   m->depends = mem_alloc(4 * n);
   m->captured = mem_alloc(2 * n * sizeof *m->captured);
@@ -426,6 +443,20 @@ static bool capture(struct making *m) {
   m->is_inside = m->is_fixed + n;
   m->const_var = m->captured + n;
   find_captured(m);
+  return true;
+}
+
+static bool look_deeper(struct making *m) {
+  subgraph_free(&m->g);
+  mem_free(m->depends);
+  mem_free(m->captured);
+  m->depends = NULL, m->captured = m->const_var = NULL;
+  m->n_captured = m->n_leaves = 0;
+  return look(m, 0);
+}
+
+static bool capture(struct making *m) {
+  if (!look(m, oldest_inside(m)) || (captures_inner_size(m) && !look_deeper(m))) return false;
   for (int i = 0; i < m->n_captured; i++) {
     const struct node *c = m->captured[i];
     if (!(m->const_var[i] = loop_var(c->dtype, c->rank, c->dims))) return false;

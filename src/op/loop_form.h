@@ -40,6 +40,7 @@ struct loop {
 void loop_retain(struct loop *), loop_release(struct loop *);
 struct dim_table;
 bool loop_mentions(const struct loop *, struct dim_table *); /* whether its steps or sizes in its bodies are among these symbols */
-void loop_has_length(struct node *loop, dim length); /* a node just made: its rows are so many, if until ends it */
+void loop_rename(struct node *loop, const struct loop *was, const struct dim_table *); /* a node just made again: its steps and
+                                                      length have the names that these symbols have become */
 
 #endif

@@ -88,6 +88,15 @@ static struct node *transpose_again(const struct node *n, struct node *const in[
   return node_make(n->op, (weft_dtype)in[0]->dtype, n->rank, d, 1, in, n->attr, n->attr_bytes);
 }
 
+/* Axes that are not stretched are as long as those of x. */
+static struct node *broadcast_again(const struct node *n, struct node *const in[], struct failure **why) {
+  (void)why;
+  dim d[WEFT_RANK_MAX];
+  for (int k = 0, at = n->rank - in[0]->rank; k < n->rank; k++)
+    d[k] = k < at || dim_resolve(in[0]->dims[k - at]) == 1 ? n->dims[k] : in[0]->dims[k - at];
+  return node_make(n->op, (weft_dtype)in[0]->dtype, n->rank, d, 1, in, NULL, 0);
+}
+
 static weft_array *slice_of(const struct rule *r, weft_array *x, int shift) {
   const struct slice_attr *a = r->node->attr;
   return array_slice(x, (int)a->axis + shift, a->start, r->node->dims[a->axis], a->step);
@@ -162,7 +171,7 @@ static struct failure *reshape_agree(const struct node *n) {
 const struct op op_reshape = { .name = "reshape", .kind = OP_VIEW, .vjp = reshape_vjp, .jvp = reshape_jvp,
                                .batch = reshape_batch, .agree = reshape_agree };
 const struct op op_broadcast = { .name = "broadcast", .kind = OP_VIEW, .vjp = broadcast_vjp, .jvp = broadcast_jvp,
-                                 .batch = broadcast_batch };
+                                 .batch = broadcast_batch, .again = broadcast_again };
 const struct op op_transpose = { .name = "transpose", .kind = OP_VIEW, .vjp = transpose_vjp, .jvp = transpose_jvp,
                                  .batch = transpose_batch, .again = transpose_again };
 const struct op op_slice = { .name = "slice", .kind = OP_VIEW, .chooses = true, .vjp = slice_vjp, .jvp = slice_jvp,
@@ -321,7 +330,10 @@ weft_array *weft_flatten(weft_array *x, int first, int last) {
 static weft_array *broadcasted(const char *fn, struct node *x, int rank, const dim dims[]) {
   struct shape_text a, b;
   bool fits = x->rank <= rank;
-  for (int k = 0; fits && k < x->rank; k++) fits = x->dims[k] == 1 || dim_same(x->dims[k], dims[rank - x->rank + k]);
+  for (int k = 0; fits && k < x->rank; k++) {
+    dim have = dim_resolve(x->dims[k]);
+    fits = have == 1 || sizes_meet(fn, have, dim_resolve(dims[rank - x->rank + k]));
+  }
   if (fits) return array_of(node_broadcast(x, rank, dims));
   struct failure *why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s does not broadcast to %s", fn, shape_show(x, &a),
                              dims_show(rank, dims, &b));
