@@ -228,3 +228,11 @@ SCOPED(medians_and_grids_of_an_open_size_are_those_of_a_known_one) {
   weft_meshgrid(2, in, true, grid);
   EXPECT_F64(grid[1], 3, 3, 1, 1, 2, 2);
 }
+
+/* What an evaluation has told cannot be mapped any more; to write a softmax is none. */
+SCOPED(functions_of_rows_until_evaluate_nothing_when_they_are_written) {
+  weft_array *x = f64s(5, FIVE), *rows = rows_below_ten(x), *xs = weft_stack(0, WEFT_ARRAYS(x, weft_flip(x, 0))), *ys;
+  weft_array *y = weft_sum(weft_add(weft_softmax(rows, 0), weft_sum(weft_diff(rows, 1, 0), 0)), WEFT_ALL);
+  weft_map(1, &x, &xs, 1, &y, &ys);
+  EXPECT_F64(ys, 1 + 4 * 39, 1 + 2 * 35);
+}

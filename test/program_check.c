@@ -8,6 +8,7 @@
 #include "every_graph.h"
 #include "every_recipe.h"
 #include "graph/scope.h"
+#include "op/op.h"
 #include "program_kinds.h"
 
 enum { ROWS = 3 };
@@ -94,6 +95,15 @@ static bool compute(const struct program *p, FILE *out, const char *what, int n,
 
 struct truth { struct results plain; bool is_skipped, is_open, is_refused; }; /* refused: an index of nothing, told by a run */
 
+/* To write an expression evaluates nothing. Which step has been; -1: none. */
+static int evaluated(const struct build *b) {
+  for (int i = 0; i < b->p->n; i++) {
+    const weft_array *a = b->p->step[i].block || b->p->step[i].is_dead ? NULL : b->at[i][0]; /* bodies have ended */
+    if (a && a->node->n_in && a->node->op->kind != OP_LEAF && atomic_load(&a->node->state) == NODE_READY) return i;
+  }
+  return -1;
+}
+
 /* The program as it is written, by the plain evaluator; and written out. */
 static bool find_truth(const struct program *p, FILE *out, struct truth *t) {
   struct build *b = calloc(1, sizeof *b);
@@ -105,6 +115,11 @@ static bool find_truth(const struct program *p, FILE *out, struct truth *t) {
   if (!program_build(b)) {
     if (is_excused(b->why) || strstr(b->why, "nothing to choose from")) t->is_skipped = true, used("excused");
     else ok = found(p, out, "refused", b->why);
+  }
+  if (ok && evaluated(b) >= 0) {
+    char text[64];
+    snprintf(text, sizeof text, "step %d is evaluated when the program is written", evaluated(b));
+    ok = found(p, out, "as written", text);
   }
   if (ok && !t->is_skipped) {
     int n = outs_of(b, y);

@@ -62,7 +62,7 @@ static weft_array *softmax(const char *fn, weft_array *x, int axis, weft_array *
   if (axis == WEFT_ALL) return array_bad(WEFT_ERR_SHAPE, "%s: along one axis, not all", fn);
   struct failure *why = axis_wrong(fn, x, &axis);
   if (why) return array_failed(why);
-  if (weft_dim(x, axis) == 0) return lowered(x, x);
+  if (axis_is_empty(x, axis)) return lowered(x, x);
   return lowered(finish(below_largest(raised(x), axis), axis), x);
 }
 

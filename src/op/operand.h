@@ -48,6 +48,9 @@ weft_array *element(const char *fn, const struct op *, enum element_class, int n
 weft_array *array_reshape(const char *fn, weft_array *, int rank, const dim dims[]);
 weft_array *array_broadcast(const char *fn, weft_array *, int rank, const dim dims[]);
 struct node *array_good_node(weft_array *);                   /* a reference; NULL: it is bad */
+/* Whether it is known that the axis, counted from 0, has no elements. Unlike weft_dim, which runs what tells a size, it may be
+ * asked while an expression is written. */
+static inline bool axis_is_empty(const weft_array *x, int axis) { return dim_resolve(x->node->dims[axis]) == 0; }
 weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
 weft_array *array_sized_by(weft_array *y, weft_array *like);   /* y, which has like's sizes: it waits for those that only a
                                                                  run tells, so that nothing is evaluated without them */
