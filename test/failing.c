@@ -268,6 +268,25 @@ static weft_array *grown(weft_array *x) {
   return last;
 }
 
+/* Slices of open sizes, by numbers and by computed bounds, and what a mask is true for, in a function and with derivatives. */
+STORY(computed_sizes, every_allocation_of_computed_sizes_may_fail) {
+  float v[] = { 3, 1, 2, 3, 1 };
+  weft_scope *s = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), weft_input(WEFT_I64, 0, NULL) }, *y[4], *got[4];
+  y[0] = weft_slice(in[0], 0, -4, WEFT_END, 2);
+  y[1] = weft_cut(in[0], 0, in[1], NULL, weft_integer(2));
+  y[2] = weft_unique(weft_compress(in[0], weft_lt(in[0], weft_scalar(3))), NULL, NULL, NULL);
+  weft_grad(weft_sum(weft_mul(y[1], y[1]), WEFT_ALL), 1, in, &y[3]);
+  weft_function *f = weft_compile(s, 2, in, 4, y);
+  int64_t from = 1;
+  weft_call(f, 2, (weft_array *[]){ weft_from(WEFT_F32, WEFT_DIMS(5), v), weft_from(WEFT_I64, 0, NULL, &from) }, 4, got);
+  weft_status status = weft_eval(4, got);
+  if (!status) status = read_to(out, got[0], 2);
+  if (!status) status = read_to(out + 2, got[1], 2);
+  if (!status) status = read_to(out + 4, got[2], 2);
+  return status ? status : read_to(out + 6, got[3], 5);
+}
+
 /* In every row, and in every step of a loop, another number of steps to go back through. */
 STORY(uneven_loops, every_allocation_of_loops_whose_lengths_differ_may_fail) {
   float some[] = { 0.5f, 2, 1 };

@@ -473,8 +473,7 @@ weft_array *weft_slice(weft_array *x, int axis, int64_t start, int64_t stop, int
   if (dim_is_known(size)) cut(size, start, stop, step, &first, &length);
   else cut_open(size, start, stop, step, &first, &length);
   if (first == DIM_BAD || length == DIM_BAD) {
-    why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_slice: the bounds of axis %d of %s are more than sizes can say", axis,
-               shape_show(n, &s));
+    why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_slice: no room for the bounds of axis %d of %s", axis, shape_show(n, &s));
     return array_of_bad(why, 1, &n);
   }
   return apart(slice_node(node_retain(n), axis, first, length, step), n, &op_slice);
