@@ -70,7 +70,6 @@ PyObject *raise_status(weft_status);                 /* always NULL */
 int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */
 PyObject *raise_no_size(int axis);                   /* always NULL */
 int error_add_types(PyObject *module);
-int error_is_no_value(void);                         /* whether NoValueError is what was raised */
 
 /* dtype.c */
 extern PyTypeObject dtype_type, mlx_dtype_type;       /* one for each flavour of arrays */

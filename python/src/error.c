@@ -11,8 +11,6 @@ int error_add_types(PyObject *module) {
   return no_value ? PyObject_SetAttrString(module, "NoValueError", no_value) : -1;
 }
 
-int error_is_no_value(void) { return PyErr_ExceptionMatches(no_value); }
-
 int raised_no_value(void) { return PyErr_ExceptionMatches(no_value); }
 
 PyObject *raise_no_size(int axis) { return PyErr_Format(no_value, "the size of axis %d is not known yet", axis); }

@@ -223,6 +223,17 @@ static int is_mask(PyObject *index) {
   return array_check(index) && weft_rank(array_handle(index)) > 0 && weft_dtype_of(array_handle(index)) == WEFT_BOOL;
 }
 
+/* Whether a mask has no value yet, and is given several: which of them it takes is known when it is. -1: it failed. */
+static int wants_order(PyObject *index, PyObject *value) {
+  if (!array_check(value) || !weft_rank(array_handle(value))) return 0;
+  weft_array *mask = weft_own(array_handle(index));
+  int failed = evaluate(1, &mask);
+  weft_disown(mask);
+  if (!failed) return 0;
+  if (!raised_no_value()) return -1;
+  return PyErr_Clear(), 1;
+}
+
 /* Arrays that were changed and not computed since: {address: weak reference}. A cache that a program writes into is not what it
  * asks for, but what it will ask with: were it not computed along, each step would compute all steps before it again. */
 static PyObject *changed;
@@ -254,10 +265,12 @@ static PyObject *take_changed(PyObject *module, PyObject *unused) {
 
 static int put(PyObject *self, PyObject *index, PyObject *value) {
   PyTypeObject *before = flavour_set(&mlx_array_type);
-  int failed = value && !fits(value, weft_dtype_of(array_handle(self))) ? -1
+  int in_order = value && is_mask(index) ? wants_order(index, value) : 0;
+  int failed = in_order < 0 || (value && !fits(value, weft_dtype_of(array_handle(self)))) ? -1
+               : in_order                                               ? put_in_order(self, index, value)
                : value && is_for_all(index)                             ? put_all(self, index, value)
                                                                         : index_set(self, index, value);
-  if (failed && is_mask(index) && (error_is_no_value() || has_more(self, value))) {
+  if (failed && is_mask(index) && has_more(self, value)) {
     PyErr_Clear();
     failed = put_in_order(self, index, value);
   }
