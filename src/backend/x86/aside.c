@@ -6,53 +6,6 @@
 #include <string.h>
 #include "backend/x86/gen.h"
 
-/* ---- Which ifs ---- */
-
-const struct kir_stmt *aside_of(const struct gen *g, const struct kir_stmt *s) {
-  const struct kir_stmt *y = s->kind == KIR_IF ? s->body.last : NULL;
-  return y && y->kind == KIR_YIELD ? g->vals[y->out[0]].stand_in : NULL;
-}
-
-/* The only value of outside that the instructions take, or -1. */
-static int subject(struct gen *g, const struct kir_stmt *s) {
-  int val = -1;
-  for (const struct kir_stmt *x = s->body.first; x != s->body.last; x = x->next) {
-    if (x->kind != KIR_OP) return -1;
-    for (int i = 0; i < x->n_in; i++) {
-      if (is_literal(g, x->in[i]) || g->vals[x->in[i]].in_aside || x->in[i] == val) continue;
-      if (val >= 0) return -1;
-      val = x->in[i];
-    }
-    g->vals[x->out[0]].in_aside = true;
-  }
-  return val;
-}
-
-static bool is_of_lanes(const struct gen *g, int val) { return g->vals[val].lane && !is_literal(g, val); }
-
-struct kir_stmt *stand_in_for(struct gen *g, const struct kir_stmt *s, const int in[3]) {
-  struct kir_stmt *a = arena_take(g->arena, sizeof *a + 3 * sizeof *in);
-  if (!a) return g->no_memory = true, NULL;
-  *a = *s;
-  a->n_in = 3;
-  a->in = memcpy(a + 1, in, 3 * sizeof *in);
-  return a;
-}
-
-bool aside_note(struct gen *g, const struct kir_stmt *s) {
-  const struct kir_stmt *y = s->body.last;
-  if (!y || y->kind != KIR_YIELD || g->vals[y->out[0]].dtype == WEFT_BOOL) return false;
-  int in[3] = { s->in[0], y->in[1], subject(g, s) };
-  if (in[2] < 0 || g->vals[in[2]].dtype == WEFT_BOOL) return false;
-  if (!is_of_lanes(g, in[0]) || !is_of_lanes(g, in[1]) || !is_of_lanes(g, in[2])) return false;
-  struct kir_stmt *a = stand_in_for(g, s, in);
-  if (!a) return false;
-  a->n_out = 1;
-  a->out = y->out;
-  g->vals[y->out[0]].stand_in = a;
-  return true;
-}
-
 /* ---- Where it stands ---- */
 
 /* Flags: zero if no lane of the bool is true. */

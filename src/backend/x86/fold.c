@@ -10,10 +10,6 @@
 static bool is_row(const struct gen_loop *l) { return l->stmt->kind == KIR_LANE; }
 static bool is_fn(const struct gen_fold *f) { return f->stmt->op == KIR_CALL; }
 
-bool fold_is_across(const struct gen_loop *l, const struct kir_stmt *s) {
-  return s->kind == KIR_FOLD && s->order == (is_row(l) ? KIR_COL : KIR_ROW);
-}
-
 /* Whether the order of its elements cannot be told from the result: then each copy has an accumulator of its own. */
 static bool is_free(const struct gen *g, const struct gen_fold *f) {
   return !is_fn(f) && !(kir_is_float((weft_dtype)part_dtype(g, f, 0)) && (f->stmt->op == KIR_ADD || f->stmt->op == KIR_MUL));

@@ -13,17 +13,13 @@
  * act is a bool value of the encoder's own: in the last body of a lane loop, in an if, after a check or an until. */
 #ifndef WEFT_X86_GEN_H
 #define WEFT_X86_GEN_H
-#include "backend/backend.h"
+#include "backend/nest/nest.h"
 #include "backend/x86/encode.h"
-#include "base/arena.h"
 
 enum {
-  COPIES = 8,          /* most copies of a lane body */
   VECTORS = 32, MASKS = 8, REGISTERS = VECTORS + MASKS,
   MASK_BASE = VECTORS, /* register number of k0 in the allocator */
-  NEVER = 1 << 30,     /* position of the next use of a value that has none */
   LEVELS = 40,         /* of the tree of blocks: 2^40 are more than memory holds */
-  PARTS = 8, MAX_DEPTH = 16, MAX_NEXTS = 64,
   COMBINE_TEMPS = 3,   /* vector registers that `combine` takes at most */
   MAX_ACTIVE = 72,     /* masks of blocks inside each other */
   INVARIANTS = 12,     /* values of a lane loop that all its lanes share, in registers */
@@ -33,151 +29,21 @@ enum {
   TURN_COPIES = 2      /* most copies of lanes around a loop with turned sequences */
 };
 
-/* The head of the frame; what follows depends on the kernel. */
-enum { FRAME_LO = 0, FRAME_HI = 8, FRAME_CANCEL = 16, FRAME_CHECKS = 24, FRAME_STREAMS = 32, FRAME_VALUES = 40 };
-
 enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD = 7, CMP_GE = 29, CMP_NLT = 21,
        CMP_NE_ORDERED = 12 }; /* quiet */
 
-enum domain { SCALAR, VECTOR, BOOL };
-struct gen_value {
-  uint8_t domain, dtype;
-  bool lane;         /* differs between lanes: a register a copy */
-  bool crosses;      /* used outside the run of statements that defines it: stored to its home when defined */
-  bool is_fixed;     /* short rows: the same in all of them, computed before */
-  bool repeats;      /* short rows: the same in all rows, a register a vector */
-  bool is_operand;   /* axes: used as a value, not only in subscripts */
-  bool hoisted;      /* of a lane loop, the same in all its lanes: computed before it */
-  bool moves;        /* goes on as it is: stored, selected, kept, carried .. */
-  bool is_quiet;     /* made by arithmetic: no signalling NaN */
-  bool is_counted;   /* computed and not yet read for the last time, while these are counted */
-  bool of_loop;      /* or a fold's result: defined by a loop, not by a statement of a run */
-  bool in_aside;     /* of an instruction in an if */
-  bool is_magnitude; /* of abs */
-  bool divides;      /* an arg that numbers of a loop are divided by: its reciprocal is behind it */
-  int square;        /* of a root: the value it is of + 1, 0: it is none */
-  const struct kir_stmt *stand_in; /* of aside.c or guess.c, in its run for the one it is the result of; NULL: none */
-  int aside_label;   /* of its instructions + 1, 0: none yet */
-  int region, loop;  /* where it is defined; -2: always there */
-  int32_t home;      /* frame offset, -1: none */
-  int row;           /* kept row, -1: none */
-  int access;        /* of the load it comes from + 1, 0: none */
-  int pin;           /* carries: first register, -1: in its home */
-  int want;          /* register of the carry it is the next value of, -1: none */
-  int32_t pool;      /* literals: offset in the pool + 1, 0: not there yet */
-};
-
-enum lane_class { LANE_NONE, LANE_UNIT, LANE_BACK, LANE_ANY, LANE_ZERO, LANE_INDEX }; /* INDEX: as values of the lanes say */
-enum { OWNER_START = -1, OWNER_USE = -2, OWNER_FN = -3 };
-struct gen_access {
-  const struct kir_stmt *stmt;
-  int owner;             /* loop at whose entry the address is computed and along which it steps */
-  int lane;              /* enclosing lane loop, -1: none */
-  enum lane_class cls;
-  int element;           /* log2 of bytes */
-  bool narrow;           /* stored in fewer bits than the register dtype */
-  bool is_guarded;       /* in an if of its lane loop */
-  int32_t tile;          /* slots of a tile, or of T steps, in its place; 0: none */
-  int32_t pointer, step, lane_step, entry; /* slots */
-  int8_t step_reg, steps_reg; /* short rows: hold the step, and three steps */
-  int8_t reg;            /* general register that holds it inside an innermost loop, -1: none */
-  int next;              /* of the same owner */
-};
-
-/* A fold or a prefix: slots by part, of which one combined by a fn has as many as that takes pairs of. */
-struct gen_fold {
-  const struct kir_stmt *stmt;
-  int n, first;              /* parts; which of the loop's is the first */
-  int pin;                   /* fold: first register of its accumulators, -1: in memory */
-  bool is_apart;             /* its accumulators are not the home of its result */
-  int32_t acc[PARTS];        /* accumulators; prefix: so far in this block */
-  int32_t total[PARTS], result[PARTS], elements[PARTS]; /* prefix: of the blocks before; so far; lanes on their way */
-  int32_t filled, has_total; /* prefix by a fn: slots: whether there is anything in acc, in total */
-  int32_t home[PARTS], after[PARTS];     /* prefix along lanes: homes inside its loop and outside */
-};
-
-struct gen_loop {
-  const struct kir_stmt *stmt;
-  int parent, depth, end;  /* end: first loop behind its body, in preorder */
-  int lane;                /* the lane loop it is or stands in, -1: none */
-  bool has_inner, is_outer, in_lane, is_flat; /* flat: a lane loop without loops inside */
-  int accesses;            /* owned, a list */
-  int first_memory, first_check; /* first load or store, check in it, in text order */
-  int access_first, access_end; /* lane loops: the accesses inside */
-  uint64_t rows;           /* lane loops: kept rows read or written */
-  int hoist_region, n_hoisted; /* flat lane loops: what is computed before */
-  bool has_effects, has_check; /* flat lane loops: a store, fold, keep or check of lanes was seen; a check is hoisted */
-  bool has_lane_check, has_until; /* in it; in its body */
-  bool has_turns;          /* serial: sequences that lie along it */
-  int32_t var, last, extent, block, count, j, limit; /* slots */
-  int32_t first;           /* slot: where a loop with prefixes began */
-  struct gen_fold *folds, *prefixes;
-  struct across *across;   /* folds in the order of the other kind of loop */
-  int n_folds, n_prefixes, n_across, fold_room, prefix_room, across_room;
-  int n_parts;             /* of all folds */
-  int32_t counter;
-  int n_tiles;             /* accesses of the lane loop inside that read tiles; slots of the tile being gone through: */
-  int32_t tile_first, tile_from, tile_to, tile_extent; /* its first row, lanes from, to; all lanes */
-  int group;               /* short rows: how many side by side; 0: its rows are not short */
-  int copies;              /* lane loops with folds: most copies of the body */
-  bool in_one;             /* the row being emitted fits one vector: one accumulator a fold */
-};
-
-struct across { struct gen_fold fold; struct gen_loop blocks; };
-
-/* A kept row: its slot, its extent is loop's. One in place is the input it was loaded from, read again. */
-struct kept_row { int value, loop, bytes; int32_t pointer; bool in_place; };
-
 struct mark { uint32_t at; const struct kir_stmt *stmt; }; /* for the listing */
 
-/* One statement of a run, the mask it acts under, and the positions of the next uses of what it reads and writes. */
-enum { MASK_USE = 3, SAVED_LOOP = 16 }; /* g->saved: two registers while lanes are gone through, and two around that */
-struct gen_step {
-  const struct kir_stmt *s;
-  int access, site;      /* of a load or store, a check */
-  int mask, mask_after;  /* values, -1: all lanes act. A check or until changes it */
-  bool is_dead, in_lanes; /* short rows: it is done for each copy */
-  int32_t next_in[MASK_USE + 1], next_out;
-};
-
 struct gen {
+  struct nest;               /* what is known of the kernel: its members are those of struct gen too. First */
   struct encoder e;
   bool has_range;            /* vrange is there, even if masks are vectors */
-  bool is_latent;            /* no lanes, masks are vectors: what counts is when a number is there */
-  const struct kir_kernel *k;
-  const struct shape_class *shape;
-  struct arena *arena;
-  const char *why;           /* set: cannot */
   bool is_crowded;           /* a statement found too few registers */
   bool no_pins;              /* nothing lasts in registers: second attempt */
-  bool no_memory;
   bool is_whole, wants_whole; /* vectors of 64 bytes even if rows have 8 elements: these turned out to be of 64 bits */
-  const struct kir_stmt *outer;
 
-  int lanes, vector_bytes;   /* G; bytes of a vector slot */
   int n_vregs;
-  bool wide;                 /* a vector value has 64-bit elements */
 
-  struct gen_value *vals;
-  struct gen_access *accesses;
-  int n_accesses, access_room;
-  int *access_of;            /* by load or store in text order */
-  int n_memory, memory_room;
-  int *fn_memory;            /* by fn: its first load in access_of */
-  int first_memory;          /* the first one of the kernel itself */
-  bool *hoisted_check;       /* by check in text order */
-  int n_checks, check_room;
-  struct gen_loop *loops;
-  int n_loops, loop_room;
-  struct kept_row *rows;
-  int n_rows, row_room;
-  int n_regions;
-
-  int32_t frame, scalar_at, scalar_end;
-  bool is_private[32];
-  int32_t *data_at;          /* by buffer: slot of its address; strides in bytes follow */
-  int32_t *spare;            /* free vector slots */
-  int n_spare, spare_room;
   int32_t tail_buffer;       /* two vector slots: elements on their way, and where they go */
   int32_t scratch, saved;    /* 8 bytes for moves between domains; general registers */
   int32_t pins_at;           /* registers that last, while squares are transposed; 0: never */
@@ -229,34 +95,34 @@ struct gen {
 };
 
 static inline struct encoder *enc(struct gen *g) { return &g->e; }
-static inline bool is_literal(const struct gen *g, int val) {
-  return val < g->k->n_vals && g->k->vals[val].kind == KIR_LIT;
+static inline struct nest *nest_of(struct gen *g) { return (struct nest *)g; }
+static inline const struct nest *nest_seen(const struct gen *g) { return (const struct nest *)g; }
+static inline bool is_literal(const struct gen *g, int val) { return nest_is_literal(nest_seen(g), val); }
+static inline bool is_read_as_given(const struct gen *g, int val) { return nest_reads_as_given(nest_seen(g), val); }
+static inline void gen_cannot(struct gen *g, const char *why) { nest_cannot(nest_of(g), why); }
+static inline bool gen_grow(struct gen *g, void **array, int *room, int n, size_t size) {
+  return nest_grow(nest_of(g), array, room, n, size);
 }
-/* AVX-512 reads an argument where the launch has put it, once for all lanes. */
-static inline bool is_read_as_given(const struct gen *g, int val) {
-  return g->e.evex && val < g->k->n_vals && g->k->vals[val].kind == KIR_ARG && g->vals[val].domain == VECTOR;
+static inline int32_t slot_scalar(struct gen *g) { return nest_slot_scalar(nest_of(g)); }
+static inline int32_t slot_vector(struct gen *g, int n) { return nest_slot_vector(nest_of(g), n); }
+static inline int32_t slot_spare(struct gen *g) { return nest_slot_spare(nest_of(g)); }
+static inline void slot_release(struct gen *g, int32_t at) { nest_slot_release(nest_of(g), at); }
+static inline int stride_class(const struct gen *g, int buf, int axis) { return nest_stride_class(nest_seen(g), buf, axis); }
+static inline bool term_varies(const struct gen *g, const struct kir_term *t) { return nest_term_varies(nest_seen(g), t); }
+static inline void prefixes_view(struct gen *g, int lane_loop) { nest_view_prefixes(nest_of(g), lane_loop); }
+static inline const struct kir_stmt *aside_of(const struct gen *g, const struct kir_stmt *s) {
+  return nest_aside_of(nest_seen(g), s);
 }
+static inline int width_of(const struct gen *g, int dtype) { return g->lanes * lane_bytes(dtype); } /* bytes of a vector of it */
 static inline int id_of(const struct gen *g, int val, int copy) {
   const struct gen_value *v = &g->vals[val];
   return val * COPIES + (!v->lane ? 0 : v->repeats && g->short_loop >= 0 ? copy % g->vectors : copy);
 }
 
-/* gen.c */
-void gen_cannot(struct gen *, const char *why);
-bool gen_grow(struct gen *, void **array, int *room, int n, size_t size);
-int dtype_bytes(int dtype);     /* of an element in memory */
-int lane_bytes(int dtype);      /* of an element in a vector register: 4 or 8 */
-int width_of(const struct gen *, int dtype); /* bytes of a vector of it */
-int32_t slot_scalar(struct gen *);
-int32_t slot_vector(struct gen *, int n);
-int32_t slot_spare(struct gen *);
-void slot_release(struct gen *, int32_t);
 static inline struct rm in_frame(int32_t at) { return rm_at(RBX, at); }
 
-/* analyse.c */
-void analyse(struct gen *);
-uint8_t domain_of(int dtype, bool lane);
-int stride_class(const struct gen *, int buf, int axis);
+/* gen.c */
+void analyse(struct gen *);      /* what nest.h knows, and what the encoder makes of it */
 
 /* registers.c */
 void registers_clear(struct gen *);
@@ -286,7 +152,6 @@ void unpin(struct gen *, int reg);
 void scalar_load(struct gen *, int reg, int val);
 void lin_eval(struct gen *, int reg, const struct kir_lin *);
 bool scalar_op(struct gen *, const struct kir_stmt *); /* false: no operand or result is scalar */
-bool term_varies(const struct gen *, const struct kir_term *); /* between lanes */
 void scalar_combine(struct gen *, int op, bool is_signed);     /* RAX = op(RAX, RCX) */
 void address_eval(struct gen *, const struct gen_access *, int skip); /* RDX = the address, without terms of value skip */
 void address_step(struct gen *, const struct gen_access *, int val);  /* RDX = bytes it moves when val grows by 1 */
@@ -303,14 +168,10 @@ void compare_int_avx2(struct gen *, int imm, int dtype, int d, int a, int b); /*
 void combine(struct gen *, int op, int dtype, int bytes, int dst, int a, struct rm b); /* dst = op(a, b) */
 
 /* aside.c: ifs that are statements of their run */
-bool aside_note(struct gen *, const struct kir_stmt *);  /* whether this one is */
-const struct kir_stmt *aside_of(const struct gen *, const struct kir_stmt *); /* as such a statement; NULL: it is none */
-struct kir_stmt *stand_in_for(struct gen *, const struct kir_stmt *, const int in[3]); /* with these operands */
 void aside_op(struct gen *, const struct kir_stmt *);
 void asides_emit(struct gen *);                 /* their instructions */
 
 /* guess.c */
-const struct kir_stmt *guess_note(struct gen *, const struct kir_stmt *); /* a statement of a loop, or one that stands for it */
 void guess_reciprocal(struct gen *, int arg);
 bool guess_quotient(struct gen *, const struct kir_stmt *, int dtype); /* false: it is nothing to be guessed */
 
@@ -368,7 +229,6 @@ void merge_store(struct gen *, const struct gen_fold *, const int out[PARTS], co
 
 /* prefix.c */
 void prefixes_place(struct gen *, struct gen_loop *);     /* slots */
-void prefixes_view(struct gen *, int lane_loop);      /* what prefixes along lanes are there; -1: outside */
 void prefixes_start(struct gen *, struct gen_loop *);
 void prefixes_last(struct gen *, struct gen_loop *);      /* along lanes: the values after the loop */
 void prefix_step(struct gen *, const struct kir_stmt *, int mask);
@@ -382,7 +242,6 @@ void across_step(struct gen *, const struct kir_stmt *, int mask);
 /* fold.c: accumulators, their tree, and the counter of blocks */
 void fold_step(struct gen *, const struct kir_stmt *);
 void fold_by_fn(struct gen *, const struct kir_stmt *, int mask);
-bool fold_is_across(const struct gen_loop *, const struct kir_stmt *);
 void folds_place(struct gen *, struct gen_loop *);        /* slots */
 void folds_start(struct gen *, struct gen_loop *);        /* all accumulators at the start value, where they are now */
 void folds_to_memory(struct gen *, struct gen_loop *);

@@ -6,22 +6,6 @@
  * infinities, zeros, NaN and what underflows on the way need no care. */
 #include "backend/x86/gen.h"
 
-/* ---- Which divisions ---- */
-
-static bool is_arg(const struct gen *g, int val) { return g->k->vals[val].kind == KIR_ARG; }
-
-/* A division by a root has the number under it as a third operand. */
-const struct kir_stmt *guess_note(struct gen *g, const struct kir_stmt *s) {
-  struct gen_value *y = &g->vals[s->out[0]];
-  if (s->op == KIR_SQRT) y->square = s->in[0] + 1;
-  if (s->op != KIR_DIV) return s;
-  struct gen_value *divisor = &g->vals[s->in[1]];
-  if (is_arg(g, s->in[1])) divisor->divides = true;
-  else if (divisor->square && y->dtype == WEFT_F32)
-    y->stand_in = stand_in_for(g, s, (int[]){ s->in[0], s->in[1], divisor->square - 1 });
-  return y->stand_in ? y->stand_in : s;
-}
-
 /* ---- The guess, and whether it holds ---- */
 
 /* guess = quotient, unless it is. spare: a register */

@@ -29,20 +29,6 @@ void prefixes_place(struct gen *g, struct gen_loop *l) {
   }
 }
 
-/* Inside its loop, and where it is kept, a prefix along lanes is a value of the lanes; outside it is the last one. */
-void prefixes_view(struct gen *g, int lane_loop) {
-  for (int i = 0; i < g->n_loops; i++)
-    for (int j = 0; g->loops[i].stmt->kind == KIR_LANE && j < g->loops[i].n_prefixes; j++) {
-      const struct gen_fold *f = &g->loops[i].prefixes[j];
-      for (int p = 0; p < f->n; p++) {
-        struct gen_value *v = &g->vals[f->stmt->out[p]];
-        v->lane = lane_loop == i || (lane_loop >= 0 && v->row >= 0);
-        v->domain = domain_of(v->dtype, v->lane);
-        v->home = v->lane ? f->home[p] : f->after[p];
-      }
-    }
-}
-
 /* A value of the prefix, whatever its domain. */
 static void set_value(struct gen *g, int val, int copy, int reg, int mask) {
   const struct gen_value *v = &g->vals[val];

@@ -28,12 +28,6 @@ static bool term_has(const struct kir_term *t, int val) {
   return false;
 }
 
-bool term_varies(const struct gen *g, const struct kir_term *t) {
-  for (int j = 0; j < t->n; j++)
-    if (g->vals[t->val[j]].lane) return true;
-  return false;
-}
-
 static void times_const(struct gen *g, int reg, int64_t c) {
   if (c == 1) return;
   if (c == (int32_t)c) { gpr_mul_imm(enc(g), reg, rm_reg(reg), (int32_t)c); return; }

@@ -29,6 +29,7 @@ static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct sha
   g->has_range = cpu_has_avx512() && g->shape->set != SET_AVX2;
   g->e.evex = g->has_range && (facts.n_lanes || k->n_vals > FEW_NUMBERS);
   g->is_latent = !g->e.evex && !facts.n_lanes;
+  g->reads_args = g->e.evex;
   g->vector_bytes = g->e.evex && facts.n_lanes && !(g->shape->row == 8 && !g->is_whole) ? 64 : 32;
   if (!(g->arena = arena_new())) return false;
   g->vals = filled(g->arena, n * sizeof *g->vals, 0);
