@@ -236,3 +236,17 @@ SCOPED(functions_of_rows_until_evaluate_nothing_when_they_are_written) {
   weft_map(1, &x, &xs, 1, &y, &ys);
   EXPECT_F64(ys, 1 + 4 * 39, 1 + 2 * 35);
 }
+
+/* The operand that tells a size has no tangent; and a gradient that is 0 reads nothing that tells one. */
+SCOPED(derivatives_of_open_sizes_that_read_no_rows_know_them) {
+  weft_array *x = f64s(5, FIVE), *c = f64_of(2), *dx, *y = weft_sum(weft_sub(rows_below_ten(x), c), WEFT_ALL);
+  EXPECT_F64(pushed(y, c), -4);
+  weft_grad(weft_sum(weft_sub(rows_below_ten(x), c), WEFT_ALL), 1, &c, &dx);
+  EXPECT_F64(dx, -4);
+  weft_array *rows = rows_below_ten(x), *inner = weft_add(rows, c);
+  weft_checkpoint(1, &c, 1, &inner);
+  weft_array *outer = weft_mul(inner, weft_scalar(2));
+  weft_checkpoint(1, &c, 1, &outer);
+  EXPECT_OK(weft_eval(1, &outer));
+  EXPECT_F64(pulled(outer, f64s(4, SIX), c), 22);
+}

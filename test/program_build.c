@@ -330,6 +330,7 @@ static bool loop_by_hand(struct build *b, const struct step *s, weft_array *out[
     int64_t rows = weft_dim(operand(b, s, at + k), 0);
     if (steps < 0 || rows < steps) steps = rows;
   }
+  if (n_seq && steps > MOST) return snprintf(b->why, sizeof b->why, "%lld steps are not written out by hand", (long long)steps), false;
   for (int k = 0; k < n_carry; k++) carry[k] = operand(b, s, at + n_seq + k);
   for (bool is_over = false; done < steps && done < MOST && !is_over; done++) {
     for (int k = 0; k < n_seq; k++) set_param(b, body, k, row(operand(b, s, at + k), done));

@@ -27,7 +27,7 @@ static bool found(const struct program *p, FILE *out, const char *what, const ch
 
 /* What is legal but not written yet, and sizes that were taken to be equal while they were open. */
 static bool is_excused(const char *message) {
-  static const char *const told[] = { "not written yet", "taken to be equal", "more than 8 axes", "bounds do not fit", "not supported", "is not known", "keeps no steps to go back", NULL };
+  static const char *const told[] = { "not written yet", "taken to be equal", "more than 8 axes", "equal parts", "written out by hand", "bounds do not fit", "not supported", "is not known", "keeps no steps to go back", NULL };
   for (int k = 0; told[k]; k++) if (strstr(message, told[k])) return true;
   return false;
 }
@@ -134,7 +134,7 @@ static bool find_truth(const struct program *p, FILE *out, struct truth *t) {
     *b = (struct build){ .p = p, .is_written_out = true };
     used("written out");
     if (!program_build(b)) { /* the largest of nothing is told only later where sizes are open */
-      if (strstr(b->why, "nothing to choose from") || strstr(b->why, "weft_partition: ") || strstr(b->why, "weft_argpartition: ")) t->is_skipped = true;
+      if (is_excused(b->why) || strstr(b->why, "nothing to choose from") || strstr(b->why, "weft_partition: ") || strstr(b->why, "weft_argpartition: ")) t->is_skipped = true;
       else ok = found(p, out, "written out, refused", b->why);
     }
     int n = ok && !t->is_skipped ? outs_of(b, y) : 0;

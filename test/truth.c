@@ -124,6 +124,7 @@ static double gamma_part(double a, double x, bool is_upper) {
   if (!is_shape(a) || x < 1e-3) return TRUTH_UNKNOWN;
   if (x > a + 60 + 10 * sqrt(a) && !is_upper) return 1;
   if (!is_upper) return (double)gamma_p(a, x);
+  if (x < a / 2) return (double)(1 - gamma_p(a, x)); /* nearly all of it, of which the sum below sees a narrow top */
   if (x > 800) return 0;
   exact sum = 0, step = 1 / (exact)PER_UNIT; /* from x on: t = x + u */
   for (int k = FIRST; k <= 8 * PER_UNIT; k++) {

@@ -46,7 +46,7 @@ static bool seeds_fit(struct region *g, weft_array *const dy[], struct failure *
   for (int k = 0; k < g->n_y; k++) {
     if (!dy[k]) continue;
     struct node *seed = node_agree(array_node(dy[k]), -1, g->fresh[k]->dims);
-    if (!(g->seeds[k] = seed ? result_of(array_of(seed), why) : NULL)) return false;
+    if (!(g->seeds[k] = seed ? result_of(array_sized_by(array_of(seed), handle_of(g->fresh[k])), why) : NULL)) return false;
   }
   return true;
 }

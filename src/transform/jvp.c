@@ -29,18 +29,30 @@ static bool moves(const struct forward *f, int i) {
   return false;
 }
 
+/* The operand that tells a size may be one without a tangent. */
+static bool wait(struct forward *f, int i) {
+  struct failure *why = NULL;
+  if (!f->tangent[i] || node_is_known(f->tangent[i])) return true;
+  struct node *t = result_of(array_sized_by(array_of(f->tangent[i]), handle_of(f->g.node[i])), &why);
+  f->tangent[i] = t;
+  return t ? true : failed(f, why);
+}
+
 static bool apply_one(struct forward *f, int i, struct applied *a) {
   const struct op *op = f->g.node[i]->op;
+  bool has_all = true;
   a->rule.out = handle_of(f->g.node[i]);
   for (int k = 0; k < a->n_in; k++) {
     struct node *t = f->tangent[operand(f, i, k)];
+    has_all &= t != NULL;
     if (!t) continue;
     weft_array *dx = handle_of(t);
     weft_array *d = op->jvp ? op->jvp(&a->rule, k, dx) : op->partial ? times(dx, op->partial(&a->rule, k)) : NULL;
     struct failure *why = NULL;
     if (!accumulate(&f->tangent[i], d, f->g.node[i], &why)) return failed(f, why);
+    has_all &= d != NULL;
   }
-  return true;
+  return has_all || wait(f, i);
 }
 
 static bool keep_results(struct forward *f, int i, int n_out, weft_array *const dy[]) {

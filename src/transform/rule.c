@@ -125,17 +125,26 @@ struct node *result_of(weft_array *a, struct failure **failure) {
   return NULL;
 }
 
-static bool has_shape_of(weft_array *d, const struct node *like, struct failure **failure) {
+/* d has the sizes of `like`, or gets them: in a copy of a loop they have other names. */
+static bool has_shape_of(weft_array **d, const struct node *like, struct failure **failure) {
   struct shape_text a, b;
-  if (d->node->op == &op_bad || shape_equal(d->node, like)) return true;
+  const struct node *n = (*d)->node;
+  if (n->op == &op_bad || shape_equal(n, like)) return true;
+  bool may_be = n->rank == like->rank, is_known = node_is_known(n) && node_is_known(like);
+  for (int k = 0; may_be && k < n->rank; k++) may_be = !dim_differs(dim_resolve(n->dims[k]), dim_resolve(like->dims[k]));
+  if (may_be && !is_known) return *d = array_of(node_agree(array_node(*d), -1, like->dims)), true;
   *failure = fail(WEFT_ERR_INTERNAL, like->origin, "weft: the derivative of %s has the shape %s, not %s", like->op->name,
-                  shape_show(d->node, &a), shape_show(like, &b));
+                  shape_show(n, &a), shape_show(like, &b));
   return false;
 }
 
-bool accumulate(struct node **sum, weft_array *d, const struct node *like, struct failure **failure) {
+/* A number in every place reads no array that could tell its sizes. */
+static bool is_spread(const struct node *d) { return d->op == &op_broadcast && !node_is_known(d); }
+
+bool accumulate(struct node **sum, weft_array *d, struct node *like, struct failure **failure) {
   if (!d) return true;
-  if (!has_shape_of(d, like, failure)) return false;
+  if (!has_shape_of(&d, like, failure)) return false;
+  if (is_spread(d->node)) d = array_sized_by(d, handle_of(like));
   if (d->node->dtype != like->dtype || d->node->weak) d = weft_cast(d, (weft_dtype)like->dtype);
   if (*sum) d = weft_add(handle_of(*sum), d);
   struct node *now = result_of(d, failure);

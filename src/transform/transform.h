@@ -47,7 +47,7 @@ weft_array *times(weft_array *d, weft_array *partial); /* NULL: zero; nothing is
 weft_array *times_chosen(weft_array *d, weft_array *partial); /* the same, and 0 where d is 0 */
 bool is_differentiable(const struct node *);         /* a float */
 /* Adds d to *sum (NULL: zero), in the dtype of `like`. false: *failure. */
-bool accumulate(struct node **sum, weft_array *d, const struct node *like, struct failure **);
+bool accumulate(struct node **sum, weft_array *d, struct node *like, struct failure **);
 /* The node of a result with a reference; NULL: it is bad, *failure says why. */
 struct node *result_of(weft_array *, struct failure **);
 
