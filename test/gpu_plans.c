@@ -199,7 +199,7 @@ static int empty(weft_array *y[]) {
 static int one(weft_array *y[]) { return y[0] = weft_exp(numbers(0, NULL, 5)), 1; }
 
 /* close: how far floats may be off, 0: same bits. */
-static const struct { const char *name; int (*make)(weft_array *y[]); double close; } programs[] = {
+static const struct program { const char *name; int (*make)(weft_array *y[]); double close; } programs[] = {
   { "an elementwise chain", chain, 0 }, { "f64", doubles, 0 }, { "functions", functions, 0 }, { "bf16 and f16", halves, 0 }, { "integers", integers, 0 },
   { "reversed and strided reads", reversed, 0 }, { "transposed reads", transposed, 0 }, { "max, argmax, cummax", largest, 0 },
   { "concat and pad", joined, 0 }, { "checked gather", gathered, 0 }, { "scatter set", put_set, 0 },
@@ -213,13 +213,13 @@ static const struct { const char *name; int (*make)(weft_array *y[]); double clo
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* Reads the results; the time of an evaluation whose plan is known. */
-static double run(int p, int device, struct plain out[MOST]) {
+static double run(const struct program *p, int device, struct plain out[MOST]) {
   double seconds = 0;
   weft_set(WEFT_DEVICE, device);
   for (int again = 0; again < 2; again++) {
     weft_scope *s = weft_scope_open();
     weft_array *y[MOST];
-    int n = programs[p].make(y);
+    int n = p->make(y);
     double begin = now();
     EXPECT_OK(weft_eval(n, y));
     seconds = now() - begin;
@@ -242,12 +242,12 @@ static int64_t first_apart(const struct plain *want, const struct plain *got, do
   return -1;
 }
 
-static void compare(int p, const struct plain want[MOST], const struct plain got[MOST]) {
+static void compare(const struct program *p, const struct plain want[MOST], const struct plain got[MOST]) {
   for (int i = 0; i < MOST; i++) {
     if (!want[i].data || !got[i].data) continue;
-    int64_t at = first_apart(&want[i], &got[i], programs[p].close);
+    int64_t at = first_apart(&want[i], &got[i], p->close);
     if (at >= 0)
-      test_fail(__FILE__, __LINE__, "%s: result %d, element %lld is %s, not %s", programs[p].name, i, (long long)at,
+      test_fail(__FILE__, __LINE__, "%s: result %d, element %lld is %s, not %s", p->name, i, (long long)at,
                 plain_text(&got[i], at), plain_text(&want[i], at));
   }
 }
@@ -256,13 +256,40 @@ TEST(cuda_programs_give_what_the_host_gives) {
   test_watchdog(200);
   for (int p = 0; has_gpu() && p < PROGRAMS; p++) {
     struct plain want[MOST] = { 0 }, got[MOST] = { 0 };
-    double host = run(p, 0, want);
+    double host = run(&programs[p], 0, want);
     int64_t kernels = weft_get(WEFT_KERNELS), refused = weft_get(WEFT_KERNELS_HOST);
-    double gpu = run(p, 1, got);
-    compare(p, want, got);
+    double gpu = run(&programs[p], 1, got);
+    compare(&programs[p], want, got);
     printf("%9.3f ms  %s, transfers included; on the host %.3f ms (kernels: %d, left to the host: %d)\n", 1e3 * gpu, programs[p].name,
            1e3 * host, (int)(weft_get(WEFT_KERNELS) - kernels), (int)(weft_get(WEFT_KERNELS_HOST) - refused));
     EXPECT_INT(weft_get(WEFT_KERNELS_HOST), refused);
+    for (int i = 0; i < MOST; i++) plain_free(&want[i]), plain_free(&got[i]);
+  }
+}
+
+/* Programs whose floats meet through indices, in any order unless WEFT_EXACT asks for that of the host. */
+static int put_rows(weft_array *y[]) {
+  weft_array *x = numbers(WEFT_DIMS(20, 33), 1), *i = indices(3000, 20, 2), *v = numbers(WEFT_DIMS(3000, 33), 3);
+  return y[0] = weft_put(x, weft_take(x, 1, &i), v, WEFT_ADD), 1;
+}
+static int put_apart(weft_array *y[]) {
+  weft_array *x = numbers(WEFT_DIMS(30000), 1), *i = indices(20000, 30000, 2), *v = numbers(WEFT_DIMS(20000), 3);
+  weft_array *narrow = weft_cast(x, WEFT_BF16), *wide = weft_cast(x, WEFT_F64);
+  y[0] = weft_put(x, weft_take(x, 1, &i), v, WEFT_MUL);
+  y[1] = weft_put(narrow, weft_take(narrow, 1, &i), weft_cast(v, WEFT_BF16), WEFT_ADD);
+  y[2] = weft_put(wide, weft_take(wide, 1, &i), weft_cast(v, WEFT_F64), WEFT_ADD);
+  return 3;
+}
+static const struct program exact[] = { { "few slots", put_add, 0 }, { "rows", put_rows, 0 }, { "many slots", put_apart, 0 } };
+
+TEST(cuda_exact_scatters_have_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
+  for (size_t p = 0; p < sizeof exact / sizeof *exact; p++) {
+    struct plain want[MOST] = { 0 }, got[MOST] = { 0 };
+    run(&exact[p], 0, want);
+    run(&exact[p], 1, got);
+    compare(&exact[p], want, got);
     for (int i = 0; i < MOST; i++) plain_free(&want[i]), plain_free(&got[i]);
   }
 }
@@ -273,6 +300,7 @@ TEST(cuda_runs_random_programs_with_the_bits_of_the_host) {
   test_watchdog(200);
   double begin = now();
   if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
   for (uint64_t seed = 1; seed <= 100; seed++)
     if (!recipe_check_way(seed, seed % 4 ? &on_gpu : &one_op_a_kernel, false)) test_fail(__FILE__, __LINE__, "seed %d", (int)seed);
   printf("%9.3f ms  100 random programs, steps on the host: %lld\n", 1e3 * (now() - begin), (long long)weft_get(WEFT_KERNELS_HOST));

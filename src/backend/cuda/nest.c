@@ -409,9 +409,24 @@ static void dealt_loop(struct printer *p, const struct kir_stmt *s, struct ptx_r
   ptx_deal_end(p, s);
 }
 
+/* In order, by the first thread. */
+static void one_by_one(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
+  const char *others = ptx_label(p, "others");
+  p->uses_first = true;
+  ptx_line(p, "@!$first bra %s", others);
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, s->var), r.lo);
+  repeat(p, s, r.hi, "1", w);
+  ptx_place(p, others);
+  if (touches_shared(p, &s->body)) ptx_line(p, "bar.sync 0");
+}
+
 static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   struct ptx_range r = range_of(p, s);
   w.lane = s, w.lo = r.lo, w.serial = NULL;
+  if (survey_is_one_by_one(&p->survey, s)) {
+    one_by_one(p, s, r, w);
+    return;
+  }
   if (p->survey.is_dealt ? has_ordered_fold(p, s) : p->survey.is_ordered && !find_prefix(s->body.first)) {
     if (p->survey.is_dealt) dealt_loop(p, s, r, w);
     else blocked_loop(p, s, r, w);

@@ -32,6 +32,7 @@ struct survey {
   bool is_ordered;               /* some fold or prefix along lanes has an order: warps take blocks of 4096 elements .. */
   bool is_one_warp;              /* .. and where there is a prefix, one warp all of them; .. */
   bool is_dealt;                 /* .. but where rows are kept all threads compute, and a warp adds up what they left in a row */
+  bool is_exact;                 /* the environment variable WEFT_EXACT: scattered sums and products of floats have an order too */
   bool in_order;                 /* private copies are those of iterations, in memory, and combine in the order of the language */
   bool is_once;                  /* .. and every place of a copy is stored just once: nothing need be there before */
   bool may_reblock;              /* the length of its blocks is nobody else's concern */
@@ -47,6 +48,8 @@ bool survey_uses(const struct kir_block *, int value);  /* is the value read in 
 static inline bool survey_is_own(const struct survey *s, int buf) { /* its copies are those of iterations */
   return s->in_order && s->bufs[buf].private_op != KIR_OPS;
 }
+/* A lane loop whose lanes combine floats where loaded subscripts say, in an order that is to be kept: one thread runs it. */
+bool survey_is_one_by_one(const struct survey *, const struct kir_stmt *lane_loop);
 bool survey_keeps(const struct kir_stmt *lane_loop, int value); /* it has a row of its own */
 bool survey_mentions(struct kir_lin, int value);
 const struct kir_stmt *survey_blocks_of(const struct kir_kernel *, int axis); /* the loop over blocks with this variable */
