@@ -67,7 +67,13 @@ arm: build  ## the library and its tests for aarch64 under qemu-user: the bits a
 	@tools/arm $(B) $(T)
 
 gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none it says so and succeeds
-	@tools/gpu $(B)
+	@tools/gpu $(B) test
+
+gpu-fuzz: build ## random programs on the GPU, SECONDS=120
+	@SECONDS_OF_FUZZ=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),120) tools/gpu $(B) fuzz
+
+gpu-bench: build ## how fast the GPU is, beside torch where that is
+	@tools/gpu $(B) bench
 
 mlx-suite: build ## MLX's own tests on weft: MLX=a checkout of its repository; PYTHON=one that has NumPy
 	@PYTHONPATH=$(B)/python $(or $(PYTHON),python3) tools/mlx_suite.py $(or $(MLX),$(error say MLX=a checkout of MLX)) --jobs $(JOBS)
@@ -90,4 +96,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu emulated mlx-suite pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-fuzz gpu-bench emulated mlx-suite pytensor-suite symbols layers install clean

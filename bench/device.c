@@ -218,7 +218,26 @@ static void run(const struct row *r) {
   weft_scope_discard(s);
 }
 
+/* 256 MB from the device into memory that nobody has touched yet, and there again. */
+static void run_transfers(void) {
+  const int64_t n = 1 << 26;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = noise(WEFT_F32, 1, &n, 1);
+  float *to = malloc((size_t)n * sizeof *to);
+  double begin = now_ms();
+  must(weft_read(x, WEFT_F32, to, (size_t)n * sizeof *to));
+  double first = now_ms() - begin;
+  begin = now_ms();
+  must(weft_read(x, WEFT_F32, to, (size_t)n * sizeof *to));
+  double again = now_ms() - begin;
+  printf("{\"work\": \"read-256MB\", \"system\": \"weft\", \"ms\": %.2f, \"GBps\": %.1f, \"first_ms\": %.2f}\n", again,
+         4 * (double)n / again / 1e6, first);
+  free(to);
+  weft_scope_discard(s);
+}
+
 int main(int n, char **texts) {
+  if (n < 2) run_transfers();
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     bool is_wanted = n < 2;
     for (int k = 1; k < n; k++) is_wanted |= strstr(rows[i].name, texts[k]) != NULL;

@@ -241,6 +241,7 @@ static void add_combiner(struct folder *f, const char *op, const char *d) {
 
 TEST(ptx_of_every_instruction_and_cast_on_every_dtype_is_assembled) {
   struct folder f;
+  test_watchdog(240); /* some hundred processes of ptxas */
   if (!has_ptxas()) { test_skip("there is no ptxas"); return; }
   if (!folder_open(&f)) return;
   for (int op = 0; op < KIR_CAST; op++) add_instruction(&f, &kir_rows[op]);

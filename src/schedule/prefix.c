@@ -1,6 +1,7 @@
 /* prefix.c -- running combines along rows, rows side by side in the lanes: each goes through its own elements in order.
  * Rows longer than a block of 4096 take three kernels a piece: the totals of the blocks, these chained in order, and each
- * block again on top of what comes before it. The same bits as one loop over a row, by lanes and threads. */
+ * block again on top of what comes before it. The same bits as one loop over a row, by lanes and threads. On a device rows are
+ * par loops and lanes go along them: neighbours are read together, and all blocks of a row at once. */
 #include <string.h>
 #include "schedule/draft.h"
 
@@ -43,6 +44,7 @@ struct prefix_draft {
   struct axes axes;
   struct lines x, y, before, total;
   int i;                          /* the position in the row, once it is gone along */
+  bool is_along;                  /* lanes go along the row, not across rows */
 };
 
 static struct lines none(void) { return (struct lines){ .store = -1 }; }
@@ -93,7 +95,8 @@ static bool begin(struct prefix *p, struct prefix_draft *r, const char *name, in
   declare(r, &r->y, "y", KIR_OUT, size);
   declare(r, &r->total, "total", KIR_OUT, size);
   for (int i = 0; i < x->n_live; i++)
-    x->var[x->live[i]] = kir_loop(&r->d.b, i == x->n_live - 1 ? KIR_LANE : KIR_PAR, vars[i], draft_lin(&r->d, x->size[x->live[i]]));
+    x->var[x->live[i]] = kir_loop(&r->d.b, i == x->n_live - 1 && !r->is_along ? KIR_LANE : KIR_PAR, vars[i],
+                                  draft_lin(&r->d, x->size[x->live[i]]));
   r->i = size;
   return true;
 }
@@ -110,9 +113,24 @@ static int open_row(struct prefix_draft *r, int before) {
   return kir_carry(&r->d.b, "so_far", before);
 }
 
+/* The same with lanes along the row, which is no longer than a block. */
+static bool run_along(struct prefix *p, struct prefix_draft *r, const char *name, int64_t n) {
+  r->is_along = true;
+  if (!begin(p, r, name, n)) return false;
+  struct kir_builder *b = &r->d.b;
+  int before = r->before.store >= 0 ? load(r, &r->before) : -1;
+  r->i = kir_loop(b, KIR_LANE, "i", draft_lin(&r->d, r->i));
+  int so_far = kir_prefix(b, p->op, load(r, &r->x));
+  if (r->y.store >= 0) store(r, &r->y, before < 0 ? so_far : kir_op2(b, p->op, before, so_far));
+  kir_end(b);
+  if (r->total.store >= 0) store(r, &r->total, so_far);
+  return end(r);
+}
+
 /* The first n elements of each line, from left to right. */
 static bool run(struct prefix *p, struct prefix_draft *r, const char *name, int64_t n) {
   if (!n) return true;
+  if (!p->w->by_patches) return run_along(p, r, name, n);
   if (!begin(p, r, name, n)) return false;
   struct kir_builder *b = &r->d.b;
   int before = r->before.store >= 0 ? load(r, &r->before) : -1, a = open_row(r, neutral(p, r));
@@ -199,7 +217,7 @@ static bool run_piece(struct prefix *p, struct lines x, struct lines y, struct l
  * computed, in whose memory the result may stand if a single step writes it. */
 static int64_t longest_piece(const struct prefix *p, const struct lines *x) {
   int64_t n = (p->blocks + PIECES - 1) / PIECES;
-  return p->rows.n_live || p->w->out->store[x->store].leaf < 0 ? p->blocks : n < PIECE ? PIECE : n;
+  return p->rows.n_live || p->w->out->store[x->store].leaf < 0 || !p->w->by_patches ? p->blocks : n < PIECE ? PIECE : n;
 }
 
 static bool long_rows(struct prefix *p, struct lines x, struct lines y) {

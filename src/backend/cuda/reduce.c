@@ -699,15 +699,24 @@ static void scan_in_order(struct printer *p, const struct kir_stmt *s, const cha
   combine(p, s, c->inside, next, c->inside);
   ptx_place(p, opened);
   copy(p, s, mine, c->inside);
-  ptx_line(p, "mov.u32 %s, 1", k);
-  ptx_place(p, again);
-  from_lane(p, s, r, k, next);
-  combine(p, s, c->inside, next, c->inside);
-  ptx_line(p, "setp.eq.u32 %s, %s, %s", is, lane, k);
-  take_if(p, s, is, c->inside, mine);
-  ptx_line(p, "add.u32 %s, %s, 1", k, k);
-  ptx_line(p, "setp.lt.u32 %s, %s, 32", is, k);
-  ptx_line(p, "@%s bra %s", is, again);
+  if (s->op != KIR_CALL) {
+    for (int l = 1; l < 32; l++) {
+      from_lane(p, s, r, ptx_textf(p, "%d", l), next);
+      combine(p, s, c->inside, next, c->inside);
+      ptx_line(p, "setp.eq.u32 %s, %s, %d", is, lane, l);
+      take_if(p, s, is, c->inside, mine);
+    }
+  } else {
+    ptx_line(p, "mov.u32 %s, 1", k);
+    ptx_place(p, again);
+    from_lane(p, s, r, k, next);
+    combine(p, s, c->inside, next, c->inside);
+    ptx_line(p, "setp.eq.u32 %s, %s, %s", is, lane, k);
+    take_if(p, s, is, c->inside, mine);
+    ptx_line(p, "add.u32 %s, %s, 1", k, k);
+    ptx_line(p, "setp.lt.u32 %s, %s, 32", is, k);
+    ptx_line(p, "@%s bra %s", is, again);
+  }
   copy(p, s, r, mine);
   ptx_line(p, "@!%s bra %s", c->has, alone);
   combine(p, s, c->before, mine, r);

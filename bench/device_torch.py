@@ -1,0 +1,82 @@
+"""The works of bench/device.c by PyTorch, eager and compiled, on the first GPU: a line of JSON each, medians by events.
+
+    python3 bench/device_torch.py [--eager] [text ..]    only works whose name contains a text
+"""
+import json
+import sys
+import torch
+
+torch.set_float32_matmul_precision("highest")
+dev = "cuda"
+
+
+def f(*dims, dtype=torch.float32):
+    return (torch.rand(*dims, device=dev) * 2 - 1).to(dtype)
+
+
+def indices(n, below):
+    return torch.randint(0, below, (n,), device=dev)
+
+
+def rms(x, w):
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w
+
+
+def put(how):
+    return lambda b, i, v: b.index_add(0, i, v) if how == "add" else b.scatter_reduce(0, i, v, "prod")
+
+
+N = 1 << 26
+works = {
+    "copy-64M-f32": (torch.neg, lambda: (f(N),)),
+    "fma-64M-f32": (lambda a, b, c: a * b + c, lambda: (f(N), f(N), f(N))),
+    "gelu-residual-64M-f32": (lambda x, r, s: torch.nn.functional.gelu(x, approximate="tanh") * s + r, lambda: (f(N), f(N), f(1))),
+    "gelu-residual-64M-bf16": (lambda x, r, s: torch.nn.functional.gelu(x, approximate="tanh") * s + r,
+                               lambda: tuple(f(n, dtype=torch.bfloat16) for n in (N, N, 1))),
+    "rmsnorm-8192x4096-f32": (rms, lambda: (f(8192, 4096), f(4096))),
+    "rmsnorm-grad-8192x4096-f32": (torch.func.grad(lambda x, w: (rms(x, w) ** 2).sum(), argnums=(0, 1)), lambda: (f(8192, 4096), f(4096))),
+    "softmax-8192x4096-f32": (lambda x: torch.softmax(x, -1), lambda: (f(8192, 4096),)),
+    "softmax-65536x512-f32": (lambda x: torch.softmax(x, -1), lambda: (f(65536, 512),)),
+    "sum-all-64M-f32": (torch.sum, lambda: (f(N),)),
+    "sum-axis0-8192x4096": (lambda x: x.sum(0), lambda: (f(8192, 4096),)),
+    "sum-axis1-8192x4096": (lambda x: x.sum(1), lambda: (f(8192, 4096),)),
+    "logsumexp-axis0-8192x4096": (lambda x: torch.logsumexp(x, 0), lambda: (f(8192, 4096),)),
+    "reverse-mul-64M-f32": (lambda x: 2 * torch.flip(x, (0,)), lambda: (f(N),)),
+    "transpose-8192x8192-f32": (lambda x: (2 * x).T.contiguous(), lambda: (f(8192, 8192),)),
+    "scatter-add-16M-into-1024": (put("add"), lambda: (f(1024), indices(1 << 24, 1024), f(1 << 24))),
+    "scatter-add-16M-into-1048576": (put("add"), lambda: (f(1 << 20), indices(1 << 24, 1 << 20), f(1 << 24))),
+    "scatter-prod-16M-into-1024": (put("prod"), lambda: (f(1024), indices(1 << 24, 1024), f(1 << 24))),
+    "scatter-prod-16M-into-1048576": (put("prod"), lambda: (f(1 << 20), indices(1 << 24, 1 << 20), f(1 << 24))),
+    "gather-65536x768": (lambda e, i: e[i], lambda: (f(50257, 768), indices(65536, 50257))),
+    "cumsum-16M-f32": (lambda x: x.cumsum(0), lambda: (f(1 << 24),)),
+    "cumsum-rows-4096x4096": (lambda x: x.cumsum(1), lambda: (f(4096, 4096),)),
+    "sort-16M-f32": (lambda x: x.sort().values, lambda: (f(1 << 24),)),
+    "normal-64M-f32": (torch.randn_like, lambda: (f(N),)),
+    "matmul-1024-f32": (torch.matmul, lambda: (f(1024, 1024), f(1024, 1024))),
+    "matmul-4096-f32": (torch.matmul, lambda: (f(4096, 4096), f(4096, 4096))),
+    "matmul-1024-f64": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.float64) for _ in range(2))),
+    "matmul-1024-bf16": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.bfloat16) for _ in range(2))),
+}
+
+
+def median_ms(run, n=11):
+    for _ in range(3):
+        run()
+    times = []
+    for _ in range(n):
+        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        a.record(), run(), b.record(), torch.cuda.synchronize()
+        times.append(a.elapsed_time(b))
+    return sorted(times)[n // 2]
+
+
+texts = [t for t in sys.argv[1:] if not t.startswith("--")]
+for name, (work, operands) in works.items():
+    if texts and not any(t in name for t in texts):
+        continue
+    x = operands()
+    few = 3 if "prod" in name else 11
+    print(json.dumps({"work": name, "system": "torch", "ms": round(median_ms(lambda: work(*x), few), 4)}), flush=True)
+    if "--eager" not in sys.argv:
+        compiled = torch.compile(work)
+        print(json.dumps({"work": name, "system": "torch.compile", "ms": round(median_ms(lambda: compiled(*x), few), 4)}), flush=True)
