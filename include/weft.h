@@ -579,6 +579,15 @@ weft_array *weft_resize(weft_array *x, int axis, double scale, weft_resizing, in
                                         (Keys' with -3/4) of four. aligns_corners: the first and the last stay where they are */
 
 
+/* Weights of few bits. Every group of 32, 64 or 128 neighbours along the last axis, which they divide, is s q + b with codes q of
+ * 2, 3, 4, 5, 6 or 8 bits, one after the other in u32 words: MLX's layout. [.., n] becomes words [.., n bits / 32], scales and
+ * biases [.., n / group]. */
+void        weft_quantize(weft_array *w, int group, int bits, weft_array **words, weft_array **scales, weft_array **biases);
+weft_array *weft_dequantize(weft_array *words, weft_array *scales, weft_array *biases, int group, int bits);
+weft_array *weft_quantized_matmul(weft_array *x, weft_array *words, weft_array *scales, weft_array *biases, int is_transposed,
+                                  int group, int bits);  /* x w, or x w' where is_transposed; w is unpacked piece by piece */
+
+
 /* ---- Composed operations -------------------------------------------------------------------------------------------
  * Written with the functions above and as fast as a kernel by hand. f16 and bf16 are raised to f32 inside. */
 

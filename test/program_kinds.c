@@ -648,6 +648,22 @@ MAKE(attention) {
   return ok(grow(p, kind, has_mask ? 4 : 3, in, 3, (int64_t[]){ any(p, 2), any(p, 2), has_mask }));
 }
 
+/* Weights of any values in [4, 64]: the product with a row of x, and back. */
+static weft_array *quantized(weft_array *x, const struct step *s, bool is_product) {
+  weft_array *w = weft_add(weft_sin(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(4, 64), 0), 1)), weft_mean(x, WEFT_ALL)), *words, *scales, *biases;
+  int bits = (int)s->p[0], group = s->p[1] ? 64 : 32;
+  weft_quantize(w, group, bits, &words, &scales, &biases);
+  if (!is_product) return weft_dequantize(words, scales, biases, group, bits);
+  return weft_quantized_matmul(weft_full(WEFT_F32, WEFT_DIMS(2, s->p[2] ? 64 : 4), 1), words, scales, biases, (int)s->p[2], group, bits);
+}
+BUILD(quantized_matmul) { return quantized(in[0], s, true); }
+BUILD(dequantize) { return quantized(in[0], s, false); }
+MAKE(quantized) {
+  static const int bits[] = { 2, 3, 4, 5, 6, 8 };
+  int a = p->is_smooth ? -1 : pick(p, FLOAT | FULL);
+  return ok(grow(p, kind, 1, &a, 3, (int64_t[]){ bits[any(p, 6)], any(p, 2), any(p, 2) }));
+}
+
 /* ---- making ---- */
 
 BUILD(full) { return weft_full((weft_dtype)s->p[0], (int)s->p[1], s->p + 2, (double)s->p[5]); }
@@ -754,6 +770,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(random_bits, 2, false, random) X(random_randint, 1, false, random)                                                       \
   X(random_categorical, 1, false, random_axis) X(random_permutation, 1, false, random_axis) X(random_shuffle, 1, false, random_axis) X(random_choice, 1, false, random_axis) \
   X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
+  X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized)                                                 \
   X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
 ROWS(X)

@@ -184,3 +184,46 @@ weft_array *call_pool(const struct name *row, PyObject *const arg[]) {
       for_each_axis_of(row->name, arg[4], "the dilation", n, dilation)) return NULL;
   return ((weft_array * (*)(weft_array *, const weft_pool_options *)) row->function)(x, &how);
 }
+
+/* ---- Weights of few bits ---- */
+
+/* group_size and bits */
+static int form_parse(PyObject *const arg[], int *group, int *bits) {
+  int64_t g, b;
+  if (convert_integer(arg[0], &g) || convert_integer(arg[1], &b)) return -1;
+  *group = g > 0 && g < 1024 ? (int)g : 0, *bits = b > 0 && b < 1024 ? (int)b : 0;
+  return 0;
+}
+
+/* (w, group_size, bits) */
+PyObject *make_quantize(const struct name *row, PyObject *const arg[]) {
+  weft_scope *s = op_begin();
+  weft_array *w = convert_array(arg[0], NULL, 0), *out[3];
+  int group, bits;
+  PyObject *list = NULL;
+  (void)row;
+  if (w && !form_parse(arg + 1, &group, &bits)) {
+    weft_quantize(w, group, bits, &out[0], &out[1], &out[2]);
+    list = array_list(flavour(), 3, out);
+  }
+  weft_scope_discard(s);
+  return list;
+}
+
+/* (words, scales, biases, group_size, bits) */
+weft_array *call_dequantize(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[3];
+  int group, bits;
+  (void)row;
+  if (!convert_all(3, arg, a) || form_parse(arg + 3, &group, &bits)) return NULL;
+  return weft_dequantize(a[0], a[1], a[2], group, bits);
+}
+
+/* (x, words, scales, biases, transpose, group_size, bits) */
+weft_array *call_quantized_matmul(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[4];
+  int group, bits, is_transposed = PyObject_IsTrue(arg[4]);
+  (void)row;
+  if (is_transposed < 0 || !convert_all(4, arg, a) || form_parse(arg + 5, &group, &bits)) return NULL;
+  return weft_quantized_matmul(a[0], a[1], a[2], a[3], is_transposed, group, bits);
+}

@@ -396,6 +396,15 @@ const struct name weft_names[] = {
     "the mean of each such window; of padding too, or of the elements of x alone", "mean_pool([[[1.0], [3.0], [2.0], [0.0]]], 2)",
     "[[[2.0], [1.0]]]"),
 
+  { "quantize", "(w, /, group_size=64, bits=4)", "weft_quantize", NULL, NULL, make_quantize, 0,
+    "a list of words, scales and biases: every group of neighbours along the last axis is scale code + bias, with codes of so many "
+    "bits in uint32 words, the first in the lowest bits", "quantize(weft.zeros(64))[0]", "[0, 0, 0, 0, 0, 0, 0, 0]" },
+  FUNCTION(dequantize, "(words, scales, biases, /, group_size=64, bits=4)", call_dequantize, weft_dequantize,
+    "scale code + bias", "dequantize(*weft.quantize(weft.ones(64)))[62:]", "[1.0, 1.0]"),
+  FUNCTION(quantized_matmul, "(x, words, scales, biases, /, transpose=True, group_size=64, bits=4)", call_quantized_matmul,
+    weft_quantized_matmul, "the product of x and dequantize(words, scales, biases), or its transpose",
+    "quantized_matmul(weft.ones((1, 64)), *weft.quantize(weft.ones((1, 64))))", "[[64.0]]"),
+
   /* ---- Making ---- */
 
   FUNCTION(full, "(shape, fill_value, dtype=None)", call_full, weft_full,

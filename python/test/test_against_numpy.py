@@ -322,6 +322,7 @@ def signs(n):
     return np.ones((1, 1)) if n == 1 else np.kron([[1, 1], [1, -1]], signs(n // 2))
 
 
+Q = np.tile(np.float32([0, 0.5, 1, 2]), (2, 16))  # multiples of a 255th of 2 are nearest to these
 CALLS = {
     "logsumexp": (lambda: weft.logsumexp(M, 1, where=M > -3), lambda: special.logsumexp(np.where(M > -3, M, -np.inf), 1)),
     "softmax": (lambda: weft.softmax(M, 1, where=M % 2 == 0), lambda: special.softmax(np.where(M % 2 == 0, M, -np.inf), 1)),
@@ -360,6 +361,9 @@ CALLS = {
     "argpartition": (lambda: weft.take_along_axis(M, weft.argpartition(M, 1), -1)[:, 1], lambda: np.sort(M)[:, 1]),
     "quantile": lambda m: m.quantile(m.asarray(X), 0.3, axis=1),
     "nanquantile": lambda m: m.nanquantile(m.asarray(X), 0.3, axis=1),
+    "quantize": (lambda: weft.dequantize(*weft.quantize(Q, 32, 8), 32, 8).round(1), lambda: Q.round(1)),  # test_quantized.py
+    "dequantize": (lambda: weft.dequantize(*weft.quantize(Q, 32, 8), 32, 8).round(1), lambda: Q.round(1)),
+    "quantized_matmul": (lambda: weft.quantized_matmul(Q, *weft.quantize(Q, 32, 8), group_size=32, bits=8).round(0), lambda: (Q @ Q.T).round(0)),
     "sized": (lambda: weft.sized((weft.array(2), 3)), lambda: np.zeros((2, 3))),
     "conv": (lambda: weft.conv(X, M[:, :2, None] * np.ones(4, np.float32)),
              lambda: np.einsum("ntcj,ojc->nto", slid(X, 2, 1, 1, 1), M[:, :2, None] * np.ones(4))),

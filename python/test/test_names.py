@@ -17,8 +17,8 @@ TYPES = {"axis": "_Axis", "keepdims": "bool", "dtype": "_DtypeLike", "reverse": 
          "axis2": "int", "source": "int", "destination": "int", "start_axis": "int", "end_axis": "int", "arrays": "Sequence[_ArrayLike]",
          "return_index": "bool", "return_inverse": "bool", "return_counts": "bool", "mode": "str", "indexing": "str", "scale": "Optional[float]", "align_corners": "bool", "alpha": "float", "beta": "float", "block_size": "int", "count_include_pad": "bool", "traditional": "bool", "base": "float", "dims": "Optional[int]", "size": "_Shape", "sparse": "bool", "inclusive": "bool", "dx": "float", "period": "Optional[float]", "copy": "Optional[bool]", "equal_nan": "bool", "rtol": "float", "atol": "float", "eps": "float", "subscripts": "str",
          "on": "Sequence[_ArrayLike]", "scale": "Optional[float]", "pad_width": "Any", "indices_or_sections": "Any", "reps": "_Shape",
-         "repeats": "Any", "shift": "Any", "strides": "Any", "side": "str", "kth": "int", "method": "str", "stride": "_Shape", "padding": "Any", "dilation": "_Shape", "groups": "int", "flip": "bool", "spread": "_Shape", "arrays_and_dtypes": "Any", "x": "Any"}
-RETURNS = {"split": "List[array]", "nonzero": "Tuple[array, ...]", "unique": "Any", "meshgrid": "List[array]", "divmod": "Tuple[array, array]", "result_type": "Dtype"}
+         "repeats": "Any", "shift": "Any", "strides": "Any", "side": "str", "kth": "int", "group_size": "int", "bits": "int", "transpose": "bool", "method": "str", "stride": "_Shape", "padding": "Any", "dilation": "_Shape", "groups": "int", "flip": "bool", "spread": "_Shape", "arrays_and_dtypes": "Any", "x": "Any"}
+RETURNS = {"split": "List[array]", "quantize": "List[array]", "nonzero": "Tuple[array, ...]", "unique": "Any", "meshgrid": "List[array]", "divmod": "Tuple[array, array]", "result_type": "Dtype"}
 
 
 def stub(row, is_method):

@@ -1,0 +1,142 @@
+/* quantize.c -- weights of few bits: w = s q + b, where q has 2 to 8 bits and every group of 32, 64 or 128 neighbours along the
+ * last axis has a scale s and a bias b of its own.
+ *
+ * The codes q stand one after the other in words of 32 bits, the first in the lowest bits: MLX's layout. All of it is composed of
+ * elementwise operations and views, so a product unpacks its operand where it packs it, and derivatives and map follow. */
+#include "op/composed.h"
+
+/* ---- what it gets ---- */
+
+static struct failure *form_check(const char *fn, int group, int bits) {
+  if (bits < 2 || bits > 8 || bits == 7)
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: codes of %d bits; 2, 3, 4, 5, 6 and 8 are possible", fn, bits);
+  if (group != 32 && group != 64 && group != 128)
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: groups of %d; 32, 64 and 128 are possible", fn, group);
+  return NULL;
+}
+
+/* x with the last axis, of which each part is so long, as two. A shape that does not divide: NULL, and *why. */
+static weft_array *split_last(const char *fn, weft_array *x, int64_t each, struct failure **why) {
+  struct node *n = array_node(x);
+  struct shape_text s;
+  dim dims[WEFT_RANK_MAX + 1], parts = 0;
+  *why = NULL;
+  if (n->rank < 1 || n->rank >= WEFT_RANK_MAX || !dim_divide(n->dims[n->rank - 1], each, &parts))
+    *why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: the last axis of %s in parts of %lld", fn, shape_show(n, &s), (long long)each);
+  for (int k = 0; k < n->rank - 1; k++) dims[k] = n->dims[k];
+  dims[n->rank > 0 ? n->rank - 1 : 0] = parts, dims[n->rank] = each;
+  weft_array *y = *why ? NULL : array_reshape(fn, x, n->rank + 1, dims);
+  node_release(n);
+  return y;
+}
+
+/* The last two axes as one. */
+static weft_array *join_last(weft_array *x) { return weft_flatten(x, -2, -1); }
+
+/* 0, 1 .. n - 1, u32. */
+static weft_array *counting(int64_t n) { return weft_iota(weft_full(WEFT_U32, 1, &n, 0), 0); }
+static weft_array *word(uint32_t x) { return array_of(scalar_node(WEFT_U32, x, false)); }
+
+/* ---- codes and words ---- */
+
+/* Codes that do not cross words: each is shifted to its place. Others are spread to single bits, which do not. */
+static weft_array *packed(const char *fn, weft_array *codes, int bits, struct failure **why) {
+  bool is_crossing = 32 % bits != 0;
+  weft_array *each = codes;
+  if (is_crossing) {
+    weft_array *bit = weft_and(weft_shr(weft_unsqueeze(codes, -1), counting(bits)), word(1));
+    each = join_last(bit);
+  }
+  int width = is_crossing ? 1 : bits;
+  weft_array *parts = split_last(fn, each, 32 / width, why);
+  return parts ? weft_squeeze(weft_sum(weft_shl(parts, weft_mul(counting(32 / width), word((uint32_t)width))), -1), -1) : NULL;
+}
+
+/* Code i of 32 begins at bit i bits of their words, and may go on in the next; what else is there lies above its bits. */
+static weft_array *crossing(const char *fn, weft_array *words, int bits, struct failure **why) {
+  weft_array *some = split_last(fn, words, bits, why);
+  if (!some) return NULL;
+  weft_array *from = weft_mul(counting(32), word((uint32_t)bits)), *first = weft_shr(from, word(5));
+  weft_array *shift = weft_and(from, word(31));
+  weft_array *second = weft_minimum(weft_add(first, word(1)), word((uint32_t)bits - 1));
+  while (weft_rank(first) < weft_rank(some)) first = weft_unsqueeze(first, 0), second = weft_unsqueeze(second, 0);
+  weft_array *low = weft_shr(weft_take_along(some, -1, first), shift);
+  weft_array *high = weft_shl(weft_take_along(some, -1, second), weft_sub(word(32), shift));
+  return join_last(weft_and(weft_or(low, high), word((1u << bits) - 1)));
+}
+
+static weft_array *unpacked(const char *fn, weft_array *words, int bits, struct failure **why) {
+  *why = NULL;
+  if (32 % bits) return crossing(fn, words, bits, why);
+  weft_array *shift = weft_mul(counting(32 / bits), word((uint32_t)bits));
+  return join_last(weft_and(weft_shr(weft_unsqueeze(words, -1), shift), word((1u << bits) - 1)));
+}
+
+/* ---- quantising ---- */
+
+/* The end of the range that is further from 0 is a code exactly: s = edge / q0 with q0 whole, b = edge. */
+static void ranged(weft_array *w, int bits, weft_array **scale, weft_array **bias) {
+  weft_array *high = weft_max(w, -1), *low = weft_min(w, -1), *zero = number_like(w, 0), *most = number_like(w, (1 << bits) - 1);
+  weft_array *is_low = weft_gt(weft_abs(low), weft_abs(high)), *edge = weft_where(is_low, low, high);
+  weft_array *size = weft_maximum(weft_div(weft_sub(high, low), most), number_like(w, 1e-7f));
+  weft_array *s = weft_where(is_low, size, weft_neg(size)), *code = weft_round(weft_div(edge, s)), *is_0 = weft_eq(code, zero);
+  *scale = weft_where(is_0, s, weft_div(edge, weft_where(is_0, number_like(w, 1), code)));
+  *bias = weft_where(is_0, zero, edge);
+}
+
+static struct failure *quantized(weft_array *w, int group, int bits, weft_array *out[3]) {
+  static const char fn[] = "weft_quantize";
+  struct failure *why = form_check(fn, group, bits);
+  if (!why && !dtype_is_float(weft_dtype_of(w))) why = not_of(fn, weft_dtype_of(w));
+  if (why) return why;
+  weft_dtype as = weft_dtype_of(w);
+  weft_array *groups = split_last(fn, weft_cast(w, WEFT_F32), group, &why), *s, *b;
+  if (!groups) return why;
+  ranged(groups, bits, &s, &b);
+  weft_array *code = weft_round(weft_div(weft_sub(groups, b), s)), *zero = number_like(code, 0);
+  code = weft_minimum(weft_maximum(code, zero), number_like(code, (1 << bits) - 1));
+  out[0] = packed(fn, join_last(weft_cast(weft_stop_gradient(code), WEFT_U32)), bits, &why);
+  out[1] = weft_cast(weft_squeeze(s, -1), as), out[2] = weft_cast(weft_squeeze(b, -1), as);
+  return why;
+}
+
+void weft_quantize(weft_array *w, int group, int bits, weft_array **words, weft_array **scales, weft_array **biases) {
+  weft_array *bad, *out[3] = { NULL, NULL, NULL };
+  struct failure *why = NULL;
+  if (arrays_ok("weft_quantize", 1, &w, &bad)) why = quantized(w, group, bits, out);
+  else out[0] = out[1] = out[2] = bad;
+  if (why) out[0] = out[1] = out[2] = array_failed(why);
+  *words = out[0], *scales = out[1], *biases = out[2];
+}
+
+/* ---- and back ---- */
+
+static struct failure *words_check(const char *fn, weft_array *words, weft_array *scales, weft_array *biases) {
+  if (weft_dtype_of(words) != WEFT_U32) return not_of(fn, weft_dtype_of(words));
+  if (!dtype_is_float(weft_dtype_of(scales))) return not_of(fn, weft_dtype_of(scales));
+  return dtype_is_float(weft_dtype_of(biases)) ? NULL : not_of(fn, weft_dtype_of(biases));
+}
+
+/* s q + b, computed in f32 at least. */
+static weft_array *dequantized(const char *fn, weft_array *words, weft_array *scales, weft_array *biases, int group, int bits) {
+  weft_array *bad;
+  if (!arrays_ok(fn, 3, (weft_array *[]){ words, scales, biases }, &bad)) return bad;
+  struct failure *why = form_check(fn, group, bits);
+  if (!why) why = words_check(fn, words, scales, biases);
+  weft_array *code = why ? NULL : unpacked(fn, words, bits, &why), *groups = code ? split_last(fn, code, group, &why) : NULL;
+  if (!groups) return array_failed(why);
+  weft_array *s = weft_unsqueeze(raised(scales), -1), *b = weft_unsqueeze(raised(biases), -1);
+  weft_array *w = weft_add(weft_mul(weft_cast(groups, weft_dtype_of(s)), s), b);
+  return weft_cast(join_last(w), weft_dtype_of(scales));
+}
+
+weft_array *weft_dequantize(weft_array *words, weft_array *scales, weft_array *biases, int group, int bits) {
+  return COMPOSED(dequantized("weft_dequantize", words, scales, biases, group, bits));
+}
+
+weft_array *weft_quantized_matmul(weft_array *x, weft_array *words, weft_array *scales, weft_array *biases, int is_transposed,
+                                  int group, int bits) {
+  struct composing c = composing_begin();
+  weft_array *w = dequantized("weft_quantized_matmul", words, scales, biases, group, bits);
+  return composing_end(c, weft_matmul(x, is_transposed && weft_rank(w) > 1 ? weft_moveaxis(w, -1, -2) : w));
+}
