@@ -92,6 +92,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "random_bits", "", "32 or 64 bits of a key at a place; u32 and u64 inside, zero derivative, mapped and fused as any elementwise op: test/random.c" },
   { "gamma_draw", "", "a number that was drawn, as a function of the shape it was drawn with: its derivative is the quantile's, test/distributions.c" },
   { "host", "", "a function of the user's, called with dense arrays: test/host.c" },
+  { "dequantize", "", "codes in words, a scale and a bias a group, f32 or f64; derivatives by both, and map: test/quantized.c" },
   { "sort", "fused", "a step of its own: what is sorted is stored first, and what reads it is another kernel" },
   { "sort", "> 2^31", "not tried: sorting so many takes minutes" },
   { "select", "fused", "a step of its own: what is selected from is stored first, and what reads it is another kernel" },

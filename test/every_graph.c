@@ -281,7 +281,7 @@ bool plain_knows(const struct op *op) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
-  case OP_LIBRARY: return op == &op_sort || op == &op_select;
+  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_dequantize;
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -446,8 +446,29 @@ static bool pass(const struct node *n, const struct plain *const in[], struct fo
   return true;
 }
 
+/* Codes of so many bits in words, of groups with a scale and a bias each; attr: the length of a group, the bits. */
+static struct plain plain_codes(const struct plain *const in[], const int64_t attr[2]) {
+  int64_t dims[PLAIN_RANK], group = attr[0], bits = attr[1];
+  for (int k = 0; k < in[1]->rank; k++) dims[k] = in[1]->dims[k];
+  dims[in[1]->rank - 1] *= group;
+  struct plain y = plain_new(in[1]->dtype, in[1]->rank, dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    int64_t code = 0;
+    for (int64_t k = 0; k < bits; k++) code |= (plain_i(in[0], (i * bits + k) / 32) >> (i * bits + k) % 32 & 1) << k;
+    double s = plain_f(in[1], i / group), b = plain_f(in[2], i / group);
+    plain_set_f(&y, i, y.dtype == WEFT_F32 ? (double)((float)code * (float)s + (float)b) : (double)code * s + b);
+  }
+  return y;
+}
+
 static bool library(const struct node *n, const struct plain *const in[], struct found *f) {
   if (!plain_knows(n->op)) return no("%s: the plain evaluator does not know it", n->op->name);
+  if (n->op == &op_dequantize) {
+    f->n = 1;
+    f->out = room_for(1, sizeof *f->out);
+    f->out[0] = plain_codes(in, n->attr);
+    return true;
+  }
   f->n = 2;
   f->out = room_for(2, sizeof *f->out);
   for (int k = 0; k < 2; k++) {

@@ -1,8 +1,10 @@
 /* quantize.c -- weights of few bits: w = s q + b, where q has 2 to 8 bits and every group of 32, 64 or 128 neighbours along the
  * last axis has a scale s and a bias b of its own.
  *
- * The codes q stand one after the other in words of 32 bits, the first in the lowest bits: MLX's layout. All of it is composed of
- * elementwise operations and views, so a product unpacks its operand where it packs it, and derivatives and map follow. */
+ * The codes q stand one after the other in words of 32 bits, the first in the lowest bits: MLX's layout. They are packed by
+ * elementwise operations. Unpacking is a library step: rows of 4 to 16 codes a word, or codes that cross words, are loops too
+ * short for kernels. Its derivatives by s and b are composed. */
+#include <string.h>
 #include "op/composed.h"
 
 /* ---- what it gets ---- */
@@ -52,25 +54,127 @@ static weft_array *packed(const char *fn, weft_array *codes, int bits, struct fa
   return parts ? weft_squeeze(weft_sum(weft_shl(parts, weft_mul(counting(32 / width), word((uint32_t)width))), -1), -1) : NULL;
 }
 
-/* Code i of 32 begins at bit i bits of their words, and may go on in the next; what else is there lies above its bits. */
+/* Words [.., w] to codes [.., i, j], so many in a row that those of a group are whole rows. Code i of 32 begins at bit i bits of
+ * their words, and may go on in the next; what else is there lies above its bits. */
 static weft_array *crossing(const char *fn, weft_array *words, int bits, struct failure **why) {
   weft_array *some = split_last(fn, words, bits, why);
   if (!some) return NULL;
   weft_array *from = weft_mul(counting(32), word((uint32_t)bits)), *first = weft_shr(from, word(5));
-  weft_array *shift = weft_and(from, word(31));
-  weft_array *second = weft_minimum(weft_add(first, word(1)), word((uint32_t)bits - 1));
+  weft_array *shift = weft_and(from, word(31)), *second = weft_minimum(weft_add(first, word(1)), word((uint32_t)bits - 1));
   while (weft_rank(first) < weft_rank(some)) first = weft_unsqueeze(first, 0), second = weft_unsqueeze(second, 0);
   weft_array *low = weft_shr(weft_take_along(some, -1, first), shift);
   weft_array *high = weft_shl(weft_take_along(some, -1, second), weft_sub(word(32), shift));
-  return join_last(weft_and(weft_or(low, high), word((1u << bits) - 1)));
+  return weft_and(weft_or(low, high), word((1u << bits) - 1));
 }
 
 static weft_array *unpacked(const char *fn, weft_array *words, int bits, struct failure **why) {
-  *why = NULL;
   if (32 % bits) return crossing(fn, words, bits, why);
   weft_array *shift = weft_mul(counting(32 / bits), word((uint32_t)bits));
-  return join_last(weft_and(weft_shr(weft_unsqueeze(words, -1), shift), word((1u << bits) - 1)));
+  return weft_and(weft_shr(weft_unsqueeze(words, -1), shift), word((1u << bits) - 1));
 }
+
+/* ---- the step: in words[.., n bits / 32], s and b [.., n / group], of f32 or f64; out w[.., n] ---- */
+
+struct codes_attr { int64_t group, bits; };
+
+/* n codes, a multiple of 32. */
+static inline __attribute__((always_inline)) void codes_of(const uint32_t *word, int bits, int64_t n, float *q) {
+  int per = 32 / bits;
+  if (32 % bits == 0) {
+    for (int64_t i = 0; i < n; i += per, word++)
+      for (int j = 0; j < per; j++) q[i + j] = (float)(*word >> (j * bits) & ((1u << bits) - 1));
+    return;
+  }
+  uint64_t some = 0;
+  for (int64_t i = 0, left = 0; i < n; i++, some >>= bits, left -= bits) {
+    if (left < bits) some |= (uint64_t)*word++ << left, left += 32;
+    q[i] = (float)(some & ((1u << bits) - 1));
+  }
+}
+
+static void unpack_codes(const uint32_t *word, int bits, int64_t n, float *q) {
+  switch (bits) {
+    case 2: codes_of(word, 2, n, q); break;
+    case 3: codes_of(word, 3, n, q); break;
+    case 4: codes_of(word, 4, n, q); break;
+    case 5: codes_of(word, 5, n, q); break;
+    case 6: codes_of(word, 6, n, q); break;
+    default: codes_of(word, 8, n, q); break;
+  }
+}
+
+static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
+  const struct codes_attr *a = c->attr;
+  int64_t n = c->out[0].dims[c->out[0].rank - 1], group = a->group;
+  (void)scratch;
+  for (int64_t row = from; row < to; row++) {
+    const uint32_t *word = (const void *)(c->in[0].data + row * c->in[0].each);
+    const void *s = c->in[1].data + row * c->in[1].each, *b = c->in[2].data + row * c->in[2].each;
+    void *w = c->out[0].data + row * c->out[0].each;
+    for (int64_t g = 0; g < n / group; g++, word += group * a->bits / 32) {
+      float code[128];
+      unpack_codes(word, (int)a->bits, group, code);
+      if (c->out[0].dtype == WEFT_F32) {
+        float scale = ((const float *)s)[g], bias = ((const float *)b)[g], *to_w = (float *)w + g * group;
+        for (int64_t i = 0; i < group; i++) to_w[i] = code[i] * scale + bias;
+      } else {
+        double scale = ((const double *)s)[g], bias = ((const double *)b)[g], *to_w = (double *)w + g * group;
+        for (int64_t i = 0; i < group; i++) to_w[i] = (double)code[i] * scale + bias;
+      }
+    }
+  }
+  return NULL;
+}
+
+static double operations(const struct library_call *c) {
+  double n = 3;
+  for (int k = 0; k < c->out[0].rank; k++) n *= (double)c->out[0].dims[k];
+  return n;
+}
+
+static const struct library steps = { .core = 1, .operations = operations, .run = run };
+
+static int n_results(const struct node *n) { return (void)n, 1; }
+
+static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
+  const struct node *s = n->in[1];
+  (void)k;
+  *rank = s->rank;
+  memcpy(dims, s->dims, s->rank * sizeof *dims);
+  dims[s->rank - 1] = dim_mul(s->dims[s->rank - 1], ((const struct codes_attr *)n->attr)->group);
+  return (weft_dtype)s->dtype;
+}
+
+static weft_array *stepped(weft_array *words, weft_array *s, weft_array *b, const struct codes_attr *a) {
+  struct node *in[] = { words->node, s->node, b->node };
+  weft_array *w;
+  library_apply(&op_dequantize, 3, in, a, sizeof *a, 1, &w);
+  return w;
+}
+
+/* dw, and dw q, summed over the groups. */
+static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  const struct codes_attr *a = r->node->attr;
+  struct failure *why;
+  if (!dy[0]) return;
+  weft_array *dw = split_last("weft_dequantize", dy[0], a->group, &why), *groups = NULL, *q = NULL;
+  if (dw) groups = split_last("weft_dequantize", r->in[0], a->group * a->bits / 32, &why);
+  if (groups) q = unpacked("weft_dequantize", groups, (int)a->bits, &why);
+  weft_array *bad = q ? NULL : array_failed(why);
+  weft_array *by_code = bad ? bad : weft_mul(dw, weft_cast(join_last(q), weft_dtype_of(dw)));
+  if (is_wanted[1]) dx[1] = bad ? bad : weft_squeeze(weft_sum(by_code, -1), -1);
+  if (is_wanted[2]) dx[2] = bad ? bad : weft_squeeze(weft_sum(dw, -1), -1);
+}
+
+/* It is linear in s and b. */
+static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  if (!dx[1] && !dx[2]) return;
+  weft_array *s = dx[1] ? dx[1] : weft_full_like(r->in[1], 0), *b = dx[2] ? dx[2] : weft_full_like(r->in[2], 0);
+  dy[0] = weft_check(s) || weft_check(b) ? (weft_check(s) ? s : b) : stepped(r->in[0], s, b, r->node->attr);
+}
+
+static const struct many results = { n_results, type, vjp, jvp, library_batch };
+const struct op op_dequantize = { .name = "dequantize", .kind = OP_LIBRARY, .many = &results, .library = &steps };
 
 /* ---- quantising ---- */
 
@@ -117,17 +221,34 @@ static struct failure *words_check(const char *fn, weft_array *words, weft_array
   return dtype_is_float(weft_dtype_of(biases)) ? NULL : not_of(fn, weft_dtype_of(biases));
 }
 
+/* A scale or a bias for every group [.., n / group, words], and none that stretches. */
+static struct failure *groups_check(const char *fn, weft_array *groups, weft_array *each, int group) {
+  struct node *g = array_node(groups), *n = array_node(each);
+  struct shape_text s, t;
+  struct failure *why = NULL;
+  bool ok = n->rank == g->rank - 1;
+  for (int k = 0; ok && k < n->rank; k++) ok = sizes_meet(fn, n->dims[k], g->dims[k]);
+  if (!ok)
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: scales or biases %s of groups of %d in words %s", fn, shape_show(n, &s), group,
+               shape_show(g, &t));
+  node_release(g), node_release(n);
+  return why;
+}
+
 /* s q + b, computed in f32 at least. */
 static weft_array *dequantized(const char *fn, weft_array *words, weft_array *scales, weft_array *biases, int group, int bits) {
   weft_array *bad;
   if (!arrays_ok(fn, 3, (weft_array *[]){ words, scales, biases }, &bad)) return bad;
   struct failure *why = form_check(fn, group, bits);
   if (!why) why = words_check(fn, words, scales, biases);
-  weft_array *code = why ? NULL : unpacked(fn, words, bits, &why), *groups = code ? split_last(fn, code, group, &why) : NULL;
-  if (!groups) return array_failed(why);
-  weft_array *s = weft_unsqueeze(raised(scales), -1), *b = weft_unsqueeze(raised(biases), -1);
-  weft_array *w = weft_add(weft_mul(weft_cast(groups, weft_dtype_of(s)), s), b);
-  return weft_cast(join_last(w), weft_dtype_of(scales));
+  weft_array *groups = why ? NULL : split_last(fn, words, group * bits / 32, &why);
+  if (groups) why = groups_check(fn, groups, scales, group);
+  if (groups && !why) why = groups_check(fn, groups, biases, group);
+  if (why) return array_failed(why);
+  weft_dtype in = weft_dtype_of(scales) == WEFT_F64 || weft_dtype_of(biases) == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+  weft_array *s = weft_cast(scales, in), *b = weft_cast(biases, in);
+  if (weft_check(s) || weft_check(b)) return weft_check(s) ? s : b;
+  return weft_cast(stepped(words, s, b, &(struct codes_attr){ group, bits }), weft_dtype_of(scales));
 }
 
 weft_array *weft_dequantize(weft_array *words, weft_array *scales, weft_array *biases, int group, int bits) {
