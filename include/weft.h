@@ -519,6 +519,8 @@ weft_array *weft_random_choice(weft_array *key, weft_array *like, weft_array *x,
                                /* rows of x, [n,..], so many as like has elements, in its shape (NULL: one); with probability
                                   p [n] over its sum, of which only what is above 0 counts; NULL: all the same. is_once: no row
                                   twice; those without a chance come last then */
+weft_array *weft_random_multivariate_normal(weft_array *key, weft_array *like, weft_array *mean, weft_array *cov);
+                               /* mean [..,n] + L normal, L L' = cov [..,n,n]; like: [..,n]; NULL: as mean */
 weft_array *weft_random_dirichlet(weft_array *key, weft_array *like, weft_array *alpha);  /* gamma draws over their sum along the
                                   last axis, with derivatives */
 weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p);  /* how often each of the
@@ -578,6 +580,19 @@ weft_array *weft_resize(weft_array *x, int axis, double scale, weft_resizing, in
                                         over the stretch of the n of the axis: the nearest, on the line between two, on the cubic
                                         (Keys' with -3/4) of four. aligns_corners: the first and the last stay where they are */
 
+
+/* Systems of linear equations, of the matrices on the last two axes; those in front are a batch, and broadcast. In f64 inside, and
+ * rounded once. A matrix that is singular, or not positive definite, gives nan, and a status i64 [..] says where: 0, or the number,
+ * from 1, of the pivot that is 0, or of the leading minor that is not positive. */
+weft_array *weft_cholesky(weft_array *a);          /* lower L, L L' = a; only the lower triangle of a is read */
+weft_array *weft_cholesky_status(weft_array *a);
+weft_array *weft_solve(weft_array *a, weft_array *b);  /* x, a x = b; b is [n] or [..,n,m] */
+weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, int is_unit);  /* of a triangle of a, which is
+                                                      all that is read; is_unit: with ones on its diagonal */
+weft_array *weft_inverse(weft_array *a);
+weft_array *weft_inverse_status(weft_array *a);    /* of weft_solve too */
+weft_array *weft_det(weft_array *a);               /* the determinant, [..] */
+void        weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm);  /* its sign, and the logarithm of its size */
 
 /* Weights of few bits. Every group of 32, 64 or 128 neighbours along the last axis, which they divide, is s q + b with codes q of
  * 2, 3, 4, 5, 6 or 8 bits, one after the other in u32 words: MLX's layout. [.., n] becomes words [.., n bits / 32], scales and

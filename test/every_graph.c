@@ -1,6 +1,7 @@
 /* every_graph.c -- see every_graph.h. The value of a node is found by that of its operands, from the targets down; a loop's
  * body is evaluated anew in each step, with the loop's variables given. */
 #include "every_graph.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -281,7 +282,7 @@ bool plain_knows(const struct op *op) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
-  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_dequantize;
+  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_dequantize || op == &op_cholesky || op == &op_solve || op == &op_triangle || op == &op_determinant;
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -461,8 +462,96 @@ static struct plain plain_codes(const struct plain *const in[], const int64_t at
   return y;
 }
 
+/* Gauss, with the largest pivot of each column: the rows of [a b] in order, then a's triangle. Returns the pivot that is 0. */
+static int64_t eliminate(int64_t n, int64_t m, double *a, double *b, double *sign) {
+  int64_t zero = 0;
+  *sign = 1;
+  for (int64_t k = 0; k < n; k++) {
+    int64_t p = k;
+    for (int64_t i = k + 1; i < n; i++) if (fabs(a[i * n + k]) > fabs(a[p * n + k])) p = i;
+    for (int64_t j = 0; p != k && j < n; j++) { double t = a[k * n + j]; a[k * n + j] = a[p * n + j], a[p * n + j] = t; }
+    for (int64_t j = 0; p != k && j < m; j++) { double t = b[k * m + j]; b[k * m + j] = b[p * m + j], b[p * m + j] = t; }
+    if (p != k) *sign = -*sign;
+    if (!zero && !(fabs(a[k * n + k]) > 0)) zero = k + 1;
+    for (int64_t i = k + 1; i < n && a[k * n + k] != 0; i++) {
+      double f = a[i * n + k] / a[k * n + k];
+      for (int64_t j = k + 1; j < n; j++) a[i * n + j] -= f * a[k * n + j];
+      for (int64_t j = 0; j < m; j++) b[i * m + j] -= f * b[k * m + j];
+    }
+  }
+  return zero;
+}
+
+/* t x = b by substitution, from the last row or the first. */
+static void substitute(int64_t n, int64_t m, const double *a, double *b, bool is_upper, bool is_unit) {
+  for (int64_t s = 0; s < n; s++) {
+    int64_t i = is_upper ? n - 1 - s : s;
+    for (int64_t k = is_upper ? i + 1 : 0; k < (is_upper ? n : i); k++)
+      for (int64_t j = 0; j < m; j++) b[i * m + j] -= a[i * n + k] * b[k * m + j];
+    for (int64_t j = 0; j < m && !is_unit; j++) b[i * m + j] /= a[i * n + i];
+  }
+}
+
+static int64_t lower_factor(int64_t n, double *a) {
+  for (int64_t j = 0; j < n; j++) { /* column by column */
+    double d = a[j * n + j];
+    for (int64_t k = 0; k < j; k++) d -= a[j * n + k] * a[j * n + k];
+    if (!(d > 0)) return j + 1;
+    a[j * n + j] = sqrt(d);
+    for (int64_t i = j + 1; i < n; i++) {
+      double s = a[i * n + j];
+      for (int64_t k = 0; k < j; k++) s -= a[i * n + k] * a[j * n + k];
+      a[i * n + j] = s / a[j * n + j];
+    }
+  }
+  return 0;
+}
+
+static void plain_linear(const struct node *node, const struct plain *const in[], struct plain out[]) {
+  const struct plain *x = in[node->n_in - 1];
+  int64_t n = in[0]->dims[in[0]->rank - 1], m = node->n_in > 1 ? x->dims[x->rank - 1] : 0, dims[PLAIN_RANK];
+  for (int k = 0; k < x->rank; k++) dims[k] = x->dims[k];
+  bool is_det = node->op == &op_determinant;
+  int n_out = node->op->many->count(node);
+  for (int k = 0; k < n_out; k++) out[k] = plain_new(k && !is_det ? WEFT_I64 : x->dtype, k || is_det ? x->rank - 2 : x->rank, dims);
+  double *a = calloc((size_t)(n * n + n * m + 1), sizeof *a), *b = a + n * n, sign;
+  int64_t batch = 1;
+  for (int k = 0; k < x->rank - 2; k++) batch *= x->dims[k];
+  for (int64_t p = 0; p < batch; p++) {
+    for (int64_t i = 0; i < n * n; i++) a[i] = plain_f(in[0], p * n * n + i);
+    for (int64_t i = 0; i < n * m; i++) b[i] = plain_f(x, p * n * m + i);
+    if (node->op == &op_cholesky) {
+      int64_t status = lower_factor(n, a);
+      for (int64_t i = 0; i < n * n; i++) plain_set_f(&out[0], p * n * n + i, i % n > i / n ? 0 : status ? NAN : a[i]);
+      plain_set_i(&out[1], p, status);
+    } else if (is_det) {
+      eliminate(n, 0, a, a, &sign);
+      double size = 0, det = sign;
+      for (int64_t i = 0; i < n; i++) {
+        double d = a[i * n + i];
+        det *= d, size += log(fabs(d)), sign = isnan(d) || d == 0 ? d : d < 0 ? -sign : sign;
+      }
+      plain_set_f(&out[0], p, sign == 0 ? 0 : sign), plain_set_f(&out[1], p, size), plain_set_f(&out[2], p, det);
+    } else {
+      const int64_t *t = node->attr;
+      bool is_triangle = node->op == &op_triangle;
+      int64_t status = is_triangle ? 0 : eliminate(n, m, a, b, &sign);
+      substitute(n, m, a, b, is_triangle ? t[0] : true, is_triangle ? t[1] : false);
+      for (int64_t i = 0; i < n * m; i++) plain_set_f(&out[0], p * n * m + i, status ? NAN : b[i]);
+      if (!is_triangle) plain_set_i(&out[1], p, status);
+    }
+  }
+  free(a);
+}
+
 static bool library(const struct node *n, const struct plain *const in[], struct found *f) {
   if (!plain_knows(n->op)) return no("%s: the plain evaluator does not know it", n->op->name);
+  if (n->op == &op_cholesky || n->op == &op_solve || n->op == &op_triangle || n->op == &op_determinant) {
+    f->n = n->op->many->count(n);
+    f->out = room_for((size_t)f->n, sizeof *f->out);
+    plain_linear(n, in, f->out);
+    return true;
+  }
   if (n->op == &op_dequantize) {
     f->n = 1;
     f->out = room_for(1, sizeof *f->out);

@@ -585,7 +585,7 @@ enum { CALLS = sizeof calls / sizeof *calls };
 
 /* Leaves, ops with bodies, and what only plans and gradients have: made by other tests (errors, transforms, edges,
  * functions, loops). */
-static const char *const elsewhere[] = { "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item", "host", "dequantize" };
+static const char *const elsewhere[] = { "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item", "host", "dequantize", "cholesky", "solve", "triangle", "determinant" };
 
 TEST(every_op_has_a_row) {
   for (const struct op *const *op = op_table; *op; op++) {
@@ -756,6 +756,16 @@ static weft_array *matrix(weft_array *x) { return weft_reshape(x, WEFT_DIMS(2, 3
 static weft_array *front(weft_array *x) { return weft_slice(x, 0, 0, 3, 1); }
 static weft_array *back(weft_array *x) { return weft_slice(x, 0, 5, 2, -1); }
 
+/* x x' + 1, [2, 2] of [2, 3], with something above the diagonal that Cholesky does not read. */
+static weft_array *definite(weft_array *x) {
+  weft_array *m = weft_reshape(x, WEFT_DIMS(2, 3)), *a = weft_add(weft_matmul(m, weft_transpose(m, NULL)), weft_eye(WEFT_F64, 2, 2, 0));
+  return weft_add(a, weft_triu(weft_mul(a, weft_scalar(0.25)), 1));
+}
+static weft_array *log_size(weft_array *a) {
+  weft_array *sign, *size;
+  weft_slogdet(a, &sign, &size);
+  return weft_mul(sign, size);
+}
 #define D(name, expression) static weft_array *d_##name(weft_array *x) { return (expression); }
 D(to, weft_mul(weft_to(x, 0), x))
 D(neg, weft_neg(x)) D(abs, weft_abs(x)) D(sqrt, weft_sqrt(x)) D(rsqrt, weft_rsqrt(x)) D(exp, weft_exp(x)) D(log, weft_log(x))
@@ -787,6 +797,9 @@ D(prod, weft_prod(matrix(x), 0)) D(max, weft_max(matrix(x), 1)) D(min, weft_min(
 D(logsumexp, weft_logsumexp(matrix(x), 1)) D(column_logsumexp, weft_logsumexp(matrix(x), 0)) D(mean, weft_mean(weft_mul(x, x), 0))
 D(softmax, weft_softmax(matrix(x), 1)) D(cumsum, weft_exp(weft_cumsum(matrix(x), 1)))
 D(sort, weft_exp(weft_sort(matrix(x), 1))) D(topk, weft_exp(weft_topk(matrix(x), 1, 2))) D(median, weft_exp(weft_median(matrix(x), 0))) D(quantile, weft_exp(weft_quantile(matrix(x), weft_scalar(0.3), 1, WEFT_LINEAR)))
+D(cholesky, weft_cholesky(definite(x))) D(solve, weft_solve(definite(x), matrix(x))) D(inverse, weft_inverse(definite(x)))
+D(triangle, weft_solve_triangular(definite(x), matrix(x), 1, 0)) D(unit_triangle, weft_solve_triangular(definite(x), matrix(x), 0, 1))
+D(det, weft_det(definite(x))) D(slogdet, log_size(definite(x)))
 D(sort_columns, weft_mul(weft_sort(matrix(x), 0), matrix(x)))
 D(cumprod, weft_cumprod(matrix(x), 1)) D(cummax, weft_cummax(matrix(x), 1)) D(cummin, weft_cummin(matrix(x), 1))
 D(reshape, weft_exp(weft_reshape(matrix(x), WEFT_DIMS(3, 2)))) D(broadcast, weft_exp(weft_broadcast(x, WEFT_DIMS(2, N))))
@@ -832,7 +845,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
   A(lgamma) A(gamma) A(digamma) A(trigamma) S(erfcx) S(erfcinv) S(ndtr) S(ndtri) S(log_ndtr) S(log1mexp) S(logit) S(sinc) S(i0) S(i0e) S(i1) S(i1e) S(j0) S(j1) A(xlogy) A(xlog1py) A(zeta) A(polygamma)
   A(beta) A(betaln) A(gammainc) A(gammaincc) A(betainc) A(gammainc_da) A(betainc_da)
   S(sign) S(floor) S(ceil) S(trunc) S(round) S(floor_divide) S(remainder) S(fmod) S(add) S(sub) S(mul) S(div) S(maximum) S(minimum)
-  S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum) S(sort) S(sort_columns) S(topk) S(median) S(quantile)
+  S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum) S(sort) S(sort_columns) S(cholesky) S(solve) S(inverse) S(triangle) S(unit_triangle) S(det) S(slogdet) S(topk) S(median) S(quantile)
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
   S(as_strided) S(windows) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)

@@ -518,6 +518,15 @@ STORY(order, every_allocation_of_what_is_ordered_may_fail) {
   return status ? status : read_to(out + 12, weft_mean(weft_nanquantile(drawn, weft_scalar(0.5), -1, WEFT_HAZEN), WEFT_ALL), 1);
 }
 
+/* Systems of equations, their gradients and maps. */
+STORY(linear, every_allocation_of_a_system_of_equations_may_fail) {
+  weft_array *x = floats(WEFT_DIMS(2, 2)), *a = weft_add(weft_matmul(x, weft_transpose(x, NULL)), weft_eye(WEFT_F32, 2, 2, 0)), *dx, *mapped;
+  weft_array *y = weft_add(weft_matmul(weft_cholesky(a), weft_inverse(a)), weft_det(a)), *row = floats(WEFT_DIMS(2)), *one = weft_solve(a, row);
+  weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &dx);
+  weft_map(1, &row, &x, 1, &one, &mapped);
+  return read_to(out, weft_add(dx, mapped), 4);
+}
+
 static int add_one(void *ctx, const weft_block in[], const weft_block out[]) {
   (void)ctx;
   for (int64_t i = 0; i < 4; i++) ((float *)out[0].data)[i] = ((const float *)in[0].data)[i] + 1;

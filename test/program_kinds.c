@@ -648,6 +648,24 @@ MAKE(attention) {
   return ok(grow(p, kind, has_mask ? 4 : 3, in, 3, (int64_t[]){ any(p, 2), any(p, 2), has_mask }));
 }
 
+/* Of a x x' + 2 that every value gives: [3, 3] of its mean and spread. */
+static weft_array *definite(weft_array *x) {
+  weft_array *i = weft_iota(weft_full(WEFT_F64, WEFT_DIMS(3, 3), 0), 0), *m = weft_sin(weft_add(i, weft_mul(weft_transpose(i, NULL), weft_tanh(weft_mean(weft_cast(x, WEFT_F64), WEFT_ALL)))));
+  return weft_add(weft_matmul(m, weft_transpose(m, NULL)), weft_mul(weft_eye(WEFT_F64, 3, 3, 0), weft_scalar(2)));
+}
+BUILD(cholesky) { return weft_cholesky(definite(in[0])); }
+BUILD(cholesky_status) { return weft_cholesky_status(weft_sub(definite(in[0]), weft_scalar(2))); }
+BUILD(solve) { return weft_solve(definite(in[0]), weft_triu(definite(in[0]), 0)); }
+BUILD(solve_triangular) { return weft_solve_triangular(definite(in[0]), definite(in[0]), (int)s->p[0], (int)s->p[1]); }
+BUILD(inverse) { return weft_inverse(definite(in[0])); }
+BUILD(inverse_status) { return weft_inverse_status(definite(in[0])); }
+BUILD(det) { return weft_det(definite(in[0])); }
+BUILD(random_multivariate_normal) { return weft_random_multivariate_normal(weft_random_key((uint64_t)s->p[0]), NULL, weft_full(WEFT_F64, WEFT_DIMS(3), 1), definite(in[0])); }
+MAKE(linear) {
+  int a = p->is_smooth ? -1 : pick(p, FLOAT | FULL);
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ any(p, 2), any(p, 2) }));
+}
+
 /* Weights of any values in [4, 64]: the product with a row of x, and back. */
 static weft_array *quantized(weft_array *x, const struct step *s, bool is_product) {
   weft_array *w = weft_add(weft_sin(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(4, 64), 0), 1)), weft_mean(x, WEFT_ALL)), *words, *scales, *biases;
@@ -770,6 +788,8 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(random_bits, 2, false, random) X(random_randint, 1, false, random)                                                       \
   X(random_categorical, 1, false, random_axis) X(random_permutation, 1, false, random_axis) X(random_shuffle, 1, false, random_axis) X(random_choice, 1, false, random_axis) \
   X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
+  X(cholesky, 1, false, linear) X(cholesky_status, 1, false, linear) X(solve, 1, false, linear) X(solve_triangular, 1, false, linear) \
+  X(inverse, 1, false, linear) X(inverse_status, 1, false, linear) X(det, 1, false, linear) X(random_multivariate_normal, 1, false, linear) \
   X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized)                                                 \
   X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };

@@ -278,6 +278,13 @@ static int add_random(PyObject *module) {
   return PyModule_AddObject(module, "_random", random);
 }
 
+/* And those of weft.linalg. */
+static int add_linalg(PyObject *module) {
+  PyObject *linalg = PyModule_New("weft.linalg");
+  if (!linalg || names_install(linalg_names, linalg, &array_type, "weft.linalg")) return Py_XDECREF(linalg), -1;
+  return PyModule_AddObject(module, "_linalg", linalg);
+}
+
 PyMODINIT_FUNC PyInit__core(void); /* found by name */
 PyMODINIT_FUNC PyInit__core(void) {
   array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity, although == compares elements */
@@ -285,7 +292,7 @@ PyMODINIT_FUNC PyInit__core(void) {
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
   if (!error_add_types(module) && !dtype_add_all(module, &array_type) && !add_types(module) && !add_functions(module) &&
-      !names_install(weft_names, module, &array_type, "weft") && !add_random(module) && !mlx_add(module))
+      !names_install(weft_names, module, &array_type, "weft") && !add_random(module) && !add_linalg(module) && !mlx_add(module))
     return module;
   Py_DECREF(module);
   return NULL;

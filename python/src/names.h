@@ -24,7 +24,7 @@ struct name {
                                          the same name has it, if there is one */
 };
 
-extern const struct name weft_names[], random_names[]; /* of the packages weft and weft.random; end with a row without a name */
+extern const struct name linalg_names[], weft_names[], random_names[]; /* end with a row without a name */
 extern const struct name mlx_names[];                  /* of weft.mlx.core */
 
 int names_install(const struct name *, PyObject *module, PyTypeObject *array, const char *package); /* functions and methods */

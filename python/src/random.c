@@ -182,6 +182,8 @@ const struct name random_names[] = {
       "rows of a, or numbers below a, with probability p over its sum; replace=False: none of them twice",
       "choice(weft.random.key(1), [7], shape=2)", "[7, 7]"),
   DRAW1(dirichlet, "alpha", "gamma draws over their sum, along the last axis", "[], "),
+  DRAW2(multivariate_normal, "mean", "cov", "mean + L normal, L L' = cov, of the last axis of mean and the last two of cov",
+        "weft.zeros(0), weft.zeros((0, 0)), "),
   DRAW2(multinomial, "n", "p", "how often each of the kinds along the last axis of p was drawn in n trials", "5, [], "),
   { 0 },
 };

@@ -13,7 +13,7 @@ An array is an expression, computed when somebody needs its values. Errors name 
 """
 import os as _os
 
-from . import _core, random, special
+from . import _core, linalg, random, special
 from ._core import (
     Dtype, NoValueError, abs, add, addmm, all, allclose, any, arange, arccos, arccosh, arcsin, arcsinh, arctan, arctan2,
     arctanh, argmax, argmin, argpartition, argsort, argtopk, array, array_equal, as_strided, asarray, astype, attention,

@@ -103,7 +103,8 @@ extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_io
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
     op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_windows, op_take,
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,
-    op_depends, op_to, op_item, op_loop, op_call, op_sort, op_select, op_dequantize, op_host,
+    op_depends, op_to, op_item, op_loop, op_call, op_sort, op_select, op_dequantize, op_cholesky, op_solve,
+    op_triangle, op_determinant, op_host,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
 extern const struct op op_random_bits; /* in: k0, k1, i, n, all u32: see random.c */
 extern const struct op op_gamma_draw; /* in: a, x drawn with the shape a: x as a function of a */

@@ -133,3 +133,20 @@ static weft_array *multinomial(weft_array *key, weft_array *like, weft_array *n,
 weft_array *weft_random_multinomial(weft_array *key, weft_array *like, weft_array *n, weft_array *p) {
   return COMPOSED(multinomial(key, like, n, p));
 }
+
+/* ---- Several that go together ---- */
+
+static weft_array *together(weft_array *key, weft_array *like, weft_array *mean, weft_array *cov) {
+  static const char fn[] = "weft_random_multivariate_normal";
+  weft_array *bad;
+  if (!arrays_ok(fn, 3, (weft_array *[]){ key, mean, cov }, &bad)) return bad;
+  if (weft_rank(mean) < 1) return array_failed(no_axis(fn, "mean"));
+  weft_dtype in = dtype_float(weft_dtype_promote(weft_dtype_of(mean), weft_dtype_of(cov)));
+  weft_array *z = weft_random_normal(key, like ? like : weft_cast(mean, in), NULL, NULL), *l = weft_cholesky(weft_cast(cov, in));
+  weft_array *y = weft_add(weft_cast(mean, in), weft_squeeze(weft_matmul(l, weft_unsqueeze(z, -1)), -1));
+  return like ? weft_cast(y, weft_dtype_of(like)) : y;
+}
+
+weft_array *weft_random_multivariate_normal(weft_array *key, weft_array *like, weft_array *mean, weft_array *cov) {
+  return COMPOSED(together(key, like, mean, cov));
+}

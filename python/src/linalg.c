@@ -1,0 +1,49 @@
+/* linalg.c -- the names of weft.linalg: systems of linear equations. */
+#include "names.h"
+
+/* (a, b, lower, unit_diagonal) */
+static weft_array *call_triangular(const struct name *row, PyObject *const arg[]) {
+  int is_lower = PyObject_IsTrue(arg[2]), is_unit = PyObject_IsTrue(arg[3]);
+  weft_array *a[2];
+  (void)row;
+  return is_lower < 0 || is_unit < 0 || !convert_all(2, arg, a) ? NULL : weft_solve_triangular(a[0], a[1], !is_lower, is_unit);
+}
+
+/* (a): a tuple of the sign and the logarithm */
+static PyObject *make_slogdet(const struct name *row, PyObject *const arg[]) {
+  weft_scope *s = op_begin();
+  weft_array *a = convert_array(arg[0], NULL, 0), *out[2];
+  PyObject *list = NULL, *pair = NULL;
+  (void)row;
+  if (a) {
+    weft_slogdet(a, &out[0], &out[1]);
+    list = array_list(flavour(), 2, out);
+  }
+  weft_scope_discard(s);
+  if (list) pair = PyList_AsTuple(list);
+  Py_XDECREF(list);
+  return pair;
+}
+
+#define ONE(name, c, doc, example, result) \
+  { #name, "(a, /)", #c, (void (*)(void))c, call_unary, NULL, 0, doc, example, result }
+
+const struct name linalg_names[] = {
+  ONE(cholesky, weft_cholesky, "the lower L with L L' = a, of which the lower triangle is read; nan if a is not positive definite",
+      "cholesky([[4.0, 9.0], [2.0, 5.0]])", "[[2.0, 0.0], [1.0, 2.0]]"),
+  ONE(cholesky_status, weft_cholesky_status, "0, or the number, from 1, of the leading minor that is not positive",
+      "cholesky_status([[1.0, 2.0], [2.0, 1.0]])", "2"),
+  { "solve", "(a, b, /)", "weft_solve", (void (*)(void))weft_solve, call_binary, NULL, 0,
+    "x with a x = b, of one right side [n] or several [.., n, m]; nan if a is singular",
+    "solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0])", "[1.0, 0.5]" },
+  { "solve_triangular", "(a, b, /, lower=False, unit_diagonal=False)", "weft_solve_triangular",
+    (void (*)(void))weft_solve_triangular, call_triangular, NULL, 0,
+    "x with t x = b, for a triangle t of a, which is all that is read",
+    "solve_triangular([[2.0, 9.0], [1.0, 4.0]], [2.0, 5.0], lower=True)", "[1.0, 1.0]" },
+  ONE(inv, weft_inverse, "the inverse; nan if a is singular", "inv([[2.0, 0.0], [0.0, 4.0]])", "[[0.5, 0.0], [0.0, 0.25]]"),
+  ONE(inv_status, weft_inverse_status, "0, or the number, from 1, of the pivot that is 0", "inv_status([[0.0]])", "1"),
+  ONE(det, weft_det, "the determinant", "det([[1.0, 2.0], [3.0, 4.0]])", "-2.0"),
+  { "slogdet", "(a, /)", "weft_slogdet", NULL, NULL, make_slogdet, 0, "the sign of the determinant, and the logarithm of its size",
+    "slogdet([[-1.0]])[0]", "-1.0" },
+  { 0 },
+};

@@ -1,0 +1,73 @@
+"""Systems of linear equations beside NumPy's: batches, broadcasting, singular matrices, derivatives by differences."""
+import numpy as np
+import pytest
+import weft
+from weft import linalg
+
+
+def definite(rng, *shape, dtype="float64"):
+    m = rng.standard_normal(shape)
+    return (m @ m.swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-10), ("float32", 2e-5)])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 17, 17), (0, 3, 3), (2, 0, 0), (60, 60)])
+def test_results_are_numpys(shape, dtype, tolerance, rng):
+    a, m = definite(rng, *shape, dtype=dtype), rng.standard_normal(shape).astype(dtype)
+    near = dict(rtol=tolerance, atol=tolerance * 10)
+    np.testing.assert_allclose(np.asarray(linalg.cholesky(a)), np.linalg.cholesky(a), **near)
+    b = rng.standard_normal((*shape[:-1], 3)).astype(dtype)
+    np.testing.assert_allclose(np.asarray(linalg.solve(a, b)), np.linalg.solve(a, b), **near)
+    np.testing.assert_allclose(np.asarray(linalg.inv(a)), np.linalg.inv(a), **near)
+    np.testing.assert_allclose(np.asarray(linalg.det(m)), np.linalg.det(m.astype("float64")).astype(dtype), rtol=1e-4 if dtype == "float32" else 1e-8)
+    for got, want in zip(linalg.slogdet(m), np.linalg.slogdet(m.astype("float64"))):
+        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-4, atol=1e-5)
+    low, unit = np.tril(a), np.tril(a / 9, -1) + np.eye(shape[-1], dtype=dtype)
+    np.testing.assert_allclose(np.asarray(linalg.solve_triangular(a, b, lower=True)), np.linalg.solve(low, b), **near)
+    np.testing.assert_allclose(np.asarray(linalg.solve_triangular(a, b)), np.linalg.solve(np.triu(a), b), **near)
+    np.testing.assert_allclose(np.asarray(linalg.solve_triangular(a / 9, b, lower=True, unit_diagonal=True)), np.linalg.solve(unit, b), rtol=1e-3, atol=1e-3)
+    assert linalg.cholesky(a).dtype == dtype
+
+
+def test_right_sides_batches_and_views(rng):
+    a, b = definite(rng, 2, 1, 4, 4), rng.standard_normal((3, 4, 2))
+    np.testing.assert_allclose(np.asarray(linalg.solve(a, b)), np.linalg.solve(a, b), rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(linalg.solve(a, b[0, :, 0])), np.linalg.solve(a, b[0, :, 0]), rtol=1e-9)
+    view = np.flip(a[0, 0]).T
+    np.testing.assert_allclose(np.asarray(linalg.inv(view)), np.linalg.inv(view), rtol=1e-9)
+    assert linalg.inv([[2, 0], [0, 4]]).tolist() == [[0.5, 0], [0, 0.25]]
+    for call in (lambda: linalg.inv(b), lambda: linalg.solve(a, b[:, :3]), lambda: linalg.det(1.0), lambda: linalg.cholesky(a + 1j)):
+        with pytest.raises((ValueError, TypeError)):
+            call()
+
+
+def test_singular_and_indefinite_matrices_are_nan_and_say_where():
+    m = np.array([[[1.0, 2], [2, 4]], [[1, 0], [0, 1]], [[np.nan, 0], [0, 1]]])
+    assert np.isnan(np.asarray(linalg.inv(m))).all((1, 2)).tolist() == [True, False, True]
+    assert linalg.inv_status(m).tolist() == [2, 0, 1] and linalg.cholesky_status(m).tolist() == [2, 0, 1]
+    sign, size = linalg.slogdet(m[:2])
+    assert sign.tolist() == [0, 1] and size.tolist() == [-np.inf, 0] and linalg.det(m[:2]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: linalg.cholesky(x @ x.T + 1), lambda x: linalg.inv(x), lambda x: linalg.det(x), lambda x: linalg.slogdet(x)[1],
+    lambda x: linalg.solve(x, x.T + 2), lambda x: linalg.solve_triangular(x, x.T, lower=True), lambda x: linalg.solve_triangular(x, x.T, unit_diagonal=True)])
+def test_derivatives_are_differences(f, rng):
+    x, v = rng.standard_normal((4, 4)) + 3 * np.eye(4), rng.standard_normal((4, 4))
+    y, (along,) = weft.jvp(f, [weft.array(x)], [weft.array(v)])
+    h = 1e-6
+    want = (np.asarray(f(weft.array(x + h * v))) - np.asarray(f(weft.array(x - h * v)))) / (2 * h)
+    np.testing.assert_allclose(np.asarray(along), want, rtol=1e-5, atol=1e-6)
+    u = rng.standard_normal(np.shape(want))
+    (back,) = weft.vjp(f, [weft.array(x)], [weft.array(u)])[1]
+    np.testing.assert_allclose((np.asarray(back) * v).sum(), (u * np.asarray(along)).sum(), rtol=1e-8)
+    xs = np.stack([x, x + v / 9])
+    np.testing.assert_allclose(np.asarray(weft.vmap(f)(weft.array(xs)))[1], np.asarray(f(weft.array(xs[1]))), rtol=1e-12)
+
+
+def test_normal_numbers_that_go_together():
+    cov, mean = np.array([[2.0, 0.6], [0.6, 1.0]]), np.array([1.0, -3.0])
+    x = np.asarray(weft.vmap(lambda k: weft.random.multivariate_normal(k, mean, cov))(weft.random.split(weft.random.key(4), 40000)))
+    np.testing.assert_allclose(x.mean(0), mean, atol=0.03)
+    np.testing.assert_allclose(np.cov(x.T), cov, atol=0.05)
+    assert weft.random.multivariate_normal(weft.random.key(1), mean, cov, shape=(5, 2)).shape == (5, 2)

@@ -1,0 +1,59 @@
+/* linear.c -- systems of linear equations: what is singular, shapes, batches, open sizes. python/test/test_linalg.py has NumPy
+ * beside them, every_op.c their derivatives. */
+#include <math.h>
+#include "test.h"
+#include "values.h"
+
+SCOPED(what_is_singular_or_not_definite_is_nan_and_its_status_says_where) {
+  double m[3][9] = { { 4, 0, 0, 2, 5, 0, 0, 0, 9 }, { 1, 0, 0, 2, 1, 0, 0, 0, 1 }, { 1, 2, 3, 2, 4, 6, 0, 0, 1 } }, l[27], inverse[27];
+  int64_t chol[3], lu[3];
+  weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(3, 3, 3), m);
+  EXPECT_OK(weft_read(weft_cholesky(a), WEFT_F64, l, sizeof l));
+  EXPECT_OK(weft_read(weft_cholesky_status(a), WEFT_I64, chol, sizeof chol));
+  EXPECT_OK(weft_read(weft_inverse(a), WEFT_F64, inverse, sizeof inverse));
+  EXPECT_OK(weft_read(weft_inverse_status(a), WEFT_I64, lu, sizeof lu));
+  EXPECT(chol[0] == 0 && chol[1] == 2 && chol[2] == 2);
+  EXPECT(l[0] == 2 && l[3] == 1 && l[4] == 2 && l[8] == 3 && l[1] == 0);
+  EXPECT(isnan(l[9]) && isnan(l[12]) && l[10] == 0 && isnan(l[18]));
+  EXPECT(lu[0] == 0 && lu[1] == 0 && lu[2] == 2);
+  EXPECT(inverse[0] == 0.25 && inverse[9] == 1 && isnan(inverse[18]) && isnan(inverse[26]));
+  EXPECT_F64(weft_det(a), 180, 1, -0.0);
+}
+
+SCOPED(matrices_and_right_sides_of_one_batch_and_of_several) {
+  double m[8] = { 2, 0, 0, 4, 0, 1, 1, 0 }, b[4] = { 2, 4, 6, 8 };
+  weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(2, 2, 2), m), *v = f64s(2, b), *both = weft_from(WEFT_F64, WEFT_DIMS(2, 2), b);
+  EXPECT_F64(weft_solve(a, v), 1, 1, 4, 2);
+  EXPECT_F64(weft_solve(a, both), 1, 2, 1.5, 2, 6, 8, 2, 4);
+  EXPECT_F64(weft_solve(weft_flip(weft_flip(a, 1), 2), v), 0.5, 2, 4, 2);
+  EXPECT_F64(weft_solve_triangular(weft_slice(a, 0, 0, 1, 1), v, 0, 0), 1, 1);
+  EXPECT_F64(weft_solve_triangular(both, v, 0, 1), 2, -8);
+  EXPECT_F64(weft_solve_triangular(both, v, 1, 0), 0, 0.5);
+}
+
+SCOPED(a_function_solves_systems_of_any_size) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[] = { weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, WEFT_ANY)), weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)) }, *out[3], *y[3];
+  out[0] = weft_solve(in[0], in[1]), out[1] = weft_det(in[0]), out[2] = weft_cholesky(in[0]);
+  weft_function *f = weft_compile(body, 2, in, 3, out);
+  for (int n = 1; n < 4; n++) {
+    weft_array *x[] = { weft_mul(weft_eye(WEFT_F64, n, n, 0), weft_scalar(4)), weft_full(WEFT_F64, WEFT_DIMS(n), 2) };
+    weft_call(f, 2, x, 3, y);
+    weft_array *sum[] = { weft_sum(y[0], WEFT_ALL), y[1], weft_sum(y[2], WEFT_ALL) };
+    double got[3];
+    for (int k = 0; k < 3; k++) EXPECT_OK(weft_read(sum[k], WEFT_F64, got + k, 8));
+    EXPECT(got[0] == 0.5 * n && got[1] == pow(4, n) && got[2] == 2 * n);
+  }
+}
+
+SCOPED(shapes_that_do_not_fit_are_named) {
+  weft_array *a = weft_full(WEFT_F64, WEFT_DIMS(2, 3), 1), *s = weft_full(WEFT_F64, WEFT_DIMS(3, 3), 1), *sign, *size;
+#define REFUSED(array, text) EXPECT(weft_check(array) != WEFT_OK); EXPECT_TEXT(weft_message(), text)
+  REFUSED(weft_cholesky(a), "weft_cholesky: a square matrix, not [2,3]");
+  REFUSED(weft_inverse(weft_full(WEFT_F64, WEFT_DIMS(3), 1)), "weft_inverse: a square matrix, not [3]");
+  REFUSED(weft_solve(s, weft_full(WEFT_F64, WEFT_DIMS(2), 1)), "weft_solve: [3,3] and [2,1]");
+  REFUSED(weft_det(weft_full(WEFT_C64, WEFT_DIMS(2, 2), 1)), "weft_det: not of c64");
+  weft_slogdet(a, &sign, &size);
+  REFUSED(size, "weft_slogdet: a square matrix, not [2,3]");
+  REFUSED(weft_random_multivariate_normal(weft_random_key(1), NULL, weft_scalar(0), s), "weft_random_multivariate_normal: mean is a number and has no axis");
+}
