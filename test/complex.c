@@ -395,3 +395,11 @@ TEST(parts_of_real_numbers_and_of_bad_arrays) {
   EXPECT_TEXT(weft_message(), "weft_layer_norm: not of c128");
   weft_scope_discard(s);
 }
+
+TEST(a_library_step_of_a_real_array_stands_among_complex_numbers) {
+  weft_scope *s = weft_scope_open();
+  double re[] = { 3, 1, 2 }, im[] = { 10, 20, 30 };
+  weft_array *z = weft_complex(weft_from(WEFT_F64, WEFT_DIMS(3), re), weft_from(WEFT_F64, WEFT_DIMS(3), im));
+  EXPECT_F64(weft_add(weft_sort(weft_real(weft_mul(z, z)), 0), weft_imag(z)), -896 + 10, -399 + 20, -91 + 30);
+  weft_scope_discard(s);
+}

@@ -304,3 +304,21 @@ TEST(derivatives_of_special_functions_are_right_where_a_series_takes_their_place
     EXPECT_NEAR(slope_of(weft_i0e, x) + (x ? copysign(1, x) * one_of(weft_i0e, x) : 0), exp(-fabs(x)) * h * (1 + h * h / 2), 1e-12);
   }
 }
+
+static double of_two(weft_array *f(weft_array *, weft_array *), double a, double b, bool is_slope_by_a) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_alias(weft_from(WEFT_F64, WEFT_DIMS(1), &a)), *y = f(x, weft_from(WEFT_F64, WEFT_DIMS(1), &b)), *d = y;
+  if (is_slope_by_a) weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &d);
+  double v = one_f64(d);
+  weft_scope_discard(s);
+  return v;
+}
+
+TEST(beta_and_incomplete_gamma_functions_of_infinities_are_their_limits) {
+  EXPECT(of_two(weft_betaln, INFINITY, 2, false) == -INFINITY && of_two(weft_betaln, 2, INFINITY, false) == -INFINITY);
+  EXPECT_NEAR(of_two(weft_betaln, 2, 3, false), -2.48490664978800031, 1e-13);
+  EXPECT(of_two(weft_gammainc, 2, INFINITY, false) == 1 && of_two(weft_gammainc, 2, 0, false) == 0);
+  EXPECT(of_two(weft_gammainc, 2, INFINITY, true) == 0 && of_two(weft_gammainc, 2, 0, true) == 0);
+  double above = of_two(weft_gammainc, 2 + 1e-5, 1.5, false), below = of_two(weft_gammainc, 2 - 1e-5, 1.5, false);
+  EXPECT_NEAR(of_two(weft_gammainc, 2, 1.5, true), (above - below) / 2e-5, 1e-9);
+}
