@@ -19,7 +19,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXPECTED = HERE.parent / "test" / "mlx_expected.txt"
-LIMIT_S = 400  # of a file
+LIMIT_S = 900  # of a file
 
 RUN = r'''
 import json, os, sys, time, traceback, unittest
