@@ -8,7 +8,8 @@
 struct names { char **name; int n, room, *slot; }; /* slot: by hash, 1 + the place; 0: none */
 
 struct reader {
-  const char *s, *all;
+  const char *s, *counted;   /* counted: lines up to there */
+  int line;
   char *why;
   size_t room;
   struct module *m;
@@ -23,10 +24,9 @@ struct reader {
 static void *grown(void *p, int n, size_t size) { return n & (n - 1) ? p : realloc(p, (size_t)(n ? 2 * n : 1) * size); }
 #define ADD(list, n, x) ((list) = grown((list), (n), sizeof *(list)), (list)[(n)++] = (x))
 
-static int line_of(const struct reader *r) {
-  int n = 1;
-  for (const char *s = r->all; s < r->s; s++) n += *s == '\n';
-  return n;
+static int line_of(struct reader *r) {
+  for (; r->counted < r->s; r->counted++) r->line += *r->counted == '\n';
+  return r->line;
 }
 
 static void wrong(struct reader *r, const char *what, const char *which) {
@@ -320,7 +320,7 @@ static void memory(struct reader *r, bool is_shared) {
 }
 
 struct module *module_parse(const char *ptx, char *why, size_t room) {
-  struct reader r = { .s = ptx, .all = ptx, .why = why, .room = room, .m = calloc(1, sizeof *r.m) };
+  struct reader r = { .s = ptx, .counted = ptx, .line = 1, .why = why, .room = room, .m = calloc(1, sizeof *r.m) };
   char w[200];
   *why = 0;
   while (!*why && word(&r, w)) {
