@@ -192,6 +192,7 @@ static bool put_resize(const struct node *n, struct node *const in[], void *attr
   for (int k = 0; k < n->rank; k++) {
     if (t->n) a->start[k] = dim_substitute(a->start[k], t->n, t->symbol, t->value);
     if (in[1]->dims[k] == 0) a->start[k] = 0;
+    if (in[1]->dims[k] == 0 || in[1]->dims[k] == 1) a->step[k] = 1; /* a step beyond memory is none */
     fits &= a->start[k] != DIM_BAD && dim_slice_fits(in[0]->dims[k], a->start[k], in[1]->dims[k], a->step[k]);
   }
   if (!fits)
@@ -205,7 +206,9 @@ static bool put_settle(struct node *n) {
   struct put_attr *a = n->attr;
   bool ok = true;
   for (int k = 0; k < n->rank; k++) {
-    dim now = n->n_in && dim_resolve(n->in[1]->dims[k]) == 0 ? 0 : dim_resolve(a->start[k]); /* of nothing, wherever it begins */
+    dim length = n->n_in ? dim_resolve(n->in[1]->dims[k]) : DIM_BAD;
+    dim now = length == 0 ? 0 : dim_resolve(a->start[k]); /* of nothing, wherever it begins */
+    if (length == 0 || length == 1) a->step[k] = 1;
     if (now == DIM_BAD) ok = false;
     else dim_replace(&a->start[k], now);
   }

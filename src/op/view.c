@@ -128,6 +128,7 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
   a->start = t->n ? dim_substitute(a->start, t->n, t->symbol, t->value) : a->start;
   dim length = t->n ? dim_substitute(n->dims[a->axis], t->n, t->symbol, t->value) : n->dims[a->axis];
   if (length == 0) a->start = 0; /* what was the last element is none now */
+  if (length == 0 || length == 1) a->step = 1; /* a step beyond memory is none */
   if (a->start != DIM_BAD && length != DIM_BAD && dim_slice_fits(in[0]->dims[a->axis], a->start, length, a->step))
     return slice_hold(a), true;
   *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_slice: the bounds do not fit axis %d of %s", (int)a->axis,
@@ -139,7 +140,8 @@ static bool slice_resize(const struct node *n, struct node *const in[], void *at
 static bool slice_settle(struct node *n) {
   struct slice_attr *a = n->attr;
   if (dim_is_negative(a->start)) return true;
-  dim now = dim_resolve(n->dims[a->axis]) == 0 ? 0 : dim_resolve(a->start); /* of nothing, wherever it begins */
+  dim length = dim_resolve(n->dims[a->axis]), now = length == 0 ? 0 : dim_resolve(a->start); /* of nothing, wherever it begins */
+  if (length == 0 || length == 1) a->step = 1;
   if (now != DIM_BAD) dim_replace(&a->start, now);
   return now != DIM_BAD;
 }
