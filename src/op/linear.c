@@ -356,6 +356,7 @@ static weft_array *solved(const char *fn, const struct op *op, weft_array *a, we
   if (!m || !is_ordered(fn, b, &bad)) return bad;
   bool is_vector = weft_rank(b) == 1;
   weft_array *right = raised(is_vector ? weft_unsqueeze(b, -1) : b);
+  if (weft_rank(m) < 0 || weft_rank(right) < 0) return weft_rank(m) < 0 ? m : right;
   struct failure *why = meet(fn, &m, &right);
   if (why) return array_failed(why);
   weft_array *y = apply(op, 2, (weft_array *[]){ m, right }, attr, bytes, n_out, which);

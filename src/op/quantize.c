@@ -194,12 +194,16 @@ static struct failure *quantized(weft_array *w, int group, int bits, weft_array 
   if (!why && !dtype_is_float(weft_dtype_of(w))) why = not_of(fn, weft_dtype_of(w));
   if (why) return why;
   weft_dtype as = weft_dtype_of(w);
-  weft_array *groups = split_last(fn, weft_cast(w, WEFT_F32), group, &why), *s, *b;
+  weft_array *wide = weft_cast(w, WEFT_F32), *s, *b;
+  out[0] = out[1] = out[2] = wide;
+  if (weft_rank(wide) < 0) return NULL;
+  weft_array *groups = split_last(fn, wide, group, &why);
   if (!groups) return why;
   ranged(groups, bits, &s, &b);
   weft_array *code = weft_round(weft_div(weft_sub(groups, b), s)), *zero = number_like(code, 0);
   code = weft_minimum(weft_maximum(code, zero), number_like(code, (1 << bits) - 1));
-  out[0] = packed(fn, join_last(weft_cast(weft_stop_gradient(code), WEFT_U32)), bits, &why);
+  code = join_last(weft_cast(weft_stop_gradient(code), WEFT_U32));
+  out[0] = weft_rank(code) < 0 ? code : packed(fn, code, bits, &why);
   out[1] = weft_cast(weft_squeeze(s, -1), as), out[2] = weft_cast(weft_squeeze(b, -1), as);
   return why;
 }
@@ -242,6 +246,7 @@ static weft_array *dequantized(const char *fn, weft_array *words, weft_array *sc
   struct failure *why = form_check(fn, group, bits);
   if (!why) why = words_check(fn, words, scales, biases);
   weft_array *groups = why ? NULL : split_last(fn, words, group * bits / 32, &why);
+  if (groups && weft_rank(groups) < 0) return groups;
   if (groups) why = groups_check(fn, groups, scales, group);
   if (groups && !why) why = groups_check(fn, groups, biases, group);
   if (why) return array_failed(why);
