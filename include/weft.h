@@ -141,6 +141,13 @@ weft_array *weft_sized(weft_dtype, int rank, weft_array *const sizes[]);  /* zer
 weft_array *weft_iota(weft_array *like, int axis);  /* the index along axis, in the shape and dtype of like */
 weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturates, nan becomes 0; complex to real: the real
                                                        part, to bool: whether it is not 0 */
+weft_array *weft_view(weft_array *, weft_dtype);    /* the same bytes, the lowest first, as another dtype; the last axis is as many
+                                                       times longer or shorter */
+typedef enum { WEFT_E4M3, WEFT_E5M2 } weft_f8;      /* floats of 8 bits, kept in u8: digits of exponent and fraction. E4M3 has nan,
+                                                       no inf, and ends at 448, which is what is beyond becomes; E5M2 is
+                                                       half an f16 */
+weft_array *weft_to_f8(weft_array *, weft_f8);      /* rounded to the nearest, halves to the even one, by way of f32 */
+weft_array *weft_from_f8(weft_array *, weft_f8, weft_dtype);  /* to a float */
 weft_array *weft_arange(weft_dtype, double start, double stop, double step);  /* start + i step, before stop; f64 or i64
                                                               inside, integers in steps of (start + step) - start */
 weft_array *weft_linspace(weft_dtype, double start, double stop, int64_t n);  /* n values; the last is stop */
@@ -546,8 +553,9 @@ weft_array *weft_block_masked_mm(weft_array *a, weft_array *b, int64_t block, we
                                                            bools, or numbers that multiply; NULL: all */
 weft_array *weft_segmented_mm(weft_array *a, weft_array *b, weft_array *segments);  /* a[:,i:j] b[i:j,:] for every pair (i, j)
                                                            of the integers [..,2]: [..,m,n] */
-weft_array *weft_hadamard(weft_array *, double scale);  /* the last axis, of 2^k elements, times the matrix of signs
-                                                           (-1)^(bits that i and j share), times scale; 0: 1 / sqrt(2^k) */
+weft_array *weft_hadamard(weft_array *, double scale);  /* the last axis, of n = m 2^k elements with m 1, 12, 20 or 28, times a
+                                                           matrix of signs: Paley's or Williamson's of order m by that of 2^k,
+                                                           (-1)^(bits that i and j share); times scale; 0: 1 / sqrt(n) */
 weft_array *weft_kron(weft_array *a, weft_array *b);  /* on each axis, every element of a times all of b */
 weft_array *weft_einsum(const char *subscripts, int n, weft_array *const[]);  /* "bqd,bkd->bqk"; ... for any axes; ii: a
                                                            diagonal. In pairs, the smallest products first */

@@ -89,6 +89,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "barrier", "", "made by the derivative of a checkpoint alone, which is in its row" },
   { "part", "", "half of a complex number, made when a plan is: complex numbers in the other rows go through it" },
   { "pair", "", "two halves as a complex number, likewise" },
+  { "bits", "", "the same 32 or 64 bits of another dtype: inside weft_view, zero derivative, mapped and fused as any elementwise op: test/families.c" },
   { "random_bits", "", "32 or 64 bits of a key at a place; u32 and u64 inside, zero derivative, mapped and fused as any elementwise op: test/random.c" },
   { "gamma_draw", "", "a number that was drawn, as a function of the shape it was drawn with: its derivative is the quantile's, test/distributions.c" },
   { "host", "", "a function of the user's, called with dense arrays: test/host.c" },

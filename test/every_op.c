@@ -585,7 +585,7 @@ enum { CALLS = sizeof calls / sizeof *calls };
 
 /* Leaves, ops with bodies, and what only plans and gradients have: made by other tests (errors, transforms, edges,
  * functions, loops). */
-static const char *const elsewhere[] = { "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item", "host", "dequantize", "cholesky", "solve", "triangle", "determinant" };
+static const char *const elsewhere[] = { "bits", "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item", "host", "dequantize", "cholesky", "solve", "triangle", "determinant" };
 
 TEST(every_op_has_a_row) {
   for (const struct op *const *op = op_table; *op; op++) {

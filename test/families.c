@@ -214,3 +214,54 @@ TEST(exponentials_of_what_counts_and_pairs_that_turn) {
   EXPECT_BAD(weft_rope(x, NULL), WEFT_ERR_SHAPE, "weft_rope");
   weft_scope_discard(s);
 }
+
+static weft_array *bytes_of(weft_array *x) { return weft_view(x, WEFT_U8); }
+static weft_array *there_and_back(weft_array *x) { return weft_view(weft_view(x, WEFT_U8), WEFT_F64); }
+TEST(bytes_are_seen_as_another_dtype) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = VECTOR(1, -2), *half = weft_cast(VECTOR(1, -0.0, 65504, 0x1p-24), WEFT_F16);
+  EXPECT_F64(wide(called(bytes_of, weft_cast(x, WEFT_F32))), 0, 0, 128, 63, 0, 0, 0, 192);
+  EXPECT_F64(there_and_back(x), 1, -2);
+  EXPECT_F64(wide(weft_view(half, WEFT_U16)), 0x3C00, 0x8000, 0x7BFF, 1);
+  EXPECT_F64(wide(weft_view(weft_view(half, WEFT_I64), WEFT_F16)), 1, 0, 65504, 0x1p-24);
+  EXPECT_F64(wide(weft_view(weft_cast(x, WEFT_BF16), WEFT_I16)), 0x3F80, 0xC000 - 65536);
+  EXPECT_F64(weft_real(weft_view(VECTOR(3, 4), WEFT_C128)), 3);
+  EXPECT_F64(weft_view(weft_complex(VECTOR(3), VECTOR(4)), WEFT_F64), 3, 4);
+  EXPECT_F64(wide(weft_view(weft_full(WEFT_F32, 0, NULL, 1), WEFT_U32)), 0x3F800000);
+  weft_array *y = weft_view(weft_view(weft_cast(x, WEFT_F32), WEFT_U32), WEFT_F32), *d;
+  weft_array *f = weft_cast(x, WEFT_F32), *g = weft_view(weft_view(f, WEFT_U32), WEFT_F32);
+  weft_grad(g, 1, &f, &d);
+  EXPECT_F64(wide(y), 1, -2);
+  EXPECT_F64(wide(d), 0, 0);
+  EXPECT_BAD(weft_view(weft_cast(VECTOR(1, 2, 3), WEFT_F32), WEFT_F64), WEFT_ERR_SHAPE, "weft_view: the last axis of [3] of f32 is no whole number of f64");
+  EXPECT_BAD(weft_view(weft_full(WEFT_F32, 0, NULL, 1), WEFT_U8), WEFT_ERR_SHAPE, "weft_view");
+  weft_scope_discard(s);
+}
+
+/* Every float of 8 bits, against its definition: sign, exponent, fraction. */
+TEST(floats_of_8_bits_are_read_and_rounded) {
+  weft_scope *s = weft_scope_open();
+  static const struct { weft_f8 kind; int digits, bias; } of[] = { { WEFT_E4M3, 3, 7 }, { WEFT_E5M2, 2, 15 } };
+  uint8_t code[256], back[256];
+  float value[256];
+  for (int i = 0; i < 256; i++) code[i] = (uint8_t)i;
+  for (int k = 0; k < 2; k++) {
+    weft_array *c = weft_from(WEFT_U8, WEFT_DIMS(256), code), *x = weft_from_f8(c, of[k].kind, WEFT_F32);
+    EXPECT_OK(weft_read(x, WEFT_F32, value, sizeof value));
+    EXPECT_OK(weft_read(weft_to_f8(x, of[k].kind), WEFT_U8, back, sizeof back));
+    for (int i = 0; i < 256; i++) {
+      int m = i & 127, e = m >> of[k].digits, f = m & ((1 << of[k].digits) - 1);
+      double size = ldexp(e ? (1 << of[k].digits) + f : f, (e ? e : 1) - of[k].bias - of[k].digits), want = i < 128 ? size : -size;
+      bool is_nan = k ? m > 0x7C : m == 0x7F, is_inf = k && m == 0x7C;
+      if (is_nan ? !isnan(value[i]) : is_inf ? !isinf(value[i]) : value[i] != want || !!signbit(value[i]) != (i > 127))
+        test_fail(__FILE__, __LINE__, "%d of kind %d is %g, not %g", i, k, (double)value[i], want);
+      if (!is_nan && back[i] != i) test_fail(__FILE__, __LINE__, "%g of kind %d is %d, not %d", (double)value[i], k, back[i], i);
+      if (is_nan && (back[i] & 127) != (k ? 0x7E : 0x7F)) test_fail(__FILE__, __LINE__, "nan of kind %d is %d", k, back[i]);
+    }
+  }
+  EXPECT_F64(wide(weft_to_f8(VECTOR(1e9, 448, 464, 465, -1e-9, 17, 19), WEFT_E4M3)), 126, 126, 126, 126, 128, 0x58, 0x5A);
+  EXPECT_F64(wide(weft_to_f8(VECTOR(1e9, 57344, 61439, 61440, 0x1p-17, 0x1.8p-16), WEFT_E5M2)), 124, 123, 123, 124, 0, 2);
+  EXPECT_BAD(weft_from_f8(VECTOR(1), WEFT_E4M3, WEFT_F32), WEFT_ERR_DTYPE, "weft_from_f8");
+  EXPECT_BAD(weft_to_f8(VECTOR(1), (weft_f8)2), WEFT_ERR_ARG, "weft_to_f8");
+  weft_scope_discard(s);
+}

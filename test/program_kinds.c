@@ -444,6 +444,16 @@ MAKE(pool) {
   int a = leaf(p, p->is_smooth ? WEFT_F64 : WEFT_F32, 3, dims);
   return ok(grow(p, kind, 1, &a, 7, (int64_t[]){ 1 + any(p, 3), 1, 1 + any(p, 2), 1, any(p, 2), 0, any(p, 2) }));
 }
+BUILD(view) { return weft_view(in[0], (weft_dtype)s->p[0]); }
+BUILD(to_f8) { return weft_to_f8(in[0], (weft_f8)s->p[1]); }
+BUILD(from_f8) { return weft_from_f8(in[0], (weft_f8)s->p[1], WEFT_F32); }
+MAKE(view) { /* to as many bytes or fewer: they always fit. A nan has many patterns, so not of floats but for those of one's own */
+  static const weft_dtype to[] = { WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_I32 };
+  int64_t dims[] = { 1 + any(p, 3), 2 * (1 + any(p, 3)) };
+  bool is_pattern = kind->one == build_from_f8;
+  int a = leaf(p, is_pattern ? WEFT_U8 : once_in(p, 2) ? WEFT_F32 : WEFT_U32, 2, dims);
+  return !p->is_smooth && ok(grow(p, kind, 1, &a, 2, (int64_t[]){ to[any(p, COUNT(to))], any(p, 2) }));
+}
 BUILD(softmax_where) { return weft_softmax_where(in[0], in[1], (int)s->p[0]); }
 BUILD(log_softmax_where) { return weft_log_softmax_where(in[0], in[1], (int)s->p[0]); }
 BUILD(logsumexp_where) { return weft_logsumexp_where(in[0], in[1], (int)s->p[0]); }
@@ -763,6 +773,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(interp, 1, false, interp) X(convolve, 1, true, convolve) X(correlate, 1, true, convolve)                                         \
   X(pad_with, 2, true, pad_with) X(resize, 2, true, resize) X(max_pool, 1, true, pool) X(mean_pool, 1, true, pool) X(rope, 1, true, rope) \
   X(softmax_where, 1, false, where_counts) X(log_softmax_where, 1, false, where_counts) X(logsumexp_where, 1, false, where_counts)    \
+  X(view, 2, false, view) X(to_f8, 1, false, view) X(from_f8, 1, false, view)                                                        \
   X(inner, 1, true, small_product) X(outer, 1, true, small_product) X(addmm, 1, true, small_product) X(matrix_power, 1, true, small_product) \
   X(hadamard, 1, true, small_product) X(gather_mm, 1, true, small_product) X(block_masked_mm, 1, true, small_product)                 \
   X(segmented_mm, 1, true, small_product)                                                                                            \

@@ -417,8 +417,15 @@ def test_powers_inner_products_and_signs(rng):
         same(weft.hadamard_transform(y), y @ signs(n) / np.sqrt(n), atol=1e-12)
         same(weft.hadamard_transform(weft.hadamard_transform(y)), y, atol=1e-12)
     same(weft.hadamard_transform(y[0].astype(np.float16), 1.0 / 1024), (y[0].astype(np.float16).astype(float) @ signs(n)) / 1024, atol=1e-3)
+    for m in (12, 20, 28):
+        h = np.asarray(weft.hadamard_transform(np.eye(m), 1.0)).T
+        np.testing.assert_array_equal(h @ h.T, m * np.eye(m))
+        assert set(np.unique(h)) == {-1, 1} and (h[0, 0], h[0, 1], h[m - 1, m - 1]) == (1, -1, -1 if m == 12 else 1)
+        for k in (2, 4, 128):
+            y = rng.standard_normal((2, m * k))
+            same(weft.hadamard_transform(y, 1.0), y @ np.kron(h, signs(k)).T, atol=1e-11)
     differentiates(lambda v: weft.hadamard_transform(v), lambda v: v @ signs(8) / np.sqrt(8), rng.standard_normal((2, 8)))
-    with pytest.raises(ValueError, match="hadamard_transform: the last axis is 3, not a power of 2"):
+    with pytest.raises(ValueError, match="hadamard_transform: the last axis is 3, not m 2"):
         weft.hadamard_transform(np.zeros(3))
 
 
@@ -575,3 +582,49 @@ def test_rotary_positions(rng):
             call()
     with pytest.raises(TypeError, match="rope"):
         weft.rope(np.zeros((2, 2), int))
+
+
+# ---- bytes
+
+def test_bytes_as_other_dtypes(rng):
+    dtypes = [np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64, np.float16, np.float32, np.float64, np.complex64, np.complex128]
+    raw = rng.integers(0, 256, (3, 64), dtype=np.uint8)
+    raw[:, :32] = np.array([1.5, -0.0, 2**-24, 65504, np.inf, 2**-14, 3, 2**-15] * 2, np.float16).view(np.uint8)
+    for one in dtypes:
+        for two in dtypes:
+            source = (raw & 1 if one == np.bool_ else raw & 0x3B).view(one)  # no pattern of a nan
+            if two == np.bool_:
+                source = (raw & 1).view(one)
+            got = np.asarray(weft.view(source, np.dtype(two).name if two != np.bool_ else weft.bool_))
+            expected = source.view(two)
+            np.testing.assert_array_equal(got.view(np.uint8), expected.view(np.uint8), err_msg=f"{one} {two}")
+    halves = np.arange(65536, dtype=np.uint16)
+    finite = halves[(halves & 0x7C00) != 0x7C00]
+    np.testing.assert_array_equal(np.asarray(weft.view(finite, weft.float16)), finite.view(np.float16))
+    np.testing.assert_array_equal(np.asarray(weft.view(finite.view(np.float16), weft.uint16)), finite)
+    infinite = np.array([inf, -inf, 1], np.float16)
+    np.testing.assert_array_equal(np.asarray(weft.view(infinite, "uint16")), infinite.view(np.uint16))
+    same(weft.vmap(lambda v: weft.view(v, weft.int32))(weft.array(np.ones((2, 3), np.float32))), np.ones((2, 3), np.float32).view(np.int32))
+    open_too(lambda v: weft.view(v, weft.uint8), np.ones((2, 3), np.float32))
+    assert weft.view(np.zeros((2, 0), np.float32), weft.uint8).shape == (2, 0) and weft.array(1.0).view(weft.uint32).item() == 0x3F800000
+    with pytest.raises(ValueError, match="view: the last axis of .* of float32 is no whole number of float64|view: the last axis of .* is no whole number"):
+        weft.view(np.zeros(3, np.float32), weft.float64)
+
+
+@pytest.mark.parametrize("format, digits, bias, most", [("e4m3", 3, 7, 448.0), ("e5m2", 2, 15, 57344.0)])
+def test_floats_of_8_bits(format, digits, bias, most, rng):
+    codes = np.arange(256, dtype=np.uint8)
+    values = np.asarray(weft.from_f8(codes, weft.float64, format))
+    finite = codes[np.isfinite(values)]
+    table = values[np.isfinite(values)]
+    x = np.concatenate([rng.standard_normal(500) * 10.0 ** rng.uniform(-8, 3, 500), (table[:-1] + table[1:]) / 2, table]).astype(np.float32)
+    x = x[np.abs(x) <= most]
+    got = np.asarray(weft.to_f8(x, format))
+    distance = np.abs(x[:, None].astype(float) - table[None])
+    nearest = distance.min(1)
+    np.testing.assert_array_equal(np.abs(values[got] - x), nearest)
+    tie = (distance == nearest[:, None]).sum(1) > 1
+    assert ((got[tie & (x != 0)] & 1) == 0).all() and (np.signbit(x) == (got > 127)).all()
+    assert len(finite) == (254 if format == "e4m3" else 248)
+    with pytest.raises(ValueError, match="to_f8: the format"):
+        weft.to_f8(x, "e3m4")

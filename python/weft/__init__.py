@@ -15,26 +15,27 @@ import os as _os
 
 from . import _core, linalg, random, special
 from ._core import (
-    Dtype, NoValueError, abs, add, addmm, all, allclose, any, arange, arccos, arccosh, arcsin, arcsinh, arctan, arctan2,
-    arctanh, argmax, argmin, argpartition, argsort, argtopk, array, array_equal, as_strided, asarray, astype, attention,
-    beta, betainc, betaln, bfloat16, bitwise_and, bitwise_count, bitwise_invert, bitwise_or, bitwise_xor,
-    block_masked_mm, bool_, broadcast_to, ceil, clip, complex, complex128, complex64, concatenate, conj, conv, convolve,
-    correlate, cos, cosh, cummax, cummin, cumprod, cumsum, degrees, depends, dequantize, diag, diagonal, diff, digamma,
-    divide, divmod, dot, ediff1d, einsum, equal, erf, erfc, erfcinv, erfcx, erfinv, exp, exp2, expand_dims, expm1, eye,
-    flatnonzero, flatten, flip, float16, float32, float64, floor, floor_divide, fma, fmod, from_dlpack, full, full_like,
-    gamma, gammainc, gammaincc, gather_mm, gcd, gelu, gelu_approx, greater, greater_equal, hadamard_transform, host,
-    hypot, i0, i0e, i1, i1e, identity, imag, inner, int16, int32, int64, int8, interp, isclose, isfinite, isinf, isnan,
-    j0, j1, kron, layer_norm, lcm, left_shift, less, less_equal, lgamma, linspace, log, log10, log1mexp, log1p, log2,
-    log_ndtr, log_softmax, logaddexp, logcumsumexp, logical_and, logical_not, logical_or, logical_xor, logit, logsumexp,
-    matmul, matrix_power, max, max_pool, maximum, mean, mean_pool, median, meshgrid, min, minimum, moveaxis, multiply,
-    nan_to_num, nanargmax, nanargmin, nancumprod, nancumsum, nanmax, nanmean, nanmedian, nanmin, nanprod, nanquantile,
-    nanstd, nansum, nanvar, ndtr, ndtri, negative, nonzero, not_equal, ones, ones_like, outer, pad, partition,
-    polygamma, positive, power, prod, put_along_axis, quantile, quantize, quantized_matmul, radians, ravel, real,
-    reciprocal, relu, remainder, repeat, reshape, resize, result_type, right_shift, rms_norm, roll, rope, rot90, round,
-    rsqrt, searchsorted, segmented_mm, sigmoid, sign, silu, sin, sinc, sinh, size, sized, softmax, softplus, sort,
-    split, sqrt, square, squeeze, stack, state, std, stop_gradient, subtract, sum, swapaxes, take, take_along_axis, tan,
-    tanh, tensordot, tile, to_device, topk, trace, transpose, trapezoid, tri, trigamma, tril, triu, trunc, uint16,
-    uint32, uint64, uint8, unique, var, where, window, windows, xlog1py, xlogy, zeros, zeros_like, zeta)
+    Dtype, NoValueError, abs, add, addmm, all, allclose, any, arange, arccos, arccosh, arcsin, arcsinh, arctan,
+    arctan2, arctanh, argmax, argmin, argpartition, argsort, argtopk, array, array_equal, as_strided, asarray,
+    astype, attention, beta, betainc, betaln, bfloat16, bitwise_and, bitwise_count, bitwise_invert, bitwise_or,
+    bitwise_xor, block_masked_mm, bool_, broadcast_to, ceil, clip, complex, complex128, complex64, concatenate,
+    conj, conv, convolve, correlate, cos, cosh, cummax, cummin, cumprod, cumsum, degrees, depends, dequantize, diag,
+    diagonal, diff, digamma, divide, divmod, dot, ediff1d, einsum, equal, erf, erfc, erfcinv, erfcx, erfinv, exp,
+    exp2, expand_dims, expm1, eye, flatnonzero, flatten, flip, float16, float32, float64, floor, floor_divide, fma,
+    fmod, from_dlpack, from_f8, full, full_like, gamma, gammainc, gammaincc, gather_mm, gcd, gelu, gelu_approx,
+    greater, greater_equal, hadamard_transform, host, hypot, i0, i0e, i1, i1e, identity, imag, inner, int16, int32,
+    int64, int8, interp, isclose, isfinite, isinf, isnan, j0, j1, kron, layer_norm, lcm, left_shift, less,
+    less_equal, lgamma, linspace, log, log10, log1mexp, log1p, log2, log_ndtr, log_softmax, logaddexp, logcumsumexp,
+    logical_and, logical_not, logical_or, logical_xor, logit, logsumexp, matmul, matrix_power, max, max_pool,
+    maximum, mean, mean_pool, median, meshgrid, min, minimum, moveaxis, multiply, nan_to_num, nanargmax, nanargmin,
+    nancumprod, nancumsum, nanmax, nanmean, nanmedian, nanmin, nanprod, nanquantile, nanstd, nansum, nanvar, ndtr,
+    ndtri, negative, nonzero, not_equal, ones, ones_like, outer, pad, partition, polygamma, positive, power, prod,
+    put_along_axis, quantile, quantize, quantized_matmul, radians, ravel, real, reciprocal, relu, remainder, repeat,
+    reshape, resize, result_type, right_shift, rms_norm, roll, rope, rot90, round, rsqrt, searchsorted,
+    segmented_mm, sigmoid, sign, silu, sin, sinc, sinh, size, sized, softmax, softplus, sort, split, sqrt, square,
+    squeeze, stack, state, std, stop_gradient, subtract, sum, swapaxes, take, take_along_axis, tan, tanh, tensordot,
+    tile, to_device, to_f8, topk, trace, transpose, trapezoid, tri, trigamma, tril, triu, trunc, uint16, uint32,
+    uint64, uint8, unique, var, view, where, window, windows, xlog1py, xlogy, zeros, zeros_like, zeta)
 from ._file import load, save, save_safetensors
 from ._loop import cond, scan, while_loop
 from ._run import (

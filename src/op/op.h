@@ -106,6 +106,7 @@ extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_io
     op_depends, op_to, op_item, op_loop, op_call, op_sort, op_select, op_dequantize, op_cholesky, op_solve,
     op_triangle, op_determinant, op_host,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
+extern const struct op op_bits;        /* the same 32 or 64 bits, of another dtype: pattern.c */
 extern const struct op op_random_bits; /* in: k0, k1, i, n, all u32: see random.c */
 extern const struct op op_gamma_draw; /* in: a, x drawn with the shape a: x as a function of a */
 extern const struct op op_scale; /* a b, but a where a is 0, whatever b is: what a branch that was not taken passes on */

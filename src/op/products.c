@@ -187,6 +187,42 @@ static weft_array *signs(weft_dtype d, int64_t n) {
   return weft_sub(weft_cast(weft_integer(1), d), weft_mul(weft_cast(weft_and(shared, weft_integer(1)), d), weft_integer(2)));
 }
 
+/* Paley's of order 12: (C + I) x [+ +; + -] with the diagonal [+ -; - -], C the squares mod 5 with a border. */
+static int paley(int i, int j) {
+  int a = i / 2, b = j / 2, apart = ((a - b) % 5 + 5) % 5, sign = i % 2 && j % 2 ? -1 : 1;
+  if (a == b) return i % 2 || j % 2 ? -1 : 1;
+  return a == 0 || b == 0 || apart == 1 || apart == 4 ? sign : -sign;
+}
+
+/* Williamson's of order 4 n: [A B C D; -B A -D C; -C D A -B; -D -C B A], of matrices whose rows are their first one, turned. */
+static int williamson(const char *const first[4], int n, int i, int j) {
+  static const int which[4][4] = { { 1, 2, 3, 4 }, { -2, 1, -4, 3 }, { -3, 4, 1, -2 }, { -4, -3, 2, 1 } };
+  int block = which[i / n][j / n], sign = first[(block < 0 ? -block : block) - 1][(j % n - i % n + n) % n] == '+' ? 1 : -1;
+  return block < 0 ? -sign : sign;
+}
+
+enum { ORDER_MOST = 28 };
+
+/* The matrices of signs of order 12, 20, 28. */
+static weft_array *odd_signs(weft_dtype d, int n) {
+  static const char *const five[] = { "+----", "+----", "++--+", "+-++-" };
+  static const char *const seven[] = { "+------", "++----+", "+-+--+-", "+--++--" };
+  double h[ORDER_MOST * ORDER_MOST];
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) h[i * n + j] = n == 12 ? paley(i, j) : williamson(n == 20 ? five : seven, n / 4, i, j);
+  return weft_cast(weft_from(WEFT_F64, 2, (int64_t[]){ n, n }, h), d);
+}
+
+/* m 2^k with m 1, 12, 20 or 28: m, and 2^k. false: it is no such number. */
+static bool orders(dim n, int64_t *m, int64_t *rest) {
+  static const int64_t of[] = { 1, 12, 20, 28 };
+  for (int k = 0; k < 4; k++) {
+    *m = of[k], *rest = n / of[k];
+    if (n % of[k] == 0 && *rest > 0 && !(*rest & (*rest - 1))) return true;
+  }
+  return false;
+}
+
 /* The matrix of n = p q is that of p for the rows and that of q for the columns of x as [.., p, q]: products with at most 64. */
 weft_array *weft_hadamard(weft_array *x, double scale) {
   static const char fn[] = "weft_hadamard";
@@ -194,8 +230,10 @@ weft_array *weft_hadamard(weft_array *x, double scale) {
   int axis = -1;
   if (!is_ordered(fn, x, &bad) || !has_axis(fn, x, &axis, &bad)) return bad;
   dim n = size_of(x, -1);
-  if (!dim_is_known(n) || n < 1 || n & (n - 1))
-    return array_bad(WEFT_ERR_SHAPE, "%s: the last axis is %lld, not a power of 2", fn, dim_is_known(n) ? (long long)n : -1LL);
+  int64_t odd, power;
+  if (!dim_is_known(n) || !orders(n, &odd, &power))
+    return array_bad(WEFT_ERR_SHAPE, "%s: the last axis is %lld, not m 2^k with m 1, 12, 20 or 28", fn,
+                     dim_is_known(n) ? (long long)n : -1LL);
   weft_array *y = raised(x);
   struct node *like = array_node(x);
   int rank = like->rank;
@@ -203,11 +241,13 @@ weft_array *weft_hadamard(weft_array *x, double scale) {
   for (int k = 0; k < rank; k++) dims[k] = like->dims[k];
   node_release(like);
   if (rank + 1 > WEFT_RANK_MAX) return array_bad(WEFT_ERR_SHAPE, "%s: too many axes: %d", fn, rank);
-  for (int64_t done = 1, m; done < n; done *= m) { /* [.., n/m, m] turned: the next bits come last */
-    m = n / done < SIGNS_MOST ? n / done : SIGNS_MOST;
+  for (int64_t done = 1, m; done < n; done *= m) { /* [.., n/m, m] turned: what comes next is last */
+    int64_t left = power / done;
+    m = left <= 0 || done >= power ? odd : left < SIGNS_MOST ? left : SIGNS_MOST;
     dims[rank - 1] = n / m, dims[rank] = m;
-    weft_array *part = weft_matmul(array_reshape(fn, y, rank + 1, dims), signs(weft_dtype_of(y), m));
-    part = weft_moveaxis(part, -1, -2);
+    weft_dtype d = weft_dtype_of(y);
+    weft_array *h = done >= power ? weft_transpose(odd_signs(d, (int)m), NULL) : signs(d, m);
+    weft_array *part = weft_moveaxis(weft_matmul(array_reshape(fn, y, rank + 1, dims), h), -1, -2);
     dims[rank - 1] = n;
     y = array_reshape(fn, part, rank, dims);
   }
