@@ -278,6 +278,25 @@ def test_unique_elements_are_those_of_numpy():
     assert [y.item() for y in mx.minmax(mx.array(x))] == [0, 7]
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_systems_of_equations_are_those_of_numpy(upper):
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((2, 5, 5)).astype(np.float32), rng.standard_normal((2, 5, 3)).astype(np.float32)
+    spd = a @ a.transpose(0, 2, 1) + 5 * np.eye(5, dtype=np.float32)
+    close = lambda ours, theirs: np.testing.assert_allclose(np.array(ours), theirs, rtol=2e-4, atol=2e-4)
+    close(mx.linalg.solve(mx.array(spd), mx.array(b)), np.linalg.solve(spd, b))
+    close(mx.linalg.inv(mx.array(spd)), np.linalg.inv(spd))
+    factor = np.linalg.cholesky(spd).transpose(0, 2, 1) if upper else np.linalg.cholesky(spd)
+    close(mx.linalg.cholesky(mx.array(spd), upper=upper), factor)
+    close(mx.linalg.cholesky_inv(mx.array(factor), upper=upper), np.linalg.inv(spd))
+    close(mx.linalg.tri_inv(mx.array(factor), upper=upper), np.linalg.inv(factor))
+    close(mx.linalg.solve_triangular(mx.array(factor), mx.array(b), upper=upper), np.linalg.solve(factor, b))
+    close(mx.linalg.slogdet(mx.array(a))[1], np.linalg.slogdet(a)[1])
+    assert _is_mlx(mx.linalg.inv(mx.array(spd))) and all(map(_is_mlx, mx.linalg.slogdet(mx.array(a))))
+    with pytest.raises(ValueError, match="square"):
+        mx.linalg.inv(mx.ones((2, 3)))
+
+
 def test_einsum_paths_are_those_of_numpy():
     for text, shapes in (("ij,jk,kl", [(5, 8), (8, 3), (3, 7)]), ("ij,jk,kl", [(5, 8), (8, 10), (10, 7)]), ("ij->i", [(5, 5)]),
                          ("bca,cdb,dbf,afc->", [(3, 4, 2), (4, 5, 3), (5, 3, 6), (2, 6, 4)])):

@@ -2,7 +2,7 @@
 from ... import _core
 from .._missing import add_missing
 
-_mlx = _core._mlx
+_mlx, _linalg = _core._mlx, _core._linalg
 
 
 def _axes(a, axis):
@@ -70,6 +70,59 @@ def cross(a, b, axis=-1, *, stream=None):
     return _mlx.moveaxis(_mlx.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1), -1, axis)
 
 
-add_missing(globals(), "mlx.core.linalg", [
-    "cholesky", "cholesky_inv", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lu", "lu_factor", "pinv", "qr", "slogdet",
-    "solve", "solve_triangular", "svd", "tri_inv"])
+def _square(what, a):
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"{what}: a square matrix is expected, not an array of shape {a.shape}")
+    if not a.dtype.name.startswith("float"):
+        raise ValueError(f"{what}: of {a.dtype.name}")
+    return a
+
+
+def _transposed(a):
+    return _mlx.swapaxes(a, -1, -2)
+
+
+def inv(a, *, stream=None):
+    """The inverse; nan if there is none."""
+    return _linalg.inv(_square("inv", a))
+
+
+def tri_inv(a, upper=False, *, stream=None):
+    """The inverse of a triangle of a, which is all that is read."""
+    one = _mlx.broadcast_to(_mlx.eye(a.shape[-1], dtype=a.dtype), _square("tri_inv", a).shape)
+    return (_mlx.triu if upper else _mlx.tril)(_linalg.solve_triangular(a, one, lower=not upper))
+
+
+def cholesky(a, upper=False, *, stream=None):
+    """L with L L' = a, or its transpose; the lower triangle of a is read, or the upper one."""
+    factor = _linalg.cholesky(_transposed(_square("cholesky", a)) if upper else _square("cholesky", a))
+    return _transposed(factor) if upper else factor
+
+
+def cholesky_inv(L, upper=False, *, stream=None):
+    """The inverse of L L', or of L' L."""
+    inverse = tri_inv(L, upper)
+    return inverse @ _transposed(inverse) if upper else _transposed(inverse) @ inverse
+
+
+def solve(a, b, *, stream=None):
+    """x with a x = b."""
+    return _linalg.solve(_square("solve", a), b)
+
+
+def solve_triangular(a, b, *, upper=False, stream=None):
+    """x with t x = b, for a triangle t of a."""
+    return _linalg.solve_triangular(_square("solve_triangular", a), b, lower=not upper)
+
+
+def det(a, *, stream=None):
+    """The determinant."""
+    return _linalg.det(_square("det", a.astype(_mlx.float32) if a.dtype.name.startswith(("int", "uint")) else a))
+
+
+def slogdet(a, *, stream=None):
+    """The sign of the determinant, and the logarithm of its size."""
+    return tuple(_linalg.slogdet(_square("slogdet", a)))
+
+
+add_missing(globals(), "mlx.core.linalg", ["eig", "eigh", "eigvals", "eigvalsh", "lu", "lu_factor", "pinv", "qr", "svd"])
