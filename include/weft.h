@@ -545,7 +545,7 @@ weft_array *weft_tensordot(weft_array *a, weft_array *b, int n, const int a_axes
 weft_array *weft_inner(weft_array *a, weft_array *b);  /* summed over the last axis of both; those left of a, then those of b */
 weft_array *weft_outer(weft_array *a, weft_array *b);  /* a_i b_j, of all their elements in order */
 weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha, double beta);  /* beta c + alpha a b */
-weft_array *weft_matrix_power(weft_array *, int64_t n);  /* the product of n such matrices; 0: the identity */
+weft_array *weft_matrix_power(weft_array *, int64_t n);  /* the product of n such matrices; 0: the identity; less: of inverses */
 weft_array *weft_gather_mm(weft_array *a, weft_array *b, weft_array *at_a, weft_array *at_b);  /* the product of matrices at these
                                                            places of the batch, counted row by row; NULL: as they stand */
 weft_array *weft_block_masked_mm(weft_array *a, weft_array *b, int64_t block, weft_array *mask_out, weft_array *mask_a,

@@ -157,13 +157,13 @@ TEST(products_of_vectors_powers_and_chosen_matrices) {
   EXPECT_F64(weft_addmm(x, m, m, 2, -1), 13, 18, 29, 42);
   EXPECT_F64(called(squared, m), 7, 10, 15, 22);
   EXPECT_F64(weft_matrix_power(m, 0), 1, 0, 0, 1);
+  EXPECT_F64(weft_matrix_power(weft_reshape(VECTOR(2, 0, 0, 4), WEFT_DIMS(2, 2)), -2), 0.25, 0, 0, 0.0625);
   EXPECT_F64(weft_gather_mm(two, m, weft_full(WEFT_I32, WEFT_DIMS(1), 1), NULL), -7, -10, -15, -22);
   EXPECT_F64(weft_block_masked_mm(m, m, 1, NULL, weft_from(WEFT_BOOL, WEFT_DIMS(2, 2), (uint8_t[]){ 1, 0, 0, 0 }), NULL), 1, 2, 0, 0);
   EXPECT_F64(weft_segmented_mm(m, m, weft_from(WEFT_I32, WEFT_DIMS(2, 2), (int32_t[]){ 1, 2, 1, 1 })), 6, 8, 12, 16, 0, 0, 0, 0);
   EXPECT_F64(weft_hadamard(VECTOR(1, 2, 3, 4), 1), 10, -2, -4, 0);
   EXPECT_BAD(weft_inner(x, VECTOR(1, 2, 3)), WEFT_ERR_SHAPE, "weft_inner");
   EXPECT_BAD(weft_matrix_power(matrix(), 2), WEFT_ERR_SHAPE, "weft_matrix_power");
-  EXPECT_BAD(weft_matrix_power(m, -1), WEFT_ERR_UNSUPPORTED, "weft_matrix_power");
   EXPECT_BAD(weft_gather_mm(x, m, NULL, NULL), WEFT_ERR_SHAPE, "weft_gather_mm");
   EXPECT_BAD(weft_block_masked_mm(m, m, 0, NULL, NULL, NULL), WEFT_ERR_ARG, "weft_block_masked_mm");
   EXPECT_BAD(weft_segmented_mm(m, m, x), WEFT_ERR_SHAPE, "weft_segmented_mm");

@@ -372,7 +372,7 @@ const struct name weft_names[] = {
   FUNCTION(inner, TWO, call_binary, weft_inner, "the sum of products over the last axis of both", "inner([1, 2], [3, 4])", "11"),
   FUNCTION(addmm, "(c, a, b, /, alpha=1.0, beta=1.0)", call_addmm3, weft_addmm, "beta c + alpha a b",
     "addmm([[1.0]], [[2.0]], [[3.0]], beta=2)", "[[8.0]]"),
-  FUNCTION(matrix_power, "(a, n, /)", call_matrix_power, weft_matrix_power, "the product of n matrices a; 0: the identity",
+  FUNCTION(matrix_power, "(a, n, /)", call_matrix_power, weft_matrix_power, "the product of n matrices a; less: of inverses",
     "matrix_power([[1, 1], [0, 1]], 3)", "[[1, 3], [0, 1]]"),
   FUNCTION(gather_mm, "(a, b, /, lhs_indices=None, rhs_indices=None)", call_gather_mm, weft_gather_mm,
     "the product of the matrices at these places of the batch, counted row by row",

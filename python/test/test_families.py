@@ -395,12 +395,15 @@ def test_products_of_chosen_matrices_and_parts(rng):
 
 def test_powers_inner_products_and_signs(rng):
     x = rng.standard_normal((2, 3, 3))
-    for n in (0, 1, 2, 3, 7, 8):
+    for n in (0, 1, 2, 3, 7, 8, -1, -2, -5):
         same(weft.matrix_power(x, n), np.linalg.matrix_power(x, n), rtol=1e-10)
     same(weft.matrix_power(np.array([[1, 1], [1, 0]]), 30), np.linalg.matrix_power(np.array([[1, 1], [1, 0]]), 30))
     differentiates(lambda v: weft.matrix_power(v, 3), lambda v: np.linalg.matrix_power(v, 3), x)
     open_too(lambda v: weft.matrix_power(v, 3), x)
     open_too(lambda v: weft.matrix_power(v, 0), x)
+    differentiates(lambda v: weft.matrix_power(v, -2), lambda v: np.linalg.matrix_power(v, -2), x)
+    open_too(lambda v: weft.matrix_power(v, -2), x)
+    same(weft.matrix_power(np.array([[1, 1], [1, 0]]), -3), np.linalg.matrix_power(np.array([[1, 1], [1, 0]]), -3))
     with pytest.raises(ValueError, match="matrix_power: .* is no square matrix"):
         weft.matrix_power(np.zeros((2, 3)), 2)
     for a, b in (((3,), (3,)), ((2, 3), (3,)), ((2, 3), (4, 5, 3)), ((), (2, 2)), ((2,), ())):

@@ -48,22 +48,22 @@ static struct failure *square_check(const char *fn, const struct node *n) {
   return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s is no square matrix", fn, shape_show(n, &s));
 }
 
-/* By squaring; the power 0 is the identity. */
+/* By squaring; the power 0 is the identity, a negative one that of the inverse. */
 weft_array *weft_matrix_power(weft_array *x, int64_t n) {
   struct node *node;
   weft_array *bad, *y = NULL;
   if (!operands("weft_matrix_power", 1, &x, &node, &bad)) return bad;
   struct failure *why = square_check("weft_matrix_power", node);
-  if (!why && n < 0) why = fail(WEFT_ERR_UNSUPPORTED, scope_origin(), "weft_matrix_power: %lld: of an inverse", (long long)n);
   if (why) return array_of_bad(why, 1, &node);
-  x = array_of(node);
-  if (n == 0) {
+  x = n < 0 ? weft_inverse(array_of(node)) : array_of(node);
+  uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
+  if (!left) {
     weft_array *like = weft_cast(weft_full_like(x, 0), WEFT_I64);
     return weft_cast(weft_eq(weft_iota(like, -2), weft_iota(like, -1)), weft_dtype_of(x));
   }
   for (;; x = weft_matmul(x, x)) {
-    if (n & 1) y = y ? weft_matmul(y, x) : x;
-    if (!(n >>= 1)) return y == x ? array_apart(y) : y;
+    if (left & 1) y = y ? weft_matmul(y, x) : x;
+    if (!(left >>= 1)) return y == x ? array_apart(y) : y;
   }
 }
 
