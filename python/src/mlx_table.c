@@ -286,24 +286,6 @@ static weft_array *pow_of(weft_array *a, weft_array *b) {
   return weft_where(weft_lt(b, weft_integer(0)), weft_cast(weft_integer(0), weft_dtype_of(y)), y);
 }
 
-/* (a, dtype): the bits as they are; they are read for it */
-static weft_array *call_view(const struct name *row, PyObject *const arg[]) {
-  weft_array *x = first(arg);
-  weft_dtype d;
-  int rank;
-  int64_t dims[WEFT_RANK_MAX], bytes = x ? (int64_t)weft_dtype_bytes(weft_dtype_of(x)) : 0;
-  (void)row;
-  if (!x || dtype_parse(arg[1], &d) || convert_dims_of(x, &rank, dims)) return NULL;
-  int64_t size = (int64_t)weft_dtype_bytes(d);
-  for (int i = 0; i < rank; i++) bytes *= dims[i];
-  if (rank) dims[rank - 1] = dims[rank - 1] * (int64_t)weft_dtype_bytes(weft_dtype_of(x)) / size;
-  void *block = PyMem_Malloc(bytes ? (size_t)bytes : 1);
-  if (!block) return (weft_array *)PyErr_NoMemory();
-  weft_array *y = evaluate_into(x, block, (size_t)bytes) ? NULL : weft_from(d, rank, dims, block);
-  PyMem_Free(block);
-  return y;
-}
-
 /* (a, part, v): a with the part, which was made from it, set to v */
 static weft_array *call_put(const struct name *row, PyObject *const arg[]) {
   (void)row;
@@ -421,7 +403,7 @@ const struct name mlx_names[] = {
   FUNCTION(_take_along, "(a, indices, axis)", call_take_along, weft_take_along),
   OWN(_put_along, "(a, indices, values, axis)", call_put_along),
   FUNCTION(_depends, "(a, on, /)", call_depends, weft_depends),
-  OWN(_view, "(a, dtype)", call_view), OWN(_put, "(a, part, v)", call_put),
+  OWN(_view, "(a, dtype)", call_view_as), OWN(_put, "(a, part, v)", call_put),
   FUNCTION(_complex, "(a, b, /)", call_binary, weft_complex), FUNCTION(_exp2, "(a, /)", call_unary, weft_exp2),
   FUNCTION(_window, "(a, /, start, n, axis=0)", call_window, weft_window),
   FUNCTION(_windows, "(a, /, n, axis, step=1, dilation=1)", call_windows, weft_windows),

@@ -185,7 +185,7 @@ def contiguous(a, /, allow_col_major=False, *, stream=None):
 
 
 def view(a, dtype, stream=None):
-    """The bits of a as numbers of another dtype. They are read for it."""
+    """The bits of a as numbers of another dtype."""
     a = _as_array(a)
     if dtype == a.dtype:
         return a
