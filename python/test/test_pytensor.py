@@ -413,3 +413,149 @@ def test_lengths_that_have_to_be_numbers_are_traced_each(rng):
     for n in (3, 5, 1, 8):
         a = rng.standard_normal(n)
         np.testing.assert_allclose(f(a), np.cumsum(a), rtol=1e-13)
+
+
+# ---- Systems of linear equations, convolutions, choices ----
+
+def definite(rng, *batch, n=4):
+    a = rng.standard_normal((*batch, n, n))
+    return a @ np.swapaxes(a, -1, -2) + n * np.eye(n)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32"])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 1)])
+@pytest.mark.parametrize("lower", [True, False])
+def test_factors_read_one_triangle(lower, batch, dtype, rng):
+    x = pt.tensor("x", shape=(None,) * (len(batch) + 2), dtype=dtype)
+    a = definite(rng, *batch).round().astype(dtype)
+    a[(..., 0, -1) if lower else (..., -1, 0)] = 77
+    agrees([x], pt.linalg.cholesky(x, lower=lower), a, rtol=1e-5 if dtype == "float32" else 1e-12)
+
+
+def test_a_factor_of_what_is_not_definite_is_nan_as_a_whole():
+    x = pt.dtensor3("x")
+    f = function([x], [pt.linalg.cholesky(x), pt.linalg.cholesky(x, lower=False)])
+    for c in f(np.array([np.eye(2), [[1, 2], [2, 1]], [[np.nan, 0], [0, 1]]])):
+        assert np.isnan(c[1:]).all() and (c[0] == np.eye(2)).all()
+    assert f(np.zeros((2, 0, 0)))[0].shape == (2, 0, 0)
+
+
+@pytest.mark.parametrize("b_ndim", [1, 2])
+@pytest.mark.parametrize("trans", [0, 1])
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("lower", [True, False])
+def test_triangular_systems(lower, unit, trans, b_ndim, rng):
+    a, b = pt.dtensor3("a"), pt.tensor("b", shape=(None,) * (b_ndim + 1), dtype="float64")
+    x = pt.linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit, trans=trans, b_ndim=b_ndim)
+    values = rng.standard_normal((3, 4, 4)) + 4 * np.eye(4), rng.standard_normal((3, 4, 2)[:b_ndim + 1])
+    agrees([a, b], [x, *pytensor.grad((x ** 2).sum(), [a, b])], *values, rtol=1e-8)
+
+
+def test_a_singular_triangle_gives_nan_as_a_whole():
+    a, b = pt.dmatrix("a"), pt.dvector("b")
+    f = function([a, b], pt.linalg.solve_triangular(a, b))
+    assert np.isnan(f(np.array([[0.0, 1], [0, 1]]), np.ones(2))).all()
+    np.testing.assert_array_equal(f(np.array([[1.0, 1], [0, 1]]), np.ones(2)), [0, 1])
+
+
+@pytest.mark.parametrize("kind", ["gen", "sym", "her", "pos", "tridiagonal", "banded"])
+@pytest.mark.parametrize("b_ndim", [1, 2])
+@pytest.mark.parametrize("lower", [True, False])
+def test_systems_read_what_they_assume(lower, b_ndim, kind, rng):
+    a, b = pt.dtensor3("a"), pt.tensor("b", shape=(None,) * (b_ndim + 1), dtype="float64")
+    x = pt.linalg.solve(a, b, assume_a=kind, lower=lower, b_ndim=b_ndim)
+    value = definite(rng, 3)
+    if kind in ("sym", "her") or (kind == "pos" and lower):  # PyTensor's rewrite of "pos" reads the lower triangle always
+        value[(..., 0, -1) if lower else (..., -1, 0)] = 77
+    elif kind in ("gen", "banded"):
+        value[..., 0, 1] = 3
+    agrees([a, b], x, value, rng.standard_normal((3, 4, 2)[:b_ndim + 1]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_systems_by_their_factor(lower, rng):
+    c, b = pt.dmatrix("c"), pt.dmatrix("b")
+    x = pt.linalg.cho_solve((c, lower), b)
+    agrees([c, b], [x, *pytensor.grad(x.sum(), [c, b])], rng.standard_normal((3, 3)) + 3 * np.eye(3), rng.standard_normal((3, 2)), rtol=1e-8)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_inverses_and_determinants(batch, rng):
+    a = pt.tensor("a", shape=(None,) * (len(batch) + 2), dtype="float64")
+    inverse, determinant = pt.linalg.inv(a), pt.linalg.det(a)
+    sign, log = pt.linalg.slogdet(a)
+    values = rng.standard_normal((*batch, 4, 4))
+    agrees([a], [inverse, determinant, sign, log, pytensor.grad(log.sum() + (inverse ** 2).sum(), a)], values, rtol=1e-6)
+
+
+def test_a_singular_inverse_raises_and_the_function_stays_usable():
+    a = pt.dmatrix("a")
+    f = function([a], pt.linalg.inv(a))
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        f(np.ones((2, 2)))
+    np.testing.assert_array_equal(f(2 * np.eye(2)), np.eye(2) / 2)
+    with pytest.raises(ValueError):
+        f(np.ones((2, 3)))
+
+
+def test_systems_in_a_scan_and_of_several_sizes(rng):
+    a, b = pt.dmatrix("a"), pt.dmatrix("b")
+    states = pytensor.scan(lambda e, s: pt.linalg.solve(a, s + e), sequences=b, outputs_info=pt.zeros_like(b[0]), return_updates=False)
+    f = function([a, b], [states, pytensor.grad(states.sum(), a)])
+    for n, steps in ((3, 5), (2, 4), (1, 2)):
+        value, x = definite(rng, n=n), rng.standard_normal((steps, n))
+        state, want = np.zeros(n), []
+        for e in x:
+            state = np.linalg.solve(value, state + e)
+            want.append(state)
+        np.testing.assert_allclose(f(value, x)[0], want, rtol=1e-11)
+    agrees([a, b], pytensor.grad(states.sum(), a), value, x, rtol=1e-9)
+
+
+def test_a_log_density_of_several_sizes_is_no_new_trace(rng):
+    a, x = pt.dmatrix("a"), pt.dvector("x")
+    c = pt.linalg.cholesky(a)
+    z = pt.linalg.solve_triangular(c, x, lower=True)
+    density = -(z ** 2).sum() / 2 - pt.log(pt.diagonal(c)).sum()
+    f = function([a, x], density)
+    for n in (4, 3, 1, 6):
+        value, point = definite(rng, n=n), rng.standard_normal(n)
+        want = -point @ np.linalg.inv(value) @ point / 2 - np.linalg.slogdet(value)[1] / 2
+        assert f(value, point) == pytest.approx(want, rel=1e-11)
+    assert len(program_of(f).traces) == 1 and program_of(f).open
+
+
+def test_complex_systems_fallback(rng):
+    a, b = pt.zmatrix("a"), pt.zvector("b")
+    values = [rng.standard_normal((3, 3, 2)[:k]) + 1j * rng.standard_normal((3, 3, 2)[:k]) for k in (2, 1)]
+    agrees([a, b], pt.linalg.solve(a, b), *values, rtol=1e-10)
+
+
+@pytest.mark.parametrize("mode", ["full", "valid", "same"])
+@pytest.mark.parametrize("sizes", [((7,), (3,)), ((3,), (7,)), ((4,), (4,)), ((2, 7), (2, 3)), ((2, 1, 5), (3, 2)), ((5,), (2, 3))])
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_convolutions_of_vectors(dtype, sizes, mode, rng):
+    x, w = (pt.tensor(name, shape=[1 if n == 1 else None for n in s], dtype=dtype) for name, s in zip("xw", sizes))
+    y = pt.signal.convolve1d(x, w, mode=mode)
+    values = [(9 * rng.standard_normal(s)).astype(dtype) for s in sizes]
+    gradients = pytensor.grad((y ** 2).sum(), [x, w]) if dtype == "float64" else []
+    agrees([x, w], [y, *gradients], *values, rtol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["full", "valid", "same"])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_convolutions_of_matrices(batch, mode, rng):
+    x, w = pt.tensor("x", shape=(None,) * (len(batch) + 2)), pt.dmatrix("w")
+    y = pt.signal.convolve2d(x, w, mode=mode, method="direct")
+    agrees([x, w], [y, *pytensor.grad((y ** 2).sum(), [x, w])], rng.standard_normal((*batch, 5, 6)), rng.standard_normal((2, 3)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["raise", "wrap", "clip"])
+def test_choices_by_element(mode, rng):
+    a, choices = pt.lmatrix("a"), pt.dtensor3("choices")
+    y = pt.choose(a, choices, mode=mode)
+    which = np.array([[0, 1, 2], [2, 1, 0]]) if mode == "raise" else np.array([[-5, 1, 2], [7, 1, -1]])
+    agrees([a, choices], y, which, rng.standard_normal((3, 1, 3)))
+    if mode == "raise":
+        with pytest.raises(ValueError):
+            function([a, choices], y)(which + 1, np.zeros((3, 2, 3)))

@@ -8,7 +8,8 @@ A graph becomes one compiled function of weft for each set of sizes; a Scan is o
 of the Op, the nodes for which there is no row: they call the Op's own `perform` as a step of that function. docs/pytensor.md
 says what is there.
 """
-from . import control, elementwise, extra, indexing, joining, linear, making, order, random, reductions, scan, shapes  # noqa: F401
+from . import (  # noqa: F401
+    control, convolution, elementwise, extra, indexing, joining, linear, making, order, random, reductions, scan, shapes, systems)
 from .fallback import FallbackWarning, fallbacks
 from .linker import WEFT, WeftLinker
 

@@ -1,12 +1,12 @@
 """Subtensors, and arrays with some elements changed."""
 import numpy as np
 import weft
-from pytensor.tensor.basic import ExtractDiag
+from pytensor.tensor.basic import Choose, ExtractDiag
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor)
 
 from .row import row
-from .value import Shaped, array, integer, is_expression, known, shape
+from .value import Shaped, array, integer, is_expression, known, shape, shape_if_known
 
 
 def index(op, values):
@@ -49,4 +49,27 @@ def inc_subtensor(node, values, trace):
 @row(ExtractDiag)
 def extract_diag(node, values, trace):
     op = node.op
-    return weft.diagonal(array(values[0]), op.offset, op.axis1, op.axis2)
+    return diagonal(array(values[0]), op.offset, op.axis1, op.axis2)
+
+
+def diagonal(x, offset=0, axis1=-2, axis2=-1):
+    if shape_if_known(x) is not None:
+        return weft.diagonal(x, offset, axis1, axis2)
+    axis1, axis2 = axis1 % x.ndim, axis2 % x.ndim
+    x = weft.transpose(x, [*(k for k in range(x.ndim) if k not in (axis1, axis2)), axis1, axis2])
+    row, column = max(0, -offset), max(0, offset)
+    each = weft.arange(weft.maximum(weft.minimum(weft.size(x, x.ndim - 2) - row, weft.size(x, x.ndim - 1) - column), 0))
+    return x[..., each + row, each + column]
+
+
+@row(Choose)
+def choose(node, values, trace):
+    """Row a of the choices, element by element."""
+    a, choices, n = array(values[0], "int64"), array(values[1]), shape(values[1])[0]
+    if node.op.mode == "raise":
+        a = trace.require(a, lambda a: weft.logical_and(a >= 0, a < n), ValueError, "invalid entry in choice array")
+    a = weft.remainder(a, n) if node.op.mode == "wrap" else weft.clip(a, 0, n - 1)
+    sizes = np.broadcast_shapes(shape(a), shape(choices)[1:])
+    aligned = choices.reshape((n, *(1,) * (len(sizes) + 1 - choices.ndim), *shape(choices)[1:]))
+    found = weft.take_along_axis(weft.broadcast_to(aligned, (n, *sizes)), weft.broadcast_to(a, (1, *sizes)), 0)
+    return weft.squeeze(found, 0)

@@ -13,7 +13,10 @@ class WeftLinker(JITLinker):
     """Links a graph as one compiled function of weft for each set of sizes."""
 
     required_rewrites = ("minimum_compile",)
-    incompatible_rewrites = ("cxx_only", "BlasOpt", "local_careduce_fusion", "inplace", "scan_reduce_trace_prealloc")
+    incompatible_rewrites = (
+        "cxx_only", "BlasOpt", "local_careduce_fusion", "inplace", "scan_reduce_trace_prealloc",
+        # A factor that several systems share is one node of weft's; these would take it out as an LU, which has no row.
+        "reuse_decomposition_multiple_solves", "scan_split_non_sequence_decomposition_and_solve")
 
     def fgraph_convert(self, fgraph, input_storage, storage_map, **kwargs):
         return Linked(fgraph)

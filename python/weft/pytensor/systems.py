@@ -1,0 +1,102 @@
+"""Systems of linear equations: factors, solutions, inverses, determinants.
+
+All rows take batches. Where a matrix does not allow it the whole result is nan, as PyTensor has it; an inverse raises.
+Complex matrices call perform.
+"""
+import numpy as np
+import weft
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.inverse import MatrixInverse
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.linalg.summary import Det, SLogDet
+from weft import linalg
+
+from .indexing import diagonal
+from .row import row
+from .value import NoRow, array
+
+
+def matrices(node, values):
+    """The operands in the dtype of the result; a right side that is a vector as a matrix of one column."""
+    dtype = node.outputs[0].type.dtype
+    if dtype.startswith("complex"):
+        raise NoRow(node.op)
+    a, *rest = (array(v, dtype) for v in values)
+    return [a, *(weft.expand_dims(b, -1) if node.op.b_ndim == 1 else b for b in rest)]
+
+
+def solution(node, x):
+    return weft.squeeze(x, -1) if node.op.b_ndim == 1 else x
+
+
+def mirrored(a):
+    """The same matrices, their axes exchanged."""
+    return weft.swapaxes(a, -1, -2)
+
+
+def factor(a, lower):
+    """Of a positive definite matrix, of which one triangle is read."""
+    c = linalg.cholesky(a if lower else mirrored(a))
+    c = weft.where(weft.any(weft.isnan(c), (-2, -1), keepdims=True), np.nan, c)
+    return c if lower else mirrored(c)
+
+
+def factored_solve(c, b, lower):
+    """x of c c' x = b, or of c' c x = b where c is upper."""
+    first, second = (c, mirrored(c)) if lower else (mirrored(c), c)
+    return linalg.solve_triangular(second, linalg.solve_triangular(first, b, lower=True), lower=False)
+
+
+@row(Cholesky, batched=True)
+def cholesky(node, values, trace):
+    [a] = matrices(node, values)
+    return factor(a, node.op.lower)
+
+
+@row(CholeskySolve, batched=True)
+def cholesky_solve(node, values, trace):
+    c, b = matrices(node, values)
+    return solution(node, factored_solve(c, b, node.op.lower))
+
+
+@row(SolveTriangular, batched=True)
+def solve_triangular(node, values, trace):
+    op, (a, b) = node.op, matrices(node, values)
+    x = linalg.solve_triangular(a, b, lower=op.lower, unit_diagonal=op.unit_diagonal)
+    if not op.unit_diagonal:
+        is_singular = weft.any(diagonal(a) == 0, -1, keepdims=True)
+        x = weft.where(weft.expand_dims(is_singular, -1), np.nan, x)
+    return solution(node, x)
+
+
+@row(Solve, batched=True)
+def solve(node, values, trace):
+    op, (a, b) = node.op, matrices(node, values)
+    if op.assume_a == "pos":
+        return solution(node, factored_solve(factor(a, op.lower), b, op.lower))
+    return solution(node, linalg.solve(what_is_read(a, op.assume_a, op.lower), b))
+
+
+def what_is_read(a, kind, lower):
+    """The matrix that the elements of a which an Op reads stand for."""
+    if kind in ("sym", "her"):
+        return weft.tril(a) + mirrored(weft.tril(a, -1)) if lower else weft.triu(a) + mirrored(weft.triu(a, 1))
+    return weft.triu(weft.tril(a, 1), -1) if kind == "tridiagonal" else a
+
+
+@row(MatrixInverse, batched=True)
+def inverse(node, values, trace):
+    [a] = matrices(node, values)
+    return trace.check(linalg.inv(a), linalg.inv_status(a) == 0, np.linalg.LinAlgError, "Singular matrix")
+
+
+@row(Det, batched=True)
+def determinant(node, values, trace):
+    return linalg.det(*matrices(node, values))
+
+
+@row(SLogDet, batched=True)
+def log_determinant(node, values, trace):
+    return list(linalg.slogdet(*matrices(node, values)))
