@@ -39,6 +39,25 @@ BODY(put_and_combined) {
   x = weft_put(x, weft_slice(x, 0, 2, WEFT_BEGIN, -2), weft_slice(y, 0, 0, 2, 1), WEFT_ADD);
   return half(weft_put(x, weft_slice(x, 1, 0, 1, 1), weft_sum(y, 1), WEFT_MAX));
 }
+static weft_array *places(int n, const int32_t at[]) { return weft_from(WEFT_I32, WEFT_DIMS(n), at); }
+BODY(put_at_places) { /* one of them twice, one from the end */
+  weft_array *at = places(4, (int32_t[]){ 2, 0, -1, 0 }), *z = weft_put(x, weft_take(x, 1, &at), weft_sum(y, 0), WEFT_SET);
+  weft_array *d = weft_sub(x, y);
+  return weft_add(half(z), weft_put(d, weft_take(d, 1, &at), weft_cast(weft_scalar(3), weft_dtype_of(x)), WEFT_ADD));
+}
+/* With each of these ways to combine, twice at one place. */
+static weft_array *at_places(weft_array *x, weft_array *y, int n, const weft_how hows[]) {
+  weft_array *at[] = { places(3, (int32_t[]){ 1, -2, 0 }), places(3, (int32_t[]){ 3, 3, 1 }) }, *z = x;
+  weft_array *from = places(3, (int32_t[]){ 7, -1, 2 }), *flat = weft_reshape(y, WEFT_DIMS(COUNT)), *v = weft_take(flat, 1, &from);
+  for (int k = 0; k < n; k++) z = weft_add(half(z), weft_put(x, weft_take(x, 2, at), v, hows[k]));
+  return z;
+}
+BODY(combined_at_places) { return at_places(x, y, 3, (weft_how[]){ WEFT_ADD, WEFT_MUL, WEFT_SET }); }
+BODY(least_and_most_at_places) { return at_places(x, y, 2, (weft_how[]){ WEFT_MIN, WEFT_MAX }); }
+BODY(rows_at_places) { /* what the indices are is computed in the step */
+  weft_array *at = weft_argmax(x, 1), *row = weft_minimum(weft_reshape(at, WEFT_DIMS(ROWS)), weft_integer(ROWS - 1));
+  return half(weft_add(weft_put(x, weft_take(x, 1, &row), y, WEFT_ADD), weft_take_along(y, 1, at)));
+}
 BODY(numbered) { return weft_add(half(x), weft_mul(weft_iota(x, 1), weft_cast(weft_size(x, 0), weft_dtype_of(x)))); }
 BODY(multiplied) { return weft_add(half(half(weft_matmul(weft_matmul(x, weft_transpose(y, NULL)), x))), y); }
 BODY(multiplied_in_batches) {
@@ -77,7 +96,9 @@ static const struct { const char *name; body step; bool is_float; } bodies[] = {
   ROW(sums_of_rows, false), ROW(sums_of_columns, false), ROW(sums_of_all, false), ROW(zeros_of_both_signs, false),
   ROW(products_and_extremes, false), ROW(places_of_extremes, false), ROW(place_among_all, false), ROW(softmax_of_rows, true),
   ROW(running_sums, false), ROW(turned, true), ROW(sliced, false), ROW(stacked, false), ROW(padded, false), ROW(put, false),
-  ROW(put_and_combined, false), ROW(numbered, true), ROW(multiplied, false), ROW(multiplied_in_batches, false), ROW(chosen, false),
+  ROW(put_and_combined, false), ROW(put_at_places, false), ROW(combined_at_places, false),
+  ROW(least_and_most_at_places, false), ROW(rows_at_places, false), ROW(numbered, true), ROW(multiplied, false),
+  ROW(multiplied_in_batches, false), ROW(chosen, false),
   ROW(chosen_by_a_number, false), ROW(repeated_inside, false), ROW(ended_inside, false)
 #undef ROW
 };
@@ -190,15 +211,50 @@ static bool run_mapped(body step, weft_dtype t, bool has_until, const char *back
   return !is_replay;
 }
 
+static bool is_for_lanes(int k) { return bodies[k].step != chosen_by_a_number && !strstr(bodies[k].name, "at_places"); }
+
 static void compare_mapped(int k, weft_dtype t, bool has_until) {
   static double want[MANY * COUNT], got[MANY * COUNT];
   static const char *const backends[] = { "vm", "avx2", NULL };
   EXPECT(!run_mapped(bodies[k].step, t, has_until, NULL, false, want));
   for (int i = 0; i < 3; i++) {
-    if (!run_mapped(bodies[k].step, t, has_until, backends[i], true, got) && bodies[k].step != chosen_by_a_number)
+    if (!run_mapped(bodies[k].step, t, has_until, backends[i], true, got) && is_for_lanes(k))
       test_fail(__FILE__, __LINE__, "%s%s is run step by step", bodies[k].name, has_until ? ", ended" : "");
     if (!are_same(got, want, MANY * COUNT))
       test_fail(__FILE__, __LINE__, "%s%s on %s: other bits", bodies[k].name, has_until ? ", ended" : "", backends[i] ? backends[i] : "x86");
+  }
+}
+
+/* Steps 0 and 1 are in range; in step 2 update 1 is not, nor update 0 of those that follow. What only until ends, ends. */
+static weft_array *index_that_grows(bool has_bound, weft_array *start) {
+  weft_loop *l = weft_loop_open(has_bound ? weft_integer(9) : NULL);
+  weft_array *c = weft_loop_carry(l, start), *t = weft_loop_carry(l, i64_of(0));
+  weft_array *at = weft_mul(t, weft_from(WEFT_I64, WEFT_DIMS(2), (int64_t[]){ 1, 2 }));
+  weft_loop_next(l, c, weft_put(c, weft_take(c, 1, &at), weft_sum(c, 0), WEFT_ADD));
+  weft_loop_next(l, t, weft_add(t, weft_integer(1)));
+  if (!has_bound) weft_loop_until(l, weft_lt(weft_sum(c, WEFT_ALL), weft_scalar(0)));
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  return y;
+}
+
+TEST(an_index_out_of_range_ends_a_small_loop_with_the_message_of_its_step) {
+  static const char *const backends[] = { "vm", "avx2", NULL };
+  for (int k = 0; k < 8; k++) {
+    bool fuses = k < 6;
+    weft_scope *s = weft_scope_open();
+    plan_drop_all();
+    plan_use_fusing(fuses);
+    compiled_use(fuses ? backends[k / 2] : NULL);
+    weft_array *y = index_that_grows(k % 2, f64s(3, (double[]){ 1, 2, 3 }));
+    const char *plan = weft_show(1, &y, "plan");
+    EXPECT(plan && !strstr(plan, "scan_small") == !fuses && !strstr(plan, "step by step") == fuses);
+    EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+    EXPECT_TEXT(weft_message(), "weft_put: index number 1 is out of range for an axis of 3 (step 2 of the loop)");
+    compiled_use(NULL);
+    plan_use_fusing(true);
+    plan_drop_all();
+    weft_scope_discard(s);
   }
 }
 

@@ -118,13 +118,19 @@ void draft_next(struct draft *d, int n, const int carry[], const int next[], int
 }
 
 /* One statement an instruction: the order in which C evaluates arguments must not show in a kernel. */
-int draft_index(struct draft *d, int i, int size, int at, struct site site) {
+int draft_place(struct draft *d, int i, int size, int *is_there) {
   struct kir_builder *b = &d->b;
   int zero = kir_lit_int(d->k, WEFT_I64, 0), k = kir_cast(b, WEFT_I64, i);
   int is_below = kir_op2(b, KIR_LT, k, zero), from_end = kir_op2(b, KIR_ADD, k, size);
   k = kir_op3(b, KIR_SELECT, is_below, from_end, k);
   int place = kir_cast(b, WEFT_U64, k), end = kir_cast(b, WEFT_U64, size); /* what is still below 0 is beyond any end */
-  draft_check(d, kir_op2(b, KIR_LT, place, end), at, site);
+  *is_there = kir_op2(b, KIR_LT, place, end);
+  return k;
+}
+
+int draft_index(struct draft *d, int i, int size, int at, struct site site) {
+  int is_there, k = draft_place(d, i, size, &is_there);
+  draft_check(d, is_there, at, site);
   return k;
 }
 

@@ -34,7 +34,8 @@ void draft_check(struct draft *, int ok, int at, struct site);
 /* The end of a step of a serial loop: all carries at once, then, if stop is not -1, whether that was the last. A carry that
  * stop is, is that of the step which ends: behind `next` its name means the following one's. */
 void draft_next(struct draft *, int n, const int carry[], const int next[], int stop);
-int draft_index(struct draft *, int i, int size, int at, struct site); /* i as an i64, from the end if negative; checked */
+int draft_place(struct draft *, int i, int size, int *is_there);        /* i as an i64, from the end if negative */
+int draft_index(struct draft *, int i, int size, int at, struct site); /* the same, checked */
 
 /* Memory as a kernel sees it: the axes it moves along. */
 struct reach { int store; int64_t offset; int rank; struct kir_lin dims[2 * AXES]; int64_t stride[2 * AXES]; };

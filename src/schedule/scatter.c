@@ -39,6 +39,10 @@ static enum kir_op combine(weft_how how, weft_dtype t) {
   }
 }
 
+enum kir_op scatter_combines(const struct node *n) {
+  return combine(((const struct scatter_attr *)n->attr)->how, (weft_dtype)n->dtype);
+}
+
 /* The operand as rows, copied first where its strides do not allow that. */
 static bool as_rows(struct work *w, struct node *x, int n_outer, struct strided_rows *out) {
   struct place p;
@@ -189,7 +193,7 @@ static bool find_shape(struct scatter *s) {
   const struct node *x = s->n->in[0], *v = s->n->in[1];
   int n_outer = v->rank - (x->rank - a->n);
   s->n_index = a->n;
-  s->op = combine(a->how, (weft_dtype)s->n->dtype);
+  s->op = scatter_combines(s->n);
   s->updates = s->slots = s->row = 1;
   if (a->n > MOST_INDICES)
     return work_fail(s->w, fail(WEFT_ERR_UNSUPPORTED, s->n->origin, "weft_put: more than %d index arrays", MOST_INDICES));

@@ -1,9 +1,10 @@
 /* small.c -- a loop whose values are small, as one kernel: every element is a value of the kernel.
  *
  * For bodies of a few hundred operations on elements, whatever ops they are made of: a filter, a solver, a choice. Views,
- * concatenations and updates cost nothing, for they only say which element is meant; folds and products are written out in
- * the order of docs/kir.md. Carries are in registers, sequences are read and outputs stored element by element. A loop inside
- * is a loop of the kernel, a choice an `if`, or a select where a side is computed sooner than a jump is missed.
+ * concatenations and updates cost nothing, for they only say which element is meant; an index chooses among all that it may
+ * mean; folds and products are written out in the order of docs/kir.md. Carries are in registers, sequences are read and
+ * outputs stored element by element. A loop inside is a loop of the kernel, a choice an `if`, or a select where a side is
+ * computed sooner than a jump is missed.
  * Computations that do not meet, such as the rows of a map, go side by side in lanes (lane.c). */
 #include <string.h>
 #include "op/loop.h"
@@ -43,9 +44,32 @@ struct small {
   int64_t lanes;                 /* 0: none, one computation for all */
   int size_t_, t, size_n, lane;
   int count, length;             /* buffers: how many steps, where it is computed before; how many were taken. -1: none */
+  int is_out;                    /* whether an index of this step is out of range; -1: there are none */
 };
 
 /* ---- whether the body allows it ---- */
+
+/* Of a take or scatter: indices stand from operand `first` on, `n` arrays of `places` elements each. Such a place is one of
+ * `slots`, of `row` elements. */
+struct indexing { const char *typed; int first, n; int64_t places, slots, row, named; }; /* named: places as messages count */
+
+static struct indexing indexing_of(const struct node *n) {
+  const struct node *x = n->in[0];
+  bool takes = n->op->kind == OP_TAKE;
+  struct indexing g = { takes ? take_typed(n) : "weft_put", takes ? 1 : 2, .slots = 1, .row = 1 };
+  g.n = n->n_in - g.first;
+  const struct node *index = n->in[g.first];
+  g.places = node_count(index);
+  g.named = !takes ? g.places : index->rank ? index->dims[0] : 1;
+  for (int k = 0; k < x->rank; k++) *(k < g.n ? &g.slots : &g.row) *= x->dims[k];
+  return g;
+}
+
+/* Every place is compared with every slot: in registers there are no addresses. */
+static int64_t cost_of_indexing(const struct node *n) {
+  struct indexing g = indexing_of(n);
+  return !g.slots ? -1 : g.places * (6 * g.n + g.slots * (1 + g.row * (n->op->kind == OP_TAKE ? 1 : 2)));
+}
 
 static int64_t contracted(const struct node *n) { return n->in[0]->dims[n->in[0]->rank - 1]; }
 
@@ -59,7 +83,8 @@ static int64_t cost_of(const struct node *n) {
     case OP_REDUCE: return node_count(n->in[0]);
     case OP_PREFIX: return n->op->fold->n ? -1 : node_count(n);
     case OP_CONTRACT: return node_count(n) * contracted(n);
-    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: break;
+    case OP_TAKE: case OP_SCATTER: return cost_of_indexing(n);
+    case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: break;
   }
   return -1;
 }
@@ -117,7 +142,8 @@ static bool make_room(struct work *w, struct small_loop *f) {
 
 static bool take_node(struct work *w, struct small_loop *f, const struct node *n, bool *fits) {
   int64_t cost = cost_of(n);
-  *fits = cost >= 0 && is_small(n) && (n->op->kind != OP_ITEM || is_carry_item(n));
+  bool may_fail = n->op->kind == OP_TAKE || n->op->kind == OP_SCATTER;
+  *fits = cost >= 0 && is_small(n) && (n->op->kind != OP_ITEM || is_carry_item(n)) && !(may_fail && (f->around || f->lanes));
   if (!*fits) return true;
   if (n->op == &op_value) f->var[n->serial] = n->slot;
   f->work += cost;
@@ -389,6 +415,79 @@ static void put(struct small *s, struct small_loop *f, const struct node *n) {
   }
 }
 
+/* ---- indices ---- */
+
+static int64_t number_of(const struct indexing *g, int64_t i) { return i / (g->places / g->named); }
+
+/* An index that is out of range is told, the first of them, and this step is the last: what it has computed is nobody's. The
+ * rest of the step is computed all the same, for `until` is part of it. */
+static void check_indices(struct small *s, const struct node *n, const struct indexing *g, int j, const int is_there[]) {
+  struct kir_builder *b = &s->d.b;
+  int all = is_there[g->places - 1], where = kir_lit_int(s->d.k, WEFT_I64, number_of(g, g->places - 1));
+  for (int64_t i = g->places - 2; i >= 0; i--) {
+    int number = kir_lit_int(s->d.k, WEFT_I64, number_of(g, i));
+    where = kir_op3(b, KIR_SELECT, is_there[i], where, number);
+    all = kir_op2(b, KIR_AND, all, is_there[i]);
+  }
+  int is_out = kir_op1(b, KIR_NOT, all);
+  kir_if(b, is_out);
+  int before = kir_op2(b, KIR_MUL, s->t, kir_lit_int(s->d.k, WEFT_I64, g->named));
+  where = kir_op2(b, KIR_ADD, before, where);
+  draft_check(&s->d, all, where, (struct site){ g->typed, n->origin, n->in[0]->dims[j], g->named });
+  kir_end(b);
+  s->is_out = s->is_out < 0 ? is_out : kir_op2(b, KIR_OR, s->is_out, is_out);
+}
+
+/* The slot of every place; none where an index is out of range, or one that is not meant. */
+static void find_slots(struct small *s, struct small_loop *f, const struct node *n, const struct indexing *g, int slot[]) {
+  struct kir_builder *b = &s->d.b;
+  int is_there[MOST_ELEMENTS];
+  for (int j = 0; j < g->n; j++) {
+    int size = kir_lit_int(s->d.k, WEFT_I64, n->in[0]->dims[j]);
+    for (int64_t i = 0; i < g->places; i++) {
+      int k = draft_place(&s->d, f->element[n->in[g->first + j]->slot][i], size, &is_there[i]);
+      if (!j) slot[i] = k;
+      else slot[i] = kir_op2(b, KIR_MUL, slot[i], size), slot[i] = kir_op2(b, KIR_ADD, slot[i], k);
+    }
+    if (g->places) check_indices(s, n, g, j, is_there);
+  }
+}
+
+static int is_slot(struct small *s, int slot, int64_t k) {
+  return kir_op2(&s->d.b, KIR_EQ, slot, kir_lit_int(s->d.k, WEFT_I64, k));
+}
+
+static void take(struct small *s, struct small_loop *f, const struct node *n) {
+  struct indexing g = indexing_of(n);
+  int slot[MOST_ELEMENTS];
+  const int *x = f->element[n->in[0]->slot];
+  find_slots(s, f, n, &g, slot);
+  for (int64_t i = 0; i < g.places; i++) {
+    int *y = f->element[n->slot] + i * g.row;
+    memcpy(y, x, sizeof *y * (size_t)g.row);
+    for (int64_t k = 1; k < g.slots; k++) {
+      int is_this = is_slot(s, slot[i], k);
+      for (int64_t c = 0; c < g.row; c++) y[c] = kir_op3(&s->d.b, KIR_SELECT, is_this, x[k * g.row + c], y[c]);
+    }
+  }
+}
+
+static void scatter(struct small *s, struct small_loop *f, const struct node *n) {
+  struct indexing g = indexing_of(n);
+  enum kir_op op = scatter_combines(n);
+  int slot[MOST_ELEMENTS], *y = f->element[n->slot];
+  find_slots(s, f, n, &g, slot);
+  memcpy(y, f->element[n->in[0]->slot], sizeof *y * (size_t)node_count(n));
+  for (int64_t i = 0; i < g.places; i++) {
+    const int *v = f->element[n->in[1]->slot] + i * g.row;
+    for (int64_t e = 0; e < g.slots * g.row; e++) {
+      int is_this = is_slot(s, slot[i], e / g.row), now = v[e % g.row];
+      if (op != KIR_SET) now = kir_cast(&s->d.b, (weft_dtype)n->dtype, kir_op2(&s->d.b, op, y[e], now));
+      y[e] = kir_op3(&s->d.b, KIR_SELECT, is_this, now, y[e]);
+    }
+  }
+}
+
 static void iota(struct small *s, struct small_loop *f, const struct node *n) {
   struct axis_lines l = lines_of(n, axis_of(n));
   for (int64_t i = 0, count = node_count(n); i < count; i++)
@@ -428,7 +527,9 @@ static void write(struct small *s, struct small_loop *f, const struct node *n) {
     case OP_PUT: return put(s, f, n);
     case OP_LOOP: return write_loop(s, f, n);
     case OP_ITEM: return item(f, n);
-    case OP_TAKE: case OP_SCATTER: case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: return;
+    case OP_TAKE: return take(s, f, n);
+    case OP_SCATTER: return scatter(s, f, n);
+    case OP_PAIR: case OP_IDENTITY: case OP_CALL: case OP_LIBRARY: return;
   }
 }
 
@@ -461,7 +562,9 @@ static void open_carries(struct small *s, struct small_loop *f, int carry[]) {
 
 /* The end of a step: its next carries and, if there is one, until. */
 static void close_step(struct small *s, const struct small_loop *f, int n, const int carry[], const int next[]) {
-  draft_next(&s->d, n, carry, next, f->b->loop->until ? target_of(f, f->b->n_targets - 1)[0] : -1);
+  int stop = f->b->loop->until ? target_of(f, f->b->n_targets - 1)[0] : -1;
+  if (!f->around && s->is_out >= 0) stop = stop < 0 ? s->is_out : kir_op2(&s->d.b, KIR_OR, stop, s->is_out);
+  draft_next(&s->d, n, carry, next, stop);
   kir_end(&s->d.b);
 }
 
@@ -563,6 +666,7 @@ static bool write_kernel(struct body *whole, struct small_loop *f, bool *done) {
   struct small *s = work_take(w, sizeof *s);
   if (!s) return false;
   s->whole = whole;
+  s->is_out = -1;
   s->top = f;
   s->lanes = f->lanes;
   s->in = work_take(w, sizeof *s->in * (size_t)(body_variables(l) + 1));

@@ -21,7 +21,8 @@ static inline bool binding_is_same(const struct binding *a, const struct binding
   return a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
-struct site { const char *text; uint64_t origin; int64_t bound; };   /* of a check: what failed, whose, the size */
+struct site { const char *text; uint64_t origin; int64_t bound, a_step; }; /* of a check: what failed, whose, the size; in a
+                                                 loop of the kernel's: so many indices a step, counted through. 0: in none */
 
 struct schedule;
 struct step;

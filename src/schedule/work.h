@@ -128,6 +128,8 @@ bool step_group(struct work *, struct group *);
 bool step_copy(struct work *, weft_dtype, int rank, const dim dims[], const struct place *from, const struct place *to);
 bool step_number(struct work *, const struct node *scalar, weft_dtype, int64_t n, int store); /* n times */
 bool step_scatter(struct work *, struct node *);
+enum kir_op scatter_combines(const struct node *); /* or KIR_SET */
+const char *take_typed(const struct node *);       /* what the user called */
 bool step_prefix(struct work *, struct node *);
 bool step_loop(struct work *, struct node *);
 bool step_of_library(struct work *, struct node *); /* library.c */
