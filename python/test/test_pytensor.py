@@ -559,3 +559,61 @@ def test_choices_by_element(mode, rng):
     if mode == "raise":
         with pytest.raises(ValueError):
             function([a, choices], y)(which + 1, np.zeros((3, 2, 3)))
+
+
+# ---- Sizes that only a run tells ----
+
+def test_what_a_mask_leaves_is_one_function(rng):
+    x = pt.dvector("x")
+    kept = x[x > 0]
+    f = function([x], [kept, kept.sum(), pt.exp(kept) + 1, kept.shape[0], pt.max(kept), pytensor.grad((kept ** 2).sum(), x)])
+    for n in (6, 6, 9, 1):
+        a = rng.standard_normal(n)
+        a[0] = 1
+        b = a[a > 0]
+        for got, want in zip(f(a), (b, b.sum(), np.exp(b) + 1, len(b), b.max(), np.where(a > 0, 2 * a, 0))):
+            assert np.shape(got) == np.shape(want)
+            np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_who_needs_numbers_has_masked_sizes_computed_first(rng):
+    x = pt.dvector("x")
+    kept = x[x > 0]
+    sums = pytensor.scan(lambda e, s: s + e, sequences=kept, outputs_info=pt.as_tensor(np.float64(0)), return_updates=False)
+    f = function([x], [sums, pt.outer(kept, kept), pt.concatenate([kept, x]), kept[::-1], kept.reshape((-1, 1))])
+    for n in (7, 7, 4):
+        a = rng.standard_normal(n)
+        a[0] = 1
+        b = a[a > 0]
+        for got, want in zip(f(a), (np.cumsum(b), np.outer(b, b), np.concatenate([b, a]), b[::-1], b[:, None])):
+            np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "bool"])
+def test_places_that_are_not_zero(dtype, rng):
+    x = pt.tensor("x", shape=(None, None), dtype=dtype)
+    agrees([x], [*pt.nonzero(x), pt.flatnonzero(x), pt.nonzero_values(x)], rng.integers(0, 2, (4, 5)).astype(dtype))
+    agrees([x], [*pt.nonzero(x), pt.flatnonzero(x)], np.zeros((3, 2), dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_what_is_there_once(dtype, rng):
+    x = pt.tensor("x", shape=(None, None), dtype=dtype)
+    agrees([x], pt.unique(x, return_index=True, return_inverse=True, return_counts=True), rng.integers(0, 4, (4, 5)).astype(dtype))
+    agrees([x], pt.unique(x) * 2, rng.integers(0, 4, (4, 5)).astype(dtype))
+
+
+def test_masks_are_written_to(rng):
+    x, y = pt.dmatrix("x"), pt.dvector("y")
+    a = rng.standard_normal((4, 3))
+    agrees([x], [x[x > 0].set(5.0), x[x > 0].inc(5.0), x[x[:, 0] > 0].set(5.0)], a)
+    agrees([x, y], [x[x > 0].set(y), x[x > 0].inc(y)], a, rng.standard_normal((a > 0).sum()))
+    agrees([x], [x[x[:, 0] > 0], x[x[:, 0] > 0, 1]], a)
+
+
+def test_masked_operands_that_differ_in_length_raise():
+    x, y = pt.dvector("x"), pt.dvector("y")
+    f = function([x, y], x[x > 0] + y)
+    with pytest.raises(ValueError):
+        f(np.array([1.0, -1, 2]), np.ones(3))
+    np.testing.assert_array_equal(f(np.array([1.0, -1, 2]), np.ones(2)), [2, 3])

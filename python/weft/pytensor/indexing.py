@@ -1,26 +1,36 @@
 """Subtensors, and arrays with some elements changed."""
 import numpy as np
 import weft
-from pytensor.tensor.basic import Choose, ExtractDiag
+from pytensor.tensor.basic import Choose, ExtractDiag, Nonzero
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor)
 
 from .row import row
-from .value import Shaped, array, integer, is_expression, known, shape, shape_if_known
+from .value import Shaped, array, integer, is_expression, known, rank, shape, shape_if_known
 
 
 def index(op, values):
-    """The index as weft takes it. Slices have to be known; integers and arrays of them need not."""
-    return tuple(entry(i) for i in indices_from_subtensor(values, op.idx_list))
+    """The index as weft takes it. Slices have to be known; integers and arrays of them, and a mask that is alone, need not."""
+    entries = indices_from_subtensor(values, op.idx_list)
+    return tuple(entry(i, len(entries) == 1) for i in entries)
 
 
-def entry(i):
+def entry(i, is_alone):
     if isinstance(i, slice):
         return slice(*(None if bound is None else integer(bound) for bound in (i.start, i.stop, i.step)))
     if is_expression(i):
-        return known(i) if i.dtype == weft.bool_ else i
+        return known(i) if i.dtype == weft.bool_ and not is_alone else i
     i = np.asarray(i)
     return int(i) if i.ndim == 0 and i.dtype.kind in "iu" else i
+
+
+def is_mask(i):
+    return is_expression(i) and i.dtype == weft.bool_
+
+
+@row(Nonzero)
+def nonzero(node, values, trace):
+    return list(weft.nonzero(array(values[0])))
 
 
 @row(Subtensor, AdvancedSubtensor)
@@ -36,7 +46,7 @@ def subtensor(node, values, trace):
 def inc_subtensor(node, values, trace):
     op, (x, y, *rest) = node.op, values
     x = array(x, node.outputs[0].type.dtype)
-    y, i = array(y, x.dtype.name), index(op, rest)
+    y, i = array(y, x.dtype.name), tuple(known(e) if is_mask(e) and rank(y) else e for e in index(op, rest))
     if isinstance(op, AdvancedIncSubtensor):
         op._check_runtime_broadcast_of_vector_index(node, Shaped(shape(x)), Shaped(shape(y)), Shaped(shape(rest[0])))
     if op.set_instead_of_inc:

@@ -1,10 +1,10 @@
-"""Sorting, and searching in what is sorted."""
+"""Sorting, searching in what is sorted, and what is there once."""
 import weft
-from pytensor.tensor.extra_ops import SearchsortedOp
+from pytensor.tensor.extra_ops import SearchsortedOp, Unique
 from pytensor.tensor.sort import ArgSortOp, SortOp
 
 from .row import row
-from .value import array, integer
+from .value import NoRow, array, integer
 
 
 def axis_of(node, values):
@@ -29,3 +29,13 @@ def searchsorted(node, values, trace):
         x = x[array(values[2])]
     common = weft.result_type(x, v)
     return array(weft.searchsorted(x.astype(common), v.astype(common), side=node.op.side), node.outputs[0].type.dtype)
+
+
+@row(Unique)
+def unique(node, values, trace):
+    op = node.op
+    if op.axis is not None and node.inputs[0].type.ndim > 1:
+        raise NoRow(op)
+    results = weft.unique(array(values[0]), op.return_index, op.return_inverse, op.return_counts)
+    results = list(results) if isinstance(results, tuple) else [results]
+    return [array(weft.flatten(r) if r.ndim > 1 else r, v.type.dtype) for r, v in zip(results, node.outputs)]

@@ -69,9 +69,10 @@ class Program:
             slots, step, wanted = demand.step.outs, demand.step, demand.step.ins
         is_input = step is None and slots[0] in self.given
         program = None if is_input else Program(self.graph, wanted, self.graphs, self.given, self.known)
-        self.cuts.append(Cut(program, slots, step, is_known=step is None))
+        is_known = step is None and not demand.is_sizes
+        self.cuts.append(Cut(program, slots, step, is_known))
         self.given.update(slots)
-        self.known.update(slots if step is None else ())
+        self.known.update(slots if is_known else ())
         self.arrange()
 
     def run(self, values):

@@ -8,11 +8,11 @@ from .value import NeedsValue, NoRow, array, is_expression, shape, shape_if_know
 
 
 class Demand(Exception):
-    """What has to be computed before the rest can be traced: the value of a slot, or a whole step."""
+    """What has to be computed before the rest can be traced: the value of a slot, or only its sizes, or a whole step."""
 
-    def __init__(self, slot=None, step=None):
-        super().__init__(slot, step)
-        self.slot, self.step = slot, step
+    def __init__(self, slot=None, step=None, is_sizes=False):
+        super().__init__(slot, step, is_sizes)
+        self.slot, self.step, self.is_sizes = slot, step, is_sizes
 
 
 class Trace:
@@ -64,6 +64,8 @@ class Trace:
             slot = None if there is None else slot_of(getattr(error, "value", None), there)
             if slot is not None:
                 raise Demand(slot=slot) from None
+            if there is not None and isinstance(error, (NeedsValue, weft.NoValueError)):
+                self.demand_sizes(step, there)
             if isinstance(error, NeedsValue) and there is None:
                 raise
         try:
@@ -71,8 +73,15 @@ class Trace:
         except (NoRow, NeedsValue) as error:
             if there is None:
                 raise
+            self.demand_sizes(step, there)
             slot = slot_of(getattr(error, "value", None), there)
             raise Demand(slot=slot, step=step if slot is None else None) from None
+
+    def demand_sizes(self, step, there):
+        """Of the first array the step reads whose sizes only a run tells. Where those of arguments are open that is not asked for."""
+        slot = next((k for k in step.ins if is_expression(there[k]) and shape_if_known(there[k]) is None), None)
+        if slot is not None and not self.is_open:
+            raise Demand(slot=slot, is_sizes=True) from None
 
     def choice(self, arranged, step, there, at, is_outermost):
         """One of two sides. A side is traced inside the choice, so what only it needs is computed only if it is chosen."""
@@ -89,13 +98,18 @@ class Trace:
             for side in sides:
                 inside.run(arranged, there, side, is_outermost)
             pairs = [(array(a, dtype_of(v)), array(b, dtype_of(v))) for a, b, v in zip(pick(0), pick(1), step.node.outputs)]
-            if any(shape_if_known(a) != shape_if_known(b) for a, b in pairs):
+            if any(not self.fits(a, b) for a, b in pairs):
                 if is_outermost and slot_of(p, there) is not None:
                     raise Demand(slot=slot_of(p, there))
                 raise NeedsValue(p, "the sides of a choice differ in shape")
             results = [choice.value(a, b) for a, b in pairs]
             choice.close()
         return results
+
+    def fits(self, a, b):
+        """Whether they are of one shape. Two of sizes that nobody knows are, where what is open is the sizes of arguments."""
+        sizes = shape_if_known(a)
+        return sizes == shape_if_known(b) and (sizes is not None or self.is_open)
 
     def check(self, x, condition, kind, message):
         """x, if the condition holds; else the exception."""
