@@ -157,6 +157,31 @@ TEST(a_loop_that_only_until_ends_gives_its_last_rows_and_their_gradient) {
   weft_scope_discard(s);
 }
 
+static int count_call(void *calls, const weft_block in[], const weft_block out[]) {
+  *(double *)out[0].data = *(const double *)in[0].data + 1;
+  return ++*(int *)calls, 0;
+}
+
+/* Once for its length, whatever is computed from that, and once for the rows. */
+TEST(a_loop_that_until_ends_is_run_once_more_to_count_its_steps) {
+  for (int has_bound = 0; has_bound < 2; has_bound++) {
+    weft_scope *s = weft_scope_open();
+    int calls = 0;
+    weft_loop *l = weft_loop_open(has_bound ? weft_integer(100) : NULL);
+    weft_array *c = weft_loop_carry(l, f64_of(0)), *next;
+    weft_host(&(weft_host_function){ &calls, count_call }, 1, &c, 1, &(weft_block){ .dtype = WEFT_F64 }, &next);
+    weft_loop_next(l, c, next);
+    weft_loop_until(l, weft_ge(next, weft_scalar(9)));
+    weft_array *two = weft_loop_tail(l, next, 2), *four = weft_loop_tail(l, next, 4), *y[] = { two, four };
+    weft_loop_close(l);
+    EXPECT_OK(weft_eval(2, y));
+    EXPECT_INT(calls, 2 * 9);
+    EXPECT_F64(two, 8, 9);
+    EXPECT_F64(four, 6, 7, 8, 9);
+    weft_scope_discard(s);
+  }
+}
+
 TEST(a_function_of_any_size_gives_the_last_rows) {
   weft_scope *s = weft_scope_open();
   how = TAIL;

@@ -72,12 +72,34 @@ struct failure *eval_tell_length(struct node *n, dim length) {
   return f ? f : dim_bind(length, taken) ? NULL : eval_no_memory();
 }
 
+/* The length of a loop that n is computed from, if that has not run. NULL: none is near. */
+static struct node *length_below(struct node *n, int depth) {
+  struct node *found = NULL;
+  if (node_has_value(n) || loop_is_length(n)) return node_has_value(n) ? NULL : n;
+  for (int k = 0; k < n->n_in && depth && !found; k++) found = length_below(n->in[k], depth - 1);
+  return found;
+}
+
+/* Several loops may have numbers of steps that are computed from the length of one: it runs once for all of them. */
+static struct failure *keep_length(struct node *steps) {
+  enum { DEEP = 5 };
+  struct failure *f = NULL;
+  graph_lock();
+  struct node *length = length_below(steps, DEEP);
+  if (length) node_retain(length);
+  graph_unlock();
+  if (length) eval_nodes(2, (struct node *[]){ steps, length }, &(struct eval_options){ .only_targets = true }, &f);
+  node_release(length);
+  return f;
+}
+
 struct failure *eval_size_loop(int n, struct node *const item[]) {
   struct node *loop = item[0]->in[0];
   struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
   int64_t steps;
   if (dim_is_known(dim_resolve(l->steps))) return run_unsized(l, loop, n, item);
-  struct failure *f = read_integer(loop->in[0], &steps);
+  struct failure *f = keep_length(loop->in[0]);
+  if (!f) f = read_integer(loop->in[0], &steps);
   if (f) return f;
   if (steps < 0)
     return fail(WEFT_ERR_ARG, loop->origin, "weft_loop_open: %lld steps, or a computed size of that", (long long)steps);
