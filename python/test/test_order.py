@@ -1,4 +1,5 @@
 """Sorting and searching: a total order, in which -0 comes before 0 and nan last."""
+import math
 import numpy as np
 import pytest
 import weft
@@ -15,6 +16,24 @@ def test_the_order_is_total_and_stable(dtype):
     np.testing.assert_array_equal(got, np.sort(ODD))
     np.testing.assert_array_equal(np.signbit(got)[:9], np.signbit(ODD[ORDER])[:9])  # what sign a nan has is not said
     assert weft.argsort(a, -1).dtype == "int64" and a.sort().dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_many_short_rows_are_sorted_as_each_alone(dtype, rng):
+    """Rows go side by side, 8 or 16 at a time, or alone: in either the order is stable, and a nan keeps its bits."""
+    bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    for n in (1, 2, 3, 5, 8, 17, 31, 32, 33, 100, 257, 511, 512, 513):
+        few = rng.choice(np.frombuffer(rng.bytes(8 * 40), dtype), (37, n))  # of any bits, nans among them; many equal
+        few[::5].sort()
+        few[3] = few[3, 0]
+        if np.dtype(dtype).kind == "f":
+            few[1::3, ::3] = rng.choice(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan], dtype), few[1::3, ::3].shape)
+        for rows in (37, 16, 15, 8, 7, 1):
+            x = few[:rows]
+            order = np.array([sorted(range(n), key=[(v != v, v == v and v, v == 0 and math.copysign(1, v) > 0) for v in r].__getitem__) for r in x.tolist()])
+            np.testing.assert_array_equal(np.asarray(weft.argsort(x)), order)
+            got = np.asarray(weft.sort(x))
+            np.testing.assert_array_equal(got.view(bits), np.take_along_axis(x, order, -1).view(bits))
 
 
 def test_axes_and_shapes(rng):

@@ -19,13 +19,16 @@ ORDER_INLINE bool order_is_nan(weft_dtype d, int bytes, uint64_t bits) {
   return dtype_is_float(d) && (bits & ~sign) >= order_least_nan(d);
 }
 
+/* Turns the sign of a float, and all its other bits too if all is 1, not 0. No branch: nobody foretells signs of elements. */
+ORDER_INLINE uint64_t order_turn(uint64_t bits, uint64_t sign, uint64_t all) { return bits ^ (sign | ((sign - 1) & (0 - all))); }
+
 /* Of dtypes of at most 4 bytes the key has 32 bits. */
 ORDER_INLINE uint64_t order_key(weft_dtype d, int bytes, uint64_t bits) {
-  uint64_t sign = (uint64_t)1 << (8 * bytes - 1), size = bits & ~sign;
+  uint64_t sign = (uint64_t)1 << (8 * bytes - 1);
   if (dtype_is_signed(d)) return bits ^ sign;
   if (!dtype_is_float(d)) return bits;
-  if (size >= order_least_nan(d)) return bytes == 8 ? UINT64_MAX : UINT32_MAX;
-  return bits & sign ? sign - 1 - size : sign | size;
+  uint64_t nan = 0 - (uint64_t)order_is_nan(d, bytes, bits);
+  return order_turn(bits, sign, bits / sign) | (bytes == 8 ? nan : (uint32_t)nan);
 }
 
 /* What has that key; not of a NaN. */
@@ -33,7 +36,7 @@ ORDER_INLINE uint64_t order_bits(weft_dtype d, int bytes, uint64_t key) {
   uint64_t sign = (uint64_t)1 << (8 * bytes - 1);
   if (dtype_is_signed(d)) return key ^ sign;
   if (!dtype_is_float(d)) return key;
-  return key & sign ? key & ~sign : sign | (sign - 1 - key);
+  return order_turn(key, sign, (key / sign & 1) ^ 1);
 }
 
 ORDER_INLINE uint64_t order_load(const uint8_t *from, int64_t i, int bytes) {
@@ -72,5 +75,13 @@ enum { ORDER_COUNTS = 6 * 2048 }; /* what a sort counts in */
 
 /* e in order, there or in `other`: where it is returned. Stable. */
 struct order_entry *order_sort(struct order_entry *e, struct order_entry *other, int64_t n, int64_t count[ORDER_COUNTS]);
+
+/* n places of rows side by side (network.c), in order: a place is ORDER_BESIDE bytes, an entry of each of 16 or 8 rows. With
+ * `places` entries are pairs, of which the second decides where the first are equal. Not stable. */
+enum { ORDER_BESIDE = 64 };
+bool order_has_networks(void); /* this machine has what they are written for; else they must not be called */
+void order_network_i32(int32_t *keys, int64_t n);
+void order_network_i64(int64_t *keys, int64_t n);
+void order_network_entries(int64_t *keys, int64_t *places, int64_t n);
 
 #endif
