@@ -15,7 +15,7 @@ class WeftLinker(JITLinker):
     required_rewrites = ("minimum_compile",)
     incompatible_rewrites = (
         "cxx_only", "BlasOpt", "local_careduce_fusion", "inplace", "scan_reduce_trace_prealloc",
-        # A factor that several systems share is one node of weft's; these would take it out as an LU, which has no row.
+        # These take the factor that several systems share out as an LU, which has no row: each system is factored instead.
         "reuse_decomposition_multiple_solves", "scan_split_non_sequence_decomposition_and_solve")
 
     def fgraph_convert(self, fgraph, input_storage, storage_map, **kwargs):
