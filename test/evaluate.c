@@ -100,6 +100,16 @@ static weft_array *of_nowhere(void) { /* no elements, at address NULL, all of th
 }
 TEST(an_empty_array_is_not_read) { EXPECT_ALL_WAYS(of_nowhere, float, WEFT_F32, 0, 0); }
 
+/* Operands of [2,1,2], [1,2,2] and [2,2,1]: what is computed of the first two in one kernel over two rows is no reason to run over
+ * the four rows of the third as over two. */
+static weft_array *meeting_rows(void) {
+  weft_array *a = weft_sqrt(weft_cast(weft_from(WEFT_I16, WEFT_DIMS(2, 1, 2), (int16_t[]){ 1, 4, 9, 16 }), WEFT_F32));
+  weft_array *b = weft_cast(weft_from(WEFT_U64, WEFT_DIMS(1, 2, 2), (uint64_t[]){ 5, 6, 7, 8 }), WEFT_F32);
+  weft_array *c = weft_cast(weft_from(WEFT_U64, WEFT_DIMS(2, 2, 1), (uint64_t[]){ 10, 20, 30, 40 }), WEFT_F32);
+  return weft_min(weft_fma(b, a, c), 2);
+}
+TEST(two_axes_of_one_length_stay_two) { EXPECT_ALL_WAYS(meeting_rows, float, WEFT_F32, 15, 27, 45, 61); }
+
 static weft_array *any_and_sum(void) { /* row sums, and whether any is not 0: a bool in private copies */
   weft_array *x = weft_from(WEFT_F32, WEFT_DIMS(2, 3), (float[]){ 0, 0, 0, 1, 2, 3 }), *s = weft_sum(x, 1);
   return weft_add(s, weft_cast(weft_any(weft_cast(s, WEFT_BOOL), 0), WEFT_F32));

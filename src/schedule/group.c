@@ -269,6 +269,7 @@ static bool axis_lists_meet(const struct group *g, const struct group *h, const 
   for (int k = 0; k < sp->rank; k++) {
     if (ga[k] < 0 || ha[k] < 0) continue;
     if (g->extent[ga[k]] != h->extent[ha[k]]) return false; /* folded from axes of other lengths */
+    if (to[ha[k]] >= 0 || used >> ga[k] & 1) return false;  /* two axes of n, alike, that one of the groups runs over as one */
     to[ha[k]] = ga[k];
     used |= 1u << ga[k];
   }
