@@ -454,7 +454,8 @@ static bool check_steady(const struct program *p, FILE *out, int how) {
     if (s) ok = found(p, out, "repeated", weft_message());
     if (k == BEGIN) nodes = nodes_now(), bytes = weft_get(WEFT_BYTES_USED);
   }
-  for (int k = 0; how == BY_ASYNC && k < 1000 && nodes_now() > nodes; k++) usleep(5000); /* a job lets go a moment later */
+  for (int k = 0; how == BY_ASYNC && k < 1000 && (nodes_now() > nodes || weft_get(WEFT_BYTES_USED) > bytes); k++)
+    usleep(5000); /* a job lets go a moment later */
   int64_t more = nodes_now() - nodes, larger = weft_get(WEFT_BYTES_USED) - bytes;
   if (ok && !is_skipped && (more > 0 || larger > 0)) {
     static const char *const names[] = { "repeated, by eval", "repeated, by a call", "repeated, by update", "repeated, asynchronously", "repeated, by read" };
