@@ -76,7 +76,7 @@ gpu-bench: build ## how fast the GPU is, beside torch where that is
 	@tools/gpu $(B) bench
 
 mlx-suite: build ## MLX's own tests on weft: MLX=a checkout of its repository; PYTHON=one that has NumPy
-	@PYTHONPATH=$(B)/python $(or $(PYTHON),python3) tools/mlx_suite.py $(or $(MLX),$(error say MLX=a checkout of MLX)) --jobs $(JOBS)
+	@PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) tools/mlx_suite.py $(or $(MLX),$(error say MLX=a checkout of MLX)) --jobs $(JOBS)
 
 pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx door tensor", PYTHON with pytensor
 	@$(or $(PYTHON),python3) tools/pytensor-suite $(B) $(PYTENSOR) $(PART)
