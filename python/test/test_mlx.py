@@ -368,3 +368,15 @@ def test_arrays_go_through_files_and_come_back_in_the_flavour(tmp_path):
     assert _is_mlx(mx.load(str(tmp_path / "y.npy"))) and mx.load(str(tmp_path / "y.npy")).tolist() == [[1.0, 2.0]]
     mx.savez(str(tmp_path / "z"), arrays["a"], c=arrays["a"])
     assert {k: v.tolist() for k, v in mx.load(str(tmp_path / "z.npz")).items()} == {"arr_0": [[1.0, 2.0]], "c": [[1.0, 2.0]]}
+
+
+def test_draws_of_several_normal_numbers_have_their_mean_and_covariance():
+    cov = np.array([[2.0, 0.6], [0.6, 0.5]], dtype=np.float32)
+    drawn = np.asarray(mx.random.multivariate_normal(mx.array([1.0, -3.0]), mx.array(cov), shape=(200_000,), key=mx.random.key(7)))
+    assert drawn.shape == (200_000, 2) and drawn.dtype == np.float32
+    np.testing.assert_allclose(drawn.mean(0), [1.0, -3.0], atol=0.02)
+    np.testing.assert_allclose(np.cov(drawn.T), cov, atol=0.03)
+    assert mx.random.multivariate_normal(mx.zeros((3, 2)), mx.array(cov), shape=(4, 3), key=mx.random.key(1)).shape == (4, 3, 2)
+    for mean, shape in ((mx.zeros((3,)), ()), (mx.zeros((3, 2)), (4,))):
+        with pytest.raises(ValueError, match="random.multivariate_normal"):
+            mx.random.multivariate_normal(mean, mx.array(cov), shape=shape)

@@ -150,5 +150,19 @@ def permutation(x, axis=0, key=None, stream=None):
 
 
 def multivariate_normal(mean, cov, shape=(), dtype=None, key=None, stream=None):
-    """Not there yet."""
-    raise NotImplementedError("mlx.core.random.multivariate_normal: weft does not have it yet")
+    """mean + L z, where L L' is cov, which must be positive definite (else nan), and the elements of z are normal."""
+    from .._array import broadcast_shapes
+    fn, dtype = "random.multivariate_normal", dtype or _mlx.float32
+    if dtype != _mlx.float32:
+        raise ValueError(f"{fn}: draws are of float32, not {dtype.name}")
+    mean, cov = _number(mean).astype(dtype), _number(cov).astype(dtype)
+    if not mean.ndim or cov.ndim < 2 or not mean.shape[-1] == cov.shape[-1] == cov.shape[-2]:
+        raise ValueError(f"{fn}: a mean of shape {mean.shape} and a covariance of {cov.shape}")
+    try:
+        drawn = list(broadcast_shapes(mean.shape[:-1], cov.shape[:-2], _shape(shape)))
+    except ValueError:
+        drawn = None
+    if drawn is None or (_shape(shape) and drawn != _shape(shape)):
+        raise ValueError(f"{fn}: draws of shape {tuple(_shape(shape))}, a mean of {mean.shape} and a covariance of {cov.shape}")
+    z = normal(drawn + [mean.shape[-1], 1], key=key)
+    return mean + (_mlx.as_mlx(_core._linalg.cholesky(cov)) @ z)[..., 0]
