@@ -73,12 +73,7 @@ SCOPED(a_checkpoint_around_rows_until_has_a_gradient) {
 static weft_array *with_regions(weft_array *x) {
   weft_loop *outer = weft_loop_open(weft_integer(3));
   weft_array *c = weft_loop_carry(outer, x);
-  weft_loop *l = weft_loop_open(weft_integer(7));
-  weft_array *d = weft_loop_carry(l, c), *more = weft_mul(d, weft_scalar(1.5));
-  weft_loop_next(l, d, more);
-  weft_loop_until(l, weft_gt(weft_sum(more, WEFT_ALL), weft_scalar(3)));
-  weft_array *rows = weft_loop_all(l, more);
-  weft_loop_close(l);
+  weft_array *rows = rows_below_three(c);
   weft_array *y = weft_mul(rows, weft_scalar(0.3)), *z = weft_sin(y), *w = weft_mul(z, y);
   weft_custom(1, &rows, 1, &y, &(weft_rules){ 0 });
   weft_checkpoint(1, &y, 1, &z);

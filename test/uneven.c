@@ -156,12 +156,7 @@ TEST(lengths_that_differ_go_with_whatever_loops_are) {
 static weft_array *rows_nobody_reads(weft_array *x) {
   weft_loop *outer = weft_loop_open(weft_integer(3));
   weft_array *c = weft_loop_carry(outer, x);
-  weft_loop *l = weft_loop_open(weft_integer(7));
-  weft_array *d = weft_loop_carry(l, c), *more = weft_mul(d, weft_scalar(1.5));
-  weft_loop_next(l, d, more);
-  weft_loop_until(l, weft_gt(weft_sum(more, WEFT_ALL), weft_scalar(3)));
-  weft_array *rows = weft_loop_all(l, more);
-  weft_loop_close(l);
+  weft_array *rows = rows_below_three(c);
   weft_loop *blind = weft_loop_open(NULL);
   weft_loop_each(blind, rows);
   weft_array *t = weft_loop_carry(blind, f64_of(0.25));

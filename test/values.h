@@ -11,6 +11,16 @@ static inline weft_array *f64s(int n, const double *x) { return weft_from(WEFT_F
 static inline weft_array *f64_of(double x) { return weft_from(WEFT_F64, 0, NULL, &x); }
 static inline weft_array *i64_of(int64_t x) { return weft_from(WEFT_I64, 0, NULL, &x); }
 
+/* 1.5 c, 2.25 c .. until their sum is above 3, in at most 7 steps: rows whose number only a run tells. */
+static inline weft_array *rows_below_three(weft_array *c) {
+  weft_loop *l = weft_loop_open(weft_integer(7));
+  weft_array *d = weft_loop_carry(l, c), *more = weft_mul(d, weft_scalar(1.5));
+  weft_loop_next(l, d, more);
+  weft_loop_until(l, weft_gt(weft_sum(more, WEFT_ALL), weft_scalar(3)));
+  weft_array *rows = weft_loop_all(l, more);
+  weft_loop_close(l);
+  return rows;
+}
 weft_array *unrolled(weft_array *); /* the same without loops (unroll.c) */
 extern bool reads_unrolled;          /* whether read_f64 evaluates loops written out */
 

@@ -100,10 +100,11 @@ def _unflatten(structure, leaves):
     if isinstance(structure, Constant):
         return structure.value
     kind, keys, items = structure[0], structure[1], [_unflatten(item, leaves) for item in structure[2:]]
-    return _sequence(kind, items) if keys is None else _dict(kind, keys, items)
+    return sequence(kind, items) if keys is None else _dict(kind, keys, items)
 
 
-def _sequence(kind, items):
+def sequence(kind, items):
+    """A tuple, list or namedtuple of that kind."""
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 

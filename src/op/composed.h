@@ -38,4 +38,10 @@ static inline weft_array *lowered(weft_array *y, weft_array *x) {
   return weft_cast(y, dtype_float(weft_dtype_of(x)));
 }
 
+/* The identity, as often as there are matrices in the last two axes of a. */
+static inline weft_array *identity_like(weft_array *a) {
+  weft_array *i = weft_iota(weft_cast(a, WEFT_I64), -1), *j = weft_iota(weft_cast(a, WEFT_I64), -2);
+  return weft_cast(weft_eq(i, j), weft_dtype_of(a));
+}
+
 #endif

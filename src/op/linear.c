@@ -268,11 +268,6 @@ static void triangle_vjp(const struct rule *r, const bool is_wanted[], weft_arra
   if (is_wanted[1]) dx[1] = db;
 }
 
-static weft_array *identity_like(weft_array *a) {
-  weft_array *i = weft_iota(weft_cast(a, WEFT_I64), -1), *j = weft_iota(weft_cast(a, WEFT_I64), -2);
-  return weft_cast(weft_eq(i, j), weft_dtype_of(a));
-}
-
 static weft_array *as_matrix(weft_array *x) { return weft_unsqueeze(weft_unsqueeze(x, -1), -1); }
 
 /* d log|det a| = trace(a^-1 da), d det a = det a times that. */

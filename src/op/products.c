@@ -57,10 +57,7 @@ weft_array *weft_matrix_power(weft_array *x, int64_t n) {
   if (why) return array_of_bad(why, 1, &node);
   x = n < 0 ? weft_inverse(array_of(node)) : array_of(node);
   uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
-  if (!left) {
-    weft_array *like = weft_cast(weft_full_like(x, 0), WEFT_I64);
-    return weft_cast(weft_eq(weft_iota(like, -2), weft_iota(like, -1)), weft_dtype_of(x));
-  }
+  if (!left) return identity_like(x);
   for (;; x = weft_matmul(x, x)) {
     if (left & 1) y = y ? weft_matmul(y, x) : x;
     if (!(left >>= 1)) return y == x ? array_apart(y) : y;

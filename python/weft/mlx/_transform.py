@@ -3,7 +3,7 @@ arrays in place of trees for vjp and jvp, state that compiled functions capture.
 import functools
 import threading
 
-from .. import _core, _run, _transform
+from .. import _core, _run, _transform, _tree
 
 _mlx = _core._mlx
 array = _core.array
@@ -83,7 +83,7 @@ class _Inputs:
             return tree
         if isinstance(tree, tuple):
             items = [self.enter(item) for item in tree]
-            return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+            return _tree.sequence(type(tree), items)
         raise ValueError(f"value_and_grad: an argument to differentiate by holds a {type(tree).__name__}, not an array")
 
     def leave(self):
@@ -108,7 +108,7 @@ def _fill(tree, values):
     if isinstance(tree, dict):
         return {key: _fill(item, values) for key, item in tree.items()}
     items = [_fill(item, values) for item in tree]
-    return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+    return _tree.sequence(type(tree), items)
 
 
 def _value_and_gradients(fun, numbers, names, args, kwargs):
