@@ -161,12 +161,12 @@ TEST(both_sides_of_every_row_agree_on_special_values) {
 
 /* ---- Graphs as plans see them ---- */
 
-struct local { struct arena *arena; struct node_list list; struct node *target[4]; int n; };
+struct copied { struct arena *arena; struct node_list list; struct node *target[4]; int n; };
 
-static void local_open(struct local *l, int n, weft_array *const a[]) {
+static void copied_open(struct copied *l, int n, weft_array *const a[]) {
   struct node_list from = { 0 };
   struct node *target[4];
-  *l = (struct local){ .arena = arena_new(), .n = n };
+  *l = (struct copied){ .arena = arena_new(), .n = n };
   for (int i = 0; i < n; i++) target[i] = a[i]->node;
   graph_lock();
   walk(&from, n, target, NULL);
@@ -176,7 +176,7 @@ static void local_open(struct local *l, int n, weft_array *const a[]) {
     for (int k = 0; k < x->n_in; k++) in[k] = l->list.node[x->in[k]->slot];
     struct node *y = node_local(l->arena, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, in, x->attr, x->attr_bytes);
     y->weak = x->weak;
-    y->serial = x->op->kind == OP_LEAF ? x->serial : 0; /* tells leaves apart */
+    local_of(y)->leaf = x->op->kind == OP_LEAF ? (int)x->serial : 0; /* tells leaves apart */
     l->list.node[l->list.n++] = y;
   }
   for (int i = 0; i < n; i++) l->target[i] = l->list.node[target[i]->slot];
@@ -184,10 +184,10 @@ static void local_open(struct local *l, int n, weft_array *const a[]) {
   node_list_free(&from);
 }
 
-static void local_close(struct local *l) { arena_free(l->arena); }
+static void copied_close(struct copied *l) { arena_free(l->arena); }
 
-static void rewritten(struct local *l, enum rule_tag most, int n, weft_array *const a[]) {
-  local_open(l, n, a);
+static void rewritten(struct copied *l, enum rule_tag most, int n, weft_array *const a[]) {
+  copied_open(l, n, a);
   EXPECT(rewrite(l->arena, &l->list, l->n, l->target, most));
   for (int i = 0; i < l->list.n; i++)
     for (int k = 0; k < l->list.node[i]->n_in; k++) EXPECT(l->list.node[i]->in[k]->slot < i);
@@ -200,7 +200,7 @@ static bool same(const struct node *a, const struct node *b) {
     double u = dtype_decode((weft_dtype)a->dtype, scalar_bits(a, (weft_dtype)a->dtype)), v = dtype_decode((weft_dtype)b->dtype, scalar_bits(b, (weft_dtype)b->dtype));
     return !memcmp(&u, &v, sizeof u) || (u != u && v != v);
   }
-  if (a->op->kind == OP_LEAF) return a->serial == b->serial;
+  if (a->op->kind == OP_LEAF) return local_of(a)->leaf == local_of(b)->leaf;
   for (int k = 0; k < a->n_in; k++)
     if (!same(a->in[k], b->in[k])) return false;
   return true;
@@ -223,15 +223,15 @@ static void expect_rewritten(const struct rewrite_rule *r, const struct rule_com
   side[0] = written(&c->before, 0, -1, 0, d, var);
   side[1] = written(&c->after, 0, -1, 0, d, var);
   if (weft_check(side[0]) == WEFT_OK && weft_check(side[1]) == WEFT_OK) {
-    struct local l;
+    struct copied l;
     weft_array *behind[2] = { weft_stop_gradient(weft_where(var[3], side[0], side[0])), side[1] };
     rewritten(&l, r->tag, 2, behind);
     if (!same(l.target[0], l.target[1])) test_fail(__FILE__, __LINE__, "%s did not become %s, but %s", r->before, r->after, l.target[0]->op->name);
-    local_close(&l);
+    copied_close(&l);
     if (r->tag > RULE_EXACT) { /* it stays where fewer are allowed */
       rewritten(&l, r->tag - 1, 1, side);
       EXPECT(l.target[0]->op == c->before.node[0].op);
-      local_close(&l);
+      copied_close(&l);
     }
   }
   weft_scope_discard(s);
@@ -250,23 +250,23 @@ TEST(every_row_is_applied_where_it_matches) {
 TEST(adding_plus_zero_is_not_the_identity) {
   weft_scope *s = weft_scope_open();
   weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4)), *y = weft_add(x, weft_scalar(0));
-  struct local l;
+  struct copied l;
   rewritten(&l, true, 1, &y);
   EXPECT(l.target[0]->op == &op_add);
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
 /* ---- Rules in code ---- */
 
 static void expect_leaf(weft_array *y, weft_array *x) {
-  struct local l;
+  struct copied l;
   rewritten(&l, false, 2, (weft_array *[]){ y, x });
   EXPECT(l.target[0] == l.target[1]);
-  local_close(&l);
+  copied_close(&l);
 }
 
-static int count_op(const struct local *l, const struct op *op) {
+static int count_op(const struct copied *l, const struct op *op) {
   int n = 0;
   for (int i = 0; i < l->list.n; i++) n += l->list.node[i]->op == op;
   return n;
@@ -290,7 +290,7 @@ TEST(views_of_views_are_one_view) {
   weft_array *y[] = { weft_slice(weft_slice(x, 0, 3, 19, 2), 0, 6, WEFT_BEGIN, -3),
                       weft_broadcast(weft_broadcast(weft_slice(x, 0, 0, 1, 1), WEFT_DIMS(5, 6)), WEFT_DIMS(2, 5, 6)),
                       weft_reshape(weft_reshape(x, WEFT_DIMS(60, 2)), WEFT_DIMS(2, 60)) };
-  struct local l;
+  struct copied l;
   rewritten(&l, false, 3, y);
   EXPECT(l.target[0]->op == &op_slice && l.target[0]->in[0]->op == &op_input);
   const struct slice_attr *a = l.target[0]->attr;
@@ -298,7 +298,7 @@ TEST(views_of_views_are_one_view) {
   EXPECT_INT(a->step, -6);
   EXPECT(l.target[1]->in[0]->op == &op_slice);
   EXPECT(l.target[2]->op == &op_reshape && l.target[2]->in[0]->op == &op_input);
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
@@ -306,10 +306,10 @@ TEST(a_view_of_a_number_is_a_broadcast_of_it) {
   weft_scope *s = weft_scope_open();
   weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(2, 3)), *k = weft_full(WEFT_F32, WEFT_DIMS(3, 4), 7);
   weft_array *y = weft_mul(x, weft_transpose(weft_slice(k, 1, 1, 3, 1), NULL));
-  struct local l;
+  struct copied l;
   rewritten(&l, false, 1, &y);
   EXPECT(l.target[0]->in[1]->op == &op_broadcast && l.target[0]->in[1]->in[0]->op == &op_scalar);
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
@@ -319,12 +319,12 @@ TEST(a_cast_through_a_wider_dtype_is_no_detour) {
   expect_leaf(weft_cast(weft_cast(x, WEFT_F64), WEFT_BF16), x);
   weft_array *y[] = { weft_cast(weft_cast(x, WEFT_F32), WEFT_I32), weft_cast(weft_cast(i, WEFT_F64), WEFT_I64),
                       weft_cast(weft_cast(x, WEFT_F16), WEFT_F32) };
-  struct local l;
+  struct copied l;
   rewritten(&l, false, 3, y);
   EXPECT(l.target[0]->in[0]->op == &op_input);
   EXPECT(l.target[1]->in[0]->op == &op_cast); /* an i64 is not always an f64 */
   EXPECT(l.target[2]->in[0]->op == &op_cast); /* nor a bf16 an f16 */
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
@@ -333,10 +333,10 @@ TEST(equal_expressions_are_one_and_different_ones_are_not) {
   weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4));
   weft_array *a = weft_exp(weft_mul(x, weft_scalar(2))), *b = weft_exp(weft_mul(x, weft_scalar(2))), *c = weft_exp(weft_mul(x, weft_scalar(3)));
   weft_array *y = weft_add(weft_sub(a, b), c);
-  struct local l;
+  struct copied l;
   rewritten(&l, false, 1, &y);
   EXPECT_INT(count_op(&l, a->node->op), 2);
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
@@ -344,7 +344,7 @@ TEST(numbers_are_folded_by_the_arithmetic_of_kernels) {
   weft_scope *s = weft_scope_open();
   weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4));
   weft_array *y = weft_mul(x, weft_exp(weft_div(weft_full(WEFT_F32, WEFT_DIMS(4), 1), weft_full(WEFT_F32, WEFT_DIMS(4), 3))));
-  struct local l;
+  struct copied l;
   rewritten(&l, false, 1, &y);
   EXPECT(l.target[0]->op == &op_mul && l.target[0]->in[1]->op == &op_broadcast);
   const struct node *k = l.target[0]->in[1]->in[0];
@@ -355,7 +355,7 @@ TEST(numbers_are_folded_by_the_arithmetic_of_kernels) {
   uint64_t bits = scalar_bits(k, WEFT_F32);
   memcpy(&got, &bits, sizeof got);
   EXPECT(!memcmp(&got, &third, sizeof got));
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
@@ -363,13 +363,13 @@ TEST(a_function_of_a_concatenation_is_the_concatenation_of_functions) {
   weft_scope *s = weft_scope_open();
   weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4)), *z = weft_input(WEFT_F32, WEFT_DIMS(2)), *c = weft_concat(0, WEFT_ARRAYS(x, z));
   weft_array *y = weft_exp(c), *both = weft_mul(weft_exp(c), c);
-  struct local l;
+  struct copied l;
   rewritten(&l, false, 1, &y);
   EXPECT(l.target[0]->op == &op_concat);
-  local_close(&l);
+  copied_close(&l);
   rewritten(&l, false, 1, &both);
   EXPECT(l.target[0]->op == &op_mul && l.target[0]->in[1]->op == &op_concat && l.target[0]->in[0]->op != &op_concat);
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
@@ -379,12 +379,12 @@ TEST(a_checkpoint_is_computed_twice_and_an_ordinary_gradient_once) {
     weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4)), *e = weft_exp(x), *y = weft_exp(e), *d;
     if (saves) weft_checkpoint(1, &x, 1, &y);
     weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &d);
-    struct local l;
+    struct copied l;
     rewritten(&l, true, 2, (weft_array *[]){ y, d });
     EXPECT_INT(count_op(&l, e->node->op), saves ? 4 : 2);
     EXPECT_INT(count_op(&l, &op_barrier), 0);
     EXPECT_INT(count_op(&l, &op_item), 0);
-    local_close(&l);
+    copied_close(&l);
     weft_scope_discard(s);
   }
 }
@@ -400,7 +400,7 @@ TEST(results_of_a_loop_that_nobody_takes_are_left_out) {
   weft_loop_close(loop);
   const struct loop *whole = loop_of(last_b->node->in[0]);
   EXPECT_INT(whole->n_all, 3);
-  struct local l;
+  struct copied l;
   rewritten(&l, false, 1, &last_b);
   const struct node *n = l.target[0]->in[0];
   EXPECT_INT(loop_of(n)->n_all, 0);
@@ -408,14 +408,14 @@ TEST(results_of_a_loop_that_nobody_takes_are_left_out) {
   EXPECT_INT(loop_of(n)->n_seq, 1);
   EXPECT_INT(n->n_in, 3);
   EXPECT_INT(((const struct item_attr *)l.target[0]->attr)->k, 0);
-  local_close(&l);
+  copied_close(&l);
   rewritten(&l, false, 2, (weft_array *[]){ last_a, all });
   n = l.target[0]->in[0];
   EXPECT_INT(loop_of(n)->n_all, 1);
   EXPECT_INT(loop_of(n)->n_carry, 2);
   EXPECT_INT(((const struct item_attr *)l.target[0]->attr)->k, 1);
   EXPECT_INT(((const struct item_attr *)l.target[1]->attr)->k, 0);
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
@@ -424,10 +424,10 @@ TEST(rewriting_a_million_nodes_is_linear_and_iterative) {
   weft_scope *s = weft_scope_open();
   weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(4)), *y = x;
   for (int i = 0; i < 500000; i++) y = weft_neg(weft_add(y, x));
-  struct local l;
+  struct copied l;
   rewritten(&l, true, 1, &y);
   EXPECT(l.list.n > 500000);
-  local_close(&l);
+  copied_close(&l);
   weft_scope_discard(s);
 }
 
@@ -439,12 +439,12 @@ TEST(rewriting_without_memory_fails_and_nothing_else) {
   weft_array *both[] = { y, weft_mul(k, x) };
   bool ok = false;
   for (int64_t at = 1; !ok && at < 1000; at++) {
-    struct local l;
-    local_open(&l, 2, both);
+    struct copied l;
+    copied_open(&l, 2, both);
     mem_fail_at(at, 1);
     ok = rewrite(l.arena, &l.list, l.n, l.target, true);
     mem_fail_at(0, 0);
-    local_close(&l);
+    copied_close(&l);
   }
   EXPECT(ok);
   weft_scope_discard(s);

@@ -67,9 +67,17 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
 
 struct node *node_local(struct arena *a, const struct op *op, weft_dtype dtype, int rank, const dim dims[], int n_in,
                         struct node *const in[], const void *attr, size_t attr_bytes) {
-  struct node *n = arena_take(a, node_bytes(rank, n_in, attr_bytes));
-  if (n) fill(n, op, dtype, rank, dims, n_in, in, attr, attr_bytes);
-  return n;
+  struct local *l = arena_take(a, offsetof(struct local, node) + node_bytes(rank, n_in, attr_bytes));
+  if (!l) return NULL;
+  fill(&l->node, op, dtype, rank, dims, n_in, in, attr, attr_bytes);
+  return &l->node;
+}
+
+void local_become(struct node *n, const struct node *y) {
+  struct local *to = local_of(n);
+  int slot = n->slot, n_uses = to->n_uses;
+  *to = *local_of(y);
+  to->node.slot = slot, to->n_uses = n_uses;
 }
 
 struct node *node_retain(struct node *n) {

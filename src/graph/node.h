@@ -7,12 +7,15 @@
  * queued some job will compute: others wait for it, a job that needs it earlier computes it. What is running somebody
  * computes at this moment, or will without waiting for anything younger.
  *
- * A plan works on local nodes: copies in an arena, not counted, without state; only their op, dtype, weak, dims, in and
- * attr mean something, and `serial`, which is the number of a leaf. Op rules that lower see local nodes. */
+ * A plan works on local nodes (struct local): copies in an arena, not counted, without state. What they are expressions of
+ * (op, dtype, weak, dims, in, attr), their origin and slot mean what they mean in a node of the user; the other fields of
+ * struct node mean nothing there, and what only a plan knows stands in struct local. Op rules that lower see local nodes. */
 #ifndef WEFT_NODE_H
 #define WEFT_NODE_H
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include "base/hard.h"
 #include "graph/dim.h"
 #include "graph/fail.h"
 #include "weft.h"
@@ -33,9 +36,8 @@ struct node {
   uint8_t dtype, rank;
   bool weak;               /* a number without dtype of its own: yields to its partner */
   bool history_dropped;
-  bool is_marked;          /* asked for once already: stored if it is needed again */
+  bool was_needed;         /* by an evaluation that did not store it: it is stored if it is needed again */
   bool is_to_forget;       /* graph lock: among those whose history goes when the last trace ends */
-  bool is_floating;        /* local nodes: computed in the kernel of its only user */
   _Atomic uint8_t state;
   uint8_t place;           /* 1 + the device it is placed on, as one of its inputs is; 0: on none; PLACE_TWO: inputs disagree */
   _Atomic int32_t n_owned; /* handles that name it and have an owner */
@@ -47,7 +49,6 @@ struct node {
   uint64_t origin;         /* the user's tag */
   uint64_t mark;           /* graph lock: epoch of the walk that saw it last, and its index there */
   int slot;
-  int n_uses;              /* local nodes: how many inputs refer to it */
   int n_forgotten;         /* inputs dropped under the graph lock, released when it is unlocked */
   dim *dims;               /* these three point behind the struct */
   struct node **in;
@@ -55,6 +56,16 @@ struct node {
   struct value *value;     /* READY: not NULL, unless op is a leaf that needs none (scalar) */
   struct failure *failure; /* FAILED, or op_bad */
   struct node *next;       /* among those being released */
+};
+
+/* A node of a plan, and what the plan knows of it. It is made and handed on as a struct node, as all that lowers takes one;
+ * `local_of` finds the rest, which stands in front of it. Never of a node of the user. */
+struct local {
+  int n_uses;              /* how many inputs, and targets, refer to it */
+  int leaf;                /* op_value: which leaf of the plan, or which variable of a loop's body */
+  bool is_floating;        /* computed in the kernel of its only user */
+  bool is_alone;           /* a copy made for the place where its result stands: it shares no kernel, and is not moved */
+  _Alignas(16) struct node node;
 };
 
 /* Nodes come with one reference for the caller; inputs are retained. NULL: out of memory. */
@@ -72,6 +83,11 @@ void node_hide_history(struct node *);                /* for a while: nobody can
 void node_show_history(struct node *);                /* again; likewise */
 struct node *node_local(struct arena *, const struct op *, weft_dtype, int rank, const dim dims[], int n_in,
                         struct node *const in[], const void *attr, size_t attr_bytes); /* a plan's own node */
+void local_become(struct node *, const struct node *y); /* what y is, with its own slot and uses; both of a plan */
+static inline struct local *local_of(const struct node *n) {
+  INVARIANT(!n->refs);
+  return (struct local *)((char *)n - offsetof(struct local, node));
+}
 bool node_is_known(const struct node *);              /* all sizes are numbers */
 
 /* The one lock of the graph: states, values, marks. Short sections only, no callbacks inside. */

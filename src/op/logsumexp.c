@@ -171,8 +171,7 @@ static bool unfold(struct arena *arena, struct node *n) {
   struct node *y = of_two(&u, &op_add, of.m, of_one(&u, &op_log, of.s));
   if (y && n->dtype != u.dtype) u.dtype = (weft_dtype)n->dtype, y = of_one(&u, &op_cast, y);
   if (!y || u.no_memory) return false;
-  y->slot = n->slot;
-  *n = *y;
+  local_become(n, y);
   return true;
 }
 

@@ -107,7 +107,7 @@ static struct node *fold(struct rewriting *w, struct node *n) {
 static struct node *through_concat(struct rewriting *w, struct node *n) {
   enum { MOST = 64 };
   struct node *c = n->in[0], *part[MOST];
-  if (n->n_in != 1 || c->op != &op_concat || c->n_uses != 1 || c->n_in > MOST) return n;
+  if (n->n_in != 1 || c->op != &op_concat || local_of(c)->n_uses != 1 || c->n_in > MOST) return n;
   for (int k = 0; k < c->n_in; k++) {
     struct node *x = c->in[k];
     part[k] = made(w, n->op, n, x->rank, x->dims, (weft_dtype)n->dtype, 1, &x, n->attr, n->attr_bytes);

@@ -85,7 +85,7 @@ struct node *made(struct rewriting *w, const struct op *op, const struct node *l
   if (!x) return w->no_memory = true, NULL;
   x->slot = -1;
   x->origin = like->origin;
-  x->n_uses = 1;
+  local_of(x)->n_uses = 1;
   return simplest(w, x);
 }
 
@@ -157,10 +157,10 @@ static bool order(struct rewriting *w, struct node_list *list, int n, struct nod
 }
 
 static void count_uses(const struct node_list *list, int n, struct node *const target[]) {
-  for (int i = 0; i < list->n; i++) list->node[i]->n_uses = 0;
+  for (int i = 0; i < list->n; i++) local_of(list->node[i])->n_uses = 0;
   for (int i = 0; i < list->n; i++)
-    for (int k = 0; k < list->node[i]->n_in; k++) list->node[i]->in[k]->n_uses++;
-  for (int t = 0; t < n; t++) target[t]->n_uses++;
+    for (int k = 0; k < list->node[i]->n_in; k++) local_of(list->node[i]->in[k])->n_uses++;
+  for (int t = 0; t < n; t++) local_of(target[t])->n_uses++;
 }
 
 /* Marks every node there is as not seen; returns how many there are: those of the list and those made on the way. */

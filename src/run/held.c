@@ -132,7 +132,7 @@ static bool is_worth_it(struct holding *s, int i) {
   const struct node *n = s->list->node[i];
   if (facts_of(n)->is_heavy) return true;
   if (!(s->reach[i] & REACHED)) return false;
-  return n->is_marked || ((s->reach[i] & FULL) && ((is_owned(n) && is_small(n)) || is_far(s, i)));
+  return n->was_needed || ((s->reach[i] & FULL) && ((is_owned(n) && is_small(n)) || is_far(s, i)));
 }
 
 /* Users come after what they use: from the end of the list on, all users of a node have been looked at before it. */
@@ -142,7 +142,7 @@ static int choose(struct holding *s, bool only_looks, int wanted[]) {
     if (s->uses[i] == INT32_MAX) s->reach[i] = REACHED | FULL;
     if (!is_held(s, i)) { pass_on(s, i); continue; }
     if (is_worth_it(s, i)) wanted[found++] = i;
-    if (!only_looks) s->list->node[i]->is_marked = true;
+    if (!only_looks) s->list->node[i]->was_needed = true;
   }
   return found;
 }

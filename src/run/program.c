@@ -30,7 +30,7 @@ static dim most_steps(const struct node *item) {
   return dim_resolve(((const struct loop_attr *)item->in[0]->attr)->loop->steps);
 }
 
-static struct node *local_of(struct program *g, struct node *const made[], const struct node *n, int *n_leaves) {
+static struct node *local_copy(struct program *g, struct node *const made[], const struct node *n, int *n_leaves) {
   bool leaf = node_has_value(n);
   struct node *in[64], **ins = n->n_in <= 64 ? in : arena_take(g->arena, sizeof *ins * (size_t)n->n_in);
   int n_in = leaf || n->op->kind == OP_SIZE ? 0 : n->n_in;
@@ -48,7 +48,7 @@ static struct node *local_of(struct program *g, struct node *const made[], const
     struct place *p = &g->leaf_place[*n_leaves];
     memcpy(p->stride, n->value->stride, sizeof *p->stride * n->rank);
     x->value = n->value; /* scalar folding may look at it */
-    x->serial = (uint64_t)(*n_leaves)++;
+    local_of(x)->leaf = (*n_leaves)++;
   }
   return x;
 }
@@ -64,7 +64,7 @@ static bool make_program(struct program *g, const struct node_list *l, int n_lea
   bool ok = g->list.node && g->target && g->leaf_place;
   int leaves = 0;
   for (int i = 0; ok && i < l->n; i++) {
-    struct node *x = local_of(g, g->list.node, l->node[i], &leaves);
+    struct node *x = local_copy(g, g->list.node, l->node[i], &leaves);
     ok = x != NULL;
     if (x) x->slot = i;
     g->list.node[g->list.n++] = x;

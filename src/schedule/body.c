@@ -17,7 +17,7 @@ static struct node *var_of(const struct loop *l, int k) {
 }
 
 /* Variables become leaves numbered as the inputs of the loop are. Sizes that a loop outside has told are numbers here. */
-static struct node *local_of(struct body *b, const struct subgraph *g, int i, struct node *const made[]) {
+static struct node *local_copy(struct body *b, const struct subgraph *g, int i, struct node *const made[]) {
   struct work *w = b->w;
   const struct node *n = g->node[i];
   dim dims[WEFT_RANK_MAX];
@@ -32,31 +32,31 @@ static struct node *local_of(struct body *b, const struct subgraph *g, int i, st
   x->origin = n->origin;
   x->slot = i;
   for (int k = 0; n->op == &op_loop_var && k < body_variables(b->loop); k++)
-    if (var_of(b->loop, k) == n) x->serial = (uint64_t)k;
+    if (var_of(b->loop, k) == n) local_of(x)->leaf = k;
   return x;
 }
 
 static bool is_variable(const struct node *x, int first, int n) {
-  return x->op == &op_value && (int)x->serial >= first && (int)x->serial < first + n;
+  return x->op == &op_value && local_of(x)->leaf >= first && local_of(x)->leaf < first + n;
 }
 
 static struct node *leaf_of(struct body *b, int variable, const struct node *like, int rank, const dim dims[]) {
   struct node *x = node_local(b->w->arena, &op_value, (weft_dtype)like->dtype, rank, dims, 0, NULL, NULL, 0);
   if (!x) return b->w->no_memory = true, NULL;
-  x->serial = (uint64_t)variable;
+  local_of(x)->leaf = variable;
   return x;
 }
 
 /* x stands for the elements of a sequence, multiplied by its factor: it becomes their product. */
 static bool multiply_elements(struct body *b, struct node *x) {
   const struct loop *l = b->loop;
-  int k = (int)x->serial, factor = l->n_seq + l->n_carry + l->factor[k];
+  int k = local_of(x)->leaf, factor = l->n_seq + l->n_carry + l->factor[k];
   const struct node *rows = b->node->in[l->has_steps + k], *matrix = b->node->in[l->has_steps + factor];
   struct node *in[] = { leaf_of(b, k, rows, rows->rank - 1, rows->dims + 1), leaf_of(b, factor, matrix, 2, matrix->dims) };
   if (!in[0] || !in[1]) return false;
   struct node *y = node_local(b->w->arena, &op_matmul, (weft_dtype)x->dtype, x->rank, x->dims, 2, in, NULL, 0);
   if (!y) return !(b->w->no_memory = true);
-  *x = *y;
+  local_become(x, y);
   b->list.node[b->list.n++] = in[0], b->list.node[b->list.n++] = in[1], b->list.node[b->list.n++] = x;
   return true;
 }
@@ -69,7 +69,7 @@ static bool multiply_sequences(struct body *b) {
   bool ok = b->list.node != NULL;
   for (int i = 0; ok && i < old.n; i++) {
     struct node *x = old.node[i];
-    if (is_variable(x, 0, b->loop->n_seq) && b->loop->factor[x->serial] >= 0) ok = multiply_elements(b, x);
+    if (is_variable(x, 0, b->loop->n_seq) && b->loop->factor[local_of(x)->leaf] >= 0) ok = multiply_elements(b, x);
     else b->list.node[b->list.n++] = x;
   }
   return ok;
@@ -92,7 +92,7 @@ bool body_nodes(struct body *b) {
   b->n_targets = n;
   bool ok = b->list.node && b->target;
   for (int i = 0; ok && i < g.n; i++) {
-    ok = (b->list.node[i] = local_of(b, &g, i, b->list.node)) != NULL;
+    ok = (b->list.node[i] = local_copy(b, &g, i, b->list.node)) != NULL;
     b->list.n++;
   }
   b->list.room = b->list.n;
@@ -147,8 +147,8 @@ static bool look_inside(struct body *b) {
     struct place *p = &b->inside.item[i].place;
     p->store = -1;
     if (x->op != &op_value) continue;
-    *p = b->in[x->serial];
-    if ((int)x->serial < b->loop->n_seq) drop_time(p);
+    *p = b->in[local_of(x)->leaf];
+    if (local_of(x)->leaf < b->loop->n_seq) drop_time(p);
   }
   return b->inside.item != NULL;
 }
@@ -184,7 +184,7 @@ bool body_is_constant(const struct body *b, const struct node *x) {
 const struct node *body_number(const struct body *b, const struct node *x) {
   const struct node *base = edge_of(x).base;
   if (base->op == &op_scalar) return base;
-  return base->op == &op_value && !body_is_carry(b, base) ? scalar_of(b->in_node[base->serial]) : NULL;
+  return base->op == &op_value && !body_is_carry(b, base) ? scalar_of(b->in_node[local_of(base)->leaf]) : NULL;
 }
 
 bool body_reads(const struct body *b, const struct node *x) {
@@ -208,7 +208,8 @@ bool body_place(struct body *b, const struct node *x, struct moving *out) {
   const struct node *base = edge_of(x).base;
   struct place p;
   if (!place_of(&b->inside, x, &p)) return b->w->no_memory |= b->inside.no_memory, false;
-  *out = is_variable(base, 0, b->loop->n_seq) ? from_first_step(b, p, b->in[base->serial].stride[0]) : (struct moving){ p, 0 };
+  bool is_element = is_variable(base, 0, b->loop->n_seq);
+  *out = is_element ? from_first_step(b, p, b->in[local_of(base)->leaf].stride[0]) : (struct moving){ p, 0 };
   return true;
 }
 

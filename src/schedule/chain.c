@@ -19,8 +19,8 @@ extern const struct op op_exp, op_sum, op_max, op_lt;
 static const struct node *only_use(const struct node *x) {
   struct edge e = edge_of(x);
   int last = -1;
-  for (; x != e.base; x = x->in[0]) if (x->n_uses != 1) return NULL;
-  if (!e.aligned || e.base->n_uses != 1) return NULL;
+  for (; x != e.base; x = x->in[0]) if (local_of(x)->n_uses != 1) return NULL;
+  if (!e.aligned || local_of(e.base)->n_uses != 1) return NULL;
   for (int k = 0; k < e.base->rank; k++) {
     if (e.base->dims[k] == 1) continue;
     if (e.map[k] <= last) return NULL;

@@ -16,8 +16,8 @@ enum {
 
 /* The product [n m, k] x [k, j] that a sequence shows as [n, m, j]; NULL: it is none, or others read it. */
 static struct node *product_of(const struct node *s) {
-  struct node *y = s->op == &op_reshape && s->rank == 3 && s->n_uses == 1 ? s->in[0] : NULL;
-  if (!y || y->op->kind != OP_CONTRACT || y->rank != 2 || y->n_uses != 1 || y->dims[1] != s->dims[2]) return NULL;
+  struct node *y = s->op == &op_reshape && s->rank == 3 && local_of(s)->n_uses == 1 ? s->in[0] : NULL;
+  if (!y || y->op->kind != OP_CONTRACT || y->rank != 2 || local_of(y)->n_uses != 1 || y->dims[1] != s->dims[2]) return NULL;
   const struct node *a = y->in[0], *b = y->in[1];
   if (a->dtype != y->dtype || b->dtype != y->dtype || scalar_of(a) || scalar_of(b)) return NULL;
   return s->dims[1] >= LEAST_ROWS && a->dims[1] && a->dims[1] <= KIR_PRODUCT_BLOCK && node_count(b) <= LARGEST ? y : NULL;

@@ -108,13 +108,14 @@ static void check_shapes(const struct node *n) {
     case OP_PAD: check_pad(n); break;
     case OP_ITEM: check_item(n); break;
     case OP_CALL: INVARIANT(!"calls are expanded before a plan is made"); break;
-    case OP_SIZE: case OP_IDENTITY: case OP_LOOP: break;
+    case OP_SIZE: case OP_IDENTITY: case OP_LOOP: case OP_LIBRARY: break;
   }
 }
 
-/* Complex numbers are in memory only: seen through views, or stored in pairs. */
+/* Complex numbers are in memory only: seen through views, stored in pairs, or what a library step has made. */
 static bool may_be_complex(const struct node *n) {
-  return n->op->kind == OP_LEAF || n->op->kind == OP_VIEW || n->op->kind == OP_PAIR;
+  bool is_stored = n->op->kind == OP_LEAF || n->op->kind == OP_PAIR || n->op->kind == OP_ITEM || n->op->kind == OP_LIBRARY;
+  return is_stored || n->op->kind == OP_VIEW;
 }
 
 void graph_check(const struct node_list *list) {

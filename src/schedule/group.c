@@ -112,7 +112,9 @@ bool needs_memory(const struct node *n, int k) {
   return reads == READS_WHOLE || (reads == READS_FIRST_WHOLE && k == 0) || prefix_is_apart(n);
 }
 
-static bool joins_groups(const struct node *n) { return facts_of(n)->joins_groups && !n->is_marked && !prefix_is_apart(n); }
+static bool joins_groups(const struct node *n) {
+  return facts_of(n)->joins_groups && !local_of(n)->is_alone && !prefix_is_apart(n);
+}
 
 /* What a candidate group says about the axes of n: -1 unknown. false: it contradicts itself. The axes of an operand that
  * is read element by element are those of the node, but for the number that pads. */
@@ -210,7 +212,7 @@ static bool can_store_all(struct work *w, const struct group *g, const struct gr
   for (int i = 0; i < from->n_items; i++) {
     const struct item *x = &w->item[from->item[i]];
     int8_t ax[WEFT_RANK_MAX];
-    if (x->node->is_floating) continue;
+    if (local_of(x->node)->is_floating) continue;
     for (int k = 0; k < WEFT_RANK_MAX; k++) ax[k] = x->ax[k] < 0 || !to ? x->ax[k] : to[x->ax[k]];
     if (!can_store(g, x->node, ax)) return false;
   }
@@ -224,7 +226,7 @@ static bool has_same_form(const struct group *a, const struct group *b) {
 static bool may_raise(const struct group *g, int level) { return g->level >= level || !g->has_readers; }
 
 /* Floating, and not in a group yet. */
-static bool is_open(struct work *w, const struct node *n) { return n->is_floating && w->item[n->slot].group < 0; }
+static bool is_open(struct work *w, const struct node *n) { return local_of(n)->is_floating && w->item[n->slot].group < 0; }
 
 /* The level a group must have at least if n is in it, given that it stores what n reads from other groups. */
 static int level_needed(struct work *w, const struct node *n, int group) {
@@ -493,7 +495,7 @@ static bool start_group(struct work *w, struct node *n) {
     g->extent[g->n_axes] = sp->dims[k];
     ax[k] = (int8_t)g->n_axes++;
   }
-  g->is_alone = n->is_marked || !w->fuse || !(joins_groups(n) || n->op->kind == OP_CONTRACT);
+  g->is_alone = local_of(n)->is_alone || !w->fuse || !(joins_groups(n) || n->op->kind == OP_CONTRACT);
   g->has_contract = n->op->kind == OP_CONTRACT;
   if (g->has_contract && contract_is_by_patches(w, n)) {
     g->product = n;
@@ -510,7 +512,7 @@ static bool is_own_step(const struct node *n) { return facts_of(n)->is_own_step 
 
 static bool place_node(struct work *w, struct node *n) {
   struct item *x = &w->item[n->slot];
-  if (n->op->kind == OP_VIEW || n->op->kind == OP_LEAF || n->is_floating) return true;
+  if (n->op->kind == OP_VIEW || n->op->kind == OP_LEAF || local_of(n)->is_floating) return true;
   for (int k = 0; k < n->n_in; k++) { /* what cannot float into the kernel of n stands in memory before it */
     struct edge e = edge_of(n->in[k]);
     if (is_open(w, e.base) && (!e.aligned || needs_memory(n, k)) && !in_memory(w, e.base)) return false;

@@ -63,7 +63,7 @@ struct fate { enum { ANYTHING, YES, CARRY } is; int carry; };
 
 static struct fate fate_of(const struct body *b, const struct fate fate[], int stopped, const struct node *n) {
   if (body_is_carry(b, n)) {
-    int k = (int)n->serial - b->loop->n_seq;
+    int k = local_of(n)->leaf - b->loop->n_seq;
     return (struct fate){ k == stopped ? YES : CARRY, k };
   }
   if (n->op->kind == OP_VIEW && fate[n->in[0]->slot].is == YES) return (struct fate){ YES, 0 };
@@ -110,7 +110,7 @@ static struct node *seen(struct body *b, const struct node *n, int64_t lanes, st
   struct node *x = node_local(b->w->arena, n->op, (weft_dtype)n->dtype, n->rank, dims, n_in, in, n->attr, n->attr_bytes);
   if (!x) return b->w->no_memory = true, NULL;
   x->origin = n->origin;
-  x->serial = n->serial;
+  local_of(x)->leaf = local_of(n)->leaf;
   return x;
 }
 

@@ -16,7 +16,7 @@ static bool separate_targets(struct body *b) {
     if (is_own) continue;
     struct node *copy = node_local(b->w->arena, &op_cast, (weft_dtype)x->dtype, x->rank, x->dims, 1, &x, NULL, 0);
     if (!copy) return !(b->w->no_memory = true);
-    copy->is_marked = true;
+    local_of(copy)->is_alone = true;
     copy->slot = -1;
     b->target[i] = copy;
   }

@@ -281,7 +281,7 @@ static void store(struct rows *r, int stream, int value) {
 /* Element `lane` of the carry that x is, in the row of this step. */
 static int carry_load(struct rows *r, const struct node *x, int lane) {
   struct kir_lin at[] = { lin(r, r->p), r->g, lin(r, lane) };
-  return kir_load(&r->d.b, r->carry_local[(int)x->serial - r->b->loop->n_seq], at);
+  return kir_load(&r->d.b, r->carry_local[local_of(x)->leaf - r->b->loop->n_seq], at);
 }
 
 static int local_load(struct rows *r, const struct node *x, int lane) {

@@ -75,8 +75,8 @@ static bool is_elementwise(struct work *w, const struct group *g) {
 /* What the operand shows, axis by axis, if it is the only use of it. */
 static const struct node *shown_by(const struct node *operand, struct edge *e) {
   *e = edge_of(operand);
-  for (const struct node *x = operand; x != e->base; x = x->in[0]) if (x->n_uses != 1) return NULL;
-  return e->aligned && e->base->n_uses == 1 ? e->base : NULL;
+  for (const struct node *x = operand; x != e->base; x = x->in[0]) if (local_of(x)->n_uses != 1) return NULL;
+  return e->aligned && local_of(e->base)->n_uses == 1 ? e->base : NULL;
 }
 
 static void mark(struct work *w, const struct node *operand, int for_operand) {

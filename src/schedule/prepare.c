@@ -80,10 +80,10 @@ static bool order(struct work *w) {
 }
 
 static void count_uses(struct work *w) {
-  for (int i = 0; i < w->list->n; i++) w->list->node[i]->n_uses = 0;
+  for (int i = 0; i < w->list->n; i++) local_of(w->list->node[i])->n_uses = 0;
   for (int i = 0; i < w->list->n; i++)
-    for (int k = 0; k < w->list->node[i]->n_in; k++) w->list->node[i]->in[k]->n_uses++;
-  for (int t = 0; t < w->n_targets; t++) w->target[t]->n_uses++;
+    for (int k = 0; k < w->list->node[i]->n_in; k++) local_of(w->list->node[i]->in[k])->n_uses++;
+  for (int t = 0; t < w->n_targets; t++) local_of(w->target[t])->n_uses++;
 }
 
 /* ---- updates ---- */
@@ -188,7 +188,7 @@ static bool find_indices(const struct node *v, struct indices *t) {
 /* Of two indices; it floats if they do. */
 static struct node *index_of(struct work *w, const struct op *op, struct node *x, struct node *y) {
   struct node *in[2] = { x, y }, *i = x && y ? local(w, op, WEFT_I64, x->rank, x->dims, 2, in, NULL, 0) : NULL;
-  if (i) i->is_floating = x->is_floating;
+  if (i) local_of(i)->is_floating = local_of(x)->is_floating;
   return i;
 }
 
@@ -206,15 +206,16 @@ static bool view_of_iota(struct work *w, struct node *v) {
   for (int k = 0; k < t.n; k++) {
     struct axis_attr axis = { t.axis[k] };
     struct node *i = local(w, &op_iota, WEFT_I64, v->rank, v->dims, 0, NULL, &axis, sizeof axis);
-    if (i) i->is_floating = v->in[0]->is_floating;
+    if (i) local_of(i)->is_floating = local_of(v->in[0])->is_floating;
     if (t.weight[k] != 1) i = index_of(w, &op_mul, i, number_like(w, i, t.weight[k]));
     sum = k ? index_of(w, &op_add, sum, i) : i;
   }
   if (t.start) sum = index_of(w, &op_add, sum, number_like(w, sum, t.start));
   struct node *c = sum ? cast_to(w, sum, (weft_dtype)v->dtype) : NULL;
   if (!c) return false;
-  c->slot = v->slot, c->n_uses = v->n_uses, c->is_floating = v->in[0]->is_floating;
-  *v = *c;
+  bool is_floating = local_of(v->in[0])->is_floating;
+  local_become(v, c);
+  local_of(v)->is_floating = is_floating;
   return true;
 }
 
@@ -222,7 +223,7 @@ static bool view_of_iota(struct work *w, struct node *v) {
 static bool sink(struct work *w, struct node *v, struct node_stack *todo) {
   if (v->in[0]->op->kind == OP_IOTA) return view_of_iota(w, v);
   struct node *e = v->in[0], *in[ELEMENT_MOST];
-  if (e->op->kind != OP_ELEMENT || e->n_uses != 1 || e->n_in > ELEMENT_MOST || e->is_marked) return true;
+  if (e->op->kind != OP_ELEMENT || local_of(e)->n_uses != 1 || e->n_in > ELEMENT_MOST || local_of(e)->is_alone) return true;
   if (v->op == &op_reshape && only_ones(v)) return true;
   for (int k = 0; k < e->n_in; k++) {
     struct node *x = e->in[k];
@@ -234,12 +235,13 @@ static bool sink(struct work *w, struct node *v, struct node_stack *todo) {
       if (in[k] && !push(w, todo, in[k])) return false;
     }
     if (!in[k]) return false;
-    in[k]->n_uses = 1;
+    local_of(in[k])->n_uses = 1;
   }
   struct node *f = local(w, e->op, e->dtype, v->rank, v->dims, e->n_in, in, e->attr, e->attr_bytes);
   if (!f) return false;
-  f->origin = e->origin, f->n_uses = v->n_uses, f->slot = v->slot, f->is_floating = e->is_floating;
-  *v = *f;
+  f->origin = e->origin;
+  local_become(v, f);
+  local_of(v)->is_floating = local_of(e)->is_floating;
   return true;
 }
 
@@ -279,12 +281,12 @@ static bool copy_for_reshapes(struct work *w) {
   if (!p) return false;
   for (int i = 0; i < n; i++) {
     struct node *x = w->list->node[i];
-    if (x->op == &op_value) p[i] = w->leaf_place[x->serial];
+    if (x->op == &op_value) p[i] = w->leaf_place[local_of(x)->leaf];
     else if (x->op->kind != OP_VIEW) place_dense(x, 0, &p[i]);
     else if (!place_view(x, &p[x->in[0]->slot], &p[i])) {
       struct node *copy = copied(w, x->in[0]);
       if (!copy) return false;
-      copy->is_marked = true; /* a copy for its own sake: keeps its place, see group.c */
+      local_of(copy)->is_alone = true; /* a copy for its own sake: keeps its place, see group.c */
       x->in[0] = copy;
       struct place dense = { 0 };
       place_dense(copy, 0, &dense);
@@ -302,7 +304,7 @@ static struct node *before_cast(struct work *w, struct node *x, bool (*is_kind)(
   struct node *view[8], *y = x;
   int n = 0;
   while (n < 8 && y->op->kind == OP_VIEW) view[n++] = y, y = y->in[0];
-  if (y->op != &op_cast || y->is_marked || is_scalar(y)) return NULL;
+  if (y->op != &op_cast || local_of(y)->is_alone || is_scalar(y)) return NULL;
   weft_dtype from = (weft_dtype)y->in[0]->dtype;
   if (!is_kind(from, (weft_dtype)y->dtype)) return NULL;
   y = y->in[0];
@@ -337,7 +339,7 @@ static bool store_scalars(struct work *w) {
       if (!needs_memory(x, k) || !is_scalar(x->in[k])) continue;
       struct node *copy = cast_to(w, x->in[k], (weft_dtype)x->in[k]->dtype);
       if (!copy) return false;
-      copy->is_marked = true;
+      local_of(copy)->is_alone = true;
       x->in[k] = copy;
     }
   }
@@ -352,7 +354,7 @@ enum { FLOAT_DEPTH = 6 };
 static int float_depth(struct work *w, const struct node *n, const int depth[]) {
   for (int t = 0; t < w->n_targets; t++) if (w->target[t] == n) return 0;
   if (n->op->kind == OP_IOTA || n->op->kind == OP_SIZE) return 1;
-  if (n->op->kind != OP_ELEMENT || !n->op->is_cheap || n->is_marked) return 0;
+  if (n->op->kind != OP_ELEMENT || !n->op->is_cheap || local_of(n)->is_alone) return 0;
   int streams = 0, deepest = 0;
   for (int k = 0; k < n->n_in; k++) {
     const struct node *x = n->in[k];
@@ -363,13 +365,13 @@ static int float_depth(struct work *w, const struct node *n, const int depth[]) 
       deepest = depth[x->slot] > deepest ? depth[x->slot] : deepest;
     else return 0;
   }
-  if (streams > 1 || (streams && n->n_uses < 2) || deepest + 1 > FLOAT_DEPTH) return 0;
+  if (streams > 1 || (streams && local_of(n)->n_uses < 2) || deepest + 1 > FLOAT_DEPTH) return 0;
   return deepest + 1;
 }
 
 static struct node *copy_of(struct work *w, const struct node *x) { /* with one user */
   struct node *c = local(w, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, x->in, x->attr, x->attr_bytes);
-  if (c) c->origin = x->origin, c->n_uses = 1;
+  if (c) c->origin = x->origin, local_of(c)->n_uses = 1;
   return c;
 }
 
@@ -382,7 +384,7 @@ static struct node *copy_chain(struct work *w, struct node *x, const int depth[]
     while (y->op->kind == OP_VIEW) y = y->in[0];
     if (is_scalar(c->in[k]) || (y->slot >= 0 && !depth[y->slot])) continue; /* slot < 0: a copy made here */
     if (!(c->in[k] = copy_chain(w, c->in[k], depth, &below))) return NULL;
-    below->is_floating = true;
+    local_of(below)->is_floating = true;
   }
   *base = c;
   return c ? top : NULL;
@@ -403,13 +405,13 @@ static bool float_nodes(struct work *w) {
       if (base->slot < 0 || !depth[base->slot]) continue;
       if (!taken[base->slot]) taken[base->slot] = true;
       else if (!(x->in[k] = copy_chain(w, x->in[k], depth, &base))) return false;
-      base->is_floating = !needs_memory(x, k);
+      local_of(base)->is_floating = !needs_memory(x, k);
     }
   }
   for (int t = 0; t < w->n_targets; t++) { /* what a target shows through views is stored */
     struct node *base = w->target[t];
     while (base->op->kind == OP_VIEW) base = base->in[0];
-    base->is_floating = false;
+    local_of(base)->is_floating = false;
   }
   return true;
 }

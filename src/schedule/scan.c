@@ -96,7 +96,7 @@ static bool fits(const struct body *b, const struct node *shape) {
 
 static bool is_ours(const struct scanning *s, const struct node *result) { return (node_count(result) == 1) == s->of_numbers; }
 
-static int carry_of(const struct body *b, const struct node *x) { return (int)x->serial - b->loop->n_seq; }
+static int carry_of(const struct body *b, const struct node *x) { return local_of(x)->leaf - b->loop->n_seq; }
 
 static bool need(struct scanning *s, const struct node *x) {
   if (s->is_needed[x->slot]) return false;
@@ -257,7 +257,7 @@ static void store(struct scanning *s, int stream, int value) {
 
 static int value_of(struct scanning *s, const struct node *x, const int carry[]) {
   const struct node *base = edge_of(x).base, *number = body_number(s->b, x);
-  if (body_is_carry(s->b, base)) return carry[(int)base->serial - s->b->loop->n_seq];
+  if (body_is_carry(s->b, base)) return carry[local_of(base)->leaf - s->b->loop->n_seq];
   if (number) return draft_number(&s->d, number);
   return base->op == &op_value ? load(s, &s->stream[s->stream_of[x->slot]]) : s->value[base->slot];
 }

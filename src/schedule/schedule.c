@@ -19,7 +19,7 @@ bool work_fail(struct work *w, struct failure *f) {
 /* ---- places ---- */
 
 static bool place_leaf(struct work *w, struct item *x) {
-  int leaf = (int)x->node->serial;
+  int leaf = local_of(x->node)->leaf;
   if (w->leaf_store[leaf] < 0) {
     int s = store_new(w, 0);
     if (s < 0) return false;
@@ -34,14 +34,14 @@ static bool place_leaf(struct work *w, struct item *x) {
 /* The value of `x` is stored straight into part of another's place: nobody else wants it. */
 static bool may_stand_in(struct work *w, const struct node *x) {
   const struct item *i = &w->item[x->slot];
-  return x->op->kind != OP_VIEW && x->op->kind != OP_LEAF && x->n_uses == 1 && !i->is_target && i->is_stored &&
+  return x->op->kind != OP_VIEW && x->op->kind != OP_LEAF && local_of(x)->n_uses == 1 && !i->is_target && i->is_stored &&
          i->place.store < 0 && (i->group >= 0 || x->op == &op_concat);
 }
 
 /* What the operand of a concatenation is a result of: a loop that says before it runs how many rows it gives; also one
  * of its last carries, seen as a row. */
 static const struct node *loop_result(const struct node *x) {
-  if (x->op == &op_reshape && x->n_uses == 1 && x->rank == x->in[0]->rank + 1 && x->dims[0] == 1) x = x->in[0];
+  if (x->op == &op_reshape && local_of(x)->n_uses == 1 && x->rank == x->in[0]->rank + 1 && x->dims[0] == 1) x = x->in[0];
   if (x->op->kind != OP_ITEM || x->in[0]->op->kind != OP_LOOP) return NULL;
   return ((const struct loop_attr *)x->in[0]->attr)->loop->until ? NULL : x;
 }

@@ -145,7 +145,7 @@ static bool take_node(struct work *w, struct small_loop *f, const struct node *n
   bool may_fail = n->op->kind == OP_TAKE || n->op->kind == OP_SCATTER;
   *fits = cost >= 0 && is_small(n) && (n->op->kind != OP_ITEM || is_carry_item(n)) && !(may_fail && (f->around || f->lanes));
   if (!*fits) return true;
-  if (n->op == &op_value) f->var[n->serial] = n->slot;
+  if (n->op == &op_value) f->var[local_of(n)->leaf] = n->slot;
   f->work += cost;
   if (n->op->kind == OP_LOOP) return take_inside(w, f, n, fits);
   return (f->element[n->slot] = work_take(w, sizeof(int) * (size_t)(node_count(n) + 1))) != NULL;
