@@ -429,7 +429,7 @@ TEST(lists_that_are_none_are_refused) {
   EXPECT_TEXT(weft_show(1, NULL, "graph"), weft_message());
   EXPECT_TEXT(weft_show(-2, &x, "graph"), "weft_show: nothing to show");
   EXPECT_TEXT(weft_show(1, &x, NULL), "weft_show: nothing to show");
-  EXPECT_TEXT(weft_show(1, &x, "colour"), "weft_show: \"colour\" is none of value, graph, dot, plan, kernels, asm, ptx");
+  EXPECT_TEXT(weft_show(1, &x, "colour"), "weft_show: \"colour\" is none of value, graph, dot, plan, kernels, asm, ptx, sass, caches");
   EXPECT_BAD(weft_depends(x, 1, NULL), WEFT_ERR_ARG, weft_message());
   EXPECT_INT(weft_operands(x, 1, NULL), 0);
   weft_grad(x, 1, NULL, out);

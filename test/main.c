@@ -229,6 +229,7 @@ static int options(int n, char **arg) {
 int main(int argc, char **argv) {
   int n_options = options(argc - 1, argv + 1);
   if (n_options < 0) return usage();
+  setenv("WEFT_CACHE", "off", 0); /* tests of the cache on disk have folders of their own */
   if (mem_watch) mem_watch();
   if (n_jobs < 1) n_jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
   if (n_jobs < 1) n_jobs = 1;

@@ -259,7 +259,7 @@ PyMethodDef evaluate_functions[] = {
   { "get", get, METH_O, "get(setting): see weft_get" },
   { "set", set, METH_VARARGS, "set(setting, value): the value before, or -1 if it is refused" },
   { "show", show, METH_VARARGS,
-    "show(arrays, what): 'value', 'graph', 'dot', 'plan', 'kernels', 'asm' or 'ptx' as text" },
+    "show(arrays, what): 'value', 'graph', 'dot', 'plan', 'kernels', 'asm', 'ptx', 'sass' or 'caches' as text" },
   { "plan", plan, METH_O, "plan(arrays): what eval would do, as a dict; runs nothing" },
   { 0 },
 };

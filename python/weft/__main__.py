@@ -11,7 +11,7 @@ def main():
     for k in range(weft.device_count()):
         print(f"device {k}: {'the CPU, ' + str(os.cpu_count()) + ' processors' if k == 0 else 'a GPU'}")
     print(f"memory: {weft.get_active_memory()} bytes used, {weft.get_cache_memory()} kept for reuse")
-    print(f"kernels compiled: {weft.kernels_compiled()}")
+    print(_core.show([], "caches"), end="")
 
 
 main()

@@ -4,7 +4,7 @@ from ._core import arrays, eval  # noqa: F401
 
 _DEVICE, _DEVICE_COUNT, _THREADS, _REWRITES, _CHECK, _BLAS, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES, _KERNELS = range(13)
 _CHECKS = (None, "nan", "inf")
-_SHOWN = ("value", "graph", "dot", "plan", "kernels", "asm", "ptx")
+_SHOWN = ("value", "graph", "dot", "plan", "kernels", "asm", "ptx", "sass", "caches")
 
 
 def async_eval(*trees):
@@ -18,7 +18,7 @@ def wait(*trees, timeout=None):
 
 
 def show(*trees, what="graph"):
-    """The arrays as text: what is "value", "graph", "dot", "plan", "kernels", "asm" or "ptx"."""
+    """The arrays as text: what is "value", "graph", "dot", "plan", "kernels", "asm", "ptx" or "sass"; of no arrays, "caches"."""
     if what not in _SHOWN:
         raise ValueError(f"show: what={what!r} is none of {', '.join(_SHOWN)}")
     return _core.show(arrays(trees), what)

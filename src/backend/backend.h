@@ -64,6 +64,7 @@ struct backend {
   bool (*borrows)(const struct code *, const struct launch *); /* whether that run would need memory: then it may fail */
   void (*free)(struct code *);
   void (*show)(const struct code *, struct text *); /* listing; may be NULL */
+  void (*show_machine_code)(const struct code *, struct text *); /* NULL: the listing is that */
 };
 
 extern const struct backend backend_vm, backend_x86;

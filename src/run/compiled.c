@@ -15,6 +15,8 @@ enum { BUCKETS = 1024, MOST = 4096 };
 pthread_mutex_t compiled_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct compiled *bucket[BUCKETS];
 static int n_kept;
+static struct compiled *making;   /* being compiled by some thread: who wants the same waits for it. Through `next` */
+static pthread_cond_t made = PTHREAD_COND_INITIALIZER;
 static _Atomic int64_t n_compiled, n_fallbacks;
 static _Atomic int tile; /* of the vm, for tests; 0: its own */
 static _Atomic(const struct processor *) processor; /* NULL: not asked yet */
@@ -68,13 +70,14 @@ void compiled_drop_all(void) {
   pthread_mutex_unlock(&compiled_mutex);
 }
 
-static struct compiled *find(const char *text, const struct shape_class *shape, const struct device *device, uint64_t hash) {
-  for (struct compiled *c = bucket[hash % BUCKETS]; c; c = c->next)
-    if (c->hash == hash && c->device == device && !strcmp(c->text, text) && !memcmp(&c->shape, shape, sizeof *shape)) {
-      atomic_fetch_add(&c->refs, 1);
-      return c;
-    }
-  return NULL;
+static bool is_same(const struct compiled *a, const struct compiled *b) {
+  return a->hash == b->hash && a->device == b->device && !strcmp(a->text, b->text) &&
+         !memcmp(&a->shape, &b->shape, sizeof a->shape);
+}
+
+static struct compiled *find(struct compiled *in, const struct compiled *wanted) {
+  while (in && !is_same(in, wanted)) in = in->next;
+  return in;
 }
 
 /* For the device; where its printer cannot, it is left to the host. */
@@ -115,47 +118,60 @@ static struct failure *build(struct compiled *c, const struct processor *p) {
   return NULL;
 }
 
-static struct compiled *keep(struct compiled *c) {
+/* The one that there is already, with a reference, waiting if it is being made; NULL: it is now this one that is being made. */
+static struct compiled *find_or_claim(struct compiled *c) {
+  struct compiled *other;
   pthread_mutex_lock(&compiled_mutex);
-  struct compiled *other = find(c->text, &c->shape, c->device, c->hash); /* somebody was faster */
-  if (!other) {
+  while (!(other = find(bucket[c->hash % BUCKETS], c)) && find(making, c)) pthread_cond_wait(&made, &compiled_mutex);
+  if (other) atomic_fetch_add(&other->refs, 1);
+  else c->next = making, making = c;
+  pthread_mutex_unlock(&compiled_mutex);
+  return other;
+}
+
+static void end_claim(struct compiled *c, bool is_kept) {
+  struct compiled **at = &making;
+  pthread_mutex_lock(&compiled_mutex);
+  while (*at != c) at = &(*at)->next;
+  *at = c->next;
+  if (is_kept) {
     if (n_kept >= MOST) sweep();
     c->next = bucket[c->hash % BUCKETS];
     bucket[c->hash % BUCKETS] = c;
     n_kept++;
     atomic_store(&c->refs, 2);
   }
+  pthread_cond_broadcast(&made);
   pthread_mutex_unlock(&compiled_mutex);
-  if (!other) return c;
-  destroy(c);
-  return other;
+}
+
+/* The threads that were making them are gone. */
+void compiled_after_fork(void) {
+  making = NULL;
+  pthread_cond_init(&made, NULL);
 }
 
 struct compiled *compiled_get(struct kir_kernel *k, const struct shape_class *given, const struct device *device,
                               struct failure **failure) {
   struct text t = { 0 };
-  struct shape_class shape = *given;
   const struct processor *p = chosen();
-  shape.set = p->set;
-  if (atomic_load(&tile)) shape.tile = atomic_load(&tile);
+  struct compiled wanted = { .kernel = k, .shape = *given, .device = device, .refs = 1 }, *c = NULL, *other;
+  wanted.shape.set = p->set;
+  if (atomic_load(&tile)) wanted.shape.tile = atomic_load(&tile);
   kir_print(k, &t);
-  uint64_t hash = hash_mix(hash_mix(hash_bytes(text_of(&t), t.n), hash_bytes(&shape, sizeof shape)), (uint64_t)(uintptr_t)p);
-  pthread_mutex_lock(&compiled_mutex);
-  struct compiled *c = t.failed ? NULL : find(text_of(&t), &shape, device, hash);
-  pthread_mutex_unlock(&compiled_mutex);
-  if (c) {
-    text_free(&t);
-    kir_free(k);
-    return c;
-  }
-  c = t.failed ? NULL : mem_alloc(sizeof *c);
+  wanted.hash = hash_mix(hash_mix(hash_bytes(text_of(&t), t.n), hash_bytes(&wanted.shape, sizeof wanted.shape)),
+                         (uint64_t)(uintptr_t)p);
+  if (!t.failed) c = mem_alloc(sizeof *c);
   if (!c) {
     text_free(&t);
     kir_free(k);
     *failure = fail(WEFT_ERR_MEMORY, 0, "weft: out of memory while compiling a kernel");
     return NULL;
   }
-  *c = (struct compiled){ .kernel = k, .text = t.s, .shape = shape, .device = device, .hash = hash, .refs = 1 };
-  if ((*failure = build(c, p))) return destroy(c), NULL;
-  return keep(c);
+  wanted.text = t.s;
+  *c = wanted;
+  if ((other = find_or_claim(c))) return destroy(c), other;
+  *failure = build(c, p);
+  end_claim(c, !*failure);
+  return *failure ? destroy(c), NULL : c;
 }

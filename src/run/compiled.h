@@ -19,10 +19,13 @@ struct compiled {
   struct compiled *next;
 };
 
-/* Takes the kernel over. device: NULL for the host. NULL: *failure says why. */
+/* Takes the kernel over. device: NULL for the host. NULL: *failure says why. What several threads want is compiled
+ * by one of them. */
 struct compiled *compiled_get(struct kir_kernel *, const struct shape_class *, const struct device *, struct failure **);
 void compiled_release(struct compiled *);
 void compiled_drop_all(void);            /* forgets what nobody uses (tests) */
+
+void compiled_after_fork(void);          /* in the child; the lock is held */
 
 /* Since the process started: kernels compiled, and those the encoder left to the vm or the device's printer to the host. */
 int64_t compiled_count(void), compiled_fallbacks(void);

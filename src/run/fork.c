@@ -4,6 +4,7 @@
  * themselves. In the child the other threads are gone: what they were computing is lazy again. */
 #include <pthread.h>
 #include "graph/scope.h"
+#include "run/compiled.h"
 #include "run/eval.h"
 #include "run/memory.h"
 
@@ -27,6 +28,7 @@ static void in_child(void) {
   graph_after_fork();
   handles_after_fork();
   eval_after_fork();
+  compiled_after_fork();
   after();
 }
 

@@ -17,6 +17,7 @@
 #include "run/eval.h"
 #include "run/launch.h"
 #include "run/memory.h"
+#include "run/pool.h"
 #include "run/show.h"
 
 /* ---- making ---- */
@@ -62,6 +63,38 @@ bool plan_is_on_device(const struct plan *p, int i) {
   return p->schedule->step[i].kind->where == STEP_WHERE_COMPILED && p->code[i]->is_on_device;
 }
 
+static bool compile_step(struct plan *p, int i, const volatile int *cancel, struct failure **failure) {
+  const struct step_kind *k = p->schedule->step[i].kind;
+  return !(*failure = plan_stopped(cancel)) && (!k->compile || k->compile(p, i, failure));
+}
+
+/* The kernels of a plan for a device, which a driver takes milliseconds to compile, are compiled side by side. */
+struct compiling { struct plan *p; const volatile int *cancel; _Atomic bool is_over; bool *is_bad; struct failure **failure; };
+
+static void compile_one(void *of, int i) {
+  struct compiling *c = of;
+  if (c->p->schedule->step[i].kind != &step_kernel || atomic_load(&c->is_over)) return;
+  c->is_bad[i] = !compile_step(c->p, i, c->cancel, &c->failure[i]);
+  if (c->is_bad[i]) atomic_store(&c->is_over, true);
+}
+
+/* False: *failure is that of the first step that has one, or there is no memory. */
+static bool compile_at_once(struct plan *p, struct failure **failure) {
+  int n = p->schedule->n_steps;
+  struct compiling c = { .p = p, .cancel = eval_settings()->cancel, .is_bad = mem_alloc((size_t)n + 1),
+                         .failure = mem_alloc((size_t)(n + 1) * sizeof *c.failure) };
+  bool ok = c.is_bad && c.failure;
+  if (ok) pool_run(n, eval_threads(), compile_one, &c);
+  for (int i = 0; c.is_bad && c.failure && i < n; i++) {
+    ok = ok && !c.is_bad[i];
+    if (!*failure) *failure = c.failure[i];
+    else failure_release(c.failure[i]);
+  }
+  mem_free(c.is_bad);
+  mem_free(c.failure);
+  return ok;
+}
+
 /* A schedule whose steps are compiled; takes over their kernels. */
 struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const struct device *device, struct failure **failure) {
   struct plan *p = mem_alloc(sizeof *p);
@@ -75,11 +108,10 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
   p->body = mem_alloc(sizeof *p->body * (size_t)(s->n_steps + 1));
   p->product = mem_alloc(sizeof *p->product * (size_t)(2 * s->n_steps + 1));
   if (!p->code || !p->body || !p->product) return destroy(p), NULL;
+  if (device && !compile_at_once(p, failure)) return destroy(p), NULL;
   for (int i = 0; i < s->n_steps; i++) {
-    const struct step_kind *k = s->step[i].kind;
-    if ((*failure = plan_stopped(eval_settings()->cancel))) return destroy(p), NULL;
-    if (k->compile && !k->compile(p, i, failure)) return destroy(p), NULL;
-    p->needs_caller |= k->where == STEP_BY_CALLER || (p->body[i] && p->body[i]->needs_caller);
+    if (!p->code[i] && !compile_step(p, i, eval_settings()->cancel, failure)) return destroy(p), NULL;
+    p->needs_caller |= s->step[i].kind->where == STEP_BY_CALLER || (p->body[i] && p->body[i]->needs_caller);
   }
   return p;
 }

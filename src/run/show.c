@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/shelf.h"
 #include "base/text.h"
 #include "graph/dtype.h"
 #include "graph/function.h"
@@ -70,6 +71,12 @@ static void show_ptx(const struct compiled *c, struct text *t) {
     text_addf(t, "// %s: no PTX: %s\n", c->kernel->name, *why ? why : "out of memory");
 }
 
+static void show_sass(const struct compiled *c, struct text *t) {
+  text_addf(t, "// %s\n", c->kernel->name);
+  if (c->is_on_device && c->backend->show_machine_code) c->backend->show_machine_code(c->code, t);
+  else text_add(t, "// no machine code shown: it was not compiled for a GPU\n");
+}
+
 void plan_show(const struct plan *p, const char *what, struct text *t) {
   bool is_plan = !strcmp(what, "plan");
   if (is_plan) text_addf(t, "%d steps, %lld bytes at the same time, %lld of them to work in\n", p->schedule->n_steps,
@@ -82,15 +89,17 @@ void plan_show(const struct plan *p, const char *what, struct text *t) {
     else if (!strcmp(what, "asm")) {
       if (c->backend->show) c->backend->show(c->code, t);
     } else if (!strcmp(what, "ptx")) show_ptx(c, t);
+    else if (!strcmp(what, "sass")) show_sass(c, t);
     else text_add(t, c->text);
   }
 }
 
-static const char *const of_plans[] = { "plan", "kernels", "asm", "ptx" };
+static const char *const of_plans[] = { "plan", "kernels", "asm", "ptx", "sass" };
+enum { OF_PLANS = sizeof of_plans / sizeof *of_plans };
 
 static bool is_of_plans(const char *what) {
   bool yes = false;
-  for (int i = 0; i < 4; i++) yes |= !strcmp(what, of_plans[i]);
+  for (int i = 0; i < OF_PLANS; i++) yes |= !strcmp(what, of_plans[i]);
   return yes;
 }
 
@@ -99,7 +108,7 @@ void plan_show_if_asked(const struct plan *p) {
   const char *words = getenv("WEFT_SHOW");
   struct text t = { 0 };
   if (!words || !*words) return;
-  for (int i = 0; i < 4; i++) if (strstr(words, of_plans[i])) plan_show(p, of_plans[i], &t);
+  for (int i = 0; i < OF_PLANS; i++) if (strstr(words, of_plans[i])) plan_show(p, of_plans[i], &t);
   for (size_t at = 0; at < t.n;) {
     ssize_t n = write(2, t.s + at, t.n - at);
     if (n <= 0) break;
@@ -187,15 +196,28 @@ static const char *kept(struct text *t, struct failure *f) {
   return out ? out : "";
 }
 
+/* What is kept so that it need not be made again. */
+static void show_caches(struct text *t) {
+  struct shelf_figures f = shelf_figures();
+  text_addf(t, "plans: %lld bytes of %lld\n", (long long)plan_table_bytes(), (long long)PLAN_TABLE_BYTES);
+  text_addf(t, "kernels compiled: %lld\n", (long long)compiled_count());
+  text_add(t, "machine code of GPU kernels: ");
+  if (!shelf_folder(t)) text_add(t, "no folder (WEFT_CACHE)");
+  text_addf(t, ", %lld entries, %lld bytes of %lld; found %lld, missed %lld\n", (long long)f.entries, (long long)f.bytes,
+            (long long)f.most_bytes, (long long)f.found, (long long)f.missed);
+}
+
 static struct failure *show_nodes(int n, struct node *const node[], const char *what, struct text *t) {
   struct failure *f = NULL;
+  if (!strcmp(what, "caches")) return show_caches(t), NULL;
   if (!strcmp(what, "graph") || !strcmp(what, "dot")) return show_graph(n, node, what[0] == 'd', t);
   if (!strcmp(what, "value")) {
     for (int i = 0; !f && i < n; i++) f = show_value(node[i], t);
     return f;
   }
   if (!is_of_plans(what))
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm, ptx", what);
+    return fail(WEFT_ERR_ARG, scope_origin(),
+                "weft_show: \"%s\" is none of value, graph, dot, plan, kernels, asm, ptx, sass, caches", what);
   struct plan *p = eval_plan_asked(n, node, &f);
   if (p) plan_show(p, what, t);
   plan_release(p);

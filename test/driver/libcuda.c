@@ -2,6 +2,7 @@
  * enqueued. WEFT_TEST_DRIVER_BYTES: how much memory the device has. A kernel that goes wrong says so on stderr and loses the
  * device, as an illegal access does. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 typedef int result;
 typedef void *handle;
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, LOST = 719 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, BAD_CODE = 200, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, LOST = 719 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
 static struct piece { uint64_t at; size_t bytes; } *pieces;
@@ -54,19 +55,66 @@ API(cuGetErrorString, result r, const char **text) {
   return OK;
 }
 
-enum { LOG = 5, LOG_BYTES = 6 };
+API(cuDriverGetVersion, int *v) { return *v = 13000, OK; }
 
-API(cuModuleLoadDataEx, handle *m, const void *ptx, unsigned n, int *options, void **values) {
-  char why[200], *log = NULL;
-  size_t room = 0;
-  for (unsigned i = 0; i < n; i++) {
-    if (options[i] == LOG) log = values[i];
-    if (options[i] == LOG_BYTES) room = (size_t)(uintptr_t)values[i];
-  }
-  *m = module_parse(ptx, why, sizeof why);
-  if (!*m && log) snprintf(log, room, "%s", why);
-  return *m ? OK : BAD_PTX;
+/* ---- Compiling: machine code is the PTX behind a word that says so ---- */
+
+static const char cubin_head[] = "CUBIN\n";
+enum { HEAD = sizeof cubin_head - 1 };
+
+API(cuModuleLoadDataEx, handle *m, const void *code, unsigned n, int *options, void **values) {
+  char why[200];
+  (void)n, (void)options, (void)values;
+  *m = memcmp(code, cubin_head, HEAD) ? NULL : module_parse((const char *)code + HEAD, why, sizeof why);
+  return *m ? OK : BAD_CODE;
 }
+
+enum { LOG = 5, LOG_BYTES = 6 };
+struct link { char *log, *code; size_t room; };
+static _Atomic int n_links;
+
+API(cuLinkCreate_v2, unsigned n, int *options, void **values, handle *out) {
+  struct link *l = calloc(1, sizeof *l);
+  for (unsigned i = 0; i < n; i++) {
+    if (options[i] == LOG) l->log = values[i];
+    if (options[i] == LOG_BYTES) l->room = (size_t)(uintptr_t)values[i];
+  }
+  return *out = l, OK;
+}
+
+/* WEFT_TEST_DRIVER_REFUSES: PTX with this text is refused, with the line it stands in, as the real compiler does. */
+static bool refuses(const char *ptx, char *why, size_t room) {
+  const char *text = getenv("WEFT_TEST_DRIVER_REFUSES"), *at = text ? strstr(ptx, text) : NULL;
+  int line = 1;
+  for (const char *s = ptx; at && s < at; s++) line += *s == '\n';
+  if (at) snprintf(why, room, "ptxas application ptx input, line %d; error   : Not an instruction here\n", line);
+  return at;
+}
+
+API(cuLinkAddData_v2, handle link, int type, void *ptx, size_t bytes, const char *name, unsigned n, int *options, void **values) {
+  struct link *l = link;
+  char why[200] = "";
+  (void)type, (void)name, (void)n, (void)options, (void)values;
+  atomic_fetch_add(&n_links, 1);
+  struct module *m = refuses(ptx, why, sizeof why) ? NULL : module_parse(ptx, why, sizeof why);
+  if (!m && l->log) snprintf(l->log, l->room, "%s", why);
+  if (!m) return BAD_PTX;
+  module_free(m);
+  l->code = malloc(HEAD + bytes);
+  memcpy(l->code, cubin_head, HEAD);
+  memcpy(l->code + HEAD, ptx, bytes);
+  return OK;
+}
+
+API(cuLinkComplete, handle link, void **code, size_t *bytes) {
+  struct link *l = link;
+  return *code = l->code, *bytes = strlen(l->code) + 1, OK;
+}
+
+API(cuLinkDestroy, handle link) { return free(((struct link *)link)->code), free(link), OK; }
+
+int test_driver_links(void);
+int test_driver_links(void) { return atomic_load(&n_links); } /* PTX compiled so far */
 
 API(cuModuleUnload, handle m) { return module_free(m), OK; }
 

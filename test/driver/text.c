@@ -151,7 +151,8 @@ static void operand(struct reader *r, struct arg list[4], int *n) {
 static void copy_word(char *to, size_t room, const char *w) { snprintf(to, room, "%.*s", (int)room - 1, w); }
 
 static void modifiers(struct instruction *x, char *w) {
-  for (char *s = strtok(w, "."); s; s = strtok(NULL, ".")) {
+  char *rest = NULL; /* several threads read at the same time */
+  for (char *s = strtok_r(w, ".", &rest); s; s = strtok_r(NULL, ".", &rest)) {
     enum type t = type_of(s);
     if (t && (x->t && x->op == machine_op("cvt"))) x->from = t;
     else if (t) x->t = t;

@@ -38,7 +38,9 @@ bool cuda_is_past(struct gpu *, enum queue, uint64_t point);
 
 struct cuda_module;
 struct cuda_entry;
-int cuda_load(struct gpu *, const char *ptx, struct cuda_module **);
+int cuda_load(struct gpu *, const char *ptx, struct cuda_module **); /* cubin.c: compiled, or found on disk */
+int cuda_machine_code(struct gpu *, const char *ptx, void **code, size_t *bytes); /* a copy, for mem_free */
+void cuda_show_sass(const void *code, size_t bytes, struct text *);  /* sass.c */
 void cuda_unload(struct gpu *, struct cuda_module *); /* NULL: nothing. Waits until nothing runs */
 int cuda_find(struct gpu *, struct cuda_module *, const char *name, struct cuda_entry **); /* lives as long as the module */
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 #include "base/mem.h"
 
-enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6 };
 enum { PROCESSORS = 16, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, SHARED_BYTES = 97 };
 enum { FUNCTION_SHARED_BYTES = 8 };
 enum { NOT_READY = 600 };
@@ -23,7 +22,7 @@ static struct {
   const char *why;           /* there is none */
   struct gpu gpu[MOST_GPUS];
 } found = { .once = PTHREAD_ONCE_INIT };
-static _Thread_local char message[400];
+static _Thread_local char message[2000]; /* a driver's log among them */
 
 /* ---- Finding them ------------------------------------------------------------------------------------------------------- */
 
@@ -74,6 +73,8 @@ static bool look_at(struct gpu *g, int ordinal) {
     return missing("the device does not say what it is");
   if (major < 8) return missing("the device is older than compute capability 8.0");
   g->ordinal = device;
+  g->capability = 10 * major + minor;
+  if (cu.version(&g->driver_version)) g->driver_version = 0;
   g->machine = (struct ptx_machine){ processors, (size_t)shared };
   pthread_mutex_init(&g->lock, NULL);
   pthread_mutex_init(&g->up.lock, NULL);
@@ -203,19 +204,6 @@ int cuda_follow(struct gpu *g, enum queue q, struct gpu *of, enum queue other, u
 }
 
 /* ---- Code --------------------------------------------------------------------------------------------------------------- */
-
-int cuda_load(struct gpu *g, const char *ptx, struct cuda_module **out) {
-  char log[300] = "";
-  int options[] = { JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES };
-  void *values[] = { log, (void *)(uintptr_t)(sizeof log - 1) };
-  handle module = NULL;
-  int s = cuda_enter(g, "loading PTX");
-  if (s) return s;
-  s = cuda_status(cu.load(&module, ptx, 2, options, values), "loading PTX");
-  if (s && log[0]) cuda_say("loading PTX", log);
-  *out = module;
-  return s;
-}
 
 void cuda_unload(struct gpu *g, struct cuda_module *m) {
   if (!m || cuda_enter(g, "unloading")) return;

@@ -20,6 +20,11 @@ typedef void *handle;
   X(cuCtxSetCurrent, set_current, (handle))                                                                           \
   X(cuGetErrorString, error_text, (result, const char **))                                                            \
   X(cuModuleLoadDataEx, load, (handle *, const void *, unsigned, int *, void **))                                     \
+  X(cuDriverGetVersion, version, (int *))                                                                             \
+  X(cuLinkCreate_v2, link_new, (unsigned, int *, void **, handle *))                                                  \
+  X(cuLinkAddData_v2, link_add, (handle, int, void *, size_t, const char *, unsigned, int *, void **))                \
+  X(cuLinkComplete, link_end, (handle, void **, size_t *))                                                            \
+  X(cuLinkDestroy, link_free, (handle))                                                                               \
   X(cuModuleUnload, unload, (handle))                                                                                 \
   X(cuModuleGetFunction, find, (handle *, handle, const char *))                                                      \
   X(cuFuncSetAttribute, set_function, (handle, int, int))                                                             \
@@ -66,6 +71,7 @@ struct gpu_block { uint64_t at; size_t bytes; uint64_t since; }; /* free for oth
 struct gpu {
   struct device device;
   int ordinal;               /* the driver's */
+  int capability, driver_version; /* 90: 9.0; as the driver counts */
   pthread_mutex_t lock;      /* of context, points and blocks */
   handle context;            /* NULL: not asked for yet */
   struct ptx_machine machine;

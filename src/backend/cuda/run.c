@@ -61,6 +61,14 @@ bool cuda_print(const struct kir_kernel *k, const struct shape_class *shape, str
 
 static void show(const struct code *c, struct text *out) { text_add(out, text_of(&c->ptx)); }
 
+static void show_machine_code(const struct code *c, struct text *out) {
+  void *code = NULL;
+  size_t bytes = 0;
+  if (cuda_machine_code(c->gpu, text_of(&c->ptx), &code, &bytes)) text_addf(out, "// no machine code shown: %s\n", cuda_message());
+  else cuda_show_sass(code, bytes, out);
+  mem_free(code);
+}
+
 /* ---- Memory of a launch ------------------------------------------------------------------------------------------------- */
 
 enum { ALIGN = 16 }; /* addresses on the device are those on the host, modulo this */
@@ -255,7 +263,8 @@ int cuda_run(const struct code *c, const struct launch *l, double *ms) {
 static int run(const struct code *c, const struct launch *l) { return cuda_run(c, l, NULL); }
 
 const struct backend backend_cuda = {
-  .name = "cuda", .available = cuda_available, .compile = compile, .run = run, .free = code_free, .show = show
+  .name = "cuda", .available = cuda_available, .compile = compile, .run = run, .free = code_free, .show = show,
+  .show_machine_code = show_machine_code
 };
 
 /* ---- As a device ---------------------------------------------------------------------------------------------------------- */
