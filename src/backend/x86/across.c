@@ -52,7 +52,7 @@ static void close_block(struct gen *g, const struct gen_loop *l, struct across *
 
 void across_start(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_across; i++) {
-    registers_clear(g);
+    registers_clear(emission_of(g));
     gpr_store_imm(enc(g), in_frame(l->across[i].blocks.count), 0);
     start_block(g, l, &l->across[i]);
   }
@@ -60,7 +60,7 @@ void across_start(struct gen *g, struct gen_loop *l) {
 
 void across_end(struct gen *g, struct gen_loop *l) {
   for (int i = 0; i < l->n_across; i++) {
-    registers_clear(g);
+    registers_clear(emission_of(g));
     close_block(g, l, &l->across[i]);
     folds_total(g, &l->across[i].blocks);
   }
@@ -77,7 +77,7 @@ static void open_block(struct gen *g, const struct gen_loop *l, struct across *a
   close_block(g, l, a);
   folds_push(g, &a->blocks);
   start_block(g, l, a);
-  registers_clear(g);
+  registers_clear(emission_of(g));
   label_here(e, inside);
 }
 
@@ -89,7 +89,7 @@ static void lane_step(struct gen *g, int lane, void *ctx) {
     here.at[p] = lane_at(lane, lane_bytes(part_dtype(g, &a->fold, p)) == 8 ? 3 : 2, a->fold.elements[p]);
   merge(g, &a->fold, &acc, &here, 0, 16, out);
   merge_store(g, &a->fold, out, &acc, -1, 0, a->fold.stmt->op == KIR_CALL ? 0 : 16);
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 static void lane_steps(struct gen *g, const struct gen_loop *l, struct across *a, int mask) {
@@ -101,9 +101,9 @@ static void lane_steps(struct gen *g, const struct gen_loop *l, struct across *a
     vec(enc(g), I_MOVUPS_TO, part_bytes(g, &a->fold, p), r, 0, in_frame(a->fold.elements[p]));
     g->locked = g->temps = 0;
   }
-  registers_clear(g);
+  registers_clear(emission_of(g));
   each_lane(g, mask, 0, SAVED_LOOP, true, lane_step, a);
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 static void row_step(struct gen *g, const struct gen_loop *l, struct across *a, int mask) {
@@ -128,8 +128,8 @@ void across_step(struct gen *g, const struct kir_stmt *s, int mask) {
   struct gen_loop *l = &g->loops[g->loop];
   int i = 0;
   while (l->across[i].fold.stmt != s) i++;
-  registers_clear(g);
+  registers_clear(emission_of(g));
   if (is_row(l)) lane_steps(g, l, &l->across[i], mask);
   else row_step(g, l, &l->across[i], mask);
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }

@@ -9,23 +9,9 @@ static struct rm home_at(const struct gen *g, int val, int copy) {
 
 static int all_lanes(const struct gen *g) { return (1 << g->lanes) - 1; }
 
-int active_new(struct gen *g) {
-  if (g->n_active == MAX_ACTIVE) { gen_cannot(g, "too many nested conditions"); return g->k->n_vals; }
-  int val = g->k->n_vals + g->n_active++;
-  struct gen_value *v = &g->vals[val];
-  if (!v->home) v->home = slot_vector(g, COPIES);
-  *v = (struct gen_value){ .domain = BOOL, .dtype = WEFT_BOOL, .lane = true, .crosses = true, .home = v->home,
-                       .row = -1, .pin = -1, .want = -1, .loop = g->loop, .region = -1 };
-  return val;
-}
-
 /* The home has changed: copies in registers are old. */
 static void forget_copies(struct gen *g, int val) {
-  for (int c = 0; c < COPIES; c++) {
-    int id = val * COPIES + c;
-    if (g->where[id] >= 0) g->holder[g->where[id]] = -1;
-    g->where[id] = -1;
-  }
+  for (int c = 0; c < COPIES; c++) registers_forget(emission_of(g), val * COPIES + c);
 }
 
 /* ---- AVX-512: 16 bits in memory ---- */

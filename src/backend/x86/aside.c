@@ -73,7 +73,7 @@ static void each_register(struct gen *g, int32_t at, bool is_saved) {
 static void emit_body(struct gen *g, const struct kir_stmt *s, int32_t saved) {
   static const uint8_t ret[] = { 0xC3 };
   struct gen_value *x = &g->vals[s->in[2]];
-  int val = s->body.last->in[0], n = run_prepare(g, &(struct kir_fn){ .body = s->body }, 0);
+  int val = s->body.last->in[0], n = steps_collect_fn(emission_of(g), &(struct kir_fn){ .body = s->body }, 0);
   x->home = g->aside_at;
   x->row = -1;
   label_here(enc(g), label_of(g, s));
@@ -82,12 +82,12 @@ static void emit_body(struct gen *g, const struct kir_stmt *s, int32_t saved) {
   vec(enc(g), I_MOVUPS_TO, width_of(g, g->vals[val].dtype), in_reg(g, val, 0), 0, in_frame(g->aside_at));
   each_register(g, saved, false);
   code_bytes(enc(g), ret, 1);
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 void asides_emit(struct gen *g) {
   int32_t saved = g->n_asides ? slot_vector(g, 64 * (BORROWED + 1) / g->vector_bytes) : 0;
-  registers_clear(g);
+  registers_clear(emission_of(g));
   g->pinned = (UINT64_C(1) << VECTORS) - (UINT64_C(1) << BORROWED);
   g->called = g->e.n;
   for (int i = 0; i < g->n_asides && !g->why && !g->no_memory; i++) emit_body(g, g->asides[i], saved);

@@ -2,142 +2,9 @@
  * next one is, so that the copies run side by side. */
 #include "backend/x86/gen.h"
 
-/* Ends a run: a loop, a branch, or what takes turns with itself. */
-static bool is_apart(const struct gen *g, const struct kir_stmt *s) {
-  if (s->kind == KIR_PREFIX) return true;
-  return s->kind == KIR_FOLD && (s->op == KIR_CALL || fold_is_across(&g->loops[g->loop], s));
-}
-static bool ends_run(const struct gen *g, const struct kir_stmt *s) {
-  if (s->kind == KIR_IF) return !aside_of(g, s);
-  return s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE || is_apart(g, s);
-}
-
-static bool reads_memory(const struct kir_stmt *s) { return s->kind == KIR_LOAD || s->kind == KIR_STORE; }
-
 static void mark(struct gen *g, const struct kir_stmt *s) {
   if (!gen_grow(g, (void **)&g->marks, &g->mark_room, g->n_marks + 1, sizeof *g->marks)) return;
   g->marks[g->n_marks++] = (struct mark){ (uint32_t)g->e.n, s };
-}
-
-/* ---- Next uses ---- */
-
-static bool is_hoisted(const struct gen *g, const struct kir_stmt *s, int site) {
-  if (s->kind == KIR_CHECK) return g->hoisted_check[site];
-  return (s->kind == KIR_OP || s->kind == KIR_LOAD) && g->vals[s->out[0]].hoisted;
-}
-
-/* The mask that a statement acts under. State of a loop only heeds what has happened since its iteration began. */
-static int mask_for(const struct gen *g, const struct kir_stmt *s, int active) {
-  bool is_state = s->kind == KIR_NEXT || ((s->kind == KIR_FOLD || s->kind == KIR_PREFIX) && g->loop != g->lane_loop);
-  switch (s->kind) {
-  case KIR_LOAD: case KIR_STORE: case KIR_FOLD: case KIR_PREFIX: case KIR_NEXT: case KIR_YIELD: case KIR_CHECK: case KIR_UNTIL:
-    return is_state && active == g->active_at_loop && !g->loops[g->loop].has_until ? -1 : active;
-  default: return -1;
-  }
-}
-
-static void pass_over(struct gen *g, const struct kir_block *b) {
-  for (const struct kir_stmt *s = b->first; s; s = s->next) {
-    g->memory_cursor += reads_memory(s);
-    g->check_cursor += s->kind == KIR_CHECK;
-    pass_over(g, &s->body);
-  }
-}
-
-/* The statements up to the next loop or branch; of those hoisted, all: nothing inside a branch is. A check in lanes gives
- * the rest of the block another mask, or is expected to hold for all of them. */
-static int collect(struct gen *g, const struct kir_stmt *s, bool hoisted) {
-  int n = 0, active = g->active;
-  bool in_lanes = g->lane_loop >= 0 && !hoisted;
-  for (; s && (hoisted || !ends_run(g, s)); s = s->next) {
-    pass_over(g, &s->body);
-    int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
-    int site = s->kind == KIR_CHECK ? g->check_cursor++ : -1;
-    if (ends_run(g, s) || is_hoisted(g, s, site) != hoisted) continue;
-    if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
-    int mask = in_lanes ? mask_for(g, s, active) : -1;
-    if (in_lanes && s->kind == KIR_CHECK && (active >= 0 || g->careful < 0)) active = active_new(g);
-    const struct kir_stmt *other = s->kind == KIR_OP ? g->vals[s->out[0]].stand_in : aside_of(g, s);
-    g->steps[n++] = (struct gen_step){ .s = other ? other : s, .access = access, .site = site, .mask = mask, .mask_after = active };
-  }
-  g->active = active;
-  return n;
-}
-
-static bool has_operands(const struct kir_stmt *s) { return s->kind != KIR_CARRY && s->kind != KIR_KEEP; }
-static bool has_result(const struct kir_stmt *s) { return s->kind == KIR_OP || s->kind == KIR_LOAD || s->kind == KIR_IF; }
-
-/* Whether the run itself gives its result a register. */
-static bool defines(const struct gen *g, const struct kir_stmt *s) {
-  return has_result(s) || (g->short_loop >= 0 && s->kind == KIR_FOLD);
-}
-
-static void set_next(struct gen *g, int val, int32_t at) {
-  for (int c = 0; c < (g->vals[val].lane ? g->copies : 1); c++) g->next[val * COPIES + c] = at;
-}
-
-static void set_first_use(struct gen *g, int val) {
-  if (g->upcoming[val] == NEVER) return;
-  set_next(g, val, g->upcoming[val]);
-  g->upcoming[val] = NEVER;
-}
-
-/* Nobody will read its result: it is left out, and does not use its operands. */
-static bool is_dead(const struct gen *g, const struct gen_step *t) {
-  if (!defines(g, t->s)) return t->s->kind == KIR_CARRY || t->s->kind == KIR_LOCALS;
-  const struct gen_value *v = &g->vals[t->s->out[0]];
-  return t->next_out == NEVER && !v->crosses && v->row < 0 && v->domain != SCALAR;
-}
-
-/* From the back: where each operand and result is used next within the run. */
-static void find_next_uses(struct gen *g, int n) {
-  for (int i = n - 1; i >= 0; i--) {
-    struct gen_step *t = &g->steps[i];
-    const struct kir_stmt *s = t->s;
-    t->next_out = defines(g, s) ? g->upcoming[s->out[0]] : NEVER;
-    t->is_dead = is_dead(g, t);
-    if (t->is_dead || !has_operands(s)) continue;
-    for (int j = 0; j < s->n_in && j < 3; j++) t->next_in[j] = g->upcoming[s->in[j]];
-    for (int j = 0; j < s->n_in; j++) g->upcoming[s->in[j]] = i;
-    if (t->mask >= 0) t->next_in[MASK_USE] = g->upcoming[t->mask];
-    if (t->mask >= 0) g->upcoming[t->mask] = i;
-  }
-  for (int i = 0; i < n; i++) {
-    const struct gen_step *t = &g->steps[i];
-    if (t->is_dead || !has_operands(t->s)) continue;
-    for (int j = 0; j < t->s->n_in; j++) set_first_use(g, t->s->in[j]);
-    if (t->mask >= 0) set_first_use(g, t->mask);
-  }
-}
-
-static bool uses(const struct kir_stmt *s, int val) {
-  for (int i = 0; has_operands(s) && i < s->n_in; i++)
-    if (s->in[i] == val) return true;
-  return false;
-}
-
-static bool may_leave(const struct kir_stmt *s) { return s->kind == KIR_UNTIL || s->kind == KIR_CHECK; }
-
-/* A carry that nobody reads after its next value is computed lends its register to that value. Who leaves before `next` reads
- * it: it stays what it is. */
-static void lend_carries(struct gen *g, int n, const struct kir_stmt *next, bool on) {
-  for (int i = 0; i < next->n_in; i++) {
-    int carry = next->out[i], val = next->in[i], at = n - 1;
-    struct gen_value *v = &g->vals[val];
-    if (!on) {
-      v->want = -1;
-      continue;
-    }
-    if (g->vals[carry].pin < 0 || v->want >= 0 || v->of_loop || v->crosses) continue;
-    if (v->region != g->vals[carry].region || v->lane != g->vals[carry].lane) continue;
-    bool is_before = false;
-    while (at >= 0 && !(has_result(g->steps[at].s) && g->steps[at].s->out[0] == val)) {
-      const struct kir_stmt *s = g->steps[at].s;
-      is_before |= s == next;
-      at = uses(s, carry) || (is_before && may_leave(s)) ? -1 : at - 1;
-    }
-    if (at >= 0) v->want = g->vals[carry].pin;
-  }
 }
 
 /* ---- next ---- */
@@ -265,7 +132,7 @@ static void set_yield(struct gen *g, const struct kir_stmt *s, int val, int mask
 static void emit_if(struct gen *g, const struct kir_stmt *s) {
   int skip = label_new(enc(g)), outer = g->active, n_active = g->n_active;
   mark(g, s);
-  registers_clear(g);
+  registers_clear(emission_of(g));
   for (const struct kir_stmt *y = s->body.first; y; y = y->next)
     if (y->kind == KIR_YIELD) set_yield(g, y, y->in[1], -1);
   if (g->lane_loop >= 0) {
@@ -274,7 +141,7 @@ static void emit_if(struct gen *g, const struct kir_stmt *s) {
     bool_test(g, in_reg(g, s->in[0], 0));
     jump_if(enc(g), CC_E, skip);
   }
-  registers_clear(g);
+  registers_clear(emission_of(g));
   emit_block(g, &s->body);
   label_here(enc(g), skip);
   g->active = outer;
@@ -325,22 +192,7 @@ static void emit_copy(struct gen *g, const struct gen_step *t) {
   case KIR_IF: aside_op(g, s); break;
   default: break;
   }
-  statement_end(g);
-}
-
-/* Of short rows: loads of what is the same in all of them, and sums over them. */
-static bool is_for_all_rows(const struct gen *g, const struct gen_step *t) {
-  const struct kir_stmt *s = t->s;
-  return s->kind == KIR_LOAD ? g->vals[s->out[0]].repeats : s->kind == KIR_STORE && g->accesses[t->access].owner != g->short_loop;
-}
-
-static int copies_of(const struct gen *g, const struct gen_step *t) {
-  const struct kir_stmt *s = t->s;
-  if (g->short_loop >= 0 && (s->kind == KIR_FOLD || !t->in_lanes)) return 1;
-  if (g->short_loop >= 0 && is_for_all_rows(g, t)) return g->vectors;
-  if (has_result(s)) return g->vals[s->out[0]].lane ? g->copies : 1;
-  if (s->kind == KIR_STORE || s->kind == KIR_FOLD) return g->copies;
-  return 1;
+  registers_end(emission_of(g));
 }
 
 static void emit_step(struct gen *g, int at, bool is_last) {
@@ -349,7 +201,7 @@ static void emit_step(struct gen *g, int at, bool is_last) {
   mark(g, t->s);
   g->now = t;
   g->now_at = at;
-  g->now_copies = copies_of(g, t);
+  g->now_copies = step_copies(emission_of(g), t);
   int done = straight_store(g, t, is_last);
   for (int c = 0; c < g->now_copies && !g->why && !g->no_memory; c++) {
     g->now_copy = c;
@@ -359,71 +211,37 @@ static void emit_step(struct gen *g, int at, bool is_last) {
   if (done >= 0) label_here(enc(g), done);
 }
 
-int run_prepare(struct gen *g, const struct kir_fn *fn, int memory) {
-  int n = 0;
-  for (const struct kir_stmt *s = fn->body.first; s; s = s->next) {
-    if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
-    int access = reads_memory(s) ? g->access_of[memory++] : -1;
-    g->steps[n++] = (struct gen_step){ .s = s, .access = access, .site = -1, .mask = -1, .mask_after = -1 };
-  }
-  for (int i = 0; i < fn->n_result; i++)
-    if (!is_literal(g, fn->result[i])) g->upcoming[fn->result[i]] = n;
-  find_next_uses(g, n);
-  for (int i = 0; i < fn->n_result; i++) set_first_use(g, fn->result[i]);
-  return n;
-}
-
 void run_emit(struct gen *g, int n) {
   for (int i = 0; i < n && !g->why && !g->no_memory; i++) emit_step(g, i, i + 1 == n);
 }
 
 static void emit_run(struct gen *g, const struct kir_stmt *first, bool hoisted) {
-  int n = collect(g, first, hoisted);
+  int n = steps_collect(emission_of(g), first, hoisted);
   const struct kir_stmt *next = NULL; /* if all lanes take part */
   for (int i = 0; i < n; i++)
     if (g->steps[i].s->kind == KIR_NEXT && g->steps[i].mask < 0) next = g->steps[i].s;
-  registers_clear(g);
-  find_next_uses(g, n);
-  if (next) lend_carries(g, n, next, true);
+  registers_clear(emission_of(g));
+  steps_find_next_uses(emission_of(g), n);
+  if (next) steps_lend_carries(emission_of(g), n, next, true);
   run_emit(g, n);
   if (next) {
     for (int i = 0; i < next->n_in; i++)
       for (int c = 0; g->vals[next->in[i]].want >= 0 && c < g->copies; c++) g->where[id_of(g, next->in[i], c)] = -1;
-    lend_carries(g, n, next, false);
+    steps_lend_carries(emission_of(g), n, next, false);
   }
-  registers_clear(g);
-}
-
-/* Whether a statement of a short row is done for each copy of the lanes. */
-static bool is_of_lanes(const struct gen *g, const struct kir_stmt *s, bool in_lanes) {
-  return s->kind != KIR_IF && has_result(s) ? g->vals[s->out[0]].lane : in_lanes;
-}
-
-static int collect_row(struct gen *g, const struct kir_block *b, int n, bool in_lanes, bool fixed) {
-  for (const struct kir_stmt *s = b->first; s; s = s->next) {
-    if (s->kind == KIR_LANE) n = collect_row(g, &s->body, n, true, fixed);
-    if (s->kind == KIR_LANE || s->kind == KIR_KEEP) continue;
-    if (!gen_grow(g, (void **)&g->steps, &g->step_room, n + 1, sizeof *g->steps)) return 0;
-    int access = reads_memory(s) ? g->access_of[g->memory_cursor++] : -1;
-    bool of_lanes = is_of_lanes(g, s, in_lanes), is_masked = of_lanes && s->kind != KIR_OP && s->kind != KIR_IF;
-    if ((s->kind == KIR_OP && g->vals[s->out[0]].is_fixed) != fixed) continue;
-    const struct kir_stmt *aside = aside_of(g, s);
-    g->steps[n++] = (struct gen_step){ .s = aside ? aside : s, .access = access, .site = -1, .mask = is_masked ? g->row_mask : -1,
-                                   .mask_after = -1, .in_lanes = of_lanes };
-  }
-  return n;
+  registers_clear(emission_of(g));
 }
 
 void emit_row(struct gen *g, const struct kir_block *b, bool fixed) {
-  int n = collect_row(g, b, 0, false, fixed);
-  registers_clear(g);
-  find_next_uses(g, n);
+  int n = steps_collect_row(emission_of(g), b, 0, false, fixed);
+  registers_clear(emission_of(g));
+  steps_find_next_uses(emission_of(g), n);
   run_emit(g, n);
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 static void emit_apart(struct gen *g, const struct kir_stmt *s) {
-  int mask = g->lane_loop >= 0 ? mask_for(g, s, g->active) : -1;
+  int mask = g->lane_loop >= 0 ? mask_for(emission_of(g), s, g->active) : -1;
   mark(g, s);
   if (s->kind == KIR_PREFIX) prefix_step(g, s, mask);
   else if (fold_is_across(&g->loops[g->loop], s)) across_step(g, s, mask);
@@ -434,16 +252,16 @@ void emit_block(struct gen *g, const struct kir_block *b) {
   int outer = g->rest, active = g->active, n_active = g->n_active;
   g->rest = label_new(enc(g));
   for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory;) {
-    if ((s->kind == KIR_IF && !aside_of(g, s)) || is_apart(g, s)) {
+    if ((s->kind == KIR_IF && !aside_of(g, s)) || is_apart(emission_of(g), s)) {
       if (s->kind == KIR_IF) emit_if(g, s);
       else emit_apart(g, s);
       s = s->next;
-    } else if (ends_run(g, s)) {
+    } else if (ends_run(emission_of(g), s)) {
       emit_loop(g, s);
       s = s->next;
     } else {
       emit_run(g, s, false);
-      while (s && !ends_run(g, s)) s = s->next;
+      while (s && !ends_run(emission_of(g), s)) s = s->next;
     }
   }
   label_here(enc(g), g->rest);

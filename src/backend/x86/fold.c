@@ -153,7 +153,7 @@ static void fn_copy(struct gen *g, const struct gen_loop *l, const struct gen_fo
 
 void fold_by_fn(struct gen *g, const struct kir_stmt *s, int mask) {
   struct gen_loop *l = &g->loops[g->loop];
-  registers_clear(g);
+  registers_clear(emission_of(g));
   for (int c = 0; c < (l->lane >= 0 ? g->copies : 1); c++) fn_copy(g, l, fold_of(l, s), mask, c);
 }
 
@@ -207,7 +207,7 @@ static void tree_by_op(struct gen *g, struct gen_loop *l, struct gen_fold *f) {
 
 /* Leaves the result of each fold in lane 0 of its first accumulator in the frame. */
 void folds_tree(struct gen *g, struct gen_loop *l) {
-  registers_clear(g);
+  registers_clear(emission_of(g));
   for (int i = 0; i < l->n_folds; i++) {
     struct gen_fold *f = &l->folds[i];
     if (is_fn(f)) tree_by_fn(g, f);

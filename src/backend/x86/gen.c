@@ -5,7 +5,8 @@ void analyse(struct gen *g) {
   nest_find(nest_of(g));
   if (g->why || g->no_memory) return;
   g->lanes = g->vector_bytes / (g->wide ? 8 : 4);
-  g->n_vregs = g->e.evex ? 32 : 16;
+  g->machine = g->e.evex ? &avx512_machine : &avx2_machine;
+  g->n_vregs = __builtin_popcountll(g->machine->registers[IN_VECTORS]);
   nest_place_homes(nest_of(g));
   tiles_find(g);
   turns_find(g);

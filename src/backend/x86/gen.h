@@ -13,15 +13,14 @@
  * act is a bool value of the encoder's own: in the last body of a lane loop, in an if, after a check or an until. */
 #ifndef WEFT_X86_GEN_H
 #define WEFT_X86_GEN_H
-#include "backend/nest/nest.h"
+#include "backend/nest/emission.h"
 #include "backend/x86/encode.h"
 
 enum {
-  VECTORS = 32, MASKS = 8, REGISTERS = VECTORS + MASKS,
+  VECTORS = 32, MASKS = 8,
   MASK_BASE = VECTORS, /* register number of k0 in the allocator */
   LEVELS = 40,         /* of the tree of blocks: 2^40 are more than memory holds */
   COMBINE_TEMPS = 3,   /* vector registers that `combine` takes at most */
-  MAX_ACTIVE = 72,     /* masks of blocks inside each other */
   INVARIANTS = 12,     /* values of a lane loop that all its lanes share, in registers */
   NEXT_ROWS = 4,       /* inputs of the row after this one that are fetched */
   POINTERS = 8,        /* addresses that an innermost loop keeps in general registers */
@@ -35,10 +34,9 @@ enum { CMP_EQ = 0, CMP_LT = 17, CMP_LE = 18, CMP_NE = 4, CMP_UNORD = 3, CMP_ORD 
 struct mark { uint32_t at; const struct kir_stmt *stmt; }; /* for the listing */
 
 struct gen {
-  struct nest;               /* what is known of the kernel: its members are those of struct gen too. First */
+  struct emission;           /* what is known of the kernel, and what is being emitted: its members are of struct gen too. First */
   struct encoder e;
   bool has_range;            /* vrange is there, even if masks are vectors */
-  bool is_crowded;           /* a statement found too few registers */
   bool no_pins;              /* nothing lasts in registers: second attempt */
   bool is_whole, wants_whole; /* vectors of 64 bytes even if rows have 8 elements: these turned out to be of 64 bits */
 
@@ -51,37 +49,13 @@ struct gen {
                                 of a copy; the step behind them */
 
   /* Emission */
-  int loop_cursor, memory_cursor, check_cursor;
-  int copies;                /* of the body being emitted */
-  int active;                /* value: the lanes that act, -1: all */
-  int tail;                  /* of the lane body being emitted: those of its lanes that are there, -1: all */
-  int active_at_loop;        /* when an iteration of the innermost loop begins */
-  int n_active;              /* masks in use: values from kernel->n_vals on */
+  int loop_cursor;
   bool is_fetching;          /* the body being emitted looks ahead */
-  int careful;               /* label of the body that looks lane by lane who may go on; others expect all to. -1: all look */
-  int short_loop;            /* whose rows are being emitted, -1: none; rows side by side, vectors of a row, its lanes: */
-  int group, vectors, row_mask;
   bool is_streaming;         /* the body being emitted stores around the caches where it can */
   bool has_streams;          /* some body does */
-  int lane_loop;             /* being emitted, -1: none */
-  int loop;                  /* innermost being emitted, -1: none */
   int leave;                 /* label behind the serial loop being emitted */
   int finish;                /* label of the epilogue */
   int rest;                  /* label at the end of the block being emitted */
-  uint64_t pinned, locked, temps;
-  int32_t holder[REGISTERS]; /* value * COPIES + copy, or -1 */
-  int8_t *where;             /* by value * COPIES + copy: register or -1 */
-  int32_t *spill, *next;
-  int *spilled;              /* what has a spill slot, or had one, in this run */
-  int n_spilled, spilled_room;
-  int32_t *upcoming;         /* by value */
-  struct gen_step *steps;
-  int step_room;
-  const struct gen_step *now;    /* statement being emitted */
-  int now_copy, now_copies, now_at;
-  int want;                  /* register its result should go to, -1: any */
-  int32_t freed[8];          /* slots it read for the last time: free once it is emitted */
-  int n_freed;
   int invariants[INVARIANTS], n_invariants; /* pinned while a lane loop runs */
   struct { int8_t reg, element; } next_row[NEXT_ROWS]; /* inputs of the next row, fetched while the lane loop runs */
   int n_next_rows;
@@ -95,6 +69,8 @@ struct gen {
 };
 
 static inline struct encoder *enc(struct gen *g) { return &g->e; }
+static inline struct emission *emission_of(struct gen *g) { return (struct emission *)g; }
+static inline const struct emission *emission_seen(const struct gen *g) { return (const struct emission *)g; }
 static inline struct nest *nest_of(struct gen *g) { return (struct nest *)g; }
 static inline const struct nest *nest_seen(const struct gen *g) { return (const struct nest *)g; }
 static inline bool is_literal(const struct gen *g, int val) { return nest_is_literal(nest_seen(g), val); }
@@ -114,30 +90,32 @@ static inline const struct kir_stmt *aside_of(const struct gen *g, const struct 
   return nest_aside_of(nest_seen(g), s);
 }
 static inline int width_of(const struct gen *g, int dtype) { return g->lanes * lane_bytes(dtype); } /* bytes of a vector of it */
-static inline int id_of(const struct gen *g, int val, int copy) {
-  const struct gen_value *v = &g->vals[val];
-  return val * COPIES + (!v->lane ? 0 : v->repeats && g->short_loop >= 0 ? copy % g->vectors : copy);
-}
+static inline int id_of(const struct gen *g, int val, int copy) { return value_id(emission_seen(g), val, copy); }
 
 static inline struct rm in_frame(int32_t at) { return rm_at(RBX, at); }
 
 /* gen.c */
 void analyse(struct gen *);      /* what nest.h knows, and what the encoder makes of it */
 
+/* nest/next_use.c by the words that emission uses */
+static inline int take_register(struct gen *g, bool mask) { return registers_take(emission_of(g), mask ? IN_MASKS : IN_VECTORS); }
+static inline int temp(struct gen *g) { return registers_temp(emission_of(g), IN_VECTORS); } /* until the statement ends */
+static inline int temp_mask(struct gen *g) { return registers_temp(emission_of(g), IN_MASKS) - MASK_BASE; }
+static inline int lock_register(struct gen *g, int reg) { return registers_lock(emission_of(g), reg); }
+static inline int in_reg(struct gen *g, int val, int copy) { return registers_hold(emission_of(g), val, copy); }
+static inline bool is_dying(const struct gen *g, int operand) { return registers_operand_dies(emission_seen(g), operand); }
+static inline void release(struct gen *g) { registers_release(emission_of(g)); }
+static inline int out_reg(struct gen *g) { return registers_result(emission_of(g)); }
+static inline int fresh_reg(struct gen *g) { return registers_fresh(emission_of(g)); }
+static inline bool is_packed(const struct gen *g, int val) { return value_is_packed(emission_seen(g), val); }
+static inline int active_new(struct gen *g) { return active_value(emission_of(g)); }
+static inline void pin(struct gen *g, int reg) { g->pinned |= (uint64_t)1 << reg; }
+static inline void unpin(struct gen *g, int reg) { g->pinned &= ~((uint64_t)1 << reg); }
+
 /* registers.c */
-void registers_clear(struct gen *);
-int take_register(struct gen *, bool mask);
-int temp(struct gen *);                        /* a vector register until the statement ends */
-int temp_mask(struct gen *);
-int lock_register(struct gen *, int reg);      /* it is a temporary now */
+extern const struct machine avx2_machine, avx512_machine;
 void reserve(struct gen *);                    /* registers that `combine` may take: in code that may be skipped or repeated */
-int in_reg(struct gen *, int val, int copy);   /* a register that holds the value; locked until `release` */
 struct rm in_rm(struct gen *, int val, int copy); /* register or memory: to be used by the very next instruction */
-bool is_dying(struct gen *, int operand);      /* operand of the current statement, in a register nobody needs later */
-void release(struct gen *);                    /* operands of the current statement are read */
-int out_reg(struct gen *);                     /* for the result; may be the register of a released operand */
-int fresh_reg(struct gen *);                   /* for the result; unlike any operand */
-void statement_end(struct gen *);               /* gives back what only the current statement needed */
 void define(struct gen *, int reg);            /* the current statement's result is there */
 void define_value(struct gen *, int val, int copy, int reg);
 void keep_value(struct gen *, int val);          /* stores all copies to the value's row */
@@ -145,8 +123,6 @@ void move_vector(struct gen *, int bytes, int dst, int src);
 struct rm in_memory(struct gen *, int val, int copy); /* where the value is in memory */
 void fill_register(struct gen *, int val, int copy, int reg, struct rm);
 struct rm home_of(struct gen *, int val, int copy);
-void pin(struct gen *, int reg);
-void unpin(struct gen *, int reg);
 
 /* scalar.c */
 void scalar_load(struct gen *, int reg, int val);
@@ -193,7 +169,6 @@ void cast_f32_to_bf16(struct gen *, int dst, int a, int to); /* the value rounde
 void cast_f32_to_f16(struct gen *, int dst, int a, int to);
 
 /* active.c: the lanes that act */
-int active_new(struct gen *);                   /* a mask without value yet; also counts in g->n_active */
 void active_first(struct gen *, int val, int copy); /* RCX lanes are there: one copy of the mask */
 int active_and(struct gen *, int cond, int skip); /* g->active and cond; jumps to skip if no lane is left */
 void active_copy(struct gen *, int val, int from);    /* val = from, -1: all lanes */
@@ -282,7 +257,6 @@ void short_rows_run(struct gen *, int loop);
 void short_rows_fold(struct gen *, const struct kir_stmt *);
 void short_rows_store(struct gen *, const struct gen_access *, int reg);
 struct rm short_row_at(struct gen *, const struct gen_access *, int row, int32_t disp);
-bool is_packed(const struct gen *, int val);          /* the current statement's lanes want a row's part of it */
 void row_spread(struct gen *, int row, int d, int packed); /* d = that part in all lanes */
 
 /* loops.c */
@@ -296,7 +270,6 @@ void emit_loop(struct gen *, const struct kir_stmt *);
 int pin_run(struct gen *, int n, int leave_free);     /* n registers in a row, pinned; -1: not enough */
 
 /* block.c: runs of statements between loops */
-int run_prepare(struct gen *, const struct kir_fn *, int memory); /* its steps, as many as returned */
 void run_emit(struct gen *, int n);
 void assign_home(struct gen *, int val, int copy, int reg, int mask); /* where the lanes of the mask act; -1: all */
 void emit_block(struct gen *, const struct kir_block *);

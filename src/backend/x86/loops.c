@@ -145,7 +145,7 @@ static void enter_carry(struct gen *g, const struct kir_stmt *s) {
     return;
   }
   int n = carry_copies(g, c);
-  registers_clear(g); /* what is pinned next must not be a cached copy of something else */
+  registers_clear(emission_of(g)); /* what is pinned next must not be a cached copy of something else */
   c->pin = may_pin(g, c) ? pin_run(g, n, FREE_WANTED) : -1;
   for (int u = 0; u < n; u++) {
     int r = in_reg(g, s->in[0], u);
@@ -175,9 +175,9 @@ static void leave_carry(struct gen *g, const struct kir_stmt *s) {
 }
 
 static void each_carry(struct gen *g, const struct gen_loop *l, void (*act)(struct gen *, const struct kir_stmt *)) {
-  registers_clear(g);
+  registers_clear(emission_of(g));
   for (const struct kir_stmt *s = l->stmt->body.first; s && s->kind == KIR_CARRY; s = s->next) act(g, s);
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 static bool is_fn(const struct gen_fold *f) { return f->stmt->op == KIR_CALL; }
@@ -362,7 +362,7 @@ static void pin_invariant(struct gen *g, int val, int leave_free) {
 
 /* As many as may be are loaded once, before the bodies. */
 static void pin_invariants(struct gen *g, const struct gen_loop *l, int leave_free) {
-  registers_clear(g);
+  registers_clear(emission_of(g));
   if (l->n_prefixes || l->n_across || has_fn(l)) return;
   for (const struct kir_stmt *s = l->stmt->body.first; s; s = s->next)
     for (int i = 0; s->kind != KIR_KEEP && s->kind != KIR_IF && i < s->n_in; i++)
@@ -534,7 +534,7 @@ static void lane_body(struct gen *g, int id, int copies, int active) {
   g->copies = copies;
   g->active = g->active_at_loop = g->tail = active;
   enter_group(g, l);
-  registers_clear(g);
+  registers_clear(emission_of(g));
   if (g->is_fetching) fetch_indexed(g, l);
   for (int c = 0; g->vals[l->stmt->var].is_operand && c < copies; c++) axis_value(g, id, c);
   body_of(g, id);
@@ -565,7 +565,7 @@ static void full_bodies(struct gen *g, int id, int copies) {
 static int tail_mask(struct gen *g) {
   struct encoder *e = enc(g);
   int val = active_new(g);
-  registers_clear(g);
+  registers_clear(emission_of(g));
   gpr(e, G_MOV, RCX, rm_reg(R10));
   gpr(e, G_SUB, RCX, rm_reg(R9));
   if (g->careful >= 0) {

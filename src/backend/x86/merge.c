@@ -60,7 +60,7 @@ void store_start(struct gen *g, const struct gen_fold *f, int copy, const struct
     vec(enc(g), I_MOVUPS_TO, part_bytes(g, f, p), r, 0, to->at[p]);
     g->temps = 0;
   }
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 /* ---- By a fn ---- */
@@ -86,8 +86,8 @@ static void merge_by_fn(struct gen *g, const struct gen_fold *f, const struct fo
   const struct kir_fn *fn = &g->k->fns[f->stmt->fn];
   int copies = g->copies;
   g->copies = 1;
-  registers_clear(g);
-  int n = run_prepare(g, fn, g->fn_memory[f->stmt->fn]);
+  registers_clear(emission_of(g));
+  int n = steps_collect_fn(emission_of(g), fn, g->fn_memory[f->stmt->fn]);
   g->copies = copies;
   for (int p = 0; p < f->n; p++) define_param(g, f, left, p, fn->param[p], copy);
   for (int p = 0; p < f->n; p++) define_param(g, f, right, p, fn->param[f->n + p], copy);
@@ -128,5 +128,5 @@ void merge_store(struct gen *g, const struct gen_fold *f, const int out[PARTS], 
     g->temps = before;
   }
   g->temps = g->locked = 0;
-  if (f->stmt->op == KIR_CALL) registers_clear(g);
+  if (f->stmt->op == KIR_CALL) registers_clear(emission_of(g));
 }

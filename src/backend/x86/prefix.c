@@ -47,7 +47,7 @@ static void set_values(struct gen *g, const struct gen_fold *f, int copy, const 
     set_value(g, f->stmt->out[p], copy, out[p], mask);
     g->temps = before;
   }
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 /* ---- By a fn ---- */
@@ -61,7 +61,7 @@ static void copy_side(struct gen *g, const struct gen_fold *f, const struct fold
     vec(enc(g), I_MOVUPS_TO, part_bytes(g, f, p), r, 0, to->at[p]);
     g->locked = g->temps = 0;
   }
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 /* to = older o newer, or newer alone if the slot says that nothing is older. */
@@ -69,7 +69,7 @@ static void merge_if(struct gen *g, const struct gen_fold *f, int32_t slot, cons
                      const struct fold_side *newer, const struct fold_side *to, int copy, int mask) {
   struct encoder *e = enc(g);
   int both = label_new(e), done = label_new(e), out[PARTS];
-  registers_clear(g);
+  registers_clear(emission_of(g));
   gpr_imm(e, A_CMP, in_frame(slot), 0);
   jump_if(e, CC_NE, both);
   copy_side(g, f, to, newer, copy);
@@ -83,7 +83,7 @@ static void merge_if(struct gen *g, const struct gen_fold *f, int32_t slot, cons
 /* ---- Blocks ---- */
 
 void prefixes_start(struct gen *g, struct gen_loop *l) {
-  registers_clear(g);
+  registers_clear(emission_of(g));
   for (int i = 0; i < l->n_prefixes; i++) {
     const struct gen_fold *f = &l->prefixes[i];
     if (is_fn(f)) gpr_store_imm(enc(g), in_frame(f->filled), 0);
@@ -100,7 +100,7 @@ void prefixes_start(struct gen *g, struct gen_loop *l) {
       }
     }
   }
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }
 
 static void next_block_by_fn(struct gen *g, const struct gen_loop *l, const struct gen_fold *f) {
@@ -135,7 +135,7 @@ static void open_block(struct gen *g, const struct gen_loop *l, const struct gen
   gpr_imm(e, A_AND, rm_reg(RAX), KIR_ROW_BLOCK - 1);
   jump_if(e, CC_NE, inside);
   next_block(g, l, f);
-  registers_clear(g);
+  registers_clear(emission_of(g));
   label_here(e, inside);
 }
 
@@ -196,10 +196,10 @@ static void prefix_copy(struct gen *g, const struct gen_fold *f, int mask, int c
     g->locked = g->temps = 0;
   }
   struct x86_prefix r = { .f = f };
-  registers_clear(g);
+  registers_clear(emission_of(g));
   if (is_fn(f)) each_lane(g, mask, copy, SAVED_LOOP, true, lane_by_fn, &r);
   else lanes_by_op(g, &r, mask, copy);
-  registers_clear(g);
+  registers_clear(emission_of(g));
   int out[PARTS];
   for (int p = 0; p < f->n; p++) {
     vec(enc(g), I_MOVUPS, part_bytes(g, f, p), out[p] = temp(g), 0, in_frame(f->elements[p]));
@@ -217,7 +217,7 @@ static void prefix_lanes(struct gen *g, const struct gen_loop *l, const struct g
 static void last_value(struct gen *g, const struct gen_fold *f) {
   struct fold_side acc = slots(g, f, f->acc, 0), total = slots(g, f, f->total, 0), result = slots(g, f, f->result, 0);
   int out[PARTS];
-  registers_clear(g);
+  registers_clear(emission_of(g));
   if (is_fn(f)) {
     merge_if(g, f, f->has_total, &total, &acc, &result, 0, -1);
   } else {
@@ -270,8 +270,8 @@ void prefix_step(struct gen *g, const struct kir_stmt *s, int mask) {
   struct gen_loop *l = &g->loops[g->loop];
   int f = 0;
   while (l->prefixes[f].stmt != s) f++;
-  registers_clear(g);
+  registers_clear(emission_of(g));
   if (is_row(l)) prefix_lanes(g, l, &l->prefixes[f], mask);
   else prefix_beside(g, l, &l->prefixes[f], mask);
-  registers_clear(g);
+  registers_clear(emission_of(g));
 }

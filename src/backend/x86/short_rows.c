@@ -20,10 +20,6 @@ struct look {
   bool goes_alone;    /* a row at a time */
 };
 
-static bool is_inside(const struct gen *g, int rows, int val) {
-  return g->vals[val].loop >= rows && g->vals[val].loop < g->loops[rows].end;
-}
-
 /* As many bytes a lane as all other values have. */
 static bool is_regular(const struct gen *g, int val) {
   const struct gen_value *v = &g->vals[val];
@@ -188,11 +184,6 @@ static void swap_parts(struct gen *g, int part, int d, int a) {
   else vec_imm(e, I_PERM2F128, 32, d, a, rm_reg(a), 1);
 }
 
-bool is_packed(const struct gen *g, int val) {
-  return g->short_loop >= 0 && g->group > 1 && g->now->in_lanes && !g->vals[val].lane && g->vals[val].domain == VECTOR &&
-         !is_literal(g, val) && !g->vals[val].is_fixed && is_inside(g, g->short_loop, val);
-}
-
 void row_spread(struct gen *g, int row, int d, int packed) {
   struct encoder *e = enc(g);
   if (g->vector_bytes == 64) vec_imm(e, I_SHUFF32X4, 64, d, packed, rm_reg(packed), g->group == 4 ? row * 0x55 : row ? 0xEE : 0x44);
@@ -297,7 +288,7 @@ static int row_mask(struct gen *g, const struct gen_loop *lanes) {
   struct encoder *e = enc(g);
   if (g->shape->row_is_full) return -1;
   int val = active_new(g);
-  registers_clear(g);
+  registers_clear(emission_of(g));
   for (int c = 0; c < g->group * g->vectors; c++) {
     lin_eval(g, RCX, &lanes->stmt->at[0]);
     gpr_imm(e, A_SUB, rm_reg(RCX), c % g->vectors * g->lanes);

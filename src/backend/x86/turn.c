@@ -265,7 +265,7 @@ void turns_run(struct gen *g, int id) {
   struct encoder *e = enc(g);
   struct gen_loop *l = &g->loops[id];
   int again = label_new(e), rest = label_new(e), done = label_new(e);
-  registers_clear(g);
+  registers_clear(emission_of(g));
   if (is_tail(g)) count_rows(g);
   label_here(e, again);
   count_squares(g, l);

@@ -21,7 +21,6 @@ static const struct shape_class any_shape = { .stride = { [0 ... 31] = { [0 ... 
 enum { FEW_NUMBERS = 160 };
 
 static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct shape_class *shape) {
-  size_t n = (size_t)k->n_vals + MAX_ACTIVE, copies = n * COPIES;
   g->k = k;
   g->shape = shape ? shape : &any_shape;
   struct kir_facts facts = kir_facts(k);
@@ -32,17 +31,9 @@ static bool open_gen(struct gen *g, const struct kir_kernel *k, const struct sha
   g->reads_args = g->e.evex;
   g->vector_bytes = g->e.evex && facts.n_lanes && !(g->shape->row == 8 && !g->is_whole) ? 64 : 32;
   if (!(g->arena = arena_new())) return false;
-  g->vals = filled(g->arena, n * sizeof *g->vals, 0);
-  g->where = filled(g->arena, copies, 0xFF);
-  g->spill = filled(g->arena, copies * sizeof *g->spill, 0xFF);
-  g->next = arena_take(g->arena, copies * sizeof *g->next);
-  g->upcoming = arena_take(g->arena, n * sizeof *g->upcoming);
   g->fn_memory = filled(g->arena, (size_t)k->n_fns * sizeof *g->fn_memory, 0xFF);
   g->data_at = arena_take(g->arena, (size_t)(k->n_bufs + 1) * sizeof *g->data_at);
-  if (!g->vals || !g->where || !g->spill || !g->next || !g->upcoming || !g->data_at || !g->fn_memory) return false;
-  for (size_t i = 0; i < n; i++) g->upcoming[i] = NEVER;
-  for (int r = 0; r < REGISTERS; r++) g->holder[r] = -1;
-  return true;
+  return g->data_at && g->fn_memory && emission_open(emission_of(g));
 }
 
 static bool place_folds(struct gen *g) {
