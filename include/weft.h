@@ -64,6 +64,7 @@ typedef enum {
   WEFT_ERR_TIMEOUT,     /* weft_wait: not ready yet */
   WEFT_ERR_RULE,        /* a rule given to weft_custom reported failure */
   WEFT_ERR_NAN,         /* a nan, or an inf, where WEFT_CHECK allows none */
+  WEFT_ERR_ASSERT,      /* a condition given to weft_assert does not hold; the message is the one given there */
   WEFT_ERR_INTERNAL     /* a defect of weft; the message contains what a report needs */
 } weft_status;
 
@@ -867,6 +868,11 @@ void           weft_function_disown(weft_function *);
  * this scope ends, evaluation keeps the history of whatever is computed from it: the scope is the trace. */
 weft_array *weft_alias(weft_array *);
 weft_array *weft_depends(weft_array *, int n, weft_array *const on[]);  /* x, computed after all of these */
+
+/* x, if p is true everywhere; else whatever needs x fails with WEFT_ERR_ASSERT and this message. p: bool, of any shape. It counts
+ * as index checks do: not in rows of a map that are not active, not in a side of a choice that is not taken, and for nobody
+ * where x has no elements. */
+weft_array *weft_assert(weft_array *x, weft_array *p, const char *message);
 
 int weft_describe(weft_array *, weft_dtype *, int64_t dims[WEFT_RANK_MAX]);
                                   /* weft_rank, weft_dtype_of and each weft_dim at once; -1: bad, or a size is none yet */

@@ -106,6 +106,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "as_strided", "fused", read_elsewhere },
   { "windows", "fused", read_elsewhere },
   { "take", "fused", read_elsewhere },
+  { "assert", "fused", "the condition is folded to one number, and checked, before x goes on" },
   { "pad", "fused", read_elsewhere },
   { "put", "fused", "what is updated, and what by, is stored first: they are read at other places than they are written" },
   { "scatter", "fused", "what is updated, what by and the indices are stored first; slots are then written by whoever owns them" },

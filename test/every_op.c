@@ -156,6 +156,7 @@ MAKE(odd, weft_slice(x[0], axis, 1, WEFT_END, 2))
 MAKE(alias, weft_alias(x[0]))
 MAKE(stop, weft_stop_gradient(x[0]))
 MAKE(to, weft_to(x[0], 0))
+MAKE(assert, weft_assert(x[0], weft_or(weft_eq(x[0], x[0]), weft_ne(x[0], x[0])), "neither equal nor different"))
 MAKE(depend, weft_depends(x[0], 1, x + 1))
 MAKE(pad, weft_pad(x[0], axis, 2, 1, weft_at(weft_reshape(weft_concat(0, WEFT_ARRAYS(weft_reshape(x[1], WEFT_DIMS(WEFT_ANY)), weft_full(weft_dtype_of(x[0]), WEFT_DIMS(1), 1))), WEFT_DIMS(WEFT_ANY)), 0, weft_integer(0))))
 MAKE(concat, weft_concat(axis, WEFT_ARRAYS(x[0], x[1], weft_flip(x[0], axis))))
@@ -579,6 +580,7 @@ static const struct call calls[] = {
   { "div", "var", 1, 'r', 1, make_var, plain_var }, { "sqrt", "std", 1, 'r', 1, make_std, plain_std },
   { "alias", "alias", 1, 'a', 0, make_alias, same }, { "stop_gradient", "stop_gradient", 1, 'a', 0, make_stop, same },
   { "to", "to", 1, 'a', 0, make_to, same },
+  { "assert", "assert", 1, 'a', 0, make_assert, same },
   { "depends", "depends", 2, 'a', 0, make_depend, same },
 };
 enum { CALLS = sizeof calls / sizeof *calls };
@@ -804,6 +806,7 @@ D(sort_columns, weft_mul(weft_sort(matrix(x), 0), matrix(x)))
 D(cumprod, weft_cumprod(matrix(x), 1)) D(cummax, weft_cummax(matrix(x), 1)) D(cummin, weft_cummin(matrix(x), 1))
 D(reshape, weft_exp(weft_reshape(matrix(x), WEFT_DIMS(3, 2)))) D(broadcast, weft_exp(weft_broadcast(x, WEFT_DIMS(2, N))))
 D(transpose, weft_exp(weft_transpose(matrix(x), NULL))) D(slice, weft_exp(weft_slice(x, 0, 4, 0, -2)))
+D(assert, weft_exp(weft_assert(x, weft_lt(x, weft_scalar(1e9)), "too large")))
 D(take, weft_exp(some(matrix(x)))) D(concat, weft_exp(weft_concat(0, WEFT_ARRAYS(x, back(x)))))
 D(pad, weft_exp(weft_pad(x, 0, 1, 2, weft_sum(x, WEFT_ALL)))) D(matmul, weft_matmul(matrix(x), weft_transpose(matrix(x), NULL)))
 D(put_set, weft_exp(weft_put(x, front(x), weft_mul(back(x), back(x)), WEFT_SET))) D(put_add, weft_put(x, front(x), weft_exp(back(x)), WEFT_ADD))
@@ -846,7 +849,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
   A(beta) A(betaln) A(gammainc) A(gammaincc) A(betainc) A(gammainc_da) A(betainc_da)
   S(sign) S(floor) S(ceil) S(trunc) S(round) S(floor_divide) S(remainder) S(fmod) S(add) S(sub) S(mul) S(div) S(maximum) S(minimum)
   S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum) S(sort) S(sort_columns) S(cholesky) S(solve) S(inverse) S(triangle) S(unit_triangle) S(det) S(slogdet) S(select) S(median) S(quantile)
-  S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(concat) S(pad) S(matmul)
+  S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(assert) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
   S(as_strided) S(windows) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)
   S(relu) S(silu) S(gelu) S(gelu_approx) S(softplus) S(clip) S(log_softmax) S(var) S(std) S(var_all) S(over_mean) S(over_var) S(over_prod)

@@ -744,6 +744,7 @@ MAKE(series) { return ok(grow(p, kind, 0, NULL, 4, (int64_t[]){ any_dtype(p), an
 /* ---- the same value ---- */
 
 BUILD(stop_gradient) { return weft_stop_gradient(in[0]); }
+BUILD(assert) { return weft_assert(in[0], weft_eq(places_of(in[0]), places_of(in[0])), "as it must be"); }
 BUILD(to) { return weft_to(in[0], 0); }
 BUILD(alias) { return weft_alias(in[0]); }
 BUILD(depends) { return weft_depends(in[0], 1, in + 1); }
@@ -802,7 +803,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(cholesky, 1, false, linear) X(cholesky_status, 1, false, linear) X(solve, 1, false, linear) X(solve_triangular, 1, false, linear) \
   X(inverse, 1, false, linear) X(inverse_status, 1, false, linear) X(det, 1, false, linear) X(random_multivariate_normal, 1, false, linear) \
   X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized)                                                 \
-  X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(depends, 1, true, same)
+  X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(assert, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
 ROWS(X)
 #undef X

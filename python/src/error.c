@@ -22,6 +22,7 @@ static PyObject *type_of(weft_status s) {
     case WEFT_ERR_MEMORY: return PyExc_MemoryError;
     case WEFT_ERR_FILE: return PyExc_OSError;
     case WEFT_ERR_UNSUPPORTED: return PyExc_NotImplementedError;
+    case WEFT_ERR_ASSERT: return PyExc_AssertionError;
     case WEFT_ERR_NAN: return PyExc_FloatingPointError;
     case WEFT_ERR_TIMEOUT: return PyExc_TimeoutError;
     case WEFT_ERR_NO_VALUE: return no_value;
@@ -67,6 +68,7 @@ static PyObject *in_python_names(const char *message) {
 
 PyObject *raise_status(weft_status s) {
   if (PyErr_Occurred()) return NULL; /* a rule or a signal handler raised: that is the cause */
+  if (s == WEFT_ERR_ASSERT) return PyErr_SetString(PyExc_AssertionError, weft_message()), NULL; /* as it was given */
   PyObject *line = origin_text(weft_blame()), *message = line ? in_python_names(weft_message()) : NULL;
   if (message && line == Py_None) PyErr_SetObject(type_of(s), message);
   else if (message) PyErr_Format(type_of(s), "%U (%U)", message, line);

@@ -119,6 +119,15 @@ weft_array *call_depends(const struct name *row, PyObject *const arg[]) {
   return after;
 }
 
+/* (a, condition, message) */
+weft_array *call_assert(const struct name *row, PyObject *const arg[]) {
+  (void)row;
+  const char *message = PyUnicode_Check(arg[2]) ? PyUnicode_AsUTF8(arg[2]) : NULL;
+  if (!message && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "assert_: the message is no str");
+  weft_array *x = message ? convert_array(arg[0], NULL, 0) : NULL, *p = x ? convert_array(arg[1], NULL, 0) : NULL;
+  return p ? weft_assert(x, p, message) : NULL;
+}
+
 /* (a, device); numbers beyond those of devices stay beyond them */
 weft_array *call_to_device(const struct name *row, PyObject *const arg[]) {
   int64_t device;

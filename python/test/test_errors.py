@@ -113,6 +113,22 @@ def test_a_nan_in_a_gradient_is_found(checked):
     assert weft.grad(lambda x: (weft.sqrt(x) * x).sum())(x + 1).shape == (2,)
 
 
+def test_a_check_raises_its_message_as_given():
+    @weft.compile
+    def root(x):
+        return weft.sqrt(weft.assert_(x, x >= 0, "weft_x must be 100% positive"))
+
+    assert root(weft.array([4.0])).item() == 2
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="^weft_x must be 100% positive$"):
+            weft.eval(root(weft.array([4.0, -1.0])))
+    assert weft.vmap(lambda x: weft.cond(x >= 0, lambda: root(x), lambda: -x))(weft.array([4.0, -1.0])).tolist() == [2, 1]
+    with pytest.raises(AssertionError, match="^too far$"):
+        weft.eval(weft.while_loop(lambda c: c < 9, lambda c: weft.assert_(c, c < 5, "too far") + 1, weft.array(0.0)))
+    with pytest.raises(TypeError):
+        weft.assert_(weft.array(1.0), True, 7)
+
+
 def test_a_blas_is_used_only_when_asked_for():
     assert weft.set_blas(False) is False
     try:

@@ -51,6 +51,7 @@ TYPES = {
     "keepdims": "bool",
     "kth": "int",
     "m": "Optional[int]",
+    "message": "str",
     "method": "str",
     "mode": "str",
     "n": "int",

@@ -80,6 +80,14 @@ struct failure *failure_for(struct failure *f, const char *fn) {
   return own;
 }
 
+/* What the user says in a check of his own stays as it is. */
+struct failure *failure_in_step(struct failure *f, int64_t step) {
+  if (f->status == WEFT_ERR_ASSERT) return f;
+  struct failure *named = fail(f->status, 0, "%s (step %lld of the loop)", f->message, (long long)step);
+  failure_release(f);
+  return named;
+}
+
 weft_status failure_status(const struct failure *f) { return f->status; }
 const char *failure_message(const struct failure *f) { return f->message; }
 bool failure_seen(struct failure *f, bool mark) {

@@ -10,6 +10,7 @@ struct failure; /* a status, a message, the origin tag; counted, immutable but f
 struct failure *fail(weft_status, uint64_t origin, const char *format, ...) __attribute__((format(printf, 3, 4)));
 struct failure *failure_retain(struct failure *);
 void failure_release(struct failure *);
+struct failure *failure_in_step(struct failure *, int64_t step); /* takes it over; the same, said of a step of a loop */
 struct failure *failure_for(struct failure *, const char *fn); /* "weft_eval: .." as fn says it, which evaluates too.
                                                                   Takes it over */
 weft_status failure_status(const struct failure *);

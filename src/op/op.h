@@ -101,11 +101,12 @@ static inline const struct kind_facts *facts_of(const struct node *n) { return &
  * loop.c */
 extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
-    op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_windows, op_take,
+    op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_windows, op_take, op_assert,
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,
     op_depends, op_to, op_item, op_loop, op_call, op_sort, op_select, op_dequantize, op_cholesky, op_solve,
     op_triangle, op_determinant, op_host,
     op_barrier, op_checkpoint, op_custom; /* transform/; a barrier is an identity that common expressions do not cross */
+const char *assert_text(const struct node *); /* of an op_assert: what it says where it fails */
 extern const struct op op_bits;        /* the same 32 or 64 bits, of another dtype: pattern.c */
 extern const struct op op_random_bits; /* in: k0, k1, i, n, all u32: see random.c */
 extern const struct op op_gamma_draw; /* in: a, x drawn with the shape a: x as a function of a */

@@ -23,7 +23,7 @@ const struct op *const op_table[] = {
   &op_sum, &op_prod, &op_max, &op_min, &op_all, &op_any, &op_logsumexp, &op_argmax, &op_argmin,
   &op_cumsum, &op_cumprod, &op_cummax, &op_cummin,
   &op_reshape, &op_broadcast, &op_transpose, &op_slice, &op_as_strided, &op_windows, &op_part, &op_pair,
-  &op_take, &op_put, &op_scatter, &op_concat, &op_pad, &op_matmul,
+  &op_take, &op_assert, &op_put, &op_scatter, &op_concat, &op_pad, &op_matmul,
   &op_alias, &op_stop_gradient, &op_depends, &op_to, &op_barrier, &op_checkpoint, &op_custom,
   &op_loop, &op_call, &op_item, &op_sort, &op_select, &op_dequantize,
   &op_cholesky, &op_solve, &op_triangle, &op_determinant, &op_host, NULL

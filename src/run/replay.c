@@ -57,11 +57,7 @@ static struct failure *steps(struct replaying *f, struct run *r, int64_t *n) {
   while (*n < most) {
     bind(f, *n, stop);
     struct failure *why = plan_steps(f->body, &inside, f->base);
-    if (why) {
-      struct failure *named = fail(failure_status(why), 0, "%s (step %lld of the loop)", failure_message(why), (long long)*n);
-      failure_release(why);
-      return named;
-    }
+    if (why) return failure_in_step(why, *n);
     ++*n;
     if (f->l->has_until && *stop) break;
   }

@@ -121,10 +121,7 @@ static struct failure *steps(struct uneven *u) {
   bool stop = false;
   for (; u->taken < u->most && !stop; u->taken++) {
     struct failure *f = step(u, &stop);
-    if (!f) continue;
-    struct failure *named = fail(failure_status(f), 0, "%s (step %lld of the loop)", failure_message(f), (long long)u->taken);
-    failure_release(f);
-    return named;
+    if (f) return failure_in_step(f, u->taken);
   }
   return NULL;
 }

@@ -423,6 +423,7 @@ static int axis_value(struct emit *e, int axis) {
 const char *take_typed(const struct node *n) {
   static const char *const typed[] = { [BY_TAKE] = "weft_take", [BY_AT] = "weft_at", [BY_WINDOW] = "weft_window",
                                        [BY_ALONG] = "weft_take_along", [BY_STRIDES] = "weft_as_strided" };
+  if (n->op == &op_assert) return assert_text(n);
   return typed[((const struct take_attr *)n->attr)->by];
 }
 
@@ -435,7 +436,7 @@ static int emit_take(struct emit *e, struct part *p) {
   if (first == e->inner && !p->is_inner) first = -1; /* all indices along it are the same, the first of them is number 0 */
   int where = axis_value(e, first);
   for (int j = 0; j < a->n_index; j++) {
-    struct site site = { take_typed(n), n->origin, a->index_size[j] };
+    struct site site = { take_typed(n), n->origin, a->index_size[j], .is_told = n->op == &op_assert };
     int i = draft_index(&e->d, in_value(e, p, j + 1), a->index_val[j], where, site);
     at[j] = lin(e, i);
   }

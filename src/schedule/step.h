@@ -21,8 +21,9 @@ static inline bool binding_is_same(const struct binding *a, const struct binding
   return a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
-struct site { const char *text; uint64_t origin; int64_t bound, a_step; }; /* of a check: what failed, whose, the size; in a
-                                                 loop of the kernel's: so many indices a step, counted through. 0: in none */
+struct site { const char *text; uint64_t origin; int64_t bound, a_step; bool is_told; }; /* of a check: what failed, whose, the
+                                                 size; in a loop of the kernel's: so many indices a step, counted through. 0:
+                                                 in none. is_told: the user's check, and the text all there is to say */
 
 struct schedule;
 struct step;
