@@ -5,7 +5,8 @@
  *                                               check nothing. SHRINKING: seconds to make a finding smaller; default 60
  *
  * Programs run in processes of their own, some hundreds each, so that one that crashes or hangs is a finding like others. A
- * program that fails is made smaller as long as it fails, and printed. The counts at the end say what programs were made of. */
+ * program that fails is made smaller as long as it fails, and printed. The counts at the end say what programs were made of.
+ * SIGTERM ends it early, with its counts. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,11 +23,13 @@ enum { BATCH = 200, LONGEST = 60 }; /* programs a process; seconds a program */
 enum { FINE = 0, WRONG = 1, NO_PROCESS = 77 };
 static const rlim_t MOST_BYTES = (rlim_t)16 << 30;
 static int shrink_seconds = 60;
-static struct { volatile uint64_t seed, done; } *shared;
+static struct { volatile uint64_t seed, done; volatile sig_atomic_t is_over; } *shared;
+
+static void end_early(int signal) { (void)signal, shared->is_over = 1; }
 
 static int batch(uint64_t first, uint64_t n, time_t end) {
   static struct program p;
-  for (uint64_t seed = first; seed < first + n && (!end || time(NULL) < end); seed++) {
+  for (uint64_t seed = first; seed < first + n && !shared->is_over && (!end || time(NULL) < end); seed++) {
     shared->seed = seed;
     alarm(LONGEST);
     program_make(&p, seed);
@@ -79,9 +82,9 @@ static int print_it(void *ctx) { return program_print(ctx, stdout), 0; }
 static void shrink(struct program *p, int as) {
   static struct program less;
   time_t end = time(NULL) + shrink_seconds;
-  for (bool is_smaller = true; is_smaller && time(NULL) < end;) {
+  for (bool is_smaller = true; is_smaller && !shared->is_over && time(NULL) < end;) {
     is_smaller = false;
-    for (int way = 0; time(NULL) < end; way++) {
+    for (int way = 0; !shared->is_over && time(NULL) < end; way++) {
       program_copy(&less, p);
       bool can = program_cut(&less, way);
       if (can && program_size(&less) < program_size(p) && outcome(run_quietly, &less) == as) {
@@ -129,8 +132,9 @@ int main(int argc, char **argv) {
   }
   if (argc > 4) shrink_seconds = atoi(argv[4]);
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  signal(SIGTERM, end_early);
   program_used("weft_add"); /* counts are shared from here on */
-  while (most ? seed < first + most : time(NULL) < end) {
+  while (!shared->is_over && (most ? seed < first + most : time(NULL) < end)) {
     struct range r = { seed, most && first + most - seed < BATCH ? first + most - seed : BATCH, most ? 0 : end };
     shared->seed = seed;
     int as = outcome(run_batch, &r);
