@@ -245,3 +245,58 @@ SCOPED(derivatives_of_open_sizes_that_read_no_rows_know_them) {
   EXPECT_OK(weft_eval(1, &outer));
   EXPECT_F64(pulled(outer, f64s(4, SIX), c), 22);
 }
+
+/* Tangents of a loop's rows, as a function: their own size is that of another input. */
+SCOPED(a_tangent_waits_for_the_size_it_was_taken_to_have) {
+  weft_scope *s = weft_scope_open();
+  weft_array *u = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *v = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *x, *y, *z[2];
+  x = weft_alias(weft_mul(rows_below_ten(v), weft_scalar(2)));
+  y = weft_where(weft_gt(u, weft_scalar(2)), x, x);
+  weft_jvp(1, &x, &u, 1, &y, &z[0]);
+  weft_vjp(1, &y, &u, 1, &x, &z[1]);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ u, v }, 2, z);
+  weft_call(f, 2, (weft_array *[]){ f64s(4, SIX), f64s(5, FIVE) }, 2, z);
+  EXPECT_F64(z[0], 3, 1, 2, 5);
+  EXPECT_F64(z[1], 3, 1, 2, 5);
+  weft_call(f, 2, (weft_array *[]){ f64s(3, SIX), f64s(5, FIVE) }, 2, z);
+  EXPECT_INT(weft_eval(1, z), WEFT_ERR_SHAPE);
+}
+
+/* y has run, and some of its sizes are numbers: the region computed again has the same. */
+SCOPED(a_checkpoint_that_has_run_has_a_gradient) {
+  weft_array *x = f64s(5, FIVE), *dy;
+  weft_loop *l = weft_loop_open(NULL); /* its last rows are a loop of their own, behind one that counts */
+  weft_array *e = weft_loop_each(l, x);
+  weft_loop_until(l, weft_gt(e, weft_scalar(10)));
+  weft_array *tail = weft_loop_tail(l, weft_mul(e, e), 3);
+  weft_loop_close(l);
+  weft_cond *c = weft_cond_open(weft_lt(weft_at(x, 0, weft_integer(0)), weft_scalar(0)));
+  weft_array *y = weft_cond_value(c, weft_sum(x, WEFT_ALL), weft_nansum(weft_slice(weft_flip(tail, 0), 0, 1, WEFT_END, 1), WEFT_ALL));
+  weft_cond_close(c);
+  weft_checkpoint(1, &x, 1, &y);
+  weft_jvp(1, &x, &x, 1, &y, &dy);
+  EXPECT_F64(dy, 2 * (9 + 4));
+  EXPECT_F64(pulled(y, weft_full_like(y, 1), x), 0, 4, 6, 0, 0);
+}
+
+/* The body reads no row, but they say how often it runs; and no row reads what the region is of. */
+SCOPED(a_checkpoint_around_a_loop_that_only_counts_rows_has_a_gradient) {
+  weft_array *x = f64s(2, FIVE), *one = weft_from(WEFT_F64, 0, NULL, FIVE);
+  weft_loop *rows = weft_loop_open(weft_integer(3));
+  weft_array *c = weft_loop_carry(rows, x);
+  weft_loop_next(rows, c, x);
+  weft_loop_until(rows, weft_gt(one, weft_scalar(0)));
+  weft_array *xs = weft_loop_all(rows, x), *ones = weft_loop_all(rows, one);
+  weft_loop_close(rows);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_loop_each(l, weft_nancumsum(ones, 0));
+  weft_loop_each(l, xs);
+  c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, weft_mul(x, x));
+  weft_loop_recompute(l, 1);
+  weft_array *y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_checkpoint(1, &x, 1, &y);
+  EXPECT_F64(pushed(y, x), 2, 4);
+  EXPECT_F64(pulled(y, x, x), 2, 8);
+}

@@ -340,7 +340,7 @@ MAKE(window) {
   int64_t n = form(p, a)->dims[axis], length = strcmp(kind->name, "weft_at") ? (int64_t)any(p, (uint32_t)n + 1) : 1;
   int i = index_leaf(p, 0, NULL, n - length + 1);
   int64_t at = plain_i(&p->step[i].value, 0);
-  if (at < 0) plain_set_i(&p->step[i].value, 0, length ? at - (length - 1) : 0);
+  if (at < 0) plain_set_i(&p->step[i].value, 0, length && length < 100 ? at - (length - 1) : at + n - length + 1); /* i8 has room */
   return ok(grow(p, kind, 2, (int[]){ a, i }, 2, (int64_t[]){ axis, length }));
 }
 MAKE(take) {

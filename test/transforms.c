@@ -54,6 +54,14 @@ static weft_array *half_saved(weft_array *x) { /* the region uses w, which depen
   return y;
 }
 
+/* The tangent of a concatenation is that of tangents: -0 stays, and rows that stand still cost nothing but zeros. */
+SCOPED(forward_mode_of_a_concatenation_moves_bits) {
+  weft_array *x = f64s(2, (double[]){ 1, 2 }), *still = f64s(1, (double[]){ 5 }), *dx = f64s(2, (double[]){ -0.0, 3 }), *dy;
+  weft_array *y = weft_concat(0, WEFT_ARRAYS(x, still, weft_flip(x, 0)));
+  weft_jvp(1, &x, &dx, 1, &y, &dy);
+  EXPECT_SAME(dy, f64s(5, (double[]){ -0.0, 3, 0, 3, -0.0 }));
+}
+
 #define CHECK(f) check_function(#f, f, 6, POINT)
 TEST(derivatives_and_maps_of_elementwise_functions_agree_with_differences) { CHECK(smooth); CHECK(branches); }
 TEST(derivatives_and_maps_of_norms_and_folds_agree_with_differences) { CHECK(rms); CHECK(folds); }

@@ -178,7 +178,9 @@ static bool owns_steps(const struct node *n) {
 }
 
 static bool renew(struct copy *c, dim symbol) {
-  return dim_in(&c->sizes, symbol) != symbol || dim_table_add(&c->sizes, symbol, dim_symbol()) || no_memory(c);
+  dim told = c->has_same_values ? dim_resolve(symbol) : symbol;
+  if (dim_in(&c->sizes, symbol) != symbol) return true;
+  return dim_table_add(&c->sizes, symbol, dim_is_known(told) ? told : dim_symbol()) || no_memory(c);
 }
 
 /* Loops that move get new symbols; what mentions these moves too, and perhaps other loops with it: until there is no new one. */

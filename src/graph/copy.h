@@ -8,6 +8,7 @@ struct copy {
   struct subgraph g;
   struct node **now;       /* what node i has become; a reference each. NULL: still itself */
   struct dim_table sizes;  /* symbols that have become something else */
+  bool has_same_values;    /* whatever is another node has the value it had: a length that has been told stays */
   struct failure *failure; /* NULL: none so far */
 };
 

@@ -47,11 +47,12 @@ static bool copy_all(struct copy *c, int n_walls) {
   return true;
 }
 
-bool graph_specialise(int n_from, struct node *const from[], struct node *const to[], int n_symbols, const dim symbol[],
-                      const dim value[], int n, struct node *const target[], struct node *out[],
-                      struct failure **failure) {
+static bool specialise(bool has_same_values, int n_from, struct node *const from[], struct node *const to[], int n_symbols,
+                       const dim symbol[], const dim value[], int n, struct node *const target[], struct node *out[],
+                       struct failure **failure) {
   struct copy c;
   bool ok = copy_begin(&c, n, target, n_from, from, n_symbols ? 0 : oldest_of(n_from, from));
+  c.has_same_values = has_same_values;
   for (int i = 0; ok && i < n_symbols; i++)
     if (symbol[i] != value[i] && !dim_table_add(&c.sizes, symbol[i], value[i]))
       ok = copy_fail(&c, fail(WEFT_ERR_MEMORY, 0, "weft: out of memory"));
@@ -59,7 +60,18 @@ bool graph_specialise(int n_from, struct node *const from[], struct node *const 
   return copy_end(&c, n, out, failure);
 }
 
+bool graph_specialise(int n_from, struct node *const from[], struct node *const to[], int n_symbols, const dim symbol[],
+                      const dim value[], int n, struct node *const target[], struct node *out[],
+                      struct failure **failure) {
+  return specialise(false, n_from, from, to, n_symbols, symbol, value, n, target, out, failure);
+}
+
 bool graph_substitute(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
                       struct node *out[], struct failure **failure) {
-  return graph_specialise(n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+  return specialise(false, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
+}
+
+bool graph_repeat(int n_from, struct node *const from[], struct node *const to[], int n, struct node *const target[],
+                  struct node *out[], struct failure **failure) {
+  return specialise(true, n_from, from, to, 0, NULL, NULL, n, target, out, failure);
 }

@@ -126,21 +126,25 @@ PARTIAL(cast) {
 
 /* ---- The rows ---- */
 
-/* Operands of other sizes, which must still agree. */
+static struct failure *not_alike(const struct node *n, const char *fn, struct node *const in[]) {
+  struct shape_text a, b;
+  int k = 1;
+  while (k < n->n_in - 1 && shape_equal(in[0], in[k])) k++;
+  return fail(WEFT_ERR_SHAPE, n->origin, "%s: operands of shape %s and %s", fn, shape_show(in[0], &a), shape_show(in[k], &b));
+}
+
+/* Operands of other sizes, which must still agree; where some are not known yet, they are taken to. */
 struct node *element_again(const struct node *n, struct node *const in[], struct failure **why) {
   char fn[32] = "weft_";
   dim dims[WEFT_RANK_MAX];
-  int rank;
+  struct node *same[ELEMENT_MOST], *y = NULL;
   strncat(fn, n->op->name, sizeof fn - strlen(fn) - 1);
-  if ((*why = common_dims(fn, n->n_in, in, &rank, dims))) return NULL;
-  for (int i = 0; i < n->n_in; i++)
-    if (!dims_equal(in[i]->rank, in[i]->dims, rank, dims)) {
-      struct shape_text a, b;
-      *why = fail(WEFT_ERR_SHAPE, n->origin, "%s: operands of shape %s and %s", fn, shape_show(in[i], &a),
-                  dims_show(rank, dims, &b));
-      return NULL;
-    }
-  return node_make(n->op, (weft_dtype)n->dtype, rank, dims, n->n_in, in, n->attr, n->attr_bytes);
+  if (!dims_meet(fn, n->n_in, in, -1, dims)) return *why = not_alike(n, fn, in), NULL;
+  bool ok = true;
+  for (int i = 0; i < n->n_in; i++) ok &= (same[i] = node_agree(node_retain(in[i]), -1, dims)) != NULL;
+  if (ok) y = node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, dims, n->n_in, same, n->attr, n->attr_bytes);
+  nodes_release(n->n_in, same);
+  return y;
 }
 
 UNARY(neg, SIGNED, true, HOLOMORPHIC)

@@ -103,6 +103,10 @@ weft_array *array_waits_with(weft_array *y, weft_array *x) {
   return y;
 }
 
+weft_array *array_agrees(weft_array *x, weft_array *like) {
+  return array_sized_by(array_of(node_agree(array_node(x), -1, like->node->dims)), like);
+}
+
 weft_array *array_sized_by(weft_array *y, weft_array *like) {
   struct node *n = array_good_node(like);
   weft_array *on[WEFT_RANK_MAX];

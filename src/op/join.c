@@ -27,10 +27,12 @@ static weft_array *concat_vjp(const struct rule *r, int k, weft_array *dy) {
   return array_slice(told(r, k, dy), axis_of(r), start_of(r, k), r->in[k]->node->dims[axis_of(r)], 1);
 }
 
-static weft_array *concat_jvp(const struct rule *r, int k, weft_array *dx) {
-  weft_array *zeros = told(r, r->n_in - 1, zeros_of(r->node));
-  weft_array *part = array_slice(zeros, axis_of(r), start_of(r, k), r->in[k]->node->dims[axis_of(r)], 1);
-  return weft_put(zeros, part, dx, WEFT_SET);
+static weft_array *concat_push(const struct rule *r, weft_array *const dx[]) {
+  weft_array **part = mem_alloc((size_t)r->n_in * sizeof *part);
+  for (int k = 0; part && k < r->n_in; k++) part[k] = dx[k] ? dx[k] : zeros_like(r->in[k]);
+  weft_array *y = part ? weft_concat(axis_of(r), r->n_in, part) : array_of(NULL);
+  mem_free(part);
+  return y;
 }
 
 /* What is not mapped is the same in every row. */
@@ -62,7 +64,7 @@ static struct node *concat_again(const struct node *n, struct node *const in[], 
              : node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, n->n_in, in, n->attr, n->attr_bytes);
 }
 
-const struct op op_concat = { .name = "concat", .kind = OP_CONCAT, .vjp = concat_vjp, .jvp = concat_jvp,
+const struct op op_concat = { .name = "concat", .kind = OP_CONCAT, .vjp = concat_vjp, .push = concat_push,
                               .batch = concat_batch, .again = concat_again };
 
 static struct failure *concat_dims(int axis, int n, struct node *const node[], dim d[]) {

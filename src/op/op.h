@@ -73,6 +73,7 @@ struct op {
   weft_array *(*partial)(const struct rule *, int k);                    /* ELEMENT: d out / d in[k]; NULL: zero */
   weft_array *(*vjp)(const struct rule *, int k, weft_array *dy);        /* others: cotangent of in[k]; NULL: zero */
   weft_array *(*jvp)(const struct rule *, int k, weft_array *dx);        /* others: what in[k] contributes; NULL: zero */
+  weft_array *(*push)(const struct rule *, weft_array *const dx[]);      /* instead of jvp: what all contribute; dx[k] NULL: zero */
   weft_array *(*batch)(const struct rule *, const bool is_mapped[]);     /* in[k] of mapped ones have one more axis, the
                                       first; the result has it too. ELEMENT: NULL, derived */
   /* The node again on other inputs whose sizes may differ (substitution): a reference, or NULL and *failure. NULL rule:

@@ -54,6 +54,8 @@ static inline bool axis_is_empty(const weft_array *x, int axis) { return dim_res
 weft_array *number_like(weft_array *like, double);            /* a 0-d scalar of its dtype */
 weft_array *array_sized_by(weft_array *y, weft_array *like);   /* y, which has like's sizes: it waits for those that only a
                                                                  run tells, so that nothing is evaluated without them */
+weft_array *array_agrees(weft_array *x, weft_array *like);     /* x in the sizes of like, which they were taken to equal: it waits
+                                                                 for these, and fails if they turn out to differ */
 weft_array *array_waits_with(weft_array *y, weft_array *x);    /* y, which begins or ends inside x: it waits for all that x waits
                                                                  for, as that may tell where */
 weft_array *zeros_of(const struct node *like);                /* in its dtype and shape, symbolic or not */

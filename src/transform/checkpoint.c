@@ -45,8 +45,7 @@ struct region { int n_y, n_x, n_in; struct node **in, **fresh, **dx, **seeds; };
 static bool seeds_fit(struct region *g, weft_array *const dy[], struct failure **why) {
   for (int k = 0; k < g->n_y; k++) {
     if (!dy[k]) continue;
-    struct node *seed = node_agree(array_node(dy[k]), -1, g->fresh[k]->dims);
-    if (!(g->seeds[k] = seed ? result_of(array_sized_by(array_of(seed), handle_of(g->fresh[k])), why) : NULL)) return false;
+    if (!(g->seeds[k] = result_of(array_agrees(dy[k], handle_of(g->fresh[k])), why))) return false;
   }
   return true;
 }
@@ -64,7 +63,7 @@ static bool region_open(struct region *g, const struct rule *r, weft_array *cons
     bool is_x = k < g->n_y + g->n_x;
     if (!(g->fresh[k] = is_x ? barrier(g->in[k]) : node_retain(g->in[k]))) return false;
   }
-  return graph_substitute(g->n_x, g->in + g->n_y, g->fresh + g->n_y, g->n_y, g->in, g->fresh, why) && seeds_fit(g, dy, why);
+  return graph_repeat(g->n_x, g->in + g->n_y, g->fresh + g->n_y, g->n_y, g->in, g->fresh, why) && seeds_fit(g, dy, why);
 }
 
 static void region_close(struct region *g) {

@@ -296,7 +296,7 @@ static void reverse_mode(const char *fn, int m, struct node *const y[], struct n
                          weft_array *out[]) {
   struct failure *why = no_variable(fn, m, y, n, x);
   for (int j = 0; !why && j < m; j++) why = not_seed(fn, y[j], dy[j]);
-  for (int j = 0; !why && j < m; j++) if (!(dy[j] = node_agree(dy[j], -1, y[j]->dims))) why = no_memory();
+  for (int j = 0; !why && j < m; j++) node_fit(&dy[j], y[j], &why);
   struct dropped dropped = { 0 };
   struct node **dx = why ? NULL : node_list_new(n);
   if (!why && !dx) why = no_memory();

@@ -38,10 +38,24 @@ static bool wait(struct forward *f, int i) {
   return t ? true : failed(f, why);
 }
 
+static bool apply_at_once(struct forward *f, int i, struct applied *a) {
+  weft_array **dx = mem_alloc((size_t)a->n_in * sizeof *dx);
+  struct failure *why = NULL;
+  if (!dx) return failed(f, no_memory());
+  for (int k = 0; k < a->n_in; k++) {
+    struct node *t = f->tangent[operand(f, i, k)];
+    dx[k] = t ? handle_of(t) : NULL;
+  }
+  bool ok = accumulate(&f->tangent[i], f->g.node[i]->op->push(&a->rule, dx), f->g.node[i], &why) || failed(f, why);
+  mem_free(dx);
+  return ok;
+}
+
 static bool apply_one(struct forward *f, int i, struct applied *a) {
   const struct op *op = f->g.node[i]->op;
   bool has_all = true;
   a->rule.out = handle_of(f->g.node[i]);
+  if (op->push) return apply_at_once(f, i, a);
   for (int k = 0; k < a->n_in; k++) {
     struct node *t = f->tangent[operand(f, i, k)];
     has_all &= t != NULL;
@@ -163,17 +177,10 @@ static struct failure *not_tangent(const struct node *x, const struct node *dx, 
   return NULL;
 }
 
-/* Tangents in the dtype of their x. */
+/* Tangents in the dtype and sizes of their x. */
 static bool fit_tangents(int n, struct node *const x[], struct node *dx[], struct failure **why) {
-  for (int j = 0; j < n; j++) {
-    if ((*why = not_tangent(x[j], dx[j], j))) return false;
-    if (!(dx[j] = node_agree(dx[j], -1, x[j]->dims))) return *why = no_memory(), false;
-    if (x[j]->dtype == dx[j]->dtype && !dx[j]->weak) continue;
-    struct node *cast = result_of(weft_cast(handle_of(dx[j]), (weft_dtype)x[j]->dtype), why);
-    if (!cast) return false;
-    node_release(dx[j]);
-    dx[j] = cast;
-  }
+  for (int j = 0; j < n; j++)
+    if ((*why = not_tangent(x[j], dx[j], j)) || !node_fit(&dx[j], x[j], why)) return false;
   return true;
 }
 

@@ -126,13 +126,13 @@ struct node *result_of(weft_array *a, struct failure **failure) {
 }
 
 /* d has the sizes of `like`, or gets them: in a copy of a loop they have other names. */
-static bool has_shape_of(weft_array **d, const struct node *like, struct failure **failure) {
+static bool has_shape_of(weft_array **d, struct node *like, struct failure **failure) {
   struct shape_text a, b;
   const struct node *n = (*d)->node;
   if (n->op == &op_bad || shape_equal(n, like)) return true;
   bool may_be = n->rank == like->rank, is_known = node_is_known(n) && node_is_known(like);
   for (int k = 0; may_be && k < n->rank; k++) may_be = !dim_differs(dim_resolve(n->dims[k]), dim_resolve(like->dims[k]));
-  if (may_be && !is_known) return *d = array_of(node_agree(array_node(*d), -1, like->dims)), true;
+  if (may_be && !is_known) return *d = array_agrees(*d, handle_of(like)), true;
   *failure = fail(WEFT_ERR_INTERNAL, like->origin, "weft: the derivative of %s has the shape %s, not %s", like->op->name,
                   shape_show(n, &a), shape_show(like, &b));
   return false;
@@ -151,6 +151,18 @@ bool accumulate(struct node **sum, weft_array *d, struct node *like, struct fail
   if (!now) return false;
   node_release(*sum);
   *sum = now;
+  return true;
+}
+
+bool node_fit(struct node **d, struct node *like, struct failure **failure) {
+  if ((*d)->dtype == like->dtype && !(*d)->weak && shape_equal(*d, like)) return true;
+  struct weft_scope *s = weft_scope_open();
+  if (!s) return *failure = no_memory(), false;
+  struct node *fit = result_of(weft_cast(array_agrees(handle_of(*d), handle_of(like)), (weft_dtype)like->dtype), failure);
+  weft_scope_discard(s);
+  if (!fit) return false;
+  node_release(*d);
+  *d = fit;
   return true;
 }
 

@@ -50,6 +50,8 @@ bool is_differentiable(const struct node *);         /* a float */
 bool accumulate(struct node **sum, weft_array *d, struct node *like, struct failure **);
 /* The node of a result with a reference; NULL: it is bad, *failure says why. */
 struct node *result_of(weft_array *, struct failure **);
+bool node_fit(struct node **d, struct node *like, struct failure **); /* in its dtype and sizes, which are taken to be equal;
+                                                        takes over a reference and gives one. false: *failure */
 
 /* Lists of nodes that start as NULL; NULL: out of memory. */
 struct node **node_list_new(int n);
