@@ -10,6 +10,7 @@
 #include "graph/scope.h"
 #include "op/op.h"
 #include "run/buffer.h"
+#include "run/verdict.h"
 
 static _Atomic uint64_t last_serial, n_ended;
 
@@ -109,7 +110,7 @@ static void end(struct caller *me, struct node *n) {
   for (int i = 0; i < n->n_in; i++) if (is_last(n->in[i])) bury(me, n->in[i]);
   for (int i = 0; i < n->rank; i++) dim_release(n->dims[i]);
   if (n->op->drop) n->op->drop(n->attr);
-  if (n->value) buffer_release(n->value->buf);
+  if (n->value) buffer_release(n->value->buf), verdict_release(n->value->verdict);
   mem_free(n->value);
   failure_release(n->failure);
   mem_free(n);

@@ -2,10 +2,11 @@
  *
  * A node is what an expression is; a handle (weft_array, graph/scope.h) is a name for one. Nodes are counted by
  * references: from nodes that use them, from handles, functions and loops. Releasing is iterative. op, dtype, dims and
- * attr never change; `state` goes lazy (-> queued) -> running -> ready or failed under the graph lock, and back to lazy
- * when the work is given up; `in` is dropped (n_in = 0, history_dropped) when a ready node forgets its history. What is
- * queued some job will compute: others wait for it, a job that needs it earlier computes it. What is running somebody
- * computes at this moment, or will without waiting for anything younger.
+ * attr never change; `state` goes lazy (-> queued) -> running -> ready or failed under the graph lock, back to lazy when the
+ * work is given up, and from ready to failed when what was enqueued turns out to be none; `in` is dropped (n_in = 0,
+ * history_dropped) when a ready node forgets its history. What is queued some job will compute: others wait for it, a job
+ * that needs it earlier computes it. What is running somebody computes at this moment, or will without waiting for
+ * anything younger.
  *
  * A plan works on local nodes (struct local): copies in an arena, not counted, without state. What they are expressions of
  * (op, dtype, weak, dims, in, attr), their origin and slot mean what they mean in a node of the user; the other fields of
@@ -23,12 +24,14 @@
 struct op;
 struct arena;
 struct buffer;
+struct verdict; /* run/verdict.h */
 
 enum { PLACE_TWO = 255 };
 enum node_state { NODE_LAZY, NODE_QUEUED, NODE_RUNNING, NODE_READY, NODE_FAILED };
 
-/* Where a ready node's elements are: data[offset + sum_k i_k stride[k]], in elements of the dtype. */
-struct value { struct buffer *buf; int64_t offset; int64_t stride[]; };
+/* Where a ready node's elements are: data[offset + sum_k i_k stride[k]], in elements of the dtype. If the verdict (NULL: there
+ * is none) turns out to be a failure they are no value after all. */
+struct value { struct buffer *buf; struct verdict *verdict; int64_t offset; int64_t stride[]; };
 
 struct node {
   const struct op *op;

@@ -6,6 +6,7 @@
 #include "run/device.h"
 #include "run/eval.h"
 #include "run/memory.h"
+#include "run/verdict.h"
 
 /* ---- moving elements to the user ---- */
 
@@ -71,6 +72,7 @@ weft_status value_copy(const struct node *n, void *dst, struct failure **failure
     memcpy(dst, &bits, size);
     return WEFT_OK;
   }
+  if ((*failure = node_verdict((struct node *)n))) return failure_status(*failure);
   for (int k = 0; k < n->rank; k++) if (!n->dims[k]) return WEFT_OK;
   if (!buffer_is_here(n->value->buf)) return copy_from_device(n, dst, size, failure);
   weft_status status = buffer_hold(n->value->buf, NULL, &data, &why);
@@ -110,6 +112,7 @@ static weft_status look_at(const char *fn, int n, weft_array *const a[], struct 
 weft_status values_await(int n, struct node *const node[], struct failure **failure) {
   for (int i = 0; i < n; i++) {
     const char *why = NULL;
+    if ((*failure = node_verdict(node[i]))) return failure_status(*failure);
     const struct value *v = atomic_load(&node[i]->state) == NODE_READY ? node[i]->value : NULL;
     weft_status status = v ? buffer_await(v->buf, &why) : WEFT_OK;
     if (status) return *failure = fail(status, node[i]->origin, "weft_eval: %s", why), status;
@@ -142,8 +145,9 @@ weft_status weft_eval_async(int n, weft_array *const a[]) { return evaluate("wef
 
 static weft_status wait_for_all(double seconds) {
   if (!job_wait(seconds)) return report(WEFT_ERR_TIMEOUT, "weft_wait: not ready yet");
-  struct failure *f = job_failure();
-  if (!f) f = device_drain();
+  struct failure *f = job_failure(), *lost = device_drain();
+  if (!f) f = lost;
+  else failure_release(lost);
   return finish(f ? failure_status(f) : WEFT_OK, f);
 }
 
@@ -204,6 +208,13 @@ static bool is_lazy(weft_array *a) {
   return yes;
 }
 
+/* What it was computed with may have been found to fail. */
+static weft_state state_by_verdict(struct node *n) {
+  struct failure *f = node_verdict(n);
+  failure_release(f);
+  return f ? WEFT_FAILED : WEFT_READY;
+}
+
 weft_state weft_state_of(weft_array *a, int *device) {
   struct node *n;
   weft_state s = WEFT_FAILED;
@@ -219,7 +230,8 @@ weft_state weft_state_of(weft_array *a, int *device) {
   if (s == WEFT_READY && n->value) {
     enum buffer_state b = buffer_state_of(n->value->buf);
     s = b == BUFFER_FAILED ? WEFT_FAILED : b == BUFFER_LOADING ? WEFT_RUNNING : b == BUFFER_ABSENT ? WEFT_LAZY : s;
-    if (s == WEFT_READY && !buffer_is_done(n->value->buf)) s = WEFT_RUNNING;
+    if (s == WEFT_READY && (!buffer_is_done(n->value->buf) || !verdict_is_past(n->value->verdict))) s = WEFT_RUNNING;
+    if (s == WEFT_READY) s = state_by_verdict(n);
     if (s == WEFT_READY && device) *device = device_number(buffer_space(n->value->buf));
   }
   node_release(n);

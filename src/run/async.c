@@ -10,17 +10,19 @@
 #include "run/buffer.h"
 #include "run/eval.h"
 #include "run/thread.h"
+#include "run/verdict.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
-static struct job *first, *last, *failed;  /* through `next` */
+static struct job *first, *last;           /* through `next`, as the next */
+static struct job *ended;                  /* those that have failed unnoticed, and those whose verdict is open */
 static struct job *running, *ending;       /* the one at work; the one whose parts are being released */
 static uint64_t n_started, n_ended;        /* jobs end in the order in which they were started */
 static bool is_alive;
 static _Thread_local bool is_here, is_waiting, is_put_off; /* is_waiting: this thread runs jobs because it waits for one */
 static _Thread_local uint64_t last_started; /* n_started after this thread's last one */
 
-enum { IDLE_SECONDS = 2, MOST = 1024 };    /* who starts more waits until there are fewer: each holds memory */
+enum { IDLE_SECONDS = 2, MOST = 1024, MOST_OPEN = 64 }; /* who starts more waits until there are fewer: each holds memory */
 
 bool job_is_here(void) { return is_here; }
 bool job_is_put_off(void) { return is_here && is_put_off; }
@@ -59,25 +61,41 @@ static struct job *next_job(void) {
   return first && first->needs_caller ? NULL : take();
 }
 
-static bool is_of(const struct job *list, uint64_t thread) {
-  for (; list; list = list->next) if (list->thread == thread) return true;
+static bool has_failed(uint64_t thread) {
+  for (const struct job *j = ended; j; j = j->next) if (j->thread == thread && j->failure) return true;
   return false;
 }
 
-/* Keeps the first failure of each thread that nobody has seen. */
-static bool keep(struct job *j) {
-  if (!j->failure || !j->thread || failure_seen(j->failure, false) || is_of(failed, j->thread)) return false;
-  struct job **at = &failed;
+/* Somebody will want to know: the first failure of each thread that nobody has seen, and what may still fail. */
+static bool matters(const struct job *j) {
+  if (!j->thread) return false;
+  return j->failure ? !failure_seen(j->failure, false) && !has_failed(j->thread) : verdict_is_open(j->verdict);
+}
+
+static void keep(struct job *j) {
+  struct job **at = &ended;
   while (*at) at = &(*at)->next;
   j->next = NULL;
   *at = j;
-  return true;
+}
+
+/* The first that may still fail, out of the list, if there are too many of them; NULL: there are not. */
+static struct job *take_open(void) {
+  struct job **oldest = NULL, *j;
+  int n = 0;
+  for (struct job **at = &ended; *at; at = &(*at)->next)
+    if (!(*at)->failure && n++ == 0) oldest = at;
+  if (n <= MOST_OPEN) return NULL;
+  j = *oldest;
+  *oldest = j->next;
+  return j;
 }
 
 /* ---- Running ---- */
 
 static void drop(struct job *j) {
   failure_release(j->failure);
+  verdict_release(j->verdict);
   mem_free(j);
 }
 
@@ -102,6 +120,19 @@ static void put_back(struct job *j) {
   running = NULL;
 }
 
+/* What an ended job has enqueued is waited for, and the job kept only if that has failed. Another one that is left over, or NULL.
+ * Lock held, but not meanwhile. */
+static struct job *settle(struct job *j) {
+  pthread_mutex_unlock(&lock);
+  if (!j->failure) j->failure = verdict_await(j->verdict);
+  pthread_mutex_lock(&lock);
+  if (j->failure && matters(j)) return keep(j), take_open();
+  pthread_mutex_unlock(&lock);
+  drop(j);
+  pthread_mutex_lock(&lock);
+  return take_open();
+}
+
 /* The job `running`, to its end. Lock held on entry and on return. */
 static void run_it(void) {
   struct job *j = running;
@@ -119,8 +150,11 @@ static void run_it(void) {
   pthread_mutex_lock(&lock);
   ending = NULL;
   n_ended++;
-  if (!keep(j)) drop(j);
+  bool is_kept = matters(j);
+  if (is_kept) keep(j);
+  else drop(j);
   pthread_cond_broadcast(&changed);
+  for (j = is_kept ? take_open() : NULL; j;) j = settle(j);
 }
 
 /* Those who wait for nodes see that a job has been put off. No lock held. */
@@ -232,9 +266,9 @@ bool job_wait(double seconds) {
   return in_time;
 }
 
-/* The failed job of this thread, out of the list. */
-static struct job *take_failed(void) {
-  struct job **at = &failed, *j;
+/* The first of this thread, out of the list. */
+static struct job *take_ended(void) {
+  struct job **at = &ended, *j;
   uint64_t me = caller()->id;
   pthread_mutex_lock(&lock);
   while ((j = *at) && j->thread != me) at = &j->next;
@@ -243,18 +277,22 @@ static struct job *take_failed(void) {
   return j;
 }
 
+/* The others are those of arrays, which say so. */
 struct failure *job_failure(void) {
-  struct job *j = take_failed();
-  if (!j) return NULL;
-  struct failure *f = failure_seen(j->failure, false) ? NULL : failure_retain(j->failure);
-  drop(j);
-  return f;
+  struct failure *first_one = NULL;
+  for (struct job *j; (j = take_ended());) {
+    struct failure *f = j->failure ? failure_retain(j->failure) : verdict_await(j->verdict);
+    drop(j);
+    if (f && !first_one && !failure_seen(f, false)) first_one = f;
+    else failure_release(f);
+  }
+  return first_one;
 }
 
 /* Nobody will look: its jobs go on without a master. */
 void jobs_leave(void) {
   uint64_t me = caller()->id;
-  failure_release(job_failure());
+  for (struct job *j; (j = take_ended());) drop(j);
   pthread_mutex_lock(&lock);
   for (struct job *j = first; j; j = j->next) if (j->thread == me) j->thread = 0;
   if (running && running->thread == me) running->thread = 0;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "run/buffer.h"
 #include "run/pool.h"
+#include "run/verdict.h"
 
 /* ---- results ---- */
 
@@ -35,6 +36,7 @@ static int64_t offset_as(const struct node *leaf, weft_dtype d) {
 
 static void value_set(const struct eval *e, const struct run *r, int i, struct value *v) {
   const struct output *o = &e->plan->schedule->output[i];
+  v->verdict = verdict_retain(r->verdict);
   if (o->is_number) return;
   const struct store *s = &e->plan->schedule->store[o->place.store];
   v->buf = buffer_retain(s->leaf >= 0 ? e->leaf[s->leaf]->value->buf : r->out[o->place.store]);
@@ -44,7 +46,7 @@ static void value_set(const struct eval *e, const struct run *r, int i, struct v
 
 static void free_values(int n, struct value *v[]) {
   for (int i = 0; i < n; i++) {
-    if (v[i]) buffer_release(v[i]->buf);
+    if (v[i]) buffer_release(v[i]->buf), verdict_release(v[i]->verdict);
     mem_free(v[i]);
   }
 }
@@ -230,6 +232,20 @@ void eval_leaves(const struct eval *e, struct leaf leaf[]) {
   }
 }
 
+/* The leaves' verdicts that are open. What runs on the host waits for them; a device goes on. */
+static struct failure *weigh_leaves(const struct eval *e, struct run *r) {
+  for (int i = 0; i < e->n_leaves; i++) {
+    struct verdict *v = e->leaf[i]->value->verdict;
+    if (!v) continue;
+    struct failure *f = e->plan->device ? verdict_known(v) : verdict_await(v);
+    if (f) return f;
+    if (!verdict_is_open(v)) continue;
+    if (!r->before && !(r->before = mem_alloc(sizeof *r->before * (size_t)e->n_leaves))) return eval_no_memory();
+    r->before[r->n_before++] = v;
+  }
+  return NULL;
+}
+
 struct failure *eval_run(struct eval *e) {
   int n_stores = e->plan->schedule->n_stores;
   struct leaf few[32], *leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
@@ -238,13 +254,16 @@ struct failure *eval_run(struct eval *e) {
   bool has_room = v && values_make(e, v);
   struct failure *f = leaf && out && has_room ? NULL : eval_no_memory();
   int threads = e->settings.threads ? e->settings.threads : pool_threads();
-  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .out = out };
+  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .out = out, .stays_open = job_is_here() };
+  if (!f) f = weigh_leaves(e, &r);
   if (!f) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
     eval_leaves(e, leaf);
     if (plan_run(e->plan, &r, &f) == WEFT_OK) publish(e, &r, v);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
   }
+  verdict_release(r.verdict);
+  mem_free(r.before);
   if (v) free_values(e->n, v);
   if (v != one) mem_free(v);
   if (leaf != few) mem_free(leaf);

@@ -7,6 +7,7 @@
 #include "op/op.h"
 #include "run/buffer.h"
 #include "run/eval.h"
+#include "run/verdict.h"
 
 /* What a scope is for, in nodes: it outlives the scope. */
 struct closing {
@@ -200,11 +201,16 @@ static struct failure *promise_all(struct closing *c) {
   return f;
 }
 
+/* What one of them depends on concerns all: each gets the verdict on all. */
 static void settle_promises(const struct closing *c, struct failure *f) {
   graph_lock();
   for (int i = 0; i < c->n_updates; i++) {
     struct node *p = c->promise[i];
-    if (!f) { keep_promise(p, c->node[i]); continue; }
+    if (!f) {
+      p->value->verdict = verdict_retain(c->job.verdict);
+      keep_promise(p, c->node[i]);
+      continue;
+    }
     p->failure = failure_retain(f);
     atomic_store_explicit(&p->state, NODE_FAILED, memory_order_release);
   }
@@ -222,6 +228,7 @@ static struct failure *run_job(struct job *j) {
   struct failure *f = compute(c);
   if (f && job_is_put_off()) return f; /* promises are kept by whoever begins it again */
   if (!f) f = fetch_all(c);
+  if (!f) f = verdict_join(c->n_updates + c->n_fetches, c->node, &c->job.verdict);
   settle_promises(c, f);
   return f;
 }

@@ -8,6 +8,7 @@
 #include "run/kernel_step.h"
 #include "run/memory.h"
 #include "run/space.h"
+#include "run/verdict.h"
 
 /* ---- which ---- */
 
@@ -87,8 +88,8 @@ struct tour {                /* one run of a plan */
   uint8_t **here, **there;   /* by store, as the next */
   struct stay *stay;
   uint8_t *block_here;       /* of temporaries; NULL: not needed yet */
-  struct space_copy block, checks; /* the block on the device; the checks of all steps */
-  int n_checks;
+  struct space_copy block;   /* the same on the device */
+  struct verdict *verdict;   /* on its leaves and checks; NULL: they are to be trusted */
   struct failure *failure;
 };
 
@@ -205,38 +206,24 @@ static void made_here(void *of, int *store, enum store_use use) {
   if (store_of(t, *store)->is_output && t->r->out[*store]) buffer_wrote(t->r->out[*store], NULL, NULL);
 }
 
-/* ---- checks: one array for all steps, looked at when all are enqueued ---- */
+/* ---- checks: words of all steps, read by whoever wants the values ---- */
 
-static void begin_checks(struct tour *t) {
-  const struct schedule *s = t->p->schedule;
-  for (int i = 0; i < s->n_steps; i++) t->n_checks += plan_is_on_device(t->p, i) ? s->step[i].n_sites : 0;
-  if (!t->n_checks) return;
-  size_t bytes = (size_t)t->n_checks * sizeof(int64_t);
-  int64_t *none = mem_alloc(bytes);
-  for (int i = 0; none && i < t->n_checks; i++) none[i] = INT64_MAX;
-  t->checks.device = t->d;
-  int how = none ? space_take(&t->checks, bytes) : DEVICE_NO_MEMORY;
-  note(t, how ? how : t->d->upload(t->d, QUEUE_COMPUTE, t->checks.at, none, bytes));
-  t->r->checks = (int64_t *)(uintptr_t)t->checks.at;
-  mem_free(none);
+static int n_checks(const struct plan *p) {
+  int n = 0;
+  for (int i = 0; i < p->schedule->n_steps; i++) n += plan_is_on_device(p, i) ? p->schedule->step[i].n_sites : 0;
+  return n;
 }
 
-static struct failure *first_failed(const struct tour *t, const int64_t *found) {
-  const struct schedule *s = t->p->schedule;
-  for (int i = 0; i < s->n_steps; i++) {
-    for (int j = 0; plan_is_on_device(t->p, i) && j < s->step[i].n_sites; j++, found++)
-      if (*found != INT64_MAX) return step_index_failure(&s->step[i], j, *found);
-  }
-  return NULL;
+static void begin_checks(struct tour *t) {
+  t->failure = verdict_open(t->p, n_checks(t->p), t->r->n_before, t->r->before, &t->verdict);
+  t->r->checks = verdict_words(t->verdict);
 }
 
 static void end_checks(struct tour *t) {
-  size_t bytes = (size_t)t->n_checks * sizeof(int64_t);
-  if (t->failure || !t->n_checks) return;
-  int64_t *found = mem_alloc(bytes);
-  note(t, found ? t->d->download(t->d, QUEUE_COMPUTE, found, t->checks.at, bytes) : DEVICE_NO_MEMORY);
-  if (!t->failure) t->failure = first_failed(t, found);
-  mem_free(found);
+  if (t->failure || !t->verdict) return;
+  verdict_close(t->verdict);
+  if (t->r->stays_open) t->r->verdict = verdict_retain(t->verdict);
+  else t->failure = verdict_await(t->verdict);
 }
 
 /* ---- a run ---- */
@@ -247,7 +234,8 @@ int64_t device_steps_on_host(void) { return atomic_load(&n_on_host); }
 static void run_step(struct tour *t, int i) {
   bool there = plan_is_on_device(t->p, i);
   if (!there) atomic_fetch_add(&n_on_host, 1);
-  step_stores(t->p->schedule, i, there ? to_device : to_host, t);
+  if (!there && t->verdict) t->failure = verdict_so_far(t->verdict); /* nothing of what fails comes to the host */
+  if (!t->failure) step_stores(t->p->schedule, i, there ? to_device : to_host, t);
   if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->here);
   if (there && t->r->checks) t->r->checks += t->p->schedule->step[i].n_sites;
   if (!t->failure) step_stores(t->p->schedule, i, there ? made_there : made_here, t);
@@ -269,7 +257,7 @@ static void leave(struct tour *t) {
     if (y->own.at) space_give(&y->own, buffer_bytes(buffer_of(t, i)));
     while (y->n_holds-- > 0) buffer_drop(buffer_of(t, i));
   }
-  if (t->checks.at) space_give(&t->checks, (size_t)t->n_checks * sizeof(int64_t));
+  verdict_release(t->verdict);
   if (t->block.at) space_give(&t->block, (size_t)s->block_bytes);
   if (t->block_here) memory_give(t->block_here, (size_t)(s->block_bytes ? s->block_bytes : 1));
   t->r->checks = NULL;

@@ -1,9 +1,9 @@
 /* device.h -- devices by number, and plans on one of them.
  *
  * Device 0 is the host. A run brings to the device what its kernels read, unless it is there already, enqueues them, and leaves
- * what they make there: a value is ready when it is enqueued, with an event, and goes home when somebody reads it. A run waits
- * for the device only if its kernels have checks, which it looks at all together at its end, or if some of its steps run on the
- * host: loops run step by step, and kernels that the device's printer refuses. */
+ * what they make there: a value is ready when it is enqueued, with an event, and goes home when somebody reads it. What its
+ * kernels check is told by a verdict (verdict.h), which a run waits for unless it may stay open. A run waits too if some of its
+ * steps run on the host: loops run step by step, and kernels that the device's printer refuses. */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 #include "run/plan.h"

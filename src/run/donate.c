@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "op/op.h"
 #include "run/buffer.h"
+#include "run/verdict.h"
 
 /* ---- Who dies ---- */
 
@@ -110,6 +111,7 @@ bool donate_find(struct donation *d) {
 void heir_fill(struct node *leaf, const struct node *from) {
   struct value *v = leaf->value;
   v->buf = buffer_retain(from->value->buf);
+  if (!v->verdict) v->verdict = verdict_retain(from->value->verdict);
   v->offset = from->value->offset;
   if (leaf->rank) memcpy(v->stride, from->value->stride, sizeof *v->stride * (size_t)leaf->rank);
   atomic_store_explicit(&leaf->state, NODE_READY, memory_order_release);

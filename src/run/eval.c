@@ -4,6 +4,7 @@
 #include <time.h>
 #include "base/mem.h"
 #include "run/held.h"
+#include "run/verdict.h"
 
 static bool is_asked(const struct eval_options *o) { return o->fn || !o->only_targets; }
 static bool is_loose(const struct node *n) { return atomic_load_explicit(&n->n_loose, memory_order_relaxed) > 0; }
@@ -153,23 +154,23 @@ static void forget(int n, struct node *const asked[]) {
   graph_unlock();
 }
 
-/* The same, and a nan in the targets is a failure; their values stay. */
+/* The same, and if it is to be checked a nan in the targets is a failure; their values stay. A job keeps their verdict, so that
+ * whoever waits for all that his thread has started hears of it. */
 static struct failure *compute_checked(struct eval *e) {
   int n = e->n;
   struct node **asked = mem_alloc(sizeof *asked * (size_t)(n + 1));
   for (int i = 0; asked && i < n; i++) asked[i] = node_retain(e->target[i]);
   struct failure *f = asked ? compute(e) : eval_no_memory();
-  if (!f) f = nan_find(n, asked);
-  if (!f) forget(n, asked);
+  if (!asked) eval_give_up(e, f);
+  if (!f && e->settings.check) f = nan_find(n, asked);
+  if (!f && e->settings.check) forget(n, asked);
+  if (!f && e->in_background) verdict_release(e->job.verdict), f = verdict_join(n, asked, &e->job.verdict);
   nodes_release(asked ? n : 0, asked);
   mem_free(asked);
   return f;
 }
 
-static struct failure *run_job(struct job *j) {
-  struct eval *e = (struct eval *)j;
-  return e->settings.check ? compute_checked(e) : compute(e);
-}
+static struct failure *run_job(struct job *j) { return compute_checked((struct eval *)j); }
 
 static void end_job(struct job *j) { eval_free((struct eval *)j); }
 

@@ -57,6 +57,7 @@ struct job {
   struct eval_settings settings;
   uint64_t thread;                      /* the caller that started it; 0: it has ended */
   struct failure *failure;
+  struct verdict *verdict;              /* of what it has enqueued; NULL: nothing is open */
   bool needs_caller;                    /* it has been put off: whoever waits runs it */
   struct job *next;
 };

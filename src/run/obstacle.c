@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "graph/shape.h"
 #include "run/device.h"
+#include "run/verdict.h"
 
 bool eval_stops(const struct node *n) { return node_has_value(n) || n->op->kind == OP_LEAF || is_known_size(n); }
 
@@ -11,6 +12,7 @@ static struct failure *unusable(const struct node *n) {
   struct shape_text t;
   const char *dtype = weft_dtype_name((weft_dtype)n->dtype);
   if (n->op == &op_bad || node_state_of(n) == NODE_FAILED) return failure_retain(n->failure);
+  if (node_state_of(n) == NODE_READY) return n->value ? verdict_known(n->value->verdict) : NULL;
   if (n->op == &op_input)
     return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_eval: a weft_input %s %s is a name, not a value: call the function", dtype,
                 shape_show(n, &t));

@@ -7,6 +7,7 @@
 #include "run/buffer.h"
 #include "run/device.h"
 #include "run/eval.h"
+#include "run/verdict.h"
 
 struct pin { struct pin *older; struct node *node; };
 
@@ -17,6 +18,7 @@ static struct failure *hold(struct node *n, const struct device *space, void **d
   struct failure *f = NULL;
   if (eval_nodes(1, &n, &(struct eval_options){ .fn = "weft_pin" }, &f)) return f;
   if (n->op == &op_scalar) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_pin: a number has no memory; weft_read gives it");
+  if ((f = node_verdict(n))) return f;
   weft_status status = buffer_hold(n->value->buf, space, data, &why);
   if (!status && (status = buffer_await(n->value->buf, &why))) buffer_drop(n->value->buf);
   if (status) return fail(status, n->origin, "weft_pin: %s", why ? why : "the value cannot be read");

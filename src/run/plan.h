@@ -63,6 +63,10 @@ struct run {
   int overwrites;                /* 1 + the first step that changes a leaf's memory; from there on nothing fails or stops.
                                     0: none */
   int64_t *checks;               /* on a device: those of the next step, in its memory; NULL: none has any */
+  int n_before;                  /* on a device: open verdicts of its leaves (verdict.h) */
+  struct verdict **before;
+  bool stays_open;               /* on a device: it need not wait for its checks, if it says so: */
+  struct verdict *verdict;       /* with a reference; NULL: its values are to be trusted */
 };
 weft_status plan_run(struct plan *, struct run *, struct failure **);
 /* Steps on the memory of stores; in order, or one of them. */

@@ -11,6 +11,7 @@
 #include "op/operand.h"
 #include "run/buffer.h"
 #include "run/eval.h"
+#include "run/verdict.h"
 
 struct stacked { int k; struct buffer *buf; uint8_t *data; int64_t row_bytes; }; /* stacked output k, held */
 
@@ -212,7 +213,8 @@ struct failure *eval_uneven(int n, struct node *item[]) {
   struct uneven u = { .node = node, .l = loop_of(node) };
   struct failure *f = NULL;
   if (node->n_in && eval_nodes(node->n_in, node->in, &(struct eval_options){ .only_targets = true }, &f)) return f;
-  f = uneven_open(&u, n, item);
+  for (int k = 0; !f && k < node->n_in; k++) f = node_verdict(node->in[k]);
+  if (!f) f = uneven_open(&u, n, item);
   if (!f) f = steps(&u);
   if (!f) f = give_out(&u, n, item);
   uneven_close(&u);
