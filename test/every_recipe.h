@@ -1,13 +1,15 @@
 /* every_recipe.h -- random programs of arrays: a list of steps, each with its value in plain C (every_plain.h), from which
- * the same arrays are built with weft as often as one likes. */
+ * the same arrays are built with weft as often as one likes. Steps are chosen in recipe_steps.c, built in recipe_build.c,
+ * compared in recipe_check.c and recipe_forms.c. */
 #ifndef WEFT_TEST_EVERY_RECIPE_H
 #define WEFT_TEST_EVERY_RECIPE_H
 #include "every_plain.h"
+#include "ways.h"
 
 enum { RECIPE_STEPS = 96, RECIPE_PARAMS = 2 * PLAIN_RANK };
 
 struct recipe_step {
-  int kind;                             /* of every_recipe.c */
+  int kind;                             /* enum recipe_kind of recipe_steps.h */
   const char *op;
   int n_in, in[4];
   int64_t p[RECIPE_PARAMS];            /* axes, bounds, dims .. */
@@ -30,15 +32,6 @@ void recipe_make(struct recipe *, uint64_t seed);
 void recipe_free(struct recipe *);
 bool recipe_build(const struct recipe *, weft_array *out[]); /* out[i]: of step i; false: one is bad or ill shaped, and said so */
 bool recipe_is_leaf(const struct recipe *, int i);
-
-/* How to evaluate: fused or one op a kernel, by which back end, on how many threads, on which device. */
-struct way { const char *name, *backend; bool fuse; int threads, device; };
-extern const struct way ways[];
-extern const int n_ways;
-enum { FUSED_WAYS = 4 };
-extern const struct way fused_ways[FUSED_WAYS]; /* each back end, on one thread or several */
-void way_take(const struct way *);      /* from now on; forgets plans and kernels */
-void way_leave(void);
 
 /* Values of all ways are those of the program; gradients are the same in all ways. Prints what is wrong. */
 bool recipe_check(uint64_t seed);
