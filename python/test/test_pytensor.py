@@ -14,7 +14,7 @@ import pytensor.tensor as pt  # noqa: E402
 from pytensor.graph.basic import Apply  # noqa: E402
 from pytensor.graph.op import Op  # noqa: E402
 from pytensor.ifelse import ifelse  # noqa: E402
-from pytensor.raise_op import Assert  # noqa: E402
+from pytensor.raise_op import Assert, CheckAndRaise  # noqa: E402
 from pytensor.scan.utils import until  # noqa: E402
 
 import weft.pytensor  # noqa: E402
@@ -617,3 +617,82 @@ def test_masked_operands_that_differ_in_length_raise():
     with pytest.raises(ValueError):
         f(np.array([1.0, -1, 2]), np.ones(3))
     np.testing.assert_array_equal(f(np.array([1.0, -1, 2]), np.ones(2)), [2, 3])
+
+
+def test_a_recurrence_over_a_vector_of_any_length():
+    """The log density that a MLX user could not compile: each step's output is what the next begins with."""
+    y, rho = pt.vector("y", dtype="float32"), pt.scalar("rho", dtype="float32")
+    hs = pytensor.scan(fn=lambda y_t, h_prev, rho: pt.tanh(rho * h_prev + y_t), sequences=[y],
+                       outputs_info=[pt.zeros((), dtype="float32")], non_sequences=[rho], return_updates=False)
+    f, before = function([y, rho], [hs.sum(), pytensor.grad(hs.sum(), rho)]), dict(weft.pytensor.fallbacks)
+    for n in (100, 7, 1):
+        ys, h, dh, total, d_total = np.sin(np.arange(n, dtype="float32")), 0.0, 0.0, 0.0, 0.0
+        for y_t in ys:
+            before_h, h = h, np.tanh(0.5 * h + y_t)
+            dh = (1 - h * h) * (before_h + 0.5 * dh)
+            total, d_total = total + h, d_total + dh
+        np.testing.assert_allclose(f(ys, np.float32(0.5)), [total, d_total], rtol=1e-5, atol=1e-6)
+    assert dict(weft.pytensor.fallbacks) == before
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_the_gradient_of_a_normalisation_by_its_input(norm):
+    """A rewrite brings a nan as a constant into it."""
+    x, w = pt.matrix("x", dtype="float32"), pt.vector("w", dtype="float32")
+    z = x if norm == "rms" else x - x.mean(axis=-1, keepdims=True)
+    out = z / pt.sqrt((z * z).mean(axis=-1, keepdims=True) + np.float32(1e-6)) * w
+    rng = np.random.default_rng(0)
+    agrees([x, w], pt.grad((out * out).sum(), x), rng.normal(size=(3, 4)).astype("float32"), rng.normal(size=4).astype("float32"),
+           rtol=2e-3)
+
+
+@pytest.mark.parametrize("cut", [slice(None, None, -1), slice(3, 0, -2), slice(None, None, -3), slice(-2, None, -1)])
+def test_reversed_parts_are_read_and_written_inside_of_kernels(cut):
+    x, a = pt.matrix("x", dtype="float32"), np.arange(15, dtype="float32").reshape(5, 3)
+    zeros = pt.zeros_like(x)
+    agrees([x], [2 * x[cut], pt.exp(x[:, ::-1])[cut].sum(0), pt.inc_subtensor(zeros[cut], 2 * x[cut]),
+                 pt.set_subtensor(zeros[cut], pt.exp(-x[cut])), pt.grad((x[cut] ** 3).sum(), x)], a, rtol=1e-6)
+
+
+def test_a_scan_of_every_kind_of_state():
+    """Sequences with taps, states with one and several taps, outputs without one, a state that is not kept, and the gradient."""
+    x, a = pt.dvector("x"), pt.dscalar("a")
+
+    def step(now, ahead, two_ago, one_ago, state, a):
+        new = a * two_ago + 0.5 * one_ago + pt.tanh(now * ahead)
+        return new, state * a + new, new * state
+
+    first, second, third = pytensor.scan(
+        step, sequences=[dict(input=x, taps=[0, 1])], non_sequences=[a], return_updates=False,
+        outputs_info=[dict(initial=pt.as_tensor(np.array([0.1, 0.2])), taps=[-2, -1]), pt.as_tensor(np.array(1.0)), None])
+    cost = (first * third).sum() + second[-1]
+    for n in (9, 4):
+        agrees([x, a], [first, second[-1], third, *pytensor.grad(cost, [x, a])], np.cos(np.arange(n)), np.array(0.3), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, np.linalg.LinAlgError])
+def test_a_check_raises_its_own_class_in_and_outside_of_loops(kind):
+    x, s = pt.dvector("x"), pytensor.shared(np.zeros(2))
+    one = CheckAndRaise(kind, "from outside")(x.sum(), pt.all(x < 9))
+    rows = pytensor.scan(lambda v: CheckAndRaise(kind, "from inside")(v, v > 0) * 2, sequences=x, return_updates=False)
+    f = function([x], [one, rows], updates={s: s + 1})
+    for _ in range(2):
+        assert f(np.array([1.0, 2]))[1].tolist() == [2, 4]
+        with pytest.raises(kind, match="from inside"):
+            f(np.array([1.0, -2]))
+        with pytest.raises(kind, match="from outside"):
+            f(np.array([1.0, 12]))
+        with pytest.raises(kind, match="from outside"):
+            g = function([x], CheckAndRaise(kind, "from outside")(x, pt.eq(x.shape[0], 1)))
+            g(np.ones(0))
+    assert s.get_value().tolist() == [2, 2]
+
+
+def test_calls_of_other_shapes_find_their_function_again():
+    x, y = pt.dvector("x"), pt.dvector("y")
+    f = function([x, y], x * 2 + y)
+    f.trust_input = True
+    for n in (3, 1, 3, 0, 5, 3, 1):
+        assert f(np.ones(n), np.ones(n)).tolist() == [3.0] * n
+        with pytest.raises(ValueError):
+            f(np.ones(n + 1), np.ones(n + 3))

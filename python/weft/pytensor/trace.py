@@ -4,7 +4,7 @@ import weft
 
 from . import fallback
 from .graph import Graph
-from .value import NeedsValue, NoRow, array, is_expression, shape, shape_if_known
+from .value import NeedsValue, NoRow, array, is_expression, shape_if_known
 
 
 class Demand(Exception):
@@ -16,14 +16,15 @@ class Demand(Exception):
 
 
 class Trace:
-    """One tracing of the graph of a program. In a body (of a loop, a map, a choice) checks are steps of their own; outside they are
-    outputs that whoever calls looks at, which costs no call of Python. Open: sizes of arguments are not known."""
+    """One tracing of the graph of a program. A check is a step of the function; its message there is the number of what it raises in
+    `told`. Outside of bodies (of a loop, a map, a choice) one whose array may be empty, and which nobody would make then, is an
+    output that whoever calls looks at. Open: sizes of arguments are not known."""
 
-    def __init__(self, graphs, checks, is_open=False):
-        self.graphs, self.checks, self.is_open = graphs, checks, is_open
+    def __init__(self, graphs, checks, told, is_open=False):
+        self.graphs, self.checks, self.told, self.is_open = graphs, checks, told, is_open
 
     def body(self):
-        return Trace(self.graphs, None, self.is_open)
+        return Trace(self.graphs, None, self.told, self.is_open)
 
     def graph(self, fgraph):
         found = self.graphs.get(id(fgraph))
@@ -117,19 +118,12 @@ class Trace:
             if not np.all(condition):
                 raise kind(message)
             return x
-        holds = weft.all(array(condition) != 0)
-        if self.checks is not None:
+        x, holds = array(x), weft.all(array(condition) != 0)
+        if self.checks is not None and 0 in (shape_if_known(x) or (0,)):
             self.checks.append((kind, message, holds))
             return x
-
-        x = array(x)
-
-        def raises(holds, x):  # x passes through, so that nobody can have it without the check
-            if not holds.item():
-                raise kind(message)
-            return [x]
-
-        return weft.host(raises, [holds, x], [(shape(x), x.dtype)])[0]
+        self.told.append((kind, message))
+        return weft.assert_(x, holds, str(len(self.told) - 1))
 
     def require(self, x, holds, kind, message):
         """x, if holds(x) is true of all its elements."""
