@@ -127,7 +127,8 @@ static PyObject *function_fill(PyObject *self, PyObject *const args[], Py_ssize_
   if (in != room) PyMem_Free(in);
   for (Py_ssize_t i = 0; results && i < n_out && i < PyList_GET_SIZE(results); i++) {
     PyObject *cell = PyList_GET_ITEM(args[1], i);
-    if (!PyList_Check(cell) || PyList_SetItem(cell, 0, Py_NewRef(PyList_GET_ITEM(results, i)))) return Py_DECREF(results), not_cells();
+    if (!PyList_Check(cell) || PyList_SetItem(cell, 0, Py_NewRef(PyList_GET_ITEM(results, i))))
+      return Py_DECREF(results), not_cells();
   }
   return results;
 }
