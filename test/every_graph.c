@@ -300,7 +300,7 @@ static bool compute(struct stage *s, const struct node *n, const struct plain *c
   case OP_IOTA: return iota(s, n, y);
   case OP_SIZE: return size(s, n, in, y);
   case OP_REDUCE:
-    if (!in[0]->dims[axis] && (!strncmp(n->op->name, "arg", 3) || (n->op->name[0] == 'm' && !plain_is_float(out)))) return no("%s of nothing", n->op->name);
+    if (!in[0]->dims[axis] && ((const struct axis_attr *)n->attr)->needs_one) return no("%s of nothing", n->op->name);
     return *y = plain_reduce(n->op->name, out, in[0], axis), true;
   case OP_PREFIX: return *y = plain_prefix(n->op->name, out, in[0], axis), true;
   case OP_VIEW: return view(s, n, in[0], y);

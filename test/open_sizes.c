@@ -300,3 +300,51 @@ SCOPED(a_checkpoint_around_a_loop_that_only_counts_rows_has_a_gradient) {
   EXPECT_F64(pushed(y, x), 2, 4);
   EXPECT_F64(pulled(y, x, x), 2, 8);
 }
+
+/* As where the size is known: extrema of nothing are refused, whatever computes them; what is composed of one has its own value. */
+SCOPED(extrema_of_an_open_size_that_turns_out_to_be_0_are_refused) {
+  static const weft_dtype dtypes[] = { WEFT_I8, WEFT_I16, WEFT_U8, WEFT_I64, WEFT_BOOL, WEFT_BF16, WEFT_F32, WEFT_F64 };
+  weft_array *(*const of[])(weft_array *, int) = { weft_max, weft_min, weft_argmax, weft_nanmax, weft_nanargmin };
+  weft_array *none = weft_from(WEFT_F64, WEFT_DIMS(0, 2), NULL), *y;
+  for (int t = 0; t < 8; t++)
+    for (int k = 0; k < 5; k++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *x = weft_input(dtypes[t], WEFT_DIMS(WEFT_ANY, 2)), *r = of[k](x, 0);
+      weft_function *f = weft_compile(s, 1, &x, 1, &r);
+      weft_call(f, 1, (weft_array *[]){ weft_cast(none, dtypes[t]) }, 1, &y);
+      EXPECT_INT(weft_eval(1, &y), WEFT_ERR_SHAPE);
+      EXPECT(strstr(weft_message(), "nothing to choose from in [0,2] along axis 0") != NULL);
+      weft_call(f, 1, (weft_array *[]){ weft_cast(three_by_two(), dtypes[t]) }, 1, &y);
+      EXPECT_OK(weft_eval(1, &y));
+    }
+  weft_array *rows = weft_slice(rows_below_ten(f64s(5, FIVE)), 0, 4, WEFT_END, 1); /* [0] */
+  y = weft_softmax(rows, 0);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_INT(weft_dim(y, 0), 0);
+  EXPECT(one_f64(weft_logsumexp(rows, 0)) == -INFINITY);
+  EXPECT(isnan(one_f64(weft_nanmedian(rows, 0))));
+  EXPECT(isnan(one_f64(weft_median(rows, 0))));
+  EXPECT(isnan(one_f64(weft_quantile(rows, weft_scalar(0.5), 0, WEFT_LINEAR))));
+  weft_loop *l = weft_loop_open(weft_integer(2));
+  weft_array *c = weft_loop_carry(l, f64_of(1));
+  weft_loop_next(l, c, weft_add(c, weft_max(weft_mul(rows, c), WEFT_ALL)));
+  y = weft_loop_last(l, c);
+  weft_loop_close(l);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_SHAPE);
+}
+
+/* The derivative is 0 and reads nothing, but x is no array: its operands have sizes that do not go together. */
+SCOPED(a_derivative_of_0_by_an_array_that_cannot_be_is_an_error) {
+  weft_scope *s = weft_scope_open();
+  weft_array *u = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *v = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *x, *z[2];
+  x = weft_alias(weft_where(weft_gt(rows_below_ten(v), weft_scalar(2)), rows_below_ten(v), u));
+  weft_array *one = f64_of(1);
+  weft_grad(one, 1, &x, &z[0]);
+  weft_jvp(1, &one, &one, 1, &x, &z[1]);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ u, v }, 2, z);
+  weft_call(f, 2, (weft_array *[]){ f64s(4, SIX), f64s(5, FIVE) }, 2, z);
+  EXPECT_F64(z[0], 0, 0, 0, 0);
+  EXPECT_F64(z[1], 0, 0, 0, 0);
+  weft_call(f, 2, (weft_array *[]){ f64s(1, SIX), f64s(5, FIVE) }, 2, z);
+  for (int k = 0; k < 2; k++) EXPECT_INT(weft_eval(1, &z[k]), WEFT_ERR_SHAPE);
+}

@@ -6,7 +6,8 @@
 
 /* No attr has padding: equal ones are equal bytes. */
 struct to_attr { int64_t device; };  /* -1: on none in particular */
-struct axis_attr { int axis; };
+struct axis_attr { int axis, needs_one; };  /* needs_one: of REDUCE, whose axis was of no known size: with no element along it there
+                                                is no value */
 struct transpose_attr { int axes[WEFT_RANK_MAX]; };          /* attr_bytes covers rank entries only */
 struct strided_attr { int64_t offset, stride[WEFT_RANK_MAX]; }; /* of the elements row by row; attr_bytes: rank strides */
 struct slice_attr { int64_t axis; dim start; int64_t step; }; /* element i of the axis is x's start + i*step */

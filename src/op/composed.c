@@ -46,7 +46,7 @@ weft_array *weft_std(weft_array *x, int axis, int64_t ddof) { return COMPOSED(va
 
 /* The largest exponent is 0. A row of -inf gives nan, as 0 / 0 should. */
 static weft_array *below_largest(weft_array *a, int axis) {
-  return weft_sub(a, weft_stop_gradient(weft_max(a, axis)));
+  return weft_sub(a, weft_stop_gradient(array_largest(a, axis)));
 }
 
 static weft_array *divided(weft_array *d, int axis) { /* e^d / sum: one division a row, by at least 1 */

@@ -43,6 +43,13 @@ static const struct node *first_unsized(const struct node_list *l) {
   return NULL;
 }
 
+struct failure *empty_in(const struct node_list *l) {
+  struct failure *why = NULL;
+  for (int i = 0; i < l->n && !why; i++)
+    if (l->node[i]->op->kind == OP_REDUCE && l->node[i]->op->agree) why = l->node[i]->op->agree(l->node[i]);
+  return why;
+}
+
 struct failure *unsized_in(const struct node_list *l) {
   const struct node *x = first_unsized(l);
   return x ? fail(WEFT_ERR_INTERNAL, x->origin, "weft_eval: %s is planned before its size is known", x->op->name) : NULL;

@@ -96,6 +96,7 @@ struct op {
 /* Before a graph or a body is planned: a node whose sizes, or where it begins, are not all numbers is a failure. A plan of it would
  * compute nothing, or write anywhere. NULL: there is none. (kinds.c) */
 struct failure *unsized_in(const struct node_list *);
+struct failure *empty_in(const struct node_list *); /* the same of a body: an extremum of no elements, now that sizes are known */
 static inline const struct kind_facts *facts_of(const struct node *n) { return &kind_facts[n->op->kind]; }
 
 /* By family: element.c (also logic.c quotient.c rounding.c) reduce.c (logsumexp.c) view.c index.c matmul.c make.c identity.c

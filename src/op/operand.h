@@ -62,9 +62,12 @@ weft_array *zeros_of(const struct node *like);                /* in its dtype an
 weft_array *array_row_full(weft_array *xs, double);           /* a number in the dtype and shape of a row along axis 0, made without
                                                                  one: what a loop over xs may begin with */
 weft_array *zeros_like(weft_array *x);                        /* the same, and it waits for the sizes of x */
+weft_array *zeros_beside(weft_array *x);                      /* the same, and it fails where x does: sizes of x that were taken to
+                                                                 be equal are looked at when it is computed */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
 weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
+weft_array *array_largest(weft_array *x, int axis); /* floats: weft_max, and -inf where there is no element */
 weft_array *array_scale(weft_array *d, weft_array *by);       /* d by, by op_scale */
 static inline weft_dtype operand_register(const struct node *n) { return kir_register_of((weft_dtype)n->in[0]->dtype); }
 int lower_number(struct kir_builder *, weft_dtype, double);   /* a literal of the register dtype */

@@ -1,4 +1,5 @@
 /* reduce.c -- one axis folded into one element. The axis stays, with length 1. */
+#include <stdio.h>
 #include <string.h>
 #include "op/complex.h"
 
@@ -117,18 +118,20 @@ static weft_array *lse_jvp(const struct rule *r, int k, weft_array *dx) {
 
 /* ---- The rows ---- */
 
-weft_array *array_again(weft_array *x, const struct op *op, int axis) {
+static weft_array *array_again_of(weft_array *x, const struct op *op, int axis, int needs_one) {
   const struct node *n = x->node;
   dim d[WEFT_RANK_MAX];
   if (n->rank) memcpy(d, n->dims, n->rank * sizeof *d);
   if (op->kind == OP_REDUCE) d[axis] = 1;
   weft_dtype out = op->fold->finish == arg_finish ? WEFT_I64 : (weft_dtype)n->dtype;
-  return array_of(node_make(op, out, n->rank, d, 1, &x->node, &(struct axis_attr){ axis }, sizeof(struct axis_attr)));
+  return array_of(node_make(op, out, n->rank, d, 1, &x->node, &(struct axis_attr){ axis, needs_one }, sizeof(struct axis_attr)));
 }
+
+weft_array *array_again(weft_array *x, const struct op *op, int axis) { return array_again_of(x, op, axis, false); }
 
 static weft_array *reduce_batch(const struct rule *r, const bool is_mapped[]) {
   (void)is_mapped;
-  return array_again(X, r->node->op, axis_of(r) + 1);
+  return array_again_of(X, r->node->op, axis_of(r) + 1, ((const struct axis_attr *)r->node->attr)->needs_one);
 }
 
 static struct node *reduce_again(const struct node *n, struct node *const in[], struct failure **why) {
@@ -139,16 +142,23 @@ static struct node *reduce_again(const struct node *n, struct node *const in[], 
   return node_make(n->op, (weft_dtype)n->dtype, in[0]->rank, d, 1, in, n->attr, n->attr_bytes);
 }
 
-/* A size that was not known has become 0, and there is no index to name. */
-static struct failure *index_agree(const struct node *n) {
+static struct failure *no_element(const char *name, uint64_t origin, const struct node *x, int axis) {
   struct shape_text s;
-  if (n->in[0]->dims[((const struct axis_attr *)n->attr)->axis] != 0) return NULL;
-  return fail(WEFT_ERR_SHAPE, n->origin, "weft_%s: nothing to choose from in %s", n->op->name, shape_show(n->in[0], &s));
+  char along[32] = "";
+  if (axis != WEFT_ALL && x->rank > 1) snprintf(along, sizeof along, " along axis %d", axis);
+  return fail(WEFT_ERR_SHAPE, origin, "weft_%s: nothing to choose from in %s%s", name, shape_show(x, &s), along);
+}
+
+/* A size that was not known has become 0, and there is no element to choose. The largest of bools is whether any is true. */
+static struct failure *reduce_agree(const struct node *n) {
+  const struct axis_attr *a = n->attr;
+  if (!a->needs_one || n->in[0]->dims[a->axis] != 0) return NULL;
+  return no_element(n->op->fold == &fold_or ? "max" : n->op->fold == &fold_and ? "min" : n->op->name, n->origin, n->in[0], a->axis);
 }
 
 #define ROW(id, how, backward, forward, more)                                                                    \
   const struct op op_##id = { .name = #id, .kind = OP_REDUCE, .fold = how, .vjp = backward, .jvp = forward,      \
-                              .batch = reduce_batch, .again = reduce_again, more };
+                              .batch = reduce_batch, .again = reduce_again, .agree = reduce_agree, more };
 ROW(sum, &fold_add, sum_vjp, sum_jvp, .chooses = false)
 ROW(prod, &fold_mul, prod_vjp, prod_jvp, .chooses = false)
 ROW(max, &fold_max, extremum_vjp, extremum_jvp, .chooses = true)
@@ -156,31 +166,30 @@ ROW(min, &fold_min, extremum_vjp, extremum_jvp, .chooses = true)
 ROW(all, &fold_and, NULL, NULL, .chooses = false)
 ROW(any, &fold_or, NULL, NULL, .chooses = false)
 ROW(logsumexp, &fold_lse, lse_vjp, lse_jvp, .chooses = false)
-ROW(argmax, &fold_argmax, NULL, NULL, .agree = index_agree)
-ROW(argmin, &fold_argmin, NULL, NULL, .agree = index_agree)
+ROW(argmax, &fold_argmax, NULL, NULL, .chooses = false)
+ROW(argmin, &fold_argmin, NULL, NULL, .chooses = false)
 
 /* ---- Making nodes ---- */
 
-static struct node *along(const struct op *op, weft_dtype out, struct node *x, int axis) {
+static struct node *along(const struct op *op, weft_dtype out, struct node *x, int axis, bool has_neutral) {
   dim d[WEFT_RANK_MAX];
   if (!x) return NULL;
   memcpy(d, x->dims, x->rank * sizeof *d);
   d[axis] = 1;
-  struct node *y = node_make(op, out, x->rank, d, 1, &x, &(struct axis_attr){ axis }, sizeof(struct axis_attr));
+  struct axis_attr attr = { axis, !has_neutral && !dim_is_known(x->dims[axis]) };
+  struct node *y = node_make(op, out, x->rank, d, 1, &x, &attr, sizeof attr);
   node_release(x);
   return y;
 }
 
 static struct failure *empty_check(const char *fn, const struct node *x, int axis) {
-  struct shape_text s;
   bool is_empty = axis == WEFT_ALL ? dim_count(x->rank, x->dims) == 0 : x->dims[axis] == 0;
-  return is_empty ? fail(WEFT_ERR_SHAPE, scope_origin(), "%s: nothing to choose from in %s", fn, shape_show(x, &s))
-                  : NULL;
+  return is_empty ? no_element(fn + sizeof "weft_" - 1, scope_origin(), x, axis) : NULL;
 }
 
 /* Several axes: the last first. */
-static struct node *over_all(const struct op *op, weft_dtype d, struct node *x) {
-  for (int axis = x ? x->rank - 1 : -1; x && axis >= 0; axis--) x = along(op, d, x, axis);
+static struct node *over_all(const struct op *op, weft_dtype d, struct node *x, bool has_neutral) {
+  for (int axis = x ? x->rank - 1 : -1; x && axis >= 0; axis--) x = along(op, d, x, axis, has_neutral);
   return node_reshape(x, 0, NULL);
 }
 
@@ -193,8 +202,8 @@ static weft_array *reduce(const char *fn, const struct op *op, weft_dtype in, we
   bool is_index = op->fold->finish == arg_finish;
   dim count = dim_count(x->rank, x->dims);
   x = node_cast(x, in);
-  if (axis != WEFT_ALL) return array_of(along(op, out, x, axis));
-  return array_of(over_all(op, out, is_index ? node_reshape(x, 1, &count) : x));
+  if (axis != WEFT_ALL) return array_of(along(op, out, x, axis, has_neutral));
+  return array_of(over_all(op, out, is_index ? node_reshape(x, 1, &count) : x, has_neutral));
 }
 
 /* Sums and products of small integers and bools have 32 bits at least. */
@@ -234,6 +243,8 @@ weft_array *weft_argmin(weft_array *x, int axis) {
 weft_array *weft_logsumexp(weft_array *x, int axis) {
   return reduce_array("weft_logsumexp", &op_logsumexp, dtype_float, x, axis, true);
 }
+
+weft_array *array_largest(weft_array *x, int axis) { return reduce_array("weft_max", &op_max, as_it_is, x, axis, true); }
 
 /* The largest of bools is whether any is true. */
 weft_array *weft_max(weft_array *x, int axis) {

@@ -98,8 +98,9 @@ bool body_nodes(struct body *b) {
   b->list.room = b->list.n;
   for (int i = 0; ok && i < n; i++) b->target[i] = b->list.node[g.target[i]];
   subgraph_free(&g);
-  struct failure *open = ok ? unsized_in(&b->list) : NULL;
-  if (open) return work_fail(w, open);
+  struct failure *why = ok ? unsized_in(&b->list) : NULL;
+  if (!why && ok) why = empty_in(&b->list);
+  if (why) return work_fail(w, why);
   return ok && multiply_sequences(b) && (rewrite(w->arena, &b->list, n, b->target, w->rewrites) || !(w->no_memory = true));
 }
 
