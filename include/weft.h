@@ -82,7 +82,7 @@ size_t      weft_dtype_bytes(weft_dtype);
 const char *weft_dtype_name(weft_dtype);                 /* "f32" */
 
 /* Sizes. A size is a number, or unknown until a function is called or a loop has run. Sizes that meet in an operation while
- * one is unknown are taken to be equal; where they turn out to differ, that is WEFT_ERR_SHAPE. More than 8 axes longer
+ * one is unknown are taken to be equal; where they turn out to differ, that is WEFT_ERR_SHAPE. More than 12 axes longer
  * than 1 in one operation are WEFT_ERR_UNSUPPORTED. */
 enum { WEFT_RANK_MAX = 32 };
 int         weft_rank(weft_array *);                     /* of a bad array: -1 */

@@ -245,8 +245,7 @@ weft_array *call_searchsorted(const struct name *row, PyObject *const arg[]) {
   int is_left = PyUnicode_Check(arg[2]) && !PyUnicode_CompareWithASCIIString(arg[2], "left");
   int is_right = PyUnicode_Check(arg[2]) && !PyUnicode_CompareWithASCIIString(arg[2], "right");
   weft_array *a[2];
-  (void)row;
   if (!is_left && !is_right)
     return PyErr_Format(PyExc_ValueError, "searchsorted: the side is 'left' or 'right', not %R", arg[2]), NULL;
-  return convert_all(2, arg, a) ? weft_searchsorted(a[0], a[1], is_right) : NULL;
+  return convert_all(2, arg, a) ? ((weft_array *(*)(weft_array *, weft_array *, int))row->function)(a[0], a[1], is_right) : NULL;
 }

@@ -215,6 +215,8 @@ static weft_array *from_buffer(PyObject *o, const weft_dtype *as, int may_share)
     PyErr_Format(PyExc_TypeError, "array: weft has no elements of the format '%s'", b->format);
     goto end;
   }
+  for (int i = 0; i < b->ndim; i++)
+    if (mlx_size_refuses(b->shape[i])) goto end;
   if (b->ndim > WEFT_RANK_MAX) PyErr_Format(PyExc_ValueError, "array: %d axes are too many", b->ndim);
   else if (may_share && !b->suboffsets && is_aligned(b)) return share(b, dtype);
   else a = copy(b, dtype);
@@ -336,13 +338,14 @@ int convert_is_index(PyObject *o) {
 }
 
 int convert_shape(PyObject *o, int *rank, int64_t dims[]) {
-  if (convert_is_index(o)) return *rank = 1, convert_integer(o, dims);
+  if (convert_is_index(o)) return *rank = 1, convert_integer(o, dims) || mlx_size_refuses(*dims) ? -1 : 0;
   PyObject *list = PySequence_Fast(o, "a shape is a number or a sequence of numbers");
   if (!list) return -1;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
   int wrong = n > WEFT_RANK_MAX;
   if (wrong) PyErr_Format(PyExc_ValueError, "%zd axes are too many", n);
-  for (Py_ssize_t i = 0; !wrong && i < n; i++) wrong = convert_integer(PySequence_Fast_GET_ITEM(list, i), &dims[i]);
+  for (Py_ssize_t i = 0; !wrong && i < n; i++)
+    wrong = convert_integer(PySequence_Fast_GET_ITEM(list, i), &dims[i]) || mlx_size_refuses(dims[i]);
   *rank = (int)n;
   Py_DECREF(list);
   return wrong ? -1 : 0;

@@ -103,6 +103,8 @@ void list_drop(struct list *);
 /* mlx.c: the same by the conventions of MLX. */
 int mlx_operands(int n, PyObject *const o[], weft_array *a[]); /* as convert_all: numbers and the memory of others take the dtype
                                                         of the array they meet */
+int mlx_size_refuses(int64_t);                       /* a size that MLX's 32 bits do not hold, where its flavour is set: with the
+                                                        exception */
 int mlx_is_made_of(PyObject *);                      /* whether it has __mlx_array__ */
 weft_array *mlx_from(PyObject *, const weft_dtype *wanted); /* of what has it */
 
@@ -129,7 +131,7 @@ weft_array *index_take(weft_array *, int axis, weft_array *i); /* integers of an
 extern PyMethodDef element_methods[], shape_methods[];
 extern PyNumberMethods element_numbers;
 PyObject *element_compare(PyObject *, PyObject *, int op);
-extern PyMethodDef transform_functions[], rules_functions[], tree_functions[];
+extern PyMethodDef transform_functions[], rules_functions[], tree_functions[], walk_functions[];
 extern PyMethodDef file_functions[], host_functions[];
 extern PyTypeObject scope_type, function_type, loop_type, cond_type, compiled_type;
 PyObject *function_make(weft_function *, PyTypeObject *flavour, int n, int m); /* of n arrays, with m results of that flavour;

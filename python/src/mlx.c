@@ -20,6 +20,13 @@ weft_array *mlx_from(PyObject *o, const weft_dtype *wanted) {
   return a && wanted && weft_dtype_of(a) != *wanted ? weft_cast(a, *wanted) : a;
 }
 
+int mlx_size_refuses(int64_t n) {
+  if ((n >= INT32_MIN && n <= INT32_MAX) || n == WEFT_ANY || flavour() != &mlx_array_type) return 0;
+  PyErr_Format(PyExc_OverflowError, "Shape dimension %lld is outside the supported range [%d, %d]. MLX currently uses "
+               "32-bit integers for shape dimensions.", (long long)n, INT32_MIN, INT32_MAX); /* this is what MLX says */
+  return 1;
+}
+
 static int is_number(PyObject *o) {
   return PyFloat_CheckExact(o) || PyLong_Check(o) || PyComplex_CheckExact(o);
 }
@@ -166,7 +173,26 @@ static void as_value_error(void) {
   Py_XDECREF(trace);
 }
 
+/* Bounds of slices have 32 bits there. */
+static int is_far(PyObject *bound) {
+  int overflow;
+  if (!PyLong_CheckExact(bound)) return 0;
+  long long n = PyLong_AsLongLongAndOverflow(bound, &overflow);
+  return overflow || n < INT32_MIN || n > INT32_MAX;
+}
+static int index_refuses(PyObject *index) {
+  Py_ssize_t n = PyTuple_CheckExact(index) ? PyTuple_GET_SIZE(index) : 1;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *item = PyTuple_CheckExact(index) ? PyTuple_GET_ITEM(index, i) : index;
+    PySliceObject *s = PySlice_Check(item) ? (PySliceObject *)item : NULL;
+    if (s && (is_far(s->start) || is_far(s->stop) || is_far(s->step)))
+      return PyErr_Format(PyExc_ValueError, "slices are bounded by integers of 32 bits, not %R", item), 1;
+  }
+  return 0;
+}
+
 static PyObject *get(PyObject *self, PyObject *index) {
+  if (index_refuses(index)) return NULL;
   PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *part = index_get(self, index);
   if (!part) as_value_error();
@@ -264,6 +290,7 @@ static PyObject *take_changed(PyObject *module, PyObject *unused) {
 }
 
 static int put(PyObject *self, PyObject *index, PyObject *value) {
+  if (index_refuses(index)) return -1;
   PyTypeObject *before = flavour_set(&mlx_array_type);
   int in_order = value && is_mask(index) ? wants_order(index, value) : 0;
   int failed = in_order < 0 || (value && !fits(value, weft_dtype_of(array_handle(self)))) ? -1

@@ -11,9 +11,27 @@ typedef weft_array *(*binary)(weft_array *, weft_array *);
 static weft_array *first(PyObject *const arg[]) { return convert_array(arg[0], NULL, 0); }
 static weft_array *as(weft_array *a, weft_dtype d) { return a ? weft_cast(a, d) : NULL; }
 
+/* An operand that vmap does not map over there, nor here. The rule is of an identity around it, so nothing else changes. */
+static int mapped_refuses(void *ctx, weft_array *const xs[], const int is_mapped[], weft_array *ys[]) {
+  (void)xs, (void)is_mapped, (void)ys;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyErr_Format(PyExc_ValueError, "vmap: %s cannot be mapped over", (const char *)ctx);
+  PyGILState_Release(gil);
+  return 1;
+}
+static weft_array *unmapped(weft_array *a, const char *what) {
+  if (!body_serial() || weft_check(a)) return a;
+  weft_array *same = weft_alias(a);
+  weft_custom(1, &a, 1, &same, &(weft_rules){ .ctx = (void *)(uintptr_t)what, .map = mapped_refuses });
+  return same;
+}
+
 /* Indices are uint32. */
 static weft_array *call_arg32(const struct name *row, PyObject *const arg[]) { return as(call_arg(row, arg), WEFT_U32); }
 static weft_array *call_argsort32(const struct name *row, PyObject *const arg[]) { return as(call_sort(row, arg), WEFT_U32); }
+static weft_array *search(weft_array *a, weft_array *v, int is_right) {
+  return weft_searchsorted(unmapped(a, "what searchsorted searches in"), v, is_right);
+}
 static weft_array *call_searchsorted32(const struct name *row, PyObject *const arg[]) {
   return as(call_searchsorted(row, arg), WEFT_U32);
 }
@@ -114,6 +132,15 @@ static weft_array *call_so_far(const struct name *row, PyObject *const arg[]) {
 static weft_array *call_softmax_of(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
   return x ? call_softmax(row, arg) : NULL;
+}
+
+/* (a, pad_width, mode, constant_values): the value is one for all */
+static weft_array *call_pad_one(const struct name *row, PyObject *const arg[]) {
+  if (!array_check(arg[3])) return call_pad(row, arg);
+  PyObject *value = array_wrap(unmapped(array_handle(arg[3]), "the value of pad"));
+  weft_array *y = value ? call_pad(row, (PyObject *[]){ arg[0], arg[1], arg[2], value }) : NULL;
+  Py_XDECREF(value);
+  return y;
 }
 
 /* (a, lowest, highest): bounds by position, either may be None */
@@ -352,7 +379,7 @@ const struct name mlx_names[] = {
   OWN(partition, "(a, /, kth, axis=-1" S, call_partition), OWN(argpartition, "(a, /, kth, axis=-1" S, call_argpartition),
   OWN(topk, "(a, /, k, axis=-1" S, call_topk),
   FUNCTION(median, "(a, /, axis=None, keepdims=False" S, call_median, median_of),
-  FUNCTION(searchsorted, "(a, v, /, side='left'" S, call_searchsorted32, weft_searchsorted),
+  FUNCTION(searchsorted, "(a, v, /, side='left'" S, call_searchsorted32, search),
   FUNCTION(softmax, "(a, /, axis=None, *, precise=False, stream=None)", call_softmax_of, weft_softmax),
 
   FUNCTION(reshape, "(a, /, shape" S, call_shaped, weft_reshape),
@@ -372,7 +399,7 @@ const struct name mlx_names[] = {
   { "split", "(a, /, indices_or_sections, axis=0" S, "weft_split", (void (*)(void))weft_split, NULL, make_split, 1, NULL,
     NULL, NULL },
   FUNCTION(as_strided, "(a, /, shape=None, strides=None, offset=0" S, call_as_strided, weft_as_strided),
-  FUNCTION(pad, "(a, pad_width, mode='constant', constant_values=0" S, call_pad, weft_pad),
+  FUNCTION(pad, "(a, pad_width, mode='constant', constant_values=0" S, call_pad_one, weft_pad),
   FUNCTION(repeat, "(array, repeats, axis=None" S, call_repeat, weft_repeat),
   FUNCTION(tile, "(a, reps, /" S, call_tile, weft_tile),
   FUNCTION(roll, "(a, shift, axis=None, /" S, call_roll, weft_roll),

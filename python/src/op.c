@@ -9,7 +9,10 @@ weft_scope *op_begin(void) {
 PyObject *op_end(weft_scope *scope, weft_array *result) { return op_end_as(flavour(), scope, result); }
 
 PyObject *op_end_as(PyTypeObject *type, weft_scope *scope, weft_array *result) {
-  PyObject *object = result ? array_wrap_as(type, result) : NULL;
+  int is_refused = 0;
+  for (int k = 0; result && type == &mlx_array_type && !is_refused && k < weft_rank(result); k++)
+    is_refused = mlx_size_refuses(weft_dim(result, k));
+  PyObject *object = result && !is_refused ? array_wrap_as(type, result) : NULL;
   weft_scope_discard(scope);
   return object;
 }

@@ -380,3 +380,63 @@ def test_draws_of_several_normal_numbers_have_their_mean_and_covariance():
     for mean, shape in ((mx.zeros((3,)), ()), (mx.zeros((3, 2)), (4,))):
         with pytest.raises(ValueError, match="random.multivariate_normal"):
             mx.random.multivariate_normal(mean, mx.array(cov), shape=shape)
+
+
+def test_sizes_and_bounds_beyond_32_bits_are_refused_here_and_not_by_weft():
+    import weft
+    for build in (lambda: mx.zeros(2 ** 31), lambda: mx.reshape(mx.zeros(4), [2 ** 31]), lambda: mx.repeat(mx.zeros(2 ** 30), 4)):
+        with pytest.raises(OverflowError, match=str(2 ** 31) + "|" + str(2 ** 32)):
+            build()
+    with pytest.raises(ValueError):
+        mx.arange(3)[:2 ** 32]
+    assert weft.zeros(2 ** 31).shape == (2 ** 31,)
+    assert weft.arange(3)[:2 ** 32].tolist() == [0, 1, 2]
+
+
+def test_a_shapeless_function_is_traced_once_for_all_sizes_unless_it_looks_at_one():
+    n_traces = []
+
+    def fun(x, y):
+        n_traces.append(1)
+        return x * y + y.sum(0, keepdims=True)
+
+    compiled = mx.compile(fun, shapeless=True)
+    for n in (2, 3, 7):
+        x, y = mx.array([[1.0] * n] * n), mx.array([[2.0] * n] * n)
+        assert compiled(x, y).tolist() == [[2.0 + 2.0 * n] * n] * n
+    assert len(n_traces) == 1
+    flat = mx.compile(lambda x: x.reshape(x.shape[0] * x.shape[1], -1), shapeless=True)
+    assert [flat(mx.array([[[1.0] * 2] * n] * n)).shape for n in (3, 4)] == [(9, 2), (16, 2)]
+
+
+def test_an_argument_that_is_captured_too_is_refused():
+    x = mx.array([1, 2, 3]) + 2
+    with pytest.raises(ValueError, match="compile"):
+        mx.compile(lambda a: a + (x + 1))(x)
+    assert mx.compile(lambda a: a + (x + 1))(mx.array([1, 1, 1])).tolist() == [5, 6, 7]
+
+
+def test_what_mlx_does_not_map_over_is_refused_and_the_rest_mapped():
+    x, values = mx.arange(24, dtype=mx.float32).reshape(2, 3, 4), mx.array([3.0, 4.0])
+    pad = lambda a, v: mx.pad(a, ((1, 1), (1, 1)), constant_values=v)
+    with pytest.raises(ValueError, match="pad"):
+        mx.vmap(pad)(x, values)
+    assert mx.array_equal(mx.vmap(pad, in_axes=(0, None))(x, values[0])[1], pad(x[1], values[0]))
+    assert mx.grad(lambda v: pad(x[0], v).sum())(mx.array(2.0)).item() == 18
+    with pytest.raises(ValueError, match="searchsorted"):
+        mx.vmap(lambda s: mx.searchsorted(s, mx.array([1.0])))(x[0])
+
+
+def test_indices_computed_from_what_is_differentiated_by_need_stop_gradient():
+    a = mx.ones((4, 1, 2, 2))
+
+    def fun(stop):
+        def inner(w):
+            at = mx.argsort(w)[:2].reshape((1, 2))
+            return mx.gather_mm(a, a, mx.stop_gradient(at) if stop else at).sum()
+        return inner
+
+    w = mx.array([3.0, 1.0, 2.0, 0.0])
+    with pytest.raises(ValueError, match="stop_gradient"):
+        mx.grad(fun(False))(w)
+    assert mx.grad(fun(True))(w).tolist() == [0, 0, 0, 0]

@@ -200,7 +200,7 @@ class _Compiled:
             compiled.learn(args, self.function, self.structure[0], len(self.structure) - 2)
 
 
-def _trace(fun, leaves, structure, state, inputs, outputs, rewrites, shapes):
+def _trace(fun, leaves, structure, state, inputs, outputs, rewrites, shapes, check):
     """Runs fun on names in place of the arrays. Those of the state get names while it runs, and come back after it."""
     saved = [leaf.copy() for leaf in state]
     containers = _containers(inputs, outputs)
@@ -220,6 +220,8 @@ def _trace(fun, leaves, structure, state, inputs, outputs, rewrites, shapes):
                     _core.become(leaf, value)
                 for container, items in containers:
                     _restore(container, items)
+            if check is not None:
+                check(results, leaves)
             before = set_rewrites(rewrites)
             try:
                 return _Compiled(body.compile(names, results), result_structure)
@@ -285,6 +287,11 @@ def compile(fun=None, inputs=None, outputs=None, rewrites="stable", shapes=None)
         return functools.partial(compile, inputs=inputs, outputs=outputs, rewrites=rewrites, shapes=shapes)
     if isinstance(shapes, str) and shapes != "any":
         raise ValueError(f'compile: shapes={shapes!r} is neither "any" nor a list of shapes')
+    return compile_checked(fun, inputs, outputs, rewrites, shapes, None)
+
+
+def compile_checked(fun, inputs, outputs, rewrites, shapes, check):
+    """The same; check(results, arguments) may refuse what was traced."""
     traces = {}
     compiled = functools.update_wrapper(_core.Compiled(), fun)
     compiled.open = _OPEN[shapes] if shapes is None or isinstance(shapes, str) else 2
@@ -296,7 +303,7 @@ def compile(fun=None, inputs=None, outputs=None, rewrites="stable", shapes=None)
         key = (structure, len(leaves), _core.signature(leaves, compiled.open), _core.signature(state, 0))
         trace = traces.get(key)
         if trace is None:
-            trace = traces[key] = _trace(fun, leaves, structure, state, inputs, outputs, _REWRITES[rewrites], shapes)
+            trace = traces[key] = _trace(fun, leaves, structure, state, inputs, outputs, _REWRITES[rewrites], shapes, check)
             if inputs is None and outputs is None and not kwargs and all(isinstance(x, array) for x in args):
                 trace.teach(compiled, args)
         results = trace.function(values)

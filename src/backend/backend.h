@@ -8,7 +8,7 @@
 #define WEFT_BACKEND_H
 #include "kernel/kir.h"
 
-enum { BACKEND_RANK = 8 }; /* axes of a buffer in a kernel; more are collapsed or refused by the scheduler */
+enum { BACKEND_RANK = 12 }; /* axes of a buffer in a kernel; more are collapsed or refused by the scheduler */
 
 /* Stride classes, part of the key of a compiled kernel: per buffer and axis. */
 enum { STRIDE_0, STRIDE_1, STRIDE_MINUS_1, STRIDE_ANY };

@@ -439,6 +439,8 @@ def gather_mm(a, b, /, lhs_indices=None, rhs_indices=None, *, sorted_indices=Fal
         return _mlx.matmul(a, b)
     if not _is_float(a) and not a.dtype.name.startswith("complex"):
         raise ValueError(f"gather_mm: only floating types are supported, not {a.dtype.name}")
+    from ._transform import _check_indices
+    _check_indices("gather_mm", lhs_indices, rhs_indices)
     chosen = lambda x, at: x if at is None else x.reshape((-1,) + x.shape[-2:])[at]
     every = lambda x: _mlx._arange(0, math.prod(x.shape[:-2]), 1, _mlx.uint32).reshape(x.shape[:-2])
     lhs = every(a) if lhs_indices is None else lhs_indices

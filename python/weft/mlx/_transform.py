@@ -1,5 +1,6 @@
 """Transforms with MLX's arguments and conventions, on those of weft: complex cotangents come in and go out conjugated, lists of
 arrays in place of trees for vjp and jvp, state that compiled functions capture."""
+import contextlib
 import functools
 import threading
 
@@ -32,9 +33,9 @@ def async_eval(*trees):
 
 
 class _Tracing(threading.local):
-    """How many functions this thread is transforming."""
+    """How many functions this thread is transforming, and what it differentiates by."""
 
-    depth = 0
+    depth, sources = 0, ()
 
     def __enter__(self):
         self.depth += 1
@@ -44,6 +45,22 @@ class _Tracing(threading.local):
 
 
 _tracing = _Tracing()
+
+
+@contextlib.contextmanager
+def _by(sources):
+    before, _tracing.sources = _tracing.sources, (*_tracing.sources, *sources)
+    try:
+        yield
+    finally:
+        _tracing.sources = before
+
+
+def _check_indices(what, *indices):
+    """Indices that are computed from what is differentiated by have no derivative: as there, the program has to say so."""
+    indices = [x for x in indices if isinstance(x, array)]
+    if _tracing.sources and indices and _core.reaches(indices, list(_tracing.sources)):
+        raise ValueError(f"{what}: no derivative by indices; use stop_gradient on them")
 
 
 def _check(argnums, argnames):
@@ -124,7 +141,8 @@ def _value_and_gradients(fun, numbers, names, args, kwargs):
                 new_args[n] = inputs.enter(args[n])
             for name in names:
                 new_kwargs[name] = inputs.enter(kwargs[name])
-            value = fun(*new_args, **new_kwargs)
+            with _by(inputs.arrays):
+                value = fun(*new_args, **new_kwargs)
         finally:
             inputs.leave()
         if not inputs.arrays:
@@ -297,12 +315,21 @@ def _check_leaves(tree):
         raise ValueError(f"compile: an argument is a {type(tree).__name__}; arrays, texts, numbers and None can be passed")
 
 
+def _refuse_captured(results, arguments):
+    """An argument that is used by another name too, computed or not, would be a constant under that one; there it is refused."""
+    lazy = [] if _tracing.depth else [x for x in arguments if _core.state(x) == "lazy"]
+    if lazy and _core.reaches(results, lazy):
+        raise ValueError("compile: the function uses an array that is, or is computed from, one of its arguments: "
+                         "pass it, or name it in inputs")
+
+
 def compile(fun, inputs=None, outputs=None, shapeless=False):
-    """fun as one program, traced for every set of shapes and dtypes: shapeless ones too, since a new length needs no new kernels.
-    inputs and outputs are trees of arrays that it reads and changes besides its arguments. A shapeless function is a small one, an
-    activation say: of arguments that are not computed yet it is the expression it is, to be fused with them."""
-    compiled = _transform.compile(fun, inputs=inputs, outputs=outputs)
+    """fun as one program, traced for every set of shapes and dtypes; a shapeless one for every number of axes, unless it looks at a
+    size. inputs and outputs are trees of arrays that it reads and changes besides its arguments. A shapeless function is a small
+    one, an activation say: of arguments that are not computed yet it is the expression it is, to be fused with them."""
+    compiled = _transform.compile_checked(fun, inputs, outputs, "stable", None, _refuse_captured)
     is_stateful = inputs is not None or outputs is not None
+    of_any_size = [_transform.compile_checked(fun, inputs, outputs, "stable", "any", _refuse_captured)] if shapeless else []
 
     @functools.wraps(fun, assigned=_NAMES)
     def call(*args, **kwargs):
@@ -312,6 +339,11 @@ def compile(fun, inputs=None, outputs=None, shapeless=False):
         _check_leaves(kwargs)
         if shapeless and not is_stateful and not all(_core.state(x) == "ready" for x in _core.arrays(args, kwargs)):
             return fun(*args, **kwargs)
+        if of_any_size:
+            try:
+                return of_any_size[0](*args, **kwargs)
+            except _core.NoValueError:  # it looks at a size
+                of_any_size.clear()
         return compiled(*args, **kwargs)
 
     return call

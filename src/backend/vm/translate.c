@@ -534,7 +534,7 @@ static void buffers(struct translator *t) {
     const struct kir_buf *from = &t->k->bufs[i];
     struct vm_buf *b = &t->c->bufs[i];
     b->kind = from->kind, b->dtype = from->dtype, b->rank = from->rank;
-    if (from->rank > BACKEND_RANK) { translator_refuse(t, "a buffer of rank above 8"); return; }
+    if (from->rank > BACKEND_RANK) { translator_refuse(t, "a buffer of more than 12 axes"); return; }
     if (from->kind == KIR_TABLE) table(t, b, from);
     if (from->kind != KIR_LOCAL) continue;
     for (int a = 0; a < from->rank; a++) {
