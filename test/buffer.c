@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -562,6 +563,41 @@ static void share(struct source *s) {
 }
 static void drop_shared(void) {
   for (int i = 0; i < PAGES; i++) buffer_release(shared[i]);
+}
+
+static void *hold_large(void *b) {
+  void *data;
+  if (!buffer_hold(b, NULL, &data, NULL)) buffer_drop(b);
+  return NULL;
+}
+
+static double clock_s(clockid_t which) {
+  struct timespec t;
+  clock_gettime(which, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Of a file whose bytes are nowhere yet, read with pread: a third of a second. */
+TEST(who_waits_for_a_load_sleeps) {
+  enum { LARGE = 384 << 20 };
+  setenv("WEFT_READ", "pread", 1);
+  make_file();
+  EXPECT_INT(truncate(path, LARGE), 0);
+  struct text why = { 0 };
+  struct source *s = source_open(path, &why);
+  EXPECT(s != NULL);
+  struct buffer *b = buffer_from_source(s, 0, LARGE, 4);
+  pthread_t t;
+  pthread_create(&t, NULL, hold_large, b);
+  while (buffer_state_of(b) == BUFFER_ABSENT) usleep(100);
+  double wall = clock_s(CLOCK_MONOTONIC), busy = clock_s(CLOCK_THREAD_CPUTIME_ID);
+  hold_large(b);
+  busy = clock_s(CLOCK_THREAD_CPUTIME_ID) - busy, wall = clock_s(CLOCK_MONOTONIC) - wall;
+  pthread_join(t, NULL);
+  EXPECT_INT(buffer_state_of(b), BUFFER_RESIDENT);
+  if (busy > 0.002 + 0.1 * wall) test_fail(__FILE__, __LINE__, "%.1f ms of work in %.1f ms of waiting", 1e3 * busy, 1e3 * wall);
+  buffer_release(b);
+  done(s);
 }
 
 TEST(eight_threads_hold_what_readers_are_still_bringing) {

@@ -220,19 +220,33 @@ void graph_after_fork(void) { make_changed(); }
 
 void graph_lock(void) { pthread_mutex_lock(&graph_mutex); }
 
-void graph_unlock(void) {
-  struct node *n = forgetting;
-  forgetting = NULL;
-  pthread_mutex_unlock(&graph_mutex);
-  if (n) forget(n);
-}
+/* Who changes a state cannot forget to tell: node_set_state notes it, and the end of the locked section wakes those who wait. */
+static bool is_changed; /* graph lock */
 
-void graph_changed(void) {
+static void wake(void) {
+  is_changed = false;
   pthread_once(&once, make_changed);
   pthread_cond_broadcast(&changed);
 }
 
+void graph_changed(void) { is_changed = true; }
+
+/* Nobody waits for a computation to begin. */
+void node_set_state(struct node *n, enum node_state s) {
+  atomic_store_explicit(&n->state, s, memory_order_release);
+  if (s != NODE_RUNNING) graph_changed();
+}
+
+void graph_unlock(void) {
+  struct node *n = forgetting;
+  forgetting = NULL;
+  if (is_changed) wake();
+  pthread_mutex_unlock(&graph_mutex);
+  if (n) forget(n);
+}
+
 bool graph_wait(double seconds) {
+  if (is_changed) wake();
   pthread_once(&once, make_changed);
   if (!(seconds >= 0)) return pthread_cond_wait(&changed, &graph_mutex) == 0;
   struct timespec t;

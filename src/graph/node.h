@@ -95,7 +95,8 @@ bool node_is_known(const struct node *);              /* all sizes are numbers *
 
 /* The one lock of the graph: states, values, marks. Short sections only, no callbacks inside. */
 void graph_lock(void), graph_unlock(void);
-void graph_changed(void);                             /* wakes graph_wait; lock held */
+void graph_changed(void);                             /* graph_unlock wakes graph_wait; lock held */
+void node_set_state(struct node *, enum node_state);  /* tells that the graph has changed; lock held, or a node nobody knows */
 bool graph_wait(double seconds);                      /* lock held; false: timed out; seconds < 0: for ever */
 void graph_after_fork(void);                          /* in the child, lock held: nobody waits any more */
 uint64_t graph_epoch(void);                           /* a new one; lock held */

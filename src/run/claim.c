@@ -176,7 +176,6 @@ static void publish(struct eval *e, struct run *r, struct value *v[]) {
   }
   eval_end_donation(e, true);
   leave(e);
-  graph_changed();
   graph_unlock();
 }
 
@@ -184,7 +183,6 @@ static void publish(struct eval *e, struct run *r, struct value *v[]) {
 static void put_off(struct eval *e) {
   graph_lock();
   if (e->link) eval_unclaim(e);
-  graph_changed();
   graph_unlock();
 }
 
@@ -201,7 +199,6 @@ void eval_give_up(struct eval *e, struct failure *f) {
   }
   eval_end_donation(e, false);
   leave(e);
-  graph_changed();
   graph_unlock();
 }
 

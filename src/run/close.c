@@ -115,7 +115,7 @@ static struct node *promise_of(const struct node *n) {
 
 static void keep_promise(struct node *p, const struct node *n) {
   if (n->value) heir_fill(p, n);
-  else atomic_store_explicit(&p->state, NODE_READY, memory_order_release);
+  else node_set_state(p, NODE_READY);
 }
 
 /* ---- Waiting for it ---- */
@@ -212,9 +212,8 @@ static void settle_promises(const struct closing *c, struct failure *f) {
       continue;
     }
     p->failure = failure_retain(f);
-    atomic_store_explicit(&p->state, NODE_FAILED, memory_order_release);
+    node_set_state(p, NODE_FAILED);
   }
-  graph_changed();
   graph_unlock();
 }
 

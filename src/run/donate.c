@@ -114,7 +114,7 @@ void heir_fill(struct node *leaf, const struct node *from) {
   if (!v->verdict) v->verdict = verdict_retain(from->value->verdict);
   v->offset = from->value->offset;
   if (leaf->rank) memcpy(v->stride, from->value->stride, sizeof *v->stride * (size_t)leaf->rank);
-  atomic_store_explicit(&leaf->state, NODE_READY, memory_order_release);
+  node_set_state(leaf, NODE_READY);
 }
 
 void heirs_settle(int n, struct heir heir[], bool is_done) {
@@ -186,6 +186,7 @@ void overwriting_begin(void) {
 void overwriting_end(void) {
   if (!is_overwriting) return;
   n_overwriting--;
+  graph_changed();
   is_overwriting = false;
 }
 

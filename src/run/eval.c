@@ -129,7 +129,6 @@ static bool asks_for_less(struct eval *e, const struct failure *f) {
   if (failure_status(f) != WEFT_ERR_MEMORY || e->n == e->n_asked) return false;
   graph_lock();
   if (e->link) eval_unclaim(e);
-  graph_changed();
   graph_unlock();
   nodes_release(e->n - e->n_asked, e->target + e->n_asked);
   e->n = e->n_asked;

@@ -31,7 +31,6 @@ struct eval {
 static inline struct failure *eval_no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory"); }
 
 static inline enum node_state node_state_of(const struct node *n) { return atomic_load_explicit(&n->state, memory_order_acquire); }
-static inline void node_set_state(struct node *n, enum node_state s) { atomic_store_explicit(&n->state, s, memory_order_release); }
 static inline bool node_has_value(const struct node *n) { return node_state_of(n) == NODE_READY || n->op == &op_scalar; }
 /* Nobody computes it, nor will before this thread is done. */
 static inline bool node_is_free(const struct node *n) {
