@@ -75,10 +75,14 @@ static void instruction(struct printer *p, const struct kir_stmt *s) {
 
 static bool meets_others(struct printer *p, int buf) { return p->survey.is_cooperative && p->survey.bufs[buf].is_shared; }
 
+void ptx_load_plain(struct printer *p, int buf, const char *dst, const char *at) {
+  const char *space = ptx_space(p, buf);
+  if (p->k->bufs[buf].kind == KIR_IN) space = ".global.nc"; /* nobody stores before it: it may go ahead of stores elsewhere */
+  ptx_load(p, space, (weft_dtype)p->k->bufs[buf].dtype, dst, at);
+}
+
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
-  const char *at = ptx_address(p, s->buf, s->at), *space = ptx_space(p, s->buf);
-  if (p->k->bufs[s->buf].kind == KIR_IN) space = ".global.nc"; /* nobody stores before it: it may go ahead of stores elsewhere */
-  ptx_load(p, space, (weft_dtype)p->k->bufs[s->buf].dtype, ptx_val(p, s->out[0]), at);
+  if (!ptx_walk_load(p, s)) ptx_load_plain(p, s->buf, ptx_val(p, s->out[0]), ptx_address(p, s->buf, s->at));
   if (!w->lane && meets_others(p, s->buf)) ptx_line(p, "bar.sync 0");
 }
 
@@ -89,7 +93,8 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   if (meets) ptx_line(p, "bar.sync 0");
   if (others) ptx_line(p, "@!$first bra %s", others);
   p->uses_first |= others != NULL;
-  const char *at = ptx_address(p, s->buf, s->at), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
+  const char *at = ptx_walk_address(p, s), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
+  if (!at) at = ptx_address(p, s->buf, s->at);
   if (s->op == KIR_SET) ptx_store(p, space, d, at, v);
   else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
@@ -173,6 +178,8 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
 /* A body of few statements is written four times: its loads are under way together. Those of serial loops wait for each other, so
  * there it pays for longer ones too. */
 enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
+enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before and nothing else */
+enum { DEPTH = 8, DEPTH_OF_LONG = 4 };  /* steps that are fetched ahead: 8 x 4 bytes of each lane are under way */
 
 static int length(const struct kir_block *b) {
   int n = 0;
@@ -182,12 +189,28 @@ static int length(const struct kir_block *b) {
 
 /* The body for var, var + step, .. while that is below `end`; four of them at a time if it is short. Lanes that fail a check go
  * on with the next. */
+static int copies_of(const struct kir_stmt *s) {
+  int n = length(&s->body);
+  if (s->kind == KIR_SERIAL) return n <= TINY ? UNROLLED_TINY : n < SHORT_SERIAL ? UNROLLED : 0;
+  return n < SHORT ? UNROLLED : 0;
+}
+
+static void one_copy(struct printer *p, const struct kir_stmt *s, const char *step, struct where w) {
+  const char *var = ptx_val(p, s->var);
+  w.rest = ptx_label(p, "next");
+  if (w.lane == s) load_kept(p, s, w.lo);
+  ptx_block(p, &s->body, w);
+  ptx_place(p, w.rest);
+  ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
+  if (p->walks && p->walks->loop == s) ptx_walks_step(p, p->walks);
+}
+
 static void repeat(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, struct where w) {
   const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *three = ptx_own(p, OWN_LONG);
   const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *leave = ptx_label(p, "leave");
-  int n_checks = p->n_checks, copies = length(&s->body) < (s->kind == KIR_SERIAL ? SHORT_SERIAL : SHORT) ? UNROLLED : 0;
+  int n_checks = p->n_checks, copies = copies_of(s);
   if (copies) {
-    ptx_line(p, "mul.lo.s64 %s, %s, %d", three, step, UNROLLED - 1);
+    ptx_line(p, "mul.lo.s64 %s, %s, %d", three, step, copies - 1);
     ptx_place(p, many);
     ptx_line(p, "add.s64 %s, %s, %s", ahead, var, three);
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, end);
@@ -205,14 +228,36 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
       ptx_line(p, "@%s bra %s", over, leave);
     }
     p->n_checks = n_checks;
-    w.rest = ptx_label(p, "next");
-    if (w.lane == s) load_kept(p, s, w.lo);
-    ptx_block(p, &s->body, w);
-    ptx_place(p, w.rest);
-    ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
+    one_copy(p, s, step, w);
   }
   ptx_line(p, "bra %s", few);
   ptx_place(p, leave);
+}
+
+/* As long as there are twice as many steps to come as are fetched ahead. What is left over is loaded again by whoever takes the
+ * rest. */
+static void fetched_steps(struct printer *p, const struct kir_stmt *s, const char *end, struct ptx_walks *walks, struct where w) {
+  const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED);
+  const char *many = ptx_label(p, "fetched"), *rest = ptx_label(p, "rest");
+  ptx_line(p, "add.s64 %s, %s, %d", ahead, var, 2 * walks->depth);
+  ptx_line(p, "setp.gt.s64 %s, %s, %s", over, ahead, end);
+  ptx_line(p, "@%s bra %s", over, rest);
+  ptx_walks_fetch(p, walks);
+  ptx_place(p, many);
+  for (walks->turn = 0; walks->turn < walks->depth; walks->turn++) one_copy(p, s, "1", w);
+  walks->turn = -1;
+  ptx_line(p, "add.s64 %s, %s, %d", ahead, var, 2 * walks->depth);
+  ptx_line(p, "setp.le.s64 %s, %s, %s", over, ahead, end);
+  ptx_line(p, "@%s bra %s", over, many);
+  ptx_place(p, rest);
+}
+
+static void steps(struct printer *p, const struct kir_stmt *s, const char *end, struct where w) {
+  struct ptx_walks walks = ptx_walks_begin(p, s, length(&s->body) < SHORT ? DEPTH : DEPTH_OF_LONG);
+  p->walks = &walks;
+  if (walks.depth) fetched_steps(p, s, end, &walks, w);
+  repeat(p, s, end, "1", w);
+  p->walks = walks.before;
 }
 
 static bool has_ordered_fold(struct printer *p, const struct kir_stmt *loop) {
@@ -248,7 +293,7 @@ static void serial_loop(struct printer *p, const struct kir_stmt *s, struct wher
   w.leave = ptx_label(p, "over"), w.active = NULL, w.serial = s, w.serial_lo = r.lo;
   ptx_line(p, "mov.s64 %s, %s", ptx_val(p, s->var), r.lo);
   if (has_ordered_fold(p, s)) in_blocks(p, s, r, w);
-  else repeat(p, s, r.hi, "1", w);
+  else steps(p, s, r.hi, w);
   ptx_place(p, w.leave);
   for (const struct kir_stmt *x = s->body.first; x; x = x->next)
     if (x->kind == KIR_FOLD || x->kind == KIR_PREFIX) ptx_serial_end(p, x);

@@ -267,10 +267,17 @@ static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room
   }
 }
 
+/* Of a block: few where there are few in all, so that every processor has some. */
+static int64_t spread_threads(const struct user *u, int64_t lanes, int64_t rows) {
+  int64_t all = lanes < (int64_t)SPREAD_THREADS * u->m->n_processors ? lanes * least(rows, SPREAD_THREADS * u->m->n_processors)
+                                                                     : lanes;
+  return most(32, power_at_least(all / u->m->n_processors, SPREAD_THREADS));
+}
+
 /* Threads along lanes, then along rows, so that short lanes still fill a warp. */
 static void spread(const struct user *u, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows = longest(u, PTX_ROWS, 0), planes = longest(u, PTX_PLANES, 0);
-  int64_t x = power_at_least(lanes, SPREAD_THREADS), y = power_at_least(rows, SPREAD_THREADS / x);
+  int64_t threads = spread_threads(u, lanes, rows), x = power_at_least(lanes, threads), y = power_at_least(rows, threads / x);
   s->block[0] = (unsigned)x, s->block[1] = (unsigned)y, s->block[2] = 1;
   s->grid[0] = (unsigned)least(parts(lanes, x), GRID_X);
   s->grid[1] = (unsigned)least(parts(rows, y), GRID_Y);

@@ -18,6 +18,21 @@ struct ptx_counter {
   int offset;                      /* of a fold along a serial loop: where its entries begin in the stack */
 };
 
+/* An access of a serial loop that goes forward by the same bytes in each step (walk.c). */
+struct ptx_walk {
+  const struct kir_stmt *s;
+  const char *at, *step;           /* registers: its address in this step, and how far it is to the next */
+  bool is_fetched;                 /* loaded `depth` steps ahead: .. */
+  const char *ahead, **fetched;    /* .. the address of the next that is asked for, and registers, one a copy of the body */
+};
+struct ptx_walks {
+  const struct ptx_walks *before;  /* of the loop around */
+  const struct kir_stmt *loop;
+  int n, depth, turn;              /* depth: steps fetched ahead, 0: none; turn: the copy of the body that is printed, -1: one that
+                                      loads for itself */
+  struct ptx_walk *walk;
+};
+
 struct printer {
   const struct kir_kernel *k;
   const struct shape_class *shape;
@@ -32,6 +47,7 @@ struct printer {
   uint16_t *stride_used;     /* by buffer: a bit an axis */
   const char *(*carry)[PTX_TUPLE]; /* by first result of a prefix over lanes: what came before this tile */
   struct ptx_counter *counter; /* by first result */
+  const struct ptx_walks *walks; /* of the innermost serial loop; NULL: none */
   int stack_bytes;           /* local memory of a thread */
   int n_own[OWN_KINDS], n_labels, n_checks;
   bool uses_first, is_contended, uses_bool[2], uses_thread[PTX_AXES];
@@ -67,6 +83,15 @@ void ptx_load(struct printer *, const char *space, weft_dtype memory, const char
 void ptx_store(struct printer *, const char *space, weft_dtype memory, const char *address, const char *src);
 void ptx_combine(struct printer *, const char *space, enum kir_op, weft_dtype, const char *address, const char *src);
 const char *ptx_stride(struct printer *, int buf, int axis);
+
+void ptx_load_plain(struct printer *, int buf, const char *dst, const char *address); /* as an input, or whatever it is */
+
+/* walk.c: around a serial loop whose variable is its first index; turns for copies that take what was fetched. */
+struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth);
+void ptx_walks_fetch(struct printer *, struct ptx_walks *);          /* what the first `depth` steps load */
+void ptx_walks_step(struct printer *, const struct ptx_walks *);     /* on to the next step */
+const char *ptx_walk_address(const struct printer *, const struct kir_stmt *); /* NULL: it does not walk */
+bool ptx_walk_load(struct printer *, const struct kir_stmt *);       /* false: it does not walk, and was not printed */
 
 /* reduce.c: folds and prefixes. */
 void ptx_start(struct printer *, const struct kir_stmt *fold);          /* the results are empty */

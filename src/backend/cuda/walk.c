@@ -1,0 +1,135 @@
+/* walk.c -- serial loops whose loads and stores go forward by the same bytes in each step.
+ *
+ * Such an access has a register of its own that is the address, and moves on with the step: no multiplications inside. Of a
+ * loop that carries something, where each step waits for the one before, what is loaded from inputs is also fetched ahead, into
+ * registers, so that no step waits for memory: step t finds what was asked for at step t - depth. Loads only move forward in
+ * time: an input that the kernel overwrites, in place, is read before it is written as it was. */
+#include <string.h>
+#include "backend/cuda/printer.h"
+
+enum { MOST_WALKS = 24, FETCHED = 48 }; /* registers of what is fetched ahead */
+
+static bool defines(const struct kir_block *b, int v) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    for (int i = 0; i < s->n_out; i++)
+      if (s->out[i] == v) return true;
+    if ((s->kind == KIR_PAR || s->kind == KIR_SERIAL || s->kind == KIR_LANE) && s->var == v) return true;
+    if (defines(&s->body, v)) return true;
+  }
+  return false;
+}
+
+/* Made of what is known before the loop, and of its variable at most once a product. */
+static bool is_linear(const struct kir_stmt *loop, struct kir_lin l) {
+  for (int i = 0; i < l.n; i++) {
+    int n = 0;
+    for (int j = 0; j < l.term[i].n; j++) {
+      n += l.term[i].val[j] == loop->var;
+      if (defines(&loop->body, l.term[i].val[j])) return false;
+    }
+    if (n > 1) return false;
+  }
+  return true;
+}
+
+static bool may_walk(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s) {
+  if ((s->kind != KIR_LOAD && s->kind != KIR_STORE) || p->k->bufs[s->buf].kind == KIR_TABLE) return false;
+  for (int d = 0; d < s->n_at; d++)
+    if (!is_linear(loop, s->at[d])) return false;
+  return true;
+}
+
+static bool has(const struct kir_block *b, enum kir_kind kind) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next)
+    if ((enum kir_kind)s->kind == kind) return true;
+  return false;
+}
+
+/* A loop that may end early, or lanes that rest, must not address what comes later. */
+static bool may_fetch(const struct kir_stmt *loop) {
+  return has(&loop->body, KIR_CARRY) && !has(&loop->body, KIR_UNTIL) && !has(&loop->body, KIR_CHECK);
+}
+
+/* An input whose elements are what a register holds: others are converted, and that waits for them. */
+static bool is_fetched(const struct printer *p, const struct kir_stmt *s) {
+  const struct kir_buf *b = &p->k->bufs[s->buf];
+  return s->kind == KIR_LOAD && b->kind == KIR_IN && kir_is_register((weft_dtype)b->dtype) && b->dtype != WEFT_BOOL;
+}
+
+static int count_fetches(const struct printer *p, const struct kir_stmt *loop) {
+  int n = 0;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) n += may_walk(p, loop, s) && is_fetched(p, s);
+  return n;
+}
+
+/* The address for the loop's first index, and how far it is from there to the next one's. The variable is the first index. */
+static void begin(struct printer *p, const struct kir_stmt *loop, struct ptx_walk *w) {
+  const char *var = ptx_val(p, loop->var), *first = ptx_address(p, w->s->buf, w->s->at);
+  w->at = ptx_own(p, OWN_LONG), w->step = ptx_own(p, OWN_LONG);
+  ptx_line(p, "add.s64 %s, %s, 1", var, var);
+  ptx_line(p, "sub.s64 %s, %s, %s", w->step, ptx_address(p, w->s->buf, w->s->at), first);
+  ptx_line(p, "sub.s64 %s, %s, 1", var, var);
+  ptx_line(p, "mov.s64 %s, %s", w->at, first);
+}
+
+struct ptx_walks ptx_walks_begin(struct printer *p, const struct kir_stmt *loop, int depth) {
+  struct ptx_walks all = { .before = p->walks, .loop = loop, .turn = -1 };
+  all.walk = arena_take(p->arena, MOST_WALKS * sizeof *all.walk);
+  int fetches = may_fetch(loop) ? count_fetches(p, loop) : 0;
+  if (!all.walk) return ptx_refuse(p, ""), all;
+  if (fetches) all.depth = fetches * depth <= FETCHED ? depth : FETCHED / fetches >= 2 ? FETCHED / fetches : 0;
+  for (const struct kir_stmt *s = loop->body.first; s && all.n < MOST_WALKS; s = s->next) {
+    if (!may_walk(p, loop, s)) continue;
+    struct ptx_walk *w = &all.walk[all.n++];
+    *w = (struct ptx_walk){ .s = s, .is_fetched = all.depth && is_fetched(p, s) };
+    begin(p, loop, w);
+  }
+  return all;
+}
+
+static struct ptx_walk *walk_of(const struct printer *p, const struct kir_stmt *s) {
+  for (int i = 0; p->walks && i < p->walks->n; i++)
+    if (p->walks->walk[i].s == s) return &p->walks->walk[i];
+  return NULL;
+}
+
+const char *ptx_walk_address(const struct printer *p, const struct kir_stmt *s) {
+  const struct ptx_walk *w = walk_of(p, s);
+  return w ? w->at : NULL;
+}
+
+static void fetch(struct printer *p, struct ptx_walk *w, int i) {
+  ptx_load_plain(p, w->s->buf, w->fetched[i], w->ahead);
+  ptx_line(p, "add.s64 %s, %s, %s", w->ahead, w->ahead, w->step);
+}
+
+/* Asks for the first `depth` steps. */
+void ptx_walks_fetch(struct printer *p, struct ptx_walks *all) {
+  for (int k = 0; k < all->n; k++) {
+    struct ptx_walk *w = &all->walk[k];
+    if (!w->is_fetched) continue;
+    w->fetched = arena_take(p->arena, (size_t)all->depth * sizeof *w->fetched);
+    if (!w->fetched) { ptx_refuse(p, ""); return; }
+    w->ahead = ptx_own(p, OWN_LONG);
+    ptx_line(p, "mov.s64 %s, %s", w->ahead, w->at);
+    for (int i = 0; i < all->depth; i++) {
+      w->fetched[i] = ptx_own_of(p, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
+      fetch(p, w, i);
+    }
+  }
+}
+
+/* A copy of the body that has a turn takes what was fetched, and asks for what is due depth steps later. */
+bool ptx_walk_load(struct printer *p, const struct kir_stmt *s) {
+  struct ptx_walk *w = walk_of(p, s);
+  if (!w) return false;
+  const char *to = ptx_val(p, s->out[0]);
+  if (!w->is_fetched || p->walks->turn < 0) return ptx_load_plain(p, s->buf, to, w->at), true;
+  ptx_mov(p, (weft_dtype)p->k->vals[s->out[0]].dtype, to, w->fetched[p->walks->turn]);
+  fetch(p, w, p->walks->turn);
+  return true;
+}
+
+void ptx_walks_step(struct printer *p, const struct ptx_walks *all) {
+  for (int k = 0; k < all->n; k++) ptx_line(p, "add.s64 %s, %s, %s", all->walk[k].at, all->walk[k].at, all->walk[k].step);
+}
