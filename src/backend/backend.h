@@ -13,6 +13,7 @@ enum { BACKEND_RANK = 12 }; /* axes of a buffer in a kernel; more are collapsed 
 /* Stride classes, part of the key of a compiled kernel: per buffer and axis. */
 enum { STRIDE_0, STRIDE_1, STRIDE_MINUS_1, STRIDE_ANY };
 
+enum { FEW_LOCAL_BYTES = 80 << 10 }; /* every GPU that is served has as much of shared memory for a block of threads */
 enum { SET_BEST, SET_AVX2 }; /* the best there is; x86: no AVX-512 */
 
 /* The schedule record: may be chosen freely, never changes bits. */
@@ -22,6 +23,7 @@ struct shape_class {
   int unroll;                       /* x86: 0: default */
   int row;                          /* x86: rows that are folded have at most this many elements, 8, 16, 32 or 64; 0: any */
   bool row_is_full;                 /* .. and just as many */
+  bool few_locals;                  /* cuda: local arrays take at most FEW_LOCAL_BYTES in all */
   uint8_t set;                      /* instructions that a back end with several sets may use: enum below */
 };
 

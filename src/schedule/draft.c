@@ -27,7 +27,33 @@ static uint8_t stride_class(int64_t s) {
   return s == 0 ? STRIDE_0 : s == 1 ? STRIDE_1 : s == -1 ? STRIDE_MINUS_1 : STRIDE_ANY;
 }
 
+/* A length of a local array; beyond all bounds if it is not made of sizes. */
+static double length_of(const struct draft *d, struct kir_lin l) {
+  double sum = 0;
+  for (int i = 0; i < l.n; i++) {
+    double product = (double)l.term[i].coef;
+    for (int j = 0; j < l.term[i].n; j++) {
+      const struct kir_val *v = &d->k->vals[l.term[i].val[j]];
+      product *= v->kind == KIR_SIZE ? (double)d->sizes[v->index] : (double)FEW_LOCAL_BYTES;
+    }
+    sum += product;
+  }
+  return sum;
+}
+
+static bool has_few_locals(const struct draft *d) {
+  double bytes = 0;
+  for (int b = 0; b < d->k->n_bufs; b++) {
+    const struct kir_buf *x = &d->k->bufs[b];
+    double n = x->kind == KIR_LOCAL ? (double)weft_dtype_bytes((weft_dtype)x->dtype) : 0;
+    for (int k = 0; k < x->rank; k++) n *= length_of(d, x->dims[k]);
+    bytes += n + 16; /* each begins where all may be loaded from */
+  }
+  return bytes <= FEW_LOCAL_BYTES;
+}
+
 static void fill(struct step *s, struct draft *d) {
+  s->shape.few_locals = work_is_for_device(d->w) && has_few_locals(d);
   shape_of_rows(&s->shape, d->row);
   s->n_bufs = d->n_bufs, s->n_sites = d->n_sites;
   s->sizes = copy_of(d->w, d->sizes, sizeof *d->sizes * (size_t)d->n_sizes);

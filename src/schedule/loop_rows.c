@@ -4,13 +4,17 @@
  * a matrix that is loaded serves four rows, and what is left one by one. A carry is a local array of two times these rows,
  * those of this step and those of the next; computed rows that are contracted, or used in a later phase, and contractions
  * are local arrays too. Inside a step, for each phase and length, there is a lane loop for the contractions of all rows and
- * one for everything else of each row: what a contraction reads is complete in an earlier phase. */
+ * one for everything else of each row: what a contraction reads is complete in an earlier phase.
+ *
+ * On a device, where rows are many threads, an iteration is one row, everything of a phase and length is one lane loop, what is
+ * read is asked for before the contractions, and matrices that fit are local arrays too. */
 #include <string.h>
 #include "backend/patch.h"
 #include "schedule/body.h"
 #include "schedule/draft.h"
 
 enum { MOST_RESULTS = 8, LONGEST = 1024, GROUP = 4 }; /* LONGEST: elements of a row */
+enum { MATRIX_BYTES = 64 << 10 };   /* of all matrices that are local arrays */
 enum { LARGE = 1 << 16 };           /* elements of a matrix that no longer stays in the second cache beside others */
 
 struct row_stream {                     /* something in memory: strides of time, of the batch axes, of the lanes */
@@ -30,6 +34,9 @@ struct rows {
   int n_phases, now;                /* the phase being written */
   int64_t first_row, n_rows;        /* of the last batch axis: those of this kernel */
   int group;                        /* rows of an iteration */
+  bool is_for_device;
+  int loaded[DRAFT_BUFFERS];        /* by stream: what this lane loop has loaded, -1: nothing */
+  int matrix[DRAFT_BUFFERS];        /* by stream: the local array that is a copy of it, -1: none */
   struct row_stream stream[DRAFT_BUFFERS];
   int n_streams;
   struct turned turned[DRAFT_BUFFERS];
@@ -268,6 +275,7 @@ static void subscripts(struct rows *r, const struct row_stream *s, int inner, st
 
 static int load(struct rows *r, int stream, int inner) {
   struct kir_lin at[2 * AXES];
+  if (r->matrix[stream] >= 0) return kir_load(&r->d.b, r->matrix[stream], (struct kir_lin[]){ lin(r, inner), lin(r, r->j) });
   subscripts(r, &r->stream[stream], inner, at);
   return kir_load(&r->d.b, r->stream[stream].buf, at);
 }
@@ -289,12 +297,21 @@ static int local_load(struct rows *r, const struct node *x, int lane) {
   return kir_load(&r->d.b, r->local[x->slot], at);
 }
 
+/* An element of what is read; in a lane loop of a device once. */
+static int read_once(struct rows *r, const struct node *x) {
+  int stream = read_stream(r, x, false), value = r->loaded[stream];
+  if (value < 0) value = load(r, stream, 0);
+  if (r->is_for_device) r->loaded[stream] = value;
+  return value;
+}
+
 static int value_of(struct rows *r, const struct node *x) {
   const struct node *base = edge_of(x).base, *number = body_number(r->b, x);
   if (number) return draft_number(&r->d, number);
   if (body_is_carry(r->b, base)) return carry_load(r, base, r->j);
-  if (base->op == &op_value) return load(r, read_stream(r, x, false), 0);
-  return base->op->kind == OP_CONTRACT || r->phase[base->slot] < r->now ? local_load(r, base, r->j) : r->value[base->slot];
+  if (base->op == &op_value) return read_once(r, x);
+  bool is_local = (base->op->kind == OP_CONTRACT && !r->is_for_device) || r->phase[base->slot] < r->now;
+  return is_local ? local_load(r, base, r->j) : r->value[base->slot];
 }
 
 /* Element k of a row that is contracted. */
@@ -324,7 +341,8 @@ static void contract(struct rows *r, const struct node *n) {
   kir_end(b);
   for (int g = 0; g < r->group; g++) {
     struct kir_lin at[] = { number(r, g), lin(r, r->j) };
-    kir_store(b, r->local[n->slot], at, KIR_SET, kir_cast(b, (weft_dtype)n->dtype, u[g]));
+    int sum = r->value[n->slot] = kir_cast(b, (weft_dtype)n->dtype, u[g]);
+    if (r->local[n->slot] >= 0) kir_store(b, r->local[n->slot], at, KIR_SET, sum);
   }
 }
 
@@ -375,12 +393,25 @@ static bool has_contraction(const struct rows *r, struct turn t) {
   return false;
 }
 
+static void contract_lanes(struct rows *r, struct turn t) {
+  for (int i = 0; i < r->b->list.n; i++)
+    if (r->b->list.node[i]->op->kind == OP_CONTRACT && is_due(r, r->b->list.node[i], t)) contract(r, r->b->list.node[i]);
+}
+
 static void contract_rows(struct rows *r, struct turn t) {
   if (!has_contraction(r, t)) return;
   r->j = kir_loop(&r->d.b, KIR_LANE, "j", lin(r, size_of_length(r, t.length)));
-  for (int i = 0; i < r->b->list.n; i++)
-    if (r->b->list.node[i]->op->kind == OP_CONTRACT && is_due(r, r->b->list.node[i], t)) contract(r, r->b->list.node[i]);
+  contract_lanes(r, t);
   kir_end(&r->d.b);
+}
+
+/* What the elements of this lane loop read: it is on its way while the contractions are computed. */
+static void read_ahead(struct rows *r, struct turn t) {
+  for (int i = 0; i < r->b->list.n; i++) {
+    const struct node *n = r->b->list.node[i];
+    for (int k = 0; n->op->kind == OP_ELEMENT && is_due(r, n, t) && k < n->n_in; k++)
+      if (body_reads(r->b, n->in[k]) && !body_number(r->b, n->in[k])) read_once(r, n->in[k]);
+  }
 }
 
 static void compute_row(struct rows *r, struct turn t) {
@@ -415,9 +446,11 @@ static void close_group(struct rows *r) {
 static void take_turn(struct rows *r, struct turn t) {
   if (!has_work(r, t)) return;
   r->now = t.phase;
-  contract_rows(r, t);
+  if (!r->is_for_device) contract_rows(r, t);
   open_group(r);
   r->j = kir_loop(&r->d.b, KIR_LANE, "j", lin(r, size_of_length(r, t.length)));
+  for (int i = 0; i < r->n_streams; i++) r->loaded[i] = -1;
+  if (r->is_for_device && has_contraction(r, t)) read_ahead(r, t), contract_lanes(r, t), r->g = number(r, 0);
   compute_row(r, t);
   store_results(r, t);
   kir_end(&r->d.b);
@@ -456,9 +489,29 @@ static void open_locals(struct rows *r) {
   for (int i = 0; i < b->list.n; i++) {
     const struct node *n = b->list.node[i];
     r->local[i] = -1;
-    if (!(is_computed(n) ? n->op->kind == OP_CONTRACT || is_contracted(r, n) || used_later(r, n) : is_copied(r, n))) continue;
+    bool is_whole = n->op->kind == OP_CONTRACT && !r->is_for_device;
+    if (!(is_computed(n) ? is_whole || is_contracted(r, n) || used_later(r, n) : is_copied(r, n))) continue;
     struct kir_lin dims[] = { number(r, r->group), lin(r, size_of_length(r, last_dim(n))) };
     r->local[i] = kir_local(&r->d.b, "row", kir_register_of((weft_dtype)n->dtype), 2, dims);
+  }
+}
+
+/* On a device: matrices, as long as there is room for them beside the rows; each lane brings what it will read. */
+static void open_matrices(struct rows *r) {
+  int64_t room = MATRIX_BYTES;
+  for (int i = 0; i < r->n_streams; i++) {
+    const struct row_stream *s = &r->stream[i];
+    int64_t bytes = s->length * s->inner_length * (int64_t)weft_dtype_bytes(kir_register_of(s->dtype));
+    if (!r->is_for_device || !s->inner_length || s->time || bytes > room || s->length == 0) continue;
+    struct kir_lin dims[] = { lin(r, size_of_length(r, s->inner_length)), lin(r, size_of_length(r, s->length)) };
+    int copy = kir_local(&r->d.b, "m", kir_register_of(s->dtype), 2, dims);
+    room -= bytes;
+    r->j = kir_loop(&r->d.b, KIR_LANE, "j", dims[1]);
+    int k = kir_loop(&r->d.b, KIR_SERIAL, "k", dims[0]);
+    kir_store(&r->d.b, copy, (struct kir_lin[]){ lin(r, k), lin(r, r->j) }, KIR_SET, load(r, i, k));
+    kir_end(&r->d.b);
+    kir_end(&r->d.b);
+    r->matrix[i] = copy;
   }
 }
 
@@ -508,7 +561,9 @@ static void nest(struct rows *r) {
       groups = r->group > 1 ? draft_size(&r->d, "Q", r->n_rows / r->group) : -1;
   for (int a = 0; a <= last; a++)
     r->lead.var[a] = kir_loop(b, KIR_PAR, names[a], lin(r, a == last && groups >= 0 ? groups : r->lead.size[a]));
+  for (int i = 0; i < DRAFT_BUFFERS; i++) r->matrix[i] = r->loaded[i] = -1;
   open_locals(r);
+  open_matrices(r);
   for (int k = 0; k < n_carry; k++) begin_carry(r, k);
   r->t = kir_loop(b, KIR_SERIAL, "t", lin(r, r->size_t_));
   r->p = kir_carry(b, "p", kir_lit_int(r->d.k, WEFT_I64, 0));
@@ -552,7 +607,8 @@ bool scan_rows(struct body *b, bool *done) {
   r->phase = by_slot, r->value = by_slot + b->list.n, r->local = by_slot + 2 * b->list.n;
   find_phases(r);
   if (!find_lead(r, shape) || !find_reads(r) || !find_results(r)) return !b->w->no_memory;
-  int64_t n = r->lead.n_live ? r->lead.extent[r->lead.n_live - 1] : 1, in_groups = n / GROUP * GROUP;
+  r->is_for_device = work_is_for_device(b->w);
+  int64_t n = r->lead.n_live ? r->lead.extent[r->lead.n_live - 1] : 1, in_groups = r->is_for_device ? 0 : n / GROUP * GROUP;
   *done = true;
   if (in_groups && !write_kernel(r, 0, in_groups, GROUP, done)) return false;
   return !*done || in_groups == n || write_kernel(r, in_groups, n - in_groups, 1, done);

@@ -64,6 +64,7 @@ struct work {
   struct emit *emit;          /* emit.c's */
 };
 
+static inline bool work_is_for_device(const struct work *w) { return !w->by_patches; } /* one with many more lanes than a CPU */
 void *work_take(struct work *, size_t bytes); /* NULL: marks no_memory */
 bool work_fail(struct work *, struct failure *); /* keeps the first; false */
 

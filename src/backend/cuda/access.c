@@ -42,6 +42,7 @@ const char *ptx_lin(struct printer *p, struct kir_lin l) {
 /* ---- Addresses -------------------------------------------------------------------------------------------------------- */
 
 const char *ptx_space(struct printer *p, int b) {
+  if (p->k->bufs[b].kind == KIR_LOCAL && p->plan->locals_are_shared) return ".shared";
   return p->k->bufs[b].kind == KIR_LOCAL || p->survey.bufs[b].private_op != KIR_OPS ? "" : ".global";
 }
 

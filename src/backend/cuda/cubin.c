@@ -89,7 +89,7 @@ static int compile_and_load(const char *ptx, const struct text *key, handle *mod
 int cuda_load(struct gpu *g, const char *ptx, struct cuda_module **out) {
   struct text key = { 0 };
   handle module = NULL;
-  int s = cuda_enter(g, "loading a kernel");
+  int s = cuda_enter(g, "loading PTX");
   if (s) return s;
   key_of(g, ptx, &key);
   if (!load_kept(&key, &module)) s = compile_and_load(ptx, &key, &module);

@@ -149,6 +149,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args, plan->n_checks = s->n_checks;
   plan->is_cooperative = s->is_cooperative, plan->is_single = s->is_single;
   plan->is_ordered = s->is_ordered, plan->is_one_warp = s->is_one_warp, plan->is_dealt = s->is_dealt;
+  plan->is_recurrent = s->is_recurrent;
   plan->partial_bytes = (size_t)s->n_partials * 32 * 8;
   plan->rows = take(&m, (size_t)n_rows, sizeof *plan->rows);
   plan->extents = take(&m, (size_t)n_loops, sizeof *plan->extents);
@@ -298,7 +299,8 @@ static bool has_copies(const struct user *u, const struct ptx_shape *s) {
 
 static void cooperate(const struct user *u, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows, limit = GRID_X;
-  int64_t threads = least(ROW_THREADS, (parts(lanes, u->p->is_single ? 1 : LANES_A_THREAD) + 31) / 32 * 32);
+  int64_t threads = least(ROW_THREADS,
+      (parts(lanes, u->p->is_single || u->p->is_recurrent ? 1 : LANES_A_THREAD) + 31) / 32 * 32);
   if (u->p->is_dealt) threads = most(32, power_at_least(parts(lanes, DEALT_LANES), DEALT_THREADS));
   else if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
   if (u->p->has_block) { /* as many blocks as keep the machine busy, but no longer ones than the text has */

@@ -208,7 +208,8 @@ static void thread_index(struct printer *p, struct text *out, enum ptx_axis axis
 
 static void row_addresses(struct printer *p, struct text *out) {
   if (!p->plan->n_rows) return;
-  text_add(out, "\t.reg .b64 $shared, $memory;\n\tmov.u64 $shared, rows;\n\tcvta.shared.u64 $shared, $shared;\n"
+  if (p->plan->locals_are_shared) text_add(out, "\t.reg .b64 $rows;\n\tmov.u64 $rows, rows;\n");
+  else text_add(out, "\t.reg .b64 $shared, $memory;\n\tmov.u64 $shared, rows;\n\tcvta.shared.u64 $shared, $shared;\n"
                 "\t{ .reg .pred $p; .reg .b32 $b; .reg .b64 $s, $n; // rows lie in shared memory, or in scratch\n"
                 "\tld.param.u64 $s, [q_scratch]; ld.param.u64 $n, [q_scratch_bytes];\n"
                 "\tsetp.eq.u64 $p, $s, 0; mov.u32 $b, %ctaid.x; cvt.u64.u32 $memory, $b;\n"
@@ -218,7 +219,8 @@ static void row_addresses(struct printer *p, struct text *out) {
     text_addf(out, "\t.reg .b64 $row%d;\n\tld.param.s64 $row%d, [q_row%d];\n", r, r, r);
     if (row->kind == PTX_COPY && p->plan->in_order) continue;
     if (row->kind == PTX_COPY) text_addf(out, "\t.reg .pred $in_place%d;\n\tsetp.lt.s64 $in_place%d, $row%d, 0;\n", r, r, r);
-    text_addf(out, "\tadd.s64 $row%d, $row%d, %s;\n", r, r, row->kind == PTX_COPY ? "$shared" : "$memory");
+    text_addf(out, "\tadd.s64 $row%d, $row%d, %s;\n", r, r,
+              p->plan->locals_are_shared ? "$rows" : row->kind == PTX_COPY ? "$shared" : "$memory");
     if (row->kind == PTX_LOCAL && p->base_used[row->of]) text_addf(out, "\tmov.u64 %s, $row%d;\n", p->base[row->of], r);
   }
 }
@@ -353,6 +355,8 @@ bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, stru
   if (!plan->arena) return *why = "", false;
   if (!survey_make(&p.survey, k, p.arena)) p.why = p.survey.why;
   if (!p.why) p.why = plan_make(plan, k, &p.survey);
+  plan->locals_are_shared = shape->few_locals && plan->n_rows;
+  for (int r = 0; !p.why && r < plan->n_rows; r++) plan->locals_are_shared &= plan->rows[r].kind == PTX_LOCAL;
   if (!p.why) print_all(&p, out, plan);
   if (!p.why && out->failed) p.why = "";
   if (!p.why) return true;

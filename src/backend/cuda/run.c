@@ -210,6 +210,8 @@ static int prepare(struct session *s) {
   struct ptx_machine m = cuda_machine(s->c->gpu);
   s->params = arena_take(s->arena, (size_t)(p->n_params + 1) * sizeof *s->params);
   if (!s->params || !ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
+  if (p->locals_are_shared && s->shape.row_bytes)
+    return cuda_say("launching", "a kernel was compiled for shorter local arrays than it is given"), CUDA_FAILED;
   int r = s->shape.scratch_bytes ? cuda_take(s->c->gpu, s->shape.scratch_bytes, &s->scratch, &(uint64_t){ 0 }) : CUDA_OK;
   if (!r && s->shape.copies_bytes) r = cuda_take(s->c->gpu, s->shape.copies_bytes, &s->copies, &(uint64_t){ 0 });
   return r;

@@ -185,6 +185,7 @@ static void visit(struct survey_walk *w, const struct kir_block *b, struct aroun
 static void lane_loop(struct survey_walk *w, const struct kir_stmt *s, struct around a) {
   int folded = 0, scanned = 0;
   w->s->has_lane = true;
+  w->s->is_recurrent |= a.in_serial;
   for (const struct kir_stmt *x = s->body.first; x; x = x->next) {
     if (x->kind == KIR_FOLD) folded += x->n_out;
     if (x->kind == KIR_PREFIX && x->n_out > scanned) scanned = x->n_out;

@@ -23,6 +23,7 @@ struct survey {
   const struct kir_kernel *k;
   bool is_cooperative, is_single;
   bool has_lane, has_private;
+  bool is_recurrent;             /* a lane loop stands in a serial one */
   int grid_depth;                /* outer par loops that the grid may run */
   struct survey_buf *bufs;
   int n_checks, n_partials;      /* folded values that cross a block of threads, at most, in one lane loop */
