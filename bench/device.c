@@ -120,6 +120,23 @@ static int steps(weft_array *const x[], weft_array *y[]) {
   return 1;
 }
 
+/* A filter of 256 series at once: what is seen z [T,256,1], the state x [256,4], its covariance p [256,4,4]; f moves it. */
+static int kalman(weft_array *const x[], weft_array *y[]) {
+  weft_array *f = x[1], *ft = weft_transpose(f, NULL), *unit = weft_cast(weft_eq(weft_iota(f, 0), weft_iota(f, 1)), WEFT_F32);
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *z = weft_loop_each(l, x[0]), *m = weft_loop_carry(l, x[2]), *p = weft_loop_carry(l, x[3]);
+  weft_array *ahead = weft_matmul(m, ft), *spread = weft_add(weft_matmul(weft_matmul(f, p), ft), weft_mul(unit, c(0.1)));
+  weft_array *column = weft_slice(spread, 2, 0, 1, 1), *row = weft_slice(spread, 1, 0, 1, 1);
+  weft_array *s = weft_add(weft_slice(row, 2, 0, 1, 1), c(0.5)), *gain = weft_div(column, s);
+  weft_array *off = weft_sub(z, weft_slice(ahead, 1, 0, 1, 1));
+  weft_array *now = weft_add(ahead, weft_mul(weft_reshape(gain, 2, (int64_t[]){ 256, 4 }), off));
+  weft_loop_next(l, m, now);
+  weft_loop_next(l, p, weft_sub(spread, weft_mul(gain, row)));
+  y[0] = weft_loop_all(l, now);
+  weft_loop_close(l);
+  return 1;
+}
+
 static const struct row {
   const char *name;
   work *make;
@@ -158,6 +175,7 @@ static const struct row {
   { "ar2-scan-T10000-N256", ar2, 5, 0, "f 10000 256" },
   { "ar2-scan-grad-T10000-N256", ar2_grad, 3, 0, "f 10000 256" },
   { "while-10000-N256", steps, 5, 0, "f 256" },
+  { "kalman-T1000-N4-B256", kalman, 5, 0, "f 1000 256 1|s 4 4|f 256 4|s 256 4 4" },
   { "matmul-1024-f32", product, 5, 0, "f 1024 1024|f 1024 1024" },
   { "matmul-4096-f32", product, 2, 0, "f 4096 4096|f 4096 4096" },
   { "matmul-1024-f64", product, 5, 0, "d 1024 1024|d 1024 1024" },
@@ -218,6 +236,33 @@ static void run(const struct row *r) {
   weft_scope_discard(s);
 }
 
+/* A compiled function, called so often in a row from C: microseconds each, to enqueue them and until all are done. */
+static void run_calls(const char *name, work *make, const char *in, int calls) {
+  weft_scope *s = weft_scope_open(), *body = weft_scope_open();
+  weft_array *x = operand(in), *y[MOST], *input = weft_input(WEFT_F32, weft_rank(x), (int64_t[]){ weft_dim(x, 0) });
+  make(&input, y);
+  weft_function *f = weft_compile(body, 1, &input, 1, y);
+  double enqueued[7], done[7], begin;
+  for (int i = 0; i < 7 + 2; i++) {
+    weft_scope *round = weft_scope_open();
+    weft_array *out = NULL, **all = malloc((size_t)calls * sizeof *all);
+    begin = now_ms();
+    for (int k = 0; k < calls; k++) weft_call(f, 1, &x, 1, &out), must(weft_eval_async(1, &out)), all[k] = out;
+    double put = now_ms() - begin;
+    must(weft_wait(calls, all, 60));
+    must(weft_eval(1, &out));
+    if (i >= 2) enqueued[i - 2] = put, done[i - 2] = now_ms() - begin;
+    free(all);
+    weft_scope_discard(round);
+  }
+  qsort(enqueued, 7, sizeof *enqueued, by_size);
+  qsort(done, 7, sizeof *done, by_size);
+  printf("{\"work\": \"%s\", \"system\": \"weft\", \"ms\": %.5f, \"enqueue_us\": %.2f}\n", name, done[3] / calls,
+         1e3 * enqueued[3] / calls);
+  fflush(stdout);
+  weft_scope_discard(s);
+}
+
 /* 256 MB from the device into memory that nobody has touched yet, and there again. */
 static void run_transfers(void) {
   const int64_t n = 1 << 26;
@@ -238,6 +283,10 @@ static void run_transfers(void) {
 
 int main(int n, char **texts) {
   if (n < 2) run_transfers();
+  if (n < 2 || (n > 1 && strstr("calls", texts[1]))) {
+    run_calls("tiny-calls-1k-f32", copy, "f 1024", 1000);
+    run_calls("chain200-calls-1k-f32", chain, "f 1024", 200);
+  }
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     bool is_wanted = n < 2;
     for (int k = 1; k < n; k++) is_wanted |= strstr(rows[i].name, texts[k]) != NULL;

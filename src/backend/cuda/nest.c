@@ -178,7 +178,7 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
 /* A body of few statements is written four times: its loads are under way together. Those of serial loops wait for each other, so
  * there it pays for longer ones too. */
 enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
-enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before and nothing else */
+enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
 enum { DEPTH = 8, DEPTH_OF_LONG = 4 };  /* steps that are fetched ahead: 8 x 4 bytes of each lane are under way */
 
 static int length(const struct kir_block *b) {
