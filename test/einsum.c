@@ -201,3 +201,26 @@ TEST(einsum_says_what_is_wrong) {
   EXPECT_INT(weft_check(weft_tensordot(a, b, 1, (int[]){ 1 }, (int[]){ 0 })), WEFT_ERR_SHAPE);
   weft_scope_discard(s);
 }
+
+/* Two u32 alone would wrap around. */
+SCOPED(operands_of_several_dtypes_meet_before_they_are_multiplied) {
+  static const uint32_t large[] = { 6, 4294967290u };
+  weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(2, 1), (double[]){ 0.5, 2 }), *u = weft_from(WEFT_U32, WEFT_DIMS(1, 2), large);
+  weft_array *one = weft_full(WEFT_U32, WEFT_DIMS(2, 1), 6), *y = weft_einsum("ij,jk,kl->il", 3, (weft_array *[]){ x, u, one });
+  EXPECT_F64(y, 3 * 4294967296.0, 12 * 4294967296.0);
+}
+
+static weft_array *sum_of_products(weft_array *x) {
+  int axis = 0;
+  return weft_tensordot(x, weft_full(WEFT_F64, WEFT_DIMS(1, 2), -3), 1, &axis, &axis);
+}
+/* As where the size is known: no axis of one element is stretched, and 0 times -3 is summed to 0. */
+SCOPED(tensordot_of_an_open_size_and_1_is_that_of_two_equal_sizes) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y = sum_of_products(x);
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  weft_call(f, 1, (weft_array *[]){ f64s(1, (double[]){ 0 }) }, 1, &y);
+  EXPECT_SAME(y, sum_of_products(f64s(1, (double[]){ 0 })));
+  weft_call(f, 1, (weft_array *[]){ f64s(2, (double[]){ 1, 2 }) }, 1, &y);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_SHAPE);
+}

@@ -204,7 +204,7 @@ static bool view(struct stage *s, const struct node *n, const struct plain *x, s
   if (!shape_of(s, n, dims)) return false;
   for (int k = 0; k < n->rank; k++) count *= dims[k];
   if (n->op == &op_reshape) {
-    if (count != x->count) return no("reshape: %lld elements, not %lld", (long long)x->count, (long long)count);
+    if (count != x->count) return no("reshape: sizes that were taken to be equal: %lld elements, not %lld", (long long)x->count, (long long)count);
     *y = plain_reshape(x, n->rank, dims);
   } else if (n->op == &op_broadcast) *y = plain_broadcast(x, n->rank, dims);
   else if (n->op == &op_transpose) *y = plain_transpose(x, n->attr);

@@ -348,3 +348,20 @@ SCOPED(a_derivative_of_0_by_an_array_that_cannot_be_is_an_error) {
   weft_call(f, 2, (weft_array *[]){ f64s(1, SIX), f64s(5, FIVE) }, 2, z);
   for (int k = 0; k < 2; k++) EXPECT_INT(weft_eval(1, &z[k]), WEFT_ERR_SHAPE);
 }
+
+/* One side of a choice knows its size, the other is as long as an input: its derivative is that of the input. */
+SCOPED(the_gradient_of_a_choice_whose_sides_meet_has_the_sizes_of_its_x) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *p = weft_alias(x), *q = weft_alias(x), *dx[2];
+  weft_array *sum = weft_logsumexp(p, 0);
+  weft_cond *c = weft_cond_open(weft_from(WEFT_BOOL, 0, NULL, &(bool){ true }));
+  weft_array *y = weft_cond_value(c, weft_sub(sum, x), f64s(3, SIX));
+  weft_cond_close(c);
+  weft_grad(y, 2, (weft_array *[]){ p, q }, dx);
+  weft_function *f = weft_compile(s, 1, &x, 2, dx);
+  weft_call(f, 1, (weft_array *[]){ f64s(3, (double[]){ 0, 0, 0 }) }, 2, dx);
+  EXPECT_F64(dx[0], 1, 1, 1);
+  EXPECT_F64(dx[1], 0, 0, 0);
+  weft_call(f, 1, (weft_array *[]){ f64s(4, FIVE) }, 2, dx);
+  EXPECT_INT(weft_eval(1, dx), WEFT_ERR_SHAPE);
+}

@@ -141,3 +141,15 @@ SCOPED(draws_by_order_are_permutations) {
     EXPECT(is[k]);
   }
 }
+
+/* More rows than a network sorts side by side, of no elements, and no memory behind them. */
+SCOPED(rows_of_nothing_are_sorted) {
+  static const weft_dtype dtypes[] = { WEFT_I8, WEFT_U16, WEFT_F32, WEFT_F64, WEFT_I64 };
+  for (int k = 0; k < 5; k++) {
+    weft_array *x = weft_full(dtypes[k], WEFT_DIMS(7, 0, 5), 0), *y[] = { weft_argsort(x, 1), weft_sort(x, -2), weft_median(x, 1) };
+    weft_array *z = weft_ne(y[0], y[0]);
+    EXPECT_OK(weft_eval(3, y));
+    EXPECT_OK(weft_eval(1, &z));
+    EXPECT_INT(weft_dim(z, 1), 0);
+  }
+}

@@ -351,7 +351,14 @@ static bool check_map(struct program *p, FILE *out) {
 
 /* ---- as a function ---- */
 
+/* Which two of three operands are taken together first depends on the sizes that are known. */
+static bool has_long_einsum(const struct program *p) {
+  for (int i = 0; i < p->n; i++) if (!p->step[i].is_dead && p->step[i].n_in > 2 && !strcmp(p->step[i].row->name, "weft_einsum")) return true;
+  return false;
+}
+
 static bool check_function(const struct program *p, FILE *out, const struct truth *t, bool is_open) {
+  if (is_open && has_long_einsum(p)) return used("excused"), true;
   struct build *b = calloc(1, sizeof *b);
   struct results r = { 0 };
   weft_array *in[PROGRAM_STEPS], *arg[PROGRAM_STEPS], *y[PROGRAM_OUTS], *result[PROGRAM_OUTS];

@@ -299,8 +299,16 @@ static weft_array *finish(struct einsum *s) {
   return arranged(s, t, s->out_rank, s->out);
 }
 
+/* Operands in the dtype of the result, so that it does not depend on which two are taken together first. */
+static void cast_all(struct einsum *s) {
+  weft_dtype d = weft_dtype_of(s->term[0].x);
+  for (int k = 1; k < s->n; k++) d = weft_dtype_promote(d, weft_dtype_of(s->term[k].x));
+  for (int k = 0; k < s->n; k++) if (!s->term[k].x->node->weak) s->term[k].x = weft_cast(s->term[k].x, d);
+}
+
 static weft_array *compute(struct einsum *s) {
   if (!note_sizes(s)) return array_failed(s->failure);
+  if (s->n > 2) cast_all(s);
   for (int k = 0; k < s->n; k++) drop_ones(s, &s->term[k]), take_diagonals(&s->term[k]);
   while (s->n > 1) join_best(s);
   return finish(s);
@@ -330,6 +338,15 @@ static struct failure *pairs_check(const struct node *a, const struct node *b, i
   return NULL;
 }
 
+/* x, whose axes i meet the axes j of y, in the sizes that y knows and x does not. */
+static weft_array *meeting(weft_array *x, int n, const int i[], const struct node *y, const int j[]) {
+  struct node *node = array_node(x);
+  dim dims[WEFT_RANK_MAX];
+  for (int k = 0; k < node->rank; k++) dims[k] = node->dims[k];
+  for (int p = 0; p < n; p++) if (!dim_is_known(dims[i[p]]) && dim_is_known(y->dims[j[p]])) dims[i[p]] = y->dims[j[p]];
+  return array_of(node_agree(node, -1, dims));
+}
+
 static weft_array *tensordot(weft_array *a, weft_array *b, int n, const int a_axes[], const int b_axes[]) {
   struct einsum s = { .fn = "weft_tensordot", .n = 2 };
   weft_array *bad, *x[] = { a, b };
@@ -340,6 +357,7 @@ static weft_array *tensordot(weft_array *a, weft_array *b, int n, const int a_ax
   if (!why) why = axes_check("weft_tensordot", node[1], n, b_axes, j);
   if (!why) why = pairs_check(node[0], node[1], n, i, j);
   if (why) return array_of_bad(why, 2, node);
+  x[0] = meeting(x[0], n, i, node[1], j), x[1] = meeting(x[1], n, j, node[0], i);
   for (int k = 0; k < 2; k++) {
     struct named_array *t = &s.term[k];
     *t = (struct named_array){ .x = x[k], .rank = node[k]->rank };

@@ -221,6 +221,7 @@ static struct row row_at(const struct library_call *c, int64_t i, uint8_t *room)
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
   int n_rows = n_beside(c->in[0].dtype, c->out[1].is_wanted);
   bool is_short = length(c) <= SHORT_ROW && order_has_networks();
+  if (!length(c)) return NULL; /* and no memory: nobody could say which results are wanted */
   for (; is_short && to - from >= n_rows; from += n_rows) {
     struct row r[MOST_BESIDE];
     for (int k = 0; k < n_rows; k++) r[k] = row_at(c, from + k, scratch);

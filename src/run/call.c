@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 #include "base/mem.h"
+#include "graph/copy.h"
 #include "graph/function.h"
 #include "run/buffer.h"
 #include "run/eval.h"
@@ -112,18 +113,53 @@ static bool depends(const struct node *n, const bool *yes) {
   return false;
 }
 
+/* The symbols of the inputs, each with some number. false: out of memory. */
+static bool symbols_of(const struct weft_function *f, struct dim_table *t) {
+  for (int k = 0; k < f->n_in; k++)
+    for (int d = 0; d < f->in[k]->rank; d++)
+      if (dim_is_symbol(f->in[k]->dims[d]) && !dim_table_add(t, f->in[k]->dims[d], 1)) return false;
+  return true;
+}
+
+/* Loops in whose bodies sizes of inputs are mentioned, though they may read none: a list that ends with NULL, without references.
+ * NULL: out of memory. */
+static const struct node **loops_sized(const struct weft_function *f) {
+  struct dim_table symbols = { 0 };
+  struct subgraph g = { 0 };
+  int n = 0;
+  bool ok = symbols_of(f, &symbols) && subgraph_take(&g, f->n_out, f->out, 0, NULL, 0);
+  const struct node **list = ok ? mem_alloc(sizeof *list * (size_t)(g.n + 1)) : NULL;
+  for (int i = 0; list && symbols.n && i < g.n; i++) {
+    const struct loop *l = g.node[i]->op == &op_loop ? ((const struct loop_attr *)g.node[i]->attr)->loop : NULL;
+    if (l && loop_mentions(l, &symbols)) list[n++] = g.node[i];
+  }
+  if (list) list[n] = NULL;
+  if (ok) subgraph_free(&g);
+  dim_table_free(&symbols);
+  return list;
+}
+
+/* Sizes too are those of inputs: of the node, where it begins, in the bodies of a loop. */
+static bool is_sized_by(const struct node *n, const struct node *const loop[]) {
+  bool is = !node_is_known(n) || (n->op->is_open && n->op->is_open(n));
+  for (int k = 0; !is && n->op == &op_loop && loop[k]; k++) is = loop[k] == n;
+  return is;
+}
+
 /* Lazy values the body uses and no input changes are computed now, once. */
 static struct failure *settle(struct weft_function *f) {
   struct node_list l;
   struct failure *failure = NULL;
+  const struct node **loops = loops_sized(f);
+  if (!loops) return no_memory();
   graph_lock();
-  if (!walk(&l, f->n_out, f->out, NULL)) return graph_unlock(), no_memory();
+  if (!walk(&l, f->n_out, f->out, NULL)) return graph_unlock(), mem_free(loops), no_memory();
   bool *yes = mem_alloc((size_t)l.n + 1);
   struct node **todo = mem_alloc(sizeof *todo * (size_t)(l.n + 1));
   int n = 0;
   for (int i = 0; yes && i < l.n; i++) {
     for (int k = 0; k < f->n_in; k++) yes[i] |= f->in[k] == l.node[i];
-    yes[i] |= depends(l.node[i], yes) || !node_is_known(l.node[i]); /* sizes too are those of inputs */
+    yes[i] |= depends(l.node[i], yes) || is_sized_by(l.node[i], loops);
   }
   for (int i = 0; yes && todo && i < l.n; i++) {
     if (!yes[i] || l.node[i]->op->kind == OP_LOOP) continue;
@@ -141,6 +177,7 @@ static struct failure *settle(struct weft_function *f) {
   nodes_release(n, todo);
   mem_free(yes);
   mem_free(todo);
+  mem_free(loops);
   return failure;
 }
 
