@@ -151,6 +151,41 @@ TEST(what_only_an_evaluation_holds_is_overwritten_by_it) {
   weft_disown(y);
 }
 
+TEST(a_job_in_the_background_overwrites_what_it_alone_holds) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_own(array());
+  float one = 1;
+  for (int i = 0; i < 4; i++) {
+    weft_scope *step = weft_scope_open();
+    weft_array *y = weft_own(weft_put(x, weft_slice(x, 0, i, i + 1, 1), weft_from(WEFT_F32, WEFT_DIMS(1), &one), WEFT_SET));
+    weft_disown(x);
+    x = y;
+    EXPECT_OK(weft_scope_close(step));
+    int64_t used = weft_get(WEFT_BYTES_USED);
+    weft_set(WEFT_BYTES_PEAK, 0);
+    EXPECT_OK(weft_eval_async(1, &x));
+    EXPECT_OK(weft_wait(1, &x, -1));
+    int64_t grown = weft_get(WEFT_BYTES_PEAK) - used;
+    if (i && grown >= BYTES) test_fail(__FILE__, __LINE__, "step %d took %lld bytes", i, (long long)grown);
+  }
+  float got[5];
+  EXPECT_OK(weft_read(weft_slice(x, 0, 0, 5, 1), WEFT_F32, got, sizeof got));
+  for (int i = 0; i < 5; i++) EXPECT(got[i] == (i < 4 ? 1 : 4 * 0.5f - 60));
+  weft_disown(x);
+  weft_scope_discard(s);
+}
+
+TEST(what_an_owner_holds_is_not_overwritten_by_a_job_in_the_background) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = weft_own(array()), *z = weft_own(twice(a));
+  EXPECT_OK(weft_eval_async(1, &z));
+  EXPECT_OK(weft_wait(1, &z, -1));
+  expect_each(z, N, doubled);
+  expect_each(a, N, same);
+  weft_disown(a), weft_disown(z);
+  weft_scope_discard(s);
+}
+
 TEST(what_an_owner_holds_is_not_overwritten_by_an_evaluation) {
   weft_array *x = owned(NULL, NULL), *y = owned(twice, x), *z = owned(twice, y);
   weft_disown(y);

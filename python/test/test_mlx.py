@@ -440,3 +440,47 @@ def test_indices_computed_from_what_is_differentiated_by_need_stop_gradient():
     with pytest.raises(ValueError, match="stop_gradient"):
         mx.grad(fun(False))(w)
     assert mx.grad(fun(True))(w).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("start", ["eval", "async_eval"])
+def test_a_cache_that_is_written_into_takes_no_bytes_for_its_length(start):
+    def bytes_of_a_token(length):
+        keys, grown = mx.arange(4 * length * 16, dtype=mx.float32).reshape(1, 4, length, 16), []
+        mx.eval(keys)
+        for i in range(8):
+            k = mx.full((1, 4, 1, 16), float(i))
+            mx.synchronize()
+            before = mx.get_active_memory()
+            mx.reset_peak_memory()
+            keys[..., i:i + 1, :] = k
+            getattr(mx, start)(keys)
+            mx.synchronize()
+            grown.append(mx.get_peak_memory() - before)
+            del k
+        assert keys[0, 0, :8, 0].tolist() == [float(i) for i in range(8)]
+        assert keys[0, 3, 8, 1].item() == (3 * length + 8) * 16 + 1
+        return max(grown[2:])
+
+    assert bytes_of_a_token(16384) <= bytes_of_a_token(4096) < 64 * 1024
+
+
+def test_synchronize_waits_and_tells_of_failures():
+    x = mx.ones((512, 512))
+    for _ in range(4):
+        x = x @ x * 1e-3
+    mx.async_eval(x)
+    mx.synchronize()
+    import weft
+    assert weft._core.state(x) == "ready"
+    mx.async_eval(mx.linalg.inv(mx.array([[1.0, 2.0], [2.0, 4.0]])))
+    inverse = mx.linalg.inv(mx.array([[1.0, 2.0], [2.0, 4.0]]))
+    mx.async_eval(inverse)
+    with pytest.raises(RuntimeError, match="singular"):
+        mx.synchronize()
+    with pytest.raises(RuntimeError, match="singular"):
+        mx.eval(mx.linalg.inv(mx.array([[1.0, 2.0], [2.0, 4.0]])))
+    assert mx.linalg.inv(mx.array([[2.0]])).tolist() == [[0.5]]
+    batch = mx.array([[[2.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
+    assert mx.linalg.inv(batch[:1]).tolist() == [[[0.5, 0], [0, 0.25]]]
+    with pytest.raises(RuntimeError):
+        mx.eval(mx.linalg.inv(batch))

@@ -115,9 +115,11 @@ static bool shows_file(const struct eval *e) {
   return false;
 }
 
-/* Updates must be all that is left to do, and nothing may fail behind them. */
+/* Updates must be all that is left to do, and nothing may fail behind them. What a job does on the way to its targets, and the
+ * updates of a scope that is closed by one, overwrite nothing. */
 bool eval_may_donate(const struct eval *e) {
-  return e->plan->schedule->n_gifts && !e->settings.check && !e->in_background && !job_is_here() && !e->plan->device &&
+  bool is_on_the_way = job_is_here() && !e->in_background, closes = e->in_background && e->n_heirs;
+  return e->plan->schedule->n_gifts && !e->settings.check && !is_on_the_way && !closes && !e->plan->device &&
          !(e->n_heirs && (e->had_ready || shows_file(e)));
 }
 

@@ -3,6 +3,7 @@ name: weft orders work by what it needs."""
 import enum
 import platform
 import threading
+import weakref
 
 from .. import _core, _run
 
@@ -184,8 +185,26 @@ def stream(s):
     return StreamContext(s)
 
 
+_started = []  # weak references to arrays whose computation async_eval has started
+
+
+def _note_started(arrays):
+    _started[:] = [r for r in _started if _is_running(r())] + [weakref.ref(x) for x in arrays]
+
+
+def _is_running(x):
+    return x is not None and _core.state(x) == "running"
+
+
 def synchronize(stream=None):
-    """Waits for what was started; evaluations of weft end before they return, and async ones are waited for where they are read."""
+    """Waits for what async_eval has started, and raises what made it fail. The stream says nothing: all are one here."""
+    waiting, _started[:] = [r() for r in _started], []
+    for x in waiting:
+        if x is not None and _core.state(x) in ("running", "failed"):
+            try:
+                _core.wait([x], -1.0)
+            except AssertionError as why:
+                raise RuntimeError(str(why)) from why  # of a matrix without an inverse, say: MLX's class
 
 
 get_active_memory, get_peak_memory = _run.get_active_memory, _run.get_peak_memory

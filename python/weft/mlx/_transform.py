@@ -4,7 +4,8 @@ import contextlib
 import functools
 import threading
 
-from .. import _core, _run, _transform, _tree
+from .. import _core, _transform, _tree
+from . import _device
 
 _mlx = _core._mlx
 array = _core.array
@@ -18,18 +19,27 @@ def eval(*trees):
     """Computes the arrays in the trees, and those that were written into."""
     changed = _mlx._changed()
     if not changed or _tracing.depth:
-        return _core.eval(*trees)
+        return _eval(*trees)
     try:
         _core.eval(trees, changed)
     except Exception:
-        _core.eval(*trees)  # what was asked for, or why there is none
+        _eval(*trees)  # what was asked for, or why there is none
+
+
+def _eval(*trees):
+    try:
+        _core.eval(*trees)
+    except AssertionError as why:
+        raise RuntimeError(str(why)) from why  # of a matrix without an inverse, say: MLX's class
 
 
 def async_eval(*trees):
     """Starts to compute the arrays in the trees."""
     if _tracing.depth:
         raise ValueError("async_eval: inside of a function that is being transformed")
-    _run.async_eval(*trees, _mlx._changed())
+    started = _core.arrays(trees, _mlx._changed())
+    _core.async_eval(started)
+    _device._note_started(started)
 
 
 class _Tracing(threading.local):

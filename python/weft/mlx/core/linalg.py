@@ -83,8 +83,9 @@ def _transposed(a):
 
 
 def inv(a, *, stream=None):
-    """The inverse; nan if there is none."""
-    return _linalg.inv(_square("inv", a))
+    """The inverse. There is none of a singular matrix: an error when it is computed."""
+    inverse, status = _linalg.inv(_square("inv", a)), _linalg.inv_status(a)
+    return _core.assert_(inverse, _mlx.expand_dims(status == 0, (-1, -2)), "inv: the matrix is singular")
 
 
 def tri_inv(a, upper=False, *, stream=None):
