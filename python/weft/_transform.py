@@ -1,5 +1,8 @@
 """Transforms of Python functions of arrays: run the function on names, then transform the expression that came out."""
+import copyreg
 import functools
+import pickle
+import sys
 
 from . import _core
 from ._core import array
@@ -314,7 +317,29 @@ def compile_checked(fun, inputs, outputs, rewrites, shapes, check):
         return unflatten(trace.structure, results)
 
     compiled.otherwise = otherwise
+    compiled.__weft_options__ = {"inputs": inputs, "outputs": outputs, "rewrites": rewrites, "shapes": shapes}
     return compiled
+
+
+def _reduced(compiled):
+    """How pickle tells another process of a compiled function: by the name it can be imported by, or that of what it was made of
+    and the options. Traces are made there anew; there is no byte format of graphs."""
+    fun, options = compiled.__wrapped__, compiled.__weft_options__
+    if options["inputs"] is not None or options["outputs"] is not None:
+        raise pickle.PicklingError("compile: a function with inputs or outputs of its own is state, and not pickled")
+    name = getattr(fun, "__qualname__", "<no name>")
+    found = sys.modules.get(getattr(fun, "__module__", None))
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is compiled:
+        return name
+    if found is not fun:
+        raise pickle.PicklingError(f"compile: {name} cannot be imported by its name, as what is pickled must be: "
+                                   "define the function in a module")
+    return functools.partial(compile, **options), (fun,)
+
+
+copyreg.pickle(_core.Compiled, _reduced)
 
 
 def _distinct(leaves):
