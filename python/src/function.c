@@ -133,7 +133,18 @@ static PyObject *function_fill(PyObject *self, PyObject *const args[], Py_ssize_
   return results;
 }
 
+/* show(what): "graph", "plan", "kernels", ..: of the calls there have been. */
+static PyObject *function_show(PyObject *self, PyObject *what) {
+  const char *name = PyUnicode_Check(what) ? PyUnicode_AsUTF8(what) : "graph";
+  weft_scope *s = op_begin();
+  const char *text = weft_function_show(((struct function *)self)->function, name);
+  PyObject *shown = text ? PyUnicode_FromString(text) : raise_status(WEFT_ERR_ARG);
+  weft_scope_discard(s);
+  return shown;
+}
+
 static PyMethodDef function_methods[] = {
+  { "show", function_show, METH_O, "show(what): graph, plan, kernels, asm: those of the calls so far, as text." },
   { "fill", (PyCFunction)(void (*)(void))function_fill, METH_FASTCALL,
     "fill(ins, outs, asarray, copy): run from cells to cells; the results, as asarray or copy makes them, in a list too." },
   { "run", (PyCFunction)(void (*)(void))function_run, METH_FASTCALL,

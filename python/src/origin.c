@@ -85,7 +85,14 @@ static uint32_t tag_at(PyFrameObject *frame, PyCodeObject *c) {
   return tag;
 }
 
+/* What this thread builds comes from here, whoever calls; 0: from the lines that do. */
+static _Thread_local uint32_t given;
+
 void origin_mark(void) {
+  if (given) {
+    weft_origin(given);
+    return;
+  }
   PyFrameObject *frame = PyEval_GetFrame();
   uint32_t tag = 0;
   Py_XINCREF(frame);
@@ -114,7 +121,21 @@ static PyObject *hide(PyObject *module, PyObject *folder) {
   Py_RETURN_NONE;
 }
 
+static PyObject *from_elsewhere(PyObject *module, PyObject *args) {
+  PyObject *file;
+  int number;
+  uint32_t before = given;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "Oi", &file, &number)) return NULL;
+  if (file == Py_None) given = number < 0 || (size_t)number >= n_lines ? 0 : (uint32_t)number;
+  else if (PyUnicode_Check(file)) given = tag_of(file, number);
+  else return PyErr_Format(PyExc_TypeError, "built_from: a file is a string");
+  return PyLong_FromUnsignedLong(before);
+}
+
 PyMethodDef origin_functions[] = {
+  { "built_from", from_elsewhere, METH_VARARGS, "built_from(file, line): what this thread builds from now on comes from there. Returns a "
+    "number; built_from(None, number) is as before." },
   { "hide_frames_of", hide, METH_O, "Frames of files whose name begins so are not where an operation comes from." },
   { 0 },
 };

@@ -696,3 +696,42 @@ def test_calls_of_other_shapes_find_their_function_again():
         assert f(np.ones(n), np.ones(n)).tolist() == [3.0] * n
         with pytest.raises(ValueError):
             f(np.ones(n + 1), np.ones(n + 3))
+
+
+@pytest.mark.parametrize("make, good, bad, error, says", [
+    (lambda x, i: (x * 2)[i] + 1, 1, 7, IndexError, "Subtensor"),
+    (lambda x, i: x + pt.arange(i), 3, 4, ValueError, "Add|add"),
+    (lambda x, i: x[pt.stack([i, i])] * 2, 1, 9, IndexError, r"AdvancedSubtensor.*\(x"),
+    (lambda x, i: pt.dot(x, pt.ones((i, 2))), 3, 4, ValueError, "Dot|dot"),
+    (lambda x, i: pytensor.scan(lambda v: x[v], sequences=pt.stack([i, i]), return_updates=False) * 2, 1, 5, IndexError, "Subtensor")])
+def test_an_error_names_the_node_its_variables_and_the_line(make, good, bad, error, says):
+    x, i, state = pt.dvector("x"), pt.lscalar("i"), pytensor.shared(np.zeros(2))
+    f = function([x, i], make(x, i), updates={state: state + 1})
+    for n in range(2):
+        with pytest.raises(error, match=says) as caught:
+            f(np.ones(3), bad)
+        assert "test_pytensor.py:" in str(caught.value)
+        assert any("HINT" in note for note in caught.value.__notes__)
+        assert state.get_value().tolist() == [n, n]
+        f(np.ones(3), good)
+    del caught
+
+
+def test_wrong_arguments_are_refused_as_pytensor_refuses_them():
+    x = pt.dvector("x")
+    f = function([x], x + 1)
+    for value in (np.ones((2, 2)), "text", [1j]):
+        with pytest.raises((TypeError, ValueError), match="index 0"):
+            f(value)
+    assert f([1.0]).tolist() == [2]
+    with pytest.raises(TypeError):
+        f()
+
+
+def test_kernels_are_shown_and_profiled():
+    x = pt.dvector("x")
+    f = function([x], pt.tanh(x) * 2, profile=True)
+    f(np.ones(3))
+    assert "tanh" in weft.pytensor.show(f) and "kernel" in weft.pytensor.show(f)
+    assert f.profile.fct_callcount == 1 and "tanh" in f.profile.weft + weft.pytensor.show(f, "graph")
+    assert sum(f.profile.apply_time.values()) > 0

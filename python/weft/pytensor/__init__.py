@@ -13,4 +13,9 @@ from . import (  # noqa: F401
 from .fallback import FallbackWarning, fallbacks
 from .linker import WEFT, WeftLinker
 
-__all__ = ["WEFT", "FallbackWarning", "WeftLinker", "fallbacks"]
+__all__ = ["WEFT", "FallbackWarning", "WeftLinker", "fallbacks", "show"]
+
+
+def show(function, what="kernels"):
+    """What weft made of a function of PyTensor's that was called: "graph", "plan", "kernels" or "asm", as text."""
+    return function.vm.jit_fn.show(what)

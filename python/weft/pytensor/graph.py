@@ -25,9 +25,25 @@ class Step:
         self.folds = self.is_plain and all(is_small(v) for v in node.outputs) and not any(
             kind.__name__ in CONTAINERS for kind in type(node.op).__mro__)
 
+    def line(self):
+        """The user's line that made the node, as its file and number; None: rewrites, or a graph inside, do not know it."""
+        frames = [frame for trace in getattr(self.node.outputs[0].tag, "trace", ()) for frame in trace]
+        return (frames[-1][0], frames[-1][1]) if frames else None
+
+    def text(self):
+        """The node with the names of its variables."""
+        return f"{self.node.op}({', '.join(map(called, self.node.inputs))})"
+
     @property
     def is_choice(self):
         return isinstance(self.node.op, IfElse) and self.is_plain
+
+
+def called(variable):
+    """By its name, or by what made it."""
+    if variable.name or variable.owner is None:
+        return variable.name or str(variable.type)
+    return f"{type(variable.owner.op).__name__}.{variable.index}"
 
 
 def is_small(variable):

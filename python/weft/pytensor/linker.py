@@ -44,7 +44,17 @@ class WeftLinker(JITLinker):
             otherwise()
             return [cell[0] for cell in outs]
 
+        def update_profile(profile):
+            """All of the time is the one function's; its kernels are in profile.weft."""
+            if nodes:
+                key = (self.fgraph, nodes[0])
+                profile.apply_time[key] = profile.vm_call_time
+                profile.apply_callcount[key] = profile.fct_callcount
+                profile.apply_cimpl[nodes[0]] = True
+            profile.weft = linked.show("plan")
+
         if outs:
+            thunk.update_profile = update_profile
             vars(thunk).update(vars(otherwise))
             thunks = [thunk]
         return thunks, nodes, linked

@@ -101,6 +101,13 @@ class Program:
             if len(self.traces) > MOST_TRACES:
                 del self.traces[next(iter(self.traces))]
 
+    def shown(self, what):
+        for cut in self.cuts:
+            if cut.program is not None:
+                yield from cut.program.shown(what)
+        for traced in (*self.traces.values(), self.open):
+            if traced and traced.function is not None:
+                yield traced.function.show(what)
 
     def opened(self, values):
         """A function for all sizes, once a second set of them has come; False if nothing but numbers will do somewhere. Then each set
@@ -203,6 +210,10 @@ class Linked:
             return results
         except Exception:
             return self.otherwise(inputs)  # which may do otherwise, or says what is wrong
+
+    def show(self, what="kernels"):
+        """The functions of weft that calls have made so far."""
+        return "\n".join(text for text in self.program.shown(what) if text)
 
     def otherwise(self, inputs):
         program = self.program

@@ -1,6 +1,9 @@
 """A graph told to weft once: its steps in order, each by its row."""
+from sys import intern
+
 import numpy as np
 import weft
+from weft._core import built_from
 
 from . import fallback
 from .graph import Graph
@@ -20,11 +23,12 @@ class Trace:
     `told`. Outside of bodies (of a loop, a map, a choice) one whose array may be empty, and which nobody would make then, is an
     output that whoever calls looks at. Open: sizes of arguments are not known."""
 
-    def __init__(self, graphs, checks, told, is_open=False):
+    def __init__(self, graphs, checks, told, is_open=False, line=("no line", 0)):
         self.graphs, self.checks, self.told, self.is_open = graphs, checks, told, is_open
+        self.line = line  # the user's, of the step that is traced, or of the one it is inside of
 
     def body(self):
-        return Trace(self.graphs, None, self.told, self.is_open)
+        return Trace(self.graphs, None, self.told, self.is_open, self.line)
 
     def graph(self, fgraph):
         found = self.graphs.get(id(fgraph))
@@ -53,7 +57,19 @@ class Trace:
             there.update(zip(step.outs, results))
 
     def step(self, step, values, there):
-        """The results of one step; `there`: what an outermost step may ask the program for, else None."""
+        """The results of one step; what fails in it, now or when it runs, names its node and the user's line."""
+        outside = self.line
+        self.line = step.line() or outside
+        file, number = self.line
+        before = built_from(intern(f"{step.text()}, {file}"), number)
+        try:
+            return self.results(step, values, there)
+        finally:
+            built_from(None, before)
+            self.line = outside
+
+    def results(self, step, values, there):
+        """`there`: what an outermost step may ask the program for, else None."""
         try:
             if step.folds and not any(is_expression(v) for v in values):
                 return fallback.perform(step, values)
