@@ -134,8 +134,9 @@ static PyObject *from_elsewhere(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef origin_functions[] = {
-  { "built_from", from_elsewhere, METH_VARARGS, "built_from(file, line): what this thread builds from now on comes from there. Returns a "
-    "number; built_from(None, number) is as before." },
+  { "built_from", from_elsewhere, METH_VARARGS,
+    "built_from(file, line): what this thread builds from now on comes from there. Returns a number; built_from(None, number) is "
+    "as before." },
   { "hide_frames_of", hide, METH_O, "Frames of files whose name begins so are not where an operation comes from." },
   { 0 },
 };
