@@ -887,10 +887,18 @@ typedef struct {
 } weft_block;
 weft_array *weft_external(const weft_block *, void (*release)(void *ctx), void *ctx);
                                   /* not copied; release is called once, and at once if the array is bad */
+                                  /* on a device, data is an address there, which the driver is asked about. What others have
+                                     enqueued for it comes first if weft_follow says so */
 WEFT_MUST weft_status weft_pin(weft_array *, int device, weft_block *);
                                   /* computed, brought and kept there, and no kernel will overwrite it. Who writes to it
                                      changes the array, and expressions of it that are not computed yet */
 void        weft_unpin(weft_array *);  /* once for every pin; the block is void then */
+void       *weft_stream(int device);  /* on which weft computes there, a CUstream of the primary context; NULL: no such device */
+WEFT_MUST weft_status weft_follow(int device, void *stream);
+                                  /* what weft computes there from now on comes after what that stream has now */
+WEFT_MUST weft_status weft_lead(int device, void *stream);
+                                  /* what that stream is given from now on comes after what weft has enqueued there. NULL or 1 is
+                                     CUDA's default stream, 2 that of the thread */
 int         weft_is_only(weft_array *);  /* 1: it is computed and not pinned, its elements are apart, and no other array, expression
                                      or view can come to its memory. Who pins it then may write there without being seen */
 

@@ -27,6 +27,7 @@ struct work_item {
 };
 
 struct free_block { struct free_block *next; uint8_t *at; size_t bytes; uint64_t since; };
+struct taken_block { struct taken_block *next; uint64_t at; size_t bytes; };
 
 struct far {
   struct device device;
@@ -34,6 +35,7 @@ struct far {
   struct work_item *first[N_QUEUES], **last[N_QUEUES];
   uint64_t recorded[N_QUEUES], past[N_QUEUES];
   struct free_block *blocks;
+  struct taken_block *taken;
   bool is_lost;
 };
 
@@ -150,6 +152,9 @@ static int take(const struct device *d, size_t bytes, uint64_t *at, struct event
     *at = (uint64_t)(uintptr_t)p + FAR;
   }
   counts.bytes += (int64_t)bytes;
+  struct taken_block *t = malloc(sizeof *t);
+  *t = (struct taken_block){ f->taken, *at, bytes };
+  f->taken = t;
   pthread_mutex_unlock(&far_lock);
   return DEVICE_OK;
 }
@@ -159,6 +164,9 @@ static void give(const struct device *d, uint64_t at, size_t bytes) {
   if (!at) return;
   pthread_mutex_lock(&far_lock);
   counts.bytes -= (int64_t)bytes;
+  struct taken_block **t = &f->taken, *gone;
+  while (*t && (*t)->at != at) t = &(*t)->next;
+  if ((gone = *t)) *t = gone->next, free(gone);
   enqueue(f, QUEUE_COMPUTE, (struct work_item){ .kind = SPOIL, .at = near(at), .bytes = bytes });
   struct free_block *b = malloc(sizeof *b);
   *b = (struct free_block){ f->blocks, near(at), bytes, mark(f, QUEUE_COMPUTE) };
@@ -272,12 +280,35 @@ static bool is_past(const struct event *e) {
   return yes;
 }
 
+static bool has(const struct device *d, uint64_t at, size_t bytes) {
+  bool yes = false;
+  pthread_mutex_lock(&far_lock);
+  for (const struct taken_block *b = far_of(d)->taken; b && !yes; b = b->next)
+    yes = at >= b->at && at + bytes <= b->at + b->bytes;
+  pthread_mutex_unlock(&far_lock);
+  return yes;
+}
+
+/* Streams of others: FAR_STREAM is the copy queue, seen as somebody else's. */
+static void *stream(const struct device *d) { return far_of(d); }
+
+static int order(const struct device *d, uint64_t s, bool is_ours_first) {
+  struct far *f = far_of(d);
+  if (s != FAR_STREAM) return DEVICE_FAILED;
+  enum queue first = is_ours_first ? QUEUE_COMPUTE : QUEUE_COPY;
+  pthread_mutex_lock(&far_lock);
+  struct event e = { d, first, mark(f, first) };
+  enqueue(f, is_ours_first ? QUEUE_COPY : QUEUE_COMPUTE, (struct work_item){ .kind = FOLLOW, .after = e });
+  pthread_mutex_unlock(&far_lock);
+  return DEVICE_OK;
+}
+
 static bool is_here(void) { return true; }
 static const struct backend backend_far = { .name = "test", .available = is_here, .free = code_free };
 static const struct device device_far = {
   .backend = &backend_far, .available = is_there, .text = text, .message = message, .compile = compile, .take = take, .give = give,
   .bytes = bytes_there, .set_peak = set_peak, .trim = trim, .upload = upload, .download = download, .launch = launch,
-  .record = record, .follow = follow, .wait = await, .is_past = is_past,
+  .record = record, .follow = follow, .wait = await, .is_past = is_past, .has = has, .stream = stream, .order = order,
 };
 
 /* ---- For tests ---- */

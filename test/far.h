@@ -17,6 +17,7 @@ extern _Atomic int far_takes_left, far_launches_left, far_uploads_left, far_down
 extern _Atomic int far_runs_left;              /* before a kernel that was enqueued fails, and the device is lost */
 extern const volatile int *far_cancel_after_run;
 
+enum { FAR_STREAM = 5 };                       /* a stream of somebody else there: its copy queue */
 const struct device *far_device(int);          /* 0, 1 */
 void far_use(void);                            /* they are the devices from now on; nothing fails and all counts are 0 */
 void far_leave(void);                          /* as before the test. Says so if they hold memory */

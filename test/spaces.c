@@ -326,6 +326,104 @@ TEST(memory_pinned_on_a_device_is_what_the_host_sees) {
   end();
 }
 
+/* ---- Memory of others on a device ---- */
+
+/* Theirs: taken there, and filled by their stream, which may not have come to it. */
+static weft_block their_ramp(const struct device *d, float by, uint64_t *at) {
+  static int64_t n = N, one = 1;
+  struct event since;
+  float x[N];
+  for (int i = 0; i < N; i++) x[i] = by * (float)i;
+  EXPECT_INT(d->take(d, sizeof x, at, &since), 0);
+  EXPECT_INT(d->upload(d, QUEUE_COPY, *at, x, sizeof x), 0);
+  return (weft_block){ (void *)(uintptr_t)*at, 1, WEFT_F32, 1, &n, &one };
+}
+
+TEST(memory_of_others_on_a_device_is_used_where_it_is_after_what_their_stream_has) {
+  for (int lag = 0; lag < 3; lag++) {
+    begin(lag);
+    weft_scope *s = weft_scope_open();
+    const struct device *d = far_device(0);
+    uint64_t at;
+    weft_block b = their_ramp(d, 3, &at);
+    n_released = 0;
+    EXPECT(weft_stream(1) && !weft_stream(0) && !weft_stream(3));
+    EXPECT_OK(weft_follow(1, (void *)(uintptr_t)FAR_STREAM));
+    weft_array *e = weft_external(&b, released, NULL), *y = plus(e, 1);
+    EXPECT_INT(place_of(e), 1);
+    EXPECT_OK(weft_eval_async(1, &y));
+    expect_ramp(y, 3, 1);
+    EXPECT_INT(far_counts().uploads, 1); /* theirs */
+    EXPECT_INT(far_counts().downloads, 1);
+    for (int device = 0; device < 3; device++) { /* elsewhere it is what it is now */
+      float *there = far_memory(b.data);
+      for (int i = 0; i < N; i++) there[i] = (float)(i * (device + 1));
+      weft_set(WEFT_DEVICE, device);
+      expect_ramp(plus(e, 2), (float)(device + 1), 2);
+      expect_ramp(e, (float)(device + 1), 0);
+    }
+    weft_block shown;
+    EXPECT_OK(weft_pin(e, 1, &shown));
+    EXPECT(shown.data == b.data);
+    EXPECT_INT(weft_pin(e, 0, &shown), WEFT_ERR_UNSUPPORTED);
+    weft_unpin(e);
+    EXPECT_OK(weft_lead(1, (void *)(uintptr_t)FAR_STREAM));
+    weft_scope_discard(s);
+    EXPECT_OK(weft_wait(0, NULL, 10));
+    EXPECT_INT(n_released, 1);
+    d->give(d, at, N * sizeof(float));
+    end();
+  }
+}
+
+/* It is released when nothing that is enqueued reads it any more. */
+TEST(memory_of_others_on_a_device_is_released_when_its_last_kernel_has_run) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open(), *inner = weft_scope_open();
+  const struct device *d = far_device(0);
+  uint64_t at;
+  weft_block b = their_ramp(d, 1, &at);
+  n_released = 0;
+  EXPECT_OK(weft_follow(1, (void *)(uintptr_t)FAR_STREAM));
+  weft_array *e = weft_external(&b, released, NULL), *y = plus(weft_mul(e, e), 0);
+  weft_keep(y);
+  EXPECT_OK(weft_eval_async(1, &y));
+  until_launched(1);
+  EXPECT_INT(far_counts().runs, 0);
+  weft_scope_discard(inner);
+  EXPECT_INT(n_released, 0); /* y could be differentiated */
+  weft_scope_discard(s);
+  EXPECT_OK(weft_wait(0, NULL, 10));
+  EXPECT_INT(n_released, 1);
+  EXPECT_INT(far_counts().runs, 1);
+  d->give(d, at, N * sizeof(float));
+  end();
+}
+
+TEST(an_address_that_is_not_of_the_device_is_refused) {
+  begin(FAR_AT_ONCE);
+  weft_scope *s = weft_scope_open();
+  const struct device *d = far_device(0);
+  uint64_t at;
+  weft_block b = their_ramp(d, 1, &at), of_host = b, other = b, beyond = b, missing = b;
+  float here[N];
+  int64_t long_stride = 2;
+  of_host.data = here, other.device = 2, beyond.strides = &long_stride, missing.device = 3;
+  weft_block *wrong[] = { &of_host, &other, &beyond, &missing };
+  n_released = 0;
+  for (int i = 0; i < 4; i++) {
+    EXPECT_INT(weft_check(weft_external(wrong[i], released, NULL)), WEFT_ERR_DEVICE);
+    EXPECT(strstr(weft_message(), i < 3 ? "is not in the memory of device" : "there is no device 3"));
+    EXPECT_INT(n_released, i + 1);
+  }
+  EXPECT_INT(weft_follow(1, (void *)(uintptr_t)77), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_lead(4, NULL), WEFT_ERR_DEVICE);
+  EXPECT_OK(weft_lead(0, NULL));
+  d->give(d, at, N * sizeof(float));
+  weft_scope_discard(s);
+  end();
+}
+
 /* ---- Threads ---- */
 
 static weft_array *shared_value;

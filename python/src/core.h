@@ -112,7 +112,7 @@ weft_array *mlx_from(PyObject *, const weft_dtype *wanted); /* of what has it */
 extern PyMethodDef value_methods[];
 extern PyBufferProcs value_buffer;
 PyObject *value_item(PyObject *);
-weft_array *value_pin(weft_array *, weft_block *);   /* computes and pins; what value_unpin is to be given */
+weft_array *value_pin(weft_array *, int device, weft_block *); /* computes and pins; what value_unpin is to be given */
 void value_unpin(weft_array *);                      /* any thread; needs no GIL */
 extern PyMethodDef dlpack_methods[];
 

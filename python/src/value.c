@@ -126,10 +126,10 @@ static weft_array *with_memory(weft_array *a) {
   return value;
 }
 
-weft_array *value_pin(weft_array *a, weft_block *b) {
+weft_array *value_pin(weft_array *a, int device, weft_block *b) {
   weft_array *shown = with_memory(a);
   if (!shown) return NULL;
-  weft_status s = evaluate(1, &shown) ? WEFT_ERR_CANCELLED : weft_pin(shown, 0, b);
+  weft_status s = evaluate(1, &shown) ? WEFT_ERR_CANCELLED : weft_pin(shown, device, b);
   if (!s) return shown;
   raise_status(s);
   weft_disown(shown);
@@ -154,7 +154,7 @@ static int show(PyObject *self, Py_buffer *out, int flags) {
   if (!dtype_format(weft_dtype_of(a))) return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
   struct shown *shown = PyMem_Malloc(sizeof *shown);
   if (!shown) return PyErr_NoMemory(), -1;
-  if (!(shown->array = value_pin(a, &b))) {
+  if (!(shown->array = value_pin(a, 0, &b))) {
     if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) interrupted = self;
     return PyMem_Free(shown), -1;
   }

@@ -100,6 +100,11 @@ struct device {
   void (*set_peak)(const struct device *, int64_t);
   void (*trim)(const struct device *);   /* gives cached memory back */
 
+  bool (*has)(const struct device *, uint64_t at, size_t bytes); /* it is memory of this device, whoever has taken it */
+  void *(*stream)(const struct device *); /* what others know its compute queue by; NULL: nobody does */
+  int (*order)(const struct device *, uint64_t stream, bool is_ours_first); /* what the compute queue, or the stream of another
+                                            library, is given from now on comes after what the other one has now */
+
   int (*upload)(const struct device *, enum queue, uint64_t to, const void *from, size_t bytes); /* has read `from` */
   int (*download)(const struct device *, enum queue, void *to, uint64_t from, size_t bytes);     /* waits: `to` is there */
   int (*launch)(const struct device *, const struct code *, const struct launch *); /* a whole kernel, in the compute queue; bound

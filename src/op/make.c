@@ -142,57 +142,6 @@ weft_array *weft_from(weft_dtype dtype, int rank, const int64_t dims[], const vo
   return array_of(n);
 }
 
-/* ---- Memory of others ---- */
-
-/* The elements before and behind data[0] that strides reach. false: too far to say in bytes. */
-static bool reach(const weft_block *b, int64_t *before, int64_t *behind) {
-  *before = *behind = 0;
-  for (int k = 0; k < b->rank; k++) {
-    int64_t far;
-    if (__builtin_mul_overflow(b->dims[k] - 1, b->strides[k], &far)) return false;
-    if (__builtin_add_overflow(far < 0 ? *before : *behind, far < 0 ? -far : far, far < 0 ? before : behind))
-      return false;
-  }
-  return *before < INT64_MAX / 32 && *behind < INT64_MAX / 32;
-}
-
-static struct failure *block_check(const weft_block *b) {
-  if (!b) return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the block is NULL");
-  struct failure *why = dtype_check("weft_external", b->dtype);
-  if (!why) why = dims_check("weft_external", b->rank, b->dims);
-  if (why) return why;
-  if (b->rank && !b->strides) return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: strides is NULL");
-  if (b->device != 0) return fail(WEFT_ERR_DEVICE, scope_origin(), "weft_external: there is no device %d", b->device);
-  if (!b->data && dim_count(b->rank, b->dims))
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is NULL");
-  if ((uintptr_t)b->data % weft_dtype_bytes(b->dtype))
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_external: the data is not aligned for %s",
-                weft_dtype_name(b->dtype));
-  return NULL;
-}
-
-static struct node *external_node(const weft_block *b, int64_t before, int64_t behind, void (*release)(void *),
-                                  void *ctx) {
-  int64_t size = (int64_t)weft_dtype_bytes(b->dtype), n = dim_count(b->rank, b->dims) ? before + behind + 1 : 0;
-  void *data = n ? (char *)b->data - before * size : b->data;
-  struct buffer *buf = buffer_external(data, (size_t)(n * size), release, ctx);
-  if (!buf) {
-    if (release) release(ctx);
-    return NULL;
-  }
-  return value_node(b->dtype, b->rank, b->dims, buf, n ? before : 0, b->strides);
-}
-
-weft_array *weft_external(const weft_block *b, void (*release)(void *ctx), void *ctx) {
-  int64_t before, behind;
-  struct failure *why = block_check(b);
-  if (!why && !reach(b, &before, &behind))
-    why = fail(WEFT_ERR_ARG, scope_origin(), "weft_external: strides that reach beyond memory");
-  if (!why) return array_of(external_node(b, before, behind, release, ctx));
-  if (release) release(ctx);
-  return array_failed(why);
-}
-
 /* ---- Names ---- */
 
 weft_array *weft_input(weft_dtype dtype, int rank, const int64_t dims[]) {

@@ -512,6 +512,17 @@ struct buffer *buffer_new_in(const struct device *d, size_t bytes, weft_status *
   return NULL;
 }
 
+struct buffer *buffer_external_in(const struct device *d, uint64_t at, size_t bytes, void (*release)(void *ctx), void *ctx) {
+  struct buffer *b = make(EXTERNAL, bytes, BUFFER_ABSENT);
+  struct space_copy *c = b ? add_copy(b, d) : NULL;
+  watch_forks_once();
+  if (!c) return mem_free(b), NULL;
+  c->at = at, c->is_foreign = true, c->state = BUFFER_RESIDENT;
+  b->release = release, b->ctx = ctx;
+  atomic_store(&b->shown, d);
+  return b;
+}
+
 /* ---- Being written, shown, read ---- */
 
 /* All copies but one are absent from now on. */

@@ -27,6 +27,8 @@ struct buffer *buffer_new_in(const struct device *, size_t bytes, weft_status *)
                                              on the host. NULL: why not, MEMORY or DEVICE */
 struct buffer *buffer_external(void *data, size_t bytes, void (*release)(void *ctx), void *ctx); /* NULL: no memory;
                                              then release has not been called */
+struct buffer *buffer_external_in(const struct device *, uint64_t at, size_t bytes, void (*release)(void *ctx), void *ctx); /* the
+                                             same in the memory of a device, for what its compute queue is given from now on */
 struct buffer *buffer_retain(struct buffer *);
 void buffer_release(struct buffer *);     /* NULL: nothing. Any thread. An external release callback that would come on
                                              one of weft's own threads is queued instead: see buffer_callbacks */

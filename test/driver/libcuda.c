@@ -202,6 +202,17 @@ static result state(void) {
   return r;
 }
 
+enum { ABOUT_TYPE = 2, ABOUT_DEVICE = 9, TYPE_DEVICE = 2 };
+
+API(cuPointerGetAttribute, void *out, int which, uint64_t at) {
+  pthread_mutex_lock(&lock);
+  bool is_known = is_allocated(at, 1);
+  pthread_mutex_unlock(&lock);
+  if (!is_known || (which != ABOUT_TYPE && which != ABOUT_DEVICE)) return INVALID;
+  *(int *)out = which == ABOUT_TYPE ? TYPE_DEVICE : 0;
+  return OK;
+}
+
 API(cuStreamCreate, handle *s, unsigned flags) { return (void)flags, *s = &lock, OK; }
 API(cuStreamSynchronize, handle s) { return (void)s, state(); }
 API(cuStreamWaitEvent, handle s, handle e, unsigned flags) { return (void)s, (void)e, (void)flags, OK; }

@@ -203,6 +203,34 @@ int cuda_follow(struct gpu *g, enum queue q, struct gpu *of, enum queue other, u
   return e ? cuda_status(cu.stream_after(g->queue[q].stream, e, 0), "waiting") : cuda_wait(of, other, point);
 }
 
+/* ---- Others --------------------------------------------------------------------------------------------------------------- */
+
+void *cuda_stream(struct gpu *g) { return cuda_enter(g, "asking") ? NULL : g->queue[QUEUE_COMPUTE].stream; }
+
+int cuda_order(struct gpu *g, uint64_t stream, bool is_ours_first) {
+  handle ours, theirs = (handle)(uintptr_t)(stream ? stream : 1), e = NULL;
+  int s = cuda_enter(g, "waiting for a stream");
+  if (s) return s;
+  ours = g->queue[QUEUE_COMPUTE].stream;
+  s = cuda_status(cu.event_new(&e, UNTIMED), "waiting for a stream");
+  if (!s) s = cuda_status(cu.event_record(e, is_ours_first ? ours : theirs), "waiting for a stream");
+  if (!s) s = cuda_status(cu.stream_after(is_ours_first ? theirs : ours, e, 0), "waiting for a stream");
+  if (e) cu.event_free(e); /* once it is past */
+  return s;
+}
+
+enum { ABOUT_TYPE = 2, ABOUT_DEVICE = 9, TYPE_DEVICE = 2 };
+
+static bool is_of(const struct gpu *g, uint64_t at) {
+  unsigned type = 0;
+  int device = -1;
+  return !cu.about(&type, ABOUT_TYPE, at) && type == TYPE_DEVICE && !cu.about(&device, ABOUT_DEVICE, at) && device == g->ordinal;
+}
+
+bool cuda_has(struct gpu *g, uint64_t at, size_t bytes) {
+  return !cuda_enter(g, "asking about memory") && is_of(g, at) && is_of(g, at + bytes - 1);
+}
+
 /* ---- Code --------------------------------------------------------------------------------------------------------------- */
 
 void cuda_unload(struct gpu *g, struct cuda_module *m) {

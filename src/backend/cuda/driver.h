@@ -38,6 +38,7 @@ typedef void *handle;
   X(cuStreamCreate, stream_new, (handle *, unsigned))                                                                 \
   X(cuStreamSynchronize, wait, (handle))                                                                              \
   X(cuStreamWaitEvent, stream_after, (handle, handle, unsigned))                                                      \
+  X(cuPointerGetAttribute, about, (void *, int, uint64_t))                                                            \
   X(cuEventCreate, event_new, (handle *, unsigned))                                                                   \
   X(cuEventRecord, event_record, (handle, handle))                                                                    \
   X(cuEventSynchronize, event_wait, (handle))                                                                         \

@@ -318,10 +318,15 @@ static int launch_there(const struct device *d, const struct code *c, const stru
   return r;
 }
 
+static bool has(const struct device *d, uint64_t at, size_t bytes) { return cuda_has(gpu_of(d), at, bytes); }
+static void *stream(const struct device *d) { return cuda_stream(gpu_of(d)); }
+static int order(const struct device *d, uint64_t s, bool is_ours_first) { return cuda_order(gpu_of(d), s, is_ours_first); }
+
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
   .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .trim = trim, .upload = upload_there,
   .download = download_from, .launch = launch_there, .record = record, .follow = follow, .wait = wait, .is_past = is_past,
+  .has = has, .stream = stream, .order = order,
 };
 
 const struct device *cuda_device(int i) {
