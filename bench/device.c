@@ -238,8 +238,10 @@ static void run(const struct row *r) {
 
 /* A compiled function, called so often in a row from C: microseconds each, to enqueue them and until all are done. */
 static void run_calls(const char *name, work *make, const char *in, int calls) {
-  weft_scope *s = weft_scope_open(), *body = weft_scope_open();
-  weft_array *x = operand(in), *y[MOST], *input = weft_input(WEFT_F32, weft_rank(x), (int64_t[]){ weft_dim(x, 0) });
+  weft_scope *s = weft_scope_open();
+  weft_array *x = operand(in);
+  weft_scope *body = weft_scope_open();
+  weft_array *y[MOST], *input = weft_input(WEFT_F32, weft_rank(x), (int64_t[]){ weft_dim(x, 0) });
   make(&input, y);
   weft_function *f = weft_compile(body, 1, &input, 1, y);
   double enqueued[7], done[7], begin;

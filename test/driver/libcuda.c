@@ -62,24 +62,15 @@ API(cuDriverGetVersion, int *v) { return *v = 13000, OK; }
 static const char cubin_head[] = "CUBIN\n";
 enum { HEAD = sizeof cubin_head - 1 };
 
-API(cuModuleLoadDataEx, handle *m, const void *code, unsigned n, int *options, void **values) {
-  char why[200];
-  (void)n, (void)options, (void)values;
-  *m = memcmp(code, cubin_head, HEAD) ? NULL : module_parse((const char *)code + HEAD, why, sizeof why);
-  return *m ? OK : BAD_CODE;
-}
-
 enum { LOG = 5, LOG_BYTES = 6 };
 struct link { char *log, *code; size_t room; };
 static _Atomic int n_links;
 
-API(cuLinkCreate_v2, unsigned n, int *options, void **values, handle *out) {
-  struct link *l = calloc(1, sizeof *l);
+static void take_options(struct link *l, unsigned n, int *options, void **values) {
   for (unsigned i = 0; i < n; i++) {
     if (options[i] == LOG) l->log = values[i];
     if (options[i] == LOG_BYTES) l->room = (size_t)(uintptr_t)values[i];
   }
-  return *out = l, OK;
 }
 
 /* WEFT_TEST_DRIVER_REFUSES: PTX with this text is refused, with the line it stands in, as the real compiler does. */
@@ -91,13 +82,33 @@ static bool refuses(const char *ptx, char *why, size_t room) {
   return at;
 }
 
-API(cuLinkAddData_v2, handle link, int type, void *ptx, size_t bytes, const char *name, unsigned n, int *options, void **values) {
-  struct link *l = link;
+static struct module *compiled(const char *ptx, const struct link *l) {
   char why[200] = "";
-  (void)type, (void)name, (void)n, (void)options, (void)values;
   atomic_fetch_add(&n_links, 1);
   struct module *m = refuses(ptx, why, sizeof why) ? NULL : module_parse(ptx, why, sizeof why);
   if (!m && l->log) snprintf(l->log, l->room, "%s", why);
+  return m;
+}
+
+API(cuModuleLoadDataEx, handle *m, const void *code, unsigned n, int *options, void **values) {
+  char why[200];
+  struct link l = { 0 };
+  bool is_code = !memcmp(code, cubin_head, HEAD);
+  take_options(&l, n, options, values);
+  *m = is_code ? module_parse((const char *)code + HEAD, why, sizeof why) : compiled(code, &l);
+  return *m ? OK : is_code ? BAD_CODE : BAD_PTX;
+}
+
+API(cuLinkCreate_v2, unsigned n, int *options, void **values, handle *out) {
+  struct link *l = calloc(1, sizeof *l);
+  take_options(l, n, options, values);
+  return *out = l, OK;
+}
+
+API(cuLinkAddData_v2, handle link, int type, void *ptx, size_t bytes, const char *name, unsigned n, int *options, void **values) {
+  struct link *l = link;
+  (void)type, (void)name, (void)n, (void)options, (void)values;
+  struct module *m = compiled(ptx, l);
   if (!m) return BAD_PTX;
   module_free(m);
   l->code = malloc(HEAD + bytes);

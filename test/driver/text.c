@@ -207,7 +207,7 @@ static void instruction(struct reader *r, char *w) {
   ADD(r->e->i, r->e->n_instructions, x);
 }
 
-static void registers(struct reader *r) {
+static void registers(struct reader *r, bool is_inner) {
   char w[200], name[240];
   word(r, w); /* .type */
   do {
@@ -218,6 +218,7 @@ static void registers(struct reader *r) {
       for (int i = 0; i < atoi(count); i++) snprintf(name, sizeof name, "%s%d", w, i), place(&r->reg, name);
       expect(r, '>');
     } else {
+      if (find(&r->reg, w) >= 0 && !is_inner) wrong(r, "defined twice:", w);
       place(&r->reg, w);
     }
   } while (accept(r, ','));
@@ -243,7 +244,7 @@ static void body(struct reader *r) {
   while (depth && !*r->why && word(r, w)) {
     if (!strcmp(w, "{")) depth++;
     else if (!strcmp(w, "}")) depth--;
-    else if (!strcmp(w, ".reg")) registers(r);
+    else if (!strcmp(w, ".reg")) registers(r, depth > 1);
     else if (!strcmp(w, ".local")) local(r);
     else if (accept(r, ':')) {
       int l = place(&r->label, w);
