@@ -277,12 +277,18 @@ static bool size(struct stage *s, const struct node *n, const struct plain *cons
   return is >= 0 || no("weft_size: not known");
 }
 
+static bool is_linear(const struct op *op) {
+  static const struct op *const all[] = { &op_cholesky, &op_cholesky_solve, &op_triangle, &op_lu, &op_solve, &op_inverse, &op_determinant };
+  for (size_t k = 0; k < sizeof all / sizeof *all; k++) if (op == all[k]) return true;
+  return false;
+}
+
 bool plain_knows(const struct op *op) {
   switch (op->kind) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
-  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_dequantize || op == &op_cholesky || op == &op_solve || op == &op_triangle || op == &op_determinant;
+  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_dequantize || is_linear(op);
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -492,6 +498,30 @@ static void substitute(int64_t n, int64_t m, const double *a, double *b, bool is
   }
 }
 
+/* Crout's order: an element at a time, of the rows that `order` names; the pivot is the largest of what is left of a column. */
+static int64_t lu_factor(int64_t n, double *a, double *order) {
+  int64_t zero = 0;
+  for (int64_t i = 0; i < n; i++) order[i] = (double)i;
+  for (int64_t j = 0; j < n; j++) {
+    int64_t best = j;
+    for (int64_t i = 0; i < n; i++) {
+      for (int64_t k = 0; k < i && k < j; k++) a[i * n + j] -= a[i * n + k] * a[k * n + j];
+      if (i > j && fabs(a[i * n + j]) > fabs(a[best * n + j])) best = i;
+    }
+    for (int64_t k = 0; k < n && best != j; k++) { double t = a[j * n + k]; a[j * n + k] = a[best * n + k], a[best * n + k] = t; }
+    double t = order[j];
+    order[j] = order[best], order[best] = t;
+    if (!zero && !(fabs(a[j * n + j]) > 0)) zero = j + 1;
+    for (int64_t i = j + 1; i < n && a[j * n + j] != 0; i++) a[i * n + j] /= a[j * n + j];
+  }
+  return zero;
+}
+
+static void turn(int64_t n, double *a) {
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t k = 0; k < i; k++) { double t = a[i * n + k]; a[i * n + k] = a[k * n + i], a[k * n + i] = t; }
+}
+
 static int64_t lower_factor(int64_t n, double *a) {
   for (int64_t j = 0; j < n; j++) { /* column by column */
     double d = a[j * n + j];
@@ -507,46 +537,63 @@ static int64_t lower_factor(int64_t n, double *a) {
   return 0;
 }
 
-static void plain_linear(const struct node *node, const struct plain *const in[], struct plain out[]) {
-  const struct plain *x = in[node->n_in - 1];
-  int64_t n = in[0]->dims[in[0]->rank - 1], m = node->n_in > 1 ? x->dims[x->rank - 1] : 0, dims[PLAIN_RANK];
-  for (int k = 0; k < x->rank; k++) dims[k] = x->dims[k];
-  bool is_det = node->op == &op_determinant;
-  int n_out = node->op->many->count(node);
-  for (int k = 0; k < n_out; k++) out[k] = plain_new(k && !is_det ? WEFT_I64 : x->dtype, k || is_det ? x->rank - 2 : x->rank, dims);
-  double *a = calloc((size_t)(n * n + n * m + 1), sizeof *a), *b = a + n * n, sign;
-  int64_t batch = 1;
-  for (int k = 0; k < x->rank - 2; k++) batch *= x->dims[k];
-  for (int64_t p = 0; p < batch; p++) {
-    for (int64_t i = 0; i < n * n; i++) a[i] = plain_f(in[0], p * n * n + i);
-    for (int64_t i = 0; i < n * m; i++) b[i] = plain_f(x, p * n * m + i);
-    if (node->op == &op_cholesky) {
-      int64_t status = lower_factor(n, a);
-      for (int64_t i = 0; i < n * n; i++) plain_set_f(&out[0], p * n * n + i, i % n > i / n ? 0 : status ? NAN : a[i]);
-      plain_set_i(&out[1], p, status);
-    } else if (is_det) {
-      eliminate(n, 0, a, a, &sign);
-      double size = 0, det = sign;
-      for (int64_t i = 0; i < n; i++) {
-        double d = a[i * n + i];
-        det *= d, size += log(fabs(d)), sign = isnan(d) || d == 0 ? d : d < 0 ? -sign : sign;
-      }
-      plain_set_f(&out[0], p, sign == 0 ? 0 : sign), plain_set_f(&out[1], p, size), plain_set_f(&out[2], p, det);
-    } else {
-      const int64_t *t = node->attr;
-      bool is_triangle = node->op == &op_triangle;
-      int64_t status = is_triangle ? 0 : eliminate(n, m, a, b, &sign);
-      substitute(n, m, a, b, is_triangle ? t[0] : true, is_triangle ? t[1] : false);
-      for (int64_t i = 0; i < n * m; i++) plain_set_f(&out[0], p * n * m + i, status ? NAN : b[i]);
-      if (!is_triangle) plain_set_i(&out[1], p, status);
+/* One problem: a [n, n] and b [n, m], both its own. Systems and determinants are computed from the matrix, not from its factors. */
+static void plain_problem(const struct node *node, int64_t p, int64_t n, int64_t m, double *a, double *b, struct plain out[]) {
+  double sign;
+  int64_t status = 0;
+  if (node->op == &op_cholesky) {
+    status = lower_factor(n, a);
+    for (int64_t i = 0; i < n * n; i++) plain_set_f(&out[0], p * n * n + i, i % n > i / n ? 0 : status ? NAN : a[i]);
+    plain_set_i(&out[1], p, status);
+  } else if (node->op == &op_lu) {
+    status = lu_factor(n, a, b);
+    for (int64_t i = 0; i < n * n; i++) plain_set_f(&out[0], p * n * n + i, a[i]);
+    for (int64_t i = 0; i < n; i++) plain_set_i(&out[1], p * n + i, (int64_t)b[i]);
+    plain_set_i(&out[2], p, status);
+  } else if (node->op == &op_determinant) {
+    eliminate(n, 0, a, a, &sign);
+    double size = 0, det = sign;
+    for (int64_t i = 0; i < n; i++) {
+      double d = a[i * n + i];
+      det *= d, size += log(fabs(d)), sign = isnan(d) || d == 0 ? d : d < 0 ? -sign : sign;
     }
+    plain_set_f(&out[0], p, sign == 0 ? 0 : sign), plain_set_f(&out[1], p, size), plain_set_f(&out[2], p, det);
+  } else {
+    const int64_t *t = node->attr;
+    if (node->op == &op_cholesky_solve) {
+      substitute(n, m, a, b, false, false);
+      turn(n, a);
+      substitute(n, m, a, b, true, false);
+    } else if (node->op == &op_triangle) substitute(n, m, a, b, t[0], t[1]);
+    else status = eliminate(n, m, a, b, &sign), substitute(n, m, a, b, true, false);
+    for (int64_t i = 0; i < n * m; i++) plain_set_f(&out[0], p * n * m + i, status ? NAN : b[i]);
+  }
+}
+
+static void plain_linear(const struct node *node, const struct plain *const in[], struct plain out[]) {
+  const struct plain *x = in[0], *right = node->op == &op_solve ? in[4] : node->op == &op_triangle || node->op == &op_cholesky_solve ? in[1] : NULL;
+  int64_t n = x->dims[x->rank - 1], m = right ? right->dims[right->rank - 1] : n, batch = 1;
+  dim dims[PLAIN_RANK];
+  int64_t known[PLAIN_RANK];
+  for (int k = 0, rank; k < node->op->many->count(node); k++) {
+    weft_dtype d = node->op->many->type(node, k, &rank, dims);
+    for (int i = 0; i < rank; i++) known[i] = i < x->rank - 2 ? x->dims[i] : i == rank - 1 && rank == x->rank ? m : n;
+    out[k] = plain_new(d, rank, known);
+  }
+  for (int k = 0; k < x->rank - 2; k++) batch *= x->dims[k];
+  double *a = calloc((size_t)(n * n + n * m + 1), sizeof *a), *b = a + n * n;
+  for (int64_t p = 0; p < batch; p++) {
+    for (int64_t i = 0; i < n * n; i++) a[i] = plain_f(x, p * n * n + i);
+    for (int64_t i = 0; i < n * m; i++) b[i] = right ? plain_f(right, p * n * m + i) : i / m == i % m;
+    if (node->op == &op_solve && *(const int64_t *)node->attr) turn(n, a);
+    plain_problem(node, p, n, m, a, b, out);
   }
   free(a);
 }
 
 static bool library(const struct node *n, const struct plain *const in[], struct found *f) {
   if (!plain_knows(n->op)) return no("%s: the plain evaluator does not know it", n->op->name);
-  if (n->op == &op_cholesky || n->op == &op_solve || n->op == &op_triangle || n->op == &op_determinant) {
+  if (is_linear(n->op)) {
     f->n = n->op->many->count(n);
     f->out = room_for((size_t)f->n, sizeof *f->out);
     plain_linear(n, in, f->out);

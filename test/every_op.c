@@ -587,7 +587,7 @@ enum { CALLS = sizeof calls / sizeof *calls };
 
 /* Leaves, ops with bodies, and what only plans and gradients have: made by other tests (errors, transforms, edges,
  * functions, loops). */
-static const char *const elsewhere[] = { "bits", "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item", "host", "dequantize", "cholesky", "solve", "triangle", "determinant" };
+static const char *const elsewhere[] = { "bits", "random_bits", "gamma_draw", "part", "pair", "value", "scalar", "input", "bad", "loop_var", "scale", "barrier", "checkpoint", "custom", "loop", "call", "item", "host", "dequantize", "cholesky", "cholesky_solve", "triangle", "lu", "solve", "inverse", "determinant" };
 
 TEST(every_op_has_a_row) {
   for (const struct op *const *op = op_table; *op; op++) {
@@ -809,6 +809,7 @@ D(logsumexp, weft_logsumexp(matrix(x), 1)) D(column_logsumexp, weft_logsumexp(ma
 D(softmax, weft_softmax(matrix(x), 1)) D(cumsum, weft_exp(weft_cumsum(matrix(x), 1)))
 D(sort, weft_exp(weft_sort(matrix(x), 1))) D(select, weft_exp(weft_topk(matrix(x), 1, 2))) D(median, weft_exp(weft_median(matrix(x), 0))) D(quantile, weft_exp(weft_quantile(matrix(x), weft_scalar(0.3), 1, WEFT_LINEAR)))
 D(cholesky, weft_cholesky(definite(x))) D(solve, weft_solve(definite(x), matrix(x))) D(inverse, weft_inverse(definite(x)))
+D(cholesky_solve, weft_cholesky_solve(definite(x), matrix(x)))
 D(triangle, weft_solve_triangular(definite(x), matrix(x), 1, 0)) D(unit_triangle, weft_solve_triangular(definite(x), matrix(x), 0, 1))
 D(det, weft_det(definite(x))) D(slogdet, log_size(definite(x)))
 D(sort_columns, weft_mul(weft_sort(matrix(x), 0), matrix(x)))

@@ -521,7 +521,7 @@ STORY(order, every_allocation_of_what_is_ordered_may_fail) {
 /* Systems of equations, their gradients and maps. */
 STORY(linear, every_allocation_of_a_system_of_equations_may_fail) {
   weft_array *x = floats(WEFT_DIMS(2, 2)), *a = weft_add(weft_matmul(x, weft_transpose(x, NULL)), weft_eye(WEFT_F32, 2, 2, 0)), *dx, *mapped;
-  weft_array *y = weft_add(weft_matmul(weft_cholesky(a), weft_inverse(a)), weft_det(a)), *row = floats(WEFT_DIMS(2)), *one = weft_solve(a, row);
+  weft_array *y = weft_add(weft_matmul(weft_cholesky(a), weft_inverse(a)), weft_det(a)), *row = floats(WEFT_DIMS(2)), *one = weft_cholesky_solve(weft_cholesky(a), weft_solve(a, row));
   weft_grad(weft_sum(y, WEFT_ALL), 1, &x, &dx);
   weft_map(1, &row, &x, 1, &one, &mapped);
   return read_to(out, weft_add(dx, mapped), 4);

@@ -1,6 +1,8 @@
 /* linear.c -- systems of linear equations: what is singular, shapes, batches, open sizes. python/test/test_linalg.py has NumPy
  * beside them, every_op.c their derivatives. */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 #include "test.h"
 #include "values.h"
 
@@ -56,4 +58,52 @@ SCOPED(shapes_that_do_not_fit_are_named) {
   weft_slogdet(a, &sign, &size);
   REFUSED(size, "weft_slogdet: a square matrix, not [2,3]");
   REFUSED(weft_random_multivariate_normal(weft_random_key(1), NULL, weft_scalar(0), s), "weft_random_multivariate_normal: mean is a number and has no axis");
+}
+
+static double noise(uint64_t *s) { return (double)((*s = *s * 6364136223846793005u + 1442695040888963407u) >> 40) / (1 << 24) - 0.5; }
+
+/* Of sizes around those of blocks, panels and lanes: a x - b is small, by plain sums. */
+static void expect_solved(int n, int m, int batch, bool is_definite) {
+  size_t na = (size_t)(batch * n * n), nb = (size_t)(batch * n * m);
+  double *a = calloc(na + 1, 8), *b = calloc(nb + 1, 8), *x = calloc(nb + 1, 8);
+  uint64_t seed = (uint64_t)(n * 100 + m);
+  for (size_t i = 0; i < na; i++) a[i] = noise(&seed);
+  for (size_t i = 0; i < nb; i++) b[i] = noise(&seed);
+  for (int p = 0; p < batch && is_definite; p++)
+    for (int i = 0; i < n; i++)
+      for (int j = 0; j <= i; j++) a[p * n * n + i * n + j] = a[p * n * n + j * n + i] = a[p * n * n + i * n + j] + (i == j ? n : 0);
+  weft_array *wa = weft_from(WEFT_F64, WEFT_DIMS(batch, n, n), a), *wb = weft_from(WEFT_F64, WEFT_DIMS(batch, n, m), b);
+  weft_array *wx = is_definite ? weft_cholesky_solve(weft_cholesky(wa), wb) : weft_solve(wa, wb);
+  EXPECT_OK(weft_read(wx, WEFT_F64, x, nb * 8));
+  double worst = 0;
+  for (int p = 0; p < batch; p++)
+    for (int i = 0; i < n; i++)
+      for (int j = 0; j < m; j++) {
+        double s = -b[(p * n + i) * m + j], size = 1;
+        for (int k = 0; k < n; k++) s += a[(p * n + i) * n + k] * x[(p * n + k) * m + j], size += fabs(x[(p * n + k) * m + j]);
+        worst = fmax(worst, fabs(s) / size);
+      }
+  EXPECT(worst < 1e-13 * n);
+  free(a), free(b), free(x);
+}
+
+SCOPED(systems_of_sizes_around_blocks_panels_and_lanes_are_solved) {
+  static const int sizes[] = { 1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 65, 100 }, sides[] = { 1, 2, 7, 16, 17, 33 };
+  for (int i = 0; i < 12; i++)
+    for (int j = 0; j < 6; j++)
+      for (int batch = 1; batch < 10; batch += 8)
+        for (int d = 0; d < 2; d++) expect_solved(sizes[i], sides[j], batch, d);
+}
+
+SCOPED(a_matrix_is_factored_once_for_all_that_is_made_of_it) {
+  double m[4] = { 4, 1, 1, 3 }, b[2] = { 1, 2 };
+  weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(2, 2), m), *v = f64s(2, b), *sign, *size, *da;
+  weft_slogdet(a, &sign, &size);
+  weft_array *x = weft_solve(a, v), *all = weft_add(weft_add(weft_sum(weft_inverse(a), WEFT_ALL), weft_det(a)), weft_add(sign, size));
+  weft_array *y = weft_add(all, weft_sum(weft_mul(x, weft_solve(a, weft_mul(x, v))), WEFT_ALL));
+  weft_grad(y, 1, &a, &da);
+  weft_array *both[] = { weft_add(y, weft_inverse_status(a)), da };
+  int n = 0;
+  for (const char *at = weft_show(2, both, "plan"); (at = strstr(at, ": lu by")); at++) n++;
+  EXPECT(n == 1);
 }

@@ -666,6 +666,7 @@ static weft_array *definite(weft_array *x) {
 BUILD(cholesky) { return weft_cholesky(definite(in[0])); }
 BUILD(cholesky_status) { return weft_cholesky_status(weft_sub(definite(in[0]), weft_scalar(2))); }
 BUILD(solve) { return weft_solve(definite(in[0]), weft_triu(definite(in[0]), 0)); }
+BUILD(cholesky_solve) { return weft_cholesky_solve(definite(in[0]), weft_triu(definite(in[0]), 0)); }
 BUILD(solve_triangular) { return weft_solve_triangular(definite(in[0]), definite(in[0]), (int)s->p[0], (int)s->p[1]); }
 BUILD(inverse) { return weft_inverse(definite(in[0])); }
 BUILD(inverse_status) { return weft_inverse_status(definite(in[0])); }
@@ -800,7 +801,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(random_bits, 2, false, random) X(random_randint, 1, false, random)                                                       \
   X(random_categorical, 1, false, random_axis) X(random_permutation, 1, false, random_axis) X(random_shuffle, 1, false, random_axis) X(random_choice, 1, false, random_axis) \
   X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
-  X(cholesky, 1, false, linear) X(cholesky_status, 1, false, linear) X(solve, 1, false, linear) X(solve_triangular, 1, false, linear) \
+  X(cholesky, 1, false, linear) X(cholesky_status, 1, false, linear) X(cholesky_solve, 1, false, linear) X(solve, 1, false, linear) X(solve_triangular, 1, false, linear) \
   X(inverse, 1, false, linear) X(inverse_status, 1, false, linear) X(det, 1, false, linear) X(random_multivariate_normal, 1, false, linear) \
   X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized)                                                 \
   X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(assert, 1, true, same) X(depends, 1, true, same)

@@ -11,7 +11,7 @@ def definite(rng, *shape, dtype="float64"):
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-10), ("float32", 2e-5)])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 17, 17), (0, 3, 3), (2, 0, 0), (60, 60)])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 17, 17), (0, 3, 3), (2, 0, 0), (60, 60), (21, 3, 3), (2, 33, 33), (131, 131)])
 def test_results_are_numpys(shape, dtype, tolerance, rng):
     a, m = definite(rng, *shape, dtype=dtype), rng.standard_normal(shape).astype(dtype)
     near = dict(rtol=tolerance, atol=tolerance * 10)
@@ -22,10 +22,12 @@ def test_results_are_numpys(shape, dtype, tolerance, rng):
     np.testing.assert_allclose(np.asarray(linalg.det(m)), np.linalg.det(m.astype("float64")).astype(dtype), rtol=1e-4 if dtype == "float32" else 1e-8)
     for got, want in zip(linalg.slogdet(m), np.linalg.slogdet(m.astype("float64"))):
         np.testing.assert_allclose(np.asarray(got), want, rtol=1e-4, atol=1e-5)
-    low, unit = np.tril(a), np.tril(a / 9, -1) + np.eye(shape[-1], dtype=dtype)
+    np.testing.assert_allclose(np.asarray(linalg.cholesky_solve(np.linalg.cholesky(a), b)), np.linalg.solve(a, b), **near)
+    small = a / (9 + shape[-1] ** 2)
+    low, unit = np.tril(a), np.tril(small, -1) + np.eye(shape[-1], dtype=dtype)
     np.testing.assert_allclose(np.asarray(linalg.solve_triangular(a, b, lower=True)), np.linalg.solve(low, b), **near)
     np.testing.assert_allclose(np.asarray(linalg.solve_triangular(a, b)), np.linalg.solve(np.triu(a), b), **near)
-    np.testing.assert_allclose(np.asarray(linalg.solve_triangular(a / 9, b, lower=True, unit_diagonal=True)), np.linalg.solve(unit, b), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(np.asarray(linalg.solve_triangular(small, b, lower=True, unit_diagonal=True)), np.linalg.solve(unit, b), **near)
     assert linalg.cholesky(a).dtype == dtype
 
 
@@ -51,7 +53,7 @@ def test_singular_and_indefinite_matrices_are_nan_and_say_where():
 
 @pytest.mark.parametrize("f", [
     lambda x: linalg.cholesky(x @ x.T + 1), lambda x: linalg.inv(x), lambda x: linalg.det(x), lambda x: linalg.slogdet(x)[1],
-    lambda x: linalg.solve(x, x.T + 2), lambda x: linalg.solve_triangular(x, x.T, lower=True), lambda x: linalg.solve_triangular(x, x.T, unit_diagonal=True)])
+    lambda x: linalg.solve(x, x.T + 2), lambda x: linalg.cholesky_solve(x, x.T + 2), lambda x: linalg.solve_triangular(x, x.T, lower=True), lambda x: linalg.solve_triangular(x, x.T, unit_diagonal=True)])
 def test_derivatives_are_differences(f, rng):
     x, v = rng.standard_normal((4, 4)) + 3 * np.eye(4), rng.standard_normal((4, 4))
     y, (along,) = weft.jvp(f, [weft.array(x)], [weft.array(v)])

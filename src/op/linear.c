@@ -1,173 +1,13 @@
 /* linear.c -- systems of linear equations: Cholesky factors, triangular systems, LU with row exchanges, and what is made of them.
  *
  * Each is a library step on the last two axes; those in front are the batch. f32 is computed in f64 and rounded once, so results
- * are those of f64 but for that. A matrix that is singular, or not positive definite, gives nan; a second result says where: 0,
- * or the number, from 1, of the pivot that is 0 or of the leading minor that is not positive. Derivatives are composed. */
-#include <math.h>
+ * are those of f64 but for that. A matrix that is singular, or not positive definite, gives nan; a status says where: 0, or the
+ * number, from 1, of the pivot that is 0 or of the leading minor that is not positive. Derivatives are composed, of the same
+ * factors: equal nodes are one, so a matrix is factored once for its inverse, its determinant, all its systems and their
+ * derivatives. */
+#include "op/linear.h"
 #include <string.h>
 #include "op/composed.h"
-
-/* ---- one matrix, in f64 ---- */
-
-/* The lower triangle of a becomes that of L, L L' = a. Returns the minor that is not positive; 0: none. */
-static int64_t factor_cholesky(double *a, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    for (int64_t j = 0; j <= i; j++) {
-      double s = a[i * n + j];
-      for (int64_t k = 0; k < j; k++) s -= a[i * n + k] * a[j * n + k];
-      if (i == j && !(s > 0)) return i + 1;
-      a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
-    }
-  return 0;
-}
-
-static void exchange(double *a, double *b, int64_t n) {
-  for (int64_t k = 0; k < n; k++) {
-    double t = a[k];
-    a[k] = b[k], b[k] = t;
-  }
-}
-
-static int64_t largest_below(const double *a, int64_t n, int64_t k) {
-  int64_t best = k;
-  for (int64_t i = k + 1; i < n; i++)
-    if (fabs(a[i * n + k]) > fabs(a[best * n + k])) best = i;
-  return best;
-}
-
-/* a becomes L, without its diagonal of ones, and U; the rows of b [n, m] move with those of a and have L's part taken off.
- * *sign: of the exchanges. Returns the pivot that is 0, or nan; 0: none. */
-static int64_t factor_lu(double *a, int64_t n, double *b, int64_t m, double *sign) {
-  int64_t singular = 0;
-  *sign = 1;
-  for (int64_t k = 0; k < n; k++) {
-    int64_t p = largest_below(a, n, k);
-    if (p != k) exchange(a + k * n, a + p * n, n), exchange(b + k * m, b + p * m, m), *sign = -*sign;
-    double pivot = a[k * n + k];
-    if (!singular && !(fabs(pivot) > 0)) singular = k + 1;
-    for (int64_t i = k + 1; i < n && pivot != 0; i++) {
-      double f = a[i * n + k] / pivot;
-      a[i * n + k] = f;
-      for (int64_t j = k + 1; j < n; j++) a[i * n + j] -= f * a[k * n + j];
-      for (int64_t j = 0; j < m; j++) b[i * m + j] -= f * b[k * m + j];
-    }
-  }
-  return singular;
-}
-
-static void solve_upper(const double *a, int64_t n, double *b, int64_t m, bool is_unit) {
-  for (int64_t i = n - 1; i >= 0; i--) {
-    for (int64_t k = i + 1; k < n; k++)
-      for (int64_t j = 0; j < m; j++) b[i * m + j] -= a[i * n + k] * b[k * m + j];
-    for (int64_t j = 0; j < m && !is_unit; j++) b[i * m + j] /= a[i * n + i];
-  }
-}
-
-static void solve_lower(const double *a, int64_t n, double *b, int64_t m, bool is_unit) {
-  for (int64_t i = 0; i < n; i++) {
-    for (int64_t k = 0; k < i; k++)
-      for (int64_t j = 0; j < m; j++) b[i * m + j] -= a[i * n + k] * b[k * m + j];
-    for (int64_t j = 0; j < m && !is_unit; j++) b[i * m + j] /= a[i * n + i];
-  }
-}
-
-/* ---- in and out ---- */
-
-static int64_t axis_of(const struct library_array *x, int from_end) { return x->dims[x->rank - from_end]; }
-
-static void load(const struct library_array *x, int64_t problem, double *to) {
-  int64_t n = x->each / (int64_t)weft_dtype_bytes(x->dtype);
-  const void *data = x->data + problem * x->each;
-  for (int64_t i = 0; i < n; i++) to[i] = x->dtype == WEFT_F32 ? (double)((const float *)data)[i] : ((const double *)data)[i];
-}
-
-static void store(const struct library_array *y, int64_t problem, const double *from) {
-  int64_t n = y->each / (int64_t)weft_dtype_bytes(y->dtype);
-  void *data = y->data + problem * y->each;
-  for (int64_t i = 0; i < n; i++)
-    if (y->dtype == WEFT_F32) ((float *)data)[i] = (float)from[i];
-    else ((double *)data)[i] = from[i];
-}
-
-static void store_status(const struct library_array *y, int64_t problem, int64_t status) {
-  memcpy(y->data + problem * y->each, &status, sizeof status);
-}
-
-static size_t scratch(const struct library_call *c) {
-  int64_t n = axis_of(&c->in[0], 1), m = c->n_in > 1 ? axis_of(&c->in[1], 1) : 0;
-  return sizeof(double) * (size_t)(n * n + n * m + 1);
-}
-
-static double operations(const struct library_call *c) {
-  double n = (double)axis_of(&c->in[0], 1), m = c->n_in > 1 ? (double)axis_of(&c->in[1], 1) : 0;
-  return (double)c->n_problems * (n * n * n + 2 * n * n * m + 8);
-}
-
-/* ---- the steps: in a[.., n, n], b[.., n, m] ---- */
-
-/* out: L, with zeros above; status[..] */
-static struct failure *run_cholesky(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  int64_t n = axis_of(&c->in[0], 1);
-  double *a = room;
-  for (int64_t p = from; p < to; p++) {
-    load(&c->in[0], p, a);
-    int64_t status = factor_cholesky(a, n);
-    for (int64_t i = 0; i < n; i++)
-      for (int64_t j = 0; j < n; j++)
-        if (status || j > i) a[i * n + j] = j > i ? 0 : NAN;
-    store(&c->out[0], p, a);
-    store_status(&c->out[1], p, status);
-  }
-  return NULL;
-}
-
-/* out: x, a x = b; status[..] */
-static struct failure *run_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
-  double *a = room, *b = a + n * n, sign;
-  for (int64_t p = from; p < to; p++) {
-    load(&c->in[0], p, a), load(&c->in[1], p, b);
-    int64_t status = factor_lu(a, n, b, m, &sign);
-    solve_upper(a, n, b, m, false);
-    for (int64_t i = 0; status && i < n * m; i++) b[i] = NAN;
-    store(&c->out[0], p, b);
-    store_status(&c->out[1], p, status);
-  }
-  return NULL;
-}
-
-/* out: the sign of the determinant, the logarithm of its size, the determinant, all [..] */
-static struct failure *run_determinant(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  int64_t n = axis_of(&c->in[0], 1);
-  double *a = room, sign;
-  for (int64_t p = from; p < to; p++) {
-    load(&c->in[0], p, a);
-    factor_lu(a, n, a, 0, &sign);
-    double size = 0, det = sign;
-    for (int64_t i = 0; i < n; i++) {
-      double pivot = a[i * n + i];
-      det *= pivot;
-      size += log(fabs(pivot));
-      sign = pivot > 0 ? sign : pivot < 0 ? -sign : pivot;
-    }
-    store(&c->out[0], p, &(double){ sign == 0 ? 0 : sign }), store(&c->out[1], p, &size), store(&c->out[2], p, &det);
-  }
-  return NULL;
-}
-
-/* attr: struct triangle_attr; out: x, t x = b, of a triangle of a */
-struct triangle_attr { int64_t is_upper, is_unit; };
-static struct failure *run_triangle(const struct library_call *c, int64_t from, int64_t to, void *room) {
-  const struct triangle_attr *t = c->attr;
-  int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
-  double *a = room, *b = a + n * n;
-  for (int64_t p = from; p < to; p++) {
-    load(&c->in[0], p, a), load(&c->in[1], p, b);
-    (t->is_upper ? solve_upper : solve_lower)(a, n, b, m, t->is_unit);
-    store(&c->out[0], p, b);
-  }
-  return NULL;
-}
 
 /* ---- rules ---- */
 
@@ -183,16 +23,31 @@ static weft_dtype like_last(const struct node *n, int k, int *rank, dim dims[]) 
   return k ? WEFT_I64 : (weft_dtype)x->dtype;
 }
 
-static weft_dtype of_batch(const struct node *n, int k, int *rank, dim dims[]) {
+static weft_dtype like_first(const struct node *n, int k, int *rank, dim dims[]) {
   (void)k;
-  *rank = n->in[0]->rank - 2;
+  *rank = n->in[0]->rank;
   memcpy(dims, n->in[0]->dims, (size_t)*rank * sizeof *dims);
   return (weft_dtype)n->in[0]->dtype;
 }
 
+static weft_dtype of_batch(const struct node *n, int k, int *rank, dim dims[]) {
+  weft_dtype d = like_first(n, k, rank, dims);
+  *rank -= 2;
+  return d;
+}
+
+/* Factors, an order of rows, a status. */
+static weft_dtype of_factors(const struct node *n, int k, int *rank, dim dims[]) {
+  like_first(n, k, rank, dims);
+  *rank -= k;
+  return k ? WEFT_I64 : WEFT_F64;
+}
+
 static weft_array *turned(weft_array *a) { return weft_moveaxis(a, -1, -2); }
+
+/* Result `which` of n_out; out of memory, or a bad operand: a bad array. */
 static weft_array *apply(const struct op *op, int n, weft_array *const x[], const void *attr, size_t bytes, int n_out, int which) {
-  struct node *in[2];
+  struct node *in[LU_RIGHT + 1];
   weft_array *out[3];
   for (int k = 0; k < n; k++)
     if (!(in[k] = array_good_node(x[k]))) return nodes_release(k, in), x[k];
@@ -201,13 +56,28 @@ static weft_array *apply(const struct op *op, int n, weft_array *const x[], cons
   return out[which];
 }
 
+static weft_array *factors(weft_array *a, int which) { return apply(&op_lu, 1, &a, NULL, 0, 3, which); }
+
+/* Result `which` of an op of a, its factors, their order and status, and perhaps right sides. */
+static weft_array *by_factors(const struct op *op, weft_array *a, weft_array *b, const struct turn_attr *t, int n_out, int which) {
+  weft_array *in[] = { a, factors(a, 0), factors(a, 1), factors(a, 2), b };
+  return apply(op, b ? 5 : 4, in, t, t ? sizeof *t : 0, n_out, which);
+}
+
+static weft_array *lu_solve(weft_array *a, weft_array *b, bool is_turned) {
+  return by_factors(&op_solve, a, b, &(struct turn_attr){ is_turned }, 1, 0);
+}
+static weft_array *lu_inverse(weft_array *a) { return by_factors(&op_inverse, a, NULL, NULL, 1, 0); }
+
 static weft_array *lower_solve(weft_array *t, weft_array *b) {
   return apply(&op_triangle, 2, (weft_array *[]){ t, b }, &(struct triangle_attr){ 0, 0 }, sizeof(struct triangle_attr), 1, 0);
 }
 static weft_array *upper_solve(weft_array *t, weft_array *b) {
   return apply(&op_triangle, 2, (weft_array *[]){ t, b }, &(struct triangle_attr){ 1, 0 }, sizeof(struct triangle_attr), 1, 0);
 }
-static weft_array *lu_solve(weft_array *a, weft_array *b) { return apply(&op_solve, 2, (weft_array *[]){ a, b }, NULL, 0, 2, 0); }
+static weft_array *two_solves(weft_array *l, weft_array *b) {
+  return apply(&op_cholesky_solve, 2, (weft_array *[]){ l, b }, NULL, 0, 1, 0);
+}
 
 /* The lower triangle, with half the diagonal. */
 static weft_array *half_lower(weft_array *x) {
@@ -230,17 +100,66 @@ static void cholesky_vjp(const struct rule *r, const bool is_wanted[], weft_arra
   dx[0] = weft_add(weft_tril(s, 0), weft_tril(s, -1));
 }
 
+/* Derivatives go by the matrix, past its factors. */
+static void lu_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  (void)r, (void)is_wanted, (void)dy, (void)dx;
+}
+static void lu_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) { (void)r, (void)dx, (void)dy; }
+
+static weft_array *turned_if(weft_array *a, bool is_turned) { return is_turned ? turned(a) : a; }
+
 /* a x = b: a dx = db - da x. */
 static void solve_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
-  weft_array *x = lu_solve(r->in[0], r->in[1]), *d = dx[0] ? weft_neg(weft_matmul(dx[0], x)) : NULL;
-  if (dx[1]) d = d ? weft_add(d, dx[1]) : dx[1];
-  if (d) dy[0] = lu_solve(r->in[0], d);
+  weft_array *a = r->in[LU_A], *d = dx[LU_RIGHT];
+  bool t = ((const struct turn_attr *)r->node->attr)->is_turned;
+  if (dx[LU_A]) {
+    weft_array *x = lu_solve(a, r->in[LU_RIGHT], t), *by_a = weft_neg(weft_matmul(turned_if(dx[LU_A], t), x));
+    d = d ? weft_add(d, by_a) : by_a;
+  }
+  if (d) dy[0] = lu_solve(a, d, t);
 }
 
 static void solve_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  bool t = ((const struct turn_attr *)r->node->attr)->is_turned;
   if (!dy[0]) return;
-  weft_array *db = lu_solve(turned(r->in[0]), dy[0]);
-  if (is_wanted[0]) dx[0] = weft_neg(weft_matmul(db, turned(lu_solve(r->in[0], r->in[1]))));
+  weft_array *db = lu_solve(r->in[LU_A], dy[0], !t), *x;
+  if (is_wanted[LU_A]) {
+    x = lu_solve(r->in[LU_A], r->in[LU_RIGHT], t);
+    dx[LU_A] = weft_neg(turned_if(weft_matmul(db, turned(x)), t));
+  }
+  if (is_wanted[LU_RIGHT]) dx[LU_RIGHT] = db;
+}
+
+/* y = a^-1: dy = -y da y. */
+static void inverse_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  if (!dx[LU_A]) return;
+  weft_array *y = lu_inverse(r->in[LU_A]);
+  dy[0] = weft_neg(weft_matmul(weft_matmul(y, dx[LU_A]), y));
+}
+
+static void inverse_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  if (!dy[0] || !is_wanted[LU_A]) return;
+  weft_array *y = turned(lu_inverse(r->in[LU_A]));
+  dx[LU_A] = weft_neg(weft_matmul(weft_matmul(y, dy[0]), y));
+}
+
+/* l l' x = b: l l' dx = db - dl l' x - l dl' x. */
+static void cholesky_solve_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  weft_array *l = weft_tril(r->in[0], 0), *d = dx[1];
+  if (dx[0]) {
+    weft_array *x = two_solves(l, r->in[1]), *dl = weft_tril(dx[0], 0);
+    weft_array *sum = weft_add(weft_matmul(dl, weft_matmul(turned(l), x)), weft_matmul(l, weft_matmul(turned(dl), x)));
+    d = d ? weft_sub(d, sum) : weft_neg(sum);
+  }
+  if (d) dy[0] = two_solves(l, d);
+}
+
+/* -(db x' + x db') l, of its lower triangle. */
+static void cholesky_solve_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  if (!dy[0]) return;
+  weft_array *l = weft_tril(r->in[0], 0), *db = two_solves(l, dy[0]), *x = two_solves(l, r->in[1]);
+  weft_array *both = weft_add(weft_matmul(db, weft_matmul(turned(x), l)), weft_matmul(x, weft_matmul(turned(db), l)));
+  if (is_wanted[0]) dx[0] = weft_neg(weft_tril(both, 0));
   if (is_wanted[1]) dx[1] = db;
 }
 
@@ -270,30 +189,34 @@ static void triangle_vjp(const struct rule *r, const bool is_wanted[], weft_arra
 
 static weft_array *as_matrix(weft_array *x) { return weft_unsqueeze(weft_unsqueeze(x, -1), -1); }
 
+static weft_array *determinant(weft_array *a, int which) { return by_factors(&op_determinant, a, NULL, NULL, 3, which); }
+
 /* d log|det a| = trace(a^-1 da), d det a = det a times that. */
 static void determinant_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
-  if (!dx[0]) return;
-  weft_array *d = weft_squeeze(weft_sum(weft_diagonal(lu_solve(r->in[0], dx[0]), 0, -2, -1), -1), -1);
+  if (!dx[LU_A]) return;
+  weft_array *d = weft_squeeze(weft_sum(weft_diagonal(lu_solve(r->in[LU_A], dx[LU_A], false), 0, -2, -1), -1), -1);
   dy[1] = d;
-  dy[2] = weft_mul(d, apply(&op_determinant, 1, r->in, NULL, 0, 3, 2));
+  dy[2] = weft_mul(d, determinant(r->in[LU_A], 2));
 }
 
 static void determinant_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
   weft_array *d = dy[1];
   if (dy[2]) {
-    weft_array *by_det = weft_mul(dy[2], apply(&op_determinant, 1, r->in, NULL, 0, 3, 2));
+    weft_array *by_det = weft_mul(dy[2], determinant(r->in[LU_A], 2));
     d = d ? weft_add(d, by_det) : by_det;
   }
-  if (is_wanted[0] && d) dx[0] = weft_mul(as_matrix(d), turned(lu_solve(r->in[0], identity_like(r->in[0]))));
+  if (is_wanted[LU_A] && d) dx[LU_A] = weft_mul(as_matrix(d), turned(lu_inverse(r->in[LU_A])));
 }
 
-#define STEP(id, results_, type_)                                                                                        \
-  static const struct library id##_steps = { .core = 2, .operations = operations, .scratch = scratch, .run = run_##id };     \
-  static const struct many id##_results = { results_, type_, id##_vjp, id##_jvp, library_batch };                        \
-  const struct op op_##id = { .name = #id, .kind = OP_LIBRARY, .many = &id##_results, .library = &id##_steps };
+#define STEP(id, results_, type_)                                                                 \
+  static const struct many id##_results = { results_, type_, id##_vjp, id##_jvp, library_batch }; \
+  const struct op op_##id = { .name = #id, .kind = OP_LIBRARY, .many = &id##_results, .library = &steps_##id };
 STEP(cholesky, two_results, like_last)
-STEP(solve, two_results, like_last)
+STEP(cholesky_solve, one_result, like_last)
 STEP(triangle, one_result, like_last)
+STEP(lu, three_results, of_factors)
+STEP(solve, one_result, like_last)
+STEP(inverse, one_result, like_first)
 STEP(determinant, three_results, of_batch)
 
 /* ---- the public calls ---- */
@@ -344,9 +267,8 @@ static struct failure *meet(const char *fn, weft_array **a, weft_array **b) {
   return NULL;
 }
 
-/* b [n] is one right side; else [.., n, m]. */
-static weft_array *solved(const char *fn, const struct op *op, weft_array *a, weft_array *b, const void *attr, size_t bytes,
-                          int n_out, int which) {
+/* b [n] is one right side; else [.., n, m]. With op NULL by LU. */
+static weft_array *solved(const char *fn, const struct op *op, weft_array *a, weft_array *b, const void *attr, size_t bytes) {
   weft_array *bad, *m = squares(fn, a, &bad);
   if (!m || !is_ordered(fn, b, &bad)) return bad;
   bool is_vector = weft_rank(b) == 1;
@@ -354,39 +276,41 @@ static weft_array *solved(const char *fn, const struct op *op, weft_array *a, we
   if (weft_rank(m) < 0 || weft_rank(right) < 0) return weft_rank(m) < 0 ? m : right;
   struct failure *why = meet(fn, &m, &right);
   if (why) return array_failed(why);
-  weft_array *y = apply(op, 2, (weft_array *[]){ m, right }, attr, bytes, n_out, which);
-  if (which) return y;
+  weft_array *y = op ? apply(op, 2, (weft_array *[]){ m, right }, attr, bytes, 1, 0) : lu_solve(m, right, false);
   weft_dtype as = weft_dtype_promote(dtype_float(weft_dtype_of(a)), dtype_float(weft_dtype_of(b)));
   return weft_cast(is_vector ? weft_squeeze(y, -1) : y, as);
 }
 
-static weft_array *of_square(const char *fn, const struct op *op, weft_array *a, int n_out, int which) {
-  weft_array *bad, *m = squares(fn, a, &bad);
+enum square_result { CHOLESKY, CHOLESKY_STATUS, INVERSE, LU_SINGULAR, SIGN, LOG_SIZE, DETERMINANT };
+
+static weft_array *of_square(const char *fn, weft_array *a, enum square_result which) {
+  weft_array *bad, *m = squares(fn, a, &bad), *y = NULL;
   if (!m) return bad;
-  weft_array *y = apply(op, 1, &m, NULL, 0, n_out, which);
+  switch (which) {
+    case CHOLESKY: case CHOLESKY_STATUS: y = apply(&op_cholesky, 1, &m, NULL, 0, 2, which - CHOLESKY); break;
+    case INVERSE: y = lu_inverse(m); break;
+    case LU_SINGULAR: y = factors(m, 2); break;
+    case SIGN: case LOG_SIZE: case DETERMINANT: y = determinant(m, which - SIGN); break;
+  }
   return weft_dtype_of(y) == WEFT_I64 ? y : lowered(y, a);
 }
 
-static weft_array *inverse(weft_array *a, int which) {
-  weft_array *bad, *m = squares("weft_inverse", a, &bad);
-  if (!m) return bad;
-  weft_array *y = apply(&op_solve, 2, (weft_array *[]){ m, identity_like(m) }, NULL, 0, 2, which);
-  return which ? y : lowered(y, a);
+weft_array *weft_cholesky(weft_array *a) { return COMPOSED(of_square("weft_cholesky", a, CHOLESKY)); }
+weft_array *weft_cholesky_status(weft_array *a) { return COMPOSED(of_square("weft_cholesky_status", a, CHOLESKY_STATUS)); }
+weft_array *weft_cholesky_solve(weft_array *l, weft_array *b) {
+  return COMPOSED(solved("weft_cholesky_solve", &op_cholesky_solve, l, b, NULL, 0));
 }
-
-weft_array *weft_cholesky(weft_array *a) { return COMPOSED(of_square("weft_cholesky", &op_cholesky, a, 2, 0)); }
-weft_array *weft_cholesky_status(weft_array *a) { return COMPOSED(of_square("weft_cholesky_status", &op_cholesky, a, 2, 1)); }
-weft_array *weft_solve(weft_array *a, weft_array *b) { return COMPOSED(solved("weft_solve", &op_solve, a, b, NULL, 0, 2, 0)); }
-weft_array *weft_inverse(weft_array *a) { return COMPOSED(inverse(a, 0)); }
-weft_array *weft_inverse_status(weft_array *a) { return COMPOSED(inverse(a, 1)); }
-weft_array *weft_det(weft_array *a) { return COMPOSED(of_square("weft_det", &op_determinant, a, 3, 2)); }
+weft_array *weft_solve(weft_array *a, weft_array *b) { return COMPOSED(solved("weft_solve", NULL, a, b, NULL, 0)); }
+weft_array *weft_inverse(weft_array *a) { return COMPOSED(of_square("weft_inverse", a, INVERSE)); }
+weft_array *weft_inverse_status(weft_array *a) { return COMPOSED(of_square("weft_inverse_status", a, LU_SINGULAR)); }
+weft_array *weft_det(weft_array *a) { return COMPOSED(of_square("weft_det", a, DETERMINANT)); }
 
 weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, int is_unit) {
   struct triangle_attr t = { is_upper != 0, is_unit != 0 };
-  return COMPOSED(solved("weft_solve_triangular", &op_triangle, a, b, &t, sizeof t, 1, 0));
+  return COMPOSED(solved("weft_solve_triangular", &op_triangle, a, b, &t, sizeof t));
 }
 
 void weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm) {
-  *sign = COMPOSED(of_square("weft_slogdet", &op_determinant, a, 3, 0));
-  *logarithm = COMPOSED(of_square("weft_slogdet", &op_determinant, a, 3, 1));
+  *sign = COMPOSED(of_square("weft_slogdet", a, SIGN));
+  *logarithm = COMPOSED(of_square("weft_slogdet", a, LOG_SIZE));
 }

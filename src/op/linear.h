@@ -1,0 +1,22 @@
+/* linear.h -- the steps of linear.c: what runs, on the last two axes of dense arrays (linear_steps.c). */
+#ifndef WEFT_OP_LINEAR_H
+#define WEFT_OP_LINEAR_H
+#include "op/library.h"
+
+/* A matrix is factored by one step, and systems are solved with its factors by others, so that one matrix is factored once
+ * however often it is used. These have the matrix as an operand too, which they do not read: their derivatives are by it. */
+enum { LU_A, LU_FACTORS, LU_ORDER, LU_STATUS, LU_RIGHT };
+
+struct triangle_attr { int64_t is_upper, is_unit; };
+struct turn_attr { int64_t is_turned; };
+
+extern const struct library
+    steps_cholesky,       /* a[.., n, n]: L, with zeros above; status[..] */
+    steps_lu,             /* a: L and U in one, of f64; which row of a is row i of L U, [.., n]; status[..] */
+    steps_solve,          /* turn_attr; LU_A .. LU_RIGHT, b[.., n, m]: x, a x = b */
+    steps_inverse,        /* LU_A .. LU_STATUS: the inverse */
+    steps_determinant,    /* LU_A .. LU_STATUS: its sign, the logarithm of its size, itself, all [..] */
+    steps_triangle,       /* triangle_attr; a, b: x, t x = b, of a triangle t of a */
+    steps_cholesky_solve; /* l, b: x, l l' x = b, of lower triangles l */
+
+#endif

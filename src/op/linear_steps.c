@@ -1,0 +1,267 @@
+/* linear_steps.c -- factors and systems as library steps: elements become doubles, matrix.c computes with them, and results are
+ * rounded once. Matrices of at most MATRIX_SMALL rows go through in groups, each a lane of vectors. */
+#include "op/linear.h"
+#include <math.h>
+#include "graph/dtype.h"
+#include "op/matrix.h"
+
+/* ---- in and out ---- */
+
+static int64_t axis_of(const struct library_array *x, int from_end) { return x->dims[x->rank - from_end]; }
+static int64_t *integers(const struct library_array *x, int64_t problem) { return (int64_t *)(void *)(x->data + problem * x->each); }
+
+/* Rows of m elements, each of them `step` doubles from the next. order: row i is what stands at order[i]; NULL: at i. */
+static void load(const struct library_array *x, int64_t problem, const int64_t order[], double *to, int64_t step) {
+  int64_t m = axis_of(x, 1), n = axis_of(x, 2);
+  const float *f32 = (const void *)(x->data + problem * x->each);
+  const double *f64 = (const void *)f32;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t from = (order ? order[i] : i) * m;
+    if (x->dtype == WEFT_F32) for (int64_t j = 0; j < m; j++) to[(i * m + j) * step] = f32[from + j];
+    else for (int64_t j = 0; j < m; j++) to[(i * m + j) * step] = f64[from + j];
+  }
+}
+
+/* order: row i goes to order[i]. */
+static void store(const struct library_array *y, int64_t problem, const int64_t order[], const double *from, int64_t step) {
+  int64_t m = axis_of(y, 1), n = axis_of(y, 2);
+  float *f32 = (void *)(y->data + problem * y->each);
+  double *f64 = (void *)f32;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t to = (order ? order[i] : i) * m;
+    if (y->dtype == WEFT_F32) for (int64_t j = 0; j < m; j++) f32[to + j] = (float)from[(i * m + j) * step];
+    else for (int64_t j = 0; j < m; j++) f64[to + j] = from[(i * m + j) * step];
+  }
+}
+
+static void store_number(const struct library_array *y, int64_t problem, double x) {
+  void *to = y->data + problem * y->each;
+  if (y->dtype == WEFT_F32) *(float *)to = (float)x;
+  else *(double *)to = x;
+}
+
+static void refuse(double *y, int64_t n, int64_t step) { for (int64_t i = 0; i < n; i++) y[i * step] = NAN; }
+
+/* ---- groups ---- */
+
+/* m: the columns of the right sides; 0: there are none. */
+static bool is_small(int64_t n, int64_t m) { return n <= MATRIX_SMALL && m <= MATRIX_SMALL; }
+
+/* Problems p .. that are computed together: one, or as many as there are lanes. Where the range ends, lanes repeat its last. */
+struct group { int64_t p, end, lanes; };
+static struct group group_at(int64_t p, int64_t to, bool small) { return (struct group){ p, to, small ? matrix_lanes() : 1 }; }
+static int64_t problem_of(const struct group *g, int64_t lane) { return g->p + lane < g->end ? g->p + lane : g->end - 1; }
+
+static void load_group(const struct library_array *x, const struct group *g, const struct library_array *order, double *a) {
+  for (int64_t k = 0; k < g->lanes; k++) {
+    int64_t p = problem_of(g, k);
+    load(x, p, order ? integers(order, p) : NULL, a + k, g->lanes);
+  }
+}
+
+static void store_group(const struct library_array *y, const struct group *g, const struct library_array *order, const double *a) {
+  for (int64_t k = 0; k < g->lanes && g->p + k < g->end; k++)
+    store(y, g->p + k, order ? integers(order, g->p + k) : NULL, a + k, g->lanes);
+}
+
+/* Whole numbers that lanes hold as doubles. */
+static void store_whole(const struct library_array *y, const struct group *g, const double *a) {
+  int64_t n = y->each / (int64_t)sizeof(int64_t);
+  for (int64_t k = 0; k < g->lanes && g->p + k < g->end; k++)
+    for (int64_t i = 0; i < n; i++) integers(y, g->p + k)[i] = (int64_t)a[i * g->lanes + k];
+}
+
+static void solve(struct matrix_triangle t, bool is_turned, double *b, int64_t m, bool small, double *room) {
+  t.row = is_turned ? 1 : t.n, t.column = is_turned ? t.n : 1;
+  if (small) matrix_lanes_solve(&t, b, m);
+  else matrix_solve(&t, b, m, room);
+}
+
+/* Doubles: of matrices [n, n] and [n, m], an order and a status, each as often as there are lanes. */
+static size_t room_for(int64_t n, int64_t m) {
+  size_t lanes = is_small(n, m) ? MATRIX_LANES : 1;
+  return sizeof(double) * ((size_t)(n * n + n * m + n + 1) * lanes + MATRIX_ROOM);
+}
+
+static double n_of(const struct library_call *c) { return (double)axis_of(&c->in[0], 1); }
+static double problems_of(const struct library_call *c) { return (double)c->n_problems; }
+
+/* ---- Cholesky ---- */
+
+static size_t scratch_square(const struct library_call *c) { return room_for(axis_of(&c->in[0], 1), 0); }
+static double operations_cholesky(const struct library_call *c) { return problems_of(c) * (n_of(c) * n_of(c) * n_of(c) / 3 + 8); }
+
+static void finish_cholesky(double *a, int64_t n, int64_t step, bool is_wrong) {
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = is_wrong ? 0 : i + 1; j < n; j++) a[(i * n + j) * step] = j > i ? 0 : NAN;
+}
+
+static struct failure *run_cholesky(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[0], 1);
+  bool small = is_small(n, 0);
+  struct group g = group_at(from, to, small);
+  double *a = room, status[MATRIX_LANES];
+  for (; g.p < to; g.p += g.lanes) {
+    load_group(&c->in[0], &g, NULL, a);
+    if (small) matrix_lanes_cholesky(a, n, status);
+    else status[0] = (double)matrix_cholesky(a, n, a + n * n);
+    for (int64_t k = 0; k < g.lanes; k++) finish_cholesky(a + k, n, g.lanes, status[k] != 0);
+    store_group(&c->out[0], &g, NULL, a);
+    store_whole(&c->out[1], &g, status);
+  }
+  return NULL;
+}
+
+const struct library steps_cholesky = { .core = 2, .operations = operations_cholesky, .scratch = scratch_square, .run = run_cholesky };
+
+/* ---- triangles ---- */
+
+static size_t scratch_sides(const struct library_call *c) { return room_for(axis_of(&c->in[0], 1), axis_of(&c->out[0], 1)); }
+static double operations_sides(const struct library_call *c) {
+  return problems_of(c) * (2 * n_of(c) * n_of(c) * (double)axis_of(&c->out[0], 1) + 8);
+}
+
+static struct failure *run_triangle(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  const struct triangle_attr *t = c->attr;
+  int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
+  bool small = is_small(n, m);
+  struct group g = group_at(from, to, small);
+  double *a = room, *b = a + n * n * g.lanes;
+  for (; g.p < to; g.p += g.lanes) {
+    load_group(&c->in[0], &g, NULL, a), load_group(&c->in[1], &g, NULL, b);
+    struct matrix_triangle of = { .a = a, .n = n, .is_upper = t->is_upper, .is_unit = t->is_unit };
+    solve(of, false, b, m, small, b + n * m);
+    store_group(&c->out[0], &g, NULL, b);
+  }
+  return NULL;
+}
+
+static struct failure *run_cholesky_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
+  bool small = is_small(n, m);
+  struct group g = group_at(from, to, small);
+  double *l = room, *b = l + n * n * g.lanes;
+  for (; g.p < to; g.p += g.lanes) {
+    load_group(&c->in[0], &g, NULL, l), load_group(&c->in[1], &g, NULL, b);
+    for (int k = 0; k < 2; k++) solve((struct matrix_triangle){ .a = l, .n = n, .is_upper = k }, k, b, m, small, b + n * m);
+    store_group(&c->out[0], &g, NULL, b);
+  }
+  return NULL;
+}
+
+const struct library steps_triangle = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_triangle };
+const struct library steps_cholesky_solve = { .core = 2, .operations = operations_sides, .scratch = scratch_sides,
+                                              .run = run_cholesky_solve };
+
+/* ---- LU ---- */
+
+static double operations_lu(const struct library_call *c) { return problems_of(c) * (2 * n_of(c) * n_of(c) * n_of(c) / 3 + 8); }
+
+static void small_lu(const struct library_call *c, int64_t from, int64_t to, double *a) {
+  int64_t n = axis_of(&c->in[0], 1);
+  struct group g = group_at(from, to, true);
+  double status[MATRIX_LANES], *order = a + n * n * g.lanes;
+  for (; g.p < to; g.p += g.lanes) {
+    load_group(&c->in[0], &g, NULL, a);
+    matrix_lanes_lu(a, n, order, status);
+    store_group(&c->out[0], &g, NULL, a);
+    store_whole(&c->out[1], &g, order), store_whole(&c->out[2], &g, status);
+  }
+}
+
+static struct failure *run_lu(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[0], 1);
+  if (is_small(n, 0)) return small_lu(c, from, to, room), NULL;
+  for (int64_t p = from; p < to; p++) {
+    double *a = (double *)(void *)(c->out[0].data + p * c->out[0].each);
+    load(&c->in[0], p, NULL, a, 1);
+    *integers(&c->out[2], p) = matrix_lu(a, n, integers(&c->out[1], p), room);
+  }
+  return NULL;
+}
+
+const struct library steps_lu = { .core = 2, .operations = operations_lu, .scratch = scratch_square, .run = run_lu };
+
+/* L U is a with its rows in order, so a x = b is L U x = b in that order; a' x = b is U' L' y = b, with x = y back in place. */
+static void solve_lu(const double *lu, int64_t n, bool is_turned, double *b, int64_t m, bool small, double *room) {
+  for (int k = 0; k < 2; k++)
+    solve((struct matrix_triangle){ .a = lu, .n = n, .is_upper = k, .is_unit = is_turned == k }, is_turned, b, m, small, room);
+}
+
+/* b holds right sides as they are to be solved. */
+static void solve_group(const struct library_call *c, const struct group *g, bool is_turned, double *b, int64_t m, bool small,
+                        double *room) {
+  int64_t n = axis_of(&c->in[LU_A], 1);
+  const double *lu = (const void *)(c->in[LU_FACTORS].data + g->p * c->in[LU_FACTORS].each);
+  if (small) load_group(&c->in[LU_FACTORS], g, NULL, room), lu = room;
+  solve_lu(lu, n, is_turned, b, m, small, room);
+  for (int64_t k = 0; k < g->lanes; k++)
+    if (*integers(&c->in[LU_STATUS], problem_of(g, k))) refuse(b + k, n * m, g->lanes);
+  store_group(&c->out[0], g, is_turned ? &c->in[LU_ORDER] : NULL, b);
+}
+
+static struct failure *run_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[LU_A], 1), m = axis_of(&c->in[LU_RIGHT], 1);
+  bool is_turned = ((const struct turn_attr *)c->attr)->is_turned, small = is_small(n, m);
+  struct group g = group_at(from, to, small);
+  double *b = room;
+  for (; g.p < to; g.p += g.lanes) {
+    load_group(&c->in[LU_RIGHT], &g, is_turned ? NULL : &c->in[LU_ORDER], b);
+    solve_group(c, &g, is_turned, b, m, small, b + n * m * g.lanes);
+  }
+  return NULL;
+}
+
+static struct failure *run_inverse(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[LU_A], 1);
+  bool small = is_small(n, n);
+  struct group g = group_at(from, to, small);
+  double *b = room;
+  for (; g.p < to; g.p += g.lanes) {
+    for (int64_t k = 0; k < g.lanes; k++)
+      for (int64_t i = 0, *order = integers(&c->in[LU_ORDER], problem_of(&g, k)); i < n; i++)
+        for (int64_t j = 0; j < n; j++) b[(i * n + j) * g.lanes + k] = order[i] == j;
+    solve_group(c, &g, false, b, n, small, b + n * n * g.lanes);
+  }
+  return NULL;
+}
+
+const struct library steps_solve = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_solve };
+const struct library steps_inverse = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_inverse };
+
+/* ---- determinants ---- */
+
+static double operations_determinant(const struct library_call *c) { return problems_of(c) * (10 * n_of(c) + 8); }
+
+/* An order is made of as many exchanges as it has elements more than rounds. `seen` is room for n. */
+static double sign_of(const int64_t order[], int64_t n, double *seen) {
+  double sign = 1;
+  for (int64_t i = 0; i < n; i++) seen[i] = 0;
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t k = i; !seen[k]; k = order[k]) {
+      seen[k] = 1;
+      if (order[k] != i) sign = -sign;
+    }
+  return sign;
+}
+
+static size_t scratch_determinant(const struct library_call *c) { return sizeof(double) * (size_t)(axis_of(&c->in[0], 1) + 1); }
+
+static struct failure *run_determinant(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[LU_A], 1);
+  for (int64_t p = from; p < to; p++) {
+    const double *lu = (const void *)(c->in[LU_FACTORS].data + p * c->in[LU_FACTORS].each);
+    double sign = sign_of(integers(&c->in[LU_ORDER], p), n, room), size = 0, det = sign;
+    for (int64_t i = 0; i < n; i++) {
+      double pivot = lu[i * n + i];
+      det *= pivot;
+      size += c->out[1].is_wanted ? log(fabs(pivot)) : 0;
+      sign = pivot > 0 ? sign : pivot < 0 ? -sign : pivot;
+    }
+    store_number(&c->out[0], p, sign == 0 ? 0 : sign), store_number(&c->out[1], p, size), store_number(&c->out[2], p, det);
+  }
+  return NULL;
+}
+
+const struct library steps_determinant = { .core = 2, .operations = operations_determinant, .scratch = scratch_determinant,
+                                           .run = run_determinant };

@@ -1,0 +1,161 @@
+/* matrix_loops.h -- the loops of matrix.c, for vectors of LANES doubles: included once for each instruction set. */
+typedef double NAME(vector) __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+typedef int64_t NAME(mask) __attribute__((vector_size(8 * LANES), may_alias));
+#define vector NAME(vector)
+#define mask NAME(mask)
+
+enum { NAME(ROWS) = 4, NAME(WIDE) = 2 * LANES };
+#define ROWS NAME(ROWS)
+#define WIDE NAME(WIDE)
+
+/* y -= f x */
+static void NAME(take_row)(double *y, const double *x, double f, int64_t n) {
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) *(vector *)(y + i) -= *(const vector *)(x + i) * f;
+  for (; i < n; i++) y[i] -= x[i] * f;
+}
+
+/* Eight sums, of every eighth product, and then theirs. */
+static double NAME(dot)(const double *x, const double *y, int64_t n) {
+  enum { PARTS = 8 / LANES };
+  vector part[PARTS] = { 0 };
+  double sum[8], rest = 0;
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int p = 0; p < PARTS; p++) part[p] += *(const vector *)(x + i + p * LANES) * *(const vector *)(y + i + p * LANES);
+  for (; i < n; i++) rest += x[i] * y[i];
+  memcpy(sum, part, sizeof sum);
+  return (((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]))) + rest;
+}
+
+/* ROWS x WIDE of c -= a b, in registers; b is a panel [k, WIDE]. */
+static inline __attribute__((always_inline)) void NAME(patch)(double *c, int64_t c_row, const double *a, int64_t a_row,
+                                                              int64_t a_column, const double *b, int64_t k, int rows) {
+  vector s[ROWS][2];
+  for (int i = 0; i < rows; i++) s[i][0] = *(vector *)(c + i * c_row), s[i][1] = *(vector *)(c + i * c_row + LANES);
+  for (int64_t j = 0; j < k; j++) {
+    vector b0 = *(const vector *)(b + j * WIDE), b1 = *(const vector *)(b + j * WIDE + LANES);
+    for (int i = 0; i < rows; i++) {
+      double f = a[i * a_row + j * a_column];
+      s[i][0] -= b0 * f, s[i][1] -= b1 * f;
+    }
+  }
+  for (int i = 0; i < rows; i++) *(vector *)(c + i * c_row) = s[i][0], *(vector *)(c + i * c_row + LANES) = s[i][1];
+}
+
+/* The same of fewer columns: on a copy. */
+static void NAME(narrow_patch)(const struct taking *t, int64_t i, int64_t j, int rows, int64_t columns) {
+  double c[ROWS * WIDE] = { 0 };
+  for (int r = 0; r < rows; r++) memcpy(c + r * WIDE, t->c + (i + r) * t->c_row + j, (size_t)columns * sizeof *c);
+  for (int r = 0; r < rows; r++) NAME(patch)(c + r * WIDE, WIDE, t->a + (i + r) * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
+  for (int r = 0; r < rows; r++) memcpy(t->c + (i + r) * t->c_row + j, c + r * WIDE, (size_t)columns * sizeof *c);
+}
+
+static void NAME(pack)(const struct taking *t, int64_t j, int64_t columns) {
+  for (int64_t k = 0; k < t->k; k++)
+    for (int64_t i = 0; i < WIDE; i++) t->room[k * WIDE + i] = i < columns ? t->b[k * t->b_row + (j + i) * t->b_column] : 0;
+}
+
+static void NAME(take)(const struct taking *t) {
+  for (int64_t j = 0; j < t->n; j += WIDE) {
+    int64_t columns = t->n - j < WIDE ? t->n - j : WIDE;
+    NAME(pack)(t, j, columns);
+    for (int64_t i = t->is_lower ? j : 0; i < t->m; i += ROWS) {
+      int rows = t->m - i < ROWS ? (int)(t->m - i) : ROWS;
+      double *c = t->c + i * t->c_row + j;
+      const double *a = t->a + i * t->a_row;
+      if (columns < WIDE) NAME(narrow_patch)(t, i, j, rows, columns);
+      else if (rows == ROWS) NAME(patch)(c, t->c_row, a, t->a_row, t->a_column, t->room, t->k, ROWS);
+      else for (int r = 0; r < rows; r++) NAME(patch)(c + r * t->c_row, t->c_row, a + r * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
+    }
+  }
+}
+
+/* ---- lanes ---- */
+
+static inline __attribute__((always_inline)) void NAME(roots)(vector *x) {
+  double each[LANES];
+  memcpy(each, x, sizeof each);
+  for (int k = 0; k < LANES; k++) each[k] = __builtin_sqrt(each[k]);
+  memcpy(x, each, sizeof each);
+}
+
+static void NAME(lanes_cholesky)(double *from, int64_t n, double status[]) {
+  vector *a = (vector *)from, found = { 0 };
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = 0; j <= i; j++) {
+      vector s = a[i * n + j];
+      for (int64_t k = 0; k < j; k++) s -= a[i * n + k] * a[j * n + k];
+      if (i == j) {
+        mask is_first = (mask)~(s > 0) & (mask)(found == 0);
+        found = (vector)(((mask)found & ~is_first) | ((mask)((vector){ 0 } + (double)(i + 1)) & is_first));
+        NAME(roots)(&s);
+      } else s /= a[j * n + j];
+      a[i * n + j] = s;
+    }
+  *(vector *)status = found;
+}
+
+/* Where `swaps` has all bits set, x and y change places. */
+#define EXCHANGE(x, y, swaps)                                       \
+  do {                                                              \
+    mask both_ = ((mask)(x) ^ (mask)(y)) & (swaps);                 \
+    (x) = (vector)((mask)(x) ^ both_), (y) = (vector)((mask)(y) ^ both_); \
+  } while (0)
+
+/* Row k becomes, in each lane, the row from there on whose first element is the largest. */
+static void NAME(lanes_pivot)(vector *a, int64_t n, int64_t k, vector *order) {
+  const mask sign = (mask){ 0 } + INT64_MIN;
+  vector largest = (vector)((mask)a[k * n + k] & ~sign), at = (vector){ 0 } + (double)k;
+  for (int64_t i = k + 1; i < n; i++) {
+    vector size = (vector)((mask)a[i * n + k] & ~sign);
+    mask is_larger = (mask)(size > largest);
+    largest = (vector)(((mask)size & is_larger) | ((mask)largest & ~is_larger));
+    at = (vector)(((mask)((vector){ 0 } + (double)i) & is_larger) | ((mask)at & ~is_larger));
+  }
+  for (int64_t i = k + 1; i < n; i++) {
+    mask is_it = (mask)(at == (double)i);
+    for (int64_t j = 0; j < n; j++) EXCHANGE(a[k * n + j], a[i * n + j], is_it);
+    EXCHANGE(order[k], order[i], is_it);
+  }
+}
+
+static void NAME(lanes_lu)(double *from, int64_t n, double *to_order, double status[]) {
+  vector *a = (vector *)from, *order = (vector *)to_order, found = { 0 };
+  for (int64_t i = 0; i < n; i++) order[i] = (vector){ 0 } + (double)i;
+  for (int64_t k = 0; k < n; k++) {
+    NAME(lanes_pivot)(a, n, k, order);
+    vector pivot = a[k * n + k];
+    mask is_none = (mask)(pivot == 0), is_wrong = is_none | (mask)(pivot != pivot);
+    is_wrong &= (mask)(found == 0);
+    found = (vector)(((mask)found & ~is_wrong) | ((mask)((vector){ 0 } + (double)(k + 1)) & is_wrong));
+    pivot = (vector)(((mask)((vector){ 0 } + 1.0) & is_none) | ((mask)pivot & ~is_none)); /* then all below are 0 too */
+    for (int64_t i = k + 1; i < n; i++) {
+      vector f = a[i * n + k] / pivot;
+      a[i * n + k] = f;
+      for (int64_t j = k + 1; j < n; j++) a[i * n + j] -= f * a[k * n + j];
+    }
+  }
+  *(vector *)status = found;
+}
+
+static void NAME(lanes_solve)(const struct matrix_triangle *t, double *to, int64_t m) {
+  const vector *a = (const vector *)t->a;
+  vector *b = (vector *)to;
+  for (int64_t step = 0; step < t->n; step++) {
+    int64_t i = t->is_upper ? t->n - 1 - step : step, from = t->is_upper ? i + 1 : 0, end = t->is_upper ? t->n : i;
+    for (int64_t k = from; k < end; k++)
+      for (int64_t j = 0; j < m; j++) b[i * m + j] -= a[i * t->row + k * t->column] * b[k * m + j];
+    for (int64_t j = 0; j < m && !t->is_unit; j++) b[i * m + j] /= a[i * t->row + i * t->column];
+  }
+}
+
+static const struct loops NAME(loops) = { LANES, NAME(take_row), NAME(dot), NAME(take), NAME(lanes_cholesky), NAME(lanes_lu),
+                                          NAME(lanes_solve) };
+#undef vector
+#undef mask
+#undef ROWS
+#undef WIDE
+#undef EXCHANGE
+#undef NAME
+#undef LANES
