@@ -592,8 +592,8 @@ weft_array *weft_resize(weft_array *x, int axis, double scale, weft_resizing, in
 
 /* Systems of linear equations, of the matrices on the last two axes; those in front are a batch, and broadcast. In f64 inside, and
  * rounded once. A matrix that is singular, or not positive definite, gives nan, and a status i64 [..] says where: 0, or the number,
- * from 1, of the pivot that is 0, or of the leading minor that is not positive. In one evaluation a matrix is factored once, for its
- * inverse, status and determinant, all its systems and their derivatives. */
+ * from 1, of the pivot that is 0, or of the leading minor that is not positive. In one evaluation a matrix is factored once, for
+ * its inverse, status and determinant, all its systems and their derivatives. */
 weft_array *weft_cholesky(weft_array *a);          /* lower L, L L' = a; only the lower triangle of a is read */
 weft_array *weft_cholesky_status(weft_array *a);
 weft_array *weft_cholesky_solve(weft_array *l, weft_array *b);  /* x, l l' x = b, of lower l; b is [n] or [..,n,m] */

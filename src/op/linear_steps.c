@@ -8,7 +8,9 @@
 /* ---- in and out ---- */
 
 static int64_t axis_of(const struct library_array *x, int from_end) { return x->dims[x->rank - from_end]; }
-static int64_t *integers(const struct library_array *x, int64_t problem) { return (int64_t *)(void *)(x->data + problem * x->each); }
+static int64_t *integers(const struct library_array *x, int64_t problem) {
+  return (int64_t *)(void *)(x->data + problem * x->each);
+}
 
 /* Rows of m elements, each of them `step` doubles from the next. order: row i is what stands at order[i]; NULL: at i. */
 static void load(const struct library_array *x, int64_t problem, const int64_t order[], double *to, int64_t step) {
@@ -48,24 +50,27 @@ static void refuse(double *y, int64_t n, int64_t step) { for (int64_t i = 0; i <
 static bool is_small(int64_t n, int64_t m) { return n <= MATRIX_SMALL && m <= MATRIX_SMALL; }
 
 /* Problems p .. that are computed together: one, or as many as there are lanes. Where the range ends, lanes repeat its last. */
-struct group { int64_t p, end, lanes; };
-static struct group group_at(int64_t p, int64_t to, bool small) { return (struct group){ p, to, small ? matrix_lanes() : 1 }; }
-static int64_t problem_of(const struct group *g, int64_t lane) { return g->p + lane < g->end ? g->p + lane : g->end - 1; }
+struct matrix_group { int64_t p, end, lanes; };
+static struct matrix_group group_at(int64_t p, int64_t to, bool small) {
+  return (struct matrix_group){ p, to, small ? matrix_lanes() : 1 };
+}
+static int64_t problem_of(const struct matrix_group *g, int64_t lane) { return g->p + lane < g->end ? g->p + lane : g->end - 1; }
 
-static void load_group(const struct library_array *x, const struct group *g, const struct library_array *order, double *a) {
+static void load_group(const struct library_array *x, const struct matrix_group *g, const struct library_array *order, double *a) {
   for (int64_t k = 0; k < g->lanes; k++) {
     int64_t p = problem_of(g, k);
     load(x, p, order ? integers(order, p) : NULL, a + k, g->lanes);
   }
 }
 
-static void store_group(const struct library_array *y, const struct group *g, const struct library_array *order, const double *a) {
+static void store_group(const struct library_array *y, const struct matrix_group *g, const struct library_array *order,
+                        const double *a) {
   for (int64_t k = 0; k < g->lanes && g->p + k < g->end; k++)
     store(y, g->p + k, order ? integers(order, g->p + k) : NULL, a + k, g->lanes);
 }
 
 /* Whole numbers that lanes hold as doubles. */
-static void store_whole(const struct library_array *y, const struct group *g, const double *a) {
+static void store_whole(const struct library_array *y, const struct matrix_group *g, const double *a) {
   int64_t n = y->each / (int64_t)sizeof(int64_t);
   for (int64_t k = 0; k < g->lanes && g->p + k < g->end; k++)
     for (int64_t i = 0; i < n; i++) integers(y, g->p + k)[i] = (int64_t)a[i * g->lanes + k];
@@ -99,7 +104,7 @@ static void finish_cholesky(double *a, int64_t n, int64_t step, bool is_wrong) {
 static struct failure *run_cholesky(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = axis_of(&c->in[0], 1);
   bool small = is_small(n, 0);
-  struct group g = group_at(from, to, small);
+  struct matrix_group g = group_at(from, to, small);
   double *a = room, status[MATRIX_LANES];
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, a);
@@ -112,7 +117,8 @@ static struct failure *run_cholesky(const struct library_call *c, int64_t from, 
   return NULL;
 }
 
-const struct library steps_cholesky = { .core = 2, .operations = operations_cholesky, .scratch = scratch_square, .run = run_cholesky };
+const struct library steps_cholesky = { .core = 2, .operations = operations_cholesky, .scratch = scratch_square,
+                                        .run = run_cholesky };
 
 /* ---- triangles ---- */
 
@@ -125,7 +131,7 @@ static struct failure *run_triangle(const struct library_call *c, int64_t from, 
   const struct triangle_attr *t = c->attr;
   int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
   bool small = is_small(n, m);
-  struct group g = group_at(from, to, small);
+  struct matrix_group g = group_at(from, to, small);
   double *a = room, *b = a + n * n * g.lanes;
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, a), load_group(&c->in[1], &g, NULL, b);
@@ -139,7 +145,7 @@ static struct failure *run_triangle(const struct library_call *c, int64_t from, 
 static struct failure *run_cholesky_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = axis_of(&c->in[0], 1), m = axis_of(&c->in[1], 1);
   bool small = is_small(n, m);
-  struct group g = group_at(from, to, small);
+  struct matrix_group g = group_at(from, to, small);
   double *l = room, *b = l + n * n * g.lanes;
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, l), load_group(&c->in[1], &g, NULL, b);
@@ -159,7 +165,7 @@ static double operations_lu(const struct library_call *c) { return problems_of(c
 
 static void small_lu(const struct library_call *c, int64_t from, int64_t to, double *a) {
   int64_t n = axis_of(&c->in[0], 1);
-  struct group g = group_at(from, to, true);
+  struct matrix_group g = group_at(from, to, true);
   double status[MATRIX_LANES], *order = a + n * n * g.lanes;
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[0], &g, NULL, a);
@@ -189,8 +195,8 @@ static void solve_lu(const double *lu, int64_t n, bool is_turned, double *b, int
 }
 
 /* b holds right sides as they are to be solved. */
-static void solve_group(const struct library_call *c, const struct group *g, bool is_turned, double *b, int64_t m, bool small,
-                        double *room) {
+static void solve_group(const struct library_call *c, const struct matrix_group *g, bool is_turned, double *b, int64_t m,
+                        bool small, double *room) {
   int64_t n = axis_of(&c->in[LU_A], 1);
   const double *lu = (const void *)(c->in[LU_FACTORS].data + g->p * c->in[LU_FACTORS].each);
   if (small) load_group(&c->in[LU_FACTORS], g, NULL, room), lu = room;
@@ -203,7 +209,7 @@ static void solve_group(const struct library_call *c, const struct group *g, boo
 static struct failure *run_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = axis_of(&c->in[LU_A], 1), m = axis_of(&c->in[LU_RIGHT], 1);
   bool is_turned = ((const struct turn_attr *)c->attr)->is_turned, small = is_small(n, m);
-  struct group g = group_at(from, to, small);
+  struct matrix_group g = group_at(from, to, small);
   double *b = room;
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[LU_RIGHT], &g, is_turned ? NULL : &c->in[LU_ORDER], b);
@@ -215,7 +221,7 @@ static struct failure *run_solve(const struct library_call *c, int64_t from, int
 static struct failure *run_inverse(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = axis_of(&c->in[LU_A], 1);
   bool small = is_small(n, n);
-  struct group g = group_at(from, to, small);
+  struct matrix_group g = group_at(from, to, small);
   double *b = room;
   for (; g.p < to; g.p += g.lanes) {
     for (int64_t k = 0; k < g.lanes; k++)

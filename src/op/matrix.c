@@ -180,7 +180,8 @@ int64_t matrix_lu(double *a, int64_t n, int64_t order[], double *room) {
     for (int64_t i = from; i < to; i++)
       for (int64_t k = from; k < i; k++) l->take_row(a + i * n + to, a + k * n + to, a[i * n + k], rest);
     l->take(&(struct taking){ .c = a + to * n + to, .c_row = n, .a = a + to * n + from, .a_row = n, .a_column = 1,
-                              .b = a + from * n + to, .b_row = n, .b_column = 1, .m = rest, .n = rest, .k = to - from, .room = room });
+                              .b = a + from * n + to, .b_row = n, .b_column = 1, .m = rest, .n = rest, .k = to - from,
+                              .room = room });
   }
   return status;
 }

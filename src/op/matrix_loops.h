@@ -47,7 +47,8 @@ static inline __attribute__((always_inline)) void NAME(patch)(double *c, int64_t
 static void NAME(narrow_patch)(const struct taking *t, int64_t i, int64_t j, int rows, int64_t columns) {
   double c[ROWS * WIDE] = { 0 };
   for (int r = 0; r < rows; r++) memcpy(c + r * WIDE, t->c + (i + r) * t->c_row + j, (size_t)columns * sizeof *c);
-  for (int r = 0; r < rows; r++) NAME(patch)(c + r * WIDE, WIDE, t->a + (i + r) * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
+  for (int r = 0; r < rows; r++)
+    NAME(patch)(c + r * WIDE, WIDE, t->a + (i + r) * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
   for (int r = 0; r < rows; r++) memcpy(t->c + (i + r) * t->c_row + j, c + r * WIDE, (size_t)columns * sizeof *c);
 }
 
@@ -66,7 +67,8 @@ static void NAME(take)(const struct taking *t) {
       const double *a = t->a + i * t->a_row;
       if (columns < WIDE) NAME(narrow_patch)(t, i, j, rows, columns);
       else if (rows == ROWS) NAME(patch)(c, t->c_row, a, t->a_row, t->a_column, t->room, t->k, ROWS);
-      else for (int r = 0; r < rows; r++) NAME(patch)(c + r * t->c_row, t->c_row, a + r * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
+      else for (int r = 0; r < rows; r++)
+        NAME(patch)(c + r * t->c_row, t->c_row, a + r * t->a_row, t->a_row, t->a_column, t->room, t->k, 1);
     }
   }
 }
