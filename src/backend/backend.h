@@ -67,6 +67,7 @@ struct backend {
   void (*free)(struct code *);
   void (*show)(const struct code *, struct text *); /* listing; may be NULL */
   void (*show_machine_code)(const struct code *, struct text *); /* NULL: the listing is that */
+  const char *(*by)(const struct code *, const struct launch *); /* the library that would run it, NULL: none; may be NULL itself */
 };
 
 extern const struct backend backend_vm, backend_x86;

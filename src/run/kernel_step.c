@@ -123,10 +123,21 @@ static bool may_fail(const struct plan *p, int i) {
 
 /* ---- showing ---- */
 
+/* Whose code runs the kernel, if it is a library's. */
+static const char *library_of(const struct plan *p, int i) {
+  const struct step *s = &p->schedule->step[i];
+  const struct compiled *c = p->code[i];
+  if (!c->backend->by) return NULL;
+  struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
+  step_bind(s, c->kernel, NULL, bound);
+  return c->backend->by(c->code, &(struct launch){ .sizes = s->sizes, .args = s->args, .bufs = bound });
+}
+
 void kernel_show(const struct plan *p, int i, const char *(*of_buffer)(const struct step *, int buf), struct text *t) {
   const struct step *s = &p->schedule->step[i];
   const struct kir_kernel *k = p->code[i]->kernel;
-  text_addf(t, "%d: %s on %s(", i, k->name, p->code[i]->backend->name);
+  const char *by = library_of(p, i);
+  text_addf(t, "%d: %s on %s%s%s(", i, k->name, p->code[i]->backend->name, by ? " by " : "", by ? by : "");
   for (int j = 0; j < k->n_sizes; j++) text_addf(t, "%s%s=%lld", j ? ", " : "", k->vals[k->sizes[j]].name, (long long)s->sizes[j]);
   for (int j = 0; j < s->n_bufs; j++) {
     const char *other = of_buffer ? of_buffer(s, j) : NULL;

@@ -42,7 +42,7 @@ API(cuDeviceTotalMem_v2, size_t *bytes, int d) { return (void)d, *bytes = total(
 
 API(cuDeviceGetAttribute, int *x, int which, int d) {
   (void)d;
-  *x = which == 16 ? 4 : which == 75 ? 8 : which == 76 ? 0 : which == 97 ? 100 << 10 : 0; /* processors, capability, shared memory */
+  *x = which == 16 ? 4 : which == 75 ? 8 : which == 76 ? 0 : which == 97 ? 227 << 10 : 0; /* processors, capability, shared memory */
   return OK;
 }
 

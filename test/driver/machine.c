@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
-          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, OPS };
+          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
-  "bfind", "neg", "abs", "vote", "prefetch" };
+  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
@@ -21,7 +21,9 @@ int machine_op(const char *name) {
 }
 
 enum state { RUNS, WAITS, ENDED };
-struct thread { uint64_t *reg; uint8_t *local; int at; enum state state; unsigned tid[3], lane; };
+/* cp.async: bytes that are on their way arrive when their thread waits for the group they belong to. */
+struct on_its_way { uint8_t *to, data[16]; int group; };
+struct thread { struct on_its_way *way; int n_way, way_room, group; uint64_t *reg; uint8_t *local; int at; enum state state; unsigned tid[3], lane; };
 
 struct block {
   const struct entry *e;
@@ -261,6 +263,34 @@ static void store(struct block *b, struct thread *t, const struct instruction *i
   }
 }
 
+/* cp.async.cg.shared.global [to], [from], 16, n: n bytes and zeros; or the end of a group; or waiting until n groups are left. */
+static void copy_async(struct block *b, struct thread *t, const struct instruction *i) {
+  if (!strncmp(i->how, "commit", 6)) { t->group++; return; }
+  if (!strncmp(i->how, "wait", 4)) {
+    int n = 0;
+    for (int k = 0; k < t->n_way; k++)
+      if (t->way[k].group < t->group - (int)i->in[0].number) memcpy(t->way[k].to, t->way[k].data, 16);
+      else t->way[n++] = t->way[k];
+    t->n_way = n;
+    return;
+  }
+  int bytes = (int)get(b, t, &i->in[5], T_U32);
+  struct instruction to = *i;
+  to.is_shared = true;
+  struct on_its_way w = { .to = address(b, t, &to, 0, 16), .group = t->group };
+  const uint8_t *at = NULL;
+  if ((get(b, t, &i->in[2], T_U64) + i->in[3].number) % 16) wrong(b, t, "an address that is not aligned");
+  if (bytes < 0 || bytes > 16) wrong(b, t, "a copy of more than 16 bytes");
+  else if (bytes) {
+    uint64_t a = get(b, t, &i->in[2], T_U64) + i->in[3].number;
+    if (b->may_touch(a, bytes)) at = (const uint8_t *)(uintptr_t)a;
+    else wrong(b, t, "beyond what was allocated");
+  }
+  if (at) memcpy(w.data, at, (size_t)bytes);
+  if (t->n_way == t->way_room) t->way = realloc(t->way, (size_t)(t->way_room = 2 * t->way_room + 16) * sizeof *t->way);
+  if (w.to) t->way[t->n_way++] = w;
+}
+
 static uint64_t updated(const struct instruction *i, uint64_t old, uint64_t x) {
   enum op op = (enum op)machine_op(i->how);
   switch (op) {
@@ -293,6 +323,7 @@ static struct thread *lane_of(const struct block *b, const struct thread *t, uns
 }
 
 static uint32_t mask_of(const struct block *b, const struct thread *t, const struct instruction *i) {
+  if (i->op == LDMATRIX || i->op == MMA) return UINT32_MAX;
   return (uint32_t)get(b, t, &i->in[i->n_in - 1], T_U32);
 }
 
@@ -340,6 +371,51 @@ static void exchange(struct block *b, struct thread *t, const struct instruction
   }
 }
 
+/* ldmatrix.x4: lane l has the address of row l % 8 of matrix l / 8, and gets elements 2 (l % 4) and the next of row l / 4 of each. */
+static void load_matrices(struct block *b, struct thread *first, const struct instruction *i) {
+  uint16_t row[32][8];
+  bool turned = !strcmp(i->how, "trans");
+  for (unsigned l = 0; l < 32; l++) {
+    const uint8_t *at = address(b, lane_of(b, first, l), i, 0, 16);
+    if (!at) return;
+    memcpy(row[l], at, 16);
+  }
+  for (unsigned l = 0; l < 32; l++) {
+    struct thread *x = lane_of(b, first, l);
+    for (unsigned k = 0; k < 4; k++) {
+      unsigned r = l / 4, c = l % 4 * 2;
+      uint32_t low = turned ? row[8 * k + c][r] : row[8 * k + r][c], high = turned ? row[8 * k + c + 1][r] : row[8 * k + r][c + 1];
+      x->reg[i->to[k].reg] = low | high << 16;
+    }
+    x->state = RUNS, x->at++;
+  }
+}
+
+static double half_of(const struct instruction *i, uint64_t word, unsigned high) {
+  uint16_t h = (uint16_t)(word >> 16 * high);
+  return strcmp(i->how, "bf16") ? (double)f16(h) : f32((uint64_t)h << 16);
+}
+
+/* mma.m16n8k16: d = a b + c, f32; each sum rounded once. */
+static void multiply_matrices(struct block *b, struct thread *first, const struct instruction *i) {
+  double a[16][16], c[16][8], k_n[16][8];
+  for (unsigned l = 0; l < 32; l++) {
+    const struct thread *x = lane_of(b, first, l);
+    for (unsigned e = 0; e < 8; e++)
+      a[l / 4 + e / 2 % 2 * 8][l % 4 * 2 + e % 2 + e / 4 * 8] = half_of(i, get(b, x, &i->in[e / 2], T_U32), e % 2);
+    for (unsigned e = 0; e < 4; e++) k_n[l % 4 * 2 + e % 2 + e / 2 * 8][l / 4] = half_of(i, get(b, x, &i->in[4 + e / 2], T_U32), e % 2);
+    for (unsigned e = 0; e < 4; e++) c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2] = f32(get(b, x, &i->in[6 + e], T_F32));
+  }
+  for (int r = 0; r < 16; r++)
+    for (int n = 0; n < 8; n++)
+      for (int k = 0; k < 16; k++) c[r][n] += a[r][k] * k_n[k][n];
+  for (unsigned l = 0; l < 32; l++) {
+    struct thread *x = lane_of(b, first, l);
+    for (unsigned e = 0; e < 4; e++) x->reg[i->to[e].reg] = of_f32((float)c[l / 4 + e / 2 * 8][l % 4 * 2 + e % 2]);
+    x->state = RUNS, x->at++;
+  }
+}
+
 /* Lets those go on who wait for nobody any more. */
 static bool meet(struct block *b) {
   bool any = false, all = true;
@@ -354,7 +430,11 @@ static bool meet(struct block *b) {
       continue;
     }
     uint32_t mask = mask_of(b, t, i);
-    if (is_together(b, t, mask)) exchange(b, t, i, mask), any = true;
+    if (!is_together(b, t, mask)) continue;
+    any = true;
+    if (i->op == LDMATRIX) load_matrices(b, t, i);
+    else if (i->op == MMA) multiply_matrices(b, t, i);
+    else exchange(b, t, i, mask);
   }
   return any;
 }
@@ -411,7 +491,8 @@ static void step(struct block *b, struct thread *t) {
     case RED: case ATOM: atomic(b, t, i); break;
     case BRA: t->at = i->target; return;
     case RET: t->state = ENDED; return;
-    case BAR: case SHFL: case MATCH: case VOTE: t->state = WAITS; return;
+    case CP: copy_async(b, t, i); break;
+    case BAR: case SHFL: case MATCH: case VOTE: case LDMATRIX: case MMA: t->state = WAITS; return;
     case ACTIVEMASK: t->reg[i->to[0].reg] = 1u << t->lane; break; /* nobody promises more */
     case BFIND: t->reg[i->to[0].reg] = in(b, t, i, 0) ? 31u - (unsigned)__builtin_clz((uint32_t)in(b, t, i, 0)) : UINT32_MAX; break;
     case PREFETCH: break;
@@ -431,7 +512,7 @@ static void begin(struct block *b) {
   for (int k = 0; k < b->n; k++) {
     struct thread *t = &b->t[k];
     unsigned u = (unsigned)k;
-    t->at = 0, t->state = RUNS, t->lane = u % 32;
+    t->at = 0, t->state = RUNS, t->lane = u % 32, t->n_way = t->group = 0;
     t->tid[0] = u % b->dims[0], t->tid[1] = u / b->dims[0] % b->dims[1], t->tid[2] = u / b->dims[0] / b->dims[1];
     memset(t->reg, 0xcd, (size_t)b->e->n_regs * sizeof *t->reg);
   }
@@ -480,6 +561,7 @@ const char *machine_run(const struct module *m, const struct entry *e, const uns
     b.steps = 0;
     run_block(&b, &seed);
   }
+  for (int k = 0; k < b.n; k++) free(b.t[k].way);
   free(reg);
   free(locals);
   free(b.shared);

@@ -175,7 +175,7 @@ static void operands(struct reader *r, struct instruction *x, bool stores) {
   while (accept(r, ',')) {
     struct arg more[4];
     operand(r, more, &n);
-    for (int i = 0; i < n && x->n_in < 8; i++) x->in[x->n_in++] = more[i];
+    for (int i = 0; i < n && x->n_in < 12; i++) x->in[x->n_in++] = more[i];
     if (n > 1 && !stores && strcmp(x->name, "ld") && strcmp(x->name, "atom")) x->width = n;
     if (stores && n > 1) x->width = n;
   }
@@ -202,7 +202,7 @@ static void instruction(struct reader *r, char *w) {
     x.target = place(&r->label, to);
     expect(r, ';');
   } else {
-    operands(r, &x, !strcmp(w, "st") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "ret"));
+    operands(r, &x, !strcmp(w, "st") || !strcmp(w, "red") || !strcmp(w, "bar") || !strcmp(w, "cp") || !strcmp(w, "ret"));
   }
   ADD(r->e->i, r->e->n_instructions, x);
 }

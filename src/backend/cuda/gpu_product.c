@@ -114,7 +114,7 @@ struct ptx_tile {
 static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
 static const char *longword(struct printer *p) { return ptx_own(p, OWN_LONG); }
 
-static const char *product_length(struct printer *p, const struct survey_product *x) {
+const char *ptx_product_length(struct printer *p, const struct survey_product *x) {
   const char *n = longword(p);
   if (!x->between) { ptx_line(p, "mov.s64 %s, %s", n, ptx_lin(p, x->sum->at[0])); return n; }
   ptx_line(p, "mad.lo.s64 %s, %s, %d, %d", n, ptx_lin(p, x->between->at[0]), BLOCK, BLOCK);
@@ -297,7 +297,7 @@ static void sums(struct printer *p, const struct ptx_tile *t) {
 
 /* ---- What follows --------------------------------------------------------------------------------------------------------- */
 
-static void statements(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *end, struct where w) {
+void ptx_statements(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *end, struct where w) {
   for (; s != end; s = s->next) {
     struct kir_stmt alone = *s;
     alone.next = NULL;
@@ -336,8 +336,8 @@ static void finish(struct printer *p, const struct ptx_tile *t) {
   ptx_line(p, "mad.wide.u32 %s, %s, 8, %s", at, e, at);
   ptx_line(p, "ld.local.%s %s, [%s]", ptx_bits(t->d), ptx_val(p, x->total), at);
   struct where w = { .lane = x->lane, .rest = next };
-  statements(p, x->before, x->sum, w);
-  statements(p, x->rest, NULL, w);
+  ptx_statements(p, x->before, x->sum, w);
+  ptx_statements(p, x->rest, NULL, w);
   ptx_place(p, next);
   ptx_line(p, "add.u32 %s, %s, 1", e, e);
   ptx_line(p, "setp.lt.u32 %s, %s, %d", is, e, t->each * t->each);
@@ -367,19 +367,23 @@ static void next_tiles(struct printer *p, const char *var, const char *count, in
   ptx_place(p, leave);
 }
 
-static void batch(struct printer *p, struct ptx_tile *t, const struct kir_stmt *par) {
+void ptx_along_batch(struct printer *p, const struct survey_product *x, const struct kir_stmt *par,
+                     void (*tiles)(struct printer *, void *), void *of) {
   const char *again, *leave;
-  if (par == t->x->row) {
-    tiles_along(p, t->row0, ptx_lin(p, par->at[0]), "%ctaid.y", t->side, &again, &leave);
-    sums(p, t);
-    finish(p, t);
-    next_tiles(p, t->row0, "%nctaid.y", t->side, again, leave);
-    return;
-  }
+  if (par == x->row) { tiles(p, of); return; }
   bool is_outer = par == p->k->body.first;
   tiles_along(p, ptx_val(p, par->var), ptx_lin(p, par->at[0]), is_outer ? "%ctaid.z" : "0", 1, &again, &leave);
-  batch(p, t, par->body.first);
+  ptx_along_batch(p, x, par->body.first, tiles, of);
   next_tiles(p, ptx_val(p, par->var), is_outer ? "%nctaid.z" : "1", 1, again, leave);
+}
+
+static void rows_of_tiles(struct printer *p, void *of) {
+  struct ptx_tile *t = of;
+  const char *again, *leave;
+  tiles_along(p, t->row0, ptx_lin(p, t->x->row->at[0]), "%ctaid.y", t->side, &again, &leave);
+  sums(p, t);
+  finish(p, t);
+  next_tiles(p, t->row0, "%nctaid.y", t->side, again, leave);
 }
 
 size_t ptx_tile_bytes(weft_dtype d) {
@@ -402,9 +406,9 @@ void ptx_product(struct printer *p) {
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
   ptx_line(p, "and.b32 %s, %s, 15", t.tx, t.tid);
   ptx_line(p, "shr.u32 %s, %s, 4", t.ty, t.tid);
-  t.k = product_length(p, x);
+  t.k = ptx_product_length(p, x);
   const char *w = word(p);
   ptx_line(p, "mov.u32 %s, %%ctaid.x", w);
   ptx_line(p, "mul.wide.u32 %s, %s, %d", t.column0, w, t.side);
-  batch(p, &t, p->k->body.first);
+  ptx_along_batch(p, x, p->k->body.first, rows_of_tiles, &t);
 }

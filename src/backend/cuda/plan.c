@@ -132,6 +132,49 @@ static void copies(struct ptx_planner *m) {
   if ((m->s->may_reblock || m->s->in_order) && !is_known && !m->why) m->why = "a length that is known only inside the kernel";
 }
 
+static int axis_of(const struct kir_stmt *s, int v) {
+  for (int d = 0; d < s->n_at; d++) {
+    struct kir_lin l = s->at[d];
+    if (l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == v) return d;
+  }
+  return -1;
+}
+
+/* What follows the sum is rounding it, and storing it once. */
+static const struct kir_stmt *only_store(const struct ptx_planner *m) {
+  const struct survey_product *x = &m->s->product;
+  int total = x->total;
+  const struct kir_stmt *s = x->rest;
+  for (; s && s->kind == KIR_OP && s->op == KIR_CAST && s->in[0] == total && s->next; s = s->next) total = s->out[0];
+  if (x->before != x->sum || !s || s->kind != KIR_STORE || s->next || s->in[0] != total || s->op != KIR_SET) return NULL;
+  for (const struct kir_stmt *c = x->rest; c != s; c = c->next) if (c->dtype != m->k->bufs[s->buf].dtype) return NULL;
+  return s;
+}
+
+/* Subscripts are loops, one an axis. */
+static bool is_plain_access(const struct kir_stmt *s, const struct ptx_library *l, int i) {
+  int used = (l->down[i] >= 0) + (l->across[i] >= 0);
+  for (int b = 0; b < l->n_batch; b++) used += l->batch_axis[i][b] >= 0;
+  return l->down[i] >= 0 && l->across[i] >= 0 && used == s->n_at;
+}
+
+static void library(struct ptx_planner *m) {
+  const struct survey_product *x = &m->s->product;
+  const struct kir_stmt *store = only_store(m), *of[3] = { x->a, x->b, store };
+  struct ptx_library l = { .is_there = store != NULL };
+  for (const struct kir_stmt *p = m->k->body.first; l.is_there && p != x->row; p = p->body.first, l.n_batch++) {
+    if (l.n_batch == PTX_BATCH) return;
+    l.is_there = lin(m, p->at[0], &l.batch[l.n_batch]);
+    for (int i = 0; i < 3; i++) l.batch_axis[i][l.n_batch] = axis_of(of[i], p->var);
+  }
+  for (int i = 0; i < 3 && l.is_there; i++) {
+    l.buf[i] = of[i]->buf;
+    l.down[i] = axis_of(of[i], i == 1 ? x->step : x->row->var), l.across[i] = axis_of(of[i], i == 0 ? x->step : x->lane->var);
+    l.is_there = is_plain_access(of[i], &l, i);
+  }
+  m->plan->library = l;
+}
+
 static void product(struct ptx_planner *m) {
   const struct survey_product *x = &m->s->product;
   if (!x->is_there || m->why) return;
@@ -139,7 +182,11 @@ static void product(struct ptx_planner *m) {
   m->plan->product_side = kir_width((weft_dtype)m->k->vals[x->a->out[0]].dtype) == 8 ? 64 : 128;
   bool is_known = lin(m, x->row->at[0], &m->plan->product_rows) && lin(m, x->lane->at[0], &m->plan->product_columns) &&
                   (outer == x->row || lin(m, outer->at[0], &m->plan->product_batch));
+  m->plan->is_long = x->between != NULL;
+  is_known &= lin(m, x->sum->at[0], &m->plan->steps[0]);
+  if (x->between) is_known &= lin(m, x->between->at[0], &m->plan->steps[1]) && lin(m, x->last->at[0], &m->plan->steps[2]);
   if (!is_known) m->why = "a length that is known only inside the kernel";
+  else library(m);
 }
 
 const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s) {

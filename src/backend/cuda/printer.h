@@ -138,6 +138,14 @@ void ptx_block(struct printer *, const struct kir_block *, struct where);
 /* gpu_product.c: the body of the entry that computes by tiles, and what they take of shared memory. */
 void ptx_product(struct printer *);
 size_t ptx_tile_bytes(weft_dtype);
+const char *ptx_product_length(struct printer *, const struct survey_product *); /* how many products are added, 64 bits */
+void ptx_statements(struct printer *, const struct kir_stmt *from, const struct kir_stmt *to, struct where); /* without `to` */
+void ptx_along_batch(struct printer *, const struct survey_product *, const struct kir_stmt *par, /* par: the first loop */
+                     void (*tiles)(struct printer *, void *of), void *of);        /* for every index of the batch */
+
+/* gpu_halves.c: the same by tensor cores. */
+bool ptx_has_halves(const struct survey *, const struct shape_class *, struct ptx_plan *); /* and says of the plan which */
+void ptx_halves(struct printer *, int form);
 
 /* copies.c: private outputs. */
 void ptx_copies_begin(struct printer *);  /* a neutral copy of each, where the launch gave it room */

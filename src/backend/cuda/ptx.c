@@ -313,6 +313,7 @@ static void heading(struct printer *p, struct text *out) {
     text_addf(out, ".shared .align 16 .b8 tiles[%zu];\n",
         ptx_tile_bytes((weft_dtype)p->k->vals[p->survey.product.a->out[0]].dtype));
   if (p->plan->in_order) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGE_THREADS * 8);
+  if (p->plan->halves[0]) text_add(out, ".extern .shared .align 16 .b8 halves[];\n");
   if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
   if (printer_begin(p)) tables(p, out);
 }
@@ -329,11 +330,16 @@ static struct printer again(const struct printer *p) {
   return (struct printer){ .k = p->k, .shape = p->shape, .plan = p->plan, .survey = p->survey, .arena = p->arena, .why = p->why };
 }
 
+static void large_halves(struct printer *p) { ptx_halves(p, 0); }
+static void small_halves(struct printer *p) { ptx_halves(p, 1); }
+
 static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan) {
   plan->entry = ptx_textf(p, "weft_%s", p->k->name);
   plan->init = has_private_out(p->k, &p->survey) ? ptx_textf(p, "weft_%s_empty", p->k->name) : NULL;
   plan->merge = p->survey.in_order ? ptx_textf(p, "weft_%s_merge", p->k->name) : NULL;
   plan->product = p->survey.product.is_there ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
+  for (int i = 0; i < PTX_HALVES && ptx_has_halves(&p->survey, p->shape, plan); i++)
+    plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
   heading(p, out);
   struct printer main = again(p), init;
   if (!main.why) entry(&main, out, plan->entry, main_body, true);
@@ -345,7 +351,11 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->merge && !merge.why) entry(&merge, out, plan->merge, ptx_merge_copies, false);
   struct printer product = again(&merge);
   if (plan->product && !product.why) entry(&product, out, plan->product, ptx_product, false);
-  p->why = product.why;
+  struct printer large = again(&product);
+  if (plan->halves[0] && !large.why) entry(&large, out, plan->halves[0], large_halves, false);
+  struct printer small = again(&large);
+  if (plan->halves[1] && !small.why) entry(&small, out, plan->halves[1], small_halves, false);
+  p->why = small.why;
 }
 
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, struct ptx_plan *plan,

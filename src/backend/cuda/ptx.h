@@ -36,6 +36,9 @@ struct ptx_row {           /* memory of one block of threads: a kept row, a loca
 
 struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 
+enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
+enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
+
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
  * bytes; sizes; args; then, where the plan has them, the address of the check slots; the scratch buffer (0: rows lie in
  * shared memory) and the bytes a block has of it; the offset of every row (a copy: -1, combine in place); the length
@@ -47,6 +50,16 @@ struct ptx_plan {
   const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
   struct ptx_lin product_rows, product_columns, product_batch;
   int product_side;
+  const char *halves[PTX_HALVES]; /* NULL, or entries for the same by tensor cores, large tiles first; .. */
+  int halves_bufs[2], halves_axis[2]; /* .. their operands, which must be aligned but along these axes, which have neighbours */
+  struct ptx_library {      /* the kernel is a product of halves and nothing else: axes of a, b and y */
+    bool is_there;
+    int buf[3], down[3], across[3]; /* down: of a, y the row, of b the step of k; across: of a the step, else the column */
+    int n_batch, batch_axis[3][PTX_BATCH]; /* -1: it does not move along it */
+    struct ptx_lin batch[PTX_BATCH];
+  } library;
+  struct ptx_lin steps[3];  /* of a product: how many are added; those of long sums: 512 (1 + [1]) + [2] */
+  bool is_long;
   bool is_cooperative, is_single; /* single: one block of threads */
   bool is_ordered, is_one_warp, is_dealt; /* lanes go to warps by blocks of 4096, all of them to one, or to all threads */
   int n_bufs, n_sizes, n_args, n_checks, n_extents, n_rows, n_params;
@@ -73,6 +86,8 @@ struct ptx_shape {
   size_t copy_bytes, copies_bytes; /* in_order: the copies of an iteration, and of all */
   unsigned merge_grid[3], merge_block[3];
   bool is_product;          /* the grid is that of the entry by tiles */
+  bool is_halves;           /* .. or of the entry by tensor cores of this form */
+  int halves_form;
   int64_t *row_at;          /* by row; in the arena given */
   int64_t block_length;
 };
@@ -83,5 +98,8 @@ void ptx_plan_free(struct ptx_plan *);
 int64_t ptx_size(const struct ptx_lin *, const int64_t sizes[], const uint64_t args[]);
 bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                struct arena *, struct ptx_shape *); /* false: out of memory */
+/* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */
+bool ptx_halves_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
+                      const struct bound bufs[], struct ptx_shape *);
 
 #endif

@@ -4,12 +4,13 @@
  * Buffers whose spans overlap share one piece of device memory, so aliasing means the same as on the host. */
 #include "backend/cuda/driver.h"
 #include <string.h>
+#include "backend/cuda/cublas_lt.h"
 #include "base/mem.h"
 
 struct code {
   struct gpu *gpu;
   struct cuda_module *module;
-  struct cuda_entry *main, *init, *merge, *product;
+  struct cuda_entry *main, *init, *merge, *product, *halves[PTX_HALVES];
   struct ptx_plan plan;
   struct text ptx;
 };
@@ -29,6 +30,8 @@ static int load(struct code *c) {
   if (!s) s = cuda_find(c->gpu, c->module, c->plan.entry, &c->main);
   if (!s && c->plan.init) s = cuda_find(c->gpu, c->module, c->plan.init, &c->init);
   if (!s && c->plan.product) s = cuda_find(c->gpu, c->module, c->plan.product, &c->product);
+  for (int i = 0; i < PTX_HALVES; i++)
+    if (!s && c->plan.halves[i]) s = cuda_find(c->gpu, c->module, c->plan.halves[i], &c->halves[i]);
   if (!s && c->plan.merge) s = cuda_find(c->gpu, c->module, c->plan.merge, &c->merge);
   return s;
 }
@@ -212,9 +215,74 @@ static int prepare(struct session *s) {
   if (!s->params || !ptx_shape(p, &m, s->l->sizes, s->l->args, s->arena, &s->shape)) return CUDA_NO_MEMORY;
   if (p->locals_are_shared && s->shape.row_bytes)
     return cuda_say("launching", "a kernel was compiled for shorter local arrays than it is given"), CUDA_FAILED;
+  ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   int r = s->shape.scratch_bytes ? cuda_take(s->c->gpu, s->shape.scratch_bytes, &s->scratch, &(uint64_t){ 0 }) : CUDA_OK;
   if (!r && s->shape.copies_bytes) r = cuda_take(s->c->gpu, s->shape.copies_bytes, &s->copies, &(uint64_t){ 0 });
   return r;
+}
+
+/* ---- By a library --------------------------------------------------------------------------------------------------------- */
+
+static int64_t size_in(const struct ptx_lin *l, const struct launch *x) { return ptx_size(l, x->sizes, x->args); }
+
+static int64_t stride_in(const struct ptx_library *l, const struct launch *x, int i, int axis) {
+  return axis < 0 ? 0 : x->bufs[l->buf[i]].stride[axis];
+}
+
+/* The axes of the batch as one, in all operands; false: they are none. */
+static bool batch_of(const struct ptx_library *l, const struct launch *x, int64_t *n, int64_t step[3]) {
+  *n = 1, step[0] = step[1] = step[2] = 0;
+  for (int b = l->n_batch - 1; b >= 0; b--) {
+    int64_t length = size_in(&l->batch[b], x);
+    if (length == 1) continue;
+    for (int i = 0; i < 3; i++) {
+      int64_t s = stride_in(l, x, i, l->batch_axis[i][b]);
+      if (*n == 1) step[i] = s;
+      else if (s != *n * step[i]) return false;
+    }
+    *n *= length;
+  }
+  return *n > 0 && *n <= INT32_MAX;
+}
+
+/* Neighbours along an axis, and steps along the other that do not overlap. An axis of one element has any stride. */
+static bool matrix_of(int64_t down, int64_t across, int64_t rows, int64_t columns, bool *is_turned, int64_t *step) {
+  if (across == 1 || columns == 1) { *is_turned = false, *step = rows == 1 ? columns : down; if (*step >= columns) return true; }
+  if (down == 1 || rows == 1) { *is_turned = true, *step = columns == 1 ? rows : across; if (*step >= rows) return true; }
+  return false;
+}
+
+static bool library_product(const struct code *c, const struct launch *x, struct lt_product *p) {
+  const struct ptx_plan *plan = &c->plan;
+  const struct ptx_library *l = &plan->library;
+  int64_t batch[3], down[3], across[3], last = plan->is_long ? size_in(&plan->steps[2], x) : 0;
+  bool y_is_turned;
+  if (!plan->halves[0] || !l->is_there) return false;
+  for (int i = 0; i < 3; i++) down[i] = stride_in(l, x, i, l->down[i]), across[i] = stride_in(l, x, i, l->across[i]);
+  *p = (struct lt_product){ .dtype = (weft_dtype)plan->bufs[l->buf[0]].dtype, .y_dtype = (weft_dtype)plan->bufs[l->buf[2]].dtype,
+                            .m = size_in(&plan->product_rows, x), .n = size_in(&plan->product_columns, x),
+                            .k = size_in(&plan->steps[0], x) };
+  if (plan->is_long) p->k = KIR_PRODUCT_BLOCK * (1 + size_in(&plan->steps[1], x)) + last;
+  if (p->m < 1 || p->n < 1 || p->k < 1 || (p->y_dtype != p->dtype && p->y_dtype != WEFT_F32)) return false;
+  if (!batch_of(l, x, &p->n_batch, batch)) return false;
+  p->a_batch = batch[0], p->b_batch = batch[1], p->y_batch = batch[2];
+  return matrix_of(down[0], across[0], p->m, p->k, &p->a_is_turned, &p->a_step) &&
+         matrix_of(down[1], across[1], p->k, p->n, &p->b_is_turned, &p->b_step) &&
+         matrix_of(down[2], across[2], p->m, p->n, &y_is_turned, &p->y_step) && !y_is_turned;
+}
+
+/* DEVICE_CANNOT: it is weft's own kernel that multiplies. */
+static int run_by_library(const struct session *s) {
+  const struct ptx_library *l = &s->c->plan.library;
+  struct lt_product p;
+  if (!library_product(s->c, s->l, &p)) return DEVICE_CANNOT;
+  return lt_run(s->c->gpu, &p, address(s, l->buf[0]), address(s, l->buf[1]), address(s, l->buf[2]));
+}
+
+/* Which library runs the kernel, should addresses be aligned; NULL: none. */
+static const char *library_of(const struct code *c, const struct launch *x) {
+  struct lt_product p;
+  return library_product(c, x, &p) && lt_can(c->gpu, &p, 16) ? lt_name() : NULL;
 }
 
 static int launch(struct session *s, double *ms) {
@@ -222,8 +290,9 @@ static int launch(struct session *s, double *ms) {
   struct cuda_launch l[3];
   int n = 0;
   if (s->c->init) l[n++] = (struct cuda_launch){ s->c->init, fill_grid, fill_block, 0 };
-  l[n++] = (struct cuda_launch){ s->shape.is_product ? s->c->product : s->c->main, s->shape.grid, s->shape.block,
-      s->shape.shared_bytes };
+  struct cuda_entry *main = s->shape.is_product ? s->c->product : s->c->main;
+  if (s->shape.is_halves) main = s->c->halves[s->shape.halves_form];
+  l[n++] = (struct cuda_launch){ main, s->shape.grid, s->shape.block, s->shape.shared_bytes };
   if (s->c->merge) l[n++] = (struct cuda_launch){ s->c->merge, s->shape.merge_grid, s->shape.merge_block, 0 };
   fill_params(s);
   return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);
@@ -231,7 +300,9 @@ static int launch(struct session *s, double *ms) {
 
 /* All but moving the memory: enqueued, unless it is timed. */
 static int run_there(struct session *s, double *ms) {
-  int r = prepare(s);
+  int r = ms ? DEVICE_CANNOT : run_by_library(s);
+  if (r != DEVICE_CANNOT) return r;
+  r = prepare(s);
   if (!r) r = launch(s, ms);
   cuda_give(s->c->gpu, s->scratch, s->shape.scratch_bytes);
   cuda_give(s->c->gpu, s->copies, s->shape.copies_bytes);
@@ -266,7 +337,7 @@ static int run(const struct code *c, const struct launch *l) { return cuda_run(c
 
 const struct backend backend_cuda = {
   .name = "cuda", .available = cuda_available, .compile = compile, .run = run, .free = code_free, .show = show,
-  .show_machine_code = show_machine_code
+  .show_machine_code = show_machine_code, .by = library_of
 };
 
 /* ---- As a device ---------------------------------------------------------------------------------------------------------- */

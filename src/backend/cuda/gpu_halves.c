@@ -1,0 +1,422 @@
+/* gpu_halves.c -- products of f16 or bf16 matrices by the tensor cores: further entries for kernels that are such a product.
+ *
+ * [m,k] x [k,n]: a block of threads computes a tile of y, each of its warps a part of that in registers, by mma of 16 x 8 x 16.
+ * 64 steps of k at a time come by cp.async into one of several stages of shared memory while others are multiplied. Sums are of
+ * f32 in the machine's order: this is the one entry whose bits are not those of the text, so WEFT_EXACT does without it. What
+ * follows the sum in the text is then done element by element, from shared memory.
+ *
+ * An operand's elements are neighbours along k or along its other axis, and stand in shared memory as they stand in memory, in
+ * rows of chunks of 16 bytes; chunk c of row r stands at c ^ (r mod 8), so that the eight rows of a fragment are in
+ * different banks. Whoever launches sees to it that chunks are aligned (ptx_halves_shape). */
+#include "backend/cuda/printer.h"
+#include <string.h>
+#include "base/least.h"
+
+enum { DEPTH = 64, CHUNK = 8, PITCH_MORE = 8 }; /* steps of k a stage; elements of 16 bytes; columns between rows of results */
+
+/* Large tiles read least of memory; small ones are for products that have too few large ones for all processors. */
+struct halves_form { int rows, columns, warps_down, warps_across, stages; };
+static const struct halves_form forms[PTX_HALVES] = { { 128, 256, 2, 4, 4 }, { 64, 64, 2, 2, 4 } };
+
+static int threads_of(const struct halves_form *f) { return 32 * f->warps_down * f->warps_across; }
+static int stage_bytes(const struct halves_form *f) { return (f->rows + f->columns) * DEPTH * 2; }
+
+static size_t shared_of(const struct halves_form *f) {
+  int stages = f->stages * stage_bytes(f), results = f->rows * (f->columns + PITCH_MORE) * 4;
+  return (size_t)(stages > results ? stages : results);
+}
+
+/* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
+
+static bool is_only(struct kir_lin l, int v) {
+  return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == v;
+}
+
+/* The axis of the load that has neighbours in memory and moves with nothing but v; -1: there is none. */
+static int axis_along(const struct shape_class *shape, const struct kir_stmt *load, int v) {
+  for (int d = 0; d < load->n_at; d++)
+    if (shape->stride[load->buf][d] == STRIDE_1 && is_only(load->at[d], v)) return d;
+  return -1;
+}
+
+/* Along k if that is one. */
+static int neighbours(const struct shape_class *shape, const struct kir_stmt *load, int v, int k) {
+  int d = axis_along(shape, load, k);
+  return d >= 0 ? d : axis_along(shape, load, v);
+}
+
+bool ptx_has_halves(const struct survey *s, const struct shape_class *shape, struct ptx_plan *plan) {
+  const struct survey_product *x = &s->product;
+  if (!x->is_there || s->is_exact) return false;
+  plan->halves_bufs[0] = x->a->buf, plan->halves_axis[0] = neighbours(shape, x->a, x->row->var, x->step);
+  plan->halves_bufs[1] = x->b->buf, plan->halves_axis[1] = neighbours(shape, x->b, x->lane->var, x->step);
+  weft_dtype a = (weft_dtype)s->k->bufs[x->a->buf].dtype, b = (weft_dtype)s->k->bufs[x->b->buf].dtype;
+  return a == b && (a == WEFT_F16 || a == WEFT_BF16) && plan->halves_axis[0] >= 0 && plan->halves_axis[1] >= 0;
+}
+
+/* ---- Operands ------------------------------------------------------------------------------------------------------------- */
+
+struct half_operand {
+  const struct kir_stmt *load, *loop;
+  const char *first;         /* of the tile, along the loop */
+  bool is_b, along_k;
+  int side, at;              /* elements along the loop; where in a stage it stands */
+  int chunks, a_pass, passes; /* in a row of shared memory; rows that the threads copy at a time, and how often */
+  const char *from, *to;     /* what this thread copies: an address, and an offset in a stage */
+  const char *pass_bytes, *step_bytes;  /* from pass to pass, from stage to stage */
+  const char *left;          /* along k: rows of the matrix from this thread's on; else steps of k from its row on, in all */
+  const char *bytes;         /* along k: steps of k from its chunk on, in all; else bytes of its chunk that are of the matrix */
+  const char *fragment[4];   /* offsets in a stage: along k by step of 16, else by fragment */
+};
+
+struct half_tile {
+  const struct survey_product *x;
+  const struct halves_form *f;
+  weft_dtype dtype;
+  const char *tid, *lane, *base, *k, *n_stages;
+  const char *row0, *column0, *rows, *columns;
+  struct half_operand operand[2];
+  int m, n;                  /* fragments of a warp: of 16 rows, of 8 columns */
+  const char *acc[8][8][4];
+};
+
+static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
+static const char *longword(struct printer *p) { return ptx_own(p, OWN_LONG); }
+static int log_2(int n) { int k = 0; while (1 << k < n) k++; return k; }
+
+/* r = min(max(x, 0), most), 32 bits */
+static const char *clamp(struct printer *p, const char *x, int64_t most) {
+  const char *wide = longword(p), *r = word(p);
+  ptx_line(p, "max.s64 %s, %s, 0", wide, x);
+  ptx_line(p, "min.s64 %s, %s, %lld", wide, wide, (long long)most);
+  ptx_line(p, "cvt.u32.u64 %s, %s", r, wide);
+  return r;
+}
+
+static const char *plus(struct printer *p, const char *a, const char *b) {
+  const char *r = longword(p);
+  ptx_line(p, "add.s64 %s, %s, %s", r, a, b);
+  return r;
+}
+
+/* Where the element (index, k) of the operand is. */
+static const char *element(struct printer *p, const struct half_tile *t, const struct half_operand *o, const char *index,
+                           const char *k) {
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, o->loop->var), index);
+  ptx_line(p, "mov.s64 %s, %s", ptx_val(p, t->x->step), k);
+  const char *r = longword(p);
+  ptx_line(p, "mov.s64 %s, %s", r, ptx_address(p, o->load->buf, o->load->at));
+  return r;
+}
+
+/* Addresses are linear in every index, so steps between them are differences. */
+static const char *difference(struct printer *p, const char *to, const char *from) {
+  const char *r = longword(p);
+  ptx_line(p, "sub.s64 %s, %s, %s", r, to, from);
+  return r;
+}
+
+/* What this thread copies of an operand. */
+static void plan_copy(struct printer *p, const struct half_tile *t, struct half_operand *o) {
+  const char *row = word(p), *chunk = word(p), *mixed = word(p), *index = longword(p), *k = longword(p), *wide = longword(p);
+  o->chunks = (o->along_k ? DEPTH : o->side) / CHUNK;
+  o->a_pass = threads_of(t->f) / o->chunks, o->passes = (o->along_k ? o->side : DEPTH) / o->a_pass;
+  ptx_line(p, "shr.u32 %s, %s, %d", row, t->tid, log_2(o->chunks));
+  ptx_line(p, "and.b32 %s, %s, %d", chunk, t->tid, o->chunks - 1);
+  ptx_line(p, "and.b32 %s, %s, 7", mixed, row);
+  ptx_line(p, "xor.b32 %s, %s, %s", mixed, mixed, chunk);
+  ptx_line(p, "shl.b32 %s, %s, 4", mixed, mixed);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", mixed, row, o->chunks * 16, mixed);
+  ptx_line(p, "add.u32 %s, %s, %d", mixed, mixed, o->at);
+  o->to = mixed;
+  ptx_line(p, "shl.b32 %s, %s, 3", chunk, chunk);
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide, o->along_k ? row : chunk);
+  ptx_line(p, "add.s64 %s, %s, %s", index, o->first, wide);
+  ptx_line(p, "cvt.u64.u32 %s, %s", k, o->along_k ? chunk : row);
+  o->from = element(p, t, o, index, k);
+  const char *pass = ptx_textf(p, "%d", o->a_pass), *row_further = plus(p, o->along_k ? index : k, pass);
+  o->pass_bytes = difference(p, o->along_k ? element(p, t, o, row_further, k) : element(p, t, o, index, row_further), o->from);
+  o->step_bytes = difference(p, element(p, t, o, index, plus(p, k, ptx_textf(p, "%d", DEPTH))), o->from);
+  const char *n = ptx_lin(p, o->loop->at[0]);
+  o->left = o->along_k ? clamp(p, difference(p, n, index), 1 << 20) : difference(p, t->k, k);
+  if (o->along_k) o->bytes = difference(p, t->k, k);
+  else {
+    o->bytes = clamp(p, difference(p, n, index), CHUNK);
+    ptx_line(p, "shl.b32 %s, %s, 1", o->bytes, o->bytes);
+  }
+}
+
+/* Enqueues stage k0, a multiple of DEPTH, and moves on to the next. What is beyond the matrix becomes 0. */
+static void copy_stage(struct printer *p, const struct half_operand *o, const char *stage, const char *k0) {
+  const char *to = longword(p), *from = longword(p), *is = ptx_own(p, OWN_PRED), *size = word(p), *all, *left;
+  if (o->along_k) {
+    all = clamp(p, difference(p, o->bytes, k0), CHUNK), left = o->left;
+    ptx_line(p, "shl.b32 %s, %s, 1", all, all);
+  } else {
+    all = o->bytes, left = clamp(p, difference(p, o->left, k0), DEPTH);
+  }
+  ptx_line(p, "cvt.u64.u32 %s, %s", to, o->to);
+  ptx_line(p, "add.s64 %s, %s, %s", to, to, stage);
+  ptx_line(p, "mov.s64 %s, %s", from, o->from);
+  for (int i = 0; i < o->passes; i++) {
+    ptx_line(p, "setp.gt.s32 %s, %s, %d", is, left, i * o->a_pass);
+    ptx_line(p, "selp.b32 %s, %s, 0, %s", size, all, is);
+    ptx_line(p, "cp.async.cg.shared.global [%s+%d], [%s], 16, %s", to, i * o->a_pass * o->chunks * 16, from, size);
+    if (i + 1 < o->passes) ptx_line(p, "add.s64 %s, %s, %s", from, from, o->pass_bytes);
+  }
+  ptx_line(p, "add.s64 %s, %s, %s", o->from, o->from, o->step_bytes);
+}
+
+/* ---- Fragments ------------------------------------------------------------------------------------------------------------ */
+
+/* Lane l gives ldmatrix row l % 8 of a matrix of 8 x 8: bit 3 of l says that it is 8 further along the rows of a, or along k of
+ * b; bit 4 the other axis. */
+static void plan_fragments(struct printer *p, const struct half_tile *t, struct half_operand *o, const char *warp, int a_warp) {
+  const char *index = word(p), *k = word(p), *low = word(p);
+  ptx_line(p, "shr.u32 %s, %s, %d", index, t->lane, o->is_b ? 4 : 3);
+  ptx_line(p, "and.b32 %s, %s, 1", index, index);
+  ptx_line(p, "shr.u32 %s, %s, %d", k, t->lane, o->is_b ? 3 : 4);
+  ptx_line(p, "and.b32 %s, %s, 1", k, k);
+  ptx_line(p, "and.b32 %s, %s, 7", low, t->lane);
+  int n = o->along_k ? DEPTH / 16 : a_warp / 16;
+  for (int i = 0; i < n; i++) {
+    const char *row = word(p), *chunk = word(p);
+    o->fragment[i] = word(p);
+    if (o->along_k) { /* row: 8 index + low, and the warp's first; chunk 2 i + k */
+      ptx_line(p, "mad.lo.u32 %s, %s, 8, %s", row, index, low);
+      ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", row, warp, a_warp, row);
+      ptx_line(p, "add.u32 %s, %s, %d", chunk, k, 2 * i);
+    } else { /* row: 8 k + low; chunk 2 i + index, and the warp's first */
+      ptx_line(p, "mad.lo.u32 %s, %s, 8, %s", row, k, low);
+      ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", chunk, warp, a_warp / CHUNK, index);
+      ptx_line(p, "add.u32 %s, %s, %d", chunk, chunk, 2 * i);
+    }
+    ptx_line(p, "xor.b32 %s, %s, %s", chunk, chunk, low);
+    ptx_line(p, "shl.b32 %s, %s, 4", chunk, chunk);
+    ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", o->fragment[i], row, o->chunks * 16, chunk);
+    ptx_line(p, "add.u32 %s, %s, %d", o->fragment[i], o->fragment[i], o->at);
+  }
+}
+
+/* Fragment i of 16 along the warp's part, at step 16 s of the stage. */
+static void load_fragment(struct printer *p, const struct half_operand *o, const char *stage, int i, int s, const char *r[4]) {
+  const char *at = longword(p);
+  int more = o->along_k ? i * 16 * o->chunks * 16 : s * 16 * o->chunks * 16;
+  ptx_line(p, "cvt.u64.u32 %s, %s", at, o->fragment[o->along_k ? s : i]);
+  ptx_line(p, "add.s64 %s, %s, %s", at, at, stage);
+  for (int j = 0; j < 4; j++) r[j] = word(p);
+  ptx_line(p, "ldmatrix.sync.aligned.m8n8.x4%s.shared.b16 {%s, %s, %s, %s}, [%s+%d]", o->along_k ? "" : ".trans",
+           r[0], r[1], r[2], r[3], at, more);
+}
+
+static void multiply_stage(struct printer *p, const struct half_tile *t, const char *stage) {
+  const char *type = t->dtype == WEFT_BF16 ? "bf16" : "f16", *a[8][4], *b[4][4];
+  for (int s = 0; s < DEPTH / 16; s++) {
+    for (int i = 0; i < t->m; i++) load_fragment(p, &t->operand[0], stage, i, s, a[i]);
+    for (int j = 0; j < t->n / 2; j++) load_fragment(p, &t->operand[1], stage, j, s, b[j]);
+    for (int i = 0; i < t->m; i++)
+      for (int j = 0; j < t->n; j++) {
+        const char *const *c = t->acc[i][j], *const *r = &b[j / 2][j % 2 * 2];
+        ptx_line(p, "mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 "
+                    "{%s, %s, %s, %s}, {%s, %s, %s, %s}, {%s, %s}, {%s, %s, %s, %s}", type, type, c[0], c[1], c[2], c[3],
+                 a[i][0], a[i][1], a[i][2], a[i][3], r[0], r[1], c[0], c[1], c[2], c[3]);
+      }
+  }
+}
+
+/* ---- All stages ----------------------------------------------------------------------------------------------------------- */
+
+/* stage moves on by one, round; k0 by DEPTH */
+static void next_stage(struct printer *p, const struct half_tile *t, const char *stage, const char *end) {
+  const char *is = ptx_own(p, OWN_PRED);
+  ptx_line(p, "add.s64 %s, %s, %d", stage, stage, stage_bytes(t->f));
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, stage, end);
+  ptx_line(p, "selp.b64 %s, %s, %s, %s", stage, t->base, stage, is);
+}
+
+static void enqueue(struct printer *p, const struct half_tile *t, const char *stage, const char *k0) {
+  const char *is = ptx_own(p, OWN_PRED), *over = ptx_label(p, "over");
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, k0, t->k);
+  ptx_line(p, "@%s bra %s", is, over);
+  for (int i = 0; i < 2; i++) copy_stage(p, &t->operand[i], stage, k0);
+  ptx_place(p, over);
+  ptx_line(p, "cp.async.commit_group");
+  ptx_line(p, "add.s64 %s, %s, %d", k0, k0, DEPTH);
+}
+
+static void sums(struct printer *p, const struct half_tile *t) {
+  const char *in = longword(p), *out = longword(p), *end = longword(p), *k0 = longword(p), *k1 = longword(p),
+             *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "steps"), *leave = ptx_label(p, "leave");
+  for (int i = 0; i < t->m; i++)
+    for (int j = 0; j < t->n; j++)
+      for (int e = 0; e < 4; e++) ptx_line(p, "mov.f32 %s, 0f00000000", t->acc[i][j][e]);
+  ptx_line(p, "mov.s64 %s, %s", in, t->base);
+  ptx_line(p, "mov.s64 %s, %s", out, t->base);
+  ptx_line(p, "add.s64 %s, %s, %d", end, t->base, t->f->stages * stage_bytes(t->f));
+  ptx_line(p, "mov.s64 %s, 0", k0);
+  ptx_line(p, "mov.s64 %s, 0", k1);
+  for (int i = 0; i + 1 < t->f->stages; i++) enqueue(p, t, in, k0), next_stage(p, t, in, end);
+  ptx_place(p, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, k1, t->k);
+  ptx_line(p, "@%s bra %s", is, leave);
+  ptx_line(p, "cp.async.wait_group %d", t->f->stages - 2);
+  ptx_line(p, "bar.sync 0"); /* this stage has come for all, and all are done with the one before, whose place is next */
+  enqueue(p, t, in, k0);
+  next_stage(p, t, in, end);
+  multiply_stage(p, t, out);
+  next_stage(p, t, out, end);
+  ptx_line(p, "add.s64 %s, %s, %d", k1, k1, DEPTH);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+  ptx_line(p, "cp.async.wait_group 0");
+  ptx_line(p, "bar.sync 0");
+}
+
+/* ---- What follows --------------------------------------------------------------------------------------------------------- */
+
+/* Results to shared memory: lane l has columns 2 (l % 4) and the next of rows l / 4 and l / 4 + 8 of a fragment. */
+static void put_results(struct printer *p, const struct half_tile *t, const char *down, const char *across) {
+  int pitch = t->f->columns + PITCH_MORE;
+  const char *row = word(p), *column = word(p), *at = longword(p);
+  ptx_line(p, "shr.u32 %s, %s, 2", row, t->lane);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", row, down, 16 * t->m, row);
+  ptx_line(p, "and.b32 %s, %s, 3", column, t->lane);
+  ptx_line(p, "shl.b32 %s, %s, 1", column, column);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", column, across, 8 * t->n, column);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", row, row, pitch, column);
+  ptx_line(p, "mad.wide.u32 %s, %s, 4, %s", at, row, t->base);
+  for (int i = 0; i < t->m; i++)
+    for (int j = 0; j < t->n; j++)
+      for (int e = 0; e < 4; e += 2)
+        ptx_line(p, "st.shared.v2.b32 [%s+%d], {%s, %s}", at, ((16 * i + 4 * e) * pitch + 8 * j) * 4, t->acc[i][j][e],
+                 t->acc[i][j][e + 1]);
+  ptx_line(p, "bar.sync 0");
+}
+
+static void finish(struct printer *p, const struct half_tile *t) {
+  const struct survey_product *x = t->x;
+  const char *e = word(p), *i = word(p), *j = word(p), *at = longword(p), *wide = longword(p), *is = ptx_own(p, OWN_PRED),
+             *again = ptx_label(p, "element"), *next = ptx_label(p, "next");
+  const char *row = ptx_val(p, x->row->var), *column = ptx_val(p, x->lane->var);
+  ptx_line(p, "mov.u32 %s, %s", e, t->tid);
+  ptx_place(p, again);
+  ptx_line(p, "shr.u32 %s, %s, %d", i, e, log_2(t->f->columns));
+  ptx_line(p, "and.b32 %s, %s, %d", j, e, t->f->columns - 1);
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide, i);
+  ptx_line(p, "add.s64 %s, %s, %s", row, t->row0, wide);
+  ptx_line(p, "cvt.u64.u32 %s, %s", wide, j);
+  ptx_line(p, "add.s64 %s, %s, %s", column, t->column0, wide);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is, row, t->rows);
+  ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", is, column, t->columns, is);
+  ptx_line(p, "@!%s bra %s", is, next);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", i, i, t->f->columns + PITCH_MORE, j);
+  ptx_line(p, "mad.wide.u32 %s, %s, 4, %s", at, i, t->base);
+  ptx_line(p, "ld.shared.b32 %s, [%s]", ptx_val(p, x->total), at);
+  struct where w = { .lane = x->lane, .rest = next };
+  ptx_statements(p, x->before, x->sum, w);
+  ptx_statements(p, x->rest, NULL, w);
+  ptx_place(p, next);
+  ptx_line(p, "add.u32 %s, %s, %d", e, e, threads_of(t->f));
+  ptx_line(p, "setp.lt.u32 %s, %s, %d", is, e, t->f->rows * t->f->columns);
+  ptx_line(p, "@%s bra %s", is, again);
+}
+
+/* ---- The entry ------------------------------------------------------------------------------------------------------------ */
+
+/* Tiles that run at the same time are to share operands: they are numbered down groups of 8 rows of tiles. */
+static void find_tile(struct printer *p, struct half_tile *t) {
+  const char *id = longword(p), *down = longword(p), *across = longword(p), *group = longword(p), *in_group = longword(p),
+             *first = longword(p), *few = longword(p), *w = word(p);
+  ptx_line(p, "mov.u32 %s, %%ctaid.x", w);
+  ptx_line(p, "cvt.u64.u32 %s, %s", id, w);
+  ptx_line(p, "add.s64 %s, %s, %d", down, t->rows, t->f->rows - 1);
+  ptx_line(p, "shr.s64 %s, %s, %d", down, down, log_2(t->f->rows));
+  ptx_line(p, "add.s64 %s, %s, %d", across, t->columns, t->f->columns - 1);
+  ptx_line(p, "shr.s64 %s, %s, %d", across, across, log_2(t->f->columns));
+  ptx_line(p, "shl.b64 %s, %s, 3", across, across);
+  ptx_line(p, "div.s64 %s, %s, %s", group, id, across);
+  ptx_line(p, "rem.s64 %s, %s, %s", in_group, id, across);
+  ptx_line(p, "shl.b64 %s, %s, 3", first, group);
+  ptx_line(p, "sub.s64 %s, %s, %s", few, down, first);
+  ptx_line(p, "min.s64 %s, %s, 8", few, few);
+  ptx_line(p, "rem.s64 %s, %s, %s", t->row0, in_group, few);
+  ptx_line(p, "add.s64 %s, %s, %s", t->row0, t->row0, first);
+  ptx_line(p, "shl.b64 %s, %s, %d", t->row0, t->row0, log_2(t->f->rows));
+  ptx_line(p, "div.s64 %s, %s, %s", t->column0, in_group, few);
+  ptx_line(p, "shl.b64 %s, %s, %d", t->column0, t->column0, log_2(t->f->columns));
+}
+
+static void one_tile(struct printer *p, struct half_tile *t) {
+  const char *warp = word(p), *down = word(p), *across = word(p);
+  t->m = t->f->rows / t->f->warps_down / 16, t->n = t->f->columns / t->f->warps_across / 8;
+  ptx_line(p, "shr.u32 %s, %s, 5", warp, t->tid);
+  ptx_line(p, "shr.u32 %s, %s, %d", down, warp, log_2(t->f->warps_across));
+  ptx_line(p, "and.b32 %s, %s, %d", across, warp, t->f->warps_across - 1);
+  for (int i = 0; i < 2; i++) {
+    const struct survey_product *x = t->x;
+    struct half_operand *o = &t->operand[i];
+    *o = (struct half_operand){ .load = i ? x->b : x->a, .loop = i ? x->lane : x->row, .first = i ? t->column0 : t->row0,
+                                .is_b = i, .side = i ? t->f->columns : t->f->rows, .at = i ? t->f->rows * DEPTH * 2 : 0 };
+    o->along_k = axis_along(p->shape, o->load, x->step) >= 0;
+    plan_copy(p, t, o);
+    plan_fragments(p, t, o, i ? across : down, i ? 8 * t->n : 16 * t->m);
+  }
+  for (int i = 0; i < t->m; i++)
+    for (int j = 0; j < t->n; j++)
+      for (int e = 0; e < 4; e++) t->acc[i][j][e] = word(p);
+  sums(p, t);
+  put_results(p, t, down, across);
+  finish(p, t);
+  ptx_line(p, "bar.sync 0");
+}
+
+static void tile_of_batch(struct printer *p, void *of) { one_tile(p, of); }
+
+void ptx_halves(struct printer *p, int form) {
+  const struct survey_product *x = &p->survey.product;
+  struct half_tile t = { .x = x, .f = &forms[form], .dtype = (weft_dtype)p->k->bufs[x->a->buf].dtype,
+                         .tid = word(p), .lane = word(p), .base = longword(p), .row0 = longword(p), .column0 = longword(p) };
+  ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
+  ptx_line(p, "and.b32 %s, %s, 31", t.lane, t.tid);
+  ptx_line(p, "mov.u64 %s, halves", t.base);
+  t.k = ptx_product_length(p, x);
+  t.rows = ptx_lin(p, x->row->at[0]), t.columns = ptx_lin(p, x->lane->at[0]);
+  find_tile(p, &t);
+  ptx_along_batch(p, x, p->k->body.first, tile_of_batch, &t);
+}
+
+/* ---- Launching ------------------------------------------------------------------------------------------------------------ */
+
+static int64_t parts(int64_t n, int64_t b) { return n > 0 ? (n - 1) / b + 1 : 0; }
+
+/* Chunks of 16 bytes are aligned: those of an operand's first element, and steps along all axes but the one with neighbours. */
+static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
+  const struct ptx_buf *b = &p->bufs[p->halves_bufs[i]];
+  const struct bound *x = &bufs[p->halves_bufs[i]];
+  if ((uintptr_t)x->data % 16) return false;
+  for (int d = 0; d < b->rank; d++)
+    if (d != p->halves_axis[i] && x->stride[d] % CHUNK && ptx_size(&b->dims[d], sizes, args) > 1) return false;
+  return true;
+}
+
+bool ptx_halves_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int64_t sizes[], const uint64_t args[],
+                      const struct bound bufs[], struct ptx_shape *s) {
+  if (!p->halves[0] || !s->is_product) return false;
+  for (int i = 0; i < 2; i++)
+    if (!is_aligned(p, i, bufs, sizes, args)) return false;
+  int64_t rows = ptx_size(&p->product_rows, sizes, args), columns = ptx_size(&p->product_columns, sizes, args), tiles = 0;
+  int form = 0;
+  for (; form < PTX_HALVES; form++) {
+    const struct halves_form *f = &forms[form];
+    bool is_last = form == PTX_HALVES - 1;
+    tiles = parts(rows, f->rows) * parts(columns, f->columns);
+    if (shared_of(f) > m->shared_bytes || tiles > INT32_MAX) continue;
+    if (is_last || 4 * tiles * s->grid[2] >= 3 * (int64_t)m->n_processors) break;
+  }
+  if (form == PTX_HALVES) return false;
+  s->halves_form = form, s->is_halves = true;
+  s->block[0] = (unsigned)threads_of(&forms[form]);
+  s->grid[0] = (unsigned)tiles, s->grid[1] = 1;
+  s->shared_bytes = shared_of(&forms[form]);
+  return true;
+}

@@ -1,0 +1,126 @@
+/* gpu_products.c -- products of f16 and bf16 matrices on the GPU, whose sums have no order to keep, against sums in plain C:
+ * layouts, odd sizes, batches, what follows, numbers that overflow and NaN. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/backend.h"
+#include "test.h"
+
+static bool has_gpu(void) {
+  if (cuda_device(0)) return true;
+  test_skip("there is no device");
+  return false;
+}
+
+static uint32_t seed = 1;
+static float number(void) {
+  seed = seed * 1664525u + 1013904223u;
+  return (float)(seed >> 8) / (1 << 23) - 1;
+}
+
+/* [batch, rows, columns] of halves, with what they are as floats; turned: columns stand one after the other. */
+struct half_matrix { weft_array *x; float *at; int64_t rows, columns; };
+
+static struct half_matrix matrix(weft_dtype t, int64_t batch, int64_t rows, int64_t columns, bool turned, float special) {
+  int64_t n = batch * rows * columns, dims[] = { batch, turned ? columns : rows, turned ? rows : columns };
+  struct half_matrix m = { .at = calloc((size_t)n + 1, sizeof(float)), .rows = rows, .columns = columns };
+  float *raw = calloc((size_t)n + 1, sizeof *raw);
+  for (int64_t i = 0; i < n; i++) raw[i] = number();
+  if (special && n) raw[n / 2] = special;
+  weft_array *x = weft_cast(weft_from(WEFT_F32, 3, dims, raw), t);
+  EXPECT_OK(weft_read(weft_cast(x, WEFT_F32), WEFT_F32, raw, (size_t)n * sizeof *raw));
+  for (int64_t b = 0; b < batch; b++)
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < columns; j++)
+        m.at[(b * rows + i) * columns + j] = raw[b * rows * columns + (turned ? j * rows + i : i * columns + j)];
+  m.x = turned ? weft_transpose(x, (const int[]){ 0, 2, 1 }) : x;
+  free(raw);
+  return m;
+}
+
+/* The sum and the sum of sizes, which bounds the error. */
+static double sum_of(const struct half_matrix *a, const struct half_matrix *b, int64_t batch, int64_t i, int64_t j, double *size) {
+  double sum = 0;
+  *size = 0;
+  for (int64_t k = 0; k < a->columns; k++) {
+    double x = (double)a->at[(batch * a->rows + i) * a->columns + k] * b->at[(batch * b->rows + k) * b->columns + j];
+    sum += x, *size += fabs(x);
+  }
+  return sum;
+}
+
+/* Rounded to the dtype once, or near where a sum in f32 may end up. */
+static bool is_near(weft_dtype t, double want, double size, double got) {
+  double unit = t == WEFT_BF16 ? 0x1p-8 : 0x1p-11, most = t == WEFT_F16 ? 65504 : 3.3e38;
+  if (isnan(want)) return isnan(got);
+  if (isinf(want) || fabs(want) > 1.01 * most) return isinf(got) && (got > 0) == (want > 0);
+  return fabs(got - want) <= unit * fabs(want) + 0x1p-21 * size + 0x1p-24;
+}
+
+static const struct half_case { int64_t batch, m, n, k; bool turn_a, turn_b; float special; } cases[] = {
+  { 1, 64, 64, 64, false, false, 0 }, { 1, 64, 64, 64, true, false, 0 }, { 1, 64, 64, 64, false, true, 0 },
+  { 1, 64, 64, 64, true, true, 0 }, { 2, 72, 136, 200, false, false, 0 }, { 3, 40, 48, 72, true, true, 0 },
+  { 1, 33, 47, 65, false, false, 0 }, { 2, 33, 47, 65, true, true, 0 }, { 1, 136, 264, 128, false, true, 0 },
+  { 1, 32, 32, 8, false, false, 0 }, { 1, 40, 40, 1, false, false, 0 }, { 2, 64, 64, 0, false, false, 0 },
+  { 1, 8, 64, 64, false, false, 0 }, { 0, 64, 64, 64, false, false, 0 }, { 1, 48, 48, 600, false, false, NAN },
+  { 1, 48, 48, 40, true, false, INFINITY }, { 1, 48, 48, 40, false, false, 60000 },
+};
+
+/* what: 0 the product, 1 with a row added to it, positive parts, 2 in f32 */
+static void expect_product(weft_dtype t, const struct half_case *c, int what) {
+  weft_scope *s = weft_scope_open();
+  struct half_matrix a = matrix(t, c->batch, c->m, c->k, c->turn_a, c->special), b = matrix(t, c->batch, c->k, c->n, c->turn_b, c->special),
+                     row = matrix(t, 1, 1, c->n, false, 0);
+  size_t count = (size_t)(c->batch * c->m * c->n);
+  float *got = calloc(count + 1, sizeof *got);
+  weft_array *y = weft_matmul(a.x, b.x);
+  if (what == 1) y = weft_maximum(weft_add(y, row.x), weft_scalar(0));
+  weft_set(WEFT_DEVICE, 1);
+  EXPECT_OK(weft_read(weft_cast(y, WEFT_F32), WEFT_F32, got, count * sizeof *got));
+  weft_set(WEFT_DEVICE, 0);
+  int n_wrong = 0;
+  for (int64_t q = 0; q < c->batch; q++)
+    for (int64_t i = 0; i < c->m; i++)
+      for (int64_t j = 0; j < c->n; j++) {
+        double size, want = sum_of(&a, &b, q, i, j, &size), x = got[(q * c->m + i) * c->n + j];
+        if (what == 1) want += row.at[j], size += fabs(want) + 1, want = want > 0 || isnan(want) ? want : 0;
+        if (what == 1 ? !is_near(t, want, size * (t == WEFT_BF16 ? 0x1p13 : 0x1p10), x) : !is_near(t, want, size, x)) {
+          if (!n_wrong++) test_fail(__FILE__, __LINE__, "%s [%lld,%lld,%lld]x[%lld], %d%d, %d: element %lld,%lld,%lld is %g, not %g",
+                                    weft_dtype_name(t), (long long)c->batch, (long long)c->m, (long long)c->k, (long long)c->n, c->turn_a,
+                                    c->turn_b, what, (long long)q, (long long)i, (long long)j, x, want);
+        }
+      }
+  free(a.at), free(b.at), free(row.at), free(got);
+  weft_scope_discard(s);
+}
+
+TEST(cuda_products_of_halves_are_near_those_of_doubles) {
+  test_watchdog(200);
+  for (size_t i = 0; has_gpu() && i < sizeof cases / sizeof *cases; i++)
+    for (int what = 0; what < 2; what++) {
+      expect_product(WEFT_BF16, &cases[i], what);
+      expect_product(WEFT_F16, &cases[i], what);
+    }
+}
+
+/* WEFT_EXACT takes plain tiles: the bits of the host. */
+TEST(cuda_exact_products_of_halves_have_the_bits_of_the_host) {
+  if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
+  for (int half = 0; half < 2; half++) {
+    weft_scope *s = weft_scope_open();
+    weft_dtype t = half ? WEFT_F16 : WEFT_BF16;
+    struct half_matrix a = matrix(t, 1, 72, 1100, false, 0), b = matrix(t, 1, 1100, 64, true, 0);
+    float got[2][72 * 64];
+    for (int device = 0; device < 2; device++) {
+      weft_scope *one = weft_scope_open();
+      weft_set(WEFT_DEVICE, device);
+      EXPECT_OK(weft_read(weft_cast(weft_matmul(a.x, b.x), WEFT_F32), WEFT_F32, got[device], sizeof got[device]));
+      weft_scope_discard(one);
+    }
+    weft_set(WEFT_DEVICE, 0);
+    EXPECT(!memcmp(got[0], got[1], sizeof got[0]));
+    free(a.at), free(b.at);
+    weft_scope_discard(s);
+  }
+}
