@@ -77,6 +77,12 @@ static int normal(weft_array *const x[], weft_array *y[]) {
   return y[0] = weft_random_normal(weft_random_key(3), x[0], c(0), c(1)), 1;
 }
 static int product(weft_array *const x[], weft_array *y[]) { return y[0] = weft_matmul(x[0], x[1]), 1; }
+static int product_gelu(weft_array *const x[], weft_array *y[]) { return y[0] = weft_gelu_approx(weft_matmul(x[0], x[1])), 1; }
+static int layernorm(weft_array *const x[], weft_array *y[]) {
+  weft_array *d = weft_sub(x[0], weft_mean(x[0], 1));
+  return y[0] = weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), c(1e-5)))), 1;
+}
+static int narrow(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cast(x[0], WEFT_BF16), 1; }
 static int chain(weft_array *const x[], weft_array *y[]) {
   y[0] = x[0];
   for (int i = 0; i < 100; i++) y[0] = weft_mul(weft_sin(y[0]), c(1.01));
@@ -179,7 +185,13 @@ static const struct row {
   { "matmul-1024-f32", product, 5, 0, "f 1024 1024|f 1024 1024" },
   { "matmul-4096-f32", product, 2, 0, "f 4096 4096|f 4096 4096" },
   { "matmul-1024-f64", product, 5, 0, "d 1024 1024|d 1024 1024" },
+  { "matmul-8192-f32", product, 2, 0, "f 8192 8192|f 8192 8192" },
   { "matmul-1024-bf16", product, 5, 0, "b 1024 1024|b 1024 1024" },
+  { "matmul-4096-bf16", product, 5, 0, "b 4096 4096|b 4096 4096" },
+  { "matmul-8192-bf16", product, 3, 0, "b 8192 8192|b 8192 8192" },
+  { "matmul-gelu-4096-bf16", product_gelu, 5, 0, "b 4096 4096|b 4096 4096" },
+  { "layernorm-8192x4096-bf16", layernorm, 20, 4 * 0x1p25, "b 8192 4096" },
+  { "cast-64M-f32-bf16", narrow, 20, 6 * 0x1p26, "f 67108864" },
 };
 
 static weft_array *operand(const char *s) {

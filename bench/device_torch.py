@@ -55,6 +55,13 @@ works = {
     "matmul-1024-f32": (torch.matmul, lambda: (f(1024, 1024), f(1024, 1024))),
     "matmul-4096-f32": (torch.matmul, lambda: (f(4096, 4096), f(4096, 4096))),
     "matmul-1024-f64": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.float64) for _ in range(2))),
+    "matmul-8192-f32": (torch.matmul, lambda: (f(8192, 8192), f(8192, 8192))),
+    "matmul-4096-bf16": (torch.matmul, lambda: tuple(f(4096, 4096, dtype=torch.bfloat16) for _ in range(2))),
+    "matmul-8192-bf16": (torch.matmul, lambda: tuple(f(8192, 8192, dtype=torch.bfloat16) for _ in range(2))),
+    "matmul-gelu-4096-bf16": (lambda a, b: torch.nn.functional.gelu(a @ b, approximate="tanh"),
+                              lambda: tuple(f(4096, 4096, dtype=torch.bfloat16) for _ in range(2))),
+    "layernorm-8192x4096-bf16": (lambda x: torch.nn.functional.layer_norm(x, (4096,)), lambda: (f(8192, 4096, dtype=torch.bfloat16),)),
+    "cast-64M-f32-bf16": (lambda x: x.to(torch.bfloat16), lambda: (f(N),)),
     "matmul-1024-bf16": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.bfloat16) for _ in range(2))),
 }
 

@@ -111,9 +111,11 @@ static const char *carrier(struct printer *p, weft_dtype d, const char *dst) { /
   return d == WEFT_BOOL || d == WEFT_BF16 ? ptx_own(p, OWN_WORD) : d == WEFT_F16 ? ptx_own(p, OWN_HALF) : dst;
 }
 
+#define GUARD(p) (p)->guard ? "@" : "", (p)->guard ? (p)->guard : "", (p)->guard ? " " : "" /* three texts */
+
 void ptx_load(struct printer *p, const char *space, weft_dtype d, const char *dst, const char *address) {
   const char *r = carrier(p, d, dst);
-  ptx_line(p, "ld%s.%s %s, [%s]", space, memory_type(d), r, address);
+  ptx_line(p, "%s%s%sld%s.%s %s, [%s]", GUARD(p), space, memory_type(d), r, address);
   if (d == WEFT_BOOL) ptx_line(p, "setp.ne.u32 %s, %s, 0", dst, r);
   if (d == WEFT_BF16) ptx_line(p, "shl.b32 %s, %s, 16", dst, r);
   if (d == WEFT_F16) ptx_from_f16(p, dst, r);
@@ -124,7 +126,7 @@ void ptx_store(struct printer *p, const char *space, weft_dtype d, const char *a
   if (d == WEFT_BF16) r = ptx_to_bf16(p, WEFT_F32, src);
   if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r = ptx_own(p, OWN_WORD), src);
   if (d == WEFT_F16) r = ptx_to_f16(p, WEFT_F32, src);
-  ptx_line(p, "st%s.%s [%s], %s", space, memory_type(d), address, r);
+  ptx_line(p, "%s%s%sst%s.%s [%s], %s", GUARD(p), space, memory_type(d), address, r);
 }
 
 /* ---- Combining in memory ---------------------------------------------------------------------------------------------- */

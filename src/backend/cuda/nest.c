@@ -468,6 +468,10 @@ static void one_by_one(struct printer *p, const struct kir_stmt *s, struct ptx_r
 static void lane_loop(struct printer *p, const struct kir_stmt *s, struct where w) {
   struct ptx_range r = range_of(p, s);
   w.lane = s, w.lo = r.lo, w.serial = NULL;
+  if (p->lane_loop) {
+    p->lane_loop(p, s, r.hi, w);
+    return;
+  }
   if (survey_is_one_by_one(&p->survey, s)) {
     one_by_one(p, s, r, w);
     return;

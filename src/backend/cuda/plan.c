@@ -3,6 +3,7 @@
  * The numbers here decide speed only: loops are strided by the grid, rows lie in shared memory or in a scratch buffer, and
  * copies of private outputs may be missing. */
 #include "backend/cuda/plan.h"
+#include "backend/cuda/printer.h"
 #include <string.h>
 #include "base/least.h"
 
@@ -189,7 +190,12 @@ static void product(struct ptx_planner *m) {
   else library(m);
 }
 
-const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s) {
+static void wide(struct ptx_planner *m, const struct shape_class *shape) {
+  const struct kir_stmt *lane = m->why ? NULL : ptx_find_wide(m->s, shape, &m->plan->wide);
+  if (!lane || !lin(m, lane->at[0], &m->plan->wide.length)) m->plan->wide = (struct ptx_wide){ 0 };
+}
+
+const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s, const struct shape_class *shape) {
   struct ptx_planner m = { plan, k, s, NULL };
   int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + count_kind(&k->body,
       KIR_FOLD) + k->n_bufs, n_loops = count_loops(&k->body);
@@ -204,6 +210,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   if (!m.why) walk(&m, &k->body, NULL, 0);
   copies(&m);
   product(&m);
+  wide(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
   plan->n_params += plan->has_block + 2 * plan->in_order;
   return m.why;

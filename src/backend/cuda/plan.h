@@ -3,6 +3,7 @@
 #define WEFT_PTX_PLAN_H
 #include "backend/cuda/survey.h"
 
-const char *plan_make(struct ptx_plan *, const struct kir_kernel *, const struct survey *); /* NULL, or why not */
+const char *plan_make(struct ptx_plan *, const struct kir_kernel *, const struct survey *,
+                      const struct shape_class *); /* NULL, or why not */
 
 #endif

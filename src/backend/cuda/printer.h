@@ -33,6 +33,7 @@ struct ptx_walks {
   struct ptx_walk *walk;
 };
 
+struct where;
 struct printer {
   const struct kir_kernel *k;
   const struct shape_class *shape;
@@ -51,6 +52,10 @@ struct printer {
   int stack_bytes;           /* local memory of a thread */
   int n_own[OWN_KINDS], n_labels, n_checks;
   bool uses_first, is_contended, uses_bool[2], uses_thread[PTX_AXES];
+  const char **wide[PTX_WIDE]; /* gpu_wide.c: registers by value, of each element that a thread has at a time; n_wide of them */
+  int n_wide;
+  const char *guard;         /* NULL, or a predicate under which memory is touched */
+  void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest.c */
   const char *why;           /* NULL: all is well so far; "": out of memory */
 };
 
@@ -115,6 +120,7 @@ struct ptx_blocks { const char *lane, *warp, *n_warps, *n, *shift, *at, *end, *f
 struct ptx_blocks ptx_blocks_open(struct printer *, const struct kir_stmt *lane_loop, const char *lo, const char *hi);
 void ptx_blocks_close(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *);
 void ptx_blocks_meet(struct printer *, const struct kir_stmt *lane_loop, const struct ptx_blocks *); /* instead of ptx_meet */
+void ptx_add_left(struct printer *, const struct kir_stmt *lane_loop, const char *n); /* folds of n <= 4096 values in `folds` */
 void ptx_scan_start(struct printer *, const struct kir_stmt *prefix);   /* a prefix over lanes: before its loop, */
 void ptx_scan(struct printer *, const struct kir_stmt *prefix,           /* for a tile of lanes, all threads at once, */
               const char *position, const char *n);                     /* .. whose first has that position, n of them, */
@@ -142,6 +148,11 @@ const char *ptx_product_length(struct printer *, const struct survey_product *);
 void ptx_statements(struct printer *, const struct kir_stmt *from, const struct kir_stmt *to, struct where); /* without `to` */
 void ptx_along_batch(struct printer *, const struct survey_product *, const struct kir_stmt *par, /* par: the first loop */
                      void (*tiles)(struct printer *, void *of), void *of);        /* for every index of the batch */
+
+/* gpu_wide.c: threads take several neighbours of a lane loop at once. */
+/* The first lane loop; NULL: the kernel is none that goes so. */
+const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
+void ptx_wide_body(struct printer *);
 
 /* gpu_halves.c: the same by tensor cores. */
 bool ptx_has_halves(const struct survey *, const struct shape_class *, struct ptx_plan *); /* and says of the plan which */

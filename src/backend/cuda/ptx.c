@@ -134,12 +134,15 @@ static bool in_register(const struct kir_kernel *k, int v) { return k->vals[v].k
 
 static void declare_type(struct printer *p, struct text *out, const char *type) {
   size_t column = 0;
-  for (int v = 0; v < p->k->n_vals; v++) {
+  for (int i = 0; i < p->k->n_vals * (p->n_wide ? p->n_wide : 1); i++) {
+    int v = i % p->k->n_vals, e = i / p->k->n_vals;
     if (!p->is_used[v] || !in_register(p->k, v) || strcmp(type, ptx_type((weft_dtype)p->k->vals[v].dtype))) continue;
+    if (e && p->wide[e][v] == p->wide[0][v]) continue;
+    const char *reg = e ? p->wide[e][v] : p->reg[v];
     if (column > 90) text_add(out, ";\n"), column = 0;
     if (!column) text_addf(out, "\t.reg .%s ", type);
-    text_addf(out, "%s%s", column ? ", " : "", p->reg[v]);
-    column += strlen(p->reg[v]) + 2;
+    text_addf(out, "%s%s", column ? ", " : "", reg);
+    column += strlen(reg) + 2;
   }
   if (column) text_add(out, ";\n");
 }
@@ -269,7 +272,7 @@ static void entry(struct printer *p, struct text *out, const char *name, void (*
   body(p);
   text_addf(out, ".visible .entry %s(", name);
   params(p, out);
-  text_addf(out, ")\n.maxntid %d\n{\n", p->survey.is_cooperative ? 512 : 256);
+  text_addf(out, ")\n.maxntid %d\n{\n", p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
   declare(p, out);
   prologue(p, out);
   if (has_rows) row_addresses(p, out);
@@ -313,6 +316,7 @@ static void heading(struct printer *p, struct text *out) {
     text_addf(out, ".shared .align 16 .b8 tiles[%zu];\n",
         ptx_tile_bytes((weft_dtype)p->k->vals[p->survey.product.a->out[0]].dtype));
   if (p->plan->in_order) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGE_THREADS * 8);
+  if (p->plan->wide_entry && p->plan->wide.n_folds) text_add(out, ".extern .shared .align 16 .b8 folds[];\n");
   if (p->plan->halves[0]) text_add(out, ".extern .shared .align 16 .b8 halves[];\n");
   if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
   if (printer_begin(p)) tables(p, out);
@@ -340,6 +344,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   plan->product = p->survey.product.is_there ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
   for (int i = 0; i < PTX_HALVES && ptx_has_halves(&p->survey, p->shape, plan); i++)
     plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
+  if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
   heading(p, out);
   struct printer main = again(p), init;
   if (!main.why) entry(&main, out, plan->entry, main_body, true);
@@ -355,7 +360,10 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->halves[0] && !large.why) entry(&large, out, plan->halves[0], large_halves, false);
   struct printer small = again(&large);
   if (plan->halves[1] && !small.why) entry(&small, out, plan->halves[1], small_halves, false);
-  p->why = small.why;
+  struct printer wide = again(&small);
+  wide.survey.is_cooperative = p->survey.is_cooperative;
+  if (plan->wide_entry && !wide.why) entry(&wide, out, plan->wide_entry, ptx_wide_body, false);
+  p->why = wide.why;
 }
 
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, struct ptx_plan *plan,
@@ -364,7 +372,7 @@ bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, stru
   struct printer p = { .k = k, .shape = shape, .plan = plan, .arena = plan->arena };
   if (!plan->arena) return *why = "", false;
   if (!survey_make(&p.survey, k, p.arena)) p.why = p.survey.why;
-  if (!p.why) p.why = plan_make(plan, k, &p.survey);
+  if (!p.why) p.why = plan_make(plan, k, &p.survey, shape);
   plan->locals_are_shared = shape->few_locals && plan->n_rows;
   for (int r = 0; !p.why && r < plan->n_rows; r++) plan->locals_are_shared &= plan->rows[r].kind == PTX_LOCAL;
   if (!p.why) print_all(&p, out, plan);

@@ -37,6 +37,7 @@ struct ptx_row {           /* memory of one block of threads: a kept row, a loca
 struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 
 enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
+enum { PTX_WIDE = 16, PTX_WIDE_BUFS = 16 };
 enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
@@ -58,6 +59,13 @@ struct ptx_plan {
     int n_batch, batch_axis[3][PTX_BATCH]; /* -1: it does not move along it */
     struct ptx_lin batch[PTX_BATCH];
   } library;
+  const char *wide_entry;   /* NULL, or an entry whose threads take neighbours of a lane loop together */
+  struct ptx_wide {
+    bool is_rows;           /* all of a row at once, folds and all */
+    int each, n_folds;      /* neighbours; folds with an order in a loop */
+    struct ptx_lin length;  /* of the lane loop */
+    int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
+  } wide;
   struct ptx_lin steps[3];  /* of a product: how many are added; those of long sums: 512 (1 + [1]) + [2] */
   bool is_long;
   bool is_cooperative, is_single; /* single: one block of threads */
@@ -88,6 +96,7 @@ struct ptx_shape {
   bool is_product;          /* the grid is that of the entry by tiles */
   bool is_halves;           /* .. or of the entry by tensor cores of this form */
   int halves_form;
+  bool is_wide;             /* .. or of the entry that takes neighbours together */
   int64_t *row_at;          /* by row; in the arena given */
   int64_t block_length;
 };
@@ -98,6 +107,9 @@ void ptx_plan_free(struct ptx_plan *);
 int64_t ptx_size(const struct ptx_lin *, const int64_t sizes[], const uint64_t args[]);
 bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                struct arena *, struct ptx_shape *); /* false: out of memory */
+/* Turns the shape of the main entry into that of wide_entry, where arrays stand so. */
+bool ptx_wide_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
+                    struct ptx_shape *);
 /* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */
 bool ptx_halves_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       const struct bound bufs[], struct ptx_shape *);

@@ -624,6 +624,60 @@ void ptx_deal_end(struct printer *p, const struct kir_stmt *loop) {
   ptx_line(p, "bar.sync 0");
 }
 
+/* acc = acc o value, 16 values of a lane at a time, then one by one; `left` of them, in steps of 32 */
+static void add_values(struct printer *p, const struct kir_stmt *s, const char *at, const char *left) {
+  weft_dtype d = dtype_of(p, s->out[0]);
+  int width = kir_width(d);
+  const char *v[16], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *few = ptx_label(p, "few"),
+             *done = ptx_label(p, "done");
+  results(p, s, r);
+  for (int i = 0; i < 16; i++) v[i] = ptx_own_of(p, d);
+  ptx_place(p, many);
+  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * 15);
+  ptx_line(p, "@%s bra %s", is, few);
+  for (int i = 0; i < 16; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", at, 32 * i * width));
+  for (int i = 0; i < 16; i++) combine(p, s, r, &v[i], r);
+  ptx_line(p, "add.s64 %s, %s, %d", at, at, 512 * width);
+  ptx_line(p, "sub.s32 %s, %s, 512", left, left);
+  ptx_line(p, "bra %s", many);
+  ptx_place(p, few);
+  ptx_line(p, "setp.le.s32 %s, %s, 0", is, left);
+  ptx_line(p, "@%s bra %s", is, done);
+  ptx_load(p, ".shared", d, v[0], at);
+  combine(p, s, r, v, r);
+  ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * width);
+  ptx_line(p, "sub.s32 %s, %s, 32", left, left);
+  ptx_line(p, "bra %s", few);
+  ptx_place(p, done);
+}
+
+/* The values of fold i, one value each, begin at folds + 8 i n. */
+void ptx_add_left(struct printer *p, const struct kir_stmt *loop, const char *n) {
+  struct thread t = thread(p);
+  const char *first = place(p, "0"), *is_first = ptx_own(p, OWN_PRED), *few = ptx_own(p, OWN_WORD);
+  int i = 0;
+  ptx_line(p, "setp.eq.u32 %s, %s, 0", is_first, t.lane);
+  ptx_line(p, "cvt.u32.u64 %s, %s", few, n);
+  ptx_line(p, "bar.sync 0");
+  for FOLDS(s, loop) {
+    weft_dtype d = dtype_of(p, s->out[0]);
+    const char *skip = unless_owner(p, &t, i), *at = ptx_own(p, OWN_LONG), *left = ptx_own(p, OWN_WORD);
+    ptx_line(p, "mov.u64 %s, folds", at);
+    ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, 8 * i, at);
+    ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", at, t.lane, kir_width(d), at);
+    ptx_line(p, "sub.s32 %s, %s, %s", left, few, t.lane);
+    ptx_start(p, s);
+    add_values(p, s, at, left);
+    fold_tree(p, s);
+    put(p, d, is_first, first, i, ptx_val(p, s->out[0]));
+    ptx_place(p, skip);
+    i++;
+  }
+  ptx_line(p, "bar.sync 0");
+  get_all(p, loop, NULL, first);
+  ptx_line(p, "bar.sync 0");
+}
+
 /* ---- Prefixes over lanes ------------------------------------------------------------------------------------------------ */
 
 void ptx_scan_start(struct printer *p, const struct kir_stmt *s) {

@@ -1,0 +1,443 @@
+/* gpu_wide.c -- lane loops of which a thread takes several neighbours at once: further entries for kernels that go through memory.
+ *
+ * wide: of a spread kernel. A thread loads 16 bytes of each array along its lane loop, computes element by element and stores 16.
+ * rows: of a cooperative one whose lane loops all go along one row of at most ROW_LENGTH elements. A thread has ROW_EACH elements
+ * of it from the first loop to the last, in registers: kept values are the registers themselves. Folds that have an order are left
+ * in shared memory, where a warp adds them in that order, as in the main entry.
+ *
+ * Both print the same statements as the main entry, once for each element, on registers of its own: value v of element e is called
+ * as in the kernel, with $e behind it. What is the same for all elements is printed once. Whoever launches sees to it that
+ * neighbours are aligned (ptx_wide_shape). */
+#include "backend/cuda/printer.h"
+#include <string.h>
+#include "base/least.h"
+
+enum { ROW_EACH = PTX_WIDE, ROW_LENGTH = 4096, ROW_WARPS = 8, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
+                                          takes about 0.1 ms for each */
+
+/* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
+
+static bool is_only(struct kir_lin l, int v) {
+  return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == v;
+}
+
+/* The axis of an access along which lanes are neighbours; no other axis moves with them. -1: there is none. */
+static int axis_along(const struct shape_class *shape, const struct kir_stmt *s, int lane) {
+  int found = -1;
+  for (int d = 0; d < s->n_at; d++) {
+    bool is_it = shape->stride[s->buf][d] == STRIDE_1 && is_only(s->at[d], lane);
+    if (survey_mentions(s->at[d], lane) && !is_it && shape->stride[s->buf][d] != STRIDE_0) return -1;
+    if (is_it) found = d;
+  }
+  return found;
+}
+
+static bool is_in_memory(const struct kir_kernel *k, int buf) { return k->bufs[buf].kind <= KIR_INOUT; }
+
+struct wide_look {
+  const struct survey *s;
+  const struct shape_class *shape;
+  struct ptx_wide *w;
+  int n_statements, least_width;
+  bool can;
+};
+
+static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct kir_stmt *lane) {
+  int d = is_in_memory(l->s->k, s->buf) ? axis_along(l->shape, s, lane->var) : -1;
+  int width = kir_width((weft_dtype)l->s->k->bufs[s->buf].dtype);
+  struct ptx_wide *w = l->w;
+  if (s->kind == KIR_STORE && (s->op != KIR_SET || l->s->bufs[s->buf].is_shared || l->s->bufs[s->buf].is_loaded)) l->can = false;
+  if (d < 0) return;
+  for (int i = 0; i < w->n_bufs; i++) if (w->bufs[i] == s->buf && w->axis[i] == d) return;
+  if (w->n_bufs == PTX_WIDE_BUFS) { l->can = false; return; }
+  w->bufs[w->n_bufs] = s->buf, w->axis[w->n_bufs++] = d;
+  l->least_width = (int)least(l->least_width, width);
+}
+
+static void look_in_lanes(struct wide_look *l, const struct kir_block *b, const struct kir_stmt *lane, bool is_top) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    l->n_statements++;
+    switch (s->kind) {
+    case KIR_OP: case KIR_KEEP: case KIR_YIELD: break;
+    case KIR_LOAD: if (is_top) look_at(l, s, lane); break;
+    case KIR_STORE: if (is_top) look_at(l, s, lane); else l->can = false; break;
+    case KIR_FOLD: if (!is_top || s->n_out != 1 || s->op == KIR_CALL) l->can = false; break;
+    case KIR_IF: look_in_lanes(l, &s->body, lane, false); break;
+    default: l->can = false; break;
+    }
+  }
+}
+
+static bool same_length(const struct kir_stmt *a, const struct kir_stmt *b) {
+  return a->extent == KIR_N && b->extent == KIR_N && kir_lin_equal(a->at[0], b->at[0]);
+}
+
+/* par .. { uniform statements and lane loops of one length }; the first loop, or NULL. */
+static const struct kir_stmt *look(struct wide_look *l) {
+  const struct kir_stmt *first = NULL;
+  const struct kir_block *b = &l->s->k->body;
+  for (const struct kir_stmt *s = b->first, *next; s && l->can; s = next) {
+    next = s->next;
+    if (s->kind == KIR_PAR) {
+      if (next || s->n_private || s->extent != KIR_N) l->can = false;
+      next = s->body.first;
+    } else if (s->kind == KIR_LANE) {
+      if (!first) first = s;
+      if (!same_length(first, s)) l->can = false;
+      look_in_lanes(l, &s->body, s, true);
+    } else if (s->kind == KIR_IF || s->kind == KIR_SERIAL || s->kind == KIR_LOCALS) {
+      l->can = false;
+    }
+  }
+  return l->can ? first : NULL;
+}
+
+/* Folds that have an order, of the loop that has most; .. */
+static int folds_in(const struct kir_kernel *k, const struct kir_stmt *loop) {
+  int n = 0;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) n += s->kind == KIR_FOLD && ptx_is_ordered(k, s);
+  return n;
+}
+
+/* .. n: of the loops from s on. */
+static int most_folds(const struct kir_kernel *k, const struct kir_block *b) {
+  int n = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    int own = s->kind == KIR_LANE ? folds_in(k, s) : most_folds(k, &s->body);
+    n = own > n ? own : n;
+  }
+  return n;
+}
+
+const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct shape_class *shape, struct ptx_wide *w) {
+  struct wide_look l = { .s = s, .shape = shape, .w = w, .least_width = 16, .can = true };
+  *w = (struct ptx_wide){ 0 };
+  if (s->owned || s->private_loop || s->product.is_there || s->is_single || s->is_one_warp) return NULL;
+  if (s->is_cooperative && !s->is_ordered) return NULL; /* few such kernels keep anything */
+  const struct kir_stmt *first = look(&l);
+  if (!first || !w->n_bufs) return NULL;
+  w->each = l.least_width <= 2 ? 8 : 16 / l.least_width;
+  w->is_rows = s->is_cooperative;
+  w->n_folds = most_folds(s->k, &s->k->body);
+  if (w->is_rows ? l.n_statements * ROW_EACH > MOST_ROWS : l.n_statements * w->each > MOST_WIDE) return NULL;
+  return first;
+}
+
+/* ---- Registers of elements ------------------------------------------------------------------------------------------------ */
+
+static bool names_wide(struct printer *p, const struct kir_stmt *s) {
+  for (int i = 0; i < s->n_in; i++) if (p->wide[1][s->in[i]] != p->wide[0][s->in[i]]) return true;
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++) {
+        int v = s->at[d].term[i].val[j];
+        if (p->wide[1][v] != p->wide[0][v]) return true;
+      }
+  return false;
+}
+
+static void name_element(struct printer *p, int v) {
+  for (int e = 1; e < p->n_wide; e++) p->wide[e][v] = ptx_textf(p, "%s$%d", p->wide[0][v], e);
+}
+
+/* Results of a lane loop have registers for each element, unless they are the same for all. */
+static void name_block(struct printer *p, const struct kir_block *b, bool is_top) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    if (s->kind == KIR_FOLD) continue;
+    if (s->kind == KIR_OP || s->kind == KIR_LOAD ? !is_top || names_wide(p, s) : s->kind == KIR_YIELD)
+      for (int i = 0; i < s->n_out; i++) name_element(p, s->out[i]);
+    name_block(p, &s->body, false);
+  }
+}
+
+static void name_loops(struct printer *p, const struct kir_block *b) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    if (s->kind == KIR_PAR) name_loops(p, &s->body);
+    if (s->kind != KIR_LANE) continue;
+    name_element(p, s->var);
+    name_block(p, &s->body, true);
+  }
+}
+
+/* Elements are numbered along the thread's neighbours, then from group to group of them. */
+static bool name_elements(struct printer *p, int n) {
+  size_t bytes = (size_t)(p->k->n_vals + 1) * sizeof *p->reg;
+  p->n_wide = n;
+  p->wide[0] = p->reg;
+  for (int e = 1; e < n; e++) {
+    if (!(p->wide[e] = arena_take(p->arena, bytes))) return ptx_refuse(p, ""), false;
+    memcpy(p->wide[e], p->reg, bytes);
+  }
+  name_loops(p, &p->k->body);
+  return !p->why;
+}
+
+/* ---- Neighbours in memory ------------------------------------------------------------------------------------------------- */
+
+static weft_dtype memory_of(struct printer *p, const struct kir_stmt *s) { return (weft_dtype)p->k->bufs[s->buf].dtype; }
+static const char *guard(struct printer *p) { return p->guard ? ptx_textf(p, "@%s ", p->guard) : ""; }
+
+static const char *list(struct printer *p, int n, const char *const r[]) {
+  if (n == 1) return r[0];
+  return n == 2 ? ptx_textf(p, "{%s, %s}", r[0], r[1]) : ptx_textf(p, "{%s, %s, %s, %s}", r[0], r[1], r[2], r[3]);
+}
+
+/* Bytes of an access: as many 4- or 8-byte pieces, four or two at a time. */
+static void access_pieces(struct printer *p, bool is_load, const char *space, const char *at, int n, int width,
+                          const char *const r[]) {
+  int together = 16 / width;
+  for (int i = 0; i < n; i += together) {
+    int few = (int)least(together, n - i);
+    const char *v = few == 1 ? "" : few == 2 ? ".v2" : ".v4", *all = list(p, few, r + i);
+    if (is_load) ptx_line(p, "%sld%s%s.b%d %s, [%s+%d]", guard(p), space, v, 8 * width, all, at, i * width);
+    else ptx_line(p, "%sst%s%s.b%d [%s+%d], %s", guard(p), space, v, 8 * width, at, i * width, all);
+  }
+}
+
+/* dst = part i of the word, of a dtype of 1 or 2 bytes */
+static void unpack(struct printer *p, weft_dtype d, const char *dst, const char *word, int i) {
+  int width = kir_width(d), shift = 8 * width * i, rest = 32 - 8 * width - shift;
+  const char *up = ptx_own(p, OWN_WORD);
+  if (d == WEFT_BF16) {
+    if (i) ptx_line(p, "and.b32 %s, %s, 0xffff0000", dst, word);
+    else ptx_line(p, "shl.b32 %s, %s, 16", dst, word);
+  } else if (d == WEFT_F16) {
+    const char *half = ptx_own(p, OWN_HALF);
+    ptx_line(p, "shr.u32 %s, %s, %d", up, word, shift);
+    ptx_line(p, "cvt.u16.u32 %s, %s", half, up);
+    ptx_from_f16(p, dst, half);
+  } else {
+    ptx_line(p, "shl.b32 %s, %s, %d", up, word, rest);
+    const char *to = d == WEFT_BOOL ? up : dst;
+    ptx_line(p, "shr.%s %s, %s, %d", d == WEFT_I8 || d == WEFT_I16 ? "s32" : "u32", to, up, 32 - 8 * width);
+    if (d == WEFT_BOOL) ptx_line(p, "setp.ne.u32 %s, %s, 0", dst, up);
+  }
+}
+
+/* The pattern of a value of 1 or 2 bytes, in a word without anything above it. */
+static const char *pattern(struct printer *p, weft_dtype d, const char *src) {
+  const char *r = ptx_own(p, OWN_WORD);
+  if (d == WEFT_BF16) return ptx_to_bf16(p, WEFT_F32, src);
+  if (d == WEFT_F16) ptx_line(p, "cvt.u32.u16 %s, %s", r, ptx_to_f16(p, WEFT_F32, src));
+  else if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r, src);
+  else ptx_line(p, "and.b32 %s, %s, 0x%x", r, src, kir_width(d) == 1 ? 0xff : 0xffff);
+  return r;
+}
+
+/* Elements e .. e + each - 1 of a load along lanes. */
+static void load_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
+  weft_dtype d = memory_of(p, s);
+  int width = kir_width(d), v = s->out[0], a_word = width < 4 ? 4 / width : 1;
+  const char *r[PTX_WIDE] = { 0 }, *space = p->k->bufs[s->buf].kind == KIR_IN ? ".global.nc" : ptx_space(p, s->buf);
+  p->reg = p->wide[e];
+  const char *at = ptx_address(p, s->buf, s->at);
+  ptx_val(p, v);
+  for (int i = 0; i < each; i += a_word) r[i / a_word] = width < 4 ? ptx_own(p, OWN_WORD) : p->wide[e + i][v];
+  access_pieces(p, true, space, at, each / a_word, width < 4 ? 4 : width, r);
+  for (int i = 0; width < 4 && i < each; i++) unpack(p, d, p->wide[e + i][v], r[i / a_word], i % a_word);
+}
+
+static void store_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
+  weft_dtype d = memory_of(p, s);
+  int width = kir_width(d), v = s->in[0], a_word = width < 4 ? 4 / width : 1;
+  const char *r[PTX_WIDE] = { 0 };
+  p->reg = p->wide[e];
+  const char *at = ptx_address(p, s->buf, s->at);
+  for (int i = 0; i < each; i++) {
+    p->reg = p->wide[e + i];
+    const char *x = ptx_in_register(p, (weft_dtype)p->k->vals[v].dtype, v);
+    if (width >= 4) { r[i] = x; continue; }
+    const char *part = pattern(p, d, x);
+    if (i % a_word) {
+      const char *up = ptx_own(p, OWN_WORD), *both = ptx_own(p, OWN_WORD);
+      ptx_line(p, "shl.b32 %s, %s, %d", up, part, 8 * width * (i % a_word));
+      ptx_line(p, "or.b32 %s, %s, %s", both, r[i / a_word], up);
+      part = both;
+    }
+    r[i / a_word] = part;
+  }
+  access_pieces(p, false, ptx_space(p, s->buf), at, each / a_word, width < 4 ? 4 : width, r);
+}
+
+/* ---- Statements ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_neighbours(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *lane) {
+  return (s->kind == KIR_LOAD || s->kind == KIR_STORE) && is_in_memory(p->k, s->buf) && axis_along(p->shape, s, lane->var) >= 0;
+}
+
+static bool is_early(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *lane) {
+  if (s->kind != KIR_LOAD || !is_neighbours(p, s, lane)) return false;
+  for (int d = 0; d < s->n_at; d++)
+    for (int i = 0; i < s->at[d].n; i++)
+      for (int j = 0; j < s->at[d].term[i].n; j++) {
+        int v = s->at[d].term[i].val[j];
+        if (v != lane->var && p->wide[1][v] != p->wide[0][v]) return false;
+      }
+  return true;
+}
+
+static bool is_same_for_all(struct printer *p, const struct kir_stmt *s) {
+  return (s->kind == KIR_OP || s->kind == KIR_LOAD) && s->n_out && p->wide[1][s->out[0]] == p->wide[0][s->out[0]];
+}
+
+/* The statements of a lane loop but for folds and early loads, on elements e .. e + each - 1. */
+static void body_of(struct printer *p, const struct kir_stmt *loop, int e, int each, struct where w) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
+    if (s->kind == KIR_FOLD || s->kind == KIR_KEEP || is_early(p, s, loop)) continue;
+    if (is_neighbours(p, s, loop)) {
+      if (s->kind == KIR_LOAD) load_neighbours(p, s, e, each);
+      else store_neighbours(p, s, e, each);
+      continue;
+    }
+    for (int i = 0; i < each; i++) {
+      if (is_same_for_all(p, s) && e + i) break;
+      p->reg = p->wide[e + i];
+      ptx_statements(p, s, s->next, w);
+    }
+  }
+  p->reg = p->wide[0];
+}
+
+static void early_loads(struct printer *p, const struct kir_stmt *loop, int e, int each) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) if (is_early(p, s, loop)) load_neighbours(p, s, e, each);
+  p->reg = p->wide[0];
+}
+
+static void number_elements(struct printer *p, const struct kir_stmt *loop, int e, int each) {
+  for (int i = 1; i < each; i++) ptx_line(p, "add.s64 %s, %s, %d", p->wide[e + i][loop->var], p->wide[e][loop->var], i);
+}
+
+/* ---- Spread --------------------------------------------------------------------------------------------------------------- */
+
+static void wide_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
+  int each = p->plan->wide.each;
+  const char *var = ptx_val(p, loop->var), *is = ptx_own(p, OWN_PRED), *end = ptx_own(p, OWN_LONG), *step = ptx_own(p, OWN_LONG);
+  const char *again = ptx_label(p, "wide"), *tail = ptx_label(p, "tail"), *leave = ptx_label(p, "leave");
+  p->uses_thread[PTX_LANES] = true;
+  ptx_line(p, "mul.lo.s64 %s, $lane, %d", var, each);
+  ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, each);
+  ptx_place(p, again);
+  ptx_line(p, "add.s64 %s, %s, %d", end, var, each);
+  ptx_line(p, "setp.gt.s64 %s, %s, %s", is, end, n);
+  ptx_line(p, "@%s bra %s", is, tail);
+  number_elements(p, loop, 0, each);
+  early_loads(p, loop, 0, each);
+  body_of(p, loop, 0, each, w);
+  ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, tail);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, var, n);
+  ptx_line(p, "@%s bra %s", is, leave);
+  ptx_block(p, &loop->body, w);
+  ptx_line(p, "add.s64 %s, %s, 1", var, var);
+  ptx_line(p, "bra %s", tail);
+  ptx_place(p, leave);
+}
+
+/* ---- Rows ----------------------------------------------------------------------------------------------------------------- */
+
+/* Values of a fold that has an order, to shared memory: number `slot` of the loop's. */
+static void leave_values(struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *fold, int slot, const char *n,
+                         int e, int each) {
+  weft_dtype d = (weft_dtype)p->k->vals[fold->in[0]].dtype;
+  int width = kir_width(d);
+  const char *r[PTX_WIDE], *at = ptx_own(p, OWN_LONG);
+  ptx_line(p, "mov.u64 %s, folds", at);
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, n, 8 * slot, at);
+  ptx_line(p, "mad.lo.s64 %s, %s, %d, %s", at, p->wide[e][loop->var], width, at);
+  for (int k = 0; k < each; k++) p->reg = p->wide[e + k], r[k] = ptx_in_register(p, d, fold->in[0]);
+  access_pieces(p, false, ".shared", at, each, width, r);
+  p->reg = p->wide[0];
+}
+
+/* result = result o value, for elements that are of the row */
+static void accumulate(struct printer *p, const struct kir_stmt *fold, int e, int each) {
+  weft_dtype d = (weft_dtype)p->k->vals[fold->in[0]].dtype;
+  for (int k = 0; k < each; k++) {
+    p->reg = p->wide[e + k];
+    const char *result = ptx_val(p, fold->out[0]), *all = ptx_own_of(p, d);
+    ptx_instruction(p, (enum kir_op)fold->op, d, all, (const char *[]){ result, ptx_val(p, fold->in[0]) });
+    ptx_line(p, "@%s mov.%s %s, %s", p->guard, d == WEFT_BOOL ? "pred" : ptx_bits(d), result, all);
+  }
+  p->reg = p->wide[0];
+}
+
+/* The row's n elements, a multiple of `each`: chunk i of this thread begins with element (i threads + thread) each. */
+static void row_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
+  int each = p->plan->wide.each, slot = 0;
+  const char *active[PTX_WIDE], *step = ptx_own(p, OWN_LONG);
+  bool has_order = folds_in(p->k, loop) > 0, has_fold = false;
+  p->uses_thread[PTX_LANES] = true;
+  ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, each);
+  for (int e = 0; e < ROW_EACH; e += each) {
+    if (!e) ptx_line(p, "mul.lo.s64 %s, $lane, %d", ptx_val(p, loop->var), each);
+    else ptx_line(p, "add.s64 %s, %s, %s", p->wide[e][loop->var], p->wide[e - each][loop->var], step);
+    number_elements(p, loop, e, each);
+    ptx_line(p, "setp.lt.s64 %s, %s, %s", active[e] = ptx_own(p, OWN_PRED), p->wide[e][loop->var], n);
+  }
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
+    has_fold |= s->kind == KIR_FOLD;
+    if (s->kind == KIR_FOLD && !has_order) ptx_start(p, s);
+  }
+  for (int e = 0; e < ROW_EACH; e += each) p->guard = active[e], early_loads(p, loop, e, each);
+  for (int e = 0; e < ROW_EACH; e += each) {
+    p->guard = active[e];
+    body_of(p, loop, e, each, w);
+    slot = 0;
+    for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
+      if (s->kind != KIR_FOLD) continue;
+      if (has_order) leave_values(p, loop, s, slot++, n, e, each);
+      else accumulate(p, s, e, each);
+    }
+  }
+  p->guard = NULL;
+  if (has_order) ptx_add_left(p, loop, n);
+  else if (has_fold) ptx_meet(p, loop);
+}
+
+/* ---- The entry ------------------------------------------------------------------------------------------------------------ */
+
+void ptx_wide_body(struct printer *p) {
+  if (!name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->plan->wide.each)) return;
+  p->lane_loop = p->plan->wide.is_rows ? row_loop : wide_loop;
+  ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
+  ptx_place(p, "$done");
+}
+
+/* ---- Launching ------------------------------------------------------------------------------------------------------------ */
+
+static int64_t parts(int64_t n, int64_t b) { return n > 0 ? (n - 1) / b + 1 : 0; }
+
+static bool is_aligned(const struct ptx_plan *p, int i, const struct bound bufs[], const int64_t sizes[], const uint64_t args[]) {
+  const struct ptx_buf *b = &p->bufs[p->wide.bufs[i]];
+  const struct bound *x = &bufs[p->wide.bufs[i]];
+  int64_t width = kir_width((weft_dtype)b->dtype), bytes = least(16, width * p->wide.each);
+  if ((uintptr_t)x->data % (uintptr_t)bytes) return false;
+  for (int d = 0; d < b->rank; d++)
+    if (d != p->wide.axis[i] && x->stride[d] * width % bytes && ptx_size(&b->dims[d], sizes, args) > 1) return false;
+  return true;
+}
+
+bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
+                    struct ptx_shape *s) {
+  const struct ptx_wide *w = &p->wide;
+  if (!p->wide_entry) return false;
+  int64_t n = ptx_size(&w->length, sizes, args);
+  if (n < w->each) return false;
+  for (int i = 0; i < w->n_bufs; i++) if (!is_aligned(p, i, bufs, sizes, args)) return false;
+  if (!w->is_rows) {
+    int64_t lanes = parts(n, w->each), x = 1, rows = s->grid[1] * (int64_t)s->block[1], y = 1;
+    while (x < lanes && x < 256) x *= 2;
+    while (y < rows && x * y < 256) y *= 2;
+    s->block[0] = (unsigned)x, s->block[1] = (unsigned)y;
+    s->grid[0] = (unsigned)least(parts(lanes, x), INT32_MAX), s->grid[1] = (unsigned)least(parts(rows, y), 65535);
+    return s->is_wide = true;
+  }
+  if (n > ROW_LENGTH || n % w->each) return false;
+  unsigned threads = 32;
+  while (threads * ROW_EACH < n) threads *= 2;
+  s->block[0] = threads;
+  s->shared_bytes = (size_t)(w->n_folds * n * 8);
+  s->row_bytes = s->scratch_bytes = 0;
+  return s->is_wide = true;
+}

@@ -1,0 +1,91 @@
+/* gpu_wide.c -- kernels whose threads take neighbours together, and rows that stay in registers, on the GPU against the host: the
+ * same bits for every dtype, for lengths around what fits, and for views that are not aligned. */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/backend.h"
+#include "test.h"
+
+static bool has_gpu(void) {
+  if (cuda_device(0)) return true;
+  test_skip("there is no device");
+  return false;
+}
+
+static weft_array *numbers(weft_dtype t, int64_t rows, int64_t columns) {
+  int64_t n = rows * columns;
+  float *x = calloc((size_t)n + 1, sizeof *x);
+  uint32_t seed = (uint32_t)(n + t);
+  for (int64_t i = 0; i < n; i++) seed = seed * 1664525u + 1013904223u, x[i] = (float)(seed >> 8) / (1 << 21) - 2;
+  weft_array *a = weft_cast(weft_from(WEFT_F32, WEFT_DIMS(rows, columns), x), t);
+  free(x);
+  return a;
+}
+
+/* Views of [rows, columns], of which only the first stands aligned for sure. */
+static weft_array *view(int which, weft_dtype t, int64_t rows, int64_t columns) {
+  switch (which) {
+    case 0: return numbers(t, rows, columns);
+    case 1: return weft_slice(numbers(t, rows, columns + 1), 1, 1, columns + 1, 1);
+    case 2: return weft_flip(numbers(t, rows, columns), 1);
+    case 3: return weft_slice(numbers(t, rows, columns + 16), 1, 8, columns + 8, 1);
+    default: return weft_transpose(numbers(t, columns, rows), NULL);
+  }
+}
+
+static weft_array *made(int which, weft_array *x) {
+  weft_array *d;
+  switch (which) {
+    case 0: return weft_add(weft_mul(x, x), x);
+    case 1: return weft_cast(x, WEFT_F32);
+    case 2: return weft_cast(weft_gt(x, weft_scalar(0)), weft_dtype_of(x));
+    case 3: return weft_softmax(weft_cast(x, weft_dtype_of(x) == WEFT_F64 ? WEFT_F64 : WEFT_F32), 1);
+    case 4: return weft_softmax(weft_cast(x, WEFT_BF16), 1);
+    case 5: return weft_mul(x, weft_sum(x, 0));
+    default:
+      d = weft_sub(x, weft_mean(x, 1));
+      return weft_cast(weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), weft_scalar(1e-5)))), WEFT_F16);
+  }
+}
+
+static void expect_same(weft_dtype t, int64_t rows, int64_t columns, int what, int seen) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = view(seen, t, rows, columns);
+  size_t bytes = 0;
+  void *got[2];
+  for (int device = 0; device < 2; device++) {
+    weft_scope *one = weft_scope_open();
+    weft_set(WEFT_DEVICE, device);
+    weft_array *y = made(what, x);
+    weft_dtype d = weft_dtype_of(y);
+    bytes = (size_t)(rows * columns) * weft_dtype_bytes(d);
+    got[device] = calloc(1, bytes + 1);
+    EXPECT_OK(weft_read(y, d, got[device], bytes));
+    weft_scope_discard(one);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  if (memcmp(got[0], got[1], bytes))
+    test_fail(__FILE__, __LINE__, "%s [%lld,%lld], program %d of view %d", weft_dtype_name(t), (long long)rows, (long long)columns, what, seen);
+  free(got[0]), free(got[1]);
+  weft_scope_discard(s);
+}
+
+TEST(cuda_neighbours_and_rows_have_the_bits_of_the_host) {
+  static const weft_dtype dtypes[] = { WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64, WEFT_U8, WEFT_I8, WEFT_I16, WEFT_I64, WEFT_BOOL };
+  static const int64_t lengths[] = { 1, 3, 4, 8, 13, 64, 100, 513, 1040 };
+  test_watchdog(200);
+  int n = 0;
+  for (size_t t = 0; has_gpu() && t < sizeof dtypes / sizeof *dtypes; t++)
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+      for (int seen = 0; seen < 5; seen++, n++)
+        expect_same(dtypes[t], 1 + n % 3, lengths[l], dtypes[t] < WEFT_F16 ? (n + n / 7) % 4 : (n + n / 7) % 7, seen);
+}
+
+TEST(cuda_long_rows_have_the_bits_of_the_host) {
+  test_watchdog(200);
+  for (int what = 3; has_gpu() && what < 7; what++) {
+    expect_same(WEFT_F32, 2, 4096, what, 0);
+    expect_same(WEFT_BF16, 2, 4096, what, 0);
+    expect_same(WEFT_F32, 2, 4100, what, 0);
+    expect_same(WEFT_F32, 2, 2044, what, 3);
+  }
+}
