@@ -437,3 +437,45 @@ def test_a_row_of_a_map_fails_only_where_it_would_alone(f):
     np.testing.assert_allclose(np.array(weft.grad(total)(a)), slopes.sum(0), rtol=1e-6)
     with pytest.raises(IndexError):
         np.array(weft.vmap(lambda k: f(a, k))(weft.array([0, -4])))
+
+
+def two_whiles(x):
+    """A scan over two whiles that recompute, the second with what the first has made."""
+
+    def step(c, _):
+        u = weft.while_loop(lambda v: v.sum() < 20, lambda v: v * 1.5, c, bound=10, recompute=2)
+        v = weft.while_loop(lambda v: v.sum() < 60, lambda v: v * 1.2 + u * 0.01, c, bound=30, recompute=3)
+        return weft.tanh(v * 0.1), u.sum()
+
+    carry, sums = weft.scan(step, x, length=3)
+    return carry.sum() + sums.sum()
+
+
+def two_whiles_plainly(c):
+    total = 0.0
+    for _ in range(3):
+        u, v = c, c
+        for _ in range(10 if u.sum() < 20 else 0):
+            u = u * 1.5
+            if not u.sum() < 20:
+                break
+        for _ in range(30 if v.sum() < 60 else 0):
+            v = v * 1.2 + u * 0.01
+            if not v.sum() < 60:
+                break
+        c, total = np.tanh(v * 0.1), total + u.sum()
+    return c.sum() + total
+
+
+def test_a_scan_over_two_whiles_that_recompute_is_differentiated_and_mapped():
+    rows = np.array([[1.0, 2.0, 3.0], [0.5, 0.2, 0.1], [3.0, 3.0, 3.1]])
+    expected = np.zeros_like(rows)
+    for i, j in np.ndindex(*rows.shape):
+        h = 1e-6 * np.eye(3)[j]
+        expected[i, j] = (two_whiles_plainly(rows[i] + h) - two_whiles_plainly(rows[i] - h)) / 2e-6
+    x = weft.array(rows)
+    assert two_whiles(x[0]).item() == pytest.approx(two_whiles_plainly(rows[0]), rel=1e-12)
+    alone = [np.array(weft.grad(two_whiles)(x[i])) for i in range(3)]
+    np.testing.assert_allclose(alone, expected, rtol=1e-6)
+    np.testing.assert_allclose(np.array(weft.vmap(weft.grad(two_whiles))(x)), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.array(weft.compile(weft.vmap(weft.grad(two_whiles)))(x)), expected, rtol=1e-6)
