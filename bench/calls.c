@@ -368,6 +368,39 @@ static void time_loops(void) {
   }
 }
 
+/* c <- 1.5 c until it is above 100: the state at the end, or the sum of the last two rows, as a function. */
+static weft_function *function_until(bool is_tail) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, 0, NULL);
+  weft_loop *l = weft_loop_open(weft_integer(100));
+  weft_array *c = weft_loop_carry(l, x), *next = weft_mul(c, weft_scalar(1.5));
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_gt(next, weft_scalar(100)));
+  weft_array *y = is_tail ? weft_loop_tail(l, next, 2) : weft_loop_last(l, c);
+  weft_loop_close(l);
+  if (is_tail) y = weft_sum(y, WEFT_ALL);
+  return weft_compile(s, 1, &x, 1, &y);
+}
+
+static void time_until(void) {
+  for (int is_tail = 0; is_tail < 2; is_tail++) {
+    weft_scope *outer = weft_scope_open();
+    weft_function *f = function_until(is_tail);
+    double best = 1e18, one = 1;
+    for (int i = 0; i < 1000 + rounds; i++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *x = weft_from(WEFT_F64, 0, NULL, &one), *y;
+      double start = now();
+      weft_call(f, 1, &x, 1, &y);
+      must(weft_eval(1, &y));
+      best = least(best, now() - start);
+      weft_scope_discard(s);
+    }
+    row(is_tail ? "  its last two rows, which are as many as it has steps" : "a call of a loop that until ends: its last state", best / 1e3, "us", "");
+    weft_scope_discard(outer);
+  }
+}
+
 /* ---- how many kernels ---- */
 
 static void count_kernels(void) {
@@ -406,6 +439,7 @@ int main(int argc, char **argv) {
   time_nodes();
   time_first_results();
   time_loops();
+  time_until();
   time_long_chain(1000000);
   printf("\n");
   count_kernels();

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "weft.h"
 
-enum { PLAIN_RANK = 8 };
+enum { PLAIN_RANK = 12 };
 struct plain { weft_dtype dtype; int rank; int64_t dims[PLAIN_RANK], count; uint8_t *data; }; /* dense, row by row */
 
 struct plain plain_new(weft_dtype, int rank, const int64_t dims[]); /* zeros */

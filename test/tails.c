@@ -182,6 +182,23 @@ TEST(a_loop_that_until_ends_is_run_once_more_to_count_its_steps) {
   }
 }
 
+TEST(the_last_rows_and_the_last_state_of_a_loop_that_until_ends_are_computed_together) {
+  weft_scope *s = weft_scope_open();
+  int calls = 0;
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *c = weft_loop_carry(l, f64_of(0)), *next;
+  weft_host(&(weft_host_function){ &calls, count_call }, 1, &c, 1, &(weft_block){ .dtype = WEFT_F64 }, &next);
+  weft_loop_next(l, c, next);
+  weft_loop_until(l, weft_ge(next, weft_scalar(9)));
+  weft_array *y[] = { weft_loop_tail(l, next, 2), weft_loop_last(l, c) };
+  weft_loop_close(l);
+  EXPECT_OK(weft_eval(2, y));
+  EXPECT_INT(calls, 2 * 9);
+  EXPECT_F64(y[0], 8, 9);
+  EXPECT_F64(y[1], 9);
+  weft_scope_discard(s);
+}
+
 TEST(a_function_of_any_size_gives_the_last_rows) {
   weft_scope *s = weft_scope_open();
   how = TAIL;

@@ -494,7 +494,13 @@ static bool bodies_into(struct making *m, struct loop *l, struct failure **failu
   return ok;
 }
 
-/* 0-d integers that are not negative: numbers, bools, sizes, and what is chosen among these. */
+/* n - min(n, k) */
+static bool is_rest(const struct node *n) {
+  const struct node *less = n->op == &op_sub && n->n_in == 2 ? n->in[1] : NULL;
+  return less && less->op == &op_minimum && less->n_in == 2 && less->in[0] == n->in[0] && n->dtype == WEFT_I64;
+}
+
+/* 0-d integers that are not negative: numbers, bools, sizes, lengths, and what is chosen among these. */
 static bool is_not_negative(const struct node *n, int depth) {
   bool widens = n->op == &op_cast && n->dtype == WEFT_I64 && n->n_in && n->in[0]->dtype != WEFT_U64;
   if (n->op->kind == OP_VIEW || widens) return n->n_in && depth && is_not_negative(n->in[0], depth - 1);
@@ -502,7 +508,9 @@ static bool is_not_negative(const struct node *n, int depth) {
     return depth && is_not_negative(n->in[1], depth - 1) && is_not_negative(n->in[2], depth - 1);
   if (n->op == &op_scalar && !dtype_is_float((weft_dtype)n->dtype))
     return dtype_decode((weft_dtype)n->dtype, scalar_bits(n, (weft_dtype)n->dtype)) >= 0;
-  return n->dtype == WEFT_BOOL || n->op->kind == OP_SIZE;
+  if (n->op == &op_minimum && n->n_in == 2)
+    return depth && is_not_negative(n->in[0], depth - 1) && is_not_negative(n->in[1], depth - 1);
+  return n->dtype == WEFT_BOOL || n->op->kind == OP_SIZE || loop_is_length(n) || is_rest(n);
 }
 
 bool loop_runs_blind(const struct loop *l, const struct node *steps) {

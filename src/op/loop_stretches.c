@@ -72,7 +72,7 @@ static bool count_later(struct stretches *s) {
   dim start = 0;
   for (int i = 0; i < s->n; i++) {
     struct stretch *f = &s->stretch[i];
-    weft_array *from = weft_minimum(n, whole(f->from)), *to = weft_minimum(n, whole(end_of(s, i)));
+    weft_array *from = s->n == 2 && !i ? n : weft_minimum(n, whole(f->from)), *to = weft_minimum(n, whole(end_of(s, i)));
     if (!(f->steps = array_good_node(weft_sub(from, i + 1 < s->n ? to : whole(0))))) return false;
     f->start = start;
     dim_retain(f->length = dim_symbol());
@@ -124,6 +124,12 @@ static bool make_parts(struct stretches *s, int i, struct loop_parts *p, struct 
   return ok;
 }
 
+/* The last stretch is ended as the loop is, after at most as many steps as rows are wanted: so it needs no number of steps, and
+ * runs in one plan with the stretch before. */
+static bool ends_itself(const struct stretches *s, int i) {
+  return i == 1 && s->n == 2 && s->p->until && !s->p->n_seq && !s->every && !s->p->steps;
+}
+
 static bool make_stretch(struct stretches *s, int i, struct failure **failure) {
   struct loop_parts p = *s->p;
   struct stretch *f = &s->stretch[i];
@@ -138,6 +144,7 @@ static bool make_stretch(struct stretches *s, int i, struct failure **failure) {
     if (i) p.init = s->stretch[i - 1].out + s->p->n_all;
     p.seq = seq, p.all = all, p.until = NULL;
     p.steps = f->steps, p.n_steps = f->length, p.owns_steps = f->steps != NULL, p.truncate = truncation(s, i);
+    if (ends_itself(s, i)) p.until = s->p->until, p.steps = NULL, p.n_steps = least(s->p->n_steps, f->from), p.owns_steps = false;
     ok = make_parts(s, i, &p, out, failure);
     spread_out(s, i, p.n_all, out);
   }
