@@ -5,6 +5,7 @@
 
 enum {
   LEAST_PRODUCTS = 512, /* smaller ones are kernels in KIR */
+  FEW_TERMS = 64,       /* so are matrices of short rows by a vector */
   FEW_COLUMNS = 16,     /* less than a vector: rows become the columns */
   LONGEST_ROW = 16384,  /* of cells that have whole rows; */
   MOST_HELD = 1 << 20,  /* elements of the right operand, which each of them reads; */
@@ -24,6 +25,7 @@ static int batch_axes(const struct node *n) {
 
 bool contract_is_by_patches(const struct work *w, const struct node *n) {
   if (!w->by_patches || batch_axes(n) > AXES - 2) return false;
+  if (columns(n) == 1 && inner(n) <= FEW_TERMS) return false; /* read once: nothing is gained by turning and packing it */
   return (double)node_count(n) * (double)inner(n) >= LEAST_PRODUCTS;
 }
 
