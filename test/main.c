@@ -20,10 +20,10 @@
 #include <unistd.h>
 #include "weft.h"
 
-enum { WATCHDOG_SECONDS = 60, MAX_JOBS = 64, MAX_BUTS = 32 };
+enum { WATCHDOG_SECONDS = 60, MAX_JOBS = 64, MAX_BUTS = 32, SLOWEST = 10 };
 enum result { FAILED = 1, PASSED = 42, SKIPPED = 77 }; /* also exit statuses: a test that calls exit(0) has not passed */
 
-struct test { const char *name, *file; void (*run)(void); bool is_begun; };
+struct test { const char *name, *file; void (*run)(void); bool is_begun; double seconds; };
 struct job { pid_t pid; int test; double start; };
 
 static struct test *tests;
@@ -47,7 +47,7 @@ void test_add(const char *name, const char *file, void (*run)(void)) {
   if (!grown) abort();
   const char *slash = strrchr(file, '/');
   tests = grown;
-  tests[n_tests++] = (struct test){ name, slash ? slash + 1 : file, run, false };
+  tests[n_tests++] = (struct test){ name, slash ? slash + 1 : file, run, false, 0 };
 }
 
 void test_fail(const char *file, int line, const char *format, ...) {
@@ -117,7 +117,8 @@ static enum result run_here(const struct test *t) {
   return current_result;
 }
 
-static void count(const struct test *t, enum result r, double seconds) {
+static void count(struct test *t, enum result r, double seconds) {
+  t->seconds = seconds;
   *(r == PASSED ? &n_passed : r == SKIPPED ? &n_skipped : &n_failed) += 1;
   if (verbose)
     printf("%7.3f s  %-7s %s: %s\n", seconds, r == PASSED ? "passed" : r == SKIPPED ? "skipped" : "FAILED", t->file, t->name);
@@ -150,7 +151,7 @@ static void finish_one(struct job jobs[]) {
   pid_t pid = wait(&status);
   for (int j = 0; j < n_jobs; j++) {
     if (pid <= 0 || jobs[j].pid != pid) continue;
-    const struct test *t = &tests[jobs[j].test];
+    struct test *t = &tests[jobs[j].test];
     count(t, verdict(t, status), now() - jobs[j].start);
     jobs[j].pid = 0;
   }
@@ -203,8 +204,23 @@ static int run_those(struct job jobs[], int n_texts, char **texts) {
   return n;
 }
 
+static int slower(const void *a, const void *b) {
+  double x = ((const struct test *)a)->seconds, y = ((const struct test *)b)->seconds;
+  return (x < y) - (x > y);
+}
+
+/* Where the time goes, of a run of all tests. */
+static void show_slowest(void) {
+  double all = 0;
+  for (int i = 0; i < n_tests; i++) all += tests[i].seconds;
+  qsort(tests, (size_t)n_tests, sizeof *tests, slower);
+  printf("the slowest, of %.0f s one by one:\n", all);
+  for (int i = 0; i < n_tests && i < SLOWEST; i++) printf("%7.1f s  %s: %s\n", tests[i].seconds, tests[i].file, tests[i].name);
+}
+
 static int usage(void) {
-  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--in-order] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n", stderr);
+  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--in-order] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n",
+        stderr);
   return 2;
 }
 
@@ -244,6 +260,7 @@ int main(int argc, char **argv) {
   if (list_only) return 0;
   if (!weft_get) printf("no weft_get in this program: what tests leave behind was not checked\n");
   if (n_texts && !n_wanted) printf("no test is called so\n");
+  if (!n_texts) show_slowest();
   printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
   free(tests);
   return n_failed || (n_texts && !n_wanted);

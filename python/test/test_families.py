@@ -404,7 +404,7 @@ def test_powers_inner_products_and_signs(rng):
     differentiates(lambda v: weft.matrix_power(v, -2), lambda v: np.linalg.matrix_power(v, -2), x)
     open_too(lambda v: weft.matrix_power(v, -2), x)
     same(weft.matrix_power(np.array([[1, 1], [1, 0]]), -3), np.linalg.matrix_power(np.array([[1, 1], [1, 0]]), -3))
-    with pytest.raises(ValueError, match="matrix_power: .* is no square matrix"):
+    with pytest.raises(ValueError, match="matrix_power: a square matrix, not"):
         weft.matrix_power(np.zeros((2, 3)), 2)
     for a, b in (((3,), (3,)), ((2, 3), (3,)), ((2, 3), (4, 5, 3)), ((), (2, 2)), ((2,), ())):
         u, v = rng.standard_normal(a), rng.standard_normal(b)

@@ -221,18 +221,11 @@ STEP(determinant, three_results, of_batch)
 
 /* ---- the public calls ---- */
 
-static struct failure *square_check(const char *fn, const struct node *a) {
-  struct shape_text s;
-  if (dtype_is_complex(a->dtype)) return not_of(fn, (weft_dtype)a->dtype);
-  if (a->rank >= 2 && sizes_meet(fn, a->dims[a->rank - 2], a->dims[a->rank - 1])) return NULL;
-  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: a square matrix, not %s", fn, shape_show(a, &s));
-}
-
 /* a as square matrices of f32 or f64. NULL: *bad. */
 static weft_array *squares(const char *fn, weft_array *a, weft_array **bad) {
   struct node *n;
   if (!operands(fn, 1, &a, &n, bad)) return NULL;
-  struct failure *why = square_check(fn, n);
+  struct failure *why = dtype_is_complex(n->dtype) ? not_of(fn, (weft_dtype)n->dtype) : square_check(fn, n);
   if (why) return *bad = array_of_bad(why, 1, &n), NULL;
   return raised(array_of(n));
 }

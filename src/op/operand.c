@@ -256,3 +256,9 @@ weft_array *zeros_of(const struct node *like) {
 }
 weft_array *zeros_like(weft_array *x) { return array_sized_by(zeros_of(x->node), x); }
 weft_array *zeros_beside(weft_array *x) { return node_is_known(x->node) ? zeros_of(x->node) : weft_depends(zeros_like(x), 1, &x); }
+
+struct failure *square_check(const char *fn, const struct node *n) {
+  struct shape_text s;
+  if (n->rank >= 2 && sizes_meet(fn, n->dims[n->rank - 2], n->dims[n->rank - 1])) return NULL;
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: a square matrix, not %s", fn, shape_show(n, &s));
+}

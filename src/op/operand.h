@@ -70,6 +70,7 @@ weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE
 weft_array *array_largest(weft_array *x, int axis); /* floats: weft_max, and -inf where there is no element */
 weft_array *array_scale(weft_array *d, weft_array *by);       /* d by, by op_scale */
 static inline weft_dtype operand_register(const struct node *n) { return kir_register_of((weft_dtype)n->in[0]->dtype); }
+struct failure *square_check(const char *fn, const struct node *); /* NULL: the last two axes are of one length, or taken to be */
 int lower_number(struct kir_builder *, weft_dtype, double);   /* a literal of the register dtype */
 
 #endif

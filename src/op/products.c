@@ -41,13 +41,6 @@ weft_array *weft_addmm(weft_array *c, weft_array *a, weft_array *b, double alpha
   return weft_add(scaled(c, beta), scaled(weft_matmul(a, b), alpha));
 }
 
-static struct failure *square_check(const char *fn, const struct node *n) {
-  struct shape_text s;
-  dim m = n->rank < 2 ? 0 : n->dims[n->rank - 2], k = n->rank < 2 ? 0 : n->dims[n->rank - 1];
-  if (n->rank >= 2 && (m == k || !dim_is_known(m) || !dim_is_known(k))) return NULL;
-  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %s is no square matrix", fn, shape_show(n, &s));
-}
-
 /* By squaring; the power 0 is the identity, a negative one that of the inverse. */
 weft_array *weft_matrix_power(weft_array *x, int64_t n) {
   struct node *node;

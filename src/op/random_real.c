@@ -103,10 +103,10 @@ static weft_array *attempt_vonmises(const struct draw *d, weft_array *const word
   weft_array *r = weft_div(weft_add(one, weft_mul(rho, rho)), weft_mul(rho, two));
   weft_array *z = weft_cos(weft_mul(unit_of(word[0], d->in), number(d, M_PI))), *v = open_unit_of(word[1], d->in);
   weft_array *f = weft_div(weft_add(one, weft_mul(r, z)), weft_add(r, z)), *c = weft_mul(kappa, weft_sub(r, f));
-  weft_array *is_inside = weft_gt(weft_mul(c, weft_sub(two, c)), v);
+  weft_array *is_quick = weft_gt(weft_mul(c, weft_sub(two, c)), v);
   weft_array *is_below = weft_ge(weft_add(weft_log(weft_div(c, v)), weft_sub(one, c)), number(d, 0));
   *value = f;
-  return weft_or(weft_or(is_inside, is_below), weft_isnan(kappa));
+  return weft_or(weft_or(is_quick, is_below), weft_isnan(kappa));
 }
 static const struct rejection vonmises_rejection = { 2, 128, attempt_vonmises };
 

@@ -66,12 +66,12 @@ static weft_array *attempt_poisson(const struct draw *d, weft_array *const word[
   weft_array *b = plus(times(weft_sqrt(m), 2.53), 0.931), *a = plus(times(b, 0.02483), -0.059);
   weft_array *less = weft_sub(number(0.5), weft_abs(u));
   weft_array *k = weft_floor(weft_add(weft_add(weft_mul(weft_add(weft_div(times(a, 2), less), b), u), m), number(0.43)));
-  weft_array *is_inside = weft_and(weft_ge(less, number(0.07)), weft_le(v, weft_sub(number(0.9277), over(3.6224, plus(b, -2)))));
+  weft_array *is_quick = weft_and(weft_ge(less, number(0.07)), weft_le(v, weft_sub(number(0.9277), over(3.6224, plus(b, -2)))));
   weft_array *hat = weft_log(weft_div(weft_mul(v, plus(over(1.1328, plus(b, -3.4)), 1.1239)),
                                       weft_add(weft_div(a, weft_mul(less, less)), b)));
   weft_array *is_below = weft_and(weft_ge(k, number(0)), weft_le(hat, log_poisson(m, weft_maximum(k, number(0)))));
   *value = k;
-  return weft_or(weft_or(is_inside, is_below), weft_isnan(m));
+  return weft_or(weft_or(is_quick, is_below), weft_isnan(m));
 }
 static const struct rejection poisson_rejection = { 2, MOST_ATTEMPTS, attempt_poisson };
 
@@ -119,7 +119,7 @@ static weft_array *attempt_binomial(const struct draw *d, weft_array *const word
   weft_array *spread = weft_sqrt(weft_mul(weft_mul(n, q), weft_sub(one, q))), *b = plus(times(spread, 2.53), 1.15);
   weft_array *a = weft_add(plus(times(b, 0.0248), -0.0873), times(q, 0.01)), *less = weft_sub(number(0.5), weft_abs(u));
   weft_array *k = weft_floor(weft_add(weft_mul(weft_add(weft_div(times(a, 2), less), b), u), plus(weft_mul(n, q), 0.5)));
-  weft_array *is_inside = weft_and(weft_ge(less, number(0.07)), weft_le(v, weft_sub(number(0.92), over(4.2, b))));
+  weft_array *is_quick = weft_and(weft_ge(less, number(0.07)), weft_le(v, weft_sub(number(0.92), over(4.2, b))));
   weft_array *alpha = weft_mul(plus(over(5.1, b), 2.83), spread);
   weft_array *hat = weft_log(weft_div(weft_mul(v, alpha), weft_add(weft_div(a, weft_mul(less, less)), b)));
   weft_array *m = weft_floor(weft_mul(plus(n, 1), q)), *at = weft_maximum(weft_minimum(k, n), number(0));
@@ -129,7 +129,7 @@ static weft_array *attempt_binomial(const struct draw *d, weft_array *const word
   most = weft_add(most, weft_sub(weft_add(tail(m1), tail(nm1)), weft_add(tail(k1), tail(nk1))));
   weft_array *is_below = weft_and(weft_eq(at, k), weft_le(hat, most));
   *value = k;
-  return weft_or(weft_or(weft_and(is_inside, weft_eq(at, k)), is_below), weft_isnan(weft_add(n, q)));
+  return weft_or(weft_or(weft_and(is_quick, weft_eq(at, k)), is_below), weft_isnan(weft_add(n, q)));
 }
 static const struct rejection binomial_rejection = { 2, MOST_ATTEMPTS, attempt_binomial };
 

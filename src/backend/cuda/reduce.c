@@ -119,7 +119,7 @@ void ptx_serial_start(struct printer *p, const struct kir_stmt *s) {
 }
 
 /* The results join the counter: while the newest entry is of the same rank they are combined with it, older on the left. */
-static void push(struct printer *p, const struct kir_stmt *s) {
+static void push_block(struct printer *p, const struct kir_stmt *s) {
   const struct ptx_counter *c = counter_of(p, s);
   const char *r[PTX_TUPLE], *older[PTX_TUPLE], *at = stack(p, s), *rest = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD),
              *is_free = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *put = ptx_label(p, "put");
@@ -141,7 +141,7 @@ static void push(struct printer *p, const struct kir_stmt *s) {
 }
 
 /* results = what the counter holds o results, from the newest entry to the oldest. */
-static void total(struct printer *p, const struct kir_stmt *s) {
+static void total_of_blocks(struct printer *p, const struct kir_stmt *s) {
   const struct ptx_counter *c = counter_of(p, s);
   const char *r[PTX_TUPLE], *older[PTX_TUPLE], *at = stack(p, s), *rest = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD),
              *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *skip = ptx_label(p, "skip"), *done = ptx_label(p, "total");
@@ -172,7 +172,7 @@ static void begins(struct printer *p, const char *position, const char *is) {
 
 void ptx_serial_block(struct printer *p, const struct kir_stmt *s) {
   if (!ptx_is_ordered(p->k, s) || !fits(p, s)) return;
-  push(p, s);
+  push_block(p, s);
   ptx_start(p, s);
 }
 
@@ -204,7 +204,7 @@ void ptx_serial_step(struct printer *p, const struct kir_stmt *s, const char *po
 }
 
 void ptx_serial_end(struct printer *p, const struct kir_stmt *s) {
-  if (s->kind == KIR_FOLD && ptx_is_ordered(p->k, s) && fits(p, s)) total(p, s);
+  if (s->kind == KIR_FOLD && ptx_is_ordered(p->k, s) && fits(p, s)) total_of_blocks(p, s);
 }
 
 /* ---- Between threads --------------------------------------------------------------------------------------------------- */
