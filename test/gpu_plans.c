@@ -199,6 +199,29 @@ static int empty(weft_array *y[]) {
 static int one(weft_array *y[]) { return y[0] = weft_exp(numbers(0, NULL, 5)), 1; }
 
 /* close: how far floats may be off, 0: same bits. */
+/* What a step computes of its sequence alone is computed ahead on a device; forwards, backwards, and the gradient. */
+static weft_array *autoregress(weft_array *e) {
+  weft_array *first = weft_reshape(weft_slice(e, 0, 0, 1, 1), 1, (int64_t[]){ weft_dim(e, 1) });
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e_t = weft_loop_each(l, e), *a = weft_loop_carry(l, first), *b = weft_loop_carry(l, first), *f = weft_tanh(e_t);
+  weft_array *m = weft_add(weft_sub(weft_mul(a, weft_scalar(0.5)), weft_mul(b, weft_scalar(0.3))), f);
+  weft_loop_next(l, a, m);
+  weft_loop_next(l, b, weft_mul(a, weft_exp(weft_neg(f))));
+  weft_array *all = weft_loop_all(l, weft_mul(m, f));
+  weft_loop_close(l);
+  return all;
+}
+static int autoregression(weft_array *y[]) {
+  weft_array *e = numbers(WEFT_DIMS(75, 40), 1);
+  y[0] = autoregress(e), y[1] = autoregress(weft_flip(e, 0));
+  weft_grad(weft_sum(weft_mul(y[0], y[0]), WEFT_ALL), 1, &e, &y[2]);
+  return 3;
+}
+static int long_product(weft_array *y[]) {
+  weft_array *a = numbers(WEFT_DIMS(4500, 32), 1), *b = numbers(WEFT_DIMS(4500, 32), 2);
+  return y[0] = weft_matmul(weft_transpose(a, NULL), b), 1;
+}
+
 static const struct program { const char *name; int (*make)(weft_array *y[]); double close; } programs[] = {
   { "an elementwise chain", chain, 0 }, { "f64", doubles, 0 }, { "functions", functions, 0 }, { "bf16 and f16", halves, 0 }, { "integers", integers, 0 },
   { "reversed and strided reads", reversed, 0 }, { "transposed reads", transposed, 0 }, { "max, argmax, cummax", largest, 0 },
@@ -208,7 +231,8 @@ static const struct program { const char *name; int (*make)(weft_array *y[]); do
   { "cumulative sum", cumulative, 0 }, { "matmul and tanh", product, 0 }, { "long products", long_products, 0.02 },
   { "tiles of f32", tiles, 0 }, { "tiles of f64, i64, f32", wide_tiles, 0 }, { "tiles of bf16, f16, i8", narrow_tiles, 0.02 },
   { "a sum of no products", no_products, 0 }, { "sum of bf16", narrow_sum, 0 },
-  { "scan", scan, 0 }, { "until", until, 0 }, { "recurrent network", recurrent, 0 }, { "empty", empty, 0 }, { "0-d", one, 0 },
+  { "scan", scan, 0 }, { "until", until, 0 }, { "recurrent network", recurrent, 0 },
+  { "autoregression", autoregression, 0 }, { "long product", long_product, 0 }, { "empty", empty, 0 }, { "0-d", one, 0 },
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 

@@ -497,7 +497,7 @@ static bool start_group(struct work *w, struct node *n) {
   }
   g->is_alone = local_of(n)->is_alone || !w->fuse || !(joins_groups(n) || n->op->kind == OP_CONTRACT);
   g->has_contract = n->op->kind == OP_CONTRACT;
-  if (g->has_contract && contract_is_by_patches(w, n)) {
+  if (g->has_contract && (contract_is_by_patches(w, n) || contract_is_long(w, n))) {
     g->product = n;
     g->is_alone |= contract_is_long(w, n);
     for (int a = 0; a < g->n_axes; a++) g->pinned[a] = true;

@@ -3,7 +3,10 @@
  * For bodies that are elementwise and in which every carry, output and computed value has the same shape, or is a number;
  * sequences and constants may be smaller. No lane ever needs another lane's value, so the time loop stands inside the lane
  * loop. Numbers beside lanes depend on numbers alone: they, and after how many steps until ends the loop, are found by a
- * kernel of their own, and what lanes need of them is computed again beside the lanes. */
+ * kernel of their own, and what lanes need of them is computed again beside the lanes.
+ *
+ * On a device few lanes leave most of it without work, and each step costs what it computes. What depends on sequences alone, and
+ * is not cheap, is computed before, of all steps at once, and read by the loop. */
 #include <string.h>
 #include "schedule/body.h"
 #include "schedule/draft.h"
@@ -28,6 +31,8 @@ struct scanning {
   int *value;                     /* by slot: what this step has computed */
   bool of_numbers;                /* the kernel of the numbers, not of the lanes */
   bool *is_needed;                /* by slot: computed by this kernel; carries: kept */
+  bool *is_ahead;                 /* by slot: computed of all steps by a kernel before, and .. */
+  int *ahead_store;               /* .. dense there, one step after the other */
   int init[MOST_RESULTS], all[MOST_RESULTS], last[MOST_RESULTS]; /* streams; -1: not wanted, or a number */
   const struct place *steps;      /* where the number of steps taken stands, or NULL */
   int length, count;              /* its buffer, or -1; that of the steps that are computed before, or -1 */
@@ -109,7 +114,7 @@ static bool need_below(struct scanning *s) {
   bool changes = false;
   for (int i = b->list.n - 1; i >= 0; i--) {
     const struct node *n = b->list.node[i];
-    for (int k = 0; s->is_needed[i] && k < n->n_in; k++) need(s, n->in[k]);
+    for (int k = 0; s->is_needed[i] && !s->is_ahead[i] && k < n->n_in; k++) need(s, n->in[k]);
     if (s->is_needed[i] && body_is_carry(b, n)) changes |= need(s, b->target[carry_of(b, n)]);
   }
   return changes;
@@ -158,8 +163,19 @@ static int add_stream(struct scanning *s, const struct node *n, const struct mov
   return s->n_streams++;
 }
 
+static struct moving ahead_place(const struct scanning *s, const struct node *n) {
+  struct moving m = { .time = node_count(n) };
+  place_dense(n, s->ahead_store[n->slot], &m.at);
+  return m;
+}
+
 static bool read_stream(struct scanning *s, const struct node *x) {
   struct moving m;
+  const struct node *base = edge_of(x).base;
+  if (s->is_ahead[base->slot]) {
+    m = ahead_place(s, base);
+    return (s->stream_of[base->slot] = add_stream(s, base, &m, false)) != NONE;
+  }
   if (!body_reads(s->b, x)) return true;
   return body_place(s->b, x, &m) && (s->stream_of[x->slot] = add_stream(s, x, &m, false)) != NONE;
 }
@@ -168,7 +184,8 @@ static bool find_reads(struct scanning *s) {
   const struct body *b = s->b;
   for (int i = 0; i < b->list.n; i++) {
     const struct node *n = b->list.node[i];
-    for (int k = 0; s->is_needed[i] && n->op->kind != OP_VIEW && k < n->n_in; k++) if (!read_stream(s, n->in[k])) return false;
+    bool reads = s->is_needed[i] && !s->is_ahead[i] && n->op->kind != OP_VIEW;
+    for (int k = 0; reads && k < n->n_in; k++) if (!read_stream(s, n->in[k])) return false;
   }
   for (int i = 0; i < b->n_targets; i++) if (s->is_needed[b->target[i]->slot] && !read_stream(s, b->target[i])) return false;
   return true;
@@ -259,6 +276,7 @@ static int value_of(struct scanning *s, const struct node *x, const int carry[])
   const struct node *base = edge_of(x).base, *number = body_number(s->b, x);
   if (body_is_carry(s->b, base)) return carry[local_of(base)->leaf - s->b->loop->n_seq];
   if (number) return draft_number(&s->d, number);
+  if (s->is_ahead[base->slot]) return load(s, &s->stream[s->stream_of[base->slot]]);
   return base->op == &op_value ? load(s, &s->stream[s->stream_of[x->slot]]) : s->value[base->slot];
 }
 
@@ -274,7 +292,7 @@ static void compute(struct scanning *s, struct node *n, const int carry[]) {
 static int step(struct scanning *s, const int carry[], int next[]) {
   const struct body *b = s->b;
   const struct loop *l = b->loop;
-  for (int i = 0; i < b->list.n; i++) if (s->is_needed[i]) compute(s, b->list.node[i], carry);
+  for (int i = 0; i < b->list.n; i++) if (s->is_needed[i] && !s->is_ahead[i]) compute(s, b->list.node[i], carry);
   for (int k = 0; k < l->n_all; k++) if (s->all[k] >= 0) store(s, s->all[k], value_of(s, b->target[l->n_carry + k], carry));
   for (int k = 0; k < l->n_carry; k++) next[k] = carries(s, k) ? value_of(s, b->target[k], carry) : -1;
   return l->until && s->of_numbers ? value_of(s, b->target[b->n_targets - 1], carry) : -1;
@@ -354,6 +372,101 @@ static bool write_kernel(struct scanning *s, bool *done) {
   return draft_end(&s->d);
 }
 
+/* ---- what is computed ahead ---- */
+
+enum { LEAST_STEPS = 32, MOST_LANES = 1 << 16, MOST_AHEAD = 4 };
+#define MOST_AHEAD_BYTES ((double)(1 << 28))
+
+enum moves_with { WITH_NOTHING, WITH_SEQUENCES, WITH_CARRIES };
+struct origin_of { uint8_t moves; bool costs; }; /* what a value depends on; something on the way is not cheap */
+
+static struct origin_of origin_of(struct body *b, const struct node *n, const struct origin_of of[]) {
+  struct origin_of x = { .costs = n->op->kind == OP_ELEMENT && !n->op->is_cheap };
+  struct moving m;
+  if (body_is_carry(b, n)) x.moves = WITH_CARRIES;
+  else if (n->op->kind == OP_LEAF && body_reads(b, n) && body_place(b, n, &m) && m.time) x.moves = WITH_SEQUENCES;
+  for (int k = 0; k < n->n_in; k++) {
+    const struct origin_of *in = &of[n->in[k]->slot];
+    if (in->moves > x.moves) x.moves = in->moves;
+    x.costs |= in->costs;
+  }
+  return x;
+}
+
+static bool may_be_ahead(const struct scanning *s, const struct node *n, struct origin_of x) {
+  double bytes = (double)s->b->steps * (double)node_count(n) * (double)weft_dtype_bytes((weft_dtype)n->dtype);
+  return n->op->kind == OP_ELEMENT && x.moves == WITH_SEQUENCES && x.costs && same_dims(n, s->shape) && bytes <= MOST_AHEAD_BYTES;
+}
+
+/* Those that something which depends on carries reads; how many. */
+static int find_ahead(struct scanning *s, struct origin_of of[]) {
+  struct body *b = s->b;
+  int n_ahead = 0;
+  for (int i = 0; i < b->list.n; i++) of[i] = origin_of(b, b->list.node[i], of);
+  for (int i = 0; i < b->list.n; i++) {
+    const struct node *n = b->list.node[i];
+    for (int k = 0; of[i].moves == WITH_CARRIES && n->op->kind == OP_ELEMENT && k < n->n_in && n_ahead < MOST_AHEAD; k++) {
+      const struct node *x = edge_of(n->in[k]).base;
+      if (s->is_ahead[x->slot] || !may_be_ahead(s, x, of[x->slot])) continue;
+      s->is_ahead[x->slot] = true;
+      n_ahead++;
+    }
+  }
+  return n_ahead;
+}
+
+/* Everything below these, by a kernel over steps and lanes. */
+static void nest_ahead(struct scanning *s, const int stream[]) {
+  struct kir_builder *b = &s->d.b;
+  s->t = kir_loop(b, KIR_PAR, "t", lin(s, s->size_t_));
+  open_axes(s);
+  for (int i = 0; i < s->b->list.n; i++) {
+    if (!s->is_needed[i]) continue;
+    compute(s, s->b->list.node[i], NULL);
+    if (stream[i] >= 0) store(s, stream[i], s->value[i]);
+  }
+  for (int i = 0; i <= s->axes.n_live; i++) kir_end(b);
+}
+
+static bool write_ahead(struct scanning *s, const bool wanted[], int stream[]) {
+  const struct body *b = s->b;
+  bool fits = true;
+  s->n_streams = s->axes.n_live = 0;
+  for (int i = 0; i < b->list.n; i++) s->is_needed[i] = wanted[i], s->is_ahead[i] = false, stream[i] = -1;
+  while (need_below(s)) {}
+  fits = find_axes(s) && find_reads(s);
+  for (int i = 0; fits && i < b->list.n; i++) {
+    const struct node *n = b->list.node[i];
+    if (!wanted[i]) continue;
+    s->ahead_store[i] = store_new(b->w, b->steps * node_count(n) * (int64_t)weft_dtype_bytes((weft_dtype)n->dtype));
+    struct moving to = ahead_place(s, n);
+    fits = !b->w->no_memory && (stream[i] = add_stream(s, n, &to, true)) != NONE;
+  }
+  if (!fits) return !b->w->no_memory;
+  axes_merge(&s->axes, may_merge, s);
+  if (!draft_begin(&s->d, b->w, "ahead")) return false;
+  declare(s);
+  nest_ahead(s, stream);
+  if (s->d.is_full) return draft_drop(&s->d), true;
+  for (int i = 0; i < b->list.n; i++) s->is_ahead[i] = wanted[i];
+  return draft_end(&s->d);
+}
+
+/* false: failed. */
+static bool compute_ahead(struct scanning *s) {
+  const struct body *b = s->b;
+  size_t n = (size_t)b->list.n + 1;
+  if (!work_is_for_device(b->w) || b->loop->until || b->length || b->steps < LEAST_STEPS || node_count(s->shape) > MOST_LANES)
+    return true;
+  struct origin_of *of = work_take(b->w, n * sizeof *of);
+  bool *wanted = work_take(b->w, n);
+  int *stream = work_take(b->w, n * sizeof *stream);
+  if (!of || !wanted || !stream) return false;
+  if (!find_ahead(s, of)) return true;
+  memcpy(wanted, s->is_ahead, n);
+  return write_ahead(s, wanted, stream);
+}
+
 /* A place for the number of steps that until leaves to lanes, if nobody else wants it. */
 static bool find_steps(struct scanning *s, bool has_lanes) {
   s->steps = s->b->length;
@@ -377,15 +490,16 @@ bool scan(struct body *b, bool *done) {
   if (!shape || !fits(b, shape)) return true;
   bool has_lanes = node_count(shape) != 1, has_numbers = !has_lanes || b->loop->until || b->length || has_results_of(b, true);
   struct scanning *s = work_take(b->w, sizeof *s);
-  int *by_slot = work_take(b->w, sizeof *by_slot * (size_t)(2 * b->list.n + 1));
-  bool *is_needed = work_take(b->w, (size_t)b->list.n + 1);
+  int *by_slot = work_take(b->w, sizeof *by_slot * (size_t)(3 * b->list.n + 1));
+  bool *is_needed = work_take(b->w, 2 * ((size_t)b->list.n + 1));
   if (!s || !by_slot || !is_needed) return false;
   *s = (struct scanning){ .b = b, .shape = has_lanes ? &one : shape, .stream_of = by_slot, .value = by_slot + b->list.n,
-                          .is_needed = is_needed, .of_numbers = true };
+                          .ahead_store = by_slot + 2 * b->list.n, .is_needed = is_needed, .is_ahead = is_needed + b->list.n + 1,
+                          .of_numbers = true };
   if (!find_steps(s, has_lanes)) return false;
   if (has_numbers && !write_kernel(s, done)) return false;
   if (has_numbers && !*done) return true;
   if (!has_lanes || !has_results_of(b, false)) return *done = true;
   s->shape = shape, s->of_numbers = false;
-  return write_kernel(s, done);
+  return compute_ahead(s) && write_kernel(s, done);
 }

@@ -49,7 +49,7 @@ typedef void *handle;
 enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 enum { NON_BLOCKING = 1, UNTIMED = 2 };          /* of streams; of events */
 enum { POINTS = 64 };                            /* of a queue that have an event of their own */
-enum { CACHED = 256 };                           /* blocks */
+enum { CACHED = 2048 };                          /* blocks */
 enum { STAGE_LINES = 8, STAGE_PIECES = 2, STAGE_BYTES = 2 << 20 };
 
 struct driver {

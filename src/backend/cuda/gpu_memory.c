@@ -34,7 +34,7 @@ static bool from_cache(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *sinc
   for (int i = g->n_blocks; !is_found && i-- > 0;) {
     if (g->block[i].bytes != bytes) continue;
     *at = g->block[i].at, *since = g->block[i].since;
-    g->block[i] = g->block[--g->n_blocks];
+    memmove(g->block + i, g->block + i + 1, (size_t)(--g->n_blocks - i) * sizeof *g->block); /* oldest first */
     atomic_fetch_sub(&g->cached, (int64_t)bytes);
     is_found = true;
   }
@@ -63,6 +63,21 @@ void cuda_trim(struct gpu *g) {
   pthread_mutex_unlock(&g->lock);
 }
 
+/* A full cache gives the half that was given longest ago back, after one wait for all of them. */
+static void make_room(struct gpu *g) {
+  if (cuda_enter(g, "giving memory back")) return;
+  pthread_mutex_lock(&g->lock);
+  int n = g->n_blocks / 2;
+  if (n) (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
+  for (int i = 0; i < n; i++) {
+    cu.free(g->block[i].at);
+    atomic_fetch_sub(&g->cached, (int64_t)g->block[i].bytes);
+  }
+  memmove(g->block, g->block + n, (size_t)(g->n_blocks - n) * sizeof *g->block);
+  g->n_blocks -= n;
+  pthread_mutex_unlock(&g->lock);
+}
+
 /* From the cache, from the driver, or from the driver once the cache is given back. */
 static int take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
   if (from_cache(g, bytes, at, since)) return CUDA_OK;
@@ -86,6 +101,8 @@ int cuda_take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
 void cuda_give(struct gpu *g, uint64_t at, size_t bytes) {
   if (!at || !cuda_is_there(g)) return; /* a child of fork has none of it */
   count(g, -(int64_t)rounded(bytes));
+  if (to_cache(g, at, rounded(bytes))) return;
+  make_room(g);
   if (to_cache(g, at, rounded(bytes)) || cuda_enter(g, "giving memory back")) return;
   (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
   cu.free(at);

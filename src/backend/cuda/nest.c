@@ -179,7 +179,8 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
  * there it pays for longer ones too. */
 enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
-enum { DEPTH = 8, DEPTH_OF_LONG = 4 };  /* steps that are fetched ahead: 8 x 4 bytes of each lane are under way */
+/* Steps that are fetched ahead: memory answers after some 700 cycles, a step of few statements takes 20 to 40. */
+enum { FEW = 20, DEPTH_OF_FEW = 16, DEPTH = 8, DEPTH_OF_LONG = 4 };
 
 static int length(const struct kir_block *b) {
   int n = 0;
@@ -253,7 +254,8 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
 }
 
 static void steps(struct printer *p, const struct kir_stmt *s, const char *end, struct where w) {
-  struct ptx_walks walks = ptx_walks_begin(p, s, length(&s->body) < SHORT ? DEPTH : DEPTH_OF_LONG);
+  int n = length(&s->body);
+  struct ptx_walks walks = ptx_walks_begin(p, s, n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG);
   p->walks = &walks;
   if (walks.depth) fetched_steps(p, s, end, &walks, w);
   repeat(p, s, end, "1", w);
