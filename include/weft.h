@@ -819,7 +819,7 @@ typedef enum {
   WEFT_BLAS,          /* this thread: 1 gives products of f32 and f64 matrices to a CBLAS, with its bits and its order of sums;
                          refused where there is none. At first 1 if the environment variable WEFT_BLAS is 1, or the name
                          or path of a library; where that is not there, such products are WEFT_ERR_FILE */
-  WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY */
+  WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY. This and the next four: of the device that is set, or of the CPU */
   WEFT_BYTES_CACHE,   /* the most to keep for reuse; set 0 to give all of it back */
   WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only. Arrays, temporaries and what products work in; not the few rows a
                          thread that a kernel works on */

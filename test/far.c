@@ -8,6 +8,7 @@
 #include "run/launch.h"
 #include "test.h"
 
+#define MUCH (INT64_C(1) << 40)
 #define FAR (UINT64_C(1) << 62) /* added to its addresses: whoever uses one on the host crashes */
 
 struct code { struct code *vm; const struct kir_kernel *k; struct kir_facts facts; };
@@ -37,6 +38,8 @@ struct far {
   struct free_block *blocks;
   struct taken_block *taken;
   bool is_lost;
+  int64_t limit, bytes;
+  int n_polls;
 };
 
 static pthread_mutex_t far_lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
@@ -47,6 +50,7 @@ static unsigned far_seed = 1;
 _Atomic int far_lag, far_refuses, far_takes_left = -1, far_launches_left = -1, far_uploads_left = -1, far_downloads_left = -1,
             far_runs_left = -1;
 const volatile int *far_cancel_after_run;
+_Atomic bool far_stuck;
 static _Atomic int n_asked;
 
 static bool is_over(_Atomic int *left) { return *left == 0 || (*left > 0 && (*left)-- < 0); }
@@ -139,6 +143,8 @@ static int take(const struct device *d, size_t bytes, uint64_t *at, struct event
   if (is_over(&far_takes_left)) return DEVICE_NO_MEMORY;
   *since = (struct event){ 0 };
   pthread_mutex_lock(&far_lock);
+  if (f->bytes + (int64_t)bytes > f->limit) return pthread_mutex_unlock(&far_lock), DEVICE_NO_MEMORY;
+  f->bytes += (int64_t)bytes;
   struct free_block **b = &f->blocks, *found;
   while (*b && (*b)->bytes != bytes) b = &(*b)->next;
   if ((found = *b)) {
@@ -164,6 +170,7 @@ static void give(const struct device *d, uint64_t at, size_t bytes) {
   if (!at) return;
   pthread_mutex_lock(&far_lock);
   counts.bytes -= (int64_t)bytes;
+  f->bytes -= (int64_t)bytes;
   struct taken_block **t = &f->taken, *gone;
   while (*t && (*t)->at != at) t = &(*t)->next;
   if ((gone = *t)) *t = gone->next, free(gone);
@@ -188,11 +195,24 @@ static void trim(const struct device *d) {
 }
 
 static struct device_bytes bytes_there(const struct device *d) {
-  (void)d;
-  return (struct device_bytes){ far_counts().bytes, far_counts().bytes, 0, INT64_C(1) << 40 };
+  return (struct device_bytes){ far_counts().bytes, far_counts().bytes, 0, far_of(d)->limit, MUCH };
 }
 
 static void set_peak(const struct device *d, int64_t to) { (void)d, (void)to; }
+
+static void set_limits(const struct device *d, int64_t limit, int64_t cache) {
+  pthread_mutex_lock(&far_lock);
+  far_of(d)->limit = limit < 0 ? MUCH : limit;
+  pthread_mutex_unlock(&far_lock);
+  if (cache == 0) trim(d);
+}
+
+static bool is_lost(const struct device *d) {
+  pthread_mutex_lock(&far_lock);
+  bool yes = far_of(d)->is_lost;
+  pthread_mutex_unlock(&far_lock);
+  return yes;
+}
 
 static void *copy_of(const void *from, size_t bytes) {
   void *p = malloc(bytes + 1);
@@ -275,7 +295,9 @@ static int await(const struct event *e) {
 
 static bool is_past(const struct event *e) {
   pthread_mutex_lock(&far_lock);
-  bool yes = far_of(e->device)->past[e->queue] >= e->at;
+  struct far *f = far_of(e->device);
+  if (!far_stuck && f->past[e->queue] < e->at && ++f->n_polls % 64 == 0) advance(f, e->queue, e->at); /* who asks so often would wait */
+  bool yes = f->past[e->queue] >= e->at;
   pthread_mutex_unlock(&far_lock);
   return yes;
 }
@@ -307,7 +329,7 @@ static bool is_here(void) { return true; }
 static const struct backend backend_far = { .name = "test", .available = is_here, .free = code_free };
 static const struct device device_far = {
   .backend = &backend_far, .available = is_there, .text = text, .message = message, .compile = compile, .take = take, .give = give,
-  .bytes = bytes_there, .set_peak = set_peak, .trim = trim, .upload = upload, .download = download, .launch = launch,
+  .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .is_lost = is_lost, .upload = upload, .download = download, .launch = launch,
   .record = record, .follow = follow, .wait = await, .is_past = is_past, .has = has, .stream = stream, .order = order,
 };
 
@@ -343,6 +365,9 @@ static void set_out(void) {
   pthread_mutex_lock(&far_lock);
   counts.uploads = counts.downloads = counts.downloaded = counts.launches = counts.runs = 0;
   far[0].is_lost = far[1].is_lost = false;
+  far[0].limit = far[1].limit = MUCH;
+  far[0].n_polls = far[1].n_polls = 0;
+  far_stuck = false;
   pthread_mutex_unlock(&far_lock);
 }
 

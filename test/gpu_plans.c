@@ -376,6 +376,65 @@ TEST(cuda_out_of_memory_is_a_status_and_the_next_program_runs) {
   EXPECT_INT(weft_get(WEFT_BYTES_USED), 0);
 }
 
+TEST(cuda_keeps_its_limits) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  enum { MANY = 1 << 20 };
+  weft_set(WEFT_DEVICE, 1);
+  int64_t limit = weft_get(WEFT_BYTES_LIMIT);
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(MANY), 1), *y, *z;
+  y = weft_exp(weft_add(x, numbers(WEFT_DIMS(1), 1)));
+  EXPECT_OK(weft_eval(1, &y));
+  int64_t used = weft_get(WEFT_BYTES_USED);
+  EXPECT(used >= 4 * MANY);
+  EXPECT_INT(weft_set(WEFT_BYTES_LIMIT, used + 2 * MANY), limit);
+  z = weft_exp(y);
+  EXPECT_INT(weft_eval(1, &z), WEFT_ERR_MEMORY);
+  EXPECT(strstr(weft_message(), "out of memory on device 1 (cuda): 4194304 bytes for exp"));
+  EXPECT_INT(weft_get(WEFT_BYTES_USED), used);
+  weft_set(WEFT_BYTES_LIMIT, limit);
+  EXPECT_OK(weft_eval(1, &z));
+  weft_scope_discard(s);
+  EXPECT(weft_get(WEFT_BYTES_CACHED) >= 8 * MANY);
+  weft_set(WEFT_BYTES_CACHE, 5 * MANY);
+  EXPECT(weft_get(WEFT_BYTES_CACHED) <= 5 * MANY);
+  EXPECT_INT(weft_set(WEFT_BYTES_CACHE, 0), 5 * MANY);
+  EXPECT_INT(weft_get(WEFT_BYTES_CACHED), 0);
+  weft_set(WEFT_BYTES_CACHE, -1);
+}
+
+/* Memory of others that is gone when the kernel comes to it. The device is lost for this process. */
+TEST(cuda_a_kernel_that_goes_wrong_is_named_and_the_host_works_on) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  enum { BYTES = 64 << 20 };
+  const struct device *d = cuda_device(0);
+  struct event since;
+  uint64_t at;
+  int64_t n = BYTES / 4, one = 1;
+  float got;
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *x = numbers(WEFT_DIMS(10), 1), *there = weft_exp(x), *gone;
+  EXPECT_OK(weft_eval(1, &there));
+  EXPECT_INT(d->take(d, BYTES, &at, &since), DEVICE_OK);
+  gone = weft_external(&(weft_block){ (void *)(uintptr_t)at, 1, WEFT_F32, 1, &n, &one }, NULL, NULL);
+  EXPECT_OK(weft_check(gone));
+  d->give(d, at, BYTES);
+  weft_set(WEFT_BYTES_CACHE, 0);
+  weft_array *y = weft_sqrt(weft_add(weft_slice(gone, 0, n / 2, n / 2 + 1000, 1), weft_scalar(1)));
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_DEVICE);
+  EXPECT(strstr(weft_message(), "the device is lost, in one of the kernels"));
+  EXPECT(strstr(weft_message(), "sqrt"));
+  EXPECT_INT(weft_state_of(there, NULL), WEFT_FAILED);
+  EXPECT_INT(weft_read(weft_sum(there, WEFT_ALL), WEFT_F32, &got, sizeof got), WEFT_ERR_DEVICE);
+  weft_array *z = weft_sin(x);
+  EXPECT_INT(weft_eval(1, &z), WEFT_ERR_DEVICE);
+  weft_set(WEFT_DEVICE, 0);
+  EXPECT_OK(weft_eval(1, &z));
+  EXPECT_OK(weft_read(weft_sum(x, WEFT_ALL), WEFT_F32, &got, sizeof got));
+  weft_scope_discard(s);
+}
+
 TEST(cuda_stops_when_cancelled) {
   if (!has_gpu()) return;
   weft_scope *s = weft_scope_open();

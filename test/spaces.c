@@ -236,6 +236,99 @@ TEST(a_close_that_fails_on_the_device_commits_nothing) {
   end();
 }
 
+/* Arrays that have a copy on the host live on; those that were there alone have failed, and say so. */
+TEST(values_of_a_lost_device_are_failed_arrays_and_the_host_works_on) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ramp(), *there = weft_mul(x, weft_scalar(2)), *home = weft_mul(x, weft_scalar(3)), *last, *z;
+  float got[N];
+  EXPECT_OK(weft_eval(1, &there));
+  EXPECT_OK(weft_eval(1, &home));
+  weft_set(WEFT_DEVICE, 0);
+  z = plus(home, 0);
+  EXPECT_OK(weft_eval(1, &z));
+  weft_set(WEFT_DEVICE, 1);
+  far_runs_left = 0;
+  last = plus(there, 1);
+  EXPECT_OK(weft_eval_async(1, &last));
+  EXPECT_INT(weft_wait(1, &last, 10), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_state_of(last, NULL), WEFT_FAILED);
+  EXPECT_INT(weft_state_of(there, NULL), WEFT_FAILED);
+  EXPECT_INT(weft_check(last), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_read(there, WEFT_F32, got, sizeof got), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_check(there), WEFT_ERR_DEVICE);
+  EXPECT_INT(weft_wait(0, NULL, 1), WEFT_ERR_DEVICE);
+  weft_set(WEFT_DEVICE, 0);
+  expect_ramp(x, 1, 0);
+  expect_ramp(home, 3, 0);
+  expect_ramp(plus(z, 1), 3, 1);
+  weft_scope_discard(s);
+  end();
+}
+
+/* ---- Work that does not end ---- */
+
+TEST(a_wait_for_a_device_ends_in_time) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open();
+  weft_array *y = plus(ramp(), 1);
+  far_stuck = true;
+  EXPECT_OK(weft_eval_async(1, &y));
+  until_launched(1);
+  EXPECT_INT(weft_wait(1, &y, 0.05), WEFT_ERR_TIMEOUT);
+  EXPECT_INT(weft_wait(0, NULL, 0.05), WEFT_ERR_TIMEOUT);
+  EXPECT_INT(weft_state_of(y, NULL), WEFT_RUNNING);
+  far_stuck = false;
+  EXPECT_OK(weft_wait(1, &y, 10));
+  expect_ramp(y, 1, 1);
+  weft_scope_discard(s);
+  end();
+}
+
+static volatile int cancels;
+static void *cancel_soon(void *unused) {
+  usleep(20000);
+  __atomic_store_n(&cancels, 1, __ATOMIC_RELAXED);
+  return unused;
+}
+
+TEST(a_wait_for_a_device_can_be_cancelled_and_commits_nothing) {
+  begin(FAR_WHEN_WAITED_FOR);
+  weft_scope *s = weft_scope_open(), *step;
+  weft_array *w = ramp();
+  pthread_t t;
+  step = weft_scope_open();
+  far_stuck = true;
+  cancels = 0;
+  weft_cancel_when(&cancels);
+  weft_update(w, plus(w, 1));
+  EXPECT_INT(pthread_create(&t, NULL, cancel_soon, NULL), 0);
+  EXPECT_INT(weft_scope_close(step), WEFT_ERR_CANCELLED);
+  pthread_join(t, NULL);
+  weft_cancel_when(NULL);
+  far_stuck = false;
+  expect_ramp(w, 1, 0);
+  weft_scope_discard(s);
+  end();
+}
+
+/* ---- Limits ---- */
+
+TEST(a_limit_of_a_device_is_kept_and_said) {
+  begin(FAR_NOW_AND_THEN);
+  weft_scope *s = weft_scope_open();
+  weft_array *x = ramp(), *y = plus(x, 1);
+  int64_t before = weft_set(WEFT_BYTES_LIMIT, 6000);
+  EXPECT_INT(weft_get(WEFT_BYTES_LIMIT), 6000);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_MEMORY);
+  EXPECT(strstr(weft_message(), "out of memory on device 1 (test): 4000 bytes for add"));
+  EXPECT(strstr(weft_message(), "of 6000 are in use"));
+  weft_set(WEFT_BYTES_LIMIT, before);
+  expect_ramp(y, 1, 1);
+  weft_scope_discard(s);
+  end();
+}
+
 /* ---- Copies that are void ---- */
 
 TEST(an_array_overwritten_on_the_host_is_brought_to_the_device_anew) {

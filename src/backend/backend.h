@@ -84,7 +84,7 @@ enum queue { QUEUE_COMPUTE, QUEUE_COPY, N_QUEUES };
 
 struct event { const struct device *device; enum queue queue; uint64_t at; }; /* device NULL: it is past */
 
-struct device_bytes { int64_t used, peak, cached, total; };
+struct device_bytes { int64_t used, peak, cached, limit, cache_limit; };
 
 struct device {
   const struct backend *backend;         /* what its kernels are of */
@@ -99,7 +99,8 @@ struct device {
   void (*give)(const struct device *, uint64_t at, size_t bytes); /* 0: nothing */
   struct device_bytes (*bytes)(const struct device *);
   void (*set_peak)(const struct device *, int64_t);
-  void (*trim)(const struct device *);   /* gives cached memory back */
+  void (*set_limits)(const struct device *, int64_t limit, int64_t cache); /* of what is taken and cached together, and of what
+                                            is cached; negative: none. Gives back what is beyond; cache 0: all of it */
 
   bool (*has)(const struct device *, uint64_t at, size_t bytes); /* it is memory of this device, whoever has taken it */
   void *(*stream)(const struct device *); /* what others know its compute queue by; NULL: nobody does */
@@ -114,6 +115,7 @@ struct device {
   int (*follow)(const struct device *, enum queue, const struct event *); /* what is enqueued from now on waits for it */
   int (*wait)(const struct event *);     /* FAILED: the device is lost, and what was to be done by then */
   bool (*is_past)(const struct event *); /* never waits */
+  bool (*is_lost)(const struct device *); /* a kernel went wrong: every call fails from now on, and what is there is lost */
 };
 
 const struct device *cuda_device(int); /* from 0 on; NULL: there are fewer */

@@ -1,11 +1,13 @@
 /* answer.c -- the public calls through which values leave: eval, read, wait. */
 #include <string.h>
+#include <time.h>
 #include "base/mem.h"
 #include "graph/shape.h"
 #include "run/buffer.h"
 #include "run/device.h"
 #include "run/eval.h"
 #include "run/memory.h"
+#include "run/space.h"
 #include "run/verdict.h"
 
 /* ---- moving elements to the user ---- */
@@ -48,6 +50,18 @@ static int64_t span_of(const struct node *n, int64_t *first) {
   return above - below + 1;
 }
 
+/* A value that was on a lost device alone is none any more: its array has failed, and says so. */
+static void lose(struct node *n, struct failure *f) {
+  if (atomic_load(&n->state) != NODE_READY || !n->value || !buffer_is_lost(n->value->buf)) return;
+  graph_lock();
+  if (atomic_load(&n->state) == NODE_READY) {
+    n->failure = failure_retain(f);
+    atomic_store_explicit(&n->state, NODE_FAILED, memory_order_release);
+    graph_changed();
+  }
+  graph_unlock();
+}
+
 /* Straight from a device, and no more of it than the array shows: the host keeps no copy. */
 static weft_status copy_from_device(const struct node *n, void *dst, size_t size, struct failure **failure) {
   int64_t first, count = span_of(n, &first);
@@ -57,7 +71,7 @@ static weft_status copy_from_device(const struct node *n, void *dst, size_t size
   const char *why = "out of memory";
   int64_t at = (n->value->offset - first) * (int64_t)size;
   weft_status status = to ? buffer_read(n->value->buf, at, bytes, to, &why) : WEFT_ERR_MEMORY;
-  if (status) *failure = fail(status, n->origin, "weft_read: %s", why);
+  if (status) *failure = fail(status, n->origin, "weft_read: %s", why), lose((struct node *)(uintptr_t)n, *failure);
   else if (!is_dst) copy_strided(dst, to + first * (int64_t)size, size, n->rank, n->dims, n->value->stride);
   if (to && !is_dst) memory_give(to, bytes);
   return status;
@@ -109,13 +123,51 @@ static weft_status look_at(const char *fn, int n, weft_array *const a[], struct 
   return WEFT_OK;
 }
 
-weft_status values_await(int n, struct node *const node[], struct failure **failure) {
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool is_done(const struct node *n) {
+  if (atomic_load_explicit(&n->state, memory_order_acquire) != NODE_READY || !n->value) return true;
+  return (buffer_is_done(n->value->buf) && verdict_is_past(n->value->verdict)) || buffer_is_lost(n->value->buf);
+}
+
+/* Looks now and then, ever more seldom, up to a thousand times a second. */
+static void nap(long *nanoseconds) {
+  nanosleep(&(struct timespec){ .tv_nsec = *nanoseconds }, NULL);
+  if (*nanoseconds < 1000000) *nanoseconds *= 2;
+}
+
+/* A wait for the driver cannot be left: who has a limit of time, or may be cancelled, asks instead. */
+static weft_status await_while(bool (*over)(void *of), void *of, double seconds, struct failure **failure) {
+  const volatile int *cancel = eval_settings()->cancel;
+  double end = seconds >= 0 ? now() + seconds : 0;
+  long pause = 2000;
+  while ((seconds >= 0 || cancel) && !over(of)) {
+    if ((*failure = plan_stopped(cancel))) return failure_status(*failure);
+    if (seconds >= 0 && now() >= end) return WEFT_ERR_TIMEOUT;
+    nap(&pause);
+  }
+  return WEFT_OK;
+}
+
+static bool node_is_done(void *n) { return is_done(n); }
+
+weft_status values_await(int n, struct node *const node[], double seconds, struct failure **failure) {
+  double end = seconds >= 0 ? now() + seconds : 0;
   for (int i = 0; i < n; i++) {
     const char *why = NULL;
+    double left = seconds < 0 ? -1 : end > now() ? end - now() : 0;
+    weft_status in_time = await_while(node_is_done, node[i], left, failure);
+    if (in_time) return in_time;
     if ((*failure = node_verdict(node[i]))) return failure_status(*failure);
     const struct value *v = atomic_load(&node[i]->state) == NODE_READY ? node[i]->value : NULL;
     weft_status status = v ? buffer_await(v->buf, &why) : WEFT_OK;
-    if (status) return *failure = fail(status, node[i]->origin, "weft_eval: %s", why), status;
+    if (!status) continue;
+    *failure = fail(status, node[i]->origin, "weft_eval: %s", why);
+    return lose(node[i], *failure), status;
   }
   return WEFT_OK;
 }
@@ -133,7 +185,7 @@ static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool i
                      : node ? look_at(fn, n, a, node) : report(WEFT_ERR_MEMORY, "%s: out of memory", fn);
   if (status == WEFT_OK) {
     status = compute(n, node, &(struct eval_options){ .in_background = in_background }, &f);
-    if (!status && !in_background) status = values_await(n, node, &f);
+    if (!status && !in_background) status = values_await(n, node, -1, &f);
     nodes_release(n, node);
   }
   if (node != few) mem_free(node);
@@ -143,9 +195,21 @@ static weft_status evaluate(const char *fn, int n, weft_array *const a[], bool i
 weft_status weft_eval(int n, weft_array *const a[]) { return evaluate("weft_eval", n, a, false); }
 weft_status weft_eval_async(int n, weft_array *const a[]) { return evaluate("weft_eval_async", n, a, true); }
 
+static bool is_reached(void *e) { return event_is_past(e) || ((struct event *)e)->device->is_lost(((struct event *)e)->device); }
+
 static weft_status wait_for_all(double seconds) {
+  enum { MOST = 32 };
+  double end = now() + seconds;
+  struct event e[MOST];
+  struct failure *f = NULL, *lost = NULL;
+  weft_status status = WEFT_OK;
   if (!job_wait(seconds)) return report(WEFT_ERR_TIMEOUT, "weft_wait: not ready yet");
-  struct failure *f = job_failure(), *lost = device_drain();
+  int n = device_events(MOST, e);
+  for (int i = 0; !status && i < n; i++)
+    status = await_while(is_reached, &e[i], seconds < 0 ? -1 : end > now() ? end - now() : 0, &f);
+  if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
+  if (status) return finish(status, f);
+  f = job_failure(), lost = device_drain();
   if (!f) f = lost;
   else failure_release(lost);
   return finish(f ? failure_status(f) : WEFT_OK, f);
@@ -159,6 +223,7 @@ static bool some_lazy(int n, struct node *const node[]) {
 /* What has been cancelled is lazy again: then it is this thread's last failure that says why nothing has come. */
 weft_status weft_wait(int n, weft_array *const a[], double seconds) {
   struct failure *f = NULL;
+  double end = now() + seconds;
   if (n == 0) return wait_for_all(seconds);
   if (n < 0 || !a) return report(WEFT_ERR_ARG, "weft_wait: no arrays");
   struct node **node = mem_alloc(sizeof *node * (size_t)n);
@@ -166,8 +231,9 @@ weft_status weft_wait(int n, weft_array *const a[], double seconds) {
   weft_status status = look_at("weft_wait", n, a, node);
   if (status == WEFT_OK) {
     status = eval_wait(n, node, seconds, &f);
+    double left = seconds < 0 ? -1 : end > now() ? end - now() : 0;
+    if (status == WEFT_OK) status = values_await(n, node, left, &f);
     if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
-    if (status == WEFT_OK) status = values_await(n, node, &f);
     if (status == WEFT_OK && some_lazy(n, node) && (f = job_failure())) status = failure_status(f);
     nodes_release(n, node);
   }
@@ -230,6 +296,7 @@ weft_state weft_state_of(weft_array *a, int *device) {
   if (s == WEFT_READY && n->value) {
     enum buffer_state b = buffer_state_of(n->value->buf);
     s = b == BUFFER_FAILED ? WEFT_FAILED : b == BUFFER_LOADING ? WEFT_RUNNING : b == BUFFER_ABSENT ? WEFT_LAZY : s;
+    if (s == WEFT_READY && buffer_is_lost(n->value->buf)) s = WEFT_FAILED;
     if (s == WEFT_READY && (!buffer_is_done(n->value->buf) || !verdict_is_past(n->value->verdict))) s = WEFT_RUNNING;
     if (s == WEFT_READY) s = state_by_verdict(n);
     if (s == WEFT_READY && device) *device = device_number(buffer_space(n->value->buf));

@@ -588,6 +588,11 @@ bool buffer_is_done(struct buffer *b) {
   return done;
 }
 
+bool buffer_is_lost(struct buffer *b) {
+  struct space_copy c;
+  return !buffer_is_here(b) && some_copy(b, &c) && c.device->is_lost(c.device);
+}
+
 bool buffer_is_here(struct buffer *b) {
   return b->source || atomic_load_explicit(&b->state, memory_order_acquire) == BUFFER_RESIDENT;
 }

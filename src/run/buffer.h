@@ -47,6 +47,7 @@ weft_status buffer_await(struct buffer *, const char **why); /* until what was e
 bool buffer_is_done(struct buffer *);     /* whether it is; never waits */
 /* The bytes to the host's memory, straight from where they are: no copy is kept. */
 weft_status buffer_read(struct buffer *, int64_t at, size_t bytes, void *to, const char **why);
+bool buffer_is_lost(struct buffer *);     /* it was in the memory of a lost device alone */
 bool buffer_is_here(struct buffer *);     /* the host has or can read them without a device */
 const struct device *buffer_space(struct buffer *); /* one that has a copy; NULL: the host, if it has one */
 bool buffer_is_shown(struct buffer *, const struct device **where); /* pinned or external: where */

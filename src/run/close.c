@@ -83,7 +83,7 @@ static struct failure *compute(const struct closing *c) {
   struct eval_options o = { .fn = "weft_scope_close", .only_targets = true, .n_heirs = c->n_heirs, .heir = c->heir };
   struct failure *f = c->n_heirs ? misfetch(c) : NULL;
   if (!f) eval_nodes(c->n_updates + c->n_fetches, c->node, &o, &f);
-  if (!f && !job_is_here()) values_await(c->n_updates + c->n_fetches, c->node, &f);
+  if (!f && !job_is_here()) values_await(c->n_updates + c->n_fetches, c->node, -1, &f);
   return f ? f : misfetch(c);
 }
 

@@ -52,6 +52,12 @@ struct failure *device_missing(int n) {
   return fail(WEFT_ERR_DEVICE, 0, "weft_eval: there is no device %d: there are 0 to %d, and in a child of fork 0 alone", n, last);
 }
 
+struct failure *device_no_memory(const struct device *d, int64_t bytes, const char *what) {
+  struct device_bytes b = d->bytes(d);
+  return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on device %d (%s): %lld bytes for %s, where %lld of %lld are in use",
+              device_number(d), d->backend->name, (long long)bytes, what, (long long)b.used, (long long)b.limit);
+}
+
 struct failure *device_failure(const struct device *d, int how) {
   if (how == DEVICE_NO_MEMORY) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on the device (%s)", d->backend->name);
   return fail(WEFT_ERR_DEVICE, 0, "weft_eval: %s", d->message());
@@ -69,6 +75,14 @@ struct failure *device_drain(void) {
       if (how) f = device_failure(d, how);
     }
   return f;
+}
+
+int device_events(int most, struct event e[]) {
+  const struct device *d;
+  int n = 0;
+  for (int i = 1; atomic_load(&some_run) && (d = device_numbered(i)); i++)
+    for (int q = 0; q < N_QUEUES && n < most; q++) e[n++] = event_now(d, (enum queue)q);
+  return n;
 }
 
 /* ---- where the bytes of stores are ---- */
@@ -102,11 +116,26 @@ static int64_t offset_of(const struct tour *t, int i) { return is_leaf(t, i) ? l
 
 static void note(struct tour *t, int how) { if (how && !t->failure) t->failure = device_failure(t->d, how); }
 
+/* The kernel that is the first to touch a store, for messages. */
+static const char *kernel_of(const struct tour *t, int store) {
+  const struct schedule *s = t->p->schedule;
+  for (int i = 0; i < s->n_steps; i++)
+    for (int j = 0; t->p->code[i] && j < s->step[i].n_bufs; j++)
+      if (s->step[i].bufs[j].store == store) return t->p->code[i]->kernel->name;
+  return "a value";
+}
+
+/* Memory for a store is not to be had. */
+static void note_no_room(struct tour *t, int store) {
+  int64_t bytes = is_leaf(t, store) ? (int64_t)buffer_bytes(buffer_of(t, store)) : store_of(t, store)->bytes;
+  if (!t->failure) t->failure = device_no_memory(t->d, bytes, kernel_of(t, store));
+}
+
 static void hold(struct tour *t, int i, const struct device *space, uint8_t **base) {
   const char *why = NULL;
   void *data = NULL;
   weft_status status = buffer_hold(buffer_of(t, i), space, &data, &why);
-  if (status == WEFT_ERR_MEMORY && space) note(t, DEVICE_NO_MEMORY);
+  if (status == WEFT_ERR_MEMORY && space) note_no_room(t, i);
   else if (status) t->failure = fail(status, 0, "weft_eval: %s", why ? why : "a value cannot be read");
   else *base = (uint8_t *)data + offset_of(t, i), t->stay[i].n_holds++;
 }
@@ -118,7 +147,8 @@ static bool make_output(struct tour *t, int i, const struct device *space) {
   if (t->r->out[i]) return true;
   t->r->out[i] = space ? buffer_new_in(space, bytes, &status) : buffer_new(bytes);
   if (t->r->out[i]) return true;
-  if (space) note(t, status == WEFT_ERR_MEMORY ? DEVICE_NO_MEMORY : DEVICE_FAILED);
+  if (space && status == WEFT_ERR_MEMORY) note_no_room(t, i);
+  else if (space) note(t, DEVICE_FAILED);
   else t->failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on the host for a value of a device");
   return false;
 }
@@ -267,7 +297,9 @@ static void run_steps(struct tour *t) {
   const struct schedule *s = t->p->schedule;
   for (int i = 0; i < s->n_stores; i++) t->stay[i].on_host = t->stay[i].on_device = false;
   t->block.device = t->d;
-  if (s->block_bytes) note(t, space_take(&t->block, (size_t)s->block_bytes));
+  int how = s->block_bytes ? space_take(&t->block, (size_t)s->block_bytes) : DEVICE_OK;
+  if (how == DEVICE_NO_MEMORY) t->failure = device_no_memory(t->d, s->block_bytes, "what is computed on the way");
+  else note(t, how);
   if (!t->failure) begin_checks(t);
   for (int i = 0; !t->failure && i < s->n_steps; i++) run_step(t, i);
   end_outputs(t);

@@ -28,7 +28,8 @@ struct failure *eval_look(int n, struct node *const target[]); /* why they canno
 struct failure *nan_find(int n, struct node *const target[]);
 
 /* Until what is enqueued on devices for those that are ready is done. */
-weft_status values_await(int n, struct node *const[], struct failure **);
+weft_status values_await(int n, struct node *const[], double seconds, struct failure **); /* below 0: without end. Or until this
+                                   thread's work is cancelled. TIMEOUT has no failure; what is enqueued goes on */
 /* Copies a ready node's elements, row by row; waits for them. */
 weft_status value_copy(const struct node *, void *dst, struct failure **);
 

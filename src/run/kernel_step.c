@@ -97,6 +97,8 @@ static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8
   step_bind(s, c->kernel, base, bound);
   struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound, .checks = r->checks, .parts = s->parts };
   int how = p->device->launch(p->device, c->code, &l);
+  if (how == DEVICE_NO_MEMORY)
+    return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory on the device for scratch of %s", c->kernel->name);
   return how ? device_failure(p->device, how) : NULL;
 }
 

@@ -9,14 +9,15 @@
 #include "run/memory.h"
 #include "run/pool.h"
 
-/* Of a device: its memory is the limit, and the cache keeps what fits. */
+/* Of a device: its memory is the limit, and the cache keeps what fits, until set otherwise. */
 static int64_t bytes_there(const struct device *d, weft_setting s) {
   struct device_bytes b = d->bytes(d);
   switch (s) {
     case WEFT_BYTES_USED: return b.used;
     case WEFT_BYTES_CACHED: return b.cached;
     case WEFT_BYTES_PEAK: return b.peak;
-    default: return b.total;
+    case WEFT_BYTES_CACHE: return b.cache_limit;
+    default: return b.limit;
   }
 }
 
@@ -77,7 +78,9 @@ int64_t weft_get(weft_setting s) {
 
 static int64_t set_there(const struct device *d, weft_setting s, int64_t v, int64_t before) {
   if (s == WEFT_BYTES_PEAK) return d->set_peak(d, v), before;
-  if (s == WEFT_BYTES_CACHE && v == 0) return d->trim(d), before;
+  struct device_bytes b = d->bytes(d);
+  if (s == WEFT_BYTES_CACHE) return d->set_limits(d, b.limit, v), before;
+  if (s == WEFT_BYTES_LIMIT) return d->set_limits(d, v, b.cache_limit), before;
   return -1;
 }
 

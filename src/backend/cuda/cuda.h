@@ -22,7 +22,7 @@ struct ptx_machine cuda_machine(const struct gpu *);
 /* gpu_memory.c: device memory, aligned to 256, ordered by the compute queue, with a cache. */
 int cuda_take(struct gpu *, size_t bytes, uint64_t *at, uint64_t *since); /* other queues: from that point on; 0: at once */
 void cuda_give(struct gpu *, uint64_t at, size_t bytes); /* 0: nothing */
-void cuda_trim(struct gpu *);                         /* gives the cached memory back to the driver; waits */
+void cuda_set_limits(struct gpu *, int64_t limit, int64_t cache); /* see struct device; waits if memory goes back to the driver */
 struct device_bytes cuda_bytes(const struct gpu *);
 void cuda_set_peak(struct gpu *, int64_t);
 
@@ -40,6 +40,10 @@ bool cuda_is_past(struct gpu *, enum queue, uint64_t point);
 void *cuda_stream(struct gpu *);                      /* the compute queue; NULL: there is none */
 int cuda_order(struct gpu *, uint64_t stream, bool is_ours_first); /* see struct device */
 bool cuda_has(struct gpu *, uint64_t at, size_t bytes); /* the driver knows it as memory of this device */
+
+bool cuda_is_lost(struct gpu *);
+void cuda_note_launch(struct gpu *, const char *name); /* a kernel was enqueued: should the device be lost, it may be the one */
+int cuda_blame(struct gpu *, int how);                /* how; the message of a lost device names the kernels that had not ended */
 
 struct cuda_module;
 struct cuda_entry;

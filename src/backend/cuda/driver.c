@@ -79,6 +79,8 @@ static bool look_at(struct gpu *g, int ordinal) {
   pthread_mutex_init(&g->lock, NULL);
   pthread_mutex_init(&g->up.lock, NULL);
   pthread_mutex_init(&g->down.lock, NULL);
+  atomic_init(&g->limit, (int64_t)g->bytes);
+  atomic_init(&g->cache_limit, INT64_MAX);
   describe(g, device, major, minor);
   return true;
 }
@@ -201,6 +203,41 @@ int cuda_follow(struct gpu *g, enum queue q, struct gpu *of, enum queue other, u
   if (!s) s = cuda_enter(g, "waiting");
   if (s) return s;
   return e ? cuda_status(cu.stream_after(g->queue[q].stream, e, 0), "waiting") : cuda_wait(of, other, point);
+}
+
+/* ---- A lost device -------------------------------------------------------------------------------------------------------- */
+
+bool cuda_is_lost(struct gpu *g) {
+  if (!cuda_is_there(g) || !g->context || cu.set_current(g->context)) return true;
+  result r = cu.ask(g->queue[QUEUE_COMPUTE].stream);
+  return r != SUCCESS && r != NOT_READY;
+}
+
+void cuda_note_launch(struct gpu *g, const char *name) {
+  pthread_mutex_lock(&g->lock);
+  struct launched *l = &g->launched[g->n_launched++ % SUSPECTS];
+  l->point = cuda_point_after(g, QUEUE_COMPUTE);
+  join(l->name, sizeof l->name, &name, 1);
+  pthread_mutex_unlock(&g->lock);
+}
+
+int cuda_blame(struct gpu *g, int how) {
+  char before[sizeof message];
+  const char *texts[2 * SUSPECTS + 4] = { before, "; the device is lost, in one of the kernels " };
+  int n = 2;
+  if (how != CUDA_FAILED || !cuda_is_there(g) || !cuda_is_lost(g)) return how;
+  join(before, sizeof before, (const char *[]){ message }, 1);
+  pthread_mutex_lock(&g->lock);
+  uint64_t past = atomic_load(&g->queue[QUEUE_COMPUTE].past), first = g->n_launched > SUSPECTS ? g->n_launched - SUSPECTS : 0;
+  for (uint64_t i = first; i < g->n_launched; i++) {
+    const struct launched *l = &g->launched[i % SUSPECTS];
+    if (l->point <= past) continue;
+    if (n > 2) texts[n++] = ", ";
+    texts[n++] = l->name;
+  }
+  if (n > 2) join(message, sizeof message, texts, n);
+  pthread_mutex_unlock(&g->lock);
+  return how;
 }
 
 /* ---- Others --------------------------------------------------------------------------------------------------------------- */

@@ -37,6 +37,7 @@ typedef void *handle;
   X(cuMemcpyDtoHAsync_v2, to_host, (void *, uint64_t, size_t, handle))                                                \
   X(cuStreamCreate, stream_new, (handle *, unsigned))                                                                 \
   X(cuStreamSynchronize, wait, (handle))                                                                              \
+  X(cuStreamQuery, ask, (handle))                                                                                     \
   X(cuStreamWaitEvent, stream_after, (handle, handle, unsigned))                                                      \
   X(cuPointerGetAttribute, about, (void *, int, uint64_t))                                                            \
   X(cuEventCreate, event_new, (handle *, unsigned))                                                                   \
@@ -50,6 +51,7 @@ enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
 enum { NON_BLOCKING = 1, UNTIMED = 2 };          /* of streams; of events */
 enum { POINTS = 64 };                            /* of a queue that have an event of their own */
 enum { CACHED = 2048 };                          /* blocks */
+enum { SUSPECTS = 8 };                           /* kernels whose names are kept */
 enum { STAGE_LINES = 8, STAGE_PIECES = 2, STAGE_BYTES = 2 << 20 };
 
 struct driver {
@@ -82,7 +84,9 @@ struct gpu {
   struct stage up, down;
   int n_blocks;
   struct gpu_block block[CACHED];
-  _Atomic int64_t used, peak, cached;
+  _Atomic int64_t used, peak, cached, limit, cache_limit;
+  struct launched { char name[60]; uint64_t point; } launched[SUSPECTS]; /* the last kernels: they end before that point */
+  uint64_t n_launched;
 };
 
 int cuda_status(result, const char *doing);            /* a text if it is none of CUDA_OK */

@@ -16,7 +16,7 @@ static void count(struct gpu *g, int64_t bytes) {
 
 struct device_bytes cuda_bytes(const struct gpu *g) {
   return (struct device_bytes){ atomic_load(&g->used), atomic_load(&g->peak), atomic_load(&g->cached),
-                                cuda_is_there(g) ? (int64_t)g->bytes : 0 };
+                                cuda_is_there(g) ? atomic_load(&g->limit) : 0, atomic_load(&g->cache_limit) };
 }
 
 void cuda_set_peak(struct gpu *g, int64_t bytes) { atomic_store(&g->peak, bytes); }
@@ -53,13 +53,18 @@ static bool to_cache(struct gpu *g, uint64_t at, size_t bytes) {
   return has_room;
 }
 
-/* The driver waits before it frees what may be in use; so do we, to be independent of that. */
-void cuda_trim(struct gpu *g) {
-  if (cuda_enter(g, "giving memory back")) return;
+/* Gives the oldest blocks back to the driver until no more than `most` bytes are kept. The driver waits before it frees what may
+ * be in use; so do we, to be independent of that. */
+static void shrink(struct gpu *g, int64_t most) {
+  int n = 0;
   pthread_mutex_lock(&g->lock);
-  if (g->n_blocks) (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
-  while (g->n_blocks) cu.free(g->block[--g->n_blocks].at);
-  atomic_store(&g->cached, 0);
+  if (atomic_load(&g->cached) > most && g->n_blocks) (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);
+  for (; n < g->n_blocks && atomic_load(&g->cached) > most; n++) {
+    cu.free(g->block[n].at);
+    atomic_fetch_sub(&g->cached, (int64_t)g->block[n].bytes);
+  }
+  g->n_blocks -= n;
+  memmove(g->block, g->block + n, sizeof *g->block * (size_t)g->n_blocks);
   pthread_mutex_unlock(&g->lock);
 }
 
@@ -78,12 +83,28 @@ static void make_room(struct gpu *g) {
   pthread_mutex_unlock(&g->lock);
 }
 
+static int64_t room_left(const struct gpu *g) { return atomic_load(&g->limit) - atomic_load(&g->used); }
+
+static void keep_limits(struct gpu *g, int64_t most) {
+  int64_t limit = atomic_load(&g->cache_limit);
+  if (limit < most) most = limit;
+  if (most < 0) most = 0;
+  if (atomic_load(&g->cached) > most && !cuda_enter(g, "giving memory back")) shrink(g, most);
+}
+
+void cuda_set_limits(struct gpu *g, int64_t limit, int64_t cache) {
+  atomic_store(&g->limit, limit < 0 ? INT64_MAX : limit);
+  atomic_store(&g->cache_limit, cache < 0 ? INT64_MAX : cache);
+  keep_limits(g, room_left(g));
+}
+
 /* From the cache, from the driver, or from the driver once the cache is given back. */
 static int take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
   if (from_cache(g, bytes, at, since)) return CUDA_OK;
+  keep_limits(g, room_left(g) - (int64_t)bytes);
   int s = cuda_status(cu.alloc(at, bytes), "taking memory");
   if (s != CUDA_NO_MEMORY) return s;
-  cuda_trim(g);
+  shrink(g, 0);
   return cuda_status(cu.alloc(at, bytes), "taking memory");
 }
 
@@ -91,7 +112,8 @@ int cuda_take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
   int s = cuda_enter(g, "taking memory");
   *at = 0, *since = 0;
   if (s) return s;
-  if (mem_should_fail() || bytes > SIZE_MAX / 2) return cuda_say("taking memory", "out of memory"), CUDA_NO_MEMORY;
+  if (mem_should_fail() || bytes > SIZE_MAX / 4 || (int64_t)rounded(bytes) > room_left(g))
+    return cuda_say("taking memory", "out of memory"), CUDA_NO_MEMORY;
   s = take(g, rounded(bytes), at, since);
   if (s) *at = 0;
   else count(g, (int64_t)rounded(bytes));
@@ -101,7 +123,7 @@ int cuda_take(struct gpu *g, size_t bytes, uint64_t *at, uint64_t *since) {
 void cuda_give(struct gpu *g, uint64_t at, size_t bytes) {
   if (!at || !cuda_is_there(g)) return; /* a child of fork has none of it */
   count(g, -(int64_t)rounded(bytes));
-  if (to_cache(g, at, rounded(bytes))) return;
+  if (to_cache(g, at, rounded(bytes))) return keep_limits(g, room_left(g));
   make_room(g);
   if (to_cache(g, at, rounded(bytes)) || cuda_enter(g, "giving memory back")) return;
   (void)cu.wait(g->queue[QUEUE_COMPUTE].stream);

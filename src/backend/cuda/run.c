@@ -351,10 +351,11 @@ static bool is_there(const struct device *d) { return cuda_is_there(gpu_of(d)); 
 static const char *text_of_device(const struct device *d) { return cuda_text(gpu_of(d)); }
 static struct device_bytes bytes_there(const struct device *d) { return cuda_bytes(gpu_of(d)); }
 static void set_peak(const struct device *d, int64_t bytes) { cuda_set_peak(gpu_of(d), bytes); }
-static void trim(const struct device *d) { cuda_trim(gpu_of(d)); }
+static void set_limits(const struct device *d, int64_t limit, int64_t cache) { cuda_set_limits(gpu_of(d), limit, cache); }
+static bool is_lost(const struct device *d) { return cuda_is_lost(gpu_of(d)); }
 static void give(const struct device *d, uint64_t at, size_t bytes) { cuda_give(gpu_of(d), at, bytes); }
 static uint64_t record(const struct device *d, enum queue q) { return cuda_record(gpu_of(d), q); }
-static int wait(const struct event *e) { return cuda_wait(gpu_of(e->device), e->queue, e->at); }
+static int wait(const struct event *e) { return cuda_blame(gpu_of(e->device), cuda_wait(gpu_of(e->device), e->queue, e->at)); }
 static bool is_past(const struct event *e) { return cuda_is_past(gpu_of(e->device), e->queue, e->at); }
 
 static int compile_there(const struct device *d, const struct kir_kernel *k, const struct shape_class *shape, struct code **out,
@@ -370,11 +371,11 @@ static int take(const struct device *d, size_t bytes, uint64_t *at, struct event
 }
 
 static int upload_there(const struct device *d, enum queue q, uint64_t to, const void *from, size_t bytes) {
-  return cuda_upload(gpu_of(d), q, to, from, bytes);
+  return cuda_blame(gpu_of(d), cuda_upload(gpu_of(d), q, to, from, bytes));
 }
 
 static int download_from(const struct device *d, enum queue q, void *to, uint64_t from, size_t bytes) {
-  return cuda_download(gpu_of(d), q, to, from, bytes);
+  return cuda_blame(gpu_of(d), cuda_download(gpu_of(d), q, to, from, bytes));
 }
 
 /* Events of another kind of device are waited for. */
@@ -387,9 +388,10 @@ static int launch_there(const struct device *d, const struct code *c, const stru
   struct session s = { .c = c, .l = l, .is_there = true, .checks = (uint64_t)(uintptr_t)l->checks, .arena = arena_new() };
   (void)d;
   if (!s.arena) return CUDA_NO_MEMORY;
+  cuda_note_launch(c->gpu, c->plan.entry);
   int r = run_there(&s, NULL);
   arena_free(s.arena);
-  return r;
+  return cuda_blame(c->gpu, r);
 }
 
 static bool has(const struct device *d, uint64_t at, size_t bytes) { return cuda_has(gpu_of(d), at, bytes); }
@@ -398,9 +400,9 @@ static int order(const struct device *d, uint64_t s, bool is_ours_first) { retur
 
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
-  .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .trim = trim, .upload = upload_there,
+  .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .upload = upload_there,
   .download = download_from, .launch = launch_there, .record = record, .follow = follow, .wait = wait, .is_past = is_past,
-  .has = has, .stream = stream, .order = order,
+  .is_lost = is_lost, .has = has, .stream = stream, .order = order,
 };
 
 const struct device *cuda_device(int i) {
