@@ -82,7 +82,10 @@ void ptx_load_plain(struct printer *p, int buf, const char *dst, const char *at)
 }
 
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
-  if (!ptx_walk_load(p, s)) ptx_load_plain(p, s->buf, ptx_val(p, s->out[0]), ptx_address(p, s->buf, s->at));
+  if (!ptx_walk_load(p, s)) {
+    ptx_load_plain(p, s->buf, ptx_val(p, s->out[0]), ptx_address(p, s->buf, s->at));
+    ptx_ask_ahead(p, s, w);
+  }
   if (!w->lane && meets_others(p, s->buf)) ptx_line(p, "bar.sync 0");
 }
 
@@ -293,6 +296,7 @@ static void serial_loop(struct printer *p, const struct kir_stmt *s, struct wher
   }
   struct ptx_range r = range_of(p, s);
   w.leave = ptx_label(p, "over"), w.active = NULL, w.serial = s, w.serial_lo = r.lo;
+  if (!w.lane) w.time = s, w.time_end = r.hi;
   ptx_line(p, "mov.s64 %s, %s", ptx_val(p, s->var), r.lo);
   if (has_ordered_fold(p, s)) in_blocks(p, s, r, w);
   else steps(p, s, r.hi, w);

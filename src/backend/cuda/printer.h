@@ -91,11 +91,13 @@ const char *ptx_stride(struct printer *, int buf, int axis);
 
 void ptx_load_plain(struct printer *, int buf, const char *dst, const char *address); /* as an input, or whatever it is */
 
+struct where;
 /* walk.c: around a serial loop whose variable is its first index; turns for copies that take what was fetched. */
 struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth);
 void ptx_walks_fetch(struct printer *, struct ptx_walks *);          /* what the first `depth` steps load */
 void ptx_walks_step(struct printer *, const struct ptx_walks *);     /* on to the next step */
 const char *ptx_walk_address(const struct printer *, const struct kir_stmt *); /* NULL: it does not walk */
+void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct where *); /* of a lane, for later steps */
 bool ptx_walk_load(struct printer *, const struct kir_stmt *);       /* false: it does not walk, and was not printed */
 
 /* reduce.c: folds and prefixes. */
@@ -136,6 +138,8 @@ struct where {               /* where in the nest a statement stands */
   const char *tile;          /* lane: values to fold are left in rows, which begin with this index; NULL: they are not */
   const struct kir_stmt *serial; /* the innermost serial loop around it, and its first index */
   const char *serial_lo;
+  const struct kir_stmt *time;   /* the innermost serial loop around the lane loop, and where it ends; NULL: none */
+  const char *time_end;
   const char *active;        /* inside a scanned lane loop: which lanes take part */
 };
 int ptx_kept_row(struct printer *, int value);

@@ -133,3 +133,30 @@ bool ptx_walk_load(struct printer *p, const struct kir_stmt *s) {
 void ptx_walks_step(struct printer *p, const struct ptx_walks *all) {
   for (int k = 0; k < all->n; k++) ptx_line(p, "add.s64 %s, %s, %s", all->walk[k].at, all->walk[k].at, all->walk[k].step);
 }
+
+/* ---- lanes in a serial loop ---- */
+
+enum { STEPS_AHEAD = 8 };
+
+static bool is_steady(const struct kir_stmt *time, const struct kir_stmt *lane, struct kir_lin l) {
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++)
+      if (l.term[i].val[j] != time->var && l.term[i].val[j] != lane->var && defines(&time->body, l.term[i].val[j])) return false;
+  return true;
+}
+
+/* What this lane will load some steps later comes into the second cache meanwhile. */
+void ptx_ask_ahead(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  bool moves = false;
+  if (!w->time || !w->lane || w->serial || p->k->bufs[s->buf].kind != KIR_IN || !may_fetch(w->time)) return;
+  for (int d = 0; d < s->n_at; d++) {
+    if (!is_steady(w->time, w->lane, s->at[d])) return;
+    moves |= survey_mentions(s->at[d], w->time->var);
+  }
+  if (!moves) return;
+  const char *t = ptx_val(p, w->time->var), *is_there = ptx_own(p, OWN_PRED);
+  ptx_line(p, "add.s64 %s, %s, %d", t, t, STEPS_AHEAD);
+  ptx_line(p, "setp.lt.s64 %s, %s, %s", is_there, t, w->time_end);
+  ptx_line(p, "@%s prefetch.global.L2 [%s]", is_there, ptx_address(p, s->buf, s->at));
+  ptx_line(p, "sub.s64 %s, %s, %d", t, t, STEPS_AHEAD);
+}
