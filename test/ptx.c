@@ -329,6 +329,35 @@ TEST(ptx_rows_lie_in_shared_memory_until_they_are_too_long) {
   arena_free(a);
 }
 
+/* A predicate is no memory: copies of bools are bytes, wherever they are merged. */
+TEST(ptx_private_bools_are_bytes_in_memory) {
+  static const char text[] =
+    "kernel all_beside_sum {\n"
+    "  size R, C\n"
+    "  in x:f32[R,C]\n"
+    "  out y0:bool[], y1:f32[]\n"
+    "  par q in blocks(R, 128) private y0 and, y1 add {\n"
+    "    serial r in block q {\n"
+    "      lane c in C { a = load x[r,c]; b = fold and(ne(a, a)); m = fold add(a) }\n"
+    "      store y0[] and = b\n"
+    "      store y1[] add = m\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+  struct kir_kernel *k = parse_one(text);
+  struct text out = { 0 };
+  struct ptx_plan plan;
+  const char *why = NULL;
+  if (!k) return;
+  if (print(k, &out, &plan, &why)) ptx_plan_free(&plan);
+  else test_fail(__FILE__, __LINE__, "%s", why ? why : "not printed");
+  const char *const wrong[] = { "ld.local.pred", "st.local.pred", "ld.shared.pred", "st.shared.pred" };
+  for (int i = 0; i < 4; i++) EXPECT(!strstr(text_of(&out), wrong[i]));
+  EXPECT(strstr(text_of(&out), "merged") != NULL);
+  text_free(&out);
+  kir_free(k);
+}
+
 TEST(ptx_copies_of_private_outputs_are_left_out_where_they_do_not_fit) {
   struct arena *a = arena_new();
   struct kir_kernel *k = parse_one(scatter_prod), *again = parse_one(scatter_prod);

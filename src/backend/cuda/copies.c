@@ -239,13 +239,13 @@ static void push(struct printer *p, const struct merging *m, const char *count) 
   ptx_line(p, "and.b32 %s, %s, 1", bit, rest);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is_free, bit);
   ptx_line(p, "@%s bra %s", is_free, put);
-  ptx_line(p, "ld.local.%s %s, [%s]", ptx_bits(m->d), older, at);
+  ptx_load(p, ".local", m->d, older, at);
   ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ older, m->v });
   ptx_line(p, "add.u64 %s, %s, 8", at, at);
   ptx_line(p, "shr.u32 %s, %s, 1", rest, rest);
   ptx_line(p, "bra %s", again);
   ptx_place(p, put);
-  ptx_line(p, "st.local.%s [%s], %s", ptx_bits(m->d), at, m->v);
+  ptx_store(p, ".local", m->d, at, m->v);
   ptx_line(p, "add.u32 %s, %s, 1", count, count);
 }
 
@@ -261,7 +261,7 @@ static void total(struct printer *p, const struct merging *m, const char *count)
   ptx_line(p, "and.b32 %s, %s, 1", bit, count);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is, bit);
   ptx_line(p, "@%s bra %s", is, skip);
-  ptx_line(p, "ld.local.%s %s, [%s]", ptx_bits(m->d), older, at);
+  ptx_load(p, ".local", m->d, older, at);
   ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ older, m->v }); /* o neutral changes no bit */
   ptx_place(p, skip);
   ptx_line(p, "add.u64 %s, %s, 8", at, at);
@@ -303,7 +303,7 @@ static void pairs(struct printer *p, const struct merging *m) {
   const char *by = ptx_own(p, OWN_WORD), *other = ptx_own(p, OWN_WORD), *low = ptx_own(p, OWN_WORD), *v = ptx_own_of(p, m->d);
   const char *is_over = ptx_own(p, OWN_PRED), *takes = ptx_own(p, OWN_PRED), *again = ptx_label(p, "pairs"),
              *rest = ptx_label(p, "rest"), *leave = ptx_label(p, "leave"), *own = merged_place(p, m, m->y);
-  ptx_line(p, "st.shared.%s [%s], %s", ptx_bits(m->d), own, m->v);
+  ptx_store(p, ".shared", m->d, own, m->v);
   ptx_line(p, "mov.u32 %s, 1", by);
   ptx_place(p, again);
   ptx_line(p, "bar.sync 0");
@@ -316,9 +316,9 @@ static void pairs(struct printer *p, const struct merging *m) {
   ptx_line(p, "setp.eq.u32 %s, %s, 0", takes, low);
   ptx_line(p, "setp.lt.and.u32 %s, %s, %s, %s", takes, other, m->parts, takes);
   ptx_line(p, "@!%s bra %s", takes, rest);
-  ptx_line(p, "ld.shared.%s %s, [%s]", ptx_bits(m->d), v, merged_place(p, m, other));
+  ptx_load(p, ".shared", m->d, v, merged_place(p, m, other));
   ptx_instruction(p, m->op, m->d, m->v, (const char *[]){ m->v, v });
-  ptx_line(p, "st.shared.%s [%s], %s", ptx_bits(m->d), own, m->v);
+  ptx_store(p, ".shared", m->d, own, m->v);
   ptx_place(p, rest);
   ptx_line(p, "bra %s", again);
   ptx_place(p, leave);
