@@ -489,3 +489,64 @@ TEST(draws_along_an_axis_refuse_complex_numbers_and_what_has_no_axis_wherever_th
   REFUSED(WEFT_ERR_SHAPE, weft_random_categorical(key, NULL, zero_d, 0));
   weft_scope_discard(s);
 }
+
+/* A key says what is drawn, today and later: what a distribution does with its words is part of what it promises. */
+#define ONE(name, a) { #name, weft_random_##name(key, like, weft_scalar(a)) }
+#define TWO(name, a, b) { #name, weft_random_##name(key, like, weft_scalar(a), weft_scalar(b)) }
+#define THREE(name, a, b, c) { #name, weft_random_##name(key, like, weft_scalar(a), weft_scalar(b), weft_scalar(c)) }
+TEST(draws_of_a_key_stay_what_they_are) {
+  static const double want[][3] = {
+    { 3.1784690701147937, 3.319501117528894, 3.4436855184158253 },
+    { 0.044724322648364477, 0.10770237494931192, 0.16350493274212269 },
+    { 0.78353660154206783, 0.99722217740218921, 1.2285798800631786 },
+    { 1.5439375028437947, 1.3027816879067577, 1.0941410666983202 },
+    { 1.4968049126947431, 1.738564756449485, 1.968875323037762 },
+    { 2.245002221340656, 2.4356014200351987, 2.6140833614784005 },
+    { 1.4824978203762034, 1.256422768427349, 1.0765317527734508 },
+    { 0.12907776030040108, 0.51632604141908334, 0.84975743479849974 },
+    { 1.1357097012395732, 1.3935910467418746, 1.6255538428691625 },
+    { 1.7000709046705009, 1.3826033912454014, 1.1180816920756542 },
+    { 3.819056339157056, 3.4188708970001049, 3.1215644811216321 },
+    { 1.9978688062998486, 2.1531773461248598, 2.2913607735944521 },
+    { 1.2581312773531796, 1.3901971916862572, 1.5104092489830219 },
+    { 2.3618821857898507, 2.4261873717418903, 2.4890748751158283 },
+    { 2.3007179251621692, 2.4073188530240701, 2.5049533218120548 },
+    { 1.2810448751796322, 2.2523356531044301, 6.872253777179564 },
+    { 4.3398789364076702, 1.6743106105429246, 5.4696317032366784 },
+    { 0.086022313697792507, 0.026127243144371367, 0.23774570581477192 },
+    { 0.92168469641943418, 2.3890429737543917, 0.73131066532925482 },
+    { 2.0029641804615212, 0.72032817988775788, 2.5034817126156881 },
+    { 2.3381373696473631, 0.58288347322191636, 3.1911284041256835 },
+    { 0.3589822309980964, 0.15429540463942082, 0.35191416044054935 },
+    { -0.92745427620490117, 2.6917336762395578, 3.0694666529579244 },
+    { 0.83958574606401404, 0.28933605252167965, 0.81237307323332031 },
+    { 0.97663099600825909, 0.17184723559991588, -0.70787079625821137 },
+    { 2, 3, 3 },
+    { 40, 31, 43 },
+    { 3, 3, 3 },
+    { 160, 146, 164 },
+    { 3, 3, 3 },
+    { 6, 9, 12 },
+    { 15, 12, 7 },
+    { 4, 8, 7 },
+  };
+  weft_scope *s = weft_scope_open();
+  weft_array *key = weft_random_key(20), *like = weft_full(WEFT_F64, WEFT_DIMS(3), 0);
+  struct { const char *name; weft_array *draws; } all[] = {
+    TWO(uniform, 2, 5), TWO(truncated_normal, -0.5, 1), TWO(lognormal, 0.3, 2), TWO(halfnormal, 1, 2), ONE(exponential, 3),
+    THREE(truncexpon, 2, 1, 3), TWO(laplace, 1, 2), TWO(logistic, 1, 2), TWO(gumbel, 1, 2), TWO(cauchy, 1, 2), TWO(halfcauchy, 1, 2),
+    ONE(rayleigh, 2), TWO(weibull, 1.5, 2), TWO(pareto, 3, 2), THREE(triangular, 1, 2, 5), TWO(wald, 2, 3), TWO(gamma, 2.5, 2),
+    TWO(gamma, 0.3, 2), TWO(invgamma, 2.5, 2), THREE(gengamma, 2, 1.5, 2), ONE(chisquare, 3), TWO(beta, 2, 3), THREE(studentt, 5, 1, 2),
+    TWO(f, 4, 7), TWO(vonmises, 0.3, 2), ONE(poisson, 3), ONE(poisson, 40), TWO(binomial, 10, 0.3), TWO(binomial, 400, 0.4),
+    ONE(geometric, 0.2), TWO(negative_binomial, 4, 0.3), THREE(betabinomial, 20, 2, 3), THREE(hypergeometric, 30, 20, 12),
+  };
+  EXPECT_INT(sizeof all / sizeof *all, sizeof want / sizeof *want);
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    double got[3];
+    EXPECT_OK(weft_read(all[i].draws, WEFT_F64, got, sizeof got));
+    for (int k = 0; k < 3; k++)
+      if (!(fabs(got[k] - want[i][k]) <= 1e-9 * fabs(want[i][k])))
+        test_fail(__FILE__, __LINE__, "%s: draw %d is %.17g, not %.17g", all[i].name, k, got[k], want[i][k]);
+  }
+  weft_scope_discard(s);
+}

@@ -260,3 +260,20 @@ SCOPED(a_function_of_nothing_and_of_complex_and_empty_arrays) {
   weft_host(&(weft_host_function){ 0 }, 0, NULL, 1, &like, &y);
   EXPECT_INT(weft_check(y), WEFT_ERR_ARG);
 }
+
+/* The job before it takes a while, so that somebody waits already when the function's job comes, and cannot call it. */
+SCOPED(who_waits_when_a_job_is_put_off_goes_on_with_it) {
+  struct counting c = { .base = 1 };
+  test_watchdog(20);
+  weft_loop *l = weft_loop_open(weft_integer(20000000));
+  weft_array *v = weft_loop_carry(l, weft_full(WEFT_F64, 0, NULL, 1)), *y[2];
+  weft_loop_next(l, v, weft_sqrt(weft_add(v, weft_scalar(1))));
+  weft_array *slow = weft_loop_last(l, v);
+  weft_loop_close(l);
+  counted(&c, three(), 3, y);
+  EXPECT_OK(weft_eval_async(1, &slow));
+  EXPECT_OK(weft_eval_async(2, y));
+  EXPECT_F64(y[0], 2, 4, 7);
+  EXPECT_INT(c.calls, 1);
+  EXPECT(pthread_equal(c.thread, pthread_self()));
+}

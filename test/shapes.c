@@ -289,3 +289,47 @@ TEST(same_is_refused_on_an_axis_that_the_array_does_not_have) {
   }
   weft_scope_discard(s);
 }
+
+static void beyond(weft_array *y, weft_status status, const char *what) {
+  if (weft_check(y) != status) test_fail(__FILE__, __LINE__, "%s: %s", what, weft_check(y) ? weft_message() : "not refused");
+}
+#define BEYOND(call, status) beyond(call, status, #call)
+
+/* The first that is too small and the first that is too large, of every number of arrays, axes and elements that is looked at. */
+TEST(counts_ranks_and_axes_beyond_both_ends_are_refused) {
+  enum { MOST = WEFT_RANK_MAX };
+  weft_scope *s = weft_scope_open();
+  int64_t ones[MOST + 1];
+  int axes[MOST + 1];
+  weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(2, 3), 1), *zero = weft_integer(0), *many[MOST + 64];
+  for (int k = 0; k <= MOST; k++) ones[k] = 1, axes[k] = 0;
+  for (int k = 0; k < MOST + 64; k++) many[k] = zero;
+  weft_array *full = weft_reshape(weft_full(WEFT_F32, WEFT_DIMS(1), 1), MOST, ones);
+  EXPECT_INT(weft_rank(full), MOST);
+  for (int end = 0; end < 2; end++) {
+    int rank = end ? MOST + 1 : -1, axis = end ? 2 : -3, new_axis = end ? 3 : -4;
+    BEYOND(weft_full(WEFT_F32, rank, ones, 1), WEFT_ERR_SHAPE);
+    BEYOND(weft_input(WEFT_F32, rank, ones), WEFT_ERR_SHAPE);
+    BEYOND(weft_sized(WEFT_F32, rank, many), WEFT_ERR_SHAPE);
+    BEYOND(weft_reshape(x, rank, ones), WEFT_ERR_SHAPE);
+    BEYOND(weft_broadcast(x, rank, ones), WEFT_ERR_SHAPE);
+    BEYOND(weft_einsum("ij->ij", end ? 33 : 0, many), WEFT_ERR_ARG);
+    BEYOND(weft_take(x, end ? MOST + 1 : 0, many), WEFT_ERR_ARG);
+    BEYOND(weft_tensordot(x, x, rank, axes, axes), WEFT_ERR_ARG);
+    BEYOND(weft_sum(x, axis), WEFT_ERR_SHAPE);
+    BEYOND(weft_flip(x, axis), WEFT_ERR_SHAPE);
+    BEYOND(weft_moveaxis(x, axis, 0), WEFT_ERR_SHAPE);
+    BEYOND(weft_moveaxis(x, 0, axis), WEFT_ERR_SHAPE);
+    BEYOND(weft_unsqueeze(x, new_axis), WEFT_ERR_SHAPE);
+    BEYOND(weft_stack(new_axis, 1, &x), WEFT_ERR_SHAPE);
+  }
+  BEYOND(weft_unsqueeze(full, 0), WEFT_ERR_SHAPE);
+  BEYOND(weft_stack(0, 1, &full), WEFT_ERR_SHAPE);
+  BEYOND(weft_windows(full, 0, 1, 1, 1), WEFT_ERR_SHAPE);
+  BEYOND(weft_windows(x, 1, 0, 1, 1), WEFT_ERR_ARG);
+  BEYOND(weft_windows(x, 1, 1, 0, 1), WEFT_ERR_ARG);
+  BEYOND(weft_windows(x, 1, 1, 1, 0), WEFT_ERR_ARG);
+  BEYOND(weft_reshape(x, WEFT_DIMS(2, 3, WEFT_SAME)), WEFT_ERR_SHAPE);
+  EXPECT_INT(weft_check(weft_unsqueeze(x, 2)) || weft_check(weft_unsqueeze(x, -3)) || weft_check(weft_sum(x, -2)), 0);
+  weft_scope_discard(s);
+}

@@ -231,10 +231,10 @@ static void wake(void) {
 
 void graph_changed(void) { is_changed = true; }
 
-/* Nobody waits for a computation to begin. */
+/* Nobody waits for a computation to begin, or to be put off: async.c tells of that when it can be gone on with. */
 void node_set_state(struct node *n, enum node_state s) {
   atomic_store_explicit(&n->state, s, memory_order_release);
-  if (s != NODE_RUNNING) graph_changed();
+  if (s != NODE_RUNNING && s != NODE_QUEUED) graph_changed();
 }
 
 void graph_unlock(void) {

@@ -185,8 +185,7 @@ void overwriting_begin(void) {
 
 void overwriting_end(void) {
   if (!is_overwriting) return;
-  n_overwriting--;
-  graph_changed();
+  n_overwriting--; /* whoever calls this sets states in the same section, which wakes */
   is_overwriting = false;
 }
 
