@@ -155,6 +155,17 @@ static PyObject *get_transposed(PyObject *self, void *closure) {
   return op_end_as(Py_TYPE(self), s, weft_transpose(array_handle(self), NULL));
 }
 
+static PyObject *get_matrices_transposed(PyObject *self, void *closure) {
+  (void)closure;
+  if (weft_rank(array_handle(self)) < 2) return PyErr_Format(PyExc_ValueError, "mT: an array of %d axes", weft_rank(array_handle(self)));
+  weft_scope *s = op_begin();
+  return op_end_as(Py_TYPE(self), s, weft_moveaxis(array_handle(self), -1, -2));
+}
+static PyObject *get_device(PyObject *self, void *closure) {
+  (void)closure;
+  return in_python("weft._standard", "device_of", PyTuple_Pack(1, self));
+}
+
 static PyObject *get_real(PyObject *self, void *closure) {
   (void)closure;
   weft_scope *s = op_begin();
@@ -183,6 +194,8 @@ static PyGetSetDef properties[] = {
   { "itemsize", get_itemsize, NULL, "bytes of one element", NULL },
   { "dtype", get_dtype, NULL, "the type of the elements", NULL },
   { "T", get_transposed, NULL, "with the axes reversed", NULL },
+  { "mT", get_matrices_transposed, NULL, "with the last two axes exchanged", NULL },
+  { "device", get_device, NULL, "where this thread's work runs; 0 is the CPU", NULL },
   { "real", get_real, NULL, "the real part", NULL },
   { "imag", get_imag, NULL, "the imaginary part; of real numbers 0", NULL },
   { "at", get_at, NULL, "x.at[i].add(v) and its like: a new array in which equal targets combine", NULL },

@@ -214,7 +214,29 @@ static PyObject *array_ufunc(PyObject *self, PyObject *args, PyObject *kwargs) {
   return in_python("weft._numpy", "array_ufunc", Py_BuildValue("(OO)", args, kwargs ? kwargs : Py_None));
 }
 
+/* __array_namespace__(*, api_version=None) and to_device(device, /, *, stream=None), as the array API standard has them. */
+static PyObject *namespace(PyObject *self, PyObject *args, PyObject *kwargs) {
+  PyObject *module = PyImport_ImportModule("weft._standard"), *f = module ? PyObject_GetAttrString(module, "namespace") : NULL;
+  PyObject *all = f && !PyTuple_GET_SIZE(args) ? PyTuple_Pack(1, self) : NULL, *result = all ? PyObject_Call(f, all, kwargs) : NULL;
+  if (f && PyTuple_GET_SIZE(args)) PyErr_SetString(PyExc_TypeError, "__array_namespace__: api_version is named");
+  Py_XDECREF(all);
+  Py_XDECREF(f);
+  Py_XDECREF(module);
+  return result;
+}
+static PyObject *to_device(PyObject *self, PyObject *args, PyObject *kwargs) {
+  static char *names[] = { "", "stream", NULL };
+  int device;
+  PyObject *stream = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$O:to_device", names, &device, &stream)) return NULL;
+  if (stream != Py_None) return PyErr_Format(PyExc_ValueError, "to_device: there are no streams");
+  weft_scope *s = op_begin();
+  return op_end_as(Py_TYPE(self), s, weft_to(array_handle(self), device));
+}
+
 PyMethodDef value_methods[] = {
+  { "__array_namespace__", WITH_KEYWORDS(namespace), "The module weft." },
+  { "to_device", WITH_KEYWORDS(to_device), "to_device(device, /, *, stream=None): on that device, and what is computed from it" },
   { "item", item, METH_NOARGS, "item(): the one element as a number" },
   { "tolist", tolist, METH_NOARGS, "tolist(): the elements as nested lists" },
   { "__array__", WITH_KEYWORDS(to_numpy), "A NumPy array that shows the memory." },

@@ -169,7 +169,7 @@ def test_every_export_says_what_it_is():
 def test_methods_are_functions_of_the_array():
     x = weft.array([[1.0, -2.5, 3.0], [4.0, 0.5, -6.0]])
     for name, row in ROWS.items():
-        assert hasattr(weft.array, name) == row["is_method"] or name in ("T", "real", "imag", "size"), name
+        assert hasattr(weft.array, name) == row["is_method"] or name in ("T", "real", "imag", "size", "to_device"), name
     assert x.std().item() == weft.std(x).item() and x.var(1, ddof=1).tolist() == weft.var(x, axis=1, ddof=1).tolist()
     assert x.clip(-1, 2).tolist() == [[1, -1, 2], [2, 0.5, -1]] == x.clip(min=-1, max=2).tolist() == weft.clip(x, max=2, min=-1).tolist()
     assert x.round().tolist() == [[1, -2, 3], [4, 0, -6]] and x.take([0, 5]).tolist() == [1, -6] and x.take([1], axis=1).tolist() == [[-2.5], [0.5]]
