@@ -78,6 +78,9 @@ gpu-bench: build ## how fast the GPU is, beside torch where that is
 mlx-suite: build ## MLX's own tests on weft: MLX=a checkout of its repository; PYTHON=one that has NumPy
 	@PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) tools/mlx_suite.py $(or $(MLX),$(error say MLX=a checkout of MLX)) --jobs $(JOBS)
 
+mlx-leaks: build ## a million calls of all kinds through weft.mlx leave nothing behind; PYTHON=one that has NumPy and pytest
+	@WEFT_CALLS=1000000 PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) -m pytest -q -p no:cacheprovider python/test/test_mlx_leaks.py
+
 array-api: build ## the tests of the Python array API on weft: CHECKOUT=array-api-tests, PYTHON with pytest, hypothesis, ndindex
 	@PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) tools/array_api.py $(or $(CHECKOUT),$(error say CHECKOUT=a checkout of array-api-tests)) --jobs $(JOBS)
 
@@ -99,4 +102,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-fuzz gpu-bench emulated mlx-suite array-api pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-fuzz gpu-bench emulated mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean

@@ -157,7 +157,8 @@ static PyObject *get_transposed(PyObject *self, void *closure) {
 
 static PyObject *get_matrices_transposed(PyObject *self, void *closure) {
   (void)closure;
-  if (weft_rank(array_handle(self)) < 2) return PyErr_Format(PyExc_ValueError, "mT: an array of %d axes", weft_rank(array_handle(self)));
+  int rank = weft_rank(array_handle(self));
+  if (rank < 2) return PyErr_Format(PyExc_ValueError, "mT: an array of %d axes", rank);
   weft_scope *s = op_begin();
   return op_end_as(Py_TYPE(self), s, weft_moveaxis(array_handle(self), -1, -2));
 }
