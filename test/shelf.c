@@ -301,3 +301,21 @@ TEST(cuda_caches_and_machine_code_can_be_looked_at) {
   leave_folder();
   weft_scope_discard(s);
 }
+
+/* More blocks than the cache has room for are given; what is taken afterwards is right, and nothing is lost. */
+TEST(cuda_gives_thousands_of_blocks_back_and_takes_others) {
+  if (!counter()) return;
+  weft_set(WEFT_DEVICE, 1);
+  enum { MANY = 2500 };
+  static weft_array *y[MANY];
+  for (int round = 0; round < 2; round++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = numbers(30);
+    for (int i = 0; i < MANY; i++) {
+      y[i] = weft_add(x, weft_scalar(i));
+      EXPECT_OK(weft_eval(1, &y[i]));
+    }
+    for (int i = 0; i < MANY; i += 499) EXPECT(first_of(y[i]) == -2 + (float)i);
+    weft_scope_discard(s);
+  }
+}
