@@ -147,7 +147,24 @@ static PyObject *become(PyObject *module, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* constant(shape, number, dtype): part of the program, as a number in its kernels. weft.full has numbers that are inputs, so that a
+ * line which is run with many of them is compiled once. */
+static PyObject *constant(PyObject *module, PyObject *args) {
+  PyObject *shape, *dtype;
+  double value;
+  int rank;
+  int64_t dims[WEFT_RANK_MAX];
+  weft_dtype d;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "OdO", &shape, &value, &dtype) || dtype_parse(dtype, &d) || convert_shape(shape, &rank, dims)) return NULL;
+  weft_scope *s = op_begin();
+  PyObject *made = array_wrap(weft_full(d, rank, dims, value));
+  weft_scope_discard(s);
+  return made;
+}
+
 PyMethodDef transform_functions[] = {
+  { "constant", constant, METH_VARARGS, "constant(shape, number, dtype): an array that is a number in the kernels that read it" },
   { "alias", alias, METH_O, "alias(a): the same value under a new identity, to differentiate by" },
   { "input", input, METH_VARARGS, "input(like, skip): a name without value, of like's shape without the first axes" },
   { "vjp", vjp, METH_VARARGS, "vjp(y, dy, x): dx = J' dy" },

@@ -10,6 +10,7 @@ import weft
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
+from weft import _core
 
 DTYPE = {name: getattr(weft, "bool_" if name == "bool" else name) for name in (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -59,11 +60,20 @@ def array(value, dtype=None):
     """As an array of weft, of this dtype if one is named."""
     if not is_expression(value):
         value = np.asarray(value)
+        if dtype and np.can_cast(value.dtype, dtype, "same_kind"):  # once, here, rather than in every call
+            value = value.astype(dtype, copy=False)
+        if value.size == 1 and is_number(value):
+            return _core.constant(value.shape, value.item(), DTYPE[dtype or value.dtype.name])
         if not value.flags.writeable or not value.dtype.isnative:
             value = np.array(value, dtype=value.dtype.newbyteorder("="))
         value = weft.asarray(value)
     wanted = DTYPE[dtype] if dtype else value.dtype
     return value if value.dtype == wanted else value.astype(wanted)
+
+
+def is_number(value):
+    """Whether its one element can be written into a kernel: no memory is read for it then."""
+    return value.dtype.kind in "fb" or (value.dtype.kind in "iu" and abs(value.item()) < 1 << 53)
 
 
 def dtype_of(value):
