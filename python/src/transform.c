@@ -156,7 +156,8 @@ static PyObject *constant(PyObject *module, PyObject *args) {
   int64_t dims[WEFT_RANK_MAX];
   weft_dtype d;
   (void)module;
-  if (!PyArg_ParseTuple(args, "OdO", &shape, &value, &dtype) || dtype_parse(dtype, &d) || convert_shape(shape, &rank, dims)) return NULL;
+  if (!PyArg_ParseTuple(args, "OdO", &shape, &value, &dtype)) return NULL;
+  if (dtype_parse(dtype, &d) || convert_shape(shape, &rank, dims)) return NULL;
   weft_scope *s = op_begin();
   PyObject *made = array_wrap(weft_full(d, rank, dims, value));
   weft_scope_discard(s);
