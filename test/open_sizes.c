@@ -365,3 +365,58 @@ SCOPED(the_gradient_of_a_choice_whose_sides_meet_has_the_sizes_of_its_x) {
   weft_call(f, 1, (weft_array *[]){ f64s(4, FIVE) }, 2, dx);
   EXPECT_INT(weft_eval(1, dx), WEFT_ERR_SHAPE);
 }
+
+/* Of two open sequences the shorter one ends the loop, be it of no rows. */
+SCOPED(a_loop_that_recomputes_goes_through_the_shorter_of_two_open_sequences) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *y = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *out[2];
+  weft_loop *l = weft_loop_open(NULL);
+  weft_loop_each(l, x);
+  weft_array *b = weft_loop_each(l, y), *c = weft_loop_carry(l, y);
+  weft_loop_next(l, c, c);
+  weft_loop_until(l, weft_from(WEFT_BOOL, 0, NULL, &(bool){ true }));
+  weft_loop_recompute(l, 3);
+  weft_array *all = weft_loop_all(l, b);
+  out[0] = weft_loop_last(l, c);
+  weft_loop_close(l);
+  out[1] = weft_sum(all, WEFT_ALL);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ x, y }, 2, out);
+  weft_call(f, 2, (weft_array *[]){ f64s(0, FIVE), f64s(3, SIX) }, 2, out);
+  EXPECT_F64(out[0], 3, 1, 2);
+  EXPECT_F64(out[1], 0);
+  weft_call(f, 2, (weft_array *[]){ f64s(5, FIVE), f64s(2, SIX) }, 2, out);
+  EXPECT_F64(out[0], 3, 1);
+  EXPECT_F64(out[1], 3);
+}
+
+SCOPED(rows_of_an_open_length_are_mapped_as_those_of_the_length_they_should_have) {
+  weft_array *row = weft_input(WEFT_F64, WEFT_DIMS(4)), *y = weft_mul(row, weft_scalar(2)), *out;
+  weft_array *xs = weft_unsqueeze(rows_below_ten(f64s(5, FIVE)), 0); /* [1, n], and n turns out to be 4 */
+  weft_map(1, &row, &xs, 1, &y, &out);
+  EXPECT_F64(out, 2, 4, 6, 80);
+  weft_array *three = weft_input(WEFT_F64, WEFT_DIMS(3)), *z = weft_mul(three, weft_scalar(2));
+  xs = weft_unsqueeze(rows_below_ten(f64s(5, FIVE)), 0);
+  weft_map(1, &three, &xs, 1, &z, &out);
+  EXPECT_INT(weft_eval(1, &out), WEFT_ERR_SHAPE);
+}
+
+/* A result of a call that does not need the argument whose size only a run tells. */
+SCOPED(a_checkpoint_around_a_call_plans_no_argument_that_has_no_size) {
+  weft_scope *s = weft_scope_open();
+  weft_array *p = weft_input(WEFT_F64, WEFT_DIMS(1)), *q = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *both[] = { q, p }, *y[2];
+  weft_function *pair = weft_compile(s, 2, (weft_array *[]){ p, q }, 2, both);
+  s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(5)), *one = weft_input(WEFT_F64, WEFT_DIMS(1)), *t;
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, x);
+  weft_loop_until(l, weft_gt(e, weft_scalar(10)));
+  t = weft_loop_tail(l, e, 3);
+  weft_loop_close(l);
+  weft_checkpoint(1, &x, 1, &t);
+  t = weft_where(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)), t, weft_full_like(t, 0));
+  weft_call(pair, 2, (weft_array *[]){ one, t }, 2, y);
+  weft_checkpoint(2, (weft_array *[]){ x, one }, 1, &y[1]);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ x, one }, 1, &y[1]);
+  weft_call(f, 2, (weft_array *[]){ f64s(5, FIVE), f64s(1, SIX) }, 1, y);
+  EXPECT_F64(y[0], 3);
+}

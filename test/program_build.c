@@ -544,7 +544,7 @@ BUILD(map) {
   }
   for (int k = 0; k < n; k++) {
     const struct form *f = form(b->p, b->p->blocks[block].param[k]);
-    set_param(b, block, k, x[k] = s->p[0] ? weft_input(f->dtype, f->rank, f->dims) : weft_alias(row(xs[k], 0)));
+    set_param(b, block, k, x[k] = s->p[0] ? weft_input(f->dtype, f->rank, f->dims) : weft_alias(weft_at(xs[k], 0, weft_integer(0))));
   }
   if (s->p[0]) used("map of names");
   if (!build_block(b, block)) return false;

@@ -83,13 +83,20 @@ static struct plain read_array(weft_array *a, weft_status *s) {
   return y;
 }
 
+/* The largest of nothing is refused as soon as sizes are known, also on the side of a choice that is not taken. */
+static bool may_be_refused(const struct program *p) {
+  for (int i = 0; i < p->n; i++)
+    if (!p->step[i].is_dead && !strcmp(p->step[i].row->name, "weft_cond_open")) return strstr(weft_message(), "nothing to choose from");
+  return false;
+}
+
 /* All at once, then read. */
 static bool compute(const struct program *p, FILE *out, const char *what, int n, weft_array *const y[], struct results *r, bool *is_skipped) {
   weft_status s = weft_eval(n, y);
   r->n = 0;
   for (int k = 0; !s && k < n; k++) r->y[r->n++] = read_array(y[k], &s);
   if (!s) return true;
-  if (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message())) return *is_skipped = true, used("excused"), false;
+  if (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message()) || may_be_refused(p)) return *is_skipped = true, used("excused"), false;
   return found(p, out, what, s == NO_SIZE ? "it was evaluated, and has no size" : weft_message());
 }
 
@@ -457,7 +464,7 @@ static bool check_steady(const struct program *p, FILE *out, int how) {
       weft_disown(a);
       a = y;
     }
-    if (s && (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message()))) { is_skipped = true; break; }
+    if (s && (s == WEFT_ERR_UNSUPPORTED || is_excused(weft_message()) || may_be_refused(p))) { is_skipped = true; break; }
     if (s) ok = found(p, out, "repeated", weft_message());
     if (k == BEGIN) nodes = nodes_now(), bytes = weft_get(WEFT_BYTES_USED);
   }

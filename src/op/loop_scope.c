@@ -364,12 +364,14 @@ static struct step_bound shortest(struct weft_loop *l) {
   }
   if (is_known || is_same) return b;
   weft_array *least = NULL;
+  dim n = b.n;
   for (int i = 0; i < l->n_each; i++) {
     weft_array *size = weft_size(array_of(node_retain(l->each[i].xs)), 0);
     least = least ? weft_minimum(least, size) : size;
+    n = n == DIM_BAD ? n : dim_min(n, l->each[i].xs->dims[0]);
   }
   l->steps = array_node(least);
-  return (struct step_bound){ l->steps, dim_symbol(), true };
+  return n == DIM_BAD ? (struct step_bound){ l->steps, dim_symbol(), true } : (struct step_bound){ l->steps, n, false };
 }
 
 static struct failure *find_bound(struct weft_loop *l, struct step_bound *b) {

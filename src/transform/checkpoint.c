@@ -121,6 +121,12 @@ static void find_edge(const struct subgraph *g, int n_x, bool depends[], bool is
     for (int at = g->first[i]; depends[i] && at < g->first[i + 1]; at++) is_edge[g->operand[at]] |= !depends[g->operand[at]];
 }
 
+/* Whether a derivative by it can be asked for: numbers have no name, and a number spread over sizes that are told elsewhere has
+ * the name of what waits for these. */
+static bool may_be_asked(const struct node *n) {
+  return is_differentiable(n) && n->op != &op_scalar && (n->op != &op_broadcast || node_is_known(n));
+}
+
 /* y, x and the edge, borrowed. NULL: out of memory. */
 static struct node **inputs(const struct subgraph *g, int m, struct node *const y[], int n, struct node *const x[], int *n_in) {
   bool *depends = mem_alloc(2 * (size_t)g->n + 1), *is_edge = depends ? depends + g->n : NULL;
@@ -131,7 +137,7 @@ static struct node **inputs(const struct subgraph *g, int m, struct node *const 
     for (int k = 0; k < m; k++) in[at++] = y[k];
     for (int k = 0; k < n; k++) in[at++] = x[k];
     for (int i = 0; i < g->n; i++)
-      if (is_edge[i] && is_differentiable(g->node[i]) && g->node[i]->op != &op_scalar) in[at++] = g->node[i];
+      if (is_edge[i] && may_be_asked(g->node[i])) in[at++] = g->node[i];
     *n_in = at;
   }
   mem_free(depends);

@@ -298,7 +298,10 @@ static struct failure *not_rows(const struct node *x, const struct node *xs, dim
   if (x->dtype != xs->dtype)
     return fail(WEFT_ERR_DTYPE, scope_origin(), "weft_map: x %d is %s, xs %s",
                 j + 1, weft_dtype_name(x->dtype), weft_dtype_name(xs->dtype));
-  if (xs->rank != x->rank + 1 || !dims_equal(x->rank, x->dims, xs->rank - 1, xs->dims + 1))
+  bool is_row = xs->rank == x->rank + 1;
+  for (int k = 0; is_row && k < x->rank; k++)
+    is_row = sizes_meet("weft_map", dim_resolve(x->dims[k]), dim_resolve(xs->dims[k + 1]));
+  if (!is_row)
     return fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: x %d is %s, so xs must be that with one axis in front, not %s", j + 1,
                 shape_show(x, &a), shape_show(xs, &b));
   if (!dim_same(xs->dims[0], rows) && !sizes_meet("weft_map", dim_resolve(xs->dims[0]), dim_resolve(rows)))
@@ -318,10 +321,10 @@ static weft_array *in_every_row(struct node *y, dim rows, struct node *xs) {
   return weft_depends(ys, 1, &size);
 }
 
-/* Lengths that are not known yet are taken to be equal: xs with that of the first, or NULL. */
-static struct node *with_rows(struct node *xs, dim rows) {
+/* Sizes that are not known yet are taken to be equal: xs with the length of the first and rows like x, or NULL. */
+static struct node *with_rows(struct node *xs, dim rows, const struct node *x) {
   dim dims[WEFT_RANK_MAX];
-  memcpy(dims, xs->dims, xs->rank * sizeof *dims);
+  if (x->rank) memcpy(dims + 1, x->dims, x->rank * sizeof *dims);
   dims[0] = rows;
   return node_reshape(node_retain(xs), xs->rank, dims);
 }
@@ -341,7 +344,7 @@ static void map_all(int n, struct node *const x[], struct node *xs[], int m, str
   dim rows = n && !why ? rows_of(n, xs) : 0;
   for (int j = 0; !why && j < n; j++) why = not_rows(x[j], xs[j], rows, j);
   for (int j = 0; !why && j < n; j++) {
-    struct node *same = with_rows(xs[j], rows);
+    struct node *same = with_rows(xs[j], rows, x[j]);
     if (!same) why = no_memory();
     else node_release(xs[j]), xs[j] = same;
   }
