@@ -76,8 +76,26 @@ static PyObject *reaches(PyObject *module, PyObject *args) {
   return found < 0 ? NULL : PyBool_FromLong(found);
 }
 
+/* One number everywhere is no work. */
+static int is_work(const void *ctx, weft_array *a) {
+  (void)ctx;
+  if (weft_state_of(a, NULL) != WEFT_LAZY) return 1;
+  const char *op = weft_op(a);
+  return op && (!strcmp(op, "broadcast") || !strcmp(op, "scalar")) ? 0 : 2;
+}
+static PyObject *are_expressions(PyObject *module, PyObject *arrays) {
+  struct list from;
+  (void)module;
+  if (list_take(&from, arrays)) return NULL;
+  int found = walk(&from, is_work, NULL);
+  list_drop(&from);
+  return found < 0 ? NULL : PyBool_FromLong(found);
+}
+
 PyMethodDef walk_functions[] = {
   { "reaches", reaches, METH_VARARGS,
     "reaches(arrays, sources): whether they are computed from one of the sources, but for stop_gradient" },
+  { "are_expressions", are_expressions, METH_O,
+    "are_expressions(arrays): whether one of them is still to be computed, and is more than a number everywhere" },
   { 0 },
 };

@@ -347,7 +347,7 @@ def compile(fun, inputs=None, outputs=None, shapeless=False):
             return fun(*args, **kwargs)
         _check_leaves(args)
         _check_leaves(kwargs)
-        if shapeless and not is_stateful and not all(_core.state(x) == "ready" for x in _core.arrays(args, kwargs)):
+        if shapeless and not is_stateful and _core.are_expressions(_core.arrays(args, kwargs)):
             return fun(*args, **kwargs)
         if of_any_size:
             try:
