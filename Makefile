@@ -72,6 +72,9 @@ gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none
 gpu-fuzz: build ## random programs on the GPU, SECONDS=120
 	@SECONDS_OF_FUZZ=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),120) tools/gpu $(B) fuzz
 
+gpu-sanitize: build ## a selection on the GPU under compute-sanitizer, memcheck and racecheck
+	@tools/gpu $(B) sanitize
+
 gpu-bench: build ## how fast the GPU is, beside torch where that is
 	@tools/gpu $(B) bench
 
@@ -102,4 +105,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-fuzz gpu-bench emulated mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-fuzz gpu-bench gpu-sanitize emulated mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean

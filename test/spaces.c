@@ -550,6 +550,95 @@ TEST(threads_on_the_host_and_on_devices_share_values) {
   }
 }
 
+/* Programs of several threads, each wherever it likes, on arrays they give each other. Every array is by * i + from, in whole numbers
+ * that f32 holds, so what it should be is known without computing it anywhere. */
+enum { SLOTS = 6, MIXED_STEPS = 60 };
+static struct slot { weft_array *a; float by, from; } slot[SLOTS];
+static pthread_mutex_t slots = PTHREAD_MUTEX_INITIALIZER;
+
+static struct slot take_slot(unsigned *seed) {
+  pthread_mutex_lock(&slots);
+  struct slot s = slot[rand_r(seed) % SLOTS];
+  weft_own(s.a);
+  pthread_mutex_unlock(&slots);
+  return s;
+}
+
+static void put_slot(unsigned *seed, struct slot s) {
+  pthread_mutex_lock(&slots);
+  struct slot *to = &slot[rand_r(seed) % SLOTS], before = *to;
+  weft_own(s.a);
+  *to = s;
+  pthread_mutex_unlock(&slots);
+  weft_disown(before.a);
+}
+
+static weft_array *through_indices(weft_array *x) {
+  weft_array *i = weft_cast(weft_iota(x, 0), WEFT_I32);
+  return weft_take(x, 1, &i);
+}
+
+static struct slot mixed_step(unsigned *seed, struct slot a, struct slot b) {
+  struct slot y = { NULL, a.by, a.from };
+  switch (rand_r(seed) % 6) {
+    case 0: y = (struct slot){ weft_sub(weft_add(a.a, b.a), weft_mul(b.a, weft_scalar(1))), a.by, a.from }; break;
+    case 1: y.a = plus(weft_neg(a.a), 3), y.by = -a.by, y.from = 3 - a.from; break;
+    case 2: y.a = through_indices(plus(a.a, 0)); break;
+    case 3: y.a = weft_flip(weft_flip(a.a, 0), 0); break;
+    case 4: y.a = plus(weft_to(a.a, rand_r(seed) % 3), 0); y.a = weft_to(y.a, -1); break;
+    default: y.a = weft_where(weft_gt(b.a, weft_scalar(1e9)), b.a, weft_mul(a.a, weft_scalar(1)));
+  }
+  return y;
+}
+
+static void touch(unsigned *seed, weft_array *x) {
+  weft_block b;
+  switch (rand_r(seed) % 5) {
+    case 0: EXPECT_OK(weft_eval(1, &x)); break;
+    case 1: EXPECT_OK(weft_eval_async(1, &x)); break;
+    case 2: EXPECT_OK(weft_wait(1, &x, 30)); break;
+    case 3: /* another thread may have pinned it elsewhere */
+      if (weft_pin(x, rand_r(seed) % 3, &b) == WEFT_OK) weft_unpin(x);
+      break;
+    default:;
+  }
+}
+
+static void *run_mixed(void *at) {
+  unsigned seed = (unsigned)(intptr_t)at;
+  for (int i = 0; i < MIXED_STEPS; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_set(WEFT_DEVICE, rand_r(&seed) % 3);
+    struct slot a = take_slot(&seed), b = take_slot(&seed), y = mixed_step(&seed, a, b);
+    touch(&seed, y.a);
+    touch(&seed, a.a);
+    if (i % 4 == 0) expect_ramp(y.a, y.by, y.from);
+    put_slot(&seed, y);
+    weft_disown(a.a), weft_disown(b.a);
+    weft_scope_discard(s);
+  }
+  EXPECT_OK(weft_wait(0, NULL, 60));
+  return NULL;
+}
+
+TEST(threads_in_several_places_give_each_other_arrays) {
+  test_watchdog(240);
+  for (int lag = 0; lag < 3; lag++)
+    for (int round = 0; round < 4; round++) {
+      pthread_t t[3];
+      begin(lag);
+      weft_scope *s = weft_scope_open();
+      for (int i = 0; i < SLOTS; i++) slot[i] = (struct slot){ weft_own(plus(weft_mul(ramp(), weft_scalar(i)), i)), (float)i, (float)i };
+      for (intptr_t i = 0; i < 3; i++)
+        EXPECT_INT(pthread_create(&t[i], NULL, run_mixed, (void *)(1 + i + 10 * round + 100 * (intptr_t)lag)), 0);
+      for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+      weft_set(WEFT_DEVICE, round % 3);
+      for (int i = 0; i < SLOTS; i++) expect_ramp(slot[i].a, slot[i].by, slot[i].from), weft_disown(slot[i].a);
+      weft_scope_discard(s);
+      end();
+    }
+}
+
 /* ---- A device that is not there ---- */
 
 static void *eval_there(void *unused) {
