@@ -94,6 +94,7 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "gamma_draw", "", "a number that was drawn, as a function of the shape it was drawn with: its derivative is the quantile's, test/distributions.c" },
   { "host", "", "a function of the user's, called with dense arrays: test/host.c" },
   { "dequantize", "", "codes in words, a scale and a bias a group, f32 or f64; derivatives by both, and map: test/quantized.c" },
+  { "codes_product", "", "few rows by codes in words, f32 inside; derivatives by the rows, scales and biases, and map: test/quantized.c" },
   { "cholesky", "", "a step of matrices, f32 and f64: test/linear.c" },
   { "cholesky_solve", "", "a step of matrices, f32 and f64: test/linear.c" },
   { "lu", "", "a step of matrices, f32 and f64; its factors have no derivatives, what is made of them has: test/linear.c" },

@@ -288,7 +288,7 @@ bool plain_knows(const struct op *op) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
-  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_dequantize || is_linear(op);
+  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_dequantize || op == &op_codes_product || is_linear(op);
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -468,6 +468,20 @@ static struct plain plain_codes(const struct plain *const in[], const int64_t at
   return y;
 }
 
+/* x w', of the last two axes of both. */
+static struct plain plain_by_rows(const struct plain *x, const struct plain *w) {
+  int64_t k = x->dims[x->rank - 1], m = x->dims[x->rank - 2], n = w->dims[w->rank - 2], dims[PLAIN_RANK];
+  for (int i = 0; i < x->rank; i++) dims[i] = i == x->rank - 1 ? n : x->dims[i];
+  struct plain y = plain_new(WEFT_F32, x->rank, dims);
+  for (int64_t i = 0; i < y.count; i++) {
+    int64_t problem = i / (m * n), row = i / n % m, column = i % n;
+    double sum = 0;
+    for (int64_t j = 0; j < k; j++) sum += plain_f(x, (problem * m + row) * k + j) * plain_f(w, (problem * n + column) * k + j);
+    plain_set_f(&y, i, sum);
+  }
+  return y;
+}
+
 /* Gauss, with the largest pivot of each column: the rows of [a b] in order, then a's triangle. Returns the pivot that is 0. */
 static int64_t eliminate(int64_t n, int64_t m, double *a, double *b, double *sign) {
   int64_t zero = 0;
@@ -597,6 +611,14 @@ static bool library(const struct node *n, const struct plain *const in[], struct
     f->n = n->op->many->count(n);
     f->out = room_for((size_t)f->n, sizeof *f->out);
     plain_linear(n, in, f->out);
+    return true;
+  }
+  if (n->op == &op_codes_product) {
+    struct plain w = plain_codes(in + 1, n->attr);
+    f->n = 1;
+    f->out = room_for(1, sizeof *f->out);
+    f->out[0] = plain_by_rows(in[0], &w);
+    plain_free(&w);
     return true;
   }
   if (n->op == &op_dequantize) {

@@ -1,5 +1,6 @@
 /* quantized.c -- weights of few bits: what they are packed to and what is refused. python/test/test_quantized.py compares all forms
  * with a packer of its own, and with MLX. */
+#include <string.h>
 #include "test.h"
 #include "values.h"
 
@@ -69,5 +70,56 @@ SCOPED(derivatives_by_scales_and_biases_and_rows_of_a_map) {
     EXPECT_OK(weft_read(y, WEFT_F64, all, sizeof all));
     EXPECT_OK(weft_read(ys, WEFT_F64, mapped, sizeof mapped));
     for (int k = 0; k < 64; k++) EXPECT(all[k] == mapped[k]);
+  }
+}
+
+/* Of all forms, of rows that share a pass and rows that do not, of blocks that fill vectors and that do not: the same as the product
+ * with what is unpacked first. */
+SCOPED(few_rows_by_codes_are_products_with_what_they_stand_for) {
+  static const int lengths[] = { 128, 384, 640 }, counts[] = { 1, 3, 4, 9, 17 };
+  for (int bits = 2; bits <= 8; bits++)
+    for (int group = 32; group <= 128 && bits != 7; group *= 2)
+      for (int l = 0; l < 3; l++) {
+        weft_scope *scope = weft_scope_open();
+        weft_array *w = weft_random_normal(weft_random_key((uint64_t)(bits * group)), weft_full(WEFT_F32, WEFT_DIMS(5, lengths[l]), 0), weft_scalar(0), weft_scalar(1)), *q, *s, *b;
+        weft_quantize(w, group, bits, &q, &s, &b);
+        for (int c = 0; c < 5; c++) {
+          weft_array *x = weft_cos(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(counts[c], lengths[l]), 0), 1));
+          x = weft_add(x, weft_sin(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(counts[c], lengths[l]), 0), 0)));
+          weft_array *y = weft_quantized_matmul(x, q, s, b, 1, group, bits);
+          weft_array *want = weft_matmul(weft_cast(x, WEFT_F64), weft_transpose(weft_cast(weft_dequantize(q, s, b, group, bits), WEFT_F64), NULL));
+          weft_array *off = weft_max(weft_abs(weft_sub(y, want)), WEFT_ALL);
+          double worst = 1;
+          EXPECT(!!strstr(weft_show(1, &y, "plan"), "codes_product by weft") == (counts[c] <= 16));
+          EXPECT_OK(weft_read(weft_cast(off, WEFT_F64), WEFT_F64, &worst, sizeof worst));
+          EXPECT(worst < 2e-3);
+        }
+        weft_scope_discard(scope);
+      }
+}
+
+/* Of rows alone, of codes alone, and of both; forwards and backwards, against the composed product. */
+SCOPED(derivatives_and_maps_of_few_rows_by_codes) {
+  weft_array *w = weft_sin(weft_reshape(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(192), 0), 0), WEFT_DIMS(3, 64))), *q, *s, *b;
+  weft_quantize(w, 32, 4, &q, &s, &b);
+  s = weft_alias(s), b = weft_alias(b);
+  weft_array *x = weft_alias(weft_cos(weft_reshape(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(128), 0), 0), WEFT_DIMS(2, 64))));
+  weft_array *of[] = { x, s, b }, *one[] = { weft_sin(x), weft_cos(s), weft_cos(b) }, *back[2][3], *along[2], *mapped[2];
+  weft_array *row = weft_alias(weft_squeeze(weft_slice(x, 0, 1, 2, 1), 0));
+  for (int k = 0; k < 2; k++) {
+    weft_array *plain = weft_transpose(weft_dequantize(q, s, b, 32, 4), NULL);
+    weft_array *y = k ? weft_matmul(x, plain) : weft_quantized_matmul(x, q, s, b, 1, 32, 4), *square = weft_sum(weft_mul(y, y), WEFT_ALL);
+    weft_grad(square, 3, of, back[k]);
+    weft_jvp(3, of, one, 1, &y, &along[k]);
+    weft_array *of_row = k ? weft_matmul(row, plain) : weft_quantized_matmul(row, q, s, b, 1, 32, 4);
+    weft_map(1, &row, &x, 1, &of_row, &mapped[k]);
+  }
+  weft_array *got[] = { along[0], mapped[0], back[0][0], back[0][1], back[0][2] };
+  weft_array *want[] = { along[1], mapped[1], back[1][0], back[1][1], back[1][2] };
+  for (int k = 0; k < 5; k++) {
+    float off = 1, size = 0;
+    EXPECT_OK(weft_read(weft_max(weft_abs(weft_sub(got[k], want[k])), WEFT_ALL), WEFT_F32, &off, sizeof off));
+    EXPECT_OK(weft_read(weft_max(weft_abs(want[k]), WEFT_ALL), WEFT_F32, &size, sizeof size));
+    EXPECT(size > 0 && off < 2e-6f * size);
   }
 }

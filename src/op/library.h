@@ -26,6 +26,8 @@ struct library {
   int core;
   int (*batch_axes)(const void *attr);                 /* instead of core: how many are in front of a problem's own */
   bool is_callers;                                     /* one problem after the other, on the thread that asks (host_step.c) */
+  int64_t (*parts)(const struct library_call *);       /* a problem is so many, each done for itself: `run` gets a range of the
+                                                          parts of all problems. NULL: problems are not cut */
   double (*operations)(const struct library_call *);   /* of all problems, about; data is NULL */
   size_t (*scratch)(const struct library_call *);      /* bytes that one thread works in; NULL: none */
   /* Problems from .. to - 1, on any thread, several ranges at once. NULL: done. */

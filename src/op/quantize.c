@@ -3,8 +3,10 @@
  *
  * The codes q stand one after the other in words of 32 bits, the first in the lowest bits: MLX's layout. They are packed by
  * elementwise operations. Unpacking is a library step: rows of 4 to 16 codes a word, or codes that cross words, are loops too
- * short for kernels. Its derivatives by s and b are composed. */
+ * short for kernels. So is the product of few rows with codes: they are read once and unpacked in registers. Derivatives by x, s
+ * and b are composed. */
 #include <string.h>
+#include "op/codes.h"
 #include "op/composed.h"
 
 /* ---- what it gets ---- */
@@ -152,13 +154,11 @@ static weft_array *stepped(weft_array *words, weft_array *s, weft_array *b, cons
   return w;
 }
 
-/* dw, and dw q, summed over the groups. */
-static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
-  const struct codes_attr *a = r->node->attr;
+/* dw, and dw q, summed over the groups: is_wanted and dx of words, s and b. */
+static void codes_vjp(const struct codes_attr *a, weft_array *words, weft_array *by_w, const bool is_wanted[], weft_array *dx[]) {
   struct failure *why;
-  if (!dy[0]) return;
-  weft_array *dw = split_last("weft_dequantize", dy[0], a->group, &why), *groups = NULL, *q = NULL;
-  if (dw) groups = split_last("weft_dequantize", r->in[0], a->group * a->bits / 32, &why);
+  weft_array *dw = split_last("weft_dequantize", by_w, a->group, &why), *groups = NULL, *q = NULL;
+  if (dw) groups = split_last("weft_dequantize", words, a->group * a->bits / 32, &why);
   if (groups) q = unpacked("weft_dequantize", groups, (int)a->bits, &why);
   weft_array *bad = q ? NULL : array_failed(why);
   weft_array *by_code = bad ? bad : weft_mul(dw, weft_cast(join_last(q), weft_dtype_of(dw)));
@@ -166,12 +166,18 @@ static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const 
   if (is_wanted[2]) dx[2] = bad ? bad : weft_squeeze(weft_sum(dw, -1), -1);
 }
 
-/* It is linear in s and b. */
-static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
-  if (!dx[1] && !dx[2]) return;
-  weft_array *s = dx[1] ? dx[1] : weft_full_like(r->in[1], 0), *b = dx[2] ? dx[2] : weft_full_like(r->in[2], 0);
-  dy[0] = weft_check(s) || weft_check(b) ? (weft_check(s) ? s : b) : stepped(r->in[0], s, b, r->node->attr);
+static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  if (dy[0]) codes_vjp(r->node->attr, r->in[0], dy[0], is_wanted, dx);
 }
+
+/* It is linear in s and b. NULL: both tangents are 0. */
+static weft_array *codes_jvp(weft_array *const in[3], weft_array *const dx[3], const struct codes_attr *a) {
+  if (!dx[1] && !dx[2]) return NULL;
+  weft_array *s = dx[1] ? dx[1] : weft_full_like(in[1], 0), *b = dx[2] ? dx[2] : weft_full_like(in[2], 0);
+  return weft_check(s) || weft_check(b) ? (weft_check(s) ? s : b) : stepped(in[0], s, b, a);
+}
+
+static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) { dy[0] = codes_jvp(r->in, dx, r->node->attr); }
 
 static const struct many results = { n_results, type, vjp, jvp, library_batch };
 const struct op op_dequantize = { .name = "dequantize", .kind = OP_LIBRARY, .many = &results, .library = &steps };
@@ -260,9 +266,125 @@ weft_array *weft_dequantize(weft_array *words, weft_array *scales, weft_array *b
   return COMPOSED(dequantized("weft_dequantize", words, scales, biases, group, bits));
 }
 
+/* ---- products of few rows: in x[m, k], words[n, k bits / 32], s and b [n, k / group], all but words f32; out x w' [m, n] ---- */
+
+enum { FEW_ROWS = 16 }; /* of more, unpacked codes are read so often that unpacking is nothing to a product that is packed well */
+
+static struct codes_rows rows_of(const struct library_call *c) {
+  const struct codes_attr *a = c->attr;
+  int rank = c->in[0].rank;
+  return (struct codes_rows){ (int)a->bits, (int)a->group, c->in[0].dims[rank - 2], c->in[0].dims[rank - 1], NULL, NULL };
+}
+
+static int64_t n_of(const struct library_call *c) { return c->in[1].dims[c->in[1].rank - 2]; }
+
+static size_t product_scratch(const struct library_call *c) {
+  struct codes_rows x = rows_of(c);
+  return codes_room(&x);
+}
+
+static double product_operations(const struct library_call *c) {
+  struct codes_rows x = rows_of(c);
+  return (double)c->n_problems * (double)n_of(c) * (double)x.k * (double)(2 + x.rows);
+}
+
+/* A part is a row of codes. */
+static struct failure *product_run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
+  struct codes_rows x = rows_of(c);
+  int64_t n = n_of(c), words = c->in[1].each / 4 / n, groups = c->in[2].each / 4 / n, is_set = -1;
+  for (int64_t i = from; i < to; i++) {
+    int64_t problem = i / n, row = i % n;
+    if (problem != is_set) codes_set(&x, scratch, (const float *)(const void *)(c->in[0].data + problem * c->in[0].each));
+    is_set = problem;
+    const uint32_t *word = (const uint32_t *)(const void *)(c->in[1].data + problem * c->in[1].each) + row * words;
+    const float *s = (const float *)(const void *)(c->in[2].data + problem * c->in[2].each) + row * groups;
+    const float *b = (const float *)(const void *)(c->in[3].data + problem * c->in[3].each) + row * groups;
+    codes_dots(&x, word, s, b, (float *)(void *)(c->out[0].data + problem * c->out[0].each) + row, n);
+  }
+  return NULL;
+}
+
+static const struct library product_steps = { .core = 2, .parts = n_of, .operations = product_operations,
+                                              .scratch = product_scratch, .run = product_run };
+
+static weft_dtype product_type(const struct node *n, int k, int *rank, dim dims[]) {
+  const struct node *x = n->in[0], *w = n->in[1];
+  (void)k;
+  *rank = x->rank;
+  memcpy(dims, x->dims, x->rank * sizeof *dims);
+  dims[x->rank - 1] = w->dims[w->rank - 2];
+  return WEFT_F32;
+}
+
+static weft_array *turned(weft_array *x) { return weft_moveaxis(x, -1, -2); }
+
+static weft_array *product_step(weft_array *const x[4], const struct codes_attr *a) {
+  struct node *in[] = { x[0]->node, x[1]->node, x[2]->node, x[3]->node };
+  weft_array *y;
+  library_apply(&op_codes_product, 4, in, a, sizeof *a, 1, &y);
+  return y;
+}
+
+/* y = x w': dx = dy w, dw = dy' x. */
+static void product_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  const struct codes_attr *a = r->node->attr;
+  if (!dy[0]) return;
+  if (is_wanted[0]) dx[0] = weft_matmul(dy[0], stepped(r->in[1], r->in[2], r->in[3], a));
+  if (is_wanted[2] || is_wanted[3]) codes_vjp(a, r->in[1], weft_matmul(turned(dy[0]), r->in[0]), is_wanted + 1, dx + 1);
+}
+
+static void product_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  const struct codes_attr *a = r->node->attr;
+  weft_array *dw = codes_jvp(r->in + 1, dx + 1, a);
+  if (dx[0]) dy[0] = product_step((weft_array *[]){ dx[0], r->in[1], r->in[2], r->in[3] }, a);
+  if (dw) {
+    weft_array *by_w = weft_check(dw) ? dw : weft_matmul(r->in[0], turned(dw));
+    dy[0] = dy[0] ? weft_add(dy[0], by_w) : by_w;
+  }
+}
+
+/* Rows of x alone are more rows. Else each row of the map has codes of its own. */
+static void product_batch(const struct rule *r, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]) {
+  const struct codes_attr *a = r->node->attr;
+  is_mapped_out[0] = true;
+  if (is_mapped[1] || is_mapped[2] || is_mapped[3]) { library_batch(r, is_mapped, ys, is_mapped_out); return; }
+  ys[0] = weft_quantized_matmul(r->in[0], r->in[1], r->in[2], r->in[3], 1, (int)a->group, (int)a->bits);
+}
+
+static const struct many product_results = { n_results, product_type, product_vjp, product_jvp, product_batch };
+const struct op op_codes_product = { .name = "codes_product", .kind = OP_LIBRARY, .many = &product_results,
+                                     .library = &product_steps };
+
+/* How many rows there are before the last axis, where it fits the codes and all is known; else 0. */
+static int64_t few_rows(weft_array *x, weft_array *words, weft_array *scales, int group, int bits) {
+  const struct node *n = x->node, *w = words->node;
+  int64_t rows = 1;
+  bool ok = n->rank >= 1 && w->rank == 2 && scales->node->rank == 2 && dim_is_known(w->dims[0]) && dim_is_known(w->dims[1]);
+  for (int k = 0; ok && k < n->rank; k++) ok = dim_is_known(n->dims[k]);
+  if (!ok || n->dims[n->rank - 1] != w->dims[1] * 32 / bits || n->dims[n->rank - 1] < group) return 0;
+  for (int k = 0; k < n->rank - 1 && rows <= FEW_ROWS; k++) rows *= n->dims[k];
+  return rows <= FEW_ROWS ? rows : 0;
+}
+
+/* x w' of few rows; NULL: it is not such a product, or not one that computes in f32. */
+static weft_array *few_product(weft_array *x, weft_array *words, weft_array *scales, weft_array *biases, int group, int bits) {
+  weft_dtype d = weft_dtype_of(x), s = weft_dtype_of(scales), as = weft_dtype_promote(d, s);
+  if (!dtype_is_float(d) || as == WEFT_F64 || weft_dtype_of(biases) == WEFT_F64) return NULL;
+  int64_t rows = few_rows(x, words, scales, group, bits), dims[WEFT_RANK_MAX];
+  if (!rows) return NULL;
+  int rank = weft_rank(x);
+  for (int k = 0; k < rank; k++) dims[k] = k < rank - 1 ? x->node->dims[k] : words->node->dims[0];
+  weft_array *in[] = { weft_cast(weft_reshape(x, WEFT_DIMS(rows, x->node->dims[rank - 1])), WEFT_F32), words,
+                       weft_cast(scales, WEFT_F32), weft_cast(biases, WEFT_F32) };
+  for (int k = 0; k < 4; k++) if (weft_check(in[k])) return in[k];
+  return weft_cast(weft_reshape(product_step(in, &(struct codes_attr){ group, bits }), rank, dims), as);
+}
+
 weft_array *weft_quantized_matmul(weft_array *x, weft_array *words, weft_array *scales, weft_array *biases, int is_transposed,
                                   int group, int bits) {
   struct composing c = composing_begin();
-  weft_array *w = dequantized("weft_quantized_matmul", words, scales, biases, group, bits);
-  return composing_end(c, weft_matmul(x, is_transposed && weft_rank(w) > 1 ? weft_moveaxis(w, -1, -2) : w));
+  weft_array *w = dequantized("weft_quantized_matmul", words, scales, biases, group, bits), *bad, *few = NULL;
+  if (is_transposed && arrays_ok("weft_quantized_matmul", 2, (weft_array *[]){ x, w }, &bad))
+    few = few_product(x, words, scales, biases, group, bits);
+  return composing_end(c, few ? few : weft_matmul(x, is_transposed && weft_rank(w) > 1 ? turned(w) : w));
 }

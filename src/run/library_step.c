@@ -27,14 +27,18 @@ struct ranges_run {
   const struct library *library;
   const struct library_call *call;
   const volatile int *cancel;
-  int64_t each;                  /* problems a range */
+  int64_t n, each;               /* parts of all problems; of a range */
   struct failure **failure;      /* by range */
 };
+
+static int64_t n_parts(const struct library *l, const struct library_call *c) {
+  return c->n_problems * (l->parts ? l->parts(c) : 1);
+}
 
 static int64_t n_ranges(const struct library *l, const struct library_call *c, int threads) {
   double worth = l->operations(c) / GRAIN, most = (double)threads * CUTS;
   int64_t n = worth < 1 ? 1 : worth < most ? (int64_t)worth : (int64_t)most;
-  return n < c->n_problems ? n : c->n_problems;
+  return n < n_parts(l, c) ? n : n_parts(l, c);
 }
 
 static struct failure *no_room(size_t bytes) {
@@ -43,7 +47,7 @@ static struct failure *no_room(size_t bytes) {
 
 static void run_range(void *ctx, int i) {
   struct ranges_run *r = ctx;
-  int64_t from = i * r->each, to = from + r->each < r->call->n_problems ? from + r->each : r->call->n_problems;
+  int64_t from = i * r->each, to = from + r->each < r->n ? from + r->each : r->n;
   size_t bytes = r->library->scratch ? r->library->scratch(r->call) : 0;
   void *scratch = bytes ? memory_take(bytes) : NULL;
   if (flag_is_set(r->cancel) || from >= to) r->failure[i] = NULL;
@@ -62,10 +66,11 @@ static struct failure *first_of(int64_t n, struct failure *failure[]) {
 }
 
 static struct failure *run_all(const struct library *l, const struct library_call *c, struct run *r) {
-  int64_t n = n_ranges(l, c, r->threads);
+  int64_t n = n_ranges(l, c, r->threads), parts = n_parts(l, c);
+  if (!n) return NULL;
   struct failure **failure = mem_alloc(sizeof *failure * (size_t)(n + 1));
   if (!failure) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  struct ranges_run x = { l, c, r->cancel, (c->n_problems - 1) / n + 1, failure };
+  struct ranges_run x = { l, c, r->cancel, parts, (parts - 1) / n + 1, failure };
   pool_run((int)n, r->threads, run_range, &x);
   struct failure *f = first_of(n, failure);
   mem_free(failure);
