@@ -121,6 +121,12 @@ void ptx_load(struct printer *p, const char *space, weft_dtype d, const char *ds
   if (d == WEFT_F16) ptx_from_f16(p, dst, r);
 }
 
+void ptx_store_bf16(struct printer *p, const char *space, const char *address, const char *src) {
+  const char *r = ptx_own(p, OWN_WORD);
+  ptx_line(p, "shr.b32 %s, %s, 16", r, src);
+  ptx_line(p, "%s%s%sst%s.u16 [%s], %s", GUARD(p), space, address, r);
+}
+
 void ptx_store(struct printer *p, const char *space, weft_dtype d, const char *address, const char *src) {
   const char *r = src;
   if (d == WEFT_BF16) r = ptx_to_bf16(p, WEFT_F32, src);

@@ -209,17 +209,26 @@ static void load_fragment(struct printer *p, const struct half_operand *o, const
            r[0], r[1], r[2], r[3], at, more);
 }
 
+struct half_fragments { const char *a[8][4], *b[4][4]; };
+
+static void load_fragments(struct printer *p, const struct half_tile *t, const char *stage, int s, struct half_fragments *f) {
+  for (int i = 0; i < t->m; i++) load_fragment(p, &t->operand[0], stage, i, s, f->a[i]);
+  for (int j = 0; j < t->n / 2; j++) load_fragment(p, &t->operand[1], stage, j, s, f->b[j]);
+}
+
+/* 16 steps at a time; the fragments of the next are on their way. */
 static void multiply_stage(struct printer *p, const struct half_tile *t, const char *stage) {
-  const char *type = t->dtype == WEFT_BF16 ? "bf16" : "f16", *a[8][4], *b[4][4];
+  const char *type = t->dtype == WEFT_BF16 ? "bf16" : "f16";
+  struct half_fragments f[2];
+  load_fragments(p, t, stage, 0, &f[0]);
   for (int s = 0; s < DEPTH / 16; s++) {
-    for (int i = 0; i < t->m; i++) load_fragment(p, &t->operand[0], stage, i, s, a[i]);
-    for (int j = 0; j < t->n / 2; j++) load_fragment(p, &t->operand[1], stage, j, s, b[j]);
+    if (s + 1 < DEPTH / 16) load_fragments(p, t, stage, s + 1, &f[(s + 1) % 2]);
     for (int i = 0; i < t->m; i++)
       for (int j = 0; j < t->n; j++) {
-        const char *const *c = t->acc[i][j], *const *r = &b[j / 2][j % 2 * 2];
+        const char *const *c = t->acc[i][j], *const *a = f[s % 2].a[i], *const *r = &f[s % 2].b[j / 2][j % 2 * 2];
         ptx_line(p, "mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 "
                     "{%s, %s, %s, %s}, {%s, %s, %s, %s}, {%s, %s}, {%s, %s, %s, %s}", type, type, c[0], c[1], c[2], c[3],
-                 a[i][0], a[i][1], a[i][2], a[i][3], r[0], r[1], c[0], c[1], c[2], c[3]);
+                 a[0], a[1], a[2], a[3], r[0], r[1], c[0], c[1], c[2], c[3]);
       }
   }
 }

@@ -109,6 +109,10 @@ struct ptx_tile {
   const char *tid, *tx, *ty, *k;     /* k: how many products; 64 bits */
   const char *row0, *column0;        /* of the tile */
   const char *acc[8][8], *from[2][8], *at[2];
+  const char *to[2];                 /* of each operand: where in shared memory this thread's first element goes; .. */
+  const char *first[2], *pass_bytes[2], *step_bytes[2]; /* .. where it is in memory, how far the next one is, and that of the
+                                        next 16 steps */
+  const char *is_inside;             /* all rows and columns of the tile are of the matrix */
 };
 
 static const char *word(struct printer *p) { return ptx_own(p, OWN_WORD); }
@@ -152,37 +156,83 @@ static void share(struct printer *p, const struct ptx_tile *t, bool along_k, int
   }
 }
 
-/* Both operands of 16 steps from k0 on, into registers. */
-static void fetch(struct printer *p, const struct ptx_tile *t, const char *k0) {
+/* Of element i of this thread's share, whose steps count from k0 on: where it is. */
+static const char *shared_element(struct printer *p, const struct ptx_tile *t, int side, int i, const char *k0, bool is_clamped) {
+  const struct kir_stmt *load = side ? t->x->b : t->x->a, *loop = side ? t->x->lane : t->x->row;
+  const char *across, *step, *base = side ? t->column0 : t->row0, *wide[2] = { longword(p), longword(p) };
+  share(p, t, lies_along_k(p, load, t->x->step), i, &across, &step);
+  if (is_clamped) {
+    clamped(p, ptx_val(p, loop->var), base, across, ptx_lin(p, loop->at[0]));
+    clamped(p, ptx_val(p, t->x->step), k0, step, t->k);
+  } else {
+    ptx_line(p, "cvt.u64.u32 %s, %s", wide[0], across);
+    ptx_line(p, "cvt.u64.u32 %s, %s", wide[1], step);
+    ptx_line(p, "add.s64 %s, %s, %s", ptx_val(p, loop->var), base, wide[0]);
+    ptx_line(p, "add.s64 %s, %s, %s", ptx_val(p, t->x->step), k0, wide[1]);
+  }
+  return ptx_address(p, load->buf, load->at);
+}
+
+/* Addresses are linear in every index: those of a tile inside the matrix are sums. */
+static void plan_fetch(struct printer *p, struct ptx_tile *t) {
+  const char *end = longword(p);
+  t->is_inside = ptx_own(p, OWN_PRED);
+  ptx_line(p, "add.s64 %s, %s, %d", end, t->row0, t->side);
+  ptx_line(p, "setp.le.s64 %s, %s, %s", t->is_inside, end, ptx_lin(p, t->x->row->at[0]));
+  ptx_line(p, "add.s64 %s, %s, %d", end, t->column0, t->side);
+  ptx_line(p, "setp.le.and.s64 %s, %s, %s, %s", t->is_inside, end, ptx_lin(p, t->x->lane->at[0]), t->is_inside);
   for (int side = 0; side < 2; side++) {
-    const struct kir_stmt *load = side ? t->x->b : t->x->a, *loop = side ? t->x->lane : t->x->row;
-    for (int i = 0; i < t->fetched; i++) {
-      const char *across, *step;
-      share(p, t, lies_along_k(p, load, t->x->step), i, &across, &step);
-      clamped(p, ptx_val(p, loop->var), side ? t->column0 : t->row0, across, ptx_lin(p, loop->at[0]));
-      clamped(p, ptx_val(p, t->x->step), k0, step, t->k);
-      ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[load->buf].dtype, t->from[side][i], ptx_address(p, load->buf, load->at));
-    }
+    t->first[side] = longword(p), t->pass_bytes[side] = longword(p), t->step_bytes[side] = longword(p);
+    ptx_line(p, "mov.s64 %s, %s", t->first[side], shared_element(p, t, side, 0, "0", false));
+    ptx_line(p, "sub.s64 %s, %s, %s", t->pass_bytes[side], shared_element(p, t, side, 1, "0", false), t->first[side]);
+    ptx_line(p, "sub.s64 %s, %s, %s", t->step_bytes[side], shared_element(p, t, side, 0, ptx_textf(p, "%d", TILE_STEPS), false),
+             t->first[side]);
   }
 }
 
-static const char *tile_address(struct printer *p, const struct ptx_tile *t, int side, const char *across, const char *step) {
-  const char *at = longword(p), *i = word(p);
-  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", i, step, t->pitch, across);
-  ptx_line(p, "mov.u64 %s, tiles", at);
-  if (side) ptx_line(p, "add.u64 %s, %s, %d", at, at, TILE_STEPS * t->pitch * kir_width(t->d));
-  ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", at, i, kir_width(t->d), at);
-  return at;
+/* Both operands of 16 steps from k0 on, into registers. */
+static void fetch(struct printer *p, const struct ptx_tile *t, const char *k0) {
+  const char *end = longword(p), *is = ptx_own(p, OWN_PRED), *edge = ptx_label(p, "edge"), *done = ptx_label(p, "fetched");
+  weft_dtype d[2] = { (weft_dtype)p->k->bufs[t->x->a->buf].dtype, (weft_dtype)p->k->bufs[t->x->b->buf].dtype };
+  ptx_line(p, "add.s64 %s, %s, %d", end, k0, TILE_STEPS);
+  ptx_line(p, "setp.le.and.s64 %s, %s, %s, %s", is, end, t->k, t->is_inside);
+  ptx_line(p, "@!%s bra %s", is, edge);
+  for (int side = 0; side < 2; side++) {
+    const char *at = longword(p);
+    ptx_line(p, "mov.s64 %s, %s", at, t->first[side]);
+    for (int i = 0; i < t->fetched; i++) {
+      ptx_load(p, ".global.nc", d[side], t->from[side][i], at);
+      if (i + 1 < t->fetched) ptx_line(p, "add.s64 %s, %s, %s", at, at, t->pass_bytes[side]);
+    }
+    ptx_line(p, "add.s64 %s, %s, %s", t->first[side], t->first[side], t->step_bytes[side]);
+  }
+  ptx_line(p, "bra %s", done);
+  ptx_place(p, edge);
+  for (int side = 0; side < 2; side++)
+    for (int i = 0; i < t->fetched; i++)
+      ptx_load(p, ".global.nc", d[side], t->from[side][i], shared_element(p, t, side, i, k0, true));
+  ptx_place(p, done);
+}
+
+/* Where element 0 of this thread's share goes; the others are a fixed number of bytes further. */
+static void plan_put(struct printer *p, struct ptx_tile *t) {
+  for (int side = 0; side < 2; side++) {
+    const char *across, *step, *i = word(p);
+    share(p, t, lies_along_k(p, side ? t->x->b : t->x->a, t->x->step), 0, &across, &step);
+    t->to[side] = longword(p);
+    ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", i, step, t->pitch, across);
+    ptx_line(p, "mov.u64 %s, tiles", t->to[side]);
+    if (side) ptx_line(p, "add.u64 %s, %s, %d", t->to[side], t->to[side], TILE_STEPS * t->pitch * kir_width(t->d));
+    ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", t->to[side], i, kir_width(t->d), t->to[side]);
+  }
 }
 
 static void put(struct printer *p, const struct ptx_tile *t) {
   for (int side = 0; side < 2; side++) {
     bool along_k = lies_along_k(p, side ? t->x->b : t->x->a, t->x->step);
-    for (int i = 0; i < t->fetched; i++) {
-      const char *across, *step;
-      share(p, t, along_k, i, &across, &step);
-      ptx_line(p, "st.shared.%s [%s], %s", ptx_bits(t->d), tile_address(p, t, side, across, step), t->from[side][i]);
-    }
+    int further = (along_k ? TILE_THREADS / TILE_STEPS : TILE_THREADS / t->side * t->pitch) * kir_width(t->d);
+    for (int i = 0; i < t->fetched; i++)
+      ptx_line(p, "st.shared.%s [%s+%d], %s", ptx_bits(t->d), t->to[side], i * further, t->from[side][i]);
   }
 }
 
@@ -381,6 +431,7 @@ static void rows_of_tiles(struct printer *p, void *of) {
   struct ptx_tile *t = of;
   const char *again, *leave;
   tiles_along(p, t->row0, ptx_lin(p, t->x->row->at[0]), "%ctaid.y", t->side, &again, &leave);
+  plan_fetch(p, t);
   sums(p, t);
   finish(p, t);
   next_tiles(p, t->row0, "%nctaid.y", t->side, again, leave);
@@ -406,6 +457,7 @@ void ptx_product(struct printer *p) {
   ptx_line(p, "mov.u32 %s, %%tid.x", t.tid);
   ptx_line(p, "and.b32 %s, %s, 15", t.tx, t.tid);
   ptx_line(p, "shr.u32 %s, %s, 4", t.ty, t.tid);
+  plan_put(p, &t);
   t.k = ptx_product_length(p, x);
   const char *w = word(p);
   ptx_line(p, "mov.u32 %s, %%ctaid.x", w);

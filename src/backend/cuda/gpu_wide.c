@@ -214,10 +214,11 @@ static void unpack(struct printer *p, weft_dtype d, const char *dst, const char 
   }
 }
 
-/* The pattern of a value of 1 or 2 bytes, in a word without anything above it. */
-static const char *pattern(struct printer *p, weft_dtype d, const char *src) {
+/* The pattern of a value of 1 or 2 bytes, in a word without anything above it. is_one: it need not be rounded. */
+static const char *pattern(struct printer *p, weft_dtype d, const char *src, bool is_one) {
   const char *r = ptx_own(p, OWN_WORD);
-  if (d == WEFT_BF16) return ptx_to_bf16(p, WEFT_F32, src);
+  if (d == WEFT_BF16 && !is_one) return ptx_to_bf16(p, WEFT_F32, src);
+  if (d == WEFT_BF16) { ptx_line(p, "shr.b32 %s, %s, 16", r, src); return r; }
   if (d == WEFT_F16) ptx_line(p, "cvt.u32.u16 %s, %s", r, ptx_to_f16(p, WEFT_F32, src));
   else if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r, src);
   else ptx_line(p, "and.b32 %s, %s, 0x%x", r, src, kir_width(d) == 1 ? 0xff : 0xffff);
@@ -232,6 +233,7 @@ static void load_neighbours(struct printer *p, const struct kir_stmt *s, int e, 
   p->reg = p->wide[e];
   const char *at = ptx_address(p, s->buf, s->at);
   ptx_val(p, v);
+  p->narrow[v] = (uint8_t)d;
   for (int i = 0; i < each; i += a_word) r[i / a_word] = width < 4 ? ptx_own(p, OWN_WORD) : p->wide[e + i][v];
   access_pieces(p, true, space, at, each / a_word, width < 4 ? 4 : width, r);
   for (int i = 0; width < 4 && i < each; i++) unpack(p, d, p->wide[e + i][v], r[i / a_word], i % a_word);
@@ -247,7 +249,7 @@ static void store_neighbours(struct printer *p, const struct kir_stmt *s, int e,
     p->reg = p->wide[e + i];
     const char *x = ptx_in_register(p, (weft_dtype)p->k->vals[v].dtype, v);
     if (width >= 4) { r[i] = x; continue; }
-    const char *part = pattern(p, d, x);
+    const char *part = pattern(p, d, x, ptx_is_narrow(p, v, d));
     if (i % a_word) {
       const char *up = ptx_own(p, OWN_WORD), *both = ptx_own(p, OWN_WORD);
       ptx_line(p, "shl.b32 %s, %s, %d", up, part, 8 * width * (i % a_word));

@@ -68,9 +68,11 @@ static void instruction(struct printer *p, const struct kir_stmt *s) {
   weft_dtype d = dtype_of(p, s->in[s->n_in - 1]);
   bool on_bits = s->op == KIR_CAST || s->op == KIR_BITS || s->op == KIR_NEG || s->op == KIR_ABS;
   for (int i = 0; i < s->n_in; i++) in[i] = on_bits ? ptx_in_register(p, d, s->in[i]) : ptx_val(p, s->in[i]);
-  if (s->op == KIR_CAST) ptx_cast(p, d, (weft_dtype)s->dtype, dst, in[0]);
+  if (s->op == KIR_CAST && ptx_is_narrow(p, s->in[0], (weft_dtype)s->dtype)) ptx_mov(p, d, dst, in[0]);
+  else if (s->op == KIR_CAST) ptx_cast(p, d, (weft_dtype)s->dtype, dst, in[0]);
   else if (s->op == KIR_BITS) ptx_line(p, "mov.%s %s, %s", ptx_bits(d), dst, in[0]);
   else ptx_instruction(p, (enum kir_op)s->op, d, dst, in);
+  if (s->op == KIR_CAST) p->narrow[s->out[0]] = s->dtype;
 }
 
 static bool meets_others(struct printer *p, int buf) { return p->survey.is_cooperative && p->survey.bufs[buf].is_shared; }
@@ -82,6 +84,7 @@ void ptx_load_plain(struct printer *p, int buf, const char *dst, const char *at)
 }
 
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
+  p->narrow[s->out[0]] = p->k->bufs[s->buf].dtype;
   if (!ptx_walk_load(p, s)) {
     ptx_load_plain(p, s->buf, ptx_val(p, s->out[0]), ptx_address(p, s->buf, s->at));
     ptx_ask_ahead(p, s, w);
@@ -98,7 +101,8 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   p->uses_first |= others != NULL;
   const char *at = ptx_walk_address(p, s), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
   if (!at) at = ptx_address(p, s->buf, s->at);
-  if (s->op == KIR_SET) ptx_store(p, space, d, at, v);
+  if (s->op == KIR_SET && d == WEFT_BF16 && ptx_is_narrow(p, s->in[0], d)) ptx_store_bf16(p, space, at, v);
+  else if (s->op == KIR_SET) ptx_store(p, space, d, at, v);
   else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
   if (others) ptx_place(p, others);
@@ -182,6 +186,7 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
  * there it pays for longer ones too. */
 enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
+enum { A_SUM = 4 }; /* statements: a load and a fold, of which 16 loads of a lane are under way */
 /* Steps that are fetched ahead: memory answers after some 700 cycles, a step of few statements takes 20 to 40. */
 enum { FEW = 20, DEPTH_OF_FEW = 16, DEPTH = 8, DEPTH_OF_LONG = 4 };
 
@@ -193,10 +198,15 @@ static int length(const struct kir_block *b) {
 
 /* The body for var, var + step, .. while that is below `end`; four of them at a time if it is short. Lanes that fail a check go
  * on with the next. */
+static bool folds(const struct kir_stmt *loop) {
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) if (s->kind == KIR_FOLD) return true;
+  return false;
+}
+
 static int copies_of(const struct kir_stmt *s) {
   int n = length(&s->body);
   if (s->kind == KIR_SERIAL) return n <= TINY ? UNROLLED_TINY : n < SHORT_SERIAL ? UNROLLED : 0;
-  return n < SHORT ? UNROLLED : 0;
+  return n <= A_SUM && folds(s) ? UNROLLED_TINY : n < SHORT ? UNROLLED : 0;
 }
 
 static void one_copy(struct printer *p, const struct kir_stmt *s, const char *step, struct where w) {

@@ -49,6 +49,7 @@ struct printer {
   const char *(*carry)[PTX_TUPLE]; /* by first result of a prefix over lanes: what came before this tile */
   struct ptx_counter *counter; /* by first result */
   const struct ptx_walks *walks; /* of the innermost serial loop; NULL: none */
+  uint8_t *narrow;           /* by value: the dtype it was loaded as or cast to; what is an f16 or bf16 need not be rounded again */
   int stack_bytes;           /* local memory of a thread */
   int n_own[OWN_KINDS], n_labels, n_checks;
   bool uses_first, is_contended, uses_bool[2], uses_thread[PTX_AXES];
@@ -85,6 +86,10 @@ const char *ptx_lin(struct printer *, struct kir_lin);  /* a register or a numbe
 const char *ptx_address(struct printer *, int buf, const struct kir_lin at[]);
 const char *ptx_space(struct printer *, int buf);       /* ".global", or "" where it may be shared memory */
 void ptx_load(struct printer *, const char *space, weft_dtype memory, const char *dst, const char *address);
+static inline bool ptx_is_narrow(const struct printer *p, int value, weft_dtype d) {
+  return (d == WEFT_F16 || d == WEFT_BF16) && p->narrow[value] == d;
+}
+void ptx_store_bf16(struct printer *, const char *space, const char *address, const char *src); /* src is one already */
 void ptx_store(struct printer *, const char *space, weft_dtype memory, const char *address, const char *src);
 void ptx_combine(struct printer *, const char *space, enum kir_op, weft_dtype, const char *address, const char *src);
 const char *ptx_stride(struct printer *, int buf, int axis);
