@@ -25,7 +25,8 @@
                                uint64_t, handle, const void *, uint64_t, size_t, handle))
 
 enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68 };
-enum { WORK_TURN_A = 3, WORK_TURN_B = 4, LAYOUT_BATCH = 5, LAYOUT_BATCH_STEP = 6, WISH_BYTES = 1, WISH_ALIGNMENT = 5 };
+enum { WORK_TURN_A = 3, WORK_TURN_B = 4, LAYOUT_BATCH = 5, LAYOUT_BATCH_STEP = 6, WISH_BYTES = 1, WISH_PARTS = 3, WISH_ALIGNMENT = 5 };
+enum { PARTS_IN_F32 = 2 }; /* sums that are computed in parts: these are added in f32, not in the dtype of y */
 
 struct lt_choice { uint64_t algorithm[8]; size_t bytes; int state; float waves; int reserved[4]; };
 struct lt_key { struct lt_product p; int alignment; };
@@ -106,11 +107,11 @@ static bool describe(struct lt_known *x) {
 
 static bool choose(struct lt_known *x) {
   uint64_t bytes = MOST_BYTES;
-  uint32_t alignment = (uint32_t)x->key.alignment;
+  uint32_t alignment = (uint32_t)x->key.alignment, parts = PARTS_IN_F32;
   handle wish = NULL;
   int n = 0;
   if (lt.wish_new(&wish)) return false;
-  bool is_set = !lt.set_wish(wish, WISH_BYTES, &bytes, sizeof bytes);
+  bool is_set = !lt.set_wish(wish, WISH_BYTES, &bytes, sizeof bytes) && !lt.set_wish(wish, WISH_PARTS, &parts, sizeof parts);
   for (int i = 0; i < 4 && is_set; i++) is_set = !lt.set_wish(wish, WISH_ALIGNMENT + i, &alignment, sizeof alignment);
   if (is_set && lt.choose(lt.self, x->work, x->a, x->b, x->y, x->y, wish, 1, &x->choice, &n)) n = 0;
   lt.wish_free(wish);
