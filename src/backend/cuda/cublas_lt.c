@@ -21,12 +21,13 @@
   X(cublasLtMatmulPreferenceSetAttribute, set_wish, (handle, int, const void *, size_t))                              \
   X(cublasLtMatmulPreferenceDestroy, wish_free, (handle))                                                             \
   X(cublasLtMatmulAlgoGetHeuristic, choose, (handle, handle, handle, handle, handle, handle, handle, int, void *, int *)) \
-  X(cublasLtMatmul, multiply, (handle, handle, const void *, uint64_t, handle, uint64_t, handle, const void *, uint64_t, handle, \
-                               uint64_t, handle, const void *, uint64_t, size_t, handle))
+  X(cublasLtMatmul, multiply, (handle, handle, const void *, uint64_t, handle, uint64_t, handle, const void *, uint64_t,     \
+                               handle, uint64_t, handle, const void *, uint64_t, size_t, handle))
 
 enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68 };
-enum { WORK_TURN_A = 3, WORK_TURN_B = 4, LAYOUT_BATCH = 5, LAYOUT_BATCH_STEP = 6, WISH_BYTES = 1, WISH_PARTS = 3, WISH_ALIGNMENT = 5 };
-enum { PARTS_IN_F32 = 2 }; /* sums that are computed in parts: these are added in f32, not in the dtype of y */
+enum { WORK_TURN_A = 3, WORK_TURN_B = 4, LAYOUT_BATCH = 5, LAYOUT_BATCH_STEP = 6 };
+enum { WISH_BYTES = 1, WISH_PARTS = 3, WISH_ALIGNMENT = 5 };
+enum { PARTS_IN_F32 = 2 }; /* of long sums: added in f32, not in the dtype of y */
 
 struct lt_choice { uint64_t algorithm[8]; size_t bytes; int state; float waves; int reserved[4]; };
 struct lt_key { struct lt_product p; int alignment; };
