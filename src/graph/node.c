@@ -110,9 +110,12 @@ static void end(struct caller *me, struct node *n) {
   for (int i = 0; i < n->n_in; i++) if (is_last(n->in[i])) bury(me, n->in[i]);
   for (int i = 0; i < n->rank; i++) dim_release(n->dims[i]);
   if (n->op->drop) n->op->drop(n->attr);
-  if (n->value) buffer_release(n->value->buf), verdict_release(n->value->verdict);
-  mem_free(n->value);
-  failure_release(n->failure);
+  if (n->value) {
+    buffer_release(n->value->buf);
+    if (n->value->verdict) verdict_release(n->value->verdict);
+    mem_free(n->value);
+  }
+  if (n->failure) failure_release(n->failure);
   mem_free(n);
   atomic_fetch_add_explicit(&n_ended, 1, memory_order_relaxed);
 }

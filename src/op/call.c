@@ -73,7 +73,8 @@ static bool fit_dtype(const struct weft_function *f, int i, struct node **in, st
 static bool fit_sizes(const struct weft_function *f, int i, struct node **in, struct failure **why) {
   const struct node *want = f->in[i], *got = *in;
   dim dims[WEFT_RANK_MAX];
-  if (node_is_known(got) || want->rank != got->rank) return true; /* another size is told where sizes are bound */
+  bool has_sizes = atomic_load_explicit(&got->state, memory_order_relaxed) == NODE_READY;
+  if (has_sizes || want->rank != got->rank) return true; /* that they differ is told where sizes are bound */
   for (int k = 0; k < got->rank; k++) {
     dim now = dim_resolve(got->dims[k]);
     bool is_taken = dim_is_known(want->dims[k]) && !dim_is_known(now) && sizes_meet("weft_call", now, want->dims[k]);

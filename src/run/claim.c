@@ -253,7 +253,8 @@ struct failure *eval_run(struct eval *e) {
   bool has_room = v && values_make(e, v);
   struct failure *f = leaf && out && has_room ? NULL : eval_no_memory();
   int threads = e->settings.threads ? e->settings.threads : pool_threads();
-  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .out = out, .stays_open = job_is_here() };
+  bool stays_open = e->plan->device && job_is_here();
+  struct run r = { .leaf = leaf, .cancel = e->settings.cancel, .threads = threads, .out = out, .stays_open = stays_open };
   if (!f) f = weigh_leaves(e, &r);
   if (!f) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
@@ -261,8 +262,8 @@ struct failure *eval_run(struct eval *e) {
     if (plan_run(e->plan, &r, &f) == WEFT_OK) publish(e, &r, v);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
   }
-  verdict_release(r.verdict);
-  mem_free(r.before);
+  if (r.verdict) verdict_release(r.verdict);
+  if (r.before) mem_free(r.before);
   if (v) free_values(e->n, v);
   if (v != one) mem_free(v);
   if (leaf != few) mem_free(leaf);

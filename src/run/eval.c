@@ -143,7 +143,7 @@ static struct failure *compute(struct eval *e) {
 }
 
 /* Of what was asked for, has its value and, if need be, was checked. */
-static void forget(int n, struct node *const asked[]) {
+static inline void forget(int n, struct node *const asked[]) {
   bool some = false;
   for (int i = 0; i < n; i++) some |= is_loose(asked[i]);
   if (!some) return;

@@ -41,7 +41,12 @@ struct eval_settings {
   enum rule_tag rewrites;
   bool blas, is_known;
 };
-struct eval_settings *eval_settings(void);
+extern _Thread_local struct eval_settings own_settings;
+struct eval_settings *eval_settings_begin(void); /* as the environment says */
+static inline struct eval_settings *eval_settings(void) {
+  struct eval_settings *s = &own_settings;
+  return s->is_known ? s : eval_settings_begin();
+}
 /* Where it is to be computed: where it is placed, or where this thread says. */
 static inline int device_for(const struct node *n, const struct eval_settings *s) {
   return n->place ? n->place - 1 : s->place ? s->place - 1 : s->device;

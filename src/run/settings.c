@@ -33,12 +33,12 @@ static bool blas_default(void) {
   return s && *s && strcmp(s, "0");
 }
 
-struct eval_settings *eval_settings(void) {
-  static _Thread_local struct eval_settings own;
-  struct eval_settings *s = &own; /* its address is not found twice: that is a call in a shared library */
-  if (!s->is_known)
-    *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .blas = blas_default(),
-                                 .rewrites = RULE_STABLE };
+_Thread_local struct eval_settings own_settings;
+
+struct eval_settings *eval_settings_begin(void) {
+  struct eval_settings *s = &own_settings;
+  *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .blas = blas_default(),
+                               .rewrites = RULE_STABLE };
   return s;
 }
 

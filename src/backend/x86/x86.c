@@ -298,9 +298,10 @@ static int run_on_heap(const struct code *c, const struct launch *l, size_t byte
 static int x86_run(const struct code *c, const struct launch *l) {
   _Alignas(64) uint8_t frame[STACK_FRAME];
   fill_frame(c, l, frame);
-  size_t bytes = place_scratch(c, l, frame, false);
+  bool has_scratch = c->n_rows || c->n_locals;
+  size_t bytes = has_scratch ? place_scratch(c, l, frame, false) : (size_t)c->frame_bytes;
   if (bytes > sizeof frame) return run_on_heap(c, l, bytes);
-  place_scratch(c, l, frame, true);
+  if (has_scratch) place_scratch(c, l, frame, true);
   set_word(frame, FRAME_STREAMS, exceeds_cache(c, l, frame));
   call(c, frame);
   return 0;
