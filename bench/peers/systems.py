@@ -42,6 +42,10 @@ class System:
 
     wide_matmul = None   # of int8, the sums in int32
     attention = None     # causal, of [heads, length, width]
+    sort = argsort = median = None       # of a row
+    largest = None       # the k largest of a row, in order
+    cholesky_solve = None                # x of a x = b, by Cholesky
+    quantized = None     # x by the transpose of words, scales and biases of 4 bits in groups of 64
 
 
 class Indexed(System):
@@ -83,7 +87,7 @@ class Numpy(Indexed):
     def array(self, a, dtype):
         if dtype == "bf16":
             raise AttributeError("bf16")
-        return self.np.ascontiguousarray(a.astype({"f32": "float32", "f64": "float64", "i32": "int32", "i8": "int8"}[dtype]))
+        return self.np.ascontiguousarray(a.astype({"f32": "float32", "f64": "float64", "i32": "int32", "u32": "uint32", "i8": "int8"}[dtype]))
 
     def numpy(self, x):
         return self.np.asarray(x, dtype="float64")
@@ -126,6 +130,21 @@ class Numpy(Indexed):
     def zeros(self, shape):
         return self.np.zeros(shape, "float32")
 
+    def sort(self, x):
+        return self.np.sort(x)
+
+    def argsort(self, x):
+        return self.np.argsort(x)
+
+    def median(self, x):
+        return self.np.median(x)
+
+    def largest(self, x, k):
+        return self.np.sort(self.np.partition(x, x.size - k)[-k:])
+
+    def cholesky_solve(self, a, b):  # by LU: it has no triangular systems, and two solves by LU are slower
+        return self.np.linalg.solve(a, b)
+
 
 class Speaks(Indexed):
     """A module with the names of mlx.core."""
@@ -138,7 +157,7 @@ class Speaks(Indexed):
 
     def array(self, a, dtype):
         m = self.m
-        return self.wait(m.array(a).astype({"f32": m.float32, "f64": m.float64, "bf16": m.bfloat16, "i32": m.int32, "i8": m.int8}[dtype]))
+        return self.wait(m.array(a).astype({"f32": m.float32, "f64": m.float64, "bf16": m.bfloat16, "i32": m.int32, "u32": m.uint32, "i8": m.int8}[dtype]))
 
     def compiled(self, f):
         return self.m.compile(f)
@@ -190,6 +209,24 @@ class Weft(Speaks):
     def attention(self, q, k, v):
         return self.m.attention(q, k, v, mask="causal")
 
+    def sort(self, x):
+        return self.m.sort(x)
+
+    def argsort(self, x):
+        return self.m.argsort(x)
+
+    def median(self, x):
+        return self.m.median(x)
+
+    def largest(self, x, k):
+        return self.m.sort(self.m.topk(x, k))
+
+    def cholesky_solve(self, a, b):
+        return self.m.linalg.cholesky_solve(self.m.linalg.cholesky(a), b)
+
+    def quantized(self, x, *codes):
+        return self.m.quantized_matmul(x, *codes)
+
     def scan(self, step, init, xs):
         return self.m.scan(step, init, xs)[1]
 
@@ -211,6 +248,18 @@ class Mlx(Speaks):
     def attention(self, q, k, v):
         return self.m.fast.scaled_dot_product_attention(q[None], k[None], v[None], scale=q.shape[-1] ** -0.5, mask="causal")[0]
 
+    def sort(self, x):
+        return self.m.sort(x)
+
+    def argsort(self, x):
+        return self.m.argsort(x)
+
+    def largest(self, x, k):
+        return self.m.sort(self.m.topk(x, k))
+
+    def quantized(self, x, *codes):
+        return self.m.quantized_matmul(x, *codes)
+
     def numpy(self, x):
         import numpy
         return numpy.array(x.astype(self.m.float32) if x.dtype == self.m.bfloat16 else x, dtype="float64")
@@ -231,7 +280,7 @@ class Jax(Indexed):
 
     def array(self, a, dtype):
         j = self.jnp
-        return j.asarray(a, {"f32": j.float32, "f64": j.float64, "bf16": j.bfloat16, "i32": j.int32, "i8": j.int8}[dtype]).block_until_ready()
+        return j.asarray(a, {"f32": j.float32, "f64": j.float64, "bf16": j.bfloat16, "i32": j.int32, "u32": j.uint32, "i8": j.int8}[dtype]).block_until_ready()
 
     def numpy(self, x):
         import numpy
@@ -258,6 +307,21 @@ class Jax(Indexed):
     def attention(self, q, k, v):
         q, k, v = (x.transpose(1, 0, 2)[None] for x in (q, k, v))
         return self.jax.nn.dot_product_attention(q, k, v, is_causal=True)[0].transpose(1, 0, 2)
+
+    def sort(self, x):
+        return self.jnp.sort(x)
+
+    def argsort(self, x):
+        return self.jnp.argsort(x)
+
+    def median(self, x):
+        return self.jnp.median(x)
+
+    def largest(self, x, k):
+        return self.jnp.sort(self.jax.lax.top_k(x, k)[0])
+
+    def cholesky_solve(self, a, b):
+        return self.jax.scipy.linalg.cho_solve((self.jnp.linalg.cholesky(a), True), b)
 
     def grad(self, f, of):
         return self.jax.grad(f, of)
@@ -287,7 +351,7 @@ class Torch(System):
 
     def array(self, a, dtype):
         t = self.torch
-        return t.tensor(a).to({"f32": t.float32, "f64": t.float64, "bf16": t.bfloat16, "i32": t.int32, "i8": t.int8}[dtype])
+        return t.tensor(a).to({"f32": t.float32, "f64": t.float64, "bf16": t.bfloat16, "i32": t.int32, "u32": t.uint32, "i8": t.int8}[dtype])
 
     def numpy(self, x):
         return x.detach().double().numpy()
@@ -321,6 +385,21 @@ class Torch(System):
 
     def attention(self, q, k, v):
         return self.torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
+
+    def sort(self, x):
+        return self.torch.sort(x)[0]
+
+    def argsort(self, x):
+        return self.torch.argsort(x)
+
+    def median(self, x):
+        return self.torch.quantile(x, 0.5) if x.numel() < 1 << 24 else self.torch.median(x)
+
+    def largest(self, x, k):
+        return self.torch.sort(self.torch.topk(x, k)[0])[0]
+
+    def cholesky_solve(self, a, b):
+        return self.torch.cholesky_solve(b, self.torch.linalg.cholesky(a))
 
     def grad(self, f, of):
         numbers = (of,) if isinstance(of, int) else of

@@ -201,6 +201,34 @@ PROGRAMS = {
 }
 
 
+def definite(n, k):
+    m = normal(n, k, k)
+    return m @ m.swapaxes(1, 2) + np.eye(k, dtype=np.float32)
+
+
+def codes(n, k):
+    """Any words are codes of 4 bits; with scales and biases of groups of 64."""
+    words = _random.integers(0, 1 << 32, (n, k // 8), dtype=np.uint32)
+    return [("u32", words), normal(n, k // 64) / 64, normal(n, k // 64) / 64]
+
+
+def ordered(quick):
+    n, few = (1 << 16, 1 << 14) if quick else (4 << 20, 1 << 20)
+    yield Work(f"sort {n}", lambda: [normal(n)], lambda s, x: s.sort(x), group="order")
+    yield Work(f"argsort {n}", lambda: [normal(n)], lambda s, x: s.argsort(x), group="order", tolerance=n)  # equal ones in any order
+    yield Work(f"median {few}", lambda: [normal(few)], lambda s, x: s.median(x), group="order")
+    yield Work(f"100 largest of {few}", lambda: [normal(few)], lambda s, x: s.largest(x, 100), group="order")
+
+
+def systems(quick):
+    n, size = (1000, 512) if quick else (10**5, 4096)
+    yield Work(f"{n} Cholesky solves 4x4", lambda: [definite(n, 4), normal(n, 4, 1)], lambda s, a, b: s.cholesky_solve(a, b),
+               group="systems", tolerance=2e-2)
+    for m in (1, 64):
+        yield Work(f"{m}x{size} by {size}^2 of 4 bits", lambda m=m: [normal(m, size)] + codes(size, size),
+                   lambda s, x, *c: s.quantized(x, *c), group="systems", tolerance=2e-2)
+
+
 def products(quick):
     big, long = (256, 512) if quick else (1024, 4096)
     product = lambda s, a, b: a @ b
@@ -265,6 +293,8 @@ def works(quick):
         yield Work(f"rms_norm {rows[0]}x{rows[1]} {dtype}", lambda: [normal(*rows), positive(rows[1])], lambda s, x, w: s.rms_norm(x, w), dtype,
                    group="dtypes")
     yield from products(quick)
+    yield from ordered(quick)
+    yield from systems(quick)
     program, inputs = PROGRAMS["MLP step 64x128x128x10"]
     yield Work("MLP step 64x128x128x10", inputs, program, group="programs")
     yield Work("200 chained ops on 1k", lambda: [normal(1024)], chain, group="programs")
