@@ -419,6 +419,33 @@ TEST(memory_pinned_on_a_device_is_what_the_host_sees) {
   end();
 }
 
+/* ---- Files ---- */
+
+/* Pages of the file go there a few megabytes at a time: the host takes no memory for the array. */
+TEST(an_array_of_a_file_goes_to_a_device_without_a_copy_in_memory_of_the_host) {
+  enum { MANY = 6 << 20 };
+  begin(FAR_AT_ONCE);
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope *s = weft_scope_open();
+  char path[80];
+  float got[2];
+  snprintf(path, sizeof path, "/tmp/weft-spaces-%d.safetensors", (int)getpid());
+  weft_array *x = weft_iota(weft_full(WEFT_F32, WEFT_DIMS(MANY), 0), 0);
+  EXPECT_OK(weft_save(path, 1, (const char *[]){ "x" }, &x, NULL));
+  weft_scope_discard(s);
+  s = weft_scope_open();
+  x = weft_file_get(weft_file_open(path), "x");
+  weft_set(WEFT_BYTES_PEAK, 0);
+  int64_t before = weft_get(WEFT_BYTES_PEAK);
+  weft_array *y = weft_slice(weft_add(weft_to(x, 1), weft_scalar(1)), 0, MANY - 2, MANY, 1);
+  EXPECT_OK(weft_read(y, WEFT_F32, got, sizeof got));
+  EXPECT(got[0] == MANY - 1 && got[1] == MANY);
+  EXPECT(weft_get(WEFT_BYTES_PEAK) - before <= 5 << 20);
+  weft_scope_discard(s);
+  unlink(path);
+  end();
+}
+
 /* ---- Memory of others on a device ---- */
 
 /* Theirs: taken there, and filled by their stream, which may not have come to it. */
