@@ -294,6 +294,7 @@ static void fail(struct buffer *b, struct text *why) {
 static void finish(struct buffer *b, enum buffer_state state, struct text *why) {
   pthread_mutex_lock(&lock);
   unlist(b);
+  if (state == BUFFER_RESIDENT && atomic_load(&b->shown)) state = BUFFER_ABSENT; /* pinned on a device meanwhile */
   if (state == BUFFER_FAILED) fail(b, why);
   else atomic_store(&b->state, state);
   pthread_cond_broadcast(&changed);
@@ -304,8 +305,7 @@ static void finish(struct buffer *b, enum buffer_state state, struct text *why) 
 static weft_status do_load(struct buffer *b) {
   struct text why = { 0 };
   weft_status status = load(b, &why);
-  bool is_of_file = status == WEFT_ERR_FILE, stays = status == WEFT_OK && !atomic_load(&b->shown);
-  finish(b, stays ? BUFFER_RESIDENT : is_of_file ? BUFFER_FAILED : BUFFER_ABSENT, &why);
+  finish(b, status == WEFT_OK ? BUFFER_RESIDENT : status == WEFT_ERR_FILE ? BUFFER_FAILED : BUFFER_ABSENT, &why);
   text_free(&why);
   give(b, REF);
   return status;
@@ -473,9 +473,11 @@ static struct space_copy *claim_copy(struct buffer *b, const struct device *d, b
   return c;
 }
 
-static void end_claim(struct space_copy *c, bool is_there) {
+/* While it was brought it may have been pinned elsewhere: then it serves its caller alone. */
+static void end_claim(struct buffer *b, struct space_copy *c, bool is_there) {
   pthread_mutex_lock(&lock);
-  c->state = is_there ? BUFFER_RESIDENT : BUFFER_ABSENT;
+  bool is_shown_elsewhere = (b->kind == EXTERNAL || atomic_load(&b->pins)) && atomic_load(&b->shown) != c->device;
+  c->state = is_there && !is_shown_elsewhere ? BUFFER_RESIDENT : BUFFER_ABSENT;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
 }
@@ -489,7 +491,7 @@ static weft_status hold_there(struct buffer *b, const struct device *d, void **d
   struct space_copy *c = claim_copy(b, d, &is_ours);
   if (!c) return *why = "out of memory", WEFT_ERR_MEMORY;
   weft_status status = is_ours ? bring_there(b, c, why) : WEFT_OK;
-  if (is_ours) end_claim(c, status == WEFT_OK);
+  if (is_ours) end_claim(b, c, status == WEFT_OK);
   if (status) return status;
   int how = event_follow(d, QUEUE_COMPUTE, &c->event);
   if (how) return *why = message_of(d, how), status_of(how);
@@ -542,18 +544,27 @@ void buffer_wrote(struct buffer *b, const struct device *space, const struct eve
   if (space) free_here(b);
 }
 
-bool buffer_pin(struct buffer *b, const struct device *space) {
+/* Lock held. */
+static bool is_valid_in(struct buffer *b, const struct device *space) {
+  const struct space_copy *c = space ? find_copy(b, space) : NULL;
+  return (space ? c && c->state == BUFFER_RESIDENT : atomic_load(&b->state) == BUFFER_RESIDENT);
+}
+
+/* Somebody may have pinned it elsewhere, and let go of it, since the caller held it: then his copy is void, and to make it the
+ * only one would lose the bytes. */
+enum buffer_pinned buffer_pin(struct buffer *b, const struct device *space) {
   bool is_free = true;
   pthread_mutex_lock(&lock);
   if (b->kind == EXTERNAL || atomic_load(&b->pins)) is_free = atomic_load(&b->shown) == space;
-  if (is_free) {
+  bool is_void = is_free && !is_valid_in(b, space);
+  if (is_free && !is_void) {
     atomic_fetch_add(&b->pins, 1);
     atomic_store(&b->shown, space);
     forget_others(b, space);
     if (space && b->kind != MAPPED && atomic_load(&b->state) == BUFFER_RESIDENT) atomic_store(&b->state, BUFFER_ABSENT);
   }
   pthread_mutex_unlock(&lock);
-  return is_free;
+  return !is_free ? PINNED_ELSEWHERE : is_void ? PIN_VOID : PINNED;
 }
 
 void buffer_unpin(struct buffer *b) {

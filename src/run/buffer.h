@@ -59,7 +59,8 @@ void buffer_start(struct buffer *);       /* begins a background load if absent;
 size_t buffer_bytes(struct buffer *);
 bool buffer_is_mapped(struct buffer *);   /* its bytes are pages of a file */
 /* Shown in a space in which it is held: never overwritten by donation, and other copies are void. */
-bool buffer_pin(struct buffer *, const struct device *space); /* false: it is shown in another space */
+enum buffer_pinned { PINNED, PINNED_ELSEWHERE, PIN_VOID }; /* VOID: the copy became void since it was held: hold it again */
+enum buffer_pinned buffer_pin(struct buffer *, const struct device *space);
 void buffer_unpin(struct buffer *);
 
 /* Of a file: absent. Mapped when offset is a multiple of align, the alignment of an element; else copied by a background reader.

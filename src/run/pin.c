@@ -19,11 +19,13 @@ static struct failure *hold(struct node *n, const struct device *space, void **d
   if (eval_nodes(1, &n, &(struct eval_options){ .fn = "weft_pin" }, &f)) return f;
   if (n->op == &op_scalar) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_pin: a number has no memory; weft_read gives it");
   if ((f = node_verdict(n))) return f;
-  weft_status status = buffer_hold(n->value->buf, space, data, &why);
-  if (!status && (status = buffer_await(n->value->buf, &why))) buffer_drop(n->value->buf);
-  if (status) return fail(status, n->origin, "weft_pin: %s", why ? why : "the value cannot be read");
-  if (buffer_pin(n->value->buf, space)) return NULL;
-  buffer_drop(n->value->buf);
+  for (enum buffer_pinned how = PIN_VOID; how == PIN_VOID;) {
+    weft_status status = buffer_hold(n->value->buf, space, data, &why);
+    if (!status && (status = buffer_await(n->value->buf, &why))) buffer_drop(n->value->buf);
+    if (status) return fail(status, n->origin, "weft_pin: %s", why ? why : "the value cannot be read");
+    if ((how = buffer_pin(n->value->buf, space)) == PINNED) return NULL;
+    buffer_drop(n->value->buf);
+  }
   return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_pin: its memory is pinned or external on another device: one at a time");
 }
 
