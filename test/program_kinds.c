@@ -671,6 +671,11 @@ BUILD(solve_triangular) { return weft_solve_triangular(definite(in[0]), definite
 BUILD(inverse) { return weft_inverse(definite(in[0])); }
 BUILD(inverse_status) { return weft_inverse_status(definite(in[0])); }
 BUILD(det) { return weft_det(definite(in[0])); }
+BUILD(slogdet) {
+  weft_array *sign, *log;
+  weft_slogdet(weft_sub(definite(in[0]), weft_scalar(s->p[1] ? 2 : 0)), &sign, &log);
+  return s->p[0] ? sign : log;
+}
 BUILD(random_multivariate_normal) { return weft_random_multivariate_normal(weft_random_key((uint64_t)s->p[0]), NULL, weft_full(WEFT_F64, WEFT_DIMS(3), 1), definite(in[0])); }
 MAKE(linear) {
   int a = p->is_smooth ? -1 : pick(p, FLOAT | FULL);
@@ -716,6 +721,11 @@ BUILD(cut) {
 }
 BUILD(compress) { return weft_compress(in[0], every(in[0], s->p[0], s->p[2])); }
 BUILD(flatnonzero) { return weft_flatnonzero(every(in[0], s->p[0], s->p[2])); }
+BUILD(nonzero) { /* of rows and columns, one of the two lists */
+  weft_array *row = weft_unsqueeze(every(in[0], s->p[0], s->p[2]), 0), *at[2];
+  weft_nonzero(weft_concat(0, 2, (weft_array *[]){ row, row }), at);
+  return at[s->p[3] > 1];
+}
 BUILD(unique) { return weft_unique(weft_floor_divide(places_of(in[0]), weft_integer(s->p[0] + 1)), NULL, NULL, NULL); }
 MAKE(chosen) {
   static const int64_t steps[] = { 1, 1, -1, 2, -3 };
@@ -787,7 +797,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(broadcast_like, 2, true, like) X(transpose, 5, true, transpose) X(moveaxis, 2, true, two_axes)                            \
   X(unsqueeze, 2, true, unsqueeze) X(squeeze, 4, true, two_axes) X(flatten, 2, true, two_axes)                                \
   X(as_strided, 3, true, as_strided)                                                                                          \
-  X(cut, 2, true, chosen) X(compress, 1, true, chosen) X(flatnonzero, 1, false, chosen) X(unique, 1, false, chosen)              \
+  X(cut, 2, true, chosen) X(compress, 1, true, chosen) X(flatnonzero, 1, false, chosen) X(nonzero, 1, false, chosen) X(unique, 1, false, chosen)              \
   X(slice, 9, true, slice) X(window, 3, true, window) X(at, 4, true, window) X(take, 4, true, take)                           \
   X(take_along, 2, true, take_along) X(diagonal, 2, true, diagonal) X(put, 9, true, put)                                      \
   X(concat, 4, true, join) X(stack, 3, true, join) X(split, 3, true, split) X(pad, 3, true, pad)                              \
@@ -802,7 +812,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(random_categorical, 1, false, random_axis) X(random_permutation, 1, false, random_axis) X(random_shuffle, 1, false, random_axis) X(random_choice, 1, false, random_axis) \
   X(random_dirichlet, 1, false, random_axis) X(random_multinomial, 1, false, random_axis) \
   X(cholesky, 1, false, linear) X(cholesky_status, 1, false, linear) X(cholesky_solve, 1, false, linear) X(solve, 1, false, linear) X(solve_triangular, 1, false, linear) \
-  X(inverse, 1, false, linear) X(inverse_status, 1, false, linear) X(det, 1, false, linear) X(random_multivariate_normal, 1, false, linear) \
+  X(inverse, 1, false, linear) X(inverse_status, 1, false, linear) X(det, 1, false, linear) X(slogdet, 1, false, linear) X(random_multivariate_normal, 1, false, linear) \
   X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized)                                                 \
   X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(assert, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
