@@ -512,7 +512,7 @@ static void on_check(struct analysis *w, const struct kir_stmt *s) {
 
 static void walk_block(struct analysis *w, const struct kir_block *b) {
   struct nest *g = w->g;
-  for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory; s = s->next) switch (s->kind) {
+  for (const struct kir_stmt *s = b->first; s && !g->why && !g->no_memory; s = s->next) switch ((enum kir_kind)s->kind) {
     case KIR_OP: on_op(w, s); break;
     case KIR_LOAD: on_load(w, s); break;
     case KIR_STORE: on_store(w, s); break;
@@ -526,7 +526,7 @@ static void walk_block(struct analysis *w, const struct kir_block *b) {
     case KIR_YIELD: on_yield(w, s); break;
     case KIR_PREFIX: on_prefix(w, s); break;
     case KIR_CHECK: on_check(w, s); break;
-    default: break;
+    case KIR_LOCALS: case KIR_KINDS: break;
     }
 }
 

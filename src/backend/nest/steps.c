@@ -59,10 +59,11 @@ static bool is_hoisted(const struct emission *g, const struct kir_stmt *s, int s
 /* The mask that a statement acts under. State of a loop only heeds what has happened since its iteration began. */
 int mask_for(const struct emission *g, const struct kir_stmt *s, int active) {
   bool is_state = s->kind == KIR_NEXT || ((s->kind == KIR_FOLD || s->kind == KIR_PREFIX) && g->loop != g->lane_loop);
-  switch (s->kind) {
+  switch ((enum kir_kind)s->kind) {
   case KIR_LOAD: case KIR_STORE: case KIR_FOLD: case KIR_PREFIX: case KIR_NEXT: case KIR_YIELD: case KIR_CHECK: case KIR_UNTIL:
     return is_state && active == g->active_at_loop && !g->loops[g->loop].has_until ? -1 : active;
-  default: return -1;
+  case KIR_OP: case KIR_PAR: case KIR_SERIAL: case KIR_LANE: case KIR_IF: case KIR_CARRY: case KIR_KEEP:
+  case KIR_LOCALS: case KIR_KINDS: return -1;
   }
 }
 

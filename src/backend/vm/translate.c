@@ -435,7 +435,7 @@ static void stmt_loop(struct translator *t, const struct kir_stmt *s, struct vm_
 
 static void block(struct translator *t, struct kir_block b, struct vm_place p, int fold) {
   if (p.depth > VM_DEPTH) { translator_refuse(t, "loops nest too deep"); return; }
-  for (const struct kir_stmt *s = b.first; s && !t->why; s = s->next) switch (s->kind) {
+  for (const struct kir_stmt *s = b.first; s && !t->why; s = s->next) switch ((enum kir_kind)s->kind) {
     case KIR_OP: stmt_op(t, s); break;
     case KIR_LOAD: stmt_load(t, s, p, t->pending[t->next_access++]); break;
     case KIR_STORE: stmt_store(t, s, p); break;
@@ -446,7 +446,8 @@ static void block(struct translator *t, struct kir_block b, struct vm_place p, i
     case KIR_UNTIL: stmt_until(t, s, &p); break;
     case KIR_FOLD: case KIR_PREFIX: stmt_fold(t, s, p, fold++); break;
     case KIR_CHECK: stmt_check(t, s, &p); break;
-    default: break; /* carries are made with their loop; keep and local are properties of values and buffers */
+    /* carries are made with their loop; keep and local are properties of values and buffers */
+    case KIR_CARRY: case KIR_KEEP: case KIR_LOCALS: case KIR_KINDS: break;
   }
 }
 

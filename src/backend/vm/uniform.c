@@ -64,7 +64,7 @@ static void block(struct uniform_walk *w, struct kir_block b, struct inside in) 
   if (in.depth > VM_DEPTH) return; /* translate.c refuses it */
   for (const struct kir_stmt *s = b.first; s; s = s->next) {
     for (int i = 0; i < s->n_out && s->kind != KIR_NEXT; i++) w->lane_of[s->out[i]] = w->lane;
-    switch (s->kind) {
+    switch ((enum kir_kind)s->kind) {
       case KIR_OP: for (int i = 0; i < s->n_out; i++) set(w, s->out[i], any(w, s->in, s->n_in)); break;
       case KIR_LOAD: set(w, s->out[0], any_at(w, s)); break;
       case KIR_PAR: case KIR_SERIAL: case KIR_LANE: loop(w, s, in.depth + 1); break;
@@ -75,7 +75,7 @@ static void block(struct uniform_walk *w, struct kir_block b, struct inside in) 
       case KIR_CHECK: case KIR_UNTIL: in.resting |= w->varying[s->in[0]]; break;
       case KIR_FOLD: case KIR_PREFIX: fold(w, s, in); break;
       case KIR_KEEP: keep(w, s); break;
-      default: break;
+      case KIR_STORE: case KIR_LOCALS: case KIR_KINDS: break;
     }
   }
 }

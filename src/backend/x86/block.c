@@ -176,7 +176,7 @@ static void emit_check(struct gen *g, const struct kir_stmt *s) {
 static void emit_copy(struct gen *g, const struct gen_step *t) {
   const struct kir_stmt *s = t->s;
   struct gen_access *a = t->access >= 0 ? &g->accesses[t->access] : NULL;
-  switch (s->kind) {
+  switch ((enum kir_kind)s->kind) {
   case KIR_OP: if (!scalar_op(g, s)) vector_op(g, s); break;
   case KIR_LOAD: load_op(g, s, a); break;
   case KIR_STORE: store_op(g, s, a); break;
@@ -190,7 +190,7 @@ static void emit_copy(struct gen *g, const struct gen_step *t) {
   case KIR_CHECK: emit_check(g, s); break;
   case KIR_UNTIL: emit_until(g, s); break;
   case KIR_IF: aside_op(g, s); break;
-  default: break;
+  case KIR_PAR: case KIR_SERIAL: case KIR_LANE: case KIR_CARRY: case KIR_PREFIX: case KIR_LOCALS: case KIR_KINDS: break;
   }
   registers_end(emission_of(g));
 }

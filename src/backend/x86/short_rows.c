@@ -84,7 +84,7 @@ static bool block_fits(struct look *w, const struct kir_block *b, const struct g
   bool fits = true;
   for (const struct kir_stmt *s = b->first; s && fits; s = s->next) {
     w->n_steps += lanes != NULL && s->kind != KIR_KEEP;
-    switch (s->kind) {
+    switch ((enum kir_kind)s->kind) {
     case KIR_OP: fits = op_fits(w->g, s), note_fixed(w->g, s); break;
     case KIR_LOAD: case KIR_STORE: fits = access_fits(w, s, lanes != NULL); break;
     case KIR_FOLD: fits = lanes && fold_fits(w->g, lanes, s), w->n_folds++; break;
@@ -92,7 +92,8 @@ static bool block_fits(struct look *w, const struct kir_block *b, const struct g
     case KIR_IF: fits = lanes && aside_of(w->g, s) && block_fits(w, &s->body, lanes); break;
     case KIR_YIELD: fits = op_fits(w->g, s); break;
     case KIR_LANE: fits = !lanes && lanes_fit(w, s, loop), loop++; break;
-    default: fits = false;
+    case KIR_PAR: case KIR_SERIAL: case KIR_CARRY: case KIR_NEXT: case KIR_UNTIL: case KIR_PREFIX:
+    case KIR_LOCALS: case KIR_CHECK: case KIR_KINDS: fits = false;
     }
   }
   return fits;
