@@ -63,8 +63,9 @@ int mask_for(const struct emission *g, const struct kir_stmt *s, int active) {
   case KIR_LOAD: case KIR_STORE: case KIR_FOLD: case KIR_PREFIX: case KIR_NEXT: case KIR_YIELD: case KIR_CHECK: case KIR_UNTIL:
     return is_state && active == g->active_at_loop && !g->loops[g->loop].has_until ? -1 : active;
   case KIR_OP: case KIR_PAR: case KIR_SERIAL: case KIR_LANE: case KIR_IF: case KIR_CARRY: case KIR_KEEP:
-  case KIR_LOCALS: case KIR_KINDS: return -1;
+  case KIR_LOCALS: case KIR_KINDS: break;
   }
+  return -1;
 }
 
 static void pass_over(struct emission *g, const struct kir_block *b) {
