@@ -244,6 +244,14 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
   X(gammainc,      "the gamma distribution of shape a up to b; nan below 0") \
   X(gammaincc,     "1 - gammainc, without loss")                             \
   X(gammainc_da,   "derivative of gammainc(a, b) by a")                      \
+  X(gammaincinv,   "the x with gammainc(a, x) = b; nan outside")             \
+  X(gammainccinv,  "the x with gammaincc(a, x) = b")                         \
+  X(iv,            "Bessel's I of order a, at b; by a: nan, for all of them")\
+  X(ive,           "iv(a, b) e^-|b|")                                        \
+  X(jv,            "Bessel's J of order a, at b")                            \
+  X(kv,            "Bessel's K of order a, at b > 0")                        \
+  X(kve,           "kv(a, b) e^b")                                           \
+  X(owens_t,       "Owen's T(a, b): both normal, one beyond a, the other between 0 and b times it") \
   X(maximum,       "nan wins; a tie shares its derivative")                  \
   X(minimum,       "nan wins; likewise")                                     \
   X(eq,            "a = b, bool")                                            \
@@ -263,7 +271,8 @@ weft_array *weft_tri(weft_dtype, int64_t n, int64_t m, int64_t k);  /* 1 where c
 
 #define WEFT_TERNARY(X)                                                      \
   X(betainc,       "the beta distribution of a and b up to c; nan below 0, above 1")\
-  X(betainc_da,    "derivative of betainc(a, b, c) by a")
+  X(betainc_da,    "derivative of betainc(a, b, c) by a")                    \
+  X(betaincinv,    "the x with betainc(a, b, x) = c")
 
 #define WEFT_DECLARE_(name, doc) weft_array *weft_##name(weft_array *x);
 WEFT_UNARY(WEFT_DECLARE_)

@@ -29,7 +29,7 @@ BUILD(with_number) { /* p[0]: which side; p[1]: a whole number */
 }
 BUILD(where) { return weft_where(in[0], in[1], in[2]); }
 BUILD(fma) { return weft_fma(in[0], in[1], in[2]); }
-BUILD(betainc) { return weft_betainc(in[0], in[1], in[2]); }
+BUILD(betainc) { return (s->p[0] ? weft_betaincinv : weft_betainc)(in[0], in[1], in[2]); }
 BUILD(clip) { return weft_clip(in[0], s->p[0] & 1 ? NULL : weft_scalar(-1.5), s->p[0] & 2 ? NULL : in[1]); }
 BUILD(cast) { return weft_cast(in[0], (weft_dtype)s->p[0]); }
 BUILD(complex) { return weft_complex(in[0], in[1]); }
@@ -84,7 +84,7 @@ MAKE(fma) {
 }
 MAKE(betainc) { /* one array in all its roles */
   int a = pick(p, FLOAT);
-  return ok(grow(p, kind, 3, (int[]){ a, a, a }, 0, NULL));
+  return ok(grow(p, kind, 3, (int[]){ a, a, a }, 1, (int64_t[]){ any(p, 2) }));
 }
 MAKE(clip) {
   int a = pick(p, FLOAT), b = partner(p, a);

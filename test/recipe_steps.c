@@ -223,7 +223,8 @@ static void binary(struct recipe *p) {
     { "sub", 'n' }, { "eq", 'b' }, { "ne", 'b' }, { "lt", 'b' }, { "le", 'b' }, { "gt", 'b' }, { "ge", 'b' }, { "and", '&' }, { "or", '&' },
     { "xor", '&' }, { "logical_and", 'b' }, { "logical_or", 'b' }, { "logical_xor", 'b' }, { "shl", 'i' }, { "shr", 'i' }, { "floor_divide", 'n' },
     { "remainder", 'n' }, { "fmod", 'n' }, { "pow", 'n' }, { "atan2", 'f' }, { "hypot", 'f' }, { "logaddexp", 'f' },
-    { "xlogy", 'f' }, { "xlog1py", 'f' }, { "zeta", 'f' }, { "polygamma", 'f' }, { "beta", 'f' }, { "gammainc", 'f' } };
+    { "xlogy", 'f' }, { "xlog1py", 'f' }, { "zeta", 'f' }, { "polygamma", 'f' }, { "beta", 'f' }, { "gammainc", 'f' },
+    { "gammaincinv", 'f' }, { "gammainccinv", 'f' }, { "iv", 'f' }, { "ive", 'f' }, { "jv", 'f' }, { "kv", 'f' }, { "kve", 'f' }, { "owens_t", 'f' } };
   int a = pick(p), k = (int)recipe_any(p, COUNT(ops));
   int in[2] = { a, partner(p, a, value(p, a)->dtype) };
   if (recipe_once_in(p, 3)) { int t = in[0]; in[0] = in[1], in[1] = t; }
@@ -246,7 +247,7 @@ static void ternary(struct recipe *p) {
     in[0] = a, in[1] = b, in[2] = leaf(p, met, rank, dims);
   }
   const struct plain *x[] = { value(p, in[0]), value(p, in[1]), value(p, in[2]) };
-  static const char *const ops[] = { "fma", "betainc", "betainc_da" };
+  static const char *const ops[] = { "fma", "betainc", "betainc_da", "betaincinv" };
   int k = is_where || plain_is_complex(met) ? 0 : (int)recipe_any(p, COUNT(ops));
   const char *op = is_where ? "where" : ops[k];
   made(p, ELEMENT, op, 3, in, plain_element(op, k ? float_of(met) : met, 3, x));

@@ -8,8 +8,9 @@
   X(lgamma) X(gamma) X(digamma) X(trigamma) X(erfcx) X(erfcinv) X(ndtr) X(ndtri) X(log_ndtr)      \
   X(log1mexp) X(logit) X(sinc) X(i0) X(i0e) X(i1) X(i1e) X(j0) X(j1)
 #define TRUTH_TWO(X)                                                                              \
-  X(xlogy) X(xlog1py) X(zeta) X(polygamma) X(beta) X(betaln) X(gammainc) X(gammaincc) X(gammainc_da)
-#define TRUTH_THREE(X) X(betainc) X(betainc_da)
+  X(xlogy) X(xlog1py) X(zeta) X(polygamma) X(beta) X(betaln) X(gammainc) X(gammaincc) X(gammainc_da)   \
+  X(gammaincinv) X(gammainccinv) X(iv) X(ive) X(jv) X(kv) X(kve) X(owens_t)
+#define TRUTH_THREE(X) X(betainc) X(betainc_da) X(betaincinv)
 
 #define TRUTH_DECLARE_(name) double truth_##name(double);
 TRUTH_ONE(TRUTH_DECLARE_)

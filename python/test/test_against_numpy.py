@@ -437,7 +437,10 @@ CALLS = {
 # Special functions where SciPy's are good to 1e-12: test/special.py compares them with mpmath on larger boxes.
 SHAPE = np.abs(np.random.default_rng(5).standard_normal((3, 4)) * 3) + 0.3
 for _name, *_args in [("beta", SHAPE, SHAPE[::-1]), ("betaln", SHAPE, SHAPE[::-1]), ("gammainc", SHAPE, SHAPE[::-1]),
-                      ("gammaincc", SHAPE, SHAPE[::-1]), ("betainc", SHAPE, SHAPE[::-1], SHAPE / 20)]:
+                      ("gammaincc", SHAPE, SHAPE[::-1]), ("betainc", SHAPE, SHAPE[::-1], SHAPE / 20),
+                      ("gammaincinv", SHAPE, SHAPE[::-1] / 20), ("gammainccinv", SHAPE, SHAPE[::-1] / 20),
+                      ("betaincinv", SHAPE, SHAPE[::-1], SHAPE / 20), ("owens_t", SHAPE, SHAPE[::-1]),
+                      *((name, SHAPE, SHAPE[::-1]) for name in ("iv", "ive", "jv", "kv", "kve"))]:
     CALLS[_name] = (lambda n=_name, a=_args: getattr(weft, n)(*a), lambda n=_name, a=_args: getattr(special, n)(*a))
 
 

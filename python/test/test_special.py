@@ -36,7 +36,32 @@ def test_derivatives_of_betainc_by_all_operands(x):
         np.testing.assert_allclose(got, slope(scipy.betainc, x, k), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("name, f", [("gammainc", lambda a, x: weft.gammainc(a, x)), ("betainc", lambda a, x: weft.betainc(a, 2.0, x / 9))])
+@pytest.mark.parametrize("name, x", [("gammaincinv", (0.7, 0.2)), ("gammaincinv", (6.0, 0.9)), ("gammainccinv", (30.0, 0.01)),
+                                     ("gammainccinv", (0.6, 0.6)), ("betaincinv", (0.7, 2.0, 0.1)), ("betaincinv", (30.0, 12.0, 0.7)),
+                                     ("owens_t", (0.7, 2.0)), ("owens_t", (-1.5, -0.4))])
+def test_derivatives_of_inverses_by_all_operands(name, x):
+    for k in range(len(x)):
+        got = float(weft.grad(getattr(weft, name), argnums=k)(*[weft.array(v, weft.float64) for v in x]))
+        np.testing.assert_allclose(got, slope(getattr(scipy, name), x, k), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["iv", "ive", "jv", "kv", "kve"])
+@pytest.mark.parametrize("x", [(0.0, 0.7), (1.0, 2.0), (0.4, 3.0), (2.5, 20.0), (-1.5, 2.0)])
+def test_derivatives_of_waves_by_where_they_are(name, x):
+    got = float(weft.grad(getattr(weft, name), argnums=1)(*[weft.array(v, weft.float64) for v in x]))
+    np.testing.assert_allclose(got, slope(getattr(scipy, name), x, 1), rtol=1e-6)
+
+
+def test_inverses_undo_what_they_are_inverses_of():
+    a, p = (weft.array(np.ravel(v)) for v in np.meshgrid([0.05, 0.3, 1.0, 7.0, 150.0, 5e4], [1e-12, 1e-3, 0.3, 0.5, 0.8, 1 - 1e-9]))
+    np.testing.assert_allclose(np.array(weft.gammainc(a, weft.gammaincinv(a, p))), np.array(p), rtol=1e-11)
+    np.testing.assert_allclose(np.array(weft.gammaincc(a, weft.gammainccinv(a, p))), np.array(p), rtol=1e-11)
+    for b in 0.3, 4.0, 90.0:
+        x = weft.betaincinv(a[a > 0.2], b, p[a > 0.2])
+        np.testing.assert_allclose(np.array(weft.betainc(a[a > 0.2], b, x)), np.array(p[a > 0.2]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name, f", [("gammaincinv", lambda a, x: weft.gammaincinv(a, x / 9)), ("jv", lambda a, x: weft.jv(a, x * 9)), ("kv", weft.kv), ("gammainc", lambda a, x: weft.gammainc(a, x)), ("betainc", lambda a, x: weft.betainc(a, 2.0, x / 9))])
 def test_in_fused_kernels_reductions_loops_and_maps(name, f):
     a, x = weft.array(np.linspace(0.5, 4, 8)), weft.array(np.linspace(0.1, 8, 8))
     want = np.array(f(a, x))
@@ -53,7 +78,8 @@ def test_in_fused_kernels_reductions_loops_and_maps(name, f):
 def test_nothing_hangs_on_nan_and_infinity():
     odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e-300, 1e300, -1.0, 1.0, 1e5])
     a, b = (weft.array(np.ravel(v)) for v in np.meshgrid(odd, odd))
-    for f in weft.gammainc, weft.gammaincc, weft.zeta, weft.polygamma, weft.beta, weft.betaln:
+    for f in weft.gammainc, weft.gammaincc, weft.zeta, weft.polygamma, weft.beta, weft.betaln, weft.gammaincinv, weft.gammainccinv, weft.iv, \
+            weft.ive, weft.jv, weft.kv, weft.kve, weft.owens_t:
         assert np.array(f(a, b)).shape == (121,)
     for c in odd:
-        assert np.array(weft.betainc(a, b, float(c))).shape == (121,)
+        assert np.array(weft.betainc(a, b, float(c))).shape == np.array(weft.betaincinv(a, b, float(c))).shape == (121,)

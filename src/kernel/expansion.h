@@ -67,9 +67,8 @@ struct two root_of(struct here h, struct two x, double least);
 /* Coefficients and limits of a dtype: VALUE(h, of f32, of f64). */
 #define VALUE(h, narrow, wide) number(h, is_narrow(h) ? (narrow) : (wide))
 
-/* exp.c, log.c, trigonometry.c, arc.c, erf.c, power.c, gamma.c, zeta.c, bessel.c,
- * incomplete.c: the value, of the instruction's
- * operands x[0], x[1] */
+/* exp.c, log.c, trigonometry.c, arc.c, erf.c, power.c, gamma.c, zeta.c, bessel.c, cylinder.c, incomplete.c, inverse.c: the value,
+ * of the instruction's operands x[0], x[1] */
 typedef int expansion(struct here, const int x[]);
 expansion expand_exp, expand_exp2, expand_expm1, expand_sinh, expand_cosh, expand_tanh, expand_log, expand_log2, expand_log10,
     expand_log1p, expand_asinh, expand_acosh, expand_atanh, expand_sin, expand_cos, expand_tan, expand_asin, expand_acos,
@@ -79,7 +78,8 @@ expansion expand_exp, expand_exp2, expand_expm1, expand_sinh, expand_cosh, expan
 expansion expand_lgamma, expand_gamma, expand_digamma, expand_trigamma, expand_sinc, expand_erfcx, expand_erfcinv, expand_ndtr,
     expand_ndtri, expand_log_ndtr, expand_log1mexp, expand_logit, expand_xlogy, expand_xlog1py, expand_i0, expand_i0e, expand_i1,
     expand_i1e, expand_j0, expand_j1, expand_zeta, expand_polygamma,
-    expand_beta, expand_betaln, expand_gammainc, expand_gammaincc, expand_gammainc_da, expand_betainc, expand_betainc_da;
+    expand_beta, expand_betaln, expand_gammainc, expand_gammaincc, expand_gammainc_da, expand_betainc, expand_betainc_da,
+    expand_gammaincinv, expand_gammainccinv, expand_betaincinv, expand_iv, expand_ive, expand_jv, expand_kv, expand_kve, expand_owens_t;
 
 /* What several of them need. */
 int whole_of(struct here, int x, double times, int bias, int *t); /* n = rint(times x); *t holds n + bias in its low bits */

@@ -10,21 +10,13 @@
 
 enum { TERMS = 2500, STEPS = 1000 }; /* rounds; NaN where they do not suffice */
 
-static int both(struct here h, int p, int q) { return op(h, KIR_AND, p, q); }
-static int one_of(struct here h, int p, int q) { return op(h, KIR_OR, p, q); }
-static int is_nan(struct here h, int x) { return op(h, KIR_NE, x, x); }
-static int log_of(struct here h, int x) { return expand_log(h, &x); }
-static int log1p_of(struct here h, int x) { return expand_log1p(h, &x); }
-static int exp_plain(struct here h, int x) { return expand_exp(h, &x); }
-static int gamma_of(struct here h, int x) { return expand_gamma(h, &x); }
-
-/* m - log(1 + m), m > -1: with s = m / (2 + m), log(1 + m) = 2 s + 2 s^3 R(s^2) and m - 2 s = s m */
-static int phi(struct here h, int m) {
+/* m - log(1 + m), m > -1, and near_1 = 1 + m, which m has lost digits of far below 0: with s = m / (2 + m), log(1 + m) = 2 s + 2 s^3 R(s^2) and m - 2 s = s m */
+static int phi(struct here h, int m, int near_1) {
   static const double r[] = { 0x1.401d3f7e0253ap-4, 0x1.32e0d11621077p-5, 0x1.bc37f0658ce36p-5, 0x1.e0a2d57648bebp-5,
                               0x1.111abdc928abdp-4, 0x1.3b13515f68ep-4, 0x1.745d19937b5a4p-4, 0x1.c71c71bedea84p-4,
                               0x1.2492492499d46p-3, 0x1.9999999999944p-3, 0x1.5555555555555p-2 };
   int s = quotient(h, m, add(h, m, number(h, 2))), z = mul(h, s, s), twice = mul(h, mul(h, s, z), number(h, -2));
-  int near = muladd(h, twice, polynomial(h, z, 11, r), mul(h, s, m)), far = sub(h, m, log1p_of(h, m));
+  int near = muladd(h, twice, polynomial(h, z, 11, r), mul(h, s, m)), far = sub(h, m, log_of(h, near_1));
   return either(h, less(h, size_of(h, m), number(h, 0.5)), near, far);
 }
 
@@ -120,13 +112,12 @@ static int is_settled(struct ahead e, struct dual step, struct dual value, doubl
 
 /* ---- The incomplete gamma function ------------------------------------------------------------------------------------------ */
 
-/* x^a e^-x / Gamma(a + 1) */
-static int gamma_factor(struct here h, int a, int x) {
+int gamma_factor(struct here h, int a, int x) {
   int eight = number(h, 8), is_small = less(h, a, eight), in = op(h, KIR_MIN, x, number(h, 800)), few = op(h, KIR_MIN, a, eight);
   int small = mul(h, expand_pow(h, (int[]){ in, few }), exp_plain(h, negative(h, in)));
   small = quotient(h, small, gamma_of(h, add(h, few, number(h, 1))));
   int l = op(h, KIR_MAX, a, eight), m = quotient(h, sub(h, x, l), l);
-  int large = exp_plain(h, negative(h, muladd(h, l, phi(h, m), stirling_of(h, l))));
+  int large = exp_plain(h, negative(h, muladd(h, l, phi(h, m, quotient(h, x, l)), stirling_of(h, l))));
   large = quotient(h, large, root(h, mul(h, l, number(h, 0x1.921fb54442d18p2))));
   return either(h, is_small, small, large);
 }
@@ -184,8 +175,8 @@ static int gamma_small_q(struct here h, int a, int x) {
   return negative(h, add(h, less_one, mul(h, mul(h, a, add(h, less_one, one)), sum)));
 }
 
-/* P, or Q = 1 - P: the smaller one of the two is computed, but for Q of small x. */
-static int gamma_incomplete(struct here h, int a, int x, bool is_upper) {
+/* The smaller one of the two is computed, but for Q of small x. */
+int gamma_incomplete(struct here h, int a, int x, bool is_upper) {
   struct ahead e = { h, false };
   int one = number(h, 1), zero = number(h, 0), inf = number(h, INFINITY), nan = number(h, NAN);
   int is_tail = both(h, less(h, number(h, 1.1), x), op(h, KIR_LE, a, x));
@@ -205,8 +196,8 @@ static int gamma_incomplete(struct here h, int a, int x, bool is_upper) {
     rarely(h, by_small);
     small = usually(h, by_small, gamma_small_q(h, a, x), zero);
   }
-  int by_series = both(h, is_inside, kir_op1(h.b, KIR_NOT, is_tail));
-  if (is_upper) by_series = both(h, by_series, kir_op1(h.b, KIR_NOT, by_small));
+  int by_series = both(h, is_inside, none(h, is_tail));
+  if (is_upper) by_series = both(h, by_series, none(h, by_small));
   rarely(h, by_series);
   int series = op(h, KIR_MIN, mul(h, factor, gamma_series(e, a, x).v), one);
   series = usually(h, by_series, series, zero);
@@ -230,7 +221,7 @@ int expand_gammainc_da(struct here h, const int in[]) {
   int a = in[0], x = in[1], zero = number(h, 0), one = number(h, 1), up = add(h, a, one), is_tail = less(h, up, x);
   int inf = number(h, INFINITY), is_inside = both(h, less(h, zero, op(h, KIR_MIN, a, x)), less(h, op(h, KIR_MAX, a, x), inf));
   int factor = gamma_factor(h, a, x), slope = sub(h, log_of(h, x), expand_digamma(h, &up));
-  int by_series = both(h, is_inside, kir_op1(h.b, KIR_NOT, is_tail));
+  int by_series = both(h, is_inside, none(h, is_tail));
   rarely(h, by_series);
   struct dual s = gamma_series(e, a, x);
   int series = usually(h, by_series, mul(h, factor, muladd(h, s.v, slope, s.d)), zero), by_fraction = both(h, is_inside, is_tail);
@@ -244,18 +235,19 @@ int expand_gammainc_da(struct here h, const int in[]) {
 
 /* ---- The incomplete beta function ------------------------------------------------------------------------------------------- */
 
-/* x^a y^b / B(a, b). From 8 on, with x0 = a / (a + b), a phi((x - x0) / x0) + b phi((x0 - x) / y0) is what the exponent loses. */
-static int beta_factor(struct here h, int a, int b, int x, int y) {
+/* From 8 on, with x0 = a / (a + b), a phi((x - x0) / x0) + b phi((x0 - x) / y0) is what the exponent loses. */
+int beta_factor(struct here h, int a, int b, int x, int y) {
   int eight = number(h, 8), one = number(h, 1), t = add(h, a, b);
   struct pair p = ordered(h, a, b);
   int is_large = op(h, KIR_LE, eight, p.s), is_mixed = op(h, KIR_LE, eight, p.l);
   int less_x = negative(h, x), is_near_1 = less(h, number(h, 0.5), x);
   rarely(h, is_large);
   int d = either(h, is_near_1, sub(h, b, mul(h, t, y)), muladd(h, t, x, negative(h, a)));
-  int lost = muladd(h, a, phi(h, quotient(h, d, a)), mul(h, b, phi(h, negative(h, quotient(h, d, b)))));
+  int lost_b = mul(h, b, phi(h, negative(h, quotient(h, d, b)), mul(h, y, quotient(h, t, b))));
+  int lost = muladd(h, a, phi(h, quotient(h, d, a), mul(h, x, quotient(h, t, a))), lost_b);
   int more = sub(h, stirling_of(h, t), add(h, stirling_of(h, a), stirling_of(h, b)));
   int size = root(h, quotient(h, mul(h, quotient(h, a, t), b), number(h, 0x1.921fb54442d18p2)));
-  int large = usually(h, is_large, mul(h, exp_plain(h, sub(h, more, lost)), size), one), is_small = kir_op1(h.b, KIR_NOT, is_large);
+  int large = usually(h, is_large, mul(h, exp_plain(h, sub(h, more, lost)), size), one), is_small = none(h, is_large);
   rarely(h, is_small);
   int log_y = either(h, is_near_1, log_of(h, y), log1p_of(h, less_x));
   int log_x = either(h, is_near_1, log1p_of(h, negative(h, y)), log_of(h, x));
@@ -303,11 +295,11 @@ static struct dual beta_fraction(struct ahead e, struct dual a, struct dual b, i
 
 struct beta_case { int a, b, x, y, is_turned, is_inside; }; /* turned: I_x(a, b) = 1 - I_y(b, a), so that x is below the mean */
 
-static struct beta_case beta_case(struct here h, int a, int b, int x) {
-  int zero = number(h, 0), one = number(h, 1), y = sub(h, one, x), inf = number(h, INFINITY);
+static struct beta_case beta_case(struct here h, int a, int b, int x, int y) {
+  int zero = number(h, 0), inf = number(h, INFINITY);
   int is_turned = less(h, a, mul(h, add(h, a, b), x));
   int is_inside = both(h, both(h, less(h, zero, a), less(h, a, inf)), both(h, less(h, zero, b), less(h, b, inf)));
-  is_inside = both(h, is_inside, both(h, less(h, zero, x), less(h, x, one)));
+  is_inside = both(h, is_inside, both(h, less(h, zero, x), less(h, zero, y)));
   return (struct beta_case){ either(h, is_turned, b, a), either(h, is_turned, a, b), either(h, is_turned, y, x),
                              either(h, is_turned, x, y), is_turned, is_inside };
 }
@@ -317,15 +309,19 @@ static int is_beta(struct here h, const int in[]) { /* the operands are some of 
   return both(h, all, both(h, op(h, KIR_LE, zero, in[2]), op(h, KIR_LE, in[2], number(h, 1))));
 }
 
-int expand_betainc(struct here h, const int in[]) {
+int beta_inside(struct here h, int a, int b, int x, int y) {
   struct ahead e = { h, false };
-  struct beta_case c = beta_case(h, in[0], in[1], in[2]);
-  int zero = number(h, 0), one = number(h, 1), nan = number(h, NAN);
+  struct beta_case c = beta_case(h, a, b, x, y);
+  int one = number(h, 1);
   rarely(h, c.is_inside);
   int f = beta_fraction(e, constant(e, c.a), constant(e, c.b), c.x, c.y).v;
-  int y = quotient(h, beta_factor(h, c.a, c.b, c.x, c.y), f);
-  y = op(h, KIR_MIN, y, one);
-  y = usually(h, c.is_inside, either(h, c.is_turned, sub(h, one, y), y), nan);
+  int part = op(h, KIR_MIN, quotient(h, beta_factor(h, c.a, c.b, c.x, c.y), f), one);
+  return usually(h, c.is_inside, either(h, c.is_turned, sub(h, one, part), part), number(h, NAN));
+}
+
+int expand_betainc(struct here h, const int in[]) {
+  int zero = number(h, 0), one = number(h, 1), nan = number(h, NAN);
+  int y = beta_inside(h, in[0], in[1], in[2], sub(h, one, in[2]));
   int at_0 = op(h, KIR_EQ, in[2], zero), at_1 = op(h, KIR_EQ, in[2], one);
   int a_0 = op(h, KIR_EQ, in[0], zero), b_0 = op(h, KIR_EQ, in[1], zero);
   y = either(h, b_0, zero, either(h, a_0, one, y));
@@ -337,8 +333,9 @@ int expand_betainc(struct here h, const int in[]) {
 /* The derivative by a: log D has the derivative log x - digamma(a) + digamma(a + b), or by b, with y, if turned */
 int expand_betainc_da(struct here h, const int in[]) {
   struct ahead e = { h, true };
-  struct beta_case c = beta_case(h, in[0], in[1], in[2]);
-  int zero = number(h, 0), one = number(h, 1), t = add(h, in[0], in[1]);
+  int zero = number(h, 0), one = number(h, 1);
+  struct beta_case c = beta_case(h, in[0], in[1], in[2], sub(h, one, in[2]));
+  int t = add(h, in[0], in[1]);
   rarely(h, c.is_inside);
   struct dual a = { c.a, either(h, c.is_turned, zero, one) }, b = { c.b, either(h, c.is_turned, one, zero) };
   struct dual f = beta_fraction(e, a, b, c.x, c.y);

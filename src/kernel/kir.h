@@ -110,7 +110,16 @@ enum {
   X(GAMMAINCC, "gammaincc", F, "TT", T, E)     \
   X(GAMMAINC_DA, "gammainc_da", F, "TT", T, E) \
   X(BETAINC, "betainc", F, "TTT", T, E)        \
-  X(BETAINC_DA, "betainc_da", F, "TTT", T, E)
+  X(BETAINC_DA, "betainc_da", F, "TTT", T, E)  \
+  X(GAMMAINCINV, "gammaincinv", F, "TT", T, E) \
+  X(GAMMAINCCINV, "gammainccinv", F, "TT", T, E) \
+  X(BETAINCINV, "betaincinv", F, "TTT", T, E)  \
+  X(IV, "iv", F, "TT", T, E)                   \
+  X(IVE, "ive", F, "TT", T, E)                 \
+  X(JV, "jv", F, "TT", T, E)                   \
+  X(KV, "kv", F, "TT", T, E)                   \
+  X(KVE, "kve", F, "TT", T, E)                 \
+  X(OWENS_T, "owens_t", F, "TT", T, E)
 
 enum kir_op {
 #define KIR_ENUM_(name, ...) KIR_##name,

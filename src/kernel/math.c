@@ -23,7 +23,9 @@ static expansion *const expansions_f64[KIR_OPS] = {
   [KIR_J0] = expand_j0,             [KIR_J1] = expand_j1,             [KIR_ZETA] = expand_zeta,
   [KIR_POLYGAMMA] = expand_polygamma, [KIR_BETA] = expand_beta,     [KIR_BETALN] = expand_betaln,
   [KIR_GAMMAINC] = expand_gammainc, [KIR_GAMMAINCC] = expand_gammaincc, [KIR_GAMMAINC_DA] = expand_gammainc_da,
-  [KIR_BETAINC] = expand_betainc,   [KIR_BETAINC_DA] = expand_betainc_da,
+  [KIR_BETAINC] = expand_betainc,   [KIR_BETAINC_DA] = expand_betainc_da, [KIR_GAMMAINCINV] = expand_gammaincinv,
+  [KIR_GAMMAINCCINV] = expand_gammainccinv, [KIR_BETAINCINV] = expand_betaincinv, [KIR_OWENS_T] = expand_owens_t,
+  [KIR_IV] = expand_iv, [KIR_IVE] = expand_ive, [KIR_JV] = expand_jv, [KIR_KV] = expand_kv, [KIR_KVE] = expand_kve,
 };
 
 static int in_f64(struct kir_builder *b, enum kir_op o, const int x[]) {

@@ -92,6 +92,31 @@ BINARY(gammainc_da, FLOAT, false, DERIVATIVE)
 TERNARY(betainc, FLOAT, false, DERIVATIVE)
 TERNARY(betainc_da, FLOAT, false, DERIVATIVE)
 
+/* ---- Their inverses: the slope of the one over that of the other ---- */
+
+ONE_INSTRUCTION(gammaincinv, KIR_GAMMAINCINV)
+ONE_INSTRUCTION(gammainccinv, KIR_GAMMAINCCINV)
+ONE_INSTRUCTION(betaincinv, KIR_BETAINCINV)
+
+PARTIAL(gammaincinv) {
+  weft_array *up = k == 0 ? weft_neg(weft_gammainc_da(X, Y)) : number(1);
+  return weft_div(up, gamma_density(X, Y));
+}
+PARTIAL(gammainccinv) {
+  weft_array *up = k == 0 ? weft_gammainc_da(X, Y) : number(1);
+  return weft_neg(weft_div(up, gamma_density(X, Y)));
+}
+PARTIAL(betaincinv) {
+  weft_array *a = X, *b = r->in[1], *up = number(1);
+  if (k == 0) up = weft_neg(weft_betainc_da(a, b, Y));
+  if (k == 1) up = weft_betainc_da(b, a, weft_sub(number(1), Y));
+  return weft_div(up, beta_density(a, b, Y));
+}
+
+BINARY(gammaincinv, FLOAT, false, DERIVATIVE)
+BINARY(gammainccinv, FLOAT, false, DERIVATIVE)
+TERNARY(betaincinv, FLOAT, false, DERIVATIVE)
+
 /* ---- The normal distribution and probabilities ---- */
 
 ONE_INSTRUCTION(erfcx, KIR_ERFCX)
@@ -118,6 +143,18 @@ PARTIAL(logit) { return (void)k, weft_div(number(1), weft_mul(X, weft_sub(number
 PARTIAL(xlogy) { return k == 0 ? weft_log(r->in[1]) : where_0(X, 0, weft_div(X, r->in[1])); }
 PARTIAL(xlog1py) { return k == 0 ? weft_log1p(r->in[1]) : where_0(X, 0, weft_div(X, weft_add(number(1), r->in[1]))); }
 
+ONE_INSTRUCTION(owens_t, KIR_OWENS_T)
+/* By h, -1/2 the density at h times erf(a h / sqrt 2); by a, what is integrated */
+PARTIAL(owens_t) {
+  weft_array *h = X, *a = r->in[1], *ah = weft_mul(a, h);
+  if (k == 0) {
+    weft_array *density = weft_mul(number(-0.19947114020071635), weft_exp(weft_neg(half_square(h))));
+    return weft_mul(density, weft_erf(weft_mul(ah, number(0.7071067811865476))));
+  }
+  weft_array *e = weft_exp(weft_neg(weft_add(half_square(h), half_square(ah))));
+  return weft_div(weft_mul(number(0.15915494309189535), e), weft_add(number(1), weft_mul(a, a)));
+}
+
 UNARY(erfcx, FLOAT, false, DERIVATIVE)
 UNARY(erfcinv, FLOAT, false, DERIVATIVE)
 UNARY(ndtr, FLOAT, false, DERIVATIVE)
@@ -127,6 +164,7 @@ UNARY(log1mexp, FLOAT, false, DERIVATIVE)
 UNARY(logit, FLOAT, false, DERIVATIVE)
 BINARY(xlogy, FLOAT, false, DERIVATIVE)
 BINARY(xlog1py, FLOAT, false, DERIVATIVE)
+BINARY(owens_t, FLOAT, false, DERIVATIVE)
 
 /* ---- Waves ---- */
 
@@ -162,3 +200,28 @@ UNARY(i1, FLOAT, false, DERIVATIVE)
 UNARY(i1e, FLOAT, false, DERIVATIVE)
 UNARY(j0, FLOAT, false, DERIVATIVE)
 UNARY(j1, FLOAT, false, DERIVATIVE)
+
+/* ---- Waves of any order ---- */
+
+ONE_INSTRUCTION(iv, KIR_IV)
+ONE_INSTRUCTION(ive, KIR_IVE)
+ONE_INSTRUCTION(jv, KIR_JV)
+ONE_INSTRUCTION(kv, KIR_KV)
+ONE_INSTRUCTION(kve, KIR_KVE)
+
+/* Derivatives by x are half the sum, or difference, of the orders beside. Nobody has a formula for those by the order. */
+static weft_array *beside(const struct rule *r, weft_array *(*f)(weft_array *, weft_array *), double sign) {
+  weft_array *below = f(weft_sub(X, number(1)), r->in[1]), *above = f(weft_add(X, number(1)), r->in[1]);
+  return weft_mul(number(0.5), weft_add(below, weft_mul(number(sign), above)));
+}
+PARTIAL(jv) { return k == 0 ? number(NAN) : beside(r, weft_jv, -1); }
+PARTIAL(iv) { return k == 0 ? number(NAN) : beside(r, weft_iv, 1); }
+PARTIAL(kv) { return k == 0 ? number(NAN) : weft_neg(beside(r, weft_kv, 1)); }
+PARTIAL(ive) { return k == 0 ? number(NAN) : weft_sub(beside(r, weft_ive, 1), weft_mul(weft_sign(r->in[1]), Y)); }
+PARTIAL(kve) { return k == 0 ? number(NAN) : weft_sub(Y, beside(r, weft_kve, 1)); }
+
+BINARY(iv, FLOAT, false, DERIVATIVE)
+BINARY(ive, FLOAT, false, DERIVATIVE)
+BINARY(jv, FLOAT, false, DERIVATIVE)
+BINARY(kv, FLOAT, false, DERIVATIVE)
+BINARY(kve, FLOAT, false, DERIVATIVE)

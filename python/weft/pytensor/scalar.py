@@ -34,6 +34,8 @@ IN_RESULT_DTYPE = {
     pm.Erf: weft.erf, pm.Erfc: weft.erfc, pm.Erfcx: weft.erfcx, pm.Erfinv: weft.erfinv, pm.Erfcinv: weft.erfcinv,
     pm.Gamma: weft.gamma, pm.GammaLn: weft.lgamma, pm.Psi: weft.digamma, pm.TriGamma: weft.trigamma,
     pm.PolyGamma: weft.polygamma, pm.GammaInc: weft.gammainc, pm.GammaIncC: weft.gammaincc, pm.BetaInc: weft.betainc,
+    pm.GammaIncInv: weft.gammaincinv, pm.GammaIncCInv: weft.gammainccinv, pm.BetaIncInv: weft.betaincinv,
+    pm.Ive: weft.ive, pm.Jv: weft.jv, pm.Kve: weft.kve, pm.Owens_t: weft.owens_t,
     pm.J0: weft.j0, pm.J1: weft.j1, pm.I0: weft.i0, pm.I1: weft.i1,
     pm.Sigmoid: weft.sigmoid, pm.Softplus: weft.softplus, pm.Log1mexp: weft.log1mexp,
 }
