@@ -71,7 +71,8 @@ int expand_kve(struct here h, const int in[]) { return k_any(h, in, true); }
 
 /* I e^-x, v >= 0, x >= 0. The k-th of the sum is x^2 / (4 k (v + k)) times the one before it. */
 static int i_of(struct here h, int order, int x) {
-  int one = number(h, 1), v = op(h, KIR_MIN, order, number(h, 1e100)), q = half(h, x), by = op(h, KIR_MAX, q, number(h, 1e-150)), least = number(h, 1e-300);
+  int one = number(h, 1), v = op(h, KIR_MIN, order, number(h, 1e100)), q = half(h, x);
+  int by = op(h, KIR_MAX, q, number(h, 1e-150)), least = number(h, 1e-300);
   int k = floor_of(h, half(h, mul(h, x, quotient(h, x, op(h, KIR_MAX, add(h, length(h, x, v), v), least)))));
   int m = add(h, v, k), largest = mul(h, gamma_factor(h, k, q), gamma_factor(h, m, q));
   rounds(h, TERMS);

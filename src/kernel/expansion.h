@@ -79,7 +79,8 @@ expansion expand_lgamma, expand_gamma, expand_digamma, expand_trigamma, expand_s
     expand_ndtri, expand_log_ndtr, expand_log1mexp, expand_logit, expand_xlogy, expand_xlog1py, expand_i0, expand_i0e, expand_i1,
     expand_i1e, expand_j0, expand_j1, expand_zeta, expand_polygamma,
     expand_beta, expand_betaln, expand_gammainc, expand_gammaincc, expand_gammainc_da, expand_betainc, expand_betainc_da,
-    expand_gammaincinv, expand_gammainccinv, expand_betaincinv, expand_iv, expand_ive, expand_jv, expand_kv, expand_kve, expand_owens_t;
+    expand_gammaincinv, expand_gammainccinv, expand_betaincinv, expand_iv, expand_ive, expand_jv, expand_kv, expand_kve,
+    expand_owens_t;
 
 /* What several of them need. */
 int whole_of(struct here, int x, double times, int bias, int *t); /* n = rint(times x); *t holds n + bias in its low bits */

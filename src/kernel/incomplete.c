@@ -10,7 +10,8 @@
 
 enum { TERMS = 2500, STEPS = 1000 }; /* rounds; NaN where they do not suffice */
 
-/* m - log(1 + m), m > -1, and near_1 = 1 + m, which m has lost digits of far below 0: with s = m / (2 + m), log(1 + m) = 2 s + 2 s^3 R(s^2) and m - 2 s = s m */
+/* m - log(1 + m), m > -1, and near_1 = 1 + m, which m has lost digits of far below 0: with s = m / (2 + m),
+ * log(1 + m) = 2 s + 2 s^3 R(s^2) and m - 2 s = s m */
 static int phi(struct here h, int m, int near_1) {
   static const double r[] = { 0x1.401d3f7e0253ap-4, 0x1.32e0d11621077p-5, 0x1.bc37f0658ce36p-5, 0x1.e0a2d57648bebp-5,
                               0x1.111abdc928abdp-4, 0x1.3b13515f68ep-4, 0x1.745d19937b5a4p-4, 0x1.c71c71bedea84p-4,
