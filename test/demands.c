@@ -47,7 +47,7 @@ static bool is_any_of(const char *name, const char *const list[]) {
 /* ---- ops ---- */
 
 TEST(every_op_is_known_to_the_plain_evaluator) {
-  static const char *const in_plans_only[] = { "part", "pair", "host", NULL }; /* host: a function of the user's */
+  static const char *const in_plans_only[] = { "part", "pair", NULL };
   for (int i = 0; op_table[i]; i++)
     if (!plain_knows(op_table[i]) && !is_any_of(op_table[i]->name, in_plans_only))
       test_fail(__FILE__, __LINE__, "%s: test/every_plain.c wants its value in plain C (and test/every_graph.c its kind, if it is new)", op_table[i]->name);

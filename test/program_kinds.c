@@ -682,13 +682,23 @@ MAKE(linear) {
   return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ any(p, 2), any(p, 2) }));
 }
 
-/* Weights of any values in [4, 64]: the product with a row of x, and back. */
+/* Whole weights [4, 64] of so many bits, the least and the largest in every group: their scale is 1, and sums are exact in any order. */
+static weft_array *whole_weights(int bits) {
+  weft_array *i = weft_iota(weft_full(WEFT_I32, WEFT_DIMS(4, 64), 0), 1), *at = weft_remainder(i, weft_integer(32));
+  weft_array *w = weft_remainder(weft_mul(i, weft_integer(7)), weft_integer(1 << bits));
+  w = weft_where(weft_eq(at, weft_integer(1)), weft_integer((1 << bits) - 1), weft_where(weft_eq(at, weft_integer(0)), weft_integer(0), w));
+  return weft_cast(w, WEFT_F32);
+}
+
+/* Weights of any values, and back; or the product of whole ones with a row of x. */
 static weft_array *quantized(weft_array *x, const struct step *s, bool is_product) {
-  weft_array *w = weft_add(weft_sin(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(4, 64), 0), 1)), weft_mean(x, WEFT_ALL)), *words, *scales, *biases;
+  weft_array *w = weft_sin(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(4, 64), 0), 1)), *words, *scales, *biases;
+  weft_array *mean = weft_mean(x, WEFT_ALL), *few = weft_cast(weft_clip(weft_round(mean), weft_scalar(-8), weft_scalar(8)), WEFT_F32);
   int bits = (int)s->p[0], group = s->p[1] ? 64 : 32;
-  weft_quantize(w, group, bits, &words, &scales, &biases);
+  weft_quantize(is_product ? whole_weights(bits) : weft_add(w, mean), group, bits, &words, &scales, &biases);
   if (!is_product) return weft_dequantize(words, scales, biases, group, bits);
-  return weft_quantized_matmul(weft_full(WEFT_F32, WEFT_DIMS(2, s->p[2] ? 64 : 4), 1), words, scales, biases, (int)s->p[2], group, bits);
+  weft_array *rows = weft_add(weft_full(WEFT_F32, WEFT_DIMS(2, s->p[2] ? 64 : 4), 1), few);
+  return weft_quantized_matmul(rows, words, scales, biases, (int)s->p[2], group, bits);
 }
 BUILD(quantized_matmul) { return quantized(in[0], s, true); }
 BUILD(dequantize) { return quantized(in[0], s, false); }
@@ -752,6 +762,27 @@ MAKE(sized) {
 }
 MAKE(series) { return ok(grow(p, kind, 0, NULL, 4, (int64_t[]){ any_dtype(p), any(p, 5), 5 + any(p, 5), 1 + any(p, 4) })); }
 
+/* ---- functions of the host ---- */
+
+static int twice_and_one(void *ctx, const weft_block in[], const weft_block out[]) {
+  int64_t n = 1;
+  for (int k = 0; k < in->rank; k++) n *= in->dims[k];
+  for (int64_t i = 0; i < n; i++) ((double *)out->data)[i] = 2 * ((const double *)in->data)[i] + 1;
+  return (void)ctx, 0;
+}
+BUILD(host) {
+  weft_array *y, *x = weft_cast(in[0], WEFT_F64);
+  weft_host(&(weft_host_function){ .run = twice_and_one }, 1, &x, 1, &(weft_block){ .dtype = WEFT_F64, .rank = (int)s->p[0], .dims = s->p + 1 }, &y);
+  return y;
+}
+MAKE(host) {
+  int a = pick(p, FLOAT | KNOWN);
+  if (a < 0 || p->is_smooth) return false;
+  int64_t q[PROGRAM_PARAMS] = { form(p, a)->rank };
+  for (int k = 0; k < form(p, a)->rank; k++) q[k + 1] = form(p, a)->dims[k];
+  return ok(grow(p, kind, 1, &a, 1 + form(p, a)->rank, q));
+}
+
 /* ---- the same value ---- */
 
 BUILD(stop_gradient) { return weft_stop_gradient(in[0]); }
@@ -814,7 +845,7 @@ WEFT_REDUCE(ROW) WEFT_ALONG(ROW)
   X(cholesky, 1, false, linear) X(cholesky_status, 1, false, linear) X(cholesky_solve, 1, false, linear) X(solve, 1, false, linear) X(solve_triangular, 1, false, linear) \
   X(inverse, 1, false, linear) X(inverse_status, 1, false, linear) X(det, 1, false, linear) X(slogdet, 1, false, linear) X(random_multivariate_normal, 1, false, linear) \
   X(dequantize, 1, false, quantized) X(quantized_matmul, 1, false, quantized)                                                 \
-  X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(assert, 1, true, same) X(depends, 1, true, same)
+  X(host, 1, false, host) X(stop_gradient, 1, true, same) X(alias, 1, true, same) X(to, 1, true, same) X(assert, 1, true, same) X(depends, 1, true, same)
 #define X(name_, weight, smooth, how) static const struct kind kind_##name_ = { "weft_" #name_, weight, smooth, make_##how, build_##name_, NULL, NULL };
 ROWS(X)
 #undef X
