@@ -735,3 +735,11 @@ def test_kernels_are_shown_and_profiled():
     assert "tanh" in weft.pytensor.show(f) and "kernel" in weft.pytensor.show(f)
     assert f.profile.fct_callcount == 1 and "tanh" in f.profile.weft + weft.pytensor.show(f, "graph")
     assert sum(f.profile.apply_time.values()) > 0
+
+
+def test_special_functions_of_several_numbers_have_rows():
+    a, b, p = pt.dvector("a"), pt.dvector("b"), pt.dvector("p")
+    before = dict(weft.pytensor.fallbacks)
+    agrees([a, b, p], [pt.gammaincinv(a, p), pt.gammainccinv(a, p), pt.betaincinv(a, b, p), pt.ive(a, b), pt.kve(a, b), pt.jv(a, b),
+                       pt.owens_t(a, b)], np.array([0.5, 2.0, 7.25]), np.array([1.5, 0.3, 4.0]), np.array([0.1, 0.5, 0.93]), rtol=1e-9)
+    assert dict(weft.pytensor.fallbacks) == before
