@@ -310,12 +310,15 @@ weft_status weft_check(weft_array *a) {
 
 /* ---- Owning ---- */
 
+/* Whoever gave up the last owner, or the scope, may still be looking at it. */
 static void end(weft_array *a) {
   struct caller *me = caller();
+  seize(a);
   struct node *n = a->node;
   if (!a->scope) count_loose(n, -1);
   a->tag = HANDLE_GONE;
   a->node = NULL;
+  free_up(a);
   if (me->n_spare >= SPARE_MOST) give_all(me);
   spare(me, a);
   node_release(n);
