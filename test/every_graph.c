@@ -468,16 +468,32 @@ static struct plain plain_codes(const struct plain *const in[], const int64_t at
   return y;
 }
 
-/* x w', of the last two axes of both. */
-static struct plain plain_by_rows(const struct plain *x, const struct plain *w) {
-  int64_t k = x->dims[x->rank - 1], m = x->dims[x->rank - 2], n = w->dims[w->rank - 2], dims[PLAIN_RANK];
-  for (int i = 0; i < x->rank; i++) dims[i] = i == x->rank - 1 ? n : x->dims[i];
-  struct plain y = plain_new(WEFT_F32, x->rank, dims);
+/* x w', w = s q + b, of the last two axes, in the order that is its meaning: blocks of codes, a word or what 32 codes take, go to 16
+ * sums in turn, each times its scale; biases, times the sums of their groups, to four. */
+static struct plain plain_code_rows(const struct plain *const in[], const int64_t *attr) {
+  int64_t group = attr[0], bits = attr[1], block = 32 % bits ? 32 : 32 / bits, k = in[0]->dims[in[0]->rank - 1];
+  int64_t m = in[0]->dims[in[0]->rank - 2], n = in[1]->dims[in[1]->rank - 2], dims[PLAIN_RANK];
+  for (int i = 0; i < in[0]->rank; i++) dims[i] = i == in[0]->rank - 1 ? n : in[0]->dims[i];
+  struct plain y = plain_new(WEFT_F32, in[0]->rank, dims);
   for (int64_t i = 0; i < y.count; i++) {
-    int64_t problem = i / (m * n), row = i / n % m, column = i % n;
-    double sum = 0;
-    for (int64_t j = 0; j < k; j++) sum += plain_f(x, (problem * m + row) * k + j) * plain_f(w, (problem * n + column) * k + j);
-    plain_set_f(&y, i, sum);
+    int64_t x = (i / (m * n) * m + i / n % m) * k, w = (i / (m * n) * n + i % n) * k;
+    float sum[16] = { 0 }, part[4] = { 0 };
+    for (int64_t c = 0; c < k; c += block) {
+      float one = 0;
+      for (int64_t j = c; j < c + block; j++) {
+        int64_t code = 0;
+        for (int64_t t = 0; t < bits; t++) code |= (plain_i(in[1], ((w + j) * bits + t) / 32) >> ((w + j) * bits + t) % 32 & 1) << t;
+        one += (float)code * (float)plain_f(in[0], x + j);
+      }
+      sum[c / block % 16] += one * (float)plain_f(in[2], (w + c) / group);
+    }
+    for (int64_t g = 0; g < k / group; g++) {
+      float all = 0;
+      for (int64_t j = 0; j < group; j++) all += (float)plain_f(in[0], x + g * group + j);
+      part[g % 4] += (float)plain_f(in[3], w / group + g) * all;
+    }
+    for (int half = 8; half; half /= 2) for (int j = 0; j < half; j++) sum[j] += sum[j + half];
+    plain_set_f(&y, i, (double)(sum[0] + ((part[0] + part[2]) + (part[1] + part[3]))));
   }
   return y;
 }
@@ -614,11 +630,9 @@ static bool library(const struct node *n, const struct plain *const in[], struct
     return true;
   }
   if (n->op == &op_codes_product) {
-    struct plain w = plain_codes(in + 1, n->attr);
     f->n = 1;
     f->out = room_for(1, sizeof *f->out);
-    f->out[0] = plain_by_rows(in[0], &w);
-    plain_free(&w);
+    f->out[0] = plain_code_rows(in, n->attr);
     return true;
   }
   if (n->op == &op_host) { /* the one function that random programs call (program_kinds.c): 2 x + 1 */
