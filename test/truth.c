@@ -237,14 +237,16 @@ double truth_logit(double x) { return x >= 0 && x <= 1 ? (double)(logl(x) - log1
 double truth_xlogy(double x, double y) { return x == 0 && !isnan(y) ? 0 : (double)(x * logl(y)); }
 double truth_xlog1py(double x, double y) { return x == 0 && !isnan(y) ? 0 : (double)(x * log1pl(y)); }
 
-/* Owen's T: 12 parts of the integral, by Gauss with five points each */
+/* Owen's T: the integral in parts of at most 1/8, or 1/(8 h), by Gauss with five points each */
 double truth_owens_t(double h, double a) {
   static const exact at[] = { 0, 0.538469310105683091036L, 0.906179845938663992798L };
   static const exact weight[] = { 0.568888888888888888889L, 0.478628670499366468042L, 0.236926885056189087515L };
   if (isnan(h) || isnan(a)) return NAN;
   if (fabs(h) > 35 || fabs(a) > 50) return TRUTH_UNKNOWN;
-  exact sum = 0, end = h != 0 ? fminl(fabs(a), 12 / fabsl(h)) : fabs(a), part = end / 12;
-  for (int i = 0; i < 12; i++)
+  exact sum = 0, end = h != 0 ? fminl(fabs(a), 12 / fabsl(h)) : fabs(a);
+  int n = 12 + (int)(8 * end * fmaxl(1, fabs(h)));
+  exact part = end / n;
+  for (int i = 0; i < n; i++)
     for (int k = -2; k <= 2; k++) {
       exact x = (i + 0.5L) * part + part / 2 * at[abs(k)] * (k < 0 ? -1 : 1);
       sum += weight[abs(k)] * expl(-h * (exact)h * (1 + x * x) / 2) / (1 + x * x);
