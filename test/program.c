@@ -99,7 +99,8 @@ static struct step *add(struct program *p, struct step s) {
   return &p->step[p->n++];
 }
 
-static bool is_room(const struct program *p) { return p->n + 24 < PROGRAM_STEPS && p->n_blocks + 3 < PROGRAM_BLOCKS; }
+/* A body that is full still gets its results, as do those around it: some 24 steps each. */
+static bool is_room(const struct program *p) { return p->n + 88 < PROGRAM_STEPS && p->n_blocks + 3 < PROGRAM_BLOCKS; }
 
 int grow_many(struct program *p, const struct kind *kind, struct step s) {
   s.row = kind;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include "every_plain.h"
 
-enum { PROGRAM_STEPS = 192, PROGRAM_BLOCKS = 48, PROGRAM_INS = 8, PROGRAM_OUTS = 8, PROGRAM_PARAMS = 16, PROGRAM_OPEN = -1 };
+enum { PROGRAM_STEPS = 256, PROGRAM_BLOCKS = 48, PROGRAM_INS = 8, PROGRAM_OUTS = 8, PROGRAM_PARAMS = 16, PROGRAM_OPEN = -1 };
 
 struct form { weft_dtype dtype; int rank; int64_t dims[PLAIN_RANK]; }; /* a size may be PROGRAM_OPEN: only a run tells it */
 
