@@ -58,6 +58,12 @@ BODY(rows_at_places) { /* what the indices are is computed in the step */
   weft_array *at = weft_argmax(x, 1), *row = weft_minimum(weft_reshape(at, WEFT_DIMS(ROWS)), weft_integer(ROWS - 1));
   return half(weft_add(weft_put(x, weft_take(x, 1, &row), y, WEFT_ADD), weft_take_along(y, 1, at)));
 }
+BODY(rounded_at_places) { /* several factors a place, each with all its digits */
+  weft_dtype t = weft_dtype_of(x);
+  weft_array *at = places(5, (int32_t[]){ 0, 2, 0, 0, 2 }), *by = weft_cast(weft_scalar(1.0625), t), *z = weft_add(x, by);
+  weft_array *v = weft_add(weft_mul(weft_take(y, 1, &at), weft_cast(weft_scalar(0.1640625), t)), by);
+  return half(weft_put(z, weft_take(z, 1, &at), v, WEFT_MUL));
+}
 BODY(numbered) { return weft_add(half(x), weft_mul(weft_iota(x, 1), weft_cast(weft_size(x, 0), weft_dtype_of(x)))); }
 BODY(multiplied) { return weft_add(half(half(weft_matmul(weft_matmul(x, weft_transpose(y, NULL)), x))), y); }
 BODY(multiplied_in_batches) {
@@ -97,7 +103,7 @@ static const struct { const char *name; body step; bool is_float; } bodies[] = {
   ROW(products_and_extremes, false), ROW(places_of_extremes, false), ROW(place_among_all, false), ROW(softmax_of_rows, true),
   ROW(running_sums, false), ROW(turned, true), ROW(sliced, false), ROW(stacked, false), ROW(padded, false), ROW(put, false),
   ROW(put_and_combined, false), ROW(put_at_places, false), ROW(combined_at_places, false),
-  ROW(least_and_most_at_places, false), ROW(rows_at_places, false), ROW(numbered, true), ROW(multiplied, false),
+  ROW(least_and_most_at_places, false), ROW(rows_at_places, false), ROW(rounded_at_places, true), ROW(numbered, true), ROW(multiplied, false),
   ROW(multiplied_in_batches, false), ROW(chosen, false),
   ROW(chosen_by_a_number, false), ROW(repeated_inside, false), ROW(ended_inside, false)
 #undef ROW
@@ -172,6 +178,7 @@ static void compare_all(weft_dtype t, bool is_float) {
 TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_f32) { compare_all(WEFT_F32, true); }
 TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_f64) { compare_all(WEFT_F64, true); }
 TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_f16) { compare_all(WEFT_F16, true); }
+TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_bf16) { compare_all(WEFT_BF16, true); }
 TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_i32) { compare_all(WEFT_I32, false); }
 TEST(a_loop_over_small_values_is_one_kernel_with_the_bits_of_its_steps_in_i8) { compare_all(WEFT_I8, false); }
 

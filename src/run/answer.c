@@ -56,8 +56,7 @@ static void lose(struct node *n, struct failure *f) {
   graph_lock();
   if (atomic_load(&n->state) == NODE_READY) {
     n->failure = failure_retain(f);
-    atomic_store_explicit(&n->state, NODE_FAILED, memory_order_release);
-    graph_changed();
+    node_set_state(n, NODE_FAILED);
   }
   graph_unlock();
 }

@@ -472,6 +472,7 @@ static void take(struct small *s, struct small_loop *f, const struct node *n) {
   }
 }
 
+/* Halves are rounded once, behind all updates, as everywhere (`scatter_wide` of prepare.c). */
 static void scatter(struct small *s, struct small_loop *f, const struct node *n) {
   struct indexing g = indexing_of(n);
   enum kir_op op = scatter_combines(n);
@@ -482,10 +483,11 @@ static void scatter(struct small *s, struct small_loop *f, const struct node *n)
     const int *v = f->element[n->in[1]->slot] + i * g.row;
     for (int64_t e = 0; e < g.slots * g.row; e++) {
       int is_this = is_slot(s, slot[i], e / g.row), now = v[e % g.row];
-      if (op != KIR_SET) now = kir_cast(&s->d.b, (weft_dtype)n->dtype, kir_op2(&s->d.b, op, y[e], now));
+      if (op != KIR_SET) now = kir_op2(&s->d.b, op, y[e], now);
       y[e] = kir_op3(&s->d.b, KIR_SELECT, is_this, now, y[e]);
     }
   }
+  for (int64_t e = 0; op != KIR_SET && e < g.slots * g.row; e++) y[e] = kir_cast(&s->d.b, (weft_dtype)n->dtype, y[e]);
 }
 
 static void iota(struct small *s, struct small_loop *f, const struct node *n) {
