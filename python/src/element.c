@@ -41,10 +41,11 @@ weft_array *call_binary(const struct name *row, PyObject *const arg[]) {
   return convert_all(2, arg, a) ? ((binary)row->function)(a[0], a[1]) : NULL;
 }
 
+typedef weft_array *(*ternary)(weft_array *, weft_array *, weft_array *);
 weft_array *call_ternary(const struct name *row, PyObject *const arg[]) {
   weft_array *a[3];
   if (!convert_all(3, arg, a)) return NULL;
-  return ((weft_array * (*)(weft_array *, weft_array *, weft_array *)) row->function)(a[0], a[1], a[2]);
+  return ((ternary)row->function)(a[0], a[1], a[2]);
 }
 
 /* (a) */
@@ -53,7 +54,6 @@ weft_array *call_positive(const struct name *row, PyObject *const arg[]) { retur
 /* (a, a_min, a_max, min, max): by either name */
 weft_array *call_clip(const struct name *row, PyObject *const arg[]) {
   weft_array *bound[2] = { NULL, NULL };
-  (void)row;
   for (int i = 0; i < 2; i++) {
     PyObject *o = arg[1 + i] == Py_None ? arg[3 + i] : arg[1 + i];
     if (arg[1 + i] != Py_None && arg[3 + i] != Py_None)
@@ -61,7 +61,7 @@ weft_array *call_clip(const struct name *row, PyObject *const arg[]) {
     if (o != Py_None && !(bound[i] = convert_operand(o))) return NULL;
   }
   weft_array *x = convert_array(arg[0], NULL, 0);
-  return x ? weft_clip(x, bound[0], bound[1]) : NULL;
+  return x ? ((ternary)row->function)(x, bound[0], bound[1]) : NULL;
 }
 
 /* (a, decimals); integers have none */
@@ -194,10 +194,11 @@ static PyObject *as_complex(PyObject *self, PyObject *unused) {
   return number;
 }
 
-/* A number as numbers are; of other arrays only the plain text. */
+/* A number as numbers are; of other arrays only the plain text. Without a spec a number is its text too, but for MLX's. */
 static PyObject *format(PyObject *self, PyObject *spec) {
   if (!PyUnicode_Check(spec)) return PyErr_Format(PyExc_TypeError, "__format__: a text is expected");
-  if (!PyUnicode_GET_LENGTH(spec)) return PyObject_Str(self);
+  int is_number = Py_TYPE(self) == &mlx_array_type && !weft_rank(array_handle(self));
+  if (!PyUnicode_GET_LENGTH(spec) && !is_number) return PyObject_Str(self);
   if (weft_rank(array_handle(self)))
     return PyErr_Format(PyExc_TypeError, "'%U' formats one number, not an array of %d axes", spec, weft_rank(array_handle(self)));
   PyObject *value = value_item(self), *text = value ? PyObject_Format(value, spec) : NULL;

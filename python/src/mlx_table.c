@@ -125,7 +125,20 @@ static weft_array *call_so_far(const struct name *row, PyObject *const arg[]) {
   along op = (along)row->function;
   if (arg[1] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
   weft_array *y = backwards ? weft_flip(op(weft_flip(x, k), k), k) : op(x, k);
+  d = weft_dtype_of(x); /* narrow integers wrap around as they are; sums of bools alone are wider */
+  if (weft_dtype_of(y) != d && !(d == WEFT_BOOL && op == weft_cumsum)) y = weft_cast(y, d);
   return is_inclusive ? y : without_itself(y, op, k, backwards);
+}
+
+/* Where both are equal the derivative is the second one's alone, as MLX has it; weft shares it. NaN wins all the same. */
+static weft_array *second_of_equals(weft_array *a, weft_array *b, weft_array *is_first) {
+  return weft_where(weft_dtype_of(a) > WEFT_I64 ? weft_or(is_first, weft_isnan(a)) : is_first, a, b);
+}
+static weft_array *maximum_of(weft_array *a, weft_array *b) { return second_of_equals(a, b, weft_gt(a, b)); }
+static weft_array *minimum_of(weft_array *a, weft_array *b) { return second_of_equals(a, b, weft_lt(a, b)); }
+static weft_array *clip_of(weft_array *x, weft_array *low, weft_array *high) {
+  if (low) x = maximum_of(x, low);
+  return high ? minimum_of(x, high) : x;
 }
 
 /* (a, axis, precise) */
@@ -356,14 +369,14 @@ const struct name mlx_names[] = {
 
   BINARY(add, weft_add), BINARY(subtract, weft_sub), BINARY(multiply, weft_mul), BINARY(divide, weft_div),
   BINARY(floor_divide, weft_floor_divide), BINARY(remainder, weft_remainder), BINARY(power, pow_of),
-  BINARY(maximum, weft_maximum), BINARY(minimum, weft_minimum), BINARY(logaddexp, logaddexp_of),
+  BINARY(maximum, maximum_of), BINARY(minimum, minimum_of), BINARY(logaddexp, logaddexp_of),
   BINARY(arctan2, weft_atan2), BINARY(equal, weft_eq), BINARY(not_equal, weft_ne), BINARY(less, weft_lt),
   BINARY(less_equal, weft_le), BINARY(greater, weft_gt), BINARY(greater_equal, weft_ge),
   BINARY(logical_and, weft_logical_and), BINARY(logical_or, weft_logical_or), BINARY(logical_xor, weft_logical_xor),
   BINARY(bitwise_and, weft_and), BINARY(bitwise_or, weft_or), BINARY(bitwise_xor, weft_xor), BINARY(left_shift, weft_shl),
   BINARY(right_shift, weft_shr),
   FUNCTION(where, "(condition, x, y, /" S, call_ternary, weft_where),
-  FUNCTION(clip, "(a, /, a_min=None, a_max=None" S, call_clip2, weft_clip),
+  FUNCTION(clip, "(a, /, a_min=None, a_max=None" S, call_clip2, clip_of),
   FUNCTION(isclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_isclose),
   FUNCTION(allclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_allclose),
   FUNCTION(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal, weft_array_equal),

@@ -484,3 +484,38 @@ def test_synchronize_waits_and_tells_of_failures():
     assert mx.linalg.inv(batch[:1]).tolist() == [[[0.5, 0], [0, 0.25]]]
     with pytest.raises(RuntimeError):
         mx.eval(mx.linalg.inv(batch))
+
+
+def test_equal_operands_of_extrema_give_their_derivative_to_the_second():
+    x = mx.array([-1.0, 0.0, 0.0, 2.0])
+    assert mx.grad(lambda x: mx.maximum(x, 0).sum())(x).tolist() == [0, 0, 0, 1]
+    assert mx.grad(lambda x: mx.maximum(0, x).sum())(x).tolist() == [0, 1, 1, 1]
+    assert mx.grad(lambda x: mx.minimum(x, 0).sum())(x).tolist() == [1, 0, 0, 0]
+    assert mx.grad(lambda x: mx.clip(x, 0, 2).sum())(x).tolist() == [0, 0, 0, 0]
+    assert mx.jvp(lambda x: mx.maximum(x, 0), [x], [mx.ones(4)])[1][0].tolist() == [0, 0, 0, 1]
+    nan = float("nan")
+    for f in mx.maximum, mx.minimum:
+        assert mx.isnan(f(mx.array([nan, 1.0, nan]), mx.array([1.0, nan, nan]))).tolist() == [True] * 3
+        assert f(mx.array([1, 5], mx.int8), mx.array([3, 3], mx.int8)).dtype == mx.int8
+    assert mx.maximum(mx.array([1, 2], mx.float16), 1.5).dtype == mx.float16
+    assert mx.maximum(mx.array([1, 2]), mx.array([1.5, 1.5])).tolist() == [1.5, 2.0]
+
+
+def test_running_sums_of_narrow_integers_stay_narrow():
+    assert mx.cumsum(mx.array([200, 100], mx.uint8)).tolist() == [200, 44]
+    assert mx.cumprod(mx.array([100, 2], mx.int8)).tolist() == [100, -56]
+    assert mx.cumsum(mx.array([True, True])).dtype == mx.int32
+    assert mx.cumprod(mx.array([True, False])).dtype == mx.bool_
+
+
+def test_a_number_is_formatted_as_its_value():
+    assert f"{mx.array(2.5)} {mx.array(3)}" == "2.5 3" and "{}".format(mx.array(True)) == "True"
+    assert f"{mx.array([1])}".startswith("array(")
+
+
+def test_norms_have_the_type_of_their_weight_too():
+    half, weight = mx.ones((1, 8), mx.bfloat16), mx.ones(8)
+    assert mx.fast.rms_norm(half, weight, 1e-5).dtype == mx.float32
+    assert mx.fast.layer_norm(half, weight, None, 1e-5).dtype == mx.float32
+    assert mx.fast.layer_norm(half, None, weight, 1e-5).dtype == mx.bfloat16
+    assert mx.fast.rms_norm(half, weight.astype(mx.bfloat16), 1e-5).dtype == mx.bfloat16

@@ -8,9 +8,10 @@ from .._missing import add_missing
 _mlx = _core._mlx
 
 
-def _in_float(x, call):
-    """Halves are computed in float32, and rounded once."""
-    return call(x.astype(_mlx.float32)).astype(x.dtype) if x.dtype.size == 2 else call(x)
+def _in_float(x, weight, call):
+    """Halves are computed in float32, and rounded once, to the type of x and of the weight."""
+    dtype = x.dtype if weight is None else _mlx.result_type(x, weight)
+    return call(x.astype(_mlx.float32)).astype(dtype) if x.dtype.size == 2 else call(x)
 
 
 def _same_type(what, x, *others):
@@ -24,13 +25,13 @@ def _same_type(what, x, *others):
 def rms_norm(x, weight, eps, *, stream=None):
     """x / sqrt(mean x^2 + eps) weight, over the last axis."""
     _same_type("rms_norm", x, weight)
-    return _in_float(x, lambda x: _mlx._rms_norm(x, weight, eps))
+    return _in_float(x, weight, lambda x: _mlx._rms_norm(x, weight, eps))
 
 
 def layer_norm(x, weight, bias, eps, *, stream=None):
     """(x - mean) / sqrt(var + eps) weight + bias, over the last axis."""
     _same_type("layer_norm", x, weight, bias)
-    return _in_float(x, lambda x: _mlx._layer_norm(x, weight, bias, eps))
+    return _in_float(x, weight, lambda x: _mlx._layer_norm(x, weight, bias, eps))
 
 
 def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):
