@@ -420,3 +420,47 @@ SCOPED(a_checkpoint_around_a_call_plans_no_argument_that_has_no_size) {
   weft_call(f, 2, (weft_array *[]){ f64s(5, FIVE), f64s(1, SIX) }, 1, y);
   EXPECT_F64(y[0], 3);
 }
+
+/* The first call of the function tells how many rows there are; the second copies the loop and tells it again. */
+SCOPED(copies_of_a_loop_that_has_told_its_length_tell_their_own) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, 0, NULL), *k = weft_input(WEFT_I64, 0, NULL);
+  weft_loop *l = weft_loop_open(k);
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, c);
+  weft_loop_until(l, weft_from(WEFT_BOOL, 0, NULL, &(bool){ true }));
+  weft_array *z = weft_loop_last(l, c);
+  weft_loop_close(l);
+  weft_array *two = f64s(2, SIX), *n = weft_size(two, 0);
+  l = weft_loop_open(weft_integer(2));
+  weft_array *v = weft_loop_carry(l, two);
+  weft_array *cut = weft_cut(two, 0, weft_sub(n, weft_integer(2)), weft_floor_divide(n, weft_integer(2)), weft_integer(2));
+  weft_loop_next(l, v, two);
+  weft_loop_until(l, weft_ge(weft_sum(cut, WEFT_ALL), weft_scalar(0.5)));
+  weft_array *y = weft_loop_all(l, weft_from(WEFT_F64, 0, NULL, &(double){ 7 }));
+  weft_loop_close(l);
+  weft_checkpoint(2, (weft_array *[]){ z, x }, 1, &y);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ x, k }, 1, &y);
+  for (int i = 0; i < 2; i++) {
+    weft_array *in[] = { weft_from(WEFT_F64, 0, NULL, &(double){ 2 }), weft_from(WEFT_I64, 0, NULL, &(int64_t){ i }) };
+    weft_call(f, 2, in, 1, &y);
+    EXPECT_F64(y, 7);
+  }
+}
+
+/* Where the rows of the last steps begin is told by a loop that reads none of them: it is computed before the outer loop. */
+SCOPED(rows_in_a_body_begin_where_a_loop_outside_has_ended) {
+  weft_array *init = f64s(1, SIX), *bound = weft_from(WEFT_I64, 0, NULL, &(int64_t){ 5 });
+  weft_loop *outer = weft_loop_open(bound);
+  weft_array *c = weft_loop_carry(outer, init);
+  weft_loop *inner = weft_loop_open(weft_integer(1));
+  weft_array *e = weft_loop_each(inner, c);
+  weft_loop_until(inner, weft_from(WEFT_BOOL, 0, NULL, &(bool){ true }));
+  weft_array *tail = weft_loop_tail(inner, e, 4);
+  weft_loop_close(inner);
+  weft_loop_next(outer, c, weft_add(c, weft_scalar(1)));
+  weft_loop_until(outer, weft_ge(weft_sum(tail, WEFT_ALL), weft_scalar(5)));
+  weft_array *y = weft_loop_last(outer, c);
+  weft_loop_close(outer);
+  EXPECT_F64(y, 6);
+}

@@ -128,12 +128,23 @@ static bool remake(struct copy *c, int i, const dim dims[], struct node *const i
   return ok;
 }
 
+/* Whether n, which will have these sizes, is a result of a loop that has told a length since n was made, and whose copy in `in` has
+ * one of its own that is not told yet. */
+static bool forgets_length(const struct node *n, struct node *const in[], const dim dims[]) {
+  dim now[WEFT_RANK_MAX];
+  int rank = 0;
+  bool is_of_loop = n->op == &op_item && n->rank && n->n_in && in[0]->op == &op_loop;
+  if (is_of_loop) in[0]->op->many->type(in[0], ((const struct item_attr *)n->attr)->k, &rank, now);
+  for (int k = 0; k < rank; k++) if (dim_is_known(dims[k]) && !dim_is_known(dim_resolve(now[k]))) return true;
+  return false;
+}
+
 static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
   const struct node *n = c->g.node[i];
   dim dims[WEFT_RANK_MAX];
   bool is_resized = resize(c, n, dims), is_changed = operands_changed(c, i) || is_resized;
   for (int k = 0; k < subgraph_arity(&c->g, i); k++) in[k] = operand(c, i, k);
-  if (is_changed && !all_fit(c, i)) return infer(c, i, in);
+  if (is_changed && (!all_fit(c, i) || forgets_length(n, in, dims))) return infer(c, i, in);
   if (n->attr_bytes) memcpy(attr, n->attr, n->attr_bytes);
   return remake(c, i, dims, in, attr, is_changed);
 }

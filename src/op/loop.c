@@ -540,8 +540,17 @@ static bool has_steps_of(const struct making *m, int i, bool is_own) {
   return has_sizes && is_said;
 }
 
+/* Whether nodes inside are as large as a loop outside has made steps, or begin there, and captured is this number of steps. */
+static bool is_sized_by(const struct making *m, const struct node *captured) {
+  dim length = loop_is_length(captured) ? dim_resolve(loop_of(captured->in[0])->length) : 0;
+  for (int i = 0; i < m->g.n && !dim_is_known(length); i++)
+    if (m->is_inside[i] && (has_size(m->g.node[i], length) || begins_at(m, i, length))) return true;
+  return false;
+}
+
 static bool needs_length(const struct making *m) {
   for (int i = 0; i < m->g.n; i++) if (has_steps_of(m, i, false)) return true;
+  for (int i = 0; i < m->n_captured; i++) if (is_sized_by(m, m->captured[i])) return true;
   return false;
 }
 

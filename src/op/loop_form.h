@@ -22,7 +22,8 @@ struct loop {
   bool is_backward;                                /* runs from the last row of sequences and stacked outputs to the first */
   bool is_settled;                                 /* graph lock: all sizes in its bodies are numbers */
   bool is_uneven;                                  /* sizes in its body differ from step to step: those of loops inside */
-  bool needs_length;                               /* a loop inside makes as many steps as one outside, which has to run before */
+  bool needs_length;                               /* a loop inside makes as many steps as one outside, or a node inside is as
+                                                      large or begins there: that one has to run before */
   struct node **seq_var, **carry_var, **const_var; /* op_loop_var leaves of the body; seq_var has the dims of one element */
   int *factor;                                     /* while it is scheduled: by sequence, the constant that its elements are
                                                       multiplied by where the body reads them, or -1; NULL: none */
