@@ -248,3 +248,32 @@ TEST(want_of_memory_while_closing_without_waiting_is_an_error_and_nothing_else) 
   EXPECT(read_one(w) >= 1);
   weft_scope_discard(s);
 }
+
+/* Whoever evaluates what a call gives meets the job that computes it, and the job then drops the call: its arguments are nobody's. */
+TEST(the_result_of_a_call_is_used_while_a_job_computes_it) {
+  weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(16)), *i = weft_input(WEFT_F64, 0, NULL), *y = weft_add(x, i);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ x, i }, 1, &y);
+  EXPECT(f != NULL);
+  s = weft_scope_open();
+  weft_array *a = weft_own(weft_full(WEFT_F64, WEFT_DIMS(16), 2));
+  EXPECT_OK(weft_eval(1, &a));
+  weft_scope_discard(s);
+  for (int step = 0; step < 3000; step++) {
+    s = weft_scope_open();
+    double got;
+    weft_array *w, *in[] = { a, weft_cast(weft_full(WEFT_F32, 0, NULL, step), WEFT_F64) };
+    weft_call(f, 2, in, 1, &w);
+    w = weft_own(w);
+    weft_scope_discard(s);
+    s = weft_scope_open();
+    EXPECT_OK(weft_eval_async(1, &w));
+    EXPECT_OK(weft_read(weft_max(weft_add(w, weft_scalar(1)), WEFT_ALL), WEFT_F64, &got, sizeof got));
+    EXPECT(got == step + 3);
+    weft_disown(w);
+    weft_scope_discard(s);
+  }
+  weft_disown(a);
+  EXPECT_OK(weft_wait(0, NULL, -1));
+  weft_scope_discard(outer);
+}

@@ -323,13 +323,11 @@ static struct failure *run_items(struct node *call, int n, struct node *item[]) 
   return failure;
 }
 
-/* Once an item has its value, another thread may make it forget the call: it is held until we are done with it. */
-struct failure *eval_call(int n, struct node *item[]) {
-  struct node *call = node_retain(item[0]->in[0]);
+/* Once an item has its value, another thread may make it forget the call: whoever found it holds it, since the lock. */
+struct failure *eval_call(struct node *call, int n, struct node *item[]) {
   int before = eval_settings()->place;
   struct failure *f = run_items(call, n, item);
   eval_settings()->place = before;
-  node_release(call);
   return f;
 }
 
@@ -348,7 +346,9 @@ static bool is_ready_call(int n, struct node *const target[]) {
 
 struct failure *eval_ready_call(int n, struct node *target[]) {
   graph_lock();
-  bool is_one = is_ready_call(n, target);
+  struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
   graph_unlock();
-  return is_one ? eval_call(n, target) : NULL;
+  struct failure *f = call ? eval_call(call, n, target) : NULL;
+  node_release(call);
+  return f;
 }

@@ -104,13 +104,15 @@ static struct failure *approach(struct eval *e) {
     const struct node *many = in_the_way == CALLS ? which : in_the_way == UNSIZED ? which->in[0] : NULL;
     int n_items = many ? items_of(&l, many, &item) : 0;
     dim length = in_the_way == UNSIZED ? ((const struct loop_attr *)many->attr)->loop->length : 0;
-    which = in_the_way == UNSIZED || in_the_way == MOVES ? node_retain(which) : NULL;
+    which = in_the_way >= CALLS ? node_retain(which) : NULL; /* others may drop what leads to it, from the unlock on */
+    struct node *held = in_the_way == UNSIZED ? node_retain(which->in[0]) : NULL;
     node_list_free(&l);
     graph_unlock();
-    if (n_items < 0) return node_release(which), eval_no_memory();
+    if (n_items < 0) return node_release(held), node_release(which), eval_no_memory();
     if (in_the_way == MOVES) f = eval_move(which);
-    if (in_the_way == CALLS) f = eval_call(n_items, item);
-    if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(n_items, item) : eval_tell_length(which, length);
+    if (in_the_way == CALLS) f = eval_call(which, n_items, item);
+    if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(held, n_items, item) : eval_tell_length(which, length);
+    node_release(held);
     node_release(which);
     nodes_release(n_items, item);
     mem_free(item);

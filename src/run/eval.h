@@ -92,7 +92,7 @@ bool eval_moves(const struct node *); /* move.c: it is to be brought to its plac
 struct failure *eval_move(struct node *); /* the same: it is */
 bool eval_is_one_place(int n, struct node *const target[]);
 weft_status eval_by_place(int n, struct node *const target[], const struct eval_options *, struct failure **);
-struct failure *eval_call(int n, struct node *item[]); /* call.c: items of one call */
+struct failure *eval_call(struct node *call, int n, struct node *item[]); /* call.c: items of one call */
 struct failure *eval_uneven(int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known number */
 /* Results that have their values: the items, which nobody has claimed yet, get those. */
 struct failure *eval_hand_over(int n, struct node *item[], struct node *const result[]);

@@ -71,7 +71,8 @@ struct failure *eval_run_or_give_up(struct eval *);
 void eval_drop_plan(struct eval *), eval_free(struct eval *);
 
 /* length.c */
-struct failure *eval_size_loop(int n, struct node *const item[]); /* runs the loop of these items, or finds how often it runs */
+/* Runs the loop of these items, or finds how often it runs. */
+struct failure *eval_size_loop(struct node *loop, int n, struct node *const item[]);
 struct failure *eval_tell_length(struct node *, dim length); /* the node is the length of a loop that has run */
 
 #endif

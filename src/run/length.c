@@ -93,8 +93,7 @@ static struct failure *keep_length(struct node *steps) {
   return f;
 }
 
-struct failure *eval_size_loop(int n, struct node *const item[]) {
-  struct node *loop = item[0]->in[0];
+struct failure *eval_size_loop(struct node *loop, int n, struct node *const item[]) {
   struct loop *l = ((const struct loop_attr *)loop->attr)->loop;
   int64_t steps;
   if (dim_is_known(dim_resolve(l->steps))) return run_unsized(l, loop, n, item);
