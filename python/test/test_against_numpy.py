@@ -17,6 +17,7 @@ optimize = pytest.importorskip("scipy.optimize")
 NOT_OF_VALUES = set("""
     Dtype NoValueError array as_mlx async_eval checkpoint clear_cache compile cond custom_function device_count eval from_dlpack get_active_memory
     get_cache_memory get_peak_memory grad jvp kernels_compiled live_nodes load plan reset_peak_memory save save_safetensors scan
+    broadcast_shapes can_cast empty empty_like finfo iinfo isdtype
     set_blas set_cache_limit set_check set_device set_memory_limit set_threads show state to_device value_and_grad vjp vmap wait while_loop
     """.split())
 
@@ -433,6 +434,27 @@ CALLS = {
     "zeros_like": (lambda: weft.zeros_like(weft.array(LIKE)), lambda: np.zeros_like(LIKE)),
     "result_type": (lambda: weft.zeros(1, weft.result_type(weft.int32, weft.float32)), lambda: np.zeros(1, np.float32)),
 }
+
+# Names of the array API standard, some of which NumPy has from 2.0 or 2.1 on
+SIGNED = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf])
+CALLS.update({
+    "broadcast_arrays": (lambda: weft.stack(weft.broadcast_arrays(weft.array(M), weft.array(M[:1]))), lambda: np.stack([M, np.broadcast_to(M[:1], M.shape)])),
+    "copysign": lambda m: m.copysign(m.asarray(SIGNED), m.asarray(SIGNED[::-1].copy())),
+    "count_nonzero": lambda m: m.count_nonzero(m.asarray(np.round(M)), axis=0),
+    "cumulative_prod": (lambda: weft.cumulative_prod(weft.array(M), axis=1), lambda: np.cumprod(M, 1)),
+    "cumulative_sum": (lambda: weft.cumulative_sum(weft.array(M), axis=0, include_initial=True), lambda: np.concatenate([M[:1] * 0, np.cumsum(M, 0)])),
+    "isin": lambda m: m.isin(m.asarray(np.round(M)), m.asarray(np.array([1.0, -1.0]))),
+    "matrix_transpose": (lambda: weft.matrix_transpose(weft.array(X)), lambda: np.swapaxes(X, -1, -2)),
+    "nextafter": lambda m: m.nextafter(m.asarray(SIGNED), m.asarray(np.ones(6))),
+    "signbit": lambda m: m.signbit(m.asarray(SIGNED)),
+    "unique_all": (lambda: weft.unique_all(weft.array(np.round(M))).indices, lambda: np.unique(np.round(M), return_index=True)[1]),
+    "unique_counts": (lambda: weft.unique_counts(weft.array(np.round(M))).counts, lambda: np.unique(np.round(M), return_counts=True)[1]),
+    "unique_inverse": (lambda: weft.unique_inverse(weft.array(np.round(M))).inverse_indices,
+                       lambda: np.reshape(np.unique(np.round(M), return_inverse=True)[1], M.shape)),
+    "unique_values": (lambda: weft.unique_values(weft.array(np.round(M))), lambda: np.unique(np.round(M))),
+    "unstack": (lambda: weft.unstack(weft.array(M), axis=1)[1], lambda: M[:, 1]),
+    "vecdot": (lambda: weft.vecdot(weft.array(M), weft.array(M[::-1])), lambda: np.sum(M * M[::-1], -1)),
+})
 
 # Special functions where SciPy's are good to 1e-12: test/special.py compares them with mpmath on larger boxes.
 SHAPE = np.abs(np.random.default_rng(5).standard_normal((3, 4)) * 3) + 0.3
