@@ -743,3 +743,11 @@ def test_special_functions_of_several_numbers_have_rows():
     agrees([a, b, p], [pt.gammaincinv(a, p), pt.gammainccinv(a, p), pt.betaincinv(a, b, p), pt.ive(a, b), pt.kve(a, b), pt.jv(a, b),
                        pt.owens_t(a, b)], np.array([0.5, 2.0, 7.25]), np.array([1.5, 0.3, 4.0]), np.array([0.1, 0.5, 0.93]), rtol=1e-9)
     assert dict(weft.pytensor.fallbacks) == before
+
+
+def test_running_sums_of_bools_and_narrow_integers_count_as_numpys_do():
+    x = pt.dvector("x")
+    assert pytensor.function([x], pt.gt(x, 0).cumsum(), mode="WEFT")([1.0, 1.0, -1.0, 1.0]).tolist() == [1, 2, 2, 3]
+    assert pytensor.function([x], pt.gt(x, 0).cumsum().astype("float64") * 1.5, mode="WEFT")([1.0, 1.0]).tolist() == [1.5, 3.0]
+    n = pt.vector("n", dtype="int8")
+    assert pytensor.function([n], n.cumsum(), mode="WEFT")(np.array([100, 100, 3], "int8")).tolist() == [100, 200, 203]

@@ -10,6 +10,7 @@ import numpy as np
 import weft
 from numpy import asarray
 from pytensor.scalar.basic import ScalarType
+from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 from weft import _core
@@ -21,6 +22,12 @@ from .trace import Demand, Trace
 from .value import array, is_array, is_expression, is_tensor
 
 MOST_TRACES = 64  # kept of a program; a loop over more shapes than that traces again
+
+
+def dtype_out(variable):
+    """What the type says, but for running sums, which say what is added where NumPy gives what it adds up to."""
+    is_running = variable.owner is not None and isinstance(variable.owner.op, CumOp)
+    return None if is_running else getattr(variable.type, "dtype", None)
 
 
 class Cut:
@@ -139,7 +146,7 @@ class Traced:
             results = [there[k] for k in program.outputs]
             variables = [graph.variables[k] for k in program.outputs]
             self.known = [None if is_array(v) and is_expression(r) else (r, v) for r, v in zip(results, variables)]
-            outs = [array(r, getattr(v.type, "dtype", None)) for r, v, k in zip(results, variables, self.known) if k is None]
+            outs = [array(r, dtype_out(v)) for r, v, k in zip(results, variables, self.known) if k is None]
             outs += [holds for _, _, holds in checks]
             self.checks = [(kind, message) for kind, message, _ in checks]
             self.function = body.compile(names, [_core.alias(r) for r in outs]) if outs else None

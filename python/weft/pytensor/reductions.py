@@ -1,4 +1,5 @@
 """Reductions over axes, and cumulative ones."""
+import numpy as np
 import pytensor.scalar.basic as ps
 import weft
 from pytensor.tensor.elemwise import CAReduce
@@ -44,7 +45,9 @@ def argmax(node, values, trace):
 
 @row(CumOp)
 def cumulative(node, values, trace):
-    op, dtype = node.op, node.outputs[0].type.dtype
+    """Bools and narrow integers add up in 64 bits, as NumPy's do and so PyTensor's, whatever the type of the result says."""
+    op, dtype = node.op, np.dtype(node.outputs[0].type.dtype)
+    dtype = {"b": "int64", "i": "int64", "u": "uint64"}.get(dtype.kind, dtype.name)
     x = array(values[0], dtype)
     x = x.flatten() if op.axis is None else x
     return array((weft.cumsum if op.mode == "add" else weft.cumprod)(x, op.axis or 0), dtype)
