@@ -301,7 +301,16 @@ static double conditioned(int f, double x) {
   return functions[f].one && a != TRUTH_UNKNOWN && b != TRUTH_UNKNOWN && isfinite(a - b) ? fabs(a - b) / (2 * h) : 0;
 }
 
+/* Where digests are written the bits are compared with those of another machine: truths, in long double, take minutes under
+ * emulation and have been asked there. */
+static bool asks_truth(void) {
+  static int asks = -1;
+  if (asks < 0) asks = getenv("WEFT_DIGESTS") == NULL;
+  return asks;
+}
+
 static bool is_off(int f, weft_dtype t, const double in[], double got) {
+  if (!asks_truth()) return false;
   const char *op = functions[f].name;
   double want = kept_truth(f, in[0], in[1], in[2]), least = truth_least(op), units = truth_units(op);
   if (want == TRUTH_UNKNOWN || is_near(t, got, want, least, units)) return false;
