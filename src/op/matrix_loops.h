@@ -1,6 +1,6 @@
 /* matrix_loops.h -- the loops of matrix.c, for vectors of LANES doubles: included once for each instruction set. */
 typedef double NAME(vector) __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
-typedef int64_t NAME(mask) __attribute__((vector_size(8 * LANES), may_alias));
+typedef int64_t NAME(mask) __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 #define vector NAME(vector)
 #define mask NAME(mask)
 
@@ -75,11 +75,9 @@ static void NAME(take)(const struct taking *t) {
 
 /* ---- lanes ---- */
 
-static inline __attribute__((always_inline)) void NAME(roots)(vector *x) {
-  double each[LANES];
-  memcpy(each, x, sizeof each);
-  for (int k = 0; k < LANES; k++) each[k] = __builtin_sqrt(each[k]);
-  memcpy(x, each, sizeof each);
+static inline __attribute__((always_inline)) vector NAME(roots)(vector x) {
+  for (int k = 0; k < LANES; k++) x[k] = __builtin_sqrt(x[k]);
+  return x;
 }
 
 static void NAME(lanes_cholesky)(double *from, int64_t n, double status[]) {
@@ -91,7 +89,7 @@ static void NAME(lanes_cholesky)(double *from, int64_t n, double status[]) {
       if (i == j) {
         mask is_first = (mask)~(s > 0) & (mask)(found == 0);
         found = (vector)(((mask)found & ~is_first) | ((mask)((vector){ 0 } + (double)(i + 1)) & is_first));
-        NAME(roots)(&s);
+        s = NAME(roots)(s);
       } else s /= a[j * n + j];
       a[i * n + j] = s;
     }
