@@ -32,7 +32,8 @@ struct loops {
   void (*lanes_solve)(const struct matrix_triangle *, double *b, int64_t m);
 };
 
-/* Arrays of vectors are only local: no vector is passed or returned, so there is no convention to depend on. */
+/* Arrays of vectors are only local: no vector is passed or returned but by what is always inline, so there is no convention to
+ * depend on. */
 #define LANES 2
 #define NAME(x) plain_##x
 #include "op/matrix_loops.h"

@@ -2,7 +2,7 @@
 import builtins
 import math
 
-from .. import _core, _at
+from .. import _at, _core, _standard
 
 _mlx = _core._mlx
 array = _mlx.array
@@ -120,14 +120,7 @@ def broadcast_shapes(*shapes):
     """The shape that arrays of these shapes broadcast to."""
     if not shapes:
         raise ValueError("broadcast_shapes: there are no shapes")
-    rank = builtins.max(len(shape) for shape in shapes)
-    out = [1] * rank
-    for shape in shapes:
-        for i, n in enumerate(shape, rank - len(shape)):
-            if n != 1 and out[i] not in (1, n):
-                raise ValueError(f"broadcast_shapes: {tuple(shapes)} do not broadcast")
-            out[i] = out[i] if n == 1 else n
-    return tuple(out)
+    return _standard.broadcast_shapes(*shapes)
 
 
 def broadcast_arrays(*arrays, stream=None):
