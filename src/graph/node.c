@@ -2,8 +2,8 @@
 #include "graph/node.h"
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/hard.h"
 #include "base/mem.h"
 #include "graph/caller.h"
@@ -211,13 +211,7 @@ static void forget(struct node *n) {
   }
 }
 
-static void make_changed(void) {
-  pthread_condattr_t attr;
-  pthread_condattr_init(&attr);
-  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  pthread_cond_init(&changed, &attr);
-  pthread_condattr_destroy(&attr);
-}
+static void make_changed(void) { clock_condition(&changed); }
 
 void graph_after_fork(void) { make_changed(); }
 
@@ -252,12 +246,7 @@ bool graph_wait(double seconds) {
   if (is_changed) wake();
   pthread_once(&once, make_changed);
   if (!(seconds >= 0)) return pthread_cond_wait(&changed, &graph_mutex) == 0;
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  if (seconds > 1e9) seconds = 1e9;
-  t.tv_sec += (time_t)seconds;
-  t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-  if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+  struct timespec t = clock_after(seconds);
   return pthread_cond_timedwait(&changed, &graph_mutex, &t) == 0;
 }
 

@@ -1,6 +1,6 @@
 /* answer.c -- the public calls through which values leave: eval, read, wait. */
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "graph/shape.h"
 #include "run/buffer.h"
@@ -122,12 +122,6 @@ static weft_status look_at(const char *fn, int n, weft_array *const a[], struct 
   return WEFT_OK;
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool is_done(const struct node *n) {
   if (atomic_load_explicit(&n->state, memory_order_acquire) != NODE_READY || !n->value) return true;
   return (buffer_is_done(n->value->buf) && verdict_is_past(n->value->verdict)) || buffer_is_lost(n->value->buf);
@@ -142,11 +136,11 @@ static void nap(long *nanoseconds) {
 /* A wait for the driver cannot be left: who has a limit of time, or may be cancelled, asks instead. */
 static weft_status await_while(bool (*over)(void *of), void *of, double seconds, struct failure **failure) {
   const volatile int *cancel = eval_settings()->cancel;
-  double end = seconds >= 0 ? now() + seconds : 0;
+  double end = seconds >= 0 ? clock_seconds() + seconds : 0;
   long pause = 2000;
   while ((seconds >= 0 || cancel) && !over(of)) {
     if ((*failure = plan_stopped(cancel))) return failure_status(*failure);
-    if (seconds >= 0 && now() >= end) return WEFT_ERR_TIMEOUT;
+    if (seconds >= 0 && clock_seconds() >= end) return WEFT_ERR_TIMEOUT;
     nap(&pause);
   }
   return WEFT_OK;
@@ -155,10 +149,10 @@ static weft_status await_while(bool (*over)(void *of), void *of, double seconds,
 static bool node_is_done(void *n) { return is_done(n); }
 
 weft_status values_await(int n, struct node *const node[], double seconds, struct failure **failure) {
-  double end = seconds >= 0 ? now() + seconds : 0;
+  double end = seconds >= 0 ? clock_seconds() + seconds : 0;
   for (int i = 0; i < n; i++) {
     const char *why = NULL;
-    double left = seconds < 0 ? -1 : end > now() ? end - now() : 0;
+    double left = clock_left(seconds, end);
     weft_status in_time = await_while(node_is_done, node[i], left, failure);
     if (in_time) return in_time;
     if ((*failure = node_verdict(node[i]))) return failure_status(*failure);
@@ -198,14 +192,14 @@ static bool is_reached(void *e) { return event_is_past(e) || ((struct event *)e)
 
 static weft_status wait_for_all(double seconds) {
   enum { MOST = 32 };
-  double end = now() + seconds;
+  double end = clock_seconds() + seconds;
   struct event e[MOST];
   struct failure *f = NULL, *lost = NULL;
   weft_status status = WEFT_OK;
   if (!job_wait(seconds)) return report(WEFT_ERR_TIMEOUT, "weft_wait: not ready yet");
   int n = device_events(MOST, e);
   for (int i = 0; !status && i < n; i++)
-    status = await_while(is_reached, &e[i], seconds < 0 ? -1 : end > now() ? end - now() : 0, &f);
+    status = await_while(is_reached, &e[i], clock_left(seconds, end), &f);
   if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
   if (status) return finish(status, f);
   f = job_failure(), lost = device_drain();
@@ -222,7 +216,7 @@ static bool some_lazy(int n, struct node *const node[]) {
 /* What has been cancelled is lazy again: then it is this thread's last failure that says why nothing has come. */
 weft_status weft_wait(int n, weft_array *const a[], double seconds) {
   struct failure *f = NULL;
-  double end = now() + seconds;
+  double end = clock_seconds() + seconds;
   if (n == 0) return wait_for_all(seconds);
   if (n < 0 || !a) return report(WEFT_ERR_ARG, "weft_wait: no arrays");
   struct node **node = mem_alloc(sizeof *node * (size_t)n);
@@ -230,7 +224,7 @@ weft_status weft_wait(int n, weft_array *const a[], double seconds) {
   weft_status status = look_at("weft_wait", n, a, node);
   if (status == WEFT_OK) {
     status = eval_wait(n, node, seconds, &f);
-    double left = seconds < 0 ? -1 : end > now() ? end - now() : 0;
+    double left = clock_left(seconds, end);
     if (status == WEFT_OK) status = values_await(n, node, left, &f);
     if (status == WEFT_ERR_TIMEOUT) report(status, "weft_wait: not ready yet");
     if (status == WEFT_OK && some_lazy(n, node) && (f = job_failure())) status = failure_status(f);

@@ -4,7 +4,7 @@
  * A job that fails stays here, first come first served, until the thread that started it looks or ends. In a child after
  * fork the thread is gone; the jobs are not, and start again when somebody waits for one. */
 #include <pthread.h>
-#include <time.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "graph/caller.h"
 #include "run/buffer.h"
@@ -30,16 +30,6 @@ bool job_put_off(void) { return is_here && !is_waiting && (is_put_off = true); }
 
 /* ---- The queue; lock held ---- */
 
-static struct timespec after(double seconds) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  if (seconds > 1e9) seconds = 1e9;
-  t.tv_sec += (time_t)seconds;
-  t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-  if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
-  return t;
-}
-
 static void put(struct job *j) {
   j->next = NULL;
   if (first) last->next = j;
@@ -55,7 +45,7 @@ static struct job *take(void) {
 
 /* The next one, or NULL after a while without. */
 static struct job *next_job(void) {
-  struct timespec until = after(IDLE_SECONDS);
+  struct timespec until = clock_after(IDLE_SECONDS);
   while (!first)
     if (pthread_cond_timedwait(&changed, &lock, &until)) break;
   return first && first->needs_caller ? NULL : take();
@@ -178,13 +168,7 @@ static void *live(void *unused) {
 
 /* ---- Forks ---- */
 
-static void make_changed(void) {
-  pthread_condattr_t attr;
-  pthread_condattr_init(&attr);
-  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  pthread_cond_init(&changed, &attr);
-  pthread_condattr_destroy(&attr);
-}
+static void make_changed(void) { clock_condition(&changed); }
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void in_parent(void) { pthread_mutex_unlock(&lock); }
@@ -252,7 +236,7 @@ void job_resume(void) {
 }
 
 bool job_wait(double seconds) {
-  struct timespec until = after(seconds >= 0 ? seconds : 0);
+  struct timespec until = clock_after(seconds >= 0 ? seconds : 0);
   bool in_time = true;
   pthread_mutex_lock(&lock);
   go_on(true);

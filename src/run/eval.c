@@ -1,7 +1,7 @@
 /* eval.c -- from what was asked for to a plan that runs: one loop, which takes one obstacle after the other out of the way. See
  * evaluation.h. */
 #include "run/evaluation.h"
-#include <time.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "run/held.h"
 #include "run/verdict.h"
@@ -227,28 +227,16 @@ weft_status eval_nodes(int n, struct node *const target[], const struct eval_opt
 
 static bool is_awaited(const struct node *n) { return node_state_of(n) == NODE_QUEUED || node_state_of(n) == NODE_RUNNING; }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Of so many seconds that end then; below 0: for ever. */
-static double left(double seconds, double end) {
-  double s = seconds >= 0 ? end - now() : -1;
-  return seconds >= 0 && s < 0 ? 0 : s;
-}
-
 weft_status eval_wait(int n, struct node *const target[], double seconds, struct failure **failure) {
   weft_status status = WEFT_OK;
-  double end = now() + seconds;
+  double end = clock_seconds() + seconds;
   graph_lock();
   *failure = eval_circle(n, target);
   if (*failure) status = failure_status(*failure);
   for (int i = 0; i < n && !status; i++) {
     bool is_started = is_awaited(target[i]);
     while (!status && is_awaited(target[i]))
-      if (!resumed() && !graph_wait(left(seconds, end)) && is_awaited(target[i])) status = WEFT_ERR_TIMEOUT;
+      if (!resumed() && !graph_wait(clock_left(seconds, end)) && is_awaited(target[i])) status = WEFT_ERR_TIMEOUT;
     if (!status && node_state_of(target[i]) == NODE_FAILED) *failure = failure_retain(target[i]->failure);
     if (!status && is_started && node_state_of(target[i]) == NODE_LAZY)
       *failure = fail(WEFT_ERR_CANCELLED, target[i]->origin, "weft_wait: whoever computed it gave up");

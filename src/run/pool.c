@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
+#include "base/clock.h"
 #include "run/buffer.h"
 #include "run/machine.h"
 #include "run/thread.h"
@@ -82,12 +82,6 @@ static void pause_cpu(void) {
 #endif
 }
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Spins until *word is on the wanted side of 0; false: it took too long. */
 static bool spin(atomic_int *word, bool for_zero) {
   for (int64_t start = 0;;) {
@@ -96,8 +90,8 @@ static bool spin(atomic_int *word, bool for_zero) {
       if (for_zero ? v == 0 : v > 0) return true;
       pause_cpu();
     }
-    if (!start) start = now_ns();
-    else if (now_ns() - start > SPIN_NS) return false;
+    if (!start) start = clock_ns();
+    else if (clock_ns() - start > SPIN_NS) return false;
   }
 }
 
