@@ -20,44 +20,11 @@ static inline __attribute__((always_inline)) int codes_of_block(int bits) { retu
 struct codes_row { const uint32_t *word, *rest; const float *scale; int64_t n_whole; };
 typedef void row_dots(const struct codes_row *, const float *x, int64_t x_row, int rows, float out[]);
 
-#define LANES 4
-#define NAME(x) plain_##x
-#include "op/codes_loops.h"
+#define LOOPS "op/codes_loops.h"
+#define LANE_BYTES 4
+#include "op/lanes.h"
 
-#ifdef __x86_64__
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#endif
-#define LANES 8
-#define NAME(x) avx2_##x
-#include "op/codes_loops.h"
-#ifdef __clang__
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq")
-#endif
-#define LANES 16
-#define NAME(x) avx512_##x
-#include "op/codes_loops.h"
-#ifdef __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-
-static row_dots *dots_here(int bits) {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return avx512_dots[bits];
-  return __builtin_cpu_supports("avx2") ? avx2_dots[bits] : plain_dots[bits];
-}
-#else
-static row_dots *dots_here(int bits) { return plain_dots[bits]; }
-#endif
+static row_dots *dots_here(int bits) { return HERE(dots)[bits]; }
 
 /* ---- rows of x ---- */
 

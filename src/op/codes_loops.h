@@ -55,5 +55,3 @@ static row_dots *const NAME(dots)[] = { [2] = NAME(row_2), [3] = NAME(row_3), [4
                                         [6] = NAME(row_6), [8] = NAME(row_8) };
 #undef OF_BITS
 #undef PARTS
-#undef NAME
-#undef LANES

@@ -34,44 +34,11 @@ struct loops {
 
 /* Arrays of vectors are only local: no vector is passed or returned but by what is always inline, so there is no convention to
  * depend on. */
-#define LANES 2
-#define NAME(x) plain_##x
-#include "op/matrix_loops.h"
+#define LOOPS "op/matrix_loops.h"
+#define LANE_BYTES 8
+#include "op/lanes.h"
 
-#ifdef __x86_64__
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#endif
-#define LANES 4
-#define NAME(x) avx2_##x
-#include "op/matrix_loops.h"
-#ifdef __clang__
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq")
-#endif
-#define LANES 8
-#define NAME(x) avx512_##x
-#include "op/matrix_loops.h"
-#ifdef __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-
-static const struct loops *here(void) {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return &avx512_loops;
-  return __builtin_cpu_supports("avx2") ? &avx2_loops : &plain_loops;
-}
-#else
-static const struct loops *here(void) { return &plain_loops; }
-#endif
+static const struct loops *here(void) { return HERE(loops); }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 

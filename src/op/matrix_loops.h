@@ -150,12 +150,10 @@ static void NAME(lanes_solve)(const struct matrix_triangle *t, double *to, int64
   }
 }
 
-static const struct loops NAME(loops) = { LANES, NAME(take_row), NAME(dot), NAME(take), NAME(lanes_cholesky), NAME(lanes_lu),
-                                          NAME(lanes_solve) };
+static const struct loops NAME(loops)[] = { { LANES, NAME(take_row), NAME(dot), NAME(take), NAME(lanes_cholesky), NAME(lanes_lu),
+                                              NAME(lanes_solve) } };
 #undef vector
 #undef mask
 #undef ROWS
 #undef WIDE
 #undef EXCHANGE
-#undef NAME
-#undef LANES
