@@ -74,7 +74,7 @@ weft_array *weft_pad_with(weft_array *x, int axis, int64_t before, int64_t after
     case WEFT_PAD_MAX: return around(x, axis, before, after, weft_max);
     case WEFT_PAD_MIN: return around(x, axis, before, after, weft_min);
     case WEFT_PAD_MEAN: return around(x, axis, before, after, weft_mean);
-    default: break;
+    case WEFT_PAD_EDGE: case WEFT_PAD_REFLECT: case WEFT_PAD_SYMMETRIC: case WEFT_PAD_WRAP: break;
   }
   weft_array *at = places(how, counted(x, axis, before, after), weft_size(x, axis));
   return weft_moveaxis(weft_take(weft_moveaxis(x, axis, 0), 1, &at), 0, axis);

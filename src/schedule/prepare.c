@@ -95,8 +95,9 @@ const struct op *put_combiner(weft_how how, weft_dtype t) {
     case WEFT_MUL: return b ? &op_and : &op_mul;
     case WEFT_MIN: return b ? &op_and : &op_minimum;
     case WEFT_MAX: return b ? &op_or : &op_maximum;
-    default: return NULL;
+    case WEFT_SET: break;
   }
+  return NULL;
 }
 
 /* put(x, v, how) = put(x, how(part of x, v), set): the elements of an affine part are apart. */

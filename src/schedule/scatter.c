@@ -35,8 +35,9 @@ static enum kir_op combine(weft_how how, weft_dtype t) {
     case WEFT_MUL: return b ? KIR_AND : KIR_MUL;
     case WEFT_MIN: return b ? KIR_AND : KIR_MIN;
     case WEFT_MAX: return b ? KIR_OR : KIR_MAX;
-    default: return KIR_SET;
+    case WEFT_SET: break;
   }
+  return KIR_SET;
 }
 
 enum kir_op scatter_combines(const struct node *n) {

@@ -57,13 +57,14 @@ static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct 
 static void look_in_lanes(struct wide_look *l, const struct kir_block *b, const struct kir_stmt *lane, bool is_top) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
     l->n_statements++;
-    switch (s->kind) {
+    switch ((enum kir_kind)s->kind) {
     case KIR_OP: case KIR_KEEP: case KIR_YIELD: break;
     case KIR_LOAD: if (is_top) look_at(l, s, lane); break;
     case KIR_STORE: if (is_top) look_at(l, s, lane); else l->can = false; break;
     case KIR_FOLD: if (!is_top || s->n_out != 1 || s->op == KIR_CALL) l->can = false; break;
     case KIR_IF: look_in_lanes(l, &s->body, lane, false); break;
-    default: l->can = false; break;
+    case KIR_PAR: case KIR_SERIAL: case KIR_LANE: case KIR_CARRY: case KIR_NEXT: case KIR_UNTIL: case KIR_PREFIX:
+    case KIR_LOCALS: case KIR_CHECK: case KIR_KINDS: l->can = false; break;
     }
   }
 }

@@ -523,7 +523,7 @@ static void if_region(struct printer *p, const struct kir_stmt *s, struct where 
 }
 
 static void statement(struct printer *p, const struct kir_stmt *s, struct where w) {
-  switch (s->kind) {
+  switch ((enum kir_kind)s->kind) {
   case KIR_OP: instruction(p, s); break;
   case KIR_LOAD: load(p, s, &w); break;
   case KIR_STORE: store(p, s, &w); break;
@@ -540,7 +540,7 @@ static void statement(struct printer *p, const struct kir_stmt *s, struct where 
   case KIR_FOLD: case KIR_PREFIX: fold(p, s, &w); break;
   case KIR_KEEP: keep(p, s, &w); break;
   case KIR_CHECK: check(p, s, &w); break;
-  default: break; /* carries are set where their loop begins, locals have their place from the start */
+  case KIR_CARRY: case KIR_LOCALS: case KIR_KINDS: break; /* carries are set where their loop begins, locals have their place */
   }
 }
 

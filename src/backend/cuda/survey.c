@@ -202,7 +202,7 @@ static void lane_loop(struct survey_walk *w, const struct kir_stmt *s, struct ar
 }
 
 static void statement(struct survey_walk *w, const struct kir_stmt *s, struct around a) {
-  switch (s->kind) {
+  switch ((enum kir_kind)s->kind) {
   case KIR_LOAD: case KIR_STORE: access(w, s, a); break;
   case KIR_CHECK: w->s->n_checks++; break;
   case KIR_LOCALS: w->s->is_cooperative = true; break;
@@ -220,7 +220,8 @@ static void statement(struct survey_walk *w, const struct kir_stmt *s, struct ar
   case KIR_OP:
     if (s->op < KIR_CAST && kir_rows[s->op].level == 'E') refuse(w->s, "an instruction that the legaliser left");
     break;
-  default: break;
+  case KIR_FOLD: case KIR_PREFIX: case KIR_KEEP: break; /* their loop has looked at them */
+  case KIR_YIELD: case KIR_CARRY: case KIR_NEXT: case KIR_UNTIL: case KIR_KINDS: break;
   }
 }
 

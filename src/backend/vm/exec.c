@@ -157,7 +157,7 @@ void vm_exec(struct vm_frame *f, int first) {
   char **p = f->ptr; /* p[-1] is NULL: the register of an operand that is not there */
   for (const struct vm_step *s = steps + first;; s++) {
     bool jump = false;
-    switch (s->code) {
+    switch ((enum vm_code)s->code) {
       case VM_STOP: return;
       case VM_OP: s->run(p[s->out], p[s->in[0]], p[s->in[1]], p[s->in[2]], f->n); break;
       case VM_OP_ONE: s->run(p[s->out], p[s->in[0]], p[s->in[1]], p[s->in[2]], 1); break;
@@ -194,7 +194,7 @@ void vm_exec(struct vm_frame *f, int first) {
       case VM_FOLD_OPEN: vm_fold_open(f, s->access); break;
       case VM_FOLD: vm_fold_step(f, s->access, s->mask); break;
       case VM_FOLD_CLOSE: vm_fold_close(f, s->access); break;
-      default: break;
+      case VM_CODES: break;
     }
     if (jump) s = steps + s->jump - 1;
   }

@@ -23,7 +23,7 @@ static void visit(const struct code *c, int step, visitor *see, void *ctx) {
   const struct vm_step *s = &c->steps[step];
   see(ctx, s->out, step), see(ctx, s->mask, step);
   for (int i = 0; i < 3; i++) see(ctx, s->in[i], step);
-  switch (s->code) {
+  switch ((enum vm_code)s->code) {
     case VM_LOAD: case VM_STORE: case VM_OP_STORE: case VM_LOAD_ONE: case VM_STORE_ONE:
       visit_lin(c, c->access[s->access].gather, see, ctx, step);
       see(ctx, c->access[s->access].sum, step);
@@ -33,7 +33,9 @@ static void visit(const struct code *c, int step, visitor *see, void *ctx) {
       break;
     case VM_FOLD_OPEN: case VM_FOLD: case VM_FOLD_CLOSE: visit_fold(c, s, see, ctx, step); break;
     case VM_END: see(ctx, c->loops[s->access].live, step); break;
-    default: break;
+    case VM_STOP: case VM_OP: case VM_OP_ONE: case VM_IOTA: case VM_ONES: case VM_ADDR: case VM_WITHIN: case VM_BEGIN: case VM_LANE:
+    case VM_JUMP: case VM_UNLESS: case VM_MASK: case VM_CHECK: case VM_CHECK_ONE: case VM_UNTIL: case VM_UNTIL_ONE: case VM_CODES:
+      break;
   }
 }
 
