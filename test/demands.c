@@ -90,10 +90,10 @@ TEST(every_op_is_in_random_programs) {
   plain_end();
   for (int k = 0; program_kinds[k]; k++)
     if (!program_used(program_kinds[k]->name))
-      test_fail(__FILE__, __LINE__, "%s is used by none of %d random programs: its row in test/program_kinds.c chooses nothing", program_kinds[k]->name, PROGRAMS);
+      test_fail(__FILE__, __LINE__, "%s is used by none of %d random programs: its row in test/program_rows.h chooses nothing", program_kinds[k]->name, PROGRAMS);
   for (int i = 0; op_table[i]; i++)
     if (!seen[number_of(op_table[i])] && !is_any_of(op_table[i]->name, in_plans_or_gradients))
-      test_fail(__FILE__, __LINE__, "%s is in none of %d random programs: test/program_kinds.c wants a row", op_table[i]->name, PROGRAMS);
+      test_fail(__FILE__, __LINE__, "%s is in none of %d random programs: test/program_rows.h wants a row", op_table[i]->name, PROGRAMS);
 }
 
 /* ---- public functions ---- */
@@ -158,7 +158,7 @@ TEST(every_public_function_of_arrays_is_in_random_programs) {
   if (!header) return test_skip("the sources are not here");
   for (char *at = strstr(header, "WEFT_VERSION"); (at = next_function(at, name, &gives_array)) != NULL;)
     if (gives_array && program_used(name) < 0 && !is_any_of(name, elsewhere))
-      test_fail(__FILE__, __LINE__, "%s is in no random program: test/program_kinds.c wants a row", name);
+      test_fail(__FILE__, __LINE__, "%s is in no random program: test/program_rows.h wants a row", name);
   free(header);
 }
 

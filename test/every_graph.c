@@ -635,7 +635,7 @@ static bool library(const struct node *n, const struct plain *const in[], struct
     f->out[0] = plain_code_rows(in, n->attr);
     return true;
   }
-  if (n->op == &op_host) { /* the one function that random programs call (program_kinds.c): 2 x + 1 */
+  if (n->op == &op_host) { /* the one function that random programs call (program_composed.c): 2 x + 1 */
     f->n = 1;
     f->out = room_for(1, sizeof *f->out);
     f->out[0] = plain_new(in[0]->dtype, in[0]->rank, in[0]->dims);

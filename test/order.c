@@ -1,5 +1,5 @@
 /* order.c -- ranks along an axis: the largest, partitions, medians and quantiles; orders that are drawn. Values of every dtype
- * and layout are in every_op.c and program_kinds.c, and python/test/test_order.py has NumPy beside them. */
+ * and layout are in every_op.c and program_rows.h, and python/test/test_order.py has NumPy beside them. */
 #include <math.h>
 #include <stdlib.h>
 #include "test.h"
