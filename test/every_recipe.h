@@ -28,7 +28,7 @@ struct recipe {
 };
 
 extern int recipe_most; /* steps of a program: with fewer, a program is the beginning of the longer one of its seed */
-void recipe_make(struct recipe *, uint64_t seed);
+struct recipe *recipe_new(uint64_t seed);
 void recipe_free(struct recipe *);
 bool recipe_build(const struct recipe *, weft_array *out[]); /* out[i]: of step i; false: one is bad or ill shaped, and said so */
 bool recipe_is_leaf(const struct recipe *, int i);

@@ -387,6 +387,25 @@ void far_leave(void) {
   if (!getenv("WEFT_TEST_DEVICE")) device_use(0, NULL);
 }
 
+void far_begin(int lag) {
+  far_use();
+  far_lag = lag;
+  weft_set(WEFT_DEVICE, 1);
+}
+
+void far_end(void) {
+  weft_set(WEFT_DEVICE, 0);
+  far_leave();
+}
+
+weft_array *far_ramp(int n) {
+  float *x = malloc((size_t)n * sizeof *x);
+  for (int i = 0; i < n; i++) x[i] = (float)i;
+  weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(n), x);
+  free(x);
+  return a;
+}
+
 __attribute__((constructor)) static void make_devices(void) {
   for (int i = 0; i < 2; i++) {
     far[i].device = device_far;

@@ -22,6 +22,9 @@ enum { FAR_STREAM = 5 };                       /* a stream of somebody else ther
 const struct device *far_device(int);          /* 0, 1 */
 void far_use(void);                            /* they are the devices from now on; nothing fails and all counts are 0 */
 void far_leave(void);                          /* as before the test. Says so if they hold memory */
+void far_begin(int lag);                       /* far_use, and what is evaluated from now on runs on the first of them */
+void far_end(void);
+weft_array *far_ramp(int n);                   /* 0, 1 .. n - 1 as f32 */
 struct far_counts far_counts(void);            /* of both; since far_use, but bytes and pending, which are now */
 void far_drain(void);                          /* does all that is enqueued */
 void *far_memory(const void *there);           /* where the bytes of an address of theirs are */

@@ -11,81 +11,76 @@
 #include "run/compiled.h"
 #include "run/eval.h"
 #include "test.h"
+#include "values.h"
 
 enum { MOST = 3 };
 typedef int (*graph)(weft_array *y[]); /* builds in the open scope; returns how many results */
 
-/* ---- data ---- */
-
-static weft_array *numbers(int rank, const int64_t dims[], uint32_t seed) {
-  struct plain p = plain_new(WEFT_F32, rank, dims);
-  for (int64_t i = 0; i < p.count; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    plain_set_f(&p, i, ((double)(seed >> 8) / (1 << 23) - 1) * 3);
-  }
-  weft_array *a = weft_from(WEFT_F32, rank, dims, p.data);
-  plain_free(&p);
-  return a;
-}
-
-static weft_array *indices(int64_t n, int64_t below, uint32_t seed) {
-  struct plain p = plain_new(WEFT_I32, 1, &n);
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    plain_set_i(&p, i, (int64_t)((seed >> 8) % (2 * below)) - below); /* from the end too */
-  }
-  weft_array *a = weft_from(WEFT_I32, 1, &n, p.data);
-  plain_free(&p);
-  return a;
-}
-
 /* ---- graphs ---- */
 
-static int softmax(weft_array *y[]) { return y[0] = weft_softmax(numbers(WEFT_DIMS(70, 300), 1), -1), 1; }
+static int softmax(weft_array *y[]) { return y[0] = weft_softmax(drawn_floats(WEFT_DIMS(70, 300), 1), -1), 1; }
 
 static int layer_norm(weft_array *y[]) {
-  weft_array *w = numbers(WEFT_DIMS(300), 2), *b = numbers(WEFT_DIMS(300), 3);
-  return y[0] = weft_layer_norm(numbers(WEFT_DIMS(70, 300), 1), w, b, 1e-5), 1;
+  weft_array *w = drawn_floats(WEFT_DIMS(300), 2), *b = drawn_floats(WEFT_DIMS(300), 3);
+  return y[0] = weft_layer_norm(drawn_floats(WEFT_DIMS(70, 300), 1), w, b, 1e-5), 1;
 }
 
 /* dx, dw, db */
 static int layer_norm_gradient(weft_array *y[]) {
-  weft_array *x[] = { numbers(WEFT_DIMS(300, 200), 1), numbers(WEFT_DIMS(200), 2), numbers(WEFT_DIMS(200), 3) };
-  weft_array *norm = weft_layer_norm(x[0], x[1], x[2], 1e-5), *dy = numbers(WEFT_DIMS(300, 200), 4);
+  weft_array *x[] = { drawn_floats(WEFT_DIMS(300, 200), 1), drawn_floats(WEFT_DIMS(200), 2), drawn_floats(WEFT_DIMS(200), 3) };
+  weft_array *norm = weft_layer_norm(x[0], x[1], x[2], 1e-5), *dy = drawn_floats(WEFT_DIMS(300, 200), 4);
   weft_vjp(1, &norm, &dy, 3, x, y);
   return 3;
 }
 
-static int sum_0(weft_array *y[]) { return y[0] = weft_sum(numbers(WEFT_DIMS(300, 200), 1), 0), 1; }
+static int sum_0(weft_array *y[]) { return y[0] = weft_sum(drawn_floats(WEFT_DIMS(300, 200), 1), 0), 1; }
 static int sum_0_2(weft_array *y[]) {
-  return y[0] = weft_over(weft_sum, numbers(WEFT_DIMS(150, 20, 40), 1), 2, (int[]){ 0, 2 }), 1;
+  return y[0] = weft_over(weft_sum, drawn_floats(WEFT_DIMS(150, 20, 40), 1), 2, (int[]){ 0, 2 }), 1;
 }
-static int logsumexp_0(weft_array *y[]) { return y[0] = weft_logsumexp(numbers(WEFT_DIMS(150, 40), 1), 0), 1; }
+static int logsumexp_0(weft_array *y[]) { return y[0] = weft_logsumexp(drawn_floats(WEFT_DIMS(150, 40), 1), 0), 1; }
 
 static int argmax(weft_array *y[]) {
   static const float x[] = { 1, 3, 3, -1,   -0.0f, 0.0f, 0, -1,   2, NAN, 9, NAN,   -INFINITY, -INFINITY, -INFINITY, -INFINITY };
   return y[0] = weft_argmax(weft_from(WEFT_F32, WEFT_DIMS(4, 4), x), -1), 1;
 }
 
-static int long_cumsum(weft_array *y[]) { return y[0] = weft_cumsum(numbers(WEFT_DIMS(100000), 1), 0), 1; }
+/* Rows of several axes are one axis where they lie one behind the other, and several where they do not. */
+static int cumsum_of_planes(weft_array *y[]) {
+  y[0] = weft_cumsum(drawn_floats(WEFT_DIMS(4, 5, 20), 1), 2);
+  y[1] = weft_cumsum(weft_slice(drawn_floats(WEFT_DIMS(4, 10, 20), 1), 1, 0, 5, 1), 2);
+  return 2;
+}
+static int scan_of_planes(weft_array *y[]) {
+  weft_array *x[] = { drawn_floats(WEFT_DIMS(30, 6, 8), 1), weft_slice(drawn_floats(WEFT_DIMS(30, 12, 8), 2), 1, 0, WEFT_END, 2) };
+  for (int k = 0; k < 2; k++) {
+    weft_loop *l = weft_loop_open(NULL);
+    weft_array *e = weft_loop_each(l, x[k]), *c = weft_loop_carry(l, drawn_floats(WEFT_DIMS(6, 8), 3));
+    weft_loop_next(l, c, weft_add(weft_mul(c, weft_scalar(0.5)), e));
+    y[k] = weft_loop_last(l, c);
+    weft_loop_close(l);
+  }
+  return 2;
+}
+
+static int long_cumsum(weft_array *y[]) { return y[0] = weft_cumsum(drawn_floats(WEFT_DIMS(100000), 1), 0), 1; }
 
 static int pad_and_consume(weft_array *y[]) {
-  weft_array *p = weft_pad(numbers(WEFT_DIMS(70, 50), 1), 1, 2, 3, weft_scalar(-1));
+  weft_array *p = weft_pad(drawn_floats(WEFT_DIMS(70, 50), 1), 1, 2, 3, weft_scalar(-1));
   return y[0] = weft_exp(weft_mul(p, weft_scalar(0.5))), 1;
 }
 
 static int concat_and_consume(weft_array *y[]) {
-  weft_array *a = weft_tanh(numbers(WEFT_DIMS(70, 20), 1)), *b = numbers(WEFT_DIMS(70, 30), 2);
+  weft_array *a = weft_tanh(drawn_floats(WEFT_DIMS(70, 20), 1)), *b = drawn_floats(WEFT_DIMS(70, 30), 2);
   return y[0] = weft_exp(weft_concat(1, WEFT_ARRAYS(a, b))), 1;
 }
 
 static int gather(weft_array *y[]) {
-  weft_array *i = indices(500, 90, 2);
-  return y[0] = weft_exp(weft_take(numbers(WEFT_DIMS(90, 16), 1), 1, &i)), 1;
+  weft_array *i = drawn_indices(500, 90, 2);
+  return y[0] = weft_exp(weft_take(drawn_floats(WEFT_DIMS(90, 16), 1), 1, &i)), 1;
 }
 
 static int scatter(weft_array *y[], weft_how how, int64_t slots, int64_t updates) {
-  weft_array *x = numbers(1, &slots, 1), *i = indices(updates, slots, 2), *v = numbers(1, &updates, 3);
+  weft_array *x = drawn_floats(1, &slots, 1), *i = drawn_indices(updates, slots, 2), *v = drawn_floats(1, &updates, 3);
   return y[0] = weft_put(x, weft_take(x, 1, &i), v, how), 1;
 }
 static int scatter_set(weft_array *y[]) { return scatter(y, WEFT_SET, 200, 1000); }
@@ -96,15 +91,15 @@ static int scatter_max(weft_array *y[]) { return scatter(y, WEFT_MAX, 200, 1000)
 static int scatter_add_private(weft_array *y[]) { return scatter(y, WEFT_ADD, 200, 20000); }
 static int scatter_add_owned(weft_array *y[]) { return scatter(y, WEFT_ADD, 5000, 70000); }
 static int scatter_rows(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(50, 24), 1), *i = indices(300, 50, 2), *v = numbers(WEFT_DIMS(300, 24), 3);
+  weft_array *x = drawn_floats(WEFT_DIMS(50, 24), 1), *i = drawn_indices(300, 50, 2), *v = drawn_floats(WEFT_DIMS(300, 24), 3);
   return y[0] = weft_put(x, weft_take(x, 1, &i), v, WEFT_ADD), 1;
 }
 
 /* y_t = p y_{t-1} + q y_{t-2} + e_t */
 static int scan_taps(weft_array *y[]) {
-  weft_array *e = numbers(WEFT_DIMS(40, 70), 1), *p = numbers(0, NULL, 2), *q = numbers(0, NULL, 3);
+  weft_array *e = drawn_floats(WEFT_DIMS(40, 70), 1), *p = drawn_floats(0, NULL, 2), *q = drawn_floats(0, NULL, 3);
   weft_loop *l = weft_loop_open(NULL);
-  weft_array *e_t = weft_loop_each(l, e), *y1 = weft_loop_carry(l, numbers(WEFT_DIMS(70), 4)), *y2 = weft_loop_carry(l, numbers(WEFT_DIMS(70), 5));
+  weft_array *e_t = weft_loop_each(l, e), *y1 = weft_loop_carry(l, drawn_floats(WEFT_DIMS(70), 4)), *y2 = weft_loop_carry(l, drawn_floats(WEFT_DIMS(70), 5));
   weft_array *y_t = weft_fma(weft_broadcast_like(p, y1), y1, weft_fma(weft_broadcast_like(q, y1), y2, e_t));
   weft_loop_next(l, y1, weft_mul(y_t, weft_scalar(0.25)));
   weft_loop_next(l, y2, y1);
@@ -116,7 +111,7 @@ static int scan_taps(weft_array *y[]) {
 /* s_t = s_{t-1} + x_t^2 until it passes 100: the sums, and the last of them */
 static int scan_until(weft_array *y[]) {
   weft_loop *l = weft_loop_open(NULL);
-  weft_array *x = weft_loop_each(l, numbers(WEFT_DIMS(200), 1)), *sum = weft_loop_carry(l, numbers(0, NULL, 2));
+  weft_array *x = weft_loop_each(l, drawn_floats(WEFT_DIMS(200), 1)), *sum = weft_loop_carry(l, drawn_floats(0, NULL, 2));
   weft_array *next = weft_add(sum, weft_mul(x, x));
   weft_loop_next(l, sum, next);
   weft_loop_until(l, weft_gt(next, weft_scalar(100)));
@@ -127,9 +122,9 @@ static int scan_until(weft_array *y[]) {
 
 /* h_t = tanh(x_t + h_{t-1} w) */
 static int rnn(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(12, 5, 33), 1), *w = weft_mul(numbers(WEFT_DIMS(33, 33), 2), weft_scalar(0.1));
+  weft_array *x = drawn_floats(WEFT_DIMS(12, 5, 33), 1), *w = weft_mul(drawn_floats(WEFT_DIMS(33, 33), 2), weft_scalar(0.1));
   weft_loop *l = weft_loop_open(NULL);
-  weft_array *x_t = weft_loop_each(l, x), *h = weft_loop_carry(l, numbers(WEFT_DIMS(5, 33), 3));
+  weft_array *x_t = weft_loop_each(l, x), *h = weft_loop_carry(l, drawn_floats(WEFT_DIMS(5, 33), 3));
   weft_array *next = weft_tanh(weft_add(x_t, weft_matmul(h, w)));
   weft_loop_next(l, h, next);
   y[0] = weft_loop_all(l, next);
@@ -141,7 +136,7 @@ static int rnn(weft_array *y[]) {
 /* A filter of position and speed for each of 70 series: states, and the log likelihood's sum of squares. */
 static int kalman(weft_array *y[]) {
   int64_t n = 70;
-  weft_array *z = numbers(WEFT_DIMS(30, n), 1), *dt = weft_scalar(0.1), *zero = weft_full(WEFT_F32, 1, &n, 0), *one = weft_full(WEFT_F32, 1, &n, 1);
+  weft_array *z = drawn_floats(WEFT_DIMS(30, n), 1), *dt = weft_scalar(0.1), *zero = weft_full(WEFT_F32, 1, &n, 0), *one = weft_full(WEFT_F32, 1, &n, 1);
   weft_loop *l = weft_loop_open(NULL);
   weft_array *z_t = weft_loop_each(l, z), *x0 = weft_loop_carry(l, zero), *x1 = weft_loop_carry(l, zero), *p00 = weft_loop_carry(l, one);
   weft_array *p01 = weft_loop_carry(l, zero), *p11 = weft_loop_carry(l, one), *ll = weft_loop_carry(l, zero);
@@ -254,6 +249,8 @@ TEST(sum_over_axis_0_is_this_kernel) { expect_golden("sum_0", sum_0); }
 TEST(sum_over_axes_0_and_2_is_this_kernel) { expect_golden("sum_0_2", sum_0_2); }
 TEST(logsumexp_over_axis_0_is_this_kernel) { expect_golden("logsumexp_0", logsumexp_0); }
 TEST(argmax_is_this_kernel) { expect_golden("argmax", argmax); }
+TEST(cumulative_sums_of_planes_are_these_kernels) { expect_golden("cumsum_of_planes", cumsum_of_planes); }
+TEST(loops_over_planes_are_these_kernels) { expect_golden("scan_of_planes", scan_of_planes); }
 TEST(long_cumsum_is_these_four_kernels) { expect_golden("long_cumsum", long_cumsum); }
 TEST(pad_feeds_its_consumer_in_this_kernel) { expect_golden("pad", pad_and_consume); }
 TEST(concat_feeds_its_consumer_in_these_kernels) { expect_golden("concat", concat_and_consume); }
@@ -288,7 +285,7 @@ TEST(argmax_takes_the_first_nan_else_the_first_largest) {
 TEST(gather_out_of_range_is_an_error_that_names_the_index) {
   weft_scope *s = weft_scope_open();
   int32_t at[] = { 0, 1, -3, 2, 7 };
-  weft_array *x = numbers(WEFT_DIMS(3, 4), 1), *i = weft_from(WEFT_I32, WEFT_DIMS(5), at), *y = weft_take(x, 1, &i);
+  weft_array *x = drawn_floats(WEFT_DIMS(3, 4), 1), *i = weft_from(WEFT_I32, WEFT_DIMS(5), at), *y = weft_take(x, 1, &i);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
   EXPECT_TEXT(weft_message(), "weft_take: index number 4 is out of range for an axis of 3");
   weft_scope_discard(s);
@@ -330,8 +327,8 @@ static void count_loads(int n, weft_array *const y[], int n_leaves, weft_array *
 TEST(layer_norm_gradient_is_one_kernel_that_reads_x_and_dy_once) {
   weft_scope *s = weft_scope_open();
   way_take(&(struct way){ "", "vm", true, 1 });
-  weft_array *x[] = { numbers(WEFT_DIMS(300, 200), 1), numbers(WEFT_DIMS(200), 2), numbers(WEFT_DIMS(200), 3) }, *dx[3];
-  weft_array *norm = weft_layer_norm(x[0], x[1], x[2], 1e-5), *dy = numbers(WEFT_DIMS(300, 200), 4);
+  weft_array *x[] = { drawn_floats(WEFT_DIMS(300, 200), 1), drawn_floats(WEFT_DIMS(200), 2), drawn_floats(WEFT_DIMS(200), 3) }, *dx[3];
+  weft_array *norm = weft_layer_norm(x[0], x[1], x[2], 1e-5), *dy = drawn_floats(WEFT_DIMS(300, 200), 4);
   uint64_t loaded[2] = { 0, 0 };
   weft_cost cost;
   weft_vjp(1, &norm, &dy, 3, x, dx);
@@ -364,7 +361,7 @@ TEST(operations_written_with_others_are_one_kernel_that_reads_x_once) {
   for (int k = 0; k < 11; k++) {
     weft_scope *s = weft_scope_open();
     way_take(&(struct way){ "", "vm", true, 1 });
-    weft_array *x = numbers(WEFT_DIMS(70, 300), 1), *y = one_of(k, x);
+    weft_array *x = drawn_floats(WEFT_DIMS(70, 300), 1), *y = one_of(k, x);
     uint64_t loaded = 0;
     weft_cost cost;
     EXPECT_OK(weft_plan(1, &y, &cost));

@@ -10,6 +10,7 @@
 #include "backend/cuda/ptx.h"
 #include "every_recipe.h"
 #include "test.h"
+#include "values.h"
 
 static bool has_gpu(void) {
   if (cuda_device(0)) return true;
@@ -23,42 +24,17 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- data ---- */
-
-static weft_array *numbers(int rank, const int64_t dims[], uint32_t seed) {
-  struct plain p = plain_new(WEFT_F32, rank, dims);
-  float *x = (float *)(void *)p.data;
-  for (int64_t i = 0; i < p.count; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    x[i] = ((float)(seed >> 8) / (1 << 23) - 1) * 3;
-  }
-  weft_array *a = weft_from(WEFT_F32, rank, dims, p.data);
-  plain_free(&p);
-  return a;
-}
-
-static weft_array *indices(int64_t n, int64_t below, uint32_t seed) {
-  struct plain p = plain_new(WEFT_I32, 1, &n);
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    ((int32_t *)(void *)p.data)[i] = (int32_t)((seed >> 8) % (2 * below)) - (int32_t)below;
-  }
-  weft_array *a = weft_from(WEFT_I32, 1, &n, p.data);
-  plain_free(&p);
-  return a;
-}
-
 /* ---- programs ---- */
 
 enum { MOST = 3 };
 
 static int chain(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(4096, 1024), 1);
+  weft_array *x = drawn_floats(WEFT_DIMS(4096, 1024), 1);
   return y[0] = weft_mul(weft_tanh(weft_mul(x, weft_scalar(0.7))), weft_exp(weft_neg(weft_mul(x, x)))), 1;
 }
 /* Every function of one float, in f32 and in f64, and those of two. */
 static int functions(weft_array *y[]) {
-  weft_array *x[2] = { numbers(WEFT_DIMS(64, 101), 1) }, *sum = NULL;
+  weft_array *x[2] = { drawn_floats(WEFT_DIMS(64, 101), 1) }, *sum = NULL;
   x[1] = weft_cast(x[0], WEFT_F64);
   for (int k = 0; k < 2; k++) {
     weft_array *z = weft_flip(x[k], 1), *terms[] = {
@@ -74,41 +50,41 @@ static int functions(weft_array *y[]) {
   }
   return 2;
 }
-static int doubles(weft_array *y[]) { return y[0] = weft_exp(weft_tanh(weft_cast(numbers(WEFT_DIMS(1000, 100), 1), WEFT_F64))), 1; }
+static int doubles(weft_array *y[]) { return y[0] = weft_exp(weft_tanh(weft_cast(drawn_floats(WEFT_DIMS(1000, 100), 1), WEFT_F64))), 1; }
 static int halves(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(1000, 101), 1);
+  weft_array *x = drawn_floats(WEFT_DIMS(1000, 101), 1);
   y[0] = weft_exp(weft_mul(weft_cast(x, WEFT_BF16), weft_scalar(0.3)));
   y[1] = weft_exp(weft_mul(weft_cast(x, WEFT_F16), weft_scalar(0.3)));
   return 2;
 }
 static int integers(weft_array *y[]) {
-  weft_array *i = indices(100000, 1000, 3);
+  weft_array *i = drawn_indices(100000, 1000, 3);
   y[0] = weft_sum(i, 0), y[1] = weft_cumsum(weft_mul(i, i), 0), y[2] = weft_max(weft_cast(i, WEFT_U8), 0);
   return 3;
 }
 static int reversed(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(300, 1001), 1);
+  weft_array *x = drawn_floats(WEFT_DIMS(300, 1001), 1);
   y[0] = weft_mul(weft_flip(weft_flip(x, 0), 1), weft_scalar(2));
   y[1] = weft_add(weft_slice(x, 1, WEFT_END, WEFT_BEGIN, -3), weft_scalar(1));
   return 2;
 }
-static int transposed(weft_array *y[]) { return y[0] = weft_exp(weft_transpose(numbers(WEFT_DIMS(500, 333), 1), NULL)), 1; }
+static int transposed(weft_array *y[]) { return y[0] = weft_exp(weft_transpose(drawn_floats(WEFT_DIMS(500, 333), 1), NULL)), 1; }
 static int largest(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(300, 1000), 1);
+  weft_array *x = drawn_floats(WEFT_DIMS(300, 1000), 1);
   y[0] = weft_max(x, 1), y[1] = weft_argmax(x, 0), y[2] = weft_cummax(x, 1);
   return 3;
 }
 static int joined(weft_array *y[]) {
-  weft_array *a = weft_tanh(numbers(WEFT_DIMS(70, 20), 1)), *b = numbers(WEFT_DIMS(70, 30), 2);
+  weft_array *a = weft_tanh(drawn_floats(WEFT_DIMS(70, 20), 1)), *b = drawn_floats(WEFT_DIMS(70, 30), 2);
   y[0] = weft_exp(weft_concat(1, WEFT_ARRAYS(a, b))), y[1] = weft_exp(weft_pad(b, 1, 2, 3, weft_scalar(-1)));
   return 2;
 }
 static int gathered(weft_array *y[]) {
-  weft_array *i = indices(5000, 90, 2);
-  return y[0] = weft_exp(weft_take(numbers(WEFT_DIMS(90, 160), 1), 1, &i)), 1;
+  weft_array *i = drawn_indices(5000, 90, 2);
+  return y[0] = weft_exp(weft_take(drawn_floats(WEFT_DIMS(90, 160), 1), 1, &i)), 1;
 }
 static int put(weft_array *y[], weft_how how, bool as_integers) {
-  weft_array *x = numbers(WEFT_DIMS(200), 1), *i = indices(100000, 200, 2), *v = numbers(WEFT_DIMS(100000), 3);
+  weft_array *x = drawn_floats(WEFT_DIMS(200), 1), *i = drawn_indices(100000, 200, 2), *v = drawn_floats(WEFT_DIMS(100000), 3);
   if (as_integers) x = weft_cast(x, WEFT_I32), v = weft_cast(v, WEFT_I32);
   return y[0] = weft_put(x, weft_take(x, 1, &i), v, how), 1;
 }
@@ -116,37 +92,37 @@ static int put_set(weft_array *y[]) { return put(y, WEFT_SET, false); }
 static int put_add(weft_array *y[]) { return put(y, WEFT_ADD, false); }
 static int put_max(weft_array *y[]) { return put(y, WEFT_MAX, false); }
 static int put_integers(weft_array *y[]) { return put(y, WEFT_ADD, true); }
-static int softmax(weft_array *y[]) { return y[0] = weft_softmax(numbers(WEFT_DIMS(2000, 1500), 1), -1), 1; }
+static int softmax(weft_array *y[]) { return y[0] = weft_softmax(drawn_floats(WEFT_DIMS(2000, 1500), 1), -1), 1; }
 static int layer_norm_gradient(weft_array *y[]) {
-  weft_array *x[] = { numbers(WEFT_DIMS(3000, 700), 1), numbers(WEFT_DIMS(700), 2), numbers(WEFT_DIMS(700), 3) };
-  weft_array *norm = weft_layer_norm(x[0], x[1], x[2], 1e-5), *dy = numbers(WEFT_DIMS(3000, 700), 4);
+  weft_array *x[] = { drawn_floats(WEFT_DIMS(3000, 700), 1), drawn_floats(WEFT_DIMS(700), 2), drawn_floats(WEFT_DIMS(700), 3) };
+  weft_array *norm = weft_layer_norm(x[0], x[1], x[2], 1e-5), *dy = drawn_floats(WEFT_DIMS(3000, 700), 4);
   weft_vjp(1, &norm, &dy, 3, x, y);
   return 3;
 }
 static int sums(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(1500, 400), 1);
+  weft_array *x = drawn_floats(WEFT_DIMS(1500, 400), 1);
   y[0] = weft_sum(x, 0), y[1] = weft_logsumexp(x, 1), y[2] = weft_mean(x, WEFT_ALL);
   return 3;
 }
-static int cumulative(weft_array *y[]) { return y[0] = weft_cumsum(numbers(WEFT_DIMS(100000), 1), 0), 1; }
+static int cumulative(weft_array *y[]) { return y[0] = weft_cumsum(drawn_floats(WEFT_DIMS(100000), 1), 0), 1; }
 static int product(weft_array *y[]) {
-  return y[0] = weft_tanh(weft_matmul(numbers(WEFT_DIMS(300, 200), 1), numbers(WEFT_DIMS(200, 150), 2))), 1;
+  return y[0] = weft_tanh(weft_matmul(drawn_floats(WEFT_DIMS(300, 200), 1), drawn_floats(WEFT_DIMS(200, 150), 2))), 1;
 }
 static int long_products(weft_array *y[]) {
-  weft_array *a = numbers(WEFT_DIMS(33, 1300), 1), *b = numbers(WEFT_DIMS(1300, 50), 2);
+  weft_array *a = drawn_floats(WEFT_DIMS(33, 1300), 1), *b = drawn_floats(WEFT_DIMS(1300, 50), 2);
   y[0] = weft_matmul(a, b);
   y[1] = weft_matmul(weft_cast(a, WEFT_BF16), weft_cast(b, WEFT_BF16));
   y[2] = weft_matmul(weft_cast(weft_mul(a, weft_scalar(50)), WEFT_I8), weft_cast(weft_mul(b, weft_scalar(50)), WEFT_I8));
   return 3;
 }
 /* Tiles: all layouts of operands, edges, long sums, what follows, batches. */
-static weft_array *operand(weft_dtype t, int rank, const int64_t dims[], uint32_t seed) { return weft_cast(numbers(rank, dims, seed), t); }
+static weft_array *operand(weft_dtype t, int rank, const int64_t dims[], uint32_t seed) { return weft_cast(drawn_floats(rank, dims, seed), t); }
 static int tiles(weft_array *y[]) {
-  weft_array *a = numbers(WEFT_DIMS(150, 513), 1), *b = numbers(WEFT_DIMS(140, 513), 2), *bias = numbers(WEFT_DIMS(140), 3);
+  weft_array *a = drawn_floats(WEFT_DIMS(150, 513), 1), *b = drawn_floats(WEFT_DIMS(140, 513), 2), *bias = drawn_floats(WEFT_DIMS(140), 3);
   weft_array *back = weft_flip(weft_transpose(b, NULL), 0);
   y[0] = weft_maximum(weft_add(weft_matmul(a, back), bias), weft_scalar(0));
-  y[1] = weft_matmul(weft_transpose(a, NULL), numbers(WEFT_DIMS(150, 40), 4));
-  y[2] = weft_matmul(numbers(WEFT_DIMS(2, 3, 33, 20), 5), numbers(WEFT_DIMS(3, 20, 35), 6));
+  y[1] = weft_matmul(weft_transpose(a, NULL), drawn_floats(WEFT_DIMS(150, 40), 4));
+  y[2] = weft_matmul(drawn_floats(WEFT_DIMS(2, 3, 33, 20), 5), drawn_floats(WEFT_DIMS(3, 20, 35), 6));
   return 3;
 }
 static int tiles_of(weft_array *y[], const weft_dtype t[]) {
@@ -156,14 +132,14 @@ static int tiles_of(weft_array *y[], const weft_dtype t[]) {
 static int wide_tiles(weft_array *y[]) { return tiles_of(y, (weft_dtype[]){ WEFT_F64, WEFT_I64, WEFT_F32 }); }
 static int narrow_tiles(weft_array *y[]) { return tiles_of(y, (weft_dtype[]){ WEFT_BF16, WEFT_F16, WEFT_I8 }); }
 static int no_products(weft_array *y[]) {
-  y[0] = weft_matmul(weft_slice(numbers(WEFT_DIMS(140, 3), 1), 1, 1, 1, 1), weft_slice(numbers(WEFT_DIMS(3, 33), 2), 0, 1, 1, 1));
+  y[0] = weft_matmul(weft_slice(drawn_floats(WEFT_DIMS(140, 3), 1), 1, 1, 1, 1), weft_slice(drawn_floats(WEFT_DIMS(3, 33), 2), 0, 1, 1, 1));
   return 1;
 }
-static int narrow_sum(weft_array *y[]) { return y[0] = weft_sum(weft_cast(numbers(WEFT_DIMS(1000, 30), 1), WEFT_BF16), WEFT_ALL), 1; }
+static int narrow_sum(weft_array *y[]) { return y[0] = weft_sum(weft_cast(drawn_floats(WEFT_DIMS(1000, 30), 1), WEFT_BF16), WEFT_ALL), 1; }
 
 /* y_t = 0.5 y_(t-1) - 0.3 y_(t-2) + e_t in many lanes: one kernel. */
 static int scan(weft_array *y[]) {
-  weft_array *e = numbers(WEFT_DIMS(200, 1000), 1), *zero = weft_full(WEFT_F32, WEFT_DIMS(1000), 0);
+  weft_array *e = drawn_floats(WEFT_DIMS(200, 1000), 1), *zero = weft_full(WEFT_F32, WEFT_DIMS(1000), 0);
   weft_loop *loop = weft_loop_open(NULL);
   weft_array *e_t = weft_loop_each(loop, e), *y1 = weft_loop_carry(loop, zero), *y2 = weft_loop_carry(loop, zero);
   weft_array *y_t = weft_add(weft_sub(weft_mul(y1, weft_scalar(0.5)), weft_mul(y2, weft_scalar(0.3))), e_t);
@@ -183,7 +159,7 @@ static int until(weft_array *y[]) {
   return 1;
 }
 static int recurrent(weft_array *y[]) {
-  weft_array *w = weft_mul(numbers(WEFT_DIMS(64, 64), 1), weft_scalar(0.05)), *x = numbers(WEFT_DIMS(20, 8, 64), 2);
+  weft_array *w = weft_mul(drawn_floats(WEFT_DIMS(64, 64), 1), weft_scalar(0.05)), *x = drawn_floats(WEFT_DIMS(20, 8, 64), 2);
   weft_loop *loop = weft_loop_open(NULL);
   weft_array *x_t = weft_loop_each(loop, x), *h = weft_loop_carry(loop, weft_full(WEFT_F32, WEFT_DIMS(8, 64), 0));
   weft_loop_next(loop, h, weft_tanh(weft_add(weft_matmul(h, w), x_t)));
@@ -192,11 +168,11 @@ static int recurrent(weft_array *y[]) {
   return y[0] = weft_exp(last), 1;
 }
 static int empty(weft_array *y[]) {
-  weft_array *x = weft_slice(numbers(WEFT_DIMS(10, 5), 1), 0, 3, 3, 1);
+  weft_array *x = weft_slice(drawn_floats(WEFT_DIMS(10, 5), 1), 0, 3, 3, 1);
   y[0] = weft_exp(x), y[1] = weft_sum(x, 0), y[2] = weft_sum(x, WEFT_ALL);
   return 3;
 }
-static int one(weft_array *y[]) { return y[0] = weft_exp(numbers(0, NULL, 5)), 1; }
+static int one(weft_array *y[]) { return y[0] = weft_exp(drawn_floats(0, NULL, 5)), 1; }
 
 /* close: how far floats may be off, 0: same bits. */
 /* What a step computes of its sequence alone is computed ahead on a device; forwards, backwards, and the gradient. */
@@ -212,13 +188,13 @@ static weft_array *autoregress(weft_array *e) {
   return all;
 }
 static int autoregression(weft_array *y[]) {
-  weft_array *e = numbers(WEFT_DIMS(75, 40), 1);
+  weft_array *e = drawn_floats(WEFT_DIMS(75, 40), 1);
   y[0] = autoregress(e), y[1] = autoregress(weft_flip(e, 0));
   weft_grad(weft_sum(weft_mul(y[0], y[0]), WEFT_ALL), 1, &e, &y[2]);
   return 3;
 }
 static int long_product(weft_array *y[]) {
-  weft_array *a = numbers(WEFT_DIMS(4500, 32), 1), *b = numbers(WEFT_DIMS(4500, 32), 2);
+  weft_array *a = drawn_floats(WEFT_DIMS(4500, 32), 1), *b = drawn_floats(WEFT_DIMS(4500, 32), 2);
   return y[0] = weft_matmul(weft_transpose(a, NULL), b), 1;
 }
 
@@ -293,11 +269,11 @@ TEST(cuda_programs_give_what_the_host_gives) {
 
 /* Programs whose floats meet through indices or in products of halves, in any order unless WEFT_EXACT asks for that of the host. */
 static int put_rows(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(20, 33), 1), *i = indices(3000, 20, 2), *v = numbers(WEFT_DIMS(3000, 33), 3);
+  weft_array *x = drawn_floats(WEFT_DIMS(20, 33), 1), *i = drawn_indices(3000, 20, 2), *v = drawn_floats(WEFT_DIMS(3000, 33), 3);
   return y[0] = weft_put(x, weft_take(x, 1, &i), v, WEFT_ADD), 1;
 }
 static int put_apart(weft_array *y[]) {
-  weft_array *x = numbers(WEFT_DIMS(30000), 1), *i = indices(20000, 30000, 2), *v = numbers(WEFT_DIMS(20000), 3);
+  weft_array *x = drawn_floats(WEFT_DIMS(30000), 1), *i = drawn_indices(20000, 30000, 2), *v = drawn_floats(WEFT_DIMS(20000), 3);
   weft_array *narrow = weft_cast(x, WEFT_BF16), *wide = weft_cast(x, WEFT_F64);
   y[0] = weft_put(x, weft_take(x, 1, &i), v, WEFT_MUL);
   y[1] = weft_put(narrow, weft_take(narrow, 1, &i), weft_cast(v, WEFT_BF16), WEFT_ADD);
@@ -355,7 +331,7 @@ TEST(cuda_finds_indices_out_of_range_and_goes_on) {
   for (int k = 0; k < 2; k++) {
     weft_scope *s = weft_scope_open();
     at[4] = k ? 1 : 7;
-    weft_array *x = numbers(WEFT_DIMS(3, 4), 1), *i = weft_from(WEFT_I32, WEFT_DIMS(5), at), *y = weft_take(x, 1, &i);
+    weft_array *x = drawn_floats(WEFT_DIMS(3, 4), 1), *i = weft_from(WEFT_I32, WEFT_DIMS(5), at), *y = weft_take(x, 1, &i);
     EXPECT_INT(weft_eval(1, &y), k ? WEFT_OK : WEFT_ERR_INDEX);
     if (!k) EXPECT_TEXT(weft_message(), "weft_take: index number 4 is out of range for an axis of 3");
     weft_scope_discard(s);
@@ -367,11 +343,11 @@ TEST(cuda_out_of_memory_is_a_status_and_the_next_program_runs) {
   weft_scope *s = weft_scope_open();
   float got = 0;
   weft_set(WEFT_DEVICE, 1);
-  weft_array *like = weft_broadcast(numbers(WEFT_DIMS(1), 1), 1, (int64_t[]){ INT64_C(100000000000) });
+  weft_array *like = weft_broadcast(drawn_floats(WEFT_DIMS(1), 1), 1, (int64_t[]){ INT64_C(100000000000) });
   weft_fetch(weft_sum(weft_flip(weft_cumsum(like, 0), 0), WEFT_ALL), WEFT_F32, &got, sizeof got);
   EXPECT_INT(weft_scope_close(s), WEFT_ERR_MEMORY);
   s = weft_scope_open();
-  EXPECT_OK(weft_read(weft_add(numbers(0, NULL, 1), weft_scalar(1)), WEFT_F32, &got, sizeof got));
+  EXPECT_OK(weft_read(weft_add(drawn_floats(0, NULL, 1), weft_scalar(1)), WEFT_F32, &got, sizeof got));
   weft_scope_discard(s);
   EXPECT_INT(weft_get(WEFT_BYTES_USED), 0);
 }
@@ -383,7 +359,7 @@ TEST(cuda_keeps_its_limits) {
   weft_set(WEFT_DEVICE, 1);
   int64_t limit = weft_get(WEFT_BYTES_LIMIT);
   weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(MANY), 1), *y, *z;
-  y = weft_exp(weft_add(x, numbers(WEFT_DIMS(1), 1)));
+  y = weft_exp(weft_add(x, drawn_floats(WEFT_DIMS(1), 1)));
   EXPECT_OK(weft_eval(1, &y));
   int64_t used = weft_get(WEFT_BYTES_USED);
   EXPECT(used >= 4 * MANY);
@@ -414,7 +390,7 @@ TEST(cuda_a_kernel_that_goes_wrong_is_named_and_the_host_works_on) {
   int64_t n = BYTES / 4, one = 1;
   float got;
   weft_set(WEFT_DEVICE, 1);
-  weft_array *x = numbers(WEFT_DIMS(10), 1), *there = weft_exp(x), *gone;
+  weft_array *x = drawn_floats(WEFT_DIMS(10), 1), *there = weft_exp(x), *gone;
   EXPECT_OK(weft_eval(1, &there));
   EXPECT_INT(d->take(d, BYTES, &at, &since), DEVICE_OK);
   gone = weft_external(&(weft_block){ (void *)(uintptr_t)at, 1, WEFT_F32, 1, &n, &one }, NULL, NULL);
@@ -453,13 +429,13 @@ TEST(cuda_stops_when_cancelled) {
 TEST(cuda_in_a_forked_child_is_an_error) {
   if (!has_gpu()) return;
   weft_scope *s = weft_scope_open();
-  weft_array *x = numbers(WEFT_DIMS(10), 1), *y = weft_exp(x);
+  weft_array *x = drawn_floats(WEFT_DIMS(10), 1), *y = weft_exp(x);
   int status = 1;
   weft_set(WEFT_DEVICE, 1);
   EXPECT_OK(weft_eval(1, &y));
   pid_t child = fork();
   if (child == 0) {
-    weft_array *same = weft_exp(weft_mul(x, weft_scalar(2))), *known = weft_exp(numbers(WEFT_DIMS(10), 2));
+    weft_array *same = weft_exp(weft_mul(x, weft_scalar(2))), *known = weft_exp(drawn_floats(WEFT_DIMS(10), 2));
     bool ok = weft_eval(1, &same) == WEFT_ERR_DEVICE && weft_eval(1, &known) == WEFT_ERR_DEVICE;
     ok = ok && weft_set(WEFT_DEVICE, 1) == -1 && weft_set(WEFT_DEVICE, 0) == 1 && weft_eval(1, &same) == WEFT_OK;
     _exit(!ok);
@@ -477,7 +453,7 @@ static void *evaluate_often(void *arg) {
     weft_scope *s = weft_scope_open();
     float got = -1;
     weft_array *x = weft_full(WEFT_F32, WEFT_DIMS(1000 + k), (double)(k + 1));
-    weft_array *y = weft_sum(weft_mul(weft_add(x, numbers(WEFT_DIMS(1), 0)), weft_scalar(0)), WEFT_ALL);
+    weft_array *y = weft_sum(weft_mul(weft_add(x, drawn_floats(WEFT_DIMS(1), 0)), weft_scalar(0)), WEFT_ALL);
     if (weft_eval_async(1, &y) || weft_read(y, WEFT_F32, &got, sizeof got) || got != 0) *(int *)arg += 1;
     weft_scope_discard(s);
   }
@@ -500,7 +476,7 @@ TEST(cuda_reads_mapped_files) {
   int64_t dims[] = { 3000, 1000 };
   struct plain want = plain_new(WEFT_F32, 2, dims), got = plain_new(WEFT_F32, 2, dims);
   EXPECT(close(mkstemps(path, 12)) == 0);
-  weft_array *x = numbers(2, dims, 9), *y;
+  weft_array *x = drawn_floats(2, dims, 9), *y;
   EXPECT_OK(weft_save(path, 1, (const char *[]){ "w" }, &x, NULL));
   EXPECT_OK(weft_read(weft_exp(x), WEFT_F32, want.data, (size_t)want.count * 4));
   weft_set(WEFT_DEVICE, 1);

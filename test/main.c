@@ -8,13 +8,14 @@
  *     --jobs N     that many at once; default: the processors there are
  *     --shard I/N  every N-th test, from the I-th (1..N) on
  *     --here       one after another in this process, for debuggers
- *     --verbose    a line for each test, with its time
+ *     --verbose    a line for each test, with its time and that of the processors
  *
  * The last line is exactly "N passed, N failed, N skipped". */
 #include "test.h"
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +24,8 @@
 enum { WATCHDOG_SECONDS = 60, MAX_JOBS = 64, MAX_BUTS = 32, SLOWEST = 10 };
 enum result { FAILED = 1, PASSED = 42, SKIPPED = 77 }; /* also exit statuses: a test that calls exit(0) has not passed */
 
-struct test { const char *name, *file; void (*run)(void); bool is_begun; double seconds; };
+struct spent { double seconds, busy; };                /* by the clock; by the processors */
+struct test { const char *name, *file; void (*run)(void); bool is_begun; struct spent spent; };
 struct job { pid_t pid; int test; double start; };
 
 static struct test *tests;
@@ -47,7 +49,7 @@ void test_add(const char *name, const char *file, void (*run)(void)) {
   if (!grown) abort();
   const char *slash = strrchr(file, '/');
   tests = grown;
-  tests[n_tests++] = (struct test){ name, slash ? slash + 1 : file, run, false, 0 };
+  tests[n_tests++] = (struct test){ name, slash ? slash + 1 : file, run, false, { 0 } };
 }
 
 void test_fail(const char *file, int line, const char *format, ...) {
@@ -117,11 +119,20 @@ static enum result run_here(const struct test *t) {
   return current_result;
 }
 
-static void count(struct test *t, enum result r, double seconds) {
-  t->seconds = seconds;
+static double busy_of(const struct rusage *u) {
+  return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + 1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+}
+static double busy_here(void) {
+  struct rusage u = { 0 };
+  getrusage(RUSAGE_SELF, &u);
+  return busy_of(&u);
+}
+
+static void count(struct test *t, enum result r, struct spent spent) {
+  t->spent = spent;
   *(r == PASSED ? &n_passed : r == SKIPPED ? &n_skipped : &n_failed) += 1;
   if (verbose)
-    printf("%7.3f s  %-7s %s: %s\n", seconds, r == PASSED ? "passed" : r == SKIPPED ? "skipped" : "FAILED", t->file, t->name);
+    printf("%7.3f s %7.3f s busy  %-7s %s: %s\n", spent.seconds, spent.busy, r == PASSED ? "passed" : r == SKIPPED ? "skipped" : "FAILED", t->file, t->name);
   fflush(stdout);
 }
 
@@ -148,11 +159,12 @@ static enum result verdict(const struct test *t, int status) {
 
 static void finish_one(struct job jobs[]) {
   int status;
-  pid_t pid = wait(&status);
+  struct rusage u = { 0 };
+  pid_t pid = wait4(-1, &status, 0, &u);
   for (int j = 0; j < n_jobs; j++) {
     if (pid <= 0 || jobs[j].pid != pid) continue;
     struct test *t = &tests[jobs[j].test];
-    count(t, verdict(t, status), now() - jobs[j].start);
+    count(t, verdict(t, status), (struct spent){ now() - jobs[j].start, busy_of(&u) });
     jobs[j].pid = 0;
   }
 }
@@ -183,14 +195,15 @@ static void run_or_list(struct job jobs[], int i) {
     return;
   }
   if (here) {
-    double begin = now();
-    count(&tests[i], run_here(&tests[i]), now() - begin);
+    struct spent begin = { now(), busy_here() };
+    enum result r = run_here(&tests[i]);
+    count(&tests[i], r, (struct spent){ now() - begin.seconds, busy_here() - begin.busy });
     return;
   }
   while (!free_job(jobs)) finish_one(jobs);
   if (start(free_job(jobs), i)) return;
   printf("%s: %s: cannot fork\n", tests[i].file, tests[i].name);
-  count(&tests[i], FAILED, 0);
+  count(&tests[i], FAILED, (struct spent){ 0 });
 }
 
 /* Begins those of this shard that are called so and have not been begun yet; returns how many are called so. */
@@ -205,17 +218,17 @@ static int run_those(struct job jobs[], int n_texts, char **texts) {
 }
 
 static int slower(const void *a, const void *b) {
-  double x = ((const struct test *)a)->seconds, y = ((const struct test *)b)->seconds;
+  double x = ((const struct test *)a)->spent.busy, y = ((const struct test *)b)->spent.busy;
   return (x < y) - (x > y);
 }
 
-/* Where the time goes, of a run of all tests. */
+/* Where the time of the processors goes, of a run of all tests. */
 static void show_slowest(void) {
   double all = 0;
-  for (int i = 0; i < n_tests; i++) all += tests[i].seconds;
+  for (int i = 0; i < n_tests; i++) all += tests[i].spent.busy;
   qsort(tests, (size_t)n_tests, sizeof *tests, slower);
-  printf("the slowest, of %.0f s one by one:\n", all);
-  for (int i = 0; i < n_tests && i < SLOWEST; i++) printf("%7.1f s  %s: %s\n", tests[i].seconds, tests[i].file, tests[i].name);
+  printf("the slowest, of %.0f s of one processor:\n", all);
+  for (int i = 0; i < n_tests && i < SLOWEST; i++) printf("%7.1f s  %s: %s\n", tests[i].spent.busy, tests[i].file, tests[i].name);
 }
 
 static int usage(void) {

@@ -79,12 +79,9 @@ static void blame(struct recipe *p, const struct way *w, int n, const int target
 }
 
 bool recipe_check(uint64_t seed) {
-  struct recipe *p = malloc(sizeof *p);
-  int target[4], n;
+  struct recipe *p = recipe_new(seed);
+  int target[4], n = recipe_targets(p, target);
   bool ok = true;
-  if (!p) abort();
-  recipe_make(p, seed);
-  n = recipe_targets(p, target);
   for (int k = 0; ok && k < n_ways; k++) {
     way_take(&ways[k]);
     ok = right(p, &ways[k], n, target, NULL, false);
@@ -92,24 +89,19 @@ bool recipe_check(uint64_t seed) {
   }
   way_leave();
   recipe_free(p);
-  free(p);
   return ok;
 }
 
 bool recipe_check_way(uint64_t seed, const struct way *w, bool any_order) {
-  struct recipe *p = malloc(sizeof *p);
+  struct recipe *p = recipe_new(seed);
   bool compared[RECIPE_STEPS];
-  int target[4], n;
-  if (!p) abort();
-  recipe_make(p, seed);
-  n = recipe_targets(p, target);
+  int target[4], n = recipe_targets(p, target);
   find_free(p, compared);
   way_take(w);
   bool ok = right(p, w, n, target, any_order ? compared : NULL, false);
   if (!ok) blame(p, w, n, target, any_order ? compared : NULL);
   way_leave();
   recipe_free(p);
-  free(p);
   return ok;
 }
 
@@ -128,9 +120,7 @@ static int gradients(struct recipe *p, weft_array *const all[], weft_array *dx[]
 }
 
 bool recipe_check_gradient(uint64_t seed) {
-  struct recipe *p = malloc(sizeof *p);
-  if (!p) abort();
-  recipe_make(p, seed);
+  struct recipe *p = recipe_new(seed);
   struct plain first[8] = { 0 };
   int n = 0;
   bool ok = true;
@@ -163,6 +153,5 @@ bool recipe_check_gradient(uint64_t seed) {
   for (int j = 0; j < 8; j++) plain_free(&first[j]);
   way_leave();
   recipe_free(p);
-  free(p);
   return ok;
 }

@@ -270,12 +270,9 @@ static bool as_checkpoint(struct recipe *p, int n, const int target[]) {
 }
 
 bool recipe_check_forms(uint64_t seed) {
-  struct recipe *p = malloc(sizeof *p);
-  int target[4], n;
+  struct recipe *p = recipe_new(seed);
+  int target[4], n = recipe_targets(p, target);
   bool ok = true;
-  if (!p) abort();
-  recipe_make(p, seed);
-  n = recipe_targets(p, target);
   for (int k = 0; ok && k < 2; k++) { /* fused, x86 and vm */
     way_take(&ways[k]);
     ok = as_function(p, n, target) && as_open_function(p) && as_updates(p, n, target) && as_rows(p, n, target) &&
@@ -284,6 +281,5 @@ bool recipe_check_forms(uint64_t seed) {
   }
   way_leave();
   recipe_free(p);
-  free(p);
   return ok;
 }

@@ -731,7 +731,7 @@ static void tril(struct recipe *p) {
 
 int recipe_most = RECIPE_STEPS;
 
-void recipe_make(struct recipe *p, uint64_t seed) {
+static void make(struct recipe *p, uint64_t seed) {
   static void (*const kinds[])(struct recipe *) = { unary, unary, unary, binary, binary, binary, binary, binary, ternary, cast,
     reduce, reduce, reduce, mean, softmax, prefix, reshape, broadcast, transpose, slice, slice, take, window, put_slice, put_take,
     concat, pad, matmul, iota, strided, along_axis, along_axis, stack, tril };
@@ -750,11 +750,19 @@ void recipe_make(struct recipe *p, uint64_t seed) {
   }
 }
 
+struct recipe *recipe_new(uint64_t seed) {
+  struct recipe *p = malloc(sizeof *p);
+  if (!p) abort();
+  make(p, seed);
+  return p;
+}
+
 void recipe_free(struct recipe *p) {
   for (int i = 0; i < p->n; i++) {
     plain_free(&p->step[i].value);
     free(p->step[i].memory);
   }
+  free(p);
 }
 
 bool recipe_is_leaf(const struct recipe *p, int i) { return p->step[i].kind == LEAF; }

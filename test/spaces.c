@@ -10,25 +10,6 @@
 
 enum { N = 1000 };
 
-static void begin(int lag) {
-  far_use();
-  far_lag = lag;
-  weft_set(WEFT_DEVICE, 1);
-}
-
-static void end(void) {
-  weft_set(WEFT_DEVICE, 0);
-  far_leave();
-}
-
-static weft_array *ramp(void) {
-  float x[N];
-  for (int i = 0; i < N; i++) x[i] = (float)i;
-  return weft_from(WEFT_F32, WEFT_DIMS(N), x);
-}
-
-static weft_array *plus(weft_array *x, double c) { return weft_add(x, weft_scalar(c)); }
-
 static void expect_ramp(weft_array *x, float by, float from) {
   float got[N];
   int wrong = 0;
@@ -46,9 +27,9 @@ static int place_of(weft_array *x) {
 /* ---- Staying ---- */
 
 TEST(values_stay_on_a_device_and_are_copied_when_asked_for) {
-  begin(FAR_AT_ONCE);
+  far_begin(FAR_AT_ONCE);
   weft_scope *s = weft_scope_open();
-  weft_array *x = ramp(), *y = weft_mul(x, weft_scalar(2)), *z = plus(y, 1);
+  weft_array *x = far_ramp(N), *y = weft_mul(x, weft_scalar(2)), *z = plus(y, 1);
   EXPECT_INT(place_of(x), 0);
   EXPECT_OK(weft_eval(1, &y));
   EXPECT_OK(weft_eval(1, &z));
@@ -60,27 +41,27 @@ TEST(values_stay_on_a_device_and_are_copied_when_asked_for) {
   EXPECT_INT(far_counts().downloads, 1);
   EXPECT_INT(far_counts().downloaded, N * 4);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(a_view_brings_home_no_more_than_it_shows) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
   float got[3];
-  weft_array *y = weft_mul(ramp(), weft_scalar(2)), *last = weft_slice(weft_flip(y, 0), 0, 2, 8, 2);
+  weft_array *y = weft_mul(far_ramp(N), weft_scalar(2)), *last = weft_slice(weft_flip(y, 0), 0, 2, 8, 2);
   EXPECT_OK(weft_eval(1, &y));
   EXPECT_OK(weft_read(last, WEFT_F32, got, sizeof got));
   EXPECT(got[0] == 2 * (N - 3) && got[1] == 2 * (N - 5) && got[2] == 2 * (N - 7));
   EXPECT(far_counts().downloaded <= 5 * 4);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* A training step: its state goes there once and never comes back. */
 TEST(state_that_is_updated_stays_there) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *w = ramp();
+  weft_array *w = far_ramp(N);
   for (int i = 0; i < 10; i++) {
     weft_scope *step = weft_scope_open();
     weft_update(w, plus(w, 1));
@@ -91,13 +72,13 @@ TEST(state_that_is_updated_stays_there) {
   EXPECT_INT(far_counts().downloads, 0);
   expect_ramp(w, 1, 10);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(arguments_and_results_of_calls_stay_there) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *y = ramp();
+  weft_array *y = far_ramp(N);
   weft_scope *body = weft_scope_open();
   weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *out = weft_sqrt(weft_mul(in, in));
   weft_function *f = weft_compile(body, 1, &in, 1, &out);
@@ -109,14 +90,14 @@ TEST(arguments_and_results_of_calls_stay_there) {
   EXPECT_INT(far_counts().downloads, 0);
   expect_ramp(y, 1, 0);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(the_host_and_two_devices_pass_values_to_each_other) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *x = ramp();
+    weft_array *x = far_ramp(N);
     for (int i = 0; i < 9; i++) {
       weft_set(WEFT_DEVICE, i % 3);
       x = plus(x, 1);
@@ -125,7 +106,7 @@ TEST(the_host_and_two_devices_pass_values_to_each_other) {
     }
     expect_ramp(x, 1, 9);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -137,9 +118,9 @@ static void until_launched(int64_t n) {
 }
 
 TEST(what_is_enqueued_is_running_until_it_is_waited_for) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *y = weft_mul(ramp(), weft_scalar(3));
+  weft_array *y = weft_mul(far_ramp(N), weft_scalar(3));
   EXPECT_OK(weft_eval_async(1, &y));
   until_launched(1);
   EXPECT_INT(far_counts().runs, 0);
@@ -153,13 +134,13 @@ TEST(what_is_enqueued_is_running_until_it_is_waited_for) {
   EXPECT_INT(far_counts().runs, 2);
   expect_ramp(z, 3, 1);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(an_asynchronous_close_enqueues_and_a_read_waits_for_it) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *w = ramp();
+  weft_array *w = far_ramp(N);
   for (int i = 0; i < 5; i++) {
     weft_scope *step = weft_scope_open();
     weft_update(w, plus(w, 1));
@@ -170,15 +151,15 @@ TEST(an_asynchronous_close_enqueues_and_a_read_waits_for_it) {
   expect_ramp(w, 1, 5);
   EXPECT_INT(far_counts().runs, 5);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* ---- Nothing is lost ---- */
 
 TEST(a_copy_that_fails_is_an_error_and_may_be_asked_for_again) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *x = ramp(), *y = weft_mul(x, weft_scalar(2));
+  weft_array *x = far_ramp(N), *y = weft_mul(x, weft_scalar(2));
   float got[N];
   far_uploads_left = 0;
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_DEVICE);
@@ -197,13 +178,13 @@ TEST(a_copy_that_fails_is_an_error_and_may_be_asked_for_again) {
   expect_ramp(z, 2, 1);
   expect_ramp(y, 2, 0);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(a_lost_device_takes_along_what_was_only_there) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *x = ramp(), *y = weft_mul(x, weft_scalar(2));
+  weft_array *x = far_ramp(N), *y = weft_mul(x, weft_scalar(2));
   float got[N];
   far_runs_left = 0;
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_DEVICE);
@@ -213,14 +194,14 @@ TEST(a_lost_device_takes_along_what_was_only_there) {
   expect_ramp(x, 1, 0);
   expect_ramp(z, 1, 1);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* An update whose kernel is lost is no update. */
 TEST(a_close_that_fails_on_the_device_commits_nothing) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open(), *step;
-  weft_array *w = ramp();
+  weft_array *w = far_ramp(N);
   for (int how = 0; how < 2; how++) {
     step = weft_scope_open();
     weft_update(w, plus(w, 1));
@@ -233,14 +214,14 @@ TEST(a_close_that_fails_on_the_device_commits_nothing) {
     weft_set(WEFT_DEVICE, 1);
   }
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* Arrays that have a copy on the host live on; those that were there alone have failed, and say so. */
 TEST(values_of_a_lost_device_are_failed_arrays_and_the_host_works_on) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *x = ramp(), *there = weft_mul(x, weft_scalar(2)), *home = weft_mul(x, weft_scalar(3)), *last, *z;
+  weft_array *x = far_ramp(N), *there = weft_mul(x, weft_scalar(2)), *home = weft_mul(x, weft_scalar(3)), *last, *z;
   float got[N];
   EXPECT_OK(weft_eval(1, &there));
   EXPECT_OK(weft_eval(1, &home));
@@ -263,15 +244,15 @@ TEST(values_of_a_lost_device_are_failed_arrays_and_the_host_works_on) {
   expect_ramp(home, 3, 0);
   expect_ramp(plus(z, 1), 3, 1);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* ---- Work that does not end ---- */
 
 TEST(a_wait_for_a_device_ends_in_time) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *y = plus(ramp(), 1);
+  weft_array *y = plus(far_ramp(N), 1);
   far_stuck = true;
   EXPECT_OK(weft_eval_async(1, &y));
   until_launched(1);
@@ -282,7 +263,7 @@ TEST(a_wait_for_a_device_ends_in_time) {
   EXPECT_OK(weft_wait(1, &y, 10));
   expect_ramp(y, 1, 1);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 static volatile int cancels;
@@ -293,9 +274,9 @@ static void *cancel_soon(void *unused) {
 }
 
 TEST(a_wait_for_a_device_can_be_cancelled_and_commits_nothing) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open(), *step;
-  weft_array *w = ramp();
+  weft_array *w = far_ramp(N);
   pthread_t t;
   step = weft_scope_open();
   far_stuck = true;
@@ -309,15 +290,15 @@ TEST(a_wait_for_a_device_can_be_cancelled_and_commits_nothing) {
   far_stuck = false;
   expect_ramp(w, 1, 0);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* ---- Limits ---- */
 
 TEST(a_limit_of_a_device_is_kept_and_said) {
-  begin(FAR_NOW_AND_THEN);
+  far_begin(FAR_NOW_AND_THEN);
   weft_scope *s = weft_scope_open();
-  weft_array *x = ramp(), *y = plus(x, 1);
+  weft_array *x = far_ramp(N), *y = plus(x, 1);
   int64_t before = weft_set(WEFT_BYTES_LIMIT, 6000);
   EXPECT_INT(weft_get(WEFT_BYTES_LIMIT), 6000);
   EXPECT_INT(weft_eval(1, &y), WEFT_ERR_MEMORY);
@@ -326,13 +307,13 @@ TEST(a_limit_of_a_device_is_kept_and_said) {
   weft_set(WEFT_BYTES_LIMIT, before);
   expect_ramp(y, 1, 1);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* ---- Copies that are void ---- */
 
 TEST(an_array_overwritten_on_the_host_is_brought_to_the_device_anew) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
   enum { MANY = 4096 };
   float x[MANY] = { 0 }, got[MANY];
@@ -346,14 +327,14 @@ TEST(an_array_overwritten_on_the_host_is_brought_to_the_device_anew) {
   EXPECT_OK(weft_read(w, WEFT_F32, got, sizeof got));
   EXPECT(got[0] == 6 && got[MANY - 1] == 6);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 static int n_released;
 static void released(void *unused) { (void)unused, n_released++; }
 
 TEST(memory_of_others_is_brought_as_it_is_at_each_evaluation) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
   float x[N];
   n_released = 0;
@@ -367,13 +348,13 @@ TEST(memory_of_others_is_brought_as_it_is_at_each_evaluation) {
   }
   weft_scope_discard(s);
   EXPECT_INT(n_released, 1);
-  end();
+  far_end();
 }
 
 TEST(memory_pinned_on_the_host_is_brought_as_it_is_at_each_evaluation) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *x = plus(ramp(), 0), *y = plus(x, 1), *z;
+  weft_array *x = plus(far_ramp(N), 0), *y = plus(x, 1), *z;
   weft_block b;
   EXPECT_OK(weft_eval(1, &y));
   EXPECT_OK(weft_pin(x, 0, &b));
@@ -387,13 +368,13 @@ TEST(memory_pinned_on_the_host_is_brought_as_it_is_at_each_evaluation) {
   z = plus(x, 2);
   expect_ramp(z, 3, 2);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(memory_pinned_on_a_device_is_what_the_host_sees) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *x = plus(ramp(), 0), *z;
+  weft_array *x = plus(far_ramp(N), 0), *z;
   weft_block b, other;
   expect_ramp(x, 1, 0);
   EXPECT_OK(weft_pin(x, 1, &b));
@@ -416,7 +397,7 @@ TEST(memory_pinned_on_a_device_is_what_the_host_sees) {
   z = plus(x, 2);
   expect_ramp(z, 3, 2);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* ---- Files ---- */
@@ -424,7 +405,7 @@ TEST(memory_pinned_on_a_device_is_what_the_host_sees) {
 /* Pages of the file go there a few megabytes at a time: the host takes no memory for the array. */
 TEST(an_array_of_a_file_goes_to_a_device_without_a_copy_in_memory_of_the_host) {
   enum { MANY = 6 << 20 };
-  begin(FAR_AT_ONCE);
+  far_begin(FAR_AT_ONCE);
   weft_set(WEFT_DEVICE, 0);
   weft_scope *s = weft_scope_open();
   char path[80];
@@ -443,7 +424,7 @@ TEST(an_array_of_a_file_goes_to_a_device_without_a_copy_in_memory_of_the_host) {
   EXPECT(weft_get(WEFT_BYTES_PEAK) - before <= 5 << 20);
   weft_scope_discard(s);
   unlink(path);
-  end();
+  far_end();
 }
 
 /* ---- Memory of others on a device ---- */
@@ -461,7 +442,7 @@ static weft_block their_ramp(const struct device *d, float by, uint64_t *at) {
 
 TEST(memory_of_others_on_a_device_is_used_where_it_is_after_what_their_stream_has) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
     const struct device *d = far_device(0);
     uint64_t at;
@@ -492,13 +473,13 @@ TEST(memory_of_others_on_a_device_is_used_where_it_is_after_what_their_stream_ha
     EXPECT_OK(weft_wait(0, NULL, 10));
     EXPECT_INT(n_released, 1);
     d->give(d, at, N * sizeof(float));
-    end();
+    far_end();
   }
 }
 
 /* It is released when nothing that is enqueued reads it any more. */
 TEST(memory_of_others_on_a_device_is_released_when_its_last_kernel_has_run) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open(), *inner = weft_scope_open();
   const struct device *d = far_device(0);
   uint64_t at;
@@ -517,11 +498,11 @@ TEST(memory_of_others_on_a_device_is_released_when_its_last_kernel_has_run) {
   EXPECT_INT(n_released, 1);
   EXPECT_INT(far_counts().runs, 1);
   d->give(d, at, N * sizeof(float));
-  end();
+  far_end();
 }
 
 TEST(an_address_that_is_not_of_the_device_is_refused) {
-  begin(FAR_AT_ONCE);
+  far_begin(FAR_AT_ONCE);
   weft_scope *s = weft_scope_open();
   const struct device *d = far_device(0);
   uint64_t at;
@@ -541,7 +522,7 @@ TEST(an_address_that_is_not_of_the_device_is_refused) {
   EXPECT_OK(weft_lead(0, NULL));
   d->give(d, at, N * sizeof(float));
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* ---- Threads ---- */
@@ -565,15 +546,15 @@ TEST(threads_on_the_host_and_on_devices_share_values) {
   test_watchdog(120);
   for (int lag = FAR_WHEN_WAITED_FOR; lag <= FAR_NOW_AND_THEN; lag++) {
     pthread_t t[6];
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    shared_value = plus(ramp(), 0);
+    shared_value = plus(far_ramp(N), 0);
     EXPECT_OK(weft_eval(1, &shared_value));
     for (intptr_t i = 0; i < 6; i++) EXPECT_INT(pthread_create(&t[i], NULL, use_shared, (void *)i), 0);
     for (int i = 0; i < 6; i++) pthread_join(t[i], NULL);
     expect_ramp(shared_value, 1, 0);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -653,16 +634,16 @@ TEST(threads_in_several_places_give_each_other_arrays) {
   for (int lag = 0; lag < 3; lag++)
     for (int round = 0; round < 4; round++) {
       pthread_t t[3];
-      begin(lag);
+      far_begin(lag);
       weft_scope *s = weft_scope_open();
-      for (int i = 0; i < SLOTS; i++) slot[i] = (struct slot){ weft_own(plus(weft_mul(ramp(), weft_scalar(i)), i)), (float)i, (float)i };
+      for (int i = 0; i < SLOTS; i++) slot[i] = (struct slot){ weft_own(plus(weft_mul(far_ramp(N), weft_scalar(i)), i)), (float)i, (float)i };
       for (intptr_t i = 0; i < 3; i++)
         EXPECT_INT(pthread_create(&t[i], NULL, run_mixed, (void *)(1 + i + 10 * round + 100 * (intptr_t)lag)), 0);
       for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
       weft_set(WEFT_DEVICE, round % 3);
       for (int i = 0; i < SLOTS; i++) expect_ramp(slot[i].a, slot[i].by, slot[i].from), weft_disown(slot[i].a);
       weft_scope_discard(s);
-      end();
+      far_end();
     }
 }
 
@@ -670,7 +651,7 @@ TEST(threads_in_several_places_give_each_other_arrays) {
 
 static void *eval_there(void *unused) {
   weft_scope *s = weft_scope_open();
-  weft_array *y = plus(ramp(), 1);
+  weft_array *y = plus(far_ramp(N), 1);
   weft_status status = weft_eval(1, &y);
   bool is_told = strstr(weft_message(), "WEFT_DEVICE") || strstr(weft_message(), "there is no device 7");
   weft_scope_discard(s);
@@ -696,10 +677,10 @@ TEST(a_device_of_the_environment_that_is_not_there_is_an_error) {
 /* ---- Placing ---- */
 
 TEST(what_is_computed_from_a_placed_array_runs_there) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_set(WEFT_DEVICE, 0);
   weft_scope *s = weft_scope_open();
-  weft_array *x = weft_exp(weft_mul(ramp(), weft_scalar(0))), *y = weft_mul(weft_to(weft_mul(x, ramp()), 1), weft_scalar(2));
+  weft_array *x = weft_exp(weft_mul(far_ramp(N), weft_scalar(0))), *y = weft_mul(weft_to(weft_mul(x, far_ramp(N)), 1), weft_scalar(2));
   weft_array *z = weft_to(y, 2), *both[] = { plus(y, 1), plus(z, 2), plus(x, 3) };
   EXPECT_OK(weft_eval(3, both));
   EXPECT_INT(place_of(both[0]), 1);
@@ -711,27 +692,27 @@ TEST(what_is_computed_from_a_placed_array_runs_there) {
   expect_ramp(weft_to(y, 0), 2, 0);
   expect_ramp(plus(weft_to(y, -1), 5), 2, 5);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(two_places_are_an_error_that_names_both) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *x = weft_to(ramp(), 1), *y = weft_to(ramp(), 2);
+  weft_array *x = weft_to(far_ramp(N), 1), *y = weft_to(far_ramp(N), 2);
   EXPECT_INT(weft_check(weft_add(x, plus(y, 1))), WEFT_ERR_DEVICE);
   EXPECT_TEXT(weft_message(), "weft_add: operands are on devices 1 and 2; weft_to brings one to the other");
   EXPECT_INT(weft_check(weft_to(x, 3)), WEFT_ERR_DEVICE);
   EXPECT_INT(weft_check(weft_to(x, -2)), WEFT_ERR_DEVICE);
   expect_ramp(weft_add(x, weft_to(plus(y, 1), 1)), 2, 1);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(functions_loops_updates_and_gradients_follow_their_place) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_set(WEFT_DEVICE, 0);
   weft_scope *s = weft_scope_open();
-  weft_array *w = weft_to(ramp(), 1), *v = ramp(), *dw, *dv, *y;
+  weft_array *w = weft_to(far_ramp(N), 1), *v = far_ramp(N), *dw, *dv, *y;
   weft_scope *body = weft_scope_open();
   weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), *out = plus(in, 1);
   weft_function *f = weft_compile(body, 1, &in, 1, &out);
@@ -771,5 +752,5 @@ TEST(functions_loops_updates_and_gradients_follow_their_place) {
   expect_ramp(w, 1, 3);
   expect_ramp(v, 1, 6);
   weft_scope_discard(s);
-  end();
+  far_end();
 }

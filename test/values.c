@@ -7,6 +7,30 @@ static const double STEP = 1e-5;
 
 bool reads_unrolled;
 
+/* ---- data ---- */
+
+static uint32_t drawn(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
+
+weft_array *drawn_floats(int rank, const int64_t dims[], uint32_t seed) {
+  int64_t n = 1;
+  for (int k = 0; k < rank; k++) n *= dims[k];
+  float *x = malloc((size_t)(n + 1) * sizeof *x);
+  for (int64_t i = 0; i < n; i++) x[i] = ((float)drawn(&seed) / (1 << 23) - 1) * 3;
+  weft_array *a = weft_from(WEFT_F32, rank, dims, x);
+  free(x);
+  return a;
+}
+
+weft_array *drawn_indices(int64_t n, int32_t below, uint32_t seed) {
+  int32_t *x = malloc((size_t)(n + 1) * sizeof *x);
+  for (int64_t i = 0; i < n; i++) x[i] = (int32_t)(drawn(&seed) % (2 * (uint32_t)below)) - below;
+  weft_array *a = weft_from(WEFT_I32, WEFT_DIMS(n), x);
+  free(x);
+  return a;
+}
+
+/* ---- differences ---- */
+
 static int size_of(weft_array *a) {
   int n = 1;
   if (reads_unrolled && weft_rank(a) >= 0) a = unrolled(a);

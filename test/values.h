@@ -8,8 +8,13 @@
 #include "weft.h"
 
 static inline weft_array *f64s(int n, const double *x) { return weft_from(WEFT_F64, WEFT_DIMS(n), x); }
+static inline weft_array *plus(weft_array *x, double c) { return weft_add(x, weft_scalar(c)); }
 static inline weft_array *f64_of(double x) { return weft_from(WEFT_F64, 0, NULL, &x); }
 static inline weft_array *i64_of(int64_t x) { return weft_from(WEFT_I64, 0, NULL, &x); }
+
+/* Floats from -3 to 3, and indices of `below` elements, from the end too: the same for the same seed (values.c). */
+weft_array *drawn_floats(int rank, const int64_t dims[], uint32_t seed);
+weft_array *drawn_indices(int64_t n, int32_t below, uint32_t seed);
 
 /* 1.5 c, 2.25 c .. until their sum is above 3, in at most 7 steps: rows whose number only a run tells. */
 static inline weft_array *rows_below_three(weft_array *c) {
@@ -98,6 +103,15 @@ static inline bool near(double a, double b, double tolerance) {
 
 /* A function of one f64 [n] array, whatever its result. */
 typedef weft_array *(*array_function)(weft_array *x);
+
+/* f compiled for unknown sizes and called with x. */
+static inline weft_array *called_open(array_function f, weft_array *x) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(weft_dtype_of(x), weft_rank(x), NULL), *out = f(in), *y;
+  weft_function *function = weft_compile(body, 1, &in, 1, &out);
+  weft_call(function, 1, &x, 1, &y);
+  return y;
+}
 
 /* body(body(.. x)), n times, by a loop. */
 static inline weft_array *repeated(int64_t n, weft_array *x, array_function body) {

@@ -11,23 +11,6 @@
 
 enum { N = 64 };
 
-static void begin(int lag) {
-  far_use();
-  far_lag = lag;
-  weft_set(WEFT_DEVICE, 1);
-}
-
-static void end(void) {
-  weft_set(WEFT_DEVICE, 0);
-  far_leave();
-}
-
-static weft_array *ramp(void) {
-  float x[N];
-  for (int i = 0; i < N; i++) x[i] = (float)i;
-  return weft_from(WEFT_F32, WEFT_DIMS(N), x);
-}
-
 /* x at i in all places: fails if i is not below N. */
 static weft_array *at(weft_array *x, int i) {
   int32_t index[N];
@@ -35,8 +18,6 @@ static weft_array *at(weft_array *x, int i) {
   weft_array *of = weft_from(WEFT_I32, WEFT_DIMS(N), index);
   return weft_take(x, 1, &of);
 }
-
-static weft_array *plus(weft_array *x, double c) { return weft_add(x, weft_scalar(c)); }
 
 static float last(weft_array *x) {
   float got[N];
@@ -56,9 +37,9 @@ static void expect_index_error(weft_status status) {
 }
 
 TEST(checks_of_what_is_started_are_read_where_values_leave) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *y = at(ramp(), N - 1), *z;
+  weft_array *y = at(far_ramp(N), N - 1), *z;
   EXPECT_OK(weft_eval_async(1, &y));
   z = plus(y, 1);
   EXPECT_OK(weft_eval_async(1, &z));
@@ -74,14 +55,14 @@ TEST(checks_of_what_is_started_are_read_where_values_leave) {
   EXPECT_INT(weft_state_of(y, NULL), WEFT_READY);
   EXPECT_OK(weft_wait(0, NULL, 10));
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(what_fails_poisons_what_is_computed_from_it_and_nothing_else) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *x = ramp(), *bad = at(x, N), *good = at(x, N - 1), *both, *near, *other;
+    weft_array *x = far_ramp(N), *bad = at(x, N), *good = at(x, N - 1), *both, *near, *other;
     float got[N];
     EXPECT_OK(weft_eval_async(1, &bad));
     EXPECT_OK(weft_eval_async(1, &good));
@@ -100,14 +81,14 @@ TEST(what_fails_poisons_what_is_computed_from_it_and_nothing_else) {
     EXPECT(last(more) == N - 1);
     EXPECT_OK(weft_wait(0, NULL, 10)); /* it was heard of */
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
 TEST(the_host_does_not_compute_with_what_fails) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *bad = at(ramp(), N), *y;
+  weft_array *bad = at(far_ramp(N), N), *y;
   weft_block block;
   EXPECT_OK(weft_eval_async(1, &bad));
   until_launched(1);
@@ -119,41 +100,41 @@ TEST(the_host_does_not_compute_with_what_fails) {
   y = weft_to(bad, 2);
   expect_index_error(weft_eval(1, &y));
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* What is waited for leaves the graph as it was. */
 TEST(an_evaluation_that_waits_is_undone_by_a_failed_check) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *bad = at(ramp(), N), *y = plus(bad, 1);
+  weft_array *bad = at(far_ramp(N), N), *y = plus(bad, 1);
   expect_index_error(weft_eval(1, &y));
   EXPECT_INT(weft_state_of(y, NULL), WEFT_LAZY);
   EXPECT_INT(weft_state_of(bad, NULL), WEFT_LAZY);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(whoever_waits_for_all_hears_of_a_failed_check_once) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *x = ramp(), *bad = at(x, N), *good = plus(x, 1), *next = plus(bad, 1);
+  weft_array *x = far_ramp(N), *bad = at(x, N), *good = plus(x, 1), *next = plus(bad, 1);
   EXPECT_OK(weft_eval_async(1, &good));
   EXPECT_OK(weft_eval_async(1, &bad));
   EXPECT_OK(weft_eval_async(1, &next));
   expect_index_error(weft_wait(0, NULL, 10));
   EXPECT_OK(weft_wait(0, NULL, 10));
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* ---- Updates ---- */
 
 TEST(an_asynchronous_close_keeps_all_of_its_updates_or_none) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open(), *step;
-    weft_array *a = ramp(), *b = ramp(), *c = ramp();
+    weft_array *a = far_ramp(N), *b = far_ramp(N), *c = far_ramp(N);
     float got[N];
     for (int i = 0; i < 3; i++) {
       step = weft_scope_open();
@@ -169,14 +150,14 @@ TEST(an_asynchronous_close_keeps_all_of_its_updates_or_none) {
     expect_index_error(weft_read(b, WEFT_F32, got, sizeof got));
     EXPECT_OK(weft_wait(0, NULL, 10));
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
 TEST(a_close_that_waits_commits_nothing_if_a_check_fails) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open(), *step;
-  weft_array *a = ramp(), *b = ramp();
+  weft_array *a = far_ramp(N), *b = far_ramp(N);
   for (int i = 0; i < 3; i++) {
     step = weft_scope_open();
     weft_update(a, plus(a, 1));
@@ -187,15 +168,15 @@ TEST(a_close_that_waits_commits_nothing_if_a_check_fails) {
   EXPECT(last(a) == N + 1);
   EXPECT(last(b) == N - 1);
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* Each step reads the state through indices; nobody waits for a thousand of them. */
 TEST(a_thousand_unchecked_steps_keep_the_memory_of_a_few) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = ramp(), *side[200];
+    weft_array *w = far_ramp(N), *side[200];
     int64_t most = 0;
     for (int i = 0; i < 1000; i++) {
       weft_scope *step = weft_scope_open();
@@ -212,7 +193,7 @@ TEST(a_thousand_unchecked_steps_keep_the_memory_of_a_few) {
     expect_index_error(weft_wait(0, NULL, 60));
     for (int i = 0; i < 200; i++) EXPECT_INT(weft_state_of(side[i], NULL), i == 7 || i == 190 ? WEFT_FAILED : WEFT_READY);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -228,28 +209,28 @@ static int count_call(void *unused, const weft_block in[], const weft_block out[
 
 TEST(a_function_of_the_host_is_not_called_with_what_fails) {
   for (int fails = 0; fails < 2; fails++) {
-    begin(FAR_WHEN_WAITED_FOR);
+    far_begin(FAR_WHEN_WAITED_FOR);
     weft_scope *s = weft_scope_open();
     weft_host_function f = { NULL, count_call, NULL };
     int64_t n = N;
     weft_block like = { .dtype = WEFT_F32, .rank = 1, .dims = &n };
-    weft_array *x = at(ramp(), fails ? N : N - 1), *y;
+    weft_array *x = at(far_ramp(N), fails ? N : N - 1), *y;
     n_called = 0;
     weft_host(&f, 1, &x, 1, &like, &y);
     if (fails) expect_index_error(weft_eval(1, &y));
     else EXPECT(last(y) == N - 1);
     EXPECT_INT(n_called, !fails);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
 /* ---- The device fails while somebody asks ---- */
 
 TEST(words_that_cannot_be_read_may_be_asked_for_again) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *good = at(ramp(), N - 1), *bad = at(ramp(), N);
+  weft_array *good = at(far_ramp(N), N - 1), *bad = at(far_ramp(N), N);
   float got[N];
   EXPECT_OK(weft_eval_async(1, &good));
   EXPECT_OK(weft_eval_async(1, &bad));
@@ -261,15 +242,15 @@ TEST(words_that_cannot_be_read_may_be_asked_for_again) {
   EXPECT(last(good) == N - 1);
   expect_index_error(weft_read(bad, WEFT_F32, got, sizeof got));
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 /* Every allocation fails once. */
 TEST(want_of_memory_loses_no_verdict) {
   for (int i = 1; i < 400; i++) {
-    begin(FAR_NOW_AND_THEN);
+    far_begin(FAR_NOW_AND_THEN);
     weft_scope *s = weft_scope_open();
-    weft_array *bad = at(ramp(), N), *y;
+    weft_array *bad = at(far_ramp(N), N), *y;
     float got[N];
     mem_fail_at(i, false);
     weft_status status = weft_eval_async(1, &bad);
@@ -280,7 +261,7 @@ TEST(want_of_memory_loses_no_verdict) {
     EXPECT(status == WEFT_ERR_INDEX || status == WEFT_ERR_MEMORY);
     status = weft_wait(0, NULL, 10);
     weft_scope_discard(s);
-    end();
+    far_end();
     if (is_over) return;
   }
 }
@@ -307,18 +288,18 @@ TEST(threads_ask_for_one_verdict_at_the_same_time) {
   for (int lag = 0; lag < 3; lag++)
     for (int round = 0; round < 10; round++) {
       pthread_t t[4];
-      begin(lag);
+      far_begin(lag);
       weft_scope *s = weft_scope_open();
-      shared[0] = at(ramp(), N - 1), shared[1] = at(ramp(), N);
+      shared[0] = at(far_ramp(N), N - 1), shared[1] = at(far_ramp(N), N);
       EXPECT_OK(weft_eval_async(2, shared));
       EXPECT_OK(weft_eval_async(1, &shared[0]));
       expect_index_error(weft_wait(1, &shared[1], 10));
-      shared[0] = at(ramp(), N - 1), shared[1] = at(ramp(), N);
+      shared[0] = at(far_ramp(N), N - 1), shared[1] = at(far_ramp(N), N);
       EXPECT_OK(weft_eval_async(1, &shared[0]));
       EXPECT_OK(weft_eval_async(1, &shared[1]));
       for (int i = 0; i < 4; i++) EXPECT_INT(pthread_create(&t[i], NULL, read_both, NULL), 0);
       for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
       weft_scope_discard(s);
-      end();
+      far_end();
     }
 }
