@@ -372,6 +372,21 @@ weft_array *weft_argpartition(weft_array *, int axis, int64_t k);  /* where they
 weft_array *weft_searchsorted(weft_array *sorted, weft_array *v, int is_right);  /* how many of the sorted [n] come before each
                                                        v: less than it, or is_right: not more than it; i64 in the shape of v */
 
+/* Bins. Of edges e_0 <= .. <= e_n, [n+1], bin i has e_i <= x < e_(i+1), and the last one e_n too; what is outside, and nan, is in
+ * none. Edges that do not ascend, or are nan, are WEFT_ERR_ARG. Weights broadcast to x and are what is counted, in the dtype of
+ * their sum, with derivatives; NULL: 1 each, i64. All elements of x count, whatever its shape. */
+weft_array *weft_bincount(weft_array *x, weft_array *weights, int64_t n, int is_open);  /* how often 0 .. n-1 occur among integers;
+                                                       is_open: and up to the largest. Others are WEFT_ERR_INDEX */
+weft_array *weft_histogram(weft_array *x, weft_array *edges, weft_array *weights, int is_density);  /* [n]: how often each bin;
+                                                       is_density: over their sum and their widths */
+weft_array *weft_histogram_edges(weft_array *x, int64_t n, weft_array *low, weft_array *high);  /* n even bins between two 0-d
+                                                       numbers; NULL: the least and the largest x. Where those are equal: 1/2 less
+                                                       and more; of no x: 0 and 1. f64 of integers */
+weft_array *weft_histogramdd(int n, weft_array *const x[], weft_array *const edges[], weft_array *weights, int is_density);
+                                                       /* of points with these coordinates: [n_0,n_1,..] */
+weft_array *weft_digitize(weft_array *x, weft_array *bins, int is_right);  /* i with bins_(i-1) <= x < bins_i, or is_right:
+                                                       bins_(i-1) < x <= bins_i; bins [n] ascend or descend, else WEFT_ERR_ASSERT */
+
 /* Quantiles. q is a number or [m], in [0, 1] (a number elsewhere is an error, an element nan); the axis becomes that long, and
  * WEFT_ALL gives the shape of q. The methods are NumPy's; LOWER, HIGHER, NEAREST, INVERTED_CDF and CLOSEST_OBSERVATION give an
  * element of x in its dtype. */

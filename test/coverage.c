@@ -93,6 +93,8 @@ static const struct { const char *op, *column, *why; } reasons[] = {
   { "random_bits", "", "32 or 64 bits of a key at a place; u32 and u64 inside, zero derivative, mapped and fused as any elementwise op: test/random.c" },
   { "gamma_draw", "", "a number that was drawn, as a function of the shape it was drawn with: its derivative is the quantile's, test/distributions.c" },
   { "host", "", "a function of the user's, called with dense arrays: test/host.c" },
+  { "tally", "", "how many numbers are in each bin; no derivative; map: test/histogram.c" },
+  { "bins", "", "in which bin each number is; no derivative, sums of weights have one; map: test/histogram.c" },
   { "dequantize", "", "codes in words, a scale and a bias a group, f32 or f64; derivatives by both, and map: test/quantized.c" },
   { "codes_product", "", "few rows by codes in words, f32 inside; derivatives by the rows, scales and biases, and map: test/quantized.c" },
   { "cholesky", "", "a step of matrices, f32 and f64: test/linear.c" },

@@ -288,7 +288,7 @@ bool plain_knows(const struct op *op) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
-  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_dequantize || op == &op_codes_product || op == &op_host || is_linear(op);
+  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_tally || op == &op_bins || op == &op_dequantize || op == &op_codes_product || op == &op_host || is_linear(op);
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -621,12 +621,48 @@ static void plain_linear(const struct node *node, const struct plain *const in[]
   free(a);
 }
 
+/* The bin of x: the last edge but one that is not above it; without edges, x. n: none. */
+static int64_t plain_bin(const struct plain *x, int64_t i, const struct plain *edges, int64_t from, int64_t n) {
+  if (!edges) return plain_i(x, i);
+  double v = plain_is_float(x->dtype) ? plain_f(x, i) : (double)plain_i(x, i);
+  int64_t bin = n;
+  if (!n || !(v <= plain_f(edges, from + n))) return n;
+  for (int64_t k = 0; k < n && plain_f(edges, from + k) <= v; k++) bin = k;
+  return bin;
+}
+
+/* All counts stand in the first of the parts that are added afterwards. */
+static struct plain plain_bins(const struct node *node, const struct plain *const in[]) {
+  const struct plain *x = in[0], *ruler = in[1], *edges = *(const int *)node->attr ? ruler : NULL;
+  int64_t dims[PLAIN_RANK], length = x->dims[x->rank - 1], each = ruler->dims[ruler->rank - 1], n = each - (edges && each), batch = 1;
+  int64_t least = 8 * n > 1 << 16 ? 8 * n : 1 << 16, parts = length / least < 15 ? 1 + length / least : 16;
+  bool counts = node->op == &op_tally;
+  memcpy(dims, x->dims, sizeof *dims * (size_t)x->rank);
+  for (int k = 0; k < x->rank - 1; k++) batch *= x->dims[k];
+  if (counts) dims[x->rank - 1] = parts, dims[x->rank] = n;
+  struct plain y = plain_new(WEFT_I64, x->rank + counts, dims);
+  for (int64_t i = 0; counts && i < y.count; i++) plain_set_i(&y, i, 0);
+  for (int64_t p = 0; p < batch; p++)
+    for (int64_t i = 0; i < length; i++) {
+      int64_t bin = plain_bin(x, p * length + i, edges, p * each, n), at = p * parts * n + bin;
+      if (!counts) plain_set_i(&y, p * length + i, bin);
+      else if (bin < n) plain_set_i(&y, at, plain_i(&y, at) + 1);
+    }
+  return y;
+}
+
 static bool library(const struct node *n, const struct plain *const in[], struct found *f) {
   if (!plain_knows(n->op)) return no("%s: the plain evaluator does not know it", n->op->name);
   if (is_linear(n->op)) {
     f->n = n->op->many->count(n);
     f->out = room_for((size_t)f->n, sizeof *f->out);
     plain_linear(n, in, f->out);
+    return true;
+  }
+  if (n->op == &op_tally || n->op == &op_bins) {
+    f->n = 1;
+    f->out = room_for(1, sizeof *f->out);
+    f->out[0] = plain_bins(n, in);
     return true;
   }
   if (n->op == &op_codes_product) {

@@ -203,6 +203,23 @@ MAKE(search) {
   if (a < 0 || v < 0 || p->is_smooth) return false;
   return ok(grow(p, kind, 2, (int[]){ a, v }, 1, (int64_t[]){ any(p, 2) }));
 }
+static weft_array *fixed_edges(void) { return weft_from(WEFT_F32, WEFT_DIMS(5), (float[]){ -1, 0, 0.5f, 0.5f, 2 }); }
+BUILD(bincount) {
+  weft_array *weights = s->p[0] ? weft_mul(weft_cast(in[0], WEFT_F64), weft_scalar(0.5)) : NULL;
+  return weft_bincount(weft_remainder(in[0], weft_integer(7)), weights, 7, (int)s->p[1]); /* as long in every row of a map */
+}
+BUILD(histogram) { return weft_histogram(in[0], fixed_edges(), s->p[0] ? weft_integer(3) : NULL, (int)s->p[1]); }
+BUILD(histogram_edges) { return weft_histogram_edges(in[0], 1 + s->p[0], s->p[1] ? weft_scalar(-3) : NULL, NULL); }
+BUILD(histogramdd) {
+  weft_array *x[] = { in[0], weft_sub(weft_integer(1), weft_cast(in[0], WEFT_F32)) }, *edges[] = { fixed_edges(), fixed_edges() };
+  return weft_histogramdd(2, x, edges, s->p[0] ? weft_integer(3) : NULL, (int)s->p[1]);
+}
+BUILD(digitize) { return weft_digitize(in[0], s->p[0] ? fixed_edges() : weft_flip(fixed_edges(), 0), (int)s->p[1]); }
+MAKE(bins) {
+  int a = pick(p, (kind->one == build_bincount ? INTEGER : REAL) | SMALL);
+  if (a < 0 || p->is_smooth) return false;
+  return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ any(p, 2), any(p, 2) }));
+}
 MAKE(var) {
   int a = pick(p, FLOAT | RANK_1 | FULL | KNOWN);
   if (a < 0) return false;

@@ -48,6 +48,8 @@ name_made make_asarray, make_result_type;
 name_call call_take, call_take_along, call_put_along;
 name_call call_einsum, call_tensordot, call_dot, call_addmm3, call_matrix_power, call_gather_mm, call_block_masked_mm;
 name_call call_view_as, call_to_f8, call_from_f8;
+name_call call_bincount, call_digitize, call_histogram_bin_edges;
+name_made make_histogram, make_histogram2d, make_histogramdd;
 name_call call_hadamard, call_rope, call_pool, call_pad_ends, call_resize, call_softmax_where, call_logsumexp;
 name_call call_dequantize, call_quantized_matmul;
 name_made make_quantize;

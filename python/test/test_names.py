@@ -24,12 +24,14 @@ TYPES = {
     "axis2": "int",
     "base": "float",
     "beta": "float",
+    "bins": "Any",
     "bits": "int",
     "block_size": "int",
     "copy": "Optional[bool]",
     "count_include_pad": "bool",
     "ddof": "int",
     "decimals": "int",
+    "density": "Optional[bool]",
     "destination": "int",
     "device": "int",
     "dilation": "_Shape",
@@ -50,9 +52,11 @@ TYPES = {
     "k": "int",
     "keepdims": "bool",
     "kth": "int",
+    "length": "Optional[int]",
     "m": "Optional[int]",
     "message": "str",
     "method": "str",
+    "minlength": "int",
     "mode": "str",
     "n": "int",
     "num": "int",
@@ -61,6 +65,7 @@ TYPES = {
     "pad_width": "Any",
     "padding": "Any",
     "period": "Optional[float]",
+    "range": "Any",
     "repeats": "Any",
     "reps": "_Shape",
     "return_counts": "bool",
@@ -68,6 +73,7 @@ TYPES = {
     "return_inverse": "bool",
     "reverse": "bool",
     "rtol": "float",
+    "sample": "Any",
     "scale": "Optional[float]",
     "shape": "Any",
     "shift": "Any",
@@ -84,7 +90,7 @@ TYPES = {
     "transpose": "bool",
     "x": "Any",
 }
-RETURNS = {"split": "List[array]", "quantize": "List[array]", "nonzero": "Tuple[array, ...]", "unique": "Any", "meshgrid": "List[array]", "divmod": "Tuple[array, array]", "result_type": "Dtype"}
+RETURNS = {"histogram": "Tuple[array, array]", "histogram2d": "Tuple[array, array, array]", "histogramdd": "Tuple[array, List[array]]", "split": "List[array]", "quantize": "List[array]", "nonzero": "Tuple[array, ...]", "unique": "Any", "meshgrid": "List[array]", "divmod": "Tuple[array, array]", "result_type": "Dtype"}
 
 
 def stub(row, is_method):
