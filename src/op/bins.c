@@ -23,7 +23,7 @@ struct bins_attr { enum bins_of of; };
 #undef NAME
 
 /* What is wanted of elements from .. to - 1 of a row: counts[n], or bins[N]. */
-struct elements {
+struct binned {
   const void *x;
   int64_t from, to, n;
   int64_t *counts, *bins;
@@ -40,7 +40,7 @@ struct elements {
     }                                                                                           \
   } while (0)
 
-ORDER_INLINE void between_f32(const struct elements *e, struct ruler_f32 r, bool is_even) {
+ORDER_INLINE void between_f32(const struct binned *e, struct ruler_f32 r, bool is_even) {
 #define BIN(x) bin_f32(&r, x, is_even)
   FOR_EACH(float, BIN);
 #undef BIN
@@ -60,7 +60,7 @@ ORDER_INLINE void between_f32(const struct elements *e, struct ruler_f32 r, bool
     case WEFT_F16: case WEFT_F32: case WEFT_F64: case WEFT_BF16: case WEFT_C64: case WEFT_C128: DO(double); break; \
   }
 
-ORDER_INLINE void between_f64(const struct elements *e, weft_dtype d, struct ruler_f64 r, bool is_even) {
+ORDER_INLINE void between_f64(const struct binned *e, weft_dtype d, struct ruler_f64 r, bool is_even) {
 #define BIN(x) bin_f64(&r, (double)(x), is_even)
 #define DO(T) FOR_EACH(T, BIN)
   BY_NUMBER(d, DO)
@@ -68,7 +68,7 @@ ORDER_INLINE void between_f64(const struct elements *e, weft_dtype d, struct rul
 #undef BIN
 }
 
-static struct failure *between(const struct library_call *c, const struct elements *e, const void *edges) {
+static struct failure *between(const struct library_call *c, const struct binned *e, const void *edges) {
   struct failure *why;
   if (c->in[1].dtype == WEFT_F32) {
     struct ruler_f32 r;
@@ -105,7 +105,7 @@ static struct failure *not_a_bin(const struct library_call *c, int64_t i, int64_
     }                                                                                           \
   }
 
-static struct failure *by_itself(const struct library_call *c, const struct elements *e) {
+static struct failure *by_itself(const struct library_call *c, const struct binned *e) {
   BY_NUMBER(c->in[0].dtype, COUNT)
   return NULL;
 }
@@ -124,7 +124,7 @@ static double operations(const struct library_call *c) { return 4.0 * (double)c-
 static struct failure *run_part(const struct library_call *c, int64_t problem, int64_t k, int64_t n_parts) {
   const struct library_array *x = &c->in[0], *ruler = &c->in[1], *y = &c->out[0];
   int64_t length = last_dim(x), each = length / n_parts, n = n_bins(c);
-  struct elements e = { x->data + problem * x->each, k * each, k == n_parts - 1 ? length : (k + 1) * each, n, NULL, NULL };
+  struct binned e = { x->data + problem * x->each, k * each, k == n_parts - 1 ? length : (k + 1) * each, n, NULL, NULL };
   int64_t *out = (int64_t *)(void *)(y->data + problem * y->each);
   if (y->rank == x->rank) e.bins = out;
   else e.counts = memset(out + k * n, 0, sizeof *out * (size_t)n);
