@@ -89,3 +89,26 @@ def test_operands_may_be_kept_and_it_may_use_weft(rng):
     y, = weft.host(keeps, [weft.asarray(x)], [((5,), "float64")])
     np.testing.assert_allclose(y, np.cumsum(x), rtol=1e-14)
     assert kept.pop().tolist() == x.tolist()
+
+
+def test_an_exception_is_not_lost_where_garbage_is_collected():
+    """Looking for signals collects garbage, which an exception that waits to be raised must not meet."""
+    import gc
+
+    error = LookupError("no")
+
+    def refuses(x):
+        ring = [None]
+        ring[0] = ring
+        del ring
+        raise error
+
+    y, = weft.host(refuses, [weft.sum(weft.ones((1 << 22,)))], [((), "float64")])
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        with pytest.raises(LookupError, match="no"):
+            weft.eval(y)
+    finally:
+        gc.set_threshold(*before)
+        error.__traceback__ = None

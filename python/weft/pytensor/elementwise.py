@@ -7,7 +7,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from . import scalar
 from .row import row
-from .value import array, shape_if_known, shaped
+from .value import array, known_sizes, shape_if_known, shaped
 
 
 @row(Elemwise)
@@ -15,12 +15,27 @@ def elemwise(node, values, trace):
     shapes = shaped(values)
     if shapes:
         Elemwise._check_runtime_broadcast(node, shapes)
-    return scalar.apply(node.op.scalar_op, node, values)
+    else:
+        values = stretching_nothing(node, values, trace)
+    return scalar.apply(node.op.scalar_op, node, scalar.checked(node.op.scalar_op, node, values, trace))
+
+
+def stretching_nothing(node, values, trace):
+    """The operands, where only a run tells some of the sizes. A size that happens to be 1 does not stretch, unless the type says
+    that it is 1: so those beside it have to be 1 too."""
+    sizes, values = [known_sizes(value) for value in values], list(values)
+    for axis in range(node.outputs[0].type.ndim):
+        meeting = [k for k, v in enumerate(node.inputs) if not v.type.broadcastable[axis]]
+        if any(sizes[k][axis] == 1 for k in meeting):
+            for k in (k for k in meeting if sizes[k][axis] is None):
+                values[k] = trace.check(values[k], weft.size(values[k], axis) == 1, ValueError,
+                                        f"Runtime broadcasting not allowed: a size of axis {axis} is 1, that of another operand is not")
+    return values
 
 
 @row(ScalarOp)
 def scalars(node, values, trace):
-    return scalar.apply(node.op, node, values)
+    return scalar.apply(node.op, node, scalar.checked(node.op, node, values, trace))
 
 
 elemwise.takes = lambda node: scalar.has_row(node.op.scalar_op)

@@ -10,7 +10,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.type import TensorType
+from pytensor.tensor.type import DenseTensorType
 
 from .random import WORDS, generator_of, words_of
 from .value import DTYPE, NoRow, is_expression, known, shape
@@ -83,7 +83,7 @@ def as_host(value, variable, is_changed=False):
         return generator_of(np.asarray(value)) if not isinstance(value, np.random.Generator) else value
     if isinstance(variable.type, ScalarType):
         return np.asarray(value)[()]
-    if not isinstance(variable.type, TensorType):
+    if not isinstance(variable.type, DenseTensorType):
         return value
     value = np.asarray(value)
     return np.array(value) if is_changed or not value.flags.writeable else value
@@ -92,7 +92,7 @@ def as_host(value, variable, is_changed=False):
 def as_result(value, variable):
     if isinstance(variable.type, RandomType):
         return words_of(value)
-    if isinstance(variable.type, (TensorType, ScalarType)):
+    if isinstance(variable.type, (DenseTensorType, ScalarType)):
         return np.asarray(value, dtype=variable.type.dtype)
     return value
 
@@ -147,7 +147,7 @@ def sizes_of(node, values):
 
 def symbols(value, variable):
     from pytensor.tensor.basic import constant
-    return tuple(constant(n, dtype="int64") for n in shape(value)) if isinstance(variable.type, TensorType) else None
+    return tuple(constant(n, dtype="int64") for n in shape(value)) if isinstance(variable.type, DenseTensorType) else None
 
 
 def folded(variables, there):

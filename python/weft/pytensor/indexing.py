@@ -24,6 +24,30 @@ def entry(i, is_alone):
     return int(i) if i.ndim == 0 and i.dtype.kind in "iu" else i
 
 
+def fitting(x, i, trace):
+    """The index, if it is one of x; IndexError, where NumPy has it, instead of what weft says of shapes."""
+    sizes = shape_if_known(x)
+    if sizes is None:  # an index that the run checks
+        return i if trace.is_open else tuple(array(np.asarray(e)) if isinstance(e, int) else e for e in i)
+    at, places = 0, []
+    for e in i:
+        mask = shape_if_known(e) if is_bool(e) else None
+        if mask and mask != sizes[at:at + len(mask)]:
+            raise IndexError(f"boolean index did not match indexed array along axis {at}: its shape is {mask} of {sizes[at:]}")
+        if not isinstance(e, (int, slice)) and e is not None and shape_if_known(e) is not None:
+            places.append((int(np.sum(e)),) if mask and not is_expression(e) else () if mask else shape(e))
+        at += len(mask) if mask else e is not None
+    try:
+        np.broadcast_shapes(*places)
+    except ValueError:
+        raise IndexError(f"shape mismatch: indexing arrays could not be broadcast together with shapes {places}") from None
+    return i
+
+
+def is_bool(e):
+    return is_mask(e) or getattr(e, "dtype", None) == np.bool_
+
+
 def is_mask(i):
     return is_expression(i) and i.dtype == weft.bool_
 
@@ -39,7 +63,7 @@ def subtensor(node, values, trace):
     i = index(node.op, rest)
     if not is_expression(x) and not any(is_expression(e) for e in i) and node.outputs[0].type.dtype.startswith("int"):
         return np.asarray(np.asarray(x)[i])
-    return array(x)[i]
+    return array(x)[fitting(x, i, trace)]
 
 
 @row(IncSubtensor, AdvancedIncSubtensor)
@@ -47,6 +71,7 @@ def inc_subtensor(node, values, trace):
     op, (x, y, *rest) = node.op, values
     x = array(x, node.outputs[0].type.dtype)
     y, i = array(y, x.dtype.name), tuple(known(e) if is_mask(e) and rank(y) else e for e in index(op, rest))
+    i = fitting(x, i, trace)
     if isinstance(op, AdvancedIncSubtensor):
         op._check_runtime_broadcast_of_vector_index(node, Shaped(shape(x)), Shaped(shape(y)), Shaped(shape(rest[0])))
     if op.set_instead_of_inc:

@@ -44,6 +44,9 @@ class WeftLinker(JITLinker):
             otherwise()
             return [cell[0] for cell in outs]
 
+        def nothing():  # is asked for
+            return []
+
         def update_profile(profile):
             """All of the time is the one function's; its kernels are in profile.weft."""
             if nodes:
@@ -53,11 +56,10 @@ class WeftLinker(JITLinker):
                 profile.apply_cimpl[nodes[0]] = True
             profile.weft = linked.show("plan")
 
-        if outs:
-            thunk.update_profile = update_profile
-            vars(thunk).update(vars(otherwise))
-            thunks = [thunk]
-        return thunks, nodes, linked
+        thunk = thunk if outs else nothing
+        thunk.update_profile = update_profile
+        vars(thunk).update(vars(otherwise))
+        return [thunk], nodes, linked
 
 
 # Graphs inside are rewritten as for the other linkers that change nothing in place.

@@ -4,7 +4,7 @@ from pytensor.tensor.extra_ops import SearchsortedOp, Unique
 from pytensor.tensor.sort import ArgSortOp, SortOp
 
 from .row import row
-from .value import NoRow, array, integer
+from .value import NoRow, array, integer, shape
 
 
 def axis_of(node, values):
@@ -26,6 +26,8 @@ def argsort(node, values, trace):
 def searchsorted(node, values, trace):
     x, v = (array(value) for value in values[:2])
     if len(values) > 2:
+        if shape(values[2]) != shape(x):
+            raise ValueError("sorter.size must be equal to a.size")
         x = x[array(values[2])]
     common = weft.result_type(x, v)
     return array(weft.searchsorted(x.astype(common), v.astype(common), side=node.op.side), node.outputs[0].type.dtype)

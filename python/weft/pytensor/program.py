@@ -12,7 +12,7 @@ from numpy import asarray
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.type import TensorType
+from pytensor.tensor.type import DenseTensorType
 from weft import _core
 
 from . import fallback
@@ -66,7 +66,7 @@ class Program:
         self.entering = [k for k in enters if k not in self.known and is_array(self.graph.variables[k])]
         self.fixed = [k for k in enters if k in self.known]
         self.is_plain = not self.cuts and not self.fixed and all(
-            isinstance(self.graph.variables[k].type, TensorType) for k in (*self.entering, *self.outputs))
+            isinstance(self.graph.variables[k].type, DenseTensorType) for k in (*self.entering, *self.outputs))
 
     def cut(self, demand):
         """Has what was demanded computed first, from now on."""
@@ -145,8 +145,8 @@ class Traced:
             Trace(program.graphs, checks, self.told, is_open).outermost(program.arranged, there)
             results = [there[k] for k in program.outputs]
             variables = [graph.variables[k] for k in program.outputs]
-            self.known = [None if is_array(v) and is_expression(r) else (r, v) for r, v in zip(results, variables)]
-            outs = [array(r, dtype_out(v)) for r, v, k in zip(results, variables, self.known) if k is None]
+            self.known = [source(k, r, v) for k, r, v in zip(program.outputs, results, variables)]
+            outs = [array(r, dtype_out(v)) for r, v, known in zip(results, variables, self.known) if known is None]
             outs += [holds for _, _, holds in checks]
             self.checks = [(kind, message) for kind, message, _ in checks]
             self.function = body.compile(names, [_core.alias(r) for r in outs]) if outs else None
@@ -159,8 +159,7 @@ class Traced:
             if not holds.item():
                 raise kind(message)
         found = iter(results)
-        return [as_own(next(found)) if known is None else as_known(*known) for known in self.known]
-
+        return [as_own(next(found)) if known is None else known(values) for known in self.known]
 
     def run(self, *arrays):
         """The function; a check that fails raises what it was told to."""
@@ -191,8 +190,14 @@ def as_memory(value):
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
 
 
-def as_known(value, variable):
-    return np.array(value, dtype=variable.type.dtype) if is_tensor(variable) else value
+def source(slot, result, variable):
+    """Where an output comes from, of the values of a call; None: the function computes it. What is no array, as a sparse matrix,
+    passes through."""
+    if not is_array(variable):
+        return lambda values: values.get(slot, result)  # result: of a constant
+    if is_expression(result):
+        return None
+    return lambda values: np.array(result, dtype=variable.type.dtype) if is_tensor(variable) else result
 
 
 class Linked:

@@ -12,7 +12,7 @@ from pytensor.tensor.random.op import RandomVariable
 from weft import random as wr
 
 from .row import row
-from .value import DTYPE, array, integer, integers, known, shape
+from .value import DTYPE, array, integer, integers, is_expression, known, shape
 
 WORDS = 4
 
@@ -63,6 +63,60 @@ DRAWN = {
 WHOLE = (pr.DirichletRV, pr.MultinomialRV)  # their shape says the last axis too
 
 
+def holds(condition, what, error=ValueError):
+    """A requirement on parameters: what is raised where the condition does not hold of all of them."""
+    return lambda *p: (condition(*p), error, what)
+
+
+def not_negative(k, name):
+    return holds(lambda *p: (p[k] >= 0) | (p[k] != p[k]), f"{name} < 0")
+
+
+def positive(k, name):
+    return holds(lambda *p: p[k] > 0, f"{name} <= 0")
+
+
+def probability(k, name):
+    return holds(lambda *p: (p[k] >= 0) & (p[k] <= 1), f"{name} < 0, {name} > 1 or {name} is NaN")
+
+
+# What NumPy and SciPy require of parameters.
+REQUIRED = {
+    pr.UniformRV: [holds(lambda low, high: abs(high - low) < np.inf, "Range exceeds valid bounds", OverflowError),
+                   holds(lambda low, high: low <= high, "high - low < 0")],
+    pr.TriangularRV: [holds(lambda left, mode, right: (left <= mode) & (mode <= right) & (left < right), "not left <= mode <= right")],
+    pr.BetaRV: [positive(0, "a"), positive(1, "b")], pr.NormalRV: [not_negative(1, "scale")],
+    pr.HalfNormalRV: [not_negative(1, "scale")], pr.LogNormalRV: [not_negative(1, "sigma")],
+    pr.GammaRV: [not_negative(0, "shape"), not_negative(1, "scale")], pr.ParetoRV: [positive(0, "b"), not_negative(1, "scale")],
+    pr.GumbelRV: [not_negative(1, "scale")], pr.ExponentialRV: [not_negative(0, "scale")], pr.WeibullRV: [not_negative(0, "a")],
+    pr.LogisticRV: [not_negative(1, "scale")], pr.VonMisesRV: [not_negative(1, "kappa")],
+    pr.PoissonRV: [holds(lambda lam: lam >= 0, "lam < 0 or lam is NaN")],
+    pr.GeometricRV: [holds(lambda p: (p > 0) & (p <= 1), "p <= 0, p > 1 or p contains NaNs")],
+    pr.HyperGeometricRV: [not_negative(0, "ngood"), not_negative(1, "nbad"), not_negative(2, "nsample"),
+                          holds(lambda good, bad, n: good + bad >= n, "ngood + nbad < nsample")],
+    pr.CauchyRV: [not_negative(1, "scale")], pr.HalfCauchyRV: [not_negative(1, "scale")],
+    pr.InvGammaRV: [not_negative(0, "shape"), not_negative(1, "scale")], pr.WaldRV: [positive(0, "mean"), positive(1, "scale")],
+    pr.TruncExponentialRV: [positive(0, "b"), not_negative(2, "scale")],
+    pr.StudentTRV: [positive(0, "df"), not_negative(2, "scale")], pr.BernoulliRV: [probability(0, "p")],
+    pr.LaplaceRV: [not_negative(1, "scale")], pr.BinomialRV: [not_negative(0, "n"), probability(1, "p")],
+    pr.NegBinomialRV: [positive(0, "n"), holds(lambda n, p: (p > 0) & (p <= 1), "p <= 0, p > 1 or p is NaN")],
+    pr.BetaBinomialRV: [not_negative(0, "n"), positive(1, "a"), positive(2, "b")],
+    pr.GenGammaRV: [positive(0, "alpha"), not_negative(2, "lambd")],
+    pr.IntegersRV: [holds(lambda low, high: low < high, "low >= high")],
+    pr.DirichletRV: [not_negative(0, "alpha")], pr.MultinomialRV: [not_negative(0, "n"), probability(1, "p")],
+}
+
+
+def required(op, words, parameters, trace):
+    """The words of the generator, if the parameters are such that there is something to draw."""
+    if any(is_expression(p) for p in parameters):
+        parameters = [array(p) for p in parameters]
+    for requirement in REQUIRED.get(type(op), ()):
+        condition, error, what = requirement(*parameters)
+        words = trace.check(words, condition, error, f"{op.name}: {what}")
+    return words
+
+
 def batch_shape(op, size, parameters):
     """The shape of independent draws: the size that was asked for, or that of the parameters."""
     batches = [shape(p)[:len(shape(p)) - n] for p, n in zip(parameters, op.ndims_params)]
@@ -77,8 +131,8 @@ def batch_shape(op, size, parameters):
 @row(RandomVariable)
 def draw(node, values, trace):
     op, (words, size, *parameters) = node.op, values
-    key, following = children(array(words))
     drawn = batch_shape(op, size, parameters)
+    key, following = children(array(required(op, words, parameters, trace)))
     if type(op) in WHOLE:
         drawn = (*drawn, shape(parameters[-1])[-1])
     parameters = [array(p) for p in parameters]
@@ -101,7 +155,7 @@ def permutation(node, values, trace):
     words, _, x = values
     key, following = children(array(words))
     if node.inputs[2].type.ndim == 0:
-        return [following, array(shuffled(key, integer(x)), node.outputs[1].type.dtype)]
+        return [following, array(shuffled(key, max(integer(x), 0)), node.outputs[1].type.dtype)]
     x = array(x)
     return [following, weft.take(x, shuffled(key, shape(x)[0]), 0)]
 

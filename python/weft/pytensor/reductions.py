@@ -7,7 +7,7 @@ from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Argmax, MulWithoutZeros
 
 from .row import row
-from .value import array
+from .value import array, known_sizes, shape, shape_if_known
 
 REDUCED = {ps.Add: weft.sum, ps.Mul: weft.prod, ps.Maximum: weft.max, ps.Minimum: weft.min, ps.AND: weft.all, ps.OR: weft.any,
            MulWithoutZeros: lambda x, axis: weft.prod(weft.where(x == 0, weft.ones_like(x), x), axis)}
@@ -19,7 +19,22 @@ def reduction(node, values, trace):
     op, dtype, kind = node.op, node.outputs[0].type.dtype, type(node.op.scalar_op)
     x = array(values[0], (getattr(op, "acc_dtype", None) or dtype) if kind in ADDING else None)
     axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
+    if axes and getattr(op, "initial", False):
+        x = never_empty(x, axes[0], op.initial_value(node.inputs[0].type.dtype), trace)
     return array(REDUCED[kind](x, axes) if axes else x, dtype)
+
+
+def never_empty(x, axis, least, trace):
+    """With one more element along the axis, which is no extremum but of nothing, if x is empty or only a run tells. In a function for
+    all sizes there is none: where nothing is reduced it fails, and that shape gets a function of its own."""
+    sizes = shape_if_known(x)
+    if trace.is_open or (sizes is not None and 0 not in sizes):
+        return x
+    one = list(known_sizes(x))
+    one[axis] = 1
+    if None in one:
+        shape(x)  # which says that it is not known
+    return weft.concatenate([x, weft.full(one, least, x.dtype)], axis)
 
 
 def is_reduced(node):

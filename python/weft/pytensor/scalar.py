@@ -14,12 +14,13 @@ from .value import NoRow, array, dtype_of, known, rank, shape
 
 half_away_from_zero = lambda x: weft.where(weft.abs(x - weft.trunc(x)) < 0.5, weft.trunc(x), weft.trunc(x) + weft.sign(x))
 clip = lambda x, low, high: weft.where(x < low, low, weft.where(x > high, high, x))
+modulo = lambda x, y: weft.remainder(x, y) if y.dtype.name.startswith("f") else weft.where(y == 0, weft.zeros_like(x), weft.remainder(x, y))
 without_zeros = lambda x, y: weft.where(x == 0, y, weft.where(y == 0, x, x * y))
 
 # Operands are cast to the dtype of the result first.
 IN_RESULT_DTYPE = {
     ps.Add: lambda *x: reduce(operator.add, x), ps.Mul: lambda *x: reduce(operator.mul, x), ps.Sub: weft.subtract,
-    ps.TrueDiv: weft.divide, ps.IntDiv: weft.floor_divide, ps.Mod: weft.remainder, ps.Pow: weft.power,
+    ps.TrueDiv: weft.divide, ps.IntDiv: weft.floor_divide, ps.Mod: modulo, ps.Pow: weft.power,
     ps.Maximum: weft.maximum, ps.Minimum: weft.minimum, ps.Clip: clip, MulWithoutZeros: without_zeros,
     ps.Identity: weft.positive, ps.Cast: weft.positive, ps.Neg: weft.negative, ps.Sqr: weft.square,
     ps.Reciprocal: weft.reciprocal, ps.Sign: weft.sign, ps.Conj: weft.conj,
@@ -101,6 +102,15 @@ def loop(node, values):
 
 OTHERS = {ps.Switch: switch, ps.Second: second, ps.Composite: composite, ScalarLoop: loop,
           ps.Complex: lambda node, values: [array(weft.complex(array(values[0]), array(values[1])), node.outputs[0].type.dtype)]}
+
+
+def checked(op, node, values, trace):
+    """The operands, where NumPy refuses some of their values."""
+    is_whole = node.outputs[0].type.dtype.startswith(("int", "uint"))
+    if isinstance(op, ps.Pow) and is_whole and node.inputs[1].type.dtype.startswith("int"):
+        x, exponent = values
+        return [x, trace.require(exponent, lambda e: e >= 0, ValueError, "Integers to negative integer powers are not allowed.")]
+    return values
 
 
 def has_row(op):

@@ -28,10 +28,22 @@ def size_of(node, values, trace):
 
 @row(Reshape)
 def reshape(node, values, trace):
-    wanted = integers(known(values[1]))
+    wanted = tuple(max(n, -1) for n in integers(known(values[1])))
+    sizes = shape_if_known(values[0])
+    if sizes is not None:
+        check_reshape(int(np.prod(sizes)), wanted)
     if not is_expression(values[0]) and node.outputs[0].type.dtype == "int64":
         return np.reshape(values[0], wanted)
     return array(values[0]).reshape(wanted)
+
+
+def check_reshape(n, wanted):
+    """That n elements have this shape, in the words of NumPy."""
+    rest = int(np.prod([m for m in wanted if m >= 0]))
+    if wanted.count(-1) > 1:
+        raise ValueError("can only specify one unknown dimension")
+    if (rest == 0 or n % rest) if -1 in wanted else n != rest:
+        raise ValueError(f"cannot reshape array of size {n} into shape {wanted}")
 
 
 @row(SpecifyShape)

@@ -15,7 +15,7 @@ from weft import linalg
 
 from .indexing import diagonal
 from .row import row
-from .value import NoRow, array
+from .value import NoRow, array, shape_if_known
 
 
 def matrices(node, values):
@@ -89,7 +89,11 @@ def what_is_read(a, kind, lower):
 @row(MatrixInverse, batched=True)
 def inverse(node, values, trace):
     [a] = matrices(node, values)
-    return trace.check(linalg.inv(a), linalg.inv_status(a) == 0, np.linalg.LinAlgError, "Singular matrix")
+    sizes = shape_if_known(a)
+    if sizes and sizes[-1] != sizes[-2]:
+        raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square")
+    is_regular = weft.logical_or(linalg.inv_status(a) == 0, weft.any(weft.isnan(a), (-2, -1)))
+    return trace.check(linalg.inv(a), is_regular, np.linalg.LinAlgError, "Singular matrix")
 
 
 @row(Det, batched=True)

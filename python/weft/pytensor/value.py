@@ -9,7 +9,7 @@ import numpy as np
 import weft
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.type import TensorType
+from pytensor.tensor.type import DenseTensorType
 from weft import _core
 
 DTYPE = {name: getattr(weft, "bool_" if name == "bool" else name) for name in (
@@ -30,12 +30,12 @@ class NoRow(Exception):
 
 
 def is_tensor(variable):
-    return isinstance(variable.type, (TensorType, ScalarType))
+    return isinstance(variable.type, (DenseTensorType, ScalarType))
 
 
 def is_array(variable):
-    """Whether its values can be arrays of weft: tensors, numbers, random generators."""
-    return isinstance(variable.type, (TensorType, ScalarType, RandomType))
+    """Whether its values can be arrays of weft: tensors that are not sparse, numbers, random generators."""
+    return isinstance(variable.type, (DenseTensorType, ScalarType, RandomType))
 
 
 def is_expression(value):
@@ -96,6 +96,18 @@ def shape_if_known(value):
     try:
         return shape(value)
     except NeedsValue:
+        return None
+
+
+def known_sizes(value):
+    """Its sizes, None for those that only a run tells."""
+    return shape_if_known(value) or tuple(size_if_known(value, axis) for axis in range(rank(value)))
+
+
+def size_if_known(value, axis):
+    try:
+        return int(weft.size(value, axis))
+    except weft.NoValueError:
         return None
 
 
