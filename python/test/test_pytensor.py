@@ -751,3 +751,100 @@ def test_running_sums_of_bools_and_narrow_integers_count_as_numpys_do():
     assert pytensor.function([x], pt.gt(x, 0).cumsum().astype("float64") * 1.5, mode="WEFT")([1.0, 1.0]).tolist() == [1.5, 3.0]
     n = pt.vector("n", dtype="int8")
     assert pytensor.function([n], n.cumsum(), mode="WEFT")(np.array([100, 100, 3], "int8")).tolist() == [100, 200, 203]
+
+
+# ---- What bad input gets: the classes that PyTensor's own evaluation raises ----
+
+def vectors(*names):
+    return [pt.dvector(name) for name in names]
+
+
+def masked(x):
+    return x[x > 2]
+
+
+WRONG = {
+    "masked beside one": (lambda x, y: masked(x) + y, [np.arange(6.0), np.ones(1)], ValueError),
+    "one masked beside several": (lambda x, y: masked(x) * y, [np.arange(4.0), np.ones(3)], ValueError),
+    "runtime broadcasting": (lambda x, y: x + y, [np.ones(3), np.ones(1)], ValueError),
+    "last of nothing": (lambda x, y: x[-1], [np.ones(0), np.ones(1)], IndexError),
+    "last of masked nothing": (lambda x, y: masked(x)[-1], [np.ones(3), np.ones(1)], IndexError),
+    "third of two masked": (lambda x, y: masked(x)[2], [np.arange(5.0), np.ones(1)], IndexError),
+    "mask of another length": (lambda x, y: x[y > 0], [np.ones(3), np.ones(2)], IndexError),
+    "constant mask": (lambda x, y: x[np.array([True, False])], [np.ones(3), np.ones(2)], IndexError),
+    "written by a mask of another length": (lambda x, y: x[y > 0].set(1.0), [np.ones(3), np.ones(2)], IndexError),
+    "places of two lengths": (lambda x, y: pt.outer(x, x)[pt.arange(x.shape[0]), pt.arange(y.shape[0])], [np.ones(3), np.ones(2)], IndexError),
+    "a place out of nothing": (lambda x, y: x[np.array([2, -3])].set(1.0), [np.ones(0), np.ones(2)], IndexError),
+    "reshape": (lambda x, y: x.reshape((2, 2)), [np.ones(3), np.ones(1)], ValueError),
+    "reshape of what is left": (lambda x, y: x.reshape((-1, 2)), [np.ones(3), np.ones(1)], ValueError),
+    "sorter of another length": (lambda x, y: pt.searchsorted(x, y, sorter=np.array([0, 1])), [np.ones(3), np.ones(1)], ValueError),
+    "inverse": (lambda x, y: pt.linalg.inv(pt.outer(x, y)), [np.ones(3), np.ones(2)], np.linalg.LinAlgError),
+    "negative powers": (lambda x, y: pt.cast(x, "int64") ** pt.cast(y, "int64"), [np.ones(2), -np.ones(2)], ValueError),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_calls_raise_what_pytensor_raises(name):
+    make, values, error = WRONG[name]
+    x, y = vectors("x", "y")
+    out = make(x, y)
+    for mode in ("FAST_COMPILE", "WEFT"):
+        with pytest.raises(error) as raised:
+            pytensor.function([x, y], out, mode=mode, on_unused_input="ignore")(*values)
+        assert "WEFT_" not in str(raised.value)
+
+
+def test_a_mask_of_another_length_is_refused_where_sizes_are_open():
+    x = pt.dmatrix("x")
+    f = function([x], x[np.array([True, False])] * 2)
+    assert f(np.ones((2, 3))).shape == (1, 3) and f(np.ones((2, 4))).shape == (1, 4)
+    with pytest.raises(IndexError, match="boolean index"):
+        f(np.ones((3, 4)))
+
+
+@pytest.mark.parametrize("draw, error", [
+    (lambda r, s: r.integers(3, pt.cast(s, "int64"), size=4), ValueError), (lambda r, s: r.normal(0, s, size=4), ValueError),
+    (lambda r, s: r.uniform(1, s, size=4), ValueError), (lambda r, s: r.uniform(1, -s * np.inf, size=4), OverflowError),
+    (lambda r, s: r.beta(s, 1, size=4), ValueError), (lambda r, s: r.binomial(5, s, size=4), ValueError),
+    (lambda r, s: r.bernoulli(2 - s, size=4), ValueError), (lambda r, s: r.poisson(s, size=4), ValueError),
+    (lambda r, s: r.geometric(s, size=4), ValueError), (lambda r, s: r.t(s, 0, 1, size=4), ValueError),
+    (lambda r, s: r.dirichlet(pt.stack([s, 1.0]), size=4), ValueError), (lambda r, s: r.integers(3, 2, size=4), ValueError)])
+def test_draws_refuse_the_parameters_that_numpy_refuses(draw, error):
+    s, stream = pt.dscalar("s"), pt.random.RandomStream(1)
+    out = draw(stream, s)
+    for mode in ("FAST_COMPILE", "WEFT"):
+        f = pytensor.function([s], out, mode=mode, on_unused_input="ignore")
+        with pytest.raises(error):
+            f(-1.0)
+
+
+def test_integers_without_a_remainder():
+    k, d = pt.lvector("k"), pt.lvector("d")
+    agrees([k, d], [k % d, k // d], np.array([5, -5, 0, 7]), np.array([0, 0, 0, -3]))
+
+
+def test_extrema_with_an_initial_value_are_of_nothing_too(rng):
+    x, m = pt.dvector("x"), pt.dmatrix("m")
+    agrees([x], [pt.logsumexp(x), pt.logsumexp(masked(x))], np.zeros(0))
+    agrees([m], [pt.logsumexp(m, axis=1), pt.max(m, axis=0, initial=-np.inf)], np.zeros((0, 3)))
+    f = function([x], pt.logsumexp(x))
+    assert f(np.zeros(2)) == np.log(2) and f(np.zeros(3)) == np.log(3) and f(np.zeros(0)) == -np.inf
+
+
+def test_an_inverse_of_nan_is_nan():
+    m = pt.dmatrix("m")
+    assert np.isnan(function([m], pt.linalg.inv(m))(np.full((2, 2), np.nan))).all()
+
+
+def test_a_function_without_outputs():
+    x = pt.dvector("x")
+    assert function([x], [], on_unused_input="ignore")(np.ones(3)) == []
+
+
+def test_sparse_matrices_fallback_and_are_those_of_the_call(rng):
+    sparse, scipy_sparse = pytest.importorskip("pytensor.sparse"), pytest.importorskip("scipy.sparse")
+    q, x = sparse.csr_matrix("q", dtype="float64"), pt.dmatrix("x")
+    f = function([q, x], [sparse.dot(q, x), sparse.dense_from_sparse(sparse.add(q, q)).sum(), q])
+    for k in (1.0, 2.0, 3.0):
+        a, b, c = f(scipy_sparse.csr_matrix(np.eye(2) * k), np.ones((2, 2)))
+        assert a.tolist() == [[k, k], [k, k]] and b == 4 * k and c[0, 0] == k

@@ -6,7 +6,7 @@ from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor)
 
 from .row import row
-from .value import Shaped, array, integer, is_expression, known, rank, shape, shape_if_known
+from .value import Shaped, array, integer, is_expression, known, known_sizes, rank, shape, shape_if_known
 
 
 def index(op, values):
@@ -25,23 +25,47 @@ def entry(i, is_alone):
 
 
 def fitting(x, i, trace):
-    """The index, if it is one of x; IndexError, where NumPy has it, instead of what weft says of shapes."""
-    sizes = shape_if_known(x)
-    if sizes is None:  # an index that the run checks
-        return i if trace.is_open else tuple(array(np.asarray(e)) if isinstance(e, int) else e for e in i)
-    at, places = 0, []
-    for e in i:
+    """x and the index, if it is one of x; IndexError, where NumPy has it, instead of what weft says of shapes."""
+    sizes, at, places = known_sizes(x), 0, []
+    for k, e in enumerate(i):
+        if e is None or isinstance(e, slice):
+            at += e is not None
+            continue
+        if isinstance(e, int):
+            if sizes[at] is None and not trace.is_open:  # an index that the run checks
+                i = (*i[:k], array(np.asarray(e)), *i[k + 1:])
+            at += 1
+            continue
         mask = shape_if_known(e) if is_bool(e) else None
-        if mask and mask != sizes[at:at + len(mask)]:
-            raise IndexError(f"boolean index did not match indexed array along axis {at}: its shape is {mask} of {sizes[at:]}")
-        if not isinstance(e, (int, slice)) and e is not None and shape_if_known(e) is not None:
-            places.append((int(np.sum(e)),) if mask and not is_expression(e) else () if mask else shape(e))
-        at += len(mask) if mask else e is not None
+        for size in mask or ():
+            x = same_size(x, at, size, sizes[at], trace)
+            at += 1
+        if mask is None:
+            check_bounds(e, sizes[at], at)
+            at += 1
+        if mask is None and shape_if_known(e) is not None:
+            places.append(shape(e))
     try:
         np.broadcast_shapes(*places)
     except ValueError:
         raise IndexError(f"shape mismatch: indexing arrays could not be broadcast together with shapes {places}") from None
-    return i
+    return x, i
+
+
+def same_size(x, axis, wanted, size, trace):
+    """x, if a mask of this size fits."""
+    what = f"boolean index did not match indexed array along axis {axis}; size of corresponding boolean axis is {wanted}"
+    holds = size == wanted if size is not None else weft.size(x, axis) == wanted
+    return trace.check(x, holds, IndexError, what)
+
+
+def check_bounds(e, size, axis):
+    """Of an index that is known, along an axis whose size is: also where there is nothing to read or to write."""
+    if size is None or is_expression(e) or not np.size(e):
+        return
+    wrong = [n for n in np.ravel(e) if not -size <= n < size]
+    if wrong:
+        raise IndexError(f"index {wrong[0]} is out of bounds for axis {axis} with size {size}")
 
 
 def is_bool(e):
@@ -63,7 +87,8 @@ def subtensor(node, values, trace):
     i = index(node.op, rest)
     if not is_expression(x) and not any(is_expression(e) for e in i) and node.outputs[0].type.dtype.startswith("int"):
         return np.asarray(np.asarray(x)[i])
-    return array(x)[fitting(x, i, trace)]
+    x, i = fitting(array(x), i, trace)
+    return x[i]
 
 
 @row(IncSubtensor, AdvancedIncSubtensor)
@@ -71,7 +96,7 @@ def inc_subtensor(node, values, trace):
     op, (x, y, *rest) = node.op, values
     x = array(x, node.outputs[0].type.dtype)
     y, i = array(y, x.dtype.name), tuple(known(e) if is_mask(e) and rank(y) else e for e in index(op, rest))
-    i = fitting(x, i, trace)
+    x, i = fitting(x, i, trace)
     if isinstance(op, AdvancedIncSubtensor):
         op._check_runtime_broadcast_of_vector_index(node, Shaped(shape(x)), Shaped(shape(y)), Shaped(shape(rest[0])))
     if op.set_instead_of_inc:

@@ -20,16 +20,16 @@ def reduction(node, values, trace):
     x = array(values[0], (getattr(op, "acc_dtype", None) or dtype) if kind in ADDING else None)
     axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
     if axes and getattr(op, "initial", False):
-        x = never_empty(x, axes[0], op.initial_value(node.inputs[0].type.dtype), trace)
+        least, sizes = op.initial_value(node.inputs[0].type.dtype), shape_if_known(x)
+        if sizes is not None and 0 in (sizes[axis] for axis in axes):
+            return weft.full([n for axis, n in enumerate(sizes) if axis not in axes], least, x.dtype)
+        x = x if sizes is not None or trace.is_open else never_empty(x, axes[0], least)
     return array(REDUCED[kind](x, axes) if axes else x, dtype)
 
 
-def never_empty(x, axis, least, trace):
-    """With one more element along the axis, which is no extremum but of nothing, if x is empty or only a run tells. In a function for
-    all sizes there is none: where nothing is reduced it fails, and that shape gets a function of its own."""
-    sizes = shape_if_known(x)
-    if trace.is_open or (sizes is not None and 0 not in sizes):
-        return x
+def never_empty(x, axis, least):
+    """With one more element along the axis, which is an extremum of nothing alone. In a function for all sizes there is none: where
+    nothing is reduced it fails, and that shape gets a function of its own."""
     one = list(known_sizes(x))
     one[axis] = 1
     if None in one:
