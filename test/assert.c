@@ -109,3 +109,30 @@ SCOPED(messages_are_those_of_the_array_that_fails) {
     weft_scope_discard(s);
   }
 }
+
+/* A check counts where there is an element that needs it, and for nobody else. */
+SCOPED(a_check_counts_for_nobody_where_there_is_no_element) {
+  weft_array *none = weft_full(WEFT_F64, WEFT_DIMS(0), 1), *no = weft_full(WEFT_BOOL, 0, NULL, 0), *x = weft_alias(weft_full(WEFT_F64, 0, NULL, 3));
+  EXPECT_F64(weft_sum(weft_assert(none, no, "m"), WEFT_ALL), 0);
+  weft_array *y = weft_assert(x, no, "m"), *ys, *z = positive(weft_neg(x)), *zs;
+  weft_map(1, &x, &none, 1, &y, &ys);
+  weft_map(1, &x, &none, 1, &z, &zs);
+  EXPECT_OK(weft_eval(1, &ys));
+  EXPECT_OK(weft_eval(1, &zs));
+  weft_array *far = weft_add(weft_cast(none, WEFT_I32), weft_integer(7)), *four = numbers(), *index[] = { far };
+  EXPECT_OK(weft_eval(1, (weft_array *[]){ weft_take(four, 1, index) }));
+  EXPECT_F64(weft_concat(0, 2, (weft_array *[]){ weft_take(four, 1, index), four }), 1, 2, 3, 4);
+  EXPECT_F64(weft_sum(weft_take(four, 1, index), 0), 0);
+  EXPECT_F64(weft_put(four, weft_take(four, 1, index), weft_scalar(5), WEFT_SET), 1, 2, 3, 4);
+  weft_array *most = weft_full(WEFT_I64, WEFT_DIMS(2, 0), 9), *at[] = { most };
+  EXPECT_F64(weft_sum(weft_take(four, 1, at), 1), 0, 0);
+  EXPECT_INT(weft_eval(1, (weft_array *[]){ weft_assert(four, no, "m") }), WEFT_ERR_ASSERT);
+}
+
+SCOPED(a_check_in_a_loop_over_no_elements_counts_for_nobody) {
+  weft_array *none = weft_full(WEFT_F64, WEFT_DIMS(0), 9), *x = weft_alias(weft_full(WEFT_F64, 0, NULL, 9)), *y = climb(x, 1), *ys;
+  weft_map(1, &x, &none, 1, &y, &ys);
+  EXPECT_OK(weft_eval(1, &ys));
+  EXPECT_OK(weft_eval(1, (weft_array *[]){ climb(none, 1) }));
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_ASSERT);
+}

@@ -245,3 +245,15 @@ def test_padding_and_diagonals_keep_the_dtype():
         for y in (weft.pad(x, 1), weft.pad(x, (0, 2), constant_values=1), weft.diag(x, 1), weft.diag(x, -2), weft.diag(x)):
             assert y.dtype is x.dtype
     assert weft.diag(weft.array([True, False, True]), -1).tolist() == np.diag([True, False, True], -1).tolist()
+
+
+def test_no_index_is_read_where_there_is_no_element():
+    a = weft.array([1.0, 2.0, 3.0])
+    none = weft.zeros((0,)).astype(weft.int32) + 7
+    assert a[none].shape == (0,) and a[none].tolist() == []
+    assert a[none].sum().item() == 0
+    assert weft.concatenate([a[none], a]).tolist() == [1, 2, 3]
+    assert weft.vmap(lambda i: a[i + 7])(weft.zeros((0,), dtype=weft.int32)).tolist() == []
+    assert weft.vmap(lambda x: weft.assert_(x, False, "no"))(weft.zeros((0,))).tolist() == []
+    with pytest.raises(IndexError):
+        weft.eval(a[weft.zeros((1,)).astype(weft.int32) + 7])

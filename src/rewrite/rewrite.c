@@ -1,8 +1,10 @@
 /* rewrite.c -- one pass over the graph, inputs before users: each node is brought into its simplest form and merged with
- * an equal one; then what nobody needs is left out. Barriers hold until merging is done. */
+ * an equal one, an array without elements needs no inputs; then what nobody needs is left out. Barriers hold until merging is
+ * done. */
 #include "rewrite/rewrite.h"
 #include <string.h>
 #include "base/hash.h"
+#include "graph/dtype.h"
 #include "rewrite/work.h"
 
 /* ---- Common expressions ---- */
@@ -104,9 +106,7 @@ struct node *number_of(struct rewriting *w, const struct node *like, uint64_t bi
 /* A target stays what must be computed: it may become another computed node or a leaf with a value, not a number. */
 static bool may_become(const struct node *now) { return !scalar_below(now) || now->op == &op_value; }
 
-/* What computes a target that has become a number: the node itself, or, where it moved the number through, a cast of it. */
-static struct node *computed(struct rewriting *w, struct node *n, struct node *number) {
-  if (n->op->kind != OP_IDENTITY && n->op->kind != OP_ITEM) return n;
+static struct node *cast_of(struct rewriting *w, const struct node *n, struct node *number) {
   struct node *x = node_local(w->arena, &op_cast, (weft_dtype)n->dtype, n->rank, n->dims, 1, &number, NULL, 0);
   if (!x) return w->no_memory = true, NULL;
   x->slot = -1;
@@ -114,12 +114,37 @@ static struct node *computed(struct rewriting *w, struct node *n, struct node *n
   return x;
 }
 
+/* What computes a target that has become a number: the node itself, or, where it moved the number through, a cast of it. */
+static struct node *computed(struct rewriting *w, struct node *n, struct node *number) {
+  return n->op->kind != OP_IDENTITY && n->op->kind != OP_ITEM ? n : cast_of(w, n, number);
+}
+
+/* An array without elements: nothing of what it is made of is needed, and no check on the way there counts. What has several
+ * results runs for the others. */
+static bool is_nothing(const struct node *n) {
+  bool is_empty = false;
+  for (int k = 0; k < n->rank && !dtype_is_complex((weft_dtype)n->dtype); k++) is_empty |= n->dims[k] == 0; /* its parts are */
+  switch (n->op->kind) {
+    case OP_ELEMENT: case OP_VIEW: case OP_IDENTITY: case OP_IOTA: case OP_REDUCE: case OP_PREFIX: case OP_TAKE: case OP_PUT:
+    case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT: case OP_PAD: return is_empty;
+    case OP_LEAF: case OP_SIZE: case OP_PAIR: case OP_LOOP: case OP_CALL: case OP_ITEM: case OP_LIBRARY: break;
+  }
+  return false;
+}
+
+/* In its place: as many numbers. */
+static struct node *nothing(struct rewriting *w, const struct node *n, bool is_target) {
+  struct node *number = number_of(w, n, 0);
+  return number && is_target ? cast_of(w, n, number) : number;
+}
+
 static bool pass(struct rewriting *w, const struct node_list *list, const bool is_target[], struct node **now) {
   for (int i = 0; i < list->n; i++) {
     struct node *n = list->node[i];
     for (int k = 0; k < n->n_in; k++) n->in[k] = now[n->in[k]->slot];
-    now[i] = simplest(w, n);
-    if (now[i] && is_target[i] && now[i] != n && !may_become(now[i]) && !scalar_below(n)) now[i] = computed(w, n, now[i]);
+    bool is_empty = is_nothing(n);
+    now[i] = is_empty ? nothing(w, n, is_target[i]) : simplest(w, n);
+    if (now[i] && !is_empty && is_target[i] && now[i] != n && !may_become(now[i]) && !scalar_below(n)) now[i] = computed(w, n, now[i]);
     if (!now[i]) return false;
   }
   return true;
