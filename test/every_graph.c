@@ -278,7 +278,7 @@ static bool size(struct stage *s, const struct node *n, const struct plain *cons
 }
 
 static bool is_linear(const struct op *op) {
-  static const struct op *const all[] = { &op_cholesky, &op_cholesky_solve, &op_triangle, &op_lu, &op_solve, &op_inverse, &op_determinant };
+  static const struct op *const all[] = { &op_cholesky, &op_cholesky_solve, &op_triangle, &op_lu, &op_solve, &op_inverse, &op_determinant, &op_adjugate };
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) if (op == all[k]) return true;
   return false;
 }
@@ -567,6 +567,18 @@ static int64_t lower_factor(int64_t n, double *a) {
   return 0;
 }
 
+/* By Laplace: the determinant of what is left of a [n, n] without a row and a column, with its sign. */
+static double cofactor(int64_t n, const double *a, int64_t row, int64_t column) {
+  int64_t m = n - 1;
+  double *rest = calloc((size_t)(m * m + 1), sizeof *rest), sign, det;
+  for (int64_t i = 0; i < m * m; i++) rest[i] = a[(i / m + (i / m >= row)) * n + i % m + (i % m >= column)];
+  eliminate(m, 0, rest, rest, &sign);
+  det = (row + column) % 2 ? -sign : sign;
+  for (int64_t i = 0; i < m; i++) det *= rest[i * m + i];
+  free(rest);
+  return det;
+}
+
 /* One problem: a [n, n] and b [n, m], both its own. Systems and determinants are computed from the matrix, not from its factors. */
 static void plain_problem(const struct node *node, int64_t p, int64_t n, int64_t m, double *a, double *b, struct plain out[]) {
   double sign;
@@ -580,6 +592,8 @@ static void plain_problem(const struct node *node, int64_t p, int64_t n, int64_t
     for (int64_t i = 0; i < n * n; i++) plain_set_f(&out[0], p * n * n + i, a[i]);
     for (int64_t i = 0; i < n; i++) plain_set_i(&out[1], p * n + i, (int64_t)b[i]);
     plain_set_i(&out[2], p, status);
+  } else if (node->op == &op_adjugate) {
+    for (int64_t i = 0; i < n * n; i++) plain_set_f(&out[0], p * n * n + i, cofactor(n, a, i % n, i / n));
   } else if (node->op == &op_determinant) {
     eliminate(n, 0, a, a, &sign);
     double size = 0, det = sign;

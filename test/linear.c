@@ -107,3 +107,46 @@ SCOPED(a_matrix_is_factored_once_for_all_that_is_made_of_it) {
   for (const char *at = weft_show(2, both, "plan"); (at = strstr(at, ": lu by")); at++) n++;
   EXPECT(n == 1);
 }
+
+/* The gradient of det a, and its directional derivative along ones. */
+static void expect_cofactors(weft_array *a, int n, const double *want) {
+  double *got = calloc((size_t)n, sizeof *got), sum = 0, along;
+  weft_array *det = weft_sum(weft_det(a), WEFT_ALL), *da, *dy, *ones = weft_add(weft_mul(a, weft_scalar(0)), weft_scalar(1));
+  weft_grad(det, 1, &a, &da);
+  weft_jvp(1, &a, &ones, 1, &det, &dy);
+  EXPECT_OK(weft_read(da, WEFT_F64, got, (size_t)n * 8));
+  EXPECT_OK(weft_read(dy, WEFT_F64, &along, 8));
+  for (int i = 0; i < n; i++) {
+    sum += want[i];
+    EXPECT(fabs(got[i] - want[i]) <= 1e-13 * (1 + fabs(want[i])));
+  }
+  EXPECT(fabs(along - sum) <= 1e-12 * (1 + fabs(sum)));
+  free(got);
+}
+
+SCOPED(the_derivative_of_a_determinant_is_its_cofactors_where_it_is_0_too) {
+  double m[8][9] = { { 1, 2, 3, 2, 4, 6, 0, 0, 1 }, { 1, 2, 3, 2, 4, 6, 3, 6, 9 }, { 0 }, { 0, 1, 2, 0, 3, 4, 0, 5, 7 },
+                     { 0, 1, 0, 0, 0, 1, 0, 0, 0 }, { 1, 2, 3, 4, 5, 6, 7, 8, 10 }, { 5, 0, 0, 0, 0, 0, 0, 0, -3 }, { 1, 1, 1, 1, 1, 1, 1, 1, 2 } };
+  double want[8][9];
+  for (int p = 0; p < 8; p++)
+    for (int i = 0; i < 3; i++)
+      for (int j = 0; j < 3; j++) { /* signs come by themselves when rows and columns go round */
+        const double *a = m[p];
+        int r = (i + 1) % 3 * 3, s = (i + 2) % 3 * 3, c = (j + 1) % 3, d = (j + 2) % 3;
+        want[p][i * 3 + j] = a[r + c] * a[s + d] - a[r + d] * a[s + c];
+      }
+  expect_cofactors(weft_from(WEFT_F64, WEFT_DIMS(8, 3, 3), m), 72, want[0]);
+  expect_cofactors(weft_full(WEFT_F64, WEFT_DIMS(2, 1, 1), 0), 2, (double[]){ 1, 1 });
+  expect_cofactors(weft_full(WEFT_F64, WEFT_DIMS(0, 0), 0), 0, NULL);
+  enum { N = 20 }; /* beyond lanes: 1, 2, .. with a 0 among them, rows moved on by 3 */
+  static double a[N * N], large[N * N];
+  for (int i = 0; i < N; i++) a[i * N + (i + 3) % N] = i == 7 ? 0 : i % 3 + 1;
+  double size = 1;
+  for (int i = 0; i < N; i++) if (i != 7) size *= i % 3 + 1;
+  large[7 * N + 10] = -size; /* moved on by 3 rows are 57 exchanges: odd */
+  expect_cofactors(weft_from(WEFT_F64, WEFT_DIMS(N, N), a), N * N, large);
+  double not_finite[4] = { NAN, 1, 2, 3 };
+  weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(2, 2), not_finite), *det = weft_det(x), *dx;
+  weft_grad(det, 1, &x, &dx);
+  EXPECT_F64(weft_cast(weft_isnan(dx), WEFT_F64), 1, 1, 1, 1);
+}

@@ -191,21 +191,39 @@ static weft_array *as_matrix(weft_array *x) { return weft_unsqueeze(weft_unsquee
 
 static weft_array *determinant(weft_array *a, int which) { return by_factors(&op_determinant, a, NULL, NULL, 3, which); }
 
-/* d log|det a| = trace(a^-1 da), d det a = det a times that. */
+static weft_array *adjugate(weft_array *a) { return by_factors(&op_adjugate, a, NULL, NULL, 1, 0); }
+
+/* trace(x y), of matrices: [.., n, n] x [.., n, n] -> [..]. */
+static weft_array *trace_of_product(weft_array *x, weft_array *y) {
+  weft_array *rows = weft_sum(weft_mul(turned(x), y), -1);
+  return weft_squeeze(weft_squeeze(weft_sum(rows, -2), -1), -1);
+}
+
+/* d log|det a| = trace(a^-1 da), d det a = trace(adj a da): that is finite where det a is 0. */
 static void determinant_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
   if (!dx[LU_A]) return;
-  weft_array *d = weft_squeeze(weft_sum(weft_diagonal(lu_solve(r->in[LU_A], dx[LU_A], false), 0, -2, -1), -1), -1);
-  dy[1] = d;
-  dy[2] = weft_mul(d, determinant(r->in[LU_A], 2));
+  dy[1] = trace_of_product(lu_inverse(r->in[LU_A]), dx[LU_A]);
+  dy[2] = trace_of_product(adjugate(r->in[LU_A]), dx[LU_A]);
 }
 
 static void determinant_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
-  weft_array *d = dy[1];
-  if (dy[2]) {
-    weft_array *by_det = weft_mul(dy[2], determinant(r->in[LU_A], 2));
-    d = d ? weft_add(d, by_det) : by_det;
-  }
-  if (is_wanted[LU_A] && d) dx[LU_A] = weft_mul(as_matrix(d), turned(lu_inverse(r->in[LU_A])));
+  if (!is_wanted[LU_A]) return;
+  weft_array *by_size = dy[1] ? weft_mul(as_matrix(dy[1]), turned(lu_inverse(r->in[LU_A]))) : NULL;
+  weft_array *by_det = dy[2] ? weft_mul(as_matrix(dy[2]), turned(adjugate(r->in[LU_A]))) : NULL;
+  dx[LU_A] = by_size && by_det ? weft_add(by_size, by_det) : by_size ? by_size : by_det;
+}
+
+/* y = det a a^-1: dy = trace(a^-1 da) y - a^-1 da y, which is nan where a is singular. */
+static void adjugate_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  if (!dx[LU_A]) return;
+  weft_array *inverse = lu_inverse(r->in[LU_A]), *y = adjugate(r->in[LU_A]), *d = trace_of_product(inverse, dx[LU_A]);
+  dy[0] = weft_sub(weft_mul(as_matrix(d), y), weft_matmul(weft_matmul(inverse, dx[LU_A]), y));
+}
+
+static void adjugate_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
+  if (!dy[0] || !is_wanted[LU_A]) return;
+  weft_array *inverse = turned(lu_inverse(r->in[LU_A])), *y = turned(adjugate(r->in[LU_A])), *d = trace_of_product(y, dy[0]);
+  dx[LU_A] = weft_sub(weft_mul(as_matrix(d), inverse), weft_matmul(weft_matmul(inverse, dy[0]), y));
 }
 
 #define STEP(id, results_, type_)                                                                 \
@@ -218,6 +236,7 @@ STEP(lu, three_results, of_factors)
 STEP(solve, one_result, like_last)
 STEP(inverse, one_result, like_first)
 STEP(determinant, three_results, of_batch)
+STEP(adjugate, one_result, like_first)
 
 /* ---- the public calls ---- */
 

@@ -4,7 +4,8 @@
 #include "op/library.h"
 
 /* A matrix is factored by one step, and systems are solved with its factors by others, so that one matrix is factored once
- * however often it is used. These have the matrix as an operand too, which they do not read: their derivatives are by it. */
+ * however often it is used. These have the matrix as an operand too, since their derivatives are by it; only the adjugate of a
+ * singular one is computed from it. */
 enum { LU_A, LU_FACTORS, LU_ORDER, LU_STATUS, LU_RIGHT };
 
 struct triangle_attr { int64_t is_upper, is_unit; };
@@ -16,6 +17,7 @@ extern const struct library
     steps_solve,          /* turn_attr; LU_A .. LU_RIGHT, b[.., n, m]: x, a x = b */
     steps_inverse,        /* LU_A .. LU_STATUS: the inverse */
     steps_determinant,    /* LU_A .. LU_STATUS: its sign, the logarithm of its size, itself, all [..] */
+    steps_adjugate,       /* LU_A .. LU_STATUS: the matrix of cofactors, turned: the inverse times the determinant */
     steps_triangle,       /* triangle_attr; a, b: x, t x = b, of a triangle t of a */
     steps_cholesky_solve; /* l, b: x, l l' x = b, of lower triangles l */
 

@@ -194,7 +194,7 @@ static void solve_lu(const double *lu, int64_t n, bool is_turned, double *b, int
     solve((struct matrix_triangle){ .a = lu, .n = n, .is_upper = k, .is_unit = is_turned == k }, is_turned, b, m, small, room);
 }
 
-/* b holds right sides as they are to be solved. */
+/* b holds right sides as they are to be solved, and becomes what solves them. */
 static void solve_group(const struct library_call *c, const struct matrix_group *g, bool is_turned, double *b, int64_t m,
                         bool small, double *room) {
   int64_t n = axis_of(&c->in[LU_A], 1);
@@ -203,7 +203,6 @@ static void solve_group(const struct library_call *c, const struct matrix_group 
   solve_lu(lu, n, is_turned, b, m, small, room);
   for (int64_t k = 0; k < g->lanes; k++)
     if (*integers(&c->in[LU_STATUS], problem_of(g, k))) refuse(b + k, n * m, g->lanes);
-  store_group(&c->out[0], g, is_turned ? &c->in[LU_ORDER] : NULL, b);
 }
 
 static struct failure *run_solve(const struct library_call *c, int64_t from, int64_t to, void *room) {
@@ -214,20 +213,25 @@ static struct failure *run_solve(const struct library_call *c, int64_t from, int
   for (; g.p < to; g.p += g.lanes) {
     load_group(&c->in[LU_RIGHT], &g, is_turned ? NULL : &c->in[LU_ORDER], b);
     solve_group(c, &g, is_turned, b, m, small, b + n * m * g.lanes);
+    store_group(&c->out[0], &g, is_turned ? &c->in[LU_ORDER] : NULL, b);
   }
   return NULL;
 }
 
+static void invert_group(const struct library_call *c, const struct matrix_group *g, double *b) {
+  int64_t n = axis_of(&c->in[LU_A], 1);
+  for (int64_t k = 0; k < g->lanes; k++)
+    for (int64_t i = 0, *order = integers(&c->in[LU_ORDER], problem_of(g, k)); i < n; i++)
+      for (int64_t j = 0; j < n; j++) b[(i * n + j) * g->lanes + k] = order[i] == j;
+  solve_group(c, g, false, b, n, is_small(n, n), b + n * n * g->lanes);
+}
+
 static struct failure *run_inverse(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = axis_of(&c->in[LU_A], 1);
-  bool small = is_small(n, n);
-  struct matrix_group g = group_at(from, to, small);
-  double *b = room;
+  struct matrix_group g = group_at(from, to, is_small(n, n));
   for (; g.p < to; g.p += g.lanes) {
-    for (int64_t k = 0; k < g.lanes; k++)
-      for (int64_t i = 0, *order = integers(&c->in[LU_ORDER], problem_of(&g, k)); i < n; i++)
-        for (int64_t j = 0; j < n; j++) b[(i * n + j) * g.lanes + k] = order[i] == j;
-    solve_group(c, &g, false, b, n, small, b + n * n * g.lanes);
+    invert_group(c, &g, room);
+    store_group(&c->out[0], &g, NULL, room);
   }
   return NULL;
 }
@@ -253,21 +257,62 @@ static double sign_of(const int64_t order[], int64_t n, double *seen) {
 
 static size_t scratch_determinant(const struct library_call *c) { return sizeof(double) * (size_t)(axis_of(&c->in[0], 1) + 1); }
 
+static double det_of(const struct library_call *c, int64_t p, double *room) {
+  int64_t n = axis_of(&c->in[LU_A], 1);
+  const double *lu = (const void *)(c->in[LU_FACTORS].data + p * c->in[LU_FACTORS].each);
+  double det = sign_of(integers(&c->in[LU_ORDER], p), n, room);
+  for (int64_t i = 0; i < n; i++) det *= lu[i * n + i];
+  return det;
+}
+
 static struct failure *run_determinant(const struct library_call *c, int64_t from, int64_t to, void *room) {
   int64_t n = axis_of(&c->in[LU_A], 1);
   for (int64_t p = from; p < to; p++) {
     const double *lu = (const void *)(c->in[LU_FACTORS].data + p * c->in[LU_FACTORS].each);
-    double sign = sign_of(integers(&c->in[LU_ORDER], p), n, room), size = 0, det = sign;
+    double sign = sign_of(integers(&c->in[LU_ORDER], p), n, room), size = 0;
     for (int64_t i = 0; i < n; i++) {
       double pivot = lu[i * n + i];
-      det *= pivot;
       size += c->out[1].is_wanted ? log(fabs(pivot)) : 0;
       sign = pivot > 0 ? sign : pivot < 0 ? -sign : pivot;
     }
-    store_number(&c->out[0], p, sign == 0 ? 0 : sign), store_number(&c->out[1], p, size), store_number(&c->out[2], p, det);
+    store_number(&c->out[0], p, sign == 0 ? 0 : sign), store_number(&c->out[1], p, size);
+    store_number(&c->out[2], p, det_of(c, p, room));
   }
   return NULL;
 }
 
 const struct library steps_determinant = { .core = 2, .operations = operations_determinant, .scratch = scratch_determinant,
                                            .run = run_determinant };
+
+/* ---- adjugates ---- */
+
+static size_t scratch_adjugate(const struct library_call *c) {
+  int64_t n = axis_of(&c->in[0], 1);
+  return room_for(n, n) + sizeof(double) * (size_t)(n * n + MATRIX_ADJUGATE * n);
+}
+
+/* The adjugate of a singular matrix p, to where its inverse would be. */
+static void adjugate_alone(const struct library_call *c, int64_t p, double *to, int64_t step, double *room) {
+  int64_t n = axis_of(&c->in[LU_A], 1);
+  load(&c->in[LU_A], p, NULL, room, 1);
+  matrix_adjugate(room, n, to, step, room + n * n);
+}
+
+static struct failure *run_adjugate(const struct library_call *c, int64_t from, int64_t to, void *room) {
+  int64_t n = axis_of(&c->in[LU_A], 1);
+  struct matrix_group g = group_at(from, to, is_small(n, n));
+  double *b = room, *rest = b + room_for(n, n) / sizeof *b;
+  for (; g.p < to; g.p += g.lanes) {
+    invert_group(c, &g, b);
+    for (int64_t k = 0; k < g.lanes && g.p + k < to; k++) {
+      double det = det_of(c, g.p + k, rest);
+      if (*integers(&c->in[LU_STATUS], g.p + k)) adjugate_alone(c, g.p + k, b + k, g.lanes, rest);
+      else for (int64_t i = 0; i < n * n; i++) b[i * g.lanes + k] *= det;
+    }
+    store_group(&c->out[0], &g, NULL, b);
+  }
+  return NULL;
+}
+
+const struct library steps_adjugate = { .core = 2, .operations = operations_sides, .scratch = scratch_adjugate,
+                                        .run = run_adjugate };

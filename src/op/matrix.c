@@ -154,6 +154,50 @@ int64_t matrix_lu(double *a, int64_t n, int64_t order[], double *room) {
   return status;
 }
 
+/* ---- a singular matrix ---- */
+
+/* Rows and columns of a [n, n] in another order: row i was row[i], column j was column[j]. */
+struct arrangement { double *a, *row, *column; int64_t n; double sign; };
+
+/* Brings the largest of what is left from k, k on there, and returns it. */
+static double bring_largest(struct arrangement *m, int64_t k) {
+  int64_t n = m->n, row = k, column = k;
+  for (int64_t i = k; i < n; i++)
+    for (int64_t j = k; j < n; j++)
+      if (fabs(m->a[i * n + j]) > fabs(m->a[row * n + column])) row = i, column = j;
+  if (row != k) exchange(m->a + row * n, m->a + k * n, n), exchange(m->row + row, m->row + k, 1), m->sign = -m->sign;
+  if (column != k) {
+    for (int64_t i = 0; i < n; i++) exchange(m->a + i * n + column, m->a + i * n + k, 1);
+    exchange(m->column + column, m->column + k, 1);
+    m->sign = -m->sign;
+  }
+  return m->a[k * n + k];
+}
+
+/* With the largest element as pivot, P a Q = L U, and only the last pivot is 0 if the rank is n - 1. Then
+ * adj U = u_1 .. u_n-1 x e', U x = 0, and adj a = det P det Q  Q (adj U) L^-1 P, where e' L^-1 = y' for y' L = e'. Of a smaller rank
+ * it is 0. */
+void matrix_adjugate(double *a, int64_t n, double *to, int64_t step, double *room) {
+  struct arrangement m = { a, room, room + n, n, 1 };
+  double *x = room + 2 * n, *y = room + 3 * n, size = 1;
+  for (int64_t i = 0; i < n * n; i++) size += a[i] * 0; /* nan of what is not finite */
+  for (int64_t i = 0; i < n; i++) m.row[i] = m.column[i] = (double)i, x[i] = y[i] = i == n - 1;
+  for (int64_t k = 0; k < n - 1; k++) {
+    double pivot = bring_largest(&m, k);
+    size *= pivot;
+    for (int64_t i = k + 1; i < n && pivot != 0; i++) {
+      a[i * n + k] /= pivot;
+      for (int64_t j = k + 1; j < n; j++) a[i * n + j] -= a[i * n + k] * a[k * n + j];
+    }
+  }
+  for (int64_t i = n - 2; i >= 0 && size != 0; i--) {
+    for (int64_t j = i + 1; j < n; j++) x[i] -= a[i * n + j] * x[j], y[i] -= a[j * n + i] * y[j];
+    x[i] /= a[i * n + i];
+  }
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = 0; j < n; j++) to[((int64_t)m.column[i] * n + (int64_t)m.row[j]) * step] = m.sign * size * x[i] * y[j];
+}
+
 /* ---- lanes ---- */
 
 int matrix_lanes(void) { return here()->lanes; }

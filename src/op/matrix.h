@@ -25,6 +25,10 @@ int64_t matrix_cholesky(double *a, int64_t n, double *room);
  * that is 0 or nan; 0: none. */
 int64_t matrix_lu(double *a, int64_t n, int64_t order[], double *room);
 
+/* The adjugate of a [n, n], which is singular and is used up. Its elements are `step` doubles apart. */
+enum { MATRIX_ADJUGATE = 4 };  /* times n: doubles of room */
+void matrix_adjugate(double *a, int64_t n, double *to, int64_t step, double *room);
+
 /* b [n, m] becomes x, t x = b. */
 void matrix_solve(const struct matrix_triangle *t, double *b, int64_t m, double *room);
 
