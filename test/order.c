@@ -128,6 +128,29 @@ SCOPED(quantiles_of_arrays_outside_of_0_to_1_are_nan) {
   EXPECT_F64(weft_cast(weft_isnan(weft_median(weft_slice(x, 0, 1, 2, 1), 0)), WEFT_F64), 1);
 }
 
+/* More axes than a kernel takes indices: those beside the one that is taken along are one. */
+SCOPED(elements_are_taken_along_one_of_many_axes) {
+  enum { RANK = 11 };
+  int64_t dims[RANK] = { 2, 1, 3, 1, 2, 1, 1, 2, 1, 1, 5 }, last[] = { 24, 5 };
+  double v[120];
+  for (int i = 0; i < 120; i++) v[i] = i % 7 == 3 ? NAN : (double)(i * 37 % 101);
+  weft_array *x = weft_from(WEFT_F64, RANK, dims, v), *flat = weft_from(WEFT_F64, 2, last, v);
+  weft_array *many = weft_nanmedian(x, -1), *two = weft_nanmedian(flat, -1), *dx, *dflat;
+  EXPECT_SAME(weft_reshape(many, WEFT_DIMS(24)), weft_reshape(two, WEFT_DIMS(24)));
+  weft_array *f = weft_where(weft_isnan(x), weft_scalar(0), x), *g = weft_where(weft_isnan(flat), weft_scalar(0), flat);
+  EXPECT_SAME(weft_reshape(weft_median(weft_moveaxis(f, 0, -1), -1), WEFT_DIMS(60)),
+              weft_reshape(weft_median(weft_moveaxis(weft_reshape(f, WEFT_DIMS(2, 60)), 0, -1), -1), WEFT_DIMS(60)));
+  weft_array *w = weft_arange(WEFT_F64, 0, 5, 1), *y = weft_sum(weft_mul(weft_sort(f, -1), w), WEFT_ALL), *z = weft_sum(weft_mul(weft_sort(g, -1), w), WEFT_ALL);
+  weft_grad(y, 1, &f, &dx);
+  weft_grad(z, 1, &g, &dflat);
+  EXPECT_SAME(weft_reshape(dx, WEFT_DIMS(120)), weft_reshape(dflat, WEFT_DIMS(120)));
+  weft_array *first = weft_full(WEFT_I64, RANK, (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, 1), *at = weft_take_along(f, 2, first), *put;
+  EXPECT_SAME(weft_reshape(at, WEFT_DIMS(40)), weft_reshape(weft_slice(f, 2, 1, 2, 1), WEFT_DIMS(40)));
+  put = weft_put(f, at, weft_scalar(9), WEFT_SET);
+  EXPECT_SAME(weft_slice(put, 2, 1, 2, 1), weft_full(WEFT_F64, RANK, (int64_t[]){ 2, 1, 1, 1, 2, 1, 1, 2, 1, 1, 5 }, 9));
+  EXPECT_SAME(weft_slice(put, 2, 2, 3, 1), weft_slice(f, 2, 2, 3, 1));
+}
+
 SCOPED(draws_by_order_are_permutations) {
   weft_array *key = weft_random_key(5), *x = weft_arange(WEFT_I64, 0, 1000, 1), *m = weft_reshape(x, WEFT_DIMS(10, 100));
   EXPECT_INT(weft_check(weft_random_permutation(key, x, 0)), WEFT_OK);

@@ -239,11 +239,34 @@ static weft_array *along(struct node *x, int axis, struct node *i, const dim dim
   return array_take(array_of(node_broadcast(x, rank, wide)), rank, index, BY_ALONG);
 }
 
+/* The axes before one, itself with n elements, and the axes behind it. */
+static void merge(int rank, const dim dims[], int axis, dim n, dim to[3]) {
+  to[0] = dim_count(axis, dims), to[1] = n, to[2] = dim_count(rank - axis - 1, dims + axis + 1);
+}
+
+/* The same where there are more axes than a kernel takes indices: those before and behind are one each. */
+static weft_array *along_merged(struct node *x, int axis, struct node *i, const dim dims[]) {
+  dim wide[WEFT_RANK_MAX], three[2][3];
+  int rank = x->rank;
+  memcpy(wide, dims, (size_t)rank * sizeof *wide);
+  wide[axis] = x->dims[axis];
+  merge(rank, dims, axis, wide[axis], three[0]), merge(rank, dims, axis, dims[axis], three[1]);
+  struct node *a = node_reshape(node_broadcast(x, rank, wide), 3, three[0]);
+  struct node *at = node_reshape(node_broadcast(i, rank, dims), 3, three[1]);
+  if (!a || !at) return node_release(a), node_release(at), array_of(NULL);
+  weft_array *y = along(a, 1, at, three[1]);
+  struct node *n = array_good_node(y);
+  return n ? array_of(node_reshape(n, rank, dims)) : y;
+}
+
+enum { MOST_INDICES = 8 }; /* of a take: schedule/emit.c */
+
 weft_array *weft_take_along(weft_array *x, int axis, weft_array *i) {
   struct node *n[2];
   weft_array *bad;
   dim dims[WEFT_RANK_MAX];
   if (!operands("weft_take_along", 2, (weft_array *[]){ x, i }, n, &bad)) return bad;
   struct failure *why = along_dims(n[0], n[1], &axis, dims);
-  return why ? array_of_bad(why, 2, n) : along(n[0], axis, n[1], dims);
+  if (why) return array_of_bad(why, 2, n);
+  return (n[0]->rank > MOST_INDICES ? along_merged : along)(n[0], axis, n[1], dims);
 }
