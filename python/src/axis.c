@@ -128,7 +128,8 @@ weft_array *call_softmax(const struct name *row, PyObject *const arg[]) {
   (void)row;
   if (!x || these_axes(arg[1], x, &n, axes)) return NULL;
   if (n == 1) return weft_softmax(x, axes[0]);
-  weft_array *shifted = weft_exp(weft_sub(x, weft_stop_gradient(reduce(weft_max, x, n, axes, 1))));
+  weft_array *largest = reduce(weft_logsumexp, x, n, axes, 1); /* or little more; -inf of none, where there is no largest */
+  weft_array *shifted = weft_exp(weft_sub(x, weft_stop_gradient(largest)));
   return weft_div(shifted, reduce(weft_sum, shifted, n, axes, 1));
 }
 

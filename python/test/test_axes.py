@@ -51,6 +51,29 @@ def test_softmax_and_logsumexp(axis, rng):
     np.testing.assert_allclose(np.array(weft.logsumexp(x, axis)), np.log(e.sum(axis)) + x.max(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
+@pytest.mark.parametrize("axis", [None, -1, (0, -1)])
+def test_softmax_and_logsumexp_of_no_elements(shape, axis):
+    if isinstance(axis, tuple) and len(shape) < 2:
+        axis = (0,)
+    x = np.zeros(shape, np.float32)
+    for f in (weft.softmax, weft.log_softmax):
+        y = f(x, axis)
+        assert y.shape == shape and np.array(y).shape == shape
+        assert weft.grad(lambda a: f(a, axis).sum())(weft.array(x)).shape == shape
+    with np.errstate(divide="ignore"):
+        expected = np.log(np.exp(x).sum(axis))
+    assert np.array_equal(np.array(weft.logsumexp(x, axis)), expected)
+
+
+def test_softmax_over_several_axes_of_sizes_that_a_call_tells(rng):
+    f = weft.compile(lambda x: weft.softmax(x, (0, 2)), shapes=[(None, None, None)])
+    for shape in [(2, 3, 4), (0, 3, 4), (2, 0, 4), (1, 1, 1)]:
+        x = rng.standard_normal(shape).astype(np.float32)
+        e = np.exp(x)
+        np.testing.assert_allclose(np.array(f(weft.array(x))), e / e.sum((0, 2), keepdims=True), rtol=1e-5)
+
+
 def test_dtypes_of_sums():
     assert weft.sum(weft.ones(3, dtype=weft.bool_)).dtype is weft.int32
     assert weft.sum(weft.ones(3, dtype=weft.int64)).dtype is weft.int64
