@@ -277,3 +277,38 @@ TEST(the_result_of_a_call_is_used_while_a_job_computes_it) {
   EXPECT_OK(weft_wait(0, NULL, -1));
   weft_scope_discard(outer);
 }
+
+/* ---- Planning while others compute ---- */
+
+static void *computes(void *y) {
+  EXPECT_OK(weft_eval(1, (weft_array **)y));
+  return NULL;
+}
+
+/* Another thread computes what is about to be planned, and so drops its history. */
+static void somebody_is_faster(void *y) {
+  static bool is_done;
+  pthread_t t;
+  if (is_done) return;
+  is_done = true;
+  EXPECT_INT(pthread_create(&t, NULL, computes, y), 0);
+  pthread_join(t, NULL);
+}
+
+TEST(a_loop_stays_while_it_is_planned_though_another_thread_has_computed_it) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_full(WEFT_F64, WEFT_DIMS(5), 1);
+  weft_loop *l = weft_loop_open(weft_integer(6));
+  weft_array *c = weft_loop_carry(l, x);
+  weft_loop_next(l, c, weft_assert(weft_mul(weft_flip(c, 0), weft_scalar(2)), weft_lt(c, weft_scalar(99)), "small"));
+  weft_array *y = weft_own(weft_loop_last(l, c));
+  double got[5] = { 0 };
+  weft_loop_close(l);
+  weft_scope_discard(s);
+  weft_before_long(somebody_is_faster, &y);
+  EXPECT_OK(weft_eval(1, &y));
+  weft_before_long(NULL, NULL);
+  EXPECT_OK(weft_read(y, WEFT_F64, got, sizeof got));
+  EXPECT(got[0] == 64 && got[4] == 64);
+  weft_disown(y);
+}

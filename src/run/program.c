@@ -88,6 +88,16 @@ bool eval_take_leaves(struct eval *e, const struct node_list *l) {
   return true;
 }
 
+/* Local copies have the attributes of nodes, and what these own: bodies of loops, texts, functions of the host. Another thread may
+ * compute the same targets while a plan is made, and drop their history. Lock held. NULL: out of memory. */
+static struct node **hold_owners(const struct node_list *l, int *n) {
+  *n = 0;
+  for (int i = 0; i < l->n; i++) *n += l->node[i]->op->drop != NULL;
+  struct node **held = mem_alloc(sizeof *held * (size_t)(*n + 1));
+  for (int i = 0, at = 0; held && i < l->n; i++) if (l->node[i]->op->drop) held[at++] = node_retain(l->node[i]);
+  return held;
+}
+
 struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum rule_tag rewrites) {
   static _Thread_local struct key key;
   struct failure *failure = NULL;
@@ -106,11 +116,16 @@ struct failure *eval_find_plan(struct eval *e, const struct node_list *l, enum r
     return device_missing(e->settings.device);
   if (!make_program(&g, l, e->n_leaves, e->n, e->target, rewrites)) return eval_no_memory();
   if ((failure = unsized_in(&g.list))) return arena_free(g.arena), failure;
+  int n_held;
+  struct node **held = hold_owners(l, &n_held);
+  if (!held) return arena_free(g.arena), eval_no_memory();
   g.device = device;
   graph_unlock();
   eval_before_long();
   e->plan = plan_for(&g, &failure);
   if (e->plan) plan_keep(e->plan, key.bytes, key.n, hash);
+  nodes_release(n_held, held);
+  mem_free(held);
   graph_lock();
   return failure;
 }
