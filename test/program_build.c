@@ -18,7 +18,9 @@ static const char *const options[] = {
   "loop recompute", "loop recompute 0", "loop truncate", "loop in a loop", "next is a view", "all is a view", "carry is an output", "one array twice in a loop",
   "one array twice in a call", "call with open sizes", "call in a call", "cond in a loop", "loop in a cond", "map of a loop", "map of names", "depth 3",
   "gradient of a loop", "gradient of a call", "gradient checked", "jvp checked", "mapped", "as a function", "as an open function", "steady", "updated",
-  "async", "excused", "written out", "second derivative",
+  "async", "excused", "written out", "second derivative", "lives", "leaf of a file", "one array for two inputs", "updated in place", "updated in the background",
+  "state let go before it is read", "state given to a call", "evaluated by several threads", "dropped while computed", "dropped between rounds",
+  "view of a state held", "result held",
 };
 static int64_t *uses;
 enum { OPTIONS = sizeof options / sizeof *options };
