@@ -20,6 +20,8 @@ static inline __attribute__((always_inline)) int codes_of_block(int bits) { retu
 struct codes_row { const uint32_t *word, *rest; const float *scale; int64_t n_whole; };
 typedef void row_dots(const struct codes_row *, const float *x, int64_t x_row, int rows, float out[]);
 
+/* Sums stand in arrays of vectors of 64 bytes, which AddressSanitizer's stack of GCC does not align as the code expects. */
+#define IN_VECTORS __attribute__((no_sanitize("address")))
 #define LOOPS "op/codes_loops.h"
 #define LANE_BYTES 4
 #include "op/lanes.h"

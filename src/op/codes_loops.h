@@ -6,8 +6,9 @@ enum { NAME(PARTS) = CODES_SIDE / LANES };
 #define PARTS NAME(PARTS)
 
 /* Adds to total [rows][CODES_SIDE] the products of blocks side by side: word i of block j at word[j n_words + i]. */
-static inline __attribute__((always_inline)) void NAME(blocks)(const uint32_t *word, const float *scale, const float *x,
-                                                               int64_t x_row, int bits, int rows, NAME(floats) total[][PARTS]) {
+static inline __attribute__((always_inline)) IN_VECTORS void
+NAME(blocks)(const uint32_t *word, const float *scale, const float *x, int64_t x_row, int bits, int rows,
+             NAME(floats) total[][PARTS]) {
   const int n_words = words_of(bits), n_codes = codes_of_block(bits);
   for (int p = 0; p < PARTS; p++) {
     NAME(bits) w[8];
@@ -30,8 +31,8 @@ static inline __attribute__((always_inline)) void NAME(blocks)(const uint32_t *w
 }
 
 /* rows: of at most CODES_ROWS. word: of whole sides; rest: of the last blocks, with zeros after them; NULL: there are none. */
-static inline __attribute__((always_inline)) void NAME(row)(const struct codes_row *w, const float *x, int64_t x_row, int bits,
-                                                            int rows, float out[]) {
+static inline __attribute__((always_inline)) IN_VECTORS void
+NAME(row)(const struct codes_row *w, const float *x, int64_t x_row, int bits, int rows, float out[]) {
   NAME(floats) total[CODES_ROWS][PARTS] = { 0 };
   const int64_t words = CODES_SIDE * words_of(bits), each = CODES_SIDE * codes_of_block(bits);
   for (int64_t v = 0; v < w->n_whole; v++)
@@ -46,7 +47,7 @@ static inline __attribute__((always_inline)) void NAME(row)(const struct codes_r
 }
 
 #define OF_BITS(bits)                                                                                            \
-  static void NAME(row_##bits)(const struct codes_row *w, const float *x, int64_t x_row, int rows, float out[]) {      \
+  static IN_VECTORS void NAME(row_##bits)(const struct codes_row *w, const float *x, int64_t x_row, int rows, float out[]) {      \
     if (rows == CODES_ROWS) NAME(row)(w, x, x_row, bits, CODES_ROWS, out);                                       \
     else for (int r = 0; r < rows; r++) NAME(row)(w, x + r * x_row, x_row, bits, 1, out + r);                    \
   }

@@ -175,8 +175,8 @@ static double bring_largest(struct arrangement *m, int64_t k) {
 }
 
 /* With the largest element as pivot, P a Q = L U, and only the last pivot is 0 if the rank is n - 1. Then
- * adj U = u_1 .. u_n-1 x e', U x = 0, and adj a = det P det Q  Q (adj U) L^-1 P, where e' L^-1 = y' for y' L = e'. Of a smaller rank
- * it is 0. */
+ * adj U = u_1 .. u_n-1 x e', U x = 0, and adj a = det P det Q  Q (adj U) L^-1 P, where e' L^-1 = y' for y' L = e'. Of a smaller
+ * rank it is 0. */
 void matrix_adjugate(double *a, int64_t n, double *to, int64_t step, double *room) {
   struct arrangement m = { a, room, room + n, n, 1 };
   double *x = room + 2 * n, *y = room + 3 * n, size = 1;

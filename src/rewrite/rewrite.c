@@ -142,9 +142,8 @@ static bool pass(struct rewriting *w, const struct node_list *list, const bool i
   for (int i = 0; i < list->n; i++) {
     struct node *n = list->node[i];
     for (int k = 0; k < n->n_in; k++) n->in[k] = now[n->in[k]->slot];
-    bool is_empty = is_nothing(n);
-    now[i] = is_empty ? nothing(w, n, is_target[i]) : simplest(w, n);
-    if (now[i] && !is_empty && is_target[i] && now[i] != n && !may_become(now[i]) && !scalar_below(n)) now[i] = computed(w, n, now[i]);
+    now[i] = is_nothing(n) ? nothing(w, n, is_target[i]) : simplest(w, n);
+    if (now[i] && is_target[i] && now[i] != n && !may_become(now[i]) && !scalar_below(n)) now[i] = computed(w, n, now[i]);
     if (!now[i]) return false;
   }
   return true;
