@@ -1,5 +1,6 @@
 /* axis.c -- reductions and running folds. Those of weft keep the axis they reduce; here it goes unless keepdims. */
 #include "names.h"
+#include <string.h>
 
 typedef weft_array *(*along)(weft_array *, int axis);
 
@@ -23,7 +24,8 @@ static void sort(int n, int axes[]) { /* by insertion: n is at most WEFT_RANK_MA
     }
 }
 
-int axes_parse(PyObject *o, int rank, int *n, int axes[]) {
+int axes_in_order(PyObject *o, int rank, int *n, int axes[]) {
+  int sorted[WEFT_RANK_MAX];
   if (convert_is_index(o)) return *n = 1, axis_parse(o, rank, axes);
   PyObject *list = PySequence_Fast(o, "axis is a number or a sequence of numbers");
   if (!list) return -1;
@@ -34,12 +36,19 @@ int axes_parse(PyObject *o, int rank, int *n, int axes[]) {
   Py_DECREF(list);
   if (wrong) return -1;
   *n = (int)count;
-  sort(*n, axes);
+  memcpy(sorted, axes, (size_t)count * sizeof *axes);
+  sort(*n, sorted);
   for (int i = 1; i < *n; i++)
-    if (axes[i] == axes[i - 1]) {
-      PyErr_Format(PyExc_ValueError, "the axis %d is named twice", axes[i]);
+    if (sorted[i] == sorted[i - 1]) {
+      PyErr_Format(PyExc_ValueError, "the axis %d is named twice", sorted[i]);
       return -1;
     }
+  return 0;
+}
+
+int axes_parse(PyObject *o, int rank, int *n, int axes[]) {
+  if (axes_in_order(o, rank, n, axes)) return -1;
+  sort(*n, axes);
   return 0;
 }
 
@@ -179,6 +188,27 @@ weft_array *call_var(const struct name *row, PyObject *const arg[]) {
   return reduced(spread_along, x, arg[1], arg[2]);
 }
 
+/* (a, axis, keepdims, ddof, correction): another name of ddof, which need not be a whole number: n / (n - correction) times the
+ * mean square. */
+weft_array *call_var_corrected(const struct name *row, PyObject *const arg[]) {
+  if (arg[4] == Py_None) return call_var(row, arg);
+  double correction = PyFloat_AsDouble(arg[4]);
+  if (correction == -1 && PyErr_Occurred()) return NULL;
+  PyObject *none = PyLong_FromLong(0);
+  weft_array *x = none ? convert_array(arg[0], NULL, 0) : NULL;
+  weft_array *plain = x ? call_var(row, (PyObject *[]){ arg[0], arg[1], arg[2], none }) : NULL;
+  Py_XDECREF(none);
+  if (!plain || correction == 0) return plain;
+  int n, axes[WEFT_RANK_MAX];
+  if (these_axes(arg[1], x, &n, axes)) return NULL;
+  weft_array *count = weft_integer(1);
+  for (int i = 0; i < n; i++) count = weft_mul(count, weft_size(x, axes[i]));
+  count = weft_cast(count, WEFT_F64);
+  weft_array *factor = weft_div(count, weft_maximum(weft_sub(count, weft_scalar(correction)), weft_scalar(0)));
+  if (row->function == (void (*)(void))weft_std) factor = weft_sqrt(factor);
+  return weft_cast(weft_mul(plain, factor), weft_dtype_of(plain));
+}
+
 /* ---- Order ---- */
 
 /* (a, axis), as the row's function does; without an axis, of all elements in order */
@@ -187,6 +217,18 @@ weft_array *call_sort(const struct name *row, PyObject *const arg[]) {
   int axis = 0;
   if (!x || (arg[1] != Py_None && axis_parse(arg[1], weft_rank(x), &axis))) return NULL;
   return ((along)row->function)(arg[1] == Py_None ? weft_reshape(x, 1, (int64_t[]){ WEFT_ANY }) : x, axis);
+}
+
+/* (a, axis, descending, stable): the other way round equal elements stay as they stood too; nan is first then */
+weft_array *call_sort_either(const struct name *row, PyObject *const arg[]) {
+  int is_down = PyObject_IsTrue(arg[2]), axis = 0;
+  if (is_down <= 0) return is_down < 0 ? NULL : call_sort(row, arg);
+  weft_array *x = convert_array(arg[0], NULL, 0);
+  if (!x || (arg[1] != Py_None && axis_parse(arg[1], weft_rank(x), &axis))) return NULL;
+  if (arg[1] == Py_None) x = weft_reshape(x, 1, (int64_t[]){ WEFT_ANY });
+  weft_array *sorted = weft_flip(((along)row->function)(weft_flip(x, axis), axis), axis);
+  if (row->function == (void (*)(void))weft_sort) return sorted;
+  return weft_sub(weft_cast(weft_sub(weft_size(x, axis), weft_integer(1)), weft_dtype_of(sorted)), sorted);
 }
 
 /* (a, k, axis) */
@@ -249,4 +291,15 @@ weft_array *call_searchsorted(const struct name *row, PyObject *const arg[]) {
   if (!is_left && !is_right)
     return PyErr_Format(PyExc_ValueError, "searchsorted: the side is 'left' or 'right', not %R", arg[2]), NULL;
   return convert_all(2, arg, a) ? ((weft_array *(*)(weft_array *, weft_array *, int))row->function)(a[0], a[1], is_right) : NULL;
+}
+
+/* (a, v, side, sorter): of a in the order of sorter */
+weft_array *call_searchsorted_by(const struct name *row, PyObject *const arg[]) {
+  if (arg[3] == Py_None) return call_searchsorted(row, arg);
+  weft_array *a = convert_array(arg[0], NULL, 0), *order = a ? convert_array(arg[3], NULL, 0) : NULL;
+  if (!order) return NULL;
+  PyObject *sorted = array_wrap(weft_take(a, 1, &order));
+  weft_array *found = sorted ? call_searchsorted(row, (PyObject *[]){ sorted, arg[1], arg[2] }) : NULL;
+  Py_XDECREF(sorted);
+  return found;
 }

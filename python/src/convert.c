@@ -462,7 +462,7 @@ PyObject *make_asarray(const struct name *row, PyObject *const arg[]) {
   int copies = arg[2] == Py_None ? 0 : PyObject_IsTrue(arg[2]), has_dtype = arg[1] != Py_None;
   (void)row;
   if (copies < 0 || (has_dtype && dtype_parse(arg[1], &wanted))) return NULL;
-  if (array_check(o) && (!has_dtype || weft_dtype_of(array_handle(o)) == wanted)) return Py_NewRef(o);
+  if (array_check(o) && !copies && (!has_dtype || weft_dtype_of(array_handle(o)) == wanted)) return Py_NewRef(o);
   weft_scope *s = op_begin();
   return op_end(s, convert_array(o, has_dtype ? &wanted : NULL, !copies));
 }

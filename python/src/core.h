@@ -145,5 +145,6 @@ PyObject *tree_arrays(Py_ssize_t n, PyObject *const trees[]); /* a list of all a
 /* Axes counted from 0. */
 int axis_parse(PyObject *, int rank, int *axis);                    /* one number */
 int axes_parse(PyObject *, int rank, int *n, int axes[]);           /* a number or several, ascending, all different */
+int axes_in_order(PyObject *, int rank, int *n, int axes[]);        /* likewise, in the order in which they are named */
 
 #endif

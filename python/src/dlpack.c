@@ -179,8 +179,7 @@ static PyObject *capsule_of(PyObject *x) {
 }
 
 /* Once the capsule is renamed, the memory is ours to release: weft_external does that, also if it refuses the block. */
-PyObject *make_from_dlpack(const struct name *row, PyObject *const arg[]) {
-  (void)row;
+static PyObject *from_capsule(PyObject *const arg[]) {
   PyObject *capsule = capsule_of(arg[0]);
   struct dl_managed *m = capsule ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
   PyObject *result = NULL;
@@ -192,4 +191,27 @@ PyObject *make_from_dlpack(const struct name *row, PyObject *const arg[]) {
   }
   Py_XDECREF(capsule);
   return result;
+}
+
+/* The values in memory of their own. */
+static PyObject *copied(PyObject *shared) {
+  weft_scope *s = op_begin();
+  weft_array *a = array_handle(shared), *copy = NULL;
+  int64_t dims[WEFT_RANK_MAX];
+  size_t bytes = weft_dtype_bytes(weft_dtype_of(a));
+  for (int i = 0; i < weft_rank(a); i++) bytes *= (size_t)(dims[i] = weft_dim(a, i));
+  void *values = PyMem_Malloc(bytes ? bytes : 1);
+  if (!values) PyErr_NoMemory();
+  else if (!evaluate_into(a, values, bytes)) copy = weft_from(weft_dtype_of(a), weft_rank(a), dims, values);
+  PyMem_Free(values);
+  Py_DECREF(shared);
+  return op_end(s, copy);
+}
+
+/* (x, device, copy) */
+PyObject *make_from_dlpack(const struct name *row, PyObject *const arg[]) {
+  int copies = arg[2] == Py_None ? 0 : PyObject_IsTrue(arg[2]);
+  (void)row;
+  PyObject *shared = copies < 0 ? NULL : from_capsule(arg);
+  return shared && copies ? copied(shared) : shared;
 }

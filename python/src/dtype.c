@@ -177,17 +177,32 @@ int dtype_add_all(PyObject *module, PyTypeObject *array) {
   return 0;
 }
 
-/* (*arrays_and_dtypes) */
+static int is_number(PyObject *o) { return PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o); }
+
+/* The dtype that a Python number takes among arrays of a dtype: that of the arrays, if they have its kind. */
+static weft_dtype with_number(weft_dtype d, PyObject *number) {
+  if (PyComplex_Check(number)) return weft_dtype_promote(d, WEFT_C64);
+  if (PyFloat_Check(number) && d <= WEFT_I64) return WEFT_F32;
+  if (!PyBool_Check(number) && PyLong_Check(number) && d == WEFT_BOOL) return WEFT_I32;
+  return d;
+}
+
+/* (*arrays_and_dtypes), and Python's numbers among them */
 PyObject *make_result_type(const struct name *row, PyObject *const arg[]) {
   weft_dtype all = WEFT_BOOL, one;
+  int is_of_numbers = 1;
   (void)row;
   PyObject *kind = flavour() == &mlx_array_type ? PyExc_ValueError : PyExc_TypeError;
   if (!PyTuple_GET_SIZE(arg[0])) return PyErr_Format(kind, "result_type: of one array or dtype at least");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arg[0]); i++) {
     PyObject *o = PyTuple_GET_ITEM(arg[0], i);
+    if (is_number(o)) continue;
     if (array_check(o)) one = weft_dtype_of(array_handle(o));
     else if (dtype_parse(o, &one)) return NULL;
-    all = i ? weft_dtype_promote(all, one) : one;
+    all = is_of_numbers ? one : weft_dtype_promote(all, one);
+    is_of_numbers = 0;
   }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arg[0]); i++)
+    if (is_number(PyTuple_GET_ITEM(arg[0], i))) all = with_number(all, PyTuple_GET_ITEM(arg[0], i));
   return Py_NewRef(dtype_object(all));
 }

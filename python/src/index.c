@@ -2,15 +2,16 @@
  *
  * Reading makes a view, or a gather from one; writing is reading plus weft_put, so there is one interpretation of an
  * index. A mask is turned into the integers where it is true: numbers, if its values can be had, else as many as will be known
- * when it is computed. Where a whole mask is set to something that broadcasts, that is a choice. */
+ * when it is computed. A single bool is a mask over a new axis of length 1 where it stands.
+ * Where a whole mask is set to something that broadcasts, that is a choice. */
 #include "names.h"
 #include <string.h>
 
-enum what { INTEGER, SLICE, CUT, NEW, FILL, ARRAY };
+enum what { INTEGER, SLICE, CUT, NEW, FILL, ARRAY, FLAG };
 struct item {
   enum what what;
   Py_ssize_t start, stop, step; /* INTEGER: start */
-  weft_array *array;            /* ARRAY: integers */
+  weft_array *array;            /* ARRAY, FLAG: integers */
   weft_array *cut[3];           /* CUT: a slice by integers that are computed; NULL: left out */
   int64_t size;                 /* of the axis it is for, plus 1; 0: any. Only a mask says */
 };
@@ -25,7 +26,7 @@ static int push(struct index *x, struct item item) {
   if (x->n == 2 * WEFT_RANK_MAX) return too_many();
   x->item[x->n++] = item;
   x->n_axes += item.what == INTEGER || item.what == SLICE || item.what == CUT || item.what == ARRAY;
-  x->n_arrays += item.what == ARRAY;
+  x->n_arrays += item.what == ARRAY || item.what == FLAG;
   return 0;
 }
 
@@ -75,12 +76,23 @@ static int push_open_mask(struct index *x, weft_array *mask, int rank) {
   return 0;
 }
 
+/* A single bool: where the new axis is taken. */
+static int push_flag(struct index *x, weft_array *flag) {
+  weft_array *at[1], *mask = weft_unsqueeze(flag, 0);
+  int is_known = mask_is_known(mask, 1);
+  uint8_t bit;
+  if (is_known < 0 || (is_known && evaluate_into(mask, &bit, 1))) return -1;
+  if (is_known) at[0] = weft_from(WEFT_I64, 1, (int64_t[]){ bit != 0 }, (int64_t[]){ 0 });
+  else weft_nonzero(mask, at);
+  return push(x, (struct item){ .what = FLAG, .array = at[0] });
+}
+
 /* A mask over r axes of x is r integer arrays. */
 static int push_mask(struct index *x, weft_array *mask) {
   int rank = weft_rank(mask);
   int64_t dims[WEFT_RANK_MAX], stride = 1;
   size_t n, count = 0;
-  if (!rank) return PyErr_SetString(PyExc_IndexError, "a single bool is not an index"), -1;
+  if (!rank) return push_flag(x, mask);
   int is_known = mask_is_known(mask, rank);
   if (is_known <= 0) return is_known < 0 ? -1 : push_open_mask(x, mask, rank);
   uint8_t *bits = mask_read(mask, rank, dims, &n);
@@ -139,7 +151,7 @@ static int push_item(struct index *x, PyObject *o) {
     if (array_check(s->start) || array_check(s->stop) || array_check(s->step)) return push_cut(x, s);
     return PySlice_Unpack(o, &i.start, &i.stop, &i.step) ? -1 : push(x, i);
   }
-  if (PyBool_Check(o)) return PyErr_SetString(PyExc_IndexError, "a single bool is not an index"), -1;
+  if (PyBool_Check(o)) return push_flag(x, weft_cast(weft_integer(o == Py_True), WEFT_BOOL));
   if (PyIndex_Check(o) && !array_check(o) && !PyObject_CheckBuffer(o)) { /* an ndarray has __index__ too */
     struct item i = { .what = INTEGER, .start = PyNumber_AsSsize_t(o, PyExc_IndexError) };
     return i.start == -1 && PyErr_Occurred() ? -1 : push(x, i);
@@ -173,7 +185,8 @@ static int in_range(weft_array *a, int axis, Py_ssize_t *i) {
 }
 
 static int mask_fits(weft_array *a, int axis, const struct item *i) {
-  if (!i->size || weft_dim(a, axis) < 0 || weft_dim(a, axis) == i->size - 1) return 1;
+  int64_t dim = weft_dim(a, axis);
+  if (i->size <= 1 || dim < 0 || dim == i->size - 1) return 1; /* one without elements fits every axis */
   PyErr_Format(PyExc_IndexError, "a mask of %lld does not fit axis %d of %lld",
                (long long)i->size - 1, axis, (long long)weft_dim(a, axis));
   return 0;
@@ -211,6 +224,10 @@ static weft_array *view(weft_array *a, const struct index *x, struct gather *g) 
       a = at(a, axis, item.start);
     } else if (item.what == NEW) {
       a = weft_unsqueeze(a, axis++);
+    } else if (item.what == FLAG) {
+      a = weft_unsqueeze(a, axis);
+      gather_add(g, axis++, item.array, last == i - 1);
+      last = i;
     } else if (item.what == SLICE) {
       a = slice(a, axis, &item), axis++;
     } else if (item.what == CUT) {
@@ -288,7 +305,7 @@ static weft_array *combine(weft_array *x, weft_array *v, weft_how how) {
 /* where(mask, v, x), if the mask is over the first axes of x and v broadcasts against the others; else NULL. */
 static weft_array *put_where(weft_array *x, weft_array *mask, weft_array *v, weft_how how) {
   int rank = weft_rank(mask), rest = weft_rank(x) - rank;
-  if (!rank || rest < 0 || weft_rank(v) > rest) return NULL;
+  if (rest < 0 || weft_rank(v) > rest) return NULL;
   for (int i = 0; i < rank; i++)
     if (weft_dim(mask, i) != weft_dim(x, i)) return NULL;
   for (int i = 0; i < rest; i++) mask = weft_unsqueeze(mask, rank);

@@ -9,7 +9,29 @@ static weft_array *call_triangular(const struct name *row, PyObject *const arg[]
   return is_lower < 0 || is_unit < 0 || !convert_all(2, arg, a) ? NULL : weft_solve_triangular(a[0], a[1], !is_lower, is_unit);
 }
 
-/* (a): a tuple of the sign and the logarithm */
+/* (a, upper): the lower factor, or its transpose */
+static weft_array *call_cholesky(const struct name *row, PyObject *const arg[]) {
+  int is_upper = PyObject_IsTrue(arg[1]);
+  weft_array *l = is_upper < 0 ? NULL : call_unary(row, arg);
+  int rank = l ? weft_rank(l) : 0, order[WEFT_RANK_MAX];
+  if (!is_upper || rank < 2) return l;
+  for (int i = 0; i < rank; i++) order[i] = i;
+  order[rank - 2] = rank - 1, order[rank - 1] = rank - 2;
+  return weft_transpose(l, order);
+}
+
+static PyStructSequence_Field parts[] = { { "sign", "of the determinant" }, { "logabsdet", "the logarithm of its size" }, { 0 } };
+static PyStructSequence_Desc slogdet = { "weft.linalg.slogdet", "the sign and the size of a determinant", parts, 2 };
+
+static PyObject *named_pair(PyObject *list) {
+  static PyTypeObject *type; /* as long as the process */
+  if (!type && !(type = PyStructSequence_NewType(&slogdet))) return NULL;
+  PyObject *pair = PyStructSequence_New(type);
+  for (int i = 0; pair && i < 2; i++) PyStructSequence_SET_ITEM(pair, i, Py_NewRef(PyList_GET_ITEM(list, i)));
+  return pair;
+}
+
+/* (a): the sign and the logarithm */
 static PyObject *make_slogdet(const struct name *row, PyObject *const arg[]) {
   weft_scope *s = op_begin();
   weft_array *a = convert_array(arg[0], NULL, 0), *out[2];
@@ -20,7 +42,7 @@ static PyObject *make_slogdet(const struct name *row, PyObject *const arg[]) {
     list = array_list(flavour(), 2, out);
   }
   weft_scope_discard(s);
-  if (list) pair = PyList_AsTuple(list);
+  if (list) pair = named_pair(list);
   Py_XDECREF(list);
   return pair;
 }
@@ -29,8 +51,9 @@ static PyObject *make_slogdet(const struct name *row, PyObject *const arg[]) {
   { #name, "(a, /)", #c, (void (*)(void))c, call_unary, NULL, 0, doc, example, result }
 
 const struct name linalg_names[] = {
-  ONE(cholesky, weft_cholesky, "the lower L with L L' = a, of which the lower triangle is read; nan if a is not positive definite",
-      "cholesky([[4.0, 9.0], [2.0, 5.0]])", "[[2.0, 0.0], [1.0, 2.0]]"),
+  { "cholesky", "(a, /, *, upper=False)", "weft_cholesky", (void (*)(void))weft_cholesky, call_cholesky, NULL, 0,
+      "the lower L with L L' = a, of which the lower triangle is read, or the upper L'; nan if a is not positive definite",
+      "cholesky([[4.0, 9.0], [2.0, 5.0]])", "[[2.0, 0.0], [1.0, 2.0]]" },
   ONE(cholesky_status, weft_cholesky_status, "0, or the number, from 1, of the leading minor that is not positive",
       "cholesky_status([[1.0, 2.0], [2.0, 1.0]])", "2"),
   { "cholesky_solve", "(l, b, /)", "weft_cholesky_solve", (void (*)(void))weft_cholesky_solve, call_binary, NULL, 0,

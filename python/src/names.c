@@ -13,6 +13,7 @@ struct named {
   const char *package;
   int n, n_required, n_by_position, rest;     /* rest: the parameter that takes what is left, or -1; it ends those by position */
   int n_without_name;                         /* before the / */
+  int device;                                 /* the parameter that says where the result is to be, or -1 */
   PyObject *parameter[MOST], *otherwise[MOST]; /* names, interned; defaults, NULL: it must be given */
 };
 
@@ -41,6 +42,7 @@ static int add_parameter(struct named *f, const char *text, size_t n, PyObject *
   f->parameter[f->n] = PyUnicode_FromStringAndSize(text, (Py_ssize_t)length);
   if (!f->parameter[f->n]) return -1;
   PyUnicode_InternInPlace(&f->parameter[f->n]);
+  if (!PyUnicode_CompareWithASCIIString(f->parameter[f->n], "device") && f->row->call != call_to_device) f->device = f->n;
   if (equals && !(f->otherwise[f->n] = literal(equals + 1, n - length - 1, module))) return -1;
   if (!equals && f->rest != f->n && !*is_by_name) f->n_required = f->n + 1;
   f->n++;
@@ -57,7 +59,7 @@ static size_t item_length(const char *text) {
 
 static int read_signature(struct named *f, PyObject *module) {
   int is_by_name = 0;
-  f->rest = -1;
+  f->rest = f->device = -1;
   for (const char *at = f->row->signature + 1; *at != ')';) {
     size_t n = item_length(at);
     if (add_parameter(f, at, n, module, &is_by_name)) return -1;
@@ -116,6 +118,15 @@ static int bind(const struct named *f, PyObject *const args[], Py_ssize_t n, PyO
   return 0;
 }
 
+/* The result on the device that was asked for. */
+static PyObject *placed(PyObject *result, PyObject *device) {
+  if (!result || device == Py_None) return result;
+  weft_scope *s = op_begin();
+  PyObject *there = op_end(s, call_to_device(NULL, (PyObject *[]){ result, device }));
+  Py_DECREF(result);
+  return there;
+}
+
 static PyObject *run(const struct named *f, PyObject *const arg[]) {
   PyTypeObject *before = flavour_set(f->array == &array_type ? flavour_of(f->n, arg) : f->array);
   PyObject *result;
@@ -125,6 +136,7 @@ static PyObject *run(const struct named *f, PyObject *const arg[]) {
   } else {
     result = f->row->made(f->row, arg);
   }
+  if (f->device >= 0) result = placed(result, arg[f->device]);
   flavour_set(before);
   return result;
 }

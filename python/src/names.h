@@ -4,7 +4,7 @@
  * conventions it has of its own as functions of type name_call.
  *
  * A row is called with one object for each parameter of its signature, in order: what was passed, or the default. The parameter
- * *rest gets a tuple. */
+ * *rest gets a tuple. A parameter with the name device is not the row's matter: its result is taken there. */
 #ifndef WEFT_PYTHON_NAMES_H
 #define WEFT_PYTHON_NAMES_H
 #include "core.h"
@@ -36,8 +36,10 @@ name_call call_unary, call_binary, call_ternary, call_positive, call_clip, call_
 name_call call_isclose, call_array_equal;
 name_made make_divmod, make_meshgrid;
 name_call call_diff, call_ediff1d, call_trapezoid, call_interp, call_convolve, call_nan_to_num, call_rot90;
-name_call call_reduce, call_reduce_in, call_arg, call_running, call_running_in, call_softmax, call_log_softmax, call_var;
-name_call call_sort, call_rank, call_quantile, call_searchsorted, call_size, call_sized, call_window, call_windows, call_conv;
+name_call call_reduce, call_reduce_in, call_arg, call_running, call_running_in, call_softmax, call_log_softmax;
+name_call call_var, call_var_corrected;
+name_call call_sort, call_sort_either, call_rank, call_quantile, call_searchsorted, call_searchsorted_by;
+name_call call_size, call_sized, call_window, call_windows, call_conv;
 name_call call_reshape, call_broadcast_to, call_transpose, call_moveaxis, call_swapaxes, call_squeeze, call_expand_dims;
 name_call call_flatten, call_ravel, call_flip, call_astype, call_join, call_as_strided, call_pad, call_repeat, call_tile, call_roll;
 name_call call_diag, call_diagonal, call_trace, call_triangle;

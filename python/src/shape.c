@@ -67,10 +67,18 @@ weft_array *call_transpose(const struct name *row, PyObject *const arg[]) {
 /* (a, source, destination) */
 weft_array *call_moveaxis(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
-  int from, to;
-  (void)row;
-  if (!x || axis_parse(arg[1], weft_rank(x), &from) || axis_parse(arg[2], weft_rank(x), &to)) return NULL;
-  return weft_moveaxis(x, from, to);
+  int rank = x ? weft_rank(x) : 0, n, n_to, from[WEFT_RANK_MAX], to[WEFT_RANK_MAX];
+  int order[WEFT_RANK_MAX], is_moved[WEFT_RANK_MAX] = { 0 };
+  if (!x || axes_in_order(arg[1], rank, &n, from) || axes_in_order(arg[2], rank, &n_to, to)) return NULL;
+  if (n != n_to) return PyErr_Format(PyExc_ValueError, "%s: %d axes go to %d places", row->name, n, n_to), NULL;
+  for (int i = 0; i < rank; i++) order[i] = -1;
+  for (int i = 0; i < n; i++) order[to[i]] = from[i], is_moved[from[i]] = 1;
+  for (int i = 0, next = 0; i < rank; i++) {
+    if (order[i] >= 0) continue;
+    while (is_moved[next]) next++;
+    order[i] = next++;
+  }
+  return weft_transpose(x, order);
 }
 
 /* (a, axis1, axis2) */

@@ -450,6 +450,7 @@ CALLS.update({
     "cumulative_prod": (lambda: weft.cumulative_prod(weft.array(M), axis=1), lambda: np.cumprod(M, 1)),
     "cumulative_sum": (lambda: weft.cumulative_sum(weft.array(M), axis=0, include_initial=True), lambda: np.concatenate([M[:1] * 0, np.cumsum(M, 0)])),
     "isin": lambda m: m.isin(m.asarray(np.round(M)), m.asarray(np.array([1.0, -1.0]))),
+    "permute_dims": (lambda: weft.permute_dims(weft.array(M), (1, 0)), lambda: M.T),
     "matrix_transpose": (lambda: weft.matrix_transpose(weft.array(X)), lambda: np.swapaxes(X, -1, -2)),
     "nextafter": lambda m: m.nextafter(m.asarray(SIGNED), m.asarray(np.ones(6))),
     "signbit": lambda m: m.signbit(m.asarray(SIGNED)),

@@ -138,6 +138,27 @@ def test_masks_select_and_assign(rng):
         weft.array(x)[weft.array([True, False])]
 
 
+@pytest.mark.parametrize("flag", [True, False, np.True_, np.array(True), np.array(False)], ids=repr)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)])
+def test_a_single_bool_is_a_mask_over_a_new_axis(shape, flag):
+    x = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    indices = [flag, (None, flag), (..., flag), (flag, flag)] + ([(slice(None), flag)] if shape else [])
+    for index in indices + ([(0, flag), (flag, None, 0), (flag, slice(1, None))] if shape and shape[0] else []):
+        same(weft.array(x)[index], x[index])
+        a, y = weft.array(x), x.copy()
+        a[index] = y[index] = 7
+        same(a, y)
+    same(weft.compile(lambda a, k: a[k])(weft.array(x), weft.array(flag)), x[flag])
+    number = weft.array(3.0)
+    number[number > 2] = 5.0
+    assert number.item() == 5
+
+
+def test_a_mask_without_elements_fits_every_axis():
+    for shape, mask in [((0, 1), (0, 0)), ((3,), (0,)), ((2, 3), (2, 0)), ((2, 3), (0,))]:
+        same(weft.ones(shape)[np.zeros(mask, bool)], np.ones(shape, np.float32)[np.zeros(mask, bool)])
+
+
 @pytest.mark.parametrize("index", [np.s_[[True, True]], np.s_[..., [True, True]], np.s_[:, None, [True] * 4], np.s_[..., [[True] * 2] * 2]])
 def test_masks_that_do_not_fit_are_refused(index):
     x = np.ones((3, 2, 3), np.float32)
@@ -163,7 +184,7 @@ def test_masked_assignment_needs_no_value_of_the_mask():
 
 def test_wrong_indices_are_refused():
     a = weft.arange(12).reshape(3, 4)
-    for index in [3, -4, (0, 4), (0, 0, 0), (..., ...), (0, 0, 0, None), True, np.array([0.5]), 1.5, 2**70]:
+    for index in [3, -4, (0, 4), (0, 0, 0), (..., ...), (0, 0, 0, None), np.array([0.5]), 1.5, 2**70]:
         with pytest.raises(IndexError):
             a[index]
     for index in ["x", object(), {}]:

@@ -28,12 +28,14 @@ TYPES = {
     "bits": "int",
     "block_size": "int",
     "copy": "Optional[bool]",
+    "correction": "Optional[float]",
     "count_include_pad": "bool",
     "ddof": "int",
     "decimals": "int",
     "density": "Optional[bool]",
-    "destination": "int",
-    "device": "int",
+    "descending": "bool",
+    "destination": "Any",
+    "device": "Optional[int]",
     "dilation": "_Shape",
     "dims": "Optional[int]",
     "dtype": "_DtypeLike",
@@ -79,9 +81,10 @@ TYPES = {
     "shift": "Any",
     "side": "str",
     "size": "_Shape",
-    "source": "int",
+    "source": "Any",
     "sparse": "bool",
     "spread": "_Shape",
+    "stable": "bool",
     "start_axis": "int",
     "stride": "_Shape",
     "strides": "Any",
@@ -99,10 +102,10 @@ def stub(row, is_method):
     for p in inspect.signature(getattr(weft, row["name"])).parameters.values():
         if is_method and p.kind is p.POSITIONAL_ONLY and len(parts) == 1 and p.name == "a":
             continue
-        if p.kind is p.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
-            parts.append("*")
         if p.kind is not p.POSITIONAL_ONLY and not is_method and "/" not in parts and parts and row["signature"].find("/") > 0:
             parts.append("/")
+        if p.kind is p.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
+            parts.append("*")
         star = "*" if p.kind is p.VAR_POSITIONAL else ""
         default = "" if p.default is p.empty else " = ..." if isinstance(p.default, weft.Dtype) else f" = {p.default!r}"
         parts.append(f"{star}{p.name}: {TYPES.get(p.name, '_ArrayLike')}{default}")

@@ -59,8 +59,8 @@ from ._run import (
     set_threads, show, wait)
 from ._standard import (
     __array_namespace_info__, broadcast_arrays, broadcast_shapes, can_cast, copysign, count_nonzero, cumulative_prod, cumulative_sum,
-    empty, empty_like, finfo, iinfo, isdtype, isin, matrix_transpose, nextafter, signbit, unique_all, unique_counts, unique_inverse,
-    unique_values, unstack, vecdot)
+    empty, empty_like, finfo, iinfo, isdtype, isin, matrix_transpose, nextafter, permute_dims, signbit, unique_all,
+    unique_counts, unique_inverse, unique_values, unstack, vecdot)
 from ._transform import checkpoint, compile, custom_function, grad, jvp, value_and_grad, vjp, vmap
 
 from math import e, inf, nan, pi
@@ -70,7 +70,6 @@ concat = concatenate
 acos, acosh, asin, asinh, atan, atan2, atanh = arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
 pow = power
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
-permute_dims = transpose
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"

@@ -152,6 +152,15 @@ def unstack(x, /, *, axis=0):
     return tuple(parts[i] for i in range(parts.shape[0]))
 
 
+def permute_dims(x, /, axes):
+    """With the axes in another order.
+
+    >>> weft.permute_dims(weft.array([[1, 2]]), (1, 0)).tolist()
+    [[1], [2]]
+    """
+    return _core.transpose(x, axes)
+
+
 def matrix_transpose(x, /):
     """With the last two axes exchanged.
 
