@@ -88,6 +88,9 @@ enum { WEFT_RANK_MAX = 32 };
 int         weft_rank(weft_array *);                     /* of a bad array: -1 */
 int64_t     weft_dim(weft_array *, int axis);            /* the number, computing it if need be; -1: bad, or none yet */
 weft_array *weft_size(weft_array *, int axis);           /* the size as a 0-d i64 array, known or not */
+int         weft_is_size(weft_array *n, int64_t *number); /* what tells a 0-d integer. 1: sizes and numbers alone, so that slices,
+                                                            shapes and loops by it are planned with the sizes; 2: it is *number
+                                                            whatever they are. 0: only a run tells it, or it is bad */
 
 
 /* ---- Scopes --------------------------------------------------------------------------------------------------------

@@ -451,3 +451,155 @@ TEST(unique_elements_stand_in_order_and_say_where_they_were) {
   }
   weft_scope_discard(outer);
 }
+
+/* ---- Integers that sizes tell ---- */
+
+/* An integer made of the sizes n, m and numbers, and what it is for the sizes at hand. */
+struct reckoned { weft_array *a; int64_t value[36]; };
+
+static const int64_t lengths[] = { 0, 1, 2, 3, 5, 9 };
+
+static struct reckoned reckon(weft_array *n, weft_array *m, int depth) {
+  struct reckoned e;
+  int which = draw(3), op = draw(11);
+  int64_t number = draw(9) - 4;
+  if (!depth || draw(5) == 0) {
+    e.a = which == 0 ? n : which == 1 ? m : weft_cast(weft_integer(number), WEFT_I64);
+    for (int c = 0; c < 36; c++) e.value[c] = which == 0 ? lengths[c / 6] : which == 1 ? lengths[c % 6] : number;
+    return e;
+  }
+  struct reckoned x = reckon(n, m, depth - 1), y = reckon(n, m, depth - 1);
+  weft_array *by = weft_cast(weft_integer(1 + number * number), WEFT_I64), *two = weft_stack(0, WEFT_ARRAYS(x.a, y.a));
+  switch (op) {
+    case 0: e.a = weft_add(x.a, y.a); break;
+    case 1: e.a = weft_sub(x.a, y.a); break;
+    case 2: e.a = depth > 1 ? weft_neg(x.a) : weft_mul(x.a, y.a); break;
+    case 3: e.a = weft_minimum(x.a, y.a); break;
+    case 4: e.a = weft_maximum(x.a, y.a); break;
+    case 5: e.a = weft_floor_divide(x.a, by); break;
+    case 6: e.a = weft_remainder(x.a, by); break;
+    case 7: e.a = weft_where(weft_lt(x.a, y.a), weft_add(x.a, m), y.a); break;
+    case 8: e.a = weft_where(weft_logical_not(weft_le(x.a, y.a)), x.a, n); break;
+    case 9: e.a = weft_add(weft_cast(weft_eq(x.a, y.a), WEFT_I64), weft_abs(x.a)); break;
+    default: e.a = weft_at(two, 0, weft_integer(1)); break;
+  }
+  for (int c = 0; c < 36; c++) {
+    int64_t a = x.value[c], b = y.value[c], k = 1 + number * number;
+    e.value[c] = op == 0 ? a + b : op == 1 ? a - b : op == 2 ? (depth > 1 ? -a : a * b) : op == 3 ? (a < b ? a : b)
+               : op == 4 ? (a > b ? a : b) : op == 5 ? floor_of(a, k) : op == 6 ? a - k * floor_of(a, k)
+               : op == 7 ? (a < b ? a + lengths[c % 6] : b) : op == 8 ? (a > b ? a : lengths[c / 6])
+               : op == 9 ? (a == b) + (a < 0 ? -a : a) : b;
+  }
+  return e;
+}
+
+/* x[start:stop:step] of 0, 1, .. n - 1, as Python has it. */
+static int cut_plainly(int64_t n, int64_t start, int64_t stop, int64_t step, double out[]) {
+  int64_t low = step < 0 ? -1 : 0, high = step < 0 ? n - 1 : n, bound[] = { start, stop };
+  int count = 0;
+  for (int k = 0; k < 2; k++) {
+    if (bound[k] < 0) bound[k] += n;
+    bound[k] = bound[k] < low ? low : bound[k] > high ? high : bound[k];
+  }
+  for (int64_t i = bound[0]; step < 0 ? i > bound[1] : i < bound[1]; i += step) out[count++] = (double)i;
+  return count;
+}
+
+/* How many steps a loop of k makes, as it counts them. */
+static weft_array *steps_counted(weft_array *k) {
+  weft_loop *l = weft_loop_open(k);
+  weft_array *c = weft_loop_carry(l, weft_cast(weft_integer(0), WEFT_I64)), *last = weft_loop_last(l, c);
+  weft_loop_next(l, c, weft_add(c, weft_integer(1)));
+  return weft_loop_close(l), last;
+}
+
+TEST(integers_that_sizes_tell_bound_slices_shapes_and_loops) {
+  static const int64_t strides[] = { 1, 2, -1, -3 };
+  int n_told = 0;
+  for (uint64_t round = 1; round <= 120; round++) {
+    seed = round * 7919;
+    weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+    weft_array *in[] = { open_f64(), open_f64() }, *n = weft_size(in[0], 0), *m = weft_size(in[1], 0), *out[4];
+    struct reckoned from = reckon(n, m, 3), to = reckon(n, m, 3);
+    int64_t step = strides[draw(4)];
+    weft_array *count = weft_maximum(to.a, weft_integer(0)), *length = weft_minimum(count, weft_integer(20));
+    out[0] = weft_cut(in[0], 0, from.a, to.a, weft_integer(step));
+    out[1] = weft_iota(weft_sized(WEFT_F64, 1, &length), 0);
+    out[2] = steps_counted(length);
+    out[3] = weft_depends(from.a, 2, in);
+    n_told += weft_is_size(from.a, NULL) && weft_is_size(length, NULL);
+    weft_function *f = weft_compile(s, 2, in, 4, out);
+    for (int c = 0; c < 36; c++) {
+      double x[20], want[20];
+      int64_t k = to.value[c] < 0 ? 0 : to.value[c] > 20 ? 20 : to.value[c];
+      for (int i = 0; i < 20; i++) x[i] = i;
+      weft_scope *call = weft_scope_open();
+      weft_array *arg[] = { f64s(lengths[c / 6], x), f64s(lengths[c % 6], x) }, *got[4];
+      weft_call(f, 2, arg, 4, got);
+      expect_all(got[0], cut_plainly(lengths[c / 6], from.value[c], to.value[c], step, want), want, "slice");
+      expect_all(got[1], (int)k, x, "shape");
+      int64_t made, is;
+      EXPECT_INT(weft_read(got[2], WEFT_I64, &made, sizeof made), WEFT_OK);
+      EXPECT_INT(weft_read(got[3], WEFT_I64, &is, sizeof is), WEFT_OK);
+      EXPECT_INT(made, k);
+      EXPECT_INT(is, from.value[c]);
+      weft_scope_discard(call);
+    }
+    weft_scope_discard(outer);
+  }
+  EXPECT(n_told >= 100); /* the others are too long to be told */
+}
+
+TEST(what_tells_an_integer_can_be_asked) {
+  int64_t k = 0;
+  weft_scope *s = weft_scope_open();
+  weft_array *x = open_f64(), *i = weft_input(WEFT_I64, 0, NULL), *n = weft_size(x, 0), *one = weft_integer(1);
+  EXPECT_INT(weft_is_size(weft_add(n, one), &k), 1);
+  EXPECT_INT(weft_is_size(weft_sub(weft_add(n, one), weft_size(weft_concat(0, WEFT_ARRAYS(x, x)), 0)), &k), 1);
+  EXPECT_INT(weft_is_size(weft_sub(n, weft_add(n, weft_integer(5))), &k), 2);
+  EXPECT_INT(k, -5);
+  EXPECT_INT(weft_is_size(weft_integer(7), &k), 2);
+  EXPECT_INT(k, 7);
+  EXPECT_INT(weft_is_size(weft_add(i, n), &k), 0);
+  EXPECT_INT(weft_is_size(weft_cast(n, WEFT_F64), &k), 0);
+  EXPECT_INT(weft_is_size(x, &k), 0);
+  EXPECT_INT(weft_is_size(weft_at(x, 3, n), &k), 0);
+  weft_scope_discard(s);
+}
+
+TEST(sizes_below_0_are_an_error_of_the_call) {
+  weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+  weft_array *x = open_f64(), *less = weft_sub(weft_size(x, 0), weft_integer(2));
+  weft_array *out[] = { weft_sized(WEFT_F64, 1, &less), steps_counted(less) };
+  weft_function *f = weft_compile(s, 1, &x, 2, out);
+  for (int n = 0; n < 4; n++) {
+    double v[4] = { 0 };
+    int64_t made;
+    weft_scope *call = weft_scope_open();
+    weft_array *in = f64s(n, v), *got[2];
+    weft_call(f, 1, &in, 2, got);
+    weft_status status = weft_read(got[1], WEFT_I64, &made, sizeof made);
+    if (n < 2) EXPECT((status == WEFT_ERR_SHAPE || status == WEFT_ERR_ARG) && strstr(weft_message(), "negative"));
+    else EXPECT(status == WEFT_OK && made == n - 2);
+    weft_scope_discard(call);
+  }
+  weft_scope_discard(outer);
+}
+
+TEST(reshape_takes_open_sizes_to_divide) {
+  weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+  weft_array *x = open_f64(), *y = weft_sum(weft_reshape(x, 2, (int64_t[]){ WEFT_ANY, 3 }), 1);
+  weft_function *f = weft_compile(s, 1, &x, 1, &y);
+  for (int n = 0; n < 10; n++) {
+    double v[10], want[3];
+    for (int i = 0; i < 10; i++) v[i] = i;
+    for (int i = 0; i < 3; i++) want[i] = 9 * i + 3;
+    weft_scope *call = weft_scope_open();
+    weft_array *in = f64s(n, v), *got;
+    weft_call(f, 1, &in, 1, &got);
+    if (n % 3) EXPECT_INT(weft_eval(1, &got), WEFT_ERR_SHAPE);
+    else expect_all(got, n / 3, want, "rows");
+    weft_scope_discard(call);
+  }
+  weft_scope_discard(outer);
+}

@@ -13,6 +13,14 @@ static PyObject *alias(PyObject *module, PyObject *o) {
   return array_wrap_as(Py_TYPE(o), weft_alias(array_handle(o)));
 }
 
+static PyObject *told(PyObject *module, PyObject *o) {
+  int64_t number;
+  (void)module;
+  if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "told: an array is expected");
+  int by = weft_is_size(array_handle(o), &number);
+  return by == 2 ? PyLong_FromLongLong(number) : PyBool_FromLong(by);
+}
+
 /* The sizes that a shape says, None for any, of an array that has so many axes. */
 static int sizes_said(PyObject *shape, int rank, int64_t dims[]) {
   PyObject *list = PySequence_Fast(shape, "compile: a shape is a sequence of sizes, None for any");
@@ -166,6 +174,7 @@ static PyObject *constant(PyObject *module, PyObject *args) {
 
 PyMethodDef transform_functions[] = {
   { "constant", constant, METH_VARARGS, "constant(shape, number, dtype): an array that is a number in the kernels that read it" },
+  { "told", told, METH_O, "told(n): the number that a 0-d integer is whatever sizes are; True: sizes tell it; False: only a run does" },
   { "alias", alias, METH_O, "alias(a): the same value under a new identity, to differentiate by" },
   { "input", input, METH_VARARGS, "input(like, skip): a name without value, of like's shape without the first axes" },
   { "vjp", vjp, METH_VARARGS, "vjp(y, dy, x): dx = J' dy" },

@@ -14,13 +14,15 @@ are steps of time. With i the step, t a tap, m the number of rows a buffer begin
 A buffer may be shorter than what passes through it: it then ends with the last rows, oldest first. If it is longer, rows
 that were not written are 0; a scan that its condition ends has no such rows.
 
-The number of steps may be a name: an argument of a function that is being traced. What depends on it is then known when the
-scan has run, and so is where rows go.
+Numbers of steps and of rows may be open: arithmetic of the sizes of arguments of a function that is being traced. The scan is
+then written once for all of them; where it matters how two compare, both cases are. The number of steps may also be a name, an
+integer among the arguments: what depends on it is known when the scan has run, and so is where rows go.
 """
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 from . import _core
 from ._core import array, zeros
+from ._size import settled as _settled
 
 MOST_ROWS_CARRIED = 8  # the last rows of a shorter buffer are carried along if they are so few
 
@@ -68,18 +70,36 @@ def scan(info: ScanInfo, inner: Callable[..., Sequence[array]], outer: Sequence)
 
 
 def _count(x):
-    """The number in an integer, or in an array of one; the array itself if it is a name."""
+    """The number in an integer, or in an array of one; the array itself if it is open or a name."""
     dtype = str(getattr(x, "dtype", type(x).__name__)).rpartition(".")[2]
     if not dtype.startswith(("int", "uint")):
         raise TypeError(f"scan: {x!r} is not a number of steps")
-    try:
-        return int(x)
-    except _core.NoValueError:
-        return x
+    return _settled(x)
 
 
-def _is_name(n):
+def _is_open(n):
     return isinstance(n, array)
+
+
+def _rows(x):
+    """How many there are: a number, or open."""
+    return _settled(_core.size(x, 0))
+
+
+def _above_zero(n):
+    return _settled(_core.maximum(n, 0)) if _is_open(n) else max(n, 0)
+
+
+def _shape(x):
+    try:
+        return tuple(x.shape)
+    except _core.NoValueError:
+        return None
+
+
+def _zeros(n, rows):
+    """n rows of zeros, like these."""
+    return zeros((n, *(_settled(_core.size(rows, axis)) for axis in range(1, rows.ndim))), dtype=rows.dtype)
 
 
 def _as_array(x):
@@ -96,7 +116,7 @@ def _kinds(info, outer):
     if len(outer) != 1 + info.n_seqs + len(makers) + info.n_non_seqs:
         raise ValueError(f"scan: {len(outer)} inputs, not {1 + info.n_seqs + len(makers) + info.n_non_seqs}")
     n = _count(outer[0])
-    if not _is_name(n) and n < 0:
+    if not _is_open(n) and n < 0:
         raise IndexError(f"scan: {n} steps")
     kinds = [make(x, *taps) for (make, taps), x in zip(makers, outer[1 + info.n_seqs:])]
     traced = len(kinds) - info.n_untraced_sit_sot - info.n_nit_sot
@@ -106,8 +126,9 @@ def _kinds(info, outer):
 def _elements(loop, info, n, outer):
     seqs = [_as_array(x) for x in outer[1:1 + info.n_seqs]]
     for k, seq in enumerate(seqs):
-        if not _is_name(n) and seq.shape[0] < n:
-            raise ValueError(f"scan: sequence {k} has {seq.shape[0]} rows, the scan {n} steps")
+        rows = _rows(seq)
+        if not _is_open(n) and not _is_open(rows) and rows < n:
+            raise ValueError(f"scan: sequence {k} has {rows} rows, the scan {n} steps")
     return [loop.each(seq) for seq in seqs]
 
 
@@ -125,11 +146,11 @@ class _MitMot:
         self.n_results = len(self.writes)
 
     def open(self, loop, n, is_while):
-        self.counter = _Counter(loop) if is_while or _is_name(n) else None
-        if not _is_name(n) and n and self.buffer.shape[0] < n + self.width - 1:
-            raise ValueError(f"scan: a mit-mot buffer has {self.buffer.shape[0]} rows, its taps need {n + self.width - 1}")
-        held = self.width - 1
-        buffer = self.buffer if _is_name(n) or n else zeros((held, *self.buffer.shape[1:]), dtype=self.buffer.dtype)
+        self.counter = _Counter(loop) if is_while else None
+        rows, held = _rows(self.buffer), self.width - 1
+        if not _is_open(n) and not _is_open(rows) and n and rows < n + held:
+            raise ValueError(f"scan: a mit-mot buffer has {rows} rows, its taps need {n + held}")
+        buffer = self.buffer if _is_open(n) or n else _zeros(held, self.buffer)
         self.carries = [loop.carry(row) for row in _first_rows(buffer, held)]
         self.window = self.carries + [loop.each(buffer[held:])]
 
@@ -148,10 +169,10 @@ class _MitMot:
             self.steps, self.executed = loop.all(self.counter.name), self.counter.step(loop)
 
     def result(self, n):
-        if not _is_name(n) and n == 0:
+        if not _is_open(n) and n == 0:
             return self.buffer
         if not self.counter:
-            rest = self.buffer[n + self.width - 1:]
+            rest = self.buffer[n + (self.width - 1):]
             return _core.concatenate([self.left, *(_core.expand_dims(row, 0) for row in self.last), rest], 0)
         buffer = self.buffer.at[self.steps].set(self.left)
         for k, row in enumerate(self.last):
@@ -171,10 +192,12 @@ class _Counter:
 
 
 class _Rows:
-    """A buffer whose row m + i step i writes; the last rows are carried, as many as taps or a short buffer need.
+    """A buffer whose row m + i step i writes; the m rows before are its own. Of so many rows its length is the last; if there are
+    fewer, rows of zeros follow.
 
-    The m carried rows are a window on rows: what leaves it are the first ones, in order, however many steps there are. So the
-    last rows of a scan that ends itself are the last ones that left, and the window."""
+    How: a buffer hardly longer than m is a window of carries. Of one that may be cut the rows that fit are kept, and placed where
+    they are counted to go. Of a scan that ends itself, what leaves a window of m rows are the first ones, in order, however many
+    steps there are, so the last rows are the last that left and the window. Else all rows are kept."""
 
     n_results = 1
 
@@ -182,67 +205,81 @@ class _Rows:
         self.length, self.m, self.initial = length, len(initial), initial
 
     def open(self, loop, n, is_while):
-        if _is_name(n) and self.length is n:  # all rows
-            self.length, self.is_cut, self.is_placed = None, False, False
-        elif _is_name(self.length):
-            raise _core.NoValueError("scan: the length of a buffer is a name, and not that of the steps")
-        elif self.length < self.m:
+        if not _is_open(self.length) and self.length < self.m:
             raise ValueError(f"scan: a buffer of {self.length} rows for a state of {self.m}")
-        else:
-            self.is_cut = _is_name(n) or n + self.m > self.length
-            self.is_placed = _is_name(n) and not is_while
-        self.is_while = is_while
+        excess = 0 if self.length is n and not self.m else n + self.m - self.length
+        self.excess, self.is_while = _settled(excess), is_while
+        self.may_be_cut = _is_open(self.excess) or self.excess > 0
+        self.may_be_long = not is_while and (_is_open(self.excess) or self.excess < 0)
+        self.way = self.choose()
         self.carries = [loop.carry(row) for row in self.initial]
-        self.counter = _Counter(loop) if self.is_placed else None
+        self.counter = _Counter(loop) if self.way == "placed" else None
+
+    def choose(self):
+        if _is_open(self.length) or not self.may_be_cut:
+            return "whole"
+        if self.is_while:
+            return "window" if self.m else "tail"
+        is_short = self.length == self.m or (self.m and self.length - self.m <= MOST_ROWS_CARRIED)
+        return "carried" if is_short else "placed" if self.may_be_long else "tail"
 
     def step(self, loop, results):
         value, = results
         for row in self.initial[:1]:
-            if (value.shape, value.dtype) != (row.shape, row.dtype):
+            shapes = _shape(value), _shape(row)
+            if value.dtype != row.dtype or (None not in shapes and shapes[0] != shapes[1]):
                 error = TypeError if value.dtype != row.dtype else ValueError
-                raise error(f"scan: a state of {row.dtype} {row.shape} becomes {value.dtype} {value.shape}")
-        more = self.length - self.m if self.is_cut else 0
-        is_carried = self.is_cut and not self.is_placed and (more == 0 or (more <= MOST_ROWS_CARRIED and not self.is_while))
-        rows = [loop.carry(zeros(value.shape, dtype=value.dtype)) for _ in range(more)] if is_carried else []
-        rows += self.carries
+                raise error(f"scan: a state of {row.dtype} {shapes[1]} becomes {value.dtype} {shapes[0]}")
+        more = self.length - self.m if self.way in ("carried", "window") else 0
+        rows = [loop.carry(_core.zeros_like(self.initial[0])) for _ in range(more if self.way == "carried" else 0)] + self.carries
         for row, next_row in zip(rows, (*rows[1:], value)):
             loop.next(row, next_row)
         self.last = [loop.last(row) for row in rows]
-        self.written = self.left = None
-        if is_carried and rows:
-            return
-        if self.is_cut and self.is_while and self.m:
-            self.left = loop.tail(self.carries[0], more)
-        else:
-            self.written = loop.tail(value, self.length) if self.is_cut and self.length else loop.all(value)
-        if self.is_placed:
-            self.shape = value.shape
-            self.steps = loop.tail(self.counter.name, self.length) if self.length else None
-            self.executed = self.counter.step(loop)
+        if self.way == "window":
+            self.gone = [loop.tail(self.carries[0], more)] if more else []
+        elif self.way != "carried" or not rows:
+            self.written = loop.tail(value, self.length) if self.way in ("tail", "placed") and self.length else loop.all(value)
+        if self.way == "placed":
+            self.steps, self.executed = loop.tail(self.counter.name, self.length), self.counter.step(loop)
 
-    def place(self):
-        """The rows of a buffer that has its length whatever the number of steps: those that do not fit are the first. They
-        go to row 0, which the ones after them then overwrite."""
-        buffer = zeros((self.length, *self.shape), dtype=self.written.dtype)
-        if not self.length:
-            return buffer
+    def result(self, n):
+        return getattr(self, self.way)()
+
+    def before(self):
+        return [_core.expand_dims(row, 0) for row in self.initial]
+
+    def whole(self):
+        rows = [*self.before(), self.written]
+        if self.may_be_long:
+            rows.append(_zeros(_above_zero(-self.excess), self.written))
+        rows = rows[0] if len(rows) == 1 else _core.concatenate(rows, 0)
+        if not self.may_be_cut:
+            return rows
+        return rows[_above_zero(_rows(rows) - self.length if self.is_while else self.excess):]
+
+    def tail(self):
+        rows = [*self.before(), self.written]
+        return (rows[0] if len(rows) == 1 else _core.concatenate(rows, 0))[-self.length:] if self.length else self.written[:0]
+
+    def window(self):
+        return _core.concatenate([*self.gone, *(_core.expand_dims(row, 0) for row in self.last)], 0)
+
+    def carried(self):
+        """If there were fewer steps than rows, those that were not written yet are in front: they are to be last."""
+        if not self.last:
+            return self.written[:0]
+        rows = _core.stack(self.last, 0)
+        if not self.may_be_long:
+            return rows
+        return rows[(_core.arange(self.length) + _above_zero(-self.excess)) % self.length]
+
+    def placed(self):
+        """Rows that do not fit are the first. They go to row 0, which the ones after them then overwrite."""
+        buffer = _zeros(self.length, self.written)
         cut = _core.maximum(self.executed + (self.m - self.length), 0)
         for k, row in enumerate(self.initial):
             buffer = buffer.at[_core.maximum(k - cut, 0)].set(row)
         return buffer.at[self.steps + (self.m - cut)].set(self.written)
-
-    def result(self, n):
-        if self.is_placed:
-            return self.place()
-        if self.left is not None:
-            return _core.concatenate([self.left, *(_core.expand_dims(row, 0) for row in self.last)], 0)
-        if self.written is None:
-            return _core.stack(self.last, 0)
-        rows = [_core.expand_dims(row, 0) for row in self.initial] + [self.written]
-        if not self.is_while and self.length is not None and n + self.m < self.length:
-            rows.append(zeros((self.length - n - self.m, *self.written.shape[1:]), dtype=self.written.dtype))
-        trace = rows[0] if len(rows) == 1 else _core.concatenate(rows, 0)
-        return trace[max(0, trace.shape[0] - self.length):] if self.is_cut and self.m else trace
 
 
 class _Sot(_Rows):
@@ -250,7 +287,7 @@ class _Sot(_Rows):
         if not taps or max(taps) >= 0:
             raise ValueError(f"scan: taps {taps} of a state are not all negative")
         buffer = _as_array(buffer)
-        super().__init__(buffer.shape[0], _first_rows(buffer, -min(taps)))
+        super().__init__(_rows(buffer), _first_rows(buffer, -min(taps)))
         self.taps = taps
 
     def inputs(self):
@@ -286,6 +323,7 @@ class _Untraced:
 
 
 def _first_rows(buffer, m):
-    if buffer.shape[0] < m:
-        raise ValueError(f"scan: a buffer of {buffer.shape[0]} rows for a state of {m}")
+    rows = _rows(buffer)
+    if not _is_open(rows) and rows < m:
+        raise ValueError(f"scan: a buffer of {rows} rows for a state of {m}")
     return [buffer[k] for k in range(m)]

@@ -623,6 +623,60 @@ dim dim_quotient(dim a, dim b) {
   return intern(&r);
 }
 
+/* ---- Integers made of sizes ---- */
+
+dim dim_integer(int64_t x) {
+  struct poly p = number(x);
+  return operand(&p);
+}
+
+bool dim_is_integer(dim d, int64_t *value) {
+  struct poly p = poly_of(d);
+  if (!p.failed && is_number(&p)) return *value = number_of(&p), true;
+  return false;
+}
+
+static struct poly reckoned(enum dim_rule rule, const struct poly *p, const struct poly *q) {
+  struct poly difference = sum_of(p, q, -1), over;
+  switch (rule) {
+    case DIM_PLUS: return sum_of(p, q, 1);
+    case DIM_MINUS: return difference;
+    case DIM_TIMES: return product(p, q);
+    case DIM_LEAST: return over = above(&difference), sum_of(p, &over, -1);
+    case DIM_LARGEST: return over = above(&difference), sum_of(q, &over, 1);
+    case DIM_FLOOR: return quotient(p, q);
+  }
+  return (struct poly){ .failed = true };
+}
+
+dim dim_reckon(enum dim_rule rule, dim a, dim b) {
+  struct poly p = poly_of(a), q = poly_of(b), r = reckoned(rule, &p, &q);
+  return operand(&r);
+}
+
+/* b + k max(d, 0) where a - b = k d; else b + (a - b) [d > 0], [d > 0] being max(d, 0) - max(d - 1, 0). */
+dim dim_choose(dim d, dim a, dim b) {
+  struct poly p = poly_of(d), x = poly_of(a), y = poly_of(b), one_less = number(1), by, r;
+  one_less = sum_of(&p, &one_less, -1);
+  if (p.failed || x.failed || y.failed) return DIM_BAD;
+  if (is_surely_positive(&one_less)) return a;
+  if (is_surely_not_positive(&p)) return b;
+  struct poly difference = sum_of(&x, &y, -1), over = above(&p);
+  if (divide(&difference, &p, &by)) r = product(&by, &over);
+  else {
+    struct poly less = above(&one_less), step = sum_of(&over, &less, -1);
+    r = product(&difference, &step);
+  }
+  r = sum_of(&y, &r, 1);
+  return operand(&r);
+}
+
+int dim_sign(dim d) {
+  struct poly p = poly_of(d), one_more = number(1);
+  one_more = sum_of(&p, &one_more, 1);
+  return p.failed ? 0 : is_surely_positive(&p) ? 1 : is_surely_not_positive(&one_more) ? -1 : 0;
+}
+
 /* ---- Symbols replaced ---- */
 
 /* What symbols become: what a list says, or what they are bound to. */
@@ -656,6 +710,28 @@ static bool mentions(dim d, const struct meaning *m) {
     for (int k = 0; k < e->term[i].degree; k++)
       if (mentions(e->term[i].atom[k], m)) return true;
   return false;
+}
+
+/* Lock held. Whether d mentions no symbol but those of the list. */
+static bool is_within(dim d, int n, const dim list[]) {
+  if (d >= 0 || d == DIM_BAD) return true;
+  if (dim_is_symbol(d)) {
+    for (int i = 0; i < n; i++)
+      if (mentions(list[i], &(struct meaning){ 1, &d, &d, false })) return true;
+    return false;
+  }
+  const struct expression *e = entry_of(d);
+  bool is = e && is_within(e->f.a, n, list) && is_within(e->f.b, n, list);
+  for (int i = 0; is && i < e->n; i++)
+    for (int k = 0; is && k < e->term[i].degree; k++) is = is_within(e->term[i].atom[k], n, list);
+  return is;
+}
+
+bool dim_mentions_only(dim d, int n, const dim list[]) {
+  pthread_mutex_lock(&dim_mutex);
+  bool is = is_within(d, n, list);
+  pthread_mutex_unlock(&dim_mutex);
+  return is;
 }
 
 static struct poly substituted(dim, const struct meaning *);

@@ -22,6 +22,16 @@ dim dim_add(dim, dim), dim_sub(dim, dim), dim_mul(dim, dim); /* known ones: over
 dim dim_min(dim, dim), dim_max(dim, dim);
 dim dim_above(dim a, dim b);        /* max(a - b, 0) */
 dim dim_quotient(dim a, dim b);     /* floor(a / b); 0 where b is 0 */
+
+/* Integers made of sizes, such as bounds of slices: dims that may be below 0, where a number is an expression too. */
+enum dim_rule { DIM_PLUS, DIM_MINUS, DIM_TIMES, DIM_LEAST, DIM_LARGEST, DIM_FLOOR }; /* FLOOR: of a quotient; 0 where b is 0 */
+dim dim_integer(int64_t);
+bool dim_is_integer(dim, int64_t *number); /* a number, be it below 0 */
+dim dim_reckon(enum dim_rule, dim a, dim b);
+dim dim_choose(dim d, dim a, dim b);       /* a where d > 0, else b */
+int dim_sign(dim);                         /* whatever the symbols are, 1: at least 0, -1: below 0; 0: nobody can say */
+bool dim_mentions_only(dim, int n, const dim list[]); /* every symbol in it is in one of the list too */
+
 bool dim_differs(dim, dim);         /* whatever the symbols are: 2 and 3, n and n + 1 */
 bool dim_slice_fits(dim size, dim start, dim length, int64_t step); /* as far as they are known */
 bool dim_divide(dim a, dim b, dim *quotient); /* exact division of polynomials; false: does not divide */

@@ -9,7 +9,9 @@
 static bool is_known(const struct trusts *l, const struct trust *t) {
   for (int i = 0; i < l->n; i++) {
     const struct trust *o = &l->trust[i];
-    if (o->size == t->size && o->start == t->start && o->length == t->length && o->step == t->step) return true;
+    if (o->size == t->size && o->start == t->start && o->length == t->length && o->step == t->step &&
+        o->is_size == t->is_size)
+      return true;
   }
   return false;
 }
@@ -54,12 +56,14 @@ static void remember(const struct trust *t) {
 static bool is_equality(const struct trust *t) { return t->step == 0; }
 
 static bool fits(const struct trust *t) {
+  if (t->is_size) return t->size != DIM_BAD && dim_sign(t->size) >= 0;
   if (t->length == 0 && !is_equality(t)) return true; /* of nothing, wherever */
   if (t->size == DIM_BAD || t->start == DIM_BAD || t->length == DIM_BAD) return false;
   return is_equality(t) ? !dim_differs(t->size, t->length) : dim_slice_fits(t->size, t->start, t->length, t->step);
 }
 
 static bool is_certain(const struct trust *t) {
+  if (t->is_size) return dim_sign(t->size) > 0;
   if (t->size == t->length && (is_equality(t) || t->start == 0)) return true;
   return dim_is_known(t->size) && dim_is_known(t->start) && dim_is_known(t->length);
 }
@@ -78,6 +82,11 @@ bool sizes_meet(const char *fn, dim a, dim b) {
   return name(&t, fn), take(&t);
 }
 
+bool size_meets(const char *fn, weft_status status, dim size) {
+  struct trust t = { .status = status, .size = size, .is_size = true };
+  return name(&t, fn), take(&t);
+}
+
 bool slice_meets(const char *fn, weft_status status, dim size, dim start, dim length, int64_t step) {
   struct trust t = { .status = status, .size = size, .start = start, .length = length, .step = step };
   return name(&t, fn), take(&t);
@@ -86,6 +95,7 @@ bool slice_meets(const char *fn, weft_status status, dim size, dim start, dim le
 static struct failure *broken(const struct trust *t) {
   struct shape_text a, b;
   const char *size = dims_show(1, &t->size, &a);
+  if (t->is_size) return fail(t->status, scope_origin(), "%s: a size is negative", t->fn);
   if (is_equality(t))
     return fail(t->status, scope_origin(), "%s: sizes that were taken to be equal differ: %s and %s", t->fn, size,
                 dims_show(1, &t->length, &b));

@@ -14,11 +14,13 @@ struct trust {
   weft_status status;           /* what it is if it is not so */
   dim size, start, length;
   int64_t step;                 /* 0: length is size; else of the slice that lies in size */
+  bool is_size;                 /* instead: size is one, so not below 0 */
 };
 struct trusts { int n, room; bool is_lost; struct trust *trust; }; /* lost: there was no memory for one */
 
 /* False: it is not so, whatever the symbols are. True: it is, or the innermost scope remembers that it has to be. */
 bool sizes_meet(const char *fn, dim a, dim b);
+bool size_meets(const char *fn, weft_status, dim size); /* an integer made of sizes: it is not below 0 */
 bool slice_meets(const char *fn, weft_status, dim size, dim start, dim length, int64_t step);
 
 void trusts_add(struct trusts *, const struct trusts *more);

@@ -6,6 +6,7 @@
  * it may be another one in every step, and rows of a map that differ in it are an error. Nothing else knows of them. */
 #include "graph/dtype.h"
 #include "op/extent.h"
+#include "op/said.h"
 
 weft_array *array_of_length(weft_array *n) {
   weft_loop *l = weft_loop_open(n);
@@ -77,6 +78,28 @@ static bool is_number(weft_array *b, int64_t otherwise, int64_t *value) {
   return !b || known_integer(b, value);
 }
 
+/* What sizes say of a bound; numbers not further from 0 than any size is. */
+static dim said_near(weft_array *b) {
+  const int64_t far = (int64_t)1 << 60;
+  dim d = array_said(b);
+  int64_t n;
+  return dim_is_integer(d, &n) && (n > far || n < -far) ? dim_integer(n < 0 ? -far : far) : d;
+}
+
+/* By bounds that sizes say: the slice waits for those that are not x's own. */
+static weft_array *cut_said(weft_array *x, int axis, weft_array *start, weft_array *stop, int64_t step) {
+  weft_array *on[] = { start, stop };
+  dim said[2];
+  struct node *n = array_node(x);
+  for (int k = 0; k < 2; k++) {
+    said[k] = on[k] ? said_near(on[k]) : 0;
+    if (on[k] && said[k] != DIM_BAD && !dim_mentions_only(said[k], n->rank, n->dims)) x = weft_depends(x, 1, &on[k]);
+  }
+  node_release(n);
+  if (said[0] == DIM_BAD || said[1] == DIM_BAD) return NULL;
+  return array_cut(fn, x, axis, start ? &said[0] : NULL, stop ? &said[1] : NULL, step);
+}
+
 static weft_array *cut(weft_array *x, int axis, weft_array *start, weft_array *stop, weft_array *step) {
   struct node *n;
   weft_array *bad;
@@ -89,10 +112,11 @@ static weft_array *cut(weft_array *x, int axis, weft_array *start, weft_array *s
   if (!why) why = bound_check(step, "step");
   if (why) return array_failed(why);
   if (is_number(step, 1, &by) && by == 0) return array_bad(WEFT_ERR_ARG, "%s: the step is 0", fn);
-  if (!is_number(step, 1, &by) || !is_number(start, by < 0 ? WEFT_END : WEFT_BEGIN, &from) ||
-      !is_number(stop, by < 0 ? WEFT_BEGIN : WEFT_END, &to))
-    return cut_open(x, axis, start, stop, step);
-  return weft_slice(x, axis, from, to, by);
+  if (!is_number(step, 1, &by)) return cut_open(x, axis, start, stop, step);
+  if (is_number(start, by < 0 ? WEFT_END : WEFT_BEGIN, &from) && is_number(stop, by < 0 ? WEFT_BEGIN : WEFT_END, &to))
+    return weft_slice(x, axis, from, to, by);
+  weft_array *slice = cut_said(x, axis, start, stop, by);
+  return slice ? slice : cut_open(x, axis, start, stop, step);
 }
 
 weft_array *weft_cut(weft_array *x, int axis, weft_array *start, weft_array *stop, weft_array *step) {

@@ -9,7 +9,7 @@
 #include "graph/shape.h"
 #include "graph/subgraph.h"
 #include "op/loop.h"
-#include "op/operand.h"
+#include "op/said.h"
 
 struct each { struct node *xs, *var; };
 struct carry { struct node *init, *var, *next; };
@@ -340,16 +340,19 @@ static int64_t scalar_integer(const struct node *n) {
   return n->weak ? (int64_t)bits : (int64_t)dtype_decode(n->dtype, bits);
 }
 
-static bool is_length(const struct node *n) {
-  return n->op == &op_item && n->n_in && n->in[0]->op == &op_loop &&
-         ((const struct item_attr *)n->attr)->k == loop_out_length(loop_of(n->in[0]));
-}
-
-static struct step_bound bound_of(struct node *steps) {
-  if (steps->op == &op_scalar) return (struct step_bound){ NULL, scalar_integer(steps), false };
-  if (steps->op == &op_size) return (struct step_bound){ NULL, ((const struct size_attr *)steps->attr)->size, false };
-  if (is_length(steps)) return (struct step_bound){ steps, loop_of(steps->in[0])->length, false };
-  return (struct step_bound){ steps, dim_symbol(), true };
+/* What the user says: a number, arithmetic of sizes, or an integer that only the run tells. */
+static struct failure *bound_of(struct node *steps, struct step_bound *b) {
+  graph_lock();
+  dim n = dim_said(steps);
+  graph_unlock();
+  int64_t number;
+  bool is_number = dim_is_integer(n, &number);
+  if (!is_number && steps->op == &op_scalar) is_number = true, number = scalar_integer(steps);
+  if (is_number) *b = (struct step_bound){ NULL, number, false };
+  else if (n == DIM_BAD) *b = (struct step_bound){ steps, dim_symbol(), true };
+  else *b = (struct step_bound){ steps->op == &op_size ? NULL : steps, n, false };
+  bool is_below = is_number ? number < 0 : n != DIM_BAD && !size_meets("weft_loop_open", WEFT_ERR_ARG, n);
+  return is_below ? fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_open: %lld steps", (long long)number) : NULL;
 }
 
 /* The shortest sequence; where sizes are not known, the smallest of them when it runs. */
@@ -375,12 +378,12 @@ static struct step_bound shortest(struct weft_loop *l) {
 }
 
 static struct failure *find_bound(struct weft_loop *l, struct step_bound *b) {
-  if (l->steps) *b = bound_of(l->steps);
+  struct failure *why = NULL;
+  if (l->steps) why = bound_of(l->steps, b);
   else if (l->n_each) *b = shortest(l);
   else if (l->until) *b = (struct step_bound){ NULL, INT64_MAX, false };
-  else return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_close: nothing ends the loop: no steps, no sequence, no until");
-  if (l->steps && l->steps->op == &op_scalar && b->n < 0)
-    return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_open: %lld steps", (long long)b->n);
+  else why = fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_close: nothing ends the loop: no steps, no sequence, no until");
+  if (why) return why;
   for (int i = 0; b->n == INT64_MAX && i < l->n_promises; i++)
     if (l->promise[i].body && !l->promise[i].tail)
       return fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_all: needs a bound: steps or a sequence");

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "op/extent.h"
+#include "op/said.h"
 #include "run/buffer.h"
 
 static dim size_in(const struct node *x, int64_t axis) {
@@ -179,20 +180,6 @@ weft_array *weft_iota(weft_array *like, int axis) {
   return array_sized_by(array_of(iota), like);
 }
 
-/* What a 0-d integer says about a size: a number, or arithmetic of sizes. DIM_BAD: neither. */
-static dim dim_of(const struct node *n, int depth) {
-  if (n->op == &op_size) return ((const struct size_attr *)n->attr)->size;
-  if (n->op == &op_scalar) {
-    int64_t x = (int64_t)scalar_bits(n, WEFT_I64);
-    return x < 0 ? DIM_BAD : x;
-  }
-  if (!depth || n->rank || !n->n_in || !dtype_is_integer(n->dtype)) return DIM_BAD;
-  if (n->op == &op_cast && dtype_is_integer(n->in[0]->dtype)) return dim_of(n->in[0], depth - 1);
-  dim (*const rule)(dim, dim) = n->op == &op_add ? dim_add : n->op == &op_sub ? dim_sub : n->op == &op_mul ? dim_mul
-                              : n->op == &op_minimum ? dim_min : n->op == &op_maximum ? dim_max : NULL;
-  return rule ? rule(dim_of(n->in[0], depth - 1), dim_of(n->in[1], depth - 1)) : DIM_BAD;
-}
-
 /* An integer that nobody can compute yet: *rows has it for a size. */
 static struct failure *later_size(weft_array *a, dim *out, weft_array **rows) {
   *rows = array_of_length(a);
@@ -208,11 +195,12 @@ static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *
   if (n->rank || !dtype_is_integer(n->dtype))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_sized: size %d is %s %s, not a 0-d integer", k,
                 weft_dtype_name(n->dtype), shape_show(n, &s));
-  graph_lock();
-  dim d = dim_of(n, 64);
-  graph_unlock();
+  dim d = array_said(a);
   int64_t now = 0;
-  if (d == DIM_BAD) {
+  bool is_number = dim_is_integer(d, &now);
+  if (is_number) d = now < 0 ? DIM_BAD : now;
+  else if (d != DIM_BAD && !size_meets("weft_sized", WEFT_ERR_SHAPE, d)) d = DIM_BAD;
+  else if (d == DIM_BAD) {
     weft_status status = weft_read(weft_cast(a, WEFT_I64), WEFT_I64, &now, sizeof now);
     if (status == WEFT_ERR_NO_VALUE) return later_size(a, out, rows);
     if (status)

@@ -65,6 +65,8 @@ weft_array *zeros_like(weft_array *x);                        /* the same, and i
 weft_array *zeros_beside(weft_array *x);                      /* the same, and it fails where x does: sizes of x that were taken to
                                                                  be equal are looked at when it is computed */
 weft_array *array_slice(weft_array *, int axis, dim start, dim length, int64_t step); /* known to fit */
+weft_array *array_cut(const char *fn, weft_array *, int axis, const dim *start, const dim *stop, int64_t step);
+                                                              /* by integers made of sizes; NULL: left out. As Python cuts them */
 weft_array *array_apart(weft_array *); /* the same as a node of its own: what a view that changes nothing is for its user */
 weft_array *array_again(weft_array *x, const struct op *, int axis); /* a REDUCE or PREFIX of the same dtype */
 weft_array *array_largest(weft_array *x, int axis); /* floats: weft_max, and -inf where there is no element */

@@ -260,7 +260,9 @@ weft_array *weft_reshape(weft_array *x, int rank, const int64_t dims[]) {
   if (!operands("weft_reshape", 1, &x, &n, &bad)) return bad;
   struct failure *why = dims_given("weft_reshape", rank, dims);
   if (!why) why = wished("weft_reshape", n, 0, rank, dims, d, &any);
-  if (!why && any >= 0 && !dim_divide(dim_count(n->rank, n->dims), dim_count(rank, d), &d[any])) {
+  dim count = dim_count(n->rank, n->dims), others = why ? 0 : dim_count(rank, d);
+  if (!why && any >= 0 && !dim_divide(count, others, &d[any]) &&
+      (dim_is_known(count) || (d[any] = dim_quotient(count, others)) == DIM_BAD)) { /* what is not known is taken to divide */
     struct shape_text s;
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_reshape: no size fits for WEFT_ANY on axis %d of %s", any,
                shape_show(n, &s));
@@ -299,7 +301,7 @@ weft_array *weft_squeeze(weft_array *x, int axis) {
   struct shape_text s;
   if (!operands("weft_squeeze", 1, &x, &n, &bad)) return bad;
   struct failure *why = axis_check("weft_squeeze", n, &axis);
-  if (!why && n->dims[axis] != 1)
+  if (!why && !sizes_meet("weft_squeeze", dim_resolve(n->dims[axis]), 1))
     why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_squeeze: axis %d of %s is not of length 1", axis,
                shape_show(n, &s));
   if (why) return array_of_bad(why, 1, &n);
@@ -439,15 +441,21 @@ static dim bound(dim n, int64_t at) {
   return at >= 0 ? dim_min(n, at) : dim_above(n, -at);
 }
 
+/* Going down, places are counted from one further on. */
+static void steps_between(dim from, dim to, int64_t step, dim *first, dim *length) {
+  bool is_down = step < 0;
+  dim span = is_down ? dim_above(from, to) : dim_above(to, from);
+  uint64_t stride = is_down ? -(uint64_t)step : (uint64_t)step;
+  *length = stride >= BEYOND ? dim_min(span, 1) : dim_quotient(dim_add(span, (int64_t)stride - 1), (int64_t)stride);
+  *first = is_down ? dim_above(from, 1) : from;
+}
+
 /* The same of an unknown size. Going down, bounds are counted from one further on, so that -1 is 0. */
 static void cut_open(dim n, int64_t start, int64_t stop, int64_t step, dim *first, dim *length) {
   bool is_down = step < 0;
   if (is_down && start != WEFT_END && start != WEFT_BEGIN) start = start == -1 ? WEFT_END : start + 1;
   if (is_down && stop != WEFT_END && stop != WEFT_BEGIN) stop = stop == -1 ? WEFT_END : stop + 1;
-  dim from = bound(n, start), to = bound(n, stop), span = is_down ? dim_above(from, to) : dim_above(to, from);
-  uint64_t stride = is_down ? -(uint64_t)step : (uint64_t)step;
-  *length = stride >= BEYOND ? dim_min(span, 1) : dim_quotient(dim_add(span, (int64_t)stride - 1), (int64_t)stride);
-  *first = is_down ? dim_above(from, 1) : from;
+  steps_between(bound(n, start), bound(n, stop), step, first, length);
 }
 
 static weft_array *slice_node(struct node *x, int axis, dim start, dim length, int64_t step) {
@@ -462,11 +470,18 @@ static weft_array *slice_node(struct node *x, int axis, dim start, dim length, i
   return array_of(y);
 }
 
+static weft_array *sliced(const char *fn, struct node *x, int axis, dim first, dim length, int64_t step) {
+  struct shape_text s;
+  if (first != DIM_BAD && length != DIM_BAD) return apart(slice_node(node_retain(x), axis, first, length, step), x, &op_slice);
+  struct failure *why = fail(WEFT_ERR_MEMORY, scope_origin(), "%s: no room for the bounds of axis %d of %s", fn, axis,
+                             shape_show(x, &s));
+  return array_of_bad(why, 1, &x);
+}
+
 weft_array *weft_slice(weft_array *x, int axis, int64_t start, int64_t stop, int64_t step) {
   struct node *n;
   weft_array *bad;
   dim first, length;
-  struct shape_text s;
   if (!operands("weft_slice", 1, &x, &n, &bad)) return bad;
   struct failure *why = axis_check("weft_slice", n, &axis);
   if (!why && step == 0) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_slice: the step is 0");
@@ -474,11 +489,25 @@ weft_array *weft_slice(weft_array *x, int axis, int64_t start, int64_t stop, int
   dim size = dim_resolve(n->dims[axis]);
   if (dim_is_known(size)) cut(size, start, stop, step, &first, &length);
   else cut_open(size, start, stop, step, &first, &length);
-  if (first == DIM_BAD || length == DIM_BAD) {
-    why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_slice: no room for the bounds of axis %d of %s", axis, shape_show(n, &s));
-    return array_of_bad(why, 1, &n);
-  }
-  return apart(slice_node(node_retain(n), axis, first, length, step), n, &op_slice);
+  return sliced("weft_slice", n, axis, first, length, step);
+}
+
+/* The place that a bound stands for, 0 .. n. Going down places are counted from one further on. */
+static dim place(dim n, dim at, bool is_down) {
+  dim more = is_down ? dim_reckon(DIM_PLUS, at, 1) : at, from_end = dim_reckon(DIM_PLUS, more, n);
+  if (at == dim_reckon(DIM_MINUS, n, 1)) return is_down ? n : dim_above(n, 1); /* of no elements -1, and cut to fit */
+  return dim_choose(dim_reckon(DIM_PLUS, at, 1), dim_reckon(DIM_LEAST, n, more), dim_reckon(DIM_LARGEST, from_end, 0));
+}
+
+weft_array *array_cut(const char *fn, weft_array *x, int axis, const dim *start, const dim *stop, int64_t step) {
+  struct node *n;
+  weft_array *bad;
+  if (!operands(fn, 1, &x, &n, &bad)) return bad;
+  bool is_down = step < 0;
+  dim size = dim_resolve(n->dims[axis]), first, length;
+  dim from = start ? place(size, *start, is_down) : is_down ? size : 0, to = stop ? place(size, *stop, is_down) : is_down ? 0 : size;
+  steps_between(from, to, step, &first, &length);
+  return sliced(fn, n, axis, first, length, step);
 }
 
 weft_array *array_slice(weft_array *x, int axis, dim start, dim length, int64_t step) {

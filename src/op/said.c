@@ -1,0 +1,148 @@
+/* said.c -- what an integer says about sizes.
+ *
+ * Sizes are arrays to whoever writes with them: `weft_size(x, 0)`, 1 less, the smaller of two. Where nothing but sizes and numbers
+ * goes into an integer, it is an expression of sizes (dim.h), and a slice, a shape or a loop that it bounds is known as soon as the
+ * sizes of inputs are. What else goes in is not looked at: then only a run tells (extent.c).
+ *
+ * Numbers of i32 and i64 are taken to be exact, as no size comes near their ends. Comparisons are 1 or 0. */
+#include "graph/dtype.h"
+#include "op/loop.h"
+#include "op/parts.h"
+#include "op/said.h"
+
+extern const struct op op_floor_divide, op_remainder, op_logical_not, op_logical_and, op_logical_or;
+
+enum { MOST = 400 }; /* nodes that are looked at: shared ones count as often as they are reached */
+
+static dim said(const struct node *n, int64_t at, int *left);
+
+static dim minus(dim a, dim b) { return dim_reckon(DIM_MINUS, a, b); }
+
+static dim scalar(const struct node *n) {
+  weft_dtype d = (weft_dtype)n->dtype;
+  return (dtype_is_integer(d) && d != WEFT_U64) || d == WEFT_BOOL ? dim_integer((int64_t)scalar_bits(n, WEFT_I64)) : DIM_BAD;
+}
+
+static dim cast(const struct node *n, int64_t at, int *left) {
+  weft_dtype to = (weft_dtype)n->dtype, from = (weft_dtype)n->in[0]->dtype;
+  bool is_whole = from == WEFT_BOOL || (dtype_is_integer(from) && from != WEFT_U64), is_wide = to == WEFT_I64;
+  return is_whole && (is_wide || (to == WEFT_I32 && from != WEFT_U32)) ? said(n->in[0], at, left) : DIM_BAD;
+}
+
+static dim remainder_of(dim a, dim b) {
+  int64_t by;
+  if (!dim_is_integer(b, &by) || by == 0) return DIM_BAD;
+  return minus(a, dim_reckon(DIM_TIMES, b, dim_reckon(DIM_FLOOR, a, b)));
+}
+
+static dim arithmetic(const struct op *op, dim a, dim b) {
+  static const struct { const struct op *op; enum dim_rule rule; } rows[] = {
+    { &op_add, DIM_PLUS }, { &op_sub, DIM_MINUS }, { &op_mul, DIM_TIMES }, { &op_minimum, DIM_LEAST }, { &op_maximum, DIM_LARGEST },
+    { &op_floor_divide, DIM_FLOOR },
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (op == rows[i].op) return dim_reckon(rows[i].rule, a, b);
+  return op == &op_remainder ? remainder_of(a, b) : DIM_BAD;
+}
+
+/* Of two integers: x where a op b holds, else y. */
+static dim compared(const struct op *op, dim a, dim b, dim x, dim y) {
+  if (op == &op_lt) return dim_choose(minus(b, a), x, y);
+  if (op == &op_le) return dim_choose(minus(a, b), y, x);
+  if (op == &op_ne) return compared(&op_eq, a, b, y, x);
+  return dim_choose(minus(b, a), y, dim_choose(minus(a, b), y, x)); /* eq */
+}
+
+static bool is_comparison(const struct node *n) {
+  return (n->op == &op_lt || n->op == &op_le || n->op == &op_eq || n->op == &op_ne) && dtype_is_integer((weft_dtype)n->in[0]->dtype);
+}
+
+static dim where(const struct node *n, int64_t at, int *left) {
+  dim x = said(n->in[1], at, left), y = x == DIM_BAD ? x : said(n->in[2], at, left);
+  const struct node *c = n->in[0];
+  if (y == DIM_BAD) return y;
+  if (!is_comparison(c)) {
+    dim p = said(c, at, left);
+    return p == DIM_BAD ? p : dim_choose(p, x, y);
+  }
+  dim a = said(c->in[0], at, left), b = a == DIM_BAD ? a : said(c->in[1], at, left);
+  return b == DIM_BAD ? b : compared(c->op, a, b, x, y);
+}
+
+static dim logic(const struct op *op, dim a, dim b) {
+  dim both = dim_reckon(DIM_TIMES, a, b);
+  if (op == &op_and || op == &op_logical_and) return both;
+  return op == &op_or || op == &op_logical_or ? minus(dim_reckon(DIM_PLUS, a, b), both) : DIM_BAD;
+}
+
+static dim element_said(const struct node *n, int64_t at, int *left) {
+  bool is_bool = n->dtype == WEFT_BOOL;
+  if (n->op == &op_cast) return cast(n, at, left);
+  if (n->op == &op_where) return where(n, at, left);
+  if (!is_bool && n->dtype != WEFT_I64 && n->dtype != WEFT_I32) return DIM_BAD;
+  if (n->n_in < 1 || n->n_in > 2 || (is_bool && n->n_in == 2 && n->in[0]->dtype != WEFT_BOOL && !is_comparison(n))) return DIM_BAD;
+  dim a = said(n->in[0], at, left), b = n->n_in == 1 || a == DIM_BAD ? a : said(n->in[1], at, left);
+  if (b == DIM_BAD) return b;
+  if (n->n_in == 1 && n->op == &op_neg) return minus(0, a);
+  if (n->n_in == 1 && n->op == &op_abs) return dim_reckon(DIM_LARGEST, a, minus(0, a));
+  if (n->n_in == 1) return n->op == &op_logical_not ? minus(1, a) : DIM_BAD;
+  if (is_comparison(n)) return compared(n->op, a, b, 1, 0);
+  return is_bool ? logic(n->op, a, b) : arithmetic(n->op, a, b);
+}
+
+/* Element `at` of parts one after the other. */
+static dim concat_said(const struct node *n, int64_t at, int *left) {
+  for (int i = 0; i < n->n_in; i++) {
+    dim size = n->in[i]->rank == 1 ? n->in[i]->dims[0] : DIM_BAD;
+    if (!dim_is_known(size)) return DIM_BAD;
+    if (at < size) return said(n->in[i], at, left);
+    at -= size;
+  }
+  return DIM_BAD;
+}
+
+static dim view_said(const struct node *n, int64_t at, int *left) {
+  const struct node *x = n->in[0];
+  if (n->op == &op_slice) {
+    const struct slice_attr *a = n->attr;
+    return dim_is_known(a->start) ? said(x, a->start + at * a->step, left) : DIM_BAD;
+  }
+  if (n->op == &op_broadcast) return said(x, !x->rank || x->dims[0] == 1 ? 0 : at, left);
+  return n->op == &op_reshape ? said(x, at, left) : DIM_BAD; /* of rank 0 or 1, so that elements stay where they are */
+}
+
+static dim said(const struct node *n, int64_t at, int *left) {
+  if (n->rank > 1 || --*left < 0) return DIM_BAD;
+  if (n->op == &op_size) return ((const struct size_attr *)n->attr)->size;
+  if (n->op == &op_scalar) return scalar(n);
+  if (!n->n_in) return DIM_BAD;
+  if (loop_is_length(n)) return loop_of(n->in[0])->length;
+  if (n->op == &op_alias || n->op == &op_stop_gradient || n->op == &op_depends) return said(n->in[0], at, left);
+  if (n->op == &op_concat) return concat_said(n, at, left);
+  if (n->op->kind == OP_VIEW) return view_said(n, at, left);
+  return n->op->kind == OP_ELEMENT ? element_said(n, at, left) : DIM_BAD;
+}
+
+dim dim_said(const struct node *n) {
+  int left = MOST;
+  return n->rank || !dtype_is_integer((weft_dtype)n->dtype) ? DIM_BAD : said(n, 0, &left);
+}
+
+dim array_said(weft_array *a) {
+  struct node *n = array_node(a);
+  graph_lock();
+  dim d = dim_said(n);
+  graph_unlock();
+  node_release(n);
+  return d;
+}
+
+int weft_is_size(weft_array *a, int64_t *number) {
+  weft_array *bad;
+  int64_t found;
+  if (!arrays_ok("weft_is_size", 1, &a, &bad)) return 0;
+  dim d = dim_resolve(array_said(a));
+  if (!dim_is_integer(d, &found)) return d != DIM_BAD;
+  if (number) *number = found;
+  return 2;
+}
