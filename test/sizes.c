@@ -516,7 +516,7 @@ static weft_array *steps_counted(weft_array *k) {
 TEST(integers_that_sizes_tell_bound_slices_shapes_and_loops) {
   static const int64_t strides[] = { 1, 2, -1, -3 };
   int n_told = 0;
-  for (uint64_t round = 1; round <= 120; round++) {
+  for (uint64_t round = 1; round <= 60; round++) {
     seed = round * 7919;
     weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
     weft_array *in[] = { open_f64(), open_f64() }, *n = weft_size(in[0], 0), *m = weft_size(in[1], 0), *out[4];
@@ -547,7 +547,7 @@ TEST(integers_that_sizes_tell_bound_slices_shapes_and_loops) {
     }
     weft_scope_discard(outer);
   }
-  EXPECT(n_told >= 100); /* the others are too long to be told */
+  EXPECT(n_told >= 50); /* the others are too long to be told */
 }
 
 TEST(what_tells_an_integer_can_be_asked) {

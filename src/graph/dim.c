@@ -762,9 +762,37 @@ static struct poly substituted(dim d, const struct meaning *m) {
   return sum;
 }
 
+/* Lock held. The integer that d is, in plain arithmetic, where all its symbols become numbers: what most calls of a function ask
+ * for. False: one does not, or it is larger than an integer. */
+static bool is_worth(dim d, const struct meaning *m, int64_t *out) {
+  int64_t a, b, sum = 0, t;
+  if (d >= 0) return *out = d, true;
+  if (d == DIM_BAD) return false;
+  if (dim_is_symbol(d)) return means(m, d, out) && *out >= 0;
+  const struct expression *e = entry_of(d);
+  if (!e) return false;
+  if (e->f.atom != SUM) {
+    if (!is_worth(e->f.a, m, &a) || !is_worth(e->f.b, m, &b)) return false;
+    *out = e->f.atom == ABOVE ? (a > 0 ? a : 0) : !b ? 0 : a == INT64_MIN ? 0 : floor_divide(a, b);
+    return a != INT64_MIN;
+  }
+  for (int i = 0; i < e->n; i++) {
+    t = e->term[i].coef;
+    for (int k = 0; k < e->term[i].degree; k++)
+      if (!is_worth(e->term[i].atom[k], m, &a) || __builtin_mul_overflow(t, a, &t)) return false;
+    if (__builtin_add_overflow(sum, t, &sum)) return false;
+  }
+  return *out = sum, true;
+}
+
 static dim meant(dim d, const struct meaning *m) {
   if (d >= 0 || d == DIM_BAD) return d;
   dim value;
+  int64_t number;
+  pthread_mutex_lock(&dim_mutex);
+  bool is_known = is_worth(d, m, &number);
+  pthread_mutex_unlock(&dim_mutex);
+  if (is_known) return number < 0 ? DIM_BAD : number;
   pthread_mutex_lock(&dim_mutex);
   bool is_one = dim_is_symbol(d) && means(m, d, &value), is_changed = is_one || mentions(d, m);
   bool is_lost = !dim_is_symbol(d) && !entry_of(d);
