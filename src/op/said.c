@@ -141,7 +141,8 @@ int weft_is_size(weft_array *a, int64_t *number) {
   weft_array *bad;
   int64_t found;
   if (!arrays_ok("weft_is_size", 1, &a, &bad)) return 0;
-  dim d = dim_resolve(array_said(a));
+  dim d = array_said(a);
+  if (!dim_is_integer(d, &found)) d = dim_resolve(d); /* which is for sizes: a number below 0 is none */
   if (!dim_is_integer(d, &found)) return d != DIM_BAD;
   if (number) *number = found;
   return 2;
