@@ -54,7 +54,8 @@ static dim compared(const struct op *op, dim a, dim b, dim x, dim y) {
 }
 
 static bool is_comparison(const struct node *n) {
-  return (n->op == &op_lt || n->op == &op_le || n->op == &op_eq || n->op == &op_ne) && dtype_is_integer((weft_dtype)n->in[0]->dtype);
+  bool compares = n->op == &op_lt || n->op == &op_le || n->op == &op_eq || n->op == &op_ne;
+  return compares && dtype_is_integer((weft_dtype)n->in[0]->dtype);
 }
 
 static dim where(const struct node *n, int64_t at, int *left) {

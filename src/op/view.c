@@ -505,7 +505,8 @@ weft_array *array_cut(const char *fn, weft_array *x, int axis, const dim *start,
   if (!operands(fn, 1, &x, &n, &bad)) return bad;
   bool is_down = step < 0;
   dim size = dim_resolve(n->dims[axis]), first, length;
-  dim from = start ? place(size, *start, is_down) : is_down ? size : 0, to = stop ? place(size, *stop, is_down) : is_down ? 0 : size;
+  dim from = start ? place(size, *start, is_down) : is_down ? size : 0;
+  dim to = stop ? place(size, *stop, is_down) : is_down ? 0 : size;
   steps_between(from, to, step, &first, &length);
   return sliced(fn, n, axis, first, length, step);
 }
