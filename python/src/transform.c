@@ -174,7 +174,7 @@ static PyObject *constant(PyObject *module, PyObject *args) {
 
 PyMethodDef transform_functions[] = {
   { "constant", constant, METH_VARARGS, "constant(shape, number, dtype): an array that is a number in the kernels that read it" },
-  { "told", told, METH_O, "told(n): the number that an integer is whatever sizes are; True: sizes tell it; False: only a run does" },
+  { "told", told, METH_O, "told(n): the number that n is whatever sizes are; True: sizes tell it; False: only a run does" },
   { "alias", alias, METH_O, "alias(a): the same value under a new identity, to differentiate by" },
   { "input", input, METH_VARARGS, "input(like, skip): a name without value, of like's shape without the first axes" },
   { "vjp", vjp, METH_VARARGS, "vjp(y, dy, x): dx = J' dy" },
