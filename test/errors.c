@@ -621,3 +621,22 @@ TEST(beyond_the_limit_is_an_error_and_below_it_works) {
   EXPECT_OK(weft_eval(WEFT_ARRAYS(large, next)));
   weft_scope_discard(s);
 }
+
+/* What a scope is for happens as a whole: an update that could not be declared is not left out because its cause was looked at. */
+TEST(a_scope_whose_update_is_bad_is_not_closed_although_the_error_was_seen) {
+  weft_scope *s = weft_scope_open();
+  float one[2] = { 1, 2 }, got[2] = { 0 };
+  weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(2), one), *b = weft_from(WEFT_F32, WEFT_DIMS(2), one);
+  weft_array *bad = weft_add(a, weft_from(WEFT_F32, WEFT_DIMS(1, 3), (float[]){ 1, 2, 3 }));
+  EXPECT_INT(weft_check(weft_matmul(bad, a)), WEFT_ERR_SHAPE);
+  for (int how = 0; how < 4; how++) {
+    weft_scope *step = weft_scope_open();
+    weft_update(a, weft_add(a, weft_scalar(1)));
+    if (how < 2) weft_update(b, weft_reshape(bad, WEFT_DIMS(2)));
+    else weft_fetch(weft_reshape(bad, WEFT_DIMS(2)), WEFT_F32, got, sizeof got);
+    EXPECT(how % 2 ? weft_scope_close_async(step) : weft_scope_close(step));
+  }
+  EXPECT_OK(weft_read(a, WEFT_F32, got, sizeof got));
+  EXPECT(got[0] == 1 && got[1] == 2);
+  weft_scope_discard(s);
+}

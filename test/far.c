@@ -157,7 +157,8 @@ static int take(const struct device *d, size_t bytes, uint64_t *at, struct event
     memset(p, 0xa5, bytes); /* what was not brought is not there by chance */
     *at = (uint64_t)(uintptr_t)p + FAR;
   }
-  counts.bytes += (int64_t)bytes;
+  counts.bytes += (int64_t)bytes, counts.takes++;
+  if (counts.bytes > counts.most) counts.most = counts.bytes;
   struct taken_block *t = malloc(sizeof *t);
   *t = (struct taken_block){ f->taken, *at, bytes };
   f->taken = t;
@@ -195,10 +196,15 @@ static void trim(const struct device *d) {
 }
 
 static struct device_bytes bytes_there(const struct device *d) {
-  return (struct device_bytes){ far_counts().bytes, far_counts().bytes, 0, far_of(d)->limit, MUCH };
+  return (struct device_bytes){ far_counts().bytes, far_counts().most, 0, far_of(d)->limit, MUCH };
 }
 
-static void set_peak(const struct device *d, int64_t to) { (void)d, (void)to; }
+static void set_peak(const struct device *d, int64_t to) {
+  (void)d;
+  pthread_mutex_lock(&far_lock);
+  counts.most = to > counts.bytes ? to : counts.bytes;
+  pthread_mutex_unlock(&far_lock);
+}
 
 static void set_limits(const struct device *d, int64_t limit, int64_t cache) {
   pthread_mutex_lock(&far_lock);
@@ -344,6 +350,12 @@ struct far_counts far_counts(void) {
   return c;
 }
 
+void far_count_anew(void) {
+  pthread_mutex_lock(&far_lock);
+  counts.most = counts.bytes, counts.takes = 0;
+  pthread_mutex_unlock(&far_lock);
+}
+
 void *far_memory(const void *there) {
   far_drain();
   return near((uint64_t)(uintptr_t)there);
@@ -363,6 +375,7 @@ static void set_out(void) {
   far_takes_left = far_launches_left = far_uploads_left = far_downloads_left = far_runs_left = -1;
   far_cancel_after_run = NULL;
   pthread_mutex_lock(&far_lock);
+  counts.most = counts.takes = 0;
   counts.uploads = counts.downloads = counts.downloaded = counts.launches = counts.runs = 0;
   far[0].is_lost = far[1].is_lost = false;
   far[0].limit = far[1].limit = MUCH;

@@ -10,7 +10,7 @@
 
 enum { FAR_AT_ONCE, FAR_WHEN_WAITED_FOR, FAR_NOW_AND_THEN };
 
-struct far_counts { int64_t bytes, uploads, downloads, downloaded, launches, runs, pending; };
+struct far_counts { int64_t bytes, most, takes, uploads, downloads, downloaded, launches, runs, pending; }; /* most: bytes */
 extern _Atomic int far_lag;
 extern _Atomic int far_refuses;                /* one kernel in so many; 0: none */
 extern _Atomic int far_takes_left, far_launches_left, far_uploads_left, far_downloads_left; /* before it fails; negative: never */
@@ -26,6 +26,7 @@ void far_begin(int lag);                       /* far_use, and what is evaluated
 void far_end(void);
 weft_array *far_ramp(int n);                   /* 0, 1 .. n - 1 as f32 */
 struct far_counts far_counts(void);            /* of both; since far_use, but bytes and pending, which are now */
+void far_count_anew(void);                     /* the most that was taken, and how often, from now on */
 void far_drain(void);                          /* does all that is enqueued */
 void *far_memory(const void *there);           /* where the bytes of an address of theirs are */
 

@@ -63,7 +63,8 @@ struct backend {
   /* Runs [lo, hi) of the outermost loop on the calling thread, from any number of threads at once.
    * 0: done. 1: out of memory for scratch. */
   int (*run)(const struct code *, const struct launch *);
-  bool (*borrows)(const struct code *, const struct launch *); /* whether that run would need memory: then it may fail */
+  bool (*borrows)(const struct code *, const struct launch *); /* whether that run would need memory: then it may fail. May be
+                                    NULL of a device's: its launches never do */
   void (*free)(struct code *);
   void (*show)(const struct code *, struct text *); /* listing; may be NULL */
   void (*show_machine_code)(const struct code *, struct text *); /* NULL: the listing is that */

@@ -47,6 +47,7 @@ static struct failure *not_compilable(const struct weft_scope *s, int n, int m) 
   if (s->n_updates || s->n_fetches)
     return fail(WEFT_ERR_SCOPE, scope_origin(), "weft_compile: a function is pure, but the scope has %d updates and %d fetches",
                 s->n_updates, s->n_fetches);
+  if (s->missed) return failure_retain(s->missed);
   if (s->failure && !failure_seen(s->failure, false)) return failure_retain(s->failure);
   return NULL;
 }

@@ -84,6 +84,7 @@ void scope_end(struct weft_scope *s) {
   trusts_free(&s->trusts);
   arena_free(s->texts);
   failure_release(s->failure);
+  failure_release(s->missed);
   if (s->is_trace && atomic_fetch_sub(&n_traces, 1) == 1) nodes_forget_deferred();
   spare_push(&me->scopes, s, sizeof *s);
   buffer_callbacks();
@@ -127,6 +128,12 @@ static struct failure *cannot_declare(const char *fn, const struct weft_scope *s
   return NULL;
 }
 
+/* It is not forgotten when the error is looked at: closing would do the rest of it. */
+static void miss(struct weft_scope *s, struct failure *why) {
+  if (!s->missed) s->missed = failure_retain(why);
+  scope_blame(why);
+}
+
 static struct failure *cannot_update(struct weft_scope *s, weft_array *outer, const struct node *o,
                                      const struct node *v) {
   struct shape_text a, b;
@@ -162,12 +169,13 @@ void weft_update(weft_array *outer, weft_array *value) {
   weft_array *bad;
   struct failure *why = cannot_declare("weft_update", s);
   if (why) return scope_blame(why);
-  if (!arrays_nodes("weft_update", 2, (weft_array *[]){ outer, value }, n, &bad)) return;
+  if (!arrays_nodes("weft_update", 2, (weft_array *[]){ outer, value }, n, &bad))
+    return miss(s, array_failure("weft_update", 0, bad));
   why = cannot_update(s, outer, n[0], n[1]);
   if (!why && n[1]->weak) value = weft_cast(value, n[0]->dtype);
   nodes_release(2, n);
   if (!why && !add_update(s, outer, value)) why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_update: out of memory");
-  if (why) scope_blame(why);
+  if (why) miss(s, why);
 }
 
 static struct failure *cannot_fetch(const struct node *n, weft_dtype dtype, const void *dst, size_t bytes) {
@@ -197,12 +205,12 @@ void weft_fetch(weft_array *a, weft_dtype dtype, void *dst, size_t bytes) {
   weft_array *bad;
   struct failure *why = cannot_declare("weft_fetch", s);
   if (why) return scope_blame(why);
-  if (!arrays_nodes("weft_fetch", 1, &a, &n, &bad)) return;
+  if (!arrays_nodes("weft_fetch", 1, &a, &n, &bad)) return miss(s, array_failure("weft_fetch", 0, bad));
   why = cannot_fetch(n, dtype, dst, bytes);
   node_release(n);
   if (!why && !add_fetch(s, (struct fetch){ a, dtype, dst, bytes }))
     why = fail(WEFT_ERR_MEMORY, scope_origin(), "weft_fetch: out of memory");
-  if (why) scope_blame(why);
+  if (why) miss(s, why);
 }
 
 uint64_t weft_origin(uint64_t tag) {

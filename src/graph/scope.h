@@ -44,6 +44,7 @@ struct weft_scope {
   bool is_trace;                /* weft_alias was called in it: evaluation keeps history while it is open */
   uint64_t born;                /* serial when it was opened */
   struct failure *failure;      /* first error nobody has looked at */
+  struct failure *missed;       /* why what it is for cannot be done, whether somebody has looked at that or not */
   uint64_t thread;
   uint32_t tag;
 };

@@ -9,7 +9,7 @@ static int64_t would_give(struct eval *e) {
   if (!leaf) return 0;
   eval_donate(e);
   eval_leaves(e, leaf);
-  if (e->dies) bytes = donate_memory(e->plan, &(struct run){ .leaf = leaf }, NULL);
+  if (e->dies) bytes = donate_memory(e->plan, &(struct run){ .leaf = leaf }, NULL, NULL);
   eval_end_donation(e, false);
   mem_free(leaf);
   return bytes;

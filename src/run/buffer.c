@@ -514,6 +514,21 @@ struct buffer *buffer_new_in(const struct device *d, size_t bytes, weft_status *
   return NULL;
 }
 
+struct buffer *buffer_heir(const struct device *d, size_t bytes) {
+  struct buffer *b = make(OWN, bytes, BUFFER_ABSENT);
+  if (b && add_copy(b, d)) return b;
+  if (b) end(b);
+  return NULL;
+}
+
+void buffer_inherit(struct buffer *heir, struct buffer *from, const struct device *d) {
+  pthread_mutex_lock(&lock);
+  struct space_copy *to = find_copy(heir, d), *c = find_copy(from, d);
+  to->at = c->at, to->event = c->event, to->state = BUFFER_RESIDENT;
+  c->at = 0, c->event = (struct event){ 0 }, c->state = BUFFER_ABSENT;
+  pthread_mutex_unlock(&lock);
+}
+
 struct buffer *buffer_external_in(const struct device *d, uint64_t at, size_t bytes, void (*release)(void *ctx), void *ctx) {
   struct buffer *b = make(EXTERNAL, bytes, BUFFER_ABSENT);
   struct space_copy *c = b ? add_copy(b, d) : NULL;

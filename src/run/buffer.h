@@ -41,6 +41,10 @@ bool buffer_is_only(struct buffer *);     /* exactly one reference, own memory, 
  * byte; on a device, for what is enqueued in its compute queue from now on. */
 weft_status buffer_hold(struct buffer *, const struct device *space, void **data, const char **why);
 void buffer_drop(struct buffer *);        /* once for every successful hold */
+/* A buffer without memory, which gets that of another one's copy on the device; both are the caller's alone. The other one keeps
+ * what it has elsewhere, and may be nowhere from then on. */
+struct buffer *buffer_heir(const struct device *, size_t bytes); /* NULL: out of memory */
+void buffer_inherit(struct buffer *heir, struct buffer *from, const struct device *);
 /* Of a buffer that is the caller's alone: it was written there, and is what it should be once the event is past (NULL: now). */
 void buffer_wrote(struct buffer *, const struct device *space, const struct event *);
 weft_status buffer_await(struct buffer *, const char **why); /* until what was enqueued for its copies is done */

@@ -119,7 +119,7 @@ static bool shows_file(const struct eval *e) {
  * updates of a scope that is closed by one, overwrite nothing. */
 bool eval_may_donate(const struct eval *e) {
   bool is_on_the_way = job_is_here() && !e->in_background, closes = e->in_background && e->n_heirs;
-  return e->plan->schedule->n_gifts && !e->settings.check && !is_on_the_way && !closes && !e->plan->device &&
+  return e->plan->schedule->n_gifts && !e->settings.check && !is_on_the_way && !closes &&
          !(e->n_heirs && (e->had_ready || shows_file(e)));
 }
 
@@ -245,6 +245,30 @@ static struct failure *weigh_leaves(const struct eval *e, struct run *r) {
   return NULL;
 }
 
+/* Updates that have taken their names over are done once their values are there: on a device that is waited for. */
+static struct failure *await_heirs(const struct eval *e, const struct run *r) {
+  const char *why = NULL;
+  bool some = false;
+  for (int i = 0; i < e->n_heirs; i++) some |= e->heir[i].is_named;
+  for (int i = 0; some && e->plan->device && i < e->plan->schedule->n_stores; i++) {
+    weft_status status = r->out[i] ? buffer_await(r->out[i], &why) : WEFT_OK;
+    if (status) return fail(status, 0, "weft_eval: %s", why);
+  }
+  return NULL;
+}
+
+/* Leaves that were overwritten in vain, on a device that failed half-way, and are nowhere else. */
+static void lose_leaves(const struct eval *e, const struct leaf leaf[], struct failure *f) {
+  graph_lock();
+  for (int i = 0; i < e->n_leaves; i++) {
+    struct node *n = e->leaf[i];
+    if (!leaf[i].is_taken || buffer_is_here(leaf[i].buf) || node_state_of(n) != NODE_READY) continue;
+    n->failure = failure_retain(f);
+    node_set_state(n, NODE_FAILED);
+  }
+  graph_unlock();
+}
+
 struct failure *eval_run(struct eval *e) {
   int n_stores = e->plan->schedule->n_stores;
   struct leaf few[32], *leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
@@ -259,7 +283,8 @@ struct failure *eval_run(struct eval *e) {
   if (!f) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
     eval_leaves(e, leaf);
-    if (plan_run(e->plan, &r, &f) == WEFT_OK) publish(e, &r, v);
+    if (plan_run(e->plan, &r, &f) == WEFT_OK && !(f = await_heirs(e, &r))) publish(e, &r, v);
+    if (f) lose_leaves(e, leaf, f);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
   }
   if (r.verdict) verdict_release(r.verdict);

@@ -23,6 +23,7 @@ struct closing {
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_scope_close: out of memory"); }
 
 static struct failure *unseen(const struct weft_scope *s) {
+  if (s->missed) return failure_retain(s->missed);
   return s->failure && !failure_seen(s->failure, false) ? failure_retain(s->failure) : NULL;
 }
 

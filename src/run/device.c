@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "run/buffer.h"
+#include "run/donate.h"
 #include "run/kernel_step.h"
 #include "run/memory.h"
 #include "run/space.h"
@@ -92,6 +93,7 @@ struct stay {
   uint8_t *here, *there;     /* the store's base; NULL: nowhere yet */
   bool on_host, on_device;   /* its bytes are */
   int n_holds;               /* of its buffer */
+  int giver;                 /* 1 + the leaf's store whose memory it takes over; 0: none */
   struct space_copy own;           /* of a leaf that is shown to others elsewhere: for this run alone */
 };
 
@@ -105,6 +107,7 @@ struct tour {                /* one run of a plan */
   struct space_copy block;   /* the same on the device */
   struct verdict *verdict;   /* on its leaves and checks; NULL: they are to be trusted */
   struct failure *failure;
+  bool has_passed;           /* what is to be overwritten is, from now on */
 };
 
 static const struct store *store_of(const struct tour *t, int i) { return &t->p->schedule->store[i]; }
@@ -164,10 +167,20 @@ static void bring_shown(struct tour *t, int i) {
   y->there = (uint8_t *)(uintptr_t)y->own.at + offset_of(t, i);
 }
 
+static void to_device(void *of, int *store, enum store_use);
+
+/* The output stands where the leaf does, from its first step on. */
+static void bring_gift(struct tour *t, int i) {
+  int giver = t->stay[i].giver - 1;
+  to_device(t, &giver, STORE_READ);
+  t->stay[i].there = t->stay[giver].there;
+}
+
 static void bring_buffer(struct tour *t, int i) {
   struct stay *y = &t->stay[i];
   const struct device *where;
-  if (is_leaf(t, i) && buffer_is_shown(buffer_of(t, i), &where) && where != t->d) bring_shown(t, i);
+  if (y->giver) bring_gift(t, i);
+  else if (is_leaf(t, i) && buffer_is_shown(buffer_of(t, i), &where) && where != t->d) bring_shown(t, i);
   else if (is_leaf(t, i) || make_output(t, i, t->d)) hold(t, i, t->d, &y->there);
 }
 
@@ -257,6 +270,43 @@ static void end_checks(struct tour *t) {
   else t->failure = verdict_await(t->verdict);
 }
 
+/* ---- memory of leaves that die ---- */
+
+/* The new buffer gets the memory when nothing can keep it from being written. */
+static bool take_gift(void *of, const struct gift *g) {
+  struct tour *t = of;
+  struct buffer *b = buffer_heir(t->d, (size_t)store_of(t, g->to)->bytes);
+  if (b) t->stay[g->to].giver = g->from + 1, t->r->out[g->to] = b;
+  return b != NULL;
+}
+
+/* Who does not wait for his checks, or for those of what he reads, cannot say that nothing fails. */
+static void find_gifts(struct tour *t) {
+  if (!t->failure && !(t->r->stays_open && t->verdict)) donate_memory(t->p, t->r, take_gift, t);
+}
+
+/* Before the first step that overwrites: all that the steps from there on touch is brought, and all checks have said that they
+ * found nothing. After it kernels are enqueued, and nothing else. */
+static void pass(struct tour *t, int first) {
+  for (int i = first; !t->failure && i < t->p->schedule->n_steps; i++) step_stores(t->p->schedule, i, to_device, t);
+  if (!t->failure && t->verdict) {
+    verdict_close(t->verdict);
+    t->failure = verdict_await(t->verdict);
+  }
+  if (!t->failure) t->failure = plan_pass(t->p, t->r);
+  t->has_passed = !t->failure;
+}
+
+/* A kernel that is refused half-way leaves neither the old values nor the new ones. */
+static void end_gifts(struct tour *t) {
+  for (int i = 0; t->has_passed && i < t->p->schedule->n_stores; i++) {
+    if (!t->stay[i].giver) continue;
+    struct leaf *l = &t->r->leaf[store_of(t, t->stay[i].giver - 1)->leaf];
+    buffer_inherit(t->r->out[i], l->buf, t->d);
+    l->is_taken = true;
+  }
+}
+
 /* ---- a run ---- */
 
 static _Atomic int64_t n_on_host;
@@ -302,7 +352,12 @@ static void run_steps(struct tour *t) {
   if (how == DEVICE_NO_MEMORY) t->failure = device_no_memory(t->d, s->block_bytes, "what is computed on the way");
   else note(t, how);
   if (!t->failure) begin_checks(t);
-  for (int i = 0; !t->failure && i < s->n_steps; i++) run_step(t, i);
+  find_gifts(t);
+  for (int i = 0; !t->failure && i < s->n_steps; i++) {
+    if (t->r->overwrites == i + 1) pass(t, i);
+    if (!t->failure) run_step(t, i);
+  }
+  end_gifts(t);
   end_outputs(t);
   end_checks(t);
   leave(t);

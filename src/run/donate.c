@@ -121,7 +121,10 @@ void heirs_settle(int n, struct heir heir[], bool is_done) {
   for (int i = 0; i < n; i++) {
     struct heir *h = &heir[i];
     if (!h->is_named) continue;
-    heir_fill(h->leaf, is_done ? h->value : h->was);
+    if (!is_done && h->was->failure) { /* overwritten in vain */
+      h->leaf->failure = failure_retain(h->was->failure);
+      node_set_state(h->leaf, NODE_FAILED);
+    } else heir_fill(h->leaf, is_done ? h->value : h->was);
     h->is_named = false;
     h->is_done = is_done;
     bool is_back = !is_done && array_replace(h->outer, h->leaf, h->was);
@@ -131,7 +134,8 @@ void heirs_settle(int n, struct heir heir[], bool is_done) {
 
 /* ---- Memory ---- */
 
-/* The first step from which on none fails, whatever happens: nor does any read a file that may be cut. */
+/* The first step from which on none fails, whatever happens: nor does any read a file that may be cut. On a device a kernel may be
+ * refused all the same: see run/device.c. */
 static int safe_from(const struct plan *p, const struct run *r) {
   const struct schedule *s = p->schedule;
   int from = s->n_steps;
@@ -143,29 +147,42 @@ static int safe_from(const struct plan *p, const struct run *r) {
   return from;
 }
 
-static bool is_given(const struct schedule *s, const struct gift *g, const struct run *r, int from) {
-  const struct leaf *l = &r->leaf[s->store[g->from].leaf];
-  return l->dies && g->step >= from && !l->offset && (int64_t)buffer_bytes(l->buf) == s->store[g->to].bytes;
+struct touch { int store; bool is_seen; };
+
+static void touches(void *of, int *store, enum store_use use) {
+  struct touch *t = of;
+  (void)use;
+  t->is_seen |= *store == t->store;
 }
 
-int64_t donate_memory(const struct plan *p, struct run *r, uint8_t *base[]) {
+/* Steps that touch the output before the leaf is overwritten copy what is there already: on a device, if they run there. */
+static bool is_in_one_space(const struct plan *p, const struct gift *g) {
+  struct touch t = { g->to, false };
+  for (int i = p->schedule->store[g->to].first; p->device && i < g->step; i++)
+    if (!plan_is_on_device(p, i)) step_stores(p->schedule, i, touches, &t);
+  return !t.is_seen;
+}
+
+static bool is_given(const struct plan *p, const struct gift *g, const struct run *r, int from) {
+  const struct schedule *s = p->schedule;
+  const struct leaf *l = &r->leaf[s->store[g->from].leaf];
+  return l->dies && g->step >= from && !l->offset && (int64_t)buffer_bytes(l->buf) == s->store[g->to].bytes &&
+         is_in_one_space(p, g);
+}
+
+int64_t donate_memory(const struct plan *p, struct run *r, gift_taker *take, void *of) {
   const struct schedule *s = p->schedule;
   int from = -1, last = -1;
   int64_t bytes = 0;
   bool some = false;
-  for (int i = 0; !p->device && i < s->n_leaves; i++) some |= r->leaf[i].dies;
+  for (int i = 0; i < s->n_leaves; i++) some |= r->leaf[i].dies;
   for (int i = 0; some && i < s->n_gifts; i++) {
     const struct gift *g = &s->gift[i];
     if (from < 0) from = safe_from(p, r);
-    if (g->to == last || !is_given(s, g, r, from)) continue;
-    struct leaf *l = &r->leaf[s->store[g->from].leaf];
-    l->dies = false; /* once */
+    if (g->to == last || !is_given(p, g, r, from) || (take && !take(of, g))) continue;
+    r->leaf[s->store[g->from].leaf].dies = false; /* once */
     last = g->to;
     bytes += s->store[g->to].bytes;
-    if (!base) continue;
-    r->out[g->to] = buffer_retain(l->buf);
-    buffer_wrote(l->buf, NULL, NULL);
-    base[g->to] = base[g->from];
     if (!r->overwrites || g->step < r->overwrites - 1) r->overwrites = g->step + 1;
   }
   return bytes;

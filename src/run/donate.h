@@ -3,7 +3,11 @@
  * A leaf dies if nobody can ask for its value afterwards: it is the only value in memory of weft's own, and everybody who
  * refers to it is part of the evaluation and goes with it, or is the name that is to be updated. An update to come takes
  * the name over at once, as a leaf without a value yet, so that nobody can get at the old one meanwhile. From the first
- * step that overwrites anything nothing fails and nothing stops, so that all of it happens, or nothing. */
+ * step that overwrites anything nothing fails and nothing stops, so that all of it happens, or nothing.
+ *
+ * On a device the memory of a copy there goes over to the output's buffer, and what the leaf has in other spaces stays. What checks
+ * have to say is read before anything is overwritten, so a run that does not wait for its checks, or for those of what it reads,
+ * overwrites nothing. Only a device that refuses a kernel half-way can lose what was overwritten: the leaf has failed then. */
 #ifndef WEFT_DONATE_H
 #define WEFT_DONATE_H
 #include "graph/scope.h"
@@ -36,8 +40,10 @@ void heirs_settle(int n, struct heir[], bool is_done); /* those that are named: 
                                                   back, with the old one. Graph lock held */
 void heir_fill(struct node *leaf, const struct node *from); /* gives it the value of a ready node; graph lock held */
 
-/* Outputs take over the memory of leaves that die; base NULL: only counted. How many bytes. */
-int64_t donate_memory(const struct plan *, struct run *, uint8_t *base[]);
+/* Outputs take over the memory of leaves that die: `take` is called for each such gift, false: it cannot be taken. NULL: they are
+ * only counted. How many bytes. */
+typedef bool gift_taker(void *of, const struct gift *);
+int64_t donate_memory(const struct plan *, struct run *, gift_taker *take, void *of);
 
 /* Between these two memory holds neither the old nor the new value, and no process is forked. */
 void overwriting_begin(void);

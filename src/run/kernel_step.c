@@ -116,10 +116,11 @@ static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *
 static bool may_fail(const struct plan *p, int i) {
   const struct step *s = &p->schedule->step[i];
   const struct compiled *c = p->code[i];
-  if (c->is_on_device || s->n_sites) return true;
+  if (s->n_sites) return true;
   struct bound *bound = alloca(sizeof *bound * (size_t)(c->kernel->n_bufs + 1));
   step_bind(s, c->kernel, NULL, bound);
   struct launch l = { .sizes = s->sizes, .args = s->args, .bufs = bound };
+  if (c->is_on_device) return c->backend->borrows && c->backend->borrows(c->code, &l);
   return launch_borrows(c->backend, c->code, c->kernel, &c->facts, &l);
 }
 

@@ -292,13 +292,13 @@ int plan_library_calls(const struct plan *p, int i) {
   return k->library_calls ? k->library_calls(p, i) : 0;
 }
 
+/* What a step of the host needs of a plan for a device has to be brought home. */
 bool plan_may_fail(const struct plan *p, int i) {
   const struct step_kind *k = p->schedule->step[i].kind;
-  return !k->may_fail || k->may_fail(p, i);
+  return !k->may_fail || (p->device && !plan_is_on_device(p, i)) || k->may_fail(p, i);
 }
 
-/* Whether the last moment to fail passes well. */
-static struct failure *pass(const struct plan *p, struct run *r) {
+struct failure *plan_pass(const struct plan *p, struct run *r) {
   struct failure *f = plan_stopped(r->cancel);
   if (!f) f = look_again(p, r);
   if (f) return f;
@@ -310,7 +310,7 @@ static struct failure *pass(const struct plan *p, struct run *r) {
 struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const base[]) {
   struct failure *f = NULL;
   for (int i = 0; !f && i < p->schedule->n_steps; i++) {
-    if (r->overwrites == i + 1) f = pass(p, r);
+    if (r->overwrites == i + 1) f = plan_pass(p, r);
     if (!f) f = plan_step(p, i, r, base);
   }
   return f;
@@ -328,12 +328,23 @@ static bool takes_long(const struct plan *p, const struct run *r) {
   return false;
 }
 
+struct giving { const struct plan *p; struct run *r; uint8_t **base; };
+
+static bool take_gift(void *of, const struct gift *g) {
+  struct giving *h = of;
+  struct buffer *b = h->r->leaf[h->p->schedule->store[g->from].leaf].buf;
+  h->r->out[g->to] = buffer_retain(b);
+  buffer_wrote(b, NULL, NULL);
+  h->base[g->to] = h->base[g->from];
+  return true;
+}
+
 static struct failure *run_on_host(const struct plan *p, struct run *r) {
   const struct schedule *s = p->schedule;
   uint8_t *few[64], **base = s->n_stores <= 64 ? few : mem_alloc(sizeof *base * (size_t)s->n_stores), *block = NULL;
   int held = 0;
   struct failure *f = base ? hold_leaves(p, r, base, &held) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  if (!f) donate_memory(p, r, base);
+  if (!f) donate_memory(p, r, take_gift, &(struct giving){ p, r, base });
   if (!f) f = take_memory(p, r, base, &block);
   if (!f) f = plan_steps(p, r, base);
   if (!f && !r->overwrites) f = look_again(p, r);
@@ -350,7 +361,7 @@ weft_status plan_run(struct plan *p, struct run *r, struct failure **failure) {
   }
   if (eval_is_to_tell() && takes_long(p, r)) eval_before_long();
   *failure = p->device ? device_run(p, r) : run_on_host(p, r);
-  if (!*failure && p->device) *failure = look_again(p, r);
+  if (!*failure && p->device && !r->overwrites) *failure = look_again(p, r);
   if (!*failure) return WEFT_OK;
   for (int i = 0; i < p->schedule->n_stores; i++) {
     buffer_release(r->out[i]);

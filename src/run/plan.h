@@ -53,6 +53,7 @@ struct leaf {
   struct buffer *buf;
   int64_t offset;                /* in bytes */
   bool dies;                     /* nobody needs its value after this run: its memory may be given to an output */
+  bool is_taken;                 /* on a device it was, whatever became of the run */
 };
 struct run {
   struct leaf *leaf;
@@ -72,6 +73,7 @@ weft_status plan_run(struct plan *, struct run *, struct failure **);
 /* Steps on the memory of stores; in order, or one of them. */
 struct failure *plan_steps(const struct plan *, struct run *, uint8_t *const base[]);
 struct failure *plan_step(const struct plan *, int step, struct run *, uint8_t *const base[]);
+struct failure *plan_pass(const struct plan *, struct run *); /* the last chance to fail, before the first step that overwrites */
 int64_t plan_peak(const struct plan *, int threads);    /* bytes allocated at the same time, if no leaf gives its memory; */
 int64_t plan_scratch(const struct plan *, int threads); /* of these, the most that a step needs to work in */
 int plan_library_calls(const struct plan *, int step);

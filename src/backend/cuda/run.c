@@ -287,6 +287,12 @@ static const char *library_of(const struct code *c, const struct launch *x) {
   return library_product(c, x, &p) && lt_can(c->gpu, &p, 16) ? lt_name() : NULL;
 }
 
+/* Rows and copies in order may stand in scratch, and a library works in some. */
+static bool borrows(const struct code *c, const struct launch *x) {
+  struct lt_product p;
+  return c->plan.n_rows || c->plan.in_order || library_product(c, x, &p);
+}
+
 static int launch(struct session *s, double *ms) {
   static const unsigned fill_grid[3] = { 256, 1, 1 }, fill_block[3] = { 256, 1, 1 };
   struct cuda_launch l[3];
@@ -340,7 +346,7 @@ static int run(const struct code *c, const struct launch *l) { return cuda_run(c
 
 const struct backend backend_cuda = {
   .name = "cuda", .available = cuda_available, .compile = compile, .run = run, .free = code_free, .show = show,
-  .show_machine_code = show_machine_code, .by = library_of
+  .show_machine_code = show_machine_code, .by = library_of, .borrows = borrows
 };
 
 /* ---- As a device ---------------------------------------------------------------------------------------------------------- */
