@@ -16,7 +16,7 @@ PyTypeObject *flavour_set(PyTypeObject *type) {
 
 PyTypeObject *flavour_of(Py_ssize_t n, PyObject *const o[]) {
   for (Py_ssize_t i = 0; i < n; i++) {
-    if (Py_TYPE(o[i]) == &mlx_array_type) return &mlx_array_type;
+    if (mlx_check(o[i])) return &mlx_array_type;
     if ((PyTuple_CheckExact(o[i]) || PyList_CheckExact(o[i])) &&
         flavour_of(PySequence_Fast_GET_SIZE(o[i]), PySequence_Fast_ITEMS(o[i])) == &mlx_array_type)
       return &mlx_array_type;
@@ -57,7 +57,7 @@ PyObject *array_from(PyObject *o) {
 }
 
 int64_t array_word(PyObject *self, int rank) {
-  return (int64_t)(Py_TYPE(self) == &mlx_array_type) << 16 | (int64_t)weft_dtype_of(array_handle(self)) << 8 | rank;
+  return (int64_t)(mlx_check(self) != 0) << 16 | (int64_t)weft_dtype_of(array_handle(self)) << 8 | rank;
 }
 
 int array_describe(PyObject *self, int64_t word[1 + WEFT_RANK_MAX]) {
@@ -146,13 +146,13 @@ static PyObject *get_ndim(PyObject *self, void *closure) {
 }
 static PyObject *get_dtype(PyObject *self, void *closure) {
   (void)closure;
-  return Py_NewRef(dtype_object_as(Py_TYPE(self), weft_dtype_of(array_handle(self))));
+  return Py_NewRef(dtype_object_as(flavour_of_array(self), weft_dtype_of(array_handle(self))));
 }
 
 static PyObject *get_transposed(PyObject *self, void *closure) {
   (void)closure;
   weft_scope *s = op_begin();
-  return op_end_as(Py_TYPE(self), s, weft_transpose(array_handle(self), NULL));
+  return op_end_as(flavour_of_array(self), s, weft_transpose(array_handle(self), NULL));
 }
 
 static PyObject *get_matrices_transposed(PyObject *self, void *closure) {
@@ -160,7 +160,7 @@ static PyObject *get_matrices_transposed(PyObject *self, void *closure) {
   int rank = weft_rank(array_handle(self));
   if (rank < 2) return PyErr_Format(PyExc_ValueError, "mT: an array of %d axes", rank);
   weft_scope *s = op_begin();
-  return op_end_as(Py_TYPE(self), s, weft_moveaxis(array_handle(self), -1, -2));
+  return op_end_as(flavour_of_array(self), s, weft_moveaxis(array_handle(self), -1, -2));
 }
 static PyObject *get_device(PyObject *self, void *closure) {
   (void)closure;
@@ -170,12 +170,12 @@ static PyObject *get_device(PyObject *self, void *closure) {
 static PyObject *get_real(PyObject *self, void *closure) {
   (void)closure;
   weft_scope *s = op_begin();
-  return op_end_as(Py_TYPE(self), s, weft_real(array_handle(self)));
+  return op_end_as(flavour_of_array(self), s, weft_real(array_handle(self)));
 }
 static PyObject *get_imag(PyObject *self, void *closure) {
   (void)closure;
   weft_scope *s = op_begin();
-  return op_end_as(Py_TYPE(self), s, weft_imag(array_handle(self)));
+  return op_end_as(flavour_of_array(self), s, weft_imag(array_handle(self)));
 }
 
 /* Where NumPy's operators meet an array, they leave the work to it. */

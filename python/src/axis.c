@@ -7,10 +7,7 @@ typedef weft_array *(*along)(weft_array *, int axis);
 int axis_parse(PyObject *o, int rank, int *axis) {
   Py_ssize_t i = PyNumber_AsSsize_t(o, PyExc_OverflowError);
   if (i == -1 && PyErr_Occurred()) return -1;
-  if (i < -rank || i >= rank) {
-    PyErr_Format(PyExc_ValueError, "there is no axis %zd among %d", i, rank);
-    return -1;
-  }
+  if (i < -rank || i >= rank) return raise_no_axis(i, rank), -1;
   *axis = (int)(i < 0 ? i + rank : i);
   return 0;
 }

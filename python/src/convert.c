@@ -54,7 +54,8 @@ static weft_array *number_as(PyObject *o, weft_dtype wanted) {
     return write_double(v, 0, wanted, o) ? NULL : weft_from(wanted, 0, NULL, v);
   }
   if (wanted == WEFT_U64 && PyLong_Check(o)) {
-    uint64_t v = PyLong_AsUnsignedLongLong(o);
+    int wraps = flavour() == &mlx_array_type; /* -1 is 2^64 - 1 there */
+    uint64_t v = wraps ? PyLong_AsUnsignedLongLongMask(o) : PyLong_AsUnsignedLongLong(o);
     return v == (uint64_t)-1 && PyErr_Occurred() ? NULL : weft_from(WEFT_U64, 0, NULL, &v);
   }
   double v[2];
@@ -254,10 +255,10 @@ static weft_array *from_numpy(PyObject *o, int may_share) {
 static weft_array *from_memory(PyObject *o, int may_share) {
   if (PyObject_CheckBuffer(o)) {
     weft_array *a = from_buffer(o, NULL, may_share);
-    if (a || PyErr_ExceptionMatches(PyExc_MemoryError) || !PyObject_HasAttrString(o, "dtype")) return a;
+    if (a || PyErr_ExceptionMatches(PyExc_MemoryError)) return a;
     PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    a = from_interface(o, may_share);
+    PyErr_Fetch(&type, &value, &trace); /* before attributes are asked for: NumPy's scalars forget an exception that is set */
+    a = PyObject_HasAttrString(o, "dtype") ? from_interface(o, may_share) : NULL;
     if (a) Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
     else PyErr_Restore(type, value, trace);
     return a;

@@ -26,6 +26,7 @@ struct array {
 extern PyTypeObject array_type;
 extern PyTypeObject mlx_array_type; /* the same struct with the conventions of MLX: mlx.c */
 #define array_check(o)  PyObject_TypeCheck(o, &array_type)
+#define mlx_check(o)    PyObject_TypeCheck(o, &mlx_array_type)
 #define array_handle(o) (((struct array *)(o))->handle)
 
 PyObject *array_wrap(weft_array *);                  /* a new object that owns it, of the flavour set, or the exception */
@@ -45,6 +46,7 @@ PyObject *array_list(PyTypeObject *, int n, weft_array *const[]); /* a list of n
 PyTypeObject *flavour(void);                         /* the one that is set */
 PyTypeObject *flavour_set(PyTypeObject *);           /* gives the one before */
 PyTypeObject *flavour_of(Py_ssize_t n, PyObject *const[]); /* of operands; lists and tuples of them count */
+#define flavour_of_array(o) (mlx_check(o) ? &mlx_array_type : &array_type) /* users derive types of their own from these */
 
 /* op.c: the frame of every operation. */
 weft_scope *op_begin(void);                          /* also notes the user's line */
@@ -69,6 +71,7 @@ int body_refuses(uint64_t serial);                   /* to change an array that 
 PyObject *raise_status(weft_status);                 /* always NULL */
 int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */
 PyObject *raise_no_size(int axis);                   /* always NULL */
+PyObject *raise_no_axis(Py_ssize_t axis, int rank);  /* always NULL */
 int error_add_types(PyObject *module);
 
 /* dtype.c */

@@ -152,7 +152,7 @@ static PyObject *slot_power(PyObject *x, PyObject *y, PyObject *modulus) {
   long n = PyLong_AsLong(y);
   if (n == -1 && PyErr_Occurred()) return NULL;
   weft_scope *s = op_begin();
-  return op_end_as(Py_TYPE(x), s, power(array_handle(x), n));
+  return op_end_as(flavour_of_array(x), s, power(array_handle(x), n));
 }
 
 static int slot_bool(PyObject *self) {
@@ -197,7 +197,7 @@ static PyObject *as_complex(PyObject *self, PyObject *unused) {
 /* A number as numbers are; of other arrays only the plain text. Without a spec a number is its text too, but for MLX's. */
 static PyObject *format(PyObject *self, PyObject *spec) {
   if (!PyUnicode_Check(spec)) return PyErr_Format(PyExc_TypeError, "__format__: a text is expected");
-  int is_number = Py_TYPE(self) == &mlx_array_type && !weft_rank(array_handle(self));
+  int is_number = mlx_check(self) && !weft_rank(array_handle(self));
   if (!PyUnicode_GET_LENGTH(spec) && !is_number) return PyObject_Str(self);
   if (weft_rank(array_handle(self)))
     return PyErr_Format(PyExc_TypeError, "'%U' formats one number, not an array of %d axes", spec, weft_rank(array_handle(self)));
@@ -212,7 +212,7 @@ static PyObject *rounded(PyObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "|O", &decimals)) return NULL;
   if (decimals == Py_None) return apply_unary(weft_round, self);
   weft_scope *s = op_begin();
-  return op_end_as(Py_TYPE(self), s, call_round(NULL, (PyObject *[]){ self, decimals }));
+  return op_end_as(flavour_of_array(self), s, call_round(NULL, (PyObject *[]){ self, decimals }));
 }
 
 PyMethodDef element_methods[] = {

@@ -3,15 +3,27 @@
 #include "names.h"
 #include <string.h>
 
-static PyObject *no_value; /* weft.NoValueError */
+static PyObject *no_value, *no_axis; /* weft.NoValueError, weft.AxisError */
+
+/* As NumPy's: programs for older and for newer MLX catch the one and the other. */
+static int add_axis_error(PyObject *module) {
+  PyObject *bases = PyTuple_Pack(2, PyExc_ValueError, PyExc_IndexError);
+  no_axis = bases ? PyErr_NewExceptionWithDoc("weft.AxisError", "An axis that an array does not have: a ValueError and an "
+                                              "IndexError.", bases, NULL) : NULL;
+  Py_XDECREF(bases);
+  return no_axis ? PyObject_SetAttrString(module, "AxisError", no_axis) : -1;
+}
 
 int error_add_types(PyObject *module) {
+  if (add_axis_error(module)) return -1;
   no_value = PyErr_NewExceptionWithDoc("weft.NoValueError", "The value, or the size, of something that has none yet: "
                                        "an argument of a function that is being traced.", PyExc_ValueError, NULL);
   return no_value ? PyObject_SetAttrString(module, "NoValueError", no_value) : -1;
 }
 
 int raised_no_value(void) { return PyErr_ExceptionMatches(no_value); }
+
+PyObject *raise_no_axis(Py_ssize_t axis, int rank) { return PyErr_Format(no_axis, "there is no axis %zd among %d", axis, rank); }
 
 PyObject *raise_no_size(int axis) { return PyErr_Format(no_value, "the size of axis %d is not known yet", axis); }
 

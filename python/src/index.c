@@ -279,7 +279,7 @@ static weft_array *get(weft_array *a, PyObject *o) {
 PyObject *index_get(PyObject *self, PyObject *index) {
   weft_scope *s = op_begin();
   weft_array *a = weft_own(array_handle(self)); /* an index may run Python */
-  PyObject *result = op_end_as(Py_TYPE(self), s, get(a, index));
+  PyObject *result = op_end_as(flavour_of_array(self), s, get(a, index));
   weft_disown(a);
   return result;
 }
@@ -341,7 +341,7 @@ static PyObject *put_function(PyObject *module, PyObject *args) {
   if (!PyArg_ParseTuple(args, "O!OOi", &array_type, &o, &index, &value, &how)) return NULL;
   weft_scope *s = op_begin();
   weft_array *x = weft_own(array_handle(o));
-  PyObject *result = op_end_as(Py_TYPE(o), s, put(x, index, value, (weft_how)how));
+  PyObject *result = op_end_as(flavour_of_array(o), s, put(x, index, value, (weft_how)how));
   weft_disown(x);
   return result;
 }

@@ -1,7 +1,7 @@
 /* mlx.c -- arrays with the conventions of MLX: a second type over the struct of weft.array, of which it is a kind. What differs
  * is decided here, when a node is built: how numbers and other objects become operands, which objects are refused, which
  * exceptions are raised. The nodes are the same, and nothing behind weft.h knows of it. */
-#include "names.h"
+#include "mlx.h"
 #include <string.h>
 
 typedef weft_array *(*binary)(weft_array *, weft_array *);
@@ -28,7 +28,7 @@ int mlx_size_refuses(int64_t n) {
 }
 
 static int is_number(PyObject *o) {
-  return PyFloat_CheckExact(o) || PyLong_Check(o) || PyComplex_CheckExact(o);
+  return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o);
 }
 
 /* Whether an integer is in the range of a dtype of fewer than 64 bits; sets the exception. */
@@ -45,6 +45,7 @@ static int fits(PyObject *o, weft_dtype d) {
 static weft_array *operand(PyObject *o, const weft_dtype *partner) {
   if (!is_number(o)) return convert_array(o, partner, 0);
   if (!partner) return convert_array(o, NULL, 0);
+  if (*partner == WEFT_U64 && PyLong_Check(o) && !PyBool_Check(o)) return convert_array(o, partner, 0); /* below 0 it wraps */
   return fits(o, *partner) ? convert_operand(o) : NULL;
 }
 
@@ -67,7 +68,8 @@ static int is_operand(PyObject *o) {
 /* ---- Operators ---- */
 
 static PyObject *refuse(PyObject *x, PyObject *y) {
-  return PyErr_Format(PyExc_ValueError, "cannot operate on a %.100s and a %.100s", Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
+  PyObject *kind = x == Py_None || y == Py_None ? PyExc_TypeError : PyExc_ValueError;
+  return PyErr_Format(kind, "cannot operate on a %.100s and a %.100s", Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
 }
 
 static PyObject *operate(binary op, PyObject *x, PyObject *y) {
@@ -103,8 +105,8 @@ static weft_array *matmul(weft_array *a, weft_array *b) {
 }
 
 #define OPERATORS(X) \
-  X(add, weft_add) X(subtract, weft_sub) X(multiply, weft_mul) X(floor_divide, weft_floor_divide) X(remainder, weft_remainder) \
-  X(lshift, weft_shl) X(rshift, weft_shr) X(matrix_multiply, matmul) X(and, weft_and) X(or, weft_or) X(xor, weft_xor)
+  X(add, weft_add) X(subtract, weft_sub) X(multiply, weft_mul) X(floor_divide, mlx_floor_divide) X(remainder, weft_remainder) \
+  X(lshift, mlx_shl) X(rshift, mlx_shr) X(matrix_multiply, matmul) X(and, weft_and) X(or, weft_or) X(xor, weft_xor)
 #define DEFINE(name, op) \
   static PyObject *slot_##name(PyObject *x, PyObject *y) { return operate(op, x, y); } \
   static PyObject *inplace_##name(PyObject *x, PyObject *y) { return operate_inplace(op, x, y); }
@@ -120,10 +122,10 @@ static PyObject *inplace_true_divide(PyObject *x, PyObject *y) {
 static PyObject *slot_power(PyObject *x, PyObject *y, PyObject *modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
   if (array_check(x) && PyLong_CheckExact(y) && is_inexact(array_handle(x))) return element_numbers.nb_power(x, y, modulus);
-  return operate(weft_pow, x, y);
+  return operate(mlx_power, x, y);
 }
 static PyObject *inplace_power(PyObject *x, PyObject *y, PyObject *modulus) {
-  return modulus != Py_None ? Py_NewRef(Py_NotImplemented) : operate_inplace(weft_pow, x, y);
+  return modulus != Py_None ? Py_NewRef(Py_NotImplemented) : operate_inplace(mlx_power, x, y);
 }
 
 static PyObject *slot_unary(weft_array *(*op)(weft_array *), PyObject *x) {
@@ -147,8 +149,8 @@ static PyNumberMethods numbers = {
 
 /* What is no array nor number is not equal, and not smaller either. */
 static PyObject *compare(PyObject *x, PyObject *y, int op) {
-  static const binary ops[] = { [Py_LT] = weft_lt, [Py_LE] = weft_le, [Py_EQ] = weft_eq, [Py_NE] = weft_ne,
-                                [Py_GT] = weft_gt, [Py_GE] = weft_ge };
+  static const binary ops[] = { [Py_LT] = mlx_less, [Py_LE] = mlx_less_equal, [Py_EQ] = weft_eq, [Py_NE] = weft_ne,
+                                [Py_GT] = mlx_greater, [Py_GE] = mlx_greater_equal };
   if (op == Py_EQ || op == Py_NE) {
     PyTypeObject *before = flavour_set(&mlx_array_type);
     int can = is_operand(y);
@@ -160,10 +162,10 @@ static PyObject *compare(PyObject *x, PyObject *y, int op) {
 
 /* ---- Indices ---- */
 
-/* There an index that does not fit is a ValueError. */
-static void as_value_error(void) {
+/* There an index that does not fit, or is none, is a ValueError. */
+void mlx_as_value_error(PyObject *kind) {
   PyObject *type, *value, *trace;
-  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_IndexError)) return;
+  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(kind)) return;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *text = value ? PyObject_Str(value) : NULL;
   if (text) PyErr_SetObject(PyExc_ValueError, text);
@@ -195,7 +197,7 @@ static PyObject *get(PyObject *self, PyObject *index) {
   if (index_refuses(index)) return NULL;
   PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *part = index_get(self, index);
-  if (!part) as_value_error();
+  if (!part) mlx_as_value_error(PyExc_IndexError), mlx_as_value_error(PyExc_TypeError);
   flavour_set(before);
   return part;
 }
@@ -301,7 +303,7 @@ static int put(PyObject *self, PyObject *index, PyObject *value) {
     PyErr_Clear();
     failed = put_in_order(self, index, value);
   }
-  if (failed) as_value_error();
+  if (failed) mlx_as_value_error(PyExc_IndexError), mlx_as_value_error(PyExc_TypeError);
   else failed = note_change(self);
   flavour_set(before);
   return failed;
@@ -311,22 +313,42 @@ static PyMappingMethods mapping = { .mp_subscript = get, .mp_ass_subscript = put
 
 /* ---- The type ---- */
 
-static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+static PyObject *make(PyObject *args, PyObject *kwargs) {
   static char *names[] = { "val", "dtype", NULL };
   PyObject *o, *dtype = Py_None;
   weft_dtype wanted;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:array", names, &o, &dtype)) return NULL;
   if (dtype != Py_None && dtype_parse(dtype, &wanted)) return NULL;
   int is_list = PyList_Check(o) || PyTuple_Check(o), is_bytes = PyBytes_Check(o) || PyByteArray_Check(o);
-  PyTypeObject *before = flavour_set(type);
+  PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *source = is_bytes ? PyMemoryView_FromObject(o) : Py_NewRef(o);
   weft_scope *s = op_begin();
   PyObject *array = op_end(s, source ? convert_array(source, dtype == Py_None ? NULL : &wanted, 0) : NULL);
   Py_XDECREF(source);
   flavour_set(before);
+  if (!array && o != Py_None) mlx_as_value_error(PyExc_TypeError);
   if (!array && is_list && (PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_TypeError)))
     PyErr_SetString(PyExc_ValueError, "Initialization encountered non-uniform length."); /* this is what MLX says */
   return array;
+}
+
+/* Types that users derive make theirs in __init__, which may have arguments of its own; until then it is a number. */
+static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  if (type == &mlx_array_type) return make(args, kwargs);
+  struct array *self = (struct array *)type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  weft_scope *s = weft_scope_open();
+  self->handle = weft_own(weft_integer(0));
+  weft_scope_discard(s);
+  self->body = body_serial();
+  return (PyObject *)self;
+}
+static int init(PyObject *self, PyObject *args, PyObject *kwargs) {
+  if (Py_TYPE(self) == &mlx_array_type) return 0;
+  PyObject *made = make(args, kwargs);
+  int failed = !made || array_assign(self, array_handle(made));
+  Py_XDECREF(made);
+  return failed ? -1 : 0;
 }
 
 static PyObject *represent(PyObject *self) { return in_python("weft.mlx._text", "represent", PyTuple_Pack(1, self)); }
@@ -347,7 +369,7 @@ static PyObject *namespace(PyObject *self, PyObject *args, PyObject *kwargs) {
 static PyObject *as_mlx(PyObject *module, PyObject *o) {
   (void)module;
   if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "an array is expected, not a %.200s", Py_TYPE(o)->tp_name);
-  return Py_TYPE(o) == &mlx_array_type ? Py_NewRef(o) : array_wrap_as(&mlx_array_type, array_handle(o));
+  return mlx_check(o) ? Py_NewRef(o) : array_wrap_as(&mlx_array_type, array_handle(o));
 }
 static PyObject *as_weft(PyObject *module, PyObject *o) {
   (void)module;
@@ -382,9 +404,10 @@ PyTypeObject mlx_array_type = {
   .tp_name = "weft.mlx.core.array",
   .tp_base = &array_type,
   .tp_basicsize = sizeof(struct array),
-  .tp_flags = Py_TPFLAGS_DEFAULT,
+  .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
   .tp_doc = "array(val, dtype=None): an n-dimensional array with the conventions of MLX.",
-  .tp_new = make,
+  .tp_new = new,
+  .tp_init = init,
   .tp_repr = represent,
   .tp_as_number = &numbers,
   .tp_as_mapping = &mapping,

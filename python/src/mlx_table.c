@@ -1,7 +1,7 @@
 /* mlx_table.c -- the names of the package weft.mlx.core that C serves: those of mlx.core, with its arguments. What a row calls is
  * mostly what weft's own row calls; what MLX has otherwise (dtypes of results, arguments, refusals) is a function here. What is
  * rare is written in Python, in weft/mlx/core. The argument stream is there and says nothing: work runs where its thread says. */
-#include "names.h"
+#include "mlx.h"
 
 typedef weft_array *(*along)(weft_array *, int axis);
 typedef weft_array *(*binary)(weft_array *, weft_array *);
@@ -10,6 +10,18 @@ typedef weft_array *(*binary)(weft_array *, weft_array *);
 
 static weft_array *first(PyObject *const arg[]) { return convert_array(arg[0], NULL, 0); }
 static weft_array *as(weft_array *a, weft_dtype d) { return a ? weft_cast(a, d) : NULL; }
+
+/* Functions of numbers or arrays call what is neither a wrong value; those of arrays alone, a wrong type. */
+static weft_array *of_numbers(name_call *call, int n, const struct name *row, PyObject *const arg[]) {
+  weft_array *y = call(row, arg);
+  int has_none = 0;
+  for (int i = 0; !y && i < n; i++) has_none |= arg[i] == Py_None;
+  if (!y && !has_none) mlx_as_value_error(PyExc_TypeError);
+  return y;
+}
+static weft_array *call_unary_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_unary, 1, row, arg); }
+static weft_array *call_binary_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_binary, 2, row, arg); }
+static weft_array *call_ternary_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_ternary, 3, row, arg); }
 
 /* An operand that vmap does not map over there, nor here. The rule is of an identity around it, so nothing else changes. */
 static int mapped_refuses(void *ctx, weft_array *const xs[], const int is_mapped[], weft_array *ys[]) {
@@ -130,17 +142,6 @@ static weft_array *call_so_far(const struct name *row, PyObject *const arg[]) {
   return is_inclusive ? y : without_itself(y, op, k, backwards);
 }
 
-/* Where both are equal the derivative is the second one's alone, as MLX has it; weft shares it. NaN wins all the same. */
-static weft_array *second_of_equals(weft_array *a, weft_array *b, weft_array *is_first) {
-  return weft_where(weft_dtype_of(a) > WEFT_I64 ? weft_or(is_first, weft_isnan(a)) : is_first, a, b);
-}
-static weft_array *maximum_of(weft_array *a, weft_array *b) { return second_of_equals(a, b, weft_gt(a, b)); }
-static weft_array *minimum_of(weft_array *a, weft_array *b) { return second_of_equals(a, b, weft_lt(a, b)); }
-static weft_array *clip_of(weft_array *x, weft_array *low, weft_array *high) {
-  if (low) x = maximum_of(x, low);
-  return high ? minimum_of(x, high) : x;
-}
-
 /* (a, axis, precise) */
 static weft_array *call_softmax_of(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
@@ -158,19 +159,34 @@ static weft_array *call_pad_one(const struct name *row, PyObject *const arg[]) {
 
 /* (a, lowest, highest): bounds by position, either may be None */
 static weft_array *call_clip2(const struct name *row, PyObject *const arg[]) {
-  return call_clip(row, (PyObject *[]){ arg[0], arg[1], arg[2], Py_None, Py_None });
+  return of_numbers(call_clip, 1, row, (PyObject *[]){ arg[0], arg[1], arg[2], Py_None, Py_None });
 }
 
-/* (a, dtype): floats that no integer holds wrap, through 64 bits, where weft saturates */
+/* (a, dtype) */
 static weft_array *call_cast(const struct name *row, PyObject *const arg[]) {
   weft_dtype d;
   (void)row;
   weft_array *x = dtype_parse(arg[1], &d) ? NULL : first(arg);
-  if (!x) return NULL;
-  weft_dtype from = weft_dtype_of(x);
-  int narrows = from > WEFT_I64 && from != WEFT_C64 && from != WEFT_C128 && d != WEFT_BOOL && d <= WEFT_I32 && d != WEFT_U64;
-  return weft_cast(narrows ? weft_cast(x, WEFT_I64) : x, d);
+  return x ? mlx_cast(x, d) : NULL;
 }
+
+/* (shape, vals, dtype): arrays keep the dtype they have, and numbers take one that is of their kind */
+static weft_array *call_full_of(const struct name *row, PyObject *const arg[]) {
+  weft_dtype d;
+  PyObject *v = arg[1], *dtype = arg[2];
+  if (dtype != Py_None && dtype_parse(dtype, &d)) return NULL;
+  if (array_check(v)) dtype = Py_None;
+  else if (dtype != Py_None && PyLong_Check(v) && !PyBool_Check(v) && d == WEFT_BOOL) dtype = dtype_object(WEFT_I32);
+  else if (dtype != Py_None && PyFloat_Check(v) && (d <= WEFT_I64 || d == WEFT_C64 || d == WEFT_C128))
+    dtype = dtype_object(WEFT_F32);
+  else if (dtype != Py_None && PyComplex_Check(v) && d != WEFT_C128) dtype = dtype_object(WEFT_C64);
+  return of_numbers(call_full, 2, row, (PyObject *[]){ arg[0], v, dtype });
+}
+static weft_array *call_full_like_of(const struct name *row, PyObject *const arg[]) {
+  return array_check(arg[0]) ? of_numbers(call_full_like, 2, row, arg) : call_full_like(row, arg);
+}
+static weft_array *call_degrees_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_degrees, 1, row, arg); }
+static weft_array *call_radians_of(const struct name *row, PyObject *const arg[]) { return of_numbers(call_radians, 1, row, arg); }
 
 /* (a, shape) as (a, *shape) */
 static weft_array *with_shape(name_call *call, const struct name *row, PyObject *const arg[]) {
@@ -193,42 +209,6 @@ static weft_array *call_take_any(const struct name *row, PyObject *const arg[]) 
   return y;
 }
 
-/* Functions that weft has for real numbers alone, of complex ones. */
-static int is_complex(weft_array *a) { return weft_dtype_of(a) == WEFT_C64 || weft_dtype_of(a) == WEFT_C128; }
-static weft_array *times_i(weft_array *a) { return weft_complex(weft_neg(weft_imag(a)), weft_real(a)); }
-static weft_array *one_plus(weft_array *a) { return weft_add(weft_scalar(1), a); }
-
-static weft_array *log1p_of(weft_array *a) { return is_complex(a) ? weft_log(one_plus(a)) : weft_log1p(a); }
-static weft_array *log2_of(weft_array *a) {
-  return is_complex(a) ? weft_mul(weft_log(a), weft_scalar(1.44269504088896340736)) : weft_log2(a);
-}
-static weft_array *log10_of(weft_array *a) {
-  return is_complex(a) ? weft_mul(weft_log(a), weft_scalar(0.43429448190325182765)) : weft_log10(a);
-}
-/* asin z = -i log(i z + sqrt(1 - z^2)) */
-static weft_array *asin_of(weft_array *a) {
-  if (!is_complex(a)) return weft_asin(a);
-  return weft_neg(times_i(weft_log(weft_add(times_i(a), weft_sqrt(one_plus(weft_neg(weft_mul(a, a))))))));
-}
-static weft_array *acos_of(weft_array *a) {
-  return is_complex(a) ? weft_sub(weft_scalar(1.57079632679489661923), asin_of(a)) : weft_acos(a);
-}
-/* atan z = i / 2 (log(1 - i z) - log(1 + i z)) */
-static weft_array *atan_of(weft_array *a) {
-  if (!is_complex(a)) return weft_atan(a);
-  weft_array *iz = times_i(a);
-  return weft_mul(times_i(weft_sub(weft_log(one_plus(weft_neg(iz))), weft_log(one_plus(iz)))), weft_scalar(0.5));
-}
-/* Refused there, so that nobody gets the real part alone. */
-static weft_array *real_alone(const char *name, weft_array *a, weft_array *(*op)(weft_array *)) {
-  if (!is_complex(a)) return op(a);
-  return PyErr_Format(PyExc_ValueError, "%s: not of complex numbers", name), NULL;
-}
-static weft_array *expm1_of(weft_array *a) { return real_alone("expm1", a, weft_expm1); }
-static weft_array *sigmoid_of(weft_array *a) { return real_alone("sigmoid", a, weft_sigmoid); }
-static weft_array *erf_of(weft_array *a) { return real_alone("erf", a, weft_erf); }
-static weft_array *erfinv_of(weft_array *a) { return real_alone("erfinv", a, weft_erfinv); }
-
 /* The largest or smallest complex number, by the real part, then by the imaginary one; one with a nan wins. */
 static weft_array *extreme(weft_array *a, int axis, along op, double worst) {
   weft_array *re = weft_real(a), *im = weft_imag(a), *most = op(re, axis);
@@ -239,34 +219,21 @@ static weft_array *extreme(weft_array *a, int axis, along op, double worst) {
   return weft_complex(weft_where(bad, nan, op(re, axis)), weft_where(bad, nan, second));
 }
 static weft_array *max_of(weft_array *a, int axis) {
-  return is_complex(a) ? extreme(a, axis, weft_max, -1.0 / 0.0) : weft_max(a, axis);
+  return mlx_is_complex(a) ? extreme(a, axis, weft_max, -1.0 / 0.0) : weft_max(a, axis);
 }
 static weft_array *min_of(weft_array *a, int axis) {
-  return is_complex(a) ? extreme(a, axis, weft_min, 1.0 / 0.0) : weft_min(a, axis);
-}
-
-/* z / |z| */
-static weft_array *sign_of(weft_array *a) {
-  if (!is_complex(a)) return weft_sign(a);
-  weft_array *size = weft_abs(a);
-  return weft_where(weft_eq(size, weft_scalar(0)), a, weft_div(a, size));
-}
-static weft_array *logaddexp_of(weft_array *a, weft_array *b) {
-  if (!is_complex(a) && !is_complex(b)) return weft_logaddexp(a, b);
-  weft_array *is_first = weft_ge(weft_real(a), weft_real(b));
-  weft_array *more = weft_where(is_first, a, b), *less = weft_where(is_first, b, a);
-  return weft_add(more, log1p_of(weft_exp(weft_sub(less, more))));
+  return mlx_is_complex(a) ? extreme(a, axis, weft_min, 1.0 / 0.0) : weft_min(a, axis);
 }
 
 /* In order by the real part, then by the imaginary one: two sorts, of which the second keeps the order of the first. */
 static weft_array *argsort_of(weft_array *a, int axis) {
-  if (!is_complex(a)) return weft_argsort(a, axis);
+  if (!mlx_is_complex(a)) return weft_argsort(weft_dtype_of(a) > WEFT_I64 ? weft_add(a, weft_scalar(0)) : a, axis); /* -0 is 0 */
   weft_array *nan = weft_scalar(0.0 / 0.0), *is_nan = weft_or(weft_isnan(weft_real(a)), weft_isnan(weft_imag(a)));
   weft_array *first = weft_argsort(weft_imag(a), axis), *re = weft_where(is_nan, nan, weft_real(a));
   return weft_take_along(first, axis, weft_argsort(weft_take_along(re, axis, first), axis));
 }
 static weft_array *sort_of(weft_array *a, int axis) {
-  return is_complex(a) ? weft_take_along(a, axis, argsort_of(a, axis)) : weft_sort(a, axis);
+  return mlx_is_complex(a) ? weft_take_along(a, axis, argsort_of(a, axis)) : weft_sort(a, axis);
 }
 
 /* (a, k, axis): along an axis, or of all elements in order */
@@ -281,17 +248,26 @@ static weft_array *ranked(PyObject *const arg[], int is_size, weft_array *(*op)(
     return PyErr_Format(PyExc_ValueError, "there is no %lld among %lld elements", (long long)k, (long long)n), NULL;
   return op(x, axis, k);
 }
+static weft_array *partition_of(weft_array *x, int axis, int64_t k) {
+  return mlx_is_complex(x) ? sort_of(x, axis) : weft_partition(x, axis, k);
+}
+static weft_array *argpartition_of(weft_array *x, int axis, int64_t k) {
+  return mlx_is_complex(x) ? argsort_of(x, axis) : weft_argpartition(x, axis, k);
+}
 static weft_array *call_partition(const struct name *row, PyObject *const arg[]) {
-  return (void)row, ranked(arg, 0, weft_partition);
+  return (void)row, ranked(arg, 0, partition_of);
 }
 static weft_array *call_argpartition(const struct name *row, PyObject *const arg[]) {
-  return (void)row, as(ranked(arg, 0, weft_argpartition), WEFT_U32);
+  return (void)row, as(ranked(arg, 0, argpartition_of), WEFT_U32);
 }
-static weft_array *smallest_first(weft_array *x, int axis, int64_t k) { return weft_flip(weft_topk(x, axis, k), axis); }
+static weft_array *smallest_first(weft_array *x, int axis, int64_t k) {
+  if (!mlx_is_complex(x)) return weft_flip(weft_topk(x, axis, k), axis);
+  return weft_slice(sort_of(x, axis), axis, weft_dim(x, axis) - k, WEFT_END, 1);
+}
 static weft_array *call_topk(const struct name *row, PyObject *const arg[]) { return (void)row, ranked(arg, 1, smallest_first); }
 /* Of complex numbers: the middle of the order that sort_of has; one with a nan makes it nan. */
 static weft_array *median_of(weft_array *a, int axis) {
-  if (!is_complex(a)) return weft_median(a, axis);
+  if (!mlx_is_complex(a)) return weft_median(a, axis);
   if (axis == WEFT_ALL) return weft_squeeze(median_of(weft_reshape(a, 1, (int64_t[]){ WEFT_ANY }), 0), 0);
   int64_t n = weft_dim(a, axis);
   if (n < 0) return raise_no_size(axis), NULL;
@@ -311,7 +287,7 @@ static weft_array *call_median(const struct name *row, PyObject *const arg[]) {
 /* (a, decimals): both parts of a complex number; integers stay what they are */
 static weft_array *call_round_parts(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
-  if (!x || !is_complex(x)) {
+  if (!x || !mlx_is_complex(x)) {
     weft_array *y = x ? call_round(row, arg) : NULL;
     return y && weft_dtype_of(x) <= WEFT_I64 ? weft_cast(y, weft_dtype_of(x)) : y;
   }
@@ -319,11 +295,15 @@ static weft_array *call_round_parts(const struct name *row, PyObject *const arg[
   return PyErr_SetString(PyExc_ValueError, "round: decimals of complex numbers"), NULL;
 }
 
-/* (a, b): an integer to a negative power is 0, whatever the integer is */
-static weft_array *pow_of(weft_array *a, weft_array *b) {
-  weft_array *y = weft_pow(a, b);
-  if (weft_dtype_of(y) > WEFT_I64 || weft_dtype_of(y) < WEFT_I8 || weft_check(y)) return y;
-  return weft_where(weft_lt(b, weft_integer(0)), weft_cast(weft_integer(0), weft_dtype_of(y)), y);
+/* (arrays, axis) */
+static weft_array *call_join_at(const struct name *row, PyObject *const arg[]) {
+  PyObject *parts = PySequence_Fast(arg[0], "a list of arrays is expected");
+  PyObject *one = parts && PySequence_Fast_GET_SIZE(parts) ? PySequence_Fast_GET_ITEM(parts, 0) : NULL;
+  int is_new = (binary)row->function == (binary)weft_stack, axis, wrong = !parts;
+  if (one && array_check(one) && arg[1] != Py_None) wrong = axis_parse(arg[1], weft_rank(array_handle(one)) + is_new, &axis);
+  weft_array *y = wrong ? NULL : call_join(row, arg);
+  Py_XDECREF(parts);
+  return y;
 }
 
 /* (a, part, v): a with the part, which was made from it, set to v */
@@ -343,40 +323,40 @@ static weft_array *call_put(const struct name *row, PyObject *const arg[]) {
 #define OWN(name, signature, call) { #name, signature, "", NULL, call, NULL, 0, NULL, NULL, NULL }
 #define OWN_METHOD(name, signature, call) { #name, signature, "", NULL, call, NULL, 1, NULL, NULL, NULL }
 #define METHOD_ALONE(name, signature, call, c) { #name, signature, #c, (void (*)(void))c, call, NULL, 2, NULL, NULL, NULL }
-#define UNARY(name, c) FUNCTION(name, "(a, /" S, call_unary, c)
-#define UNARY_METHOD(name, c) METHOD(name, "(a, /" S, call_unary, c)
-#define BINARY(name, c) FUNCTION(name, "(a, b, stream=None)", call_binary, c)
+#define UNARY(name, c) FUNCTION(name, "(a, /" S, call_unary_of, c)
+#define UNARY_METHOD(name, c) METHOD(name, "(a, /" S, call_unary_of, c)
+#define BINARY(name, c) FUNCTION(name, "(a, b, stream=None)", call_binary_of, c)
 #define REDUCE(name, c) METHOD(name, "(a, /, axis=None, keepdims=False" S, call_reduce, c)
 #define SO_FAR(name, c) METHOD(name, "(a, /, axis=None, *, reverse=False, inclusive=True, dtype=None, stream=None)", call_so_far, c)
 
 const struct name mlx_names[] = {
   UNARY_METHOD(abs, weft_abs), UNARY_METHOD(square, weft_square), UNARY_METHOD(sqrt, weft_sqrt),
   UNARY_METHOD(rsqrt, weft_rsqrt), UNARY_METHOD(reciprocal, weft_reciprocal), UNARY_METHOD(exp, weft_exp),
-  UNARY_METHOD(log, weft_log), UNARY_METHOD(log2, log2_of), UNARY_METHOD(log10, log10_of),
-  UNARY_METHOD(log1p, log1p_of), UNARY_METHOD(sin, weft_sin), UNARY_METHOD(cos, weft_cos),
-  METHOD(conj, "(a" S, call_unary, weft_conj), FUNCTION(conjugate, "(a" S, call_unary, weft_conj),
-  UNARY(sign, sign_of), UNARY(negative, weft_neg), UNARY(expm1, expm1_of), UNARY(tan, weft_tan),
-  UNARY(arcsin, asin_of), UNARY(arccos, acos_of), UNARY(arctan, atan_of), UNARY(sinh, weft_sinh),
-  UNARY(cosh, weft_cosh), UNARY(tanh, weft_tanh), UNARY(arcsinh, weft_asinh), UNARY(arccosh, weft_acosh),
-  UNARY(arctanh, weft_atanh), UNARY(erf, erf_of), UNARY(erfinv, erfinv_of), UNARY(sigmoid, sigmoid_of),
+  UNARY_METHOD(log, weft_log), UNARY_METHOD(log2, mlx_log2), UNARY_METHOD(log10, mlx_log10),
+  UNARY_METHOD(log1p, mlx_log1p), UNARY_METHOD(sin, weft_sin), UNARY_METHOD(cos, weft_cos),
+  METHOD(conj, "(a" S, call_unary_of, weft_conj), FUNCTION(conjugate, "(a" S, call_unary_of, weft_conj),
+  UNARY(sign, mlx_sign), UNARY(negative, weft_neg), UNARY(expm1, mlx_expm1), UNARY(tan, weft_tan),
+  UNARY(arcsin, mlx_asin), UNARY(arccos, mlx_acos), UNARY(arctan, mlx_atan), UNARY(sinh, weft_sinh),
+  UNARY(cosh, weft_cosh), UNARY(tanh, weft_tanh), UNARY(arcsinh, mlx_asinh), UNARY(arccosh, mlx_acosh),
+  UNARY(arctanh, mlx_atanh), UNARY(erf, mlx_erf), UNARY(erfinv, mlx_erfinv), UNARY(sigmoid, mlx_sigmoid),
   UNARY(floor, weft_floor), UNARY(ceil, weft_ceil), UNARY(trunc, weft_trunc), UNARY(real, weft_real),
-  UNARY(imag, weft_imag), UNARY(logical_not, weft_logical_not), UNARY(stop_gradient, weft_stop_gradient),
-  FUNCTION(isnan, "(a, stream=None)", call_unary, weft_isnan), FUNCTION(isinf, "(a, stream=None)", call_unary, weft_isinf),
-  FUNCTION(isfinite, "(a, stream=None)", call_unary, weft_isfinite),
-  FUNCTION(bitwise_invert, "(a, stream=None)", call_unary, weft_not),
-  OWN(positive, "(a, /" S, call_positive), OWN(degrees, "(a, /" S, call_degrees), OWN(radians, "(a, /" S, call_radians),
+  UNARY(imag, weft_imag), UNARY(logical_not, weft_logical_not), FUNCTION(stop_gradient, "(a, /" S, call_unary, weft_stop_gradient),
+  FUNCTION(isnan, "(a, stream=None)", call_unary_of, weft_isnan), FUNCTION(isinf, "(a, stream=None)", call_unary_of, weft_isinf),
+  FUNCTION(isfinite, "(a, stream=None)", call_unary_of, weft_isfinite),
+  FUNCTION(bitwise_invert, "(a, stream=None)", call_unary_of, weft_not),
+  OWN(positive, "(a, /" S, call_positive), OWN(degrees, "(a, /" S, call_degrees_of), OWN(radians, "(a, /" S, call_radians_of),
   METHOD(round, "(a, /, decimals=0, stream=None)", call_round_parts, weft_round),
 
   BINARY(add, weft_add), BINARY(subtract, weft_sub), BINARY(multiply, weft_mul), BINARY(divide, weft_div),
-  BINARY(floor_divide, weft_floor_divide), BINARY(remainder, weft_remainder), BINARY(power, pow_of),
-  BINARY(maximum, maximum_of), BINARY(minimum, minimum_of), BINARY(logaddexp, logaddexp_of),
-  BINARY(arctan2, weft_atan2), BINARY(equal, weft_eq), BINARY(not_equal, weft_ne), BINARY(less, weft_lt),
-  BINARY(less_equal, weft_le), BINARY(greater, weft_gt), BINARY(greater_equal, weft_ge),
+  BINARY(floor_divide, mlx_floor_divide), BINARY(remainder, weft_remainder), BINARY(power, mlx_power),
+  BINARY(maximum, mlx_maximum), BINARY(minimum, mlx_minimum), BINARY(logaddexp, mlx_logaddexp),
+  BINARY(arctan2, weft_atan2), BINARY(equal, weft_eq), BINARY(not_equal, weft_ne), BINARY(less, mlx_less),
+  BINARY(less_equal, mlx_less_equal), BINARY(greater, mlx_greater), BINARY(greater_equal, mlx_greater_equal),
   BINARY(logical_and, weft_logical_and), BINARY(logical_or, weft_logical_or), BINARY(logical_xor, weft_logical_xor),
-  BINARY(bitwise_and, weft_and), BINARY(bitwise_or, weft_or), BINARY(bitwise_xor, weft_xor), BINARY(left_shift, weft_shl),
-  BINARY(right_shift, weft_shr),
-  FUNCTION(where, "(condition, x, y, /" S, call_ternary, weft_where),
-  FUNCTION(clip, "(a, /, a_min=None, a_max=None" S, call_clip2, clip_of),
+  BINARY(bitwise_and, mlx_and), BINARY(bitwise_or, mlx_or), BINARY(bitwise_xor, mlx_xor), BINARY(left_shift, mlx_left_shift),
+  BINARY(right_shift, mlx_right_shift),
+  FUNCTION(where, "(condition, x, y, /" S, call_ternary_of, weft_where),
+  FUNCTION(clip, "(a, /, a_min=None, a_max=None" S, call_clip2, mlx_clip),
   FUNCTION(isclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_isclose),
   FUNCTION(allclose, "(a, b, /, rtol=1e-05, atol=1e-08, equal_nan=False, *, stream=None)", call_isclose, weft_allclose),
   FUNCTION(array_equal, "(a, b, equal_nan=False, stream=None)", call_array_equal, weft_array_equal),
@@ -407,8 +387,8 @@ const struct name mlx_names[] = {
   METHOD(flatten, "(a, /, start_axis=0, end_axis=-1" S, call_flatten, weft_flatten),
   FUNCTION(flip, "(a, /, axis=None" S, call_flip, weft_flip),
   METHOD(astype, "(a, dtype, stream=None)", call_cast, weft_cast),
-  FUNCTION(concatenate, "(arrays, axis=0" S, call_join, weft_concat),
-  FUNCTION(stack, "(arrays, axis=0" S, call_join, weft_stack),
+  FUNCTION(concatenate, "(arrays, axis=0" S, call_join_at, weft_concat),
+  FUNCTION(stack, "(arrays, axis=0" S, call_join_at, weft_stack),
   { "split", "(a, /, indices_or_sections, axis=0" S, "weft_split", (void (*)(void))weft_split, NULL, make_split, 1, NULL,
     NULL, NULL },
   FUNCTION(as_strided, "(a, /, shape=None, strides=None, offset=0" S, call_as_strided, weft_as_strided),
@@ -428,12 +408,14 @@ const struct name mlx_names[] = {
   FUNCTION(einsum, "(subscripts, *operands, stream=None)", call_einsum, weft_einsum),
   FUNCTION(_conv, "(x, w, stride, padding, dilation, groups, flip, spread)", call_conv, weft_conv),
   FUNCTION(_attention, "(q, k, v, scale, mask)", call_attention, weft_attention),
+  FUNCTION(_hadamard, "(x, scale)", call_hadamard, weft_hadamard),
+  FUNCTION(_rope, "(x, dims, traditional, base, scale, offset, freqs)", call_rope, weft_rope),
   FUNCTION(_rms_norm, "(x, weight, eps)", call_rms_norm, weft_rms_norm),
   FUNCTION(_layer_norm, "(x, weight, bias, eps)", call_layer_norm, weft_layer_norm),
 
-  FUNCTION(full, "(shape, vals, dtype=None" S, call_full, weft_full),
+  FUNCTION(full, "(shape, vals, dtype=None" S, call_full_of, weft_full),
   OWN(zeros, "(shape, dtype=float32" S, call_zeros), OWN(ones, "(shape, dtype=float32" S, call_ones),
-  FUNCTION(full_like, "(a, vals, dtype=None" S, call_full_like, weft_full_like),
+  FUNCTION(full_like, "(a, vals, dtype=None" S, call_full_like_of, weft_full_like),
   OWN(zeros_like, "(a, /, dtype=None" S, call_zeros_like), OWN(ones_like, "(a, /, dtype=None" S, call_ones_like),
   FUNCTION(eye, "(n, m=None, k=0, dtype=float32" S, call_eye, weft_eye),
   FUNCTION(tri, "(n, m=None, k=0, dtype=float32" S, call_eye, weft_tri),

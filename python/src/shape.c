@@ -407,7 +407,8 @@ weft_array *call_roll(const struct name *row, PyObject *const arg[]) {
     return PyErr_Format(PyExc_ValueError, "roll: %d shifts for %d axes", n_shifts, n_axes), NULL;
   for (int i = 0; i < n_shifts || i < n_axes; i++) {
     int64_t k = axis[n_axes == 1 ? 0 : i];
-    x = weft_roll(x, k < -1000 || k > 1000 ? 1000 : (int)k, shift[n_shifts == 1 ? 0 : i]);
+    if (k < -weft_rank(x) || k >= weft_rank(x)) return (weft_array *)raise_no_axis((Py_ssize_t)k, weft_rank(x));
+    x = weft_roll(x, (int)k, shift[n_shifts == 1 ? 0 : i]);
   }
   return x;
 }
@@ -569,7 +570,7 @@ PyObject *make_unique(const struct name *row, PyObject *const arg[]) {
 /* A copy is another name of the same value: arrays do not change, names do. */
 static PyObject *copy(PyObject *self, PyObject *unused) {
   (void)unused;
-  return array_wrap_as(Py_TYPE(self), array_handle(self));
+  return array_wrap_as(flavour_of_array(self), array_handle(self));
 }
 
 PyMethodDef shape_methods[] = {

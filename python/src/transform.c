@@ -10,7 +10,7 @@ static PyObject *alias(PyObject *module, PyObject *o) {
   (void)module;
   origin_mark();
   if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "alias: an array is expected");
-  return array_wrap_as(Py_TYPE(o), weft_alias(array_handle(o)));
+  return array_wrap_as(flavour_of_array(o), weft_alias(array_handle(o)));
 }
 
 static PyObject *told(PyObject *module, PyObject *o) {
@@ -53,8 +53,8 @@ static PyObject *input(PyObject *module, PyObject *args) {
   for (int k = skip; k < rank; k++) is_known &= dims[k] >= 0;
   origin_mark();
   if (skip && !is_known) /* a row of its sizes */
-    return array_wrap_as(Py_TYPE(like), weft_alias(weft_at(array_handle(like), 0, weft_integer(0))));
-  return array_wrap_as(Py_TYPE(like), weft_input(weft_dtype_of(array_handle(like)), rank - skip, dims + skip));
+    return array_wrap_as(flavour_of_array(like), weft_alias(weft_at(array_handle(like), 0, weft_integer(0))));
+  return array_wrap_as(flavour_of_array(like), weft_input(weft_dtype_of(array_handle(like)), rank - skip, dims + skip));
 }
 
 /* ---- Transforms of expressions ---- */

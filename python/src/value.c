@@ -126,10 +126,40 @@ static weft_array *with_memory(weft_array *a) {
   return value;
 }
 
+/* One element that stands for many, as in zeros, and not in memory that somebody else has given so. */
+static int is_one_for_all(weft_array *a, const weft_block *b) {
+  int64_t n = 1;
+  if (!strcmp(weft_op(a), "value")) return 0;
+  for (int i = 0; i < b->rank; n *= b->dims[i++])
+    if (b->dims[i] > 1 && b->strides[i]) return 0;
+  return n > 1;
+}
+
+/* The same elements one after the other. Owned by the caller. */
+static weft_array *spread(weft_array *a, const weft_block *of) {
+  int64_t strides[WEFT_RANK_MAX], n = 1;
+  weft_block b = *of;
+  b.strides = strides;
+  for (int i = b.rank; i-- > 0; n *= b.dims[i]) strides[i] = n;
+  size_t bytes = (size_t)n * weft_dtype_bytes(b.dtype);
+  if (!(b.data = PyMem_RawMalloc(bytes))) return (weft_array *)PyErr_NoMemory();
+  if (evaluate_into(a, b.data, bytes)) return PyMem_RawFree(b.data), NULL;
+  weft_scope *s = weft_scope_open();
+  weft_array *dense = weft_own(weft_external(&b, PyMem_RawFree, b.data));
+  weft_scope_discard(s);
+  return dense;
+}
+
 weft_array *value_pin(weft_array *a, int device, weft_block *b) {
   weft_array *shown = with_memory(a);
   if (!shown) return NULL;
   weft_status s = evaluate(1, &shown) ? WEFT_ERR_CANCELLED : weft_pin(shown, device, b);
+  if (!s && !b->device && is_one_for_all(a, b)) { /* others expect memory for each element, and may write into it */
+    weft_array *dense = spread(shown, b);
+    value_unpin(shown);
+    if (!(shown = dense)) return NULL;
+    s = weft_pin(shown, device, b);
+  }
   if (!s) return shown;
   raise_status(s);
   weft_disown(shown);
@@ -231,7 +261,7 @@ static PyObject *to_device(PyObject *self, PyObject *args, PyObject *kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$O:to_device", names, &device, &stream)) return NULL;
   if (stream != Py_None) return PyErr_Format(PyExc_ValueError, "to_device: there are no streams");
   weft_scope *s = op_begin();
-  return op_end_as(Py_TYPE(self), s, weft_to(array_handle(self), device));
+  return op_end_as(flavour_of_array(self), s, weft_to(array_handle(self), device));
 }
 
 PyMethodDef value_methods[] = {

@@ -519,3 +519,134 @@ def test_norms_have_the_type_of_their_weight_too():
     assert mx.fast.layer_norm(half, weight, None, 1e-5).dtype == mx.float32
     assert mx.fast.layer_norm(half, None, weight, 1e-5).dtype == mx.bfloat16
     assert mx.fast.rms_norm(half, weight.astype(mx.bfloat16), 1e-5).dtype == mx.bfloat16
+
+
+def test_users_derive_their_own_arrays():
+    class Named(mx.array):
+        def __init__(self, values, name):
+            super().__init__(values)
+            self.name = name
+
+    a = Named([1.0, 2.0], "a")
+    assert a.name == "a" and isinstance(a, mx.array) and a.tolist() == [1, 2] and a.dtype == mx.float32
+    for b in (a + 1, mx.exp(a), a[0], a.T, -a, a ** 2, a.astype(mx.int32), a.at[0].add(1), weft.exp(a)):
+        assert type(b) is mx.array
+    same = a
+    a += 1
+    assert a is same and type(a) is Named and a.tolist() == [2, 3] and a.name == "a"
+    assert mx.grad(lambda x: (x * x).sum())(a).tolist() == [4, 6]
+    assert mx.compile(lambda x: x + 1)(a).tolist() == [3, 4]
+    assert mx.vmap(lambda x: x * 2)(a).tolist() == [4, 6]
+    with pytest.raises(TypeError):
+        Named([1.0])
+
+    class Plain(mx.array):
+        pass
+
+    assert Plain(3).item() == 3 and Plain([1, 2], mx.float16).dtype == mx.float16
+
+
+def test_memory_of_constants_has_an_element_for_each():
+    for a in (mx.ones((2, 3)), mx.zeros((2, 3)), mx.full((2, 3), 7.0), mx.zeros_like(mx.array([[1.0, 2, 3]] * 2)), mx.broadcast_to(mx.array(2.0), (2, 3))):
+        assert memoryview(a).strides == (12, 4) and memoryview(a).c_contiguous
+        assert np.from_dlpack(a).strides == (12, 4) and np.array(a).tolist() == a.tolist()
+        mx.eval(a)
+        assert memoryview(a).strides == (12, 4)
+    assert memoryview(mx.zeros((0, 3))).shape == (0, 3) and memoryview(mx.ones((1, 1))).shape == (1, 1)
+    shared = mx.from_dlpack(np.broadcast_to(np.array([7], np.int32), (3,)))
+    assert memoryview(shared).strides == (0,)
+
+
+def test_an_axis_that_is_not_there_is_a_wrong_value_and_a_wrong_index():
+    x = mx.ones((2, 3))
+    for wrong in (lambda: mx.sum(x, 2), lambda: mx.sort(x, axis=-3), lambda: mx.concatenate([x, x], 2), lambda: mx.stack([x, x], 3),
+                  lambda: mx.softmax(mx.array(1.0), -1), lambda: mx.roll(x, 1, 2), lambda: mx.unflatten(x, 2, (1, 1)),
+                  lambda: mx.fft.fft(x, axis=2), lambda: mx.random.categorical(x, 2), lambda: mx.slice(x, mx.array([0]), (2,), (1, 1)),
+                  lambda: mx.random.permutation(x, 2), lambda: x.cumsum(axis=2), lambda: weft.sum(weft.ones((2, 3)), axis=2)):
+        for kind in (ValueError, IndexError, weft.AxisError):
+            with pytest.raises(kind):
+                wrong()
+
+
+def test_numbers_of_numpy_are_numbers():
+    i = mx.array([1, 2], mx.int32)
+    for two in (np.float64(2.5), 2.5):
+        assert (i + two).dtype == mx.float32 and (i + two).tolist() == [3.5, 4.5] and (two * i).tolist() == [2.5, 5]
+        assert (mx.array([1.0], mx.float16) + two).dtype == mx.float16
+    if np.dtype(np.longdouble).itemsize > 8:
+        with pytest.raises((TypeError, ValueError), match="no elements of the format"):
+            mx.array(np.longdouble(1))
+        with pytest.raises(TypeError, match="no elements of the format"):
+            weft.array(np.longdouble(1))
+
+
+def test_complex_numbers_are_ordered_by_the_real_part_first():
+    a, b = mx.array([1 + 2j, 1 + 3j, 2 + 0j, 0j, complex(1, mx.nan)]), mx.array([1 + 3j, 1 + 2j, 1 + 5j, 0j, 1 + 0j])
+    assert (a < b).tolist() == [True, False, False, False, False] and (a >= b).tolist() == [False, True, True, True, False]
+    assert (a <= b).tolist() == [True, False, False, True, False] and (a > b).tolist() == [False, True, True, False, False]
+    assert mx.maximum(a, b)[:4].tolist() == [1 + 3j, 1 + 3j, 2, 0] and mx.minimum(a, b)[:4].tolist() == [1 + 2j, 1 + 2j, 1 + 5j, 0]
+    assert mx.isnan(mx.maximum(a, b))[4].item() and mx.isnan(mx.minimum(b, a))[4].item()
+    assert mx.clip(a[:3], 1 + 2.5j, None).tolist() == [1 + 2.5j, 1 + 3j, 2]
+    assert mx.partition(a[:4], 1).shape == (4,) and mx.topk(a[:4], 2).tolist() == [1 + 3j, 2]
+
+
+def test_inverse_functions_of_complex_numbers_are_numpy_s_on_both_sides_of_their_cuts():
+    z = np.array([x + 1j * y for x in (-3, -1, -0.5, 0, 0.5, 1, 3, 40) for y in (-2, -0.5, 0.25, 3)] + [3 + 0j, -3 + 0j, 0.5 + 0j, 0j, 1j * 2])
+    for name in ("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "log1p", "log2", "log10"):
+        want = np.log2(np.where(z == 0, 1, z)) if name == "log2" else np.log10(np.where(z == 0, 1, z)) if name == "log10" else getattr(np, name)(z)
+        got = np.array(getattr(mx, name)(mx.array(np.where(z == 0, 1, z) if name in ("log2", "log10") else z)))
+        np.testing.assert_allclose(got, want.astype(np.complex64), rtol=2e-5, atol=2e-6, err_msg=name)
+    assert mx.log10(mx.array(0j)).item() == complex(-mx.inf, 0) and mx.arctan(mx.array(1j)).item() == complex(0, mx.inf)
+
+
+def test_floats_that_no_integer_holds_are_what_the_machine_makes_of_them():
+    x = mx.array([300.0, -300.0, 70000.0, 2.0 ** 31, -2.0 ** 33, mx.inf, -mx.inf, mx.nan])
+    assert x.astype(mx.uint8).tolist() == [44, 212, 112, 0, 0, 0, 0, 0]
+    assert x.astype(mx.int16).tolist() == [300, -300, 4464, 0, 0, 0, 0, 0]
+    assert x.astype(mx.int32).tolist() == [300, -300, 70000] + [-2 ** 31] * 5
+    assert x.astype(mx.int64).tolist() == [300, -300, 70000, 2 ** 31, -2 ** 33] + [-2 ** 63] * 3
+    assert x.astype(mx.uint64).tolist() == [300, 2 ** 64 - 300, 70000, 2 ** 31, 2 ** 64 - 2 ** 33, 0, 2 ** 63, 2 ** 63]
+    assert mx.array([1e19]).astype(mx.uint64).item() == 9999999980506447872
+    assert mx.array(-1, mx.uint64).item() == 2 ** 64 - 1 and (mx.array([1], mx.uint64) + -3).item() == 2 ** 64 - 2
+
+
+def test_what_differs_from_weft_at_single_points_is_as_mlx_has_it():
+    assert mx.sign(mx.array([mx.nan, -2.0, 3.0, 0.0])).tolist() == [0, -1, 1, 0]
+    assert (mx.array([1.0, 7.0]) // mx.array([0.1, 0.7])).tolist() == [10, 10]
+    assert mx.argsort(mx.array([0.0, -0.0, 1.0, -0.0, 0.0, -1.0])).tolist() == [5, 0, 1, 3, 4, 2]
+    assert mx.full((2,), 3, mx.bool_).dtype == mx.int32 and mx.full((2,), 1.5, mx.int8).dtype == mx.float32
+    assert mx.full((2,), mx.array(1.5), mx.int8).dtype == mx.float32 and mx.full((2,), 1j, mx.float32).dtype == mx.complex64
+    assert mx.full((2,), 2 ** 31).dtype == mx.int64 and mx.full((2,), True, mx.float16).dtype == mx.float16
+    assert (mx.array([True]) << mx.array([True])).dtype == mx.uint8
+    assert mx.unique(mx.array([3, 1, 3]), 2, return_counts=True)[1].dtype == mx.int32
+    for kind, wrong in ((TypeError, lambda: mx.array([1]) + None), (ValueError, lambda: mx.exp("text")), (TypeError, lambda: mx.exp(None)),
+                        (TypeError, lambda: mx.sum("text")), (TypeError, lambda: mx.linalg.inv(None)), (TypeError, lambda: mx.conv1d(1, 2)),
+                        (RuntimeError, lambda: mx.bitwise_and(mx.ones(1), mx.ones(1))), (ValueError, lambda: mx.ones(1) & mx.ones(1)),
+                        (ValueError, lambda: mx.ones(1)["a"]), (TypeError, lambda: mx.compile(5)), (ValueError, lambda: mx.array("a"))):
+        with pytest.raises(kind):
+            wrong()
+
+
+def test_draws_of_one_distribution_count_sums_of_probabilities():
+    """As MLX has it: k with sum of p below k <= u < sum of p up to k."""
+    logits, key = mx.array([0.1, 2.0, -1.0, 0.5]), mx.random.key(3)
+    p = np.exp(np.array(logits, np.float64))
+    u = np.array(mx.random.uniform(shape=(5, 40), key=key), np.float64)
+    want = np.searchsorted(np.cumsum(p / p.sum())[:-1], u, side="right")
+    for drawn in (mx.random.categorical(logits, shape=(5, 40), key=key), mx.random.categorical(logits[:, None], 0, shape=(5, 40), key=key)):
+        assert drawn.dtype == mx.uint32 and drawn.shape == (5, 40) and (np.array(drawn) == want).all()
+    assert mx.random.categorical(logits, num_samples=7, key=key).shape == (7,)
+    assert mx.random.categorical(logits, key=key).shape == ()
+    assert mx.random.categorical(mx.array([-mx.inf, 0.0, -mx.inf]), shape=(9,), key=key).tolist() == [1] * 9
+    assert set(mx.random.categorical(mx.array([mx.inf, 0.0, mx.inf]), shape=(99,), key=key).tolist()) == {0, 2}
+    with pytest.raises(ValueError):
+        mx.random.categorical(logits[None], shape=(3, 2), num_samples=2)
+
+
+def test_processes_that_are_spawned_run_on_weft_too(tmp_path):
+    (tmp_path / "worker.py").write_text("import mlx.core as mx\n\ndef where(_):\n    return mx.array.__module__, mx.ones(3).sum().item()\n")
+    (tmp_path / "main.py").write_text(
+        "import multiprocessing, worker\nif __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        print(pool.map(where := worker.where, [0]))\n")
+    ran = subprocess.run([sys.executable, "-m", "weft.mlx", "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.stdout.strip() == "[('weft.mlx.core', 3.0)]", ran.stderr

@@ -2,6 +2,7 @@
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 class NoValueError(ValueError): ...
+class AxisError(ValueError, IndexError): ...
 
 class Dtype:
     @property

@@ -12,6 +12,12 @@ def _as_array(a):
     return a if isinstance(a, _core.array) else array(a)
 
 
+def _expect(what, *arrays):
+    for a in arrays:
+        if not isinstance(a, _core.array):
+            raise TypeError(f"{what}: an array is expected, not a {type(a).__name__}")
+
+
 # ---- Making
 
 
@@ -106,6 +112,7 @@ def meshgrid(*arrays, sparse=False, indexing="xy", stream=None):
     """Coordinates of a grid, one array for each axis."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing={indexing!r} is neither 'xy' nor 'ij'")
+    _expect("meshgrid", *arrays)
     n = len(arrays)
     out = [a.reshape([-1 if k == i else 1 for k in range(n)]) for i, a in enumerate(arrays)]
     if indexing == "xy" and n > 1:
@@ -127,6 +134,7 @@ def broadcast_arrays(*arrays, stream=None):
     """The arrays in the shape that they broadcast to."""
     if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)):
         arrays = arrays[0]
+    _expect("broadcast_arrays", *arrays)
     shape = broadcast_shapes(*(a.shape for a in arrays)) if arrays else ()
     return [_mlx.broadcast_to(a, shape) for a in arrays]
 
@@ -153,8 +161,7 @@ def unflatten(a, /, axis, shape, *, stream=None):
     a, shape = _as_array(a), tuple(shape)
     if not shape:
         raise ValueError("unflatten: the shape is empty")
-    if not -a.ndim <= axis < a.ndim:
-        raise ValueError(f"unflatten: there is no axis {axis} among {a.ndim}")
+    _check_axis("unflatten", a, axis)
     axis %= a.ndim
     if -1 in shape:
         rest = math.prod(n for n in shape if n != -1)
@@ -166,6 +173,7 @@ def unflatten(a, /, axis, shape, *, stream=None):
 
 def unstack(x, /, *, axis=0, stream=None):
     """The arrays that stand along an axis."""
+    _expect("unstack", x)
     if not x.ndim:
         raise ValueError("unstack: the array has no axes")
     parts = _mlx.moveaxis(x, axis, 0)
@@ -177,9 +185,16 @@ def contiguous(a, /, allow_col_major=False, *, stream=None):
     return _as_array(a)
 
 
+def get_array_buffer_size(a):
+    """Bytes of the elements, which are all that a program can rely on."""
+    return a.nbytes
+
+
 def view(a, dtype, stream=None):
     """The bits of a as numbers of another dtype."""
     a = _as_array(a)
+    if not isinstance(dtype, _mlx.Dtype):
+        raise TypeError(f"view: a dtype is expected, not a {type(dtype).__name__}")
     if dtype == a.dtype:
         return a
     if not a.ndim and dtype.size != a.dtype.size:
@@ -265,7 +280,7 @@ def diff(a, /, n=1, axis=-1, *, stream=None):
 
 def _check_axis(what, a, axis):
     if not -a.ndim <= axis < a.ndim:
-        raise ValueError(f"{what}: there is no axis {axis} among {a.ndim}")
+        raise _core.AxisError(f"{what}: there is no axis {axis} among {a.ndim}")
 
 
 def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None):
@@ -299,6 +314,8 @@ def unique(a, /, size, return_index=False, return_inverse=False, return_counts=F
     is_new = _mlx.concatenate([_mlx.ones((1,), _mlx.bool_), ordered[1:] != ordered[:-1]])
     number = _mlx.cumsum(is_new.astype(_mlx.int32)) - 1
     place = _mlx.minimum(number, size)  # what is too many goes behind the end, and is cut off
+    if size < 0:
+        raise ValueError(f"unique: {size} elements")
     fill = ordered[0] if fill_value is None else _as_array(fill_value).astype(a.dtype)
     firsts = _mlx.where(is_new, place, size)
     put = lambda start, values: _core.put(_mlx.broadcast_to(start, (size + 1,)), firsts, values, 0)[:size]
@@ -309,7 +326,7 @@ def unique(a, /, size, return_index=False, return_inverse=False, return_counts=F
         inverse = _core.put(_mlx.zeros(flat.shape, _mlx.uint32), order, _mlx.minimum(number, builtins.max(size - 1, 0)), 0)
         found.append(inverse.reshape(a.shape))
     if return_counts:
-        counts = _core.put(_mlx.zeros((size + 1,), _mlx.uint32), place, _mlx.ones_like(place), 1)
+        counts = _core.put(_mlx.zeros((size + 1,), _mlx.int32), place, _mlx.ones_like(place), 1)
         found.append(counts[:size])
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -338,6 +355,8 @@ def put_along_axis(a, /, indices, values, axis=None, *, stream=None):
 
 
 def _window_of(a, start_indices, axes, sizes):
+    for axis in axes:
+        _check_axis("slice", a, axis)
     axes = [k % a.ndim for k in axes]
     if len(set(axes)) != len(axes):
         raise ValueError("slice: an axis is named twice")
@@ -428,6 +447,7 @@ def _mask(x, mask):
 
 def gather_mm(a, b, /, lhs_indices=None, rhs_indices=None, *, sorted_indices=False, stream=None):
     """Products of the matrices that indices choose."""
+    _expect("gather_mm", a, b)
     if lhs_indices is None and rhs_indices is None:
         return _mlx.matmul(a, b)
     if not _is_float(a) and not a.dtype.name.startswith("complex"):
@@ -455,18 +475,9 @@ def segmented_mm(a, b, /, segments, *, stream=None):
 def hadamard_transform(a, scale=None, stream=None):
     """The product of the last axis with Hadamard's matrix, times 1 / sqrt(n) unless a scale is given."""
     a = _as_array(a)
-    n = a.shape[-1]
-    if n & (n - 1) or not n:
-        raise NotImplementedError(f"mlx.core.hadamard_transform: weft has powers of two, not {n}")
     if not _is_float(a):
         a = a.astype(_mlx.float32)
-    shape, step = a.shape, 1
-    while step < n:
-        pairs = a.reshape(shape[:-1] + (n // (2 * step), 2, step))
-        x, y = pairs[..., 0, :], pairs[..., 1, :]
-        a = _mlx.stack([x + y, x - y], -2).reshape(shape)
-        step *= 2
-    return a * (1 / math.sqrt(n) if scale is None else scale)
+    return _mlx._hadamard(a, scale) if scale != 0 else _mlx.zeros_like(a)
 
 
 def _pair(x, n):
@@ -475,6 +486,7 @@ def _pair(x, n):
 
 def conv_general(input, weight, /, stride=1, padding=0, kernel_dilation=1, input_dilation=1, groups=1, flip=False, *, stream=None):
     """Convolution over any number of axes; channels are last."""
+    _expect("conv", input, weight)
     n = input.ndim - 2
     if n < 1:
         raise ValueError(f"conv: an input of {input.ndim} axes")
@@ -498,6 +510,7 @@ def _conv(rank):
 
 def _conv_transpose(rank):
     def function(input, weight, /, stride=1, padding=0, dilation=1, output_padding=0, groups=1, *, stream=None):
+        _expect(f"conv_transpose{rank}d", input, weight)
         if input.ndim != rank + 2 or weight.ndim != rank + 2:
             raise ValueError(f"conv_transpose{rank}d: an input and weights of {rank + 2} axes, not {input.ndim} and {weight.ndim}")
         stride, padding, dilation, more = (_pair(x, rank) for x in (stride, padding, dilation, output_padding))

@@ -337,6 +337,8 @@ def compile(fun, inputs=None, outputs=None, shapeless=False):
     """fun as one program, traced for every set of shapes and dtypes; a shapeless one for every number of axes, unless it looks at a
     size. inputs and outputs are trees of arrays that it reads and changes besides its arguments. A shapeless function is a small
     one, an activation say: of arguments that are not computed yet it is the expression it is, to be fused with them."""
+    if not callable(fun):
+        raise TypeError(f"compile: a function is expected, not a {type(fun).__name__}")
     compiled = _transform.compile_checked(fun, inputs, outputs, "stable", None, _refuse_captured)
     is_stateful = inputs is not None or outputs is not None
     of_any_size = [_transform.compile_checked(fun, inputs, outputs, "stable", "any", _refuse_captured)] if shapeless else []

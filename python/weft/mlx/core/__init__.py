@@ -33,5 +33,5 @@ from .linalg import norm as matrix_norm  # noqa: E402
 __version__ = "0.32.4"
 
 _add_missing(globals(), "mlx.core", [
-    "FunctionExporter", "export_function", "exporter", "gather_qqmm", "get_array_buffer_size",
+    "FunctionExporter", "export_function", "exporter", "gather_qqmm",
     "import_function", "save_gguf"])

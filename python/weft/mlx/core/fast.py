@@ -44,34 +44,15 @@ def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):
         raise ValueError(f"rope: {dims} of {a.shape[-1]} elements; it turns pairs")
     if not a.dtype.name.startswith(("float", "bfloat")):
         raise ValueError(f"rope: of {a.dtype.name}")
-    half, n = dims // 2, a.shape[-2]
     offset = offset if isinstance(offset, _core.array) else _mlx.array(offset)
     if offset.ndim > 1 or (offset.ndim == 1 and offset.size not in (1, a.shape[0])):
         raise ValueError(f"rope: an offset of shape {offset.shape} for a batch of {a.shape[0]}")
-    places = _mlx._arange(0, n, 1, _mlx.float32)
-    if offset.ndim and offset.size > 1:
-        offset = offset.reshape((-1,) + (1,) * (a.ndim - 2))
-    elif offset.ndim:
-        offset = offset.reshape(())
-    places = (places + offset.astype(_mlx.float32)) * scale
-    if freqs is None:
-        slow = _mlx.exp(_mlx._arange(0, half, 1, _mlx.float32) * (-math.log(base) / half))
-    else:
-        if freqs.shape != (half,):
-            raise ValueError(f"rope: freqs of shape {freqs.shape} for {half} pairs")
-        slow = _mlx.reciprocal(freqs.astype(_mlx.float32))
-    angle = _mlx.expand_dims(places, -1) * slow
-    cos, sin = _mlx.cos(angle), _mlx.sin(angle)
-    x = a.astype(_mlx.float32) if a.dtype.size == 2 else a
-    if traditional:
-        x1, x2 = x[..., 0:dims:2], x[..., 1:dims:2]
-        turned = _mlx.stack([x1 * cos - x2 * sin, x1 * sin + x2 * cos], -1).reshape(x.shape[:-1] + (dims,))
-    else:
-        x1, x2 = x[..., :half], x[..., half:dims]
-        turned = _mlx.concatenate([x1 * cos - x2 * sin, x1 * sin + x2 * cos], -1)
-    if dims < x.shape[-1]:
-        turned = _mlx.concatenate([turned, x[..., dims:]], -1)
-    return turned.astype(a.dtype)
+    if freqs is not None and freqs.shape != (dims // 2,):
+        raise ValueError(f"rope: freqs of shape {freqs.shape} for {dims // 2} pairs")
+    if scale == 0:  # nothing turns
+        return a
+    offset = offset.reshape(()) if offset.ndim and offset.size == 1 else offset
+    return _mlx._rope(a, dims, traditional, 1.0 if base is None else base, scale, offset, freqs)
 
 
 def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force_fused=False, stream=None):

@@ -6,6 +6,7 @@ import functools
 import math
 
 from ... import _core
+from .._array import _check_axis, _expect
 from .._missing import add_missing
 
 _mlx = _core._mlx
@@ -84,8 +85,8 @@ def _cut(a, n, axis):
 
 
 def _length(what, a, n, axis):
-    if not -a.ndim <= axis < a.ndim:
-        raise ValueError(f"{what}: there is no axis {axis} among {a.ndim}")
+    _expect(what, a)
+    _check_axis(what, a, axis)
     n = a.shape[axis] if n is None else n
     if n < 1:
         raise ValueError(f"{what}: of {n} elements")
@@ -119,8 +120,8 @@ def rfft(a, n=None, axis=-1, norm="backward", stream=None):
 
 def irfft(a, n=None, axis=-1, norm="backward", stream=None):
     """The inverse of rfft: n real numbers."""
-    if not -a.ndim <= axis < a.ndim:
-        raise ValueError(f"irfft: there is no axis {axis} among {a.ndim}")
+    _expect("irfft", a)
+    _check_axis("irfft", a, axis)
     n = 2 * (a.shape[axis] - 1) if n is None else n
     if n < 1:
         raise ValueError(f"irfft: of {n} elements")
@@ -130,11 +131,12 @@ def irfft(a, n=None, axis=-1, norm="backward", stream=None):
 
 
 def _axes(what, a, s, axes):
+    _expect(what, a)
     if axes is None:
         axes = list(range(a.ndim)) if s is None else list(range(-len(s), 0))
     axes = list(axes)
     if not a.ndim or not axes or any(not -a.ndim <= k < a.ndim for k in axes):
-        raise ValueError(f"{what}: axes {axes} of an array of {a.ndim}")
+        raise _core.AxisError(f"{what}: axes {axes} of an array of {a.ndim}")
     if s is not None and len(s) != len(axes):
         raise ValueError(f"{what}: {len(s)} sizes for {len(axes)} axes")
     return axes, [None] * len(axes) if s is None else list(s)
@@ -205,9 +207,10 @@ def rfftfreq(n, d=1.0, stream=None):
 
 
 def _shift(a, axes, sign):
+    _expect("fftshift", a)
     axes = list(range(a.ndim)) if axes is None else [axes] if isinstance(axes, int) else list(axes)
     if any(not -a.ndim <= k < a.ndim for k in axes):
-        raise ValueError(f"fftshift: there is no such axis among {a.ndim}")
+        raise _core.AxisError(f"fftshift: there is no such axis among {a.ndim}")
     half = [a.shape[k] // 2 if sign > 0 else -(a.shape[k] // 2) for k in axes]
     return _mlx.roll(a, half, axes) if axes else a
 

@@ -1,5 +1,6 @@
 """Linear algebra, as far as it is there."""
 from ... import _core
+from .._array import _expect
 from .._missing import add_missing
 
 _mlx, _linalg = _core._mlx, _core._linalg
@@ -11,6 +12,7 @@ def _axes(a, axis):
 
 def norm(a, /, ord=None, axis=None, keepdims=False, *, stream=None):
     """The norm of vectors, or of matrices, along one axis or two."""
+    _expect("norm", a)
     axes = _axes(a, axis)
     if not a.dtype.name.startswith(("float", "bfloat", "complex")):
         a = a.astype(_mlx.float32)
@@ -58,6 +60,7 @@ def _matrix_norm(a, ord, axes, keepdims):
 
 def cross(a, b, axis=-1, *, stream=None):
     """The product of vectors in three dimensions, or two."""
+    _expect("cross", a, b)
     a, b = _mlx.moveaxis(a, axis, -1), _mlx.moveaxis(b, axis, -1)
     for x in (a, b):
         if x.shape[-1] not in (2, 3):
@@ -71,6 +74,7 @@ def cross(a, b, axis=-1, *, stream=None):
 
 
 def _square(what, a):
+    _expect(what, a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ValueError(f"{what}: a square matrix is expected, not an array of shape {a.shape}")
     if not a.dtype.name.startswith("float"):
@@ -90,7 +94,8 @@ def inv(a, *, stream=None):
 
 def tri_inv(a, upper=False, *, stream=None):
     """The inverse of a triangle of a, which is all that is read."""
-    one = _mlx.broadcast_to(_mlx.eye(a.shape[-1], dtype=a.dtype), _square("tri_inv", a).shape)
+    _square("tri_inv", a)
+    one = _mlx.broadcast_to(_mlx.eye(a.shape[-1], dtype=a.dtype), a.shape)
     return (_mlx.triu if upper else _mlx.tril)(_linalg.solve_triangular(a, one, lower=not upper))
 
 
@@ -118,6 +123,7 @@ def solve_triangular(a, b, *, upper=False, stream=None):
 
 def det(a, *, stream=None):
     """The determinant."""
+    _expect("det", a)
     return _linalg.det(_square("det", a.astype(_mlx.float32) if a.dtype.name.startswith(("int", "uint")) else a))
 
 

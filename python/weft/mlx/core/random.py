@@ -111,7 +111,10 @@ def truncated_normal(lower, upper, shape=None, dtype=None, key=None, stream=None
 
 def gumbel(shape=(), dtype=None, key=None, stream=None):
     """Distribution e^-e^-x."""
-    return _mlx.as_mlx(_random.gumbel(_next(key), shape=_shape(shape), dtype=dtype or _mlx.float32))
+    dtype = dtype or _mlx.float32
+    if dtype.size == 2:  # step by step in halves
+        return -_mlx.log(-_mlx.log(uniform(shape=shape, dtype=dtype, key=key)))
+    return _mlx.as_mlx(_random.gumbel(_next(key), shape=_shape(shape), dtype=dtype))
 
 
 def laplace(shape=(), dtype=None, loc=0.0, scale=1.0, key=None, stream=None):
@@ -119,6 +122,15 @@ def laplace(shape=(), dtype=None, loc=0.0, scale=1.0, key=None, stream=None):
     dtype = dtype or _mlx.float32
     drawn = _mlx.as_mlx(_random.laplace(_next(key), shape=_shape(shape), dtype=dtype))
     return drawn * scale + loc
+
+
+def _by_sums(logits, shape, key):
+    """Of one distribution: how many sums of probabilities a uniform number reaches."""
+    x = logits.reshape((-1,)).astype(_mlx.result_type(logits.dtype, _mlx.float32))
+    most = _mlx.max(x)
+    weight = _mlx.where(_mlx.isinf(most), (x == most).astype(x.dtype), _mlx.exp(x - most))
+    u = uniform(shape=shape, key=key) * _mlx.sum(weight)
+    return _mlx.searchsorted(_mlx.cumsum(weight, 0, inclusive=False), u, side="right") - 1
 
 
 def categorical(logits, axis=-1, shape=None, num_samples=None, key=None, stream=None):
@@ -129,23 +141,32 @@ def categorical(logits, axis=-1, shape=None, num_samples=None, key=None, stream=
     if not logits.ndim:
         raise ValueError("random.categorical: the logits have no axes")
     if not -logits.ndim <= axis < logits.ndim:
-        raise ValueError(f"random.categorical: there is no axis {axis} among {logits.ndim}")
+        raise _core.AxisError(f"random.categorical: there is no axis {axis} among {logits.ndim}")
     batch = [n for i, n in enumerate(logits.shape) if i != axis % logits.ndim]
     key = _next(key)
+    drawn = list(shape) if shape is not None else batch + ([] if num_samples is None else [num_samples])
+    if logits.size and logits.size == logits.shape[axis] and drawn:
+        _check_drawn(shape, batch, logits)
+        return _by_sums(logits, drawn, key)
     if num_samples is not None:
         noise = gumbel(list(logits.shape) + [num_samples], key=key)
         return _mlx.argmax(noise + _mlx.expand_dims(logits, -1), axis % logits.ndim)
-    if shape is not None:
-        from .._array import broadcast_shapes
-        if list(broadcast_shapes(shape, batch)) != list(shape):
-            raise ValueError(f"random.categorical: a shape {tuple(shape)} for logits of {tuple(logits.shape)}")
+    _check_drawn(shape, batch, logits)
     return _mlx.as_mlx(_random.categorical(key, logits, axis, shape=None if shape is None else list(shape))).astype(_mlx.uint32)
+
+
+def _check_drawn(shape, batch, logits):
+    from .._array import broadcast_shapes
+    if shape is not None and list(broadcast_shapes(shape, batch)) != list(shape):
+        raise ValueError(f"random.categorical: a shape {tuple(shape)} for logits of {tuple(logits.shape)}")
 
 
 def permutation(x, axis=0, key=None, stream=None):
     """x in another order along the axis; of a number, 0 .. x - 1 in another order."""
     if isinstance(x, int):
         return permutation(_mlx._arange(0, x, 1, _mlx.uint32), 0, key)
+    if not -x.ndim <= axis < x.ndim:
+        raise _core.AxisError(f"random.permutation: there is no axis {axis} among {x.ndim}")
     return _mlx.as_mlx(_random.permutation(_next(key), x, axis))
 
 
