@@ -303,10 +303,11 @@ static double conditioned(int f, double x) {
 
 /* Where digests are written the bits are compared with those of another machine: truths, in long double, take minutes under
  * emulation and have been asked there. */
+bool plain_asks_truths = true;
 static bool asks_truth(void) {
-  static int asks = -1;
-  if (asks < 0) asks = getenv("WEFT_DIGESTS") == NULL;
-  return asks;
+  static int writes = -1;
+  if (writes < 0) writes = getenv("WEFT_DIGESTS") != NULL;
+  return plain_asks_truths && !writes;
 }
 
 static bool is_off(int f, weft_dtype t, const double in[], double got) {

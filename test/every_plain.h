@@ -64,6 +64,7 @@ bool plain_has_element(const char *op), plain_has_fold(const char *op);
 extern const char *plain_missing; /* the last op that was asked for and has no row: its value is nan or 0 */
 
 void plain_end(void);     /* gives back what exp and its like have compiled */
+extern bool plain_asks_truths; /* whether those functions are held against truths, some of which take long; at first they are */
 extern int64_t plain_off; /* results of mathematical functions beyond their bound (docs/special.md, docs/accuracy.md), and wrong remainders, so far */
 struct select_attr;
 struct plain plain_ranks(const struct plain *sorted, int axis, const struct select_attr *); /* of what is sorted along the axis */

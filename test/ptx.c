@@ -152,7 +152,7 @@ static void folder_add(struct folder *f, struct kir_kernel *k) {
 static void folder_assemble(const struct folder *f) {
   char command[400];
   snprintf(command, sizeof command,
-           "cd %s && for f in *.ptx; do ptxas -arch=sm_90 $f -o out.cubin 2>err || { echo $f; head -3 err; }; done >log; "
+           "cd %s && for f in *.ptx; do ptxas -O0 -arch=sm_90 $f -o out.cubin 2>err || { echo $f; head -3 err; }; done >log; "
            "head -12 log; ! test -s log; s=$?; rm -r %s; exit $s", f->path, f->path);
   EXPECT_INT(system(command), 0);
 }
