@@ -56,6 +56,27 @@ TEST(numbers_and_broadcasts_stay_inside_the_body) {
   weft_scope_discard(s);
 }
 
+/* h <- h + x_t w, of [4,3] and [3,2]: how long rows are of what the loop goes through. */
+static int64_t row_gone_through(bool ends) {
+  weft_scope *s = weft_scope_open();
+  weft_array *xs = weft_full(WEFT_F64, WEFT_DIMS(5, 4, 3), 1), *w = weft_alias(weft_full(WEFT_F64, WEFT_DIMS(3, 2), 1));
+  weft_loop *loop = weft_loop_open(NULL);
+  weft_array *x = weft_loop_each(loop, xs), *h = weft_loop_carry(loop, weft_full(WEFT_F64, WEFT_DIMS(4, 2), 0));
+  weft_loop_next(loop, h, weft_add(h, weft_matmul(x, w)));
+  if (ends) weft_loop_until(loop, weft_gt(weft_squeeze(weft_squeeze(weft_max(weft_max(h, 0), 1), 0), 0), weft_scalar(7)));
+  weft_array *last = weft_loop_last(loop, h);
+  weft_loop_close(loop);
+  int64_t n = loop_of(loop_below(last))->seq_var[0]->dims[1];
+  EXPECT_F64(weft_sum(last, WEFT_ALL), ends ? 96 : 120);
+  weft_scope_discard(s);
+  return n;
+}
+
+TEST(products_of_a_sequence_are_computed_before_the_loop_unless_until_may_end_it) {
+  EXPECT_INT(row_gone_through(false), 2);
+  EXPECT_INT(row_gone_through(true), 3);
+}
+
 TEST(the_shortest_sequence_gives_the_steps_and_longer_ones_are_cut) {
   weft_scope *s = weft_scope_open();
   double x[] = { 1, 2, 3, 4, 5 };

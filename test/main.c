@@ -6,6 +6,7 @@
  *     --first      no test is begun after one has failed
  *     --in-order   those of the first text first, then those of the second, and so on
  *     --jobs N     that many at once; default: the processors there are
+ *     --busy N     no test is begun after those before it have taken N seconds of the processors; then what is left is said
  *     --shard I/N  every N-th test, from the I-th (1..N) on
  *     --here       one after another in this process, for debuggers
  *     --verbose    a line for each test, with its time and that of the processors
@@ -35,6 +36,8 @@ static enum result current_result;
 
 static bool verbose, here, list_only, first, in_order;
 static int n_jobs, shard = 1, n_shards = 1;
+static double most_busy, all_busy; /* most_busy 0: no limit */
+static int n_left;
 static const char *buts[MAX_BUTS];
 static int n_buts;
 static int n_passed, n_failed, n_skipped;
@@ -130,6 +133,7 @@ static double busy_here(void) {
 
 static void count(struct test *t, enum result r, struct spent spent) {
   t->spent = spent;
+  all_busy += spent.busy;
   *(r == PASSED ? &n_passed : r == SKIPPED ? &n_skipped : &n_failed) += 1;
   if (verbose)
     printf("%7.3f s %7.3f s busy  %-7s %s: %s\n", spent.seconds, spent.busy, r == PASSED ? "passed" : r == SKIPPED ? "skipped" : "FAILED", t->file, t->name);
@@ -212,7 +216,9 @@ static int run_those(struct job jobs[], int n_texts, char **texts) {
   for (int i = 0; i < n_tests && !(first && n_failed); i++) {
     if (tests[i].is_begun || !wanted(&tests[i], n_texts, texts)) continue;
     tests[i].is_begun = true;
-    if (n++ % n_shards == shard - 1) run_or_list(jobs, i);
+    if (n++ % n_shards != shard - 1) continue;
+    if (most_busy > 0 && all_busy > most_busy) n_left++;
+    else run_or_list(jobs, i);
   }
   return n;
 }
@@ -232,7 +238,7 @@ static void show_slowest(void) {
 }
 
 static int usage(void) {
-  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--in-order] [--jobs N] [--shard I/N] [--here] [--verbose] [text ..]\n",
+  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--in-order] [--jobs N] [--busy N] [--shard I/N] [--here] [--verbose] [text ..]\n",
         stderr);
   return 2;
 }
@@ -248,6 +254,7 @@ static int options(int n, char **arg) {
     else if (!strcmp(arg[i], "--first")) first = true;
     else if (!strcmp(arg[i], "--in-order")) in_order = true;
     else if (!strcmp(arg[i], "--but") && *value && n_buts < MAX_BUTS) buts[n_buts++] = value, i++;
+    else if (!strcmp(arg[i], "--busy") && sscanf(value, "%lf", &most_busy) == 1) i++;
     else if (!strcmp(arg[i], "--jobs") && sscanf(value, "%d", &n_jobs) == 1) i++;
     else if (!strcmp(arg[i], "--shard") && sscanf(value, "%d/%d", &shard, &n_shards) == 2) i++;
     else return -1;
@@ -273,6 +280,7 @@ int main(int argc, char **argv) {
   if (list_only) return 0;
   if (!weft_get) printf("no weft_get in this program: what tests leave behind was not checked\n");
   if (n_texts && !n_wanted) printf("no test is called so\n");
+  if (n_left) printf("%d tests are left: the others have taken %.0f s of the processors\n", n_left, all_busy);
   if (!n_texts) show_slowest();
   printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
   free(tests);
