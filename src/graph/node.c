@@ -59,9 +59,10 @@ struct node *node_make(const struct op *op, weft_dtype dtype, int rank, const di
   atomic_init(&n->refs, 1);
   n->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
   n->origin = caller()->origin;
-  n->place = place_of(n);
-  for (int i = 0; i < rank; i++) dim_retain(n->dims[i]);
-  for (int i = 0; i < n_in; i++) node_retain(n->in[i]);
+  uint8_t places = 0;
+  for (int i = 0; i < rank; i++) if (!dim_is_known(n->dims[i])) dim_retain(n->dims[i]);
+  for (int i = 0; i < n_in; i++) places |= node_retain(n->in[i])->place;
+  if (places || op == &op_to) n->place = place_of(n);
   if (op->hold) op->hold(n->attr);
   return n;
 }
@@ -108,7 +109,7 @@ static void bury(struct caller *me, struct node *n) {
 
 static void end(struct caller *me, struct node *n) {
   for (int i = 0; i < n->n_in; i++) if (is_last(n->in[i])) bury(me, n->in[i]);
-  for (int i = 0; i < n->rank; i++) dim_release(n->dims[i]);
+  for (int i = 0; i < n->rank; i++) if (!dim_is_known(n->dims[i])) dim_release(n->dims[i]);
   if (n->op->drop) n->op->drop(n->attr);
   if (n->value) {
     buffer_release(n->value->buf);
@@ -234,12 +235,17 @@ void node_set_state(struct node *n, enum node_state s) {
   if (s != NODE_RUNNING && s != NODE_QUEUED) graph_changed();
 }
 
-void graph_unlock(void) {
+static __attribute__((noinline)) void unlock_and_forget(void) {
   struct node *n = forgetting;
   forgetting = NULL;
-  if (is_changed) wake();
   pthread_mutex_unlock(&graph_mutex);
-  if (n) forget(n);
+  forget(n);
+}
+
+void graph_unlock(void) {
+  if (is_changed) wake();
+  if (forgetting) unlock_and_forget();
+  else pthread_mutex_unlock(&graph_mutex);
 }
 
 bool graph_wait(double seconds) {

@@ -201,9 +201,8 @@ bool verdict_is_past(const struct verdict *v) {
   return yes;
 }
 
-struct failure *node_verdict(struct node *n) {
-  struct verdict *v = atomic_load_explicit(&n->state, memory_order_acquire) == NODE_READY && n->value ? n->value->verdict : NULL;
-  struct failure *f = v ? verdict_await(v) : NULL;
+static __attribute__((noinline)) struct failure *await_node(struct node *n, struct verdict *v) {
+  struct failure *f = verdict_await(v);
   if (!f || verdict_is_open(v)) return f;
   graph_lock();
   if (atomic_load(&n->state) == NODE_READY) {
@@ -212,4 +211,9 @@ struct failure *node_verdict(struct node *n) {
   }
   graph_unlock();
   return f;
+}
+
+struct failure *node_verdict(struct node *n) {
+  struct verdict *v = atomic_load_explicit(&n->state, memory_order_acquire) == NODE_READY && n->value ? n->value->verdict : NULL;
+  return v ? await_node(n, v) : NULL; /* values of the host have none */
 }
