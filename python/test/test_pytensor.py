@@ -773,7 +773,7 @@ WRONG = {
     "mask of another length": (lambda x, y: x[y > 0], [np.ones(3), np.ones(2)], IndexError),
     "constant mask": (lambda x, y: x[np.array([True, False])], [np.ones(3), np.ones(2)], IndexError),
     "written by a mask of another length": (lambda x, y: x[y > 0].set(1.0), [np.ones(3), np.ones(2)], IndexError),
-    "places of two lengths": (lambda x, y: pt.outer(x, x)[pt.arange(x.shape[0]), pt.arange(y.shape[0])], [np.ones(3), np.ones(2)], IndexError),
+    "places of two lengths": (lambda x, y: pt.as_tensor(np.eye(3))[pt.cast(x, "int64"), pt.cast(y, "int64")], [np.ones(3), np.ones(2)], IndexError),
     "a place out of nothing": (lambda x, y: x[np.array([2, -3])].set(1.0), [np.ones(0), np.ones(2)], IndexError),
     "reshape": (lambda x, y: x.reshape((2, 2)), [np.ones(3), np.ones(1)], ValueError),
     "reshape of what is left": (lambda x, y: x.reshape((-1, 2)), [np.ones(3), np.ones(1)], ValueError),
