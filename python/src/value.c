@@ -67,7 +67,7 @@ static PyObject *tolist(PyObject *self, PyObject *unused) {
   return list;
 }
 
-PyObject *value_item(PyObject *self) {
+static PyObject *only_element(PyObject *self) {
   weft_array *a = array_handle(self);
   weft_dtype d = weft_dtype_of(a);
   int rank;
@@ -77,6 +77,13 @@ PyObject *value_item(PyObject *self) {
   for (int i = 0; i < rank; i++) n *= dims[i];
   if (n != 1) return PyErr_Format(PyExc_ValueError, "an array of %lld elements is not one number", (long long)n);
   return evaluate_into(a, room, weft_dtype_bytes(d)) ? NULL : element(d, room, 0);
+}
+
+PyObject *value_item(PyObject *self) {
+  PyTypeObject *before = flavour_set(Py_TYPE(self)); /* whose words an error has */
+  PyObject *number = only_element(self);
+  flavour_set(before);
+  return number;
 }
 
 static PyObject *item(PyObject *self, PyObject *unused) { (void)unused; return value_item(self); }

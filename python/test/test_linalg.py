@@ -73,3 +73,44 @@ def test_normal_numbers_that_go_together():
     np.testing.assert_allclose(x.mean(0), mean, atol=0.03)
     np.testing.assert_allclose(np.cov(x.T), cov, atol=0.05)
     assert weft.random.multivariate_normal(weft.random.key(1), mean, cov, shape=(5, 2)).shape == (5, 2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (3, 5, 5), (5, 3), (3, 5), (2, 0, 0), (0, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_factors_with_rows_exchanged(shape, dtype, rng):
+    a = rng.standard_normal(shape).astype(dtype)
+    p, lower, upper = map(np.asarray, linalg.lu(a))
+    assert lower.dtype == upper.dtype == dtype and (np.triu(lower, 1) == 0).all() and (np.tril(upper, -1) == 0).all()
+    assert (np.abs(lower) <= 1).all() and (np.diagonal(lower, axis1=-2, axis2=-1) == 1).all()
+    again = np.take_along_axis(lower, np.broadcast_to(p[..., None], lower.shape), -2) @ upper
+    np.testing.assert_allclose(again, a, atol=1e-5 if dtype == "float32" else 1e-13)
+    factors, pivots = map(np.asarray, linalg.lu_factor(a))
+    rows = np.broadcast_to(np.arange(shape[-2]), shape[:-1]).copy()
+    for k in range(pivots.shape[-1]):
+        here, there = rows[..., k].copy(), np.take_along_axis(rows, pivots[..., k:k + 1], -1)[..., 0].copy()
+        np.put_along_axis(rows, pivots[..., k:k + 1], here[..., None], -1)
+        rows[..., k] = there
+    np.testing.assert_array_equal(np.argsort(rows, -1), p)
+    k = min(shape[-2:])
+    np.testing.assert_array_equal(np.tril(factors[..., :k], -1), np.tril(lower, -1))
+    np.testing.assert_array_equal(np.triu(factors[..., :k, :]), upper)
+
+
+def test_factors_of_what_is_singular_and_of_what_is_no_matrix():
+    factors, pivots = linalg.lu_factor(np.array([[1.0, 2], [2, 4]]))
+    assert factors.tolist() == [[2, 4], [0.5, 0]] and pivots.tolist() == [1, 1]
+    assert linalg.lu_factor(np.zeros((2, 2)))[0].tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(ValueError):
+        linalg.lu_factor(np.ones(3))
+    with pytest.raises(TypeError):
+        linalg.lu(np.ones((2, 2), "int32"))
+
+
+def test_the_derivative_of_factors(rng):
+    a, loss = rng.standard_normal((4, 4)), lambda a: weft.sum(linalg.lu_factor(a)[0] ** 3)
+    slope = np.asarray(weft.grad(loss)(weft.asarray(a)))
+    for at in np.ndindex(4, 4):
+        d = np.zeros((4, 4))
+        d[at] = 1e-6
+        change = (loss(weft.asarray(a + d)).item() - loss(weft.asarray(a - d)).item()) / 2e-6
+        assert slope[at] == pytest.approx(change, rel=1e-4, abs=1e-4)

@@ -848,3 +848,23 @@ def test_sparse_matrices_fallback_and_are_those_of_the_call(rng):
     for k in (1.0, 2.0, 3.0):
         a, b, c = f(scipy_sparse.csr_matrix(np.eye(2) * k), np.ones((2, 2)))
         assert a.tolist() == [[k, k], [k, k]] and b == 4 * k and c[0, 0] == k
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 2.0])
+@pytest.mark.parametrize("where", [0, 1])
+def test_what_is_not_finite_stays_in_a_convolution_where_it_is(value, where, rng):
+    x, y = pt.dvector("x"), pt.dvector("y")
+    args = [rng.standard_normal(5), rng.standard_normal(3)]
+    args[where][1] = value
+    agrees([x, y], pt.signal.convolve1d(x, y), *args)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (2, 3, 3)])
+def test_factors_with_rows_exchanged(sizes, rng):
+    a = pt.tensor("a", shape=(None,) * len(sizes), dtype="float64")
+    lu, lu_factor = pt.linalg.lu, pt.linalg.lu_factor
+    factors, pivots = lu_factor(a)
+    outs = [*lu(a), *lu(a, p_indices=True), *lu(a, permute_l=True), factors, pivots]
+    if len(sizes) == 2:
+        outs += [pt.linalg.pivot_to_permutation(pivots), pt.linalg.pivot_to_permutation(pivots, inverse=True), pytensor.grad((factors ** 2).sum(), a)]
+    agrees([a], outs, rng.standard_normal(sizes), rtol=1e-9)

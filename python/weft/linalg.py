@@ -8,11 +8,12 @@ positive. All of it has derivatives.
 """
 from . import _core
 from ._core import matmul, matrix_power, outer, tensordot
+from ._loop import scan
 from ._standard import matrix_transpose, vecdot
 
 __all__ = [row["name"] for row in _core._linalg.names]
 globals().update((name, getattr(_core._linalg, name)) for name in __all__)
-__all__ += ["cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "outer", "tensordot", "trace", "vecdot",
+__all__ += ["cross", "diagonal", "lu", "lu_factor", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "outer", "tensordot", "trace", "vecdot",
             "vector_norm"]
 
 
@@ -60,3 +61,48 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     sums = _core.sum(_core.abs(x), axis=-2 if abs(ord) == 1 else -1, keepdims=True)
     most = (_core.max if ord > 0 else _core.min)(sums, axis=(-2, -1), keepdims=True)
     return most if keepdims else _core.squeeze(most, (-2, -1))
+
+
+def _factored(a):
+    """Factors, pivots and order, a[order] = L U: step k exchanges row k with that of the largest element below, and takes its
+    multiples from those below."""
+    a = _core.asarray(a)
+    if a.ndim < 2 or a.dtype not in (_core.float32, _core.float64):
+        raise (ValueError if a.ndim < 2 else TypeError)(f"lu_factor: of {a.dtype} {a.shape}, not of matrices of floats")
+    m, n = a.shape[-2:]
+    rows, columns = _core.arange(m), _core.arange(n)
+
+    def step(carry, k):
+        a, order = carry
+        size = _core.where(rows >= k, _core.abs(_core.take(a, k, -1)), -1)
+        pivot = _core.argmax(size, -1)
+        other = _core.expand_dims(pivot, -1)
+        exchanged = _core.where(rows == k, other, _core.where(rows == other, k, rows))
+        a = _core.take_along_axis(a, _core.broadcast_to(_core.expand_dims(exchanged, -1), a.shape), -2)
+        top, column = _core.take(a, k, -2), _core.take(a, k, -1)
+        corner = _core.expand_dims(_core.take(top, k, -1), -1)
+        factor = _core.where((rows > k) & (corner != 0), column / _core.where(corner == 0, 1, corner), 0)
+        rest = a - _core.expand_dims(factor, -1) * _core.expand_dims(_core.where(columns > k, top, 0), -2)
+        below = _core.expand_dims(rows > k, -1) & (columns == k)
+        return (_core.where(below, _core.expand_dims(factor, -1), rest), _core.take_along_axis(order, exchanged, -1)), pivot
+
+    start = (a.astype(_core.float64), _core.broadcast_to(rows, a.shape[:-1]) + 0)
+    if not min(m, n):
+        return a, _core.zeros((*a.shape[:-2], 0), _core.int64), start[1]
+    (factors, order), pivots = scan(step, start, _core.arange(min(m, n)))
+    return factors.astype(a.dtype), _core.moveaxis(pivots, 0, -1), order
+
+
+def lu_factor(a, /):
+    """factors, pivots: L and U in one array, L below the diagonal (on it, it is 1), of a with its rows exchanged: row k with row
+    pivots[k], in order."""
+    return _factored(a)[:2]
+
+
+def lu(a, /):
+    """p, L, U with a = L[p] U, where L has ones on its diagonal and zeros above, U zeros below."""
+    factors, _, order = _factored(a)
+    m, n = factors.shape[-2:]
+    k = min(m, n)
+    lower = _core.tril(factors[..., :k], -1) + _core.eye(m, k, dtype=factors.dtype)
+    return _core.argsort(order, -1), lower, _core.triu(factors[..., :k, :])

@@ -26,7 +26,24 @@ def convolve(node, values, trace):
     if rows == 0:
         raise NoRow(op)
     x, w = (weft.broadcast_to(v, (*batch, *core(v))).reshape((rows, *core(v))) for v in (x, w))
-    around = tuple(k - 1 for k in core(w)) if is_full.all() else 0
-    y = weft.conv(weft.expand_dims(weft.moveaxis(x, 0, -1), 0), weft.expand_dims(w, -1), padding=around, groups=rows, flip=True)
-    y = weft.moveaxis(weft.squeeze(y, 0), -1, 0)
+    if op.ndim == 1 and is_full.all() and x.dtype.name.startswith(("float", "complex")):
+        y = weft.cond(weft.all(weft.isfinite(w)), lambda x, w: in_groups(x, w, True), element_by_element, x, w)
+    else:
+        y = in_groups(x, w, is_full.all())
     return y.reshape((*batch, *shape(y)[1:]))
+
+
+def in_groups(x, w, is_full):
+    """[rows, n..] with [rows, k..]. Beyond the ends of x are zeros."""
+    around = tuple(k - 1 for k in shape(w)[1:]) if is_full else 0
+    x = weft.expand_dims(weft.moveaxis(x, 0, -1), 0)
+    y = weft.conv(x, weft.expand_dims(w, -1), padding=around, groups=shape(w)[0], flip=True)
+    return weft.moveaxis(weft.squeeze(y, 0), -1, 0)
+
+
+def element_by_element(x, w):
+    """The same of vectors, full, with nothing beyond the ends, as NumPy has it: a zero there times inf or nan in w would be nan."""
+    n, k = shape(x)[1], shape(w)[1]
+    at = np.arange(n + k - 1)[:, None] - np.arange(k)
+    parts = x[:, np.clip(at, 0, n - 1)] * weft.expand_dims(w, 1)
+    return weft.sum(weft.where((at >= 0) & (at < n), parts, 0), -1).astype(x.dtype)

@@ -17,6 +17,8 @@ clip = lambda x, low, high: weft.where(x < low, low, weft.where(x > high, high, 
 modulo = lambda x, y: weft.remainder(x, y) if y.dtype.name.startswith("f") else weft.where(y == 0, weft.zeros_like(x), weft.remainder(x, y))
 without_zeros = lambda x, y: weft.where(x == 0, y, weft.where(y == 0, x, x * y))
 
+scaled_bessel = lambda order, x: weft.where(weft.isinf(x), np.nan, weft.ive(order, x))  # as SciPy has it; its limit is 0
+
 # Operands are cast to the dtype of the result first.
 IN_RESULT_DTYPE = {
     ps.Add: lambda *x: reduce(operator.add, x), ps.Mul: lambda *x: reduce(operator.mul, x), ps.Sub: weft.subtract,
@@ -36,7 +38,7 @@ IN_RESULT_DTYPE = {
     pm.Gamma: weft.gamma, pm.GammaLn: weft.lgamma, pm.Psi: weft.digamma, pm.TriGamma: weft.trigamma,
     pm.PolyGamma: weft.polygamma, pm.GammaInc: weft.gammainc, pm.GammaIncC: weft.gammaincc, pm.BetaInc: weft.betainc,
     pm.GammaIncInv: weft.gammaincinv, pm.GammaIncCInv: weft.gammainccinv, pm.BetaIncInv: weft.betaincinv,
-    pm.Ive: weft.ive, pm.Jv: weft.jv, pm.Kve: weft.kve, pm.Owens_t: weft.owens_t,
+    pm.Ive: scaled_bessel, pm.Jv: weft.jv, pm.Kve: weft.kve, pm.Owens_t: weft.owens_t,
     pm.J0: weft.j0, pm.J1: weft.j1, pm.I0: weft.i0, pm.I1: weft.i1,
     pm.Sigmoid: weft.sigmoid, pm.Softplus: weft.softplus, pm.Log1mexp: weft.log1mexp,
 }

@@ -6,6 +6,7 @@ Complex matrices call perform.
 import numpy as np
 import weft
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.lu import LU, LUFactor, PivotToPermutations
 from pytensor.tensor.linalg.inverse import MatrixInverse
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
@@ -15,12 +16,12 @@ from weft import linalg
 
 from .indexing import diagonal
 from .row import row
-from .value import NoRow, array, shape_if_known
+from .value import NoRow, array, shape, shape_if_known
 
 
 def matrices(node, values):
-    """The operands in the dtype of the result; a right side that is a vector as a matrix of one column."""
-    dtype = node.outputs[0].type.dtype
+    """The operands in the dtype of the last result; a right side that is a vector as a matrix of one column."""
+    dtype = node.outputs[-1].type.dtype
     if dtype.startswith("complex"):
         raise NoRow(node.op)
     a, *rest = (array(v, dtype) for v in values)
@@ -104,3 +105,39 @@ def determinant(node, values, trace):
 @row(SLogDet, batched=True)
 def log_determinant(node, values, trace):
     return list(linalg.slogdet(*matrices(node, values)))
+
+
+@row(LU, batched=True)
+def lu(node, values, trace):
+    op = node.op
+    p, lower, upper = linalg.lu(*matrices(node, values))
+    if op.p_indices:
+        return [array(p, "int32"), lower, upper]
+    if op.permute_l:
+        return [weft.take_along_axis(lower, weft.broadcast_to(weft.expand_dims(p, -1), shape(lower)), -2), upper]
+    places = weft.expand_dims(p, -1) == weft.arange(shape(lower)[-1])
+    return [array(places, node.outputs[0].type.dtype), lower, upper]
+
+
+@row(LUFactor, batched=True)
+def lu_factor(node, values, trace):
+    """All of it is nan where a pivot is 0."""
+    if node.outputs[0].type.dtype.startswith("complex"):
+        raise NoRow(node.op)
+    factors, pivots = linalg.lu_factor(array(values[0], node.outputs[0].type.dtype))
+    is_singular = weft.any(diagonal(factors) == 0, -1, keepdims=True)
+    return [weft.where(weft.expand_dims(is_singular, -1), np.nan, factors), array(pivots, "int32")]
+
+
+@row(PivotToPermutations)
+def permutation(node, values, trace):
+    """The order of rows after all exchanges, or the order that undoes it."""
+    pivots = array(values[0], "int64")
+    rows = np.arange(shape(pivots)[0])
+
+    def exchange(order, pivot):
+        k, other = pivot
+        return order[weft.where(rows == k, other, weft.where(rows == other, k, rows))], None
+
+    order, _ = weft.scan(exchange, weft.asarray(rows), (weft.asarray(rows), pivots))
+    return order if node.op.inverse else weft.argsort(order, 0)

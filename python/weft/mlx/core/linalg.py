@@ -1,5 +1,5 @@
 """Linear algebra, as far as it is there."""
-from ... import _core
+from ... import _core, linalg as _composed
 from .._array import _expect
 from .._missing import add_missing
 
@@ -132,4 +132,22 @@ def slogdet(a, *, stream=None):
     return tuple(_linalg.slogdet(_square("slogdet", a)))
 
 
-add_missing(globals(), "mlx.core.linalg", ["eig", "eigh", "eigvals", "eigvalsh", "lu", "lu_factor", "pinv", "qr", "svd"])
+def lu_factor(a, *, stream=None):
+    """L and U in one array, and the pivots: row k was exchanged with that row."""
+    factors, pivots = map(_mlx.as_mlx, _composed.lu_factor(_matrices("lu_factor", a)))
+    return factors, pivots.astype(_mlx.uint32)
+
+
+def lu(a, *, stream=None):
+    """P, L, U with a = L[P] U."""
+    order, lower, upper = map(_mlx.as_mlx, _composed.lu(_matrices("lu", a)))
+    return order.astype(_mlx.uint32), lower, upper
+
+
+def _matrices(what, a):
+    if a.ndim < 2 or not a.dtype.name.startswith("float"):
+        raise ValueError(f"{what}: of {a.dtype.name} {a.shape}, not of matrices of floats")
+    return _core.array(a)
+
+
+add_missing(globals(), "mlx.core.linalg", ["eig", "eigh", "eigvals", "eigvalsh", "pinv", "qr", "svd"])
