@@ -603,3 +603,25 @@ TEST(reshape_takes_open_sizes_to_divide) {
   }
   weft_scope_discard(outer);
 }
+
+TEST(what_is_asserted_of_an_integer_holds_where_it_bounds_something) {
+  weft_scope *outer = weft_scope_open(), *s = weft_scope_open();
+  weft_array *in[] = { open_f64(), open_f64() }, *n = weft_size(in[0], 0), *m = weft_size(in[1], 0);
+  weft_array *equal = weft_assert(n, weft_eq(n, m), "as long"), *out[3];
+  EXPECT_INT(weft_is_size(equal, NULL), 1);
+  out[0] = weft_sized(WEFT_F64, 1, &equal);
+  out[1] = weft_cut(in[0], 0, weft_sub(equal, weft_integer(1)), NULL, NULL);
+  out[2] = steps_counted(equal);
+  weft_function *f = weft_compile(s, 2, in, 3, out);
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < 3; k++)
+      for (int j = 0; j < 3; j++) {
+        double v[3] = { 1, 2, 3 };
+        weft_scope *call = weft_scope_open();
+        weft_array *arg[] = { f64s(i, v), f64s(k, v) }, *got[3];
+        weft_call(f, 2, arg, 3, got);
+        EXPECT_INT(weft_eval(1, &got[j]), i == k ? WEFT_OK : WEFT_ERR_ASSERT);
+        weft_scope_discard(call);
+      }
+  weft_scope_discard(outer);
+}

@@ -12,9 +12,13 @@
 
 extern const struct op op_floor_divide, op_remainder, op_logical_not, op_logical_and, op_logical_or;
 
-enum { MOST = 400 }; /* nodes that are looked at: shared ones count as often as they are reached */
+enum { MOST = 400 };
+struct saying {
+  int n_left;      /* nodes that may still be looked at: shared ones count as often as they are reached */
+  bool is_checked; /* something is asserted on the way, which who is bounded by the integer waits for */
+};
 
-static dim said(const struct node *n, int64_t at, int *left);
+static dim said(const struct node *n, int64_t at, struct saying *s);
 
 static dim minus(dim a, dim b) { return dim_reckon(DIM_MINUS, a, b); }
 
@@ -23,10 +27,10 @@ static dim scalar(const struct node *n) {
   return (dtype_is_integer(d) && d != WEFT_U64) || d == WEFT_BOOL ? dim_integer((int64_t)scalar_bits(n, WEFT_I64)) : DIM_BAD;
 }
 
-static dim cast(const struct node *n, int64_t at, int *left) {
+static dim cast(const struct node *n, int64_t at, struct saying *s) {
   weft_dtype to = (weft_dtype)n->dtype, from = (weft_dtype)n->in[0]->dtype;
   bool is_whole = from == WEFT_BOOL || (dtype_is_integer(from) && from != WEFT_U64), is_wide = to == WEFT_I64;
-  return is_whole && (is_wide || (to == WEFT_I32 && from != WEFT_U32)) ? said(n->in[0], at, left) : DIM_BAD;
+  return is_whole && (is_wide || (to == WEFT_I32 && from != WEFT_U32)) ? said(n->in[0], at, s) : DIM_BAD;
 }
 
 static dim remainder_of(dim a, dim b) {
@@ -58,15 +62,16 @@ static bool is_comparison(const struct node *n) {
   return compares && dtype_is_integer((weft_dtype)n->in[0]->dtype);
 }
 
-static dim where(const struct node *n, int64_t at, int *left) {
-  dim x = said(n->in[1], at, left), y = x == DIM_BAD ? x : said(n->in[2], at, left);
+static dim where(const struct node *n, int64_t at, struct saying *s) {
   const struct node *c = n->in[0];
+  if (c->op == &op_assert) return s->is_checked = true, said(n->in[1], at, s); /* else nothing comes of it */
+  dim x = said(n->in[1], at, s), y = x == DIM_BAD ? x : said(n->in[2], at, s);
   if (y == DIM_BAD) return y;
   if (!is_comparison(c)) {
-    dim p = said(c, at, left);
+    dim p = said(c, at, s);
     return p == DIM_BAD ? p : dim_choose(p, x, y);
   }
-  dim a = said(c->in[0], at, left), b = a == DIM_BAD ? a : said(c->in[1], at, left);
+  dim a = said(c->in[0], at, s), b = a == DIM_BAD ? a : said(c->in[1], at, s);
   return b == DIM_BAD ? b : compared(c->op, a, b, x, y);
 }
 
@@ -76,13 +81,13 @@ static dim logic(const struct op *op, dim a, dim b) {
   return op == &op_or || op == &op_logical_or ? minus(dim_reckon(DIM_PLUS, a, b), both) : DIM_BAD;
 }
 
-static dim element_said(const struct node *n, int64_t at, int *left) {
+static dim element_said(const struct node *n, int64_t at, struct saying *s) {
   bool is_bool = n->dtype == WEFT_BOOL;
-  if (n->op == &op_cast) return cast(n, at, left);
-  if (n->op == &op_where) return where(n, at, left);
+  if (n->op == &op_cast) return cast(n, at, s);
+  if (n->op == &op_where) return where(n, at, s);
   if (!is_bool && n->dtype != WEFT_I64 && n->dtype != WEFT_I32) return DIM_BAD;
   if (n->n_in < 1 || n->n_in > 2 || (is_bool && n->n_in == 2 && n->in[0]->dtype != WEFT_BOOL && !is_comparison(n))) return DIM_BAD;
-  dim a = said(n->in[0], at, left), b = n->n_in == 1 || a == DIM_BAD ? a : said(n->in[1], at, left);
+  dim a = said(n->in[0], at, s), b = n->n_in == 1 || a == DIM_BAD ? a : said(n->in[1], at, s);
   if (b == DIM_BAD) return b;
   if (n->n_in == 1 && n->op == &op_neg) return minus(0, a);
   if (n->n_in == 1 && n->op == &op_abs) return dim_reckon(DIM_LARGEST, a, minus(0, a));
@@ -92,49 +97,54 @@ static dim element_said(const struct node *n, int64_t at, int *left) {
 }
 
 /* Element `at` of parts one after the other. */
-static dim concat_said(const struct node *n, int64_t at, int *left) {
+static dim concat_said(const struct node *n, int64_t at, struct saying *s) {
   for (int i = 0; i < n->n_in; i++) {
     dim size = n->in[i]->rank == 1 ? n->in[i]->dims[0] : DIM_BAD;
     if (!dim_is_known(size)) return DIM_BAD;
-    if (at < size) return said(n->in[i], at, left);
+    if (at < size) return said(n->in[i], at, s);
     at -= size;
   }
   return DIM_BAD;
 }
 
-static dim view_said(const struct node *n, int64_t at, int *left) {
+static dim view_said(const struct node *n, int64_t at, struct saying *s) {
   const struct node *x = n->in[0];
   if (n->op == &op_slice) {
     const struct slice_attr *a = n->attr;
-    return dim_is_known(a->start) ? said(x, a->start + at * a->step, left) : DIM_BAD;
+    return dim_is_known(a->start) ? said(x, a->start + at * a->step, s) : DIM_BAD;
   }
-  if (n->op == &op_broadcast) return said(x, !x->rank || x->dims[0] == 1 ? 0 : at, left);
-  return n->op == &op_reshape ? said(x, at, left) : DIM_BAD; /* of rank 0 or 1, so that elements stay where they are */
+  if (n->op == &op_broadcast) return said(x, !x->rank || x->dims[0] == 1 ? 0 : at, s);
+  return n->op == &op_reshape ? said(x, at, s) : DIM_BAD; /* of rank 0 or 1, so that elements stay where they are */
 }
 
-static dim said(const struct node *n, int64_t at, int *left) {
-  if (n->rank > 1 || --*left < 0) return DIM_BAD;
+static dim said(const struct node *n, int64_t at, struct saying *s) {
+  if (n->rank > 1 || --s->n_left < 0) return DIM_BAD;
   if (n->op == &op_size) return ((const struct size_attr *)n->attr)->size;
   if (n->op == &op_scalar) return scalar(n);
   if (!n->n_in) return DIM_BAD;
   if (loop_is_length(n)) return loop_of(n->in[0])->length;
-  if (n->op == &op_alias || n->op == &op_stop_gradient || n->op == &op_depends) return said(n->in[0], at, left);
-  if (n->op == &op_concat) return concat_said(n, at, left);
-  if (n->op->kind == OP_VIEW) return view_said(n, at, left);
-  return n->op->kind == OP_ELEMENT ? element_said(n, at, left) : DIM_BAD;
+  if (n->op == &op_alias || n->op == &op_stop_gradient || n->op == &op_depends) return said(n->in[0], at, s);
+  if (n->op == &op_concat) return concat_said(n, at, s);
+  if (n->op->kind == OP_VIEW) return view_said(n, at, s);
+  return n->op->kind == OP_ELEMENT ? element_said(n, at, s) : DIM_BAD;
+}
+
+static dim said_by(const struct node *n, struct saying *s) {
+  return n->rank || !dtype_is_integer((weft_dtype)n->dtype) ? DIM_BAD : said(n, 0, s);
 }
 
 dim dim_said(const struct node *n) {
-  int left = MOST;
-  return n->rank || !dtype_is_integer((weft_dtype)n->dtype) ? DIM_BAD : said(n, 0, &left);
+  return said_by(n, &(struct saying){ MOST, false });
 }
 
-dim array_said(weft_array *a) {
+dim array_said(weft_array *a, bool *is_checked) {
   struct node *n = array_node(a);
+  struct saying s = { MOST, false };
   graph_lock();
-  dim d = dim_said(n);
+  dim d = said_by(n, &s);
   graph_unlock();
   node_release(n);
+  if (is_checked) *is_checked = s.is_checked;
   return d;
 }
 
@@ -142,7 +152,7 @@ int weft_is_size(weft_array *a, int64_t *number) {
   weft_array *bad;
   int64_t found;
   if (!arrays_ok("weft_is_size", 1, &a, &bad)) return 0;
-  dim d = array_said(a);
+  dim d = array_said(a, NULL);
   if (!dim_is_integer(d, &found)) d = dim_resolve(d); /* which is for sizes: a number below 0 is none */
   if (!dim_is_integer(d, &found)) return d != DIM_BAD;
   if (number) *number = found;
