@@ -1,4 +1,6 @@
 """Graphs inside of graphs, choices, checks, batches."""
+from math import prod
+
 import numpy as np
 import weft
 from pytensor.compile.builders import OpFromGraph
@@ -6,7 +8,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.blockwise import Blockwise
 
 from .row import find, is_batched, row
-from .value import NoRow, array, shape, shaped
+from .value import NoRow, array, is_open, shape, shaped, sizes
 
 
 @row(OpFromGraph)
@@ -33,12 +35,19 @@ def blockwise(node, values, trace):
         op._check_runtime_broadcast(node, shapes)
     if n == 0 or is_batched(op.core_op):
         return rule(core, values, trace)
-    batch = np.broadcast_shapes(*(shape(v)[:n] for v in values))
-    if 0 in batch:
+    batch = tuple(batch_size(axis, node, values) for axis in range(n)) if shapes is None else np.broadcast_shapes(
+        *(shape(v)[:n] for v in values))
+    if 0 in [size for size in batch if not is_open(size)]:
         raise NoRow(op)
-    rows = [weft.broadcast_to(v, (*batch, *v.shape[n:])).reshape((-1, *v.shape[n:])) for v in map(array, values)]
+    cores = [(v, sizes(v)[n:]) for v in map(array, values)]
+    rows = [weft.broadcast_to(v, (*batch, *core_sizes)).reshape((prod(batch), *core_sizes)) for v, core_sizes in cores]
     results = weft.vmap(lambda *row: tuple(array(r) for r in as_list(rule(core, list(row), trace.body()))))(*rows)
-    return [r.reshape((*batch, *r.shape[1:])) for r in results]
+    return [r.reshape((*batch, *sizes(r)[1:])) for r in results]
+
+
+def batch_size(axis, node, values):
+    """That of the first operand whose type does not say 1: nothing else stretches."""
+    return next((sizes(v)[axis] for v, variable in zip(values, node.inputs) if variable.type.shape[axis] != 1), 1)
 
 
 def as_list(results):

@@ -6,7 +6,7 @@ from pytensor.tensor.extra_ops import (
     Bartlett, CpuContiguous, FillDiagonal, FillDiagonalOffset, RavelMultiIndex, Repeat, UnravelIndex)
 
 from .row import row
-from .value import array, integer, integers, known, shape
+from .value import array, extent, integer, integers, is_open, known, shape, sizes
 
 
 @row(CpuContiguous)
@@ -16,8 +16,13 @@ def contiguous(node, values, trace):
 
 @row(Repeat)
 def repeat(node, values, trace):
-    x, times, axis = array(values[0]), np.asarray(known(values[1])), node.op.axis
-    which = np.repeat(np.arange(shape(x)[axis]), times)
+    x, axis = array(values[0]), node.op.axis
+    n = sizes(x)[axis]
+    if node.inputs[1].type.ndim == 0:
+        times = extent(values[1])
+        which = weft.arange(n * times) // times if is_open(times) or times else np.arange(0)
+    else:
+        which = np.repeat(np.arange(shape(x)[axis]), np.asarray(known(values[1])))
     return x[(slice(None),) * axis + (which,)]
 
 

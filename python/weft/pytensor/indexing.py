@@ -6,20 +6,19 @@ from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, indices_from_subtensor)
 
 from .row import row
-from .value import Shaped, array, integer, is_expression, known, known_sizes, rank, shape, shape_if_known
+from .value import array, extent, is_expression, known, known_sizes, rank, shape, shape_if_known, shaped
 
 
 def index(op, values):
-    """The index as weft takes it. Slices have to be known; integers and arrays of them, and a mask that is alone, need not."""
-    entries = indices_from_subtensor(values, op.idx_list)
-    return tuple(entry(i, len(entries) == 1) for i in entries)
+    """The index as weft takes it. Bounds of slices are known or open; integers, arrays of them, and masks need not be."""
+    return tuple(entry(i) for i in indices_from_subtensor(values, op.idx_list))
 
 
-def entry(i, is_alone):
+def entry(i):
     if isinstance(i, slice):
-        return slice(*(None if bound is None else integer(bound) for bound in (i.start, i.stop, i.step)))
+        return slice(*(None if bound is None else extent(bound) for bound in (i.start, i.stop, i.step)))
     if is_expression(i):
-        return known(i) if i.dtype == weft.bool_ and not is_alone else i
+        return i
     i = np.asarray(i)
     return int(i) if i.ndim == 0 and i.dtype.kind in "iu" else i
 
@@ -98,7 +97,9 @@ def inc_subtensor(node, values, trace):
     y, i = array(y, x.dtype.name), tuple(known(e) if is_mask(e) and rank(y) else e for e in index(op, rest))
     x, i = fitting(x, i, trace)
     if isinstance(op, AdvancedIncSubtensor):
-        op._check_runtime_broadcast_of_vector_index(node, Shaped(shape(x)), Shaped(shape(y)), Shaped(shape(rest[0])))
+        shapes = shaped((x, y, rest[0]))
+        if shapes:
+            op._check_runtime_broadcast_of_vector_index(node, *shapes)
     if op.set_instead_of_inc:
         return x.at[i].set(y)
     if getattr(op, "ignore_duplicates", False):

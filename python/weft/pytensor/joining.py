@@ -1,10 +1,12 @@
 """Arrays put together and taken apart."""
+from itertools import accumulate
+
 import numpy as np
 import weft
 from pytensor.tensor.basic import Join, Split
 
 from .row import row
-from .value import array, integers, is_expression, known, shape
+from .value import array, extents, is_expression, is_open, sizes
 
 
 @row(Join)
@@ -17,12 +19,15 @@ def join(node, values, trace):
 
 @row(Split)
 def split(node, values, trace):
-    x, sizes, axis = array(values[0]), integers(known(values[1])), node.op.axis
-    if len(sizes) != node.op.len_splits:
+    x, parts, axis = array(values[0]), extents(values[1]), node.op.axis
+    if len(parts) != node.op.len_splits:
         raise ValueError("In Split.perform(), len(splits) != len_splits.")
-    if sum(sizes) != shape(x)[axis]:
-        raise ValueError(f"Split sizes sum to {sum(sizes)}; expected {shape(x)[axis]}")
-    if any(n < 0 for n in sizes):
+    there, total = sizes(x), sum(parts)
+    if is_open(total) or is_open(there[axis]):  # taken to be so, and looked at by the call
+        x = x.reshape((*there[:axis], total, *there[axis + 1:]))
+    elif total != there[axis]:
+        raise ValueError(f"Split sizes sum to {total}; expected {there[axis]}")
+    if any(not is_open(n) and n < 0 for n in parts):
         raise ValueError("Split sizes cannot be negative")
-    ends = np.cumsum(sizes)
-    return [x[(slice(None),) * axis + (slice(int(end) - n, int(end)),)] for end, n in zip(ends, sizes)]
+    ends = list(accumulate(parts))
+    return [x[(slice(None),) * axis + (slice(end - n, end),)] for end, n in zip(ends, parts)]

@@ -5,14 +5,14 @@ from pytensor.tensor.einsum import Einsum
 from pytensor.tensor.math import Dot
 
 from .row import row
-from .value import array, shape
+from .value import array, is_open, sizes
 
 
 @row(BatchedDot)
 def batched_dot(node, values, trace):
-    sizes = [shape(v) for v in values]
-    if sizes[0][0] != sizes[1][0]:
-        raise TypeError(f"batched_dot: the batches differ in length: {sizes[0]} x {sizes[1]}")
+    there = [sizes(v) for v in values]
+    if not any(is_open(s[0]) for s in there) and there[0][0] != there[1][0]:
+        raise TypeError(f"batched_dot: the batches differ in length: {there[0]} x {there[1]}")
     return dot(node, values, trace)
 
 

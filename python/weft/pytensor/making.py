@@ -4,39 +4,35 @@ import weft
 from pytensor.tensor.basic import AllocDiag, AllocEmpty, Alloc, ARange, Eye, MakeVector
 
 from .row import row
-from .value import DTYPE, Shaped, array, integers, is_expression, known, shape
+from .value import DTYPE, Shaped, array, extents, is_expression, is_open, known, shape_if_known, sizes
 
 
 @row(Alloc)
 def alloc(node, values, trace):
-    value, *sizes = values
-    if trace.is_open and any(is_expression(n) for n in sizes):
-        return like(array(value, node.outputs[0].type.dtype), sizes)
-    sizes = integers(sizes)
-    Alloc._check_runtime_broadcast(node, Shaped(shape(value)), sizes)
-    return weft.broadcast_to(array(value, node.outputs[0].type.dtype), sizes)
-
-
-def like(value, sizes):
-    """Of sizes that are not known yet."""
-    return weft.where(True, value, weft.sized([array(n, "int64") for n in sizes], value.dtype))
+    value, *wanted = values
+    wanted, there = extents(wanted), shape_if_known(value)
+    if there is not None and not any(is_open(n) for n in wanted):
+        Alloc._check_runtime_broadcast(node, Shaped(there), wanted)
+    return weft.broadcast_to(array(value, node.outputs[0].type.dtype), wanted)
 
 
 @row(AllocEmpty)
 def alloc_empty(node, values, trace):
-    if trace.is_open and any(is_expression(n) for n in values):
-        return weft.sized([array(n, "int64") for n in values], DTYPE[node.op.dtype])
-    return weft.zeros(integers(values), DTYPE[node.op.dtype])
+    return weft.zeros(extents(values), DTYPE[node.op.dtype])
 
 
 @row(ARange)
 def arange(node, values, trace):
+    if any(is_expression(v) for v in values) and all(v.type.dtype.startswith(("int", "uint")) for v in node.inputs):
+        return weft.arange(*extents(values), dtype=DTYPE[node.op.dtype])
     return np.arange(*(np.asarray(known(v)).item() for v in values), dtype=node.op.dtype)
 
 
 @row(Eye)
 def eye(node, values, trace):
-    n, m, k = integers(values)
+    n, m, k = extents(values)
+    if any(is_open(size) for size in (n, m, k)):
+        return array(weft.expand_dims(weft.arange(n), 1) + k == weft.arange(m), node.op.dtype)
     return weft.eye(n, m, k, dtype=DTYPE[node.op.dtype])
 
 
@@ -50,9 +46,9 @@ def make_vector(node, values, trace):
 @row(AllocDiag)
 def alloc_diag(node, values, trace):
     op, x = node.op, array(values[0])
-    n, k = shape(x)[-1], abs(op.offset)
-    rows, columns = np.arange(n) + max(0, -op.offset), np.arange(n) + max(0, op.offset)
-    out = weft.zeros((*shape(x)[:-1], n + k, n + k), x.dtype).at[(Ellipsis, rows, columns)].set(x)
+    n, k = sizes(x)[-1], abs(op.offset)
+    rows, columns = weft.arange(n) + max(0, -op.offset), weft.arange(n) + max(0, op.offset)
+    out = weft.zeros((*sizes(x)[:-1], n + k, n + k), x.dtype).at[(Ellipsis, rows, columns)].set(x)
     first, second = sorted((op.axis1, op.axis2))
     if op.axis1 > op.axis2:
         out = weft.swapaxes(out, -1, -2)

@@ -1,11 +1,13 @@
-"""A graph as something to call: compiled functions of weft, one for each set of sizes and known values.
+"""A graph as something to call: a compiled function of weft, traced once for all sizes that its types leave open.
 
-A second set of sizes is traced for all sizes at once, where every step takes sizes that are expressions.
+An integer that bounds something and is no size enters as one: it is an input, or computed first by a program of its own (a *cut*), and
+an array of so many rows stands for it, so that the function is for all of its values too. Other values that sizes depend on are known
+when the rest is traced, and so part of what a function is for. What only a perform tells the sizes of is computed first.
 
-A value that sizes depend on is known when the rest is traced: it is an input, or computed first by a program of its own (a
-*cut*). So is a step whose results have sizes that only its perform tells. The functions are found again by the shapes of what enters
-and the bytes of what is known.
+Where a step wants sizes as numbers, the graph is traced for each set of them; `lengths` counts these graphs, by the name of the Op.
 """
+from collections import Counter
+
 import numpy as np
 import weft
 from numpy import asarray
@@ -19,9 +21,14 @@ from . import fallback
 from .graph import Arranged, Graph, needed
 from .random import WORDS, generator_of, words_of
 from .trace import Demand, Trace
-from .value import array, is_array, is_expression, is_tensor
+from .value import NotOpen, array, is_array, is_expression, is_tensor
 
 MOST_TRACES = 64  # kept of a program; a loop over more shapes than that traces again
+
+lengths = Counter()
+"""How many graphs are traced for each set of sizes, by the Op that wants sizes as numbers; "sizes": by what a call found."""
+traces = Counter()
+"""How many traces there were: "open" ones, for all sizes, and "closed" ones, for a set of them."""
 
 
 def dtype_out(variable):
@@ -33,8 +40,8 @@ def dtype_out(variable):
 class Cut:
     """What is computed before the rest is traced. fill puts it among the values."""
 
-    def __init__(self, program, slots, step=None, is_known=False):
-        self.program, self.slots, self.step, self.is_known = program, slots, step, is_known
+    def __init__(self, program, slots, step=None):
+        self.program, self.slots, self.step = program, slots, step
 
     def fill(self, values):
         if self.program is None:  # an input
@@ -50,9 +57,10 @@ class Cut:
 class Program:
     """Slots `outputs` of a graph, from its inputs and the slots `given`; `known`: those of them that are known."""
 
-    def __init__(self, graph, outputs, graphs, given=(), known=()):
+    def __init__(self, graph, outputs, graphs, given=(), known=(), extents=()):
         self.graph, self.outputs, self.graphs = graph, outputs, graphs
-        self.given, self.known, self.cuts = set(given) | set(graph.inputs), set(known), []
+        self.given, self.known, self.extents, self.cuts = set(given) | set(graph.inputs), set(known), set(extents), []
+        self.is_open = True
         self.arrange()
 
     def arrange(self):
@@ -62,10 +70,11 @@ class Program:
         made = {k for step in steps for k in step.outs}
         read = {k for step in steps for k in step.ins} | set(self.outputs)
         enters = sorted(k for k in read - made if k not in self.graph.constants)
-        self.arranged, self.traces, self.open = Arranged(steps, self.outputs), {}, None
+        self.arranged, self.traces = Arranged(steps, self.outputs), {}
         self.entering = [k for k in enters if k not in self.known and is_array(self.graph.variables[k])]
+        self.entering, self.bounds = [k for k in self.entering if k not in self.extents], [k for k in enters if k in self.extents]
         self.fixed = [k for k in enters if k in self.known]
-        self.is_plain = not self.cuts and not self.fixed and all(
+        self.is_plain = not self.cuts and not self.fixed and not self.bounds and all(
             isinstance(self.graph.variables[k].type, DenseTensorType) for k in (*self.entering, *self.outputs))
 
     def cut(self, demand):
@@ -75,11 +84,14 @@ class Program:
         else:
             slots, step, wanted = demand.step.outs, demand.step, demand.step.ins
         is_input = step is None and slots[0] in self.given
-        program = None if is_input else Program(self.graph, wanted, self.graphs, self.given, self.known)
-        is_known = step is None and not demand.is_sizes
-        self.cuts.append(Cut(program, slots, step, is_known))
+        program = None if is_input else Program(self.graph, wanted, self.graphs, self.given, self.known, self.extents)
+        self.cuts.append(Cut(program, slots, step))
         self.given.update(slots)
-        self.known.update(slots if is_known else ())
+        self.is_open |= demand.is_sizes  # of what is computed first all sizes will do
+        if step is None and not demand.is_sizes:
+            is_extent = slots[0] not in self.extents and is_whole_number(self.graph.variables[slots[0]])
+            (self.extents if is_extent else self.known).update(slots)
+            self.extents -= self.known
         self.arrange()
 
     def run(self, values):
@@ -91,40 +103,49 @@ class Program:
             done = len(self.cuts)
             for k in self.entering:
                 values[k] = words_of(values[k]) if isinstance(values[k], np.random.Generator) else as_memory(values[k])
-            key = tuple([values[k].shape for k in self.entering] + [np.asarray(values[k]).tobytes() for k in self.fixed])
-            function = self.traces.get(key)
-            if function is not None:
-                return function(values)
-            if self.opened(values):
-                try:
-                    return self.open(values)
-                except Exception:
-                    pass  # the function for these sizes alone says what is wrong, or does what is not there for all
+            known = [np.asarray(values[k]).tobytes() for k in self.fixed]
             try:
-                function = self.traces[key] = Traced(self, values)
+                if self.is_open:
+                    return self.traced(("open", *known), values, True)(values)
             except Demand as demand:
                 self.cut(demand)
                 continue
-            if len(self.traces) > MOST_TRACES:
-                del self.traces[next(iter(self.traces))]
+            except NotOpen as error:
+                self.close(fallback.name_of(error.step.node.op))
+            except Exception:
+                pass  # the function for these sizes alone says what is wrong, or does what is not there for all
+            key = (*[values[k].shape for k in self.entering], *known, *[np.asarray(values[k]).tobytes() for k in self.bounds])
+            try:
+                function = self.traced(key, values, False)
+            except Demand as demand:
+                self.cut(demand)
+                continue
+            results = function(values)
+            if self.is_open:  # it did what the function for all sizes did not
+                self.close("sizes")
+            return results
 
     def shown(self, what):
         for cut in self.cuts:
             if cut.program is not None:
                 yield from cut.program.shown(what)
-        for traced in (*self.traces.values(), self.open):
-            if traced and traced.function is not None:
+        for traced in self.traces.values():
+            if traced.function is not None:
                 yield traced.function.show(what)
 
-    def opened(self, values):
-        """A function for all sizes, once a second set of them has come; False if nothing but numbers will do somewhere. Then each set
-        is traced by itself."""
-        if self.open is None and self.traces and not self.cuts and not self.fixed:
-            try:
-                self.open = Traced(self, values, is_open=True)
-            except Exception:  # a Demand, or what a function says of sizes that it does not know
-                self.open = False
-        return self.open
+    def traced(self, key, values, is_open):
+        """The function for a set of sizes and known values, or for all sizes; Demand, or another exception, if it cannot be traced."""
+        function = self.traces.get(key)
+        if function is None:
+            function = self.traces[key] = Traced(self, values, is_open)
+            if len(self.traces) > MOST_TRACES:
+                del self.traces[next(iter(self.traces))]
+        return function
+
+    def close(self, name):
+        """From now on a trace is for one set of sizes."""
+        self.is_open = False
+        lengths[name] += 1
 
 
 class Traced:
@@ -132,13 +153,15 @@ class Traced:
     for all sizes that the types of the graph leave open: none of them stretches, as PyTensor has it."""
 
     def __init__(self, program, values, is_open=False):
-        graph, self.entering = program.graph, program.entering
-        arrays = [weft.asarray(values[k]) for k in self.entering]
+        graph, self.entering, self.bounds = program.graph, program.entering, program.bounds if is_open else []
+        arrays = [weft.asarray(values[k]) for k in self.entering] + [weft.asarray(rows_for(values[k])) for k in self.bounds]
+        traces["open" if is_open else "closed"] += 1
         with _core.Scope(), _core.Scope() as body:
-            names = [_core.input(x, 0, 2, shape_of(graph.variables[k])) if is_open else _core.input(x, 0)
-                     for k, x in zip(self.entering, arrays)]
+            shapes = [shape_of(graph.variables[k]) for k in self.entering] + [(None, None)] * len(self.bounds)
+            names = [_core.input(x, 0, 2, shape) if is_open else _core.input(x, 0) for x, shape in zip(arrays, shapes)]
             there = dict(graph.constants)
-            there.update((k, values[k]) for k in program.fixed)
+            there.update((k, values[k]) for k in (*program.fixed, *(() if is_open else program.bounds)))
+            there.update((k, weft.size(x, 0) - weft.size(x, 1)) for k, x in zip(self.bounds, names[len(self.entering):]))
             there.update((k, values[k]) for k in program.given if k in values and k not in there and not is_array(graph.variables[k]))
             there.update(zip(self.entering, names))
             checks, self.told = [], []
@@ -153,7 +176,7 @@ class Traced:
             self.is_straight = self.function is not None and not self.checks and not any(self.known)
 
     def __call__(self, values):
-        results = [] if self.function is None else self.run(*[values[k] for k in self.entering])
+        results = [] if self.function is None else self.run(*[values[k] for k in self.entering], *[rows_for(values[k]) for k in self.bounds])
         n = len(results) - len(self.checks)
         for (kind, message), holds in zip(self.checks, results[n:]):
             if not holds.item():
@@ -171,6 +194,16 @@ class Traced:
                 raise
             kind, message = self.told[int(number)]
         raise kind(message)
+
+
+def is_whole_number(variable):
+    return getattr(variable.type, "ndim", None) == 0 and variable.type.dtype.startswith(("int", "uint"))
+
+
+def rows_for(n):
+    """What stands for an integer that bounds something: an empty array with so many rows, or columns if it is below 0."""
+    n = int(n)
+    return np.empty((n, 0) if n >= 0 else (0, -n), np.uint8)
 
 
 def shape_of(variable):
@@ -232,7 +265,7 @@ class Linked:
         results = self.program.run(dict(zip(self.graph.inputs, inputs)))
         if program.is_plain and program.entering == self.graph.inputs and len(self.straight) < MOST_TRACES:
             shapes = tuple(np.shape(x) for x in inputs)
-            traced = program.traces.get(shapes) or program.open
+            traced = program.traces.get(("open",) if program.is_open else shapes)
             if traced and traced.is_straight:
                 self.straight[shapes] = traced.function
                 self.fill = traced.function.fill

@@ -7,7 +7,7 @@ from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Argmax, MulWithoutZeros
 
 from .row import row
-from .value import array, known_sizes, shape, shape_if_known
+from .value import array, known_sizes, shape, shape_if_known, sizes
 
 REDUCED = {ps.Add: weft.sum, ps.Mul: weft.prod, ps.Maximum: weft.max, ps.Minimum: weft.min, ps.AND: weft.all, ps.OR: weft.any,
            MulWithoutZeros: lambda x, axis: weft.prod(weft.where(x == 0, weft.ones_like(x), x), axis)}
@@ -54,7 +54,7 @@ def argmax(node, values, trace):
         return weft.zeros_like(x, dtype=weft.int64)
     if len(axes) > 1:  # the axes become one, the last
         x = weft.transpose(x, [*rest, *axes])
-        x, axes = x.reshape(*(x.shape[k] for k in range(len(rest))), -1), (len(rest),)
+        x, axes = x.reshape(*sizes(x)[:len(rest)], -1), (len(rest),)
     return array(weft.argmax(x, axes[0]), "int64")
 
 

@@ -3,7 +3,7 @@ from pytensor.scan.op import Scan
 from weft import taps
 
 from .row import row
-from .value import array, integer, is_array, is_tensor
+from .value import array, extent, is_array, is_open, is_tensor
 
 
 def info_of(op):
@@ -18,8 +18,8 @@ def scan(node, values, trace):
     op, i = node.op, node.op.info
     n_outer = len(values) - i.n_non_seqs
     lengths = range(n_outer - i.n_nit_sot, n_outer)
-    outer = [integer(v) if k == 0 or k in lengths else typed(v, node.inputs[k]) for k, v in enumerate(values[:n_outer])]
-    if outer[0] < 0:
+    outer = [extent(v) if k == 0 or k in lengths else typed(v, node.inputs[k]) for k, v in enumerate(values[:n_outer])]
+    if not is_open(outer[0]) and outer[0] < 0:
         raise IndexError(f"Scan was asked to run for negative number of step {outer[0]}")
     constants, body, inner_outputs = values[n_outer:], trace.body(), op.fgraph.outputs
 

@@ -4,7 +4,7 @@ import weft
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
 from .row import row
-from .value import array, integer, integers, is_expression, known, rank, shape, shape_if_known
+from .value import array, extent, extents, is_expression, is_open, rank, shape_if_known, sizes
 
 
 def size(value, axis):
@@ -28,11 +28,11 @@ def size_of(node, values, trace):
 
 @row(Reshape)
 def reshape(node, values, trace):
-    wanted = tuple(max(n, -1) for n in integers(known(values[1])))
-    sizes = shape_if_known(values[0])
-    if sizes is not None:
-        check_reshape(int(np.prod(sizes)), wanted)
-    if not is_expression(values[0]) and node.outputs[0].type.dtype == "int64":
+    wanted = tuple(n if is_open(n) else max(n, -1) for n in extents(values[1]))
+    there, is_number = shape_if_known(values[0]), not any(is_open(n) for n in wanted)
+    if there is not None and is_number:
+        check_reshape(int(np.prod(there)), wanted)
+    if not is_expression(values[0]) and node.outputs[0].type.dtype == "int64" and is_number:
         return np.reshape(values[0], wanted)
     return array(values[0]).reshape(wanted)
 
@@ -49,8 +49,11 @@ def check_reshape(n, wanted):
 @row(SpecifyShape)
 def specify_shape(node, values, trace):
     x, *wanted = values
-    wanted = [None if n is None else integer(n) for n in wanted]
-    sizes = shape(x)
-    if any(n is not None and n != m for n, m in zip(wanted, sizes)):
-        raise AssertionError(f"SpecifyShape: Got shape {sizes}, expected {tuple(wanted)}.")
+    wanted = [None if n is None else extent(n) for n in wanted]
+    there = sizes(x)
+    pairs = [(n, m) for n, m in zip(wanted, there) if n is not None and n is not m]
+    if any(is_open(n) or is_open(m) for n, m in pairs):  # taken to be so, and looked at by the call
+        return array(x).reshape([m if n is None else n for n, m in zip(wanted, there)])
+    if any(n != m for n, m in pairs):
+        raise AssertionError(f"SpecifyShape: Got shape {there}, expected {tuple(wanted)}.")
     return x

@@ -7,7 +7,7 @@ from weft._core import built_from
 
 from . import fallback
 from .graph import Graph
-from .value import NeedsValue, NoRow, array, is_expression, shape_if_known
+from .value import NeedsValue, NoRow, NotOpen, array, is_expression, shape_if_known
 
 
 class Demand(Exception):
@@ -81,6 +81,10 @@ class Trace:
             slot = None if there is None else slot_of(getattr(error, "value", None), there)
             if slot is not None:
                 raise Demand(slot=slot) from None
+            if self.is_open and step.rule is not None and isinstance(error, (NeedsValue, weft.NoValueError)):
+                if there is None and isinstance(error, NeedsValue):
+                    raise  # of a graph inside: it may be a value of the one outside
+                raise NotOpen(step) from error
             if there is not None and isinstance(error, (NeedsValue, weft.NoValueError)):
                 self.demand_sizes(step, there)
             if isinstance(error, NeedsValue) and there is None:

@@ -1,9 +1,9 @@
 """What a variable of a graph is while the graph is traced.
 
 A value is a weft array, an expression of the names of the function; or it is *known*: a NumPy array or a number, of a constant, a
-size, or what is computed of those. Sizes, slices and numbers of steps have to be known. A random generator is an array of four
-words (random.py). Who needs to know a value that is an expression raises NeedsValue with it; the program (program.py) then has it
-computed first.
+size, or what is computed of those. Sizes, slices and numbers of steps are known, or *open*: integers that the sizes of names tell. A
+random generator is an array of four words (random.py). Who needs to know a value that is an expression raises NeedsValue with it; the
+program (program.py) then has it computed first.
 """
 import numpy as np
 import weft
@@ -11,6 +11,7 @@ from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import DenseTensorType
 from weft import _core
+from weft._size import settled, sizes as weft_sizes
 
 DTYPE = {name: getattr(weft, "bool_" if name == "bool" else name) for name in (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -23,6 +24,14 @@ class NeedsValue(Exception):
     def __init__(self, value, why=""):
         super().__init__(why)
         self.value = value
+
+
+class NotOpen(Exception):
+    """A step wants sizes as numbers: the graph is traced for each set of sizes."""
+
+    def __init__(self, step):
+        super().__init__(step)
+        self.step = step
 
 
 class NoRow(Exception):
@@ -54,6 +63,31 @@ def integer(value):
 
 def integers(values):
     return tuple(integer(value) for value in values)
+
+
+def extent(value):
+    """An integer that bounds something: a number, or open. NeedsValue: it is neither."""
+    if not is_expression(value):
+        return int(np.asarray(value).item())
+    told = _core.told(value)
+    if told is False:
+        raise NeedsValue(value, "an integer that only a run tells")
+    return value if told is True else told
+
+
+def extents(values):
+    """Those of a list, or of a vector."""
+    if is_expression(values):
+        return tuple(settled(values[k]) if _core.told(values[k]) is not False else needed(values) for k in range(shape(values)[0]))
+    return tuple(extent(value) for value in values)
+
+
+def needed(value):
+    raise NeedsValue(value, "integers that only a run tells")
+
+
+def is_open(n):
+    return is_expression(n)
 
 
 def array(value, dtype=None):
@@ -90,6 +124,11 @@ def shape(value):
         return tuple(value.shape) if is_expression(value) else np.shape(value)
     except weft.NoValueError as error:
         raise NeedsValue(weft.size(value, 0), str(error)) from None
+
+
+def sizes(value):
+    """The same, with open ones among them."""
+    return weft_sizes(value) if is_expression(value) else np.shape(value)
 
 
 def shape_if_known(value):
