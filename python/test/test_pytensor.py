@@ -399,7 +399,7 @@ def test_a_new_length_is_no_new_trace(rng):
         for got, want in zip(g(*point), reference(*point)):
             np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-13)
             assert got.shape == want.shape
-    assert len(program_of(g).traces) == 1 and program_of(g).open
+    assert len(program_of(g).traces) == 1 and program_of(g).is_open
     with pytest.raises(ValueError):
         g(np.ones((3, 2)), np.ones(3), 0.0)
     with pytest.raises(ValueError):
@@ -522,7 +522,7 @@ def test_a_log_density_of_several_sizes_is_no_new_trace(rng):
         value, point = definite(rng, n=n), rng.standard_normal(n)
         want = -point @ np.linalg.inv(value) @ point / 2 - np.linalg.slogdet(value)[1] / 2
         assert f(value, point) == pytest.approx(want, rel=1e-11)
-    assert len(program_of(f).traces) == 1 and program_of(f).open
+    assert len(program_of(f).traces) == 1 and program_of(f).is_open
 
 
 def test_complex_systems_fallback(rng):

@@ -40,7 +40,7 @@ def fitting(x, i, trace):
             x = same_size(x, at, size, sizes[at], trace)
             at += 1
         if mask is None:
-            check_bounds(e, sizes[at], at)
+            check_bounds(x, e, sizes[at], at)
             at += 1
         if mask is None and shape_if_known(e) is not None:
             places.append(shape(e))
@@ -58,9 +58,14 @@ def same_size(x, axis, wanted, size, trace):
     return trace.check(x, holds, IndexError, what)
 
 
-def check_bounds(e, size, axis):
-    """Of an index that is known, along an axis whose size is: also where there is nothing to read or to write."""
-    if size is None or is_expression(e) or not np.size(e):
+def check_bounds(x, e, size, axis):
+    """Of an index that is known: also where there is nothing to read or to write. Who reads an element of an open size has the call
+    look whether there is one."""
+    if is_expression(e) or not np.size(e):
+        return
+    if size is None:
+        for furthest in {int(np.min(e)), int(np.max(e))}:
+            x[(slice(None),) * axis + (furthest,)]
         return
     wrong = [n for n in np.ravel(e) if not -size <= n < size]
     if wrong:

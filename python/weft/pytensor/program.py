@@ -26,7 +26,8 @@ from .value import NotOpen, array, is_array, is_expression, is_tensor
 MOST_TRACES = 64  # kept of a program; a loop over more shapes than that traces again
 
 lengths = Counter()
-"""How many graphs are traced for each set of sizes, by the Op that wants sizes as numbers; "sizes": by what a call found."""
+"""How many graphs are traced for each set of sizes, by the Op that wants sizes as numbers; "sizes": how many sets of sizes had a
+trace of their own, as the one for all failed."""
 traces = Counter()
 """How many traces there were: "open" ones, for all sizes, and "closed" ones, for a set of them."""
 
@@ -104,8 +105,9 @@ class Program:
             for k in self.entering:
                 values[k] = words_of(values[k]) if isinstance(values[k], np.random.Generator) else as_memory(values[k])
             known = [np.asarray(values[k]).tobytes() for k in self.fixed]
+            key = (*[values[k].shape for k in self.entering], *known, *[np.asarray(values[k]).tobytes() for k in self.bounds])
             try:
-                if self.is_open:
+                if self.is_open and key not in self.traces:
                     return self.traced(("open", *known), values, True)(values)
             except Demand as demand:
                 self.cut(demand)
@@ -114,15 +116,15 @@ class Program:
                 self.close(fallback.name_of(error.step.node.op))
             except Exception:
                 pass  # the function for these sizes alone says what is wrong, or does what is not there for all
-            key = (*[values[k].shape for k in self.entering], *known, *[np.asarray(values[k]).tobytes() for k in self.bounds])
+            is_new = key not in self.traces
             try:
                 function = self.traced(key, values, False)
             except Demand as demand:
                 self.cut(demand)
                 continue
             results = function(values)
-            if self.is_open:  # it did what the function for all sizes did not
-                self.close("sizes")
+            if self.is_open and is_new:  # it did what the function for all sizes did not
+                lengths["sizes"] += 1
             return results
 
     def shown(self, what):
