@@ -95,6 +95,8 @@ bool slice_meets(const char *fn, weft_status status, dim size, dim start, dim le
 static struct failure *broken(const struct trust *t) {
   struct shape_text a, b;
   const char *size = dims_show(1, &t->size, &a);
+  if (t->is_size && t->status == WEFT_ERR_ASSERT)
+    return fail(t->status, scope_origin(), "%s: what is asserted of sizes does not hold", t->fn);
   if (t->is_size) return fail(t->status, scope_origin(), "%s: a size is negative", t->fn);
   if (is_equality(t))
     return fail(t->status, scope_origin(), "%s: sizes that were taken to be equal differ: %s and %s", t->fn, size,

@@ -79,9 +79,9 @@ static bool is_number(weft_array *b, int64_t otherwise, int64_t *value) {
 }
 
 /* What sizes say of a bound; numbers not further from 0 than any size is. */
-static dim said_near(weft_array *b, bool *is_checked) {
+static dim said_near(weft_array *b) {
   const int64_t far = (int64_t)1 << 60;
-  dim d = array_said(b, is_checked);
+  dim d = array_bound(b);
   int64_t n;
   return dim_is_integer(d, &n) && (n > far || n < -far) ? dim_integer(n < 0 ? -far : far) : d;
 }
@@ -92,9 +92,8 @@ static weft_array *cut_said(weft_array *x, int axis, weft_array *start, weft_arr
   dim said[2];
   struct node *n = array_node(x);
   for (int k = 0; k < 2; k++) {
-    bool is_checked = false;
-    said[k] = on[k] ? said_near(on[k], &is_checked) : 0;
-    if (on[k] && said[k] != DIM_BAD && (is_checked || !dim_mentions_only(said[k], n->rank, n->dims))) x = weft_depends(x, 1, &on[k]);
+    said[k] = on[k] ? said_near(on[k]) : 0;
+    if (on[k] && said[k] != DIM_BAD && !dim_mentions_only(said[k], n->rank, n->dims)) x = weft_depends(x, 1, &on[k]);
   }
   node_release(n);
   if (said[0] == DIM_BAD || said[1] == DIM_BAD) return NULL;

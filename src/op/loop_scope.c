@@ -340,17 +340,20 @@ static int64_t scalar_integer(const struct node *n) {
   return n->weak ? (int64_t)bits : (int64_t)dtype_decode(n->dtype, bits);
 }
 
-/* What the user says: a number, arithmetic of sizes, or an integer that only the run tells. */
-static struct failure *bound_of(struct node *steps, struct step_bound *b) {
-  graph_lock();
+/* What the user says: a number, arithmetic of sizes, or an integer that only the run tells. The integer itself is left out where the
+ * first sequence waits for the same sizes. */
+static struct failure *bound_of(const struct weft_loop *l, struct step_bound *b) {
+  struct node *steps = l->steps;
   dim n = dim_said(steps);
-  graph_unlock();
-  int64_t number;
+  int64_t number = 0;
   bool is_number = dim_is_integer(n, &number);
   if (!is_number && steps->op == &op_scalar) is_number = true, number = scalar_integer(steps);
   if (is_number) *b = (struct step_bound){ NULL, number, false };
   else if (n == DIM_BAD) *b = (struct step_bound){ steps, dim_symbol(), true };
-  else *b = (struct step_bound){ steps->op == &op_size ? NULL : steps, n, false };
+  else {
+    bool is_told = steps->op == &op_size || (l->n_each && dim_mentions_only(n, 1, l->each[0].xs->dims));
+    *b = (struct step_bound){ is_told ? NULL : steps, n, false };
+  }
   bool is_below = is_number ? number < 0 : n != DIM_BAD && !size_meets("weft_loop_open", WEFT_ERR_ARG, n);
   return is_below ? fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_open: %lld steps", (long long)number) : NULL;
 }
@@ -379,7 +382,7 @@ static struct step_bound shortest(struct weft_loop *l) {
 
 static struct failure *find_bound(struct weft_loop *l, struct step_bound *b) {
   struct failure *why = NULL;
-  if (l->steps) why = bound_of(l->steps, b);
+  if (l->steps) why = bound_of(l, b);
   else if (l->n_each) *b = shortest(l);
   else if (l->until) *b = (struct step_bound){ NULL, INT64_MAX, false };
   else why = fail(WEFT_ERR_ARG, scope_origin(), "weft_loop_close: nothing ends the loop: no steps, no sequence, no until");

@@ -195,7 +195,7 @@ static struct failure *size_of(weft_array *a, const struct node *n, int k, dim *
   if (n->rank || !dtype_is_integer(n->dtype))
     return fail(WEFT_ERR_ARG, scope_origin(), "weft_sized: size %d is %s %s, not a 0-d integer", k,
                 weft_dtype_name(n->dtype), shape_show(n, &s));
-  dim d = array_said(a, NULL);
+  dim d = array_bound(a);
   int64_t now = 0;
   bool is_number = dim_is_integer(d, &now);
   if (is_number) d = now < 0 ? DIM_BAD : now;

@@ -12,10 +12,11 @@
 
 extern const struct op op_floor_divide, op_remainder, op_logical_not, op_logical_and, op_logical_or;
 
-enum { MOST = 400 };
+enum { MOST = 400, CHECKS = 8 };
 struct saying {
-  int n_left;      /* nodes that may still be looked at: shared ones count as often as they are reached */
-  bool is_checked; /* something is asserted on the way, which who is bounded by the integer waits for */
+  int n_left;        /* nodes that may still be looked at: shared ones count as often as they are reached */
+  int n_checks;
+  dim check[CHECKS]; /* integers that are asserted to be 0 on the way */
 };
 
 static dim said(const struct node *n, int64_t at, struct saying *s);
@@ -62,9 +63,16 @@ static bool is_comparison(const struct node *n) {
   return compares && dtype_is_integer((weft_dtype)n->in[0]->dtype);
 }
 
+/* Whether sizes tell if what is asserted holds. Where it does not, nothing comes of what is asserted of. */
+static bool asserted(const struct node *n, struct saying *s) {
+  dim fails = n->n_in == 2 && s->n_checks < CHECKS ? said(n->in[1], 0, s) : DIM_BAD;
+  if (fails != DIM_BAD) s->check[s->n_checks++] = fails;
+  return fails != DIM_BAD;
+}
+
 static dim where(const struct node *n, int64_t at, struct saying *s) {
   const struct node *c = n->in[0];
-  if (c->op == &op_assert) return s->is_checked = true, said(n->in[1], at, s); /* else nothing comes of it */
+  if (c->op == &op_assert) return asserted(c, s) ? said(n->in[1], at, s) : DIM_BAD;
   dim x = said(n->in[1], at, s), y = x == DIM_BAD ? x : said(n->in[2], at, s);
   if (y == DIM_BAD) return y;
   if (!is_comparison(c)) {
@@ -133,18 +141,29 @@ static dim said_by(const struct node *n, struct saying *s) {
   return n->rank || !dtype_is_integer((weft_dtype)n->dtype) ? DIM_BAD : said(n, 0, s);
 }
 
-dim dim_said(const struct node *n) {
-  return said_by(n, &(struct saying){ MOST, false });
+dim array_said(weft_array *a) {
+  struct node *n = array_node(a);
+  graph_lock();
+  dim d = said_by(n, &(struct saying){ .n_left = MOST });
+  graph_unlock();
+  node_release(n);
+  return d;
 }
 
-dim array_said(weft_array *a, bool *is_checked) {
-  struct node *n = array_node(a);
-  struct saying s = { MOST, false };
+dim dim_said(struct node *n) {
+  struct saying s = { .n_left = MOST };
   graph_lock();
   dim d = said_by(n, &s);
   graph_unlock();
+  for (int i = 0; d != DIM_BAD && i < s.n_checks; i++)
+    if (!size_meets("weft_assert", WEFT_ERR_ASSERT, minus(0, s.check[i]))) d = DIM_BAD;
+  return d;
+}
+
+dim array_bound(weft_array *a) {
+  struct node *n = array_node(a);
+  dim d = dim_said(n);
   node_release(n);
-  if (is_checked) *is_checked = s.is_checked;
   return d;
 }
 
@@ -152,7 +171,7 @@ int weft_is_size(weft_array *a, int64_t *number) {
   weft_array *bad;
   int64_t found;
   if (!arrays_ok("weft_is_size", 1, &a, &bad)) return 0;
-  dim d = array_said(a, NULL);
+  dim d = array_said(a);
   if (!dim_is_integer(d, &found)) d = dim_resolve(d); /* which is for sizes: a number below 0 is none */
   if (!dim_is_integer(d, &found)) return d != DIM_BAD;
   if (number) *number = found;

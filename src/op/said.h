@@ -4,7 +4,10 @@
 #include "op/operand.h"
 
 /* What a 0-d integer is, as arithmetic of sizes and numbers; it may be below 0 (dim_integer). DIM_BAD: only a run tells. */
-dim dim_said(const struct node *);
-dim array_said(weft_array *, bool *is_checked); /* checked: something is asserted on the way; may be NULL */
+dim array_said(weft_array *);
+
+/* The same for who is bounded by it: what is asserted of the integer is taken on trust (trust.h). */
+dim array_bound(weft_array *);
+dim dim_said(struct node *);
 
 #endif
