@@ -340,8 +340,8 @@ static int64_t scalar_integer(const struct node *n) {
   return n->weak ? (int64_t)bits : (int64_t)dtype_decode(n->dtype, bits);
 }
 
-/* What the user says: a number, arithmetic of sizes, or an integer that only the run tells. The integer itself is left out where the
- * first sequence waits for the same sizes. */
+/* What the user says: a number, arithmetic of sizes, or an integer that only the run tells. The integer itself is left out where
+ * the first sequence waits for the same sizes. */
 static struct failure *bound_of(const struct weft_loop *l, struct step_bound *b) {
   struct node *steps = l->steps;
   dim n = dim_said(steps);
