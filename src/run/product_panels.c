@@ -10,11 +10,23 @@
 enum {
   COLUMNS = 512,            /* of a cell, times what is multiplied together, so that a is packed once for as many products */
   PARTS = 8,                /* of a cell: 512 products of its 112 rows, 224 KiB, stay in the second cache while strips pass by */
+  FEW_PARTS = 16,           /* 112 rows by 384^2 took 400 us on one thread with b packed, 335 without; by 384x1536 1430, then
+                               1320; .. */
+  MEETING_BYTES = 4096,     /* .. but 42 rows by 1024^2 1240, then 1390, and 112 by 4000x1000, whose rows are not aligned, 10.6 ms,
+                               then 12.7 */
   FEW_STRIPS = 2, CLOSE_BYTES = 1024 /* rows of a that stand this close, read by so few patches, are as good where they are: the
                                products of a recurrent network, [64000,64] by 64^2, took 14.7 ms of all of it, then 12.8 */
 };
 
 static bool applies(const struct product *p) { return (void)p, true; }
+
+/* So few patches read b that to copy it takes longer than it saves, if its rows begin at lines of the cache and do not meet in the
+ * same sets of it. */
+static bool is_read_in_place(const struct product *p) {
+  int64_t row = llabs(p->b.row);
+  return p->cut.n_parts <= FEW_PARTS && p->packs.together == 1 && p->b.column == p->size && p->b.dtype == p->reg && !p->b.maker &&
+         row % CACHE_LINE == 0 && row % MEETING_BYTES;
+}
 
 /* Rows of a that stand close together and that few patches read: they are as good where they are. */
 static bool is_close(const struct product *p) {
@@ -24,8 +36,8 @@ static bool is_close(const struct product *p) {
 static void choose(struct product *p) {
   bool a = p->a.dtype != p->reg || p->a.maker || (!is_close(p) && !p->c->is_fed);
   int64_t chunk = KIR_PRODUCT_BLOCK * (kir_is_float(p->reg) ? 1 : p->packs.together); /* integers have no order */
-  p->packs = (struct packing){ .a = a, .b = true, .together = p->packs.together, .chunk = chunk, .held = p->k };
-  p->packs.shares_b = product_may_share(p);
+  p->packs = (struct packing){ .a = a, .b = !is_read_in_place(p), .together = p->packs.together, .chunk = chunk, .held = p->k };
+  p->packs.shares_b = p->packs.b && product_may_share(p);
   product_cut_cells(p, COLUMNS * p->packs.together, PARTS);
 }
 
