@@ -225,7 +225,7 @@ static bool sink(struct work *w, struct node *v, struct node_stack *todo) {
   if (v->in[0]->op->kind == OP_IOTA) return view_of_iota(w, v);
   struct node *e = v->in[0], *in[ELEMENT_MOST];
   if (e->op->kind != OP_ELEMENT || local_of(e)->n_uses != 1 || e->n_in > ELEMENT_MOST || local_of(e)->is_alone) return true;
-  if (v->op == &op_reshape && only_ones(v)) return true;
+  if ((v->op == &op_reshape && only_ones(v)) || local_of(e)->is_after_product) return true;
   for (int k = 0; k < e->n_in; k++) {
     struct node *x = e->in[k];
     if (is_scalar(x)) {
@@ -246,7 +246,17 @@ static bool sink(struct work *w, struct node *v, struct node_stack *todo) {
   return true;
 }
 
+static void find_after_products(struct work *w) {
+  for (int i = 0; i < w->list->n; i++) {
+    struct node *x = w->list->node[i];
+    bool is_after = x->op->kind == OP_CONTRACT && contract_is_by_patches(w, x);
+    for (int k = 0; x->op->kind == OP_ELEMENT && k < x->n_in; k++) is_after |= local_of(x->in[k])->is_after_product;
+    local_of(x)->is_after_product = is_after;
+  }
+}
+
 static bool sink_views(struct work *w) {
+  find_after_products(w);
   struct node_stack todo = { 0 };
   for (int i = 0; i < w->list->n; i++) {
     if (moves_elements(w->list->node[i]) && !push(w, &todo, w->list->node[i])) return false;
@@ -422,6 +432,17 @@ static bool unfold(struct work *w, struct node *n) {
   return !f || !f->unfold || f->unfold(w->arena, n) || !(w->no_memory = true);
 }
 
+/* Products of matrices with more axes than two, where there are some. */
+static bool join_rows(struct work *w) {
+  bool has_some = false;
+  for (int i = 0; i < w->list->n; i++) has_some |= w->list->node[i]->op->kind == OP_CONTRACT && w->list->node[i]->rank > 2;
+  if (!has_some) return true;
+  if (!order(w)) return false; /* without what loops have taken in */
+  count_uses(w);
+  if (!rows_join(w) || !order(w)) return false;
+  return count_uses(w), true;
+}
+
 bool prepare(struct work *w) {
   if (!order(w)) return false;
   for (int i = 0, n = w->list->n; i < n; i++) {
@@ -437,7 +458,7 @@ bool prepare(struct work *w) {
   for (int i = 0; i < w->list->n; i++) reshape_of_scalar(w->list->node[i]); /* those that updates brought */
   if (w->fuse) {
     count_uses(w);
-    if (w->by_patches && !factors_take_in(w)) return false;
+    if (w->by_patches && (!factors_take_in(w) || !join_rows(w))) return false;
     if (!sink_views(w) || !order(w)) return false;
   }
   if (!copy_for_reshapes(w) || !store_scalars(w) || !order(w)) return false;

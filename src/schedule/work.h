@@ -75,6 +75,9 @@ const struct op *put_combiner(weft_how, weft_dtype); /* NULL: it sets */
 /* factor.c */
 bool factors_take_in(struct work *); /* products that loops by rows are given: they multiply themselves. false: out of memory */
 
+/* rows.c */
+bool rows_join(struct work *); /* leading axes that only the left operand of a product has become rows. false: out of memory */
+
 /* place.c: memory of values */
 int store_new(struct work *, int64_t bytes);
 bool place_view(const struct node *view, const struct place *in, struct place *out); /* false: a reshape needs a copy */
