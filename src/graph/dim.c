@@ -551,7 +551,7 @@ static struct poly above(const struct poly *p) {
   return sum_of(&nothing, &atom, g);
 }
 
-/* Of numbers that can be negated. */
+/* a / b rounded down, for numbers that can be negated: INT64_MIN / -1 is none. */
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 /* floor((floor(a / b) + r) / c) is floor((a + r b) / (b c)), of numbers r, b, c. */

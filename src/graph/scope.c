@@ -128,7 +128,7 @@ static struct failure *cannot_declare(const char *fn, const struct weft_scope *s
   return NULL;
 }
 
-/* It is not forgotten when the error is looked at: closing would do the rest of it. */
+/* What the scope was to do and cannot stays noted when the error has been looked at: else closing would do the rest. */
 static void miss(struct weft_scope *s, struct failure *why) {
   if (!s->missed) s->missed = failure_retain(why);
   scope_blame(why);

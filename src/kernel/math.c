@@ -12,7 +12,7 @@ static expansion *const expansions[KIR_OPS] = {
   [KIR_POW] = expand_pow,     [KIR_HYPOT] = expand_hypot, [KIR_RSQRT] = expand_rsqrt, [KIR_SIGMOID] = expand_sigmoid,
 };
 
-/* Of f64. What f32 needs of them is the f64 result rounded: within 0.501 ulp wherever that one is good to 1e-10. */
+/* Expansions in f64. In f32 these functions are the f64 result rounded: within 0.501 ulp wherever that one is good to 1e-10. */
 static expansion *const expansions_f64[KIR_OPS] = {
   [KIR_LGAMMA] = expand_lgamma,     [KIR_GAMMA] = expand_gamma,     [KIR_DIGAMMA] = expand_digamma,
   [KIR_TRIGAMMA] = expand_trigamma, [KIR_SINC] = expand_sinc,       [KIR_ERFCX] = expand_erfcx,

@@ -170,7 +170,7 @@ static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const 
   if (dy[0]) codes_vjp(r->node->attr, r->in[0], dy[0], is_wanted, dx);
 }
 
-/* It is linear in s and b. NULL: both tangents are 0. */
+/* Codes times scales plus biases is linear in both, and codes have no tangent. NULL: both tangents are 0. */
 static weft_array *codes_jvp(weft_array *const in[3], weft_array *const dx[3], const struct codes_attr *a) {
   if (!dx[1] && !dx[2]) return NULL;
   weft_array *s = dx[1] ? dx[1] : weft_full_like(in[1], 0), *b = dx[2] ? dx[2] : weft_full_like(in[2], 0);

@@ -5,7 +5,7 @@
  * gets does not depend on what happens to others. */
 #include "op/random.h"
 
-enum { LANES_MOST = 8 };
+enum { LANES_MOST = 8 }; /* arrays of one body: places, a key, parameters, what is carried */
 
 weft_array *lanes_map(const char *fn, int n, weft_array *const x[], weft_array *body(const void *, weft_array *const x[]),
                       const void *ctx) {

@@ -6,6 +6,9 @@
 #include <math.h>
 #include "op/random.h"
 
+/* FEW: below such a mean a draw climbs the distribution function term by term, above it is a rejection (Hormann's, made for
+ * means of 10 and more). An attempt is taken more often than not, so 128 all fail once in 2^128; a climb from a mean of 10 that
+ * passes 192 is as rare. MOST_TAKEN: steps of a hypergeometric draw, one for each that is taken. */
 enum { MOST_ATTEMPTS = 128, MOST_CLIMB = 192, MOST_TAKEN = 1 << 24, FEW = 10 };
 
 static weft_array *number(double x) { return weft_cast(weft_scalar(x), WEFT_F64); }

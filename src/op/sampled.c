@@ -14,7 +14,7 @@ static bool is_empty(weft_array *x, int axis) {
   return is;
 }
 
-/* Of bools: whether they differ. */
+/* The difference of two bools is whether they differ. */
 weft_array *weft_diff(weft_array *x, int64_t n, int axis) {
   weft_array *bad;
   if (!has_axis("weft_diff", x, &axis, &bad)) return bad;

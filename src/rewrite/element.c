@@ -60,7 +60,7 @@ static bool is_on(char on, const struct node *x) {
 
 /* ---- Replacing ---- */
 
-enum { MOST_FOLDS = 64 };
+enum { MOST_FOLDS = 64 }; /* numbers computed while a graph is rewritten: rules that make new ones come to an end */
 
 /* A comparison gives bools, all others have the dtype of the node that is replaced. */
 static weft_dtype dtype_of(const struct pattern *p, int at, const struct node *like) {

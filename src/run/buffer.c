@@ -445,7 +445,7 @@ static inline weft_status hold_here(struct buffer *b, void **data, const char **
   return status;
 }
 
-/* Of a copy that the caller has claimed. */
+/* Brings the bytes to a space whose copy the caller has claimed. */
 static weft_status bring_there(struct buffer *b, struct space_copy *c, const char **why) {
   void *from;
   weft_status status = hold_here(b, &from, why);

@@ -21,7 +21,8 @@ struct plan_set { _Atomic(struct call_plan *) entry; int n; }; /* read without t
 
 pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER; /* of all sets: held while an entry joins */
 
-enum { MOST = 256 };
+enum { MOST = 256 }; /* plans of a function: they stay as long as it does. For further sizes the table of all plans is asked, which
+                        forgets */
 
 static struct failure *no_memory(void) { return fail(WEFT_ERR_MEMORY, 0, "weft_call: out of memory"); }
 

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-enum { BUCKETS = 1024, MOST = 4096 };
+enum { BUCKETS = 1024, MOST = 4096 }; /* kernels kept, of some KiB each; beyond, those not used since the last sweep go */
 
 pthread_mutex_t compiled_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct compiled *bucket[BUCKETS];

@@ -144,7 +144,7 @@ static struct failure *compute(struct eval *e) {
   return f;
 }
 
-/* Of what was asked for, has its value and, if need be, was checked. */
+/* Drops the history of what was asked for, once it has its value and, if need be, was checked. */
 static inline void forget(int n, struct node *const asked[]) {
   bool some = false;
   for (int i = 0; i < n; i++) some |= is_loose(asked[i]);

@@ -7,7 +7,7 @@
 void step_bind(const struct step *, const struct kir_kernel *, uint8_t *const base[], struct bound[]);
 struct failure *step_index_failure(const struct step *, int site, int64_t at); /* a check failed at this index */
 
-/* Of kinds that have a kernel. */
+/* What all kinds of steps that have a kernel share. */
 void kernel_stores(struct schedule *, struct step *, store_visitor *, void *of);
 bool kernel_may_overwrite(const struct step *, int from, int to);
 void kernel_drop(struct step *);

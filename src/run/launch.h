@@ -8,7 +8,7 @@
 int launch_run(const struct backend *, const struct code *, const struct kir_kernel *, const struct kir_facts *,
                const struct launch *, int threads);
 
-/* Whether it might end for want of memory. */
+/* Whether a launch takes memory to work in, for want of which it might end. */
 bool launch_borrows(const struct backend *, const struct code *, const struct kir_kernel *, const struct kir_facts *,
                     const struct launch *);
 

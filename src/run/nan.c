@@ -26,7 +26,7 @@ struct search {
 static weft_array *is_bad(int check, weft_array *x) { return check == 1 ? weft_isnan(x) : weft_not(weft_isfinite(x)); }
 static bool may_be_bad(const struct node *n) { return is_differentiable(n) && n->op->kind != OP_LOOP; }
 
-/* Whether each of n nodes has one. NULL, or why that cannot be said. */
+/* Finds which of n nodes have a nan, or an inf where that is looked for. NULL, or why that cannot be said. */
 static struct failure *look(int check, int n, struct node *const node[], bool has[]) {
   weft_array **flag = mem_alloc((size_t)(n + 1) * sizeof *flag);
   uint8_t *found = mem_alloc((size_t)n + 1);

@@ -26,6 +26,8 @@
 #include <unistd.h>
 #endif
 
+/* Who has nothing to do spins for longer than waking him would take, and then sleeps. RETRY_AFTER: jobs after which a refused
+ * thread is asked for again. WAKE_AFTER .. WAKE_SELDOM: askings after which a sleeping thread is woken, see pool_is_awake. */
 enum { THREADS_MAX = 1024, SPIN_NS = 30000, RETRY_AFTER = 256, WAKE_AFTER = 16, WAKE_SELDOM = 1024 };
 
 struct pool_job {

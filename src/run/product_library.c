@@ -13,7 +13,7 @@
 
 enum { BLAS_BYTES = 8 << 20 }; /* of rows that a kernel goes on with: a call for fewer is slower, the last cache holds no more */
 
-/* Of all rows of a batch, but for addresses. */
+/* The call for all rows of a batch, but for its addresses. */
 static struct blas_product blas_shape(const struct product *p) {
   int64_t size = p->size;
   return (struct blas_product){ .dtype = p->reg, .m = p->m, .n = p->n, .k = p->k, .a_row = p->a.row / size,

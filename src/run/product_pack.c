@@ -124,7 +124,7 @@ static struct operand_block made(struct worker *w, const struct matrix *x, int64
   return b;
 }
 
-/* Of the right operand. */
+/* A block of the right operand, where it stands or as its maker makes it. */
 struct operand_block right_block(struct worker *w, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   const struct matrix *b = &w->p->b;
   if (b->maker) return made(w, b, row, column, rows, columns);

@@ -59,7 +59,7 @@ static void fetch_read(const struct worker *w, int64_t strip, struct patch *t) {
   t->fetch = at, t->fetch_k = p->fetch.read_stride[product_row_axis(p)], t->fetch_n = least(w->cell.rows, t->k);
 }
 
-/* Of what the next batch reads. */
+/* Fetches a part of what the next batch reads into the cache, beside each patch of this one. */
 static void fetch_batch(const struct worker *w, int64_t patch, struct patch *t) {
   const struct product *p = w->p;
   int64_t wide = divide_up(p->cut.width * p->size, CACHE_LINE), line = patch * t->k * wide;

@@ -11,7 +11,7 @@
 #include "run/buffer.h"
 #include "run/thread.h"
 
-enum { READERS_MAX = 4, IDLE_SECONDS = 1 };
+enum { READERS_MAX = 4, IDLE_SECONDS = 1 }; /* a disk is busy with a few readers; one that finds nothing for a second ends */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;

@@ -155,7 +155,7 @@ static void show_elements(const struct node *n, const uint8_t **p, int axis, str
   text_add(t, "]");
 }
 
-/* Also counts the rows of an array without elements. */
+/* Whether the text of an array would have too many rows; those of one without elements count too. */
 static bool is_long(const struct node *n) {
   int64_t rows = 1, most = 1000000;
   for (int k = 0; k < n->rank && n->dims[k]; rows *= n->dims[k++]) if (n->dims[k] > most / rows) return true;

@@ -31,7 +31,7 @@ void space_give(struct space_copy *c, size_t bytes) {
   c->at = 0;
 }
 
-enum { PIECE = 4 << 20 };
+enum { PIECE = 4 << 20 }; /* bytes that go through a piece of our memory at a time */
 
 /* Pages of a file may vanish while they are read: that must happen to us, who expect it (guard.h), and not to the driver. */
 static int upload_pages(const struct space_copy *c, const uint8_t *from, size_t bytes) {

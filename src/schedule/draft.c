@@ -94,7 +94,7 @@ bool draft_end(struct draft *d) {
 
 struct kir_lin draft_lin(struct draft *d, int value) { return kir_lin_val(d->k, value); }
 
-/* Whether there is room for one more. */
+/* Whether a list of a draft with n of at most `most` entries has room for one more; if not, the draft is full. */
 static bool fits(struct draft *d, int n, int most) { return n < most || !(d->is_full = true); }
 
 int draft_size(struct draft *d, const char *name, int64_t n) {

@@ -652,7 +652,7 @@ static bool find_kept(struct emit *e) {
 
 /* ---- the nest ---- */
 
-/* Of a fold that is no tuple. */
+/* How a part that folds combines; a tuple has a function instead. */
 static enum kir_op combiner(const struct part *p) { return p->node->op->fold->op; }
 
 static void open_axis(struct emit *e, enum kir_kind kind, int axis) {

@@ -11,7 +11,8 @@
 #include <string.h>
 #include "schedule/work.h"
 
-enum { MOST_BASES = 14 };
+enum { MOST_BASES = 14 }; /* arrays a group reads: with its results they find room in the buffers of a draft, and a kernel that goes
+                             along more streams than that is no faster than two. Not measured closely */
 
 /* ---- edges: an operand, seen through views that keep axes apart ---- */
 

@@ -51,7 +51,7 @@ static int64_t bytes_of(const struct library_array *a) {
   return n;
 }
 
-/* Its results: those of items, and memory for the others. */
+/* Where the results go: to the places of items, and to memory of their own where nobody wants them. */
 static bool find_results(struct work *w, const struct node *n, struct library_step *s, struct library_array *a) {
   for (int k = 0; k < s->call.n_out; k++) {
     dim dims[WEFT_RANK_MAX];

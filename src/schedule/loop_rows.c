@@ -13,8 +13,9 @@
 #include "schedule/body.h"
 #include "schedule/draft.h"
 
-enum { MOST_RESULTS = 8, LONGEST = 1024, GROUP = 4 }; /* LONGEST: elements of a row */
-enum { MATRIX_BYTES = 64 << 10 };   /* of all matrices that are local arrays */
+enum { MOST_RESULTS = 8, LONGEST = 1024, GROUP = 4 }; /* LONGEST: elements of a row, a local array: with a
+                                       few others it stays in the first cache. GROUP: rows that share what is read of a matrix */
+enum { MATRIX_BYTES = 64 << 10 };   /* of all matrices that are local arrays: beside the rows, what a second cache keeps */
 enum { LARGE = 1 << 16 };           /* elements of a matrix that no longer stays in the second cache beside others */
 
 struct row_stream {                     /* something in memory: strides of time, of the batch axes, of the lanes */
@@ -367,7 +368,7 @@ static bool is_contracted(const struct rows *r, const struct node *n) {
   return false;
 }
 
-/* Of an operand that is read: it is another in each step. */
+/* Whether a contracted operand is copied into the kernel before it is used: one that is read, and another in each step. */
 static bool is_copied(const struct rows *r, const struct node *n) {
   struct moving m;
   return is_contracted(r, n) && body_reads(r->b, n) && body_place(r->b, n, &m) && m.time && last_dim(n) > 1;

@@ -5,8 +5,10 @@
 #include <string.h>
 #include "schedule/draft.h"
 
-enum { ENOUGH = 16, SHORT = 16, LEAD = AXES - 2 }; /* lanes worth it; a row that is not; most axes of rows */
-enum { PIECE = 256, PIECES = 16 };                               /* blocks of a piece, at least; pieces of a row, at most */
+enum { ENOUGH = 16, SHORT = 16, LEAD = AXES - 2 }; /* rows or blocks that fill a vector of 64 bytes;
+                                      shorter rows are not worth turning round in registers; most axes of rows */
+enum { PIECE = 256, PIECES = 16 }; /* blocks of a piece, at least: 4 MiB of f32, which the last cache keeps; pieces of a row, at
+                                      most: each is three steps of the plan */
 
 static int axis_of(const struct node *n) { return ((const struct axis_attr *)n->attr)->axis; }
 

@@ -186,7 +186,7 @@ static bool find_indices(const struct node *v, struct indices *t) {
   return true;
 }
 
-/* Of two indices; it floats if they do. */
+/* An index computed of two others; it floats if they do. */
 static struct node *index_of(struct work *w, const struct op *op, struct node *x, struct node *y) {
   struct node *in[2] = { x, y }, *i = x && y ? local(w, op, WEFT_I64, x->rank, x->dims, 2, in, NULL, 0) : NULL;
   if (i) local_of(i)->is_floating = local_of(x)->is_floating;
@@ -359,7 +359,8 @@ static bool store_scalars(struct work *w) {
 
 /* ---- floating nodes: cheap, without a stream of their own; each user gets one of its own ---- */
 
-enum { FLOAT_DEPTH = 6 };
+enum { FLOAT_DEPTH = 6 }; /* every user computes it again: deeper, that is more work than reading a stored element. Enough for
+                             masks, casts and scalings; not measured closely */
 
 /* How deep a floating expression would be; 0: it does not float. depth: of nodes before it. */
 static int float_depth(struct work *w, const struct node *n, const int depth[]) {

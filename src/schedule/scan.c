@@ -374,6 +374,8 @@ static bool write_kernel(struct scanning *s, bool *done) {
 
 /* ---- what is computed ahead ---- */
 
+/* A kernel more and an array of all steps pay where few lanes leave a GPU without work, and not for a few steps; MOST_AHEAD
+ * arrays of 256 MiB are 1 GiB that the user did not ask for. The bounds are round numbers, not measured closely. */
 enum { LEAST_STEPS = 32, MOST_LANES = 1 << 16, MOST_AHEAD = 4 };
 #define MOST_AHEAD_BYTES ((double)(1 << 28))
 

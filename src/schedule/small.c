@@ -121,7 +121,7 @@ static bool take_inside(struct work *w, struct small_loop *f, const struct node 
 
 static int depth_of(const struct small_loop *f) { return f->around ? 1 + depth_of(f->around) : 0; }
 
-/* Of a loop inside, the last carries only. */
+/* Whether n is a carry after the last step of a loop inside: the only results of one that a small loop has room for. */
 static bool is_carry_item(const struct node *n) {
   const struct loop *l = ((const struct loop_attr *)n->in[0]->attr)->loop;
   int k = ((const struct item_attr *)n->attr)->k - l->n_all;

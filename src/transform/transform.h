@@ -24,7 +24,7 @@ bool spread(dim rows, struct node *active, int n, struct node *const x[], struct
 
 /* ---- Applying the rule of one node: handles in a scope of their own ---- */
 
-enum { RULE_SMALL = 6 };
+enum { RULE_SMALL = 6 }; /* inputs of a node for which the struct has room: of most nodes */
 struct applied {
   struct rule rule;
   struct weft_scope *scope;

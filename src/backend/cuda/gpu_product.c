@@ -156,7 +156,7 @@ static void share(struct printer *p, const struct ptx_tile *t, bool along_k, int
   }
 }
 
-/* Of element i of this thread's share, whose steps count from k0 on: where it is. */
+/* The address of element i of this thread's share, whose steps count from k0 on. */
 static const char *shared_element(struct printer *p, const struct ptx_tile *t, int side, int i, const char *k0, bool is_clamped) {
   const struct kir_stmt *load = side ? t->x->b : t->x->a, *loop = side ? t->x->lane : t->x->row;
   const char *across, *step, *base = side ? t->column0 : t->row0, *wide[2] = { longword(p), longword(p) };

@@ -311,7 +311,7 @@ static bool place_in_order(const struct user *u, struct ptx_shape *s) {
   return true;
 }
 
-/* Then copies of private outputs, as far as they fit beside. */
+/* Copies of private outputs stand in what is left of the shared memory, as far as they fit. */
 static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room) {
   for (int r = 0; r < u->p->n_rows; r++) {
     if (u->p->rows[r].kind != PTX_COPY) continue;
@@ -322,7 +322,7 @@ static void place_copies(const struct user *u, struct ptx_shape *s, int64_t room
   }
 }
 
-/* Of a block: few where there are few in all, so that every processor has some. */
+/* How many threads a block has: few where there are few in all, so that every processor has some. */
 static int64_t spread_threads(const struct user *u, int64_t lanes, int64_t rows) {
   int64_t all = lanes < (int64_t)SPREAD_THREADS * u->m->n_processors ? lanes * least(rows, SPREAD_THREADS * u->m->n_processors)
                                                                      : lanes;

@@ -542,7 +542,7 @@ static void note_private(struct nest *g, const struct kir_block *b) {
 
 /* ---- Fns ---- */
 
-/* Its loads are from tables, by what the lanes say; an index is in its home. */
+/* A fn loads from tables alone, by an index of each lane, which stands in its home. */
 static void note_table(struct nest *g, const struct kir_stmt *s) {
   int bytes = dtype_bytes(g->k->bufs[s->buf].dtype);
   struct gen_access a = { .stmt = s, .owner = OWNER_FN, .lane = -1, .cls = LANE_INDEX, .reg = -1, .next = -1,

@@ -172,7 +172,7 @@ void steps_lend_carries(struct emission *g, int n, const struct kir_stmt *next, 
   }
 }
 
-/* Of short rows: loads of what is the same in all of them, and sums over them. */
+/* Whether a step is done once for all short rows side by side: loads of what is the same in all of them, and stores of sums. */
 static bool is_for_all_rows(const struct emission *g, const struct gen_step *t) {
   const struct kir_stmt *s = t->s;
   return s->kind == KIR_LOAD ? g->vals[s->out[0]].repeats : s->kind == KIR_STORE && g->accesses[t->access].owner != g->short_loop;

@@ -257,7 +257,7 @@ static void int64_to_f64_as(struct gen *g, int d, int a, int is_signed) {
   vec(e, I_ADDPD, wide, d, d, rm_reg(high));
 }
 
-/* Of the value being cast. */
+/* Whether the value that is being cast is signed. */
 static bool from_signed(const struct gen *g) { return kir_is_signed((weft_dtype)g->vals[g->now->s->in[0]].dtype); }
 
 static void int64_to_f64(struct gen *g, int d, int a, int to) {
