@@ -280,11 +280,11 @@ weft_state weft_state_of(weft_array *a, int *device) {
   if (device) *device = 0;
   if (is_lazy(a)) return WEFT_LAZY;
   if (look_at("weft_state_of", 1, &a, &n)) return s;
-  switch (atomic_load(&n->state)) {
+  switch ((enum node_state)atomic_load(&n->state)) {
     case NODE_QUEUED: case NODE_RUNNING: s = WEFT_RUNNING; break;
     case NODE_READY: s = WEFT_READY; break;
     case NODE_FAILED: s = WEFT_FAILED; break;
-    default: s = n->op == &op_scalar ? WEFT_READY : WEFT_LAZY;
+    case NODE_LAZY: s = n->op == &op_scalar ? WEFT_READY : WEFT_LAZY; break;
   }
   if (s == WEFT_READY && n->value) {
     enum buffer_state b = buffer_state_of(n->value->buf);
