@@ -237,14 +237,26 @@ static int put_in_order(PyObject *self, PyObject *mask, PyObject *value) {
   return failed ? -1 : 0;
 }
 
-/* Whether there are values for all elements: more than a mask can want. */
-static int has_more(PyObject *self, PyObject *value) {
-  int64_t n[2] = { 1, 1 };
-  PyObject *const o[2] = { self, value };
-  if (!array_check(value)) return 0;
-  for (int i = 0; i < 2; i++)
-    for (int k = 0; k < weft_rank(array_handle(o[i])); k++) n[i] *= weft_dim(array_handle(o[i]), k);
-  return n[1] >= n[0] && n[0] > 0;
+static int64_t count(weft_array *a, int first) { /* elements of the axes from there on */
+  int64_t n = 1;
+  for (int k = first; k < weft_rank(a); k++) n *= weft_dim(a, k);
+  return n;
+}
+
+/* Whether there are values for all elements that a mask, whose values are known, wants, and more. */
+static int has_more(PyObject *self, PyObject *mask, PyObject *value) {
+  if (!value || !array_check(value) || weft_rank(array_handle(mask)) > weft_rank(array_handle(self))) return 0;
+  PyObject *type, *error, *trace;
+  int64_t chosen = 0;
+  PyErr_Fetch(&type, &error, &trace);
+  weft_scope *s = weft_scope_open();
+  weft_array *n = weft_own(weft_sum(weft_cast(array_handle(mask), WEFT_I64), WEFT_ALL));
+  int failed = evaluate_into(n, &chosen, sizeof chosen);
+  weft_disown(n);
+  weft_scope_discard(s);
+  PyErr_Restore(type, error, trace); /* which is what is said if there are not */
+  int64_t wanted = chosen * count(array_handle(self), weft_rank(array_handle(mask)));
+  return !failed && wanted > 0 && count(array_handle(value), 0) >= wanted;
 }
 
 static int is_mask(PyObject *index) {
@@ -299,12 +311,13 @@ static int put(PyObject *self, PyObject *index, PyObject *value) {
                : in_order                                               ? put_in_order(self, index, value)
                : value && is_for_all(index)                             ? put_all(self, index, value)
                                                                         : index_set(self, index, value);
-  if (failed && is_mask(index) && has_more(self, value)) {
+  if (failed && is_mask(index) && has_more(self, index, value)) {
     PyErr_Clear();
     failed = put_in_order(self, index, value);
   }
-  if (failed) mlx_as_value_error(PyExc_IndexError), mlx_as_value_error(PyExc_TypeError);
-  else failed = note_change(self);
+  if (!failed) failed = note_change(self);
+  else mlx_as_value_error(PyExc_IndexError);
+  if (failed && value != Py_None) mlx_as_value_error(PyExc_TypeError);
   flavour_set(before);
   return failed;
 }

@@ -323,6 +323,8 @@ static weft_array *call_put(const struct name *row, PyObject *const arg[]) {
 #define OWN(name, signature, call) { #name, signature, "", NULL, call, NULL, 0, NULL, NULL, NULL }
 #define OWN_METHOD(name, signature, call) { #name, signature, "", NULL, call, NULL, 1, NULL, NULL, NULL }
 #define METHOD_ALONE(name, signature, call, c) { #name, signature, #c, (void (*)(void))c, call, NULL, 2, NULL, NULL, NULL }
+#define DESCRIBED(name, signature, call, c, doc, example, result) \
+  { #name, signature, #c, (void (*)(void))c, call, NULL, 0, doc, example, result }
 #define UNARY(name, c) FUNCTION(name, "(a, /" S, call_unary_of, c)
 #define UNARY_METHOD(name, c) METHOD(name, "(a, /" S, call_unary_of, c)
 #define BINARY(name, c) FUNCTION(name, "(a, b, stream=None)", call_binary_of, c)
@@ -334,7 +336,8 @@ const struct name mlx_names[] = {
   UNARY_METHOD(rsqrt, weft_rsqrt), UNARY_METHOD(reciprocal, weft_reciprocal), UNARY_METHOD(exp, weft_exp),
   UNARY_METHOD(log, weft_log), UNARY_METHOD(log2, mlx_log2), UNARY_METHOD(log10, mlx_log10),
   UNARY_METHOD(log1p, mlx_log1p), UNARY_METHOD(sin, weft_sin), UNARY_METHOD(cos, weft_cos),
-  METHOD(conj, "(a" S, call_unary_of, weft_conj), FUNCTION(conjugate, "(a" S, call_unary_of, weft_conj),
+  METHOD(conj, "(a" S, call_unary_of, weft_conj), 
+  DESCRIBED(conjugate, "(a" S, call_unary_of, weft_conj, "the complex conjugate", "conjugate(1 + 2j)", "(1-2j)"),
   UNARY(sign, mlx_sign), UNARY(negative, weft_neg), UNARY(expm1, mlx_expm1), UNARY(tan, weft_tan),
   UNARY(arcsin, mlx_asin), UNARY(arccos, mlx_acos), UNARY(arctan, mlx_atan), UNARY(sinh, weft_sinh),
   UNARY(cosh, weft_cosh), UNARY(tanh, weft_tanh), UNARY(arcsinh, mlx_asinh), UNARY(arccosh, mlx_acosh),
@@ -370,7 +373,8 @@ const struct name mlx_names[] = {
   SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, cummax_of), SO_FAR(cummin, cummin_of),
   FUNCTION(sort, "(a, /, axis=-1" S, call_sort, sort_of), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, argsort_of),
   OWN(partition, "(a, /, kth, axis=-1" S, call_partition), OWN(argpartition, "(a, /, kth, axis=-1" S, call_argpartition),
-  OWN(topk, "(a, /, k, axis=-1" S, call_topk),
+  DESCRIBED(topk, "(a, /, k, axis=-1" S, call_topk, weft_topk, "the k largest along the axis, the smallest of them first",
+            "topk([3, 1, 2], 2)", "[2, 3]"),
   FUNCTION(median, "(a, /, axis=None, keepdims=False" S, call_median, median_of),
   FUNCTION(searchsorted, "(a, v, /, side='left'" S, call_searchsorted32, search),
   FUNCTION(softmax, "(a, /, axis=None, *, precise=False, stream=None)", call_softmax_of, weft_softmax),
@@ -401,7 +405,8 @@ const struct name mlx_names[] = {
   FUNCTION(tril, "(x, k=0" S, call_triangle, weft_tril), FUNCTION(triu, "(x, k=0" S, call_triangle, weft_triu),
   FUNCTION(take, "(a, /, indices, axis=None" S, call_take_any, weft_take),
 
-  FUNCTION(matmul, "(a, b, /" S, call_product, weft_matmul),
+  DESCRIBED(matmul, "(a, b, /" S, call_product, weft_matmul, "the matrix product, of floats",
+            "matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0])", "[3.0, 7.0]"),
   OWN(addmm, "(c, a, b, /, alpha=1.0, beta=1.0" S, call_addmm),
   FUNCTION(tensordot, "(a, b, /, axes=2" S, call_tensordot, weft_tensordot),
   FUNCTION(outer, "(a, b, /" S, call_binary, weft_outer),

@@ -650,3 +650,18 @@ def test_processes_that_are_spawned_run_on_weft_too(tmp_path):
         "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        print(pool.map(where := worker.where, [0]))\n")
     ran = subprocess.run([sys.executable, "-m", "weft.mlx", "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ran.stdout.strip() == "[('weft.mlx.core', 3.0)]", ran.stderr
+
+
+def test_a_mask_takes_the_first_of_more_values_than_it_wants():
+    a = mx.arange(5)
+    a[mx.array([False, True, True, False, False])] = mx.array([-3.2, -4.5, 9.0])
+    assert a.tolist() == [0, -3, -4, 3, 4]
+    with pytest.raises(ValueError):
+        a[mx.array([False, True, True, True, False])] = mx.array([1, 2])
+    with pytest.raises(TypeError):
+        a[mx.array([False, True, True, False, False])] = None
+    b = mx.array([1.0, 2.0])
+    assert b.at[0].subtract(True).tolist() == [0, 2] and b.at[1].subtract(mx.array(1)).tolist() == [1, 1]
+    for wrong in (lambda: b.at[0, 0].add(1), lambda: b.at["a"].add(1), lambda: b.at[0].add("a")):
+        with pytest.raises(ValueError):
+            wrong()

@@ -70,22 +70,37 @@ def set_check(what):
 
 
 def get_active_memory():
-    """Bytes in use."""
+    """Bytes in use.
+
+    >>> weft.get_active_memory() >= 0
+    True
+    """
     return _core.get(_USED)
 
 
 def get_peak_memory():
-    """The most bytes in use since reset_peak_memory."""
+    """The most bytes in use since reset_peak_memory.
+
+    >>> weft.get_peak_memory() >= 0
+    True
+    """
     return _core.get(_PEAK)
 
 
 def reset_peak_memory():
-    """The peak counts from now on."""
+    """The peak counts from now on.
+
+    >>> weft.reset_peak_memory()
+    """
     _set(_PEAK, _core.get(_USED))
 
 
 def get_cache_memory():
-    """Bytes kept for reuse."""
+    """Bytes kept for reuse.
+
+    >>> weft.get_cache_memory() >= 0
+    True
+    """
     return _core.get(_CACHED)
 
 
@@ -100,7 +115,10 @@ def set_cache_limit(n):
 
 
 def clear_cache():
-    """Gives the memory kept for reuse back."""
+    """Gives the memory kept for reuse back.
+
+    >>> weft.clear_cache()
+    """
     _core.set(_CACHE, _core.set(_CACHE, 0))
 
 

@@ -22,7 +22,11 @@ def _expect(what, *arrays):
 
 
 def arange(*args, start=None, stop=None, step=None, dtype=None, stream=None):
-    """arange(stop), arange(start, stop, step=None, dtype=None): start, start + step, .. below stop."""
+    """arange(stop), arange(start, stop, step=None, dtype=None): start, start + step, .. below stop.
+
+    >>> mx.arange(1, 7, 2).tolist()
+    [1, 3, 5]
+    """
     given = dict(zip(("start", "stop", "step", "dtype"), args))
     for name, value in (("start", start), ("stop", stop), ("step", step), ("dtype", dtype)):
         if value is not None:
@@ -51,7 +55,11 @@ def arange(*args, start=None, stop=None, step=None, dtype=None, stream=None):
 
 
 def asarray(a, dtype=None, *, copy=None):
-    """An array of a. copy=False is refused, as MLX refuses it without Metal; weft.asarray shares memory."""
+    """An array of a. copy=False is refused, as MLX refuses it without Metal; weft.asarray shares memory.
+
+    >>> mx.asarray([1, 2]).tolist()
+    [1, 2]
+    """
     if copy is False:
         raise ValueError("asarray: copy=False cannot be met; weft.asarray shares memory")
     if isinstance(a, array) and not copy and (dtype is None or a.dtype == dtype):
@@ -60,7 +68,11 @@ def asarray(a, dtype=None, *, copy=None):
 
 
 def from_dlpack(x, /, *, copy=None):
-    """An array of the memory of x, which is shared unless copy is true or doubles have to be narrowed."""
+    """An array of the memory of x, which is shared unless copy is true or doubles have to be narrowed.
+
+    >>> mx.from_dlpack(mx.array([1, 2])).tolist()
+    [1, 2]
+    """
     if copy:
         return array(x)
     try:
@@ -85,22 +97,38 @@ def _window(n, numbers):
 
 
 def hanning(M, *, stream=None):
-    """Hann's window of M."""
+    """Hann's window of M.
+
+    >>> mx.hanning(3).tolist()
+    [0.0, 1.0, 0.0]
+    """
     return _window(M, (0.5, -0.5))
 
 
 def hamming(M, *, stream=None):
-    """Hamming's window of M."""
+    """Hamming's window of M.
+
+    >>> mx.hamming(1).tolist()
+    [1.0]
+    """
     return _window(M, (0.54, -0.46))
 
 
 def blackman(M, *, stream=None):
-    """Blackman's window of M."""
+    """Blackman's window of M.
+
+    >>> mx.blackman(1).tolist()
+    [1.0]
+    """
     return _window(M, (0.42, -0.5, 0.08))
 
 
 def bartlett(M, *, stream=None):
-    """Bartlett's window of M: a triangle."""
+    """Bartlett's window of M: a triangle.
+
+    >>> mx.bartlett(3).tolist()
+    [0.0, 1.0, 0.0]
+    """
     if M < 1:
         return _mlx.zeros((0,))
     if M == 1:
@@ -109,7 +137,11 @@ def bartlett(M, *, stream=None):
 
 
 def meshgrid(*arrays, sparse=False, indexing="xy", stream=None):
-    """Coordinates of a grid, one array for each axis."""
+    """Coordinates of a grid, one array for each axis.
+
+    >>> [a.tolist() for a in mx.meshgrid(mx.array([1, 2]), mx.array([3, 4]))]
+    [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
+    """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing={indexing!r} is neither 'xy' nor 'ij'")
     _expect("meshgrid", *arrays)
@@ -124,14 +156,22 @@ def meshgrid(*arrays, sparse=False, indexing="xy", stream=None):
 
 
 def broadcast_shapes(*shapes):
-    """The shape that arrays of these shapes broadcast to."""
+    """The shape that arrays of these shapes broadcast to.
+
+    >>> mx.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
     if not shapes:
         raise ValueError("broadcast_shapes: there are no shapes")
     return _standard.broadcast_shapes(*shapes)
 
 
 def broadcast_arrays(*arrays, stream=None):
-    """The arrays in the shape that they broadcast to."""
+    """The arrays in the shape that they broadcast to.
+
+    >>> [a.tolist() for a in mx.broadcast_arrays(mx.array([1, 2]), mx.array(3))]
+    [[1, 2], [3, 3]]
+    """
     if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)):
         arrays = arrays[0]
     _expect("broadcast_arrays", *arrays)
@@ -147,7 +187,8 @@ def _at_least(rank, place):
         return out[0] if len(out) == 1 else out
 
     function.__name__ = function.__qualname__ = f"atleast_{rank}d"
-    function.__doc__ = f"The arrays with {rank} axes at least."
+    function.__doc__ = (f"The arrays with {rank} axes at least.\n\n"
+                        f"    >>> mx.atleast_{rank}d(mx.array(1)).tolist()\n    {'[' * rank}1{']' * rank}\n")
     return function
 
 
@@ -157,7 +198,11 @@ atleast_3d = _at_least(3, lambda a: a if a.ndim > 2 else _mlx.expand_dims(a, 2) 
 
 
 def unflatten(a, /, axis, shape, *, stream=None):
-    """One axis as several."""
+    """One axis as several.
+
+    >>> mx.unflatten(mx.arange(4), 0, (2, -1)).tolist()
+    [[0, 1], [2, 3]]
+    """
     a, shape = _as_array(a), tuple(shape)
     if not shape:
         raise ValueError("unflatten: the shape is empty")
@@ -172,7 +217,11 @@ def unflatten(a, /, axis, shape, *, stream=None):
 
 
 def unstack(x, /, *, axis=0, stream=None):
-    """The arrays that stand along an axis."""
+    """The arrays that stand along an axis.
+
+    >>> [a.tolist() for a in mx.unstack(mx.array([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
     _expect("unstack", x)
     if not x.ndim:
         raise ValueError("unstack: the array has no axes")
@@ -181,17 +230,29 @@ def unstack(x, /, *, axis=0, stream=None):
 
 
 def contiguous(a, /, allow_col_major=False, *, stream=None):
-    """The same array: how it lies in memory is weft's matter."""
+    """The same array: how it lies in memory is weft's matter.
+
+    >>> mx.contiguous(mx.array([[1, 2], [3, 4]]).T).tolist()
+    [[1, 3], [2, 4]]
+    """
     return _as_array(a)
 
 
 def get_array_buffer_size(a):
-    """Bytes of the elements, which are all that a program can rely on."""
+    """Bytes of the elements, which are all that a program can rely on.
+
+    >>> mx.get_array_buffer_size(mx.zeros(4))
+    16
+    """
     return a.nbytes
 
 
 def view(a, dtype, stream=None):
-    """The bits of a as numbers of another dtype."""
+    """The bits of a as numbers of another dtype.
+
+    >>> mx.view(mx.array([1.0]), mx.int32).tolist()
+    [1065353216]
+    """
     a = _as_array(a)
     if not isinstance(dtype, _mlx.Dtype):
         raise TypeError(f"view: a dtype is expected, not a {type(dtype).__name__}")
@@ -205,13 +266,21 @@ def view(a, dtype, stream=None):
 
 
 def trace(a, /, offset=0, axis1=0, axis2=1, dtype=None, *, stream=None):
-    """The sum along a diagonal."""
+    """The sum along a diagonal.
+
+    >>> mx.trace(mx.array([[1, 2], [3, 4]])).item()
+    5
+    """
     diagonal = _mlx.diagonal(a, offset, axis1, axis2)
     return _mlx.sum(diagonal if dtype is None else diagonal.astype(dtype), -1)
 
 
 def depends(inputs, dependencies):
-    """The inputs, computed after the dependencies."""
+    """The inputs, computed after the dependencies.
+
+    >>> mx.depends(mx.array(1), mx.array(2)).item()
+    1
+    """
     many = isinstance(inputs, (list, tuple))
     on = list(dependencies) if isinstance(dependencies, (list, tuple)) else [dependencies]
     out = [_mlx._depends(a, on) for a in (inputs if many else [inputs])]
@@ -222,7 +291,11 @@ def depends(inputs, dependencies):
 
 
 def isposinf(a, stream=None):
-    """Where a is inf."""
+    """Where a is inf.
+
+    >>> mx.isposinf(mx.array([mx.inf, -mx.inf, 1])).tolist()
+    [True, False, False]
+    """
     a = _real_of(_as_array(a))
     return a == math.inf if _is_float(a) else _mlx.zeros(a.shape, _mlx.bool_)
 
@@ -232,7 +305,11 @@ def _real_of(a):
 
 
 def isneginf(a, stream=None):
-    """Where a is -inf."""
+    """Where a is -inf.
+
+    >>> mx.isneginf(mx.array([mx.inf, -mx.inf, 1])).tolist()
+    [False, True, False]
+    """
     a = _real_of(_as_array(a))
     return a == -math.inf if _is_float(a) else _mlx.zeros(a.shape, _mlx.bool_)
 
@@ -242,7 +319,11 @@ def _is_float(a):
 
 
 def nan_to_num(a, nan=0, posinf=None, neginf=None, *, stream=None):
-    """a with numbers in the place of nan and infinities, the largest and smallest by default."""
+    """a with numbers in the place of nan and infinities, the largest and smallest by default.
+
+    >>> mx.nan_to_num(mx.array([mx.nan, 1])).tolist()
+    [0.0, 1.0]
+    """
     from ._dtype import finfo
     a = _as_array(a)
     if not _is_float(a):
@@ -255,17 +336,29 @@ def nan_to_num(a, nan=0, posinf=None, neginf=None, *, stream=None):
 
 
 def divmod(a, b, stream=None):
-    """[the quotient rounded down, the rest]"""
+    """[the quotient rounded down, the rest]
+
+    >>> [a.tolist() for a in mx.divmod(mx.array([7, -7]), 2)]
+    [[3, -4], [1, 1]]
+    """
     return [_mlx.stop_gradient(_mlx.floor_divide(a, b)), _mlx.stop_gradient(_mlx.remainder(a, b))]
 
 
 def count_nonzero(a, /, *, axis=None, keepdims=False, stream=None):
-    """How many are not 0."""
+    """How many are not 0.
+
+    >>> mx.count_nonzero(mx.array([0, 3, 4])).item()
+    2
+    """
     return _mlx.sum(_mlx.not_equal(a, 0), axis, keepdims)
 
 
 def diff(a, /, n=1, axis=-1, *, stream=None):
-    """Differences of neighbours along an axis, n times."""
+    """Differences of neighbours along an axis, n times.
+
+    >>> mx.diff(mx.array([1, 4, 9])).tolist()
+    [3, 5]
+    """
     a = _as_array(a)
     if n < 0:
         raise ValueError(f"diff: n is {n}")
@@ -284,7 +377,11 @@ def _check_axis(what, a, axis):
 
 
 def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None):
-    """log of the sum of e^a so far."""
+    """log of the sum of e^a so far.
+
+    >>> mx.logcumsumexp(mx.array([0.0, -mx.inf])).tolist()
+    [0.0, 0.0]
+    """
     a = _as_array(a)
     if axis is None:
         a, axis = a.flatten(), 0
@@ -298,13 +395,21 @@ def logcumsumexp(a, /, axis=None, *, reverse=False, inclusive=True, stream=None)
 
 
 def minmax(a, /, axis=None, keepdims=False, *, stream=None):
-    """(the smallest, the largest)"""
+    """(the smallest, the largest)
+
+    >>> [a.item() for a in mx.minmax(mx.array([3, 1, 2]))]
+    [1, 3]
+    """
     return _mlx.min(a, axis, keepdims), _mlx.max(a, axis, keepdims)
 
 
 def unique(a, /, size, return_index=False, return_inverse=False, return_counts=False, fill_value=None, *, stream=None):
     """The different elements in order, as many as size says: the smallest ones, with fill_value, or the first again, behind them. With
-    them, if asked for, where each stood first, which of them each element is, and how often each is there."""
+    them, if asked for, where each stood first, which of them each element is, and how often each is there.
+
+    >>> mx.unique(mx.array([3, 1, 3]), size=2).tolist()
+    [1, 3]
+    """
     a = _as_array(a)
     flat = a.flatten()
     if not flat.size:
@@ -332,7 +437,11 @@ def unique(a, /, size, return_index=False, return_inverse=False, return_counts=F
 
 
 def take_along_axis(a, /, indices, axis=None, *, stream=None):
-    """a[.., indices[.., i, ..], ..], i along the axis."""
+    """a[.., indices[.., i, ..], ..], i along the axis.
+
+    >>> mx.take_along_axis(mx.array([[1, 2], [3, 4]]), mx.array([[1], [0]]), axis=1).tolist()
+    [[2], [3]]
+    """
     a, indices = _as_array(a), _as_array(indices)
     if axis is None:
         return _mlx._take_along(a.flatten(), indices.flatten(), 0)
@@ -342,7 +451,11 @@ def take_along_axis(a, /, indices, axis=None, *, stream=None):
 
 
 def put_along_axis(a, /, indices, values, axis=None, *, stream=None):
-    """A new a, with a[.., indices[.., i, ..], ..] set to the values."""
+    """A new a, with a[.., indices[.., i, ..], ..] set to the values.
+
+    >>> mx.put_along_axis(mx.array([1, 2, 3]), mx.array([1]), mx.array([9]), axis=0).tolist()
+    [1, 9, 3]
+    """
     a, indices = _as_array(a), _as_array(indices)
     if not indices.size:
         return a
@@ -377,7 +490,11 @@ def _window_of(a, start_indices, axes, sizes):
 
 
 def slice(a, start_indices, axes, slice_size, *, stream=None):
-    """slice_size elements from start_indices on, which may be computed, along these axes."""
+    """slice_size elements from start_indices on, which may be computed, along these axes.
+
+    >>> mx.slice(mx.arange(5), mx.array([2]), (0,), (2,)).tolist()
+    [2, 3]
+    """
     a = _as_array(a)
     if len(slice_size) != a.ndim:
         raise ValueError(f"slice: {len(slice_size)} sizes for {a.ndim} axes")
@@ -385,7 +502,11 @@ def slice(a, start_indices, axes, slice_size, *, stream=None):
 
 
 def slice_update(a, update, start_indices, axes, *, stream=None):
-    """a with the elements from start_indices on set to the update."""
+    """a with the elements from start_indices on set to the update.
+
+    >>> mx.slice_update(mx.zeros(4), mx.ones(2), mx.array([1]), (0,)).tolist()
+    [0.0, 1.0, 1.0, 0.0]
+    """
     a, update = _as_array(a), _as_array(update)
     while update.ndim < a.ndim:
         update = _mlx.expand_dims(update, 0)
@@ -398,7 +519,11 @@ def slice_update(a, update, start_indices, axes, *, stream=None):
 
 
 def inner(a, b, /, *, stream=None):
-    """The sum of products over the last axes."""
+    """The sum of products over the last axes.
+
+    >>> mx.inner(mx.array([1, 2]), mx.array([3, 4])).item()
+    11
+    """
     a, b = _as_array(a), _as_array(b)
     if not a.ndim or not b.ndim:
         return a * b
@@ -406,7 +531,11 @@ def inner(a, b, /, *, stream=None):
 
 
 def vecdot(a, b, /, *, axis=-1, stream=None):
-    """The sum of conj(a) b along an axis."""
+    """The sum of conj(a) b along an axis.
+
+    >>> mx.vecdot(mx.array([1, 2]), mx.array([3, 4])).item()
+    11
+    """
     a, b = _as_array(a), _as_array(b)
     _check_axis("vecdot", a, axis)
     _check_axis("vecdot", b, axis)
@@ -416,7 +545,11 @@ def vecdot(a, b, /, *, axis=-1, stream=None):
 
 
 def kron(a, b, *, stream=None):
-    """Every element of a times b, as blocks."""
+    """Every element of a times b, as blocks.
+
+    >>> mx.kron(mx.array([1, 2]), mx.array([1, 10])).tolist()
+    [1, 10, 2, 20]
+    """
     a, b = _as_array(a), _as_array(b)
     if not a.size or not b.size:
         raise ValueError("kron: an array is empty")
@@ -433,7 +566,11 @@ def _blocks(mask, size, shape):
 
 
 def block_masked_mm(a, b, /, block_size=64, mask_out=None, mask_lhs=None, mask_rhs=None, *, stream=None):
-    """a b, with blocks of a, b and the product masked."""
+    """a b, with blocks of a, b and the product masked.
+
+    >>> mx.block_masked_mm(mx.ones((32, 32)), mx.ones((32, 32)), 32, mx.array([[False]])).max().item()
+    0.0
+    """
     if block_size not in (32, 64):
         raise ValueError(f"block_masked_mm: blocks are of 32 or 64, not {block_size}")
     masked = lambda x, mask: x if mask is None else _mask(x, _blocks(mask, block_size, x.shape))
@@ -446,7 +583,11 @@ def _mask(x, mask):
 
 
 def gather_mm(a, b, /, lhs_indices=None, rhs_indices=None, *, sorted_indices=False, stream=None):
-    """Products of the matrices that indices choose."""
+    """Products of the matrices that indices choose.
+
+    >>> mx.gather_mm(mx.ones((1, 2)), mx.ones((3, 2, 1)), None, mx.array([2])).tolist()
+    [[[2.0]]]
+    """
     _expect("gather_mm", a, b)
     if lhs_indices is None and rhs_indices is None:
         return _mlx.matmul(a, b)
@@ -463,7 +604,11 @@ def gather_mm(a, b, /, lhs_indices=None, rhs_indices=None, *, sorted_indices=Fal
 
 
 def segmented_mm(a, b, /, segments, *, stream=None):
-    """Products over parts of the inner axis, from segments[.., 0] to segments[.., 1]."""
+    """Products over parts of the inner axis, from segments[.., 0] to segments[.., 1].
+
+    >>> mx.segmented_mm(mx.ones((1, 4)), mx.ones((4, 1)), mx.array([[0, 1], [1, 4]])).tolist()
+    [[[1.0]], [[3.0]]]
+    """
     if a.ndim != 2 or b.ndim != 2:
         raise ValueError("segmented_mm: matrices are expected")
     at = _mlx._arange(0, a.shape[1], 1, _mlx.uint32)
@@ -473,7 +618,11 @@ def segmented_mm(a, b, /, segments, *, stream=None):
 
 
 def hadamard_transform(a, scale=None, stream=None):
-    """The product of the last axis with Hadamard's matrix, times 1 / sqrt(n) unless a scale is given."""
+    """The product of the last axis with Hadamard's matrix, times 1 / sqrt(n) unless a scale is given.
+
+    >>> mx.hadamard_transform(mx.array([1.0, 2.0]), 1.0).tolist()
+    [3.0, -1.0]
+    """
     a = _as_array(a)
     if not _is_float(a):
         a = a.astype(_mlx.float32)
@@ -485,7 +634,11 @@ def _pair(x, n):
 
 
 def conv_general(input, weight, /, stride=1, padding=0, kernel_dilation=1, input_dilation=1, groups=1, flip=False, *, stream=None):
-    """Convolution over any number of axes; channels are last."""
+    """Convolution over any number of axes; channels are last.
+
+    >>> mx.conv_general(mx.ones((1, 3, 1)), mx.ones((1, 2, 1))).tolist()
+    [[[2.0], [2.0]]]
+    """
     _expect("conv", input, weight)
     n = input.ndim - 2
     if n < 1:
@@ -499,12 +652,17 @@ def conv_general(input, weight, /, stride=1, padding=0, kernel_dilation=1, input
     return _mlx._conv(input, weight, _pair(stride, n), padding, _pair(kernel_dilation, n), groups, flip, _pair(input_dilation, n))
 
 
+def _example(rank, name):
+    return (f"\n\n    >>> mx.{name}{rank}d(mx.ones({(1,) + (2,) * rank + (3,)}), mx.ones({(4,) + (1,) * rank + (3,)})).shape\n"
+            f"    {(1,) + (2,) * rank + (4,)}\n")
+
+
 def _conv(rank):
     def function(input, weight, /, stride=1, padding=0, dilation=1, groups=1, *, stream=None):
         return conv_general(input, weight, stride, padding, dilation, 1, groups)
 
     function.__name__ = function.__qualname__ = f"conv{rank}d"
-    function.__doc__ = f"Convolution over {rank} axes; channels are last."
+    function.__doc__ = f"Convolution over {rank} axes; channels are last.{_example(rank, 'conv')}"
     return function
 
 
@@ -519,7 +677,7 @@ def _conv_transpose(rank):
         return conv_general(input, weight, 1, around, dilation, stride, groups, True)
 
     function.__name__ = function.__qualname__ = f"conv_transpose{rank}d"
-    function.__doc__ = f"The transpose of a convolution over {rank} axes; channels are last."
+    function.__doc__ = f"The transpose of a convolution over {rank} axes; channels are last.{_example(rank, 'conv_transpose')}"
     return function
 
 
@@ -528,7 +686,11 @@ conv_transpose1d, conv_transpose2d, conv_transpose3d = _conv_transpose(1), _conv
 
 
 def convolve(a, v, /, mode="full", *, stream=None):
-    """Convolution of two sequences."""
+    """Convolution of two sequences.
+
+    >>> mx.convolve(mx.array([1.0, 2.0]), mx.array([1.0, 10.0])).tolist()
+    [1.0, 12.0, 20.0]
+    """
     a, v = _as_array(a), _as_array(v)
     if a.ndim != 1 or v.ndim != 1:
         raise ValueError("convolve: sequences of one axis are expected")
@@ -545,8 +707,22 @@ def convolve(a, v, /, mode="full", *, stream=None):
 # ---- Methods that the array has of these
 
 
+class _Updates(_at.Updates):
+    def _put(self, value, how):
+        try:
+            return super()._put(value, how)
+        except (IndexError, TypeError) as error:  # as of x[index] = value
+            raise ValueError(str(error)) from error
+
+    def subtract(self, value):
+        return self.add(-_as_array(value) if not isinstance(value, bool) else -int(value))
+
+
 class ArrayAt(_at.At):
     """x.at, to be indexed."""
+
+    def __getitem__(self, index):
+        return _Updates(self._x, index)
 
     def _refuse(self, value):
         raise ValueError("at: an index comes first, x.at[i].add(v)")

@@ -76,18 +76,30 @@ def _as_device(device):
 
 
 def is_available(device):
-    """Whether there is such a device. The cpu is always there."""
+    """Whether there is such a device. The cpu is always there.
+
+    >>> mx.is_available(mx.cpu)
+    True
+    """
     device = _as_device(device)
     return device.index < device_count(device.type)
 
 
 def device_count(device_type):
-    """How many devices of a type there are."""
+    """How many devices of a type there are.
+
+    >>> mx.device_count(mx.cpu)
+    1
+    """
     return 1 if device_type == DeviceType.cpu else _run.device_count() - 1
 
 
 def device_info(d=None):
-    """What is known of a device, as a dict."""
+    """What is known of a device, as a dict.
+
+    >>> 'device_name' in mx.device_info(mx.cpu)
+    True
+    """
     device = _as_device(d) if d is not None else default_device()
     if not is_available(device):
         raise ValueError(f"device_info: there is no {device!r}")
@@ -97,12 +109,19 @@ def device_info(d=None):
 
 
 def default_device():
-    """Where work runs unless something else is said."""
+    """Where work runs unless something else is said.
+
+    >>> mx.default_device()
+    Device(cpu, 0)
+    """
     return _default[0]
 
 
 def set_default_device(device):
-    """Where work of this thread runs from here on."""
+    """Where work of this thread runs from here on.
+
+    >>> mx.set_default_device(mx.cpu)
+    """
     device = _there(device)
     _default[0] = device
     _run.set_device(0 if device.type is DeviceType.cpu else 1 + device.index)
@@ -122,13 +141,20 @@ def _defaults():
 
 
 def default_stream(device):
-    """The stream of a device that work goes to."""
+    """The stream of a device that work goes to.
+
+    >>> mx.default_stream(mx.cpu).device == mx.cpu
+    True
+    """
     device = _there(device)
     return _defaults().get(device) or Stream(device, 0 if device.type is DeviceType.cpu else 1)
 
 
 def set_default_stream(stream):
-    """Makes a stream the default of its device."""
+    """Makes a stream the default of its device.
+
+    >>> mx.set_default_stream(mx.default_stream(mx.cpu))
+    """
     _defaults()[stream.device] = stream
 
 
@@ -140,22 +166,37 @@ def _new(kind, device, thread=None):
 
 
 def new_stream(device):
-    """A new stream of a device, for this thread."""
+    """A new stream of a device, for this thread.
+
+    >>> mx.new_stream(mx.cpu).device == mx.cpu
+    True
+    """
     return _new(Stream, device, threading.get_ident())
 
 
 def new_thread_unsafe_stream(device):
-    """A new stream of a device, for several threads."""
+    """A new stream of a device, for several threads.
+
+    >>> mx.new_thread_unsafe_stream(mx.cpu).device == mx.cpu
+    True
+    """
     return _new(Stream, device)
 
 
 def new_thread_local_stream(device):
-    """A new stream of a device in each thread that uses it."""
+    """A new stream of a device in each thread that uses it.
+
+    >>> mx.new_thread_local_stream(mx.cpu).device == mx.cpu
+    True
+    """
     return _new(ThreadLocalStream, device)
 
 
 def clear_streams():
-    """Forgets the default streams of this thread."""
+    """Forgets the default streams of this thread.
+
+    >>> mx.clear_streams()
+    """
     _defaults().clear()
 
 
@@ -181,7 +222,11 @@ class StreamContext:
 
 
 def stream(s):
-    """with stream(s): work goes to the stream, or to the device."""
+    """with stream(s): work goes to the stream, or to the device.
+
+    >>> mx.stream(mx.cpu).__enter__() is not None
+    False
+    """
     return StreamContext(s)
 
 
@@ -197,7 +242,10 @@ def _is_running(x):
 
 
 def synchronize(stream=None):
-    """Waits for what async_eval has started, and raises what made it fail. The stream says nothing: all are one here."""
+    """Waits for what async_eval has started, and raises what made it fail. The stream says nothing: all are one here.
+
+    >>> mx.synchronize()
+    """
     waiting, _started[:] = [r() for r in _started], []
     for x in waiting:
         if x is not None and _core.state(x) in ("running", "failed"):
@@ -213,21 +261,37 @@ _limits = {"wired": 0}
 
 
 def set_memory_limit(limit):
-    """Beyond so many bytes an evaluation is a MemoryError. Returns the limit before."""
+    """Beyond so many bytes an evaluation is a MemoryError. Returns the limit before.
+
+    >>> mx.set_memory_limit(mx.set_memory_limit(1 << 40)) == 1 << 40
+    True
+    """
     return _run.set_memory_limit(limit)
 
 
 def get_memory_limit():
-    """The limit of set_memory_limit."""
+    """The limit of set_memory_limit.
+
+    >>> mx.get_memory_limit() > 0
+    True
+    """
     return _core.get(_run._LIMIT)
 
 
 def set_cache_limit(limit):
-    """The most bytes to keep for reuse. Returns the limit before."""
+    """The most bytes to keep for reuse. Returns the limit before.
+
+    >>> mx.set_cache_limit(mx.set_cache_limit(1 << 40)) == 1 << 40
+    True
+    """
     return _run.set_cache_limit(limit)
 
 
 def set_wired_limit(limit):
-    """Nothing is wired here. Returns the limit before."""
+    """Nothing is wired here. Returns the limit before.
+
+    >>> mx.set_wired_limit(0)
+    0
+    """
     before, _limits["wired"] = _limits["wired"], limit
     return before

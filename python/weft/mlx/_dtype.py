@@ -37,7 +37,11 @@ def _is_below(kind, other):
 
 
 def issubdtype(arg1, arg2):
-    """Whether a dtype or category is one of another."""
+    """Whether a dtype or category is one of another.
+
+    >>> mx.issubdtype(mx.int8, mx.integer)
+    True
+    """
     if isinstance(arg2, Dtype):
         return isinstance(arg1, Dtype) and arg1 == arg2
     if not isinstance(arg2, DtypeCategory) or not isinstance(arg1, (Dtype, DtypeCategory)):
@@ -51,7 +55,11 @@ _strings = {"bool": ("generic",), "signed integer": ("signedinteger",), "unsigne
 
 
 def isdtype(dtype, kind):
-    """Whether a dtype is of a kind: another dtype, one of the array API's names of kinds, or one of several."""
+    """Whether a dtype is of a kind: another dtype, one of the array API's names of kinds, or one of several.
+
+    >>> mx.isdtype(mx.int8, 'integral')
+    True
+    """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, Dtype):
@@ -62,7 +70,11 @@ def isdtype(dtype, kind):
 
 
 def can_cast(from_, to):
-    """Whether promotion takes the one to the other."""
+    """Whether promotion takes the one to the other.
+
+    >>> mx.can_cast(mx.int8, mx.int16)
+    True
+    """
     dtype = from_ if isinstance(from_, Dtype) else from_.dtype
     return _mlx.result_type(dtype, to) == to
 

@@ -51,7 +51,11 @@ def _parse(subscripts, operands):
 
 
 def einsum_path(subscripts, *operands):
-    """([which operands are multiplied, pair by pair; a product comes last], that as a text)"""
+    """([which operands are multiplied, pair by pair; a product comes last], that as a text)
+
+    >>> mx.einsum_path('ij,jk', mx.ones((2, 3)), mx.ones((3, 4)))[0]
+    [(0, 1)]
+    """
     sets, output, size = _parse(subscripts, operands)
     every = set().union(*sets)
     naive = _work(every, every - output, len(sets), size)

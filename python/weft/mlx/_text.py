@@ -15,10 +15,19 @@ _options = [PrintOptions()]
 
 
 def set_printoptions(precision=-1):
+    """How numbers are shown from here on.
+
+    >>> mx.set_printoptions(precision=-1)
+    """
     _options[-1] = PrintOptions(precision)
 
 
 def get_printoptions():
+    """How numbers are shown.
+
+    >>> mx.get_printoptions().precision
+    -1
+    """
     return _options[-1]
 
 

@@ -16,7 +16,10 @@ def _conjugate(x):
 
 
 def eval(*trees):
-    """Computes the arrays in the trees, and those that were written into."""
+    """Computes the arrays in the trees, and those that were written into.
+
+    >>> mx.eval(mx.ones(2))
+    """
     changed = _mlx._changed()
     if not changed or _tracing.depth:
         return _eval(*trees)
@@ -34,7 +37,10 @@ def _eval(*trees):
 
 
 def async_eval(*trees):
-    """Starts to compute the arrays in the trees."""
+    """Starts to compute the arrays in the trees.
+
+    >>> mx.async_eval(mx.ones(2))
+    """
     if _tracing.depth:
         raise ValueError("async_eval: inside of a function that is being transformed")
     started = _core.arrays(trees, _mlx._changed())
@@ -170,7 +176,11 @@ def _value_and_gradients(fun, numbers, names, args, kwargs):
 
 
 def value_and_grad(fun, argnums=None, argnames=()):
-    """A function that gives fun's value and its gradient by the arguments named, the first by default."""
+    """A function that gives fun's value and its gradient by the arguments named, the first by default.
+
+    >>> [a.item() for a in mx.value_and_grad(lambda x: x * x)(mx.array(3.0))]
+    [9.0, 6.0]
+    """
     numbers, names = _check(argnums, argnames)
 
     @functools.wraps(fun, assigned=_NAMES)
@@ -184,7 +194,11 @@ _NAMES = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
 def grad(fun, argnums=None, argnames=()):
-    """A function that gives fun's gradient by the arguments named, the first by default."""
+    """A function that gives fun's gradient by the arguments named, the first by default.
+
+    >>> mx.grad(lambda x: x * x)(mx.array(3.0)).item()
+    6.0
+    """
     numbers, names = _check(argnums, argnames)
 
     @functools.wraps(fun, assigned=_NAMES)
@@ -225,7 +239,11 @@ def _is_inexact(x):
 
 
 def vjp(fun, primals, cotangents):
-    """(fun's outputs, the products of the cotangents with its Jacobian), lists of arrays."""
+    """(fun's outputs, the products of the cotangents with its Jacobian), lists of arrays.
+
+    >>> mx.vjp(lambda x: x * x, [mx.array(3.0)], [mx.array(1.0)])[1][0].item()
+    6.0
+    """
     fun, primals = _as_floats("vjp", fun, _arrays_only("vjp", primals))
     cotangents = [_conjugate(x) for x in _arrays_only("vjp", cotangents)]
     with _core.Scope(), _tracing:
@@ -242,7 +260,11 @@ def vjp(fun, primals, cotangents):
 
 
 def jvp(fun, primals, tangents):
-    """(fun's outputs, the products of its Jacobian with the tangents), lists of arrays."""
+    """(fun's outputs, the products of its Jacobian with the tangents), lists of arrays.
+
+    >>> mx.jvp(lambda x: x * x, [mx.array(3.0)], [mx.array(1.0)])[1][0].item()
+    6.0
+    """
     primals, tangents = _arrays_only("jvp", primals), _arrays_only("jvp", tangents)
     if len(primals) != len(tangents):
         raise ValueError(f"jvp: {len(tangents)} tangents for {len(primals)} primals")
@@ -274,7 +296,11 @@ def _check_axes(axes):
 
 
 def vmap(fun, in_axes=0, out_axes=0):
-    """fun over an axis of its arguments. None is not mapped."""
+    """fun over an axis of its arguments. None is not mapped.
+
+    >>> mx.vmap(lambda x: x.sum())(mx.array([[1, 2], [3, 4]])).tolist()
+    [3, 7]
+    """
     _check_axes(in_axes)
     _check_axes(out_axes)
 
@@ -305,12 +331,18 @@ _is_enabled = [True]
 
 
 def disable_compile():
-    """From here on compile gives functions as they are."""
+    """From here on compile gives functions as they are.
+
+    >>> mx.disable_compile()
+    """
     _is_enabled[0] = False
 
 
 def enable_compile():
-    """From here on compile compiles."""
+    """From here on compile compiles.
+
+    >>> mx.enable_compile()
+    """
     _is_enabled[0] = True
 
 
@@ -336,7 +368,11 @@ def _refuse_captured(results, arguments):
 def compile(fun, inputs=None, outputs=None, shapeless=False):
     """fun as one program, traced for every set of shapes and dtypes; a shapeless one for every number of axes, unless it looks at a
     size. inputs and outputs are trees of arrays that it reads and changes besides its arguments. A shapeless function is a small
-    one, an activation say: of arguments that are not computed yet it is the expression it is, to be fused with them."""
+    one, an activation say: of arguments that are not computed yet it is the expression it is, to be fused with them.
+
+    >>> mx.compile(lambda x: x + 1)(mx.array(1)).item()
+    2
+    """
     if not callable(fun):
         raise TypeError(f"compile: a function is expected, not a {type(fun).__name__}")
     compiled = _transform.compile_checked(fun, inputs, outputs, "stable", None, _refuse_captured)

@@ -2,15 +2,16 @@
 from math import e, inf, nan, pi
 
 from ..._core import _mlx
-from .. import _array, _device, _dtype, _einsum, _file, _quantised, _text, _transform
+from .. import _array, _device, _dtype, _einsum, _file, _quantised, _transform
 from .._missing import add_missing as _add_missing
 
 globals().update((row["name"], getattr(_mlx, row["name"])) for row in _mlx.names if not row["name"].startswith("_"))
 globals().update((name, x) for name, x in vars(_mlx).items() if isinstance(x, _mlx.Dtype))
 array, Dtype = _mlx.array, _mlx.Dtype
-for _module in (_array, _device, _dtype, _einsum, _file, _quantised, _text, _transform):
+for _module in (_array, _device, _dtype, _einsum, _file, _quantised, _transform):
     globals().update((name, x) for name, x in vars(_module).items()
                      if not name.startswith("_") and getattr(x, "__module__", None) == _module.__name__)
+from .._text import PrintOptions, get_printoptions, printoptions, set_printoptions  # noqa: E402
 from .._device import (  # noqa: E402
     clear_cache, get_active_memory, get_cache_memory, get_peak_memory, reset_peak_memory)
 from .._transform import checkpoint, custom_function  # noqa: E402

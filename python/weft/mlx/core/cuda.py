@@ -2,5 +2,9 @@
 
 
 def is_available():
-    """False: weft's GPU is not programmed in MLX's way."""
+    """False: weft's GPU is not programmed in MLX's way.
+
+    >>> mx.cuda.is_available()
+    False
+    """
     return False

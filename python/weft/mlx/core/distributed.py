@@ -15,12 +15,20 @@ class Group:
 
 
 def is_available(backend="any"):
-    """False: there is one process."""
+    """False: there is one process.
+
+    >>> mx.distributed.is_available()
+    False
+    """
     return False
 
 
 def init(strict=False, backend="any", **options):
-    """The group of one."""
+    """The group of one.
+
+    >>> mx.distributed.init().size()
+    1
+    """
     if strict:
         raise RuntimeError("distributed: weft has no communication between processes yet")
     return Group()
@@ -31,7 +39,7 @@ def _same(name):
         return x
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = "x: there is one process."
+    function.__doc__ = f"x: there is one process.\n\n    >>> mx.distributed.{name}(mx.array([1, 2])).tolist()\n    [1, 2]\n"
     return function
 
 
@@ -43,6 +51,7 @@ def _alone(name):
         raise ValueError(f"distributed.{name}: there is nobody else in a group of one")
 
     function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Not there: {name} needs another process."
     return function
 
 

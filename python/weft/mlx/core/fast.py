@@ -3,7 +3,7 @@ import math
 
 from ... import _core
 from .._dtype import finfo
-from .._missing import add_missing
+from .._missing import add_missing as _add_missing
 
 _mlx = _core._mlx
 
@@ -23,19 +23,31 @@ def _same_type(what, x, *others):
 
 
 def rms_norm(x, weight, eps, *, stream=None):
-    """x / sqrt(mean x^2 + eps) weight, over the last axis."""
+    """x / sqrt(mean x^2 + eps) weight, over the last axis.
+
+    >>> mx.fast.rms_norm(mx.array([2.0, -2.0]), None, 0.0).tolist()
+    [1.0, -1.0]
+    """
     _same_type("rms_norm", x, weight)
     return _in_float(x, weight, lambda x: _mlx._rms_norm(x, weight, eps))
 
 
 def layer_norm(x, weight, bias, eps, *, stream=None):
-    """(x - mean) / sqrt(var + eps) weight + bias, over the last axis."""
+    """(x - mean) / sqrt(var + eps) weight + bias, over the last axis.
+
+    >>> mx.fast.layer_norm(mx.array([1.0, 3.0]), None, None, 0.0).tolist()
+    [-1.0, 1.0]
+    """
     _same_type("layer_norm", x, weight, bias)
     return _in_float(x, weight, lambda x: _mlx._layer_norm(x, weight, bias, eps))
 
 
 def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):
-    """Rotary positions: pairs of the first dims elements of the last axis turn by angles that grow with the place."""
+    """Rotary positions: pairs of the first dims elements of the last axis turn by angles that grow with the place.
+
+    >>> mx.fast.rope(mx.ones((1, 1, 2)), 2, traditional=False, base=10000.0, scale=1.0, offset=0).tolist()
+    [[[1.0, 1.0]]]
+    """
     if a.ndim < 3:
         raise ValueError(f"rope: an input of {a.ndim} axes")
     if (base is None) == (freqs is None):
@@ -56,7 +68,11 @@ def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):
 
 
 def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force_fused=False, stream=None):
-    """softmax(q k' scale + mask) v; several heads of q may share one of k and v."""
+    """softmax(q k' scale + mask) v; several heads of q may share one of k and v.
+
+    >>> mx.fast.scaled_dot_product_attention(*[mx.ones((1, 1, 1, 2))] * 3, scale=1.0).tolist()
+    [[[[1.0, 1.0]]]]
+    """
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.ndim != 4:
             raise ValueError(f"scaled_dot_product_attention: {name} has {x.ndim} axes, not 4")
@@ -95,11 +111,15 @@ def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force
 
 
 def cross_entropy(logits, targets, *, stream=None):
-    """-log softmax(logits) at the targets, over the last axis."""
+    """-log softmax(logits) at the targets, over the last axis.
+
+    >>> mx.fast.cross_entropy(mx.array([[0.0, -mx.inf]]), mx.array([0])).tolist()
+    [0.0]
+    """
     score = _mlx._take_along(logits, _mlx.expand_dims(targets, -1), -1)
     return _mlx.logsumexp(logits, -1) - _mlx.squeeze(score, -1)
 
 
-add_missing(globals(), "mlx.core.fast", ["gated_delta_update"])
-add_missing(globals(), "mlx.core.fast", ["metal_kernel", "cuda_kernel", "precompiled_cuda_kernel"],
-            "kernels in another language cannot be given to weft yet")
+_add_missing(globals(), "mlx.core.fast", ["gated_delta_update"])
+_add_missing(globals(), "mlx.core.fast", ["metal_kernel", "cuda_kernel", "precompiled_cuda_kernel"],
+             "kernels in another language cannot be given to weft yet")

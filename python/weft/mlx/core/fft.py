@@ -7,7 +7,7 @@ import math
 
 from ... import _core
 from .._array import _check_axis, _expect
-from .._missing import add_missing
+from .._missing import add_missing as _add_missing
 
 _mlx = _core._mlx
 _LARGEST = 32  # a length that is one product with a matrix
@@ -99,19 +99,31 @@ def _along(a, axis, call):
 
 
 def fft(a, n=None, axis=-1, norm="backward", stream=None):
-    """The Fourier transform along an axis, of n elements."""
+    """The Fourier transform along an axis, of n elements.
+
+    >>> mx.fft.fft(mx.array([1.0, 0.0])).tolist()
+    [(1+0j), (1+0j)]
+    """
     n = _length("fft", a, n, axis)
     return _along(_cut(a, n, axis), axis, lambda x: _dft(x) * _scale(norm, n, 0))
 
 
 def ifft(a, n=None, axis=-1, norm="backward", stream=None):
-    """The inverse of fft."""
+    """The inverse of fft.
+
+    >>> mx.fft.ifft(mx.array([2.0, 0.0])).tolist()
+    [(1+0j), (1+0j)]
+    """
     n = _length("ifft", a, n, axis)
     return _along(_cut(a, n, axis), axis, lambda x: _mlx.conj(_dft(_mlx.conj(x))) * _scale(norm, n, 1))
 
 
 def rfft(a, n=None, axis=-1, norm="backward", stream=None):
-    """fft of real numbers: the frequencies that are not below 0."""
+    """fft of real numbers: the frequencies that are not below 0.
+
+    >>> mx.fft.rfft(mx.array([1.0, 0.0])).tolist()
+    [(1+0j), (1+0j)]
+    """
     n = _length("rfft", a, n, axis)
     if a.dtype.name.startswith("complex"):
         raise ValueError("rfft: of real numbers")
@@ -119,7 +131,11 @@ def rfft(a, n=None, axis=-1, norm="backward", stream=None):
 
 
 def irfft(a, n=None, axis=-1, norm="backward", stream=None):
-    """The inverse of rfft: n real numbers."""
+    """The inverse of rfft: n real numbers.
+
+    >>> mx.fft.irfft(mx.array([2.0, 0.0])).tolist()
+    [1.0, 1.0]
+    """
     _expect("irfft", a)
     _check_axis("irfft", a, axis)
     n = 2 * (a.shape[axis] - 1) if n is None else n
@@ -143,21 +159,33 @@ def _axes(what, a, s, axes):
 
 
 def fftn(a, s=None, axes=None, norm="backward", stream=None):
-    """fft along several axes."""
+    """fft along several axes.
+
+    >>> mx.fft.fftn(mx.ones((2, 2))).tolist()
+    [[(4+0j), -2.4492937051703357e-16j], [-2.4492937051703357e-16j, (-1.499759904157988e-32+0j)]]
+    """
     for axis, n in zip(*_axes("fftn", a, s, axes)):
         a = fft(a, n, axis, norm)
     return a
 
 
 def ifftn(a, s=None, axes=None, norm="backward", stream=None):
-    """The inverse of fftn."""
+    """The inverse of fftn.
+
+    >>> mx.fft.ifftn(mx.ones((2, 2))).tolist()
+    [[(1+0j), 6.123234262925839e-17j], [6.123234262925839e-17j, (-3.74939976039497e-33-0j)]]
+    """
     for axis, n in zip(*_axes("ifftn", a, s, axes)):
         a = ifft(a, n, axis, norm)
     return a
 
 
 def rfftn(a, s=None, axes=None, norm="backward", stream=None):
-    """fftn of real numbers: rfft along the last of the axes."""
+    """fftn of real numbers: rfft along the last of the axes.
+
+    >>> mx.fft.rfftn(mx.ones((2, 2))).tolist()
+    [[(4+0j), -2.4492937051703357e-16j], [-2.4492937051703357e-16j, (-1.499759904157988e-32+0j)]]
+    """
     axes, sizes = _axes("rfftn", a, s, axes)
     a = rfft(a, sizes[-1], axes[-1], norm)
     for axis, n in zip(axes[:-1], sizes[:-1]):
@@ -166,23 +194,28 @@ def rfftn(a, s=None, axes=None, norm="backward", stream=None):
 
 
 def irfftn(a, s=None, axes=None, norm="backward", stream=None):
-    """The inverse of rfftn."""
+    """The inverse of rfftn.
+
+    >>> mx.fft.irfftn(mx.ones((2, 2))).tolist()
+    [[1.0, 0.0], [0.0, -3.74939976039497e-33]]
+    """
     axes, sizes = _axes("irfftn", a, s, axes)
     for axis, n in zip(axes[:-1], sizes[:-1]):
         a = ifft(a, n, axis, norm)
     return irfft(a, sizes[-1], axes[-1], norm)
 
 
-def _of_two(name, call):
+def _of_two(name, call, shape):
     def function(a, s=None, axes=(-2, -1), norm="backward", stream=None):
         return call(a, s, axes, norm)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{call.__name__} along two axes."
+    function.__doc__ = f"{call.__name__} along two axes.\n\n    >>> mx.fft.{name}(mx.ones((4, 4))).shape\n    {shape}\n"
     return function
 
 
-fft2, ifft2, rfft2, irfft2 = (_of_two(call.__name__[:-1] + "2", call) for call in (fftn, ifftn, rfftn, irfftn))
+fft2, ifft2 = _of_two("fft2", fftn, (4, 4)), _of_two("ifft2", ifftn, (4, 4))
+rfft2, irfft2 = _of_two("rfft2", rfftn, (4, 3)), _of_two("irfft2", irfftn, (4, 6))
 
 
 # ---- Frequencies
@@ -194,14 +227,22 @@ def _check(n, d):
 
 
 def fftfreq(n, d=1.0, stream=None):
-    """The frequencies of fft."""
+    """The frequencies of fft.
+
+    >>> mx.fft.fftfreq(4).tolist()
+    [0.0, 0.25, -0.5, -0.25]
+    """
     _check(n, d)
     at = _mlx._arange(0, n, 1, _mlx.float32)
     return _mlx.where(at < (n + 1) // 2, at, at - n) / (n * d)
 
 
 def rfftfreq(n, d=1.0, stream=None):
-    """The frequencies of rfft."""
+    """The frequencies of rfft.
+
+    >>> mx.fft.rfftfreq(4).tolist()
+    [0.0, 0.25, 0.5]
+    """
     _check(n, d)
     return _mlx._arange(0, n // 2 + 1, 1, _mlx.float32) / (n * d)
 
@@ -216,13 +257,21 @@ def _shift(a, axes, sign):
 
 
 def fftshift(a, axes=None, stream=None):
-    """The frequency 0 in the middle."""
+    """The frequency 0 in the middle.
+
+    >>> mx.fft.fftshift(mx.arange(4)).tolist()
+    [2, 3, 0, 1]
+    """
     return _shift(a, axes, 1)
 
 
 def ifftshift(a, axes=None, stream=None):
-    """The frequency 0 at the beginning."""
+    """The frequency 0 at the beginning.
+
+    >>> mx.fft.ifftshift(mx.arange(4)).tolist()
+    [2, 3, 0, 1]
+    """
     return _shift(a, axes, -1)
 
 
-add_missing(globals(), "mlx.core.fft", ["istft", "stft"])
+_add_missing(globals(), "mlx.core.fft", ["istft", "stft"])

@@ -1,7 +1,7 @@
 """Linear algebra, as far as it is there."""
 from ... import _core, linalg as _composed
 from .._array import _expect
-from .._missing import add_missing
+from .._missing import add_missing as _add_missing
 
 _mlx, _linalg = _core._mlx, _core._linalg
 
@@ -11,7 +11,11 @@ def _axes(a, axis):
 
 
 def norm(a, /, ord=None, axis=None, keepdims=False, *, stream=None):
-    """The norm of vectors, or of matrices, along one axis or two."""
+    """The norm of vectors, or of matrices, along one axis or two.
+
+    >>> mx.linalg.norm(mx.array([3.0, 4.0])).item()
+    5.0
+    """
     _expect("norm", a)
     axes = _axes(a, axis)
     if not a.dtype.name.startswith(("float", "bfloat", "complex")):
@@ -59,7 +63,11 @@ def _matrix_norm(a, ord, axes, keepdims):
 
 
 def cross(a, b, axis=-1, *, stream=None):
-    """The product of vectors in three dimensions, or two."""
+    """The product of vectors in three dimensions, or two.
+
+    >>> mx.linalg.cross(mx.array([1, 0, 0]), mx.array([0, 1, 0])).tolist()
+    [0, 0, 1]
+    """
     _expect("cross", a, b)
     a, b = _mlx.moveaxis(a, axis, -1), _mlx.moveaxis(b, axis, -1)
     for x in (a, b):
@@ -87,67 +95,108 @@ def _transposed(a):
 
 
 def inv(a, *, stream=None):
-    """The inverse. There is none of a singular matrix: an error when it is computed."""
+    """The inverse. There is none of a singular matrix: an error when it is computed.
+
+    >>> mx.linalg.inv(mx.array([[2.0]])).tolist()
+    [[0.5]]
+    """
     inverse, status = _linalg.inv(_square("inv", a)), _linalg.inv_status(a)
     return _core.assert_(inverse, _mlx.expand_dims(status == 0, (-1, -2)), "inv: the matrix is singular")
 
 
 def tri_inv(a, upper=False, *, stream=None):
-    """The inverse of a triangle of a, which is all that is read."""
+    """The inverse of a triangle of a, which is all that is read.
+
+    >>> mx.linalg.tri_inv(mx.array([[2.0]])).tolist()
+    [[0.5]]
+    """
     _square("tri_inv", a)
     one = _mlx.broadcast_to(_mlx.eye(a.shape[-1], dtype=a.dtype), a.shape)
     return (_mlx.triu if upper else _mlx.tril)(_linalg.solve_triangular(a, one, lower=not upper))
 
 
 def cholesky(a, upper=False, *, stream=None):
-    """L with L L' = a, or its transpose; the lower triangle of a is read, or the upper one."""
+    """L with L L' = a, or its transpose; the lower triangle of a is read, or the upper one.
+
+    >>> mx.linalg.cholesky(mx.array([[4.0]])).tolist()
+    [[2.0]]
+    """
     factor = _linalg.cholesky(_transposed(_square("cholesky", a)) if upper else _square("cholesky", a))
     return _transposed(factor) if upper else factor
 
 
 def cholesky_inv(L, upper=False, *, stream=None):
-    """The inverse of L L', or of L' L."""
+    """The inverse of L L', or of L' L.
+
+    >>> mx.linalg.cholesky_inv(mx.array([[2.0]])).tolist()
+    [[0.25]]
+    """
     inverse = tri_inv(L, upper)
     return inverse @ _transposed(inverse) if upper else _transposed(inverse) @ inverse
 
 
 def solve(a, b, *, stream=None):
-    """x with a x = b."""
+    """x with a x = b.
+
+    >>> mx.linalg.solve(mx.array([[2.0]]), mx.array([4.0])).tolist()
+    [2.0]
+    """
     return _linalg.solve(_square("solve", a), b)
 
 
 def solve_triangular(a, b, *, upper=False, stream=None):
-    """x with t x = b, for a triangle t of a."""
+    """x with t x = b, for a triangle t of a.
+
+    >>> mx.linalg.solve_triangular(mx.array([[2.0]]), mx.array([4.0])).tolist()
+    [2.0]
+    """
     return _linalg.solve_triangular(_square("solve_triangular", a), b, lower=not upper)
 
 
 def det(a, *, stream=None):
-    """The determinant."""
+    """The determinant.
+
+    >>> mx.linalg.det(mx.array([[2.0]])).item()
+    2.0
+    """
     _expect("det", a)
     return _linalg.det(_square("det", a.astype(_mlx.float32) if a.dtype.name.startswith(("int", "uint")) else a))
 
 
 def slogdet(a, *, stream=None):
-    """The sign of the determinant, and the logarithm of its size."""
+    """The sign of the determinant, and the logarithm of its size.
+
+    >>> [a.item() for a in mx.linalg.slogdet(mx.array([[1.0]]))]
+    [1.0, 0.0]
+    """
     return tuple(_linalg.slogdet(_square("slogdet", a)))
 
 
 def lu_factor(a, *, stream=None):
-    """L and U in one array, and the pivots: row k was exchanged with that row."""
+    """L and U in one array, and the pivots: row k was exchanged with that row.
+
+    >>> [a.tolist() for a in mx.linalg.lu_factor(mx.array([[1.0, 2.0], [2.0, 2.0]]))]
+    [[[2.0, 2.0], [0.5, 1.0]], [1, 1]]
+    """
     factors, pivots = map(_mlx.as_mlx, _composed.lu_factor(_matrices("lu_factor", a)))
     return factors, pivots.astype(_mlx.uint32)
 
 
 def lu(a, *, stream=None):
-    """P, L, U with a = L[P] U."""
+    """P, L, U with a = L[P] U.
+
+    >>> [a.tolist() for a in mx.linalg.lu(mx.array([[1.0, 2.0], [2.0, 2.0]]))]
+    [[1, 0], [[1.0, 0.0], [0.5, 1.0]], [[2.0, 2.0], [0.0, 1.0]]]
+    """
     order, lower, upper = map(_mlx.as_mlx, _composed.lu(_matrices("lu", a)))
     return order.astype(_mlx.uint32), lower, upper
 
 
 def _matrices(what, a):
+    _expect(what, a)
     if a.ndim < 2 or not a.dtype.name.startswith("float"):
         raise ValueError(f"{what}: of {a.dtype.name} {a.shape}, not of matrices of floats")
     return _core.array(a)
 
 
-add_missing(globals(), "mlx.core.linalg", ["eig", "eigh", "eigvals", "eigvalsh", "pinv", "qr", "svd"])
+_add_missing(globals(), "mlx.core.linalg", ["eig", "eigh", "eigvals", "eigvalsh", "pinv", "qr", "svd"])

@@ -11,7 +11,11 @@ class _RandomState(list):
 
 
 def key(seed):
-    """A key: uint32 [2]."""
+    """A key: uint32 [2].
+
+    >>> mx.random.key(7).tolist()
+    [0, 7]
+    """
     return _mlx.as_mlx(_random.key(seed))
 
 
@@ -19,7 +23,10 @@ state = _RandomState([key(time.time_ns() // 1000)])
 
 
 def seed(seed):
-    """Makes draws begin anew."""
+    """Makes draws begin anew.
+
+    >>> mx.random.seed(7)
+    """
     state[0] = key(seed)
 
 
@@ -36,7 +43,11 @@ def _next(key):
 
 
 def split(key, num=2, stream=None):
-    """num new keys, uint32 [num, 2]."""
+    """num new keys, uint32 [num, 2].
+
+    >>> mx.random.split(mx.random.key(0)).shape
+    (2, 2)
+    """
     return _mlx.as_mlx(_random.split(key, num))
 
 
@@ -54,7 +65,11 @@ def _floating(name, dtype):
 
 
 def uniform(low=0, high=1, shape=(), dtype=None, key=None, stream=None):
-    """low <= x < high."""
+    """low <= x < high.
+
+    >>> mx.random.uniform(shape=(2, 3)).shape
+    (2, 3)
+    """
     dtype = dtype or _mlx.float32
     _floating("uniform", dtype)
     low, high = _number(low, dtype).astype(dtype), _number(high, dtype).astype(dtype)
@@ -62,7 +77,11 @@ def uniform(low=0, high=1, shape=(), dtype=None, key=None, stream=None):
 
 
 def normal(shape=(), dtype=None, loc=None, scale=None, key=None, stream=None):
-    """Normal, of mean loc and standard deviation scale."""
+    """Normal, of mean loc and standard deviation scale.
+
+    >>> mx.random.normal((2, 3)).shape
+    (2, 3)
+    """
     dtype = dtype or _mlx.float32
     if dtype == _mlx.complex64:
         both = _mlx.as_mlx(_random.normal(_next(key), shape=_shape(shape) + [2], dtype=_mlx.float32)) * (0.5 ** 0.5)
@@ -78,7 +97,11 @@ def normal(shape=(), dtype=None, loc=None, scale=None, key=None, stream=None):
 
 
 def randint(low, high, shape=(), dtype=None, key=None, stream=None):
-    """low <= x < high, whole numbers."""
+    """low <= x < high, whole numbers.
+
+    >>> mx.random.randint(3, 4, (2,)).tolist()
+    [3, 3]
+    """
     dtype = dtype or _mlx.int32
     if dtype == _mlx.bool_:
         return randint(low, high, shape, _mlx.int32, key).astype(dtype)
@@ -88,7 +111,11 @@ def randint(low, high, shape=(), dtype=None, key=None, stream=None):
 
 
 def bernoulli(p=0.5, shape=None, key=None, stream=None):
-    """True with probability p."""
+    """True with probability p.
+
+    >>> mx.random.bernoulli(mx.array([0.0, 1.0])).tolist()
+    [False, True]
+    """
     p = _number(p)
     if not p.dtype.name.startswith(("float", "bfloat")):
         raise ValueError(f"random.bernoulli: a probability is a float, not {p.dtype.name}")
@@ -97,7 +124,11 @@ def bernoulli(p=0.5, shape=None, key=None, stream=None):
 
 
 def truncated_normal(lower, upper, shape=None, dtype=None, key=None, stream=None):
-    """Normal of mean 0 and standard deviation 1, between lower and upper."""
+    """Normal of mean 0 and standard deviation 1, between lower and upper.
+
+    >>> mx.random.truncated_normal(2, 2).item()
+    2.0
+    """
     dtype = dtype or _mlx.float32
     _floating("truncated_normal", dtype)
     lower, upper = _number(lower).astype(dtype), _number(upper).astype(dtype)
@@ -110,7 +141,11 @@ def truncated_normal(lower, upper, shape=None, dtype=None, key=None, stream=None
 
 
 def gumbel(shape=(), dtype=None, key=None, stream=None):
-    """Distribution e^-e^-x."""
+    """Distribution e^-e^-x.
+
+    >>> mx.random.gumbel((2, 3)).shape
+    (2, 3)
+    """
     dtype = dtype or _mlx.float32
     if dtype.size == 2:  # step by step in halves
         return -_mlx.log(-_mlx.log(uniform(shape=shape, dtype=dtype, key=key)))
@@ -118,7 +153,11 @@ def gumbel(shape=(), dtype=None, key=None, stream=None):
 
 
 def laplace(shape=(), dtype=None, loc=0.0, scale=1.0, key=None, stream=None):
-    """Density e^-|x| / 2."""
+    """Density e^-|x| / 2.
+
+    >>> mx.random.laplace((2, 3)).shape
+    (2, 3)
+    """
     dtype = dtype or _mlx.float32
     drawn = _mlx.as_mlx(_random.laplace(_next(key), shape=_shape(shape), dtype=dtype))
     return drawn * scale + loc
@@ -134,7 +173,11 @@ def _by_sums(logits, shape, key):
 
 
 def categorical(logits, axis=-1, shape=None, num_samples=None, key=None, stream=None):
-    """An index along the axis, with probability softmax(logits)."""
+    """An index along the axis, with probability softmax(logits).
+
+    >>> mx.random.categorical(mx.array([0.0, -mx.inf]), shape=(2,)).tolist()
+    [0, 0]
+    """
     if shape is not None and num_samples is not None:
         raise ValueError("random.categorical: either shape or num_samples, not both")
     logits = _number(logits)
@@ -162,7 +205,11 @@ def _check_drawn(shape, batch, logits):
 
 
 def permutation(x, axis=0, key=None, stream=None):
-    """x in another order along the axis; of a number, 0 .. x - 1 in another order."""
+    """x in another order along the axis; of a number, 0 .. x - 1 in another order.
+
+    >>> mx.sort(mx.random.permutation(4)).tolist()
+    [0, 1, 2, 3]
+    """
     if isinstance(x, int):
         return permutation(_mlx._arange(0, x, 1, _mlx.uint32), 0, key)
     if not -x.ndim <= axis < x.ndim:
@@ -171,7 +218,11 @@ def permutation(x, axis=0, key=None, stream=None):
 
 
 def multivariate_normal(mean, cov, shape=(), dtype=None, key=None, stream=None):
-    """mean + L z, where L L' is cov, which must be positive definite (else nan), and the elements of z are normal."""
+    """mean + L z, where L L' is cov, which must be positive definite (else nan), and the elements of z are normal.
+
+    >>> mx.random.multivariate_normal(mx.zeros(2), mx.eye(2)).shape
+    (2,)
+    """
     from .._array import broadcast_shapes
     fn, dtype = "random.multivariate_normal", dtype or _mlx.float32
     if dtype != _mlx.float32:

@@ -1,0 +1,92 @@
+"""Wrong calls, and the class of exception that MLX 0.32.4 raises for each: weft.mlx raises the same. An axis that is not there is an
+IndexError in some versions and functions of MLX and a ValueError in others; AxisError is both."""
+import builtins
+
+import pytest
+
+import weft
+import weft.mlx.core as mx
+
+CLASSES = {"AxisError": weft.AxisError}
+RAISED = {
+    "AxisError": [
+        "mx.sum(x, axis=7)", "mx.sum(x, axis=-9)", "mx.sum(x, axis=(0, 7))", "mx.sum(mx.array(1.0), axis=-1)",
+        "mx.prod(x, axis=7)", "mx.prod(x, axis=-9)", "mx.prod(x, axis=(0, 7))", "mx.prod(mx.array(1.0), axis=-1)",
+        "mx.mean(x, axis=7)", "mx.mean(x, axis=-9)", "mx.mean(x, axis=(0, 7))", "mx.mean(mx.array(1.0), axis=-1)",
+        "mx.max(x, axis=7)", "mx.max(x, axis=-9)", "mx.max(x, axis=(0, 7))", "mx.max(mx.array(1.0), axis=-1)",
+        "mx.min(x, axis=7)", "mx.min(x, axis=-9)", "mx.min(x, axis=(0, 7))", "mx.min(mx.array(1.0), axis=-1)",
+        "mx.all(x, axis=7)", "mx.all(x, axis=-9)", "mx.all(x, axis=(0, 7))", "mx.all(mx.array(1.0), axis=-1)",
+        "mx.any(x, axis=7)", "mx.any(x, axis=-9)", "mx.any(x, axis=(0, 7))", "mx.any(mx.array(1.0), axis=-1)",
+        "mx.logsumexp(x, axis=7)", "mx.logsumexp(x, axis=-9)", "mx.logsumexp(x, axis=(0, 7))",
+        "mx.logsumexp(mx.array(1.0), axis=-1)", "mx.argmax(x, axis=7)", "mx.argmax(x, axis=-9)",
+        "mx.argmax(mx.array(1.0), axis=-1)", "mx.argmin(x, axis=7)", "mx.argmin(x, axis=-9)",
+        "mx.argmin(mx.array(1.0), axis=-1)", "mx.var(x, axis=7)", "mx.var(x, axis=-9)", "mx.var(x, axis=(0, 7))",
+        "mx.var(mx.array(1.0), axis=-1)", "mx.std(x, axis=7)", "mx.std(x, axis=-9)", "mx.std(x, axis=(0, 7))",
+        "mx.std(mx.array(1.0), axis=-1)", "mx.median(x, axis=7)", "mx.median(x, axis=-9)", "mx.median(x, axis=(0, 7))",
+        "mx.median(mx.array(1.0), axis=-1)", "mx.cumsum(x, axis=7)", "mx.cumsum(x, axis=-9)",
+        "mx.cumsum(mx.array(1.0), axis=-1)", "mx.cumprod(x, axis=7)", "mx.cumprod(x, axis=-9)",
+        "mx.cumprod(mx.array(1.0), axis=-1)", "mx.cummax(x, axis=7)", "mx.cummax(x, axis=-9)",
+        "mx.cummax(mx.array(1.0), axis=-1)", "mx.cummin(x, axis=7)", "mx.cummin(x, axis=-9)",
+        "mx.cummin(mx.array(1.0), axis=-1)", "mx.logcumsumexp(x, axis=7)", "mx.logcumsumexp(x, axis=-9)",
+        "mx.logcumsumexp(mx.array(1.0), axis=-1)", "mx.sort(x, axis=7)", "mx.sort(x, axis=-9)",
+        "mx.sort(mx.array(1.0), axis=-1)", "mx.argsort(x, axis=7)", "mx.argsort(x, axis=-9)",
+        "mx.argsort(mx.array(1.0), axis=-1)", "mx.softmax(x, axis=7)", "mx.softmax(x, axis=-9)",
+        "mx.softmax(x, axis=(0, 7))", "mx.softmax(mx.array(1.0), axis=-1)", "mx.minmax(x, axis=7)", "mx.minmax(x, axis=-9)",
+        "mx.minmax(x, axis=(0, 7))", "mx.minmax(mx.array(1.0), axis=-1)", "mx.squeeze(x, axis=7)", "mx.squeeze(x, axis=-9)",
+        "mx.squeeze(x, axis=(0, 7))", "mx.squeeze(mx.array(1.0), axis=-1)", "mx.flip(x, axis=7)", "mx.flip(x, axis=-9)",
+        "mx.flip(x, axis=(0, 7))", "mx.flip(mx.array(1.0), axis=-1)", "mx.expand_dims(x, axis=7)",
+        "mx.expand_dims(x, axis=-9)", "mx.expand_dims(x, axis=(0, 7))", "mx.partition(x, 1, 7)", "mx.argpartition(x, 1, 7)",
+        "mx.topk(x, 1, 7)", "mx.take(x, i, 7)", "mx.take(x, 0, 7)", "mx.take_along_axis(x, i, 7)",
+        "mx.put_along_axis(x, i, x, 7)", "mx.concatenate([x, x], 7)", "mx.stack([x, x], 7)", "mx.split(x, 2, 7)",
+        "mx.split(x, [1], 7)", "mx.repeat(x, 2, 7)", "mx.roll(x, 1, 7)", "mx.moveaxis(x, 7, 0)", "mx.moveaxis(x, 0, 7)",
+        "mx.swapaxes(x, 0, 7)", "mx.transpose(x, (0, 7))", "mx.unflatten(x, 7, (2, 3))", "mx.diagonal(x, 0, 0, 7)",
+        "mx.trace(x, 0, 0, 7)", "mx.unstack(x, axis=7)", "mx.diff(x, axis=7)", "mx.count_nonzero(x, axis=7)",
+        "mx.vecdot(x, x, axis=7)", "mx.vecdot(mx.array(1.0), mx.array(2.0))", "mx.linalg.cross(x, x, axis=7)",
+        "mx.linalg.norm(x, axis=7)", "mx.linalg.norm(x, 1, axis=7)", "mx.fft.fftshift(x, axes=(7,))",
+        "mx.fft.ifftshift(x, axes=(7,))", "mx.fft.fft(x, axis=7)", "mx.fft.fftn(x, axes=(7,))", "mx.fft.rfft(x, axis=7)",
+        "mx.random.categorical(x, 7)", "mx.random.permutation(x, 7)", "mx.slice(x, mx.array([0]), (7,), (1, 1))",
+        "mx.vmap(lambda a: a, in_axes=7)(x)", "mx.vmap(lambda a: a, out_axes=7)(x)", "mx.vmap(lambda a: a)(mx.array(1.0))",
+    ],
+    "ValueError": [
+        "mx.transpose(x, (0, 0))", "mx.transpose(x, (0,))", "mx.flatten(x, 7, 8)", "mx.sum(x, axis=(0, 0))",
+        "mx.squeeze(mx.ones((1, 1)), axis=(0, 0))", "mx.expand_dims(x, (0, 0))", "mx.squeeze(x, 0)",
+        "mx.array([1.0]) & mx.array([1.0])", "mx.array([1.0]).__iand__(mx.array([1.0]))",
+        "mx.array([1.0]) << mx.array([1.0])", "mx.array([1.0]) | mx.array([1.0])", "mx.array([1.0]) ^ mx.array([1.0])",
+        "mx.array([1.0]) >> mx.array([1.0])", "~mx.array([1.0])", "mx.bitwise_invert(mx.array([1.0]))",
+        "mx.array([1.0]) & 1", "x[0, 0, 0]", "mx.pad(x, ((1, 1),) * 3)", "mx.broadcast_to(x, (4, 3))", "x.reshape(4)",
+        "x @ x", "mx.conv1d(x, x)", "mx.einsum('ij,jk', x, x)", "x.item()", "mx.view(mx.array([1], mx.uint8), mx.int32)",
+        "mx.searchsorted(x, x)", "mx.unique(x, -1)", "mx.clip(x, 'a', None)", "mx.linspace(0, 1, -1)", "mx.arange(0, 1, 0)",
+        "mx.eye(-1)", "mx.zeros((-1,))", "mx.tile(x, -1)", "mx.repeat(x, -1)", "mx.grad(lambda a: a)(x)",
+        "mx.grad(lambda a: None)(x)", "mx.grad(lambda a: a.sum(), argnums=3)(x)", "mx.grad(lambda a: a.sum())(3)", "x['a']",
+        "x[1.5]", "x[mx.array([1.5])]", "x.__setitem__(0, mx.ones((5,)))", "x.__setitem__(0, 'a')", "bool(x)", "float(x)",
+        "int(x)", "mx.concatenate([])", "mx.stack([])", "mx.stack([x, x[0]])", "mx.concatenate([x, x[0]])",
+        "mx.where(x, x, mx.ones(5))", "x + mx.ones(5)", "x.__iadd__(mx.ones(5))", "mx.addmm(x, x, x)",
+        "mx.random.uniform(mx.ones(5), 1, (2,))", "mx.random.randint(0, 1, (2,), mx.float32)", "mx.random.bernoulli(1)",
+        "mx.random.split(mx.ones(3))", "mx.fast.rope(x, 2, traditional=True, base=1.0, scale=1.0, offset=0)",
+        "mx.fast.rms_norm(x, mx.ones(5), 1e-05)", "mx.fast.scaled_dot_product_attention(x, x, x, scale=1.0)",
+        "mx.linalg.inv(x, stream=mx.cpu)", "mx.linalg.cholesky(x, stream=mx.cpu)", "mx.quantize(x)",
+        "mx.meshgrid(x, indexing='a')", "mx.hadamard_transform(x[..., :0] if 0 else mx.ones(5))",
+        "mx.block_masked_mm(x, x, 16)", "mx.isclose(x, mx.ones(5))", "mx.fft.fft(x, n=0)", "mx.convolve(x, x)",
+        "mx.nan_to_num('a')",
+    ],
+    "RuntimeError": [
+        "mx.bitwise_and(mx.array([1.0]), mx.array([1.0]))", "mx.left_shift(mx.array([1.0]), mx.array([1.0]))",
+        "mx.load('/nonexistent.npy')",
+    ],
+    "TypeError": [
+        "mx.kron(x, None)", "mx.compile(5)", "mx.zeros(2, 'a')", "iter(mx.array(1))", "len(mx.array(1))", "[1][x]",
+        "mx.softmax(x, axis='a')", "mx.random.key('a')", "mx.outer(x, None)", "mx.round(x, 'a')", "mx.sum(x, axes=1)",
+        "mx.sum()", "mx.exp(x, x, x, x)",
+    ],
+}
+
+
+@pytest.mark.parametrize("kind, call", [(kind, call) for kind, calls in RAISED.items() for call in calls])
+def test_a_wrong_call_raises_what_mlx_raises(kind, call):
+    names = {"mx": mx, "x": mx.arange(6.0).reshape(2, 3), "i": mx.zeros((2, 3), mx.int32)}
+    expected = CLASSES.get(kind) or getattr(builtins, kind)
+    with pytest.raises(expected) as raised:
+        y = eval(call, names)
+        if isinstance(y, mx.array):
+            mx.eval(y)
+    assert raised.type is expected
