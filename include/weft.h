@@ -632,13 +632,31 @@ weft_array *weft_inverse_status(weft_array *a);    /* of weft_solve too */
 weft_array *weft_det(weft_array *a);               /* the determinant, [..] */
 void        weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm);  /* its sign, and the logarithm of its size */
 
-/* Weights of few bits. Every group of 32, 64 or 128 neighbours along the last axis, which they divide, is s q + b with codes q of
- * 2, 3, 4, 5, 6 or 8 bits, one after the other in u32 words: MLX's layout. [.., n] becomes words [.., n bits / 32], scales and
- * biases [.., n / group]. */
-void        weft_quantize(weft_array *w, int group, int bits, weft_array **words, weft_array **scales, weft_array **biases);
-weft_array *weft_dequantize(weft_array *words, weft_array *scales, weft_array *biases, int group, int bits);
+/* Weights of few bits. Every group of neighbours along the last axis, which they divide, has a scale s, and w = s q + b with a bias
+ * b, or w = s q where codes q are small floats. Codes stand one after the other in u32 words, the first in the lowest bits: [.., n]
+ * becomes words [.., n bits / 32], scales and biases [.., n / group]. Layouts, codes, scales and biases are MLX's, to the bit. */
+typedef enum {
+  WEFT_CODES_AFFINE,     /* q is a whole number of 2, 3, 4, 5, 6 or 8 bits, groups are of 32, 64 or 128; s and b are floats */
+  WEFT_CODES_MXFP4,      /* q is e2m1, groups are of 32; s is a power of two, 2^(u8 - 127), and there is no b */
+  WEFT_CODES_MXFP8,      /* the same with e4m3 */
+  WEFT_CODES_NVFP4       /* q is e2m1, groups are of 16; s is e4m3, u8 */
+} weft_code_mode;
+typedef struct {
+  weft_code_mode mode;
+  int group, bits;             /* 0: of the mode; of affine 64 and 4 */
+  weft_array *global_scale;    /* of nvfp4, f32, 0-d: the largest |w|; scales are then 2688 / it as large. NULL: there is none */
+} weft_code_form;              /* NULL: all 0 */
+void        weft_quantize(weft_array *w, const weft_code_form *, weft_array **words, weft_array **scales, weft_array **biases);
+                               /* biases may be NULL; without biases in the mode, they are set to NULL */
+weft_array *weft_dequantize(weft_array *words, weft_array *scales, weft_array *biases, const weft_code_form *, weft_dtype);
 weft_array *weft_quantized_matmul(weft_array *x, weft_array *words, weft_array *scales, weft_array *biases, int is_transposed,
-                                  int group, int bits);  /* x w, or x w' where is_transposed; w is unpacked piece by piece */
+                                  const weft_code_form *);  /* x w, or x w' where is_transposed, batches broadcast: the bits of
+                                  the product with w in f32, or f64 where x or scales are, rounded once. Codes are read once, and w
+                                  stands nowhere */
+weft_array *weft_gather_qmm(weft_array *x, weft_array *words, weft_array *scales, weft_array *biases, weft_array *at_x,
+                            weft_array *at_words, int is_transposed, const weft_code_form *);  /* of matrices at these places of the
+                                  batch, counted row by row; NULL: as they stand. Neighbours with the same words share them */
+
 
 
 /* ---- Composed operations -------------------------------------------------------------------------------------------

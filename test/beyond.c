@@ -365,19 +365,19 @@ SCOPED(rotary_positions_and_codes_are_taken_in_the_forms_there_are) {
   static const int bits[] = { 1, 7, 9 }, groups[] = { 16, 33, 256 };
   weft_array *w = ONES(2, 128);
   for (int k = 0; k < 3; k++) {
-    weft_quantize(w, 32, bits[k], &words, &scales, &biases);
+    weft_quantize(w, &(weft_code_form){ WEFT_CODES_AFFINE, 32, bits[k], NULL }, &words, &scales, &biases);
     REFUSED("bits", words);
-    weft_quantize(w, groups[k], 4, &words, &scales, &biases);
+    weft_quantize(w, &(weft_code_form){ WEFT_CODES_AFFINE, groups[k], 4, NULL }, &words, &scales, &biases);
     REFUSED("groups", words);
   }
   for (int b = 2; b <= 8; b += 1 + (b == 6)) {
-    weft_quantize(w, 64, b, &words, &scales, &biases);
+    weft_quantize(w, &(weft_code_form){ WEFT_CODES_AFFINE, 64, b, NULL }, &words, &scales, &biases);
     TAKEN(words);
-    TAKEN(weft_dequantize(words, scales, biases, 64, b));
+    TAKEN(weft_dequantize(words, scales, biases, &(weft_code_form){ WEFT_CODES_AFFINE, 64, b, NULL }, WEFT_F32));
   }
-  weft_quantize(ONES(2, 96), 64, 4, &words, &scales, &biases);
+  weft_quantize(ONES(2, 96), &(weft_code_form){ WEFT_CODES_AFFINE, 64, 4, NULL }, &words, &scales, &biases);
   REFUSED("last axis", words);
-  weft_quantize(number(), 64, 4, &words, &scales, &biases);
+  weft_quantize(number(), &(weft_code_form){ WEFT_CODES_AFFINE, 64, 4, NULL }, &words, &scales, &biases);
   REFUSED("last axis", words);
 }
 

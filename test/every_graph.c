@@ -288,7 +288,7 @@ bool plain_knows(const struct op *op) {
   case OP_ELEMENT: return op == &op_cast || op == &op_complex || plain_has_element(op->name);
   case OP_REDUCE: case OP_PREFIX: return plain_has_fold(op->name);
   case OP_VIEW: return op == &op_reshape || op == &op_broadcast || op == &op_transpose || op == &op_slice || op == &op_as_strided || op == &op_windows;
-  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_tally || op == &op_bins || op == &op_dequantize || op == &op_codes_product || op == &op_host || is_linear(op);
+  case OP_LIBRARY: return op == &op_sort || op == &op_select || op == &op_tally || op == &op_bins || op == &op_dequantize || op == &op_code_product || op == &op_host || is_linear(op);
   case OP_PAIR: return false;
   case OP_LEAF: case OP_IOTA: case OP_SIZE: case OP_TAKE: case OP_PUT: case OP_SCATTER: case OP_CONTRACT: case OP_CONCAT:
   case OP_PAD: case OP_IDENTITY: case OP_LOOP: case OP_CALL: case OP_ITEM: return true;
@@ -453,48 +453,59 @@ static bool pass(const struct node *n, const struct plain *const in[], struct fo
   return true;
 }
 
-/* Codes of so many bits in words, of groups with a scale and a bias each; attr: the length of a group, the bits. */
-static struct plain plain_codes(const struct plain *const in[], const int64_t attr[2]) {
-  int64_t dims[PLAIN_RANK], group = attr[0], bits = attr[1];
+static double eighth(int64_t q) { /* e4m3 */
+  int64_t e = q >> 3 & 15, m = q & 7;
+  if (e == 15 && m == 7) return (double)NAN;
+  return (q & 128 ? -1 : 1) * (e ? ldexp((double)(8 + m), (int)e - 10) : ldexp((double)m, -9));
+}
+
+/* Codes in words, of groups with a scale each; attr: the length of a group, the bits, the mode. */
+static struct plain plain_codes(const struct plain *const in[], const int64_t *attr) {
+  static const double quarter[] = { 0, 0.5, 1, 1.5, 2, 3, 4, 6 };
+  int64_t dims[PLAIN_RANK], group = attr[0], bits = attr[1], mode = attr[2];
   for (int k = 0; k < in[1]->rank; k++) dims[k] = in[1]->dims[k];
   dims[in[1]->rank - 1] *= group;
-  struct plain y = plain_new(in[1]->dtype, in[1]->rank, dims);
+  struct plain y = plain_new(in[1]->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32, in[1]->rank, dims);
   for (int64_t i = 0; i < y.count; i++) {
     int64_t code = 0;
     for (int64_t k = 0; k < bits; k++) code |= (plain_i(in[0], (i * bits + k) / 32) >> (i * bits + k) % 32 & 1) << k;
-    double s = plain_f(in[1], i / group), b = plain_f(in[2], i / group);
-    plain_set_f(&y, i, y.dtype == WEFT_F32 ? (double)((float)code * (float)s + (float)b) : (double)code * s + b);
+    if (mode == WEFT_CODES_AFFINE) {
+      double s = plain_f(in[1], i / group), b = plain_f(in[2], i / group);
+      plain_set_f(&y, i, y.dtype == WEFT_F32 ? (double)((float)code * (float)s + (float)b) : (double)code * s + b);
+      continue;
+    }
+    double q = bits == 8 ? eighth(code) : (code & 8 ? -1 : 1) * quarter[code & 7];
+    double s = in[1]->dtype == WEFT_U8 ? mode == WEFT_CODES_NVFP4 ? eighth(plain_i(in[1], i / group))
+             : ldexp(1, (int)plain_i(in[1], i / group) - 127) : plain_f(in[1], i / group);
+    plain_set_f(&y, i, (double)((float)q * (float)s));
   }
   return y;
 }
 
-/* x w', w = s q + b, of the last two axes, in the order that is its meaning: blocks of codes, a word or what 32 codes take, go to 16
- * sums in turn, each times its scale; biases, times the sums of their groups, to four. */
-static struct plain plain_code_rows(const struct plain *const in[], const int64_t *attr) {
-  int64_t group = attr[0], bits = attr[1], block = 32 % bits ? 32 : 32 / bits, k = in[0]->dims[in[0]->rank - 1];
-  int64_t m = in[0]->dims[in[0]->rank - 2], n = in[1]->dims[in[1]->rank - 2], dims[PLAIN_RANK];
-  for (int i = 0; i < in[0]->rank; i++) dims[i] = i == in[0]->rank - 1 ? n : in[0]->dims[i];
-  struct plain y = plain_new(WEFT_F32, in[0]->rank, dims);
+/* x w or x w' with what codes stand for, of matrices side by side or at the places of the last two operands; attr: as above, then
+ * whether it is transposed, and whether there are places. Added in the order of all products. */
+static struct plain plain_code_product(const struct plain *const in[], const int64_t *attr) {
+  const struct plain *x = in[0], *at = attr[4] ? in[attr[2] == WEFT_CODES_AFFINE ? 4 : 3] : NULL;
+  struct plain w = plain_codes(in + 1, attr);
+  int64_t m = x->dims[x->rank - 2], k = x->dims[x->rank - 1], rows = w.dims[w.rank - 2], each = w.dims[w.rank - 1];
+  int64_t n = attr[3] ? rows : each, dims[PLAIN_RANK];
+  const struct plain *front = at ? at : x;
+  int rank = front->rank - (at ? 0 : 2);
+  for (int i = 0; i < rank; i++) dims[i] = front->dims[i];
+  dims[rank] = m, dims[rank + 1] = n;
+  struct plain y = plain_new(WEFT_F32, rank + 2, dims);
   for (int64_t i = 0; i < y.count; i++) {
-    int64_t x = (i / (m * n) * m + i / n % m) * k, w = (i / (m * n) * n + i % n) * k;
-    float sum[16] = { 0 }, part[4] = { 0 };
-    for (int64_t c = 0; c < k; c += block) {
-      float one = 0;
-      for (int64_t j = c; j < c + block; j++) {
-        int64_t code = 0;
-        for (int64_t t = 0; t < bits; t++) code |= (plain_i(in[1], ((w + j) * bits + t) / 32) >> ((w + j) * bits + t) % 32 & 1) << t;
-        one += (float)code * (float)plain_f(in[0], x + j);
-      }
-      sum[c / block % 16] += one * (float)plain_f(in[2], (w + c) / group);
+    int64_t problem = i / (m * n), of_x = at ? plain_i(at, problem) : problem;
+    int64_t of_w = at ? plain_i(in[attr[2] == WEFT_CODES_AFFINE ? 5 : 4], problem) : problem;
+    float total = -0.0f, sum = 0;
+    for (int64_t j = 0; j < k; j++) {
+      if (j && j % 512 == 0) total += sum, sum = 0;
+      int64_t column = i % n, row = attr[3] ? column * each + j : j * each + column;
+      sum = fmaf((float)plain_f(x, (of_x * m + i / n % m) * k + j), (float)plain_f(&w, of_w * rows * each + row), sum);
     }
-    for (int64_t g = 0; g < k / group; g++) {
-      float all = 0;
-      for (int64_t j = 0; j < group; j++) all += (float)plain_f(in[0], x + g * group + j);
-      part[g % 4] += (float)plain_f(in[3], w / group + g) * all;
-    }
-    for (int half = 8; half; half /= 2) for (int j = 0; j < half; j++) sum[j] += sum[j + half];
-    plain_set_f(&y, i, (double)(sum[0] + ((part[0] + part[2]) + (part[1] + part[3]))));
+    plain_set_f(&y, i, (double)(total + sum));
   }
+  plain_free(&w);
   return y;
 }
 
@@ -679,10 +690,10 @@ static bool library(const struct node *n, const struct plain *const in[], struct
     f->out[0] = plain_bins(n, in);
     return true;
   }
-  if (n->op == &op_codes_product) {
+  if (n->op == &op_code_product) {
     f->n = 1;
     f->out = room_for(1, sizeof *f->out);
-    f->out[0] = plain_code_rows(in, n->attr);
+    f->out[0] = plain_code_product(in, n->attr);
     return true;
   }
   if (n->op == &op_host) { /* the one function that random programs call (program_composed.c): 2 x + 1 */

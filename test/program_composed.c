@@ -156,18 +156,25 @@ static weft_array *whole_weights(int bits) {
   return weft_cast(w, WEFT_F32);
 }
 
-/* Weights of any values, and back; or the product of whole ones with a row of x. */
-static weft_array *quantized(weft_array *x, const struct step *s, bool is_product) {
+/* Weights of any values, and back; or the product of whole ones with rows made of x, or with chosen ones of two such matrices. */
+static weft_array *quantized(weft_array *x, const struct step *s, bool is_product, bool is_gathered) {
   weft_array *w = weft_sin(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(4, 64), 0), 1)), *words, *scales, *biases;
   weft_array *mean = weft_mean(x, WEFT_ALL), *few = weft_cast(weft_clip(weft_round(mean), weft_scalar(-8), weft_scalar(8)), WEFT_F32);
-  int bits = (int)s->p[0], group = s->p[1] ? 64 : 32;
-  weft_quantize(is_product ? whole_weights(bits) : weft_add(w, mean), group, bits, &words, &scales, &biases);
-  if (!is_product) return weft_dequantize(words, scales, biases, group, bits);
+  weft_code_form form = { WEFT_CODES_AFFINE, s->p[1] ? 64 : 32, (int)s->p[0], NULL };
+  if (form.bits == 4 && s->p[1]) form = (weft_code_form){ s->p[2] ? WEFT_CODES_MXFP4 : WEFT_CODES_NVFP4, 0, 0, NULL };
+  if (form.bits == 8 && s->p[1]) form = (weft_code_form){ WEFT_CODES_MXFP8, 0, 0, NULL };
+  weft_quantize(is_product ? whole_weights((int)s->p[0]) : weft_add(w, mean), &form, &words, &scales, &biases);
+  if (!is_product) return weft_dequantize(words, scales, biases, &form, WEFT_F32);
   weft_array *rows = weft_add(weft_full(WEFT_F32, WEFT_DIMS(2, s->p[2] ? 64 : 4), 1), few);
-  return weft_quantized_matmul(rows, words, scales, biases, (int)s->p[2], group, bits);
+  weft_array *again = weft_unsqueeze(weft_mul(rows, weft_scalar(2)), 0);
+  if (!is_gathered) return weft_quantized_matmul(rows, words, scales, biases, (int)s->p[2], &form);
+  weft_array *places = weft_remainder(weft_iota(weft_full(WEFT_I32, WEFT_DIMS(3), 0), 0), weft_integer(2));
+  return weft_gather_qmm(weft_concat(0, 2, (weft_array *[]){ weft_unsqueeze(rows, 0), again }), words, scales, biases, places, NULL,
+                         (int)s->p[2], &form);
 }
-BUILD(quantized_matmul) { return quantized(in[0], s, true); }
-BUILD(dequantize) { return quantized(in[0], s, false); }
+BUILD(quantized_matmul) { return quantized(in[0], s, true, false); }
+BUILD(gather_qmm) { return quantized(in[0], s, true, true); }
+BUILD(dequantize) { return quantized(in[0], s, false, false); }
 MAKE(quantized) {
   static const int bits[] = { 2, 3, 4, 5, 6, 8 };
   int a = p->is_smooth ? -1 : pick(p, FLOAT | FULL);

@@ -4,37 +4,54 @@
 #include "test.h"
 #include "values.h"
 
+#define AFFINE(group, bits) (&(weft_code_form){ WEFT_CODES_AFFINE, group, bits, NULL })
+
 /* 0 .. 15 twice in a group of 32: the largest is the edge, so codes run from it downwards, in steps of 1. */
 SCOPED(codes_stand_in_words_from_the_lowest_bits_on) {
   float w[32], back[32], scale, bias;
   uint32_t words[4];
   for (int i = 0; i < 32; i++) w[i] = (float)(i % 16);
   weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(1, 32), w), *q, *s, *b;
-  weft_quantize(a, 32, 4, &q, &s, &b);
+  weft_quantize(a, AFFINE(32, 4), &q, &s, &b);
   EXPECT_OK(weft_read(q, WEFT_U32, words, sizeof words));
   EXPECT_OK(weft_read(s, WEFT_F32, &scale, sizeof scale));
   EXPECT_OK(weft_read(b, WEFT_F32, &bias, sizeof bias));
   EXPECT(scale == -1 && bias == 15);
   EXPECT(words[0] == 0x89abcdef && words[1] == 0x01234567 && words[2] == words[0] && words[3] == words[1]);
-  EXPECT_OK(weft_read(weft_dequantize(q, s, b, 32, 4), WEFT_F32, back, sizeof back));
+  EXPECT_OK(weft_read(weft_dequantize(q, s, b, AFFINE(32, 4), WEFT_F32), WEFT_F32, back, sizeof back));
   for (int i = 0; i < 32; i++) EXPECT(back[i] == w[i]);
   float dot;
-  EXPECT_OK(weft_read(weft_quantized_matmul(a, q, s, b, 1, 32, 4), WEFT_F32, &dot, sizeof dot));
+  EXPECT_OK(weft_read(weft_quantized_matmul(a, q, s, b, 1, AFFINE(32, 4)), WEFT_F32, &dot, sizeof dot));
   EXPECT(dot == 2 * 1240);
 }
 
 SCOPED(forms_and_shapes_that_do_not_fit_are_named) {
   weft_array *w = weft_full(WEFT_F32, WEFT_DIMS(2, 96), 1), *q, *s, *b;
 #define REFUSED(array, text) EXPECT(weft_check(array) != WEFT_OK); EXPECT_TEXT(weft_message(), text)
-  weft_quantize(w, 64, 4, &q, &s, &b);
+  weft_quantize(w, AFFINE(64, 4), &q, &s, &b);
   REFUSED(q, "weft_quantize: the last axis of [2,96] in parts of 64");
-  weft_quantize(w, 32, 7, &q, &s, &b);
+  weft_quantize(w, AFFINE(32, 7), &q, &s, &b);
   REFUSED(b, "weft_quantize: codes of 7 bits; 2, 3, 4, 5, 6 and 8 are possible");
-  weft_quantize(w, 48, 4, &q, &s, &b);
+  weft_quantize(w, AFFINE(48, 4), &q, &s, &b);
   REFUSED(s, "weft_quantize: groups of 48; 32, 64 and 128 are possible");
-  weft_quantize(w, 32, 3, &q, &s, &b);
-  REFUSED(weft_dequantize(q, s, weft_slice(b, 1, 0, 1, 1), 32, 3), "weft_dequantize: scales or biases [2,1] of groups of 32 in words [2,3,3]");
-  REFUSED(weft_dequantize(s, s, b, 32, 3), "weft_dequantize: not of f32");
+  weft_quantize(w, AFFINE(32, 3), &q, &s, &b);
+  REFUSED(weft_dequantize(q, s, weft_slice(b, 1, 0, 1, 1), AFFINE(32, 3), WEFT_F32), "weft_dequantize: words [2,9] with scales or biases [2,1], of groups of 32 with 3 bits");
+  REFUSED(weft_dequantize(s, s, b, AFFINE(32, 3), WEFT_F32), "weft_dequantize: words are u32, not f32");
+  weft_code_form small = { .mode = WEFT_CODES_MXFP4 }, odd = { WEFT_CODES_NVFP4, 32, 4, NULL }, none = { .mode = 7 };
+  REFUSED(weft_dequantize(q, s, NULL, &small, WEFT_F32), "weft_dequantize: scales of mode mxfp4 are u8, not f32");
+  REFUSED(weft_dequantize(q, s, NULL, AFFINE(32, 3), WEFT_F32), "weft_dequantize: mode affine has scales and biases");
+  REFUSED(weft_dequantize(q, s, b, &odd, WEFT_F32), "weft_dequantize: nvfp4 has groups of 16 and 4 bits, not 32 and 4");
+  REFUSED(weft_dequantize(q, s, b, &none, WEFT_F32), "weft_dequantize: there is no mode 7");
+  REFUSED(weft_dequantize(q, s, b, AFFINE(32, 3), WEFT_I32), "weft_dequantize: not of i32");
+  REFUSED(weft_quantized_matmul(w, q, s, b, 0, AFFINE(32, 3)), "weft_quantized_matmul: inner lengths differ: [2,96] x words [2,9] of 3 bits");
+  REFUSED(weft_quantized_matmul(q, q, s, b, 1, AFFINE(32, 3)), "weft_quantized_matmul: not of u32");
+  REFUSED(weft_gather_qmm(w, q, s, b, w, NULL, 1, AFFINE(32, 3)), "weft_gather_qmm: the places are integers");
+  small.global_scale = weft_full(WEFT_F32, WEFT_DIMS(0), 1);
+  weft_quantize(w, &small, &q, &s, NULL);
+  REFUSED(q, "weft_quantize: a global scale, in mode mxfp4");
+  weft_array *places = weft_from(WEFT_I32, WEFT_DIMS(2), (int32_t[]){ 0, 1 }), *y;
+  weft_quantize(w, AFFINE(32, 4), &q, &s, &b);
+  EXPECT(weft_eval(1, (y = weft_gather_qmm(w, q, s, b, NULL, places, 1, AFFINE(32, 4)), &y)) == WEFT_ERR_INDEX);
 }
 
 /* y = sum of w with weights v: dy/ds and dy/db are sums of v q and of v over each group, forwards and backwards; rows map. */
@@ -44,10 +61,10 @@ SCOPED(derivatives_by_scales_and_biases_and_rows_of_a_map) {
   for (int bits = 2; bits <= 8; bits++) {
     if (bits == 7) continue;
     weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(2, 64), w), *q, *s, *b, *v = weft_cos(a), *one[2], *back[2], *dy, *ys;
-    weft_quantize(a, 32, bits, &q, &s, &b);
+    weft_quantize(a, AFFINE(32, bits), &q, &s, &b);
     s = weft_alias(weft_cast(s, WEFT_F64)), b = weft_alias(weft_cast(b, WEFT_F64));
     v = weft_cast(v, WEFT_F64);
-    weft_array *y = weft_dequantize(q, s, b, 32, bits), *dot = weft_sum(weft_mul(y, v), WEFT_ALL), *of[] = { s, b };
+    weft_array *y = weft_dequantize(q, s, b, AFFINE(32, bits), WEFT_F64), *dot = weft_sum(weft_mul(y, v), WEFT_ALL), *of[] = { s, b };
     weft_grad(dot, 2, of, back);
     one[0] = weft_full_like(s, 0.5), one[1] = weft_full_like(b, -2);
     weft_jvp(2, of, one, 1, &dot, &dy);
@@ -64,7 +81,7 @@ SCOPED(derivatives_by_scales_and_biases_and_rows_of_a_map) {
     for (int k = 0; k < 4; k++) EXPECT(codes[k] - want[k] < 1e-6 && want[k] - codes[k] < 1e-6 && sums[k] - got[k] < 1e-9 && got[k] - sums[k] < 1e-9);
 
     weft_array *row[] = { weft_alias(weft_at(q, 0, weft_integer(0))), weft_alias(weft_at(s, 0, weft_integer(0))) };
-    weft_array *first = weft_dequantize(row[0], row[1], weft_at(b, 0, weft_integer(0)), 32, bits), *rows[] = { q, s };
+    weft_array *first = weft_dequantize(row[0], row[1], weft_at(b, 0, weft_integer(0)), AFFINE(32, bits), WEFT_F64), *rows[] = { q, s };
     weft_map(2, row, rows, 1, &first, &ys);
     double all[128], mapped[128];
     EXPECT_OK(weft_read(y, WEFT_F64, all, sizeof all));
@@ -73,45 +90,164 @@ SCOPED(derivatives_by_scales_and_biases_and_rows_of_a_map) {
   }
 }
 
-/* Of all forms, of rows that share a pass and rows that do not, of blocks that fill vectors and that do not: the same as the product
- * with what is unpacked first. */
-SCOPED(few_rows_by_codes_are_products_with_what_they_stand_for) {
-  static const int lengths[] = { 128, 384, 640 }, counts[] = { 1, 3, 4, 9, 17 };
-  for (int bits = 2; bits <= 8; bits++)
-    for (int group = 32; group <= 128 && bits != 7; group *= 2)
-      for (int l = 0; l < 3; l++) {
-        weft_scope *scope = weft_scope_open();
-        weft_array *w = weft_random_normal(weft_random_key((uint64_t)(bits * group)), weft_full(WEFT_F32, WEFT_DIMS(5, lengths[l]), 0), weft_scalar(0), weft_scalar(1)), *q, *s, *b;
-        weft_quantize(w, group, bits, &q, &s, &b);
-        for (int c = 0; c < 5; c++) {
-          weft_array *x = weft_cos(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(counts[c], lengths[l]), 0), 1));
-          x = weft_add(x, weft_sin(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(counts[c], lengths[l]), 0), 0)));
-          weft_array *y = weft_quantized_matmul(x, q, s, b, 1, group, bits);
-          weft_array *want = weft_matmul(weft_cast(x, WEFT_F64), weft_transpose(weft_cast(weft_dequantize(q, s, b, group, bits), WEFT_F64), NULL));
-          weft_array *off = weft_max(weft_abs(weft_sub(y, want)), WEFT_ALL);
-          double worst = 1;
-          EXPECT(!!strstr(weft_show(1, &y, "plan"), "codes_product by weft") == (counts[c] <= 16));
-          EXPECT_OK(weft_read(weft_cast(off, WEFT_F64), WEFT_F64, &worst, sizeof worst));
-          EXPECT(worst < 2e-3);
-        }
-        weft_scope_discard(scope);
+static const struct recorded { weft_code_mode mode; int group, bits; uint32_t is[3]; } recorded[] = {
+{ WEFT_CODES_AFFINE, 32, 2, { 0x6fecaaed, 0x669981fc, 0x4554034e } },
+  { WEFT_CODES_AFFINE, 64, 2, { 0xb0682c60, 0x8db5f65c, 0xbe21d512 } },
+  { WEFT_CODES_AFFINE, 128, 2, { 0xdaea2b74, 0x8bd768d8, 0xc535acb8 } },
+  { WEFT_CODES_AFFINE, 32, 3, { 0x7460488f, 0x9c0d73b8, 0xa05b5c94 } },
+  { WEFT_CODES_AFFINE, 64, 3, { 0xa5dd96f9, 0x03951912, 0x7b064fbd } },
+  { WEFT_CODES_AFFINE, 128, 3, { 0x89041ac6, 0x8c1d5cc4, 0xc7173ad6 } },
+  { WEFT_CODES_AFFINE, 32, 4, { 0x5c1f952b, 0x5e53771b, 0x8b0cf03a } },
+  { WEFT_CODES_AFFINE, 64, 4, { 0x090ae4f7, 0xaf17ae7b, 0x679f14f7 } },
+  { WEFT_CODES_AFFINE, 128, 4, { 0x7447f782, 0x46952021, 0xf1ab3150 } },
+  { WEFT_CODES_AFFINE, 32, 5, { 0x7c9425c2, 0x81195877, 0x660353ce } },
+  { WEFT_CODES_AFFINE, 64, 5, { 0x00b11bf1, 0x7730539a, 0x1a9350f4 } },
+  { WEFT_CODES_AFFINE, 128, 5, { 0x3565ed52, 0xb2e58e12, 0x6f7cb51f } },
+  { WEFT_CODES_AFFINE, 32, 6, { 0xe61fbb8b, 0x7b797e63, 0xd78a2fd0 } },
+  { WEFT_CODES_AFFINE, 64, 6, { 0x6ca6a377, 0x89b38fc6, 0x6e37ef0a } },
+  { WEFT_CODES_AFFINE, 128, 6, { 0x8d3b72c9, 0x1970ebb6, 0x987dd289 } },
+  { WEFT_CODES_AFFINE, 32, 8, { 0x8e0e2ec8, 0x5b9856fc, 0x8ca151e5 } },
+  { WEFT_CODES_AFFINE, 64, 8, { 0x1d0aed71, 0x550ccad7, 0xc70b8fd5 } },
+  { WEFT_CODES_AFFINE, 128, 8, { 0x625fbb55, 0x168e9f77, 0x3ed99057 } },
+  { WEFT_CODES_MXFP4, 32, 4, { 0x31d01524, 0x31d01524, 0x3f7260b4 } },
+  { WEFT_CODES_MXFP8, 32, 8, { 0x4a234c83, 0x4a234c83, 0x6aa61312 } },
+  { WEFT_CODES_NVFP4, 16, 4, { 0x3c6ad5e6, 0x3c6ad5e6, 0x7328d943 } },
+};
+
+static int64_t n_elements(weft_array *x) {
+  int64_t n = 1;
+  for (int k = 0; k < weft_rank(x); k++) n *= weft_dim(x, k);
+  return n;
+}
+
+static uint32_t digest(weft_array *x, uint32_t all) {
+  static uint8_t bytes[4096];
+  size_t n = (size_t)n_elements(x) * weft_dtype_bytes(weft_dtype_of(x));
+  uint32_t h = 2166136261u;
+  EXPECT_OK(weft_read(x, weft_dtype_of(x), bytes, n));
+  for (size_t i = 0; i < n; i++) h = (h ^ bytes[i]) * 16777619u;
+  return all * 31 + h;
+}
+
+/* What MLX 0.32.4 gave for words, scales and biases: of f32, f16 and bf16. */
+SCOPED(codes_scales_and_biases_are_those_of_mlx_to_the_bit) {
+  static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F16, WEFT_BF16 };
+  float w[4 * 256];
+  for (int i = 0; i < 1024; i++) w[i] = (float)(i * 7919 % 1009 - i * i % 613) / 64;
+  for (int i = 0; i < 64; i++) w[256 + i] = 0, w[512 + 64 + i] = 3;
+  for (int i = 768; i < 1024; i++) w[i] = (w[i] < 0 ? -w[i] : w[i]) / 512;
+  weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(4, 256), w), *q, *s, *b;
+  for (size_t k = 0; k < sizeof recorded / sizeof *recorded; k++)
+    for (int d = 0; d < 3; d++) {
+      const struct recorded *r = &recorded[k];
+      weft_quantize(weft_cast(a, dtypes[d]), &(weft_code_form){ r->mode, r->group, r->bits, NULL }, &q, &s, &b);
+      uint32_t is = digest(s, digest(q, 0));
+      if (b) is = digest(b, is);
+      if (is != r->is[d]) test_fail(__FILE__, __LINE__, "mode %d, groups of %d, %d bits, %s", r->mode, r->group, r->bits, weft_dtype_name(dtypes[d]));
+    }
+  weft_array *most = weft_squeeze(weft_reshape(weft_max(weft_abs(a), WEFT_ALL), WEFT_DIMS(1)), 0);
+  weft_quantize(a, &(weft_code_form){ .mode = WEFT_CODES_NVFP4, .global_scale = most }, &q, &s, NULL);
+  EXPECT_INT(digest(s, digest(q, 0)), 0xf1703f4du);
+}
+
+/* Of all forms, of rows that are few and many, both ways, of blocks that fill vectors and blocks that do not, of scales of all dtypes:
+ * the bits of the product with what codes stand for. */
+SCOPED(products_with_codes_are_products_with_what_they_stand_for) {
+  static const int counts[] = { 1, 2, 3, 4, 5, 13, 250 };
+  static const weft_dtype dtypes[] = { WEFT_F32, WEFT_F16, WEFT_BF16 };
+  for (size_t k = 0; k < sizeof recorded / sizeof *recorded; k++) {
+    const struct recorded *r = &recorded[k];
+    weft_code_form form = { r->mode, r->group, r->bits, NULL };
+    for (int t = 0; t < 2; t++) {
+      weft_scope *scope = weft_scope_open();
+      int64_t rows = t ? 21 : 530, length = t ? 512 + 3 * r->group : 3 * r->group, inner = t ? length : rows;
+      weft_array *w = weft_random_normal(weft_random_key(k), weft_full(WEFT_F32, WEFT_DIMS(rows, length), 0), weft_scalar(0), weft_scalar(1)), *q, *s, *b;
+      weft_quantize(weft_cast(w, dtypes[k % 3]), &form, &q, &s, &b);
+      weft_array *plain = weft_dequantize(q, s, b, &form, WEFT_F32);
+      if (t) plain = weft_moveaxis(plain, -1, -2);
+      for (int c = 0; c < 7; c++) {
+        weft_array *x = weft_random_normal(weft_random_key(9), weft_full(WEFT_F32, WEFT_DIMS(counts[c], inner), 0), weft_scalar(0), weft_scalar(1));
+        weft_array *y = weft_cast(weft_quantized_matmul(x, q, s, b, t, &form), WEFT_F32), *want = weft_matmul(x, plain);
+        bool differs = true;
+        EXPECT(!!strstr(weft_show(1, &y, "plan"), "code_product by weft"));
+        EXPECT_OK(weft_read(weft_any(weft_ne(y, want), WEFT_ALL), WEFT_BOOL, &differs, sizeof differs));
+        if (differs) test_fail(__FILE__, __LINE__, "mode %d, groups of %d, %d bits, %d rows, transposed %d", r->mode, r->group, r->bits, counts[c], t);
       }
+      weft_scope_discard(scope);
+    }
+  }
+}
+
+/* Batches, batches that stretch, chosen matrices, vectors; their derivatives by x, scales and biases, and rows of a map over any of
+ * them, against the product with what codes stand for. */
+SCOPED(batched_and_gathered_products_their_derivatives_and_maps) {
+  weft_array *w = weft_sin(weft_reshape(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(3 * 5 * 64), 0), 0), WEFT_DIMS(3, 5, 64))), *q, *s, *b;
+  weft_array *x = weft_alias(weft_cos(weft_reshape(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(4 * 2 * 64), 0), 0), WEFT_DIMS(4, 2, 64))));
+  weft_array *at_x = weft_from(WEFT_I32, WEFT_DIMS(2, 3), (int32_t[]){ 0, 3, 3, 1, -2, 0 });
+  weft_array *at_w = weft_alias(weft_from(WEFT_U32, WEFT_DIMS(3), (uint32_t[]){ 2, 2, 0 }));
+  weft_quantize(w, AFFINE(32, 4), &q, &s, &b);
+  s = weft_alias(s), b = weft_alias(b);
+  weft_array *plain = weft_moveaxis(weft_dequantize(q, s, b, AFFINE(32, 4), WEFT_F32), -1, -2), *first = weft_at(x, 0, weft_integer(0));
+  weft_array *wide = weft_unsqueeze(x, 1), *three = weft_slice(x, 0, 0, 3, 1), *vector = weft_at(first, 0, weft_integer(1));
+  weft_array *got[] = {
+    weft_quantized_matmul(three, q, s, b, 1, AFFINE(32, 4)), weft_quantized_matmul(wide, q, s, b, 1, AFFINE(32, 4)),
+    weft_quantized_matmul(first, q, s, b, 1, AFFINE(32, 4)), weft_quantized_matmul(vector, q, s, b, 1, AFFINE(32, 4)),
+    weft_gather_qmm(x, q, s, b, at_x, at_w, 1, AFFINE(32, 4)), weft_gather_qmm(x, q, s, b, NULL, weft_at(at_w, 0, weft_integer(0)), 1, AFFINE(32, 4)),
+    weft_gather_qmm(weft_slice(x, 2, 0, 5, 1), q, s, b, at_x, at_w, 0, AFFINE(32, 4)),
+  };
+  weft_array *want[] = {
+    weft_matmul(three, plain), weft_matmul(wide, plain), weft_matmul(first, plain), weft_matmul(vector, plain),
+    weft_gather_mm(x, plain, at_x, at_w), weft_gather_mm(x, plain, NULL, weft_at(at_w, 0, weft_integer(0))),
+    weft_gather_mm(weft_slice(x, 2, 0, 5, 1), weft_moveaxis(plain, -1, -2), at_x, at_w),
+  };
+  for (int k = 0; k < 7; k++) {
+    weft_array *of[] = { x, s, b }, *one[] = { weft_sin(x), weft_cos(s), weft_cos(b) }, *found[2][5];
+    for (int j = 0; j < 2; j++) {
+      weft_array *y = j ? want[k] : got[k];
+      found[j][0] = y;
+      weft_grad(weft_sum(weft_mul(y, weft_sin(y)), WEFT_ALL), 3, of, found[j] + 1);
+      weft_jvp(3, of, one, 1, &y, &found[j][4]);
+    }
+    for (int j = 0; j < 5; j++) {
+      float off = 1, size = 0;
+      EXPECT_INT(n_elements(found[0][j]), n_elements(found[1][j]));
+      EXPECT_OK(weft_read(weft_max(weft_abs(weft_sub(found[0][j], found[1][j])), WEFT_ALL), WEFT_F32, &off, sizeof off));
+      EXPECT_OK(weft_read(weft_max(weft_abs(found[1][j]), WEFT_ALL), WEFT_F32, &size, sizeof size));
+      if (!(size > 0 && off <= (j ? 4e-5f : 0) * size)) test_fail(__FILE__, __LINE__, "product %d, result %d: off by %g of %g", k, j, (double)off, (double)size);
+    }
+  }
+  for (int k = 0; k < 7; k++) /* rows of a map over x, words, scales, places of x, places of words */
+    for (int over = 1; over < 32; over++) {
+      if (k != 4 && over > 7) continue;
+      weft_array *in[] = { x, q, s, weft_alias(at_x), at_w }, *names[5], *rows[5], *maps[2], *y = got[k];
+      int n = 0;
+      for (int j = 0; j < 5; j++)
+        if (over >> j & 1) names[n] = in[j], rows[n++] = weft_stack(0, 2, (weft_array *[]){ in[j], weft_flip(in[j], 0) });
+      if (over >> 3 & 1) y = weft_gather_qmm(x, q, s, b, in[3], at_w, 1, AFFINE(32, 4));
+      weft_map(n, names, rows, 1, &y, &maps[0]);
+      y = want[k];
+      if (over >> 3 & 1) y = weft_gather_mm(x, plain, in[3], at_w);
+      weft_map(n, names, rows, 1, &y, &maps[1]);
+      bool differs = true;
+      EXPECT_OK(weft_read(weft_any(weft_ne(maps[0], maps[1]), WEFT_ALL), WEFT_BOOL, &differs, sizeof differs));
+      if (differs) test_fail(__FILE__, __LINE__, "product %d mapped over %d", k, over);
+    }
 }
 
 /* Of rows alone, of codes alone, and of both; forwards and backwards, against the composed product. */
 SCOPED(derivatives_and_maps_of_few_rows_by_codes) {
   weft_array *w = weft_sin(weft_reshape(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(192), 0), 0), WEFT_DIMS(3, 64))), *q, *s, *b;
-  weft_quantize(w, 32, 4, &q, &s, &b);
+  weft_quantize(w, AFFINE(32, 4), &q, &s, &b);
   s = weft_alias(s), b = weft_alias(b);
   weft_array *x = weft_alias(weft_cos(weft_reshape(weft_iota(weft_full(WEFT_F32, WEFT_DIMS(128), 0), 0), WEFT_DIMS(2, 64))));
   weft_array *of[] = { x, s, b }, *one[] = { weft_sin(x), weft_cos(s), weft_cos(b) }, *back[2][3], *along[2], *mapped[2];
   weft_array *row = weft_alias(weft_squeeze(weft_slice(x, 0, 1, 2, 1), 0));
   for (int k = 0; k < 2; k++) {
-    weft_array *plain = weft_transpose(weft_dequantize(q, s, b, 32, 4), NULL);
-    weft_array *y = k ? weft_matmul(x, plain) : weft_quantized_matmul(x, q, s, b, 1, 32, 4), *square = weft_sum(weft_mul(y, y), WEFT_ALL);
+    weft_array *plain = weft_transpose(weft_dequantize(q, s, b, AFFINE(32, 4), WEFT_F32), NULL);
+    weft_array *y = k ? weft_matmul(x, plain) : weft_quantized_matmul(x, q, s, b, 1, AFFINE(32, 4)), *square = weft_sum(weft_mul(y, y), WEFT_ALL);
     weft_grad(square, 3, of, back[k]);
     weft_jvp(3, of, one, 1, &y, &along[k]);
-    weft_array *of_row = k ? weft_matmul(row, plain) : weft_quantized_matmul(row, q, s, b, 1, 32, 4);
+    weft_array *of_row = k ? weft_matmul(row, plain) : weft_quantized_matmul(row, q, s, b, 1, AFFINE(32, 4));
     weft_map(1, &row, &x, 1, &of_row, &mapped[k]);
   }
   weft_array *got[] = { along[0], mapped[0], back[0][0], back[0][1], back[0][2] };

@@ -62,7 +62,7 @@ static weft_array *call_product(const struct name *row, PyObject *const arg[]) {
   return d <= WEFT_I64 ? refuse_integers(row->name, d) : ((binary)row->function)(a[0], a[1]);
 }
 
-/* (c, a, b, alpha, beta): beta c + alpha a b */
+/* (c, a, b, alpha, beta): beta c + alpha a b, in the shape of the product */
 static weft_array *call_addmm(const struct name *row, PyObject *const arg[]) {
   double alpha = PyFloat_AsDouble(arg[3]), beta = PyErr_Occurred() ? 0 : PyFloat_AsDouble(arg[4]);
   weft_array *a[3];
@@ -74,6 +74,37 @@ static weft_array *call_addmm(const struct name *row, PyObject *const arg[]) {
   if (alpha != 1) product = weft_mul(product, weft_scalar(alpha));
   weft_array *c = weft_broadcast_like(beta != 1 ? weft_mul(a[0], weft_scalar(beta)) : a[0], product); /* which gives the shape */
   return weft_add(c, product);
+}
+
+/* ---- Weights of few bits: what MLX refuses, and weft does not ---- */
+
+static int is_small_float(weft_dtype d) { return d == WEFT_F16 || d == WEFT_BF16 || d == WEFT_F32; }
+
+/* (w, group_size, bits, mode, global_scale) */
+static PyObject *make_quantized(const struct name *row, PyObject *const arg[]) {
+  weft_scope *s = op_begin();
+  weft_array *w = convert_array(arg[0], NULL, 0);
+  weft_dtype d = w ? weft_dtype_of(w) : WEFT_F32;
+  int rank = w ? weft_rank(w) : 2;
+  weft_scope_discard(s);
+  if (!w) return NULL;
+  if (rank < 2) return PyErr_Format(PyExc_ValueError, "quantize: a matrix is expected, not an array of %d axes", rank);
+  if (!is_small_float(d))
+    return PyErr_Format(PyExc_ValueError, "quantize: a matrix of floats is expected, not of %s", dtype_text(d));
+  return make_quantize(row, arg);
+}
+
+/* (x, dtype) */
+static weft_array *call_to_fp8(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  (void)row;
+  return x ? weft_to_f8(x, WEFT_E4M3) : NULL;
+}
+static weft_array *call_from_fp8(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = first(arg);
+  weft_dtype as = WEFT_BF16;
+  (void)row;
+  return !x || (arg[1] != Py_None && dtype_parse(arg[1], &as)) ? NULL : weft_from_f8(x, WEFT_E4M3, as);
 }
 
 /* The largest, or smallest, so far, whose derivative goes to the last of equal elements; weft's goes to the first. The context of
@@ -408,6 +439,15 @@ const struct name mlx_names[] = {
   DESCRIBED(matmul, "(a, b, /" S, call_product, weft_matmul, "the matrix product, of floats",
             "matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0])", "[3.0, 7.0]"),
   OWN(addmm, "(c, a, b, /, alpha=1.0, beta=1.0" S, call_addmm),
+  { "quantize", "(w, /, group_size=None, bits=None, mode='affine', *, global_scale=None, stream=None)", "weft_quantize", NULL, NULL,
+    make_quantized, 0, NULL, NULL, NULL },
+  FUNCTION(dequantize, "(w, /, scales, biases=None, group_size=None, bits=None, mode='affine', global_scale=None, dtype=None" S,
+    call_dequantize, weft_dequantize),
+  FUNCTION(quantized_matmul, "(x, w, /, scales, biases=None, transpose=True, group_size=None, bits=None, mode='affine'" S,
+    call_quantized_matmul, weft_quantized_matmul),
+  FUNCTION(gather_qmm, "(x, w, /, scales, biases=None, lhs_indices=None, rhs_indices=None, transpose=True, group_size=None, "
+    "bits=None, mode='affine', *, sorted_indices=False, stream=None)", call_gather_qmm, weft_gather_qmm),
+  FUNCTION(to_fp8, "(x" S, call_to_fp8, weft_to_f8), FUNCTION(from_fp8, "(x, dtype=None" S, call_from_fp8, weft_from_f8),
   FUNCTION(tensordot, "(a, b, /, axes=2" S, call_tensordot, weft_tensordot),
   FUNCTION(outer, "(a, b, /" S, call_binary, weft_outer),
   FUNCTION(einsum, "(subscripts, *operands, stream=None)", call_einsum, weft_einsum),

@@ -187,43 +187,75 @@ weft_array *call_pool(const struct name *row, PyObject *const arg[]) {
 
 /* ---- Weights of few bits ---- */
 
-/* group_size and bits */
-static int form_parse(PyObject *const arg[], int *group, int *bits) {
-  int64_t g, b;
-  if (convert_integer(arg[0], &g) || convert_integer(arg[1], &b)) return -1;
-  *group = g > 0 && g < 1024 ? (int)g : 0, *bits = b > 0 && b < 1024 ? (int)b : 0;
+/* group_size, bits, mode: None is that of the mode */
+static int form_parse(const struct name *row, PyObject *const arg[], weft_code_form *f) {
+  static const char *const modes[] = { "affine", "mxfp4", "mxfp8", "nvfp4" };
+  const char *mode = PyUnicode_Check(arg[2]) ? PyUnicode_AsUTF8(arg[2]) : NULL;
+  int64_t number[2] = { 0, 0 };
+  *f = (weft_code_form){ 0 };
+  for (int k = 0; k < 2; k++) {
+    if (arg[k] != Py_None && convert_integer(arg[k], &number[k])) return -1;
+    if (arg[k] != Py_None && (number[k] < 1 || number[k] > 1024)) number[k] = -1; /* which the function refuses */
+  }
+  f->group = (int)number[0], f->bits = (int)number[1];
+  for (int k = 0; mode && k < 4; k++)
+    if (!strcmp(mode, modes[k])) return f->mode = (weft_code_mode)k, 0;
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%s: mode=%R is none of affine, mxfp4, mxfp8, nvfp4", row->name, arg[2]);
+  return -1;
+}
+
+/* One f32 number, or None. */
+static int global_parse(PyObject *o, weft_code_form *f) {
+  if (optional(1, &o, &f->global_scale)) return -1;
+  while (f->global_scale && weft_rank(f->global_scale) > 0 && weft_dim(f->global_scale, 0) == 1)
+    f->global_scale = weft_squeeze(f->global_scale, 0);
   return 0;
 }
 
-/* (w, group_size, bits) */
+/* (w, group_size, bits, mode, global_scale) */
 PyObject *make_quantize(const struct name *row, PyObject *const arg[]) {
   weft_scope *s = op_begin();
   weft_array *w = convert_array(arg[0], NULL, 0), *out[3];
-  int group, bits;
+  weft_code_form form;
   PyObject *list = NULL;
-  (void)row;
-  if (w && !form_parse(arg + 1, &group, &bits)) {
-    weft_quantize(w, group, bits, &out[0], &out[1], &out[2]);
-    list = array_list(flavour(), 3, out);
+  if (w && !form_parse(row, arg + 1, &form) && !global_parse(arg[4], &form)) {
+    weft_quantize(w, &form, &out[0], &out[1], &out[2]);
+    list = array_list(flavour(), out[2] ? 3 : 2, out);
   }
   weft_scope_discard(s);
   return list;
 }
 
-/* (words, scales, biases, group_size, bits) */
-weft_array *call_dequantize(const struct name *row, PyObject *const arg[]) {
-  weft_array *a[3];
-  int group, bits;
-  (void)row;
-  if (!convert_all(3, arg, a) || form_parse(arg + 3, &group, &bits)) return NULL;
-  return weft_dequantize(a[0], a[1], a[2], group, bits);
+/* words, scales, and biases or None */
+static int codes_parse(PyObject *const arg[], weft_array *a[3]) {
+  return !convert_all(2, arg, a) || optional(1, arg + 2, a + 2) ? -1 : 0;
 }
 
-/* (x, words, scales, biases, transpose, group_size, bits) */
+/* (words, scales, biases, group_size, bits, mode, global_scale, dtype): without one that of scales, or bf16 */
+weft_array *call_dequantize(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[3];
+  weft_code_form form;
+  if (codes_parse(arg, a) || form_parse(row, arg + 3, &form) || global_parse(arg[6], &form)) return NULL;
+  weft_dtype as = form.mode == WEFT_CODES_AFFINE ? weft_dtype_of(a[1]) : WEFT_BF16;
+  if (form.mode == WEFT_CODES_AFFINE && as <= WEFT_I64) as = WEFT_F32; /* scales that the function refuses */
+  if (arg[7] != Py_None && dtype_parse(arg[7], &as)) return NULL;
+  return weft_dequantize(a[0], a[1], a[2], &form, as);
+}
+
+/* (x, words, scales, biases, transpose, group_size, bits, mode) */
 weft_array *call_quantized_matmul(const struct name *row, PyObject *const arg[]) {
-  weft_array *a[4];
-  int group, bits, is_transposed = PyObject_IsTrue(arg[4]);
-  (void)row;
-  if (is_transposed < 0 || !convert_all(4, arg, a) || form_parse(arg + 5, &group, &bits)) return NULL;
-  return weft_quantized_matmul(a[0], a[1], a[2], a[3], is_transposed, group, bits);
+  weft_array *x = convert_array(arg[0], NULL, 0), *a[3];
+  weft_code_form form;
+  int is_transposed = x ? PyObject_IsTrue(arg[4]) : -1;
+  if (is_transposed < 0 || codes_parse(arg + 1, a) || form_parse(row, arg + 5, &form)) return NULL;
+  return weft_quantized_matmul(x, a[0], a[1], a[2], is_transposed, &form);
+}
+
+/* (x, words, scales, biases, lhs_indices, rhs_indices, transpose, group_size, bits, mode, sorted_indices) */
+weft_array *call_gather_qmm(const struct name *row, PyObject *const arg[]) {
+  weft_array *x = convert_array(arg[0], NULL, 0), *a[3], *at[2];
+  weft_code_form form;
+  int is_transposed = x ? PyObject_IsTrue(arg[6]) : -1;
+  if (is_transposed < 0 || codes_parse(arg + 1, a) || optional(2, arg + 4, at) || form_parse(row, arg + 7, &form)) return NULL;
+  return weft_gather_qmm(x, a[0], a[1], a[2], at[0], at[1], is_transposed, &form);
 }

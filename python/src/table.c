@@ -440,14 +440,20 @@ const struct name weft_names[] = {
     "the mean of each such window; of padding too, or of the elements of x alone", "mean_pool([[[1.0], [3.0], [2.0], [0.0]]], 2)",
     "[[[2.0], [1.0]]]"),
 
-  { "quantize", "(w, /, group_size=64, bits=4)", "weft_quantize", NULL, NULL, make_quantize, 0,
-    "a list of words, scales and biases: every group of neighbours along the last axis is scale code + bias, with codes of so many "
-    "bits in uint32 words, the first in the lowest bits", "quantize(weft.zeros(64))[0]", "[0, 0, 0, 0, 0, 0, 0, 0]" },
-  FUNCTION(dequantize, "(words, scales, biases, /, group_size=64, bits=4)", call_dequantize, weft_dequantize,
-    "scale code + bias", "dequantize(*weft.quantize(weft.ones(64)))[62:]", "[1.0, 1.0]"),
-  FUNCTION(quantized_matmul, "(x, words, scales, biases, /, transpose=True, group_size=64, bits=4)", call_quantized_matmul,
-    weft_quantized_matmul, "the product of x and dequantize(words, scales, biases), or its transpose",
+  { "quantize", "(w, /, group_size=None, bits=None, mode='affine', global_scale=None)", "weft_quantize", NULL, NULL,
+    make_quantize, 0, "a list of words, scales and, in mode affine, biases: every group of neighbours along the last axis is "
+    "scale code + bias, with codes of so many bits in uint32 words, the first in the lowest bits; modes mxfp4, mxfp8, nvfp4: scale "
+    "code, with small floats for codes",
+    "quantize(weft.zeros(64))[0]", "[0, 0, 0, 0, 0, 0, 0, 0]" },
+  FUNCTION(dequantize, "(words, scales, biases=None, /, group_size=None, bits=None, mode='affine', global_scale=None, dtype=None)",
+    call_dequantize, weft_dequantize, "scale code + bias", "dequantize(*weft.quantize(weft.ones(64)))[62:]", "[1.0, 1.0]"),
+  FUNCTION(quantized_matmul, "(x, words, scales, biases=None, /, transpose=True, group_size=None, bits=None, mode='affine')",
+    call_quantized_matmul, weft_quantized_matmul, "the product of x and dequantize(words, scales, biases), or its transpose",
     "quantized_matmul(weft.ones((1, 64)), *weft.quantize(weft.ones((1, 64))))", "[[64.0]]"),
+  FUNCTION(gather_qmm, "(x, words, scales, biases=None, /, lhs_indices=None, rhs_indices=None, transpose=True, group_size=None, "
+    "bits=None, mode='affine', sorted_indices=False)", call_gather_qmm, weft_gather_qmm,
+    "quantized_matmul of the matrices at these places of both batches, counted row by row; None: as they stand",
+    "gather_qmm(weft.ones((1, 1, 64)), *weft.quantize(weft.ones((2, 1, 64))), rhs_indices=[1])", "[[[64.0]]]"),
 
   /* ---- Making ---- */
 

@@ -374,6 +374,7 @@ CALLS = {
     "quantize": (lambda: weft.dequantize(*weft.quantize(Q, 32, 8), 32, 8).round(1), lambda: Q.round(1)),  # test_quantized.py
     "dequantize": (lambda: weft.dequantize(*weft.quantize(Q, 32, 8), 32, 8).round(1), lambda: Q.round(1)),
     "quantized_matmul": (lambda: weft.quantized_matmul(Q, *weft.quantize(Q, 32, 8), group_size=32, bits=8).round(0), lambda: (Q @ Q.T).round(0)),
+    "gather_qmm": (lambda: weft.gather_qmm(Q, *weft.quantize(Q, 32, 8), None, [0], group_size=32, bits=8).round(0), lambda: (Q @ Q.T)[None].round(0)),
     "sized": (lambda: weft.sized((weft.array(2), 3)), lambda: np.zeros((2, 3))),
     "conv": (lambda: weft.conv(X, M[:, :2, None] * np.ones(4, np.float32)),
              lambda: np.einsum("ntcj,ojc->nto", slid(X, 2, 1, 1, 1), M[:, :2, None] * np.ones(4))),

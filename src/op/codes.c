@@ -1,88 +1,80 @@
-/* codes.c -- products with rows of codes: see codes.h.
+/* codes.c -- codes in memory: see codes.h.
  *
- * Sixteen blocks of codes go side by side, one in a lane: shifting them all gives code c of each, which meets element c of theirs.
- * x w = sum of s (x q) + b (sum of x) over groups, so a lane has one scale, and biases meet sums that are made once. What is added
- * to what does not depend on how wide vectors are. */
+ * Few rows by the transpose: lanes are rows of w. Words of as many rows as there are lanes are turned in registers, so that a
+ * shift gives one code of each; what it stands for is multiplied at once, and stands nowhere. Otherwise what 512 by 32 codes
+ * stand for is written to a panel, once, and multiplied by patches of rows that are held in registers. */
 #include "op/codes.h"
-#include <stdbool.h>
+#include <math.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #ifndef __clang__
 #pragma GCC optimize("O3")
 #endif
+/* Arrays of vectors of 64 bytes are local, and AddressSanitizer's stack of GCC does not align them as the code expects. */
+#define IN_VECTORS __attribute__((no_sanitize("address")))
+#define ALWAYS static inline __attribute__((always_inline)) IN_VECTORS
 
-enum { CODES_ROWS = 4 }; /* of x that share what is unpacked */
+enum {
+  BLOCK = 512,        /* products that are added before their sum is */
+  PANEL = 32,         /* columns of a panel: the codes of as many whole words as a code has bits */
+  FEW = 4,            /* rows that are multiplied with what is unpacked in registers */
+  AT_ONCE = 240,      /* rows that share a panel: 512 of each stay in the second cache */
+  AHEAD = 4           /* lines of 64 bytes that a row of words is asked for before */
+};
 
 /* A block: a word, where codes do not cross words, else as many words as codes have bits: 32 codes. */
-static inline __attribute__((always_inline)) int words_of(int bits) { return 32 % bits ? bits : 1; }
-static inline __attribute__((always_inline)) int codes_of_block(int bits) { return 32 % bits ? 32 : 32 / bits; }
+ALWAYS int words_of(int bits) { return 32 % bits ? bits : 1; }
+ALWAYS int codes_of(int bits) { return 32 % bits ? 32 : 32 / bits; }
 
-struct codes_row { const uint32_t *word, *rest; const float *scale; int64_t n_whole; };
-typedef void row_dots(const struct codes_row *, const float *x, int64_t x_row, int rows, float out[]);
+ALWAYS uint32_t as_bits(float x) { uint32_t b; memcpy(&b, &x, sizeof b); return b; }
+ALWAYS float as_float(uint32_t b) { float x; memcpy(&x, &b, sizeof x); return x; }
 
-/* Sums stand in arrays of vectors of 64 bytes, which AddressSanitizer's stack of GCC does not align as the code expects. */
-#define IN_VECTORS __attribute__((no_sanitize("address")))
+/* Scales i .. i + n - 1. */
+ALWAYS void scales_at(const void *from, enum code_scale kind, int64_t i, int n, float to[]) {
+  switch (kind) {
+  case SCALE_F32: memcpy(to, (const float *)from + i, (size_t)n * sizeof *to); break;
+  case SCALE_BF16: for (int j = 0; j < n; j++) to[j] = as_float((uint32_t)((const uint16_t *)from)[i + j] << 16); break;
+  case SCALE_F16:
+    for (int j = 0; j < n; j++) {
+      uint32_t h = ((const uint16_t *)from)[i + j], sign = (h & 0x8000) << 16, is_far = (h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
+      to[j] = as_float(as_bits(as_float((h & 0x7fff) << 13) * 0x1p112f) | is_far | sign);
+    }
+    break;
+  case SCALE_E8M0:
+    for (int j = 0; j < n; j++) {
+      uint32_t e = ((const uint8_t *)from)[i + j];
+      to[j] = as_float(e ? e << 23 : 0x00400000);
+    }
+    break;
+  case SCALE_E4M3: /* 2^(e - 7) (1 + m / 8); 2^-6 m / 8 where e is 0; the last is nan */
+    for (int j = 0; j < n; j++) {
+      uint32_t q = ((const uint8_t *)from)[i + j], size = q & 127;
+      float near = as_float(((size | 8) << 20) + (120u << 23)) - 0x1p-6f, far = as_float((size << 20) + (120u << 23));
+      to[j] = as_float(as_bits(size < 8 ? near : far) | (q & 128) << 24 | (size == 127 ? 0x7fc00000 : 0));
+    }
+    break;
+  }
+}
+
+/* Row r of x. */
+ALWAYS const float *row_of(const struct codes_product *p, int64_t r) {
+  return p->x + (p->at ? p->at[r / p->each] * p->each + r % p->each : r) * p->k;
+}
+
+typedef void codes_range(const struct codes_product *, int64_t from, int64_t to, float *room);
+typedef void codes_whole_row(const struct codes *, int64_t i, float *w);
+
 #define LOOPS "op/codes_loops.h"
 #define LANE_BYTES 4
 #include "op/lanes.h"
 
-static row_dots *dots_here(int bits) { return HERE(dots)[bits]; }
+void codes_product(const struct codes_product *p, int64_t from, int64_t to, void *room) { HERE(range)(p, from, to, room); }
+void codes_row(const struct codes *w, int64_t i, float *out) { HERE(row)(w, i, out); }
 
-/* ---- rows of x ---- */
-
-static int64_t n_blocks(const struct codes_rows *x) { return x->k / codes_of_block(x->bits); }
-static int64_t n_sides(const struct codes_rows *x) { return (n_blocks(x) + CODES_SIDE - 1) / CODES_SIDE; }
-static int64_t y_row(const struct codes_rows *x) { return n_sides(x) * CODES_SIDE * codes_of_block(x->bits); }
-
-size_t codes_room(const struct codes_rows *x) {
-  return sizeof(float) * (size_t)(x->rows * y_row(x) + x->rows * (x->k / x->group) + n_sides(x) * CODES_SIDE + 1);
-}
-
-void codes_set(struct codes_rows *x, void *room, const float *from) {
-  int64_t n = codes_of_block(x->bits), width = y_row(x), groups = x->k / x->group;
-  x->y = room, x->sum = x->y + x->rows * width;
-  memset(x->y, 0, sizeof(float) * (size_t)(x->rows * width));
-  for (int64_t r = 0; r < x->rows; r++, from += x->k) {
-    for (int64_t i = 0; i < x->k; i++) {
-      int64_t block = i / n;
-      x->y[r * width + (block / CODES_SIDE * n + i % n) * CODES_SIDE + block % CODES_SIDE] = from[i];
-    }
-    for (int64_t g = 0; g < groups; g++) {
-      float sum = 0;
-      for (int64_t i = 0; i < x->group; i++) sum += from[g * x->group + i];
-      x->sum[r * groups + g] = sum;
-    }
-  }
-}
-
-/* ---- a row of codes ---- */
-
-/* The scale of each block; 0 for those that only fill up. */
-static void spread(const struct codes_rows *x, const float *s, float *scale) {
-  int64_t groups = x->k / x->group, each = x->group / codes_of_block(x->bits);
-  for (int64_t g = 0; g < groups; g++)
-    for (int64_t i = 0; i < each; i++) scale[g * each + i] = s[g];
-  for (int64_t i = groups * each; i < n_sides(x) * CODES_SIDE; i++) scale[i] = 0;
-}
-
-/* b (sum of x), by four sums of every fourth. */
-static float biased(const float *b, const float *sum, int64_t n) {
-  float part[4] = { 0 };
-  for (int64_t i = 0; i < n; i++) part[i % 4] += b[i] * sum[i];
-  return (part[0] + part[2]) + (part[1] + part[3]);
-}
-
-void codes_dots(const struct codes_rows *x, const uint32_t *words, const float *s, const float *b, float *out, int64_t to_next) {
-  int64_t width = y_row(x), groups = x->k / x->group, whole = n_blocks(x) / CODES_SIDE, left = n_blocks(x) % CODES_SIDE;
-  int64_t each = words_of(x->bits);
-  uint32_t rest[CODES_SIDE * 6] = { 0 };
-  float *scale = x->sum + x->rows * groups, dot[CODES_ROWS];
-  if (left) memcpy(rest, words + whole * CODES_SIDE * each, (size_t)(left * each) * sizeof *rest);
-  spread(x, s, scale);
-  struct codes_row w = { words, left ? rest : NULL, scale, whole };
-  for (int64_t r = 0; r < x->rows; r += CODES_ROWS) {
-    int rows = x->rows - r < CODES_ROWS ? (int)(x->rows - r) : CODES_ROWS;
-    dots_here(x->bits)(&w, x->y + r * width, width, rows, dot);
-    for (int i = 0; i < rows; i++) out[(r + i) * to_next] = dot[i] + biased(b, x->sum + (r + i) * groups, groups);
-  }
+size_t codes_room(const struct codes_product *p) {
+  if (p->is_transposed && p->m <= FEW) return 0;
+  return sizeof(float) * (size_t)(BLOCK * PANEL + (p->m < AT_ONCE ? p->m : AT_ONCE) * p->k + 16);
 }

@@ -1,58 +1,445 @@
-/* codes_loops.h -- the loops of codes.c, for vectors of LANES floats: included once for each instruction set. */
+/* codes_loops.h -- the loops of codes.c, for vectors of LANES floats: included once for each instruction set (lanes.h). */
 typedef float NAME(floats) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t NAME(words) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t NAME(bits) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-enum { NAME(PARTS) = CODES_SIDE / LANES };
-#define PARTS NAME(PARTS)
+typedef int32_t NAME(ints) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#define floats NAME(floats)
+#define bits_t NAME(bits)
+#define ints NAME(ints)
 
-/* Adds to total [rows][CODES_SIDE] the products of blocks side by side: word i of block j at word[j n_words + i]. */
-static inline __attribute__((always_inline)) IN_VECTORS void
-NAME(blocks)(const uint32_t *word, const float *scale, const float *x, int64_t x_row, int bits, int rows,
-             NAME(floats) total[][PARTS]) {
-  const int n_words = words_of(bits), n_codes = codes_of_block(bits);
-  for (int p = 0; p < PARTS; p++) {
-    NAME(bits) w[8];
-    if (n_words == 1) w[0] = *(const NAME(bits) *)(word + p * LANES);
-    else for (int i = 0; i < n_words; i++) {
-      uint32_t lane[LANES];
-      for (int j = 0; j < LANES; j++) lane[j] = word[(p * LANES + j) * n_words + i];
-      memcpy(&w[i], lane, sizeof w[i]);
+#if LANES == 16
+#define ROWS 12
+#define EACH(F, h) F(h, 0), F(h, 1), F(h, 2), F(h, 3), F(h, 4), F(h, 5), F(h, 6), F(h, 7), F(h, 8), F(h, 9), F(h, 10), F(h, 11), \
+                   F(h, 12), F(h, 13), F(h, 14), F(h, 15)
+#elif LANES == 8
+#define ROWS 6
+#define EACH(F, h) F(h, 0), F(h, 1), F(h, 2), F(h, 3), F(h, 4), F(h, 5), F(h, 6), F(h, 7)
+#else
+#define ROWS 4
+#define EACH(F, h) F(h, 0), F(h, 1), F(h, 2), F(h, 3)
+#endif
+#if LANES > 4
+#define UNROLL_CODES _Pragma("GCC unroll 16")
+#else
+#define UNROLL_CODES
+#endif
+#define SELF(h, l) (l)
+#define LOW(h, l) ((l) & (h) ? LANES + (l) - (h) : (l))
+#define HIGH(h, l) ((l) & (h) ? LANES + (l) : (l) + (h))
+
+ALWAYS floats NAME(splat)(float x) { return x - (floats){ 0 }; }
+
+/* ---- what instruction sets have ---- */
+
+#if LANES == 16
+ALWAYS floats NAME(fma)(floats a, floats b, floats c) { return (floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+ALWAYS bits_t NAME(pick)(const uint32_t w[8], bits_t i) {
+  return (bits_t)_mm512_permutexvar_epi32((__m512i)i, _mm512_castsi256_si512(_mm256_loadu_si256((const void *)w)));
+}
+ALWAYS floats NAME(look)(bits_t q, bool is_fp4) {
+  const floats whole = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+  const floats fp4 = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6 };
+  return (floats)_mm512_permutexvar_ps((__m512i)q, (__m512)(is_fp4 ? fp4 : whole));
+}
+#elif LANES == 8
+ALWAYS floats NAME(fma)(floats a, floats b, floats c) { return (floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+ALWAYS bits_t NAME(pick)(const uint32_t w[8], bits_t i) {
+  return (bits_t)_mm256_permutevar8x32_epi32(_mm256_loadu_si256((const void *)w), (__m256i)i);
+}
+ALWAYS floats NAME(look)(bits_t q, bool is_fp4) {
+  const floats sizes = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6 };
+  if (!is_fp4) return __builtin_convertvector((ints)(q & 15), floats);
+  return (floats)((bits_t)_mm256_permutevar8x32_ps((__m256)sizes, (__m256i)q) | (q & 8) << 28);
+}
+#else
+ALWAYS floats NAME(fma)(floats a, floats b, floats c) {
+  for (int l = 0; l < LANES; l++) c[l] = fmaf(a[l], b[l], c[l]);
+  return c;
+}
+ALWAYS bits_t NAME(pick)(const uint32_t w[8], bits_t i) {
+  for (int l = 0; l < LANES; l++) i[l] = w[i[l]];
+  return i;
+}
+ALWAYS floats NAME(look)(bits_t q, bool is_fp4) {
+  static const float sizes[] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6 };
+  floats x;
+  if (!is_fp4) return __builtin_convertvector((ints)(q & 15), floats);
+  for (int l = 0; l < LANES; l++) x[l] = as_float(as_bits(sizes[q[l] & 7]) | (q[l] & 8) << 28);
+  return x;
+}
+#endif
+
+/* v[i][j] = v[j][i] */
+ALWAYS void NAME(turn)(bits_t v[LANES]) {
+#define TURN(h)                                                                   \
+  _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++) {                      \
+    if (i & (h)) continue;                                                        \
+    bits_t a = v[i], b = v[i + (h)];                                              \
+    v[i] = __builtin_shufflevector(a, b, EACH(LOW, h));                           \
+    v[i + (h)] = __builtin_shufflevector(a, b, EACH(HIGH, h));                    \
+  }
+  TURN(1) TURN(2)
+#if LANES > 4
+  TURN(4)
+#endif
+#if LANES > 8
+  TURN(8)
+#endif
+#undef TURN
+}
+
+/* ---- what codes stand for ---- */
+
+/* Codes in the low bits of q; what is above them does not matter. */
+ALWAYS floats NAME(value)(bits_t q, enum code_kind kind, int bits) {
+  if (bits == 4) return NAME(look)(q, kind == CODE_FP4);
+  if (kind == CODE_WHOLE) return __builtin_convertvector((ints)(q & ((1u << bits) - 1)), floats);
+  bits_t size = q & 127, sign = (q & 128) << 24;
+  floats near = (floats)(((size | 8) << 20) + (120u << 23)) - 0x1p-6f, far = (floats)((size << 20) + (120u << 23));
+  bits_t is_near = (bits_t)(size < 8), nan = (bits_t)(size == 127) & 0x7fc00000;
+  return (floats)(((bits_t)near & is_near) | ((bits_t)far & ~is_near) | sign | nan);
+}
+
+ALWAYS floats NAME(weight)(bits_t q, floats s, floats b, enum code_kind kind, int bits) {
+  floats x = NAME(value)(q, kind, bits) * s;
+  if (kind == CODE_WHOLE) x += b;
+  return x;
+}
+
+/* Code c of a block whose words are w[i]. */
+ALWAYS bits_t NAME(code)(const bits_t *w, int64_t step, int c, int bits) {
+  int first = c * bits / 32, shift = c * bits % 32;
+  bits_t q = w[first * step] >> shift;
+  if (shift + bits > 32) q |= w[(first + 1) * step] << (32 - shift);
+  return q;
+}
+
+/* ---- lanes are rows: strips of LANES rows of w, from row `column` of it on; those beyond the last are the last again ---- */
+
+enum { NAME(STRIPS) = LANES > 4 ? 4 : 2 };
+#define STRIPS NAME(STRIPS)
+
+struct NAME(turned) {                     /* of some strips, at most STRIPS */
+  floats s[LANES][STRIPS], b[LANES][STRIPS];  /* of LANES groups */
+  bits_t w[LANES > 8 ? LANES : 8][STRIPS];    /* words of LANES blocks, or of one whose codes cross words */
+};
+
+ALWAYS int64_t NAME(row_at)(const struct codes *w, int64_t row) { return row < w->rows ? row : w->rows - 1; }
+
+/* LANES groups from g on. */
+ALWAYS void NAME(turn_scales)(const struct codes *w, int64_t column, int64_t g, int strips, struct NAME(turned) *t) {
+  int64_t groups = w->n / w->group;
+  int n = groups - g < LANES ? (int)(groups - g) : LANES;
+  for (int u = 0; u < strips; u++)
+    for (int k = 0; k < 1 + (w->kind == CODE_WHOLE); k++) {
+      bits_t v[LANES];
+      for (int i = 0; i < LANES; i++) {
+        float row[LANES] = { 0 };
+        int64_t at = NAME(row_at)(w, column + u * LANES + i) * groups + g;
+        if (n == LANES) scales_at(k ? w->biases : w->scales, k ? w->bias : w->scale, at, LANES, row);
+        else scales_at(k ? w->biases : w->scales, k ? w->bias : w->scale, at, n, row);
+        memcpy(&v[i], row, sizeof row);
+      }
+      NAME(turn)(v);
+      for (int i = 0; i < LANES; i++) (k ? t->b : t->s)[i][u] = (floats)v[i];
     }
-    NAME(floats) sum[CODES_ROWS] = { 0 };
-    for (int c = 0; c < n_codes; c++) {
-      int first = c * bits / 32, shift = c * bits % 32;
-      NAME(bits) q = w[first] >> shift;
-      if (shift + bits > 32) q |= w[first + 1] << (32 - shift);
-      NAME(floats) code = __builtin_convertvector((NAME(words))(q & ((1u << bits) - 1)), NAME(floats));
-      for (int r = 0; r < rows; r++) sum[r] += code * *(const NAME(floats) *)(x + r * x_row + c * CODES_SIDE + p * LANES);
+}
+
+/* Words of blocks from block `at` of each row on: LANES of them, or fewer at the end. next: the same of a row further, to be
+ * asked for. */
+ALWAYS void NAME(turn_words)(const struct codes *w, int64_t column, int64_t at, int bits, int strips, struct NAME(turned) *t) {
+  int64_t words = w->n * bits / 32, left = words - at * words_of(bits);
+  for (int u = 0; u < strips; u++) {
+    const uint32_t *row[LANES];
+    for (int i = 0; i < LANES; i++)
+      row[i] = w->words + NAME(row_at)(w, column + u * LANES + i) * words + at * words_of(bits);
+    if (words_of(bits) > 1) {
+      for (int k = 0; k < bits; k++) {
+        uint32_t lane[LANES];
+        for (int i = 0; i < LANES; i++) lane[i] = row[i][k];
+        memcpy(&t->w[k][u], lane, sizeof lane);
+      }
+      continue;
     }
-    for (int r = 0; r < rows; r++) total[r][p] += sum[r] * *(const NAME(floats) *)(scale + p * LANES);
+    bits_t v[LANES];
+    if (left >= LANES)
+      for (int i = 0; i < LANES; i++) {
+        v[i] = *(const bits_t *)row[i];
+        __builtin_prefetch(row[i] + AHEAD * 16);
+      }
+    else
+      for (int i = 0; i < LANES; i++) {
+        uint32_t some[LANES] = { 0 };
+        for (int64_t k = 0; k < left; k++) some[k] = row[i][k];
+        memcpy(&v[i], some, sizeof some);
+      }
+    NAME(turn)(v);
+    for (int i = 0; i < LANES; i++) t->w[i][u] = v[i];
   }
 }
 
-/* rows: of at most CODES_ROWS. word: of whole sides; rest: of the last blocks, with zeros after them; NULL: there are none. */
-static inline __attribute__((always_inline)) IN_VECTORS void
-NAME(row)(const struct codes_row *w, const float *x, int64_t x_row, int bits, int rows, float out[]) {
-  NAME(floats) total[CODES_ROWS][PARTS] = { 0 };
-  const int64_t words = CODES_SIDE * words_of(bits), each = CODES_SIDE * codes_of_block(bits);
-  for (int64_t v = 0; v < w->n_whole; v++)
-    NAME(blocks)(w->word + v * words, w->scale + v * CODES_SIDE, x + v * each, x_row, bits, rows, total);
-  if (w->rest) NAME(blocks)(w->rest, w->scale + w->n_whole * CODES_SIDE, x + w->n_whole * each, x_row, bits, rows, total);
+/* Blocks that are turned at a time, their codes, and what is left of them at code k. */
+ALWAYS int NAME(blocks_of)(int bits) { return 32 % bits ? 1 : LANES; }
+ALWAYS int NAME(blocks_at)(const struct codes *w, int64_t k, int bits) {
+  int64_t left = (w->n - k) / codes_of(bits);
+  return left < NAME(blocks_of)(bits) ? (int)left : NAME(blocks_of)(bits);
+}
+ALWAYS void NAME(turn_both)(const struct codes *w, int64_t column, int64_t k, int bits, int strips, struct NAME(turned) *t) {
+  if (k % (w->group * LANES) == 0) NAME(turn_scales)(w, column, k / w->group, strips, t);
+  NAME(turn_words)(w, column, k / codes_of(bits), bits, strips, t);
+}
+
+/* Of the last, at the right edge, some columns count. */
+ALWAYS void NAME(put)(const struct codes_product *p, int64_t r, int64_t column, floats v) {
+  float lane[LANES], *to = p->y + r * p->n + column;
+  int64_t n = p->n - column < LANES ? p->n - column : LANES;
+  if (n == LANES) { *(floats *)to = v; return; }
+  memcpy(lane, &v, sizeof lane);
+  for (int64_t i = 0; i < n; i++) to[i] = lane[i];
+}
+
+/* rows of x, of which those beyond the last are the last again, by `strips`. */
+ALWAYS void NAME(few)(const struct codes_product *p, const struct codes *w, int64_t column, enum code_kind kind, int bits, int rows,
+                      int strips) {
+  const float *x[FEW];
+  struct NAME(turned) t;
+  floats total[FEW][STRIPS], sum[FEW][STRIPS];
+  const int n_words = words_of(bits), n_codes = codes_of(bits);
   for (int r = 0; r < rows; r++) {
-    float side[CODES_SIDE];
-    memcpy(side, total[r], sizeof side);
-    for (int half = CODES_SIDE / 2; half; half /= 2) for (int i = 0; i < half; i++) side[i] += side[i + half];
-    out[r] = side[0];
+    x[r] = row_of(p, r < p->m ? r : p->m - 1);
+    for (int u = 0; u < strips; u++) total[r][u] = NAME(splat)(-0.0f), sum[r][u] = NAME(splat)(0);
+  }
+  for (int64_t k = 0; k < w->n; k += NAME(blocks_of)(bits) * n_codes) {
+    if (k && k % BLOCK == 0)
+      for (int r = 0; r < rows; r++)
+        for (int u = 0; u < strips; u++) total[r][u] += sum[r][u], sum[r][u] = NAME(splat)(0);
+    NAME(turn_both)(w, column, k, bits, strips, &t);
+    for (int j = 0, blocks = NAME(blocks_at)(w, k, bits); j < blocks; j++) {
+      int64_t first = k + j * n_codes;
+      const floats *s = t.s[first / w->group % LANES], *b = t.b[first / w->group % LANES];
+      UNROLL_CODES for (int c = 0; c < n_codes; c++)
+        for (int u = 0; u < strips; u++) {
+          bits_t q = NAME(code)(&t.w[j * n_words][u], STRIPS, c, bits);
+          floats v = NAME(weight)(q, s[u], b[u], kind, bits);
+          for (int r = 0; r < rows; r++) sum[r][u] = NAME(fma)(NAME(splat)(x[r][first + c]), v, sum[r][u]);
+        }
+    }
+  }
+  for (int r = 0; r < rows && r < p->m; r++)
+    for (int u = 0; u < strips; u++)
+      if (column + u * LANES < p->n) NAME(put)(p, r, column + u * LANES, total[r][u] + sum[r][u]);
+}
+
+/* w[k, ..] of PANEL rows from `column` on, k codes from `from` on: panel [k, PANEL]. */
+ALWAYS void NAME(tile_of_rows)(const struct codes *w, int64_t column, int64_t from, int64_t n, float *panel, enum code_kind kind,
+                               int bits) {
+  const int n_words = words_of(bits), n_codes = codes_of(bits);
+  struct NAME(turned) t;
+  for (int u = 0; u < PANEL / LANES; u++) {
+    if (from % (w->group * LANES)) NAME(turn_scales)(w, column + u * LANES, from / w->group / LANES * LANES, 1, &t);
+    for (int64_t k = from; k < from + n; k += NAME(blocks_of)(bits) * n_codes) {
+      NAME(turn_both)(w, column + u * LANES, k, bits, 1, &t);
+      for (int j = 0, blocks = NAME(blocks_at)(w, k, bits); j < blocks; j++) {
+        int64_t first = k + j * n_codes;
+        floats s = t.s[first / w->group % LANES][0], b = t.b[first / w->group % LANES][0];
+        UNROLL_CODES for (int c = 0; c < n_codes; c++)
+          *(floats *)(panel + (first - from + c) * PANEL + u * LANES) =
+              NAME(weight)(NAME(code)(&t.w[j * n_words][0], STRIPS, c, bits), s, b, kind, bits);
+      }
+    }
   }
 }
 
-#define OF_BITS(bits)                                                                                            \
-  static IN_VECTORS void NAME(row_##bits)(const struct codes_row *w, const float *x, int64_t x_row, int rows, float out[]) {      \
-    if (rows == CODES_ROWS) NAME(row)(w, x, x_row, bits, CODES_ROWS, out);                                       \
-    else for (int r = 0; r < rows; r++) NAME(row)(w, x + r * x_row, x_row, bits, 1, out + r);                    \
+/* ---- lanes are codes of one row ---- */
+
+/* 32 codes from the block of words on; n: how many there are. */
+ALWAYS void NAME(line)(const uint32_t *words, int n, const float s[2], const float b[2], int group, enum code_kind kind, int bits,
+                       float *to) {
+  uint32_t some[8] = { 0 };
+  const bits_t lane = { EACH(SELF, 0) };
+  if (n == 32) memcpy(some, words, (size_t)bits * sizeof *some);
+  else memcpy(some, words, (size_t)(n * bits / 32) * sizeof *some);
+  _Pragma("GCC unroll 8") for (int v = 0; v < PANEL / LANES; v++) {
+    bits_t at = (lane + (uint32_t)(v * LANES)) * (uint32_t)bits, first = at >> 5, shift = at & 31;
+    bits_t q = NAME(pick)(some, first) >> shift;
+    if (32 % bits) q |= NAME(pick)(some, (first + 1) & 7) << 1 << (31 - shift);
+    int g = v * LANES / group;
+    *(floats *)(to + v * LANES) = NAME(weight)(q, NAME(splat)(s[g]), NAME(splat)(b[g]), kind, bits);
   }
-OF_BITS(2) OF_BITS(3) OF_BITS(4) OF_BITS(5) OF_BITS(6) OF_BITS(8)
-static row_dots *const NAME(dots)[] = { [2] = NAME(row_2), [3] = NAME(row_3), [4] = NAME(row_4), [5] = NAME(row_5),
-                                        [6] = NAME(row_6), [8] = NAME(row_8) };
-#undef OF_BITS
-#undef PARTS
+}
+
+/* PANEL codes of row i from code `from` on, of which n exist. */
+ALWAYS void NAME(line_at)(const struct codes *w, int64_t i, int64_t from, int n, enum code_kind kind, int bits, float *to) {
+  int64_t groups = w->n / w->group, g = i * groups + from / w->group;
+  int some = n > w->group ? 2 : 1;
+  float s[2] = { 0 }, b[2] = { 0 };
+  scales_at(w->scales, w->scale, g, some, s);
+  if (kind == CODE_WHOLE) scales_at(w->biases, w->bias, g, some, b);
+  NAME(line)(w->words + (i * w->n + from) * bits / 32, n, s, b, w->group, kind, bits, to);
+}
+
+ALWAYS void NAME(row_by)(const struct codes *w, int64_t i, float *to, enum code_kind kind, int bits) {
+  for (int64_t k = 0; k < w->n; k += PANEL) {
+    float some[PANEL];
+    int n = w->n - k < PANEL ? (int)(w->n - k) : PANEL;
+    NAME(line_at)(w, i, k, n, kind, bits, n == PANEL ? to + k : some);
+    if (n < PANEL) memcpy(to + k, some, (size_t)n * sizeof *to);
+  }
+}
+
+ALWAYS void NAME(tile_of_codes)(const struct codes *w, int64_t column, int64_t from, int64_t n, float *panel, enum code_kind kind,
+                                int bits) {
+  int columns = w->n - column < PANEL ? (int)(w->n - column) : PANEL;
+  for (int64_t k = 0; k < n; k++) NAME(line_at)(w, from + k, column, columns, kind, bits, panel + k * PANEL);
+}
+
+/* ---- patches: rows of x, packed [k, rows], by two vectors of a panel ---- */
+
+ALWAYS void NAME(patch)(const float *x, const float *panel, int64_t k, floats sum[][2], int rows) {
+  floats s[ROWS][2];
+  for (int r = 0; r < rows; r++) s[r][0] = s[r][1] = NAME(splat)(0);
+  for (int64_t i = 0; i < k; i++, x += rows, panel += PANEL) {
+    floats b0 = *(const floats *)panel, b1 = *(const floats *)(panel + LANES);
+    for (int r = 0; r < rows; r++) {
+      floats a = NAME(splat)(x[r]);
+      s[r][0] = NAME(fma)(a, b0, s[r][0]), s[r][1] = NAME(fma)(a, b1, s[r][1]);
+    }
+  }
+  for (int r = 0; r < rows; r++) sum[r][0] = s[r][0], sum[r][1] = s[r][1];
+}
+
+static IN_VECTORS void NAME(patch_of)(const float *x, const float *panel, int64_t k, floats sum[][2], int rows) {
+  switch (rows) {
+#define PATCH(r) case r: NAME(patch)(x, panel, k, sum, r); break;
+  PATCH(1) PATCH(2) PATCH(3) PATCH(4)
+#if ROWS > 4
+  PATCH(5) PATCH(6)
+#endif
+#if ROWS > 6
+  PATCH(7) PATCH(8) PATCH(9) PATCH(10) PATCH(11) PATCH(12)
+#endif
+#undef PATCH
+  }
+}
+
+/* Rows r .. of x, by columns of the panel that begin at `column` of y: the sum of a block, added to those before. */
+static IN_VECTORS void NAME(multiply)(const struct codes_product *p, const float *x, const float *panel, int64_t k, int64_t r,
+                                      int rows, int64_t column, bool adds) {
+  for (int v = 0; v < PANEL && column + v < p->n; v += 2 * LANES) {
+    floats sum[ROWS][2];
+    NAME(patch_of)(x, panel + v, k, sum, rows);
+    for (int i = 0; i < rows; i++)
+      for (int h = 0; h < 2; h++) {
+        int64_t at = column + v + h * LANES, n = p->n - at < LANES ? p->n - at : LANES;
+        float *to = p->y + (r + i) * p->n + at, lane[LANES];
+        if (n == LANES && adds) *(floats *)to += sum[i][h];
+        else if (n == LANES) *(floats *)to = sum[i][h];
+        else memcpy(lane, &sum[i][h], sizeof lane);
+        for (int64_t j = 0; n < LANES && j < n; j++) to[j] = adds ? to[j] + lane[j] : lane[j];
+      }
+  }
+}
+
+/* Rows from .. from + n - 1 of x: blocks of BLOCK products, in each parts of ROWS rows, in each [k, rows]. */
+static void NAME(pack)(const struct codes_product *p, int64_t from, int64_t n, float *to) {
+  for (int64_t k = 0; k < p->k; k += BLOCK) {
+    int64_t some = p->k - k < BLOCK ? p->k - k : BLOCK;
+    for (int64_t r = 0; r < n; r += ROWS) {
+      int64_t rows = n - r < ROWS ? n - r : ROWS;
+      for (int64_t j = 0; j < rows; j++) {
+        const float *x = row_of(p, from + r + j) + k;
+        for (int64_t i = 0; i < some; i++) to[i * rows + j] = x[i];
+      }
+      to += rows * some;
+    }
+  }
+}
+
+typedef void NAME(tile)(const struct codes *, int64_t column, int64_t from, int64_t n, float *panel, bool is_transposed);
+
+static IN_VECTORS void NAME(by_panels)(const struct codes_product *p, int64_t from, int64_t to, float *room, NAME(tile) *tile) {
+  float *panel = room, *packed = room + BLOCK * PANEL;
+  int64_t end = to * CODES_PART < p->n ? to * CODES_PART : p->n;
+  for (int64_t first = 0; first < p->m; first += AT_ONCE) {
+    int64_t n = p->m - first < AT_ONCE ? p->m - first : AT_ONCE;
+    NAME(pack)(p, first, n, packed);
+    for (int64_t column = from * CODES_PART; column < end; column += PANEL) {
+      const float *x = packed;
+      for (int64_t k = 0; k < p->k; k += BLOCK) {
+        int64_t some = p->k - k < BLOCK ? p->k - k : BLOCK;
+        tile(&p->w, column, k, some, panel, p->is_transposed);
+        for (int64_t r = 0; r < n; r += ROWS) {
+          int rows = n - r < ROWS ? (int)(n - r) : ROWS;
+          NAME(multiply)(p, x, panel, some, first + r, rows, column, k > 0);
+          x += rows * some;
+        }
+      }
+    }
+  }
+}
+
+static void NAME(nothing)(const struct codes_product *p, int64_t from, int64_t to) {
+  int64_t end = to * CODES_PART < p->n ? to * CODES_PART : p->n, begin = from * CODES_PART;
+  for (int64_t r = 0; r < p->m; r++) memset(p->y + r * p->n + begin, 0, sizeof(float) * (size_t)(end - begin));
+}
+
+/* ---- by form ---- */
+
+/* Codes that cross words have one form for all bits; without vectors worth the name there is one form for all. */
+#define FORM(name, kind, bits)                                                                                          \
+  static IN_VECTORS void NAME(tile_##name)(const struct codes *w, int64_t column, int64_t from, int64_t n, float *panel,  \
+                                           bool is_transposed) {                                                          \
+    if (is_transposed) NAME(tile_of_rows)(w, column, from, n, panel, kind, bits);                                       \
+    else NAME(tile_of_codes)(w, column, from, n, panel, kind, bits);                                                    \
+  }                                                                                                                     \
+  static IN_VECTORS void NAME(row_##name)(const struct codes *w, int64_t i, float *to) { NAME(row_by)(w, i, to, kind, bits); } \
+  static IN_VECTORS void NAME(few_##name)(const struct codes_product *p, const struct codes *w, int64_t column, int64_t end) { \
+    int strips = p->m == 1 ? STRIPS : 1;                                                                                \
+    for (; column < end; column += strips * LANES)                                                                      \
+      if (p->m == 1) NAME(few)(p, w, column, kind, bits, 1, STRIPS);                                                    \
+      else NAME(few)(p, w, column, kind, bits, FEW, 1);                                                                 \
+  }
+#if LANES > 4
+#define FORMS(F) F(whole2, CODE_WHOLE, 2) F(whole4, CODE_WHOLE, 4) F(whole8, CODE_WHOLE, 8) F(fp4, CODE_FP4, 4) \
+                 F(fp8, CODE_FP8, 8) F(crossing, CODE_WHOLE, w->bits)
+#else
+#define FORMS(F) F(any, w->kind, w->bits)
+#endif
+FORMS(FORM)
+
+static const struct NAME(form) {
+  NAME(tile) *tile;
+  codes_whole_row *row;
+  void (*few)(const struct codes_product *, const struct codes *, int64_t column, int64_t end);
+} NAME(forms)[] = {
+#define FORM_ROW(name, kind, bits) { NAME(tile_##name), NAME(row_##name), NAME(few_##name) },
+  FORMS(FORM_ROW)
+#undef FORM_ROW
+};
+
+static const struct NAME(form) *NAME(form_of)(const struct codes *w) {
+  if (LANES == 4) return &NAME(forms)[0];
+  if (w->kind != CODE_WHOLE) return &NAME(forms)[w->kind == CODE_FP4 ? 3 : 4];
+  return &NAME(forms)[32 % w->bits ? 5 : w->bits == 8 ? 2 : w->bits == 4];
+}
+
+static IN_VECTORS void NAME(range)(const struct codes_product *p, int64_t from, int64_t to, float *room) {
+  const struct NAME(form) *f = NAME(form_of)(&p->w);
+  if (!p->k) NAME(nothing)(p, from, to);
+  else if (!p->is_transposed || p->m > FEW) NAME(by_panels)(p, from, to, room, f->tile);
+  else f->few(p, &p->w, from * CODES_PART, to * CODES_PART < p->n ? to * CODES_PART : p->n);
+}
+
+static IN_VECTORS void NAME(row)(const struct codes *w, int64_t i, float *to) { NAME(form_of)(w)->row(w, i, to); }
+
+#undef FORM
+#undef FORMS
+#undef STRIPS
+#undef UNROLL_CODES
+#undef SELF
+#undef LOW
+#undef HIGH
+#undef floats
+#undef bits_t
+#undef ints
+#undef ROWS
+#undef EACH

@@ -9,10 +9,10 @@
 
 #ifdef __x86_64__
 #ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2")
+#pragma GCC target("avx2,fma")
 #endif
 #define LANES (32 / LANE_BYTES)
 #define NAME(x) avx2_##x
@@ -39,7 +39,8 @@
 #endif
 
 static inline bool has_avx512(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"); }
-#define HERE(x) (has_avx512() ? avx512_##x : __builtin_cpu_supports("avx2") ? avx2_##x : plain_##x)
+static inline bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+#define HERE(x) (has_avx512() ? avx512_##x : has_avx2() ? avx2_##x : plain_##x)
 #else
 #define HERE(x) plain_##x
 #endif

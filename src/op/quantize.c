@@ -1,23 +1,48 @@
-/* quantize.c -- weights of few bits: w = s q + b, where q has 2 to 8 bits and every group of 32, 64 or 128 neighbours along the
- * last axis has a scale s and a bias b of its own.
+/* quantize.c -- weights of few bits, as weft.h says: from floats to codes, and back.
  *
- * The codes q stand one after the other in words of 32 bits, the first in the lowest bits: MLX's layout. They are packed by
- * elementwise operations. Unpacking is a library step: rows of 4 to 16 codes a word, or codes that cross words, are loops too
- * short for kernels. So is the product of few rows with codes: they are read once and unpacked in registers. Derivatives by x, s
- * and b are composed. */
+ * Quantising is composed of elementwise operations, in the dtype of w and in the order of MLX, so that codes, scales and biases
+ * are the same to the bit. What codes stand for is a library step (codes.h): rows of 4 to 16 codes a word, or codes that cross
+ * words, are loops too short for kernels. Derivatives by scales and biases are composed. */
 #include <string.h>
-#include "op/codes.h"
-#include "op/composed.h"
+#include "op/quantize.h"
 
-/* ---- what it gets ---- */
+/* ---- forms ---- */
 
-static struct failure *form_check(const char *fn, int group, int bits) {
+static const struct { const char *name; int group, bits; } modes[] = {
+  [WEFT_CODES_AFFINE] = { "affine", 64, 4 }, [WEFT_CODES_MXFP4] = { "mxfp4", 32, 4 },
+  [WEFT_CODES_MXFP8] = { "mxfp8", 32, 8 }, [WEFT_CODES_NVFP4] = { "nvfp4", 16, 4 },
+};
+
+static struct failure *affine_check(const char *fn, int64_t group, int64_t bits) {
   if (bits < 2 || bits > 8 || bits == 7)
-    return fail(WEFT_ERR_ARG, scope_origin(), "%s: codes of %d bits; 2, 3, 4, 5, 6 and 8 are possible", fn, bits);
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: codes of %lld bits; 2, 3, 4, 5, 6 and 8 are possible", fn, (long long)bits);
   if (group != 32 && group != 64 && group != 128)
-    return fail(WEFT_ERR_ARG, scope_origin(), "%s: groups of %d; 32, 64 and 128 are possible", fn, group);
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: groups of %lld; 32, 64 and 128 are possible", fn, (long long)group);
   return NULL;
 }
+
+/* With global: the global scale, if there is one; a function that takes none passes NULL. */
+static struct failure *form_check(const char *fn, const weft_code_form *f, struct code_attr *a, weft_array **global) {
+  weft_code_form none = { 0 };
+  if (!f) f = &none;
+  if ((unsigned)f->mode > WEFT_CODES_NVFP4) return fail(WEFT_ERR_ARG, scope_origin(), "%s: there is no mode %d", fn, (int)f->mode);
+  *a = (struct code_attr){ .mode = f->mode, .group = f->group ? f->group : modes[f->mode].group,
+                           .bits = f->bits ? f->bits : modes[f->mode].bits };
+  if (f->global_scale && (!global || f->mode != WEFT_CODES_NVFP4))
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: a global scale%s%s", fn, global ? ", in mode " : "",
+                global ? modes[f->mode].name : "");
+  if (f->global_scale && (weft_rank(f->global_scale) || weft_dtype_of(f->global_scale) != WEFT_F32))
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: the global scale is one number, f32", fn);
+  if (global) *global = f->global_scale;
+  if (code_is_whole(a)) return affine_check(fn, a->group, a->bits);
+  if (a->group == modes[f->mode].group && a->bits == modes[f->mode].bits) return NULL;
+  return fail(WEFT_ERR_ARG, scope_origin(), "%s: %s has groups of %d and %d bits, not %lld and %lld", fn, modes[f->mode].name,
+              modes[f->mode].group, modes[f->mode].bits, (long long)a->group, (long long)a->bits);
+}
+
+static weft_array *word(uint32_t x) { return array_of(scalar_node(WEFT_U32, x, false)); }
+
+/* ---- from floats to codes ---- */
 
 /* x with the last axis, of which each part is so long, as two. A shape that does not divide: NULL, and *why. */
 static weft_array *split_last(const char *fn, weft_array *x, int64_t each, struct failure **why) {
@@ -39,91 +64,142 @@ static weft_array *join_last(weft_array *x) { return weft_flatten(x, -2, -1); }
 
 /* 0, 1 .. n - 1, u32. */
 static weft_array *counting(int64_t n) { return weft_iota(weft_full(WEFT_U32, 1, &n, 0), 0); }
-static weft_array *word(uint32_t x) { return array_of(scalar_node(WEFT_U32, x, false)); }
-
-/* ---- codes and words ---- */
 
 /* Codes that do not cross words: each is shifted to its place. Others are spread to single bits, which do not. */
-static weft_array *packed(const char *fn, weft_array *codes, int bits, struct failure **why) {
+static weft_array *packed(const char *fn, weft_array *codes, int64_t bits, struct failure **why) {
   bool is_crossing = 32 % bits != 0;
   weft_array *each = codes;
-  if (is_crossing) {
-    weft_array *bit = weft_and(weft_shr(weft_unsqueeze(codes, -1), counting(bits)), word(1));
-    each = join_last(bit);
-  }
-  int width = is_crossing ? 1 : bits;
+  if (is_crossing) each = join_last(weft_and(weft_shr(weft_unsqueeze(codes, -1), counting(bits)), word(1)));
+  int64_t width = is_crossing ? 1 : bits;
   weft_array *parts = split_last(fn, each, 32 / width, why);
   return parts ? weft_squeeze(weft_sum(weft_shl(parts, weft_mul(counting(32 / width), word((uint32_t)width))), -1), -1) : NULL;
 }
 
-/* Words [.., w] to codes [.., i, j], so many in a row that those of a group are whole rows. Code i of 32 begins at bit i bits of
- * their words, and may go on in the next; what else is there lies above its bits. */
-static weft_array *crossing(const char *fn, weft_array *words, int bits, struct failure **why) {
-  weft_array *some = split_last(fn, words, bits, why);
-  if (!some) return NULL;
-  weft_array *from = weft_mul(counting(32), word((uint32_t)bits)), *first = weft_shr(from, word(5));
-  weft_array *shift = weft_and(from, word(31)), *second = weft_minimum(weft_add(first, word(1)), word((uint32_t)bits - 1));
-  while (weft_rank(first) < weft_rank(some)) first = weft_unsqueeze(first, 0), second = weft_unsqueeze(second, 0);
-  weft_array *low = weft_shr(weft_take_along(some, -1, first), shift);
-  weft_array *high = weft_shl(weft_take_along(some, -1, second), weft_sub(word(32), shift));
-  return weft_and(weft_or(low, high), word((1u << bits) - 1));
+/* The end of the range that is further from 0 is a code exactly: s = edge / q0 with q0 whole, b = edge. */
+static void ranged(weft_array *w, int64_t bits, weft_array **scale, weft_array **bias) {
+  weft_array *high = weft_max(w, -1), *low = weft_min(w, -1), *zero = number_like(w, 0), *most = number_like(w, (1 << bits) - 1);
+  weft_array *is_low = weft_gt(weft_abs(low), weft_abs(high)), *edge = weft_where(is_low, low, high);
+  weft_array *size = weft_maximum(weft_div(weft_sub(high, low), most), number_like(w, 1e-7f));
+  weft_array *s = weft_where(is_low, size, weft_neg(size)), *code = weft_round(weft_div(edge, s)), *is_0 = weft_eq(code, zero);
+  *scale = weft_where(is_0, s, weft_div(edge, weft_where(is_0, number_like(w, 1), code)));
+  *bias = weft_where(is_0, zero, edge);
 }
 
-static weft_array *unpacked(const char *fn, weft_array *words, int bits, struct failure **why) {
-  if (32 % bits) return crossing(fn, words, bits, why);
-  weft_array *shift = weft_mul(counting(32 / bits), word((uint32_t)bits));
-  return weft_and(weft_shr(weft_unsqueeze(words, -1), shift), word((1u << bits) - 1));
+/* groups [.., n / group, group] to codes of that shape, u32; scales and biases [.., n / group, 1]. Codes come from scales that are
+ * not rounded to the dtype of w. */
+static weft_array *affine_codes(weft_array *groups, int64_t bits, weft_array **scale, weft_array **bias) {
+  weft_array *wide = weft_cast(groups, WEFT_F32), *s, *b;
+  ranged(wide, bits, &s, &b);
+  weft_array *code = weft_round(weft_div(weft_sub(wide, b), s)), *zero = number_like(wide, 0);
+  code = weft_minimum(weft_maximum(code, zero), number_like(wide, (1 << bits) - 1));
+  *scale = weft_cast(s, weft_dtype_of(groups)), *bias = weft_cast(b, weft_dtype_of(groups));
+  return weft_cast(weft_stop_gradient(code), WEFT_U32);
 }
 
-/* ---- the step: in words[.., n bits / 32], s and b [.., n / group], of f32 or f64; out w[.., n] ---- */
-
-struct codes_attr { int64_t group, bits; };
-
-/* n codes, a multiple of 32. */
-static inline __attribute__((always_inline)) void codes_of(const uint32_t *word, int bits, int64_t n, float *q) {
-  int per = 32 / bits;
-  if (32 % bits == 0) {
-    for (int64_t i = 0; i < n; i += per, word++)
-      for (int j = 0; j < per; j++) q[i + j] = (float)(*word >> (j * bits) & ((1u << bits) - 1));
-    return;
+/* The nearest of the eight sizes, the smaller of two that are as near, and the sign where it is not 0. */
+static weft_array *fp4_codes(weft_array *x) {
+  static const float sizes[] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6 };
+  weft_array *size = weft_abs(x), *far = size, *code = weft_cast(weft_full_like(x, 0), WEFT_U32);
+  for (int k = 1; k < 8; k++) {
+    weft_array *next = weft_abs(weft_sub(size, number_like(size, (double)sizes[k])));
+    code = weft_add(code, weft_cast(weft_lt(next, far), WEFT_U32));
+    far = next;
   }
-  uint64_t some = 0;
-  for (int64_t i = 0, left = 0; i < n; i++, some >>= bits, left -= bits) {
-    if (left < bits) some |= (uint64_t)*word++ << left, left += 32;
-    q[i] = (float)(some & ((1u << bits) - 1));
-  }
+  weft_array *is_negative = weft_and(weft_lt(x, number_like(x, 0)), weft_gt(code, word(0)));
+  return weft_where(is_negative, weft_add(code, word(8)), code);
 }
 
-static void unpack_codes(const uint32_t *word, int bits, int64_t n, float *q) {
-  switch (bits) {
-    case 2: codes_of(word, 2, n, q); break;
-    case 3: codes_of(word, 3, n, q); break;
-    case 4: codes_of(word, 4, n, q); break;
-    case 5: codes_of(word, 5, n, q); break;
-    case 6: codes_of(word, 6, n, q); break;
-    default: codes_of(word, 8, n, q); break;
+/* Beyond 448, and of nan, it is 448. */
+static weft_array *e4m3_of(weft_array *x) {
+  weft_array *most = weft_where(weft_lt(x, number_like(x, 0)), number_like(x, -448), number_like(x, 448));
+  return weft_to_f8(weft_where(weft_lt(weft_abs(x), number_like(x, 448)), x, most), WEFT_E4M3);
+}
+
+/* Codes of small floats, and scales u8: powers of two no number is above 6 or 448 of, or e4m3 floats. */
+static weft_array *float_codes(weft_array *groups, const struct code_attr *a, weft_array *global, weft_array **scale) {
+  bool is_fp4 = a->bits == 4;
+  bool is_nvfp4 = a->mode == WEFT_CODES_NVFP4;
+  weft_array *w = weft_stop_gradient(groups), *ratio;
+  weft_array *size = weft_div(weft_max(weft_abs(w), -1), number_like(w, is_fp4 ? 6 : 448));
+  if (is_nvfp4) {
+    weft_array *one = array_of(number_node(WEFT_F32, 1, 0));
+    weft_array *up = global ? weft_div(array_of(number_node(WEFT_F32, 448 * 6, 0)), weft_stop_gradient(global)) : one;
+    *scale = e4m3_of(weft_mul(size, up));
+    ratio = weft_mul(weft_div(w, weft_from_f8(*scale, WEFT_E4M3, weft_dtype_of(w))), up);
+  } else {
+    size = weft_cast(size, WEFT_F32);
+    weft_array *zero = number_like(size, 0), *power = weft_where(weft_eq(size, zero), zero, weft_ceil(weft_log2(size)));
+    *scale = weft_cast(weft_add(weft_cast(power, WEFT_I32), weft_integer(127)), WEFT_U8);
+    ratio = weft_div(w, weft_cast(weft_exp2(power), weft_dtype_of(w)));
+  }
+  return is_fp4 ? fp4_codes(ratio) : weft_cast(e4m3_of(ratio), WEFT_U32);
+}
+
+static struct failure *quantized(weft_array *w, const weft_code_form *form, weft_array *out[3]) {
+  static const char fn[] = "weft_quantize";
+  struct code_attr a;
+  weft_array *global = NULL, *s = NULL, *b = NULL, *code;
+  struct failure *why = form_check(fn, form, &a, &global);
+  if (!why && !dtype_is_float(weft_dtype_of(w))) why = not_of(fn, weft_dtype_of(w));
+  if (why) return why;
+  if (weft_rank(w) < 0) return out[0] = out[1] = out[2] = w, NULL;
+  weft_array *groups = split_last(fn, w, a.group, &why);
+  if (!groups) return why;
+  code = code_is_whole(&a) ? affine_codes(groups, a.bits, &s, &b) : float_codes(groups, &a, global, &s);
+  code = join_last(code);
+  out[0] = weft_rank(code) < 0 ? code : packed(fn, code, a.bits, &why);
+  out[1] = weft_squeeze(s, -1), out[2] = b ? weft_squeeze(b, -1) : NULL;
+  return why;
+}
+
+void weft_quantize(weft_array *w, const weft_code_form *form, weft_array **words, weft_array **scales, weft_array **biases) {
+  weft_array *bad, *out[3] = { NULL, NULL, NULL }, *given[] = { w, form && form->global_scale ? form->global_scale : w };
+  struct failure *why = NULL;
+  if (arrays_ok("weft_quantize", 2, given, &bad)) why = quantized(w, form, out);
+  else out[0] = out[1] = out[2] = bad;
+  if (why) out[0] = out[1] = out[2] = array_failed(why);
+  *words = out[0], *scales = out[1];
+  if (biases) *biases = out[2];
+}
+
+/* ---- the step: in words[.., n bits / 32], scales and biases [.., n / group]; out w[.., n], f64 if scales are, else f32 ---- */
+
+static enum code_scale scale_of(weft_dtype t, const struct code_attr *a) {
+  return t == WEFT_F32 ? SCALE_F32 : t == WEFT_F16 ? SCALE_F16 : t == WEFT_BF16 ? SCALE_BF16
+       : a->mode == WEFT_CODES_NVFP4 ? SCALE_E4M3 : SCALE_E8M0;
+}
+
+struct codes codes_of_call(const struct library_call *c, const struct code_attr *a, int first, int64_t i) {
+  const struct library_array *w = &c->in[first], *s = w + 1, *b = w + 2;
+  struct codes x = { .kind = code_is_whole(a) ? CODE_WHOLE : a->bits == 4 ? CODE_FP4 : CODE_FP8, .bits = (int)a->bits,
+                     .group = (int)a->group, .rows = w->rank > 1 ? w->dims[w->rank - 2] : 1, .n = s->dims[s->rank - 1] * a->group,
+                     .words = (const void *)(w->data + i * w->each), .scales = s->data + i * s->each,
+                     .scale = scale_of(s->dtype, a) };
+  if (code_is_whole(a)) x.biases = b->data + i * b->each, x.bias = scale_of(b->dtype, a);
+  return x;
+}
+
+/* f64: q s + b of whole numbers. */
+static void wide_row(const struct library_call *c, const struct code_attr *a, int64_t row, int64_t n) {
+  const uint32_t *word = (const void *)(c->in[0].data + row * c->in[0].each);
+  const double *s = (const void *)(c->in[1].data + row * c->in[1].each), *b = (const void *)(c->in[2].data + row * c->in[2].each);
+  double *w = (void *)(c->out[0].data + row * c->out[0].each);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = i * a->bits, shift = at % 32;
+    uint64_t some = word[at / 32] >> shift;
+    if (shift + a->bits > 32) some |= (uint64_t)word[at / 32 + 1] << (32 - shift);
+    w[i] = (double)(some & ((1u << a->bits) - 1)) * s[i / a->group] + b[i / a->group];
   }
 }
 
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
-  const struct codes_attr *a = c->attr;
-  int64_t n = c->out[0].dims[c->out[0].rank - 1], group = a->group;
+  const struct code_attr *a = c->attr;
+  int64_t n = c->out[0].dims[c->out[0].rank - 1];
   (void)scratch;
   for (int64_t row = from; row < to; row++) {
-    const uint32_t *word = (const void *)(c->in[0].data + row * c->in[0].each);
-    const void *s = c->in[1].data + row * c->in[1].each, *b = c->in[2].data + row * c->in[2].each;
-    void *w = c->out[0].data + row * c->out[0].each;
-    for (int64_t g = 0; g < n / group; g++, word += group * a->bits / 32) {
-      float code[128];
-      unpack_codes(word, (int)a->bits, group, code);
-      if (c->out[0].dtype == WEFT_F32) {
-        float scale = ((const float *)s)[g], bias = ((const float *)b)[g], *to_w = (float *)w + g * group;
-        for (int64_t i = 0; i < group; i++) to_w[i] = code[i] * scale + bias;
-      } else {
-        double scale = ((const double *)s)[g], bias = ((const double *)b)[g], *to_w = (double *)w + g * group;
-        for (int64_t i = 0; i < group; i++) to_w[i] = (double)code[i] * scale + bias;
-      }
-    }
+    if (c->out[0].dtype == WEFT_F64) { wide_row(c, a, row, n); continue; }
+    struct codes w = codes_of_call(c, a, 0, row);
+    codes_row(&w, 0, (void *)(c->out[0].data + row * c->out[0].each));
   }
   return NULL;
 }
@@ -143,248 +219,126 @@ static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
   (void)k;
   *rank = s->rank;
   memcpy(dims, s->dims, s->rank * sizeof *dims);
-  dims[s->rank - 1] = dim_mul(s->dims[s->rank - 1], ((const struct codes_attr *)n->attr)->group);
-  return (weft_dtype)s->dtype;
+  dims[s->rank - 1] = dim_mul(s->dims[s->rank - 1], ((const struct code_attr *)n->attr)->group);
+  return s->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
 }
 
-static weft_array *stepped(weft_array *words, weft_array *s, weft_array *b, const struct codes_attr *a) {
-  struct node *in[] = { words->node, s->node, b->node };
+static weft_array *stepped(weft_array *const in[], const struct code_attr *a) {
+  struct node *node[3];
   weft_array *w;
-  library_apply(&op_dequantize, 3, in, a, sizeof *a, 1, &w);
+  for (int k = 0; k < code_operands(a); k++) {
+    if (weft_check(in[k])) return in[k];
+    node[k] = in[k]->node;
+  }
+  library_apply(&op_dequantize, code_operands(a), node, a, sizeof *a, 1, &w);
   return w;
 }
 
-/* dw, and dw q, summed over the groups: is_wanted and dx of words, s and b. */
-static void codes_vjp(const struct codes_attr *a, weft_array *words, weft_array *by_w, const bool is_wanted[], weft_array *dx[]) {
+/* By s: dw q, by b: dw, summed over groups. q: with scales that are 1 and no biases. */
+void codes_vjp(const struct code_attr *a, weft_array *const in[], weft_array *by_w, const bool is_wanted[], weft_array *dx[]) {
   struct failure *why;
-  weft_array *dw = split_last("weft_dequantize", by_w, a->group, &why), *groups = NULL, *q = NULL;
-  if (dw) groups = split_last("weft_dequantize", words, a->group * a->bits / 32, &why);
-  if (groups) q = unpacked("weft_dequantize", groups, (int)a->bits, &why);
-  weft_array *bad = q ? NULL : array_failed(why);
-  weft_array *by_code = bad ? bad : weft_mul(dw, weft_cast(join_last(q), weft_dtype_of(dw)));
-  if (is_wanted[1]) dx[1] = bad ? bad : weft_squeeze(weft_sum(by_code, -1), -1);
-  if (is_wanted[2]) dx[2] = bad ? bad : weft_squeeze(weft_sum(dw, -1), -1);
+  if (!code_is_whole(a) || (!is_wanted[1] && !is_wanted[2])) return; /* scales in u8 have no derivative */
+  weft_array *dw = split_last("weft_dequantize", by_w, a->group, &why), *bad = dw ? NULL : array_failed(why);
+  if (is_wanted[1] && !bad) {
+    weft_array *q = stepped((weft_array *[]){ in[0], weft_full_like(in[1], 1), weft_full_like(in[2], 0) }, a);
+    weft_array *codes = weft_rank(q) < 0 ? q : split_last("weft_dequantize", q, a->group, &why);
+    if (!codes) bad = array_failed(why);
+    else dx[1] = weft_cast(weft_squeeze(weft_sum(weft_mul(dw, codes), -1), -1), weft_dtype_of(in[1]));
+  }
+  if (is_wanted[2] && !bad) dx[2] = weft_cast(weft_squeeze(weft_sum(dw, -1), -1), weft_dtype_of(in[2]));
+  for (int k = 1; bad && k < 3; k++) if (is_wanted[k]) dx[k] = bad;
 }
 
 static void vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
-  if (dy[0]) codes_vjp(r->node->attr, r->in[0], dy[0], is_wanted, dx);
+  if (dy[0]) codes_vjp(r->node->attr, r->in, dy[0], is_wanted, dx);
 }
 
-/* Codes times scales plus biases is linear in both, and codes have no tangent. NULL: both tangents are 0. */
-static weft_array *codes_jvp(weft_array *const in[3], weft_array *const dx[3], const struct codes_attr *a) {
-  if (!dx[1] && !dx[2]) return NULL;
-  weft_array *s = dx[1] ? dx[1] : weft_full_like(in[1], 0), *b = dx[2] ? dx[2] : weft_full_like(in[2], 0);
-  return weft_check(s) || weft_check(b) ? (weft_check(s) ? s : b) : stepped(in[0], s, b, a);
+/* Codes times scales plus biases is linear in both, and codes have no tangent. */
+static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
+  const struct code_attr *a = r->node->attr;
+  if (!code_is_whole(a) || (!dx[1] && !dx[2])) return;
+  weft_array *s = dx[1] ? dx[1] : weft_full_like(r->in[1], 0), *b = dx[2] ? dx[2] : weft_full_like(r->in[2], 0);
+  dy[0] = stepped((weft_array *[]){ r->in[0], s, b }, a);
 }
-
-static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) { dy[0] = codes_jvp(r->in, dx, r->node->attr); }
 
 static const struct many results = { n_results, type, vjp, jvp, library_batch };
 const struct op op_dequantize = { .name = "dequantize", .kind = OP_LIBRARY, .many = &results, .library = &steps };
 
-/* ---- quantising ---- */
-
-/* The end of the range that is further from 0 is a code exactly: s = edge / q0 with q0 whole, b = edge. */
-static void ranged(weft_array *w, int bits, weft_array **scale, weft_array **bias) {
-  weft_array *high = weft_max(w, -1), *low = weft_min(w, -1), *zero = number_like(w, 0), *most = number_like(w, (1 << bits) - 1);
-  weft_array *is_low = weft_gt(weft_abs(low), weft_abs(high)), *edge = weft_where(is_low, low, high);
-  weft_array *size = weft_maximum(weft_div(weft_sub(high, low), most), number_like(w, 1e-7f));
-  weft_array *s = weft_where(is_low, size, weft_neg(size)), *code = weft_round(weft_div(edge, s)), *is_0 = weft_eq(code, zero);
-  *scale = weft_where(is_0, s, weft_div(edge, weft_where(is_0, number_like(w, 1), code)));
-  *bias = weft_where(is_0, zero, edge);
-}
-
-static struct failure *quantized(weft_array *w, int group, int bits, weft_array *out[3]) {
-  static const char fn[] = "weft_quantize";
-  struct failure *why = form_check(fn, group, bits);
-  if (!why && !dtype_is_float(weft_dtype_of(w))) why = not_of(fn, weft_dtype_of(w));
-  if (why) return why;
-  weft_dtype as = weft_dtype_of(w);
-  weft_array *wide = weft_cast(w, WEFT_F32), *s, *b;
-  out[0] = out[1] = out[2] = wide;
-  if (weft_rank(wide) < 0) return NULL;
-  weft_array *groups = split_last(fn, wide, group, &why);
-  if (!groups) return why;
-  ranged(groups, bits, &s, &b);
-  weft_array *code = weft_round(weft_div(weft_sub(groups, b), s)), *zero = number_like(code, 0);
-  code = weft_minimum(weft_maximum(code, zero), number_like(code, (1 << bits) - 1));
-  code = join_last(weft_cast(weft_stop_gradient(code), WEFT_U32));
-  out[0] = weft_rank(code) < 0 ? code : packed(fn, code, bits, &why);
-  out[1] = weft_cast(weft_squeeze(s, -1), as), out[2] = weft_cast(weft_squeeze(b, -1), as);
-  return why;
-}
-
-void weft_quantize(weft_array *w, int group, int bits, weft_array **words, weft_array **scales, weft_array **biases) {
-  weft_array *bad, *out[3] = { NULL, NULL, NULL };
-  struct failure *why = NULL;
-  if (arrays_ok("weft_quantize", 1, &w, &bad)) why = quantized(w, group, bits, out);
-  else out[0] = out[1] = out[2] = bad;
-  if (why) out[0] = out[1] = out[2] = array_failed(why);
-  *words = out[0], *scales = out[1], *biases = out[2];
-}
-
 /* ---- and back ---- */
 
-static struct failure *words_check(const char *fn, weft_array *words, weft_array *scales, weft_array *biases) {
-  if (weft_dtype_of(words) != WEFT_U32) return not_of(fn, weft_dtype_of(words));
-  if (!dtype_is_float(weft_dtype_of(scales))) return not_of(fn, weft_dtype_of(scales));
-  return dtype_is_float(weft_dtype_of(biases)) ? NULL : not_of(fn, weft_dtype_of(biases));
-}
-
-/* A scale or a bias for every group [.., n / group, words], and none that stretches. */
-static struct failure *groups_check(const char *fn, weft_array *groups, weft_array *each, int group) {
-  struct node *g = array_node(groups), *n = array_node(each);
+/* A scale or a bias for every group of words, and none that stretches. */
+static struct failure *groups_check(const char *fn, const struct node *words, const struct node *each, const struct code_attr *a) {
   struct shape_text s, t;
-  struct failure *why = NULL;
-  bool ok = n->rank == g->rank - 1;
-  for (int k = 0; ok && k < n->rank; k++) ok = sizes_meet(fn, n->dims[k], g->dims[k]);
-  if (!ok)
-    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: scales or biases %s of groups of %d in words %s", fn, shape_show(n, &s), group,
-               shape_show(g, &t));
-  node_release(g), node_release(n);
-  return why;
+  int last = words->rank - 1;
+  bool ok = last >= 0 && each->rank == words->rank;
+  for (int k = 0; ok && k < last; k++) ok = sizes_meet(fn, each->dims[k], words->dims[k]);
+  if (ok) ok = sizes_meet(fn, dim_mul(each->dims[last], a->group * a->bits / 32), words->dims[last]);
+  if (ok) return NULL;
+  return fail(WEFT_ERR_SHAPE, scope_origin(), "%s: words %s with scales or biases %s, of groups of %lld with %lld bits", fn,
+              shape_show(words, &s), shape_show(each, &t), (long long)a->group, (long long)a->bits);
 }
 
-/* s q + b, computed in f32 at least. */
-static weft_array *dequantized(const char *fn, weft_array *words, weft_array *scales, weft_array *biases, int group, int bits) {
-  weft_array *bad;
-  if (!arrays_ok(fn, 3, (weft_array *[]){ words, scales, biases }, &bad)) return bad;
-  struct failure *why = form_check(fn, group, bits);
-  if (!why) why = words_check(fn, words, scales, biases);
-  weft_array *groups = why ? NULL : split_last(fn, words, group * bits / 32, &why);
-  if (groups && weft_rank(groups) < 0) return groups;
-  if (groups) why = groups_check(fn, groups, scales, group);
-  if (groups && !why) why = groups_check(fn, groups, biases, group);
-  if (why) return array_failed(why);
-  weft_dtype in = weft_dtype_of(scales) == WEFT_F64 || weft_dtype_of(biases) == WEFT_F64 ? WEFT_F64 : WEFT_F32;
-  weft_array *s = weft_cast(scales, in), *b = weft_cast(biases, in);
-  if (weft_check(s) || weft_check(b)) return weft_check(s) ? s : b;
-  return weft_cast(stepped(words, s, b, &(struct codes_attr){ group, bits }), weft_dtype_of(scales));
-}
-
-weft_array *weft_dequantize(weft_array *words, weft_array *scales, weft_array *biases, int group, int bits) {
-  return COMPOSED(dequantized("weft_dequantize", words, scales, biases, group, bits));
-}
-
-/* ---- products of few rows: in x[m, k], words[n, k bits / 32], s and b [n, k / group], all but words f32; out x w' [m, n] ---- */
-
-enum { FEW_ROWS = 16 }; /* of more, unpacked codes are read so often that unpacking is nothing to a product that is packed well */
-
-static struct codes_rows rows_of(const struct library_call *c) {
-  const struct codes_attr *a = c->attr;
-  int rank = c->in[0].rank;
-  return (struct codes_rows){ (int)a->bits, (int)a->group, c->in[0].dims[rank - 2], c->in[0].dims[rank - 1], NULL, NULL };
-}
-
-static int64_t n_of(const struct library_call *c) { return c->in[1].dims[c->in[1].rank - 2]; }
-
-static size_t product_scratch(const struct library_call *c) {
-  struct codes_rows x = rows_of(c);
-  return codes_room(&x);
-}
-
-static double product_operations(const struct library_call *c) {
-  struct codes_rows x = rows_of(c);
-  return (double)c->n_problems * (double)n_of(c) * (double)x.k * (double)(2 + x.rows);
-}
-
-/* A part is a row of codes. */
-static struct failure *product_run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
-  struct codes_rows x = rows_of(c);
-  int64_t n = n_of(c), words = c->in[1].each / 4 / n, groups = c->in[2].each / 4 / n, is_set = -1;
-  for (int64_t i = from; i < to; i++) {
-    int64_t problem = i / n, row = i % n;
-    if (problem != is_set) codes_set(&x, scratch, (const float *)(const void *)(c->in[0].data + problem * c->in[0].each));
-    is_set = problem;
-    const uint32_t *word = (const uint32_t *)(const void *)(c->in[1].data + problem * c->in[1].each) + row * words;
-    const float *s = (const float *)(const void *)(c->in[2].data + problem * c->in[2].each) + row * groups;
-    const float *b = (const float *)(const void *)(c->in[3].data + problem * c->in[3].each) + row * groups;
-    codes_dots(&x, word, s, b, (float *)(void *)(c->out[0].data + problem * c->out[0].each) + row, n);
-  }
+static struct failure *dtypes_check(const char *fn, const struct coded *c) {
+  if (weft_dtype_of(c->words) != WEFT_U32)
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: words are u32, not %s", fn, weft_dtype_name(weft_dtype_of(c->words)));
+  weft_dtype s = weft_dtype_of(c->scales), b = c->biases ? weft_dtype_of(c->biases) : s;
+  bool is_right = code_is_whole(&c->a) ? dtype_is_float(s) && dtype_is_float(b) : s == WEFT_U8;
+  if (!is_right)
+    return fail(WEFT_ERR_DTYPE, scope_origin(), "%s: scales of mode %s are %s, not %s", fn, modes[c->a.mode].name,
+                code_is_whole(&c->a) ? "floats, and so are biases" : "u8",
+                weft_dtype_name(code_is_whole(&c->a) && dtype_is_float(s) ? b : s));
+  if (code_is_whole(&c->a) != !!c->biases)
+    return fail(WEFT_ERR_ARG, scope_origin(), "%s: mode %s has %s biases", fn, modes[c->a.mode].name,
+                c->biases ? "no" : "scales and");
   return NULL;
 }
 
-static const struct library product_steps = { .core = 2, .parts = n_of, .operations = product_operations,
-                                              .scratch = product_scratch, .run = product_run };
-
-static weft_dtype product_type(const struct node *n, int k, int *rank, dim dims[]) {
-  const struct node *x = n->in[0], *w = n->in[1];
-  (void)k;
-  *rank = x->rank;
-  memcpy(dims, x->dims, x->rank * sizeof *dims);
-  dims[x->rank - 1] = w->dims[w->rank - 2];
-  return WEFT_F32;
+static struct failure *coded_global(const char *fn, weft_array *words, weft_array *scales, weft_array *biases,
+                                    const weft_code_form *f, struct coded *c, weft_array **global) {
+  struct failure *why = form_check(fn, f, &c->a, global);
+  c->words = words, c->scales = scales, c->biases = biases;
+  if (!why) why = dtypes_check(fn, c);
+  if (why) return why;
+  struct node *w = array_node(words), *s = array_node(scales), *b = biases ? array_node(biases) : NULL;
+  why = groups_check(fn, w, s, &c->a);
+  if (!why && b) why = groups_check(fn, w, b, &c->a);
+  node_release(w), node_release(s), node_release(b);
+  return why;
 }
 
-static weft_array *turned(weft_array *x) { return weft_moveaxis(x, -1, -2); }
-
-static weft_array *product_step(weft_array *const x[4], const struct codes_attr *a) {
-  struct node *in[] = { x[0]->node, x[1]->node, x[2]->node, x[3]->node };
-  weft_array *y;
-  library_apply(&op_codes_product, 4, in, a, sizeof *a, 1, &y);
-  return y;
+struct failure *coded_of(const char *fn, weft_array *words, weft_array *scales, weft_array *biases, const weft_code_form *f,
+                         struct coded *c) {
+  return coded_global(fn, words, scales, biases, f, c, NULL);
 }
 
-/* y = x w': dx = dy w, dw = dy' x. */
-static void product_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
-  const struct codes_attr *a = r->node->attr;
-  if (!dy[0]) return;
-  if (is_wanted[0]) dx[0] = weft_matmul(dy[0], stepped(r->in[1], r->in[2], r->in[3], a));
-  if (is_wanted[2] || is_wanted[3]) codes_vjp(a, r->in[1], weft_matmul(turned(dy[0]), r->in[0]), is_wanted + 1, dx + 1);
+dim coded_length(const struct coded *c) {
+  const struct node *s = c->scales->node;
+  return dim_mul(s->dims[s->rank - 1], c->a.group);
 }
 
-static void product_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
-  const struct codes_attr *a = r->node->attr;
-  weft_array *dw = codes_jvp(r->in + 1, dx + 1, a);
-  if (dx[0]) dy[0] = product_step((weft_array *[]){ dx[0], r->in[1], r->in[2], r->in[3] }, a);
-  if (dw) {
-    weft_array *by_w = weft_check(dw) ? dw : weft_matmul(r->in[0], turned(dw));
-    dy[0] = dy[0] ? weft_add(dy[0], by_w) : by_w;
-  }
+weft_array *coded_values(const struct coded *c, weft_dtype as) {
+  bool is_wide = as == WEFT_F64 && code_is_whole(&c->a);
+  weft_array *in[] = { c->words, is_wide ? weft_cast(c->scales, WEFT_F64) : c->scales,
+                       is_wide ? weft_cast(c->biases, WEFT_F64) : c->biases };
+  return weft_cast(stepped(in, &c->a), as);
 }
 
-/* Rows of x alone are more rows. Else each row of the map has codes of its own. */
-static void product_batch(const struct rule *r, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]) {
-  const struct codes_attr *a = r->node->attr;
-  is_mapped_out[0] = true;
-  if (is_mapped[1] || is_mapped[2] || is_mapped[3]) { library_batch(r, is_mapped, ys, is_mapped_out); return; }
-  ys[0] = weft_quantized_matmul(r->in[0], r->in[1], r->in[2], r->in[3], 1, (int)a->group, (int)a->bits);
+static weft_array *dequantized(weft_array *words, weft_array *scales, weft_array *biases, const weft_code_form *form,
+                               weft_dtype as) {
+  static const char fn[] = "weft_dequantize";
+  struct coded c;
+  weft_array *global = NULL;
+  struct failure *why = coded_global(fn, words, scales, biases, form, &c, &global);
+  if (!why && !dtype_is_float(as)) why = not_of(fn, as);
+  if (why) return array_failed(why);
+  if (global) /* scales that are f32, with the global one in them */
+    c.scales = weft_mul(weft_from_f8(scales, WEFT_E4M3, WEFT_F32), weft_div(global, array_of(number_node(WEFT_F32, 448 * 6, 0))));
+  bool is_wide = code_is_whole(&c.a) && (weft_dtype_of(scales) == WEFT_F64 || weft_dtype_of(biases) == WEFT_F64);
+  return weft_cast(coded_values(&c, is_wide ? WEFT_F64 : WEFT_F32), as);
 }
 
-static const struct many product_results = { n_results, product_type, product_vjp, product_jvp, product_batch };
-const struct op op_codes_product = { .name = "codes_product", .kind = OP_LIBRARY, .many = &product_results,
-                                     .library = &product_steps };
-
-/* How many rows there are before the last axis, where it fits the codes and all is known; else 0. */
-static int64_t few_rows(weft_array *x, weft_array *words, weft_array *scales, int group, int bits) {
-  const struct node *n = x->node, *w = words->node;
-  int64_t rows = 1;
-  bool ok = n->rank >= 1 && w->rank == 2 && scales->node->rank == 2 && dim_is_known(w->dims[0]) && dim_is_known(w->dims[1]);
-  for (int k = 0; ok && k < n->rank; k++) ok = dim_is_known(n->dims[k]);
-  if (!ok || n->dims[n->rank - 1] != w->dims[1] * 32 / bits || n->dims[n->rank - 1] < group) return 0;
-  for (int k = 0; k < n->rank - 1 && rows <= FEW_ROWS; k++) rows *= n->dims[k];
-  return rows <= FEW_ROWS ? rows : 0;
-}
-
-/* x w' of few rows; NULL: it is not such a product, or not one that computes in f32. */
-static weft_array *few_product(weft_array *x, weft_array *words, weft_array *scales, weft_array *biases, int group, int bits) {
-  weft_dtype d = weft_dtype_of(x), s = weft_dtype_of(scales), as = weft_dtype_promote(d, s);
-  if (!dtype_is_float(d) || as == WEFT_F64 || weft_dtype_of(biases) == WEFT_F64) return NULL;
-  int64_t rows = few_rows(x, words, scales, group, bits), dims[WEFT_RANK_MAX];
-  if (!rows) return NULL;
-  int rank = weft_rank(x);
-  for (int k = 0; k < rank; k++) dims[k] = k < rank - 1 ? x->node->dims[k] : words->node->dims[0];
-  weft_array *in[] = { weft_cast(weft_reshape(x, WEFT_DIMS(rows, x->node->dims[rank - 1])), WEFT_F32), words,
-                       weft_cast(scales, WEFT_F32), weft_cast(biases, WEFT_F32) };
-  for (int k = 0; k < 4; k++) if (weft_check(in[k])) return in[k];
-  return weft_cast(weft_reshape(product_step(in, &(struct codes_attr){ group, bits }), rank, dims), as);
-}
-
-weft_array *weft_quantized_matmul(weft_array *x, weft_array *words, weft_array *scales, weft_array *biases, int is_transposed,
-                                  int group, int bits) {
-  struct composing c = composing_begin();
-  weft_array *w = dequantized("weft_quantized_matmul", words, scales, biases, group, bits), *bad, *few = NULL;
-  if (is_transposed && arrays_ok("weft_quantized_matmul", 2, (weft_array *[]){ x, w }, &bad))
-    few = few_product(x, words, scales, biases, group, bits);
-  return composing_end(c, few ? few : weft_matmul(x, is_transposed && weft_rank(w) > 1 ? turned(w) : w));
+weft_array *weft_dequantize(weft_array *words, weft_array *scales, weft_array *biases, const weft_code_form *form, weft_dtype as) {
+  weft_array *bad, *given[] = { words, scales, biases ? biases : words, form && form->global_scale ? form->global_scale : words };
+  if (!arrays_ok("weft_dequantize", 4, given, &bad)) return bad;
+  return COMPOSED(dequantized(words, scales, biases, form, as));
 }

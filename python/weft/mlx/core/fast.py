@@ -56,14 +56,14 @@ def rope(a, dims, *, traditional, base, scale, offset, freqs=None, stream=None):
         raise ValueError(f"rope: {dims} of {a.shape[-1]} elements; it turns pairs")
     if not a.dtype.name.startswith(("float", "bfloat")):
         raise ValueError(f"rope: of {a.dtype.name}")
-    offset = offset if isinstance(offset, _core.array) else _mlx.array(offset)
-    if offset.ndim > 1 or (offset.ndim == 1 and offset.size not in (1, a.shape[0])):
+    is_array = isinstance(offset, _core.array)  # a number stays one: it is an argument of the kernel
+    if is_array and (offset.ndim > 1 or (offset.ndim == 1 and offset.size not in (1, a.shape[0]))):
         raise ValueError(f"rope: an offset of shape {offset.shape} for a batch of {a.shape[0]}")
     if freqs is not None and freqs.shape != (dims // 2,):
         raise ValueError(f"rope: freqs of shape {freqs.shape} for {dims // 2} pairs")
     if scale == 0:  # nothing turns
         return a
-    offset = offset.reshape(()) if offset.ndim and offset.size == 1 else offset
+    offset = offset.reshape(()) if is_array and offset.ndim and offset.size == 1 else offset
     return _mlx._rope(a, dims, traditional, 1.0 if base is None else base, scale, offset, freqs)
 
 
