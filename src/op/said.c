@@ -12,9 +12,11 @@
 
 extern const struct op op_floor_divide, op_remainder, op_logical_not, op_logical_and, op_logical_or;
 
-enum { MOST = 400, CHECKS = 8 };
+enum { MOST = 400, CHECKS = 8, SHARED = 64 };
 struct saying {
-  int n_left;        /* nodes that may still be looked at: shared ones count as often as they are reached */
+  int n_left;        /* nodes that may still be looked at */
+  int n_shared;
+  struct { const struct node *n; int64_t at; dim d; } shared[SHARED]; /* what was found of nodes that several may read */
   int n_checks;
   dim check[CHECKS]; /* integers that are asserted to be 0 on the way */
 };
@@ -125,8 +127,7 @@ static dim view_said(const struct node *n, int64_t at, struct saying *s) {
   return n->op == &op_reshape ? said(x, at, s) : DIM_BAD; /* of rank 0 or 1, so that elements stay where they are */
 }
 
-static dim said(const struct node *n, int64_t at, struct saying *s) {
-  if (n->rank > 1 || --s->n_left < 0) return DIM_BAD;
+static dim said_again(const struct node *n, int64_t at, struct saying *s) {
   if (n->op == &op_size) return ((const struct size_attr *)n->attr)->size;
   if (n->op == &op_scalar) return scalar(n);
   if (!n->n_in) return DIM_BAD;
@@ -135,6 +136,17 @@ static dim said(const struct node *n, int64_t at, struct saying *s) {
   if (n->op == &op_concat) return concat_said(n, at, s);
   if (n->op->kind == OP_VIEW) return view_said(n, at, s);
   return n->op->kind == OP_ELEMENT ? element_said(n, at, s) : DIM_BAD;
+}
+
+/* Choices read their operands more than once, so that their choices would be looked at exponentially often. */
+static dim said(const struct node *n, int64_t at, struct saying *s) {
+  if (n->rank > 1 || --s->n_left < 0) return DIM_BAD;
+  for (int i = 0; i < s->n_shared; i++)
+    if (s->shared[i].n == n && s->shared[i].at == at) return s->shared[i].d;
+  dim d = said_again(n, at, s);
+  bool is_kept = n->n_in > 1 && s->n_shared < SHARED;
+  if (is_kept) s->shared[s->n_shared].n = n, s->shared[s->n_shared].at = at, s->shared[s->n_shared++].d = d;
+  return d;
 }
 
 static dim said_by(const struct node *n, struct saying *s) {

@@ -14,6 +14,7 @@ from numpy import asarray
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.type import DenseTensorType
 from weft import _core
 
@@ -78,8 +79,29 @@ class Program:
         self.is_plain = not self.cuts and not self.fixed and not self.bounds and all(
             isinstance(self.graph.variables[k].type, DenseTensorType) for k in (*self.entering, *self.outputs))
 
+    def roots(self, slot):
+        """The integers among what is given that an integer is computed of, if it is of these and of sizes alone; else None."""
+        found, todo, makers = set(), [slot], {k: step for step in self.graph.steps for k in step.outs}
+        while todo:
+            k = todo.pop()
+            step, is_given = makers.get(k), k in self.given
+            if k in self.graph.constants or (step is not None and not is_given and isinstance(step.node.op, Shape_i)):
+                continue
+            if not is_whole_number(self.graph.variables[k]) and getattr(self.graph.variables[k].type, "dtype", None) != "bool":
+                return None
+            if is_given:
+                found.add(k)
+            else:
+                todo.extend(step.ins)
+        return found - self.extents
+
     def cut(self, demand):
         """Has what was demanded computed first, from now on."""
+        roots = self.roots(demand.slot) if demand.slot is not None and not demand.is_sizes else None
+        if roots:  # all that is computed of these is told with them
+            self.cuts.extend(Cut(None, [k]) for k in roots)
+            self.extents |= roots
+            return self.arrange()
         if demand.step is None:
             slots, step, wanted = [demand.slot], None, [demand.slot]
         else:
@@ -157,7 +179,6 @@ class Traced:
     def __init__(self, program, values, is_open=False):
         graph, self.entering, self.bounds = program.graph, program.entering, program.bounds if is_open else []
         arrays = [weft.asarray(values[k]) for k in self.entering] + [weft.asarray(rows_for(values[k])) for k in self.bounds]
-        traces["open" if is_open else "closed"] += 1
         with _core.Scope(), _core.Scope() as body:
             shapes = [shape_of(graph.variables[k]) for k in self.entering] + [(None, None)] * len(self.bounds)
             names = [_core.input(x, 0, 2, shape) if is_open else _core.input(x, 0) for x, shape in zip(arrays, shapes)]
@@ -175,6 +196,7 @@ class Traced:
             outs += [holds for _, _, holds in checks]
             self.checks = [(kind, message) for kind, message, _ in checks]
             self.function = body.compile(names, [_core.alias(r) for r in outs]) if outs else None
+            traces["open" if is_open else "closed"] += 1
             self.is_straight = self.function is not None and not self.checks and not any(self.known)
 
     def __call__(self, values):
