@@ -202,6 +202,23 @@ SCOPED(reading_what_the_background_has_put_off_computes_it) {
   EXPECT_OK(weft_wait(0, NULL, -1));
 }
 
+/* A call waits for those of its results that a job is to compute, which has been put off: it asked for them over and over. */
+SCOPED(reading_a_call_that_the_background_has_put_off_computes_it) {
+  struct counting c = { 0 };
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(3)), *y[2], *out[2];
+  counted(&c, in, 3, y);
+  weft_function *f = weft_compile(body, 1, &in, 2, y);
+  for (int i = 0; i < 20; i++) {
+    weft_array *x = weft_add(three(), weft_scalar(i));
+    weft_call(f, 1, &x, 2, out);
+    EXPECT_OK(weft_eval_async(1, &out[1]));
+    if (i % 2) EXPECT_F64(weft_add(out[0], out[1]), 8 + 4 * i, 10 + 4 * i, 13 + 4 * i);
+    else EXPECT_F64(out[1], 7 + 3 * i);
+  }
+  EXPECT_OK(weft_wait(0, NULL, -1));
+}
+
 SCOPED(a_failure_in_the_background_is_that_of_whoever_waits) {
   struct counting c = { .fails_at = 1, .status = 9999 };
   weft_array *y[2];

@@ -98,7 +98,9 @@ enum obstacle eval_find_obstacle(const struct node_list *l, struct failure **fai
   for (int i = 0; i < l->n; i++) {
     struct node *n = l->node[i];
     if ((*failure = unusable(n))) return BLOCKED;
-    if (found == CLEAR && !node_has_value(n) && !node_is_free(n)) found = WAITS;
+    bool is_of_call = found == CALLS && n->op->kind == OP_ITEM && n->n_in && n->in[0] == *which;
+    bool is_others = !node_has_value(n) && !node_is_free(n);
+    if (is_others && (found == CLEAR || is_of_call)) found = WAITS; /* a call is run for all of its results that are wanted */
     else if (found == CLEAR && n->op == &op_to && eval_moves(n)) found = MOVES, *which = n;
     else if (found == CLEAR && n->op->kind == OP_CALL && !node_has_value(n)) found = CALLS, *which = n;
     else if (found == CLEAR && n->op->kind == OP_ITEM && !node_has_value(n) && is_unsized(n)) found = UNSIZED, *which = n;
