@@ -806,6 +806,12 @@ weft_array *weft_cond_value(weft_cond *, weft_array *a, weft_array *b);  /* p ? 
                                                                 use after close */
 void        weft_cond_close(weft_cond *);
 
+/* The same of expressions that exist already. In a function and in the body of a loop, where nobody can ask for what is between,
+ * and where it is differentiated or mapped, what only one side needs is computed, and may fail, if that side is chosen; evaluated
+ * outside of a function both sides are computed. Sides of different sizes give sizes that are known when it runs. */
+
+weft_array *weft_choose(weft_array *p, weft_array *a, weft_array *b);  /* p ? a : b, p a 0-d bool; a, b of one rank, or numbers */
+
 /* ---- Evaluation ----------------------------------------------------------------------------------------------------
  * Whatever is asked for together is planned together: prefer one call with many arrays. Work that was started and then
  * fails makes its arrays bad, and those its scope was to update. An array that has been stored forgets its expression

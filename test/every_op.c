@@ -139,6 +139,7 @@ WEFT_ALONG(ROW)
 WEFT_ACTIVATION(ROW)
 #undef ROW
 MAKE(where, weft_where(x[0], x[1], x[2]))
+MAKE(choose, weft_choose(weft_lt(weft_integer(1), weft_integer(2)), x[0], weft_full_like(x[0], 1)))
 MAKE(fma, weft_fma(x[0], x[1], x[2]))
 MAKE(to_bf16, weft_cast(x[0], WEFT_BF16))
 MAKE(to_i16, weft_cast(x[0], WEFT_I16))
@@ -442,6 +443,7 @@ static const struct plain *choose(const struct plain *c, const struct plain *a, 
 }
 static const struct plain *fold(const char *op, const struct plain *a, int axis) { return hold(plain_reduce(op, a->dtype, a, axis)); }
 
+PLAIN(choose) { return (void)c, (void)axis, plain_cast(x[0], out); }
 PLAIN(relu) {
   const struct plain *zero = number(x[0], 0);
   return (void)c, (void)axis, released(choose(whether("le", x[0], zero), zero, x[0]), out);
@@ -573,6 +575,7 @@ static const struct call calls[] = {
   { "where", "triu", 1, 'a', 4, make_triu, plain_triu }, { "where", "diag", 1, 'a', 6, make_diag, plain_diag },
   { "take", "diagonal", 1, 'a', 4, make_diagonal, plain_diagonal }, { "concat", "split", 1, 'a', 1, make_split, plain_split },
   { "concat", "stack", 2, 'a', 1, make_stack, plain_stack }, { "reshape", "flatten", 1, 'a', 1, make_flatten, plain_flatten },
+  { "choose", "choose", 1, 'a', 0, make_choose, plain_choose },
   { "where", "relu", 1, 'n', 0, make_relu, plain_relu }, { "mul", "silu", 1, 'a', 0, make_silu, plain_silu },
   { "mul", "gelu", 1, 'a', 0, make_gelu, plain_gelu },
   { "mul", "gelu_approx", 1, 'a', 0, make_gelu_approx, plain_gelu_approx },
@@ -834,6 +837,7 @@ D(jv, weft_jv(weft_scalar(1.5), x)) D(kv, weft_kv(weft_scalar(0.5), x)) D(kve, w
 D(add, weft_add(front(x), back(x))) D(sub, weft_sub(front(x), back(x))) D(mul, weft_mul(front(x), back(x)))
 D(div, weft_div(front(x), back(x))) D(maximum, weft_maximum(front(x), back(x))) D(minimum, weft_minimum(front(x), back(x)))
 D(where, weft_where(weft_gt(x, weft_scalar(0.8)), weft_mul(x, x), weft_exp(x)))
+D(choose, weft_choose(weft_gt(weft_sum(x, WEFT_ALL), weft_scalar(0)), weft_cumsum(weft_mul(x, x), 0), weft_exp(x)))
 D(fma, weft_fma(front(x), back(x), front(x))) D(cast, weft_cast(weft_mul(x, x), WEFT_F64))
 D(sum, weft_mul(weft_sum(matrix(x), 0), weft_sum(matrix(x), 0))) D(row_sum, weft_exp(weft_sum(matrix(x), 1)))
 D(prod, weft_prod(matrix(x), 0)) D(max, weft_max(matrix(x), 1)) D(min, weft_min(matrix(x), 0))
@@ -891,7 +895,7 @@ static const struct { const char *name; array_function f; const double *x; bool 
   A(beta) A(betaln) A(gammainc) A(gammaincc) A(betainc) A(gammainc_da) A(betainc_da)
   A(gammaincinv) A(gammainccinv) A(betaincinv) A(iv) A(ive) A(jv) A(kv) A(kve) S(owens_t)
   S(sign) S(floor) S(ceil) S(trunc) S(round) S(floor_divide) S(remainder) S(fmod) S(add) S(sub) S(mul) S(div) S(maximum) S(minimum)
-  S(where) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum) S(sort) S(sort_columns) S(cholesky) S(cholesky_solve) S(solve) S(inverse) S(triangle) S(unit_triangle) S(det) S(slogdet) S(select) S(median) S(quantile)
+  S(where) S(choose) S(fma) S(cast) S(sum) S(row_sum) S(prod) S(max) S(min) S(logsumexp) S(column_logsumexp) S(mean) S(softmax) S(cumsum) S(sort) S(sort_columns) S(cholesky) S(cholesky_solve) S(solve) S(inverse) S(triangle) S(unit_triangle) S(det) S(slogdet) S(select) S(median) S(quantile)
   S(reshape) S(broadcast) S(transpose) S(slice) S(take) S(assert) S(concat) S(pad) S(matmul)
   S(put_set) S(put_add) S(put_mul) S(put_min) S(put_max) S(scatter_add) S(scatter_set) S(scatter_mul) S(scatter_max) S(scatter_min)
   S(as_strided) S(windows) S(along) S(put_along) S(put_strided) S(roll) S(repeat) S(tile) S(diagonal) S(diag) S(tril) S(triu) S(stack) S(split)

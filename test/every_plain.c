@@ -556,7 +556,7 @@ static struct plain same_shape(const char *op, weft_dtype out, int n, const stru
     double f[4] = { 0 };
     int64_t g[4] = { 0 };
     for (int k = 0; k < n; k++) plain_is_float(x[k]->dtype) ? (f[k] = plain_f(x[k], i)) : (double)(g[k] = plain_i(x[k], i));
-    if (IS("where")) copy_element(&y, i, g[0] ? x[1] : x[2], i);
+    if (IS("where") || IS("choose")) copy_element(&y, i, g[0] ? x[1] : x[2], i);
     else if (IS("gamma_draw")) copy_element(&y, i, x[1], i);
     else if (IS("bits")) memcpy(y.data + i * (int64_t)weft_dtype_bytes(out), a->data + i * (int64_t)weft_dtype_bytes(out), weft_dtype_bytes(out));
     else if (IS("random_bits")) plain_set_i(&y, i, random_word(out, g));
@@ -577,9 +577,9 @@ struct plain plain_element(const char *op, weft_dtype out, int n, const struct p
   struct plain wide[4], *at[4], y;
   if (plain_is_complex_element(op, n, x)) return plain_complex_element(op, out, n, x);
   if (!plain_common(n, x, &rank, dims)) abort();
-  weft_dtype met = n == 3 && IS("where") ? out : is_comparison(op) ? weft_dtype_promote(x[0]->dtype, x[1]->dtype) : IS("isnan") || IS("isinf") || IS("isfinite") || IS("random_bits") || IS("bits") ? x[0]->dtype : out;
+  weft_dtype met = n == 3 && (IS("where") || IS("choose")) ? out : is_comparison(op) ? weft_dtype_promote(x[0]->dtype, x[1]->dtype) : IS("isnan") || IS("isinf") || IS("isfinite") || IS("random_bits") || IS("bits") ? x[0]->dtype : out;
   for (int k = 0; k < n; k++) {
-    struct plain c = plain_cast(x[k], IS("where") && k == 0 ? WEFT_BOOL : met);
+    struct plain c = plain_cast(x[k], (IS("where") || IS("choose")) && k == 0 ? WEFT_BOOL : met);
     wide[k] = plain_broadcast(&c, rank, dims);
     at[k] = &wide[k];
     plain_free(&c);
@@ -600,7 +600,7 @@ bool plain_has_element(const char *op) {
     struct plain one = plain_new(k ? WEFT_I32 : WEFT_F32, 0, NULL);
     k ? plain_set_i(&one, 0, 1) : plain_set_f(&one, 0, 1);
     plain_missing = NULL;
-    struct plain y = plain_element(op, one.dtype, IS("random_bits") ? 4 : IS("where") || IS("fma") ? 3 : 2, (const struct plain *[]){ &one, &one, &one, &one });
+    struct plain y = plain_element(op, one.dtype, IS("random_bits") ? 4 : IS("where") || IS("choose") || IS("fma") ? 3 : 2, (const struct plain *[]){ &one, &one, &one, &one });
     has = !plain_missing;
     plain_free(&one), plain_free(&y);
   }

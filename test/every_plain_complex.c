@@ -176,7 +176,7 @@ bool plain_is_complex_element(const char *op, int n, const struct plain *const x
 
 /* Operands of one dtype, the condition of where apart. */
 struct plain plain_complex_element(const char *op, weft_dtype out, int n, const struct plain *const given[]) {
-  int since = n_kept, first = IS("where");
+  int since = n_kept, first = (IS("where") || IS("choose"));
   if (!strncmp(op, "logical", 7)) {
     const struct plain *truth[2];
     for (int k = 0; k < n; k++) truth[k] = keep(plain_cast(given[k], WEFT_BOOL));
@@ -219,7 +219,7 @@ struct plain plain_complex_element(const char *op, weft_dtype out, int n, const 
   else if (IS("square")) y = product(x[0], x[0]);
   else if (IS("reciprocal")) y = quotient((struct pair){ number(x[0].re, 1), number(x[0].re, 0) }, x[0]);
   else if (IS("isnan")) y.re = OP2(or, OP1(isnan, x[0].re), OP1(isnan, x[0].im));
-  else if (IS("where")) y = (struct pair){ WHERE(c, x[1].re, x[2].re), WHERE(c, x[1].im, x[2].im) };
+  else if ((IS("where") || IS("choose"))) y = (struct pair){ WHERE(c, x[1].re, x[2].re), WHERE(c, x[1].im, x[2].im) };
   else plain_missing = op, y.re = x[0].re;
   return ended(since, y.im ? joined(y) : plain_cast(y.re, out));
 }

@@ -13,6 +13,7 @@ BUILD(with_number) { /* p[0]: which side; p[1]: a whole number */
   two *f = (two *[]){ weft_add, weft_mul, weft_sub, weft_maximum, weft_div, weft_minimum }[s->p[2]];
   return s->p[0] ? f(n, in[0]) : f(in[0], n);
 }
+BUILD(choose) { return weft_choose(in[0], in[1], weft_rank(in[1]) > 0 ? weft_cumsum(in[1], 0) : weft_add(in[1], in[1])); }
 BUILD(where) { return weft_where(in[0], in[1], in[2]); }
 BUILD(fma) { return weft_fma(in[0], in[1], in[2]); }
 BUILD(betainc) { return (s->p[0] ? weft_betaincinv : weft_betainc)(in[0], in[1], in[2]); }
@@ -56,6 +57,10 @@ MAKE(with_number) {
   double n = usual[any(p, COUNT(usual))];
   bool is_whole = any(p, 2);
   return ok(grow_number(p, kind, a, 3, (int64_t[]){ any(p, 2), is_whole, which }, is_whole ? (double)(int)n : n));
+}
+MAKE(choose) {
+  int a = pick(p, p->is_smooth ? FLOAT : 0), c = a < 0 ? -1 : leaf(p, WEFT_BOOL, 0, NULL);
+  return c >= 0 && ok(grow(p, kind, 2, (int[]){ c, a }, 0, NULL));
 }
 MAKE(where) {
   int a = pick(p, p->is_smooth ? FLOAT : 0), b = partner(p, a), c = -1;

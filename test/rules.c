@@ -36,6 +36,7 @@ F(f_mul) { return weft_mul(x[0], x[1]); }
 F(f_div) { return weft_div(x[0], x[1]); }
 F(f_maximum) { return weft_maximum(x[0], x[1]); }
 F(f_minimum) { return weft_minimum(x[0], x[1]); }
+F(f_choose) { return weft_choose(weft_lt(weft_sum(x[0], WEFT_ALL), weft_sum(x[1], WEFT_ALL)), weft_cumsum(x[0], 0), weft_mul(x[1], x[1])); }
 F(f_where) { return weft_where(weft_lt(x[0], x[1]), x[0], weft_mul(x[1], x[1])); }
 F(f_fma) { return weft_fma(x[0], x[1], x[2]); }
 F(f_sum) { return weft_sum(x[0], 1); }
@@ -146,6 +147,7 @@ static const struct rule_case cases[] = {
   { "maximum", f_maximum, 2, TWO },
   { "minimum", f_minimum, 2, TWO },
   { "where", f_where, 2, TWO },
+  { "choose", f_choose, 2, TWO },
   { "fma", f_fma, 3, { { 2, { 3, 4 } }, { 1, { 4 } }, { 0, { 0 } } } },
   { "sum", f_sum, 1, ONE },
   { "sum_all", f_sum_all, 1, ONE },

@@ -401,6 +401,7 @@ CALLS = {
     "flatten": (lambda: weft.flatten(X, 0, 1), lambda: X.reshape(6, 4)),
     "flip": lambda m: m.flip(X, 1),
     "fma": (lambda: weft.fma(M, M, M), lambda: M * M + M),
+    "choose": (lambda: weft.choose(weft.array(True), weft.array(M), -weft.array(M)), lambda: M),
     "assert_": (lambda: weft.assert_(weft.array(M), weft.array(M) == M, "never"), lambda: M),
     "depends": (lambda: weft.depends(weft.array(M), [weft.array(M)]), lambda: M),
     "full": lambda m: m.full((2, 3), 2.5),

@@ -72,6 +72,7 @@ static void expand_outputs(struct weft_function *f) {
     struct node **before = f->out;
     f->out = out;
     out = before;
+    f->failure = choose_sink(oldest_of(f->n_in, f->in), f->n_in, f->in, f->n_out, f->out);
   }
   mem_free(out);
 }

@@ -12,7 +12,6 @@
 #include "op/loop.h"
 #include "op/operand.h"
 
-struct side { struct node *a, *b; };
 struct weft_cond {
   void *next_spare;
   struct weft_scope *scope;  /* NULL: it has been closed or discarded */
@@ -154,14 +153,15 @@ static struct node *steps_if(struct node *p, bool is) {
   return array_node(weft_cast(is ? a : weft_not(a), WEFT_I64));
 }
 
-static struct node *branch_make(const struct weft_cond *c, const struct branch *b, struct failure **failure) {
+static struct node *branch_make(const struct choice *c, const struct branch *b, bool is_second, struct failure **failure) {
   struct loop_parts p = { .steps = b->steps, .n_steps = dim_symbol(), .owns_steps = true, .n_carry = b->n, .init = b->init,
-                          .carry_var = b->var, .next = b->next, .since = c->scope->born + 1 };
+                          .carry_var = b->var, .next = b->next, .since = c->since, .n_own = c->n_own[is_second],
+                          .own = c->own[is_second] };
   return loop_make(&p, failure);
 }
 
 /* The loop of one side. before: the loop of the other one; NULL: this is the first. */
-static struct node *branch(const struct weft_cond *c, struct node *before, struct failure **failure) {
+static struct node *branch(const struct choice *c, struct node *before, struct failure **failure) {
   struct branch b = { .n = c->n, .steps = steps_if(c->p, !before) };
   b.init = mem_alloc((size_t)(3 * c->n + 1) * sizeof *b.init);
   bool ok = b.init;
@@ -174,7 +174,7 @@ static struct node *branch(const struct weft_cond *c, struct node *before, struc
     b.next[i] = before ? c->side[i].b : like;
     ok = b.init[i] && b.var[i];
   }
-  struct node *loop = ok ? branch_make(c, &b, failure) : NULL;
+  struct node *loop = ok ? branch_make(c, &b, before, failure) : NULL;
   if (!ok) *failure = no_memory("weft_cond_close");
   for (int i = 0; b.init && i < 2 * c->n; i++) node_release(b.init[i]);
   node_release(b.steps);
@@ -182,8 +182,7 @@ static struct node *branch(const struct weft_cond *c, struct node *before, struc
   return loop;
 }
 
-/* The second loop; NULL: *failure. */
-static struct node *build(const struct weft_cond *c, struct failure **failure) {
+struct node *choice_make(const struct choice *c, struct failure **failure) {
   struct node *first = branch(c, NULL, failure), *second = first ? branch(c, first, failure) : NULL;
   node_release(first);
   return second;
@@ -202,7 +201,8 @@ void weft_cond_close(weft_cond *c) {
   struct failure *ended = not_open(c, "weft_cond_close");
   if (ended) return scope_blame(ended);
   if (scope_check("weft_cond_close", c->scope) != WEFT_OK) return;
-  struct node *loop = c->failure || !c->n ? NULL : build(c, &c->failure);
+  struct choice what = { .p = c->p, .n = c->n, .side = c->side, .since = c->scope->born + 1 };
+  struct node *loop = c->failure || !c->n ? NULL : choice_make(&what, &c->failure);
   c->scope->construct = NULL;
   scope_end(c->scope);
   if (c->failure) scope_blame(failure_retain(c->failure));

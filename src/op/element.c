@@ -169,6 +169,8 @@ BINARY(xor, BITS, true, NONE)
 
 ROW(scale, true, MOVES)
 ROW(where, true, MOVES_PARTS)
+const struct op op_choose = { .name = "choose", .kind = OP_ELEMENT, .is_cheap = true, .lower = lower_where, .vjp = move_where,
+                              .jvp = move_where, .chooses = true, .parts = parts_where, .again = element_again };
 ROW(fma, true, HOLOMORPHIC)
 ROW(cast, true, HOLOMORPHIC)
 
@@ -274,15 +276,18 @@ weft_array *weft_reciprocal(weft_array *x) {
 weft_array *weft_gt(weft_array *a, weft_array *b) { return swapped("weft_gt", &op_lt, a, b); }
 weft_array *weft_ge(weft_array *a, weft_array *b) { return swapped("weft_ge", &op_le, a, b); }
 
-weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b) {
+static weft_array *select_by(const char *fn, const struct op *op, weft_array *c, weft_array *a, weft_array *b) {
   struct node *node[3];
   weft_array *bad;
   weft_dtype d;
-  if (!arrays_nodes("weft_where", 3, (weft_array *[]){ c, a, b }, node, &bad)) return bad;
-  struct failure *why = common_dtype("weft_where", 2, node + 1, &d);
+  if (!arrays_nodes(fn, 3, (weft_array *[]){ c, a, b }, node, &bad)) return bad;
+  struct failure *why = common_dtype(fn, 2, node + 1, &d);
   if (why) return array_of_bad(why, 3, node);
-  return joined("weft_where", &op_where, d, 3, node, (weft_dtype[]){ WEFT_BOOL, d, d });
+  return joined(fn, op, d, 3, node, (weft_dtype[]){ WEFT_BOOL, d, d });
 }
+
+weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b) { return select_by("weft_where", &op_where, c, a, b); }
+weft_array *array_choose(weft_array *p, weft_array *a, weft_array *b) { return select_by("weft_choose", &op_choose, p, a, b); }
 
 weft_array *weft_cast(weft_array *x, weft_dtype d) {
   struct node *n;

@@ -297,7 +297,8 @@ static bool collect(struct making *m, struct failure **failure) {
     for (int i = 0; i < p->n_all; i++) raw[at++] = p->all[i];
     for (int i = 0; i < n_kept(p); i++) raw[at++] = p->carry_var[i];
     if (p->until) raw[at++] = p->until;
-    ok = expand_calls_since(oldest_inside(m), m->n_bodies, raw, m->body, failure);
+    ok = expand_calls_since(oldest_inside(m), m->n_bodies, raw, m->body, failure) &&
+         (p->own || !(*failure = choose_sink(oldest_inside(m), m->n_vars, m->var, m->n_bodies, m->body)));
   }
   mem_free(raw);
   return ok;
@@ -333,10 +334,22 @@ static void enter(struct making *m, int i) {
   for (int at = m->g.first[i]; at < m->g.first[i + 1]; at++) m->is_inside[m->g.operand[at]] = true;
 }
 
+/* Whether it is one of these, which are in order. */
+static bool is_among(int n, const struct serials own[], uint64_t serial) {
+  int lo = 0;
+  while (lo < n) {
+    int mid = lo + (n - lo) / 2;
+    if (own[mid].to <= serial) lo = mid + 1;
+    else n = mid;
+  }
+  return own[lo].from <= serial && serial < own[lo].to;
+}
+
 /* Computed in a branch although it depends on no variable. What is fixed is not, so that all nodes of a body depend on
  * something that can be replaced. */
 static bool is_branch_own(const struct making *m, int i) {
-  return m->parts->since && m->g.node[i]->serial >= m->parts->since && subgraph_arity(&m->g, i) && !m->is_fixed[i];
+  return m->parts->since && m->g.node[i]->serial >= m->parts->since && subgraph_arity(&m->g, i) && !m->is_fixed[i] &&
+         (!m->parts->own || is_among(m->parts->n_own, m->parts->own, m->g.node[i]->serial));
 }
 
 static bool is_made_of(dim d, dim symbol) { return !dim_is_known(d) && dim_substitute(d, 1, &symbol, &(dim){ 1 }) != d; }

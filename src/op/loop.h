@@ -3,13 +3,17 @@
 #define WEFT_LOOP_H
 #include "op/op.h"
 
+struct serials { uint64_t from, to; };       /* of nodes: those from .. to - 1 */
+
 /* Nothing here is counted: the maker keeps what he needs. */
 struct loop_parts {
   struct node *steps;                        /* 0-d integer that says how many, or NULL: n_steps says it */
   dim n_steps;                               /* all sequences have exactly so many rows; INT64_MAX: only until ends it */
   bool owns_steps;                           /* n_steps is a symbol made for this loop, bound to the value of steps */
   bool is_backward;
-  uint64_t since;                            /* not 0: a branch, whose nodes since that serial are computed inside */
+  uint64_t since;                            /* not 0: a branch, whose nodes since that serial are computed inside; .. */
+  int n_own;
+  const struct serials *own;                 /* .. if they are among these, in order; NULL: all */
   int64_t truncate;                          /* as in struct loop */
   int n_seq, n_carry, n_all;
   struct node *const *seq, *const *seq_var;  /* [n_steps, d..] and a variable of [d..] */
@@ -21,6 +25,19 @@ struct loop_parts {
 /* The loop node, with a reference. Whatever the bodies use that does not depend on a variable becomes a constant of the
  * loop: computed once, before it, but for what a branch computes itself. NULL: *failure says why. */
 struct node *loop_make(const struct loop_parts *, struct failure **);
+
+/* p ? a : b for each of n results, as two loops of 0 or 1 steps (cond.c). The second, with a reference, whose last carries are the
+ * results; NULL: *failure. Sides have one dtype and shape. */
+struct side { struct node *a, *b; };
+struct choice {
+  struct node *p;                            /* 0-d bool */
+  int n;
+  const struct side *side;
+  uint64_t since;                            /* as in loop_parts, and own[0] of a, own[1] of b */
+  int n_own[2];
+  const struct serials *own[2];
+};
+struct node *choice_make(const struct choice *, struct failure **failure);
 
 /* Whether its steps need not be known before it runs: no size depends on them, and they are not below 0 whatever they are. */
 bool loop_runs_blind(const struct loop *, const struct node *steps);

@@ -97,11 +97,15 @@ struct op {
  * compute nothing, or write anywhere. NULL: there is none. (kinds.c) */
 struct failure *unsized_in(const struct node_list *);
 struct failure *empty_in(const struct node_list *); /* the same of a body: an extremum of no elements, now that sizes are known */
+/* Of targets that nobody can ask for what is between: choices of which a side has something of its own that costs, or may fail,
+ * become choices that compute one side (choose.c). Walls are not computed inside, nor is what is older. The targets are replaced,
+ * reference by reference; a failure: they are as before. */
+struct failure *choose_sink(uint64_t oldest, int n_walls, struct node *const wall[], int n, struct node *target[]);
 static inline const struct kind_facts *facts_of(const struct node *n) { return &kind_facts[n->op->kind]; }
 
 /* By family: element.c (also logic.c quotient.c rounding.c) reduce.c (logsumexp.c) view.c index.c matmul.c make.c identity.c
  * loop.c */
-extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_fma,
+extern const struct op op_value, op_scalar, op_input, op_bad, op_loop_var, op_iota, op_size, op_cast, op_where, op_choose, op_fma,
     op_add, op_mul, op_sub, op_div, op_maximum, op_minimum, op_and, op_or, op_neg, op_sqrt, op_le,
     op_broadcast, op_reshape, op_transpose, op_slice, op_as_strided, op_windows, op_take, op_assert,
     op_complex, op_part, op_pair, op_put, op_scatter, op_matmul, op_concat, op_pad, op_alias, op_stop_gradient,

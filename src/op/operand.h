@@ -42,6 +42,7 @@ enum element_class { NUMBER, SIGNED, FLOAT, COMPARE, BITS, INTEGER, TEST, LOGICA
                      PART, PAIR }; /* PART: complex to real, PAIR: the other way */
 struct node *element_again(const struct node *, struct node *const in[], struct failure **);
 struct failure *not_of(const char *fn, weft_dtype);           /* a dtype that fn does not take */
+weft_array *array_choose(weft_array *p, weft_array *a, weft_array *b); /* op_choose, of sides of one shape */
 weft_array *element(const char *fn, const struct op *, enum element_class, int n, weft_array *const a[]);
 
 /* Array-level helpers of rules and composed operations; fn names the public function in messages. */
