@@ -1,6 +1,5 @@
 """`import mlx.core` is weft."""
 import importlib.util
-import multiprocessing.spawn
 import sys
 import types
 
@@ -13,7 +12,8 @@ class _InWorkers:
 
 
 def _reach_workers():
-    spawn = multiprocessing.spawn
+    from multiprocessing import spawn
+
     tell = spawn.get_preparation_data
     if not hasattr(tell, "of_weft"):
         def prepare(name):
