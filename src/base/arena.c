@@ -1,5 +1,6 @@
 /* arena.c -- blocks of memory that go together: see arena.h. */
 #include "base/arena.h"
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include "base/mem.h"
@@ -11,9 +12,19 @@ enum { FIRST_BYTES = 4096, HEAD = (sizeof(struct chunk) + 15) & ~15 };
 
 struct arena *arena_new(void) { return mem_alloc(sizeof(struct arena)); }
 
+/* Most pieces come from a chunk that is there, and only who needs a new one can be refused. In the hard build each can, so that tests
+ * that let allocations fail meet every caller. */
+static bool is_refused(void) {
+#ifdef WEFT_HARD
+  return mem_should_fail();
+#else
+  return false;
+#endif
+}
+
 static struct chunk *chunk_for(struct arena *a, size_t bytes) {
   struct chunk *c = a->newest;
-  if (c && c->bytes - c->used >= bytes) return c;
+  if (c && c->bytes - c->used >= bytes) return is_refused() ? NULL : c;
   size_t size = c ? 2 * c->bytes : FIRST_BYTES;
   while (size < bytes + HEAD) size *= 2;
   struct chunk *n = mem_room(size);
