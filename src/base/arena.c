@@ -12,8 +12,8 @@ enum { FIRST_BYTES = 4096, HEAD = (sizeof(struct chunk) + 15) & ~15 };
 
 struct arena *arena_new(void) { return mem_alloc(sizeof(struct arena)); }
 
-/* Most pieces come from a chunk that is there, and only who needs a new one can be refused. In the hard build each can, so that tests
- * that let allocations fail meet every caller. */
+/* Most pieces come from a chunk that is there, and only who needs a new one can be refused. In the hard build each can, so that
+ * tests that let allocations fail meet every caller. */
 static bool is_refused(void) {
 #ifdef WEFT_HARD
   return mem_should_fail();
