@@ -117,6 +117,30 @@ def block(s, x, wq, wk, wv, wo, w1, w2, g1, g2):
     return x + s.gelu(h) @ w2
 
 
+WIDTH, HEADS, LAYERS = 384, 12, 6
+
+
+def encoder(s, x, *weights):
+    """Layers of attention and two products, with norms behind them; 16 weights each."""
+    batch, tokens = x.shape[:2]
+    split = lambda y: y.reshape(batch, tokens, HEADS, WIDTH // HEADS).swapaxes(1, 2)
+    for i in range(0, len(weights), 16):
+        wq, wk, wv, wo, w1, w2, bq, bk, bv, bo, b1, b2, g1, h1, g2, h2 = weights[i:i + 16]
+        q, k, v = split(x @ wq + bq), split(x @ wk + bk), split(x @ wv + bv)
+        y = s.softmax((q @ k.swapaxes(2, 3)) * (WIDTH // HEADS) ** -0.5) @ v
+        x = s.layer_norm(x + (y.swapaxes(1, 2).reshape(batch, tokens, WIDTH) @ wo + bo), g1, h1)
+        x = s.layer_norm(x + (s.gelu(x @ w1 + b1) @ w2 + b2), g2, h2)
+    return x
+
+
+def encoder_inputs(batch, tokens, layers):
+    w, wide = WIDTH, 4 * WIDTH
+    matrices = [(w, w)] * 4 + [(w, wide), (wide, w)]
+    vectors = [w] * 4 + [wide] + [w] * 5
+    one = lambda: [_random.standard_normal(n, dtype=np.float32) / 16 for n in matrices + vectors]
+    return [normal(batch, tokens, w)] + [x for _ in range(layers) for x in one()]
+
+
 def ar(s, e):
     zero = s.zeros((e.shape[1],))
 
@@ -293,6 +317,10 @@ def works(quick):
         yield Work(f"rms_norm {rows[0]}x{rows[1]} {dtype}", lambda: [normal(*rows), positive(rows[1])], lambda s, x, w: s.rms_norm(x, w), dtype,
                    group="dtypes")
     yield from products(quick)
+    for batch, tokens in ((8, 14), (64, 84)):
+        layers = 1 if quick else LAYERS
+        yield Work(f"encoder of {layers}, {batch}x{tokens} tokens", lambda b=batch, t=tokens, n=layers: encoder_inputs(b, t, n), encoder,
+                   group="networks", tolerance=2e-2, unless=("MLX",) if tokens > 14 else ())  # MLX: seconds
     yield from ordered(quick)
     yield from systems(quick)
     program, inputs = PROGRAMS["MLP step 64x128x128x10"]
