@@ -868,3 +868,81 @@ def test_factors_with_rows_exchanged(sizes, rng):
     if len(sizes) == 2:
         outs += [pt.linalg.pivot_to_permutation(pivots), pt.linalg.pivot_to_permutation(pivots, inverse=True), pytensor.grad((factors ** 2).sum(), a)]
     agrees([a], outs, rng.standard_normal(sizes), rtol=1e-9)
+
+
+def test_shapes_that_are_specified_are_checked_where_sizes_are_open():
+    x = pt.dmatrix("x")
+    f = function([x], pt.specify_shape(x, (2, None)) * 2)
+    assert f(np.ones((2, 3))).shape == (2, 3) and f(np.ones((2, 4))).shape == (2, 4) and f(np.ones((2, 0))).shape == (2, 0)
+    for wrong in (np.ones((3, 4)), np.ones((0, 4)), np.ones((1, 0))):
+        with pytest.raises(AssertionError, match="SpecifyShape"):
+            f(wrong)
+    y = pt.dvector("y")
+    f = function([y], pt.specify_shape(masked(y), (2,)) + 1)
+    assert f(np.arange(5.0)).tolist() == [4, 5]
+    with pytest.raises(AssertionError, match="SpecifyShape"):
+        f(np.arange(6.0))
+
+
+def test_arrays_without_elements():
+    x, m = pt.dvector("x"), pt.dmatrix("m")
+    a = pt.dvector("a")
+    rows = pytensor.graph.replace.vectorize_graph(pt.sort(a), {a: m})
+    agrees([m], rows, np.ones((4, 0)))
+    agrees([x], pytensor.grad(pt.gammainc(x, x + 1).sum(), x), np.ones(0))
+    nothing = np.zeros(0, "int64")
+    agrees([m], [m[nothing, np.array([0])], m[nothing]], np.ones((2, 0)))
+
+
+# ---- Shared cells ----
+
+def test_a_shared_cell_that_somebody_looks_at_is_not_overwritten(rng):
+    """Its value, a view of it and what a call returned stay what they were."""
+    s = pytensor.shared(rng.standard_normal(1000), name="s")
+    f = function([], s * 2, updates={s: s + 1})
+    for _ in range(3):
+        inside = s.get_value(borrow=True, return_internal_type=True)
+        view, before = inside[::2], inside.copy()
+        result = f()
+        np.testing.assert_array_equal(inside, before)
+        np.testing.assert_array_equal(view, before[::2])
+        np.testing.assert_array_equal(s.get_value(), before + 1)
+        np.testing.assert_array_equal(result, before * 2)
+        result[:] = 0
+        np.testing.assert_array_equal(s.get_value(), before + 1)
+
+
+def test_what_is_set_is_copied_unless_it_is_lent(rng):
+    s, a = pytensor.shared(np.zeros(4)), rng.standard_normal(4)
+    f = function([], s.sum(), updates={s: s * 2})
+    s.set_value(a)
+    kept = a.copy()
+    f()
+    np.testing.assert_array_equal(a, kept)
+    s.set_value(a, borrow=True)
+    assert f() == pytest.approx(kept.sum())
+    np.testing.assert_array_equal(a, kept)
+    np.testing.assert_array_equal(s.get_value(), kept * 2)
+    value = s.get_value()
+    value[:] = 0
+    np.testing.assert_array_equal(s.get_value(), kept * 2)
+
+
+def test_a_copy_of_a_function_has_cells_of_its_own_or_shares_them():
+    s, t = pytensor.shared(np.zeros(3)), pytensor.shared(np.full(3, 5.0))
+    f = function([], s.sum(), updates={s: s + 1})
+    shared, apart = f.copy(share_memory=True), f.copy(swap={s: t})
+    f(), shared()
+    assert s.get_value().tolist() == [2, 2, 2]
+    assert apart() == 15 and t.get_value().tolist() == [6, 6, 6] and s.get_value().tolist() == [2, 2, 2]
+
+
+def test_updates_leave_no_memory_behind():
+    s = pytensor.shared(np.zeros(100000))
+    f = function([], [], updates={s: s + 1})
+    for _ in range(5):
+        f()
+    before = weft.get_active_memory()
+    for _ in range(200):
+        f()
+    assert s.get_value()[0] == 205 and weft.get_active_memory() == before

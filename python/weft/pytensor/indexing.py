@@ -25,7 +25,7 @@ def entry(i):
 
 def fitting(x, i, trace):
     """x and the index, if it is one of x; IndexError, where NumPy has it, instead of what weft says of shapes."""
-    sizes, at, places = known_sizes(x), 0, []
+    sizes, at, places, there = known_sizes(x), 0, [], []
     for k, e in enumerate(i):
         if e is None or isinstance(e, slice):
             at += e is not None
@@ -40,14 +40,16 @@ def fitting(x, i, trace):
             x = same_size(x, at, size, sizes[at], trace)
             at += 1
         if mask is None:
-            check_bounds(x, e, sizes[at], at)
+            there.append((e, sizes[at], at))
             at += 1
         if mask is None and shape_if_known(e) is not None:
             places.append(shape(e))
     try:
-        np.broadcast_shapes(*places)
+        is_empty = 0 in np.broadcast_shapes(*places)
     except ValueError:
         raise IndexError(f"shape mismatch: indexing arrays could not be broadcast together with shapes {places}") from None
+    for e, size, axis in there if not is_empty else ():
+        check_bounds(x, e, size, axis)
     return x, i
 
 

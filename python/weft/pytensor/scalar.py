@@ -79,8 +79,8 @@ def loop(node, values):
     op = node.op if isinstance(node.op, ScalarLoop) else node.op.scalar_op
     graph, n = op.fgraph, len(op.fgraph.outputs) - op.is_while
     steps, *state = [array(v) for v in values]
-    most = np.max(known(values[0])) if rank(values[0]) == 0 else None
     size = np.broadcast_shapes(*(shape(v) for v in values))
+    most = 0 if 0 in size else np.max(known(values[0])) if rank(values[0]) == 0 else None
     state, constants = [weft.broadcast_to(v, size) for v in state[:n]], state[n:]
     state = [v.astype(array(np.zeros((), o.type.dtype)).dtype) for v, o in zip(state, graph.outputs)]
     with weft._core.Scope("ScalarLoop"):
