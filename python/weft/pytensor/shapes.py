@@ -53,6 +53,11 @@ def specify_shape(node, values, trace):
     there = sizes(x)
     pairs = [(n, m) for n, m in zip(wanted, there) if n is not None and n is not m]
     if any(is_open(n) or is_open(m) for n, m in pairs):  # taken to be so, and looked at by the call
+        for axis, n in enumerate(wanted):  # also where there are no elements, which have many shapes
+            if isinstance(n, int) and is_open(there[axis]):
+                x = trace.check(x, weft.size(x, axis) == n, AssertionError, f"SpecifyShape: expected {tuple(wanted)}.")
+        if not trace.is_open and all(n is None or isinstance(n, int) for n in wanted):
+            return x
         return array(x).reshape([m if n is None else n for n, m in zip(wanted, there)])
     if any(n != m for n, m in pairs):
         raise AssertionError(f"SpecifyShape: Got shape {there}, expected {tuple(wanted)}.")
