@@ -649,7 +649,7 @@ static void plain_linear(const struct node *node, const struct plain *const in[]
 /* The bin of x: the last edge but one that is not above it; without edges, x. n: none. */
 static int64_t plain_bin(const struct plain *x, int64_t i, const struct plain *edges, int64_t from, int64_t n) {
   if (!edges) return plain_i(x, i);
-  double v = plain_is_float(x->dtype) ? plain_f(x, i) : (double)plain_i(x, i);
+  double v = plain_is_float(x->dtype) ? plain_f(x, i) : x->dtype == WEFT_U64 ? (double)(uint64_t)plain_i(x, i) : (double)plain_i(x, i);
   int64_t bin = n;
   if (!n || !(v <= plain_f(edges, from + n))) return n;
   for (int64_t k = 0; k < n && plain_f(edges, from + k) <= v; k++) bin = k;
