@@ -164,10 +164,11 @@ static bool is_long(const struct node *n) {
 
 static struct failure *show_value(struct node *n, struct text *t) {
   struct failure *f = NULL;
-  if (eval_nodes(1, &n, &(struct eval_options){ .fn = "weft_show" }, &f)) return f;
+  struct shape_text s;
+  bool is_known_long = node_is_known(n) && is_long(n); /* then there is no need to compute it */
+  if (!is_known_long && eval_nodes(1, &n, &(struct eval_options){ .fn = "weft_show" }, &f)) return f;
   dim count = dim_count(n->rank, n->dims);
   if (!dim_is_known(count)) return fail(WEFT_ERR_NO_VALUE, n->origin, "weft_show: the size is not known");
-  struct shape_text s;
   if (is_long(n)) return fail(WEFT_ERR_UNSUPPORTED, n->origin, "weft_show: %s is too long to show", shape_show(n, &s));
   size_t bytes = (size_t)count * weft_dtype_bytes((weft_dtype)n->dtype);
   uint8_t *data = mem_alloc(bytes);
