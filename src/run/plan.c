@@ -118,15 +118,20 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
 
 enum { MOST_BITS = 48 }; /* of a number of elements: nobody would wait for more */
 
+static bool is_too_large(const struct node *n) {
+  int64_t count = 1;
+  for (int k = 0; k < n->rank; k++) if (!n->dims[k]) return false;
+  for (int k = 0; k < n->rank && count <= INT64_C(1) << MOST_BITS; k++)
+    if (__builtin_mul_overflow(count, n->dims[k], &count)) count = INT64_MAX;
+  return count > INT64_C(1) << MOST_BITS;
+}
+
 /* What no memory holds and no lifetime computes; so sizes in bytes do not overflow further on. */
 static struct failure *too_large(const struct node_list *l) {
   for (int i = 0; i < l->n; i++) {
     const struct node *n = l->node[i];
     struct shape_text t;
-    int64_t count = n->op->kind == OP_VIEW || n->op->kind == OP_LEAF ? 0 : 1;
-    for (int k = 0; k < n->rank && count <= INT64_C(1) << MOST_BITS; k++)
-      if (__builtin_mul_overflow(count, n->dims[k], &count)) count = INT64_MAX;
-    if (count <= INT64_C(1) << MOST_BITS) continue;
+    if (n->op->kind == OP_VIEW || n->op->kind == OP_LEAF || !is_too_large(n)) continue;
     return n->op->kind == OP_ITEM
              ? fail(WEFT_ERR_MEMORY, n->origin, "weft_loop_open: %s, kept of every step, is too much: give the loop a bound, or "
                     "recompute", shape_show(n, &t))
