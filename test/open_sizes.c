@@ -464,3 +464,39 @@ SCOPED(rows_in_a_body_begin_where_a_loop_outside_has_ended) {
   weft_loop_close(outer);
   EXPECT_F64(y, 6);
 }
+
+/* Where only a run tells the length of an axis, it is taken to be 1; if it is not, there is no value, nor one of what reads it. */
+SCOPED(an_axis_that_turns_out_to_be_longer_cannot_be_squeezed) {
+  for (int n = 0; n <= 3; n++) {
+    weft_array *x = f64s(3, (double[]){ n > 0 ? 5 : -5, n > 1 ? 6 : -6, n > 2 ? 7 : -7 }), *dx, *other[1];
+    weft_array *kept = weft_compress(x, weft_gt(x, weft_scalar(0))), *y = weft_squeeze(weft_mul(kept, weft_scalar(2)), 0);
+    weft_grad(y, 1, &x, &dx);
+    weft_array *out[] = { y, weft_add(y, x), dx };
+    for (int k = 0; k < 3; k++) {
+      other[0] = out[k];
+      EXPECT_INT(weft_eval(1, other), n == 1 ? WEFT_OK : WEFT_ERR_SHAPE);
+    }
+    if (n == 1) {
+      EXPECT_F64(y, 10);
+      EXPECT_F64(dx, 2, 0, 0);
+    }
+  }
+}
+static weft_array *squeezed(weft_array *x) { return weft_squeeze(x, 0); }
+static weft_array *squeezed_kept(weft_array *x) { return weft_squeeze(weft_compress(x, weft_gt(x, weft_scalar(0))), 0); }
+static weft_array *like_squeezed(weft_array *x) { return weft_full_like(weft_squeeze(x, 0), 4); }
+
+SCOPED(an_open_axis_that_is_not_1_at_a_call_cannot_be_squeezed) {
+  static weft_array *(*const body[])(weft_array *) = { squeezed, squeezed_kept, like_squeezed };
+  for (int i = 0; i < 3; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *out = body[i](in);
+    weft_function *f = weft_compile(s, 1, &in, 1, &out);
+    for (int n = 0; n <= 3; n++) {
+      weft_array *x = f64s(n, (double[]){ 4, 5, 6 }), *y;
+      weft_call(f, 1, &x, 1, &y);
+      EXPECT_INT(weft_eval(1, &y), n == 1 ? WEFT_OK : WEFT_ERR_SHAPE);
+      if (n == 1) EXPECT_F64(y, 4);
+    }
+  }
+}

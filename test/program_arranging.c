@@ -65,6 +65,11 @@ MAKE(two_axes) {
   if (a < 0) return false;
   return ok(grow(p, kind, 1, &a, 2, (int64_t[]){ signed_axis(p, a, any_axis(p, a)), any_axis(p, a) }));
 }
+MAKE(squeeze) { /* an axis of which only a run tells the length is taken to be of length 1: then the program would be an error */
+  int a = pick(p, RANK_1), n = 0, ones[WEFT_RANK_MAX];
+  for (int k = 0; a >= 0 && k < form(p, a)->rank; k++) if (form(p, a)->dims[k] == 1) ones[n++] = k;
+  return n && ok(grow(p, kind, 1, &a, 1, (int64_t[]){ signed_axis(p, a, ones[any(p, (uint32_t)n)]) }));
+}
 MAKE(unsqueeze) {
   int a = pick(p, 0);
   return ok(a < 0 ? -1 : grow(p, kind, 1, &a, 1, (int64_t[]){ any(p, (uint32_t)form(p, a)->rank + 1) }));

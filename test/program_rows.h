@@ -39,7 +39,7 @@ static inline bool is_in(const char *name, const char *const list[]) {
   X(var, 2, true, var) X(std, 1, true, var) X(over, 3, true, over)                                                            \
   X(reshape, 5, true, reshape) X(reshape_like, 2, true, like) X(broadcast, 5, true, broadcast)                                \
   X(broadcast_like, 2, true, like) X(transpose, 5, true, transpose) X(moveaxis, 2, true, two_axes)                            \
-  X(unsqueeze, 2, true, unsqueeze) X(squeeze, 4, true, two_axes) X(flatten, 2, true, two_axes)                                \
+  X(unsqueeze, 2, true, unsqueeze) X(squeeze, 4, true, squeeze) X(flatten, 2, true, two_axes)                                 \
   X(as_strided, 3, true, as_strided)                                                                                          \
   X(cut, 2, true, chosen) X(compress, 1, true, chosen) X(flatnonzero, 1, false, chosen) X(nonzero, 1, false, chosen) X(unique, 1, false, chosen)              \
   X(slice, 9, true, slice) X(window, 3, true, window) X(at, 4, true, window) X(take, 4, true, take)                           \
