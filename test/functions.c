@@ -2,7 +2,9 @@
 #include <math.h>
 #include <string.h>
 #include "graph/function.h"
+#include "op/bins.h"
 #include "op/op.h"
+#include "op/select.h"
 #include "values.h"
 
 /* x -> (x * x + 1, sum of it) for a vector of any size. */
@@ -412,6 +414,48 @@ TEST(substitution_by_another_size_infers_the_rest_again) {
   if (out) EXPECT_F64(array_of(out), 55);
   weft_array *fixed = weft_add(x, f64s(3, (double[]){ 1, 1, 1 }));
   EXPECT(!substituted(fixed, x, longer, &why));
+  EXPECT_INT(failure_status(why), WEFT_ERR_SHAPE);
+  failure_release(why);
+  weft_scope_discard(s);
+}
+
+/* Steps of libraries: what they compute of more rows and of longer ones is what they compute of these at once. */
+static weft_array *sorted(weft_array *x) { return weft_sort(x, -1); }
+static weft_array *order(weft_array *x) { return weft_argsort(x, -1); }
+static weft_array *top(weft_array *x) {
+  weft_array *y[2];
+  return array_select(x, &(struct select_attr){ 1, -2, 1, 2 }, y), y[0];
+}
+static weft_array *bins(weft_array *x) { return array_bins(x, weft_sort(x, -1), BINS_OF_EDGES); }
+static weft_array *factor(weft_array *x) { return weft_cholesky(weft_matmul(x, weft_moveaxis(x, -1, -2))); }
+static weft_array *solved(weft_array *x) { return weft_solve(weft_matmul(x, weft_moveaxis(x, -1, -2)), x); }
+static weft_array *inverted(weft_array *x) { return weft_inverse(weft_matmul(x, weft_moveaxis(x, -1, -2))); }
+
+TEST(steps_of_libraries_are_inferred_again_for_other_sizes) {
+  static weft_array *(*const body[])(weft_array *) = { sorted, order, top, bins, factor, solved, inverted };
+  weft_scope *s = weft_scope_open();
+  double v[30], got[36], want[36];
+  for (int i = 0; i < 30; i++) v[i] = sin(3. * i * i);
+  weft_array *x = weft_from(WEFT_F64, WEFT_DIMS(1, 2, 3), v), *other = weft_from(WEFT_F64, WEFT_DIMS(2, 3, 5), v);
+  for (size_t i = 0; i < sizeof body / sizeof *body; i++) {
+    struct failure *why = NULL;
+    struct node *out = substituted(body[i](x), x, other, &why);
+    weft_array *plain = weft_cast(body[i](other), WEFT_F64), *y = out ? weft_cast(array_of(out), WEFT_F64) : NULL;
+    EXPECT(out && !why);
+    if (!out) { failure_release(why); continue; }
+    size_t bytes = sizeof *want;
+    EXPECT_INT(weft_rank(y), weft_rank(plain));
+    for (int k = 0; k < weft_rank(plain); k++) {
+      EXPECT_INT(weft_dim(y, k), weft_dim(plain, k));
+      bytes *= (size_t)weft_dim(plain, k);
+    }
+    EXPECT_OK(weft_read(plain, WEFT_F64, want, bytes));
+    EXPECT_OK(weft_read(y, WEFT_F64, got, bytes));
+    EXPECT(!memcmp(got, want, bytes));
+  }
+  weft_array *a = weft_from(WEFT_F64, WEFT_DIMS(1, 2, 2), (double[]){ 2, 1, 1, 3 }), *b = weft_from(WEFT_F64, WEFT_DIMS(1, 2, 1), v);
+  struct failure *why = NULL; /* as many problems of each */
+  EXPECT(!substituted(weft_solve_triangular(a, b, 0, 0), a, weft_from(WEFT_F64, WEFT_DIMS(3, 2, 2), v), &why));
   EXPECT_INT(failure_status(why), WEFT_ERR_SHAPE);
   failure_release(why);
   weft_scope_discard(s);

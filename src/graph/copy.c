@@ -139,12 +139,22 @@ static bool forgets_length(const struct node *n, struct node *const in[], const 
   return false;
 }
 
+/* Whether n, which will have these sizes, is a result of a step of a library whose copy in `in` has results of others. */
+static bool outgrows(const struct node *n, struct node *const in[], const dim dims[]) {
+  dim now[2 * WEFT_RANK_MAX];
+  int rank = 0;
+  if (n->op == &op_item && in[0]->op->kind == OP_LIBRARY)
+    in[0]->op->many->type(in[0], ((const struct item_attr *)n->attr)->k, &rank, now);
+  for (int k = 0; k < rank; k++) if (!dim_same(dims[k], now[k])) return true;
+  return false;
+}
+
 static bool copy_with(struct copy *c, int i, struct node **in, void *attr) {
   const struct node *n = c->g.node[i];
   dim dims[WEFT_RANK_MAX];
   bool is_resized = resize(c, n, dims), is_changed = operands_changed(c, i) || is_resized;
   for (int k = 0; k < subgraph_arity(&c->g, i); k++) in[k] = operand(c, i, k);
-  if (is_changed && (!all_fit(c, i) || forgets_length(n, in, dims))) return infer(c, i, in);
+  if (is_changed && (!all_fit(c, i) || forgets_length(n, in, dims) || outgrows(n, in, dims))) return infer(c, i, in);
   if (n->attr_bytes) memcpy(attr, n->attr, n->attr_bytes);
   return remake(c, i, dims, in, attr, is_changed);
 }

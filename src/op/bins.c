@@ -181,7 +181,8 @@ static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[]
 
 static const struct library tally_steps = { .core = 1, .parts = tally_parts, .operations = operations, .run = tally_run };
 static const struct many tally_results = { one, tally_type, no_vjp, no_jvp, batch };
-const struct op op_tally = { .name = "tally", .kind = OP_LIBRARY, .many = &tally_results, .library = &tally_steps };
+const struct op op_tally = { .name = "tally", .kind = OP_LIBRARY, .again = library_again,
+                             .many = &tally_results, .library = &tally_steps };
 
 /* ---- bins ---- */
 
@@ -201,7 +202,8 @@ static weft_dtype bins_type(const struct node *n, int k, int *rank, dim dims[]) 
 
 static const struct library bins_steps = { .core = 1, .parts = bins_parts, .operations = operations, .run = bins_run };
 static const struct many bins_results = { one, bins_type, no_vjp, no_jvp, batch };
-const struct op op_bins = { .name = "bins", .kind = OP_LIBRARY, .many = &bins_results, .library = &bins_steps };
+const struct op op_bins = { .name = "bins", .kind = OP_LIBRARY, .again = library_again,
+                            .many = &bins_results, .library = &bins_steps };
 
 /* ---- nodes of them ---- */
 

@@ -261,7 +261,8 @@ static void batch(const struct rule *r, const bool is_mapped[], weft_array *ys[]
 }
 
 static const struct many results = { n_results, type, vjp, jvp, batch };
-const struct op op_code_product = { .name = "code_product", .kind = OP_LIBRARY, .many = &results, .library = &steps };
+const struct op op_code_product = { .name = "code_product", .kind = OP_LIBRARY, .again = library_again,
+                                    .many = &results, .library = &steps };
 
 /* ---- public ---- */
 

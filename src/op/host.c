@@ -143,7 +143,8 @@ static double operations(const struct library_call *c) { return 1e6 * (double)c-
 
 static const struct library steps = { .batch_axes = batch_axes, .is_callers = true, .operations = operations, .run = run };
 static const struct many results = { .count = count, .type = type, .batch = batch };
-const struct op op_host = { .name = "host", .kind = OP_LIBRARY, .hold = hold, .drop = drop, .many = &results, .library = &steps };
+const struct op op_host = { .name = "host", .kind = OP_LIBRARY, .again = library_again, .hold = hold, .drop = drop,
+                            .many = &results, .library = &steps };
 
 /* ---- the public call ---- */
 

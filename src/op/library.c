@@ -21,6 +21,26 @@ void library_apply(const struct op *op, int n, struct node *const in[], const vo
   node_release(y);
 }
 
+static int batch_axes(const struct op *op, const void *attr, const struct node *first) {
+  return op->library->batch_axes ? op->library->batch_axes(attr) : first->rank - op->library->core;
+}
+
+/* Of other sizes: results are of those that their types tell of the operands. Problems are counted by the first operand, so that
+ * the others must have as many. */
+struct node *library_again(const struct node *n, struct node *const in[], struct failure **why) {
+  int batch = n->n_in ? batch_axes(n->op, n->attr, in[0]) : 0;
+  struct shape_text a, b;
+  for (int k = 0; k < n->n_in; k++) {
+    bool fits = in[k]->rank == n->in[k]->rank && in[k]->dtype == n->in[k]->dtype;
+    for (int i = 0; fits && i < batch; i++) fits = !dim_differs(dim_resolve(in[0]->dims[i]), dim_resolve(in[k]->dims[i]));
+    if (fits) continue;
+    *why = fail(WEFT_ERR_SHAPE, n->origin, "weft_%s: sizes that were taken to be equal differ: %s and %s", n->op->name,
+                shape_show(in[0], &a), shape_show(in[k], &b));
+    return NULL;
+  }
+  return node_make(n->op, (weft_dtype)n->dtype, n->rank, n->dims, n->n_in, in, n->attr, n->attr_bytes);
+}
+
 /* In every row the same. */
 static weft_array *in_rows(weft_array *x, dim rows) {
   dim dims[WEFT_RANK_MAX + 1] = { rows };

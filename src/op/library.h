@@ -38,6 +38,7 @@ struct library {
 /* A node of OP_LIBRARY, and its results (library.c). */
 void library_apply(const struct op *, int n, struct node *const in[], const void *attr, size_t attr_bytes, int n_out,
                    weft_array *out[]);
+struct node *library_again(const struct node *, struct node *const in[], struct failure **); /* for struct op of every one */
 void library_batch(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]); /* for struct many */
 void library_rows(const struct rule *, const bool is_mapped[], const void *attr, weft_array *ys[], bool is_mapped_out[]);
                   /* the same with another attr, of as many bytes */

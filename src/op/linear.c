@@ -228,7 +228,8 @@ static void adjugate_vjp(const struct rule *r, const bool is_wanted[], weft_arra
 
 #define STEP(id, results_, type_)                                                                 \
   static const struct many id##_results = { results_, type_, id##_vjp, id##_jvp, library_batch }; \
-  const struct op op_##id = { .name = #id, .kind = OP_LIBRARY, .many = &id##_results, .library = &steps_##id };
+  const struct op op_##id = { .name = #id, .kind = OP_LIBRARY, .again = library_again,            \
+                              .many = &id##_results, .library = &steps_##id };
 STEP(cholesky, two_results, like_last)
 STEP(cholesky_solve, one_result, like_last)
 STEP(triangle, one_result, like_last)

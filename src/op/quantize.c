@@ -262,7 +262,8 @@ static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) 
 }
 
 static const struct many results = { n_results, type, vjp, jvp, library_batch };
-const struct op op_dequantize = { .name = "dequantize", .kind = OP_LIBRARY, .many = &results, .library = &steps };
+const struct op op_dequantize = { .name = "dequantize", .kind = OP_LIBRARY, .again = library_again,
+                                  .many = &results, .library = &steps };
 
 /* ---- and back ---- */
 

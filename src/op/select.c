@@ -160,7 +160,7 @@ static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) 
 }
 
 static const struct many results = { n_results, type, vjp, jvp, library_batch };
-const struct op op_select = { .name = "select", .kind = OP_LIBRARY, .many = &results, .library = &steps };
+const struct op op_select = { .name = "select", .kind = OP_LIBRARY, .again = library_again, .many = &results, .library = &steps };
 
 void array_select(weft_array *x, const struct select_attr *a, weft_array *y[2]) {
   struct node *n = array_good_node(x);

@@ -268,7 +268,7 @@ static void jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) 
 }
 
 static const struct many results = { count, type, vjp, jvp, library_batch };
-const struct op op_sort = { .name = "sort", .kind = OP_LIBRARY, .many = &results, .library = &steps };
+const struct op op_sort = { .name = "sort", .kind = OP_LIBRARY, .again = library_again, .many = &results, .library = &steps };
 
 /* ---- the public calls ---- */
 
