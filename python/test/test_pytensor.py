@@ -946,3 +946,50 @@ def test_updates_leave_no_memory_behind():
     for _ in range(200):
         f()
     assert s.get_value()[0] == 205 and weft.get_active_memory() == before
+
+
+INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+ends = lambda dtype: np.array([np.iinfo(dtype).max, np.iinfo(dtype).min, 3, np.iinfo(dtype).max // 2 + 2], dtype)
+unrewritten = lambda inputs, output, *values: pytensor.function(inputs, output, mode=pytensor.compile.mode.Mode("py", None))(*values)
+
+
+@pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
+def test_integers_are_computed_in_the_dtype_of_the_result(dtype):
+    """With variables and with constants, whatever PyTensor rewrites them to."""
+    x, a = pt.vector("x", dtype=dtype), np.array([True, False, True, False]) if dtype == "bool" else ends(dtype)
+    others = {d: pt.vector(d, dtype=d) for d in INTEGERS}
+    b = {d: ends(d)[[2, 0, 3, 2]] for d in INTEGERS}
+    small = {d: np.array([2, 3, 1, 0], d) for d in INTEGERS}
+    inputs, outputs, values = [x, *others.values()], [x * x, pt.sqr(x)], [a, *b.values()]
+    for y in others.values():
+        outputs += [x + y, x - y, x * y, x // y, x % y, pt.cast(x, y.dtype) ** 2, pt.cast(x, y.dtype) ** 3, pt.cast(pt.sqr(x), y.dtype)]
+    outputs += [y for k in (0, 1, 2, 3, 5, 7) for y in (x + k, x * k, x ** k)] + [y for k in (2, 3) for y in (x // k, x % k)]
+    powers = [x ** y for y in others.values()]
+    with np.errstate(all="ignore"):
+        wanted = [unrewritten(inputs, outputs, *values), unrewritten(inputs, powers, a, *small.values())]
+    got = [function(inputs, outputs)(*values), function(inputs, powers)(a, *small.values())]
+    for of, found, right in zip([*outputs, *powers], sum(got, []), sum(wanted, [])):
+        assert found.dtype == right.dtype, of
+        np.testing.assert_array_equal(found, right, err_msg=str(of.owner))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_the_negative_of_integers(dtype):
+    x = pt.vector("x", dtype=dtype)
+    with pytensor.config.change_flags(on_opt_error="ignore"):  # PyTensor's own of unsigned ones does not get far, and says so
+        f = function([x], -x)
+    np.testing.assert_array_equal(f(ends(dtype)), -ends(dtype))
+
+
+@pytest.mark.parametrize("exponent", [-1, -2, -3])
+def test_an_integer_to_a_negative_constant_is_refused(exponent):
+    x = pt.vector("x", dtype="int32")
+    with pytest.raises(ValueError, match="negative integer powers"):
+        function([x], x ** exponent)(np.array([1, 2], "int32"))
+
+
+def test_powers_inside_a_scan_are_of_the_dtype_of_the_result():
+    x = pt.vector("x", dtype="uint16")
+    y = pytensor.scan(lambda a: a ** 2, sequences=[x], return_updates=False)
+    a = np.array([65535, 256, 3], "uint16")
+    np.testing.assert_array_equal(function([x], y)(a), a.astype("int32") ** 2)

@@ -7,14 +7,16 @@ from pytensor.link.basic import JITLinker
 from pytensor.link.jax.linker import JAXLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 
+from . import powers
 from .program import Linked
 
 
 class WeftLinker(JITLinker):
     """Links a graph as one compiled function of weft for each set of sizes."""
 
-    required_rewrites = ("minimum_compile",)
+    required_rewrites = ("minimum_compile", powers.TAG)
     incompatible_rewrites = (
+        *powers.REPLACED,
         "cxx_only", "BlasOpt", "local_careduce_fusion", "inplace", "scan_reduce_trace_prealloc",
         # These take the factor that several systems share out as an LU, which has no row: each system is factored instead.
         "reuse_decomposition_multiple_solves", "scan_split_non_sequence_decomposition_and_solve")
