@@ -500,3 +500,44 @@ SCOPED(an_open_axis_that_is_not_1_at_a_call_cannot_be_squeezed) {
     }
   }
 }
+
+/* Of two masks that are alike, each has a size of its own; the cotangent of one is computed of the other. */
+static weft_array *scan_of_positive(weft_array *x) {
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, weft_compress(x, weft_gt(x, weft_scalar(0))));
+  weft_array *c = weft_loop_carry(l, weft_cast(weft_scalar(0), WEFT_F64));
+  weft_loop_next(l, c, weft_add(weft_mul(c, weft_scalar(0.5)), e));
+  weft_array *all = weft_loop_all(l, weft_add(c, e));
+  weft_loop_close(l);
+  return all;
+}
+static weft_array *product_of_scans(weft_array *x) {
+  weft_array *dx, *y = weft_sum(weft_mul(scan_of_positive(x), scan_of_positive(x)), WEFT_ALL);
+  return weft_grad(y, 1, &x, &dx), dx;
+}
+static weft_array *product_of_flat_scans(weft_array *x) { /* rank by rank */
+  weft_array *a = weft_unsqueeze(scan_of_positive(x), 1), *b = weft_unsqueeze(scan_of_positive(x), 1), *dx;
+  weft_array *y = weft_sum(weft_flatten(weft_mul(weft_flatten(a, 0, 1), weft_flatten(b, 0, 1)), 0, 0), WEFT_ALL);
+  return weft_grad(y, 1, &x, &dx), dx;
+}
+
+SCOPED(a_gradient_of_two_sizes_that_are_taken_to_be_equal_waits_for_both) {
+  static weft_array *(*const body[])(weft_array *) = { product_of_scans, product_of_flat_scans };
+  for (int i = 0; i < 2; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *in = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *out = body[i](in);
+    weft_function *f = weft_compile(s, 1, &in, 1, &out);
+    for (int n = 0; n <= 3; n++) {
+      weft_array *x = f64s(n, (double[]){ 1, -2, 3 }), *y;
+      weft_call(f, 1, &x, 1, &y);
+      /* of a and b that are kept: 2 a + 2 (a + b), 2 (a + b) */
+      EXPECT_INT(weft_dim(y, 0), n);
+      EXPECT_INT(weft_dim(body[i](x), 0), n);
+      if (n == 1) EXPECT_F64(y, 2);
+      if (n == 2) EXPECT_F64(y, 2, 0);
+      if (n == 3) EXPECT_F64(y, 10, 0, 8);
+      if (n == 3) EXPECT_F64(body[i](x), 10, 0, 8);
+      if (n == 0) EXPECT_OK(weft_eval(1, &y));
+    }
+  }
+}

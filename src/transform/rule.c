@@ -138,13 +138,24 @@ static bool has_shape_of(weft_array **d, struct node *like, struct failure **fai
   return false;
 }
 
-/* A number in every place reads no array that could tell its sizes. */
-static bool is_spread(const struct node *d) { return d->op == &op_broadcast && !node_is_known(d); }
+static bool has_size(const struct node *n, dim size) {
+  bool has = dim_is_known(size);
+  for (int k = 0; k < n->rank; k++) has |= dim_same(n->dims[k], size);
+  return has;
+}
+
+/* A number in every place reads no array that could tell its sizes, and what is taken to have the sizes of another reads one that
+ * tells its own. */
+static bool is_untold(const struct node *d) {
+  bool is_untold = d->op == &op_broadcast && !node_is_known(d);
+  for (int k = 0; d->op == &op_reshape && k < d->rank; k++) is_untold |= !has_size(d->in[0], d->dims[k]);
+  return is_untold;
+}
 
 bool accumulate(struct node **sum, weft_array *d, struct node *like, struct failure **failure) {
   if (!d) return true;
   if (!has_shape_of(&d, like, failure)) return false;
-  if (is_spread(d->node)) d = array_sized_by(d, handle_of(like));
+  if (is_untold(d->node)) d = array_sized_by(d, handle_of(like));
   if (d->node->dtype != like->dtype || d->node->weak) d = weft_cast(d, (weft_dtype)like->dtype);
   if (*sum) d = weft_add(handle_of(*sum), d);
   struct node *now = result_of(d, failure);
