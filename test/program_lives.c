@@ -214,7 +214,7 @@ static weft_status by_call(struct lives *l, struct round *r, weft_scope *scope) 
   return s;
 }
 
-struct guest { int n, how; weft_array *const *y; weft_status status; };
+struct guest { int n, how; weft_array *const *y; weft_status status; char why[200]; };
 
 static void *evaluate(void *arg) {
   struct guest *g = arg;
@@ -223,6 +223,7 @@ static void *evaluate(void *arg) {
     g->status = g->how == 1 ? weft_eval(1, &y) : weft_eval_async(1, &y);
   }
   if (!g->status) g->status = weft_wait(0, NULL, 30);
+  if (g->status) snprintf(g->why, sizeof g->why, "thread %d of several: %.150s", g->how, weft_message());
   return NULL;
 }
 
@@ -231,10 +232,11 @@ static weft_status by_threads(struct lives *l, struct round *r, weft_scope *scop
   pthread_t t[THREADS];
   struct guest g[THREADS];
   weft_status s = WEFT_OK;
-  for (int i = 0; i < THREADS; i++) g[i] = (struct guest){ r->n, i, r->y, WEFT_OK };
+  for (int i = 0; i < THREADS; i++) g[i] = (struct guest){ .n = r->n, .how = i, .y = r->y };
   for (int k = 0; k < r->n; k++) if (k != r->next) hold(l, r->y[k], &r->v[k], "a result of several threads");
   for (int i = 0; i < THREADS; i++) if (pthread_create(&t[i], NULL, evaluate, &g[i])) abort();
   for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL), s = s ? s : g[i].status;
+  for (int i = 0; i < THREADS && !l->why[0]; i++) memcpy(l->why, g[i].why, sizeof g[i].why);
   if (r->next >= 0) become(l, weft_own(r->y[r->next]), &r->v[r->next]);
   weft_scope_discard(scope);
   used("evaluated by several threads");
@@ -253,7 +255,7 @@ static bool play(struct lives *l) {
   if (how == 2 && !l->function) how = 1;
   if (!write_round(l, state, &r) || !find_truth(l, &r)) return weft_scope_discard(scope), l->is_skipped = true;
   weft_status s = ways[how](l, &r, scope);
-  if (s) snprintf(l->why, sizeof l->why, "%.250s", weft_message());
+  if (s && !l->why[0]) snprintf(l->why, sizeof l->why, "%.250s", weft_message());
   for (int k = 0; k < r.n; k++) plain_free(&r.v[k]);
   if (!s) drop_some(l);
   return !s && all_are_right(l, "between rounds", 3);
