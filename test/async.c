@@ -280,6 +280,23 @@ TEST(the_result_of_a_call_is_used_while_a_job_computes_it) {
 
 /* ---- Planning while others compute ---- */
 
+/* A function has captured what a job computes meanwhile, or a view of it: the first call waits, and is planned then. */
+TEST(a_call_is_planned_when_a_job_has_computed_what_the_function_captured) {
+  for (int is_view = 0; is_view < 2; is_view++) {
+    weft_scope *outer = weft_scope_open();
+    weft_array *late = slow(weft_full(WEFT_F32, WEFT_DIMS(2), 1), 200000), *y;
+    weft_scope *s = weft_scope_open();
+    weft_array *x = weft_input(WEFT_F32, WEFT_DIMS(1)), *seen = is_view ? weft_flip(late, 0) : late, *sum = weft_add(x, seen);
+    weft_function *f = weft_compile(s, 1, &x, 1, &sum);
+    EXPECT_OK(weft_eval_async(1, &late));
+    x = number(4);
+    weft_call(f, 1, &x, 1, &y);
+    EXPECT(read_one(y) == 7);
+    EXPECT_OK(weft_wait(0, NULL, -1));
+    weft_scope_discard(outer);
+  }
+}
+
 static void *computes(void *y) {
   EXPECT_OK(weft_eval(1, (weft_array **)y));
   return NULL;

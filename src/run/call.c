@@ -206,7 +206,7 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
   struct failure *failure = settle(f);
   if (!failure) failure = expand_items(f, leaf, n, item, &out, &target);
   if (failure) return failure;
-  if (eval_is_sized(n, target)) e->plan = eval_plan_leaves(n, target, f->rewrites, &e->n_leaves, &e->captured, &failure);
+  if (eval_is_clear(n, target)) e->plan = eval_plan_leaves(n, target, f->rewrites, &e->n_leaves, &e->captured, &failure);
   drop_items(f, out);
   if (!e->plan) return failure; /* NULL: part by part */
   e->input = mem_alloc(sizeof *e->input * (size_t)(e->n_leaves + 1));

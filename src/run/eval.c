@@ -68,8 +68,7 @@ static bool resumed(void) {
   return true;
 }
 
-/* Until somebody has computed, failed or given up something; lock held. */
-static struct failure *await_change(const struct eval_settings *s) {
+struct failure *eval_await_change(const struct eval_settings *s) {
   eval_before_long();
   if (!resumed()) graph_wait(s->cancel ? 0.02 : -1);
   return plan_stopped(s->cancel);
@@ -99,7 +98,7 @@ static struct failure *approach(struct eval *e) {
       eval_drop_plan(e);
       continue;
     }
-    if (in_the_way == WAITS && !(f = eval_circle(l.n, l.node))) f = await_change(&e->settings);
+    if (in_the_way == WAITS && !(f = eval_circle(l.n, l.node))) f = eval_await_change(&e->settings);
     struct node **item = NULL;
     const struct node *many = in_the_way == CALLS ? which : in_the_way == UNSIZED ? which->in[0] : NULL;
     int n_items = many ? items_of(&l, many, &item) : 0;

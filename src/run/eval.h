@@ -87,7 +87,8 @@ struct failure *eval_cost(int n, struct node *const target[], weft_cost *);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
  * the caller meanwhile. */
 struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[]);
-bool eval_is_sized(int n, struct node *const target[]); /* nothing must be computed before they can be planned */
+bool eval_is_clear(int n, struct node *const target[]); /* nothing must be computed before they can be planned; waits for
+                                                           what others compute of them */
 bool eval_moves(const struct node *); /* move.c: it is to be brought to its place before the rest is planned */
 struct failure *eval_move(struct node *); /* the same: it is */
 bool eval_is_one_place(int n, struct node *const target[]);

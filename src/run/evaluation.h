@@ -44,6 +44,8 @@ static inline bool is_known_size(const struct node *n) {
 
 /* eval.c */
 bool eval_begin(struct eval *, int n, struct node *const target[], const struct eval_options *); /* false: out of memory */
+struct failure *eval_await_change(const struct eval_settings *); /* until somebody has computed, failed or given up something; lock
+                                                held, but not meanwhile */
 
 /* obstacle.c; graph lock held */
 enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED, MOVES };
