@@ -993,3 +993,24 @@ def test_powers_inside_a_scan_are_of_the_dtype_of_the_result():
     y = pytensor.scan(lambda a: a ** 2, sequences=[x], return_updates=False)
     a = np.array([65535, 256, 3], "uint16")
     np.testing.assert_array_equal(function([x], y)(a), a.astype("int32") ** 2)
+
+
+@pytest.mark.parametrize("exponents", [(2, 3), (100, 100), (64, 64), (-100, -100), (2, -3), (2.5, 100)])
+def test_products_and_quotients_of_powers_of_one_base(exponents):
+    x, (k, n) = pt.dvector("x"), exponents
+    a = np.array([1.01, 0.9, 2.0])
+    got = function([x], [x ** k * x ** n, x ** k / x ** n])(a)
+    np.testing.assert_allclose(got[0], a ** float(k) * a ** float(n), rtol=1e-12)
+    np.testing.assert_allclose(got[1], a ** float(k) / a ** float(n), rtol=1e-12)
+
+
+def test_exponents_of_few_bits_that_are_not_constants():
+    x, i = pt.dvector("x"), pt.vector("i", dtype="int8")
+    a, exponents = np.array([1.01, 0.9, 2.0]), np.array([100, 3, -128], "int8")
+    got = function([x, i], x ** i * x ** i)(a, exponents)
+    np.testing.assert_allclose(got, (a ** exponents.astype(float)) ** 2, rtol=1e-12)
+
+
+def test_quotients_of_powers_of_one_integer():
+    x, a = pt.vector("x", dtype="uint16"), np.array([65535, 3, 2], "uint16")
+    np.testing.assert_array_equal(function([x], x ** 2 / x ** 3)(a[1:]), a[1:].astype(float) ** 2 / a[1:].astype(float) ** 3)
