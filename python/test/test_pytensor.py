@@ -1014,3 +1014,43 @@ def test_exponents_of_few_bits_that_are_not_constants():
 def test_quotients_of_powers_of_one_integer():
     x, a = pt.vector("x", dtype="uint16"), np.array([65535, 3, 2], "uint16")
     np.testing.assert_array_equal(function([x], x ** 2 / x ** 3)(a[1:]), a[1:].astype(float) ** 2 / a[1:].astype(float) ** 3)
+
+
+def scan_of(x, y):
+    return pytensor.scan(lambda a, b: pt.tanh(a + b), outputs_info=[x], non_sequences=[y], n_steps=2, return_updates=False)[-1]
+
+
+@pytest.mark.parametrize("side", [lambda x, y: x + y, lambda x, y: x[7] * y, lambda x, y: pt.outer(x, y) @ x, scan_of],
+                         ids=["sum", "index", "product", "loop"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_side_that_is_not_chosen_may_be_impossible(side, is_first):
+    x, y, p = pt.dvector("x"), pt.dvector("y"), pt.bscalar("p")
+    f = function([x, y, p], ifelse(p, side(x, y), x) if is_first else ifelse(p, x, side(x, y)))
+    a, b = np.arange(3.0), np.ones(4)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(a, b, not is_first), a)
+        with pytest.raises((ValueError, IndexError)):
+            f(a, b, is_first)
+
+
+def test_a_side_that_is_not_chosen_does_not_run_its_fallback():
+    class Seen(Op):
+        __props__ = ()
+        calls = 0
+
+        def make_node(self, x):
+            return Apply(self, [x], [x.type()])
+
+        def perform(self, node, inputs, outputs):
+            Seen.calls += 1
+            outputs[0][0] = inputs[0] * 5
+
+        def infer_shape(self, fgraph, node, shapes):
+            return shapes
+
+    x, p = pt.dvector("x"), pt.bscalar("p")
+    f = function([x, p], ifelse(p, Seen()(x), x))
+    np.testing.assert_array_equal(f(np.ones(2), 0), [1, 1])
+    assert Seen.calls == 0
+    np.testing.assert_array_equal(f(np.ones(2), 1), [5, 5])
+    assert Seen.calls == 1

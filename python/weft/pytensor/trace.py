@@ -105,7 +105,7 @@ class Trace:
             raise Demand(slot=slot, is_sizes=True) from None
 
     def choice(self, arranged, step, there, at, is_outermost):
-        """One of two sides. A side is traced inside the choice, so what only it needs is computed only if it is chosen."""
+        """One of two sides: what only one of them needs is computed, and fails, only if it is chosen (weft.choose)."""
         n, p = step.node.op.n_outs, there[step.ins[0]]
         sides = [(*at, (id(step), k)) for k in range(2)]
         pick = lambda k: [there[slot] for slot in step.ins[1 + k * n:1 + (k + 1) * n]]
@@ -113,24 +113,24 @@ class Trace:
             side = 0 if p else 1
             self.run(arranged, there, sides[side], is_outermost)
             return pick(side)
-        with weft._core.Scope("cond"):
-            choice = weft._core.Cond(array(p) != 0)
-            inside = self.body()
-            for side in sides:
-                inside.run(arranged, there, side, is_outermost)
-            pairs = [(array(a, dtype_of(v)), array(b, dtype_of(v))) for a, b, v in zip(pick(0), pick(1), step.node.outputs)]
-            if any(not self.fits(a, b) for a, b in pairs):
+        chosen, found, failed = array(p) != 0, [None, None], [None, None]
+        for k in range(2):
+            try:
+                self.body().run(arranged, there, sides[k], is_outermost)
+                found[k] = [array(a, dtype_of(v)) for a, v in zip(pick(k), step.node.outputs)]
+            except (Demand, NeedsValue, weft.NoValueError):
                 if is_outermost and slot_of(p, there) is not None:
-                    raise Demand(slot=slot_of(p, there))
-                raise NeedsValue(p, "the sides of a choice differ in shape")
-            results = [choice.value(a, b) for a, b in pairs]
-            choice.close()
-        return results
-
-    def fits(self, a, b):
-        """Whether they are of one shape. Two of sizes that nobody knows are, where what is open is the sizes of arguments."""
-        sizes = shape_if_known(a)
-        return sizes == shape_if_known(b) and (sizes is not None or self.is_open)
+                    raise Demand(slot=slot_of(p, there)) from None  # the condition first: then one side is traced, and computed
+                raise
+            except (ArithmeticError, AssertionError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+                failed[k] = error
+        if failed[0] is not None and failed[1] is not None:
+            raise failed[0]
+        for k in range(2):  # a side that cannot be is an error of whoever takes it
+            if failed[k] is not None:
+                is_other = ~chosen if k == 0 else chosen
+                found[k] = [self.body().check(x, is_other, type(failed[k]), str(failed[k])) for x in found[1 - k]]
+        return [weft.choose(chosen, a, b) for a, b in zip(*found)]
 
     def check(self, x, condition, kind, message):
         """x, if the condition holds; else the exception."""
