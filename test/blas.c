@@ -31,9 +31,10 @@ static weft_array *right_turned(weft_dtype t) { return weft_matmul(matrix(t, M, 
 static weft_array *parts(weft_dtype t) {
   return weft_matmul(weft_slice(matrix(t, M, K + 20), 1, 10, K + 10, 1), weft_slice(matrix(t, K + 5, N), 0, 5, K + 5, 1));
 }
+static weft_array *rows(weft_dtype t) { return weft_matmul(weft_reshape(matrix(t, 3 * M, K), WEFT_DIMS(3, M, K)), matrix(t, K, N)); }
 static weft_array *batched(weft_dtype t) {
   weft_array *a = weft_reshape(matrix(t, 3 * M, K), WEFT_DIMS(3, M, K));
-  return weft_matmul(a, matrix(t, K, N));
+  return weft_matmul(a, weft_reshape(matrix(t, 3 * K, N), WEFT_DIMS(3, K, N)));
 }
 static weft_array *few_columns(weft_dtype t) { return weft_matmul(matrix(t, 900, K), matrix(t, K, 3)); }
 static weft_array *with_rest(weft_dtype t) {
@@ -75,6 +76,7 @@ TEST(a_cblas_that_is_asked_for_multiplies_what_it_can_read) {
     check("left, turned", left_turned, t, 1);
     check("right, turned", right_turned, t, 1);
     check("parts", parts, t, 1);
+    check("leading axes of the left alone", rows, t, 1);
     check("batched", batched, t, 3);
     check("few columns", few_columns, t, 1);
     check("with the rest", with_rest, t, 1);
