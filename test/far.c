@@ -419,6 +419,15 @@ weft_array *far_ramp(int n) {
   return a;
 }
 
+void far_expect_ramp(weft_array *x, int n, float by, float from) {
+  float *got = malloc((size_t)n * sizeof *got);
+  int wrong = 0;
+  EXPECT_OK(weft_read(x, WEFT_F32, got, (size_t)n * sizeof *got));
+  for (int i = 0; i < n; i++) wrong += got[i] != by * (float)i + from;
+  EXPECT_INT(wrong, 0);
+  free(got);
+}
+
 __attribute__((constructor)) static void make_devices(void) {
   for (int i = 0; i < 2; i++) {
     far[i].device = device_far;

@@ -25,6 +25,7 @@ void far_leave(void);                          /* as before the test. Says so if
 void far_begin(int lag);                       /* far_use, and what is evaluated from now on runs on the first of them */
 void far_end(void);
 weft_array *far_ramp(int n);                   /* 0, 1 .. n - 1 as f32 */
+void far_expect_ramp(weft_array *, int n, float by, float from); /* that it is by i + from */
 struct far_counts far_counts(void);            /* of both; since far_use, but bytes and pending, which are now */
 void far_count_anew(void);                     /* the most that was taken, and how often, from now on */
 void far_drain(void);                          /* does all that is enqueued */

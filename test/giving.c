@@ -10,24 +10,6 @@
 
 enum { N = 2048, BYTES = N * (int)sizeof(float), LITTLE = 512 }; /* LITTLE: words of checks and the like */
 
-static void begin(int lag) {
-  far_use();
-  far_lag = lag;
-  weft_set(WEFT_DEVICE, 1);
-}
-
-static void end(void) {
-  weft_set(WEFT_DEVICE, 0);
-  far_leave();
-}
-
-static weft_array *ramp(void) {
-  float x[N];
-  for (int i = 0; i < N; i++) x[i] = (float)i;
-  return weft_from(WEFT_F32, WEFT_DIMS(N), x);
-}
-
-
 /* x at all of its indices, but that the last is i: fails if that is not below N. */
 static weft_array *at(weft_array *x, int i) {
   int32_t index[N];
@@ -36,13 +18,7 @@ static weft_array *at(weft_array *x, int i) {
   return weft_take(x, 1, &of);
 }
 
-static void expect_ramp(weft_array *x, float by, float from) {
-  float got[N];
-  int wrong = 0;
-  EXPECT_OK(weft_read(x, WEFT_F32, got, sizeof got));
-  for (int i = 0; i < N; i++) wrong += got[i] != by * (float)i + from;
-  EXPECT_INT(wrong, 0);
-}
+static void expect_ramp(weft_array *x, float by, float from) { far_expect_ramp(x, N, by, from); }
 
 static void expect_at_most(int line, int64_t buffers) {
   int64_t most = far_counts().most;
@@ -53,9 +29,9 @@ static void expect_at_most(int line, int64_t buffers) {
 
 TEST(state_that_is_updated_on_a_device_stays_in_one_buffer) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = ramp();
+    weft_array *w = far_ramp(N);
     for (int i = 0; i < 20; i++) {
       weft_scope *step = weft_scope_open();
       weft_update(w, plus(w, 1));
@@ -65,16 +41,16 @@ TEST(state_that_is_updated_on_a_device_stays_in_one_buffer) {
     expect_at_most(__LINE__, 1);
     expect_ramp(w, 1, 20);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
 /* Of updates that nobody waits for the old value is there until the new one is. */
 TEST(state_that_is_updated_without_waiting_is_in_two_buffers_at_most) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = ramp();
+    weft_array *w = far_ramp(N);
     for (int i = 0; i < 50; i++) {
       weft_scope *step = weft_scope_open();
       weft_update(w, plus(w, 1));
@@ -83,7 +59,7 @@ TEST(state_that_is_updated_without_waiting_is_in_two_buffers_at_most) {
     expect_ramp(w, 1, 50);
     expect_at_most(__LINE__, 2);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -100,9 +76,9 @@ static weft_array *add_one(weft_array *x) { return plus(x, 1); }
 
 TEST(state_that_is_computed_from_itself_on_a_device_stays_in_one_buffer) {
   for (int how = 0; how < 6; how++) {
-    begin(how % 3);
+    far_begin(how % 3);
     weft_scope *s = weft_scope_open();
-    weft_array *x = weft_own(ramp());
+    weft_array *x = weft_own(far_ramp(N));
     weft_scope_discard(s);
     for (int i = 0; i < 20; i++) {
       x = next_of(x, add_one);
@@ -113,15 +89,15 @@ TEST(state_that_is_computed_from_itself_on_a_device_stays_in_one_buffer) {
     expect_at_most(__LINE__, 1);
     expect_ramp(x, 1, 20);
     weft_disown(x);
-    end();
+    far_end();
   }
 }
 
 TEST(several_states_of_a_step_are_overwritten_where_they_are) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = ramp(), *v = weft_mul(ramp(), weft_scalar(0)), *u = ramp();
+    weft_array *w = far_ramp(N), *v = weft_mul(far_ramp(N), weft_scalar(0)), *u = far_ramp(N);
     EXPECT_OK(weft_eval(1, &v));
     for (int i = 0; i < 10; i++) {
       if (i == 1) far_count_anew();
@@ -140,14 +116,14 @@ TEST(several_states_of_a_step_are_overwritten_where_they_are) {
     EXPECT_OK(weft_read(u, WEFT_F32, got, sizeof got));
     for (int i = 0; i < 20; i++) EXPECT(got[i] == (float)(i < 10 ? 7 : i));
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
 TEST(a_plan_for_a_device_says_what_it_will_take) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
-  weft_array *x = weft_own(ramp()), *y;
+  weft_array *x = weft_own(far_ramp(N)), *y;
   weft_scope_discard(s);
   EXPECT_OK(weft_eval(1, &x));
   s = weft_scope_open();
@@ -161,7 +137,7 @@ TEST(a_plan_for_a_device_says_what_it_will_take) {
   EXPECT_INT(cost.peak_bytes, 0);
   expect_ramp(y, 1, 1);
   weft_disown(y);
-  end();
+  far_end();
 }
 
 /* ---- Checks ---- */
@@ -169,9 +145,9 @@ TEST(a_plan_for_a_device_says_what_it_will_take) {
 /* The gather is asked for first and checked; the state is overwritten after its words were read. */
 TEST(state_is_overwritten_after_the_checks_beside_it_were_read) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = ramp(), *table = ramp();
+    weft_array *w = far_ramp(N), *table = far_ramp(N);
     for (int i = 0; i < 6; i++) {
       bool fails = i == 3;
       float sum = 7;
@@ -186,15 +162,15 @@ TEST(state_is_overwritten_after_the_checks_beside_it_were_read) {
     }
     expect_ramp(w, 1, 5);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
 TEST(a_kernel_that_checks_and_writes_does_not_overwrite) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = ramp(), *v = ramp();
+    weft_array *w = far_ramp(N), *v = far_ramp(N);
     for (int i = 0; i < 6; i++) {
       weft_scope *step = weft_scope_open();
       weft_update(v, plus(v, 1));
@@ -204,7 +180,7 @@ TEST(a_kernel_that_checks_and_writes_does_not_overwrite) {
     expect_ramp(w, 1, 3);
     expect_ramp(v, 1, 3);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -212,9 +188,9 @@ TEST(a_kernel_that_checks_and_writes_does_not_overwrite) {
 TEST(nothing_is_overwritten_while_a_verdict_is_open) {
   for (int lag = 0; lag < 3; lag++)
     for (int fails = 0; fails < 2; fails++) {
-      begin(lag);
+      far_begin(lag);
       weft_scope *s = weft_scope_open();
-      weft_array *x = ramp(), *index = weft_own(at(x, fails ? N : N - 1)), *w = weft_own(plus(ramp(), 0)), *y;
+      weft_array *x = far_ramp(N), *index = weft_own(at(x, fails ? N : N - 1)), *w = weft_own(plus(far_ramp(N), 0)), *y;
       EXPECT_OK(weft_eval(1, &w));
       EXPECT_OK(weft_eval_async(1, &index));
       y = weft_own(weft_add(w, index));
@@ -226,27 +202,27 @@ TEST(nothing_is_overwritten_while_a_verdict_is_open) {
       EXPECT_INT(weft_wait(0, NULL, 10), WEFT_OK);
       weft_disown(w), weft_disown(index), weft_disown(y);
       weft_scope_discard(s);
-      end();
+      far_end();
     }
 }
 
 TEST(an_update_of_what_may_still_fail_waits_for_it) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = ramp(), *v = ramp();
+    weft_array *w = far_ramp(N), *v = far_ramp(N);
     for (int i = 0; i < 2; i++) {
       weft_scope *step = weft_scope_open();
       weft_update(w, at(w, i ? N : N - 1));
       EXPECT_OK(weft_scope_close_async(step));
       step = weft_scope_open();
-      weft_update(v, weft_add(v, weft_sub(w, ramp())));
+      weft_update(v, weft_add(v, weft_sub(w, far_ramp(N))));
       EXPECT_INT(weft_scope_close(step), i ? WEFT_ERR_INDEX : WEFT_OK);
       expect_ramp(v, 1, 0);
     }
     EXPECT_OK(weft_wait(0, NULL, 10));
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -264,9 +240,9 @@ static void expect_apart(weft_array *w) {
 TEST(what_others_see_of_an_array_on_a_device_is_not_overwritten) {
   for (int lag = 0; lag < 3; lag++)
     for (int how = 0; how < 6; how++) {
-      begin(lag);
+      far_begin(lag);
       weft_scope *s = weft_scope_open();
-      weft_array *w = plus(ramp(), 0), *other = NULL;
+      weft_array *w = plus(far_ramp(N), 0), *other = NULL;
       weft_block b = { 0 };
       EXPECT_OK(weft_eval(1, &w));
       if (how == 0) other = weft_alias(w);
@@ -286,16 +262,16 @@ TEST(what_others_see_of_an_array_on_a_device_is_not_overwritten) {
         weft_unpin(w);
       }
       weft_scope_discard(s);
-      end();
+      far_end();
     }
 }
 
 /* A value that is read by the host, or was on another device, leaves no old copy behind. */
 TEST(copies_in_other_spaces_are_those_of_the_new_value) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = ramp();
+    weft_array *w = far_ramp(N);
     for (int i = 0; i < 12; i++) {
       weft_set(WEFT_DEVICE, i % 3);
       weft_scope *step = weft_scope_open();
@@ -312,7 +288,7 @@ TEST(copies_in_other_spaces_are_those_of_the_new_value) {
     }
     expect_ramp(w, 1, 12);
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -323,9 +299,9 @@ TEST(whatever_is_refused_an_update_is_done_or_not) {
   for (int lag = 0; lag < 3; lag++)
     for (int what = 0; what < 4; what++)
       for (int n = 0; n < 4; n++) {
-        begin(lag);
+        far_begin(lag);
         weft_scope *s = weft_scope_open();
-        weft_array *w = ramp(); /* it has a copy on the host */
+        weft_array *w = far_ramp(N); /* it has a copy on the host */
         weft_scope *step = weft_scope_open();
         weft_update(w, plus(w, 1));
         *left[what] = n;
@@ -335,13 +311,13 @@ TEST(whatever_is_refused_an_update_is_done_or_not) {
         EXPECT(what == 3 || n > 0 || status);
         if (status || what != 3) expect_ramp(w, 1, status ? 0 : 1);
         weft_scope_discard(s);
-        end();
+        far_end();
       }
 }
 
 /* A kernel that is refused when another has overwritten its state leaves that without a value, and it says so. */
 TEST(state_that_a_device_loses_half_way_has_failed_and_says_so) {
-  begin(FAR_WHEN_WAITED_FOR);
+  far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();
   weft_array *w[3];
   for (int i = 0; i < 3; i++) {
@@ -376,15 +352,15 @@ TEST(state_that_a_device_loses_half_way_has_failed_and_says_so) {
     EXPECT(n > 0 || n_old == 3);
   }
   weft_scope_discard(s);
-  end();
+  far_end();
 }
 
 TEST(a_step_on_a_device_that_is_stopped_leaves_its_state_whole) {
   static volatile int flag;
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = plus(ramp(), 0);
+    weft_array *w = plus(far_ramp(N), 0);
     EXPECT_OK(weft_eval(1, &w));
     for (int i = 0; i < 2; i++) {
       flag = !i;
@@ -396,7 +372,7 @@ TEST(a_step_on_a_device_that_is_stopped_leaves_its_state_whole) {
       expect_ramp(w, 1, (float)i);
     }
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -421,9 +397,9 @@ static void *read_on(void *arg) {
 
 TEST(whoever_reads_an_array_of_a_device_while_it_is_updated_sees_the_old_value_or_the_new_one) {
   for (int lag = 0; lag < 3; lag++) {
-    begin(lag);
+    far_begin(lag);
     weft_scope *s = weft_scope_open();
-    weft_array *w = weft_mul(ramp(), weft_scalar(0));
+    weft_array *w = weft_mul(far_ramp(N), weft_scalar(0));
     EXPECT_OK(weft_eval(1, &w));
     struct reader r = { .w = w };
     pthread_t t[2];
@@ -439,7 +415,7 @@ TEST(whoever_reads_an_array_of_a_device_while_it_is_updated_sees_the_old_value_o
     expect_ramp(w, 0, 60);
     EXPECT_OK(weft_wait(0, NULL, 10));
     weft_scope_discard(s);
-    end();
+    far_end();
   }
 }
 
@@ -607,8 +583,8 @@ TEST(updates_pins_views_failures_and_waits_in_any_order_are_right_on_a_device) {
   int stories = UNDER_TSAN || UNDER_ASAN ? 40 : 200;
   for (int lag = 0; lag < 3; lag++)
     for (int i = 0; i < stories; i++) {
-      begin(lag);
+      far_begin(lag);
       tell_story((unsigned)(1000 * lag + i));
-      end();
+      far_end();
     }
 }

@@ -10,13 +10,7 @@
 
 enum { N = 1000 };
 
-static void expect_ramp(weft_array *x, float by, float from) {
-  float got[N];
-  int wrong = 0;
-  EXPECT_OK(weft_read(x, WEFT_F32, got, sizeof got));
-  for (int i = 0; i < N; i++) wrong += got[i] != by * (float)i + from;
-  EXPECT_INT(wrong, 0);
-}
+static void expect_ramp(weft_array *x, float by, float from) { far_expect_ramp(x, N, by, from); }
 
 static int place_of(weft_array *x) {
   int device = -1;
