@@ -111,14 +111,7 @@ static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
 }
 
 static weft_array *step(weft_array *const in[], const struct code_attr *a) {
-  struct node *node[6];
-  weft_array *y;
-  for (int k = 0; k < n_operands(a); k++) {
-    if (weft_check(in[k])) return in[k];
-    node[k] = in[k]->node;
-  }
-  library_apply(&op_code_product, n_operands(a), node, a, sizeof *a, 1, &y);
-  return y;
+  return library_one(&op_code_product, n_operands(a), in, a, sizeof *a, 1, 0);
 }
 
 /* ---- derivatives ---- */

@@ -21,6 +21,16 @@ void library_apply(const struct op *op, int n, struct node *const in[], const vo
   node_release(y);
 }
 
+weft_array *library_one(const struct op *op, int n, weft_array *const x[], const void *attr, size_t bytes, int n_out, int which) {
+  struct node *in[LIBRARY_MOST];
+  weft_array *out[LIBRARY_MOST];
+  for (int k = 0; k < n; k++)
+    if (!(in[k] = array_good_node(x[k]))) return nodes_release(k, in), x[k];
+  library_apply(op, n, in, attr, bytes, n_out, out);
+  nodes_release(n, in);
+  return out[which];
+}
+
 static int batch_axes(const struct op *op, const void *attr, const struct node *first) {
   return op->library->batch_axes ? op->library->batch_axes(attr) : first->rank - op->library->core;
 }

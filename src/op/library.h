@@ -38,6 +38,9 @@ struct library {
 /* A node of OP_LIBRARY, and its results (library.c). */
 void library_apply(const struct op *, int n, struct node *const in[], const void *attr, size_t attr_bytes, int n_out,
                    weft_array *out[]);
+enum { LIBRARY_MOST = 8 }; /* operands and results for library_one */
+weft_array *library_one(const struct op *, int n, weft_array *const x[], const void *attr, size_t attr_bytes, int n_out, int which);
+                           /* result `which` of n_out; out of memory, or a bad operand: a bad array */
 struct node *library_again(const struct node *, struct node *const in[], struct failure **); /* for struct op of every one */
 void library_batch(const struct rule *, const bool is_mapped[], weft_array *ys[], bool is_mapped_out[]); /* for struct many */
 void library_rows(const struct rule *, const bool is_mapped[], const void *attr, weft_array *ys[], bool is_mapped_out[]);

@@ -45,23 +45,12 @@ static weft_dtype of_factors(const struct node *n, int k, int *rank, dim dims[])
 
 static weft_array *turned(weft_array *a) { return weft_moveaxis(a, -1, -2); }
 
-/* Result `which` of n_out; out of memory, or a bad operand: a bad array. */
-static weft_array *apply(const struct op *op, int n, weft_array *const x[], const void *attr, size_t bytes, int n_out, int which) {
-  struct node *in[LU_RIGHT + 1];
-  weft_array *out[3];
-  for (int k = 0; k < n; k++)
-    if (!(in[k] = array_good_node(x[k]))) return nodes_release(k, in), x[k];
-  library_apply(op, n, in, attr, bytes, n_out, out);
-  nodes_release(n, in);
-  return out[which];
-}
-
-static weft_array *factors(weft_array *a, int which) { return apply(&op_lu, 1, &a, NULL, 0, 3, which); }
+static weft_array *factors(weft_array *a, int which) { return library_one(&op_lu, 1, &a, NULL, 0, 3, which); }
 
 /* Result `which` of an op of a, its factors, their order and status, and perhaps right sides. */
 static weft_array *by_factors(const struct op *op, weft_array *a, weft_array *b, const struct turn_attr *t, int n_out, int which) {
   weft_array *in[] = { a, factors(a, 0), factors(a, 1), factors(a, 2), b };
-  return apply(op, b ? 5 : 4, in, t, t ? sizeof *t : 0, n_out, which);
+  return library_one(op, b ? 5 : 4, in, t, t ? sizeof *t : 0, n_out, which);
 }
 
 static weft_array *lu_solve(weft_array *a, weft_array *b, bool is_turned) {
@@ -70,13 +59,15 @@ static weft_array *lu_solve(weft_array *a, weft_array *b, bool is_turned) {
 static weft_array *lu_inverse(weft_array *a) { return by_factors(&op_inverse, a, NULL, NULL, 1, 0); }
 
 static weft_array *lower_solve(weft_array *t, weft_array *b) {
-  return apply(&op_triangle, 2, (weft_array *[]){ t, b }, &(struct triangle_attr){ 0, 0 }, sizeof(struct triangle_attr), 1, 0);
+  struct triangle_attr a = { 0, 0 };
+  return library_one(&op_triangle, 2, (weft_array *[]){ t, b }, &a, sizeof a, 1, 0);
 }
 static weft_array *upper_solve(weft_array *t, weft_array *b) {
-  return apply(&op_triangle, 2, (weft_array *[]){ t, b }, &(struct triangle_attr){ 1, 0 }, sizeof(struct triangle_attr), 1, 0);
+  struct triangle_attr a = { 1, 0 };
+  return library_one(&op_triangle, 2, (weft_array *[]){ t, b }, &a, sizeof a, 1, 0);
 }
 static weft_array *two_solves(weft_array *l, weft_array *b) {
-  return apply(&op_cholesky_solve, 2, (weft_array *[]){ l, b }, NULL, 0, 1, 0);
+  return library_one(&op_cholesky_solve, 2, (weft_array *[]){ l, b }, NULL, 0, 1, 0);
 }
 
 /* The lower triangle, with half the diagonal. */
@@ -87,14 +78,15 @@ static weft_array *half_lower(weft_array *x) {
 /* With L = chol(a): L^-1 da L^-T = M + M' for M = L^-1 dL, so dL = L half_lower(..). da is what stands in the lower triangle. */
 static void cholesky_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
   if (!dx[0]) return;
-  weft_array *l = apply(&op_cholesky, 1, r->in, NULL, 0, 2, 0), *da = weft_add(weft_tril(dx[0], 0), turned(weft_tril(dx[0], -1)));
+  weft_array *l = library_one(&op_cholesky, 1, r->in, NULL, 0, 2, 0);
+  weft_array *da = weft_add(weft_tril(dx[0], 0), turned(weft_tril(dx[0], -1)));
   dy[0] = weft_matmul(l, half_lower(turned(lower_solve(l, turned(lower_solve(l, da))))));
 }
 
 /* The transpose of it: S = L^-T half_lower(L' dL) L^-1, made symmetric; below the diagonal two elements are one. */
 static void cholesky_vjp(const struct rule *r, const bool is_wanted[], weft_array *const dy[], weft_array *dx[]) {
   if (!is_wanted[0] || !dy[0]) return;
-  weft_array *l = apply(&op_cholesky, 1, r->in, NULL, 0, 2, 0), *p = half_lower(weft_matmul(turned(l), weft_tril(dy[0], 0)));
+  weft_array *l = library_one(&op_cholesky, 1, r->in, NULL, 0, 2, 0), *p = half_lower(weft_matmul(turned(l), weft_tril(dy[0], 0)));
   weft_array *s = upper_solve(turned(l), turned(upper_solve(turned(l), turned(p))));
   s = weft_mul(weft_add(s, turned(s)), number_like(s, 0.5));
   dx[0] = weft_add(weft_tril(s, 0), weft_tril(s, -1));
@@ -171,7 +163,7 @@ static weft_array *triangle_of(const struct rule *r, weft_array *x) {
 static weft_array *triangle_solve(const struct rule *r, bool is_turned, weft_array *b) {
   struct triangle_attr t = *(const struct triangle_attr *)r->node->attr;
   t.is_upper ^= is_turned;
-  return apply(&op_triangle, 2, (weft_array *[]){ is_turned ? turned(r->in[0]) : r->in[0], b }, &t, sizeof t, 1, 0);
+  return library_one(&op_triangle, 2, (weft_array *[]){ is_turned ? turned(r->in[0]) : r->in[0], b }, &t, sizeof t, 1, 0);
 }
 
 static void triangle_jvp(const struct rule *r, weft_array *const dx[], weft_array *dy[]) {
@@ -289,7 +281,7 @@ static weft_array *solved(const char *fn, const struct op *op, weft_array *a, we
   if (weft_rank(m) < 0 || weft_rank(right) < 0) return weft_rank(m) < 0 ? m : right;
   struct failure *why = meet(fn, &m, &right);
   if (why) return array_failed(why);
-  weft_array *y = op ? apply(op, 2, (weft_array *[]){ m, right }, attr, bytes, 1, 0) : lu_solve(m, right, false);
+  weft_array *y = op ? library_one(op, 2, (weft_array *[]){ m, right }, attr, bytes, 1, 0) : lu_solve(m, right, false);
   weft_dtype as = weft_dtype_promote(dtype_float(weft_dtype_of(a)), dtype_float(weft_dtype_of(b)));
   return weft_cast(is_vector ? weft_squeeze(y, -1) : y, as);
 }
@@ -300,7 +292,7 @@ static weft_array *of_square(const char *fn, weft_array *a, enum square_result w
   weft_array *bad, *m = squares(fn, a, &bad), *y = NULL;
   if (!m) return bad;
   switch (which) {
-    case CHOLESKY: case CHOLESKY_STATUS: y = apply(&op_cholesky, 1, &m, NULL, 0, 2, which - CHOLESKY); break;
+    case CHOLESKY: case CHOLESKY_STATUS: y = library_one(&op_cholesky, 1, &m, NULL, 0, 2, which - CHOLESKY); break;
     case INVERSE: y = lu_inverse(m); break;
     case LU_SINGULAR: y = factors(m, 2); break;
     case SIGN: case LOG_SIZE: case DETERMINANT: y = determinant(m, which - SIGN); break;

@@ -224,14 +224,7 @@ static weft_dtype type(const struct node *n, int k, int *rank, dim dims[]) {
 }
 
 static weft_array *stepped(weft_array *const in[], const struct code_attr *a) {
-  struct node *node[3];
-  weft_array *w;
-  for (int k = 0; k < code_operands(a); k++) {
-    if (weft_check(in[k])) return in[k];
-    node[k] = in[k]->node;
-  }
-  library_apply(&op_dequantize, code_operands(a), node, a, sizeof *a, 1, &w);
-  return w;
+  return library_one(&op_dequantize, code_operands(a), in, a, sizeof *a, 1, 0);
 }
 
 /* By s: dw q, by b: dw, summed over groups. q: with scales that are 1 and no biases. */
