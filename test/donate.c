@@ -406,6 +406,85 @@ TEST(whatever_allocation_fails_all_is_updated_or_nothing) {
   weft_set(WEFT_THREADS, threads);
 }
 
+/* ---- Through functions ---- */
+
+/* (x, y) -> 2 x, reversed y, twice the first element of y */
+static weft_function *step_function(void) {
+  weft_scope *body = weft_scope_open();
+  weft_array *in[2] = { weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)), weft_input(WEFT_F32, WEFT_DIMS(WEFT_ANY)) };
+  weft_array *out[3] = { twice(in[0]), weft_flip(in[1], 0), twice(weft_slice(in[1], 0, 0, 1, 1)) };
+  return weft_compile(body, 2, in, 3, out);
+}
+
+TEST(an_argument_that_is_updated_by_the_result_of_a_call_is_overwritten_in_place) {
+  weft_scope *s = weft_scope_open();
+  weft_function *f = step_function();
+  weft_array *w = array(), *v = array(), *y[3];
+  for (int i = 0; i < 2; i++) {
+    float sum = 0;
+    weft_scope *step = weft_scope_open();
+    weft_call(f, 2, (weft_array *[]){ w, v }, 3, y);
+    weft_update(w, y[0]);
+    weft_fetch(y[2], WEFT_F32, &sum, sizeof sum);
+    expect_at_most(close_grows(step), BYTES / 16);
+    EXPECT_INT((int)sum, -120);
+  }
+  expect_each(w, N, fourfold);
+  expect_each(v, N, same);
+  weft_scope_discard(s);
+}
+
+TEST(an_argument_of_a_call_that_is_given_twice_or_held_elsewhere_is_not_overwritten) {
+  weft_scope *s = weft_scope_open();
+  weft_function *f = step_function();
+  weft_array *w = array(), *was = array(), *y[3];
+  float *got = malloc(BYTES), *before = some(N);
+  weft_scope *step = weft_scope_open();
+  weft_call(f, 2, (weft_array *[]){ w, w }, 3, y); /* the flipped one is read after or while the doubled one is written */
+  weft_update(w, y[0]);
+  weft_update(was, y[1]);
+  EXPECT_OK(weft_scope_close(step));
+  expect_each(w, N, doubled);
+  EXPECT_OK(weft_read(was, WEFT_F32, got, BYTES));
+  for (int i = 0; i < N; i++) if (got[i] != before[N - 1 - i]) { EXPECT_INT(i, -1); break; }
+  weft_array *kept = twice(w); /* lazy: it needs the old value */
+  weft_scope *more = weft_scope_open();
+  weft_call(f, 2, (weft_array *[]){ w, was }, 3, y);
+  weft_update(w, y[0]);
+  EXPECT_OK(weft_scope_close(more));
+  expect_each(kept, N, fourfold);
+  expect_each(w, N, fourfold);
+  free(got), free(before);
+  weft_scope_discard(s);
+}
+
+TEST(whatever_allocation_of_a_call_fails_its_argument_is_updated_or_not) {
+  enum { SMALL = 3000 };
+  int64_t threads = weft_set(WEFT_THREADS, 1);
+  bool failed = true;
+  for (int64_t n = 1; failed && n < 2000; n++) {
+    weft_scope *s = weft_scope_open();
+    weft_function *f = step_function();
+    weft_array *w = array_n(SMALL), *v = array_n(SMALL), *y[3];
+    float sum = 7;
+    plan_drop_all();
+    compiled_drop_all();
+    mem_fail_at(n, n % 2);
+    weft_scope *step = weft_scope_open();
+    weft_call(f, 2, (weft_array *[]){ w, v }, 3, y);
+    weft_update(w, y[0]);
+    weft_fetch(y[2], WEFT_F32, &sum, sizeof sum);
+    weft_status status = weft_scope_close(step);
+    failed = mem_count() >= n;
+    mem_fail_at(0, 0);
+    EXPECT((sum == 7) == !!status);
+    expect_each(w, SMALL, status ? same : doubled);
+    expect_each(v, SMALL, same);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_THREADS, threads);
+}
+
 TEST(a_step_that_is_stopped_leaves_all_arrays_whole) {
   volatile int flag = 1;
   float sum = 7;

@@ -166,7 +166,7 @@ weft_status values_await(int n, struct node *const node[], double seconds, struc
 }
 
 static weft_status compute(int n, struct node *node[], const struct eval_options *o, struct failure **failure) {
-  *failure = o->in_background ? NULL : eval_ready_call(n, node);
+  *failure = o->in_background ? NULL : eval_ready_call(n, node, 0, NULL);
   if (*failure && o->fn) *failure = failure_for(*failure, o->fn);
   return *failure ? failure_status(*failure) : eval_nodes(n, node, o, failure);
 }

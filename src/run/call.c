@@ -261,7 +261,8 @@ static struct node *leaf_from(const struct call_plan *e, int i, struct node *con
 }
 
 /* Arguments and what the function has captured live as long as the call; a number is memory of its own for the while. */
-static struct failure *run_entry(const struct call_plan *e, int n, struct node *item[], struct node *const in[]) {
+static struct failure *run_entry(const struct call_plan *e, int n, struct node *item[], struct node *const in[],
+                                 const struct heirs *heirs) {
   struct node *few[32], **leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
   bool ok = leaf != NULL;
   int made = 0;
@@ -269,7 +270,7 @@ static struct failure *run_entry(const struct call_plan *e, int n, struct node *
     struct node *from = leaf_from(e, made, in);
     ok = (leaf[made] = from->op == &op_scalar ? number_leaf(from) : from) != NULL;
   }
-  struct failure *f = ok ? eval_claimed(n, item, e->plan, e->n_leaves, leaf) : no_memory();
+  struct failure *f = ok ? eval_claimed(n, item, e->plan, e->n_leaves, leaf, heirs) : no_memory();
   for (int i = 0; i < made; i++) if (leaf[i] != leaf_from(e, i, in)) node_release(leaf[i]);
   if (leaf != few) mem_free(leaf);
   return f;
@@ -285,7 +286,7 @@ struct failure *eval_hand_over(int n, struct node *item[], struct node *const re
   int n_leaves = 0;
   struct plan *plan = eval_plan_leaves(n, result, RULE_EXACT, &n_leaves, &leaf, &failure);
   if (!plan) return failure;
-  failure = eval_claimed(n, item, plan, n_leaves, leaf);
+  failure = eval_claimed(n, item, plan, n_leaves, leaf, NULL);
   if (leaf) nodes_release(n_leaves, leaf);
   mem_free(leaf);
   plan_release(plan);
@@ -303,11 +304,11 @@ static struct failure *run_parts(struct weft_function *f, int n, struct node *it
 }
 
 static struct failure *run_call(const struct call_plan *e, struct weft_function *f,
-                                int n, struct node *item[], struct node *const in[]) {
-  return e->plan ? run_entry(e, n, item, in) : run_parts(f, n, item, in);
+                                int n, struct node *item[], struct node *const in[], const struct heirs *heirs) {
+  return e->plan ? run_entry(e, n, item, in, heirs) : run_parts(f, n, item, in);
 }
 
-static struct failure *run_items(struct node *call, int n, struct node *item[]) {
+static struct failure *run_items(struct node *call, int n, struct node *item[], const struct heirs *heirs) {
   struct weft_function *f = ((const struct call_attr *)call->attr)->function;
   struct failure *failure = NULL;
   if (call->n_in && eval_nodes(call->n_in, call->in, &(struct eval_options){ .only_targets = true }, &failure)) return failure;
@@ -315,19 +316,19 @@ static struct failure *run_items(struct node *call, int n, struct node *item[]) 
   if (!s) return no_memory();
   eval_settings()->place = item[0]->place;
   struct call_plan *e = find(s, f->n_in, call->in, n, item);
-  if (e) return run_call(e, f, n, item, call->in);
+  if (e) return run_call(e, f, n, item, call->in, heirs);
   failure = plan_entry(f, call->in, n, item, &e);
   if (failure) return failure;
   bool is_kept = keep(s, e);
-  failure = run_call(e, f, n, item, call->in);
+  failure = run_call(e, f, n, item, call->in, heirs);
   if (!is_kept) entry_free(e);
   return failure;
 }
 
 /* Once an item has its value, another thread may make it forget the call: whoever found it holds it, since the lock. */
-struct failure *eval_call(struct node *call, int n, struct node *item[]) {
+struct failure *eval_call(struct node *call, int n, struct node *item[], const struct heirs *heirs) {
   int before = eval_settings()->place;
-  struct failure *f = run_items(call, n, item);
+  struct failure *f = run_items(call, n, item, heirs);
   eval_settings()->place = before;
   return f;
 }
@@ -345,11 +346,12 @@ static bool is_ready_call(int n, struct node *const target[]) {
   return true;
 }
 
-struct failure *eval_ready_call(int n, struct node *target[]) {
+struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struct heir heir[]) {
   graph_lock();
   struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
   graph_unlock();
-  struct failure *f = call ? eval_call(call, n, target) : NULL;
+  struct heirs heirs = { n_heirs, heir, call };
+  struct failure *f = call ? eval_call(call, n, target, n_heirs ? &heirs : NULL) : NULL;
   node_release(call);
   return f;
 }

@@ -127,7 +127,7 @@ bool eval_may_donate(const struct eval *e) {
 void eval_donate(struct eval *e) {
   bool *dies = mem_alloc((size_t)e->n_leaves + 1), *forgets = mem_alloc((size_t)e->n + 1);
   for (int i = 0; forgets && i < e->n; i++) forgets[i] = eval_may_forget(e, i) && !scope_trace_open();
-  struct donation d = { e->n, e->n_asked, e->target, forgets, e->n_heirs, e->heir, e->n_leaves, e->leaf, dies };
+  struct donation d = { e->n, e->n_asked, e->target, forgets, e->n_heirs, e->heir, e->n_leaves, e->leaf, dies, e->call };
   if (!dies || !forgets || !donate_find(&d)) {
     mem_free(dies);
     mem_free(forgets);
@@ -302,16 +302,29 @@ struct failure *eval_run_or_give_up(struct eval *e) {
   return f;
 }
 
-/* Claims the items, unless somebody has; then runs a plan whose leaves are known. */
-struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int n_leaves, struct node *leaf[]) {
+/* An argument that was given twice is two leaves to the plan of a call: while one is overwritten the other may still be read. */
+static void spare_twins(const struct eval *e) {
+  for (int i = 0; e->dies && i < e->n_leaves; i++)
+    for (int k = 0; k < i; k++)
+      if (e->leaf[i] == e->leaf[k]) e->dies[i] = e->dies[k] = false;
+}
+
+/* Claims the items, unless somebody has; then runs a plan whose leaves are known. Of targets that are for heirs there is but the
+ * reference of whoever closes the scope. */
+struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int n_leaves, struct node *leaf[], const struct heirs *heirs) {
   bool few[64] = { 0 }, *forgets = n <= 64 ? few : mem_alloc((size_t)n);
-  struct eval e = { .n = n, .n_asked = n, .target = item, .forgets = forgets, .n_leaves = n_leaves, .leaf = leaf, .plan = plan,
-                    .settings = *eval_settings(), .only_targets = true };
+  struct eval e = { .n = n, .n_asked = heirs ? 0 : n, .target = item, .forgets = forgets, .n_leaves = n_leaves, .leaf = leaf,
+                    .plan = plan, .settings = *eval_settings(), .only_targets = true };
   if (!forgets) return eval_no_memory();
+  if (heirs) e.n_heirs = heirs->n, e.heir = heirs->heir, e.call = heirs->call;
+  for (int i = 0; heirs && i < n_leaves; i++) node_retain(leaf[i]);
   graph_lock();
   bool is_ours = eval_claim(&e);
+  if (is_ours && heirs && eval_may_donate(&e)) eval_donate(&e), spare_twins(&e);
   graph_unlock();
   struct failure *f = is_ours ? eval_run_or_give_up(&e) : NULL;
+  if (heirs) nodes_release(n_leaves, leaf);
+  mem_free(e.dies);
   if (forgets != few) mem_free(forgets);
   return f;
 }

@@ -36,6 +36,7 @@ static void count_references(const struct donation *d, const struct view *v) {
       if (is_in(l, l->node[i]->in[k])) refs[l->node[i]->in[k]->slot]++;
   for (int i = 0; i < d->n; i++) refs[d->target[i]->slot] += i < d->n_asked ? 2 : 1;
   for (int i = 0; i < d->n_leaves; i++) if (is_in(l, d->leaf[i])) refs[d->leaf[i]->slot]++;
+  if (d->call && is_in(l, d->call)) refs[d->call->slot]++;
   for (int i = 0; i < d->n_heirs; i++)
     if (d->heir[i].leaf && is_in(l, d->heir[i].was)) refs[d->heir[i].was->slot] += 2; /* the name's, and the heir's own */
 }

@@ -33,6 +33,7 @@ struct donation {
   int n_leaves;
   struct node *const *leaf;
   bool *dies;                    /* by leaf: found out */
+  const struct node *call;       /* of which there is one more reference; NULL: none */
 };
 bool donate_may(const struct node *);          /* its memory is worth it, and nobody else has it */
 bool donate_find(struct donation *);           /* whether one dies; heirs are named then. Graph lock held */

@@ -109,7 +109,7 @@ static struct failure *approach(struct eval *e) {
     graph_unlock();
     if (n_items < 0) return node_release(held), node_release(which), eval_no_memory();
     if (in_the_way == MOVES) f = eval_move(which);
-    if (in_the_way == CALLS) f = eval_call(which, n_items, item);
+    if (in_the_way == CALLS) f = eval_call(which, n_items, item, NULL);
     if (in_the_way == UNSIZED) f = n_items ? eval_size_loop(held, n_items, item) : eval_tell_length(which, length);
     node_release(held);
     node_release(which);

@@ -85,21 +85,23 @@ struct plan *eval_plan_leaves(int n, struct node *const target[], enum rule_tag 
 struct plan *eval_plan_asked(int n, struct node *const target[], struct failure **);
 struct failure *eval_cost(int n, struct node *const target[], weft_cost *);
 /* Runs a plan whose leaves are known for nodes nobody has claimed yet; does nothing if somebody has. All of them are held by
- * the caller meanwhile. */
-struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[]);
+ * the caller meanwhile. `for_heirs`: the updates that the nodes are for, and the call whose results they are, which the caller holds
+ * too; NULL: none. */
+struct heirs { int n; struct heir *heir; struct node *call; };
+struct failure *eval_claimed(int n, struct node *item[], struct plan *, int n_leaves, struct node *leaf[], const struct heirs *for_heirs);
 bool eval_is_clear(int n, struct node *const target[]); /* nothing must be computed before they can be planned; waits for
                                                            what others compute of them */
 bool eval_moves(const struct node *); /* move.c: it is to be brought to its place before the rest is planned */
 struct failure *eval_move(struct node *); /* the same: it is */
 bool eval_is_one_place(int n, struct node *const target[]);
 weft_status eval_by_place(int n, struct node *const target[], const struct eval_options *, struct failure **);
-struct failure *eval_call(struct node *call, int n, struct node *item[]); /* call.c: items of one call */
+struct failure *eval_call(struct node *call, int n, struct node *item[], const struct heirs *); /* call.c: items of one call */
 struct failure *eval_uneven(int n, struct node *item[]); /* uneven.c: items of one loop, whose steps are a known number */
 /* Results that have their values: the items, which nobody has claimed yet, get those. */
 struct failure *eval_hand_over(int n, struct node *item[], struct node *const result[]);
 /* A short cut: if the targets are the items of one call whose arguments have their values they are computed without a walk;
- * else nothing happens. Either way eval_nodes does what is left. */
-struct failure *eval_ready_call(int n, struct node *target[]);
+ * else nothing happens. Either way eval_nodes does what is left. Arguments that are updated by them give them their memory. */
+struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struct heir heir[]);
 void eval_after_fork(void);             /* in the child, graph lock held: what others were computing nobody does */
 
 #endif

@@ -22,6 +22,7 @@ struct eval {
   bool in_background, only_targets, is_asked; /* by a user */
   int n_heirs;
   struct heir *heir;
+  struct node *call;              /* the one the targets are results of, held by whoever evaluates them; NULL: it does not matter */
   bool *dies;                     /* by leaf: nobody will ask for it; NULL: none of them */
   bool *hides;                    /* by target: its history is hidden; NULL: of none */
   struct eval *older, **link;     /* among those under way: graph lock */
