@@ -122,6 +122,8 @@ extern PyMethodDef dlpack_methods[];
 /* evaluate.c */
 int evaluate(int n, weft_array *const[]);            /* waits without the GIL; Ctrl-C stops it. Owned by the caller */
 int evaluate_into(weft_array *, void *values, size_t bytes); /* the same, then reads. Owns the array meanwhile */
+int evaluate_closing(weft_scope *);                  /* closes it likewise. -1: nothing of it has happened; an exception is set if
+                                                        the user or a function of the host's wants one */
 extern PyMethodDef evaluate_functions[];
 
 /* index.c */
@@ -141,6 +143,12 @@ PyObject *function_make(weft_function *, PyTypeObject *flavour, int n, int m); /
                                                         takes part in owning it */
 weft_function *function_of(PyObject *function);      /* of a Function; NULL: it is none */
 PyTypeObject *function_flavour(PyObject *function);  /* of its results */
+/* Of memory that is shared for the call, done by `call`, which gives a list of arrays; in and out have room for all of them. */
+typedef PyObject *function_caller(const void *of, weft_function *, int n, weft_array *const in[], int m, weft_array *out[]);
+PyObject *function_with(PyObject *function, PyObject *const args[], Py_ssize_t n, function_caller *call, const void *of);
+PyObject *function_run(PyObject *function, PyObject *const args[], Py_ssize_t n); /* the results, computed; those that nobody else
+                                                        sees may be written to */
+PyObject *cells_fill(PyObject *function, PyObject *const args[], Py_ssize_t n); /* cells.c */
 PyObject *tree_arrays(Py_ssize_t n, PyObject *const trees[]); /* a list of all arrays in them */
 
 #define WITH_KEYWORDS(f) (PyCFunction)(void (*)(void))f, METH_VARARGS | METH_KEYWORDS

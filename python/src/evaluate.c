@@ -134,6 +134,15 @@ int evaluate(int n, weft_array *const a[]) {
   return failed ? -1 : 0;
 }
 
+int evaluate_closing(weft_scope *scope) {
+  struct work w;
+  work_begin(&w);
+  weft_status s = weft_scope_close(scope);
+  work_end(&w);
+  if (s && w.without) (void)is_interrupted(); /* what is done is done: Python looks for signals soon enough */
+  return s ? -1 : 0;
+}
+
 int evaluate_into(weft_array *a, void *values, size_t bytes) {
   weft_own(a);
   int failed = evaluate(1, &a);

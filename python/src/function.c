@@ -68,70 +68,37 @@ static void disown_all(int n, weft_array *const a[]) {
 }
 
 /* Results are owned until they are objects: evaluation may run Python, and what is computed is stored as their own. */
-static PyObject *run_into(struct function *f, weft_array *const in[], weft_array *out[]) {
+static PyObject *run_into(const void *of, weft_function *f, int n, weft_array *const in[], int m, weft_array *out[]) {
+  (void)of;
   weft_origin(0);
   weft_scope *s = weft_scope_open();
-  weft_call(f->function, f->n, in, f->m, out);
-  for (int i = 0; i < f->m; i++) weft_own(out[i]);
+  weft_call(f, n, in, m, out);
+  for (int i = 0; i < m; i++) weft_own(out[i]);
   weft_scope_discard(s);
-  PyObject *list = evaluate(f->m, out) ? NULL : array_list(&array_type, f->m, out);
-  disown_all(f->m, out);
-  for (int i = 0; list && i < f->m; i++) { /* no owner but the objects is left */
+  PyObject *list = evaluate(m, out) ? NULL : array_list(&array_type, m, out);
+  disown_all(m, out);
+  for (int i = 0; list && i < m; i++) { /* no owner but the objects is left */
     struct array *a = (struct array *)PyList_GET_ITEM(list, i);
     a->is_given = weft_is_only(a->handle);
   }
   return list;
 }
 
-/* run(*memory): the function of NumPy's arrays, computed. A result whose memory nobody else can see may be written to. */
-static PyObject *function_run(PyObject *self, PyObject *const args[], Py_ssize_t n) {
+/* The function of NumPy's arrays, called in a way of the caller's: its results, as a list. */
+PyObject *function_with(PyObject *self, PyObject *const args[], Py_ssize_t n, function_caller *call, const void *of) {
   struct function *f = (struct function *)self;
   weft_array *room[16], **in = room;
   if (n != f->n) return PyErr_Format(PyExc_TypeError, "the function takes %d arrays, not %zd", f->n, n);
   if (f->n + f->m > 16 && !(in = PyMem_Malloc((size_t)(f->n + f->m) * sizeof *in))) return PyErr_NoMemory();
   int n_taken = operands(f, args, in);
-  PyObject *list = n_taken == f->n ? run_into(f, in, in + f->n) : NULL;
+  PyObject *list = n_taken == f->n ? call(of, f->function, f->n, in, f->m, in + f->n) : NULL;
   disown_all(n_taken, in);
   if (in != room) PyMem_Free(in);
   return list;
 }
 
-/* What the results are in NumPy: over the same memory where nobody else can see it, else copies. */
-static PyObject *given(PyObject *results, PyObject *asarray, PyObject *copy) {
-  for (Py_ssize_t i = 0, m = results ? PyList_GET_SIZE(results) : 0; i < m; i++) {
-    PyObject *a = PyList_GET_ITEM(results, i), *memory = PyObject_CallOneArg(((struct array *)a)->is_given ? asarray : copy, a);
-    if (!memory) return Py_DECREF(results), NULL;
-    PyList_SET_ITEM(results, i, memory);
-    Py_DECREF(a);
-  }
-  return results;
-}
-
-static PyObject *not_cells(void) { return PyErr_SetString(PyExc_TypeError, "fill takes lists of cells, and two functions"), NULL; }
-
-/* fill(ins, outs, asarray, copy): run, from the cells of a linker to its cells, a cell being a list with one thing in it. All there
- * is between the memory of the arguments and that of the results, so that a call costs no more Python than this. */
-static PyObject *function_fill(PyObject *self, PyObject *const args[], Py_ssize_t n) {
-  PyObject *room[16], **in = room;
-  if (n != 4 || !PyList_Check(args[0]) || !PyList_Check(args[1])) return not_cells();
-  Py_ssize_t n_in = PyList_GET_SIZE(args[0]), n_out = PyList_GET_SIZE(args[1]);
-  if (n_in > 16 && !(in = PyMem_Malloc((size_t)n_in * sizeof *in))) return PyErr_NoMemory();
-  Py_ssize_t k = 0;
-  for (; k < n_in; k++) {
-    PyObject *cell = PyList_GET_ITEM(args[0], k);
-    if (!PyList_Check(cell) || PyList_GET_SIZE(cell) != 1) break;
-    in[k] = Py_NewRef(PyList_GET_ITEM(cell, 0));
-  }
-  PyObject *results = k == n_in ? given(function_run(self, in, n_in), args[2], args[3]) : not_cells();
-  while (k-- > 0) Py_DECREF(in[k]);
-  if (in != room) PyMem_Free(in);
-  for (Py_ssize_t i = 0; results && i < n_out && i < PyList_GET_SIZE(results); i++) {
-    PyObject *cell = PyList_GET_ITEM(args[1], i);
-    if (!PyList_Check(cell) || PyList_SetItem(cell, 0, Py_NewRef(PyList_GET_ITEM(results, i))))
-      return Py_DECREF(results), not_cells();
-  }
-  return results;
-}
+/* run(*memory): computed. A result whose memory nobody else can see may be written to. */
+PyObject *function_run(PyObject *self, PyObject *const args[], Py_ssize_t n) { return function_with(self, args, n, run_into, NULL); }
 
 /* show(what): "graph", "plan", "kernels", ..: of the calls there have been. */
 static PyObject *function_show(PyObject *self, PyObject *what) {
@@ -145,8 +112,9 @@ static PyObject *function_show(PyObject *self, PyObject *what) {
 
 static PyMethodDef function_methods[] = {
   { "show", function_show, METH_O, "show(what): graph, plan, kernels, asm: those of the calls so far, as text." },
-  { "fill", (PyCFunction)(void (*)(void))function_fill, METH_FASTCALL,
-    "fill(ins, outs, asarray, copy): run from cells to cells; the results, as asarray or copy makes them, in a list too." },
+  { "fill", (PyCFunction)(void (*)(void))cells_fill, METH_FASTCALL,
+    "fill(ins, outs, asarray, copy, updates): run from cells to cells; the results, as asarray or copy makes them, in a list too. "
+    "updates, a tuple or None: out, in, out, in ..: which results are for cells of ins, and may overwrite what is there." },
   { "run", (PyCFunction)(void (*)(void))function_run, METH_FASTCALL,
     "run(*memory): the results, computed, of memory that is shared for the call. Those that nobody else sees may be written to." },
   { 0 },

@@ -937,6 +937,85 @@ def test_a_copy_of_a_function_has_cells_of_its_own_or_shares_them():
     assert apart() == 15 and t.get_value().tolist() == [6, 6, 6] and s.get_value().tolist() == [2, 2, 2]
 
 
+def address(shared):
+    return shared.container.storage[0].__array_interface__["data"][0]
+
+
+def test_a_shared_cell_is_updated_in_place_iff_nobody_else_refers_to_its_array(rng):
+    s, x = pytensor.shared(np.zeros(5000), name="s"), pt.dscalar("x")
+    f = function([x], s[:3] * 2, updates={s: s + x})
+    f(1.0)  # the first array is PyTensor's own
+    where = address(s)
+    for _ in range(3):
+        f(1.0)
+        assert address(s) == where and type(s.container.storage[0]) is np.ndarray
+    for look in (lambda a: a, lambda a: a[::2], lambda a: memoryview(a), lambda a: a.base, lambda a: a.reshape(50, 100)):
+        where, seen = address(s), look(s.get_value(borrow=True))
+        before = np.array(seen, copy=True)
+        f(1.0)
+        assert address(s) != where
+        np.testing.assert_array_equal(np.asarray(seen), before)
+        where, seen = address(s), None
+        f(1.0)
+        assert address(s) == where
+    assert s.get_value()[7] == 14 and f(0.0).tolist() == [28, 28, 28]
+
+
+def test_an_array_of_a_cell_that_was_given_another_shape_is_taken_as_it_is_now():
+    s = pytensor.shared(np.arange(6000.0).reshape(60, 100), shape=(None, None))
+    f = function([], [], updates={s: s + 1})
+    f()
+    s.get_value(borrow=True).shape = (100, 60)
+    f()
+    np.testing.assert_array_equal(s.get_value(), np.arange(6000.0).reshape(100, 60) + 2)
+    f()
+    np.testing.assert_array_equal(s.get_value(), np.arange(6000.0).reshape(100, 60) + 3)
+
+
+def test_cells_that_change_places_or_sizes_are_right():
+    a, b = pytensor.shared(np.arange(5000.0)), pytensor.shared(-np.arange(5000.0))
+    swap, grow = function([], [], updates={a: b, b: a}), function([], [], updates={a: pt.concatenate([a, a])})
+    turn = function([], a.sum(), updates={a: a[::-1] + b[0]})
+    for _ in range(3):
+        swap()
+    np.testing.assert_array_equal(a.get_value(), -np.arange(5000.0))
+    turn(), turn()
+    np.testing.assert_array_equal(a.get_value(), -np.arange(5000.0))
+    grow(), grow()
+    assert a.get_value().shape == (20000,) and b.get_value().shape == (5000,)
+
+
+def test_a_call_that_fails_leaves_its_cells_as_they_were():
+    s, x, i = pytensor.shared(np.zeros(5000)), pt.dvector("x"), pt.lscalar("i")
+    f = function([x, i], s[i], updates={s: s + x})
+    f(np.ones(5000), 3)
+    for values, error in (((np.ones(4999), 3), ValueError), ((np.ones(5000), 5000), IndexError)):
+        with pytest.raises(error):
+            f(*values)
+        assert type(s.container.storage[0]) is np.ndarray and s.get_value().tolist() == [1.0] * 5000
+    assert f(np.ones(5000), 2) == 1 and s.get_value()[0] == 2
+
+
+def test_threads_that_update_and_read_a_cell_see_whole_values():
+    s = pytensor.shared(np.zeros(200000))
+    add, look = function([], [], updates={s: s + 1}), function([], [s.min(), s.max()])
+    seen = []
+
+    def read():
+        for _ in range(100):
+            seen.append(look.copy()() if len(seen) % 50 == 0 else look())
+            value = s.get_value()
+            seen.append((value.min(), value.max()))
+
+    reader = threading.Thread(target=read)
+    add()
+    reader.start()
+    for _ in range(200):
+        add()
+    reader.join()
+    assert all(low == high for low, high in seen) and s.get_value()[0] == 201
+
+
 def test_updates_leave_no_memory_behind():
     s = pytensor.shared(np.zeros(100000))
     f = function([], [], updates={s: s + 1})

@@ -7,7 +7,7 @@ from pytensor.link.basic import JITLinker
 from pytensor.link.jax.linker import JAXLinker
 from pytensor.scan.rewriting.inner_graph import rewrite_scan_inner_graph
 
-from . import powers
+from . import cells, powers  # noqa: F401
 from .program import Linked
 
 
@@ -35,12 +35,13 @@ class WeftLinker(JITLinker):
         thunks, nodes, linked = super().create_jitable_thunk(compute_map, order, input_storage, output_storage, storage_map)
         [otherwise] = thunks
         ins, outs = otherwise.inputs, otherwise.outputs
+        updates = tuple(k for pair in (self.fgraph.update_mapping or {}).items() for k in pair) or None
 
         def thunk():
             fill = linked.fill
             if fill is not None:
                 try:
-                    return fill(ins, outs, asarray, copy)
+                    return fill(ins, outs, asarray, copy, updates)
                 except Exception:  # other shapes; or what failed fails again, and says what and where
                     pass
             otherwise()

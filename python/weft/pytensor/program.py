@@ -242,7 +242,9 @@ def as_own(result):
 
 
 def as_memory(value):
-    """Something of NumPy's that weft can share: in the byte order of the machine."""
+    """Something of NumPy's that weft can share, in the byte order of the machine; or an array of weft's, as it is."""
+    if type(value) is weft.array:
+        return value
     value = value if type(value) is np.ndarray else np.asarray(value)
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
 

@@ -1,0 +1,216 @@
+/* cells.c -- calls of compiled functions from the cells of a linker to its cells, a cell being a list with one thing in it.
+ *
+ * A cell that a call updates is overwritten in place if nobody else refers to its array: while the function runs the cell holds the
+ * array of weft itself, of which whoever reads it meanwhile gets the old value or the new one. Else, and where the sizes of results
+ * are not known before, the new value has memory of its own. What fails leaves every cell as it was. */
+#include "core.h"
+#include <string.h>
+
+enum { LEAST_BYTES = 4096 }; /* fewer are not overwritten (gift_least): a new array costs less than to find out */
+
+static PyObject *not_cells(void) { return PyErr_SetString(PyExc_TypeError, "fill takes lists of cells, and two functions"), NULL; }
+
+static PyObject *cell_at(PyObject *cells, Py_ssize_t k) { /* borrowed; NULL: there is none */
+  PyObject *cell = k < PyList_GET_SIZE(cells) ? PyList_GET_ITEM(cells, k) : NULL;
+  return cell && PyList_Check(cell) && PyList_GET_SIZE(cell) == 1 ? cell : NULL;
+}
+
+/* What the results are in NumPy: over the same memory where nobody else can see it, else copies. Arrays on a device that a cell is
+ * updated with stay there. */
+static PyObject *given(PyObject *a, PyObject *asarray, PyObject *copy, int is_update) {
+  int device = 0;
+  if (is_update && weft_state_of(array_handle(a), &device) == WEFT_READY && device) return Py_NewRef(a);
+  return PyObject_CallOneArg(((struct array *)a)->is_given ? asarray : copy, a);
+}
+
+/* ---- Memory that only a cell refers to ---- */
+
+struct sizes { weft_dtype dtype; int rank; int64_t dims[WEFT_RANK_MAX], bytes; };
+
+static int sizes_of(weft_array *a, struct sizes *s) {
+  s->rank = weft_describe(a, &s->dtype, s->dims);
+  s->bytes = (int64_t)weft_dtype_bytes(s->dtype);
+  for (int k = 0; k < s->rank; k++) s->bytes *= s->dims[k];
+  return s->rank >= 0;
+}
+
+static int are_equal(const struct sizes *a, const struct sizes *b) {
+  return a->dtype == b->dtype && a->rank == b->rank && !memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank);
+}
+
+/* Whether an array of NumPy's still shows its memory as it was made: its owner may have set its shape or dtype since. */
+static int shows(PyObject *memory, const struct sizes *s) {
+  Py_buffer b;
+  weft_dtype dtype;
+  if (PyObject_GetBuffer(memory, &b, PyBUF_FULL_RO)) return PyErr_Clear(), 0;
+  int same = b.ndim == s->rank && dtype_of_format(b.format, b.itemsize, &dtype) && dtype == s->dtype;
+  for (int k = 0; same && k < s->rank; k++) same = b.shape[k] == s->dims[k];
+  same = same && (PyBuffer_IsContiguous(&b, 'C'));
+  PyBuffer_Release(&b);
+  return same;
+}
+
+/* The array of weft under an array of NumPy's to which nobody but the cell refers, with a reference; NULL: there is none. A view would
+ * refer to it, and so would whoever got at its memory. */
+static PyObject *under(PyObject *memory) {
+  if (Py_REFCNT(memory) != 1) return NULL;
+  if (Py_IS_TYPE(memory, &array_type)) return Py_NewRef(memory);
+  PyObject *base = PyObject_GetAttrString(memory, "base"), *a = NULL;
+  if (base && PyMemoryView_Check(base) && Py_REFCNT(base) == 2) a = PyMemoryView_GET_BASE(base);
+  a = a && Py_IS_TYPE(a, &array_type) && Py_REFCNT(a) == 1 && ((struct array *)a)->is_given ? Py_NewRef(a) : NULL;
+  Py_XDECREF(base);
+  PyErr_Clear();
+  return a;
+}
+
+/* An update of one cell: where its value comes from, and whose memory takes it. */
+struct update { Py_ssize_t out, in; PyObject *cell, *taken; struct sizes sizes; };
+
+static void take(struct update *u) {
+  PyObject *memory = PyList_GET_ITEM(u->cell, 0), *a = under(memory);
+  if (a && sizes_of(array_handle(a), &u->sizes) && u->sizes.bytes >= LEAST_BYTES && (a == memory || shows(memory, &u->sizes))) {
+    u->taken = Py_NewRef(a);
+    PyList_SetItem(u->cell, 0, a); /* the array of NumPy's goes, and with it its pin */
+  } else Py_XDECREF(a);
+}
+
+/* Nothing has come of it: the cell has an array of NumPy's again, of the same memory. Who has set it since keeps that. */
+static void put_back(struct update *u, PyObject *asarray, PyObject *copy) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *memory = PyList_GET_ITEM(u->cell, 0) == u->taken ? given(u->taken, asarray, copy, 1) : NULL;
+  if (memory) PyList_SetItem(u->cell, 0, memory);
+  Py_CLEAR(u->taken);
+  PyErr_Restore(type, value, trace);
+}
+
+/* ---- Calls ---- */
+
+struct fill {
+  PyObject *ins, *outs, *asarray, *copy;
+  int n_updates;
+  struct update *update;
+};
+
+static const struct update *update_of(const struct fill *f, Py_ssize_t out) {
+  for (int i = 0; i < f->n_updates; i++) if (f->update[i].out == out) return &f->update[i];
+  return NULL;
+}
+
+/* Every result is an update: of the memory it takes over, or of an array of its sizes that is made for it and has none yet. */
+static weft_array *name_for(const struct fill *f, int out, weft_array *value) {
+  struct sizes s;
+  const struct update *u = update_of(f, out);
+  if (!sizes_of(value, &s)) return NULL;
+  if (u && u->taken && are_equal(&s, &u->sizes)) return array_handle(u->taken);
+  return weft_keep(weft_full(s.dtype, s.rank, s.dims, 0));
+}
+
+static int declare(const struct fill *f, int m, weft_array *const value[], weft_array *name[]) {
+  for (int i = 0; i < m; i++) {
+    if (!(name[i] = name_for(f, i, value[i]))) return -1;
+    weft_own(name[i]);
+    weft_update(name[i], value[i]);
+  }
+  return 0;
+}
+
+/* The results as a list of arrays, of which those that are taken over are the arrays that were. NULL without an exception: it is to
+ * be done the ordinary way. */
+static PyObject *call_in_place(const void *of, weft_function *function, int n, weft_array *const in[], int m, weft_array *out[]) {
+  const struct fill *f = of;
+  weft_array **name = PyMem_Calloc((size_t)m + 1, sizeof *name);
+  if (!name) return PyErr_NoMemory();
+  weft_origin(0);
+  weft_scope *outside = weft_scope_open(), *step = weft_scope_open();
+  weft_call(function, n, in, m, out);
+  int failed = declare(f, m, out, name);
+  if (failed) weft_scope_discard(step);
+  else failed = evaluate_closing(step);
+  PyObject *list = failed ? NULL : array_list(&array_type, m, name);
+  for (int i = 0; i < m && name[i]; i++) weft_disown(name[i]);
+  weft_scope_discard(outside);
+  PyMem_Free(name);
+  for (int i = 0; list && i < m; i++) {
+    struct array *a = (struct array *)PyList_GET_ITEM(list, i);
+    a->is_given = weft_is_only(a->handle);
+  }
+  return list;
+}
+
+static int some_taken(const struct fill *f) {
+  for (int i = 0; i < f->n_updates; i++) if (f->update[i].taken) return 1;
+  return 0;
+}
+
+/* Results go to their cells, but not those that update one: a cell more that refers to an array would keep it from being overwritten. */
+static PyObject *leave(const struct fill *f, PyObject *results) {
+  for (Py_ssize_t i = 0, m = results ? PyList_GET_SIZE(results) : 0; i < m; i++) {
+    PyObject *a = PyList_GET_ITEM(results, i), *cell = cell_at(f->outs, i);
+    const struct update *u = update_of(f, i);
+    PyObject *memory = cell ? given(a, f->asarray, f->copy, u != NULL) : not_cells();
+    if (!memory) return Py_DECREF(results), NULL;
+    PyList_SET_ITEM(results, i, memory);
+    Py_DECREF(a);
+    PyList_SetItem(cell, 0, u ? Py_NewRef(Py_None) : Py_NewRef(memory));
+  }
+  return results;
+}
+
+static PyObject *run(PyObject *self, const struct fill *f, Py_ssize_t n, PyObject *const in[]) {
+  PyObject *results = some_taken(f) ? function_with(self, in, n, call_in_place, f) : NULL;
+  for (int i = 0; !results && i < f->n_updates; i++) if (f->update[i].taken) put_back(&f->update[i], f->asarray, f->copy);
+  return results || PyErr_Occurred() ? results : function_run(self, in, n);
+}
+
+/* The (out, in) pairs of a tuple. */
+static int updates_from(struct fill *f, PyObject *pairs) {
+  if (pairs == Py_None) return 0;
+  if (!PyTuple_Check(pairs)) return not_cells(), -1;
+  Py_ssize_t n = PyTuple_GET_SIZE(pairs) / 2;
+  if (!(f->update = PyMem_Calloc((size_t)n + 1, sizeof *f->update))) return PyErr_NoMemory(), -1;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    struct update *u = &f->update[i];
+    u->out = PyLong_AsSsize_t(PyTuple_GET_ITEM(pairs, 2 * i)), u->in = PyLong_AsSsize_t(PyTuple_GET_ITEM(pairs, 2 * i + 1));
+    if (u->out < 0 || u->in < 0 || !(u->cell = cell_at(f->ins, u->in))) return PyErr_Occurred() ? 0 : not_cells(), -1;
+    f->n_updates++;
+  }
+  return 0;
+}
+
+/* On a device, what only a cell refers to becomes an array of weft's that stays there, until somebody looks at it. */
+static void settle(PyObject *cell) {
+  PyObject *memory = PyList_GET_ITEM(cell, 0);
+  if (Py_REFCNT(memory) != 1 || array_check(memory)) return;
+  weft_scope *s = op_begin();
+  weft_array *a = convert_array(memory, NULL, 0);
+  PyObject *array = a ? op_end_as(&array_type, s, a) : (weft_scope_discard(s), NULL);
+  if (array) PyList_SetItem(cell, 0, array);
+  PyErr_Clear();
+}
+
+static PyObject *fill(PyObject *self, struct fill *f) {
+  Py_ssize_t n = PyList_GET_SIZE(f->ins), k = 0;
+  PyObject *room[16], **in = n <= 16 ? room : PyMem_Malloc((size_t)n * sizeof *in), *cell;
+  if (!in) return PyErr_NoMemory();
+  for (int i = 0; i < f->n_updates; i++) take(&f->update[i]);
+  for (int on_device = weft_get(WEFT_DEVICE) != 0; k < n && (cell = cell_at(f->ins, k)); k++) {
+    if (on_device) settle(cell);
+    in[k] = Py_NewRef(PyList_GET_ITEM(cell, 0));
+  }
+  PyObject *results = k == n ? leave(f, run(self, f, n, in)) : not_cells();
+  while (k-- > 0) Py_DECREF(in[k]);
+  for (int i = 0; i < f->n_updates; i++) Py_XDECREF(f->update[i].taken);
+  if (in != room) PyMem_Free(in);
+  return results;
+}
+
+/* fill(ins, outs, asarray, copy, updates): all there is between the memory of the arguments and that of the results, so that a call
+ * costs no more Python than this. */
+PyObject *cells_fill(PyObject *self, PyObject *const args[], Py_ssize_t n) {
+  if (n != 5 || !PyList_Check(args[0]) || !PyList_Check(args[1])) return not_cells();
+  struct fill f = { args[0], args[1], args[2], args[3], 0, NULL };
+  PyObject *results = updates_from(&f, args[4]) ? NULL : fill(self, &f);
+  PyMem_Free(f.update);
+  return results;
+}
