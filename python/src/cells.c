@@ -50,8 +50,8 @@ static int shows(PyObject *memory, const struct sizes *s) {
   return same;
 }
 
-/* The array of weft under an array of NumPy's to which nobody but the cell refers, with a reference; NULL: there is none. A view would
- * refer to it, and so would whoever got at its memory. */
+/* The array of weft under an array of NumPy's to which nobody but the cell refers, with a reference; NULL: there is none. A view
+ * would refer to it, and so would whoever got at its memory. */
 static PyObject *under(PyObject *memory) {
   if (Py_REFCNT(memory) != 1) return NULL;
   if (Py_IS_TYPE(memory, &array_type)) return Py_NewRef(memory);
@@ -143,7 +143,8 @@ static int some_taken(const struct fill *f) {
   return 0;
 }
 
-/* Results go to their cells, but not those that update one: a cell more that refers to an array would keep it from being overwritten. */
+/* Results go to their cells, but not those that update one: a cell more that refers to an array would keep it from being
+ * overwritten. */
 static PyObject *leave(const struct fill *f, PyObject *results) {
   for (Py_ssize_t i = 0, m = results ? PyList_GET_SIZE(results) : 0; i < m; i++) {
     PyObject *a = PyList_GET_ITEM(results, i), *cell = cell_at(f->outs, i);

@@ -98,7 +98,9 @@ PyObject *function_with(PyObject *self, PyObject *const args[], Py_ssize_t n, fu
 }
 
 /* run(*memory): computed. A result whose memory nobody else can see may be written to. */
-PyObject *function_run(PyObject *self, PyObject *const args[], Py_ssize_t n) { return function_with(self, args, n, run_into, NULL); }
+PyObject *function_run(PyObject *self, PyObject *const args[], Py_ssize_t n) {
+  return function_with(self, args, n, run_into, NULL);
+}
 
 /* show(what): "graph", "plan", "kernels", ..: of the calls there have been. */
 static PyObject *function_show(PyObject *self, PyObject *what) {

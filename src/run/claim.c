@@ -311,7 +311,8 @@ static void spare_twins(const struct eval *e) {
 
 /* Claims the items, unless somebody has; then runs a plan whose leaves are known. Of targets that are for heirs there is but the
  * reference of whoever closes the scope. */
-struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int n_leaves, struct node *leaf[], const struct heirs *heirs) {
+struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int n_leaves, struct node *leaf[],
+                             const struct heirs *heirs) {
   bool few[64] = { 0 }, *forgets = n <= 64 ? few : mem_alloc((size_t)n);
   struct eval e = { .n = n, .n_asked = heirs ? 0 : n, .target = item, .forgets = forgets, .n_leaves = n_leaves, .leaf = leaf,
                     .plan = plan, .settings = *eval_settings(), .only_targets = true };
