@@ -66,6 +66,47 @@ TEST(eight_threads_evaluate_shared_and_own_graphs) {
   weft_scope_discard(s);
 }
 
+/* Rows whose number only a run tells, read by all at once: whoever finds them computed must find how many they are. */
+struct rows { weft_array *y; pthread_barrier_t *begin; int who; };
+
+static void *reads_rows(void *arg) {
+  struct rows *r = arg;
+  weft_scope *s = weft_scope_open();
+  weft_array *some = r->who % 2 ? weft_add(r->y, weft_scalar(1)) : weft_cumsum(weft_mul(r->y, r->y), 0);
+  pthread_barrier_wait(r->begin);
+  weft_status status = weft_eval(1, &some);
+  if (status) test_fail(__FILE__, __LINE__, "%s", weft_message());
+  else if (weft_dim(some, 0) != 5) test_fail(__FILE__, __LINE__, "%lld rows", (long long)weft_dim(some, 0));
+  weft_scope_discard(s);
+  return NULL;
+}
+
+static weft_array *rows_until(bool is_uneven) {
+  weft_loop *l = weft_loop_open(weft_integer(64));
+  weft_array *c = weft_loop_carry(l, weft_scalar(0)), *n = weft_add(c, weft_scalar(1));
+  weft_loop_next(l, c, n);
+  weft_loop_until(l, weft_ge(is_uneven ? weft_sum(weft_flatnonzero(weft_lt(weft_arange(WEFT_I64, 0, 16, 1), n)), WEFT_ALL) : n, weft_scalar(is_uneven ? 10 : 5)));
+  weft_array *y = weft_loop_all(l, n);
+  weft_loop_close(l);
+  return y;
+}
+
+static void share_rows(bool is_uneven) {
+  for (int round = 0; round < 4 * ROUNDS; round++) {
+    weft_scope *s = weft_scope_open();
+    pthread_barrier_t begin;
+    pthread_barrier_init(&begin, NULL, THREADS);
+    weft_array *y = rows_until(is_uneven);
+    struct rows r[THREADS];
+    for (int i = 0; i < THREADS; i++) r[i] = (struct rows){ y, &begin, i };
+    run_threads(reads_rows, r, sizeof *r);
+    pthread_barrier_destroy(&begin);
+    weft_scope_discard(s);
+  }
+}
+TEST(eight_threads_find_the_number_of_rows_with_the_rows) { share_rows(false); }
+TEST(eight_threads_find_the_number_of_rows_of_uneven_steps_with_the_rows) { share_rows(true); }
+
 /* One thread commits updates, the others build on the array and read it: they see some commit, never a half. */
 struct page { weft_array *w; _Atomic bool *is_over; };
 

@@ -164,21 +164,36 @@ void eval_unclaim(struct eval *e) {
 /* In a child nobody computes them any more; what a job was to compute it will, as the child goes on with it. */
 void eval_after_fork(void) { while (under_way) eval_unclaim(under_way); }
 
-/* All targets get their values. */
-static void publish(struct eval *e, struct run *r, struct value *v[]) {
-  for (int i = 0; i < e->n; i++) value_set(e, r, i, v[i]);
+/* A target gets its value; lock held. */
+static void publish_one(struct eval *e, int i, struct value *v[]) {
+  struct node *n = e->target[i];
+  if (node_state_of(n) == NODE_READY) return; /* the same node twice */
+  n->value = v[i];
+  v[i] = NULL;
+  node_set_state(n, NODE_READY);
+  if (eval_may_forget(e, i) && !(e->hides && e->hides[i])) node_forget(n);
+}
+
+/* Whoever finds rows finds how many they are: their number is told while nobody else sees them. */
+static struct failure *tell_length(struct eval *e, struct value *v[]) {
+  if (!e->length) return NULL;
   graph_lock();
-  for (int i = 0; i < e->n; i++) {
-    struct node *n = e->target[i];
-    if (node_state_of(n) == NODE_READY) continue; /* the same node twice */
-    n->value = v[i];
-    v[i] = NULL;
-    node_set_state(n, NODE_READY);
-    if (eval_may_forget(e, i) && !(e->hides && e->hides[i])) node_forget(n);
-  }
+  publish_one(e, e->n - 1, v);
+  graph_unlock();
+  return eval_tell_length(e->target[e->n - 1], e->length);
+}
+
+/* All targets get their values. */
+static struct failure *publish(struct eval *e, struct run *r, struct value *v[]) {
+  for (int i = 0; i < e->n; i++) value_set(e, r, i, v[i]);
+  struct failure *f = tell_length(e, v);
+  if (f) return f;
+  graph_lock();
+  for (int i = 0; i < e->n; i++) publish_one(e, i, v);
   eval_end_donation(e, true);
   leave(e);
   graph_unlock();
+  return NULL;
 }
 
 /* A job that somebody else will begin again. */
@@ -283,7 +298,7 @@ struct failure *eval_run(struct eval *e) {
   if (!f) {
     memset(out, 0, sizeof *out * (size_t)n_stores);
     eval_leaves(e, leaf);
-    if (plan_run(e->plan, &r, &f) == WEFT_OK && !(f = await_heirs(e, &r))) publish(e, &r, v);
+    if (plan_run(e->plan, &r, &f) == WEFT_OK && !(f = await_heirs(e, &r))) f = publish(e, &r, v);
     if (f) lose_leaves(e, leaf, f);
     for (int i = 0; i < n_stores; i++) buffer_release(out[i]);
   }

@@ -18,6 +18,7 @@ struct eval {
   bool *forgets;
   struct node **leaf;             /* in the order of the plan, with references */
   struct plan *plan;
+  dim length;                     /* the last target tells it, and is nobody else's; 0: none does */
   struct eval_settings settings;
   bool in_background, only_targets, is_asked; /* by a user */
   int n_heirs;

@@ -4,14 +4,16 @@
 #include <string.h>
 #include "base/mem.h"
 
-/* Items of one loop, evaluated with its capacity for a length (make_program knows). What they need must be clear. */
-static struct failure *eval_unsized(int n, struct node *const target[]) {
+/* Items of one loop, evaluated with its capacity for a length (make_program knows); the last is the executed length, which is bound
+ * to `length`, where that is not 0, before anybody sees the others. What they need must be clear. */
+static struct failure *eval_unsized(int n, struct node *const target[], dim length) {
   struct eval e;
   struct node_list l;
   struct failure *f = NULL;
   struct node *loop = target[0]->in[0];
   if (loop->n_in && eval_nodes(loop->n_in, loop->in, &(struct eval_options){ .only_targets = true }, &f)) return f;
   if (!eval_begin(&e, n, target, &(struct eval_options){ .only_targets = true })) return eval_no_memory();
+  e.length = length;
   graph_lock();
   bool go = false;
   if (!eval_walk(&l, e.n, e.target)) f = eval_no_memory();
@@ -47,14 +49,12 @@ static struct failure *read_integer(struct node *n, int64_t *out) {
 static struct failure *run_unsized(struct loop *l, struct node *loop, int n, struct node *const item[]) {
   struct node **target = mem_alloc(sizeof *target * (size_t)(n + 1)), *length = item_make(loop, l->n_all + l->n_carry);
   struct failure *f = target && length ? NULL : eval_no_memory();
-  int64_t taken;
   if (!f) {
     memcpy(target, item, sizeof *target * (size_t)n);
     target[n] = length;
-    f = l->is_uneven ? eval_uneven(n + 1, target) : eval_unsized(n + 1, target);
+    f = l->is_uneven ? eval_uneven(n + 1, target) : eval_unsized(n + 1, target, l->until ? l->length : 0);
   }
-  if (!f) f = read_integer(length, &taken);
-  if (!f && l->until && !dim_bind(l->length, taken)) f = eval_no_memory();
+  if (!f && l->until) f = eval_tell_length(length, l->length); /* if others have computed the items, they have told it too */
   if (!f) {
     graph_lock();
     if (!eval_settle(&(struct node_list){ .node = target, .n = n })) f = eval_no_memory();
