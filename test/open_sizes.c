@@ -541,3 +541,17 @@ SCOPED(a_gradient_of_two_sizes_that_are_taken_to_be_equal_waits_for_both) {
     }
   }
 }
+
+/* n is trusted to be 3 where it meets 3; in a body nobody but the body's plan can see that it is not. */
+SCOPED(sizes_taken_to_be_equal_in_a_body_that_differ_are_an_error_that_says_so) {
+  for (int is_row = 0; is_row < 2; is_row++) {
+    weft_array *rows = rows_below_ten(is_row ? f64s(1, FIVE) : f64s(5, FIVE)); /* one row, or four */
+    weft_loop *l = weft_loop_open(weft_integer(2));
+    weft_array *c = weft_loop_carry(l, rows), *three = weft_broadcast(c, WEFT_DIMS(2, 3));
+    weft_loop_next(l, c, weft_add(c, weft_sum(three, WEFT_ALL)));
+    weft_array *last = weft_loop_last(l, c);
+    weft_loop_close(l);
+    EXPECT_INT(weft_eval(1, &last), WEFT_ERR_SHAPE);
+    EXPECT(strstr(weft_message(), "taken to be equal") != NULL);
+  }
+}

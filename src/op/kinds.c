@@ -43,10 +43,10 @@ static const struct node *first_unsized(const struct node_list *l) {
   return NULL;
 }
 
-struct failure *empty_in(const struct node_list *l) {
+struct failure *disagreement_in(const struct node_list *l) {
   struct failure *why = NULL;
   for (int i = 0; i < l->n && !why; i++)
-    if (l->node[i]->op->kind == OP_REDUCE && l->node[i]->op->agree) why = l->node[i]->op->agree(l->node[i]);
+    if (l->node[i]->op->agree && l->node[i]->n_in) why = l->node[i]->op->agree(l->node[i]);
   return why;
 }
 

@@ -96,7 +96,7 @@ struct op {
 /* Before a graph or a body is planned: a node whose sizes, or where it begins, are not all numbers is a failure. A plan of it would
  * compute nothing, or write anywhere. NULL: there is none. (kinds.c) */
 struct failure *unsized_in(const struct node_list *);
-struct failure *empty_in(const struct node_list *); /* the same of a body: an extremum of no elements, now that sizes are known */
+struct failure *disagreement_in(const struct node_list *); /* the same of a body: sizes that were taken to go together do not */
 /* Of targets that nobody can ask for what is between: choices of which a side has something of its own that costs, or may fail,
  * become choices that compute one side (choose.c). Walls are not computed inside, nor is what is older. The targets are replaced,
  * reference by reference; a failure: they are as before. */

@@ -99,7 +99,7 @@ bool body_nodes(struct body *b) {
   for (int i = 0; ok && i < n; i++) b->target[i] = b->list.node[g.target[i]];
   subgraph_free(&g);
   struct failure *why = ok ? unsized_in(&b->list) : NULL;
-  if (!why && ok) why = empty_in(&b->list);
+  if (!why && ok) why = disagreement_in(&b->list);
   if (why) return work_fail(w, why);
   return ok && multiply_sequences(b) && (rewrite(w->arena, &b->list, n, b->target, w->rewrites) || !(w->no_memory = true));
 }
