@@ -278,6 +278,30 @@ SCOPED(a_function_of_nothing_and_of_complex_and_empty_arrays) {
   EXPECT_INT(weft_check(y), WEFT_ERR_ARG);
 }
 
+SCOPED(a_function_of_nothing_on_a_side_of_a_choice_and_in_a_loop) {
+  float seven = 7;
+  weft_host_function f = { &seven, fill, NULL };
+  weft_block like = { .dtype = WEFT_F32, .rank = 1, .dims = (int64_t[]){ 4 } };
+  for (int takes = 0; takes < 2; takes++) {
+    weft_array *x = f64s(4, (double[]){ 1, 2, 3, 4 }), *p = weft_from(WEFT_BOOL, 0, NULL, &(bool){ takes }), *y, *dx;
+    weft_cond *c = weft_cond_open(p);
+    weft_host(&f, 0, NULL, 1, &like, &y);
+    weft_array *z = weft_cond_value(c, weft_mul(x, y), x);
+    weft_cond_close(c);
+    weft_grad(weft_sum(weft_mul(z, z), WEFT_ALL), 1, &x, &dx);
+    if (takes) EXPECT_F64(dx, 98, 196, 294, 392);
+    else EXPECT_F64(dx, 2, 4, 6, 8);
+    if (takes) EXPECT_F64(z, 7, 14, 21, 28);
+    weft_loop *l = weft_loop_open(weft_integer(2));
+    weft_array *v = weft_loop_carry(l, x), *w;
+    weft_host(&f, 0, NULL, 1, &like, &w);
+    weft_loop_next(l, v, weft_add(v, w));
+    weft_array *last = weft_loop_last(l, v);
+    weft_loop_close(l);
+    EXPECT_F64(last, 15, 16, 17, 18);
+  }
+}
+
 /* The job before it takes a while, so that somebody waits already when the function's job comes, and cannot call it. */
 SCOPED(who_waits_when_a_job_is_put_off_goes_on_with_it) {
   struct counting c = { .base = 1 };

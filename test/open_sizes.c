@@ -555,3 +555,34 @@ SCOPED(sizes_taken_to_be_equal_in_a_body_that_differ_are_an_error_that_says_so) 
     EXPECT(strstr(weft_message(), "taken to be equal") != NULL);
   }
 }
+
+/* On the side of a choice: a loop that reads nothing, a loop over its rows, and their sum. */
+static weft_array *sum_of_bare_rows(weft_array *x) {
+  weft_loop *l = weft_loop_open(weft_integer(2));
+  weft_array *rows = weft_loop_all(l, weft_full(WEFT_F64, 0, NULL, 4.5));
+  weft_loop_close(l);
+  weft_loop *over = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(over, rows), *all = weft_loop_all(over, weft_add(weft_full_like(e, 1), weft_scalar(1)));
+  weft_loop_close(over);
+  return weft_add(weft_mul(x, x), weft_sum(weft_mul(all, rows), WEFT_ALL)); /* x^2 + 18 */
+}
+
+SCOPED(derivatives_and_maps_of_a_side_with_a_loop_without_inputs_share_nothing_with_it) {
+  for (int is_first = 0; is_first < 2; is_first++) {
+    weft_array *x = f64s(2, (double[]){ 2, 3 }), *p = weft_from(WEFT_BOOL, 0, NULL, &(bool){ is_first });
+    weft_cond *choice = weft_cond_open(p);
+    weft_array *side = sum_of_bare_rows(x), *y = weft_cond_value(choice, is_first ? side : x, is_first ? x : side);
+    weft_cond_close(choice);
+    weft_array *z = weft_mul(y, x), *dy = pushed(z, x), *dx = pulled(z, weft_full_like(z, 1), x);
+    weft_array *many[] = { z, dy, dx };
+    EXPECT_INT(weft_eval(3, many), WEFT_OK);
+    EXPECT_F64(z, 2 * 22, 3 * 27);
+    EXPECT_F64(dy, 22 + 8, 27 + 18);
+    EXPECT_F64(dx, 22 + 8, 27 + 18);
+    weft_array *xs = weft_stack(0, 2, (weft_array *[]){ x, weft_mul(x, weft_scalar(2)) }), *ys[3];
+    weft_map(1, &x, &xs, 3, many, ys);
+    EXPECT_F64(ys[0], 44, 81, 4 * 34, 6 * 54);
+    EXPECT_F64(ys[1], 30, 45, 34 + 32, 54 + 72);
+    EXPECT_F64(ys[2], 30, 45, 34 + 32, 54 + 72);
+  }
+}

@@ -325,10 +325,10 @@ static bool is_free(const struct making *m, int i) {
   return n->op->kind == OP_VIEW && arity && operands_all(m, i, m->is_free);
 }
 
-/* A loop without inputs: it has no value that could be captured, so whoever uses a result of it inside has it inside. */
-static bool is_bare_loop(const struct making *m, int i) {
-  return m->g.node[i]->op == &op_loop && !subgraph_arity(&m->g, i) && !m->g.is_end[i];
+bool loop_is_bare(const struct subgraph *g, int i) {
+  return facts_of(g->node[i])->is_several && !subgraph_arity(g, i) && !g->is_end[i];
 }
+static bool is_bare(const struct making *m, int i) { return loop_is_bare(&m->g, i); }
 
 static void enter(struct making *m, int i) {
   for (int at = m->g.first[i]; at < m->g.first[i + 1]; at++) m->is_inside[m->g.operand[at]] = true;
@@ -416,12 +416,12 @@ static void find_captured(struct making *m) {
   for (int i = m->g.n - 1; i >= 0; i--) {
     if (!m->is_inside[i]) continue;
     bool has_operands = subgraph_arity(&m->g, i);
-    bool stays = m->depends[i] || m->is_free[i] || is_bare_loop(m, i) || (m->g.node[i]->op == &op_broadcast && has_operands);
+    bool stays = m->depends[i] || m->is_free[i] || is_bare(m, i) || (m->g.node[i]->op == &op_broadcast && has_operands);
     if (stays) enter(m, i);
     else m->captured[m->n_captured++] = m->g.node[i];
   }
   for (int i = 0; i < m->g.n; i++)
-    if (m->is_inside[i] && !subgraph_arity(&m->g, i) && (m->is_free[i] || is_bare_loop(m, i)))
+    if (m->is_inside[i] && !subgraph_arity(&m->g, i) && (m->is_free[i] || is_bare(m, i)))
       m->captured[m->n_captured + m->n_leaves++] = m->g.node[i];
 }
 

@@ -3,6 +3,8 @@
 #define WEFT_LOOP_H
 #include "op/op.h"
 
+struct subgraph;
+
 struct serials { uint64_t from, to; };       /* of nodes: those from .. to - 1 */
 
 /* Nothing here is counted: the maker keeps what he needs. */
@@ -71,8 +73,10 @@ struct node *loop_count_until(const struct loop_parts *, struct failure **);
 bool loop_in_stretches(const struct loop_parts *, const int64_t tail[], int64_t every, struct node *count, struct node *out[],
                     struct failure **);
 
-/* Scalars and iotas are leaves of bodies; each body has its own. */
+/* Scalars and iotas are leaves of bodies; each body has its own. So has it of what has several results and no inputs, as a loop that
+ * reads nothing: that has no value which could be captured, and nothing leads to it that a copy of the body replaces. */
 bool loop_is_leaf(const struct node *);
+bool loop_is_bare(const struct subgraph *, int i);
 struct node *loop_leaf_again(const struct node *);             /* NULL: out of memory */
 
 struct node *loop_cut(struct node *xs, dim n);                 /* its first n rows, with a reference; NULL: out of memory */

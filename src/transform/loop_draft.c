@@ -96,7 +96,7 @@ static struct node *known_size(const struct node *n) {
   return dim_is_known(size) ? scalar_node(WEFT_I64, (uint64_t)size, false) : NULL;
 }
 
-/* Scalars and iotas again: what is made of them may come to stand outside, where no node of a body may be. */
+/* Scalars, iotas and loops that read nothing again: what is made of them may come to stand outside, where no node of a body may be. */
 static bool add_leaves(struct ground *g, int n, struct node *const body[]) {
   struct subgraph s;
   if (!subgraph_take(&s, n, body, 0, NULL, 0)) return false;
@@ -104,7 +104,7 @@ static bool add_leaves(struct ground *g, int n, struct node *const body[]) {
   for (int i = 0; ok && i < s.n; i++) {
     struct node *size = known_size(s.node[i]);
     if (size) ok = ground_add(g, s.node[i], size);
-    else if (loop_is_leaf(s.node[i])) ok = ground_add(g, s.node[i], loop_leaf_again(s.node[i]));
+    else if (loop_is_leaf(s.node[i]) || loop_is_bare(&s, i)) ok = ground_add(g, s.node[i], loop_leaf_again(s.node[i]));
   }
   subgraph_free(&s);
   return ok;
