@@ -73,8 +73,8 @@ struct node *loop_count_until(const struct loop_parts *, struct failure **);
 bool loop_in_stretches(const struct loop_parts *, const int64_t tail[], int64_t every, struct node *count, struct node *out[],
                     struct failure **);
 
-/* Scalars and iotas are leaves of bodies; each body has its own. So has it of what has several results and no inputs, as a loop that
- * reads nothing: that has no value which could be captured, and nothing leads to it that a copy of the body replaces. */
+/* Scalars and iotas are leaves of bodies; each body has its own. So has it of what has several results and no inputs, as a loop
+ * that reads nothing: that has no value which could be captured, and nothing leads to it that a copy of the body replaces. */
 bool loop_is_leaf(const struct node *);
 bool loop_is_bare(const struct subgraph *, int i);
 struct node *loop_leaf_again(const struct node *);             /* NULL: out of memory */

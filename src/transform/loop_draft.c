@@ -96,7 +96,8 @@ static struct node *known_size(const struct node *n) {
   return dim_is_known(size) ? scalar_node(WEFT_I64, (uint64_t)size, false) : NULL;
 }
 
-/* Scalars, iotas and loops that read nothing again: what is made of them may come to stand outside, where no node of a body may be. */
+/* Scalars, iotas and loops that read nothing again: what is made of them may come to stand outside, where no node of a body may
+ * be. */
 static bool add_leaves(struct ground *g, int n, struct node *const body[]) {
   struct subgraph s;
   if (!subgraph_take(&s, n, body, 0, NULL, 0)) return false;
