@@ -1,0 +1,68 @@
+"""device.py [--calls N] [--small]: models in mode WEFT on device 1, all their shared variables resident.
+
+Data and parameters are shared variables; a call returns the log density and moves the parameters up its gradient. Prints what was
+copied to the device and back in a later call, if a library that counts copies is preloaded (count_all), the time of a call beside the
+CPU's, and how far the parameters are from those that the CPU arrives at. Needs PYTHONPATH with weft, and pytensor."""
+import argparse
+import ctypes
+import time
+
+import models
+import numpy as np
+import pytensor
+import weft
+import weft.pytensor  # noqa: F401
+
+
+def ascent(name, rate, **sizes):
+    """A function that takes a step, and its parameters."""
+    inputs, (density, *gradients), point = models.MODELS[name](**sizes)
+    parameters = [pytensor.shared(np.asarray(value), name=v.name) for v, value in zip(inputs, point)]
+    updates = {p: p + rate * g for p, g in zip(parameters, gradients)}
+    f = pytensor.function([], density, updates=updates, givens=dict(zip(inputs, parameters)), mode="WEFT")
+    return f, parameters
+
+
+def copies():
+    """(copies to the device, bytes, copies back, bytes) so far, or None."""
+    count = getattr(ctypes.CDLL(None), "count_all", None)
+    if count is None:
+        return None
+    count.restype = ctypes.POINTER(ctypes.c_longlong)
+    return np.array(count()[:4])
+
+
+def measure(name, device, rate, calls, **sizes):
+    weft.set_device(device)
+    f, parameters = ascent(name, rate, **sizes)
+    first = time.perf_counter()
+    values = [float(f()) for _ in range(3)]
+    first = time.perf_counter() - first
+    before, begin = copies(), time.perf_counter()
+    values += [float(f()) for _ in range(calls)]
+    seconds, after = (time.perf_counter() - begin) / calls, copies()
+    held = [type(p.container.storage[0]).__name__ for p in parameters]
+    moved = None if before is None else (after - before) / calls
+    return values, [p.get_value() for p in parameters], first, seconds, moved, held
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=50)
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args()
+    small = options.small
+    rows = (("logistic", 1e-5, {"n": 200 if small else 10000}), ("mixture", 1e-5, {"n": 200 if small else 100000}),
+            ("lotka_volterra", 1e-6, {"t": 20 if small else 500}), ("autoregression", 1e-7, {"t": 50 if small else 1000}),
+            ("garch", 1e-7, {"t": 50 if small else 2000}))
+    print(f"{'model':15} {'cpu us':>9} {'device us':>10} {'3 first ms':>10} {'to / back a call, bytes':>26} {'apart':>9}  cells")
+    for name, rate, sizes in rows:
+        want = measure(name, 0, rate, options.calls, **sizes)
+        got = measure(name, 1, rate, options.calls, **sizes)
+        apart = max(np.max(np.abs(a - b) / (1e-12 + np.abs(b))) for a, b in zip(got[1], want[1]))
+        moved = "not counted" if got[4] is None else f"{got[4][1]:.0f} / {got[4][3]:.0f}"
+        print(f"{name:15} {1e6 * want[3]:9.1f} {1e6 * got[3]:10.1f} {1e3 * got[2]:10.1f} {moved:>26} {apart:9.1e}  {', '.join(got[5])}",
+              flush=True)
+
+
+main()
