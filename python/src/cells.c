@@ -15,12 +15,19 @@ static PyObject *cell_at(PyObject *cells, Py_ssize_t k) { /* borrowed; NULL: the
   return cell && PyList_Check(cell) && PyList_GET_SIZE(cell) == 1 ? cell : NULL;
 }
 
-/* What the results are in NumPy: over the same memory where nobody else can see it, else copies. Arrays on a device that a cell is
- * updated with stay there. */
-static PyObject *given(PyObject *a, PyObject *asarray, PyObject *copy, int is_update) {
+/* An array that is computed, in NumPy: over the same memory where nobody else can see it, else a copy; small ones are copied. One
+ * on a device that a cell is updated with stays there. */
+static PyObject *given(weft_array *a, PyObject *asarray, PyObject *copy, int is_update) {
   int device = 0;
-  if (is_update && weft_state_of(array_handle(a), &device) == WEFT_READY && device) return Py_NewRef(a);
-  return PyObject_CallOneArg(((struct array *)a)->is_given ? asarray : copy, a);
+  int stays = is_update && weft_state_of(a, &device) == WEFT_READY && device;
+  PyObject *small = stays ? NULL : numpy_small(a);
+  if (small || PyErr_Occurred()) return small;
+  PyObject *array = array_wrap_as(&array_type, a);
+  if (!array || stays) return array;
+  ((struct array *)array)->is_given = weft_is_only(a);
+  PyObject *memory = PyObject_CallOneArg(((struct array *)array)->is_given ? asarray : copy, array);
+  Py_DECREF(array);
+  return memory;
 }
 
 /* ---- Memory that only a cell refers to ---- */
@@ -78,7 +85,7 @@ static void take(struct update *u) {
 static void put_back(struct update *u, PyObject *asarray, PyObject *copy) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  PyObject *memory = PyList_GET_ITEM(u->cell, 0) == u->taken ? given(u->taken, asarray, copy, 1) : NULL;
+  PyObject *memory = PyList_GET_ITEM(u->cell, 0) == u->taken ? given(array_handle(u->taken), asarray, copy, 1) : NULL;
   if (memory) PyList_SetItem(u->cell, 0, memory);
   Py_CLEAR(u->taken);
   PyErr_Restore(type, value, trace);
@@ -115,10 +122,31 @@ static int declare(const struct fill *f, int m, weft_array *const value[], weft_
   return 0;
 }
 
-/* The results as a list of arrays, of which those that are taken over are the arrays that were. NULL without an exception: it is to
- * be done the ordinary way. */
-static PyObject *call_in_place(const void *of, weft_function *function, int n, weft_array *const in[], int m, weft_array *out[]) {
-  const struct fill *f = of;
+/* What the results are in NumPy, as a list. */
+static PyObject *all_given(const struct fill *f, int m, weft_array *const a[]) {
+  PyObject *list = PyList_New(m);
+  for (int i = 0; list && i < m; i++) {
+    PyObject *memory = given(a[i], f->asarray, f->copy, update_of(f, i) != NULL);
+    if (memory) PyList_SET_ITEM(list, i, memory);
+    else Py_CLEAR(list);
+  }
+  return list;
+}
+
+/* Results are owned until they are objects: evaluation may run Python, and what is computed is stored as their own. */
+static PyObject *call(const void *f, weft_function *function, int n, weft_array *const in[], int m, weft_array *out[]) {
+  weft_origin(0);
+  weft_scope *s = weft_scope_open();
+  weft_call(function, n, in, m, out);
+  for (int i = 0; i < m; i++) weft_own(out[i]);
+  weft_scope_discard(s);
+  PyObject *list = evaluate(m, out) ? NULL : all_given(f, m, out);
+  for (int i = 0; i < m; i++) weft_disown(out[i]);
+  return list;
+}
+
+/* The same, where some of them take over memory. NULL without an exception: it is to be done the ordinary way. */
+static PyObject *call_in_place(const void *f, weft_function *function, int n, weft_array *const in[], int m, weft_array *out[]) {
   weft_array **name = PyMem_Calloc((size_t)m + 1, sizeof *name);
   if (!name) return PyErr_NoMemory();
   weft_origin(0);
@@ -127,14 +155,10 @@ static PyObject *call_in_place(const void *of, weft_function *function, int n, w
   int failed = declare(f, m, out, name);
   if (failed) weft_scope_discard(step);
   else failed = evaluate_closing(step);
-  PyObject *list = failed ? NULL : array_list(&array_type, m, name);
-  for (int i = 0; i < m && name[i]; i++) weft_disown(name[i]);
   weft_scope_discard(outside);
+  PyObject *list = failed ? NULL : all_given(f, m, name);
+  for (int i = 0; i < m && name[i]; i++) weft_disown(name[i]);
   PyMem_Free(name);
-  for (int i = 0; list && i < m; i++) {
-    struct array *a = (struct array *)PyList_GET_ITEM(list, i);
-    a->is_given = weft_is_only(a->handle);
-  }
   return list;
 }
 
@@ -147,13 +171,9 @@ static int some_taken(const struct fill *f) {
  * overwritten. */
 static PyObject *leave(const struct fill *f, PyObject *results) {
   for (Py_ssize_t i = 0, m = results ? PyList_GET_SIZE(results) : 0; i < m; i++) {
-    PyObject *a = PyList_GET_ITEM(results, i), *cell = cell_at(f->outs, i);
-    const struct update *u = update_of(f, i);
-    PyObject *memory = cell ? given(a, f->asarray, f->copy, u != NULL) : not_cells();
-    if (!memory) return Py_DECREF(results), NULL;
-    PyList_SET_ITEM(results, i, memory);
-    Py_DECREF(a);
-    PyList_SetItem(cell, 0, u ? Py_NewRef(Py_None) : Py_NewRef(memory));
+    PyObject *cell = cell_at(f->outs, i);
+    if (!cell) return Py_DECREF(results), not_cells();
+    PyList_SetItem(cell, 0, Py_NewRef(update_of(f, i) ? Py_None : PyList_GET_ITEM(results, i)));
   }
   return results;
 }
@@ -161,7 +181,7 @@ static PyObject *leave(const struct fill *f, PyObject *results) {
 static PyObject *run(PyObject *self, const struct fill *f, Py_ssize_t n, PyObject *const in[]) {
   PyObject *results = some_taken(f) ? function_with(self, in, n, call_in_place, f) : NULL;
   for (int i = 0; !results && i < f->n_updates; i++) if (f->update[i].taken) put_back(&f->update[i], f->asarray, f->copy);
-  return results || PyErr_Occurred() ? results : function_run(self, in, n);
+  return results || PyErr_Occurred() ? results : function_with(self, in, n, call, f);
 }
 
 /* The (out, in) pairs of a tuple. */

@@ -103,6 +103,10 @@ struct list { int n; weft_array **array; PyTypeObject *flavour; };
 int list_take(struct list *, PyObject *sequence);    /* on failure there is nothing to drop */
 void list_drop(struct list *);
 
+/* numpy.c: NumPy's arrays, if they are what they are expected to be; NULL without an exception: another way is to be tried. */
+weft_array *numpy_share(PyObject *);                 /* its memory, for as long as it is wanted; of a small one a copy */
+PyObject *numpy_small(weft_array *);                 /* a copy of one that is computed and small */
+
 /* mlx.c: the same by the conventions of MLX. */
 int mlx_operands(int n, PyObject *const o[], weft_array *a[]); /* as convert_all: numbers and the memory of others take the dtype
                                                         of the array they meet */

@@ -53,14 +53,15 @@ static PyObject *function_call(PyObject *self, PyObject *args, PyObject *kwargs)
 
 /* Memory of NumPy's is shared for the call. Arrays are owned, as a conversion may run Python. */
 static int operands(struct function *f, PyObject *const args[], weft_array *in[]) {
-  for (int i = 0; i < f->n; i++) {
-    weft_scope *s = weft_scope_open();
-    weft_array *a = convert_array(args[i], NULL, 1);
-    if (a) weft_own(in[i] = a);
-    weft_scope_discard(s);
-    if (!a) return i;
+  weft_scope *s = weft_scope_open();
+  int i = 0;
+  for (weft_array *a; i < f->n; weft_own(in[i++] = a)) {
+    a = numpy_share(args[i]);
+    if (!a && !PyErr_Occurred()) a = convert_array(args[i], NULL, 1);
+    if (!a) break;
   }
-  return f->n;
+  weft_scope_discard(s);
+  return i;
 }
 
 static void disown_all(int n, weft_array *const a[]) {

@@ -894,6 +894,47 @@ def test_arrays_without_elements():
     agrees([m], [m[nothing, np.array([0])], m[nothing]], np.ones((2, 0)))
 
 
+def layouts(a):
+    """The same elements, otherwise in memory; the last two of other types."""
+    wide = np.zeros((2 * a.shape[0], 3 * a.shape[1]), a.dtype)
+    wide[::2, ::3] = a
+    bytes_ = np.zeros(a.nbytes + 1, "u1")
+    unaligned = bytes_[1:].view(a.dtype).reshape(a.shape)
+    unaligned[...] = a
+    read_only = a.copy()
+    read_only.flags.writeable = False
+    return [a, np.asfortranarray(a), a[::-1, ::-1].copy()[::-1, ::-1], wide[::2, ::3], unaligned, read_only, a.astype(a.dtype.newbyteorder()),
+            np.broadcast_to(a[:1], a.shape), a.view(np.memmap)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int8", "uint16", "bool", "complex128"])
+def test_arguments_of_any_layout_are_taken_as_they_are(dtype, rng):
+    """Small ones, large ones and empty ones, in calls of shapes that were seen and of those that were not."""
+    x = pt.matrix("x", dtype=dtype)
+    f = function([x], [x[1:, :2] * 3, x.sum(axis=0), x.T])
+    f.trust_input = True
+    for shape in ((3, 4), (64, 70), (1, 1), (5, 0), (0, 3)):
+        for a in layouts((rng.standard_normal(shape) * 50).astype(dtype)):
+            for _ in range(2):
+                got, plain = f(a), np.array(a, dtype=dtype)
+                for g, want in zip(got, (plain[1:, :2] * np.array(3, "int8"), plain.sum(axis=0), plain.T)):
+                    assert type(g) is np.ndarray and g.flags.writeable
+                    np.testing.assert_allclose(g, want, rtol=1e-5)
+                np.testing.assert_array_equal(a, plain)
+
+
+def test_results_that_show_one_memory_are_apart(rng):
+    x = pt.dvector("x")
+    f = function([x], [x + 1, x + 1, (x + 1)[::2], pt.zeros(3), pt.zeros(3)])
+    for n in (4, 4, 5000, 5000):
+        a = rng.standard_normal(n)
+        results = f(a)
+        for k, r in enumerate(results):
+            r[...] = k
+        for k, r in enumerate(results):
+            assert (r == k).all()
+
+
 # ---- Shared cells ----
 
 def test_a_shared_cell_that_somebody_looks_at_is_not_overwritten(rng):
