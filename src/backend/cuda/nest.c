@@ -85,7 +85,7 @@ void ptx_load_plain(struct printer *p, int buf, const char *dst, const char *at)
 
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   p->narrow[s->out[0]] = p->k->bufs[s->buf].dtype;
-  if (!ptx_walk_load(p, s)) {
+  if (!ptx_turned_load(p, s) && !ptx_walk_load(p, s)) {
     ptx_load_plain(p, s->buf, ptx_val(p, s->out[0]), ptx_address(p, s->buf, s->at));
     ptx_ask_ahead(p, s, w);
   }

@@ -195,6 +195,15 @@ static void wide(struct ptx_planner *m, const struct shape_class *shape) {
   if (!lane || !lin(m, lane->at[0], &m->plan->wide.length)) m->plan->wide = (struct ptx_wide){ 0 };
 }
 
+static void turned(struct ptx_planner *m, const struct shape_class *shape) {
+  struct ptx_turned *t = &m->plan->turned;
+  bool is_known = !m->why && ptx_find_turned(m->s, shape, t);
+  is_known = is_known && lin(m, t->lane->at[0], &t->n_columns) && lin(m, t->par[t->row]->at[0], &t->n_rows);
+  for (int i = 0; is_known && i < t->n_pars; i++)
+    if (i != t->row) is_known = lin(m, t->par[i]->at[0], &t->others[t->n_others++]);
+  if (!is_known) *t = (struct ptx_turned){ 0 };
+}
+
 const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s, const struct shape_class *shape) {
   struct ptx_planner m = { plan, k, s, NULL };
   int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + count_kind(&k->body,
@@ -210,7 +219,8 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   if (!m.why) walk(&m, &k->body, NULL, 0);
   copies(&m);
   product(&m);
-  wide(&m, shape);
+  turned(&m, shape);
+  if (!plan->turned.n_loads) wide(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);
   plan->n_params += plan->has_block + 2 * plan->in_order;
   return m.why;

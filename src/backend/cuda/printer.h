@@ -55,6 +55,8 @@ struct printer {
   bool uses_first, is_contended, uses_bool[2], uses_thread[PTX_AXES];
   const char **wide[PTX_WIDE]; /* gpu_wide.c: registers by value, of each element that a thread has at a time; n_wide of them */
   int n_wide;
+  const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */
+  int tile_column;           /* .. and columns from there */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
   void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest.c */
   const char *why;           /* NULL: all is well so far; "": out of memory */
@@ -162,6 +164,11 @@ void ptx_along_batch(struct printer *, const struct survey_product *, const stru
 /* The first lane loop; NULL: the kernel is none that goes so. */
 const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
 void ptx_wide_body(struct printer *);
+
+/* gpu_turned.c: a block of threads takes a tile of rows and lanes. */
+bool ptx_find_turned(const struct survey *, const struct shape_class *, struct ptx_turned *);
+void ptx_turned_body(struct printer *);
+bool ptx_turned_load(struct printer *, const struct kir_stmt *); /* false: it is no such load, and was not printed */
 
 /* gpu_halves.c: the same by tensor cores. */
 bool ptx_has_halves(const struct survey *, const struct shape_class *, struct ptx_plan *); /* and says of the plan which */

@@ -38,6 +38,7 @@ struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 
 enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
 enum { PTX_WIDE = 16, PTX_WIDE_BUFS = 16 };
+enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
@@ -66,6 +67,15 @@ struct ptx_plan {
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
   } wide;
+  const char *turned_entry; /* NULL, or an entry that goes by tiles of a par loop and the lane loop */
+  struct ptx_turned {
+    const struct kir_stmt *par[PTX_TURNED_PARS], *lane, *load[PTX_TURNED]; /* while it is printed: the loops, and the loads .. */
+    int n_pars, row, n_loads, at[PTX_TURNED]; /* .. that go through tiles; row: which of the loops; at: where in shared memory */
+    int side;
+    size_t bytes;           /* of shared memory */
+    int n_others;
+    struct ptx_lin n_rows, n_columns, others[PTX_TURNED_PARS];
+  } turned;
   struct ptx_lin steps[3];  /* of a product: how many are added; those of long sums: 512 (1 + [1]) + [2] */
   bool is_long;
   bool is_cooperative, is_single; /* single: one block of threads */
@@ -97,6 +107,7 @@ struct ptx_shape {
   bool is_halves;           /* .. or of the entry by tensor cores of this form */
   int halves_form;
   bool is_wide;             /* .. or of the entry that takes neighbours together */
+  bool is_turned;           /* .. or of the entry that goes by turned tiles */
   int64_t *row_at;          /* by row; in the arena given */
   int64_t block_length;
 };
@@ -110,6 +121,7 @@ bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_
 /* Turns the shape of the main entry into that of wide_entry, where arrays stand so. */
 bool ptx_wide_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                     struct ptx_shape *);
+bool ptx_turned_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *); /* likewise */
 /* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */
 bool ptx_halves_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                       const struct bound bufs[], struct ptx_shape *);
