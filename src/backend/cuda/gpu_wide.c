@@ -145,7 +145,8 @@ static void name_element(struct printer *p, int v) {
 static void name_block(struct printer *p, const struct kir_block *b, bool is_top) {
   for (const struct kir_stmt *s = b->first; s; s = s->next) {
     if (s->kind == KIR_FOLD) continue;
-    if (s->kind == KIR_OP || s->kind == KIR_LOAD ? !is_top || names_wide(p, s) : s->kind == KIR_YIELD)
+    bool is_own = s->kind == KIR_YIELD || s->kind == KIR_PREFIX;
+    if (s->kind == KIR_OP || s->kind == KIR_LOAD ? !is_top || names_wide(p, s) : is_own)
       for (int i = 0; i < s->n_out; i++) name_element(p, s->out[i]);
     name_block(p, &s->body, false);
   }
@@ -161,7 +162,7 @@ static void name_loops(struct printer *p, const struct kir_block *b) {
 }
 
 /* Elements are numbered along the thread's neighbours, then from group to group of them. */
-static bool name_elements(struct printer *p, int n) {
+bool ptx_name_elements(struct printer *p, int n) {
   size_t bytes = (size_t)(p->k->n_vals + 1) * sizeof *p->reg;
   p->n_wide = n;
   p->wide[0] = p->reg;
@@ -226,28 +227,32 @@ static const char *pattern(struct printer *p, weft_dtype d, const char *src, boo
   return r;
 }
 
-/* Elements e .. e + each - 1 of a load along lanes. */
-static void load_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
+void ptx_load_each(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const int element[]) {
   weft_dtype d = memory_of(p, s);
   int width = kir_width(d), v = s->out[0], a_word = width < 4 ? 4 / width : 1;
-  const char *r[PTX_WIDE] = { 0 }, *space = p->k->bufs[s->buf].kind == KIR_IN ? ".global.nc" : ptx_space(p, s->buf);
-  p->reg = p->wide[e];
-  const char *at = ptx_address(p, s->buf, s->at);
+  const char *r[PTX_WIDE] = { 0 };
   ptx_val(p, v);
   p->narrow[v] = (uint8_t)d;
-  for (int i = 0; i < each; i += a_word) r[i / a_word] = width < 4 ? ptx_own(p, OWN_WORD) : p->wide[e + i][v];
-  access_pieces(p, true, space, at, each / a_word, width < 4 ? 4 : width, r);
-  for (int i = 0; width < 4 && i < each; i++) unpack(p, d, p->wide[e + i][v], r[i / a_word], i % a_word);
+  for (int i = 0; i < n; i += a_word) r[i / a_word] = width < 4 ? ptx_own(p, OWN_WORD) : p->wide[element[i]][v];
+  access_pieces(p, true, space, at, n / a_word, width < 4 ? 4 : width, r);
+  for (int i = 0; width < 4 && i < n; i++) unpack(p, d, p->wide[element[i]][v], r[i / a_word], i % a_word);
 }
 
-static void store_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
+/* Elements e .. e + each - 1 of a load along lanes. */
+static void load_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
+  const char *space = p->k->bufs[s->buf].kind == KIR_IN ? ".global.nc" : ptx_space(p, s->buf);
+  int element[PTX_WIDE];
+  for (int i = 0; i < each; i++) element[i] = e + i;
+  p->reg = p->wide[e];
+  ptx_load_each(p, s, space, ptx_address(p, s->buf, s->at), each, element);
+}
+
+void ptx_store_each(struct printer *p, const struct kir_stmt *s, const char *space, const char *at, int n, const int element[]) {
   weft_dtype d = memory_of(p, s);
   int width = kir_width(d), v = s->in[0], a_word = width < 4 ? 4 / width : 1;
   const char *r[PTX_WIDE] = { 0 };
-  p->reg = p->wide[e];
-  const char *at = ptx_address(p, s->buf, s->at);
-  for (int i = 0; i < each; i++) {
-    p->reg = p->wide[e + i];
+  for (int i = 0; i < n; i++) {
+    p->reg = p->wide[element[i]];
     const char *x = ptx_in_register(p, (weft_dtype)p->k->vals[v].dtype, v);
     if (width >= 4) { r[i] = x; continue; }
     const char *part = pattern(p, d, x, ptx_is_narrow(p, v, d));
@@ -259,7 +264,14 @@ static void store_neighbours(struct printer *p, const struct kir_stmt *s, int e,
     }
     r[i / a_word] = part;
   }
-  access_pieces(p, false, ptx_space(p, s->buf), at, each / a_word, width < 4 ? 4 : width, r);
+  access_pieces(p, false, space, at, n / a_word, width < 4 ? 4 : width, r);
+}
+
+static void store_neighbours(struct printer *p, const struct kir_stmt *s, int e, int each) {
+  int element[PTX_WIDE];
+  for (int i = 0; i < each; i++) element[i] = e + i;
+  p->reg = p->wide[e];
+  ptx_store_each(p, s, ptx_space(p, s->buf), ptx_address(p, s->buf, s->at), each, element);
 }
 
 /* ---- Statements ----------------------------------------------------------------------------------------------------------- */
@@ -401,7 +413,7 @@ static void row_loop(struct printer *p, const struct kir_stmt *loop, const char 
 /* ---- The entry ------------------------------------------------------------------------------------------------------------ */
 
 void ptx_wide_body(struct printer *p) {
-  if (!name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->plan->wide.each)) return;
+  if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->plan->wide.each)) return;
   p->lane_loop = p->plan->wide.is_rows ? row_loop : wide_loop;
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
   ptx_place(p, "$done");

@@ -94,17 +94,19 @@ static void load(struct printer *p, const struct kir_stmt *s, const struct where
 
 static void store(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
-  const char *space = ptx_space(p, s->buf), *others = w->lane ? NULL : ptx_label(p, "others");
+  const char *space = ptx_space(p, s->buf), *others = w->lane || s->op == KIR_SET ? NULL : ptx_label(p, "others"), *guard = p->guard;
   bool meets = !w->lane && meets_others(p, s->buf);
   if (meets) ptx_line(p, "bar.sync 0");
   if (others) ptx_line(p, "@!$first bra %s", others);
-  p->uses_first |= others != NULL;
+  else if (!w->lane) p->guard = "$first";
+  p->uses_first |= !w->lane;
   const char *at = ptx_walk_address(p, s), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
   if (!at) at = ptx_address(p, s->buf, s->at);
   if (s->op == KIR_SET && d == WEFT_BF16 && ptx_is_narrow(p, s->in[0], d)) ptx_store_bf16(p, space, at, v);
   else if (s->op == KIR_SET) ptx_store(p, space, d, at, v);
   else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
+  p->guard = guard;
   if (others) ptx_place(p, others);
   if (meets) ptx_line(p, "bar.sync 0");
 }
@@ -187,8 +189,9 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
 enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
 enum { A_SUM = 4 }; /* statements: a load and a fold, of which 16 loads of a lane are under way */
-/* Steps that are fetched ahead: memory answers after some 700 cycles, a step of few statements takes 20 to 40. */
-enum { FEW = 20, DEPTH_OF_FEW = 16, DEPTH = 8, DEPTH_OF_LONG = 4 };
+/* Steps that are fetched ahead: memory answers after some 700 cycles, the caches after 270; a step of few statements takes 20 to 40,
+ * one that only adds 5. */
+enum { A_CHAIN = 6, DEPTH_OF_CHAIN = 48, FEW = 20, DEPTH_OF_FEW = 16, DEPTH = 8, DEPTH_OF_LONG = 4 };
 
 static int length(const struct kir_block *b) {
   int n = 0;
@@ -236,6 +239,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
   }
   for (int i = 0; i < copies + 1; i++) {
     if (copies && i == copies) {
+      if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
       ptx_line(p, "bra %s", many);
       ptx_place(p, few);
       ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
@@ -244,6 +248,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
     p->n_checks = n_checks;
     one_copy(p, s, step, w);
   }
+  if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
   ptx_line(p, "bra %s", few);
   ptx_place(p, leave);
 }
@@ -260,6 +265,7 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
   ptx_place(p, many);
   for (walks->turn = 0; walks->turn < walks->depth; walks->turn++) one_copy(p, s, "1", w);
   walks->turn = -1;
+  ptx_walks_settle(p, walks);
   ptx_line(p, "add.s64 %s, %s, %d", ahead, var, 2 * walks->depth);
   ptx_line(p, "setp.le.s64 %s, %s, %s", over, ahead, end);
   ptx_line(p, "@%s bra %s", over, many);
@@ -268,7 +274,7 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
 
 static void steps(struct printer *p, const struct kir_stmt *s, const char *end, struct where w) {
   int n = length(&s->body);
-  struct ptx_walks walks = ptx_walks_begin(p, s, n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG);
+  struct ptx_walks walks = ptx_walks_begin(p, s, n <= A_CHAIN ? DEPTH_OF_CHAIN : n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG);
   p->walks = &walks;
   if (walks.depth) fetched_steps(p, s, end, &walks, w);
   repeat(p, s, end, "1", w);

@@ -195,6 +195,13 @@ static void wide(struct ptx_planner *m, const struct shape_class *shape) {
   if (!lane || !lin(m, lane->at[0], &m->plan->wide.length)) m->plan->wide = (struct ptx_wide){ 0 };
 }
 
+static void running(struct ptx_planner *m, const struct shape_class *shape) {
+  struct ptx_running *r = &m->plan->running;
+  bool is_known = !m->why && ptx_find_running(m->s, shape, r) && lin(m, r->lane->at[0], &r->length);
+  for (int i = 0; is_known && i < r->n_pars; i++) is_known = lin(m, r->par[i]->at[0], &r->pars[i]);
+  if (!is_known) *r = (struct ptx_running){ 0 };
+}
+
 static void turned(struct ptx_planner *m, const struct shape_class *shape) {
   struct ptx_turned *t = &m->plan->turned;
   bool is_known = !m->why && ptx_find_turned(m->s, shape, t);
@@ -219,6 +226,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   if (!m.why) walk(&m, &k->body, NULL, 0);
   copies(&m);
   product(&m);
+  running(&m, shape);
   turned(&m, shape);
   if (!plan->turned.n_loads) wide(&m, shape);
   plan->n_params += k->n_sizes + k->n_args + (s->n_checks > 0) + plan->n_rows + 2 * (plan->n_rows > 0);

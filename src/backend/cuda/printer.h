@@ -21,12 +21,14 @@ struct ptx_counter {
 /* An access of a serial loop that goes forward by the same bytes in each step (walk.c). */
 struct ptx_walk {
   const struct kir_stmt *s;
-  const char *at, *step;           /* registers: its address in this step, and how far it is to the next */
+  const char *at, *step;           /* registers: its address in this step, and how far it is to the next; .. */
+  int64_t bytes;                   /* .. or, step NULL: so far, and `passed` bytes were not added to the address yet */
+  int64_t passed;
   bool is_fetched;                 /* loaded `depth` steps ahead: .. */
   const char *ahead, **fetched;    /* .. the address of the next that is asked for, and registers, one a copy of the body */
 };
 struct ptx_walks {
-  const struct ptx_walks *before;  /* of the loop around */
+  struct ptx_walks *before;        /* of the loop around */
   const struct kir_stmt *loop;
   int n, depth, turn;              /* depth: steps fetched ahead, 0: none; turn: the copy of the body that is printed, -1: one that
                                       loads for itself */
@@ -48,7 +50,7 @@ struct printer {
   uint16_t *stride_used;     /* by buffer: a bit an axis */
   const char *(*carry)[PTX_TUPLE]; /* by first result of a prefix over lanes: what came before this tile */
   struct ptx_counter *counter; /* by first result */
-  const struct ptx_walks *walks; /* of the innermost serial loop; NULL: none */
+  struct ptx_walks *walks;   /* of the innermost serial loop; NULL: none */
   uint8_t *narrow;           /* by value: the dtype it was loaded as or cast to; what is an f16 or bf16 need not be rounded again */
   int stack_bytes;           /* local memory of a thread */
   int n_own[OWN_KINDS], n_labels, n_checks;
@@ -102,8 +104,9 @@ struct where;
 /* walk.c: around a serial loop whose variable is its first index; turns for copies that take what was fetched. */
 struct ptx_walks ptx_walks_begin(struct printer *, const struct kir_stmt *loop, int depth);
 void ptx_walks_fetch(struct printer *, struct ptx_walks *);          /* what the first `depth` steps load */
-void ptx_walks_step(struct printer *, const struct ptx_walks *);     /* on to the next step */
-const char *ptx_walk_address(const struct printer *, const struct kir_stmt *); /* NULL: it does not walk */
+void ptx_walks_step(struct printer *, struct ptx_walks *);           /* on to the next step */
+void ptx_walks_settle(struct printer *, struct ptx_walks *);         /* before a jump: all addresses are those of the step */
+const char *ptx_walk_address(struct printer *, const struct kir_stmt *); /* NULL: it does not walk */
 void ptx_ask_ahead(struct printer *, const struct kir_stmt *load, const struct where *); /* of a lane, for later steps */
 bool ptx_walk_load(struct printer *, const struct kir_stmt *);       /* false: it does not walk, and was not printed */
 
@@ -135,6 +138,12 @@ void ptx_scan(struct printer *, const struct kir_stmt *prefix,           /* for 
               const char *position, const char *n);                     /* .. whose first has that position, n of them, */
 void ptx_scan_end(struct printer *, const struct kir_stmt *prefix);     /* and behind the loop */
 
+/* The same by one thread in blocks of 4096: before the loop, where a block begins, and at an element, maybe the last so far. Behind
+ * the loop ptx_scan_end. */
+void ptx_running_start(struct printer *, const struct kir_stmt *prefix);
+void ptx_running_block(struct printer *, const struct kir_stmt *prefix);
+void ptx_running_step(struct printer *, const struct kir_stmt *prefix, bool is_last);
+
 /* nest.c: statements. */
 struct where {               /* where in the nest a statement stands */
   const struct kir_stmt *lane;   /* the lane loop around it, NULL: uniform */
@@ -164,6 +173,15 @@ void ptx_along_batch(struct printer *, const struct survey_product *, const stru
 /* The first lane loop; NULL: the kernel is none that goes so. */
 const struct kir_stmt *ptx_find_wide(const struct survey *, const struct shape_class *, struct ptx_wide *);
 void ptx_wide_body(struct printer *);
+/* Registers for n elements of each value of lane loops: p->wide. False: it was refused. */
+bool ptx_name_elements(struct printer *, int n);
+/* Elements of a load or store that are neighbours in memory: n of them from that address on, in this order. */
+void ptx_load_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
+void ptx_store_each(struct printer *, const struct kir_stmt *, const char *space, const char *at, int n, const int element[]);
+
+/* gpu_running.c: a thread goes through a row with running combines. */
+bool ptx_find_running(const struct survey *, const struct shape_class *, struct ptx_running *);
+void ptx_running_body(struct printer *);
 
 /* gpu_turned.c: a block of threads takes a tile of rows and lanes. */
 bool ptx_find_turned(const struct survey *, const struct shape_class *, struct ptx_turned *);

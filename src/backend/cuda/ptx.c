@@ -318,6 +318,7 @@ static void heading(struct printer *p, struct text *out) {
         ptx_tile_bytes((weft_dtype)p->k->vals[p->survey.product.a->out[0]].dtype));
   if (p->plan->in_order) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGE_THREADS * 8);
   if (p->plan->wide_entry && p->plan->wide.n_folds) text_add(out, ".extern .shared .align 16 .b8 folds[];\n");
+  if (p->plan->running_entry) text_addf(out, ".shared .align 16 .b8 running[%d];\n", p->plan->running.bytes);
   if (p->plan->turned_entry) text_addf(out, ".shared .align 8 .b8 turned[%zu];\n", p->plan->turned.bytes);
   if (p->plan->halves[0]) text_add(out, ".extern .shared .align 16 .b8 halves[];\n");
   if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
@@ -346,6 +347,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   plan->product = p->survey.product.is_there ? ptx_textf(p, "weft_%s_tiles", p->k->name) : NULL;
   for (int i = 0; i < PTX_HALVES && ptx_has_halves(&p->survey, p->shape, plan); i++)
     plan->halves[i] = ptx_textf(p, "weft_%s_halves%d", p->k->name, i);
+  if (plan->running.n_lines) plan->running_entry = ptx_textf(p, "weft_%s_running", p->k->name);
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
   heading(p, out);
@@ -368,7 +370,9 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->wide_entry && !wide.why) entry(&wide, out, plan->wide_entry, ptx_wide_body, false);
   struct printer turned = again(&wide);
   if (plan->turned_entry && !turned.why) entry(&turned, out, plan->turned_entry, ptx_turned_body, false);
-  p->why = turned.why;
+  struct printer running = again(&turned);
+  if (plan->running_entry && !running.why) entry(&running, out, plan->running_entry, ptx_running_body, false);
+  p->why = running.why;
 }
 
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, struct ptx_plan *plan,

@@ -39,6 +39,7 @@ struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
 enum { PTX_WIDE = 16, PTX_WIDE_BUFS = 16 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
+enum { PTX_RUNNING = 4, PTX_RUNNING_PARS = 8 };
 enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
 
 /* The parameters of both entries, in this order: for every buffer but tables and locals its address and its strides in
@@ -76,6 +77,18 @@ struct ptx_plan {
     int n_others;
     struct ptx_lin n_rows, n_columns, others[PTX_TURNED_PARS];
   } turned;
+  const char *running_entry; /* NULL, or an entry of which a thread goes through a row with running combines */
+  struct ptx_running {
+    const struct kir_stmt *par[PTX_RUNNING_PARS], *lane; /* while it is printed: the loops */
+    int n_pars, n_lines, width, bytes; /* width: of the widest element; bytes: of shared memory */
+    bool is_ordered;
+    struct ptx_line_of {    /* a load or store along the row; is_back: neighbours stand the other way round */
+      const struct kir_stmt *s;
+      int buf, axis, width, at; /* at: where in shared memory */
+      bool is_back;
+    } line[PTX_RUNNING];
+    struct ptx_lin length, pars[PTX_RUNNING_PARS];
+  } running;
   struct ptx_lin steps[3];  /* of a product: how many are added; those of long sums: 512 (1 + [1]) + [2] */
   bool is_long;
   bool is_cooperative, is_single; /* single: one block of threads */
@@ -107,6 +120,7 @@ struct ptx_shape {
   bool is_halves;           /* .. or of the entry by tensor cores of this form */
   int halves_form;
   bool is_wide;             /* .. or of the entry that takes neighbours together */
+  bool is_running;          /* .. or of the entry of running combines */
   bool is_turned;           /* .. or of the entry that goes by turned tiles */
   int64_t *row_at;          /* by row; in the arena given */
   int64_t block_length;
@@ -121,6 +135,8 @@ bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_
 /* Turns the shape of the main entry into that of wide_entry, where arrays stand so. */
 bool ptx_wide_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                     struct ptx_shape *);
+bool ptx_running_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
+                       struct ptx_shape *); /* likewise */
 bool ptx_turned_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *); /* likewise */
 /* Turns the shape of a product into that of an entry by tensor cores, where operands stand so that it can read them. */
 bool ptx_halves_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],

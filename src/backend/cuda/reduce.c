@@ -797,3 +797,33 @@ void ptx_scan(struct printer *p, const struct kir_stmt *s, const char *position,
   combine(p, s, offset, r, r);
   ptx_line(p, "bar.sync 0");
 }
+
+/* ---- Prefixes of a row in one thread ------------------------------------------------------------------------------------- */
+
+/* before and inside are neutral at first: with that every element stands alone, and so does every block. */
+void ptx_running_start(struct printer *p, const struct kir_stmt *s) {
+  struct ptx_counter *c = counter_of(p, s);
+  if (!fits(p, s)) return;
+  fresh(p, s, c->inside);
+  fresh(p, s, c->before);
+  for (int i = 0; i < s->n_out; i++) {
+    weft_dtype d = dtype_of(p, s->out[i]);
+    ptx_mov(p, d, p->carry[s->out[0]][i] = ptx_own_of(p, d), start(p, s, i));
+  }
+}
+
+void ptx_running_block(struct printer *p, const struct kir_stmt *s) {
+  const struct ptx_counter *c = counter_of(p, s);
+  copy(p, s, c->before, p->carry[s->out[0]]);
+  for (int i = 0; i < s->n_out; i++) ptx_mov(p, dtype_of(p, s->out[i]), c->inside[i], start(p, s, i));
+}
+
+void ptx_running_step(struct printer *p, const struct kir_stmt *s, bool is_last) {
+  const struct ptx_counter *c = counter_of(p, s);
+  const char *r[PTX_TUPLE], *v[PTX_TUPLE];
+  results(p, s, r);
+  for (int i = 0; i < s->n_out; i++) v[i] = ptx_val(p, s->in[i]);
+  combine(p, s, c->inside, v, c->inside);
+  combine(p, s, c->before, c->inside, r);
+  if (is_last) copy(p, s, p->carry[s->out[0]], r);
+}

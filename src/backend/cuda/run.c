@@ -10,7 +10,7 @@
 struct code {
   struct gpu *gpu;
   struct cuda_module *module;
-  struct cuda_entry *main, *init, *merge, *product, *halves[PTX_HALVES], *wide, *turned;
+  struct cuda_entry *main, *init, *merge, *product, *halves[PTX_HALVES], *wide, *turned, *running;
   struct ptx_plan plan;
   struct text ptx;
 };
@@ -31,6 +31,7 @@ static int load(struct code *c) {
   if (!s && c->plan.init) s = cuda_find(c->gpu, c->module, c->plan.init, &c->init);
   if (!s && c->plan.product) s = cuda_find(c->gpu, c->module, c->plan.product, &c->product);
   if (!s && c->plan.wide_entry) s = cuda_find(c->gpu, c->module, c->plan.wide_entry, &c->wide);
+  if (!s && c->plan.running_entry) s = cuda_find(c->gpu, c->module, c->plan.running_entry, &c->running);
   if (!s && c->plan.turned_entry) s = cuda_find(c->gpu, c->module, c->plan.turned_entry, &c->turned);
   for (int i = 0; i < PTX_HALVES; i++)
     if (!s && c->plan.halves[i]) s = cuda_find(c->gpu, c->module, c->plan.halves[i], &c->halves[i]);
@@ -218,6 +219,7 @@ static int prepare(struct session *s) {
   if (p->locals_are_shared && s->shape.row_bytes)
     return cuda_say("launching", "a kernel was compiled for shorter local arrays than it is given"), CUDA_FAILED;
   ptx_wide_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
+  ptx_running_shape(p, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   ptx_turned_shape(p, s->l->sizes, s->l->args, &s->shape);
   ptx_halves_shape(p, &m, s->l->sizes, s->l->args, s->l->bufs, &s->shape);
   int r = s->shape.scratch_bytes ? cuda_take(s->c->gpu, s->shape.scratch_bytes, &s->scratch, &(uint64_t){ 0 }) : CUDA_OK;
@@ -302,6 +304,7 @@ static int launch(struct session *s, double *ms) {
   if (s->c->init) l[n++] = (struct cuda_launch){ s->c->init, fill_grid, fill_block, 0 };
   struct cuda_entry *main = s->shape.is_product ? s->c->product : s->c->main;
   if (s->shape.is_wide) main = s->c->wide;
+  if (s->shape.is_running) main = s->c->running;
   if (s->shape.is_turned) main = s->c->turned;
   if (s->shape.is_halves) main = s->c->halves[s->shape.halves_form];
   l[n++] = (struct cuda_launch){ main, s->shape.grid, s->shape.block, s->shape.shared_bytes };

@@ -62,10 +62,39 @@ static int count_fetches(const struct printer *p, const struct kir_stmt *loop) {
   return n;
 }
 
+/* How often the subscript counts the variable, if that is a number. */
+static bool coefficient(struct kir_lin l, int var, int64_t *n) {
+  *n = 0;
+  for (int i = 0; i < l.n; i++)
+    for (int j = 0; j < l.term[i].n; j++) {
+      if (l.term[i].val[j] != var) continue;
+      if (l.term[i].n > 1) return false;
+      *n += l.term[i].coef;
+    }
+  return true;
+}
+
+/* Bytes from a step to the next, where strides say so. What combines in memory needs its address in a register. */
+static bool has_fixed_step(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, int64_t *bytes) {
+  const struct kir_buf *b = &p->k->bufs[s->buf];
+  *bytes = 0;
+  if ((s->kind == KIR_STORE && s->op != KIR_SET) || b->kind > KIR_INOUT || p->survey.bufs[s->buf].private_op != KIR_OPS) return false;
+  for (int d = 0; d < s->n_at; d++) {
+    int stride = p->shape->stride[s->buf][d];
+    int64_t n;
+    if (stride == STRIDE_0) continue;
+    if (!coefficient(s->at[d], loop->var, &n) || (n && stride == STRIDE_ANY) || n > INT16_MAX || n < -INT16_MAX) return false;
+    if (n) *bytes += n * kir_width((weft_dtype)b->dtype) * (stride == STRIDE_1 ? 1 : -1);
+  }
+  return true;
+}
+
 /* The address for the loop's first index, and how far it is from there to the next one's. The variable is the first index. */
 static void begin(struct printer *p, const struct kir_stmt *loop, struct ptx_walk *w) {
   const char *var = ptx_val(p, loop->var), *first = ptx_address(p, w->s->buf, w->s->at);
-  w->at = ptx_own(p, OWN_LONG), w->step = ptx_own(p, OWN_LONG);
+  w->at = ptx_own(p, OWN_LONG);
+  if (has_fixed_step(p, loop, w->s, &w->bytes)) { ptx_line(p, "mov.s64 %s, %s", w->at, first); return; }
+  w->step = ptx_own(p, OWN_LONG);
   ptx_line(p, "add.s64 %s, %s, 1", var, var);
   ptx_line(p, "sub.s64 %s, %s, %s", w->step, ptx_address(p, w->s->buf, w->s->at), first);
   ptx_line(p, "sub.s64 %s, %s, 1", var, var);
@@ -93,14 +122,23 @@ static struct ptx_walk *walk_of(const struct printer *p, const struct kir_stmt *
   return NULL;
 }
 
-const char *ptx_walk_address(const struct printer *p, const struct kir_stmt *s) {
+static const char *address_now(struct printer *p, const struct ptx_walk *w) {
+  return w->passed ? ptx_textf(p, "%s+%d", w->at, (int)w->passed) : w->at;
+}
+
+const char *ptx_walk_address(struct printer *p, const struct kir_stmt *s) {
   const struct ptx_walk *w = walk_of(p, s);
-  return w ? w->at : NULL;
+  return w ? address_now(p, w) : NULL;
 }
 
 static void fetch(struct printer *p, struct ptx_walk *w, int i) {
-  ptx_load_plain(p, w->s->buf, w->fetched[i], w->ahead);
-  ptx_line(p, "add.s64 %s, %s, %s", w->ahead, w->ahead, w->step);
+  int64_t passed = i * w->bytes;
+  ptx_load_plain(p, w->s->buf, w->fetched[i], passed ? ptx_textf(p, "%s+%d", w->ahead, (int)passed) : w->ahead);
+  if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->ahead, w->ahead, w->step);
+}
+
+static void fetched_all(struct printer *p, const struct ptx_walk *w, int depth) {
+  if (!w->step && w->bytes) ptx_line(p, "add.s64 %s, %s, %d", w->ahead, w->ahead, (int)(depth * w->bytes));
 }
 
 /* Asks for the first `depth` steps. */
@@ -116,6 +154,7 @@ void ptx_walks_fetch(struct printer *p, struct ptx_walks *all) {
       w->fetched[i] = ptx_own_of(p, (weft_dtype)p->k->vals[w->s->out[0]].dtype);
       fetch(p, w, i);
     }
+    fetched_all(p, w, all->depth);
   }
 }
 
@@ -124,14 +163,27 @@ bool ptx_walk_load(struct printer *p, const struct kir_stmt *s) {
   struct ptx_walk *w = walk_of(p, s);
   if (!w) return false;
   const char *to = ptx_val(p, s->out[0]);
-  if (!w->is_fetched || p->walks->turn < 0) return ptx_load_plain(p, s->buf, to, w->at), true;
+  if (!w->is_fetched || p->walks->turn < 0) return ptx_load_plain(p, s->buf, to, address_now(p, w)), true;
   ptx_mov(p, (weft_dtype)p->k->vals[s->out[0]].dtype, to, w->fetched[p->walks->turn]);
   fetch(p, w, p->walks->turn);
+  if (p->walks->turn == p->walks->depth - 1) fetched_all(p, w, p->walks->depth);
   return true;
 }
 
-void ptx_walks_step(struct printer *p, const struct ptx_walks *all) {
-  for (int k = 0; k < all->n; k++) ptx_line(p, "add.s64 %s, %s, %s", all->walk[k].at, all->walk[k].at, all->walk[k].step);
+void ptx_walks_step(struct printer *p, struct ptx_walks *all) {
+  for (int k = 0; k < all->n; k++) {
+    struct ptx_walk *w = &all->walk[k];
+    if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->at, w->at, w->step);
+    else w->passed += w->bytes;
+  }
+}
+
+void ptx_walks_settle(struct printer *p, struct ptx_walks *all) {
+  for (int k = 0; k < all->n; k++) {
+    struct ptx_walk *w = &all->walk[k];
+    if (w->passed) ptx_line(p, "add.s64 %s, %s, %d", w->at, w->at, (int)w->passed);
+    w->passed = 0;
+  }
 }
 
 /* ---- lanes in a serial loop ---- */
