@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
-          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, OPS };
+          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
-  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma" };
+  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
@@ -217,6 +217,20 @@ static uint64_t to_float(const struct instruction *i, uint64_t x) {
   else d = from_float ? v : is_s ? (double)s : (double)u;
   if (is_zero) fesetround(FE_TONEAREST);
   return i->t == T_F32 ? of_f32(f) : of_f64(d);
+}
+
+/* The pattern of the nearest bf16; a NaN is the one that the machine makes. */
+static uint32_t bf16(uint64_t x) {
+  uint32_t u = (uint32_t)x;
+  return isnan(f32(u)) ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+
+/* prmt.b32: the bytes of the two words that the four digits name; only those that copy. */
+static uint32_t permuted(uint64_t low, uint64_t high, uint64_t which) {
+  uint64_t all = (uint32_t)low | high << 32;
+  uint32_t r = 0;
+  for (int i = 0; i < 4; i++) r |= (uint32_t)(all >> 8 * (which >> 4 * i & 7) & 0xff) << 8 * i;
+  return r;
 }
 
 static uint64_t converted(const struct instruction *i, uint64_t x) {
@@ -485,7 +499,15 @@ static void step(struct block *b, struct thread *t) {
       break;
     }
     case SELP: set(t, i, i->t, get(b, t, &i->in[2], T_PRED) ? in(b, t, i, 0) : in(b, t, i, 1)); break;
-    case CVT: set(t, i, i->t, converted(i, get(b, t, &i->in[0], i->from))); break;
+    case PRMT: set(t, i, T_B32, permuted(in(b, t, i, 0), in(b, t, i, 1), in(b, t, i, 2))); break;
+    case SHF: {
+      uint64_t both = in(b, t, i, 1) << 32 | in(b, t, i, 0), n = in(b, t, i, 2) & 31; /* shf.l.wrap */
+      set(t, i, T_B32, both << n >> 32);
+      break;
+    }
+    case CVT:
+      if (!strcmp(i->how, "bf16x2")) { set(t, i, T_B32, (uint64_t)bf16(in(b, t, i, 0)) << 16 | bf16(in(b, t, i, 1))); break; }
+      set(t, i, i->t, converted(i, get(b, t, &i->in[0], i->from))); break;
     case LD: load(b, t, i); break;
     case ST: store(b, t, i); break;
     case RED: case ATOM: atomic(b, t, i); break;

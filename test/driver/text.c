@@ -246,6 +246,7 @@ static void body(struct reader *r) {
     else if (!strcmp(w, "}")) depth--;
     else if (!strcmp(w, ".reg")) registers(r, depth > 1);
     else if (!strcmp(w, ".local")) local(r);
+    else if (!strcmp(w, ".pragma")) while (*r->s && *r->s++ != ';') {}
     else if (accept(r, ':')) {
       int l = place(&r->label, w);
       r->label_at = realloc(r->label_at, (size_t)(r->label.n + 1) * sizeof *r->label_at);

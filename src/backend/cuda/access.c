@@ -113,27 +113,85 @@ static const char *carrier(struct printer *p, weft_dtype d, const char *dst) { /
 
 #define GUARD(p) (p)->guard ? "@" : "", (p)->guard ? (p)->guard : "", (p)->guard ? " " : "" /* three texts */
 
-void ptx_load(struct printer *p, const char *space, weft_dtype d, const char *dst, const char *address) {
+static void load_as(struct printer *p, const char *space, weft_dtype d, const char *dst, const char *address, bool is_made) {
   const char *r = carrier(p, d, dst);
   ptx_line(p, "%s%s%sld%s.%s %s, [%s]", GUARD(p), space, memory_type(d), r, address);
   if (d == WEFT_BOOL) ptx_line(p, "setp.ne.u32 %s, %s, 0", dst, r);
   if (d == WEFT_BF16) ptx_line(p, "shl.b32 %s, %s, 16", dst, r);
-  if (d == WEFT_F16) ptx_from_f16(p, dst, r);
+  if (d == WEFT_F16) ptx_from_f16(p, dst, r, is_made);
 }
 
-void ptx_store_bf16(struct printer *p, const char *space, const char *address, const char *src) {
-  const char *r = ptx_own(p, OWN_WORD);
-  ptx_line(p, "shr.b32 %s, %s, 16", r, src);
-  ptx_line(p, "%s%s%sst%s.u16 [%s], %s", GUARD(p), space, address, r);
+void ptx_load(struct printer *p, const char *space, weft_dtype d, const char *dst, const char *address) {
+  load_as(p, space, d, dst, address, false);
+}
+
+void ptx_load_value(struct printer *p, const char *space, weft_dtype d, int value, const char *address) {
+  load_as(p, space, d, ptx_val(p, value), address, d == WEFT_F16 && !ptx_pattern_matters(p, value));
+}
+
+/* is_narrow: src is a bf16 already */
+static void store_as(struct printer *p, const char *space, weft_dtype d, const char *address, const char *src, bool is_narrow,
+                     bool is_made) {
+  const char *r = src;
+  if (d == WEFT_BF16 && !is_narrow) ptx_to_bf16(p, WEFT_F32, r = ptx_own(p, OWN_WORD), src, is_made);
+  if (d == WEFT_BF16) {
+    const char *pattern = ptx_own(p, OWN_WORD);
+    ptx_line(p, "shr.b32 %s, %s, 16", pattern, r);
+    r = pattern;
+  }
+  if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r = ptx_own(p, OWN_WORD), src);
+  if (d == WEFT_F16) r = ptx_to_f16(p, WEFT_F32, src, is_made);
+  ptx_line(p, "%s%s%sst%s.%s [%s], %s", GUARD(p), space, memory_type(d), address, r);
 }
 
 void ptx_store(struct printer *p, const char *space, weft_dtype d, const char *address, const char *src) {
-  const char *r = src;
-  if (d == WEFT_BF16) r = ptx_to_bf16(p, WEFT_F32, src);
-  if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r = ptx_own(p, OWN_WORD), src);
-  if (d == WEFT_F16) r = ptx_to_f16(p, WEFT_F32, src);
-  ptx_line(p, "%s%s%sst%s.%s [%s], %s", GUARD(p), space, memory_type(d), address, r);
+  store_as(p, space, d, address, src, false, false);
 }
+
+void ptx_store_value(struct printer *p, const char *space, weft_dtype d, const char *address, int value) {
+  const char *src = ptx_in_register(p, (weft_dtype)p->k->vals[value].dtype, value);
+  store_as(p, space, d, address, src, ptx_is_narrow(p, value, d), ptx_is_made(p, value));
+}
+
+/* ---- The patterns of NaN ---------------------------------------------------------------------------------------------- */
+
+static bool is_number(const struct kir_val *v) {
+  uint64_t most = v->dtype == WEFT_F32 ? 0x7f800000u : UINT64_C(0x7ff0000000000000), sign = v->dtype == WEFT_F32 ? 0x80000000u : UINT64_C(1) << 63;
+  return v->kind == KIR_LIT && (v->bits & ~sign) <= most;
+}
+
+bool ptx_is_made(const struct printer *p, int v) { return p->made[v] || is_number(&p->k->vals[v]); }
+
+/* A NaN that goes in comes out as one of the machine's, or does not come out. */
+static bool forgets(enum kir_op op) {
+  switch (op) {
+    case KIR_ADD: case KIR_SUB: case KIR_MUL: case KIR_FMA: case KIR_DIV: case KIR_SQRT: case KIR_SCALE: case KIR_MIN: case KIR_MAX:
+    case KIR_EQ: case KIR_NE: case KIR_LT: case KIR_LE: return true;
+    default: return false;
+  }
+}
+
+void ptx_note_made(struct printer *p, const struct kir_stmt *s) {
+  weft_dtype from = (weft_dtype)p->k->vals[s->in[s->n_in - 1]].dtype;
+  bool is_made = false;
+  if (s->op == KIR_SELECT) is_made = ptx_is_made(p, s->in[1]) && ptx_is_made(p, s->in[2]);
+  else if (s->op == KIR_NEG || s->op == KIR_ABS) is_made = ptx_is_made(p, s->in[0]);
+  else if (s->op == KIR_CAST) is_made = from != WEFT_F32 || ptx_is_made(p, s->in[0]);
+  else is_made = forgets((enum kir_op)s->op);
+  p->made[s->out[0]] = is_made;
+}
+
+static bool hands_on(const struct kir_block *b, int v) {
+  for (const struct kir_stmt *s = b->first; s; s = s->next) {
+    bool is_harmless = s->kind == KIR_KEEP || ((s->kind == KIR_OP || s->kind == KIR_FOLD) && forgets((enum kir_op)s->op));
+    for (int i = 0; i < s->n_in; i++) if (s->in[i] == v && !is_harmless) return true;
+    for (int i = 0; i < s->n_from; i++) if (s->from[i] == v) return true;
+    if (hands_on(&s->body, v)) return true;
+  }
+  return false;
+}
+
+bool ptx_pattern_matters(const struct printer *p, int v) { return hands_on(&p->k->body, v); }
 
 /* ---- Combining in memory ---------------------------------------------------------------------------------------------- */
 

@@ -153,7 +153,7 @@ bool ptx_turned_load(struct printer *p, const struct kir_stmt *s) {
   for (int i = 0; p->tile && i < t->n_loads; i++) {
     if (t->load[i] != s) continue;
     weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
-    ptx_load(p, ".shared", d, ptx_val(p, s->out[0]), ptx_textf(p, "%s+%d", p->tile[i], p->tile_column * kir_width(d)));
+    ptx_load_value(p, ".shared", d, s->out[0], ptx_textf(p, "%s+%d", p->tile[i], p->tile_column * kir_width(d)));
     return true;
   }
   return false;

@@ -197,7 +197,7 @@ static void access_pieces(struct printer *p, bool is_load, const char *space, co
 }
 
 /* dst = part i of the word, of a dtype of 1 or 2 bytes */
-static void unpack(struct printer *p, weft_dtype d, const char *dst, const char *word, int i) {
+static void unpack(struct printer *p, weft_dtype d, const char *dst, const char *word, int i, bool is_made) {
   int width = kir_width(d), shift = 8 * width * i, rest = 32 - 8 * width - shift;
   const char *up = ptx_own(p, OWN_WORD);
   if (d == WEFT_BF16) {
@@ -207,7 +207,7 @@ static void unpack(struct printer *p, weft_dtype d, const char *dst, const char 
     const char *half = ptx_own(p, OWN_HALF);
     ptx_line(p, "shr.u32 %s, %s, %d", up, word, shift);
     ptx_line(p, "cvt.u16.u32 %s, %s", half, up);
-    ptx_from_f16(p, dst, half);
+    ptx_from_f16(p, dst, half, is_made);
   } else {
     ptx_line(p, "shl.b32 %s, %s, %d", up, word, rest);
     const char *to = d == WEFT_BOOL ? up : dst;
@@ -216,12 +216,12 @@ static void unpack(struct printer *p, weft_dtype d, const char *dst, const char 
   }
 }
 
-/* The pattern of a value of 1 or 2 bytes, in a word without anything above it. is_one: it need not be rounded. */
-static const char *pattern(struct printer *p, weft_dtype d, const char *src, bool is_one) {
+/* The pattern of a value of 1 or 2 bytes, in a word without anything above it; a bf16 in the upper half. */
+static const char *pattern(struct printer *p, weft_dtype d, int value, const char *src) {
   const char *r = ptx_own(p, OWN_WORD);
-  if (d == WEFT_BF16 && !is_one) return ptx_to_bf16(p, WEFT_F32, src);
-  if (d == WEFT_BF16) { ptx_line(p, "shr.b32 %s, %s, 16", r, src); return r; }
-  if (d == WEFT_F16) ptx_line(p, "cvt.u32.u16 %s, %s", r, ptx_to_f16(p, WEFT_F32, src));
+  if (d == WEFT_BF16 && ptx_is_narrow(p, value, d)) return src;
+  if (d == WEFT_BF16) ptx_to_bf16(p, WEFT_F32, r, src, ptx_is_made(p, value));
+  else if (d == WEFT_F16) ptx_line(p, "cvt.u32.u16 %s, %s", r, ptx_to_f16(p, WEFT_F32, src, ptx_is_made(p, value)));
   else if (d == WEFT_BOOL) ptx_line(p, "selp.u32 %s, 1, 0, %s", r, src);
   else ptx_line(p, "and.b32 %s, %s, 0x%x", r, src, kir_width(d) == 1 ? 0xff : 0xffff);
   return r;
@@ -231,11 +231,12 @@ void ptx_load_each(struct printer *p, const struct kir_stmt *s, const char *spac
   weft_dtype d = memory_of(p, s);
   int width = kir_width(d), v = s->out[0], a_word = width < 4 ? 4 / width : 1;
   const char *r[PTX_WIDE] = { 0 };
+  bool is_made = d == WEFT_F16 && !ptx_pattern_matters(p, v);
   ptx_val(p, v);
   p->narrow[v] = (uint8_t)d;
   for (int i = 0; i < n; i += a_word) r[i / a_word] = width < 4 ? ptx_own(p, OWN_WORD) : p->wide[element[i]][v];
   access_pieces(p, true, space, at, n / a_word, width < 4 ? 4 : width, r);
-  for (int i = 0; width < 4 && i < n; i++) unpack(p, d, p->wide[element[i]][v], r[i / a_word], i % a_word);
+  for (int i = 0; width < 4 && i < n; i++) unpack(p, d, p->wide[element[i]][v], r[i / a_word], i % a_word, is_made);
 }
 
 /* Elements e .. e + each - 1 of a load along lanes. */
@@ -255,8 +256,12 @@ void ptx_store_each(struct printer *p, const struct kir_stmt *s, const char *spa
     p->reg = p->wide[element[i]];
     const char *x = ptx_in_register(p, (weft_dtype)p->k->vals[v].dtype, v);
     if (width >= 4) { r[i] = x; continue; }
-    const char *part = pattern(p, d, x, ptx_is_narrow(p, v, d));
-    if (i % a_word) {
+    const char *part = pattern(p, d, v, x);
+    if (d == WEFT_BF16 && i % 2) {
+      const char *both = ptx_own(p, OWN_WORD);
+      ptx_line(p, "prmt.b32 %s, %s, %s, 0x7632", both, r[i / 2], part); /* the upper halves */
+      part = both;
+    } else if (i % a_word) {
       const char *up = ptx_own(p, OWN_WORD), *both = ptx_own(p, OWN_WORD);
       ptx_line(p, "shl.b32 %s, %s, %d", up, part, 8 * width * (i % a_word));
       ptx_line(p, "or.b32 %s, %s, %s", both, r[i / a_word], up);

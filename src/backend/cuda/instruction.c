@@ -210,28 +210,20 @@ static void quiet_if_empty(struct printer *p, const char *pattern, unsigned payl
   ptx_line(p, "@%s or.b32 %s, %s, 0x%x", is_empty, pattern, pattern, quiet);
 }
 
-/* Nearest even on the pattern; NaN stays NaN and keeps what fits of its payload. */
-const char *ptx_to_bf16(struct printer *p, weft_dtype from, const char *src) {
+/* The upper half of a word is a bf16, and with zeros behind it the f32 of the same value. Of a NaN the machine would forget sign and
+ * payload. */
+void ptx_to_bf16(struct printer *p, weft_dtype from, const char *dst, const char *src, bool is_made) {
   const char *u = src;
   if (from == WEFT_BOOL) { src = bool_as_word(p, src); from = WEFT_U32; }
   if (from == WEFT_I32 || from == WEFT_U32) { src = widened(p, from, src); from = from == WEFT_I32 ? WEFT_I64 : WEFT_U64; }
-  if (from != WEFT_F32) u = to_odd(p, from, src);
-  const char *r = ptx_own(p, OWN_WORD), *lsb = ptx_own(p, OWN_WORD), *nan = ptx_own(p, OWN_WORD), *is_nan = ptx_own(p, OWN_PRED);
-  ptx_line(p, "shr.b32 %s, %s, 16", nan, u);
-  ptx_line(p, "and.b32 %s, %s, 1", lsb, nan);
-  quiet_if_empty(p, nan, 0x7f, 0x40);
-  ptx_line(p, "add.u32 %s, %s, 0x7fff", lsb, lsb);
-  ptx_line(p, "mov.b32 %s, %s", r, u);
-  ptx_line(p, "add.u32 %s, %s, %s", r, r, lsb);
-  ptx_line(p, "shr.b32 %s, %s, 16", r, r);
+  if (from != WEFT_F32) u = to_odd(p, from, src), is_made = true;
+  const char *r = ptx_own(p, OWN_WORD), *nan = ptx_own(p, OWN_WORD), *is_nan = ptx_own(p, OWN_PRED);
+  ptx_line(p, "cvt.rn.bf16x2.f32 %s, %s, 0f00000000", r, u);
+  if (is_made) { ptx_line(p, "mov.b32 %s, %s", dst, r); return; }
+  ptx_line(p, "and.b32 %s, %s, 0xffff0000", nan, u);
+  quiet_if_empty(p, nan, 0x7f0000, 0x400000);
   ptx_line(p, "setp.nan.f32 %s, %s, %s", is_nan, u, u);
-  ptx_line(p, "selp.b32 %s, %s, %s, %s", r, nan, r, is_nan);
-  return r;
-}
-
-static void cast_to_bf16(struct printer *p, weft_dtype from, const char *dst, const char *src) {
-  const char *r = ptx_to_bf16(p, from, src);
-  ptx_line(p, "shl.b32 %s, %s, 16", dst, r);
+  ptx_line(p, "selp.b32 %s, %s, %s, %s", dst, nan, r, is_nan);
 }
 
 /* r = the f16 of the f32 u where that is a NaN: the machine would forget sign and payload. */
@@ -248,17 +240,18 @@ static void nan_to_f16(struct printer *p, const char *r, const char *u) {
   ptx_line(p, "selp.b16 %s, %s, %s, %s", r, nan, r, is_nan);
 }
 
-const char *ptx_to_f16(struct printer *p, weft_dtype from, const char *src) {
+const char *ptx_to_f16(struct printer *p, weft_dtype from, const char *src, bool is_made) {
   const char *r = ptx_own(p, OWN_HALF);
   if (from == WEFT_BOOL) { src = bool_as_word(p, src); from = WEFT_U32; }
   ptx_line(p, "cvt.rn.f16.%s %s, %s", ptx_type(from), r, src);
-  if (from == WEFT_F32) nan_to_f16(p, r, src);
+  if (from == WEFT_F32 && !is_made) nan_to_f16(p, r, src);
   return r;
 }
 
 /* Of a NaN the pattern is shifted into place: its exponent has ones to fill the wider one with. */
-void ptx_from_f16(struct printer *p, const char *dst, const char *src) {
+void ptx_from_f16(struct printer *p, const char *dst, const char *src, bool is_made) {
   const char *nan = ptx_own(p, OWN_WORD), *is_nan = ptx_own(p, OWN_PRED);
+  if (is_made) { ptx_line(p, "cvt.f32.f16 %s, %s", dst, src); return; }
   ptx_line(p, "cvt.s32.s16 %s, %s", nan, src);
   ptx_line(p, "shl.b32 %s, %s, 13", nan, nan);
   ptx_line(p, "or.b32 %s, %s, 0x70000000", nan, nan);
@@ -267,8 +260,8 @@ void ptx_from_f16(struct printer *p, const char *dst, const char *src) {
   ptx_line(p, "selp.b32 %s, %s, %s, %s", dst, nan, dst, is_nan);
 }
 
-static void cast_to_f16(struct printer *p, weft_dtype from, const char *dst, const char *src) {
-  ptx_from_f16(p, dst, ptx_to_f16(p, from, src));
+static void cast_to_f16(struct printer *p, weft_dtype from, const char *dst, const char *src, bool is_made) {
+  ptx_from_f16(p, dst, ptx_to_f16(p, from, src, is_made), is_made || from != WEFT_F32);
 }
 
 static void cast_to_bool(struct printer *p, weft_dtype from, const char *dst, const char *src) {
@@ -316,10 +309,10 @@ static void to_float(struct printer *p, weft_dtype from, weft_dtype to, const ch
   else ptx_line(p, "cvt%s.%s.%s %s, %s", from == WEFT_F32 ? "" : ".rn", ptx_type(to), ptx_type(from), dst, src);
 }
 
-void ptx_cast(struct printer *p, weft_dtype from, weft_dtype to, const char *dst, const char *src) {
+void ptx_cast(struct printer *p, weft_dtype from, weft_dtype to, const char *dst, const char *src, bool is_made) {
   if (to == WEFT_BOOL) cast_to_bool(p, from, dst, src);
-  else if (to == WEFT_BF16) cast_to_bf16(p, from, dst, src);
-  else if (to == WEFT_F16) cast_to_f16(p, from, dst, src);
+  else if (to == WEFT_BF16) ptx_to_bf16(p, from, dst, src, is_made);
+  else if (to == WEFT_F16) cast_to_f16(p, from, dst, src, is_made);
   else if (from == WEFT_BOOL) cast_from_bool(p, kir_register_of(to), dst, src);
   else if (kir_is_float(to)) to_float(p, from, to, dst, src);
   else if (kir_is_float(from)) float_to_integer(p, from, to, dst, src);

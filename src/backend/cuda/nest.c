@@ -69,24 +69,25 @@ static void instruction(struct printer *p, const struct kir_stmt *s) {
   bool on_bits = s->op == KIR_CAST || s->op == KIR_BITS || s->op == KIR_NEG || s->op == KIR_ABS;
   for (int i = 0; i < s->n_in; i++) in[i] = on_bits ? ptx_in_register(p, d, s->in[i]) : ptx_val(p, s->in[i]);
   if (s->op == KIR_CAST && ptx_is_narrow(p, s->in[0], (weft_dtype)s->dtype)) ptx_mov(p, d, dst, in[0]);
-  else if (s->op == KIR_CAST) ptx_cast(p, d, (weft_dtype)s->dtype, dst, in[0]);
+  else if (s->op == KIR_CAST) ptx_cast(p, d, (weft_dtype)s->dtype, dst, in[0], ptx_is_made(p, s->in[0]));
   else if (s->op == KIR_BITS) ptx_line(p, "mov.%s %s, %s", ptx_bits(d), dst, in[0]);
   else ptx_instruction(p, (enum kir_op)s->op, d, dst, in);
   if (s->op == KIR_CAST) p->narrow[s->out[0]] = s->dtype;
+  ptx_note_made(p, s);
 }
 
 static bool meets_others(struct printer *p, int buf) { return p->survey.is_cooperative && p->survey.bufs[buf].is_shared; }
 
-void ptx_load_plain(struct printer *p, int buf, const char *dst, const char *at) {
+void ptx_load_plain(struct printer *p, int buf, int value, const char *at) {
   const char *space = ptx_space(p, buf);
   if (p->k->bufs[buf].kind == KIR_IN) space = ".global.nc"; /* nobody stores before it: it may go ahead of stores elsewhere */
-  ptx_load(p, space, (weft_dtype)p->k->bufs[buf].dtype, dst, at);
+  ptx_load_value(p, space, (weft_dtype)p->k->bufs[buf].dtype, value, at);
 }
 
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   p->narrow[s->out[0]] = p->k->bufs[s->buf].dtype;
   if (!ptx_turned_load(p, s) && !ptx_walk_load(p, s)) {
-    ptx_load_plain(p, s->buf, ptx_val(p, s->out[0]), ptx_address(p, s->buf, s->at));
+    ptx_load_plain(p, s->buf, s->out[0], ptx_address(p, s->buf, s->at));
     ptx_ask_ahead(p, s, w);
   }
   if (!w->lane && meets_others(p, s->buf)) ptx_line(p, "bar.sync 0");
@@ -102,8 +103,7 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   p->uses_first |= !w->lane;
   const char *at = ptx_walk_address(p, s), *v = ptx_in_register(p, dtype_of(p, s->in[0]), s->in[0]);
   if (!at) at = ptx_address(p, s->buf, s->at);
-  if (s->op == KIR_SET && d == WEFT_BF16 && ptx_is_narrow(p, s->in[0], d)) ptx_store_bf16(p, space, at, v);
-  else if (s->op == KIR_SET) ptx_store(p, space, d, at, v);
+  if (s->op == KIR_SET) ptx_store_value(p, space, d, at, s->in[0]);
   else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
   p->guard = guard;

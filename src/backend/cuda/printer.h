@@ -52,6 +52,7 @@ struct printer {
   struct ptx_counter *counter; /* by first result */
   struct ptx_walks *walks;   /* of the innermost serial loop; NULL: none */
   uint8_t *narrow;           /* by value: the dtype it was loaded as or cast to; what is an f16 or bf16 need not be rounded again */
+  bool *made;                /* by value: arithmetic made it, so that nobody counts on the pattern of a NaN */
   int stack_bytes;           /* local memory of a thread */
   int n_own[OWN_KINDS], n_labels, n_checks;
   bool uses_first, is_contended, uses_bool[2], uses_thread[PTX_AXES];
@@ -79,10 +80,11 @@ const char *ptx_bits(weft_dtype);                       /* "b32", "b64" */
 const char *ptx_number(struct printer *, weft_dtype, uint64_t bits);
 void ptx_mov(struct printer *, weft_dtype, const char *dst, const char *src);
 void ptx_instruction(struct printer *, enum kir_op, weft_dtype, const char *dst, const char *const in[]);
-void ptx_cast(struct printer *, weft_dtype from, weft_dtype to, const char *dst, const char *src);
-const char *ptx_to_bf16(struct printer *, weft_dtype from, const char *src); /* the pattern, in a 32-bit register */
-const char *ptx_to_f16(struct printer *, weft_dtype from, const char *src);  /* the pattern, in a 16-bit register */
-void ptx_from_f16(struct printer *, const char *dst, const char *src);       /* the f32 of such a pattern */
+void ptx_cast(struct printer *, weft_dtype from, weft_dtype to, const char *dst, const char *src, bool is_made);
+/* is_made: the pattern of a NaN does not matter. */
+void ptx_to_bf16(struct printer *, weft_dtype from, const char *dst, const char *src, bool is_made); /* an f32 that is one */
+const char *ptx_to_f16(struct printer *, weft_dtype from, const char *src, bool is_made); /* the pattern, in a 16-bit register */
+void ptx_from_f16(struct printer *, const char *dst, const char *src, bool is_made);      /* the f32 of such a pattern */
 const char *ptx_in_register(struct printer *, weft_dtype, int value);        /* a register even for a literal */
 
 /* access.c: memory. */
@@ -93,12 +95,16 @@ void ptx_load(struct printer *, const char *space, weft_dtype memory, const char
 static inline bool ptx_is_narrow(const struct printer *p, int value, weft_dtype d) {
   return (d == WEFT_F16 || d == WEFT_BF16) && p->narrow[value] == d;
 }
-void ptx_store_bf16(struct printer *, const char *space, const char *address, const char *src); /* src is one already */
 void ptx_store(struct printer *, const char *space, weft_dtype memory, const char *address, const char *src);
+void ptx_store_value(struct printer *, const char *space, weft_dtype memory, const char *address, int value);
+void ptx_load_value(struct printer *, const char *space, weft_dtype memory, int value, const char *address);
+bool ptx_is_made(const struct printer *, int value);    /* the pattern of a NaN is nobody's concern */
+void ptx_note_made(struct printer *, const struct kir_stmt *instruction); /* .. of what it gives */
+bool ptx_pattern_matters(const struct printer *, int value); /* somebody moves it as it is */
 void ptx_combine(struct printer *, const char *space, enum kir_op, weft_dtype, const char *address, const char *src);
 const char *ptx_stride(struct printer *, int buf, int axis);
 
-void ptx_load_plain(struct printer *, int buf, const char *dst, const char *address); /* as an input, or whatever it is */
+void ptx_load_plain(struct printer *, int buf, int value, const char *address); /* as an input, or whatever it is */
 
 struct where;
 /* walk.c: around a serial loop whose variable is its first index; turns for copies that take what was fetched. */

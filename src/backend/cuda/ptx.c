@@ -260,9 +260,10 @@ static bool printer_begin(struct printer *p) {
   p->base_used = arena_take(p->arena, n_bufs * sizeof *p->base_used);
   p->stride_used = arena_take(p->arena, n_bufs * sizeof *p->stride_used);
   p->narrow = arena_take(p->arena, n_vals * sizeof *p->narrow);
+  p->made = arena_take(p->arena, n_vals * sizeof *p->made);
   p->carry = arena_take(p->arena, n_vals * sizeof *p->carry);
   p->counter = arena_take(p->arena, n_vals * sizeof *p->counter);
-  if (!p->reg || !p->base || !p->is_used || !p->base_used || !p->stride_used || !p->carry || !p->counter || !p->narrow)
+  if (!p->reg || !p->base || !p->is_used || !p->base_used || !p->stride_used || !p->carry || !p->counter || !p->narrow || !p->made)
     return ptx_refuse(p, ""), false;
   name_all(p);
   return !p->why;

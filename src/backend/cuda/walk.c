@@ -133,7 +133,7 @@ const char *ptx_walk_address(struct printer *p, const struct kir_stmt *s) {
 
 static void fetch(struct printer *p, struct ptx_walk *w, int i) {
   int64_t passed = i * w->bytes;
-  ptx_load_plain(p, w->s->buf, w->fetched[i], passed ? ptx_textf(p, "%s+%d", w->ahead, (int)passed) : w->ahead);
+  ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[w->s->buf].dtype, w->fetched[i], passed ? ptx_textf(p, "%s+%d", w->ahead, (int)passed) : w->ahead);
   if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->ahead, w->ahead, w->step);
 }
 
@@ -163,7 +163,7 @@ bool ptx_walk_load(struct printer *p, const struct kir_stmt *s) {
   struct ptx_walk *w = walk_of(p, s);
   if (!w) return false;
   const char *to = ptx_val(p, s->out[0]);
-  if (!w->is_fetched || p->walks->turn < 0) return ptx_load_plain(p, s->buf, to, address_now(p, w)), true;
+  if (!w->is_fetched || p->walks->turn < 0) return ptx_load_plain(p, s->buf, s->out[0], address_now(p, w)), true;
   ptx_mov(p, (weft_dtype)p->k->vals[s->out[0]].dtype, to, w->fetched[p->walks->turn]);
   fetch(p, w, p->walks->turn);
   if (p->walks->turn == p->walks->depth - 1) fetched_all(p, w, p->walks->depth);
