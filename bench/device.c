@@ -63,6 +63,7 @@ static int sum_1(weft_array *const x[], weft_array *y[]) { return y[0] = weft_su
 static int lse_0(weft_array *const x[], weft_array *y[]) { return y[0] = weft_logsumexp(x[0], 0), 1; }
 static int reversed(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_flip(x[0], 0), c(2)), 1; }
 static int turned(weft_array *const x[], weft_array *y[]) { return y[0] = weft_mul(weft_transpose(x[0], NULL), c(2)), 1; }
+static int turned_add(weft_array *const x[], weft_array *y[]) { return y[0] = weft_add(weft_transpose(x[0], NULL), x[1]), 1; }
 static int put(weft_array *const x[], weft_array *y[], weft_how how) {
   return y[0] = weft_put(x[0], weft_take(x[0], 1, &x[1]), x[2], how), 1;
 }
@@ -71,10 +72,14 @@ static int put_mul(weft_array *const x[], weft_array *y[]) { return put(x, y, WE
 static int put_set(weft_array *const x[], weft_array *y[]) { return put(x, y, WEFT_SET); }
 static int gather(weft_array *const x[], weft_array *y[]) { return y[0] = weft_take(x[0], 1, &x[1]), 1; }
 static int cumsum(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cumsum(x[0], 0), 1; }
+static int cummax(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cummax(x[0], 0), 1; }
 static int cumsum_rows(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cumsum(x[0], 1), 1; }
 static int sort(weft_array *const x[], weft_array *y[]) { return y[0] = weft_sort(x[0], 0), 1; }
 static int normal(weft_array *const x[], weft_array *y[]) {
   return y[0] = weft_random_normal(weft_random_key(3), x[0], c(0), c(1)), 1;
+}
+static int uniform(weft_array *const x[], weft_array *y[]) {
+  return y[0] = weft_random_uniform(weft_random_key(3), x[0], c(0), c(1)), 1;
 }
 static int product(weft_array *const x[], weft_array *y[]) { return y[0] = weft_matmul(x[0], x[1]), 1; }
 static int product_gelu(weft_array *const x[], weft_array *y[]) { return y[0] = weft_gelu_approx(weft_matmul(x[0], x[1])), 1; }
@@ -165,6 +170,7 @@ static const struct row {
   { "logsumexp-axis0-8192x4096", lse_0, 20, 4 * 0x1p25, "f 8192 4096" },
   { "reverse-mul-64M-f32", reversed, 20, 8 * 0x1p26, "f 67108864" },
   { "transpose-8192x8192-f32", turned, 10, 8 * 0x1p26, "f 8192 8192" },
+  { "transpose-add-8192x8192-f32", turned_add, 10, 12 * 0x1p26, "f 8192 8192|f 8192 8192" },
   { "scatter-add-16M-into-1024", put_add, 5, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
   { "scatter-add-16M-into-1048576", put_add, 5, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
   { "scatter-prod-16M-into-1024", put_mul, 5, 8 * 0x1p24, "f 1024|i 16777216 1024|f 16777216" },
@@ -172,8 +178,10 @@ static const struct row {
   { "scatter-set-16M-into-1048576", put_set, 5, 8 * 0x1p24, "f 1048576|i 16777216 1048576|f 16777216" },
   { "gather-65536x768", gather, 10, 8 * 65536.0 * 768, "f 50257 768|i 65536 50257" },
   { "cumsum-16M-f32", cumsum, 5, 8 * 0x1p24, "f 16777216" },
+  { "cummax-16M-f32", cummax, 5, 8 * 0x1p24, "f 16777216" },
   { "cumsum-rows-4096x4096", cumsum_rows, 5, 8 * 0x1p24, "f 4096 4096" },
   { "sort-16M-f32", sort, 1, 8 * 0x1p24, "f 16777216" },
+  { "uniform-64M-f32", uniform, 5, 4 * 0x1p26, "f 67108864" },
   { "normal-64M-f32", normal, 5, 4 * 0x1p26, "f 67108864" },
   { "chain200-1k-f32", chain, 20, 0, "f 1024" },
   { "rnn-scan-T1000-B64-H64", rnn, 5, 0, "f 1000 64 64|s 64 64|s 64 64" },

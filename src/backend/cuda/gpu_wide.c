@@ -39,7 +39,7 @@ struct wide_look {
   const struct shape_class *shape;
   struct ptx_wide *w;
   int n_statements, least_width;
-  bool can;
+  bool can, has_stored, has_check;
 };
 
 static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct kir_stmt *lane) {
@@ -47,6 +47,7 @@ static void look_at(struct wide_look *l, const struct kir_stmt *s, const struct 
   int width = kir_width((weft_dtype)l->s->k->bufs[s->buf].dtype);
   struct ptx_wide *w = l->w;
   if (s->kind == KIR_STORE && (s->op != KIR_SET || l->s->bufs[s->buf].is_shared || l->s->bufs[s->buf].is_loaded)) l->can = false;
+  l->has_stored |= s->kind == KIR_STORE;
   if (d < 0) return;
   for (int i = 0; i < w->n_bufs; i++) if (w->bufs[i] == s->buf && w->axis[i] == d) return;
   if (w->n_bufs == PTX_WIDE_BUFS) { l->can = false; return; }
@@ -64,7 +65,11 @@ static void look_in_lanes(struct wide_look *l, const struct kir_block *b, const 
     case KIR_FOLD: if (!is_top || s->n_out != 1 || s->op == KIR_CALL) l->can = false; break;
     case KIR_IF: look_in_lanes(l, &s->body, lane, false); break;
     case KIR_PAR: case KIR_SERIAL: case KIR_LANE: case KIR_CARRY: case KIR_NEXT: case KIR_UNTIL: case KIR_PREFIX:
-    case KIR_LOCALS: case KIR_CHECK: case KIR_KINDS: l->can = false; break;
+    case KIR_LOCALS: case KIR_KINDS: l->can = false; break;
+    case KIR_CHECK: /* where one fails, all of its neighbours begin again one by one: nothing may have been stored */
+      l->has_check = true;
+      if (!is_top || l->has_stored) l->can = false;
+      break;
     }
   }
 }
@@ -116,7 +121,7 @@ const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct shape_
   if (s->owned || s->private_loop || s->product.is_there || s->is_single || s->is_one_warp) return NULL;
   if (s->is_cooperative && !s->is_ordered) return NULL; /* few such kernels keep anything */
   const struct kir_stmt *first = look(&l);
-  if (!first || !w->n_bufs) return NULL;
+  if (!first || !w->n_bufs || (l.has_check && s->is_cooperative)) return NULL;
   w->each = l.least_width <= 2 ? 8 : 16 / l.least_width;
   w->is_rows = s->is_cooperative;
   w->n_folds = most_folds(s->k, &s->k->body);
@@ -285,8 +290,21 @@ static bool is_neighbours(struct printer *p, const struct kir_stmt *s, const str
   return (s->kind == KIR_LOAD || s->kind == KIR_STORE) && is_in_memory(p->k, s->buf) && axis_along(p->shape, s, lane->var) >= 0;
 }
 
+/* Some value of the subscripts is computed in the loop itself. */
+static bool waits_for(const struct kir_stmt *loop, const struct kir_stmt *s) {
+  for (const struct kir_stmt *x = loop->body.first; x != s; x = x->next)
+    for (int i = 0; i < x->n_out; i++)
+      for (int d = 0; d < s->n_at; d++) if (survey_mentions(s->at[d], x->out[i])) return true;
+  return false;
+}
+
+static bool follows_check(const struct kir_stmt *loop, const struct kir_stmt *s) {
+  for (const struct kir_stmt *x = loop->body.first; x != s; x = x->next) if (x->kind == KIR_CHECK) return true;
+  return false;
+}
+
 static bool is_early(struct printer *p, const struct kir_stmt *s, const struct kir_stmt *lane) {
-  if (s->kind != KIR_LOAD || !is_neighbours(p, s, lane)) return false;
+  if (s->kind != KIR_LOAD || !is_neighbours(p, s, lane) || follows_check(lane, s) || waits_for(lane, s)) return false;
   for (int d = 0; d < s->n_at; d++)
     for (int i = 0; i < s->at[d].n; i++)
       for (int j = 0; j < s->at[d].term[i].n; j++) {
@@ -300,6 +318,19 @@ static bool is_same_for_all(struct printer *p, const struct kir_stmt *s) {
   return (s->kind == KIR_OP || s->kind == KIR_LOAD) && s->n_out && p->wide[1][s->out[0]] == p->wide[0][s->out[0]];
 }
 
+/* Jumps away unless the check holds for all of the elements. */
+static void check_all(struct printer *p, const struct kir_stmt *s, int e, int each, const char *others) {
+  const char *all = ptx_own(p, OWN_PRED);
+  for (int i = 0; i < each; i++) {
+    if (i && p->wide[e + i][s->in[0]] == p->wide[e][s->in[0]]) break;
+    p->reg = p->wide[e + i];
+    const char *ok = ptx_val(p, s->in[0]);
+    if (i) ptx_line(p, "and.pred %s, %s, %s", all, all, ok);
+    else ptx_line(p, "mov.pred %s, %s", all, ok);
+  }
+  ptx_line(p, "@!%s bra %s", all, others);
+}
+
 /* The statements of a lane loop but for folds and early loads, on elements e .. e + each - 1. */
 static void body_of(struct printer *p, const struct kir_stmt *loop, int e, int each, struct where w) {
   for (const struct kir_stmt *s = loop->body.first; s; s = s->next) {
@@ -307,6 +338,10 @@ static void body_of(struct printer *p, const struct kir_stmt *loop, int e, int e
     if (is_neighbours(p, s, loop)) {
       if (s->kind == KIR_LOAD) load_neighbours(p, s, e, each);
       else store_neighbours(p, s, e, each);
+      continue;
+    }
+    if (s->kind == KIR_CHECK) {
+      check_all(p, s, e, each, w.rest);
       continue;
     }
     for (int i = 0; i < each; i++) {
@@ -329,28 +364,46 @@ static void number_elements(struct printer *p, const struct kir_stmt *loop, int 
 
 /* ---- Spread --------------------------------------------------------------------------------------------------------------- */
 
+/* Neighbours of which one fails a check, and those at the end that are too few, go one by one, from `var` to `stop`. */
+static void one_by_one(struct printer *p, const struct kir_stmt *loop, const char *stop, struct where w) {
+  const char *var = ptx_val(p, loop->var), *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "tail"), *leave = ptx_label(p, "leave");
+  ptx_place(p, again);
+  ptx_line(p, "setp.ge.s64 %s, %s, %s", is, var, stop);
+  ptx_line(p, "@%s bra %s", is, leave);
+  w.rest = ptx_label(p, "next");
+  ptx_block(p, &loop->body, w);
+  ptx_place(p, w.rest);
+  ptx_line(p, "add.s64 %s, %s, 1", var, var);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+}
+
 static void wide_loop(struct printer *p, const struct kir_stmt *loop, const char *n, struct where w) {
   int each = p->plan->wide.each;
   const char *var = ptx_val(p, loop->var), *is = ptx_own(p, OWN_PRED), *end = ptx_own(p, OWN_LONG), *step = ptx_own(p, OWN_LONG);
-  const char *again = ptx_label(p, "wide"), *tail = ptx_label(p, "tail"), *leave = ptx_label(p, "leave");
+  const char *again = ptx_label(p, "wide"), *apart = ptx_label(p, "apart"), *leave = ptx_label(p, "leave");
+  struct where together = w;
+  together.rest = apart;
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mul.lo.s64 %s, $lane, %d", var, each);
   ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, each);
   ptx_place(p, again);
   ptx_line(p, "add.s64 %s, %s, %d", end, var, each);
   ptx_line(p, "setp.gt.s64 %s, %s, %s", is, end, n);
-  ptx_line(p, "@%s bra %s", is, tail);
+  ptx_line(p, "@%s bra %s", is, apart);
   number_elements(p, loop, 0, each);
   early_loads(p, loop, 0, each);
-  body_of(p, loop, 0, each, w);
+  body_of(p, loop, 0, each, together);
   ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
   ptx_line(p, "bra %s", again);
-  ptx_place(p, tail);
+  ptx_place(p, apart);
+  ptx_line(p, "min.s64 %s, %s, %s", end, end, n);
+  one_by_one(p, loop, end, w);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is, var, n);
   ptx_line(p, "@%s bra %s", is, leave);
-  ptx_block(p, &loop->body, w);
-  ptx_line(p, "add.s64 %s, %s, 1", var, var);
-  ptx_line(p, "bra %s", tail);
+  ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
+  ptx_line(p, "sub.s64 %s, %s, %d", var, var, each);
+  ptx_line(p, "bra %s", again);
   ptx_place(p, leave);
 }
 
@@ -448,6 +501,7 @@ bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint6
   if (!w->is_rows) {
     int64_t lanes = parts(n, w->each), x = 1, rows = s->grid[1] * (int64_t)s->block[1], y = 1;
     while (x < lanes && x < 256) x *= 2;
+    while (x > 32 && parts(lanes, x) * x - lanes > lanes / 8) x /= 2; /* few threads without work */
     while (y < rows && x * y < 256) y *= 2;
     s->block[0] = (unsigned)x, s->block[1] = (unsigned)y;
     s->grid[0] = (unsigned)least(parts(lanes, x), INT32_MAX), s->grid[1] = (unsigned)least(parts(rows, y), 65535);
