@@ -223,10 +223,25 @@ static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d,
   return total;
 }
 
+/* One try: goes to done if new = old o src is there now, or would change nothing. */
+static void try_swap(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src,
+                     const char *done) {
+  const char *bits = ptx_bits(d), *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d), *is = ptx_own(p, OWN_PRED);
+  ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
+  ptx_instruction(p, op, d, new, (const char *[]){ old, src });
+  ptx_line(p, "setp.eq.%s %s, %s, %s", bits, is, new, old);
+  ptx_line(p, "@%s bra %s", is, done);
+  ptx_line(p, "atom%s.cas.%s %s, [%s], %s, %s", space, bits, seen, address, old, new);
+  ptx_line(p, "setp.eq.%s %s, %s, %s", bits, is, seen, old);
+  ptx_line(p, "@%s bra %s", is, done);
+}
+
 /* old = what is there, until new = old o src is there, or would change nothing */
 static void swap_loop(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src) {
   const char *bits = ptx_bits(d), *again = ptx_label(p, "again"), *done = ptx_label(p, "done");
   const char *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d), *same = ptx_own(p, OWN_PRED);
+  /* Most find their place free. Those who do not are many: they combine first. */
+  try_swap(p, space, op, d, address, src, done);
   src = combine_warp(p, op, d, address, src, done);
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
   ptx_place(p, again);
@@ -271,7 +286,6 @@ static void combine_bool(struct printer *p, const char *space, enum kir_op op, c
 void ptx_combine(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src) {
   bool is_logic = op == KIR_AND || op == KIR_OR || op == KIR_XOR, is_float = kir_is_float(d);
   const char *unsigned_type = kir_width(d) == 8 ? "u64" : "u32";
-  if (op == KIR_MUL) p->is_contended = true; /* min and max soon find nothing to change */
   if (d == WEFT_BOOL && is_logic) combine_bool(p, space, op, address, src);
   else if (d == WEFT_BOOL) ptx_refuse(p, "a combiner it does not have for bool");
   else if (is_logic) ptx_line(p, "red%s.%s.%s [%s], %s", space, kir_rows[op].name, ptx_bits(d), address, src);

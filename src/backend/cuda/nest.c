@@ -84,8 +84,18 @@ void ptx_load_plain(struct printer *p, int buf, int value, const char *at) {
   ptx_load_value(p, space, (weft_dtype)p->k->bufs[buf].dtype, value, at);
 }
 
+static bool early_load(struct printer *p, const struct kir_stmt *s) {
+  for (int i = 0; p->early.turn >= 0 && i < p->early.n; i++) {
+    if (p->early.s[i] != s) continue;
+    ptx_mov(p, dtype_of(p, s->out[0]), ptx_val(p, s->out[0]), p->early.reg[i][p->early.turn]);
+    return true;
+  }
+  return false;
+}
+
 static void load(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   p->narrow[s->out[0]] = p->k->bufs[s->buf].dtype;
+  if (early_load(p, s)) return;
   if (!ptx_turned_load(p, s) && !ptx_walk_load(p, s)) {
     ptx_load_plain(p, s->buf, s->out[0], ptx_address(p, s->buf, s->at));
     ptx_ask_ahead(p, s, w);
@@ -106,6 +116,7 @@ static void store(struct printer *p, const struct kir_stmt *s, const struct wher
   if (s->op == KIR_SET) ptx_store_value(p, space, d, at, s->in[0]);
   else if (survey_is_own(&p->survey, s->buf)) ptx_combine_own(p, s->buf, (enum kir_op)s->op, at, v);
   else ptx_combine(p, space, (enum kir_op)s->op, d, at, v);
+  if (s->op == KIR_MUL) p->contended = 1 + s->buf; /* min and max soon find nothing to change */
   p->guard = guard;
   if (others) ptx_place(p, others);
   if (meets) ptx_line(p, "bar.sync 0");
@@ -222,6 +233,44 @@ static void one_copy(struct printer *p, const struct kir_stmt *s, const char *st
   if (p->walks && p->walks->loop == s) ptx_walks_step(p, p->walks);
 }
 
+/* Subscripts are loops over all of their axes: wherever the lane goes, the element is there. */
+static bool is_always_there(const struct kir_kernel *k, const struct kir_stmt *s) {
+  for (int d = 0; d < s->n_at; d++) {
+    struct kir_lin l = s->at[d];
+    if (l.n != 1 || l.term[0].coef != 1 || l.term[0].n != 1 || k->vals[l.term[0].val[0]].kind != KIR_AXIS) return false;
+    const struct kir_stmt *loop = survey_blocks_of(k, l.term[0].val[0]);
+    if (loop && loop->extent == KIR_BLOCK) loop = survey_blocks_of(k, loop->block_of);
+    else if (loop && loop->extent == KIR_BLOCKS) return false;
+    if (!loop || !kir_lin_equal(loop->at[0], k->bufs[s->buf].dims[d])) return false;
+  }
+  return true;
+}
+
+static bool holds_up(const struct kir_stmt *s) { return s->kind == KIR_CHECK || (s->kind == KIR_STORE && s->op != KIR_SET); }
+
+/* Checks and combining in memory keep the compiler from moving the loads of a copy of the body ahead of the one before: those that
+ * may come early are printed here, for all copies. */
+static void early_loads(struct printer *p, const struct kir_stmt *loop, const char *step, int copies) {
+  bool is_held = false;
+  p->early = (struct ptx_early){ .turn = -1 };
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) is_held |= holds_up(s);
+  if (!is_held || copies > PTX_EARLY_COPIES) return;
+  for (const struct kir_stmt *s = loop->body.first; s && p->early.n < PTX_EARLY; s = s->next) {
+    if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_IN || !is_always_there(p->k, s)) continue;
+    const char *var = ptx_val(p, loop->var), *first = ptx_address(p, s->buf, s->at), *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG);
+    ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
+    ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), first);
+    ptx_line(p, "sub.s64 %s, %s, %s", var, var, step);
+    ptx_line(p, "mov.s64 %s, %s", at, first);
+    for (int i = 0; i < copies; i++) {
+      p->early.reg[p->early.n][i] = ptx_own_of(p, dtype_of(p, s->out[0]));
+      ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[s->buf].dtype, p->early.reg[p->early.n][i], at);
+      if (i < copies - 1) ptx_line(p, "add.s64 %s, %s, %s", at, at, by);
+    }
+    p->early.s[p->early.n++] = s;
+  }
+}
+
 static void repeat(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, struct where w) {
   const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *three = ptx_own(p, OWN_LONG);
   const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *leave = ptx_label(p, "leave");
@@ -237,7 +286,9 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
     ptx_line(p, "@%s bra %s", over, leave);
   }
+  if (copies && w.lane == s) early_loads(p, s, step, copies);
   for (int i = 0; i < copies + 1; i++) {
+    p->early.turn = i < copies && w.lane == s ? i : -1;
     if (copies && i == copies) {
       if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
       ptx_line(p, "bra %s", many);

@@ -347,6 +347,15 @@ static int64_t spread_threads(const struct user *u, int64_t lanes, int64_t rows)
   return most(32, power_at_least(all / u->m->n_processors, SPREAD_THREADS));
 }
 
+/* How many blocks of threads a processor may have where threads compete for places: a thread for four of them, so that most
+ * find theirs free. */
+static int64_t crowd(const struct user *u) {
+  const struct ptx_buf *b = &u->p->bufs[u->p->contended - 1];
+  int64_t n = 1;
+  for (int d = 0; d < b->rank; d++) n = most(1, least(n, INT32_MAX) * least(ptx_size(&b->dims[d], u->sizes, u->args), INT32_MAX));
+  return most(1, least(8, n / 4 / ((int64_t)SPREAD_THREADS * u->m->n_processors)));
+}
+
 /* Threads along lanes, then along rows, so that short lanes still fill a warp. */
 static void spread(const struct user *u, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows = longest(u, PTX_ROWS, 0), planes = longest(u, PTX_PLANES, 0);
@@ -357,9 +366,10 @@ static void spread(const struct user *u, struct ptx_shape *s) {
   int64_t blocks = (int64_t)s->grid[0] * s->grid[1], enough = (int64_t)SPREAD_BLOCKS * u->m->n_processors;
   if (blocks >= enough) s->grid[0] = (unsigned)parts(s->grid[0], least(LANES_A_THREAD, blocks / enough));
   s->grid[2] = (unsigned)least(planes, GRID_Y);
-  if (!u->p->is_contended) return;
-  s->grid[0] = (unsigned)least(s->grid[0], u->m->n_processors);
-  s->grid[1] = (unsigned)least(s->grid[1], most(1, u->m->n_processors / s->grid[0]));
+  if (!u->p->contended) return;
+  int64_t few = u->m->n_processors * crowd(u);
+  s->grid[0] = (unsigned)least(s->grid[0], few);
+  s->grid[1] = (unsigned)least(s->grid[1], most(1, few / s->grid[0]));
   s->grid[2] = 1;
 }
 

@@ -35,6 +35,14 @@ struct ptx_walks {
   struct ptx_walk *walk;
 };
 
+/* Loads of a lane loop that were printed ahead of all copies of its body (nest.c). */
+enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 4 };
+struct ptx_early {
+  int n, turn;                     /* turn: the copy that is printed; -1: one that loads for itself */
+  const struct kir_stmt *s[PTX_EARLY];
+  const char *reg[PTX_EARLY][PTX_EARLY_COPIES];
+};
+
 struct where;
 struct printer {
   const struct kir_kernel *k;
@@ -51,11 +59,13 @@ struct printer {
   const char *(*carry)[PTX_TUPLE]; /* by first result of a prefix over lanes: what came before this tile */
   struct ptx_counter *counter; /* by first result */
   struct ptx_walks *walks;   /* of the innermost serial loop; NULL: none */
+  struct ptx_early early;
   uint8_t *narrow;           /* by value: the dtype it was loaded as or cast to; what is an f16 or bf16 need not be rounded again */
   bool *made;                /* by value: arithmetic made it, so that nobody counts on the pattern of a NaN */
   int stack_bytes;           /* local memory of a thread */
   int n_own[OWN_KINDS], n_labels, n_checks;
-  bool uses_first, is_contended, uses_bool[2], uses_thread[PTX_AXES];
+  int contended;             /* 1 + the buffer of products that meet in memory; 0: there is none */
+  bool uses_first, uses_bool[2], uses_thread[PTX_AXES];
   const char **wide[PTX_WIDE]; /* gpu_wide.c: registers by value, of each element that a thread has at a time; n_wide of them */
   int n_wide;
   const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */

@@ -354,7 +354,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   heading(p, out);
   struct printer main = again(p), init;
   if (!main.why) entry(&main, out, plan->entry, main_body, true);
-  plan->is_contended = main.is_contended;
+  plan->contended = main.contended;
   init = again(&main);
   init.survey.is_cooperative = false; /* any number of threads, which never meet */
   if (plan->init && !init.why) entry(&init, out, plan->init, ptx_empty_outputs, false);

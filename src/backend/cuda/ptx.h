@@ -97,7 +97,8 @@ struct ptx_plan {
   struct ptx_buf *bufs;
   struct ptx_extent *extents;
   struct ptx_row *rows;
-  bool is_contended;        /* threads may compete for one place with exchanges: each one that fails costs the others time */
+  int contended;            /* 0, or 1 + a buffer for whose places threads may compete with exchanges: each one that fails costs the
+                               others time */
   bool locals_are_shared;   /* the rows are locals, and lie in shared memory whatever the launch */
   bool is_recurrent;        /* lanes in a serial loop, that wait for each other in every step */
   bool has_block;           /* the length of private blocks may be chosen */
