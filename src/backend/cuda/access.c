@@ -156,8 +156,9 @@ void ptx_store_value(struct printer *p, const char *space, weft_dtype d, const c
 /* ---- The patterns of NaN ---------------------------------------------------------------------------------------------- */
 
 static bool is_number(const struct kir_val *v) {
-  uint64_t most = v->dtype == WEFT_F32 ? 0x7f800000u : UINT64_C(0x7ff0000000000000), sign = v->dtype == WEFT_F32 ? 0x80000000u : UINT64_C(1) << 63;
-  return v->kind == KIR_LIT && (v->bits & ~sign) <= most;
+  bool is_f32 = v->dtype == WEFT_F32;
+  uint64_t sign = is_f32 ? 0x80000000u : UINT64_C(1) << 63, infinity = is_f32 ? 0x7f800000u : UINT64_C(0x7ff0000000000000);
+  return v->kind == KIR_LIT && (v->bits & ~sign) <= infinity;
 }
 
 bool ptx_is_made(const struct printer *p, int v) { return p->made[v] || is_number(&p->k->vals[v]); }
@@ -226,7 +227,8 @@ static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d,
 /* One try: goes to done if new = old o src is there now, or would change nothing. */
 static void try_swap(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src,
                      const char *done) {
-  const char *bits = ptx_bits(d), *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d), *is = ptx_own(p, OWN_PRED);
+  const char *bits = ptx_bits(d), *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d);
+  const char *is = ptx_own(p, OWN_PRED);
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
   ptx_instruction(p, op, d, new, (const char *[]){ old, src });
   ptx_line(p, "setp.eq.%s %s, %s, %s", bits, is, new, old);

@@ -7,9 +7,10 @@
 #include "backend/cuda/printer.h"
 #include "base/least.h"
 
-enum { ROWS = 8, LINE = 128, STAGES = 8, GROUP = PTX_WIDE, FEW = 4, MOST_STATEMENTS = 60, MANY_ROWS = 1024, SHARED_BYTES = 48 << 10 };
+enum { ROWS = 8, LINE = 128, STAGES = 8, GROUP = PTX_WIDE, FEW = 4, MOST_STATEMENTS = 60, MANY_ROWS = 1024 };
+enum { SHARED_BYTES = 48 << 10 };
 
-/* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
+/* ---- Which kernels ----------------------------------------------------------------------------------------------------- */
 
 static bool is_only(struct kir_lin l, int v) {
   return l.n == 1 && l.term[0].coef == 1 && l.term[0].n == 1 && l.term[0].val[0] == v;
@@ -105,7 +106,7 @@ bool ptx_find_running(const struct survey *s, const struct shape_class *shape, s
   return n_loads && r->bytes <= SHARED_BYTES;
 }
 
-/* ---- Registers of the printing ----------------------------------------------------------------------------------------------- */
+/* ---- Registers of the printing -------------------------------------------------------------------------------------------- */
 
 struct running {
   const struct ptx_running *r;
@@ -158,7 +159,7 @@ static void find_pieces(struct printer *p, struct running *w, int i) {
   }
 }
 
-/* ---- Tiles -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ----------------------------------------------------------------------------------------------------------------- */
 
 /* is = the piece holds elements of the row, whose `left` elements begin with the tile */
 static void is_inside(struct printer *p, const struct running *w, const struct ptx_line_of *l, const char *piece, const char *left,
@@ -229,7 +230,7 @@ static void put_out(struct printer *p, struct running *w, const char *n_rows) {
   }
 }
 
-/* ---- Elements ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Elements -------------------------------------------------------------------------------------------------------------- */
 
 /* Line i of a group of n elements, the first of which is `e`'s. */
 static void line_access(struct printer *p, const struct running *w, int i, int n) {
@@ -276,7 +277,8 @@ static void group(struct printer *p, struct running *w, int n) {
 
 /* While there are `n` elements and more of them before `end`. */
 static void groups(struct printer *p, struct running *w, const char *end, int n) {
-  const char *again = ptx_label(p, "group"), *leave = ptx_label(p, "leave"), *over = ptx_own(p, OWN_PRED), *to = ptx_own(p, OWN_LONG);
+  const char *again = ptx_label(p, "group"), *leave = ptx_label(p, "leave");
+  const char *over = ptx_own(p, OWN_PRED), *to = ptx_own(p, OWN_LONG);
   ptx_place(p, again);
   ptx_line(p, "add.s64 %s, %s, %d", to, ptx_val(p, w->r->lane->var), n);
   ptx_line(p, "setp.gt.s64 %s, %s, %s", over, to, end);
@@ -314,8 +316,8 @@ static void begin_block(struct printer *p, struct running *w) {
 }
 
 static void tiles(struct printer *p, struct running *w, const char *n_rows) {
-  const char *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave"), *over = ptx_own(p, OWN_PRED), *rest = ptx_own(p, OWN_WORD),
-             *others = ptx_label(p, "others"), *first = ptx_label(p, "first");
+  const char *over = ptx_own(p, OWN_PRED), *rest = ptx_own(p, OWN_WORD);
+  const char *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave"), *others = ptx_label(p, "others"), *first = ptx_label(p, "first");
   int columns = columns_of(w->r);
   ptx_line(p, "cvt.u32.u64 %s, %s", w->left, w->n);
   ptx_line(p, "mov.u32 %s, %s", rest, w->left);
@@ -349,7 +351,7 @@ static void tiles(struct printer *p, struct running *w, const char *n_rows) {
   ptx_place(p, leave);
 }
 
-/* ---- The entry ---------------------------------------------------------------------------------------------------------------- */
+/* ---- The entry ------------------------------------------------------------------------------------------------------------- */
 
 /* The par loops are one: their indices of row q, the innermost first. Returns how many rows there are. */
 static const char *row_indices(struct printer *p, const struct ptx_running *r, const char *q) {
@@ -408,7 +410,7 @@ void ptx_running_body(struct printer *p) {
   ptx_place(p, "$done");
 }
 
-/* ---- Launching ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Launching ------------------------------------------------------------------------------------------------------------- */
 
 static bool is_aligned(const struct ptx_plan *p, const struct ptx_line_of *l, const struct bound bufs[], const int64_t sizes[],
                        const uint64_t args[], int64_t n) {

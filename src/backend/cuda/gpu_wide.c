@@ -366,7 +366,8 @@ static void number_elements(struct printer *p, const struct kir_stmt *loop, int 
 
 /* Neighbours of which one fails a check, and those at the end that are too few, go one by one, from `var` to `stop`. */
 static void one_by_one(struct printer *p, const struct kir_stmt *loop, const char *stop, struct where w) {
-  const char *var = ptx_val(p, loop->var), *is = ptx_own(p, OWN_PRED), *again = ptx_label(p, "tail"), *leave = ptx_label(p, "leave");
+  const char *var = ptx_val(p, loop->var), *is = ptx_own(p, OWN_PRED);
+  const char *again = ptx_label(p, "tail"), *leave = ptx_label(p, "leave");
   ptx_place(p, again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is, var, stop);
   ptx_line(p, "@%s bra %s", is, leave);

@@ -210,8 +210,8 @@ static void quiet_if_empty(struct printer *p, const char *pattern, unsigned payl
   ptx_line(p, "@%s or.b32 %s, %s, 0x%x", is_empty, pattern, pattern, quiet);
 }
 
-/* The upper half of a word is a bf16, and with zeros behind it the f32 of the same value. Of a NaN the machine would forget sign and
- * payload. */
+/* The upper half of a word is a bf16, and with zeros behind it the f32 of the same value. Of a NaN the machine would forget sign
+ * and payload. */
 void ptx_to_bf16(struct printer *p, weft_dtype from, const char *dst, const char *src, bool is_made) {
   const char *u = src;
   if (from == WEFT_BOOL) { src = bool_as_word(p, src); from = WEFT_U32; }

@@ -105,7 +105,8 @@ static void load(struct printer *p, const struct kir_stmt *s, const struct where
 
 static void store(struct printer *p, const struct kir_stmt *s, const struct where *w) {
   weft_dtype d = (weft_dtype)p->k->bufs[s->buf].dtype;
-  const char *space = ptx_space(p, s->buf), *others = w->lane || s->op == KIR_SET ? NULL : ptx_label(p, "others"), *guard = p->guard;
+  const char *space = ptx_space(p, s->buf), *guard = p->guard;
+  const char *others = w->lane || s->op == KIR_SET ? NULL : ptx_label(p, "others");
   bool meets = !w->lane && meets_others(p, s->buf);
   if (meets) ptx_line(p, "bar.sync 0");
   if (others) ptx_line(p, "@!$first bra %s", others);
@@ -200,8 +201,8 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
 enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
 enum { A_SUM = 4 }; /* statements: a load and a fold, of which 16 loads of a lane are under way */
-/* Steps that are fetched ahead: memory answers after some 700 cycles, the caches after 270; a step of few statements takes 20 to 40,
- * one that only adds 5. */
+/* Steps that are fetched ahead: memory answers after some 700 cycles, the caches after 270; a step of few statements takes 20 to
+ * 40, one that only adds 5. */
 enum { A_CHAIN = 6, DEPTH_OF_CHAIN = 48, FEW = 20, DEPTH_OF_FEW = 16, DEPTH = 8, DEPTH_OF_LONG = 4 };
 
 static int length(const struct kir_block *b) {
@@ -257,7 +258,8 @@ static void early_loads(struct printer *p, const struct kir_stmt *loop, const ch
   if (!is_held || copies > PTX_EARLY_COPIES) return;
   for (const struct kir_stmt *s = loop->body.first; s && p->early.n < PTX_EARLY; s = s->next) {
     if (s->kind != KIR_LOAD || p->k->bufs[s->buf].kind != KIR_IN || !is_always_there(p->k, s)) continue;
-    const char *var = ptx_val(p, loop->var), *first = ptx_address(p, s->buf, s->at), *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG);
+    const char *var = ptx_val(p, loop->var), *first = ptx_address(p, s->buf, s->at);
+    const char *at = ptx_own(p, OWN_LONG), *by = ptx_own(p, OWN_LONG);
     ptx_line(p, "add.s64 %s, %s, %s", var, var, step);
     ptx_line(p, "sub.s64 %s, %s, %s", by, ptx_address(p, s->buf, s->at), first);
     ptx_line(p, "sub.s64 %s, %s, %s", var, var, step);
@@ -325,7 +327,8 @@ static void fetched_steps(struct printer *p, const struct kir_stmt *s, const cha
 
 static void steps(struct printer *p, const struct kir_stmt *s, const char *end, struct where w) {
   int n = length(&s->body);
-  struct ptx_walks walks = ptx_walks_begin(p, s, n <= A_CHAIN ? DEPTH_OF_CHAIN : n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG);
+  int depth = n <= A_CHAIN ? DEPTH_OF_CHAIN : n <= FEW ? DEPTH_OF_FEW : n < SHORT ? DEPTH : DEPTH_OF_LONG;
+  struct ptx_walks walks = ptx_walks_begin(p, s, depth);
   p->walks = &walks;
   if (walks.depth) fetched_steps(p, s, end, &walks, w);
   repeat(p, s, end, "1", w);

@@ -78,7 +78,8 @@ static bool coefficient(struct kir_lin l, int var, int64_t *n) {
 static bool has_fixed_step(const struct printer *p, const struct kir_stmt *loop, const struct kir_stmt *s, int64_t *bytes) {
   const struct kir_buf *b = &p->k->bufs[s->buf];
   *bytes = 0;
-  if ((s->kind == KIR_STORE && s->op != KIR_SET) || b->kind > KIR_INOUT || p->survey.bufs[s->buf].private_op != KIR_OPS) return false;
+  if (s->kind == KIR_STORE && s->op != KIR_SET) return false;
+  if (b->kind > KIR_INOUT || p->survey.bufs[s->buf].private_op != KIR_OPS) return false;
   for (int d = 0; d < s->n_at; d++) {
     int stride = p->shape->stride[s->buf][d];
     int64_t n;
@@ -132,8 +133,8 @@ const char *ptx_walk_address(struct printer *p, const struct kir_stmt *s) {
 }
 
 static void fetch(struct printer *p, struct ptx_walk *w, int i) {
-  int64_t passed = i * w->bytes;
-  ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[w->s->buf].dtype, w->fetched[i], passed ? ptx_textf(p, "%s+%d", w->ahead, (int)passed) : w->ahead);
+  const char *at = w->bytes ? ptx_textf(p, "%s+%d", w->ahead, (int)(i * w->bytes)) : w->ahead;
+  ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[w->s->buf].dtype, w->fetched[i], at);
   if (w->step) ptx_line(p, "add.s64 %s, %s, %s", w->ahead, w->ahead, w->step);
 }
 
