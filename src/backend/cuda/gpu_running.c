@@ -317,7 +317,8 @@ static void begin_block(struct printer *p, struct running *w) {
 
 static void tiles(struct printer *p, struct running *w, const char *n_rows) {
   const char *over = ptx_own(p, OWN_PRED), *rest = ptx_own(p, OWN_WORD);
-  const char *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave"), *others = ptx_label(p, "others"), *first = ptx_label(p, "first");
+  const char *again = ptx_label(p, "tile"), *leave = ptx_label(p, "leave"), *others = ptx_label(p, "others"),
+             *first = ptx_label(p, "first");
   int columns = columns_of(w->r);
   ptx_line(p, "cvt.u32.u64 %s, %s", w->left, w->n);
   ptx_line(p, "mov.u32 %s, %s", rest, w->left);
