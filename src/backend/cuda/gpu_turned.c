@@ -1,9 +1,9 @@
 /* gpu_turned.c -- spread kernels that read some arrays across their rows: a further entry that goes by square tiles.
  *
- * par .. { par r { .. lane c { x = load a[r,c]; .. store y[r,c] = .. } } }, where neighbours of a stand along r, those of y
- * along c: the threads of a warp would read a from 32 lines of memory. A block of threads takes a tile of r and c instead: it first loads what
- * the tile needs of a, with threads along r, into shared memory, and then computes as ever, with threads along c. Loads that go so
- * are *turned*; all others, and every store, are as in the main entry. */
+ * par .. { par r { .. lane c { x = load a[r,c]; .. store y[r,c] = .. } } }, where neighbours of a stand along r, those of y along
+ * c: the threads of a warp would read a from 32 lines of memory. A block of threads takes a tile of r and c instead. It first
+ * loads what the tile needs of a into shared memory, with threads along r, and then computes as ever, with threads along c.
+ * Loads that go so are *turned*; all others, and every store, are as in the main entry. */
 #include "backend/cuda/printer.h"
 #include "base/least.h"
 
