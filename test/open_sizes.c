@@ -586,3 +586,30 @@ SCOPED(derivatives_and_maps_of_a_side_with_a_loop_without_inputs_share_nothing_w
     EXPECT_F64(ys[2], 30, 45, 34 + 32, 54 + 72);
   }
 }
+
+/* Nothing of the second depends on the first, which tells how many rows there are. */
+SCOPED(rows_that_are_mapped_wait_for_the_array_that_tells_their_number) {
+  weft_scope *s = weft_scope_open();
+  weft_array *a = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *b = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY, WEFT_ANY));
+  weft_loop *l = weft_loop_open(NULL);
+  weft_loop_each(l, a);
+  weft_loop_tail(l, weft_full(WEFT_F64, 0, NULL, 1), 2);
+  weft_array *rows = weft_loop_all(l, weft_full(WEFT_F64, 0, NULL, 0.5));
+  weft_loop_close(l);
+  weft_array *x[] = { weft_input(WEFT_F64, 0, NULL), weft_input(WEFT_F64, WEFT_DIMS(2)) };
+  weft_array *y = weft_mul(x[1], weft_scalar(2)), *ys;
+  weft_map(2, x, (weft_array *[]){ rows, b }, 1, &y, &ys);
+  weft_function *f = weft_compile(s, 2, (weft_array *[]){ a, b }, 1, &ys);
+  weft_call(f, 2, (weft_array *[]){ f64s(3, FIVE), three_by_two() }, 1, &ys);
+  EXPECT_F64(ys, 6, 2, 4, 10, 80, 14);
+}
+
+SCOPED(a_name_of_open_sizes_has_those_of_the_rows_that_it_is_mapped_to) {
+  for (int is_open = 0; is_open < 2; is_open++) {
+    weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(WEFT_ANY)), *xs = is_open ? rows_below_ten(three_by_two()) : three_by_two(), *out[2];
+    weft_array *y[] = { weft_mul(x, weft_mean(x, 0)), weft_add(weft_full_like(x, 3), weft_softmax(weft_mul(x, weft_scalar(0)), 0)) };
+    weft_map(1, &x, &xs, 2, y, out);
+    EXPECT_F64(out[0], 6, 2, 7, 17.5, 940, 164.5);
+    EXPECT_F64(out[1], 3.5, 3.5, 3.5, 3.5, 3.5, 3.5);
+  }
+}

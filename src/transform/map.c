@@ -321,12 +321,15 @@ static weft_array *in_every_row(struct node *y, dim rows, struct node *xs) {
   return weft_depends(ys, 1, &size);
 }
 
-/* Sizes that are not known yet are taken to be equal: xs with the length of the first and rows like x, or NULL. */
-static struct node *with_rows(struct node *xs, dim rows, const struct node *x) {
+/* Sizes that are not known yet are taken to be equal: xs with the length of the first, which it waits for, and rows like x, or NULL. */
+static struct node *with_rows(struct node *xs, dim rows, const struct node *x, struct node *first) {
   dim dims[WEFT_RANK_MAX];
   if (x->rank) memcpy(dims + 1, x->dims, x->rank * sizeof *dims);
   dims[0] = rows;
-  return node_reshape(node_retain(xs), xs->rank, dims);
+  struct node *same = node_reshape(node_retain(xs), xs->rank, dims);
+  if (!same || dim_is_known(rows) || dim_resolve(xs->dims[0]) == rows) return same;
+  weft_array *size = weft_size(handle_of(first), 0);
+  return array_good_node(weft_depends(array_of(same), 1, &size));
 }
 
 /* The length that all have: a number, if one of them is one. */
@@ -337,14 +340,55 @@ static dim rows_of(int n, struct node *const xs[]) {
   return rows;
 }
 
-static void map_all(int n, struct node *const x[], struct node *xs[], int m, struct node *const y[], weft_array *out[]) {
+/* A name of open sizes has those of the rows that it is mapped to: nothing else will tell them. The name as it is then, or x. */
+static struct node *name_with_sizes(struct node *x, const struct node *xs) {
+  dim dims[WEFT_RANK_MAX];
+  bool is_open = x->op == &op_input && !node_is_known(x) && xs->rank == x->rank + 1;
+  if (!is_open) return node_retain(x);
+  for (int k = 0; k < x->rank; k++) {
+    dim known = dim_resolve(x->dims[k]);
+    dims[k] = dim_is_known(known) ? known : dim_resolve(xs->dims[k + 1]);
+  }
+  if (dims_equal(x->rank, x->dims, x->rank, dims)) return node_retain(x);
+  return node_make(&op_input, (weft_dtype)x->dtype, x->rank, dims, 0, NULL, NULL, 0);
+}
+
+/* Symbols of the names, and what they are in the rows. */
+struct told { int n; dim *symbol, *value; };
+
+static void tell(struct told *t, const struct node *x, const struct node *now) {
+  for (int k = 0; k < x->rank; k++)
+    if (x->dims[k] != now->dims[k]) t->symbol[t->n] = x->dims[k], t->value[t->n++] = now->dims[k];
+}
+
+static struct failure *size_names(int n, struct node *x[], struct node *const xs[], int m, struct node *y[]) {
+  struct node **now = node_list_new(n), **ys = node_list_new(m);
+  size_t most = 0;
+  for (int j = 0; j < n; j++) most += x[j]->rank;
+  struct told t = { .symbol = mem_alloc((2 * most + 1) * sizeof *t.symbol) };
+  struct failure *why = NULL;
+  bool ok = now && ys && t.symbol;
+  if (ok) t.value = t.symbol + most;
+  for (int j = 0; ok && j < n; j++) if ((ok = (now[j] = name_with_sizes(x[j], xs[j])))) tell(&t, x[j], now[j]);
+  if (ok && t.n) ok = graph_specialise(n, x, now, t.n, t.symbol, t.value, m, y, ys, &why);
+  if (!ok && !why) why = no_memory();
+  for (int j = 0; ok && t.n && j < n; j++) node_release(x[j]), x[j] = node_retain(now[j]);
+  for (int k = 0; ok && t.n && k < m; k++) node_release(y[k]), y[k] = ys[k], ys[k] = NULL;
+  node_list_drop(n, now);
+  node_list_drop(m, ys);
+  mem_free(t.symbol);
+  return why;
+}
+
+static void map_all(int n, struct node *x[], struct node *xs[], int m, struct node *y[], weft_array *out[]) {
   struct failure *why = NULL;
   if (n && !xs[0]->rank) why = fail(WEFT_ERR_SHAPE, scope_origin(), "weft_map: xs 1 is 0-d and has no rows");
   if (!n && m) why = fail(WEFT_ERR_ARG, scope_origin(), "weft_map: nothing to map over");
   dim rows = n && !why ? rows_of(n, xs) : 0;
   for (int j = 0; !why && j < n; j++) why = not_rows(x[j], xs[j], rows, j);
+  if (!why) why = size_names(n, x, xs, m, y);
   for (int j = 0; !why && j < n; j++) {
-    struct node *same = with_rows(xs[j], rows, x[j]);
+    struct node *same = with_rows(xs[j], rows, x[j], xs[0]);
     if (!same) why = no_memory();
     else node_release(xs[j]), xs[j] = same;
   }
