@@ -341,6 +341,8 @@ static double of_two(weft_array *f(weft_array *, weft_array *), double a, double
 TEST(beta_and_incomplete_gamma_functions_of_infinities_are_their_limits) {
   EXPECT(of_two(weft_betaln, INFINITY, 2, false) == -INFINITY && of_two(weft_betaln, 2, INFINITY, false) == -INFINITY);
   EXPECT_NEAR(of_two(weft_betaln, 2, 3, false), -2.48490664978800031, 1e-13);
+  EXPECT(of_two(weft_betaln, -1, 0x1p-62, false) == INFINITY && of_two(weft_betaln, -0x1p-62, -1, false) == INFINITY); /* the sum is -1 */
+  EXPECT(isnan(of_two(weft_betaln, -1, NAN, false)) && isnan(of_two(weft_betaln, NAN, -2, false)));
   EXPECT(of_two(weft_beta, INFINITY, 2, false) == 0 && of_two(weft_beta, 2, INFINITY, false) == 0);
   EXPECT(of_two(weft_gammainc, 2, INFINITY, false) == 1 && of_two(weft_gammainc, 2, 0, false) == 0);
   EXPECT(of_two(weft_gammainc, 2, INFINITY, true) == 0 && of_two(weft_gammainc, 2, 0, true) == 0);

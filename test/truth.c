@@ -68,8 +68,12 @@ double truth_polygamma(double n, double x) {
 
 static exact log_gamma(exact x) { return lgammal(x); }
 
+/* Gamma has a pole at a and, b being no whole number, none at a + b, whatever that is rounded to. */
+static bool is_alone_at_pole(double a, double b) { return a <= 0 && floor(a) == a && floor(b) < b; }
+
 double truth_betaln(double a, double b) {
   if (isnan(a) || isnan(b)) return NAN;
+  if (is_alone_at_pole(a, b) || is_alone_at_pole(b, a)) return INFINITY;
   double s = fmin(a, b), l = fmax(a, b);
   if (isinf(l) && s > 0) return -INFINITY;
   if (s < 0 && fmax(fabs(s), fabs(l)) > 1e3) return TRUTH_UNKNOWN;

@@ -55,12 +55,19 @@ static int log_beta(struct here h, int a, int b) {
   return either(h, is_large, large, y);
 }
 
-/* With an operand below 0: log |Gamma(a) Gamma(b) / Gamma(a + b)| as it stands */
+/* Gamma has a pole at a, and none at a + b, though that may be rounded to one. */
+static int is_alone_at_pole(struct here h, int a, int b) {
+  int is_at = both(h, op(h, KIR_LE, a, number(h, 0)), op(h, KIR_EQ, kir_op1(h.b, KIR_FLOOR, a), a));
+  return both(h, is_at, less(h, kir_op1(h.b, KIR_FLOOR, b), b));
+}
+
+/* With an operand below 0: log |Gamma(a) Gamma(b) / Gamma(a + b)| as it stands, but next to a pole */
 int expand_betaln(struct here h, const int x[]) {
   int zero = number(h, 0), is_below = less(h, op(h, KIR_MIN, x[0], x[1]), zero), y = log_beta(h, x[0], x[1]);
   rarely(h, is_below);
   int t = add(h, x[0], x[1]), plain = sub(h, add(h, expand_lgamma(h, &x[0]), expand_lgamma(h, &x[1])), expand_lgamma(h, &t));
-  y = usually(h, is_below, plain, y);
+  int is_pole = op(h, KIR_OR, is_alone_at_pole(h, x[0], x[1]), is_alone_at_pole(h, x[1], x[0]));
+  y = usually(h, is_below, either(h, is_pole, number(h, INFINITY), plain), y);
   int inf = number(h, INFINITY), is_far = op(h, KIR_EQ, op(h, KIR_MAX, x[0], x[1]), inf);
   return either(h, both(h, is_far, less(h, zero, op(h, KIR_MIN, x[0], x[1]))), negative(h, inf), y);
 }
