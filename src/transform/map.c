@@ -321,7 +321,8 @@ static weft_array *in_every_row(struct node *y, dim rows, struct node *xs) {
   return weft_depends(ys, 1, &size);
 }
 
-/* Sizes that are not known yet are taken to be equal: xs with the length of the first, which it waits for, and rows like x, or NULL. */
+/* Sizes that are not known yet are taken to be equal: xs with the length of the first, which it waits for, and rows like x. NULL:
+ * out of memory. */
 static struct node *with_rows(struct node *xs, dim rows, const struct node *x, struct node *first) {
   dim dims[WEFT_RANK_MAX];
   if (x->rank) memcpy(dims + 1, x->dims, x->rank * sizeof *dims);
@@ -354,9 +355,9 @@ static struct node *name_with_sizes(struct node *x, const struct node *xs) {
 }
 
 /* Symbols of the names, and what they are in the rows. */
-struct told { int n; dim *symbol, *value; };
+struct name_sizes { int n; dim *symbol, *value; };
 
-static void tell(struct told *t, const struct node *x, const struct node *now) {
+static void tell(struct name_sizes *t, const struct node *x, const struct node *now) {
   for (int k = 0; k < x->rank; k++)
     if (x->dims[k] != now->dims[k]) t->symbol[t->n] = x->dims[k], t->value[t->n++] = now->dims[k];
 }
@@ -365,7 +366,7 @@ static struct failure *size_names(int n, struct node *x[], struct node *const xs
   struct node **now = node_list_new(n), **ys = node_list_new(m);
   size_t most = 0;
   for (int j = 0; j < n; j++) most += x[j]->rank;
-  struct told t = { .symbol = mem_alloc((2 * most + 1) * sizeof *t.symbol) };
+  struct name_sizes t = { .symbol = mem_alloc((2 * most + 1) * sizeof *t.symbol) };
   struct failure *why = NULL;
   bool ok = now && ys && t.symbol;
   if (ok) t.value = t.symbol + most;
