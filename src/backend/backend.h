@@ -85,6 +85,18 @@ enum queue { QUEUE_COMPUTE, QUEUE_COPY, N_QUEUES };
 
 struct event { const struct device *device; enum queue queue; uint64_t at; }; /* device NULL: it is past */
 
+/* A library step on a device: code of the back end's own, found by its name, on dense arrays. Operands first, then results;
+ * those that are not wanted have memory too. The axes in front of a problem's own are n_problems in all. */
+struct routine_array { weft_dtype dtype; int rank; const int64_t *dims; bool is_wanted; uint64_t at; };
+enum { ROUTINE_NUMBERS = 8 };
+struct routine_call {
+  const char *name;
+  int n_arrays;
+  const struct routine_array *array;
+  int64_t n_problems, number[ROUTINE_NUMBERS]; /* number: what else there is to know, as the name says */
+  int64_t *checks;                       /* as of a launch, in the memory of the device */
+};
+
 struct device_bytes { int64_t used, peak, cached, limit, cache_limit; };
 
 struct device {
@@ -112,6 +124,8 @@ struct device {
   int (*download)(const struct device *, enum queue, void *to, uint64_t from, size_t bytes);     /* waits: `to` is there */
   int (*launch)(const struct device *, const struct code *, const struct launch *); /* a whole kernel, in the compute queue; bound
                                             addresses and those of checks are the device's own */
+  int (*routine)(const struct device *, const struct routine_call *, bool only_asks); /* in the compute queue; CANNOT: there is none
+                                            for that. only_asks: compiles what it takes, enqueues nothing. NULL: there are none */
   uint64_t (*record)(const struct device *, enum queue);   /* the point that is reached now, as `at` of an event */
   int (*follow)(const struct device *, enum queue, const struct event *); /* what is enqueued from now on waits for it */
   int (*wait)(const struct event *);     /* FAILED: the device is lost, and what was to be done by then */

@@ -93,8 +93,11 @@ static struct failure *run(const struct library_call *c, int64_t from, int64_t t
   return NULL;
 }
 
+static const struct library_check checks[] = { { "weft_gather_qmm: a place is out of range", WEFT_ERR_INDEX, 0, 0 } };
+
 static const struct library steps = { .batch_axes = batch_axes, .parts = parts, .operations = operations, .scratch = scratch,
-                                      .run = run };
+                                      .run = run, .routine = "code_product", .numbers = code_numbers, .n_checks = 1,
+                                      .checks = checks };
 
 static int n_results(const struct node *n) { return (void)n, 1; }
 

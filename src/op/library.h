@@ -22,6 +22,10 @@ struct library_call {
   int64_t n_problems;
   uint64_t origin;                       /* for failures */
 };
+/* What a device finds wrong in the data: an index that is beyond `axis` from the end of an operand; or what the text says,
+ * with that status. */
+struct library_check { const char *text; weft_status status; int operand, axis; };
+
 struct library {
   int core;
   int (*batch_axes)(const void *attr);                 /* instead of core: how many are in front of a problem's own */
@@ -32,6 +36,10 @@ struct library {
   size_t (*scratch)(const struct library_call *);      /* bytes that one thread works in; NULL: none */
   /* Problems from .. to - 1, on any thread, several ranges at once. NULL: done. */
   struct failure *(*run)(const struct library_call *, int64_t from, int64_t to, void *scratch);
+  const char *routine;                                 /* by which name a device may know it (backend/backend.h), and .. */
+  void (*numbers)(const struct library_call *, int64_t number[]); /* .. what that is told beside the arrays; NULL: nothing */
+  int n_checks;                                        /* what a device may find wrong, which `run` tells of itself: .. */
+  const struct library_check *checks;                  /* .. words, in the order in which that writes to them */
   const char *(*by)(const struct library_call *);      /* the library that was loaded for it; NULL: it is our own code */
 };
 

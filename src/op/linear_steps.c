@@ -118,7 +118,7 @@ static struct failure *run_cholesky(const struct library_call *c, int64_t from, 
 }
 
 const struct library steps_cholesky = { .core = 2, .operations = operations_cholesky, .scratch = scratch_square,
-                                        .run = run_cholesky };
+                                        .run = run_cholesky, .routine = "cholesky" };
 
 /* ---- triangles ---- */
 
@@ -155,9 +155,15 @@ static struct failure *run_cholesky_solve(const struct library_call *c, int64_t 
   return NULL;
 }
 
-const struct library steps_triangle = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_triangle };
+static void triangle_numbers(const struct library_call *c, int64_t number[]) {
+  const struct triangle_attr *t = c->attr;
+  number[0] = t->is_upper, number[1] = t->is_unit;
+}
+
+const struct library steps_triangle = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_triangle,
+                                        .routine = "triangle", .numbers = triangle_numbers };
 const struct library steps_cholesky_solve = { .core = 2, .operations = operations_sides, .scratch = scratch_sides,
-                                              .run = run_cholesky_solve };
+                                              .run = run_cholesky_solve, .routine = "cholesky_solve" };
 
 /* ---- LU ---- */
 
@@ -186,7 +192,8 @@ static struct failure *run_lu(const struct library_call *c, int64_t from, int64_
   return NULL;
 }
 
-const struct library steps_lu = { .core = 2, .operations = operations_lu, .scratch = scratch_square, .run = run_lu };
+const struct library steps_lu = { .core = 2, .operations = operations_lu, .scratch = scratch_square, .run = run_lu,
+                                  .routine = "lu" };
 
 /* L U is a with its rows in order, so a x = b is L U x = b in that order; a' x = b is U' L' y = b, with x = y back in place. */
 static void solve_lu(const double *lu, int64_t n, bool is_turned, double *b, int64_t m, bool small, double *room) {
@@ -236,8 +243,14 @@ static struct failure *run_inverse(const struct library_call *c, int64_t from, i
   return NULL;
 }
 
-const struct library steps_solve = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_solve };
-const struct library steps_inverse = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_inverse };
+static void solve_numbers(const struct library_call *c, int64_t number[]) {
+  number[0] = ((const struct turn_attr *)c->attr)->is_turned;
+}
+
+const struct library steps_solve = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_solve,
+                                     .routine = "solve", .numbers = solve_numbers };
+const struct library steps_inverse = { .core = 2, .operations = operations_sides, .scratch = scratch_sides, .run = run_inverse,
+                                       .routine = "inverse" };
 
 /* ---- determinants ---- */
 
@@ -282,7 +295,7 @@ static struct failure *run_determinant(const struct library_call *c, int64_t fro
 }
 
 const struct library steps_determinant = { .core = 2, .operations = operations_determinant, .scratch = scratch_determinant,
-                                           .run = run_determinant };
+                                           .run = run_determinant, .routine = "determinant" };
 
 /* ---- adjugates ---- */
 
@@ -315,4 +328,4 @@ static struct failure *run_adjugate(const struct library_call *c, int64_t from, 
 }
 
 const struct library steps_adjugate = { .core = 2, .operations = operations_sides, .scratch = scratch_adjugate,
-                                        .run = run_adjugate };
+                                        .run = run_adjugate, .routine = "adjugate" };

@@ -210,7 +210,13 @@ static double operations(const struct library_call *c) {
   return n;
 }
 
-static const struct library steps = { .core = 1, .operations = operations, .run = run };
+void code_numbers(const struct library_call *c, int64_t number[]) {
+  const struct code_attr *a = c->attr;
+  number[0] = a->group, number[1] = a->bits, number[2] = a->mode, number[3] = a->is_transposed, number[4] = a->is_gathered;
+}
+
+static const struct library steps = { .core = 1, .operations = operations, .run = run, .routine = "dequantize",
+                                      .numbers = code_numbers };
 
 static int n_results(const struct node *n) { return (void)n, 1; }
 

@@ -11,6 +11,8 @@ struct code_attr {
   int64_t batch;                  /* axes in front of matrices */
 };
 
+void code_numbers(const struct library_call *, int64_t number[]); /* its attr, for a device */
+
 struct coded { weft_array *words, *scales, *biases; struct code_attr a; }; /* [.., rows, n]; biases NULL: there are none */
 
 /* What a public function got, checked: NULL, or why not. */

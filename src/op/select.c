@@ -129,7 +129,14 @@ static struct failure *run(const struct library_call *c, int64_t from, int64_t t
 
 static double operations(const struct library_call *c) { return 8.0 * (double)c->n_problems * (double)length(c); }
 
-static const struct library steps = { .core = 1, .operations = operations, .scratch = scratch, .run = run };
+/* The first rank, which may be beyond an end, and how many there are. */
+static void numbers(const struct library_call *c, int64_t number[]) {
+  const struct select_attr *a = c->attr;
+  number[0] = select_first(a, length(c)), number[1] = a->count;
+}
+
+static const struct library steps = { .core = 1, .operations = operations, .scratch = scratch, .run = run, .routine = "select",
+                                      .numbers = numbers };
 
 /* ---- rules ---- */
 

@@ -244,7 +244,7 @@ static double operations(const struct library_call *c) {
   return (double)c->n_problems * (double)length(c) * per_element;
 }
 
-static const struct library steps = { .core = 1, .operations = operations, .scratch = scratch, .run = run };
+static const struct library steps = { .core = 1, .operations = operations, .scratch = scratch, .run = run, .routine = "sort" };
 
 /* ---- rules ---- */
 

@@ -3,6 +3,7 @@
 #include "run/library_step.h"
 #include "base/mem.h"
 #include "graph/shape.h"
+#include "run/device.h"
 #include "run/memory.h"
 #include "run/pool.h"
 #include "run/show.h"
@@ -94,8 +95,52 @@ struct failure *library_run(const struct plan *p, int i, struct run *r, uint8_t 
   return f;
 }
 
+/* ---- on a device ---- */
+
+enum { MOST_ARRAYS = 16 }; /* of a routine */
+
+/* base NULL: nobody knows yet where the arrays stand. */
+static bool describe(const struct library_step *s, uint8_t *const base[], struct routine_array a[MOST_ARRAYS],
+                     struct routine_call *c) {
+  const struct library *l = s->op->library;
+  int n = s->call.n_in + s->call.n_out;
+  *c = (struct routine_call){ .name = l->routine, .n_arrays = n, .array = a, .n_problems = s->call.n_problems };
+  if (!l->routine || n > MOST_ARRAYS) return false;
+  for (int k = 0; k < n; k++) {
+    const struct library_array *x = &s->call.in[k];
+    a[k] = (struct routine_array){ x->dtype, x->rank, x->dims, k < s->call.n_in || x->is_wanted,
+                                   base ? (uint64_t)(uintptr_t)(base[s->store[k]] + s->offset[k]) : 0 };
+  }
+  if (l->numbers) l->numbers(&s->call, c->number);
+  return true;
+}
+
+/* What the device has no routine for is left to the host. */
+static bool compile(struct plan *p, int i, struct failure **failure) {
+  struct routine_array a[MOST_ARRAYS];
+  struct routine_call c;
+  if (!p->device || !p->device->routine || !describe(p->schedule->step[i].library, NULL, a, &c)) return true;
+  int how = c.n_problems ? p->device->routine(p->device, &c, true) : DEVICE_OK;
+  p->is_there[i] = how == DEVICE_OK;
+  if (how != DEVICE_OK && how != DEVICE_CANNOT) *failure = device_failure(p->device, how);
+  return !*failure;
+}
+
+static struct failure *enqueue(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
+  const struct library_step *s = p->schedule->step[i].library;
+  struct routine_array a[MOST_ARRAYS];
+  struct routine_call c;
+  if (flag_is_set(r->cancel)) return plan_stopped(r->cancel);
+  describe(s, base, a, &c);
+  c.checks = r->checks;
+  int how = c.n_problems ? p->device->routine(p->device, &c, false) : DEVICE_OK;
+  if (how == DEVICE_NO_MEMORY)
+    return fail(WEFT_ERR_MEMORY, s->call.origin, "weft_eval: out of memory on the device for what %s works in", s->op->name);
+  return how ? device_failure(p->device, how) : NULL;
+}
+
 static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
-  return library_run(p, i, r, base, run_all);
+  return p->is_there[i] ? enqueue(p, i, r, base) : library_run(p, i, r, base, run_all);
 }
 
 /* ---- what it takes ---- */
@@ -104,7 +149,7 @@ static int64_t scratch(const struct plan *p, int i, int threads) {
   const struct step *s = &p->schedule->step[i];
   const struct library *l = library_of(s);
   const struct library_call *c = &s->library->call;
-  if (!l->scratch || !c->n_problems) return 0;
+  if (!l->scratch || !c->n_problems || p->is_there[i]) return 0;
   int64_t n = n_ranges(l, c, threads);
   return (int64_t)l->scratch(c) * (n < threads ? n : threads);
 }
@@ -119,7 +164,8 @@ static int library_calls(const struct plan *p, int i) { return by(&p->schedule->
 void library_show(const struct plan *p, int i, struct text *t) {
   const struct step *s = &p->schedule->step[i];
   const struct library_step *l = s->library;
-  text_addf(t, "%d: %s by %s(", i, l->op->name, by(s) ? by(s) : "weft");
+  text_addf(t, "%d: %s%s%s by %s(", i, l->op->name, p->is_there[i] ? " on " : "", p->is_there[i] ? p->device->backend->name : "",
+            by(s) ? by(s) : "weft");
   for (int k = 0; k < l->call.n_in + l->call.n_out; k++) {
     struct shape_text d;
     const struct library_array *a = &l->call.in[k];
@@ -131,6 +177,6 @@ void library_show(const struct plan *p, int i, struct text *t) {
 }
 
 const struct step_kind step_library = {
-  .name = "library", .where = STEP_ON_HOST, .stores = library_stores, .run = run, .scratch = scratch,
+  .name = "library", .where = STEP_WHERE_COMPILED, .stores = library_stores, .compile = compile, .run = run, .scratch = scratch,
   .library_calls = library_calls, .show = library_show,
 };

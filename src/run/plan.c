@@ -42,6 +42,7 @@ static void destroy(struct plan *p) {
   }
   schedule_drop_kernels(p->schedule); /* those that were not compiled */
   mem_free(p->code);
+  mem_free(p->is_there);
   mem_free(p->body);
   mem_free(p->product);
   mem_free(p->key);
@@ -59,9 +60,7 @@ struct failure *plan_stopped(const volatile int *cancel) {
   return flag_is_set(cancel) ? fail(WEFT_ERR_CANCELLED, 0, "weft_eval: cancelled") : NULL;
 }
 
-bool plan_is_on_device(const struct plan *p, int i) {
-  return p->schedule->step[i].kind->where == STEP_WHERE_COMPILED && p->code[i]->is_on_device;
-}
+bool plan_is_on_device(const struct plan *p, int i) { return p->is_there[i]; }
 
 static bool compile_step(struct plan *p, int i, const volatile int *cancel, struct failure **failure) {
   const struct step_kind *k = p->schedule->step[i].kind;
@@ -73,7 +72,7 @@ struct compiling { struct plan *p; const volatile int *cancel; _Atomic bool is_o
 
 static void compile_one(void *of, int i) {
   struct compiling *c = of;
-  if (c->p->schedule->step[i].kind != &step_kernel || atomic_load(&c->is_over)) return;
+  if (c->p->schedule->step[i].kind->where != STEP_WHERE_COMPILED || atomic_load(&c->is_over)) return;
   c->is_bad[i] = !compile_step(c->p, i, c->cancel, &c->failure[i]);
   if (c->is_bad[i]) atomic_store(&c->is_over, true);
 }
@@ -105,12 +104,13 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
   }
   *p = (struct plan){ .refs = 1, .arena = arena, .schedule = s, .device = device };
   p->code = mem_alloc(sizeof *p->code * (size_t)(s->n_steps + 1));
+  p->is_there = mem_alloc((size_t)s->n_steps + 1);
   p->body = mem_alloc(sizeof *p->body * (size_t)(s->n_steps + 1));
   p->product = mem_alloc(sizeof *p->product * (size_t)(2 * s->n_steps + 1));
-  if (!p->code || !p->body || !p->product) return destroy(p), NULL;
+  if (!p->code || !p->is_there || !p->body || !p->product) return destroy(p), NULL;
   if (device && !compile_at_once(p, failure)) return destroy(p), NULL;
   for (int i = 0; i < s->n_steps; i++) {
-    if (!p->code[i] && !compile_step(p, i, eval_settings()->cancel, failure)) return destroy(p), NULL;
+    if (!p->code[i] && !p->is_there[i] && !compile_step(p, i, eval_settings()->cancel, failure)) return destroy(p), NULL;
     p->needs_caller |= s->step[i].kind->where == STEP_BY_CALLER || (p->body[i] && p->body[i]->needs_caller);
   }
   return p;

@@ -11,6 +11,7 @@ struct plan {
   const struct device *device;   /* where it runs; NULL: on the host */
   bool needs_caller;             /* a step of it, or of a body, is run by whoever asks: not in the background */
   struct compiled **code;        /* by step; NULL: a replay, or a contraction that no kernel goes on with */
+  bool *is_there;                /* by step: it runs on the device, on the memory of stores there */
   struct plan **body;            /* by step; a replay's */
   _Atomic(struct product *) *product; /* two a step: how it was multiplied by one thread and by several (product.c), or NULL */
   uint64_t hash;

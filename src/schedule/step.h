@@ -21,9 +21,13 @@ static inline bool binding_is_same(const struct binding *a, const struct binding
   return a->offset == b->offset && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
-struct site { const char *text; uint64_t origin; int64_t bound, a_step; bool is_told; }; /* of a check: what failed, whose, the
-                                                 size; in a loop of the kernel's: so many indices a step, counted through. 0:
-                                                 in none. is_told: the user's check, and the text all there is to say */
+struct site {                    /* of a check: */
+  const char *text;              /* what failed, .. */
+  uint64_t origin;               /* .. whose, .. */
+  int64_t bound, a_step;         /* .. the size; in a loop of the kernel's: so many indices a step, counted through. 0: in none */
+  bool is_told;                  /* the text is all there is to say, with that status; WEFT_OK: the user's own check */
+  weft_status status;
+};
 
 struct schedule;
 struct step;
@@ -36,7 +40,7 @@ typedef void store_visitor(void *of, int *store, enum store_use);
 struct step_kind {
   const char *name;
   enum {
-    STEP_WHERE_COMPILED,         /* on the device, if its kernel could be compiled for it */
+    STEP_WHERE_COMPILED,         /* on the device, if its kernel could be compiled for it, or a routine is there for it */
     STEP_ON_HOST,                /* on memory of the host, whatever the plan is for */
     STEP_BY_CALLER               /* the same, and on the thread that asks for the result, not in the background */
   } where;

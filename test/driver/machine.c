@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
-          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, OPS };
+          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
-  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf" };
+  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
@@ -336,6 +336,8 @@ static struct thread *lane_of(const struct block *b, const struct thread *t, uns
   return at < (unsigned)b->n ? &b->t[at] : NULL;
 }
 
+static bool is_of_block(const struct instruction *i) { return i->op == BAR && strcmp(i->how, "warp"); }
+
 static uint32_t mask_of(const struct block *b, const struct thread *t, const struct instruction *i) {
   if (i->op == LDMATRIX || i->op == MMA) return UINT32_MAX;
   return (uint32_t)get(b, t, &i->in[i->n_in - 1], T_U32);
@@ -372,7 +374,7 @@ static void exchange(struct block *b, struct thread *t, const struct instruction
     } else if (i->op == MATCH) {
       for (unsigned k = 0; k < 32; k++)
         if (mask >> k & 1 && get(b, lane_of(b, t, k), &i->in[0], i->t) == get(b, x, &i->in[0], i->t)) out[l] |= 1u << k;
-    } else { /* vote.ballot */
+    } else if (i->op == VOTE) { /* ballot */
       for (unsigned k = 0; k < 32; k++)
         if (mask >> k & 1 && get(b, lane_of(b, t, k), &i->in[0], T_PRED)) out[l] |= 1u << k;
     }
@@ -380,7 +382,7 @@ static void exchange(struct block *b, struct thread *t, const struct instruction
   for (unsigned l = 0; l < 32; l++) {
     if (!(mask >> l & 1)) continue;
     struct thread *x = lane_of(b, t, l);
-    x->reg[i->to[0].reg] = out[l];
+    if (i->op != BAR) x->reg[i->to[0].reg] = out[l]; /* bar.warp gives nothing */
     x->state = RUNS, x->at++;
   }
 }
@@ -434,12 +436,12 @@ static void multiply_matrices(struct block *b, struct thread *first, const struc
 static bool meet(struct block *b) {
   bool any = false, all = true;
   for (int k = 0; k < b->n && all; k++)
-    all = b->t[k].state == ENDED || (b->t[k].state == WAITS && b->e->i[b->t[k].at].op == BAR);
+    all = b->t[k].state == ENDED || (b->t[k].state == WAITS && is_of_block(&b->e->i[b->t[k].at]));
   for (int k = 0; k < b->n && !*b->why; k++) {
     struct thread *t = &b->t[k];
     if (t->state != WAITS) continue;
     const struct instruction *i = &b->e->i[t->at];
-    if (i->op == BAR) {
+    if (is_of_block(i)) {
       if (all) t->state = RUNS, t->at++, any = true;
       continue;
     }
@@ -518,6 +520,7 @@ static void step(struct block *b, struct thread *t) {
     case ACTIVEMASK: t->reg[i->to[0].reg] = 1u << t->lane; break; /* nobody promises more */
     case BFIND: t->reg[i->to[0].reg] = in(b, t, i, 0) ? 31u - (unsigned)__builtin_clz((uint32_t)in(b, t, i, 0)) : UINT32_MAX; break;
     case PREFETCH: break;
+    case POPC: t->reg[i->to[0].reg] = (uint64_t)__builtin_popcountll(in(b, t, i, 0)); break;
     case OPS: wrong(b, t, "an instruction it does not know"); break;
   }
   t->at++;

@@ -5,6 +5,7 @@
 #include "backend/cuda/driver.h"
 #include <string.h>
 #include "backend/cuda/cublas_lt.h"
+#include "backend/cuda/routine.h"
 #include "base/mem.h"
 
 struct code {
@@ -406,6 +407,10 @@ static int launch_there(const struct device *d, const struct code *c, const stru
   return cuda_blame(c->gpu, r);
 }
 
+static int routine(const struct device *d, const struct routine_call *c, bool only_asks) {
+  return cuda_blame(gpu_of(d), cuda_routine(gpu_of(d), c, only_asks));
+}
+
 static bool has(const struct device *d, uint64_t at, size_t bytes) { return cuda_has(gpu_of(d), at, bytes); }
 static void *stream(const struct device *d) { return cuda_stream(gpu_of(d)); }
 static int order(const struct device *d, uint64_t s, bool is_ours_first) { return cuda_order(gpu_of(d), s, is_ours_first); }
@@ -413,7 +418,8 @@ static int order(const struct device *d, uint64_t s, bool is_ours_first) { retur
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
   .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .upload = upload_there,
-  .download = download_from, .launch = launch_there, .record = record, .follow = follow, .wait = wait, .is_past = is_past,
+  .download = download_from, .launch = launch_there, .routine = routine, .record = record, .follow = follow, .wait = wait,
+    .is_past = is_past,
   .is_lost = is_lost, .has = has, .stream = stream, .order = order,
 };
 

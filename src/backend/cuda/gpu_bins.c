@@ -1,0 +1,128 @@
+/* gpu_bins.c -- in which bin elements are, and how many there are in each, on a GPU: what op/bins.c does on the host.
+ *
+ * Counts are integers, so they may be added in any order: blocks of threads count few bins in shared memory first. Where the
+ * host counts parts of a row apart, all counts stand in the first part. */
+#include "backend/cuda/routine.h"
+
+enum { FEW_BINS = 4096 }; /* are counted in shared memory */
+
+static const char bins_text[] =
+  WRITTEN(
+entry bins_clear(u64* to, u64 all) {
+  u64 i = u64(block) * 256 + u64(tid);
+  if (i < all) { to[i] = 0; }
+}
+  )
+  /* Edges ascend; one that does not is the second check. */
+  WRITTEN(
+entry bins_edges(E* edges, s64* checks, u64 each, u64 all) {
+  u64 i = u64(block) * 256 + u64(tid);
+  if (i < all) {
+    E x = edges[i];
+    E before = x;
+    if (i % each != 0) { before = edges[i - 1]; }
+    bool is_good = x >= before;
+    if (!is_good) { atom_min(checks[1], s64(i % each)); }
+  }
+}
+  )
+  /* x [.., length] to bins [.., length] or counts, of which a problem has `counts_each`. The search is that of op/bins_loops.h. */
+  WRITTEN(
+entry bins_of(T* x, E* edges, s64* bins, u64* counts, s64* checks, u64 length, u64 n, u64 edges_each, u64 counts_each, u32 cuts) {
+  shared u32 own[IN_SHARED ? 4096 : 1];
+  u64 problem = u64(block / cuts);
+  T* a = x + problem * length;
+  E* e = edges + problem * edges_each;
+  s64* to = bins + problem * length;
+  u64* c = counts + problem * counts_each;
+  if (IN_SHARED) {
+    u32 k = tid;
+    while (u64(k) < n) { own[k] = 0; k = k + 256; }
+    bar;
+  }
+  u64 i = u64(block % cuts) * 256 + u64(tid);
+  while (i < length) {
+    T v = a[i];
+    u64 bin = n;
+    if (HAS_EDGES) {
+      E z = E(v);
+      if (n > 0) {
+        if (z >= e[0] && z <= e[n]) {
+          u64 at = 0;
+          u64 left = n;
+          while (left > 1) {
+            u64 half = left / 2;
+            at = e[at + half] <= z ? at + half : at;
+            left = left - half;
+          }
+          bin = at;
+        }
+      }
+    } else {
+      bin = u64(s64(v));
+      if (bin >= n) { atom_min(checks[0], s64(problem * length + i)); bin = n; }
+    }
+    if (IS_COUNT) {
+      if (bin < n) {
+        if (IN_SHARED) { atom_add(own[u32(bin)], 1); } else { atom_add(c[bin], 1); }
+      }
+    } else { to[i] = s64(bin); }
+    i = i + u64(cuts) * 256;
+  }
+  if (IN_SHARED) {
+    bar;
+    u32 k = tid;
+    while (u64(k) < n) {
+      if (own[k] != 0) { atom_add(c[k], u64(own[k])); }
+      k = k + 256;
+    }
+  }
+}
+  );
+
+static const char *type_of(weft_dtype t) {
+  switch (t) {
+    case WEFT_BOOL: case WEFT_U8: return "u8";
+    case WEFT_I8: return "s8";
+    case WEFT_U16: return "u16";
+    case WEFT_I16: return "s16";
+    case WEFT_U32: return "u32";
+    case WEFT_I32: return "s32";
+    case WEFT_U64: return "u64";
+    case WEFT_I64: return "s64";
+    case WEFT_F32: return "f32";
+    case WEFT_F64: return "f64";
+    case WEFT_F16: case WEFT_BF16: case WEFT_C64: case WEFT_C128: break;
+  }
+  return NULL;
+}
+
+/* Arrays: x [.., N], edges [.., n + 1] or what has n elements; then counts [.., parts, n] or bins [.., N]. number: whether
+ * there are edges, and n. */
+static int binned(struct gpu *g, const struct routine_call *c, bool is_count, bool only_asks) {
+  const struct routine_array *x = &c->array[0], *ruler = &c->array[1], *y = &c->array[2];
+  bool has_edges = c->number[0] != 0;
+  int64_t n = c->number[1], length = routine_last(x, 1), problems = c->n_problems;
+  int64_t cuts = length < 256 * 16 ? 1 : (length - 1) / (256 * 16) + 1, parts = is_count ? routine_last(y, 2) : 0;
+  if (cuts > 1024) cuts = 1024;
+  const struct written_name names[] = {
+    { "T", 0, type_of(x->dtype) }, { "E", 0, has_edges && ruler->dtype == WEFT_F32 ? "f32" : "f64" }, { "HAS_EDGES",
+        has_edges, NULL },
+    { "IS_COUNT", is_count, NULL }, { "IN_SHARED", is_count && n <= FEW_BINS, NULL }, { NULL, 0, NULL },
+  };
+  struct routine_module *m;
+  if (!names[0].type || problems > INT32_MAX / 1024) return DEVICE_CANNOT;
+  int how = routine_load(g, bins_text, names, &m);
+  if (how || only_asks) return how;
+  uint64_t checks = (uint64_t)(uintptr_t)c->checks;
+  int64_t all = problems * parts * n, edges = problems * (n + 1);
+  if (is_count && all) how = LAUNCH(g, m, "bins_clear", (all - 1) / 256 + 1, 256, y->at, (uint64_t)all);
+  if (!how && has_edges && n)
+    how = LAUNCH(g, m, "bins_edges", (edges - 1) / 256 + 1, 256, ruler->at, checks, (uint64_t)(n + 1), (uint64_t)edges);
+  if (how || !length) return how;
+  return LAUNCH(g, m, "bins_of", problems * cuts, 256, x->at, ruler->at, y->at, y->at, checks, (uint64_t)length, (uint64_t)n,
+                (uint64_t)(n + 1), (uint64_t)(parts * n), (uint64_t)cuts);
+}
+
+int tally_there(struct gpu *g, const struct routine_call *c, bool only_asks) { return binned(g, c, true, only_asks); }
+int bins_there(struct gpu *g, const struct routine_call *c, bool only_asks) { return binned(g, c, false, only_asks); }

@@ -1,0 +1,302 @@
+/* routines.c -- library steps on a GPU against the host: the same bits, and nothing of them on the host. Skipped where there is no
+ * device; `make emulated` runs them on a driver that interprets PTX. Their PTX is assembled by ptxas, where that is. */
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "backend/cuda/routine.h"
+#include "test.h"
+#include "values.h"
+
+static bool has_gpu(void) {
+  if (cuda_device(0)) return true;
+  test_skip("there is no device");
+  return false;
+}
+
+/* ---- PTX ---- */
+
+struct assembling { int n; char folder[40]; };
+
+static void add_file(void *of, const char *ptx) {
+  struct assembling *a = of;
+  char path[80];
+  snprintf(path, sizeof path, "%s/%03d.ptx", a->folder, a->n++);
+  FILE *f = fopen(path, "w");
+  if (f) fputs(ptx, f), fclose(f);
+}
+
+static void ask(const char *name, weft_dtype t, const int64_t dims[2], const int64_t numbers[2]) {
+  struct routine_array a[7] = { { t, 2, dims, true, 0 }, { t, 2, dims, true, 0 }, { WEFT_I64, 2, dims, true, 0 } };
+  for (int k = 3; k < 7; k++) a[k] = a[0];
+  struct routine_call c = { .name = name, .n_arrays = 7, .array = a, .n_problems = dims[0], .number = { numbers[0], numbers[1] } };
+  for (int has_order = 0; has_order < 2; has_order++) {
+    a[2].is_wanted = has_order;
+    if (cuda_routine(cuda_gpu(0), &c, true)) test_fail(__FILE__, __LINE__, "%s of %s: %s", name, weft_dtype_name(t), cuda_message());
+  }
+}
+
+static void assemble(const struct assembling *a) {
+  char command[400];
+  snprintf(command, sizeof command,
+           "cd %s && for f in *.ptx; do ptxas -O0 -arch=sm_90 $f -o out.cubin 2>err || { echo $f; head -3 err; }; done >log; "
+           "head -12 log; ! test -s log; s=$?; %s rm -r %s; exit $s", a->folder, getenv("WEFT_TEST_KEEP") ? "true" : "", a->folder);
+  EXPECT_INT(system(command), 0);
+}
+
+TEST(routines_are_assembled) {
+  struct assembling a = { 0, "/tmp/weft-routines-XXXXXX" };
+  static const weft_dtype dtypes[] = { WEFT_BOOL, WEFT_I8, WEFT_F16, WEFT_I32, WEFT_F32, WEFT_I64, WEFT_F64 };
+  test_watchdog(300);
+  if (system("ptxas --version >/dev/null 2>&1")) { test_skip("there is no ptxas"); return; }
+  if (!mkdtemp(a.folder)) return;
+  routine_show(add_file, &a);
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+    for (int n = 100; n <= 10000; n *= 100) ask("sort", dtypes[i], (int64_t[]){ 3, n }, (int64_t[]){ 0, 0 });
+  static const char *const matrices[] = { "cholesky", "cholesky_solve", "triangle", "lu", "solve", "inverse", "determinant", "adjugate" };
+  for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+    for (int wide = 0; wide < 2; wide++) ask(matrices[i], wide ? WEFT_F64 : WEFT_F32, (int64_t[]){ 5, 5 }, (int64_t[]){ 0, 0 });
+  ask("select", WEFT_F32, (int64_t[]){ 3, 100 }, (int64_t[]){ 2, 5 });
+  routine_show(NULL, NULL);
+  EXPECT(a.n > 20);
+  assemble(&a);
+}
+
+/* ---- values ---- */
+
+typedef int maker(weft_array *x, weft_array *y[]);
+
+static int64_t count_of(weft_array *x) {
+  int64_t n = 1;
+  for (int k = 0; k < weft_rank(x); k++) n *= weft_dim(x, k);
+  return n;
+}
+
+/* Bits, or both nan: of arithmetic one is as good as another. */
+static bool is_same(weft_dtype t, const uint8_t *a, const uint8_t *b) {
+  size_t width = weft_dtype_bytes(t);
+  float f[2];
+  double d[2];
+  if (!memcmp(a, b, width)) return true;
+  if (t == WEFT_F32) return memcpy(&f[0], a, 4), memcpy(&f[1], b, 4), isnan(f[0]) && isnan(f[1]);
+  return t == WEFT_F64 && (memcpy(&d[0], a, 8), memcpy(&d[1], b, 8), isnan(d[0]) && isnan(d[1]));
+}
+
+static bool every_nan; /* has its bits */
+
+/* The same on the device and on the host. */
+static void compare(const char *what, maker *make, weft_array *x) {
+  weft_array *y[2][4];
+  int n = 0;
+  int64_t on_host = weft_get(WEFT_KERNELS_HOST);
+  EXPECT_OK(weft_eval(1, &x));
+  for (int there = 0; there < 2; there++) {
+    weft_set(WEFT_DEVICE, there);
+    n = make(x, y[there]);
+    if (weft_eval(n, y[there])) { test_fail(__FILE__, __LINE__, "%s: %s", what, weft_message()); return; }
+  }
+  if (weft_get(WEFT_KERNELS_HOST) != on_host) test_fail(__FILE__, __LINE__, "%s: a step ran on the host", what);
+  weft_set(WEFT_DEVICE, 0);
+  for (int k = 0; k < n; k++) {
+    size_t bytes = (size_t)count_of(y[0][k]) * weft_dtype_bytes(weft_dtype_of(y[0][k]));
+    uint8_t *a = calloc(bytes + 1, 1), *b = calloc(bytes + 1, 1);
+    EXPECT_OK(weft_read(y[0][k], weft_dtype_of(y[0][k]), a, bytes));
+    EXPECT_OK(weft_read(y[1][k], weft_dtype_of(y[1][k]), b, bytes));
+    size_t width = weft_dtype_bytes(weft_dtype_of(y[0][k]));
+    for (size_t i = 0; i < bytes; i += width)
+      if (every_nan ? memcmp(a + i, b + i, width) : !is_same(weft_dtype_of(y[0][k]), a + i, b + i)) {
+        test_fail(__FILE__, __LINE__, "%s, %s, %lld elements: result %d differs at %lld", what, weft_dtype_name(weft_dtype_of(x)),
+                  (long long)count_of(x), k, (long long)(i / width));
+        break;
+      }
+    free(a), free(b);
+  }
+}
+
+/* Patterns of all kinds, many of them equal; of floats NaNs with signs and payloads, infinities, zeros of both signs, denormals. */
+static weft_array *patterns(weft_dtype t, int64_t rows, int64_t n, uint64_t seed) {
+  size_t width = weft_dtype_bytes(t);
+  uint8_t *at = calloc((size_t)(rows * n) + 1, width);
+  for (int64_t i = 0; i < rows * n; i++) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    uint64_t bits = seed >> 20, dice = seed >> 60;
+    if (dice < 3) bits &= ~UINT64_C(0) << (8 * width - 2 > 63 ? 62 : 8 * width - 2); /* few bits: many are equal */
+    if (dice == 4) bits = 0;
+    if (dice == 5) bits = UINT64_MAX >> (64 - 8 * width) >> (seed >> 58 & 3); /* NaNs */
+    if (t == WEFT_BOOL) bits &= 1;
+    memcpy(at + (size_t)i * width, &bits, width);
+  }
+  weft_array *x = weft_from(t, WEFT_DIMS(rows, n), at);
+  free(at);
+  return x;
+}
+
+static int sorted(weft_array *x, weft_array *y[]) { return y[0] = weft_sort(x, -1), 1; }
+static int order(weft_array *x, weft_array *y[]) { return y[0] = weft_argsort(x, -1), 1; }
+static int both(weft_array *x, weft_array *y[]) { return y[0] = weft_sort(x, -1), y[1] = weft_argsort(x, -1), 2; }
+static int columns(weft_array *x, weft_array *y[]) { return y[0] = weft_sort(x, 0), y[1] = weft_sort(weft_flip(x, 1), 1), 2; }
+static int largest(weft_array *x, weft_array *y[]) {
+  int64_t n = weft_dim(x, 1) < 7 ? weft_dim(x, 1) : 7;
+  return y[0] = weft_topk(x, 1, n), y[1] = weft_argtopk(x, 1, n), 2;
+}
+static int middle(weft_array *x, weft_array *y[]) { return y[0] = weft_median(weft_cast(x, WEFT_F32), 1), 1; }
+
+static const weft_dtype dtypes[] = { WEFT_BOOL, WEFT_U8, WEFT_I8, WEFT_U16, WEFT_I16, WEFT_U32, WEFT_I32, WEFT_U64, WEFT_I64, WEFT_F16,
+                                     WEFT_BF16, WEFT_F32, WEFT_F64 };
+
+/* An interpreted device takes its time: fewer lengths and dtypes. */
+static bool is_slow(void) { return strstr(cuda_text(cuda_gpu(0)), "machine for PTX") != NULL; }
+
+static void compare_rows(int64_t rows, int64_t n, bool some) {
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+    if (some && is_slow() && dtypes[i] != WEFT_F32 && dtypes[i] != WEFT_I64 && dtypes[i] != WEFT_F16) continue;
+    weft_scope *s = weft_scope_open();
+    weft_array *x = patterns(dtypes[i], rows, n, (uint64_t)(rows * 1000 + n));
+    every_nan = true;
+    compare("sort", sorted, x), compare("argsort", order, x);
+    if (n < 100) compare("both", both, x), compare("columns", columns, x), compare("topk", largest, x), compare("median", middle, x);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(cuda_sorts_short_rows_as_the_host_does) {
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  static const int64_t lengths[] = { 33, 257, 1, 2, 31, 255, 1025 };
+  for (int i = 0; i < (is_slow() ? 2 : 7); i++) compare_rows(3, lengths[i], i);
+}
+
+TEST(cuda_sorts_long_rows_as_the_host_does) {
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  compare_rows(1, 4097, true);
+  if (!is_slow()) compare_rows(2, 9000, false), compare_rows(3, 100000, false), compare_rows(1, 3000001, false);
+}
+
+/* ---- matrices ---- */
+
+/* [rows, n, n], which are good, not definite, singular, or have no numbers. */
+static weft_array *squares(weft_dtype t, int64_t rows, int64_t n, int kind) {
+  weft_array *x = weft_cast(drawn_floats(WEFT_DIMS(rows, n, n), (uint32_t)(n + kind)), t), *turned = weft_moveaxis(x, 1, 2);
+  weft_array *eye = weft_mul(weft_eye(t, n, n, 0), weft_cast(weft_scalar((double)n), t));
+  if (kind == 0) x = weft_add(weft_matmul(x, turned), eye);
+  if (kind == 2) x = weft_put(x, weft_slice(x, 1, n - 1, n, 1), weft_slice(x, 1, 0, 1, 1), WEFT_SET);
+  if (kind == 3) x = weft_put(x, weft_slice(x, 2, 0, 1, 1), weft_cast(weft_scalar(NAN), t), WEFT_SET);
+  if (kind == 4) x = weft_mul(x, weft_cast(weft_scalar(0), t));
+  return x;
+}
+
+static int by_cholesky(weft_array *x, weft_array *y[]) {
+  weft_array *l = weft_cholesky(x), *b = weft_slice(x, 2, 0, (weft_dim(x, 2) + 1) / 2, 1);
+  return y[0] = l, y[1] = weft_cholesky_status(x), y[2] = weft_cholesky_solve(l, b), y[3] = weft_solve_triangular(x, b, 1, 0), 4;
+}
+static int one_side(weft_array *x, weft_array *y[]) {
+  weft_array *b = weft_slice(x, 2, 0, 1, 1);
+  return y[0] = weft_solve(x, b), y[1] = weft_cholesky_solve(x, b), y[2] = weft_solve_triangular(x, b, 0, 1), 3;
+}
+static int by_lu(weft_array *x, weft_array *y[]) {
+  return y[0] = weft_inverse(x), y[1] = weft_det(x), y[2] = weft_inverse_status(x), y[3] = weft_solve(x, weft_slice(x, 2, 0, 2, 1)), 4;
+}
+static int by_gradient(weft_array *x, weft_array *y[]) {
+  weft_array *sign, *log, *f;
+  weft_slogdet(x, &sign, &log);
+  f = weft_add(weft_sum(weft_solve(x, x), WEFT_ALL), weft_sum(weft_det(x), WEFT_ALL));
+  return weft_grad(f, 1, &x, y), y[1] = sign, 2;
+}
+
+static void compare_matrices(int64_t rows, int64_t n) {
+  for (int wide = 0; wide < 2; wide++)
+    for (int kind = 0; kind < 5; kind++) {
+      weft_scope *s = weft_scope_open();
+      weft_array *x = squares(wide ? WEFT_F64 : WEFT_F32, rows, n, kind);
+      if (kind < 3) compare("cholesky", by_cholesky, x);
+      if (n > 1) compare("lu", by_lu, x);
+      if (n < 40) compare("gradient", by_gradient, x);
+      if (kind == 0) compare("one side", one_side, x);
+      weft_scope_discard(s);
+    }
+}
+
+TEST(cuda_factors_matrices_as_the_host_does) {
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  compare_matrices(3, 1);
+  compare_matrices(3, 5);
+  compare_matrices(2, 17);
+  compare_matrices(1, 67);
+  if (!is_slow()) compare_matrices(100, 40), compare_matrices(2, 500);
+}
+
+/* ---- bins ---- */
+
+static int counted(weft_array *x, weft_array *y[]) {
+  weft_array *whole = weft_cast(weft_mul(weft_abs(x), weft_scalar(20)), WEFT_I32), *edges = weft_linspace(WEFT_F32, -2.5, 3, 11);
+  return y[0] = weft_bincount(whole, NULL, 61, 0), y[1] = weft_histogram(x, edges, NULL, 0), 2;
+}
+static int widely(weft_array *x, weft_array *y[]) {
+  weft_array *both[] = { x, weft_flip(x, 0) }, *edges[] = { weft_linspace(WEFT_F32, -3, 3, 80), weft_linspace(WEFT_F32, -3, 3, 90) };
+  y[0] = weft_histogram(weft_cast(x, WEFT_I8), weft_linspace(WEFT_F64, -2, 2, 5), NULL, 1);
+  return y[1] = weft_histogramdd(2, both, edges, NULL, 0), y[2] = weft_histogram(x, edges[0], weft_abs(x), 0), 3;
+}
+
+TEST(cuda_counts_in_bins_as_the_host_does) {
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  static const int64_t lengths[] = { 0, 1, 300, 9000, 1000000 };
+  setenv("WEFT_EXACT", "1", 1);
+  for (int i = 0; i < (is_slow() ? 4 : 5); i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *x = drawn_floats(WEFT_DIMS(lengths[i]), 3);
+    compare("counts", counted, x), compare("wide", widely, x);
+    weft_scope_discard(s);
+  }
+}
+
+TEST(cuda_says_what_is_in_no_bin) {
+  if (!has_gpu()) return;
+  weft_scope *s = weft_scope_open();
+  int32_t whole[] = { 1, 5, 2, 9 };
+  float edges[] = { 0, 2, 1 };
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *x = weft_from(WEFT_I32, WEFT_DIMS(4), whole), *y = weft_bincount(x, NULL, 6, 0);
+  EXPECT_INT(weft_eval(1, &y), WEFT_ERR_INDEX);
+  EXPECT(strstr(weft_message(), "weft_bincount: index number 3 is out of range for an axis of 6"));
+  weft_array *z = weft_histogram(weft_cast(x, WEFT_F32), weft_from(WEFT_F32, WEFT_DIMS(3), edges), NULL, 0);
+  EXPECT_INT(weft_eval(1, &z), WEFT_ERR_ARG);
+  EXPECT(strstr(weft_message(), "weft_histogram: edges ascend"));
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
+}
+
+/* ---- codes ---- */
+
+static weft_code_form form;
+static weft_dtype scale_dtype;
+
+static int by_codes(weft_array *x, weft_array *y[]) {
+  weft_array *w = weft_cast(drawn_floats(WEFT_DIMS(2, 32, 640), 5), scale_dtype), *words, *scales, *biases;
+  weft_array *one = weft_slice(w, 0, 0, 1, 1), *places = drawn_indices(3, 2, 1);
+  weft_quantize(w, &form, &words, &scales, &biases);
+  y[0] = weft_dequantize(words, scales, biases, &form, WEFT_F32);
+  y[1] = weft_gather_qmm(x, words, scales, biases, NULL, places, 1, &form);
+  weft_quantize(weft_squeeze(one, 0), &form, &words, &scales, &biases);
+  y[2] = weft_quantized_matmul(x, words, scales, biases, 1, &form);
+  return y[3] = weft_quantized_matmul(weft_slice(x, 2, 0, 32, 1), words, scales, biases, 0, &form), 4;
+}
+
+TEST(cuda_multiplies_codes_as_the_host_does) {
+  static const weft_code_form forms[] = {
+    { .mode = WEFT_CODES_AFFINE, .bits = 4 }, { .mode = WEFT_CODES_AFFINE, .bits = 3, .group = 32 }, { .mode = WEFT_CODES_MXFP4 },
+    { .mode = WEFT_CODES_NVFP4 }, { .mode = WEFT_CODES_MXFP8 }, { .mode = WEFT_CODES_AFFINE, .bits = 8 }, { .mode = WEFT_CODES_AFFINE, .bits = 6 },
+  };
+  static const weft_dtype scales[] = { WEFT_F32, WEFT_F16, WEFT_BF16, WEFT_F64 };
+  test_watchdog(120);
+  if (!has_gpu()) return;
+  for (int i = 0; i < 7; i++)
+    for (int k = 0; k < 4; k++) {
+      if (is_slow() && (i + k) % 3) continue;
+      weft_scope *s = weft_scope_open();
+      form = forms[i], scale_dtype = scales[k];
+      compare("codes", by_codes, drawn_floats(WEFT_DIMS(1, k == 1 ? 1 : 9, 640), 7));
+      weft_scope_discard(s);
+    }
+}
