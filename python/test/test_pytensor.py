@@ -1,4 +1,5 @@
 """The mode WEFT of PyTensor. PyTensor's own tests are run by `make pytensor-suite`; here is what they do not look at."""
+import io
 import threading
 import warnings
 
@@ -933,6 +934,67 @@ def test_results_that_show_one_memory_are_apart(rng):
             r[...] = k
         for k, r in enumerate(results):
             assert (r == k).all()
+
+
+def falls_back():
+    """A context in which nothing may."""
+    before = dict(weft.pytensor.fallbacks)
+    return lambda: dict(weft.pytensor.fallbacks) != before
+
+
+def test_normal_vectors_have_their_mean_and_covariance():
+    a = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, -0.4], [0.0, -0.4, 0.5]])
+    rng, mean, cov = pytensor.shared(np.random.default_rng(3)), pt.dvector("mean"), pt.dmatrix("cov")
+    next_rng, x = pt.random.multivariate_normal(mean, cov, size=(20000,), rng=rng).owner.outputs
+    fell = falls_back()
+    f = function([mean, cov], x, updates={rng: next_rng})
+    drawn = f(np.array([1.0, -2.0, 0.5]), a)
+    assert not fell() and drawn.shape == (20000, 3)
+    np.testing.assert_allclose(drawn.mean(0), [1, -2, 0.5], atol=0.05)
+    np.testing.assert_allclose(np.cov(drawn.T), a, atol=0.06)
+    assert not np.array_equal(drawn, f(np.zeros(3), a))
+    with pytest.raises(np.linalg.LinAlgError):
+        f(np.zeros(3), -a)
+    batch = function([mean], pt.random.multivariate_normal(mean, np.stack([a, 4 * a])))(np.zeros(3))
+    assert batch.shape == (2, 3)
+
+
+def test_the_normal_quantile_of_an_exponent_is_scipys():
+    special = pytest.importorskip("scipy.special")
+    x = pt.dvector("x")
+    if not hasattr(pt, "ndtri_exp"):
+        pytest.skip("this PyTensor has it not")
+    a = np.concatenate([-np.logspace(-300, 300, 400), -np.linspace(0, 5, 200), [0.0, -np.inf, 1.0, np.nan]])
+    fell = falls_back()
+    got = function([x], pt.ndtri_exp(x))(a)
+    assert not fell()
+    np.testing.assert_allclose(got, special.ndtri_exp(a), rtol=2e-12)  # of which SciPy has 6e-13 at -2e5
+
+
+def test_blocks_on_a_diagonal_are_there_for_all_sizes(rng):
+    a, b, c = pt.dmatrix("a"), pt.fmatrix("b"), pt.dtensor3("c")
+    fell = falls_back()
+    for n in (2, 3):
+        values = rng.standard_normal((n, 2)), rng.standard_normal((1, n)).astype("f4"), rng.standard_normal((2, n, 1))
+        agrees([a, b], pt.linalg.block_diag(a, b, a), *values[:2])
+        agrees([a, c], pt.linalg.block_diag(c, a), values[0], values[2])
+    assert not fell()
+
+
+def test_what_pytensor_prints_of_a_function_has_wefts_kernels(capsys):
+    x = pt.dvector("x")
+    f = function([x], (x + 1).sum(), profile=True)
+    assert "not called yet" in pytensor.dprint(f, file="str")
+    f(np.ones(5))
+    text = pytensor.dprint(f, file="str")
+    assert "Sum" in text and "weft, plan:" in text and "on x86" in text or "on vm" in text
+    assert "kernel" in f.dprint(file="str", print_op_info=True)
+    pytensor.dprint([f, x])
+    assert capsys.readouterr().out.count("weft, plan:") == 1
+    assert "weft" not in pytensor.dprint(x + 1, file="str")
+    file = io.StringIO()
+    f.profile.summary(file=file)
+    assert "weft, plan:" in file.getvalue()
 
 
 # ---- Shared cells ----

@@ -4,6 +4,7 @@ from itertools import accumulate
 import numpy as np
 import weft
 from pytensor.tensor.basic import Join, Split
+from pytensor.tensor.linalg.constructors import BlockDiagonal
 
 from .row import row
 from .value import array, extents, is_expression, is_open, sizes
@@ -31,3 +32,14 @@ def split(node, values, trace):
         raise ValueError("Split sizes cannot be negative")
     ends = list(accumulate(parts))
     return [x[(slice(None),) * axis + (slice(end - n, end),)] for end, n in zip(ends, parts)]
+
+
+@row(BlockDiagonal)
+def block_diagonal(node, values, trace):
+    dtype = node.outputs[0].type.dtype
+    blocks = [array(v, dtype) for v in values]
+    rows = []
+    for k, block in enumerate(blocks):
+        beside = lambda others: [weft.zeros((sizes(block)[0], sizes(x)[1]), dtype=block.dtype) for x in others]
+        rows.append(weft.concatenate([*beside(blocks[:k]), block, *beside(blocks[k + 1:])], 1))
+    return weft.concatenate(rows, 0)

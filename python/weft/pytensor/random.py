@@ -9,7 +9,7 @@ import pytensor.tensor.random.basic as pr
 import weft
 from numpy.random import Generator, Philox
 from pytensor.tensor.random.op import RandomVariable
-from weft import random as wr
+from weft import linalg, random as wr
 
 from .row import row
 from .value import DTYPE, array, integer, integers, is_expression, known, shape
@@ -143,6 +143,22 @@ def draw(node, values, trace):
 
 
 draw.takes = lambda node: type(node.op) in DRAWN
+
+
+@row(pr.MvNormalRV)
+def several_normal(node, values, trace):
+    """mean + C z, where C C' is the covariance."""
+    op, (words, size, mean, covariance) = node.op, values
+    drawn, dtype = batch_shape(op, size, (mean, covariance)), node.outputs[1].type.dtype
+    c = linalg.cholesky(array(covariance, dtype))
+    words = trace.check(array(words), ~weft.any(weft.isnan(c)), np.linalg.LinAlgError, "Matrix is not positive definite")
+    key, following = children(words)
+    mean = array(mean, dtype)
+    z = wr.normal(key, shape=(*drawn, shape(mean)[-1]), dtype=DTYPE[dtype])
+    return [following, mean + weft.sum(c * weft.expand_dims(z, -2), -1)]
+
+
+several_normal.takes = lambda node: node.op.method == "cholesky"
 
 
 def shuffled(key, n):
