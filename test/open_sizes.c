@@ -613,3 +613,24 @@ SCOPED(a_name_of_open_sizes_has_those_of_the_rows_that_it_is_mapped_to) {
     EXPECT_F64(out[1], 3.5, 3.5, 3.5, 3.5, 3.5, 3.5);
   }
 }
+
+/* The length of what no input changes is told once; behind it a choice that an input makes has steps of its own in every call. */
+SCOPED(a_length_that_a_function_has_told_once_stays_when_it_is_called_again) {
+  weft_scope *s = weft_scope_open();
+  weft_array *x = weft_input(WEFT_F64, WEFT_DIMS(2)), *some = f64s(3, FIVE);
+  weft_array *few = weft_compress(some, weft_gt(weft_arange(WEFT_F64, 0, 3, 1), weft_scalar(0))); /* 2, 3 */
+  weft_loop *l = weft_loop_open(NULL);
+  weft_array *e = weft_loop_each(l, few);
+  weft_loop_recompute(l, 1);
+  weft_array *all = weft_loop_all(l, weft_mul(weft_full(WEFT_F64, WEFT_DIMS(1), 2), weft_add(weft_mul(e, weft_scalar(0)), weft_scalar(1))));
+  weft_loop_close(l);
+  weft_array *total = weft_sum(all, WEFT_ALL), *out;
+  weft_cond *c = weft_cond_open(weft_lt(total, weft_sum(x, WEFT_ALL)));
+  out = weft_cond_value(c, weft_mul(x, total), x);
+  weft_cond_close(c);
+  weft_function *f = weft_compile(s, 1, &x, 1, &out);
+  for (int k = 0; k < 3; k++) {
+    weft_call(f, 1, (weft_array *[]){ f64s(2, (double[]){ 3, k }) }, 1, &out);
+    EXPECT_F64(out, k < 2 ? 3 : 12, k < 2 ? k : 8);
+  }
+}

@@ -13,11 +13,13 @@ static dim size_in(const struct node *x, int64_t axis) {
 static void hold_size(const void *attr) { dim_retain(((const struct size_attr *)attr)->size); }
 static void drop_size(const void *attr) { dim_release(((const struct size_attr *)attr)->size); }
 
+/* A number that has been told is still that of an operand which says so by a name. */
 static bool resize_size(const struct node *n, struct node *const in[], void *attr, struct dim_table *t, bool is_copied,
                         struct failure **why) {
   (void)n, (void)t, (void)is_copied, (void)why;
   struct size_attr *a = attr;
-  a->size = size_in(in[0], a->axis);
+  dim now = size_in(in[0], a->axis);
+  if (!dim_same(now, a->size)) a->size = now;
   return a->size != DIM_BAD && (hold_size(a), true);
 }
 
