@@ -146,7 +146,8 @@ weft_array *weft_iota(weft_array *like, int axis);  /* the index along axis, in 
 weft_array *weft_cast(weft_array *, weft_dtype);    /* float to integer saturates, nan becomes 0; complex to real: the real
                                                        part, to bool: whether it is not 0 */
 weft_array *weft_view(weft_array *, weft_dtype);    /* the same bytes, the lowest first, as another dtype; the last axis is as many
-                                                       times longer or shorter */
+                                                       times longer or shorter. A nan that arithmetic has made may have any
+                                                       sign and payload */
 typedef enum { WEFT_E4M3, WEFT_E5M2 } weft_f8;      /* floats of 8 bits, kept in u8: digits of exponent and fraction. E4M3 has nan,
                                                        no inf, and ends at 448, which is what is beyond becomes; E5M2 is
                                                        half an f16 */
@@ -629,7 +630,7 @@ weft_array *weft_solve_triangular(weft_array *a, weft_array *b, int is_upper, in
                                                       all that is read; is_unit: with ones on its diagonal */
 weft_array *weft_inverse(weft_array *a);
 weft_array *weft_inverse_status(weft_array *a);    /* of weft_solve too */
-weft_array *weft_det(weft_array *a);               /* the determinant, [..] */
+weft_array *weft_det(weft_array *a);               /* the determinant, [..]. Its second derivative at a singular matrix is nan */
 void        weft_slogdet(weft_array *a, weft_array **sign, weft_array **logarithm);  /* its sign, and the logarithm of its size */
 
 /* Weights of few bits. Every group of neighbours along the last axis, which they divide, has a scale s, and w = s q + b with a bias

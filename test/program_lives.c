@@ -102,11 +102,20 @@ static void drop_some(struct lives *l) {
 /* What is computed in a round, and what it must be: results of the program, a view of the state, its next value. */
 struct round { int n, view, next; weft_array *y[TARGETS]; struct plain v[TARGETS]; };
 
+/* Whether somebody sees the patterns of numbers: a nan that arithmetic makes has any of many. */
+static bool looks_at_bits(const struct program *p) {
+  for (int i = 0; i < p->n; i++) {
+    const char *name = p->step[i].row->name;
+    if (!p->step[i].is_dead && (!strcmp(name, "weft_view") || !strcmp(name, "weft_to_f8"))) return true;
+  }
+  return false;
+}
+
 static weft_array *next_of(struct lives *l, const struct round *r, weft_array *from) {
   weft_array *s = weft_mul(from, weft_scalar(0.5));
   for (int k = 0; k < r->n; k++)
     s = weft_add(s, weft_cast(weft_sum(weft_cast(weft_real(r->y[k]), WEFT_F32), WEFT_ALL), l->state[l->moving].v.dtype));
-  return s;
+  return looks_at_bits(l->p) ? weft_where(weft_isnan(s), weft_scalar(0.5), s) : s;
 }
 
 static weft_array *view_of(struct lives *l, weft_array *x) {

@@ -105,6 +105,19 @@ def test_equal_targets_combine():
     assert x.tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+def test_divided_integers_are_what_the_quotient_is_as_an_integer(dtype):
+    x = weft.array([7, 8, 100], dtype=getattr(weft, dtype))
+    i, top = weft.array([1, 1]), np.iinfo(dtype).max
+    assert x.at[1].divide(2).tolist() == [7, 4, 100] and x.at[:2].divide(3).tolist() == [2, 2, 100]
+    assert x.at[i].divide(weft.array([2, 3])).tolist() == [7, 1, 100] and x.at[0].divide(0.5).tolist() == [14, 8, 100]
+    assert x.at[1].divide(0).tolist() == [7, top, 100] and x.at[1].divide(2).dtype == x.dtype
+    assert weft.compile(lambda a: a.at[1].divide(3))(x).tolist() == [7, 2, 100]
+    assert weft.vmap(lambda a: a.at[1].divide(3))(x[None]).tolist() == [[7, 2, 100]]
+    if dtype[0] == "i":
+        assert (-x).at[:2].divide(3).tolist() == [-2, -2, -100] and (-x).at[0].divide(0).tolist()[0] == -top - 1
+
+
 def test_augmented_assignment_through_a_reversed_view():
     x = np.arange(6, dtype=np.float32)
     a = weft.array(x)

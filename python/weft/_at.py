@@ -1,6 +1,7 @@
 """x.at[index]: updates that combine with what is there, and with each other where targets are equal."""
 from . import _core
 
+_WHOLE = ("bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _SET, _ADD, _MULTIPLY, _MINIMUM, _MAXIMUM = range(5)
 
 
@@ -32,7 +33,12 @@ class Updates:
         return self._put(value, _MULTIPLY)
 
     def divide(self, value):
-        return self._put(_core.reciprocal(value), _MULTIPLY)
+        x = self._x
+        if x.dtype.name not in _WHOLE:
+            return self._put(_core.reciprocal(value), _MULTIPLY)
+        # of integers it is what x[index] / value would be if it were stored there: cut towards 0, and as large as there is by 0
+        divisor = _core.put(_core.ones_like(x).astype(_core.float64), self._index, value, _MULTIPLY)
+        return _core.where(divisor == 1, x, (x.astype(_core.float64) / divisor).astype(x.dtype))
 
     def minimum(self, value):
         return self._put(value, _MINIMUM)
