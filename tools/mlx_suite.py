@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """MLX's own tests, unmodified, with weft in the place of mlx.core.
 
-    tools/mlx_suite.py CHECKOUT [--jobs N] [--only text] [--python PYTHON] [--write] [--peer]
+    tools/mlx_suite.py CHECKOUT [--jobs N] [--parts N] [--limit S] [--only text] [--python PYTHON] [--write] [--peer]
 
 CHECKOUT is a folder of MLX's repository: CHECKOUT/python/tests are run, with CHECKOUT/python/mlx for mlx.nn and its like. Every file
-is a process of its own. What passed, failed and was skipped is counted by file. test/mlx_expected.txt has the tests that are
+is a process of its own, or with --parts several that share its tests; the longest files begin. WEFT_DEVICE=1 in the environment runs
+them on a GPU. What passed, failed and was skipped is counted by file. test/mlx_expected.txt has the tests that are
 expected to fail, with a reason each: a failure that is not in it, or a test in it that passes, makes the run fail. --write
 adds those that fail to the file and takes those that pass out of it. --peer runs MLX itself, as it is installed: the count to
 compare with."""
@@ -19,11 +20,11 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXPECTED = HERE.parent / "test" / "mlx_expected.txt"
-LIMIT_S = 900  # of a file
+LONGEST = ("test_quantized", "test_fft", "test_blas", "test_fast_sdpa", "test_ops", "test_array", "test_conv_transpose", "test_conv")
 
 RUN = r'''
 import json, os, sys, time, traceback, unittest
-checkout, name, out, is_peer = sys.argv[1:5]
+checkout, name, out, is_peer, part, parts = sys.argv[1:7]
 sys.path.insert(0, os.path.join(checkout, "python", "tests"))
 if is_peer != "1":
     sys.path.insert(0, os.path.join(checkout, "python"))
@@ -54,26 +55,29 @@ class Result(unittest.TestResult):
         if err is not None and not self.failed:
             self.failed = True
             self.said(test, "failed", err)
+def single(suite):
+    for test in suite:
+        yield from single(test) if isinstance(test, unittest.TestSuite) else (test,)
 try:
-    suite = unittest.defaultTestLoader.loadTestsFromName(name)
-    suite.run(Result())
+    tests = list(single(unittest.defaultTestLoader.loadTestsFromName(name)))
+    unittest.TestSuite(tests[int(part)::int(parts)]).run(Result())
 finally:
     log.close()
 os._exit(0)
 '''
 
 
-def run_file(name, args, environment):
-    """{test: (what, why)} of one file."""
+def run_part(name, part, args, environment):
+    """{test: (what, why, seconds)} of one file, or of every so many-th test in it."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
+        command = ["nice", "-n", "5", args.python, "-c", RUN, args.checkout, name, out, str(int(args.peer)), str(part), str(args.parts)]
         try:
-            done = subprocess.run(["nice", "-n", "5", args.python, "-c", RUN, args.checkout, name, out, "1" if args.peer else "0"],
-                                  env=environment, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
+            done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=args.limit)
             last = (done.stderr.strip().splitlines() or [""])[-1]
             ended = f"the process ended with {done.returncode}: {last[:150]}"
         except subprocess.TimeoutExpired:
-            ended = f"not done after {LIMIT_S} s"
+            ended = f"not done after {args.limit} s"
         results = {}
         if os.path.exists(out):
             for line in open(out):
@@ -82,9 +86,9 @@ def run_file(name, args, environment):
         for test, (what, why, seconds) in results.items():
             if what == "began":
                 results[test] = ("failed", ended, seconds)
-        if not results:
+        if not results and (part == 0 or ended.startswith("not done") or done.returncode):
             results["all"] = ("failed", ended, 0.0)
-        return name, results
+        return results
 
 
 def read_expected():
@@ -106,6 +110,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("checkout")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=900, help="seconds of a process")
     parser.add_argument("--only", default="")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--write", action="store_true")
@@ -118,8 +124,10 @@ def main():
     environment = {**os.environ, "CI": "1", "LOW_MEMORY": "1"}
     expected, found = read_expected(), {}
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for name, results in pool.map(lambda name: run_file(name, args, environment), names):
-            found[name] = results
+        in_order = sorted(names, key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
+        running = {name: [pool.submit(run_part, name, part, args, environment) for part in range(args.parts)] for name in in_order}
+        for name in names:
+            results = found[name] = {test: r for part in running[name] for test, r in part.result().items()}
             count = {what: sum(r[0] == what for r in results.values()) for what in ("passed", "failed", "skipped")}
             print(f"{name[5:]:18}" + "".join(f"{count[what]:5} {what}" for what in count)
                   + f"{sum(r[2] for r in results.values()):8.1f} s", flush=True)

@@ -3,6 +3,9 @@
     PYTHONPATH=build/release/python python -m weft.mlx bench/mlx/train.py    # on weft
     python bench/mlx/train.py                                                # on MLX
     python bench/mlx/train.py --both                                         # both, side by side, interleaved
+    python bench/mlx/train.py --keep FILE                                    # on MLX: its losses, for a machine without it
+    WEFT_DEVICE=1 python -m weft.mlx bench/mlx/train.py --against FILE       # on weft: how far its losses are from those kept
+    WEFT_DEVICE=1 python -m weft.mlx bench/mlx/train.py --copies             # what a step copies from and to a GPU; needs torch
 
 Parameters are made by NumPy, so that both begin with the same bits."""
 import argparse
@@ -63,9 +66,8 @@ def build(name):
     return model, x, y
 
 
-def train(name, steps, is_compiled):
-    """The losses of all steps, the median time of a step in ms, and the processor's time of a step, of all threads together: what
-    is left of a measurement on a machine that has other work."""
+def stepping(name, is_compiled):
+    """A function without arguments that makes a step, evaluates it and returns its loss."""
     from functools import partial
 
     import mlx.core as mx
@@ -88,17 +90,50 @@ def train(name, steps, is_compiled):
 
     if is_compiled:
         step = partial(mx.compile, inputs=state, outputs=state)(step)
-    losses, times = [], []
+
+    def whole():
+        loss = step(x, y)
+        mx.eval(state, loss)
+        return loss
+
+    return whole
+
+
+def train(name, steps, is_compiled):
+    """The losses of all steps, the median time of a step in ms, and the processor's time of a step, of all threads together: what
+    is left of a measurement on a machine that has other work."""
+    step, losses, times = stepping(name, is_compiled), [], []
     for k in range(steps):
         if k == steps // 3:
             work = time.process_time()
         began = time.perf_counter()
-        loss = step(x, y)
-        mx.eval(state, loss)
+        loss = step()
         times.append(time.perf_counter() - began)
         losses.append(loss.item())
     work = (time.process_time() - work) / (steps - steps // 3)
     return losses, sorted(times)[len(times) // 2] * 1000, work * 1000
+
+
+def copies(name, is_compiled, steps=10):
+    """{direction: (copies a step, bytes a step)} between host and GPU, as CUPTI sees them: all of this process."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.zeros(1, device="cuda")
+    step = stepping(name, is_compiled)
+    for _ in range(3):
+        step().item()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(steps):
+            step().item()
+        torch.cuda.synchronize()
+    found = {}
+    for event in seen.profiler.kineto_results.events():
+        if event.name().startswith("Memcpy"):
+            key = event.name().split(" (")[0]
+            n, size = found.get(key, (0, 0))
+            found[key] = n + 1, size + event.nbytes()
+    return {key: (n / steps, size / steps) for key, (n, size) in found.items()}
 
 
 def both(arguments):
@@ -127,15 +162,29 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--both", action="store_true")
+    parser.add_argument("--keep", metavar="FILE")
+    parser.add_argument("--against", metavar="FILE")
+    parser.add_argument("--copies", action="store_true")
     arguments = parser.parse_args()
     if arguments.both:
         return both(arguments)
+    kept = json.load(open(arguments.against)) if arguments.against else {}
     for name in arguments.models:
+        if arguments.copies:
+            print(f"{name:12} {arguments.how:9}", *(f"{key} {n:g} of {size:g} bytes;" for key, (n, size) in
+                                                    copies(name, arguments.how == "compiled").items()), "a step", flush=True)
+            continue
         losses, ms, work = train(name, arguments.steps, arguments.how == "compiled")
+        if name in kept:
+            print(f"{name:12} losses are within {max(abs(a - b) for a, b in zip(losses, kept[name])):.1e} of those kept")
+        elif arguments.keep:
+            kept[name] = losses
         if arguments.json:
             print(json.dumps([losses, ms, work]))
         else:
-            print(f"{name:12} {arguments.how:9} {ms:9.2f} ms elapsed, {work:9.2f} ms of processors; loss {losses[0]:.6f} to {losses[-1]:.6f}")
+            print(f"{name:12} {arguments.how:9} {ms:9.2f} ms elapsed, {work:9.2f} ms of processors; loss {losses[0]:.6f} to {losses[-1]:.6f}", flush=True)
+    if arguments.keep:
+        json.dump(kept, open(arguments.keep, "w"))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,12 @@ class ThreadLocalStream(Stream):
     """A stream of its own in every thread."""
 
 
-_default = [Device(DeviceType.cpu)]
+def _at_first():
+    n = _core.get(_run._DEVICE)  # the environment's WEFT_DEVICE
+    return Device(DeviceType.gpu, n - 1) if n > 0 else Device(DeviceType.cpu)
+
+
+_default = [_at_first()]
 _local = threading.local()
 _lock = threading.Lock()
 _n_streams = [2]  # 0 and 1 are the defaults of cpu and gpu
