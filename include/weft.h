@@ -304,9 +304,9 @@ weft_array *weft_bit_count(weft_array *x);           /* how many bits of |x| are
 
 /* ---- Along an axis -------------------------------------------------------------------------------------------------
  * A reduction keeps its axis, with length 1, so that the result broadcasts against x and reductions over several axes
- * are chained without renumbering. axis = WEFT_ALL reduces every axis, the last first, and gives a 0-d array. Sums and
- * products of bools and of integers below 32 bits have 32. The largest of nothing is an error, also where a size turns
- * out to be 0 only later, and whether or not a choice would use it. */
+ * are chained without renumbering. axis = WEFT_ALL reduces every axis, the last first (logsumexp: all at once, with one
+ * logarithm), and gives a 0-d array. Sums and products of bools and of integers below 32 bits have 32. The largest of
+ * nothing is an error, also where a size turns out to be 0 only later, and whether or not a choice would use it. */
 
 enum { WEFT_ALL = -1000 };
 

@@ -36,7 +36,7 @@ PyObject *array_wrap_as(PyTypeObject *type, weft_array *a) {
   self->handle = weft_own(a);
   self->weak_references = NULL;
   self->body = body_serial();
-  self->is_given = 0;
+  self->is_given = self->n_shown = self->is_foreign = 0;
   return (PyObject *)self;
 }
 
@@ -45,7 +45,7 @@ int array_assign(PyObject *self, weft_array *a) {
   if (s) return raise_status(s), -1;
   weft_array *old = array_handle(self);
   array_handle(self) = weft_own(a);
-  ((struct array *)self)->is_given = 0;
+  ((struct array *)self)->is_given = ((struct array *)self)->n_shown = ((struct array *)self)->is_foreign = 0;
   weft_disown(old);
   return 0;
 }

@@ -22,6 +22,8 @@ struct array {
   PyObject *weak_references;
   uint64_t body; /* in which it was made */
   int is_given;  /* its memory belongs to whoever looks at it: nobody else can (weft_is_only) */
+  int n_shown;   /* how many look at it, and may write */
+  int is_foreign;  /* others gave its memory, who may not want it written to */
 };
 extern PyTypeObject array_type;
 extern PyTypeObject mlx_array_type; /* the same struct with the conventions of MLX: mlx.c */
@@ -64,6 +66,7 @@ extern PyMethodDef origin_functions[];
 /* scope.c: bodies, Python functions that are being traced. The serial of the innermost of this thread; 0: there is none. */
 struct body { uint64_t serial; const char *name; };
 uint64_t body_serial(void);
+int scope_is_open(void);                             /* whether this thread is inside a trace, whose arrays keep their history */
 const char *body_name(void);                         /* "scan" or the like */
 int body_refuses(uint64_t serial);                   /* to change an array that was made in that one: with the exception */
 

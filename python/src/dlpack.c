@@ -188,6 +188,7 @@ static PyObject *from_capsule(PyObject *const arg[]) {
     weft_array *a = share(m);
     if (a) PyCapsule_SetName(capsule, "used_dltensor");
     result = op_end(s, a);
+    if (result) ((struct array *)result)->is_foreign = 1;
   }
   Py_XDECREF(capsule);
   return result;

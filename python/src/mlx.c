@@ -382,7 +382,10 @@ static PyObject *namespace(PyObject *self, PyObject *args, PyObject *kwargs) {
 static PyObject *as_mlx(PyObject *module, PyObject *o) {
   (void)module;
   if (!array_check(o)) return PyErr_Format(PyExc_TypeError, "an array is expected, not a %.200s", Py_TYPE(o)->tp_name);
-  return mlx_check(o) ? Py_NewRef(o) : array_wrap_as(&mlx_array_type, array_handle(o));
+  if (mlx_check(o)) return Py_NewRef(o);
+  PyObject *same = array_wrap_as(&mlx_array_type, array_handle(o));
+  if (same) ((struct array *)same)->is_foreign = ((struct array *)o)->is_foreign;
+  return same;
 }
 static PyObject *as_weft(PyObject *module, PyObject *o) {
   (void)module;

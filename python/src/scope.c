@@ -13,6 +13,9 @@ struct scope {
 
 static _Thread_local struct body inside; /* the innermost */
 
+static _Thread_local int n_open;
+int scope_is_open(void) { return n_open > 0; }
+
 uint64_t body_serial(void) { return inside.serial; }
 
 const char *body_name(void) { return inside.name; }
@@ -40,6 +43,7 @@ static PyObject *scope_enter(PyObject *self, PyObject *unused) {
   struct scope *s = (struct scope *)self;
   (void)unused;
   s->scope = weft_scope_open();
+  n_open++;
   s->outside = inside;
   if (s->name) inside = (struct body){ ++n_bodies, s->name };
   return Py_NewRef(self);
@@ -49,6 +53,7 @@ static PyObject *scope_exit(PyObject *self, PyObject *unused) {
   struct scope *s = (struct scope *)self;
   (void)unused;
   inside = s->outside;
+  n_open--;
   if (s->scope) weft_scope_discard(s->scope);
   s->scope = NULL;
   Py_RETURN_NONE;

@@ -105,7 +105,13 @@ static int has_rows(const weft_block *b) { /* row by row, without gaps */
 
 static int refuse(const char *why) { return PyErr_SetString(PyExc_BufferError, why), -1; }
 
-static int fill(Py_buffer *out, struct shown *shown, const weft_block *b, int flags) {
+/* MLX calls 8 bytes "long long", and shows bfloat16 under its name. */
+static const char *format_of(weft_dtype d, int is_mlx) {
+  if (is_mlx && (d == WEFT_I64 || d == WEFT_U64)) return d == WEFT_I64 ? "q" : "Q";
+  return is_mlx && d == WEFT_BF16 ? "bfloat16" : dtype_format(d);
+}
+
+static int fill(Py_buffer *out, struct shown *shown, const weft_block *b, int flags, int is_mlx) {
   Py_ssize_t size = (Py_ssize_t)weft_dtype_bytes(b->dtype), n = size;
   if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !has_rows(b)) return refuse("the array has strides");
   for (int i = 0; i < b->rank; i++) {
@@ -114,7 +120,7 @@ static int fill(Py_buffer *out, struct shown *shown, const weft_block *b, int fl
     n *= shown->dims[i];
   }
   *out = (Py_buffer){ .buf = b->data, .len = n, .itemsize = size, .ndim = b->rank, .readonly = 1, .internal = shown,
-                      .format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)dtype_format(b->dtype) : NULL,
+                      .format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format_of(b->dtype, is_mlx) : NULL,
                       .shape = flags & PyBUF_ND ? shown->dims : NULL,
                       .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? shown->strides : NULL };
   return 0;
@@ -178,36 +184,96 @@ void value_unpin(weft_array *a) {
   weft_disown(a);
 }
 
+/* The axes in the order in which they stand in memory, the farthest apart first. */
+static void axes_in_memory(const weft_block *b, int axes[]) {
+  for (int i = 0; i < b->rank; i++) {
+    int k = i;
+    for (; k > 0 && llabs(b->strides[axes[k - 1]]) < llabs(b->strides[i]); k--) axes[k] = axes[k - 1];
+    axes[k] = i;
+  }
+}
+
+/* Whether the elements stand side by side, the axes in this order. */
+static int is_dense_by(const weft_block *b, const int axes[]) {
+  int64_t stride = 1;
+  for (int i = b->rank; i-- > 0; stride *= b->dims[axes[i]])
+    if (b->dims[axes[i]] > 1 && b->strides[axes[i]] != stride) return 0;
+  return 1;
+}
+
+/* What is in a block without gaps, in memory of its own, with the axes in the same order. Bad if there is no memory. */
+static weft_array *copied(const weft_block *b, const int axes[]) {
+  int back[WEFT_RANK_MAX];
+  int64_t dims[WEFT_RANK_MAX];
+  for (int i = 0; i < b->rank; i++) back[axes[i]] = i, dims[i] = b->dims[axes[i]];
+  weft_array *rows = weft_from(b->dtype, b->rank, dims, b->data);
+  return b->rank ? weft_transpose(rows, back) : rows;
+}
+
+/* Gives an array memory that nobody else can come to, so that it may be written to: the array has what was written. Elements that
+ * stand in one place, or with gaps between them, stay there, and are shown read-only. */
+static int have_own(PyObject *self) {
+  weft_block b;
+  int axes[WEFT_RANK_MAX], failed = 0;
+  weft_array *shown = value_pin(array_handle(self), 0, &b);
+  if (!shown) return -1;
+  axes_in_memory(&b, axes);
+  int is_dense = is_dense_by(&b, axes);
+  weft_scope *s = weft_scope_open();
+  if (is_dense) failed = array_assign(self, copied(&b, axes)) || evaluate(1, &array_handle(self));
+  weft_scope_discard(s);
+  value_unpin(shown);
+  if (!failed) ((struct array *)self)->is_given = is_dense;
+  return failed ? -1 : 0;
+}
+
+/* MLX's arrays are shown to be written to. Those inside a transform, whose history is wanted, those of a GPU, those that share
+ * memory of others, and broadcast ones are not. While views are out it stays as it is: arrays that are made of its memory meanwhile have what is written, as there. */
+static int let_write(PyObject *self) {
+  struct array *a = (struct array *)self;
+  int device = 0;
+  if (!mlx_check(self) || a->n_shown || a->is_foreign) return 0;
+  a->is_given = 0;
+  if (scope_is_open() || evaluate(1, &a->handle) || weft_state_of(a->handle, &device) != WEFT_READY || device) return PyErr_Occurred() ? -1 : 0;
+  return weft_is_only(a->handle) ? a->is_given = 1, 0 : have_own(self);
+}
+
 /* NumPy takes no interest in why there is no buffer, and asks for __array__ next: an interrupt would be lost. */
 static const PyObject *interrupted; /* the array that was being computed; never followed */
 
 static int show(PyObject *self, Py_buffer *out, int flags) {
-  weft_array *a = array_handle(self);
   interrupted = NULL;
   weft_block b;
   out->obj = NULL;
+  if (let_write(self)) {
+    if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) interrupted = self;
+    return -1;
+  }
+  weft_array *a = array_handle(self);
   int is_given = ((struct array *)self)->is_given;
   if (flags & PyBUF_WRITABLE && !is_given) return refuse("arrays are values: their memory is read-only");
-  if (!dtype_format(weft_dtype_of(a))) return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
+  if (!dtype_format(weft_dtype_of(a)) && !mlx_check(self)) return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
   struct shown *shown = PyMem_Malloc(sizeof *shown);
   if (!shown) return PyErr_NoMemory(), -1;
   if (!(shown->array = value_pin(a, 0, &b))) {
     if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) interrupted = self;
     return PyMem_Free(shown), -1;
   }
-  if (fill(out, shown, &b, flags)) {
+  if (fill(out, shown, &b, flags, mlx_check(self))) {
     value_unpin(shown->array);
     PyMem_Free(shown);
     return -1;
   }
   out->readonly = !is_given;
   out->obj = Py_NewRef(self);
+  if (is_given) ((struct array *)self)->n_shown++;
   return 0;
 }
 
 static void unshow(PyObject *self, Py_buffer *out) {
   struct shown *shown = out->internal;
-  (void)self;
+  struct array *a = (struct array *)self;
+  if (a->n_shown && a->handle == shown->array) a->n_shown--; /* else it names another array by now */
   value_unpin(shown->array);
   PyMem_Free(shown);
 }

@@ -665,3 +665,61 @@ def test_a_mask_takes_the_first_of_more_values_than_it_wants():
     for wrong in (lambda: b.at[0, 0].add(1), lambda: b.at["a"].add(1), lambda: b.at[0].add("a")):
         with pytest.raises(ValueError):
             wrong()
+
+
+def test_what_numpy_writes_into_the_memory_of_an_array_the_array_has():
+    a = mx.ones((2, 2))
+    np.asarray(a)[0, 0] = 5
+    assert a.tolist() == [[5, 1], [1, 1]] and (a + 1).tolist() == [[6, 2], [2, 2]]
+    number = mx.array(3.0)
+    np.asarray(number)[...] = 4
+    assert number.item() == 4
+    view = np.asarray(a)
+    assert np.asarray(a).ctypes.data == view.ctypes.data  # both show the same
+    view[1, 1] = 7
+    assert a.tolist() == [[5, 1], [1, 7]]
+
+
+def test_what_is_written_reaches_no_other_array():
+    x = mx.arange(12.0).reshape(3, 4)
+    mx.eval(x)
+    before = x.tolist()
+    for other in (lambda: x.T, lambda: x * 1, lambda: x[1], lambda: mx.stop_gradient(x), lambda: x.reshape(4, 3)):
+        y = other()
+        seen = np.asarray(y)
+        assert seen.flags.writeable
+        seen[...] = -1
+        assert x.tolist() == before and (np.array(y) == -1).all()
+    assert np.asarray(x.T).strides == (4, 16)
+
+
+def test_memory_that_is_not_the_arrays_own_is_shown_read_only():
+    repeated = np.asarray(mx.broadcast_to(mx.array([1.0, 2.0]), (3, 2)))
+    assert repeated.strides == (0, 4) and not repeated.flags.writeable
+    shared = mx.from_dlpack(np.arange(4, dtype=np.float32))
+    assert not np.asarray(shared).flags.writeable
+    assert not np.asarray(weft.array([1.0])).flags.writeable  # weft's own arrays are values
+
+
+def test_looking_at_memory_inside_a_transform_keeps_the_history():
+    def f(x):
+        y = x * x
+        np.asarray(y)
+        return y.sum()
+
+    assert mx.grad(f)(mx.arange(3.0)).tolist() == [0, 2, 4]
+
+
+def test_memory_is_copied_once_where_others_can_come_to_it():
+    x = mx.random.normal((64, 64))
+    y = x.T
+    mx.eval(x, y)
+    first = np.asarray(y).ctypes.data
+    assert np.asarray(y).ctypes.data == first and np.asarray(y).ctypes.data == first
+
+
+def test_bfloat16_is_shown_under_its_name_and_refused_by_numpy():
+    a = mx.zeros((3, 4), mx.bfloat16)
+    assert memoryview(a).format == "bfloat16" and memoryview(a).strides == (8, 2)
+    with pytest.raises(ValueError, match="bfloat16"):
+        np.array(a)

@@ -1,7 +1,6 @@
 """Transforms of Python functions of arrays: run the function on names, then transform the expression that came out."""
 import copyreg
 import functools
-import pickle
 import sys
 
 from . import _core
@@ -324,6 +323,8 @@ def compile_checked(fun, inputs, outputs, rewrites, shapes, check):
 def _reduced(compiled):
     """How pickle tells another process of a compiled function: by the name it can be imported by, or that of what it was made of
     and the options. Traces are made there anew; there is no byte format of graphs."""
+    import pickle  # whoever comes here has it; others need not wait for it
+
     fun, options = compiled.__wrapped__, compiled.__weft_options__
     if options["inputs"] is not None or options["outputs"] is not None:
         raise pickle.PicklingError("compile: a function with inputs or outputs of its own is state, and not pickled")

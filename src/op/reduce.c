@@ -193,17 +193,18 @@ static struct node *over_all(const struct op *op, weft_dtype d, struct node *x, 
   return node_reshape(x, 0, NULL);
 }
 
-/* in: what the operand is cast to; out: what the node is. An index over all axes counts row by row. */
+/* in: what the operand is cast to; out: what the node is. An index over all axes counts row by row; a logsumexp takes one logarithm,
+ * not one an axis, each of which would round. */
 static weft_array *reduce(const char *fn, const struct op *op, weft_dtype in, weft_dtype out, struct node *x, int axis,
                           bool has_neutral) {
   struct failure *why = axis == WEFT_ALL ? NULL : axis_check(fn, x, &axis);
   if (!why && !has_neutral) why = empty_check(fn, x, axis);
   if (why) return array_of_bad(why, 1, &x);
-  bool is_index = op->fold->finish == arg_finish;
+  bool is_flat = op->fold->finish == arg_finish || op == &op_logsumexp;
   dim count = dim_count(x->rank, x->dims);
   x = node_cast(x, in);
   if (axis != WEFT_ALL) return array_of(along(op, out, x, axis, has_neutral));
-  return array_of(over_all(op, out, is_index ? node_reshape(x, 1, &count) : x, has_neutral));
+  return array_of(over_all(op, out, is_flat ? node_reshape(x, 1, &count) : x, has_neutral));
 }
 
 /* Sums and products of small integers and bools have 32 bits at least. */

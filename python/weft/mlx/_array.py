@@ -81,6 +81,8 @@ def from_dlpack(x, /, *, copy=None):
         if not hasattr(x, "__array_interface__"):
             raise
         shared = _mlx.as_mlx(_core.asarray(x))
+    except TypeError as why:  # of a dtype that weft has not
+        raise ValueError(str(why)) from why
     if any(n < 0 for n in getattr(x, "strides", ())):
         raise ValueError("from_dlpack: a stride is negative")
     narrow = {"float64": _mlx.float32, "complex128": _mlx.complex64}.get(shared.dtype.name)

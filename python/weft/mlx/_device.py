@@ -1,7 +1,6 @@
 """Devices, streams and memory, on those of weft: mx.cpu is weft's device 0, the gpu its device 1 where there is one. A stream is a
 name: weft orders work by what it needs."""
 import enum
-import platform
 import threading
 import weakref
 
@@ -109,6 +108,8 @@ def device_info(d=None):
     if not is_available(device):
         raise ValueError(f"device_info: there is no {device!r}")
     if device.type is DeviceType.cpu:
+        import platform
+
         return {"device_name": platform.processor() or platform.machine(), "architecture": platform.machine()}
     return {"device_name": "cuda", "architecture": "cuda"}
 

@@ -1,16 +1,25 @@
 """Arrays in files: npy, npz and safetensors."""
 import io
 import os
-import tempfile
-import zipfile
 
 from .. import _core, _file, _run
 
 _mlx = _core._mlx
+_STORED, _DEFLATED = 0, 8  # of zipfile
 
 
 def _is_file(file):
     return hasattr(file, "read") or hasattr(file, "write")
+
+
+def _folder():
+    import tempfile  # here, as few programs need it, and it takes 5 ms
+    return tempfile.TemporaryDirectory()
+
+
+def _zip(file, *how):
+    import zipfile
+    return zipfile.ZipFile(file, *how)
 
 
 def _named(file, suffix):
@@ -22,7 +31,7 @@ def _to(file, suffix, write):
     """write(path) for a path; a file object gets the bytes."""
     if not _is_file(file):
         return write(_named(file, suffix))
-    with tempfile.TemporaryDirectory() as folder:
+    with _folder() as folder:
         path = os.path.join(folder, "a" + suffix)
         write(path)
         with open(path, "rb") as written:
@@ -47,7 +56,7 @@ def save_safetensors(file, arrays, metadata=None):
 
 def _savez(file, args, kwargs, compression):
     arrays = {**{f"arr_{i}": a for i, a in enumerate(args)}, **kwargs}
-    with zipfile.ZipFile(file if _is_file(file) else _named(file, ".npz"), "w", compression) as archive:
+    with _zip(file if _is_file(file) else _named(file, ".npz"), "w", compression) as archive:
         for name, a in arrays.items():
             with io.BytesIO() as item:
                 save(item, a)
@@ -56,19 +65,19 @@ def _savez(file, args, kwargs, compression):
 
 def savez(file, *args, **kwargs):
     """Writes several arrays as an npz file."""
-    _savez(file, args, kwargs, zipfile.ZIP_STORED)
+    _savez(file, args, kwargs, _STORED)
 
 
 def savez_compressed(file, *args, **kwargs):
     """Writes several arrays as a compressed npz file."""
-    _savez(file, args, kwargs, zipfile.ZIP_DEFLATED)
+    _savez(file, args, kwargs, _DEFLATED)
 
 
 def _from(file, suffix, read):
     """read(path); of a file object, the bytes as a file."""
     if not _is_file(file):
         return read(os.fspath(file))
-    with tempfile.TemporaryDirectory() as folder:
+    with _folder() as folder:
         path = os.path.join(folder, "a" + suffix)
         with open(path, "wb") as copy:
             copy.write(file.read())
@@ -96,7 +105,7 @@ def _format(file, format):
 
 def _npz(file):
     arrays = {}
-    with zipfile.ZipFile(file) as archive:
+    with _zip(file) as archive:
         for name in archive.namelist():
             arrays[name.removesuffix(".npy")] = load(io.BytesIO(archive.read(name)), format="npy")
     return arrays
