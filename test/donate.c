@@ -529,6 +529,110 @@ TEST(a_step_that_is_stopped_at_any_moment_is_done_or_not) {
   }
 }
 
+/* ---- Parts that are written back ---- */
+
+enum { ROWS = 512, WIDE = 512, KEYS_BYTES = ROWS * WIDE * (int)sizeof(float) };
+
+static weft_array *keys_of(void) {
+  float *x = some(ROWS * WIDE);
+  weft_array *a = weft_from(WEFT_F32, WEFT_DIMS(ROWS, WIDE), x);
+  free(x);
+  return a;
+}
+
+/* A row is put into the keys at `row`, a product is taken with all of them, and then something is read at `index`, which may not be
+ * there: the copy cannot be the last thing that happens. */
+static weft_status attend(weft_array *keys, int row, int64_t index, float *sum) {
+  weft_scope *step = weft_scope_open();
+  float sevens[WIDE];
+  for (int i = 0; i < WIDE; i++) sevens[i] = 7;
+  weft_array *q = weft_mul(weft_full(WEFT_F32, WEFT_DIMS(4, WIDE), 1), weft_scalar(0.5)), *at = i64_of(index);
+  weft_array *one = weft_from(WEFT_F32, WEFT_DIMS(1, WIDE), sevens);
+  weft_array *next = weft_put(keys, weft_slice(keys, 0, row, row + 1, 1), one, WEFT_SET);
+  weft_array *scores = weft_matmul(q, weft_transpose(next, (int[]){ 1, 0 }));
+  weft_update(keys, next);
+  weft_fetch(weft_at(weft_sum(scores, 0), 1, at), WEFT_F32, sum, sizeof *sum);
+  return weft_scope_close(step);
+}
+
+static void expect_keys(weft_array *keys, int n_written) {
+  float *was = some(ROWS * WIDE), *got = malloc(KEYS_BYTES);
+  EXPECT_OK(weft_read(keys, WEFT_F32, got, KEYS_BYTES));
+  for (int i = 0; i < ROWS * WIDE; i++)
+    if (got[i] != (i / WIDE < n_written ? 7 : was[i])) {
+      test_fail(__FILE__, __LINE__, "element %d of row %d is %g", i % WIDE, i / WIDE, (double)got[i]);
+      break;
+    }
+  free(was), free(got);
+}
+
+TEST(a_row_is_written_in_place_though_products_follow) {
+  weft_scope *s = weft_scope_open();
+  weft_array *keys = keys_of();
+  float sum;
+  for (int row = 0; row < 5; row++) {
+    int64_t used = weft_get(WEFT_BYTES_USED);
+    weft_set(WEFT_BYTES_PEAK, 0);
+    EXPECT_OK(attend(keys, row, row, &sum));
+    EXPECT(sum == 4 * 0.5f * 7 * WIDE);
+    int64_t grown = weft_get(WEFT_BYTES_PEAK) - used;
+    if (grown >= KEYS_BYTES) test_fail(__FILE__, __LINE__, "row %d took %lld bytes", row, (long long)grown);
+  }
+  expect_keys(keys, 5);
+  weft_scope_discard(s);
+}
+
+TEST(a_row_that_was_written_in_place_is_written_back_if_a_later_step_fails) {
+  weft_scope *s = weft_scope_open();
+  weft_array *keys = keys_of();
+  float sum = 7;
+  EXPECT_INT(attend(keys, 0, ROWS, &sum), WEFT_ERR_INDEX);
+  EXPECT(sum == 7);
+  expect_keys(keys, 0);
+  EXPECT_OK(attend(keys, 0, 0, &sum));
+  EXPECT_INT(attend(keys, 1, -ROWS - 1, &sum), WEFT_ERR_INDEX);
+  expect_keys(keys, 1);
+  weft_scope_discard(s);
+}
+
+TEST(a_row_is_written_or_not_whatever_allocation_fails) {
+  bool failed = true;
+  int64_t threads = weft_set(WEFT_THREADS, 1);
+  for (int64_t n = 1; failed && n < 2000; n++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *keys = keys_of();
+    float sum;
+    plan_drop_all();
+    compiled_drop_all();
+    mem_fail_at(n, n % 2);
+    weft_status status = attend(keys, 0, 0, &sum);
+    failed = mem_count() >= n;
+    mem_fail_at(0, 0);
+    if (status) EXPECT_INT(status, WEFT_ERR_MEMORY);
+    expect_keys(keys, !status);
+    weft_scope_discard(s);
+  }
+  weft_set(WEFT_THREADS, threads);
+}
+
+TEST(a_row_is_written_or_not_when_it_is_stopped_at_any_moment) {
+  for (int i = 0; i < 40; i++) {
+    weft_scope *s = weft_scope_open();
+    weft_array *keys = keys_of();
+    struct late l = { 0, i * 10 };
+    float sum;
+    pthread_t t;
+    if (pthread_create(&t, NULL, stop_later, &l)) { test_skip("no threads"); return; }
+    weft_cancel_when(&l.flag);
+    weft_status status = attend(keys, 0, 0, &sum);
+    pthread_join(t, NULL);
+    weft_cancel_when(NULL);
+    if (status) EXPECT_INT(status, WEFT_ERR_CANCELLED);
+    expect_keys(keys, !status);
+    weft_scope_discard(s);
+  }
+}
+
 /* ---- Others meanwhile ---- */
 
 struct reader { weft_array *w; int stop, bad; };

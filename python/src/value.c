@@ -228,13 +228,16 @@ static int have_own(PyObject *self) {
 }
 
 /* MLX's arrays are shown to be written to. Those inside a transform, whose history is wanted, those of a GPU, those that share
- * memory of others, and broadcast ones are not. While views are out it stays as it is: arrays that are made of its memory meanwhile have what is written, as there. */
+ * memory of others, and broadcast ones are not. While views are out it stays as it is: arrays that are made of its memory meanwhile
+ * have what is written, as there. */
 static int let_write(PyObject *self) {
   struct array *a = (struct array *)self;
   int device = 0;
   if (!mlx_check(self) || a->n_shown || a->is_foreign) return 0;
   a->is_given = 0;
-  if (scope_is_open() || evaluate(1, &a->handle) || weft_state_of(a->handle, &device) != WEFT_READY || device) return PyErr_Occurred() ? -1 : 0;
+  if (scope_is_open()) return 0;
+  if (evaluate(1, &a->handle)) return -1;
+  if (weft_state_of(a->handle, &device) != WEFT_READY || device) return 0;
   return weft_is_only(a->handle) ? a->is_given = 1, 0 : have_own(self);
 }
 
@@ -252,7 +255,8 @@ static int show(PyObject *self, Py_buffer *out, int flags) {
   weft_array *a = array_handle(self);
   int is_given = ((struct array *)self)->is_given;
   if (flags & PyBUF_WRITABLE && !is_given) return refuse("arrays are values: their memory is read-only");
-  if (!dtype_format(weft_dtype_of(a)) && !mlx_check(self)) return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
+  if (!dtype_format(weft_dtype_of(a)) && !mlx_check(self))
+    return refuse("the buffer protocol has no bfloat16: use astype(weft.float32)");
   struct shown *shown = PyMem_Malloc(sizeof *shown);
   if (!shown) return PyErr_NoMemory(), -1;
   if (!(shown->array = value_pin(a, 0, &b))) {

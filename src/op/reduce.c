@@ -193,8 +193,8 @@ static struct node *over_all(const struct op *op, weft_dtype d, struct node *x, 
   return node_reshape(x, 0, NULL);
 }
 
-/* in: what the operand is cast to; out: what the node is. An index over all axes counts row by row; a logsumexp takes one logarithm,
- * not one an axis, each of which would round. */
+/* in: what the operand is cast to; out: what the node is. An index over all axes counts row by row; a logsumexp takes one
+ * logarithm, not one an axis, each of which would round. */
 static weft_array *reduce(const char *fn, const struct op *op, weft_dtype in, weft_dtype out, struct node *x, int axis,
                           bool has_neutral) {
   struct failure *why = axis == WEFT_ALL ? NULL : axis_check(fn, x, &axis);

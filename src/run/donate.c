@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "op/op.h"
 #include "run/buffer.h"
+#include "run/undo.h"
 #include "run/verdict.h"
 
 /* ---- Who dies ---- */
@@ -167,8 +168,8 @@ static bool is_in_one_space(const struct plan *p, const struct gift *g) {
 static bool is_given(const struct plan *p, const struct gift *g, const struct run *r, int from) {
   const struct schedule *s = p->schedule;
   const struct leaf *l = &r->leaf[s->store[g->from].leaf];
-  return l->dies && g->step >= from && !l->offset && (int64_t)buffer_bytes(l->buf) == s->store[g->to].bytes &&
-         is_in_one_space(p, g);
+  return l->dies && !l->offset && (int64_t)buffer_bytes(l->buf) == s->store[g->to].bytes && is_in_one_space(p, g) &&
+         (g->step >= from || undo_may(p, g));
 }
 
 int64_t donate_memory(const struct plan *p, struct run *r, gift_taker *take, void *of) {
@@ -180,11 +181,13 @@ int64_t donate_memory(const struct plan *p, struct run *r, gift_taker *take, voi
   for (int i = 0; some && i < s->n_gifts; i++) {
     const struct gift *g = &s->gift[i];
     if (from < 0) from = safe_from(p, r);
-    if (g->to == last || !is_given(p, g, r, from) || (take && !take(of, g))) continue;
+    if (g->to == last || !is_given(p, g, r, from)) continue;
+    bool is_undone = g->step < from; /* should a later step fail */
+    if (take && ((is_undone && !undo_plan(p, r, g)) || !take(of, g))) continue;
     r->leaf[s->store[g->from].leaf].dies = false; /* once */
     last = g->to;
     bytes += s->store[g->to].bytes;
-    if (!r->overwrites || g->step < r->overwrites - 1) r->overwrites = g->step + 1;
+    if (!is_undone && (!r->overwrites || g->step < r->overwrites - 1)) r->overwrites = g->step + 1;
   }
   return bytes;
 }
@@ -195,6 +198,7 @@ static int n_overwriting; /* graph lock */
 static _Thread_local bool is_overwriting;
 
 void overwriting_begin(void) {
+  if (is_overwriting) return;
   graph_lock();
   n_overwriting++;
   is_overwriting = true;

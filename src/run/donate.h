@@ -3,7 +3,8 @@
  * A leaf dies if nobody can ask for its value afterwards: it is the only value in memory of weft's own, and everybody who
  * refers to it is part of the evaluation and goes with it, or is the name that is to be updated. An update to come takes
  * the name over at once, as a leaf without a value yet, so that nobody can get at the old one meanwhile. From the first
- * step that overwrites anything nothing fails and nothing stops, so that all of it happens, or nothing.
+ * step that overwrites anything nothing fails and nothing stops, so that all of it happens, or nothing; or little is overwritten,
+ * and kept to be written back (undo.h).
  *
  * On a device the memory of a copy there goes over to the output's buffer, and what the leaf has in other spaces stays. What checks
  * have to say is read before anything is overwritten, so a run that does not wait for its checks, or for those of what it reads,
@@ -47,7 +48,7 @@ typedef bool gift_taker(void *of, const struct gift *);
 int64_t donate_memory(const struct plan *, struct run *, gift_taker *take, void *of);
 
 /* Between these two memory holds neither the old nor the new value, and no process is forked. */
-void overwriting_begin(void);
+void overwriting_begin(void);                  /* does nothing if this thread does already */
 void overwriting_end(void);                    /* graph lock held; does nothing if none has begun */
 void overwriting_await(void);                  /* until nobody does; graph lock held */
 

@@ -110,7 +110,7 @@ static bool moves_nothing(const struct step *s, uint8_t *const base[]) {
 }
 
 static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
-  if (r->overwrites && moves_nothing(&p->schedule->step[i], base)) return NULL;
+  if ((r->overwrites || r->undo) && moves_nothing(&p->schedule->step[i], base)) return NULL;
   return p->code[i]->is_on_device ? enqueue(p, i, r, base) : launch(p, i, r, base);
 }
 

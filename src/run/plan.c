@@ -19,6 +19,7 @@
 #include "run/memory.h"
 #include "run/pool.h"
 #include "run/show.h"
+#include "run/undo.h"
 
 /* ---- making ---- */
 
@@ -316,6 +317,7 @@ struct failure *plan_steps(const struct plan *p, struct run *r, uint8_t *const b
   struct failure *f = NULL;
   for (int i = 0; !f && i < p->schedule->n_steps; i++) {
     if (r->overwrites == i + 1) f = plan_pass(p, r);
+    if (!f && r->undo) undo_keep(p, r, i, base);
     if (!f) f = plan_step(p, i, r, base);
   }
   return f;
@@ -353,6 +355,7 @@ static struct failure *run_on_host(const struct plan *p, struct run *r) {
   if (!f) f = take_memory(p, r, base, &block);
   if (!f) f = plan_steps(p, r, base);
   if (!f && !r->overwrites) f = look_again(p, r);
+  undo_end(p, r, base, f != NULL);
   drop_leaves(p, r, held);
   if (block) memory_give(block, (size_t)s->block_bytes);
   if (base != few) mem_free(base);

@@ -50,6 +50,7 @@ size_t plan_table_bytes(void);
 void plan_use_fusing(bool); /* for tests: false: one op a kernel, in plans made from now on */
 
 /* What a run is given and gives. */
+struct undo;
 struct leaf {
   struct buffer *buf;
   int64_t offset;                /* in bytes */
@@ -64,6 +65,7 @@ struct run {
   uint64_t **loads;              /* vm: by step, by buffer; NULL: not counted */
   int overwrites;                /* 1 + the first step that changes a leaf's memory; from there on nothing fails or stops.
                                     0: none */
+  struct undo *undo;             /* what is written back if it fails; NULL: nothing */
   int64_t *checks;               /* on a device: those of the next step, in its memory; NULL: none has any */
   int n_before;                  /* on a device: open verdicts of its leaves (verdict.h) */
   struct verdict **before;
