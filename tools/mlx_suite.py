@@ -5,7 +5,7 @@
 
 CHECKOUT is a folder of MLX's repository: CHECKOUT/python/tests are run, with CHECKOUT/python/mlx for mlx.nn and its like. Every file
 is a process of its own, or with --parts several that share its tests; the longest files begin. WEFT_DEVICE=1 in the environment runs
-them on a GPU. What passed, failed and was skipped is counted by file. test/mlx_expected.txt has the tests that are
+them on a GPU. --only takes several texts, with commas between them. What passed, failed and was skipped is counted by file. test/mlx_expected.txt has the tests that are
 expected to fail, with a reason each: a failure that is not in it, or a test in it that passes, makes the run fail. --write
 adds those that fail to the file and takes those that pass out of it. --peer runs MLX itself, as it is installed: the count to
 compare with."""
@@ -118,7 +118,8 @@ def main():
     parser.add_argument("--peer", action="store_true")
     args = parser.parse_args()
     args.checkout = os.path.abspath(args.checkout)
-    names = sorted(p.stem for p in pathlib.Path(args.checkout, "python", "tests").glob("test_*.py") if args.only in p.stem)
+    names = sorted(p.stem for p in pathlib.Path(args.checkout, "python", "tests").glob("test_*.py")
+                   if any(text in p.stem for text in args.only.split(",")))
     if not names:
         sys.exit(f"mlx_suite: there are no tests in {args.checkout}/python/tests")
     environment = {**os.environ, "CI": "1", "LOW_MEMORY": "1"}
@@ -131,6 +132,9 @@ def main():
             count = {what: sum(r[0] == what for r in results.values()) for what in ("passed", "failed", "skipped")}
             print(f"{name[5:]:18}" + "".join(f"{count[what]:5} {what}" for what in count)
                   + f"{sum(r[2] for r in results.values()):8.1f} s", flush=True)
+            for test, (what, why, _) in sorted(results.items()):
+                if what == "failed" and f"{name}.{test}" not in expected and not args.peer:
+                    print(f"failed, not expected: {name}.{test}: {why}", flush=True)
     tests = {f"{name}.{test}": r for name, results in found.items() for test, r in results.items()}
     total = {what: sum(r[0] == what for r in tests.values()) for what in ("passed", "failed", "skipped")}
     print(f"{'all':18}" + "".join(f"{total[what]:5} {what}" for what in total))
@@ -139,8 +143,6 @@ def main():
     surprises = {t: r for t, r in tests.items() if r[0] == "failed" and t not in expected}
     mended = [t for t in expected if t in tests and tests[t][0] == "passed"]
     gone = [t for t in expected if t.split(".")[0] in found and t not in tests]
-    for test, (what, why, _) in sorted(surprises.items()):
-        print(f"failed, not expected: {test}: {why}")
     for test in sorted(mended):
         print(f"passed, not expected: {test}: {expected[test]}")
     for test in sorted(gone):

@@ -227,7 +227,17 @@ end:
   return a;
 }
 
-/* An object without the buffer protocol, or without a format for it: bfloat16 is read as the uint16 it is stored in. */
+/* PyErr_Occurred() stays as it is. */
+static int has_dlpack(PyObject *o) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  int has = PyObject_HasAttrString(o, "__dlpack__");
+  PyErr_Restore(type, value, trace);
+  return has;
+}
+
+/* An object without the buffer protocol, or without a format for it: bfloat16 is read as the uint16 it is stored in; torch's, which
+ * NumPy has not, through DLPack. */
 static weft_array *from_interface(PyObject *o, int may_share) {
   weft_dtype dtype = WEFT_BF16;
   PyObject *type = PyObject_GetAttrString(o, "dtype"), *bits = NULL;
@@ -237,6 +247,7 @@ static weft_array *from_interface(PyObject *o, int may_share) {
   if (is_bfloat16) bits = PyObject_CallMethod(o, "view", "s", "uint16");
   else bits = PyObject_CallMethod(o, "__array__", NULL);
   weft_array *a = NULL;
+  if (!bits && PyErr_ExceptionMatches(PyExc_TypeError) && has_dlpack(o)) return PyErr_Clear(), dlpack_array(o, may_share);
   if (bits && bits != o) a = from_buffer(bits, is_bfloat16 ? &dtype : NULL, may_share);
   Py_XDECREF(bits);
   return a;

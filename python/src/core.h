@@ -70,6 +70,9 @@ int scope_is_open(void);                             /* whether this thread is i
 const char *body_name(void);                         /* "scan" or the like */
 int body_refuses(uint64_t serial);                   /* to change an array that was made in that one: with the exception */
 
+/* dlpack.c */
+weft_array *dlpack_array(PyObject *, int may_share); /* of what has __dlpack__, in the scope that is open; NULL: the exception */
+
 /* error.c */
 PyObject *raise_status(weft_status);                 /* always NULL */
 int raised_no_value(void);                                 /* whether the exception is weft.NoValueError */

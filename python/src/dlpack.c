@@ -179,25 +179,18 @@ static PyObject *capsule_of(PyObject *x) {
 }
 
 /* Once the capsule is renamed, the memory is ours to release: weft_external does that, also if it refuses the block. */
-static PyObject *from_capsule(PyObject *const arg[]) {
-  PyObject *capsule = capsule_of(arg[0]);
+static weft_array *shared_of(PyObject *x) {
+  PyObject *capsule = capsule_of(x);
   struct dl_managed *m = capsule ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
-  PyObject *result = NULL;
-  if (m) {
-    weft_scope *s = op_begin();
-    weft_array *a = share(m);
-    if (a) PyCapsule_SetName(capsule, "used_dltensor");
-    result = op_end(s, a);
-    if (result) ((struct array *)result)->is_foreign = 1;
-  }
+  weft_array *a = m ? share(m) : NULL;
+  if (a) PyCapsule_SetName(capsule, "used_dltensor");
   Py_XDECREF(capsule);
-  return result;
+  return a;
 }
 
 /* The values in memory of their own. */
-static PyObject *copied(PyObject *shared) {
-  weft_scope *s = op_begin();
-  weft_array *a = array_handle(shared), *copy = NULL;
+static weft_array *copied(weft_array *a) {
+  weft_array *copy = NULL;
   int64_t dims[WEFT_RANK_MAX];
   size_t bytes = weft_dtype_bytes(weft_dtype_of(a));
   for (int i = 0; i < weft_rank(a); i++) bytes *= (size_t)(dims[i] = weft_dim(a, i));
@@ -205,14 +198,21 @@ static PyObject *copied(PyObject *shared) {
   if (!values) PyErr_NoMemory();
   else if (!evaluate_into(a, values, bytes)) copy = weft_from(weft_dtype_of(a), weft_rank(a), dims, values);
   PyMem_Free(values);
-  Py_DECREF(shared);
-  return op_end(s, copy);
+  return copy;
+}
+
+weft_array *dlpack_array(PyObject *x, int may_share) {
+  weft_array *a = shared_of(x);
+  return !a || may_share ? a : copied(a);
 }
 
 /* (x, device, copy) */
 PyObject *make_from_dlpack(const struct name *row, PyObject *const arg[]) {
   int copies = arg[2] == Py_None ? 0 : PyObject_IsTrue(arg[2]);
   (void)row;
-  PyObject *shared = copies < 0 ? NULL : from_capsule(arg);
-  return shared && copies ? copied(shared) : shared;
+  if (copies < 0) return NULL;
+  weft_scope *s = op_begin();
+  PyObject *result = op_end(s, dlpack_array(arg[0], !copies));
+  if (result) ((struct array *)result)->is_foreign = !copies;
+  return result;
 }
