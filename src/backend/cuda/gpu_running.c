@@ -3,11 +3,11 @@
  * par .. { uniform; lane i { x = load a[..,i]; s = prefix add(x); .. store y[..,i] = .. } uniform }. The main entry gives a row to
  * a warp, whose lanes wait for each other. Here a warp has ROWS rows, a lane each; threads would read lines of memory that are
  * far apart, so the warp brings tiles of 128 bytes of each row into shared memory, STAGES of them ahead, and takes what is
- * stored back in the same way. Values of 16 elements are in registers at a time. */
+ * stored back in the same way. Values of up to 32 elements are in registers at a time: all are loaded before the first is used. */
 #include "backend/cuda/printer.h"
 #include "base/least.h"
 
-enum { ROWS = 8, LINE = 128, STAGES = 8, GROUP = PTX_WIDE, FEW = 4, MOST_STATEMENTS = 60, MANY_ROWS = 1024 };
+enum { ROWS = 8, LINE = 128, STAGES = 8, FEW = 4, MOST_STATEMENTS = 60, MANY_ROWS = 1024 };
 enum { SHARED_BYTES = 48 << 10 };
 
 /* ---- Which kernels ----------------------------------------------------------------------------------------------------- */
@@ -122,6 +122,7 @@ struct running {
 };
 
 static int columns_of(const struct ptx_running *r) { return LINE / r->width; }           /* elements of a tile's row */
+static int group_of(const struct ptx_running *r) { return (int)least(columns_of(r), PTX_WIDE); } /* .. that are in registers */
 static int pieces_of(const struct ptx_running *r, int width) { return columns_of(r) * width / 16; } /* of a row: 1, 2, 4 or 8 */
 static int turns_of(const struct ptx_running *r, int width) { int n = ROWS * pieces_of(r, width) / 32; return n ? n : 1; }
 
@@ -235,7 +236,7 @@ static void put_out(struct printer *p, struct running *w, const char *n_rows) {
 /* Line i of a group of n elements, the first of which is `e`'s. */
 static void line_access(struct printer *p, const struct running *w, int i, int n) {
   const struct ptx_line_of *l = &w->r->line[i];
-  int element[GROUP];
+  int element[PTX_WIDE];
   const char *at = ptx_own(p, OWN_LONG);
   for (int k = 0; k < n; k++) element[k] = l->is_back ? n - 1 - k : k;
   ptx_line(p, "sub.s64 %s, %s, %d", at, w->own[i], l->is_back ? (n - 1) * l->width : 0);
@@ -301,7 +302,7 @@ static void compute(struct printer *p, struct running *w) {
   ptx_line(p, "mov.s64 %s, %s", ptx_val(p, w->r->lane->var), w->column);
   ptx_line(p, "add.s64 %s, %s, %d", end, w->column, columns_of(w->r));
   ptx_line(p, "min.s64 %s, %s, %s", end, end, w->n);
-  groups(p, w, end, GROUP);
+  groups(p, w, end, group_of(w->r));
   groups(p, w, end, FEW);
 }
 
@@ -394,7 +395,8 @@ void ptx_running_body(struct printer *p) {
   struct running w = { .r = r, .lane = ptx_own(p, OWN_WORD), .n = ptx_own(p, OWN_LONG), .column = ptx_own(p, OWN_LONG),
                        .left = ptx_own(p, OWN_WORD), .stage = ptx_own(p, OWN_WORD), .ahead = ptx_own(p, OWN_WORD) };
   struct where alone = { .lane = r->lane, .lo = "0" };
-  if (!ptx_name_elements(p, GROUP)) return;
+  p->threads = 32;
+  if (!ptx_name_elements(p, group_of(r))) return;
   ptx_line(p, "mov.u32 %s, %%tid.x", w.lane);
   const char *n_rows = own_rows(p, &w);
   ptx_statements(p, p->k->body.first, p->k->body.last, alone);
@@ -428,7 +430,7 @@ bool ptx_running_shape(const struct ptx_plan *p, const int64_t sizes[], const ui
                        struct ptx_shape *s) {
   const struct ptx_running *r = &p->running;
   int64_t n = p->running_entry ? ptx_size(&r->length, sizes, args) : 0, rows = 1;
-  if (n < GROUP || n > INT32_MAX / 2 || n % FEW) return false;
+  if (n < FEW || n > INT32_MAX / 2 || n % FEW) return false;
   for (int i = 0; i < r->n_pars; i++) {
     int64_t m = ptx_size(&r->pars[i], sizes, args);
     if (m < 1 || __builtin_mul_overflow(rows, m, &rows) || rows > INT32_MAX) return false;

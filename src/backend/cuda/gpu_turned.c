@@ -7,7 +7,7 @@
 #include "backend/cuda/printer.h"
 #include "base/least.h"
 
-enum { TURNED_THREADS = 256, WARPS = TURNED_THREADS / 32, LEAST_SIDE = 16, SHARED_BYTES = 48 << 10 };
+enum { TURNED_THREADS = 256, WARPS = TURNED_THREADS / 32, LEAST_SIDE = 16, SHARED_BYTES = 48 << 10, SHORT_BODY = 12 };
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
 
@@ -89,6 +89,8 @@ bool ptx_find_turned(const struct survey *s, const struct shape_class *shape, st
 /* ---- Loading a tile --------------------------------------------------------------------------------------------------------- */
 
 struct turned_thread { const char *x, *y; }; /* of 32, and the warp */
+/* Its first row and column, and how many there are in all. */
+struct turned_tile { struct turned_thread own; const char *row_0, *column_0, *n_rows, *n_columns; };
 
 static const char *word(struct printer *p, const char *format, const char *a) {
   const char *r = ptx_own(p, OWN_WORD);
@@ -115,19 +117,18 @@ static const char *tile_place(struct printer *p, int at, int side, int width, co
 }
 
 /* The elements of one load that this thread brings: along r its own and its own + 32, along c every eighth. */
-static void load_tile(struct printer *p, int i, struct turned_thread t, const char *row_0, const char *column_0, const char *n_rows,
-                      const char *n_columns) {
+static void load_tile(struct printer *p, int i, const struct turned_tile *t) {
   const struct ptx_turned *turned = &p->plan->turned;
   const struct kir_stmt *s = turned->load[i];
   const char *r = ptx_val(p, turned->par[turned->row]->var), *c = ptx_val(p, turned->lane->var), *v[64] = { 0 };
   int width = kir_width((weft_dtype)p->k->bufs[s->buf].dtype), side = turned->side, n = 0;
   const char *bits = width == 8 ? "b64" : width == 4 ? "b32" : width == 2 ? "b16" : "u8";
-  const char *to = tile_place(p, turned->at[i], side, width, t.x, t.y);
+  const char *to = tile_place(p, turned->at[i], side, width, t->own.x, t->own.y);
   for (int h = 0; h < side; h += 32) {
     const char *at = ptx_own(p, OWN_LONG), *step = ptx_own(p, OWN_LONG), *is_row = ptx_own(p, OWN_PRED), *is = ptx_own(p, OWN_PRED);
-    place_index(p, r, row_0, t.x, h);
-    place_index(p, c, column_0, t.y, 0);
-    ptx_line(p, "setp.lt.s64 %s, %s, %s", is_row, r, n_rows);
+    place_index(p, r, t->row_0, t->own.x, h);
+    place_index(p, c, t->column_0, t->own.y, 0);
+    ptx_line(p, "setp.lt.s64 %s, %s, %s", is_row, r, t->n_rows);
     ptx_line(p, "mov.s64 %s, %s", at, ptx_address(p, s->buf, s->at));
     ptx_line(p, "add.s64 %s, %s, %d", c, c, WARPS);
     ptx_line(p, "sub.s64 %s, %s, %s", step, ptx_address(p, s->buf, s->at), at);
@@ -135,7 +136,7 @@ static void load_tile(struct printer *p, int i, struct turned_thread t, const ch
     for (int j = 0; j < side; j += WARPS, n++) {
       v[n] = ptx_own(p, width == 8 ? OWN_LONG : width == 4 || width == 1 ? OWN_WORD : OWN_HALF);
       if (j) ptx_line(p, "add.s64 %s, %s, %s", at, at, step), ptx_line(p, "add.s64 %s, %s, %d", c, c, WARPS);
-      ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", is, c, n_columns, is_row);
+      ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", is, c, t->n_columns, is_row);
       ptx_line(p, "@%s ld.global.nc.%s %s, [%s]", is, bits, v[n], at);
     }
   }
@@ -165,44 +166,86 @@ static void row_statements(struct printer *p) {
   for (int i = t->row; i < t->n_pars; i++) ptx_statements(p, t->par[i]->body.first, t->par[i]->body.last, (struct where){ 0 });
 }
 
-/* Columns own, own + 32 of row r. */
-static void columns(struct printer *p, struct turned_thread t, const char *column_0, const char *n_columns) {
+static bool comes_early(const struct printer *p, const struct kir_stmt *s) {
+  const struct ptx_turned *t = &p->plan->turned;
+  for (int i = 0; i < t->n_loads; i++) if (t->load[i] == s) return false;
+  return s->kind == KIR_LOAD && p->k->bufs[s->buf].kind == KIR_IN && is_known_ahead(p->k, s);
+}
+
+static int count_early(const struct printer *p) {
+  int n = 0, length = 0;
+  for (const struct kir_stmt *s = p->plan->turned.lane->body.first; s; s = s->next, length++) n += comes_early(p, s);
+  return length <= SHORT_BODY ? (int)least(n, PTX_EARLY) : 0;
+}
+
+/* What is not turned is loaded for n rows from r on before any of it is used, so that it is on its way together. */
+static void load_early(struct printer *p, const struct turned_tile *t, int n, const char *end) {
+  const struct ptx_turned *turned = &p->plan->turned;
+  const char *r = ptx_val(p, turned->par[turned->row]->var), *c = ptx_val(p, turned->lane->var), *from = ptx_own(p, OWN_LONG);
+  int copy = 0;
+  ptx_line(p, "mov.s64 %s, %s", from, r);
+  for (int k = 0; k < n; k++)
+    for (int h = 0; h < turned->side; h += 32, copy++) {
+      const char *is = ptx_own(p, OWN_PRED);
+      ptx_line(p, "add.s64 %s, %s, %d", r, from, k * WARPS);
+      place_index(p, c, t->column_0, t->own.x, h);
+      ptx_line(p, "setp.lt.s64 %s, %s, %s", is, r, end);
+      ptx_line(p, "setp.lt.and.s64 %s, %s, %s, %s", is, c, t->n_columns, is);
+      p->early.n = 0, p->guard = is;
+      for (const struct kir_stmt *s = turned->lane->body.first; s && p->early.n < PTX_EARLY; s = s->next) {
+        if (!comes_early(p, s)) continue;
+        const char *v = p->early.reg[p->early.n][copy] = ptx_own_of(p, (weft_dtype)p->k->vals[s->out[0]].dtype);
+        ptx_load(p, ".global.nc", (weft_dtype)p->k->bufs[s->buf].dtype, v, ptx_address(p, s->buf, s->at));
+        p->early.s[p->early.n++] = s;
+      }
+      p->guard = NULL;
+    }
+  ptx_line(p, "mov.s64 %s, %s", r, from);
+}
+
+/* Columns own, own + 32 of row r; it is row k of those that were loaded early, if any were. */
+static void columns(struct printer *p, const struct turned_tile *t, int k) {
   const struct ptx_turned *turned = &p->plan->turned;
   const char *c = ptx_val(p, turned->lane->var), *is = ptx_own(p, OWN_PRED);
   for (p->tile_column = 0; p->tile_column < turned->side; p->tile_column += 32) {
     const char *skip = ptx_label(p, "skip");
-    place_index(p, c, column_0, t.x, p->tile_column);
-    ptx_line(p, "setp.ge.s64 %s, %s, %s", is, c, n_columns);
+    p->early.turn = p->early.n ? (k * turned->side + p->tile_column) / 32 : -1;
+    place_index(p, c, t->column_0, t->own.x, p->tile_column);
+    ptx_line(p, "setp.ge.s64 %s, %s, %s", is, c, t->n_columns);
     ptx_line(p, "@%s bra %s", is, skip);
     ptx_block(p, &turned->lane->body, (struct where){ .lane = turned->lane, .lo = "0", .rest = skip });
     ptx_place(p, skip);
   }
+  p->early.turn = -1;
 }
 
-static void rows(struct printer *p, struct turned_thread t, const char *row_0, const char *column_0, const char *n_rows,
-                 const char *n_columns) {
+static void rows(struct printer *p, const struct turned_tile *t) {
   const struct ptx_turned *turned = &p->plan->turned;
   const char *r = ptx_val(p, turned->par[turned->row]->var), *end = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED),
              *again = ptx_label(p, "row"), *leave = ptx_label(p, "leave"), *tile[PTX_TURNED];
-  int step[PTX_TURNED];
+  int step[PTX_TURNED], together = count_early(p) ? 4 : 1;
   for (int i = 0; i < turned->n_loads; i++) {
     int width = kir_width((weft_dtype)p->k->bufs[turned->load[i]->buf].dtype);
-    tile[i] = tile_place(p, turned->at[i], turned->side, width, t.y, t.x), step[i] = WARPS * pitch(turned->side, width);
+    tile[i] = tile_place(p, turned->at[i], turned->side, width, t->own.y, t->own.x);
+    step[i] = WARPS * pitch(turned->side, width);
   }
   p->tile = tile;
-  place_index(p, r, row_0, t.y, 0);
-  ptx_line(p, "add.s64 %s, %s, %d", end, row_0, turned->side);
-  ptx_line(p, "min.s64 %s, %s, %s", end, end, n_rows);
+  place_index(p, r, t->row_0, t->own.y, 0);
+  ptx_line(p, "add.s64 %s, %s, %d", end, t->row_0, turned->side);
+  ptx_line(p, "min.s64 %s, %s, %s", end, end, t->n_rows);
   ptx_place(p, again);
-  ptx_line(p, "setp.ge.s64 %s, %s, %s", over, r, end);
-  ptx_line(p, "@%s bra %s", over, leave);
-  row_statements(p);
-  columns(p, t, column_0, n_columns);
-  for (int i = 0; i < turned->n_loads; i++) ptx_line(p, "add.u64 %s, %s, %d", tile[i], tile[i], step[i]);
-  ptx_line(p, "add.s64 %s, %s, %d", r, r, WARPS);
+  if (together > 1) load_early(p, t, together, end);
+  for (int k = 0; k < together; k++) {
+    ptx_line(p, "setp.ge.s64 %s, %s, %s", over, r, end);
+    ptx_line(p, "@%s bra %s", over, leave);
+    row_statements(p);
+    columns(p, t, k);
+    for (int i = 0; i < turned->n_loads; i++) ptx_line(p, "add.u64 %s, %s, %d", tile[i], tile[i], step[i]);
+    ptx_line(p, "add.s64 %s, %s, %d", r, r, WARPS);
+  }
   ptx_line(p, "bra %s", again);
   ptx_place(p, leave);
-  p->tile = NULL;
+  p->tile = NULL, p->early.n = 0;
 }
 
 /* ---- The entry -------------------------------------------------------------------------------------------------------------- */
@@ -281,10 +324,10 @@ void ptx_turned_body(struct printer *p) {
   for (int i = 0; i < t->row; i++) ptx_statements(p, t->par[i]->body.first, t->par[i]->body.last, (struct where){ 0 });
   struct turned_loop down = open_tiles(p, 'y', count_tiles(p, n_rows, t->side));
   struct turned_loop across = open_tiles(p, 'x', count_tiles(p, n_columns, t->side));
-  const char *row_0 = first_of(p, down.at, t->side), *column_0 = first_of(p, across.at, t->side);
-  for (int i = 0; i < t->n_loads; i++) load_tile(p, i, own, row_0, column_0, n_rows, n_columns);
+  struct turned_tile tile = { own, first_of(p, down.at, t->side), first_of(p, across.at, t->side), n_rows, n_columns };
+  for (int i = 0; i < t->n_loads; i++) load_tile(p, i, &tile);
   ptx_line(p, "bar.sync 0");
-  rows(p, own, row_0, column_0, n_rows, n_columns);
+  rows(p, &tile);
   ptx_line(p, "bar.sync 0");
   close_tiles(p, across);
   close_tiles(p, down);

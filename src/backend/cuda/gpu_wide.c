@@ -12,7 +12,7 @@
 #include <string.h>
 #include "base/least.h"
 
-enum { ROW_EACH = PTX_WIDE, ROW_LENGTH = 4096, ROW_WARPS = 8, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
+enum { ROW_EACH = 16, ROW_LENGTH = 4096, ROW_WARPS = 8, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
                                           takes about 0.1 ms for each */
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */

@@ -35,8 +35,8 @@ struct ptx_walks {
   struct ptx_walk *walk;
 };
 
-/* Loads of a lane loop that were printed ahead of all copies of its body (nest.c). */
-enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 4 };
+/* Loads of a lane loop that were printed ahead of all copies of its body (nest.c, gpu_turned.c). */
+enum { PTX_EARLY = 4, PTX_EARLY_COPIES = 8 };
 struct ptx_early {
   int n, turn;                     /* turn: the copy that is printed; -1: one that loads for itself */
   const struct kir_stmt *s[PTX_EARLY];
@@ -70,6 +70,7 @@ struct printer {
   int n_wide;
   const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */
   int tile_column;           /* .. and columns from there */
+  int threads;               /* most that a block has; 0: what is usual */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
   void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest.c */
   const char *why;           /* NULL: all is well so far; "": out of memory */

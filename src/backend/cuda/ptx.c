@@ -274,7 +274,7 @@ static void entry(struct printer *p, struct text *out, const char *name, void (*
   body(p);
   text_addf(out, ".visible .entry %s(", name);
   params(p, out);
-  text_addf(out, ")\n.maxntid %d\n{\n", p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
+  text_addf(out, ")\n.maxntid %d\n{\n", p->threads ? p->threads : p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
   declare(p, out);
   prologue(p, out);
   if (has_rows) row_addresses(p, out);

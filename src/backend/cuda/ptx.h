@@ -37,7 +37,7 @@ struct ptx_row {           /* memory of one block of threads: a kept row, a loca
 struct ptx_buf { uint8_t kind, dtype; int rank; struct ptx_lin *dims; };
 
 enum { PTX_BATCH = 4 };    /* axes of a batch that a library is given */
-enum { PTX_WIDE = 16, PTX_WIDE_BUFS = 16 };
+enum { PTX_WIDE = 32, PTX_WIDE_BUFS = 16 };
 enum { PTX_TURNED = 8, PTX_TURNED_PARS = 8 };
 enum { PTX_RUNNING = 4, PTX_RUNNING_PARS = 8 };
 enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
