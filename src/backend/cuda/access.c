@@ -209,7 +209,7 @@ static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d,
   ptx_line(p, "mov.%s %s, %s", ptx_bits(d), total, ptx_shuffle(p, d, "idx", src, first, group));
   ptx_line(p, "shl.b32 %s, 1, %s", bit, first);
   ptx_line(p, "xor.b32 %s, %s, %s", rest, group, bit);
-  ptx_place(p, more);
+  ptx_place_loop(p, more);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is, rest);
   ptx_line(p, "@%s bra %s", is, all);
   ptx_line(p, "bfind.u32 %s, %s", lane, rest);
@@ -246,7 +246,7 @@ static void swap_loop(struct printer *p, const char *space, enum kir_op op, weft
   try_swap(p, space, op, d, address, src, done);
   src = combine_warp(p, op, d, address, src, done);
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_instruction(p, op, d, new, (const char *[]){ old, src });
   ptx_line(p, "setp.eq.%s %s, %s, %s", bits, same, new, old);
   ptx_line(p, "@%s bra %s", same, done);

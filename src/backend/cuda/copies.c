@@ -55,7 +55,7 @@ static struct sweep open_sweep(struct printer *p, int b) {
   const char *n = count(p, b), *over = ptx_own(p, OWN_PRED);
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mov.s64 %s, $lane", s.e);
-  ptx_place(p, s.again);
+  ptx_place_loop(p, s.again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", over, s.e, n);
   ptx_line(p, "@%s bra %s", over, s.leave);
   return s;
@@ -235,7 +235,7 @@ static void push(struct printer *p, const struct merging *m, const char *count) 
   const char *is_free = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *put = ptx_label(p, "put");
   ptx_line(p, "mov.u64 %s, stack", at);
   ptx_line(p, "mov.u32 %s, %s", rest, count);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "and.b32 %s, %s, 1", bit, rest);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is_free, bit);
   ptx_line(p, "@%s bra %s", is_free, put);
@@ -255,7 +255,7 @@ static void total(struct printer *p, const struct merging *m, const char *count)
   const char *again = ptx_label(p, "rank"), *skip = ptx_label(p, "skip"), *done = ptx_label(p, "total");
   ptx_mov(p, m->d, m->v, ptx_number(p, m->d, kir_neutral(m->op, m->d)));
   ptx_line(p, "mov.u64 %s, stack", at);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is, count);
   ptx_line(p, "@%s bra %s", is, done);
   ptx_line(p, "and.b32 %s, %s, 1", bit, count);
@@ -277,7 +277,7 @@ static void own_iterations(struct printer *p, const struct merging *m) {
   ptx_line(p, "mov.u32 %s, 0", count);
   ptx_line(p, "@!%s bra %s", m->is_inside, none);
   ptx_line(p, "mov.u32 %s, %s", q, m->from);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.ge.u32 %s, %s, %s", is_over, q, m->to);
   ptx_line(p, "@%s bra %s", is_over, leave);
   ptx_line(p, "cvt.u64.u32 %s, %s", q_long, q);
@@ -305,7 +305,7 @@ static void pairs(struct printer *p, const struct merging *m) {
              *rest = ptx_label(p, "rest"), *leave = ptx_label(p, "leave"), *own = merged_place(p, m, m->y);
   ptx_store(p, ".shared", m->d, own, m->v);
   ptx_line(p, "mov.u32 %s, 1", by);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "bar.sync 0");
   ptx_line(p, "setp.ge.u32 %s, %s, %s", is_over, by, m->parts);
   ptx_line(p, "@%s bra %s", is_over, leave);
@@ -349,7 +349,7 @@ static void merge_row(struct printer *p, int row) {
   ptx_line(p, "mul.wide.u32 %s, %s, %s", first, word_of(p, "%ctaid.x"), m.width);
   ptx_line(p, "mul.wide.u32 %s, %s, %s", step, word_of(p, "%nctaid.x"), m.width);
   ptx_line(p, "cvt.u64.u32 %s, %s", x, m.x);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is_over, first, n);
   ptx_line(p, "@%s bra %s", is_over, leave);
   ptx_line(p, "add.s64 %s, %s, %s", m.e, first, x);

@@ -280,7 +280,7 @@ static void group(struct printer *p, struct running *w, int n) {
 static void groups(struct printer *p, struct running *w, const char *end, int n) {
   const char *again = ptx_label(p, "group"), *leave = ptx_label(p, "leave");
   const char *over = ptx_own(p, OWN_PRED), *to = ptx_own(p, OWN_LONG);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "add.s64 %s, %s, %d", to, ptx_val(p, w->r->lane->var), n);
   ptx_line(p, "setp.gt.s64 %s, %s, %s", over, to, end);
   ptx_line(p, "@%s bra %s", over, leave);
@@ -332,7 +332,7 @@ static void tiles(struct printer *p, struct running *w, const char *n_rows) {
   turn(p, w->ahead);
   ptx_line(p, "setp.lt.u32 %s, %s, %d", over, w->ahead, STAGES - 1);
   ptx_line(p, "@%s bra %s", over, first);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.le.s32 %s, %s, 0", over, w->left);
   ptx_line(p, "@%s bra %s", over, leave);
   ptx_line(p, "cp.async.wait_group %d", STAGES - 2);

@@ -286,7 +286,7 @@ static struct turned_loop open_tiles(struct printer *p, char axis, const char *n
   const char *over = ptx_own(p, OWN_PRED);
   ptx_line(p, "mov.u32 %s, %%ctaid.%c", l.at, axis);
   ptx_line(p, "mov.u32 %s, %%nctaid.%c", l.step, axis);
-  ptx_place(p, l.again);
+  ptx_place_loop(p, l.again);
   ptx_line(p, "setp.ge.u32 %s, %s, %s", over, l.at, n);
   ptx_line(p, "@%s bra %s", over, l.leave);
   return l;

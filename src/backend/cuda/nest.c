@@ -182,7 +182,7 @@ static struct head open_loop(struct printer *p, const struct kir_stmt *s, struct
   } else {
     ptx_line(p, "mov.s64 %s, %s", var, r.lo);
   }
-  ptx_place(p, h.again);
+  ptx_place_loop(p, h.again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, r.hi);
   ptx_line(p, "@%s bra %s", over, h.leave);
   return h;
@@ -279,12 +279,12 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
   int n_checks = p->n_checks, copies = copies_of(s);
   if (copies) {
     ptx_line(p, "mul.lo.s64 %s, %s, %d", three, step, copies - 1);
-    ptx_place(p, many);
+    ptx_place_loop(p, many);
     ptx_line(p, "add.s64 %s, %s, %s", ahead, var, three);
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, end);
     ptx_line(p, "@%s bra %s", over, few);
   } else {
-    ptx_place(p, few);
+    ptx_place_loop(p, few);
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
     ptx_line(p, "@%s bra %s", over, leave);
   }
@@ -294,7 +294,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
     if (copies && i == copies) {
       if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
       ptx_line(p, "bra %s", many);
-      ptx_place(p, few);
+      ptx_place_loop(p, few);
       ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
       ptx_line(p, "@%s bra %s", over, leave);
     }
@@ -345,7 +345,7 @@ static bool has_ordered_fold(struct printer *p, const struct kir_stmt *loop) {
 static void in_blocks(struct printer *p, const struct kir_stmt *s, struct ptx_range r, struct where w) {
   const char *var = ptx_val(p, s->var), *end = ptx_own(p, OWN_LONG), *is = ptx_own(p, OWN_PRED);
   const char *again = ptx_label(p, "block"), *first = ptx_label(p, "first");
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", is, var, r.hi);
   ptx_line(p, "@%s bra %s", is, w.leave);
   ptx_line(p, "setp.eq.s64 %s, %s, %s", is, var, r.lo);
@@ -475,7 +475,7 @@ static void scanned_loop(struct printer *p, const struct kir_stmt *s, struct ptx
   w.active = ptx_own(p, OWN_PRED);
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mov.s64 %s, %s", tile, r.lo);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", over, tile, r.hi);
   ptx_line(p, "@%s bra %s", over, leave);
   ptx_line(p, "add.s64 %s, %s, $lane", ptx_val(p, s->var), tile);
@@ -512,7 +512,7 @@ static void dealt_loop(struct printer *p, const struct kir_stmt *s, struct ptx_r
   w.tile = tile;
   ptx_deal_start(p, s);
   ptx_line(p, "mov.s64 %s, %s", tile, r.lo);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.ge.s64 %s, %s, %s", over, tile, r.hi);
   ptx_line(p, "@%s bra %s", over, leave);
   ptx_line(p, "add.s64 %s, %s, %d", end, tile, KIR_ROW_BLOCK);

@@ -82,6 +82,7 @@ const char *ptx_own(struct printer *, enum own);        /* a new register of the
 const char *ptx_own_of(struct printer *, weft_dtype);   /* the same, for a value of the dtype */
 const char *ptx_label(struct printer *, const char *);  /* a new label */
 void ptx_place(struct printer *, const char *label);    /* the label, here */
+void ptx_place_loop(struct printer *, const char *label); /* .. of a loop that the compiler is not to write several times */
 const char *ptx_val(struct printer *, int value);       /* what stands for the value in an instruction */
 void ptx_refuse(struct printer *, const char *why);     /* the first one counts */
 

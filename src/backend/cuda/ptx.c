@@ -42,6 +42,11 @@ void ptx_place(struct printer *p, const char *label) {
   text_add(&p->body, ":\n");
 }
 
+void ptx_place_loop(struct printer *p, const char *label) {
+  ptx_place(p, label);
+  text_add(&p->body, "\t.pragma \"nounroll\";\n");
+}
+
 const char *ptx_val(struct printer *p, int v) {
   const struct kir_val *x = &p->k->vals[v];
   p->is_used[v] = true;
@@ -352,6 +357,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->turned.n_loads) plan->turned_entry = ptx_textf(p, "weft_%s_turned", p->k->name);
   if (plan->wide.n_bufs) plan->wide_entry = ptx_textf(p, "weft_%s_%s", p->k->name, plan->wide.is_rows ? "rows" : "wide");
   heading(p, out);
+  plan->heading_bytes = out->n;
   struct printer main = again(p), init;
   if (!main.why) entry(&main, out, plan->entry, main_body, true);
   plan->contended = main.contended;
@@ -366,6 +372,7 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   if (plan->halves[0] && !large.why) entry(&large, out, plan->halves[0], large_halves, false);
   struct printer small = again(&large);
   if (plan->halves[1] && !small.why) entry(&small, out, plan->halves[1], small_halves, false);
+  plan->main_bytes = out->n;
   struct printer wide = again(&small);
   wide.survey.is_cooperative = p->survey.is_cooperative;
   if (plan->wide_entry && !wide.why) entry(&wide, out, plan->wide_entry, ptx_wide_body, false);

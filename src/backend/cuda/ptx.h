@@ -48,6 +48,8 @@ enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
  * of a block of the private loop; the copies of iterations, and the bytes of one. */
 struct ptx_plan {
   struct arena *arena;
+  size_t heading_bytes, main_bytes; /* of the text: its heading, and all but the further entry below, wide, turned or running; heading
+                               and further entry are a module of their own as well */
   const char *entry, *init, *merge; /* NULL, or: init, to launch before, empties private outputs; merge, behind, combines the copies
                                of iterations into them, by blocks of MERGE_THREADS */
   const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
@@ -64,7 +66,7 @@ struct ptx_plan {
   const char *wide_entry;   /* NULL, or an entry whose threads take neighbours of a lane loop together */
   struct ptx_wide {
     bool is_rows;           /* all of a row at once, folds and all */
-    int each, n_folds;      /* neighbours; folds with an order in a loop */
+    int each, n_folds, row_each; /* neighbours; folds with an order in a loop; elements of a row that a thread has */
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
   } wide;

@@ -126,7 +126,7 @@ static void push_block(struct printer *p, const struct kir_stmt *s) {
   results(p, s, r);
   fresh(p, s, older);
   ptx_line(p, "mov.u32 %s, %s", rest, c->count);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "and.b32 %s, %s, 1", bit, rest);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is_free, bit);
   ptx_line(p, "@%s bra %s", is_free, put);
@@ -148,7 +148,7 @@ static void total_of_blocks(struct printer *p, const struct kir_stmt *s) {
   results(p, s, r);
   fresh(p, s, older);
   ptx_line(p, "mov.u32 %s, %s", rest, c->count);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is, rest);
   ptx_line(p, "@%s bra %s", is, done);
   ptx_line(p, "and.b32 %s, %s, 1", bit, rest);
@@ -302,7 +302,7 @@ static void fold_pairs(struct printer *p, const struct kir_stmt *loop, const cha
   const char *by = ptx_own(p, OWN_WORD), *more = ptx_own(p, OWN_PRED), *has = ptx_own(p, OWN_PRED);
   const char *other_lane = ptx_own(p, OWN_WORD), *pairs = ptx_label(p, "pairs");
   ptx_line(p, "mov.u32 %s, 1", by);
-  ptx_place(p, pairs);
+  ptx_place_loop(p, pairs);
   ptx_line(p, "add.u32 %s, %s, %s", other_lane, lane, by);
   ptx_line(p, "setp.lt.u32 %s, %s, %s", has, other_lane, n);
   for FOLDS(s, loop) {
@@ -417,7 +417,7 @@ static void push_warp(struct printer *p, const struct kir_stmt *s, const char *l
   from_lane(p, s, r, "0", whole);
   copy(p, s, r, whole);
   ptx_line(p, "mov.u32 %s, 0", k);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "shr.u32 %s, %s, %s", bit, c->count, k);
   ptx_line(p, "and.b32 %s, %s, 1", bit, bit);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is, bit);
@@ -461,7 +461,7 @@ static void total_warp(struct printer *p, const struct kir_stmt *s) {
   lowest(p, rest, bit, k);
   from_lane(p, s, c->inside, k, older);
   copy(p, s, r, older);
-  ptx_place(p, again);
+  ptx_place_loop(p, again);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is, rest);
   ptx_line(p, "@%s bra %s", is, done);
   lowest(p, rest, bit, k);
@@ -564,7 +564,7 @@ static void add_tile(struct printer *p, const struct kir_stmt *loop, const struc
   for (int k = 0; k < 8; k++) add_next(p, s, &x, k);
   go_on(p, s, &x, left, 256);
   ptx_line(p, "bra %s", many);
-  ptx_place(p, few);
+  ptx_place_loop(p, few);
   ptx_line(p, "setp.le.s32 %s, %s, 0", is, left);
   ptx_line(p, "@%s bra %s", is, done);
   add_next(p, s, &x, 0);
@@ -624,26 +624,39 @@ void ptx_deal_end(struct printer *p, const struct kir_stmt *loop) {
   ptx_line(p, "bar.sync 0");
 }
 
-/* acc = acc o value, 16 values of a lane at a time, then one by one; `left` of them, in steps of 32 */
+static void load_values(struct printer *p, weft_dtype d, const char *at, int from, int n, const char *const v[]) {
+  for (int i = 0; i < n; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", at, 32 * (from + i) * kir_width(d)));
+}
+
+/* acc = acc o value, 16 values of a lane at a time, of which the next are asked for meanwhile; then one by one. `left` of them, in
+ * steps of 32. */
 static void add_values(struct printer *p, const struct kir_stmt *s, const char *at, const char *left) {
+  enum { N = 16 };
   weft_dtype d = dtype_of(p, s->out[0]);
   int width = kir_width(d);
-  const char *v[16], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *few = ptx_label(p, "few"),
-             *done = ptx_label(p, "done");
+  const char *v[N], *next[N], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *last = ptx_label(p, "last"),
+             *few = ptx_label(p, "few"), *done = ptx_label(p, "done");
   results(p, s, r);
-  for (int i = 0; i < 16; i++) v[i] = ptx_own_of(p, d);
-  ptx_place(p, many);
-  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * 15);
+  for (int i = 0; i < N; i++) v[i] = ptx_own_of(p, d), next[i] = ptx_own_of(p, d);
+  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * (N - 1));
   ptx_line(p, "@%s bra %s", is, few);
-  for (int i = 0; i < 16; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", at, 32 * i * width));
-  for (int i = 0; i < 16; i++) combine(p, s, r, &v[i], r);
-  ptx_line(p, "add.s64 %s, %s, %d", at, at, 512 * width);
-  ptx_line(p, "sub.s32 %s, %s, 512", left, left);
+  load_values(p, d, at, 0, N, v);
+  ptx_place_loop(p, many);
+  ptx_line(p, "sub.s32 %s, %s, %d", left, left, 32 * N);
+  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * (N - 1));
+  ptx_line(p, "@%s bra %s", is, last);
+  load_values(p, d, at, N, N, next);
+  ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * N * width);
+  for (int i = 0; i < N; i++) combine(p, s, r, &v[i], r);
+  for (int i = 0; i < N; i++) ptx_mov(p, d, v[i], next[i]);
   ptx_line(p, "bra %s", many);
-  ptx_place(p, few);
+  ptx_place(p, last);
+  for (int i = 0; i < N; i++) combine(p, s, r, &v[i], r);
+  ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * N * width);
+  ptx_place_loop(p, few);
   ptx_line(p, "setp.le.s32 %s, %s, 0", is, left);
   ptx_line(p, "@%s bra %s", is, done);
-  ptx_load(p, ".shared", d, v[0], at);
+  load_values(p, d, at, 0, 1, v);
   combine(p, s, r, v, r);
   ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * width);
   ptx_line(p, "sub.s32 %s, %s, 32", left, left);
@@ -720,7 +733,7 @@ static void scan_warps(struct printer *p, const struct kir_stmt *s, const struct
   const char *total[PTX_TUPLE], *next = ptx_label(p, "warps");
   fresh(p, s, total);
   ptx_line(p, "mov.u32 %s, 0", i_warp);
-  ptx_place(p, next);
+  ptx_place_loop(p, next);
   ptx_line(p, "setp.eq.u32 %s, %s, %s", is_mine, i_warp, t->warp);
   take_if(p, s, is_mine, carry, offset);
   const char *at = place(p, i_warp);

@@ -3,6 +3,8 @@
  * A launch on host memory uploads the bytes that its buffers span, runs, and downloads the pieces that were stored into.
  * Buffers whose spans overlap share one piece of device memory, so aliasing means the same as on the host. */
 #include "backend/cuda/driver.h"
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include "backend/cuda/cublas_lt.h"
 #include "backend/cuda/routine.h"
@@ -10,34 +12,80 @@
 
 struct code {
   struct gpu *gpu;
-  struct cuda_module *module;
-  struct cuda_entry *main, *init, *merge, *product, *halves[PTX_HALVES], *wide, *turned, *running;
   struct ptx_plan plan;
   struct text ptx;
+  struct cuda_module *further;       /* with the entry that takes neighbours, tiles or rows together; NULL: there is none */
+  struct cuda_entry *wide, *turned, *running;
+  struct code_main {                 /* the other entries: where there is a further one, not compiled before they are needed */
+    pthread_mutex_t lock;
+    atomic_bool is_there;
+    struct cuda_module *module;
+    struct cuda_entry *main, *init, *merge, *product, *halves[PTX_HALVES];
+  } *main;
 };
 
 /* ---- Compiling ---------------------------------------------------------------------------------------------------------- */
 
 static void code_free(struct code *c) {
   if (!c) return;
-  cuda_unload(c->gpu, c->module);
+  if (c->main) {
+    if (c->main->module) cuda_unload(c->gpu, c->main->module);
+    pthread_mutex_destroy(&c->main->lock);
+    mem_free(c->main);
+  }
+  if (c->further) cuda_unload(c->gpu, c->further);
   ptx_plan_free(&c->plan);
   text_free(&c->ptx);
   mem_free(c);
 }
 
-static int load(struct code *c) {
-  int s = cuda_load(c->gpu, text_of(&c->ptx), &c->module);
-  if (!s) s = cuda_find(c->gpu, c->module, c->plan.entry, &c->main);
-  if (!s && c->plan.init) s = cuda_find(c->gpu, c->module, c->plan.init, &c->init);
-  if (!s && c->plan.product) s = cuda_find(c->gpu, c->module, c->plan.product, &c->product);
-  if (!s && c->plan.wide_entry) s = cuda_find(c->gpu, c->module, c->plan.wide_entry, &c->wide);
-  if (!s && c->plan.running_entry) s = cuda_find(c->gpu, c->module, c->plan.running_entry, &c->running);
-  if (!s && c->plan.turned_entry) s = cuda_find(c->gpu, c->module, c->plan.turned_entry, &c->turned);
-  for (int i = 0; i < PTX_HALVES; i++)
-    if (!s && c->plan.halves[i]) s = cuda_find(c->gpu, c->module, c->plan.halves[i], &c->halves[i]);
-  if (!s && c->plan.merge) s = cuda_find(c->gpu, c->module, c->plan.merge, &c->merge);
+static bool has_further(const struct ptx_plan *p) { return p->wide_entry || p->turned_entry || p->running_entry; }
+
+/* The heading, and what stands from `from` to `to` of the text. */
+static int load_part(const struct code *c, size_t from, size_t to, struct cuda_module **out) {
+  struct text part = { 0 };
+  text_bytes(&part, text_of(&c->ptx), c->plan.heading_bytes);
+  text_bytes(&part, text_of(&c->ptx) + from, to - from);
+  int s = part.failed ? CUDA_NO_MEMORY : cuda_load(c->gpu, text_of(&part), out);
+  text_free(&part);
   return s;
+}
+
+static int load_further(struct code *c) {
+  int s = load_part(c, c->plan.main_bytes, c->ptx.n, &c->further);
+  if (!s && c->plan.wide_entry) s = cuda_find(c->gpu, c->further, c->plan.wide_entry, &c->wide);
+  if (!s && c->plan.running_entry) s = cuda_find(c->gpu, c->further, c->plan.running_entry, &c->running);
+  if (!s && c->plan.turned_entry) s = cuda_find(c->gpu, c->further, c->plan.turned_entry, &c->turned);
+  return s;
+}
+
+static int find_main(const struct code *c, struct code_main *m) {
+  int s = cuda_find(c->gpu, m->module, c->plan.entry, &m->main);
+  if (!s && c->plan.init) s = cuda_find(c->gpu, m->module, c->plan.init, &m->init);
+  if (!s && c->plan.product) s = cuda_find(c->gpu, m->module, c->plan.product, &m->product);
+  for (int i = 0; i < PTX_HALVES; i++)
+    if (!s && c->plan.halves[i]) s = cuda_find(c->gpu, m->module, c->plan.halves[i], &m->halves[i]);
+  if (!s && c->plan.merge) s = cuda_find(c->gpu, m->module, c->plan.merge, &m->merge);
+  return s;
+}
+
+static int load_main(const struct code *c) {
+  struct code_main *m = c->main;
+  int s = CUDA_OK;
+  if (atomic_load_explicit(&m->is_there, memory_order_acquire)) return CUDA_OK;
+  pthread_mutex_lock(&m->lock);
+  if (!m->module) s = load_part(c, c->plan.heading_bytes, c->plan.main_bytes, &m->module);
+  if (!s) s = find_main(c, m);
+  if (!s) atomic_store_explicit(&m->is_there, true, memory_order_release);
+  pthread_mutex_unlock(&m->lock);
+  return s;
+}
+
+static int load(struct code *c) {
+  c->main = mem_alloc(sizeof *c->main);
+  if (!c->main) return CUDA_NO_MEMORY;
+  pthread_mutex_init(&c->main->lock, NULL);
+  return has_further(&c->plan) ? load_further(c) : load_main(c);
 }
 
 static int make(struct gpu *g, const struct kir_kernel *k, const struct shape_class *shape, struct code **out, const char **why) {
@@ -300,16 +348,19 @@ static bool borrows(const struct code *c, const struct launch *x) {
 
 static int launch(struct session *s, double *ms) {
   static const unsigned fill_grid[3] = { 256, 1, 1 }, fill_block[3] = { 256, 1, 1 };
+  const struct code_main *c = s->c->main;
   struct cuda_launch l[3];
-  int n = 0;
-  if (s->c->init) l[n++] = (struct cuda_launch){ s->c->init, fill_grid, fill_block, 0 };
-  struct cuda_entry *main = s->shape.is_product ? s->c->product : s->c->main;
+  bool is_further = s->shape.is_wide || s->shape.is_running || s->shape.is_turned;
+  int n = 0, r = is_further ? CUDA_OK : load_main(s->c);
+  if (r) return r;
+  if (c->init) l[n++] = (struct cuda_launch){ c->init, fill_grid, fill_block, 0 };
+  struct cuda_entry *main = s->shape.is_product ? c->product : c->main;
   if (s->shape.is_wide) main = s->c->wide;
   if (s->shape.is_running) main = s->c->running;
   if (s->shape.is_turned) main = s->c->turned;
-  if (s->shape.is_halves) main = s->c->halves[s->shape.halves_form];
+  if (s->shape.is_halves) main = c->halves[s->shape.halves_form];
   l[n++] = (struct cuda_launch){ main, s->shape.grid, s->shape.block, s->shape.shared_bytes };
-  if (s->c->merge) l[n++] = (struct cuda_launch){ s->c->merge, s->shape.merge_grid, s->shape.merge_block, 0 };
+  if (c->merge) l[n++] = (struct cuda_launch){ c->merge, s->shape.merge_grid, s->shape.merge_block, 0 };
   fill_params(s);
   return cuda_launch(s->c->gpu, n, l, s->n_params, s->params, ms);
 }
