@@ -188,7 +188,7 @@ void ptx_combine_own(struct printer *p, int b, enum kir_op op, const char *addre
   ptx_store(p, ".global", d, address, new);
 }
 
-enum { RANKS = 48 };
+enum { TOGETHER = 3, RANKS = 48 };
 
 struct merging {
   int row, buf;
@@ -229,12 +229,13 @@ static void divide_iterations(struct printer *p, struct merging *m) {
   ptx_line(p, "min.u32 %s, %s, %s", m->to, m->to, n);
 }
 
-/* v joins the counter: the stack holds an entry for each bit of count. */
-static void push(struct printer *p, const struct merging *m, const char *count) {
+/* v, of 2^rank iterations, joins the counter: the stack holds an entry for each bit of count, whose lower bits are 0. */
+static void push(struct printer *p, const struct merging *m, const char *count, int rank) {
   const char *at = ptx_own(p, OWN_LONG), *rest = ptx_own(p, OWN_WORD), *bit = ptx_own(p, OWN_WORD), *older = ptx_own_of(p, m->d);
   const char *is_free = ptx_own(p, OWN_PRED), *again = ptx_label(p, "rank"), *put = ptx_label(p, "put");
   ptx_line(p, "mov.u64 %s, stack", at);
-  ptx_line(p, "mov.u32 %s, %s", rest, count);
+  if (rank) ptx_line(p, "add.u64 %s, %s, %d", at, at, 8 * rank);
+  ptx_line(p, "shr.u32 %s, %s, %d", rest, count, rank);
   ptx_place_loop(p, again);
   ptx_line(p, "and.b32 %s, %s, 1", bit, rest);
   ptx_line(p, "setp.eq.u32 %s, %s, 0", is_free, bit);
@@ -246,7 +247,7 @@ static void push(struct printer *p, const struct merging *m, const char *count) 
   ptx_line(p, "bra %s", again);
   ptx_place(p, put);
   ptx_store(p, ".local", m->d, at, m->v);
-  ptx_line(p, "add.u32 %s, %s, 1", count, count);
+  ptx_line(p, "add.u32 %s, %s, %d", count, count, 1 << rank);
 }
 
 /* v = the entries from the newest to the oldest; neutral if there is none. */
@@ -270,22 +271,47 @@ static void total(struct printer *p, const struct merging *m, const char *count)
   ptx_place(p, done);
 }
 
+/* v = 2^rank iterations from q on, loaded together, by pairs. */
+static void load_pairs(struct printer *p, const struct merging *m, const char *q, int rank) {
+  const char *v[1 << TOGETHER], *q_long = ptx_own(p, OWN_LONG), *bytes = ptx_own(p, OWN_LONG), *at = ptx_own(p, OWN_LONG);
+  ptx_line(p, "cvt.u64.u32 %s, %s", q_long, q);
+  ptx_line(p, "mov.u64 %s, %s", at, copy_element(p, m->row, q_long, m->e));
+  ptx_line(p, "ld.param.s64 %s, [q_copy_bytes]", bytes);
+  for (int i = 0; i < 1 << rank; i++) {
+    if (i) ptx_line(p, "add.s64 %s, %s, %s", at, at, bytes);
+    ptx_load(p, ".global", m->d, v[i] = ptx_own_of(p, m->d), at);
+  }
+  for (int n = 1 << rank; n > 1; n /= 2)
+    for (int i = 0; i < n / 2; i++) {
+      const char *pair[] = { v[2 * i], v[2 * i + 1] };
+      ptx_instruction(p, m->op, m->d, v[i] = ptx_own_of(p, m->d), pair);
+    }
+  ptx_mov(p, m->d, m->v, v[0]);
+}
+
+/* While 2^rank iterations are left. */
+static void take_iterations(struct printer *p, const struct merging *m, const char *q, const char *count, int rank) {
+  const char *end = ptx_own(p, OWN_WORD), *is_over = ptx_own(p, OWN_PRED), *again = ptx_label(p, "iteration"),
+             *leave = ptx_label(p, "leave");
+  ptx_place_loop(p, again);
+  ptx_line(p, "add.u32 %s, %s, %d", end, q, 1 << rank);
+  ptx_line(p, "setp.gt.u32 %s, %s, %s", is_over, end, m->to);
+  ptx_line(p, "@%s bra %s", is_over, leave);
+  load_pairs(p, m, q, rank);
+  push(p, m, count, rank);
+  ptx_line(p, "mov.u32 %s, %s", q, end);
+  ptx_line(p, "bra %s", again);
+  ptx_place(p, leave);
+}
+
+/* Parts of 8 and more begin with a multiple of 8: eight of them are a node of the tree, and loaded together. */
 static void own_iterations(struct printer *p, const struct merging *m) {
-  const char *q = ptx_own(p, OWN_WORD), *q_long = ptx_own(p, OWN_LONG), *count = ptx_own(p, OWN_WORD);
-  const char *is_over = ptx_own(p, OWN_PRED), *again = ptx_label(p, "iteration"), *leave = ptx_label(p, "leave"),
-             *none = ptx_label(p, "none");
+  const char *q = ptx_own(p, OWN_WORD), *count = ptx_own(p, OWN_WORD), *none = ptx_label(p, "none");
   ptx_line(p, "mov.u32 %s, 0", count);
   ptx_line(p, "@!%s bra %s", m->is_inside, none);
   ptx_line(p, "mov.u32 %s, %s", q, m->from);
-  ptx_place_loop(p, again);
-  ptx_line(p, "setp.ge.u32 %s, %s, %s", is_over, q, m->to);
-  ptx_line(p, "@%s bra %s", is_over, leave);
-  ptx_line(p, "cvt.u64.u32 %s, %s", q_long, q);
-  ptx_load(p, ".global", m->d, m->v, copy_element(p, m->row, q_long, m->e));
-  push(p, m, count);
-  ptx_line(p, "add.u32 %s, %s, 1", q, q);
-  ptx_line(p, "bra %s", again);
-  ptx_place(p, leave);
+  take_iterations(p, m, q, count, TOGETHER);
+  take_iterations(p, m, q, count, 0);
   ptx_place(p, none);
   total(p, m, count);
 }
