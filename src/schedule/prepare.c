@@ -332,9 +332,9 @@ static bool product_of_narrow(struct work *w, struct node *n) {
   return !w->no_memory;
 }
 
-/* Kernels that scatter widen their indices themselves. */
-static bool scatter_of_narrow(struct work *w, struct node *n) {
-  for (int k = 2; k < n->n_in; k++) {
+/* Kernels that scatter widen their indices themselves, those of a device also where they gather: a kernel less. */
+static bool indices_of_narrow(struct work *w, struct node *n, int first) {
+  for (int k = first; k < n->n_in; k++) {
     struct node *x = before_cast(w, n->in[k], is_widening);
     if (x) n->in[k] = x;
   }
@@ -451,7 +451,8 @@ bool prepare(struct work *w) {
     reshape_of_scalar(x);
     if ((x->op->kind == OP_VIEW && !view_of_iota(w, x)) || !unfold(w, x)) return false;
     if (x->op == &op_put && !put_sets(w, x)) return false;
-    if (w->fuse && x->op == &op_scatter && !scatter_of_narrow(w, x)) return false;
+    if (w->fuse && x->op == &op_scatter && !indices_of_narrow(w, x, 2)) return false;
+    if (w->fuse && x->op->kind == OP_TAKE && !w->by_patches && !indices_of_narrow(w, x, 1)) return false;
     if (x->op == &op_scatter && !scatter_wide(w, x)) return false;
     if (w->fuse && x->op->kind == OP_CONTRACT && !product_of_narrow(w, x)) return false;
   }
