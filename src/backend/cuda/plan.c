@@ -9,12 +9,19 @@
 
 enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, BLOCKS_A_PROCESSOR = 4, UNKNOWN = 1024 };
 enum { GRID_X = INT32_MAX };
-enum { DEALT_THREADS = 256, DEALT_LANES = 16 }; /* of kept rows: a warp adds while those of other blocks compute */
+/* Of kept rows: a warp adds while those of other blocks compute. Where few blocks have room on a processor they have more threads. */
+enum { DEALT_THREADS = 256, DEALT_LANES = 16, FEW_BLOCKS = 3 };
 enum { SPREAD_BLOCKS = 32 }; /* of threads a processor: from there on threads have several lanes, loaded together */
 
 /* ---- Making ----------------------------------------------------------------------------------------------------------- */
 
-struct ptx_planner { struct ptx_plan *plan; const struct kir_kernel *k; const struct survey *s; const char *why; };
+struct ptx_planner {
+  struct ptx_plan *plan;
+  const struct kir_kernel *k;
+  const struct survey *s;
+  const struct kir_stmt **kept, **last; /* by row that is kept: its loop, and the last one that needs what is in its memory */
+  const char *why;
+};
 
 static void *take(struct ptx_planner *m, size_t n, size_t bytes) {
   void *r = arena_take(m->plan->arena, (n + 1) * bytes);
@@ -46,16 +53,43 @@ static struct ptx_lin *dims(struct ptx_planner *m, int rank, const struct kir_li
 static struct ptx_row *add_row(struct ptx_planner *m, enum ptx_row_kind kind, int of, int width) {
   struct ptx_plan *p = m->plan;
   struct ptx_row *r = &p->rows[p->n_rows++];
-  *r = (struct ptx_row){ .kind = (uint8_t)kind, .width = (uint8_t)width, .of = of };
+  *r = (struct ptx_row){ .kind = (uint8_t)kind, .width = (uint8_t)width, .of = of, .shares = -1 };
   return r;
+}
+
+static bool is_from(const struct kir_stmt *first, const struct kir_stmt *s) {
+  while (first && first != s) first = first->next;
+  return first != NULL;
+}
+
+static const struct kir_stmt *last_use(const struct kir_stmt *loop, int v) {
+  const struct kir_stmt *last = loop;
+  for (const struct kir_stmt *s = loop->next; s; s = s->next) if (survey_uses(&s->body, v)) last = s;
+  return last;
+}
+
+/* A row of the same length that nobody needs behind this loop, which reads an element before it keeps its own; -1: none. */
+static int row_to_share(const struct ptx_planner *m, const struct kir_stmt *loop, int width, struct kir_lin length) {
+  for (int r = 0; r < m->plan->n_rows; r++) {
+    const struct ptx_row *x = &m->plan->rows[r];
+    if (x->kind != PTX_KEEP || x->shares >= 0 || x->width != width) continue;
+    if (loop->extent != KIR_N || m->kept[r]->extent != KIR_N) continue;
+    if (!kir_lin_equal(m->kept[r]->at[0], length) || m->kept[r] == loop || !is_from(m->kept[r], loop)) continue;
+    if (is_from(m->last[r], loop)) return r;
+  }
+  return -1;
 }
 
 static void keep_rows(struct ptx_planner *m, const struct kir_stmt *s, const struct kir_stmt *loop) {
   struct kir_lin length = loop->extent == KIR_BLOCK ? survey_blocks_of(m->k, loop->block_of)->at[1] : loop->at[0];
   for (int i = 0; i < s->n_in && !m->why; i++) {
-    struct ptx_row *r = add_row(m, PTX_KEEP, s->in[i], kir_width((weft_dtype)m->k->vals[s->in[i]].dtype));
+    int width = kir_width((weft_dtype)m->k->vals[s->in[i]].dtype), row = m->plan->n_rows;
+    int old = row_to_share(m, loop, width, length);
+    struct ptx_row *r = add_row(m, PTX_KEEP, s->in[i], width);
     r->n_dims = 1;
     r->dims = dims(m, 1, &length);
+    r->shares = old;
+    m->kept[row] = loop, m->last[old >= 0 ? old : row] = last_use(loop, s->in[i]);
   }
 }
 
@@ -212,7 +246,7 @@ static void turned(struct ptx_planner *m, const struct shape_class *shape) {
 }
 
 const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const struct survey *s, const struct shape_class *shape) {
-  struct ptx_planner m = { plan, k, s, NULL };
+  struct ptx_planner m = { .plan = plan, .k = k, .s = s };
   int n_rows = count_kind(&k->body, KIR_KEEP) + count_kind(&k->body, KIR_LOCALS) + count_kind(&k->body,
       KIR_FOLD) + k->n_bufs, n_loops = count_loops(&k->body);
   plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args, plan->n_checks = s->n_checks;
@@ -221,6 +255,7 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   plan->is_recurrent = s->is_recurrent;
   plan->partial_bytes = (size_t)s->n_partials * 32 * 8;
   plan->rows = take(&m, (size_t)n_rows, sizeof *plan->rows);
+  m.kept = take(&m, (size_t)n_rows, sizeof *m.kept), m.last = take(&m, (size_t)n_rows, sizeof *m.last);
   plan->extents = take(&m, (size_t)n_loops, sizeof *plan->extents);
   if (!m.why) bufs(&m);
   if (!m.why) walk(&m, &k->body, NULL, 0);
@@ -291,8 +326,8 @@ static bool place_rows(const struct user *u, struct ptx_shape *s, int64_t room) 
     if (u->p->rows[r].kind == PTX_COPY) continue;
     int64_t bytes = row_bytes(u, &u->p->rows[r]);
     if (bytes < 0) return false;
-    s->row_at[r] = at;
-    at += bytes;
+    s->row_at[r] = u->p->rows[r].shares >= 0 ? s->row_at[u->p->rows[r].shares] : at;
+    if (u->p->rows[r].shares < 0) at += bytes;
   }
   if (at <= room) s->shared_bytes = (size_t)at;
   else s->row_bytes = (size_t)at;
@@ -383,7 +418,9 @@ static void cooperate(const struct user *u, struct ptx_shape *s) {
   int64_t lanes = longest(u, PTX_LANES, 0), rows, limit = GRID_X;
   int64_t threads = least(ROW_THREADS,
       (parts(lanes, u->p->is_single || u->p->is_recurrent ? 1 : LANES_A_THREAD) + 31) / 32 * 32);
-  if (u->p->is_dealt) threads = most(32, power_at_least(parts(lanes, DEALT_LANES), DEALT_THREADS));
+  bool is_large = (int64_t)s->shared_bytes > (int64_t)u->m->shared_bytes / (FEW_BLOCKS + 1) || s->row_bytes;
+  int64_t most_dealt = is_large ? ROW_THREADS : DEALT_THREADS;
+  if (u->p->is_dealt) threads = most(32, power_at_least(parts(lanes, DEALT_LANES), most_dealt));
   else if (u->p->is_ordered) threads = u->p->is_one_warp ? 32 : 32 * power_at_least(parts(lanes, KIR_ROW_BLOCK), ROW_THREADS / 32);
   if (u->p->has_block) { /* as many blocks as keep the machine busy, but no longer ones than the text has */
     int64_t n = ptx_size(&u->p->block_n, u->sizes, u->args), b = most(1, ptx_size(&u->p->block_b, u->sizes, u->args));

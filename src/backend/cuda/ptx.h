@@ -30,6 +30,7 @@ struct ptx_row {           /* memory of one block of threads: a kept row, a loca
                               most that are folded in order, number `of` of their loop */
   uint8_t kind, width;     /* width: bytes an element */
   int of;                  /* a value (keep) or a buffer */
+  int shares;              /* -1, or the row whose memory it has: that one is not needed any more, element by element */
   int n_dims;
   struct ptx_lin *dims;
 };
@@ -48,8 +49,8 @@ enum { PTX_HALVES = 2 };   /* forms of products by tensor cores */
  * of a block of the private loop; the copies of iterations, and the bytes of one. */
 struct ptx_plan {
   struct arena *arena;
-  size_t heading_bytes, main_bytes; /* of the text: its heading, and all but the further entry below, wide, turned or running; heading
-                               and further entry are a module of their own as well */
+  size_t heading_bytes, main_bytes; /* of the text: its heading, and all but the further entry below, wide, turned or running;
+                               heading and further entry are a module of their own as well */
   const char *entry, *init, *merge; /* NULL, or: init, to launch before, empties private outputs; merge, behind, combines the copies
                                of iterations into them, by blocks of MERGE_THREADS */
   const char *product;      /* NULL, or another entry for the same by tiles of product_side, blocks of 256 threads */
