@@ -1,4 +1,4 @@
-"""Loops and small works of bench/device.c by JAX, on the first GPU: a line of JSON each, medians from the host's clock.
+"""Works of bench/device.c by JAX, on the first GPU: a line of JSON each, medians from the host's clock.
 
     python3 bench/device_jax.py [text ..]    only works whose name contains a text
 
@@ -58,7 +58,58 @@ def chain(x):
     return x
 
 
-works = {
+def rms(x, w):
+    return x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w
+
+
+def norm(x):
+    d = x - x.mean(-1, keepdims=True)
+    return d * lax.rsqrt((d * d).mean(-1, keepdims=True) + 1e-5)
+
+
+def u(*dims, dtype=jnp.float32):
+    return (jax.random.uniform(jax.random.key(7), dims) * 2 - 1).astype(dtype)
+
+
+def indices(n, below):
+    return jax.random.randint(jax.random.key(9), (n,), 0, below)
+
+
+def gelu(x, r, s):
+    return jax.nn.gelu(x, approximate=True) * s + r
+
+
+N = 1 << 26
+memory = {
+    "copy-64M-f32": (jnp.negative, lambda: (u(N),)),
+    "fma-64M-f32": (lambda a, b, c: a * b + c, lambda: (u(N), u(N), u(N))),
+    "gelu-residual-64M-f32": (gelu, lambda: (u(N), u(N), u(1))),
+    "gelu-residual-64M-bf16": (gelu, lambda: tuple(u(n, dtype=jnp.bfloat16) for n in (N, N, 1))),
+    "rmsnorm-8192x4096-f32": (rms, lambda: (u(8192, 4096), u(4096))),
+    "rmsnorm-grad-8192x4096-f32": (jax.grad(lambda x, w: (rms(x, w) ** 2).sum(), argnums=(0, 1)), lambda: (u(8192, 4096), u(4096))),
+    "softmax-8192x4096-f32": (jax.nn.softmax, lambda: (u(8192, 4096),)),
+    "softmax-65536x512-f32": (jax.nn.softmax, lambda: (u(65536, 512),)),
+    "softmax-2048x16384-f32": (jax.nn.softmax, lambda: (u(2048, 16384),)),
+    "softmax-1024x50257-f32": (jax.nn.softmax, lambda: (u(1024, 50257),)),
+    "sum-all-64M-f32": (jnp.sum, lambda: (u(N),)),
+    "sum-axis0-8192x4096": (lambda x: x.sum(0), lambda: (u(8192, 4096),)),
+    "sum-axis1-8192x4096": (lambda x: x.sum(1), lambda: (u(8192, 4096),)),
+    "logsumexp-axis0-8192x4096": (lambda x: jax.nn.logsumexp(x, 0), lambda: (u(8192, 4096),)),
+    "reverse-mul-64M-f32": (lambda x: 2 * x[::-1], lambda: (u(N),)),
+    "transpose-8192x8192-f32": (lambda x: 2 * x.T, lambda: (u(8192, 8192),)),
+    "transpose-add-8192x8192-f32": (lambda x, y: x.T + y, lambda: (u(8192, 8192), u(8192, 8192))),
+    "scatter-add-16M-into-1024": (lambda b, i, v: b.at[i].add(v), lambda: (u(1024), indices(1 << 24, 1024), u(1 << 24))),
+    "scatter-add-16M-into-1048576": (lambda b, i, v: b.at[i].add(v), lambda: (u(1 << 20), indices(1 << 24, 1 << 20), u(1 << 24))),
+    "scatter-prod-16M-into-1048576": (lambda b, i, v: b.at[i].multiply(v), lambda: (u(1 << 20), indices(1 << 24, 1 << 20), u(1 << 24))),
+    "gather-65536x768": (lambda e, i: e[i], lambda: (u(50257, 768), indices(65536, 50257))),
+    "cumsum-16M-f32": (lambda x: x.cumsum(), lambda: (u(1 << 24),)),
+    "cumsum-rows-4096x4096": (lambda x: x.cumsum(1), lambda: (u(4096, 4096),)),
+    "uniform-64M-f32": (lambda x: jax.random.uniform(jax.random.key(3), x.shape), lambda: (u(N),)),
+    "normal-64M-f32": (lambda x: jax.random.normal(jax.random.key(3), x.shape), lambda: (u(N),)),
+    "layernorm-8192x4096-bf16": (norm, lambda: (u(8192, 4096, dtype=jnp.bfloat16),)),
+    "cast-64M-f32-bf16": (lambda x: x.astype(jnp.bfloat16), lambda: (u(N),)),
+}
+works = {name: (work, operands, 20) for name, (work, operands) in memory.items()} | {
     "chain200-1k-f32": (chain, lambda: (f(1024),), 200),
     "tiny-calls-1k-f32": (jnp.negative, lambda: (f(1024),), 1000),
     "rnn-scan-T1000-B64-H64": (rnn, lambda: (f(1000, 64, 64), f(64, 64, scale=0.1), f(64, 64, scale=0.1)), 3),

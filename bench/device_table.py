@@ -11,10 +11,14 @@ for path in sys.argv[1:]:
         if line.startswith("{"):
             x = json.loads(line)
             rows.setdefault(x["work"], {})[x["system"]] = x
-print("| work | weft, ms | GB/s | torch, ms | torch : weft | first, ms |\n|---|---|---|---|---|---|")
+peers = [name for name in ("torch", "torch.compile", "jax") if any(name in of for of in rows.values())]
+print("| work | weft, ms | GB/s | " + "".join(f"{name}, ms | " for name in peers) + "best peer : weft | first, ms |")
+print("|---" * (5 + len(peers)) + "|")
 for work, of in rows.items():
-    weft, torch = of.get("weft"), of.get("torch")
+    weft = of.get("weft")
     if weft:
         speed = f'{weft["GBps"]:.0f}' if weft.get("GBps") else ""
-        peer = (f'{torch["ms"]:.4g}', f'{torch["ms"] / weft["ms"]:.2f}') if torch else ("", "")
-        print(f'| {work} | {weft["ms"]:.4g} | {speed} | {peer[0]} | {peer[1]} | {weft.get("first_ms", 0):.0f} |')
+        times = [of[name]["ms"] for name in peers if name in of]
+        cells = "".join((f'{of[name]["ms"]:.4g}' if name in of else "") + " | " for name in peers)
+        ratio = f'{min(times) / weft["ms"]:.2f}' if times else ""
+        print(f'| {work} | {weft["ms"]:.4g} | {speed} | {cells}{ratio} | {weft.get("first_ms", 0):.0f} |')

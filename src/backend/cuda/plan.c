@@ -9,7 +9,8 @@
 
 enum { SPREAD_THREADS = 256, ROW_THREADS = 512, LANES_A_THREAD = 4, GRID_Y = 65535, BLOCKS_A_PROCESSOR = 4, UNKNOWN = 1024 };
 enum { GRID_X = INT32_MAX };
-/* Of kept rows: a warp adds while those of other blocks compute. Where few blocks have room on a processor they have more threads. */
+/* Of kept rows: a warp adds while those of other blocks compute. Where few blocks have room on a processor they have more
+ * threads. */
 enum { DEALT_THREADS = 256, DEALT_LANES = 16, FEW_BLOCKS = 3 };
 enum { SPREAD_BLOCKS = 32 }; /* of threads a processor: from there on threads have several lanes, loaded together */
 
