@@ -224,25 +224,33 @@ static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d,
   return total;
 }
 
-/* One try: goes to done if new = old o src is there now, or would change nothing. */
+enum { TRIES = 4 };
+
+/* A few tries: goes to done if new = old o src is there now, or would change nothing. */
 static void try_swap(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src,
                      const char *done) {
   const char *bits = ptx_bits(d), *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d);
-  const char *is = ptx_own(p, OWN_PRED);
+  const char *is = ptx_own(p, OWN_PRED), *n = ptx_own(p, OWN_WORD), *again = ptx_label(p, "try");
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
+  ptx_line(p, "mov.u32 %s, %d", n, TRIES);
+  ptx_place_loop(p, again);
   ptx_instruction(p, op, d, new, (const char *[]){ old, src });
   ptx_line(p, "setp.eq.%s %s, %s, %s", bits, is, new, old);
   ptx_line(p, "@%s bra %s", is, done);
   ptx_line(p, "atom%s.cas.%s %s, [%s], %s, %s", space, bits, seen, address, old, new);
   ptx_line(p, "setp.eq.%s %s, %s, %s", bits, is, seen, old);
   ptx_line(p, "@%s bra %s", is, done);
+  ptx_line(p, "mov.%s %s, %s", bits, old, seen);
+  ptx_line(p, "sub.u32 %s, %s, 1", n, n);
+  ptx_line(p, "setp.ne.u32 %s, %s, 0", is, n);
+  ptx_line(p, "@%s bra %s", is, again);
 }
 
 /* old = what is there, until new = old o src is there, or would change nothing */
 static void swap_loop(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src) {
   const char *bits = ptx_bits(d), *again = ptx_label(p, "again"), *done = ptx_label(p, "done");
   const char *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d), *same = ptx_own(p, OWN_PRED);
-  /* Most find their place free. Those who do not are many: they combine first. */
+  /* Most soon find their place free. Those who do not are many: they combine first. */
   try_swap(p, space, op, d, address, src, done);
   src = combine_warp(p, op, d, address, src, done);
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);

@@ -2,12 +2,12 @@
  *
  * par .. { uniform; lane i { x = load a[..,i]; s = prefix add(x); .. store y[..,i] = .. } uniform }. The main entry gives a row to
  * a warp, whose lanes wait for each other. Here a warp has ROWS rows, a lane each; threads would read lines of memory that are
- * far apart, so the warp brings tiles of 128 bytes of each row into shared memory, STAGES of them ahead, and takes what is
+ * far apart, so the warp brings tiles of 512 bytes of each row into shared memory, STAGES of them ahead, and takes what is
  * stored back in the same way. Values of up to 32 elements are in registers at a time: all are loaded before the first is used. */
 #include "backend/cuda/printer.h"
 #include "base/least.h"
 
-enum { ROWS = 8, LINE = 128, STAGES = 8, FEW = 4, MOST_STATEMENTS = 60, MANY_ROWS = 1024 };
+enum { ROWS = 8, LINE = 512, STAGES = 4, FEW = 4, MOST_STATEMENTS = 60, MANY_ROWS = 1024 };
 enum { SHARED_BYTES = 48 << 10 };
 
 /* ---- Which kernels ----------------------------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ struct running {
 
 static int columns_of(const struct ptx_running *r) { return LINE / r->width; }           /* elements of a tile's row */
 static int group_of(const struct ptx_running *r) { return (int)least(columns_of(r), PTX_WIDE); } /* .. that are in registers */
-static int pieces_of(const struct ptx_running *r, int width) { return columns_of(r) * width / 16; } /* of a row: 1, 2, 4 or 8 */
+static int pieces_of(const struct ptx_running *r, int width) { return columns_of(r) * width / 16; } /* of a row: a power of two, 32 at most */
 static int turns_of(const struct ptx_running *r, int width) { int n = ROWS * pieces_of(r, width) / 32; return n ? n : 1; }
 
 static const char *word(struct printer *p, const char *format, const char *a, int b) {
@@ -143,7 +143,7 @@ static const char *shared_place(struct printer *p, int at, const char *row, int 
 
 /* Which row and which piece of it this lane moves, in its first turn. */
 static void mover(struct printer *p, const struct running *w, int width, const char **row, const char **piece) {
-  int pieces = pieces_of(w->r, width), shift = pieces == 8 ? 3 : pieces == 4 ? 2 : pieces == 2 ? 1 : 0;
+  int pieces = pieces_of(w->r, width), shift = __builtin_ctz((unsigned)pieces);
   *row = word(p, "shr.u32 %s, %s, %d", w->lane, shift), *piece = word(p, "and.b32 %s, %s, %d", w->lane, pieces - 1);
 }
 

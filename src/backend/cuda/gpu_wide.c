@@ -9,11 +9,10 @@
  * as in the kernel, with $e behind it. What is the same for all elements is printed once. Whoever launches sees to it that
  * neighbours are aligned (ptx_wide_shape). */
 #include "backend/cuda/printer.h"
-#include <stdlib.h>
 #include <string.h>
 #include "base/least.h"
 
-enum { ROW_LENGTH = 4096, ROW_WARPS = 8, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
+enum { ROW_EACH = 16, ROW_LENGTH = 4096, ROW_WARPS = 8, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
                                           takes about 0.1 ms for each */
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
@@ -126,8 +125,7 @@ const struct kir_stmt *ptx_find_wide(const struct survey *s, const struct shape_
   w->each = l.least_width <= 2 ? 8 : 16 / l.least_width;
   w->is_rows = s->is_cooperative;
   w->n_folds = most_folds(s->k, &s->k->body);
-  w->row_each = getenv("WEFT_ROW_EACH") ? atoi(getenv("WEFT_ROW_EACH")) : 16;
-  if (w->is_rows ? l.n_statements * w->row_each > MOST_ROWS : l.n_statements * w->each > MOST_WIDE) return NULL;
+  if (w->is_rows ? l.n_statements * ROW_EACH > MOST_ROWS : l.n_statements * w->each > MOST_WIDE) return NULL;
   return first;
 }
 
@@ -445,7 +443,7 @@ static void row_loop(struct printer *p, const struct kir_stmt *loop, const char 
   bool has_order = folds_in(p->k, loop) > 0, has_fold = false;
   p->uses_thread[PTX_LANES] = true;
   ptx_line(p, "mul.lo.s64 %s, $lanes, %d", step, each);
-  for (int e = 0; e < p->plan->wide.row_each; e += each) {
+  for (int e = 0; e < ROW_EACH; e += each) {
     if (!e) ptx_line(p, "mul.lo.s64 %s, $lane, %d", ptx_val(p, loop->var), each);
     else ptx_line(p, "add.s64 %s, %s, %s", p->wide[e][loop->var], p->wide[e - each][loop->var], step);
     number_elements(p, loop, e, each);
@@ -455,8 +453,8 @@ static void row_loop(struct printer *p, const struct kir_stmt *loop, const char 
     has_fold |= s->kind == KIR_FOLD;
     if (s->kind == KIR_FOLD && !has_order) ptx_start(p, s);
   }
-  for (int e = 0; e < p->plan->wide.row_each; e += each) p->guard = active[e], early_loads(p, loop, e, each);
-  for (int e = 0; e < p->plan->wide.row_each; e += each) {
+  for (int e = 0; e < ROW_EACH; e += each) p->guard = active[e], early_loads(p, loop, e, each);
+  for (int e = 0; e < ROW_EACH; e += each) {
     p->guard = active[e];
     body_of(p, loop, e, each, w);
     slot = 0;
@@ -474,8 +472,8 @@ static void row_loop(struct printer *p, const struct kir_stmt *loop, const char 
 /* ---- The entry ------------------------------------------------------------------------------------------------------------ */
 
 void ptx_wide_body(struct printer *p) {
-  if (!ptx_name_elements(p, p->plan->wide.is_rows ? p->plan->wide.row_each : p->plan->wide.each)) return;
-  if (p->plan->wide.is_rows) p->threads = ROW_LENGTH / p->plan->wide.row_each;
+  if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->plan->wide.each)) return;
+  if (p->plan->wide.is_rows) p->threads = ROW_LENGTH / ROW_EACH;
   p->lane_loop = p->plan->wide.is_rows ? row_loop : wide_loop;
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
   ptx_place(p, "$done");
@@ -513,7 +511,7 @@ bool ptx_wide_shape(const struct ptx_plan *p, const int64_t sizes[], const uint6
   }
   if (n > ROW_LENGTH || n % w->each) return false;
   unsigned threads = 32;
-  while (threads * (unsigned)w->row_each < n) threads *= 2;
+  while (threads * ROW_EACH < n) threads *= 2;
   s->block[0] = threads;
   s->shared_bytes = (size_t)(w->n_folds * n * 8);
   s->row_bytes = s->scratch_bytes = 0;

@@ -200,6 +200,7 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
  * there it pays for longer ones too. */
 enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
+enum { A_SERIES = 24, UNROLLED_SERIES = 8 }; /* sums of a function: loads of 8 steps are under way */
 enum { A_SUM = 4 }; /* statements: a load and a fold, of which 16 loads of a lane are under way */
 /* Steps that are fetched ahead: memory answers after some 700 cycles, the caches after 270; a step of few statements takes 20 to
  * 40, one that only adds 5. */
@@ -220,6 +221,7 @@ static bool folds(const struct kir_stmt *loop) {
 
 static int copies_of(const struct kir_stmt *s) {
   int n = length(&s->body);
+  if (s->kind == KIR_SERIAL && folds(s) && n > TINY && n <= A_SERIES) return UNROLLED_SERIES;
   if (s->kind == KIR_SERIAL) return n <= TINY ? UNROLLED_TINY : n < SHORT_SERIAL ? UNROLLED : 0;
   return n <= A_SUM && folds(s) ? UNROLLED_TINY : n < SHORT ? UNROLLED : 0;
 }

@@ -67,7 +67,7 @@ struct ptx_plan {
   const char *wide_entry;   /* NULL, or an entry whose threads take neighbours of a lane loop together */
   struct ptx_wide {
     bool is_rows;           /* all of a row at once, folds and all */
-    int each, n_folds, row_each; /* neighbours; folds with an order in a loop; elements of a row that a thread has */
+    int each, n_folds;      /* neighbours; folds with an order in a loop */
     struct ptx_lin length;  /* of the lane loop */
     int n_bufs, bufs[PTX_WIDE_BUFS], axis[PTX_WIDE_BUFS]; /* what must be aligned, but along that axis */
   } wide;

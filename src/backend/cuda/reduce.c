@@ -628,10 +628,10 @@ static void load_values(struct printer *p, weft_dtype d, const char *at, int fro
   for (int i = 0; i < n; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", at, 32 * (from + i) * kir_width(d)));
 }
 
-/* acc = acc o value, 16 values of a lane at a time, of which the next are asked for meanwhile; then one by one. `left` of them, in
+/* acc = acc o value, 8 values of a lane at a time, of which the next are asked for meanwhile; then one by one. `left` of them, in
  * steps of 32. */
 static void add_values(struct printer *p, const struct kir_stmt *s, const char *at, const char *left) {
-  enum { N = 16 };
+  enum { N = 8 };
   weft_dtype d = dtype_of(p, s->out[0]);
   int width = kir_width(d);
   const char *v[N], *next[N], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *last = ptx_label(p, "last"),
