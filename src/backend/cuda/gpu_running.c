@@ -123,7 +123,7 @@ struct running {
 
 static int columns_of(const struct ptx_running *r) { return LINE / r->width; }           /* elements of a tile's row */
 static int group_of(const struct ptx_running *r) { return (int)least(columns_of(r), PTX_WIDE); } /* .. that are in registers */
-static int pieces_of(const struct ptx_running *r, int width) { return columns_of(r) * width / 16; } /* of a row: a power of two, 32 at most */
+static int pieces_of(const struct ptx_running *r, int width) { return columns_of(r) * width / 16; } /* a power of two, 32 at most */
 static int turns_of(const struct ptx_running *r, int width) { int n = ROWS * pieces_of(r, width) / 32; return n ? n : 1; }
 
 static const char *word(struct printer *p, const char *format, const char *a, int b) {

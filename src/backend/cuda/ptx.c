@@ -279,7 +279,9 @@ static void entry(struct printer *p, struct text *out, const char *name, void (*
   body(p);
   text_addf(out, ".visible .entry %s(", name);
   params(p, out);
-  text_addf(out, ")\n.maxntid %d\n{\n", p->threads ? p->threads : p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
+  text_addf(out, ")\n.maxntid %d\n", p->threads ? p->threads : p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
+  if (p->blocks) text_addf(out, ".minnctapersm %d\n", p->blocks);
+  text_add(out, "{\n");
   declare(p, out);
   prologue(p, out);
   if (has_rows) row_addresses(p, out);
