@@ -1,5 +1,6 @@
 /* gpu_wide.c -- kernels whose threads take neighbours together, and rows that stay in registers, on the GPU against the host: the
  * same bits for every dtype, for lengths around what fits, and for views that are not aligned. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/backend.h"
@@ -87,5 +88,50 @@ TEST(cuda_long_rows_have_the_bits_of_the_host) {
     expect_same(WEFT_BF16, 2, 4096, what, 0);
     expect_same(WEFT_F32, 2, 4100, what, 0);
     expect_same(WEFT_F32, 2, 2044, what, 3);
+  }
+}
+
+/* Of a matrix rows, of a row elements: by indices of which number `at` of n is `index`, the others any. */
+static weft_array *gathered(bool is_rows, int64_t n, int64_t at, int32_t index) {
+  weft_array *x = is_rows ? numbers(WEFT_F32, 37, 24) : weft_reshape(numbers(WEFT_F32, 1, 37), 1, (int64_t[]){ 37 });
+  int32_t *i = calloc((size_t)n + 1, sizeof *i);
+  for (int64_t k = 0; k < n; k++) i[k] = (int32_t)(k * 11 % 74 - 37);
+  if (at < n) i[at] = index;
+  weft_array *which = weft_from(WEFT_I32, 1, &n, i);
+  free(i);
+  return weft_take(x, 1, &which);
+}
+
+TEST(cuda_neighbours_that_are_gathered_check_their_indices) {
+  static const struct { int64_t n, at; int32_t index; } cases[] = {
+    { 1, 1, 0 }, { 40, 40, 0 }, { 39, 38, 36 }, { 40, 5, 37 }, { 40, 39, -38 }, { 43, 42, 37 }, { 40, 0, INT32_MIN },
+  };
+  for (size_t k = 0; has_gpu() && k < 2 * sizeof cases / sizeof *cases; k++) {
+    weft_scope *s = weft_scope_open();
+    char said[2][400];
+    weft_status status[2];
+    float got[2][43 * 24] = { { 0 } };
+    for (int device = 0; device < 2; device++) {
+      weft_set(WEFT_DEVICE, device);
+      weft_array *y = gathered(k % 2, cases[k / 2].n, cases[k / 2].at, cases[k / 2].index);
+      status[device] = weft_eval(1, &y);
+      snprintf(said[device], sizeof said[device], "%s", status[device] ? weft_message() : "");
+      if (!status[device]) EXPECT_OK(weft_read(y, WEFT_F32, got[device], (size_t)cases[k / 2].n * (k % 2 ? 24 : 1) * sizeof(float)));
+    }
+    weft_set(WEFT_DEVICE, 0);
+    EXPECT_INT(status[1], status[0]);
+    EXPECT_TEXT(said[1], said[0]);
+    EXPECT(!memcmp(got[0], got[1], sizeof got[0]));
+    weft_scope_discard(s);
+  }
+}
+
+/* Rows that are longer than what registers have room for, or not aligned: kept in shared memory, or beyond it. */
+TEST(cuda_rows_in_shared_memory_have_the_bits_of_the_host) {
+  test_watchdog(200);
+  for (int what = 3; has_gpu() && what < 7; what++) {
+    expect_same(WEFT_F32, 2, 5003, what, 0);
+    expect_same(WEFT_F64, 1, 4099, what, 0);
+    expect_same(WEFT_F32, 1, 60000, what, 0);
   }
 }
