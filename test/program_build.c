@@ -197,12 +197,13 @@ enum { BY_SEQUENCE, BY_NUMBER, BY_ARRAY };
 
 static int64_t shortest(const struct program *p, const struct step *s) {
   int64_t n = INT64_MAX;
+  bool is_open = false;
   for (int k = 0; k < s->p[L_SEQ]; k++) {
     int64_t d = form(p, s->in[(s->p[L_STEPS] == BY_ARRAY) + k])->dims[0];
-    if (d < 0) return PROGRAM_OPEN;
-    if (d < n) n = d;
+    if (d < 0) is_open = true;
+    else if (d < n) n = d;
   }
-  return n;
+  return is_open && n ? PROGRAM_OPEN : n; /* no rows are the fewest, whatever the others have */
 }
 
 static bool take_loop_inputs(struct program *p, struct step *s, struct form param[]) {

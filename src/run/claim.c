@@ -3,6 +3,7 @@
  * die with an evaluation give their memory to its results (donate.h). */
 #include "run/evaluation.h"
 #include <string.h>
+#include "base/hard.h"
 #include "base/mem.h"
 #include "run/buffer.h"
 #include "run/pool.h"
@@ -164,10 +165,12 @@ void eval_unclaim(struct eval *e) {
 /* In a child nobody computes them any more; what a job was to compute it will, as the child goes on with it. */
 void eval_after_fork(void) { while (under_way) eval_unclaim(under_way); }
 
-/* A target gets its value; lock held. */
+/* A target gets its value; lock held. From here on others read it without the lock, so its sizes are numbers by now. */
 static void publish_one(struct eval *e, int i, struct value *v[]) {
   struct node *n = e->target[i];
   if (node_state_of(n) == NODE_READY) return; /* the same node twice */
+  eval_settle_sizes(n);
+  INVARIANT(node_is_known(n));
   n->value = v[i];
   v[i] = NULL;
   node_set_state(n, NODE_READY);

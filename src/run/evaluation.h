@@ -51,6 +51,7 @@ struct failure *eval_await_change(const struct eval_settings *); /* until somebo
 
 /* obstacle.c; graph lock held */
 enum obstacle { CLEAR, BLOCKED, WAITS, CALLS, UNSIZED, MOVES };
+void eval_settle_sizes(struct node *);       /* of the node itself: those that have been told */
 bool eval_settle(const struct node_list *);  /* sizes that have become known since the nodes were made. false: out of memory */
 bool eval_walk(struct node_list *, int n, struct node *const target[]); /* all that the targets need, with the sizes that are known
                                                 by now: who plans walks so. false: out of memory */

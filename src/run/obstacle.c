@@ -46,14 +46,18 @@ static struct node *unknown_length(const struct node *waits) {
   return NULL;
 }
 
-static bool settle_node(struct node *n) {
-  if (n->op->settle && !n->op->settle(n)) return false;
+void eval_settle_sizes(struct node *n) {
   for (int k = 0; k < n->rank; k++) {
-    dim d = n->dims[k], now = dim_resolve(d);
+    dim d = n->dims[k], now = dim_is_known(d) ? d : dim_resolve(d);
     if (now == d || !dim_is_known(now)) continue;
     n->dims[k] = now;
     dim_release(d);
   }
+}
+
+static bool settle_node(struct node *n) {
+  if (n->op->settle && !n->op->settle(n)) return false;
+  eval_settle_sizes(n);
   return true;
 }
 
