@@ -1,6 +1,7 @@
 /* gpu_plans.c -- programs on the GPU against the same programs on the host: the same bits, or close where floats are
  * summed. Run by make gpu, which shows the time of each; skipped where there is no device. The kernels that graphs become
  * are also assembled by ptxas, where that is. */
+#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -458,6 +459,38 @@ static void *evaluate_often(void *arg) {
     weft_scope_discard(s);
   }
   return NULL;
+}
+
+/* Calls of a compiled function in a row: a kernel and a point of the queue each, and nothing else that costs time. */
+TEST(cuda_calls_take_a_launch_and_an_event) {
+  void *lib = cuda_device(0) ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL, *f = lib ? dlsym(lib, "test_driver_calls") : NULL;
+  int (*calls)(int) = NULL, before[3];
+  enum { CALLS = 50 };
+  weft_array *out[CALLS];
+  if (!f) { test_skip("there is no driver that counts"); return; }
+  memcpy(&calls, &f, sizeof f);
+  weft_scope *s = weft_scope_open();
+  weft_set(WEFT_DEVICE, 1);
+  weft_array *x = weft_add(drawn_floats(WEFT_DIMS(64), 1), weft_scalar(1));
+  weft_scope *body = weft_scope_open();
+  weft_array *in = weft_input(WEFT_F32, WEFT_DIMS(64)), *y = weft_neg(in);
+  weft_function *neg = weft_compile(body, 1, &in, 1, &y);
+  EXPECT_OK(weft_eval(1, &x));
+  for (int round = 0; round < 2; round++) {
+    weft_scope *calling = weft_scope_open();
+    for (int k = 0; k < 3; k++) before[k] = calls(k);
+    for (int k = 0; k < CALLS; k++) {
+      weft_call(neg, 1, &x, 1, &out[k]);
+      EXPECT_OK(weft_eval_async(1, &out[k]));
+    }
+    EXPECT_OK(weft_wait(CALLS, out, 60));
+    if (round) EXPECT_INT(calls(0) - before[0], CALLS); /* the first round has compiled, and taken memory */
+    if (round) EXPECT_INT(calls(1) - before[1], CALLS);
+    if (round) EXPECT(calls(2) - before[2] <= 2);
+    weft_scope_discard(calling);
+  }
+  weft_set(WEFT_DEVICE, 0);
+  weft_scope_discard(s);
 }
 
 TEST(cuda_serves_threads_and_the_background) {

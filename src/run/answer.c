@@ -127,10 +127,10 @@ static bool is_done(const struct node *n) {
   return (buffer_is_done(n->value->buf) && verdict_is_past(n->value->verdict)) || buffer_is_lost(n->value->buf);
 }
 
-/* Looks now and then, ever more seldom, up to a thousand times a second. */
+/* Looks now and then, ever more seldom, up to ten thousand times a second. */
 static void nap(long *nanoseconds) {
   nanosleep(&(struct timespec){ .tv_nsec = *nanoseconds }, NULL);
-  if (*nanoseconds < 1000000) *nanoseconds *= 2;
+  if (*nanoseconds < 64000) *nanoseconds *= 2;
 }
 
 /* A wait for the driver cannot be left: who has a limit of time, or may be cancelled, asks instead. */
@@ -150,6 +150,9 @@ static bool node_is_done(void *n) { return is_done(n); }
 
 weft_status values_await(int n, struct node *const node[], double seconds, struct failure **failure) {
   double end = seconds >= 0 ? clock_seconds() + seconds : 0;
+  /* what was enqueued last comes last: then nobody has to ask for the others */
+  weft_status last = n > 1 ? await_while(node_is_done, node[n - 1], seconds, failure) : WEFT_OK;
+  if (last) return last;
   for (int i = 0; i < n; i++) {
     const char *why = NULL;
     double left = clock_left(seconds, end);
@@ -166,6 +169,7 @@ weft_status values_await(int n, struct node *const node[], double seconds, struc
 }
 
 static weft_status compute(int n, struct node *node[], const struct eval_options *o, struct failure **failure) {
+  if (o->in_background && eval_enqueue_call(n, node)) return *failure = NULL, WEFT_OK;
   *failure = o->in_background ? NULL : eval_ready_call(n, node, 0, NULL);
   if (*failure && o->fn) *failure = failure_for(*failure, o->fn);
   return *failure ? failure_status(*failure) : eval_nodes(n, node, o, failure);

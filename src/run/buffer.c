@@ -628,6 +628,16 @@ const struct device *buffer_space(struct buffer *b) {
   return !buffer_is_here(b) && some_copy(b, &c) ? c.device : NULL;
 }
 
+bool buffer_is_there(struct buffer *b, const struct device *d) {
+  bool yes = false;
+  const struct device *where;
+  if (buffer_is_shown(b, &where) && where != d) return false;
+  pthread_mutex_lock(&lock);
+  for (struct space_copy *c = atomic_load(&b->copies); c && !yes; c = c->next) yes = c->device == d && c->state == BUFFER_RESIDENT;
+  pthread_mutex_unlock(&lock);
+  return yes;
+}
+
 weft_status buffer_read(struct buffer *b, int64_t at, size_t bytes, void *to, const char **why) {
   struct space_copy c;
   if (!some_copy(b, &c)) return *why = "its memory is nowhere", WEFT_ERR_INTERNAL;

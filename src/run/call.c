@@ -355,3 +355,36 @@ struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struc
   node_release(call);
   return f;
 }
+
+/* ---- without a job ---- */
+
+/* Numbers are brought along; all others are there. */
+static bool is_there(const struct node *n, const struct device *d) {
+  return n->op == &op_scalar || (buffer_is_there(n->value->buf, d) && !n->value->verdict);
+}
+
+static bool only_enqueues(const struct call_plan *e, struct node *const in[]) {
+  if (!e || !e->plan || !e->plan->only_enqueues) return false;
+  for (int i = 0; i < e->n_leaves; i++) if (!is_there(leaf_from(e, i, in), e->plan->device)) return false;
+  return true;
+}
+
+bool eval_enqueue_call(int n, struct node *target[]) {
+  struct eval_settings *s = eval_settings();
+  if (!n || !device_for(target[0], s) || s->check || job_is_here()) return false;
+  graph_lock();
+  struct node *call = is_ready_call(n, target) ? node_retain(target[0]->in[0]) : NULL;
+  graph_unlock();
+  if (!call) return false;
+  struct weft_function *f = ((const struct call_attr *)call->attr)->function;
+  struct plan_set *plans = atomic_load(&f->plans);
+  int place = s->place;
+  s->place = target[0]->place;
+  bool is_short = plans && only_enqueues(find(plans, f->n_in, call->in, n, target), call->in);
+  s->place = place;
+  struct failure *why = is_short ? eval_call(call, n, target, NULL) : NULL;
+  bool is_done = is_short && !why;
+  failure_release(why); /* a job will find it again, and tell */
+  node_release(call);
+  return is_done;
+}

@@ -110,8 +110,10 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
   p->product = mem_alloc(sizeof *p->product * (size_t)(2 * s->n_steps + 1));
   if (!p->code || !p->is_there || !p->body || !p->product) return destroy(p), NULL;
   if (device && !compile_at_once(p, failure)) return destroy(p), NULL;
+  p->only_enqueues = device != NULL;
   for (int i = 0; i < s->n_steps; i++) {
     if (!p->code[i] && !p->is_there[i] && !compile_step(p, i, eval_settings()->cancel, failure)) return destroy(p), NULL;
+    p->only_enqueues &= p->is_there[i] && !s->step[i].n_sites;
     p->needs_caller |= s->step[i].kind->where == STEP_BY_CALLER || (p->body[i] && p->body[i]->needs_caller);
   }
   return p;

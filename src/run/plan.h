@@ -9,6 +9,7 @@ struct plan {
   struct arena *arena;
   struct schedule *schedule;
   const struct device *device;   /* where it runs; NULL: on the host */
+  bool only_enqueues;            /* on its device, all of it, and nothing is checked */
   bool needs_caller;             /* a step of it, or of a body, is run by whoever asks: not in the background */
   struct compiled **code;        /* by step; NULL: a replay, or a contraction that no kernel goes on with */
   bool *is_there;                /* by step: it runs on the device, on the memory of stores there */

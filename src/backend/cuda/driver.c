@@ -18,7 +18,7 @@ struct driver cu;
 static struct {
   pthread_once_t once;
   int n;
-  pid_t owner;               /* the process that found them: its children have no context */
+  _Atomic bool is_child;     /* this process is a child of the one that found them: it has no context */
   const char *why;           /* there is none */
   struct gpu gpu[MOST_GPUS];
 } found = { .once = PTHREAD_ONCE_INIT };
@@ -85,9 +85,11 @@ static bool look_at(struct gpu *g, int ordinal) {
   return true;
 }
 
+static void in_child(void) { atomic_store(&found.is_child, true); }
+
 static void find_devices(void) {
   int n = 0;
-  found.owner = getpid();
+  pthread_atfork(NULL, NULL, in_child);
   if (!resolve()) return;
   if (cu.init(0) || cu.count(&n) || n < 1) { missing("there is no device"); return; }
   for (int i = 0; i < n && found.n < MOST_GPUS; i++) found.n += look_at(&found.gpu[found.n], i);
@@ -97,7 +99,7 @@ static void find_devices(void) {
 static const char *absence(void) {
   pthread_once(&found.once, find_devices);
   if (!found.n) return found.why;
-  return found.owner == getpid() ? NULL : "the device belongs to the process that this one was forked from";
+  return !atomic_load_explicit(&found.is_child, memory_order_relaxed) ? NULL : "the device belongs to the process that this one was forked from";
 }
 
 bool cuda_available(void) { return !absence(); }
@@ -130,17 +132,22 @@ static int open_context(struct gpu *g, const char *doing) {
   if (!s) s = cuda_status(cu.set_current(context), doing);
   for (int q = 0; !s && q < N_QUEUES; q++)
     if (!g->queue[q].stream) s = cuda_status(cu.stream_new(&g->queue[q].stream, NON_BLOCKING), doing);
-  if (!s) g->context = context;
+  if (!s) atomic_store(&g->context, context);
   return s;
 }
 
 int cuda_enter(struct gpu *g, const char *doing) {
   const char *why = absence();
   if (why) return cuda_say(doing, why), CUDA_FAILED;
-  pthread_mutex_lock(&g->lock);
-  int s = g->context ? CUDA_OK : open_context(g, doing);
-  pthread_mutex_unlock(&g->lock);
-  return s ? s : cuda_status(cu.set_current(g->context), doing);
+  handle context = atomic_load_explicit(&g->context, memory_order_acquire);
+  int s = CUDA_OK;
+  if (!context) {
+    pthread_mutex_lock(&g->lock);
+    s = g->context ? CUDA_OK : open_context(g, doing);
+    pthread_mutex_unlock(&g->lock);
+    context = atomic_load(&g->context);
+  }
+  return s ? s : cuda_status(cu.set_current(context), doing); /* others may have set theirs since */
 }
 
 /* ---- Points of queues --------------------------------------------------------------------------------------------------- */

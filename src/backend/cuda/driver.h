@@ -76,7 +76,7 @@ struct gpu {
   int ordinal;               /* the driver's */
   int capability, driver_version; /* 90: 9.0; as the driver counts */
   pthread_mutex_t lock;      /* of context, points and blocks */
-  handle context;            /* NULL: not asked for yet */
+  _Atomic(handle) context;   /* NULL: not asked for yet */
   struct ptx_machine machine;
   size_t bytes;
   char text[200];
