@@ -87,6 +87,80 @@ TEST(loops_run_on_the_host_between_kernels_of_the_device) {
   end();
 }
 
+/* Large products, and rows that are taken: no kernel is all of it. n: steps, of which a check may fail in one. */
+static weft_array *long_way(weft_array *n, weft_array *at, bool has_until) {
+  static float m[64 * 64];
+  for (int i = 0; i < 64 * 64; i++) m[i] = (float)(i % 7) / 64;
+  weft_array *w = weft_from(WEFT_F32, WEFT_DIMS(64, 64), m);
+  weft_loop *loop = weft_loop_open(n);
+  weft_array *h = weft_loop_carry(loop, weft_full(WEFT_F32, WEFT_DIMS(64, 64), 0.01));
+  weft_array *row = at ? weft_take(h, 1, (weft_array *[]){ weft_loop_each(loop, at) }) : weft_slice(h, 0, 1, 2, 1);
+  weft_array *next = weft_add(weft_tanh(weft_matmul(weft_softmax(h, -1), w)), weft_sum(row, WEFT_ALL));
+  weft_loop_next(loop, h, next);
+  if (has_until) weft_loop_until(loop, weft_gt(weft_sum(next, WEFT_ALL), weft_scalar(1e6)));
+  weft_array *all = weft_loop_all(loop, next), *last = weft_loop_last(loop, h);
+  weft_loop_close(loop);
+  return weft_add(weft_sum(all, WEFT_ALL), weft_sum(last, WEFT_ALL));
+}
+
+static float one_float(weft_array *y) {
+  float got = -1;
+  EXPECT_OK(weft_read(y, WEFT_F32, &got, sizeof got));
+  return got;
+}
+
+static void try_long_ways(int lag) {
+  begin();
+  far_lag = lag;
+  weft_scope *s = weft_scope_open();
+  int64_t places[] = { 3, 0, 63, -1, 5 };
+  float got[2][3];
+  for (int on = 0; on < 2; on++) {
+    weft_set(WEFT_DEVICE, on);
+    int64_t on_host = weft_get(WEFT_KERNELS_HOST);
+    weft_array *n = weft_squeeze(weft_sum(weft_from(WEFT_I64, WEFT_DIMS(5), places), 0), 0), *at = weft_from(WEFT_I64, WEFT_DIMS(5), places);
+    got[on][0] = one_float(long_way(weft_integer(7), NULL, false));
+    got[on][1] = one_float(long_way(weft_sub(n, weft_integer(60)), NULL, false));
+    got[on][2] = one_float(long_way(weft_integer(5), at, false));
+    EXPECT_INT(weft_get(WEFT_KERNELS_HOST) - on_host, 0);
+  }
+  for (int k = 0; k < 3; k++) EXPECT(got[0][k] == got[1][k]);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(loops_that_are_no_kernel_run_step_by_step_on_the_device) { try_long_ways(FAR_AT_ONCE); }
+TEST(loops_that_are_no_kernel_run_step_by_step_on_a_device_that_waits) { try_long_ways(FAR_WHEN_WAITED_FOR); }
+TEST(loops_that_are_no_kernel_run_step_by_step_on_a_device_with_moods) { try_long_ways(FAR_NOW_AND_THEN); }
+
+TEST(a_loop_on_a_device_ends_where_until_says) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  float got[2];
+  for (int on = 0; on < 2; on++) {
+    weft_set(WEFT_DEVICE, on);
+    got[on] = one_float(long_way(weft_integer(50), NULL, true));
+  }
+  EXPECT(got[0] == got[1]);
+  weft_scope_discard(s);
+  end();
+}
+
+TEST(an_index_out_of_range_in_a_loop_on_a_device_is_told_with_its_step) {
+  begin();
+  weft_scope *s = weft_scope_open();
+  int64_t places[] = { 3, 0, 64, 1 };
+  for (int on = 0; on < 2; on++) {
+    weft_set(WEFT_DEVICE, on);
+    float got;
+    weft_array *y = long_way(weft_integer(4), weft_from(WEFT_I64, WEFT_DIMS(4), places), false);
+    EXPECT_INT(weft_read(y, WEFT_F32, &got, sizeof got), WEFT_ERR_INDEX);
+    EXPECT(strstr(weft_message(), "step 2") && strstr(weft_message(), "out of range for an axis of 64"));
+  }
+  weft_scope_discard(s);
+  end();
+}
+
 TEST(a_function_has_a_plan_for_each_device) {
   begin();
   weft_scope *s = weft_scope_open();

@@ -13,7 +13,7 @@
 
 struct code { struct code *vm; const struct kir_kernel *k; struct kir_facts facts; };
 
-enum work_kind { UPLOAD, LAUNCH, SPOIL, POINT, FOLLOW };
+enum work_kind { UPLOAD, COPY, LAUNCH, SPOIL, POINT, FOLLOW };
 
 struct work_item {
   struct work_item *next;
@@ -23,6 +23,7 @@ struct work_item {
   void *from;                 /* UPLOAD: the bytes */
   const struct code *code;    /* LAUNCH, and all its launch points to */
   struct launch launch;
+  const uint8_t *there;       /* COPY */
   uint64_t point;             /* POINT; FOLLOW: of that event */
   struct event after;
 };
@@ -79,6 +80,7 @@ static void do_first(struct far *f, enum queue q) {
   if (!w->next) f->last[q] = &f->first[q];
   switch (w->kind) {
     case UPLOAD: memcpy(w->at, w->from, w->bytes); break;
+    case COPY: memcpy(w->at, w->there, w->bytes); break;
     case SPOIL: memset(w->at, 0xdd, w->bytes); break;
     case LAUNCH: run_kernel(f, w); break;
     case POINT: f->past[q] = w->point; break;
@@ -247,6 +249,13 @@ static int download(const struct device *d, enum queue q, void *to, uint64_t fro
   return is_lost ? DEVICE_FAILED : DEVICE_OK;
 }
 
+static int copy(const struct device *d, uint64_t to, uint64_t from, size_t bytes) {
+  pthread_mutex_lock(&far_lock);
+  enqueue(far_of(d), QUEUE_COMPUTE, (struct work_item){ .kind = COPY, .at = near(to), .there = near(from), .bytes = bytes });
+  pthread_mutex_unlock(&far_lock);
+  return DEVICE_OK;
+}
+
 /* One block for all that a launch points to. */
 static struct launch keep_launch(const struct code *c, const struct launch *l, void **block) {
   size_t sizes = sizeof *l->sizes * (size_t)(c->k->n_sizes + 1), args = sizeof *l->args * (size_t)(c->k->n_args + 1);
@@ -335,7 +344,8 @@ static bool is_here(void) { return true; }
 static const struct backend backend_far = { .name = "test", .available = is_here, .free = code_free };
 static const struct device device_far = {
   .backend = &backend_far, .available = is_there, .text = text, .message = message, .compile = compile, .take = take, .give = give,
-  .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .is_lost = is_lost, .upload = upload, .download = download, .launch = launch,
+  .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .is_lost = is_lost, .upload = upload, .download = download,
+  .copy = copy, .launch = launch,
   .record = record, .follow = follow, .wait = await, .is_past = is_past, .has = has, .stream = stream, .order = order,
 };
 

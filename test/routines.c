@@ -230,7 +230,8 @@ TEST(cuda_factors_matrices_as_the_host_does) {
 
 static int counted(weft_array *x, weft_array *y[]) {
   weft_array *whole = weft_cast(weft_mul(weft_abs(x), weft_scalar(20)), WEFT_I32), *edges = weft_linspace(WEFT_F32, -2.5, 3, 11);
-  return y[0] = weft_bincount(whole, NULL, 61, 0), y[1] = weft_histogram(x, edges, NULL, 0), 2;
+  y[0] = weft_bincount(whole, NULL, 61, 0), y[1] = weft_histogram(x, edges, NULL, 0);
+  return y[2] = weft_digitize(weft_cast(x, WEFT_F64), weft_cast(edges, WEFT_F64), 0), 3;
 }
 static int widely(weft_array *x, weft_array *y[]) {
   weft_array *both[] = { x, weft_flip(x, 0) }, *edges[] = { weft_linspace(WEFT_F32, -3, 3, 80), weft_linspace(WEFT_F32, -3, 3, 90) };

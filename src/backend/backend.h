@@ -122,6 +122,7 @@ struct device {
 
   int (*upload)(const struct device *, enum queue, uint64_t to, const void *from, size_t bytes); /* has read `from` */
   int (*download)(const struct device *, enum queue, void *to, uint64_t from, size_t bytes);     /* waits: `to` is there */
+  int (*copy)(const struct device *, uint64_t to, uint64_t from, size_t bytes); /* inside its memory, in the compute queue */
   int (*launch)(const struct device *, const struct code *, const struct launch *); /* a whole kernel, in the compute queue; bound
                                             addresses and those of checks are the device's own */
   int (*routine)(const struct device *, const struct routine_call *, bool only_asks); /* in the compute queue; CANNOT: there is none

@@ -253,7 +253,7 @@ static void made_here(void *of, int *store, enum store_use use) {
 
 static int n_checks(const struct plan *p) {
   int n = 0;
-  for (int i = 0; i < p->schedule->n_steps; i++) n += plan_is_on_device(p, i) ? p->schedule->step[i].n_sites : 0;
+  for (int i = 0; i < p->schedule->n_steps; i++) n += plan_checks(p, i);
   return n;
 }
 
@@ -315,10 +315,11 @@ int64_t device_steps_on_host(void) { return atomic_load(&n_on_host); }
 static void run_step(struct tour *t, int i) {
   bool there = plan_is_on_device(t->p, i);
   if (!there) atomic_fetch_add(&n_on_host, 1);
-  if (!there && t->verdict) t->failure = verdict_so_far(t->verdict); /* nothing of what fails comes to the host */
+  bool looks = !there || plan_looks(t->p, i);
+  if (looks && t->verdict) t->failure = verdict_so_far(t->verdict); /* nothing of what fails comes to the host */
   if (!t->failure) step_stores(t->p->schedule, i, there ? to_device : to_host, t);
   if (!t->failure) t->failure = plan_step(t->p, i, t->r, there ? t->there : t->here);
-  if (there && t->r->checks) t->r->checks += t->p->schedule->step[i].n_sites;
+  if (there && t->r->checks) t->r->checks += plan_checks(t->p, i);
   if (!t->failure) step_stores(t->p->schedule, i, there ? made_there : made_here, t);
 }
 

@@ -15,6 +15,7 @@
 #include "run/device.h"
 #include "run/donate.h"
 #include "run/eval.h"
+#include "run/kernel_step.h"
 #include "run/launch.h"
 #include "run/memory.h"
 #include "run/pool.h"
@@ -62,6 +63,21 @@ struct failure *plan_stopped(const volatile int *cancel) {
 }
 
 bool plan_is_on_device(const struct plan *p, int i) { return p->is_there[i]; }
+
+int plan_checks(const struct plan *p, int i) {
+  const struct step *s = &p->schedule->step[i];
+  return !p->is_there[i] ? 0 : s->kind->checks ? s->kind->checks(p, i) : s->n_sites;
+}
+
+struct failure *plan_found(const struct plan *p, int i, int word, int64_t at) {
+  const struct step *s = &p->schedule->step[i];
+  return s->kind->found ? s->kind->found(p, i, word, at) : step_index_failure(s, word, at);
+}
+
+bool plan_looks(const struct plan *p, int i) {
+  const struct step_kind *k = p->schedule->step[i].kind;
+  return p->is_there[i] && k->looks && k->looks(p, i);
+}
 
 static bool compile_step(struct plan *p, int i, const volatile int *cancel, struct failure **failure) {
   const struct step_kind *k = p->schedule->step[i].kind;
@@ -113,7 +129,7 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
   p->only_enqueues = device != NULL;
   for (int i = 0; i < s->n_steps; i++) {
     if (!p->code[i] && !p->is_there[i] && !compile_step(p, i, eval_settings()->cancel, failure)) return destroy(p), NULL;
-    p->only_enqueues &= p->is_there[i] && !s->step[i].n_sites;
+    p->only_enqueues &= p->is_there[i] && !plan_checks(p, i) && !plan_looks(p, i);
     p->needs_caller |= s->step[i].kind->where == STEP_BY_CALLER || (p->body[i] && p->body[i]->needs_caller);
   }
   return p;

@@ -82,6 +82,9 @@ int64_t plan_peak(const struct plan *, int threads);    /* bytes allocated at th
 int64_t plan_scratch(const struct plan *, int threads); /* of these, the most that a step needs to work in */
 int plan_library_calls(const struct plan *, int step);
 bool plan_may_fail(const struct plan *, int step); /* see struct step_kind */
+int plan_checks(const struct plan *, int step);    /* on a device: words of what it finds */
+struct failure *plan_found(const struct plan *, int step, int word, int64_t at); /* what such a word says */
+bool plan_looks(const struct plan *, int step);
 bool plan_is_on_device(const struct plan *, int step); /* runs there, on the memory of stores there */
 
 #endif

@@ -1,9 +1,14 @@
 /* replay.c -- steps that are loops run step by step: the plan of the body on ping-pong buffers, nothing planned or allocated
- * a step. */
-#include "run/plan.h"
+ * a step.
+ *
+ * On a device, if all of the body runs there, the steps are enqueued one after the other and nobody waits between them. A number of
+ * steps that stands there is read once, what `until` says after each step. What its kernels check is told with the step, of as many
+ * steps as have words of their own. */
 #include <string.h>
 #include "base/mem.h"
+#include "base/text.h"
 #include "graph/dtype.h"
+#include "run/device.h"
 #include "run/show.h"
 
 /* The memory of the body's stores for one step: leaves and outputs move, its own block stays. */
@@ -37,6 +42,17 @@ static void bind(struct replaying *f, int64_t step, uint8_t *stop) {
   }
 }
 
+static int64_t count_of(const struct replay *l, uint64_t bits) {
+  double n = dtype_decode(l->count_dtype, bits);
+  return n < 9e18 ? (int64_t)n : INT64_MAX;
+}
+
+static struct failure *check_count(int64_t most) {
+  return most < 0 ? fail(WEFT_ERR_ARG, 0, "weft_loop_open: %lld steps", (long long)most) : NULL;
+}
+
+/* ---- on the host ---- */
+
 /* How many steps at most; below 0: that is what the user asked for. */
 static int64_t most_steps(const struct replaying *f) {
   const struct binding *c = &f->l->count;
@@ -44,25 +60,118 @@ static int64_t most_steps(const struct replaying *f) {
   uint64_t bits = 0;
   size_t size = weft_dtype_bytes(f->l->count_dtype);
   memcpy(&bits, f->outside[c->store] + c->offset * (int64_t)size, size);
-  double n = dtype_decode(f->l->count_dtype, bits);
-  return n < 9e18 ? (int64_t)n : INT64_MAX;
+  return count_of(f->l, bits);
 }
 
 static struct failure *steps(struct replaying *f, struct run *r, int64_t *n) {
   int64_t most = most_steps(f);
-  *n = 0;
-  if (most < 0) return fail(WEFT_ERR_ARG, 0, "weft_loop_open: %lld steps", (long long)most);
+  struct failure *why = check_count(most);
   uint8_t *stop = f->outside[f->l->spare];
   struct run inside = { .cancel = r->cancel, .threads = r->threads, .leaf = f->leaf };
-  while (*n < most) {
+  while (!why && *n < most) {
     bind(f, *n, stop);
-    struct failure *why = plan_steps(f->body, &inside, f->base);
+    why = plan_steps(f->body, &inside, f->base);
     if (why) return failure_in_step(why, *n);
     ++*n;
     if (f->l->has_until && *stop) break;
   }
-  return NULL;
+  return why;
 }
+
+static void leave(const struct replaying *f, int64_t n) {
+  const struct replay *l = f->l;
+  for (int k = 0; k < l->n_carry; k++)
+    if (l->last[k].store >= 0)
+      memcpy(at(f, &l->last[k], l->leaf_size[l->n_seq + k], 0), f->outside[l->ping[2 * k + (n & 1)]], (size_t)l->carry_bytes[k]);
+  if (l->length.store >= 0) memcpy(f->outside[l->length.store] + l->length.offset * 8, &n, sizeof n);
+}
+
+/* ---- on a device ---- */
+
+static uint64_t number(const void *address) { return (uint64_t)(uintptr_t)address; }
+
+static int body_checks(const struct plan *body) {
+  int n = 0;
+  for (int i = 0; i < body->schedule->n_steps; i++) n += plan_checks(body, i);
+  return n;
+}
+
+enum { FEW_STEPS = 256 }; /* with words of their own; more share them, and who fails is told without its step */
+static int64_t word_rows(const struct replay *l) { return l->steps <= FEW_STEPS ? l->steps : 1; }
+
+static int checks(const struct plan *p, int i) {
+  return (int)word_rows(p->schedule->step[i].replay) * body_checks(p->body[i]);
+}
+
+static struct failure *found(const struct plan *p, int i, int word, int64_t at) {
+  const struct plan *body = p->body[i];
+  int n = body_checks(body), step = word / n, j = 0;
+  for (word %= n; word >= plan_checks(body, j); j++) word -= plan_checks(body, j);
+  struct failure *f = plan_found(body, j, word, at);
+  return word_rows(p->schedule->step[i].replay) > 1 ? failure_in_step(f, step) : f;
+}
+
+static bool looks(const struct plan *p, int i) {
+  const struct replay *l = p->schedule->step[i].replay;
+  bool yes = l->count.store >= 0 || l->has_until;
+  for (int k = 0; !yes && k < p->body[i]->schedule->n_steps; k++) yes = plan_looks(p->body[i], k);
+  return yes;
+}
+
+static struct failure *read_there(const struct device *d, void *to, const void *from, size_t bytes) {
+  int how = d->download(d, QUEUE_COMPUTE, to, number(from), bytes);
+  return how ? device_failure(d, how) : NULL;
+}
+
+static struct failure *most_there(const struct replaying *f, const struct device *d, int64_t *most) {
+  const struct binding *c = &f->l->count;
+  uint64_t bits = 0;
+  size_t size = weft_dtype_bytes(f->l->count_dtype);
+  *most = f->l->steps;
+  if (c->store < 0) return check_count(*most);
+  struct failure *why = read_there(d, &bits, f->outside[c->store] + c->offset * (int64_t)size, size);
+  if (!why) *most = count_of(f->l, bits);
+  return why ? why : check_count(*most);
+}
+
+static struct failure *enqueue_step(const struct replaying *f, struct run *inside, int64_t *words) {
+  struct failure *why = NULL;
+  inside->checks = words;
+  for (int i = 0; !why && i < f->body->schedule->n_steps; i++) {
+    why = plan_step(f->body, i, inside, f->base);
+    if (words) inside->checks += plan_checks(f->body, i);
+  }
+  return why;
+}
+
+static struct failure *steps_there(struct replaying *f, struct run *r, const struct device *d, int64_t *n) {
+  int64_t most = 0, rows = word_rows(f->l), each = body_checks(f->body);
+  struct failure *why = most_there(f, d, &most);
+  uint8_t *stop = f->outside[f->l->spare], is_over = 0;
+  struct run inside = { .cancel = r->cancel, .threads = r->threads, .leaf = f->leaf };
+  while (!why && *n < most && !is_over) {
+    bind(f, *n, stop);
+    why = enqueue_step(f, &inside, each ? r->checks + (rows > 1 ? *n * each : 0) : NULL);
+    if (why) return failure_in_step(why, *n);
+    ++*n;
+    if (f->l->has_until) why = read_there(d, &is_over, stop, 1);
+  }
+  return why;
+}
+
+static struct failure *leave_there(const struct replaying *f, const struct device *d, int64_t n) {
+  const struct replay *l = f->l;
+  int how = DEVICE_OK;
+  for (int k = 0; !how && k < l->n_carry; k++)
+    if (l->last[k].store >= 0)
+      how = d->copy(d, number(at(f, &l->last[k], l->leaf_size[l->n_seq + k], 0)), number(f->outside[l->ping[2 * k + (n & 1)]]),
+                    (size_t)l->carry_bytes[k]);
+  if (!how && l->length.store >= 0)
+    how = d->upload(d, QUEUE_COMPUTE, number(f->outside[l->length.store] + l->length.offset * 8), &n, sizeof n);
+  return how ? device_failure(d, how) : NULL;
+}
+
+/* ---- the step ---- */
 
 static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *const base[]) {
   struct plan *body = p->body[i];
@@ -70,11 +179,10 @@ static struct failure *run(const struct plan *p, int i, struct run *r, uint8_t *
   struct replaying f = { body, l, base, mem_alloc(sizeof *f.base * (size_t)(body->schedule->n_stores + 1)), NULL };
   int64_t n = 0;
   f.leaf = mem_alloc(sizeof *f.leaf * (size_t)(body->schedule->n_leaves + 1));
-  struct failure *why = f.base && f.leaf ? steps(&f, r, &n) : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  for (int k = 0; !why && k < l->n_carry; k++)
-    if (l->last[k].store >= 0)
-      memcpy(at(&f, &l->last[k], l->leaf_size[l->n_seq + k], 0), base[l->ping[2 * k + (n & 1)]], (size_t)l->carry_bytes[k]);
-  if (!why && l->length.store >= 0) memcpy(base[l->length.store] + l->length.offset * 8, &n, sizeof n);
+  struct failure *why = f.base && f.leaf ? NULL : fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
+  if (!why) why = p->is_there[i] ? steps_there(&f, r, p->device, &n) : steps(&f, r, &n);
+  if (!why && p->is_there[i]) why = leave_there(&f, p->device, n);
+  else if (!why) leave(&f, n);
   mem_free(f.base);
   mem_free(f.leaf);
   return why;
@@ -99,19 +207,95 @@ static void stores(struct schedule *s, struct step *p, store_visitor *v, void *o
 
 static void drop(struct step *p) { schedule_drop_kernels(p->replay->body); }
 
+/* ---- compiling ---- */
+
+/* Nothing in it is for the host from the start. */
+static bool may_be_there(const struct schedule *s) {
+  for (int i = 0; i < s->n_steps; i++) {
+    const struct step_kind *k = s->step[i].kind;
+    if (k != &step_kernel && k != &step_library && !(k == &step_replay && may_be_there(s->step[i].replay->body))) return false;
+  }
+  return true;
+}
+
+static int count_kernels(const struct schedule *s) {
+  int n = 0;
+  for (int i = 0; i < s->n_steps; i++) {
+    n += s->step[i].kernel != NULL;
+    if (s->step[i].kind == &step_replay) n += count_kernels(s->step[i].replay->body);
+  }
+  return n;
+}
+
+/* A device may refuse a kernel when others of the body are compiled for it: their texts are kept, in order, to begin anew. */
+static struct text *keep_texts(const struct schedule *s, struct text *to) {
+  for (int i = 0; i < s->n_steps; i++) {
+    if (s->step[i].kernel) kir_print(s->step[i].kernel, to++);
+    if (s->step[i].kind == &step_replay) to = keep_texts(s->step[i].replay->body, to);
+  }
+  return to;
+}
+
+/* NULL: out of memory. */
+static struct text *restore(struct schedule *s, struct text *from) {
+  for (int i = 0; from && i < s->n_steps; i++) {
+    struct text why = { 0 };
+    if (s->step[i].kind == &step_kernel) {
+      kir_free(s->step[i].kernel);
+      s->step[i].kernel = NULL;
+      if (from->failed || kir_parse(text_of(from++), &s->step[i].kernel, 1, &why) != 1) from = NULL;
+    }
+    text_free(&why);
+    if (from && s->step[i].kind == &step_replay) from = restore(s->step[i].replay->body, from);
+  }
+  return from;
+}
+
+static bool is_all_there(const struct plan *p) {
+  for (int i = 0; i < p->schedule->n_steps; i++) if (!p->is_there[i]) return false;
+  return true;
+}
+
+/* Whoever ends where a check failed may not end at all. */
+static bool is_safe(const struct replay *l, const struct plan *body) { return !l->has_until || !body_checks(body); }
+
+/* *is_there: the body is compiled for the device. False: as compile. */
+static bool compile_there(struct plan *p, int i, bool *is_there, struct failure **failure) {
+  struct schedule *s = p->schedule->step[i].replay->body;
+  int n = count_kernels(s);
+  struct text *text = mem_alloc(sizeof *text * (size_t)(n + 1));
+  if (!text) return false;
+  keep_texts(s, text);
+  p->body[i] = plan_of_schedule(NULL, s, p->device, failure);
+  *is_there = p->body[i] && is_all_there(p->body[i]) && is_safe(p->schedule->step[i].replay, p->body[i]);
+  bool ok = p->body[i] != NULL;
+  if (ok && !*is_there) {
+    plan_release(p->body[i]);
+    p->body[i] = NULL;
+    ok = restore(s, text) != NULL;
+  }
+  for (int k = 0; k < n; k++) text_free(&text[k]);
+  mem_free(text);
+  return ok;
+}
+
 static bool compile(struct plan *p, int i, struct failure **failure) {
-  p->body[i] = plan_of_schedule(NULL, p->schedule->step[i].replay->body, NULL, failure);
+  struct schedule *s = p->schedule->step[i].replay->body;
+  bool is_there = false;
+  if (p->device && p->device->copy && may_be_there(s) && !compile_there(p, i, &is_there, failure)) return false;
+  if (!is_there) p->body[i] = plan_of_schedule(NULL, s, NULL, failure);
+  p->is_there[i] = is_there;
   return p->body[i] != NULL;
 }
 
 static int64_t scratch(const struct plan *p, int i, int threads) { return plan_scratch(p->body[i], threads); }
 
 static void show(const struct plan *p, int i, struct text *t) {
-  text_addf(t, "%d: loop, step by step:\n", i);
+  text_addf(t, "%d: loop, step by step%s%s:\n", i, p->is_there[i] ? " on " : "", p->is_there[i] ? p->device->backend->name : "");
   plan_show(p->body[i], "plan", t);
 }
 
 const struct step_kind step_replay = {
-  .name = "loop", .where = STEP_ON_HOST, .stores = stores, .drop = drop, .compile = compile, .run = run, .scratch = scratch,
-  .show = show,
+  .name = "loop", .where = STEP_WHERE_ITS_BODY, .stores = stores, .drop = drop, .compile = compile, .run = run, .scratch = scratch,
+  .checks = checks, .found = found, .looks = looks, .show = show,
 };

@@ -123,8 +123,8 @@ int64_t *verdict_words(const struct verdict *v) { return v && v->n_words ? (int6
 static struct failure *first_failed(const struct plan *p, const int64_t *found) {
   const struct schedule *s = p->schedule;
   for (int i = 0; i < s->n_steps; i++)
-    for (int j = 0; plan_is_on_device(p, i) && j < s->step[i].n_sites; j++, found++)
-      if (*found != INT64_MAX) return step_index_failure(&s->step[i], j, *found);
+    for (int j = 0, n = plan_checks(p, i); j < n; j++, found++)
+      if (*found != INT64_MAX) return plan_found(p, i, j, *found);
   return NULL;
 }
 

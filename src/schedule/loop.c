@@ -117,6 +117,15 @@ static bool bind_all(struct body *b, struct replay *r) {
   return !b->w->no_memory && bind_carries(b, r);
 }
 
+/* Steps of the host in a body keep all of it there: products by patches then, whatever the plan is for. */
+static bool stays_on_host(const struct body *b) {
+  for (int i = 0; i < b->list.n; i++) {
+    const struct op *op = b->list.node[i]->op;
+    if (op->kind == OP_LIBRARY && op->library->is_callers) return true;
+  }
+  return false;
+}
+
 static bool replay(struct body *b) {
   struct work *w = b->w;
   struct failure *f = NULL;
@@ -125,7 +134,7 @@ static bool replay(struct body *b) {
   struct replay *r = leaf ? replay_new(b) : NULL;
   if (!r) return false;
   r->body = schedule_make(w->arena, &b->list, b->n_targets, b->target, body_variables(b->loop), leaf,
-                          &(struct schedule_options){ w->fuse, true, w->by_library, w->rewrites }, &f);
+                          &(struct schedule_options){ w->fuse, w->by_patches || stays_on_host(b), w->by_library, w->rewrites }, &f);
   if (!r->body) return f ? work_fail(w, f) : !(w->no_memory = true);
   struct step *s = bind_all(b, r) ? step_new(w, &step_replay) : NULL;
   if (!s) return schedule_drop_kernels(r->body), false;

@@ -41,6 +41,7 @@ struct step_kind {
   const char *name;
   enum {
     STEP_WHERE_COMPILED,         /* on the device, if its kernel could be compiled for it, or a routine is there for it */
+    STEP_WHERE_ITS_BODY,         /* on the device, if all of its body is there */
     STEP_ON_HOST,                /* on memory of the host, whatever the plan is for */
     STEP_BY_CALLER               /* the same, and on the thread that asks for the result, not in the background */
   } where;
@@ -56,6 +57,9 @@ struct step_kind {
   struct failure *(*run)(const struct plan *, int step, struct run *, uint8_t *const base[]); /* base: of stores, where it
                                     runs. NULL: it runs as part of another */
   int64_t (*scratch)(const struct plan *, int step, int threads); /* bytes it takes to work in, at most; NULL: none */
+  int (*checks)(const struct plan *, int step); /* words that it writes what it finds to, on a device; NULL: one a site */
+  struct failure *(*found)(const struct plan *, int step, int word, int64_t at); /* what such a word says; NULL: that of its site */
+  bool (*looks)(const struct plan *, int step); /* on a device: it waits for values, to look at them; NULL: it does not */
   bool (*may_fail)(const struct plan *, int step); /* for want of memory, by a check, or stopped; NULL: it may */
   int (*library_calls)(const struct plan *, int step); /* of somebody else's code, as this thread's settings are; NULL: none */
   void (*show)(const struct plan *, int step, struct text *);

@@ -213,6 +213,10 @@ API(cuMemcpyDtoHAsync_v2, void *to, uint64_t from, size_t bytes, handle s) {
   return (void)s, move(to, (const void *)(uintptr_t)from, bytes, from);
 }
 
+API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t bytes, handle s) {
+  return (void)s, move((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, from);
+}
+
 static result state(void) {
   pthread_mutex_lock(&lock);
   result r = lost;

@@ -27,6 +27,7 @@ struct device_bytes cuda_bytes(const struct gpu *);
 void cuda_set_peak(struct gpu *, int64_t);
 
 int cuda_upload(struct gpu *, enum queue, uint64_t to, const void *from, size_t bytes);
+int cuda_copy(struct gpu *, uint64_t to, uint64_t from, size_t bytes); /* in the compute queue */
 int cuda_download(struct gpu *, enum queue, void *to, uint64_t from, size_t bytes); /* waits */
 
 /* Points of a queue, numbered from 1 on. */

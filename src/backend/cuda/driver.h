@@ -35,6 +35,7 @@ typedef void *handle;
   X(cuMemHostAlloc, host_alloc, (void **, size_t, unsigned))                                                          \
   X(cuMemcpyHtoDAsync_v2, to_device, (uint64_t, const void *, size_t, handle))                                        \
   X(cuMemcpyDtoHAsync_v2, to_host, (void *, uint64_t, size_t, handle))                                                \
+  X(cuMemcpyDtoDAsync_v2, copy, (uint64_t, uint64_t, size_t, handle))                                                 \
   X(cuStreamCreate, stream_new, (handle *, unsigned))                                                                 \
   X(cuStreamSynchronize, wait, (handle))                                                                              \
   X(cuStreamQuery, ask, (handle))                                                                                     \

@@ -218,6 +218,11 @@ static int move(struct gpu *g, struct stage *s, bool is_up, enum queue q, void *
   return how;
 }
 
+int cuda_copy(struct gpu *g, uint64_t to, uint64_t from, size_t bytes) {
+  int how = cuda_enter(g, "copying");
+  return how || !bytes ? how : cuda_status(cu.copy(to, from, bytes, g->queue[QUEUE_COMPUTE].stream), "copying");
+}
+
 int cuda_upload(struct gpu *g, enum queue q, uint64_t to, const void *from, size_t bytes) {
   int how = cuda_enter(g, "uploading");
   return how || !bytes ? how : move(g, &g->up, true, q, (void *)(uintptr_t)from, to, bytes);

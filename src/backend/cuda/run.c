@@ -442,6 +442,10 @@ static int download_from(const struct device *d, enum queue q, void *to, uint64_
   return cuda_blame(gpu_of(d), cuda_download(gpu_of(d), q, to, from, bytes));
 }
 
+static int copy_there(const struct device *d, uint64_t to, uint64_t from, size_t bytes) {
+  return cuda_blame(gpu_of(d), cuda_copy(gpu_of(d), to, from, bytes));
+}
+
 /* Events of another kind of device are waited for. */
 static int follow(const struct device *d, enum queue q, const struct event *e) {
   if (e->device->wait != wait) return e->device->wait(e);
@@ -469,7 +473,7 @@ static int order(const struct device *d, uint64_t s, bool is_ours_first) { retur
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
   .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .upload = upload_there,
-  .download = download_from, .launch = launch_there, .routine = routine, .record = record, .follow = follow, .wait = wait,
+  .download = download_from, .copy = copy_there, .launch = launch_there, .routine = routine, .record = record, .follow = follow, .wait = wait,
     .is_past = is_past,
   .is_lost = is_lost, .has = has, .stream = stream, .order = order,
 };
