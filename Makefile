@@ -69,6 +69,9 @@ arm: build  ## the library and its tests for aarch64 under qemu-user: the bits a
 gpu: build  ## the tests and scenes that need an NVIDIA GPU; where there is none it says so and succeeds
 	@tools/gpu $(B) test
 
+gpu-digest: build ## what every op gives on the GPU and on the host, bit by bit, and that all of it ran on the GPU
+	@tools/gpu $(B) digest
+
 gpu-fuzz: build ## random programs on the GPU, SECONDS=120
 	@SECONDS_OF_FUZZ=$(if $(filter command line,$(origin SECONDS)),$(SECONDS),120) tools/gpu $(B) fuzz
 
@@ -105,4 +108,4 @@ install: build ## headers, libraries, pkg-config and CMake files, to DESTDIR and
 clean:      ## remove build/
 	rm -rf build
 
-.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-fuzz gpu-bench gpu-sanitize emulated mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean
+.PHONY: help setup build demo examples test scenes asan tsan valgrind hard fuzz ulp special bench coverage arm gpu gpu-digest gpu-fuzz gpu-bench gpu-sanitize emulated mlx-suite mlx-leaks array-api pytensor-suite symbols layers install clean

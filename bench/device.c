@@ -75,6 +75,17 @@ static int cumsum(weft_array *const x[], weft_array *y[]) { return y[0] = weft_c
 static int cummax(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cummax(x[0], 0), 1; }
 static int cumsum_rows(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cumsum(x[0], 1), 1; }
 static int sort(weft_array *const x[], weft_array *y[]) { return y[0] = weft_sort(x[0], 0), 1; }
+static int order(weft_array *const x[], weft_array *y[]) { return y[0] = weft_argsort(x[0], 0), 1; }
+static int sort_rows(weft_array *const x[], weft_array *y[]) { return y[0] = weft_sort(x[0], 1), 1; }
+static int largest(weft_array *const x[], weft_array *y[]) { return y[0] = weft_topk(x[0], 0, 100), 1; }
+static int histogram(weft_array *const x[], weft_array *y[]) {
+  return y[0] = weft_histogram(x[0], weft_linspace(WEFT_F32, -1, 1, 101), NULL, 0), 1;
+}
+static int factor(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cholesky(x[0]), 1; }
+static int solve(weft_array *const x[], weft_array *y[]) { return y[0] = weft_solve(x[0], x[1]), 1; }
+static int codes(weft_array *const x[], weft_array *y[]) {
+  return y[0] = weft_quantized_matmul(x[0], x[1], x[2], x[2], 1, NULL), 1;
+}
 static int normal(weft_array *const x[], weft_array *y[]) {
   return y[0] = weft_random_normal(weft_random_key(3), x[0], c(0), c(1)), 1;
 }
@@ -153,8 +164,8 @@ static const struct row {
   work *make;
   int repeats;
   double bytes;                        /* that must move */
-  const char *in;                      /* of each operand: f, b, d (f32, bf16, f64), s (small f32) and dims;
-                                          i: count and limit of indices */
+  const char *in;                      /* of each operand: f, b, d, u (f32, bf16, f64, u32), s (small f32), p (positive
+                                          definite f32) and dims; i: count and limit of indices */
 } rows[] = {
   { "copy-64M-f32", copy, 20, 8 * 0x1p26, "f 67108864" },
   { "fma-64M-f32", muladd, 20, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },
@@ -182,7 +193,16 @@ static const struct row {
   { "cumsum-16M-f32", cumsum, 5, 8 * 0x1p24, "f 16777216" },
   { "cummax-16M-f32", cummax, 5, 8 * 0x1p24, "f 16777216" },
   { "cumsum-rows-4096x4096", cumsum_rows, 5, 8 * 0x1p24, "f 4096 4096" },
-  { "sort-16M-f32", sort, 1, 8 * 0x1p24, "f 16777216" },
+  { "sort-16M-f32", sort, 5, 8 * 0x1p24, "f 16777216" },
+  { "argsort-16M-f32", order, 5, 12 * 0x1p24, "f 16777216" },
+  { "sort-rows-65536x256-f32", sort_rows, 5, 8 * 0x1p24, "f 65536 256" },
+  { "topk-100-of-16M-f32", largest, 5, 4 * 0x1p24, "f 16777216" },
+  { "histogram-100-of-16M-f32", histogram, 5, 4 * 0x1p24, "f 16777216" },
+  { "cholesky-2048-f32", factor, 2, 0, "p 2048 2048" },
+  { "cholesky-4096x32x32-f32", factor, 5, 0, "p 4096 32 32" },
+  { "solve-2048x64-f32", solve, 2, 0, "p 2048 2048|f 2048 64" },
+  { "codes-1x4096x4096-4bit", codes, 10, 0.5 * 0x1p24 + 0x1p21, "f 1 4096|u 4096 512|s 4096 64" },
+  { "codes-64x4096x4096-4bit", codes, 5, 0.5 * 0x1p24 + 0x1p21, "f 64 4096|u 4096 512|s 4096 64" },
   { "uniform-64M-f32", uniform, 5, 4 * 0x1p26, "f 67108864" },
   { "normal-64M-f32", normal, 5, 4 * 0x1p26, "f 67108864" },
   { "chain200-1k-f32", chain, 20, 0, "f 1024" },
@@ -204,6 +224,14 @@ static const struct row {
   { "cast-64M-f32-bf16", narrow, 20, 6 * 0x1p26, "f 67108864" },
 };
 
+/* a a' + n. */
+static weft_array *definite(int rank, const int64_t dims[]) {
+  weft_array *a = noise(WEFT_F32, rank, dims, 1), *eye = weft_mul(weft_eye(WEFT_F32, dims[rank - 1], dims[rank - 1], 0), c((double)dims[rank - 1]));
+  weft_array *y = weft_add(weft_matmul(a, weft_moveaxis(a, -1, -2)), eye);
+  must(weft_eval(1, &y));
+  return y;
+}
+
 static weft_array *operand(const char *s) {
   int64_t dims[3];
   int rank = 0;
@@ -218,6 +246,8 @@ static weft_array *operand(const char *s) {
     case 'b': return noise(WEFT_BF16, rank, dims, 1);
     case 'd': return noise(WEFT_F64, rank, dims, 1);
     case 's': return noise(WEFT_F32, rank, dims, 0.1);
+    case 'u': return noise(WEFT_U32, rank, dims, 1e9);
+    case 'p': return definite(rank, dims);
     default: return noise(WEFT_F32, rank, dims, 1);
   }
 }

@@ -108,6 +108,8 @@ static void expect_nothing_left(void) {
   if (nodes) test_fail(current->file, 0, "%lld nodes are left", (long long)nodes);
   if (bytes) test_fail(current->file, 0, "%lld bytes of arrays are left", (long long)bytes);
   if (there && !bytes) test_fail(current->file, 0, "%lld bytes are left on the device", (long long)there);
+  int64_t on_host = getenv("WEFT_EXPECT_DEVICE") ? weft_get(WEFT_KERNELS_HOST) : 0; /* tools/gpu asks for it */
+  if (on_host) test_fail(current->file, 0, "%lld steps of work for a device ran on the host", (long long)on_host);
 }
 
 static enum result run_here(const struct test *t) {
