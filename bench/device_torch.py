@@ -18,6 +18,11 @@ def indices(n, below):
     return torch.randint(0, below, (n,), device=dev)
 
 
+def definite(*dims):
+    a = f(*dims)
+    return a @ a.mT + dims[-1] * torch.eye(dims[-1], device=dev)
+
+
 def rms(x, w):
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w
 
@@ -55,6 +60,13 @@ works = {
     "cummax-16M-f32": (lambda x: x.cummax(0).values, lambda: (f(1 << 24),)),
     "cumsum-rows-4096x4096": (lambda x: x.cumsum(1), lambda: (f(4096, 4096),)),
     "sort-16M-f32": (lambda x: x.sort().values, lambda: (f(1 << 24),)),
+    "argsort-16M-f32": (lambda x: x.argsort(stable=True), lambda: (f(1 << 24),)),
+    "sort-rows-65536x256-f32": (lambda x: x.sort(1).values, lambda: (f(65536, 256),)),
+    "topk-100-of-16M-f32": (lambda x: x.topk(100).values, lambda: (f(1 << 24),)),
+    "histogram-100-of-16M-f32": (lambda x: torch.histc(x, 100, -1, 1), lambda: (f(1 << 24),)),
+    "cholesky-2048-f32": (torch.linalg.cholesky, lambda: (definite(2048, 2048),)),
+    "cholesky-4096x32x32-f32": (torch.linalg.cholesky, lambda: (definite(4096, 32, 32),)),
+    "solve-2048x64-f32": (torch.linalg.solve, lambda: (definite(2048, 2048), f(2048, 64))),
     "uniform-64M-f32": (torch.rand_like, lambda: (f(N),)),
     "normal-64M-f32": (torch.randn_like, lambda: (f(N),)),
     "matmul-1024-f32": (torch.matmul, lambda: (f(1024, 1024), f(1024, 1024))),
