@@ -393,7 +393,8 @@ static int64_t longest_short(weft_dtype t) { return TILE_THREADS * (bytes_of(t) 
 /* Blocks and places are counted in 32 bits. */
 static bool is_beyond(const struct sorting *s) {
   int64_t tiles = s->n ? (s->n - 1) / TILE_THREADS + 1 : 0;
-  return s->n >= UINT32_MAX || s->rows >= INT32_MAX / 257 || (tiles && s->rows > INT32_MAX / tiles);
+  if (s->n <= longest_short(s->dtype)) return s->rows > INT32_MAX;
+  return s->n >= UINT32_MAX || s->rows >= INT32_MAX / 257 || s->rows > INT32_MAX / tiles;
 }
 
 static int sort_rows(const struct sorting *s, bool only_asks) {

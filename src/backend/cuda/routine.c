@@ -107,6 +107,7 @@ int routine_launch(struct gpu *g, struct routine_module *m, const char *name, in
   uint64_t params[32];
   int s = entry_of(g, m, name, &entry);
   if (s || blocks < 1) return s;
+  if (blocks > INT32_MAX) return cuda_say("launching", "more blocks of threads than there may be"), CUDA_FAILED;
   memcpy(params, given, (size_t)n * sizeof *params);
   cuda_note_launch(g, name);
   struct cuda_launch l = { entry, (const unsigned[]){ (unsigned)blocks, 1, 1 }, (const unsigned[]){ (unsigned)threads, 1, 1 }, 0 };
