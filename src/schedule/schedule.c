@@ -245,9 +245,12 @@ void schedule_drop_kernels(struct schedule *s) {
   }
 }
 
+/* Nodes of a group: on a device a launch takes as long as some hundred operations on few elements. */
+enum { MOST_NODES = 64, MOST_NODES_THERE = 256 };
+
 /* Groups as large as kernels allow; if one would need too many buffers, smaller ones. */
 static bool fit(struct work *w) {
-  for (w->most_nodes = 64; w->most_nodes; w->most_nodes /= 4) {
+  for (w->most_nodes = work_is_for_device(w) ? MOST_NODES_THERE : MOST_NODES; w->most_nodes; w->most_nodes /= 4) {
     w->is_crowded = false;
     w->out->n_stores = 0;
     for (int i = 0; i < w->n_leaves; i++) w->leaf_store[i] = -1;
