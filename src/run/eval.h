@@ -102,8 +102,8 @@ struct failure *eval_hand_over(int n, struct node *item[], struct node *const re
 /* A short cut: if the targets are the items of one call whose arguments have their values they are computed without a walk;
  * else nothing happens. Either way eval_nodes does what is left. Arguments that are updated by them give them their memory. */
 struct failure *eval_ready_call(int n, struct node *target[], int n_heirs, struct heir heir[]);
-/* The same in the background, on a device: if it takes no more than to enqueue some kernels, that is done here and now. False: nothing
- * has happened, and a job is to do it. */
+/* The same in the background, on a device: if it takes no more than to enqueue some kernels, that is done here and now. False:
+ * nothing has happened, and a job is to do it. */
 bool eval_enqueue_call(int n, struct node *target[]);
 void eval_after_fork(void);             /* in the child, graph lock held: what others were computing nobody does */
 

@@ -99,7 +99,8 @@ static void find_devices(void) {
 static const char *absence(void) {
   pthread_once(&found.once, find_devices);
   if (!found.n) return found.why;
-  return !atomic_load_explicit(&found.is_child, memory_order_relaxed) ? NULL : "the device belongs to the process that this one was forked from";
+  if (!atomic_load_explicit(&found.is_child, memory_order_relaxed)) return NULL;
+  return "the device belongs to the process that this one was forked from";
 }
 
 bool cuda_available(void) { return !absence(); }

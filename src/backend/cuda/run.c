@@ -473,7 +473,8 @@ static int order(const struct device *d, uint64_t s, bool is_ours_first) { retur
 static const struct device as_device = {
   .backend = &backend_cuda, .available = is_there, .text = text_of_device, .message = cuda_message, .compile = compile_there,
   .take = take, .give = give, .bytes = bytes_there, .set_peak = set_peak, .set_limits = set_limits, .upload = upload_there,
-  .download = download_from, .copy = copy_there, .launch = launch_there, .routine = routine, .record = record, .follow = follow, .wait = wait,
+  .download = download_from, .copy = copy_there, .launch = launch_there, .routine = routine, .record = record, .follow = follow,
+  .wait = wait,
     .is_past = is_past,
   .is_lost = is_lost, .has = has, .stream = stream, .order = order,
 };
