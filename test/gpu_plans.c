@@ -308,6 +308,15 @@ TEST(cuda_runs_random_programs_with_the_bits_of_the_host) {
   printf("%9.3f ms  100 random programs, steps on the host: %lld\n", 1e3 * (now() - begin), (long long)weft_get(WEFT_KERNELS_HOST));
 }
 
+/* Whatever shares a kernel, and whatever a kernel overwrites. */
+TEST(cuda_gradients_of_random_programs_do_not_depend_on_what_is_fused) {
+  test_watchdog(200);
+  if (!has_gpu()) return;
+  setenv("WEFT_EXACT", "1", 1);
+  setenv("WEFT_DEVICE", "1", 1); /* all ways are there */
+  for (uint64_t seed = 4; seed <= 24; seed += 4) if (!recipe_check_gradient(seed)) test_fail(__FILE__, __LINE__, "seed %d", (int)seed);
+}
+
 TEST(cuda_counts_beyond_2_to_the_31) {
   if (!has_gpu()) return;
   const int64_t n = INT64_C(3000000000);

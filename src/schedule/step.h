@@ -86,6 +86,7 @@ struct step {
   struct site *site;
   int64_t parts;                 /* so many steps write one array together; 0: it is not so */
   bool is_copy;                  /* moves elements and does nothing else */
+  bool is_for_device;            /* threads of a device run it, whose loads and stores have no order but that of each thread */
   union {
     struct contraction *contraction; /* of a product; the kernel, if any, goes on with it */
     struct replay *replay;
