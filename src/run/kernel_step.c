@@ -25,8 +25,8 @@ static int buffer_in(const struct step *p, int store, enum store_use use) {
   return -1;
 }
 
-/* On a device, one thread may store where another has still to load, as what all of them read beside a loop: there the kernel is one
- * loop whose iterations touch nothing of each other's. */
+/* On a device, one thread may store where another has still to load, as what all of them read beside a loop: there the kernel
+ * is one loop whose iterations touch nothing of each other's. */
 bool kernel_may_overwrite(const struct step *p, int from, int to) {
   if (p->is_for_device && !kir_facts(p->kernel).divisible) return false;
   int in = buffer_in(p, from, STORE_READ), out = buffer_in(p, to, STORE_WRITTEN);
