@@ -104,7 +104,8 @@ TEST(malformed_safetensors_are_refused_each_for_its_reason) {
     /* an array's description */
     { A("F32", "[2]", "[0,8]") " ", 9, "1 bytes at the end" },
     { A("Q4", "[2]", "[0,8]"), 8, "dtype \"Q4\" is not supported" },
-    { A("F8_E4M3", "[1]", "[0,999999]"), 1, "dtype \"F8_E4M3\" is not supported" },
+    { A("F8_E8M0", "[1]", "[0,999999]"), 1, "dtype \"F8_E8M0\" is not supported" },
+    { A("F8_E4M3", "[1]", "[0,999999]"), 1, "reach beyond the end of the file" },
     { A("f32", "[2]", "[0,8]"), 8, "is not supported" },
     { A("", "[2]", "[0,8]"), 8, "is not supported" },
     { "{\"a\":{\"dtype\":4,\"shape\":[],\"data_offsets\":[0,4]}}", 4, "expected a string" },

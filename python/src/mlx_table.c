@@ -70,10 +70,7 @@ static weft_array *call_addmm(const struct name *row, PyObject *const arg[]) {
   if (PyErr_Occurred() || !convert_all(3, arg, a)) return NULL;
   weft_dtype d = weft_dtype_promote(weft_dtype_of(a[0]), weft_dtype_promote(weft_dtype_of(a[1]), weft_dtype_of(a[2])));
   if (d <= WEFT_I64) return refuse_integers("addmm", d);
-  weft_array *product = weft_matmul(a[1], a[2]);
-  if (alpha != 1) product = weft_mul(product, weft_scalar(alpha));
-  weft_array *c = weft_broadcast_like(beta != 1 ? weft_mul(a[0], weft_scalar(beta)) : a[0], product); /* which gives the shape */
-  return weft_add(c, product);
+  return weft_addmm(weft_broadcast_like(a[0], weft_matmul(a[1], a[2])), a[1], a[2], alpha, beta);
 }
 
 /* ---- Weights of few bits: what MLX refuses, and weft does not ---- */
@@ -279,11 +276,15 @@ static weft_array *ranked(PyObject *const arg[], int is_size, weft_array *(*op)(
     return PyErr_Format(PyExc_ValueError, "there is no %lld among %lld elements", (long long)k, (long long)n), NULL;
   return op(x, axis, k);
 }
+/* MLX says nothing about the order on either side: where all are sorted as soon, they are. */
+static int is_sorted_as_soon(weft_array *x, int axis) {
+  return mlx_is_complex(x) || (weft_dim(x, axis) >= 0 && weft_dim(x, axis) <= 4096);
+}
 static weft_array *partition_of(weft_array *x, int axis, int64_t k) {
-  return mlx_is_complex(x) ? sort_of(x, axis) : weft_partition(x, axis, k);
+  return is_sorted_as_soon(x, axis) ? sort_of(x, axis) : weft_partition(x, axis, k);
 }
 static weft_array *argpartition_of(weft_array *x, int axis, int64_t k) {
-  return mlx_is_complex(x) ? argsort_of(x, axis) : weft_argpartition(x, axis, k);
+  return is_sorted_as_soon(x, axis) ? argsort_of(x, axis) : weft_argpartition(x, axis, k);
 }
 static weft_array *call_partition(const struct name *row, PyObject *const arg[]) {
   return (void)row, ranked(arg, 0, partition_of);

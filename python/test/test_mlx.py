@@ -723,3 +723,36 @@ def test_bfloat16_is_shown_under_its_name_and_refused_by_numpy():
     assert memoryview(a).format == "bfloat16" and memoryview(a).strides == (8, 2)
     with pytest.raises(ValueError, match="bfloat16"):
         np.array(a)
+
+
+def test_a_memory_limit_is_a_guideline_as_in_mlx():
+    before = mx.set_memory_limit(1000)
+    try:
+        assert mx.get_memory_limit() == 1000 and mx.abs(mx.ones((512, 512)) * -2).sum().item() == 2 * 512 * 512
+    finally:
+        assert mx.set_memory_limit(before) == 1000
+
+
+@pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
+def test_addmm_scales_halves_before_they_are_rounded(dtype):
+    a, b, c = mx.full((4, 512), 2.0, dtype), mx.full((512, 6), 100.0, dtype), mx.ones((4, 6), dtype)
+    assert np.allclose(np.array(mx.addmm(c, a, b, 0.125, 0.0).astype(mx.float32)), 12800)
+
+
+def test_slices_from_known_starts_are_those_from_computed_ones():
+    a, new = mx.arange(30.0).reshape(5, 6), mx.full((2, 3), -1.0)
+    for start in ([1, 2], [4, 4], [-3, 0], [9, -9]):
+        known, computed = mx.array(start), mx.array(start) + 0
+        mx.eval(known)
+        for f in (lambda s: mx.slice(a, s, (0, 1), (2, 3)), lambda s: mx.slice_update(a, new, s, (0, 1)),
+                  lambda s: mx.slice(a, s[1:], (1,), (5, 2)), lambda s: mx.slice_update(a, new, s[:1], (-2,))):
+            assert f(known).tolist() == f(computed).tolist()
+    with pytest.raises(ValueError):
+        mx.slice(a, mx.array([1, 2]), (0,), (2, 3))
+
+
+def test_bytes_of_8_bit_floats_in_safetensors_are_read(tmp_path):
+    head = b'{"t":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}}'
+    (tmp_path / "a.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes([0, 0x7E, 0xFE, 0xB6]))
+    loaded = mx.load(str(tmp_path / "a.safetensors"))["t"]
+    assert loaded.dtype == mx.uint8 and mx.from_fp8(loaded).tolist() == [0, 448, -448, -0.875]

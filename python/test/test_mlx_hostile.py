@@ -174,15 +174,15 @@ def run(program, **more):
 
 def test_the_interpreter_survives_no_memory():
     done = run("""
-        import weft.mlx.core as mx
-        mx.set_memory_limit(1 << 20)
+        import weft, weft.mlx.core as mx
+        weft.set_memory_limit(1 << 20)
         for _ in range(20):
             try:
                 mx.eval(mx.random.normal((4096, 4096)) + 1)
             except MemoryError:
                 continue
             raise SystemExit("no MemoryError")
-        mx.set_memory_limit(1 << 34)
+        weft.set_memory_limit(1 << 34)
         print(mx.sum(mx.random.normal((1000, 1000)) * 0 + 1).item())
     """)
     assert done.returncode == 0 and done.stdout.strip() == "1000000.0", done.stderr

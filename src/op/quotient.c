@@ -72,7 +72,7 @@ LOWER(floor_divide) {
   if (on_bool(n)) return op2(b, KIR_AND, in[0], in[1]);
   int q = op2(b, KIR_IDIV, in[0], in[1]);
   if (!on_signed(n)) return q;
-  int r = op2(b, KIR_IREM, in[0], in[1]);
+  int r = op2(b, KIR_SUB, in[0], op2(b, KIR_MUL, q, in[1])); /* a second division would take as long as the first */
   return either(b, is_too_large(b, n, r, in[1]), op2(b, KIR_SUB, q, one(b, n)), q);
 }
 

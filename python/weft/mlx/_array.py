@@ -475,12 +475,17 @@ def _window_of(a, start_indices, axes, sizes):
     axes = [k % a.ndim for k in axes]
     if len(set(axes)) != len(axes):
         raise ValueError("slice: an axis is named twice")
-    starts = _as_array(start_indices).reshape((-1,))
+    given = _as_array(start_indices)
+    starts = given.reshape((-1,))
     if starts.size != len(axes):
         raise ValueError(f"slice: {starts.size} starts for {len(axes)} axes")
     for i, axis in enumerate(axes):
         if not 0 <= sizes[axis] <= a.shape[axis]:
             raise ValueError(f"slice: {sizes[axis]} elements of an axis of {a.shape[axis]}")
+    if _core.state(given) == "ready":  # known: a part like any other, which needs no indices
+        known = dict(zip(axes, starts.tolist()))
+        begins = [min(max(known.get(axis, 0), 0), a.shape[axis] - sizes[axis]) for axis in range(a.ndim)]
+        return a[tuple(builtins.slice(at, at + n) for at, n in zip(begins, sizes))]
     part = a
     for axis in range(a.ndim):
         if axis in axes:

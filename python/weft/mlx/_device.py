@@ -263,16 +263,21 @@ def synchronize(stream=None):
 
 get_active_memory, get_peak_memory = _run.get_active_memory, _run.get_peak_memory
 reset_peak_memory, get_cache_memory, clear_cache = _run.reset_peak_memory, _run.get_cache_memory, _run.clear_cache
-_limits = {"wired": 0}
+_limits = {"wired": 0, "memory": None}
 
 
 def set_memory_limit(limit):
-    """Beyond so many bytes an evaluation is a MemoryError. Returns the limit before.
+    """So many bytes are to be used at most: a guideline, as in MLX, beyond which nothing is kept for reuse. weft.set_memory_limit is one
+    that holds. Returns the limit before.
 
     >>> mx.set_memory_limit(mx.set_memory_limit(1 << 40)) == 1 << 40
     True
     """
-    return _run.set_memory_limit(limit)
+    before = get_memory_limit()
+    _limits["memory"] = limit
+    if _run.get_active_memory() + _run.get_cache_memory() > limit:
+        _run.clear_cache()
+    return before
 
 
 def get_memory_limit():
@@ -281,7 +286,7 @@ def get_memory_limit():
     >>> mx.get_memory_limit() > 0
     True
     """
-    return _core.get(_run._LIMIT)
+    return _core.get(_run._LIMIT) if _limits["memory"] is None else _limits["memory"]
 
 
 def set_cache_limit(limit):
