@@ -181,7 +181,9 @@ static PyObject *capsule_of(PyObject *x) {
 /* Once the capsule is renamed, the memory is ours to release: weft_external does that, also if it refuses the block. */
 static weft_array *shared_of(PyObject *x) {
   PyObject *capsule = capsule_of(x);
-  struct dl_managed *m = capsule ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+  if (capsule && !PyCapsule_IsValid(capsule, "dltensor"))
+    PyErr_SetString(PyExc_ValueError, "from_dlpack: this is no capsule of DLPack, or it was consumed before");
+  struct dl_managed *m = capsule && !PyErr_Occurred() ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
   weft_array *a = m ? share(m) : NULL;
   if (a) PyCapsule_SetName(capsule, "used_dltensor");
   Py_XDECREF(capsule);

@@ -32,6 +32,16 @@ static struct failure *times_check(const char *fn, const struct node *x, const i
   return count_check(fn, x->rank, dims);
 }
 
+enum { FEW = 8, LONG = 16 };
+
+/* A kernel whose innermost axis has few elements goes through them slowly: neighbours that are few are put beside each other,
+ * one copy each. Takes over x. */
+static weft_array *beside_each_other(struct node *x, int64_t n, const dim dims[]) {
+  weft_array *all[FEW], *one = array_of(x);
+  for (int i = 0; i < n; i++) all[i] = one;
+  return array_reshape("weft_repeat", weft_stack(-1, (int)n, all), weft_rank(one), dims);
+}
+
 weft_array *weft_repeat(weft_array *x, int axis, int64_t n) {
   struct node *node;
   weft_array *bad;
@@ -41,7 +51,10 @@ weft_array *weft_repeat(weft_array *x, int axis, int64_t n) {
   struct failure *why = axis_check("weft_repeat", node, &axis);
   for (int k = 0; k < node->rank; k++) times[k] = k == axis ? n : 1;
   if (!why) why = times_check("weft_repeat", node, times, dims);
-  return why ? array_of_bad(why, 1, &node) : again("weft_repeat", node, times, true, dims);
+  if (why) return array_of_bad(why, 1, &node);
+  bool is_last = axis == node->rank - 1 && dim_is_known(node->dims[axis]) && node->dims[axis] >= LONG;
+  if (is_last && n > 1 && n <= FEW && node->rank < WEFT_RANK_MAX) return COMPOSED(beside_each_other(node, n, dims));
+  return again("weft_repeat", node, times, true, dims);
 }
 
 /* Both counted from the last axis, with ones in front. */
