@@ -7,7 +7,8 @@
 #include "backend/cuda/printer.h"
 #include "base/least.h"
 
-enum { ROWS = 8, LINE = 512, STAGES = 4, FEW = 4, MOST_STATEMENTS = 60, MANY_ROWS = 1024 };
+enum { ROWS = 8, LINE = 512, STAGES = 4, FEW = 4, MANY_ROWS = 1024 };
+enum { MOST_STATEMENTS = 640 }; /* printed: as many elements at a time as keep below it */
 enum { SHARED_BYTES = 48 << 10 };
 
 /* ---- Which kernels ----------------------------------------------------------------------------------------------------- */
@@ -47,6 +48,12 @@ static bool add_line(const struct survey *s, const struct shape_class *shape, co
   return true;
 }
 
+static int length(const struct kir_block *b) {
+  int n = 0;
+  for (const struct kir_stmt *s = b->first; s; s = s->next) n += 1 + length(&s->body);
+  return n;
+}
+
 static bool look_in(const struct survey *s, const struct shape_class *shape, const struct kir_block *b, bool is_top,
                     struct ptx_running *r, int *n) {
   for (const struct kir_stmt *x = b->first; x; x = x->next) {
@@ -55,6 +62,7 @@ static bool look_in(const struct survey *s, const struct shape_class *shape, con
       case KIR_OP: case KIR_YIELD: break;
       case KIR_LOAD: case KIR_STORE: if (!is_top || !add_line(s, shape, x, r)) return false; break;
       case KIR_PREFIX:
+        if (x->op == KIR_CALL) *n += 2 * length(&s->k->fns[x->fn].body);
         if (!is_top || x->n_out > PTX_TUPLE || (x->n_from && x->op != KIR_CALL)) return false;
         r->is_ordered |= ptx_is_ordered(s->k, x);
         break;
@@ -93,17 +101,25 @@ static bool has_prefix(const struct kir_stmt *loop) {
 
 static int pitch(const struct ptx_running *r, int width) { return LINE / r->width * width + 16; } /* lanes meet in no bank */
 
+/* Elements that are in registers at a time, each of which takes n statements; 0: that is too many. */
+static int n_together(const struct ptx_running *r, int n) {
+  int group = (int)least(LINE / r->width, PTX_WIDE);
+  while (group > FEW && group * n > MOST_STATEMENTS) group /= 2;
+  return group * n > MOST_STATEMENTS ? 0 : group;
+}
+
 bool ptx_find_running(const struct survey *s, const struct shape_class *shape, struct ptx_running *r) {
   int n = 0, n_loads = 0;
   *r = (struct ptx_running){ 0 };
   if (!s->is_cooperative || s->is_single || s->private_loop || s->owned || s->n_checks || !find_nest(s->k, r)) return false;
-  if (!has_prefix(r->lane) || !look_in(s, shape, &r->lane->body, true, r, &n) || n > MOST_STATEMENTS) return false;
+  if (!has_prefix(r->lane) || !look_in(s, shape, &r->lane->body, true, r, &n)) return false;
+  r->group = n_together(r, n);
   for (int i = 0; i < r->n_lines; i++) {
     struct ptx_line_of *l = &r->line[i];
     bool is_load = l->s->kind == KIR_LOAD;
     l->at = r->bytes, n_loads += is_load, r->bytes += (is_load ? STAGES : 1) * ROWS * pitch(r, l->width);
   }
-  return n_loads && r->bytes <= SHARED_BYTES;
+  return n_loads && r->group && r->bytes <= SHARED_BYTES;
 }
 
 /* ---- Registers of the printing -------------------------------------------------------------------------------------------- */
@@ -122,7 +138,6 @@ struct running {
 };
 
 static int columns_of(const struct ptx_running *r) { return LINE / r->width; }           /* elements of a tile's row */
-static int group_of(const struct ptx_running *r) { return (int)least(columns_of(r), PTX_WIDE); } /* .. that are in registers */
 static int pieces_of(const struct ptx_running *r, int width) { return columns_of(r) * width / 16; } /* a power of two, 32 at most */
 static int turns_of(const struct ptx_running *r, int width) { int n = ROWS * pieces_of(r, width) / 32; return n ? n : 1; }
 
@@ -302,7 +317,7 @@ static void compute(struct printer *p, struct running *w) {
   ptx_line(p, "mov.s64 %s, %s", ptx_val(p, w->r->lane->var), w->column);
   ptx_line(p, "add.s64 %s, %s, %d", end, w->column, columns_of(w->r));
   ptx_line(p, "min.s64 %s, %s, %s", end, end, w->n);
-  groups(p, w, end, group_of(w->r));
+  if (w->r->group > FEW) groups(p, w, end, w->r->group);
   groups(p, w, end, FEW);
 }
 
@@ -396,7 +411,7 @@ void ptx_running_body(struct printer *p) {
                        .left = ptx_own(p, OWN_WORD), .stage = ptx_own(p, OWN_WORD), .ahead = ptx_own(p, OWN_WORD) };
   struct where alone = { .lane = r->lane, .lo = "0" };
   p->threads = 32;
-  if (!ptx_name_elements(p, group_of(r))) return;
+  if (!ptx_name_elements(p, r->group)) return;
   ptx_line(p, "mov.u32 %s, %%tid.x", w.lane);
   const char *n_rows = own_rows(p, &w);
   ptx_statements(p, p->k->body.first, p->k->body.last, alone);
