@@ -105,6 +105,12 @@ static int sums(weft_array *y[]) {
   y[0] = weft_sum(x, 0), y[1] = weft_logsumexp(x, 1), y[2] = weft_mean(x, WEFT_ALL);
   return 3;
 }
+/* Sums of floats, which have an order, beside one of integers, which has none. */
+static int counts_beside(weft_array *y[]) {
+  weft_array *x = drawn_floats(WEFT_DIMS(50, 1024), 1), *is_low = weft_lt(x, weft_scalar(0.3));
+  weft_array *sum = weft_sum(weft_where(is_low, x, weft_scalar(0)), 1), *n = weft_sum(weft_cast(is_low, WEFT_I64), 1);
+  return y[0] = weft_div(sum, weft_cast(n, WEFT_F32)), y[1] = weft_sub(x, y[0]), 2;
+}
 static int cumulative(weft_array *y[]) { return y[0] = weft_cumsum(drawn_floats(WEFT_DIMS(100000), 1), 0), 1; }
 static int product(weft_array *y[]) {
   return y[0] = weft_tanh(weft_matmul(drawn_floats(WEFT_DIMS(300, 200), 1), drawn_floats(WEFT_DIMS(200, 150), 2))), 1;
@@ -205,7 +211,7 @@ static const struct program { const char *name; int (*make)(weft_array *y[]); do
   { "concat and pad", joined, 0 }, { "checked gather", gathered, 0 }, { "scatter set", put_set, 0 },
   { "scatter add", put_add, 1e-3 }, { "scatter max", put_max, 0 }, { "scatter add, i32", put_integers, 0 },
   { "softmax", softmax, 0 }, { "layer norm gradient", layer_norm_gradient, 0 }, { "sum, logsumexp, mean", sums, 0 },
-  { "cumulative sum", cumulative, 0 }, { "matmul and tanh", product, 0 }, { "long products", long_products, 0.02 },
+  { "sums beside counts", counts_beside, 0 }, { "cumulative sum", cumulative, 0 }, { "matmul and tanh", product, 0 }, { "long products", long_products, 0.02 },
   { "tiles of f32", tiles, 0 }, { "tiles of f64, i64, f32", wide_tiles, 0 }, { "tiles of bf16, f16, i8", narrow_tiles, 0.02 },
   { "a sum of no products", no_products, 0 }, { "sum of bf16", narrow_sum, 0 },
   { "scan", scan, 0 }, { "until", until, 0 }, { "recurrent network", recurrent, 0 },

@@ -98,11 +98,13 @@ static const struct kir_stmt *look(struct wide_look *l) {
   return l->can ? first : NULL;
 }
 
-/* Folds that have an order, of the loop that has most; .. */
+/* Folds of a loop in which one has an order: the values of all of them are left in shared memory. Else none; .. */
 static int folds_in(const struct kir_kernel *k, const struct kir_stmt *loop) {
   int n = 0;
-  for (const struct kir_stmt *s = loop->body.first; s; s = s->next) n += s->kind == KIR_FOLD && ptx_is_ordered(k, s);
-  return n;
+  bool has_order = false;
+  for (const struct kir_stmt *s = loop->body.first; s; s = s->next)
+    if (s->kind == KIR_FOLD) n++, has_order |= ptx_is_ordered(k, s);
+  return has_order ? n : 0;
 }
 
 /* .. n: of the loops from s on. */
