@@ -263,6 +263,15 @@ static weft_array *from_numpy(PyObject *o, int may_share) {
   return a;
 }
 
+/* Whether it has the attribute, or raises something else than that it has not: whoever asks for it next meets that. */
+static int has(PyObject *o, const char *name) {
+  PyObject *found = PyObject_GetAttrString(o, name);
+  int is_there = found || !PyErr_ExceptionMatches(PyExc_AttributeError);
+  Py_XDECREF(found);
+  PyErr_Clear();
+  return is_there;
+}
+
 static weft_array *from_memory(PyObject *o, int may_share) {
   if (PyObject_CheckBuffer(o)) {
     weft_array *a = from_buffer(o, NULL, may_share);
@@ -274,13 +283,12 @@ static weft_array *from_memory(PyObject *o, int may_share) {
     else PyErr_Restore(type, value, trace);
     return a;
   }
-  return PyObject_HasAttrString(o, "__array__") ? from_interface(o, may_share) : from_numpy(o, may_share);
+  return has(o, "__array__") ? from_interface(o, may_share) : from_numpy(o, may_share);
 }
 
 static int has_memory(PyObject *o) {
   if (PyBytes_Check(o) || PyByteArray_Check(o) || PyType_Check(o)) return 0;
-  return PyObject_CheckBuffer(o) || PyObject_HasAttrString(o, "__array_interface__") ||
-         PyObject_HasAttrString(o, "__array__");
+  return PyObject_CheckBuffer(o) || has(o, "__array_interface__") || has(o, "__array__");
 }
 
 /* ---- All together ---- */

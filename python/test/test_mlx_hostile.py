@@ -223,3 +223,28 @@ def test_cycles_through_compiled_functions_are_collected():
         del model
         gc.collect()
         assert gone() is None
+
+
+def test_what_the_lookup_of_an_attribute_raises_is_not_lost():
+    class Broken:
+        def __getattr__(self, name):
+            raise KeyError(name)
+
+    for make in (lambda: mx.array(Broken()), lambda: weft.array(Broken()), lambda: mx.exp(Broken())):
+        with pytest.raises(KeyError):
+            make()
+
+
+def test_a_capsule_of_dlpack_is_consumed_once():
+    class Once:
+        capsule = np.arange(3.0, dtype=np.float32).__dlpack__()
+
+        def __dlpack__(self, **how):
+            return self.capsule
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    assert mx.from_dlpack(Once()).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="consumed before"):
+        mx.from_dlpack(Once())
