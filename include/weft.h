@@ -288,6 +288,8 @@ WEFT_BINARY(WEFT_DECLARE_)
 WEFT_TERNARY(WEFT_DECLARE_)
 #undef WEFT_DECLARE_
 
+weft_array *weft_hyp2f1(weft_array *a, weft_array *b, weft_array *c, weft_array *z);  /* Gauss's F(a, b; c; z), by its series: nan
+                                                   beyond 1, and where 500000 terms do not suffice */
 weft_array *weft_where(weft_array *c, weft_array *a, weft_array *b);  /* c ? a : b; what is not taken has derivative 0, even
                                                                           where its own is infinite */
 weft_array *weft_fma(weft_array *a, weft_array *b, weft_array *c);    /* a b + c, rounded once; complex: by mul, add */

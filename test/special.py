@@ -335,7 +335,9 @@ HEAD_SEVERAL = """
 Functions of several numbers, in f64: the relative error on a box, where the value is not below 1e-280; of inverses and of `jv`
 relative to the larger of |f| and |x f'| by the last operand. Beyond the box `gammainc` and `gammaincc` go on up to a = 8e4 and are nan
 where 2500 terms, or 1000 steps of a continued fraction, do not suffice; `betainc` and the inverses likewise. `iv`, `jv` and `kv` are
-nan where thousands of terms, orders or points do not suffice: both operands beyond 1000, as a rule.
+nan where thousands of terms, orders or points do not suffice: both operands beyond 1000, as a rule. `hyp2f1` is no instruction but a
+loop of sums in pairs of numbers (src/op/hypergeometric.c); python/test/test_special.py holds it to 1e-12 for a, b, c in [0.05, 20], z in
+[-0.9, 0.9]; it is nan beyond 1 unless the sum ends, and where 500000 terms do not suffice.
 
 | function | box | bound | max | at | values |
 |---|---|---|---|---|---|

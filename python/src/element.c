@@ -48,6 +48,13 @@ weft_array *call_ternary(const struct name *row, PyObject *const arg[]) {
   return ((ternary)row->function)(a[0], a[1], a[2]);
 }
 
+/* (a, b, c, z) */
+weft_array *call_hyp2f1(const struct name *row, PyObject *const arg[]) {
+  weft_array *a[4];
+  (void)row;
+  return convert_all(4, arg, a) ? weft_hyp2f1(a[0], a[1], a[2], a[3]) : NULL;
+}
+
 /* (a) */
 weft_array *call_positive(const struct name *row, PyObject *const arg[]) { return (void)row, convert_array(arg[0], NULL, 0); }
 

@@ -32,7 +32,7 @@ int mlx_add(PyObject *module);   /* mlx.c: the module _mlx in it, with arrays, d
 const char *names_of_c(const char *c, size_t n); /* the public name of weft_ and these n characters; NULL: it has none */
 
 /* What rows call, by the file of its family. */
-name_call call_unary, call_binary, call_ternary, call_positive, call_clip, call_round, call_degrees, call_radians;
+name_call call_unary, call_binary, call_ternary, call_hyp2f1, call_positive, call_clip, call_round, call_degrees, call_radians;
 name_call call_isclose, call_array_equal;
 name_made make_divmod, make_meshgrid;
 name_call call_diff, call_ediff1d, call_trapezoid, call_interp, call_convolve, call_nan_to_num, call_rot90;

@@ -472,6 +472,7 @@ for _name, *_args in [("beta", SHAPE, SHAPE[::-1]), ("betaln", SHAPE, SHAPE[::-1
                       ("gammaincc", SHAPE, SHAPE[::-1]), ("betainc", SHAPE, SHAPE[::-1], SHAPE / 20),
                       ("gammaincinv", SHAPE, SHAPE[::-1] / 20), ("gammainccinv", SHAPE, SHAPE[::-1] / 20),
                       ("betaincinv", SHAPE, SHAPE[::-1], SHAPE / 20), ("owens_t", SHAPE, SHAPE[::-1]),
+                      ("hyp2f1", SHAPE, SHAPE[::-1], SHAPE + 1, SHAPE / 20),
                       *((name, SHAPE, SHAPE[::-1]) for name in ("iv", "ive", "jv", "kv", "kve"))]:
     CALLS[_name] = (lambda n=_name, a=_args: getattr(weft, n)(*a), lambda n=_name, a=_args: getattr(special, n)(*a))
 

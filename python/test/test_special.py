@@ -83,3 +83,22 @@ def test_nothing_hangs_on_nan_and_infinity():
         assert np.array(f(a, b)).shape == (121,)
     for c in odd:
         assert np.array(weft.betainc(a, b, float(c))).shape == np.array(weft.betaincinv(a, b, float(c))).shape == (121,)
+
+
+def test_gauss_function_is_within_a_part_in_10_to_the_12_of_mpmath_on_the_box_of_pytensors_tests():
+    """a, b, c in (0.05, 20), z in (-0.9, 0.9): docs/special.md."""
+    mpmath = pytest.importorskip("mpmath")
+    mpmath.mp.dps = 30
+    rng = np.random.default_rng(0)
+    x = [*rng.uniform(0.05, 20, (3, 200)), rng.uniform(-0.9, 0.9, 200)]
+    got = np.array(weft.hyp2f1(*x))
+    for value, *point in zip(got, *x):
+        want = mpmath.hyp2f1(*map(mpmath.mpf, point))
+        assert abs(value - want) <= 1e-12 * abs(want), point
+
+
+@pytest.mark.parametrize("x", [(2.3, 1.7, 3.1, -0.6), (2.3, 1.7, 3.1, 0.6), (0.5, 4.0, 9.0, 0.2), (5.5, 7.25, 3.0, -0.4)])
+def test_derivatives_of_gauss_function_by_all_operands(x):
+    for k in range(4):
+        got = float(weft.grad(weft.hyp2f1, argnums=k)(*[weft.array(v, weft.float64) for v in x]))
+        np.testing.assert_allclose(got, slope(scipy.hyp2f1, x, k), rtol=1e-6, atol=1e-9)

@@ -27,7 +27,7 @@ from ._core import (        # a line, or more, for each first letter
     flatnonzero, flatten, flip, float16, float32, float64, floor, floor_divide, fma, fmod, from_dlpack, from_f8,
     full, full_like,
     gamma, gammainc, gammaincc, gammainccinv, gammaincinv, gather_mm, gather_qmm, gcd, gelu, gelu_approx, greater, greater_equal,
-    hadamard_transform, histogram, histogram2d, histogram_bin_edges, histogramdd, host, hypot,
+    hadamard_transform, histogram, histogram2d, histogram_bin_edges, histogramdd, host, hyp2f1, hypot,
     i0, i0e, i1, i1e, identity, imag, inner, int16, int32, int64, int8, interp, isclose, isfinite, isinf, isnan,
     iv, ive,
     j0, j1, jv,

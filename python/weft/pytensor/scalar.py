@@ -52,7 +52,7 @@ IN_RESULT_DTYPE = {
     pm.Gamma: weft.gamma, pm.GammaLn: weft.lgamma, pm.Psi: weft.digamma, pm.TriGamma: weft.trigamma,
     pm.PolyGamma: weft.polygamma, pm.GammaInc: weft.gammainc, pm.GammaIncC: weft.gammaincc, pm.BetaInc: weft.betainc,
     pm.GammaIncInv: weft.gammaincinv, pm.GammaIncCInv: weft.gammainccinv, pm.BetaIncInv: weft.betaincinv,
-    pm.NdtriExp: ndtri_of_exp, pm.Ive: scaled_bessel, pm.Jv: weft.jv, pm.Kve: weft.kve, pm.Owens_t: weft.owens_t,
+    pm.NdtriExp: ndtri_of_exp, pm.Hyp2F1: weft.hyp2f1, pm.Ive: scaled_bessel, pm.Jv: weft.jv, pm.Kve: weft.kve, pm.Owens_t: weft.owens_t,
     pm.J0: weft.j0, pm.J1: weft.j1, pm.I0: weft.i0, pm.I1: weft.i1,
     pm.Sigmoid: weft.sigmoid, pm.Softplus: weft.softplus, pm.Log1mexp: weft.log1mexp,
 }
