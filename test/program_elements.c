@@ -17,6 +17,10 @@ BUILD(choose) { return weft_choose(in[0], in[1], weft_rank(in[1]) > 0 ? weft_cum
 BUILD(where) { return weft_where(in[0], in[1], in[2]); }
 BUILD(fma) { return weft_fma(in[0], in[1], in[2]); }
 BUILD(betainc) { return (s->p[0] ? weft_betaincinv : weft_betainc)(in[0], in[1], in[2]); }
+BUILD(hyp2f1) { /* where few terms suffice */
+  weft_array *z = weft_mul(weft_tanh(in[0]), weft_scalar(s->p[0] ? 0.5 : -0.75));
+  return weft_hyp2f1(weft_scalar(1.5), weft_scalar(2.5), weft_scalar(3), z);
+}
 BUILD(clip) { return weft_clip(in[0], s->p[0] & 1 ? NULL : weft_scalar(-1.5), s->p[0] & 2 ? NULL : in[1]); }
 BUILD(cast) { return weft_cast(in[0], (weft_dtype)s->p[0]); }
 BUILD(complex) { return weft_complex(in[0], in[1]); }
@@ -76,6 +80,10 @@ MAKE(fma) {
 MAKE(betainc) { /* one array in all its roles */
   int a = pick(p, FLOAT);
   return ok(grow(p, kind, 3, (int[]){ a, a, a }, 1, (int64_t[]){ any(p, 2) }));
+}
+MAKE(hyp2f1) {
+  int a = pick(p, FLOAT);
+  return ok(grow(p, kind, 1, &a, 1, (int64_t[]){ any(p, 2) }));
 }
 MAKE(clip) {
   int a = pick(p, FLOAT), b = partner(p, a);

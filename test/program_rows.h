@@ -21,7 +21,7 @@ static inline bool is_in(const char *name, const char *const list[]) {
 
 /* name, weight, is_smooth, how it is chosen */
 #define ROWS(X)                                                                                                              \
-  X(choose, 3, true, choose) X(where, 4, true, where) X(fma, 3, true, fma) X(betainc, 2, false, betainc) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
+  X(choose, 3, true, choose) X(where, 4, true, where) X(fma, 3, true, fma) X(betainc, 2, false, betainc) X(hyp2f1, 1, false, hyp2f1) X(clip, 2, false, clip) X(cast, 5, false, cast) X(complex, 2, false, complex)  \
   X(nan_to_num, 2, true, nan_to_num) X(isclose, 1, false, alike) X(allclose, 1, false, alike) X(array_equal, 1, false, alike)       \
   X(gcd, 1, false, whole) X(lcm, 1, false, whole) X(bit_count, 1, false, whole) X(nanvar, 1, true, var) X(nanstd, 1, true, var)       \
   X(backwards, 2, true, run) X(before, 2, true, run) X(diff, 2, true, diff) X(trapezoid, 2, true, trapezoid)                         \
