@@ -88,6 +88,7 @@ SCOPED(equal_elements_stay_in_order_with_negative_zeros_before_zeros_and_nans_la
 }
 
 SCOPED(two_results_of_a_library_step_are_one_step) {
+  if (weft_get(WEFT_DEVICE)) return test_skip("the plan is one of the host");
   weft_array *x = matrix(), *y = weft_add(weft_sort(x, 1), weft_cast(weft_argsort(x, 1), WEFT_F32));
   const char *plan = weft_show(1, &y, "plan");
   EXPECT(strstr(plan, "2 steps"));
@@ -147,6 +148,7 @@ SCOPED(nothing_and_one_element_are_sorted) {
 }
 
 SCOPED(the_memory_a_sort_works_in_is_limited_as_all_memory) {
+  if (weft_get(WEFT_DEVICE)) return test_skip("the limit is that of the host");
   weft_array *x = weft_reshape(matrix(), WEFT_DIMS(WEFT_ANY)), *y = weft_sort(x, 0);
   int64_t before = weft_set(WEFT_BYTES_LIMIT, weft_get(WEFT_BYTES_USED) + ROWS * LENGTH * 20);
   float *none = malloc(sizeof numbers);

@@ -4,7 +4,7 @@
  * host counts parts of a row apart, all counts stand in the first part. */
 #include "backend/cuda/routine.h"
 
-enum { FEW_BINS = 4096 }; /* are counted in shared memory */
+enum { FEW_BINS = 4096, FEW_EDGES = 1024 }; /* are counted, and searched, in shared memory */
 
 static const char bins_text[] =
   WRITTEN(
@@ -30,6 +30,7 @@ entry bins_edges(E* edges, s64* checks, u64 each, u64 all) {
   WRITTEN(
 entry bins_of(T* x, E* edges, s64* bins, u64* counts, s64* checks, u64 length, u64 n, u64 edges_each, u64 counts_each, u32 cuts) {
   shared u32 own[IN_SHARED ? 4096 : 1];
+  shared E ruler[EDGES_IN_SHARED ? 1024 : 1];
   u64 problem = u64(block / cuts);
   T* a = x + problem * length;
   E* e = edges + problem * edges_each;
@@ -40,13 +41,29 @@ entry bins_of(T* x, E* edges, s64* bins, u64* counts, s64* checks, u64 length, u
     while (u64(k) < n) { own[k] = 0; k = k + 256; }
     bar;
   }
+  if (EDGES_IN_SHARED) {
+    u32 k = tid;
+    while (u64(k) <= n) { ruler[k] = e[k]; k = k + 256; }
+    bar;
+  }
   u64 i = u64(block % cuts) * 256 + u64(tid);
   while (i < length) {
     T v = a[i];
     u64 bin = n;
     if (HAS_EDGES) {
       E z = E(v);
-      if (n > 0) {
+      if (EDGES_IN_SHARED) {
+        if (z >= ruler[0] && z <= ruler[u32(n)]) {
+          u32 at = 0;
+          u32 left = u32(n);
+          while (left > 1) {
+            u32 half = left / 2;
+            at = ruler[at + half] <= z ? at + half : at;
+            left = left - half;
+          }
+          bin = u64(at);
+        }
+      } else if (n > 0) {
         if (z >= e[0] && z <= e[n]) {
           u64 at = 0;
           u64 left = n;
@@ -108,7 +125,8 @@ static int binned(struct gpu *g, const struct routine_call *c, bool is_count, bo
   const struct written_name names[] = {
     { "T", 0, type_of(x->dtype) }, { "E", 0, has_edges && ruler->dtype == WEFT_F32 ? "f32" : "f64" }, { "HAS_EDGES",
         has_edges, NULL },
-    { "IS_COUNT", is_count, NULL }, { "IN_SHARED", is_count && n <= FEW_BINS, NULL }, { NULL, 0, NULL },
+    { "IS_COUNT", is_count, NULL }, { "IN_SHARED", is_count && n <= FEW_BINS, NULL },
+    { "EDGES_IN_SHARED", has_edges && n > 0 && n < FEW_EDGES, NULL }, { NULL, 0, NULL },
   };
   struct routine_module *m;
   if (!names[0].type || problems > INT32_MAX / 1024) return DEVICE_CANNOT;

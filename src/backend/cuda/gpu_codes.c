@@ -25,18 +25,14 @@
   u32 pattern = size < 8 ? as_u32(near) : (size << 20) + 1006632960;                                                    \
   f32 f = as_f32(pattern | ((h & 128) << 24) | (size == 127 ? u32(0x7fc00000) : u32(0)));)
 
-/* v: what code `pos` of row `row` stands for. KIND 0: a whole number, 1: e2m1, 2: e4m3. row_words, row_groups: of a row. */
-#define VALUE_AT WRITTEN(                                                                                               \
-  u64 bit = pos * BITS;                                                                                                 \
-  u64 word_at = row * row_words + bit / 32;                                                                             \
-  u32 shift = u32(bit % 32);                                                                                            \
-  u32 q = words[word_at] >> shift;                                                                                      \
-  if (32 % BITS != 0) { if (shift + BITS > 32) { q = q | (words[word_at + 1] << (32 - shift)); } }                      \
-  q = q & ((1 << BITS) - 1);                                                                                            \
-  u64 g = row * row_groups + pos / GROUP;                                                                               \
+/* s and bias: of group g. */
+#define SCALES_AT WRITTEN(                                                                                              \
   W s = 0;                                                                                                              \
   W bias = 0; ) NUMBER_AT(s, SCALE, scales) WRITTEN(                                                                    \
-  if (KIND == 0) { ) NUMBER_AT(bias, BIAS, biases) WRITTEN( }                                                           \
+  if (KIND == 0) { ) NUMBER_AT(bias, BIAS, biases) WRITTEN( })
+
+/* v: what code q stands for. KIND 0: a whole number, 1: e2m1, 2: e4m3. */
+#define VALUE_OF_Q WRITTEN(                                                                                             \
   W v = 0;                                                                                                              \
   if (KIND == 0) { v = W(q) * s + bias; }                                                                               \
   if (KIND == 1) {                                                                                                      \
@@ -46,6 +42,16 @@
     v = as_f32((m4 < 2 ? near4 : far4) | ((q & 8) << 28)) * s;                                                          \
   }                                                                                                                     \
   if (KIND == 2) { u32 h = q; ) E4M3_OF_H WRITTEN( v = f * s; })
+
+/* v: what code `pos` of row `row` stands for. row_words, row_groups: of a row. */
+#define VALUE_AT WRITTEN(                                                                                               \
+  u64 bit = pos * BITS;                                                                                                 \
+  u64 word_at = row * row_words + bit / 32;                                                                             \
+  u32 shift = u32(bit % 32);                                                                                            \
+  u32 q = words[word_at] >> shift;                                                                                      \
+  if (32 % BITS != 0) { if (shift + BITS > 32) { q = q | (words[word_at + 1] << (32 - shift)); } }                      \
+  q = q & ((1 << BITS) - 1);                                                                                            \
+  u64 g = row * row_groups + pos / GROUP; ) SCALES_AT VALUE_OF_Q
 
 static const char values_text[] =
   WRITTEN(
@@ -102,6 +108,17 @@ entry codes_product(f32* x, u32* all_words, S* all_scales, B* all_biases, s64* a
     u64 c = base + u64(tid / 32) * 512;
     u64 end = min(c + 512, k);
     repeat (r, ROWS) { sum[r] = 0; }
+    if (IS_TRANSPOSED && 32 % BITS == 0) { /* a word at a time */
+      while (c < end) {
+        u32 word = words[j * row_words + c / (32 / BITS)];
+        u64 g = j * row_groups + c / GROUP; ) SCALES_AT WRITTEN(
+        repeat (e, 32 / BITS) {
+          u32 q = (word >> (e * BITS)) & ((1 << BITS) - 1); ) VALUE_OF_Q WRITTEN(
+          repeat (r, ROWS) { sum[r] = fma(x[row_at[r] + c + e], v, sum[r]); }
+        }
+        c = c + 32 / BITS;
+      }
+    }
     while (c < end) {
       u64 row = IS_TRANSPOSED ? j : c;
       u64 pos = IS_TRANSPOSED ? c : j; ) VALUE_AT WRITTEN(

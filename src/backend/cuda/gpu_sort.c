@@ -289,8 +289,13 @@ entry sort_row(T* x, T* y, s64* order, u32 n, u32 has_y, u32 has_order) {
 }
   );
 
-/* Elements of ranks from .. on, held inside the row; n places of a row are in order. */
+/* Elements of ranks from .. on, held inside the row; n places of a row are in order. Of no elements: as on the host. */
 static const char select_text[] = WRITTEN(
+entry select_none(T* y, s64* order, u64 all) {
+  u64 i = u64(block) * 256 + u64(tid);
+  if (i < all) { y[i] = 0; order[i] = 0; }
+}
+) WRITTEN(
 entry select_ranks(T* x, s64* sorted, T* y, s64* order, u64 n, s64 from, u64 count, u64 all) {
   u64 i = u64(block) * 256 + u64(tid);
   if (i < all) {
@@ -417,8 +422,9 @@ int select_there(struct gpu *g, const struct routine_call *c, bool only_asks) {
   struct routine_room room = { .gpu = g };
   struct routine_module *m;
   int64_t all = c->n_problems * c->number[1];
-  if (!s.n || !c->number[1]) return DEVICE_CANNOT;
   int how = routine_load(g, select_text, names, &m);
+  if (how || !all) return how;
+  if (!s.n) return only_asks ? how : LAUNCH(g, m, "select_none", (all - 1) / 256 + 1, 256, y->at, order->at, (uint64_t)all);
   if (!how && !only_asks) how = room_take(&room, (size_t)(s.rows * s.n) * 8, &s.order);
   if (!how) how = sort_rows(&s, only_asks);
   if (!how && !only_asks)
