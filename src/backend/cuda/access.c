@@ -224,7 +224,7 @@ static const char *combine_warp(struct printer *p, enum kir_op op, weft_dtype d,
   return total;
 }
 
-enum { TRIES = 4 };
+enum { TRIES = 4 }; /* in memory that all processors share; places of a block of threads have few who compete */
 
 /* A few tries: goes to done if new = old o src is there now, or would change nothing. */
 static void try_swap(struct printer *p, const char *space, enum kir_op op, weft_dtype d, const char *address, const char *src,
@@ -232,7 +232,7 @@ static void try_swap(struct printer *p, const char *space, enum kir_op op, weft_
   const char *bits = ptx_bits(d), *old = ptx_own_of(p, d), *new = ptx_own_of(p, d), *seen = ptx_own_of(p, d);
   const char *is = ptx_own(p, OWN_PRED), *n = ptx_own(p, OWN_WORD), *again = ptx_label(p, "try");
   ptx_line(p, "ld.volatile%s.%s %s, [%s]", space, bits, old, address);
-  ptx_line(p, "mov.u32 %s, %d", n, TRIES);
+  ptx_line(p, "mov.u32 %s, %d", n, *space ? TRIES : 1);
   ptx_place_loop(p, again);
   ptx_instruction(p, op, d, new, (const char *[]){ old, src });
   ptx_line(p, "setp.eq.%s %s, %s, %s", bits, is, new, old);

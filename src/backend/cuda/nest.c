@@ -200,7 +200,6 @@ static void close_loop(struct printer *p, const struct kir_stmt *s, struct head 
  * there it pays for longer ones too. */
 enum { UNROLLED = 4, SHORT = 40, SHORT_SERIAL = 120 };
 enum { TINY = 12, UNROLLED_TINY = 16 }; /* the terms of a sum of products, of which each waits for the one before */
-enum { A_SERIES = 24, UNROLLED_SERIES = 8 }; /* sums of a function: loads of 8 steps are under way */
 enum { A_SUM = 4 }; /* statements: a load and a fold, of which 16 loads of a lane are under way */
 /* Steps that are fetched ahead: memory answers after some 700 cycles, the caches after 270; a step of few statements takes 20 to
  * 40, one that only adds 5. */
@@ -221,7 +220,6 @@ static bool folds(const struct kir_stmt *loop) {
 
 static int copies_of(const struct kir_stmt *s) {
   int n = length(&s->body);
-  if (s->kind == KIR_SERIAL && folds(s) && n > TINY && n <= A_SERIES) return UNROLLED_SERIES;
   if (s->kind == KIR_SERIAL) return n <= TINY ? UNROLLED_TINY : n < SHORT_SERIAL ? UNROLLED : 0;
   return n <= A_SUM && folds(s) ? UNROLLED_TINY : n < SHORT ? UNROLLED : 0;
 }
@@ -275,18 +273,24 @@ static void early_loads(struct printer *p, const struct kir_stmt *loop, const ch
   }
 }
 
+/* Steps of a serial loop wait for each other: there the compiler may write even more of them. */
+static void place_copies(struct printer *p, const struct kir_stmt *loop, const char *label) {
+  if (loop->kind == KIR_SERIAL) ptx_place(p, label);
+  else ptx_place_loop(p, label);
+}
+
 static void repeat(struct printer *p, const struct kir_stmt *s, const char *end, const char *step, struct where w) {
   const char *var = ptx_val(p, s->var), *ahead = ptx_own(p, OWN_LONG), *over = ptx_own(p, OWN_PRED), *three = ptx_own(p, OWN_LONG);
   const char *many = ptx_label(p, "many"), *few = ptx_label(p, "few"), *leave = ptx_label(p, "leave");
   int n_checks = p->n_checks, copies = copies_of(s);
   if (copies) {
     ptx_line(p, "mul.lo.s64 %s, %s, %d", three, step, copies - 1);
-    ptx_place_loop(p, many);
+    place_copies(p, s, many);
     ptx_line(p, "add.s64 %s, %s, %s", ahead, var, three);
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, ahead, end);
     ptx_line(p, "@%s bra %s", over, few);
   } else {
-    ptx_place_loop(p, few);
+    place_copies(p, s, few);
     ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
     ptx_line(p, "@%s bra %s", over, leave);
   }
@@ -296,7 +300,7 @@ static void repeat(struct printer *p, const struct kir_stmt *s, const char *end,
     if (copies && i == copies) {
       if (p->walks && p->walks->loop == s) ptx_walks_settle(p, p->walks);
       ptx_line(p, "bra %s", many);
-      ptx_place_loop(p, few);
+      place_copies(p, s, few);
       ptx_line(p, "setp.ge.s64 %s, %s, %s", over, var, end);
       ptx_line(p, "@%s bra %s", over, leave);
     }

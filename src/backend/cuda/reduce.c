@@ -624,39 +624,26 @@ void ptx_deal_end(struct printer *p, const struct kir_stmt *loop) {
   ptx_line(p, "bar.sync 0");
 }
 
-static void load_values(struct printer *p, weft_dtype d, const char *at, int from, int n, const char *const v[]) {
-  for (int i = 0; i < n; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", at, 32 * (from + i) * kir_width(d)));
-}
-
-/* acc = acc o value, 8 values of a lane at a time, of which the next are asked for meanwhile; then one by one. `left` of them, in
- * steps of 32. */
+/* acc = acc o value, 16 values of a lane at a time, then one by one; `left` of them, in steps of 32 */
 static void add_values(struct printer *p, const struct kir_stmt *s, const char *at, const char *left) {
-  enum { N = 8 };
   weft_dtype d = dtype_of(p, s->out[0]);
   int width = kir_width(d);
-  const char *v[N], *next[N], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *last = ptx_label(p, "last"),
-             *few = ptx_label(p, "few"), *done = ptx_label(p, "done");
+  const char *v[16], *r[PTX_TUPLE], *is = ptx_own(p, OWN_PRED), *many = ptx_label(p, "many"), *few = ptx_label(p, "few"),
+             *done = ptx_label(p, "done");
   results(p, s, r);
-  for (int i = 0; i < N; i++) v[i] = ptx_own_of(p, d), next[i] = ptx_own_of(p, d);
-  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * (N - 1));
+  for (int i = 0; i < 16; i++) v[i] = ptx_own_of(p, d);
+  ptx_place(p, many);
+  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * 15);
   ptx_line(p, "@%s bra %s", is, few);
-  load_values(p, d, at, 0, N, v);
-  ptx_place_loop(p, many);
-  ptx_line(p, "sub.s32 %s, %s, %d", left, left, 32 * N);
-  ptx_line(p, "setp.le.s32 %s, %s, %d", is, left, 32 * (N - 1));
-  ptx_line(p, "@%s bra %s", is, last);
-  load_values(p, d, at, N, N, next);
-  ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * N * width);
-  for (int i = 0; i < N; i++) combine(p, s, r, &v[i], r);
-  for (int i = 0; i < N; i++) ptx_mov(p, d, v[i], next[i]);
+  for (int i = 0; i < 16; i++) ptx_load(p, ".shared", d, v[i], ptx_textf(p, "%s+%d", at, 32 * i * width));
+  for (int i = 0; i < 16; i++) combine(p, s, r, &v[i], r);
+  ptx_line(p, "add.s64 %s, %s, %d", at, at, 512 * width);
+  ptx_line(p, "sub.s32 %s, %s, 512", left, left);
   ptx_line(p, "bra %s", many);
-  ptx_place(p, last);
-  for (int i = 0; i < N; i++) combine(p, s, r, &v[i], r);
-  ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * N * width);
   ptx_place_loop(p, few);
   ptx_line(p, "setp.le.s32 %s, %s, 0", is, left);
   ptx_line(p, "@%s bra %s", is, done);
-  load_values(p, d, at, 0, 1, v);
+  ptx_load(p, ".shared", d, v[0], at);
   combine(p, s, r, v, r);
   ptx_line(p, "add.s64 %s, %s, %d", at, at, 32 * width);
   ptx_line(p, "sub.s32 %s, %s, 32", left, left);
