@@ -1,15 +1,16 @@
 /* gpu_running.c -- running combines along rows: a further entry of which a thread goes through a whole row, as the order says.
  *
  * par .. { uniform; lane i { x = load a[..,i]; s = prefix add(x); .. store y[..,i] = .. } uniform }. The main entry gives a row to
- * a warp, whose lanes wait for each other. Here a warp has ROWS rows, a lane each; threads would read lines of memory that are
- * far apart, so the warp brings tiles of 512 bytes of each row into shared memory, STAGES of them ahead, and takes what is
- * stored back in the same way. Values of up to 32 elements are in registers at a time: all are loaded before the first is used. */
+ * a warp, whose lanes wait for each other. Here a warp has ROWS rows, a lane each, and shares nothing with the other warps of its
+ * block. Threads would read lines of memory that are far apart, so the warp brings tiles of 512 bytes of each row into shared
+ * memory, STAGES of them ahead, and takes what is stored back in the same way. Values of up to 32 elements are in registers at a
+ * time: all are loaded before the first is used. */
 #include "backend/cuda/printer.h"
 #include "base/least.h"
 
-enum { ROWS = 8, LINE = 512, STAGES = 4, FEW = 4, MANY_ROWS = 1024 };
+enum { WARPS = 4, ROWS = 8, LINE = 512, STAGES = 4, FEW = 4, MANY_ROWS = 1024 };
 enum { MOST_STATEMENTS = 640 }; /* printed: as many elements at a time as keep below it */
-enum { SHARED_BYTES = 48 << 10 };
+enum { SHARED_BYTES = 24 << 10 }; /* of a warp, at most: every GPU that is served has four times as much for a block */
 
 /* ---- Which kernels ----------------------------------------------------------------------------------------------------- */
 
@@ -127,6 +128,7 @@ bool ptx_find_running(const struct survey *s, const struct shape_class *shape, s
 struct running {
   const struct ptx_running *r;
   const char *lane;                /* of the warp */
+  const char *memory;              /* the shared memory of the warp */
   const char *is_row;              /* this lane has a row of its own */
   const char *n;                   /* elements of a row, 64 bits */
   const char *column;              /* the first one of the tile */
@@ -147,10 +149,10 @@ static const char *word(struct printer *p, const char *format, const char *a, in
   return r;
 }
 
-static const char *shared_place(struct printer *p, int at, const char *row, int pitch_, const char *piece) {
+static const char *shared_place(struct printer *p, const struct running *w, int at, const char *row, int pitch_,
+                                const char *piece) {
   const char *r = ptx_own(p, OWN_LONG);
-  ptx_line(p, "mov.u64 %s, running", r);
-  if (at) ptx_line(p, "add.u64 %s, %s, %d", r, r, at);
+  ptx_line(p, "add.u64 %s, %s, %d", r, w->memory, at);
   ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", r, row, pitch_, r);
   if (piece) ptx_line(p, "mad.wide.u32 %s, %s, 16, %s", r, piece, r);
   return r;
@@ -205,7 +207,7 @@ static void ask(struct printer *p, struct running *w, const char *left) {
     mover(p, w, l->width, &row, &piece);
     is_inside(p, w, l, piece, left, is);
     if (ROWS * pieces < 32) ptx_line(p, "setp.lt.and.u32 %s, %s, %d, %s", is, row, ROWS, is);
-    to = shared_place(p, l->at, row, pitch(w->r, l->width), piece);
+    to = shared_place(p, w, l->at, row, pitch(w->r, l->width), piece);
     ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", to, w->ahead, ROWS * pitch(w->r, l->width), to);
     const char *skip = ptx_label(p, "skip");
     ptx_line(p, "@!%s bra %s", is, skip);
@@ -232,7 +234,7 @@ static void put_out(struct printer *p, struct running *w, const char *n_rows) {
     mover(p, w, l->width, &row, &piece);
     is_inside(p, w, l, piece, w->left, is);
     if (ROWS * pieces_of(w->r, l->width) < 32) ptx_line(p, "setp.lt.and.u32 %s, %s, %d, %s", is, row, ROWS, is);
-    from = shared_place(p, l->at, row, pitch(w->r, l->width), piece);
+    from = shared_place(p, w, l->at, row, pitch(w->r, l->width), piece);
     for (int t = 0; t < turns_of(w->r, l->width); t++) {
       int rows = t * 32 / pieces_of(w->r, l->width);
       const char *is_row = ptx_own(p, OWN_PRED);
@@ -309,7 +311,7 @@ static void compute(struct printer *p, struct running *w) {
   const char *row = word(p, "and.b32 %s, %s, %d", w->lane, ROWS - 1), *end = ptx_own(p, OWN_LONG);
   for (int i = 0; i < w->r->n_lines; i++) {
     const struct ptx_line_of *l = &w->r->line[i];
-    w->own[i] = shared_place(p, l->at, row, pitch(w->r, l->width), NULL);
+    w->own[i] = shared_place(p, w, l->at, row, pitch(w->r, l->width), NULL);
     if (l->s->kind == KIR_LOAD)
       ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", w->own[i], w->stage, ROWS * pitch(w->r, l->width), w->own[i]);
     if (l->is_back) ptx_line(p, "add.s64 %s, %s, %d", w->own[i], w->own[i], (columns_of(w->r) - 1) * l->width);
@@ -351,7 +353,7 @@ static void tiles(struct printer *p, struct running *w, const char *n_rows) {
   ptx_line(p, "setp.le.s32 %s, %s, 0", over, w->left);
   ptx_line(p, "@%s bra %s", over, leave);
   ptx_line(p, "cp.async.wait_group %d", STAGES - 2);
-  ptx_line(p, "bar.sync 0");
+  ptx_line(p, "bar.warp.sync -1");
   ask(p, w, rest);
   ptx_line(p, "sub.s32 %s, %s, %d", rest, rest, columns);
   turn(p, w->ahead);
@@ -359,7 +361,7 @@ static void tiles(struct printer *p, struct running *w, const char *n_rows) {
   ptx_line(p, "@!%s bra %s", w->is_row, others);
   compute(p, w);
   ptx_place(p, others);
-  ptx_line(p, "bar.sync 0");
+  ptx_line(p, "bar.warp.sync -1");
   put_out(p, w, n_rows);
   turn(p, w->stage);
   ptx_line(p, "sub.s32 %s, %s, %d", w->left, w->left, columns);
@@ -391,15 +393,17 @@ static const char *row_indices(struct printer *p, const struct ptx_running *r, c
   return n_all;
 }
 
-/* The first row of the block and how many it has, at most ROWS; lanes without a row have the last one's indices. */
-static const char *own_rows(struct printer *p, struct running *w) {
+/* The first row of the warp and how many it has, at most ROWS; lanes without a row have the last one's indices. */
+static const char *own_rows(struct printer *p, struct running *w, const char *warp) {
   const char *first = ptx_own(p, OWN_WORD), *q = ptx_own(p, OWN_WORD), *row = word(p, "and.b32 %s, %s, %d", w->lane, ROWS - 1),
              *n = ptx_own(p, OWN_WORD), *is = ptx_own(p, OWN_PRED);
   ptx_line(p, "mov.u32 %s, %%ctaid.x", first);
+  ptx_line(p, "mad.lo.u32 %s, %s, %d, %s", first, first, WARPS, warp);
   ptx_line(p, "mul.lo.u32 %s, %s, %d", first, first, ROWS);
   ptx_line(p, "add.u32 %s, %s, %s", q, first, row);
-  ptx_line(p, "sub.u32 %s, %s, %s", n, row_indices(p, w->r, q), first);
-  ptx_line(p, "min.u32 %s, %s, %d", n, n, ROWS);
+  ptx_line(p, "sub.s32 %s, %s, %s", n, row_indices(p, w->r, q), first);
+  ptx_line(p, "max.s32 %s, %s, 0", n, n);
+  ptx_line(p, "min.s32 %s, %s, %d", n, n, ROWS);
   ptx_line(p, "setp.lt.u32 %s, %s, %s", is, w->lane, n);
   w->is_row = is;
   return n;
@@ -410,10 +414,14 @@ void ptx_running_body(struct printer *p) {
   struct running w = { .r = r, .lane = ptx_own(p, OWN_WORD), .n = ptx_own(p, OWN_LONG), .column = ptx_own(p, OWN_LONG),
                        .left = ptx_own(p, OWN_WORD), .stage = ptx_own(p, OWN_WORD), .ahead = ptx_own(p, OWN_WORD) };
   struct where alone = { .lane = r->lane, .lo = "0" };
-  p->threads = 32;
+  p->threads = 32 * WARPS;
   if (!ptx_name_elements(p, r->group)) return;
   ptx_line(p, "mov.u32 %s, %%tid.x", w.lane);
-  const char *n_rows = own_rows(p, &w);
+  const char *warp = word(p, "shr.u32 %s, %s, %d", w.lane, 5), *memory = w.memory = ptx_own(p, OWN_LONG);
+  ptx_line(p, "and.b32 %s, %s, 31", w.lane, w.lane);
+  ptx_line(p, "mov.u64 %s, running", memory);
+  ptx_line(p, "mad.wide.u32 %s, %s, %d, %s", memory, warp, r->bytes, memory);
+  const char *n_rows = own_rows(p, &w, warp);
   ptx_statements(p, p->k->body.first, p->k->body.last, alone);
   for (int i = 0; i < r->n_pars - 1; i++) ptx_statements(p, r->par[i]->body.first, r->par[i]->body.last, alone);
   ptx_statements(p, r->par[r->n_pars - 1]->body.first, r->lane, alone);
@@ -452,8 +460,8 @@ bool ptx_running_shape(const struct ptx_plan *p, const int64_t sizes[], const ui
   }
   if (!r->is_ordered && rows < MANY_ROWS) return false; /* a block of threads a row is faster */
   for (int i = 0; i < r->n_lines; i++) if (!is_aligned(p, &r->line[i], bufs, sizes, args, n)) return false;
-  s->block[0] = 32, s->block[1] = s->block[2] = 1;
-  s->grid[0] = (unsigned)((rows - 1) / ROWS + 1), s->grid[1] = s->grid[2] = 1;
-  s->shared_bytes = s->row_bytes = s->scratch_bytes = 0;
+  s->block[0] = 32 * WARPS, s->block[1] = s->block[2] = 1;
+  s->grid[0] = (unsigned)((rows - 1) / (WARPS * ROWS) + 1), s->grid[1] = s->grid[2] = 1;
+  s->shared_bytes = (size_t)(WARPS * r->bytes), s->row_bytes = s->scratch_bytes = 0;
   return s->is_running = true;
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include "base/least.h"
 
-enum { ROW_EACH = 16, ROW_LENGTH = 4096, ROW_BLOCKS = 4, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
+enum { ROW_EACH = 16, ROW_LENGTH = 4096, MOST_WIDE = 700, MOST_ROWS = 3200 }; /* statements printed: a driver
                                           takes about 0.1 ms for each */
 
 /* ---- Which kernels -------------------------------------------------------------------------------------------------------- */
@@ -473,16 +473,8 @@ static void row_loop(struct printer *p, const struct kir_stmt *loop, const char 
 
 /* ---- The entry ------------------------------------------------------------------------------------------------------------ */
 
-/* Values of a row that are kept at the same time. */
-static int kept_together(const struct printer *p) {
-  int n = 0;
-  for (int r = 0; r < p->plan->n_rows; r++) n += p->plan->rows[r].kind == PTX_KEEP && p->plan->rows[r].shares < 0;
-  return n;
-}
-
 void ptx_wide_body(struct printer *p) {
   if (!ptx_name_elements(p, p->plan->wide.is_rows ? ROW_EACH : p->plan->wide.each)) return;
-  if (p->plan->wide.is_rows && kept_together(p) > 1) p->blocks = ROW_BLOCKS;
   p->lane_loop = p->plan->wide.is_rows ? row_loop : wide_loop;
   ptx_block(p, &p->k->body, (struct where){ .rest = "$done" });
   ptx_place(p, "$done");

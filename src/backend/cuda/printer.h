@@ -70,7 +70,7 @@ struct printer {
   int n_wide;
   const char *const *tile;   /* gpu_turned.c: by turned load, where this row of the tile begins; NULL: none are printed */
   int tile_column;           /* .. and columns from there */
-  int threads, blocks;       /* most that a block has, and blocks that a processor is to have at once; 0: what is usual */
+  int threads;               /* most that a block has; 0: what is usual */
   const char *guard;         /* NULL, or a predicate under which memory is touched */
   void (*lane_loop)(struct printer *, const struct kir_stmt *, const char *n, struct where); /* NULL: those of nest.c */
   const char *why;           /* NULL: all is well so far; "": out of memory */

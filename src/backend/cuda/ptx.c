@@ -279,9 +279,7 @@ static void entry(struct printer *p, struct text *out, const char *name, void (*
   body(p);
   text_addf(out, ".visible .entry %s(", name);
   params(p, out);
-  text_addf(out, ")\n.maxntid %d\n", p->threads ? p->threads : p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
-  if (p->blocks) text_addf(out, ".minnctapersm %d\n", p->blocks);
-  text_add(out, "{\n");
+  text_addf(out, ")\n.maxntid %d\n{\n", p->threads ? p->threads : p->survey.is_cooperative && !p->lane_loop ? 512 : 256);
   declare(p, out);
   prologue(p, out);
   if (has_rows) row_addresses(p, out);
@@ -326,7 +324,7 @@ static void heading(struct printer *p, struct text *out) {
         ptx_tile_bytes((weft_dtype)p->k->vals[p->survey.product.a->out[0]].dtype));
   if (p->plan->in_order) text_addf(out, ".shared .align 8 .b8 merged[%d];\n", MERGE_THREADS * 8);
   if (p->plan->wide_entry && p->plan->wide.n_folds) text_add(out, ".extern .shared .align 16 .b8 folds[];\n");
-  if (p->plan->running_entry) text_addf(out, ".shared .align 16 .b8 running[%d];\n", p->plan->running.bytes);
+  if (p->plan->running_entry) text_add(out, ".extern .shared .align 16 .b8 running[];\n");
   if (p->plan->turned_entry) text_addf(out, ".shared .align 8 .b8 turned[%zu];\n", p->plan->turned.bytes);
   if (p->plan->halves[0]) text_add(out, ".extern .shared .align 16 .b8 halves[];\n");
   if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
