@@ -30,14 +30,20 @@ static weft_array *noise(weft_dtype t, int rank, const int64_t dims[], double sc
   must(weft_eval(1, &r));
   return r;
 }
+static weft_array *ones(int rank, const int64_t dims[]) {
+  weft_array *r = weft_add(noise(WEFT_BF16, rank, dims, 0), weft_scalar(1));
+  must(weft_eval(1, &r));
+  return r;
+}
 static weft_array *indices(int64_t n, int64_t below) {
-  weft_array *like = weft_full(WEFT_F32, 1, &n, 0), *u = weft_random_uniform(weft_random_key(9), like, weft_scalar(0), weft_scalar(0.999));
+  weft_array *like = weft_full(WEFT_F32, 1, &n, 0), *u = weft_random_uniform(weft_random_key(9), like, weft_scalar(0),
+      weft_scalar(0.999));
   weft_array *r = weft_cast(weft_mul(u, weft_scalar((double)below)), WEFT_I32);
   must(weft_eval(1, &r));
   return r;
 }
 
-enum { MOST = 4, REPEATS = 20 };
+enum { MOST = 8, REPEATS = 20 };
 typedef int work(weft_array *const x[], weft_array *y[]);
 
 static weft_array *c(double v) { return weft_scalar(v); }
@@ -97,6 +103,37 @@ static int product_gelu(weft_array *const x[], weft_array *y[]) { return y[0] = 
 static int layernorm(weft_array *const x[], weft_array *y[]) {
   weft_array *d = weft_sub(x[0], weft_mean(x[0], 1));
   return y[0] = weft_mul(d, weft_rsqrt(weft_add(weft_mean(weft_mul(d, d), 1), c(1e-5)))), 1;
+}
+static int attention(weft_array *const x[], weft_array *y[]) {
+  return y[0] = weft_attention(x[0], x[1], x[2], &(weft_attention_options){ .is_causal = true }), 1;
+}
+static int attention_all(weft_array *const x[], weft_array *y[]) { return y[0] = weft_attention(x[0], x[1], x[2], NULL), 1; }
+/* For a cotangent of the result, which is the last operand. */
+static int attention_grad(weft_array *const x[], weft_array *y[]) {
+  attention(x, y);
+  return weft_grad(weft_sum(weft_mul(y[0], x[3]), WEFT_ALL), 3, x, y), 3;
+}
+
+/* A transformer block of 12 heads: x [8,1024,768], its weights (norm, q k v, out, norm, up, down). */
+static weft_array *norm(weft_array *x, weft_array *w) {
+  weft_array *f = weft_cast(x, WEFT_F32), *m = weft_mean(weft_mul(f, f), -1);
+  return weft_mul(weft_cast(weft_mul(f, weft_rsqrt(weft_add(m, c(1e-6)))), weft_dtype_of(x)), w);
+}
+static weft_array *heads(weft_array *qkv, int which) {
+  weft_array *part = weft_slice(qkv, 2, 768 * which, 768 * which + 768, 1);
+  return weft_moveaxis(weft_reshape(part, 4, (int64_t[]){ 8, 1024, 12, 64 }), 2, 1);
+}
+static weft_array *block(weft_array *const x[]) {
+  weft_array *qkv = weft_matmul(norm(x[0], x[1]), x[2]), *o;
+  o = weft_attention(heads(qkv, 0), heads(qkv, 1), heads(qkv, 2), &(weft_attention_options){ .is_causal = true });
+  o = weft_reshape(weft_moveaxis(o, 1, 2), 3, (int64_t[]){ 8, 1024, 768 });
+  weft_array *y = weft_add(x[0], weft_matmul(o, x[3]));
+  return weft_add(y, weft_matmul(weft_gelu_approx(weft_matmul(norm(y, x[4]), x[5])), x[6]));
+}
+static int block_of(weft_array *const x[], weft_array *y[]) { return y[0] = block(x), 1; }
+static int block_grad(weft_array *const x[], weft_array *y[]) {
+  weft_array *f = weft_cast(block(x), WEFT_F32);
+  return weft_grad(weft_mean(weft_mul(f, f), WEFT_ALL), 6, x + 1, y), 6;
 }
 static int narrow(weft_array *const x[], weft_array *y[]) { return y[0] = weft_cast(x[0], WEFT_BF16), 1; }
 static int chain(weft_array *const x[], weft_array *y[]) {
@@ -164,8 +201,9 @@ static const struct row {
   work *make;
   int repeats;
   double bytes;                        /* that must move */
-  const char *in;                      /* of each operand: f, b, d, u (f32, bf16, f64, u32), s (small f32), p (positive
-                                          definite f32) and dims; i: count and limit of indices */
+  const char *in;                      /* of each operand: f, b, d, u (f32, bf16, f64, u32), s (small f32), w (small bf16),
+      o (ones of
+                                          bf16), p (positive definite f32) and dims; i: count and limit of indices */
 } rows[] = {
   { "copy-64M-f32", copy, 20, 8 * 0x1p26, "f 67108864" },
   { "fma-64M-f32", muladd, 20, 16 * 0x1p26, "f 67108864|f 67108864|f 67108864" },
@@ -220,23 +258,31 @@ static const struct row {
   { "matmul-4096-bf16", product, 5, 0, "b 4096 4096|b 4096 4096" },
   { "matmul-8192-bf16", product, 3, 0, "b 8192 8192|b 8192 8192" },
   { "matmul-gelu-4096-bf16", product_gelu, 5, 0, "b 4096 4096|b 4096 4096" },
+  { "attention-8x16x4096x64-bf16", attention_all, 3, 0, "b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64" },
+  { "attention-causal-8x16x4096x64-bf16", attention, 3, 0, "b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64" },
+  { "attention-grad-8x16x4096x64-bf16", attention_grad, 2, 0,
+    "b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64|b 8 16 4096 64" },
+  { "attention-causal-8x16x1024x64-f32", attention, 3, 0, "f 8 16 1024 64|f 8 16 1024 64|f 8 16 1024 64" },
+  { "block-8x1024x768-bf16", block_of, 5, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
+  { "block-grad-8x1024x768-bf16", block_grad, 5, 0, "b 8 1024 768|o 768|w 768 2304|w 768 768|o 768|w 768 3072|w 3072 768" },
   { "layernorm-8192x4096-bf16", layernorm, 20, 4 * 0x1p25, "b 8192 4096" },
   { "cast-64M-f32-bf16", narrow, 20, 6 * 0x1p26, "f 67108864" },
 };
 
 /* a a' + n. */
 static weft_array *definite(int rank, const int64_t dims[]) {
-  weft_array *a = noise(WEFT_F32, rank, dims, 1), *eye = weft_mul(weft_eye(WEFT_F32, dims[rank - 1], dims[rank - 1], 0), c((double)dims[rank - 1]));
+  weft_array *a = noise(WEFT_F32, rank, dims, 1), *eye = weft_mul(weft_eye(WEFT_F32, dims[rank - 1], dims[rank - 1], 0),
+      c((double)dims[rank - 1]));
   weft_array *y = weft_add(weft_matmul(a, weft_moveaxis(a, -1, -2)), eye);
   must(weft_eval(1, &y));
   return y;
 }
 
 static weft_array *operand(const char *s) {
-  int64_t dims[3];
+  int64_t dims[4];
   int rank = 0;
   char *end;
-  for (const char *at = s + 1; rank < 3; at = end, rank++) {
+  for (const char *at = s + 1; rank < 4; at = end, rank++) {
     int64_t n = strtoll(at, &end, 10);
     if (end == at) break;
     dims[rank] = n;
@@ -248,6 +294,8 @@ static weft_array *operand(const char *s) {
     case 's': return noise(WEFT_F32, rank, dims, 0.1);
     case 'u': return noise(WEFT_U32, rank, dims, 1e9);
     case 'p': return definite(rank, dims);
+    case 'w': return noise(WEFT_BF16, rank, dims, 0.03);
+    case 'o': return ones(rank, dims);
     default: return noise(WEFT_F32, rank, dims, 1);
   }
 }

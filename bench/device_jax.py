@@ -79,6 +79,35 @@ def gelu(x, r, s):
     return jax.nn.gelu(x, approximate=True) * s + r
 
 
+def half(*dims, scale=1.0):
+    return f(*dims, scale=scale).astype(jnp.bfloat16)
+
+
+def attention(q, k, v, is_causal=True):  # [batch, T, heads, d]
+    return jax.nn.dot_product_attention(q, k, v, is_causal=is_causal, implementation="cudnn")
+
+
+def heads():
+    return tuple(half(8, 4096, 16, 64) for _ in range(3))
+
+
+def root_norm(x, g):
+    y = x.astype(jnp.float32)
+    return (y * lax.rsqrt((y * y).mean(-1, keepdims=True) + 1e-6)).astype(x.dtype) * g
+
+
+def block(x, g1, w_qkv, w_out, g2, w_up, w_down):
+    o = attention(*(t.reshape(8, 1024, 12, 64) for t in jnp.split(root_norm(x, g1) @ w_qkv, 3, -1)))
+    x = x + o.reshape(8, 1024, 768) @ w_out
+    return x + jax.nn.gelu(root_norm(x, g2) @ w_up, approximate=True) @ w_down
+
+
+def weights():
+    one = jnp.ones(768, jnp.bfloat16)
+    w = [half(m, n, scale=0.03) for m, n in ((768, 2304), (768, 768), (768, 3072), (3072, 768))]
+    return half(8, 1024, 768), one, w[0], w[1], one, w[2], w[3]
+
+
 N = 1 << 26
 memory = {
     "copy-64M-f32": (jnp.negative, lambda: (u(N),)),
@@ -119,6 +148,13 @@ works = {name: (work, operands, 20) for name, (work, operands) in memory.items()
     "ar2-scan-grad-T10000-N256": (jax.grad(lambda e: (ar2(e) ** 2).sum()), lambda: (f(10000, 256),), 1),
     "while-10000-N256": (steps, lambda: (f(256),), 2),
     "kalman-T1000-N4-B256": (kalman, lambda: (f(1000, 256, 1), f(4, 4, scale=0.1), f(256, 4), f(256, 4, 4, scale=0.1)), 3),
+    "attention-8x16x4096x64-bf16": (lambda q, k, v: attention(q, k, v, False), heads, 5),
+    "attention-causal-8x16x4096x64-bf16": (attention, heads, 5),
+    "attention-grad-8x16x4096x64-bf16": (lambda q, k, v, dy: jax.vjp(attention, q, k, v)[1](dy),
+                                         lambda: heads() + (half(8, 4096, 16, 64),), 5),
+    "block-8x1024x768-bf16": (block, weights, 10),
+    "block-grad-8x1024x768-bf16": (jax.grad(lambda *x: (block(*x).astype(jnp.float32) ** 2).mean(), argnums=(1, 2, 3, 4, 5, 6)),
+                                   weights, 10),
 }
 
 for name, (work, operands, repeats) in works.items():

@@ -31,6 +31,42 @@ def put(how):
     return lambda b, i, v: b.index_add(0, i, v) if how == "add" else b.scatter_reduce(0, i, v, "prod")
 
 
+def half(*dims, scale=1.0):
+    return (f(*dims) * scale).to(torch.bfloat16)
+
+
+def attention(q, k, v, is_causal=True):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+
+
+def heads():
+    return tuple(half(8, 16, 4096, 64) for _ in range(3))
+
+
+def attention_grad(q, k, v, dy):
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    return torch.autograd.grad(attention(q, k, v), (q, k, v), dy)
+
+
+def block(x, g1, w_qkv, w_out, g2, w_up, w_down):
+    norm = lambda t, g: torch.nn.functional.rms_norm(t, (768,), g, 1e-6)
+    split = lambda t: t.reshape(8, 1024, 12, 64).transpose(1, 2)
+    o = attention(*(split(t) for t in (norm(x, g1) @ w_qkv).chunk(3, -1)))
+    x = x + o.transpose(1, 2).reshape(8, 1024, 768) @ w_out
+    return x + torch.nn.functional.gelu(norm(x, g2) @ w_up, approximate="tanh") @ w_down
+
+
+def block_grad(x, *weights):
+    weights = [w.detach().requires_grad_() for w in weights]
+    return torch.autograd.grad((block(x, *weights).float() ** 2).mean(), weights)
+
+
+def weights():
+    one = torch.ones(768, device=dev, dtype=torch.bfloat16)
+    w = [half(m, n, scale=0.03) for m, n in ((768, 2304), (768, 768), (768, 3072), (3072, 768))]
+    return half(8, 1024, 768), one, w[0], w[1], one, w[2], w[3]
+
+
 N = 1 << 26
 works = {
     "copy-64M-f32": (torch.neg, lambda: (f(N),)),
@@ -77,6 +113,12 @@ works = {
     "matmul-8192-bf16": (torch.matmul, lambda: tuple(f(8192, 8192, dtype=torch.bfloat16) for _ in range(2))),
     "matmul-gelu-4096-bf16": (lambda a, b: torch.nn.functional.gelu(a @ b, approximate="tanh"),
                               lambda: tuple(f(4096, 4096, dtype=torch.bfloat16) for _ in range(2))),
+    "attention-8x16x4096x64-bf16": (lambda q, k, v: attention(q, k, v, False), heads),
+    "attention-causal-8x16x4096x64-bf16": (attention, heads),
+    "attention-grad-8x16x4096x64-bf16": (attention_grad, lambda: heads() + (half(8, 16, 4096, 64),)),
+    "attention-causal-8x16x1024x64-f32": (attention, lambda: tuple(f(8, 16, 1024, 64) for _ in range(3))),
+    "block-8x1024x768-bf16": (block, weights),
+    "block-grad-8x1024x768-bf16": (block_grad, weights),
     "layernorm-8192x4096-bf16": (lambda x: torch.nn.functional.layer_norm(x, (4096,)), lambda: (f(8192, 4096, dtype=torch.bfloat16),)),
     "cast-64M-f32-bf16": (lambda x: x.to(torch.bfloat16), lambda: (f(N),)),
     "matmul-1024-bf16": (torch.matmul, lambda: tuple(f(1024, 1024, dtype=torch.bfloat16) for _ in range(2))),

@@ -125,3 +125,33 @@ TEST(cuda_exact_products_of_halves_have_the_bits_of_the_host) {
     weft_scope_discard(s);
   }
 }
+
+/* y = x w of a batch x: dw is the sum over the batch, which is one long sum where a library multiplies. */
+TEST(cuda_derivatives_by_a_matrix_of_halves_add_up_the_batch) {
+  static const int64_t sizes[][4] = { { 3, 40, 48, 33 }, { 2, 64, 64, 64 }, { 5, 1, 32, 40 }, { 1, 33, 40, 40 } };
+  for (size_t i = 0; has_gpu() && i < sizeof sizes / sizeof *sizes; i++)
+    for (int turn = 0; turn < 2; turn++) {
+      weft_scope *s = weft_scope_open();
+      int64_t batch = sizes[i][0], m = sizes[i][1], k = sizes[i][2], n = sizes[i][3];
+      weft_dtype t = i % 2 ? WEFT_F16 : WEFT_BF16;
+      struct half_matrix x = matrix(t, batch, m, k, turn, 0), w = matrix(t, 1, k, n, false, 0), dy = matrix(t, batch, m, n, false, 0);
+      weft_array *one = weft_reshape(w.x, 2, (const int64_t[]){ k, n }), *dw;
+      float *got = calloc((size_t)(k * n), sizeof *got);
+      weft_set(WEFT_DEVICE, 1);
+      EXPECT_OK(weft_eval(1, &one));
+      weft_grad(weft_sum(weft_mul(weft_matmul(x.x, one), dy.x), WEFT_ALL), 1, &one, &dw);
+      EXPECT_OK(weft_read(weft_cast(dw, WEFT_F32), WEFT_F32, got, (size_t)(k * n) * sizeof *got));
+      weft_set(WEFT_DEVICE, 0);
+      for (int64_t a = 0; a < k; a++)
+        for (int64_t b = 0; b < n; b++) {
+          double want = 0, size = 0, unit = t == WEFT_BF16 ? 0x1p-8 : 0x1p-11;
+          for (int64_t j = 0; j < batch * m; j++) {
+            double z = (double)x.at[j * k + a] * dy.at[j * n + b];
+            want += z, size += fabs(z);
+          }
+          EXPECT(fabs(got[a * n + b] - want) <= 2 * unit * size);
+        }
+      free(x.at), free(w.at), free(dy.at), free(got);
+      weft_scope_discard(s);
+    }
+}

@@ -212,6 +212,25 @@ struct kir_fn {
   struct kir_block body;
 };
 
+/* Of a kernel that is attention or a derivative of it: a back end may compute it tile by tile, in another order of sums.
+ * q [..,T,d], k [..,S,d], v [..,S,e], y and dy [..,T,e], lse and delta [..,T]; each buffer has an axis for each of the batch. */
+enum { KIR_ATTENTION_AXES = 8 };
+enum kir_attention_part {
+  KIR_ATTEND,              /* y = softmax(scale q k') v, lse the logarithm of the sum of exponentials of a row */
+  KIR_ATTEND_QUERY,        /* dq; delta: the sum of dy y along rows */
+  KIR_ATTEND_KEY           /* dk, dv */
+};
+struct kir_attention {
+  enum kir_attention_part part;
+  uint8_t dtype;           /* of q, k, v, dy: f16 or bf16 */
+  int d, e;
+  float scale;
+  bool is_banded, band_is_difference; /* row i sees columns up to i + band; the band is S - T, whatever they are */
+  int64_t band;
+  int n_batch, batch[KIR_ATTENTION_AXES], rows, columns; /* values: sizes */
+  int q, k, v, mask, y, lse, dy, delta, dq, dk, dv; /* buffers; -1: there is none. mask [..,T,S]: bool, or added */
+};
+
 struct kir_kernel {
   struct arena *arena;
   const char *name;
@@ -221,6 +240,7 @@ struct kir_kernel {
   struct kir_buf *bufs;
   struct kir_fn *fns;
   struct kir_block body;
+  const struct kir_attention *attention; /* NULL: it is none. In the kernel's arena */
   bool failed;             /* out of memory while building, or a limit passed: builders go on harmlessly */
   const char *why;         /* failed: what happened; kir_verify returns it */
   struct kir_names *names; /* build.c and parse.c: who is called what */

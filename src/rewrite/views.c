@@ -116,3 +116,46 @@ struct node *rewrite_identity(struct rewriting *w, struct node *n) {
   if (n->op->kind == OP_ITEM && n->in[0]->op->kind == OP_IDENTITY) return n->in[0]->in[((const struct item_attr *)n->attr)->k];
   return n->op->kind == OP_IDENTITY && !n->op->many && n->op != &op_barrier ? n->in[0] : n;
 }
+
+/* ---- Parts ---- */
+
+enum { MOST_PARTS = 64 };
+
+/* The axis along which v is a part of all of x, from its start on; -1: it is none. */
+static int axis_of_part(const struct node *n) {
+  const struct put_attr *a = n->attr;
+  int axis = -1;
+  for (int k = 0; k < n->rank; k++) {
+    if (a->how != WEFT_SET || a->step[k] != 1 || a->start[k] < 0 || n->dims[k] < 0 || n->in[1]->dims[k] < 0) return -1;
+    if (a->start[k] == 0 && n->in[1]->dims[k] == n->dims[k]) continue;
+    if (axis >= 0) return -1;
+    axis = k;
+  }
+  return axis;
+}
+
+static int64_t start_of(const struct node *n, int axis) { return ((const struct put_attr *)n->attr)->start[axis]; }
+
+/* put(put(.., a), b) of parts side by side that are together all of it: whatever was there before, it is concat(a, b). */
+struct node *rewrite_put(struct rewriting *w, struct node *n) {
+  struct node *part[MOST_PARTS], *in[MOST_PARTS];
+  int n_parts = 0, axis = axis_of_part(n);
+  int64_t length = 0;
+  if (axis < 0) return n;
+  for (struct node *x = n; x->op == &op_put && axis_of_part(x) == axis && n_parts < MOST_PARTS; x = x->in[0]) {
+    int at = n_parts++;
+    for (; at && start_of(part[at - 1], axis) > start_of(x, axis); at--) part[at] = part[at - 1];
+    part[at] = x;
+    length += x->in[1]->dims[axis];
+    if (length >= n->dims[axis]) break;
+  }
+  int64_t next = 0;
+  for (int i = 0; i < n_parts; i++) {
+    if (start_of(part[i], axis) != next) return n;
+    next += part[i]->in[1]->dims[axis];
+    in[i] = part[i]->in[1];
+  }
+  if (next != n->dims[axis] || n_parts < 2) return n;
+  struct axis_attr a = { .axis = axis };
+  return made(w, &op_concat, n, n->rank, n->dims, (weft_dtype)n->dtype, n_parts, in, &a, sizeof a);
+}

@@ -29,6 +29,7 @@ const struct node *scalar_below(const struct node *);
 struct node *rewrite_view(struct rewriting *, struct node *);
 struct node *rewrite_cast(struct rewriting *, struct node *);
 struct node *rewrite_element(struct rewriting *, struct node *); /* the rows, folding, concatenations */
+struct node *rewrite_put(struct rewriting *, struct node *);     /* views.c: parts that are all of it are a concatenation */
 struct node *rewrite_identity(struct rewriting *, struct node *);
 
 /* Loops without the results nobody takes, and without what only these needed (loop.c). */

@@ -164,7 +164,7 @@ struct plan *plan_for(struct program *g, struct failure **failure) {
   struct schedule *s = NULL;
   if (rewrite(g->arena, &g->list, g->n_targets, g->target, g->rewrites) && !(*failure = too_large(&g->list)))
     s = schedule_make(g->arena, &g->list, g->n_targets, g->target, g->n_leaves, g->leaf_place,
-                      &(struct schedule_options){ fusing(), !g->device, eval_settings()->blas, g->rewrites }, failure);
+                      &(struct schedule_options){ fusing(), !g->device, eval_settings()->blas, g->rewrites, g->device }, failure);
   struct plan *p = s ? plan_of_schedule(g->arena, s, g->device, failure) : NULL;
   if (!s) arena_free(g->arena);
   if (!p && !*failure) *failure = fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory while planning");

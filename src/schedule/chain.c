@@ -129,7 +129,7 @@ static bool affine_of(const struct node *n, int row_axis, int column_axis, int d
 }
 
 /* mask: column <= row + *band. */
-static bool is_band(const struct node *mask, int64_t *band) {
+bool mask_is_band(const struct node *mask, int64_t *band) {
   struct edge e = edge_of(mask);
   struct row_column left, right;
   int r, c;
@@ -176,5 +176,5 @@ bool chain_is_banded(struct work *w, const struct node *y, int64_t *band) {
   for (int i = 0; i < n; i++)
     if (!has_shape_of(of[i], y) || w->item[of[i]->slot].group != w->item[y->slot].group) return false;
   const struct node *mask = mask_of(of[2]);
-  return mask && folds_last(of[1]->in[1], &op_max, of[2]) && is_band(mask, band);
+  return mask && folds_last(of[1]->in[1], &op_max, of[2]) && mask_is_band(mask, band);
 }

@@ -37,6 +37,26 @@ bool contract_takes_rows(const struct node *n) {
   return node_count(n) >= LEAST_ROWS * columns(n) || (double)node_count(n) * (double)inner(n) <= FEW_PRODUCTS;
 }
 
+/* ---- on a device ---- */
+
+enum {
+  LEAST_TILE = 32,          /* rows and columns: tiles have no use for less (backend/cuda/plan.c) */
+  LEAST_TILED = 1 << 20,    /* products: fewer are done within the kernel of their rows sooner than one more is launched */
+};
+static const double LEAST_APART = 0x1p31; /* products: at 1024^3 weft's own tiles are as fast as cublasLt, at 4096^3 half as fast,
+                                             and what follows then costs a tenth of the product (bench/device, H200) */
+
+bool contract_is_tiled(const struct work *w, const struct node *n) {
+  return work_is_for_device(w) && rows(n) >= LEAST_TILE && columns(n) >= LEAST_TILE &&
+         (double)node_count(n) * (double)inner(n) >= LEAST_TILED;
+}
+
+bool contract_is_apart(const struct work *w, const struct node *n) {
+  weft_dtype a = (weft_dtype)n->in[0]->dtype;
+  if (a != n->in[1]->dtype || (a != WEFT_F16 && a != WEFT_BF16) || !w->device || !w->device->multiplies_halves) return false;
+  return (double)node_count(n) * (double)inner(n) >= LEAST_APART && w->device->multiplies_halves(w->device);
+}
+
 static struct binding binding_of(const struct node *n, const struct place *p) {
   struct binding b = { .store = p->store, .offset = p->offset };
   int axis = 0;

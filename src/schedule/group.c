@@ -167,6 +167,7 @@ static bool uses_column(struct work *w, const struct node *n, int group) {
 /* On a device a kernel has rows, or columns with a sum for each lane: those of all rows at once are faster by themselves. */
 static bool writable(const struct work *w, const struct group *g) {
   if (!w->by_patches && g->has_row && g->column >= 0 && g->column_wide) return false;
+  if (g->is_tiled && (g->has_row || g->column >= 0)) return false;
   if (g->product && (g->column >= 0 || (g->has_row && !(g->lane == g->n_axes - 1 && contract_takes_rows(g->product)))))
     return false;
   if (!g->has_row) return !(g->has_contract && g->column >= 0);
@@ -299,6 +300,7 @@ static bool both_of(struct work *w, const struct group *g, const struct group *h
   both->column_wide |= h->column_wide;
   if (g->product && h->product) return false;
   both->has_contract |= h->has_contract;
+  both->is_tiled |= h->is_tiled;
   if (h->product) both->product = h->product;
   for (int a = 0; h->product && a < h->n_axes; a++) if (to[a] != a) return false; /* a contraction names them by number */
   both->has_readers |= h->has_readers;
@@ -314,7 +316,8 @@ static void rename_axes(int8_t ax[], const int8_t to[]) {
 static bool merge(struct work *w, int into, int from, const struct node *sp, const int8_t ga[], const int8_t ha[]) {
   struct group *g = &w->group[into], *h = &w->group[from], both;
   int8_t to[AXES];
-  if (g->is_alone || h->is_alone || !axis_lists_meet(g, h, sp, ga, ha, to) || !both_of(w, g, h, to, &both)) return false;
+  if (g->is_alone || h->is_alone || g->is_apart || h->is_apart) return false;
+  if (!axis_lists_meet(g, h, sp, ga, ha, to) || !both_of(w, g, h, to, &both)) return false;
   for (int i = 0; i < h->n_items; i++) if (!group_add(w, &both, h->item[i])) return false;
   for (int i = 0; i < h->n_items; i++) {
     struct item *x = &w->item[h->item[i]];
@@ -448,11 +451,19 @@ static bool reads_in_place(struct work *w, const struct node *n, int group, cons
   return true;
 }
 
+/* The product of a library, rounded: it stores what is rounded. */
+static bool only_rounds(struct work *w, const struct node *n, const struct group *g) {
+  const struct node *x = n->in[0];
+  return g->n_items == 1 && n->op == &op_cast && g->item[0] == x->slot && local_of(x)->n_uses == 1 &&
+         !w->item[x->slot].is_target && (n->dtype == x->in[0]->dtype);
+}
+
 static bool try_join(struct work *w, struct node *n, int group) {
   int8_t ax[WEFT_RANK_MAX];
   struct group trial;
   const struct node *sp = space(n);
   memset(ax, -1, sizeof ax);
+  if (w->group[group].is_apart && !only_rounds(w, n, &w->group[group])) return false;
   if (reads_across(w, n, group) || !axes_from(w, n, group, ax) || !distinct(sp, ax) || !complete(sp, ax)) return false;
   if (!reads_in_place(w, n, group, ax)) return false;
   if (!with_node(w, n, group, ax, &trial) || !can_store(&trial, n, ax)) return false;
@@ -498,6 +509,8 @@ static bool start_group(struct work *w, struct node *n) {
   }
   g->is_alone = local_of(n)->is_alone || !w->fuse || !(joins_groups(n) || n->op->kind == OP_CONTRACT);
   g->has_contract = n->op->kind == OP_CONTRACT;
+  g->is_tiled = g->has_contract && contract_is_tiled(w, n);
+  g->is_apart = g->has_contract && contract_is_apart(w, n);
   if (g->has_contract && (contract_is_by_patches(w, n) || contract_is_long(w, n))) {
     g->product = n;
     g->is_alone |= contract_is_long(w, n);

@@ -7,8 +7,8 @@
 #include "graph/dtype.h"
 #include "schedule/work.h"
 
-static struct node *local(struct work *w, const struct op *op, weft_dtype t, int rank, const dim dims[], int n,
-                          struct node *const in[], const void *attr, size_t bytes) {
+struct node *work_node(struct work *w, const struct op *op, weft_dtype t, int rank, const dim dims[], int n,
+                       struct node *const in[], const void *attr, size_t bytes) {
   struct node *x = node_local(w->arena, op, t, rank, dims, n, in, attr, bytes);
   if (x) x->slot = -1;
   else w->no_memory = true;
@@ -16,7 +16,7 @@ static struct node *local(struct work *w, const struct op *op, weft_dtype t, int
 }
 
 static struct node *cast_to(struct work *w, struct node *x, weft_dtype t) {
-  return local(w, &op_cast, t, x->rank, x->dims, 1, &x, NULL, 0);
+  return work_node(w, &op_cast, t, x->rank, x->dims, 1, &x, NULL, 0);
 }
 
 /* ---- the order of nodes, after some were added or replaced ---- */
@@ -111,11 +111,11 @@ static bool put_sets(struct work *w, struct node *n) {
     if (a->start[k] == 0 && a->step[k] == 1 && dims[k] == v->dims[k]) continue;
     dims[k] = v->dims[k];
     struct slice_attr s = { k, a->start[k], a->step[k] };
-    part = local(w, &op_slice, (weft_dtype)part->dtype, part->rank, dims, 1, &part, &s, sizeof s);
+    part = work_node(w, &op_slice, (weft_dtype)part->dtype, part->rank, dims, 1, &part, &s, sizeof s);
   }
   struct node *both[] = { part, v };
   weft_dtype t = (weft_dtype)n->dtype;
-  struct node *sum = part ? local(w, put_combiner((weft_how)a->how, t), t, v->rank, v->dims, 2, both, NULL, 0) : NULL;
+  struct node *sum = part ? work_node(w, put_combiner((weft_how)a->how, t), t, v->rank, v->dims, 2, both, NULL, 0) : NULL;
   if (!sum) return false;
   n->in[1] = sum;
   a->how = WEFT_SET;
@@ -131,7 +131,7 @@ static bool scatter_wide(struct work *w, struct node *n) {
   memcpy(in, n->in, sizeof *in * (size_t)n->n_in);
   in[0] = cast_to(w, n->in[0], wide);
   in[1] = cast_to(w, n->in[1], wide);
-  struct node *s = in[0] && in[1] ? local(w, &op_scatter, wide, n->rank, n->dims, n->n_in, in, a, n->attr_bytes) : NULL;
+  struct node *s = in[0] && in[1] ? work_node(w, &op_scatter, wide, n->rank, n->dims, n->n_in, in, a, n->attr_bytes) : NULL;
   if (!s) return false;
   n->op = &op_cast;
   n->n_in = 1;
@@ -188,15 +188,15 @@ static bool find_indices(const struct node *v, struct indices *t) {
 
 /* An index computed of two others; it floats if they do. */
 static struct node *index_of(struct work *w, const struct op *op, struct node *x, struct node *y) {
-  struct node *in[2] = { x, y }, *i = x && y ? local(w, op, WEFT_I64, x->rank, x->dims, 2, in, NULL, 0) : NULL;
+  struct node *in[2] = { x, y }, *i = x && y ? work_node(w, op, WEFT_I64, x->rank, x->dims, 2, in, NULL, 0) : NULL;
   if (i) local_of(i)->is_floating = local_of(x)->is_floating;
   return i;
 }
 
 static struct node *number_like(struct work *w, struct node *x, int64_t number) {
   struct scalar_attr bits = { (uint64_t)number };
-  struct node *s = local(w, &op_scalar, WEFT_I64, 0, NULL, 0, NULL, &bits, sizeof bits);
-  return s && x ? local(w, &op_broadcast, WEFT_I64, x->rank, x->dims, 1, &s, NULL, 0) : NULL;
+  struct node *s = work_node(w, &op_scalar, WEFT_I64, 0, NULL, 0, NULL, &bits, sizeof bits);
+  return s && x ? work_node(w, &op_broadcast, WEFT_I64, x->rank, x->dims, 1, &s, NULL, 0) : NULL;
 }
 
 /* Views of indices are computed, without the indices they leave out. */
@@ -206,7 +206,7 @@ static bool view_of_iota(struct work *w, struct node *v) {
   if (!find_indices(v, &t)) return true;
   for (int k = 0; k < t.n; k++) {
     struct axis_attr axis = { t.axis[k] };
-    struct node *i = local(w, &op_iota, WEFT_I64, v->rank, v->dims, 0, NULL, &axis, sizeof axis);
+    struct node *i = work_node(w, &op_iota, WEFT_I64, v->rank, v->dims, 0, NULL, &axis, sizeof axis);
     if (i) local_of(i)->is_floating = local_of(v->in[0])->is_floating;
     if (t.weight[k] != 1) i = index_of(w, &op_mul, i, number_like(w, i, t.weight[k]));
     sum = k ? index_of(w, &op_add, sum, i) : i;
@@ -230,15 +230,15 @@ static bool sink(struct work *w, struct node *v, struct node_stack *todo) {
     struct node *x = e->in[k];
     if (is_scalar(x)) {
       struct node *s = (struct node *)scalar_of(x);
-      in[k] = local(w, &op_broadcast, x->dtype, v->rank, v->dims, 1, &s, NULL, 0);
+      in[k] = work_node(w, &op_broadcast, x->dtype, v->rank, v->dims, 1, &s, NULL, 0);
     } else {
-      in[k] = local(w, v->op, x->dtype, v->rank, v->dims, 1, &x, v->attr, v->attr_bytes);
+      in[k] = work_node(w, v->op, x->dtype, v->rank, v->dims, 1, &x, v->attr, v->attr_bytes);
       if (in[k] && !push(w, todo, in[k])) return false;
     }
     if (!in[k]) return false;
     local_of(in[k])->n_uses = 1;
   }
-  struct node *f = local(w, e->op, e->dtype, v->rank, v->dims, e->n_in, in, e->attr, e->attr_bytes);
+  struct node *f = work_node(w, e->op, e->dtype, v->rank, v->dims, e->n_in, in, e->attr, e->attr_bytes);
   if (!f) return false;
   f->origin = e->origin;
   local_become(v, f);
@@ -279,10 +279,10 @@ static struct node *copied(struct work *w, struct node *x) {
   if (!dtype_is_complex(t)) return cast_to(w, x, t);
   struct node *part[2];
   for (int64_t k = 0; k < 2; k++) {
-    part[k] = local(w, &op_part, dtype_part(t), x->rank, x->dims, 1, &x, &(struct part_attr){ k }, sizeof(struct part_attr));
+    part[k] = work_node(w, &op_part, dtype_part(t), x->rank, x->dims, 1, &x, &(struct part_attr){ k }, sizeof(struct part_attr));
     if (!part[k] || !(part[k] = cast_to(w, part[k], dtype_part(t)))) return NULL;
   }
-  return local(w, &op_pair, t, x->rank, x->dims, 2, part, NULL, 0);
+  return work_node(w, &op_pair, t, x->rank, x->dims, 2, part, NULL, 0);
 }
 
 /* Copies what a reshape reads if no strides can express it. Places are tried as if every computed value were dense. */
@@ -319,9 +319,11 @@ static struct node *before_cast(struct work *w, struct node *x, bool (*is_kind)(
   weft_dtype from = (weft_dtype)y->in[0]->dtype;
   if (!is_kind(from, (weft_dtype)y->dtype)) return NULL;
   y = y->in[0];
-  while (n-- && y) y = local(w, view[n]->op, from, view[n]->rank, view[n]->dims, 1, &y, view[n]->attr, view[n]->attr_bytes);
+  while (n-- && y) y = work_node(w, view[n]->op, from, view[n]->rank, view[n]->dims, 1, &y, view[n]->attr, view[n]->attr_bytes);
   return y;
 }
+
+struct node *before_loading(struct work *w, struct node *x) { return before_cast(w, x, is_loading); }
 
 /* Operands of a product are cast while they are loaded or packed. */
 static bool product_of_narrow(struct work *w, struct node *n) {
@@ -382,7 +384,7 @@ static int float_depth(struct work *w, const struct node *n, const int depth[]) 
 }
 
 static struct node *copy_of(struct work *w, const struct node *x) { /* with one user */
-  struct node *c = local(w, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, x->in, x->attr, x->attr_bytes);
+  struct node *c = work_node(w, x->op, (weft_dtype)x->dtype, x->rank, x->dims, x->n_in, x->in, x->attr, x->attr_bytes);
   if (c) c->origin = x->origin, local_of(c)->n_uses = 1;
   return c;
 }
@@ -445,7 +447,7 @@ static bool join_rows(struct work *w) {
 }
 
 bool prepare(struct work *w) {
-  if (!order(w)) return false;
+  if (!order(w) || !attention_find(w) || !sums_join_products(w) || !order(w)) return false;
   for (int i = 0, n = w->list->n; i < n; i++) {
     struct node *x = w->list->node[i];
     reshape_of_scalar(x);

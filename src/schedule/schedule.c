@@ -171,7 +171,7 @@ static bool emit_own(struct work *w, struct node *n) {
     case OP_SCATTER: return copy_operand(w, n->in[0], &w->item[n->slot].place) && step_scatter(w, n);
     case OP_PREFIX: return step_prefix(w, n);
     case OP_LOOP: return step_loop(w, n);
-    case OP_LIBRARY: return step_of_library(w, n);
+    case OP_LIBRARY: return n->op->library ? step_of_library(w, n) : step_attention(w, n);
     case OP_ITEM: return true; /* what it is a result of has stored it */
     case OP_LEAF: case OP_ELEMENT: case OP_IOTA: case OP_SIZE: case OP_REDUCE: case OP_VIEW: case OP_TAKE: case OP_CONTRACT:
     case OP_PAD: case OP_IDENTITY: case OP_CALL: break;
@@ -298,7 +298,7 @@ struct schedule *schedule_make(struct arena *arena, struct node_list *list, int 
   memcpy(t, target, sizeof *t * (size_t)n_targets);
   *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
                       .leaf_place = leaf_place, .fuse = o->fuse, .by_patches = o->by_patches, .by_library = o->by_library,
-                      .rewrites = o->rewrites };
+                      .rewrites = o->rewrites, .device = o->device };
   if (make(w)) return w->out;
   schedule_drop_kernels(w->out);
   *failure = w->failure;

@@ -2,8 +2,9 @@
  *
  * prepare.c makes the graph easier (views sink towards leaves, updates become sets), group.c decides which nodes share a
  * kernel, place.c where values stand in memory, emit.c writes the kernel of a group, contraction.c, blocks.c, chain.c and
- * maker.c products of matrices, copy.c, scatter.c, prefix.c and loop.c (with body.c, lane.c, scan.c, loop_rows.c, small.c) those
- * of their ops, draft.c is what they write on, memory.c which values may share memory. What comes out (struct schedule) is
+ * maker.c and summed.c products of matrices, attention.c and attention_step.c attention on devices, copy.c, scatter.c, prefix.c
+ * and loop.c (with body.c, lane.c, scan.c, loop_rows.c, small.c) those of their ops, draft.c is what they write on, memory.c
+ * which values may share memory. What comes out (struct schedule) is
  * steps (step.h) and refers to no nodes: a plan keeps it, binds leaves to it and runs it as often as it likes. */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
@@ -48,6 +49,7 @@ struct schedule_options {
   bool by_patches;               /* false: products of matrices are kernels in KIR too */
   bool by_library;               /* those that a CBLAS can read are its */
   enum rule_tag rewrites;        /* of the bodies of loops */
+  const struct device *device;   /* NULL: the host */
 };
 struct schedule *schedule_make(struct arena *, struct node_list *list, int n_targets, struct node *const target[],
                                int n_leaves, const struct place leaf_place[], const struct schedule_options *,

@@ -32,6 +32,8 @@ struct group {
   bool column_used;           /* a node of the group needs the result of a column fold */
   bool column_wide;           /* a column fold has a value for each lane */
   bool has_contract;
+  bool is_tiled;              /* the contraction goes by tiles of a device, which fold nothing else */
+  bool is_apart;              /* a library of the device multiplies: nothing joins but rounding */
   struct node *product;       /* a contraction by patches: the others go on with it, element by element or row by row */
   int fed_by;                 /* the group whose only result is the left operand of the product; -1: it stands in memory */
   bool feeds;                 /* that result is never whole: the group runs together with the one it feeds */
@@ -53,6 +55,7 @@ struct work {
   const struct place *leaf_place;
   bool fuse, by_patches, by_library, no_memory;
   enum rule_tag rewrites;
+  const struct device *device; /* NULL: the host */
   int most_nodes;             /* in a group */
   bool is_crowded;            /* a kernel would need too many buffers: smaller groups are tried */
   struct group *group;
@@ -71,6 +74,18 @@ bool work_fail(struct work *, struct failure *); /* keeps the first; false */
 /* prepare.c */
 bool prepare(struct work *);
 const struct op *put_combiner(weft_how, weft_dtype); /* NULL: it sets */
+
+struct node *work_node(struct work *, const struct op *, weft_dtype, int rank, const dim dims[], int n, struct node *const in[],
+                       const void *attr, size_t attr_bytes); /* of the plan; not in the list yet. NULL: marks no_memory */
+struct node *before_loading(struct work *, struct node *); /* what it shows,
+    before it was cast to the register dtype; NULL: it was not */
+
+/* attention.c, attention_step.c */
+bool attention_find(struct work *);          /* false: out of memory */
+bool step_attention(struct work *, struct node *);
+
+/* summed.c */
+bool sums_join_products(struct work *);      /* false: out of memory */
 
 /* factor.c */
 bool factors_take_in(struct work *); /* products that loops by rows are given: they multiply themselves. false: out of memory */
@@ -98,6 +113,9 @@ bool group_nodes(struct work *);
 bool contract_is_by_patches(const struct work *, const struct node *);
 bool contract_takes_rows(const struct node *);  /* cells of whole rows are no worse than others */
 bool contract_is_turned(const struct node *);   /* y' = b' a' is computed: few columns */
+bool contract_is_tiled(const struct work *, const struct node *); /* by tiles of a device, not as a sum within each lane */
+bool contract_is_apart(const struct work *, const struct node *); /* a library of the device is faster, with what follows in a
+                                    kernel of its own, than a kernel that does all */
 struct contraction *contraction_of(struct work *, const struct group *);               /* of its product. NULL: the work fails */
 void contractions_to_library(struct schedule *); /* those that a CBLAS can read become steps of that kind */
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
@@ -116,6 +134,7 @@ void costs_sum(struct schedule *);
 /* chain.c */
 void chains_find(struct work *); /* products that feed each other; after places are known */
 bool group_gives_only(struct work *, const struct group *, const struct node *); /* what others read of it */
+bool mask_is_band(const struct node *mask, int64_t *band); /* it is column <= row + band */
 bool chain_is_banded(struct work *, const struct node *y, int64_t *band); /* y is 0 beyond column i + band of row i, whatever
                                     is masked there; then all of its values are numbers from 0 to 1, or nan */
 

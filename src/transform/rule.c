@@ -152,12 +152,48 @@ static bool is_untold(const struct node *d) {
   return is_untold;
 }
 
+static bool is_zero(const struct node *n) {
+  while (n->op == &op_broadcast || n->op == &op_reshape || n->op == &op_cast) n = n->in[0];
+  return n->op == &op_scalar && !((const struct scalar_attr *)n->attr)->bits;
+}
+
+/* Zeros but for a part that was set: what the derivative of a slice gives. */
+static bool is_part(const struct node *n) {
+  return n->op == &op_put && ((const struct put_attr *)n->attr)->how == WEFT_SET && node_is_known(n) && node_is_known(n->in[1]);
+}
+
+/* Along some axis one ends before the other begins. */
+static bool are_apart(const struct node *a, const struct node *b) {
+  const struct put_attr *x = a->attr, *y = b->attr;
+  for (int k = 0; k < a->rank; k++) {
+    if (x->start[k] < 0 || y->start[k] < 0 || x->step[k] < 1 || y->step[k] < 1) return false; /* not known, or backwards */
+    if (x->start[k] + (a->in[1]->dims[k] - 1) * x->step[k] < y->start[k] ||
+        y->start[k] + (b->in[1]->dims[k] - 1) * y->step[k] < x->start[k])
+      return true;
+  }
+  return false;
+}
+
+/* sum + d, of which each is 0 where the other is not, is sum with the part of d set too: no zeros are added. NULL: they are not
+ * so. */
+static weft_array *with_part(struct node *sum, const struct node *d) {
+  const struct node *s = sum;
+  if (!is_part(d) || !is_zero(d->in[0]) || sum->dtype != d->dtype || !shape_equal(sum, d)) return NULL;
+  for (; is_part(s); s = s->in[0]) if (!are_apart(s, d)) return NULL;
+  if (s == sum || !is_zero(s)) return NULL;
+  return array_of(node_make(&op_put, (weft_dtype)d->dtype, d->rank, d->dims, 2, (struct node *[]){ sum, d->in[1] }, d->attr,
+      d->attr_bytes));
+}
+
 bool accumulate(struct node **sum, weft_array *d, struct node *like, struct failure **failure) {
   if (!d) return true;
   if (!has_shape_of(&d, like, failure)) return false;
   if (is_untold(d->node)) d = array_sized_by(d, handle_of(like));
   if (d->node->dtype != like->dtype || d->node->weak) d = weft_cast(d, (weft_dtype)like->dtype);
-  if (*sum) d = weft_add(handle_of(*sum), d);
+  if (*sum) {
+    weft_array *both = with_part(*sum, d->node);
+    d = both ? both : weft_add(handle_of(*sum), d);
+  }
   struct node *now = result_of(d, failure);
   if (!now) return false;
   node_release(*sum);

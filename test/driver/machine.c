@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum op { MOV, ADD, SUB, MUL, MAD, FMA, DIV, REM, MIN, MAX, SQRT, AND, OR, XOR, NOT, SHL, SHR, SETP, SELP, CVT, CVTA, LD, ST, RED, ATOM,
-          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, OPS };
+          BRA, RET, BAR, SHFL, MATCH, ACTIVEMASK, BFIND, NEG, ABS, VOTE, PREFETCH, CP, LDMATRIX, MMA, PRMT, SHF, POPC, EX2, LG2, OPS };
 static const char *const names[OPS] = { "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "sqrt", "and", "or", "xor",
   "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "ld", "st", "red", "atom", "bra", "ret", "bar", "shfl", "match", "activemask",
-  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc" };
+  "bfind", "neg", "abs", "vote", "prefetch", "cp", "ldmatrix", "mma", "prmt", "shf", "popc", "ex2", "lg2" };
 
 int machine_op(const char *name) {
   for (int i = 0; i < OPS; i++) if (!strcmp(name, names[i])) return i;
@@ -22,7 +22,7 @@ int machine_op(const char *name) {
 
 enum state { RUNS, WAITS, ENDED };
 /* cp.async: bytes that are on their way arrive when their thread waits for the group they belong to. */
-struct on_its_way { uint8_t *to, data[16]; int group; };
+struct on_its_way { uint8_t *to, data[16]; int bytes, group; };
 struct thread { struct on_its_way *way; int n_way, way_room, group; uint64_t *reg; uint8_t *local; int at; enum state state; unsigned tid[3], lane; };
 
 struct block {
@@ -233,6 +233,12 @@ static uint32_t permuted(uint64_t low, uint64_t high, uint64_t which) {
   return r;
 }
 
+/* cvt.rn.f16x2.f32 or bf16x2: two numbers, the second in the lower half. */
+static uint64_t packed(const struct instruction *i, uint64_t high, uint64_t low) {
+  if (i->how[0] == 'b') return (uint64_t)bf16(high) << 16 | bf16(low);
+  return of_f16((_Float16)f32(high)) << 16 | of_f16((_Float16)f32(low));
+}
+
 static uint64_t converted(const struct instruction *i, uint64_t x) {
   if (is_float(i->t)) return to_float(i, x);
   if (!is_float(i->from)) return x;
@@ -277,24 +283,24 @@ static void store(struct block *b, struct thread *t, const struct instruction *i
   }
 }
 
-/* cp.async.cg.shared.global [to], [from], 16, n: n bytes and zeros; or the end of a group; or waiting until n groups are left. */
+/* cp.async.cg.shared.global [to], [from], 16, n, or .ca and 4: n bytes and zeros; or the end of a group; or waiting until n groups are left. */
 static void copy_async(struct block *b, struct thread *t, const struct instruction *i) {
   if (!strncmp(i->how, "commit", 6)) { t->group++; return; }
   if (!strncmp(i->how, "wait", 4)) {
     int n = 0;
     for (int k = 0; k < t->n_way; k++)
-      if (t->way[k].group < t->group - (int)i->in[0].number) memcpy(t->way[k].to, t->way[k].data, 16);
+      if (t->way[k].group < t->group - (int)i->in[0].number) memcpy(t->way[k].to, t->way[k].data, (size_t)t->way[k].bytes);
       else t->way[n++] = t->way[k];
     t->n_way = n;
     return;
   }
-  int bytes = (int)get(b, t, &i->in[5], T_U32);
+  int bytes = (int)get(b, t, &i->in[5], T_U32), all = (int)i->in[4].number;
   struct instruction to = *i;
   to.is_shared = true;
-  struct on_its_way w = { .to = address(b, t, &to, 0, 16), .group = t->group };
+  struct on_its_way w = { .to = address(b, t, &to, 0, all), .bytes = all, .group = t->group };
   const uint8_t *at = NULL;
-  if ((get(b, t, &i->in[2], T_U64) + i->in[3].number) % 16) wrong(b, t, "an address that is not aligned");
-  if (bytes < 0 || bytes > 16) wrong(b, t, "a copy of more than 16 bytes");
+  if ((get(b, t, &i->in[2], T_U64) + i->in[3].number) % (uint64_t)all) wrong(b, t, "an address that is not aligned");
+  if (bytes < 0 || bytes > all) wrong(b, t, "a copy of more bytes than it may be");
   else if (bytes) {
     uint64_t a = get(b, t, &i->in[2], T_U64) + i->in[3].number;
     if (b->may_touch(a, bytes)) at = (const uint8_t *)(uintptr_t)a;
@@ -508,8 +514,10 @@ static void step(struct block *b, struct thread *t) {
       break;
     }
     case CVT:
-      if (!strcmp(i->how, "bf16x2")) { set(t, i, T_B32, (uint64_t)bf16(in(b, t, i, 0)) << 16 | bf16(in(b, t, i, 1))); break; }
+      if (i->n_in == 2) { set(t, i, T_B32, packed(i, in(b, t, i, 0), in(b, t, i, 1))); break; }
       set(t, i, i->t, converted(i, get(b, t, &i->in[0], i->from))); break;
+    case EX2: set(t, i, T_F32, of_f32((float)exp2(f32(in(b, t, i, 0))))); break; /* .approx: within two units of the last place */
+    case LG2: set(t, i, T_F32, of_f32((float)log2(f32(in(b, t, i, 0))))); break;
     case LD: load(b, t, i); break;
     case ST: store(b, t, i); break;
     case RED: case ATOM: atomic(b, t, i); break;

@@ -270,6 +270,27 @@ const char *plan_make(struct ptx_plan *plan, const struct kir_kernel *k, const s
   return m.why;
 }
 
+static bool size_of(struct ptx_planner *m, int value, struct ptx_lin *out) {
+  *out = (struct ptx_lin){ 1, take(m, 1, sizeof *out->term) };
+  if (out->term) out->term[0] = (struct ptx_term){ .coef = 1, .n = 1, .from = { m->k->vals[value].index } };
+  return out->term != NULL;
+}
+
+/* Of a kernel that is attention nobody asks for more than its buffers and how many tiles there are. */
+const char *plan_make_attention(struct ptx_plan *plan, const struct kir_kernel *k) {
+  struct ptx_planner m = { plan, k, NULL, NULL };
+  struct kir_attention *a = take(&m, 1, sizeof *a);
+  plan->n_bufs = k->n_bufs, plan->n_sizes = k->n_sizes, plan->n_args = k->n_args;
+  if (!a) return "";
+  *a = *k->attention;
+  plan->attention = a;
+  bufs(&m);
+  size_of(&m, a->part == KIR_ATTEND_KEY ? a->columns : a->rows, &plan->attention_rows);
+  for (int i = 0; i < a->n_batch; i++) size_of(&m, a->batch[i], &plan->attention_batch[i]);
+  plan->n_params += k->n_sizes + k->n_args;
+  return m.why;
+}
+
 void ptx_plan_free(struct ptx_plan *p) {
   arena_free(p->arena);
   *p = (struct ptx_plan){ 0 };
@@ -455,6 +476,7 @@ bool ptx_shape(const struct ptx_plan *p, const struct ptx_machine *m, const int6
   struct user u = { p, m, sizes, args };
   *s = (struct ptx_shape){ .row_at = arena_take(arena, (size_t)(p->n_rows + 1) * sizeof *s->row_at) };
   int64_t room = (int64_t)m->shared_bytes - (int64_t)p->partial_bytes;
+  if (s->row_at && ptx_attention_shape(p, sizes, args, s)) return true;
   if (!s->row_at || !place_rows(&u, s, room)) return false;
   if (!p->in_order) place_copies(&u, s, room);
   else if (!place_in_order(&u, s)) return false;

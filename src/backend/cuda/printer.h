@@ -210,6 +210,9 @@ bool ptx_turned_load(struct printer *, const struct kir_stmt *); /* false: it is
 bool ptx_has_halves(const struct survey *, const struct shape_class *, struct ptx_plan *); /* and says of the plan which */
 void ptx_halves(struct printer *, int form);
 
+/* gpu_attention.c: the one entry of a kernel that is attention. */
+void ptx_attention(struct printer *);
+
 /* copies.c: private outputs. */
 void ptx_copies_begin(struct printer *);  /* a neutral copy of each, where the launch gave it room */
 void ptx_copies_end(struct printer *);    /* combines the copies into the outputs */

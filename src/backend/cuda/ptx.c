@@ -326,7 +326,7 @@ static void heading(struct printer *p, struct text *out) {
   if (p->plan->wide_entry && p->plan->wide.n_folds) text_add(out, ".extern .shared .align 16 .b8 folds[];\n");
   if (p->plan->running_entry) text_add(out, ".extern .shared .align 16 .b8 running[];\n");
   if (p->plan->turned_entry) text_addf(out, ".shared .align 8 .b8 turned[%zu];\n", p->plan->turned.bytes);
-  if (p->plan->halves[0]) text_add(out, ".extern .shared .align 16 .b8 halves[];\n");
+  if (p->plan->halves[0] || p->plan->attention) text_add(out, ".extern .shared .align 16 .b8 halves[];\n");
   if (p->plan->n_rows) text_add(out, ".extern .shared .align 16 .b8 rows[];\n");
   if (printer_begin(p)) tables(p, out);
 }
@@ -383,16 +383,28 @@ static void print_all(struct printer *p, struct text *out, struct ptx_plan *plan
   p->why = running.why;
 }
 
+static void print_attention(struct printer *p, struct text *out, struct ptx_plan *plan) {
+  plan->entry = ptx_textf(p, "weft_%s", p->k->name);
+  heading(p, out);
+  plan->heading_bytes = out->n;
+  struct printer main = again(p);
+  if (!main.why) entry(&main, out, plan->entry, ptx_attention, false);
+  plan->main_bytes = out->n;
+  p->why = main.why;
+}
+
 bool ptx_print(const struct kir_kernel *k, const struct shape_class *shape, struct text *out, struct ptx_plan *plan,
                const char **why) {
   *plan = (struct ptx_plan){ .arena = arena_new() };
   struct printer p = { .k = k, .shape = shape, .plan = plan, .arena = plan->arena };
   if (!plan->arena) return *why = "", false;
-  if (!survey_make(&p.survey, k, p.arena)) p.why = p.survey.why;
-  if (!p.why) p.why = plan_make(plan, k, &p.survey, shape);
+  if (k->attention) survey_nothing(&p.survey, k, p.arena);
+  else survey_make(&p.survey, k, p.arena);
+  p.why = p.survey.why;
+  if (!p.why) p.why = k->attention ? plan_make_attention(plan, k) : plan_make(plan, k, &p.survey, shape);
   plan->locals_are_shared = shape->few_locals && plan->n_rows;
   for (int r = 0; !p.why && r < plan->n_rows; r++) plan->locals_are_shared &= plan->rows[r].kind == PTX_LOCAL;
-  if (!p.why) print_all(&p, out, plan);
+  if (!p.why) (k->attention ? print_attention : print_all)(&p, out, plan);
   if (!p.why && out->failed) p.why = "";
   if (!p.why) return true;
   ptx_plan_free(plan);

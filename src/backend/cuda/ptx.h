@@ -64,6 +64,8 @@ struct ptx_plan {
     int n_batch, batch_axis[3][PTX_BATCH]; /* -1: it does not move along it */
     struct ptx_lin batch[PTX_BATCH];
   } library;
+  const struct kir_attention *attention; /* NULL, or the one entry goes tile by tile along these sizes */
+  struct ptx_lin attention_rows, attention_batch[KIR_ATTENTION_AXES];
   const char *wide_entry;   /* NULL, or an entry whose threads take neighbours of a lane loop together */
   struct ptx_wide {
     bool is_rows;           /* all of a row at once, folds and all */
@@ -136,6 +138,8 @@ void ptx_plan_free(struct ptx_plan *);
 int64_t ptx_size(const struct ptx_lin *, const int64_t sizes[], const uint64_t args[]);
 bool ptx_shape(const struct ptx_plan *, const struct ptx_machine *, const int64_t sizes[], const uint64_t args[],
                struct arena *, struct ptx_shape *); /* false: out of memory */
+/* The shape of a kernel that is attention; false: it is none. */
+bool ptx_attention_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], struct ptx_shape *);
 /* Turns the shape of the main entry into that of wide_entry, where arrays stand so. */
 bool ptx_wide_shape(const struct ptx_plan *, const int64_t sizes[], const uint64_t args[], const struct bound bufs[],
                     struct ptx_shape *);

@@ -386,13 +386,18 @@ static void decide(struct survey_walk *w) {
   if (s->has_private && s->is_single) refuse(s, "a private loop that is not alone in its kernel");
 }
 
-bool survey_make(struct survey *s, const struct kir_kernel *k, struct arena *arena) {
+bool survey_nothing(struct survey *s, const struct kir_kernel *k, struct arena *arena) {
   *s = (struct survey){ .k = k, .bufs = arena_take(arena, (size_t)(k->n_bufs + 1) * sizeof *s->bufs) };
-  struct survey_walk w = { s, arena, NULL, false, false };
-  const char *exact = getenv("WEFT_EXACT");
-  s->is_exact = exact && !strcmp(exact, "1");
   if (!s->bufs) return s->why = "", false;
   for (int b = 0; b < k->n_bufs; b++) s->bufs[b].private_op = KIR_OPS;
+  return true;
+}
+
+bool survey_make(struct survey *s, const struct kir_kernel *k, struct arena *arena) {
+  struct survey_walk w = { s, arena, NULL, false, false };
+  const char *exact = getenv("WEFT_EXACT");
+  if (!survey_nothing(s, k, arena)) return false;
+  s->is_exact = exact && !strcmp(exact, "1");
   visit(&w, &k->body, (struct around){ 0 });
   if (!s->why) decide(&w);
   if (!s->why) survey_find_product(s);

@@ -42,6 +42,8 @@ struct survey {
 };
 
 /* False: cannot, s->why says what is missing ("": out of memory). */
+bool survey_nothing(struct survey *, const struct kir_kernel *,
+    struct arena *); /* of a kernel whose text is not printed. false: out of memory */
 bool survey_make(struct survey *, const struct kir_kernel *, struct arena *);
 bool ptx_is_ordered(const struct kir_kernel *, const struct kir_stmt *fold_or_prefix); /* reduce.c: its order can be seen */
 void survey_find_product(struct survey *);              /* gpu_product.c */

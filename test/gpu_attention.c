@@ -1,0 +1,172 @@
+/* gpu_attention.c -- attention tile by tile on the GPU and its derivatives, whose sums have no order to keep, against plain C in
+ * doubles: layouts, odd sizes, groups of heads, masks of all kinds, rows that see nothing, scales; and that it is tiles that
+ * ran. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/backend.h"
+#include "test.h"
+
+static bool has_gpu(void) {
+  if (cuda_device(0)) return true;
+  test_skip("there is no device");
+  return false;
+}
+
+static uint32_t seed = 5;
+static float number(void) {
+  seed = seed * 1664525u + 1013904223u;
+  return (float)(seed >> 8) / (1 << 23) - 1;
+}
+
+enum mask_kind { NO_MASK, SEEN, ADDED };
+struct attention_case {
+  int64_t batch, heads, of, T, S, d, e; /* of: heads of k and v */
+  bool is_causal;
+  enum mask_kind mask;
+  double scale;
+  bool is_split;             /* q, k, v stand side by side in one array, heads beside each other */
+};
+
+static const struct attention_case cases[] = {
+  { 1, 2, 2, 64, 64, 64, 64, false, NO_MASK, 0, false },   { 1, 2, 2, 128, 192, 64, 64, true, NO_MASK, 0, false },
+  { 2, 2, 2, 96, 96, 16, 16, true, NO_MASK, 0, true },     { 1, 3, 3, 65, 63, 24, 40, true, NO_MASK, 0.3, false },
+  { 1, 4, 2, 33, 70, 32, 32, false, SEEN, 0, false },      { 1, 1, 1, 100, 130, 128, 128, true, NO_MASK, 0, false },
+  { 1, 2, 1, 80, 80, 96, 72, true, ADDED, 0, false },      { 1, 1, 1, 40, 129, 7, 5, false, NO_MASK, -0.4, false },
+  { 2, 1, 1, 129, 65, 33, 64, true, SEEN, 1, false },      { 1, 1, 1, 130, 50, 64, 48, true, NO_MASK, 0, false },
+      /* rows that see nothing */
+  { 1, 2, 2, 64, 64, 80, 80, false, ADDED, 0, true },      { 1, 1, 1, 16, 16, 1, 1, false, NO_MASK, 0, false },
+};
+
+struct operand { weft_array *x; float *at; };
+
+/* [batch, heads, n, d]; as one part of an array [batch, n, 3, heads, d] if it is split. */
+static struct operand operand(weft_dtype t, int64_t batch, int64_t heads, int64_t n, int64_t d, bool is_split) {
+  int64_t all = batch * heads * n * d, dims[] = { batch, n, 3, heads, d }, plain[] = { batch, heads, n, d };
+  float *raw = calloc((size_t)(3 * all + 1), sizeof *raw);
+  struct operand o = { .at = calloc((size_t)all + 1, sizeof(float)) };
+  for (int64_t i = 0; i < 3 * all; i++) raw[i] = number();
+  if (is_split) {
+    o.x = weft_slice(weft_cast(weft_from(WEFT_F32, 5, dims, raw), t), 2, 1, 2, 1);
+    o.x = weft_transpose(weft_squeeze(o.x, 2), (const int[]){ 0, 2, 1, 3 });
+  } else o.x = weft_cast(weft_from(WEFT_F32, 4, plain, raw), t);
+  EXPECT_OK(weft_eval(1, &o.x));
+  EXPECT_OK(weft_read(weft_cast(o.x, WEFT_F32), WEFT_F32, o.at, (size_t)all * sizeof(float)));
+  free(raw);
+  return o;
+}
+
+/* ---- in doubles ---- */
+
+struct want { double *y, *dq, *dk, *dv; };
+
+static double dot(const float *a, const float *b, int64_t n) {
+  double s = 0;
+  for (int64_t i = 0; i < n; i++) s += (double)a[i] * b[i];
+  return s;
+}
+
+/* One head: rows of q, k, v, dy and of the mask, which is NULL or added. */
+static void one_head(const struct attention_case *c, double scale, const float *q, const float *k, const float *v, const float *dy,
+                     const float *mask, double *y, double *dq, double *dk, double *dv) {
+  double *p = calloc((size_t)c->S + 1, sizeof *p);
+  for (int64_t i = 0; i < c->T; i++) {
+    double most = -INFINITY, sum = 0, delta = 0;
+    for (int64_t j = 0; j < c->S; j++) {
+      p[j] = dot(q + i * c->d, k + j * c->d, c->d) * scale + (mask ? mask[i * c->S + j] : 0);
+      if (c->is_causal && j > i + c->S - c->T) p[j] = -INFINITY;
+      most = fmax(most, p[j]);
+    }
+    if (most == -INFINITY) { /* it sees nothing, and has no part in the derivatives */
+      for (int64_t x = 0; x < c->e; x++) y[i * c->e + x] = NAN;
+      continue;
+    }
+    for (int64_t j = 0; j < c->S; j++) sum += p[j] = exp(p[j] - most);
+    for (int64_t j = 0; j < c->S; j++) p[j] /= sum;
+    for (int64_t j = 0; j < c->S; j++) delta += p[j] * dot(dy + i * c->e, v + j * c->e, c->e);
+    for (int64_t j = 0; j < c->S; j++) {
+      double ds = p[j] * (dot(dy + i * c->e, v + j * c->e, c->e) - delta) * scale;
+      for (int64_t x = 0; x < c->e; x++) y[i * c->e + x] += p[j] * v[j * c->e + x], dv[j * c->e + x] += p[j] * dy[i * c->e + x];
+      for (int64_t x = 0; x < c->d; x++) dq[i * c->d + x] += ds * k[j * c->d + x], dk[j * c->d + x] += ds * q[i * c->d + x];
+    }
+  }
+  free(p);
+}
+
+static double largest(const double *x, int64_t n) {
+  double most = 0;
+  for (int64_t i = 0; i < n; i++) if (isfinite(x[i])) most = fmax(most, fabs(x[i]));
+  return most;
+}
+
+/* As near as sums of halves are: a part of the largest, and of the element itself. */
+static void expect_near(const char *what, const struct attention_case *c, weft_dtype t, weft_array *got, const double *want,
+    int64_t n) {
+  float *x = calloc((size_t)n + 1, sizeof *x);
+  double unit = t == WEFT_BF16 ? 0x1p-7 : 0x1p-10, most = largest(want, n), worst = 0;
+  int64_t n_wrong = 0, at = 0;
+  EXPECT_OK(weft_read(weft_cast(got, WEFT_F32), WEFT_F32, x, (size_t)n * sizeof *x));
+  for (int64_t i = 0; i < n; i++) {
+    double off = fabs(x[i] - want[i]);
+    bool is_wrong = isnan(want[i]) ? !isnan(x[i]) : !(off <= unit * (fabs(want[i]) + most));
+    if (is_wrong && !n_wrong++) at = i, worst = off;
+  }
+  if (n_wrong)
+    test_fail(__FILE__, __LINE__, "%s, %s, heads %lld of %lld, T %lld S %lld d %lld e %lld: %lld wrong, element %lld is "
+              "%g, not %g (off %g)", what,
+              weft_dtype_name(t), (long long)c->heads, (long long)c->of, (long long)c->T, (long long)c->S, (long long)c->d,
+                  (long long)c->e,
+              (long long)n_wrong, (long long)at, x[at], want[at], worst);
+  free(x);
+}
+
+static void expect_attention(weft_dtype t, const struct attention_case *c) {
+  weft_scope *s = weft_scope_open();
+  int64_t n_q = c->batch * c->heads * c->T, n_k = c->batch * c->of * c->S;
+  struct operand q = operand(t, c->batch, c->heads, c->T, c->d, c->is_split), k = operand(t, c->batch, c->of, c->S, c->d,
+      c->is_split),
+                 v = operand(t, c->batch, c->of, c->S, c->e, c->is_split), dy = operand(t, c->batch, c->heads, c->T, c->e, false);
+  double scale = c->scale ? c->scale : 1 / sqrt((double)c->d);
+  float *mask = c->mask ? calloc((size_t)(c->T * c->S), sizeof *mask) : NULL;
+  bool *seen = calloc((size_t)(c->T * c->S) + 1, 1);
+  for (int64_t i = 0; mask && i < c->T * c->S; i++) {
+    seen[i] = number() > -0.5f;
+    mask[i] = c->mask == SEEN ? (seen[i] ? 0 : -INFINITY) : 2 * number();
+  }
+  struct want w = { calloc((size_t)(n_q * c->e), 8), calloc((size_t)(n_q * c->d), 8), calloc((size_t)(n_k * c->d), 8),
+      calloc((size_t)(n_k * c->e), 8) };
+  for (int64_t h = 0; h < c->batch * c->heads; h++) {
+    int64_t of = h / c->heads * c->of + h % c->heads / (c->heads / c->of);
+    one_head(c, scale, q.at + h * c->T * c->d, k.at + of * c->S * c->d, v.at + of * c->S * c->e, dy.at + h * c->T * c->e, mask,
+             w.y + h * c->T * c->e, w.dq + h * c->T * c->d, w.dk + of * c->S * c->d, w.dv + of * c->S * c->e);
+  }
+  weft_set(WEFT_DEVICE, 1);
+  int64_t dims[] = { c->T, c->S };
+  weft_attention_options how = { .is_causal = c->is_causal, .scale = c->scale };
+  if (c->mask) how.mask = c->mask == SEEN ? weft_from(WEFT_BOOL, 2, dims, seen) : weft_from(WEFT_F32, 2, dims, mask);
+  weft_array *y = weft_attention(q.x, k.x, v.x, &how), *x[] = { q.x, k.x, v.x }, *r[4];
+  weft_grad(weft_sum(weft_mul(y, dy.x), WEFT_ALL), 3, x, r);
+  r[3] = y;
+  const char *plan = weft_show(3, r, "plan"); /* y is wanted by nobody */
+  EXPECT(plan && strstr(plan, "attend_key on cuda") && strstr(plan, "attend_query on cuda") && !strstr(plan, "exp"));
+  plan = weft_show(4, r, "plan");
+  EXPECT(plan && strstr(plan, "attend_key on cuda") && strstr(plan, "attend_query on cuda") && !strstr(plan, "exp"));
+  EXPECT_OK(weft_eval(4, r));
+  expect_near("y", c, t, y, w.y, n_q * c->e);
+  expect_near("dq", c, t, r[0], w.dq, n_q * c->d);
+  expect_near("dk", c, t, r[1], w.dk, n_k * c->d);
+  expect_near("dv", c, t, r[2], w.dv, n_k * c->e);
+  weft_set(WEFT_DEVICE, 0);
+  free(q.at), free(k.at), free(v.at), free(dy.at), free(mask), free(seen), free(w.y), free(w.dq), free(w.dk), free(w.dv);
+  weft_scope_discard(s);
+}
+
+TEST(cuda_attention_by_tiles_is_near_that_of_doubles) {
+  test_watchdog(400);
+  for (size_t i = 0; has_gpu() && i < sizeof cases / sizeof *cases; i++) expect_attention(i % 2 ? WEFT_F16 : WEFT_BF16, &cases[i]);
+}
+
+TEST(cuda_attention_by_tiles_is_near_that_of_doubles_of_the_other_half) {
+  test_watchdog(400);
+  for (size_t i = 0; has_gpu() && i < sizeof cases / sizeof *cases; i++) expect_attention(i % 2 ? WEFT_BF16 : WEFT_F16, &cases[i]);
+}
