@@ -981,6 +981,20 @@ def test_blocks_on_a_diagonal_are_there_for_all_sizes(rng):
     assert not fell()
 
 
+def test_gauss_function_and_its_gradient_do_not_fall_back():
+    """The derivatives by a, b and c are PyTensor's own loop over scalars."""
+    special = pytest.importorskip("scipy.special")
+    inputs, rng, fell = pt.dvectors("a", "b", "c", "z"), np.random.default_rng(1), falls_back()
+    values = [*rng.uniform(0.1, 10, (3, 6)), rng.uniform(-0.8, 0.8, 6)]
+    h = pt.hyp2f1(*inputs)
+    outputs = [h, *pytensor.grad(h.sum(), inputs)]
+    got = function(inputs, outputs)(*values)
+    assert not fell()
+    np.testing.assert_allclose(got[0], special.hyp2f1(*values), rtol=1e-12)
+    for slope, want in zip(got[1:], unrewritten(inputs, outputs[1:], *values)):
+        np.testing.assert_allclose(slope, want, rtol=1e-9)
+
+
 def test_what_pytensor_prints_of_a_function_has_wefts_kernels(capsys):
     x = pt.dvector("x")
     f = function([x], (x + 1).sum(), profile=True)
