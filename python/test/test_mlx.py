@@ -756,3 +756,31 @@ def test_bytes_of_8_bit_floats_in_safetensors_are_read(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes([0, 0x7E, 0xFE, 0xB6]))
     loaded = mx.load(str(tmp_path / "a.safetensors"))["t"]
     assert loaded.dtype == mx.uint8 and mx.from_fp8(loaded).tolist() == [0, 448, -448, -0.875]
+
+
+def test_a_cache_has_what_was_written_whatever_fails_behind_it():
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        heads, length, width = int(rng.integers(1, 4)), int(rng.integers(16, 80)), int(rng.integers(4, 40))
+        right = rng.standard_normal((1, heads, length, width)).astype(np.float32)
+        keys, held = mx.array(right), None
+        mx.eval(keys)
+        for step in range(8):
+            n = int(rng.integers(1, 4))
+            at = int(rng.integers(0, length - n))
+            new = rng.standard_normal((1, heads, n, width)).astype(np.float32)
+            if step == 3:
+                held, was = keys[..., :5, :], right[..., :5, :].copy()
+            keys[..., at:at + n, :] = mx.array(new)
+            right[..., at:at + n, :] = new
+            q = mx.array(rng.standard_normal((1, heads, 3, width)).astype(np.float32))
+            total = mx.fast.scaled_dot_product_attention(q, keys[..., :at + n, :], keys[..., :at + n, :], scale=0.3).sum()
+            how = rng.integers(0, 4)
+            if how == 0:
+                with pytest.raises((IndexError, ValueError)):
+                    mx.eval(mx.take(mx.ones(4), mx.array([10**6])) * total)
+            elif how < 3:
+                (mx.eval if how == 1 else mx.async_eval)(total)
+            if rng.random() < 0.5:
+                assert np.array_equal(np.array(keys), right)
+        assert np.array_equal(np.array(keys), right) and np.array_equal(np.array(held), was)
