@@ -113,7 +113,7 @@ bool ptx_find_running(const struct survey *s, const struct shape_class *shape, s
   int n = 0, n_loads = 0;
   *r = (struct ptx_running){ 0 };
   if (!s->is_cooperative || s->is_single || s->private_loop || s->owned || s->n_checks || !find_nest(s->k, r)) return false;
-  if (!has_prefix(r->lane) || !look_in(s, shape, &r->lane->body, true, r, &n)) return false;
+  if (!has_prefix(r->lane) || !look_in(s, shape, &r->lane->body, true, r, &n) || !r->n_lines) return false;
   r->group = n_together(r, n);
   for (int i = 0; i < r->n_lines; i++) {
     struct ptx_line_of *l = &r->line[i];
