@@ -293,12 +293,70 @@ TEST(products_of_integers_are_exact_and_wrap_around) {
         expect_integers(backend, which, shape[s][0], shape[s][1], shape[s][2], (enum layout)((which + s) % 5), (enum layout)((which / 2 + s) % 5));
 }
 
-/* Large enough for instructions that multiply several bytes at once. */
+/* Large enough for instructions that multiply several bytes at once, and for tiles of them. */
 TEST(products_of_bytes_are_exact_in_every_pair_of_layouts) {
   use_backend(NULL);
-  for (int which = 0; which < 2; which++)
+  for (int i = 0; i < 4; i++)
     for (int la = 0; la < STILL; la++)
-      for (int lb = 0; lb < STILL; lb++) expect_integers("the best", which, 62, 75, 1203, (enum layout)la, (enum layout)lb);
+      for (int lb = 0; lb < STILL; lb++) {
+        contractor_leave_tiles(i / 2);
+        expect_integers(i / 2 ? "the best but tiles" : "the best", i % 2, 62, 75, 1203, (enum layout)la, (enum layout)lb);
+      }
+  contractor_leave_tiles(false);
+}
+
+/* A tile is 16 rows, 16 columns and 64 bytes along k; a patch has four of them. */
+TEST(products_of_bytes_are_exact_at_the_edges_of_tiles) {
+  static const int around[] = { 16, 17, 31, 32, 33, 64, 65 }, deep[] = { 32, 63, 64, 65, 2048, 2049, 4100 };
+  use_backend(NULL);
+  for (int i = 0; i < 7; i++)
+    for (int j = 0; j < 7; j++)
+      expect_integers("the best", (i + j) % 2, around[i], around[6 - j], deep[(i + 2 * j) % 7], (enum layout)((i + j) % STILL), PLAIN);
+  expect_integers("the best", 0, 300, 2100, 70, PLAIN, TRANSPOSED);
+}
+
+/* [2,M,K] x [K,N] cast inside the product, one batch after the other, and a kernel that goes on with it, on several threads. */
+TEST(bytes_that_are_made_are_multiplied_exactly_and_gone_on_with) {
+  enum { M = 70, K = 200, N = 90 };
+  weft_scope *scope = weft_scope_open();
+  static int8_t x[2 * M * K], w[K * N];
+  static int32_t y[2 * M * N];
+  for (int i = 0; i < 2 * M * K; i++) x[i] = (int8_t)(next_bits() >> 24);
+  for (int i = 0; i < K * N; i++) w[i] = (int8_t)(next_bits() >> 24);
+  weft_array *a = weft_from(WEFT_I8, WEFT_DIMS(2, M, K), x), *b = weft_from(WEFT_I8, WEFT_DIMS(K, N), w);
+  weft_array *turned = weft_xor(a, weft_cast(weft_integer(1), WEFT_I8)), *sum = weft_matmul(turned, weft_neg(b));
+  weft_set(WEFT_THREADS, 3);
+  EXPECT_OK(weft_read(weft_add(weft_mul(sum, weft_cast(weft_integer(3), WEFT_I32)), weft_cast(weft_integer(7), WEFT_I32)), WEFT_I32, y, sizeof y));
+  for (int i = 0; i < 2 * M * N; i++) {
+    int32_t want = 0;
+    for (int k = 0; k < K; k++) want += (int8_t)(x[i / N * K + k] ^ 1) * (int8_t)-w[k * N + i % N];
+    if (y[i] != want * 3 + 7) { test_fail(__FILE__, __LINE__, "element %d is %d, not %d", i, y[i], want * 3 + 7); break; }
+  }
+  weft_scope_discard(scope);
+}
+
+/* In the order of k unless it is allowed to leave it; then close, and infinities and nan where they belong. */
+TEST(products_of_bf16_leave_their_order_only_where_that_is_allowed) {
+  enum { M = 70, K = 700, N = 50 };
+  static double a[M * K], b[K * N], y[M * N], exact[M * N];
+  use_backend(NULL);
+  for (int i = 0; i < M * K; i++) a[i] = number(WEFT_BF16);
+  for (int i = 0; i < K * N; i++) b[i] = number(WEFT_BF16);
+  a[3 * K + 5] = INFINITY, a[4 * K + 699] = NAN;
+  for (int loose = 0; loose < 2; loose++) {
+    weft_scope *scope = weft_scope_open();
+    EXPECT_INT(weft_set(WEFT_HALVES, loose), 0);
+    weft_array *x = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(M, K), a), WEFT_BF16);
+    weft_array *w = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(K, N), b), WEFT_BF16);
+    EXPECT_OK(read_wide(weft_matmul(x, w), loose ? y : exact, sizeof y));
+    weft_scope_discard(scope);
+  }
+  EXPECT_INT(weft_set(WEFT_HALVES, 2), -1);
+  EXPECT_INT(weft_set(WEFT_HALVES, 0), 1);
+  for (int i = 0; i < M * N; i++) {
+    bool is_like = isfinite(exact[i]) ? fabs(y[i] - exact[i]) <= 0.01 * fabs(exact[i]) + 0.01 : isnan(exact[i]) ? isnan(y[i]) : y[i] == exact[i];
+    if (!is_like) { test_fail(__FILE__, __LINE__, "element %d is %g, not %g", i, y[i], exact[i]); break; }
+  }
 }
 
 TEST(products_of_bools_count) {

@@ -35,8 +35,7 @@ def prepare(row, work, systems):
     ready, reference = {}, None
     for s in systems:
         try:
-            f = work.on(s)
-            a = [s.array(*reversed(x)) if isinstance(x, tuple) else s.array(x, work.dtype) for x in given]
+            f, a = work.on(s, [s.array(*reversed(x)) if isinstance(x, tuple) else s.array(x, work.dtype) for x in given])
             call = lambda f=f, a=a, s=s: s.wait(f(*a))
             start = time.perf_counter()
             result = call()

@@ -45,6 +45,11 @@ class System:
     sort = argsort = median = None       # of a row
     largest = None       # the k largest of a row, in order
     cholesky_solve = None                # x of a x = b, by Cholesky
+    draw = None          # so many of a distribution by its name: normal, uniform, permutation
+    select = None        # x where a mask holds
+    histogram = None     # counts between low and high
+    conv2d = None        # [n, c, h, w] by [o, c / groups, k, k]
+    join = None          # two arrays along an axis
     quantized = None     # x by the transpose of words, scales and biases of 4 bits in groups of 64
 
 
@@ -87,7 +92,7 @@ class Numpy(Indexed):
     def array(self, a, dtype):
         if dtype == "bf16":
             raise AttributeError("bf16")
-        return self.np.ascontiguousarray(a.astype({"f32": "float32", "f64": "float64", "i32": "int32", "u32": "uint32", "i8": "int8"}[dtype]))
+        return self.np.ascontiguousarray(a.astype({"f32": "float32", "f64": "float64", "i32": "int32", "u32": "uint32", "i8": "int8", "i64": "int64", "bool": "bool"}[dtype]))
 
     def numpy(self, x):
         return self.np.asarray(x, dtype="float64")
@@ -142,6 +147,19 @@ class Numpy(Indexed):
     def largest(self, x, k):
         return self.np.sort(self.np.partition(x, x.size - k)[-k:])
 
+    def draw(self, name, key, n):
+        draw = self.np.random.default_rng(0)
+        return draw.permutation(n) if name == "permutation" else {"normal": draw.standard_normal, "uniform": draw.random}[name](n, dtype="float32")
+
+    def select(self, x, m):
+        return x[m]
+
+    def histogram(self, x, n, low, high):
+        return self.np.histogram(x, n, (low, high))[0]
+
+    def join(self, x, y, axis):
+        return self.np.concatenate([x, y], axis)
+
     def cholesky_solve(self, a, b):  # by LU: it has no triangular systems, and two solves by LU are slower
         return self.np.linalg.solve(a, b)
 
@@ -157,7 +175,8 @@ class Speaks(Indexed):
 
     def array(self, a, dtype):
         m = self.m
-        return self.wait(m.array(a).astype({"f32": m.float32, "f64": m.float64, "bf16": m.bfloat16, "i32": m.int32, "u32": m.uint32, "i8": m.int8}[dtype]))
+        return self.wait(m.array(a).astype({"f32": m.float32, "f64": m.float64, "bf16": m.bfloat16, "i32": m.int32, "u32": m.uint32,
+                                              "i8": m.int8, "i64": m.int64, "bool": m.bool_}[dtype]))
 
     def compiled(self, f):
         return self.m.compile(f)
@@ -180,6 +199,9 @@ class Speaks(Indexed):
 
     def zeros(self, shape):
         return self.m.zeros(shape)
+
+    def join(self, x, y, axis):
+        return self.m.concatenate([x, y], axis)
 
 
 class Weft(Speaks):
@@ -224,6 +246,20 @@ class Weft(Speaks):
     def cholesky_solve(self, a, b):
         return self.m.linalg.cholesky_solve(self.m.linalg.cholesky(a), b)
 
+    def draw(self, name, key, n):
+        random = self.m.random
+        return random.permutation(key, n) if name == "permutation" else getattr(random, name)(key, shape=(n,))
+
+    def select(self, x, m):
+        return x[m]
+
+    def histogram(self, x, n, low, high):
+        return self.m.histogram(x, n, (low, high))[0]
+
+    def conv2d(self, x, w, stride, padding, groups):
+        last = lambda y: y.transpose(0, 2, 3, 1)
+        return self.m.conv(last(x), last(w), stride=stride, padding=padding, groups=groups).transpose(0, 3, 1, 2)
+
     def quantized(self, x, *codes):
         return self.m.quantized_matmul(x, *codes)
 
@@ -257,6 +293,10 @@ class Mlx(Speaks):
     def largest(self, x, k):
         return self.m.sort(self.m.topk(x, k))
 
+    def draw(self, name, key, n):
+        random = self.m.random
+        return random.permutation(n, key=key) if name == "permutation" else getattr(random, name)(shape=(n,), key=key)
+
     def quantized(self, x, *codes):
         return self.m.quantized_matmul(x, *codes)
 
@@ -280,7 +320,8 @@ class Jax(Indexed):
 
     def array(self, a, dtype):
         j = self.jnp
-        return j.asarray(a, {"f32": j.float32, "f64": j.float64, "bf16": j.bfloat16, "i32": j.int32, "u32": j.uint32, "i8": j.int8}[dtype]).block_until_ready()
+        return j.asarray(a, {"f32": j.float32, "f64": j.float64, "bf16": j.bfloat16, "i32": j.int32, "u32": j.uint32, "i8": j.int8,
+                             "i64": j.int64, "bool": j.bool_}[dtype]).block_until_ready()
 
     def numpy(self, x):
         import numpy
@@ -320,6 +361,19 @@ class Jax(Indexed):
     def largest(self, x, k):
         return self.jnp.sort(self.jax.lax.top_k(x, k)[0])
 
+    def draw(self, name, key, n):
+        random, key = self.jax.random, self.jax.random.wrap_key_data(key)
+        return random.permutation(key, n) if name == "permutation" else getattr(random, name)(key, (n,), "float32")
+
+    def histogram(self, x, n, low, high):
+        return self.jnp.histogram(x, n, (low, high))[0]
+
+    def conv2d(self, x, w, stride, padding, groups):
+        return self.jax.lax.conv_general_dilated(x, w, (stride, stride), [(padding, padding)] * 2, feature_group_count=groups)
+
+    def join(self, x, y, axis):
+        return self.jnp.concatenate([x, y], axis)
+
     def cholesky_solve(self, a, b):
         return self.jax.scipy.linalg.cho_solve((self.jnp.linalg.cholesky(a), True), b)
 
@@ -351,7 +405,8 @@ class Torch(System):
 
     def array(self, a, dtype):
         t = self.torch
-        return t.tensor(a).to({"f32": t.float32, "f64": t.float64, "bf16": t.bfloat16, "i32": t.int32, "u32": t.uint32, "i8": t.int8}[dtype])
+        return t.tensor(a).to({"f32": t.float32, "f64": t.float64, "bf16": t.bfloat16, "i32": t.int32, "u32": t.uint32, "i8": t.int8,
+                               "i64": t.int64, "bool": t.bool}[dtype])
 
     def numpy(self, x):
         return x.detach().double().numpy()
@@ -397,6 +452,21 @@ class Torch(System):
 
     def largest(self, x, k):
         return self.torch.sort(self.torch.topk(x, k)[0])[0]
+
+    def draw(self, name, key, n):
+        return {"normal": self.torch.randn, "uniform": self.torch.rand, "permutation": self.torch.randperm}[name](n)
+
+    def select(self, x, m):
+        return x[m]
+
+    def histogram(self, x, n, low, high):
+        return self.torch.histc(x, n, low, high)
+
+    def conv2d(self, x, w, stride, padding, groups):
+        return self.torch.nn.functional.conv2d(x, w, stride=stride, padding=padding, groups=groups)
+
+    def join(self, x, y, axis):
+        return self.torch.cat([x, y], axis)
 
     def cholesky_solve(self, a, b):
         return self.torch.cholesky_solve(b, self.torch.linalg.cholesky(a))

@@ -12,14 +12,19 @@ _kept = {}
 
 
 class Work:
-    def __init__(self, name, inputs, function, dtype="f32", numexpr=None, numba=None, pytensor=False, unless=(), group="", tolerance=None, fast=False):
+    def __init__(self, name, inputs, function, dtype="f32", numexpr=None, numba=None, pytensor=False, unless=(), group="", tolerance=None, fast=False, held=0):
         self.name, self.inputs, self.function, self.dtype, self.group = name, inputs, function, dtype, group
         self.numexpr, self.numba, self.pytensor, self.unless = numexpr, numba, pytensor, unless
         self.fast = fast  # systems that keep to the rounding of the program may leave it
+        self.held = held  # so many of the last inputs never change: they are constants of the function
         self.tolerance = tolerance or {"f32": 2e-3, "f64": 1e-9, "bf16": 5e-2, "i8": 0}[dtype]
 
-    def on(self, system):
-        """The function to call with the system's arrays. AttributeError: it lacks something."""
+    def on(self, system, arrays):
+        """The function to call, and with which of the system's arrays. AttributeError: it lacks something."""
+        n = len(arrays) - self.held
+        return self._of(system, arrays[n:]), arrays[:n]
+
+    def _of(self, system, held):
         if system.name in self.unless:
             raise AttributeError("left out")
         if system.name == "numexpr":
@@ -32,7 +37,7 @@ class Work:
             return system.loop(self.numba)
         if system.name == "PyTensor" and not self.pytensor:
             raise AttributeError("not marked")
-        function = lambda *a: self.function(system, *a)
+        function = lambda *a: self.function(system, *a, *held)
         return (system.compiled_fast if self.fast else system.compiled)(function)
 
 
@@ -52,6 +57,10 @@ def indices(n, below):
 
 def small_integers(*shape):
     return _random.integers(-100, 100, shape).astype(np.int8)
+
+
+def integers(n):
+    return _random.integers(-(1 << 62), 1 << 62, n)
 
 
 def forget():
@@ -139,6 +148,25 @@ def encoder_inputs(batch, tokens, layers):
     vectors = [w] * 4 + [wide] + [w] * 5
     one = lambda: [_random.standard_normal(n, dtype=np.float32) / 16 for n in matrices + vectors]
     return [normal(batch, tokens, w)] + [x for _ in range(layers) for x in one()]
+
+
+def decoder(s, x, *rest):
+    """One token after those whose keys and values are held; 18 arrays a layer."""
+    split = lambda y: y.reshape(1, 1, HEADS, WIDTH // HEADS).swapaxes(1, 2)
+    for i in range(0, len(rest), 18):
+        k, v, wq, wk, wv, wo, w1, w2, bq, bk, bv, bo, b1, b2, g1, h1, g2, h2 = rest[i:i + 18]
+        y = s.layer_norm(x, g1, h1)
+        q, k, v = split(y @ wq + bq), s.join(k, split(y @ wk + bk), 2), s.join(v, split(y @ wv + bv), 2)
+        y = s.softmax((q @ k.swapaxes(2, 3)) * (WIDTH // HEADS) ** -0.5) @ v
+        x = x + (y.swapaxes(1, 2).reshape(1, 1, WIDTH) @ wo + bo)
+        x = x + (s.gelu(s.layer_norm(x, g2, h2) @ w1 + b1) @ w2 + b2)
+    return x
+
+
+def decoder_inputs(past, layers):
+    weights = encoder_inputs(1, 1, layers)[1:]
+    cache = lambda: [normal(1, HEADS, past, WIDTH // HEADS)] * 2
+    return [normal(1, 1, WIDTH)] + [x for i in range(layers) for x in cache() + weights[16 * i:16 * i + 16]]
 
 
 def ar(s, e):
@@ -240,8 +268,38 @@ def ordered(quick):
     n, few = (1 << 16, 1 << 14) if quick else (4 << 20, 1 << 20)
     yield Work(f"sort {n}", lambda: [normal(n)], lambda s, x: s.sort(x), group="order")
     yield Work(f"argsort {n}", lambda: [normal(n)], lambda s, x: s.argsort(x), group="order", tolerance=n)  # equal ones in any order
+    yield Work(f"sort {n} i64", lambda: [("i64", integers(n))], lambda s, x: s.sort(x), group="order")
+    yield Work(f"sort {n // 16} rows of 16", lambda: [normal(n // 16, 16)], lambda s, x: s.sort(x), group="order")
     yield Work(f"median {few}", lambda: [normal(few)], lambda s, x: s.median(x), group="order")
     yield Work(f"100 largest of {few}", lambda: [normal(few)], lambda s, x: s.largest(x, 100), group="order")
+
+
+ANY = float("inf")  # what is drawn differs
+
+
+def random(quick):
+    n, few = (1 << 16, 1 << 14) if quick else (4 << 20, 1 << 20)
+    for name, count in (("normal", n), ("uniform", n), ("permutation", few)):
+        yield Work(f"{name} {count}", lambda: [("u32", np.array([0, 1], np.uint32))],
+                   lambda s, key, name=name, count=count: s.draw(name, key, count), group="random", tolerance=ANY)
+
+
+def selected(quick):
+    n, few = (1 << 16, 1 << 14) if quick else (N, 4 << 20)
+    yield Work(f"x[mask] {n}", lambda: [normal(n), ("bool", normal(n) > 0)], lambda s, x, m: s.select(x, m), group="order")
+    yield Work(f"histogram of {few}, 100 bins", lambda: [normal(few)], lambda s, x: s.histogram(x, 100, -4, 4), group="order", tolerance=1)
+
+
+def convolutions(quick):
+    """[batch, channels, side, side] by [outputs, channels of a group, k, k]."""
+    layers = [(64, 64, 56, 3, 1, 1), (128, 256, 28, 3, 2, 1), (512, 512, 7, 3, 1, 1), (96, 96, 56, 7, 1, 96)]
+    for batch in (1,) if quick else (8, 1):
+        for c, o, side, k, stride, groups in layers:
+            to = f"{c}" if groups > 1 else f"{c} to {o}"
+            yield Work(f"conv2d {batch} of {to}, {side}^2, {k}x{k}/{stride}" + ", depthwise" * (groups > 1),
+                       lambda b=batch, c=c, o=o, n=side, k=k, g=groups: [normal(b, c, n, n), normal(o, c // g, k, k) / 16],
+                       lambda s, x, w, stride=stride, k=k, g=groups: s.conv2d(x, w, stride, k // 2, g), group="convolutions",
+                       tolerance=2e-2, unless=("MLX",))  # MLX: a second or more
 
 
 def systems(quick):
@@ -268,6 +326,16 @@ def products(quick):
     yield Work(f"matmul {big}^3 bare", square, product, group="products", tolerance=2e-2)
     yield Work(f"attention 8x{big}x64, causal", lambda: [normal(8, big, 64), positive(8, big, 64), normal(8, big, 64) * 2],
                lambda s, q, k, v: s.attention(q, k, v), group="products")
+
+
+def networks(quick):
+    layers = 1 if quick else LAYERS
+    for batch, tokens in ((8, 14), (64, 84)):
+        for is_held in (False, True):
+            yield Work(f"encoder of {layers}, {batch}x{tokens} tokens" + ", weights held" * is_held,
+                       lambda b=batch, t=tokens: encoder_inputs(b, t, layers), encoder, group="networks", tolerance=2e-2,
+                       held=16 * layers * is_held, unless=("MLX",) if tokens > 14 else ())  # MLX: seconds
+    yield Work(f"decoder of {layers}, one token after 512", lambda: decoder_inputs(512, layers), decoder, group="networks", tolerance=2e-2)
 
 
 def works(quick):
@@ -317,11 +385,11 @@ def works(quick):
         yield Work(f"rms_norm {rows[0]}x{rows[1]} {dtype}", lambda: [normal(*rows), positive(rows[1])], lambda s, x, w: s.rms_norm(x, w), dtype,
                    group="dtypes")
     yield from products(quick)
-    for batch, tokens in ((8, 14), (64, 84)):
-        layers = 1 if quick else LAYERS
-        yield Work(f"encoder of {layers}, {batch}x{tokens} tokens", lambda b=batch, t=tokens, n=layers: encoder_inputs(b, t, n), encoder,
-                   group="networks", tolerance=2e-2, unless=("MLX",) if tokens > 14 else ())  # MLX: seconds
+    yield from networks(quick)
+    yield from random(quick)
     yield from ordered(quick)
+    yield from selected(quick)
+    yield from convolutions(quick)
     yield from systems(quick)
     program, inputs = PROGRAMS["MLP step 64x128x128x10"]
     yield Work("MLP step 64x128x128x10", inputs, program, group="programs")

@@ -2,7 +2,8 @@
 from . import _core
 from ._core import arrays, eval  # noqa: F401
 
-_DEVICE, _DEVICE_COUNT, _THREADS, _REWRITES, _CHECK, _BLAS, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES, _KERNELS = range(13)
+(_DEVICE, _DEVICE_COUNT, _THREADS, _REWRITES, _CHECK, _BLAS, _HALVES, _LIMIT, _CACHE, _USED, _CACHED, _PEAK, _NODES,
+ _KERNELS) = range(14)
 _CHECKS = (None, "nan", "inf")
 _SHOWN = ("value", "graph", "dot", "plan", "kernels", "asm", "ptx", "sass", "caches")
 
@@ -60,6 +61,16 @@ def set_blas(blas):
     """Gives products of float32 and float64 matrices of this thread to a CBLAS, which adds in an order of its own. Returns
     what was set before; ValueError where there is none."""
     return bool(_set(_BLAS, int(blas)))
+
+
+def set_halves(halves):
+    """Lets the CPU add products of bfloat16 matrices of this thread in an order of its own, and take numbers too small for it for
+    0, where it multiplies tiles (AMX). Returns what was set before.
+
+    >>> weft.set_halves(False)
+    False
+    """
+    return bool(_set(_HALVES, int(halves)))
 
 
 def set_check(what):

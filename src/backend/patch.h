@@ -72,9 +72,14 @@ struct contractor {
   void (*pack)(const struct panel *);
   void (*pack_together)(const struct panel *, bool is_left);
   bool (*pairs_are_exact)(const struct panel *); /* of k rows of n elements; `to` and width are ignored */
+  /* Whole tiles: panels of a have so many rows, and rows of panels are a multiple of `deep`. 0: as many as there are. */
+  int high, deep;
+  void (*enter)(void), (*leave)(void);         /* by each thread before it multiplies, and after; NULL: nothing has to be done */
+  const struct contractor *tiles;              /* for large products of some dtypes, if that is available; NULL: there is none */
   dots_code *(*dots)(weft_dtype, bool along_k); /* by dtype of memory, whose products are neighbours; NULL: it cannot */
 };
 
-extern const struct contractor contractor_vm, contractor_avx2, contractor_avx512;
+extern const struct contractor contractor_vm, contractor_avx2, contractor_avx512, contractor_tiles;
+void contractor_leave_tiles(bool); /* for tests: as if there were none */
 
 #endif

@@ -39,7 +39,7 @@ struct eval_settings {
   int threads, device, check;
   int place;                /* 1 + the device of the call that is being evaluated; 0: none is placed */
   enum rule_tag rewrites;
-  bool blas, is_known;
+  bool blas, halves, is_known;
 };
 extern _Thread_local struct eval_settings own_settings;
 struct eval_settings *eval_settings_begin(void); /* as the environment says */

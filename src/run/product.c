@@ -94,7 +94,8 @@ void product_at(struct product *p, const struct plan *plan, int i, struct run *r
 /* ---- how ---- */
 
 static const struct strategy *strategy_of(const struct product *p) {
-  static const struct strategy *const strategies[] = { &strategy_dots, &strategy_small, &strategy_flat, &strategy_panels };
+  static const struct strategy *const strategies[] = { &strategy_dots, &strategy_tiles, &strategy_small, &strategy_flat,
+                                                     &strategy_panels };
   int i = 0;
   while (!strategies[i]->applies(p)) i++; /* the last always does */
   return strategies[i];
@@ -109,10 +110,11 @@ static void choose_sizes(struct product *p) {
 /* is_run: its operands may be looked at, and its code is wanted. 1, 2: see product_find_code. */
 static int choose(struct product *p, int wanted, bool is_run) {
   p->wanted = wanted;
+  if (product_fits_tiles(p)) p->unit = p->unit->tiles;
   product_cut_patches(p);
   p->strategy = strategy_of(p);
   p->packs.together = product_most_together(p);
-  if (is_run && p->packs.together > 1 && !product_pairs_are_allowed(p, wanted)) p->packs.together = 1;
+  if (is_run && p->packs.together > 1 && !p->unit->deep && !product_pairs_are_allowed(p, wanted)) p->packs.together = 1;
   int how = is_run ? product_find_code(p) : 0;
   if (!how) choose_sizes(p);
   return how;
@@ -133,7 +135,7 @@ static int choose_both(struct product *p, int wanted, const struct contractor *u
 static size_t bytes_of(const struct product *p) {
   int together = p->packs.together > 1 ? 1 : product_most_together(p);
   size_t bytes = product_total_bytes(p);
-  if (!kir_is_float(p->reg) || together == p->packs.together) return bytes;
+  if (!kir_is_float(p->reg) || together == p->packs.together || p->unit->deep) return bytes;
   struct product other = *p;
   other.packs.together = together;
   choose_sizes(&other);

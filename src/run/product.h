@@ -7,6 +7,7 @@
  *   product_small.c    operands that the caches hold: read where they are
  *   product_flat.c     few rows: the matrix is used hardly more than once, and read in long runs
  *   product_panels.c   the rest: both operands are copied to panels
+ *   product_tiles.c    the same where the processor multiplies tiles: of bytes, and of bf16 if that is allowed
  *   product_fed.c      two products that run together, the rows of one being the left operand of the other; each reads its
  *                      operands by one of the above
  *   product_library.c  a CBLAS that was asked for: a kind of step of its own
@@ -79,7 +80,7 @@ struct strategy {
   void (*choose)(struct product *);               /* what is packed, and cells: calls product_cut_cells */
   void (*multiply)(struct worker *, int64_t k, int64_t n); /* n products from k on, for all of the worker's cell */
 };
-extern const struct strategy strategy_dots, strategy_small, strategy_flat, strategy_panels; /* asked in this order */
+extern const struct strategy strategy_dots, strategy_tiles, strategy_small, strategy_flat, strategy_panels; /* in this order */
 
 /* If it is turned, the rows here are the columns there: y' = b' a'. */
 struct product {
@@ -143,7 +144,12 @@ static inline int64_t first_row(const struct product *p, int64_t part) {
 static inline int rows_of_part(const struct product *p, int64_t part) {
   return (int)(p->cut.part_rows + (part < p->cut.n_higher));
 }
-static inline int64_t panel_rows(const struct product *p, int64_t k) { return divide_up(k, p->packs.together); }
+static inline int64_t panel_rows(const struct product *p, int64_t k) {
+  return round_up(divide_up(k, p->packs.together), p->unit->deep ? p->unit->deep : 1);
+}
+
+/* Sums of fours do not begin at 0; those of tiles do. */
+static inline bool product_has_starts(const struct product *p) { return p->packs.together == 4 && !p->unit->deep; }
 
 /* So few rows that b is used hardly more than once. */
 static inline bool product_is_flat(const struct product *p) { return p->cut.n_parts <= 2; }
@@ -217,6 +223,7 @@ void product_run_cells(struct product *, size_t bytes);
 
 /* product_panels.c */
 int product_most_together(const struct product *);  /* products at a time, if all numbers allow it */
+bool product_fits_tiles(const struct product *);     /* the processor multiplies tiles of it; product_tiles.c */
 bool product_pairs_are_allowed(const struct product *, int threads); /* looks at them */
 
 /* product_fed.c */

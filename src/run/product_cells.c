@@ -95,9 +95,11 @@ static void work(void *ctx, int i) {
   if (p->then) worker_begin(&then, p->then, room + product_own_bytes(p)), then.left = w.fed, w.then = &then;
   bool failed = false;
   uint64_t mode = float_mode_enter();
+  if (p->unit->enter) p->unit->enter();
   for (int64_t c; !failed && !product_is_cancelled(p) && (c = take(p, &p->next_cell, p->cut.turn)) < p->cut.n_cells;)
     for (w.end = least(c + p->cut.turn, p->cut.n_cells); c < w.end && !failed && !product_is_cancelled(p); c++)
       failed = run_cell(&w, c);
+  if (p->unit->leave) p->unit->leave();
   float_mode_leave(mode);
   if (failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }

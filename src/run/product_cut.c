@@ -42,7 +42,8 @@ void product_cut_patches(struct product *p) {
   p->cut.n_parts = count_parts(p);
   p->cut.part_rows = p->m / p->cut.n_parts;
   p->cut.n_higher = p->m % p->cut.n_parts;
-  int vectors = (int)least(p->unit->vectors(p->reg, (int)p->cut.part_rows + (p->cut.n_higher > 0)), divide_up(p->n, lanes));
+  int most = p->unit->vectors(p->reg, (int)p->cut.part_rows + (p->cut.n_higher > 0));
+  int vectors = p->unit->deep ? most : (int)least(most, divide_up(p->n, lanes)); /* tiles are whole */
   if (product_is_flat(p) && product_lies_along_k(p)) vectors = (int)least(vectors, 2); /* they are transposed in registers */
   p->cut.width = vectors * lanes;
   p->cut.n_strips = divide_up(p->n, p->cut.width);

@@ -13,7 +13,7 @@ enum {
 /* ---- how large pieces and panels are ---- */
 
 static size_t starts_of(const struct product *p, int64_t columns) {
-  return p->packs.together == 4 ? padded(divide_up(p->packs.held, p->packs.chunk) * columns * p->size) : 0;
+  return product_has_starts(p) ? padded(divide_up(p->packs.held, p->packs.chunk) * columns * p->size) : 0;
 }
 
 static size_t panels_of(const struct product *p, int64_t columns) {
@@ -35,13 +35,13 @@ static int64_t piece_parts(const struct product *p, int64_t n) {
 
 static int64_t piece_products(const struct product *p, int64_t n) {
   if (!p->a.maker || made_along_k(&p->a)) return n;
-  return least(n, round_up(divide_up(PIECE, most_rows(p)), PACKED_ROWS));
+  return least(n, round_up(divide_up(PIECE, most_rows(p)), PACKED_ROWS * p->packs.together));
 }
 
 /* Rows of the right operand that are packed from one piece: of all strips or, if it lies along k, of one. */
 static int64_t piece_rows(const struct product *p, int64_t n) {
   if (!product_lies_along_k(p)) return PACKED_ROWS * p->packs.together;
-  return p->b.maker ? least(n, round_up(divide_up(PIECE, p->cut.width), PACKED_ROWS)) : n;
+  return p->b.maker ? least(n, round_up(divide_up(PIECE, p->cut.width), PACKED_ROWS * p->packs.together)) : n;
 }
 
 static size_t measure_pieces(const struct product *p) {
@@ -58,8 +58,8 @@ static size_t measure_pieces(const struct product *p) {
 }
 
 void product_measure(struct product *p) {
-  int64_t rows = most_rows(p);
-  p->bytes.a = p->packs.a ? padded(rows * panel_rows(p, least(p->k, p->packs.chunk)) * p->size + PANEL_SLACK) : 0;
+  int64_t rows = most_rows(p), high = p->unit->high ? p->unit->high * p->cut.cell_parts : rows;
+  p->bytes.a = p->packs.a ? padded(high * panel_rows(p, least(p->k, p->packs.chunk)) * p->size + PANEL_SLACK) : 0;
   p->bytes.b = p->packs.shares_b ? 0 : panels_of(p, p->cut.cell_columns);
   p->bytes.sums = p->k > p->packs.chunk && p->packs.chunk < KIR_PRODUCT_BLOCK ? padded(rows * p->cut.cell_row) : 0;
   p->bytes.cell = p->c->y.store >= 0 ? 0 : padded(rows * p->cut.cell_row);
@@ -169,7 +169,7 @@ void product_pack_strips(struct worker *w, int64_t from, int64_t n, int64_t firs
   for (int64_t j = first; j < w->cell.columns; j += wide)
     for (int64_t i = 0; i < n; i += run) /* some rows of all strips: memory is read in runs */
       pack_block(w, from, i, least(run, n - i), j, least(wide, w->cell.columns - j));
-  if (p->packs.together == 4) begin_fours(w, first, n);
+  if (product_has_starts(p)) begin_fours(w, first, n);
 }
 
 void product_pack_right(struct worker *w, int64_t k) {
@@ -184,8 +184,12 @@ void product_pack_right(struct worker *w, int64_t k) {
 
 /* The panel of a part, of n products. */
 static uint8_t *part_at(const struct worker *w, int64_t part, int64_t n) {
-  return w->a + (first_row(w->p, part) - w->cell.row) * panel_rows(w->p, n) * w->p->size;
+  int64_t row = w->p->unit->high ? (part - w->cell.part) * w->p->unit->high : first_row(w->p, part) - w->cell.row;
+  return w->a + row * panel_rows(w->p, n) * w->p->size;
 }
+
+/* Rows of a panel of a. */
+static int64_t panel_height(const struct product *p, int64_t part) { return p->unit->high ? p->unit->high : rows_of_part(p, part); }
 
 /* Parts from `part` on over n products, from k + i on of those that are packed. */
 static void pack_parts(struct worker *w, int64_t part, int64_t parts, int64_t k, int64_t all, int64_t i, int64_t n) {
@@ -195,7 +199,7 @@ static void pack_parts(struct worker *w, int64_t part, int64_t parts, int64_t k,
   if (p->a.maker) a = made(w, &p->a, row, k + i, rows, n);
   for (int64_t j = part; j < part + parts; j++)
     pack(p, &(struct panel){ a.at + (first_row(p, j) - row) * a.row,
-                             part_at(w, j, all) + panel_rows(p, i) * rows_of_part(p, j) * p->size,
+                             part_at(w, j, all) + panel_rows(p, i) * panel_height(p, j) * p->size,
                              a.column, a.row, n, rows_of_part(p, j), rows_of_part(p, j), p->a.dtype }, true);
 }
 

@@ -75,6 +75,7 @@ static bool allows_pairs(const struct product *p, const struct matrix *x, int64_
 }
 
 int product_most_together(const struct product *p) {
+  if (p->strategy == &strategy_tiles) return p->unit->together(p->a.dtype);
   if (p->strategy != &strategy_panels || p->c->is_fed || p->a.dtype != p->b.dtype) return 1;
   return p->unit->together(p->a.dtype);
 }

@@ -13,9 +13,9 @@ int product_find_code(struct product *p) {
       p->code[higher][is_edge] = p->unit->code(p->packs.together > 1 ? p->a.dtype : p->reg, rows,
                                                (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
       if (!p->code[higher][is_edge]) return is_forbidden ? 2 : 1;
-      if (p->packs.together == 4)
+      if (product_has_starts(p))
         p->row_code[is_edge] = p->unit->code(p->a.dtype, 1, (columns - 1) / lanes + 1, columns % lanes, &is_forbidden);
-      if (p->packs.together == 4 && !p->row_code[is_edge]) return is_forbidden ? 2 : 1;
+      if (product_has_starts(p) && !p->row_code[is_edge]) return is_forbidden ? 2 : 1;
     }
   return 0;
 }
@@ -88,7 +88,7 @@ static void multiply_strip(const struct worker *w, int64_t j, struct upper_left 
   for (int64_t i = 0, row = 0; i < w->cell.parts; i++, row += t->rows) {
     int64_t part = w->cell.part + i;
     t->rows = rows_of_part(p, part);
-    t->a = u.a + row * u.a_row;
+    t->a = u.a + (p->unit->high ? i * p->unit->high : row) * u.a_row;
     if (p->packs.a) t->a_k = t->rows * p->size;
     t->c = u.c + row * t->c_row + j * p->size;
     t->start = u.start ? u.start + row * t->start_row + j * p->size : NULL;
@@ -112,7 +112,7 @@ void product_by_patches(struct worker *w, int64_t k, int64_t n) {
     t.columns = strip_columns(w, j);
     if (t.columns < p->cut.width) t.mask = mask_of(p, t.columns);
     t.b = p->packs.b ? strip_at(w, j) + panel_rows(p, k - w->b_k) * p->cut.width * p->size : b.at + j * b.column;
-    if (p->packs.together == 4) u.start = (uint8_t *)start_of(w, k - w->b_k, 0), t.start_row = 0;
+    if (product_has_starts(p)) u.start = (uint8_t *)start_of(w, k - w->b_k, 0), t.start_row = 0;
     multiply_strip(w, j, u, fetches, &t);
   }
 }

@@ -28,8 +28,8 @@ static int check_default(void) {
   return s && !strcmp(s, "nan") ? 1 : s && !strcmp(s, "inf") ? 2 : 0;
 }
 
-static bool blas_default(void) {
-  const char *s = getenv("WEFT_BLAS");
+static bool is_asked_for(const char *variable) {
+  const char *s = getenv(variable);
   return s && *s && strcmp(s, "0");
 }
 
@@ -37,8 +37,8 @@ _Thread_local struct eval_settings own_settings;
 
 struct eval_settings *eval_settings_begin(void) {
   struct eval_settings *s = &own_settings;
-  *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .blas = blas_default(),
-                               .rewrites = RULE_STABLE };
+  *s = (struct eval_settings){ .is_known = true, .device = device_default(), .check = check_default(), .rewrites = RULE_STABLE,
+                               .blas = is_asked_for("WEFT_BLAS"), .halves = is_asked_for("WEFT_HALVES") };
   return s;
 }
 
@@ -63,6 +63,7 @@ int64_t weft_get(weft_setting s) {
     case WEFT_REWRITES: return eval_settings()->rewrites;
     case WEFT_CHECK: return eval_settings()->check;
     case WEFT_BLAS: return eval_settings()->blas;
+    case WEFT_HALVES: return eval_settings()->halves;
     case WEFT_BYTES_LIMIT: return memory_limit();
     case WEFT_BYTES_CACHE: return memory_cache_limit();
     case WEFT_BYTES_USED: return memory_used();
@@ -108,6 +109,10 @@ int64_t weft_set(weft_setting s, int64_t v) {
     case WEFT_BLAS:
       if (v < 0 || v > 1 || (v && blas_load())) return -1;
       eval_settings()->blas = v;
+      return before;
+    case WEFT_HALVES:
+      if (v < 0 || v > 1) return -1;
+      eval_settings()->halves = v;
       return before;
     case WEFT_BYTES_LIMIT: memory_set_limit(v); return before;
     case WEFT_BYTES_CACHE: memory_set_cache_limit(v); return before;

@@ -154,3 +154,8 @@ void contractions_to_library(struct schedule *s) {
   for (int i = 0; i < s->n_steps; i++)
     if (s->step[i].kind == &step_product && is_for_library(s->step[i].contraction)) s->step[i].kind = &step_library_product;
 }
+
+void contractions_loosen(struct schedule *s) {
+  for (int i = 0; i < s->n_steps; i++)
+    if (s->step[i].kind == &step_product) s->step[i].contraction->is_loose = s->step[i].contraction->a_dtype == WEFT_BF16;
+}

@@ -280,6 +280,7 @@ static bool make(struct work *w) {
   if (w->no_memory) return false;
   if (!fit(w)) return false;
   if (w->by_library) contractions_to_library(s);
+  if (w->is_loose) contractions_loosen(s);
   if (!find_outputs(w) || !memory_plan(w) || !gifts_find(w)) return false;
   costs_sum(s);
 #ifdef WEFT_HARD
@@ -298,7 +299,7 @@ struct schedule *schedule_make(struct arena *arena, struct node_list *list, int 
   memcpy(t, target, sizeof *t * (size_t)n_targets);
   *w = (struct work){ .arena = arena, .list = list, .n_targets = n_targets, .target = t, .n_leaves = n_leaves,
                       .leaf_place = leaf_place, .fuse = o->fuse, .by_patches = o->by_patches, .by_library = o->by_library,
-                      .rewrites = o->rewrites, .device = o->device };
+                      .is_loose = o->is_loose, .rewrites = o->rewrites, .device = o->device };
   if (make(w)) return w->out;
   schedule_drop_kernels(w->out);
   *failure = w->failure;

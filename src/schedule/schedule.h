@@ -48,6 +48,7 @@ struct schedule_options {
   bool fuse;                     /* false: one op a kernel */
   bool by_patches;               /* false: products of matrices are kernels in KIR too */
   bool by_library;               /* those that a CBLAS can read are its */
+  bool is_loose;                 /* sums of products of halves may be in the machine's order */
   enum rule_tag rewrites;        /* of the bodies of loops */
   const struct device *device;   /* NULL: the host */
 };

@@ -124,6 +124,7 @@ struct contraction {
   int64_t batch[AXES], m, n, k;
   struct binding a, b, y;        /* strides: of the batch axes, then of the matrix. y.store -1: for the kernel only */
   const struct maker *maker[2];  /* of a, of b; NULL: it stands in memory */
+  bool is_loose;                 /* of halves: sums may be in the machine's order */
   bool has_whole_rows;           /* a cell has all columns: the kernel folds rows */
   bool has_still;                /* the kernel stores something that is the same for several cells: each writes it, one by one */
   bool feeds, is_fed;            /* the kernel's one result is, row by row, the left operand of the next step, which runs both:

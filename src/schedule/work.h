@@ -53,7 +53,7 @@ struct work {
   struct item *item;
   int n_leaves;
   const struct place *leaf_place;
-  bool fuse, by_patches, by_library, no_memory;
+  bool fuse, by_patches, by_library, is_loose, no_memory;
   enum rule_tag rewrites;
   const struct device *device; /* NULL: the host */
   int most_nodes;             /* in a group */
@@ -118,6 +118,7 @@ bool contract_is_apart(const struct work *, const struct node *); /* a library o
                                     kernel of its own, than a kernel that does all */
 struct contraction *contraction_of(struct work *, const struct group *);               /* of its product. NULL: the work fails */
 void contractions_to_library(struct schedule *); /* those that a CBLAS can read become steps of that kind */
+void contractions_loosen(struct schedule *);     /* sums of those of halves may be in the order of the machine */
 bool contraction_fits(const struct contraction *, const struct item *);  /* its patches can be stored straight into the item */
 void contract_account(struct work *, const struct contraction *); /* to the last step: each operand read once, and the products */
 bool step_contract(struct work *, struct contraction *, const struct item *);

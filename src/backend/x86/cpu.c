@@ -2,6 +2,8 @@
 #include "backend/x86/cpu.h"
 #include <cpuid.h>
 #include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { FEATURES_KNOWN = 1, HAS_AVX2 = 2, HAS_AVX512 = 4, HAS_VNNI = 8, HAS_BF16 = 16, IS_AMD = 32 };
 
@@ -48,6 +50,30 @@ bool cpu_has_avx2(void) { return features() & HAS_AVX2; }
 bool cpu_has_avx512(void) { return features() & HAS_AVX512; }
 bool cpu_has_vnni(void) { return features() & HAS_VNNI; }
 bool cpu_has_bf16(void) { return features() & HAS_BF16; }
+
+/* The system keeps tiles only for processes that have asked it (Linux). */
+static bool may_use_tiles(void) {
+#ifdef SYS_arch_prctl
+  enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+  return !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA);
+#else
+  return false;
+#endif
+}
+
+static bool ask_for_tiles(void) {
+  uint32_t a, b, c, d;
+  const uint32_t bf16 = 1u << 22, tile = 1u << 24, bytes = 1u << 25;
+  if (!cpu_has_avx512() || (saved_by_system() >> 17 & 3) != 3) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && all(d, bf16 | tile | bytes) && may_use_tiles();
+}
+
+bool cpu_has_tiles(void) {
+  static int known; /* 1: no, 2: yes */
+  int k = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (!k) __atomic_store_n(&known, k = 1 + ask_for_tiles(), __ATOMIC_RELAXED);
+  return k == 2;
+}
 
 static int pretended = -1;
 bool cpu_is_slow_with_tiny(void) {

@@ -325,6 +325,7 @@ void drop_first_bit(struct encoder *e, int reg) { /* blsr */
 }
 
 void prefetch(struct encoder *e, struct rm m) { gpr32(e, 0x0F18, 1, m); }
+void prefetch_written(struct encoder *e, struct rm m) { gpr32(e, 0x0F0D, 1, m); }
 void prefetch_far(struct encoder *e, struct rm m) { gpr32(e, 0x0F18, 2, m); }
 
 /* ---- Jumps ---- */

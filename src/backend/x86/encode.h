@@ -105,7 +105,11 @@ enum gpr { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R
   X(KAND, "kandw", 1, 0, 0, 0x41, VEX | KD | KS) X(KANDN, "kandnw", 1, 0, 0, 0x42, VEX | KD | KS) \
   X(KNOT, "knotw", 1, 0, 0, 0x44, VEX | TWO | KD | KS) X(KOR, "korw", 1, 0, 0, 0x45, VEX | KD | KS) \
   X(KORTEST, "kortestw", 1, 0, 0, 0x98, VEX | TWO | KD | KS)     \
-  X(KXOR, "kxorw", 1, 0, 0, 0x47, VEX | KD | KS) X(ZEROUPPER, "vzeroupper", 1, 0, 0, 0x77, VEX | BARE)
+  X(KXOR, "kxorw", 1, 0, 0, 0x47, VEX | KD | KS) X(ZEROUPPER, "vzeroupper", 1, 0, 0, 0x77, VEX | BARE) \
+  X(TILELOAD, "tileloadd", 2, 3, 0, 0x4B, VEX | TWO) X(TILESTORE, "tilestored", 2, 2, 0, 0x4B, VEX | TO) \
+  X(TILESTREAM, "tileloaddt1", 2, 1, 0, 0x4B, VEX | TWO) \
+  X(TILEZERO, "tilezero", 2, 3, 0, 0x49, VEX | TWO) X(TDPBF16PS, "tdpbf16ps", 2, 2, 0, 0x5C, VEX) \
+  X(TDPBSSD, "tdpbssd", 2, 3, 0, 0x5E, VEX) X(TDPBUUD, "tdpbuud", 2, 0, 0, 0x5E, VEX)
 
 enum insn {
 #define X86_ENUM_(id, ...) I_##id,
@@ -187,6 +191,7 @@ void gpr_byte_to(struct encoder *, int alu, int reg, struct rm);     /* a byte i
 void first_bit(struct encoder *, int dst, int src);                  /* the number of the lowest bit set */
 void drop_first_bit(struct encoder *, int reg);                      /* and clears it; flags say whether any is left */
 void prefetch(struct encoder *, struct rm);                          /* to the first cache; never faults */
+void prefetch_written(struct encoder *, struct rm);                  /* to the first, and nobody else keeps it */
 void prefetch_far(struct encoder *, struct rm);                      /* to the second */
 void code_bytes(struct encoder *, const void *, int n);
 void code_align(struct encoder *, int to);

@@ -285,5 +285,5 @@ const struct contractor contractor_avx2 = {
 const struct contractor contractor_avx512 = {
   .name = "avx512", .available = cpu_has_avx512, .lanes = lanes_avx512, .rows = rows_avx512, .vectors = vectors_avx512,
   .together = together_avx512, .code = code_avx512, .pack = pack_avx2, .pack_together = pack_together,
-  .pairs_are_exact = pairs_are_exact, .dots = dots_avx2
+  .pairs_are_exact = pairs_are_exact, .tiles = &contractor_tiles, .dots = dots_avx2
 };
