@@ -52,6 +52,14 @@ from ._core import (        # a line, or more, for each first letter
     where, window, windows,
     xlog1py, xlogy,
     zeros, zeros_like, zeta)
+from ._composed import (
+    angle, append, argwhere, array_equiv, array_split, atleast_1d, atleast_2d, atleast_3d, average, bartlett, blackman, block,
+    cbrt, column_stack, compress, corrcoef, cov, cross, delete, diag_indices, diagflat, dsplit, dstack, extract, fliplr,
+    flipud, float_power, fmax, fmin, geomspace, gradient, hamming, hanning, heaviside, hsplit, hstack, indices, insert,
+    intersect1d, iscomplex, isneginf, isposinf, isreal, kaiser, ldexp, lexsort, logaddexp2, logspace, matvec, modf,
+    nanpercentile, ndim, percentile, piecewise, polyadd, polyder, polyint, polymul, polysub, polyval, ptp, ravel_multi_index,
+    rint, rollaxis, select, setdiff1d, setxor1d, shape, tril_indices, trim_zeros, triu_indices, union1d, unravel_index,
+    unwrap, vander, vdot, vecmat, vsplit, vstack)
 from ._file import load, save, save_safetensors
 from ._loop import cond, scan, while_loop
 from ._run import (
@@ -71,6 +79,9 @@ concat = concatenate
 acos, acosh, asin, asinh, atan, atan2, atanh = arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh
 pow = power
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
+absolute, amax, amin, around, conjugate, fix, mod, true_divide = abs, max, min, round, conj, trunc, remainder, divide
+bitwise_not = invert = bitwise_invert
+deg2rad, rad2deg = radians, degrees
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"

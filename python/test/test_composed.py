@@ -1,0 +1,102 @@
+"""Functions that NumPy has, by NumPy's values: every name of weft._composed has at least one row."""
+import numpy as np
+import pytest
+import weft
+from weft import _composed
+
+R = np.random.default_rng(7)
+X, Y = R.standard_normal((3, 4)), R.standard_normal((3, 4))
+Z = X + 1j * Y
+V, W = R.standard_normal(7), R.standard_normal(3)
+N, M = R.integers(-5, 6, (3, 4)), R.integers(0, 4, 9)
+ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5, 1e-30, -1e30])
+B = V > 0
+
+ROWS = [
+    ("angle", (X,)), ("angle", (Z,)), ("angle", (Z, True)), ("append", (X, Y)), ("append", (X, Y, 0)), ("append", ([], 1.0)),
+    ("argwhere", (N,)), ("argwhere", (N > 100,)), ("array_equiv", (X, X)), ("array_equiv", (X, Y)), ("array_equiv", ([1, 1], 1)),
+    ("array_equiv", (X, V)), ("array_split", (V, 3)), ("array_split", (X, [1, 3], 1)), ("array_split", (V, 9)), ("atleast_1d", (3.0,)),
+    ("atleast_1d", (X, 2.0)), ("atleast_2d", (V,)), ("atleast_2d", (5,)), ("atleast_3d", (X,)), ("atleast_3d", (V,)), ("atleast_3d", (1,)),
+    ("average", (X,)), ("average", (X, 1)), ("average", (X, 1, V[:4])), ("average", (X, None, Y * Y)), ("average", (X, 0, W * W)),
+    ("bartlett", (9,)), ("bartlett", (0,)), ("blackman", (9,)), ("block", ([[X, Y], [Y, X]],)), ("block", ([V, W],)),
+    ("block", ([[np.ones((2, 2)), np.zeros((2, 1))], [np.zeros((1, 2)), np.ones((1, 1))]],)), ("cbrt", (X,)), ("cbrt", (ODD,)),
+    ("column_stack", ([V, V],)), ("column_stack", ([X, Y],)), ("compress", (B, V)), ("compress", ([True, False, True], X, 0)),
+    ("corrcoef", (X,)), ("corrcoef", (X, Y)), ("corrcoef", (X, None, False)), ("cov", (X,)), ("cov", (V,)), ("cov", (X, Y, False)),
+    ("cov", (X, None, True, True)), ("cross", (X[:, :3], Y[:, :3])), ("delete", (V, 2)), ("delete", (X, [0, -1], 1)),
+    ("delete", (X, slice(0, 2), 0)), ("delete", (X, 3)), ("diag_indices", (4,)), ("diag_indices", (3, 3)), ("diagflat", (X,)),
+    ("diagflat", (W, 1)), ("dsplit", (np.ones((2, 3, 4)), 2)), ("dstack", ([X, Y],)), ("dstack", ([V, V],)), ("extract", (X > 0, X)),
+    ("fliplr", (X,)), ("flipud", (X,)), ("float_power", (X * X, 0.5)), ("float_power", ([1, 2], -2)), ("fmax", (ODD, 0.5)),
+    ("fmax", (N, M[:4])), ("fmin", (ODD, np.nan)), ("fmin", (X, Y)), ("geomspace", (1, 1000, 7)), ("geomspace", (-8, -1, 4)),
+    ("gradient", (V,)), ("gradient", (X,)), ("gradient", (V, 0.5)), ("gradient", (V, np.cumsum(np.abs(V) + 0.1))), ("gradient", (X, 2.0, 3.0)),
+    ("hamming", (8,)), ("hanning", (7,)), ("hanning", (1,)), ("heaviside", (ODD, 0.5)), ("hsplit", (V[:6], 3)), ("hsplit", (X, [1])),
+    ("hstack", ([V, W],)), ("hstack", ([X, Y],)), ("indices", ((2, 3),)), ("indices", ((2, 0),)), ("insert", (V, 2, 9.0)),
+    ("insert", (V, [1, 3], [8.0, 9.0])), ("insert", (X, 1, 5.0, 1)), ("insert", (X, 1, V[:4], 0)), ("insert", (V, 1, W)),
+    ("insert", (X, [0, 2], 7.0, 1)), ("insert", (V, -1, 4.0)), ("insert", (V, 7, 4.0)),
+    ("intersect1d", (M, N)), ("iscomplex", (Z,)), ("isneginf", (ODD,)), ("isposinf", (ODD,)), ("isreal", (Z,)), ("kaiser", (9, 8.6)),
+    ("ldexp", (X, N)), ("ldexp", (np.float32(1), 127)), ("lexsort", ((M[:7], V),)), ("lexsort", ((V, M[:7]),)), ("lexsort", ((N, N),)),
+    ("logaddexp2", (X, Y)), ("logaddexp2", (-np.inf, -np.inf)), ("logspace", (0, 3, 7)), ("logspace", (0, 3, 4, False, 2.0)),
+    ("matvec", (X, V[:4])), ("modf", (X * 3,)), ("modf", (ODD,)), ("nanpercentile", (np.where(X > 1, np.nan, X), 30.0)),
+    ("ndim", (X,)), ("percentile", (X, 30.0)), ("percentile", (X, [10.0, 90.0], 1)), ("polyadd", (V, W)), ("polyder", (V,)),
+    ("polyder", (V, 2)), ("polyint", (V,)), ("polyint", (V, 2, 3.0)), ("polymul", (V, W)), ("polysub", (W, V)), ("polyval", (W, X)),
+    ("ptp", (X,)), ("ptp", (N, 1)), ("ravel_multi_index", (([1, 2], [3, 0]), (3, 4))), ("rint", (X * 4,)), ("rint", (ODD,)),
+    ("rollaxis", (np.ones((2, 3, 4)), 2)), ("rollaxis", (np.ones((2, 3, 4)), 0, 3)), ("select", ([X > 1, X > 0], [X, Y])),
+    ("select", ([X > 1, X > 0], [X, Y], 7.0)), ("setdiff1d", (N, M)), ("setxor1d", (M, N)), ("shape", (X,)),
+    ("tril_indices", (4,)), ("tril_indices", (3, 1, 5)), ("trim_zeros", ([0, 0, 1, 0, 2, 0],)), ("trim_zeros", ([0, 1, 0], "f")),
+    ("trim_zeros", ([0.0, 0.0],)), ("triu_indices", (4, -1)), ("triu_indices", (3, 0, 5)), ("union1d", (M, N)),
+    ("unravel_index", ([7, 3], (3, 4))), ("unwrap", (V * 4,)), ("unwrap", (np.cumsum(X * 3, 1),)), ("vander", (W,)), ("vander", (W, 4, True)),
+    ("vdot", (Z, Z)), ("vecmat", (W, X)), ("vsplit", (X, 3)), ("vstack", ([V, V],)), ("vstack", ([X, Y],)),
+]
+OWN = [n for n in dir(_composed) if not n.startswith("_") and callable(getattr(_composed, n))]
+
+
+def close(got, want):
+    if isinstance(want, (tuple, list)) and not isinstance(got, weft.array):
+        assert len(got) == len(want)
+        for g, w in zip(got, want):
+            close(g, w)
+        return
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.shape == want.shape
+    assert got.dtype.kind == want.dtype.kind or {got.dtype.kind, want.dtype.kind} <= set("iu")
+    np.testing.assert_allclose(got, want, rtol=3e-5, atol=3e-5)
+
+
+@pytest.mark.parametrize("at", range(len(ROWS)), ids=[f"{name}-{i}" for i, (name, _) in enumerate(ROWS)])
+def test_values_are_numpys(at):
+    name, args = ROWS[at]
+    with np.errstate(all="ignore"):
+        want = getattr(np, name)(*args)
+    close(getattr(weft, name)(*args), want)
+
+
+def test_every_function_has_a_row():
+    assert set(OWN) - {name for name, _ in ROWS} == {"piecewise"}
+    assert all(getattr(weft, name) is getattr(_composed, name) for name in OWN)
+
+
+def test_pieces_of_a_function():
+    conditions = [X < -0.5, X > 0.5]
+    want = np.piecewise(X, conditions, [lambda x: -x, 2.0, lambda x: x * x])
+    got = weft.piecewise(X, [weft.array(c) for c in conditions], [lambda x: -x, 2.0, lambda x: x * x])
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-6)
+    with pytest.raises(ValueError, match="1 conditions and 3 functions"):
+        weft.piecewise(X, [weft.array(X > 0)], [1, 2, 3])
+
+
+def test_they_are_differentiated_and_compiled():
+    x = weft.array(V.astype(np.float32))
+    g = weft.grad(lambda x: weft.sum(weft.gradient(x) ** 2) + weft.polyval(weft.array([2.0, 1.0]), weft.average(x)))(x)
+    step, at = 1e-3, V.astype(np.float64)
+    def f(v): return (np.gradient(v) ** 2).sum() + np.polyval([2.0, 1.0], v.mean())
+    want = [(f(at + step * e) - f(at - step * e)) / (2 * step) for e in np.eye(7)]
+    np.testing.assert_allclose(np.asarray(g), want, rtol=1e-3, atol=1e-4)
+    close(weft.compile(weft.hstack)([x, x]), np.hstack([V, V]).astype(np.float32))
+
+
+@pytest.mark.parametrize("call, error", [
+    (lambda: weft.delete([1, 2], 5), IndexError), (lambda: weft.insert([1, 2], 9, 1), IndexError), (lambda: weft.array_split([1, 2], 0), ValueError),
+    (lambda: weft.geomspace(-1, 1), ValueError), (lambda: weft.rollaxis(weft.ones(3), 2), weft.AxisError), (lambda: weft.select([X > 0], []), ValueError),
+    (lambda: weft.gradient([1.0]), ValueError), (lambda: weft.gradient(X, 1.0, 2.0, 3.0), TypeError), (lambda: weft.average(X, 0, V), ValueError)])
+def test_mistakes_are_named(call, error):
+    with pytest.raises(error):
+        call()
