@@ -176,3 +176,31 @@ SCOPED(rows_of_nothing_are_sorted) {
     EXPECT_INT(weft_dim(z, 1), 0);
   }
 }
+
+/* Bytes are counted; of two values only, which masks have, more simply still. */
+TEST(bytes_are_sorted_as_a_stable_sort_would) {
+  enum { N = 3000 };
+  static const weft_dtype types[] = { WEFT_BOOL, WEFT_U8, WEFT_I8 };
+  static const int kinds[] = { 1, 2, 3, 256 };
+  for (int i = 0; i < 12; i++) {
+    weft_scope *scope = weft_scope_open();
+    static uint8_t x[2 * N], y[2 * N];
+    static int64_t at[2 * N];
+    weft_dtype t = types[i / 4];
+    uint32_t bits = 7;
+    for (int k = 0; k < 2 * N; k++) bits = bits * 1664525u + 1013904223u, x[k] = (uint8_t)((bits >> 16) % (unsigned)(t == WEFT_BOOL ? 1 + i % 2 : kinds[i % 4]) * 77u);
+    for (int k = 0; t == WEFT_BOOL && k < 2 * N; k++) x[k] = x[k] != 0;
+    weft_array *a = weft_from(t, WEFT_DIMS(2, N), x);
+    EXPECT_OK(weft_read(weft_sort(a, 1), t, y, sizeof y));
+    EXPECT_OK(weft_read(weft_argsort(a, 1), WEFT_I64, at, sizeof at));
+    for (int k = 0, bad = 0; k < 2 * N && !bad; k++) {
+      const uint8_t *row = x + k / N * N;
+      bad = at[k] < 0 || at[k] >= N || y[k] != row[at[k]];
+      if (bad || k % N == 0) continue;
+      int before = t == WEFT_I8 ? (int8_t)y[k - 1] : y[k - 1], here = t == WEFT_I8 ? (int8_t)y[k] : y[k];
+      bad = before > here || (before == here && at[k - 1] >= at[k]);
+      if (bad) test_fail(__FILE__, __LINE__, "%s of %d: element %d", weft_dtype_name(t), kinds[i % 4], k);
+    }
+    weft_scope_discard(scope);
+  }
+}

@@ -2,7 +2,8 @@
  *
  * Rows are sorted by the digits of their keys, the lowest first: a pass counts nothing anew and moves every entry once, whatever
  * the elements are. An entry is as small as it may be: a key alone where nobody asks for places, else a key of 32 bits and a place
- * of 32, or 64 of each. Where there are many short rows, some of them stand side by side and go through a sorting network. */
+ * of 32, or 64 of each. Bytes are counted and go to their places at once. Where there are many short rows, some of them stand side
+ * by side and go through a sorting network. */
 #include "op/order.h"
 
 /* ---- by digits ---- */
@@ -128,7 +129,37 @@ static void take_elements(const struct row *r) {
   for (int64_t i = 0; r->y && i < r->n; i++) memcpy(r->y + (size_t)i * bytes, r->from + (size_t)r->order[i] * bytes, bytes);
 }
 
+/* ---- a row of bytes: what there is of each says where they go ---- */
+
+enum { BYTES = 256 };
+
+/* Two of them are all there are, which masks are: where each goes stays in registers. */
+static void places_of_two(const struct row *r, uint8_t second, int64_t at_first, int64_t at_second) {
+  for (int64_t i = 0; i < r->n; i++) {
+    int64_t is_second = r->from[i] == second;
+    r->order[is_second ? at_second : at_first] = i;
+    at_first += !is_second, at_second += is_second;
+  }
+}
+
+static void sort_bytes(const struct row *r) {
+  uint8_t sign = r->dtype == WEFT_I8 ? 0x80 : 0, kind[2] = { 0 };
+  int64_t count[BYTES] = { 0 }, begins[BYTES], at = 0;
+  int n_kinds = 0;
+  for (int64_t i = 0; i < r->n; i++) count[r->from[i]]++;
+  for (int key = 0; key < BYTES; key++) {
+    uint8_t byte = (uint8_t)key ^ sign;
+    begins[byte] = at;
+    if (r->y) memset(r->y + at, byte, (size_t)count[byte]);
+    if (count[byte] && n_kinds++ < 2) kind[n_kinds - 1] = byte;
+    at += count[byte];
+  }
+  if (r->order && n_kinds == 2) places_of_two(r, kind[1], begins[kind[0]], begins[kind[1]]);
+  else for (int64_t i = 0; r->order && i < r->n; i++) r->order[begins[r->from[i]]++] = i;
+}
+
 static void sort_row(const struct row *r) {
+  if (weft_dtype_bytes(r->dtype) == 1 && r->n > FEW) { sort_bytes(r); return; }
 #define KEYS(d, bytes) sort_keys(r, d, bytes)
 #define PLACES(d, bytes) if (bytes < 8 && r->n <= UINT32_MAX) sort_words(r, d, bytes); else sort_entries(r, d, bytes)
   if (!r->order) { ORDER_BY_DTYPE(r->dtype, KEYS) return; }
