@@ -48,11 +48,14 @@ static uint8_t *mask_read(weft_array *mask, int rank, int64_t dims[], size_t *n)
   return NULL;
 }
 
-/* The coordinates along one axis of the places where a mask is true. */
-static weft_array *mask_axis(const uint8_t *bits, size_t n, size_t count, int64_t stride, int64_t dim, int64_t *where) {
-  size_t k = 0;
-  for (size_t i = 0; i < n; i++)
-    if (bits[i]) where[k++] = (int64_t)i / stride % dim;
+/* Where a mask is true, row by row; there is room for one place more. Nobody foretells a mask, so nothing is asked. */
+static void mask_places(const uint8_t *bits, size_t n, int64_t *flat) {
+  for (size_t i = 0, k = 0; i < n; i++) flat[k] = (int64_t)i, k += bits[i] != 0;
+}
+
+/* The coordinates of these places along an axis. */
+static weft_array *mask_axis(const int64_t *flat, size_t count, int64_t stride, int64_t dim, int64_t *where) {
+  for (size_t k = 0; k < count; k++) where[k] = flat[k] / stride % dim;
   return weft_from(WEFT_I64, 1, (int64_t[]){ (int64_t)count }, where);
 }
 
@@ -98,15 +101,17 @@ static int push_mask(struct index *x, weft_array *mask) {
   uint8_t *bits = mask_read(mask, rank, dims, &n);
   if (!bits) return -1;
   for (size_t i = 0; i < n; i++) count += bits[i] != 0;
-  int64_t *where = PyMem_Malloc((count ? count : 1) * sizeof *where);
-  int wrong = where ? 0 : (PyErr_NoMemory(), -1);
+  int64_t *flat = PyMem_Malloc((count + 1) * (rank > 1 ? 2 : 1) * sizeof *flat), *where = flat + count + 1;
+  int wrong = flat ? 0 : (PyErr_NoMemory(), -1);
+  if (flat) mask_places(bits, n, flat);
   for (int i = 0; i < rank; i++) stride *= dims[i];
   for (int i = 0; i < rank && !wrong; i++) {
     stride = dims[i] ? stride / dims[i] : 1;
-    weft_array *at = mask_axis(bits, n, count, stride ? stride : 1, dims[i] ? dims[i] : 1, where);
+    weft_array *at = rank > 1 ? mask_axis(flat, count, stride ? stride : 1, dims[i] ? dims[i] : 1, where)
+                              : weft_from(WEFT_I64, 1, (int64_t[]){ (int64_t)count }, flat);
     wrong = push(x, (struct item){ .what = ARRAY, .array = at, .size = dims[i] + 1 });
   }
-  PyMem_Free(where);
+  PyMem_Free(flat);
   PyMem_Free(bits);
   return wrong;
 }

@@ -58,3 +58,23 @@ def test_a_failed_save_leaves_the_file_that_was_there(tmp_path):
     assert weft.load(path)["x"].tolist() == [0, 1, 2]
     with pytest.raises(OSError):
         weft.save(tmp_path / "missing" / "x", weft.arange(3))
+
+
+@pytest.mark.parametrize("kind, bits", [("e4m3", "F8_E4M3"), ("e5m2", "F8_E5M2")])
+def test_floats_of_8_bits_are_read_as_their_bits(tmp_path, kind, bits):
+    import json
+    import struct
+    data = bytes(range(256))
+    head = json.dumps({"w": {"dtype": bits, "shape": [16, 16], "data_offsets": [0, 256]}}).encode()
+    path = tmp_path / "f8.safetensors"
+    path.write_bytes(struct.pack("<Q", len(head)) + head + data)
+    w = weft.load(str(path))["w"]
+    assert w.dtype == weft.uint8 and w.shape == (16, 16)
+    exponent, digits, bias = (4, 3, 7) if kind == "e4m3" else (5, 2, 15)
+
+    def value(b):
+        sign, e, m = -1.0 if b & 128 else 1.0, b >> digits & (1 << exponent) - 1, b & (1 << digits) - 1
+        if kind == "e4m3" and b & 127 == 127 or kind == "e5m2" and e == 31:
+            return sign * np.inf if kind == "e5m2" and m == 0 else np.nan
+        return sign * (m / 2 ** digits * 2.0 ** (1 - bias) if e == 0 else (1 + m / 2 ** digits) * 2.0 ** (e - bias))
+    np.testing.assert_array_equal(np.asarray(weft.from_f8(w, format=kind)).ravel(), np.float32([value(b) for b in range(256)]))
