@@ -97,6 +97,7 @@ static weft_array *call_ordered(const struct name *row, PyObject *const arg[]) {
     return PyErr_Format(PyExc_ValueError, "there is no axis %lld", (long long)axis), NULL;
   if (PyLong_Check(arg[1]) && !PyBool_Check(arg[1])) {
     if (convert_integer(arg[1], &n)) return NULL;
+    if (n < 0) return PyErr_Format(PyExc_ValueError, "random_permutation: %lld numbers", (long long)n), NULL;
     return weft_argsort(weft_random_bits(key, weft_full(WEFT_U32, 1, &n, 0)), 0);
   }
   weft_array *x = convert_operand(arg[1]);

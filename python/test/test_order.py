@@ -152,3 +152,12 @@ def test_quantiles_refuse_and_differentiate():
     assert weft.grad(lambda x: weft.topk(x, 2).sum())(x).tolist() == [1, 0, 0, 1]
     m = weft.array([[3.0, 1.0, 2.0], [9.0, 7.0, 8.0]])
     assert weft.vmap(weft.median)(m).tolist() == [2, 8] and weft.compile(lambda x: weft.topk(x, 1))(m).tolist() == [[3], [9]]
+
+
+def test_what_is_out_of_range_is_named_as_it_was_typed():
+    with pytest.raises(ValueError, match=r"partition: 7 along axis 0 of \[3\]"):
+        weft.partition(weft.ones(3), 7)
+    with pytest.raises(ValueError, match=r"partition: -4 along axis 0 of \[3\]"):
+        weft.partition(weft.ones(3), -4)
+    with pytest.raises(ValueError, match="random_permutation: -3 numbers"):
+        weft.random.permutation(weft.random.key(0), -3)

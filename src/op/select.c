@@ -179,22 +179,22 @@ void array_select(weft_array *x, const struct select_attr *a, weft_array *y[2]) 
 
 /* ---- the public calls ---- */
 
-/* x with the axis last, once it is known that ranks up to k exist. NULL: *bad. */
-static weft_array *turned(const char *fn, weft_array *x, int *axis, int64_t k, weft_array **bad) {
+/* x with the axis last, once it is known that there are k ranks; typed: what messages say of it. NULL: *bad. */
+static weft_array *turned(const char *fn, weft_array *x, int *axis, int64_t k, int64_t typed, weft_array **bad) {
   struct node *n;
   struct shape_text s;
   if (!operands(fn, 1, &x, &n, bad)) return NULL;
   struct failure *why = dtype_is_complex(n->dtype) ? not_of(fn, (weft_dtype)n->dtype) : axis_check(fn, n, axis);
-  if (!why && k < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "%s: k is %lld", fn, (long long)k);
+  if (!why && k < 0) why = fail(WEFT_ERR_ARG, scope_origin(), "%s: k is %lld", fn, (long long)typed);
   if (!why && !slice_meets(fn, WEFT_ERR_SHAPE, n->dims[*axis], 0, k, 1))
-    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld along axis %d of %s", fn, (long long)k, *axis, shape_show(n, &s));
+    why = fail(WEFT_ERR_SHAPE, scope_origin(), "%s: %lld along axis %d of %s", fn, (long long)typed, *axis, shape_show(n, &s));
   if (why) return *bad = array_of_bad(why, 1, &n), NULL;
   return weft_moveaxis(array_of(n), *axis, -1);
 }
 
 /* The k last in order, the last first. */
 static weft_array *largest(const char *fn, weft_array *x, int axis, int64_t k, int which) {
-  weft_array *bad, *last = turned(fn, x, &axis, k, &bad), *y[2];
+  weft_array *bad, *last = turned(fn, x, &axis, k, k, &bad), *y[2];
   if (!last) return bad;
   array_select(last, &(struct select_attr){ .times = 1, .plus = -k, .over = 1, .count = k }, y);
   return weft_moveaxis(weft_flip(y[which], -1), -1, axis);
@@ -234,7 +234,7 @@ static weft_array *parted(weft_array *last, int64_t k) {
 }
 
 static weft_array *partitioned(const char *fn, weft_array *x, int axis, int64_t k, bool is_order) {
-  weft_array *bad, *last = turned(fn, x, &axis, k < 0 ? -k : k + 1, &bad);
+  weft_array *bad, *last = turned(fn, x, &axis, k < 0 ? -k : k + 1, k, &bad);
   if (!last) return bad;
   weft_array *order = parted(last, k);
   return weft_moveaxis(is_order ? order : weft_take_along(last, -1, order), -1, axis);
