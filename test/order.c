@@ -204,3 +204,36 @@ TEST(bytes_are_sorted_as_a_stable_sort_would) {
     weft_scope_discard(scope);
   }
 }
+
+/* Long rows are cut where there are several threads: by keys that are spread, that are nearly all in one place, all the same. */
+TEST(a_long_row_is_sorted_alike_by_any_number_of_threads) {
+  enum { N = (1 << 18) + 77 };
+  static const weft_dtype types[] = { WEFT_F32, WEFT_I64, WEFT_U16, WEFT_F64 };
+  static double x[N];
+  static uint8_t y[2][8 * N];
+  static int64_t at[2][N];
+  test_watchdog(200);
+  for (int i = 0; i < 16; i++) {
+    weft_scope *scope = weft_scope_open();
+    weft_dtype t = types[i / 4];
+    uint64_t bits = 88172645463325252u;
+    for (int k = 0; k < N; k++) {
+      bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
+      double u = (double)(bits >> 11) / 9007199254740992.;
+      x[k] = i % 4 == 0 ? u * 60000 : i % 4 == 1 ? floor(u * 3) : i % 4 == 2 ? 5 : k % 1000 == 3 ? u * 1e4 : 40000 + floor(u * 100);
+      if (t != WEFT_U16 && i % 4 != 2 && bits % 3 == 0) x[k] = -x[k];
+      if ((t == WEFT_F32 || t == WEFT_F64) && i % 4 == 0 && k % 5000 == 0) x[k] = NAN;
+    }
+    weft_array *a = weft_cast(weft_from(WEFT_F64, WEFT_DIMS(N), x), t);
+    EXPECT_OK(weft_eval(1, &a));
+    size_t bytes = weft_dtype_bytes(t) * N;
+    for (int k = 0; k < 2; k++) {
+      weft_set(WEFT_THREADS, k ? 2 + i % 5 : 1);
+      EXPECT_OK(weft_read(weft_sort(a, 0), t, y[k], bytes));
+      EXPECT_OK(weft_read(weft_argsort(a, 0), WEFT_I64, at[k], sizeof at[k]));
+    }
+    EXPECT(!memcmp(y[0], y[1], bytes));
+    EXPECT(!memcmp(at[0], at[1], sizeof at[0]));
+    weft_scope_discard(scope);
+  }
+}

@@ -3,7 +3,7 @@
  * Rows are sorted by the digits of their keys, the lowest first: a pass counts nothing anew and moves every entry once, whatever
  * the elements are. An entry is as small as it may be: a key alone where nobody asks for places, else a key of 32 bits and a place
  * of 32, or 64 of each. Bytes are counted and go to their places at once. Where there are many short rows, some of them stand side
- * by side and go through a sorting network. */
+ * by side and go through a sorting network. Few long rows are cut into parts of the result, one for each thread. */
 #include "op/order.h"
 
 /* ---- by digits ---- */
@@ -169,6 +169,130 @@ static void sort_row(const struct row *r) {
   take_elements(r);
 }
 
+/* ---- a part of a long row: what stands at some places of the result ----
+ * Each thread reads all of the row and keeps what belongs to its part, so nobody waits for anybody. Keys from the least to the
+ * largest are counted in equal stretches; those that begin in the part are its. Some stretches at a time, as many as there is room
+ * for, are taken out of the row and sorted; one that is too large is cut again, until its keys are all the same. */
+
+enum { STRETCHES = 2048, MOST_SPANS = 64 };
+struct key_span { uint64_t low, high; int64_t at; }; /* elements with these keys go to places `at` and up */
+
+struct row_part {
+  const struct row *r;
+  int64_t from, to;        /* places */
+  int64_t room;            /* entries */
+  int n_spans;             /* that are too large and wait */
+  struct key_span span[MOST_SPANS];
+};
+
+ORDER_INLINE bool is_within(const struct key_span *s, uint64_t key) { return key - s->low <= s->high - s->low; }
+
+static void put_element(const struct row *r, int bytes, int64_t at, int64_t i) {
+  if (r->order) r->order[at] = i;
+  if (r->y) memcpy(r->y + at * bytes, r->from + i * bytes, (size_t)bytes);
+}
+
+/* Keys that are all the same, and NaNs, of which those are asked for: they stay as they stood. */
+ORDER_INLINE void place_equal(const struct row *r, weft_dtype d, int bytes, uint64_t key, int64_t at) {
+  for (int64_t i = 0; i < r->n; i++)
+    if (order_key(d, bytes, order_load(r->from, i, bytes)) == key) put_element(r, bytes, at++, i);
+}
+
+/* Their keys alone; of NaNs, whose bits no key tells, there are `n_nan`. */
+ORDER_INLINE void place_keys(const struct row *r, weft_dtype d, int bytes, const struct key_span *s) {
+  size_t size = bytes < 8 ? 4 : 8;
+  int64_t n = 0, n_nan = 0;
+  for (int64_t i = 0; i < r->n; i++) {
+    uint64_t bits = order_load(r->from, i, bytes), key = order_key(d, bytes, bits);
+    memcpy(r->e + size * (size_t)n, &key, size); /* the low half first */
+    n += is_within(s, key), n_nan += order_is_nan(d, bytes, bits);
+  }
+  const uint8_t *sorted = by_digits(r->e, r->other, n, size, 0, r->count);
+  uint64_t nan = bytes == 8 ? UINT64_MAX : UINT32_MAX;
+  bool has_nan = dtype_is_float(d) && is_within(s, nan);
+  for (int64_t k = 0; k < n - (has_nan ? n_nan : 0); k++) {
+    uint64_t bits = order_bits(d, bytes, order_load(sorted, k, (int)size));
+    memcpy(r->y + (s->at + k) * bytes, &bits, (size_t)bytes);
+  }
+  if (has_nan) place_equal(r, d, bytes, nan, s->at + n - n_nan);
+}
+
+ORDER_INLINE void place_words(const struct row *r, weft_dtype d, int bytes, const struct key_span *s) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < r->n; i++) {
+    uint64_t key = order_key(d, bytes, order_load(r->from, i, bytes)), word = key << 32 | (uint64_t)i;
+    memcpy(r->e + 8 * n, &word, 8);
+    n += is_within(s, key);
+  }
+  const uint8_t *sorted = by_digits(r->e, r->other, n, 8, 32, r->count);
+  for (int64_t k = 0; k < n; k++) put_element(r, bytes, s->at + k, (int64_t)(uint32_t)order_load(sorted, k, 8));
+}
+
+ORDER_INLINE void place_entries(const struct row *r, weft_dtype d, int bytes, const struct key_span *s) {
+  struct order_entry *e = (void *)r->e;
+  int64_t n = 0;
+  for (int64_t i = 0; i < r->n; i++) {
+    e[n] = (struct order_entry){ order_key(d, bytes, order_load(r->from, i, bytes)), i };
+    n += is_within(s, e[n].key);
+  }
+  e = order_sort(e, (void *)r->other, n, r->count);
+  for (int64_t k = 0; k < n; k++) put_element(r, bytes, s->at + k, e[k].at);
+}
+
+ORDER_INLINE void place_span(const struct row *r, weft_dtype d, int bytes, const struct key_span *s) {
+  if (!r->order) place_keys(r, d, bytes, s);
+  else if (bytes < 8 && r->n <= UINT32_MAX) place_words(r, d, bytes, s);
+  else place_entries(r, d, bytes, s);
+}
+
+/* How many of the row's keys are in each stretch of the span; returns by how much keys are shifted to say which one. */
+ORDER_INLINE int count_stretches(const struct row *r, weft_dtype d, int bytes, const struct key_span *s, int64_t count[]) {
+  int shift = 0;
+  while ((s->high - s->low) >> shift >= STRETCHES) shift++;
+  memset(count, 0, sizeof *count * STRETCHES);
+  for (int64_t i = 0; i < r->n; i++) {
+    uint64_t key = order_key(d, bytes, order_load(r->from, i, bytes));
+    if (is_within(s, key)) count[(key - s->low) >> shift]++;
+  }
+  return shift;
+}
+
+/* The stretches of a span that begin in the part. */
+ORDER_INLINE void sort_span(struct row_part *p, weft_dtype d, int bytes, struct key_span s) {
+  int64_t count[STRETCHES], n = 0;
+  int shift = count_stretches(p->r, d, bytes, &s, count);
+  struct key_span next = { .at = s.at };
+  for (int k = 0; k < STRETCHES && (uint64_t)k <= (s.high - s.low) >> shift; k++) {
+    uint64_t low = s.low + ((uint64_t)k << shift), last = low + (((uint64_t)1 << shift) - 1);
+    bool is_ours = count[k] && s.at >= p->from && s.at < p->to;
+    if (n && (!is_ours || n + count[k] > p->room)) place_span(p->r, d, bytes, &next), n = 0;
+    last = last > s.high || last < low ? s.high : last;
+    if (is_ours && count[k] > p->room) {
+      if (low == last) place_equal(p->r, d, bytes, low, s.at);
+      else p->span[p->n_spans++] = (struct key_span){ low, last, s.at };
+    } else if (is_ours) {
+      if (!n) next = (struct key_span){ low, last, s.at };
+      next.high = last, n += count[k];
+    }
+    s.at += count[k];
+  }
+  if (n) place_span(p->r, d, bytes, &next);
+}
+
+ORDER_INLINE void sort_part(struct row_part *p, weft_dtype d, int bytes) {
+  struct key_span all = { .low = UINT64_MAX };
+  for (int64_t i = 0; i < p->r->n; i++) {
+    uint64_t key = order_key(d, bytes, order_load(p->r->from, i, bytes));
+    all.low = key < all.low ? key : all.low, all.high = key > all.high ? key : all.high;
+  }
+  p->span[p->n_spans++] = all;
+  while (p->n_spans) {
+    struct key_span s = p->span[--p->n_spans];
+    sort_span(p, d, bytes, s);
+    p->from = 0, p->to = p->r->n; /* what is cut again is ours as a whole */
+  }
+}
+
 /* ---- short rows, some side by side ---- */
 
 /* Rows longer than that are sorted faster one by one (measured on AVX2: at 400 a network takes half as long as digits). */
@@ -236,7 +360,29 @@ static void sort_beside(const struct row r[], int n_rows) {
 
 static int64_t length(const struct library_call *c) { return c->in[0].dims[c->in[0].rank - 1]; }
 
-static size_t entries_bytes(const struct library_call *c) { return sizeof(struct order_entry) * (size_t)length(c); }
+/* Few long rows are cut into parts, if there are threads for those. */
+enum { PARTS = 16, LONG = 1 << 18, FEW_ROWS = 2, LEAST_SHARE = 8 };
+
+static int64_t parts(const struct library_call *c) {
+  return c->n_problems <= FEW_ROWS && length(c) >= LONG && weft_dtype_bytes(c->in[0].dtype) > 1 ? PARTS : 1;
+}
+static bool is_cut(const struct library_call *c) { return parts(c) > 1 && c->n_ranges > c->n_problems; }
+
+/* Entries there is room for, twice: all of a row, or twice what a range would have if all had the same. */
+static int64_t n_entries(const struct library_call *c) {
+  int64_t n = length(c), ranges = is_cut(c) ? c->n_ranges / c->n_problems : 1, most = 2 * (n / ranges), least = n / LEAST_SHARE;
+  return ranges == 1 ? n : (most > least ? most : least) + 1;
+}
+
+static size_t entry_bytes(const struct library_call *c) {
+  bool is_wide = weft_dtype_bytes(c->in[0].dtype) == 8 || length(c) > UINT32_MAX;
+  return !is_cut(c) ? sizeof(struct order_entry) : c->out[1].is_wanted ? is_wide ? 16 : 8 : is_wide ? 8 : 4;
+}
+
+static size_t entries_bytes(const struct library_call *c) {
+  size_t bytes = entry_bytes(c) * (size_t)n_entries(c);
+  return (bytes + 63) / 64 * 64;
+}
 
 static struct row row_at(const struct library_call *c, int64_t i, uint8_t *room) {
   const struct library_array *x = &c->in[0], *y = &c->out[0], *order = &c->out[1];
@@ -249,7 +395,24 @@ static struct row row_at(const struct library_call *c, int64_t i, uint8_t *room)
   };
 }
 
+/* Parts from .. to - 1 of all rows. */
+static void run_parts(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
+  for (int64_t next; from < to; from = next) {
+    int64_t row = from / PARTS, first = from % PARTS, end = to - row * PARTS;
+    struct row r = row_at(c, row, scratch);
+    end = end < PARTS ? end : PARTS;
+    int64_t each = r.n / PARTS;
+    struct row_part p = { .r = &r, .from = each * first, .to = end < PARTS ? each * end : r.n, .room = n_entries(c) - 1 };
+#define PART(d, bytes) sort_part(&p, d, bytes)
+    ORDER_BY_DTYPE(r.dtype, PART)
+#undef PART
+    next = row * PARTS + end;
+  }
+}
+
 static struct failure *run(const struct library_call *c, int64_t from, int64_t to, void *scratch) {
+  if (is_cut(c)) return run_parts(c, from, to, scratch), NULL;
+  if (parts(c) > 1) from /= PARTS, to /= PARTS;
   int n_rows = n_beside(c->in[0].dtype, c->out[1].is_wanted);
   bool is_short = length(c) <= SHORT_ROW && order_has_networks();
   if (!length(c)) return NULL; /* and no memory: nobody could say which results are wanted */
@@ -275,7 +438,8 @@ static double operations(const struct library_call *c) {
   return (double)c->n_problems * (double)length(c) * per_element;
 }
 
-static const struct library steps = { .core = 1, .operations = operations, .scratch = scratch, .run = run, .routine = "sort" };
+static const struct library steps = { .core = 1, .parts = parts, .reads_all = true, .operations = operations, .scratch = scratch,
+                                      .run = run, .routine = "sort" };
 
 /* ---- rules ---- */
 

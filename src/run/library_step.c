@@ -37,7 +37,7 @@ static int64_t n_parts(const struct library *l, const struct library_call *c) {
 }
 
 static int64_t n_ranges(const struct library *l, const struct library_call *c, int threads) {
-  double worth = l->operations(c) / GRAIN, most = (double)threads * CUTS;
+  double worth = l->operations(c) / GRAIN, most = (double)threads * (l->reads_all && l->parts(c) > 1 ? 1 : CUTS);
   int64_t n = worth < 1 ? 1 : worth < most ? (int64_t)worth : (int64_t)most;
   return n < n_parts(l, c) ? n : n_parts(l, c);
 }
@@ -71,7 +71,9 @@ static struct failure *run_all(const struct library *l, const struct library_cal
   if (!n) return NULL;
   struct failure **failure = mem_alloc(sizeof *failure * (size_t)(n + 1));
   if (!failure) return fail(WEFT_ERR_MEMORY, 0, "weft_eval: out of memory");
-  struct ranges_run x = { l, c, r->cancel, parts, (parts - 1) / n + 1, failure };
+  struct library_call cut = *c;
+  cut.n_ranges = n;
+  struct ranges_run x = { l, &cut, r->cancel, parts, (parts - 1) / n + 1, failure };
   pool_run((int)n, r->threads, run_range, &x);
   struct failure *f = first_of(n, failure);
   mem_free(failure);
@@ -151,7 +153,9 @@ static int64_t scratch(const struct plan *p, int i, int threads) {
   const struct library_call *c = &s->library->call;
   if (!l->scratch || !c->n_problems || p->is_there[i]) return 0;
   int64_t n = n_ranges(l, c, threads);
-  return (int64_t)l->scratch(c) * (n < threads ? n : threads);
+  struct library_call cut = *c;
+  cut.n_ranges = n;
+  return (int64_t)l->scratch(&cut) * (n < threads ? n : threads);
 }
 
 static const char *by(const struct step *s) {
