@@ -995,6 +995,17 @@ def test_gauss_function_and_its_gradient_do_not_fall_back():
         np.testing.assert_allclose(slope, want, rtol=1e-9)
 
 
+def test_a_scan_of_a_batch_is_one_loop_for_all_rows(rng):
+    start, k, starts = pt.dscalar("start"), pt.dvector("k"), pt.dvector("starts")
+    out = pytensor.scan(lambda s, h: h * s + 1, sequences=[k], outputs_info=[start], return_updates=False)
+    rows = pytensor.graph.replace.vectorize_graph(out, {start: starts})
+    fell, f = falls_back(), function([starts, k], rows)
+    for n in (4, 6):
+        a, b = rng.standard_normal(3), rng.standard_normal(n)
+        np.testing.assert_allclose(f(a, b), np.stack([function([start, k], out)(x, b) for x in a]), rtol=1e-13)
+    assert not fell()
+
+
 def test_what_pytensor_prints_of_a_function_has_wefts_kernels(capsys):
     x = pt.dvector("x")
     f = function([x], (x + 1).sum(), profile=True)

@@ -8,7 +8,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.blockwise import Blockwise
 
 from .row import find, is_batched, row
-from .value import NoRow, array, is_open, shape, shaped, sizes
+from .value import NoRow, array, is_expression, is_open, shape, shaped, sizes
 
 
 @row(OpFromGraph)
@@ -39,10 +39,29 @@ def blockwise(node, values, trace):
         *(shape(v)[:n] for v in values))
     if 0 in [size for size in batch if not is_open(size)]:
         raise NoRow(op)
-    cores = [(v, sizes(v)[n:]) for v in map(array, values)]
+    same = {k: core_of(v, n) for k, (v, variable) in enumerate(zip(values, node.inputs)) if is_one_for_all(variable, n)}
+    if len(same) == len(values):
+        same.pop(0)
+    cores = [(v, sizes(v)[n:]) for k, v in enumerate(map(array, values)) if k not in same]
     rows = [weft.broadcast_to(v, (*batch, *core_sizes)).reshape((prod(batch), *core_sizes)) for v, core_sizes in cores]
-    results = weft.vmap(lambda *row: tuple(array(r) for r in as_list(rule(core, list(row), trace.body()))))(*rows)
+
+    def one(*row):
+        rest = iter(row)
+        operands = [same[k] if k in same else next(rest) for k in range(len(values))]
+        return tuple(array(r) for r in as_list(rule(core, operands, trace.body())))
+
+    results = weft.vmap(one)(*rows)
     return [r.reshape((*batch, *sizes(r)[1:])) for r in results]
+
+
+def is_one_for_all(variable, n):
+    """Whether an operand is the same in all rows of the batch, as its type says: it need not vary, and what bounds something must not."""
+    return all(size == 1 for size in variable.type.shape[:n])
+
+
+def core_of(value, n):
+    """Of an operand with n axes of size 1 in front."""
+    return weft.squeeze(value, tuple(range(n))) if is_expression(value) else np.asarray(value).reshape(np.shape(value)[n:])
 
 
 def batch_size(axis, node, values):
