@@ -243,7 +243,8 @@ static struct failure *misread(const struct node *n, weft_dtype dtype, const voi
   if (n->dtype != dtype)
     return fail(WEFT_ERR_DTYPE, n->origin, "weft_read: the array is %s, not %s", weft_dtype_name((weft_dtype)n->dtype),
                 weft_dtype_name(dtype));
-  if (dim_is_known(count) && (uint64_t)count * weft_dtype_bytes(dtype) != bytes)
+  if (!dim_is_known(count)) return fail(WEFT_ERR_INTERNAL, n->origin, "weft_read: the array has its value, but no size");
+  if ((uint64_t)count * weft_dtype_bytes(dtype) != bytes)
     return fail(WEFT_ERR_ARG, n->origin, "weft_read: the array has %llu bytes, the destination %llu",
                 (unsigned long long)count * weft_dtype_bytes(dtype), (unsigned long long)bytes);
   if (!dst && bytes) return fail(WEFT_ERR_ARG, n->origin, "weft_read: the destination is NULL");
