@@ -17,6 +17,20 @@ SCOPED(a_check_passes_its_array_on_or_fails_with_the_message_as_given) {
   EXPECT_F64(weft_add(x, y), 3, 6, 9, 12); /* and all else is as before */
 }
 
+TEST(the_message_of_a_check_in_the_background_outlives_its_array) {
+  for (int round = 0; round < 3; round++) {
+    char text[40];
+    weft_scope *s = weft_scope_open();
+    snprintf(text, sizeof text, "below three, in round %d", round);
+    weft_array *x = weft_own(weft_assert(numbers(), weft_lt(numbers(), weft_scalar(3)), text));
+    weft_scope_discard(s);
+    EXPECT_OK(weft_eval_async(1, &x));
+    EXPECT_INT(weft_wait(0, NULL, 30), WEFT_ERR_ASSERT);
+    EXPECT_TEXT(weft_message(), text);
+    weft_disown(x);
+  }
+}
+
 SCOPED(conditions_have_any_shape_and_x_any_dtype) {
   weft_array *is = weft_lt(numbers(), weft_scalar(5)), *one = weft_full(WEFT_BOOL, 0, NULL, 1);
   weft_array *flags = weft_ge(numbers(), weft_scalar(2)), *none = weft_slice(weft_lt(numbers(), weft_scalar(0)), 0, 0, 0, 1);

@@ -3,7 +3,7 @@
  * A check is a take of the only element of [true], at place 0 if the condition holds and at place 1, which is not there, if it does
  * not. So it fails where indices out of range fail: in kernels, loops and on devices, in rows that are active alone, and in
  * no side of a choice that is not taken. x goes on where what was taken is true: nobody can have it without the check.
- * Plans do not keep the message: a plan is found by its address, and whoever runs it has the node. */
+ * A plan is found by the message and has a copy of it: on a device it is told when the node may be gone. */
 #include <stdatomic.h>
 #include <string.h>
 #include "base/mem.h"

@@ -129,8 +129,15 @@ int draft_number(struct draft *d, const struct node *scalar) {
   return kir_arg(d->k, name, t);
 }
 
+/* A user's message is told when its node may be gone: in the background, on a device. So the plan has its own. */
+static const char *kept(struct draft *d, const char *text) {
+  char *copy = work_take(d->w, strlen(text) + 1);
+  return copy ? strcpy(copy, text) : "";
+}
+
 void draft_check(struct draft *d, int ok, int at, struct site site) {
   if (!fits(d, d->n_sites, DRAFT_SITES)) return;
+  if (site.is_told) site.text = kept(d, site.text);
   d->site[d->n_sites++] = site;
   kir_check(&d->b, ok, at);
 }
