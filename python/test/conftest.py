@@ -15,12 +15,6 @@ def settle():
         mx.eval(mx.random.state)
 
 
-def pytest_collection_finish():
-    """Collections of garbage look at what tests make, and not at thousands of tests: those of 200 tests took 80 ms each."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     settle()

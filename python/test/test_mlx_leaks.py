@@ -68,7 +68,6 @@ def pages():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_leave_nothing_behind(kind):
-    gc.unfreeze()  # what is frozen (conftest.py) is not collected, and its blocks come and go
     call, n = KINDS[kind], max(CALLS // len(KINDS) // 4, 50)
     held = []
     for _ in range(4):
