@@ -16,6 +16,7 @@
 /* Arrays of vectors of 64 bytes are local, and AddressSanitizer's stack of GCC does not align them as the code expects. */
 #define IN_VECTORS __attribute__((no_sanitize("address")))
 #define ALWAYS static inline __attribute__((always_inline)) IN_VECTORS
+#define APART static __attribute__((noinline)) IN_VECTORS  /* once, not in each of the forms that call it */
 
 enum {
   BLOCK = 512,        /* products that are added before their sum is */
@@ -29,35 +30,10 @@ enum {
 ALWAYS int words_of(int bits) { return 32 % bits ? bits : 1; }
 ALWAYS int codes_of(int bits) { return 32 % bits ? 32 : 32 / bits; }
 
-ALWAYS uint32_t as_bits(float x) { uint32_t b; memcpy(&b, &x, sizeof b); return b; }
-ALWAYS float as_float(uint32_t b) { float x; memcpy(&x, &b, sizeof x); return x; }
+static const int scale_bytes[] = { [SCALE_F32] = 4, [SCALE_F16] = 2, [SCALE_BF16] = 2, [SCALE_E8M0] = 1, [SCALE_E4M3] = 1 };
 
-/* Scales i .. i + n - 1. */
-ALWAYS void scales_at(const void *from, enum code_scale kind, int64_t i, int n, float to[]) {
-  switch (kind) {
-  case SCALE_F32: memcpy(to, (const float *)from + i, (size_t)n * sizeof *to); break;
-  case SCALE_BF16: for (int j = 0; j < n; j++) to[j] = as_float((uint32_t)((const uint16_t *)from)[i + j] << 16); break;
-  case SCALE_F16:
-    for (int j = 0; j < n; j++) {
-      uint32_t h = ((const uint16_t *)from)[i + j], sign = (h & 0x8000) << 16, is_far = (h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
-      to[j] = as_float(as_bits(as_float((h & 0x7fff) << 13) * 0x1p112f) | is_far | sign);
-    }
-    break;
-  case SCALE_E8M0:
-    for (int j = 0; j < n; j++) {
-      uint32_t e = ((const uint8_t *)from)[i + j];
-      to[j] = as_float(e ? e << 23 : 0x00400000);
-    }
-    break;
-  case SCALE_E4M3: /* 2^(e - 7) (1 + m / 8); 2^-6 m / 8 where e is 0; the last is nan */
-    for (int j = 0; j < n; j++) {
-      uint32_t q = ((const uint8_t *)from)[i + j], size = q & 127;
-      float near = as_float(((size | 8) << 20) + (120u << 23)) - 0x1p-6f, far = as_float((size << 20) + (120u << 23));
-      to[j] = as_float(as_bits(size < 8 ? near : far) | (q & 128) << 24 | (size == 127 ? 0x7fc00000 : 0));
-    }
-    break;
-  }
-}
+/* Groups of n codes; how many codes a group has is a power of two. */
+ALWAYS int64_t groups_of(const struct codes *w, int64_t n) { return n >> __builtin_ctz((unsigned)w->group); }
 
 /* Row r of x. */
 ALWAYS const float *row_of(const struct codes_product *p, int64_t r) {

@@ -15,7 +15,7 @@ enum code_scale { SCALE_F32, SCALE_F16, SCALE_BF16, SCALE_E8M0, SCALE_E4M3 };
 
 struct codes {                    /* [rows, n] */
   enum code_kind kind;
-  int bits, group;
+  int bits, group;                /* group: a power of two, 16 or more */
   int64_t rows, n;                /* n: whole groups, and whole words */
   const uint32_t *words;
   const void *scales, *biases;    /* [rows, n / group]; biases of CODE_WHOLE */

@@ -2,6 +2,8 @@
 typedef float NAME(floats) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t NAME(bits) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t NAME(ints) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint16_t NAME(shorts) __attribute__((vector_size(2 * LANES), aligned(1), may_alias));
+typedef uint8_t NAME(bytes) __attribute__((vector_size(LANES), aligned(1), may_alias));
 #define floats NAME(floats)
 #define bits_t NAME(bits)
 #define ints NAME(ints)
@@ -63,8 +65,8 @@ ALWAYS floats NAME(look)(bits_t q, bool is_fp4) {
   static const float sizes[] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6 };
   floats x;
   if (!is_fp4) return __builtin_convertvector((ints)(q & 15), floats);
-  for (int l = 0; l < LANES; l++) x[l] = as_float(as_bits(sizes[q[l] & 7]) | (q[l] & 8) << 28);
-  return x;
+  for (int l = 0; l < LANES; l++) x[l] = sizes[q[l] & 7];
+  return (floats)((bits_t)x | (q & 8) << 28);
 }
 #endif
 
@@ -89,14 +91,48 @@ ALWAYS void NAME(turn)(bits_t v[LANES]) {
 
 /* ---- what codes stand for ---- */
 
-/* Codes in the low bits of q; what is above them does not matter. */
-ALWAYS floats NAME(value)(bits_t q, enum code_kind kind, int bits) {
-  if (bits == 4) return NAME(look)(q, kind == CODE_FP4);
-  if (kind == CODE_WHOLE) return __builtin_convertvector((ints)(q & ((1u << bits) - 1)), floats);
+/* e4m3: 2^(e - 7) (1 + m / 8); 2^-6 m / 8 where e is 0; the last is nan. */
+ALWAYS floats NAME(e4m3)(bits_t q) {
   bits_t size = q & 127, sign = (q & 128) << 24;
   floats near = (floats)(((size | 8) << 20) + (120u << 23)) - 0x1p-6f, far = (floats)((size << 20) + (120u << 23));
   bits_t is_near = (bits_t)(size < 8), nan = (bits_t)(size == 127) & 0x7fc00000;
   return (floats)(((bits_t)near & is_near) | ((bits_t)far & ~is_near) | sign | nan);
+}
+
+ALWAYS floats NAME(f16)(bits_t h) {
+  bits_t size = (bits_t)((floats)((h & 0x7fff) << 13) * 0x1p112f), far = (bits_t)((h & 0x7c00) == 0x7c00) & 0x7f800000;
+  return (floats)(size | far | (h & 0x8000) << 16);
+}
+
+/* LANES scales from p on. */
+ALWAYS floats NAME(scale)(const void *p, enum code_scale kind) {
+  switch (kind) {
+  case SCALE_F32: return *(const floats *)p;
+  case SCALE_F16: return NAME(f16)(__builtin_convertvector(*(const NAME(shorts) *)p, bits_t));
+  case SCALE_BF16: return (floats)(__builtin_convertvector(*(const NAME(shorts) *)p, bits_t) << 16);
+  case SCALE_E4M3: return NAME(e4m3)(__builtin_convertvector(*(const NAME(bytes) *)p, bits_t));
+  case SCALE_E8M0: {
+    bits_t e = __builtin_convertvector(*(const NAME(bytes) *)p, bits_t);
+    return (floats)(e << 23 | ((bits_t)(e == 0) & 0x00400000));
+  }
+  }
+  __builtin_unreachable();
+}
+
+/* Scales, or biases, i .. i + n - 1, n at most LANES; after them what follows in memory, or zero. */
+APART floats NAME(scales)(const struct codes *w, bool are_biases, int64_t i, int n) {
+  enum code_scale kind = are_biases ? w->bias : w->scale;
+  const char *p = (const char *)(are_biases ? w->biases : w->scales) + i * scale_bytes[kind];
+  char some[4 * LANES] = { 0 };
+  if (i + LANES > w->rows * groups_of(w, w->n)) p = memcpy(some, p, (size_t)(n * scale_bytes[kind]));
+  return NAME(scale)(p, kind);
+}
+
+/* Codes in the low bits of q; what is above them does not matter. */
+ALWAYS floats NAME(value)(bits_t q, enum code_kind kind, int bits) {
+  if (bits == 4) return NAME(look)(q, kind == CODE_FP4);
+  if (kind == CODE_WHOLE) return __builtin_convertvector((ints)(q & ((1u << bits) - 1)), floats);
+  return NAME(e4m3)(q);
 }
 
 ALWAYS floats NAME(weight)(bits_t q, floats s, floats b, enum code_kind kind, int bits) {
@@ -126,52 +162,47 @@ struct NAME(turned) {                     /* of some strips, at most STRIPS */
 ALWAYS int64_t NAME(row_at)(const struct codes *w, int64_t row) { return row < w->rows ? row : w->rows - 1; }
 
 /* LANES groups from g on. */
-ALWAYS void NAME(turn_scales)(const struct codes *w, int64_t column, int64_t g, int strips, struct NAME(turned) *t) {
-  int64_t groups = w->n / w->group;
+APART void NAME(turn_scales)(const struct codes *w, int64_t column, int64_t g, int strips, struct NAME(turned) *t) {
+  int64_t groups = groups_of(w, w->n);
   int n = groups - g < LANES ? (int)(groups - g) : LANES;
   for (int u = 0; u < strips; u++)
     for (int k = 0; k < 1 + (w->kind == CODE_WHOLE); k++) {
       bits_t v[LANES];
       for (int i = 0; i < LANES; i++) {
-        float row[LANES] = { 0 };
         int64_t at = NAME(row_at)(w, column + u * LANES + i) * groups + g;
-        if (n == LANES) scales_at(k ? w->biases : w->scales, k ? w->bias : w->scale, at, LANES, row);
-        else scales_at(k ? w->biases : w->scales, k ? w->bias : w->scale, at, n, row);
-        memcpy(&v[i], row, sizeof row);
+        v[i] = (bits_t)NAME(scales)(w, k, at, n);
       }
       NAME(turn)(v);
       for (int i = 0; i < LANES; i++) (k ? t->b : t->s)[i][u] = (floats)v[i];
     }
 }
 
-/* Words of blocks from block `at` of each row on: LANES of them, or fewer at the end. next: the same of a row further, to be
- * asked for. */
-ALWAYS void NAME(turn_words)(const struct codes *w, int64_t column, int64_t at, int bits, int strips, struct NAME(turned) *t) {
-  int64_t words = w->n * bits / 32, left = words - at * words_of(bits);
+/* The words of one block, whose codes cross words, from word `at` of each row on. */
+APART void NAME(turn_block)(const struct codes *w, int64_t column, int64_t at, int strips, struct NAME(turned) *t) {
+  int64_t words = w->n * w->bits / 32;
   for (int u = 0; u < strips; u++) {
     const uint32_t *row[LANES];
-    for (int i = 0; i < LANES; i++)
-      row[i] = w->words + NAME(row_at)(w, column + u * LANES + i) * words + at * words_of(bits);
-    if (words_of(bits) > 1) {
-      for (int k = 0; k < bits; k++) {
-        uint32_t lane[LANES];
-        for (int i = 0; i < LANES; i++) lane[i] = row[i][k];
-        memcpy(&t->w[k][u], lane, sizeof lane);
-      }
-      continue;
+    for (int i = 0; i < LANES; i++) row[i] = w->words + NAME(row_at)(w, column + u * LANES + i) * words + at;
+    for (int k = 0; k < w->bits; k++) {
+      uint32_t lane[LANES];
+      for (int i = 0; i < LANES; i++) lane[i] = row[i][k];
+      memcpy(&t->w[k][u], lane, sizeof lane);
     }
+  }
+}
+
+/* LANES words from word `at` of each row on, or as many as are left; those that come soon are asked for. */
+APART void NAME(turn_words)(const struct codes *w, int64_t column, int64_t at, int strips, struct NAME(turned) *t) {
+  int64_t words = w->n * w->bits / 32, left = words - at;
+  for (int u = 0; u < strips; u++) {
     bits_t v[LANES];
-    if (left >= LANES)
-      for (int i = 0; i < LANES; i++) {
-        v[i] = *(const bits_t *)row[i];
-        __builtin_prefetch(row[i] + AHEAD * 16);
-      }
-    else
-      for (int i = 0; i < LANES; i++) {
-        uint32_t some[LANES] = { 0 };
-        for (int64_t k = 0; k < left; k++) some[k] = row[i][k];
-        memcpy(&v[i], some, sizeof some);
-      }
+    for (int i = 0; i < LANES; i++) {
+      const uint32_t *row = w->words + NAME(row_at)(w, column + u * LANES + i) * words + at;
+      uint32_t some[LANES] = { 0 };
+      if (left < LANES) row = memcpy(some, row, (size_t)left * sizeof *some);
+      else __builtin_prefetch(row + AHEAD * 16);
+      v[i] = *(const bits_t *)row;
+    }
     NAME(turn)(v);
     for (int i = 0; i < LANES; i++) t->w[i][u] = v[i];
   }
@@ -184,8 +215,9 @@ ALWAYS int NAME(blocks_at)(const struct codes *w, int64_t k, int bits) {
   return left < NAME(blocks_of)(bits) ? (int)left : NAME(blocks_of)(bits);
 }
 ALWAYS void NAME(turn_both)(const struct codes *w, int64_t column, int64_t k, int bits, int strips, struct NAME(turned) *t) {
-  if (k % (w->group * LANES) == 0) NAME(turn_scales)(w, column, k / w->group, strips, t);
-  NAME(turn_words)(w, column, k / codes_of(bits), bits, strips, t);
+  if (k % (w->group * LANES) == 0) NAME(turn_scales)(w, column, groups_of(w, k), strips, t);
+  if (32 % bits) NAME(turn_block)(w, column, k * bits / 32, strips, t);
+  else NAME(turn_words)(w, column, k * bits / 32, strips, t);
 }
 
 /* Of the last, at the right edge, some columns count. */
@@ -215,7 +247,7 @@ ALWAYS void NAME(few)(const struct codes_product *p, const struct codes *w, int6
     NAME(turn_both)(w, column, k, bits, strips, &t);
     for (int j = 0, blocks = NAME(blocks_at)(w, k, bits); j < blocks; j++) {
       int64_t first = k + j * n_codes;
-      const floats *s = t.s[first / w->group % LANES], *b = t.b[first / w->group % LANES];
+      const floats *s = t.s[groups_of(w, first) % LANES], *b = t.b[groups_of(w, first) % LANES];
       UNROLL_CODES for (int c = 0; c < n_codes; c++)
         for (int u = 0; u < strips; u++) {
           bits_t q = NAME(code)(&t.w[j * n_words][u], STRIPS, c, bits);
@@ -235,12 +267,12 @@ ALWAYS void NAME(tile_of_rows)(const struct codes *w, int64_t column, int64_t fr
   const int n_words = words_of(bits), n_codes = codes_of(bits);
   struct NAME(turned) t;
   for (int u = 0; u < PANEL / LANES; u++) {
-    if (from % (w->group * LANES)) NAME(turn_scales)(w, column + u * LANES, from / w->group / LANES * LANES, 1, &t);
+    if (from % (w->group * LANES)) NAME(turn_scales)(w, column + u * LANES, groups_of(w, from) / LANES * LANES, 1, &t);
     for (int64_t k = from; k < from + n; k += NAME(blocks_of)(bits) * n_codes) {
       NAME(turn_both)(w, column + u * LANES, k, bits, 1, &t);
       for (int j = 0, blocks = NAME(blocks_at)(w, k, bits); j < blocks; j++) {
         int64_t first = k + j * n_codes;
-        floats s = t.s[first / w->group % LANES][0], b = t.b[first / w->group % LANES][0];
+        floats s = t.s[groups_of(w, first) % LANES][0], b = t.b[groups_of(w, first) % LANES][0];
         UNROLL_CODES for (int c = 0; c < n_codes; c++)
           *(floats *)(panel + (first - from + c) * PANEL + u * LANES) =
               NAME(weight)(NAME(code)(&t.w[j * n_words][0], STRIPS, c, bits), s, b, kind, bits);
@@ -251,45 +283,39 @@ ALWAYS void NAME(tile_of_rows)(const struct codes *w, int64_t column, int64_t fr
 
 /* ---- lanes are codes of one row ---- */
 
-/* 32 codes from the block of words on; n: how many there are. */
-ALWAYS void NAME(line)(const uint32_t *words, int n, const float s[2], const float b[2], int group, enum code_kind kind, int bits,
-                       float *to) {
-  uint32_t some[8] = { 0 };
+/* PANEL codes of row i from code `from` on; those beyond the row's last stand for nothing. Words and scales are loaded with what
+ * follows them in memory, and copied where the array ends before. */
+ALWAYS void NAME(line)(const struct codes *w, int64_t i, int64_t from, enum code_kind kind, int bits, float *to) {
+  int64_t g = i * groups_of(w, w->n) + groups_of(w, from);
+  int64_t at = (i * w->n + from) * bits / 32, left = w->rows * w->n * bits / 32 - at;
+  int some = w->n - from > w->group ? 2 : 1;
+  floats s = NAME(scales)(w, false, g, some), b = kind == CODE_WHOLE ? NAME(scales)(w, true, g, some) : s;
   const bits_t lane = { EACH(SELF, 0) };
-  if (n == 32) memcpy(some, words, (size_t)bits * sizeof *some);
-  else memcpy(some, words, (size_t)(n * bits / 32) * sizeof *some);
-  _Pragma("GCC unroll 8") for (int v = 0; v < PANEL / LANES; v++) {
-    bits_t at = (lane + (uint32_t)(v * LANES)) * (uint32_t)bits, first = at >> 5, shift = at & 31;
-    bits_t q = NAME(pick)(some, first) >> shift;
-    if (32 % bits) q |= NAME(pick)(some, (first + 1) & 7) << 1 << (31 - shift);
-    int g = v * LANES / group;
-    *(floats *)(to + v * LANES) = NAME(weight)(q, NAME(splat)(s[g]), NAME(splat)(b[g]), kind, bits);
+  uint32_t last[8] = { 0 };
+  const uint32_t *words = w->words + at;
+  if (left < 8) words = memcpy(last, words, (size_t)left * sizeof *last);
+  UNROLL_CODES for (int v = 0; v < PANEL / LANES; v++) {
+    bits_t bit = (lane + (uint32_t)(v * LANES)) * (uint32_t)bits, first = bit >> 5, shift = bit & 31;
+    bits_t q = NAME(pick)(words, first) >> shift;
+    if (32 % bits) q |= NAME(pick)(words, (first + 1) & 7) << 1 << (31 - shift);
+    bool is_first = v * LANES < w->group;
+    floats one = NAME(splat)(is_first ? s[0] : s[1]), more = NAME(splat)(is_first ? b[0] : b[1]);
+    *(floats *)(to + v * LANES) = NAME(weight)(q, one, more, kind, bits);
   }
-}
-
-/* PANEL codes of row i from code `from` on, of which n exist. */
-ALWAYS void NAME(line_at)(const struct codes *w, int64_t i, int64_t from, int n, enum code_kind kind, int bits, float *to) {
-  int64_t groups = w->n / w->group, g = i * groups + from / w->group;
-  int some = n > w->group ? 2 : 1;
-  float s[2] = { 0 }, b[2] = { 0 };
-  scales_at(w->scales, w->scale, g, some, s);
-  if (kind == CODE_WHOLE) scales_at(w->biases, w->bias, g, some, b);
-  NAME(line)(w->words + (i * w->n + from) * bits / 32, n, s, b, w->group, kind, bits, to);
 }
 
 ALWAYS void NAME(row_by)(const struct codes *w, int64_t i, float *to, enum code_kind kind, int bits) {
   for (int64_t k = 0; k < w->n; k += PANEL) {
     float some[PANEL];
     int n = w->n - k < PANEL ? (int)(w->n - k) : PANEL;
-    NAME(line_at)(w, i, k, n, kind, bits, n == PANEL ? to + k : some);
+    NAME(line)(w, i, k, kind, bits, n == PANEL ? to + k : some);
     if (n < PANEL) memcpy(to + k, some, (size_t)n * sizeof *to);
   }
 }
 
 ALWAYS void NAME(tile_of_codes)(const struct codes *w, int64_t column, int64_t from, int64_t n, float *panel, enum code_kind kind,
                                 int bits) {
-  int columns = w->n - column < PANEL ? (int)(w->n - column) : PANEL;
-  for (int64_t k = 0; k < n; k++) NAME(line_at)(w, from + k, column, columns, kind, bits, panel + k * PANEL);
+  for (int64_t k = 0; k < n; k++) NAME(line)(w, from + k, column, kind, bits, panel + k * PANEL);
 }
 
 /* ---- patches: rows of x, packed [k, rows], by two vectors of a panel ---- */
