@@ -91,6 +91,21 @@ static PyObject *make_quantized(const struct name *row, PyObject *const arg[]) {
   return make_quantize(row, arg);
 }
 
+/* (x, words, scales, biases, lhs_indices, rhs_indices, transpose, group_size, bits, mode, global_scale): weft multiplies by codes
+ * without a global scale; those that have one are unpacked. */
+static weft_array *call_gather_qmm_in(const struct name *row, PyObject *const arg[]) {
+  if (arg[10] == Py_None) return call_gather_qmm(row, arg);
+  weft_array *w = call_dequantize(row, (PyObject *[]){ arg[1], arg[2], arg[3], arg[7], arg[8], arg[9], arg[10],
+                                                       dtype_object(WEFT_F32) });
+  weft_array *x = w ? first(arg) : NULL, *at[2] = { NULL, NULL };
+  int is_transposed = x ? PyObject_IsTrue(arg[6]) : -1;
+  for (int k = 0; k < 2 && is_transposed >= 0; k++)
+    if (arg[4 + k] != Py_None && !(at[k] = convert_array(arg[4 + k], NULL, 0))) return NULL;
+  if (is_transposed < 0) return NULL;
+  weft_array *y = weft_gather_mm(weft_cast(x, WEFT_F32), is_transposed ? weft_moveaxis(w, -1, -2) : w, at[0], at[1]);
+  return weft_cast(y, weft_dtype_of(x));
+}
+
 /* (x, dtype) */
 static weft_array *call_to_fp8(const struct name *row, PyObject *const arg[]) {
   weft_array *x = first(arg);
@@ -168,6 +183,11 @@ static weft_array *call_so_far(const struct name *row, PyObject *const arg[]) {
   d = weft_dtype_of(x); /* narrow integers wrap around as they are; sums of bools alone are wider */
   if (weft_dtype_of(y) != d && !(d == WEFT_BOOL && op == weft_cumsum)) y = weft_cast(y, d);
   return is_inclusive ? y : without_itself(y, op, k, backwards);
+}
+
+/* (a, axis, keepdims, ddof, correction): another name of ddof, which wins */
+static weft_array *call_spread(const struct name *row, PyObject *const arg[]) {
+  return call_var(row, (PyObject *[]){ arg[0], arg[1], arg[2], arg[4] == Py_None ? arg[3] : arg[4] });
 }
 
 /* (a, axis, precise) */
@@ -400,15 +420,15 @@ const struct name mlx_names[] = {
   REDUCE(all, weft_all), REDUCE(any, weft_any), REDUCE(logsumexp, weft_logsumexp),
   METHOD(argmax, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmax),
   METHOD(argmin, "(a, /, axis=None, keepdims=False" S, call_arg32, weft_argmin),
-  METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_var),
-  METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0" S, call_var, weft_std),
+  METHOD(var, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None, stream=None)", call_spread, weft_var),
+  METHOD(std, "(a, /, axis=None, keepdims=False, ddof=0, *, correction=None, stream=None)", call_spread, weft_std),
   SO_FAR(cumsum, weft_cumsum), SO_FAR(cumprod, weft_cumprod), SO_FAR(cummax, cummax_of), SO_FAR(cummin, cummin_of),
   FUNCTION(sort, "(a, /, axis=-1" S, call_sort, sort_of), FUNCTION(argsort, "(a, /, axis=-1" S, call_argsort32, argsort_of),
   OWN(partition, "(a, /, kth, axis=-1" S, call_partition), OWN(argpartition, "(a, /, kth, axis=-1" S, call_argpartition),
   DESCRIBED(topk, "(a, /, k, axis=-1" S, call_topk, weft_topk, "the k largest along the axis, the smallest of them first",
             "topk([3, 1, 2], 2)", "[2, 3]"),
   FUNCTION(median, "(a, /, axis=None, keepdims=False" S, call_median, median_of),
-  FUNCTION(searchsorted, "(a, v, /, side='left'" S, call_searchsorted32, search),
+  FUNCTION(searchsorted, "(sorted_sequence, values, /, side='left'" S, call_searchsorted32, search),
   FUNCTION(softmax, "(a, /, axis=None, *, precise=False, stream=None)", call_softmax_of, weft_softmax),
 
   FUNCTION(reshape, "(a, /, shape" S, call_shaped, weft_reshape),
@@ -448,7 +468,7 @@ const struct name mlx_names[] = {
   FUNCTION(quantized_matmul, "(x, w, /, scales, biases=None, transpose=True, group_size=None, bits=None, mode='affine'" S,
     call_quantized_matmul, weft_quantized_matmul),
   FUNCTION(gather_qmm, "(x, w, /, scales, biases=None, lhs_indices=None, rhs_indices=None, transpose=True, group_size=None, "
-    "bits=None, mode='affine', *, sorted_indices=False, stream=None)", call_gather_qmm, weft_gather_qmm),
+    "bits=None, mode='affine', global_scale=None, *, sorted_indices=False, stream=None)", call_gather_qmm_in, weft_gather_qmm),
   DESCRIBED(to_fp8, "(x" S, call_to_fp8, weft_to_f8, "the nearest e4m3 float, as a uint8", "to_fp8(mx.array([1.0]))",
     "[56]"),
   DESCRIBED(from_fp8, "(x, dtype=None" S, call_from_fp8, weft_from_f8, "the numbers of e4m3 bytes",

@@ -3,7 +3,7 @@
 #include "names.h"
 #include <string.h>
 
-enum { MOST = 12 }; /* parameters of a row */
+enum { MOST = 13 }; /* parameters of a row */
 
 struct named {
   PyObject_HEAD

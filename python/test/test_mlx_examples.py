@@ -19,8 +19,6 @@ def functions():
             f = getattr(module, name)
             if name.startswith("_") or isinstance(f, (type, types.ModuleType)) or not callable(f) or name in FILES:
                 continue
-            if getattr(f, "__module__", "").endswith("_quantised"):
-                continue
             if (f.__doc__ or "").startswith("Not there:"):
                 continue
             yield pytest.param(f, id=part + name)

@@ -2,7 +2,7 @@
 import builtins
 import math
 
-from .. import _at, _core, _standard
+from .. import _at, _core, _standard, _tree
 
 _mlx = _core._mlx
 array = _mlx.array
@@ -181,6 +181,18 @@ def broadcast_arrays(*arrays, stream=None):
     return [_mlx.broadcast_to(a, shape) for a in arrays]
 
 
+def matrix_transpose(a, /, *, stream=None):
+    """The transposes of the matrices of the last two axes.
+
+    >>> mx.matrix_transpose(mx.ones((2, 3, 4))).shape
+    (2, 4, 3)
+    """
+    _expect("matrix_transpose", a)
+    if a.ndim < 2:
+        raise ValueError(f"matrix_transpose: of an array of {a.ndim} axes")
+    return _mlx.swapaxes(a, -1, -2)
+
+
 def _at_least(rank, place):
     def function(*arys, stream=None):
         if len(arys) == 1 and isinstance(arys[0], (list, tuple)):
@@ -240,13 +252,13 @@ def contiguous(a, /, allow_col_major=False, *, stream=None):
     return _as_array(a)
 
 
-def get_array_buffer_size(a):
-    """Bytes of the elements, which are all that a program can rely on.
+def get_array_buffer_size(*args):
+    """Bytes of the elements of all arrays in these trees, each array once: all that a program can rely on.
 
-    >>> mx.get_array_buffer_size(mx.zeros(4))
-    16
+    >>> mx.get_array_buffer_size([mx.zeros(4), mx.zeros(1)])
+    20
     """
-    return a.nbytes
+    return builtins.sum({id(a): a.nbytes for a in _tree.flatten(args)[0]}.values())
 
 
 def view(a, dtype, stream=None):
@@ -754,15 +766,11 @@ def _array_function(self, func, types, args, kwargs):
     return func(*_values(args), **_values(kwargs))
 
 
-def _matrices_transposed(a):
-    if a.ndim < 2:
-        raise ValueError(f"mT: of an array of {a.ndim} axes")
-    return _mlx.swapaxes(a, -1, -2)
-
-
 _mlx._add_method("__array_ufunc__", _array_ufunc)
 _mlx._add_method("__array_function__", _array_function)
 _mlx._add_method("at", property(ArrayAt))
 _mlx._add_method("view", view)
 _mlx._add_method("logcumsumexp", logcumsumexp)
-_mlx._add_method("mT", property(_matrices_transposed))
+_mlx._add_method("mT", property(lambda a: matrix_transpose(a)))
+_mlx._add_method("__div__", array.__truediv__)
+_mlx._add_method("__rdiv__", array.__rtruediv__)

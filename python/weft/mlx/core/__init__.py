@@ -26,7 +26,7 @@ acos, acosh, asin, asinh, atan, atanh, atan2 = arccos, arccosh, arcsin, arcsinh,
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift  # noqa: F821
 cumulative_sum, cumulative_prod = cumsum, cumprod  # noqa: F821
 concat, empty, empty_like, pow = concatenate, zeros, zeros_like, power  # noqa: F821
-permute_dims = matrix_transpose = transpose  # noqa: F821
+permute_dims = transpose  # noqa: F821
 
 from . import cuda, distributed, fast, fft, linalg, metal, random  # noqa: E402
 from .linalg import norm as matrix_norm  # noqa: E402
@@ -34,5 +34,4 @@ from .linalg import norm as matrix_norm  # noqa: E402
 __version__ = "0.32.4"
 
 _add_missing(globals(), "mlx.core", [
-    "FunctionExporter", "export_function", "exporter", "gather_qqmm",
-    "import_function", "save_gguf"])
+    "FunctionExporter", "export_function", "exporter", "import_function", "save_gguf"])

@@ -2,6 +2,7 @@
 import math
 
 from ... import _core
+from ..._loop import scan as _scan
 from .._dtype import finfo
 from .._missing import add_missing as _add_missing
 
@@ -120,6 +121,39 @@ def cross_entropy(logits, targets, *, stream=None):
     return _mlx.logsumexp(logits, -1) - _mlx.squeeze(score, -1)
 
 
-_add_missing(globals(), "mlx.core.fast", ["gated_delta_update"])
+def gated_delta_update(q, k, v, gamma, beta, initial_state=None, mask=None, stream=None):
+    """The gated delta rule, step by step along axis 1: the state [B, Hv, Dv, Dk] fades by gamma, learns beta (v - state k) k', and
+    answers state q. Heads of q and k serve several of v. Where the mask is false the state stays, and the answer is 0.
+
+    >>> [a.tolist() for a in mx.fast.gated_delta_update(*[mx.ones((1, 2, 1, 1))] * 3, *[mx.ones((1, 2, 1))] * 2)]
+    [[[[[1.0]], [[1.0]]]], [[[[1.0]]]]]
+    """
+    for name, x, rank in (("q", q, 4), ("k", k, 4), ("v", v, 4), ("beta", beta, 3)):
+        if x.ndim != rank:
+            raise ValueError(f"gated_delta_update: {name} has {x.ndim} axes, not {rank}")
+    if v.shape[2] % q.shape[2] or q.shape != k.shape or v.shape[:2] != q.shape[:2] or not q.shape[1]:
+        raise ValueError(f"gated_delta_update: q of shape {q.shape}, k of {k.shape} and v of {v.shape}")
+    dtype = _mlx.result_type(q, k, v)
+    dtype = dtype if dtype.name.startswith(("float", "bfloat")) else _mlx.float32
+    shared = v.shape[2] // q.shape[2]
+    fades = gamma if gamma.ndim == 4 else _mlx.expand_dims(gamma, -1)
+    rows = [x.astype(_mlx.float32) for x in (_mlx.repeat(q, shared, 2), _mlx.repeat(k, shared, 2), v, fades, beta)]
+    rows.append(_mlx.ones(q.shape[:2], _mlx.bool_) if mask is None else mask.astype(_mlx.bool_))
+    shape = v.shape[:1] + v.shape[2:] + q.shape[3:]
+    state = _mlx.zeros(shape) if initial_state is None else _mlx.broadcast_to(initial_state, shape).astype(_mlx.float32)
+    state, answers = _scan(_delta_step, state, [_mlx.swapaxes(x, 0, 1) for x in rows])
+    return [_mlx.swapaxes(answers, 0, 1).astype(dtype), state]
+
+
+def _delta_step(state, row):
+    q, k, v, fade, beta, seen = row
+    q, k, seen = _mlx.expand_dims(q, 2), _mlx.expand_dims(k, 2), seen.reshape(seen.shape + (1, 1, 1))
+    faded = state * _mlx.expand_dims(fade, 2)
+    miss = (v - _mlx.sum(faded * k, -1)) * _mlx.expand_dims(beta, -1)
+    learnt = faded + k * _mlx.expand_dims(miss, -1)
+    answer = _mlx.where(seen[..., 0], _mlx.sum(learnt * q, -1), 0.0)
+    return _mlx.where(seen, learnt, state), answer
+
+
 _add_missing(globals(), "mlx.core.fast", ["metal_kernel", "cuda_kernel", "precompiled_cuda_kernel"],
              "kernels in another language cannot be given to weft yet")

@@ -7,7 +7,6 @@ import math
 
 from ... import _core
 from .._array import _check_axis, _expect
-from .._missing import add_missing as _add_missing
 
 _mlx = _core._mlx
 _LARGEST = 32  # a length that is one product with a matrix
@@ -274,4 +273,87 @@ def ifftshift(a, axes=None, stream=None):
     return _shift(a, axes, -1)
 
 
-_add_missing(globals(), "mlx.core.fft", ["istft", "stft"])
+# ---- Short times
+
+
+def _window(what, window, width, n):
+    """The window in the middle of n, with zeros around it; without one, width ones."""
+    width = n if width is None else width
+    if width < 0 or (window is not None and window.ndim != 1):
+        raise ValueError(f"{what}: a window of {width if window is None else window.shape}")
+    window = _mlx.ones((width,)) if window is None else window
+    before = (n - window.size) // 2
+    if before < 0:
+        raise ValueError(f"{what}: a window of {window.size} for {n} samples")
+    return _mlx.pad(window, [(before, n - window.size - before)])
+
+
+def _check_step(what, n, step):
+    if n < 1 or step < 1:
+        raise ValueError(f"{what}: {n} samples every {step}")
+
+
+def _ends(x, more, mode):
+    """x with so many samples more at both ends of the last axis."""
+    if mode in ("constant", "edge"):
+        return _mlx.pad(x, [(0, 0)] * (x.ndim - 1) + [(more, more)], mode)
+    if mode != "reflect":
+        raise ValueError(f"stft: pad_mode={mode!r} is none of reflect, constant, edge")
+    n = x.shape[-1]
+    turn = max(2 * (n - 1), 1)  # there and back again
+    at = _mlx.remainder(_mlx._arange(-more, n + more, 1, _mlx.int32), turn)
+    return _mlx.take(x, _mlx.minimum(at, turn - at), -1)
+
+
+def stft(x, n_fft=2048, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", norm="backward", onesided=None,
+         stream=None):
+    """Fourier transforms of n_fft samples of the last axis, times a window, every hop_length samples: [.., frequency, time].
+
+    >>> mx.fft.stft(mx.ones((8,)), 4, 4, onesided=False).shape
+    (4, 3)
+    """
+    _expect("stft", x)
+    step = n_fft // 4 if hop_length is None else hop_length
+    _check_step("stft", n_fft, step)
+    if not x.ndim or not x.size:
+        raise ValueError(f"stft: of an array of shape {x.shape}")
+    shape = _window("stft", window, win_length, n_fft)
+    is_real = not x.dtype.name.startswith("complex")
+    x = _ends(x, n_fft // 2, pad_mode) if center else x
+    if x.shape[-1] < n_fft:
+        raise ValueError(f"stft: {n_fft} samples of {x.shape[-1]}")
+    frames = fft(_mlx._windows(x, n_fft, -1, step) * shape, None, -1, norm)
+    return _mlx.swapaxes(frames[..., :n_fft // 2 + 1] if (is_real if onesided is None else onesided) else frames, -1, -2)
+
+
+def _laid(frames, step):
+    """The sum of frames that begin every step samples: [.., time, n] -> [.., samples]."""
+    times, n = frames.shape[-2:]
+    at = _mlx._arange(0, times, 1, _mlx.int32).reshape((times, 1)) * step + _mlx._arange(0, n, 1, _mlx.int32)
+    return _mlx.zeros(frames.shape[:-2] + ((times - 1) * step + n,), frames.dtype).at[..., at].add(frames)
+
+
+def istft(stft_matrix, n_fft=None, hop_length=None, win_length=None, window=None, center=True, norm="backward", onesided=None,
+          length=None, stream=None):
+    """The inverse of stft: the sum of the frames times the window, over that of its squares.
+
+    >>> mx.fft.istft(mx.fft.stft(mx.ones((8,)), 4), 4).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    _expect("istft", stft_matrix)
+    onesided = True if onesided is None else onesided
+    if stft_matrix.ndim < 2 or not stft_matrix.size:
+        raise ValueError(f"istft: of an array of shape {stft_matrix.shape}")
+    rows = stft_matrix.shape[-2]
+    n = n_fft if n_fft is not None else 2 * (rows - 1) if onesided else rows
+    step = n // 4 if hop_length is None else hop_length
+    _check_step("istft", n, step)
+    shape = _window("istft", window, win_length, n)
+    frames = _mlx.swapaxes(stft_matrix, -1, -2)
+    frames = (irfft(frames, n, -1, norm) if onesided else _mlx.real(ifft(frames, n, -1, norm))) * shape
+    weight = _laid(_mlx.broadcast_to(shape * shape, frames.shape[-2:]), step)
+    y = _laid(frames, step) / _mlx.maximum(weight, 1e-8)
+    first = n // 2 if center else 0
+    if length is not None:
+        return _cut(y[..., first:], max(length, 0), -1)
+    return y[..., first:max(y.shape[-1] - first, 0)]

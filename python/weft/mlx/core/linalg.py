@@ -125,13 +125,13 @@ def cholesky(a, upper=False, *, stream=None):
     return _transposed(factor) if upper else factor
 
 
-def cholesky_inv(L, upper=False, *, stream=None):
-    """The inverse of L L', or of L' L.
+def cholesky_inv(a, upper=False, *, stream=None):
+    """The inverse of a a', or of a' a.
 
     >>> mx.linalg.cholesky_inv(mx.array([[2.0]])).tolist()
     [[0.25]]
     """
-    inverse = tri_inv(L, upper)
+    inverse = tri_inv(a, upper)
     return inverse @ _transposed(inverse) if upper else _transposed(inverse) @ inverse
 
 
