@@ -8,4 +8,7 @@ uint64_t digest_of(uint64_t before, const struct plain *); /* goes on from the d
 bool digest_is_wanted(void);
 void digest_note(const char *what, uint64_t digest);       /* what: any text of one line */
 
+/* Whether item i of a long test is for this process: with WEFT_PART=K/N in the environment those that are K modulo N alone. */
+bool digest_is_ours(int64_t i);
+
 #endif

@@ -740,11 +740,12 @@ static void check_way(int way, bool fraction) {
   test_watchdog(digest_is_wanted() ? 900 : 300); /* digests are written under emulation too */
   way_take(&ways[way]);
   plain_asks_truths = way == FUSED_ON_THE_VM; /* plain values are the same in all ways */
-  state = 1;
   for (int i = 0; i < CALLS; i++)
-    for (int d = 0; d < (int)(sizeof dtypes / sizeof *dtypes); d++)
-      if (has_fraction(dtypes[d]) == fraction && takes(&calls[i], dtypes[d]) && !is_left_out(i, d))
+    for (int d = 0; d < (int)(sizeof dtypes / sizeof *dtypes); d++) {
+      state = (uint32_t)(i * 100 + d) * 2654435761u; /* operands do not depend on which calls came before */
+      if (has_fraction(dtypes[d]) == fraction && takes(&calls[i], dtypes[d]) && !is_left_out(i, d) && digest_is_ours(i + d))
         check_layouts(&calls[i], dtypes[d], way, i + d);
+    }
   EXPECT_INT(plain_off, 0);
   EXPECT_INT(weft_get(WEFT_KERNELS_VM), 0); /* the encoder takes them all */
   plain_end();
