@@ -689,6 +689,20 @@ TEST(what_is_computed_from_a_placed_array_runs_there) {
   far_end();
 }
 
+TEST(work_placed_on_the_host_runs_there_whatever_reads_it) {
+  far_begin(FAR_WHEN_WAITED_FOR);
+  weft_set(WEFT_DEVICE, 1);
+  weft_scope *s = weft_scope_open();
+  weft_array *y = weft_to(plus(weft_to(far_ramp(N), 0), 1), -1), *z = plus(y, 1);
+  EXPECT_OK(weft_eval(1, &y));
+  EXPECT_INT(place_of(y), 0);
+  EXPECT_OK(weft_eval(1, &z));
+  EXPECT_INT(place_of(z), 1);
+  expect_ramp(z, 1, 2);
+  weft_scope_discard(s);
+  far_end();
+}
+
 TEST(two_places_are_an_error_that_names_both) {
   far_begin(FAR_WHEN_WAITED_FOR);
   weft_scope *s = weft_scope_open();

@@ -37,16 +37,19 @@ PyObject *array_wrap_as(PyTypeObject *type, weft_array *a) {
   self->weak_references = NULL;
   self->body = body_serial();
   self->is_given = self->n_shown = self->is_foreign = 0;
+  self->there = NULL;
   return (PyObject *)self;
 }
 
 int array_assign(PyObject *self, weft_array *a) {
   weft_status s = weft_check(a);
   if (s) return raise_status(s), -1;
-  weft_array *old = array_handle(self);
+  weft_array *old = array_handle(self), *there = ((struct array *)self)->there;
   array_handle(self) = weft_own(a);
+  ((struct array *)self)->there = NULL;
   ((struct array *)self)->is_given = ((struct array *)self)->n_shown = ((struct array *)self)->is_foreign = 0;
   weft_disown(old);
+  if (there) weft_disown(there);
   return 0;
 }
 
@@ -96,6 +99,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
 static void destroy(PyObject *self) { /* any thread, also while the interpreter ends */
   if (((struct array *)self)->weak_references) PyObject_ClearWeakRefs(self);
   weft_disown(array_handle(self));
+  if (((struct array *)self)->there) weft_disown(((struct array *)self)->there);
   Py_TYPE(self)->tp_free(self);
 }
 

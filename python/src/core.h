@@ -24,6 +24,8 @@ struct array {
   int is_given;  /* its memory belongs to whoever looks at it: nobody else can (weft_is_only) */
   int n_shown;   /* how many look at it, and may write */
   int is_foreign;  /* others gave its memory, who may not want it written to */
+  weft_array *there; /* the same on the device `place`, where it is computed; NULL: it is placed nowhere (place.c) */
+  int place;
 };
 extern PyTypeObject array_type;
 extern PyTypeObject mlx_array_type; /* the same struct with the conventions of MLX: mlx.c */
@@ -128,6 +130,14 @@ PyObject *value_item(PyObject *);
 weft_array *value_pin(weft_array *, int device, weft_block *); /* computes and pins; what value_unpin is to be given */
 void value_unpin(weft_array *);                      /* any thread; needs no GIL */
 extern PyMethodDef dlpack_methods[];
+
+/* place.c: where operations run; -1: where the thread's work does. */
+int place_now(void);
+int place_set(int device);                           /* gives the one before */
+int place_of(PyObject *stream);                      /* of a stream or a device; None: the one that is set; -2: an exception */
+PyObject *place_there(PyObject *tree, int device, int *n); /* a tree whose arrays are on that device; adds their number to n */
+PyObject *place_away(PyObject *tree, int device);    /* what was made there, placed nowhere; takes over the tree, or NULL */
+extern PyMethodDef place_functions[];
 
 /* evaluate.c */
 int evaluate(int n, weft_array *const[]);            /* waits without the GIL; Ctrl-C stops it. Owned by the caller */

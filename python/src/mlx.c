@@ -72,8 +72,28 @@ static PyObject *refuse(PyObject *x, PyObject *y) {
   return PyErr_Format(kind, "cannot operate on a %.100s and a %.100s", Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
 }
 
+/* Operands on another device than the thread's, for an operator that is then called again there. */
+struct brought { int device, before; PyObject *x, *y; };
+
+static int bring(struct brought *b, PyObject *x, PyObject *y) { /* y may be NULL; -1: an exception is set */
+  int n = 0;
+  *b = (struct brought){ .device = place_now(), .before = place_set(-1) };
+  b->x = place_there(x, b->device, &n);
+  b->y = b->x && y ? place_there(y, b->device, &n) : NULL;
+  return b->x && (b->y || !y) ? 0 : -1;
+}
+static PyObject *take_back(struct brought *b, PyObject *result) {
+  Py_XDECREF(b->x);
+  Py_XDECREF(b->y);
+  result = place_away(result, b->device);
+  place_set(b->before);
+  return result;
+}
+
 static PyObject *operate(binary op, PyObject *x, PyObject *y) {
   weft_array *a[2];
+  struct brought b;
+  if (place_now() >= 0) return take_back(&b, bring(&b, x, y) ? NULL : operate(op, b.x, b.y));
   PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *result = NULL;
   if (!is_operand(x) || !is_operand(y)) refuse(x, y);
@@ -120,7 +140,9 @@ static PyObject *inplace_true_divide(PyObject *x, PyObject *y) {
 }
 
 static PyObject *slot_power(PyObject *x, PyObject *y, PyObject *modulus) {
+  struct brought b;
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  if (place_now() >= 0) return take_back(&b, bring(&b, x, y) ? NULL : slot_power(b.x, b.y, modulus));
   if (array_check(x) && PyLong_CheckExact(y) && is_inexact(array_handle(x))) return element_numbers.nb_power(x, y, modulus);
   return operate(mlx_power, x, y);
 }
@@ -129,6 +151,8 @@ static PyObject *inplace_power(PyObject *x, PyObject *y, PyObject *modulus) {
 }
 
 static PyObject *slot_unary(weft_array *(*op)(weft_array *), PyObject *x) {
+  struct brought b;
+  if (place_now() >= 0) return take_back(&b, bring(&b, x, NULL) ? NULL : slot_unary(op, b.x));
   PyTypeObject *before = flavour_set(&mlx_array_type);
   weft_scope *s = op_begin();
   PyObject *result = op_end(s, op(array_handle(x)));
@@ -195,6 +219,8 @@ static int index_refuses(PyObject *index) {
 
 static PyObject *get(PyObject *self, PyObject *index) {
   if (index_refuses(index)) return NULL;
+  struct brought b;
+  if (place_now() >= 0) return take_back(&b, bring(&b, self, NULL) ? NULL : get(b.x, index));
   PyTypeObject *before = flavour_set(&mlx_array_type);
   PyObject *part = index_get(self, index);
   if (!part) mlx_as_value_error(PyExc_IndexError), mlx_as_value_error(PyExc_TypeError);
@@ -322,7 +348,20 @@ static int put(PyObject *self, PyObject *index, PyObject *value) {
   return failed;
 }
 
-static PyMappingMethods mapping = { .mp_subscript = get, .mp_ass_subscript = put };
+/* self[index] = value on another device: of a copy, whose array self then has. */
+static int put_there(PyObject *self, PyObject *index, PyObject *value) {
+  if (body_refuses(((struct array *)self)->body)) return -1;
+  struct brought b;
+  PyObject *made = take_back(&b, bring(&b, self, NULL) || put(b.x, index, value) ? NULL : Py_NewRef(b.x));
+  int failed = !made || array_assign(self, array_handle(made)) || note_change(self);
+  Py_XDECREF(made);
+  return failed ? -1 : 0;
+}
+static int put_anywhere(PyObject *self, PyObject *index, PyObject *value) {
+  return place_now() >= 0 && value ? put_there(self, index, value) : put(self, index, value);
+}
+
+static PyMappingMethods mapping = { .mp_subscript = get, .mp_ass_subscript = put_anywhere };
 
 /* ---- The type ---- */
 
@@ -354,6 +393,7 @@ static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   self->handle = weft_own(weft_integer(0));
   weft_scope_discard(s);
   self->body = body_serial();
+  self->there = NULL;
   return (PyObject *)self;
 }
 static int init(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -435,7 +475,7 @@ int mlx_add(PyObject *module) {
   PyObject *mlx = PyModule_New("weft.mlx.core");
   mlx_array_type.tp_hash = PyBaseObject_Type.tp_hash; /* by identity */
   if (!mlx || PyType_Ready(&mlx_array_type) || PyObject_SetAttrString(mlx, "array", (PyObject *)&mlx_array_type) ||
-      dtype_add_all(mlx, &mlx_array_type) || PyModule_AddFunctions(mlx, functions) ||
+      dtype_add_all(mlx, &mlx_array_type) || PyModule_AddFunctions(mlx, functions) || PyModule_AddFunctions(mlx, place_functions) ||
       names_install(mlx_names, mlx, &mlx_array_type, "weft.mlx.core"))
     return Py_XDECREF(mlx), -1;
   return PyModule_AddObject(module, "_mlx", mlx);

@@ -1,6 +1,6 @@
 /* mlx_table.c -- the names of the package weft.mlx.core that C serves: those of mlx.core, with its arguments. What a row calls is
  * mostly what weft's own row calls; what MLX has otherwise (dtypes of results, arguments, refusals) is a function here. What is
- * rare is written in Python, in weft/mlx/core. The argument stream is there and says nothing: work runs where its thread says. */
+ * rare is written in Python, in weft/mlx/core. The argument stream is a matter of names.c. */
 #include "mlx.h"
 
 typedef weft_array *(*along)(weft_array *, int axis);

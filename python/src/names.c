@@ -13,7 +13,7 @@ struct named {
   const char *package;
   int n, n_required, n_by_position, rest;     /* rest: the parameter that takes what is left, or -1; it ends those by position */
   int n_without_name;                         /* before the / */
-  int device;                                 /* the parameter that says where the result is to be, or -1 */
+  int device, stream;                         /* the parameters that say where the result is to be, and where it runs, or -1 */
   PyObject *parameter[MOST], *otherwise[MOST]; /* names, interned; defaults, NULL: it must be given */
 };
 
@@ -43,6 +43,7 @@ static int add_parameter(struct named *f, const char *text, size_t n, PyObject *
   if (!f->parameter[f->n]) return -1;
   PyUnicode_InternInPlace(&f->parameter[f->n]);
   if (!PyUnicode_CompareWithASCIIString(f->parameter[f->n], "device") && f->row->call != call_to_device) f->device = f->n;
+  if (!PyUnicode_CompareWithASCIIString(f->parameter[f->n], "stream")) f->stream = f->n;
   if (equals && !(f->otherwise[f->n] = literal(equals + 1, n - length - 1, module))) return -1;
   if (!equals && f->rest != f->n && !*is_by_name) f->n_required = f->n + 1;
   f->n++;
@@ -59,7 +60,7 @@ static size_t item_length(const char *text) {
 
 static int read_signature(struct named *f, PyObject *module) {
   int is_by_name = 0;
-  f->rest = f->device = -1;
+  f->rest = f->device = f->stream = -1;
   for (const char *at = f->row->signature + 1; *at != ')';) {
     size_t n = item_length(at);
     if (add_parameter(f, at, n, module, &is_by_name)) return -1;
@@ -127,8 +128,26 @@ static PyObject *placed(PyObject *result, PyObject *device) {
   return there;
 }
 
+static PyObject *run(const struct named *f, PyObject *const arg[]);
+
+/* The row on another device than the thread's. One that is given no array is part of whatever reads what it makes. */
+static PyObject *run_at(int device, const struct named *f, PyObject *const arg[]) {
+  int n = 0, failed = 0, before = place_set(-1);
+  PyObject *there[MOST] = { NULL }, *result = NULL;
+  for (int i = 0; i < f->n && !failed; i++)
+    failed = !(there[i] = i == f->stream ? Py_NewRef(Py_None) : place_there(arg[i], device, &n));
+  if (!failed) result = run(f, there);
+  for (int i = 0; i < f->n; i++) Py_XDECREF(there[i]);
+  if (n) result = place_away(result, device);
+  place_set(before);
+  return result;
+}
+
 static PyObject *run(const struct named *f, PyObject *const arg[]) {
-  PyTypeObject *before = flavour_set(f->array == &array_type ? flavour_of(f->n, arg) : f->array);
+  PyTypeObject *type = f->array == &array_type ? flavour_of(f->n, arg) : f->array;
+  int device = f->stream >= 0 && arg[f->stream] != Py_None ? place_of(arg[f->stream]) : type == &mlx_array_type ? place_now() : -1;
+  if (device != -1) return device < 0 ? NULL : run_at(device, f, arg);
+  PyTypeObject *before = flavour_set(type);
   PyObject *result;
   if (f->row->call) {
     weft_scope *s = op_begin();

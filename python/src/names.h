@@ -4,7 +4,8 @@
  * conventions it has of its own as functions of type name_call.
  *
  * A row is called with one object for each parameter of its signature, in order: what was passed, or the default. The parameter
- * *rest gets a tuple. A parameter with the name device is not the row's matter: its result is taken there. */
+ * *rest gets a tuple. Parameters with these names are not the row's matter: its result is taken to the device, and it runs where
+ * the stream is (place.c). */
 #ifndef WEFT_PYTHON_NAMES_H
 #define WEFT_PYTHON_NAMES_H
 #include "core.h"

@@ -24,12 +24,13 @@ weft_array *weft_to(weft_array *x, int device) {
 static int device_of(const struct node *n) { return (int)((const struct to_attr *)n->attr)->device; }
 static bool is_away(const struct node *n) { return n->value && !buffer_is_here(n->value->buf); }
 
-/* On the host alone nothing moves: it is part of the plan, as any other identity. */
+/* On the host alone nothing moves: it is part of the plan, as any other identity. What is placed nowhere is on the host if the
+ * thread's work is. */
 bool eval_moves(const struct node *n) {
   if (atomic_load(&n->state) == NODE_READY) return false;
   const struct node *x = n->in[0];
   bool is_there = atomic_load_explicit(&x->state, memory_order_acquire) == NODE_READY;
-  bool on_host = device_of(n) <= 0 && eval_device(x) == 0;
+  bool on_host = eval_device(n) == 0 && eval_device(x) == 0;
   return !on_host || (is_there && is_away(x));
 }
 

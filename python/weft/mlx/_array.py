@@ -728,6 +728,9 @@ def convolve(a, v, /, mode="full", *, stream=None):
 
 class _Updates(_at.Updates):
     def _put(self, value, how):
+        device = _mlx._place(None)
+        if device >= 0:
+            return _mlx._run_at(device, lambda x, value: _Updates(x, self._index)._put(value, how), (self._x, value), {})
         try:
             return super()._put(value, how)
         except (IndexError, TypeError) as error:  # as of x[index] = value

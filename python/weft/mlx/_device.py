@@ -1,7 +1,11 @@
 """Devices, streams and memory, on those of weft: mx.cpu is weft's device 0, the gpu its device 1 where there is one. A stream is a
-name: weft orders work by what it needs."""
+name of its device: weft orders work by what it needs. What is not the default device's work, by stream= or in `with stream(..)`, gets
+its operands brought there (python/src/place.c)."""
 import enum
+import functools
+import sys
 import threading
+import types
 import weakref
 
 from .. import _core, _run
@@ -120,17 +124,55 @@ def default_device():
     >>> mx.default_device()
     Device(cpu, 0)
     """
-    return _default[0]
+    return getattr(_local, "device", None) or _default[0]
 
 
 def set_default_device(device):
-    """Where work of this thread runs from here on.
+    """Where work of this thread runs from here on, or in a stream's block up to its end.
 
     >>> mx.set_default_device(mx.cpu)
     """
     device = _there(device)
+    if getattr(_local, "device", None) is not None:
+        _local.device = device
+        _core._mlx._set_place(_number(device))
+        return
     _default[0] = device
     _run.set_device(0 if device.type is DeviceType.cpu else 1 + device.index)
+
+
+def _number(s):
+    """weft's number of the device of a stream; -1: this thread's work runs there anyway, or there is no such device."""
+    device = _as_device(s)
+    number = 0 if device.type is DeviceType.cpu else 1 + device.index
+    return -1 if number == max(_core.get(_run._DEVICE), 0) or not is_available(device) else number
+
+
+def _parameters(function):
+    code = function.__code__
+    return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+
+
+def _anywhere(function):
+    """The function with its stream= seen to, which then is not its matter."""
+    names = _parameters(function)
+    at = names.index("stream") if "stream" in names[:function.__code__.co_argcount] else sys.maxsize
+
+    @functools.wraps(function)
+    def placed(*args, stream=None, **kwargs):
+        if len(args) > at:
+            args, stream = args[:at] + args[at + 1:], args[at]
+        device = _core._mlx._place(stream)
+        return function(*args, **kwargs) if device < 0 else _core._mlx._run_at(device, function, args, kwargs)
+
+    return placed
+
+
+def _place_all(namespace):
+    """Does that to the functions of a module that have it."""
+    for name, f in list(namespace.items()):
+        if isinstance(f, types.FunctionType) and f.__module__ != __name__ and "stream" in _parameters(f):
+            namespace[name] = _anywhere(f)
 
 
 def _there(device):
@@ -217,14 +259,16 @@ class StreamContext:
     def __enter__(self):
         if self._stream is not None and self._stream._thread not in (None, threading.get_ident()):
             raise RuntimeError(f"stream: {self._stream!r} is another thread's")
-        self._before = default_device(), default_stream(self._device)
-        set_default_device(self._device)
+        device = _there(self._device)
+        self._before = getattr(_local, "device", None), default_stream(device), _core._mlx._set_place(_number(device))
+        _local.device = device
         if self._stream is not None:
             set_default_stream(self._stream)
 
     def __exit__(self, *why):
-        set_default_stream(self._before[1])
-        set_default_device(self._before[0])
+        _local.device, stream, place = self._before
+        set_default_stream(stream)
+        _core._mlx._set_place(place)
 
 
 def stream(s):

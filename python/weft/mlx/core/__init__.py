@@ -35,3 +35,4 @@ __version__ = "0.32.4"
 
 _add_missing(globals(), "mlx.core", [
     "FunctionExporter", "export_function", "exporter", "import_function", "save_gguf"])
+_device._place_all(globals())

@@ -5,6 +5,7 @@ from ... import _core
 from ..._loop import scan as _scan
 from .._dtype import finfo
 from .._missing import add_missing as _add_missing
+from .._device import _place_all
 
 _mlx = _core._mlx
 
@@ -157,3 +158,4 @@ def _delta_step(state, row):
 
 _add_missing(globals(), "mlx.core.fast", ["metal_kernel", "cuda_kernel", "precompiled_cuda_kernel"],
              "kernels in another language cannot be given to weft yet")
+_place_all(globals())

@@ -7,6 +7,7 @@ import math
 
 from ... import _core
 from .._array import _check_axis, _expect
+from .._device import _place_all
 
 _mlx = _core._mlx
 _LARGEST = 32  # a length that is one product with a matrix
@@ -357,3 +358,4 @@ def istft(stft_matrix, n_fft=None, hop_length=None, win_length=None, window=None
     if length is not None:
         return _cut(y[..., first:], max(length, 0), -1)
     return y[..., first:max(y.shape[-1] - first, 0)]
+_place_all(globals())

@@ -2,6 +2,7 @@
 from ... import _core, linalg as _composed
 from .._array import _expect
 from .._missing import add_missing as _add_missing
+from .._device import _place_all
 
 _mlx, _linalg = _core._mlx, _core._linalg
 
@@ -200,3 +201,4 @@ def _matrices(what, a):
 
 
 _add_missing(globals(), "mlx.core.linalg", ["eig", "eigh", "eigvals", "eigvalsh", "pinv", "qr", "svd"])
+_place_all(globals())

@@ -2,6 +2,7 @@
 import time
 
 from ... import _core
+from .._device import _place_all
 
 _mlx, _random = _core._mlx, _core._random
 
@@ -238,3 +239,4 @@ def multivariate_normal(mean, cov, shape=(), dtype=None, key=None, stream=None):
         raise ValueError(f"{fn}: draws of shape {tuple(_shape(shape))}, a mean of {mean.shape} and a covariance of {cov.shape}")
     z = normal(drawn + [mean.shape[-1], 1], key=key)
     return mean + (_mlx.as_mlx(_core._linalg.cholesky(cov)) @ z)[..., 0]
+_place_all(globals())
