@@ -90,7 +90,7 @@ mlx-leaks: build ## a million calls of all kinds through weft.mlx leave nothing 
 array-api: build ## the tests of the Python array API on weft: CHECKOUT=array-api-tests, PYTHON with pytest, hypothesis, ndindex
 	@PYTHONPATH=$(abspath $(B)/python) $(or $(PYTHON),python3) tools/array_api.py $(or $(CHECKOUT),$(error say CHECKOUT=a checkout of array-api-tests)) --jobs $(JOBS)
 
-pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx door tensor", PYTHON with pytensor
+pytensor-suite: build ## PyTensor's own tests in mode WEFT: PYTENSOR=checkout, PART="scan mlx door tensor linalg", PYTHON with pytensor
 	@$(or $(PYTHON),python3) tools/pytensor-suite $(B) $(PYTENSOR) $(PART)
 
 emulated: build ## tests on a device without a GPU, whose driver interprets PTX. T=text: only these
