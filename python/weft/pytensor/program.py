@@ -22,7 +22,7 @@ from . import fallback
 from .graph import Arranged, Graph, needed
 from .random import WORDS, generator_of, words_of
 from .trace import Demand, Trace
-from .value import NotOpen, array, is_array, is_expression, is_tensor
+from .value import NotOpen, array, is_array, is_expression, is_tensor, sharing_constants
 
 MOST_TRACES = 64  # kept of a program; a loop over more shapes than that traces again
 
@@ -179,7 +179,7 @@ class Traced:
     def __init__(self, program, values, is_open=False):
         graph, self.entering, self.bounds = program.graph, program.entering, program.bounds if is_open else []
         arrays = [weft.asarray(values[k]) for k in self.entering] + [weft.asarray(rows_for(values[k])) for k in self.bounds]
-        with _core.Scope(), _core.Scope() as body:
+        with sharing_constants(), _core.Scope(), _core.Scope() as body:
             shapes = [shape_of(graph.variables[k]) for k in self.entering] + [(None, None)] * len(self.bounds)
             names = [_core.input(x, 0, 2, shape) if is_open else _core.input(x, 0) for x, shape in zip(arrays, shapes)]
             there = dict(graph.constants)

@@ -5,6 +5,9 @@ size, or what is computed of those. Sizes, slices and numbers of steps are known
 random generator is an array of four words (random.py). Who needs to know a value that is an expression raises NeedsValue with it; the
 program (program.py) then has it computed first.
 """
+import threading
+from contextlib import contextmanager
+
 import numpy as np
 import weft
 from pytensor.scalar.basic import ScalarType
@@ -98,11 +101,39 @@ def array(value, dtype=None):
             value = value.astype(dtype, copy=False)
         if value.size == 1 and is_number(value):
             return _core.constant(value.shape, value.item(), DTYPE[dtype or value.dtype.name])
-        if not value.flags.writeable or not value.dtype.isnative:
-            value = np.array(value, dtype=value.dtype.newbyteorder("="))
-        value = weft.asarray(value)
+        value = constant(value)
     wanted = DTYPE[dtype] if dtype else value.dtype
     return value if value.dtype == wanted else value.astype(wanted)
+
+
+shared = threading.local()  # constants: those that the function this thread traces has read so far, by what they are
+SMALL_BYTES = 65536  # constants of as many are told apart by what is in them
+
+
+@contextmanager
+def sharing_constants():
+    """While a function is traced, equal constants are one array: a call holds and binds it once."""
+    before, shared.constants = getattr(shared, "constants", None), {}
+    try:
+        yield
+    finally:
+        shared.constants = before
+
+
+def constant(value):
+    there = getattr(shared, "constants", None)
+    if there is None:
+        return weft.asarray(own(value))
+    key = (value.dtype.str, value.shape, value.tobytes() if value.nbytes <= SMALL_BYTES else id(value))
+    if key not in there:
+        there[key] = weft.asarray(own(value)), value  # which is kept, so that its id stays its own
+    return there[key][0]
+
+
+def own(value):
+    """Something that weft can share, in the byte order of the machine."""
+    is_fit = value.flags.writeable and value.dtype.isnative
+    return value if is_fit else np.array(value, dtype=value.dtype.newbyteorder("="))
 
 
 def is_number(value):
