@@ -185,3 +185,29 @@ def test_buffers_of_trees_are_counted_once():
     a, b = mx.zeros((4,)), mx.zeros((3,), mx.float16)
     assert mx.get_array_buffer_size(a, [a, {"b": (b, 3)}]) == 22 and mx.get_array_buffer_size() == 0
     assert a.__div__(2).tolist() == [0] * 4 and (a + 2).__rdiv__(1).tolist() == [0.5] * 4
+
+
+# ---- Fourier transforms: lengths that are one product, two, several, and a convolution
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 31, 64, 100, 128, 131, 211, 256, 257, 1000, 4096])
+@pytest.mark.parametrize("kind", ["float32", "float64", "complex64", "complex128"])
+def test_transforms_of_every_kind_of_length(n, kind):
+    x = RANDOM.standard_normal((2, n)) + (1j * RANDOM.standard_normal((2, n)) if kind.startswith("complex") else 0)
+    a = mx.array(x, getattr(mx, kind))
+    wide = kind in ("float64", "complex128")
+    for ours, theirs in ((mx.fft.fft, np.fft.fft), (mx.fft.ifft, np.fft.ifft)):
+        said, want = ours(a), theirs(x)
+        assert said.dtype == (mx.complex128 if wide else mx.complex64)
+        assert np.abs(np.array(said) - want).max() < (1e-13 if wide else 2e-6) * np.abs(want).max() * max(1, np.log2(n))
+    if not kind.startswith("complex"):
+        np.testing.assert_allclose(np.array(mx.fft.irfft(mx.fft.rfft(a), n)) if n > 1 else x, x, atol=1e-12 if wide else 2e-5)
+
+
+@pytest.mark.parametrize("n", [5, 128, 131, 200])
+def test_the_derivative_of_a_transform_is_its_transpose(n):
+    x, w = mx.array(_normal(n)), mx.array(_normal(n))
+    slope = mx.grad(lambda x: (mx.real(mx.fft.fft(x)) * w).sum())(x)
+    np.testing.assert_allclose(np.array(slope), np.fft.fft(np.array(w)).real, atol=1e-4)
+    slope = mx.grad(lambda x: mx.square(mx.abs(mx.fft.fft(x))).sum())(x)
+    np.testing.assert_allclose(np.array(slope), 2 * n * np.array(x), rtol=1e-4, atol=1e-3)

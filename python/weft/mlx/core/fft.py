@@ -1,7 +1,7 @@
 """Fourier transforms, composed of products with small matrices: a length that is a product of small numbers is taken apart
-(Cooley and Tukey), one that is not becomes a convolution of a length that is a power of two (Bluestein). All is computed in complex128
-and rounded once."""
-import cmath
+(Cooley and Tukey), one that is not becomes a convolution of a length that is a power of two (Bluestein). Complex numbers are pairs of
+real ones there, so products are those of real matrices, in float32 or float64 as the input is."""
+import array as _memory
 import functools
 import math
 
@@ -10,57 +10,110 @@ from .._array import _check_axis, _expect
 from .._device import _place_all
 
 _mlx = _core._mlx
-_LARGEST = 32  # a length that is one product with a matrix
-_DIRECT = 128  # and one that is, if it has no such divisor
+_LARGEST = 64  # the most of a divisor
+_DIRECT = 128  # a length that is one product with a matrix
 
 
-# ---- One axis, the last
+# ---- Numbers that transforms are made of
+
+
+def _angle(k, n):
+    """cos and sin of 2 pi k / n, exact at quarters of a turn."""
+    k %= n
+    quarter, rest = divmod(4 * k, n)
+    c, s = math.cos(math.pi / 2 * rest / n), math.sin(math.pi / 2 * rest / n)
+    return ((c, s), (-s, c), (-c, -s), (s, -c))[quarter]
 
 
 @functools.lru_cache(64)
-def _roots(n):
-    """e^(-2 pi i j k / n), as lists: an array that is made where a function is traced belongs to its trace."""
-    roots = [cmath.exp(-2j * math.pi * k / n) for k in range(n)]
-    return [[roots[j * k % n] for k in range(n)] for j in range(n)]
+def _matrix_memory(n, sign, is_wide):
+    """The real form of e^(sign 2 pi i j k / n): [cos, sin; -sin, cos], of 2 n rows; the first n serve real numbers."""
+    turns = [_angle(k, n) for k in range(n)]
+    at = [[turns[j * k % n] for k in range(n)] for j in range(n)]
+    upper = [[c for c, _ in row] + [sign * s for _, s in row] for row in at]
+    lower = [[-sign * s for _, s in row] + [c for c, _ in row] for row in at]
+    return _memory.array("d" if is_wide else "f", [x for row in upper + lower for x in row])
 
 
-def _matrix(n):
-    return _mlx.array(_roots(n), _mlx.complex128)
+@functools.lru_cache(64)
+def _turns_memory(rows, columns, n, sign, is_wide):
+    """e^(sign 2 pi i j k / n), of j < rows and k < columns: cosines, then sines."""
+    turns = [_angle(k, n) for k in range(n)]
+    at = [turns[j * k % n] for j in range(rows) for k in range(columns)]
+    return _memory.array("d" if is_wide else "f", [c for c, _ in at] + [sign * s for _, s in at])
 
 
-def _turn(steps, n):
-    """e^(-2 pi i steps / n), of whole numbers below n"""
-    angle = steps.astype(_mlx.float64) * (-2 * math.pi / n)
-    return _mlx._complex(_mlx.cos(angle), _mlx.sin(angle))
+@functools.lru_cache(64)
+def _chirp_memory(n, is_wide):
+    """e^(-pi i j^2 / n) of j < n: cosines, then sines."""
+    at = [_angle(j * j % (2 * n), 2 * n) for j in range(n)]
+    return _memory.array("d" if is_wide else "f", [c for c, _ in at] + [-s for _, s in at])
 
 
-def _dft(x):
-    """Sum over j of x_j e^(-2 pi i j k / n). With n = p m, j = j1 m + j2 and k = k1 + p k2 it is, for each k1, a transform over j2 of
-    length m of the transforms over j1 of length p, turned by e^(-2 pi i j2 k1 / n)."""
-    n = x.shape[-1]
+def _constant(memory, shape):
+    """An array of that memory: a new one each time, as one that is made where a function is traced belongs to its trace."""
+    return _mlx.as_mlx(_core.asarray(memory)).reshape(shape)
+
+
+# ---- One axis, the last. A complex array is a pair of real ones; the imaginary part may be None.
+
+
+def _times(pair, n, sign):
+    """The transform of length n as a product: [re, im] times the real form of the matrix."""
+    re, im = pair
+    is_wide = re.dtype == _mlx.float64
+    matrix = _constant(_matrix_memory(n, sign, is_wide), (2 * n, 2 * n))
+    y = re @ matrix[:n] if im is None else _mlx.concatenate([re, im], -1) @ matrix
+    return y[..., :n], y[..., n:]
+
+
+def _turned(pair, other):
+    """The product of complex numbers."""
+    (a, b), (c, d) = pair, other
+    return (a * c, a * d) if b is None else (a * c - b * d, a * d + b * c)
+
+
+def _each(pair, call):
+    return tuple(None if x is None else call(x) for x in pair)
+
+
+def _divisor(n):
+    """The divisor of n next above its root that is one product, or the largest one below; None: there is none."""
     divisors = [p for p in range(2, _LARGEST + 1) if n % p == 0]
-    if n <= _LARGEST or (not divisors and n <= _DIRECT):
-        return x @ _matrix(n)
-    if not divisors:
-        return _bluestein(x)
-    p = divisors[-1]
+    return next((p for p in divisors if p * p >= n), divisors[-1] if divisors else None)
+
+
+def _dft(pair, sign=-1):
+    """Sum over j of x_j e^(sign 2 pi i j k / n). With n = p m, j = j1 m + j2 and k = k1 + p k2 it is, for each k1, a transform over j2
+    of length m of the transforms over j1 of length p, turned by e^(sign 2 pi i j2 k1 / n)."""
+    re = pair[0]
+    n, front = re.shape[-1], re.shape[:-1]
+    p = _divisor(n)
+    if n <= _DIRECT:
+        return _times(pair, n, sign)
+    if p is None:
+        return _bluestein(pair, sign)
     m = n // p
-    y = _matrix(p) @ x.reshape(x.shape[:-1] + (p, m))
-    rows, columns = _mlx._arange(0, p, 1, _mlx.int64).reshape((p, 1)), _mlx._arange(0, m, 1, _mlx.int64)
-    y = _dft(y * _turn(rows * columns, n))
-    return _mlx.swapaxes(y, -1, -2).reshape(x.shape)
+    rows = _each(pair, lambda x: _mlx.swapaxes(x.reshape(front + (p, m)), -1, -2))
+    turns = _constant(_turns_memory(m, p, n, sign, re.dtype == _mlx.float64), (2, m, p))
+    rows = _turned(_times(rows, p, sign), (turns[0], turns[1]))
+    rows = _dft(_each(rows, lambda x: _mlx.swapaxes(x, -1, -2)), sign)
+    return _each(rows, lambda x: _mlx.swapaxes(x, -1, -2).reshape(front + (n,)))
 
 
-def _bluestein(x):
-    """j k = (j^2 + k^2 - (k - j)^2) / 2: a convolution with e^(pi i j^2 / n)."""
-    n, dtype = x.shape[-1], _mlx.complex128
+def _bluestein(pair, sign):
+    """j k = (j^2 + k^2 - (k - j)^2) / 2: a convolution with e^(pi i j^2 / n). A transform the other way is that of the conjugate."""
+    n, dtype, front = pair[0].shape[-1], pair[0].dtype, pair[0].shape[:-1]
+    if sign > 0:
+        re, im = _bluestein((pair[0], None if pair[1] is None else -pair[1]), -1)
+        return re, -im
     length = 1 << (2 * n - 1).bit_length()
-    at = _mlx._arange(0, n, 1, _mlx.int64)
-    chirp = _turn(at * at % (2 * n), 2 * n)
-    kernel = _mlx.concatenate([_mlx.conj(chirp), _mlx.zeros((length - 2 * n + 1,), dtype), _mlx.conj(chirp)[:0:-1]])
-    padded = _mlx.concatenate([x * chirp, _mlx.zeros(x.shape[:-1] + (length - n,), dtype)], -1)
-    product = _dft(padded) * _dft(kernel)
-    return (_mlx.conj(_dft(_mlx.conj(product))) * (1 / length))[..., :n] * chirp
+    chirp = _constant(_chirp_memory(n, dtype == _mlx.float64), (2, n))
+    c, s = chirp[0], chirp[1]
+    kernel = (_mlx.concatenate([a, _mlx.zeros((length - 2 * n + 1,), dtype), a[:0:-1]]) for a in (c, -s))
+    padded = _each(_turned(pair, (c, s)), lambda x: _mlx.concatenate([x, _mlx.zeros(front + (length - n,), dtype)], -1))
+    product = _dft(_turned(_dft(padded), _dft(tuple(kernel))), 1)
+    return _turned(_each(product, lambda x: x[..., :n] * (1 / length)), (c, s))
 
 
 # ---- Arguments
@@ -93,9 +146,14 @@ def _length(what, a, n, axis):
     return n
 
 
-def _along(a, axis, call):
-    wide = _mlx.complex128 if a.dtype.name in ("float64", "complex128") else _mlx.complex64
-    return _mlx.moveaxis(call(_mlx.moveaxis(a, axis, -1).astype(_mlx.complex128)).astype(wide), -1, axis)
+def _along(a, axis, sign, scale):
+    """The transform along an axis, as a complex array."""
+    is_wide = a.dtype.name in ("float64", "complex128")
+    real = _mlx.float64 if is_wide else _mlx.float32
+    a = _mlx.moveaxis(a, axis, -1)
+    parts = (_mlx.real(a), _mlx.imag(a)) if a.dtype.name.startswith("complex") else (a.astype(real), None)
+    re, im = _dft(parts, sign)
+    return _mlx.moveaxis(_mlx._complex(re, im) if scale == 1 else _mlx._complex(re * scale, im * scale), -1, axis)
 
 
 def fft(a, n=None, axis=-1, norm="backward", stream=None):
@@ -105,7 +163,7 @@ def fft(a, n=None, axis=-1, norm="backward", stream=None):
     [(1+0j), (1+0j)]
     """
     n = _length("fft", a, n, axis)
-    return _along(_cut(a, n, axis), axis, lambda x: _dft(x) * _scale(norm, n, 0))
+    return _along(_cut(a, n, axis), axis, -1, _scale(norm, n, 0))
 
 
 def ifft(a, n=None, axis=-1, norm="backward", stream=None):
@@ -115,7 +173,7 @@ def ifft(a, n=None, axis=-1, norm="backward", stream=None):
     [(1+0j), (1+0j)]
     """
     n = _length("ifft", a, n, axis)
-    return _along(_cut(a, n, axis), axis, lambda x: _mlx.conj(_dft(_mlx.conj(x))) * _scale(norm, n, 1))
+    return _along(_cut(a, n, axis), axis, 1, _scale(norm, n, 1))
 
 
 def rfft(a, n=None, axis=-1, norm="backward", stream=None):
@@ -162,7 +220,7 @@ def fftn(a, s=None, axes=None, norm="backward", stream=None):
     """fft along several axes.
 
     >>> mx.fft.fftn(mx.ones((2, 2))).tolist()
-    [[(4+0j), -2.4492937051703357e-16j], [-2.4492937051703357e-16j, (-1.499759904157988e-32+0j)]]
+    [[(4+0j), 0j], [0j, 0j]]
     """
     for axis, n in zip(*_axes("fftn", a, s, axes)):
         a = fft(a, n, axis, norm)
@@ -173,7 +231,7 @@ def ifftn(a, s=None, axes=None, norm="backward", stream=None):
     """The inverse of fftn.
 
     >>> mx.fft.ifftn(mx.ones((2, 2))).tolist()
-    [[(1+0j), 6.123234262925839e-17j], [6.123234262925839e-17j, (-3.74939976039497e-33-0j)]]
+    [[(1+0j), 0j], [0j, 0j]]
     """
     for axis, n in zip(*_axes("ifftn", a, s, axes)):
         a = ifft(a, n, axis, norm)
@@ -184,7 +242,7 @@ def rfftn(a, s=None, axes=None, norm="backward", stream=None):
     """fftn of real numbers: rfft along the last of the axes.
 
     >>> mx.fft.rfftn(mx.ones((2, 2))).tolist()
-    [[(4+0j), -2.4492937051703357e-16j], [-2.4492937051703357e-16j, (-1.499759904157988e-32+0j)]]
+    [[(4+0j), 0j], [0j, 0j]]
     """
     axes, sizes = _axes("rfftn", a, s, axes)
     a = rfft(a, sizes[-1], axes[-1], norm)
@@ -197,7 +255,7 @@ def irfftn(a, s=None, axes=None, norm="backward", stream=None):
     """The inverse of rfftn.
 
     >>> mx.fft.irfftn(mx.ones((2, 2))).tolist()
-    [[1.0, 0.0], [0.0, -3.74939976039497e-33]]
+    [[1.0, 0.0], [0.0, 0.0]]
     """
     axes, sizes = _axes("irfftn", a, s, axes)
     for axis, n in zip(axes[:-1], sizes[:-1]):
