@@ -9,6 +9,8 @@
  *     --busy N     no test is begun after those before it have taken N seconds of the processors; then what is left is said
  *     --shard I/N  every N-th test, from the I-th (1..N) on
  *     --here       one after another in this process, for debuggers
+ *     --within S   a test that has taken more than S seconds of the processors is ended and counts as skipped
+ *     --patience N the watchdog waits N times as long: for programs that run under another
  *     --verbose    a line for each test, with its time and that of the processors
  *
  * The last line is exactly "N passed, N failed, N skipped". */
@@ -17,6 +19,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +39,8 @@ static enum result current_result;
 
 static bool verbose, here, list_only, first, in_order;
 static int n_jobs, shard = 1, n_shards = 1;
-static double most_busy, all_busy; /* most_busy 0: no limit */
+static double most_busy, all_busy, within; /* most_busy, within 0: no limit */
+static int patience = 1;
 static int n_left;
 static const char *buts[MAX_BUTS];
 static int n_buts;
@@ -73,7 +77,7 @@ void test_skip(const char *why) {
   if (current_result == PASSED) current_result = SKIPPED;
 }
 
-void test_watchdog(int seconds) { alarm((unsigned)(UNDER_TSAN ? 5 * seconds : seconds)); }
+void test_watchdog(int seconds) { alarm((unsigned)(patience * (UNDER_TSAN ? 5 * seconds : seconds))); }
 
 static void say(const char *text) {
   if (write(STDOUT_FILENO, text, strlen(text)) < 0) _exit(FAILED);
@@ -86,6 +90,18 @@ static void hung(int signal) {
   say(current->name);
   say(": hung\n");
   _exit(FAILED);
+}
+
+static void too_long(int signal) {
+  (void)signal;
+  _exit(SKIPPED);
+}
+
+/* Ends this process when it has been busy for so long; 0: never. */
+static void end_within(double seconds) {
+  struct itimerval t = { .it_value = { (time_t)seconds, (suseconds_t)(1e6 * (seconds - (double)(time_t)seconds)) } };
+  signal(SIGPROF, too_long);
+  setitimer(ITIMER_PROF, &t, NULL);
 }
 
 static double now(void) {
@@ -147,7 +163,7 @@ static bool start(struct job *job, int i) {
   *job = (struct job){ .test = i, .start = now() };
   fflush(stdout);
   job->pid = fork();
-  if (job->pid == 0) exit(run_here(&tests[i]));
+  if (job->pid == 0) end_within(within), exit(run_here(&tests[i]));
   if (job->pid < 0) job->pid = 0;
   return job->pid != 0;
 }
@@ -240,8 +256,8 @@ static void show_slowest(void) {
 }
 
 static int usage(void) {
-  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--in-order] [--jobs N] [--busy N] [--shard I/N] [--here] [--verbose] [text ..]\n",
-        stderr);
+  fputs("usage: weft-test [--but TEXT] [--list] [--first] [--in-order] [--jobs N] [--busy N] [--shard I/N] [--here]\n"
+        "                 [--within S] [--patience N] [--verbose] [text ..]\n", stderr);
   return 2;
 }
 
@@ -257,11 +273,13 @@ static int options(int n, char **arg) {
     else if (!strcmp(arg[i], "--in-order")) in_order = true;
     else if (!strcmp(arg[i], "--but") && *value && n_buts < MAX_BUTS) buts[n_buts++] = value, i++;
     else if (!strcmp(arg[i], "--busy") && sscanf(value, "%lf", &most_busy) == 1) i++;
+    else if (!strcmp(arg[i], "--within") && sscanf(value, "%lf", &within) == 1) i++;
+    else if (!strcmp(arg[i], "--patience") && sscanf(value, "%d", &patience) == 1) i++;
     else if (!strcmp(arg[i], "--jobs") && sscanf(value, "%d", &n_jobs) == 1) i++;
     else if (!strcmp(arg[i], "--shard") && sscanf(value, "%d/%d", &shard, &n_shards) == 2) i++;
     else return -1;
   }
-  return shard >= 1 && shard <= n_shards ? i : -1;
+  return shard >= 1 && shard <= n_shards && patience >= 1 ? i : -1;
 }
 
 int main(int argc, char **argv) {
