@@ -269,6 +269,59 @@ SCOPED(a_derivative_by_what_a_side_is_made_of_is_there) {
   for (int i = 0; i < 3; i++) EXPECT(got[i] == 0);
 }
 
+/* In a checkpoint of x = u^2, the other side is made of x, and of what fails and has no derivative but does not depend on x. */
+static weft_array *kept_few(weft_array *p, weft_array *u) {
+  weft_array *none = weft_sqrt(weft_cumsum(weft_sub(u, u), 0)), *call = weft_stop_gradient(called(weft_stop_gradient(u), 3));
+  weft_array *other = weft_add(weft_log(weft_cumsum(refused(u), 0)), weft_add(none, call)); /* older than x */
+  weft_array *x = weft_mul(u, u), *late = weft_exp(weft_cumsum(refused(u), 0)); /* younger */
+  weft_array *sides[] = { weft_exp(weft_cumsum(x, 0)), weft_add(weft_mul(weft_cumsum(x, 0), other), late) };
+  weft_array *y = weft_choose(p, sides[0], sides[1]);
+  weft_checkpoint(1, &x, 1, &y);
+  return weft_sum(y, WEFT_ALL);
+}
+static weft_array *kept_few_by_u(weft_array *p, weft_array *u) {
+  weft_array *du;
+  weft_grad(kept_few(p, u), 1, &u, &du);
+  return du;
+}
+static weft_array *kept_few_twice(weft_array *p, weft_array *u) {
+  weft_array *du;
+  weft_grad(weft_sum(kept_few_by_u(p, u), 0), 1, &u, &du);
+  return du;
+}
+
+/* y = sum_i exp(c_i), c_i = sum_{j <= i} u_j^2. */
+static double of_sums(const double u[3], int power) {
+  double c = 0, y = 0, d = 0;
+  for (int i = 0; i < 3; i++) c += u[i] * u[i], d += 2 * u[i], y += exp(c) * (power ? d : 1);
+  return y;
+}
+
+SCOPED(a_choice_in_a_checkpoint_computes_and_differentiates_one_side) {
+  double got[3], want = 0;
+  weft_function *value = compiled(kept_few, 3), *by_u = compiled(kept_few_by_u, 3), *twice = compiled(kept_few_twice, 3);
+  n_called = 0;
+  EXPECT_OK(run(value, true, 1, got));
+  EXPECT(fabs(got[0] - of_sums(ones, 0)) < 1e-12 * got[0]);
+  for (int in_function = 0; in_function < 2; in_function++) {
+    if (in_function) EXPECT_OK(run(by_u, true, 3, got));
+    else EXPECT_OK(weft_read(kept_few_by_u(bool_of(true), f64s(3, ones)), WEFT_F64, got, sizeof got));
+    for (int i = 3; i-- > 0;) {
+      want = (i == 2 ? 0 : want) + exp(i == 0 ? 1 : i == 1 ? 5 : 21);
+      EXPECT(fabs(got[i] - 2 * ones[i] * want) < 1e-12 * got[i]);
+    }
+  }
+  EXPECT_OK(run(twice, true, 3, got));
+  for (int i = 0; i < 3; i++) {
+    double up[3], down[3], h = 1e-5;
+    for (int k = 0; k < 3; k++) up[k] = ones[k] + h * (k == i), down[k] = ones[k] - h * (k == i);
+    want = (of_sums(up, 1) - of_sums(down, 1)) / (2 * h);
+    EXPECT(fabs(got[i] - want) < 1e-6 * fabs(want));
+  }
+  EXPECT_INT(n_called, 0);
+  EXPECT_INT(run(value, false, 1, got), WEFT_ERR_ASSERT);
+}
+
 /* ---- Maps ---- */
 
 SCOPED(of_rows_that_choose_otherwise_each_fails_for_itself) {

@@ -1,8 +1,9 @@
 /* checkpoint.c -- a region of the graph whose insides reverse mode computes again instead of keeping them.
  *
  * The node passes the y of the region on. Its inputs are y, then x, then whatever else the region uses that does not
- * depend on x, so that derivatives by these are found as well. The gradient is taken of a copy of the region whose x
- * stand behind barriers: identities that merging of common expressions does not see through. Where a derivative
+ * depend on x, so that derivatives by these are found as well. What a side of a choice is made of belongs to the region, whether
+ * it depends on x or not: as an input it would be computed where the other side is taken. The gradient is taken of a copy of the
+ * region whose x stand behind barriers: identities that merging of common expressions does not see through. Where a derivative
  * by an array inside the region is asked for, reverse mode goes through y instead (grad.c). */
 #include "base/mem.h"
 #include "op/operand.h"
@@ -111,14 +112,33 @@ const struct op op_checkpoint = { .name = "checkpoint", .kind = OP_IDENTITY, .ag
 
 /* ---- The public call ---- */
 
-/* Marks, in a snapshot of y with walls x, the nodes that do not depend on x but are used by one that does. */
-static void find_edge(const struct subgraph *g, int n_x, bool depends[], bool is_edge[]) {
+static bool is_choice(const struct subgraph *g, int i) { return g->node[i]->op == &op_choose && subgraph_arity(g, i) == 3; }
+
+static bool has_choice(const struct subgraph *g) {
+  for (int i = 0; i < g->n; i++) if (is_choice(g, i)) return true;
+  return false;
+}
+
+/* Takes into the region what sides of its choices are made of, down to what is there already: is_of_side is room. */
+static void take_sides(const struct subgraph *g, bool is_inside[], bool is_of_side[]) {
+  for (int i = g->n; i-- > 0;)
+    for (int k = 0; k < subgraph_arity(g, i); k++) {
+      int in = g->operand[g->first[i] + k];
+      bool is_side = is_of_side[i] || (is_choice(g, i) && is_inside[i] && k);
+      is_of_side[in] |= is_side && subgraph_arity(g, in);
+    }
+  for (int i = 0; i < g->n; i++) is_inside[i] |= is_of_side[i], is_of_side[i] = false;
+}
+
+/* Marks, in a snapshot of y with walls x, the nodes of the region, and those that are none of it but used by one. */
+static void find_edge(const struct subgraph *g, int n_x, bool is_inside[], bool is_edge[]) {
   for (int j = 0; j < n_x; j++)
-    if (g->wall[j] >= 0) depends[g->wall[j]] = true;
+    if (g->wall[j] >= 0) is_inside[g->wall[j]] = true;
   for (int i = 0; i < g->n; i++)
-    for (int at = g->first[i]; at < g->first[i + 1]; at++) depends[i] |= depends[g->operand[at]];
+    for (int at = g->first[i]; at < g->first[i + 1]; at++) is_inside[i] |= is_inside[g->operand[at]];
+  take_sides(g, is_inside, is_edge);
   for (int i = 0; i < g->n; i++)
-    for (int at = g->first[i]; depends[i] && at < g->first[i + 1]; at++) is_edge[g->operand[at]] |= !depends[g->operand[at]];
+    for (int at = g->first[i]; is_inside[i] && at < g->first[i + 1]; at++) is_edge[g->operand[at]] |= !is_inside[g->operand[at]];
 }
 
 /* Whether a derivative by it can be asked for: numbers have no name, and a number spread over sizes that are told elsewhere has
@@ -129,10 +149,10 @@ static bool may_be_asked(const struct node *n) {
 
 /* y, x and the edge, borrowed. NULL: out of memory. */
 static struct node **inputs(const struct subgraph *g, int m, struct node *const y[], int n, struct node *const x[], int *n_in) {
-  bool *depends = mem_alloc(2 * (size_t)g->n + 1), *is_edge = depends ? depends + g->n : NULL;
+  bool *is_inside = mem_alloc(2 * (size_t)g->n + 1), *is_edge = is_inside ? is_inside + g->n : NULL;
   struct node **in = node_list_new(m + n + g->n);
-  if (depends && in) {
-    find_edge(g, n, depends, is_edge);
+  if (is_inside && in) {
+    find_edge(g, n, is_inside, is_edge);
     int at = 0;
     for (int k = 0; k < m; k++) in[at++] = y[k];
     for (int k = 0; k < n; k++) in[at++] = x[k];
@@ -140,8 +160,8 @@ static struct node **inputs(const struct subgraph *g, int m, struct node *const 
       if (is_edge[i] && may_be_asked(g->node[i])) in[at++] = g->node[i];
     *n_in = at;
   }
-  mem_free(depends);
-  if (depends) return in;
+  mem_free(is_inside);
+  if (is_inside) return in;
   mem_free(in);
   return NULL;
 }
@@ -149,6 +169,10 @@ static struct node **inputs(const struct subgraph *g, int m, struct node *const 
 static struct node *checkpoint(int n, struct node *const x[], int m, struct node *const y[]) {
   struct subgraph g;
   if (!subgraph_take(&g, m, y, n, x, oldest_of(n, x))) return NULL;
+  if (has_choice(&g)) { /* sides may be made of what is older than x */
+    subgraph_free(&g);
+    if (!subgraph_take(&g, m, y, n, x, 0)) return NULL;
+  }
   int n_in = 0;
   struct node **in = inputs(&g, m, y, n, x, &n_in), *c = NULL;
   struct checkpoint_attr attr = { m, n };
