@@ -877,7 +877,8 @@ typedef enum {
                          for it for 0, where it multiplies tiles (AMX); 0, at first, adds in the order of k. At first 1 if the
                          environment variable WEFT_HALVES is 1. GPUs do so unless the variable WEFT_EXACT is 1 */
   WEFT_BYTES_LIMIT,   /* beyond it: WEFT_ERR_MEMORY. This and the next four: of the device that is set, or of the CPU */
-  WEFT_BYTES_CACHE,   /* the most to keep for reuse; set 0 to give all of it back */
+  WEFT_BYTES_CACHE,   /* the most to keep for reuse, constants of functions that products have packed included; set 0 to give all of
+                         it back */
   WEFT_BYTES_USED, WEFT_BYTES_CACHED,  /* read only. Arrays, temporaries and what products work in; not the few rows a
                          thread that a kernel works on */
   WEFT_BYTES_PEAK,    /* of USED since it was last set */

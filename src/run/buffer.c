@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "run/guard.h"
 #include "run/memory.h"
+#include "run/panels.h"
 #include "run/reader.h"
 #include "run/source.h"
 #include "run/space.h"
@@ -42,6 +43,8 @@ struct buffer {
   _Atomic(struct space_copy *) copies;
   _Atomic(const struct device *) shown; /* pinned or external in the memory of this device; NULL: on the host, or nowhere */
   struct old *old;               /* of the host's copy: those that somebody may still hold */
+  _Atomic uint64_t version;
+  struct panels *panels;
 };
 
 struct old { struct old *next; void *data; };
@@ -138,6 +141,7 @@ void buffer_callbacks(void) {
 }
 
 static void end(struct buffer *b) {
+  if (b->panels) panels_forget(b);
   if (b->kind == EXTERNAL) {
     if (is_own_thread && b->release) queue_release(b);
     else call_release(b);
@@ -548,7 +552,12 @@ static void forget_others(struct buffer *b, const struct device *space) {
     if (c->device != space && c->state == BUFFER_RESIDENT) c->state = BUFFER_ABSENT;
 }
 
+struct panels **buffer_panels(struct buffer *b) { return &b->panels; }
+uint64_t buffer_version(struct buffer *b) { return atomic_load(&b->version); }
+
 void buffer_wrote(struct buffer *b, const struct device *space, const struct event *e) {
+  atomic_fetch_add(&b->version, 1);
+  if (b->panels) panels_forget(b);
   if (!atomic_load_explicit(&b->copies, memory_order_relaxed)) return; /* there is one copy, the host's */
   pthread_mutex_lock(&lock);
   forget_others(b, space);
@@ -574,11 +583,13 @@ enum buffer_pinned buffer_pin(struct buffer *b, const struct device *space) {
   bool is_void = is_free && !is_valid_in(b, space);
   if (is_free && !is_void) {
     atomic_fetch_add(&b->pins, 1);
+    atomic_fetch_add(&b->version, 1);
     atomic_store(&b->shown, space);
     forget_others(b, space);
     if (space && b->kind != MAPPED && atomic_load(&b->state) == BUFFER_RESIDENT) atomic_store(&b->state, BUFFER_ABSENT);
   }
   pthread_mutex_unlock(&lock);
+  panels_forget(b);
   return !is_free ? PINNED_ELSEWHERE : is_void ? PIN_VOID : PINNED;
 }
 

@@ -65,6 +65,9 @@ size_t buffer_bytes(struct buffer *);
 bool buffer_is_mapped(struct buffer *);   /* its bytes are pages of a file */
 /* Shown in a space in which it is held: never overwritten by donation, and other copies are void. */
 enum buffer_pinned { PINNED, PINNED_ELSEWHERE, PIN_VOID }; /* VOID: the copy became void since it was held: hold it again */
+struct panels; /* run/panels.h */
+struct panels **buffer_panels(struct buffer *); /* the list of those that were packed from it: panels.c's */
+uint64_t buffer_version(struct buffer *); /* another one after it was written to, or shown to who might */
 enum buffer_pinned buffer_pin(struct buffer *, const struct device *space);
 void buffer_unpin(struct buffer *);
 

@@ -16,6 +16,8 @@ struct call_plan {
   int n_leaves;
   int *input;               /* by leaf: which input it is, or -1: captured */
   struct node **captured;   /* by leaf */
+  bool *is_constant;        /* the same: it is captured */
+  atomic_bool has_run;      /* then what its products pack of constants is kept: who calls but once has no use for it */
 };
 struct plan_set { _Atomic(struct call_plan *) entry; int n; }; /* read without the lock: entries only join, at the front */
 
@@ -32,6 +34,7 @@ static void entry_free(struct call_plan *e) {
   mem_free(e->word);
   mem_free(e->input);
   mem_free(e->captured);
+  mem_free(e->is_constant);
   mem_free(e);
 }
 
@@ -210,11 +213,12 @@ static struct failure *plan_call(struct weft_function *f, struct node *const lea
   drop_items(f, out);
   if (!e->plan) return failure; /* NULL: part by part */
   e->input = mem_alloc(sizeof *e->input * (size_t)(e->n_leaves + 1));
-  if (!e->input) return no_memory();
+  e->is_constant = mem_alloc((size_t)e->n_leaves + 1);
+  if (!e->input || !e->is_constant) return no_memory();
   for (int i = 0; i < e->n_leaves; i++) {
     e->input[i] = -1;
     for (int k = 0; k < f->n_in; k++) if (e->captured[i] == leaf[k]) e->input[i] = k;
-    if (e->input[i] < 0) continue;
+    if ((e->is_constant[i] = e->input[i] < 0)) continue;
     node_release(e->captured[i]); /* an input: another one the next time */
     e->captured[i] = NULL;
   }
@@ -261,7 +265,7 @@ static struct node *leaf_from(const struct call_plan *e, int i, struct node *con
 }
 
 /* Arguments and what the function has captured live as long as the call; a number is memory of its own for the while. */
-static struct failure *run_entry(const struct call_plan *e, int n, struct node *item[], struct node *const in[],
+static struct failure *run_entry(struct call_plan *e, int n, struct node *item[], struct node *const in[],
                                  const struct heirs *heirs) {
   struct node *few[32], **leaf = e->n_leaves <= 32 ? few : mem_alloc(sizeof *leaf * (size_t)e->n_leaves);
   bool ok = leaf != NULL;
@@ -270,7 +274,9 @@ static struct failure *run_entry(const struct call_plan *e, int n, struct node *
     struct node *from = leaf_from(e, made, in);
     ok = (leaf[made] = from->op == &op_scalar ? number_leaf(from) : from) != NULL;
   }
-  struct failure *f = ok ? eval_claimed(n, item, e->plan, e->n_leaves, leaf, heirs) : no_memory();
+  const bool *is_constant = atomic_load_explicit(&e->has_run, memory_order_relaxed) ? e->is_constant : NULL;
+  struct failure *f = ok ? eval_claimed(n, item, e->plan, e->n_leaves, leaf, is_constant, heirs) : no_memory();
+  if (!is_constant) atomic_store_explicit(&e->has_run, true, memory_order_relaxed);
   for (int i = 0; i < made; i++) if (leaf[i] != leaf_from(e, i, in)) node_release(leaf[i]);
   if (leaf != few) mem_free(leaf);
   return f;
@@ -286,7 +292,7 @@ struct failure *eval_hand_over(int n, struct node *item[], struct node *const re
   int n_leaves = 0;
   struct plan *plan = eval_plan_leaves(n, result, RULE_EXACT, &n_leaves, &leaf, &failure);
   if (!plan) return failure;
-  failure = eval_claimed(n, item, plan, n_leaves, leaf, NULL);
+  failure = eval_claimed(n, item, plan, n_leaves, leaf, NULL, NULL);
   if (leaf) nodes_release(n_leaves, leaf);
   mem_free(leaf);
   plan_release(plan);
@@ -303,7 +309,7 @@ static struct failure *run_parts(struct weft_function *f, int n, struct node *it
   return failure;
 }
 
-static struct failure *run_call(const struct call_plan *e, struct weft_function *f,
+static struct failure *run_call(struct call_plan *e, struct weft_function *f,
                                 int n, struct node *item[], struct node *const in[], const struct heirs *heirs) {
   return e->plan ? run_entry(e, n, item, in, heirs) : run_parts(f, n, item, in);
 }

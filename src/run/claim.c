@@ -246,6 +246,7 @@ void eval_leaves(const struct eval *e, struct leaf leaf[]) {
   for (int i = 0; i < e->n_leaves; i++) {
     leaf[i] = leaf_of(e->leaf[i]);
     leaf[i].dies = e->dies && e->dies[i];
+    leaf[i].is_constant = e->is_constant && e->is_constant[i];
   }
 }
 
@@ -330,10 +331,10 @@ static void spare_twins(const struct eval *e) {
 /* Claims the items, unless somebody has; then runs a plan whose leaves are known. Of targets that are for heirs there is but the
  * reference of whoever closes the scope. */
 struct failure *eval_claimed(int n, struct node *item[], struct plan *plan, int n_leaves, struct node *leaf[],
-                             const struct heirs *heirs) {
+                             const bool *is_constant, const struct heirs *heirs) {
   bool few[64] = { 0 }, *forgets = n <= 64 ? few : mem_alloc((size_t)n);
   struct eval e = { .n = n, .n_asked = heirs ? 0 : n, .target = item, .forgets = forgets, .n_leaves = n_leaves, .leaf = leaf,
-                    .plan = plan, .settings = *eval_settings(), .only_targets = true };
+                    .is_constant = is_constant, .plan = plan, .settings = *eval_settings(), .only_targets = true };
   if (!forgets) return eval_no_memory();
   if (heirs) e.n_heirs = heirs->n, e.heir = heirs->heir, e.call = heirs->call;
   for (int i = 0; heirs && i < n_leaves; i++) node_retain(leaf[i]);

@@ -17,6 +17,7 @@ struct eval {
   struct node **target;           /* with references */
   bool *forgets;
   struct node **leaf;             /* in the order of the plan, with references */
+  const bool *is_constant;        /* by leaf: the same in every run; NULL: none is known to be */
   struct plan *plan;
   dim length;                     /* the last target tells it, and is nobody else's; 0: none does */
   struct eval_settings settings;

@@ -9,9 +9,9 @@
 #include "run/memory.h"
 
 extern pthread_mutex_t graph_mutex, pin_mutex, call_mutex, plan_mutex, compiled_mutex, spare_mutex, handle_mutex, dim_mutex,
-  verdict_mutex;
+  verdict_mutex, panels_mutex;
 static pthread_mutex_t *const locks[] = { &graph_mutex, &pin_mutex, &call_mutex, &plan_mutex,
-                                          &compiled_mutex, &spare_mutex, &handle_mutex, &dim_mutex, &verdict_mutex };
+                                          &compiled_mutex, &spare_mutex, &handle_mutex, &dim_mutex, &verdict_mutex, &panels_mutex };
 
 enum { N = sizeof locks / sizeof *locks };
 

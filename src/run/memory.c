@@ -4,7 +4,8 @@
  * mappings aligned to 2 MiB, on huge pages where the kernel has them; smaller ones come from malloc. A block that is
  * given back is kept, linked into the list of its class and into one list by age; the oldest go first when the cache
  * is beyond its limit or the budget is short. `used` counts the bytes asked for, `cached` the bytes of the blocks kept,
- * and used + cached <= limit unless the limit was lowered below what is in use. System calls are made without the lock. */
+ * and used + cached <= limit unless the limit was lowered below what is in use, or hoards that are held leave no room.
+ * System calls are made without the lock. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdbool.h>
@@ -34,24 +35,24 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 enum { GRAIN = 64, STEPS = 8, CLASSES = 8 + 44 * STEPS }; /* 64 .. 512, then 8 a doubling up to 2^53 */
 
-struct link { struct link *before, *after; }; /* a ring with a head */
 struct block {             /* lies in the first bytes of a block that is kept */
-  struct link by_class, by_age;
+  struct memory_link by_class, by_age;
   int class;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct link kept[CLASSES], ages; /* the newest follows the head */
+static struct memory_link kept[CLASSES], ages, hoards; /* the newest follows the head */
 static int64_t used, cached, peak, limit, cache_limit;
+static int64_t hoarded; /* of what is cached, hoards */
 
-static void join(struct link *head, struct link *l) {
-  *l = (struct link){ head, head->after };
+static void join(struct memory_link *head, struct memory_link *l) {
+  *l = (struct memory_link){ head, head->after };
   head->after->before = l;
   head->after = l;
 }
 
-static void part(struct link *l) {
+static void part(struct memory_link *l) {
   l->before->after = l->after;
   l->after->before = l->before;
 }
@@ -60,8 +61,9 @@ static void take_lock(void) { pthread_mutex_lock(&lock); }
 static void give_lock(void) { pthread_mutex_unlock(&lock); }
 
 static void begin(void) {
-  for (int c = 0; c < CLASSES; c++) kept[c] = (struct link){ &kept[c], &kept[c] };
-  ages = (struct link){ &ages, &ages };
+  for (int c = 0; c < CLASSES; c++) kept[c] = (struct memory_link){ &kept[c], &kept[c] };
+  ages = (struct memory_link){ &ages, &ages };
+  hoards = (struct memory_link){ &hoards, &hoards };
   limit = machine_memory("");
   cache_limit = limit / 4;
   pthread_atfork(take_lock, give_lock, give_lock);
@@ -112,8 +114,8 @@ static void system_give(void *p, size_t bytes) {
   else free(p);
 }
 
-static struct block *at_class(struct link *l) { return (struct block *)l; }
-static struct block *at_age(struct link *l) { return (struct block *)(l - 1); }
+static struct block *at_class(struct memory_link *l) { return (struct block *)l; }
+static struct block *at_age(struct memory_link *l) { return (struct block *)(l - 1); }
 
 static void unlink_block(struct block *b) {
   part(&b->by_class);
@@ -128,15 +130,41 @@ static void keep(struct block *b, int class) {
   cached += (int64_t)class_bytes(class);
 }
 
-/* Takes the oldest blocks out of the cache until no more than `most` bytes are in it. Free the chain with give_chain,
- * without the lock. */
-static struct block *evict(int64_t most) {
+/* What was in it is lost. */
+static struct block *empty(struct hoard *h) {
+  struct block *b = h->at;
+  UNPOISON(b, sizeof *b);
+  b->class = class_of(h->bytes);
+  part(&h->by_age);
+  h->at = NULL;
+  cached -= (int64_t)class_bytes(b->class), hoarded -= (int64_t)class_bytes(b->class);
+  return b;
+}
+
+static struct block *chained(struct block *b, struct block *chain) {
+  b->by_age.after = chain ? &chain->by_age : NULL;
+  return b;
+}
+
+/* Takes the oldest blocks out of the cache until no more than `most` bytes are in it. Free the chain with give_chain, without the
+ * lock. */
+static struct block *evict_blocks(int64_t most) {
   struct block *chain = NULL;
   while (cached > most && ages.before != &ages) {
     struct block *b = at_age(ages.before);
     unlink_block(b);
-    b->by_age.after = chain ? &chain->by_age : NULL;
-    chain = b;
+    chain = chained(b, chain);
+  }
+  return chain;
+}
+
+/* The same, then hoards that nobody holds. */
+static struct block *evict(int64_t most) {
+  struct block *chain = evict_blocks(most);
+  for (struct memory_link *l = hoards.before, *next; cached > most && l != &hoards; l = next) {
+    struct hoard *h = (struct hoard *)l;
+    next = l->before;
+    if (!h->holds) chain = chained(empty(h), chain);
   }
   return chain;
 }
@@ -219,6 +247,67 @@ static void give(void *p, size_t bytes, int64_t counted) {
 
 void memory_give(void *p, size_t bytes) { give(p, bytes, (int64_t)bytes); }
 void memory_return(void *p, size_t bytes) { give(p, bytes, 0); }
+
+/* ---- hoards ---- */
+
+/* Lock held. Hoards make no room for others: where there are more than the cache may have, each would drive out the next one that
+ * is needed. */
+static int64_t free_for_hoards(void) {
+  return (limit - used < cache_limit ? limit - used : cache_limit) - hoarded;
+}
+
+int64_t memory_for_hoards(void) {
+  enter();
+  int64_t bytes = free_for_hoards();
+  give_lock();
+  return bytes;
+}
+
+bool memory_hoard(struct hoard *h, void *p, size_t bytes) {
+  int64_t whole = (int64_t)class_bytes(class_of(bytes));
+  enter();
+  bool has_room = whole <= free_for_hoards();
+  struct block *chain = has_room ? evict_blocks(cache_limit - whole) : NULL;
+  if (has_room) {
+    *h = (struct hoard){ .at = p, .bytes = bytes, .holds = 1 };
+    join(&hoards, &h->by_age);
+    cached += whole, hoarded += whole;
+  }
+  give_lock();
+  give_chain(chain);
+  return has_room;
+}
+
+bool memory_has(struct hoard *h) {
+  enter();
+  bool is_there = h->at != NULL;
+  give_lock();
+  return is_there;
+}
+
+void *memory_hold(struct hoard *h) {
+  enter();
+  void *at = h->at;
+  if (at) h->holds++, part(&h->by_age), join(&hoards, &h->by_age);
+  give_lock();
+  return at;
+}
+
+void memory_let_go(struct hoard *h) {
+  enter();
+  h->holds--;
+  struct block *chain = evict(limit - used < cache_limit ? limit - used : cache_limit);
+  give_lock();
+  give_chain(chain);
+}
+
+void memory_drop(struct hoard *h) {
+  enter();
+  struct block *b = h->at ? empty(h) : NULL;
+  size_t bytes = h->bytes;
+  give_lock();
+  if (b) memory_return(b, bytes);
+}
 
 static int64_t look(const int64_t *value) {
   enter();

@@ -40,7 +40,7 @@ static void destroy(struct plan *p) {
   for (int i = 0; p->schedule && i < p->schedule->n_steps; i++) {
     if (p->code) compiled_release(p->code[i]);
     if (p->body) plan_release(p->body[i]);
-    for (int k = 0; p->product && k < 2; k++) mem_free(atomic_load(&p->product[2 * i + k]));
+    for (int k = 0; p->product && k < 4; k++) mem_free(atomic_load(&p->product[4 * i + k]));
   }
   schedule_drop_kernels(p->schedule); /* those that were not compiled */
   mem_free(p->code);
@@ -123,7 +123,7 @@ struct plan *plan_of_schedule(struct arena *arena, struct schedule *s, const str
   p->code = mem_alloc(sizeof *p->code * (size_t)(s->n_steps + 1));
   p->is_there = mem_alloc((size_t)s->n_steps + 1);
   p->body = mem_alloc(sizeof *p->body * (size_t)(s->n_steps + 1));
-  p->product = mem_alloc(sizeof *p->product * (size_t)(2 * s->n_steps + 1));
+  p->product = mem_alloc(sizeof *p->product * (size_t)(4 * s->n_steps + 1));
   if (!p->code || !p->is_there || !p->body || !p->product) return destroy(p), NULL;
   if (device && !compile_at_once(p, failure)) return destroy(p), NULL;
   p->only_enqueues = device != NULL;

@@ -14,7 +14,8 @@ struct plan {
   struct compiled **code;        /* by step; NULL: a replay, or a contraction that no kernel goes on with */
   bool *is_there;                /* by step: it runs on the device, on the memory of stores there */
   struct plan **body;            /* by step; a replay's */
-  _Atomic(struct product *) *product; /* two a step: how it was multiplied by one thread and by several (product.c), or NULL */
+  _Atomic(struct product *) *product; /* four a step: how it was multiplied by one thread and by several, and so by panels
+                                    that are kept (product.c), or NULL */
   uint64_t hash;
   size_t key_bytes;
   void *key;
@@ -57,6 +58,7 @@ struct leaf {
   int64_t offset;                /* in bytes */
   bool dies;                     /* nobody needs its value after this run: its memory may be given to an output */
   bool is_taken;                 /* on a device it was, whatever became of the run */
+  bool is_constant;              /* of a function that has been called before: the same in every run */
 };
 struct run {
   struct leaf *leaf;

@@ -170,6 +170,28 @@ static struct failure *run_both(struct product *p, struct run *r, int wanted) {
   return run_chosen(p, bytes_of(p));
 }
 
+/* ---- constants: of what is the same in every run, panels are kept ---- */
+
+enum {
+  KEPT_LEAST = 1 << 14, KEPT_MOST = 32 << 20 /* bytes of an operand: less is packed in no time, more is better packed by those who
+                                                use it many times over than held twice */
+};
+
+struct constant { struct buffer *buf; int64_t offset; }; /* NULL: it is none, or it is not kept */
+
+/* The right operand, as it is multiplied. */
+static struct constant constant_of(const struct plan *plan, const struct contraction *c, const struct run *r) {
+  const struct binding *b = c->is_turned ? &c->a : &c->b;
+  int leaf = b->store < 0 || c->is_fed || c->feeds ? -1 : plan->schedule->store[b->store].leaf;
+  if (leaf < 0 || !r->leaf[leaf].is_constant || c->maker[!c->is_turned]) return (struct constant){ 0 };
+  for (int i = 0; i < c->n_batch; i++) if (b->stride[i]) return (struct constant){ 0 };
+  int64_t n = c->is_turned ? c->m : c->n, most = KEPT_MOST / kir_width(kir_register_of(c->a_dtype));
+  if (c->k > most / (n ? n : 1) || c->k * n < KEPT_LEAST || !panels_may_keep(r->leaf[leaf].buf, 8 * c->k * n))
+    return (struct constant){ 0 };
+  weft_dtype t = c->is_turned ? c->a_dtype : c->b_dtype;
+  return (struct constant){ r->leaf[leaf].buf, r->leaf[leaf].offset + b->offset * kir_width(t) };
+}
+
 /* ---- choices that are kept in the plan: of products that depend on no numbers, by one thread and by several ---- */
 
 static const struct contractor *unit_for(const struct product *p) {
@@ -178,10 +200,11 @@ static const struct contractor *unit_for(const struct product *p) {
 }
 
 /* wanted: threads; 0: it has not been asked how many. */
-static const struct product *recall(const struct plan *plan, int i, int most, int *wanted) {
+static const struct product *recall(const struct plan *plan, int i, bool keeps, int most, int *wanted) {
   *wanted = 0;
-  const struct product *one = atomic_load_explicit(&plan->product[2 * i], memory_order_acquire),
-                       *many = atomic_load_explicit(&plan->product[2 * i + 1], memory_order_acquire), *any = one ? one : many;
+  _Atomic(struct product *) *at = &plan->product[4 * i + 2 * keeps];
+  const struct product *one = atomic_load_explicit(&at[0], memory_order_acquire),
+                       *many = atomic_load_explicit(&at[1], memory_order_acquire), *any = one ? one : many;
   if (!any || any->unit != unit_for(any)) return NULL;
   *wanted = product_threads(any, most, true);
   const struct product *p = *wanted > 1 ? many : one;
@@ -194,7 +217,7 @@ static void keep(const struct plan *plan, int i, const struct product *p) {
   if (!kept) return; /* it will be chosen again */
   *kept = *p;
   kept->next_cell = kept->next_strip = 0;
-  if (!atomic_compare_exchange_strong(&plan->product[2 * i + (p->wanted > 1)], &none, kept)) mem_free(kept);
+  if (!atomic_compare_exchange_strong(&plan->product[4 * i + 2 * !!p->constant + (p->wanted > 1)], &none, kept)) mem_free(kept);
 }
 
 static struct failure *run(const struct plan *plan, int i, struct run *r, uint8_t *const base[]) {
@@ -203,13 +226,16 @@ static struct failure *run(const struct plan *plan, int i, struct run *r, uint8_
   struct product_kernels kernels[2];
   struct product p, first;
   int wanted;
-  const struct product *known = recall(plan, i, r->threads, &wanted);
+  struct constant b = constant_of(plan, s->contraction, r);
+  const struct product *known = recall(plan, i, b.buf != NULL, r->threads, &wanted);
   if (known) {
     p = *known;
+    p.constant = b.buf, p.constant_offset = b.offset;
     product_bind(&p, plan, i, r, base, &kernels[0].next);
     return run_chosen(&p, product_total_bytes(&p));
   }
   product_at(&p, plan, i, r, base, &kernels[0]);
+  p.constant = b.buf, p.constant_offset = b.offset;
   if (!s->contraction->is_fed) {
     struct failure *f = run_both(&p, r, wanted);
     keep(plan, i, &p);

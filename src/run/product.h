@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include "backend/patch.h"
 #include "base/least.h"
+#include "run/panels.h"
 #include "run/piece.h"
 #include "run/plan.h"
 
@@ -52,7 +53,7 @@ struct cut {
 
 /* What is copied before it is multiplied. */
 struct packing {
-  bool a, b, shares_b;          /* shares: all of b, once for all threads */
+  bool a, b, shares_b;          /* shares: all of b, once for all threads, or once for all runs */
   int together;                 /* products at a time: 2 or 4 if it multiplies pairs or fours */
   int64_t chunk;                /* products between two visits of a patch */
   int64_t held;                 /* rows of b that are packed at once */
@@ -91,6 +92,8 @@ struct product {
   int size;                     /* bytes of an element of it */
   int64_t m, n, k;
   struct matrix a, b, y;        /* y.at NULL: cells go to the kernel */
+  struct buffer *constant;      /* what b is in, if that is the same in every run, and its panels may be kept; NULL: else */
+  int64_t constant_offset;      /* bytes: where b begins there */
   int wanted;                   /* threads, if there were cells for all; */
   int threads;                  /* those there are cells for */
   struct cut cut;
@@ -100,7 +103,8 @@ struct product {
   patch_code *code[2][2];       /* part_rows or one more; a whole patch or the columns at the right edge */
   patch_code *row_code[2];      /* fours: of one row */
   dots_code *dots;              /* strategy_dots: instead of patches */
-  uint8_t *scratch;             /* first what is shared, then that of each thread */
+  struct panels *kept;          /* those of b; NULL: they are scratch */
+  uint8_t *scratch;             /* first what is shared and not kept, then that of each thread */
   uint8_t *shared_b;            /* all strips of b, and where their sums start */
   int32_t *shared_starts;
   int64_t next_cell, next_strip; /* atomic: what nobody has taken yet begins there */
@@ -153,6 +157,12 @@ static inline bool product_has_starts(const struct product *p) { return p->packs
 
 /* So few rows that b is used hardly more than once. */
 static inline bool product_is_flat(const struct product *p) { return p->cut.n_parts <= 2; }
+
+/* Panels of b are kept for other runs. Where few rows make reading what takes the time, only if they are as small as b. */
+static inline bool product_is_kept(const struct product *p) {
+  return p->constant && (p->b.dtype == p->reg || !product_is_flat(p));
+}
+
 static inline bool product_lies_along_k(const struct product *p) { return llabs(p->b.row) < llabs(p->b.column); }
 
 static inline const uint8_t *operand_corner(const struct worker *w, const struct matrix *x, int64_t row, int64_t column) {

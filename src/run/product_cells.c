@@ -121,11 +121,30 @@ static void pack_shared(void *ctx, int i) {
   if (w.failed) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
 }
 
+/* The panels of a constant, or room for them. NULL: they are scratch. */
+static struct panels *hold_constant(const struct product *p) {
+  if (!product_is_kept(p) || !p->packs.shares_b) return NULL;
+  struct panels_form form = { .offset = p->constant_offset, .row = p->b.row, .column = p->b.column, .k = p->k, .n = p->n,
+                              .dtype = p->b.dtype, .width = p->cut.width, .together = p->packs.together,
+                              .unit = (int64_t)(intptr_t)p->unit };
+  return panels_hold(p->constant, &form, product_shared_bytes(p));
+}
+
+/* Strips are packed, unless they are there. */
+static void pack_all(struct product *p) {
+  if (p->kept && p->kept->is_packed) return;
+  pool_run(p->threads, p->threads, pack_shared, p);
+  if (p->kept && !p->failed && !product_is_cancelled(p)) panels_keep(p->kept);
+}
+
 void product_run_cells(struct product *p, size_t bytes) {
+  p->kept = hold_constant(p);
+  if (p->kept) bytes -= product_shared_bytes(p);
   p->scratch = bytes ? memory_take(bytes) : NULL;
   p->failed = bytes && !p->scratch;
   product_place_shared(p);
-  if (p->packs.shares_b && !p->failed) pool_run(p->threads, p->threads, pack_shared, p);
+  if (p->packs.shares_b && !p->failed) pack_all(p);
   if (!p->failed) pool_run(p->threads, p->threads, work, p);
   if (p->scratch) memory_give(p->scratch, bytes);
+  panels_let_go(p->kept);
 }

@@ -44,7 +44,8 @@ void product_cut_patches(struct product *p) {
   p->cut.n_higher = p->m % p->cut.n_parts;
   int most = p->unit->vectors(p->reg, (int)p->cut.part_rows + (p->cut.n_higher > 0));
   int vectors = p->unit->deep ? most : (int)least(most, divide_up(p->n, lanes)); /* tiles are whole */
-  if (product_is_flat(p) && product_lies_along_k(p)) vectors = (int)least(vectors, 2); /* they are transposed in registers */
+  bool turns = product_is_flat(p) && product_lies_along_k(p) && !product_is_kept(p);
+  if (turns) vectors = (int)least(vectors, 2); /* they are transposed in registers */
   p->cut.width = vectors * lanes;
   p->cut.n_strips = divide_up(p->n, p->cut.width);
 }
@@ -61,8 +62,8 @@ int64_t product_parts_in(const struct product *p, int64_t columns, int64_t bytes
 
 bool product_may_share(const struct product *p) {
   for (int i = 0; i < p->c->n_batch; i++) if (p->b.batch[i]) return false;
-  if (p->threads == 1 || p->then || p->c->is_fed) return false;
-  return panel_rows(p, p->k) <= SHARED_BYTES / p->size / (p->cut.n_strips * p->cut.width);
+  if ((p->threads == 1 && !product_is_kept(p)) || p->then || p->c->is_fed) return false;
+  return product_is_kept(p) || panel_rows(p, p->k) <= SHARED_BYTES / p->size / (p->cut.n_strips * p->cut.width);
 }
 
 static int64_t count_cells(const struct product *p) {

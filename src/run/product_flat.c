@@ -13,7 +13,7 @@ enum {
   PARTS = 8                 /* of a cell, at most: there are no more than two */
 };
 
-static bool applies(const struct product *p) { return product_is_flat(p); }
+static bool applies(const struct product *p) { return product_is_flat(p) && !product_is_kept(p); }
 
 static void choose(struct product *p) {
   bool in_runs = !product_lies_along_k(p);

@@ -97,10 +97,12 @@ size_t product_shared_bytes(const struct product *p) {
 
 size_t product_total_bytes(const struct product *p) { return product_shared_bytes(p) + own_bytes(p) * (size_t)p->threads; }
 
-uint8_t *product_room(const struct product *p, int i) { return p->scratch + product_shared_bytes(p) + own_bytes(p) * (size_t)i; }
+uint8_t *product_room(const struct product *p, int i) {
+  return p->scratch + (p->kept ? 0 : product_shared_bytes(p)) + own_bytes(p) * (size_t)i;
+}
 
 void product_place_shared(struct product *p) {
-  p->shared_b = p->scratch;
+  p->shared_b = p->kept ? p->kept->at : p->scratch;
   if (p->packs.shares_b) p->shared_starts = (int32_t *)(void *)(p->shared_b + panels_of(p, p->cut.n_strips * p->cut.width));
 }
 

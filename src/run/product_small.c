@@ -21,8 +21,9 @@ static bool is_read_often(const struct product *p) {
 static void choose(struct product *p) {
   bool b = p->b.dtype != p->reg || p->b.column != p->size || p->b.maker || is_read_often(p);
   p->packs = (struct packing){ .a = p->a.dtype != p->reg || p->a.maker, .b = b, .together = 1, .chunk = KIR_PRODUCT_BLOCK };
-  p->packs.held = product_is_flat(p) ? least(p->k, p->packs.chunk) : p->k;
-  p->packs.shares_b = p->packs.b && !product_is_flat(p) && product_may_share(p);
+  bool in_chunks = product_is_flat(p) && !product_is_kept(p);
+  p->packs.held = in_chunks ? least(p->k, p->packs.chunk) : p->k;
+  p->packs.shares_b = p->packs.b && !in_chunks && product_may_share(p);
   int64_t columns = least(p->cut.n_strips * p->cut.width, round_up(COLUMNS, p->cut.width));
   product_cut_cells(p, COLUMNS, product_parts_in(p, columns, CELL_BYTES));
 }
